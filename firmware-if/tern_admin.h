@@ -1,0 +1,691 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/*
+ * tern hardware contract, part 3: admin queue, event queues, and the commands
+ * that make, change and destroy every object. Kernel only.
+ *
+ * Rules of every command: the device copies in_len bytes, at least the size of
+ * the structure of that version; bytes past what it knows and all reserved bytes
+ * must be zero (TERN_ST_BAD_PARAM). It writes at most out_len bytes of the reply.
+ * A command that fails changes nothing unless said otherwise.
+ */
+#ifndef TERN_ADMIN_H
+#define TERN_ADMIN_H
+
+#include <linux/types.h>
+
+/* Admin queue entry. Commands may complete in any order; tag comes back. */
+struct tern_aq_entry {
+	__le16	opcode;		/* TERN_CMD_* */
+	__le16	version;	/* of the command, TERN_CMD_VERSION */
+	__le32	tag;
+	__le16	in_len;		/* bytes, up to TERN_CMD_MAX_LEN */
+	__le16	out_len;
+	__le32	rsvd_c;
+	__le64	in_addr;	/* DMA, 8-byte aligned */
+	__le64	out_addr;
+};
+static_assert(sizeof(struct tern_aq_entry) == 32, "tern_aq_entry");
+
+#define TERN_CMD_VERSION		1
+#define TERN_CMD_MAX_LEN		1024
+
+struct tern_acq_entry {
+	__le32	tag;
+	__le16	status;		/* TERN_ST_* */
+	__le16	out_len;	/* bytes written */
+	__le32	aq_head;	/* AQ entries fetched so far, free running */
+	__le32	phase;		/* bit 0 as in struct tern_cqe, written last */
+};
+static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
+
+#define TERN_ST_OK			0
+#define TERN_ST_BAD_OPCODE		1
+#define TERN_ST_BAD_VERSION		2
+#define TERN_ST_BAD_LENGTH		3
+#define TERN_ST_BAD_PARAM		4	/* a field is out of range or a reserved byte not zero */
+#define TERN_ST_BAD_HANDLE		5	/* no such object, or not of the caller's PD */
+#define TERN_ST_BAD_STATE		6	/* not in this state of the object */
+#define TERN_ST_BUSY			7	/* other objects still refer to it */
+#define TERN_ST_NO_RESOURCE		8	/* a limit of QUERY_CAPS is reached */
+#define TERN_ST_NO_MEMORY		9
+#define TERN_ST_NOT_SUPPORTED		10
+#define TERN_ST_DMA_ERROR		11	/* an address is not reachable */
+#define TERN_ST_DENIED			12	/* needs a privileged PD */
+#define TERN_ST_INTERNAL		13
+
+/* Command codes. */
+#define TERN_CMD_NOP			0x00
+#define TERN_CMD_QUERY_CAPS		0x01
+#define TERN_CMD_QUERY_OBJECTS		0x02
+#define TERN_CMD_QUERY_COUNTERS		0x03
+#define TERN_CMD_QUERY_PORT		0x08
+#define TERN_CMD_MODIFY_PORT		0x09
+#define TERN_CMD_SET_GID		0x0a
+#define TERN_CMD_ALLOC_UAR		0x10
+#define TERN_CMD_FREE_UAR		0x11
+#define TERN_CMD_ALLOC_PD		0x12
+#define TERN_CMD_FREE_PD		0x13
+#define TERN_CMD_ALLOC_XRCD		0x14
+#define TERN_CMD_FREE_XRCD		0x15
+#define TERN_CMD_CREATE_EQ		0x18
+#define TERN_CMD_DESTROY_EQ		0x19
+#define TERN_CMD_CREATE_CQ		0x1c
+#define TERN_CMD_DESTROY_CQ		0x1d
+#define TERN_CMD_RESIZE_CQ		0x1e
+#define TERN_CMD_MODIFY_CQ		0x1f
+#define TERN_CMD_CREATE_MR		0x20
+#define TERN_CMD_DESTROY_MR		0x21
+#define TERN_CMD_UPDATE_PAGES		0x22
+#define TERN_CMD_REREG_MR		0x23
+#define TERN_CMD_QUERY_MR		0x24
+#define TERN_CMD_ALLOC_MW		0x28
+#define TERN_CMD_FREE_MW		0x29
+#define TERN_CMD_ALLOC_DM		0x2c
+#define TERN_CMD_FREE_DM		0x2d
+#define TERN_CMD_CREATE_QP		0x30
+#define TERN_CMD_DESTROY_QP		0x31
+#define TERN_CMD_MODIFY_QP		0x32
+#define TERN_CMD_QUERY_QP		0x33
+#define TERN_CMD_CREATE_SRQ		0x38
+#define TERN_CMD_DESTROY_SRQ		0x39
+#define TERN_CMD_MODIFY_SRQ		0x3a
+#define TERN_CMD_QUERY_SRQ		0x3b
+#define TERN_CMD_ATTACH_MCAST		0x3c
+#define TERN_CMD_DETACH_MCAST		0x3d
+#define TERN_CMD_CREATE_ETH_QUEUE	0x40
+#define TERN_CMD_DESTROY_ETH_QUEUE	0x41
+#define TERN_CMD_SET_RX_FILTER		0x42
+
+/* Replies without content have no structure; commands on one object take this. */
+struct tern_cmd_object {
+	__le32	id;		/* object number or key */
+	__le32	rsvd_4;
+};
+static_assert(sizeof(struct tern_cmd_object) == 8, "tern_cmd_object");
+
+/* Replies that only name the new object. */
+struct tern_rsp_object {
+	__le32	id;
+	__le32	rsvd_4;
+};
+static_assert(sizeof(struct tern_rsp_object) == 8, "tern_rsp_object");
+
+/*
+ * Page list: num pages of 1 << page_shift bytes.
+ * TERN_PAGES_DIRECT: addr is the one contiguous buffer.
+ * TERN_PAGES_LIST: addr is an array of num __le64 page addresses.
+ * TERN_PAGES_INDIRECT: addr is an array of __le64 addresses of 4096-byte chunks,
+ * each with up to 512 __le64 page addresses, all but the last full.
+ */
+struct tern_pages {
+	__le64	addr;
+	__le32	num;
+	__u8	page_shift;	/* 12..31; DIRECT ignores it */
+	__u8	kind;
+	__le16	rsvd_e;
+};
+static_assert(sizeof(struct tern_pages) == 16, "tern_pages");
+
+#define TERN_PAGES_DIRECT		0
+#define TERN_PAGES_LIST			1
+#define TERN_PAGES_INDIRECT		2
+#define TERN_PAGES_CHUNK		512	/* entries of a chunk */
+
+/* ---- QUERY_CAPS: no input ---- */
+struct tern_rsp_caps {
+	__le64	flags;			/* TERN_CAP_* */
+	__le64	max_mr_size;		/* bytes */
+	__le64	page_shift_mask;	/* page shifts an MR's list may have */
+	__le64	dm_size;		/* bytes of device memory */
+	__le64	guid;			/* node GUID, as a number whose big-endian bytes are the EUI-64 */
+	__le32	max_uar;
+	__le32	max_pd;
+	__le32	max_mr;
+	__le32	max_mw;
+	__le32	max_dm;
+	__le32	max_eq;
+	__le32	max_cq;
+	__le32	max_cqe;		/* entries of a CQ */
+	__le32	max_qp;
+	__le32	max_qp_wr;		/* WQEs of an SQ or RQ */
+	__le32	max_srq;
+	__le32	max_srq_wr;
+	__le32	max_xrcd;
+	__le32	max_mcast_grp;
+	__le32	max_mcast_qp_attach;	/* QPs a group */
+	__le32	max_msg_size;		/* bytes */
+	__le32	max_inline;		/* bytes */
+	__le32	max_fast_reg_pages;
+	__le32	device_version;
+	__le16	max_send_sge;
+	__le16	max_recv_sge;
+	__le16	max_sge_rd;
+	__le16	max_rd_atomic;		/* both directions, a QP */
+	__le16	gid_table_len;
+	__le16	num_vectors;		/* MSI-X vectors, vector 0 included */
+	__le16	max_eth_queues;		/* of each direction */
+	__le16	rsvd_82;
+	__u8	mac[6];			/* permanent address */
+	__u8	local_ca_ack_delay;	/* 4.096 us * 2^n */
+	__u8	rsvd_8b[5];
+	__u8	fw_name[32];		/* NUL-terminated text */
+};
+static_assert(sizeof(struct tern_rsp_caps) == 176, "tern_rsp_caps");
+
+/* A capability bit that is clear: the commands and opcodes it names are refused. */
+#define TERN_CAP_RC			BIT(0)
+#define TERN_CAP_UC			BIT(1)
+#define TERN_CAP_UD			BIT(2)
+#define TERN_CAP_XRC			BIT(3)
+#define TERN_CAP_SRQ			BIT(4)
+#define TERN_CAP_SRQ_RESIZE		BIT(5)
+#define TERN_CAP_ATOMIC			BIT(6)
+#define TERN_CAP_MW_TYPE_1		BIT(7)
+#define TERN_CAP_MW_TYPE_2A		BIT(8)
+#define TERN_CAP_MW_TYPE_2B		BIT(9)
+#define TERN_CAP_DM			BIT(10)
+#define TERN_CAP_FRWR			BIT(11)	/* REG_MR, LOCAL_INV, SEND_WITH_INV */
+#define TERN_CAP_RESIZE_CQ		BIT(12)
+#define TERN_CAP_MODERATE_CQ		BIT(13)
+#define TERN_CAP_IGNORE_OVERRUN		BIT(14)
+#define TERN_CAP_REREG_MR		BIT(15)
+#define TERN_CAP_FLUSH			BIT(16)
+#define TERN_CAP_ATOMIC_WRITE		BIT(17)
+#define TERN_CAP_MCAST			BIT(18)
+#define TERN_CAP_TIMESTAMP		BIT(19)
+#define TERN_CAP_ODP			BIT(20)
+#define TERN_CAP_VLAN			BIT(21)	/* GIDs and frames with a VLAN tag */
+
+/* ---- QUERY_OBJECTS: live objects of each type, the kernel's own included ---- */
+struct tern_rsp_objects {
+	__le32	uar;
+	__le32	pd;
+	__le32	eq;
+	__le32	cq;
+	__le32	mr;
+	__le32	mw;
+	__le32	dm;
+	__le32	qp;
+	__le32	srq;
+	__le32	xrcd;
+	__le32	mcast;			/* attachments */
+	__le32	gid;
+	__le32	eth_queue;
+	__le32	rsvd_34;
+	__le64	dm_bytes;
+	__le64	page_entries;		/* page list entries held, of every object */
+};
+static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
+
+/* ---- QUERY_COUNTERS: in: id = TERN_COUNTERS_*; out: __le64 counter[] ---- */
+#define TERN_COUNTERS_RDMA		0
+#define TERN_COUNTERS_ETH		1
+
+#define TERN_CNT_RX_WRITE_REQUESTS		0
+#define TERN_CNT_RX_READ_REQUESTS		1
+#define TERN_CNT_RX_ATOMIC_REQUESTS		2
+#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs sent, UD/UC drops for want of a WQE */
+#define TERN_CNT_OUT_OF_SEQUENCE		4
+#define TERN_CNT_DUPLICATE_REQUEST		5
+#define TERN_CNT_RNR_NAK_RETRY_ERR		6
+#define TERN_CNT_PACKET_SEQ_ERR			7
+#define TERN_CNT_IMPLIED_NAK_SEQ_ERR		8
+#define TERN_CNT_LOCAL_ACK_TIMEOUT_ERR		9
+#define TERN_CNT_RESP_LOCAL_LENGTH_ERROR	10
+#define TERN_CNT_RESP_CQE_ERROR			11
+#define TERN_CNT_REQ_CQE_ERROR			12
+#define TERN_CNT_REQ_REMOTE_INVALID_REQUEST	13
+#define TERN_CNT_REQ_REMOTE_ACCESS_ERRORS	14
+#define TERN_CNT_RESP_REMOTE_ACCESS_ERRORS	15
+#define TERN_CNT_RESP_CQE_FLUSH_ERROR		16
+#define TERN_CNT_REQ_CQE_FLUSH_ERROR		17
+#define TERN_CNT_RX_ICRC_ERRORS			18
+#define TERN_CNT_RX_MALFORMED			19
+#define TERN_CNT_RX_QP_MISMATCH			20	/* no such QP, its state, transport, addresses or P_Key */
+#define TERN_CNT_QKEY_VIOLATIONS		21
+#define TERN_CNT_BAD_DOORBELL			22
+#define TERN_CNT_DMA_ERRORS			23
+#define TERN_CNT_CQ_OVERRUNS			24
+#define TERN_CNT_TX_RDMA_PACKETS		25
+#define TERN_CNT_TX_RDMA_BYTES			26
+#define TERN_CNT_RX_RDMA_PACKETS		27
+#define TERN_CNT_RX_RDMA_BYTES			28
+#define TERN_CNT_NP_ECN_MARKED			29
+#define TERN_CNT_NP_CNP_SENT			30
+#define TERN_CNT_RP_CNP_HANDLED			31
+#define TERN_CNT_EQ_COALESCED			32	/* events folded into one that waits */
+#define TERN_CNT_RDMA_NUM			33
+
+#define TERN_ETH_CNT_TX_PACKETS			0
+#define TERN_ETH_CNT_TX_BYTES			1
+#define TERN_ETH_CNT_TX_ERRORS			2
+#define TERN_ETH_CNT_RX_PACKETS			3
+#define TERN_ETH_CNT_RX_BYTES			4
+#define TERN_ETH_CNT_RX_NO_BUFFER		5
+#define TERN_ETH_CNT_RX_TOO_LONG		6
+#define TERN_ETH_CNT_RX_FILTERED		7
+#define TERN_ETH_CNT_RX_MULTICAST		8
+#define TERN_ETH_CNT_NUM			9
+
+/* ---- QUERY_PORT: no input ---- */
+struct tern_rsp_port {
+	__u8	link_up;
+	__u8	mac[6];
+	__u8	rsvd_7;
+	__le32	mtu;			/* Ethernet MTU in force, bytes */
+	__le32	max_mtu;
+	__le32	speed;			/* Mbit/s */
+	__le32	rsvd_14;
+};
+static_assert(sizeof(struct tern_rsp_port) == 24, "tern_rsp_port");
+
+/* ---- MODIFY_PORT ---- */
+struct tern_cmd_modify_port {
+	__le32	mask;			/* TERN_PORT_* that are set */
+	__le32	mtu;			/* 68..max_mtu: frames longer than it are not sent */
+	__u8	mac[6];
+	__u8	enable;			/* 0: the Ethernet function is down; RDMA too */
+	__u8	rsvd_f;
+};
+static_assert(sizeof(struct tern_cmd_modify_port) == 16, "tern_cmd_modify_port");
+
+#define TERN_PORT_MTU			BIT(0)
+#define TERN_PORT_MAC			BIT(1)
+#define TERN_PORT_ENABLE		BIT(2)
+
+/* ---- SET_GID: writes or (valid 0) clears an entry of the GID table ---- */
+struct tern_cmd_set_gid {
+	__le16	index;
+	__u8	valid;
+	__u8	net_type;		/* TERN_NET_IPV4: gid is ::ffff:a.b.c.d */
+	__le16	vlan;			/* VLAN id, TERN_VLAN_NONE without */
+	__u8	mac[6];			/* source MAC of its frames */
+	__u8	rsvd_c[4];
+	__u8	gid[16];
+};
+static_assert(sizeof(struct tern_cmd_set_gid) == 32, "tern_cmd_set_gid");
+
+#define TERN_VLAN_NONE			0xffff
+
+/* ---- ALLOC_UAR: no input; out: tern_rsp_object, id = page of BAR2. FREE_UAR ---- */
+
+/* ---- ALLOC_PD ---- */
+struct tern_cmd_alloc_pd {
+	__le32	flags;			/* TERN_PD_* */
+	__le32	rsvd_4;
+};
+static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
+
+#define TERN_PD_PRIVILEGED		BIT(0)	/* TERN_LKEY_DMA and REG_MR work */
+
+/*
+ * ---- CREATE_EQ ----
+ * Buffer: entries, then, at record_offset, struct tern_eq_record. A completion
+ * EQ needs one entry for each CQ mapped to it: it cannot overflow. Whatever the
+ * device cannot put into the asynchronous EQ waits in the object.
+ * Software stores ci past an entry before it acts on the entry.
+ */
+struct tern_cmd_create_eq {
+	struct tern_pages	pages;
+	__le32			record_offset;
+	__le16			vector;		/* MSI-X vector */
+	__u8			log_size;	/* log2 of entries, 4..20 */
+	__u8			kind;		/* TERN_EQ_* */
+};
+static_assert(sizeof(struct tern_cmd_create_eq) == 24, "tern_cmd_create_eq");
+
+#define TERN_EQ_COMPLETION		0
+#define TERN_EQ_ASYNC			1	/* at most one; after ci, kick TERN_DB_CMD_EQ_CI on page 0 */
+
+struct tern_eq_record {
+	__le32	ci;			/* software: EQEs consumed */
+	__u8	rsvd_4[60];
+};
+static_assert(sizeof(struct tern_eq_record) == 64, "tern_eq_record");
+
+struct tern_eqe {
+	__le16	type;			/* TERN_EV_* */
+	__le16	detail;
+	__le32	id;			/* QP, CQ, SRQ number; 0 for the port and the device */
+	__le32	rsvd_8;
+	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
+};
+static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
+
+#define TERN_EV_COMPLETION		0
+#define TERN_EV_QP_FATAL		1
+#define TERN_EV_QP_REQ_ERR		2
+#define TERN_EV_QP_ACCESS_ERR		3
+#define TERN_EV_COMM_EST		4
+#define TERN_EV_SQ_DRAINED		5
+#define TERN_EV_QP_LAST_WQE		6
+#define TERN_EV_PATH_MIG		7
+#define TERN_EV_PATH_MIG_ERR		8
+#define TERN_EV_CQ_ERR			9
+#define TERN_EV_SRQ_ERR			10
+#define TERN_EV_SRQ_LIMIT		11
+#define TERN_EV_PORT_CHANGE		12	/* link or MTU: ask QUERY_PORT */
+#define TERN_EV_PAGE_REQUEST		13	/* on-demand paging; id: key */
+#define TERN_EV_NUM			14
+
+/* ---- CREATE_CQ: out: tern_rsp_object. Buffer: CQEs, then tern_cq_record ---- */
+struct tern_cmd_create_cq {
+	struct tern_pages	pages;
+	__le32			record_offset;
+	__le32			eqn;		/* TERN_EQ_COMPLETION; or TERN_NO_EQ */
+	__le32			uar;
+	__u8			log_size;	/* log2 of entries */
+	__u8			flags;		/* TERN_CQ_F_* */
+	__le16			rsvd_1e;
+};
+static_assert(sizeof(struct tern_cmd_create_cq) == 32, "tern_cmd_create_cq");
+
+#define TERN_NO_EQ			0xffffffffU
+#define TERN_CQ_F_IGNORE_OVERRUN	BIT(0)
+
+/*
+ * ---- RESIZE_CQ ---- out: tern_rsp_resize_cq. From the next CQE on the device
+ * writes to the new buffer, whose entry numbering goes on from where the old ended.
+ */
+struct tern_cmd_resize_cq {
+	struct tern_pages	pages;
+	__le32			cqn;
+	__le32			record_offset;
+	__u8			log_size;
+	__u8			rsvd_19[7];
+};
+static_assert(sizeof(struct tern_cmd_resize_cq) == 32, "tern_cmd_resize_cq");
+
+struct tern_rsp_resize_cq {
+	__le32	pi;			/* first index in the new buffer */
+	__le32	rsvd_4;
+};
+static_assert(sizeof(struct tern_rsp_resize_cq) == 8, "tern_rsp_resize_cq");
+
+/* ---- MODIFY_CQ: event moderation: an event after count CQEs or period us ---- */
+struct tern_cmd_modify_cq {
+	__le32	cqn;
+	__le16	count;
+	__le16	period;
+};
+static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
+
+/*
+ * ---- CREATE_MR: out: tern_rsp_object, id = key (both lkey and rkey) ----
+ * With TERN_MR_F_INCOMPLETE the MR has room for pages.num entries, which
+ * UPDATE_PAGES fills; the key opens with TERN_UPDATE_LAST. pages.addr is then 0.
+ */
+struct tern_cmd_create_mr {
+	struct tern_pages	pages;		/* TERN_MR_FAST: num = entries to hold */
+	__le64			iova;		/* address of its first byte */
+	__le64			length;		/* bytes, may be 0 */
+	__le64			offset;		/* of the first byte in the first page, or in the DM */
+	__le32			pdn;
+	__le32			access;		/* TERN_ACCESS_* */
+	__le32			dmn;		/* TERN_MR_DM */
+	__u8			kind;		/* TERN_MR_* */
+	__u8			flags;		/* TERN_MR_F_* */
+	__le16			rsvd_36;
+};
+static_assert(sizeof(struct tern_cmd_create_mr) == 56, "tern_cmd_create_mr");
+
+#define TERN_MR_MEMORY			0
+#define TERN_MR_DM			1	/* device memory: no pages */
+#define TERN_MR_FAST			2	/* for REG_MR: no pages yet, key closed */
+#define TERN_MR_F_INCOMPLETE		BIT(0)
+
+/* ---- DESTROY_MR: tern_cmd_object with the key; BUSY while windows are bound ---- */
+
+/* ---- UPDATE_PAGES ---- */
+struct tern_cmd_update_pages {
+	struct tern_pages	pages;		/* num entries, the MR's page_shift */
+	__le64			first;		/* index of the first entry */
+	__le32			key;
+	__le32			flags;		/* TERN_UPDATE_* */
+};
+static_assert(sizeof(struct tern_cmd_update_pages) == 32, "tern_cmd_update_pages");
+
+#define TERN_UPDATE_LAST		BIT(0)	/* opens the key */
+#define TERN_UPDATE_CLOSE		BIT(1)	/* closes it: accesses fail until LAST */
+
+/* ---- REREG_MR: what mask names changes at once; windows bound: BUSY for TRANS and PD ---- */
+struct tern_cmd_rereg_mr {
+	struct tern_pages	pages;
+	__le64			iova;
+	__le64			length;
+	__le64			offset;
+	__le32			key;
+	__le32			mask;		/* TERN_REREG_* */
+	__le32			pdn;
+	__le32			access;
+	__u8			flags;		/* TERN_MR_F_INCOMPLETE with TRANS */
+	__u8			rsvd_39[7];
+};
+static_assert(sizeof(struct tern_cmd_rereg_mr) == 64, "tern_cmd_rereg_mr");
+
+#define TERN_REREG_TRANS		BIT(0)
+#define TERN_REREG_PD			BIT(1)
+#define TERN_REREG_ACCESS		BIT(2)
+
+/* ---- QUERY_MR: tern_cmd_object with a key of a region or window ---- */
+struct tern_rsp_mr {
+	__le64	iova;
+	__le64	length;
+	__le32	key;			/* as valid now */
+	__le32	pdn;
+	__le32	access;
+	__le32	qpn;			/* of a bound type 2 window */
+	__le32	num_windows;		/* bound to this region */
+	__le32	mr_key;			/* of the region a window is bound to, else 0 */
+	__u8	state;			/* TERN_KEY_ST_* */
+	__u8	type;			/* 0 region, 1 or 2 window */
+	__u8	rsvd_2a[6];
+};
+static_assert(sizeof(struct tern_rsp_mr) == 48, "tern_rsp_mr");
+
+#define TERN_KEY_ST_FREE		0
+#define TERN_KEY_ST_VALID		1
+
+/* ---- ALLOC_MW: out: tern_rsp_object, id = key. FREE_MW unbinds a bound one ---- */
+struct tern_cmd_alloc_mw {
+	__le32	pdn;
+	__u8	type;			/* 1 or 2 */
+	__u8	rsvd_5[3];
+};
+static_assert(sizeof(struct tern_cmd_alloc_mw) == 8, "tern_cmd_alloc_mw");
+
+/* ---- ALLOC_DM: zeroed, page-granular (PAGE_SHIFT). FREE_DM: BUSY with an MR on it ---- */
+struct tern_cmd_alloc_dm {
+	__le64	length;			/* bytes, 1..dm_size */
+	__le32	log_align;		/* log2 of the alignment of its offset in BAR4 */
+	__le32	rsvd_c;
+};
+static_assert(sizeof(struct tern_cmd_alloc_dm) == 16, "tern_cmd_alloc_dm");
+
+struct tern_rsp_alloc_dm {
+	__le64	offset;			/* in BAR4 */
+	__le64	size;			/* length rounded up to pages */
+	__le32	dmn;
+	__le32	rsvd_14;
+};
+static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
+
+/*
+ * ---- CREATE_QP: out: tern_rsp_object, id = QP number ----
+ * One buffer holds SQ, RQ and record at the offsets given, each 64-byte aligned.
+ */
+struct tern_cmd_create_qp {
+	struct tern_pages	pages;
+	__le32			sq_offset;
+	__le32			rq_offset;
+	__le32			record_offset;
+	__le32			pdn;
+	__le32			uar;
+	__le32			send_cqn;
+	__le32			recv_cqn;
+	__le32			srqn;		/* with TERN_QP_F_SRQ */
+	__le32			xrcdn;		/* XRC target */
+	__u8			type;		/* TERN_QPT_* */
+	__u8			flags;		/* TERN_QP_F_* */
+	__u8			log_sq_size;	/* log2 of WQEs */
+	__u8			log_sq_stride;	/* log2 of bytes */
+	__u8			log_rq_size;
+	__u8			log_rq_stride;
+	__u8			rsvd_3a[6];
+};
+static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
+
+#define TERN_QPT_RC			0
+#define TERN_QPT_UC			1
+#define TERN_QPT_UD			2
+#define TERN_QPT_XRC_INI		3
+#define TERN_QPT_XRC_TGT		4
+#define TERN_QPT_GSI			5	/* QP 1, privileged PD, at most one */
+
+#define TERN_QP_F_SRQ			BIT(0)
+#define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT */
+#define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC */
+
+/* What MODIFY_QP sets and QUERY_QP returns. */
+struct tern_qp_attr {
+	struct tern_av	av;
+	__le32		dest_qpn;
+	__le32		qkey;
+	__le32		sq_psn;
+	__le32		rq_psn;
+	__le32		access;			/* TERN_ACCESS_REMOTE_* (and FLUSH) a peer may use */
+	__le16		pkey_index;
+	__u8		state;			/* TERN_QPS_* */
+	__u8		path_mtu;		/* log2 of bytes, 8..12 */
+	__u8		max_rd_atomic;		/* as initiator */
+	__u8		max_dest_rd_atomic;	/* as target */
+	__u8		min_rnr_timer;		/* AETH code 0..31 */
+	__u8		timeout;		/* 4.096 us * 2^n, 0: none, 0..31 */
+	__u8		retry_cnt;		/* 0..7 */
+	__u8		rnr_retry;		/* 0..7, 7: for ever */
+	__u8		sq_draining;		/* query only */
+	__u8		rsvd_47;
+};
+static_assert(sizeof(struct tern_qp_attr) == 72, "tern_qp_attr");
+
+#define TERN_QPS_RESET			0
+#define TERN_QPS_INIT			1
+#define TERN_QPS_RTR			2
+#define TERN_QPS_RTS			3
+#define TERN_QPS_SQD			4
+#define TERN_QPS_SQE			5
+#define TERN_QPS_ERR			6
+
+struct tern_cmd_modify_qp {
+	__le32			qpn;
+	__le32			mask;		/* TERN_QPA_* */
+	__le32			cur_state;	/* with TERN_QPA_CUR_STATE: else BAD_STATE */
+	__le32			flags;		/* TERN_QPM_* */
+	struct tern_qp_attr	attr;
+};
+static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
+
+#define TERN_QPA_STATE			BIT(0)
+#define TERN_QPA_CUR_STATE		BIT(1)
+#define TERN_QPA_ACCESS			BIT(2)
+#define TERN_QPA_PKEY_INDEX		BIT(3)
+#define TERN_QPA_QKEY			BIT(4)
+#define TERN_QPA_AV			BIT(5)
+#define TERN_QPA_PATH_MTU		BIT(6)
+#define TERN_QPA_TIMEOUT		BIT(7)
+#define TERN_QPA_RETRY_CNT		BIT(8)
+#define TERN_QPA_RNR_RETRY		BIT(9)
+#define TERN_QPA_RQ_PSN			BIT(10)
+#define TERN_QPA_MAX_RD_ATOMIC		BIT(11)
+#define TERN_QPA_MAX_DEST_RD_ATOMIC	BIT(12)
+#define TERN_QPA_MIN_RNR_TIMER		BIT(13)
+#define TERN_QPA_SQ_PSN			BIT(14)
+#define TERN_QPA_DEST_QPN		BIT(15)
+
+#define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
+
+/* ---- QUERY_QP: tern_cmd_object ---- */
+struct tern_rsp_query_qp {
+	struct tern_qp_attr	attr;
+	__le32			sq_ci;		/* WQEs completed */
+	__le32			rq_ci;		/* WQEs consumed */
+};
+static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
+
+/* ---- CREATE_SRQ: out: tern_rsp_object. Buffer: WQEs, then tern_srq_record ---- */
+struct tern_cmd_create_srq {
+	struct tern_pages	pages;
+	__le32			record_offset;
+	__le32			pdn;
+	__le32			xrcdn;		/* with TERN_SRQ_F_XRC */
+	__le32			cqn;		/* with TERN_SRQ_F_XRC */
+	__u8			log_size;
+	__u8			log_stride;
+	__u8			flags;		/* TERN_SRQ_F_* */
+	__u8			rsvd_23[5];
+};
+static_assert(sizeof(struct tern_cmd_create_srq) == 40, "tern_cmd_create_srq");
+
+#define TERN_SRQ_F_XRC			BIT(0)
+
+/* ---- MODIFY_SRQ ---- */
+struct tern_cmd_modify_srq {
+	struct tern_pages	pages;		/* TERN_SRQA_RESIZE: the new buffer */
+	__le32			srqn;
+	__le32			mask;		/* TERN_SRQA_* */
+	__le32			limit;
+	__le32			record_offset;
+	__u8			log_size;
+	__u8			rsvd_21[7];
+};
+static_assert(sizeof(struct tern_cmd_modify_srq) == 40, "tern_cmd_modify_srq");
+
+#define TERN_SRQA_LIMIT			BIT(0)
+#define TERN_SRQA_RESIZE		BIT(1)
+
+/* ---- QUERY_SRQ: tern_cmd_object ---- */
+struct tern_rsp_query_srq {
+	__le32	limit;
+	__le32	ci;			/* WQEs consumed */
+};
+static_assert(sizeof(struct tern_rsp_query_srq) == 8, "tern_rsp_query_srq");
+
+/* ---- ATTACH_MCAST, DETACH_MCAST ---- */
+struct tern_cmd_mcast {
+	__u8	gid[16];
+	__le32	qpn;
+	__le32	rsvd_14;
+};
+static_assert(sizeof(struct tern_cmd_mcast) == 24, "tern_cmd_mcast");
+
+/* ---- CREATE_ETH_QUEUE: out: tern_rsp_object. Buffer: descriptors, then tern_eth_record ---- */
+struct tern_cmd_create_eth_queue {
+	struct tern_pages	pages;
+	__le32			record_offset;
+	__le32			cqn;
+	__le32			uar;
+	__u8			direction;	/* TERN_ETH_QUEUE_* */
+	__u8			log_size;	/* log2 of descriptors, 4..14 */
+	__le16			rsvd_1e;
+};
+static_assert(sizeof(struct tern_cmd_create_eth_queue) == 32, "tern_cmd_create_eth_queue");
+
+#define TERN_ETH_QUEUE_TX		0
+#define TERN_ETH_QUEUE_RX		1
+
+/* ---- SET_RX_FILTER: what the Ethernet function takes besides its MAC and broadcast ---- */
+struct tern_cmd_set_rx_filter {
+	__le16	flags;			/* TERN_RXF_* */
+	__le16	num_macs;		/* entries of macs */
+	__le32	rsvd_4;
+	__u8	macs[64][6];		/* unicast and multicast */
+	__le32	vlans[128];		/* bit map of VLAN ids; untagged frames always pass */
+};
+static_assert(sizeof(struct tern_cmd_set_rx_filter) == 904, "tern_cmd_set_rx_filter");
+
+#define TERN_RXF_PROMISC		BIT(0)
+#define TERN_RXF_ALLMULTI		BIT(1)
+#define TERN_RXF_VLANS			BIT(2)	/* filter by the bit map */
+#define TERN_RX_FILTER_MACS		64
+
+#endif /* TERN_ADMIN_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+// The contract for C++20: what the headers expect of their includer, and typed
+// access to little-endian members.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+
+#include <linux/types.h>
+
+#ifndef GENMASK
+#define GENMASK(h, l) ((~0U << (l)) & (~0U >> (31 - (h))))
+#endif
+#ifndef BIT
+#define BIT(n) (1U << (n))
+#endif
+
+#include "tern_regs.h"
+#include "tern_io.h"
+#include "tern_admin.h"
+
+namespace tern {
+
+// Little-endian member to host number and back; the contract's only byte order.
+template <std::unsigned_integral T>
+[[nodiscard]] constexpr T le(T v) noexcept {
+  if constexpr (std::endian::native == std::endian::little || sizeof(T) == 1) {
+    return v;
+  } else if constexpr (sizeof(T) == 2) {
+    return static_cast<T>(__builtin_bswap16(v));
+  } else if constexpr (sizeof(T) == 4) {
+    return static_cast<T>(__builtin_bswap32(v));
+  } else {
+    return static_cast<T>(__builtin_bswap64(v));
+  }
+}
+
+// The bits of `word` that `mask` names, moved down to bit 0.
+[[nodiscard]] constexpr std::uint32_t field_get(std::uint32_t mask, std::uint32_t word) noexcept {
+  return (word & mask) >> std::countr_zero(mask);
+}
+
+// `value` moved up to where `mask` is.
+[[nodiscard]] constexpr std::uint32_t field_prep(std::uint32_t mask, std::uint32_t value) noexcept {
+  return (value << std::countr_zero(mask)) & mask;
+}
+
+}  // namespace tern

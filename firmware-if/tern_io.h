@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/*
+ * tern hardware contract, part 2: queues that carry work: doorbell records,
+ * send and receive WQEs, CQEs. The part a kernel-bypass provider needs.
+ */
+#ifndef TERN_IO_H
+#define TERN_IO_H
+
+#include <linux/types.h>
+
+/*
+ * Doorbell records: 64 bytes, 64-byte aligned, inside the queue's own buffer at
+ * an offset told at creation. Indices are free-running 32-bit counts of entries;
+ * the device reads them once, and an index more than the queue's size ahead is an
+ * error of that queue.
+ */
+#define TERN_RECORD_SIZE		64
+
+struct tern_qp_record {
+	__le32	sq_pi;		/* software: send WQEs posted */
+	__le32	rq_pi;		/* software: receive WQEs posted */
+	__le32	status;		/* device: TERN_QP_ST_* */
+	__le32	rsvd_c;
+	__u8	rsvd_10[48];
+};
+static_assert(sizeof(struct tern_qp_record) == TERN_RECORD_SIZE, "tern_qp_record");
+
+/*
+ * The QP is in error: whoever posts a receive must kick TERN_DB_CMD_RQ after a
+ * full barrier between storing rq_pi and reading this word. The device stores
+ * the word, then (full barrier) reads rq_pi and flushes.
+ */
+#define TERN_QP_ST_RQ_KICK		BIT(0)
+
+struct tern_srq_record {
+	__le32	pi;		/* software: WQEs posted */
+	__u8	rsvd_4[60];
+};
+static_assert(sizeof(struct tern_srq_record) == TERN_RECORD_SIZE, "tern_srq_record");
+
+struct tern_cq_record {
+	__le32	ci;		/* software: CQEs consumed */
+	__le32	arm;		/* software: TERN_CQ_ARM_*, then kick TERN_DB_CMD_CQ_ARM */
+	__u8	rsvd_8[56];
+};
+static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_SIZE, "tern_cq_record");
+
+/*
+ * An arm asks for one event as soon as a CQE (or a solicited one) with an index
+ * not below CI exists; it may be there already. An arm whose sequence number has
+ * fired is not served again: software counts the number up for each event taken.
+ */
+#define TERN_CQ_ARM_CI_MASK		GENMASK(23, 0)
+#define TERN_CQ_ARM_SOLICITED		BIT(24)
+#define TERN_CQ_ARM_VALID		BIT(25)
+#define TERN_CQ_ARM_SEQ_MASK		GENMASK(29, 28)
+
+/* Scatter/gather element; a length of 0 is 0 bytes. */
+struct tern_sge {
+	__le64	addr;
+	__le32	length;
+	__le32	lkey;
+};
+static_assert(sizeof(struct tern_sge) == 16, "tern_sge");
+
+/* The one lkey with no region behind it: DMA addresses, privileged PDs only. */
+#define TERN_LKEY_DMA			0x00000100U
+/* Key index 0 is never a region, index 1 is TERN_LKEY_DMA. */
+#define TERN_KEY_INDEX_SHIFT		8
+#define TERN_KEY_VARIANT_MASK		GENMASK(7, 0)
+#define TERN_KEY_INVALID		0U
+
+/*
+ * Send WQE: 32-byte header, operation segment (its size depends on the opcode),
+ * then num_sge SGEs or, with TERN_WQE_F_INLINE, length bytes of payload. The slot
+ * of WQE i is i modulo the queue's size; slots are 1 << log stride bytes.
+ */
+struct tern_sq_hdr {
+	__u8	opcode;		/* TERN_WR_* */
+	__u8	flags;		/* TERN_WQE_F_* */
+	__u8	num_sge;
+	__u8	rsvd_3;
+	__le32	length;		/* bytes of inline payload, else 0 */
+	__le64	wr_id;		/* comes back in the CQE */
+	__be32	imm;		/* *_WITH_IMM: goes to the wire as it stands */
+	__le32	inv_rkey;	/* SEND_WITH_INV, LOCAL_INV: the key */
+	__le32	xrc_srqn;	/* XRC: the remote SRQ number */
+	__le32	rsvd_1c;
+};
+static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
+
+#define TERN_WQE_F_SIGNALED		BIT(0)
+#define TERN_WQE_F_SOLICITED		BIT(1)
+#define TERN_WQE_F_FENCE		BIT(2)
+#define TERN_WQE_F_INLINE		BIT(3)
+
+/* Opcodes of send WQEs; the segment that follows the header in brackets. */
+#define TERN_WR_NOP			0x00	/* - */
+#define TERN_WR_SEND			0x01	/* - ; UD: tern_ud_seg */
+#define TERN_WR_SEND_WITH_IMM		0x02	/* - ; UD: tern_ud_seg */
+#define TERN_WR_SEND_WITH_INV		0x03	/* - */
+#define TERN_WR_RDMA_WRITE		0x04	/* tern_rdma_seg */
+#define TERN_WR_RDMA_WRITE_WITH_IMM	0x05	/* tern_rdma_seg */
+#define TERN_WR_RDMA_READ		0x06	/* tern_rdma_seg */
+#define TERN_WR_ATOMIC_CMP_AND_SWP	0x07	/* tern_atomic_seg */
+#define TERN_WR_ATOMIC_FETCH_AND_ADD	0x08	/* tern_atomic_seg */
+#define TERN_WR_ATOMIC_WRITE		0x09	/* tern_rdma_seg, 8 bytes of payload */
+#define TERN_WR_FLUSH			0x0a	/* tern_flush_seg */
+#define TERN_WR_LOCAL_INV		0x0b	/* - ; header's inv_rkey */
+#define TERN_WR_BIND_MW			0x0c	/* tern_bind_seg */
+#define TERN_WR_REG_MR			0x0d	/* tern_reg_seg, privileged PDs only */
+
+struct tern_rdma_seg {
+	__le64	raddr;
+	__le32	rkey;
+	__le32	rsvd_c;
+};
+static_assert(sizeof(struct tern_rdma_seg) == 16, "tern_rdma_seg");
+
+/* Operands are in the byte order of the wire's fields: plain 64-bit numbers. */
+struct tern_atomic_seg {
+	__le64	raddr;
+	__le32	rkey;
+	__le32	rsvd_c;
+	__le64	swap_add;
+	__le64	compare;
+};
+static_assert(sizeof(struct tern_atomic_seg) == 32, "tern_atomic_seg");
+
+struct tern_flush_seg {
+	__le64	raddr;
+	__le32	rkey;
+	__u8	type;		/* TERN_FLUSH_* placement types */
+	__u8	level;		/* TERN_FLUSH_LEVEL_* */
+	__u8	rsvd_e[2];
+	__le64	length;		/* bytes, up to 2^31 */
+	__le64	rsvd_18;
+};
+static_assert(sizeof(struct tern_flush_seg) == 32, "tern_flush_seg");
+
+#define TERN_FLUSH_GLOBAL		BIT(0)
+#define TERN_FLUSH_PERSISTENT		BIT(1)
+#define TERN_FLUSH_LEVEL_RANGE		0
+#define TERN_FLUSH_LEVEL_MR		1
+
+struct tern_bind_seg {
+	__le64	addr;
+	__le64	length;
+	__le32	lkey;		/* of the region; TERN_KEY_INVALID with length 0 */
+	__le32	rkey;		/* the window's key before the bind */
+	__le32	new_rkey;	/* its key after it: same index */
+	__le32	access;		/* TERN_ACCESS_*, TERN_ACCESS_ZERO_BASED */
+	__u8	type;		/* 1 or 2: which verb the bind came through */
+	__u8	rsvd_21[15];
+};
+static_assert(sizeof(struct tern_bind_seg) == 48, "tern_bind_seg");
+
+struct tern_reg_seg {
+	__le64	iova;
+	__le64	length;
+	__le64	pages;		/* DMA address of num_pages __le64 DMA addresses */
+	__le32	num_pages;
+	__le32	key;		/* new key: same index, any variant */
+	__le32	access;
+	__u8	page_shift;
+	__u8	rsvd_25[3];
+	__le64	first_offset;	/* of iova in the first page */
+};
+static_assert(sizeof(struct tern_reg_seg) == 48, "tern_reg_seg");
+
+/*
+ * Address vector of RoCEv2. The source address, MAC and VLAN come from the GID
+ * table entry; what the device cannot find there is a local QP operation error.
+ */
+struct tern_av {
+	__u8	dgid[16];	/* IPv4 as ::ffff:a.b.c.d */
+	__le32	flow_label;	/* 20 bits */
+	__le16	sgid_index;
+	__le16	udp_sport;	/* 0: the device derives it from the QP numbers */
+	__u8	dmac[6];
+	__u8	hop_limit;
+	__u8	traffic_class;
+	__u8	sl;		/* also the VLAN priority */
+	__u8	static_rate;
+	__u8	rsvd_22[6];
+};
+static_assert(sizeof(struct tern_av) == 40, "tern_av");
+
+struct tern_ud_seg {
+	struct tern_av	av;
+	__le32		dqpn;
+	__le32		qkey;	/* bit 31 set: the QP's own Q_Key */
+};
+static_assert(sizeof(struct tern_ud_seg) == 48, "tern_ud_seg");
+
+/* Receive WQE, of RQs and SRQs: 16-byte header, then num_sge SGEs. */
+struct tern_rq_hdr {
+	__u8	num_sge;
+	__u8	rsvd_1[7];
+	__le64	wr_id;
+};
+static_assert(sizeof(struct tern_rq_hdr) == 16, "tern_rq_hdr");
+
+/* Log2 of the bytes of a slot. */
+#define TERN_SQ_STRIDE_MIN		6
+#define TERN_SQ_STRIDE_MAX		11
+#define TERN_RQ_STRIDE_MIN		5
+#define TERN_RQ_STRIDE_MAX		10
+
+/*
+ * Completion queue entry. The device writes the first 60 bytes, then (release)
+ * the phase word: bit 0 is 1 on the first pass over a zeroed queue, 0 on the
+ * second, and so on. Software reads the phase word, then (acquire) the rest.
+ */
+struct tern_cqe {
+	__le64	wr_id;
+	__le32	qpn;		/* Ethernet: the queue number */
+	__le32	byte_len;	/* received; requester: of READ and atomics */
+	__be32	imm;
+	__le32	inv_rkey;
+	__le32	src_qp;		/* UD */
+	__le32	wqe_index;	/* free-running index of the WQE this completes */
+	__le64	timestamp;	/* device clock, ns */
+	__u8	opcode;		/* TERN_WR_* of the requester, TERN_RECV_* */
+	__u8	status;		/* TERN_CQE_* */
+	__u8	vendor_err;
+	__u8	flags;		/* TERN_CQE_F_* */
+	__le16	pkey_index;
+	__le16	vlan;		/* VLAN tag, if TERN_CQE_F_VLAN */
+	__u8	smac[6];	/* UD */
+	__u8	sl;
+	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */
+	__le32	srqn;		/* SRQ the WQE came from, else 0 */
+	__le32	phase;
+};
+static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
+
+#define TERN_CQE_PHASE			BIT(0)
+
+#define TERN_CQE_F_RECV			BIT(0)	/* a receive queue's completion */
+#define TERN_CQE_F_GRH			BIT(1)	/* 40 bytes of GRH stand before the payload */
+#define TERN_CQE_F_IMM			BIT(2)
+#define TERN_CQE_F_INV			BIT(3)
+#define TERN_CQE_F_SOLICITED		BIT(4)
+#define TERN_CQE_F_VLAN			BIT(5)
+
+/* Opcodes of receive completions. */
+#define TERN_RECV_SEND			0x40
+#define TERN_RECV_RDMA_WITH_IMM		0x41
+#define TERN_ETH_TX			0x50
+#define TERN_ETH_RX			0x51
+
+#define TERN_NET_IPV4			1
+#define TERN_NET_IPV6			2
+
+/* Completion status: the names and the order of the InfiniBand specification. */
+#define TERN_CQE_SUCCESS		0
+#define TERN_CQE_LOC_LEN_ERR		1
+#define TERN_CQE_LOC_QP_OP_ERR		2
+#define TERN_CQE_LOC_PROT_ERR		3
+#define TERN_CQE_WR_FLUSH_ERR		4
+#define TERN_CQE_MW_BIND_ERR		5
+#define TERN_CQE_BAD_RESP_ERR		6
+#define TERN_CQE_LOC_ACCESS_ERR		7
+#define TERN_CQE_REM_INV_REQ_ERR	8
+#define TERN_CQE_REM_ACCESS_ERR		9
+#define TERN_CQE_REM_OP_ERR		10
+#define TERN_CQE_RETRY_EXC_ERR		11
+#define TERN_CQE_RNR_RETRY_EXC_ERR	12
+#define TERN_CQE_REM_ABORT_ERR		13
+#define TERN_CQE_FATAL_ERR		14
+#define TERN_CQE_RESP_TIMEOUT_ERR	15
+#define TERN_CQE_GENERAL_ERR		16
+
+/* Access rights of regions, windows and QPs. */
+#define TERN_ACCESS_LOCAL_WRITE		BIT(0)
+#define TERN_ACCESS_REMOTE_WRITE	BIT(1)
+#define TERN_ACCESS_REMOTE_READ		BIT(2)
+#define TERN_ACCESS_REMOTE_ATOMIC	BIT(3)
+#define TERN_ACCESS_MW_BIND		BIT(4)
+#define TERN_ACCESS_ZERO_BASED		BIT(5)
+#define TERN_ACCESS_ON_DEMAND		BIT(6)
+#define TERN_ACCESS_FLUSH_GLOBAL	BIT(7)
+#define TERN_ACCESS_FLUSH_PERSISTENT	BIT(8)
+
+/*
+ * Ethernet transmit descriptor. A frame is a run of descriptors, the last with
+ * TERN_ETH_F_EOP; its CQE carries that descriptor's index. No checksum, no FCS.
+ */
+struct tern_eth_txd {
+	__le64	addr;
+	__le32	length;
+	__le16	flags;		/* TERN_ETH_F_* */
+	__le16	rsvd_e;
+};
+static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
+
+#define TERN_ETH_F_EOP			BIT(0)
+#define TERN_ETH_MAX_TXD		18	/* descriptors a frame */
+#define TERN_ETH_MAX_FRAME		9234	/* bytes, header included, FCS not */
+
+/* Ethernet receive descriptor: one buffer takes one frame; longer ones are dropped and counted. */
+struct tern_eth_rxd {
+	__le64	addr;
+	__le32	length;
+	__le32	rsvd_c;
+};
+static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
+
+struct tern_eth_record {
+	__le32	pi;		/* software: descriptors posted */
+	__u8	rsvd_4[60];
+};
+static_assert(sizeof(struct tern_eth_record) == TERN_RECORD_SIZE, "tern_eth_record");
+
+#endif /* TERN_IO_H */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
+/*
+ * tern: the ABI between the RDMA driver and its rdma-core provider. What the
+ * queues hold is the hardware contract's business (tern_io.h), not this file's.
+ */
+#ifndef TERN_ABI_USER_H
+#define TERN_ABI_USER_H
+
+#include <linux/types.h>
+
+#define TERN_UVERBS_ABI_VERSION 1
+
+/* Every field is aligned to its size; reserved fields only pad to 8 bytes and are zero. */
+
+enum {
+	TERN_UCTX_CAP_ATOMIC_WRITE = 1 << 0,
+	TERN_UCTX_CAP_FLUSH = 1 << 1,
+	TERN_UCTX_CAP_MW = 1 << 2,
+	TERN_UCTX_CAP_MW_2A = 1 << 3,
+	TERN_UCTX_CAP_TIMESTAMP = 1 << 4,
+};
+
+struct tern_uresp_alloc_ucontext {
+	__aligned_u64 uar_offset;	/* mmap offset of the doorbell page */
+	__u32 uar_size;			/* bytes to map */
+	__u32 caps;			/* TERN_UCTX_CAP_* */
+	__u32 max_send_wr;
+	__u32 max_recv_wr;
+	__u32 max_srq_wr;
+	__u32 max_cqe;
+	__u16 max_send_sge;
+	__u16 max_recv_sge;
+	__u32 max_inline_data;
+};
+
+/*
+ * Buffers are the provider's own page-aligned memory. The doorbell record
+ * follows the entries: at buf_len - 64 bytes.
+ */
+struct tern_ureq_create_cq {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_len;
+	__u32 log_size;			/* log2 of CQEs */
+	__u8 reserved_a0[4];
+};
+
+struct tern_uresp_create_cq {
+	__u32 cqn;			/* what the doorbell wants to hear */
+	__u8 reserved_20[4];
+};
+
+struct tern_ureq_resize_cq {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_len;
+	__u32 log_size;
+	__u8 reserved_a0[4];
+};
+
+struct tern_uresp_resize_cq {
+	__u32 first_index;		/* of the first CQE in the new buffer */
+	__u8 reserved_20[4];
+};
+
+/* Send queue at 0, receive queue behind it, record in the last 64 bytes. */
+struct tern_ureq_create_qp {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_len;
+	__u8 log_sq_size;		/* log2 of WQEs; ignored without a send queue */
+	__u8 log_sq_stride;		/* log2 of bytes */
+	__u8 log_rq_size;		/* ignored without a receive queue */
+	__u8 log_rq_stride;
+	__u8 reserved_a0[4];
+};
+
+struct tern_ureq_create_srq {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_len;
+	__u8 log_size;
+	__u8 log_stride;
+	__u8 reserved_90[6];
+};
+
+struct tern_uresp_create_srq {
+	__u32 srqn;
+	__u8 reserved_20[4];
+};
+
+struct tern_ureq_modify_srq {
+	__aligned_u64 buf_addr;
+	__aligned_u64 buf_len;
+	__u8 log_size;
+	__u8 reserved_88[7];
+};
+
+/* The AV as the provider puts it into UD WQEs; filled by the driver. */
+struct tern_uresp_create_ah {
+	__u8 dmac[6];
+	__u16 udp_sport;
+};
+
+struct tern_uresp_alloc_dm {
+	__aligned_u64 mmap_offset;
+	__aligned_u64 mmap_size;
+};
+
+#endif /* TERN_ABI_USER_H */
