@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine's only C surface: what a host (QEMU, a vfio-user server, a test)
+ * calls, and what it must provide.
+ *
+ * Threads: the engine has none and takes no lock. The host serialises all calls
+ * on one engine, except tern_engine_effects_*() on a batch already taken. Inputs
+ * only enqueue; tern_engine_run() does the work; effects (frames, interrupts,
+ * the next deadline) are collected and handed out by tern_engine_take_effects(),
+ * so that the host can act on them after it dropped its lock.
+ */
+#ifndef TERN_ENGINE_H
+#define TERN_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct TernEngine TernEngine;
+typedef struct TernEffects TernEffects;
+
+/* Called by the engine inside the calls below, on the calling thread. */
+typedef struct TernHostOps {
+    /*
+     * Makes *len bytes of DMA address space at addr accessible and returns the
+     * host address, or NULL when addr is not RAM. May shorten *len (never to 0).
+     * is_write: the device is going to store. Concurrent maps are allowed.
+     */
+    void *(*map)(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
+    /* Ends a map; the first written bytes of it were stored to. */
+    void (*unmap)(void *opaque, void *ptr, uint64_t len, bool is_write,
+                  uint64_t written);
+    /* Monotonic device clock in ns. */
+    uint64_t (*now)(void *opaque);
+    /* 64 random bits: first PSNs of nothing, key variants, tags. */
+    uint64_t (*random)(void *opaque);
+} TernHostOps;
+
+typedef struct TernConfig {
+    uint64_t dm_size;        /* bytes, multiple of 64 KiB; 0: none */
+    void *dm_storage;        /* dm_size bytes, the host's; BAR4 shows the same */
+    uint64_t uar_bar_size;   /* bytes of BAR2 */
+    uint32_t max_qp;
+    uint32_t max_cq;
+    uint32_t max_mr;
+    uint32_t max_mw;
+    uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
+    uint32_t max_mtu;        /* of the wire, 1500..9216 */
+    uint32_t link_speed;     /* Mbit/s, as told to software */
+    uint8_t mac[6];
+    uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
+    uint8_t capture;         /* collect frames that turn round inside, too */
+} TernConfig;
+
+/* NULL: a field is out of range or no memory. */
+TernEngine *tern_engine_new(const TernConfig *config, const TernHostOps *ops,
+                            void *opaque);
+void tern_engine_free(TernEngine *e);
+
+/* BAR0 below the MSI-X table and BAR2. Only 32-bit accesses; size checked by the host. */
+uint32_t tern_engine_reg_read(TernEngine *e, uint32_t offset);
+void tern_engine_reg_write(TernEngine *e, uint32_t offset, uint32_t value);
+uint32_t tern_engine_uar_read(TernEngine *e, uint64_t offset);
+void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
+
+/* A frame from the wire, without FCS. The bytes are used only during the call. */
+void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
+/* False while the Ethernet function has no buffer and the frame would be lost. */
+bool tern_engine_can_receive(TernEngine *e);
+
+void tern_engine_set_link(TernEngine *e, bool up);
+/* Cached mappings of [addr, addr + len) are stale (vIOMMU unmap, new memory layout). */
+void tern_engine_dma_invalidate(TernEngine *e, uint64_t addr, uint64_t len);
+/* Same as TERN_CTRL_RESET; for FLR and bus reset. */
+void tern_engine_reset(TernEngine *e);
+
+/*
+ * Does up to budget bytes of transport work (a packet counts its bytes plus a
+ * fixed cost), expired timers and admin commands. True when more is left.
+ */
+bool tern_engine_run(TernEngine *e, uint32_t budget);
+
+/*
+ * The effects collected so far, or NULL when there are none; the caller owns
+ * them until tern_engine_effects_free(), which recycles their memory and must be
+ * serialised with the other calls. The others need no serialisation.
+ */
+TernEffects *tern_engine_take_effects(TernEngine *e);
+void tern_engine_effects_free(TernEngine *e, TernEffects *fx);
+
+typedef struct TernFrame {
+    const uint8_t *data;     /* whole Ethernet frame, without FCS */
+    uint32_t len;
+    bool to_wire;            /* false: seen by the capture tap only */
+    uint64_t time;           /* device clock when it was made, ns */
+} TernFrame;
+
+size_t tern_engine_effects_frames(const TernEffects *fx);
+TernFrame tern_engine_effects_frame(const TernEffects *fx, size_t i);
+/* Bit v of word v / 64: raise vector v. words: TERN_MAX_VECTORS / 64 = 2. */
+const uint64_t *tern_engine_effects_vectors(const TernEffects *fx);
+
+/* Device clock of the next expiry, UINT64_MAX for none. Ask after each run. */
+uint64_t tern_engine_next_deadline(const TernEngine *e);
+
+/* Statistics for traces and the monitor. */
+typedef struct TernEngineInfo {
+    uint32_t live_qps;
+    uint32_t live_keys;
+    uint64_t page_entries;
+    uint64_t tx_packets;
+    uint64_t rx_packets;
+} TernEngineInfo;
+void tern_engine_info(const TernEngine *e, TernEngineInfo *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TERN_ENGINE_H */
