@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The device: owns every object, dispatches doorbells and packets, schedules QPs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/counters.h"
+#include "core/effects.h"
+#include "core/host.h"
+#include "core/table.h"
+#include "core/timers.h"
+#include "eth/ethernet.h"
+#include "eth/port.h"
+#include "memory/memory.h"
+#include "objects/queues.h"
+#include "transport/qp.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+struct Config {
+  std::span<std::byte> dm;
+  std::uint64_t uar_bar_size = 16 << 20;
+  std::uint32_t max_qp = 16384;
+  std::uint32_t max_cq = 16384;
+  std::uint32_t max_mr = 65536;
+  std::uint32_t max_mw = 65536;
+  std::uint32_t num_vectors = 16;
+  std::uint32_t max_mtu = 9000;
+  std::uint32_t link_speed = 100000;
+  Mac mac{};
+  bool mw_type_2a = false;
+  bool capture = false;
+};
+
+class Admin;
+
+// This class is thread-compatible: the owner serialises all calls.
+class Device {
+ public:
+  Device(Host& host, const Config& config);
+  ~Device();
+
+  // ---- inputs (capi) ----
+  std::uint32_t reg_read(std::uint32_t offset);
+  void reg_write(std::uint32_t offset, std::uint32_t value);
+  std::uint32_t uar_read(std::uint64_t offset);
+  void doorbell(std::uint64_t offset, std::uint32_t value);
+  void receive(std::span<const std::byte> frame);
+  [[nodiscard]] bool can_receive();
+  void set_link(bool up);
+  void dma_invalidate(std::uint64_t addr, std::uint64_t len);
+  void reset();
+  bool run(std::uint32_t budget);
+  [[nodiscard]] Nanos next_deadline() const { return timers.next(); }
+
+  // ---- for the transports ----
+  // Sends a packet on its route: a frame to the wire, or straight to the local QP. When the
+  // capture tap is on, what turns round inside becomes a frame that is only shown.
+  void emit(Packet& packet);
+  // Hands a received packet to its QP, after the checks of IBTA 9.6.1 that need no QP state.
+  void dispatch(Packet& packet);
+  void schedule(Qp& qp);
+  void fatal(std::uint32_t code);
+
+  // Objects an admin command or another object may name.
+  struct Pd {
+    bool privileged = false;
+    std::uint32_t users = 0;
+  };
+  [[nodiscard]] std::uint64_t page_entries() const;
+
+  Host& host;
+  const Config config;
+  Counters counters;
+  std::unique_ptr<Effects> effects;  // swapped out by the C surface
+  TimerQueue timers;
+  Port port;
+  Memory memory;
+  AsyncEvents async_events;
+  Ethernet ethernet;
+  Table<Pd> pds;
+  Table<Eq> eqs;
+  Table<Cq> cqs;
+  Table<Qp> qps;
+  Eq* async_eq = nullptr;
+
+  // The packet being built by whoever has its turn, and the one being parsed.
+  Packet tx_packet;
+  Packet rx_packet;
+
+ private:
+  friend class Admin;
+  bool run_qps(std::uint32_t budget);
+  void check_route_local(const Packet& packet);
+
+  std::unique_ptr<Admin> admin_;
+  Qp* ready_head_ = nullptr;
+  Qp* ready_tail_ = nullptr;
+  std::uint16_t ip_id_ = 0;
+};
+
+}  // namespace tern

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the engine wants done outside: frames to send or show, vectors to raise. Collected
+// during a call, handed out whole, recycled.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/types.h"
+#include "tern_hw.hpp"
+
+namespace tern {
+
+class Effects {
+ public:
+  struct Frame {
+    std::size_t offset;
+    std::uint32_t len;
+    bool to_wire;
+    Nanos time;
+  };
+
+  // Room for a frame of up to `max` bytes, valid until the next call on this object.
+  [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
+  // Keeps the first `len` bytes of the room as a frame.
+  void commit_frame(std::size_t len, bool to_wire, Nanos time);
+  void raise(unsigned vector) { vectors_[vector / 64] |= std::uint64_t{1} << (vector % 64); }
+
+  [[nodiscard]] bool empty() const { return frames_.empty() && !vectors_[0] && !vectors_[1]; }
+  [[nodiscard]] std::size_t frame_bytes() const { return used_; }
+  [[nodiscard]] const std::vector<Frame>& frames() const { return frames_; }
+  [[nodiscard]] std::span<const std::byte> bytes(const Frame& f) const {
+    return std::span(arena_).subspan(f.offset, f.len);
+  }
+  [[nodiscard]] const std::array<std::uint64_t, TERN_MAX_VECTORS / 64>& vectors() const {
+    return vectors_;
+  }
+  void clear();  // keeps the storage
+
+ private:
+  std::vector<std::byte> arena_;
+  std::size_t used_ = 0;
+  std::vector<Frame> frames_;
+  std::array<std::uint64_t, TERN_MAX_VECTORS / 64> vectors_{};
+};
+
+}  // namespace tern

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the engine needs of the world. See capi/tern_engine.h for the rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/types.h"
+
+namespace tern {
+
+class Host {
+ public:
+  virtual ~Host() = default;
+  // Up to `len` bytes at DMA address `addr`; an empty span when it is not RAM.
+  virtual std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) = 0;
+  virtual void unmap(std::span<std::byte> span, bool write, std::uint64_t written) = 0;
+  virtual Nanos now() = 0;
+  virtual std::uint64_t random() = 0;
+};
+
+// Copies between DMA address space and engine memory; false when an address is not RAM.
+[[nodiscard]] bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to);
+[[nodiscard]] bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from);
+
+// A list of mapped pieces of memory that together are one byte sequence. Unmaps what it
+// holds when cleared; its storage is kept, so a long-lived list does not allocate.
+class SpanList {
+ public:
+  explicit SpanList(Host& host) : host_(&host) { pieces_.reserve(40); }
+  ~SpanList() { clear(); }
+  SpanList(const SpanList&) = delete;
+  SpanList& operator=(const SpanList&) = delete;
+
+  struct Piece {
+    std::span<std::byte> bytes;
+    bool mapped;  // to be unmapped
+    bool write;
+  };
+
+  // Appends [addr, addr + len) of DMA space; false (nothing appended) when not RAM.
+  [[nodiscard]] bool append_dma(std::uint64_t addr, std::uint64_t len, bool write);
+  // Appends memory that needs no unmapping (device memory, a received frame, inline data).
+  void append_plain(std::span<std::byte> bytes);
+  void append_plain(std::span<const std::byte> bytes);  // never written: source lists only
+
+  // Unmaps everything; written pieces count as stored to in full.
+  void clear();
+  // Unmaps everything as untouched: nothing was stored.
+  void abandon();
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  [[nodiscard]] std::span<const Piece> pieces() const { return pieces_; }
+
+  void copy_to(std::span<std::byte> to) const;      // to.size() <= size()
+  void copy_from(std::span<const std::byte> from);  // from.size() <= size()
+  // Copies min(size) bytes list to list; the two may overlap.
+  static void copy(const SpanList& from, SpanList& to);
+
+ private:
+  void release(bool touched);
+  Host* host_;
+  std::vector<Piece> pieces_;
+  std::uint64_t size_ = 0;
+};
+
+// The 64-bit word at `p`, as the CPU sees it: atomic when aligned.
+std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add);
+std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap);
+void store_release32(std::byte* p, std::uint32_t value);
+
+}  // namespace tern

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The Ethernet function: transmit and receive queues, receive filter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/table.h"
+#include "objects/queues.h"
+
+namespace tern {
+
+class Device;
+
+class Ethernet {
+ public:
+  explicit Ethernet(Device& device);
+
+  [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id);
+  [[nodiscard]] Status destroy_queue(std::uint32_t id);
+  [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
+  void reset();
+
+  // TERN_DB_CMD_ETH_TX through page `uar`; false when that queue is not of that page.
+  [[nodiscard]] bool kick(std::uint32_t id, std::uint32_t uar);
+  // Sends up to `budget` bytes of frames; true when more is waiting.
+  bool run(std::uint32_t budget);
+  // A frame that is not RoCE to us: filter, copy, complete; counters say what became of it.
+  void receive(std::span<const std::byte> frame);
+  // False when the next frame would be dropped for want of a receive buffer.
+  [[nodiscard]] bool can_receive();
+
+  [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
+  [[nodiscard]] std::uint64_t page_entries() const;
+
+ private:
+  struct Queue;
+  Device& device_;
+  Table<Queue> queues_;
+  tern_cmd_set_rx_filter filter_{};
+  [[nodiscard]] bool wanted(std::span<const std::byte> frame) const;
+  bool run_queue(Queue& q, std::uint32_t& budget);
+  Queue* first(std::uint8_t direction) const;
+};
+
+}  // namespace tern

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The port: link, MAC, MTU and the GID table, and routes made of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "memory/memory.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Port {
+ public:
+  Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed);
+
+  [[nodiscard]] Status set_gid(const tern_cmd_set_gid& cmd);
+  [[nodiscard]] Status modify(const tern_cmd_modify_port& cmd);
+  void query(tern_rsp_port* rsp) const;
+  void set_link(bool up) { link_up_ = up; }
+  void reset();  // GIDs cleared, permanent MAC, disabled; the link stays as it is
+
+  // Carries traffic: link up and enabled by software.
+  [[nodiscard]] bool active() const { return link_up_ && enabled_; }
+  [[nodiscard]] bool link_up() const { return link_up_; }
+  [[nodiscard]] bool enabled() const { return enabled_; }
+  [[nodiscard]] const Mac& mac() const { return mac_; }
+  [[nodiscard]] const Mac& permanent_mac() const { return permanent_; }
+  [[nodiscard]] std::uint32_t mtu() const { return mtu_; }
+  [[nodiscard]] std::uint32_t max_mtu() const { return max_mtu_; }
+  [[nodiscard]] std::uint32_t gid_count() const;
+
+  // Index of a valid entry with this GID and VLAN.
+  [[nodiscard]] std::optional<std::uint16_t> find_gid(const Gid& gid, std::uint16_t vlan) const;
+  // The route of packets sent with `av`; nothing when its source GID is not in the table or
+  // not of the destination's address family. local: dgid is one of our own (same VLAN).
+  [[nodiscard]] std::optional<Route> resolve(const tern_av& av, Qpn src, Qpn dst) const;
+
+  static constexpr std::uint16_t kGidTableLen = 128;
+
+ private:
+  struct Entry {
+    bool valid = false;
+    bool ipv4 = false;
+    std::uint16_t vlan = 0xffff;
+    Mac mac{};
+    Gid gid{};
+  };
+  std::vector<Entry> gids_;
+  Mac permanent_;
+  Mac mac_;
+  std::uint32_t max_mtu_;
+  std::uint32_t mtu_;
+  std::uint32_t speed_;
+  bool link_up_ = false;
+  bool enabled_ = false;
+};
+
+}  // namespace tern

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A queue pair: its state machine (IBTA 10.3.1), its queues, and the three machines that
+// share it: Requester, Completer and Responder.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/timers.h"
+#include "objects/queues.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Device;
+class Srq;
+
+// Where packets of a serviced QP go.
+class Qp {
+ public:
+  // `cmd` has been checked against limits; init() checks and copies the page list.
+  Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged);
+  ~Qp();
+  Qp(const Qp&) = delete;
+  Qp& operator=(const Qp&) = delete;
+
+  [[nodiscard]] Status init();
+  void set_number(Qpn qpn) { qpn_ = qpn; }
+
+  // MODIFY_QP: all checks first, then all changes. QUERY_QP.
+  [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
+  void query(tern_rsp_query_qp* rsp) const;
+
+  // Doorbells.
+  void kick_sq();
+  void kick_rq();
+
+  // Serves the QP for about `budget` bytes; true when it has more to do.
+  bool service(std::uint32_t budget);
+  // A packet addressed to this QP, its transport class already compared.
+  void deliver(const Packet& packet);
+
+  // To the error state: flushes both queues. `event`: TERN_EV_* or none (negative).
+  void enter_error(int event);
+  void cq_failed();
+
+  [[nodiscard]] Qpn number() const { return qpn_; }
+  [[nodiscard]] std::uint8_t state() const { return attr_.state; }
+  [[nodiscard]] std::uint8_t type() const { return cmd_.type; }
+  [[nodiscard]] Transport transport() const;
+  [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
+  [[nodiscard]] Pdn pd() const { return Pdn(cmd_.pdn); }
+  [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_}; }
+  [[nodiscard]] const tern_qp_attr& attr() const { return attr_; }
+  [[nodiscard]] std::uint32_t mtu() const { return 1U << attr_.path_mtu; }
+  [[nodiscard]] const Route* route() const { return has_route_ ? &route_ : nullptr; }
+  [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] Cq* send_cq() const { return send_cq_; }
+  [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
+  [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
+  [[nodiscard]] bool completes_into(const Cq* cq) const {
+    return send_cq_ == cq || recv_cq_ == cq;
+  }
+
+  // Send queue as the Requester reads it.
+  [[nodiscard]] std::uint32_t sq_size() const { return 1U << cmd_.log_sq_size; }
+  [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
+  [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
+  [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
+  [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
+  [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::span<std::byte> to);
+  // The next receive WQE: 1 taken, 0 none posted, -1 unusable (DMA error, index jump).
+  [[nodiscard]] int take_rq_wqe(RecvWqe& wqe);
+  // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's.
+  void complete_send(tern_cqe& cqe);
+  void complete_recv(tern_cqe& cqe);
+  // First packet of an established connection while in RTR (IBTA 9.9.2.4... COMM_EST).
+  void communication_established();
+  void sq_drained();
+
+  // Asks the scheduler for a turn.
+  void wake();
+
+  // Scheduler's bookkeeping.
+  Qp* ready_next = nullptr;
+  bool ready = false;
+
+ private:
+  friend class Device;
+  [[nodiscard]] Status check_transition(const tern_cmd_modify_qp& cmd) const;
+  [[nodiscard]] Status check_values(const tern_cmd_modify_qp& cmd, std::optional<Route>& route) const;
+  void apply(const tern_cmd_modify_qp& cmd, const std::optional<Route>& route);
+  void to_reset();
+  void flush_rq();
+
+  Device& device_;
+  tern_cmd_create_qp cmd_;
+  Cq* send_cq_;
+  Cq* recv_cq_;
+  QueueBuffer buffer_;
+  Qpn qpn_;
+  tern_qp_attr attr_{};
+  Route route_;
+  std::uint32_t rq_ci_ = 0;
+  bool privileged_;
+  bool has_route_ = false;
+  bool comm_est_ = false;
+  bool sqd_notify_ = false;
+  bool flush_pending_ = false;
+
+  Requester requester_;
+  Responder responder_;
+};
+
+}  // namespace tern
