@@ -13,7 +13,12 @@
 
 #include <linux/types.h>
 
-/* Admin queue entry. Commands may complete in any order; tag comes back. */
+/*
+ * Admin queue entry. Commands may complete in any order; tag comes back. Each
+ * completion, and entering TERN_STATUS_FATAL, raises MSI-X vector 0, which event
+ * queues may use as well. Software has at most as many commands outstanding as
+ * the queue has entries.
+ */
 struct tern_aq_entry {
 	__le16	opcode;		/* TERN_CMD_* */
 	__le16	version;	/* of the command, TERN_CMD_VERSION */
