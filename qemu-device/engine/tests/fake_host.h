@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A Host for unit tests: RAM with holes behind DMA addresses, a clock that only the test
+// moves, seeded random numbers, and a count of every mapping. Misuse fails the test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/host.h"
+
+namespace tern {
+
+class FakeHost : public Host {
+ public:
+  static constexpr std::uint64_t kBase = 0x1'0000'0000;  // first address alloc() gives out
+  static constexpr std::uint64_t kPage = 4096;
+
+  explicit FakeHost(std::uint64_t seed = 1) : seed_(seed) {}
+  ~FakeHost() override { EXPECT_EQ(outstanding(), 0U) << "mappings left behind"; }
+
+  // ---- memory ----
+  // Zeroed RAM of `len` bytes at a new address, `gap` unmapped bytes behind it.
+  std::uint64_t alloc(std::uint64_t len, std::uint64_t align = kPage, std::uint64_t gap = kPage) {
+    const std::uint64_t addr = (next_ + align - 1) & ~(align - 1);
+    next_ = ((addr + len + kPage - 1) & ~(kPage - 1)) + gap;
+    add_ram(addr, len);
+    return addr;
+  }
+  // Zeroed RAM at a given address; must not overlap other RAM.
+  void add_ram(std::uint64_t addr, std::uint64_t len) {
+    // calloc: pages nobody touches cost nothing, so tests may be generous.
+    Ram ram{len, {static_cast<std::byte*>(std::calloc(1, len ? len : 1)), &std::free}};
+    ram_.emplace(addr, std::move(ram));
+  }
+  // Takes [addr, addr + len) away (not RAM any more) and gives it back.
+  void punch(std::uint64_t addr, std::uint64_t len) { holes_[addr] = len; }
+  void mend(std::uint64_t addr) { holes_.erase(addr); }
+
+  // The test's own view, past holes and accounting.
+  [[nodiscard]] std::byte* at(std::uint64_t addr, std::uint64_t len = 1) {
+    auto it = ram_.upper_bound(addr);
+    if (it == ram_.begin()) return nullptr;
+    --it;
+    const std::uint64_t offset = addr - it->first;
+    if (offset > it->second.len || it->second.len - offset < len) return nullptr;
+    return it->second.bytes.get() + offset;
+  }
+  template <class T>
+  [[nodiscard]] T get(std::uint64_t addr) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    const std::byte* p = at(addr, sizeof(T));
+    EXPECT_NE(p, nullptr) << "no RAM at " << addr;
+    if (p) std::memcpy(&value, p, sizeof(T));
+    return value;
+  }
+  template <class T>
+  void put(std::uint64_t addr, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::byte* p = at(addr, sizeof(T));
+    ASSERT_NE(p, nullptr) << "no RAM at " << addr;
+    std::memcpy(p, &value, sizeof(T));
+  }
+
+  // ---- what tests turn ----
+  std::uint64_t short_span = 0;      // no map gives more bytes than this; 0: no limit
+  bool bounce_pages = false;         // no map crosses a 4 KiB boundary
+  std::uint64_t fail_maps_from = 0;  // this map (counted from 1) and all later fail; 0: none
+  Nanos clock = 1'000'000;
+  void advance(Nanos by) { clock += by; }
+
+  // ---- what tests look at ----
+  std::uint64_t maps = 0;     // successful ones
+  std::uint64_t refused = 0;  // maps of what is not RAM
+  std::uint64_t unmaps = 0;
+  std::uint64_t bytes_written = 0;  // as told to unmap()
+  [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
+
+  // ---- Host ----
+  std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
+    EXPECT_GT(len, 0U) << "map of nothing";
+    std::uint64_t room = ram_at(addr);
+    if (room == 0 || len == 0 || (fail_maps_from && maps + refused + 1 >= fail_maps_from)) {
+      ++refused;
+      return {};
+    }
+    room = std::min(room, len);
+    if (short_span) room = std::min(room, short_span);
+    if (bounce_pages) room = std::min(room, kPage - addr % kPage);
+    ++maps;
+    std::byte* const p = at(addr, room);
+    live_.emplace(p, Live{room, write});
+    return {p, room};
+  }
+  void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override {
+    ++unmaps;
+    bytes_written += written;
+    EXPECT_LE(written, span.size());
+    EXPECT_TRUE(write || written == 0) << "a read-only mapping was written";
+    const auto [first, last] = live_.equal_range(span.data());
+    const auto it = std::find_if(first, last, [&](const auto& m) {
+      return m.second.len == span.size() && m.second.write == write;
+    });
+    if (it == last) {
+      ADD_FAILURE() << "unmap of what was not mapped";
+      return;
+    }
+    live_.erase(it);
+  }
+  Nanos now() override { return clock; }
+  std::uint64_t random() override {  // splitmix64
+    std::uint64_t z = (seed_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  struct Ram {
+    std::uint64_t len;
+    std::unique_ptr<std::byte, decltype(&std::free)> bytes;
+  };
+  struct Live {
+    std::uint64_t len;
+    bool write;
+  };
+
+  // Bytes of RAM from `addr` up to the end of its piece or the next hole.
+  std::uint64_t ram_at(std::uint64_t addr) {
+    auto it = ram_.upper_bound(addr);
+    if (it == ram_.begin()) return 0;
+    --it;
+    const std::uint64_t offset = addr - it->first;
+    if (offset >= it->second.len) return 0;
+    std::uint64_t room = it->second.len - offset;
+    for (const auto& [start, len] : holes_) {
+      if (addr >= start && addr - start < len) return 0;
+      if (start > addr) room = std::min(room, start - addr);
+    }
+    return room;
+  }
+
+  std::map<std::uint64_t, Ram> ram_;
+  std::map<std::uint64_t, std::uint64_t> holes_;
+  std::multimap<std::byte*, Live> live_;
+  std::uint64_t next_ = kBase;
+  std::uint64_t seed_;
+};
+
+}  // namespace tern
