@@ -67,9 +67,11 @@ class SpanList {
   std::uint64_t size_ = 0;
 };
 
-// The 64-bit word at `p`, as the CPU sees it: atomic when aligned.
+// The word at `p`, as the CPU sees it: atomic when aligned, towards guest CPUs too. The 64-bit
+// operations return the old value.
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add);
 std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap);
 void store_release32(std::byte* p, std::uint32_t value);
+[[nodiscard]] std::uint32_t load_acquire32(const std::byte* p);
 
 }  // namespace tern

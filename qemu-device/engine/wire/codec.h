@@ -21,17 +21,19 @@ enum class ParseResult : std::uint8_t {
   kBadIcrc,    // counted and dropped
 };
 
-// Reads the addresses of a frame: kOk when it is UDP to port 4791 over unfragmented IP, with
-// route.{sgid,dgid,smac,dmac,vlan,udp_sport,flow_label,traffic_class,hop_limit,ipv4} filled
-// from the sender's point of view; the caller decides whether dgid is its own.
+// Reads the addresses of a frame: kOk when it is UDP to port 4791 over unfragmented IP without
+// options or extension headers, with `route` filled from the sender's point of view (sgid_index
+// 0, local false); the caller decides whether dgid is its own. Else kNotRoce.
 [[nodiscard]] ParseResult parse_route(std::span<const std::byte> frame, Route& route);
 
-// Decodes the rest; opcode and lengths are checked before the ICRC is computed (IBTA 9.6,
-// A17.3). The payload refers to `frame`.
+// Decodes the rest of such a frame, all of `packet` but its route; opcode and lengths are
+// checked before the ICRC is computed (IBTA 9.6, A17.3). The payload refers to `frame`. Unless
+// kOk comes back, only the payload of `packet` has changed: it is empty.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet);
 
 // Writes the frame of `packet` into `out` (its payload's size + kMaxFrameOverhead suffices)
-// and returns its length. The payload is copied once, the ICRC computed right after.
+// and returns its length, at least 60 bytes. The payload is copied once, the ICRC computed right
+// after. A hop limit of 0 becomes 64.
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
                                     std::span<std::byte> out);
 
@@ -39,8 +41,8 @@ enum class ParseResult : std::uint8_t {
 // zero bytes and the IPv4 header with a valid checksum.
 void make_grh(const Packet& packet, std::span<std::byte, 40> out);
 
-// CRC of IBTA 9.7.1 over the masked headers: the ICRC of the IP packet in `ip` (from the IP
-// header up to, not including, the ICRC).
+// The ICRC of the IP packet in `ip` (IBTA A17.3.3; from the IP header up to, not including, the
+// ICRC), as a number whose little-endian bytes go to the wire.
 [[nodiscard]] std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4);
 
 }  // namespace tern

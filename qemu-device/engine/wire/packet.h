@@ -42,14 +42,19 @@ enum class Op : std::uint8_t {
   kAtomicWrite = 0x1d,
 };
 
+// The operation of the congestion notification packet in class Transport::kCnp (opcode 0x81).
+inline constexpr Op kCnpOp = Op{0x01};
+inline constexpr std::uint32_t kCnpPayload = 16;
+inline constexpr std::uint32_t kAtomicWritePayload = 8;
+
 // What an operation is made of; one row per opcode of a transport class.
 struct OpTraits {
   bool valid : 1;
   bool request : 1;  // for the responder, else for the requester
-  bool first : 1;    // FIRST or ONLY: starts a message
-  bool last : 1;     // LAST or ONLY: ends a message
+  bool first : 1;    // FIRST, ONLY, or all that comes as one packet: starts a message
+  bool last : 1;     // LAST, ONLY, or all that comes as one packet: ends a message
   bool send : 1;
-  bool write : 1;
+  bool write : 1;    // RDMA WRITE; ATOMIC WRITE is neither send nor write
   bool reth : 1;
   bool atomic_eth : 1;
   bool aeth : 1;

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/host.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace tern {
+
+namespace {
+
+// Whether [addr, addr + len) ends before the address space does.
+bool in_range(std::uint64_t addr, std::uint64_t len) {
+  return len == 0 || addr + (len - 1) >= addr;
+}
+
+// memmove that accepts the null pointer of an empty span.
+void move_bytes(std::byte* to, const std::byte* from, std::size_t n) {
+  if (n != 0) std::memmove(to, from, n);
+}
+
+bool aligned(const std::byte* p, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(p) % to == 0;
+}
+
+bool overlap(std::span<const std::byte> a, std::span<const std::byte> b) {
+  const auto a0 = reinterpret_cast<std::uintptr_t>(a.data());
+  const auto b0 = reinterpret_cast<std::uintptr_t>(b.data());
+  return a0 < b0 + b.size() && b0 < a0 + a.size();
+}
+
+bool overlap(const SpanList& a, const SpanList& b) {
+  return std::ranges::any_of(a.pieces(), [&](const SpanList::Piece& pa) {
+    return std::ranges::any_of(
+        b.pieces(), [&](const SpanList::Piece& pb) { return overlap(pa.bytes, pb.bytes); });
+  });
+}
+
+}  // namespace
+
+bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to) {
+  if (!in_range(addr, to.size())) return false;
+  while (!to.empty()) {
+    const auto span = host.map(addr, to.size(), false);
+    if (span.empty()) return false;
+    std::memcpy(to.data(), span.data(), span.size());
+    host.unmap(span, false, 0);
+    addr += span.size();
+    to = to.subspan(span.size());
+  }
+  return true;
+}
+
+bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from) {
+  if (!in_range(addr, from.size())) return false;
+  while (!from.empty()) {
+    const auto span = host.map(addr, from.size(), true);
+    if (span.empty()) return false;
+    std::memcpy(span.data(), from.data(), span.size());
+    host.unmap(span, true, span.size());
+    addr += span.size();
+    from = from.subspan(span.size());
+  }
+  return true;
+}
+
+bool SpanList::append_dma(std::uint64_t addr, std::uint64_t len, bool write) {
+  if (!in_range(addr, len)) return false;
+  const std::size_t before = pieces_.size();
+  for (std::uint64_t left = len; left != 0;) {
+    const auto span = host_->map(addr, left, write);
+    if (span.empty()) {
+      for (; pieces_.size() > before; pieces_.pop_back()) {
+        host_->unmap(pieces_.back().bytes, write, 0);
+        size_ -= pieces_.back().bytes.size();
+      }
+      return false;
+    }
+    pieces_.push_back({span, true, write});
+    size_ += span.size();
+    addr += span.size();
+    left -= span.size();
+  }
+  return true;
+}
+
+void SpanList::append_plain(std::span<std::byte> bytes) {
+  if (bytes.empty()) return;
+  pieces_.push_back({bytes, false, true});
+  size_ += bytes.size();
+}
+
+void SpanList::append_plain(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  // One piece type serves sources and targets; the piece is marked as not to be written.
+  pieces_.push_back({{const_cast<std::byte*>(bytes.data()), bytes.size()}, false, false});
+  size_ += bytes.size();
+}
+
+void SpanList::clear() { release(true); }
+
+void SpanList::abandon() { release(false); }
+
+void SpanList::release(bool touched) {
+  for (const Piece& p : pieces_) {
+    if (p.mapped) host_->unmap(p.bytes, p.write, touched && p.write ? p.bytes.size() : 0);
+  }
+  pieces_.clear();
+  size_ = 0;
+}
+
+void SpanList::copy_to(std::span<std::byte> to) const {
+  for (const Piece& p : pieces_) {
+    const std::size_t n = std::min(to.size(), p.bytes.size());
+    move_bytes(to.data(), p.bytes.data(), n);
+    to = to.subspan(n);
+  }
+}
+
+void SpanList::copy_from(std::span<const std::byte> from) {
+  for (const Piece& p : pieces_) {
+    const std::size_t n = std::min(from.size(), p.bytes.size());
+    move_bytes(p.bytes.data(), from.data(), n);
+    from = from.subspan(n);
+  }
+}
+
+void SpanList::copy(const SpanList& from, SpanList& to) {
+  const std::size_t total = static_cast<std::size_t>(std::min(from.size_, to.size_));
+  if (total == 0) return;
+  if (from.pieces_.size() == 1 && to.pieces_.size() == 1) {
+    move_bytes(to.pieces_[0].bytes.data(), from.pieces_[0].bytes.data(), total);
+    return;
+  }
+  if (overlap(from, to)) {
+    // Piece by piece, one copy could destroy the source of the next; rare enough to bounce.
+    std::vector<std::byte> bounce(total);
+    from.copy_to(bounce);
+    to.copy_from(bounce);
+    return;
+  }
+  if (from.pieces_.size() == 1) return to.copy_from(from.pieces_[0].bytes.first(total));
+  if (to.pieces_.size() == 1) return from.copy_to(to.pieces_[0].bytes.first(total));
+  std::size_t left = total;
+  for (std::size_t i = 0, j = 0, i_off = 0, j_off = 0; left != 0;) {
+    const auto s = from.pieces_[i].bytes.subspan(i_off);
+    const auto d = to.pieces_[j].bytes.subspan(j_off);
+    const std::size_t n = std::min({s.size(), d.size(), left});
+    std::memcpy(d.data(), s.data(), n);
+    left -= n;
+    i_off = n == s.size() ? (++i, 0) : i_off + n;
+    j_off = n == d.size() ? (++j, 0) : j_off + n;
+  }
+}
+
+std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add) {
+  if (aligned(p, sizeof(std::uint64_t))) {
+    return __atomic_fetch_add(reinterpret_cast<std::uint64_t*>(p), add, __ATOMIC_SEQ_CST);
+  }
+  std::uint64_t old;
+  std::memcpy(&old, p, sizeof(old));
+  const std::uint64_t sum = old + add;
+  std::memcpy(p, &sum, sizeof(sum));
+  return old;
+}
+
+std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap) {
+  if (aligned(p, sizeof(std::uint64_t))) {
+    // On failure the builtin leaves what it found in `compare`; on success that is what was there.
+    __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(p), &compare, swap, false,
+                                __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return compare;
+  }
+  std::uint64_t old;
+  std::memcpy(&old, p, sizeof(old));
+  if (old == compare) std::memcpy(p, &swap, sizeof(swap));
+  return old;
+}
+
+void store_release32(std::byte* p, std::uint32_t value) {
+  if (aligned(p, sizeof(value))) {
+    __atomic_store_n(reinterpret_cast<std::uint32_t*>(p), value, __ATOMIC_RELEASE);
+    return;
+  }
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(p, &value, sizeof(value));
+}
+
+std::uint32_t load_acquire32(const std::byte* p) {
+  if (aligned(p, sizeof(std::uint32_t))) {
+    return __atomic_load_n(reinterpret_cast<const std::uint32_t*>(p), __ATOMIC_ACQUIRE);
+  }
+  std::uint32_t value;
+  std::memcpy(&value, p, sizeof(value));
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return value;
+}
+
+}  // namespace tern

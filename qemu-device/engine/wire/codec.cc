@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "wire/codec.h"
+
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tern_hw.hpp"
+#include "wire/bytes.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::size_t kEth = 14;
+constexpr std::size_t kTag = 4;
+constexpr std::size_t kIpv4 = 20;
+constexpr std::size_t kIpv6 = 40;
+constexpr std::size_t kUdp = 8;
+constexpr std::size_t kBth = 12;
+constexpr std::size_t kIcrc = 4;
+constexpr std::size_t kMinFrame = 60;  // without FCS
+
+constexpr std::uint16_t kEthertypeIpv4 = 0x0800;
+constexpr std::uint16_t kEthertypeIpv6 = 0x86dd;
+constexpr std::uint16_t kEthertypeVlan = 0x8100;
+constexpr std::uint8_t kProtoUdp = 17;
+constexpr std::uint16_t kDontFragment = 0x4000;
+constexpr std::uint16_t kFragmentBits = 0x3fff;  // more fragments, offset
+constexpr std::uint8_t kDefaultHopLimit = 64;
+
+constexpr std::uint8_t kBthSolicited = 0x80;
+constexpr std::uint8_t kBthMigReq = 0x40;
+constexpr std::uint8_t kBthFecn = 0x80;
+constexpr std::uint8_t kBthBecn = 0x40;
+constexpr std::uint8_t kBthAckReq = 0x80;
+constexpr std::uint8_t kClassMask = 0xe0;
+
+// The masked LRH, IP header, UDP header and BTH: what the ICRC starts with.
+constexpr std::size_t kMaxMasked = 8 + kIpv6 + kUdp + kBth;
+
+// ISA-L keeps the complemented CRC between calls, as zlib does.
+std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
+  return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+}
+
+// CRC over the masked LRH and the masked headers in `headers`: IP, UDP, BTH.
+std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
+  std::array<std::byte, kMaxMasked> masked;
+  std::fill_n(masked.begin(), 8, std::byte{0xff});
+  std::ranges::copy(headers, masked.begin() + 8);
+  const std::span ip = std::span(masked).subspan(8);
+  const std::size_t udp = ipv4 ? kIpv4 : kIpv6;
+  if (ipv4) {
+    ip[1] = std::byte{0xff};                                      // TOS
+    ip[8] = std::byte{0xff};                                      // TTL
+    ip[10] = ip[11] = std::byte{0xff};                            // header checksum
+  } else {
+    ip[0] |= std::byte{0x0f};                                     // traffic class, flow label
+    ip[1] = ip[2] = ip[3] = std::byte{0xff};
+    ip[7] = std::byte{0xff};                                      // hop limit
+  }
+  ip[udp + 6] = ip[udp + 7] = std::byte{0xff};                    // UDP checksum
+  ip[udp + kUdp + 4] = std::byte{0xff};                           // FECN, BECN, reserved
+  return crc32(0, std::span(masked).first(8 + headers.size()));
+}
+
+// Ones' complement sum of an IPv4 header; 0 when its checksum field is right.
+std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> ip) {
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < kIpv4; i += 2) {
+    sum += std::to_integer<std::uint32_t>(ip[i]) << 8 | std::to_integer<std::uint32_t>(ip[i + 1]);
+  }
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum += sum >> 16;
+  return static_cast<std::uint16_t>(~sum);
+}
+
+// Where the parts of a frame are.
+struct Layout {
+  std::size_t ip = kEth;       // offset of the IP header
+  std::size_t ip_header = 0;   // its bytes
+  std::size_t ip_payload = 0;  // bytes the IP header says follow it; not compared with the frame
+  std::uint16_t tci = 0;
+  bool tagged = false;
+  bool ipv4 = false;
+  [[nodiscard]] std::size_t udp() const { return ip + ip_header; }
+};
+
+bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
+  if (rest.size() < kIpv4) return false;
+  const auto header = rest.first<kIpv4>();
+  const HeaderReader<kIpv4> ip(header);
+  // Options do not occur (version and length 0x45); fragments are the host stack's business,
+  // and so is a header with a wrong checksum.
+  const std::size_t total = ip.u16<2>();
+  if (ip.u8<0>() != 0x45 || total < kIpv4 + kUdp || (ip.u16<6>() & kFragmentBits) != 0 ||
+      ip.u8<9>() != kProtoUdp || ipv4_checksum(header) != 0) {
+    return false;
+  }
+  at.ipv4 = true;
+  at.ip_header = kIpv4;
+  at.ip_payload = total - kIpv4;
+  return true;
+}
+
+bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
+  if (rest.size() < kIpv6) return false;
+  const HeaderReader<kIpv6> ip(rest.first<kIpv6>());
+  if (ip.u8<0>() >> 4 != 6 || ip.u8<6>() != kProtoUdp || ip.u16<4>() < kUdp) return false;
+  at.ip_header = kIpv6;
+  at.ip_payload = ip.u16<4>();
+  return true;
+}
+
+// Finds IP and UDP headers; false when the frame is not UDP to the RoCEv2 port. Afterwards the
+// frame is known to hold all of both headers.
+bool locate(std::span<const std::byte> frame, Layout& at) {
+  if (frame.size() < kEth) return false;
+  std::uint16_t type = HeaderReader<kEth>(frame.first<kEth>()).u16<12>();
+  if (type == kEthertypeVlan) {
+    if (frame.size() < kEth + kTag) return false;
+    const HeaderReader<kTag> tag(frame.subspan<kEth, kTag>());
+    at.tci = tag.u16<0>();
+    at.tagged = true;
+    at.ip += kTag;
+    type = tag.u16<2>();
+  }
+  const auto rest = frame.subspan(at.ip);
+  if (type == kEthertypeIpv4) {
+    if (!locate_ipv4(rest, at)) return false;
+  } else if (type != kEthertypeIpv6 || !locate_ipv6(rest, at)) {
+    return false;
+  }
+  if (frame.size() < at.udp() + kUdp) return false;
+  return HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<2>() == kRoceUdpPort;
+}
+
+template <std::size_t N>
+void copy_out(std::span<const std::byte, N> from, std::array<std::uint8_t, N>& to) {
+  std::memcpy(to.data(), from.data(), N);
+}
+
+template <std::size_t N>
+void copy_in(const std::array<std::uint8_t, N>& from, std::span<std::byte, N> to) {
+  std::memcpy(to.data(), from.data(), N);
+}
+
+Gid mapped_gid(std::span<const std::byte, 4> ip) {
+  Gid gid{};
+  gid[10] = gid[11] = 0xff;
+  std::memcpy(gid.data() + 12, ip.data(), 4);
+  return gid;
+}
+
+// Whether what follows the headers can be the payload of such a packet. Lengths that depend on
+// the path MTU are the responder's and the completer's to judge.
+bool payload_fits(const OpTraits& t, Transport transport, Op op, std::size_t payload,
+                  std::size_t pad) {
+  if (!t.payload) return payload == 0 && pad == 0;
+  if (transport == Transport::kCnp) return payload == kCnpPayload && pad == 0;
+  if (op == Op::kAtomicWrite) return payload == kAtomicWritePayload && pad == 0;
+  return true;
+}
+
+void read_bth(const HeaderReader<kBth>& bth, Packet& p) {
+  p.solicited = (bth.u8<1>() & kBthSolicited) != 0;
+  p.mig_req = (bth.u8<1>() & kBthMigReq) != 0;
+  p.pkey = bth.u16<2>();
+  p.fecn = (bth.u8<4>() & kBthFecn) != 0;
+  p.becn = (bth.u8<4>() & kBthBecn) != 0;
+  p.dest_qp = Qpn(bth.u24<5>());
+  p.ack_req = (bth.u8<8>() & kBthAckReq) != 0;
+  p.psn = Psn(bth.u24<9>());
+}
+
+// Fields of headers that this packet does not have become zero: a packet is used many times.
+void clear_extensions(Packet& p) {
+  p.va = p.swap_add = p.compare = p.original = 0;
+  p.rkey = p.dma_len = p.msn = p.imm = p.inv_rkey = p.qkey = 0;
+  p.syndrome = p.flush_type = p.flush_level = 0;
+  p.src_qp = Qpn(0);
+  p.xrc_srq = Srqn(0);
+}
+
+// The order of extension headers: IBTA 9.3, A14.3, A19.
+void read_extensions(HeaderCursor<const std::byte>& cursor, const OpTraits& t, Packet& p) {
+  clear_extensions(p);
+  if (t.deth) {
+    const HeaderReader<8> deth(cursor.take<8>());
+    p.qkey = deth.u32<0>();
+    p.src_qp = Qpn(deth.u24<5>());
+  }
+  if (t.xrceth) p.xrc_srq = Srqn(HeaderReader<4>(cursor.take<4>()).u24<1>());
+  if (t.feth) {
+    const HeaderReader<4> feth(cursor.take<4>());
+    p.flush_type = feth.u8<3>() & 0x0f;
+    p.flush_level = (feth.u8<3>() >> 4) & 0x03;
+  }
+  if (t.reth) {
+    const HeaderReader<16> reth(cursor.take<16>());
+    p.va = reth.u64<0>();
+    p.rkey = reth.u32<8>();
+    p.dma_len = reth.u32<12>();
+  }
+  if (t.atomic_eth) {
+    const HeaderReader<28> atomic(cursor.take<28>());
+    p.va = atomic.u64<0>();
+    p.rkey = atomic.u32<8>();
+    p.swap_add = atomic.u64<12>();
+    p.compare = atomic.u64<20>();
+  }
+  if (t.aeth) {
+    const HeaderReader<4> aeth(cursor.take<4>());
+    p.syndrome = aeth.u8<0>();
+    p.msn = aeth.u24<1>();
+  }
+  if (t.atomic_ack_eth) p.original = HeaderReader<8>(cursor.take<8>()).u64<0>();
+  // Memory order of the wire's bytes, as the field of WQE and CQE has it.
+  if (t.imm) std::memcpy(&p.imm, cursor.take<4>().data(), 4);
+  if (t.ieth) p.inv_rkey = HeaderReader<4>(cursor.take<4>()).u32<0>();
+}
+
+void write_bth(const HeaderWriter<kBth>& bth, const Packet& p, std::size_t pad) {
+  bth.u8<0>(static_cast<std::uint8_t>(static_cast<unsigned>(p.transport) |
+                                      static_cast<unsigned>(p.op)));
+  bth.u8<1>(static_cast<std::uint8_t>((p.solicited ? kBthSolicited : 0) |
+                                      (p.mig_req ? kBthMigReq : 0) | pad << 4));
+  bth.u16<2>(p.pkey);
+  bth.u8<4>(static_cast<std::uint8_t>((p.fecn ? kBthFecn : 0) | (p.becn ? kBthBecn : 0)));
+  bth.u24<5>(p.dest_qp.value);
+  bth.u8<8>(p.ack_req ? kBthAckReq : 0);
+  bth.u24<9>(p.psn.value());
+}
+
+void write_extensions(HeaderCursor<std::byte>& cursor, const OpTraits& t, const Packet& p) {
+  if (t.deth) {
+    const HeaderWriter<8> deth(cursor.take<8>());
+    deth.u32<0>(p.qkey);
+    deth.u8<4>(0);
+    deth.u24<5>(p.src_qp.value);
+  }
+  if (t.xrceth) HeaderWriter<4>(cursor.take<4>()).u32<0>(p.xrc_srq.value & 0xffffff);
+  if (t.feth) {
+    HeaderWriter<4>(cursor.take<4>()).u32<0>((p.flush_type & 0x0fU) |
+                                             (p.flush_level & 0x03U) << 4);
+  }
+  if (t.reth) {
+    const HeaderWriter<16> reth(cursor.take<16>());
+    reth.u64<0>(p.va);
+    reth.u32<8>(p.rkey);
+    reth.u32<12>(p.dma_len);
+  }
+  if (t.atomic_eth) {
+    const HeaderWriter<28> atomic(cursor.take<28>());
+    atomic.u64<0>(p.va);
+    atomic.u32<8>(p.rkey);
+    atomic.u64<12>(p.swap_add);
+    atomic.u64<20>(p.compare);
+  }
+  if (t.aeth) {
+    const HeaderWriter<4> aeth(cursor.take<4>());
+    aeth.u8<0>(p.syndrome);
+    aeth.u24<1>(p.msn);
+  }
+  if (t.atomic_ack_eth) HeaderWriter<8>(cursor.take<8>()).u64<0>(p.original);
+  if (t.imm) std::memcpy(cursor.take<4>().data(), &p.imm, 4);
+  if (t.ieth) HeaderWriter<4>(cursor.take<4>()).u32<0>(p.inv_rkey);
+}
+
+// `payload`: bytes behind the IP header.
+void write_ipv4(std::span<std::byte, kIpv4> out, const Route& r, std::uint16_t id,
+                std::size_t payload) {
+  const HeaderWriter<kIpv4> ip(out);
+  ip.u8<0>(0x45);
+  ip.u8<1>(r.traffic_class);
+  ip.u16<2>(static_cast<std::uint16_t>(kIpv4 + payload));
+  ip.u16<4>(id);
+  ip.u16<6>(kDontFragment);
+  ip.u8<8>(r.hop_limit ? r.hop_limit : kDefaultHopLimit);
+  ip.u8<9>(kProtoUdp);
+  ip.u16<10>(0);
+  std::memcpy(out.data() + 12, r.sgid.data() + 12, 4);
+  std::memcpy(out.data() + 16, r.dgid.data() + 12, 4);
+  ip.u16<10>(ipv4_checksum(out));
+}
+
+void write_ipv6(std::span<std::byte, kIpv6> out, const Route& r, std::size_t payload) {
+  const HeaderWriter<kIpv6> ip(out);
+  ip.u32<0>(6U << 28 | static_cast<std::uint32_t>(r.traffic_class) << 20 |
+            (r.flow_label & 0xfffff));
+  ip.u16<4>(static_cast<std::uint16_t>(payload));
+  ip.u8<6>(kProtoUdp);
+  ip.u8<7>(r.hop_limit ? r.hop_limit : kDefaultHopLimit);
+  copy_in(r.sgid, ip.bytes<8, 16>());
+  copy_in(r.dgid, ip.bytes<24, 16>());
+}
+
+void write_ethernet(HeaderCursor<std::byte>& cursor, const Route& r) {
+  const HeaderWriter<12> macs(cursor.take<12>());
+  copy_in(r.dmac, macs.bytes<0, 6>());
+  copy_in(r.smac, macs.bytes<6, 6>());
+  if (r.vlan != TERN_VLAN_NONE) {
+    const HeaderWriter<kTag> tag(cursor.take<kTag>());
+    tag.u16<0>(kEthertypeVlan);
+    tag.u16<2>(static_cast<std::uint16_t>((r.sl & 7U) << 13 | (r.vlan & 0xfffU)));
+  }
+  HeaderWriter<2>(cursor.take<2>()).u16<0>(r.ipv4 ? kEthertypeIpv4 : kEthertypeIpv6);
+}
+
+std::size_t pad_of(std::uint64_t payload) { return static_cast<std::size_t>(-payload & 3); }
+
+// Bytes from the UDP header to the ICRC, both included.
+std::size_t udp_length(const Packet& p) {
+  const auto payload = static_cast<std::size_t>(p.payload.size());
+  return kUdp + header_bytes(traits(p.transport, p.op)) + payload + pad_of(payload) + kIcrc;
+}
+
+}  // namespace
+
+std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4) {
+  const std::size_t headers = (ipv4 ? kIpv4 : kIpv6) + kUdp + kBth;
+  if (ip.size() < headers) return 0;
+  return crc32(crc_of_headers(ip.first(headers), ipv4), ip.subspan(headers));
+}
+
+ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
+  Layout at;
+  if (!locate(frame, at)) return ParseResult::kNotRoce;
+  const HeaderReader<kEth> eth(frame.first<kEth>());
+  copy_out(eth.bytes<0, 6>(), route.dmac);
+  copy_out(eth.bytes<6, 6>(), route.smac);
+  // VLAN 0 is a priority tag: no VLAN (IEEE 802.1Q 9.6).
+  const std::uint16_t vlan = at.tci & 0xfff;
+  route.vlan = vlan ? vlan : std::uint16_t{TERN_VLAN_NONE};
+  route.sl = static_cast<std::uint8_t>(at.tci >> 13);
+  route.ipv4 = at.ipv4;
+  route.local = false;
+  route.sgid_index = 0;
+  if (at.ipv4) {
+    const HeaderReader<kIpv4> ip(frame.subspan(at.ip).first<kIpv4>());
+    route.traffic_class = ip.u8<1>();
+    route.flow_label = 0;
+    route.hop_limit = ip.u8<8>();
+    route.sgid = mapped_gid(ip.bytes<12, 4>());
+    route.dgid = mapped_gid(ip.bytes<16, 4>());
+  } else {
+    const HeaderReader<kIpv6> ip(frame.subspan(at.ip).first<kIpv6>());
+    route.traffic_class = static_cast<std::uint8_t>(ip.u32<0>() >> 20);
+    route.flow_label = ip.u32<0>() & 0xfffff;
+    route.hop_limit = ip.u8<7>();
+    copy_out(ip.bytes<8, 16>(), route.sgid);
+    copy_out(ip.bytes<24, 16>(), route.dgid);
+  }
+  route.udp_sport = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<0>();
+  return ParseResult::kOk;
+}
+
+ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet) {
+  Layout at;
+  packet.payload.clear();
+  if (!locate(frame, at)) return ParseResult::kNotRoce;
+  // A short frame was padded on its way, so the end is where the UDP length says. The UDP
+  // checksum, zero or not, covers nothing that the ICRC does not.
+  const std::size_t udp_len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
+  if (udp_len != at.ip_payload || udp_len < kUdp + kBth + kIcrc ||
+      frame.size() - at.udp() < udp_len) {
+    return ParseResult::kMalformed;
+  }
+  const auto covered = frame.subspan(at.ip, at.ip_header + udp_len - kIcrc);
+  HeaderCursor cursor(frame.subspan(at.udp() + kUdp, udp_len - kUdp - kIcrc));
+  const std::size_t transport_bytes = cursor.rest().size();
+  const HeaderReader<kBth> bth(cursor.take<kBth>());
+
+  const std::uint8_t opcode = bth.u8<0>();
+  const auto transport = Transport{static_cast<std::uint8_t>(opcode & kClassMask)};
+  const auto op = Op{static_cast<std::uint8_t>(opcode & ~kClassMask)};
+  const OpTraits& t = traits(transport, op);
+  const std::size_t headers = header_bytes(t);
+  const std::size_t pad = (bth.u8<1>() >> 4) & 3;
+  if (!t.valid || (bth.u8<1>() & 0x0f) != 0 || transport_bytes % 4 != 0 ||
+      transport_bytes < headers + pad ||
+      !payload_fits(t, transport, op, transport_bytes - headers - pad, pad)) {
+    return ParseResult::kMalformed;
+  }
+
+  const auto tail = HeaderReader<kIcrc>(frame.subspan(at.udp() + udp_len - kIcrc).first<kIcrc>());
+  if (__builtin_bswap32(tail.u32<0>()) != icrc(covered, at.ipv4)) return ParseResult::kBadIcrc;
+
+  packet.transport = transport;
+  packet.op = op;
+  read_bth(bth, packet);
+  read_extensions(cursor, t, packet);
+  packet.payload.append_plain(cursor.rest().first(transport_bytes - headers - pad));
+  return ParseResult::kOk;
+}
+
+std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out) {
+  const Route& route = packet.route;
+  const std::size_t udp_len = udp_length(packet);
+  const auto payload = static_cast<std::size_t>(packet.payload.size());
+  HeaderCursor cursor(out);
+  write_ethernet(cursor, route);
+  const auto from_ip = cursor.rest();
+  if (route.ipv4) {
+    write_ipv4(cursor.take<kIpv4>(), route, ip_id, udp_len);
+  } else {
+    write_ipv6(cursor.take<kIpv6>(), route, udp_len);
+  }
+  const HeaderWriter<kUdp> udp(cursor.take<kUdp>());
+  udp.u16<0>(route.udp_sport);
+  udp.u16<2>(kRoceUdpPort);
+  udp.u16<4>(static_cast<std::uint16_t>(udp_len));
+  udp.u16<6>(0);  // no checksum: the ICRC covers more
+  write_bth(HeaderWriter<kBth>(cursor.take<kBth>()), packet, pad_of(payload));
+  const std::size_t masked = from_ip.size() - cursor.rest().size();
+  const auto behind_bth = cursor.rest();
+  write_extensions(cursor, traits(packet.transport, packet.op), packet);
+
+  packet.payload.copy_to(cursor.rest().first(payload));
+  const auto padding = cursor.rest().subspan(payload, pad_of(payload));
+  std::ranges::fill(padding, std::byte{0});
+  const std::size_t covered = behind_bth.size() - cursor.rest().size() + payload + padding.size();
+  const std::uint32_t crc =
+      crc32(crc_of_headers(from_ip.first(masked), route.ipv4), behind_bth.first(covered));
+  HeaderWriter<kIcrc>(behind_bth.subspan(covered).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
+
+  std::size_t len = out.size() - behind_bth.size() + covered + kIcrc;
+  for (; len < kMinFrame; ++len) out[len] = std::byte{0};
+  return len;
+}
+
+void make_grh(const Packet& packet, std::span<std::byte, 40> out) {
+  if (packet.route.ipv4) {
+    std::ranges::fill(out.first<20>(), std::byte{0});
+    write_ipv4(out.last<kIpv4>(), packet.route, 0, udp_length(packet));
+  } else {
+    write_ipv6(out, packet.route, udp_length(packet));
+  }
+}
+
+}  // namespace tern
