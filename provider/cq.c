@@ -1,0 +1,541 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Completion queues: objects, polling both ways, events. */
+
+#include <ccan/ilog.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <util/compiler.h>
+
+#include "tern.h"
+
+static struct tern_cqe *tern_cqe_at(struct tern_cq *cq, uint32_t index)
+{
+	return &cq->cqes[index & cq->mask];
+}
+
+/* Whether CQE number index is there: its phase bit is 1 on even passes over the queue. */
+static bool tern_cqe_ready(struct tern_cq *cq, uint32_t index)
+{
+	bool phase = tern_shared_read(&tern_cqe_at(cq, index)->phase) &
+		     TERN_CQE_PHASE;
+
+	return phase == !((index >> cq->log_size) & 1);
+}
+
+static uint32_t tern_cq_ci(struct tern_cq *cq)
+{
+	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
+}
+
+static struct tern_cqe *tern_cq_next(struct tern_cq *cq)
+{
+	uint32_t ci = tern_cq_ci(cq);
+
+	if (!tern_cqe_ready(cq, ci))
+		return NULL;
+
+	/* Nothing else of the CQE is read before its phase. */
+	udma_from_device_barrier();
+	atomic_store_explicit(&cq->ci, ci + 1, memory_order_relaxed);
+
+	return tern_cqe_at(cq, ci);
+}
+
+/* Gives the consumed CQEs back to the device. */
+static void tern_cq_publish(struct tern_cq *cq)
+{
+	/* Their contents were read: the device may write over them from here on. */
+	udma_from_device_barrier();
+	tern_shared_write(&cq->record->ci, tern_cq_ci(cq));
+}
+
+static bool tern_cqe_is_recv(const struct tern_cqe *cqe)
+{
+	return cqe->flags & TERN_CQE_F_RECV;
+}
+
+/*
+ * Frees the slots of the WQE and of those before it, which had no completion of
+ * their own. qp is the one found for the CQE before, for the next to find.
+ */
+static void tern_cqe_retire(struct tern_context *ctx,
+			    const struct tern_cqe *cqe, struct tern_qp **qp)
+{
+	uint32_t qpn = le32toh(cqe->qpn);
+	struct tern_wq *wq;
+
+	if (!*qp || (*qp)->vqp.qp.qp_num != qpn) {
+		*qp = tern_find_qp(ctx, qpn);
+		if (unlikely(!*qp))
+			return;
+	}
+
+	wq = tern_cqe_is_recv(cqe) ? &(*qp)->rq : &(*qp)->sq;
+	/* Pairs with tern_wq_full(): whoever sees the slot free sees it completed. */
+	atomic_store_explicit(&wq->tail, le32toh(cqe->wqe_index) + 1,
+			      memory_order_release);
+}
+
+static enum ibv_wc_status tern_wc_status(const struct tern_cqe *cqe)
+{
+	switch (cqe->status) {
+	case TERN_CQE_SUCCESS:
+		return IBV_WC_SUCCESS;
+	case TERN_CQE_LOC_LEN_ERR:
+		return IBV_WC_LOC_LEN_ERR;
+	case TERN_CQE_LOC_QP_OP_ERR:
+		return IBV_WC_LOC_QP_OP_ERR;
+	case TERN_CQE_LOC_PROT_ERR:
+		return IBV_WC_LOC_PROT_ERR;
+	case TERN_CQE_WR_FLUSH_ERR:
+		return IBV_WC_WR_FLUSH_ERR;
+	case TERN_CQE_MW_BIND_ERR:
+		return IBV_WC_MW_BIND_ERR;
+	case TERN_CQE_BAD_RESP_ERR:
+		return IBV_WC_BAD_RESP_ERR;
+	case TERN_CQE_LOC_ACCESS_ERR:
+		return IBV_WC_LOC_ACCESS_ERR;
+	case TERN_CQE_REM_INV_REQ_ERR:
+		return IBV_WC_REM_INV_REQ_ERR;
+	case TERN_CQE_REM_ACCESS_ERR:
+		return IBV_WC_REM_ACCESS_ERR;
+	case TERN_CQE_REM_OP_ERR:
+		return IBV_WC_REM_OP_ERR;
+	case TERN_CQE_RETRY_EXC_ERR:
+		return IBV_WC_RETRY_EXC_ERR;
+	case TERN_CQE_RNR_RETRY_EXC_ERR:
+		return IBV_WC_RNR_RETRY_EXC_ERR;
+	case TERN_CQE_REM_ABORT_ERR:
+		return IBV_WC_REM_ABORT_ERR;
+	case TERN_CQE_FATAL_ERR:
+		return IBV_WC_FATAL_ERR;
+	case TERN_CQE_RESP_TIMEOUT_ERR:
+		return IBV_WC_RESP_TIMEOUT_ERR;
+	default:
+		return IBV_WC_GENERAL_ERR;
+	}
+}
+
+static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
+{
+	switch (cqe->opcode) {
+	case TERN_WR_RDMA_WRITE:
+	case TERN_WR_RDMA_WRITE_WITH_IMM:
+		return IBV_WC_RDMA_WRITE;
+	case TERN_WR_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case TERN_WR_ATOMIC_CMP_AND_SWP:
+		return IBV_WC_COMP_SWAP;
+	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+		return IBV_WC_FETCH_ADD;
+	case TERN_RECV_SEND:
+		return IBV_WC_RECV;
+	case TERN_RECV_RDMA_WITH_IMM:
+		return IBV_WC_RECV_RDMA_WITH_IMM;
+	default: /* the two forms of SEND */
+		return IBV_WC_SEND;
+	}
+}
+
+static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
+{
+	unsigned int flags = 0;
+
+	if (cqe->flags & TERN_CQE_F_GRH)
+		flags |= IBV_WC_GRH;
+	if (cqe->flags & TERN_CQE_F_IMM)
+		flags |= IBV_WC_WITH_IMM;
+	if (cqe->flags & TERN_CQE_F_INV)
+		flags |= IBV_WC_WITH_INV;
+
+	return flags;
+}
+
+static void tern_fill_wc(struct ibv_wc *wc, const struct tern_cqe *cqe)
+{
+	wc->wr_id = le64toh(cqe->wr_id);
+	wc->status = tern_wc_status(cqe);
+	wc->opcode = tern_wc_opcode(cqe);
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = le32toh(cqe->byte_len);
+	if (cqe->flags & TERN_CQE_F_INV)
+		wc->invalidated_rkey = le32toh(cqe->inv_rkey);
+	else
+		wc->imm_data = cqe->imm;
+	wc->qp_num = le32toh(cqe->qpn);
+	wc->src_qp = le32toh(cqe->src_qp);
+	wc->wc_flags = tern_wc_flags(cqe);
+	wc->pkey_index = le16toh(cqe->pkey_index);
+	wc->slid = 0;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = 0;
+}
+
+/* ibv_poll_cq(3). */
+int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvcq->context);
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	struct tern_qp *qp = NULL;
+	struct tern_cqe *cqe;
+	int n;
+
+	tern_cq_lock(cq);
+	for (n = 0; n < num_entries; n++) {
+		cqe = tern_cq_next(cq);
+		if (!cqe)
+			break;
+		tern_fill_wc(&wc[n], cqe);
+		tern_cqe_retire(ctx, cqe, &qp);
+	}
+	if (n)
+		tern_cq_publish(cq);
+	tern_cq_unlock(cq);
+
+	return n;
+}
+
+static int tern_cq_advance(struct tern_cq *cq)
+{
+	struct tern_qp *qp = NULL;
+
+	cq->cur = tern_cq_next(cq);
+	if (!cq->cur)
+		return ENOENT;
+
+	cq->vcq.cq_ex.wr_id = le64toh(cq->cur->wr_id);
+	cq->vcq.cq_ex.status = tern_wc_status(cq->cur);
+	tern_cqe_retire(to_tern_ctx(cq->vcq.cq.context), cq->cur, &qp);
+
+	return 0;
+}
+
+/* ibv_create_cq_ex(3): the lock is held from a successful start to the end. */
+static int tern_start_poll(struct ibv_cq_ex *ibvcq,
+			   struct ibv_poll_cq_attr *attr)
+{
+	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
+	int err;
+
+	if (unlikely(attr->comp_mask))
+		return EINVAL;
+
+	tern_cq_lock(cq);
+	err = tern_cq_advance(cq);
+	if (err)
+		tern_cq_unlock(cq);
+
+	return err;
+}
+
+static int tern_next_poll(struct ibv_cq_ex *ibvcq)
+{
+	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
+	int err;
+
+	err = tern_cq_advance(cq);
+	/* A caller that waits here without end_poll must not starve the device. */
+	if (err)
+		tern_cq_publish(cq);
+
+	return err;
+}
+
+static void tern_end_poll(struct ibv_cq_ex *ibvcq)
+{
+	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
+
+	tern_cq_publish(cq);
+	tern_cq_unlock(cq);
+}
+
+static enum ibv_wc_opcode tern_read_opcode(struct ibv_cq_ex *ibvcq)
+{
+	return tern_wc_opcode(to_tern_cq_ex(ibvcq)->cur);
+}
+
+static uint32_t tern_read_vendor_err(struct ibv_cq_ex *ibvcq)
+{
+	return to_tern_cq_ex(ibvcq)->cur->vendor_err;
+}
+
+static unsigned int tern_read_wc_flags(struct ibv_cq_ex *ibvcq)
+{
+	return tern_wc_flags(to_tern_cq_ex(ibvcq)->cur);
+}
+
+static uint32_t tern_read_byte_len(struct ibv_cq_ex *ibvcq)
+{
+	return le32toh(to_tern_cq_ex(ibvcq)->cur->byte_len);
+}
+
+/* Also how ibv_wc_read_invalidated_rkey() gets its value, in host order. */
+static __be32 tern_read_imm_data(struct ibv_cq_ex *ibvcq)
+{
+	const struct tern_cqe *cqe = to_tern_cq_ex(ibvcq)->cur;
+
+	if (cqe->flags & TERN_CQE_F_INV)
+		return (__force __be32)le32toh(cqe->inv_rkey);
+
+	return cqe->imm;
+}
+
+static uint32_t tern_read_qp_num(struct ibv_cq_ex *ibvcq)
+{
+	return le32toh(to_tern_cq_ex(ibvcq)->cur->qpn);
+}
+
+static uint32_t tern_read_src_qp(struct ibv_cq_ex *ibvcq)
+{
+	return le32toh(to_tern_cq_ex(ibvcq)->cur->src_qp);
+}
+
+/* RoCE has no LIDs. */
+static uint32_t tern_read_slid(struct ibv_cq_ex *ibvcq)
+{
+	return 0;
+}
+
+static uint8_t tern_read_sl(struct ibv_cq_ex *ibvcq)
+{
+	return to_tern_cq_ex(ibvcq)->cur->sl;
+}
+
+static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
+{
+	return 0;
+}
+
+static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
+{
+	return le64toh(to_tern_cq_ex(ibvcq)->cur->timestamp);
+}
+
+static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
+{
+	cq->start_poll = tern_start_poll;
+	cq->next_poll = tern_next_poll;
+	cq->end_poll = tern_end_poll;
+	cq->read_opcode = tern_read_opcode;
+	cq->read_vendor_err = tern_read_vendor_err;
+	cq->read_wc_flags = tern_read_wc_flags;
+
+	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		cq->read_byte_len = tern_read_byte_len;
+	if (wc_flags & IBV_WC_EX_WITH_IMM)
+		cq->read_imm_data = tern_read_imm_data;
+	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
+		cq->read_qp_num = tern_read_qp_num;
+	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		cq->read_src_qp = tern_read_src_qp;
+	if (wc_flags & IBV_WC_EX_WITH_SLID)
+		cq->read_slid = tern_read_slid;
+	if (wc_flags & IBV_WC_EX_WITH_SL)
+		cq->read_sl = tern_read_sl;
+	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		cq->read_dlid_path_bits = tern_read_dlid_path_bits;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		cq->read_completion_ts = tern_read_completion_ts;
+}
+
+static int tern_check_cq_attr(const struct tern_context *ctx,
+			      const struct ibv_cq_init_attr_ex *attr)
+{
+	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS;
+
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+
+	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
+	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS))
+		return EOPNOTSUPP;
+
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+		return EOPNOTSUPP;
+
+	if (!attr->cqe || attr->cqe > ctx->max_cqe)
+		return EINVAL;
+
+	return 0;
+}
+
+static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
+			struct ibv_cq_init_attr_ex *attr)
+{
+	struct tern_create_cq_resp resp = {};
+	struct tern_create_cq cmd = {};
+	int err;
+
+	/* All entries are usable: the device compares its index with the record's. */
+	attr->cqe = roundup_pow_of_two(attr->cqe);
+	cq->mask = attr->cqe - 1;
+	cq->log_size = ilog32(attr->cqe) - 1;
+
+	err = tern_alloc_buf(ibvctx, &cq->buf,
+			     attr->cqe * sizeof(struct tern_cqe) +
+				     sizeof(struct tern_cq_record));
+	if (err)
+		return err;
+	cq->cqes = cq->buf.addr;
+	cq->record = cq->buf.addr + cq->buf.len - sizeof(*cq->record);
+
+	cmd.buf_addr = (uintptr_t)cq->buf.addr;
+	cmd.buf_len = cq->buf.len;
+	cmd.log_size = cq->log_size;
+	err = ibv_cmd_create_cq_ex(ibvctx, attr, &cq->vcq, &cmd.ibv_cmd,
+				   sizeof(cmd), &resp.ibv_resp, sizeof(resp),
+				   0);
+	if (err) {
+		tern_free_buf(&cq->buf);
+		return err;
+	}
+
+	cq->cqn = resp.cqn;
+	cq->vcq.cq.cqe = attr->cqe;
+	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+
+	return 0;
+}
+
+/* ibv_create_cq_ex(3): EOPNOTSUPP for flags the device lacks, EINVAL for a size out of range. */
+struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
+				    struct ibv_cq_init_attr_ex *attr)
+{
+	struct ibv_cq_init_attr_ex actual = *attr;
+	struct tern_cq *cq;
+	int err;
+
+	err = tern_check_cq_attr(to_tern_ctx(ibvctx), attr);
+	if (err)
+		goto err_out;
+
+	cq = calloc(1, sizeof(*cq));
+	if (!cq) {
+		err = ENOMEM;
+		goto err_out;
+	}
+
+	cq->single_threaded = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+			      (attr->flags &
+			       IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	err = tern_cq_init(ibvctx, cq, &actual);
+	if (err)
+		goto err_free;
+
+	tern_cq_fill_pfns(&cq->vcq.cq_ex, attr->wc_flags);
+
+	return &cq->vcq.cq_ex;
+
+err_free:
+	free(cq);
+err_out:
+	errno = err;
+	return NULL;
+}
+
+/* ibv_create_cq(3). */
+struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,
+			      struct ibv_comp_channel *channel, int vector)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe,
+		.channel = channel,
+		.comp_vector = vector,
+	};
+	struct ibv_cq_ex *cq;
+
+	cq = tern_create_cq_ex(ibvctx, &attr);
+
+	return cq ? ibv_cq_ex_to_cq(cq) : NULL;
+}
+
+int tern_destroy_cq(struct ibv_cq *ibvcq)
+{
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	int err;
+
+	err = ibv_cmd_destroy_cq(ibvcq);
+	if (err)
+		return err;
+
+	pthread_spin_destroy(&cq->lock);
+	tern_free_buf(&cq->buf);
+	free(cq);
+
+	return 0;
+}
+
+/* ibv_req_notify_cq(3). */
+int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
+{
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	uint32_t seq, arm;
+
+	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
+	/* A request for any completion stands until its event is taken. */
+	if (!solicited_only)
+		atomic_store_explicit(&cq->armed_any, seq + 1,
+				      memory_order_relaxed);
+	else if (atomic_load_explicit(&cq->armed_any, memory_order_relaxed) ==
+		 seq + 1)
+		solicited_only = false;
+
+	/* An index that a poller in another thread moves on costs a spare event only. */
+	arm = TERN_CQ_ARM_VALID |
+	      FIELD_PREP(TERN_CQ_ARM_CI_MASK, tern_cq_ci(cq)) |
+	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
+	if (solicited_only)
+		arm |= TERN_CQ_ARM_SOLICITED;
+	tern_shared_write(&cq->record->arm, arm);
+
+	/* The arm word before the kick that makes the device read it. */
+	udma_to_device_barrier();
+	tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM, cq->cqn);
+
+	return 0;
+}
+
+/* ibv_get_cq_event() took an event: the next arm is a new one. */
+void tern_cq_event(struct ibv_cq *ibvcq)
+{
+	atomic_fetch_add_explicit(&to_tern_cq(ibvcq)->arm_seq, 1,
+				  memory_order_relaxed);
+}
+
+/*
+ * Takes the CQEs of a QP that was reset or destroyed out of the CQ, whose lock
+ * the caller holds; the others keep their order. No new ones of it can come.
+ */
+void tern_cq_purge(struct tern_cq *cq, uint32_t qpn)
+{
+	uint32_t first = tern_cq_ci(cq);
+	uint32_t end = first;
+	uint32_t removed = 0;
+	struct tern_cqe *cqe;
+	uint32_t i;
+
+	while (end - first <= cq->mask && tern_cqe_ready(cq, end))
+		end++;
+
+	/* Nothing else of the CQEs is read before their phases. */
+	udma_from_device_barrier();
+
+	/* From the newest on, what stays moves up over what goes; phases belong to the slots. */
+	for (i = end; i-- != first;) {
+		cqe = tern_cqe_at(cq, i);
+		if (le32toh(cqe->qpn) == qpn)
+			removed++;
+		else if (removed)
+			memcpy(tern_cqe_at(cq, i + removed), cqe,
+			       offsetof(struct tern_cqe, phase));
+	}
+
+	if (removed) {
+		atomic_store_explicit(&cq->ci, first + removed,
+				      memory_order_relaxed);
+		tern_cq_publish(cq);
+	}
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* The driver's part of each verbs command, in the shape rdma-core sends it. */
+#ifndef TERN_PROVIDER_ABI_H
+#define TERN_PROVIDER_ABI_H
+
+#include <infiniband/kern-abi.h>
+#include <kernel-abi/tern-abi.h>
+#include <rdma/tern-abi.h>
+
+DECLARE_DRV_CMD(tern_alloc_ucontext, IB_USER_VERBS_CMD_GET_CONTEXT, empty,
+		tern_uresp_alloc_ucontext);
+DECLARE_DRV_CMD(tern_create_cq, IB_USER_VERBS_EX_CMD_CREATE_CQ,
+		tern_ureq_create_cq, tern_uresp_create_cq);
+DECLARE_DRV_CMD(tern_create_qp, IB_USER_VERBS_CMD_CREATE_QP,
+		tern_ureq_create_qp, empty);
+DECLARE_DRV_CMD(tern_create_ah, IB_USER_VERBS_CMD_CREATE_AH, empty,
+		tern_uresp_create_ah);
+
+#endif /* TERN_PROVIDER_ABI_H */

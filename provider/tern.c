@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* The tern provider: which devices it drives, and their contexts. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tern.h"
+
+static void tern_free_context(struct ibv_context *ibvctx);
+
+/* No driver id is assigned: the PCI identity finds the device. */
+static const struct verbs_match_ent tern_match_table[] = {
+	VERBS_PCI_MATCH(TERN_PCI_VENDOR_ID, TERN_PCI_DEVICE_ID, NULL),
+	{}
+};
+
+static const struct verbs_context_ops tern_ctx_ops = {
+	.alloc_pd = tern_alloc_pd,
+	.cq_event = tern_cq_event,
+	.create_ah = tern_create_ah,
+	.create_cq = tern_create_cq,
+	.create_cq_ex = tern_create_cq_ex,
+	.create_qp = tern_create_qp,
+	.create_qp_ex = tern_create_qp_ex,
+	.dealloc_pd = tern_dealloc_pd,
+	.dereg_mr = tern_dereg_mr,
+	.destroy_ah = tern_destroy_ah,
+	.destroy_cq = tern_destroy_cq,
+	.destroy_qp = tern_destroy_qp,
+	.free_context = tern_free_context,
+	.modify_qp = tern_modify_qp,
+	.poll_cq = tern_poll_cq,
+	.post_recv = tern_post_recv,
+	.post_send = tern_post_send,
+	.query_device_ex = tern_query_device_ex,
+	.query_port = tern_query_port,
+	.query_qp = tern_query_qp,
+	.reg_mr = tern_reg_mr,
+	.req_notify_cq = tern_req_notify_cq,
+};
+
+static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
+						int cmd_fd, void *private_data)
+{
+	struct tern_alloc_ucontext_resp resp = {};
+	struct ibv_get_context cmd = {};
+	struct tern_context *ctx;
+
+	ctx = verbs_init_and_alloc_context(ibvdev, cmd_fd, ctx, vctx,
+					   RDMA_DRIVER_UNKNOWN);
+	if (!ctx)
+		return NULL;
+
+	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.ibv_resp,
+				sizeof(resp)))
+		goto err_free_context;
+
+	ctx->caps = resp.caps;
+	ctx->max_send_wr = resp.max_send_wr;
+	ctx->max_recv_wr = resp.max_recv_wr;
+	ctx->max_cqe = resp.max_cqe;
+	ctx->max_send_sge = resp.max_send_sge;
+	ctx->max_recv_sge = resp.max_recv_sge;
+	ctx->max_inline = resp.max_inline_data;
+	ctx->uar_size = resp.uar_size;
+	ctx->uar = mmap(NULL, ctx->uar_size, PROT_WRITE, MAP_SHARED, cmd_fd,
+			resp.uar_offset);
+	if (ctx->uar == MAP_FAILED)
+		goto err_free_context;
+
+	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
+	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
+
+	return &ctx->vctx;
+
+err_free_context:
+	verbs_err(&ctx->vctx, "Failed to allocate a context\n");
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+	return NULL;
+}
+
+static void tern_free_context(struct ibv_context *ibvctx)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvctx);
+	unsigned int i;
+
+	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
+		free(ctx->qp_table[i]);
+	pthread_mutex_destroy(&ctx->qp_table_mutex);
+	munmap(ctx->uar, ctx->uar_size);
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+}
+
+static struct verbs_device *tern_alloc_device(struct verbs_sysfs_dev *sysfs_dev)
+{
+	struct tern_device *dev;
+
+	dev = calloc(1, sizeof(*dev));
+	if (!dev)
+		return NULL;
+
+	dev->page_size = sysconf(_SC_PAGESIZE);
+
+	return &dev->vdev;
+}
+
+static void tern_uninit_device(struct verbs_device *vdev)
+{
+	free(to_tern_dev(&vdev->device));
+}
+
+static const struct verbs_device_ops tern_dev_ops = {
+	.name = "tern",
+	.match_min_abi_version = TERN_UVERBS_ABI_VERSION,
+	.match_max_abi_version = TERN_UVERBS_ABI_VERSION,
+	.match_table = tern_match_table,
+	.alloc_device = tern_alloc_device,
+	.uninit_device = tern_uninit_device,
+	.alloc_context = tern_alloc_context,
+};
+
+PROVIDER_DRIVER(tern, tern_dev_ops);

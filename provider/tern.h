@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* Private structures of the tern provider. */
+#ifndef TERN_H
+#define TERN_H
+
+#include <assert.h>
+#include <endian.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <infiniband/driver.h>
+#include <util/mmio.h>
+#include <util/udma_barrier.h>
+#include <util/util.h>
+
+#include "tern-abi.h"
+#include "tern_regs.h"
+#include "tern_io.h"
+
+/* QP numbers have 24 bits: a directory of lazily made pages of pointers. */
+#define TERN_QP_TABLE_SHIFT 12
+#define TERN_QP_TABLE_SIZE BIT(TERN_QP_TABLE_SHIFT)
+#define TERN_QP_TABLE_MASK (TERN_QP_TABLE_SIZE - 1)
+
+struct tern_qp;
+
+struct tern_device {
+	struct verbs_device vdev;
+	size_t page_size;
+};
+
+struct tern_context {
+	struct verbs_context vctx;
+	void *uar; /* doorbell page */
+	size_t uar_size;
+	uint32_t caps; /* TERN_UCTX_CAP_* */
+	uint32_t max_send_wr;
+	uint32_t max_recv_wr;
+	uint32_t max_cqe;
+	uint32_t max_send_sge;
+	uint32_t max_recv_sge;
+	uint32_t max_inline;
+	/*
+	 * Entries change under qp_table_mutex and the locks of both CQs of the
+	 * QP; pollers look up under the lock of the CQ that named the QP.
+	 */
+	pthread_mutex_t qp_table_mutex;
+	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
+};
+
+/* Queue memory shared with the device. */
+struct tern_buf {
+	void *addr;
+	size_t len;
+};
+
+struct tern_ah {
+	struct ibv_ah ibvah;
+	struct tern_av av;
+};
+
+struct tern_cq {
+	struct verbs_cq vcq;
+	struct tern_buf buf;
+	struct tern_cqe *cqes;
+	struct tern_cq_record *record;
+	uint32_t log_size;
+	uint32_t mask;
+	uint32_t cqn;
+	bool single_threaded;
+	pthread_spinlock_t lock;
+	/* Index of the next CQE to consume; stored under lock, req_notify reads it without. */
+	atomic_uint ci;
+	/* Events taken so far: each arm belongs to one of them. */
+	atomic_uint arm_seq;
+	/* arm_seq + 1 at the last arm for any completion, 0 before the first. */
+	atomic_uint armed_any;
+	/* CQE that the ibv_cq_ex accessors read: the device leaves it alone until ci passes it. */
+	struct tern_cqe *cur;
+};
+
+struct tern_wq {
+	uint8_t *slots;
+	uint32_t log_stride;
+	uint32_t mask; /* slots - 1 */
+	uint32_t max_sge;
+	uint32_t head; /* WQEs posted, under lock */
+	atomic_uint tail; /* WQEs completed: pollers store, posters load */
+	pthread_spinlock_t lock;
+};
+
+struct tern_op;
+struct tern_qp_type;
+
+struct tern_qp {
+	struct verbs_qp vqp;
+	struct tern_buf buf;
+	struct tern_qp_record *record;
+	const struct tern_qp_type *type;
+	struct tern_wq sq;
+	struct tern_wq rq;
+	uint32_t max_inline;
+	uint8_t wqe_flags; /* TERN_WQE_F_* that every send WQE has */
+
+	/* State of an ibv_wr_start() .. ibv_wr_complete() session, under sq.lock. */
+	uint32_t wr_head; /* where the next WQE goes */
+	int wr_err; /* first error, 0 without */
+	const struct tern_op *wr_op; /* of the WQE the setters fill, NULL without */
+	struct tern_sq_hdr *wr_wqe;
+};
+
+static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
+{
+	return container_of(ibvdev, struct tern_device, vdev.device);
+}
+
+static inline struct tern_context *to_tern_ctx(struct ibv_context *ibvctx)
+{
+	return container_of(ibvctx, struct tern_context, vctx.context);
+}
+
+static inline struct tern_ah *to_tern_ah(struct ibv_ah *ibvah)
+{
+	return container_of(ibvah, struct tern_ah, ibvah);
+}
+
+static inline struct tern_cq *to_tern_cq(struct ibv_cq *ibvcq)
+{
+	return container_of(ibvcq, struct tern_cq, vcq.cq);
+}
+
+static inline struct tern_cq *to_tern_cq_ex(struct ibv_cq_ex *ibvcq)
+{
+	return container_of(ibvcq, struct tern_cq, vcq.cq_ex);
+}
+
+static inline struct tern_qp *to_tern_qp(struct ibv_qp *ibvqp)
+{
+	return container_of(ibvqp, struct tern_qp, vqp.qp);
+}
+
+static inline struct tern_qp *to_tern_qp_ex(struct ibv_qp_ex *ibvqp)
+{
+	return container_of(ibvqp, struct tern_qp, vqp.qp_ex);
+}
+
+/* Words of doorbell records and phase words: one access each, neither torn nor cached. */
+static inline void tern_shared_write(__le32 *word, uint32_t value)
+{
+	atomic_store_explicit((_Atomic(uint32_t) *)word,
+			      (__force uint32_t)htole32(value),
+			      memory_order_relaxed);
+}
+
+static inline uint32_t tern_shared_read(const __le32 *word)
+{
+	return le32toh((__force __le32)atomic_load_explicit(
+		(_Atomic(uint32_t) *)word, memory_order_relaxed));
+}
+
+/* Kicks the device: TERN_DB_CMD_* for queue num. The caller orders what the device is to see. */
+static inline void tern_ring(struct tern_context *ctx, uint32_t cmd,
+			     uint32_t num)
+{
+	mmio_write32(ctx->uar + TERN_UAR_DB,
+		     FIELD_PREP(TERN_DB_CMD_MASK, cmd) |
+			     FIELD_PREP(TERN_DB_NUM_MASK, num));
+}
+
+static inline void tern_cq_lock(struct tern_cq *cq)
+{
+	if (!cq->single_threaded)
+		pthread_spin_lock(&cq->lock);
+}
+
+static inline void tern_cq_unlock(struct tern_cq *cq)
+{
+	if (!cq->single_threaded)
+		pthread_spin_unlock(&cq->lock);
+}
+
+/* Slot of the WQE with the free-running number index. */
+static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
+{
+	return wq->slots + ((size_t)(index & wq->mask) << wq->log_stride);
+}
+
+/* Whether a queue whose next WQE is number head has no free slot. */
+static inline bool tern_wq_full(struct tern_wq *wq, uint32_t head)
+{
+	/* Pairs with the poller's release: the WQE in that slot is done with. */
+	return head - atomic_load_explicit(&wq->tail, memory_order_acquire) >
+	       wq->mask;
+}
+
+static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
+					   uint32_t qpn)
+{
+	struct tern_qp **page =
+		ctx->qp_table[(qpn >> TERN_QP_TABLE_SHIFT) & TERN_QP_TABLE_MASK];
+
+	return page ? page[qpn & TERN_QP_TABLE_MASK] : NULL;
+}
+
+/* verbs.c: buffers, device, PD, MR, AH */
+int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
+void tern_free_buf(struct tern_buf *buf);
+int tern_query_device_ex(struct ibv_context *ibvctx,
+			 const struct ibv_query_device_ex_input *input,
+			 struct ibv_device_attr_ex *attr, size_t attr_size);
+int tern_query_port(struct ibv_context *ibvctx, uint8_t port,
+		    struct ibv_port_attr *attr);
+struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
+int tern_dealloc_pd(struct ibv_pd *ibvpd);
+struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
+			   uint64_t hca_va, int access);
+int tern_dereg_mr(struct verbs_mr *vmr);
+struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr);
+int tern_destroy_ah(struct ibv_ah *ibvah);
+
+/* cq.c */
+struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,
+			      struct ibv_comp_channel *channel, int vector);
+struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
+				    struct ibv_cq_init_attr_ex *attr);
+int tern_destroy_cq(struct ibv_cq *ibvcq);
+int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc);
+int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only);
+void tern_cq_event(struct ibv_cq *ibvcq);
+void tern_cq_purge(struct tern_cq *cq, uint32_t qpn);
+
+/* qp.c */
+struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
+			      struct ibv_qp_init_attr *attr);
+struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
+				 struct ibv_qp_init_attr_ex *attr);
+int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+		   int attr_mask);
+int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+		  int attr_mask, struct ibv_qp_init_attr *init_attr);
+int tern_destroy_qp(struct ibv_qp *ibvqp);
+
+/* post.c */
+
+/* What a QP type may do. */
+struct tern_qp_type {
+	enum ibv_qp_type qp_type;
+	uint32_t ops; /* BIT(IBV_WR_*) */
+};
+
+const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type);
+uint64_t tern_qp_type_send_ops(const struct tern_qp_type *type);
+size_t tern_qp_type_data_offset(const struct tern_qp_type *type);
+size_t tern_qp_type_min_wqe(const struct tern_qp_type *type);
+void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);
+int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr);
+int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
+		   struct ibv_recv_wr **bad_wr);
+
+#endif /* TERN_H */

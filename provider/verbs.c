@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Device, port, PD, MR and AH verbs, and memory for queues. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tern.h"
+
+/*
+ * Zeroed, page-aligned memory for a queue, len bytes rounded up to pages, kept
+ * from fork()'s copy-on-write. Returns 0 or an errno.
+ */
+int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len)
+{
+	int err;
+
+	buf->len = align(len, to_tern_dev(ibvctx->device)->page_size);
+	buf->addr = mmap(NULL, buf->len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (buf->addr == MAP_FAILED)
+		return errno;
+
+	if (ibv_dontfork_range(buf->addr, buf->len)) {
+		err = errno;
+		munmap(buf->addr, buf->len);
+		return err;
+	}
+
+	return 0;
+}
+
+void tern_free_buf(struct tern_buf *buf)
+{
+	ibv_dofork_range(buf->addr, buf->len);
+	munmap(buf->addr, buf->len);
+}
+
+/* ibv_query_device_ex(3). The firmware version is major, minor, patch: 16 bits each. */
+int tern_query_device_ex(struct ibv_context *ibvctx,
+			 const struct ibv_query_device_ex_input *input,
+			 struct ibv_device_attr_ex *attr, size_t attr_size)
+{
+	struct ib_uverbs_ex_query_device_resp resp = {};
+	struct ibv_device_attr *base = &attr->orig_attr;
+	size_t resp_size = sizeof(resp);
+	uint64_t version;
+	int err;
+
+	err = ibv_cmd_query_device_any(ibvctx, input, attr, attr_size, &resp,
+				       &resp_size);
+	if (err)
+		return err;
+
+	version = resp.base.fw_ver;
+	snprintf(base->fw_ver, sizeof(base->fw_ver),
+		 "%" PRIu64 ".%" PRIu64 ".%" PRIu64, (version >> 32) & 0xffff,
+		 (version >> 16) & 0xffff, version & 0xffff);
+
+	return 0;
+}
+
+int tern_query_port(struct ibv_context *ibvctx, uint8_t port,
+		    struct ibv_port_attr *attr)
+{
+	struct ibv_query_port cmd;
+
+	return ibv_cmd_query_port(ibvctx, port, attr, &cmd, sizeof(cmd));
+}
+
+struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
+{
+	struct ib_uverbs_alloc_pd_resp resp;
+	struct ibv_alloc_pd cmd;
+	struct ibv_pd *pd;
+	int err;
+
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return NULL;
+
+	err = ibv_cmd_alloc_pd(ibvctx, pd, &cmd, sizeof(cmd), &resp,
+			       sizeof(resp));
+	if (err) {
+		free(pd);
+		errno = err;
+		return NULL;
+	}
+
+	return pd;
+}
+
+int tern_dealloc_pd(struct ibv_pd *ibvpd)
+{
+	int err;
+
+	err = ibv_cmd_dealloc_pd(ibvpd);
+	if (err)
+		return err;
+
+	free(ibvpd);
+	return 0;
+}
+
+/* ibv_reg_mr(3), ibv_reg_mr_iova(3). */
+struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
+			   uint64_t hca_va, int access)
+{
+	struct ib_uverbs_reg_mr_resp resp;
+	struct ibv_reg_mr cmd;
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_mr(ibvpd, addr, length, hca_va, access, vmr, &cmd,
+			     sizeof(cmd), &resp, sizeof(resp));
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
+int tern_dereg_mr(struct verbs_mr *vmr)
+{
+	int err;
+
+	err = ibv_cmd_dereg_mr(vmr);
+	if (err)
+		return err;
+
+	free(vmr);
+	return 0;
+}
+
+/*
+ * ibv_create_ah(3). The address vector lives here and goes into each WQE; the
+ * kernel checks the attributes and finds the destination's MAC address.
+ */
+struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr)
+{
+	struct tern_create_ah_resp resp = {};
+	struct tern_ah *ah;
+	int err;
+
+	ah = calloc(1, sizeof(*ah));
+	if (!ah)
+		return NULL;
+
+	err = ibv_cmd_create_ah(ibvpd, &ah->ibvah, attr, &resp.ibv_resp,
+				sizeof(resp));
+	if (err) {
+		free(ah);
+		errno = err;
+		return NULL;
+	}
+
+	memcpy(ah->av.dgid, attr->grh.dgid.raw, sizeof(ah->av.dgid));
+	memcpy(ah->av.dmac, resp.dmac, sizeof(ah->av.dmac));
+	ah->av.flow_label = htole32(attr->grh.flow_label);
+	ah->av.sgid_index = htole16(attr->grh.sgid_index);
+	ah->av.udp_sport = htole16(resp.udp_sport);
+	ah->av.hop_limit = attr->grh.hop_limit;
+	ah->av.traffic_class = attr->grh.traffic_class;
+	ah->av.sl = attr->sl;
+	ah->av.static_rate = attr->static_rate;
+
+	return &ah->ibvah;
+}
+
+int tern_destroy_ah(struct ibv_ah *ibvah)
+{
+	int err;
+
+	err = ibv_cmd_destroy_ah(ibvah);
+	if (err)
+		return err;
+
+	free(to_tern_ah(ibvah));
+	return 0;
+}
