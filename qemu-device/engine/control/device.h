@@ -63,6 +63,9 @@ class Device {
   // Hands a received packet to its QP, after the checks of IBTA 9.6.1 that need no QP state.
   void dispatch(Packet& packet);
   void schedule(Qp& qp);
+  void unschedule(Qp& qp);
+  // `cq` takes no more completions: the QPs that need it go to the error state.
+  void cq_failed(const Cq& cq);
   void fatal(std::uint32_t code);
 
   // Objects an admin command or another object may name.
@@ -90,11 +93,12 @@ class Device {
   // The packet being built by whoever has its turn, and the one being parsed.
   Packet tx_packet;
   Packet rx_packet;
+  // Where the payload of the packet being delivered goes.
+  SpanList scatter;
 
  private:
   friend class Admin;
   bool run_qps(std::uint32_t budget);
-  void check_route_local(const Packet& packet);
 
   std::unique_ptr<Admin> admin_;
   Qp* ready_head_ = nullptr;

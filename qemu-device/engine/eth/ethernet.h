@@ -16,6 +16,7 @@ class Device;
 class Ethernet {
  public:
   explicit Ethernet(Device& device);
+  ~Ethernet();
 
   [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);

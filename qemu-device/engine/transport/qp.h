@@ -17,7 +17,6 @@ namespace tern {
 class Device;
 class Srq;
 
-// Where packets of a serviced QP go.
 class Qp {
  public:
   // `cmd` has been checked against limits; init() checks and copies the page list.
@@ -37,14 +36,13 @@ class Qp {
   void kick_sq();
   void kick_rq();
 
-  // Serves the QP for about `budget` bytes; true when it has more to do.
-  bool service(std::uint32_t budget);
+  // Serves the QP for about `allowance` bytes, decrementing it; true when it has more to do.
+  bool service(std::uint32_t& allowance);
   // A packet addressed to this QP, its transport class already compared.
   void deliver(const Packet& packet);
 
   // To the error state: flushes both queues. `event`: TERN_EV_* or none (negative).
-  void enter_error(int event);
-  void cq_failed();
+  void enter_error(int event, bool silent = false);
 
   [[nodiscard]] Qpn number() const { return qpn_; }
   [[nodiscard]] std::uint8_t state() const { return attr_.state; }
@@ -70,8 +68,10 @@ class Qp {
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
-  [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::span<std::byte> to);
-  // The next receive WQE: 1 taken, 0 none posted, -1 unusable (DMA error, index jump).
+  // Bytes of slot `index` from `offset` on; false when they cannot be reached.
+  [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
+  // The next receive WQE: 1 taken, 0 none posted, -1 unusable (DMA error, index jump, too many
+  // SGEs): the queue's own fault.
   [[nodiscard]] int take_rq_wqe(RecvWqe& wqe);
   // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's.
   void complete_send(tern_cqe& cqe);
@@ -89,11 +89,13 @@ class Qp {
 
  private:
   friend class Device;
-  [[nodiscard]] Status check_transition(const tern_cmd_modify_qp& cmd) const;
-  [[nodiscard]] Status check_values(const tern_cmd_modify_qp& cmd, std::optional<Route>& route) const;
-  void apply(const tern_cmd_modify_qp& cmd, const std::optional<Route>& route);
+  [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
+  void apply(std::uint32_t mask, const tern_qp_attr& a);
+  void change_state(std::uint8_t next, bool notify);
   void to_reset();
-  void flush_rq();
+  bool flush_rq(std::uint32_t& allowance);
+  [[nodiscard]] std::uint32_t rq_size() const { return 1U << cmd_.log_rq_size; }
+  [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
 
   Device& device_;
   tern_cmd_create_qp cmd_;
@@ -101,14 +103,13 @@ class Qp {
   Cq* recv_cq_;
   QueueBuffer buffer_;
   Qpn qpn_;
-  tern_qp_attr attr_{};
+  tern_qp_attr attr_{};  // in host byte order
   Route route_;
   std::uint32_t rq_ci_ = 0;
   bool privileged_;
   bool has_route_ = false;
   bool comm_est_ = false;
   bool sqd_notify_ = false;
-  bool flush_pending_ = false;
 
   Requester requester_;
   Responder responder_;

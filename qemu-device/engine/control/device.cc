@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/device.h"
+
+#include <algorithm>
+
+#include "control/admin.h"
+#include "wire/codec.h"
+
+namespace tern {
+
+namespace {
+
+// A QP's turn in bytes: with N others ready, nobody waits for more than N such turns.
+constexpr std::uint32_t kQuantum = 16 * 1024;
+constexpr unsigned kAdminCommands = 16;
+constexpr unsigned kTimers = 64;
+
+}  // namespace
+
+Device::Device(Host& host_, const Config& config_)
+    : host(host_),
+      config(config_),
+      effects(std::make_unique<Effects>()),
+      port(config.mac, config.max_mtu, config.link_speed),
+      memory(host, config.dm, config.max_mr, config.max_mw, config.mw_type_2a),
+      async_events(*this),
+      ethernet(*this),
+      pds(1, 65536),
+      eqs(1, 2 * TERN_MAX_VECTORS),
+      cqs(1, config.max_cq),
+      qps(2, config.max_qp),  // 0 and 1 are the management QPs
+      tx_packet(host),
+      rx_packet(host),
+      scatter(host),
+      admin_(std::make_unique<Admin>(*this)) {}
+
+Device::~Device() { reset(); }
+
+// ---- registers and doorbells ----
+
+std::uint32_t Device::reg_read(std::uint32_t offset) { return admin_->reg_read(offset); }
+
+void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
+  admin_->reg_write(offset, value);
+}
+
+std::uint32_t Device::uar_read(std::uint64_t offset) {
+  const std::uint32_t reg =
+      static_cast<std::uint32_t>(offset & ((std::uint64_t{1} << admin_->page_shift()) - 1));
+  if (reg == TERN_UAR_CLOCK_LO) return static_cast<std::uint32_t>(host.now());
+  if (reg == TERN_UAR_CLOCK_HI) return static_cast<std::uint32_t>(host.now() >> 32);
+  return 0;
+}
+
+void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
+  const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  if (!admin_->enabled() || in_page != TERN_UAR_DB) return;
+  const std::uint32_t uar = admin_->uar_of(offset);
+  const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+  switch (field_get(TERN_DB_CMD_MASK, value)) {
+    case TERN_DB_CMD_SQ:
+      if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) return qp->kick_sq();
+      break;
+    case TERN_DB_CMD_RQ:
+      if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) return qp->kick_rq();
+      break;
+    case TERN_DB_CMD_CQ_ARM:
+      if (Cq* const cq = cqs.find(number); cq != nullptr && cq->uar() == uar) return cq->arm();
+      break;
+    case TERN_DB_CMD_EQ_CI:
+      if (uar == TERN_UAR_KERNEL) return async_events.flush();
+      break;
+    case TERN_DB_CMD_ETH_TX:
+      if (ethernet.kick(number, uar)) return;
+      break;
+    default:
+      break;
+  }
+  counters.add(TERN_CNT_BAD_DOORBELL);
+}
+
+// ---- packets ----
+
+void Device::receive(std::span<const std::byte> frame) {
+  if (!admin_->enabled() || !port.active()) return;
+  rx_packet.route = Route{};
+  if (parse_route(frame, rx_packet.route) != ParseResult::kOk) return ethernet.receive(frame);
+  const auto gid = port.find_gid(rx_packet.route.dgid, rx_packet.route.vlan);
+  if (!gid) return ethernet.receive(frame);
+  rx_packet.route.sgid_index = *gid;
+  switch (parse_packet(frame, rx_packet)) {
+    case ParseResult::kOk:
+      dispatch(rx_packet);
+      break;
+    case ParseResult::kBadIcrc:
+      counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      break;
+    default:
+      counters.add(TERN_CNT_RX_MALFORMED);
+      break;
+  }
+  rx_packet.payload.clear();
+}
+
+bool Device::can_receive() { return ethernet.can_receive(); }
+
+void Device::dispatch(Packet& packet) {
+  constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
+  counters.add(TERN_CNT_RX_RDMA_PACKETS);
+  counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
+  Qp* const qp = qps.find(packet.dest_qp.value);
+  if (qp == nullptr || qp->transport() != packet.transport ||
+      (packet.pkey & kPkeyIndexMask) != kPkeyIndexMask) {
+    counters.add(TERN_CNT_RX_QP_MISMATCH);
+    return;
+  }
+  qp->deliver(packet);
+}
+
+void Device::emit(Packet& packet) {
+  if (!port.active()) return;  // lost, as on a wire that is down
+  counters.add(TERN_CNT_TX_RDMA_PACKETS);
+  counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
+  if (!packet.route.local || config.capture) {
+    const auto room = effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
+    const std::size_t len = serialize(packet, ip_id_++, room);
+    effects->commit_frame(len, !packet.route.local, config.capture ? host.now() : 0);
+  }
+  if (packet.route.local) dispatch(packet);
+}
+
+void Device::set_link(bool up) {
+  if (up == port.link_up()) return;
+  port.set_link(up);
+  async_events.raise(TERN_EV_PORT_CHANGE, 0);
+}
+
+void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
+  // Nothing is cached across calls: every access is mapped when it happens.
+}
+
+// ---- scheduling ----
+
+void Device::schedule(Qp& qp) {
+  if (qp.ready) return;
+  qp.ready = true;
+  qp.ready_next = nullptr;
+  if (ready_tail_ != nullptr) {
+    ready_tail_->ready_next = &qp;
+  } else {
+    ready_head_ = &qp;
+  }
+  ready_tail_ = &qp;
+}
+
+void Device::unschedule(Qp& qp) {
+  if (!qp.ready) return;
+  qp.ready = false;
+  Qp* before = nullptr;
+  for (Qp* q = ready_head_; q != &qp; q = q->ready_next) before = q;
+  (before != nullptr ? before->ready_next : ready_head_) = qp.ready_next;
+  if (ready_tail_ == &qp) ready_tail_ = before;
+  qp.ready_next = nullptr;
+}
+
+bool Device::run_qps(std::uint32_t budget) {
+  while (ready_head_ != nullptr && budget > 0) {
+    Qp& qp = *ready_head_;
+    unschedule(qp);
+    std::uint32_t allowance = kQuantum;
+    const bool more = qp.service(allowance);
+    if (more) schedule(qp);
+    budget -= std::min(budget, std::max(kQuantum - allowance, 1U));
+  }
+  return ready_head_ != nullptr;
+}
+
+bool Device::run(std::uint32_t budget) {
+  bool more = admin_->run(kAdminCommands);
+  if (!admin_->enabled()) return more;
+  more |= timers.run(host.now(), kTimers);
+  more |= ethernet.run(budget);
+  more |= run_qps(budget);
+  return more;
+}
+
+// ---- life cycle ----
+
+void Device::cq_failed(const Cq& cq) {
+  qps.for_each([&cq](std::uint32_t, Qp& qp) {
+    if (qp.completes_into(&cq)) qp.enter_error(TERN_EV_QP_FATAL);
+  });
+}
+
+void Device::fatal(std::uint32_t code) { admin_->fatal(code); }
+
+void Device::reset() {
+  qps.clear();
+  ethernet.reset();
+  cqs.clear();
+  eqs.clear();
+  async_eq = nullptr;
+  async_events.clear();
+  memory.reset();
+  pds.clear();
+  port.reset();
+  counters = Counters{};
+  admin_->reset();
+}
+
+std::uint64_t Device::page_entries() const {
+  std::uint64_t n = memory.counts().page_entries + ethernet.page_entries();
+  qps.for_each([&n](std::uint32_t, const Qp& qp) { n += qp.page_entries(); });
+  cqs.for_each([&n](std::uint32_t, const Cq& cq) { n += cq.page_entries(); });
+  eqs.for_each([&n](std::uint32_t, const Eq& eq) { n += eq.page_entries(); });
+  return n;
+}
+
+}  // namespace tern

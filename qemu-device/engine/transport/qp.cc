@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/qp.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "control/device.h"
+
+namespace tern {
+
+Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged)
+    : device_(device),
+      cmd_(cmd),
+      send_cq_(send_cq),
+      recv_cq_(recv_cq),
+      privileged_(privileged),
+      requester_(*this),
+      responder_(*this) {
+  if (send_cq_ != nullptr) send_cq_->attach();
+  if (recv_cq_ != nullptr) recv_cq_->attach();
+}
+
+Qp::~Qp() {
+  device_.unschedule(*this);
+  if (send_cq_ != nullptr) send_cq_->detach();
+  if (recv_cq_ != nullptr) recv_cq_->detach();
+}
+
+Status Qp::init() {
+  const auto end = [](std::uint32_t offset, unsigned log_bytes) {
+    return std::uint64_t{offset} + (std::uint64_t{1} << log_bytes);
+  };
+  std::uint64_t bytes = std::uint64_t{cmd_.record_offset} + TERN_RECORD_SIZE;
+  if (has_sq()) {
+    bytes = std::max(bytes, end(cmd_.sq_offset, cmd_.log_sq_size + cmd_.log_sq_stride));
+  }
+  if (has_rq()) {
+    bytes = std::max(bytes, end(cmd_.rq_offset, cmd_.log_rq_size + cmd_.log_rq_stride));
+  }
+  return buffer_.load(device_.host, cmd_.pages, bytes);
+}
+
+Transport Qp::transport() const {
+  switch (cmd_.type) {
+    case TERN_QPT_UC:
+      return Transport::kUc;
+    case TERN_QPT_UD:
+    case TERN_QPT_GSI:
+      return Transport::kUd;
+    case TERN_QPT_XRC_INI:
+    case TERN_QPT_XRC_TGT:
+      return Transport::kXrc;
+    default:
+      return Transport::kRc;
+  }
+}
+
+// ---- queues ----
+
+std::optional<std::uint32_t> Qp::read_sq_pi() {
+  return buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, sq_pi));
+}
+
+bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
+  const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
+  return buffer_.read(device_.host, cmd_.sq_offset + slot + offset, to);
+}
+
+std::uint64_t Qp::rq_slot(std::uint32_t index) const {
+  return cmd_.rq_offset + (std::uint64_t{index & (rq_size() - 1)} << cmd_.log_rq_stride);
+}
+
+int Qp::take_rq_wqe(RecvWqe& wqe) {
+  if (!has_rq()) return -1;
+  const auto pi =
+      buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
+  if (!pi || *pi - rq_ci_ > rq_size()) return -1;
+  if (*pi == rq_ci_) return 0;
+  const std::uint64_t slot = rq_slot(rq_ci_);
+  tern_rq_hdr hdr;
+  if (!buffer_.read(device_.host, slot, std::as_writable_bytes(std::span(&hdr, 1)))) return -1;
+  const std::size_t room = ((std::size_t{1} << cmd_.log_rq_stride) - sizeof(hdr)) / sizeof(tern_sge);
+  if (hdr.num_sge > room || hdr.num_sge > RecvWqe::kMaxSge) return -1;
+  const auto sges = std::span(wqe.sges).first(hdr.num_sge);
+  if (!sges.empty() &&
+      !buffer_.read(device_.host, slot + sizeof(hdr), std::as_writable_bytes(sges))) {
+    return -1;
+  }
+  wqe.wr_id = le(std::uint64_t{hdr.wr_id});
+  wqe.num_sge = hdr.num_sge;
+  wqe.srqn = 0;
+  wqe.index = rq_ci_++;
+  return 1;
+}
+
+void Qp::complete_send(tern_cqe& cqe) {
+  cqe.qpn = le(qpn_.value);
+  (void)send_cq_->push(cqe);  // a failure is the CQ's, which tells its QPs
+}
+
+void Qp::complete_recv(tern_cqe& cqe) {
+  cqe.qpn = le(qpn_.value);
+  (void)recv_cq_->push(cqe);
+}
+
+// ---- doorbells and turns ----
+
+void Qp::wake() { device_.schedule(*this); }
+
+void Qp::kick_sq() {
+  if (!has_sq()) return;
+  requester_.kick();
+  wake();
+}
+
+void Qp::kick_rq() {
+  if (attr_.state == TERN_QPS_ERR) wake();
+}
+
+bool Qp::service(std::uint32_t& allowance) {
+  switch (attr_.state) {
+    case TERN_QPS_RTR:
+      return responder_.transmit(allowance);
+    case TERN_QPS_RTS:
+    case TERN_QPS_SQD: {
+      // Half a turn for answers, the rest for requests: neither starves the other.
+      std::uint32_t half = allowance / 2;
+      const std::uint32_t given = half;
+      bool more = responder_.transmit(half);
+      allowance -= given - half;
+      more |= requester_.transmit(allowance);
+      return more || attr_.state == TERN_QPS_ERR;
+    }
+    case TERN_QPS_ERR:
+      if (responder_.transmit(allowance)) return true;
+      if (has_sq() && requester_.flush(allowance)) return true;
+      return has_rq() && flush_rq(allowance);
+    default:
+      return false;
+  }
+}
+
+void Qp::deliver(const Packet& packet) {
+  const bool reliable = has_route_;
+  if (reliable && (packet.route.sgid != route_.dgid || packet.route.dgid != route_.sgid)) {
+    device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    return;
+  }
+  const std::uint8_t state = attr_.state;
+  const bool sends = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
+  if (traits(packet.transport, packet.op).request) {
+    if (sends || state == TERN_QPS_RTR) return responder_.deliver(packet);
+  } else if (sends) {
+    return requester_.deliver(packet);
+  }
+  device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+}
+
+void Qp::communication_established() {
+  if (comm_est_ || attr_.state != TERN_QPS_RTR) return;
+  comm_est_ = true;
+  device_.async_events.raise(TERN_EV_COMM_EST, qpn_.value);
+}
+
+void Qp::sq_drained() {
+  attr_.sq_draining = 0;
+  if (!sqd_notify_) return;
+  sqd_notify_ = false;
+  device_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
+}
+
+// ---- errors ----
+
+void Qp::enter_error(int event, bool silent) {
+  if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
+  attr_.state = TERN_QPS_ERR;
+  attr_.sq_draining = 0;
+  requester_.stop_timer();
+  // Who posts a receive from now on must kick; who posted before is seen by the flush. The
+  // fence pairs with the one of tern_qp_record.status. An unreachable record harms its owner.
+  (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status),
+                        TERN_QP_ST_RQ_KICK);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  responder_.stop(silent);
+  if (event >= 0) {
+    device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
+  }
+  wake();
+}
+
+bool Qp::flush_rq(std::uint32_t& allowance) {
+  constexpr std::uint32_t kCost = 64;
+  const auto pi =
+      buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
+  if (!pi || *pi - rq_ci_ > rq_size()) return false;
+  while (rq_ci_ != *pi) {
+    if (allowance == 0) return true;
+    tern_rq_hdr hdr;
+    if (!buffer_.read(device_.host, rq_slot(rq_ci_), std::as_writable_bytes(std::span(&hdr, 1)))) {
+      return false;
+    }
+    tern_cqe cqe{};
+    cqe.wr_id = hdr.wr_id;
+    cqe.wqe_index = le(rq_ci_++);
+    cqe.opcode = TERN_RECV_SEND;
+    cqe.status = TERN_CQE_WR_FLUSH_ERR;
+    cqe.flags = TERN_CQE_F_RECV;
+    device_.counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    complete_recv(cqe);
+    allowance -= std::min(allowance, kCost);
+  }
+  return false;
+}
+
+}  // namespace tern

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// MODIFY_QP and QUERY_QP: the state machine of IBTA 10.3.1 with the attributes each transition
+// needs and takes (IBTA table 91 for reliable connections).
+#include <array>
+#include <cstddef>
+
+#include "control/device.h"
+#include "transport/qp.h"
+
+namespace tern {
+
+namespace {
+
+constexpr unsigned kMaxRdAtomic = 16;
+constexpr std::uint32_t kPsnMask = 0xffffff;
+// Bytes a packet may add to its path MTU: what software reckons with for RoCEv2.
+constexpr std::uint32_t kPathMtuOverhead = 80;
+constexpr std::uint32_t kQpAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
+                                    TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
+                                    TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
+
+struct Transition {
+  std::uint8_t from;
+  std::uint8_t to;
+  std::uint32_t required;
+  std::uint32_t optional;
+};
+
+constexpr std::array kReliable = {
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+    Transition{TERN_QPS_INIT, TERN_QPS_RTR,
+               TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
+                   TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER,
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS,
+               TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
+                   TERN_QPA_MAX_RD_ATOMIC,
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+    Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
+               TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+                   TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
+                   TERN_QPA_MIN_RNR_TIMER},
+};
+
+const Transition* find_transition(std::uint8_t from, std::uint8_t to) {
+  for (const Transition& t : kReliable) {
+    if (t.from == from && t.to == to) return &t;
+  }
+  return nullptr;
+}
+
+tern_qp_attr swap_order(tern_qp_attr a) {
+  a.dest_qpn = le(std::uint32_t{a.dest_qpn});
+  a.qkey = le(std::uint32_t{a.qkey});
+  a.sq_psn = le(std::uint32_t{a.sq_psn});
+  a.rq_psn = le(std::uint32_t{a.rq_psn});
+  a.access = le(std::uint32_t{a.access});
+  a.pkey_index = le(std::uint16_t{a.pkey_index});
+  return a;
+}
+
+}  // namespace
+
+Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
+  const auto bad = [mask](std::uint32_t bit, bool out_of_range) {
+    return (mask & bit) && out_of_range;
+  };
+  const bool mtu_ok = a.path_mtu >= 8 && a.path_mtu <= 12 &&
+                      (1U << a.path_mtu) + kPathMtuOverhead <= device_.port.mtu();
+  if (bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
+      bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
+      bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
+      bad(TERN_QPA_RNR_RETRY, a.rnr_retry > 7) || bad(TERN_QPA_MIN_RNR_TIMER, a.min_rnr_timer > 31) ||
+      bad(TERN_QPA_MAX_RD_ATOMIC, a.max_rd_atomic > kMaxRdAtomic) ||
+      bad(TERN_QPA_MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic > kMaxRdAtomic) ||
+      bad(TERN_QPA_RQ_PSN, a.rq_psn > kPsnMask) || bad(TERN_QPA_SQ_PSN, a.sq_psn > kPsnMask) ||
+      bad(TERN_QPA_DEST_QPN, a.dest_qpn > kPsnMask)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  return TERN_ST_OK;
+}
+
+void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
+  if (mask & TERN_QPA_ACCESS) attr_.access = a.access;
+  if (mask & TERN_QPA_PKEY_INDEX) attr_.pkey_index = a.pkey_index;
+  if (mask & TERN_QPA_QKEY) attr_.qkey = a.qkey;
+  if (mask & TERN_QPA_AV) attr_.av = a.av;
+  if (mask & TERN_QPA_PATH_MTU) attr_.path_mtu = a.path_mtu;
+  if (mask & TERN_QPA_TIMEOUT) attr_.timeout = a.timeout;
+  if (mask & TERN_QPA_RETRY_CNT) attr_.retry_cnt = a.retry_cnt;
+  if (mask & TERN_QPA_RNR_RETRY) attr_.rnr_retry = a.rnr_retry;
+  if (mask & TERN_QPA_RQ_PSN) attr_.rq_psn = a.rq_psn;
+  if (mask & TERN_QPA_MAX_RD_ATOMIC) attr_.max_rd_atomic = a.max_rd_atomic;
+  if (mask & TERN_QPA_MAX_DEST_RD_ATOMIC) attr_.max_dest_rd_atomic = a.max_dest_rd_atomic;
+  if (mask & TERN_QPA_MIN_RNR_TIMER) attr_.min_rnr_timer = a.min_rnr_timer;
+  if (mask & TERN_QPA_SQ_PSN) attr_.sq_psn = a.sq_psn;
+  if (mask & TERN_QPA_DEST_QPN) attr_.dest_qpn = a.dest_qpn;
+}
+
+Status Qp::modify(const tern_cmd_modify_qp& cmd) {
+  constexpr std::uint32_t kAllMask = (TERN_QPA_DEST_QPN << 1) - 1;
+  const std::uint32_t mask = le(std::uint32_t{cmd.mask});
+  const std::uint32_t flags = le(std::uint32_t{cmd.flags});
+  const tern_qp_attr a = swap_order(cmd.attr);
+  if ((mask & ~kAllMask) || (flags & ~TERN_QPM_SQD_NOTIFY)) return TERN_ST_BAD_PARAM;
+  if ((mask & TERN_QPA_CUR_STATE) && le(std::uint32_t{cmd.cur_state}) != attr_.state) {
+    return TERN_ST_BAD_STATE;
+  }
+  const std::uint8_t next = mask & TERN_QPA_STATE ? a.state : attr_.state;
+  const std::uint32_t given = mask & ~(TERN_QPA_STATE | TERN_QPA_CUR_STATE);
+  const bool notify = flags & TERN_QPM_SQD_NOTIFY;
+  if (notify && next != TERN_QPS_SQD) return TERN_ST_BAD_PARAM;
+
+  if (next == TERN_QPS_RESET || next == TERN_QPS_ERR) {
+    if (given != 0) return TERN_ST_BAD_PARAM;
+    change_state(next, false);
+    return TERN_ST_OK;
+  }
+  const Transition* const t = find_transition(attr_.state, next);
+  if (t == nullptr) return TERN_ST_BAD_STATE;
+  if ((given & t->required) != t->required || (given & ~(t->required | t->optional))) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
+  if (given & TERN_QPA_AV) {
+    const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
+    const auto route = device_.port.resolve(a.av, qpn_, dest);
+    if (!route) return TERN_ST_BAD_PARAM;
+    route_ = *route;
+    has_route_ = true;
+  }
+  apply(given, a);
+  change_state(next, notify);
+  return TERN_ST_OK;
+}
+
+void Qp::change_state(std::uint8_t next, bool notify) {
+  const std::uint8_t previous = attr_.state;
+  if (next == TERN_QPS_RESET) return to_reset();
+  if (next == TERN_QPS_ERR) {
+    if (previous != TERN_QPS_RESET) return enter_error(-1, true);
+    attr_.state = next;
+    return;
+  }
+  attr_.state = next;
+  if (previous == next) return;
+  if (next == TERN_QPS_RTR) responder_.start();
+  if (next == TERN_QPS_RTS) {
+    if (previous == TERN_QPS_RTR) requester_.start();
+    wake();
+  }
+  if (next == TERN_QPS_SQD) {
+    sqd_notify_ = notify;
+    attr_.sq_draining = 1;
+    if (requester_.drained()) sq_drained();
+  }
+}
+
+void Qp::to_reset() {
+  if (attr_.state == TERN_QPS_ERR) {
+    (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status), 0);
+  }
+  device_.unschedule(*this);
+  requester_.reset();
+  responder_.reset();
+  attr_ = tern_qp_attr{};
+  route_ = Route{};
+  rq_ci_ = 0;
+  has_route_ = comm_est_ = sqd_notify_ = false;
+}
+
+void Qp::query(tern_rsp_query_qp* rsp) const {
+  *rsp = tern_rsp_query_qp{};
+  tern_qp_attr a = attr_;
+  // What a peer or a successor needs to know: the next PSNs, not the first ones.
+  if (a.state == TERN_QPS_RTS || a.state == TERN_QPS_SQD) a.sq_psn = requester_.next_psn().value();
+  if (a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQD) {
+    a.rq_psn = responder_.expected_psn().value();
+  }
+  rsp->attr = swap_order(a);
+  rsp->sq_ci = le(requester_.consumer_index());
+  rsp->rq_ci = le(rq_ci_);
+}
+
+}  // namespace tern

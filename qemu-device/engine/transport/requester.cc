@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/requester.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "control/device.h"
+#include "transport/qp.h"
+
+namespace tern {
+
+namespace {
+
+// Packets of SENDs and WRITEs in flight; bounds what a loss costs and what the wire must hold.
+constexpr std::uint32_t kMaxUnacked = 256;
+constexpr std::uint32_t kAckInterval = 64;
+constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
+// What a packet costs of a turn besides its payload.
+constexpr std::uint32_t kPacketCost = 64;
+// First piece of a slot that is copied; most WQEs end inside it.
+constexpr std::size_t kFirstCopy = 128;
+
+// A timeout below this would fire because the host was busy, not because a packet was lost.
+constexpr Nanos kMinAckTimeout = 4'000'000;
+
+// IBTA table 45, in units of 10 us.
+constexpr std::array<std::uint32_t, 32> kRnrTimer = {
+    65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+
+constexpr Nanos rnr_nanos(std::uint8_t code) { return Nanos{kRnrTimer[code & 0x1f]} * 10'000; }
+
+constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) < 0;
+}
+
+std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
+  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
+}
+
+std::uint8_t nak_status(std::uint8_t syndrome) {
+  switch (syndrome) {
+    case kNakInvalidRequest:
+      return TERN_CQE_REM_INV_REQ_ERR;
+    case kNakRemoteAccess:
+      return TERN_CQE_REM_ACCESS_ERR;
+    case kNakRemoteOperation:
+      return TERN_CQE_REM_OP_ERR;
+    default:
+      return TERN_CQE_BAD_RESP_ERR;
+  }
+}
+
+// The opcode of a SEND's or WRITE's packet by its place in the message.
+Op data_op(std::uint8_t opcode, bool first, bool last) {
+  switch (opcode) {
+    case TERN_WR_SEND:
+      return first ? (last ? Op::kSendOnly : Op::kSendFirst)
+                   : (last ? Op::kSendLast : Op::kSendMiddle);
+    case TERN_WR_SEND_WITH_IMM:
+      return first ? (last ? Op::kSendOnlyImm : Op::kSendFirst)
+                   : (last ? Op::kSendLastImm : Op::kSendMiddle);
+    case TERN_WR_RDMA_WRITE:
+      return first ? (last ? Op::kWriteOnly : Op::kWriteFirst)
+                   : (last ? Op::kWriteLast : Op::kWriteMiddle);
+    default:
+      return first ? (last ? Op::kWriteOnlyImm : Op::kWriteFirst)
+                   : (last ? Op::kWriteLastImm : Op::kWriteMiddle);
+  }
+}
+
+}  // namespace
+
+Requester::Requester(Qp& qp)
+    : qp_(qp),
+      timer_(
+          qp.device().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
+
+void Requester::start() {
+  window_.open(qp_.sq_size(), qp_.sq_stride());
+  una_psn_ = next_psn_ = sent_psn_ = window_psn_ = Psn(qp_.attr().sq_psn);
+  retries_left_ = qp_.attr().retry_cnt;
+  rnr_left_ = qp_.attr().rnr_retry;
+  kicked_ = true;
+}
+
+void Requester::reset() {
+  timer_.cancel();
+  window_.close();
+  una_ = cursor_ = fetched_ = posted_ = cursor_packet_ = reads_out_ = 0;
+  rnr_wait_ = kicked_ = false;
+}
+
+bool Requester::drained() const { return una_ == cursor_ && cursor_packet_ == 0; }
+
+// ---- fetching ----
+
+bool Requester::copy_slot(std::uint32_t index) {
+  const auto slot = window_.slot(index);
+  const std::size_t head = std::min(slot.size(), kFirstCopy);
+  if (!qp_.read_sq_slot(index, 0, slot.first(head))) return false;
+  if (slot.size() == head) return true;
+  tern_sq_hdr hdr;
+  std::memcpy(&hdr, slot.data(), sizeof(hdr));
+  const std::size_t payload = hdr.flags & TERN_WQE_F_INLINE
+                                  ? std::size_t{le(std::uint32_t{hdr.length})}
+                                  : std::size_t{hdr.num_sge} * sizeof(tern_sge);
+  const std::size_t need =
+      std::min(slot.size(), sizeof(hdr) + wqe_shape(hdr.opcode).segment + payload);
+  return need <= head || qp_.read_sq_slot(index, head, slot.subspan(head, need - head));
+}
+
+// Copies the next posted WQE into the window; false when there is none or no room.
+bool Requester::fetch() {
+  if (kicked_) {
+    kicked_ = false;
+    const auto pi = qp_.read_sq_pi();
+    if (!pi || *pi - una_ > qp_.sq_size() || *pi - una_ < fetched_ - una_) {
+      qp_.enter_error(TERN_EV_QP_FATAL);
+      return false;
+    }
+    posted_ = *pi;
+  }
+  if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
+  if (!copy_slot(fetched_)) {
+    qp_.enter_error(TERN_EV_QP_FATAL);
+    return false;
+  }
+  SendWqe& wqe = window_.at(fetched_);
+  wqe = SendWqe{};
+  std::span<const std::byte> data;
+  wqe.status = decode_wqe(window_.slot(fetched_), wqe, data);
+  wqe.index = fetched_;
+  if (wqe.responds() && qp_.attr().max_rd_atomic == 0 && !wqe.failed()) {
+    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
+  }
+  ++fetched_;
+  return true;
+}
+
+// ---- sending ----
+
+bool Requester::may_start(const SendWqe& wqe) const {
+  if (qp_.state() != TERN_QPS_RTS && wqe.psns == 0) return false;
+  if ((wqe.flags & TERN_WQE_F_FENCE) && reads_out_ > 0) return false;
+  if (wqe.responds() && reads_out_ >= qp_.attr().max_rd_atomic) return false;
+  if (wqe.psns != 0) return true;
+  const std::uint32_t open = distance(una_psn_, next_psn_);
+  return open == 0 || open + packets_of(wqe.length, qp_.mtu()) < kMaxOpenPsns;
+}
+
+void Requester::begin(SendWqe& wqe) {
+  if (wqe.psns != 0) return;
+  wqe.first_psn = next_psn_;
+  wqe.psns = wqe.atomic() ? 1 : packets_of(wqe.length, qp_.mtu());
+  next_psn_ = next_psn_.plus(wqe.psns);
+}
+
+bool Requester::window_full(const SendWqe& wqe) const {
+  if (wqe.psns == 0) return distance(window_psn_, next_psn_) >= kMaxUnacked;
+  return distance(window_psn_, wqe.first_psn.plus(cursor_packet_)) >= kMaxUnacked;
+}
+
+// After going back, acknowledgements of what was sent before may overtake the cursor.
+void Requester::catch_up() {
+  while (cursor_ != fetched_ && window_.at(cursor_).done) {
+    ++cursor_;
+    cursor_packet_ = 0;
+  }
+  if (cursor_ == fetched_) return;
+  const SendWqe& wqe = window_.at(cursor_);
+  if (wqe.psns == 0) return;
+  const std::uint32_t acked = distance(wqe.first_psn, una_psn_);
+  if (acked > cursor_packet_ && acked < wqe.psns) cursor_packet_ = acked;
+}
+
+bool Requester::transmit(std::uint32_t& allowance) {
+  while (!rnr_wait_ && window_.is_open()) {
+    catch_up();
+    if (cursor_ == fetched_ && !fetch()) return false;
+    SendWqe& wqe = window_.at(cursor_);
+    if (wqe.failed()) {
+      retire();
+      return false;
+    }
+    if ((cursor_packet_ == 0 && !may_start(wqe)) || window_full(wqe)) return false;
+    if (allowance == 0) return true;
+    if (!send_one(wqe, allowance)) return false;
+  }
+  return false;
+}
+
+bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
+  begin(wqe);
+  std::uint32_t cost = kPacketCost;
+  if (wqe.opcode == TERN_WR_NOP) {
+    // A NOP takes no packet; it is done when its turn comes and completes in order.
+    next_psn_ = wqe.first_psn;
+    wqe.psns = 0;
+    mark_done(cursor_);
+    ++cursor_;
+    retire();
+  } else if (wqe.read()) {
+    send_read(wqe);
+  } else if (wqe.atomic()) {
+    send_atomic(wqe);
+  } else {
+    if (!send_data(wqe)) return false;
+    cost += std::min(wqe.length, qp_.mtu());
+  }
+  allowance -= std::min(allowance, cost);
+  return qp_.state() != TERN_QPS_ERR;
+}
+
+void Requester::emit(Op op, Psn psn) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.transport = qp_.transport();
+  packet.op = op;
+  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
+  packet.psn = psn;
+  packet.route = *qp_.route();
+  if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.next();
+  if (!timer_.armed()) arm_ack_timer();
+  qp_.device().emit(packet);
+}
+
+void Requester::send_read(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  const std::uint32_t skip = cursor_packet_ * qp_.mtu();
+  const Psn psn = wqe.first_psn.plus(cursor_packet_);
+  packet.payload.clear();
+  packet.va = wqe.raddr + skip;
+  packet.rkey = wqe.rkey;
+  packet.dma_len = wqe.length - skip;
+  packet.ack_req = true;
+  packet.solicited = false;
+  const Psn end = wqe.first_psn.plus(wqe.psns);
+  if (offset_of(end) > offset_of(sent_psn_)) sent_psn_ = end;
+  window_psn_ = end;
+  ++reads_out_;
+  ++cursor_;
+  cursor_packet_ = 0;
+  emit(Op::kReadRequest, psn);
+}
+
+void Requester::send_atomic(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.payload.clear();
+  packet.va = wqe.raddr;
+  packet.rkey = wqe.rkey;
+  packet.swap_add = wqe.swap_add;
+  packet.compare = wqe.compare;
+  packet.ack_req = true;
+  packet.solicited = false;
+  ++reads_out_;
+  ++cursor_;
+  cursor_packet_ = 0;
+  emit(wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd, wqe.first_psn);
+}
+
+bool Requester::send_data(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  const std::uint32_t offset = cursor_packet_ * qp_.mtu();
+  const std::uint32_t len = std::min(wqe.length - offset, qp_.mtu());
+  const bool first = cursor_packet_ == 0;
+  const bool last = cursor_packet_ + 1 == wqe.psns;
+  packet.payload.clear();
+  wqe.status = gather(wqe, offset, len, false, packet.payload);
+  if (wqe.failed()) {
+    packet.payload.clear();
+    retire();
+    return false;
+  }
+  const Psn psn = wqe.first_psn.plus(cursor_packet_);
+  packet.va = wqe.raddr;
+  packet.rkey = wqe.rkey;
+  packet.dma_len = wqe.length;
+  packet.imm = wqe.imm;
+  packet.inv_rkey = wqe.inv_rkey;
+  packet.solicited = last && (wqe.flags & TERN_WQE_F_SOLICITED);
+  packet.ack_req = last || (cursor_packet_ + 1) % kAckInterval == 0;
+  if (last) {
+    ++cursor_;
+    cursor_packet_ = 0;
+  } else {
+    ++cursor_packet_;
+  }
+  emit(data_op(wqe.opcode, first, last), psn);
+  packet.payload.clear();
+  return true;
+}
+
+// The bytes [offset, offset + len) of the message, as a list. A CQE status.
+std::uint8_t Requester::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
+                               bool write, SpanList& out) {
+  if (wqe.is_inline()) {
+    out.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
+    return TERN_CQE_SUCCESS;
+  }
+  for (unsigned i = 0; i < wqe.num_sge && len > 0; ++i) {
+    const tern_sge sge = window_.sge(wqe.index, i);
+    const std::uint32_t sge_len = le(std::uint32_t{sge.length});
+    if (offset >= sge_len) {
+      offset -= sge_len;
+      continue;
+    }
+    const std::uint32_t take = std::min(len, sge_len - offset);
+    const Access access =
+        qp_.device().memory.local(qp_.accessor(), le(std::uint32_t{sge.lkey}),
+                                  le(std::uint64_t{sge.addr}) + offset, take, write, out);
+    if (access != Access::kReady) {
+      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+      out.abandon();
+      return TERN_CQE_LOC_PROT_ERR;
+    }
+    len -= take;
+    offset = 0;
+  }
+  return TERN_CQE_SUCCESS;
+}
+
+// ---- acknowledgements and responses ----
+
+void Requester::deliver(const Packet& packet) {
+  if (!in_flight(packet.psn)) return;
+  switch (packet.op) {
+    case Op::kAck:
+      switch (packet.syndrome & kSyndromeKindMask) {
+        case kSyndromeKindAck:
+          return on_ack(packet);
+        case kSyndromeKindRnr:
+          return on_rnr(packet);
+        case kSyndromeKindNak:
+          return on_nak(packet);
+        default:
+          return;  // reserved: as if it had not come
+      }
+    case Op::kAtomicAck:
+      return on_atomic_ack(packet);
+    default:
+      return on_read_response(packet);
+  }
+}
+
+SendWqe* Requester::wqe_of(Psn psn) {
+  for (std::uint32_t i = una_; i != fetched_; ++i) {
+    SendWqe& wqe = window_.at(i);
+    if (wqe.psns != 0 && distance(wqe.first_psn, psn) < wqe.psns) return &wqe;
+  }
+  return nullptr;
+}
+
+void Requester::mark_done(std::uint32_t index) {
+  SendWqe& wqe = window_.at(index);
+  wqe.done = true;
+  if (wqe.responds() && is_before(index, cursor_)) --reads_out_;
+}
+
+// Takes everything before `psn` as received by the peer. False when a response is missing: an
+// implied NAK (IBTA 9.7.5.1.1), and the oldest missing PSN is the one to go back to.
+bool Requester::acknowledge_before(Psn psn) {
+  const std::uint32_t limit = offset_of(psn);
+  for (std::uint32_t i = una_; i != fetched_; ++i) {
+    SendWqe& wqe = window_.at(i);
+    if (wqe.done) continue;
+    if (wqe.psns == 0) break;
+    if (wqe.responds()) {
+      const Psn expected = wqe.first_psn.plus(wqe.received);
+      if (offset_of(expected) >= limit) break;
+      una_psn_ = expected;
+      return false;
+    }
+    if (offset_of(wqe.first_psn.plus(wqe.psns - 1)) >= limit) break;
+    mark_done(i);
+  }
+  una_psn_ = psn;
+  return true;
+}
+
+void Requester::on_ack(const Packet& packet) {
+  if (!acknowledge_before(packet.psn.next())) {
+    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+    if (retire()) retry();
+    return;
+  }
+  progressed();
+}
+
+void Requester::on_nak(const Packet& packet) {
+  const bool all = acknowledge_before(packet.psn);
+  if (packet.syndrome == kNakSequence || !all) {
+    qp_.device().counters.add(packet.syndrome == kNakSequence ? TERN_CNT_PACKET_SEQ_ERR
+                                                              : TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+    if (retire()) retry();
+    return;
+  }
+  if (packet.syndrome == kNakInvalidRequest) {
+    qp_.device().counters.add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
+  } else if (packet.syndrome == kNakRemoteAccess) {
+    qp_.device().counters.add(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS);
+  }
+  if (SendWqe* const wqe = wqe_of(packet.psn)) wqe->status = nak_status(packet.syndrome);
+  retire();
+}
+
+void Requester::on_rnr(const Packet& packet) {
+  if (!acknowledge_before(packet.psn)) {
+    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+    if (retire()) retry();
+    return;
+  }
+  SendWqe* const wqe = wqe_of(packet.psn);
+  if (wqe == nullptr) return;
+  if (rnr_left_ == 0) {
+    qp_.device().counters.add(TERN_CNT_RNR_NAK_RETRY_ERR);
+    wqe->status = TERN_CQE_RNR_RETRY_EXC_ERR;
+    retire();
+    return;
+  }
+  if (!retire()) return;
+  if (qp_.attr().rnr_retry != 7) --rnr_left_;
+  go_back();
+  rnr_wait_ = true;
+  timer_use_ = TimerUse::kRnr;
+  timer_.arm(qp_.device().host.now() + rnr_nanos(packet.syndrome));
+}
+
+void Requester::on_read_response(const Packet& packet) {
+  SendWqe* const wqe = wqe_of(packet.psn);
+  if (wqe == nullptr) return;
+  if (!acknowledge_before(packet.psn)) {
+    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+    if (retire()) retry();
+    return;
+  }
+  const std::uint32_t k = distance(wqe->first_psn, packet.psn);
+  const bool last = packet.op == Op::kReadResponseLast || packet.op == Op::kReadResponseOnly;
+  const std::uint32_t offset = k * qp_.mtu();
+  const bool fits = wqe->read() && last == (k + 1 == wqe->psns) &&
+                    packet.payload.size() == std::min(wqe->length - offset, qp_.mtu());
+  if (!fits) {
+    wqe->status = TERN_CQE_BAD_RESP_ERR;
+    retire();
+    return;
+  }
+  SpanList& to = qp_.device().scatter;
+  const auto len = static_cast<std::uint32_t>(packet.payload.size());
+  wqe->status = gather(*wqe, offset, len, true, to);
+  if (wqe->failed()) {
+    retire();
+    return;
+  }
+  SpanList::copy(packet.payload, to);
+  to.clear();
+  wqe->received = k + 1;
+  una_psn_ = packet.psn.next();
+  if (last) mark_done(wqe->index);
+  progressed();
+}
+
+void Requester::on_atomic_ack(const Packet& packet) {
+  SendWqe* const wqe = wqe_of(packet.psn);
+  if (wqe == nullptr) return;
+  if (!acknowledge_before(packet.psn)) {
+    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+    if (retire()) retry();
+    return;
+  }
+  if (!wqe->atomic()) {
+    wqe->status = TERN_CQE_BAD_RESP_ERR;
+    retire();
+    return;
+  }
+  SpanList& to = qp_.device().scatter;
+  wqe->status = gather(*wqe, 0, 8, true, to);
+  if (wqe->failed()) {
+    retire();
+    return;
+  }
+  const std::uint64_t value = le(packet.original);
+  to.copy_from(std::as_bytes(std::span(&value, 1)));
+  to.clear();
+  wqe->received = 1;
+  una_psn_ = packet.psn.next();
+  mark_done(wqe->index);
+  progressed();
+}
+
+void Requester::complete(const SendWqe& wqe, std::uint8_t status) {
+  if (status == TERN_CQE_SUCCESS && !(wqe.flags & TERN_WQE_F_SIGNALED)) return;
+  tern_cqe cqe{};
+  cqe.wr_id = le(wqe.wr_id);
+  cqe.byte_len = le(wqe.length);
+  cqe.wqe_index = le(wqe.index);
+  cqe.opcode = wqe.opcode;
+  cqe.status = status;
+  qp_.complete_send(cqe);
+}
+
+// Completes what is done, in order. False when the QP has gone to the error state.
+bool Requester::retire() {
+  while (una_ != fetched_) {
+    const SendWqe wqe = window_.at(una_);
+    if (!wqe.done && !wqe.failed()) break;
+    if (cursor_ == una_) {
+      ++cursor_;
+      cursor_packet_ = 0;
+    }
+    ++una_;
+    complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
+    if (!wqe.done) {
+      qp_.device().counters.add(TERN_CNT_REQ_CQE_ERROR);
+      qp_.enter_error(-1);
+    }
+    if (qp_.state() == TERN_QPS_ERR) return false;
+  }
+  if (qp_.state() == TERN_QPS_SQD && drained()) qp_.sq_drained();
+  return true;
+}
+
+// ---- retries and the timer ----
+
+void Requester::progressed() {
+  retries_left_ = qp_.attr().retry_cnt;
+  rnr_left_ = qp_.attr().rnr_retry;
+  if (una_psn_.ahead_of(window_psn_) > 0) window_psn_ = una_psn_;
+  if (!rnr_wait_) {
+    if (in_flight(una_psn_)) {
+      arm_ack_timer();
+    } else {
+      timer_.cancel();
+    }
+  }
+  if (retire()) qp_.wake();
+}
+
+// Sends again from the oldest PSN that is not acknowledged (go-back-N).
+void Requester::go_back() {
+  cursor_ = una_;
+  while (cursor_ != fetched_ && window_.at(cursor_).done) ++cursor_;
+  cursor_packet_ = 0;
+  if (cursor_ != fetched_) {
+    const SendWqe& wqe = window_.at(cursor_);
+    if (wqe.psns != 0) cursor_packet_ = distance(wqe.first_psn, una_psn_);
+  }
+  reads_out_ = 0;
+  window_psn_ = una_psn_;
+}
+
+void Requester::retry() {
+  if (retries_left_ == 0) {
+    for (std::uint32_t i = una_; i != fetched_; ++i) {
+      if (window_.at(i).done) continue;
+      window_.at(i).status = TERN_CQE_RETRY_EXC_ERR;
+      break;
+    }
+    retire();
+    return;
+  }
+  --retries_left_;
+  go_back();
+  arm_ack_timer();
+  qp_.wake();
+}
+
+void Requester::arm_ack_timer() {
+  const std::uint8_t code = qp_.attr().timeout & 0x1f;
+  if (code == 0) {
+    timer_.cancel();
+    return;
+  }
+  // 4.096 us * 2^code; IBTA 9.7.6.1.3 lets the interval be up to four times that.
+  const Nanos timeout = std::max(Nanos{4096} << code, kMinAckTimeout);
+  timer_use_ = TimerUse::kAck;
+  timer_.arm(qp_.device().host.now() + timeout);
+}
+
+void Requester::expired() {
+  if (timer_use_ == TimerUse::kRnr) {
+    rnr_wait_ = false;
+    qp_.wake();
+    return;
+  }
+  if (!in_flight(una_psn_)) return;
+  qp_.device().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
+  retry();
+}
+
+// ---- the error state ----
+
+bool Requester::flush(std::uint32_t& allowance) {
+  kicked_ = false;
+  const auto pi = qp_.read_sq_pi();
+  if (!pi || *pi - una_ > qp_.sq_size()) return false;
+  while (una_ != *pi) {
+    if (allowance == 0) return true;
+    tern_sq_hdr hdr{};
+    if (window_.is_open() && is_before(una_, fetched_)) {
+      std::memcpy(&hdr, window_.slot(una_).data(), sizeof(hdr));
+    } else if (!qp_.read_sq_slot(una_, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
+      return false;
+    }
+    SendWqe wqe;
+    wqe.index = una_++;
+    wqe.opcode = hdr.opcode;
+    wqe.wr_id = le(std::uint64_t{hdr.wr_id});
+    complete(wqe, TERN_CQE_WR_FLUSH_ERR);
+    qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
+    allowance -= std::min(allowance, kPacketCost);
+  }
+  cursor_ = fetched_ = posted_ = una_;
+  cursor_packet_ = 0;
+  return false;
+}
+
+}  // namespace tern

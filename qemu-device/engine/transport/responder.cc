@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/responder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "control/device.h"
+#include "transport/qp.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
+constexpr std::uint32_t kPacketCost = 64;
+
+std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
+  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
+}
+
+// Executes on the 8 bytes of `at`; returns what was there. Serialised with every other access
+// of the device by the engine, with the CPUs' by a host atomic where the word is aligned.
+std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
+  const bool swap = packet.op == Op::kCompareSwap;
+  if (at.pieces().size() == 1) {
+    std::byte* const word = at.pieces()[0].bytes.data();
+    return swap ? atomic_compare_swap(word, packet.compare, packet.swap_add)
+                : atomic_fetch_add(word, packet.swap_add);
+  }
+  std::uint64_t old = 0;
+  at.copy_to(std::as_writable_bytes(std::span(&old, 1)));
+  const std::uint64_t value = !swap                    ? old + packet.swap_add
+                              : old == packet.compare ? packet.swap_add
+                                                      : old;
+  at.copy_from(std::as_bytes(std::span(&value, 1)));
+  return old;
+}
+
+bool has_imm(Op op) {
+  return op == Op::kSendLastImm || op == Op::kSendOnlyImm || op == Op::kWriteLastImm ||
+         op == Op::kWriteOnlyImm;
+}
+
+}  // namespace
+
+void Responder::start() {
+  epsn_ = Psn(qp_.attr().rq_psn);
+  resources_.assign(qp_.attr().max_dest_rd_atomic, Resource{});
+  // Every pending resource, an ACK between each, repeated answers and the final NAK.
+  out_.assign(std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U), Out{});
+}
+
+void Responder::reset() {
+  msn_ = received_ = next_resource_ = out_head_ = out_tail_ = 0;
+  message_ = Message::kNone;
+  nak_sent_ = have_recv_ = false;
+  resources_ = {};
+  out_ = {};
+}
+
+// ---- requests ----
+
+void Responder::deliver(const Packet& packet) {
+  const std::int32_t ahead = packet.psn.ahead_of(epsn_);
+  if (ahead < 0) return duplicate(packet);
+  if (ahead > 0) {
+    if (nak_sent_) return;
+    qp_.device().counters.add(TERN_CNT_OUT_OF_SEQUENCE);
+    nak_sent_ = true;
+    nak(epsn_, kNakSequence);
+    return;
+  }
+  // A peer that opens more than was agreed waits until answers have gone out.
+  if (room() < 2) return;
+  nak_sent_ = false;
+  qp_.communication_established();
+  if (!in_sequence(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (t.send) return on_send(packet);
+  if (t.write) return on_write(packet);
+  if (packet.op == Op::kReadRequest) return on_read(packet);
+  if (t.atomic_eth) return on_atomic(packet);
+  fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+}
+
+// FIRST, MIDDLE, LAST, ONLY follow one another as IBTA 9.7.4.1.3 wants it, and only the last
+// packet of a message is shorter than the path MTU.
+bool Responder::in_sequence(const Packet& packet) {
+  const OpTraits& t = traits(packet.transport, packet.op);
+  const bool data = t.send || t.write;
+  if (message_ == Message::kNone) {
+    if (data && !t.first) return false;
+  } else {
+    if (!data || t.first) return false;
+    if (t.send != (message_ == Message::kSend)) return false;
+  }
+  if (!data) return true;
+  const std::uint64_t len = packet.payload.size();
+  const std::uint32_t mtu = qp_.mtu();
+  if (!t.last) return len == mtu;
+  return len <= mtu && (t.first || len > 0);
+}
+
+// Takes the receive WQE of the message unless it has one. False: RNR or failure, handled.
+bool Responder::take_receive(const Packet& packet) {
+  if (have_recv_) return true;
+  const int got = qp_.take_rq_wqe(recv_);
+  if (got > 0) {
+    have_recv_ = true;
+    return true;
+  }
+  if (got < 0) {
+    fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
+    return false;
+  }
+  qp_.device().counters.add(TERN_CNT_OUT_OF_BUFFER);
+  nak_sent_ = true;
+  nak(epsn_, static_cast<std::uint8_t>(kSyndromeKindRnr | (qp_.attr().min_rnr_timer & 0x1f)));
+  return false;
+}
+
+// Copies a SEND's payload to where the receive WQE says. A CQE status.
+std::uint8_t Responder::scatter(const Packet& packet) {
+  std::uint64_t offset = received_;
+  std::uint64_t left = packet.payload.size();
+  SpanList& to = qp_.device().scatter;
+  for (unsigned i = 0; i < recv_.num_sge && left > 0; ++i) {
+    const tern_sge& sge = recv_.sges[i];
+    const std::uint64_t sge_len = le(std::uint32_t{sge.length});
+    if (offset >= sge_len) {
+      offset -= sge_len;
+      continue;
+    }
+    const std::uint64_t take = std::min(left, sge_len - offset);
+    const Access access =
+        qp_.device().memory.local(qp_.accessor(), le(std::uint32_t{sge.lkey}),
+                                  le(std::uint64_t{sge.addr}) + offset, take, true, to);
+    if (access != Access::kReady) {
+      to.abandon();
+      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+      return TERN_CQE_LOC_PROT_ERR;
+    }
+    left -= take;
+    offset = 0;
+  }
+  if (left > 0) {
+    to.abandon();
+    return TERN_CQE_LOC_LEN_ERR;
+  }
+  SpanList::copy(packet.payload, to);
+  to.clear();
+  return TERN_CQE_SUCCESS;
+}
+
+void Responder::on_send(const Packet& packet) {
+  if (!take_receive(packet)) return;
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (t.first) received_ = 0;
+  const std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
+                                  ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
+                                  : scatter(packet);
+  if (status != TERN_CQE_SUCCESS) {
+    const bool length = status == TERN_CQE_LOC_LEN_ERR;
+    if (length) qp_.device().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+    complete_receive(packet, TERN_RECV_SEND, status);
+    return fail(packet, length ? kNakInvalidRequest : kNakRemoteOperation, -1);
+  }
+  received_ += static_cast<std::uint32_t>(packet.payload.size());
+  message_ = t.last ? Message::kNone : Message::kSend;
+  epsn_ = epsn_.next();
+  if (t.last) {
+    msn_ = (msn_ + 1) & 0xffffffU;
+    complete_receive(packet, TERN_RECV_SEND, TERN_CQE_SUCCESS);
+  }
+  if (packet.ack_req) acknowledge(packet.psn);
+}
+
+void Responder::on_write(const Packet& packet) {
+  Device& device = qp_.device();
+  const OpTraits& t = traits(packet.transport, packet.op);
+  const auto len = static_cast<std::uint32_t>(packet.payload.size());
+  if (t.first) {
+    if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) ||
+        packet.dma_len > kMaxDmaLen) {
+      return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+    }
+    // Counting a repeat after RNR once is not worth a flag: ONLY with immediate comes again.
+    device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+    if (packet.dma_len > 0 &&
+        device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+                                   TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
+      return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+    }
+    write_va_ = packet.va;
+    write_rkey_ = packet.rkey;
+    write_left_ = packet.dma_len;
+    received_ = 0;
+  }
+  // The packets carry exactly what the RETH announced.
+  if (len > write_left_ || (t.last && len != write_left_)) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
+  if (has_imm(packet.op) && !take_receive(packet)) return;
+  if (len > 0) {
+    SpanList& to = device.scatter;
+    const Access access = device.memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
+                                               TERN_ACCESS_REMOTE_WRITE, to);
+    if (access != Access::kReady) {
+      to.abandon();
+      if (access == Access::kDmaError) device.counters.add(TERN_CNT_DMA_ERRORS);
+      return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+    }
+    SpanList::copy(packet.payload, to);
+    to.clear();
+  }
+  write_va_ += len;
+  write_left_ -= len;
+  received_ += len;
+  message_ = t.last ? Message::kNone : Message::kWrite;
+  epsn_ = epsn_.next();
+  if (t.last) {
+    msn_ = (msn_ + 1) & 0xffffffU;
+    if (has_imm(packet.op)) complete_receive(packet, TERN_RECV_RDMA_WITH_IMM, TERN_CQE_SUCCESS);
+  }
+  if (packet.ack_req) acknowledge(packet.psn);
+}
+
+// The slot of the next READ or atomic; nullptr when the peer opens more than it was granted.
+Responder::Resource* Responder::new_resource(const Packet& packet) {
+  if (resources_.empty() || resources_[next_resource_].pending) {
+    fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+    return nullptr;
+  }
+  Resource& r = resources_[next_resource_];
+  r = Resource{};
+  r.used = r.pending = true;
+  r.first = packet.psn;
+  r.va = packet.va;
+  r.rkey = packet.rkey;
+  return &r;
+}
+
+void Responder::on_read(const Packet& packet) {
+  Device& device = qp_.device();
+  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_READ) ||
+      packet.dma_len > kMaxDmaLen) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
+  if (packet.dma_len > 0 &&
+      device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+                                 TERN_ACCESS_REMOTE_READ) != Access::kReady) {
+    return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+  }
+  Resource* const r = new_resource(packet);
+  if (r == nullptr) return;
+  device.counters.add(TERN_CNT_RX_READ_REQUESTS);
+  r->read = true;
+  r->len = packet.dma_len;
+  r->psns = packets_of(packet.dma_len, qp_.mtu());
+  epsn_ = epsn_.plus(r->psns);
+  msn_ = (msn_ + 1) & 0xffffffU;
+  Out out;
+  out.kind = Answer::kRead;
+  out.resource = static_cast<std::uint16_t>(next_resource_);
+  out.msn = msn_;
+  next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
+  push(out);
+}
+
+void Responder::on_atomic(const Packet& packet) {
+  Device& device = qp_.device();
+  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
+  SpanList& to = device.scatter;
+  const Access access = device.memory.remote(qp_.accessor(), packet.rkey, packet.va, 8,
+                                             TERN_ACCESS_REMOTE_ATOMIC, to);
+  if (access != Access::kReady) {
+    to.abandon();
+    if (access == Access::kDmaError) device.counters.add(TERN_CNT_DMA_ERRORS);
+    return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+  }
+  Resource* const r = new_resource(packet);
+  if (r == nullptr) {
+    to.abandon();
+    return;
+  }
+  device.counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
+  r->psns = 1;
+  r->result = execute_atomic(packet, to);
+  to.clear();
+  epsn_ = epsn_.next();
+  msn_ = (msn_ + 1) & 0xffffffU;
+  Out out;
+  out.kind = Answer::kAtomic;
+  out.resource = static_cast<std::uint16_t>(next_resource_);
+  out.msn = msn_;
+  out.psn = packet.psn;
+  next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
+  push(out);
+}
+
+// IBTA 9.7.5.1.3: SEND and WRITE are acknowledged again, a READ is executed again, an atomic
+// is answered from what was kept, and what is not found is dropped.
+void Responder::duplicate(const Packet& packet) {
+  qp_.device().counters.add(TERN_CNT_DUPLICATE_REQUEST);
+  if (room() < 2) return;
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (t.send || t.write) {
+    // While a NAK is owed for the expected packet, an ACK of the one before is still true.
+    if (packet.ack_req) acknowledge(epsn_.prev());
+    return;
+  }
+  for (std::uint32_t i = 0; i < resources_.size(); ++i) {
+    Resource& r = resources_[i];
+    const std::int32_t skip = packet.psn.ahead_of(r.first);
+    if (!r.used || skip < 0 || static_cast<std::uint32_t>(skip) >= r.psns) continue;
+    Out out;
+    out.resource = static_cast<std::uint16_t>(i);
+    out.msn = msn_;
+    out.psn = packet.psn;
+    if (packet.op == Op::kReadRequest && r.read) {
+      const std::uint64_t bytes = std::uint64_t{static_cast<std::uint32_t>(skip)} * qp_.mtu();
+      if (packet.rkey != r.rkey || packet.va != r.va + bytes || packet.dma_len != r.len - bytes) {
+        return;
+      }
+      out.kind = Answer::kRead;
+      out.packet = out.start = static_cast<std::uint32_t>(skip);
+      // The answer to the first request may still be going out: this one replaces it.
+      for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
+        Out& queued = out_[k & (out_.size() - 1)];
+        if (queued.kind == Answer::kRead && queued.resource == i) {
+          queued.packet = queued.start = out.start;
+          qp_.wake();
+          return;
+        }
+      }
+    } else if (t.atomic_eth && !r.read && packet.va == r.va && packet.rkey == r.rkey) {
+      if (r.pending) return;
+      out.kind = Answer::kAtomic;
+    } else {
+      return;
+    }
+    r.pending = true;
+    push(out);
+    return;
+  }
+}
+
+void Responder::complete_receive(const Packet& packet, std::uint8_t opcode, std::uint8_t status) {
+  tern_cqe cqe{};
+  cqe.wr_id = le(recv_.wr_id);
+  cqe.byte_len = le(received_);
+  cqe.wqe_index = le(recv_.index);
+  cqe.srqn = le(recv_.srqn);
+  cqe.opcode = opcode;
+  cqe.status = status;
+  cqe.flags = TERN_CQE_F_RECV;
+  if (status == TERN_CQE_SUCCESS) {
+    if (has_imm(packet.op)) {
+      cqe.imm = packet.imm;
+      cqe.flags |= TERN_CQE_F_IMM;
+    }
+    if (packet.solicited) cqe.flags |= TERN_CQE_F_SOLICITED;
+  } else {
+    qp_.device().counters.add(TERN_CNT_RESP_CQE_ERROR);
+  }
+  have_recv_ = false;
+  qp_.complete_recv(cqe);
+}
+
+// ---- answers ----
+
+std::uint32_t Responder::room() const {
+  return static_cast<std::uint32_t>(out_.size()) - (out_tail_ - out_head_);
+}
+
+void Responder::push(const Out& out) {
+  out_[out_tail_++ & (out_.size() - 1)] = out;
+  qp_.wake();
+}
+
+// Consecutive acknowledgements are one: the last says everything.
+void Responder::acknowledge(Psn psn) {
+  if (out_head_ != out_tail_) {
+    Out& last = out_[(out_tail_ - 1) & (out_.size() - 1)];
+    if (last.kind == Answer::kAck) {
+      if (psn.ahead_of(last.psn) > 0) last.psn = psn;
+      last.msn = msn_;
+      return;
+    }
+  }
+  Out out;
+  out.kind = Answer::kAck;
+  out.syndrome = kSyndromeAck;
+  out.psn = psn;
+  out.msn = msn_;
+  push(out);
+}
+
+void Responder::nak(Psn psn, std::uint8_t syndrome) {
+  if (room() == 0) return;
+  Out out;
+  out.kind = Answer::kNak;
+  out.syndrome = syndrome;
+  out.psn = psn;
+  out.msn = msn_;
+  push(out);
+}
+
+void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
+  if (syndrome == kNakRemoteAccess) qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+  nak(packet.psn, syndrome);
+  qp_.enter_error(event);
+}
+
+void Responder::stop(bool silent) {
+  if (have_recv_) {
+    tern_cqe cqe{};
+    cqe.wr_id = le(recv_.wr_id);
+    cqe.wqe_index = le(recv_.index);
+    cqe.srqn = le(recv_.srqn);
+    cqe.opcode = TERN_RECV_SEND;
+    cqe.status = TERN_CQE_WR_FLUSH_ERR;
+    cqe.flags = TERN_CQE_F_RECV;
+    have_recv_ = false;
+    qp_.device().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    qp_.complete_recv(cqe);
+  }
+  message_ = Message::kNone;
+  if (silent) out_head_ = out_tail_;
+}
+
+Packet& Responder::answer(Op op, Psn psn) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.transport = qp_.transport();
+  packet.op = op;
+  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
+  packet.psn = psn;
+  packet.route = *qp_.route();
+  packet.ack_req = false;
+  packet.solicited = false;
+  packet.syndrome = kSyndromeAck;
+  packet.payload.clear();
+  return packet;
+}
+
+void Responder::send_ack(const Out& out) {
+  Packet& packet = answer(Op::kAck, out.psn);
+  packet.syndrome = out.syndrome;
+  packet.msn = out.msn;
+  qp_.device().emit(packet);
+}
+
+void Responder::send_atomic(const Out& out) {
+  Resource& r = resources_[out.resource];
+  r.pending = false;
+  Packet& packet = answer(Op::kAtomicAck, out.psn);
+  packet.msn = out.msn;
+  packet.original = r.result;
+  qp_.device().emit(packet);
+}
+
+// Sends packets of a READ response; true when the last one has gone (or it failed).
+bool Responder::send_read(Out& out, std::uint32_t& allowance) {
+  Resource& r = resources_[out.resource];
+  const std::uint32_t mtu = qp_.mtu();
+  while (allowance > 0) {
+    const std::uint32_t k = out.packet;
+    const std::uint64_t offset = std::uint64_t{k} * mtu;
+    const std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), mtu);
+    const bool first = k == out.start;
+    const bool last = k + 1 == r.psns;
+    Packet& packet = answer(first ? (last ? Op::kReadResponseOnly : Op::kReadResponseFirst)
+                                  : (last ? Op::kReadResponseLast : Op::kReadResponseMiddle),
+                            r.first.plus(k));
+    // Checked again for each packet: the region may have gone since the request came.
+    const Access access = len == 0 ? Access::kReady
+                                   : qp_.device().memory.remote(qp_.accessor(), r.rkey,
+                                                                r.va + offset, len,
+                                                                TERN_ACCESS_REMOTE_READ,
+                                                                packet.payload);
+    if (access != Access::kReady) {
+      packet.payload.abandon();
+      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+      qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+      out_tail_ = out_head_ + 1;  // nothing may follow the NAK
+      out.kind = Answer::kNak;
+      out.syndrome = kNakRemoteAccess;
+      out.psn = r.first.plus(k);
+      qp_.enter_error(TERN_EV_QP_ACCESS_ERR);
+      send_ack(out);
+      return true;
+    }
+    packet.msn = out.msn;
+    ++out.packet;
+    allowance -= std::min(allowance, len + kPacketCost);
+    qp_.device().emit(packet);
+    packet.payload.clear();
+    if (last) {
+      r.pending = false;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool Responder::transmit(std::uint32_t& allowance) {
+  while (out_head_ != out_tail_) {
+    if (allowance == 0) return true;
+    Out& out = out_[out_head_ & (out_.size() - 1)];
+    switch (out.kind) {
+      case Answer::kRead:
+        if (!send_read(out, allowance)) return true;
+        break;
+      case Answer::kAtomic:
+        send_atomic(out);
+        break;
+      default:
+        send_ack(out);
+        break;
+    }
+    allowance -= std::min(allowance, kPacketCost);
+    ++out_head_;
+  }
+  return false;
+}
+
+}  // namespace tern

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The receiving half of a reliable connection: checks requests in the order of IBTA 9.7.4,
+// executes them, and answers when the scheduler gives it a turn.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "tern_hw.hpp"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Qp;
+
+// A receive WQE, copied once.
+struct RecvWqe {
+  static constexpr unsigned kMaxSge = 16;
+  std::uint64_t wr_id = 0;
+  std::uint32_t index = 0;
+  std::uint32_t srqn = 0;
+  std::uint8_t num_sge = 0;
+  std::array<tern_sge, kMaxSge> sges;
+};
+
+class Responder {
+ public:
+  explicit Responder(Qp& qp) : qp_(qp) {}
+
+  // To RTR, with attr().rq_psn and max_dest_rd_atomic. Back to nothing.
+  void start();
+  void reset();
+
+  // A request packet.
+  void deliver(const Packet& packet);
+  // Sends acknowledgements and responses; true when the allowance ran out before they did.
+  bool transmit(std::uint32_t& allowance);
+  // The error state: the message being received is flushed. What was accepted before still is
+  // answered, then the NAK goes out; `silent`, when software asked for the state: nothing is.
+  void stop(bool silent);
+
+  [[nodiscard]] bool idle() const { return out_head_ == out_tail_; }
+  [[nodiscard]] Psn expected_psn() const { return epsn_; }
+
+ private:
+  enum class Message : std::uint8_t { kNone, kSend, kWrite };
+  enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic };
+
+  // A READ or atomic that was executed, kept to be repeated (IBTA 9.7.5.1.5 "responder resources").
+  struct Resource {
+    std::uint64_t va = 0;
+    std::uint64_t result = 0;
+    std::uint32_t rkey = 0;
+    std::uint32_t len = 0;
+    std::uint32_t psns = 0;
+    Psn first;
+    bool used = false;
+    bool read = false;
+    bool pending = false;  // its answer has not gone out
+  };
+  struct Out {
+    Answer kind = Answer::kAck;
+    std::uint8_t syndrome = 0;
+    std::uint16_t resource = 0;
+    Psn psn;
+    std::uint32_t msn = 0;
+    std::uint32_t packet = 0;  // READ: next packet of the response
+    std::uint32_t start = 0;   // READ: first packet of this answer
+  };
+
+  void duplicate(const Packet& packet);
+  bool in_sequence(const Packet& packet);
+  void on_send(const Packet& packet);
+  void on_write(const Packet& packet);
+  void on_read(const Packet& packet);
+  void on_atomic(const Packet& packet);
+  bool take_receive(const Packet& packet);
+  std::uint8_t scatter(const Packet& packet);
+  void finish_message(const Packet& packet);
+  void complete_receive(const Packet& packet, std::uint8_t opcode, std::uint8_t status);
+  Resource* new_resource(const Packet& packet);
+
+  void acknowledge(Psn psn);
+  void nak(Psn psn, std::uint8_t syndrome);
+  void fail(const Packet& packet, std::uint8_t syndrome, int event);
+  void push(const Out& out);
+  [[nodiscard]] std::uint32_t room() const;
+  void send_ack(const Out& out);
+  bool send_read(Out& out, std::uint32_t& allowance);
+  void send_atomic(const Out& out);
+  Packet& answer(Op op, Psn psn);
+
+  Qp& qp_;
+  Psn epsn_;
+  std::uint32_t msn_ = 0;
+  Message message_ = Message::kNone;
+  bool nak_sent_ = false;      // nothing more is said until the expected packet comes
+  bool have_recv_ = false;     // recv_ is taken and not completed
+  std::uint32_t received_ = 0;  // bytes of the message so far
+  std::uint64_t write_va_ = 0;
+  std::uint32_t write_rkey_ = 0;
+  std::uint32_t write_left_ = 0;
+  std::uint32_t next_resource_ = 0;
+  std::uint32_t out_head_ = 0;  // free running
+  std::uint32_t out_tail_ = 0;
+  std::vector<Resource> resources_;
+  std::vector<Out> out_;
+  RecvWqe recv_;
+};
+
+}  // namespace tern

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/send_wqe.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;
+constexpr std::uint8_t kKnownFlags =
+    TERN_WQE_F_SIGNALED | TERN_WQE_F_SOLICITED | TERN_WQE_F_FENCE | TERN_WQE_F_INLINE;
+
+template <class T>
+T load(std::span<const std::byte> from, std::size_t offset) {
+  T value;
+  std::memcpy(&value, from.data() + offset, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+WqeShape wqe_shape(std::uint8_t opcode) {
+  switch (opcode) {
+    case TERN_WR_NOP:
+      return {true, false, 0};
+    case TERN_WR_SEND:
+    case TERN_WR_SEND_WITH_IMM:
+      return {true, true, 0};
+    case TERN_WR_RDMA_WRITE:
+    case TERN_WR_RDMA_WRITE_WITH_IMM:
+      return {true, true, sizeof(tern_rdma_seg)};
+    case TERN_WR_RDMA_READ:
+      return {true, false, sizeof(tern_rdma_seg)};
+    case TERN_WR_ATOMIC_CMP_AND_SWP:
+    case TERN_WR_ATOMIC_FETCH_AND_ADD:
+      return {true, false, sizeof(tern_atomic_seg)};
+    default:
+      return {false, false, 0};
+  }
+}
+
+std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
+                        std::span<const std::byte>& data) {
+  const auto hdr = load<tern_sq_hdr>(slot, 0);
+  wqe.opcode = hdr.opcode;
+  wqe.flags = hdr.flags;
+  wqe.num_sge = hdr.num_sge;
+  wqe.wr_id = le(std::uint64_t{hdr.wr_id});
+  wqe.imm = hdr.imm;
+  wqe.inv_rkey = le(std::uint32_t{hdr.inv_rkey});
+
+  const WqeShape shape = wqe_shape(hdr.opcode);
+  if (!shape.known || (hdr.flags & ~kKnownFlags)) return TERN_CQE_LOC_QP_OP_ERR;
+  const std::size_t data_at = sizeof(tern_sq_hdr) + shape.segment;
+  if (data_at > slot.size()) return TERN_CQE_LOC_QP_OP_ERR;
+  data = slot.subspan(data_at);
+
+  if (shape.segment >= sizeof(tern_rdma_seg)) {
+    const auto seg = load<tern_rdma_seg>(slot, sizeof(tern_sq_hdr));
+    wqe.raddr = le(std::uint64_t{seg.raddr});
+    wqe.rkey = le(std::uint32_t{seg.rkey});
+  }
+  if (wqe.atomic()) {
+    const auto seg = load<tern_atomic_seg>(slot, sizeof(tern_sq_hdr));
+    wqe.swap_add = le(std::uint64_t{seg.swap_add});
+    wqe.compare = le(std::uint64_t{seg.compare});
+  }
+
+  if (wqe.is_inline()) {
+    const std::uint32_t length = le(std::uint32_t{hdr.length});
+    if (!shape.may_inline || length > data.size()) return TERN_CQE_LOC_QP_OP_ERR;
+    wqe.length = length;
+    return TERN_CQE_SUCCESS;
+  }
+  if (std::size_t{hdr.num_sge} * sizeof(tern_sge) > data.size()) return TERN_CQE_LOC_QP_OP_ERR;
+  std::uint64_t total = 0;
+  for (unsigned i = 0; i < hdr.num_sge; ++i) {
+    total += le(std::uint32_t{load<tern_sge>(data, i * sizeof(tern_sge)).length});
+  }
+  if (total > kMaxMessage || (wqe.atomic() && total != 8)) return TERN_CQE_LOC_LEN_ERR;
+  wqe.length = static_cast<std::uint32_t>(total);
+  return TERN_CQE_SUCCESS;
+}
+
+void SendWindow::open(std::uint32_t sq_size, std::uint32_t stride) {
+  const std::uint32_t n = std::min(sq_size, kMaxWqes);
+  wqes_.assign(n, SendWqe{});
+  slots_ = std::make_unique<std::byte[]>(std::size_t{n} * stride);
+  mask_ = n - 1;
+  stride_ = stride;
+}
+
+void SendWindow::close() {
+  wqes_.clear();
+  wqes_.shrink_to_fit();
+  slots_.reset();
+}
+
+std::span<const std::byte> SendWindow::data(std::uint32_t index) const {
+  const std::size_t skip = sizeof(tern_sq_hdr) + wqe_shape(at(index).opcode).segment;
+  return {slots_.get() + std::size_t{index & mask_} * stride_ + skip, stride_ - skip};
+}
+
+tern_sge SendWindow::sge(std::uint32_t index, unsigned i) const {
+  return load<tern_sge>(data(index), i * sizeof(tern_sge));
+}
+
+std::span<const std::byte> SendWindow::inline_data(std::uint32_t index) const {
+  return data(index).first(at(index).length);
+}
+
+}  // namespace tern

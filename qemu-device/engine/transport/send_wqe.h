@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Send WQEs in flight. A WQE is copied out of the user's memory once; requester and completer
+// trust only this copy, also when a packet has to be sent again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/types.h"
+#include "tern_hw.hpp"
+
+namespace tern {
+
+struct SendWqe {
+  std::uint64_t wr_id = 0;
+  std::uint64_t raddr = 0;
+  std::uint64_t swap_add = 0;
+  std::uint64_t compare = 0;
+  std::uint32_t index = 0;   // free running
+  std::uint32_t length = 0;  // bytes of the message
+  std::uint32_t rkey = 0;
+  std::uint32_t imm = 0;  // as on the wire
+  std::uint32_t inv_rkey = 0;
+  Psn first_psn;
+  std::uint32_t psns = 0;      // PSNs it takes; 0: none given yet
+  std::uint32_t received = 0;  // READ: packets of the response that came
+  std::uint8_t opcode = 0;
+  std::uint8_t flags = 0;
+  std::uint8_t num_sge = 0;
+  std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
+  bool done = false;
+
+  [[nodiscard]] bool read() const { return opcode == TERN_WR_RDMA_READ; }
+  [[nodiscard]] bool atomic() const {
+    return opcode == TERN_WR_ATOMIC_CMP_AND_SWP || opcode == TERN_WR_ATOMIC_FETCH_AND_ADD;
+  }
+  [[nodiscard]] bool responds() const { return read() || atomic(); }
+  [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
+  [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
+};
+
+// What an opcode looks like in the send queue; size_segment is valid only for known ones.
+struct WqeShape {
+  bool known;
+  bool may_inline;
+  std::uint8_t segment;  // bytes of the operation segment
+};
+[[nodiscard]] WqeShape wqe_shape(std::uint8_t opcode);
+
+// Decodes a slot whose bytes have been copied to `slot`. TERN_CQE_SUCCESS, or the status the
+// WQE completes with. `data`: its SGEs or inline payload, inside `slot`.
+[[nodiscard]] std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
+                                      std::span<const std::byte>& data);
+
+// The WQEs between the oldest incomplete one and the newest fetched: a ring that exists only
+// while the queue pair can send.
+class SendWindow {
+ public:
+  static constexpr std::uint32_t kMaxWqes = 64;
+
+  void open(std::uint32_t sq_size, std::uint32_t stride);
+  void close();
+  [[nodiscard]] bool is_open() const { return !wqes_.empty(); }
+  [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(wqes_.size()); }
+
+  [[nodiscard]] SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
+  [[nodiscard]] const SendWqe& at(std::uint32_t index) const { return wqes_[index & mask_]; }
+  // Room for the copy of slot `index`, stride bytes.
+  [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
+    return {slots_.get() + std::size_t{index & mask_} * stride_, stride_};
+  }
+  // SGE `i` of WQE `index`, or its inline payload.
+  [[nodiscard]] tern_sge sge(std::uint32_t index, unsigned i) const;
+  [[nodiscard]] std::span<const std::byte> inline_data(std::uint32_t index) const;
+
+ private:
+  [[nodiscard]] std::span<const std::byte> data(std::uint32_t index) const;
+  std::vector<SendWqe> wqes_;
+  std::unique_ptr<std::byte[]> slots_;
+  std::uint32_t mask_ = 0;
+  std::uint32_t stride_ = 0;
+};
+
+}  // namespace tern
