@@ -69,7 +69,11 @@ void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
 
 /* A frame from the wire, without FCS. The bytes are used only during the call. */
 void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
-/* False while the Ethernet function has no buffer and the frame would be lost. */
+/*
+ * Whether the host may hand over a frame. Always: what the Ethernet function has no
+ * buffer for is dropped and counted, as adapters do, because holding it back would
+ * hold back the RoCE frames behind it too.
+ */
 bool tern_engine_can_receive(TernEngine *e);
 
 void tern_engine_set_link(TernEngine *e, bool up);

@@ -15,9 +15,12 @@ class Device;
 
 class Ethernet {
  public:
+  static constexpr std::uint16_t kMaxQueues = 1;  // of each direction
+
   explicit Ethernet(Device& device);
   ~Ethernet();
 
+  // The caller has checked that the UAR page is handed out; all else is checked here.
   [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);
   [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
@@ -29,20 +32,31 @@ class Ethernet {
   bool run(std::uint32_t budget);
   // A frame that is not RoCE to us: filter, copy, complete; counters say what became of it.
   void receive(std::span<const std::byte> frame);
-  // False when the next frame would be dropped for want of a receive buffer.
-  [[nodiscard]] bool can_receive();
 
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
+  // UAR page of a queue; nothing when there is no such queue.
+  [[nodiscard]] std::optional<std::uint32_t> uar_of(std::uint32_t id) const;
   [[nodiscard]] std::uint64_t page_entries() const;
 
  private:
   struct Queue;
+  struct TxFrame;
+  enum class Took : std::uint8_t { kFrame, kNothing, kBroken };
+
+  [[nodiscard]] bool wanted(std::span<const std::byte> frame) const;
+  [[nodiscard]] bool mac_wanted(const Mac& dst) const;
+  [[nodiscard]] Queue* first(std::uint8_t direction) const;
+  [[nodiscard]] bool read_pi(Queue& q);
+  void run_queue(Queue& q, std::uint32_t& budget);
+  [[nodiscard]] Took take_frame(Queue& q, TxFrame& frame);
+  [[nodiscard]] std::uint8_t send(const TxFrame& frame);
+  void complete(Queue& q, std::uint32_t index, std::uint8_t opcode, std::uint8_t status,
+                std::uint32_t len);
+  void fail(Queue& q, std::uint32_t index);
+
   Device& device_;
   Table<Queue> queues_;
   tern_cmd_set_rx_filter filter_{};
-  [[nodiscard]] bool wanted(std::span<const std::byte> frame) const;
-  bool run_queue(Queue& q, std::uint32_t& budget);
-  Queue* first(std::uint8_t direction) const;
 };
 
 }  // namespace tern
