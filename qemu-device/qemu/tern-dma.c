@@ -1,0 +1,183 @@
+/*
+ * tern: guest memory by DMA address.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * The engine reaches RAM only. Anything else would be an MMIO access to some
+ * other device, from a thread that does not hold the BQL.
+ *
+ * Behind a vIOMMU a translation may raise an interrupt (a fault), and takes the
+ * IOMMU's own locks, which its unmap notifiers are called with. So while the
+ * address space has an IOMMU region, the engine runs with the BQL held only
+ * (TernState.bql_only).
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/rcu.h"
+#include "qapi/error.h"
+#include "exec/memory.h"
+#include "hw/pci/pci.h"
+#include "system/cpu-timers.h"
+#include "tern.h"
+#include "trace.h"
+
+void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write)
+{
+    TernState *s = opaque;
+    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
+    MemTxAttrs attrs = MEMTXATTRS_UNSPECIFIED;
+    hwaddr xlat, l = *len;
+    MemoryRegion *mr;
+
+    RCU_READ_LOCK_GUARD();
+    mr = address_space_translate(as, addr, &xlat, &l, is_write, attrs);
+    /*
+     * Our own device memory is refused as well: the engine has it under another
+     * name, and a copy from itself to itself is nothing a bus would carry.
+     */
+    if (!s->bus_master || !l || mr == &s->dm ||
+        !memory_access_is_direct(mr, is_write, attrs)) {
+        trace_tern_dma_refused(s, addr, *len, is_write);
+        return NULL;
+    }
+    memory_region_ref(mr);
+    *len = l;
+    return (uint8_t *)memory_region_get_ram_ptr(mr) + xlat;
+}
+
+void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
+                    uint64_t written)
+{
+    TernState *s = opaque;
+
+    /* Marks what was written dirty and drops the code translated from it. */
+    address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len,
+                        is_write && written, written);
+}
+
+static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
+{
+    TernIommu *iommu = container_of(n, TernIommu, notifier);
+    TernState *s = iommu->dev;
+    uint64_t addr = iommu->offset + tlb->iova;
+    /* A mask of all ones is everything; its size does not fit. */
+    uint64_t len = tlb->addr_mask + 1 ? tlb->addr_mask + 1 : UINT64_MAX;
+
+    trace_tern_iommu_unmap(s, addr, len);
+    tern_lock(s);
+    tern_engine_dma_invalidate(s->engine, addr, len);
+    tern_leave_quietly(s);
+}
+
+static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
+{
+    Int128 end = int128_sub(int128_add(
+        int128_make64(section->offset_within_region), section->size),
+        int128_one());
+    IOMMUMemoryRegion *iommu_mr = IOMMU_MEMORY_REGION(section->mr);
+    int index = memory_region_iommu_attrs_to_index(iommu_mr,
+                                                   MEMTXATTRS_UNSPECIFIED);
+    TernIommu *iommu = g_new0(TernIommu, 1);
+
+    iommu->dev = s;
+    iommu->mr = section->mr;
+    iommu->offset = section->offset_within_address_space -
+                    section->offset_within_region;
+    iommu_notifier_init(&iommu->notifier, tern_iommu_unmap,
+                        IOMMU_NOTIFIER_UNMAP, section->offset_within_region,
+                        int128_get64(end), index);
+    /* Refused only where no device with a cache of its own can work at all. */
+    memory_region_register_iommu_notifier(section->mr, &iommu->notifier,
+                                          &error_fatal);
+    QLIST_INSERT_HEAD(&s->iommus, iommu, next);
+    tern_lock(s);
+    s->bql_only = true;
+    tern_unlock(s);
+}
+
+static void tern_iommu_del(TernState *s, MemoryRegionSection *section)
+{
+    TernIommu *iommu;
+
+    QLIST_FOREACH(iommu, &s->iommus, next) {
+        if (iommu->mr == section->mr &&
+            iommu->notifier.start == section->offset_within_region) {
+            memory_region_unregister_iommu_notifier(iommu->mr,
+                                                    &iommu->notifier);
+            QLIST_REMOVE(iommu, next);
+            g_free(iommu);
+            return;
+        }
+    }
+}
+
+static void tern_region_add(MemoryListener *listener,
+                            MemoryRegionSection *section)
+{
+    TernState *s = container_of(listener, TernState, listener);
+
+    if (memory_region_is_iommu(section->mr)) {
+        tern_iommu_add(s, section);
+    }
+}
+
+static void tern_region_del(MemoryListener *listener,
+                            MemoryRegionSection *section)
+{
+    TernState *s = container_of(listener, TernState, listener);
+    uint64_t start = section->offset_within_address_space;
+    uint64_t last = start + int128_get64(int128_sub(section->size,
+                                                    int128_one()));
+
+    if (memory_region_is_iommu(section->mr)) {
+        tern_iommu_del(s, section);
+    } else if (!memory_region_is_ram(section->mr)) {
+        return;
+    }
+    s->stale_start = MIN(s->stale_start, start);
+    s->stale_last = MAX(s->stale_last, last);
+}
+
+/*
+ * The address space is new only now: what region_del() would invalidate, the
+ * worker could map again before the change took place.
+ */
+static void tern_commit(MemoryListener *listener)
+{
+    TernState *s = container_of(listener, TernState, listener);
+    uint64_t start = s->stale_start, len;
+
+    if (s->stale_start > s->stale_last) {
+        return;
+    }
+    len = s->stale_last - start == UINT64_MAX ? UINT64_MAX
+                                              : s->stale_last - start + 1;
+    s->stale_start = UINT64_MAX;
+    s->stale_last = 0;
+    tern_lock(s);
+    s->bql_only = icount_enabled() || !QLIST_EMPTY(&s->iommus);
+    trace_tern_dma_layout(s, start, len, s->bql_only);
+    tern_engine_dma_invalidate(s->engine, start, len);
+    tern_leave_quietly(s);
+}
+
+void tern_dma_start(TernState *s)
+{
+    QLIST_INIT(&s->iommus);
+    s->stale_start = UINT64_MAX;
+    s->stale_last = 0;
+    s->bql_only = icount_enabled();
+    s->listener = (MemoryListener) {
+        .name = "tern",
+        .region_add = tern_region_add,
+        .region_del = tern_region_del,
+        .commit = tern_commit,
+    };
+    memory_listener_register(&s->listener,
+                             pci_get_address_space(PCI_DEVICE(s)));
+}
+
+void tern_dma_stop(TernState *s)
+{
+    memory_listener_unregister(&s->listener);
+}

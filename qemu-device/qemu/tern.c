@@ -1,0 +1,467 @@
+/*
+ * tern: properties, PCI function, registers, reset.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * Register and doorbell accesses go to the engine as they come; nothing here
+ * knows what they mean.
+ */
+
+#include "qemu/osdep.h"
+#include "qemu/guest-random.h"
+#include "qemu/host-utils.h"
+#include "qemu/module.h"
+#include "qemu/units.h"
+#include "qapi/error.h"
+#include "hw/pci/msix.h"
+#include "hw/pci/pci.h"
+#include "hw/pci/pcie.h"
+#include "hw/qdev-properties.h"
+#include "hw/resettable.h"
+#include "migration/vmstate.h"
+#include "tern.h"
+#include "trace.h"
+
+#define TERN_DM_UNIT        (64 * KiB)
+#define TERN_DM_MAX         (64 * GiB)
+#define TERN_UAR_SIZE_MIN   (128 * KiB) /* the kernel's page and another */
+#define TERN_UAR_SIZE_MAX   (1 * GiB)
+#define TERN_MTU_MIN        1500
+#define TERN_MTU_MAX        9216
+
+/* Power management capability, version 3: D0 and D3hot, state kept in D3hot. */
+#define TERN_PM_PMC         0x0003
+
+/* ---- registers and doorbells ---- */
+
+/* A word, or not: the contract knows naturally aligned 32-bit accesses only. */
+static bool tern_is_word(TernState *s, const char *region, hwaddr addr,
+                         unsigned size)
+{
+    if (size == 4 && !(addr & 3)) {
+        return true;
+    }
+    trace_tern_bad_access(s, region, addr, size);
+    return false;
+}
+
+static uint64_t tern_regs_read(void *opaque, hwaddr addr, unsigned size)
+{
+    TernState *s = opaque;
+    uint32_t value;
+
+    /* An access that began before the device was unplugged may end after. */
+    if (!s->started || addr >= TERN_MSIX_TABLE_OFFSET ||
+        !tern_is_word(s, "regs", addr, size)) {
+        return UINT64_MAX;
+    }
+    tern_lock(s);
+    value = tern_engine_reg_read(s->engine, addr);
+    tern_unlock(s);
+    trace_tern_reg_read(s, addr, value);
+    return value;
+}
+
+static void tern_regs_write(void *opaque, hwaddr addr, uint64_t value,
+                            unsigned size)
+{
+    TernState *s = opaque;
+
+    if (!s->started || addr >= TERN_MSIX_TABLE_OFFSET ||
+        !tern_is_word(s, "regs", addr, size)) {
+        return;
+    }
+    trace_tern_reg_write(s, addr, value);
+    tern_lock(s);
+    tern_engine_reg_write(s->engine, addr, value);
+    tern_run(s);
+    tern_leave(s);
+}
+
+static uint64_t tern_uar_read(void *opaque, hwaddr addr, unsigned size)
+{
+    TernState *s = opaque;
+    uint32_t value;
+
+    if (!s->started || !tern_is_word(s, "uar", addr, size)) {
+        return UINT64_MAX;
+    }
+    tern_lock(s);
+    value = tern_engine_uar_read(s->engine, addr);
+    tern_unlock(s);
+    trace_tern_uar_read(s, addr, value);
+    return value;
+}
+
+static void tern_uar_write(void *opaque, hwaddr addr, uint64_t value,
+                           unsigned size)
+{
+    TernState *s = opaque;
+
+    if (!s->started || !tern_is_word(s, "uar", addr, size)) {
+        return;
+    }
+    trace_tern_doorbell(s, addr, value);
+    tern_lock(s);
+    tern_engine_doorbell(s->engine, addr, value);
+    tern_run(s);
+    tern_leave(s);
+}
+
+/* Any size reaches us whole, so that the wrong ones can read ones. */
+static const MemoryRegionOps tern_regs_ops = {
+    .read = tern_regs_read,
+    .write = tern_regs_write,
+    .endianness = DEVICE_LITTLE_ENDIAN,
+    .valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+    .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+};
+
+static const MemoryRegionOps tern_uar_ops = {
+    .read = tern_uar_read,
+    .write = tern_uar_write,
+    .endianness = DEVICE_LITTLE_ENDIAN,
+    .valid = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+    .impl = { .min_access_size = 1, .max_access_size = 8, .unaligned = true },
+};
+
+/* ---- power and reset ---- */
+
+/* What config space says about DMA and power, for threads without the BQL. */
+static void tern_update_power(TernState *s)
+{
+    PCIDevice *dev = PCI_DEVICE(s);
+    bool bus_master = pci_get_word(dev->config + PCI_COMMAND) &
+                      PCI_COMMAND_MASTER;
+    bool awake = !(pci_get_word(dev->config + dev->pm_cap + PCI_PM_CTRL) &
+                   PCI_PM_CTRL_STATE_MASK);
+
+    if (bus_master == s->bus_master && awake == s->awake) {
+        return;
+    }
+    trace_tern_power(s, bus_master, awake);
+    tern_lock(s);
+    if (!bus_master) {
+        tern_engine_dma_invalidate(s->engine, 0, UINT64_MAX);
+    }
+    s->bus_master = bus_master;
+    s->awake = awake;
+    tern_leave_quietly(s);
+}
+
+static void tern_write_config(PCIDevice *dev, uint32_t addr, uint32_t val,
+                              int len)
+{
+    pci_default_write_config(dev, addr, val, len);
+    pcie_cap_flr_write_config(dev, addr, val, len);
+    tern_update_power(TERN(dev));
+}
+
+/* Of the machine, the bus or (FLR) the function; config space is reset next. */
+static void tern_reset_hold(Object *obj, ResetType type)
+{
+    TernState *s = TERN(obj);
+
+    if (!s->started) {
+        return;
+    }
+    tern_lock(s);
+    tern_engine_reset(s->engine);
+    tern_drop_effects(s);
+    s->work = false;
+    s->bus_master = false;
+    s->awake = true;
+    trace_tern_reset(s, s->generation);
+    tern_unlock(s);
+}
+
+/* ---- realize ---- */
+
+static uint64_t tern_host_now(void *opaque)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+}
+
+static uint64_t tern_host_random(void *opaque)
+{
+    uint64_t value;
+
+    qemu_guest_getrandom_nofail(&value, sizeof(value));
+    return value;
+}
+
+static const TernHostOps tern_host_ops = {
+    .map = tern_dma_map,
+    .unmap = tern_dma_unmap,
+    .now = tern_host_now,
+    .random = tern_host_random,
+};
+
+static bool tern_check_range(const char *name, uint64_t value, uint64_t min,
+                             uint64_t max, Error **errp)
+{
+    if (value >= min && value <= max) {
+        return true;
+    }
+    error_setg(errp, "property '%s' must be from %" PRIu64 " to %" PRIu64,
+               name, min, max);
+    return false;
+}
+
+static bool tern_check_properties(TernState *s, Error **errp)
+{
+    const uint64_t objects = TERN_DB_NUM_MASK;
+
+    if (!tern_check_range("dm-size", s->dm_size, 0, TERN_DM_MAX, errp) ||
+        !tern_check_range("uar-size", s->uar_size, TERN_UAR_SIZE_MIN,
+                          TERN_UAR_SIZE_MAX, errp) ||
+        !tern_check_range("max-qp", s->max_qp, 1, objects, errp) ||
+        !tern_check_range("max-cq", s->max_cq, 1, objects, errp) ||
+        !tern_check_range("max-mr", s->max_mr, 1, objects, errp) ||
+        !tern_check_range("max-mw", s->max_mw, 0, objects, errp) ||
+        !tern_check_range("vectors", s->num_vectors, 2, TERN_MAX_VECTORS,
+                          errp) ||
+        !tern_check_range("mtu", s->mtu, TERN_MTU_MIN, TERN_MTU_MAX, errp) ||
+        !tern_check_range("speed", s->speed, 1, UINT32_MAX, errp)) {
+        return false;
+    }
+    if (s->dm_size % TERN_DM_UNIT) {
+        error_setg(errp, "property 'dm-size' must be a multiple of 64 KiB");
+        return false;
+    }
+    if (!is_power_of_2(s->uar_size)) {
+        error_setg(errp, "property 'uar-size' must be a power of two");
+        return false;
+    }
+    if (s->mw_type && strcmp(s->mw_type, "2a") && strcmp(s->mw_type, "2b")) {
+        error_setg(errp, "property 'mw-type' must be 2a or 2b");
+        return false;
+    }
+    if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(s)))) {
+        error_setg(errp, "tern needs a PCI Express bus");
+        return false;
+    }
+    return true;
+}
+
+/* Device memory is RAM: the CPU reads and writes it without an exit. */
+static bool tern_make_dm(TernState *s, Error **errp)
+{
+    return !s->dm_size ||
+           memory_region_init_ram(&s->dm, OBJECT(s), "tern-dm",
+                                  pow2ceil(s->dm_size), errp);
+}
+
+static bool tern_make_engine(TernState *s, Error **errp)
+{
+    TernConfig config = {
+        .dm_size = s->dm_size,
+        .dm_storage = s->dm_size ? memory_region_get_ram_ptr(&s->dm) : NULL,
+        .uar_bar_size = s->uar_size,
+        .max_qp = s->max_qp,
+        .max_cq = s->max_cq,
+        .max_mr = s->max_mr,
+        .max_mw = s->max_mw,
+        .num_vectors = s->num_vectors,
+        .max_mtu = s->mtu,
+        .link_speed = s->speed,
+        .mw_type_2a = s->mw_type && !strcmp(s->mw_type, "2a"),
+        .capture = s->pcap != NULL,
+    };
+
+    qemu_macaddr_default_if_unset(&s->conf.macaddr);
+    memcpy(config.mac, s->conf.macaddr.a, sizeof(config.mac));
+    s->engine = tern_engine_new(&config, &tern_host_ops, s);
+    if (!s->engine) {
+        error_setg(errp, "tern: the engine refuses these properties");
+        return false;
+    }
+    return true;
+}
+
+static bool tern_add_capabilities(TernState *s, Error **errp)
+{
+    PCIDevice *dev = PCI_DEVICE(s);
+    int pos;
+
+    if (pcie_endpoint_cap_init(dev, 0) < 0) {
+        error_setg(errp, "tern: no room for the PCI Express capability");
+        return false;
+    }
+    pcie_cap_flr_init(dev);
+
+    pos = pci_pm_init(dev, 0, errp);
+    if (pos < 0) {
+        return false;
+    }
+    pci_set_word(dev->config + pos + PCI_PM_PMC, TERN_PM_PMC);
+    pci_set_word(dev->config + pos + PCI_PM_CTRL, PCI_PM_CTRL_NO_SOFT_RESET);
+    pci_set_word(dev->wmask + pos + PCI_PM_CTRL, PCI_PM_CTRL_STATE_MASK);
+
+    if (msix_init(dev, s->num_vectors, &s->regs, TERN_BAR_REGS,
+                  TERN_MSIX_TABLE_OFFSET, &s->regs, TERN_BAR_REGS,
+                  TERN_MSIX_PBA_OFFSET, 0, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < s->num_vectors; i++) {
+        msix_vector_use(dev, i);
+    }
+    return true;
+}
+
+static void tern_add_bars(TernState *s)
+{
+    PCIDevice *dev = PCI_DEVICE(s);
+
+    pci_register_bar(dev, TERN_BAR_REGS, PCI_BASE_ADDRESS_SPACE_MEMORY,
+                     &s->regs);
+    pci_register_bar(dev, TERN_BAR_UAR, PCI_BASE_ADDRESS_SPACE_MEMORY |
+                     PCI_BASE_ADDRESS_MEM_TYPE_64, &s->uar);
+    if (s->dm_size) {
+        pci_register_bar(dev, TERN_BAR_DM, PCI_BASE_ADDRESS_SPACE_MEMORY |
+                         PCI_BASE_ADDRESS_MEM_TYPE_64 |
+                         PCI_BASE_ADDRESS_MEM_PREFETCH, &s->dm);
+    }
+}
+
+static void tern_realize(PCIDevice *dev, Error **errp)
+{
+    TernState *s = TERN(dev);
+
+    if (!tern_check_properties(s, errp)) {
+        return;
+    }
+    if (s->pcap_path) {
+        s->pcap = tern_pcap_open(s->pcap_path, errp);
+        if (!s->pcap) {
+            return;
+        }
+    }
+    memory_region_init_io(&s->regs, OBJECT(s), &tern_regs_ops, s, "tern-regs",
+                          TERN_BAR_REGS_SIZE);
+    memory_region_init_io(&s->uar, OBJECT(s), &tern_uar_ops, s, "tern-uar",
+                          s->uar_size);
+    if (!tern_make_dm(s, errp) || !tern_make_engine(s, errp)) {
+        goto close_pcap;
+    }
+    if (!tern_add_capabilities(s, errp)) {
+        goto free_engine;
+    }
+    tern_add_bars(s);
+
+    qemu_mutex_init(&s->lock);
+    tern_start(s);
+    tern_dma_start(s);
+    s->started = true;
+    return;
+
+free_engine:
+    tern_engine_free(s->engine);
+    s->engine = NULL;
+close_pcap:
+    tern_pcap_close(s->pcap);
+    s->pcap = NULL;
+}
+
+static void tern_exit(PCIDevice *dev)
+{
+    TernState *s = TERN(dev);
+
+    s->started = false;
+    tern_dma_stop(s);
+    tern_stop(s);
+    tern_engine_free(s->engine);
+    s->engine = NULL;
+    qemu_mutex_destroy(&s->lock);
+    tern_pcap_close(s->pcap);
+    s->pcap = NULL;
+    pcie_cap_exit(dev);
+    msix_unuse_all_vectors(dev);
+    msix_uninit(dev, &s->regs, &s->regs);
+}
+
+/* ---- class ---- */
+
+/* The engine's state is half of a peer's, too: it stays where it is. */
+static const VMStateDescription vmstate_tern = {
+    .name = TYPE_TERN,
+    .unmigratable = 1,
+};
+
+static const Property tern_properties[] = {
+    DEFINE_NIC_PROPERTIES(TernState, conf),
+    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 16 * MiB),
+    DEFINE_PROP_SIZE("uar-size", TernState, uar_size, 16 * MiB),
+    DEFINE_PROP_UINT32("max-qp", TernState, max_qp, 16384),
+    DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
+    DEFINE_PROP_UINT32("max-mr", TernState, max_mr, 65536),
+    DEFINE_PROP_UINT32("max-mw", TernState, max_mw, 65536),
+    DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 16),
+    DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
+    DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
+    DEFINE_PROP_STRING("mw-type", TernState, mw_type),
+    DEFINE_PROP_STRING("pcap", TernState, pcap_path),
+};
+
+static const struct {
+    const char *name;
+    const char *text;
+} tern_property_help[] = {
+    { "netdev", "the wire: ID of a -netdev; without one there is no link" },
+    { "mac", "permanent address of the port" },
+    { "dm-size", "on-device memory, a multiple of 64 KiB; 0 for none" },
+    { "uar-size", "doorbell BAR, a power of two; a page for each process" },
+    { "max-qp", "queue pairs" },
+    { "max-cq", "completion queues" },
+    { "max-mr", "memory regions" },
+    { "max-mw", "memory windows; 0 for none" },
+    { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
+    { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
+    { "speed", "link speed told to software, Mbit/s" },
+    { "mw-type", "type 2 memory windows: 2a (bound to a QP's PD) or 2b (to the "
+                 "QP itself, default)" },
+    { "pcap", "file for a capture of all frames, those that turn round inside "
+              "included" },
+};
+
+static void tern_class_init(ObjectClass *klass, void *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(klass);
+    PCIDeviceClass *pc = PCI_DEVICE_CLASS(klass);
+    ResettableClass *rc = RESETTABLE_CLASS(klass);
+
+    pc->realize = tern_realize;
+    pc->exit = tern_exit;
+    pc->config_write = tern_write_config;
+    pc->vendor_id = TERN_PCI_VENDOR_ID;
+    pc->device_id = TERN_PCI_DEVICE_ID;
+    pc->revision = TERN_PCI_REVISION;
+    pc->class_id = TERN_PCI_CLASS >> 8;
+    rc->phases.hold = tern_reset_hold;
+    dc->desc = "tern RoCEv2 host channel adapter";
+    dc->vmsd = &vmstate_tern;
+    device_class_set_props(dc, tern_properties);
+    for (size_t i = 0; i < ARRAY_SIZE(tern_property_help); i++) {
+        object_class_property_set_description(klass, tern_property_help[i].name,
+                                              tern_property_help[i].text);
+    }
+    set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
+}
+
+static const TypeInfo tern_type = {
+    .name = TYPE_TERN,
+    .parent = TYPE_PCI_DEVICE,
+    .instance_size = sizeof(TernState),
+    .class_init = tern_class_init,
+    .interfaces = (InterfaceInfo[]) {
+        { INTERFACE_PCIE_DEVICE },
+        { }
+    },
+};
+
+static void tern_register_types(void)
+{
+    type_register_static(&tern_type);
+}
+
+type_init(tern_register_types)

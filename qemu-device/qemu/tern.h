@@ -1,0 +1,179 @@
+/*
+ * tern: a RoCEv2 host channel adapter, as a PCI Express function.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ *
+ * The device itself is the engine behind tern_engine.h; these files give it a
+ * PCI function, guest memory, a wire, interrupts, time and a thread:
+ *   tern.c       properties, PCI function, registers, reset
+ *   tern-dma.c   guest memory by DMA address
+ *   tern-run.c   who runs the engine when, and what becomes of its effects
+ *   tern-pcap.c  the capture tap
+ *
+ * Locks: the BQL is taken before TernState.lock, never after it. The engine is
+ * called with TernState.lock held and calls back only into tern-dma.c, clock and
+ * random numbers, none of which may take the BQL. What may (interrupts, the net
+ * layer) happens after the lock is dropped, in a thread that holds the BQL. The
+ * lock of TernPcap is a leaf.
+ */
+
+#ifndef HW_TERN_TERN_H
+#define HW_TERN_TERN_H
+
+#include "qemu/queue.h"
+#include "qemu/thread.h"
+#include "qemu/timer.h"
+#include "exec/memory.h"
+#include "hw/pci/pci_device.h"
+#include "net/net.h"
+#include "qom/object.h"
+#include "system/runstate.h"
+
+/* The contract leaves these two to its includer; BIT() is QEMU's. */
+#include "qemu/bitops.h"
+#ifndef GENMASK
+#define GENMASK(high, low) ((uint32_t)MAKE_64BIT_MASK(low, (high) - (low) + 1))
+#endif
+#include "tern_regs.h"
+#include "tern_engine.h"
+
+#define TYPE_TERN "tern"
+OBJECT_DECLARE_SIMPLE_TYPE(TernState, TERN)
+
+#define TERN_VECTOR_WORDS (TERN_MAX_VECTORS / 64)
+
+typedef struct TernPcap TernPcap;
+
+/* Effects on their way out; the order of the lists is the order of the wire. */
+typedef struct TernBatch {
+    TernEffects *fx;
+    uint64_t bytes;             /* of its frames for the wire */
+    uint32_t generation;        /* of the device that made it */
+    QSIMPLEQ_ENTRY(TernBatch) next;
+} TernBatch;
+
+typedef QSIMPLEQ_HEAD(, TernBatch) TernBatchList;
+
+/* An IOMMU region of the DMA address space and our notifier on it. */
+typedef struct TernIommu {
+    struct TernState *dev;
+    MemoryRegion *mr;
+    hwaddr offset;              /* DMA address of the region's address 0 */
+    IOMMUNotifier notifier;
+    QLIST_ENTRY(TernIommu) next;
+} TernIommu;
+
+struct TernState {
+    PCIDevice parent_obj;
+
+    /* Properties. */
+    NICConf conf;
+    uint64_t dm_size;
+    uint64_t uar_size;
+    uint32_t max_qp;
+    uint32_t max_cq;
+    uint32_t max_mr;
+    uint32_t max_mw;
+    uint32_t num_vectors;
+    uint32_t mtu;
+    uint32_t speed;
+    char *mw_type;
+    char *pcap_path;
+
+    /* Made at realize. */
+    MemoryRegion regs;
+    MemoryRegion uar;
+    MemoryRegion dm;
+    NICState *nic;
+    TernPcap *pcap;
+    VMChangeStateEntry *vm_state;
+    QEMUBH *bh;
+    QEMUTimer *timer;           /* the engine's next deadline, or earlier */
+    QEMUTimer *rx_timer;        /* a received frame waits for a buffer */
+    QEMUTimer *tx_timer;        /* the peer takes no frame */
+    QemuThread worker;
+    bool started;               /* the worker and all the above exist */
+
+    QemuMutex lock;
+    unsigned waiters;           /* BQL holders waiting for the lock; atomic */
+
+    /* Under the lock. */
+    TernEngine *engine;
+    QemuCond wake;              /* what the idle worker waits for */
+    bool worker_idle;
+    bool stopping;              /* the worker shall end */
+    bool work;                  /* the engine has more to do at once */
+    bool running;               /* the VM runs; written under the BQL too */
+    bool awake;                 /* power state D0; written under the BQL too */
+    bool bus_master;            /* PCI_COMMAND lets us do DMA */
+    bool bql_only;              /* no slice without the BQL: see tern-dma.c */
+    uint64_t armed;             /* when timer fires, UINT64_MAX for never */
+    uint32_t generation;        /* resets so far; written under the BQL too */
+    uint64_t vectors[TERN_VECTOR_WORDS]; /* to raise, not seen by the BQL yet */
+    TernBatchList made;         /* not seen by the BQL yet */
+    uint64_t backlog;           /* bytes of all batches not recycled yet */
+
+    /* Under the BQL. */
+    uint64_t raise[TERN_VECTOR_WORDS];
+    TernBatchList out;          /* to be sent */
+    TernBatchList spent;        /* sent, to be given back to the engine */
+    size_t out_frame;           /* next frame of the first of out */
+    bool delivering;
+    bool due;                   /* the timer fired, the BH has to run */
+    bool tx_blocked;            /* the net layer holds a frame of ours */
+    bool tx_lost;               /* for so long that we drop what follows */
+    bool rx_waiting;            /* the net layer holds a frame for us */
+    int64_t rx_since;           /* since then, virtual clock */
+    bool rx_forced;             /* for too long: frames come in regardless */
+
+    /* DMA address space, under the BQL. */
+    MemoryListener listener;
+    QLIST_HEAD(, TernIommu) iommus;
+    uint64_t stale_start;       /* of this transaction; empty: start > last */
+    uint64_t stale_last;
+};
+
+/* tern-dma.c */
+
+/* TernHostOps.map and .unmap; opaque is the TernState. */
+void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
+void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
+                    uint64_t written);
+/* Follows the changes of the DMA address space from now on, until stop. */
+void tern_dma_start(TernState *s);
+void tern_dma_stop(TernState *s);
+
+/* tern-run.c; all with the BQL held */
+
+/* Takes the lock before the worker's next slice. */
+void tern_lock(TernState *s);
+/* Drops it and lets the worker go on if there is work. */
+void tern_unlock(TernState *s);
+/* With the lock: does what the inputs so far ask for, within bounds. */
+void tern_run(TernState *s);
+/* Drops the lock and delivers what the engine made, or has the BH do it. */
+void tern_leave(TernState *s);
+/* With the lock: the same for callers from which nothing may be delivered. */
+void tern_leave_quietly(TernState *s);
+/* With the lock, after a reset: forgets everything on its way out. */
+void tern_drop_effects(TernState *s);
+
+/* Makes the net client, the timers and the worker. */
+void tern_start(TernState *s);
+/* Undoes it; no call into the engine comes from here afterwards. */
+void tern_stop(TernState *s);
+
+/* tern-pcap.c */
+
+/*
+ * Creates a capture file (nanosecond pcap, Ethernet). NULL and *errp if that
+ * fails. The file is whole 100 ms after a frame, at VM stop and at exit.
+ */
+TernPcap *tern_pcap_open(const char *path, Error **errp);
+/* Adds a frame; time is the device clock in ns. Any thread. */
+void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len);
+/* Writes out what is held back, and compares device clock and wall time. */
+void tern_pcap_sync(TernPcap *p);
+void tern_pcap_close(TernPcap *p);
+
+#endif /* HW_TERN_TERN_H */
