@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/table.h"
+#include "core/timers.h"
+#include "core/types.h"
+
+namespace tern {
+namespace {
+
+TEST(Psn, WrapsAt24Bits) {
+  EXPECT_EQ(Psn(0xffffff).next(), Psn(0));
+  EXPECT_EQ(Psn(0).prev(), Psn(0xffffff));
+  EXPECT_EQ(Psn(0x1000005), Psn(5));
+}
+
+TEST(Psn, ComparesInASignedWindow) {
+  EXPECT_EQ(Psn(5).ahead_of(Psn(3)), 2);
+  EXPECT_EQ(Psn(3).ahead_of(Psn(5)), -2);
+  EXPECT_EQ(Psn(1).ahead_of(Psn(0xfffffe)), 3);
+  EXPECT_EQ(Psn(0xfffffe).ahead_of(Psn(1)), -3);
+  EXPECT_EQ(Psn(0x7fffff).ahead_of(Psn(0)), 0x7fffff);
+  EXPECT_EQ(Psn(0x800000).ahead_of(Psn(0)), -0x800000);
+}
+
+TEST(Table, NumbersFromFirstAndReusesTheOldestLast) {
+  Table<int> table(2, 3);
+  EXPECT_EQ(table.insert(std::make_unique<int>(10)), 2U);
+  EXPECT_EQ(table.insert(std::make_unique<int>(11)), 3U);
+  table.erase(2);
+  // A fresh number goes before a freed one, so that a stale reference finds nothing.
+  EXPECT_EQ(table.insert(std::make_unique<int>(12)), 4U);
+  table.erase(3);
+  EXPECT_EQ(table.insert(std::make_unique<int>(13)), 2U);
+  EXPECT_EQ(table.insert(std::make_unique<int>(14)), 3U);
+  EXPECT_TRUE(table.full());
+  EXPECT_EQ(*table.find(4), 12);
+  EXPECT_EQ(table.count(), 3U);
+}
+
+TEST(Table, FindsNothingOutsideItsRange) {
+  Table<int> table(2, 3);
+  table.insert(std::make_unique<int>(1));
+  EXPECT_EQ(table.find(0), nullptr);
+  EXPECT_EQ(table.find(1), nullptr);
+  EXPECT_EQ(table.find(3), nullptr);
+  EXPECT_EQ(table.find(UINT32_MAX), nullptr);
+  table.erase(1);
+  table.erase(77);
+  table.erase(2);
+  table.erase(2);
+  EXPECT_EQ(table.count(), 0U);
+}
+
+struct Recorded {
+  Recorded(TimerQueue& queue, std::vector<int>& log_, int id_)
+      : log(log_), id(id_), timer(queue, [](void* p) {
+          auto* self = static_cast<Recorded*>(p);
+          self->log.push_back(self->id);
+        }, this) {}
+  std::vector<int>& log;
+  int id;
+  Timer timer;
+};
+
+TEST(Timers, FireInOrderOfTheirDeadlines) {
+  TimerQueue queue;
+  std::vector<int> log;
+  Recorded a(queue, log, 1), b(queue, log, 2), c(queue, log, 3);
+  a.timer.arm(30);
+  b.timer.arm(10);
+  c.timer.arm(20);
+  EXPECT_EQ(queue.next(), 10U);
+  EXPECT_FALSE(queue.run(9, 10));
+  EXPECT_TRUE(log.empty());
+  EXPECT_FALSE(queue.run(20, 10));
+  EXPECT_EQ(log, (std::vector<int>{2, 3}));
+  a.timer.arm(5);
+  EXPECT_EQ(queue.next(), 5U);
+  EXPECT_FALSE(queue.run(20, 10));
+  EXPECT_EQ(log, (std::vector<int>{2, 3, 1}));
+  EXPECT_EQ(queue.next(), kNever);
+}
+
+TEST(Timers, StopAtTheLimitAndSaySo) {
+  TimerQueue queue;
+  std::vector<int> log;
+  Recorded a(queue, log, 1), b(queue, log, 2);
+  a.timer.arm(1);
+  b.timer.arm(2);
+  EXPECT_TRUE(queue.run(5, 1));
+  EXPECT_FALSE(queue.run(5, 1));
+  EXPECT_EQ(log.size(), 2U);
+}
+
+TEST(Timers, CancelAndDestructionRemoveThem) {
+  TimerQueue queue;
+  std::vector<int> log;
+  auto a = std::make_unique<Recorded>(queue, log, 1);
+  Recorded b(queue, log, 2);
+  a->timer.arm(1);
+  b.timer.arm(2);
+  a.reset();
+  EXPECT_EQ(queue.next(), 2U);
+  b.timer.cancel();
+  b.timer.cancel();
+  EXPECT_EQ(queue.next(), kNever);
+}
+
+TEST(Timers, AgreeWithASortedListUnderRandomUse) {
+  std::mt19937 random(7);
+  TimerQueue queue;
+  std::vector<int> log;
+  std::vector<std::unique_ptr<Recorded>> timers;
+  std::vector<Nanos> deadline(64, kNever);
+  for (int i = 0; i < 64; ++i) timers.push_back(std::make_unique<Recorded>(queue, log, i));
+  Nanos now = 0;
+  for (int step = 0; step < 20000; ++step) {
+    const std::size_t i = random() % 64;
+    if (random() % 4 == 0) {
+      timers[i]->timer.cancel();
+      deadline[i] = kNever;
+    } else {
+      deadline[i] = now + random() % 100;
+      timers[i]->timer.arm(deadline[i]);
+    }
+    ASSERT_EQ(queue.next(), *std::min_element(deadline.begin(), deadline.end()));
+    if (random() % 8 == 0) {
+      now += random() % 50;
+      log.clear();
+      ASSERT_FALSE(queue.run(now, 1000));
+      ASSERT_TRUE(std::is_sorted(log.begin(), log.end(),
+                                 [&](int x, int y) { return deadline[std::size_t(x)] < deadline[std::size_t(y)]; }));
+      for (const int id : log) {
+        ASSERT_LE(deadline[std::size_t(id)], now);
+        deadline[std::size_t(id)] = kNever;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tern

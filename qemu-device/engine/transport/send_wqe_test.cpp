@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/send_wqe.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+
+namespace tern {
+namespace {
+
+struct Slot {
+  std::array<std::byte, 256> bytes{};
+  tern_sq_hdr hdr{};
+
+  std::span<const std::byte> sealed(std::size_t stride = 256) {
+    std::memcpy(bytes.data(), &hdr, sizeof(hdr));
+    return std::span<const std::byte>(bytes).first(stride);
+  }
+  template <class T>
+  void put(std::size_t offset, const T& value) {
+    std::memcpy(bytes.data() + offset, &value, sizeof(value));
+  }
+};
+
+TEST(SendWqe, DecodesAWriteOfTwoElements) {
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_RDMA_WRITE;
+  slot.hdr.flags = TERN_WQE_F_SIGNALED;
+  slot.hdr.num_sge = 2;
+  slot.hdr.wr_id = 0x1122334455667788;
+  slot.put(32, tern_rdma_seg{.raddr = 0xabcd, .rkey = 77, .rsvd_c = 0});
+  slot.put(48, tern_sge{.addr = 1, .length = 100, .lkey = 5});
+  slot.put(64, tern_sge{.addr = 2, .length = 23, .lkey = 6});
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  ASSERT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(wqe.length, 123U);
+  EXPECT_EQ(wqe.raddr, 0xabcdU);
+  EXPECT_EQ(wqe.rkey, 77U);
+  EXPECT_EQ(wqe.wr_id, 0x1122334455667788U);
+  EXPECT_EQ(data.size(), 256U - 48U);
+}
+
+TEST(SendWqe, RefusesWhatTheSlotCannotHold) {
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_SEND;
+  slot.hdr.num_sge = 15;  // 32 + 15 * 16 > 256
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  slot.hdr.num_sge = 14;
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  slot.hdr.num_sge = 0;
+  slot.hdr.flags = TERN_WQE_F_INLINE;
+  slot.hdr.length = 225;
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  slot.hdr.length = 224;
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(wqe.length, 224U);
+  slot.hdr.length = UINT32_MAX;
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+}
+
+TEST(SendWqe, RefusesUnknownOpcodesFlagsAndInlineReads) {
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  for (unsigned opcode = 0; opcode < 256; ++opcode) {
+    Slot slot;
+    slot.hdr.opcode = static_cast<__u8>(opcode);
+    const bool known = wqe_shape(slot.hdr.opcode).known;
+    const std::uint8_t status = decode_wqe(slot.sealed(), wqe, data);
+    if (!known) {
+      EXPECT_EQ(status, TERN_CQE_LOC_QP_OP_ERR) << opcode;
+    }
+    slot.hdr.flags = 0x80;
+    EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR) << opcode;
+  }
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_RDMA_READ;
+  slot.hdr.flags = TERN_WQE_F_INLINE;
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+}
+
+TEST(SendWqe, AtomicsMoveEightBytesAndMessagesEndAtTwoGiB) {
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD;
+  slot.hdr.num_sge = 1;
+  slot.put(64, tern_sge{.addr = 0, .length = 4, .lkey = 1});
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
+  slot.put(64, tern_sge{.addr = 0, .length = 8, .lkey = 1});
+  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+
+  Slot write;
+  write.hdr.opcode = TERN_WR_SEND;
+  write.hdr.num_sge = 2;
+  write.put(32, tern_sge{.addr = 0, .length = 0x80000000U, .lkey = 1});
+  write.put(48, tern_sge{.addr = 0, .length = 0, .lkey = 1});
+  EXPECT_EQ(decode_wqe(write.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(wqe.length, 0x80000000U);
+  write.put(48, tern_sge{.addr = 0, .length = 1, .lkey = 1});
+  EXPECT_EQ(decode_wqe(write.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
+}
+
+TEST(SendWindow, KeepsSlotsApart) {
+  SendWindow window;
+  window.open(4, 64);
+  EXPECT_EQ(window.capacity(), 4U);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const auto slot = window.slot(i);
+    std::fill(slot.begin(), slot.end(), std::byte(i));
+    window.at(i).opcode = TERN_WR_SEND;
+    window.at(i).flags = TERN_WQE_F_INLINE;
+    window.at(i).length = 32;
+  }
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    for (const std::byte b : window.inline_data(i)) EXPECT_EQ(b, std::byte(i));
+  }
+  EXPECT_EQ(&window.at(4), &window.at(0));
+  window.close();
+  EXPECT_FALSE(window.is_open());
+}
+
+}  // namespace
+}  // namespace tern

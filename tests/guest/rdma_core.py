@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Runs rdma-core's own tests on tern0 and holds them to an expectation.
+
+usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [MODULE...]
+
+The expectation names every test of the modules: 'pass', or 'skip' with the reason why it
+may. A test that fails, skips without being allowed to, passes though a skip is expected, is
+missing or unknown makes the run fail. Each module runs in a process of its own.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import types
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DEVICE = "tern0"
+MODULE_TIMEOUT = 900
+
+
+def ipv4_gid_index():
+    """Index of the first IPv4 GID: the one every lane of the lab has."""
+    gids = f"/sys/class/infiniband/{DEVICE}/ports/1/gids"
+    for index in sorted(os.listdir(gids), key=int):
+        with open(os.path.join(gids, index)) as f:
+            if f.read().startswith("0000:0000:0000:0000:0000:ffff:"):
+                return index
+    sys.exit(f"{DEVICE} has no IPv4 GID")
+
+
+class Recorder(unittest.TextTestResult):
+    """Writes (id, outcome, detail) of each test as a line of JSON to file descriptor 3."""
+
+    def _record(self, test, outcome, detail=""):
+        with os.fdopen(os.dup(3), "w") as out:
+            out.write(json.dumps([test.id(), outcome, detail]) + "\n")
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self._record(test, "pass")
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self._record(test, "skip", reason)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self._record(test, "fail", str(err[1]))
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self._record(test, "fail", f"{err[0].__name__}: {err[1]}")
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err:
+            self._record(test, "fail", f"{subtest}: {err[1]}")
+
+
+def child(tests_dir, module, gid):
+    """Loads one module without the package's own loader, which imports them all."""
+    sys.path.insert(0, tests_dir)
+    package = types.ModuleType("tests")
+    package.__path__ = [tests_dir]
+    sys.modules["tests"] = package
+    sys.argv = ["run_tests.py", "--dev", DEVICE, "--gid", gid, "-v"]
+    from args_parser import parser
+    parser.parse_args()
+    suite = unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")
+    unittest.TextTestRunner(verbosity=2, resultclass=Recorder).run(suite)
+
+
+def run_module(tests_dir, module, gid):
+    """Runs one module in a process; {id: (outcome, detail)} and whether it ended by itself."""
+    read, write = os.pipe()
+    command = [sys.executable, os.path.abspath(__file__), "--child", module, "--tests", tests_dir,
+               "--gid", gid]
+    # The shell moves the pipe to descriptor 3, where the child expects it.
+    process = subprocess.Popen(["sh", "-c", f'exec "$@" 3>&{write}', "sh", *command],
+                               pass_fds=[write])
+    os.close(write)
+    results = {}
+    try:
+        with os.fdopen(read) as lines:
+            for line in lines:
+                name, outcome, detail = json.loads(line)
+                # A subtest's failure is not undone by the test's own end.
+                if results.get(name, ("",))[0] != "fail":
+                    results[name] = (outcome, detail)
+        status = process.wait(MODULE_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        status = "timeout"
+    return results, status
+
+
+def read_expectation(path):
+    expected = {}
+    with open(path) as f:
+        for line in f:
+            line = line.split("#")[0].strip()
+            if line:
+                name, outcome, *reason = line.split(None, 2)
+                if outcome not in ("pass", "skip") or (outcome == "skip") != bool(reason):
+                    sys.exit(f"{path}: {name}: want 'pass' or 'skip REASON'")
+                expected[name] = (outcome, reason[0] if reason else "")
+    return expected
+
+
+def judge(expected, results):
+    """(verdict, name, outcome, note) of each test expected or seen."""
+    for name in sorted(expected.keys() | results.keys()):
+        outcome, detail = results.get(name, ("missing", ""))
+        want, reason = expected.get(name, ("unknown", ""))
+        verdict = "ok" if outcome == want else "not ok"
+        note = reason if outcome == want == "skip" else detail
+        if verdict != "ok":
+            note = f"expected {want}" + (f": {detail}" if detail else "")
+        yield verdict, name, outcome, " ".join(note.split())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tests", default=os.environ.get("RDMA_CORE_TESTS", "/usr/share/rdma-core/tests"))
+    parser.add_argument("--expect", default=os.path.join(HERE, "rdma_core.expect"))
+    parser.add_argument("--table", help="also write the results here, tab-separated")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--gid", help=argparse.SUPPRESS)
+    parser.add_argument("modules", nargs="*")
+    args = parser.parse_args()
+    if args.child:
+        return child(args.tests, args.child, args.gid)
+
+    expected = read_expectation(args.expect)
+    modules = args.modules or sorted({name.split(".")[1] for name in expected})
+    gid = ipv4_gid_index()
+    rows = []
+    for module in modules:
+        results, status = run_module(args.tests, module, gid)
+        wanted = {n: e for n, e in expected.items() if n.split(".")[1] == module}
+        rows += judge(wanted, results)
+        if status != 0:
+            rows.append(("not ok", f"tests.{module}", "fail", f"the module's process ended with {status}"))
+    for verdict, name, outcome, note in rows:
+        print(f"{verdict} rdma-core/{name}" + (f" # SKIP {note}" if outcome == "skip" and verdict == "ok"
+                                               else f" - {note}" if note else ""))
+    if args.table:
+        with open(args.table, "w") as f:
+            for _, name, outcome, note in rows:
+                f.write(f"{name}\t{outcome}\t{note}\n")
+    return any(row[0] != "ok" for row in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
