@@ -1,0 +1,674 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tests/mini_driver.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tern {
+
+namespace {
+
+constexpr unsigned kLogAdmin = 5;
+constexpr std::uint64_t kPage = FakeHost::kPage;
+
+std::uint64_t round_up(std::uint64_t v, std::uint64_t to) { return (v + to - 1) / to * to; }
+
+Mac mac_of(unsigned id) {
+  return {0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id)};
+}
+
+Config config_of(const NodeOptions& options, unsigned id) {
+  Config c;
+  c.max_qp = options.max_qp;
+  c.max_mr = options.max_mr;
+  c.max_mtu = 9000;
+  c.mac = mac_of(id);
+  c.capture = options.capture;
+  return c;
+}
+
+}  // namespace
+
+// ---- buffers ----
+
+QueueMemory::QueueMemory(FakeHost& host, std::uint64_t bytes) : host_(&host) {
+  const std::uint64_t n = (bytes + kPage - 1) / kPage;
+  const std::uint64_t list = host.alloc(n * 8);
+  // Every page on its own, with gaps between: nothing may rely on them being neighbours.
+  for (std::uint64_t i = 0; i < n; ++i) {
+    page_.push_back(host.alloc(kPage));
+    host.put(list + i * 8, le(page_.back()));
+  }
+  pages_.addr = le(list);
+  pages_.num = le(static_cast<std::uint32_t>(n));
+  pages_.page_shift = 12;
+  pages_.kind = TERN_PAGES_LIST;
+}
+
+void QueueMemory::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::uint64_t n = std::min<std::uint64_t>(bytes.size(), kPage - offset % kPage);
+    std::memcpy(host_->at(address(offset), n), bytes.data(), n);
+    offset += n;
+    bytes = bytes.subspan(n);
+  }
+}
+
+void TestMr::fill(unsigned seed) const {
+  std::uint32_t x = seed * 2654435761U + 1;
+  for (std::byte& b : bytes()) {
+    x = x * 1664525 + 1013904223;
+    b = static_cast<std::byte>(x >> 24);
+  }
+}
+
+// ---- work requests ----
+
+SendWr&& SendWr::immediate(std::uint32_t v) && {
+  imm = v;
+  if (opcode == TERN_WR_SEND) opcode = TERN_WR_SEND_WITH_IMM;
+  if (opcode == TERN_WR_RDMA_WRITE) opcode = TERN_WR_RDMA_WRITE_WITH_IMM;
+  return std::move(*this);
+}
+
+SendWr send(std::vector<tern_sge> sges) { return {.sges = std::move(sges)}; }
+
+SendWr send_inline(std::span<const std::byte> data) {
+  return {.flags = TERN_WQE_F_SIGNALED | TERN_WQE_F_INLINE,
+          .inline_data = {data.begin(), data.end()}};
+}
+
+SendWr write(std::vector<tern_sge> sges, const TestMr& to, std::uint64_t at) {
+  return {.opcode = TERN_WR_RDMA_WRITE,
+          .sges = std::move(sges),
+          .raddr = to.iova + at,
+          .rkey = to.key};
+}
+
+SendWr write_inline(std::span<const std::byte> data, const TestMr& to, std::uint64_t at) {
+  SendWr wr = write({}, to, at);
+  wr.flags |= TERN_WQE_F_INLINE;
+  wr.inline_data = {data.begin(), data.end()};
+  return wr;
+}
+
+SendWr read(std::vector<tern_sge> sges, const TestMr& from, std::uint64_t at) {
+  SendWr wr = write(std::move(sges), from, at);
+  wr.opcode = TERN_WR_RDMA_READ;
+  return wr;
+}
+
+SendWr fetch_add(const tern_sge& result, const TestMr& at_mr, std::uint64_t at, std::uint64_t add) {
+  SendWr wr = write({result}, at_mr, at);
+  wr.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD;
+  wr.swap_add = add;
+  return wr;
+}
+
+SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t at,
+                    std::uint64_t compare, std::uint64_t swap) {
+  SendWr wr = write({result}, at_mr, at);
+  wr.opcode = TERN_WR_ATOMIC_CMP_AND_SWP;
+  wr.swap_add = swap;
+  wr.compare = compare;
+  return wr;
+}
+
+// ---- event queues ----
+
+TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size)
+    : node_(node),
+      memory_(node.host, (sizeof(tern_eqe) << log_size) + sizeof(tern_eq_record)),
+      kind_(kind),
+      vector_(vector),
+      log_size_(log_size) {
+  tern_cmd_create_eq cmd{};
+  cmd.pages = memory_.pages();
+  cmd.record_offset = le(static_cast<std::uint32_t>(sizeof(tern_eqe) << log_size));
+  cmd.vector = le(vector);
+  cmd.log_size = static_cast<std::uint8_t>(log_size);
+  cmd.kind = kind;
+  tern_rsp_object rsp{};
+  status_ = node.command(TERN_CMD_CREATE_EQ, cmd, &rsp);
+  eqn_ = le(rsp.id);
+}
+
+std::optional<tern_eqe> TestEq::take() {
+  const auto eqe = memory_.get<tern_eqe>((ci_ & ((1U << log_size_) - 1)) * sizeof(tern_eqe));
+  const std::uint32_t want = (ci_ >> log_size_) & 1 ? 0 : 1;
+  if ((le(eqe.phase) & TERN_CQE_PHASE) != want) return std::nullopt;
+  ++ci_;
+  memory_.put((sizeof(tern_eqe) << log_size_) + offsetof(tern_eq_record, ci), le(ci_));
+  if (kind_ == TERN_EQ_ASYNC) {
+    node_.doorbell(TERN_UAR_KERNEL, TERN_DB_CMD_EQ_CI, 0);
+    node_.pump();
+  }
+  return eqe;
+}
+
+std::vector<tern_eqe> TestEq::take_all() {
+  std::vector<tern_eqe> all;
+  while (const auto eqe = take()) all.push_back(*eqe);
+  return all;
+}
+
+// ---- completion queues ----
+
+TestCq::TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags)
+    : node_(node),
+      memory_(node.host, (sizeof(tern_cqe) << log_size) + sizeof(tern_cq_record)),
+      log_size_(log_size) {
+  tern_cmd_create_cq cmd{};
+  cmd.pages = memory_.pages();
+  cmd.record_offset = le(static_cast<std::uint32_t>(sizeof(tern_cqe) << log_size));
+  cmd.eqn = le(eq ? eq->number() : TERN_NO_EQ);
+  cmd.uar = le(node.uar());
+  cmd.log_size = static_cast<std::uint8_t>(log_size);
+  cmd.flags = flags;
+  tern_rsp_object rsp{};
+  status_ = node.command(TERN_CMD_CREATE_CQ, cmd, &rsp);
+  cqn_ = le(rsp.id);
+}
+
+void TestCq::store_ci(std::uint32_t ci) {
+  memory_.put((sizeof(tern_cqe) << log_size_) + offsetof(tern_cq_record, ci), le(ci));
+}
+
+std::optional<Wc> TestCq::poll() {
+  const auto cqe = memory_.get<tern_cqe>((ci_ & ((1U << log_size_) - 1)) * sizeof(tern_cqe));
+  const std::uint32_t want = (ci_ >> log_size_) & 1 ? 0 : 1;
+  if ((le(cqe.phase) & TERN_CQE_PHASE) != want) return std::nullopt;
+  store_ci(++ci_);
+  if (TestQp* const qp = node_.find_qp(le(cqe.qpn))) qp->completed(cqe);
+  return cqe;
+}
+
+std::vector<Wc> TestCq::poll_all() {
+  std::vector<Wc> all;
+  while (const auto wc = poll()) all.push_back(*wc);
+  return all;
+}
+
+Wc TestCq::wait() {
+  std::optional<Wc> wc;
+  node_.sim.run_until([&] { return (wc = poll()).has_value(); });
+  if (!wc) {
+    ADD_FAILURE() << "no completion will come";
+    Wc none{};
+    none.status = 0xff;
+    return none;
+  }
+  return *wc;
+}
+
+void TestCq::arm(bool solicited_only) {
+  const std::uint32_t word = field_prep(TERN_CQ_ARM_CI_MASK, ci_) |
+                             (solicited_only ? TERN_CQ_ARM_SOLICITED : 0) | TERN_CQ_ARM_VALID |
+                             field_prep(TERN_CQ_ARM_SEQ_MASK, seq_);
+  memory_.put((sizeof(tern_cqe) << log_size_) + offsetof(tern_cq_record, arm), le(word));
+  node_.doorbell(node_.uar(), TERN_DB_CMD_CQ_ARM, cqn_);
+}
+
+// ---- queue pairs ----
+
+TestQp::TestQp(TestNode& node, const QpOptions& options)
+    : node_(node),
+      options_(options),
+      send_cq_(options.send_cq),
+      recv_cq_(options.recv_cq),
+      rq_offset_(1U << (options.log_sq_size + options.log_sq_stride)),
+      record_offset_(static_cast<std::uint32_t>(
+          round_up(rq_offset_ + (1U << (options.log_rq_size + options.log_rq_stride)), 64))),
+      memory_(node.host, record_offset_ + sizeof(tern_qp_record)) {
+  if (!send_cq_) send_cq_ = &node.create_cq(options.log_cq_size, options.eq);
+  if (!recv_cq_) recv_cq_ = &node.create_cq(options.log_cq_size, options.eq);
+  tern_cmd_create_qp cmd{};
+  cmd.pages = memory_.pages();
+  cmd.sq_offset = le(0U);
+  cmd.rq_offset = le(rq_offset_);
+  cmd.record_offset = le(record_offset_);
+  cmd.pdn = le(options.pd ? options.pd : node.pd());
+  cmd.uar = le(node.uar());
+  cmd.send_cqn = le(send_cq_->number());
+  cmd.recv_cqn = le(recv_cq_->number());
+  cmd.type = options.type;
+  cmd.log_sq_size = options.log_sq_size;
+  cmd.log_sq_stride = options.log_sq_stride;
+  cmd.log_rq_size = options.log_rq_size;
+  cmd.log_rq_stride = options.log_rq_stride;
+  tern_rsp_object rsp{};
+  status_ = node.command(TERN_CMD_CREATE_QP, cmd, &rsp);
+  qpn_ = le(rsp.id);
+}
+
+Status TestQp::modify(const tern_qp_attr& attr, std::uint32_t mask, std::uint32_t flags,
+                      std::uint32_t cur_state) {
+  tern_cmd_modify_qp cmd{};
+  cmd.qpn = le(qpn_);
+  cmd.mask = le(mask);
+  cmd.cur_state = le(cur_state);
+  cmd.flags = le(flags);
+  cmd.attr = attr;
+  return node_.command(TERN_CMD_MODIFY_QP, cmd);
+}
+
+tern_av TestQp::av_to(const TestQp& peer) const {
+  tern_av av{};
+  const Gid dgid = peer.node_.gid(options_.gid_index);
+  std::ranges::copy(dgid, av.dgid);
+  av.flow_label = le(options_.flow_label);
+  av.sgid_index = le(options_.gid_index);
+  std::ranges::copy(peer.node_.mac(), av.dmac);
+  av.hop_limit = options_.hop_limit;
+  av.traffic_class = options_.traffic_class;
+  av.sl = options_.sl;
+  return av;
+}
+
+Status TestQp::to_init() {
+  tern_qp_attr a{};
+  a.state = TERN_QPS_INIT;
+  a.access = le(options_.access);
+  return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS);
+}
+
+Status TestQp::to_rtr(const TestQp& peer) {
+  tern_qp_attr a{};
+  a.state = TERN_QPS_RTR;
+  a.av = av_to(peer);
+  a.path_mtu = static_cast<std::uint8_t>(options_.log_mtu);
+  a.dest_qpn = le(peer.qpn_);
+  a.rq_psn = le(options_.rq_psn);
+  a.max_dest_rd_atomic = options_.max_dest_rd_atomic;
+  a.min_rnr_timer = options_.min_rnr_timer;
+  return modify(a, TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
+                       TERN_QPA_RQ_PSN | TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER);
+}
+
+Status TestQp::to_rts() {
+  tern_qp_attr a{};
+  a.state = TERN_QPS_RTS;
+  a.timeout = options_.timeout;
+  a.retry_cnt = options_.retry_cnt;
+  a.rnr_retry = options_.rnr_retry;
+  a.sq_psn = le(options_.sq_psn);
+  a.max_rd_atomic = options_.max_rd_atomic;
+  return modify(a, TERN_QPA_STATE | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+                       TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC);
+}
+
+Status TestQp::to_state(std::uint8_t state, std::uint32_t flags) {
+  tern_qp_attr a{};
+  a.state = state;
+  return modify(a, TERN_QPA_STATE, flags);
+}
+
+tern_rsp_query_qp TestQp::query() {
+  tern_rsp_query_qp rsp{};
+  EXPECT_EQ(node_.command(TERN_CMD_QUERY_QP, tern_cmd_object{le(qpn_), 0}, &rsp), TERN_ST_OK);
+  return rsp;
+}
+
+void TestQp::connect(const TestQp& peer) {
+  EXPECT_EQ(to_init(), TERN_ST_OK);
+  EXPECT_EQ(to_rtr(peer), TERN_ST_OK);
+  EXPECT_EQ(to_rts(), TERN_ST_OK);
+}
+
+void TestQp::forget_posted() {
+  sq_pi_ = sq_done_ = rq_pi_ = rq_done_ = 0;
+  store_sq_pi(0);
+  store_rq_pi(0);
+}
+
+std::uint64_t TestQp::sq_slot(std::uint32_t index) const {
+  return std::uint64_t{index & ((1U << options_.log_sq_size) - 1)} << options_.log_sq_stride;
+}
+
+std::uint64_t TestQp::rq_slot(std::uint32_t index) const {
+  return rq_offset_ +
+         (std::uint64_t{index & ((1U << options_.log_rq_size) - 1)} << options_.log_rq_stride);
+}
+
+void TestQp::store_sq_pi(std::uint32_t pi) {
+  memory_.put(record_offset_ + offsetof(tern_qp_record, sq_pi), le(pi));
+}
+
+void TestQp::store_rq_pi(std::uint32_t pi) {
+  memory_.put(record_offset_ + offsetof(tern_qp_record, rq_pi), le(pi));
+}
+
+std::uint32_t TestQp::record_status() const {
+  return le(memory_.get<std::uint32_t>(record_offset_ + offsetof(tern_qp_record, status)));
+}
+
+namespace {
+
+template <class T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+tern_sge wire_sge(const tern_sge& s) { return {le(s.addr), le(s.length), le(s.lkey)}; }
+
+}  // namespace
+
+void TestQp::post(const SendWr& wr, bool ring_now) {
+  std::vector<std::byte> slot;
+  tern_sq_hdr hdr{};
+  hdr.opcode = wr.opcode;
+  hdr.flags = wr.flags;
+  hdr.num_sge = static_cast<std::uint8_t>(wr.sges.size());
+  hdr.length = le(static_cast<std::uint32_t>(wr.inline_data.size()));
+  hdr.wr_id = le(wr.wr_id);
+  hdr.imm = wr.imm;
+  append(slot, hdr);
+  switch (wr.opcode) {
+    case TERN_WR_RDMA_WRITE:
+    case TERN_WR_RDMA_WRITE_WITH_IMM:
+    case TERN_WR_RDMA_READ:
+      append(slot, tern_rdma_seg{le(wr.raddr), le(wr.rkey), 0});
+      break;
+    case TERN_WR_ATOMIC_CMP_AND_SWP:
+    case TERN_WR_ATOMIC_FETCH_AND_ADD:
+      append(slot, tern_atomic_seg{le(wr.raddr), le(wr.rkey), 0, le(wr.swap_add), le(wr.compare)});
+      break;
+    default:
+      break;
+  }
+  for (const tern_sge& s : wr.sges) append(slot, wire_sge(s));
+  slot.insert(slot.end(), wr.inline_data.begin(), wr.inline_data.end());
+  EXPECT_LE(slot.size(), std::size_t{1} << options_.log_sq_stride) << "WQE larger than its slot";
+  slot.resize(std::size_t{1} << options_.log_sq_stride);
+  memory_.write(sq_slot(sq_pi_), slot);
+  store_sq_pi(++sq_pi_);
+  if (ring_now) ring();
+}
+
+void TestQp::post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id) {
+  std::vector<std::byte> slot;
+  tern_rq_hdr hdr{};
+  hdr.num_sge = static_cast<std::uint8_t>(sges.size());
+  hdr.wr_id = le(wr_id);
+  append(slot, hdr);
+  for (const tern_sge& s : sges) append(slot, wire_sge(s));
+  EXPECT_LE(slot.size(), std::size_t{1} << options_.log_rq_stride) << "WQE larger than its slot";
+  memory_.write(rq_slot(rq_pi_), slot);
+  store_rq_pi(++rq_pi_);
+  if (record_status() & TERN_QP_ST_RQ_KICK) ring(TERN_DB_CMD_RQ);
+}
+
+void TestQp::ring(std::uint32_t db) { node_.doorbell(node_.uar(), db, qpn_); }
+
+void TestQp::completed(const Wc& wc) {
+  (wc.flags & TERN_CQE_F_RECV ? rq_done_ : sq_done_) = le(wc.wqe_index) + 1;
+}
+
+// ---- the node ----
+
+TestNode::TestNode(Sim& simulation, const NodeOptions& options)
+    : TestNode(simulation, options, simulation.new_node_id()) {}
+
+TestNode::TestNode(Sim& simulation, const NodeOptions& options, unsigned id)
+    : SimNode(simulation, config_of(options, id), 0x7e12 + id),
+      options_(options),
+      id_(id),
+      mac_(mac_of(id)) {
+  if (options.bring_up) bring_up();
+}
+
+TestNode::~TestNode() = default;
+
+void TestNode::start_admin_queue() {
+  constexpr std::uint32_t entries = 1U << kLogAdmin;
+  if (!aq_) {
+    aq_ = host.alloc(entries * sizeof(tern_aq_entry));
+    acq_ = host.alloc(entries * sizeof(tern_acq_entry));
+    in_ = host.alloc(TERN_CMD_MAX_LEN);
+    out_ = host.alloc(TERN_CMD_MAX_LEN);
+  }
+  std::memset(host.at(acq_), 0, entries * sizeof(tern_acq_entry));
+  aq_tail_ = acq_ci_ = 0;
+  EXPECT_EQ(device.reg_read(TERN_REG_MAGIC), TERN_MAGIC);
+  EXPECT_EQ(device.reg_read(TERN_REG_STATUS), TERN_STATUS_READY);
+  device.reg_write(TERN_REG_PAGE_SHIFT, options_.page_shift);
+  device.reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq_));
+  device.reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq_ >> 32));
+  device.reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq_));
+  device.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq_ >> 32));
+  device.reg_write(TERN_REG_AQ_LOG_SIZE, kLogAdmin);
+  device.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  EXPECT_EQ(device.reg_read(TERN_REG_STATUS), TERN_STATUS_READY | TERN_STATUS_ENABLED);
+}
+
+void TestNode::bring_up() {
+  device.set_link(true);
+  start_admin_queue();
+  EXPECT_EQ(command(TERN_CMD_QUERY_CAPS, {}, std::as_writable_bytes(std::span(&caps_, 1))),
+            TERN_ST_OK);
+  async_ = &eqs_.emplace_back(*this, std::uint8_t{TERN_EQ_ASYNC}, std::uint16_t{0}, 6U);
+  EXPECT_EQ(async_->created(), TERN_ST_OK);
+  tern_cmd_modify_port port{};
+  port.mask = le(std::uint32_t{TERN_PORT_MTU | TERN_PORT_ENABLE});
+  port.mtu = le(options_.mtu);
+  port.enable = 1;
+  EXPECT_EQ(command(TERN_CMD_MODIFY_PORT, port), TERN_ST_OK);
+  add_gids();
+  uar_ = alloc_uar();
+  pd_ = alloc_pd();
+  completion_ = &create_eq();
+  (void)async_->take_all();
+}
+
+Gid TestNode::gid(std::uint16_t index) const {
+  const auto last = static_cast<std::uint8_t>(id_);
+  const auto net = static_cast<std::uint8_t>(index >= 2 ? 78 : 77);
+  if (index == 1 || index == 2) {
+    return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, net, 0, last};
+  }
+  return {0xfd, net, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x77, 0, last};
+}
+
+void TestNode::add_gids() {
+  for (std::uint16_t i = 0; i < 4; ++i) {
+    tern_cmd_set_gid cmd{};
+    cmd.index = le(i);
+    cmd.valid = 1;
+    cmd.net_type = i == 1 || i == 2 ? TERN_NET_IPV4 : TERN_NET_IPV6;
+    cmd.vlan = le(i >= 2 ? kVlan : std::uint16_t{TERN_VLAN_NONE});
+    std::ranges::copy(mac_, cmd.mac);
+    std::ranges::copy(gid(i), cmd.gid);
+    EXPECT_EQ(command(TERN_CMD_SET_GID, cmd), TERN_ST_OK);
+  }
+}
+
+Status TestNode::command(std::uint16_t opcode, std::span<const std::byte> in,
+                         std::span<std::byte> out, std::uint16_t version) {
+  constexpr std::uint32_t mask = (1U << kLogAdmin) - 1;
+  if (!in.empty()) std::memcpy(host.at(in_), in.data(), in.size());
+  if (!out.empty()) std::memset(host.at(out_), 0, out.size());
+  tern_aq_entry entry{};
+  entry.opcode = le(opcode);
+  entry.version = le(version);
+  entry.tag = le(0x5a000000U + aq_tail_);
+  entry.in_len = le(static_cast<std::uint16_t>(in.size()));
+  entry.out_len = le(static_cast<std::uint16_t>(out.size()));
+  entry.in_addr = le(in.empty() ? 0 : in_);
+  entry.out_addr = le(out.empty() ? 0 : out_);
+  host.put(aq_ + (aq_tail_ & mask) * sizeof(entry), entry);
+  device.reg_write(TERN_REG_AQ_TAIL, ++aq_tail_);
+
+  const std::uint64_t slot = acq_ + (acq_ci_ & mask) * sizeof(tern_acq_entry);
+  const std::uint32_t want = (acq_ci_ >> kLogAdmin) & 1 ? 0 : 1;
+  for (int turns = 0; turns < 1000; ++turns) {
+    pump();
+    const auto done = host.get<tern_acq_entry>(slot);
+    if ((le(done.phase) & TERN_CQE_PHASE) != want) continue;
+    ++acq_ci_;
+    EXPECT_EQ(le(done.tag), le(entry.tag));
+    EXPECT_LE(le(done.out_len), out.size());
+    if (!out.empty()) std::memcpy(out.data(), host.at(out_), out.size());
+    return le(done.status);
+  }
+  ADD_FAILURE() << "command " << opcode << " does not complete; status register "
+                << device.reg_read(TERN_REG_STATUS);
+  return TERN_ST_INTERNAL;
+}
+
+void TestNode::destroy(std::uint16_t opcode, std::uint32_t id) {
+  EXPECT_EQ(command(opcode, tern_cmd_object{le(id), 0}), TERN_ST_OK) << "command " << opcode;
+}
+
+std::uint32_t TestNode::alloc_pd(bool privileged) {
+  tern_cmd_alloc_pd cmd{};
+  cmd.flags = le(privileged ? TERN_PD_PRIVILEGED : 0U);
+  tern_rsp_object rsp{};
+  EXPECT_EQ(command(TERN_CMD_ALLOC_PD, cmd, &rsp), TERN_ST_OK);
+  return le(rsp.id);
+}
+
+std::uint32_t TestNode::alloc_uar() {
+  tern_rsp_object rsp{};
+  EXPECT_EQ(command(TERN_CMD_ALLOC_UAR, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+            TERN_ST_OK);
+  return le(rsp.id);
+}
+
+TestEq& TestNode::create_eq(unsigned log_size, std::uint16_t vector) {
+  TestEq& eq = eqs_.emplace_back(*this, std::uint8_t{TERN_EQ_COMPLETION}, vector, log_size);
+  EXPECT_EQ(eq.created(), TERN_ST_OK);
+  return eq;
+}
+
+TestCq& TestNode::create_cq(unsigned log_size, TestEq* on, std::uint8_t flags) {
+  TestCq& cq = cqs_.emplace_back(*this, log_size, on ? on : completion_, flags);
+  EXPECT_EQ(cq.created(), TERN_ST_OK);
+  return cq;
+}
+
+TestQp& TestNode::create_qp(const QpOptions& options) {
+  TestQp& qp = qps_.emplace_back(*this, options);
+  EXPECT_EQ(qp.created(), TERN_ST_OK);
+  return qp;
+}
+
+Status TestNode::try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr) {
+  const std::uint64_t page = std::uint64_t{1} << options.page_shift;
+  const std::uint64_t real = round_up(std::max<std::uint64_t>(options.alias ? options.alias : options.offset + len, 1), page);
+  const std::uint64_t num = (options.offset + len + page - 1) / page;
+  const std::uint64_t memory = host.alloc(real, page);
+  tern_cmd_create_mr cmd{};
+  cmd.pages.kind = options.kind;
+  cmd.pages.page_shift = static_cast<std::uint8_t>(options.page_shift);
+  cmd.pages.num = le(static_cast<std::uint32_t>(num));
+  if (options.kind == TERN_PAGES_DIRECT) {
+    cmd.pages.addr = le(memory);
+  } else {
+    const auto page_at = [&](std::uint64_t i) { return le(memory + i * page % real); };
+    const std::uint64_t list = host.alloc(std::max<std::uint64_t>(num, 1) * 8);
+    for (std::uint64_t i = 0; i < num; ++i) host.put(list + i * 8, page_at(i));
+    cmd.pages.addr = le(list);
+    if (options.kind == TERN_PAGES_INDIRECT) {
+      const std::uint64_t chunks = (num + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK;
+      const std::uint64_t top = host.alloc(std::max<std::uint64_t>(chunks, 1) * 8);
+      for (std::uint64_t i = 0; i < chunks; ++i) {
+        host.put(top + i * 8, le(list + i * TERN_PAGES_CHUNK * 8));
+      }
+      cmd.pages.addr = le(top);
+    }
+  }
+  *mr = {.host = &host,
+         .iova = options.iova ? options.iova : memory + options.offset,
+         .length = len,
+         .dma = memory + options.offset,
+         .backed = std::min(len, real - options.offset)};
+  cmd.iova = le(mr->iova);
+  cmd.length = le(len);
+  cmd.offset = le(options.offset);
+  cmd.pdn = le(options.pd ? options.pd : pd_);
+  cmd.access = le(options.access);
+  cmd.kind = TERN_MR_MEMORY;
+  tern_rsp_object rsp{};
+  const Status st = command(TERN_CMD_CREATE_MR, cmd, &rsp);
+  mr->key = le(rsp.id);
+  return st;
+}
+
+TestMr& TestNode::reg(std::uint64_t len, const RegOptions& options) {
+  TestMr& mr = mrs_.emplace_back();
+  EXPECT_EQ(try_reg(len, options, &mr), TERN_ST_OK);
+  return mr;
+}
+
+void TestNode::destroy(TestQp& qp) { destroy(TERN_CMD_DESTROY_QP, qp.number()); }
+
+void TestNode::destroy(TestCq& cq) { destroy(TERN_CMD_DESTROY_CQ, cq.number()); }
+
+std::uint64_t TestNode::counter(unsigned index) {
+  std::array<std::uint64_t, TERN_CNT_RDMA_NUM> counters{};
+  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{le(std::uint32_t{TERN_COUNTERS_RDMA}), 0},
+                    &counters),
+            TERN_ST_OK);
+  return le(counters.at(index));
+}
+
+std::uint64_t TestNode::eth_counter(unsigned index) {
+  std::array<std::uint64_t, TERN_ETH_CNT_NUM> counters{};
+  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{le(std::uint32_t{TERN_COUNTERS_ETH}), 0},
+                    &counters),
+            TERN_ST_OK);
+  return le(counters.at(index));
+}
+
+tern_rsp_objects TestNode::objects() {
+  tern_rsp_objects rsp{};
+  EXPECT_EQ(command(TERN_CMD_QUERY_OBJECTS, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+            TERN_ST_OK);
+  return rsp;
+}
+
+void TestNode::doorbell(std::uint32_t uar, std::uint32_t db, std::uint32_t number) {
+  device.doorbell((std::uint64_t{uar} << options_.page_shift) + TERN_UAR_DB,
+                  field_prep(TERN_DB_CMD_MASK, db) | number);
+  wake();
+}
+
+TestQp* TestNode::find_qp(std::uint32_t qpn) {
+  // The newest first: numbers may be used again.
+  const auto it = std::ranges::find_if(qps_.rbegin(), qps_.rend(),
+                                       [&](const TestQp& q) { return q.number() == qpn; });
+  return it == qps_.rend() ? nullptr : &*it;
+}
+
+std::pair<TestQp&, TestQp&> rc_pair(TestNode& a, TestNode& b, const QpOptions& options) {
+  TestQp& qa = a.create_qp(options);
+  TestQp& qb = b.create_qp(options);
+  qa.connect(qb);
+  qb.connect(qa);
+  return {qa, qb};
+}
+
+::testing::AssertionResult same_bytes(std::span<const std::byte> got,
+                                      std::span<const std::byte> want) {
+  if (got.size() != want.size()) {
+    return ::testing::AssertionFailure() << got.size() << " bytes, not " << want.size();
+  }
+  const auto [g, w] = std::ranges::mismatch(got, want);
+  if (g == got.end()) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << "byte " << (g - got.begin()) << " is " << std::to_integer<int>(*g) << ", not "
+         << std::to_integer<int>(*w);
+}
+
+const char* status_name(std::uint8_t status) {
+  constexpr std::array names = {
+      "SUCCESS",          "LOC_LEN_ERR",     "LOC_QP_OP_ERR",  "LOC_PROT_ERR",
+      "WR_FLUSH_ERR",     "MW_BIND_ERR",     "BAD_RESP_ERR",   "LOC_ACCESS_ERR",
+      "REM_INV_REQ_ERR",  "REM_ACCESS_ERR",  "REM_OP_ERR",     "RETRY_EXC_ERR",
+      "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR",  "FATAL_ERR",      "RESP_TIMEOUT_ERR",
+      "GENERAL_ERR"};
+  return status < names.size() ? names[status] : "?";
+}
+
+}  // namespace tern

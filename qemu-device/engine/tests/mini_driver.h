@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a kernel driver and its provider do, over the contract alone: the tests' way to use a
+// device. Nothing in here looks inside the engine.
+//
+//   Sim sim;
+//   TestNode a(sim), b(sim);
+//   auto [qa, qb] = rc_pair(a, b);
+//   TestMr& src = a.reg(4096);
+//   TestMr& dst = b.reg(4096);
+//   qa.post(write({src.sge()}, dst));
+//   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <initializer_list>
+#include <optional>
+#include <ostream>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tests/sim.h"
+
+namespace tern {
+
+class TestNode;
+class TestCq;
+
+// ---- buffers ----
+
+// Page-aligned DMA memory of a queue, its pages anywhere, with the page list for the device.
+class QueueMemory {
+ public:
+  QueueMemory(FakeHost& host, std::uint64_t bytes);
+  [[nodiscard]] tern_pages pages() const { return pages_; }
+  template <class T>
+  [[nodiscard]] T get(std::uint64_t offset) const {
+    return host_->get<T>(address(offset));
+  }
+  template <class T>
+  void put(std::uint64_t offset, const T& value) {
+    host_->put(address(offset), value);
+  }
+  void write(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] std::uint64_t address(std::uint64_t offset) const {
+    return page_[offset / FakeHost::kPage] + offset % FakeHost::kPage;
+  }
+
+ private:
+  FakeHost* host_;
+  std::vector<std::uint64_t> page_;
+  tern_pages pages_{};
+};
+
+inline constexpr std::uint32_t kAllAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
+                                            TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+
+// A region over contiguous memory, or over the same pages again and again.
+struct TestMr {
+  FakeHost* host = nullptr;
+  std::uint32_t key = 0;
+  std::uint64_t iova = 0;
+  std::uint64_t length = 0;
+  std::uint64_t dma = 0;    // of the first byte
+  std::uint64_t backed = 0;  // bytes of memory behind it
+
+  [[nodiscard]] tern_sge sge(std::uint64_t offset, std::uint32_t len) const {
+    return {iova + offset, len, key};
+  }
+  [[nodiscard]] tern_sge sge() const { return sge(0, static_cast<std::uint32_t>(length)); }
+  // The memory itself; regions over repeated pages show their first pass only.
+  [[nodiscard]] std::span<std::byte> bytes() const { return {host->at(dma, backed), backed}; }
+  [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t len) const {
+    return bytes().subspan(offset, len);
+  }
+  // Fills with a pattern that differs by `seed`, and compares with it.
+  void fill(unsigned seed) const;
+  template <class T>
+  [[nodiscard]] T get(std::uint64_t offset) const {
+    return host->get<T>(dma + offset);
+  }
+  template <class T>
+  void put(std::uint64_t offset, const T& value) const {
+    host->put(dma + offset, value);
+  }
+};
+
+struct RegOptions {
+  std::uint32_t pd = 0;  // 0: the node's own
+  std::uint32_t access = kAllAccess;
+  std::uint64_t iova = 0;  // 0: the DMA address
+  std::uint64_t offset = 0;  // of the first byte in the first page
+  std::uint64_t alias = 0;   // bytes of real memory the region consists of again and again; 0: all
+  unsigned page_shift = 12;
+  std::uint8_t kind = TERN_PAGES_LIST;
+};
+
+// ---- work ----
+
+struct SendWr {
+  std::uint8_t opcode = TERN_WR_SEND;
+  std::vector<tern_sge> sges{};
+  std::uint64_t wr_id = 0;
+  std::uint8_t flags = TERN_WQE_F_SIGNALED;
+  std::uint64_t raddr = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t imm = 0;  // as on the wire
+  std::uint64_t swap_add = 0;
+  std::uint64_t compare = 0;
+  std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
+
+  SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
+  SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
+  SendWr&& unsignaled() && { return flags &= ~TERN_WQE_F_SIGNALED & 0xff, std::move(*this); }
+  SendWr&& immediate(std::uint32_t v) &&;  // turns SEND and WRITE into their _WITH_IMM
+};
+
+// The usual requests. `at`: offset in the remote region.
+[[nodiscard]] SendWr send(std::vector<tern_sge> sges);
+[[nodiscard]] SendWr send_inline(std::span<const std::byte> data);
+[[nodiscard]] SendWr write(std::vector<tern_sge> sges, const TestMr& to, std::uint64_t at = 0);
+[[nodiscard]] SendWr write_inline(std::span<const std::byte> data, const TestMr& to,
+                                  std::uint64_t at = 0);
+[[nodiscard]] SendWr read(std::vector<tern_sge> sges, const TestMr& from, std::uint64_t at = 0);
+[[nodiscard]] SendWr fetch_add(const tern_sge& result, const TestMr& at_mr, std::uint64_t at,
+                               std::uint64_t add);
+[[nodiscard]] SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t at,
+                                  std::uint64_t compare, std::uint64_t swap);
+
+using Wc = tern_cqe;
+
+// ---- queues ----
+
+class TestEq {
+ public:
+  TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size);
+  [[nodiscard]] std::uint32_t number() const { return eqn_; }
+  [[nodiscard]] Status created() const { return status_; }
+  // The next event, consumed.
+  std::optional<tern_eqe> take();
+  [[nodiscard]] std::vector<tern_eqe> take_all();
+  [[nodiscard]] std::uint16_t vector() const { return vector_; }
+
+ private:
+  TestNode& node_;
+  QueueMemory memory_;
+  std::uint8_t kind_;
+  std::uint16_t vector_;
+  unsigned log_size_;
+  std::uint32_t ci_ = 0;
+  std::uint32_t eqn_ = 0;
+  Status status_;
+};
+
+class TestCq {
+ public:
+  TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags = 0);
+  [[nodiscard]] std::uint32_t number() const { return cqn_; }
+  [[nodiscard]] Status created() const { return status_; }
+  // The next completion, consumed; nothing when there is none.
+  std::optional<Wc> poll();
+  [[nodiscard]] std::vector<Wc> poll_all();
+  // Runs the simulation until there is a completion; fails the test when none ever comes.
+  Wc wait();
+  void arm(bool solicited_only = false);
+  // Software took the event of the last arm.
+  void event_taken() { seq_ = (seq_ + 1) & 3; }
+  // Doorbell record as software keeps it, for tests that lie in it.
+  void store_ci(std::uint32_t ci);
+  [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint32_t consumed() const { return ci_; }
+
+ private:
+  TestNode& node_;
+  QueueMemory memory_;
+  unsigned log_size_;
+  std::uint32_t ci_ = 0;
+  std::uint32_t seq_ = 0;
+  std::uint32_t cqn_ = 0;
+  Status status_;
+};
+
+struct QpOptions {
+  std::uint32_t pd = 0;          // 0: the node's own
+  TestCq* send_cq = nullptr;     // null: one of its own
+  TestCq* recv_cq = nullptr;
+  std::uint8_t type = TERN_QPT_RC;
+  std::uint8_t log_sq_size = 6;
+  std::uint8_t log_sq_stride = 8;
+  std::uint8_t log_rq_size = 6;
+  std::uint8_t log_rq_stride = 8;
+  unsigned log_cq_size = 8;      // of its own CQs
+  TestEq* eq = nullptr;          // of its own CQs
+  // For connecting:
+  unsigned log_mtu = 10;
+  std::uint16_t gid_index = 0;   // 0: IPv6, 1: IPv4, 2: IPv4 on VLAN 77, 3: IPv6 on VLAN 77
+  std::uint32_t access = kAllAccess;
+  std::uint32_t sq_psn = 0xfffff0;  // soon wraps
+  std::uint32_t rq_psn = 0xfffff0;
+  std::uint8_t max_rd_atomic = 16;
+  std::uint8_t max_dest_rd_atomic = 16;
+  std::uint8_t min_rnr_timer = 1;
+  std::uint8_t timeout = 14;
+  std::uint8_t retry_cnt = 7;
+  std::uint8_t rnr_retry = 7;
+  std::uint8_t sl = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 64;
+  std::uint32_t flow_label = 0;
+};
+
+class TestQp {
+ public:
+  TestQp(TestNode& node, const QpOptions& options);
+  [[nodiscard]] std::uint32_t number() const { return qpn_; }
+  [[nodiscard]] Status created() const { return status_; }
+  [[nodiscard]] const QpOptions& options() const { return options_; }
+
+  // MODIFY_QP as it stands, and the usual ways up.
+  [[nodiscard]] Status modify(const tern_qp_attr& attr, std::uint32_t mask, std::uint32_t flags = 0,
+                              std::uint32_t cur_state = 0);
+  [[nodiscard]] Status to_init();
+  [[nodiscard]] Status to_rtr(const TestQp& peer);
+  [[nodiscard]] Status to_rts();
+  [[nodiscard]] Status to_state(std::uint8_t state, std::uint32_t flags = 0);
+  [[nodiscard]] tern_rsp_query_qp query();
+  // RESET to RTS with `peer`; expects success.
+  void connect(const TestQp& peer);
+  // After RESET software starts again from index 0.
+  void forget_posted();
+
+  // Writes a WQE and publishes it; `ring` false: the device is not told.
+  void post(const SendWr& wr, bool ring = true);
+  void post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
+  void ring(std::uint32_t command = TERN_DB_CMD_SQ);
+  [[nodiscard]] std::uint32_t sq_free() const {
+    return (1U << options_.log_sq_size) - (sq_pi_ - sq_done_);
+  }
+  [[nodiscard]] std::uint32_t rq_free() const {
+    return (1U << options_.log_rq_size) - (rq_pi_ - rq_done_);
+  }
+  // Lies in the doorbell record.
+  void store_sq_pi(std::uint32_t pi);
+  void store_rq_pi(std::uint32_t pi);
+  // Memory of a slot, for tests that write nonsense.
+  [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint64_t sq_slot(std::uint32_t index) const;
+  [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
+  [[nodiscard]] std::uint32_t sq_posted() const { return sq_pi_; }
+  [[nodiscard]] std::uint32_t record_status() const;
+
+  [[nodiscard]] TestCq& send_cq() const { return *send_cq_; }
+  [[nodiscard]] TestCq& recv_cq() const { return *recv_cq_; }
+  Wc wait_send() { return send_cq_->wait(); }
+  Wc wait_recv() { return recv_cq_->wait(); }
+  [[nodiscard]] TestNode& node() const { return node_; }
+
+ private:
+  friend class TestCq;
+  void completed(const Wc& wc);
+  [[nodiscard]] tern_av av_to(const TestQp& peer) const;
+
+  TestNode& node_;
+  QpOptions options_;
+  TestCq* send_cq_;
+  TestCq* recv_cq_;
+  std::uint32_t rq_offset_;
+  std::uint32_t record_offset_;
+  QueueMemory memory_;
+  std::uint32_t qpn_ = 0;
+  std::uint32_t sq_pi_ = 0;
+  std::uint32_t sq_done_ = 0;
+  std::uint32_t rq_pi_ = 0;
+  std::uint32_t rq_done_ = 0;
+  Status status_;
+};
+
+// ---- the node ----
+
+struct NodeOptions {
+  std::uint32_t mtu = 4200;
+  std::uint32_t max_qp = 4096;
+  std::uint32_t max_mr = 4096;
+  unsigned page_shift = 12;
+  bool capture = false;
+  bool bring_up = true;  // false: only plugged in, nothing written yet
+};
+
+class TestNode : public SimNode {
+ public:
+  static constexpr std::uint16_t kCompletionVector = 1;
+  static constexpr std::uint16_t kVlan = 77;
+
+  explicit TestNode(Sim& simulation, const NodeOptions& options = {});
+  ~TestNode() override;
+
+  // Registers, admin queue, asynchronous EQ, port, GIDs, PD, UAR page, completion EQ.
+  void bring_up();
+  void start_admin_queue();
+
+  // Runs one admin command to its end.
+  template <class In>
+  [[nodiscard]] Status command(std::uint16_t opcode, const In& in) {
+    return command(opcode, std::as_bytes(std::span(&in, 1)), {});
+  }
+  template <class In, class Out>
+  [[nodiscard]] Status command(std::uint16_t opcode, const In& in, Out* out) {
+    return command(opcode, std::as_bytes(std::span(&in, 1)),
+                   std::as_writable_bytes(std::span(out, 1)));
+  }
+  [[nodiscard]] Status command(std::uint16_t opcode, std::span<const std::byte> in,
+                               std::span<std::byte> out,
+                               std::uint16_t version = TERN_CMD_VERSION);
+  // A command on one object; expects success.
+  void destroy(std::uint16_t opcode, std::uint32_t id);
+
+  [[nodiscard]] std::uint32_t alloc_pd(bool privileged = false);
+  [[nodiscard]] std::uint32_t alloc_uar();
+  TestEq& create_eq(unsigned log_size = 8, std::uint16_t vector = kCompletionVector);
+  TestCq& create_cq(unsigned log_size = 8, TestEq* eq = nullptr, std::uint8_t flags = 0);
+  TestQp& create_qp(const QpOptions& options = {});
+  // Expects success; the memory is zero.
+  TestMr& reg(std::uint64_t len, const RegOptions& options = {});
+  [[nodiscard]] Status try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr);
+  void dereg(const TestMr& mr) { destroy(TERN_CMD_DESTROY_MR, mr.key); }
+  void destroy(TestQp& qp);
+  void destroy(TestCq& cq);
+
+  [[nodiscard]] std::uint64_t counter(unsigned index);
+  [[nodiscard]] std::uint64_t eth_counter(unsigned index);
+  [[nodiscard]] tern_rsp_objects objects();
+  // All asynchronous events that wait, consumed.
+  std::vector<tern_eqe> async_events() { return async_->take_all(); }
+
+  void doorbell(std::uint32_t uar, std::uint32_t command, std::uint32_t number);
+  [[nodiscard]] std::uint32_t uar() const { return uar_; }
+  [[nodiscard]] std::uint32_t pd() const { return pd_; }
+  [[nodiscard]] TestEq& eq() { return *completion_; }
+  [[nodiscard]] TestEq& async_eq() { return *async_; }
+  [[nodiscard]] const Mac& mac() const { return mac_; }
+  [[nodiscard]] Gid gid(std::uint16_t index) const;
+  [[nodiscard]] TestQp* find_qp(std::uint32_t qpn);
+  [[nodiscard]] const tern_rsp_caps& caps() const { return caps_; }
+  [[nodiscard]] const NodeOptions& options() const { return options_; }
+
+ private:
+  TestNode(Sim& simulation, const NodeOptions& options, unsigned id);
+  void add_gids();
+
+  NodeOptions options_;
+  unsigned id_;
+  Mac mac_;
+  tern_rsp_caps caps_{};
+  std::uint64_t aq_ = 0;
+  std::uint64_t acq_ = 0;
+  std::uint64_t in_ = 0;
+  std::uint64_t out_ = 0;
+  std::uint32_t aq_tail_ = 0;
+  std::uint32_t acq_ci_ = 0;
+  std::uint32_t uar_ = 0;
+  std::uint32_t pd_ = 0;
+  TestEq* async_ = nullptr;
+  TestEq* completion_ = nullptr;
+  std::deque<TestEq> eqs_;
+  std::deque<TestCq> cqs_;
+  std::deque<TestQp> qps_;
+  std::deque<TestMr> mrs_;
+};
+
+// Two connected RC QPs; a and b may be one node. `options.pd` and CQs go to both ends, so leave
+// them alone unless a is b.
+std::pair<TestQp&, TestQp&> rc_pair(TestNode& a, TestNode& b, const QpOptions& options = {});
+
+// Compares two pieces of memory and says where they differ.
+::testing::AssertionResult same_bytes(std::span<const std::byte> got,
+                                      std::span<const std::byte> want);
+
+// The name of a completion status, for messages.
+[[nodiscard]] const char* status_name(std::uint8_t status);
+
+}  // namespace tern

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tests/sim.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace tern {
+
+std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
+  std::uint64_t h = 0xcbf29ce484222325;
+  for (const std::byte b : bytes) h = (h ^ std::to_integer<std::uint64_t>(b)) * 0x100000001b3;
+  return h;
+}
+
+// ---- node ----
+
+SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed)
+    : sim(sim_), host(seed), device(host, config), vectors_raised_(TERN_MAX_VECTORS) {
+  index_ = sim.attach(this);
+}
+
+SimNode::~SimNode() { sim.detach(this); }
+
+unsigned SimNode::take_interrupts(unsigned vector) {
+  return std::exchange(vectors_raised_.at(vector), 0U);
+}
+
+bool SimNode::run_once() {
+  busy_ = device.run(sim.budget);
+  collect();
+  return busy_;
+}
+
+void SimNode::pump() {
+  while (run_once()) {
+  }
+}
+
+void SimNode::collect() {
+  Effects& fx = *device.effects;
+  if (fx.empty()) return;
+  for (const Effects::Frame& f : fx.frames()) {
+    const auto bytes = fx.bytes(f);
+    if (sim.pcap_) sim.pcap_->frame(sim.now(), bytes);
+    if (f.to_wire) sim.send(*this, bytes);
+  }
+  for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
+    if (!((fx.vectors()[v / 64] >> (v % 64)) & 1)) continue;
+    ++vectors_raised_[v];
+    sim.record(TraceEntry::Kind::kInterrupt, index_, v);
+  }
+  fx.clear();
+}
+
+// ---- wire ----
+
+unsigned Sim::attach(SimNode* node) {
+  nodes_.push_back(node);
+  node->host.clock = now_;
+  return static_cast<unsigned>(nodes_.size() - 1);
+}
+
+void Sim::detach(SimNode* node) { nodes_[node->index_] = nullptr; }
+
+std::uint64_t Sim::random() {  // splitmix64
+  std::uint64_t z = (random_ += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+bool Sim::chance(double p) {
+  return p > 0 && static_cast<double>(random() >> 11) * 0x1p-53 < p;
+}
+
+void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
+  if (tracing) trace_.push_back({now_, kind, node, value});
+}
+
+void Sim::send(SimNode& from, std::span<const std::byte> frame) {
+  ++stats.sent;
+  if (tracing) record(TraceEntry::Kind::kSent, from.index_, hash_bytes(frame));
+  const auto on_wire =
+      static_cast<Nanos>(static_cast<double>((frame.size() + 24) * 8) / wire.bits_per_ns);
+  from.tx_free_ = std::max(from.tx_free_, now_) + on_wire;
+  if ((pass && !pass(from.index_, frame)) || chance(wire.loss)) {
+    ++stats.lost;
+    return;
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end());
+  if (chance(wire.corrupt)) {
+    ++stats.corrupted;
+    const std::uint64_t bit = random() % (bytes->size() * 8);
+    (*bytes)[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+  }
+  Nanos when = from.tx_free_ + wire.latency;
+  if (chance(wire.duplicate)) {
+    ++stats.duplicated;
+    fly(from, bytes, when);
+  }
+  if (chance(wire.reorder)) {
+    ++stats.reordered;
+    when += wire.reorder_by;
+  }
+  fly(from, std::move(bytes), when);
+}
+
+void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when) {
+  flying_.push({when, order_++, from.index_, std::move(bytes)});
+}
+
+// A switch that knows where everybody is: to the owner of the address, else to all.
+void Sim::deliver(const InFlight& f) {
+  SimNode* owner = nullptr;
+  for (SimNode* const n : nodes_) {
+    if (n && std::memcmp(f.bytes->data(), n->device.port.mac().data(), sizeof(Mac)) == 0) owner = n;
+  }
+  for (SimNode* const n : nodes_) {
+    if (!n || n->index_ == f.from || (owner && n != owner)) continue;
+    ++stats.delivered;
+    if (tracing) record(TraceEntry::Kind::kDelivered, n->index_, hash_bytes(*f.bytes));
+    n->device.receive(*f.bytes);
+    n->wake();
+  }
+}
+
+// ---- time ----
+
+Nanos Sim::next_event() const {
+  Nanos next = flying_.empty() ? kNever : flying_.top().time;
+  for (const SimNode* const n : nodes_) {
+    if (n) next = std::min(next, n->device.next_deadline());
+  }
+  return next;
+}
+
+void Sim::advance(Nanos to) {
+  now_ = std::max(now_, to);
+  for (SimNode* const n : nodes_) {
+    if (!n) continue;
+    n->host.clock = now_;
+    if (n->device.next_deadline() <= now_) n->wake();
+  }
+  while (!flying_.empty() && flying_.top().time <= now_) {
+    const InFlight f = flying_.top();
+    flying_.pop();
+    deliver(f);
+  }
+}
+
+bool Sim::step() {
+  bool worked = false;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    SimNode* const n = nodes_[i];
+    if (!n || !n->busy_) continue;
+    n->run_once();
+    worked = true;
+  }
+  if (worked) return true;
+  const Nanos next = next_event();
+  if (next == kNever) return false;
+  advance(next);
+  return true;
+}
+
+void Sim::run_until_idle(Nanos limit) {
+  const Nanos end = now_ + limit;
+  while (step()) {
+    if (now_ > end) {
+      ADD_FAILURE() << "not idle after " << limit << " ns";
+      return;
+    }
+  }
+}
+
+bool Sim::run_until(const std::function<bool()>& done, Nanos limit) {
+  const Nanos end = now_ + limit;
+  while (!done()) {
+    if (now_ > end || !step()) return done();
+  }
+  return true;
+}
+
+void Sim::run_for(Nanos span) {
+  const Nanos end = now_ + span;
+  for (;;) {
+    const bool busy = std::ranges::any_of(nodes_, [](const SimNode* n) { return n && n->busy_; });
+    if (!busy && next_event() > end) break;
+    step();
+  }
+  advance(end);
+}
+
+}  // namespace tern
