@@ -102,7 +102,7 @@ void Device::receive(std::span<const std::byte> frame) {
   rx_packet.payload.clear();
 }
 
-bool Device::can_receive() { return ethernet.can_receive(); }
+bool Device::can_receive() { return true; }  // the Ethernet function drops and counts
 
 void Device::dispatch(Packet& packet) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
