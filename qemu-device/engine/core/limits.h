@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Limits the device was built with: what QUERY_CAPS tells and the commands enforce.
+#pragma once
+
+#include <cstdint>
+
+namespace tern {
+
+inline constexpr std::uint32_t kMaxPd = 32768;
+inline constexpr std::uint32_t kMaxEq = 256;
+inline constexpr std::uint8_t kMinLogEq = 4;
+inline constexpr std::uint8_t kMaxLogEq = 20;
+// An arm names a CQ index by 24 bits: a queue must stay well below that.
+inline constexpr std::uint8_t kMaxLogCq = 22;
+inline constexpr std::uint8_t kMaxLogWq = 15;
+inline constexpr std::uint16_t kMaxSge = 32;
+inline constexpr std::uint32_t kMaxInline = 1024;
+inline constexpr std::uint32_t kMaxMessage = 0x8000'0000;  // 2^31 bytes, IBTA 9.7.2 C9-94
+inline constexpr std::uint8_t kMaxRdAtomic = 16;
+inline constexpr std::uint8_t kLocalAckDelay = 15;  // 134 ms: an emulated machine may be slow
+
+inline constexpr std::uint64_t kMaxMrSize = std::uint64_t{1} << 40;
+// Page list entries of all regions together: a terabyte of 4 KiB pages, 2 GiB of lists.
+inline constexpr std::uint64_t kMaxMrPages = std::uint64_t{1} << 28;
+
+inline constexpr unsigned kPageShiftMin = 12;  // of page lists
+inline constexpr unsigned kPageShiftMax = 31;
+
+}  // namespace tern

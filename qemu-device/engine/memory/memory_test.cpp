@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "memory/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/limits.h"
+#include "tests/fake_host.h"
+
+namespace tern {
+namespace {
+
+constexpr std::uint32_t kAll = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
+                               TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+
+class PageListTest : public testing::Test {
+ protected:
+  FakeHost host;
+
+  // `n` pages of 1 << shift bytes at addresses that are never neighbours.
+  std::vector<std::uint64_t> pages(std::size_t n, unsigned shift = 12) {
+    std::vector<std::uint64_t> list;
+    for (std::size_t i = 0; i < n; ++i) list.push_back((2 * i + 2) << shift);
+    return list;
+  }
+  std::uint64_t store(const std::vector<std::uint64_t>& words) {
+    const std::uint64_t addr = host.alloc(words.size() * 8 + 8);
+    std::memcpy(host.at(addr, words.size() * 8), words.data(), words.size() * 8);
+    return addr;
+  }
+  tern_pages list(const std::vector<std::uint64_t>& words, unsigned shift = 12) {
+    tern_pages p{};
+    p.addr = store(words);
+    p.num = static_cast<std::uint32_t>(words.size());
+    p.page_shift = static_cast<std::uint8_t>(shift);
+    p.kind = TERN_PAGES_LIST;
+    return p;
+  }
+  tern_pages indirect(const std::vector<std::uint64_t>& words, unsigned shift = 12) {
+    std::vector<std::uint64_t> chunks;
+    for (std::size_t i = 0; i < words.size(); i += TERN_PAGES_CHUNK) {
+      const std::size_t n = std::min<std::size_t>(TERN_PAGES_CHUNK, words.size() - i);
+      chunks.push_back(store({words.begin() + static_cast<std::ptrdiff_t>(i),
+                              words.begin() + static_cast<std::ptrdiff_t>(i + n)}));
+    }
+    tern_pages p = list(chunks, shift);
+    p.num = static_cast<std::uint32_t>(words.size());
+    p.kind = TERN_PAGES_INDIRECT;
+    return p;
+  }
+};
+
+TEST_F(PageListTest, DirectIsOneRun) {
+  tern_pages p{};
+  p.addr = 0x1234;
+  PageList l;
+  ASSERT_EQ(l.load(host, p, 0), TERN_ST_OK);
+  EXPECT_EQ(l.at(0x10, 1 << 30).addr, 0x1244U);
+  EXPECT_EQ(l.at(0x10, 1 << 30).len, 1U << 30);
+  EXPECT_EQ(l.entries_held(), 0U);
+  p.addr = UINT64_MAX - 0xfff;
+  ASSERT_EQ(l.load(host, p, 0), TERN_ST_OK);
+  EXPECT_EQ(l.at(0x1000, 1).len, 0U) << "wraps";
+}
+
+TEST_F(PageListTest, ListAndIndirectGiveTheSamePages) {
+  for (const std::size_t n : {1UL, 2UL, 511UL, 512UL, 513UL, 1025UL, 263000UL}) {
+    const auto words = pages(n);
+    PageList a;
+    PageList b;
+    ASSERT_EQ(a.load(host, list(words), n), TERN_ST_OK) << n;
+    ASSERT_EQ(b.load(host, indirect(words), n), TERN_ST_OK) << n;
+    EXPECT_EQ(a.entries_held(), n);
+    for (std::size_t i = 0; i < n; ++i) {
+      ASSERT_EQ(a.at(i << 12, 1).addr, words[i]);
+      ASSERT_EQ(b.at(i << 12, 1).addr, words[i]);
+    }
+    EXPECT_EQ(a.at(n << 12, 1).len, 0U);
+    EXPECT_EQ(a.at(UINT64_MAX, 1).len, 0U);
+  }
+}
+
+TEST_F(PageListTest, RunsJoinNeighboursAndStopAtGaps) {
+  PageList l;
+  ASSERT_EQ(l.load(host, list({0x3000, 0x4000, 0x5000, 0x9000, 0x8000}), 5), TERN_ST_OK);
+  EXPECT_EQ(l.at(0x10, 0x10000).addr, 0x3010U);
+  EXPECT_EQ(l.at(0x10, 0x10000).len, 0x2ff0U);
+  EXPECT_EQ(l.at(0x10, 0x1000).len, 0x1000U) << "no more than wanted";
+  EXPECT_EQ(l.at(0x3ffc, 64).addr, 0x9ffcU);
+  EXPECT_EQ(l.at(0x3ffc, 64).len, 4U);
+}
+
+TEST_F(PageListTest, PageShifts) {
+  for (unsigned shift = 0; shift < 40; ++shift) {
+    PageList l;
+    const Status st = l.load(host, list(pages(2, shift), shift), 2);
+    EXPECT_EQ(st, shift >= 12 && shift <= 31 ? TERN_ST_OK : TERN_ST_BAD_PARAM) << shift;
+    if (st == TERN_ST_OK) {
+      EXPECT_EQ(l.at(7, UINT64_MAX).len, (1ULL << shift) - 7);
+    }
+  }
+}
+
+TEST_F(PageListTest, RefusesWhatIsNotAList) {
+  const tern_pages good = list(pages(4));
+  const tern_pages deep = indirect(pages(600));
+  auto st = [&](tern_pages p, std::uint64_t max = 600) {
+    PageList l;
+    const Status s = l.load(host, p, max);
+    if (s != TERN_ST_OK) {
+      EXPECT_EQ(l.entries_held(), 0U);
+    }
+    return s;
+  };
+  tern_pages p = good;
+  EXPECT_EQ(st(p), TERN_ST_OK);
+  EXPECT_EQ(st(p, 3), TERN_ST_BAD_PARAM);
+  p.kind = 3;
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM);
+  p = good;
+  p.rsvd_e = 1;
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM);
+  p = good;
+  p.addr += 4;
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM) << "not aligned";
+  p = good;
+  p.page_shift = 13;
+  host.put<std::uint64_t>(good.addr, 0x1000);
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM) << "bits below the page size";
+  p = good;
+  host.put<std::uint64_t>(good.addr, 0x1001);
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM);
+  p = good;
+  p.addr = 0x10;
+  EXPECT_EQ(st(p), TERN_ST_DMA_ERROR);
+  p.addr = UINT64_MAX - 7;
+  EXPECT_EQ(st(p), TERN_ST_DMA_ERROR) << "wraps";
+  p = deep;
+  EXPECT_EQ(st(p), TERN_ST_OK);
+  host.put<std::uint64_t>(deep.addr + 8, 0x18);
+  EXPECT_EQ(st(p), TERN_ST_DMA_ERROR) << "second chunk is not RAM";
+  host.put<std::uint64_t>(deep.addr + 8, 0x1c);
+  EXPECT_EQ(st(p), TERN_ST_BAD_PARAM) << "second chunk is not aligned";
+}
+
+TEST_F(PageListTest, LoadsThroughShortMappings) {
+  const auto words = pages(700);
+  const tern_pages p = indirect(words);
+  for (const std::uint64_t limit : {1, 3, 8, 100}) {
+    host.short_span = limit;
+    PageList l;
+    ASSERT_EQ(l.load(host, p, 700), TERN_ST_OK);
+    for (std::size_t i = 0; i < words.size(); ++i) ASSERT_EQ(l.at(i << 12, 1).addr, words[i]);
+  }
+}
+
+TEST_F(PageListTest, FailedLoadKeepsTheOldList) {
+  PageList l;
+  ASSERT_EQ(l.load(host, list({0x3000}), 1), TERN_ST_OK);
+  tern_pages bad = list({0x5000, 0x6001});
+  EXPECT_EQ(l.load(host, bad, 2), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.at(0, 1).addr, 0x3000U);
+  EXPECT_EQ(l.entries_held(), 1U);
+}
+
+TEST_F(PageListTest, ReserveAndUpdate) {
+  PageList l;
+  EXPECT_EQ(l.reserve(4, 11), TERN_ST_BAD_PARAM);
+  ASSERT_EQ(l.reserve(4, 12), TERN_ST_OK);
+  EXPECT_EQ(l.at(0, 1).len, 0U) << "absent";
+  const tern_pages two = list({0x2000, 0x7000});
+  ASSERT_EQ(l.update(host, 1, two, false), TERN_ST_OK);
+  EXPECT_EQ(l.at(0, 1).len, 0U);
+  EXPECT_EQ(l.at(0x1000, 1).addr, 0x2000U);
+  EXPECT_EQ(l.at(0x2000, 1).addr, 0x7000U);
+  EXPECT_EQ(l.at(0x2000, 0x2000).len, 0x1000U) << "the next one is absent";
+  EXPECT_EQ(l.update(host, 2, two, true), TERN_ST_BAD_STATE) << "the first stays absent";
+  EXPECT_EQ(l.at(0x3000, 1).len, 0U) << "nothing was changed";
+  ASSERT_EQ(l.update(host, 2, two, false), TERN_ST_OK);
+  EXPECT_EQ(l.update(host, 3, two, false), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, 5, two, false), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, UINT64_MAX, two, false), TERN_ST_BAD_PARAM);
+  ASSERT_EQ(l.update(host, 0, list({0}), true), TERN_ST_OK);
+  EXPECT_EQ(l.at(0, 1).len, 1U) << "DMA address 0 is an address";
+  EXPECT_EQ(l.at(0, 1).addr, 0U);
+
+  tern_pages p = two;
+  p.kind = TERN_PAGES_DIRECT;
+  EXPECT_EQ(l.update(host, 0, p, false), TERN_ST_BAD_PARAM);
+  p.kind = 7;
+  EXPECT_EQ(l.update(host, 0, p, false), TERN_ST_BAD_PARAM);
+  p = two;
+  p.page_shift = 13;
+  EXPECT_EQ(l.update(host, 0, p, false), TERN_ST_BAD_PARAM);
+  p = two;
+  p.rsvd_e = 0x100;
+  EXPECT_EQ(l.update(host, 0, p, false), TERN_ST_BAD_PARAM);
+  p = two;
+  p.addr = 0x10;
+  EXPECT_EQ(l.update(host, 0, p, false), TERN_ST_DMA_ERROR);
+  p.num = 0;
+  EXPECT_EQ(l.update(host, 4, p, true), TERN_ST_OK);
+}
+
+class MemoryTest : public PageListTest {
+ protected:
+  Memory memory{host, 64};
+  SpanList out{host};
+  const Accessor user{Pdn(7), false, Qpn(2)};
+  const Accessor kernel{Pdn(8), true, Qpn(3)};
+
+  // A region of `length` bytes at `offset` in scattered pages, and where its bytes are.
+  struct Made {
+    std::uint32_t key = 0;
+    std::vector<std::uint64_t> page;
+  };
+  Made make(std::uint64_t iova, std::uint64_t length, std::uint64_t offset, std::uint32_t access,
+            Pdn pd = Pdn(7)) {
+    Made made;
+    for (std::uint64_t i = 0; i < offset + length; i += 4096) made.page.push_back(host.alloc(4096));
+    tern_cmd_create_mr cmd = command(iova, length, offset, access, pd);
+    cmd.pages = list(made.page);
+    EXPECT_EQ(memory.create_mr(cmd, &made.key), TERN_ST_OK);
+    return made;
+  }
+  static tern_cmd_create_mr command(std::uint64_t iova, std::uint64_t length, std::uint64_t offset,
+                                    std::uint32_t access, Pdn pd = Pdn(7)) {
+    tern_cmd_create_mr cmd{};
+    cmd.iova = iova;
+    cmd.length = length;
+    cmd.offset = offset;
+    cmd.pdn = pd.value;
+    cmd.access = access;
+    return cmd;
+  }
+  Access local(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len,
+               bool write = false) {
+    out.abandon();
+    const Access a = memory.local(who, key, addr, len, write, out);
+    EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
+    return a;
+  }
+  Access remote(const Accessor& who, std::uint32_t key, std::uint64_t addr, std::uint64_t len,
+                std::uint32_t rights) {
+    out.abandon();
+    const Access a = memory.remote(who, key, addr, len, rights, out);
+    EXPECT_EQ(out.size(), a == Access::kReady ? len : 0);
+    EXPECT_EQ(memory.check_remote(who, key, addr, len, rights), a);
+    return a;
+  }
+};
+
+TEST_F(MemoryTest, BytesComeFromTheRightPages) {
+  const Made mr = make(0x70000f80, 9000, 0xf80, kAll);
+  for (std::uint64_t i = 0; i < 9000; ++i) {
+    const std::uint64_t at = i + 0xf80;
+    host.put(mr.page[at / 4096] + at % 4096, static_cast<std::uint8_t>(i * 7));
+  }
+  for (const std::uint64_t limit : {0, 1, 100}) {
+    host.short_span = limit;
+    ASSERT_EQ(local(user, mr.key, 0x70000f80 + 5, 8995), Access::kReady);
+    std::vector<std::byte> bytes(8995);
+    out.copy_to(bytes);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      ASSERT_EQ(bytes[i], std::byte(static_cast<std::uint8_t>((i + 5) * 7)));
+    }
+  }
+}
+
+TEST_F(MemoryTest, RangeEndsExactly) {
+  constexpr std::uint64_t kAt = 0x10000;
+  const Made mr = make(kAt, 5000, 0, kAll);
+  const auto bits = TERN_ACCESS_REMOTE_READ;
+  EXPECT_EQ(remote(user, mr.key, kAt, 5000, bits), Access::kReady);
+  EXPECT_EQ(remote(user, mr.key, kAt + 4999, 1, bits), Access::kReady);
+  EXPECT_EQ(remote(user, mr.key, kAt - 1, 1, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, kAt - 1, 2, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, kAt + 5000, 1, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, kAt + 4999, 2, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, kAt, 5001, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, kAt + 1, UINT64_MAX, bits), Access::kDenied);
+  EXPECT_EQ(remote(user, mr.key, UINT64_MAX, 2, bits), Access::kDenied);
+  EXPECT_EQ(local(user, mr.key, kAt, 5000), Access::kReady);
+  EXPECT_EQ(local(user, mr.key, kAt, 5001), Access::kDenied);
+  EXPECT_EQ(local(user, mr.key, kAt - 1, 1), Access::kDenied);
+  EXPECT_EQ(local(user, mr.key, UINT64_MAX - 3, 8), Access::kDenied);
+}
+
+TEST_F(MemoryTest, RegionAtTheEndOfTheAddressSpace) {
+  const Made mr = make(UINT64_MAX - 4095, 4096, 0, kAll);
+  EXPECT_EQ(local(user, mr.key, UINT64_MAX, 1), Access::kReady);
+  EXPECT_EQ(local(user, mr.key, UINT64_MAX, 2), Access::kDenied);
+  EXPECT_EQ(local(user, mr.key, 0, 1), Access::kDenied);
+}
+
+TEST_F(MemoryTest, ZeroBased) {
+  const Made mr = make(0, 4096, 100, kAll | TERN_ACCESS_ZERO_BASED);
+  ASSERT_EQ(local(user, mr.key, 0, 8), Access::kReady);
+  EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(mr.page[0] + 100));
+  EXPECT_EQ(local(user, mr.key, 4095, 1), Access::kReady);
+  EXPECT_EQ(local(user, mr.key, 4096, 1), Access::kDenied);
+}
+
+TEST_F(MemoryTest, RightsAreNeeded) {
+  const struct {
+    std::uint32_t granted, asked;
+  } rows[] = {
+      {TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE, TERN_ACCESS_REMOTE_WRITE},
+      {TERN_ACCESS_REMOTE_READ, TERN_ACCESS_REMOTE_READ},
+      {TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_ATOMIC, TERN_ACCESS_REMOTE_ATOMIC},
+  };
+  for (const auto& r : rows) {
+    const Made mr = make(0x1000, 4096, 0, r.granted);
+    for (const std::uint32_t asked :
+         {TERN_ACCESS_REMOTE_WRITE, TERN_ACCESS_REMOTE_READ, TERN_ACCESS_REMOTE_ATOMIC}) {
+      EXPECT_EQ(remote(user, mr.key, 0x1000, 8, asked),
+                asked == r.asked ? Access::kReady : Access::kDenied);
+    }
+    EXPECT_EQ(local(user, mr.key, 0x1000, 8, true),
+              r.granted & TERN_ACCESS_LOCAL_WRITE ? Access::kReady : Access::kDenied);
+    EXPECT_EQ(local(user, mr.key, 0x1000, 8, false), Access::kReady);
+  }
+}
+
+TEST_F(MemoryTest, MappingsAreForWritingOnlyWhenWritten) {
+  const Made mr = make(0x1000, 4096, 0, kAll);
+  ASSERT_EQ(remote(user, mr.key, 0x1000, 8, TERN_ACCESS_REMOTE_READ), Access::kReady);
+  EXPECT_FALSE(out.pieces()[0].write);
+  ASSERT_EQ(remote(user, mr.key, 0x1000, 8, TERN_ACCESS_REMOTE_WRITE), Access::kReady);
+  EXPECT_TRUE(out.pieces()[0].write);
+  ASSERT_EQ(remote(user, mr.key, 0x1000, 8, TERN_ACCESS_REMOTE_ATOMIC), Access::kReady);
+  EXPECT_TRUE(out.pieces()[0].write);
+  out.abandon();
+}
+
+TEST_F(MemoryTest, KeysAndDomainsMustMatch) {
+  const Made mr = make(0x1000, 4096, 0, kAll);
+  EXPECT_EQ(local(user, mr.key, 0x1000, 1), Access::kReady);
+  for (std::uint32_t v = 1; v < 256; ++v) {
+    EXPECT_EQ(local(user, mr.key ^ v, 0x1000, 1), Access::kDenied);
+  }
+  for (const std::uint32_t key : {0U, 1U, 0x100U, 0x101U, mr.key + 0x100, 0xffffffffU}) {
+    EXPECT_EQ(local(user, key, 0x1000, 1), Access::kDenied) << key;
+    EXPECT_EQ(remote(user, key, 0x1000, 1, TERN_ACCESS_REMOTE_READ), Access::kDenied) << key;
+  }
+  EXPECT_EQ(local(kernel, mr.key, 0x1000, 1), Access::kDenied) << "another PD, if privileged";
+  EXPECT_EQ(remote(kernel, mr.key, 0x1000, 1, TERN_ACCESS_REMOTE_READ), Access::kDenied);
+}
+
+TEST_F(MemoryTest, NoBytesNeedNoKey) {
+  EXPECT_EQ(local(user, 0, 0xdead, 0), Access::kReady);
+  EXPECT_EQ(local(user, 0, 0xdead, 0, true), Access::kReady);
+  EXPECT_EQ(remote(user, 0xffffffff, UINT64_MAX, 0, TERN_ACCESS_REMOTE_WRITE), Access::kReady);
+}
+
+TEST_F(MemoryTest, ReservedKeyIsForPrivilegedDomainsAndLocal) {
+  const std::uint64_t addr = host.alloc(8192);
+  EXPECT_EQ(local(kernel, TERN_LKEY_DMA, addr + 1, 8000, true), Access::kReady);
+  EXPECT_EQ(local(user, TERN_LKEY_DMA, addr, 1), Access::kDenied);
+  EXPECT_EQ(local(kernel, TERN_LKEY_DMA, addr + 8000, 8000), Access::kDmaError);
+  EXPECT_EQ(local(kernel, TERN_LKEY_DMA, UINT64_MAX, 2), Access::kDmaError);
+  EXPECT_EQ(remote(kernel, TERN_LKEY_DMA, addr, 1, TERN_ACCESS_REMOTE_READ), Access::kDenied);
+  EXPECT_EQ(local(kernel, TERN_LKEY_DMA + 1, addr, 1), Access::kDenied) << "another variant";
+}
+
+TEST_F(MemoryTest, HoleInTheMiddleIsADmaError) {
+  const Made mr = make(0, 3 * 4096, 0, kAll | TERN_ACCESS_ZERO_BASED);
+  host.punch(mr.page[1], 4096);
+  EXPECT_EQ(local(user, mr.key, 0, 4096), Access::kReady);
+  out.abandon();
+  EXPECT_EQ(memory.local(user, mr.key, 0, 8192, false, out), Access::kDmaError);
+  out.abandon();
+  EXPECT_EQ(host.outstanding(), 0U);
+  host.mend(mr.page[1]);
+  EXPECT_EQ(local(user, mr.key, 0, 3 * 4096), Access::kReady);
+}
+
+TEST_F(MemoryTest, DirectRegion) {
+  const std::uint64_t addr = host.alloc(10000);
+  tern_cmd_create_mr cmd = command(0x5000, 9000, 100, kAll);
+  cmd.pages.addr = addr;
+  std::uint32_t key;
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  ASSERT_EQ(local(user, key, 0x5000, 9000), Access::kReady);
+  EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(addr + 100));
+  EXPECT_EQ(local(user, key, 0x5000, 9001), Access::kDenied);
+  // All of memory, as the kernel's global key has it.
+  cmd = command(0, UINT64_MAX, 0, kAll);
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, addr, 10000), Access::kReady);
+  EXPECT_EQ(local(user, key, 0x10, 1), Access::kDmaError);
+}
+
+TEST_F(MemoryTest, CreationRefuses) {
+  const std::vector<std::uint64_t> words = {0x2000, 0x8000};
+  tern_cmd_create_mr good = command(0x1000, 8000, 100, kAll);
+  good.pages = list(words);
+  const std::pair<Status, std::function<void(tern_cmd_create_mr&)>> rows[] = {
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.kind = TERN_MR_DM; }},
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.kind = TERN_MR_FAST; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 3; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 2; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.dmn = 1; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 9; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 31; }},
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND; }},
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_GLOBAL; }},
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_PERSISTENT; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_WRITE; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_ATOMIC; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.access |= TERN_ACCESS_ZERO_BASED; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.iova = UINT64_MAX - 7998; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.length = UINT64_MAX; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.iova = 0, c.length = kMaxMrSize + 1; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.offset = 4096; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.offset = UINT64_MAX; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.length = 8092 + 1; }},  // needs a third page
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.length = 3000; }},      // needs only one
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.num = 3; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.num = 0xffffffff; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 11; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 13; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 64; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 3; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.rsvd_e = 1; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.addr += 1; }},
+      {TERN_ST_DMA_ERROR, [](auto& c) { c.pages.addr = 8; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = TERN_MR_F_INCOMPLETE; }},  // with an address
+      {TERN_ST_BAD_PARAM,  // a direct list that wraps
+       [](auto& c) { c.pages.kind = TERN_PAGES_DIRECT, c.pages.addr = UINT64_MAX - 8000; }},
+      {TERN_ST_BAD_PARAM,
+       [](auto& c) { c.pages.kind = TERN_PAGES_DIRECT, c.offset = UINT64_MAX - 5; }},
+      {TERN_ST_BAD_PARAM,
+       [](auto& c) { c.pages = {}, c.pages.page_shift = 12, c.flags = TERN_MR_F_INCOMPLETE; }},
+  };
+  int row = 0;
+  for (const auto& [status, spoil] : rows) {
+    tern_cmd_create_mr cmd = good;
+    spoil(cmd);
+    std::uint32_t key = 0;
+    EXPECT_EQ(memory.create_mr(cmd, &key), status) << "row " << row;
+    EXPECT_EQ(key, 0U);
+    ++row;
+  }
+  EXPECT_EQ(memory.counts().mr, 0U);
+  EXPECT_EQ(memory.counts().page_entries, 0U);
+  EXPECT_EQ(memory.users_of(Pdn(7)), 0U);
+  std::uint32_t key;
+  EXPECT_EQ(memory.create_mr(good, &key), TERN_ST_OK);
+  EXPECT_EQ(memory.counts().page_entries, 2U);
+}
+
+TEST_F(MemoryTest, LimitOfRegionsAndNewVariants) {
+  std::vector<std::uint32_t> keys;
+  tern_cmd_create_mr cmd = command(0, 100, 0, 0);
+  std::uint32_t key = 0;
+  for (int i = 0; i < 64; ++i) {
+    ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+    EXPECT_GE(key >> 8, 2U);
+    keys.push_back(key);
+  }
+  EXPECT_EQ(memory.create_mr(cmd, &key), TERN_ST_NO_RESOURCE);
+  int same = 0;
+  for (int i = 0; i < 64; ++i) {
+    const std::uint32_t old = keys[0];
+    ASSERT_EQ(memory.destroy_mr(old), TERN_ST_OK);
+    EXPECT_EQ(memory.destroy_mr(old), TERN_ST_BAD_HANDLE);
+    ASSERT_EQ(memory.create_mr(cmd, &keys[0]), TERN_ST_OK);
+    EXPECT_EQ(keys[0] >> 8, old >> 8);
+    same += keys[0] == old;
+  }
+  EXPECT_LT(same, 4) << "variants should be random";
+}
+
+TEST_F(MemoryTest, DestroyedKeysAreDead) {
+  const Made mr = make(0, 4096, 0, kAll | TERN_ACCESS_ZERO_BASED);
+  EXPECT_EQ(memory.users_of(Pdn(7)), 1U);
+  EXPECT_EQ(memory.destroy_mr(mr.key ^ 1), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(memory.destroy_mr(TERN_LKEY_DMA), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(memory.destroy_mr(mr.key), TERN_ST_OK);
+  EXPECT_EQ(local(user, mr.key, 0, 1), Access::kDenied);
+  EXPECT_EQ(memory.users_of(Pdn(7)), 0U);
+  EXPECT_EQ(memory.counts().page_entries, 0U);
+}
+
+TEST_F(MemoryTest, IncompleteRegionOpensWithItsLastUpdate) {
+  tern_cmd_create_mr cmd = command(0, 4 * 4096, 0, kAll);
+  cmd.flags = TERN_MR_F_INCOMPLETE;
+  cmd.pages.num = 4;
+  cmd.pages.page_shift = 12;
+  cmd.pages.kind = TERN_PAGES_LIST;
+  std::uint32_t key;
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  EXPECT_EQ(memory.counts().page_entries, 4U);
+  EXPECT_EQ(local(user, key, 0, 1), Access::kDenied);
+  tern_rsp_mr rsp;
+  ASSERT_EQ(memory.query(key, &rsp), TERN_ST_OK);
+  EXPECT_EQ(rsp.state, TERN_KEY_ST_FREE);
+
+  std::vector<std::uint64_t> words;
+  for (int i = 0; i < 4; ++i) words.push_back(host.alloc(4096));
+  tern_cmd_update_pages up{};
+  up.pages = list({words[0], words[1]});
+  up.key = key;
+  ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0, 1), Access::kDenied) << "not opened yet";
+  up.flags = TERN_UPDATE_LAST;
+  EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_STATE) << "half of it is absent";
+  up.pages = list({words[2], words[3]});
+  up.first = 2;
+  up.flags = 4;
+  EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_PARAM);
+  up.flags = TERN_UPDATE_LAST;
+  up.first = 3;
+  EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_PARAM) << "past the end";
+  up.first = 2;
+  up.key = key ^ 1;
+  EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_HANDLE);
+  up.key = key;
+  ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0, 4 * 4096), Access::kReady);
+
+  up.flags = TERN_UPDATE_CLOSE;
+  up.pages.num = 0;
+  ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0, 1), Access::kDenied);
+  up.flags = TERN_UPDATE_LAST;
+  ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0, 1), Access::kReady);
+}
+
+TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
+  constexpr std::uint64_t kPages = 16 << 20;
+  tern_cmd_create_mr cmd = command(0x7f0000000000, kPages << 12, 0, kAll);
+  cmd.flags = TERN_MR_F_INCOMPLETE;
+  cmd.pages.num = kPages;
+  cmd.pages.page_shift = 12;
+  cmd.pages.kind = TERN_PAGES_INDIRECT;
+  std::uint32_t key;
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  // One page behind all of it, told a million entries at a time.
+  constexpr std::uint64_t kStep = 1 << 20;
+  const std::uint64_t page = host.alloc(4096);
+  const tern_pages chunk = list(std::vector<std::uint64_t>(TERN_PAGES_CHUNK, page));
+  tern_cmd_update_pages up{};
+  up.pages = list(std::vector<std::uint64_t>(kStep / TERN_PAGES_CHUNK, chunk.addr));
+  up.pages.num = kStep;
+  up.pages.kind = TERN_PAGES_INDIRECT;
+  up.key = key;
+  for (std::uint64_t i = 0; i < kPages; i += kStep) {
+    up.first = i;
+    up.flags = i + kStep == kPages ? TERN_UPDATE_LAST : 0;
+    ASSERT_EQ(memory.update_pages(up), TERN_ST_OK);
+  }
+  EXPECT_EQ(memory.counts().page_entries, kPages);
+  EXPECT_EQ(local(user, key, cmd.iova + cmd.length - 100, 100), Access::kReady);
+  EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(page + 4096 - 100));
+  EXPECT_EQ(local(user, key, cmd.iova + cmd.length - 100, 101), Access::kDenied);
+}
+
+TEST_F(MemoryTest, EntriesOfAllRegionsAreBounded) {
+  tern_cmd_create_mr cmd = command(0, kMaxMrSize, 0, kAll);
+  cmd.flags = TERN_MR_F_INCOMPLETE;
+  cmd.pages.num = 1 << 28;
+  cmd.pages.page_shift = 12;
+  cmd.pages.kind = TERN_PAGES_LIST;
+  std::uint32_t key;
+  std::uint32_t other;
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK) << "untouched lists cost no memory";
+  cmd.length = 4096;
+  cmd.pages.num = 1;
+  EXPECT_EQ(memory.create_mr(cmd, &other), TERN_ST_NO_RESOURCE);
+  ASSERT_EQ(memory.destroy_mr(key), TERN_ST_OK);
+  EXPECT_EQ(memory.create_mr(cmd, &other), TERN_ST_OK);
+}
+
+TEST_F(MemoryTest, QueryAndReset) {
+  const Made mr = make(0x1080, 4096, 0x80, kAll);
+  tern_rsp_mr rsp;
+  ASSERT_EQ(memory.query(mr.key, &rsp), TERN_ST_OK);
+  EXPECT_EQ(rsp.iova, 0x1080U);
+  EXPECT_EQ(rsp.length, 4096U);
+  EXPECT_EQ(rsp.key, mr.key);
+  EXPECT_EQ(rsp.pdn, 7U);
+  EXPECT_EQ(rsp.access, kAll);
+  EXPECT_EQ(rsp.state, TERN_KEY_ST_VALID);
+  EXPECT_EQ(rsp.type, 0U);
+  EXPECT_EQ(memory.query(mr.key + 1, &rsp), TERN_ST_BAD_HANDLE);
+  memory.reset();
+  EXPECT_EQ(memory.counts().mr, 0U);
+  EXPECT_EQ(memory.counts().page_entries, 0U);
+  EXPECT_EQ(memory.users_of(Pdn(7)), 0U);
+  EXPECT_EQ(local(user, mr.key, 0x1080, 1), Access::kDenied);
+}
+
+TEST_F(MemoryTest, OneMappingForEachPage) {
+  const Made mr = make(0, 32 * 4096, 0, kAll | TERN_ACCESS_ZERO_BASED);
+  const std::uint64_t before = host.maps;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(local(user, mr.key, 0, 4096), Access::kReady);
+  EXPECT_EQ(host.maps - before, 100U);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "memory/page_list.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/limits.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint64_t kEntryBytes = sizeof(std::uint64_t);
+
+// Copies `to.size()` little-endian 64-bit words.
+bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
+  if (!dma_read(host, addr, std::as_writable_bytes(to))) return false;
+  if constexpr (std::endian::native != std::endian::little) {
+    for (auto& word : to) word = le(word);
+  }
+  return true;
+}
+
+}  // namespace
+
+PageList::Entries PageList::allocate(std::uint64_t entries) {
+  // A list of no entries has storage, too: a null pointer means that memory ran out.
+  return Entries(static_cast<std::uint64_t*>(
+      std::calloc(std::max<std::uint64_t>(entries, 1), kEntryBytes)));
+}
+
+Status PageList::read(Host& host, const tern_pages& desc, std::span<std::uint64_t> to) {
+  const std::uint64_t addr = le(desc.addr);
+  if (addr % kEntryBytes != 0) return TERN_ST_BAD_PARAM;
+  if (desc.kind == TERN_PAGES_LIST) {
+    if (!read_words(host, addr, to)) return TERN_ST_DMA_ERROR;
+  } else {
+    for (std::size_t done = 0; done < to.size();) {
+      const std::size_t chunks =
+          std::min<std::size_t>((to.size() - done + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK,
+                                TERN_PAGES_CHUNK);
+      std::uint64_t chunk[TERN_PAGES_CHUNK];
+      const std::uint64_t where = addr + done / TERN_PAGES_CHUNK * kEntryBytes;
+      if (!read_words(host, where, std::span(chunk).first(chunks))) return TERN_ST_DMA_ERROR;
+      for (std::size_t i = 0; i < chunks; ++i) {
+        if (chunk[i] % kEntryBytes != 0) return TERN_ST_BAD_PARAM;
+        const std::size_t n = std::min<std::size_t>(to.size() - done, TERN_PAGES_CHUNK);
+        if (!read_words(host, chunk[i], to.subspan(done, n))) return TERN_ST_DMA_ERROR;
+        done += n;
+      }
+    }
+  }
+  const std::uint64_t in_page = (std::uint64_t{1} << desc.page_shift) - 1;
+  std::uint64_t stray = 0;
+  for (auto& entry : to) {
+    stray |= entry & in_page;
+    entry |= kPresent;
+  }
+  return stray ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+}
+
+Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entries) {
+  if (desc.rsvd_e != 0) return TERN_ST_BAD_PARAM;
+  if (desc.kind == TERN_PAGES_DIRECT) {
+    *this = PageList();
+    direct_ = true;
+    base_ = le(desc.addr);
+    return TERN_ST_OK;
+  }
+  PageList list;
+  const std::uint64_t num = le(desc.num);
+  if (desc.kind > TERN_PAGES_INDIRECT || num > max_entries) return TERN_ST_BAD_PARAM;
+  if (const Status st = list.reserve(num, desc.page_shift); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {list.pages_.get(), num}); st != TERN_ST_OK) return st;
+  list.absent_ = 0;
+  *this = std::move(list);
+  return TERN_ST_OK;
+}
+
+Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
+  if (page_shift < kPageShiftMin || page_shift > kPageShiftMax) return TERN_ST_BAD_PARAM;
+  Entries pages = allocate(entries);
+  if (!pages) return TERN_ST_NO_MEMORY;
+  pages_ = std::move(pages);
+  count_ = absent_ = entries;
+  base_ = 0;
+  shift_ = page_shift;
+  direct_ = false;
+  return TERN_ST_OK;
+}
+
+Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc,
+                        bool complete) {
+  const std::uint64_t num = le(desc.num);
+  if (direct_ || desc.rsvd_e != 0 || desc.page_shift != shift_) return TERN_ST_BAD_PARAM;
+  if (desc.kind != TERN_PAGES_LIST && desc.kind != TERN_PAGES_INDIRECT) return TERN_ST_BAD_PARAM;
+  if (first > count_ || num > count_ - first) return TERN_ST_BAD_PARAM;
+  const std::span<std::uint64_t> old(pages_.get() + first, num);
+  const auto filled = static_cast<std::uint64_t>(std::ranges::count(old, std::uint64_t{0}));
+  if (complete && filled != absent_) return TERN_ST_BAD_STATE;
+  if (num == 0) return TERN_ST_OK;
+  const Entries fresh = allocate(num);
+  if (!fresh) return TERN_ST_NO_MEMORY;
+  if (const Status st = read(host, desc, {fresh.get(), num}); st != TERN_ST_OK) return st;
+  absent_ -= filled;
+  std::memcpy(old.data(), fresh.get(), num * kEntryBytes);
+  return TERN_ST_OK;
+}
+
+PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) const {
+  if (direct_) {
+    const std::uint64_t addr = base_ + offset;
+    if (addr < base_) return {0, 0};
+    return {addr, std::min(want, UINT64_MAX - addr)};
+  }
+  std::uint64_t i = offset >> shift_;
+  if (i >= count_ || pages_[i] == 0) return {0, 0};
+  const std::uint64_t page = std::uint64_t{1} << shift_;
+  const std::uint64_t in_page = offset & (page - 1);
+  const std::uint64_t addr = (pages_[i] & ~kPresent) + in_page;
+  std::uint64_t len = page - in_page;
+  // An entry right behind the one before, in memory as in the list, makes the run longer.
+  while (len < want && ++i < count_ && pages_[i] == pages_[i - 1] + page) len += page;
+  return {addr, std::min(want, len)};
+}
+
+}  // namespace tern

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Page lists: from a byte offset in a buffer to DMA addresses.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+
+#include "core/host.h"
+#include "tern_hw.hpp"
+
+namespace tern {
+
+using Status = std::uint16_t;  // TERN_ST_*
+
+// A page list copied out of DMA memory. entries_held() feeds QUERY_OBJECTS.
+class PageList {
+ public:
+  // Copies what `desc` describes; `max_entries` bounds it. TERN_ST_OK or why not; the list is
+  // unchanged unless it is OK.
+  [[nodiscard]] Status load(Host& host, const tern_pages& desc, std::uint64_t max_entries);
+  // Room for `entries` pages of 1 << page_shift bytes, all absent.
+  [[nodiscard]] Status reserve(std::uint64_t entries, unsigned page_shift);
+  // Replaces entries [first, first + desc.num); all or none. `complete`: refused with
+  // TERN_ST_BAD_STATE when entries would stay absent.
+  [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc,
+                              bool complete);
+
+  // DMA address of byte `offset` and how many bytes, up to `want`, are contiguous in DMA
+  // space from it.
+  struct Run {
+    std::uint64_t addr;
+    std::uint64_t len;  // 0: outside the list or an absent page
+  };
+  [[nodiscard]] Run at(std::uint64_t offset, std::uint64_t want) const;
+
+  [[nodiscard]] std::uint64_t entries_held() const { return count_; }
+
+ private:
+  // An entry is an address with this bit set, or 0: memory that calloc() has not touched
+  // yet is a list of absent pages. Addresses have zeros there, pages are 4 KiB at least.
+  static constexpr std::uint64_t kPresent = 1;
+  struct Free {
+    void operator()(std::uint64_t* p) const { std::free(p); }
+  };
+  using Entries = std::unique_ptr<std::uint64_t[], Free>;
+
+  [[nodiscard]] static Entries allocate(std::uint64_t entries);
+  [[nodiscard]] static Status read(Host& host, const tern_pages& desc,
+                                   std::span<std::uint64_t> to);
+
+  Entries pages_;
+  std::uint64_t count_ = 0;
+  std::uint64_t absent_ = 0;  // entries without a page
+  std::uint64_t base_ = 0;  // of a direct list
+  unsigned shift_ = 0;      // of an empty or direct list
+  bool direct_ = false;
+};
+
+}  // namespace tern
