@@ -85,10 +85,14 @@ Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64
   return len == 0 || permitted(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
 }
 
-// Pages of a new region: their number must be what offset and length need.
+// The page list of a new region must cover it.
 Status Memory::load(const tern_cmd_create_mr& cmd, Region& region) {
   const bool incomplete = cmd.flags & TERN_MR_F_INCOMPLETE;
-  if (cmd.pages.kind == TERN_PAGES_DIRECT && !incomplete) {
+  // The list comes with UPDATE_PAGES; nothing of one may be here.
+  if (incomplete && (cmd.pages.addr != 0 || cmd.pages.kind != TERN_PAGES_LIST)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (cmd.pages.kind == TERN_PAGES_DIRECT) {
     const std::uint64_t addr = le(cmd.pages.addr);
     if (!in_range(addr, region.offset) || !in_range(addr + region.offset, region.length)) {
       return TERN_ST_BAD_PARAM;
@@ -96,19 +100,16 @@ Status Memory::load(const tern_cmd_create_mr& cmd, Region& region) {
     return region.pages.load(host_, cmd.pages, 0);
   }
   const unsigned shift = cmd.pages.page_shift;
-  if (shift < kPageShiftMin || shift > kPageShiftMax) return TERN_ST_BAD_PARAM;
-  const std::uint64_t page = std::uint64_t{1} << shift;
-  const std::uint64_t num = le(cmd.pages.num);
-  if (region.length > kMaxMrSize || region.offset >= page) return TERN_ST_BAD_PARAM;
-  if (num != (region.offset + region.length + page - 1) >> shift) return TERN_ST_BAD_PARAM;
-  if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_RESOURCE;
-  if (!incomplete) return region.pages.load(host_, cmd.pages, num);
-  // The list comes with UPDATE_PAGES; nothing of one may be here.
-  if (cmd.pages.addr != 0 || cmd.pages.kind > TERN_PAGES_INDIRECT ||
-      cmd.pages.kind == TERN_PAGES_DIRECT || cmd.pages.rsvd_e != 0) {
+  if (shift < kPageShiftMin || shift > kPageShiftMax || cmd.pages.rsvd_e != 0) {
     return TERN_ST_BAD_PARAM;
   }
-  return region.pages.reserve(num, shift);
+  const std::uint64_t num = le(cmd.pages.num);
+  if (region.offset >> shift != 0 || region.offset + region.length > num << shift) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_MEMORY;
+  return incomplete ? region.pages.reserve(num, shift)
+                    : region.pages.load(host_, cmd.pages, num);
 }
 
 Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
@@ -123,7 +124,9 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   region->length = le(cmd.length);
   region->offset = le(cmd.offset);
   if (const Status st = check_access(region->access); st != TERN_ST_OK) return st;
-  if (!in_range(region->iova, region->length)) return TERN_ST_BAD_PARAM;
+  if (region->length > kMaxMrSize || !in_range(region->iova, region->length)) {
+    return TERN_ST_BAD_PARAM;
+  }
   if ((region->access & TERN_ACCESS_ZERO_BASED) && region->iova != 0) return TERN_ST_BAD_PARAM;
   if (regions_.full()) return TERN_ST_NO_RESOURCE;
   if (const Status st = load(cmd, *region); st != TERN_ST_OK) return st;
@@ -132,11 +135,16 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   ++pd_users_[region->pd.value];
   Region& r = *region;
   const std::uint32_t index = regions_.insert(std::move(region));
-  // A key that its owner cannot guess from an earlier one with the same index.
-  r.key = index << TERN_KEY_INDEX_SHIFT |
-          static_cast<std::uint32_t>(host_.random() & TERN_KEY_VARIANT_MASK);
-  *key = r.key;
+  r.key = *key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
   return TERN_ST_OK;
+}
+
+// Nobody can guess a variant from the one that the index had before, and it is never the same.
+std::uint8_t Memory::new_variant(std::uint32_t index) {
+  const std::size_t i = index - kFirstIndex;
+  if (i >= variants_.size()) variants_.resize(i + 1);
+  const auto step = static_cast<std::uint8_t>(host_.random() % TERN_KEY_VARIANT_MASK + 1);
+  return variants_[i] = static_cast<std::uint8_t>(variants_[i] + step);
 }
 
 Status Memory::destroy_mr(std::uint32_t key) {
@@ -153,13 +161,16 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   Region* const region = find(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
   const std::uint32_t flags = le(cmd.flags);
-  if (flags & ~(TERN_UPDATE_LAST | TERN_UPDATE_CLOSE)) return TERN_ST_BAD_PARAM;
-  // Only a full list opens: entries that no update filled would be holes.
   const bool last = flags & TERN_UPDATE_LAST;
-  const Status st = region->pages.update(host_, le(cmd.first), cmd.pages, last);
-  if (st != TERN_ST_OK) return st;
-  if (flags & TERN_UPDATE_CLOSE) region->open = false;
-  if (last) region->open = true;
+  const bool close = flags & TERN_UPDATE_CLOSE;
+  if ((flags & ~(TERN_UPDATE_LAST | TERN_UPDATE_CLOSE)) || (last && close)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (cmd.pages.num != 0) {
+    const Status st = region->pages.update(host_, le(cmd.first), cmd.pages);
+    if (st != TERN_ST_OK) return st;
+  }
+  if (last || close) region->open = last;
   return TERN_ST_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "core/host.h"
 #include "core/table.h"
@@ -82,11 +83,13 @@ class Memory {
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
   [[nodiscard]] Status load(const tern_cmd_create_mr& cmd, Region& region);
+  [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
   Host& host_;
   Table<Region> regions_;
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;
+  std::vector<std::uint8_t> variants_;  // last one of each index; outlives regions and resets
 };
 
 }  // namespace tern

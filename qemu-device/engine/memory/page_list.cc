@@ -73,7 +73,6 @@ Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entr
   if (desc.kind > TERN_PAGES_INDIRECT || num > max_entries) return TERN_ST_BAD_PARAM;
   if (const Status st = list.reserve(num, desc.page_shift); st != TERN_ST_OK) return st;
   if (const Status st = read(host, desc, {list.pages_.get(), num}); st != TERN_ST_OK) return st;
-  list.absent_ = 0;
   *this = std::move(list);
   return TERN_ST_OK;
 }
@@ -83,28 +82,24 @@ Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
   Entries pages = allocate(entries);
   if (!pages) return TERN_ST_NO_MEMORY;
   pages_ = std::move(pages);
-  count_ = absent_ = entries;
+  count_ = entries;
   base_ = 0;
   shift_ = page_shift;
   direct_ = false;
   return TERN_ST_OK;
 }
 
-Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc,
-                        bool complete) {
+Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc) {
   const std::uint64_t num = le(desc.num);
-  if (direct_ || desc.rsvd_e != 0 || desc.page_shift != shift_) return TERN_ST_BAD_PARAM;
+  if (direct_) return TERN_ST_BAD_STATE;
+  if (desc.rsvd_e != 0 || desc.page_shift != shift_) return TERN_ST_BAD_PARAM;
   if (desc.kind != TERN_PAGES_LIST && desc.kind != TERN_PAGES_INDIRECT) return TERN_ST_BAD_PARAM;
   if (first > count_ || num > count_ - first) return TERN_ST_BAD_PARAM;
-  const std::span<std::uint64_t> old(pages_.get() + first, num);
-  const auto filled = static_cast<std::uint64_t>(std::ranges::count(old, std::uint64_t{0}));
-  if (complete && filled != absent_) return TERN_ST_BAD_STATE;
   if (num == 0) return TERN_ST_OK;
   const Entries fresh = allocate(num);
   if (!fresh) return TERN_ST_NO_MEMORY;
   if (const Status st = read(host, desc, {fresh.get(), num}); st != TERN_ST_OK) return st;
-  absent_ -= filled;
-  std::memcpy(old.data(), fresh.get(), num * kEntryBytes);
+  std::memcpy(pages_.get() + first, fresh.get(), num * kEntryBytes);
   return TERN_ST_OK;
 }
 

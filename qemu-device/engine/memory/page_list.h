@@ -22,10 +22,9 @@ class PageList {
   [[nodiscard]] Status load(Host& host, const tern_pages& desc, std::uint64_t max_entries);
   // Room for `entries` pages of 1 << page_shift bytes, all absent.
   [[nodiscard]] Status reserve(std::uint64_t entries, unsigned page_shift);
-  // Replaces entries [first, first + desc.num); all or none. `complete`: refused with
-  // TERN_ST_BAD_STATE when entries would stay absent.
-  [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc,
-                              bool complete);
+  // Replaces entries [first, first + desc.num); all or none. A direct list has none:
+  // TERN_ST_BAD_STATE.
+  [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc);
 
   // DMA address of byte `offset` and how many bytes, up to `want`, are contiguous in DMA
   // space from it.
@@ -52,7 +51,6 @@ class PageList {
 
   Entries pages_;
   std::uint64_t count_ = 0;
-  std::uint64_t absent_ = 0;  // entries without a page
   std::uint64_t base_ = 0;  // of a direct list
   unsigned shift_ = 0;      // of an empty or direct list
   bool direct_ = false;
