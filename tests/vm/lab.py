@@ -1,0 +1,548 @@
+#!/usr/bin/python3
+"""The lab: boots machines that share a wire, runs a command in the first. Started by run-vm, inside the sysroot."""
+import argparse
+import fcntl
+import io
+import json
+import os
+import re
+import secrets
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import tty
+
+TOP = os.environ["TERN_TOP"]
+CACHE = os.environ["TERN_CACHE"]
+VM_DIR = os.path.join(TOP, "tests/vm")
+MTU = 4500  # path MTU 4096 fits
+
+# What a healthy kernel never prints.
+BAD = re.compile(r"\b(WARNING: |BUG: |Oops|Call Trace|kernel BUG|general protection fault|Kernel panic|"
+                 r"INFO: task .* blocked|refcount_t|UBSAN|soft lockup|rcu.*stall|Unable to handle|waiting for .* to become free)")
+# and what is printed on a healthy machine all the same
+HARMLESS = re.compile(r"loading out-of-tree module taints kernel|module verification failed")
+
+
+def say(text):
+    t = int(time.time()) - int(os.environ.get("TERN_T0", time.time()))
+    print(f"[{t // 60:3}:{t % 60:02}] {text}", file=sys.stderr, flush=True)
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...")
+    p.add_argument("--vms", type=int, default=2, help="how many machines (2)")
+    p.add_argument("--lane", choices=["trixie"], default="trixie", help="kernel and user space of the guests")
+    p.add_argument("--share", metavar="DIR", help="seen as /mnt/share in every guest (RUN-DIR/share)")
+    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, of all machines or one")
+    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="one more argument for every QEMU")
+    p.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds (exit status 124)")
+    p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of a machine (2G)")
+    p.add_argument("--smp", type=int, default=2, help="processors of a machine (2)")
+    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
+    p.add_argument("--check-dmesg", action="store_true", help="a kernel warning on any console makes exit status 99")
+    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="console logs, capture (build/run)")
+    p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
+    p.add_argument("--stdin", action="store_true", help="CMD gets this standard input (else none)")
+    p.add_argument("--iommu", action="store_true", help="an emulated VT-d between the devices and memory")
+    p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
+    p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
+    p.add_argument("--no-build", action="store_true", help="take what was built before")
+    p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
+    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
+    a = p.parse_args()
+    if a.cmd[:1] == ["--"]:
+        a.cmd = a.cmd[1:]
+    if not a.cmd:
+        p.error("no CMD")
+    if not 1 <= a.vms <= 16:
+        p.error("--vms takes 1 to 16")
+    return a
+
+
+def newest(pattern_dir):
+    """The directory in the cache that a build script printed last."""
+    return open(os.path.join(CACHE, pattern_dir)).read().strip()
+
+
+def kvm_works(qemu):
+    """/dev/kvm may be there and still not run a guest: try one boot sector, remember the answer until the next boot."""
+    try:
+        boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+        if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+            return False
+        memo = os.path.join(CACHE, f"kvm-{boot}")
+        if os.path.exists(memo):
+            return open(memo).read() == "yes"
+        with tempfile.NamedTemporaryFile() as disk:
+            sector = bytes([0xB0, 0x2A, 0xE6, 0xF4, 0xF4])  # mov al,42; out 0xf4,al; hlt
+            disk.write(sector.ljust(510, b"\0") + b"\x55\xaa" + bytes(1 << 20))
+            disk.flush()
+            r = subprocess.run([qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35", "-accel", "kvm", "-cpu", "host", "-nodefaults",
+                                "-display", "none", "-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-m", "64",
+                                "-drive", f"file={disk.name},format=raw,if=none,id=d", "-device", "virtio-blk-pci,drive=d"],
+                               stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+        ok = r.returncode == 42 * 2 + 1
+    except (OSError, subprocess.TimeoutExpired):
+        ok = False
+    with open(memo, "w") as f:
+        f.write("yes" if ok else "no")
+    return ok
+
+
+def cpio(files):
+    """A newc archive of {name: (mode, bytes)}; the kernel reads it after the first initramfs."""
+    out = io.BytesIO()
+
+    def entry(name, mode, data):
+        out.write(b"070701" + b"".join(b"%08x" % n for n in
+                  (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)) + name.encode() + b"\0")
+        out.write(bytes(-out.tell() % 4) + data)
+        out.write(bytes(-out.tell() % 4))
+
+    dirs = set()
+    for name, (mode, data) in files.items():
+        parts = name.split("/")[:-1]
+        for i in range(len(parts)):
+            d = "/".join(parts[:i + 1])
+            if d not in dirs:
+                dirs.add(d)
+                entry(d, 0o040755, b"")
+        entry(name, 0o100000 | mode, data)
+    entry("TRAILER!!!", 0, b"")
+    return out.getvalue()
+
+
+class Machine:
+    def __init__(self, index):
+        self.index = index
+        self.name = f"vm{index}"
+        self.process = None
+        self.ready = False
+        self.fds = []
+        self.args = []
+        self.ports = {}
+
+    def pair(self):
+        """One end stays here, the other goes to this machine's QEMU."""
+        mine, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        self.fds.append(theirs)
+        return mine, theirs.fileno()
+
+    def port(self, nr, name):
+        mine, fd = self.pair()
+        mine.setblocking(False)
+        self.ports[name] = mine
+        self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
+
+
+def wire(machines, net):
+    """Join the machines: two by a stream, more by a hub inside vm1's QEMU."""
+    links = []
+    first = machines[0]
+    for other in machines[1:]:
+        a, b = socket.socketpair()
+        for s, m in ((a, first), (b, other)):
+            s.set_inheritable(True)
+            m.fds.append(s)
+        other.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={b.fileno()}"]
+        links.append(a.fileno())
+    if len(links) == 1:
+        first.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={links[0]}"]
+        return
+    hub = {"wire": 1, "control": 2}[net]
+    for i, fd in enumerate(links):
+        first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
+                       "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
+    first.args += ["-netdev", f"hubport,id={net},hubid={hub}"]
+
+
+class Lab:
+    def __init__(self, opt):
+        self.opt = opt
+        self.image = newest("current-image")
+        self.qemu = newest("current-qemu")
+        self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
+        self.selector = selectors.DefaultSelector()
+        self.machines = [Machine(i + 1) for i in range(opt.vms)]
+        self.status = None
+        self.tail = {1: b"", 2: b""}
+        self.done = set()
+        self.stdin_off = False
+        self.saved_tty = None
+        self.deadline = time.monotonic() + opt.timeout if opt.timeout else None
+        self.open_run_dir()
+
+    def open_run_dir(self):
+        base = os.path.abspath(self.opt.run_dir or os.path.join(TOP, "build/run"))
+        for n in range(1, 100):
+            self.run = base if n == 1 else f"{base}-{n}"
+            os.makedirs(self.run, exist_ok=True)
+            self.run_lock = open(os.path.join(self.run, ".lock"), "w")
+            try:
+                fcntl.flock(self.run_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                continue
+        if self.run != base:
+            say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
+        for f in os.listdir(self.run):
+            if re.fullmatch(r"vm\d+\.log|wire\.pcap|qmp", f):
+                os.unlink(os.path.join(self.run, f))
+        # Sockets need short names. A lab that was killed leaves its directory behind, the next one removes it.
+        for d in os.listdir("/tmp"):
+            if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
+                try:
+                    with open(f"/tmp/{d}/lock") as f:
+                        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(f"/tmp/{d}", ignore_errors=True)
+                except OSError:
+                    pass
+        self.tmp = tempfile.mkdtemp(prefix="tern-lab-", dir="/tmp")
+        self.tmp_lock = open(f"{self.tmp}/lock", "w")
+        fcntl.flock(self.tmp_lock, fcntl.LOCK_EX)
+        os.symlink(self.tmp, os.path.join(self.run, "qmp"))
+        self.share = os.path.abspath(self.opt.share or os.path.join(self.run, "share"))
+        os.makedirs(self.share, exist_ok=True)
+
+    # starting
+
+    def initrd(self, m):
+        opt = self.opt
+        ssh = f"{self.tmp}/ssh"
+        if not os.path.isdir(ssh):
+            os.mkdir(ssh)
+            for key in ("id_ed25519", "host_key"):
+                subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
+            os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
+        driver = not (opt.no_tern or opt.no_driver) and os.path.exists(f"{TOP}/build/out/tern.ko")
+        conf = {
+            "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": MTU, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
+            "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "STDIN": int(opt.stdin), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
+            "PROVIDER": int(os.path.exists(f"{TOP}/build/out/libtern-rdmav34.so")),
+        }
+        files = {
+            "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
+            "tern/conf": (0o644, "".join(f"{k}={shlex.quote(str(v))}\n" for k, v in conf.items()).encode()),
+        }
+        for d, mode in ((f"{VM_DIR}/guest", 0o755), (ssh, 0o600)):
+            for f in os.listdir(d):
+                files[f"tern/{os.path.basename(d)}/{f}"] = (mode, open(f"{d}/{f}", "rb").read())
+        if m.index == 1:
+            # A login shell as the parent, so that CMD sees what a user who logs in sees.
+            files["tern/cmd"] = (0o755, f"#!/bin/bash\nexec {shlex.join(opt.cmd)}\n".encode())
+        path = f"{self.tmp}/{m.name}.initrd"
+        with open(path, "wb") as f:
+            f.write(open(f"{self.image}/initrd", "rb").read())
+            f.write(bytes(-f.tell() % 4) + cpio(files))
+        return path
+
+    def start(self):
+        opt = self.opt
+        kvm = opt.kvm == "auto" and kvm_works(self.qemu)
+        if opt.vms > 1:
+            wire(self.machines, "control")
+            if not opt.no_tern:
+                wire(self.machines, "wire")
+        else:  # a wire that ends in this process, which reads and forgets
+            m = self.machines[0]
+            for net in ("control", "wire")[:1 if opt.no_tern else 2]:
+                mine, fd = m.pair()
+                m.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={fd}"]
+                self.watch(mine, lambda sock: sock.recv(1 << 20))
+        for m in self.machines:
+            m.args += ["-device", "virtio-serial-pci,max_ports=8"]
+            m.port(1, "ctl")
+            m.port(5, "lab")
+            if m.index == 1:
+                m.port(2, "out")
+                m.port(3, "err")
+                m.port(4, "in")
+                if opt.tty:
+                    mine, fd = m.pair()
+                    mine.setblocking(False)
+                    m.ports["tty"] = mine
+                    m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
+            if not opt.no_tern:
+                props = [f"tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
+                if opt.pcap and m.index == 1:
+                    props.append(f"pcap={self.run}/wire.pcap")
+                for p in opt.device_prop:
+                    who = re.fullmatch(r"vm(\d+):(.*)", p)
+                    if not who or int(who[1]) == m.index:
+                        props.append(who[2] if who else p)
+                m.args += ["-device", ",".join(props)]
+            iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
+            accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off"]
+            append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
+                      "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else ""))
+            args = [self.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
+                    "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
+                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+                    "-kernel", f"{self.image}/vmlinuz", "-initrd", self.initrd(m), "-append", append,
+                    "-chardev", f"file,id=console,path={self.run}/{m.name}.log", "-serial", "chardev:console",
+                    "-qmp", f"unix:{self.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
+                    "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=1G",
+                    "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=1G",
+                    "-drive", f"file={self.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
+                    "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
+                    "-fsdev", f"local,id=share,path={self.share},security_model=none,multidevs=remap",
+                    "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
+                    "-fsdev", f"local,id=tern,path={TOP},security_model=none,readonly=on,multidevs=remap",
+                    "-device", "virtio-9p-pci,fsdev=tern,mount_tag=tern",
+                    "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
+                    *m.args, *opt.qemu_arg]
+            # The argument order above matters in one way: netdevs and chardevs come before what uses them.
+            self.errors = open(f"{self.run}/{m.name}.log", "wb")
+            m.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors, close_fds=True,
+                                         pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+        for m in self.machines:
+            for s in m.fds:
+                s.close()
+            self.watch(m.ports["ctl"], self.control, m)
+            self.watch(m.ports["lab"], self.lab_request, m)
+            m.lines = {"ctl": b"", "lab": b""}
+            pidfd = os.pidfd_open(m.process.pid)
+            self.selector.register(pidfd, selectors.EVENT_READ, (self.gone, m))
+        first = self.machines[0]
+        if opt.tty:
+            self.watch(first.ports["tty"], self.from_tty)
+        else:
+            self.watch(first.ports["out"], self.output, 1)
+            self.watch(first.ports["err"], self.output, 2)
+
+    def watch(self, sock, handler, *args):
+        self.selector.register(sock, selectors.EVENT_READ, (handler, sock, *args))
+
+    # events
+
+    def lines(self, sock, m, port):
+        try:
+            data = sock.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.selector.unregister(sock)
+            return
+        m.lines[port] += data
+        *lines, m.lines[port] = m.lines[port].split(b"\n")
+        yield from (l.decode(errors="replace") for l in lines)
+
+    def control(self, sock, m):
+        for line in self.lines(sock, m, "ctl"):
+            word, _, rest = line.partition(" ")
+            if word == "ready":
+                m.ready = True
+                if all(x.ready for x in self.machines):
+                    self.go()
+            elif word == "fail":
+                raise Trouble(f"{m.name}: {rest}", m)
+            elif word == "exit":
+                self.status = int(rest)
+
+    def lab_request(self, sock, m):
+        for line in self.lines(sock, m, "lab"):
+            try:
+                word, who, command = line.split(" ", 2)
+                if word != "qmp" or not re.fullmatch(r"vm\d+", who):
+                    raise ValueError("the lab understands: qmp VM JSON")
+                answer = self.qmp(who, json.loads(command))
+            except (ValueError, OSError) as e:
+                answer = {"error": {"class": "Lab", "desc": str(e)}}
+            sock.setblocking(True)
+            sock.sendall(json.dumps(answer).encode() + b"\n")
+            sock.setblocking(False)
+
+    def qmp(self, who, command):
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(20)
+            s.connect(f"{self.tmp}/{who}.qmp")
+            f = s.makefile("rw")
+            f.readline()
+            for c in ({"execute": "qmp_capabilities"}, command):
+                f.write(json.dumps(c) + "\n")
+                f.flush()
+                while True:
+                    answer = json.loads(f.readline() or '{"error": {"desc": "QEMU is gone"}}')
+                    if "return" in answer or "error" in answer:
+                        break
+            return answer
+
+    def go(self):
+        ctl = self.machines[0].ports["ctl"]
+        if self.opt.tty:
+            self.saved_tty = termios.tcgetattr(0)
+            tty.setraw(0)
+            signal.signal(signal.SIGWINCH, lambda *_: self.winsize())
+            self.winsize()
+            self.selector.register(0, selectors.EVENT_READ, (self.to_tty,))
+        elif self.opt.stdin:
+            try:
+                self.selector.register(0, selectors.EVENT_READ, (self.to_stdin,))
+            except PermissionError:  # a file or /dev/null: always readable
+                self.stdin_file = True
+                self.feed_file = True
+        else:
+            self.machines[0].ports["in"].close()
+        ctl.send(b"run\n")
+
+    def winsize(self):
+        size = shutil.get_terminal_size()
+        self.machines[0].ports["ctl"].send(f"winsize {size.lines} {size.columns}\n".encode())
+
+    feed_file = False
+
+    def to_stdin(self):
+        data = os.read(0, 16384)
+        port = self.machines[0].ports["in"]
+        port.setblocking(True)
+        if data:
+            port.sendall(data)
+            return True
+        if not self.feed_file:
+            self.selector.unregister(0)
+        port.close()
+        return False
+
+    def to_tty(self):
+        data = os.read(0, 4096)
+        sock = self.machines[0].ports["tty"]
+        sock.setblocking(True)
+        sock.sendall(data)
+        sock.setblocking(False)
+
+    def from_tty(self, sock):
+        try:
+            write_all(1, sock.recv(65536))
+        except BlockingIOError:
+            pass
+
+    def output(self, sock, fd):
+        """Guest output up to the token that ends it; a tail that may begin the token is held back."""
+        try:
+            data = sock.recv(262144)
+        except BlockingIOError:
+            return
+        if not data:
+            self.selector.unregister(sock)
+            self.done.add(fd)
+            return
+        data = self.tail[fd] + data
+        token = self.token[1:]
+        at = data.find(token)
+        if at >= 0:
+            write_all(fd, data[:at])
+            self.tail[fd] = b""
+            self.done.add(fd)
+            self.selector.unregister(sock)
+            return
+        keep = 0
+        for n in range(min(len(token) - 1, len(data)), 0, -1):
+            if token.startswith(data[-n:]):
+                keep = n
+                break
+        write_all(fd, data[:len(data) - keep])
+        self.tail[fd] = data[len(data) - keep:]
+
+    def gone(self, m):
+        raise Trouble(f"{m.name} stopped (QEMU's exit status {m.process.wait()})", m)
+
+    # the whole
+
+    def loop(self):
+        boot_limit = time.monotonic() + float(os.environ.get("TERN_BOOT_TIMEOUT", 180))
+        while True:
+            if self.status is not None and (self.opt.tty or {1, 2} <= self.done):
+                return self.status
+            now = time.monotonic()
+            if self.deadline and now > self.deadline:
+                raise Trouble(f"no end after {self.opt.timeout:g} s", None, 124)
+            if now > boot_limit and not all(m.ready for m in self.machines):
+                late = next(m for m in self.machines if not m.ready)
+                raise Trouble(f"{late.name} did not boot in {now - boot_limit + 180:.0f} s", late)
+            if self.feed_file and not self.to_stdin():
+                self.feed_file = False
+            for key, _ in self.selector.select(0 if self.feed_file else 1):
+                if key.fileobj in self.selector.get_map():
+                    handler, *args = key.data
+                    handler(*args)
+
+    def stop(self):
+        if self.saved_tty:
+            termios.tcsetattr(0, termios.TCSADRAIN, self.saved_tty)
+        running = [m for m in self.machines if m.process and m.process.poll() is None]
+        for m in running:
+            m.process.terminate()
+        end = time.monotonic() + 2
+        for m in running:
+            try:
+                m.process.wait(max(0.01, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                m.process.kill()
+                m.process.wait()
+        shutil.rmtree(self.tmp, ignore_errors=True)
+        qmp = os.path.join(self.run, "qmp")
+        if os.path.islink(qmp):
+            os.unlink(qmp)
+
+    def kernel_complaints(self):
+        found = []
+        for m in self.machines:
+            path = os.path.join(self.run, f"{m.name}.log")
+            for line in open(path, errors="replace").read().splitlines():
+                if BAD.search(line) and not HARMLESS.search(line):
+                    found.append(f"{m.name}: {line.strip()}")
+        return found
+
+
+def write_all(fd, data):
+    while data:
+        data = data[os.write(fd, data):]
+
+
+class Trouble(Exception):
+    def __init__(self, text, machine, status=125):
+        super().__init__(text)
+        self.machine = machine
+        self.status = status
+
+
+def main():
+    opt = arguments()
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda n, _: sys.exit(128 + n))
+    lab = Lab(opt)
+    try:
+        lab.start()
+        status = lab.loop()
+    except Trouble as t:
+        say(f"run-vm: {t}")
+        for m in [t.machine] if t.machine else lab.machines:
+            with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
+                for line in f.read().splitlines()[-20:]:
+                    print(f"  {m.name}| {line}", file=sys.stderr)
+        status = t.status
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        lab.stop()
+    complaints = lab.kernel_complaints()
+    for line in complaints[:10]:
+        say(f"kernel complaint: {line}")
+    if complaints and opt.check_dmesg and status == 0:
+        status = 99
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
