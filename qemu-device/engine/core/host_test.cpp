@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <numeric>
+#include <random>
+
+#include "tests/fake_host.h"
+
+namespace tern {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAreArray;
+
+std::vector<std::byte> ramp(std::size_t n, unsigned start = 0) {
+  std::vector<std::byte> v(n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<std::byte>(start + i);
+  return v;
+}
+
+class DmaTest : public ::testing::Test {
+ protected:
+  FakeHost host;
+};
+
+TEST_F(DmaTest, CopiesThroughShortSpans) {
+  const std::uint64_t addr = host.alloc(8192);
+  const auto data = ramp(5000);
+  host.short_span = 7;
+  EXPECT_TRUE(dma_write(host, addr + 3, data));
+  EXPECT_EQ(host.bytes_written, 5000U);
+  std::vector<std::byte> back(5000);
+  host.short_span = 0;
+  host.bounce_pages = true;
+  EXPECT_TRUE(dma_read(host, addr + 3, back));
+  EXPECT_EQ(back, data);
+  EXPECT_EQ(host.outstanding(), 0U);
+  EXPECT_EQ(host.bytes_written, 5000U);
+}
+
+TEST_F(DmaTest, SaysWhenItIsNotRam) {
+  const std::uint64_t addr = host.alloc(4096);
+  std::array<std::byte, 64> buf{};
+  EXPECT_FALSE(dma_read(host, addr + 4096 - 63, buf));
+  EXPECT_TRUE(dma_read(host, addr + 4096 - 64, buf));
+  EXPECT_FALSE(dma_write(host, addr + 4096 - 63, buf));
+  EXPECT_FALSE(dma_read(host, 0, buf));
+}
+
+TEST_F(DmaTest, NothingIsAlwaysThere) {
+  EXPECT_TRUE(dma_read(host, 0, {}));
+  EXPECT_TRUE(dma_write(host, ~0ULL, {}));
+  EXPECT_EQ(host.maps, 0U);
+}
+
+TEST_F(DmaTest, AddressesDoNotWrap) {
+  host.add_ram(~0ULL - 4095, 4096);
+  host.add_ram(0, 4096);
+  std::array<std::byte, 16> buf{};
+  EXPECT_TRUE(dma_read(host, ~0ULL - 15, buf));
+  EXPECT_FALSE(dma_read(host, ~0ULL - 14, buf));
+  SpanList list(host);
+  EXPECT_TRUE(list.append_dma(~0ULL - 15, 16, false));
+  EXPECT_FALSE(list.append_dma(~0ULL - 14, 16, false));
+  EXPECT_EQ(list.size(), 16U);
+}
+
+TEST_F(DmaTest, AppendIsAllOrNothing) {
+  const std::uint64_t addr = host.alloc(8192);
+  host.punch(addr + 6000, 100);
+  host.short_span = 1000;
+  SpanList list(host);
+  EXPECT_TRUE(list.append_dma(addr, 3000, true));
+  EXPECT_EQ(list.pieces().size(), 3U);
+  EXPECT_FALSE(list.append_dma(addr + 3000, 3500, true));
+  EXPECT_EQ(list.size(), 3000U);
+  EXPECT_EQ(host.outstanding(), 3U);
+  list.clear();
+  EXPECT_EQ(host.outstanding(), 0U);
+  EXPECT_EQ(host.bytes_written, 3000U);
+}
+
+TEST_F(DmaTest, AbandonedMappingsAreUntouched) {
+  const std::uint64_t addr = host.alloc(4096);
+  SpanList list(host);
+  EXPECT_TRUE(list.append_dma(addr, 100, true));
+  EXPECT_TRUE(list.append_dma(addr, 100, false));
+  list.abandon();
+  EXPECT_TRUE(list.empty());
+  EXPECT_EQ(host.outstanding(), 0U);
+  EXPECT_EQ(host.bytes_written, 0U);
+}
+
+TEST_F(DmaTest, ReadMappingsCountAsNotWritten) {
+  const std::uint64_t addr = host.alloc(4096);
+  {
+    SpanList list(host);
+    EXPECT_TRUE(list.append_dma(addr, 100, false));
+    EXPECT_TRUE(list.append_dma(addr, 50, true));
+  }
+  EXPECT_EQ(host.bytes_written, 50U);
+}
+
+TEST_F(DmaTest, EmptyPiecesAreNoPieces) {
+  SpanList list(host);
+  list.append_plain(std::span<std::byte>());
+  list.append_plain(std::span<const std::byte>());
+  EXPECT_TRUE(list.append_dma(0, 0, true));
+  EXPECT_TRUE(list.pieces().empty());
+  SpanList other(host);
+  SpanList::copy(list, other);
+  list.copy_to({});
+  other.copy_from({});
+}
+
+TEST_F(DmaTest, CopiesBetweenPieces) {
+  std::vector<std::byte> source = ramp(100);
+  std::vector<std::byte> target(100);
+  // Every way of cutting both sides in up to three pieces.
+  for (std::size_t a = 1; a < 99; a += 13) {
+    for (std::size_t b = 1; b < 99; b += 17) {
+      SpanList from(host), to(host);
+      from.append_plain(std::span<const std::byte>(source).first(a));
+      from.append_plain(std::span<const std::byte>(source).subspan(a));
+      to.append_plain(std::span(target).first(b));
+      to.append_plain(std::span(target).subspan(b));
+      std::ranges::fill(target, std::byte{0});
+      SpanList::copy(from, to);
+      EXPECT_EQ(target, source);
+    }
+  }
+}
+
+TEST_F(DmaTest, CopiesTheShorterLength) {
+  std::vector<std::byte> source = ramp(10, 1);
+  std::vector<std::byte> target(20);
+  SpanList from(host), to(host);
+  from.append_plain(std::span<const std::byte>(source));
+  to.append_plain(std::span(target).first(3));
+  to.append_plain(std::span(target).subspan(3));
+  SpanList::copy(from, to);
+  EXPECT_THAT(std::span(target).first(10), ElementsAreArray(source));
+  EXPECT_THAT(std::span(target).subspan(10), Each(std::byte{0}));
+  SpanList all(host);
+  all.append_plain(std::span<const std::byte>(target));
+  SpanList few(host);
+  few.append_plain(std::span(source).first(4));
+  SpanList::copy(all, few);
+  EXPECT_EQ(source, ramp(10, 1));
+}
+
+// Random cuts of a source and a target in one buffer: the result is memmove's.
+TEST_F(DmaTest, OverlapIsMemmove) {
+  std::mt19937 rng(7);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<std::byte> buffer = ramp(200, static_cast<unsigned>(rng()));
+    const std::size_t len = 1 + rng() % 100;
+    const std::size_t s = rng() % (200 - len);
+    const std::size_t d = rng() % (200 - len);
+    std::vector<std::byte> want = buffer;
+    std::memmove(want.data() + d, buffer.data() + s, len);
+    SpanList from(host), to(host);
+    const auto cut = [&](SpanList& list, std::size_t at) {
+      for (std::size_t done = 0; done < len;) {
+        const std::size_t n = round % 3 ? std::min<std::size_t>(len - done, 1 + rng() % 40) : len;
+        list.append_plain(std::span(buffer).subspan(at + done, n));
+        done += n;
+      }
+    };
+    cut(from, s);
+    cut(to, d);
+    SpanList::copy(from, to);
+    ASSERT_EQ(buffer, want) << "round " << round << " " << s << " to " << d << ", " << len;
+  }
+}
+
+TEST_F(DmaTest, CopyToAndFrom) {
+  const std::uint64_t addr = host.alloc(4096);
+  host.short_span = 11;
+  const auto data = ramp(100);
+  {
+    SpanList list(host);
+    ASSERT_TRUE(list.append_dma(addr, 120, true));
+    list.copy_from(data);
+    std::vector<std::byte> back(100);
+    list.copy_to(back);
+    EXPECT_EQ(back, data);
+  }
+  EXPECT_EQ(std::memcmp(host.at(addr, 100), data.data(), 100), 0);
+}
+
+TEST(AtomicWord, AddsAndSwaps) {
+  for (const std::size_t shift : {0U, 4U, 1U}) {  // aligned, and not
+    alignas(8) std::array<std::byte, 16> memory{};
+    std::byte* const p = memory.data() + shift;
+    EXPECT_EQ(atomic_fetch_add(p, 5), 0U);
+    EXPECT_EQ(atomic_fetch_add(p, ~0ULL), 5U);
+    EXPECT_EQ(atomic_compare_swap(p, 5, 9), 4U);
+    EXPECT_EQ(atomic_compare_swap(p, 4, 0x123456789abcdef0), 4U);
+    EXPECT_EQ(atomic_fetch_add(p, 0), 0x123456789abcdef0U);
+    store_release32(p, 0x55667788);
+    EXPECT_EQ(load_acquire32(p), 0x55667788U);
+    EXPECT_EQ(atomic_fetch_add(p, 0), 0x1234567855667788U);
+  }
+}
+
+}  // namespace
+}  // namespace tern
