@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The other end of a connection: in this process, or on another machine behind TCP.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "verbs.h"
+
+namespace guest {
+
+// What one end of a connection is made of.
+struct SessionOptions {
+  std::uint32_t memory = 64 * 1024;  // bytes
+  int mr_access = kAllAccess;
+  std::uint64_t iova = 0;  // 0: the address of the memory
+  std::uint32_t send_wr = 64;
+  std::uint32_t recv_wr = 64;
+  std::uint32_t send_sge = 4;
+  std::uint32_t recv_sge = 4;
+  std::uint32_t inline_data = 64;
+  int send_cqe = 256;
+  int recv_cqe = 256;
+  bool signal_all = false;
+  bool foreign_pd = false;  // the memory belongs to another PD than the QP
+  std::uint32_t psn = 0x123456;
+};
+
+// One end: a QP, a CQ for each direction (the receiving one with a channel), and memory.
+class Session {
+ public:
+  Session(const Device& dev, const SessionOptions& options);
+
+  [[nodiscard]] const Device& device() const { return dev_; }
+  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+  [[nodiscard]] ibv_cq* send_cq() const { return send_cq_.get(); }
+  [[nodiscard]] ibv_cq* recv_cq() const { return recv_cq_.get(); }
+  [[nodiscard]] ibv_comp_channel* channel() const { return channel_.get(); }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+  [[nodiscard]] const ibv_qp_cap& cap() const { return cap_; }
+  [[nodiscard]] Endpoint endpoint() const {
+    return {.qpn = qp_->qp_num, .psn = psn_, .gid = dev_.gid()};
+  }
+  void destroy_qp() { qp_.reset(); }
+
+ private:
+  const Device& dev_;
+  PdPtr foreign_pd_;
+  ChannelPtr channel_;
+  CqPtr send_cq_;
+  CqPtr recv_cq_;
+  Memory memory_;
+  ibv_qp_cap cap_{};
+  QpPtr qp_;
+  std::uint32_t psn_;
+};
+
+// A part of a session's memory.
+struct Range {
+  std::uint64_t offset;
+  std::uint32_t length;
+};
+
+enum class Cmd : std::uint32_t {
+  kOpen,
+  kConnect,
+  kFill,
+  kCheck,
+  kRecv,
+  kPoll,
+  kQuiet,
+  kArm,
+  kEvent,
+  kAsync,
+  kState,
+  kLoad,
+  kStore,
+  kSend,
+  kDestroyQp,
+  kClose,
+};
+
+// Both go over the wire as they stand: the two ends run the same program.
+struct Request {
+  Cmd cmd{};
+  std::uint32_t session = 0;
+  SessionOptions options;
+  Connection how;
+  Endpoint remote;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint64_t c = 0;
+  std::uint32_t num_ranges = 0;
+  std::array<Range, 16> ranges{};
+};
+
+struct Reply {
+  bool failed = false;
+  std::array<char, 160> text{};
+  std::uint64_t a = 0;
+  Endpoint endpoint;
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  ibv_mtu mtu = IBV_MTU_256;
+  std::uint32_t num_wcs = 0;
+  std::array<ibv_wc, 64> wcs{};
+};
+
+// Executes requests on a device; sessions live until closed or this is gone.
+class Responder {
+ public:
+  explicit Responder(const Device& dev) : dev_(dev) {}
+  Reply execute(const Request& request);
+
+ private:
+  Reply run(const Request& request);
+  void open(const Request& request, Reply& reply);
+  void poll_into(const Session& session, const Request& request, Reply& reply);
+
+  const Device& dev_;
+  std::map<std::uint32_t, std::unique_ptr<Session>> sessions_;
+  std::uint32_t next_ = 1;
+};
+
+// How requests get to a responder.
+class Link {
+ public:
+  virtual ~Link() = default;
+  // The reply; a failure at the other end is a Failure here.
+  Reply call(const Request& request);
+
+ private:
+  virtual Reply exchange(const Request& request) = 0;
+};
+
+std::unique_ptr<Link> local_link(Responder& responder);
+// Tries for about 30 s: the other machine may still be starting.
+std::unique_ptr<Link> tcp_link(const std::string& host, const std::string& port);
+// Serves one client after another, for ever when `once` is false.
+void serve(const std::string& device, int gid_index, const std::string& port, bool once);
+
+// A session at the other end.
+class Remote {
+ public:
+  Remote(Link& link, const SessionOptions& options);
+  Remote(const Remote&) = delete;
+  Remote& operator=(const Remote&) = delete;
+  ~Remote();
+
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return address_ + offset; }
+  [[nodiscard]] std::uint32_t rkey() const { return rkey_; }
+  [[nodiscard]] ibv_mtu active_mtu() const { return mtu_; }
+
+  void connect(const Connection& how, const Endpoint& remote) const;
+  void fill(Range range, std::uint64_t seed) const;
+  void check(Range range, std::uint64_t seed) const;
+  void post_recv(std::uint64_t wr_id, std::span<const Range> ranges) const;
+  void post_recv(std::uint64_t wr_id, Range range) const { post_recv(wr_id, {&range, 1}); }
+  [[nodiscard]] std::vector<ibv_wc> poll_recv(std::size_t count) const;
+  [[nodiscard]] std::vector<ibv_wc> poll_send(std::size_t count) const;
+  void expect_quiet(int ms) const;
+  void arm(bool solicited_only) const;
+  [[nodiscard]] bool wait_event(int timeout_ms) const;
+  [[nodiscard]] bool wait_async(ibv_event_type type, int timeout_ms) const;
+  void to_state(ibv_qp_state state) const;
+  [[nodiscard]] std::uint64_t load64(std::uint64_t offset) const;
+  void store64(std::uint64_t offset, std::uint64_t value) const;
+  void send(std::uint64_t wr_id, Range range) const;
+  void destroy_qp() const;
+
+ private:
+  [[nodiscard]] Request request(Cmd cmd, std::uint64_t a = 0, std::uint64_t b = 0) const;
+  [[nodiscard]] std::vector<ibv_wc> poll(bool send, std::size_t count) const;
+
+  Link& link_;
+  std::uint32_t session_ = 0;
+  Endpoint endpoint_;
+  std::uint64_t address_ = 0;
+  std::uint32_t rkey_ = 0;
+  ibv_mtu mtu_ = IBV_MTU_256;
+};
+
+}  // namespace guest

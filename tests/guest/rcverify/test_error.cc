@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Requests that must fail: with which status, at which end, and without moving a byte.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "suite.h"
+
+namespace guest {
+namespace {
+
+// After a failed request everything behind it is flushed, here and at the other end.
+void expect_flushed(const Pair& pair, std::uint64_t wr_id) {
+  pair.expect(wr_id, IBV_WC_WR_FLUSH_ERR);
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  require_err(ibv_query_qp(pair.local.qp(), &attr, IBV_QP_STATE, &init), 0, "ibv_query_qp");
+  require(attr.qp_state == IBV_QPS_ERR, "QP in state {}", static_cast<int>(attr.qp_state));
+}
+
+// Posts the request and one behind it; the first fails with status, the other is flushed.
+void expect_failure(const Pair& pair, Send bad, ibv_wc_status status, Api api = Api::kPost) {
+  bad.wr_id = 1;
+  Send behind = pair.request(IBV_WR_RDMA_WRITE, 8);
+  behind.wr_id = 2;
+  pair.post(std::array{bad, behind}, api);
+  pair.expect(1, status);
+  expect_flushed(pair, 2);
+}
+
+constexpr ibv_wr_opcode kRemoteOps[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+                                        IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+                                        IBV_WR_ATOMIC_FETCH_AND_ADD};
+
+bool is_atomic(ibv_wr_opcode op) {
+  return op == IBV_WR_ATOMIC_CMP_AND_SWP || op == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+// A refused access: the status here, the event there, and the memory there untouched.
+void refused(Env& env, const PairOptions& options, const Send& change, ibv_wc_status status,
+             std::uint32_t length) {
+  for (const Api api : kBothApis) {
+    const Pair pair(env, options);
+    Send send = pair.request(change.opcode, length);
+    send.raddr += change.raddr;
+    send.rkey += change.rkey;
+    send.compare_add = send.swap = 1;
+    pair.remote.fill({0, 4096}, 1);
+    pair.fill({0, 4096}, 2);
+    if (send.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+      pair.remote.post_recv(9, Range{0, 0});
+    }
+    expect_failure(pair, send, status, api);
+    pair.remote.check({0, 4096}, 1);
+    pair.check({0, 4096}, 2);
+    if (status == IBV_WC_REM_ACCESS_ERR && send.opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
+      require(pair.remote.wait_async(IBV_EVENT_QP_ACCESS_ERR, 5000),
+              "no IBV_EVENT_QP_ACCESS_ERR at the responder");
+    }
+  }
+}
+
+void bad_rkey(Env& env) {
+  for (const ibv_wr_opcode op : kRemoteOps) {
+    Send change{.opcode = op};
+    change.rkey = 1;
+    refused(env, {}, change, IBV_WC_REM_ACCESS_ERR, 8);
+    change.rkey = 0x100;
+    refused(env, {}, change, IBV_WC_REM_ACCESS_ERR, 8);
+  }
+}
+
+// By one byte (one word for atomics) past either end.
+void out_of_range(Env& env) {
+  PairOptions o;
+  o.remote.memory = 4096;
+  for (const ibv_wr_opcode op : kRemoteOps) {
+    Send change{.opcode = op};
+    const std::uint32_t length = is_atomic(op) ? 8 : 100;
+    change.raddr = is_atomic(op) ? 4096 : 4096 - 99;
+    refused(env, o, change, IBV_WC_REM_ACCESS_ERR, length);
+    change.raddr = is_atomic(op) ? ~std::uint64_t{7} : ~std::uint64_t{0};
+    refused(env, o, change, IBV_WC_REM_ACCESS_ERR, length);
+  }
+}
+
+// A range that ends past 2^64.
+void wrap_around(Env& env) {
+  PairOptions o;
+  o.remote.iova = 0xffffffffffffe000U;
+  o.remote.memory = 4096;
+  Send change{.opcode = IBV_WR_RDMA_WRITE};
+  change.raddr = 8192 - 50;
+  refused(env, o, change, IBV_WC_REM_ACCESS_ERR, 100);
+}
+
+void missing_right(Env& env) {
+  for (const ibv_wr_opcode op : kRemoteOps) {
+    int right = IBV_ACCESS_REMOTE_WRITE;
+    if (op == IBV_WR_RDMA_READ) {
+      right = IBV_ACCESS_REMOTE_READ;
+    } else if (is_atomic(op)) {
+      right = IBV_ACCESS_REMOTE_ATOMIC;
+    }
+    PairOptions o;
+    o.remote.mr_access = kAllAccess & ~right;
+    refused(env, o, Send{.opcode = op}, IBV_WC_REM_ACCESS_ERR, 8);
+  }
+}
+
+// The QP at the other end does not let peers do it at all.
+void qp_access(Env& env) {
+  for (const ibv_wr_opcode op : kRemoteOps) {
+    PairOptions o;
+    o.how.qp_access = 0;
+    refused(env, o, Send{.opcode = op}, IBV_WC_REM_INV_REQ_ERR, 8);
+  }
+}
+
+void unaligned_atomic(Env& env) {
+  for (const ibv_wr_opcode op : {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    for (const std::uint64_t offset : {1U, 4U, 7U}) {
+      Send change{.opcode = op};
+      change.raddr = offset;
+      refused(env, {}, change, IBV_WC_REM_INV_REQ_ERR, 8);
+    }
+  }
+}
+
+// Keys of another PD of the same process, at either end.
+void other_pd(Env& env) {
+  PairOptions there;
+  there.remote.foreign_pd = true;
+  PairOptions here;
+  here.local.foreign_pd = true;
+  for (const ibv_wr_opcode op : kRemoteOps) {
+    refused(env, there, Send{.opcode = op}, IBV_WC_REM_ACCESS_ERR, 8);
+    const Pair pair(env, here);
+    expect_failure(pair, pair.request(op, 8), IBV_WC_LOC_PROT_ERR);
+  }
+}
+
+// Nothing is accessed, so nothing is checked: not even the key.
+void zero_length(Env& env) {
+  const Pair pair(env);
+  for (const Api api : kBothApis) {
+    for (const ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+      Send send = pair.request(op, 0);
+      send.rkey = 0xffffffff;
+      send.raddr = 0xffffffffffffff00U;
+      pair.post(send, api);
+      pair.expect(0);
+    }
+    Send none = pair.request(IBV_WR_SEND, 0);
+    none.sges.clear();
+    pair.remote.post_recv(1, std::span<const Range>{});
+    pair.post(none, api);
+    pair.expect(0);
+    require(pair.expect_recv(1).byte_len == 0, "byte_len");
+  }
+}
+
+void local_key(Env& env) {
+  for (const Api api : kBothApis) {
+    for (const ibv_wr_opcode op :
+         {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+      const Pair pair(env);
+      Send send = pair.request(op, 8);
+      send.sges[0].lkey += 1;
+      expect_failure(pair, send, IBV_WC_LOC_PROT_ERR, api);
+    }
+  }
+}
+
+void local_range(Env& env) {
+  PairOptions o;
+  o.local.memory = 4096;
+  for (const ibv_wr_opcode op : {IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    const Pair pair(env, o);
+    expect_failure(pair, pair.request(op, 101, 4096 - 100), IBV_WC_LOC_PROT_ERR);
+  }
+}
+
+// READ and atomics write here: the region must allow it.
+void local_write_right(Env& env) {
+  PairOptions o;
+  o.local.mr_access = 0;
+  for (const ibv_wr_opcode op : {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    const Pair pair(env, o);
+    expect_failure(pair, pair.request(op, 8), IBV_WC_LOC_PROT_ERR);
+  }
+  const Pair pair(env, o);
+  pair.expect_traffic();
+}
+
+void atomic_length(Env& env) {
+  for (const std::uint32_t length : {0U, 4U, 16U}) {
+    const Pair pair(env);
+    pair.remote.store64(0, 5);
+    expect_failure(pair, pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, length),
+                   IBV_WC_LOC_LEN_ERR);
+    require(pair.remote.load64(0) == 5, "the memory changed");
+  }
+}
+
+// What the first error leaves: requests before it succeed, all behind it are flushed in order.
+void flush_order(Env& env) {
+  PairOptions o;
+  o.local.send_wr = 32;
+  const Pair pair(env, o);
+  std::vector<Send> list;
+  for (std::uint64_t i = 0; i < 20; i++) {
+    list.push_back(pair.request(IBV_WR_RDMA_WRITE, 64));
+    list.back().wr_id = i;
+    // Flushed requests complete even when no completion was asked for.
+    list.back().flags = i >= 10 && i % 2 == 1 ? 0 : IBV_SEND_SIGNALED;
+  }
+  list[7].rkey += 1;
+  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  for (std::uint64_t i = 0; i < 5; i++) {
+    require_err(post_recv(pair.local.qp(), 50 + i, {&sge, 1}), 0, "ibv_post_recv");
+    pair.remote.post_recv(60 + i, {0, 64});
+  }
+  pair.post(list);
+  for (std::uint64_t i = 0; i < 20; i++) {
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    if (i >= 7) {
+      status = i == 7 ? IBV_WC_REM_ACCESS_ERR : IBV_WC_WR_FLUSH_ERR;
+    }
+    pair.expect(i, status);
+  }
+  const auto here = poll(pair.local.recv_cq(), 5);
+  for (std::uint64_t i = 0; i < 5; i++) {
+    require_status(here[i], 50 + i, IBV_WC_WR_FLUSH_ERR);
+    pair.expect_recv(60 + i, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+// Posted to a QP in error: flushed at once, both queues, as often as one likes.
+void post_in_error(Env& env) {
+  PairOptions o;
+  o.local.send_wr = o.local.recv_wr = 8;
+  const Pair pair(env, o);
+  require_err(to_state(pair.local.qp(), IBV_QPS_ERR), 0, "to ERR");
+  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  for (std::uint64_t i = 0; i < 30; i++) {
+    Send send = pair.request(IBV_WR_RDMA_WRITE, 8);
+    send.wr_id = i;
+    pair.post(send, kBothApis[i % 2]);
+    pair.expect(i, IBV_WC_WR_FLUSH_ERR);
+    require_err(post_recv(pair.local.qp(), i, {&sge, 1}), 0, "ibv_post_recv");
+    require_status(poll(pair.local.recv_cq(), 1).front(), i, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+constexpr Test kLocalTests[] = {
+    {"local_key", local_key},
+    {"local_range", local_range},
+    {"local_write_right", local_write_right},
+    {"other_pd", other_pd},
+    {"atomic_length", atomic_length},
+    {"flush_order", flush_order},
+    {"post_in_error", post_in_error},
+    {"zero_length", zero_length},
+};
+
+// The receive is too short for the message.
+void recv_too_small(Env& env) {
+  const Pair pair(env);
+  pair.remote.fill({0, 4096}, 1);
+  pair.remote.post_recv(5, {0, 99});
+  pair.remote.post_recv(6, {0, 99});
+  expect_failure(pair, pair.request(IBV_WR_SEND, 100), IBV_WC_REM_INV_REQ_ERR);
+  pair.expect_recv(5, IBV_WC_LOC_LEN_ERR);
+  pair.expect_recv(6, IBV_WC_WR_FLUSH_ERR);
+  pair.remote.check({0, 4096}, 1);
+}
+
+// The receive names memory its end may not write.
+void recv_protection(Env& env) {
+  PairOptions o;
+  o.remote.mr_access = IBV_ACCESS_REMOTE_READ;
+  const Pair pair(env, o);
+  pair.remote.post_recv(5, {0, 100});
+  expect_failure(pair, pair.request(IBV_WR_SEND, 100), IBV_WC_REM_OP_ERR);
+  pair.expect_recv(5, IBV_WC_LOC_PROT_ERR);
+}
+
+void rnr_fails(Env& env) {
+  for (const unsigned retries : {0U, 2U}) {
+    PairOptions o;
+    o.how.rnr_retry = static_cast<std::uint8_t>(retries);
+    const Pair pair(env, o);
+    expect_failure(pair, pair.request(IBV_WR_SEND, 8), IBV_WC_RNR_RETRY_EXC_ERR);
+  }
+}
+
+// rnr_retry 7 waits for ever: a receive that comes late is found.
+void rnr_waits(Env& env) {
+  const Pair pair(env);
+  pair.fill({0, 5000}, 3);
+  Send send = pair.request(IBV_WR_SEND, 5000);
+  pair.post(send);
+  Send imm = pair.request(IBV_WR_RDMA_WRITE_WITH_IMM, 100, 0, 8000);
+  imm.wr_id = 1;
+  pair.post(imm);
+  expect_quiet(pair.local.send_cq(), 100);
+  pair.remote.post_recv(1, {0, 5000});
+  pair.expect(0);
+  pair.expect_recv(1);
+  pair.remote.check({0, 5000}, 3);
+  expect_quiet(pair.local.send_cq(), 50);
+  pair.remote.post_recv(2, Range{0, 0});
+  pair.expect(1);
+  require(pair.expect_recv(2).opcode == IBV_WC_RECV_RDMA_WITH_IMM, "opcode");
+}
+
+// Nobody answers: the QP at the other end is gone.
+void no_answer(Env& env) {
+  PairOptions o;
+  o.how.timeout = 12;
+  o.how.retry_cnt = 2;
+  const Pair pair(env, o);
+  pair.remote.destroy_qp();
+  expect_failure(pair, pair.request(IBV_WR_RDMA_WRITE, 8), IBV_WC_RETRY_EXC_ERR);
+}
+
+// The other end is there and in error: it does not answer either.
+void peer_in_error(Env& env) {
+  PairOptions o;
+  o.how.timeout = 12;
+  o.how.retry_cnt = 2;
+  const Pair pair(env, o);
+  pair.remote.to_state(IBV_QPS_ERR);
+  expect_failure(pair, pair.request(IBV_WR_RDMA_READ, 8), IBV_WC_RETRY_EXC_ERR);
+}
+
+// A key dies with its region.
+void key_after_dereg(Env& env) {
+  const Pair pair(env);
+  Send send = pair.request(IBV_WR_RDMA_WRITE, 8);
+  {
+    const Remote gone(env.link, SessionOptions{});
+    send.rkey = gone.rkey();
+    send.raddr = gone.address();
+  }
+  expect_failure(pair, send, IBV_WC_REM_ACCESS_ERR);
+}
+
+constexpr Test kRemoteTests[] = {
+    {"bad_rkey", bad_rkey},
+    {"out_of_range", out_of_range},
+    {"wrap_around", wrap_around},
+    {"missing_right", missing_right},
+    {"qp_access", qp_access},
+    {"unaligned_atomic", unaligned_atomic},
+    {"recv_too_small", recv_too_small},
+    {"recv_protection", recv_protection},
+    {"rnr_fails", rnr_fails},
+    {"rnr_waits", rnr_waits},
+    {"no_answer", no_answer},
+    {"peer_in_error", peer_in_error},
+    {"key_after_dereg", key_after_dereg},
+};
+
+}  // namespace
+
+std::span<const Test> local_error_tests() { return kLocalTests; }
+std::span<const Test> remote_error_tests() { return kRemoteTests; }
+
+}  // namespace guest

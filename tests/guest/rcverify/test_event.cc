@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Completion events, solicited and not, and asynchronous events.
+#include <vector>
+
+#include "suite.h"
+
+namespace guest {
+namespace {
+
+constexpr int kSoon = 5000;  // ms in which an event must come
+constexpr int kNever = 150;  // ms in which none may
+
+void arm(ibv_cq* cq, bool solicited_only) {
+  require_err(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0, "ibv_req_notify_cq");
+}
+
+// One event for each arm, none without.
+void one_event_an_arm(Env& env) {
+  const Pair pair(env);
+  for (std::uint64_t i = 0; i < 20; i++) {
+    pair.remote.arm(false);
+    require(!pair.remote.wait_event(i == 0 ? kNever : 0), "event without a completion");
+    for (std::uint64_t n = 0; n < 3; n++) {
+      pair.remote.post_recv(n, {0, 64});
+      pair.post(pair.request(IBV_WR_SEND, 8));
+      pair.expect(0);
+    }
+    static_cast<void>(pair.remote.poll_recv(3));
+    require(pair.remote.wait_event(kSoon), "no event");
+    require(!pair.remote.wait_event(i < 2 ? kNever : 0), "second event of one arm");
+  }
+  pair.remote.post_recv(0, {0, 64});
+  pair.post(pair.request(IBV_WR_SEND, 8));
+  pair.expect_recv(0);
+  require(!pair.remote.wait_event(kNever), "event without an arm");
+}
+
+// The completion is there before the arm: the event comes at once.
+void arm_after_completion(Env& env) {
+  const Pair pair(env);
+  for (int i = 0; i < 10; i++) {
+    pair.remote.post_recv(1, {0, 64});
+    pair.post(pair.request(IBV_WR_SEND, 8));
+    pair.expect(0);
+    pair.remote.arm(false);
+    require(pair.remote.wait_event(kSoon), "no event");
+    pair.expect_recv(1);
+  }
+  // Polled before the arm: it counts no more.
+  pair.remote.arm(false);
+  require(!pair.remote.wait_event(kNever), "event of a polled completion");
+}
+
+void solicited(Env& env) {
+  const Pair pair(env);
+  for (const Api api : kBothApis) {
+    for (const ibv_wr_opcode op :
+         {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+      pair.remote.arm(true);
+      pair.remote.post_recv(1, {0, 64});
+      pair.remote.post_recv(2, {0, 64});
+      pair.post(pair.request(op, 8), api);
+      pair.expect(0);
+      pair.expect_recv(1);
+      require(!pair.remote.wait_event(kNever), "event of a message that is not solicited");
+      Send send = pair.request(op, 8);
+      send.flags |= IBV_SEND_SOLICITED;
+      pair.post(send, api);
+      pair.expect(0);
+      require(pair.remote.wait_event(kSoon), "no event of a solicited message");
+      pair.expect_recv(2);
+    }
+  }
+}
+
+// An unsuccessful completion is an event for who waits for solicited ones too.
+void solicited_error(Env& env) {
+  const Pair pair(env);
+  pair.remote.arm(true);
+  pair.remote.post_recv(1, {0, 64});
+  pair.remote.to_state(IBV_QPS_ERR);
+  require(pair.remote.wait_event(kSoon), "no event");
+  pair.expect_recv(1, IBV_WC_WR_FLUSH_ERR);
+}
+
+// A later, weaker request does not take back the first.
+void any_outlives_solicited(Env& env) {
+  const Pair pair(env);
+  pair.remote.arm(false);
+  pair.remote.arm(true);
+  pair.remote.post_recv(1, {0, 64});
+  pair.post(pair.request(IBV_WR_SEND, 8));
+  pair.expect(0);
+  require(pair.remote.wait_event(kSoon), "no event");
+  pair.expect_recv(1);
+}
+
+// Wait, arm, poll: the loop every program has. No wake-up is lost in it.
+void wake_up_loop(Env& env) {
+  const Pair pair(env);
+  const ChannelPtr channel(ibv_create_comp_channel(env.dev.context()));
+  const CqPtr cq = create_cq(env.dev, 16, channel.get());
+  ibv_qp_cap cap{.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1,
+                 .max_inline_data = 0};
+  const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
+  const SessionOptions other{.psn = 3};
+  const Remote remote(env.link, other);
+  const Endpoint self{.qpn = qp->qp_num, .psn = 4, .gid = env.dev.gid()};
+  remote.connect(pair.how, self);
+  connect(qp.get(), env.dev, pair.how, self, remote.endpoint());
+  Send write = pair.request(IBV_WR_RDMA_WRITE, 8);
+  write.raddr = remote.address();
+  write.rkey = remote.rkey();
+  arm(cq.get(), false);
+  for (unsigned i = 0; i < 2 * env.effort; i++) {
+    write.wr_id = i;
+    require_err(post(qp.get(), Api::kPost, write), 0, "post");
+    require(wait_event(channel.get(), kSoon), "no event for completion {}", i);
+    arm(cq.get(), false);
+    require_status(poll(cq.get(), 1).front(), i, IBV_WC_SUCCESS);
+    // The arm came before the poll: the same completion may have been an event once more.
+    while (wait_event(channel.get(), 0)) {
+      arm(cq.get(), false);
+    }
+  }
+}
+
+// More completions than the CQ holds: the CQ is in error and says so; so is the QP.
+void cq_overflow(Env& env) {
+  PairOptions o;
+  o.local.send_cqe = 4;
+  const Pair pair(env, o);
+  const std::vector<Send> list(static_cast<std::size_t>(pair.local.send_cq()->cqe) + 8,
+                               pair.request(IBV_WR_RDMA_WRITE, 8));
+  pair.post(list);
+  require(env.dev.wait_async(IBV_EVENT_CQ_ERR, kSoon), "no IBV_EVENT_CQ_ERR");
+  // Others are not harmed.
+  const Pair next(env);
+  next.expect_traffic();
+}
+
+void comm_established(Env& env) {
+  PairOptions o;
+  o.connect = false;
+  Pair pair(env, o);
+  ibv_qp* qp = pair.local.qp();
+  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  require_err(to_init(qp, pair.how), 0, "to INIT");
+  require_err(post_recv(qp, 1, {&sge, 1}), 0, "ibv_post_recv");
+  require_err(to_rtr(qp, env.dev, pair.how, pair.remote.endpoint()), 0, "to RTR");
+  pair.remote.connect(pair.how, pair.local.endpoint());
+  pair.remote.send(2, {0, 64});
+  require(env.dev.wait_async(IBV_EVENT_COMM_EST, kSoon), "no IBV_EVENT_COMM_EST");
+  require_status(poll(pair.local.recv_cq(), 1).front(), 1, IBV_WC_SUCCESS);
+}
+
+constexpr Test kTests[] = {
+    {"one_event_an_arm", one_event_an_arm},
+    {"arm_after_completion", arm_after_completion},
+    {"solicited", solicited},
+    {"solicited_error", solicited_error},
+    {"any_outlives_solicited", any_outlives_solicited},
+    {"wake_up_loop", wake_up_loop},
+    {"cq_overflow", cq_overflow},
+    {"comm_established", comm_established},
+};
+
+}  // namespace
+
+std::span<const Test> event_tests() { return kTests; }
+
+}  // namespace guest

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The states of a QP: what each takes, which steps are refused, and coming back from an error.
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "suite.h"
+
+namespace guest {
+namespace {
+
+PairOptions unconnected() {
+  PairOptions o;
+  o.connect = false;
+  return o;
+}
+
+// What each state below RTS refuses at the post.
+void posts_below_rts(Env& env) {
+  Pair pair(env, unconnected());
+  const Connection& how = pair.how;
+  ibv_qp* qp = pair.local.qp();
+  const Send send = pair.request(IBV_WR_SEND, 8);
+  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  auto sends_refused = [&](const char* state) {
+    for (const Api api : kBothApis) {
+      std::size_t bad = 9;
+      const int err = guest::post(qp, api, std::span(&send, 1), &bad);
+      require(err == EINVAL, "{} in {}: {}", api_name(api), state, errno_name(err));
+      require(api == Api::kWr || bad == 0, "bad_wr in {}", state);
+    }
+  };
+  sends_refused("RESET");
+  require_err(post_recv(qp, 0, {&sge, 1}), EINVAL, "ibv_post_recv in RESET");
+  require_err(to_init(qp, how), 0, "to INIT");
+  sends_refused("INIT");
+  require_err(post_recv(qp, 1, {&sge, 1}), 0, "ibv_post_recv in INIT");
+  require_err(to_rtr(qp, env.dev, how, pair.remote.endpoint()), 0, "to RTR");
+  sends_refused("RTR");
+  require_err(post_recv(qp, 2, {&sge, 1}), 0, "ibv_post_recv in RTR");
+  require_err(to_rts(qp, how, pair.local.endpoint().psn), 0, "to RTS");
+  pair.remote.connect(how, pair.local.endpoint());
+  for (std::uint64_t i = 1; i <= 2; i++) {
+    pair.remote.send(i, {0, 64});
+    require_status(poll(pair.local.recv_cq(), 1).front(), i, IBV_WC_SUCCESS);
+  }
+  pair.expect_traffic();
+}
+
+void refused_steps(Env& env) {
+  Pair pair(env, unconnected());
+  const Connection& how = pair.how;
+  ibv_qp* qp = pair.local.qp();
+  for (const ibv_qp_state to :
+       {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE}) {
+    require_err(to_state(qp, to), EINVAL, "bare step from RESET");
+  }
+  require_err(to_rtr(qp, env.dev, how, pair.remote.endpoint()), EINVAL, "RESET to RTR");
+  require_err(to_rts(qp, how, 0), EINVAL, "RESET to RTS");
+  require_err(to_init(qp, how), 0, "to INIT");
+  require_err(to_rts(qp, how, 0), EINVAL, "INIT to RTS");
+  require_err(to_state(qp, IBV_QPS_RTR), EINVAL, "INIT to RTR without attributes");
+  require_err(to_rtr(qp, env.dev, how, pair.remote.endpoint()), 0, "to RTR");
+  require_err(to_init(qp, how), EINVAL, "RTR to INIT");
+  require_err(to_rts(qp, how, 0), 0, "to RTS");
+  require_err(to_rtr(qp, env.dev, how, pair.remote.endpoint()), EINVAL, "RTS to RTR");
+  require_err(to_state(qp, IBV_QPS_ERR), 0, "to ERR");
+  require_err(to_rts(qp, how, 0), EINVAL, "ERR to RTS");
+  require_err(to_state(qp, IBV_QPS_RESET), 0, "to RESET");
+  require_err(to_state(qp, IBV_QPS_ERR), 0, "RESET to ERR");
+}
+
+// What was set can be read back.
+void query(Env& env) {
+  PairOptions o;
+  o.how.timeout = 11;
+  o.how.retry_cnt = 5;
+  o.how.rnr_retry = 3;
+  o.how.min_rnr_timer = 17;
+  o.how.max_rd_atomic = 2;
+  o.how.max_dest_rd_atomic = 3;
+  o.how.qp_access = IBV_ACCESS_REMOTE_READ;
+  const Pair pair(env, o);
+  ibv_qp_attr a{};
+  ibv_qp_init_attr init{};
+  const int mask = IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                   IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ACCESS_FLAGS | IBV_QP_DEST_QPN |
+                   IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_AV;
+  require_err(ibv_query_qp(pair.local.qp(), &a, mask, &init), 0, "ibv_query_qp");
+  require(a.qp_state == IBV_QPS_RTS && a.cur_qp_state == IBV_QPS_RTS, "state");
+  require(a.path_mtu == pair.how.mtu, "path_mtu {}", static_cast<int>(a.path_mtu));
+  require(a.timeout == 11 && a.retry_cnt == 5 && a.rnr_retry == 3, "timeout {} {} {}", a.timeout,
+          a.retry_cnt, a.rnr_retry);
+  require(a.min_rnr_timer == 17, "min_rnr_timer {}", a.min_rnr_timer);
+  require(a.max_rd_atomic == 2 && a.max_dest_rd_atomic == 3, "rd_atomic {} {}", a.max_rd_atomic,
+          a.max_dest_rd_atomic);
+  require(a.qp_access_flags == IBV_ACCESS_REMOTE_READ, "access {:#x}", a.qp_access_flags);
+  require(a.dest_qp_num == pair.remote.endpoint().qpn, "dest_qp_num {:#x}", a.dest_qp_num);
+  require(a.rq_psn == pair.remote.endpoint().psn, "rq_psn {:#x}", a.rq_psn);
+  require(a.sq_psn == pair.local.endpoint().psn, "sq_psn {:#x}", a.sq_psn);
+  require(std::equal(std::begin(a.ah_attr.grh.dgid.raw), std::end(a.ah_attr.grh.dgid.raw),
+                     std::begin(pair.remote.endpoint().gid.raw)),
+          "dgid");
+  require(a.ah_attr.grh.sgid_index == env.dev.gid_index(), "sgid_index");
+}
+
+// From an error, or from work in progress, through RESET to a working connection again.
+void reset_and_reuse(Env& env) {
+  Pair pair(env);
+  for (int round = 0; round < 4; round++) {
+    pair.expect_traffic();
+    const ibv_sge sge = pair.local.memory().sge(0, 64);
+    require_err(post_recv(pair.local.qp(), 1, {&sge, 1}), 0, "ibv_post_recv");
+    if (round % 2 == 0) {
+      Send bad = pair.request(IBV_WR_RDMA_WRITE, 8);
+      bad.rkey += 1;
+      pair.post(bad);
+      pair.expect(0, IBV_WC_REM_ACCESS_ERR);
+    } else {
+      // Unfinished: the other end has no receive for it.
+      pair.post(pair.request(IBV_WR_SEND, 8));
+    }
+    require_err(to_state(pair.local.qp(), IBV_QPS_RESET), 0, "to RESET");
+    pair.remote.to_state(IBV_QPS_RESET);
+    expect_quiet(pair.local.send_cq(), 20);
+    expect_quiet(pair.local.recv_cq(), 5);
+    pair.remote.expect_quiet(5);
+    pair.connect();
+  }
+  pair.expect_traffic();
+}
+
+// Everything posted is flushed in order when the user moves the QP to ERR.
+void flush_on_err(Env& env) {
+  const Pair pair(env);
+  const ibv_sge sge = pair.local.memory().sge(0, 64);
+  std::vector<Send> list;
+  for (std::uint64_t i = 0; i < 8; i++) {
+    require_err(post_recv(pair.local.qp(), i, {&sge, 1}), 0, "ibv_post_recv");
+    list.push_back(pair.request(IBV_WR_SEND, 8));
+    list.back().wr_id = i;
+  }
+  pair.post(list);  // no receives there: none completes
+  expect_quiet(pair.local.send_cq(), 30);
+  require_err(to_state(pair.local.qp(), IBV_QPS_ERR), 0, "to ERR");
+  const auto recvs = poll(pair.local.recv_cq(), 8);
+  for (std::uint64_t i = 0; i < 8; i++) {
+    pair.expect(i, IBV_WC_WR_FLUSH_ERR);
+    require_status(recvs[i], i, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+int to_sqd(ibv_qp* qp) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_SQD;
+  attr.en_sqd_async_notify = 1;
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
+}
+
+// SQD: what was begun finishes, an event says when; what is posted then waits for RTS.
+void send_queue_drained(Env& env) {
+  PairOptions o;
+  o.local.memory = o.remote.memory = 1 << 20;
+  const Pair pair(env, o);
+  for (int round = 0; round < 2; round++) {
+    pair.fill({0, 1 << 20}, 4);
+    pair.post(pair.request(IBV_WR_RDMA_WRITE, 1 << 20));
+    require_err(to_sqd(pair.local.qp()), 0, "to SQD");
+    require(env.dev.wait_async(IBV_EVENT_SQ_DRAINED, 10000), "no IBV_EVENT_SQ_DRAINED");
+    Send later = pair.request(IBV_WR_RDMA_WRITE, 8);
+    later.wr_id = 1;
+    pair.post(later);
+    // The first one was begun before or not at all: the second must wait in any case.
+    for (const ibv_wc& wc : poll(pair.local.send_cq(), 1)) {
+      require_status(wc, 0, IBV_WC_SUCCESS);
+    }
+    expect_quiet(pair.local.send_cq(), 50);
+    // Receiving goes on in SQD.
+    const ibv_sge sge = pair.local.memory().sge(0, 64);
+    require_err(post_recv(pair.local.qp(), 9, {&sge, 1}), 0, "ibv_post_recv");
+    pair.remote.send(2, {0, 64});
+    require_status(poll(pair.local.recv_cq(), 1).front(), 9, IBV_WC_SUCCESS);
+    require_err(to_state(pair.local.qp(), IBV_QPS_RTS), 0, "SQD to RTS");
+    pair.expect(1);
+    static_cast<void>(pair.remote.poll_send(1));
+  }
+}
+
+constexpr Test kTests[] = {
+    {"posts_below_rts", posts_below_rts},
+    {"refused_steps", refused_steps},
+    {"query", query},
+    {"reset_and_reuse", reset_and_reuse},
+    {"flush_on_err", flush_on_err},
+    {"send_queue_drained", send_queue_drained},
+};
+
+}  // namespace
+
+std::span<const Test> state_tests() { return kTests; }
+
+}  // namespace guest

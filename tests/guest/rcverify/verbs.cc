@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "verbs.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+namespace guest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::mutex destroy_mutex;
+std::string destroy_errors;
+
+bool is_v4_mapped(const ibv_gid& gid) {
+  static constexpr std::uint8_t kPrefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
+}
+
+bool readable(int fd, int timeout_ms) {
+  pollfd p{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&p, 1, timeout_ms) == 1;
+}
+
+std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t x = seed * 0x9e3779b97f4a7c15U + index * 0xbf58476d1ce4e5b9U + 1;
+  x ^= x >> 29;
+  x *= 0x94d049bb133111ebU;
+  return x ^ (x >> 32);
+}
+
+}  // namespace
+
+void fail_errno(const char* what) { fail("{}: {}", what, std::strerror(errno)); }
+
+std::string errno_name(int err) {
+  const char* name = err == 0 ? "0" : strerrorname_np(err);
+  return name != nullptr ? name : std::to_string(err);
+}
+
+void note_destroy(const char* what, int err) {
+  if (err != 0) {
+    const std::scoped_lock lock(destroy_mutex);
+    destroy_errors += std::format(" {}: {}", what, errno_name(err));
+  }
+}
+
+std::string take_destroy_errors() {
+  const std::scoped_lock lock(destroy_mutex);
+  return std::exchange(destroy_errors, {});
+}
+
+Device::Device(const std::string& name, int gid_index) {
+  int num = 0;
+  ibv_device** list = ibv_get_device_list(&num);
+  if (list == nullptr) {
+    fail_errno("ibv_get_device_list");
+  }
+  for (int i = 0; i < num; i++) {
+    if (name == ibv_get_device_name(list[i])) {
+      context_.reset(ibv_open_device(list[i]));
+    }
+  }
+  ibv_free_device_list(list);
+  require(context_ != nullptr, "no device {}", name);
+  pd_.reset(ibv_alloc_pd(context_.get()));
+  if (!pd_) {
+    fail_errno("ibv_alloc_pd");
+  }
+  if (ibv_query_device(context_.get(), &attr_) != 0 ||
+      ibv_query_port(context_.get(), 1, &port_) != 0) {
+    fail_errno("query");
+  }
+  require(port_.state == IBV_PORT_ACTIVE, "port 1 of {} is not active", name);
+  choose_gid(gid_index);
+}
+
+void Device::choose_gid(int gid_index) {
+  int chosen = gid_index;
+  for (int i = 0; gid_index < 0 && i < port_.gid_tbl_len; i++) {
+    ibv_gid_entry entry{};
+    if (ibv_query_gid_ex(context_.get(), 1, static_cast<std::uint32_t>(i), &entry, 0) != 0 ||
+        entry.gid_type != IBV_GID_TYPE_ROCE_V2) {
+      continue;
+    }
+    if (is_v4_mapped(entry.gid)) {
+      chosen = i;
+      break;
+    }
+    if (chosen < 0) {
+      chosen = i;
+    }
+  }
+  require(chosen >= 0, "no RoCE v2 GID");
+  gid_index_ = static_cast<std::uint8_t>(chosen);
+  if (ibv_query_gid(context_.get(), 1, gid_index_, &gid_) != 0) {
+    fail_errno("ibv_query_gid");
+  }
+}
+
+bool Device::wait_async(ibv_event_type type, int timeout_ms) const {
+  const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (Clock::now() < end) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (!readable(context_->async_fd, static_cast<int>(left))) {
+      break;
+    }
+    ibv_async_event event{};
+    if (ibv_get_async_event(context_.get(), &event) != 0) {
+      fail_errno("ibv_get_async_event");
+    }
+    ibv_ack_async_event(&event);
+    if (event.event_type == type) {
+      return true;
+    }
+  }
+  return false;
+}
+
+Memory::Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova)
+    : data_(nullptr), length_(length) {
+  void* map = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) {
+    fail_errno("mmap");
+  }
+  data_ = static_cast<std::byte*>(map);
+  base_ = iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
+  mr_.reset(ibv_reg_mr_iova(pd, data_, length, base_, static_cast<unsigned>(access)));
+  if (!mr_) {
+    const int err = errno;
+    ::munmap(data_, length_);
+    fail("ibv_reg_mr of {} bytes: {}", length, errno_name(err));
+  }
+}
+
+Memory::~Memory() {
+  mr_.reset();
+  ::munmap(data_, length_);
+}
+
+std::uint64_t Memory::load64(std::uint64_t offset) const {
+  std::uint64_t value = 0;
+  std::memcpy(&value, data_ + offset, sizeof(value));
+  return value;
+}
+
+void Memory::store64(std::uint64_t offset, std::uint64_t value) const {
+  std::memcpy(data_ + offset, &value, sizeof(value));
+}
+
+void fill(std::span<std::byte> out, std::uint64_t seed) {
+  for (std::size_t i = 0; i < out.size(); i += 8) {
+    const std::uint64_t word = pattern_word(seed, i / 8);
+    std::memcpy(&out[i], &word, std::min<std::size_t>(8, out.size() - i));
+  }
+}
+
+std::optional<std::size_t> mismatch(std::span<const std::byte> in, std::uint64_t seed) {
+  for (std::size_t i = 0; i < in.size(); i += 8) {
+    const std::uint64_t word = pattern_word(seed, i / 8);
+    const std::size_t n = std::min<std::size_t>(8, in.size() - i);
+    if (std::memcmp(&in[i], &word, n) != 0) {
+      return i;
+    }
+  }
+  return {};
+}
+
+int to_init(ibv_qp* qp, const Connection& how) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = 1;
+  attr.qp_access_flags = static_cast<unsigned>(how.qp_access);
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = how.mtu;
+  attr.dest_qp_num = remote.qpn;
+  attr.rq_psn = remote.psn;
+  attr.max_dest_rd_atomic = how.max_dest_rd_atomic;
+  attr.min_rnr_timer = how.min_rnr_timer;
+  attr.ah_attr.is_global = 1;
+  attr.ah_attr.port_num = 1;
+  attr.ah_attr.grh.dgid = remote.gid;
+  attr.ah_attr.grh.sgid_index = dev.gid_index();
+  attr.ah_attr.grh.hop_limit = 64;
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn) {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = sq_psn;
+  attr.timeout = how.timeout;
+  attr.retry_cnt = how.retry_cnt;
+  attr.rnr_retry = how.rnr_retry;
+  attr.max_rd_atomic = how.max_rd_atomic;
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                           IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int to_state(ibv_qp* qp, ibv_qp_state state) {
+  ibv_qp_attr attr{};
+  attr.qp_state = state;
+  return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
+             const Endpoint& remote) {
+  int err = to_init(qp, how);
+  require(err == 0, "to INIT: {}", errno_name(err));
+  err = to_rtr(qp, dev, how, remote);
+  require(err == 0, "to RTR: {}", errno_name(err));
+  err = to_rts(qp, how, self.psn);
+  require(err == 0, "to RTS: {}", errno_name(err));
+}
+
+CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
+  CqPtr cq(ibv_create_cq(dev.context(), entries, nullptr, channel, 0));
+  if (!cq) {
+    fail_errno("ibv_create_cq");
+  }
+  require(cq->cqe >= entries, "CQ of {} entries has {}", entries, cq->cqe);
+  return cq;
+}
+
+QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
+                   bool signal_all) {
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = send_cq;
+  attr.recv_cq = recv_cq;
+  attr.cap = cap;
+  attr.qp_type = IBV_QPT_RC;
+  attr.sq_sig_all = signal_all ? 1 : 0;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = dev.pd();
+  attr.send_ops_flags = kRcSendOps;
+  QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
+  if (!qp) {
+    fail_errno("ibv_create_qp_ex");
+  }
+  cap = attr.cap;
+  return qp;
+}
+
+const char* api_name(Api api) { return api == Api::kPost ? "ibv_post_send" : "ibv_wr"; }
+
+namespace {
+
+int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
+  std::vector<ibv_send_wr> wrs(sends.size());
+  for (std::size_t i = 0; i < sends.size(); i++) {
+    const Send& s = sends[i];
+    ibv_send_wr& wr = wrs[i];
+    wr.wr_id = s.wr_id;
+    wr.next = i + 1 < wrs.size() ? &wrs[i + 1] : nullptr;
+    wr.sg_list = const_cast<ibv_sge*>(s.sges.data());
+    wr.num_sge = static_cast<int>(s.sges.size());
+    wr.opcode = s.opcode;
+    wr.send_flags = s.flags;
+    wr.imm_data = htonl(s.imm);
+    if (s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+      wr.wr.atomic.remote_addr = s.raddr;
+      wr.wr.atomic.rkey = s.rkey;
+      wr.wr.atomic.compare_add = s.compare_add;
+      wr.wr.atomic.swap = s.swap;
+    } else {
+      wr.wr.rdma.remote_addr = s.raddr;
+      wr.wr.rdma.rkey = s.rkey;
+    }
+  }
+  ibv_send_wr* bad_wr = nullptr;
+  const int err = ibv_post_send(qp, wrs.data(), &bad_wr);
+  if (err != 0 && bad != nullptr) {
+    *bad = static_cast<std::size_t>(bad_wr - wrs.data());
+  }
+  return err;
+}
+
+void build(ibv_qp_ex* qpx, const Send& s) {
+  qpx->wr_id = s.wr_id;
+  qpx->wr_flags = s.flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
+  switch (s.opcode) {
+    case IBV_WR_SEND:
+      ibv_wr_send(qpx);
+      break;
+    case IBV_WR_SEND_WITH_IMM:
+      ibv_wr_send_imm(qpx, htonl(s.imm));
+      break;
+    case IBV_WR_RDMA_WRITE:
+      ibv_wr_rdma_write(qpx, s.rkey, s.raddr);
+      break;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      ibv_wr_rdma_write_imm(qpx, s.rkey, s.raddr, htonl(s.imm));
+      break;
+    case IBV_WR_RDMA_READ:
+      ibv_wr_rdma_read(qpx, s.rkey, s.raddr);
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      ibv_wr_atomic_cmp_swp(qpx, s.rkey, s.raddr, s.compare_add, s.swap);
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      ibv_wr_atomic_fetch_add(qpx, s.rkey, s.raddr, s.compare_add);
+      break;
+    default:
+      fail("no ibv_wr_*() for opcode {}", static_cast<int>(s.opcode));
+  }
+  if ((s.flags & IBV_SEND_INLINE) == 0) {
+    if (s.sges.size() == 1) {
+      ibv_wr_set_sge(qpx, s.sges[0].lkey, s.sges[0].addr, s.sges[0].length);
+    } else {
+      ibv_wr_set_sge_list(qpx, s.sges.size(), s.sges.data());
+    }
+    return;
+  }
+  std::vector<ibv_data_buf> bufs;
+  for (const ibv_sge& sge : s.sges) {
+    bufs.push_back({.addr = reinterpret_cast<void*>(sge.addr), .length = sge.length});
+  }
+  if (bufs.size() == 1) {
+    ibv_wr_set_inline_data(qpx, bufs[0].addr, bufs[0].length);
+  } else {
+    ibv_wr_set_inline_data_list(qpx, bufs.size(), bufs.data());
+  }
+}
+
+}  // namespace
+
+int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad) {
+  if (api == Api::kPost) {
+    return post_list(qp, sends, bad);
+  }
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(qp);
+  require(qpx != nullptr, "no ibv_qp_ex");
+  ibv_wr_start(qpx);
+  for (const Send& s : sends) {
+    build(qpx, s);
+  }
+  return ibv_wr_complete(qpx);
+}
+
+int post(ibv_qp* qp, Api api, const Send& send) { return post(qp, api, std::span(&send, 1)); }
+
+int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges) {
+  ibv_recv_wr wr{};
+  wr.wr_id = wr_id;
+  wr.sg_list = const_cast<ibv_sge*>(sges.data());
+  wr.num_sge = static_cast<int>(sges.size());
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_recv(qp, &wr, &bad);
+}
+
+std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms) {
+  std::vector<ibv_wc> wcs(count);
+  std::size_t got = 0;
+  const auto end = Clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (got < count) {
+    const int n = ibv_poll_cq(cq, static_cast<int>(count - got), &wcs[got]);
+    require(n >= 0, "ibv_poll_cq: {}", n);
+    got += static_cast<std::size_t>(n);
+    require(got == count || n > 0 || Clock::now() < end, "{} of {} completions after {} ms", got,
+            count, timeout_ms);
+  }
+  return wcs;
+}
+
+void expect_quiet(ibv_cq* cq, int ms) {
+  const auto end = Clock::now() + std::chrono::milliseconds(ms);
+  do {
+    ibv_wc wc{};
+    const int n = ibv_poll_cq(cq, 1, &wc);
+    require(n == 0, "completion of wr_id {:#x}, {}, where none may come", wc.wr_id,
+            ibv_wc_status_str(wc.status));
+  } while (Clock::now() < end);
+}
+
+bool wait_event(ibv_comp_channel* channel, int timeout_ms) {
+  if (!readable(channel->fd, timeout_ms)) {
+    return false;
+  }
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  if (ibv_get_cq_event(channel, &cq, &context) != 0) {
+    fail_errno("ibv_get_cq_event");
+  }
+  ibv_ack_cq_events(cq, 1);
+  return true;
+}
+
+}  // namespace guest

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Owners of verbs objects and the steps every RC test needs: open, connect, post, poll.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <format>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace guest {
+
+// A test's expectation that did not hold, or a verb that failed where it must not.
+class Failure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+template <typename... Args>
+[[noreturn]] void fail(std::format_string<Args...> text, Args&&... args) {
+  throw Failure(std::format(text, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+void require(bool condition, std::format_string<Args...> text, Args&&... args) {
+  if (!condition) {
+    throw Failure(std::format(text, std::forward<Args>(args)...));
+  }
+}
+
+// errno of a verb that reports by errno, as "what: text".
+[[noreturn]] void fail_errno(const char* what);
+// Name of an errno value, "0" for none.
+std::string errno_name(int err);
+
+// A destroy that fails is a test failure: destructors only note it here, the runner asks.
+void note_destroy(const char* what, int err);
+std::string take_destroy_errors();
+
+template <typename T, int (*kDestroy)(T*)>
+struct Destroyer {
+  void operator()(T* object) const { note_destroy("destroy", kDestroy(object)); }
+};
+using ContextPtr = std::unique_ptr<ibv_context, Destroyer<ibv_context, ibv_close_device>>;
+using PdPtr = std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>>;
+using MrPtr = std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>>;
+using CqPtr = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>>;
+using QpPtr = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
+using ChannelPtr =
+    std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>>;
+
+constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                           IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kRemoteAccess =
+    IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr std::uint64_t kRcSendOps =
+    IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+    IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+// An open device, a PD, and the port and GID the tests use.
+class Device {
+ public:
+  // gid_index < 0: the first RoCE v2 GID that is an IPv4 address, else the first RoCE v2 GID.
+  Device(const std::string& name, int gid_index);
+
+  [[nodiscard]] ibv_context* context() const { return context_.get(); }
+  [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
+  [[nodiscard]] const ibv_device_attr& attr() const { return attr_; }
+  [[nodiscard]] ibv_mtu active_mtu() const { return port_.active_mtu; }
+  [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
+  [[nodiscard]] const ibv_gid& gid() const { return gid_; }
+
+  // Takes and acknowledges asynchronous events until one of this type comes; false after
+  // timeout_ms.
+  bool wait_async(ibv_event_type type, int timeout_ms) const;
+
+ private:
+  void choose_gid(int gid_index);
+
+  ContextPtr context_;
+  PdPtr pd_;
+  ibv_device_attr attr_{};
+  ibv_port_attr port_{};
+  std::uint8_t gid_index_ = 0;
+  ibv_gid gid_{};
+};
+
+// Page-aligned, zeroed memory with an MR on all of it.
+class Memory {
+ public:
+  Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova = {});
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory();
+
+  [[nodiscard]] std::span<std::byte> bytes() const { return {data_, length_}; }
+  [[nodiscard]] std::size_t length() const { return length_; }
+  // The address a peer or an SGE uses for the byte at offset.
+  [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return base_ + offset; }
+  [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
+  [[nodiscard]] std::uint32_t rkey() const { return mr_->rkey; }
+  [[nodiscard]] ibv_sge sge(std::uint64_t offset, std::uint32_t length) const {
+    return {.addr = address(offset), .length = length, .lkey = lkey()};
+  }
+  [[nodiscard]] std::uint64_t load64(std::uint64_t offset) const;
+  void store64(std::uint64_t offset, std::uint64_t value) const;
+
+ private:
+  std::byte* data_;
+  std::size_t length_;
+  std::uint64_t base_;
+  MrPtr mr_;
+};
+
+// Bytes that depend on a seed and their position.
+void fill(std::span<std::byte> out, std::uint64_t seed);
+// Position of the first byte that differs from what fill() wrote, or nothing.
+std::optional<std::size_t> mismatch(std::span<const std::byte> in, std::uint64_t seed);
+
+struct Endpoint {
+  std::uint32_t qpn = 0;
+  std::uint32_t psn = 0;
+  ibv_gid gid{};
+};
+
+// What a connection is made with; the defaults suit two idle machines under emulation.
+struct Connection {
+  ibv_mtu mtu{};  // 0: the largest both ports have
+  int qp_access = kRemoteAccess;
+  std::uint8_t timeout = 18;  // about 1 s
+  std::uint8_t retry_cnt = 7;
+  std::uint8_t rnr_retry = 7;
+  std::uint8_t min_rnr_timer = 12;  // 0.64 ms
+  std::uint8_t max_rd_atomic = 4;
+  std::uint8_t max_dest_rd_atomic = 16;
+};
+
+int to_init(ibv_qp* qp, const Connection& how);
+int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote);
+int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
+int to_state(ibv_qp* qp, ibv_qp_state state);
+// RESET to RTS; fails the test when a step is refused.
+void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
+             const Endpoint& remote);
+
+CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
+// An RC QP that also serves ibv_wr_*(). cap is updated to what was made.
+QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
+                   bool signal_all = false);
+
+enum class Api { kPost, kWr };
+constexpr Api kBothApis[] = {Api::kPost, Api::kWr};
+const char* api_name(Api api);
+
+// One send request in a form both APIs can post.
+struct Send {
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  std::vector<ibv_sge> sges{};
+  std::uint64_t wr_id = 0;
+  unsigned flags = IBV_SEND_SIGNALED;
+  std::uint64_t raddr = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t imm = 0;         // host order
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+};
+
+// Posts all of them with one call or session; the errno, and with kPost in *bad the index of the
+// request that failed.
+int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad = nullptr);
+int post(ibv_qp* qp, Api api, const Send& send);
+int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges);
+
+// Exactly count completions, or a failure after timeout_ms.
+std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms = 10000);
+// Waits ms and requires that nothing completed.
+void expect_quiet(ibv_cq* cq, int ms);
+// One completion event, acknowledged; false after timeout_ms.
+bool wait_event(ibv_comp_channel* channel, int timeout_ms);
+
+}  // namespace guest
