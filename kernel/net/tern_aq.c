@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Admin queue: many commands in flight, answered in any order. */
+
+#include <linux/io.h>
+#include <linux/jiffies.h>
+
+#include "tern_dev.h"
+#include "tern_util.h"
+
+/* What a command may take, and how often its waiter looks for a lost interrupt. */
+#define TERN_CMD_TIMEOUT	(30 * HZ)
+#define TERN_CMD_POLL		(HZ / 10)
+
+static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
+
+void tern_aq_init(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned int i;
+
+	spin_lock_init(&aq->lock);
+	init_waitqueue_head(&aq->wait);
+	for (i = 0; i < TERN_AQ_SIZE; i++)
+		init_completion(&aq->slots[i].done);
+}
+
+/* Makes empty rings; the device must be reset. */
+int tern_aq_alloc(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned int i;
+
+	aq->mem = dma_alloc_coherent(tern_dma_dev(tdev), sizeof(*aq->mem),
+				     &aq->dma, GFP_KERNEL);
+	if (!aq->mem)
+		return -ENOMEM;
+
+	aq->tail = 0;
+	aq->ci = 0;
+	bitmap_fill(aq->free, TERN_AQ_SIZE);
+	for (i = 0; i < TERN_AQ_SIZE; i++)
+		aq->slots[i].state = TERN_CMD_IDLE;
+	return 0;
+}
+
+/* The device must be dead, do no DMA any more, and its interrupt be freed. */
+void tern_aq_free(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+
+	wait_event(aq->wait, !READ_ONCE(aq->users));
+	/* The last user may still be inside the lock. */
+	spin_lock_irq(&aq->lock);
+	spin_unlock_irq(&aq->lock);
+
+	dma_free_coherent(tern_dma_dev(tdev), sizeof(*aq->mem), aq->mem, aq->dma);
+	aq->mem = NULL;
+}
+
+static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
+{
+	u32 tag = le32_to_cpu(entry->tag);
+	unsigned int index = tern_tag_slot(tag);
+	struct tern_cmd_slot *slot;
+
+	lockdep_assert_held(&aq->lock);
+
+	if (index >= TERN_AQ_SIZE)
+		return;
+	slot = &aq->slots[index];
+	if (slot->tag != tag)
+		return;
+
+	switch (slot->state) {
+	case TERN_CMD_SUBMITTED:
+		slot->err = tern_status_to_errno(le16_to_cpu(entry->status));
+		slot->out_len = le16_to_cpu(entry->out_len);
+		slot->state = TERN_CMD_DONE;
+		complete(&slot->done);
+		break;
+	case TERN_CMD_ABANDONED:
+		slot->state = TERN_CMD_IDLE;
+		__set_bit(index, aq->free);
+		wake_up(&aq->wait);
+		break;
+	default:
+		/* Answered twice, or never asked. */
+		break;
+	}
+}
+
+/* Takes the answers that are there. Any context. */
+void tern_aq_reap(struct tern_dev *tdev)
+{
+	const struct tern_acq_entry *entry;
+	struct tern_aq *aq = &tdev->aq;
+	unsigned long flags;
+	unsigned int n;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	for (n = 0; n < TERN_AQ_SIZE; n++) {
+		entry = &aq->mem->acq[tern_ring_slot(aq->ci, TERN_AQ_LOG_SIZE)];
+		if (!tern_phase_valid(le32_to_cpu(READ_ONCE(entry->phase)),
+				      aq->ci, TERN_AQ_LOG_SIZE))
+			break;
+		/* The rest of the entry was written before its phase. */
+		dma_rmb();
+		tern_aq_complete(aq, entry);
+		aq->ci++;
+	}
+	spin_unlock_irqrestore(&aq->lock, flags);
+}
+
+/* TERN_DEV_DEAD is set: answers who waits. Any context. */
+void tern_aq_fail_all(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned long flags;
+	unsigned int i;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	for (i = 0; i < TERN_AQ_SIZE; i++) {
+		if (aq->slots[i].state != TERN_CMD_SUBMITTED)
+			continue;
+		aq->slots[i].err = -EIO;
+		aq->slots[i].state = TERN_CMD_DONE;
+		complete(&aq->slots[i].done);
+	}
+	wake_up_all(&aq->wait);
+	spin_unlock_irqrestore(&aq->lock, flags);
+}
+
+/* Whether a claim is settled: @index becomes a slot, or -EIO of a dead device. */
+static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned long flags;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	/* Under the lock, so that who sets the bit and then takes it knows all users. */
+	if (tern_dev_dead(tdev)) {
+		*index = -EIO;
+	} else {
+		*index = find_first_bit(aq->free, TERN_AQ_SIZE);
+		if (*index < TERN_AQ_SIZE) {
+			__clear_bit(*index, aq->free);
+			aq->users++;
+		}
+	}
+	spin_unlock_irqrestore(&aq->lock, flags);
+	return *index < (int)TERN_AQ_SIZE;
+}
+
+static int tern_aq_claim(struct tern_dev *tdev)
+{
+	int index;
+
+	if (!wait_event_timeout(tdev->aq.wait, tern_aq_try_claim(tdev, &index),
+				TERN_CMD_TIMEOUT))
+		return -ETIMEDOUT;
+	return index;
+}
+
+static void tern_aq_release(struct tern_aq *aq, unsigned int index)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	aq->slots[index].state = TERN_CMD_IDLE;
+	__set_bit(index, aq->free);
+	aq->users--;
+	wake_up(&aq->wait);
+	spin_unlock_irqrestore(&aq->lock, flags);
+}
+
+static void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
+			   size_t in_len, size_t out_len)
+{
+	struct tern_aq *aq = &tdev->aq;
+	struct tern_cmd_slot *slot = &aq->slots[index];
+	dma_addr_t mbox = aq->dma + offsetof(struct tern_aq_mem, mbox[index]);
+	struct tern_aq_entry *entry;
+	unsigned long flags;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	reinit_completion(&slot->done);
+	slot->tag = tern_tag_make(index, aq->count++);
+	if (tern_dev_dead(tdev)) {
+		slot->err = -EIO;
+		slot->state = TERN_CMD_DONE;
+		complete(&slot->done);
+		goto unlock;
+	}
+
+	entry = &aq->mem->aq[tern_ring_slot(aq->tail, TERN_AQ_LOG_SIZE)];
+	*entry = (struct tern_aq_entry){
+		.opcode = cpu_to_le16(opcode),
+		.version = cpu_to_le16(TERN_CMD_VERSION),
+		.tag = cpu_to_le32(slot->tag),
+		.in_len = cpu_to_le16(in_len),
+		.out_len = cpu_to_le16(out_len),
+		.in_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, in)),
+		.out_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, out)),
+	};
+	slot->state = TERN_CMD_SUBMITTED;
+	/* writel() orders the entry and the mailbox before it. */
+	writel(++aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
+unlock:
+	spin_unlock_irqrestore(&aq->lock, flags);
+}
+
+/* Gives up on a command that took too long, unless it ended at the last moment. */
+static int tern_aq_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode)
+{
+	struct tern_aq *aq = &tdev->aq;
+	struct tern_cmd_slot *slot = &aq->slots[index];
+	unsigned long flags;
+	bool late;
+	int err;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	late = slot->state != TERN_CMD_DONE;
+	err = late ? -ETIMEDOUT : slot->err;
+	if (late) {
+		slot->state = TERN_CMD_ABANDONED;
+		aq->users--;
+		wake_up(&aq->wait);
+	}
+	spin_unlock_irqrestore(&aq->lock, flags);
+
+	/* The caller is going to free memory that the device may think it has. */
+	if (late && tern_cmd_moves_memory(opcode))
+		tern_dev_kill(tdev);
+	return err;
+}
+
+static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
+{
+	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
+	unsigned long deadline = jiffies + TERN_CMD_TIMEOUT;
+
+	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
+		/* Checked first: a look at the queue follows every deadline. */
+		bool late = time_after(jiffies, deadline);
+
+		tern_aq_reap(tdev);
+		tern_dev_check(tdev);
+		if (late && !completion_done(&slot->done))
+			return tern_aq_abandon(tdev, index, opcode);
+	}
+	return slot->err;
+}
+
+/**
+ * tern_cmd_exec() - run an admin command and wait for its end
+ * @core: the function
+ * @opcode: TERN_CMD_*
+ * @in: the command, may be NULL when @in_len is 0
+ * @in_len: bytes of @in, up to TERN_CMD_MAX_LEN
+ * @out: where the reply goes, may be NULL when @out_len is 0
+ * @out_len: bytes of @out, up to TERN_CMD_MAX_LEN; what the device does not
+ *	write is zeroed
+ *
+ * Process context, sleeps up to half a minute, may run many times at once.
+ *
+ * Return: 0; -errno of the device's status, see tern_status_to_errno();
+ * -ETIMEDOUT without an answer: the command may still be executed, unless it
+ * moves memory, then the device was stopped; -EIO for a dead device.
+ */
+int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
+		  size_t in_len, void *out, size_t out_len)
+{
+	struct tern_dev *tdev = to_tdev(core);
+	struct tern_aq *aq = &tdev->aq;
+	struct tern_mailbox *mbox;
+	size_t written;
+	int index;
+	int err;
+
+	might_sleep();
+	if (WARN_ON_ONCE(in_len > TERN_CMD_MAX_LEN || out_len > TERN_CMD_MAX_LEN))
+		return -EINVAL;
+
+	index = tern_aq_claim(tdev);
+	if (index < 0)
+		return index;
+
+	mbox = &aq->mem->mbox[index];
+	if (in_len)
+		memcpy(mbox->in, in, in_len);
+	tern_aq_submit(tdev, index, opcode, in_len, out_len);
+	err = tern_aq_wait(tdev, index, opcode);
+	if (err == -ETIMEDOUT)
+		return err;
+
+	if (!err && out_len) {
+		written = min_t(size_t, aq->slots[index].out_len, out_len);
+		memcpy(out, mbox->out, written);
+		memset(out + written, 0, out_len - written);
+	}
+	tern_aq_release(aq, index);
+	return err;
+}
+EXPORT_SYMBOL_GPL(tern_cmd_exec);

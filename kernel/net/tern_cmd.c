@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Admin commands of the network driver, typed, and the memory queues live in. */
+
+#include "tern_dev.h"
+#include "tern_util.h"
+
+static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
+
+/* Zeroed memory for 1 << @log_size entries and a doorbell record. */
+int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
+		   size_t entry_size, u8 log_size)
+{
+	size_t entries = ALIGN(entry_size << log_size, TERN_RECORD_SIZE);
+
+	buf->size = entries + TERN_RECORD_SIZE;
+	buf->record_offset = entries;
+	buf->va = dma_alloc_coherent(tern_dma_dev(tdev), buf->size, &buf->dma,
+				     GFP_KERNEL);
+	return buf->va ? 0 : -ENOMEM;
+}
+
+void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf)
+{
+	dma_free_coherent(tern_dma_dev(tdev), buf->size, buf->va, buf->dma);
+	buf->va = NULL;
+}
+
+struct tern_pages tern_buf_pages(const struct tern_buf *buf)
+{
+	return (struct tern_pages){
+		.addr = cpu_to_le64(buf->dma),
+		.num = cpu_to_le32(DIV_ROUND_UP(buf->size, SZ_4K)),
+		.page_shift = ilog2(SZ_4K),
+		.kind = TERN_PAGES_DIRECT,
+	};
+}
+
+/* Runs a command that makes an object; @id becomes its number. */
+int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
+		    size_t in_len, u32 *id)
+{
+	struct tern_rsp_object rsp;
+	int err;
+
+	err = tern_cmd_exec(&tdev->core, opcode, in, in_len, &rsp, sizeof(rsp));
+	if (!err)
+		*id = le32_to_cpu(rsp.id);
+	return err;
+}
+
+/*
+ * Destroys object @id. When this returns the device does not touch the object's
+ * memory any more: a device that refuses is stopped.
+ */
+void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id)
+{
+	struct tern_cmd_object cmd = { .id = cpu_to_le32(id) };
+
+	if (tern_cmd_exec(&tdev->core, opcode, &cmd, sizeof(cmd), NULL, 0))
+		tern_dev_kill(tdev);
+}
+
+int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port)
+{
+	return tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_PORT, NULL, 0, port,
+			     sizeof(*port));
+}
+
+/* Reads the TERN_ETH_CNT_NUM counters of the Ethernet function. */
+int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters)
+{
+	struct tern_cmd_object cmd = { .id = cpu_to_le32(TERN_COUNTERS_ETH) };
+	__le64 rsp[TERN_ETH_CNT_NUM];
+	unsigned int i;
+	int err;
+
+	err = tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_COUNTERS, &cmd,
+			    sizeof(cmd), rsp, sizeof(rsp));
+	if (err)
+		return err;
+	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
+		counters[i] = le64_to_cpu(rsp[i]);
+	return 0;
+}

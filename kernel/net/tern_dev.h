@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Inside tern.ko: the PCI function, its admin queue and its event queues. */
+#ifndef TERN_DEV_H
+#define TERN_DEV_H
+
+#include <linux/bitmap.h>
+#include <linux/completion.h>
+#include <linux/interrupt.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+
+#include "tern_core.h"
+#include "tern_hw.h"
+
+#define TERN_DRV_NAME		"tern"
+
+/* Memory of one queue: entries, then the doorbell record; zeroed when made. */
+struct tern_buf {
+	void *va;
+	dma_addr_t dma;
+	size_t size;
+	u32 record_offset;
+};
+
+#define TERN_AQ_LOG_SIZE	5
+#define TERN_AQ_SIZE		BIT(TERN_AQ_LOG_SIZE)
+
+struct tern_mailbox {
+	u8 in[TERN_CMD_MAX_LEN];
+	u8 out[TERN_CMD_MAX_LEN];
+};
+
+/* What the device sees of the admin queue, one coherent allocation. */
+struct tern_aq_mem {
+	struct tern_aq_entry aq[TERN_AQ_SIZE];
+	struct tern_acq_entry acq[TERN_AQ_SIZE];
+	struct tern_mailbox mbox[TERN_AQ_SIZE];
+};
+
+enum tern_cmd_state {
+	TERN_CMD_IDLE,		/* no command, or one not yet submitted */
+	TERN_CMD_SUBMITTED,
+	TERN_CMD_DONE,
+	TERN_CMD_ABANDONED,	/* timed out: the device may still write the mailbox */
+};
+
+struct tern_cmd_slot {
+	struct completion done;
+	enum tern_cmd_state state;
+	u32 tag;
+	u16 out_len;
+	int err;
+};
+
+/**
+ * struct tern_aq - admin queue
+ * @lock: everything below; taken in hard interrupt context
+ * @wait: for a free slot, and for @users to reach 0
+ * @mem: the rings and mailboxes
+ * @dma: DMA address of @mem
+ * @tail: producer index of the admin queue
+ * @ci: consumer index of the completion queue
+ * @count: commands submitted, the entropy of tags
+ * @users: slots that a caller of tern_cmd_exec() holds
+ * @free: slots that nobody holds and the device does not owe an answer for
+ * @slots: one for each entry, so that neither ring can overflow
+ */
+struct tern_aq {
+	spinlock_t lock;	/* see above */
+	wait_queue_head_t wait;
+	struct tern_aq_mem *mem;
+	dma_addr_t dma;
+	u32 tail;
+	u32 ci;
+	u32 count;
+	unsigned int users;
+	DECLARE_BITMAP(free, TERN_AQ_SIZE);
+	struct tern_cmd_slot slots[TERN_AQ_SIZE];
+};
+
+/* An event queue. Entries are consumed by one context at a time. */
+struct tern_eq {
+	struct tern_dev *tdev;
+	struct tern_buf buf;
+	struct tern_eqe *ring;
+	struct tern_eq_record *record;
+	u32 ci;
+	u32 id;
+	u8 log_size;
+	int irq;
+	unsigned int vector;
+	tern_eq_handler_t handler;
+	void *context;
+};
+
+enum {
+	TERN_DEV_DEAD,		/* no command is answered any more */
+	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is still to be delivered */
+	TERN_DEV_UP,		/* tern_hw_up() has run; changed under the device lock */
+};
+
+/**
+ * struct tern_dev - PCI function
+ * @core: the part that the RDMA driver sees
+ * @caps: answer of QUERY_CAPS
+ * @regs: BAR0
+ * @flags: TERN_DEV_* bits
+ * @num_vectors: MSI-X vectors granted
+ * @aq: admin queue
+ * @async_eq: asynchronous event queue, drained by @async_work alone
+ * @async_work: delivers events in process context
+ * @health_work: notices a fatal or removed device
+ * @events: who wants to hear asynchronous events
+ * @clock_lock: the clock's low word latches its high word
+ * @adev: auxiliary device, NULL while there is none
+ * @net: private part of the network device
+ */
+struct tern_dev {
+	struct tern_core core;
+	struct tern_rsp_caps caps;
+	void __iomem *regs;
+	unsigned long flags;
+	unsigned int num_vectors;
+	struct tern_aq aq;
+	struct tern_eq async_eq;
+	struct work_struct async_work;
+	struct delayed_work health_work;
+	struct blocking_notifier_head events;
+	spinlock_t clock_lock;	/* see above */
+	struct tern_adev *adev;
+	struct tern_net *net;
+};
+
+static inline struct tern_dev *to_tdev(struct tern_core *core)
+{
+	return container_of(core, struct tern_dev, core);
+}
+
+static inline struct device *tern_dma_dev(struct tern_dev *tdev)
+{
+	return &tdev->core.pdev->dev;
+}
+
+static inline bool tern_dev_dead(struct tern_dev *tdev)
+{
+	return test_bit(TERN_DEV_DEAD, &tdev->flags);
+}
+
+/* tern_main.c */
+void tern_dev_kill(struct tern_dev *tdev);
+bool tern_dev_check(struct tern_dev *tdev);
+
+/* tern_aq.c */
+void tern_aq_init(struct tern_dev *tdev);
+int tern_aq_alloc(struct tern_dev *tdev);
+void tern_aq_free(struct tern_dev *tdev);
+void tern_aq_reap(struct tern_dev *tdev);
+void tern_aq_fail_all(struct tern_dev *tdev);
+
+/* tern_cmd.c */
+int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
+		   size_t entry_size, u8 log_size);
+void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf);
+struct tern_pages tern_buf_pages(const struct tern_buf *buf);
+int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
+		    size_t in_len, u32 *id);
+void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id);
+int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port);
+int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters);
+
+/* tern_eq.c */
+int tern_async_eq_alloc(struct tern_dev *tdev);
+void tern_async_eq_free(struct tern_dev *tdev);
+int tern_async_eq_start(struct tern_dev *tdev);
+void tern_async_eq_stop(struct tern_dev *tdev);
+bool tern_async_eq_pending(struct tern_dev *tdev);
+irqreturn_t tern_admin_irq(int irq, void *data);
+void tern_async_work(struct work_struct *work);
+struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
+				  unsigned int nent, tern_eq_handler_t handler,
+				  void *context);
+
+#endif /* TERN_DEV_H */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The hardware contract, with what its headers expect of their includer. */
+#ifndef TERN_HW_H
+#define TERN_HW_H
+
+#include <linux/bitfield.h>
+#include <linux/bits.h>
+#include <linux/build_bug.h>
+#include <linux/types.h>
+
+#include "tern_regs.h"
+#include "tern_io.h"
+#include "tern_admin.h"
+
+#endif /* TERN_HW_H */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Inside tern.ko: the Ethernet function. */
+#ifndef TERN_NET_H
+#define TERN_NET_H
+
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/spinlock.h>
+#include <linux/u64_stats_sync.h>
+#include <linux/workqueue.h>
+
+#include "tern_dev.h"
+
+/* Log2 of descriptors; a completion queue is as deep, so that it cannot overflow. */
+#define TERN_TX_LOG_SIZE	9
+#define TERN_RX_LOG_SIZE	9
+
+struct page_pool;
+
+/* Completion queue; polled by NAPI alone. */
+struct tern_cq {
+	struct tern_buf buf;
+	struct tern_cqe *ring;
+	struct tern_cq_record *record;
+	u32 ci;
+	u32 id;
+	u8 log_size;
+	u32 arm_seq;		/* events taken; written by the event queue's handler */
+	spinlock_t arm_lock;	/* a poll's end may meet the next poll's */
+};
+
+/* Descriptors that a frame takes; skb stands with the last. */
+struct tern_tx_slot {
+	struct sk_buff *skb;
+	dma_addr_t dma;
+	u32 len;
+	bool frag;		/* mapped as a page */
+};
+
+struct tern_tx {
+	struct tern_cq cq;
+	struct tern_buf buf;
+	struct tern_eth_txd *ring;
+	struct tern_eth_record *record;
+	struct tern_tx_slot *slots;
+	u32 id;
+	u32 pi;			/* written by the transmitter */
+	u32 ci;			/* written by NAPI */
+};
+
+struct tern_rx_slot {
+	struct page *page;
+	u32 offset;
+	u32 size;
+};
+
+struct tern_rx {
+	struct tern_cq cq;
+	struct tern_buf buf;
+	struct tern_eth_rxd *ring;
+	struct tern_eth_record *record;
+	struct tern_rx_slot *slots;
+	struct page_pool *pool;
+	u32 id;
+	u32 pi;
+	u32 ci;
+	u32 frame_len;		/* bytes a frame may have */
+};
+
+/**
+ * struct tern_net - private part of the network device
+ * @tdev: the PCI function
+ * @netdev: the network device
+ * @eq: event queue of both completion queues, while the queues are there
+ * @napi: polls both
+ * @tx: transmit queue
+ * @rx: receive queue
+ * @queues_up: the queues are there; under RTNL
+ * @filter: what SET_RX_FILTER was told last; under RTNL
+ * @link_lock: @port_up and the carrier
+ * @port_up: the port is enabled, so the carrier follows its link
+ * @restart_work: makes the queues anew after a fault
+ * @stats_work: refreshes @hw_counters
+ * @hw_counters: TERN_ETH_CNT_*, as read last
+ * @hw_syncp: of @hw_counters
+ */
+struct tern_net {
+	struct tern_dev *tdev;
+	struct net_device *netdev;
+	struct tern_eq *eq;
+	struct napi_struct napi;
+	struct tern_tx tx;
+	struct tern_rx rx;
+	bool queues_up;
+	struct tern_cmd_set_rx_filter filter;
+	struct mutex link_lock;	/* see above */
+	bool port_up;
+	struct work_struct restart_work;
+	struct work_struct stats_work;
+	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
+	struct u64_stats_sync hw_syncp;
+};
+
+/* tern_netdev.c */
+int tern_net_alloc(struct tern_dev *tdev);
+void tern_net_free(struct tern_net *net);
+int tern_net_register(struct tern_net *net);
+void tern_net_unregister(struct tern_net *net);
+void tern_net_detach(struct tern_net *net);
+void tern_net_attach(struct tern_net *net);
+void tern_net_update_link(struct tern_net *net);
+void tern_net_lose_link(struct tern_net *net);
+
+/* tern_txrx.c */
+void tern_queues_init(struct tern_net *net);
+int tern_queues_start(struct tern_net *net);
+void tern_queues_stop(struct tern_net *net);
+netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
+
+/* tern_ethtool.c */
+extern const struct ethtool_ops tern_ethtool_ops;
+
+#endif /* TERN_NET_H */

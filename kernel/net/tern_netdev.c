@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The network device: its life, its address, filters, MTU and link. While it is
+ * down the port is disabled, for RDMA too: the RDMA port is as up as its netdev.
+ */
+
+#include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
+#include <linux/rtnetlink.h>
+
+#include "tern_net.h"
+#include "tern_util.h"
+
+#define TERN_MAX_MTU		9000
+/* Emulated machines stall for seconds. */
+#define TERN_TX_TIMEOUT		(15 * HZ)
+
+static_assert(TERN_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN <= TERN_ETH_MAX_FRAME);
+
+/* Tells the port what @mask names: TERN_PORT_*. */
+static int tern_net_modify_port(struct tern_net *net, u32 mask, unsigned int mtu,
+				const u8 *mac, bool enable)
+{
+	struct tern_cmd_modify_port cmd = {
+		.mask = cpu_to_le32(mask),
+		.mtu = cpu_to_le32(mtu),
+		.enable = enable,
+	};
+
+	if (mac)
+		ether_addr_copy(cmd.mac, mac);
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_PORT, &cmd,
+			     sizeof(cmd), NULL, 0);
+}
+
+static int tern_net_send_filter(struct tern_net *net)
+{
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_SET_RX_FILTER,
+			     &net->filter, sizeof(net->filter), NULL, 0);
+}
+
+/* Asks for the link and follows it, if the port is enabled. Process context. */
+void tern_net_update_link(struct tern_net *net)
+{
+	struct tern_rsp_port port;
+
+	mutex_lock(&net->link_lock);
+	if (net->port_up) {
+		if (!tern_cmd_query_port(net->tdev, &port) && port.link_up)
+			netif_carrier_on(net->netdev);
+		else
+			netif_carrier_off(net->netdev);
+	}
+	mutex_unlock(&net->link_lock);
+}
+
+/* The device is dead. */
+void tern_net_lose_link(struct tern_net *net)
+{
+	mutex_lock(&net->link_lock);
+	net->port_up = false;
+	netif_carrier_off(net->netdev);
+	mutex_unlock(&net->link_lock);
+}
+
+static int tern_net_open(struct net_device *netdev)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	int err;
+
+	err = tern_queues_start(net);
+	if (err)
+		return err;
+	err = tern_net_send_filter(net);
+	if (err)
+		goto stop_queues;
+	err = tern_net_modify_port(net, TERN_PORT_MTU | TERN_PORT_MAC |
+				   TERN_PORT_ENABLE, netdev->mtu,
+				   netdev->dev_addr, true);
+	if (err)
+		goto stop_queues;
+
+	mutex_lock(&net->link_lock);
+	net->port_up = true;
+	mutex_unlock(&net->link_lock);
+	tern_net_update_link(net);
+	return 0;
+
+stop_queues:
+	tern_queues_stop(net);
+	return err;
+}
+
+static int tern_net_stop(struct net_device *netdev)
+{
+	struct tern_net *net = netdev_priv(netdev);
+
+	tern_net_lose_link(net);
+	/* A reset device has no queues, and its port is down. */
+	if (!net->queues_up)
+		return 0;
+	tern_net_modify_port(net, TERN_PORT_ENABLE, 0, NULL, false);
+	tern_queues_stop(net);
+	return 0;
+}
+
+/* New queues, the port stays as it is. RTNL held. */
+static int tern_net_restart(struct tern_net *net)
+{
+	int err;
+
+	tern_queues_stop(net);
+	err = tern_queues_start(net);
+	/* Without queues the interface is down; let it say so. */
+	if (err)
+		dev_close(net->netdev);
+	return err;
+}
+
+static void tern_net_restart_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(work, struct tern_net, restart_work);
+
+	rtnl_lock();
+	if (net->queues_up && !tern_dev_dead(net->tdev))
+		tern_net_restart(net);
+	rtnl_unlock();
+}
+
+static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
+{
+	struct tern_net *net = netdev_priv(netdev);
+
+	schedule_work(&net->restart_work);
+}
+
+static int tern_change_mtu(struct net_device *netdev, int mtu)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	bool same_buffers;
+	int err;
+
+	if (!net->queues_up) {
+		WRITE_ONCE(netdev->mtu, mtu);
+		return 0;
+	}
+	err = tern_net_modify_port(net, TERN_PORT_MTU, mtu, NULL, false);
+	if (err)
+		return err;
+	same_buffers = tern_frame_len(mtu) == net->rx.frame_len;
+	WRITE_ONCE(netdev->mtu, mtu);
+	return same_buffers ? 0 : tern_net_restart(net);
+}
+
+static int tern_set_mac_address(struct net_device *netdev, void *addr)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct sockaddr *sa = addr;
+	int err;
+
+	err = eth_prepare_mac_addr_change(netdev, addr);
+	if (err)
+		return err;
+	if (net->queues_up) {
+		err = tern_net_modify_port(net, TERN_PORT_MAC, 0, sa->sa_data, false);
+		if (err)
+			return err;
+	}
+	eth_commit_mac_addr_change(netdev, addr);
+	return 0;
+}
+
+/* Appends the addresses of @list to the filter, as far as there is room. */
+static bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,
+			    struct netdev_hw_addr_list *list)
+{
+	struct netdev_hw_addr *ha;
+
+	if (*num + netdev_hw_addr_list_count(list) > TERN_RX_FILTER_MACS)
+		return false;
+	netdev_hw_addr_list_for_each(ha, list)
+		ether_addr_copy(filter->macs[(*num)++], ha->addr);
+	return true;
+}
+
+static int tern_set_rx_mode_async(struct net_device *netdev,
+				  struct netdev_hw_addr_list *uc,
+				  struct netdev_hw_addr_list *mc)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_cmd_set_rx_filter *filter = &net->filter;
+	unsigned int num = 0;
+	u16 flags = 0;
+
+	memset(filter->macs, 0, sizeof(filter->macs));
+	if (netdev->flags & IFF_PROMISC || !tern_filter_add(filter, &num, uc))
+		flags |= TERN_RXF_PROMISC;
+	else if (netdev->features & NETIF_F_HW_VLAN_CTAG_FILTER)
+		flags |= TERN_RXF_VLANS;
+	if (netdev->flags & IFF_ALLMULTI || !tern_filter_add(filter, &num, mc))
+		flags |= TERN_RXF_ALLMULTI;
+
+	filter->flags = cpu_to_le16(flags);
+	filter->num_macs = cpu_to_le16(num);
+	return net->queues_up ? tern_net_send_filter(net) : 0;
+}
+
+static int tern_set_vlan(struct net_device *netdev, __be16 proto, u16 vid, bool on)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	__le32 bit = cpu_to_le32(BIT(vid % 32));
+	__le32 *word = &net->filter.vlans[vid / 32];
+
+	if (proto != htons(ETH_P_8021Q))
+		return -EPROTONOSUPPORT;
+	if (on)
+		*word |= bit;
+	else
+		*word &= ~bit;
+	return net->queues_up ? tern_net_send_filter(net) : 0;
+}
+
+static int tern_vlan_rx_add_vid(struct net_device *netdev, __be16 proto, u16 vid)
+{
+	return tern_set_vlan(netdev, proto, vid, true);
+}
+
+static int tern_vlan_rx_kill_vid(struct net_device *netdev, __be16 proto, u16 vid)
+{
+	return tern_set_vlan(netdev, proto, vid, false);
+}
+
+static void tern_net_stats_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(work, struct tern_net, stats_work);
+	u64 counters[TERN_ETH_CNT_NUM];
+	unsigned int i;
+
+	if (tern_cmd_query_eth_counters(net->tdev, counters))
+		return;
+	u64_stats_update_begin(&net->hw_syncp);
+	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
+		u64_stats_set(&net->hw_counters[i], counters[i]);
+	u64_stats_update_end(&net->hw_syncp);
+}
+
+/* Atomic: what the device counts is as old as the last call. */
+static void tern_get_stats64(struct net_device *netdev,
+			     struct rtnl_link_stats64 *stats)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	u64 no_buffer, too_long, multicast;
+	unsigned int start;
+
+	dev_get_tstats64(netdev, stats);
+	do {
+		start = u64_stats_fetch_begin(&net->hw_syncp);
+		no_buffer = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_NO_BUFFER]);
+		too_long = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_TOO_LONG]);
+		multicast = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_MULTICAST]);
+	} while (u64_stats_fetch_retry(&net->hw_syncp, start));
+
+	stats->rx_missed_errors += no_buffer;
+	stats->rx_length_errors += too_long;
+	stats->rx_errors += too_long;
+	stats->multicast += multicast;
+	if (netif_running(netdev) && !tern_dev_dead(net->tdev))
+		schedule_work(&net->stats_work);
+}
+
+static const struct net_device_ops tern_netdev_ops = {
+	.ndo_open		= tern_net_open,
+	.ndo_stop		= tern_net_stop,
+	.ndo_start_xmit		= tern_xmit,
+	.ndo_set_rx_mode_async	= tern_set_rx_mode_async,
+	.ndo_set_mac_address	= tern_set_mac_address,
+	.ndo_validate_addr	= eth_validate_addr,
+	.ndo_change_mtu		= tern_change_mtu,
+	.ndo_tx_timeout		= tern_tx_timeout,
+	.ndo_get_stats64	= tern_get_stats64,
+	.ndo_vlan_rx_add_vid	= tern_vlan_rx_add_vid,
+	.ndo_vlan_rx_kill_vid	= tern_vlan_rx_kill_vid,
+};
+
+int tern_net_alloc(struct tern_dev *tdev)
+{
+	struct net_device *netdev;
+	struct tern_net *net;
+
+	netdev = alloc_etherdev(sizeof(*net));
+	if (!netdev)
+		return -ENOMEM;
+	SET_NETDEV_DEV(netdev, tern_dma_dev(tdev));
+	netdev->netdev_ops = &tern_netdev_ops;
+	netdev->ethtool_ops = &tern_ethtool_ops;
+	netdev->pcpu_stat_type = NETDEV_PCPU_STAT_TSTATS;
+	netdev->watchdog_timeo = TERN_TX_TIMEOUT;
+	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
+
+	net = netdev_priv(netdev);
+	net->tdev = tdev;
+	net->netdev = netdev;
+	mutex_init(&net->link_lock);
+	u64_stats_init(&net->hw_syncp);
+	INIT_WORK(&net->restart_work, tern_net_restart_work);
+	INIT_WORK(&net->stats_work, tern_net_stats_work);
+	tern_queues_init(net);
+
+	tdev->net = net;
+	tdev->core.netdev = netdev;
+	return 0;
+}
+
+/* Nothing may use the network device any more. */
+void tern_net_free(struct tern_net *net)
+{
+	mutex_destroy(&net->link_lock);
+	free_netdev(net->netdev);
+}
+
+/* Describes the device as QUERY_CAPS and QUERY_PORT do, and shows it to the world. */
+int tern_net_register(struct tern_net *net)
+{
+	const struct tern_rsp_caps *caps = &net->tdev->caps;
+	struct net_device *netdev = net->netdev;
+	struct tern_rsp_port port;
+	int err;
+
+	err = tern_cmd_query_port(net->tdev, &port);
+	if (err)
+		return err;
+	netdev->min_mtu = ETH_MIN_MTU;
+	netdev->max_mtu = min(le32_to_cpu(port.max_mtu), TERN_MAX_MTU);
+	netdev->mtu = min(netdev->max_mtu, ETH_DATA_LEN);
+
+	netdev->features = NETIF_F_SG | NETIF_F_HIGHDMA;
+	netdev->hw_features = NETIF_F_SG;
+	netdev->vlan_features = NETIF_F_SG | NETIF_F_HIGHDMA;
+	if (le64_to_cpu(caps->flags) & TERN_CAP_VLAN)
+		netdev->features |= NETIF_F_HW_VLAN_CTAG_FILTER;
+
+	if (is_valid_ether_addr(caps->mac))
+		eth_hw_addr_set(netdev, caps->mac);
+	else
+		eth_hw_addr_random(netdev);
+
+	netif_carrier_off(netdev);
+	return register_netdev(netdev);
+}
+
+void tern_net_unregister(struct tern_net *net)
+{
+	unregister_netdev(net->netdev);
+	cancel_work_sync(&net->restart_work);
+	cancel_work_sync(&net->stats_work);
+}
+
+/* Before a reset: the interface stays configured, and does nothing. */
+void tern_net_detach(struct tern_net *net)
+{
+	struct net_device *netdev = net->netdev;
+
+	rtnl_lock();
+	netif_device_detach(netdev);
+	if (netif_running(netdev))
+		tern_net_stop(netdev);
+	rtnl_unlock();
+}
+
+/* After a reset: on with what was configured. */
+void tern_net_attach(struct tern_net *net)
+{
+	struct net_device *netdev = net->netdev;
+
+	rtnl_lock();
+	if (netif_running(netdev) && tern_net_open(netdev))
+		dev_close(netdev);
+	netif_device_attach(netdev);
+	rtnl_unlock();
+}

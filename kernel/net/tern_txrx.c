@@ -1,0 +1,584 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Ethernet queues: made, filled, emptied. */
+
+#include <linux/etherdevice.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <net/netdev_queues.h>
+#include <net/page_pool/helpers.h>
+
+#include "tern_net.h"
+#include "tern_util.h"
+
+#define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
+/* Receive descriptors that are worth a store to the record. */
+#define TERN_RX_BATCH		16
+/* The transmit queue sleeps below one frame's descriptors, and wakes above two's. */
+#define TERN_TX_STOP		TERN_ETH_MAX_TXD
+#define TERN_TX_WAKE		(2 * TERN_ETH_MAX_TXD)
+
+/* A fault that only new queues mend. */
+static void tern_net_fault(struct tern_net *net)
+{
+	schedule_work(&net->restart_work);
+}
+
+static int tern_cq_create(struct tern_net *net, struct tern_cq *cq, u8 log_size)
+{
+	struct tern_dev *tdev = net->tdev;
+	struct tern_cmd_create_cq cmd;
+	int err;
+
+	err = tern_buf_alloc(tdev, &cq->buf, sizeof(*cq->ring), log_size);
+	if (err)
+		return err;
+	cq->ring = cq->buf.va;
+	cq->record = cq->buf.va + cq->buf.record_offset;
+	cq->log_size = log_size;
+	cq->ci = 0;
+	cq->arm_seq = 0;
+
+	cmd = (struct tern_cmd_create_cq){
+		.pages = tern_buf_pages(&cq->buf),
+		.record_offset = cpu_to_le32(cq->buf.record_offset),
+		.eqn = cpu_to_le32(tern_eq_number(net->eq)),
+		.uar = cpu_to_le32(TERN_UAR_KERNEL),
+		.log_size = log_size,
+	};
+	err = tern_cmd_create(tdev, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd), &cq->id);
+	if (err)
+		tern_buf_free(tdev, &cq->buf);
+	return err;
+}
+
+static void tern_cq_destroy(struct tern_net *net, struct tern_cq *cq)
+{
+	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
+	tern_buf_free(net->tdev, &cq->buf);
+}
+
+/* The next entry, NULL when there is none. */
+static const struct tern_cqe *tern_cq_peek(const struct tern_cq *cq)
+{
+	const struct tern_cqe *cqe;
+
+	cqe = &cq->ring[tern_ring_slot(cq->ci, cq->log_size)];
+	if (!tern_phase_valid(le32_to_cpu(READ_ONCE(cqe->phase)), cq->ci,
+			      cq->log_size))
+		return NULL;
+	/* The rest of the entry was written before its phase. */
+	dma_rmb();
+	return cqe;
+}
+
+/* Gives the entries that were read back to the device. */
+static void tern_cq_release(struct tern_cq *cq)
+{
+	/* They are read before the device learns that their place is free. */
+	dma_mb();
+	WRITE_ONCE(cq->record->ci, cpu_to_le32(cq->ci));
+}
+
+/*
+ * Asks for an event. NAPI does not own the queue any more: the lock keeps a word
+ * with an old sequence number from overtaking the one of a poll elsewhere.
+ */
+static void tern_cq_arm(struct tern_net *net, struct tern_cq *cq)
+{
+	u32 word;
+
+	spin_lock(&cq->arm_lock);
+	word = tern_cq_arm_word(READ_ONCE(cq->ci), READ_ONCE(cq->arm_seq), false);
+	WRITE_ONCE(cq->record->arm, cpu_to_le32(word));
+	tern_ring(&net->tdev->core, TERN_DB_CMD_CQ_ARM, cq->id);
+	spin_unlock(&cq->arm_lock);
+}
+
+/* Event of one of the completion queues; hard interrupt context. */
+static void tern_net_event(void *context, const struct tern_eqe *eqe)
+{
+	struct tern_net *net = context;
+	u32 id = le32_to_cpu(eqe->id);
+	struct tern_cq *cq;
+
+	cq = id == net->rx.cq.id ? &net->rx.cq : &net->tx.cq;
+	/* An arm with this number would not be served again. */
+	WRITE_ONCE(cq->arm_seq, cq->arm_seq + 1);
+	napi_schedule_irqoff(&net->napi);
+}
+
+static int tern_eth_queue_create(struct tern_net *net, const struct tern_buf *buf,
+				 const struct tern_cq *cq, u8 direction,
+				 u8 log_size, u32 *id)
+{
+	struct tern_cmd_create_eth_queue cmd = {
+		.pages = tern_buf_pages(buf),
+		.record_offset = cpu_to_le32(buf->record_offset),
+		.cqn = cpu_to_le32(cq->id),
+		.uar = cpu_to_le32(TERN_UAR_KERNEL),
+		.direction = direction,
+		.log_size = log_size,
+	};
+
+	return tern_cmd_create(net->tdev, TERN_CMD_CREATE_ETH_QUEUE, &cmd,
+			       sizeof(cmd), id);
+}
+
+static u32 tern_tx_free(const struct tern_tx *tx)
+{
+	return tern_ring_free(READ_ONCE(tx->pi), READ_ONCE(tx->ci),
+			      TERN_TX_LOG_SIZE);
+}
+
+static void tern_tx_unmap(struct tern_net *net, struct tern_tx_slot *slot)
+{
+	struct device *dev = tern_dma_dev(net->tdev);
+
+	if (slot->frag)
+		dma_unmap_page(dev, slot->dma, slot->len, DMA_TO_DEVICE);
+	else
+		dma_unmap_single(dev, slot->dma, slot->len, DMA_TO_DEVICE);
+}
+
+/* Maps a part of a frame and writes its descriptor at index @pi. */
+static int tern_tx_map_part(struct tern_net *net, struct sk_buff *skb,
+			    const skb_frag_t *frag, u32 pi, bool last)
+{
+	struct device *dev = tern_dma_dev(net->tdev);
+	u32 index = tern_ring_slot(pi, TERN_TX_LOG_SIZE);
+	struct tern_tx_slot *slot = &net->tx.slots[index];
+
+	slot->frag = frag;
+	slot->len = frag ? skb_frag_size(frag) : skb_headlen(skb);
+	slot->dma = frag ?
+		skb_frag_dma_map(dev, frag, 0, slot->len, DMA_TO_DEVICE) :
+		dma_map_single(dev, skb->data, slot->len, DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, slot->dma))
+		return -ENOMEM;
+
+	slot->skb = last ? skb : NULL;
+	net->tx.ring[index] = (struct tern_eth_txd){
+		.addr = cpu_to_le64(slot->dma),
+		.length = cpu_to_le32(slot->len),
+		.flags = cpu_to_le16(last ? TERN_ETH_F_EOP : 0),
+	};
+	return 0;
+}
+
+/* Maps a frame and writes its descriptors; the device does not see them yet. */
+static int tern_tx_map(struct tern_net *net, struct sk_buff *skb)
+{
+	unsigned int nr_frags = skb_shinfo(skb)->nr_frags;
+	struct tern_tx *tx = &net->tx;
+	const skb_frag_t *frag = NULL;
+	u32 pi = tx->pi;
+	unsigned int i;
+
+	for (i = 0; i <= nr_frags; i++, pi++) {
+		if (i)
+			frag = &skb_shinfo(skb)->frags[i - 1];
+		if (tern_tx_map_part(net, skb, frag, pi, i == nr_frags))
+			goto unmap;
+	}
+	WRITE_ONCE(tx->pi, pi);
+	return 0;
+
+unmap:
+	while (pi-- != tx->pi)
+		tern_tx_unmap(net, &tx->slots[tern_ring_slot(pi, TERN_TX_LOG_SIZE)]);
+	return -ENOMEM;
+}
+
+static void tern_tx_kick(struct tern_net *net)
+{
+	tern_ring(&net->tdev->core, TERN_DB_CMD_ETH_TX, net->tx.id);
+}
+
+netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_tx *tx = &net->tx;
+	bool kick;
+
+	/* A false wake-up; the queue sleeps again unless there is room by now. */
+	if (unlikely(!netif_txq_maybe_stop(txq, tern_tx_free(tx), TERN_TX_STOP,
+					   TERN_TX_WAKE)))
+		return NETDEV_TX_BUSY;
+
+	if (eth_skb_pad(skb)) {
+		DEV_STATS_INC(netdev, tx_dropped);
+		goto kick_earlier;
+	}
+	if (skb_shinfo(skb)->nr_frags >= TERN_ETH_MAX_TXD && skb_linearize(skb))
+		goto drop;
+	if (tern_tx_map(net, skb))
+		goto drop;
+
+	skb_tx_timestamp(skb);
+	netif_txq_maybe_stop(txq, tern_tx_free(tx), TERN_TX_STOP, TERN_TX_WAKE);
+	/* Counted before the device can complete it. */
+	kick = __netdev_tx_sent_queue(txq, skb->len, netdev_xmit_more());
+	/* The device sees the descriptors before the index that covers them. */
+	dma_wmb();
+	WRITE_ONCE(tx->record->pi, cpu_to_le32(tx->pi));
+	if (kick)
+		tern_tx_kick(net);
+	return NETDEV_TX_OK;
+
+drop:
+	dev_kfree_skb_any(skb);
+	DEV_STATS_INC(netdev, tx_dropped);
+kick_earlier:
+	/* Frames of the same batch may wait for this one's kick. */
+	if (!netdev_xmit_more())
+		tern_tx_kick(net);
+	return NETDEV_TX_OK;
+}
+
+/* Frees what was sent up to descriptor @end; false when it was not on its way. */
+static bool tern_tx_complete(struct tern_net *net, u32 *ci, u32 end, int budget,
+			     unsigned int *packets, unsigned int *bytes)
+{
+	struct tern_tx *tx = &net->tx;
+	struct tern_tx_slot *slot;
+
+	if (tern_ring_used(end, *ci) >= tern_ring_used(READ_ONCE(tx->pi), *ci))
+		return false;
+
+	do {
+		slot = &tx->slots[tern_ring_slot(*ci, TERN_TX_LOG_SIZE)];
+		tern_tx_unmap(net, slot);
+		if (!slot->skb)
+			continue;
+		*packets += 1;
+		*bytes += slot->skb->len;
+		napi_consume_skb(slot->skb, budget);
+		slot->skb = NULL;
+	} while ((*ci)++ != end);
+	return true;
+}
+
+static void tern_tx_poll(struct tern_net *net, int budget)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(net->netdev, 0);
+	unsigned int packets = 0, bytes = 0;
+	struct tern_tx *tx = &net->tx;
+	const struct tern_cqe *cqe;
+	u32 ci = tx->ci;
+
+	while ((cqe = tern_cq_peek(&tx->cq))) {
+		if (cqe->status != TERN_CQE_SUCCESS)
+			DEV_STATS_INC(net->netdev, tx_errors);
+		if (!tern_tx_complete(net, &ci, le32_to_cpu(cqe->wqe_index),
+				      budget, &packets, &bytes))
+			tern_net_fault(net);
+		tx->cq.ci++;
+	}
+	tern_cq_release(&tx->cq);
+	/* After the room for completions: the frames that find room here need it. */
+	smp_store_release(&tx->ci, ci);
+
+	dev_sw_netstats_tx_add(net->netdev, packets, bytes);
+	netif_txq_completed_wake(txq, packets, bytes, tern_tx_free(tx),
+				 TERN_TX_WAKE);
+}
+
+/* Posts receive buffers as far as there is memory. */
+static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
+{
+	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + rx->frame_len);
+	struct tern_rx_slot *slot;
+	dma_addr_t dma;
+	u32 index;
+
+	while (tern_ring_free(rx->pi, rx->ci, TERN_RX_LOG_SIZE)) {
+		index = tern_ring_slot(rx->pi, TERN_RX_LOG_SIZE);
+		slot = &rx->slots[index];
+		slot->size = need;
+		slot->page = page_pool_alloc(rx->pool, &slot->offset,
+					     &slot->size, gfp);
+		if (!slot->page)
+			break;
+		dma = page_pool_get_dma_addr(slot->page) + slot->offset +
+		      TERN_RX_HEADROOM;
+		rx->ring[index] = (struct tern_eth_rxd){
+			.addr = cpu_to_le64(dma),
+			.length = cpu_to_le32(rx->frame_len),
+		};
+		rx->pi++;
+	}
+	/* The device sees the descriptors before the index that covers them. */
+	dma_wmb();
+	WRITE_ONCE(rx->record->pi, cpu_to_le32(rx->pi));
+}
+
+/* Hands a received frame of @len bytes to the stack. */
+static void tern_rx_frame(struct tern_net *net, struct tern_rx_slot *slot, u32 len)
+{
+	struct tern_rx *rx = &net->rx;
+	struct sk_buff *skb;
+
+	page_pool_dma_sync_for_cpu(rx->pool, slot->page,
+				   slot->offset + TERN_RX_HEADROOM, len);
+	skb = napi_build_skb(page_address(slot->page) + slot->offset, slot->size);
+	if (unlikely(!skb)) {
+		page_pool_put_full_page(rx->pool, slot->page, true);
+		DEV_STATS_INC(net->netdev, rx_dropped);
+		return;
+	}
+	skb_mark_for_recycle(skb);
+	skb_reserve(skb, TERN_RX_HEADROOM);
+	__skb_put(skb, len);
+	skb->protocol = eth_type_trans(skb, net->netdev);
+	napi_gro_receive(&net->napi, skb);
+}
+
+static int tern_rx_poll(struct tern_net *net, int budget)
+{
+	struct tern_rx *rx = &net->rx;
+	const struct tern_cqe *cqe;
+	struct tern_rx_slot *slot;
+	int done = 0;
+	u32 len;
+
+	while (done < budget && (cqe = tern_cq_peek(&rx->cq))) {
+		rx->cq.ci++;
+		done++;
+		/* One queue completes in order. */
+		if (unlikely(rx->ci == rx->pi ||
+			     le32_to_cpu(cqe->wqe_index) != rx->ci)) {
+			tern_net_fault(net);
+			break;
+		}
+		len = le32_to_cpu(cqe->byte_len);
+		slot = &rx->slots[tern_ring_slot(rx->ci++, TERN_RX_LOG_SIZE)];
+		if (unlikely(cqe->status != TERN_CQE_SUCCESS ||
+			     len < ETH_HLEN || len > rx->frame_len)) {
+			page_pool_put_full_page(rx->pool, slot->page, true);
+			DEV_STATS_INC(net->netdev, rx_errors);
+			continue;
+		}
+		dev_sw_netstats_rx_add(net->netdev, len);
+		tern_rx_frame(net, slot, len);
+	}
+	tern_cq_release(&rx->cq);
+	if (tern_ring_free(rx->pi, rx->ci, TERN_RX_LOG_SIZE) >= TERN_RX_BATCH)
+		tern_rx_fill(rx, GFP_ATOMIC | __GFP_NOWARN);
+	return done;
+}
+
+static int tern_net_poll(struct napi_struct *napi, int budget)
+{
+	struct tern_net *net = container_of(napi, struct tern_net, napi);
+	int done;
+
+	tern_tx_poll(net, budget);
+	/* netpoll only wants frames to leave. */
+	if (!budget)
+		return 0;
+	done = tern_rx_poll(net, budget);
+	/* Without a buffer no event will ever come: try again for memory. */
+	if (unlikely(net->rx.pi == net->rx.ci))
+		return budget;
+	if (done < budget && napi_complete_done(napi, done)) {
+		tern_cq_arm(net, &net->tx.cq);
+		tern_cq_arm(net, &net->rx.cq);
+	}
+	return done;
+}
+
+static int tern_tx_create(struct tern_net *net)
+{
+	struct tern_dev *tdev = net->tdev;
+	struct tern_tx *tx = &net->tx;
+	int err;
+
+	tx->pi = 0;
+	tx->ci = 0;
+	tx->slots = kvzalloc_objs(*tx->slots, BIT(TERN_TX_LOG_SIZE));
+	if (!tx->slots)
+		return -ENOMEM;
+	err = tern_cq_create(net, &tx->cq, TERN_TX_LOG_SIZE);
+	if (err)
+		goto free_slots;
+	err = tern_buf_alloc(tdev, &tx->buf, sizeof(*tx->ring), TERN_TX_LOG_SIZE);
+	if (err)
+		goto destroy_cq;
+	tx->ring = tx->buf.va;
+	tx->record = tx->buf.va + tx->buf.record_offset;
+	err = tern_eth_queue_create(net, &tx->buf, &tx->cq, TERN_ETH_QUEUE_TX,
+				    TERN_TX_LOG_SIZE, &tx->id);
+	if (err)
+		goto free_buf;
+	return 0;
+
+free_buf:
+	tern_buf_free(tdev, &tx->buf);
+destroy_cq:
+	tern_cq_destroy(net, &tx->cq);
+free_slots:
+	kvfree(tx->slots);
+	return err;
+}
+
+static void tern_tx_destroy(struct tern_net *net)
+{
+	struct tern_tx *tx = &net->tx;
+	struct tern_tx_slot *slot;
+
+	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, tx->id);
+	tern_cq_destroy(net, &tx->cq);
+	for (; tx->ci != tx->pi; tx->ci++) {
+		slot = &tx->slots[tern_ring_slot(tx->ci, TERN_TX_LOG_SIZE)];
+		tern_tx_unmap(net, slot);
+		dev_kfree_skb(slot->skb);
+	}
+	tern_buf_free(net->tdev, &tx->buf);
+	kvfree(tx->slots);
+	netdev_tx_reset_queue(netdev_get_tx_queue(net->netdev, 0));
+}
+
+static int tern_rx_pool_create(struct tern_net *net)
+{
+	struct tern_rx *rx = &net->rx;
+	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + rx->frame_len);
+	struct page_pool_params params = {
+		.flags = PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV,
+		.order = get_order(need),
+		.pool_size = BIT(TERN_RX_LOG_SIZE),
+		.nid = NUMA_NO_NODE,
+		.dev = tern_dma_dev(net->tdev),
+		.napi = &net->napi,
+		.dma_dir = DMA_FROM_DEVICE,
+		.max_len = PAGE_SIZE << get_order(need),
+		.netdev = net->netdev,
+	};
+
+	rx->pool = page_pool_create(&params);
+	return PTR_ERR_OR_ZERO(rx->pool);
+}
+
+static void tern_rx_drain(struct tern_rx *rx)
+{
+	struct tern_rx_slot *slot;
+
+	for (; rx->ci != rx->pi; rx->ci++) {
+		slot = &rx->slots[tern_ring_slot(rx->ci, TERN_RX_LOG_SIZE)];
+		page_pool_put_full_page(rx->pool, slot->page, false);
+	}
+}
+
+static int tern_rx_create(struct tern_net *net)
+{
+	struct tern_dev *tdev = net->tdev;
+	struct tern_rx *rx = &net->rx;
+	int err;
+
+	rx->pi = 0;
+	rx->ci = 0;
+	rx->frame_len = tern_frame_len(net->netdev->mtu);
+	rx->slots = kvzalloc_objs(*rx->slots, BIT(TERN_RX_LOG_SIZE));
+	if (!rx->slots)
+		return -ENOMEM;
+	err = tern_rx_pool_create(net);
+	if (err)
+		goto free_slots;
+	err = tern_cq_create(net, &rx->cq, TERN_RX_LOG_SIZE);
+	if (err)
+		goto destroy_pool;
+	err = tern_buf_alloc(tdev, &rx->buf, sizeof(*rx->ring), TERN_RX_LOG_SIZE);
+	if (err)
+		goto destroy_cq;
+	rx->ring = rx->buf.va;
+	rx->record = rx->buf.va + rx->buf.record_offset;
+	err = tern_eth_queue_create(net, &rx->buf, &rx->cq, TERN_ETH_QUEUE_RX,
+				    TERN_RX_LOG_SIZE, &rx->id);
+	if (err)
+		goto free_buf;
+	/* A short ring is refilled by the first poll. */
+	tern_rx_fill(rx, GFP_KERNEL);
+	return 0;
+
+free_buf:
+	tern_buf_free(tdev, &rx->buf);
+destroy_cq:
+	tern_cq_destroy(net, &rx->cq);
+destroy_pool:
+	page_pool_destroy(rx->pool);
+free_slots:
+	kvfree(rx->slots);
+	return err;
+}
+
+static void tern_rx_destroy(struct tern_net *net)
+{
+	struct tern_rx *rx = &net->rx;
+
+	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, rx->id);
+	tern_cq_destroy(net, &rx->cq);
+	tern_rx_drain(rx);
+	page_pool_destroy(rx->pool);
+	tern_buf_free(net->tdev, &rx->buf);
+	kvfree(rx->slots);
+}
+
+/* Once, before any queue. */
+void tern_queues_init(struct tern_net *net)
+{
+	spin_lock_init(&net->tx.cq.arm_lock);
+	spin_lock_init(&net->rx.cq.arm_lock);
+	netif_napi_add(net->netdev, &net->napi, tern_net_poll);
+}
+
+/* Makes the queues for the MTU as it is and starts them. RTNL held. */
+int tern_queues_start(struct tern_net *net)
+{
+	struct tern_dev *tdev = net->tdev;
+	unsigned int vector = min(1U, tdev->num_vectors - 1);
+	int err;
+
+	net->eq = tern_eq_create_on(tdev, vector, 2, tern_net_event, net);
+	if (IS_ERR(net->eq))
+		return PTR_ERR(net->eq);
+	err = tern_tx_create(net);
+	if (err)
+		goto destroy_eq;
+	err = tern_rx_create(net);
+	if (err)
+		goto destroy_tx;
+
+	net->queues_up = true;
+	napi_enable(&net->napi);
+	/* The first poll arms the completion queues. */
+	local_bh_disable();
+	napi_schedule(&net->napi);
+	local_bh_enable();
+	netif_wake_queue(net->netdev);
+	return 0;
+
+destroy_tx:
+	tern_tx_destroy(net);
+destroy_eq:
+	tern_eq_destroy(net->eq);
+	return err;
+}
+
+/* Stops and destroys the queues, if they are there. RTNL held. */
+void tern_queues_stop(struct tern_net *net)
+{
+	if (!net->queues_up)
+		return;
+	net->queues_up = false;
+
+	/* NAPI first: it wakes the transmit queue. */
+	napi_disable(&net->napi);
+	netif_tx_disable(net->netdev);
+	netif_trans_update(net->netdev);
+	/* The end of the last poll may still be arming. */
+	synchronize_net();
+
+	tern_rx_destroy(net);
+	tern_tx_destroy(net);
+	tern_eq_destroy(net->eq);
+}
