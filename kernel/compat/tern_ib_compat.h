@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Included before every source file of tern_ib.ko in an out-of-tree build: what
+ * its code, written for Linux 7.2, misses in the ib_core of older kernels. Not
+ * part of the driver.
+ */
+#ifndef TERN_IB_COMPAT_H
+#define TERN_IB_COMPAT_H
+
+#include <linux/uaccess.h>
+
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+/* No number is assigned: user space finds its provider by the PCI identity. */
+#ifndef TERN_HAVE_DRIVER_ID
+#define RDMA_DRIVER_TERN RDMA_DRIVER_UNKNOWN
+#endif
+
+#ifndef TERN_HAVE_UDATA_HELPERS
+static inline int tern_compat_udata_in(struct ib_udata *udata, void *req,
+				       size_t kernel_size, size_t minimum_size)
+{
+	int err;
+
+	if (udata->inlen < minimum_size)
+		return -EINVAL;
+
+	err = copy_struct_from_user(req, kernel_size, udata->inbuf,
+				    udata->inlen);
+	return err == -E2BIG ? -EOPNOTSUPP : err;
+}
+
+static inline int tern_compat_respond(struct ib_udata *udata, const void *resp,
+				      size_t len)
+{
+	size_t copy_len = min(len, udata->outlen);
+
+	if (copy_to_user(udata->outbuf, resp, copy_len))
+		return -EFAULT;
+	if (clear_user(udata->outbuf + copy_len, udata->outlen - copy_len))
+		return -EFAULT;
+	return 0;
+}
+
+#define ib_copy_validate_udata_in(udata, req, end_member) \
+	tern_compat_udata_in(udata, &(req), sizeof(req), \
+			     offsetofend(typeof(req), end_member))
+#define ib_respond_udata(udata, resp) \
+	tern_compat_respond(udata, &(resp), sizeof(resp))
+
+static inline int ib_is_udata_in_empty(struct ib_udata *udata)
+{
+	if (!udata || !udata->inlen)
+		return 0;
+	return tern_compat_udata_in(udata, NULL, 0, 0);
+}
+
+static inline int ib_respond_empty_udata(struct ib_udata *udata)
+{
+	if (udata && udata->outlen && clear_user(udata->outbuf, udata->outlen))
+		return -EFAULT;
+	return 0;
+}
+
+static inline int ib_no_udata_io(struct ib_udata *udata)
+{
+	return ib_is_udata_in_empty(udata) ?: ib_respond_empty_udata(udata);
+}
+#endif /* TERN_HAVE_UDATA_HELPERS */
+
+/*
+ * Such a kernel does not ask whether the driver is robust; what it asks in the
+ * same place is true too: without an assigned driver id there is none to bind by.
+ */
+#ifndef TERN_HAVE_ROBUST_UDATA
+#define uverbs_robust_udata uverbs_no_driver_id_binding
+#endif
+
+#ifndef TERN_HAVE_UMEM_GET_VA
+static inline struct ib_umem *ib_umem_get_va(struct ib_device *device,
+					     unsigned long addr, size_t size,
+					     int access)
+{
+	return ib_umem_get(device, addr, size, access);
+}
+#endif
+
+/* No attribute names a queue's buffer: it is where udata says. */
+#ifndef TERN_HAVE_UMEM_ATTR
+#define UVERBS_ATTR_CREATE_QP_BUF_UMEM 0
+
+static inline struct ib_umem *
+ib_umem_get_attr_or_va(struct ib_device *device,
+		       const struct uverbs_attr_bundle *attrs, u16 attr_id,
+		       u64 addr, size_t size, int access)
+{
+	return ib_umem_get_va(device, addr, size, access);
+}
+
+static inline struct ib_umem *
+ib_umem_get_cq_buf_or_va(struct ib_device *device,
+			 const struct uverbs_attr_bundle *attrs, u64 addr,
+			 size_t size, int access)
+{
+	return ib_umem_get_va(device, addr, size, access);
+}
+#endif
+
+/* One operation makes the CQs of users and of the kernel; tern has users' only. */
+#ifndef TERN_HAVE_CREATE_USER_CQ
+#define create_user_cq create_cq
+#endif
+
+/*
+ * Registration has no DMA hints: the driver's function gets another name, and
+ * the operation is one that calls it without hints. A name followed by a
+ * parenthesis is the driver's, a bare one the operation's.
+ */
+#ifndef TERN_HAVE_DMAH
+struct ib_dmah;
+
+struct ib_mr *tern_reg_user_mr_dmah(struct ib_pd *ibpd, u64 start, u64 length,
+				    u64 virt, int access, struct ib_dmah *dmah,
+				    struct ib_udata *udata);
+
+static inline struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start,
+					     u64 length, u64 virt, int access,
+					     struct ib_udata *udata)
+{
+	return tern_reg_user_mr_dmah(ibpd, start, length, virt, access, NULL,
+				     udata);
+}
+
+#define tern_reg_user_mr(...) tern_reg_user_mr_dmah(__VA_ARGS__)
+#endif
+
+#ifndef TERN_HAVE_CURR_PORT_STATE
+static inline enum ib_port_state ib_get_curr_port_state(struct net_device *ndev)
+{
+	return netif_running(ndev) && netif_carrier_ok(ndev) ? IB_PORT_ACTIVE :
+							       IB_PORT_DOWN;
+}
+#endif
+
+/* The core does not tell of port events: tern_ib_port_compat.c does in its place. */
+#ifndef TERN_HAVE_PORT_EVENTS
+int tern_compat_register_device(struct ib_device *ibdev, const char *name,
+				struct device *dma_device);
+void tern_compat_unregister_device(struct ib_device *ibdev);
+
+#define ib_register_device tern_compat_register_device
+#define ib_unregister_device tern_compat_unregister_device
+#endif
+
+#endif /* TERN_IB_COMPAT_H */

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The RDMA driver of tern: its objects and what its files know of each other.
+ */
+#ifndef TERN_IB_H
+#define TERN_IB_H
+
+#include <linux/align.h>
+#include <linux/atomic.h>
+#include <linux/bits.h>
+#include <linux/build_bug.h>
+#include <linux/completion.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/notifier.h>
+#include <linux/refcount.h>
+#include <linux/xarray.h>
+
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/tern-abi.h>
+
+#include "tern_regs.h"
+#include "tern_io.h"
+#include "tern_admin.h"
+#include "tern_core.h"
+
+#define TERN_IB_PORT		1
+
+/**
+ * struct tern_ref - keeps an object that events may look up
+ * @count: one for the object itself, one for each event at work on it
+ * @idle: completed when the last of them is gone
+ */
+struct tern_ref {
+	refcount_t count;
+	struct completion idle;
+};
+
+static inline void tern_ref_init(struct tern_ref *ref)
+{
+	refcount_set(&ref->count, 1);
+	init_completion(&ref->idle);
+}
+
+static inline void tern_ref_get(struct tern_ref *ref)
+{
+	refcount_inc(&ref->count);
+}
+
+static inline void tern_ref_put(struct tern_ref *ref)
+{
+	if (refcount_dec_and_test(&ref->count))
+		complete(&ref->idle);
+}
+
+/* Drops the object's own reference; returns when no event is at work on it. */
+static inline void tern_ref_kill(struct tern_ref *ref)
+{
+	tern_ref_put(ref);
+	wait_for_completion(&ref->idle);
+}
+
+/**
+ * struct tern_ib_eq - a completion event queue
+ * @eq: the queue
+ * @num_cqs: CQs mapped to it, up to tern_ib_dev.cqs_per_eq
+ */
+struct tern_ib_eq {
+	struct tern_eq *eq;
+	atomic_t num_cqs;
+};
+
+/**
+ * struct tern_ib_dev - the RDMA device
+ * @ibdev: what ib_core knows of it
+ * @core: the PCI function, owned by the network driver
+ * @event_nb: takes asynchronous events
+ * @cqs: CQs by number, for events; locked with interrupts off
+ * @qps: QPs by number, for events
+ * @eqs: one completion EQ for each completion vector
+ * @num_eqs: entries of @eqs
+ * @cqs_per_eq: CQs an EQ has room for; all EQs together hold every CQ there can be
+ */
+struct tern_ib_dev {
+	struct ib_device ibdev;
+	struct tern_core *core;
+	struct notifier_block event_nb;
+	struct xarray cqs;
+	struct xarray qps;
+	struct tern_ib_eq *eqs;
+	unsigned int num_eqs;
+	unsigned int cqs_per_eq;
+};
+
+/**
+ * struct tern_mmap_entry - a doorbell page user space may map
+ * @rdma_entry: ib_core's part
+ * @address: bus address of the page
+ * @uar: its number
+ */
+struct tern_mmap_entry {
+	struct rdma_user_mmap_entry rdma_entry;
+	phys_addr_t address;
+	u32 uar;
+};
+
+struct tern_ucontext {
+	struct ib_ucontext ibucontext;
+	struct tern_mmap_entry *uar_entry;
+};
+
+/**
+ * struct tern_pd - protection domain
+ * @ibpd: ib_core's part
+ * @pdn: its number
+ * @privileged: the kernel's own: TERN_LKEY_DMA works in it
+ */
+struct tern_pd {
+	struct ib_pd ibpd;
+	u32 pdn;
+	bool privileged;
+};
+
+/**
+ * struct tern_mr - memory region
+ * @ibmr: ib_core's part; lkey and rkey are the device's key
+ * @umem: the pinned memory, NULL for the kernel's DMA lkey
+ * @access: IB_ACCESS_* as registered
+ * @page_shift: log2 of the bytes of its pages in the device
+ * @num_pages: how many of them
+ */
+struct tern_mr {
+	struct ib_mr ibmr;
+	struct ib_umem *umem;
+	int access;
+	unsigned int page_shift;
+	u32 num_pages;
+};
+
+/**
+ * struct tern_cq - completion queue
+ * @ibcq: ib_core's part
+ * @umem: entries and record
+ * @ref: held by completion events
+ * @eq: where its completion events go
+ * @cqn: its number
+ */
+struct tern_cq {
+	struct ib_cq ibcq;
+	struct ib_umem *umem;
+	struct tern_ref ref;
+	struct tern_ib_eq *eq;
+	u32 cqn;
+};
+
+/**
+ * struct tern_qp - queue pair
+ * @ibqp: ib_core's part; qp_num is the device's number
+ * @umem: both queues and the record
+ * @ref: held by asynchronous events
+ * @lock: one change of state at a time; protects @state and @dest_qpn
+ * @state: the last one commanded or seen; the device may have moved on to an error
+ * @dest_qpn: the peer's number
+ * @cap: what the queues have room for
+ * @sq_sig_type: which sends complete
+ */
+struct tern_qp {
+	struct ib_qp ibqp;
+	struct ib_umem *umem;
+	struct tern_ref ref;
+	struct mutex lock;	/* one change of state at a time */
+	enum ib_qp_state state;
+	u32 dest_qpn;
+	struct ib_qp_cap cap;
+	enum ib_sig_type sq_sig_type;
+};
+
+/**
+ * struct tern_ah - address handle
+ * @ibah: ib_core's part
+ * @av: what a UD send WQE carries
+ */
+struct tern_ah {
+	struct ib_ah ibah;
+	struct tern_av av;
+};
+
+static inline struct tern_ib_dev *to_tdev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct tern_ib_dev, ibdev);
+}
+
+static inline struct tern_ucontext *to_tucontext(struct ib_ucontext *ibucontext)
+{
+	return container_of(ibucontext, struct tern_ucontext, ibucontext);
+}
+
+static inline struct tern_mmap_entry *
+to_tmmap(struct rdma_user_mmap_entry *rdma_entry)
+{
+	return container_of(rdma_entry, struct tern_mmap_entry, rdma_entry);
+}
+
+static inline struct tern_pd *to_tpd(struct ib_pd *ibpd)
+{
+	return container_of(ibpd, struct tern_pd, ibpd);
+}
+
+static inline struct tern_mr *to_tmr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct tern_mr, ibmr);
+}
+
+static inline struct tern_cq *to_tcq(struct ib_cq *ibcq)
+{
+	return container_of(ibcq, struct tern_cq, ibcq);
+}
+
+static inline struct tern_qp *to_tqp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct tern_qp, ibqp);
+}
+
+static inline struct tern_ah *to_tah(struct ib_ah *ibah)
+{
+	return container_of(ibah, struct tern_ah, ibah);
+}
+
+static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
+{
+	return le64_to_cpu(dev->core->caps->flags) & cap;
+}
+
+/*
+ * Whether a queue's buffer has the length its sizes need, at most rounded up to
+ * pages, and its record, the last bytes, is aligned.
+ */
+static inline bool tern_queue_len_ok(u64 len, u64 need)
+{
+	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
+	       len <= U32_MAX && IS_ALIGNED(len, TERN_RECORD_SIZE);
+}
+
+/* tern_ib_cmd.c */
+int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id);
+int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
+		  size_t out_len);
+void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err);
+
+/* tern_ib_mem.c */
+
+/**
+ * struct tern_chunk - 4096 bytes of a page list on their way to the device
+ * @entry: TERN_PAGES_CHUNK addresses
+ * @dma: DMA address while mapped, else DMA_MAPPING_ERROR
+ */
+struct tern_chunk {
+	__le64 *entry;
+	dma_addr_t dma;
+};
+
+/**
+ * struct tern_table - page list in memory that the device reads during a command
+ * @dma_dev: device that reads it
+ * @root: addresses of the chunks, when there is more than one
+ * @chunks: the entries
+ * @num_chunks: chunks there are
+ * @num: entries added so far
+ */
+struct tern_table {
+	struct device *dma_dev;
+	struct tern_chunk root;
+	struct tern_chunk *chunks;
+	unsigned int num_chunks;
+	u32 num;
+};
+
+/* Entries a table holds at most: 2 MiB of memory. */
+#define TERN_TABLE_MAX		(TERN_PAGES_CHUNK * TERN_PAGES_CHUNK)
+
+int tern_table_init(struct tern_table *table, struct device *dma_dev,
+		    size_t entries);
+void tern_table_free(struct tern_table *table);
+bool tern_table_add(struct tern_table *table, dma_addr_t page);
+int tern_table_map(struct tern_table *table, unsigned int page_shift,
+		   struct tern_pages *pages);
+void tern_table_reset(struct tern_table *table);
+int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
+			 struct ib_umem *umem, unsigned long pgsz,
+			 struct tern_pages *pages);
+int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
+			  struct ib_umem *umem, struct tern_pages *pages);
+
+/* tern_ib_dev.c */
+int tern_add_gid(const struct ib_gid_attr *attr, void **context);
+int tern_del_gid(const struct ib_gid_attr *attr, void **context);
+void tern_get_dev_fw_str(struct ib_device *ibdev, char *str);
+enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port);
+int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
+			    struct ib_port_immutable *immutable);
+int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+		      struct ib_udata *udata);
+int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
+int tern_query_port(struct ib_device *ibdev, u32 port,
+		    struct ib_port_attr *attr);
+
+/* tern_ib_ctx.c */
+int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
+int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
+void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
+void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
+int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
+void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
+
+/* tern_ib_mr.c */
+int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			       u64 virt, int access, struct ib_dmah *dmah,
+			       struct ib_udata *udata);
+struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				 u64 length, u64 virt, int access,
+				 struct ib_pd *ibpd, struct ib_udata *udata);
+
+/* tern_ib_cq.c */
+int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			struct uverbs_attr_bundle *attrs);
+int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int tern_ib_create_eqs(struct tern_ib_dev *dev);
+void tern_ib_destroy_eqs(struct tern_ib_dev *dev);
+void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event);
+
+/* tern_ib_qp.c */
+int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
+		   struct ib_udata *udata);
+int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata);
+int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init_attr);
+void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event);
+
+/* tern_ib_ah.c */
+int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
+		   struct ib_udata *udata);
+int tern_destroy_ah(struct ib_ah *ibah, u32 flags);
+int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);
+int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
+		      u16 udp_sport);
+void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr);
+
+/* tern_ib_counters.c */
+struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
+					       u32 port);
+int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		      u32 port, int index);
+
+/* tern_ib_res.c */
+int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
+int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
+int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+
+#endif /* TERN_IB_H */

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Address handles and vectors: memory alone, the device hears of them in WQEs
+ * and in MODIFY_QP. Creating one may not sleep.
+ */
+
+#include <linux/etherdevice.h>
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/**
+ * tern_av_from_attr() - make an address vector
+ * @av: filled
+ * @attr: resolved by ib_core: source GID and destination MAC are there
+ * @udp_sport: UDP source port, 0 to let the device derive it
+ *
+ * Return: 0, or -EINVAL for an address RoCEv2 cannot reach.
+ */
+int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
+		      u16 udp_sport)
+{
+	const struct ib_global_route *grh = &attr->grh;
+
+	if (attr->type != RDMA_AH_ATTR_TYPE_ROCE ||
+	    !(attr->ah_flags & IB_AH_GRH) || !grh->sgid_attr ||
+	    grh->sgid_attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
+		return -EINVAL;
+
+	*av = (struct tern_av){
+		.flow_label = cpu_to_le32(grh->flow_label &
+					  IB_GRH_FLOWLABEL_MASK),
+		.sgid_index = cpu_to_le16(grh->sgid_attr->index),
+		.udp_sport = cpu_to_le16(udp_sport),
+		.hop_limit = grh->hop_limit,
+		.traffic_class = grh->traffic_class,
+		.sl = attr->sl,
+		.static_rate = attr->static_rate,
+	};
+	memcpy(av->dgid, grh->dgid.raw, sizeof(av->dgid));
+	ether_addr_copy(av->dmac, attr->roce.dmac);
+	return 0;
+}
+
+/**
+ * tern_av_to_attr() - the way back
+ * @av: an address vector
+ * @attr: filled, without a reference to the source GID
+ */
+void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
+{
+	union ib_gid dgid;
+
+	memcpy(dgid.raw, av->dgid, sizeof(dgid.raw));
+	attr->type = RDMA_AH_ATTR_TYPE_ROCE;
+	rdma_ah_set_port_num(attr, TERN_IB_PORT);
+	rdma_ah_set_sl(attr, av->sl);
+	rdma_ah_set_static_rate(attr, av->static_rate);
+	rdma_ah_set_grh(attr, &dgid, le32_to_cpu(av->flow_label),
+			le16_to_cpu(av->sgid_index), av->hop_limit,
+			av->traffic_class);
+	ether_addr_copy(attr->roce.dmac, av->dmac);
+}
+
+/**
+ * tern_create_ah() - make an address handle
+ * @ibah: the address handle
+ * @init_attr: its attributes, resolved
+ * @udata: no request; response struct tern_uresp_create_ah. NULL in the kernel.
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
+		   struct ib_udata *udata)
+{
+	const struct rdma_ah_attr *attr = init_attr->ah_attr;
+	struct tern_uresp_create_ah resp = {};
+	struct tern_ah *ah = to_tah(ibah);
+	u32 flow_label;
+	int err;
+
+	err = ib_is_udata_in_empty(udata);
+	if (err)
+		return err;
+
+	/* Without a flow label the device tells flows apart by QP numbers. */
+	flow_label = attr->grh.flow_label & IB_GRH_FLOWLABEL_MASK;
+	if (flow_label)
+		resp.udp_sport = rdma_flow_label_to_udp_sport(flow_label);
+
+	err = tern_av_from_attr(&ah->av, attr, resp.udp_sport);
+	if (err || !udata)
+		return err;
+
+	ether_addr_copy(resp.dmac, ah->av.dmac);
+	return ib_respond_udata(udata, resp);
+}
+
+int tern_destroy_ah(struct ib_ah *ibah, u32 flags)
+{
+	return 0;
+}
+
+int tern_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
+{
+	tern_av_to_attr(&to_tah(ibah)->av, attr);
+	return 0;
+}

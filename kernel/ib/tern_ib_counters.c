@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Counters of the port for "rdma statistic": what the RDMA function counted, by
+ * the names mlx5 gave those things, and how many objects are alive.
+ */
+
+#include "tern_ib.h"
+
+/* Objects come behind the counters of QUERY_COUNTERS. */
+enum {
+	TERN_STAT_ALIVE_UAR = TERN_CNT_RDMA_NUM,
+	TERN_STAT_ALIVE_PD,
+	TERN_STAT_ALIVE_EQ,
+	TERN_STAT_ALIVE_CQ,
+	TERN_STAT_ALIVE_MR,
+	TERN_STAT_ALIVE_MW,
+	TERN_STAT_ALIVE_DM,
+	TERN_STAT_ALIVE_QP,
+	TERN_STAT_ALIVE_SRQ,
+	TERN_STAT_ALIVE_XRCD,
+	TERN_STAT_ALIVE_MCAST,
+	TERN_STAT_ALIVE_GID,
+	TERN_STAT_ALIVE_ETH_QUEUE,
+	TERN_STAT_DM_BYTES,
+	TERN_STAT_PAGE_ENTRIES,
+	TERN_STAT_NUM
+};
+
+static const struct rdma_stat_desc tern_counters[] = {
+	[TERN_CNT_RX_WRITE_REQUESTS].name = "rx_write_requests",
+	[TERN_CNT_RX_READ_REQUESTS].name = "rx_read_requests",
+	[TERN_CNT_RX_ATOMIC_REQUESTS].name = "rx_atomic_requests",
+	[TERN_CNT_OUT_OF_BUFFER].name = "out_of_buffer",
+	[TERN_CNT_OUT_OF_SEQUENCE].name = "out_of_sequence",
+	[TERN_CNT_DUPLICATE_REQUEST].name = "duplicate_request",
+	[TERN_CNT_RNR_NAK_RETRY_ERR].name = "rnr_nak_retry_err",
+	[TERN_CNT_PACKET_SEQ_ERR].name = "packet_seq_err",
+	[TERN_CNT_IMPLIED_NAK_SEQ_ERR].name = "implied_nak_seq_err",
+	[TERN_CNT_LOCAL_ACK_TIMEOUT_ERR].name = "local_ack_timeout_err",
+	[TERN_CNT_RESP_LOCAL_LENGTH_ERROR].name = "resp_local_length_error",
+	[TERN_CNT_RESP_CQE_ERROR].name = "resp_cqe_error",
+	[TERN_CNT_REQ_CQE_ERROR].name = "req_cqe_error",
+	[TERN_CNT_REQ_REMOTE_INVALID_REQUEST].name =
+		"req_remote_invalid_request",
+	[TERN_CNT_REQ_REMOTE_ACCESS_ERRORS].name = "req_remote_access_errors",
+	[TERN_CNT_RESP_REMOTE_ACCESS_ERRORS].name = "resp_remote_access_errors",
+	[TERN_CNT_RESP_CQE_FLUSH_ERROR].name = "resp_cqe_flush_error",
+	[TERN_CNT_REQ_CQE_FLUSH_ERROR].name = "req_cqe_flush_error",
+	[TERN_CNT_RX_ICRC_ERRORS].name = "rx_icrc_encapsulated",
+	[TERN_CNT_RX_MALFORMED].name = "rx_malformed",
+	[TERN_CNT_RX_QP_MISMATCH].name = "rx_qp_mismatch",
+	[TERN_CNT_QKEY_VIOLATIONS].name = "qkey_violations",
+	[TERN_CNT_BAD_DOORBELL].name = "bad_doorbell",
+	[TERN_CNT_DMA_ERRORS].name = "dma_errors",
+	[TERN_CNT_CQ_OVERRUNS].name = "cq_overruns",
+	[TERN_CNT_TX_RDMA_PACKETS].name = "tx_rdma_packets",
+	[TERN_CNT_TX_RDMA_BYTES].name = "tx_rdma_bytes",
+	[TERN_CNT_RX_RDMA_PACKETS].name = "rx_rdma_packets",
+	[TERN_CNT_RX_RDMA_BYTES].name = "rx_rdma_bytes",
+	[TERN_CNT_NP_ECN_MARKED].name = "np_ecn_marked_roce_packets",
+	[TERN_CNT_NP_CNP_SENT].name = "np_cnp_sent",
+	[TERN_CNT_RP_CNP_HANDLED].name = "rp_cnp_handled",
+	[TERN_CNT_EQ_COALESCED].name = "eq_coalesced",
+	[TERN_STAT_ALIVE_UAR].name = "alive_uar",
+	[TERN_STAT_ALIVE_PD].name = "alive_pd",
+	[TERN_STAT_ALIVE_EQ].name = "alive_eq",
+	[TERN_STAT_ALIVE_CQ].name = "alive_cq",
+	[TERN_STAT_ALIVE_MR].name = "alive_mr",
+	[TERN_STAT_ALIVE_MW].name = "alive_mw",
+	[TERN_STAT_ALIVE_DM].name = "alive_dm",
+	[TERN_STAT_ALIVE_QP].name = "alive_qp",
+	[TERN_STAT_ALIVE_SRQ].name = "alive_srq",
+	[TERN_STAT_ALIVE_XRCD].name = "alive_xrcd",
+	[TERN_STAT_ALIVE_MCAST].name = "alive_mcast",
+	[TERN_STAT_ALIVE_GID].name = "alive_gid",
+	[TERN_STAT_ALIVE_ETH_QUEUE].name = "alive_eth_queue",
+	[TERN_STAT_DM_BYTES].name = "dm_bytes",
+	[TERN_STAT_PAGE_ENTRIES].name = "page_entries",
+};
+
+static_assert(ARRAY_SIZE(tern_counters) == TERN_STAT_NUM);
+
+struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
+					       u32 port)
+{
+	return rdma_alloc_hw_stats_struct(tern_counters,
+					  ARRAY_SIZE(tern_counters),
+					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+
+static int tern_get_counters(struct tern_ib_dev *dev, u64 *value)
+{
+	__le64 counters[TERN_CNT_RDMA_NUM];
+	unsigned int i;
+	int err;
+
+	err = tern_ib_query(dev, TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_RDMA,
+			    counters, sizeof(counters));
+	if (err)
+		return err;
+
+	for (i = 0; i < ARRAY_SIZE(counters); i++)
+		value[i] = le64_to_cpu(counters[i]);
+
+	return 0;
+}
+
+static int tern_get_objects(struct tern_ib_dev *dev, u64 *value)
+{
+	struct tern_rsp_objects rsp = {};
+	int err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_QUERY_OBJECTS, NULL, 0, &rsp,
+			    sizeof(rsp));
+	if (err)
+		return err;
+
+	value[TERN_STAT_ALIVE_UAR] = le32_to_cpu(rsp.uar);
+	value[TERN_STAT_ALIVE_PD] = le32_to_cpu(rsp.pd);
+	value[TERN_STAT_ALIVE_EQ] = le32_to_cpu(rsp.eq);
+	value[TERN_STAT_ALIVE_CQ] = le32_to_cpu(rsp.cq);
+	value[TERN_STAT_ALIVE_MR] = le32_to_cpu(rsp.mr);
+	value[TERN_STAT_ALIVE_MW] = le32_to_cpu(rsp.mw);
+	value[TERN_STAT_ALIVE_DM] = le32_to_cpu(rsp.dm);
+	value[TERN_STAT_ALIVE_QP] = le32_to_cpu(rsp.qp);
+	value[TERN_STAT_ALIVE_SRQ] = le32_to_cpu(rsp.srq);
+	value[TERN_STAT_ALIVE_XRCD] = le32_to_cpu(rsp.xrcd);
+	value[TERN_STAT_ALIVE_MCAST] = le32_to_cpu(rsp.mcast);
+	value[TERN_STAT_ALIVE_GID] = le32_to_cpu(rsp.gid);
+	value[TERN_STAT_ALIVE_ETH_QUEUE] = le32_to_cpu(rsp.eth_queue);
+	value[TERN_STAT_DM_BYTES] = le64_to_cpu(rsp.dm_bytes);
+	value[TERN_STAT_PAGE_ENTRIES] = le64_to_cpu(rsp.page_entries);
+	return 0;
+}
+
+/**
+ * tern_get_hw_stats() - read all counters
+ * @ibdev: the device
+ * @stats: filled
+ * @port: 1
+ * @index: the counter that is asked for; two commands bring them all
+ *
+ * Return: number of counters filled, or a negative errno.
+ */
+int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		      u32 port, int index)
+{
+	struct tern_ib_dev *dev = to_tdev(ibdev);
+	int err;
+
+	err = tern_get_counters(dev, stats->value);
+	if (!err)
+		err = tern_get_objects(dev, stats->value);
+
+	return err ?: ARRAY_SIZE(tern_counters);
+}

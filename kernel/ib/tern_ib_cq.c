@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Completion queues in user memory, and the event queues that tell of them.
+ */
+
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/* Room for events of CQs that are gone before their events were taken. */
+#define TERN_EQ_SLACK		64
+
+static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn)
+{
+	unsigned long flags;
+	struct tern_cq *cq;
+
+	xa_lock_irqsave(&dev->cqs, flags);
+	cq = xa_load(&dev->cqs, cqn);
+	if (cq)
+		tern_ref_get(&cq->ref);
+	xa_unlock_irqrestore(&dev->cqs, flags);
+
+	return cq;
+}
+
+/* In hard interrupt context. An event of a CQ that is gone is no one's. */
+static void tern_completion_event(void *context, const struct tern_eqe *eqe)
+{
+	struct tern_ib_dev *dev = context;
+	struct tern_cq *cq;
+
+	cq = tern_cq_get(dev, le32_to_cpu(eqe->id));
+	if (!cq)
+		return;
+
+	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	tern_ref_put(&cq->ref);
+}
+
+/**
+ * tern_cq_event() - tell a CQ's owner of an asynchronous event
+ * @dev: the device
+ * @cqn: number of the CQ, which may be gone
+ * @event: IB_EVENT_CQ_*
+ */
+void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
+{
+	struct ib_event ibevent = {
+		.device = &dev->ibdev,
+		.event = event,
+	};
+	struct tern_cq *cq;
+
+	cq = tern_cq_get(dev, cqn);
+	if (!cq)
+		return;
+
+	ibevent.element.cq = &cq->ibcq;
+	if (cq->ibcq.event_handler)
+		cq->ibcq.event_handler(&ibevent, cq->ibcq.cq_context);
+	tern_ref_put(&cq->ref);
+}
+
+/**
+ * tern_ib_create_eqs() - make a completion EQ for each completion vector
+ * @dev: the device
+ *
+ * Together they have room for every CQ the device can have.
+ *
+ * Return: 0 or a negative errno with none made.
+ */
+int tern_ib_create_eqs(struct tern_ib_dev *dev)
+{
+	struct tern_core *core = dev->core;
+	unsigned int num = core->num_comp_vectors;
+	struct tern_eq *eq;
+
+	dev->eqs = kcalloc(num, sizeof(*dev->eqs), GFP_KERNEL);
+	if (!dev->eqs)
+		return -ENOMEM;
+
+	dev->cqs_per_eq = DIV_ROUND_UP(le32_to_cpu(core->caps->max_cq), num);
+	for (; dev->num_eqs < num; dev->num_eqs++) {
+		eq = tern_eq_create(core, dev->num_eqs,
+				    dev->cqs_per_eq + TERN_EQ_SLACK,
+				    tern_completion_event, dev);
+		if (IS_ERR(eq)) {
+			tern_ib_destroy_eqs(dev);
+			return PTR_ERR(eq);
+		}
+		dev->eqs[dev->num_eqs].eq = eq;
+	}
+
+	return 0;
+}
+
+/**
+ * tern_ib_destroy_eqs() - undo tern_ib_create_eqs()
+ * @dev: a device without CQs
+ *
+ * No completion event is at work when it returns.
+ */
+void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
+{
+	while (dev->num_eqs)
+		tern_eq_destroy(dev->eqs[--dev->num_eqs].eq);
+	kfree(dev->eqs);
+	dev->eqs = NULL;
+}
+
+/* The EQ of the vector, or when that is full the next with room: there is one. */
+static struct tern_ib_eq *tern_get_eq(struct tern_ib_dev *dev,
+				      unsigned int vector)
+{
+	struct tern_ib_eq *eq;
+	unsigned int i;
+
+	for (i = 0; i < dev->num_eqs; i++) {
+		eq = &dev->eqs[(vector + i) % dev->num_eqs];
+		if (atomic_add_unless(&eq->num_cqs, 1, dev->cqs_per_eq))
+			return eq;
+	}
+
+	return NULL;
+}
+
+static void tern_put_eq(struct tern_ib_eq *eq)
+{
+	atomic_dec(&eq->num_cqs);
+}
+
+static int tern_check_create_cq(struct tern_ib_dev *dev,
+				const struct ib_cq_init_attr *attr,
+				const struct tern_ureq_create_cq *req)
+{
+	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
+	u64 need;
+
+	if (attr->flags)
+		return -EOPNOTSUPP;
+
+	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
+	    attr->cqe > max_cqe || !req->log_size ||
+	    req->log_size > ilog2(max_cqe) || BIT(req->log_size) < attr->cqe)
+		return -EINVAL;
+
+	need = ((u64)sizeof(struct tern_cqe) << req->log_size) +
+	       sizeof(struct tern_cq_record);
+	if (!tern_queue_len_ok(req->buf_len, need))
+		return -EINVAL;
+
+	return 0;
+}
+
+/* Makes the CQ in the device; its memory is pinned. */
+static int tern_cq_create(struct tern_ib_dev *dev, struct tern_cq *cq,
+			  const struct tern_ureq_create_cq *req, u32 uar)
+{
+	struct tern_cmd_create_cq cmd = {
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_cq_record)),
+		.eqn = cpu_to_le32(tern_eq_number(cq->eq->eq)),
+		.uar = cpu_to_le32(uar),
+		.log_size = req->log_size,
+	};
+	struct tern_rsp_object rsp = {};
+	struct tern_table table;
+	int err;
+
+	err = tern_table_from_queue(dev, &table, cq->umem, &cmd.pages);
+	if (err)
+		return err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	tern_table_free(&table);
+	if (err)
+		return err;
+
+	cq->cqn = le32_to_cpu(rsp.id);
+	return 0;
+}
+
+/* The way back, memory included. */
+static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
+{
+	tern_ib_umem_done(dev, cq->umem,
+			  tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn));
+	tern_put_eq(cq->eq);
+}
+
+/**
+ * tern_create_user_cq() - make a CQ in user memory
+ * @ibcq: the CQ
+ * @attr: entries wanted and completion vector
+ * @attrs: udata: struct tern_ureq_create_cq, struct tern_uresp_create_cq
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			struct uverbs_attr_bundle *attrs)
+{
+	struct ib_udata *udata = &attrs->driver_udata;
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_uresp_create_cq resp = {};
+	struct tern_ureq_create_cq req;
+	struct tern_ucontext *ucontext;
+	struct tern_cq *cq = to_tcq(ibcq);
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
+	if (err)
+		return err;
+
+	err = tern_check_create_cq(dev, attr, &req);
+	if (err)
+		return err;
+
+	cq->eq = tern_get_eq(dev, attr->comp_vector);
+	if (!cq->eq)
+		return -ENOMEM;
+
+	cq->umem = ib_umem_get_cq_buf_or_va(&dev->ibdev, attrs, req.buf_addr,
+					    req.buf_len, IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(cq->umem)) {
+		err = PTR_ERR(cq->umem);
+		goto err_put_eq;
+	}
+
+	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
+					     ibucontext);
+	err = tern_cq_create(dev, cq, &req, ucontext->uar_entry->uar);
+	if (err)
+		goto err_release_umem;
+
+	ibcq->cqe = BIT(req.log_size);
+	tern_ref_init(&cq->ref);
+	err = xa_insert_irq(&dev->cqs, cq->cqn, cq, GFP_KERNEL);
+	if (err)
+		goto err_release_cq;
+
+	resp.cqn = cq->cqn;
+	err = ib_respond_udata(udata, resp);
+	if (err)
+		goto err_erase;
+
+	return 0;
+
+err_erase:
+	xa_erase_irq(&dev->cqs, cq->cqn);
+	tern_ref_kill(&cq->ref);
+err_release_cq:
+	tern_cq_release(dev, cq);
+	return err;
+err_release_umem:
+	ib_umem_release(cq->umem);
+err_put_eq:
+	tern_put_eq(cq->eq);
+	return err;
+}
+
+/**
+ * tern_destroy_cq() - end a CQ
+ * @ibcq: the CQ
+ * @udata: unused
+ *
+ * Its number is forgotten before the device may use it again.
+ *
+ * Return: 0.
+ */
+int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_cq *cq = to_tcq(ibcq);
+
+	xa_erase_irq(&dev->cqs, cq->cqn);
+	tern_ref_kill(&cq->ref);
+	tern_cq_release(dev, cq);
+	return 0;
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What the device and its port are, and the port's GID table.
+ */
+
+#include <linux/etherdevice.h>
+#include <linux/if_vlan.h>
+#include <net/ipv6.h>
+
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_mad.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/* The limits of ib_core are signed. */
+static int tern_limit(__le32 value)
+{
+	return min_t(u32, le32_to_cpu(value), INT_MAX);
+}
+
+static void tern_fill_limits(const struct tern_rsp_caps *caps,
+			     struct ib_device_attr *attr)
+{
+	u16 max_rd_atomic = le16_to_cpu(caps->max_rd_atomic);
+
+	attr->max_mr_size = le64_to_cpu(caps->max_mr_size);
+	attr->page_size_cap = le64_to_cpu(caps->page_shift_mask);
+	attr->max_qp = tern_limit(caps->max_qp);
+	attr->max_qp_wr = tern_limit(caps->max_qp_wr);
+	attr->max_send_sge = le16_to_cpu(caps->max_send_sge);
+	attr->max_recv_sge = le16_to_cpu(caps->max_recv_sge);
+	attr->max_sge_rd = le16_to_cpu(caps->max_sge_rd);
+	attr->max_cq = tern_limit(caps->max_cq);
+	attr->max_cqe = tern_limit(caps->max_cqe);
+	attr->max_mr = tern_limit(caps->max_mr);
+	attr->max_pd = tern_limit(caps->max_pd);
+	attr->max_qp_rd_atom = max_rd_atomic;
+	attr->max_qp_init_rd_atom = max_rd_atomic;
+	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * max_rd_atomic,
+				      INT_MAX);
+	/* An address handle is a few bytes of memory and nothing else. */
+	attr->max_ah = INT_MAX;
+	attr->max_pkeys = 1;
+	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
+}
+
+/**
+ * tern_query_device() - attributes of the device
+ * @ibdev: the device
+ * @attr: filled; zero on entry
+ * @udata: user request, NULL in the kernel
+ *
+ * What the driver has no verbs for stays 0, whatever the device can do.
+ *
+ * Return: 0 or a negative errno for bad udata.
+ */
+int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+		      struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibdev);
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	struct pci_dev *pdev = dev->core->pdev;
+	int err;
+
+	err = ib_is_udata_in_empty(udata);
+	if (err)
+		return err;
+
+	tern_fill_limits(caps, attr);
+	attr->fw_ver = le32_to_cpu(caps->device_version);
+	attr->sys_image_guid = cpu_to_be64(le64_to_cpu(caps->guid));
+	attr->vendor_id = pdev->vendor;
+	attr->vendor_part_id = pdev->device;
+	attr->hw_ver = pdev->revision;
+	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD |
+				 IB_DEVICE_PORT_ACTIVE_EVENT |
+				 IB_DEVICE_SYS_IMAGE_GUID |
+				 IB_DEVICE_RC_RNR_NAK_GEN;
+	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
+	ibdev->local_dma_lkey = TERN_LKEY_DMA;
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
+		attr->atomic_cap = IB_ATOMIC_HCA;
+
+	return ib_respond_empty_udata(udata);
+}
+
+/**
+ * tern_get_dev_fw_str() - the implementation's name and version
+ * @ibdev: the device
+ * @str: takes IB_FW_VERSION_NAME_MAX bytes
+ */
+void tern_get_dev_fw_str(struct ib_device *ibdev, char *str)
+{
+	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
+
+	static_assert(sizeof(caps->fw_name) >= IB_FW_VERSION_NAME_MAX);
+	strscpy(str, caps->fw_name, IB_FW_VERSION_NAME_MAX);
+}
+
+enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+/**
+ * tern_get_port_immutable() - what ib_core may do with the port
+ * @ibdev: the device
+ * @port: 1
+ * @immutable: filled
+ *
+ * MADs and the connection manager need the general services QP and kernel
+ * verbs, which tern has not: the port does not claim them.
+ *
+ * Return: 0.
+ */
+int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
+			    struct ib_port_immutable *immutable)
+{
+	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
+
+	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
+				    RDMA_CORE_CAP_ETH_AH;
+	immutable->gid_tbl_len = le16_to_cpu(caps->gid_table_len);
+	immutable->pkey_tbl_len = 1;
+	return 0;
+}
+
+/**
+ * tern_query_port() - attributes of the port, the link's as the netdev has them
+ * @ibdev: the device
+ * @port: 1
+ * @attr: filled; zero on entry
+ *
+ * Takes the RTNL lock.
+ *
+ * Return: 0, or -ENODEV without a netdev.
+ */
+int tern_query_port(struct ib_device *ibdev, u32 port,
+		    struct ib_port_attr *attr)
+{
+	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
+	struct net_device *ndev;
+	int err;
+
+	err = ib_get_eth_speed(ibdev, port, &attr->active_speed,
+			       &attr->active_width);
+	if (err)
+		return err;
+
+	ndev = ib_device_get_netdev(ibdev, port);
+	if (!ndev)
+		return -ENODEV;
+
+	attr->state = ib_get_curr_port_state(ndev);
+	if (attr->state == IB_PORT_ACTIVE)
+		attr->phys_state = IB_PORT_PHYS_STATE_LINK_UP;
+	else if (netif_running(ndev))
+		attr->phys_state = IB_PORT_PHYS_STATE_POLLING;
+	else
+		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
+
+	/* The smallest MTU when not even that fits a frame: there is no "none". */
+	attr->max_mtu = iboe_get_mtu(READ_ONCE(ndev->max_mtu)) ?: IB_MTU_256;
+	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu)) ?: IB_MTU_256;
+	dev_put(ndev);
+
+	attr->gid_tbl_len = le16_to_cpu(caps->gid_table_len);
+	attr->ip_gids = true;
+	attr->max_msg_sz = le32_to_cpu(caps->max_msg_size);
+	attr->pkey_tbl_len = 1;
+	attr->max_vl_num = 1;
+	return 0;
+}
+
+int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+
+	*pkey = IB_DEFAULT_PKEY_FULL;
+	return 0;
+}
+
+/**
+ * tern_add_gid() - give the device a GID and the source address of its frames
+ * @attr: the GID, its index and netdev
+ * @context: unused
+ *
+ * Return: 0; -EOPNOTSUPP for a VLAN's GID on a device without VLANs; else the
+ * errno of the command.
+ */
+int tern_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)attr->gid.raw;
+	struct tern_ib_dev *dev = to_tdev(attr->device);
+	struct tern_cmd_set_gid cmd = {
+		.index = cpu_to_le16(attr->index),
+		.valid = 1,
+		.net_type = ipv6_addr_v4mapped(addr) ? TERN_NET_IPV4 :
+						       TERN_NET_IPV6,
+	};
+	u16 vlan = TERN_VLAN_NONE;
+	int err;
+
+	static_assert(TERN_VLAN_NONE > VLAN_VID_MASK);
+
+	err = rdma_read_gid_l2_fields(attr, &vlan, cmd.mac);
+	if (err)
+		return err;
+
+	if (vlan < VLAN_N_VID && !tern_has_cap(dev, TERN_CAP_VLAN))
+		return -EOPNOTSUPP;
+
+	cmd.vlan = cpu_to_le16(vlan < VLAN_N_VID ? vlan : TERN_VLAN_NONE);
+	memcpy(cmd.gid, attr->gid.raw, sizeof(cmd.gid));
+
+	return tern_cmd_exec(dev->core, TERN_CMD_SET_GID, &cmd, sizeof(cmd),
+			     NULL, 0);
+}
+
+int tern_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	struct tern_ib_dev *dev = to_tdev(attr->device);
+	struct tern_cmd_set_gid cmd = {
+		.index = cpu_to_le16(attr->index),
+	};
+
+	return tern_cmd_exec(dev->core, TERN_CMD_SET_GID, &cmd, sizeof(cmd),
+			     NULL, 0);
+}

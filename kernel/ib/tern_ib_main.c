@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * RDMA driver of tern: binds to the auxiliary device of the network driver and
+ * registers with ib_core.
+ */
+
+#include <linux/auxiliary_bus.h>
+#include <linux/module.h>
+
+#include "tern_ib.h"
+
+static const struct ib_device_ops tern_dev_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = RDMA_DRIVER_TERN,
+	.uverbs_abi_ver = TERN_UVERBS_ABI_VERSION,
+	.uverbs_robust_udata = 1,
+
+	.add_gid = tern_add_gid,
+	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
+	.alloc_pd = tern_alloc_pd,
+	.alloc_ucontext = tern_alloc_ucontext,
+	.create_ah = tern_create_ah,
+	.create_qp = tern_create_qp,
+	.create_user_ah = tern_create_ah,
+	.create_user_cq = tern_create_user_cq,
+	.dealloc_pd = tern_dealloc_pd,
+	.dealloc_ucontext = tern_dealloc_ucontext,
+	.del_gid = tern_del_gid,
+	.dereg_mr = tern_dereg_mr,
+	.destroy_ah = tern_destroy_ah,
+	.destroy_cq = tern_destroy_cq,
+	.destroy_qp = tern_destroy_qp,
+	.disassociate_ucontext = tern_disassociate_ucontext,
+	.fill_res_cq_entry = tern_fill_res_cq_entry,
+	.fill_res_mr_entry = tern_fill_res_mr_entry,
+	.fill_res_qp_entry = tern_fill_res_qp_entry,
+	.get_dev_fw_str = tern_get_dev_fw_str,
+	.get_dma_mr = tern_get_dma_mr,
+	.get_hw_stats = tern_get_hw_stats,
+	.get_link_layer = tern_get_link_layer,
+	.get_port_immutable = tern_get_port_immutable,
+	.mmap = tern_mmap,
+	.mmap_free = tern_mmap_free,
+	.modify_qp = tern_modify_qp,
+	.query_ah = tern_query_ah,
+	.query_device = tern_query_device,
+	.query_pkey = tern_query_pkey,
+	.query_port = tern_query_port,
+	.query_qp = tern_query_qp,
+	.reg_user_mr = tern_reg_user_mr,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
+	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
+};
+
+static const struct ib_device_ops tern_dev_rereg_ops = {
+	.rereg_user_mr = tern_rereg_user_mr,
+};
+
+static void tern_ib_set_ops(struct tern_ib_dev *dev)
+{
+	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
+	if (tern_has_cap(dev, TERN_CAP_REREG_MR))
+		ib_set_device_ops(&dev->ibdev, &tern_dev_rereg_ops);
+}
+
+static void tern_ib_device_fatal(struct tern_ib_dev *dev)
+{
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_DEVICE_FATAL,
+		.element.port_num = TERN_IB_PORT,
+	};
+
+	/* Nobody has opened a device that is not registered. */
+	if (!ib_device_try_get(&dev->ibdev))
+		return;
+
+	ib_dispatch_event(&event);
+	ib_device_put(&dev->ibdev);
+}
+
+/* Asynchronous events, in process context. The port's come from its netdev. */
+static int tern_ib_event(struct notifier_block *nb, unsigned long action,
+			 void *data)
+{
+	struct tern_ib_dev *dev = container_of(nb, struct tern_ib_dev, event_nb);
+	const struct tern_eqe *eqe = data;
+
+	switch (action) {
+	case TERN_CORE_EV_DEAD:
+		tern_ib_device_fatal(dev);
+		break;
+	case TERN_EV_QP_FATAL:
+		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_QP_FATAL);
+		break;
+	case TERN_EV_QP_REQ_ERR:
+		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_QP_REQ_ERR);
+		break;
+	case TERN_EV_QP_ACCESS_ERR:
+		tern_qp_event(dev, le32_to_cpu(eqe->id),
+			      IB_EVENT_QP_ACCESS_ERR);
+		break;
+	case TERN_EV_COMM_EST:
+		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_COMM_EST);
+		break;
+	case TERN_EV_SQ_DRAINED:
+		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_SQ_DRAINED);
+		break;
+	case TERN_EV_CQ_ERR:
+		tern_cq_event(dev, le32_to_cpu(eqe->id), IB_EVENT_CQ_ERR);
+		break;
+	default:
+		return NOTIFY_DONE;
+	}
+
+	return NOTIFY_OK;
+}
+
+static int tern_ib_register(struct tern_ib_dev *dev)
+{
+	struct tern_core *core = dev->core;
+	struct ib_device *ibdev = &dev->ibdev;
+	int err;
+
+	ibdev->node_type = RDMA_NODE_IB_CA;
+	ibdev->node_guid = cpu_to_be64(le64_to_cpu(core->caps->guid));
+	ibdev->phys_port_cnt = TERN_IB_PORT;
+	ibdev->num_comp_vectors = dev->num_eqs;
+	/* User space finds its provider by the PCI identity of the parent. */
+	ibdev->dev.parent = &core->pdev->dev;
+	tern_ib_set_ops(dev);
+
+	err = ib_device_set_netdev(ibdev, core->netdev, TERN_IB_PORT);
+	if (err)
+		return err;
+
+	return ib_register_device(ibdev, "tern%d", &core->pdev->dev);
+}
+
+static int tern_ib_probe(struct auxiliary_device *adev,
+			 const struct auxiliary_device_id *id)
+{
+	struct tern_ib_dev *dev;
+	int err;
+
+	dev = ib_alloc_device(tern_ib_dev, ibdev);
+	if (!dev)
+		return -ENOMEM;
+
+	dev->core = tern_adev_core(adev);
+	dev->event_nb.notifier_call = tern_ib_event;
+	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
+	xa_init(&dev->qps);
+
+	err = tern_ib_create_eqs(dev);
+	if (err)
+		goto err_dealloc;
+
+	err = tern_register_event_notifier(dev->core, &dev->event_nb);
+	if (err)
+		goto err_destroy_eqs;
+
+	err = tern_ib_register(dev);
+	if (err)
+		goto err_unregister_notifier;
+
+	auxiliary_set_drvdata(adev, dev);
+	return 0;
+
+err_unregister_notifier:
+	tern_unregister_event_notifier(dev->core, &dev->event_nb);
+err_destroy_eqs:
+	tern_ib_destroy_eqs(dev);
+err_dealloc:
+	ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+static void tern_ib_remove(struct auxiliary_device *adev)
+{
+	struct tern_ib_dev *dev = auxiliary_get_drvdata(adev);
+
+	/* First, so that no event that it dispatched outlives the device. */
+	tern_unregister_event_notifier(dev->core, &dev->event_nb);
+	ib_unregister_device(&dev->ibdev);
+	tern_ib_destroy_eqs(dev);
+	WARN_ON(!xa_empty(&dev->cqs));
+	WARN_ON(!xa_empty(&dev->qps));
+	ib_dealloc_device(&dev->ibdev);
+}
+
+static const struct auxiliary_device_id tern_ib_id_table[] = {
+	{ .name = "tern." TERN_AUX_RDMA_NAME, },
+	{}
+};
+MODULE_DEVICE_TABLE(auxiliary, tern_ib_id_table);
+
+static struct auxiliary_driver tern_ib_driver = {
+	.name = "rdma",
+	.probe = tern_ib_probe,
+	.remove = tern_ib_remove,
+	.id_table = tern_ib_id_table,
+};
+module_auxiliary_driver(tern_ib_driver);
+
+MODULE_DESCRIPTION("RDMA driver of the tern host channel adapter");
+MODULE_LICENSE("Dual BSD/GPL");

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Page lists: how the device is told which memory a region or a queue has.
+ */
+
+#include <linux/dma-mapping.h>
+#include <linux/slab.h>
+
+#include <rdma/iter.h>
+
+#include "tern_ib.h"
+
+#define TERN_CHUNK_BYTES	(TERN_PAGES_CHUNK * sizeof(__le64))
+
+static_assert(TERN_CHUNK_BYTES == 4096);
+
+static int tern_chunk_alloc(struct tern_chunk *chunk)
+{
+	chunk->dma = DMA_MAPPING_ERROR;
+	chunk->entry = kmalloc(TERN_CHUNK_BYTES, GFP_KERNEL);
+	return chunk->entry ? 0 : -ENOMEM;
+}
+
+static int tern_chunk_map(struct device *dma_dev, struct tern_chunk *chunk)
+{
+	chunk->dma = dma_map_single(dma_dev, chunk->entry, TERN_CHUNK_BYTES,
+				    DMA_TO_DEVICE);
+	return dma_mapping_error(dma_dev, chunk->dma) ? -ENOMEM : 0;
+}
+
+static void tern_chunk_unmap(struct device *dma_dev, struct tern_chunk *chunk)
+{
+	if (chunk->dma == DMA_MAPPING_ERROR)
+		return;
+
+	dma_unmap_single(dma_dev, chunk->dma, TERN_CHUNK_BYTES, DMA_TO_DEVICE);
+	chunk->dma = DMA_MAPPING_ERROR;
+}
+
+/**
+ * tern_table_init() - get memory for a page list
+ * @table: the table
+ * @dma_dev: device that will read it
+ * @entries: entries to come; more than TERN_TABLE_MAX come in several rounds
+ *
+ * Return: 0 or -ENOMEM. tern_table_free() undoes it, also after a failure.
+ */
+int tern_table_init(struct tern_table *table, struct device *dma_dev,
+		    size_t entries)
+{
+	unsigned int num_chunks;
+
+	*table = (struct tern_table){
+		.dma_dev = dma_dev,
+		.root.dma = DMA_MAPPING_ERROR,
+	};
+
+	num_chunks = DIV_ROUND_UP(min_t(size_t, entries, TERN_TABLE_MAX),
+				  TERN_PAGES_CHUNK);
+	table->chunks = kvcalloc(num_chunks, sizeof(*table->chunks),
+				 GFP_KERNEL);
+	if (!table->chunks)
+		return -ENOMEM;
+
+	if (num_chunks > 1 && tern_chunk_alloc(&table->root))
+		return -ENOMEM;
+
+	for (; table->num_chunks < num_chunks; table->num_chunks++)
+		if (tern_chunk_alloc(&table->chunks[table->num_chunks]))
+			return -ENOMEM;
+
+	return 0;
+}
+
+/**
+ * tern_table_reset() - empty a table for the next round
+ * @table: a table that no command reads any more
+ */
+void tern_table_reset(struct tern_table *table)
+{
+	unsigned int i;
+
+	tern_chunk_unmap(table->dma_dev, &table->root);
+	for (i = 0; i < table->num_chunks; i++)
+		tern_chunk_unmap(table->dma_dev, &table->chunks[i]);
+	table->num = 0;
+}
+
+/**
+ * tern_table_free() - give a table's memory back
+ * @table: a table that no command reads any more; all zero is fine
+ */
+void tern_table_free(struct tern_table *table)
+{
+	unsigned int i;
+
+	if (!table->chunks)
+		return;
+
+	tern_table_reset(table);
+	for (i = 0; i < table->num_chunks; i++)
+		kfree(table->chunks[i].entry);
+	kfree(table->root.entry);
+	kvfree(table->chunks);
+	table->chunks = NULL;
+}
+
+/**
+ * tern_table_add() - append a page
+ * @table: an unmapped table with room
+ * @page: DMA address of the page
+ *
+ * Return: whether the table is full now.
+ */
+bool tern_table_add(struct tern_table *table, dma_addr_t page)
+{
+	struct tern_chunk *chunk = &table->chunks[table->num / TERN_PAGES_CHUNK];
+
+	chunk->entry[table->num % TERN_PAGES_CHUNK] = cpu_to_le64(page);
+	table->num++;
+
+	return table->num == table->num_chunks * TERN_PAGES_CHUNK;
+}
+
+/**
+ * tern_table_map() - let the device read a table
+ * @table: a table with entries
+ * @page_shift: log2 of the bytes of a page
+ * @pages: filled for the command
+ *
+ * Return: 0 or -ENOMEM. tern_table_reset() or tern_table_free() undoes it.
+ */
+int tern_table_map(struct tern_table *table, unsigned int page_shift,
+		   struct tern_pages *pages)
+{
+	unsigned int used = DIV_ROUND_UP(table->num, TERN_PAGES_CHUNK);
+	struct tern_chunk *top = &table->chunks[0];
+	unsigned int i;
+
+	for (i = 0; i < used; i++)
+		if (tern_chunk_map(table->dma_dev, &table->chunks[i]))
+			return -ENOMEM;
+
+	if (used > 1) {
+		top = &table->root;
+		for (i = 0; i < used; i++)
+			top->entry[i] = cpu_to_le64(table->chunks[i].dma);
+		if (tern_chunk_map(table->dma_dev, top))
+			return -ENOMEM;
+	}
+
+	*pages = (struct tern_pages){
+		.addr = cpu_to_le64(top->dma),
+		.num = cpu_to_le32(table->num),
+		.page_shift = page_shift,
+		.kind = used > 1 ? TERN_PAGES_INDIRECT : TERN_PAGES_LIST,
+	};
+	return 0;
+}
+
+/* A umem that lies in one page is contiguous: it needs no list. */
+static struct tern_pages tern_pages_direct(struct ib_umem *umem,
+					   unsigned long pgsz)
+{
+	struct ib_block_iter biter;
+	dma_addr_t page = 0;
+
+	rdma_umem_for_each_dma_block(umem, &biter, pgsz)
+		page = rdma_block_iter_dma_address(&biter);
+
+	return (struct tern_pages){
+		.addr = cpu_to_le64(page + (umem->iova & (pgsz - 1))),
+		.num = cpu_to_le32(1),
+		.page_shift = __ffs(pgsz),
+		.kind = TERN_PAGES_DIRECT,
+	};
+}
+
+/**
+ * tern_table_from_umem() - describe all of a umem to the device
+ * @dev: the device
+ * @table: takes the page list; to be freed with tern_table_free() after the command
+ * @umem: memory with at most TERN_TABLE_MAX pages of @pgsz bytes
+ * @pgsz: bytes of a page, from ib_umem_find_best_pgsz()
+ * @pages: filled for the command
+ *
+ * One page needs no list: then @pages names its first byte that is @umem's.
+ *
+ * Return: 0 or -ENOMEM, with nothing to free.
+ */
+int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
+			 struct ib_umem *umem, unsigned long pgsz,
+			 struct tern_pages *pages)
+{
+	size_t num = ib_umem_num_dma_blocks(umem, pgsz);
+	struct ib_block_iter biter;
+	int err;
+
+	if (num == 1) {
+		*table = (struct tern_table){};
+		*pages = tern_pages_direct(umem, pgsz);
+		return 0;
+	}
+
+	err = tern_table_init(table, &dev->core->pdev->dev, num);
+	if (err)
+		goto err_free;
+
+	rdma_umem_for_each_dma_block(umem, &biter, pgsz)
+		tern_table_add(table, rdma_block_iter_dma_address(&biter));
+
+	err = tern_table_map(table, __ffs(pgsz), pages);
+	if (err)
+		goto err_free;
+
+	return 0;
+
+err_free:
+	tern_table_free(table);
+	return err;
+}
+
+/**
+ * tern_table_from_queue() - describe a queue's buffer to the device
+ * @dev: the device
+ * @table: takes the page list; to be freed with tern_table_free() after the command
+ * @umem: the buffer
+ * @pages: filled for the command
+ *
+ * Return: 0; -EINVAL for a buffer that does not begin with a page or is too
+ * long; -ENOMEM. After a failure there is nothing to free.
+ */
+int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
+			  struct ib_umem *umem, struct tern_pages *pages)
+{
+	u64 page_sizes = le64_to_cpu(dev->core->caps->page_shift_mask);
+	unsigned long pgsz;
+
+	pgsz = ib_umem_find_best_pgoff(umem, page_sizes, 0);
+	if (!pgsz || ib_umem_num_dma_blocks(umem, pgsz) > TERN_TABLE_MAX)
+		return -EINVAL;
+
+	return tern_table_from_umem(dev, table, umem, pgsz, pages);
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Memory regions: pinned user memory and the kernel's DMA lkey.
+ */
+
+#include <linux/slab.h>
+
+#include <rdma/iter.h>
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+#define TERN_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
+			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
+			 IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
+			 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
+/**
+ * struct tern_mr_span - memory on its way into a region
+ * @umem: the memory, pinned
+ * @pgsz: bytes of the largest page the device and the memory agree on
+ * @num_pages: how many
+ * @iova: address of the first byte for those who use the key
+ * @offset: of the first byte in the first page
+ */
+struct tern_mr_span {
+	struct ib_umem *umem;
+	unsigned long pgsz;
+	u32 num_pages;
+	u64 iova;
+	u64 offset;
+};
+
+static u32 tern_mr_access(int access)
+{
+	u32 result = 0;
+
+	if (access & IB_ACCESS_LOCAL_WRITE)
+		result |= TERN_ACCESS_LOCAL_WRITE;
+	if (access & IB_ACCESS_REMOTE_WRITE)
+		result |= TERN_ACCESS_REMOTE_WRITE;
+	if (access & IB_ACCESS_REMOTE_READ)
+		result |= TERN_ACCESS_REMOTE_READ;
+	if (access & IB_ACCESS_REMOTE_ATOMIC)
+		result |= TERN_ACCESS_REMOTE_ATOMIC;
+	if (access & IB_ACCESS_MW_BIND)
+		result |= TERN_ACCESS_MW_BIND;
+	if (access & IB_ZERO_BASED)
+		result |= TERN_ACCESS_ZERO_BASED;
+
+	return result;
+}
+
+static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
+		       u64 start, u64 length, u64 virt, int access)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	struct ib_umem *umem;
+	size_t num_pages;
+	int err;
+
+	if (length > le64_to_cpu(caps->max_mr_size))
+		return -EINVAL;
+
+	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	span->pgsz = ib_umem_find_best_pgsz(umem,
+					    le64_to_cpu(caps->page_shift_mask),
+					    virt);
+	if (!span->pgsz) {
+		err = -EINVAL;
+		goto err_release;
+	}
+
+	num_pages = ib_umem_num_dma_blocks(umem, span->pgsz);
+	if (num_pages > U32_MAX) {
+		err = -EINVAL;
+		goto err_release;
+	}
+
+	span->umem = umem;
+	span->num_pages = num_pages;
+	span->iova = access & IB_ZERO_BASED ? 0 : virt;
+	span->offset = virt & (span->pgsz - 1);
+	return 0;
+
+err_release:
+	ib_umem_release(umem);
+	return err;
+}
+
+/*
+ * What a command says about the span's pages: all of them, or, for a list that
+ * is too long, only how many will come by tern_mr_update_pages().
+ */
+static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
+			 struct tern_table *table, struct tern_pages *pages,
+			 u8 *flags)
+{
+	int err;
+
+	if (span->num_pages > TERN_TABLE_MAX) {
+		*table = (struct tern_table){};
+		*pages = (struct tern_pages){
+			.num = cpu_to_le32(span->num_pages),
+			.page_shift = __ffs(span->pgsz),
+			.kind = TERN_PAGES_LIST,
+		};
+		*flags = TERN_MR_F_INCOMPLETE;
+		return 0;
+	}
+
+	err = tern_table_from_umem(dev, table, span->umem, span->pgsz, pages);
+	if (err)
+		return err;
+
+	*flags = 0;
+	/* A buffer without a list begins with the region's first byte. */
+	if (pages->kind == TERN_PAGES_DIRECT)
+		span->offset = 0;
+	return 0;
+}
+
+static int tern_mr_update(struct tern_ib_dev *dev, u32 key, u32 first,
+			  struct tern_table *table, const struct tern_mr_span *span)
+{
+	struct tern_cmd_update_pages cmd = {
+		.first = cpu_to_le64(first),
+		.key = cpu_to_le32(key),
+	};
+	int err;
+
+	if (first + table->num == span->num_pages)
+		cmd.flags = cpu_to_le32(TERN_UPDATE_LAST);
+
+	err = tern_table_map(table, __ffs(span->pgsz), &cmd.pages);
+	if (!err)
+		err = tern_cmd_exec(dev->core, TERN_CMD_UPDATE_PAGES, &cmd,
+				    sizeof(cmd), NULL, 0);
+	tern_table_reset(table);
+	return err;
+}
+
+/* Gives a region its page list in as many rounds as that takes; the last opens the key. */
+static int tern_mr_update_pages(struct tern_ib_dev *dev, u32 key,
+				const struct tern_mr_span *span)
+{
+	struct ib_block_iter biter;
+	struct tern_table table;
+	u32 first = 0;
+	bool full;
+	int err;
+
+	err = tern_table_init(&table, &dev->core->pdev->dev, span->num_pages);
+	if (err)
+		goto out;
+
+	rdma_umem_for_each_dma_block(span->umem, &biter, span->pgsz) {
+		full = tern_table_add(&table, rdma_block_iter_dma_address(&biter));
+		if (!full && first + table.num < span->num_pages)
+			continue;
+
+		err = tern_mr_update(dev, key, first, &table, span);
+		if (err)
+			break;
+		first += TERN_TABLE_MAX;
+	}
+
+out:
+	tern_table_free(&table);
+	return err;
+}
+
+static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
+			  struct tern_pd *pd, struct tern_mr_span *span)
+{
+	struct tern_cmd_create_mr cmd = {
+		.iova = cpu_to_le64(span->iova),
+		.length = cpu_to_le64(span->umem->length),
+		.pdn = cpu_to_le32(pd->pdn),
+		.access = cpu_to_le32(tern_mr_access(mr->access)),
+		.kind = TERN_MR_MEMORY,
+	};
+	struct tern_rsp_object rsp = {};
+	struct tern_table table;
+	int err;
+
+	err = tern_mr_pages(dev, span, &table, &cmd.pages, &cmd.flags);
+	if (err)
+		return err;
+
+	cmd.offset = cpu_to_le64(span->offset);
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	tern_table_free(&table);
+	if (err)
+		return err;
+
+	mr->ibmr.lkey = le32_to_cpu(rsp.id);
+	mr->ibmr.rkey = mr->ibmr.lkey;
+	return 0;
+}
+
+static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span)
+{
+	mr->umem = span->umem;
+	mr->page_shift = __ffs(span->pgsz);
+	mr->num_pages = span->num_pages;
+}
+
+/**
+ * tern_reg_user_mr() - register user memory
+ * @ibpd: the PD
+ * @start: user address
+ * @length: bytes
+ * @virt: address of the first byte for those who use the key; with
+ *        IB_ZERO_BASED that is 0 instead
+ * @access: IB_ACCESS_*
+ * @dmah: DMA hints, which tern has none of
+ * @udata: user request without content
+ *
+ * Return: the region or an ERR_PTR.
+ */
+struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			       u64 virt, int access, struct ib_dmah *dmah,
+			       struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
+	struct tern_mr_span span;
+	struct tern_mr *mr;
+	int err;
+
+	if (dmah || access & ~TERN_MR_ACCESS)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return ERR_PTR(err);
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	err = tern_mr_pin(dev, &span, start, length, virt, access);
+	if (err)
+		goto err_free;
+
+	mr->access = access;
+	tern_mr_set_span(mr, &span);
+	err = tern_mr_create(dev, mr, to_tpd(ibpd), &span);
+	if (err)
+		goto err_release;
+
+	if (span.num_pages > TERN_TABLE_MAX) {
+		err = tern_mr_update_pages(dev, mr->ibmr.lkey, &span);
+		if (err)
+			goto err_destroy;
+	}
+
+	return &mr->ibmr;
+
+err_destroy:
+	tern_ib_umem_done(dev, mr->umem,
+			  tern_ib_destroy(dev, TERN_CMD_DESTROY_MR,
+					  mr->ibmr.lkey));
+	goto err_free;
+err_release:
+	ib_umem_release(mr->umem);
+err_free:
+	kfree(mr);
+	return ERR_PTR(err);
+}
+
+/* After a change that the device confirmed: the memory that was is let go. */
+static void tern_mr_replace_span(struct tern_mr *mr,
+				 const struct tern_mr_span *span)
+{
+	ib_umem_release(mr->umem);
+	tern_mr_set_span(mr, span);
+}
+
+static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
+			       struct tern_cmd_rereg_mr *cmd,
+			       struct tern_mr_span *span)
+{
+	struct tern_table table;
+	int err;
+
+	err = tern_mr_pages(dev, span, &table, &cmd->pages, &cmd->flags);
+	if (err)
+		goto err_release;
+
+	cmd->iova = cpu_to_le64(span->iova);
+	cmd->length = cpu_to_le64(span->umem->length);
+	cmd->offset = cpu_to_le64(span->offset);
+	err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, cmd, sizeof(*cmd),
+			    NULL, 0);
+	tern_table_free(&table);
+	if (err)
+		goto err_release;
+
+	tern_mr_replace_span(mr, span);
+	/* Should this fail the region stays, closed, until it is deregistered. */
+	if (cmd->flags & TERN_MR_F_INCOMPLETE)
+		err = tern_mr_update_pages(dev, mr->ibmr.lkey, span);
+
+	return err;
+
+err_release:
+	ib_umem_release(span->umem);
+	return err;
+}
+
+/**
+ * tern_rereg_user_mr() - change a region in place; its key stays
+ * @ibmr: the region
+ * @flags: IB_MR_REREG_*: what changes
+ * @start: user address, with TRANS
+ * @length: bytes, with TRANS
+ * @virt: address for those who use the key, with TRANS
+ * @access: IB_ACCESS_*, with ACCESS
+ * @ibpd: with PD
+ * @udata: user request without content
+ *
+ * Return: NULL, or an ERR_PTR: -EBUSY while windows are bound and TRANS or PD
+ * is asked for; -EACCES for writing to memory pinned for reading; others.
+ */
+struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
+				 u64 length, u64 virt, int access,
+				 struct ib_pd *ibpd, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibmr->device);
+	struct tern_cmd_rereg_mr cmd = {
+		.key = cpu_to_le32(ibmr->lkey),
+	};
+	struct tern_mr *mr = to_tmr(ibmr);
+	struct tern_mr_span span;
+	int err;
+
+	if (flags & ~IB_MR_REREG_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return ERR_PTR(err);
+
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = mr->access;
+	/* Where addresses begin is part of the translation. */
+	if (access & ~TERN_MR_ACCESS ||
+	    (!(flags & IB_MR_REREG_TRANS) &&
+	     (access ^ mr->access) & IB_ZERO_BASED))
+		return ERR_PTR(-EOPNOTSUPP);
+
+	err = ib_umem_check_rereg(mr->umem, flags, access);
+	if (err)
+		return ERR_PTR(err);
+
+	if (flags & IB_MR_REREG_PD) {
+		cmd.mask |= cpu_to_le32(TERN_REREG_PD);
+		cmd.pdn = cpu_to_le32(to_tpd(ibpd)->pdn);
+	}
+	if (flags & IB_MR_REREG_ACCESS) {
+		cmd.mask |= cpu_to_le32(TERN_REREG_ACCESS);
+		cmd.access = cpu_to_le32(tern_mr_access(access));
+	}
+
+	if (flags & IB_MR_REREG_TRANS) {
+		err = tern_mr_pin(dev, &span, start, length, virt, access);
+		if (err)
+			return ERR_PTR(err);
+		cmd.mask |= cpu_to_le32(TERN_REREG_TRANS);
+		err = tern_mr_rereg_trans(dev, mr, &cmd, &span);
+	} else {
+		err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, &cmd,
+				    sizeof(cmd), NULL, 0);
+	}
+	if (err)
+		return ERR_PTR(err);
+
+	mr->access = access;
+	return NULL;
+}
+
+/**
+ * tern_get_dma_mr() - the lkey with which the kernel names DMA addresses
+ * @ibpd: a PD of the kernel's
+ * @access: at most IB_ACCESS_LOCAL_WRITE: a peer never gets all memory
+ *
+ * Return: the region, no object of the device, or an ERR_PTR.
+ */
+struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
+{
+	struct tern_mr *mr;
+
+	if (!to_tpd(ibpd)->privileged || access & ~IB_ACCESS_LOCAL_WRITE)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	mr->access = access;
+	mr->ibmr.lkey = TERN_LKEY_DMA;
+	return &mr->ibmr;
+}
+
+/**
+ * tern_dereg_mr() - end a region
+ * @ibmr: the region
+ * @udata: unused
+ *
+ * Return: 0, or -EBUSY while memory windows are bound to it.
+ */
+int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibmr->device);
+	struct tern_mr *mr = to_tmr(ibmr);
+	int err;
+
+	if (mr->umem) {
+		err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
+		if (err == -EBUSY)
+			return err;
+		tern_ib_umem_done(dev, mr->umem, err);
+	}
+
+	kfree(mr);
+	return 0;
+}

@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Queue pairs in user memory.
+ */
+
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/* The numbers of states are those of ib_core. */
+static_assert(TERN_QPS_RESET == (int)IB_QPS_RESET);
+static_assert(TERN_QPS_INIT == (int)IB_QPS_INIT);
+static_assert(TERN_QPS_RTR == (int)IB_QPS_RTR);
+static_assert(TERN_QPS_RTS == (int)IB_QPS_RTS);
+static_assert(TERN_QPS_SQD == (int)IB_QPS_SQD);
+static_assert(TERN_QPS_SQE == (int)IB_QPS_SQE);
+static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
+
+/* log2 of the bytes of a path MTU, less the value of enum ib_mtu. */
+#define TERN_MTU_SHIFT		7
+
+static_assert(BIT(IB_MTU_256 + TERN_MTU_SHIFT) == 256);
+static_assert(BIT(IB_MTU_4096 + TERN_MTU_SHIFT) == 4096);
+
+/* Bits of the attribute mask that are served. */
+#define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
+			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
+			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | \
+			 IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | \
+			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
+			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
+			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
+			 IB_QP_DEST_QPN)
+
+/* Numbers of QPs and PSNs on the wire. */
+#define TERN_24_BITS		GENMASK(23, 0)
+/* Codes of the RNR timer and exponents of the ACK timeout. */
+#define TERN_5_BITS		GENMASK(4, 0)
+/* Retry counts. */
+#define TERN_3_BITS		GENMASK(2, 0)
+
+/**
+ * tern_qp_event() - tell a QP's owner of an asynchronous event
+ * @dev: the device
+ * @qpn: number of the QP, which may be gone
+ * @event: IB_EVENT_*
+ */
+void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
+{
+	struct ib_event ibevent = {
+		.device = &dev->ibdev,
+		.event = event,
+	};
+	struct tern_qp *qp;
+
+	xa_lock(&dev->qps);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp)
+		tern_ref_get(&qp->ref);
+	xa_unlock(&dev->qps);
+	if (!qp)
+		return;
+
+	ibevent.element.qp = &qp->ibqp;
+	if (qp->ibqp.event_handler)
+		qp->ibqp.event_handler(&ibevent, qp->ibqp.qp_context);
+	tern_ref_put(&qp->ref);
+}
+
+static int tern_check_create_qp(struct tern_ib_dev *dev,
+				const struct ib_qp_init_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	const struct ib_qp_cap *cap = &attr->cap;
+	u32 max_wr = le32_to_cpu(caps->max_qp_wr);
+
+	if (attr->qp_type != IB_QPT_RC || !tern_has_cap(dev, TERN_CAP_RC) ||
+	    attr->create_flags || attr->srq || attr->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+
+	if (!attr->send_cq || !attr->recv_cq ||
+	    cap->max_send_wr > max_wr || cap->max_recv_wr > max_wr ||
+	    cap->max_send_sge > le16_to_cpu(caps->max_send_sge) ||
+	    cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge) ||
+	    cap->max_inline_data > le32_to_cpu(caps->max_inline))
+		return -EINVAL;
+
+	return 0;
+}
+
+/* Whether slots of both queues hold what the QP promises, and the buffer holds the queues. */
+static bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
+				const struct ib_qp_cap *cap,
+				const struct tern_ureq_create_qp *req)
+{
+	int log_max = ilog2(le32_to_cpu(dev->core->caps->max_qp_wr));
+	u64 send_bytes, recv_bytes, need;
+
+	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
+	    req->log_sq_size > log_max || req->log_rq_size > log_max ||
+	    req->log_sq_stride < TERN_SQ_STRIDE_MIN ||
+	    req->log_sq_stride > TERN_SQ_STRIDE_MAX ||
+	    req->log_rq_stride < TERN_RQ_STRIDE_MIN ||
+	    req->log_rq_stride > TERN_RQ_STRIDE_MAX)
+		return false;
+
+	send_bytes = sizeof(struct tern_sq_hdr) + sizeof(struct tern_rdma_seg) +
+		     max_t(u64, cap->max_inline_data,
+			   cap->max_send_sge * sizeof(struct tern_sge));
+	recv_bytes = sizeof(struct tern_rq_hdr) +
+		     cap->max_recv_sge * sizeof(struct tern_sge);
+	if (BIT(req->log_sq_size) < cap->max_send_wr ||
+	    BIT(req->log_rq_size) < cap->max_recv_wr ||
+	    BIT(req->log_sq_stride) < send_bytes ||
+	    BIT(req->log_rq_stride) < recv_bytes)
+		return false;
+
+	need = BIT_ULL(req->log_sq_size + req->log_sq_stride) +
+	       BIT_ULL(req->log_rq_size + req->log_rq_stride) +
+	       sizeof(struct tern_qp_record);
+	return tern_queue_len_ok(req->buf_len, need);
+}
+
+/* Makes the QP in the device; its memory is pinned. */
+static int tern_qp_create(struct tern_ib_dev *dev, struct tern_qp *qp,
+			  const struct ib_qp_init_attr *attr,
+			  const struct tern_ureq_create_qp *req, u32 uar)
+{
+	struct tern_cmd_create_qp cmd = {
+		.rq_offset = cpu_to_le32(BIT(req->log_sq_size +
+					     req->log_sq_stride)),
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_qp_record)),
+		.pdn = cpu_to_le32(to_tpd(qp->ibqp.pd)->pdn),
+		.uar = cpu_to_le32(uar),
+		.send_cqn = cpu_to_le32(to_tcq(attr->send_cq)->cqn),
+		.recv_cqn = cpu_to_le32(to_tcq(attr->recv_cq)->cqn),
+		.type = TERN_QPT_RC,
+		.log_sq_size = req->log_sq_size,
+		.log_sq_stride = req->log_sq_stride,
+		.log_rq_size = req->log_rq_size,
+		.log_rq_stride = req->log_rq_stride,
+	};
+	struct tern_rsp_object rsp = {};
+	struct tern_table table;
+	int err;
+
+	err = tern_table_from_queue(dev, &table, qp->umem, &cmd.pages);
+	if (err)
+		return err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_QP, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	tern_table_free(&table);
+	if (err)
+		return err;
+
+	qp->ibqp.qp_num = le32_to_cpu(rsp.id);
+	return 0;
+}
+
+/* The way back, memory included. */
+static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
+{
+	tern_ib_umem_done(dev, qp->umem,
+			  tern_ib_destroy(dev, TERN_CMD_DESTROY_QP,
+					  qp->ibqp.qp_num));
+}
+
+/**
+ * tern_create_qp() - make an RC QP in user memory
+ * @ibqp: the QP
+ * @attr: CQs and capabilities, which become those it really has
+ * @udata: struct tern_ureq_create_qp; no response
+ *
+ * Return: 0; -EOPNOTSUPP for another type, an SRQ, a flag; -EINVAL for what
+ * exceeds the device or does not fit together; others.
+ */
+int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
+		   struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct uverbs_attr_bundle *attrs;
+	struct tern_ucontext *ucontext;
+	struct tern_ureq_create_qp req;
+	struct tern_qp *qp = to_tqp(ibqp);
+	int err;
+
+	if (!udata)
+		return -EOPNOTSUPP;
+
+	err = tern_check_create_qp(dev, attr);
+	if (err)
+		return err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
+	if (err)
+		return err;
+
+	if (!tern_qp_geometry_ok(dev, &attr->cap, &req))
+		return -EINVAL;
+
+	attrs = rdma_udata_to_uverbs_attr_bundle(udata);
+	qp->umem = ib_umem_get_attr_or_va(&dev->ibdev, attrs,
+					  UVERBS_ATTR_CREATE_QP_BUF_UMEM,
+					  req.buf_addr, req.buf_len,
+					  IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(qp->umem))
+		return PTR_ERR(qp->umem);
+
+	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
+					     ibucontext);
+	err = tern_qp_create(dev, qp, attr, &req, ucontext->uar_entry->uar);
+	if (err)
+		goto err_release_umem;
+
+	attr->cap.max_send_wr = BIT(req.log_sq_size);
+	attr->cap.max_recv_wr = BIT(req.log_rq_size);
+	qp->cap = attr->cap;
+	qp->sq_sig_type = attr->sq_sig_type;
+	qp->state = IB_QPS_RESET;
+	mutex_init(&qp->lock);
+	tern_ref_init(&qp->ref);
+	err = xa_insert(&dev->qps, ibqp->qp_num, qp, GFP_KERNEL);
+	if (err)
+		goto err_release_qp;
+
+	err = ib_respond_empty_udata(udata);
+	if (err)
+		goto err_erase;
+
+	return 0;
+
+err_erase:
+	xa_erase(&dev->qps, ibqp->qp_num);
+	tern_ref_kill(&qp->ref);
+err_release_qp:
+	tern_qp_release(dev, qp);
+	return err;
+err_release_umem:
+	ib_umem_release(qp->umem);
+	return err;
+}
+
+/**
+ * tern_destroy_qp() - end a QP
+ * @ibqp: the QP
+ * @udata: unused
+ *
+ * Its number is forgotten before the device may use it again.
+ *
+ * Return: 0.
+ */
+int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct tern_qp *qp = to_tqp(ibqp);
+
+	xa_erase(&dev->qps, ibqp->qp_num);
+	tern_ref_kill(&qp->ref);
+	tern_qp_release(dev, qp);
+	return 0;
+}
+
+static u32 tern_qp_access(int flags)
+{
+	u32 access = 0;
+
+	if (flags & IB_ACCESS_REMOTE_WRITE)
+		access |= TERN_ACCESS_REMOTE_WRITE;
+	if (flags & IB_ACCESS_REMOTE_READ)
+		access |= TERN_ACCESS_REMOTE_READ;
+	if (flags & IB_ACCESS_REMOTE_ATOMIC)
+		access |= TERN_ACCESS_REMOTE_ATOMIC;
+
+	return access;
+}
+
+static int tern_qp_access_flags(u32 access)
+{
+	int flags = 0;
+
+	if (access & TERN_ACCESS_REMOTE_WRITE)
+		flags |= IB_ACCESS_REMOTE_WRITE;
+	if (access & TERN_ACCESS_REMOTE_READ)
+		flags |= IB_ACCESS_REMOTE_READ;
+	if (access & TERN_ACCESS_REMOTE_ATOMIC)
+		flags |= IB_ACCESS_REMOTE_ATOMIC;
+
+	return flags;
+}
+
+/* Attributes whose values are in range; @mask says which are there. */
+static bool tern_qp_attr_ok(struct tern_ib_dev *dev,
+			    const struct ib_qp_attr *attr, int mask)
+{
+	u16 max_rd_atomic = le16_to_cpu(dev->core->caps->max_rd_atomic);
+
+	if (mask & IB_QP_PORT && attr->port_num != TERN_IB_PORT)
+		return false;
+	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
+		return false;
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
+		return false;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	    attr->max_rd_atomic > max_rd_atomic)
+		return false;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic > max_rd_atomic)
+		return false;
+	if (mask & IB_QP_DEST_QPN && attr->dest_qp_num > TERN_24_BITS)
+		return false;
+	if (mask & IB_QP_TIMEOUT && attr->timeout > TERN_5_BITS)
+		return false;
+	if (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > TERN_5_BITS)
+		return false;
+	if (mask & IB_QP_RETRY_CNT && attr->retry_cnt > TERN_3_BITS)
+		return false;
+	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > TERN_3_BITS)
+		return false;
+
+	return true;
+}
+
+/* The attributes that are copied, in the device's terms; those not in @mask are ignored. */
+static u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
+			       struct tern_qp_attr *to)
+{
+	static const struct {
+		int ib;
+		u32 dev;
+	} bits[] = {
+		{ IB_QP_STATE, TERN_QPA_STATE },
+		{ IB_QP_CUR_STATE, TERN_QPA_CUR_STATE },
+		{ IB_QP_ACCESS_FLAGS, TERN_QPA_ACCESS },
+		{ IB_QP_PKEY_INDEX, TERN_QPA_PKEY_INDEX },
+		{ IB_QP_AV, TERN_QPA_AV },
+		{ IB_QP_PATH_MTU, TERN_QPA_PATH_MTU },
+		{ IB_QP_TIMEOUT, TERN_QPA_TIMEOUT },
+		{ IB_QP_RETRY_CNT, TERN_QPA_RETRY_CNT },
+		{ IB_QP_RNR_RETRY, TERN_QPA_RNR_RETRY },
+		{ IB_QP_RQ_PSN, TERN_QPA_RQ_PSN },
+		{ IB_QP_MAX_QP_RD_ATOMIC, TERN_QPA_MAX_RD_ATOMIC },
+		{ IB_QP_MAX_DEST_RD_ATOMIC, TERN_QPA_MAX_DEST_RD_ATOMIC },
+		{ IB_QP_MIN_RNR_TIMER, TERN_QPA_MIN_RNR_TIMER },
+		{ IB_QP_SQ_PSN, TERN_QPA_SQ_PSN },
+		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
+	};
+	u32 result = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(bits); i++)
+		if (mask & bits[i].ib)
+			result |= bits[i].dev;
+
+	if (mask & IB_QP_STATE)
+		to->state = attr->qp_state;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->access = cpu_to_le32(tern_qp_access(attr->qp_access_flags));
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu + TERN_MTU_SHIFT;
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_RQ_PSN)
+		to->rq_psn = cpu_to_le32(attr->rq_psn & TERN_24_BITS);
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IB_QP_SQ_PSN)
+		to->sq_psn = cpu_to_le32(attr->sq_psn & TERN_24_BITS);
+	if (mask & IB_QP_DEST_QPN)
+		to->dest_qpn = cpu_to_le32(attr->dest_qp_num);
+
+	return result;
+}
+
+static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
+				 const struct ib_qp_attr *attr, int mask)
+{
+	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
+							qp->state;
+	enum ib_qp_state next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	u32 dest_qpn = mask & IB_QP_DEST_QPN ? attr->dest_qp_num : qp->dest_qpn;
+	struct tern_cmd_modify_qp cmd = {
+		.qpn = cpu_to_le32(qp->ibqp.qp_num),
+		.cur_state = cpu_to_le32(cur),
+	};
+	u16 udp_sport;
+	int err;
+
+	lockdep_assert_held(&qp->lock);
+
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
+		return -EINVAL;
+
+	if (mask & IB_QP_AV) {
+		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
+					       qp->ibqp.qp_num, dest_qpn);
+		err = tern_av_from_attr(&cmd.attr.av, &attr->ah_attr,
+					udp_sport);
+		if (err)
+			return err;
+	}
+
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
+		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
+	cmd.mask = cpu_to_le32(tern_qp_attr_to_dev(attr, mask, &cmd.attr));
+	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd),
+			    NULL, 0);
+	if (err)
+		return err;
+
+	qp->state = next;
+	qp->dest_qpn = dest_qpn;
+	return 0;
+}
+
+/**
+ * tern_modify_qp() - change state and attributes of a QP
+ * @ibqp: the QP
+ * @attr: the new attributes; an address is resolved by ib_core
+ * @mask: IB_QP_*: which of them count
+ * @udata: user request without content, NULL in the kernel
+ *
+ * Return: 0; -EINVAL for a transition or value that is not allowed; others.
+ */
+int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct tern_qp *qp = to_tqp(ibqp);
+	int err;
+
+	if (mask & ~TERN_QP_MASK)
+		return -EOPNOTSUPP;
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return err;
+
+	if (!tern_qp_attr_ok(dev, attr, mask))
+		return -EINVAL;
+
+	mutex_lock(&qp->lock);
+	err = tern_qp_modify_locked(dev, qp, attr, mask);
+	mutex_unlock(&qp->lock);
+
+	return err;
+}
+
+static void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
+				  struct ib_qp_attr *attr)
+{
+	attr->qp_state = from->state;
+	attr->cur_qp_state = from->state;
+	attr->path_mtu = from->path_mtu - TERN_MTU_SHIFT;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->qkey = le32_to_cpu(from->qkey);
+	attr->rq_psn = le32_to_cpu(from->rq_psn);
+	attr->sq_psn = le32_to_cpu(from->sq_psn);
+	attr->dest_qp_num = le32_to_cpu(from->dest_qpn);
+	attr->qp_access_flags = tern_qp_access_flags(le32_to_cpu(from->access));
+	attr->pkey_index = le16_to_cpu(from->pkey_index);
+	attr->sq_draining = from->sq_draining;
+	attr->max_rd_atomic = from->max_rd_atomic;
+	attr->max_dest_rd_atomic = from->max_dest_rd_atomic;
+	attr->min_rnr_timer = from->min_rnr_timer;
+	attr->port_num = TERN_IB_PORT;
+	attr->timeout = from->timeout;
+	attr->retry_cnt = from->retry_cnt;
+	attr->rnr_retry = from->rnr_retry;
+}
+
+/**
+ * tern_query_qp() - state and attributes of a QP as the device has them
+ * @ibqp: the QP
+ * @attr: filled
+ * @mask: IB_QP_* that are asked for; all are filled
+ * @init_attr: filled with what the QP was created with
+ *
+ * Return: 0, -EIO for a dead device, others.
+ */
+int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init_attr)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct tern_qp *qp = to_tqp(ibqp);
+	struct tern_rsp_query_qp rsp;
+	int err;
+
+	mutex_lock(&qp->lock);
+	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,
+			    sizeof(rsp));
+	if (!err)
+		qp->state = rsp.attr.state;
+	mutex_unlock(&qp->lock);
+	if (err)
+		return err;
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init_attr, 0, sizeof(*init_attr));
+	tern_qp_attr_from_dev(&rsp.attr, attr);
+	/* A QP that was never connected has no path to tell of. */
+	if (rsp.attr.path_mtu)
+		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
+	else
+		attr->path_mtu = IB_MTU_256;
+
+	attr->cap = qp->cap;
+	init_attr->cap = qp->cap;
+	init_attr->qp_type = ibqp->qp_type;
+	init_attr->send_cq = ibqp->send_cq;
+	init_attr->recv_cq = ibqp->recv_cq;
+	init_attr->srq = ibqp->srq;
+	init_attr->sq_sig_type = qp->sq_sig_type;
+	return 0;
+}

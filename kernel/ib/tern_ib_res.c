@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Details of objects for "rdma resource show ... -dd". ib_core holds the object
+ * while it asks. What a dead device does not tell is left out.
+ */
+
+#include <rdma/restrack.h>
+#include <uapi/rdma/rdma_netlink.h>
+
+#include "tern_ib.h"
+
+static int tern_put_cq(struct sk_buff *msg, const struct tern_cq *cq)
+{
+	if (rdma_nl_put_driver_u32(msg, "cqn", cq->cqn) ||
+	    rdma_nl_put_driver_u32(msg, "eqn", tern_eq_number(cq->eq->eq)))
+		return -EMSGSIZE;
+
+	return 0;
+}
+
+static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
+{
+	struct tern_ib_dev *dev = to_tdev(mr->ibmr.device);
+	struct tern_rsp_mr rsp;
+
+	/* The kernel's DMA lkey is nothing the device keeps. */
+	if (!mr->umem)
+		return 0;
+
+	if (rdma_nl_put_driver_u32_hex(msg, "page_size",
+				       BIT(mr->page_shift)) ||
+	    rdma_nl_put_driver_u32(msg, "pages", mr->num_pages))
+		return -EMSGSIZE;
+
+	if (tern_ib_query(dev, TERN_CMD_QUERY_MR, mr->ibmr.lkey, &rsp,
+			  sizeof(rsp)))
+		return 0;
+
+	if (rdma_nl_put_driver_u32_hex(msg, "access",
+				       le32_to_cpu(rsp.access)) ||
+	    rdma_nl_put_driver_u32(msg, "windows",
+				   le32_to_cpu(rsp.num_windows)))
+		return -EMSGSIZE;
+
+	return 0;
+}
+
+static int tern_put_qp(struct sk_buff *msg, struct tern_qp *qp)
+{
+	struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
+	struct tern_rsp_query_qp rsp;
+
+	if (rdma_nl_put_driver_u32(msg, "sq_wqes", qp->cap.max_send_wr) ||
+	    rdma_nl_put_driver_u32(msg, "rq_wqes", qp->cap.max_recv_wr))
+		return -EMSGSIZE;
+
+	if (tern_ib_query(dev, TERN_CMD_QUERY_QP, qp->ibqp.qp_num, &rsp,
+			  sizeof(rsp)))
+		return 0;
+
+	if (rdma_nl_put_driver_u32(msg, "sq_ci", le32_to_cpu(rsp.sq_ci)) ||
+	    rdma_nl_put_driver_u32(msg, "rq_ci", le32_to_cpu(rsp.rq_ci)))
+		return -EMSGSIZE;
+
+	return 0;
+}
+
+static int tern_end_entry(struct sk_buff *msg, struct nlattr *table, int err)
+{
+	if (err)
+		nla_nest_cancel(msg, table);
+	else
+		nla_nest_end(msg, table);
+
+	return err;
+}
+
+int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_cq(msg, to_tcq(ibcq)));
+}
+
+int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_mr(msg, to_tmr(ibmr)));
+}
+
+int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_qp(msg, to_tqp(ibqp)));
+}
