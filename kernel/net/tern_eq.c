@@ -217,13 +217,16 @@ void tern_async_work(struct work_struct *work)
 	struct tern_eq *eq = &tdev->async_eq;
 	struct tern_eqe eqe;
 	bool any = false;
+	u16 type;
 
 	while (tern_eq_next(eq, &eqe)) {
 		any = true;
-		if (le16_to_cpu(eqe.type) == TERN_EV_PORT_CHANGE)
+		type = le16_to_cpu(eqe.type);
+		if (type == TERN_EV_PORT_CHANGE)
 			tern_net_update_link(tdev->net);
-		blocking_notifier_call_chain(&tdev->events,
-					     le16_to_cpu(eqe.type), &eqe);
+		else if (type == TERN_EV_CQ_ERR)
+			tern_net_cq_error(tdev->net, le32_to_cpu(eqe.id));
+		blocking_notifier_call_chain(&tdev->events, type, &eqe);
 	}
 	/* Events that found no place wait in the device for this kick. */
 	if (any && !tern_dev_dead(tdev))

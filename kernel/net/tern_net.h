@@ -113,6 +113,7 @@ void tern_net_lose_link(struct tern_net *net);
 
 /* tern_txrx.c */
 void tern_queues_init(struct tern_net *net);
+void tern_net_cq_error(struct tern_net *net, u32 id);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);

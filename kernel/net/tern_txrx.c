@@ -23,6 +23,14 @@ static void tern_net_fault(struct tern_net *net)
 	schedule_work(&net->restart_work);
 }
 
+/* The device gave up completion queue @id. Process context. */
+void tern_net_cq_error(struct tern_net *net, u32 id)
+{
+	/* A number of old does no harm: the work makes good queues anew. */
+	if (id == READ_ONCE(net->tx.cq.id) || id == READ_ONCE(net->rx.cq.id))
+		tern_net_fault(net);
+}
+
 static int tern_cq_create(struct tern_net *net, struct tern_cq *cq, u8 log_size)
 {
 	struct tern_dev *tdev = net->tdev;
@@ -268,10 +276,13 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 	u32 ci = tx->ci;
 
 	while ((cqe = tern_cq_peek(&tx->cq))) {
-		if (cqe->status != TERN_CQE_SUCCESS)
+		if (unlikely(cqe->status != TERN_CQE_SUCCESS))
 			DEV_STATS_INC(net->netdev, tx_errors);
-		if (!tern_tx_complete(net, &ci, le32_to_cpu(cqe->wqe_index),
-				      budget, &packets, &bytes))
+		/* With this status the device has stopped serving the queue. */
+		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
+			     !tern_tx_complete(net, &ci,
+					       le32_to_cpu(cqe->wqe_index),
+					       budget, &packets, &bytes)))
 			tern_net_fault(net);
 		tx->cq.ci++;
 	}
@@ -345,8 +356,9 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 	while (done < budget && (cqe = tern_cq_peek(&rx->cq))) {
 		rx->cq.ci++;
 		done++;
-		/* One queue completes in order. */
-		if (unlikely(rx->ci == rx->pi ||
+		/* One queue completes in order, until the device gives it up. */
+		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
+			     rx->ci == rx->pi ||
 			     le32_to_cpu(cqe->wqe_index) != rx->ci)) {
 			tern_net_fault(net);
 			break;
