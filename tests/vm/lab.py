@@ -50,7 +50,7 @@ def arguments():
     p.add_argument("--check-dmesg", action="store_true", help="a kernel warning on any console makes exit status 99")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="console logs, capture (build/run)")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
-    p.add_argument("--stdin", action="store_true", help="CMD gets this standard input (else none)")
+    p.add_argument("--stdin", action="store_true", help="CMD gets this standard input, read to its end before the boot (else none)")
     p.add_argument("--iommu", action="store_true", help="an emulated VT-d between the devices and memory")
     p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
     p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
@@ -176,7 +176,6 @@ class Lab:
         self.status = None
         self.tail = {1: b"", 2: b""}
         self.done = set()
-        self.stdin_off = False
         self.saved_tty = None
         self.deadline = time.monotonic() + opt.timeout if opt.timeout else None
         self.open_run_dir()
@@ -226,7 +225,7 @@ class Lab:
         driver = not (opt.no_tern or opt.no_driver) and os.path.exists(f"{TOP}/build/out/tern.ko")
         conf = {
             "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": MTU, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
-            "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "STDIN": int(opt.stdin), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
+            "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
             "PROVIDER": int(os.path.exists(f"{TOP}/build/out/libtern-rdmav34.so")),
         }
         files = {
@@ -237,7 +236,8 @@ class Lab:
             for f in os.listdir(d):
                 files[f"tern/{os.path.basename(d)}/{f}"] = (mode, open(f"{d}/{f}", "rb").read())
         if m.index == 1:
-            # A login shell as the parent, so that CMD sees what a user who logs in sees.
+            if opt.stdin:
+                files["tern/stdin"] = (0o600, sys.stdin.buffer.read())
             files["tern/cmd"] = (0o755, f"#!/bin/bash\nexec {shlex.join(opt.cmd)}\n".encode())
         path = f"{self.tmp}/{m.name}.initrd"
         with open(path, "wb") as f:
@@ -261,11 +261,10 @@ class Lab:
         for m in self.machines:
             m.args += ["-device", "virtio-serial-pci,max_ports=8"]
             m.port(1, "ctl")
-            m.port(5, "lab")
+            m.port(4, "lab")
             if m.index == 1:
                 m.port(2, "out")
                 m.port(3, "err")
-                m.port(4, "in")
                 if opt.tty:
                     mine, fd = m.pair()
                     mine.setblocking(False)
@@ -300,7 +299,6 @@ class Lab:
                     "-device", "virtio-9p-pci,fsdev=tern,mount_tag=tern",
                     "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
                     *m.args, *opt.qemu_arg]
-            # The argument order above matters in one way: netdevs and chardevs come before what uses them.
             self.errors = open(f"{self.run}/{m.name}.log", "wb")
             m.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors, close_fds=True,
                                          pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
@@ -386,33 +384,11 @@ class Lab:
             signal.signal(signal.SIGWINCH, lambda *_: self.winsize())
             self.winsize()
             self.selector.register(0, selectors.EVENT_READ, (self.to_tty,))
-        elif self.opt.stdin:
-            try:
-                self.selector.register(0, selectors.EVENT_READ, (self.to_stdin,))
-            except PermissionError:  # a file or /dev/null: always readable
-                self.stdin_file = True
-                self.feed_file = True
-        else:
-            self.machines[0].ports["in"].close()
         ctl.send(b"run\n")
 
     def winsize(self):
         size = shutil.get_terminal_size()
         self.machines[0].ports["ctl"].send(f"winsize {size.lines} {size.columns}\n".encode())
-
-    feed_file = False
-
-    def to_stdin(self):
-        data = os.read(0, 16384)
-        port = self.machines[0].ports["in"]
-        port.setblocking(True)
-        if data:
-            port.sendall(data)
-            return True
-        if not self.feed_file:
-            self.selector.unregister(0)
-        port.close()
-        return False
 
     def to_tty(self):
         data = os.read(0, 4096)
@@ -470,9 +446,7 @@ class Lab:
             if now > boot_limit and not all(m.ready for m in self.machines):
                 late = next(m for m in self.machines if not m.ready)
                 raise Trouble(f"{late.name} did not boot in {now - boot_limit + 180:.0f} s", late)
-            if self.feed_file and not self.to_stdin():
-                self.feed_file = False
-            for key, _ in self.selector.select(0 if self.feed_file else 1):
+            for key, _ in self.selector.select(1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
                     handler(*args)

@@ -43,15 +43,32 @@ lock() {
 	flock 9
 }
 
-# logged NAME CMD...: run CMD quietly; its output is kept, and shown if it fails.
+# logged NAME CMD...: run CMD quietly, with a sign of life now and then; its output is kept, and shown if it fails.
 logged() {
-	local log=$TERN_CACHE/log/$1.log
+	local log=$TERN_CACHE/log/$1.log name=$1 status=0 ticker
 	shift
 	mkdir -p "${log%/*}"
-	"$@" >"$log" 2>&1 </dev/null 9>&- && return
+	: >"$log"
+	tick "$name" "$log" $$ </dev/null 9>&- &
+	ticker=$!
+	"$@" >"$log" 2>&1 </dev/null 9>&- || status=$?
+	kill $ticker 2>/dev/null || true
+	wait $ticker 2>/dev/null || true
+	[ $status != 0 ] || return 0
 	tail -n 25 "$log" >&2
 	explain "$log"
-	return 1
+}
+tick() {
+	local at
+	while sleep 20 && kill -0 "$3" 2>/dev/null; do
+		at=$(tail -n 1 "$2" | tr -d '\r' | grep -oE '^\[[0-9]+/[0-9]+\]' || true)
+		say "  $1 is at work ${at:-$(stat -c %s "$2" | numfmt --to=iec) of log}"
+	done
+}
+
+# tidy PREFIX: forget what nobody used for a month.
+tidy() {
+	find "$TERN_CACHE" -maxdepth 1 -name "$1-*" -mtime +30 -exec rm -rf --one-file-system {} +
 }
 
 # explain LOG: the known troubles, each with its mend.

@@ -1,0 +1,39 @@
+# tern: `make help`.
+
+KDIR ?= /lib/modules/$(shell uname -r)/build
+.DEFAULT_GOAL := help
+.PHONY: help run test test-quick shell check modules modules_install clean
+
+help:
+	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
+	@echo 'make test        every test (test-quick: those that take seconds; tests/run NAME: one of them)'
+	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
+	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
+	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
+	@echo 'make modules_install'
+	@echo 'make clean       remove build/ (what is shared by checkouts stays in $$TERN_CACHE, ~/.cache/tern)'
+	@echo
+	@echo 'tests/vm/run-vm -- CMD...   your own command in vm1; --help lists the options'
+
+run:
+	@tests/vm/tour
+
+test:
+	@tests/vm/host-setup && tests/run
+
+test-quick:
+	@tests/vm/host-setup && tests/run --quick
+
+shell:
+	@tests/vm/run-vm --tty -- bash -l
+
+check:
+	@tests/check/all
+
+modules modules_install:
+	$(MAKE) -C $(KDIR) M=$(CURDIR)/kernel $@
+
+clean:
+	rm -rf build
+	find kernel firmware-if \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+		-o -name 'Module.symvers' -o -name 'modules.order' \) -delete

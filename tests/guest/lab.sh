@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# lab.sh: the machines are as run-vm promises, and tern's own network carries TCP.
+check() { # NAME CMD...
+	local name=lab/$1 out
+	shift
+	if out=$("$@" 2>&1); then echo "ok $name"; else echo "not ok $name - ${out//$'\n'/ / }"; fi
+}
+on2() { ssh vm2 "$@"; }
+dev=$(basename /sys/bus/pci/drivers/tern*/*/net/*)
+transfer() {
+	head -c 16777216 /dev/urandom >/tmp/lab.data
+	ssh vm2 'nc -l 9001 >/tmp/lab.data' &
+	sleep 1
+	nc -N 10.77.0.2 9001 </tmp/lab.data && wait
+	[ "$(sha256sum </tmp/lab.data)" = "$(ssh vm2 'sha256sum </tmp/lab.data')" ]
+}
+check name [ "$(hostname)" = vm1 ]
+check ssh-there [ "$(on2 hostname)" = vm2 ]
+check ssh-back [ "$(on2 ssh vm1 hostname)" = vm1 ]
+check ipv4 ping -c 3 -i 0.2 -q 10.77.0.2
+check ipv6 ping -c 3 -i 0.2 -q fd77::2
+check link-local ping -c 3 -i 0.2 -q "fe80::5054:ff:fe77:2%$dev"
+check big-frames ping -c 3 -i 0.2 -q -M do -s $(($(cat "/sys/class/net/$dev/mtu") - 28)) 10.77.0.2
+check tcp transfer
+check device ibv_devinfo -d tern0
+check active grep -q ACTIVE /sys/class/infiniband/tern0/ports/1/state
+check memlock [ "$(ulimit -l)" = unlimited ]
+check share touch /mnt/share/.lab
+check qmp labctl qmp vm2 query-status
