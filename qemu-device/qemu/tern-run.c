@@ -152,21 +152,13 @@ static void *tern_worker(void *opaque)
     return NULL;
 }
 
-/* With the lock and the BQL: up to budget bytes of work, in this thread. */
-static void tern_run_here(TernState *s, uint32_t budget)
-{
-    if (tern_may_run(s)) {
-        budget = s->backlog < TERN_TX_SOFT ? budget : TERN_TRICKLE;
-        s->work = tern_engine_run(s->engine, budget);
-    } else {
-        s->work = true;
-    }
-}
-
 void tern_run(TernState *s)
 {
-    if (!tern_worker_may_run(s)) {
-        tern_run_here(s, TERN_SLICE);
+    if (!tern_may_run(s)) {
+        s->work = true;
+    } else if (!tern_worker_may_run(s)) {
+        s->work = tern_engine_run(s->engine, s->backlog < TERN_TX_SOFT ?
+                                             TERN_SLICE : TERN_TRICKLE);
     }
 }
 
@@ -359,9 +351,10 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
         return len;
     }
     tern_lock(s);
-    if (tern_engine_can_receive(s->engine)) {
+    if (s->running && tern_engine_can_receive(s->engine)) {
         s->rx_forced = false;
-    } else if (!s->rx_forced) {
+    } else if (!s->running || !s->rx_forced) {
+        /* The net layer offers its frames once more when the VM has stopped. */
         tern_unlock(s);
         trace_tern_rx_waits(s, len);
         if (!s->rx_waiting) {
@@ -375,8 +368,7 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
     trace_tern_rx(s, len);
     tern_pcap_frame(s->pcap, now, buf, len);
     tern_engine_receive(s->engine, buf, len);
-    /* Even if the worker is busy: frames must not pile up in the engine. */
-    tern_run_here(s, tern_worker_may_run(s) ? TERN_TRICKLE : TERN_SLICE);
+    tern_run(s);
     tern_leave(s);
     return len;
 }

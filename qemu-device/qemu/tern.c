@@ -141,9 +141,6 @@ static void tern_update_power(TernState *s)
     }
     trace_tern_power(s, bus_master, awake);
     tern_lock(s);
-    if (!bus_master) {
-        tern_engine_dma_invalidate(s->engine, 0, UINT64_MAX);
-    }
     s->bus_master = bus_master;
     s->awake = awake;
     tern_leave_quietly(s);
@@ -418,8 +415,8 @@ static const struct {
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
     { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
     { "speed", "link speed told to software, Mbit/s" },
-    { "mw-type", "type 2 memory windows: 2a (bound to a QP's PD) or 2b (to the "
-                 "QP itself, default)" },
+    { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
+                 "QP number and PD; the default)" },
     { "pcap", "file for a capture of all frames, those that turn round inside "
               "included" },
 };

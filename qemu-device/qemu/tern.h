@@ -11,7 +11,7 @@
  *   tern-pcap.c  the capture tap
  *
  * Locks: the BQL is taken before TernState.lock, never after it. The engine is
- * called with TernState.lock held and calls back only into tern-dma.c, clock and
+ * called with TernState.lock held and calls back into tern-dma.c, clock and
  * random numbers, none of which may take the BQL. What may (interrupts, the net
  * layer) happens after the lock is dropped, in a thread that holds the BQL. The
  * lock of TernPcap is a leaf.
