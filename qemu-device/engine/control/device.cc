@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "control/admin.h"
+#include "core/limits.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -22,11 +23,11 @@ Device::Device(Host& host_, const Config& config_)
       config(config_),
       effects(std::make_unique<Effects>()),
       port(config.mac, config.max_mtu, config.link_speed),
-      memory(host, config.dm, config.max_mr, config.max_mw, config.mw_type_2a),
+      memory(host, config.max_mr),
       async_events(*this),
       ethernet(*this),
-      pds(1, 65536),
-      eqs(1, 2 * TERN_MAX_VECTORS),
+      pds(1, kMaxPd),
+      eqs(1, kMaxEq),
       cqs(1, config.max_cq),
       qps(2, config.max_qp),  // 0 and 1 are the management QPs
       tx_packet(host),

@@ -6,11 +6,12 @@
 
 namespace tern {
 
-inline constexpr std::uint32_t kMaxPd = 32768;
+inline constexpr std::uint32_t kMaxPd = 65536;
 inline constexpr std::uint32_t kMaxEq = 256;
 inline constexpr std::uint8_t kMinLogEq = 4;
 inline constexpr std::uint8_t kMaxLogEq = 20;
 // An arm names a CQ index by 24 bits: a queue must stay well below that.
+inline constexpr std::uint8_t kMinLogCq = 1;
 inline constexpr std::uint8_t kMaxLogCq = 22;
 inline constexpr std::uint8_t kMaxLogWq = 15;
 inline constexpr std::uint16_t kMaxSge = 32;

@@ -5,13 +5,13 @@
 #include <cstddef>
 
 #include "control/device.h"
+#include "core/limits.h"
 #include "transport/qp.h"
 
 namespace tern {
 
 namespace {
 
-constexpr unsigned kMaxRdAtomic = 16;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 // Bytes a packet may add to its path MTU: what software reckons with for RoCEv2.
 constexpr std::uint32_t kPathMtuOverhead = 80;

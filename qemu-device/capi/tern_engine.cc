@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tern_engine.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "control/device.h"
+
+static_assert(TERN_MAX_VECTORS == 128, "tern_engine_effects_vectors() promises two words");
+
+namespace {
+
+constexpr std::uint64_t kDmGranule = 1 << TERN_PAGE_SHIFT_MAX;
+constexpr std::uint64_t kUarMin = 2 << TERN_PAGE_SHIFT_MAX;  // one page besides the kernel's
+constexpr std::uint64_t kUarMax = std::uint64_t{1} << 32;
+constexpr std::uint64_t kDmMax = std::uint64_t{1} << 40;
+// Doorbells name queues by 24 bits, keys regions and windows; 0 and 1 are never given out.
+constexpr std::uint32_t kMaxObjects = (1U << 24) - 2;
+constexpr std::uint32_t kMtuMin = 1500;
+constexpr std::uint32_t kMtuMax = 9216;
+constexpr std::size_t kPoolMax = 8;
+
+// The host's functions as the engine wants them.
+class CallbackHost final : public tern::Host {
+ public:
+  CallbackHost(const TernHostOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
+
+  std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
+    std::uint64_t got = len;
+    void* const p = ops_.map(opaque_, addr, &got, write);
+    if (p == nullptr) return {};
+    return {static_cast<std::byte*>(p), static_cast<std::size_t>(got)};
+  }
+  void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override {
+    ops_.unmap(opaque_, span.data(), span.size(), write, written);
+  }
+  tern::Nanos now() override { return ops_.now(opaque_); }
+  std::uint64_t random() override { return ops_.random(opaque_); }
+
+ private:
+  TernHostOps ops_;
+  void* opaque_;
+};
+
+bool is_station(const std::uint8_t (&mac)[6]) {
+  return (mac[0] & 1) == 0 && std::ranges::any_of(mac, [](std::uint8_t b) { return b != 0; });
+}
+
+bool in(std::uint64_t value, std::uint64_t min, std::uint64_t max) {
+  return value >= min && value <= max;
+}
+
+bool is_valid(const TernConfig& c) {
+  return c.dm_size % kDmGranule == 0 && c.dm_size <= kDmMax &&
+         (c.dm_size == 0 || c.dm_storage != nullptr) && c.uar_bar_size % kUarMin == 0 &&
+         in(c.uar_bar_size, kUarMin, kUarMax) && in(c.max_qp, 1, kMaxObjects) &&
+         in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
+         c.max_mw <= kMaxObjects - c.max_mr && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
+         in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && is_station(c.mac) &&
+         c.mw_type_2a <= 1 && c.capture <= 1;
+}
+
+tern::Config to_config(const TernConfig& c) {
+  tern::Config config;
+  config.dm = {static_cast<std::byte*>(c.dm_storage), static_cast<std::size_t>(c.dm_size)};
+  config.uar_bar_size = c.uar_bar_size;
+  config.max_qp = c.max_qp;
+  config.max_cq = c.max_cq;
+  config.max_mr = c.max_mr;
+  config.max_mw = c.max_mw;
+  config.num_vectors = c.num_vectors;
+  config.max_mtu = c.max_mtu;
+  config.link_speed = c.link_speed;
+  std::ranges::copy(c.mac, config.mac.begin());
+  config.mw_type_2a = c.mw_type_2a != 0;
+  config.capture = c.capture != 0;
+  return config;
+}
+
+}  // namespace
+
+struct TernEffects {
+  std::unique_ptr<tern::Effects> effects = std::make_unique<tern::Effects>();
+};
+
+struct TernEngine {
+  TernEngine(const TernConfig& config, const TernHostOps& ops, void* opaque)
+      : host(ops, opaque), device(host, to_config(config)) {}
+
+  CallbackHost host;
+  tern::Device device;
+  std::vector<std::unique_ptr<TernEffects>> pool;  // batches to be used again
+};
+
+TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
+  if (config == nullptr || ops == nullptr || !is_valid(*config) || ops->map == nullptr ||
+      ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
+    return nullptr;
+  }
+  return new (std::nothrow) TernEngine(*config, *ops, opaque);
+}
+
+void tern_engine_free(TernEngine* e) { delete e; }
+
+std::uint32_t tern_engine_reg_read(TernEngine* e, std::uint32_t offset) {
+  return e->device.reg_read(offset);
+}
+
+void tern_engine_reg_write(TernEngine* e, std::uint32_t offset, std::uint32_t value) {
+  e->device.reg_write(offset, value);
+}
+
+std::uint32_t tern_engine_uar_read(TernEngine* e, std::uint64_t offset) {
+  return e->device.uar_read(offset);
+}
+
+void tern_engine_doorbell(TernEngine* e, std::uint64_t offset, std::uint32_t value) {
+  e->device.doorbell(offset, value);
+}
+
+void tern_engine_receive(TernEngine* e, const void* frame, std::size_t len) {
+  e->device.receive({static_cast<const std::byte*>(frame), len});
+}
+
+bool tern_engine_can_receive(TernEngine* e) { return e->device.can_receive(); }
+
+void tern_engine_set_link(TernEngine* e, bool up) { e->device.set_link(up); }
+
+void tern_engine_dma_invalidate(TernEngine* e, std::uint64_t addr, std::uint64_t len) {
+  e->device.dma_invalidate(addr, len);
+}
+
+void tern_engine_reset(TernEngine* e) { e->device.reset(); }
+
+bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
+
+TernEffects* tern_engine_take_effects(TernEngine* e) {
+  if (e->device.effects->empty()) return nullptr;
+  std::unique_ptr<TernEffects> batch;
+  if (e->pool.empty()) {
+    batch = std::make_unique<TernEffects>();
+  } else {
+    batch = std::move(e->pool.back());
+    e->pool.pop_back();
+  }
+  std::swap(batch->effects, e->device.effects);
+  return batch.release();
+}
+
+void tern_engine_effects_free(TernEngine* e, TernEffects* fx) {
+  std::unique_ptr<TernEffects> batch(fx);
+  if (!batch || e->pool.size() >= kPoolMax) return;
+  batch->effects->clear();
+  e->pool.push_back(std::move(batch));
+}
+
+std::size_t tern_engine_effects_frames(const TernEffects* fx) {
+  return fx->effects->frames().size();
+}
+
+TernFrame tern_engine_effects_frame(const TernEffects* fx, std::size_t i) {
+  const tern::Effects::Frame& frame = fx->effects->frames()[i];
+  const auto bytes = fx->effects->bytes(frame);
+  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), frame.len, frame.to_wire,
+          frame.time};
+}
+
+const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
+  return fx->effects->vectors().data();
+}
+
+std::uint64_t tern_engine_next_deadline(const TernEngine* e) { return e->device.next_deadline(); }
+
+void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
+  const tern::Counters& counters = e->device.counters;
+  *info = {};
+  info->live_qps = e->device.qps.count();
+  info->live_keys = e->device.memory.counts().mr;
+  info->page_entries = e->device.page_entries();
+  info->tx_packets =
+      counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS];
+  info->rx_packets =
+      counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS];
+}

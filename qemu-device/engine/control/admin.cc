@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/admin.h"
+
+#include <algorithm>
+#include <array>
+
+#include "control/admin_commands.h"
+#include "control/device.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint32_t kLogSizeMin = 1;
+constexpr std::uint32_t kLogSizeMax = 8;
+constexpr std::uint64_t kQueueAlign = 64;
+constexpr std::uint64_t kArgumentAlign = 8;
+
+std::uint64_t join(std::uint32_t hi, std::uint32_t lo) { return std::uint64_t{hi} << 32 | lo; }
+
+}  // namespace
+
+// ---- registers ----
+
+std::uint32_t Admin::reg_read(std::uint32_t offset) {
+  switch (offset) {
+    case TERN_REG_MAGIC:
+      return TERN_MAGIC;
+    case TERN_REG_VERSION:
+      return TERN_VERSION_MAJOR << 16 | TERN_VERSION_MINOR;
+    case TERN_REG_STATUS:
+      return status_;
+    case TERN_REG_PAGE_SHIFT:
+      return page_shift_reg_;
+    case TERN_REG_FATAL:
+      return fatal_;
+    case TERN_REG_AQ_BASE_LO:
+      return aq_lo_;
+    case TERN_REG_AQ_BASE_HI:
+      return aq_hi_;
+    case TERN_REG_ACQ_BASE_LO:
+      return acq_lo_;
+    case TERN_REG_ACQ_BASE_HI:
+      return acq_hi_;
+    case TERN_REG_AQ_LOG_SIZE:
+      return log_size_;
+    case TERN_REG_CLOCK_LO: {
+      const Nanos now = device_.host.now();
+      clock_hi_ = static_cast<std::uint32_t>(now >> 32);
+      return static_cast<std::uint32_t>(now);
+    }
+    case TERN_REG_CLOCK_HI:
+      return clock_hi_;
+    case TERN_REG_CTRL:
+    case TERN_REG_AQ_TAIL:
+      return 0;  // write-only
+    default:
+      return TERN_REG_GONE;
+  }
+}
+
+void Admin::reg_write(std::uint32_t offset, std::uint32_t value) {
+  if (offset == TERN_REG_CTRL) {
+    if (value & TERN_CTRL_RESET) return device_.reset();
+    if ((value & TERN_CTRL_ENABLE) && status_ == TERN_STATUS_READY) enable();
+    return;
+  }
+  if (enabled()) {
+    if (offset == TERN_REG_AQ_TAIL) set_tail(value);
+  } else if (status_ == TERN_STATUS_READY) {
+    configure(offset, value);
+  }
+}
+
+void Admin::configure(std::uint32_t offset, std::uint32_t value) {
+  switch (offset) {
+    case TERN_REG_PAGE_SHIFT:
+      page_shift_reg_ = value;
+      break;
+    case TERN_REG_AQ_BASE_LO:
+      aq_lo_ = value;
+      break;
+    case TERN_REG_AQ_BASE_HI:
+      aq_hi_ = value;
+      break;
+    case TERN_REG_ACQ_BASE_LO:
+      acq_lo_ = value;
+      break;
+    case TERN_REG_ACQ_BASE_HI:
+      acq_hi_ = value;
+      break;
+    case TERN_REG_AQ_LOG_SIZE:
+      log_size_ = value;
+      break;
+    default:
+      break;
+  }
+}
+
+// ---- life cycle ----
+
+void Admin::enable() {
+  if (page_shift_reg_ < TERN_PAGE_SHIFT_MIN || page_shift_reg_ > TERN_PAGE_SHIFT_MAX ||
+      log_size_ < kLogSizeMin || log_size_ > kLogSizeMax || aq_lo_ % kQueueAlign != 0 ||
+      acq_lo_ % kQueueAlign != 0) {
+    return fatal(TERN_FATAL_CONFIG);
+  }
+  page_shift_ = page_shift_reg_;
+  uars_.assign(uar_pages(), false);
+  status_ |= TERN_STATUS_ENABLED;
+}
+
+void Admin::fatal(std::uint32_t code) {
+  if (status_ & TERN_STATUS_FATAL) return;
+  status_ |= TERN_STATUS_FATAL;
+  fatal_ = code;
+  device_.effects->raise(0);
+}
+
+void Admin::reset() {
+  status_ = TERN_STATUS_READY;
+  fatal_ = TERN_FATAL_NONE;
+  page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
+  aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
+  tail_ = head_ = clock_hi_ = 0;
+  uars_.clear();
+  uar_count_ = 0;
+  uar_next_ = 1;
+}
+
+// ---- doorbell pages ----
+
+std::uint32_t Admin::uar_of(std::uint64_t offset) const {
+  return static_cast<std::uint32_t>(offset >> page_shift_);
+}
+
+std::uint32_t Admin::uar_pages() const {
+  return static_cast<std::uint32_t>(device_.config.uar_bar_size >> page_shift_);
+}
+
+bool Admin::uar_live(std::uint32_t uar) const {
+  return uar == TERN_UAR_KERNEL || (uar < uars_.size() && uars_[uar]);
+}
+
+// The search goes on behind the page given out last: a page rests before it is used again.
+Status Admin::alloc_uar(std::uint32_t* uar) {
+  const auto pages = static_cast<std::uint32_t>(uars_.size());
+  for (std::uint32_t tried = 0; tried < pages; ++tried) {
+    const std::uint32_t candidate = (uar_next_ + tried) % pages;
+    if (candidate == TERN_UAR_KERNEL || uars_[candidate]) continue;
+    uars_[candidate] = true;
+    ++uar_count_;
+    uar_next_ = candidate + 1;
+    *uar = candidate;
+    return TERN_ST_OK;
+  }
+  return TERN_ST_NO_RESOURCE;
+}
+
+Status Admin::free_uar(std::uint32_t uar) {
+  if (uar == TERN_UAR_KERNEL || !uar_live(uar)) return TERN_ST_BAD_HANDLE;
+  uars_[uar] = false;
+  --uar_count_;
+  return TERN_ST_OK;
+}
+
+// ---- the queue ----
+
+void Admin::set_tail(std::uint32_t tail) {
+  tail_ = tail;
+  if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
+}
+
+bool Admin::run(unsigned limit) {
+  for (; limit > 0 && enabled() && head_ != tail_; --limit) {
+    const std::uint64_t slot = head_ & ((1U << log_size_) - 1);
+    tern_aq_entry entry;
+    if (!dma_read(device_.host, join(aq_hi_, aq_lo_) + slot * sizeof(entry),
+                  std::as_writable_bytes(std::span(&entry, 1)))) {
+      fatal(TERN_FATAL_AQ_DMA);
+      return false;
+    }
+    execute(entry);
+  }
+  return enabled() && head_ != tail_;
+}
+
+void Admin::execute(const tern_aq_entry& entry) {
+  const std::uint32_t index = head_++;
+  std::uint16_t out_len = 0;
+  tern_acq_entry done{};
+  done.status = le(perform(entry, &out_len));
+  done.tag = entry.tag;
+  done.out_len = le(out_len);
+  done.aq_head = le(head_);
+  done.phase = le((~(index >> log_size_)) & TERN_CQE_PHASE);
+  const std::uint64_t slot = index & ((1U << log_size_) - 1);
+  if (!dma_publish(device_.host, join(acq_hi_, acq_lo_) + slot * sizeof(done),
+                   std::as_bytes(std::span(&done, 1)))) {
+    return fatal(TERN_FATAL_AQ_DMA);
+  }
+  device_.effects->raise(0);
+}
+
+// Everything that can go wrong with the command's memory is found out before the command
+// changes anything: the input is copied, the reply's room mapped.
+Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len) {
+  const Command* const command = find_command(le(std::uint16_t{entry.opcode}));
+  if (command == nullptr) return TERN_ST_BAD_OPCODE;
+  if (le(std::uint16_t{entry.version}) != TERN_CMD_VERSION) return TERN_ST_BAD_VERSION;
+  if (command->run == nullptr) return TERN_ST_NOT_SUPPORTED;
+  const std::size_t in_len = le(std::uint16_t{entry.in_len});
+  const std::size_t room = le(std::uint16_t{entry.out_len});
+  const std::uint64_t in_addr = le(std::uint64_t{entry.in_addr});
+  const std::uint64_t out_addr = le(std::uint64_t{entry.out_addr});
+  if (in_len > TERN_CMD_MAX_LEN || room > TERN_CMD_MAX_LEN || in_len < command->in_size) {
+    return TERN_ST_BAD_LENGTH;
+  }
+  if (entry.rsvd_c != 0 || (in_len != 0 && in_addr % kArgumentAlign != 0) ||
+      (room != 0 && out_addr % kArgumentAlign != 0)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  std::array<std::byte, TERN_CMD_MAX_LEN> in;
+  if (!dma_read(device_.host, in_addr, std::span(in).first(in_len))) return TERN_ST_DMA_ERROR;
+  if (!is_clean(*command, std::span<const std::byte>(in).first(in_len))) return TERN_ST_BAD_PARAM;
+
+  SpanList to(device_.host);
+  const std::size_t most = std::min<std::size_t>(room, command->out_size);
+  if (!to.append_dma(out_addr, most, true)) return TERN_ST_DMA_ERROR;
+  Reply reply;
+  const Status status = command->run(*this, device_, in.data(), reply);
+  const std::size_t len = status == TERN_ST_OK ? std::min(most, reply.size()) : 0;
+  if (len == 0) {
+    to.abandon();
+    return status;
+  }
+  to.copy_from(reply.bytes().first(len));
+  *out_len = static_cast<std::uint16_t>(len);
+  return status;
+}
+
+}  // namespace tern

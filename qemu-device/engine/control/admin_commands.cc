@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/admin_commands.h"
+
+#include <algorithm>
+#include <type_traits>
+
+namespace tern {
+
+namespace {
+
+template <class In>
+using Handler = Status (*)(Admin&, Device&, const In&, Reply&);
+
+// Copies the input into its type and calls the command.
+template <class In, Handler<In> F>
+Status run_typed(Admin& admin, Device& device, const std::byte* in, Reply& reply) {
+  In cmd{};
+  if constexpr (!std::is_empty_v<In>) std::memcpy(&cmd, in, sizeof(cmd));
+  return F(admin, device, cmd, reply);
+}
+
+template <class T>
+constexpr std::uint16_t size_of = std::is_empty_v<T> ? 0 : sizeof(T);
+
+template <class In, Handler<In> F, class Out>
+constexpr Command typed(std::span<const Reserved> reserved = {}) {
+  return {true, size_of<In>, size_of<Out>, reserved, run_typed<In, F>};
+}
+
+// Codes of the contract that need a capability the device does not have.
+constexpr std::array<std::size_t, 15> kMissing = {
+    TERN_CMD_ALLOC_XRCD,   TERN_CMD_FREE_XRCD,    TERN_CMD_RESIZE_CQ,   TERN_CMD_MODIFY_CQ,
+    TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,     TERN_CMD_FREE_MW,     TERN_CMD_ALLOC_DM,
+    TERN_CMD_FREE_DM,      TERN_CMD_CREATE_SRQ,   TERN_CMD_DESTROY_SRQ, TERN_CMD_MODIFY_SRQ,
+    TERN_CMD_QUERY_SRQ,    TERN_CMD_ATTACH_MCAST, TERN_CMD_DETACH_MCAST,
+};
+constexpr Command kNotSupported = {true, 0, 0, {}, nullptr};
+
+// A member's place; offsetof() needs the preprocessor.
+#define RSVD(type, member) \
+  Reserved { offsetof(type, member), sizeof(type::member) }
+constexpr std::array kObject = {RSVD(tern_cmd_object, rsvd_4)};
+constexpr std::array kModifyPort = {RSVD(tern_cmd_modify_port, rsvd_f)};
+constexpr std::array kSetGid = {RSVD(tern_cmd_set_gid, rsvd_c)};
+constexpr std::array kAllocPd = {RSVD(tern_cmd_alloc_pd, rsvd_4)};
+constexpr std::array kCreateEq = {RSVD(tern_cmd_create_eq, pages.rsvd_e)};
+constexpr std::array kCreateCq = {RSVD(tern_cmd_create_cq, pages.rsvd_e),
+                                  RSVD(tern_cmd_create_cq, rsvd_1e)};
+constexpr std::array kCreateMr = {RSVD(tern_cmd_create_mr, pages.rsvd_e),
+                                  RSVD(tern_cmd_create_mr, rsvd_36)};
+constexpr std::array kUpdatePages = {RSVD(tern_cmd_update_pages, pages.rsvd_e)};
+constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
+                                  RSVD(tern_cmd_create_qp, rsvd_3a)};
+constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_22),
+                                  RSVD(tern_cmd_modify_qp, attr.rsvd_47)};
+constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rsvd_e),
+                                        RSVD(tern_cmd_create_eth_queue, rsvd_1e)};
+constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_4)};
+#undef RSVD
+
+using commands::None;
+using Object = tern_cmd_object;
+using Number = tern_rsp_object;
+using CounterReply = std::array<std::uint64_t, TERN_CNT_RDMA_NUM>;
+static_assert(TERN_ETH_CNT_NUM <= TERN_CNT_RDMA_NUM);
+
+constexpr std::size_t kCodes = TERN_CMD_SET_RX_FILTER + 1;
+
+constexpr std::array<Command, kCodes> make_table() {
+  namespace c = commands;
+  std::array<Command, kCodes> t{};
+  t[TERN_CMD_NOP] = typed<None, c::nop, None>();
+  t[TERN_CMD_QUERY_CAPS] = typed<None, c::query_caps, tern_rsp_caps>();
+  t[TERN_CMD_QUERY_OBJECTS] = typed<None, c::query_objects, tern_rsp_objects>();
+  t[TERN_CMD_QUERY_COUNTERS] = typed<Object, c::query_counters, CounterReply>(kObject);
+  t[TERN_CMD_QUERY_PORT] = typed<None, c::query_port, tern_rsp_port>();
+  t[TERN_CMD_MODIFY_PORT] = typed<tern_cmd_modify_port, c::modify_port, None>(kModifyPort);
+  t[TERN_CMD_SET_GID] = typed<tern_cmd_set_gid, c::set_gid, None>(kSetGid);
+  t[TERN_CMD_ALLOC_UAR] = typed<None, c::alloc_uar, Number>();
+  t[TERN_CMD_FREE_UAR] = typed<Object, c::free_uar, None>(kObject);
+  t[TERN_CMD_ALLOC_PD] = typed<tern_cmd_alloc_pd, c::alloc_pd, Number>(kAllocPd);
+  t[TERN_CMD_FREE_PD] = typed<Object, c::free_pd, None>(kObject);
+  t[TERN_CMD_CREATE_EQ] = typed<tern_cmd_create_eq, c::create_eq, Number>(kCreateEq);
+  t[TERN_CMD_DESTROY_EQ] = typed<Object, c::destroy_eq, None>(kObject);
+  t[TERN_CMD_CREATE_CQ] = typed<tern_cmd_create_cq, c::create_cq, Number>(kCreateCq);
+  t[TERN_CMD_DESTROY_CQ] = typed<Object, c::destroy_cq, None>(kObject);
+  t[TERN_CMD_CREATE_MR] = typed<tern_cmd_create_mr, c::create_mr, Number>(kCreateMr);
+  t[TERN_CMD_DESTROY_MR] = typed<Object, c::destroy_mr, None>(kObject);
+  t[TERN_CMD_UPDATE_PAGES] = typed<tern_cmd_update_pages, c::update_pages, None>(kUpdatePages);
+  t[TERN_CMD_QUERY_MR] = typed<Object, c::query_mr, tern_rsp_mr>(kObject);
+  t[TERN_CMD_CREATE_QP] = typed<tern_cmd_create_qp, c::create_qp, Number>(kCreateQp);
+  t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
+  t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);
+  t[TERN_CMD_QUERY_QP] = typed<Object, c::query_qp, tern_rsp_query_qp>(kObject);
+  t[TERN_CMD_CREATE_ETH_QUEUE] =
+      typed<tern_cmd_create_eth_queue, c::create_eth_queue, Number>(kCreateEthQueue);
+  t[TERN_CMD_DESTROY_ETH_QUEUE] = typed<Object, c::destroy_eth_queue, None>(kObject);
+  t[TERN_CMD_SET_RX_FILTER] = typed<tern_cmd_set_rx_filter, c::set_rx_filter, None>(kSetRxFilter);
+  for (const std::size_t code : kMissing) {
+    t[code] = kNotSupported;
+  }
+  return t;
+}
+
+constexpr std::array kTable = make_table();
+
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+}  // namespace
+
+const Command* find_command(std::uint16_t opcode) {
+  return opcode < kTable.size() && kTable[opcode].known ? &kTable[opcode] : nullptr;
+}
+
+bool is_clean(const Command& command, std::span<const std::byte> in) {
+  return all_zero(in.subspan(command.in_size)) &&
+         std::ranges::all_of(command.reserved, [in](const Reserved& r) {
+           return all_zero(in.subspan(r.offset, r.len));
+         });
+}
+
+Status commands::nop(Admin&, Device&, const None&, Reply&) { return TERN_ST_OK; }
+
+}  // namespace tern

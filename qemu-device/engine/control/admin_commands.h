@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The admin commands: what each takes and gives, and the functions that do them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "memory/memory.h"
+#include "tern_hw.hpp"
+
+namespace tern {
+
+class Admin;
+class Device;
+
+// What a command writes back, unless it fails.
+class Reply {
+ public:
+  template <class T>
+  void set(const T& value) {
+    static_assert(sizeof(T) <= kMax);
+    std::memcpy(bytes_.data(), &value, sizeof(T));
+    size_ = sizeof(T);
+  }
+  void set_id(std::uint32_t id) { set(tern_rsp_object{le(id), 0}); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_); }
+
+ private:
+  static constexpr std::size_t kMax = 512;
+  std::array<std::byte, kMax> bytes_;
+  std::size_t size_ = 0;
+};
+
+// Bytes of an input structure that must be zero.
+struct Reserved {
+  std::uint16_t offset;
+  std::uint16_t len;
+};
+
+struct Command {
+  bool known = false;
+  std::uint16_t in_size = 0;   // least input, bytes
+  std::uint16_t out_size = 0;  // most reply, bytes
+  std::span<const Reserved> reserved;
+  // `in` has in_size bytes. Null: the capability is missing.
+  Status (*run)(Admin& admin, Device& device, const std::byte* in, Reply& reply) = nullptr;
+};
+
+// The command with this code; null when the contract has none.
+[[nodiscard]] const Command* find_command(std::uint16_t opcode);
+
+// Whether reserved bytes and bytes past the structure are zero; `in` has in_size bytes or more.
+[[nodiscard]] bool is_clean(const Command& command, std::span<const std::byte> in);
+
+// The commands. Reserved bytes have been checked; all else is theirs. TERN_ST_*.
+namespace commands {
+
+struct None {};  // no input
+
+Status nop(Admin&, Device&, const None&, Reply&);
+
+Status query_caps(Admin&, Device&, const None&, Reply&);
+Status query_objects(Admin&, Device&, const None&, Reply&);
+Status query_counters(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status query_port(Admin&, Device&, const None&, Reply&);
+Status modify_port(Admin&, Device&, const tern_cmd_modify_port&, Reply&);
+Status set_gid(Admin&, Device&, const tern_cmd_set_gid&, Reply&);
+
+Status alloc_uar(Admin&, Device&, const None&, Reply&);
+Status free_uar(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status alloc_pd(Admin&, Device&, const tern_cmd_alloc_pd&, Reply&);
+Status free_pd(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status create_eq(Admin&, Device&, const tern_cmd_create_eq&, Reply&);
+Status destroy_eq(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status create_cq(Admin&, Device&, const tern_cmd_create_cq&, Reply&);
+Status destroy_cq(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status create_mr(Admin&, Device&, const tern_cmd_create_mr&, Reply&);
+Status destroy_mr(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status update_pages(Admin&, Device&, const tern_cmd_update_pages&, Reply&);
+Status query_mr(Admin&, Device&, const tern_cmd_object&, Reply&);
+
+Status create_qp(Admin&, Device&, const tern_cmd_create_qp&, Reply&);
+Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status modify_qp(Admin&, Device&, const tern_cmd_modify_qp&, Reply&);
+Status query_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
+
+Status create_eth_queue(Admin&, Device&, const tern_cmd_create_eth_queue&, Reply&);
+Status destroy_eth_queue(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status set_rx_filter(Admin&, Device&, const tern_cmd_set_rx_filter&, Reply&);
+
+}  // namespace commands
+
+}  // namespace tern

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands on doorbell pages, protection domains, event and completion queues, regions.
+#include <memory>
+#include <utility>
+
+#include "control/admin.h"
+#include "control/admin_commands.h"
+#include "control/device.h"
+
+namespace tern::commands {
+
+namespace {
+
+std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
+
+bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
+
+// Pages are given back rarely, queues are made often: a search costs less than counting.
+bool uar_in_use(Device& device, std::uint32_t uar) {
+  bool used = false;
+  device.cqs.for_each([&](std::uint32_t, const Cq& cq) { used |= cq.uar() == uar; });
+  device.qps.for_each([&](std::uint32_t, const Qp& qp) { used |= qp.uar() == uar; });
+  for (std::uint32_t id = 1; id <= 2 * Ethernet::kMaxQueues; ++id) {
+    used |= device.ethernet.uar_of(id) == uar;
+  }
+  return used;
+}
+
+}  // namespace
+
+// ---- doorbell pages and protection domains ----
+
+Status alloc_uar(Admin& admin, Device&, const None&, Reply& reply) {
+  std::uint32_t uar;
+  const Status st = admin.alloc_uar(&uar);
+  if (st == TERN_ST_OK) reply.set_id(uar);
+  return st;
+}
+
+Status free_uar(Admin& admin, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const std::uint32_t uar = id_of(cmd);
+  // The kernel's page is always in use; that it is not one to free says more.
+  if (uar != TERN_UAR_KERNEL && uar_in_use(device, uar)) return TERN_ST_BUSY;
+  return admin.free_uar(uar);
+}
+
+Status alloc_pd(Admin&, Device& device, const tern_cmd_alloc_pd& cmd, Reply& reply) {
+  const std::uint32_t flags = le(std::uint32_t{cmd.flags});
+  if (flags & ~TERN_PD_PRIVILEGED) return TERN_ST_BAD_PARAM;
+  if (device.pds.full()) return TERN_ST_NO_RESOURCE;
+  auto pd = std::make_unique<Device::Pd>();
+  pd->privileged = flags & TERN_PD_PRIVILEGED;
+  reply.set_id(device.pds.insert(std::move(pd)));
+  return TERN_ST_OK;
+}
+
+Status free_pd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const Device::Pd* const pd = device.pds.find(id_of(cmd));
+  if (pd == nullptr) return TERN_ST_BAD_HANDLE;
+  if (pd->users != 0 || device.memory.users_of(Pdn(id_of(cmd))) != 0) return TERN_ST_BUSY;
+  device.pds.erase(id_of(cmd));
+  return TERN_ST_OK;
+}
+
+// ---- event queues ----
+
+Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& reply) {
+  auto eq = std::make_unique<Eq>(device, cmd);
+  if (const Status st = eq->init(); st != TERN_ST_OK) return st;
+  if (device.eqs.full() || (eq->async() && device.async_eq != nullptr)) return TERN_ST_NO_RESOURCE;
+  Eq* const made = eq.get();
+  reply.set_id(device.eqs.insert(std::move(eq)));
+  if (made->async()) {
+    device.async_eq = made;
+    device.async_events.flush();
+  }
+  return TERN_ST_OK;
+}
+
+Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const Eq* const eq = device.eqs.find(id_of(cmd));
+  if (eq == nullptr) return TERN_ST_BAD_HANDLE;
+  if (eq->users() != 0) return TERN_ST_BUSY;
+  if (eq == device.async_eq) device.async_eq = nullptr;
+  device.eqs.erase(id_of(cmd));
+  return TERN_ST_OK;
+}
+
+// ---- completion queues ----
+
+Status create_cq(Admin& admin, Device& device, const tern_cmd_create_cq& cmd, Reply& reply) {
+  const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
+  Eq* const eq = eqn == TERN_NO_EQ ? nullptr : device.eqs.find(eqn);
+  if ((eqn != TERN_NO_EQ && eq == nullptr) || !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
+    return TERN_ST_BAD_HANDLE;
+  }
+  if (eq != nullptr && eq->async()) return TERN_ST_BAD_PARAM;
+  // One entry for each CQ: the event queue cannot overflow.
+  if (device.cqs.full() || (eq != nullptr && eq->users() == eq->size())) return TERN_ST_NO_RESOURCE;
+  auto cq = std::make_unique<Cq>(device, cmd, eq);
+  if (const Status st = cq->init(); st != TERN_ST_OK) return st;
+  Cq* const made = cq.get();
+  const std::uint32_t cqn = device.cqs.insert(std::move(cq));
+  made->set_number(cqn);
+  reply.set_id(cqn);
+  return TERN_ST_OK;
+}
+
+Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const Cq* const cq = device.cqs.find(id_of(cmd));
+  if (cq == nullptr) return TERN_ST_BAD_HANDLE;
+  if (cq->users() != 0) return TERN_ST_BUSY;
+  device.cqs.erase(id_of(cmd));
+  device.async_events.forget(id_of(cmd), is_cq_event);
+  return TERN_ST_OK;
+}
+
+// ---- regions ----
+
+Status create_mr(Admin&, Device& device, const tern_cmd_create_mr& cmd, Reply& reply) {
+  if (device.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
+  std::uint32_t key;
+  const Status st = device.memory.create_mr(cmd, &key);
+  if (st == TERN_ST_OK) reply.set_id(key);
+  return st;
+}
+
+Status destroy_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  return device.memory.destroy_mr(id_of(cmd));
+}
+
+Status update_pages(Admin&, Device& device, const tern_cmd_update_pages& cmd, Reply&) {
+  return device.memory.update_pages(cmd);
+}
+
+Status query_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
+  tern_rsp_mr rsp;
+  const Status st = device.memory.query(id_of(cmd), &rsp);
+  if (st == TERN_ST_OK) reply.set(rsp);
+  return st;
+}
+
+}  // namespace tern::commands

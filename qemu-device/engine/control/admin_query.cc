@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands on the device as a whole, the port and the Ethernet function.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "control/admin.h"
+#include "control/admin_commands.h"
+#include "control/device.h"
+#include "core/limits.h"
+
+namespace tern::commands {
+
+namespace {
+
+constexpr std::string_view kName = "tern engine 1.0";
+constexpr std::uint32_t kDeviceVersion = 1;
+static_assert(kName.size() < sizeof(tern_rsp_caps::fw_name));
+
+// EUI-64 of a MAC (RFC 4291, appendix A), as a number.
+std::uint64_t eui64(const Mac& mac) {
+  const std::array<std::uint8_t, 8> eui = {static_cast<std::uint8_t>(mac[0] ^ 2), mac[1], mac[2],
+                                           0xff, 0xfe, mac[3], mac[4], mac[5]};
+  std::uint64_t number = 0;
+  for (const std::uint8_t byte : eui) number = number << 8 | byte;
+  return number;
+}
+
+template <std::size_t N>
+Status reply_counters(const std::array<std::uint64_t, N>& counters, Reply& reply) {
+  std::array<std::uint64_t, N> out;
+  std::ranges::transform(counters, out.begin(), [](std::uint64_t v) { return le(v); });
+  reply.set(out);
+  return TERN_ST_OK;
+}
+
+}  // namespace
+
+// ---- the device ----
+
+Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
+  const Config& config = device.config;
+  tern_rsp_caps caps{};
+  caps.flags = le(std::uint64_t{TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN});
+  caps.max_mr_size = le(kMaxMrSize);
+  caps.page_shift_mask = le(std::uint64_t{GENMASK(kPageShiftMax, kPageShiftMin)});
+  caps.guid = le(eui64(config.mac));
+  caps.max_uar = le(admin.uar_pages());
+  caps.max_pd = le(kMaxPd);
+  caps.max_mr = le(config.max_mr);
+  caps.max_eq = le(kMaxEq);
+  caps.max_cq = le(config.max_cq);
+  caps.max_cqe = le(std::uint32_t{1} << kMaxLogCq);
+  caps.max_qp = le(config.max_qp);
+  caps.max_qp_wr = le(std::uint32_t{1} << kMaxLogWq);
+  caps.max_msg_size = le(kMaxMessage);
+  caps.max_inline = le(kMaxInline);
+  caps.device_version = le(kDeviceVersion);
+  caps.max_send_sge = le(kMaxSge);
+  caps.max_recv_sge = le(kMaxSge);
+  caps.max_sge_rd = le(kMaxSge);
+  caps.max_rd_atomic = le(std::uint16_t{kMaxRdAtomic});
+  caps.gid_table_len = le(Port::kGidTableLen);
+  caps.num_vectors = le(static_cast<std::uint16_t>(config.num_vectors));
+  caps.max_eth_queues = le(Ethernet::kMaxQueues);
+  std::ranges::copy(config.mac, caps.mac);
+  caps.local_ca_ack_delay = kLocalAckDelay;
+  std::memcpy(caps.fw_name, kName.data(), kName.size());
+  reply.set(caps);
+  return TERN_ST_OK;
+}
+
+Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
+  tern_rsp_objects rsp{};
+  rsp.uar = le(admin.uars_handed_out());
+  rsp.pd = le(device.pds.count());
+  rsp.eq = le(device.eqs.count());
+  rsp.cq = le(device.cqs.count());
+  rsp.mr = le(device.memory.counts().mr);
+  rsp.qp = le(device.qps.count());
+  rsp.gid = le(device.port.gid_count());
+  rsp.eth_queue = le(device.ethernet.queue_count());
+  rsp.page_entries = le(device.page_entries());
+  reply.set(rsp);
+  return TERN_ST_OK;
+}
+
+Status query_counters(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
+  switch (le(std::uint32_t{cmd.id})) {
+    case TERN_COUNTERS_RDMA:
+      return reply_counters(device.counters.rdma, reply);
+    case TERN_COUNTERS_ETH:
+      return reply_counters(device.counters.eth, reply);
+    default:
+      return TERN_ST_BAD_PARAM;
+  }
+}
+
+// ---- the port ----
+
+Status query_port(Admin&, Device& device, const None&, Reply& reply) {
+  tern_rsp_port rsp{};
+  device.port.query(&rsp);
+  reply.set(rsp);
+  return TERN_ST_OK;
+}
+
+Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Reply&) {
+  const std::uint32_t mtu = device.port.mtu();
+  const Status st = device.port.modify(cmd);
+  if (device.port.mtu() != mtu) device.async_events.raise(TERN_EV_PORT_CHANGE, 0);
+  return st;
+}
+
+Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
+  return device.port.set_gid(cmd);
+}
+
+// ---- the Ethernet function ----
+
+Status create_eth_queue(Admin& admin, Device& device, const tern_cmd_create_eth_queue& cmd,
+                        Reply& reply) {
+  if (!admin.uar_live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
+  std::uint32_t id;
+  const Status st = device.ethernet.create_queue(cmd, &id);
+  if (st == TERN_ST_OK) reply.set_id(id);
+  return st;
+}
+
+Status destroy_eth_queue(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  return device.ethernet.destroy_queue(le(std::uint32_t{cmd.id}));
+}
+
+Status set_rx_filter(Admin&, Device& device, const tern_cmd_set_rx_filter& cmd, Reply&) {
+  return device.ethernet.set_filter(cmd);
+}
+
+}  // namespace tern::commands

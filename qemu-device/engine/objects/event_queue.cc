@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+
+#include "control/device.h"
+#include "core/limits.h"
+#include "objects/queues.h"
+
+namespace tern {
+
+// ---- Eq ----
+
+Status Eq::init() {
+  const std::uint64_t record = le(std::uint32_t{cmd_.record_offset});
+  if (cmd_.kind > TERN_EQ_ASYNC || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
+      le(std::uint16_t{cmd_.vector}) >= device_.config.num_vectors ||
+      record % TERN_RECORD_SIZE != 0 || record < std::uint64_t{size()} * sizeof(tern_eqe)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  return buffer_.load(device_.host, cmd_.pages, record + sizeof(tern_eq_record));
+}
+
+void Eq::read_ci() {
+  const auto ci =
+      buffer_.load32(device_.host, le(std::uint32_t{cmd_.record_offset}) + offsetof(tern_eq_record, ci));
+  if (!ci) return device_.fatal(TERN_FATAL_EQ_DMA);
+  // An index ahead of ours, or behind by more than the queue holds, consumes nothing.
+  const std::uint32_t waiting = static_cast<std::uint32_t>(pi_) - *ci;
+  if (waiting <= size()) ci_ = pi_ - waiting;
+}
+
+bool Eq::consumed(std::uint64_t index) {
+  if (ci_ > index) return true;
+  // What led to the event that may be folded into this one must be visible before ci is read:
+  // software that stored ci later looks at the object after that.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  read_ci();
+  return ci_ > index;
+}
+
+bool Eq::post(std::uint16_t type, std::uint32_t id) {
+  if (pi_ - ci_ >= size()) read_ci();
+  if (pi_ - ci_ >= size()) return false;
+  tern_eqe eqe{};
+  eqe.type = le(type);
+  eqe.id = le(id);
+  eqe.phase = le(static_cast<std::uint32_t>(~(pi_ >> cmd_.log_size) & TERN_CQE_PHASE));
+  const std::uint64_t slot = pi_ & (size() - 1);
+  if (!buffer_.publish(device_.host, slot * sizeof(eqe), std::as_bytes(std::span(&eqe, 1)))) {
+    device_.fatal(TERN_FATAL_EQ_DMA);
+    return false;
+  }
+  ++pi_;
+  device_.effects->raise(le(std::uint16_t{cmd_.vector}));
+  return true;
+}
+
+// ---- AsyncEvents ----
+
+void AsyncEvents::raise(std::uint16_t type, std::uint32_t id) {
+  // Nothing overtakes what waits.
+  Eq* const eq = device_.async_eq;
+  if (waiting_.empty() && eq != nullptr && eq->post(type, id)) return;
+  if (known_.emplace(type, id).second) {
+    waiting_.emplace_back(type, id);
+  } else {
+    device_.counters.add(TERN_CNT_EQ_COALESCED);
+  }
+}
+
+void AsyncEvents::flush() {
+  Eq* const eq = device_.async_eq;
+  while (eq != nullptr && !waiting_.empty()) {
+    const auto [type, id] = waiting_.front();
+    if (!eq->post(type, id)) return;
+    known_.erase({type, id});
+    waiting_.pop_front();
+  }
+}
+
+void AsyncEvents::forget(std::uint32_t id, bool (*of_type)(std::uint16_t)) {
+  const auto gone = [&](const auto& event) { return event.second == id && of_type(event.first); };
+  std::erase_if(waiting_, gone);
+  std::erase_if(known_, gone);
+}
+
+void AsyncEvents::clear() {
+  waiting_.clear();
+  known_.clear();
+}
+
+}  // namespace tern

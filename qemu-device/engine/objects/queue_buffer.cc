@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <array>
+#include <cstring>
+
+#include "core/limits.h"
+#include "objects/queues.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint32_t);
+
+bool store_word(Host& host, std::uint64_t addr, std::uint32_t value) {
+  const auto span = host.map(addr, kWord, true);
+  if (span.size() == kWord) {
+    store_release32(span.data(), le(value));
+    host.unmap(span, true, kWord);
+    return true;
+  }
+  // The host cuts a word in two: nothing can be atomic then.
+  if (!span.empty()) host.unmap(span, true, 0);
+  value = le(value);
+  return dma_write(host, addr, std::as_bytes(std::span(&value, 1)));
+}
+
+}  // namespace
+
+bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from) {
+  const std::size_t body = from.size() - kWord;
+  std::uint32_t last;
+  std::memcpy(&last, from.data() + body, kWord);
+  last = le(last);
+  const auto span = host.map(addr, from.size(), true);
+  if (span.size() == from.size()) {
+    std::memcpy(span.data(), from.data(), body);
+    store_release32(span.data() + body, le(last));
+    host.unmap(span, true, from.size());
+    return true;
+  }
+  if (!span.empty()) host.unmap(span, true, 0);
+  return dma_write(host, addr, from.first(body)) && store_word(host, addr + body, last);
+}
+
+Status QueueBuffer::load(Host& host, const tern_pages& pages, std::uint64_t bytes) {
+  tern_pages used = pages;
+  if (pages.kind == TERN_PAGES_DIRECT) {
+    const std::uint64_t addr = le(pages.addr);
+    if (addr % TERN_RECORD_SIZE != 0 || addr + bytes < addr) return TERN_ST_BAD_PARAM;
+  } else {
+    if (pages.page_shift < kPageShiftMin || pages.page_shift > kPageShiftMax) {
+      return TERN_ST_BAD_PARAM;
+    }
+    const std::uint64_t need = ((bytes - 1) >> pages.page_shift) + 1;
+    if (need > le(pages.num)) return TERN_ST_BAD_PARAM;
+    used.num = le(static_cast<std::uint32_t>(need));
+  }
+  return pages_.load(host, used, le(used.num));
+}
+
+bool QueueBuffer::read(Host& host, std::uint64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const PageList::Run run = pages_.at(offset, to.size());
+    if (run.len == 0 || !dma_read(host, run.addr, to.first(run.len))) return false;
+    offset += run.len;
+    to = to.subspan(run.len);
+  }
+  return true;
+}
+
+std::optional<std::uint32_t> QueueBuffer::load32(Host& host, std::uint64_t offset) const {
+  const PageList::Run run = pages_.at(offset, kWord);
+  if (run.len != kWord) return std::nullopt;
+  const auto span = host.map(run.addr, kWord, false);
+  std::uint32_t value;
+  if (span.size() == kWord) {
+    value = load_acquire32(span.data());
+    host.unmap(span, false, 0);
+    return le(value);
+  }
+  if (!span.empty()) host.unmap(span, false, 0);
+  if (!dma_read(host, run.addr, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
+  return le(value);
+}
+
+bool QueueBuffer::store32(Host& host, std::uint64_t offset, std::uint32_t value) const {
+  const PageList::Run run = pages_.at(offset, kWord);
+  return run.len == kWord && store_word(host, run.addr, value);
+}
+
+bool QueueBuffer::publish(Host& host, std::uint64_t offset,
+                          std::span<const std::byte> from) const {
+  const PageList::Run run = pages_.at(offset, from.size());
+  return run.len == from.size() && dma_publish(host, run.addr, from);
+}
+
+}  // namespace tern
