@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/limits.h"
 #include "tern_hw.hpp"
 #include "wire/packet.h"
 
@@ -16,7 +17,7 @@ class Qp;
 
 // A receive WQE, copied once.
 struct RecvWqe {
-  static constexpr unsigned kMaxSge = 16;
+  static constexpr unsigned kMaxSge = tern::kMaxSge;
   std::uint64_t wr_id = 0;
   std::uint32_t index = 0;
   std::uint32_t srqn = 0;

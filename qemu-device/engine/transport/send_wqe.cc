@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/limits.h"
+
 namespace tern {
 
 namespace {
 
-constexpr std::uint64_t kMaxMessage = std::uint64_t{1} << 31;
 constexpr std::uint8_t kKnownFlags =
     TERN_WQE_F_SIGNALED | TERN_WQE_F_SOLICITED | TERN_WQE_F_FENCE | TERN_WQE_F_INLINE;
 
