@@ -89,8 +89,8 @@ static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *en
 	}
 }
 
-/* Takes the answers that are there. Any context. */
-void tern_aq_reap(struct tern_dev *tdev)
+/* Takes the answers that are there, and says whether there were any. Any context. */
+bool tern_aq_reap(struct tern_dev *tdev)
 {
 	const struct tern_acq_entry *entry;
 	struct tern_aq *aq = &tdev->aq;
@@ -109,6 +109,7 @@ void tern_aq_reap(struct tern_dev *tdev)
 		aq->ci++;
 	}
 	spin_unlock_irqrestore(&aq->lock, flags);
+	return n;
 }
 
 /* TERN_DEV_DEAD is set: answers who waits. Any context. */

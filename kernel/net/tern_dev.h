@@ -156,7 +156,7 @@ bool tern_dev_check(struct tern_dev *tdev);
 void tern_aq_init(struct tern_dev *tdev);
 int tern_aq_alloc(struct tern_dev *tdev);
 void tern_aq_free(struct tern_dev *tdev);
-void tern_aq_reap(struct tern_dev *tdev);
+bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
 
 /* tern_cmd.c */

@@ -178,13 +178,17 @@ bool tern_async_eq_pending(struct tern_dev *tdev)
 	return tern_eq_pending(&tdev->async_eq);
 }
 
-/* Vector 0: answers to admin commands, and asynchronous events. */
+/* Vector 0: answers to admin commands, asynchronous events, or a fatal device. */
 irqreturn_t tern_admin_irq(int irq, void *data)
 {
 	struct tern_dev *tdev = data;
+	bool answers = tern_aq_reap(tdev);
 
-	tern_aq_reap(tdev);
-	if (tern_async_eq_pending(tdev))
+	/*
+	 * A message without a cause may be a fatal device's cry. When there is only
+	 * this vector, completions raise it too, and the health work has to do.
+	 */
+	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
 		schedule_work(&tdev->async_work);
 	return IRQ_HANDLED;
 }
@@ -219,6 +223,7 @@ void tern_async_work(struct work_struct *work)
 	bool any = false;
 	u16 type;
 
+	tern_dev_check(tdev);
 	while (tern_eq_next(eq, &eqe)) {
 		any = true;
 		type = le16_to_cpu(eqe.type);

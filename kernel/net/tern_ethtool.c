@@ -25,11 +25,8 @@ static void tern_get_drvinfo(struct net_device *netdev,
 {
 	struct tern_net *net = netdev_priv(netdev);
 
-	strscpy(info->driver, TERN_DRV_NAME, sizeof(info->driver));
 	strscpy(info->fw_version, (const char *)net->tdev->caps.fw_name,
 		sizeof(info->fw_version));
-	strscpy(info->bus_info, pci_name(net->tdev->core.pdev),
-		sizeof(info->bus_info));
 }
 
 static void tern_get_ringparam(struct net_device *netdev,

@@ -267,7 +267,6 @@ static void tern_hw_down(struct tern_dev *tdev)
 	struct pci_dev *pdev = tdev->core.pdev;
 
 	clear_bit(TERN_DEV_UP, &tdev->flags);
-	cancel_delayed_work_sync(&tdev->health_work);
 	tern_async_eq_stop(tdev);
 	set_bit(TERN_DEV_DEAD, &tdev->flags);
 	tern_aq_fail_all(tdev);
@@ -275,6 +274,7 @@ static void tern_hw_down(struct tern_dev *tdev)
 	pci_clear_master(pdev);
 
 	pci_free_irq(pdev, 0, tdev);
+	cancel_delayed_work_sync(&tdev->health_work);
 	cancel_work_sync(&tdev->async_work);
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 	tern_async_eq_free(tdev);

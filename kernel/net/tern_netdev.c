@@ -210,14 +210,17 @@ static int tern_set_vlan(struct net_device *netdev, __be16 proto, u16 vid, bool 
 	struct tern_net *net = netdev_priv(netdev);
 	__le32 bit = cpu_to_le32(BIT(vid % 32));
 	__le32 *word = &net->filter.vlans[vid / 32];
+	__le32 before = *word;
+	int err = 0;
 
 	if (proto != htons(ETH_P_8021Q))
 		return -EPROTONOSUPPORT;
-	if (on)
-		*word |= bit;
-	else
-		*word &= ~bit;
-	return net->queues_up ? tern_net_send_filter(net) : 0;
+	*word = on ? before | bit : before & ~bit;
+	if (net->queues_up)
+		err = tern_net_send_filter(net);
+	if (err)
+		*word = before;
+	return err;
 }
 
 static int tern_vlan_rx_add_vid(struct net_device *netdev, __be16 proto, u16 vid)
