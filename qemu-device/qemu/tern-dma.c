@@ -9,7 +9,7 @@
  * Behind a vIOMMU a translation may raise an interrupt (a fault), and takes the
  * IOMMU's own locks, which its unmap notifiers are called with. So while the
  * address space has an IOMMU region, the engine runs with the BQL held only
- * (TernState.bql_only).
+ * (TernState.bql_only); and with icount, so that a run can be repeated.
  */
 
 #include "qemu/osdep.h"
@@ -166,7 +166,9 @@ void tern_dma_start(TernState *s)
     QLIST_INIT(&s->iommus);
     s->stale_start = UINT64_MAX;
     s->stale_last = 0;
+    tern_lock(s);
     s->bql_only = icount_enabled();
+    tern_unlock(s);
     s->listener = (MemoryListener) {
         .name = "tern",
         .region_add = tern_region_add,

@@ -257,7 +257,8 @@ static void tern_deliver(TernState *s, bool frames)
 static void tern_finish(TernState *s, bool in_bh)
 {
     uint64_t deadline = tern_engine_next_deadline(s->engine);
-    bool rearm = deadline < s->armed;
+    /* While nothing may run, a deadline that has passed would fire for ever. */
+    bool rearm = deadline < s->armed && tern_may_run(s);
     bool frames, throttled, again;
     unsigned i;
 
@@ -293,9 +294,10 @@ void tern_leave(TernState *s)
 
 void tern_leave_quietly(TernState *s)
 {
-    bool bh = tern_collect(s) || (s->work && s->bql_only) ||
-              tern_engine_next_deadline(s->engine) < s->armed;
+    bool bh = tern_collect(s);
 
+    bh |= tern_may_run(s) && ((s->work && s->bql_only) ||
+          tern_engine_next_deadline(s->engine) < s->armed);
     tern_unlock(s);
     if (bh) {
         qemu_bh_schedule(s->bh);

@@ -142,6 +142,11 @@ static void tern_update_power(TernState *s)
     trace_tern_power(s, bus_master, awake);
     tern_lock(s);
     s->bus_master = bus_master;
+    if (awake && !s->awake) {
+        /* Deadlines may have passed meanwhile. */
+        s->due = true;
+        qemu_bh_schedule(s->bh);
+    }
     s->awake = awake;
     tern_leave_quietly(s);
 }
