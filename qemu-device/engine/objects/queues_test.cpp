@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "objects/queues.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "control/device.h"
+#include "core/limits.h"
+#include "tests/fake_host.h"
+
+namespace tern {
+namespace {
+
+class QueueTest : public testing::Test {
+ protected:
+  QueueTest() { config.mac = {0x52, 0x54, 0, 0, 0, 1}; }
+
+  FakeHost host;
+  Config config;
+  Device device{host, config};
+
+  tern_pages direct(std::uint64_t bytes) {
+    tern_pages p{};
+    p.addr = host.alloc(bytes);
+    return p;
+  }
+  // A list of `n` pages, none next to another; their addresses go to `where`.
+  tern_pages list(std::size_t n, std::vector<std::uint64_t>* where = nullptr) {
+    tern_pages p{};
+    p.addr = host.alloc(n * 8);
+    p.num = static_cast<std::uint32_t>(n);
+    p.page_shift = 12;
+    p.kind = TERN_PAGES_LIST;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t page = host.alloc(4096);
+      host.put(p.addr + i * 8, page);
+      if (where) where->push_back(page);
+    }
+    return p;
+  }
+  bool raised(unsigned vector) {
+    const bool was = (device.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.effects->clear();
+    return was;
+  }
+  std::uint32_t status() { return device.reg_read(TERN_REG_STATUS); }
+};
+
+// ---- QueueBuffer ----
+
+using QueueBufferTest = QueueTest;
+
+TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
+  const tern_pages good = list(3);
+  auto st = [&](tern_pages p, std::uint64_t bytes) {
+    QueueBuffer b;
+    return b.load(host, p, bytes);
+  };
+  EXPECT_EQ(st(good, 1), TERN_ST_OK);
+  EXPECT_EQ(st(good, 3 * 4096), TERN_ST_OK);
+  EXPECT_EQ(st(good, 3 * 4096 + 1), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(st(good, std::uint64_t{1} << 45), TERN_ST_BAD_PARAM);
+  tern_pages p = good;
+  p.num = 0;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p = good;
+  p.page_shift = 11;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p.page_shift = 32;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p.page_shift = 255;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p = good;
+  p.kind = 3;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p = good;
+  p.rsvd_e = 1;
+  EXPECT_EQ(st(p, 64), TERN_ST_BAD_PARAM);
+  p = good;
+  p.addr = 64;
+  EXPECT_EQ(st(p, 64), TERN_ST_DMA_ERROR);
+
+  p = direct(4096);
+  EXPECT_EQ(st(p, 4096), TERN_ST_OK);
+  p.addr += 32;
+  EXPECT_EQ(st(p, 4096), TERN_ST_BAD_PARAM) << "records are 64-byte aligned";
+  p.addr = UINT64_MAX - 63;
+  EXPECT_EQ(st(p, 4096), TERN_ST_BAD_PARAM) << "wraps";
+}
+
+TEST_F(QueueBufferTest, KeepsOnlyWhatTheQueueNeeds) {
+  QueueBuffer b;
+  ASSERT_EQ(b.load(host, list(40), 4097), TERN_ST_OK);
+  EXPECT_EQ(b.page_entries(), 2U);
+  ASSERT_EQ(b.load(host, direct(4096), 4096), TERN_ST_OK);
+  EXPECT_EQ(b.page_entries(), 0U);
+}
+
+TEST_F(QueueBufferTest, ReadsAcrossPages) {
+  std::vector<std::uint64_t> page;
+  QueueBuffer b;
+  ASSERT_EQ(b.load(host, list(2, &page), 8192), TERN_ST_OK);
+  host.put<std::uint32_t>(page[0] + 4092, 0x11111111);
+  host.put<std::uint32_t>(page[1], 0x22222222);
+  std::uint64_t word = 0;
+  ASSERT_TRUE(b.read(host, 4092, std::as_writable_bytes(std::span(&word, 1))));
+  EXPECT_EQ(word, 0x2222222211111111U);
+  EXPECT_FALSE(b.read(host, 8188, std::as_writable_bytes(std::span(&word, 1)))) << "past the end";
+  host.punch(page[1], 8);
+  EXPECT_FALSE(b.read(host, 4092, std::as_writable_bytes(std::span(&word, 1))));
+}
+
+TEST_F(QueueBufferTest, WordsAndEntriesThroughAnyMapping) {
+  const tern_pages p = direct(4096);
+  QueueBuffer b;
+  ASSERT_EQ(b.load(host, p, 4096), TERN_ST_OK);
+  for (const std::uint64_t limit : {0, 1, 2, 3, 4, 5, 63}) {
+    host.short_span = limit;
+    const auto tag = static_cast<std::uint32_t>(0xabcd0000 + limit);
+    EXPECT_TRUE(b.store32(host, 8, tag));
+    EXPECT_EQ(b.load32(host, 8), tag);
+    EXPECT_EQ(host.get<std::uint32_t>(p.addr + 8), tag);
+    std::array<std::uint32_t, 16> entry;
+    for (std::uint32_t i = 0; i < 16; ++i) entry[i] = tag + i;
+    EXPECT_TRUE(b.publish(host, 128, std::as_bytes(std::span(entry))));
+    EXPECT_EQ((host.get<std::array<std::uint32_t, 16>>(p.addr + 128)), entry);
+  }
+  host.short_span = 0;
+  host.punch(p.addr + 128, 64);
+  const std::array<std::byte, 64> entry{};
+  EXPECT_FALSE(b.publish(host, 128, entry));
+  EXPECT_FALSE(b.store32(host, 128, 1));
+  EXPECT_FALSE(b.load32(host, 128));
+  host.punch(p.addr + 128, 8);
+  EXPECT_FALSE(b.publish(host, 128, entry)) << "a hole at its start";
+  host.mend(p.addr + 128);
+  host.punch(p.addr + 160, 8);
+  EXPECT_FALSE(b.publish(host, 128, entry)) << "a hole inside";
+}
+
+TEST_F(QueueBufferTest, NothingPastTheList) {
+  QueueBuffer b;
+  ASSERT_EQ(b.load(host, list(1), 4096), TERN_ST_OK);
+  EXPECT_FALSE(b.load32(host, 4096));
+  EXPECT_FALSE(b.store32(host, 4096, 1));
+  EXPECT_FALSE(b.store32(host, UINT64_MAX - 3, 1));
+  const std::array<std::byte, 64> entry{};
+  EXPECT_FALSE(b.publish(host, 4096, entry));
+}
+
+// ---- Eq ----
+
+class EqTest : public QueueTest {
+ protected:
+  static constexpr std::uint32_t kSize = 16;
+  static constexpr std::uint32_t kRecord = kSize * sizeof(tern_eqe);
+
+  tern_cmd_create_eq command() {
+    tern_cmd_create_eq cmd{};
+    cmd.pages = direct(kRecord + 64);
+    cmd.record_offset = kRecord;
+    cmd.vector = 3;
+    cmd.log_size = 4;
+    return cmd;
+  }
+  void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) {
+    host.put(cmd.pages.addr + kRecord, ci);
+  }
+  tern_eqe at(const tern_cmd_create_eq& cmd, std::uint32_t slot) {
+    return host.get<tern_eqe>(cmd.pages.addr + slot * sizeof(tern_eqe));
+  }
+};
+
+TEST_F(EqTest, CreationChecksEveryField) {
+  const tern_cmd_create_eq good = command();
+  const std::pair<Status, std::function<void(tern_cmd_create_eq&)>> rows[] = {
+      {TERN_ST_OK, [](auto&) {}},
+      {TERN_ST_OK, [](auto& c) { c.kind = TERN_EQ_ASYNC; }},
+      {TERN_ST_OK, [](auto& c) { c.vector = 15; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 16; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 0xffff; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 2; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 3; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 5; }},  // the record is inside
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 21, c.record_offset = 16 << 21; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 255; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset = kRecord + 4; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset = kRecord - 64; }},
+      {TERN_ST_BAD_PARAM,
+       [this](auto& c) { c.pages = list(1), c.record_offset = 0xffffffc0; }},
+      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.record_offset = 4096; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 9; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    tern_cmd_create_eq cmd = good;
+    spoil(cmd);
+    EXPECT_EQ(Eq(device, cmd).init(), st) << "row " << row;
+    ++row;
+  }
+}
+
+TEST_F(EqTest, EntriesPhasesAndVector) {
+  const auto cmd = command();
+  Eq eq(device, cmd);
+  ASSERT_EQ(eq.init(), TERN_ST_OK);
+  for (std::uint32_t i = 0; i < 5 * kSize; ++i) {
+    ASSERT_EQ(eq.pi(), i);
+    ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1000 + i));
+    EXPECT_TRUE(raised(3));
+    const tern_eqe e = at(cmd, i % kSize);
+    EXPECT_EQ(e.type, TERN_EV_COMPLETION);
+    EXPECT_EQ(e.id, 1000 + i);
+    EXPECT_EQ(e.detail, 0U);
+    EXPECT_EQ(e.phase, (i / kSize) % 2 == 0 ? 1U : 0U);
+    set_ci(cmd, i + 1);
+  }
+}
+
+TEST_F(EqTest, FullAndConsumed) {
+  const auto cmd = command();
+  Eq eq(device, cmd);
+  ASSERT_EQ(eq.init(), TERN_ST_OK);
+  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, i));
+  (void)raised(3);
+  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 99));
+  EXPECT_FALSE(raised(3));
+  EXPECT_EQ(at(cmd, 0).id, 0U) << "nothing was overwritten";
+  EXPECT_FALSE(eq.consumed(0));
+  set_ci(cmd, 1);
+  EXPECT_TRUE(eq.consumed(0));
+  EXPECT_FALSE(eq.consumed(1));
+  EXPECT_TRUE(eq.post(TERN_EV_COMPLETION, 99));
+  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  // Ahead of the device, or backwards: nothing is consumed by that.
+  set_ci(cmd, kSize + 2);
+  EXPECT_FALSE(eq.consumed(1));
+  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  set_ci(cmd, 0);
+  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
+  set_ci(cmd, kSize + 1);
+  EXPECT_TRUE(eq.consumed(kSize));
+}
+
+TEST_F(EqTest, UnreachableMemoryIsFatal) {
+  const auto cmd = command();
+  Eq eq(device, cmd);
+  ASSERT_EQ(eq.init(), TERN_ST_OK);
+  host.punch(cmd.pages.addr, 16);
+  EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 1));
+  EXPECT_TRUE(status() & TERN_STATUS_FATAL);
+  EXPECT_EQ(device.reg_read(TERN_REG_FATAL), static_cast<std::uint32_t>(TERN_FATAL_EQ_DMA));
+  EXPECT_TRUE(raised(0));
+
+  device.reset();
+  host.mend(cmd.pages.addr);
+  ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1));
+  host.punch(cmd.pages.addr + kRecord, 64);
+  EXPECT_FALSE(eq.consumed(0));
+  EXPECT_TRUE(status() & TERN_STATUS_FATAL);
+}
+
+// ---- AsyncEvents ----
+
+class AsyncTest : public EqTest {
+ protected:
+  AsyncTest() {
+    cmd = command();
+    cmd.kind = TERN_EQ_ASYNC;
+  }
+  void connect() {
+    eq = std::make_unique<Eq>(device, cmd);
+    ASSERT_EQ(eq->init(), TERN_ST_OK);
+    device.async_eq = eq.get();
+  }
+  ~AsyncTest() override { device.async_eq = nullptr; }
+  tern_cmd_create_eq cmd;
+  std::unique_ptr<Eq> eq;
+  AsyncEvents& events = device.async_events;
+};
+
+TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
+  events.raise(TERN_EV_PORT_CHANGE, 0);
+  events.raise(TERN_EV_CQ_ERR, 7);
+  events.raise(TERN_EV_PORT_CHANGE, 0);
+  events.raise(TERN_EV_CQ_ERR, 8);
+  EXPECT_EQ(events.waiting(), 3U);
+  EXPECT_EQ(device.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
+  connect();
+  events.flush();
+  EXPECT_EQ(events.waiting(), 0U);
+  EXPECT_EQ(eq->pi(), 3U);
+  EXPECT_EQ(at(cmd, 0).type, TERN_EV_PORT_CHANGE);
+  EXPECT_EQ(at(cmd, 1).id, 7U);
+  EXPECT_EQ(at(cmd, 2).id, 8U);
+  // What was written may happen again.
+  events.raise(TERN_EV_PORT_CHANGE, 0);
+  EXPECT_EQ(eq->pi(), 4U);
+}
+
+TEST_F(AsyncTest, KeepsTheOrderPastAFullQueue) {
+  connect();
+  for (std::uint32_t i = 0; i < kSize + 5; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  EXPECT_EQ(events.waiting(), 5U);
+  set_ci(cmd, 3);
+  events.raise(TERN_EV_QP_FATAL, 100);
+  EXPECT_EQ(events.waiting(), 6U) << "nothing overtakes what waits";
+  events.flush();
+  EXPECT_EQ(events.waiting(), 3U);
+  EXPECT_EQ(at(cmd, 0).id, kSize);
+  EXPECT_EQ(at(cmd, 2).id, kSize + 2);
+  set_ci(cmd, kSize);
+  events.flush();
+  EXPECT_EQ(at(cmd, 5).id, 100U);
+  EXPECT_EQ(events.waiting(), 0U);
+}
+
+TEST_F(AsyncTest, ForgetsWhatIsGone) {
+  for (std::uint16_t type = 1; type < TERN_EV_NUM; ++type) events.raise(type, 5);
+  events.raise(TERN_EV_CQ_ERR, 6);
+  events.forget(5, [](std::uint16_t type) { return type == TERN_EV_CQ_ERR; });
+  EXPECT_EQ(events.waiting(), TERN_EV_NUM - 1U);
+  events.raise(TERN_EV_CQ_ERR, 5);
+  EXPECT_EQ(events.waiting(), TERN_EV_NUM + 0U) << "a new object with that number";
+  events.clear();
+  EXPECT_EQ(events.waiting(), 0U);
+  connect();
+  events.flush();
+  EXPECT_EQ(eq->pi(), 0U);
+}
+
+// ---- Cq ----
+
+class CqTest : public EqTest {
+ protected:
+  static constexpr std::uint32_t kCqes = 8;
+  static constexpr std::uint32_t kCqRecord = kCqes * sizeof(tern_cqe);
+
+  CqTest() {
+    eq_cmd = command();
+    eq = std::make_unique<Eq>(device, eq_cmd);
+    EXPECT_EQ(eq->init(), TERN_ST_OK);
+    cmd.pages = direct(kCqRecord + 64);
+    cmd.record_offset = kCqRecord;
+    cmd.uar = 5;
+    cmd.log_size = 3;
+    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    EXPECT_EQ(cq->init(), TERN_ST_OK);
+    cq->set_number(77);
+  }
+  ~CqTest() override { cq.reset(); }
+
+  bool push(std::uint8_t flags = 0, std::uint8_t st = TERN_CQE_SUCCESS) {
+    tern_cqe cqe{};
+    cqe.wr_id = ++wr_id;
+    cqe.flags = flags;
+    cqe.status = st;
+    return cq->push(cqe);
+  }
+  bool solicited() { return push(TERN_CQE_F_RECV | TERN_CQE_F_SOLICITED); }
+  tern_cqe cqe(std::uint32_t slot) {
+    return host.get<tern_cqe>(cmd.pages.addr + slot * sizeof(tern_cqe));
+  }
+  void consume(std::uint32_t ci) { host.put(cmd.pages.addr + kCqRecord, ci); }
+  void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
+    host.put(cmd.pages.addr + kCqRecord + 4,
+             (ci & TERN_CQ_ARM_CI_MASK) | (only_solicited ? TERN_CQ_ARM_SOLICITED : 0) |
+                 (valid ? TERN_CQ_ARM_VALID : 0) | field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
+    cq->arm();
+  }
+  // Events written since the last call; they count as consumed after it.
+  std::uint64_t events() {
+    const std::uint64_t n = eq->pi() - taken;
+    taken = eq->pi();
+    set_ci(eq_cmd, static_cast<std::uint32_t>(taken));
+    return n;
+  }
+  std::uint64_t count(unsigned index) { return device.counters.rdma[index]; }
+
+  tern_cmd_create_eq eq_cmd;
+  std::unique_ptr<Eq> eq;
+  tern_cmd_create_cq cmd{};
+  std::unique_ptr<Cq> cq;
+  std::uint64_t wr_id = 0;
+  std::uint64_t taken = 0;
+};
+
+TEST_F(CqTest, CreationChecksEveryField) {
+  const std::pair<Status, std::function<void(tern_cmd_create_cq&)>> rows[] = {
+      {TERN_ST_OK, [](auto&) {}},
+      {TERN_ST_OK, [](auto& c) { c.log_size = 1; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 0; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 4; }},  // the record is inside
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23, c.record_offset = 64U << 23; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 200; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset += 32; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset -= 64; }},
+      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.record_offset = 4096; }},
+      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.flags = TERN_CQ_F_IGNORE_OVERRUN; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 2; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 0x83; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.addr += 8; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    tern_cmd_create_cq bad = cmd;
+    spoil(bad);
+    EXPECT_EQ(Cq(device, bad, eq.get()).init(), st) << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(eq->users(), 1U) << "the one of the fixture";
+}
+
+TEST_F(CqTest, EntriesPhasesAndTime) {
+  for (std::uint32_t i = 0; i < 5 * kCqes; ++i) {
+    host.advance(10);
+    ASSERT_TRUE(push());
+    const tern_cqe e = cqe(i % kCqes);
+    EXPECT_EQ(e.wr_id, i + 1);
+    EXPECT_EQ(e.timestamp, host.clock);
+    EXPECT_EQ(e.phase, (i / kCqes) % 2 == 0 ? 1U : 0U);
+    consume(i + 1);
+  }
+  EXPECT_EQ(events(), 0U) << "never armed";
+}
+
+TEST_F(CqTest, ReadsTheRecordOnlyWhenItLooksFull) {
+  const std::uint64_t before = host.maps;
+  for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+  EXPECT_EQ(host.maps - before, kCqes);
+  consume(kCqes);
+  for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+  EXPECT_EQ(host.maps - before, 2 * kCqes + 1);
+}
+
+TEST_F(CqTest, OverflowKillsTheQueue) {
+  for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+  EXPECT_FALSE(cq->broken());
+  EXPECT_FALSE(push());
+  EXPECT_TRUE(cq->broken());
+  EXPECT_EQ(cqe(0).wr_id, 1U) << "nothing was overwritten";
+  EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
+  EXPECT_EQ(device.async_events.waiting(), 1U);
+  consume(kCqes);
+  EXPECT_FALSE(push()) << "for ever";
+  EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
+  EXPECT_EQ(device.async_events.waiting(), 1U);
+  arm(0, 0);
+  EXPECT_EQ(events(), 0U);
+}
+
+TEST_F(CqTest, ImpossibleConsumerIndexIsAnOverflow) {
+  for (const std::uint32_t ci : {kCqes + 1, 0xffffffffU, 0x80000000U}) {
+    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    ASSERT_EQ(cq->init(), TERN_ST_OK);
+    consume(ci);
+    for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+    EXPECT_FALSE(push()) << ci;
+    EXPECT_TRUE(cq->broken());
+  }
+}
+
+TEST_F(CqTest, UnreachableMemoryKillsTheQueue) {
+  ASSERT_TRUE(push());
+  host.punch(cmd.pages.addr + sizeof(tern_cqe), 64);
+  EXPECT_FALSE(push());
+  EXPECT_TRUE(cq->broken());
+  EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
+  EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 0U);
+  EXPECT_EQ(device.async_events.waiting(), 1U);
+  EXPECT_FALSE(status() & TERN_STATUS_FATAL) << "the user's memory, not the device's";
+}
+
+TEST_F(CqTest, UnreachableRecordKillsTheQueue) {
+  host.punch(cmd.pages.addr + kCqRecord, 64);
+  for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+  EXPECT_FALSE(push());
+  EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
+
+  cq = std::make_unique<Cq>(device, cmd, eq.get());
+  ASSERT_EQ(cq->init(), TERN_ST_OK);
+  cq->arm();
+  EXPECT_TRUE(cq->broken());
+}
+
+TEST_F(CqTest, ArmFiresOnceWithTheNextEntry) {
+  arm(0, 0);
+  EXPECT_EQ(events(), 0U);
+  ASSERT_TRUE(push());
+  EXPECT_TRUE(raised(3));
+  const tern_eqe e = at(eq_cmd, 0);
+  EXPECT_EQ(e.type, TERN_EV_COMPLETION);
+  EXPECT_EQ(e.id, 77U);
+  EXPECT_EQ(events(), 1U);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U);
+  arm(2, 0);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U) << "that sequence number has fired";
+  arm(3, 1);
+  EXPECT_EQ(events(), 0U);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, ArmFiresAtOnceForWhatIsThere) {
+  ASSERT_TRUE(push());
+  ASSERT_TRUE(push());
+  arm(1, 0);
+  EXPECT_EQ(events(), 1U) << "entry 1 was not seen";
+  arm(2, 1);
+  EXPECT_EQ(events(), 0U) << "all were seen";
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, SequenceNumbersWrap) {
+  for (unsigned i = 0; i < 20; ++i) {
+    arm(i, i);
+    EXPECT_EQ(events(), 0U);
+    ASSERT_TRUE(push());
+    EXPECT_EQ(events(), 1U);
+    arm(i, i);
+    EXPECT_EQ(events(), 0U);
+    consume(i + 1);
+  }
+}
+
+TEST_F(CqTest, SolicitedArm) {
+  arm(0, 0, true);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U);
+  ASSERT_TRUE(solicited());
+  EXPECT_EQ(events(), 1U);
+  arm(1, 1, true);
+  EXPECT_EQ(events(), 1U) << "entry 1 is solicited and was not seen";
+  arm(2, 2, true);
+  EXPECT_EQ(events(), 0U);
+  ASSERT_TRUE(push(0, TERN_CQE_WR_FLUSH_ERR));
+  EXPECT_EQ(events(), 1U) << "an error counts";
+  ASSERT_TRUE(push());
+  arm(3, 3, true);
+  EXPECT_EQ(events(), 0U) << "entry 2 counted but was seen, entry 3 does not count";
+  arm(2, 3, true);
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, SolicitedDoesNotNarrowAnArm) {
+  arm(0, 0, false);
+  arm(0, 0, true);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U);
+  arm(1, 1, true);
+  arm(1, 1, false);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U) << "but any widens it";
+  arm(2, 2, false);
+  arm(2, 3, true);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U) << "another number is another arm";
+  ASSERT_TRUE(solicited());
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, ArmThatIsNotValidDoesNothing) {
+  arm(0, 0, false, false);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U);
+}
+
+TEST_F(CqTest, IndexOfAnArmComparesIn24Bits) {
+  constexpr std::uint32_t kLap = 1 << 24;
+  for (std::uint32_t i = 0; i < kLap + 2; ++i) {
+    if (i % kCqes == 0) consume(i);
+    ASSERT_TRUE(push());
+  }
+  arm(kLap + 1, 0);
+  EXPECT_EQ(events(), 1U);
+  arm(kLap + 2, 1);
+  EXPECT_EQ(events(), 0U);
+  arm(kLap + 100, 1);
+  EXPECT_EQ(events(), 0U) << "ahead of what was written";
+  consume(kLap + 2);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, UnconsumedEventTakesTheNextOne) {
+  arm(0, 0);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(eq->pi(), 1U);
+  for (unsigned seq = 1; seq < 50; ++seq) {
+    arm(0, seq);
+    EXPECT_EQ(eq->pi(), 1U) << "folded";
+  }
+  EXPECT_EQ(count(TERN_CNT_EQ_COALESCED), 49U);
+  EXPECT_EQ(events(), 1U);
+  arm(0, 50);
+  EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, FullEventQueueLeavesTheArm) {
+  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq->post(TERN_EV_COMPLETION, 1));
+  arm(0, 0);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(eq->pi(), kSize);
+  set_ci(eq_cmd, 1);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(eq->pi(), kSize + 1);
+}
+
+TEST_F(CqTest, WithoutEventQueue) {
+  Cq polled(device, cmd, nullptr);
+  ASSERT_EQ(polled.init(), TERN_ST_OK);
+  arm(0, 0);
+  cq->arm();
+  polled.arm();
+  tern_cqe e{};
+  ASSERT_TRUE(polled.push(e));
+  EXPECT_EQ(events(), 0U);
+}
+
+TEST_F(CqTest, UsersOfTheEventQueueAreCounted) {
+  EXPECT_EQ(eq->users(), 1U);
+  cq.reset();
+  EXPECT_EQ(eq->users(), 0U);
+}
+
+}  // namespace
+}  // namespace tern
