@@ -2,6 +2,7 @@
 /* Completion queues: objects, polling both ways, events. */
 
 #include <ccan/ilog.h>
+#include <ccan/minmax.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -369,8 +370,11 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	struct tern_create_cq cmd = {};
 	int err;
 
-	/* All entries are usable: the device compares its index with the record's. */
-	attr->cqe = roundup_pow_of_two(attr->cqe);
+	/*
+	 * All entries are usable: the device compares its index with the record's.
+	 * A CQ has at least two.
+	 */
+	attr->cqe = roundup_pow_of_two(max_t(uint32_t, attr->cqe, 2));
 	cq->mask = attr->cqe - 1;
 	cq->log_size = ilog32(attr->cqe) - 1;
 
