@@ -195,9 +195,9 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_len = qp->buf.len;
-	cmd->log_sq_size = ilog32(qp->sq.mask);
+	cmd->log_sq_size = ilog32(qp->sq.mask + 1) - 1;
 	cmd->log_sq_stride = qp->sq.log_stride;
-	cmd->log_rq_size = ilog32(qp->rq.mask);
+	cmd->log_rq_size = ilog32(qp->rq.mask + 1) - 1;
 	cmd->log_rq_stride = qp->rq.log_stride;
 
 	return 0;

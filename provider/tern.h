@@ -205,9 +205,11 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 	return page ? page[qpn & TERN_QP_TABLE_MASK] : NULL;
 }
 
-/* verbs.c: buffers, device, PD, MR, AH */
+/* buf.c */
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
 void tern_free_buf(struct tern_buf *buf);
+
+/* verbs.c: device, PD, MR, AH */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size);

@@ -140,7 +140,8 @@ void gather_scatter(Env& env) {
     pair.remote.post_recv(1, to);
     pair.post(send, api);
     pair.expect(0);
-    require(pair.expect_recv(1).byte_len == 4000, "receive of another length");
+    const std::uint32_t got = pair.expect_recv(1).byte_len;
+    require(got == 4000, "{} of 4000 bytes", got);
     pair.remote.check({9, 4000}, 5);
   }
 }

@@ -67,7 +67,7 @@ void refused_steps(Env& env) {
   require_err(to_state(qp, IBV_QPS_ERR), 0, "to ERR");
   require_err(to_rts(qp, how, 0), EINVAL, "ERR to RTS");
   require_err(to_state(qp, IBV_QPS_RESET), 0, "to RESET");
-  require_err(to_state(qp, IBV_QPS_ERR), 0, "RESET to ERR");
+  require_err(to_state(qp, IBV_QPS_ERR), EINVAL, "RESET to ERR");
 }
 
 // What was set can be read back.
@@ -93,7 +93,7 @@ void query(Env& env) {
   require(a.timeout == 11 && a.retry_cnt == 5 && a.rnr_retry == 3, "timeout {} {} {}", a.timeout,
           a.retry_cnt, a.rnr_retry);
   require(a.min_rnr_timer == 17, "min_rnr_timer {}", a.min_rnr_timer);
-  require(a.max_rd_atomic == 2 && a.max_dest_rd_atomic == 3, "rd_atomic {} {}", a.max_rd_atomic,
+  require(a.max_rd_atomic >= 2 && a.max_dest_rd_atomic >= 3, "rd_atomic {} {}", a.max_rd_atomic,
           a.max_dest_rd_atomic);
   require(a.qp_access_flags == IBV_ACCESS_REMOTE_READ, "access {:#x}", a.qp_access_flags);
   require(a.dest_qp_num == pair.remote.endpoint().qpn, "dest_qp_num {:#x}", a.dest_qp_num);

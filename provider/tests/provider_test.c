@@ -1,0 +1,817 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/*
+ * Tests of the provider's queues without a device: the kernel's commands are
+ * stubs, and the test itself reads WQEs and writes CQEs as the contract says.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../tern.h"
+
+#define PAGE 4096U
+
+#define CHECK(cond)                                                            \
+	do {                                                                   \
+		if (!(cond)) {                                                 \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__,     \
+				#cond);                                        \
+			exit(1);                                               \
+		}                                                              \
+	} while (0)
+
+/* ---- what the provider takes from libibverbs ---- */
+
+static uint32_t next_qpn = 0x11;
+static uint32_t next_cqn = 7;
+static int create_err;
+static struct tern_create_qp last_qp;
+static struct ibv_qp_cap last_cap;
+
+int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
+			 struct ibv_qp_init_attr_ex *attr,
+			 struct ibv_create_qp *cmd, size_t cmd_size,
+			 struct ib_uverbs_create_qp_resp *resp,
+			 size_t resp_size)
+{
+	if (create_err)
+		return create_err;
+	memcpy(&last_qp, cmd, sizeof(last_qp));
+	last_cap = attr->cap;
+	qp->qp.context = context;
+	qp->qp.qp_num = next_qpn;
+	qp->qp.send_cq = attr->send_cq;
+	qp->qp.recv_cq = attr->recv_cq;
+	qp->qp.qp_type = attr->qp_type;
+	qp->qp.state = IBV_QPS_RESET;
+	qp->comp_mask = 0;
+	return 0;
+}
+
+int ibv_cmd_destroy_qp(struct ibv_qp *qp)
+{
+	return 0;
+}
+
+int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
+{
+	return 0;
+}
+
+int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
+		     struct ibv_qp_init_attr *init_attr,
+		     struct ibv_query_qp *cmd, size_t cmd_size)
+{
+	return 0;
+}
+
+int ibv_cmd_create_cq_ex(struct ibv_context *context,
+			 const struct ibv_cq_init_attr_ex *attr,
+			 struct verbs_cq *cq, struct ibv_create_cq_ex *cmd,
+			 size_t cmd_size,
+			 struct ib_uverbs_ex_create_cq_resp *resp,
+			 size_t resp_size, uint32_t cmd_flags)
+{
+	struct tern_create_cq_resp *tresp =
+		container_of(resp, struct tern_create_cq_resp, ibv_resp);
+
+	cq->cq.context = context;
+	tresp->cqn = next_cqn++;
+	return 0;
+}
+
+int ibv_cmd_destroy_cq(struct ibv_cq *cq)
+{
+	return 0;
+}
+
+int ibv_dontfork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size)
+{
+	return 0;
+}
+
+/* ---- fixture ---- */
+
+static struct tern_device device = { .page_size = PAGE };
+static struct tern_context *ctx;
+
+static void setup(void)
+{
+	ctx = calloc(1, sizeof(*ctx));
+	ctx->vctx.context.device = &device.vdev.device;
+	ctx->uar = aligned_alloc(PAGE, PAGE);
+	memset(ctx->uar, 0, PAGE);
+	ctx->max_send_wr = 4096;
+	ctx->max_recv_wr = 4096;
+	ctx->max_cqe = 65536;
+	ctx->max_send_sge = 32;
+	ctx->max_recv_sge = 32;
+	ctx->max_inline = 512;
+	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
+}
+
+static void teardown(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
+		free(ctx->qp_table[i]);
+	free(ctx->uar);
+	free(ctx);
+}
+
+static uint32_t last_kick(void)
+{
+	uint32_t *db = ctx->uar + TERN_UAR_DB;
+	uint32_t value = le32toh((__force __le32)*db);
+
+	*db = 0;
+	return value;
+}
+
+static uint32_t kick_of(uint32_t cmd, uint32_t num)
+{
+	return cmd << 28 | num;
+}
+
+static struct tern_cq *make_cq(uint32_t cqe)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+	};
+	struct ibv_cq_ex *cq = tern_create_cq_ex(&ctx->vctx.context, &attr);
+
+	CHECK(cq);
+	return to_tern_cq_ex(cq);
+}
+
+static struct tern_qp *make_qp(struct tern_cq *scq, struct tern_cq *rcq,
+			       struct ibv_qp_cap cap)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = &scq->vcq.cq,
+		.recv_cq = &rcq->vcq.cq,
+		.cap = cap,
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = (void *)1,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND |
+				  IBV_QP_EX_WITH_SEND_WITH_IMM |
+				  IBV_QP_EX_WITH_RDMA_WRITE |
+				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+				  IBV_QP_EX_WITH_RDMA_READ |
+				  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+	};
+	struct ibv_qp *qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
+
+	CHECK(qp);
+	CHECK(attr.cap.max_send_wr >= cap.max_send_wr);
+	CHECK(attr.cap.max_recv_wr >= cap.max_recv_wr);
+	CHECK(attr.cap.max_send_sge >= cap.max_send_sge);
+	CHECK(attr.cap.max_recv_sge >= cap.max_recv_sge);
+	CHECK(attr.cap.max_inline_data >= cap.max_inline_data);
+	CHECK(!memcmp(&attr.cap, &last_cap, sizeof(last_cap)));
+	next_qpn++;
+	qp->state = IBV_QPS_RTS;
+	return to_tern_qp(qp);
+}
+
+static const struct ibv_qp_cap small_cap = { 4, 4, 2, 2, 32 };
+
+static uint32_t sq_pi(struct tern_qp *qp)
+{
+	return tern_shared_read(&qp->record->sq_pi);
+}
+
+/* Writes CQE number index as the device does: the phase last. */
+static void put_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
+		    uint64_t wr_id, uint32_t wqe_index, uint8_t flags)
+{
+	struct tern_cqe *slot = &cq->cqes[index & cq->mask];
+	struct tern_cqe cqe = {
+		.wr_id = htole64(wr_id),
+		.qpn = htole32(qpn),
+		.wqe_index = htole32(wqe_index),
+		.flags = flags,
+		.opcode = flags & TERN_CQE_F_RECV ? TERN_RECV_SEND :
+						    TERN_WR_SEND,
+	};
+
+	memcpy(slot, &cqe, offsetof(struct tern_cqe, phase));
+	/* The test is the device: a CPU store is ordered by a CPU release. */
+	atomic_store_explicit((_Atomic(uint32_t) *)&slot->phase,
+			      (__force uint32_t)htole32(
+				      !((index >> cq->log_size) & 1)),
+			      memory_order_release);
+}
+
+/* ---- tests ---- */
+
+/* Bits of what ibv_post_send() and ibv_wr_*() make of the same request. */
+static void test_encoding(void)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,
+		IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ,
+		IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD,
+	};
+	struct tern_cq *cq = make_cq(64);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
+	size_t stride = 1U << qp->sq.log_stride;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(opcodes) / sizeof(opcodes[0]); i++) {
+		struct ibv_sge sge = { .addr = 0x1122334455667788,
+				       .length = 8, .lkey = 0xabcdef01 };
+		struct ibv_send_wr *bad, wr = {
+			.wr_id = 0x8877665544332211,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = opcodes[i],
+			.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE,
+			.imm_data = htobe32(0x01020304),
+		};
+		uint8_t *slot = tern_wq_slot(&qp->sq, 0);
+		uint8_t first[2048];
+
+		if (opcodes[i] >= IBV_WR_ATOMIC_CMP_AND_SWP) {
+			wr.wr.atomic.remote_addr = 0xfedcba9876543210;
+			wr.wr.atomic.rkey = 0x55667788;
+			wr.wr.atomic.compare_add = 0x1111111122222222;
+			wr.wr.atomic.swap = 0x3333333344444444;
+		} else {
+			wr.wr.rdma.remote_addr = 0xfedcba9876543210;
+			wr.wr.rdma.rkey = 0x55667788;
+		}
+		qp->sq.head = 0;
+		memset(slot, 0, stride);
+		CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+		CHECK(last_kick() ==
+		      kick_of(TERN_DB_CMD_SQ, qp->vqp.qp.qp_num));
+		CHECK(sq_pi(qp) == 1);
+		memcpy(first, slot, stride);
+
+		qp->sq.head = 0;
+		memset(slot, 0, stride);
+		qpx->wr_start(qpx);
+		qpx->wr_id = wr.wr_id;
+		qpx->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+		switch (opcodes[i]) {
+		case IBV_WR_RDMA_WRITE:
+			qpx->wr_rdma_write(qpx, 0x55667788, 0xfedcba9876543210);
+			break;
+		case IBV_WR_RDMA_WRITE_WITH_IMM:
+			qpx->wr_rdma_write_imm(qpx, 0x55667788,
+					       0xfedcba9876543210,
+					       htobe32(0x01020304));
+			break;
+		case IBV_WR_SEND:
+			qpx->wr_send(qpx);
+			break;
+		case IBV_WR_SEND_WITH_IMM:
+			qpx->wr_send_imm(qpx, htobe32(0x01020304));
+			break;
+		case IBV_WR_RDMA_READ:
+			qpx->wr_rdma_read(qpx, 0x55667788, 0xfedcba9876543210);
+			break;
+		case IBV_WR_ATOMIC_CMP_AND_SWP:
+			qpx->wr_atomic_cmp_swp(qpx, 0x55667788,
+					       0xfedcba9876543210,
+					       0x1111111122222222,
+					       0x3333333344444444);
+			break;
+		default:
+			qpx->wr_atomic_fetch_add(qpx, 0x55667788,
+						 0xfedcba9876543210,
+						 0x1111111122222222);
+			break;
+		}
+		qpx->wr_set_sge(qpx, sge.lkey, sge.addr, sge.length);
+		CHECK(!qpx->wr_complete(qpx));
+		CHECK(last_kick() ==
+		      kick_of(TERN_DB_CMD_SQ, qp->vqp.qp.qp_num));
+		CHECK(!memcmp(first, slot, stride));
+	}
+
+	/* The last one, FETCH_AND_ADD, field by field. */
+	{
+		struct tern_sq_hdr *hdr = tern_wq_slot(&qp->sq, 0);
+		struct tern_atomic_seg *seg = (void *)(hdr + 1);
+		struct tern_sge *sge = (void *)(seg + 1);
+
+		CHECK(hdr->opcode == TERN_WR_ATOMIC_FETCH_AND_ADD);
+		CHECK(hdr->flags ==
+		      (TERN_WQE_F_SIGNALED | TERN_WQE_F_FENCE));
+		CHECK(hdr->num_sge == 1 && !le32toh(hdr->length));
+		CHECK(le64toh(hdr->wr_id) == 0x8877665544332211);
+		CHECK(le64toh(seg->raddr) == 0xfedcba9876543210);
+		CHECK(le32toh(seg->rkey) == 0x55667788);
+		CHECK(le64toh(seg->swap_add) == 0x1111111122222222);
+		CHECK(!le64toh(seg->compare));
+		CHECK(le64toh(sge->addr) == 0x1122334455667788);
+		CHECK(le32toh(sge->length) == 8);
+		CHECK(le32toh(sge->lkey) == 0xabcdef01);
+	}
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* The largest WQEs of any capacity stay in their slots, and the queues in the buffer. */
+static void test_geometry(void)
+{
+	static const uint32_t sges[] = { 0, 1, 2, 3, 5, 6, 13, 14, 32 };
+	static const uint32_t inlines[] = { 0, 1, 80, 81, 208, 209, 512 };
+	struct tern_cq *cq = make_cq(64);
+	struct ibv_sge list[32];
+	unsigned int i, j;
+	uint8_t data[512];
+
+	memset(data, 0x5a, sizeof(data));
+	for (i = 0; i < 9; i++)
+		for (j = 0; j < 7; j++) {
+			struct ibv_qp_cap cap = { 3 + i, 1 + j, sges[i],
+						  sges[8 - i], inlines[j] };
+			struct tern_qp *qp = make_qp(cq, cq, cap);
+			size_t stride = 1U << qp->sq.log_stride;
+			uint8_t *slot = tern_wq_slot(&qp->sq, 0);
+			struct ibv_send_wr *bad, wr = {
+				.sg_list = list,
+				.num_sge = qp->sq.max_sge,
+				.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+			};
+
+			CHECK(last_qp.buf_len % PAGE == 0);
+			CHECK((size_t)(qp->rq.slots - qp->sq.slots) ==
+			      (size_t)(qp->sq.mask + 1) * stride);
+			CHECK((uint8_t *)tern_wq_slot(&qp->rq, qp->rq.mask) +
+				      (1U << qp->rq.log_stride) <=
+			      (uint8_t *)qp->record);
+			CHECK((uint8_t *)(qp->record + 1) ==
+			      (uint8_t *)qp->buf.addr + qp->buf.len);
+			CHECK(1U << last_qp.log_sq_size == qp->sq.mask + 1);
+			CHECK(1U << last_qp.log_rq_size == qp->rq.mask + 1);
+
+			memset(list, 0xff, sizeof(list));
+			memset(slot, 0, 2 * stride);
+			CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+			list[0].addr = (uintptr_t)data;
+			list[0].length = qp->max_inline;
+			wr.num_sge = 1;
+			wr.send_flags = IBV_SEND_INLINE;
+			qp->sq.head = 0;
+			CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+			if (qp->sq.mask)
+				CHECK(!slot[stride] &&
+				      !memcmp(slot + stride, slot + stride + 1,
+					      stride - 1));
+			list[0].length = qp->max_inline + 1;
+			CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == EINVAL);
+			CHECK(bad == &wr);
+			tern_destroy_qp(&qp->vqp.qp);
+		}
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* A full queue, its way around 2^32, and the return of slots by completions. */
+static void test_send_queue(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_send_wr *bad, wr[6] = {};
+	uint32_t start = 0xfffffffa;
+	uint32_t ci = 0;
+	struct ibv_wc wc;
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		wr[i].opcode = IBV_WR_SEND;
+		wr[i].next = i < 5 ? &wr[i + 1] : NULL;
+	}
+	qp->sq.head = start;
+	atomic_store(&qp->sq.tail, start);
+	CHECK(tern_post_send(&qp->vqp.qp, wr, &bad) == ENOMEM);
+	CHECK(bad == &wr[4]);
+	CHECK(sq_pi(qp) == start + 4);
+	CHECK(last_kick());
+	/* A completion of the second frees the first as well. */
+	put_cqe(cq, ci++, qp->vqp.qp.qp_num, 1, start + 1, 0);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 1);
+	CHECK(tern_post_send(&qp->vqp.qp, &wr[4], &bad) == 0);
+	CHECK(tern_post_send(&qp->vqp.qp, &wr[5], &bad) == ENOMEM);
+	CHECK(sq_pi(qp) == start + 6 && start + 6 == 0);
+	for (i = 0; i < 100; i++) {
+		put_cqe(cq, ci++, qp->vqp.qp.qp_num, i, start + 5 + i, 0);
+		CHECK(tern_poll_cq(&cq->vcq.cq, 4, &wc) == 1 && wc.wr_id == i);
+		CHECK(tern_shared_read(&cq->record->ci) == ci);
+		CHECK(!tern_post_send(&qp->vqp.qp, &wr[5], &bad));
+	}
+	last_kick();
+	/* Nothing is rung for a list whose first request is refused. */
+	wr[0].opcode = IBV_WR_TSO;
+	CHECK(tern_post_send(&qp->vqp.qp, wr, &bad) == EINVAL && bad == wr);
+	CHECK(!last_kick());
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_recv_queue(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_sge sge = { .addr = 0x1000, .length = 64, .lkey = 3 };
+	struct ibv_recv_wr *bad, wr = { .wr_id = 5, .sg_list = &sge,
+					.num_sge = 1 };
+	struct tern_rq_hdr *hdr = tern_wq_slot(&qp->rq, 0);
+	struct ibv_wc wc;
+	unsigned int i;
+
+	for (i = 0; i <= qp->rq.mask; i++)
+		CHECK(!tern_post_recv(&qp->vqp.qp, &wr, &bad));
+	CHECK(tern_post_recv(&qp->vqp.qp, &wr, &bad) == ENOMEM && bad == &wr);
+	CHECK(tern_shared_read(&qp->record->rq_pi) == qp->rq.mask + 1);
+	CHECK(hdr->num_sge == 1 && le64toh(hdr->wr_id) == 5);
+	CHECK(le32toh(((struct tern_sge *)(hdr + 1))->lkey) == 3);
+	CHECK(!last_kick());
+	put_cqe(cq, 0, qp->vqp.qp.qp_num, 5, 0, TERN_CQE_F_RECV);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 &&
+	      wc.opcode == IBV_WC_RECV);
+	/* Only a QP in error wants to be told of receives. */
+	tern_shared_write(&qp->record->status, TERN_QP_ST_RQ_KICK);
+	CHECK(!tern_post_recv(&qp->vqp.qp, &wr, &bad));
+	CHECK(last_kick() == kick_of(TERN_DB_CMD_RQ, qp->vqp.qp.qp_num));
+	qp->vqp.qp.state = IBV_QPS_RESET;
+	CHECK(tern_post_recv(&qp->vqp.qp, &wr, &bad) == EINVAL);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_session(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
+	struct ibv_data_buf bufs[2];
+	char data[64] = "abc";
+	unsigned int i;
+
+	/* Too long, by one: nothing of it is posted. */
+	qpx->wr_start(qpx);
+	for (i = 0; i <= qp->sq.mask + 1; i++) {
+		qpx->wr_send(qpx);
+		qpx->wr_set_sge_list(qpx, 0, NULL);
+	}
+	CHECK(qpx->wr_complete(qpx) == ENOMEM);
+	CHECK(!sq_pi(qp) && !last_kick());
+
+	/* A setter without an opcode. */
+	qpx->wr_start(qpx);
+	qpx->wr_set_sge(qpx, 1, 2, 3);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+
+	/* Inline data past the limit, in the second buffer, also when the sum wraps. */
+	bufs[0] = (struct ibv_data_buf) { .addr = data, .length = 3 };
+	bufs[1] = (struct ibv_data_buf) { .addr = data, .length = SIZE_MAX };
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	qpx->wr_set_inline_data_list(qpx, 2, bufs);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	qpx->wr_abort(qpx);
+	CHECK(!sq_pi(qp) && !last_kick());
+
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	bufs[1].length = 2;
+	qpx->wr_set_inline_data_list(qpx, 2, bufs);
+	CHECK(!qpx->wr_complete(qpx));
+	CHECK(sq_pi(qp) == 1);
+	{
+		struct tern_sq_hdr *hdr = tern_wq_slot(&qp->sq, 0);
+
+		CHECK(hdr->flags == TERN_WQE_F_INLINE);
+		CHECK(le32toh(hdr->length) == 5 && !hdr->num_sge);
+		CHECK(!memcmp(hdr + 1, "abcab", 5));
+	}
+	qp->vqp.qp.state = IBV_QPS_RTR;
+	qpx->wr_start(qpx);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/*
+ * Completions of several QPs, polls and purges at random, against a plain
+ * queue; indices start where they wrap soon.
+ */
+static void test_purge(void)
+{
+	uint32_t r = 12345;
+	struct tern_cq *cq = make_cq(16);
+	uint32_t pi = 0xffffff80, first = pi;
+	static struct { uint32_t qpn; uint64_t id; } model[100000];
+	uint32_t head = 0, tail = 0, qpn, i, kept;
+	struct ibv_wc wc[4];
+	unsigned int step;
+	uint64_t id = 0;
+	int n;
+
+	atomic_store(&cq->ci, first);
+	/* Slots as a device that has come this far leaves them: the passed phase. */
+	for (i = 0; i <= cq->mask; i++)
+		cq->cqes[i].phase = htole32((first >> cq->log_size) & 1);
+
+	for (step = 0; step < 30000; step++) {
+		r = r * 1664525 + 1013904223; /* the high bits are random */
+		switch (r >> 29) {
+		default:
+			if (pi - atomic_load(&cq->ci) > cq->mask)
+				break;
+			qpn = 100 + (r >> 16) % 3;
+			put_cqe(cq, pi++, qpn, id, 0, 0);
+			model[tail].qpn = qpn;
+			model[tail++].id = id++;
+			break;
+		case 5:
+		case 6:
+			n = tern_poll_cq(&cq->vcq.cq, 1 + (r >> 16) % 4, wc);
+			for (i = 0; i < (uint32_t)n; i++, head++) {
+				CHECK(wc[i].wr_id == model[head].id);
+				CHECK(wc[i].qp_num == model[head].qpn);
+			}
+			CHECK(n || head == tail);
+			break;
+		case 7:
+			qpn = 100 + (r >> 16) % 3;
+			tern_cq_purge(cq, qpn);
+			for (kept = head, i = head; i < tail; i++)
+				if (model[i].qpn != qpn)
+					model[kept++] = model[i];
+			tail = kept;
+			break;
+		}
+		CHECK(pi - atomic_load(&cq->ci) == tail - head);
+		CHECK(tern_shared_read(&cq->record->ci) ==
+			      atomic_load(&cq->ci) ||
+		      !tern_shared_read(&cq->record->ci));
+	}
+	CHECK(pi < first);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_cq_ex(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_cq_ex *cqx = &cq->vcq.cq_ex;
+	struct ibv_poll_cq_attr attr = {};
+	uint32_t index = 0;
+	unsigned int i;
+
+	CHECK(cqx->start_poll(cqx, &attr) == ENOENT);
+	for (i = 0; i < 50; i++) {
+		put_cqe(cq, index, qp->vqp.qp.qp_num, i, i, 0);
+		put_cqe(cq, index + 1, qp->vqp.qp.qp_num, i + 1000, i, 0);
+		CHECK(!cqx->start_poll(cqx, &attr));
+		CHECK(cqx->wr_id == i && cqx->status == IBV_WC_SUCCESS);
+		CHECK(cqx->read_opcode(cqx) == IBV_WC_SEND);
+		CHECK(cqx->read_qp_num(cqx) == qp->vqp.qp.qp_num);
+		CHECK(!cqx->next_poll(cqx));
+		CHECK(cqx->wr_id == i + 1000);
+		/* What is being read has not been given back. */
+		CHECK(tern_shared_read(&cq->record->ci) == index);
+		index += 2;
+		if (i % 2) {
+			CHECK(cqx->next_poll(cqx) == ENOENT);
+			CHECK(tern_shared_read(&cq->record->ci) == index);
+		}
+		cqx->end_poll(cqx);
+		CHECK(tern_shared_read(&cq->record->ci) == index);
+		CHECK(atomic_load(&qp->sq.tail) == i + 1);
+	}
+	attr.comp_mask = 1;
+	CHECK(cqx->start_poll(cqx, &attr) == EINVAL);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_arm(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct ibv_cq *ibvcq = &cq->vcq.cq;
+	uint32_t any = TERN_CQ_ARM_VALID;
+	uint32_t seq;
+
+	atomic_store(&cq->ci, 0x12345678);
+	for (seq = 0; seq < 6; seq++) {
+		uint32_t word = any | 0x345678 | (seq & 3) << 28;
+
+		CHECK(!tern_req_notify_cq(ibvcq, 1));
+		CHECK(tern_shared_read(&cq->record->arm) ==
+		      (word | TERN_CQ_ARM_SOLICITED));
+		CHECK(last_kick() == kick_of(TERN_DB_CMD_CQ_ARM, cq->cqn));
+		CHECK(!tern_req_notify_cq(ibvcq, 0));
+		CHECK(tern_shared_read(&cq->record->arm) == word);
+		/* The stronger request of one event stands. */
+		CHECK(!tern_req_notify_cq(ibvcq, 1));
+		CHECK(tern_shared_read(&cq->record->arm) == word);
+		tern_cq_event(ibvcq);
+	}
+	tern_destroy_cq(ibvcq);
+}
+
+/* A number that comes back before its last owner is done: one owner, no stale completion. */
+static void test_number_reuse(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *old = make_qp(cq, cq, small_cap);
+	struct tern_qp *other = make_qp(cq, cq, small_cap);
+	uint32_t qpn = old->vqp.qp.qp_num;
+	struct tern_qp *new;
+	struct ibv_wc wc;
+
+	put_cqe(cq, 0, qpn, 1, 0, 0);
+	put_cqe(cq, 1, other->vqp.qp.qp_num, 2, 0, 0);
+	next_qpn = qpn;
+	new = make_qp(cq, cq, small_cap);
+	CHECK(tern_find_qp(ctx, qpn) == new);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 2);
+	put_cqe(cq, 2, qpn, 3, 0, 0);
+	CHECK(!tern_destroy_qp(&old->vqp.qp));
+	CHECK(tern_find_qp(ctx, qpn) == new);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 3);
+	/* Completions of numbers nobody has are still handed out. */
+	put_cqe(cq, 3, 0xfff123, 4, 0, 0);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 4);
+	next_qpn = 0x200;
+	tern_destroy_qp(&new->vqp.qp);
+	tern_destroy_qp(&other->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_reset(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_recv_wr *bad_recv, recv = {};
+	struct ibv_wc wc;
+
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv));
+	tern_shared_write(&qp->record->status, TERN_QP_ST_RQ_KICK);
+	put_cqe(cq, 0, qp->vqp.qp.qp_num, 1, 0, 0);
+	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr, IBV_QP_STATE));
+	CHECK(!tern_poll_cq(&cq->vcq.cq, 1, &wc));
+	CHECK(!sq_pi(qp) && !tern_shared_read(&qp->record->rq_pi));
+	CHECK(!tern_shared_read(&qp->record->status));
+	CHECK(!qp->sq.head && !atomic_load(&qp->sq.tail));
+	CHECK(!qp->rq.head && !atomic_load(&qp->rq.tail));
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void test_refusals(void)
+{
+	struct tern_cq *cq = make_cq(1);
+	struct ibv_cq_init_attr_ex cattr = { .cqe = ctx->max_cqe + 1 };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = &cq->vcq.cq,
+		.recv_cq = &cq->vcq.cq,
+		.qp_type = IBV_QPT_UC,
+	};
+	struct ibv_pd pd = { .context = &ctx->vctx.context };
+
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &cattr) &&
+	      errno == EINVAL);
+	cattr.cqe = 0;
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &cattr) &&
+	      errno == EINVAL);
+	cattr.cqe = 1;
+	cattr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &cattr) &&
+	      errno == EOPNOTSUPP);
+	CHECK(!tern_create_cq(&ctx->vctx.context, -1, NULL, 0) &&
+	      errno == EINVAL);
+
+	CHECK(!tern_create_qp(&pd, &attr) && errno == EOPNOTSUPP);
+	attr.qp_type = IBV_QPT_RC;
+	attr.cap.max_send_wr = UINT32_MAX;
+	CHECK(!tern_create_qp(&pd, &attr) && errno == EINVAL);
+	attr.cap.max_send_wr = 1;
+	attr.cap.max_inline_data = ctx->max_inline + 1;
+	CHECK(!tern_create_qp(&pd, &attr) && errno == EINVAL);
+	attr.cap.max_inline_data = 0;
+	create_err = EPERM;
+	CHECK(!tern_create_qp(&pd, &attr) && errno == EPERM);
+	create_err = 0;
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* ---- threads: two that post, the device, one that polls ---- */
+
+#define EACH 20000U
+
+static struct tern_qp *shared_qp;
+static struct tern_cq *shared_cq;
+
+static void *post_loop(void *arg)
+{
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	unsigned int i = 0;
+
+	while (i < EACH) {
+		int err = tern_post_send(&shared_qp->vqp.qp, &wr, &bad);
+
+		CHECK(!err || err == ENOMEM);
+		i += !err;
+	}
+	return arg;
+}
+
+static void *device_loop(void *arg)
+{
+	uint32_t done = 0;
+
+	while (done < 2 * EACH) {
+		uint32_t pi = atomic_load_explicit(
+			(_Atomic(uint32_t) *)&shared_qp->record->sq_pi,
+			memory_order_acquire);
+
+		CHECK(pi - done <= shared_qp->sq.mask + 1);
+		for (; done != pi; done++)
+			put_cqe(shared_cq, done, shared_qp->vqp.qp.qp_num, done,
+				done, 0);
+	}
+	return arg;
+}
+
+static void test_threads(void)
+{
+	pthread_t threads[3];
+	struct ibv_wc wc[8];
+	uint32_t got = 0;
+	unsigned int i;
+	int n;
+
+	shared_cq = make_cq(16);
+	shared_qp = make_qp(shared_cq, shared_cq, small_cap);
+	pthread_create(&threads[0], NULL, post_loop, NULL);
+	pthread_create(&threads[1], NULL, post_loop, NULL);
+	pthread_create(&threads[2], NULL, device_loop, NULL);
+	while (got < 2 * EACH) {
+		n = tern_poll_cq(&shared_cq->vcq.cq, 8, wc);
+		for (i = 0; i < (unsigned int)n; i++)
+			CHECK(wc[i].wr_id == got++);
+	}
+	for (i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	tern_destroy_qp(&shared_qp->vqp.qp);
+	tern_destroy_cq(&shared_cq->vcq.cq);
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} tests[] = {
+		{ "encoding", test_encoding },
+		{ "geometry", test_geometry },
+		{ "send_queue", test_send_queue },
+		{ "recv_queue", test_recv_queue },
+		{ "session", test_session },
+		{ "purge", test_purge },
+		{ "cq_ex", test_cq_ex },
+		{ "arm", test_arm },
+		{ "number_reuse", test_number_reuse },
+		{ "reset", test_reset },
+		{ "refusals", test_refusals },
+		{ "threads", test_threads },
+	};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(tests) / sizeof(tests[0]); i++) {
+		setup();
+		tests[i].run();
+		teardown();
+		printf("ok provider_%s\n", tests[i].name);
+		fflush(stdout);
+	}
+	return 0;
+}
