@@ -157,7 +157,10 @@ bool Sim::step() {
     n->run_once();
     worked = true;
   }
-  if (worked) return true;
+  if (worked) {
+    if (turn_time) advance(now_ + turn_time);
+    return true;
+  }
   const Nanos next = next_event();
   if (next == kNever) return false;
   advance(next);

@@ -90,8 +90,10 @@ class Sim {
   [[nodiscard]] unsigned new_node_id() { return ++node_ids_; }
 
   WireModel wire;
-  // Bytes of budget of each turn of a device.
+  // Bytes of budget of each turn of a device, and how long a round of turns takes. With 0 the
+  // devices are infinitely fast, and only the wire takes time.
   std::uint32_t budget = 65536;
+  Nanos turn_time = 0;
   // Called for each frame put on the wire; false: it is lost.
   std::function<bool(unsigned from, std::span<const std::byte> frame)> pass;
 

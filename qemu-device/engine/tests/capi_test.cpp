@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tern_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "tern_hw.hpp"
+#include "tests/fake_host.h"
+
+namespace tern {
+namespace {
+
+// A FakeHost behind C functions.
+void* map_c(void* opaque, uint64_t addr, uint64_t* len, bool write) {
+  const auto span = static_cast<FakeHost*>(opaque)->map(addr, *len, write);
+  *len = span.size();
+  return span.empty() ? nullptr : span.data();
+}
+void unmap_c(void* opaque, void* p, uint64_t len, bool write, uint64_t written) {
+  static_cast<FakeHost*>(opaque)->unmap({static_cast<std::byte*>(p), len}, write, written);
+}
+uint64_t now_c(void* opaque) { return static_cast<FakeHost*>(opaque)->now(); }
+uint64_t random_c(void* opaque) { return static_cast<FakeHost*>(opaque)->random(); }
+
+constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c};
+
+TernConfig good_config() {
+  TernConfig c{};
+  c.uar_bar_size = 16 << 20;
+  c.max_qp = c.max_cq = 64;
+  c.max_mr = c.max_mw = 64;
+  c.num_vectors = 8;
+  c.max_mtu = 9000;
+  c.link_speed = 100000;
+  c.mac[0] = 0x52;
+  return c;
+}
+
+TEST(Capi, RefusesConfigurationsOutOfRange) {
+  FakeHost host;
+  static std::byte storage[1 << 16];
+  using C = TernConfig;
+  const std::pair<bool, std::function<void(C&)>> rows[] = {
+      {true, [](C&) {}},
+      {true, [](C& c) { c.dm_size = 1 << 16, c.dm_storage = storage; }},
+      {false, [](C& c) { c.dm_size = 1 << 16; }},
+      {false, [](C& c) { c.dm_size = 4096, c.dm_storage = storage; }},
+      {false, [](C& c) { c.dm_size = std::uint64_t{1} << 41, c.dm_storage = storage; }},
+      {false, [](C& c) { c.uar_bar_size = 0; }},
+      {false, [](C& c) { c.uar_bar_size = 1 << 16; }},
+      {true, [](C& c) { c.uar_bar_size = 2 << 16; }},
+      {false, [](C& c) { c.uar_bar_size = (2 << 16) + 4096; }},
+      {false, [](C& c) { c.uar_bar_size = std::uint64_t{1} << 33; }},
+      {false, [](C& c) { c.max_qp = 0; }},
+      {false, [](C& c) { c.max_qp = 1 << 24; }},
+      {false, [](C& c) { c.max_cq = 0; }},
+      {false, [](C& c) { c.max_cq = 0xffffffff; }},
+      {false, [](C& c) { c.max_mr = 0; }},
+      {false, [](C& c) { c.max_mr = c.max_mw = 1 << 23; }},
+      {true, [](C& c) { c.max_mw = 0; }},
+      {false, [](C& c) { c.num_vectors = 1; }},
+      {true, [](C& c) { c.num_vectors = 128; }},
+      {false, [](C& c) { c.num_vectors = 129; }},
+      {false, [](C& c) { c.max_mtu = 1499; }},
+      {true, [](C& c) { c.max_mtu = 9216; }},
+      {false, [](C& c) { c.max_mtu = 9217; }},
+      {false, [](C& c) { c.link_speed = 0; }},
+      {false, [](C& c) { c.mac[0] = 0x53; }},
+      {false, [](C& c) { c.mac[0] = 0; }},
+      {false, [](C& c) { c.mw_type_2a = 2; }},
+      {false, [](C& c) { c.capture = 2; }},
+  };
+  int row = 0;
+  for (const auto& [good, change] : rows) {
+    TernConfig config = good_config();
+    change(config);
+    TernEngine* const e = tern_engine_new(&config, &kOps, &host);
+    EXPECT_EQ(e != nullptr, good) << "row " << row;
+    tern_engine_free(e);
+    ++row;
+  }
+  const TernConfig config = good_config();
+  EXPECT_EQ(tern_engine_new(nullptr, &kOps, &host), nullptr);
+  EXPECT_EQ(tern_engine_new(&config, nullptr, &host), nullptr);
+  for (int i = 0; i < 4; ++i) {
+    TernHostOps ops = kOps;
+    if (i == 0) ops.map = nullptr;
+    if (i == 1) ops.unmap = nullptr;
+    if (i == 2) ops.now = nullptr;
+    if (i == 3) ops.random = nullptr;
+    EXPECT_EQ(tern_engine_new(&config, &ops, &host), nullptr);
+  }
+}
+
+class CapiTest : public testing::Test {
+ protected:
+  CapiTest() {
+    const TernConfig config = good_config();
+    engine = tern_engine_new(&config, &kOps, &host);
+    tern_engine_reg_write(engine, TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
+    tern_engine_reg_write(engine, TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+    tern_engine_reg_write(engine, TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
+    tern_engine_reg_write(engine, TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
+    tern_engine_reg_write(engine, TERN_REG_AQ_LOG_SIZE, 4);
+    tern_engine_reg_write(engine, TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  }
+  ~CapiTest() override { tern_engine_free(engine); }
+
+  void command(std::uint16_t opcode, std::span<const std::byte> in = {},
+               std::size_t out_len = 0) {
+    tern_aq_entry e{};
+    e.opcode = opcode;
+    e.version = TERN_CMD_VERSION;
+    e.in_len = static_cast<std::uint16_t>(in.size());
+    e.out_len = static_cast<std::uint16_t>(out_len);
+    e.in_addr = buf;
+    e.out_addr = buf + 2048;
+    if (!in.empty()) std::memcpy(host.at(buf), in.data(), in.size());
+    host.put(aq + tail % 16 * sizeof(e), e);
+    tern_engine_reg_write(engine, TERN_REG_AQ_TAIL, ++tail);
+    EXPECT_FALSE(tern_engine_run(engine, 1 << 20));
+    EXPECT_EQ(host.get<tern_acq_entry>(acq + (tail - 1) % 16 * 16).status, TERN_ST_OK);
+  }
+  template <class In>
+  std::uint32_t make(std::uint16_t opcode, const In& in) {
+    command(opcode, std::as_bytes(std::span(&in, 1)), sizeof(tern_rsp_object));
+    return host.get<tern_rsp_object>(buf + 2048).id;
+  }
+  // Enables the port and sends one frame of `len` bytes through the Ethernet function.
+  void send_frame(std::uint32_t len) {
+    tern_cmd_modify_port port{};
+    port.mask = TERN_PORT_ENABLE;
+    port.enable = 1;
+    command(TERN_CMD_MODIFY_PORT, std::as_bytes(std::span(&port, 1)));
+    tern_engine_set_link(engine, true);
+    tern_cmd_create_cq cq{};
+    cq.pages.addr = host.alloc(8192);
+    cq.record_offset = 4096;
+    cq.eqn = TERN_NO_EQ;
+    cq.log_size = 4;
+    tern_cmd_create_eth_queue tx{};
+    tx.pages.addr = host.alloc(8192);
+    tx.record_offset = 4096;
+    tx.cqn = make(TERN_CMD_CREATE_CQ, cq);
+    tx.log_size = 4;
+    const std::uint32_t id = make(TERN_CMD_CREATE_ETH_QUEUE, tx);
+    const tern_eth_txd txd = {host.alloc(len), len, TERN_ETH_F_EOP, 0};
+    std::memset(host.at(txd.addr), 0x5a, len);
+    host.put(std::uint64_t{tx.pages.addr}, txd);
+    host.put(tx.pages.addr + 4096, 1U);
+    tern_engine_doorbell(engine, 0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_ETH_TX) | id);
+    EXPECT_FALSE(tern_engine_run(engine, 1 << 20));
+  }
+
+  FakeHost host;
+  std::uint64_t aq = host.alloc(4096);
+  std::uint64_t acq = host.alloc(4096);
+  std::uint64_t buf = host.alloc(4096);
+  std::uint32_t tail = 0;
+  TernEngine* engine = nullptr;
+};
+
+TEST_F(CapiTest, EffectsAreTakenWhole) {
+  EXPECT_EQ(tern_engine_take_effects(engine), nullptr);
+  command(TERN_CMD_NOP);
+  TernEffects* const fx = tern_engine_take_effects(engine);
+  ASSERT_NE(fx, nullptr);
+  EXPECT_EQ(tern_engine_effects_frames(fx), 0U);
+  EXPECT_EQ(tern_engine_effects_vectors(fx)[0], 1U);
+  EXPECT_EQ(tern_engine_effects_vectors(fx)[1], 0U);
+  EXPECT_EQ(tern_engine_take_effects(engine), nullptr) << "nothing twice";
+  tern_engine_effects_free(engine, fx);
+  tern_engine_effects_free(engine, nullptr);
+}
+
+TEST_F(CapiTest, FramesStayValidWhileTheEngineGoesOn) {
+  send_frame(1000);
+  TernEffects* const fx = tern_engine_take_effects(engine);
+  ASSERT_NE(fx, nullptr);
+  ASSERT_EQ(tern_engine_effects_frames(fx), 1U);
+  const TernFrame frame = tern_engine_effects_frame(fx, 0);
+  for (int i = 0; i < 10; ++i) {
+    command(TERN_CMD_NOP);
+    tern_engine_effects_free(engine, tern_engine_take_effects(engine));
+  }
+  tern_engine_reset(engine);
+  ASSERT_EQ(frame.len, 1000U);
+  EXPECT_TRUE(frame.to_wire);
+  EXPECT_EQ(frame.time, host.clock);
+  for (std::uint32_t i = 0; i < frame.len; ++i) ASSERT_EQ(frame.data[i], 0x5a);
+  tern_engine_effects_free(engine, fx);
+}
+
+TEST_F(CapiTest, ManyBatchesAtOnce) {
+  std::vector<TernEffects*> held;
+  for (int i = 0; i < 30; ++i) {
+    command(TERN_CMD_NOP);
+    held.push_back(tern_engine_take_effects(engine));
+    ASSERT_NE(held.back(), nullptr);
+  }
+  for (TernEffects* const fx : held) tern_engine_effects_free(engine, fx);
+  command(TERN_CMD_NOP);
+  TernEffects* const fx = tern_engine_take_effects(engine);
+  EXPECT_EQ(tern_engine_effects_vectors(fx)[0], 1U) << "a used batch is empty";
+  tern_engine_effects_free(engine, fx);
+}
+
+TEST_F(CapiTest, InputsReachTheDevice) {
+  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS),
+            TERN_STATUS_READY | TERN_STATUS_ENABLED);
+  host.clock = 0x5'0000'0007;
+  EXPECT_EQ(tern_engine_uar_read(engine, TERN_UAR_CLOCK_LO), 7U);
+  EXPECT_EQ(tern_engine_uar_read(engine, TERN_UAR_CLOCK_HI), 5U);
+  EXPECT_TRUE(tern_engine_can_receive(engine));
+  EXPECT_EQ(tern_engine_next_deadline(engine), UINT64_MAX);
+  const std::uint8_t runt[3] = {};
+  tern_engine_receive(engine, runt, sizeof(runt));
+  tern_engine_dma_invalidate(engine, 0, UINT64_MAX);
+  tern_cmd_alloc_pd pd{};
+  tern_cmd_create_mr mr{};
+  mr.pdn = make(TERN_CMD_ALLOC_PD, pd);
+  mr.length = 100;
+  (void)make(TERN_CMD_CREATE_MR, mr);
+  send_frame(100);
+  TernEngineInfo info;
+  tern_engine_info(engine, &info);
+  EXPECT_EQ(info.live_keys, 1U);
+  EXPECT_EQ(info.live_qps, 0U);
+  EXPECT_EQ(info.tx_packets, 1U);
+  EXPECT_EQ(info.rx_packets, 0U);
+  tern_engine_reset(engine);
+  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS), static_cast<std::uint32_t>(TERN_STATUS_READY));
+  tern_engine_info(engine, &info);
+  EXPECT_EQ(info.live_keys, 0U);
+}
+
+}  // namespace
+}  // namespace tern

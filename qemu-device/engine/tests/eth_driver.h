@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The network half of the tests' driver: one transmit and one receive queue.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tests/mini_driver.h"
+
+namespace tern {
+
+class TestEthQueue {
+ public:
+  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4)
+      : node_(node),
+        cq_(cq),
+        log_size_(log_size),
+        memory_(node.host, (16U << log_size) + sizeof(tern_eth_record)) {
+    status_ = create(direction);
+  }
+  [[nodiscard]] std::uint32_t number() const { return id_; }
+  [[nodiscard]] Status created() const { return status_; }
+  [[nodiscard]] TestCq& cq() const { return cq_; }
+  [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint32_t posted() const { return pi_; }
+
+  // One descriptor; publish() shows it, and what was put before, to the device.
+  void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
+    tern_eth_txd txd{};
+    txd.addr = le(addr);
+    txd.length = le(len);
+    txd.flags = le(flags);
+    memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, txd);
+  }
+  void publish() { store_pi(pi_); }
+  void store_pi(std::uint32_t pi) { memory_.put(16U << log_size_, le(pi)); }
+  void kick() { node_.doorbell(node_.uar(), TERN_DB_CMD_ETH_TX, id_); }
+
+  // Sends `frame` gathered from pieces of the given sizes, the rest as the last piece.
+  void send(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
+    std::size_t at = 0;
+    for (const std::size_t n : cuts) {
+      put(place(frame.subspan(at, n)), static_cast<std::uint32_t>(n), 0);
+      at += n;
+    }
+    const auto rest = frame.subspan(at);
+    put(place(rest), static_cast<std::uint32_t>(rest.size()), TERN_ETH_F_EOP);
+    publish();
+    kick();
+  }
+  // Posts a receive buffer; received() finds it by its index.
+  void post_buffer(std::uint32_t len = 2048) {
+    const std::uint64_t addr = node_.host.alloc(std::max(len, 1U), 64);
+    buffers_.push_back(addr);
+    put(addr, len, 0);
+    publish();
+  }
+  [[nodiscard]] std::vector<std::byte> received(const Wc& wc) {
+    const std::uint32_t len = le(wc.byte_len);
+    const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index)), len);
+    return {p, p + len};
+  }
+
+ private:
+  Status create(std::uint8_t direction) {
+    tern_cmd_create_eth_queue cmd{};
+    cmd.pages = memory_.pages();
+    cmd.record_offset = le(16U << log_size_);
+    cmd.cqn = le(cq_.number());
+    cmd.uar = le(node_.uar());
+    cmd.direction = direction;
+    cmd.log_size = static_cast<std::uint8_t>(log_size_);
+    tern_rsp_object rsp{};
+    const Status st = node_.command(TERN_CMD_CREATE_ETH_QUEUE, cmd, &rsp);
+    id_ = le(rsp.id);
+    return st;
+  }
+  std::uint64_t place(std::span<const std::byte> bytes) {
+    const std::uint64_t addr = node_.host.alloc(std::max<std::size_t>(bytes.size(), 1), 64);
+    if (!bytes.empty()) std::memcpy(node_.host.at(addr), bytes.data(), bytes.size());
+    return addr;
+  }
+
+  TestNode& node_;
+  TestCq& cq_;
+  unsigned log_size_;
+  QueueMemory memory_;
+  std::vector<std::uint64_t> buffers_;
+  std::uint32_t pi_ = 0;
+  std::uint32_t id_ = 0;
+  Status status_ = TERN_ST_INTERNAL;
+};
+
+// An Ethernet frame of `len` bytes.
+inline std::vector<std::byte> eth_frame(const Mac& dst, const Mac& src, std::size_t len,
+                                        unsigned seed = 1,
+                                        std::optional<std::uint16_t> vlan = std::nullopt) {
+  std::vector<std::byte> f(len);
+  for (std::size_t i = 12; i < len; ++i) f[i] = static_cast<std::byte>(i * seed + seed);
+  std::memcpy(f.data(), dst.data(), std::min<std::size_t>(len, 6));
+  if (len > 6) std::memcpy(f.data() + 6, src.data(), std::min<std::size_t>(len - 6, 6));
+  if (len >= 14) f[12] = f[13] = std::byte{0x88};
+  if (vlan && len >= 18) {
+    f[12] = std::byte{0x81};
+    f[13] = std::byte{0x00};
+    f[14] = static_cast<std::byte>(0x60 | *vlan >> 8);
+    f[15] = static_cast<std::byte>(*vlan);
+    f[16] = f[17] = std::byte{0x88};
+  }
+  return f;
+}
+
+}  // namespace tern
