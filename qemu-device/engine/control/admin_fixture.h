@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A device with nothing but its registers and an admin queue, and makers of every object.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "control/device.h"
+#include "tests/fake_host.h"
+
+namespace tern {
+
+inline Config admin_test_config() {
+  Config c;
+  c.mac = {0x52, 0x54, 0x00, 0x12, 0x34, 0x56};
+  c.uar_bar_size = 16 * 4096;
+  c.max_qp = 8;
+  c.max_cq = 40;
+  c.max_mr = 16;
+  c.num_vectors = 4;
+  return c;
+}
+
+class AdminTest : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kReady = TERN_STATUS_READY;
+  static constexpr std::uint32_t kEnabled = TERN_STATUS_READY | TERN_STATUS_ENABLED;
+  static constexpr unsigned kLog = 3;  // of both queues
+  static constexpr std::uint32_t kEntries = 1U << kLog;
+
+  FakeHost host;
+  Device device{host, admin_test_config()};
+  std::uint64_t aq = host.alloc(kEntries * sizeof(tern_aq_entry));
+  std::uint64_t acq = host.alloc(kEntries * sizeof(tern_acq_entry));
+  std::uint64_t in_buf = host.alloc(2048);
+  std::uint64_t out_buf = host.alloc(2048);
+  std::uint32_t tail = 0;
+  std::uint32_t done = 0;
+  tern_acq_entry last{};
+
+  // ---- registers ----
+  std::uint32_t reg(std::uint32_t offset) { return device.reg_read(offset); }
+  void set(std::uint32_t offset, std::uint32_t value) { device.reg_write(offset, value); }
+  void configure() {
+    set(TERN_REG_PAGE_SHIFT, 12);
+    set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
+    set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+    set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
+    set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
+    set(TERN_REG_AQ_LOG_SIZE, kLog);
+  }
+  void enable() {
+    std::memset(host.at(acq), 0, kEntries * sizeof(tern_acq_entry));
+    tail = done = 0;
+    configure();
+    set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled);
+  }
+  bool raised(unsigned vector) {
+    const bool was = (device.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.effects->clear();
+    return was;
+  }
+
+  // ---- the queue ----
+  void submit(const tern_aq_entry& entry) {
+    host.put(aq + tail % kEntries * sizeof(entry), entry);
+    set(TERN_REG_AQ_TAIL, ++tail);
+  }
+  Status reap() {
+    last = host.get<tern_acq_entry>(acq + done % kEntries * sizeof(last));
+    EXPECT_EQ(last.phase, (done / kEntries) % 2 == 0 ? 1U : 0U) << "not completed";
+    ++done;
+    EXPECT_EQ(last.aq_head, done);
+    return last.status;
+  }
+  // An entry for bytes that already lie in in_buf.
+  tern_aq_entry entry(std::uint16_t opcode, std::size_t in_len, std::size_t out_len) {
+    tern_aq_entry e{};
+    e.opcode = opcode;
+    e.version = TERN_CMD_VERSION;
+    e.tag = 0xc0de0000 + tail;
+    e.in_len = static_cast<std::uint16_t>(in_len);
+    e.out_len = static_cast<std::uint16_t>(out_len);
+    e.in_addr = in_buf;
+    e.out_addr = out_buf;
+    return e;
+  }
+  Status run(const tern_aq_entry& e) {
+    submit(e);
+    EXPECT_FALSE(device.run(1 << 20));
+    const Status st = reap();
+    EXPECT_EQ(last.tag, e.tag);
+    if (st != TERN_ST_OK) {
+      EXPECT_EQ(last.out_len, 0U);
+    }
+    return st;
+  }
+  template <class In>
+  Status run(std::uint16_t opcode, const In& in, std::size_t out_len = 0) {
+    host.put(in_buf, in);
+    return run(entry(opcode, sizeof(in), out_len));
+  }
+  Status run(std::uint16_t opcode) { return run(entry(opcode, 0, 0)); }
+  template <class Out>
+  Out out() {
+    EXPECT_EQ(last.out_len, sizeof(Out));
+    return host.get<Out>(out_buf);
+  }
+  Status on(std::uint16_t opcode, std::uint32_t id, std::size_t out_len = 0) {
+    return run(opcode, tern_cmd_object{id, 0}, out_len);
+  }
+  template <class In>
+  std::uint32_t make(std::uint16_t opcode, const In& in) {
+    EXPECT_EQ(run(opcode, in, sizeof(tern_rsp_object)), TERN_ST_OK);
+    return out<tern_rsp_object>().id;
+  }
+  tern_rsp_objects objects() {
+    EXPECT_EQ(run(entry(TERN_CMD_QUERY_OBJECTS, 0, sizeof(tern_rsp_objects))), TERN_ST_OK);
+    return out<tern_rsp_objects>();
+  }
+
+  // ---- objects ----
+  tern_pages pages(std::uint64_t n) {
+    tern_pages p{};
+    p.addr = host.alloc(n * 8);
+    p.num = static_cast<std::uint32_t>(n);
+    p.page_shift = 12;
+    p.kind = TERN_PAGES_LIST;
+    for (std::uint64_t i = 0; i < n; ++i) host.put(p.addr + 8 * i, host.alloc(4096));
+    return p;
+  }
+  std::uint32_t make_uar() {
+    EXPECT_EQ(run(entry(TERN_CMD_ALLOC_UAR, 0, 8)), TERN_ST_OK);
+    return out<tern_rsp_object>().id;
+  }
+  std::uint32_t make_pd(std::uint32_t flags = 0) {
+    return make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{flags, 0});
+  }
+  tern_cmd_create_eq eq_command(std::uint8_t kind = TERN_EQ_COMPLETION) {
+    tern_cmd_create_eq c{};
+    c.pages = pages(1);
+    c.record_offset = 16 * sizeof(tern_eqe);
+    c.vector = 1;
+    c.log_size = 4;
+    c.kind = kind;
+    return c;
+  }
+  tern_cmd_create_cq cq_command(std::uint32_t eqn, std::uint32_t uar) {
+    tern_cmd_create_cq c{};
+    c.pages = pages(2);
+    c.record_offset = 4096;
+    c.eqn = eqn;
+    c.uar = uar;
+    c.log_size = 6;
+    return c;
+  }
+  tern_cmd_create_mr mr_command(std::uint32_t pdn) {
+    tern_cmd_create_mr c{};
+    c.pages = pages(2);
+    c.length = 8192;
+    c.pdn = pdn;
+    c.access = TERN_ACCESS_LOCAL_WRITE;
+    return c;
+  }
+  tern_cmd_create_qp qp_command(std::uint32_t pdn, std::uint32_t uar, std::uint32_t cqn) {
+    tern_cmd_create_qp c{};
+    c.pages = pages(3);
+    c.rq_offset = 4096;
+    c.record_offset = 8192;
+    c.pdn = pdn;
+    c.uar = uar;
+    c.send_cqn = c.recv_cqn = cqn;
+    c.type = TERN_QPT_RC;
+    c.log_sq_size = 4;
+    c.log_sq_stride = 8;
+    c.log_rq_size = 5;
+    c.log_rq_stride = 7;
+    return c;
+  }
+  tern_cmd_create_eth_queue eth_command(std::uint32_t cqn, std::uint32_t uar) {
+    tern_cmd_create_eth_queue c{};
+    c.pages = pages(2);
+    c.record_offset = 4096;
+    c.cqn = cqn;
+    c.uar = uar;
+    c.log_size = 8;
+    return c;
+  }
+};
+
+}  // namespace tern

@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands that make, change, ask about and destroy objects.
+#include "control/admin_commands.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "control/admin_fixture.h"
+
+namespace tern {
+namespace {
+
+// ---- doorbell pages and protection domains ----
+
+TEST_F(AdminTest, DoorbellPages) {
+  enable();
+  std::vector<std::uint32_t> uars;
+  for (int i = 0; i < 15; ++i) uars.push_back(make_uar());
+  EXPECT_EQ(std::set(uars.begin(), uars.end()).size(), 15U);
+  for (const std::uint32_t uar : uars) {
+    EXPECT_GE(uar, 1U);
+    EXPECT_LT(uar, 16U);
+  }
+  EXPECT_EQ(objects().uar, 15U);
+  EXPECT_EQ(run(entry(TERN_CMD_ALLOC_UAR, 0, 8)), TERN_ST_NO_RESOURCE);
+  for (const std::uint32_t bad : {0U, 16U, 0xffffffffU}) {
+    EXPECT_EQ(on(TERN_CMD_FREE_UAR, bad), TERN_ST_BAD_HANDLE);
+  }
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[4]), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[4]), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(make_uar(), uars[4]);
+  // A freed page rests while others are free.
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[2]), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[9]), TERN_ST_OK);
+  EXPECT_EQ(make_uar(), uars[9]);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[9]), TERN_ST_OK);
+  EXPECT_EQ(make_uar(), uars[2]);
+  EXPECT_EQ(objects().uar, 14U);
+}
+
+TEST_F(AdminTest, PageShiftIsTheStrideOfDoorbellPages) {
+  configure();
+  set(TERN_REG_PAGE_SHIFT, 14);
+  set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_caps>().max_uar, 4U);
+  for (int i = 0; i < 3; ++i) (void)make_uar();
+  EXPECT_EQ(run(entry(TERN_CMD_ALLOC_UAR, 0, 8)), TERN_ST_NO_RESOURCE);
+}
+
+TEST_F(AdminTest, ProtectionDomains) {
+  enable();
+  const std::uint32_t pd = make_pd();
+  const std::uint32_t kernel = make_pd(TERN_PD_PRIVILEGED);
+  EXPECT_NE(pd, kernel);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{2, 0}, 8), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{0x80000001, 0}, 8), TERN_ST_BAD_PARAM);
+  for (const std::uint32_t bad : {0U, 100U, 0xffffffffU}) {
+    EXPECT_EQ(on(TERN_CMD_FREE_PD, bad), TERN_ST_BAD_HANDLE);
+  }
+  const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, kernel), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(objects().pd, 0U);
+}
+
+// ---- event and completion queues ----
+
+TEST_F(AdminTest, EventQueues) {
+  enable();
+  const std::uint32_t eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+  const std::uint32_t async = make(TERN_CMD_CREATE_EQ, eq_command(TERN_EQ_ASYNC));
+  EXPECT_EQ(run(TERN_CMD_CREATE_EQ, eq_command(TERN_EQ_ASYNC), 8), TERN_ST_NO_RESOURCE);
+  tern_cmd_create_eq bad = eq_command();
+  bad.vector = 4;
+  EXPECT_EQ(run(TERN_CMD_CREATE_EQ, bad, 8), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(objects().eq, 2U);
+  EXPECT_EQ(objects().page_entries, 2U);
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, cq_command(async, 0), 8), TERN_ST_BAD_PARAM);
+
+  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, 0));
+  EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, async), TERN_ST_OK);
+  EXPECT_EQ(device.async_eq, nullptr);
+  EXPECT_EQ(objects().eq, 0U);
+}
+
+TEST_F(AdminTest, AsyncQueueGetsWhatWaited) {
+  enable();
+  device.set_link(true);
+  const tern_cmd_create_eq cmd = eq_command(TERN_EQ_ASYNC);
+  (void)make(TERN_CMD_CREATE_EQ, cmd);
+  const auto eqe = host.get<tern_eqe>(host.get<std::uint64_t>(cmd.pages.addr));
+  EXPECT_EQ(eqe.type, TERN_EV_PORT_CHANGE);
+  EXPECT_EQ(eqe.phase, 1U);
+}
+
+TEST_F(AdminTest, CompletionQueues) {
+  enable();
+  const std::uint32_t uar = make_uar();
+  const std::uint32_t eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+  const tern_cmd_create_cq good = cq_command(eqn, uar);
+  tern_cmd_create_cq c = good;
+  c.eqn = eqn + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_BAD_HANDLE);
+  c = good;
+  c.uar = uar + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_BAD_HANDLE);
+  c = good;
+  c.uar = 0xffffffff;
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_BAD_HANDLE);
+  c = good;
+  c.flags = TERN_CQ_F_IGNORE_OVERRUN;
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_NOT_SUPPORTED);
+  EXPECT_EQ(objects().cq, 0U);
+
+  std::vector<std::uint32_t> cqs;
+  for (int i = 0; i < 16; ++i) cqs.push_back(make(TERN_CMD_CREATE_CQ, good));
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, good, 8), TERN_ST_NO_RESOURCE) << "the EQ has 16 entries";
+  c = good;
+  c.eqn = TERN_NO_EQ;
+  for (int i = 16; i < 40; ++i) cqs.push_back(make(TERN_CMD_CREATE_CQ, c));
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_NO_RESOURCE) << "max_cq";
+  EXPECT_EQ(objects().cq, 40U);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
+  for (const std::uint32_t cqn : cqs) EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqs[0]), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
+}
+
+// ---- regions ----
+
+TEST_F(AdminTest, Regions) {
+  enable();
+  const std::uint32_t pd = make_pd();
+  tern_cmd_create_mr c = mr_command(pd);
+  c.pdn = pd + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_BAD_HANDLE);
+  c.pdn = 0;
+  EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_BAD_HANDLE);
+  c.pdn = pd;
+  for (const int kind : {TERN_MR_DM, TERN_MR_FAST}) {
+    c.kind = static_cast<std::uint8_t>(kind);
+    EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_NOT_SUPPORTED);
+  }
+  const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
+  EXPECT_GE(key >> 8, 2U);
+  EXPECT_EQ(on(TERN_CMD_QUERY_MR, key, 48), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_mr>().length, 8192U);
+  EXPECT_EQ(out<tern_rsp_mr>().pdn, pd);
+  EXPECT_EQ(on(TERN_CMD_QUERY_MR, key ^ 1, 48), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_QUERY_MR, TERN_LKEY_DMA, 48), TERN_ST_BAD_HANDLE);
+  tern_cmd_update_pages up{};
+  up.key = key;
+  up.pages = pages(1);
+  up.first = 1;
+  EXPECT_EQ(run(TERN_CMD_UPDATE_PAGES, up), TERN_ST_OK);
+  up.first = 2;
+  EXPECT_EQ(run(TERN_CMD_UPDATE_PAGES, up), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(objects().mr, 1U);
+  EXPECT_EQ(objects().page_entries, 2U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key + 0x100), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key), TERN_ST_OK);
+  EXPECT_EQ(objects().page_entries, 0U);
+}
+
+// ---- queue pairs ----
+
+class AdminQpTest : public AdminTest {
+ protected:
+  AdminQpTest() {
+    enable();
+    uar = make_uar();
+    pd = make_pd();
+    cqn = make(TERN_CMD_CREATE_CQ, cq_command(TERN_NO_EQ, uar));
+    good = qp_command(pd, uar, cqn);
+  }
+  std::uint32_t uar;
+  std::uint32_t pd;
+  std::uint32_t cqn;
+  tern_cmd_create_qp good;
+};
+
+TEST_F(AdminQpTest, CreationChecksEveryField) {
+  using C = tern_cmd_create_qp;
+  const std::pair<Status, std::function<void(C&)>> rows[] = {
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_UC; }},
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_UD; }},
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_INI; }},
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_TGT; }},
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_GSI; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.type = 6; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.type = 255; }},
+      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 8; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0x80; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.srqn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.xrcdn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_sq_size = 16; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_sq_size = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_sq_stride = 5; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_sq_stride = 12; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_rq_size = 16; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_rq_stride = 4; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_rq_stride = 11; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_rq_stride = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 32; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset += 8; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset += 60; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},      // ends of SQ and RQ overlap
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},         // all of it
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // record inside the SQ
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 + 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 3 * 4096; }},  // past the list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 0xffffffc0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 0xffffffc0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192 + 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 2; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
+      {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.pdn; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.uar; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.uar = 1U << 31; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.send_cqn; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.recv_cqn; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.recv_cqn = 0xffffffff; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    C c = good;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), st) << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(objects().qp, 0U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK) << "no attempt left a user behind";
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
+}
+
+TEST_F(AdminQpTest, LayoutsThatAreFine) {
+  using C = tern_cmd_create_qp;
+  const std::function<void(C&)> rows[] = {
+      [](C&) {},
+      [](C& c) { c.log_sq_size = c.log_rq_size = 0; },
+      [](C& c) { c.log_sq_stride = 6, c.log_rq_stride = 5; },
+      [](C& c) { c.log_sq_size = 1, c.log_sq_stride = 11, c.log_rq_stride = 10, c.log_rq_size = 2; },
+      [](C& c) { c.sq_offset = 4096, c.rq_offset = 0; },
+      [](C& c) { c.record_offset = 3 * 4096 - 64; },
+      [](C& c) { c.flags = TERN_QP_F_NO_SQ, c.log_sq_size = c.log_sq_stride = 255; },
+      [](C& c) { c.flags = TERN_QP_F_NO_RQ, c.log_rq_size = c.log_rq_stride = 255; },
+      [](C& c) { c.flags = TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ, c.record_offset = 0; },
+      [this](C& c) {
+        c.pages = {};
+        c.pages.addr = host.alloc(3 * 4096);
+      },
+  };
+  int row = 0;
+  for (const auto& change : rows) {
+    C c = good;
+    change(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), TERN_ST_OK) << "row " << row;
+    EXPECT_EQ(on(TERN_CMD_DESTROY_QP, out<tern_rsp_object>().id), TERN_ST_OK);
+    ++row;
+  }
+}
+
+TEST_F(AdminQpTest, NumbersLimitsAndUsers) {
+  std::vector<std::uint32_t> qps;
+  for (int i = 0; i < 8; ++i) qps.push_back(make(TERN_CMD_CREATE_QP, good));
+  for (const std::uint32_t qpn : qps) EXPECT_GE(qpn, 2U);
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, good, 8), TERN_ST_NO_RESOURCE);
+  EXPECT_EQ(objects().qp, 8U);
+  EXPECT_EQ(objects().page_entries, 8 * 3 + 2U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
+  for (const std::uint32_t bad : {0U, 1U, 10U, 0xffffffffU}) {
+    EXPECT_EQ(on(TERN_CMD_DESTROY_QP, bad), TERN_ST_BAD_HANDLE);
+    EXPECT_EQ(on(TERN_CMD_QUERY_QP, bad, 80), TERN_ST_BAD_HANDLE);
+  }
+  for (const std::uint32_t qpn : qps) EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
+  EXPECT_EQ(objects().page_entries, 0U);
+}
+
+TEST_F(AdminQpTest, ModifyAndQuery) {
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
+  tern_cmd_modify_qp m{};
+  m.qpn = qpn + 1;
+  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  m.attr.state = TERN_QPS_INIT;
+  m.attr.access = TERN_ACCESS_REMOTE_READ;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_HANDLE);
+  m.qpn = qpn;
+  m.mask |= 1U << 16;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
+  m.mask &= ~(1U << 16);
+  m.flags = 2;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
+  m.flags = 0;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, 80), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_INIT);
+  EXPECT_EQ(out<tern_rsp_query_qp>().attr.access, TERN_ACCESS_REMOTE_READ);
+}
+
+TEST_F(AdminQpTest, EventsOfADestroyedObjectAreDropped) {
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
+  device.async_events.raise(TERN_EV_QP_FATAL, qpn);
+  device.async_events.raise(TERN_EV_CQ_ERR, cqn);
+  device.async_events.raise(TERN_EV_CQ_ERR, qpn);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
+  EXPECT_EQ(device.async_events.waiting(), 2U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(device.async_events.waiting(), 1U);
+}
+
+TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
+  tern_cmd_modify_qp m{};
+  m.qpn = qpn;
+  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  m.attr.state = TERN_QPS_INIT;
+  ASSERT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
+  Cq* const cq = device.cqs.find(cqn);
+  tern_cqe cqe{};
+  for (int i = 0; i < 64; ++i) ASSERT_TRUE(cq->push(cqe));
+  EXPECT_FALSE(cq->push(cqe));
+  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, 80), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_ERR) << "its QPs are told";
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, good, 8), TERN_ST_BAD_STATE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+}
+
+TEST_F(AdminQpTest, DoorbellsNeedTheRightPage) {
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
+  const auto bad = [&] { return device.counters.rdma[TERN_CNT_BAD_DOORBELL]; };
+  const std::uint32_t kick = field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | qpn;
+  device.doorbell(std::uint64_t{uar} << 12, kick);
+  EXPECT_EQ(bad(), 0U);
+  device.doorbell(0, kick);
+  EXPECT_EQ(bad(), 1U);
+  device.doorbell((std::uint64_t{uar} << 12) + 8, kick);
+  EXPECT_EQ(bad(), 1U) << "no doorbell there";
+  device.doorbell(std::uint64_t{uar} << 12, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_CQ_ARM) | cqn);
+  EXPECT_EQ(bad(), 1U);
+  device.doorbell(0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_CQ_ARM) | cqn);
+  EXPECT_EQ(bad(), 2U);
+}
+
+// ---- port and Ethernet ----
+
+TEST_F(AdminTest, EthernetQueues) {
+  enable();
+  const std::uint32_t uar = make_uar();
+  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(TERN_NO_EQ, 0));
+  tern_cmd_create_eth_queue c = eth_command(cqn, uar);
+  c.uar = uar + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_ETH_QUEUE, c, 8), TERN_ST_BAD_HANDLE);
+  c.uar = uar;
+  c.cqn = cqn + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_ETH_QUEUE, c, 8), TERN_ST_BAD_HANDLE);
+  const std::uint32_t id = make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
+  EXPECT_EQ(objects().eth_queue, 1U);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, id + 1), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, id), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
+  EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, tern_cmd_set_rx_filter{}), TERN_ST_OK);
+  tern_cmd_set_rx_filter f{};
+  f.num_macs = 65;
+  EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, f), TERN_ST_BAD_PARAM);
+}
+
+TEST_F(AdminTest, PortAndGids) {
+  enable();
+  EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, 24)), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_port>().max_mtu, 9000U);
+  EXPECT_EQ(out<tern_rsp_port>().link_up, 0U);
+  tern_cmd_modify_port m{};
+  m.mask = TERN_PORT_MTU;
+  m.mtu = 9001;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(device.async_events.waiting(), 0U);
+  m.mtu = 4200;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
+  EXPECT_EQ(device.async_events.waiting(), 1U) << "the MTU changed";
+  EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, 24)), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_port>().mtu, 4200U);
+
+  tern_cmd_set_gid g{};
+  g.valid = 1;
+  g.net_type = TERN_NET_IPV6;
+  g.vlan = TERN_VLAN_NONE;
+  g.mac[0] = 2;
+  g.gid[0] = 0xfe;
+  g.gid[1] = 0x80;
+  EXPECT_EQ(run(TERN_CMD_SET_GID, g), TERN_ST_OK);
+  EXPECT_EQ(objects().gid, 1U);
+  g.index = 128;
+  EXPECT_EQ(run(TERN_CMD_SET_GID, g), TERN_ST_BAD_PARAM);
+  g.index = 0;
+  g.valid = 0;
+  EXPECT_EQ(run(TERN_CMD_SET_GID, g), TERN_ST_OK);
+  EXPECT_EQ(objects().gid, 0U);
+}
+
+// ---- queries ----
+
+TEST_F(AdminTest, Capabilities) {
+  enable();
+  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  const auto caps = out<tern_rsp_caps>();
+  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN);
+  EXPECT_EQ(caps.max_uar, 16U);
+  EXPECT_EQ(caps.max_qp, 8U);
+  EXPECT_EQ(caps.max_cq, 40U);
+  EXPECT_EQ(caps.max_mr, 16U);
+  EXPECT_EQ(caps.max_mw, 0U);
+  EXPECT_EQ(caps.max_dm, 0U);
+  EXPECT_EQ(caps.dm_size, 0U);
+  EXPECT_EQ(caps.max_srq, 0U);
+  EXPECT_EQ(caps.page_shift_mask, 0xfffff000U);
+  EXPECT_EQ(caps.max_msg_size, 0x80000000U);
+  EXPECT_EQ(caps.guid, 0x505400fffe123456U);
+  EXPECT_EQ(caps.num_vectors, 4U);
+  EXPECT_EQ(std::memcmp(caps.mac, "\x52\x54\x00\x12\x34\x56", 6), 0);
+  EXPECT_NE(std::memchr(caps.fw_name, 0, sizeof(caps.fw_name)), nullptr);
+  for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr}) {
+    EXPECT_TRUE(std::has_single_bit(limit));
+  }
+}
+
+TEST_F(AdminTest, CountersOfBothFunctions) {
+  enable();
+  device.counters.add(TERN_CNT_RX_MALFORMED, 5);
+  device.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
+  ASSERT_EQ(on(TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_RDMA, 1024), TERN_ST_OK);
+  EXPECT_EQ((out<std::array<std::uint64_t, TERN_CNT_RDMA_NUM>>()[TERN_CNT_RX_MALFORMED]), 5U);
+  ASSERT_EQ(on(TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_ETH, 1024), TERN_ST_OK);
+  EXPECT_EQ((out<std::array<std::uint64_t, TERN_ETH_CNT_NUM>>()[TERN_ETH_CNT_RX_FILTERED]), 7U);
+  EXPECT_EQ(on(TERN_CMD_QUERY_COUNTERS, 2, 1024), TERN_ST_BAD_PARAM);
+}
+
+TEST_F(AdminTest, ResetDestroysEverything) {
+  for (int round = 0; round < 3; ++round) {
+    enable();
+    const auto before = objects();
+    EXPECT_EQ(before.uar | before.pd | before.eq | before.cq | before.mr | before.qp | before.gid |
+                  before.eth_queue,
+              0U);
+    EXPECT_EQ(before.page_entries, 0U);
+    const std::uint32_t uar = make_uar();
+    const std::uint32_t pd = make_pd();
+    const std::uint32_t eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+    (void)make(TERN_CMD_CREATE_EQ, eq_command(TERN_EQ_ASYNC));
+    const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
+    (void)make(TERN_CMD_CREATE_MR, mr_command(pd));
+    (void)make(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
+    (void)make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
+    device.counters.add(TERN_CNT_RX_MALFORMED);
+    submit(entry(TERN_CMD_NOP, 0, 0));
+    set(TERN_REG_CTRL, TERN_CTRL_RESET);
+    EXPECT_EQ(reg(TERN_REG_STATUS), kReady);
+    EXPECT_EQ(reg(TERN_REG_AQ_LOG_SIZE), 0U);
+    EXPECT_FALSE(device.run(1 << 20)) << "what was outstanding is never completed";
+    EXPECT_EQ(device.counters.rdma[TERN_CNT_RX_MALFORMED], 0U);
+  }
+}
+
+}  // namespace
+}  // namespace tern
