@@ -124,7 +124,7 @@ def judge(expected, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tests", default=os.environ.get("RDMA_CORE_TESTS", "/usr/share/rdma-core/tests"))
+    parser.add_argument("--tests", default=os.environ.get("RDMA_CORE_TESTS"), required="RDMA_CORE_TESTS" not in os.environ)
     parser.add_argument("--expect", default=os.path.join(HERE, "rdma_core.expect"))
     parser.add_argument("--table", help="also write the results here, tab-separated")
     parser.add_argument("--child", help=argparse.SUPPRESS)
