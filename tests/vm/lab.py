@@ -194,7 +194,7 @@ class Lab:
         if self.run != base:
             say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
         for f in os.listdir(self.run):
-            if re.fullmatch(r"vm\d+\.log|wire\.pcap|qmp", f):
+            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\.pcap" if self.opt.pcap else ""), f):
                 os.unlink(os.path.join(self.run, f))
         # Sockets need short names. A lab that was killed leaves its directory behind, the next one removes it.
         for d in os.listdir("/tmp"):

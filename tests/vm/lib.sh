@@ -55,7 +55,6 @@ logged() {
 	kill $ticker 2>/dev/null || true
 	wait $ticker 2>/dev/null || true
 	[ $status != 0 ] || return 0
-	tail -n 25 "$log" >&2
 	explain "$log"
 }
 tick() {
@@ -78,6 +77,7 @@ explain() {
 	elif grep -qE 'Temporary failure (in name resolution|resolving)|Could not (resolve|connect to)|Network is unreachable|Connection timed out' "$1"; then
 		die "no network: the Debian mirror of this machine's apt sources does not answer" "check the network or the proxy in /etc/apt, then run the same command again"
 	fi
+	tail -n 25 "$1" >&2
 	die "that did not work; the whole log is $1" "mend what it says and run the same command again, finished stages are kept"
 }
 
