@@ -35,9 +35,8 @@
 #define TERN_TX_HARD        (16 * 1024 * 1024)
 /* A peer that takes nothing for so long is a cable that leads nowhere. */
 #define TERN_TX_PATIENCE_NS (1000 * SCALE_MS)
-/* A frame without a buffer is tried again so often, and lost after so long. */
+/* A frame that the engine cannot take now is tried again so often. */
 #define TERN_RX_RETRY_NS    (250 * SCALE_US)
-#define TERN_RX_PATIENCE_NS (10 * SCALE_MS)
 
 /* With the lock. */
 static bool tern_may_run(const TernState *s)
@@ -353,20 +352,14 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
         return len;
     }
     tern_lock(s);
-    if (s->running && tern_engine_can_receive(s->engine)) {
-        s->rx_forced = false;
-    } else if (!s->running || !s->rx_forced) {
-        /* The net layer offers its frames once more when the VM has stopped. */
+    /* The net layer offers its frames once more when the VM has stopped. */
+    s->rx_waiting = !s->running || !tern_engine_can_receive(s->engine);
+    if (s->rx_waiting) {
         tern_unlock(s);
         trace_tern_rx_waits(s, len);
-        if (!s->rx_waiting) {
-            s->rx_waiting = true;
-            s->rx_since = now;
-        }
         timer_mod_ns(s->rx_timer, now + TERN_RX_RETRY_NS);
         return 0;
     }
-    s->rx_waiting = false;
     trace_tern_rx(s, len);
     tern_pcap_frame(s->pcap, now, buf, len);
     tern_engine_receive(s->engine, buf, len);
@@ -375,17 +368,12 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
     return len;
 }
 
-/*
- * Nothing tells that software has posted a buffer, so we look again. RDMA
- * frames queue behind, which is why the wait is short.
- */
+/* Nothing tells that software has posted a buffer, so we look again. */
 static void tern_rx_timer(void *opaque)
 {
     TernState *s = opaque;
-    int64_t now = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
 
     if (s->rx_waiting) {
-        s->rx_forced = now - s->rx_since >= TERN_RX_PATIENCE_NS;
         qemu_flush_queued_packets(qemu_get_queue(s->nic));
     }
 }

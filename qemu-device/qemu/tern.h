@@ -123,8 +123,6 @@ struct TernState {
     bool tx_blocked;            /* the net layer holds a frame of ours */
     bool tx_lost;               /* for so long that we drop what follows */
     bool rx_waiting;            /* the net layer holds a frame for us */
-    int64_t rx_since;           /* since then, virtual clock */
-    bool rx_forced;             /* for too long: frames come in regardless */
 
     /* DMA address space, under the BQL. */
     MemoryListener listener;

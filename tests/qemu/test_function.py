@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The PCI function: config space, BARs, MSI-X, resets, power, properties."""
+
+import subprocess
+import unittest
+
+import tern_hw as hw
+from qtest import QEMU, PciFunction, Qemu
+
+PCIE, PM, MSIX = 0x10, 0x01, 0x11
+
+
+def refused(*properties):
+    """The last line QEMU prints for a device it does not make."""
+    args = [QEMU, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
+            "none", "-machine", "q35", "-S", "-device", ",".join(("tern",) + properties)]
+    done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=20, check=False)
+    assert done.returncode == 1, done
+    return done.stderr.strip().splitlines()[-1]
+
+
+class Properties(unittest.TestCase):
+    def test_help_lists_each_with_a_description(self):
+        text = subprocess.run([QEMU, "-device", "tern,help"], capture_output=True, text=True,
+                              timeout=20, check=True).stdout
+        for name, default in (("netdev", None), ("mac", None), ("dm-size", 16 << 20),
+                              ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
+                              ("max-mr", 65536), ("max-mw", 65536), ("vectors", 16),
+                              ("mtu", 9000), ("speed", 100000), ("mw-type", None),
+                              ("pcap", None)):
+            line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
+            self.assertRegex(line, r" - \S")
+            if default is not None:
+                self.assertIn(f"(default: {default})", line)
+
+    def test_wrong_values_are_refused_with_a_reason(self):
+        for prop in ("dm-size=1", "dm-size=1T", "uar-size=3M", "uar-size=64K", "max-qp=0",
+                     "max-cq=99999999", "max-mr=0", "vectors=1", "vectors=129", "mtu=1499",
+                     "mtu=9217", "speed=0", "mw-type=2c"):
+            name = prop.split("=", maxsplit=1)[0]
+            self.assertIn(f"property '{name}' must be", refused(prop))
+        self.assertIn("No such file or directory", refused("pcap=/nonexistent/file"))
+        self.assertIn("can't find value", refused("netdev=nobody"))
+
+    def test_a_machine_with_it_does_not_migrate(self):
+        with Qemu("-device", "tern") as qemu:
+            with self.assertRaisesRegex(RuntimeError, "tern"):
+                qemu.qmp("migrate", uri="exec:true")
+
+
+class ConfigSpace(unittest.TestCase):
+    def test_identity(self):
+        with Qemu("-device", "tern,addr=4") as qemu:
+            tern = hw.Tern(qemu)
+            self.assertEqual(tern.config_read(0, 2), hw.PCI_VENDOR_ID)
+            self.assertEqual(tern.config_read(2, 2), hw.PCI_DEVICE_ID)
+            self.assertEqual(tern.config_read(8, 1), hw.PCI_REVISION)
+            self.assertEqual(tern.config_read(8, 4) >> 8, hw.PCI_CLASS)
+            self.assertEqual(tern.config_read(0xe, 1), 0)
+
+    def test_bars(self):
+        with Qemu("-device", "tern,addr=4,dm-size=320K,uar-size=1M",
+                  "-device", "tern,addr=5,dm-size=0") as qemu:
+            tern, without_dm = hw.Tern(qemu), hw.Tern(qemu, slot=5)
+            self.assertEqual([tern.bar_size(n) for n in (0, 2, 4)],
+                             [hw.BAR_REGS_SIZE, 1 << 20, 512 << 10])
+            self.assertEqual(without_dm.bar_size(hw.BAR_DM), 0)
+            self.assertEqual([tern.config_read(0x10 + 4 * n, 1) & 0xf for n in (0, 2, 4)],
+                             [0, 4, 0xc])
+
+    def test_capabilities(self):
+        with Qemu("-device", "tern,addr=4,vectors=33", "-device", "pcie-root-port,id=rp,addr=6",
+                  "-device", "tern,bus=rp") as qemu:
+            tern = hw.Tern(qemu)
+            pcie, pm, msix = (tern.capability(c) for c in (PCIE, PM, MSIX))
+            self.assertEqual(tern.config_read(pcie + 2, 1) >> 4, 9)  # integrated endpoint
+            self.assertTrue(tern.config_read(pcie + 4, 4) & 1 << 28)  # FLR
+            self.assertEqual(tern.config_read(pm + 2, 2) & 7, 3)
+            self.assertEqual(tern.config_read(msix + 2, 2) & 0x7ff, 32)
+            self.assertEqual(tern.config_read(msix + 4, 4), hw.MSIX_TABLE_OFFSET)
+            self.assertEqual(tern.config_read(msix + 8, 4), hw.MSIX_PBA_OFFSET)
+            PciFunction(qemu, 0, 6).config_write(0x18, 4, 0x010100)
+            behind = PciFunction(qemu, 1, 0)
+            self.assertEqual(behind.config_read(2, 2), hw.PCI_DEVICE_ID)
+            self.assertEqual(behind.config_read(behind.capability(PCIE) + 2, 1) >> 4, 0)
+
+
+class Access(unittest.TestCase):
+    def setUp(self):
+        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,dm-size=64K"))
+        self.tern = hw.Tern(self.qemu)
+        self.tern.map_bars()
+
+    def test_registers_are_words(self):
+        tern, qemu = self.tern, self.qemu
+        self.assertEqual(tern.reg(hw.REG_MAGIC), hw.MAGIC)
+        self.assertEqual(tern.reg(hw.REG_VERSION), hw.VERSION_MAJOR << 16 | hw.VERSION_MINOR)
+        for op, ones in (("readb", 0xff), ("readw", 0xffff), ("readq", (1 << 64) - 1)):
+            for base in (tern.REGS, tern.UAR):
+                self.assertEqual(int(qemu.command(op, hex(base))[0], 0), ones)
+        self.assertEqual(qemu.readl(tern.REGS + 2), 0xffffffff)
+        self.assertEqual(qemu.readl(tern.REGS + hw.BAR_REGS_SIZE - 4), 0xffffffff)
+        tern.reset()
+        tern.set_reg(hw.REG_PAGE_SHIFT, 16)
+        for op in ("writeb", "writew", "writeq"):
+            qemu.command(op, hex(tern.REGS + hw.REG_PAGE_SHIFT), 12)
+        self.assertEqual(tern.reg(hw.REG_PAGE_SHIFT), 16)
+
+    def test_device_memory_is_memory(self):
+        pattern = bytes(range(256)) * 256
+        self.qemu.write(self.tern.DM, pattern)
+        self.assertEqual(self.qemu.read(self.tern.DM, len(pattern)), pattern)
+        self.qemu.command("writeb", hex(self.tern.DM + 1), 0x55)
+        self.assertEqual(self.qemu.read(self.tern.DM, 3), b"\x00\x55\x02")
+
+    def test_clock_runs_with_the_machine(self):
+        def clock():
+            low = self.tern.reg(hw.REG_CLOCK_LO)
+            return self.tern.reg(hw.REG_CLOCK_HI) << 32 | low
+        before = clock()
+        self.assertEqual(clock(), before)
+        self.qemu.clock_step(5_000_000_000)
+        self.assertEqual(clock() - before, 5_000_000_000)
+        self.assertEqual(self.qemu.readl(self.tern.UAR + hw.UAR_CLOCK_LO), clock() & 0xffffffff)
+
+
+class Interrupts(unittest.TestCase):
+    def setUp(self):
+        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4"))
+        self.tern = hw.Tern(self.qemu).start()
+
+    def pending(self):
+        return self.qemu.readl(self.tern.REGS + hw.MSIX_PBA_OFFSET) & 1
+
+    def message(self):
+        return int.from_bytes(self.qemu.read(self.tern.MSI, 4), "little")
+
+    def test_a_completion_raises_vector_0(self):
+        self.tern.set_vector(0, self.tern.MSI, 0x4321)
+        self.assertEqual(self.tern.run(hw.CMD_NOP), (hw.ST_OK, b""))
+        self.qemu.wait(lambda: self.message() == 0x4321, "the message")
+        self.assertFalse(self.pending())
+
+    def test_a_masked_vector_stays_pending(self):
+        self.tern.set_vector(0, self.tern.MSI, 0x4321)
+        control = self.tern.REGS + hw.MSIX_TABLE_OFFSET + 12
+        self.qemu.writel(control, 1)
+        self.tern.run(hw.CMD_NOP)
+        self.qemu.wait(self.pending, "the pending bit")
+        self.assertEqual(self.message(), 0)
+        self.qemu.writel(control, 0)
+        self.assertEqual(self.message(), 0x4321)
+        self.assertFalse(self.pending())
+
+    def test_a_message_to_the_device_itself_does_no_harm(self):
+        for target in (self.tern.REGS + hw.REG_CTRL, self.tern.REGS + hw.REG_AQ_TAIL,
+                       self.tern.UAR, self.tern.DM):
+            self.tern.set_vector(0, target, hw.CTRL_RESET)
+            for _ in range(3):
+                self.tern.post(hw.CMD_NOP)
+                self.qemu.clock_step(1000)
+            self.assertEqual(self.tern.reg(hw.REG_MAGIC), hw.MAGIC)
+            self.tern.start()
+
+
+class Reset(unittest.TestCase):
+    def setUp(self):
+        self.qemu = self.enterContext(Qemu(
+            "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
+            "-device", "pcie-root-port,id=rp,addr=6",
+            "-device", "tern,id=tern,bus=rp,dm-size=0"))
+        port = self.port = PciFunction(self.qemu, 0, 6)
+        port.config_write(0x18, 4, 0x010100)
+        port.config_write(0x20, 4, 0xe1f0e000)  # window 0xe0000000 to 0xe1ffffff
+        port.command(port.MEMORY | port.MASTER)
+        self.tern = hw.Tern(self.qemu, bus=1, slot=0)
+        self.use()
+
+    def use(self):
+        """Brings the device up from whatever state and leaves an object in it."""
+        self.tern.start()
+        self.assertEqual(self.objects(), 0)
+        self.assertEqual(self.tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_OK)
+        self.assertEqual(self.objects(), 1)
+        self.tern.set_vector(0, self.tern.MSI, 1)
+
+    def objects(self):
+        status, counts = self.tern.run(hw.CMD_QUERY_OBJECTS, out_len=72)
+        self.assertEqual((status, len(counts)), (hw.ST_OK, 72))
+        return int.from_bytes(counts[4:8], "little")
+
+    def test_by_register(self):
+        self.tern.set_reg(hw.REG_CTRL, hw.CTRL_RESET)
+        self.qemu.wait(lambda: self.tern.reg(hw.REG_STATUS) == hw.STATUS_READY, "READY")
+        self.use()
+
+    def assert_as_at_power_on(self):
+        self.assertEqual(self.tern.config_read(self.tern.COMMAND, 2), 0)
+        self.assertEqual(self.tern.config_read(self.tern.capability(MSIX) + 2, 2) & 0x8000, 0)
+        self.tern.map_bars()
+        self.assertEqual(self.tern.reg(hw.REG_STATUS), hw.STATUS_READY)
+        self.assertEqual(self.qemu.readl(self.tern.REGS + hw.MSIX_TABLE_OFFSET), 0)
+        self.use()
+
+    def test_of_the_function(self):
+        self.tern.config_write(self.tern.capability(PCIE) + 8, 2, 0x8000)
+        self.assert_as_at_power_on()
+
+    def test_of_the_bus(self):
+        control = self.port.config_read(0x3e, 2)
+        self.port.config_write(0x3e, 2, control | 0x40)
+        self.port.config_write(0x3e, 2, control)
+        self.assert_as_at_power_on()
+
+    def test_of_the_machine(self):
+        self.qemu.qmp("system_reset")
+        self.qemu.wait(lambda: self.port.config_read(0x18, 4) & 0xffff00 == 0, "the reset")
+        self.port.config_write(0x18, 4, 0x010100)
+        self.port.config_write(0x20, 4, 0xe1f0e000)
+        self.port.command(self.port.MEMORY | self.port.MASTER)
+        self.assert_as_at_power_on()
+
+    def test_d3_keeps_the_state(self):
+        control = self.tern.capability(PM) + 4
+        self.tern.config_write(control, 2, 3)
+        self.assertEqual(self.tern.config_read(control, 2) & 3, 3)
+        self.qemu.clock_step(1_000_000_000)
+        self.tern.config_write(control, 2, 0)
+        self.assertEqual(self.objects(), 1)
+
+    def test_stop_and_continue(self):
+        self.qemu.qmp("stop")
+        self.tern.post(hw.CMD_NOP)
+        self.assertEqual(self.qemu.read(self.tern.ACQ + 16 * self.tern.seen + 12, 1), b"\0")
+        self.qemu.qmp("cont")
+        self.assertEqual(self.tern.answer()[1], hw.ST_OK)
+
+    def test_unplug_and_plug(self):
+        slot_control = self.port.capability(PCIE) + 0x18
+        for _ in range(3):
+            self.qemu.qmp("device_del", id="tern")
+            self.port.config_write(slot_control, 2, 0x0700)  # power and indicator off
+            self.qemu.wait(lambda: self.tern.config_read(0, 4) == 0xffffffff, "the unplug")
+            self.assertEqual(self.tern.reg(hw.REG_MAGIC), 0)  # nothing decodes the address
+            self.qemu.wait(lambda: "tern" not in (
+                d["name"] for d in self.qemu.qmp("qom-list", path="/machine/peripheral")),
+                           "the device to go")
+            self.qemu.qmp("device_add", driver="tern", id="tern", bus="rp", **{"dm-size": 0})
+            self.port.config_write(slot_control, 2, 0x0100)
+            self.use()
+
+
+if __name__ == "__main__":
+    unittest.main()
