@@ -150,15 +150,17 @@ static inline struct tern_qp *to_tern_qp_ex(struct ibv_qp_ex *ibvqp)
 /* Words of doorbell records and phase words: one access each, neither torn nor cached. */
 static inline void tern_shared_write(__le32 *word, uint32_t value)
 {
-	atomic_store_explicit((_Atomic(uint32_t) *)word,
+	atomic_store_explicit((atomic_uint *)word,
 			      (__force uint32_t)htole32(value),
 			      memory_order_relaxed);
 }
 
 static inline uint32_t tern_shared_read(const __le32 *word)
 {
-	return le32toh((__force __le32)atomic_load_explicit(
-		(_Atomic(uint32_t) *)word, memory_order_relaxed));
+	uint32_t raw = atomic_load_explicit((atomic_uint *)word,
+					    memory_order_relaxed);
+
+	return le32toh((__force __le32)raw);
 }
 
 /* Kicks the device: TERN_DB_CMD_* for queue num. The caller orders what the device is to see. */
