@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS	5
-#define SPAN_NS	200000000ULL	/* of each measurement */
+#define ROUNDS	60
+#define SPAN_NS	20000000ULL	/* of a round */
 
 struct wqe {
 	uint32_t word[16];
