@@ -254,15 +254,14 @@ static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		return EINVAL;
 
 	op = &tern_ops[wr->opcode];
-	if (wr->send_flags & IBV_SEND_INLINE) {
-		if (unlikely(!(op->flags & TERN_OP_INLINE) ||
-			     wr->num_sge < 0 ||
-			     tern_sges_length(wr->sg_list, wr->num_sge) >
-				     qp->max_inline))
-			return EINVAL;
-	} else if (unlikely((uint32_t)wr->num_sge > tern_max_sge(qp, op))) {
+	if (unlikely((uint32_t)wr->num_sge > tern_max_sge(qp, op)))
 		return EINVAL;
-	}
+
+	if (wr->send_flags & IBV_SEND_INLINE &&
+	    unlikely(!(op->flags & TERN_OP_INLINE) ||
+		     tern_sges_length(wr->sg_list, wr->num_sge) >
+			     qp->max_inline))
+		return EINVAL;
 
 	if (unlikely(tern_wq_full(&qp->sq, head)))
 		return ENOMEM;

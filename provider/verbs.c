@@ -9,15 +9,13 @@
 
 #include "tern.h"
 
-/* ibv_query_device_ex(3). The firmware version is major, minor, patch: 16 bits each. */
+/* ibv_query_device_ex(3). The firmware version is the device's number for itself. */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	struct ib_uverbs_ex_query_device_resp resp = {};
-	struct ibv_device_attr *base = &attr->orig_attr;
 	size_t resp_size = sizeof(resp);
-	uint64_t version;
 	int err;
 
 	err = ibv_cmd_query_device_any(ibvctx, input, attr, attr_size, &resp,
@@ -25,10 +23,8 @@ int tern_query_device_ex(struct ibv_context *ibvctx,
 	if (err)
 		return err;
 
-	version = resp.base.fw_ver;
-	snprintf(base->fw_ver, sizeof(base->fw_ver),
-		 "%" PRIu64 ".%" PRIu64 ".%" PRIu64, (version >> 32) & 0xffff,
-		 (version >> 16) & 0xffff, version & 0xffff);
+	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
+		 "%" PRIu64, (uint64_t)resp.base.fw_ver);
 
 	return 0;
 }
