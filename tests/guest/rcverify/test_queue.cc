@@ -364,6 +364,77 @@ void purge(Env& env) {
   require_status(poll(cq.get(), 1).front(), 7, IBV_WC_SUCCESS);
 }
 
+// QPs come and go on a CQ that another thread polls, their numbers again and again: what belongs
+// to the QP that stays arrives whole and in order.
+void churn(Env& env) {
+  const CqPtr cq = create_cq(env.dev, 256);
+  const Memory memory(env.dev.pd(), 4096, kAllAccess);
+  Connection how;
+  how.mtu = env.dev.active_mtu();
+  const ibv_sge piece = memory.sge(0, 8);
+  Send write;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.sges = {piece};
+  write.raddr = memory.address(64);
+  write.rkey = memory.rkey();
+  auto make_pair = [&] {
+    ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1,
+                   .max_inline_data = 0};
+    std::array<QpPtr, 2> qps;
+    for (QpPtr& qp : qps) {
+      qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
+    }
+    const Endpoint a{.qpn = qps[0]->qp_num, .psn = 5, .gid = env.dev.gid()};
+    const Endpoint b{.qpn = qps[1]->qp_num, .psn = 6, .gid = env.dev.gid()};
+    connect(qps[0].get(), env.dev, how, a, b);
+    connect(qps[1].get(), env.dev, how, b, a);
+    return qps;
+  };
+  const auto stays = make_pair();
+  std::atomic<bool> done = false;
+  std::string error;
+  std::thread other([&] {
+    try {
+      for (unsigned i = 0; i < std::max(20U, env.effort / 2); i++) {
+        const auto goes = make_pair();
+        require_err(post_recv(goes[1].get(), 0, {&piece, 1}), 0, "ibv_post_recv");
+        for (std::uint64_t n = 0; n < 16; n++) {
+          require_err(post(goes[0].get(), Api::kPost, write), 0, "post");
+        }
+        if (i % 2 == 0) {
+          require_err(to_state(goes[1].get(), IBV_QPS_ERR), 0, "to ERR");
+        }
+      }
+    } catch (const Failure& e) {
+      error = e.what();
+    }
+    done = true;
+  });
+  std::uint64_t expected = 0;
+  std::uint64_t posted = 0;
+  std::string lost;
+  Send mine = write;
+  for (int idle = 0; (!done || expected < posted) && lost.empty() && idle < 100'000'000; idle++) {
+    mine.wr_id = posted;
+    if (!done && post(stays[0].get(), kBothApis[posted % 2], mine) == 0) {
+      posted++;
+    }
+    ibv_wc wc{};
+    if (ibv_poll_cq(cq.get(), 1, &wc) == 1 && wc.qp_num == stays[0]->qp_num) {
+      if (wc.wr_id != expected || wc.status != IBV_WC_SUCCESS) {
+        lost = std::format("completion {} is {}, {}", expected, wc.wr_id,
+                           ibv_wc_status_str(wc.status));
+      }
+      expected++;
+      idle = 0;
+    }
+  }
+  other.join();
+  require(error.empty(), "{}", error);
+  require(lost.empty(), "{}", lost);
+  require(expected == posted && posted > 100, "{} of {} completions", expected, posted);
+}
+
 ibv_cq_ex* create_cq_ex(const Device& dev, std::uint32_t cqe, std::uint64_t wc_flags) {
   ibv_cq_init_attr_ex attr{};
   attr.cqe = cqe;
@@ -467,6 +538,7 @@ constexpr Test kTests[] = {
     {"threads", threads},
     {"purge_on_destroy", purge<true>},
     {"purge_on_reset", purge<false>},
+    {"churn", churn},
     {"cq_ex", cq_ex},
     {"many_qps", many_qps},
 };
