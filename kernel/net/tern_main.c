@@ -94,9 +94,11 @@ bool tern_dev_check(struct tern_dev *tdev)
 
 	if (tern_dev_dead(tdev))
 		return false;
-	if (status != TERN_REG_GONE && !(status & TERN_STATUS_FATAL))
+	/* One that is enabled no more was reset behind our back. */
+	if (status != TERN_REG_GONE &&
+	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
 		return true;
-	if (status != TERN_REG_GONE)
+	if (status != TERN_REG_GONE && status & TERN_STATUS_FATAL)
 		dev_err(tern_dma_dev(tdev), "device failed, reason %u\n",
 			tern_read(tdev, TERN_REG_FATAL));
 	tern_dev_kill(tdev);
