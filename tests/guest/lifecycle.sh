@@ -4,6 +4,7 @@
 # dmesg. Runs in vm1; prints ok / not ok lines.
 set -u
 failed=0
+pids=
 
 ok() { echo "ok lifecycle/$1"; }
 not_ok() {
@@ -13,8 +14,8 @@ not_ok() {
 check() { # NAME CMD...
 	local name=$1
 	shift
-	local out
-	if out=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$(echo "$out" | tail -n 1)"; fi
+	# Not in a subshell: traffic leaves its process numbers in $pids.
+	if "$@" >/run/check.log 2>&1; then ok "$name"; else not_ok "$name" "$(tail -n 1 /run/check.log)"; fi
 }
 
 # The live objects, one a line; GIDs come and go with addresses.
@@ -38,7 +39,8 @@ settled() { # the kernel frees a killed process's objects a moment after it
 	same_objects
 }
 trouble() {
-	dmesg | grep -E 'WARNING|BUG|Oops|Call Trace|general protection|refcount|leak|still in use|waiting for|tern.*(fail|error|timeout)' && return 1
+	kernel-complaints | tail -n 3 | grep . && return 1
+	dmesg | grep -E 'leak|still in use|waiting for .* to become free|tern .*: (reset|device) ' && return 1
 	return 0
 }
 
