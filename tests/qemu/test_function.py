@@ -24,7 +24,7 @@ class Properties(unittest.TestCase):
     def test_help_lists_each_with_a_description(self):
         text = subprocess.run([QEMU, "-device", "tern,help"], capture_output=True, text=True,
                               timeout=20, check=True).stdout
-        for name, default in (("netdev", None), ("mac", None), ("dm-size", 16 << 20),
+        for name, default in (("netdev", None), ("mac", None), ("dm-size", 0),
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
                               ("max-mr", 65536), ("max-mw", 65536), ("vectors", 16),
                               ("mtu", 9000), ("speed", 100000), ("mw-type", None),

@@ -232,6 +232,7 @@ class Wire(unittest.TestCase):
 
     def test_capture_of_a_machine_that_ends(self):
         self.port.send(*(frame(i) for i in range(1000)))
+        self.qemu.wait(lambda: self.port.completed() == 1000, "the completions")
         self.qemu.qmp("quit")
         self.qemu.process.wait(timeout=20)
         self.assertEqual([index_of(f) for f in read_pcap(self.pcap)], list(range(1000)))
