@@ -287,7 +287,7 @@ static_assert(sizeof(struct tern_rsp_port) == 24, "tern_rsp_port");
 /* ---- MODIFY_PORT ---- */
 struct tern_cmd_modify_port {
 	__le32	mask;			/* TERN_PORT_* that are set */
-	__le32	mtu;			/* 68..max_mtu: frames longer than it are not sent */
+	__le32	mtu;			/* 68..max_mtu: the Ethernet function sends none longer */
 	__u8	mac[6];
 	__u8	enable;			/* 0: the Ethernet function is down; RDMA too */
 	__u8	rsvd_f;

@@ -392,7 +392,7 @@ static const VMStateDescription vmstate_tern = {
 
 static const Property tern_properties[] = {
     DEFINE_NIC_PROPERTIES(TernState, conf),
-    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 16 * MiB),
+    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 0),
     DEFINE_PROP_SIZE("uar-size", TernState, uar_size, 16 * MiB),
     DEFINE_PROP_UINT32("max-qp", TernState, max_qp, 16384),
     DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
@@ -411,17 +411,18 @@ static const struct {
 } tern_property_help[] = {
     { "netdev", "the wire: ID of a -netdev; without one there is no link" },
     { "mac", "permanent address of the port" },
-    { "dm-size", "on-device memory, a multiple of 64 KiB; 0 for none" },
+    { "dm-size", "bytes of BAR4, a multiple of 64 KiB; 0 for none (software is "
+                 "not offered device memory yet)" },
     { "uar-size", "doorbell BAR, a power of two; a page for each process" },
     { "max-qp", "queue pairs" },
     { "max-cq", "completion queues" },
     { "max-mr", "memory regions" },
-    { "max-mw", "memory windows; 0 for none" },
+    { "max-mw", "memory windows; 0 for none (not offered to software yet)" },
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
     { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
     { "speed", "link speed told to software, Mbit/s" },
     { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
-                 "QP number and PD; the default)" },
+                 "QP number and PD; the default); not offered yet" },
     { "pcap", "file for a capture of all frames, those that turn round inside "
               "included" },
 };

@@ -33,7 +33,8 @@ Device::Device(Host& host_, const Config& config_)
       tx_packet(host),
       rx_packet(host),
       scatter(host),
-      admin_(std::make_unique<Admin>(*this)) {}
+      admin_(std::make_unique<Admin>(*this)),
+      uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
 
 Device::~Device() { reset(); }
 
@@ -46,11 +47,14 @@ void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
 }
 
 std::uint32_t Device::uar_read(std::uint64_t offset) {
-  const std::uint32_t reg =
-      static_cast<std::uint32_t>(offset & ((std::uint64_t{1} << admin_->page_shift()) - 1));
-  if (reg == TERN_UAR_CLOCK_LO) return static_cast<std::uint32_t>(host.now());
-  if (reg == TERN_UAR_CLOCK_HI) return static_cast<std::uint32_t>(host.now() >> 32);
-  return 0;
+  const std::uint64_t reg = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  std::uint32_t& high = uar_clock_hi_[admin_->uar_of(offset)];
+  if (reg == TERN_UAR_CLOCK_LO) {
+    const Nanos now = host.now();
+    high = static_cast<std::uint32_t>(now >> 32);
+    return static_cast<std::uint32_t>(now);
+  }
+  return reg == TERN_UAR_CLOCK_HI ? high : TERN_REG_GONE;
 }
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "core/counters.h"
 #include "core/effects.h"
@@ -101,6 +102,7 @@ class Device {
   bool run_qps(std::uint32_t budget);
 
   std::unique_ptr<Admin> admin_;
+  std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
   Qp* ready_head_ = nullptr;
   Qp* ready_tail_ = nullptr;
   std::uint16_t ip_id_ = 0;

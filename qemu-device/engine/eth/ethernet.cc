@@ -81,6 +81,7 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_
   }
   Cq* const cq = device_.cqs.find(le(cmd.cqn));
   if (!cq) return TERN_ST_BAD_HANDLE;
+  if (cq->broken()) return TERN_ST_BAD_STATE;
   if (first(cmd.direction)) return TERN_ST_NO_RESOURCE;
   auto q = std::make_unique<Queue>();
   q->cmd = cmd;

@@ -99,7 +99,7 @@ inline std::vector<std::byte> eth_frame(const Mac& dst, const Mac& src, std::siz
                                         std::optional<std::uint16_t> vlan = std::nullopt) {
   std::vector<std::byte> f(len);
   for (std::size_t i = 12; i < len; ++i) f[i] = static_cast<std::byte>(i * seed + seed);
-  std::memcpy(f.data(), dst.data(), std::min<std::size_t>(len, 6));
+  if (len > 0) std::memcpy(f.data(), dst.data(), std::min<std::size_t>(len, 6));
   if (len > 6) std::memcpy(f.data() + 6, src.data(), std::min<std::size_t>(len - 6, 6));
   if (len >= 14) f[12] = f[13] = std::byte{0x88};
   if (vlan && len >= 18) {

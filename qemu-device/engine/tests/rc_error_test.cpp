@@ -170,7 +170,7 @@ TEST_F(RcError, UnalignedAtomic) {
 TEST_F(RcError, MemoryBehindTheRegionIsGone) {
   b.host.punch(dst.dma + 8192, 4096);
   qa->post(write({src.sge(0, 20000)}, dst));
-  expect_status(TERN_CQE_REM_ACCESS_ERR);
+  expect_status(TERN_CQE_REM_OP_ERR);
   EXPECT_GE(b.counter(TERN_CNT_DMA_ERRORS), 1U);
   b.host.mend(dst.dma + 8192);
 }

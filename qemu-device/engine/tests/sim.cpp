@@ -189,7 +189,7 @@ void Sim::run_for(Nanos span) {
   const Nanos end = now_ + span;
   for (;;) {
     const bool busy = std::ranges::any_of(nodes_, [](const SimNode* n) { return n && n->busy_; });
-    if (!busy && next_event() > end) break;
+    if (now_ > end || (!busy && next_event() > end)) break;
     step();
   }
   advance(end);

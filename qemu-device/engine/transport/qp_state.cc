@@ -142,9 +142,9 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   const std::uint8_t previous = attr_.state;
   if (next == TERN_QPS_RESET) return to_reset();
   if (next == TERN_QPS_ERR) {
-    if (previous != TERN_QPS_RESET) return enter_error(-1, true);
-    attr_.state = next;
-    return;
+    // Software's own wish counts from RESET too, where the device itself never leaves.
+    if (previous == TERN_QPS_RESET) attr_.state = TERN_QPS_INIT;
+    return enter_error(-1, true);
   }
   attr_.state = next;
   if (previous == next) return;

@@ -78,6 +78,7 @@ Requester::Requester(Qp& qp)
           qp.device().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
 
 void Requester::start() {
+  if (!qp_.has_sq()) return;
   window_.open(qp_.sq_size(), qp_.sq_stride());
   una_psn_ = next_psn_ = sent_psn_ = window_psn_ = Psn(qp_.attr().sq_psn);
   retries_left_ = qp_.attr().retry_cnt;
@@ -89,7 +90,7 @@ void Requester::reset() {
   timer_.cancel();
   window_.close();
   una_ = cursor_ = fetched_ = posted_ = cursor_packet_ = reads_out_ = 0;
-  rnr_wait_ = kicked_ = false;
+  rnr_wait_ = kicked_ = went_back_ = false;
 }
 
 bool Requester::drained() const { return una_ == cursor_ && cursor_packet_ == 0; }
@@ -141,8 +142,12 @@ bool Requester::fetch() {
 
 // ---- sending ----
 
+// In SQD nothing begins, not even to fail.
+bool Requester::waits(const SendWqe& wqe) const {
+  return qp_.state() != TERN_QPS_RTS && wqe.psns == 0;
+}
+
 bool Requester::may_start(const SendWqe& wqe) const {
-  if (qp_.state() != TERN_QPS_RTS && wqe.psns == 0) return false;
   if ((wqe.flags & TERN_WQE_F_FENCE) && reads_out_ > 0) return false;
   if (wqe.responds() && reads_out_ >= qp_.attr().max_rd_atomic) return false;
   if (wqe.psns != 0) return true;
@@ -180,6 +185,7 @@ bool Requester::transmit(std::uint32_t& allowance) {
     catch_up();
     if (cursor_ == fetched_ && !fetch()) return false;
     SendWqe& wqe = window_.at(cursor_);
+    if (waits(wqe)) return false;
     if (wqe.failed()) {
       retire();
       return false;
@@ -361,6 +367,18 @@ void Requester::mark_done(std::uint32_t index) {
 // implied NAK (IBTA 9.7.5.1.1), and the oldest missing PSN is the one to go back to.
 bool Requester::acknowledge_before(Psn psn) {
   const std::uint32_t limit = offset_of(psn);
+  const Psn before = una_psn_;
+  const bool complete = acknowledge(psn, limit);
+  if (una_psn_ != before) {
+    // Any progress, an implied one too, starts the counting of retries anew (IBTA 9.9.2.1.1).
+    retries_left_ = qp_.attr().retry_cnt;
+    rnr_left_ = qp_.attr().rnr_retry;
+    went_back_ = false;
+  }
+  return complete;
+}
+
+bool Requester::acknowledge(Psn psn, std::uint32_t limit) {
   for (std::uint32_t i = una_; i != fetched_; ++i) {
     SendWqe& wqe = window_.at(i);
     if (wqe.done) continue;
@@ -379,21 +397,16 @@ bool Requester::acknowledge_before(Psn psn) {
 }
 
 void Requester::on_ack(const Packet& packet) {
-  if (!acknowledge_before(packet.psn.next())) {
-    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
-    if (retire()) retry();
-    return;
-  }
+  if (!acknowledge_before(packet.psn.next())) return implied_nak();
   progressed();
 }
 
 void Requester::on_nak(const Packet& packet) {
   const bool all = acknowledge_before(packet.psn);
   if (packet.syndrome == kNakSequence || !all) {
-    qp_.device().counters.add(packet.syndrome == kNakSequence ? TERN_CNT_PACKET_SEQ_ERR
-                                                              : TERN_CNT_IMPLIED_NAK_SEQ_ERR);
-    if (retire()) retry();
-    return;
+    if (!all) return implied_nak();
+    qp_.device().counters.add(TERN_CNT_PACKET_SEQ_ERR);
+    return go_back_once();
   }
   if (packet.syndrome == kNakInvalidRequest) {
     qp_.device().counters.add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
@@ -405,11 +418,7 @@ void Requester::on_nak(const Packet& packet) {
 }
 
 void Requester::on_rnr(const Packet& packet) {
-  if (!acknowledge_before(packet.psn)) {
-    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
-    if (retire()) retry();
-    return;
-  }
+  if (!acknowledge_before(packet.psn)) return implied_nak();
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr) return;
   if (rnr_left_ == 0) {
@@ -429,11 +438,7 @@ void Requester::on_rnr(const Packet& packet) {
 void Requester::on_read_response(const Packet& packet) {
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr) return;
-  if (!acknowledge_before(packet.psn)) {
-    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
-    if (retire()) retry();
-    return;
-  }
+  if (!acknowledge_before(packet.psn)) return implied_nak();
   const std::uint32_t k = distance(wqe->first_psn, packet.psn);
   const bool last = packet.op == Op::kReadResponseLast || packet.op == Op::kReadResponseOnly;
   const std::uint32_t offset = k * qp_.mtu();
@@ -454,19 +459,15 @@ void Requester::on_read_response(const Packet& packet) {
   SpanList::copy(packet.payload, to);
   to.clear();
   wqe->received = k + 1;
-  una_psn_ = packet.psn.next();
   if (last) mark_done(wqe->index);
+  (void)acknowledge_before(packet.psn.next());
   progressed();
 }
 
 void Requester::on_atomic_ack(const Packet& packet) {
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr) return;
-  if (!acknowledge_before(packet.psn)) {
-    qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
-    if (retire()) retry();
-    return;
-  }
+  if (!acknowledge_before(packet.psn)) return implied_nak();
   if (!wqe->atomic()) {
     wqe->status = TERN_CQE_BAD_RESP_ERR;
     retire();
@@ -481,9 +482,8 @@ void Requester::on_atomic_ack(const Packet& packet) {
   const std::uint64_t value = le(packet.original);
   to.copy_from(std::as_bytes(std::span(&value, 1)));
   to.clear();
-  wqe->received = 1;
-  una_psn_ = packet.psn.next();
   mark_done(wqe->index);
+  (void)acknowledge_before(packet.psn.next());
   progressed();
 }
 
@@ -502,7 +502,7 @@ void Requester::complete(const SendWqe& wqe, std::uint8_t status) {
 bool Requester::retire() {
   while (una_ != fetched_) {
     const SendWqe wqe = window_.at(una_);
-    if (!wqe.done && !wqe.failed()) break;
+    if (!wqe.done && (!wqe.failed() || waits(wqe))) break;
     if (cursor_ == una_) {
       ++cursor_;
       cursor_packet_ = 0;
@@ -521,9 +521,20 @@ bool Requester::retire() {
 
 // ---- retries and the timer ----
 
+void Requester::implied_nak() {
+  qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+  go_back_once();
+}
+
+// A response that is missing is noticed again with each later one of the same stream, and a NAK
+// may arrive twice: until something gets on, one time back is enough.
+void Requester::go_back_once() {
+  if (!retire() || went_back_) return;
+  went_back_ = true;
+  retry();
+}
+
 void Requester::progressed() {
-  retries_left_ = qp_.attr().retry_cnt;
-  rnr_left_ = qp_.attr().rnr_retry;
   if (una_psn_.ahead_of(window_psn_) > 0) window_psn_ = una_psn_;
   if (!rnr_wait_) {
     if (in_flight(una_psn_)) {
@@ -584,6 +595,7 @@ void Requester::expired() {
   }
   if (!in_flight(una_psn_)) return;
   qp_.device().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
+  went_back_ = false;
   retry();
 }
 

@@ -41,6 +41,7 @@ class Requester {
   enum class TimerUse : std::uint8_t { kAck, kRnr };
 
   bool fetch();
+  bool waits(const SendWqe& wqe) const;
   bool may_start(const SendWqe& wqe) const;
   void begin(SendWqe& wqe);
   bool copy_slot(std::uint32_t index);
@@ -60,11 +61,14 @@ class Requester {
   void on_read_response(const Packet& packet);
   void on_atomic_ack(const Packet& packet);
   bool acknowledge_before(Psn psn);
+  bool acknowledge(Psn psn, std::uint32_t limit);
   bool retire();
   void mark_done(std::uint32_t index);
   void complete(const SendWqe& wqe, std::uint8_t status);
 
   void go_back();
+  void implied_nak();
+  void go_back_once();
   void retry();
   void progressed();
   void arm_ack_timer();
@@ -96,6 +100,7 @@ class Requester {
   std::uint8_t rnr_left_ = 0;
   TimerUse timer_use_ = TimerUse::kAck;
   bool rnr_wait_ = false;
+  bool went_back_ = false;  // since the last progress or timeout
   bool kicked_ = false;
 };
 

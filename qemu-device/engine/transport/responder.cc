@@ -77,7 +77,8 @@ void Responder::deliver(const Packet& packet) {
   qp_.communication_established();
   if (!in_sequence(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   const OpTraits& t = traits(packet.transport, packet.op);
-  if (t.send) return on_send(packet);
+  // No key can be invalidated yet: a request that asks for it must not look like a plain SEND.
+  if (t.send && !t.ieth) return on_send(packet);
   if (t.write) return on_write(packet);
   if (packet.op == Op::kReadRequest) return on_read(packet);
   if (t.atomic_eth) return on_atomic(packet);
@@ -208,8 +209,7 @@ void Responder::on_write(const Packet& packet) {
                                                TERN_ACCESS_REMOTE_WRITE, to);
     if (access != Access::kReady) {
       to.abandon();
-      if (access == Access::kDmaError) device.counters.add(TERN_CNT_DMA_ERRORS);
-      return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+      return refuse(packet, access);
     }
     SpanList::copy(packet.payload, to);
     to.clear();
@@ -278,8 +278,7 @@ void Responder::on_atomic(const Packet& packet) {
                                              TERN_ACCESS_REMOTE_ATOMIC, to);
   if (access != Access::kReady) {
     to.abandon();
-    if (access == Access::kDmaError) device.counters.add(TERN_CNT_DMA_ERRORS);
-    return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+    return refuse(packet, access);
   }
   Resource* const r = new_resource(packet);
   if (r == nullptr) {
@@ -415,6 +414,19 @@ void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
   qp_.enter_error(event);
 }
 
+// The remote memory of a request cannot be had: not allowed, or not there. A receive WQE that was
+// taken for its immediate tells software (IBTA: local access error); else an event does.
+void Responder::refuse(const Packet& packet, Access access) {
+  const bool dma = access == Access::kDmaError;
+  int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
+  if (dma) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  if (have_recv_) {
+    complete_receive(packet, TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR);
+    event = -1;
+  }
+  fail(packet, dma ? kNakRemoteOperation : kNakRemoteAccess, event);
+}
+
 void Responder::stop(bool silent) {
   if (have_recv_) {
     tern_cqe cqe{};
@@ -483,13 +495,13 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
                                                                 packet.payload);
     if (access != Access::kReady) {
       packet.payload.abandon();
-      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-      qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+      const bool dma = access == Access::kDmaError;
+      qp_.device().counters.add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
       out_tail_ = out_head_ + 1;  // nothing may follow the NAK
       out.kind = Answer::kNak;
-      out.syndrome = kNakRemoteAccess;
+      out.syndrome = dma ? kNakRemoteOperation : kNakRemoteAccess;
       out.psn = r.first.plus(k);
-      qp_.enter_error(TERN_EV_QP_ACCESS_ERR);
+      qp_.enter_error(dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR);
       send_ack(out);
       return true;
     }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "memory/memory.h"
 #include "tern_hw.hpp"
 #include "wire/packet.h"
 
@@ -85,6 +86,7 @@ class Responder {
   void acknowledge(Psn psn);
   void nak(Psn psn, std::uint8_t syndrome);
   void fail(const Packet& packet, std::uint8_t syndrome, int event);
+  void refuse(const Packet& packet, Access access);
   void push(const Out& out);
   [[nodiscard]] std::uint32_t room() const;
   void send_ack(const Out& out);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Corners of a reliable connection that a reader of the data book found: what is not offered must
+// not look as if it were, and every failure has its one teller.
+#include <gtest/gtest.h>
+
+#include "tests/mini_driver.h"
+#include "wire/codec.h"
+
+namespace tern {
+namespace {
+
+class RcFault : public ::testing::Test {
+ protected:
+  Sim sim;
+  TestNode a{sim};
+  TestNode b{sim};
+  TestMr& src = a.reg(65536);
+  TestMr& dst = b.reg(65536);
+};
+
+// SEND_WITH_INV is on the wire but not in the capabilities: refused, not taken for a SEND.
+TEST_F(RcFault, SendWithInvalidateIsAnInvalidRequest) {
+  const auto [qa, qb] = rc_pair(a, b);
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Packet packet(b.host);
+    if (parse_route(frame, packet.route) != ParseResult::kOk ||
+        parse_packet(frame, packet) != ParseResult::kOk || packet.op != Op::kSendOnly) {
+      return true;
+    }
+    packet.op = Op::kSendOnlyInv;
+    packet.inv_rkey = dst.key;
+    std::vector<std::byte> changed(packet.payload.size() + kMaxFrameOverhead);
+    changed.resize(serialize(packet, 1, changed));
+    b.device.receive(changed);
+    b.wake();
+    return false;
+  };
+  qb.post_recv({dst.sge()}, 5);
+  qa.post(send({src.sge(0, 64)}));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_REM_INV_REQ_ERR);
+  EXPECT_EQ(qb.wait_recv().status, TERN_CQE_WR_FLUSH_ERR);
+  const auto events = b.async_events();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(le(events[0].type), TERN_EV_QP_REQ_ERR);
+}
+
+// The receive WQE that was taken for the immediate tells of the fault; no event does.
+TEST_F(RcFault, WriteWithImmediateToMemoryThatIsGone) {
+  const auto [qa, qb] = rc_pair(a, b);
+  qb.post_recv({}, 7);
+  b.host.punch(dst.dma, 4096);
+  qa.post(write({src.sge(0, 64)}, dst).immediate(1));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_REM_OP_ERR);
+  const Wc wc = qb.wait_recv();
+  EXPECT_EQ(wc.status, TERN_CQE_LOC_ACCESS_ERR);
+  EXPECT_EQ(le(wc.wr_id), 7U);
+  EXPECT_TRUE(b.async_events().empty());
+  EXPECT_EQ(b.counter(TERN_CNT_DMA_ERRORS), 1U);
+}
+
+// A WQE that is wrong waits in SQD like any other, and fails when the queue goes on.
+TEST_F(RcFault, WrongWqeDoesNotFailWhileDraining) {
+  const auto [qa, qb] = rc_pair(a, b);
+  (void)qb;
+  ASSERT_EQ(qa.to_state(TERN_QPS_SQD), TERN_ST_OK);
+  SendWr wrong = send({src.sge(0, 64)});
+  wrong.opcode = 0x7f;
+  qa.post(wrong);
+  sim.run_until_idle();
+  EXPECT_EQ(qa.query().attr.state, TERN_QPS_SQD);
+  EXPECT_FALSE(qa.send_cq().poll());
+  ASSERT_EQ(qa.to_state(TERN_QPS_RTS), TERN_ST_OK);
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(qa.query().attr.state, TERN_QPS_ERR);
+}
+
+// Software may ask for the error state from RESET; receives posted later are told to kick.
+TEST_F(RcFault, ErrorStateFromResetFlushesReceives) {
+  TestQp& qp = a.create_qp();
+  ASSERT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_EQ(qp.record_status() & TERN_QP_ST_RQ_KICK, TERN_QP_ST_RQ_KICK);
+  qp.post_recv({src.sge()}, 9);
+  qp.ring(TERN_DB_CMD_RQ);
+  EXPECT_EQ(qp.wait_recv().status, TERN_CQE_WR_FLUSH_ERR);
+}
+
+TEST_F(RcFault, DoorbellPageHasALatchedClockAndNothingElse) {
+  const std::uint64_t page = std::uint64_t{a.uar()} << a.options().page_shift;
+  a.host.advance(std::uint64_t{5} << 32);
+  const std::uint32_t low = a.device.uar_read(page + TERN_UAR_CLOCK_LO);
+  const std::uint64_t then = a.host.now();
+  a.host.advance(std::uint64_t{1} << 32);
+  EXPECT_EQ(low, static_cast<std::uint32_t>(then));
+  EXPECT_EQ(a.device.uar_read(page + TERN_UAR_CLOCK_HI), static_cast<std::uint32_t>(then >> 32));
+  EXPECT_EQ(a.device.uar_read(page + TERN_UAR_DB), TERN_REG_GONE);
+  EXPECT_EQ(a.device.uar_read(page + 0x40), TERN_REG_GONE);
+}
+
+// Many responses of one stream arrive behind a lost one: that is one loss, not one each.
+TEST_F(RcFault, LostResponseCostsOneRetry) {
+  const auto [qa, qb] = rc_pair(a, b, {.retry_cnt = 1});
+  (void)qb;
+  unsigned responses = 0;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Packet packet(b.host);
+    if (parse_route(frame, packet.route) != ParseResult::kOk ||
+        parse_packet(frame, packet) != ParseResult::kOk) {
+      return true;
+    }
+    return packet.op != Op::kReadResponseMiddle || ++responses != 3;
+  };
+  dst.fill(8);
+  qa.post(read({src.sge()}, dst));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_TRUE(same_bytes(src.bytes(), dst.bytes()));
+}
+
+}  // namespace
+}  // namespace tern
