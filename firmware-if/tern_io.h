@@ -46,9 +46,10 @@ struct tern_cq_record {
 static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_SIZE, "tern_cq_record");
 
 /*
- * An arm asks for one event as soon as a CQE (or a solicited one) with an index
- * not below CI exists; it may be there already. An arm whose sequence number has
- * fired is not served again: software counts the number up for each event taken.
+ * An arm asks for one event as soon as a CQE (or a solicited one) exists whose
+ * index is not below CI and that no earlier event told of; it may be there
+ * already. An arm whose sequence number has fired is not served again: software
+ * counts the number up for each event taken.
  */
 #define TERN_CQ_ARM_CI_MASK		GENMASK(23, 0)
 #define TERN_CQ_ARM_SOLICITED		BIT(24)

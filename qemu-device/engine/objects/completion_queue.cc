@@ -80,7 +80,9 @@ void Cq::arm() {
   constexpr std::uint32_t kBehind = (TERN_CQ_ARM_CI_MASK + 1) / 2;
   const std::uint64_t unseen = (pi_ - (*word & TERN_CQ_ARM_CI_MASK)) & TERN_CQ_ARM_CI_MASK;
   const std::uint64_t later = armed_solicited_ ? pi_ - solicited_end_ : 0;
-  if (unseen < kBehind && unseen > later) fire();
+  // What an earlier event told of is not told again, whether or not software has read it: who
+  // arms before it polls would be woken for nothing.
+  if (unseen < kBehind && unseen > later && pi_ - told_ > later) fire();
 }
 
 // One event that is not consumed is enough: who takes it looks at the queue after that.
@@ -93,6 +95,7 @@ void Cq::fire() {
     eqe_index_ = index;
     eqe_posted_ = true;
   }
+  told_ = pi_;
   fired_seq_ = armed_seq_;
   armed_ = false;
 }

@@ -137,6 +137,7 @@ class Cq {
   std::uint32_t users_ = 0;
   std::uint64_t pi_ = 0;             // counts that never wrap
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
+  std::uint64_t told_ = 0;           // an event was fired for every CQE below this index
   std::uint64_t eqe_index_ = 0;      // of the last event, while eqe_posted_
   std::uint32_t ci_ = 0;             // last read; read again only when the queue looks full
   std::uint8_t fired_seq_ = 0xff;    // sequence number of the arm that fired last
