@@ -112,7 +112,8 @@ static void tern_health_work(struct work_struct *work)
 
 	if (!tern_dev_check(tdev))
 		return;
-	/* Should an interrupt get lost, its events are not. */
+	/* Should an interrupt get lost, its answers and events are not. */
+	tern_aq_reap(tdev);
 	if (tern_async_eq_pending(tdev))
 		schedule_work(&tdev->async_work);
 	schedule_delayed_work(&tdev->health_work, TERN_HEALTH_INTERVAL);
