@@ -115,5 +115,35 @@ TEST_F(RcFault, LostResponseCostsOneRetry) {
   EXPECT_TRUE(same_bytes(src.bytes(), dst.bytes()));
 }
 
+// A READ that is repeated late, when its answer has long been used, does not take the slot that the
+// next READ was promised.
+TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {
+  const auto [qa, qb] = rc_pair(a, b, {.max_rd_atomic = 1, .max_dest_rd_atomic = 1});
+  (void)qb;
+  std::vector<std::byte> first;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Packet packet(b.host);
+    if (parse_route(frame, packet.route) != ParseResult::kOk ||
+        parse_packet(frame, packet) != ParseResult::kOk || packet.op != Op::kReadRequest) {
+      return true;
+    }
+    if (first.empty()) {
+      first.assign(frame.begin(), frame.end());
+      return true;
+    }
+    b.device.receive(first);
+    b.device.receive(frame);
+    b.wake();
+    return false;
+  };
+  dst.fill(4);
+  qa.post(read({src.sge(0, 20000)}, dst));
+  qa.post(read({src.sge(20000, 20000)}, dst, 20000));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_TRUE(same_bytes(src.bytes(0, 40000), dst.bytes(0, 40000)));
+  EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 1U);
+}
+
 }  // namespace
 }  // namespace tern

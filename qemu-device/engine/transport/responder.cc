@@ -228,6 +228,7 @@ void Responder::on_write(const Packet& packet) {
 
 // The slot of the next READ or atomic; nullptr when the peer opens more than it was granted.
 Responder::Resource* Responder::new_resource(const Packet& packet) {
+  // A repeated answer that is still queued does not hold its slot: the peer has moved on.
   if (resources_.empty() || resources_[next_resource_].pending) {
     fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
     return nullptr;
@@ -264,6 +265,7 @@ void Responder::on_read(const Packet& packet) {
   out.kind = Answer::kRead;
   out.resource = static_cast<std::uint16_t>(next_resource_);
   out.msn = msn_;
+  out.first = packet.psn;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
   push(out);
 }
@@ -295,7 +297,7 @@ void Responder::on_atomic(const Packet& packet) {
   out.kind = Answer::kAtomic;
   out.resource = static_cast<std::uint16_t>(next_resource_);
   out.msn = msn_;
-  out.psn = packet.psn;
+  out.psn = out.first = packet.psn;
   next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
   push(out);
 }
@@ -319,6 +321,7 @@ void Responder::duplicate(const Packet& packet) {
     out.resource = static_cast<std::uint16_t>(i);
     out.msn = msn_;
     out.psn = packet.psn;
+    out.first = r.first;
     if (packet.op == Op::kReadRequest && r.read) {
       const std::uint64_t bytes = std::uint64_t{static_cast<std::uint32_t>(skip)} * qp_.mtu();
       if (packet.rkey != r.rkey || packet.va != r.va + bytes || packet.dma_len != r.len - bytes) {
@@ -329,7 +332,7 @@ void Responder::duplicate(const Packet& packet) {
       // The answer to the first request may still be going out: this one replaces it.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
         Out& queued = out_[k & (out_.size() - 1)];
-        if (queued.kind == Answer::kRead && queued.resource == i) {
+        if (queued.kind == Answer::kRead && queued.resource == i && queued.first == r.first) {
           queued.packet = queued.start = out.start;
           qp_.wake();
           return;
@@ -341,7 +344,6 @@ void Responder::duplicate(const Packet& packet) {
     } else {
       return;
     }
-    r.pending = true;
     push(out);
     return;
   }
@@ -522,6 +524,11 @@ bool Responder::transmit(std::uint32_t& allowance) {
   while (out_head_ != out_tail_) {
     if (allowance == 0) return true;
     Out& out = out_[out_head_ & (out_.size() - 1)];
+    const bool answers = out.kind == Answer::kRead || out.kind == Answer::kAtomic;
+    if (answers && resources_[out.resource].first != out.first) {
+      ++out_head_;  // the slot is another request's by now
+      continue;
+    }
     switch (out.kind) {
       case Answer::kRead:
         if (!send_read(out, allowance)) return true;

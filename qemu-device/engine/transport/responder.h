@@ -59,13 +59,14 @@ class Responder {
     Psn first;
     bool used = false;
     bool read = false;
-    bool pending = false;  // its answer has not gone out
+    bool pending = false;  // its first answer has not gone out
   };
   struct Out {
     Answer kind = Answer::kAck;
     std::uint8_t syndrome = 0;
     std::uint16_t resource = 0;
     Psn psn;
+    Psn first;  // of the resource it answers
     std::uint32_t msn = 0;
     std::uint32_t packet = 0;  // READ: next packet of the response
     std::uint32_t start = 0;   // READ: first packet of this answer
