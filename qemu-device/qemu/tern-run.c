@@ -346,12 +346,14 @@ static void tern_timer(void *opaque)
 static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
 {
     TernState *s = qemu_get_nic_opaque(nc);
-    int64_t now = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+    int64_t now;
 
     if (!s->awake) {
         return len;
     }
     tern_lock(s);
+    /* With the lock, so that the capture is in the order of time. */
+    now = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
     /* The net layer offers its frames once more when the VM has stopped. */
     s->rx_waiting = !s->running || !tern_engine_can_receive(s->engine);
     if (s->rx_waiting) {
