@@ -47,7 +47,7 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_ST_BAD_OPCODE		1
 #define TERN_ST_BAD_VERSION		2
 #define TERN_ST_BAD_LENGTH		3
-#define TERN_ST_BAD_PARAM		4	/* a field is out of range or a reserved byte not zero */
+#define TERN_ST_BAD_PARAM		4	/* out of range, or reserved and not zero */
 #define TERN_ST_BAD_HANDLE		5	/* no such object, or not of the caller's PD */
 #define TERN_ST_BAD_STATE		6	/* not in this state of the object */
 #define TERN_ST_BUSY			7	/* other objects still refer to it */
@@ -142,7 +142,7 @@ struct tern_rsp_caps {
 	__le64	max_mr_size;		/* bytes */
 	__le64	page_shift_mask;	/* page shifts an MR's list may have */
 	__le64	dm_size;		/* bytes of device memory */
-	__le64	guid;			/* node GUID, as a number whose big-endian bytes are the EUI-64 */
+	__le64	guid;			/* node GUID; big-endian bytes are the EUI-64 */
 	__le32	max_uar;
 	__le32	max_pd;
 	__le32	max_mr;
@@ -229,7 +229,7 @@ static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 #define TERN_CNT_RX_WRITE_REQUESTS		0
 #define TERN_CNT_RX_READ_REQUESTS		1
 #define TERN_CNT_RX_ATOMIC_REQUESTS		2
-#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs sent, UD/UC drops for want of a WQE */
+#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs, drops for want of a WQE */
 #define TERN_CNT_OUT_OF_SEQUENCE		4
 #define TERN_CNT_DUPLICATE_REQUEST		5
 #define TERN_CNT_RNR_NAK_RETRY_ERR		6
@@ -246,7 +246,7 @@ static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 #define TERN_CNT_REQ_CQE_FLUSH_ERROR		17
 #define TERN_CNT_RX_ICRC_ERRORS			18
 #define TERN_CNT_RX_MALFORMED			19
-#define TERN_CNT_RX_QP_MISMATCH			20	/* no such QP, its state, transport, addresses or P_Key */
+#define TERN_CNT_RX_QP_MISMATCH			20	/* no QP that takes it */
 #define TERN_CNT_QKEY_VIOLATIONS		21
 #define TERN_CNT_BAD_DOORBELL			22
 #define TERN_CNT_DMA_ERRORS			23
@@ -340,7 +340,7 @@ struct tern_cmd_create_eq {
 static_assert(sizeof(struct tern_cmd_create_eq) == 24, "tern_cmd_create_eq");
 
 #define TERN_EQ_COMPLETION		0
-#define TERN_EQ_ASYNC			1	/* at most one; after ci, kick TERN_DB_CMD_EQ_CI on page 0 */
+#define TERN_EQ_ASYNC			1	/* one; after ci, kick TERN_DB_CMD_EQ_CI */
 
 struct tern_eq_record {
 	__le32	ci;			/* software: EQEs consumed */
@@ -424,7 +424,7 @@ struct tern_cmd_create_mr {
 	struct tern_pages	pages;		/* TERN_MR_FAST: num = entries to hold */
 	__le64			iova;		/* address of its first byte */
 	__le64			length;		/* bytes, may be 0 */
-	__le64			offset;		/* of the first byte in the first page, or in the DM */
+	__le64			offset;		/* of its first byte in the first page or DM */
 	__le32			pdn;
 	__le32			access;		/* TERN_ACCESS_* */
 	__le32			dmn;		/* TERN_MR_DM */
@@ -558,7 +558,7 @@ struct tern_qp_attr {
 	__le32		qkey;
 	__le32		sq_psn;
 	__le32		rq_psn;
-	__le32		access;			/* TERN_ACCESS_REMOTE_* (and FLUSH) a peer may use */
+	__le32		access;			/* TERN_ACCESS_* a peer may use */
 	__le16		pkey_index;
 	__u8		state;			/* TERN_QPS_* */
 	__u8		path_mtu;		/* log2 of bytes, 8..12 */

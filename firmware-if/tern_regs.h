@@ -86,7 +86,7 @@
 #define TERN_DB_NUM_MASK		GENMASK(23, 0)
 #define TERN_DB_CMD_MASK		GENMASK(31, 28)
 #define TERN_DB_CMD_SQ			1U	/* QP: look at sq_pi */
-#define TERN_DB_CMD_RQ			2U	/* QP: look at rq_pi (only asked for by TERN_QP_ST_RQ_KICK) */
+#define TERN_DB_CMD_RQ			2U	/* QP: look at rq_pi, if RQ_KICK asks */
 #define TERN_DB_CMD_CQ_ARM		3U	/* CQ: look at the arm word */
 #define TERN_DB_CMD_EQ_CI		4U	/* asynchronous EQ: look at ci */
 #define TERN_DB_CMD_ETH_TX		5U	/* Ethernet transmit queue: look at pi */
