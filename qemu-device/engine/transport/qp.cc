@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "control/device.h"
+#include "transport/segments.h"
 
 namespace tern {
 
@@ -189,7 +190,6 @@ void Qp::enter_error(int event, bool silent) {
 }
 
 bool Qp::flush_rq(std::uint32_t& allowance) {
-  constexpr std::uint32_t kCost = 64;
   const auto pi =
       buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return false;
@@ -207,7 +207,7 @@ bool Qp::flush_rq(std::uint32_t& allowance) {
     cqe.flags = TERN_CQE_F_RECV;
     device_.counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
     complete_recv(cqe);
-    allowance -= std::min(allowance, kCost);
+    allowance -= std::min(allowance, kPacketCost);
   }
   return false;
 }

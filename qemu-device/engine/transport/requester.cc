@@ -7,6 +7,7 @@
 
 #include "control/device.h"
 #include "transport/qp.h"
+#include "transport/segments.h"
 
 namespace tern {
 
@@ -16,8 +17,6 @@ namespace {
 constexpr std::uint32_t kMaxUnacked = 128;
 constexpr std::uint32_t kAckInterval = 32;
 constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
-// What a packet costs of a turn besides its payload.
-constexpr std::uint32_t kPacketCost = 64;
 // First piece of a slot that is copied; most WQEs end inside it.
 constexpr std::size_t kFirstCopy = 128;
 
@@ -33,10 +32,6 @@ constexpr Nanos rnr_nanos(std::uint8_t code) { return Nanos{kRnrTimer[code & 0x1
 
 constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b) < 0;
-}
-
-std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
-  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
 }
 
 std::uint8_t nak_status(std::uint8_t syndrome) {
@@ -304,26 +299,13 @@ std::uint8_t Requester::gather(const SendWqe& wqe, std::uint32_t offset, std::ui
     out.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
     return TERN_CQE_SUCCESS;
   }
-  for (unsigned i = 0; i < wqe.num_sge && len > 0; ++i) {
-    const tern_sge sge = window_.sge(wqe.index, i);
-    const std::uint32_t sge_len = le(std::uint32_t{sge.length});
-    if (offset >= sge_len) {
-      offset -= sge_len;
-      continue;
-    }
-    const std::uint32_t take = std::min(len, sge_len - offset);
-    const Access access =
-        qp_.device().memory.local(qp_.accessor(), le(std::uint32_t{sge.lkey}),
-                                  le(std::uint64_t{sge.addr}) + offset, take, write, out);
-    if (access != Access::kReady) {
-      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-      out.abandon();
-      return TERN_CQE_LOC_PROT_ERR;
-    }
-    len -= take;
-    offset = 0;
-  }
-  return TERN_CQE_SUCCESS;
+  std::uint64_t left = len;
+  const Access access =
+      map_sges(qp_.device().memory, qp_.accessor(), wqe.num_sge,
+               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
+  if (access == Access::kReady) return TERN_CQE_SUCCESS;
+  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  return TERN_CQE_LOC_PROT_ERR;
 }
 
 // ---- acknowledgements and responses ----

@@ -7,17 +7,13 @@
 
 #include "control/device.h"
 #include "transport/qp.h"
+#include "transport/segments.h"
 
 namespace tern {
 
 namespace {
 
 constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
-constexpr std::uint32_t kPacketCost = 64;
-
-std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
-  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
-}
 
 // Executes on the 8 bytes of `at`; returns what was there. Serialised with every other access
 // of the device by the engine, with the CPUs' by a host atomic where the word is aligned.
@@ -123,27 +119,13 @@ bool Responder::take_receive(const Packet& packet) {
 
 // Copies a SEND's payload to where the receive WQE says. A CQE status.
 std::uint8_t Responder::scatter(const Packet& packet) {
-  std::uint64_t offset = received_;
   std::uint64_t left = packet.payload.size();
   SpanList& to = qp_.device().scatter;
-  for (unsigned i = 0; i < recv_.num_sge && left > 0; ++i) {
-    const tern_sge& sge = recv_.sges[i];
-    const std::uint64_t sge_len = le(std::uint32_t{sge.length});
-    if (offset >= sge_len) {
-      offset -= sge_len;
-      continue;
-    }
-    const std::uint64_t take = std::min(left, sge_len - offset);
-    const Access access =
-        qp_.device().memory.local(qp_.accessor(), le(std::uint32_t{sge.lkey}),
-                                  le(std::uint64_t{sge.addr}) + offset, take, true, to);
-    if (access != Access::kReady) {
-      to.abandon();
-      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-      return TERN_CQE_LOC_PROT_ERR;
-    }
-    left -= take;
-    offset = 0;
+  const Access access = map_sges(qp_.device().memory, qp_.accessor(), recv_.num_sge,
+                                 [&](unsigned i) { return recv_.sges[i]; }, received_, left, true, to);
+  if (access != Access::kReady) {
+    if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+    return TERN_CQE_LOC_PROT_ERR;
   }
   if (left > 0) {
     to.abandon();

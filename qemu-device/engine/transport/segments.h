@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What both halves of a connection reckon with: packets of a message, bytes behind SGEs.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "memory/memory.h"
+#include "tern_hw.hpp"
+
+namespace tern {
+
+// What a packet, an answer or a flushed WQE costs of a turn besides its payload, in bytes.
+inline constexpr std::uint32_t kPacketCost = 64;
+
+// Packets of a message of `bytes`: an empty one takes one.
+[[nodiscard]] constexpr std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
+  return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
+}
+
+// Appends bytes [offset, offset + len) of what SGEs at(0) .. at(n - 1) describe to `out` and takes
+// what was found off `len`. Anything but kReady leaves `out` untouched by the device.
+template <class SgeAt>
+[[nodiscard]] Access map_sges(Memory& memory, const Accessor& who, unsigned n, SgeAt at,
+                              std::uint64_t offset, std::uint64_t& len, bool write, SpanList& out) {
+  for (unsigned i = 0; i < n && len > 0; ++i) {
+    const tern_sge sge = at(i);
+    const std::uint64_t sge_len = le(std::uint32_t{sge.length});
+    if (offset >= sge_len) {
+      offset -= sge_len;
+      continue;
+    }
+    const std::uint64_t take = std::min(len, sge_len - offset);
+    const Access access = memory.local(who, le(std::uint32_t{sge.lkey}),
+                                       le(std::uint64_t{sge.addr}) + offset, take, write, out);
+    if (access != Access::kReady) {
+      out.abandon();
+      return access;
+    }
+    len -= take;
+    offset = 0;
+  }
+  return Access::kReady;
+}
+
+}  // namespace tern
