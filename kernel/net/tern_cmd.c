@@ -2,6 +2,7 @@
 /* Admin commands of the network driver, typed, and the memory queues live in. */
 
 #include "tern_dev.h"
+#include "tern_layout.h"
 #include "tern_util.h"
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);

@@ -6,6 +6,7 @@
 
 #include "control/admin_commands.h"
 #include "control/device.h"
+#include "tern_layout.h"
 
 namespace tern {
 

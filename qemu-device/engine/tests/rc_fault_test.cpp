@@ -115,6 +115,37 @@ TEST_F(RcFault, LostResponseCostsOneRetry) {
   EXPECT_TRUE(same_bytes(src.bytes(), dst.bytes()));
 }
 
+// A NAK that comes late, or twice, does not end the wait for a receiver that is not ready, nor cost
+// another retry; the wait ends by itself and the SEND goes out again.
+TEST_F(RcFault, NakDuringRnrWait) {
+  const auto [qa, qb] = rc_pair(a, b, {.min_rnr_timer = 14, .rnr_retry = 1});
+  std::vector<std::byte> nak;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Packet packet(a.host);
+    if (nak.empty() && parse_route(frame, packet.route) == ParseResult::kOk &&
+        parse_packet(frame, packet) == ParseResult::kOk && packet.op == Op::kAck &&
+        (packet.syndrome & kSyndromeKindMask) == kSyndromeKindRnr) {
+      nak.assign(frame.begin(), frame.end());
+    }
+    return true;
+  };
+  qa.post(send({src.sge(0, 8)}));
+  sim.run_for(200'000);
+  ASSERT_FALSE(nak.empty());
+  a.device.receive(nak);
+  Packet packet(a.host);
+  ASSERT_EQ(parse_route(nak, packet.route), ParseResult::kOk);
+  ASSERT_EQ(parse_packet(nak, packet), ParseResult::kOk);
+  packet.syndrome = kNakSequence;
+  std::vector<std::byte> changed(256);
+  changed.resize(serialize(packet, 1, changed));
+  a.device.receive(changed);
+  a.wake();
+  qb.post_recv({dst.sge()});
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 0U);
+}
+
 // A READ that is repeated late, when its answer has long been used, does not take the slot that the
 // next READ was promised.
 TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {

@@ -402,7 +402,7 @@ void Requester::on_nak(const Packet& packet) {
 void Requester::on_rnr(const Packet& packet) {
   if (!acknowledge_before(packet.psn)) return implied_nak();
   SendWqe* const wqe = wqe_of(packet.psn);
-  if (wqe == nullptr) return;
+  if (wqe == nullptr || rnr_wait_) return;
   if (rnr_left_ == 0) {
     qp_.device().counters.add(TERN_CNT_RNR_NAK_RETRY_ERR);
     wqe->status = TERN_CQE_RNR_RETRY_EXC_ERR;
@@ -509,9 +509,10 @@ void Requester::implied_nak() {
 }
 
 // A response that is missing is noticed again with each later one of the same stream, and a NAK
-// may arrive twice: until something gets on, one time back is enough.
+// may arrive twice: until something gets on, one time back is enough. A wait for a receiver that is
+// not ready goes on: its timer is what ends it.
 void Requester::go_back_once() {
-  if (!retire() || went_back_) return;
+  if (!retire() || went_back_ || rnr_wait_) return;
   went_back_ = true;
   retry();
 }
