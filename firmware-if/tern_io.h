@@ -34,7 +34,8 @@ static_assert(sizeof(struct tern_qp_record) == TERN_RECORD_SIZE, "tern_qp_record
 
 struct tern_srq_record {
 	__le32	pi;		/* software: WQEs posted */
-	__u8	rsvd_4[60];
+	__le32	ci;		/* device: WQEs taken; their slots are free */
+	__u8	rsvd_8[56];
 };
 static_assert(sizeof(struct tern_srq_record) == TERN_RECORD_SIZE, "tern_srq_record");
 

@@ -19,7 +19,8 @@ TERN_AT(tern_qp_record, rsvd_c, 0x0c);
 TERN_AT(tern_qp_record, rsvd_10, 0x10);
 
 TERN_AT(tern_srq_record, pi, 0x00);
-TERN_AT(tern_srq_record, rsvd_4, 0x04);
+TERN_AT(tern_srq_record, ci, 0x04);
+TERN_AT(tern_srq_record, rsvd_8, 0x08);
 
 TERN_AT(tern_cq_record, ci, 0x00);
 TERN_AT(tern_cq_record, arm, 0x04);
