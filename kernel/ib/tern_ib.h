@@ -14,6 +14,7 @@
 #include <linux/mutex.h>
 #include <linux/notifier.h>
 #include <linux/refcount.h>
+#include <linux/spinlock.h>
 #include <linux/xarray.h>
 
 #include <rdma/ib_umem.h>
@@ -78,6 +79,7 @@ struct tern_ib_eq {
  * @event_nb: takes asynchronous events
  * @cqs: CQs by number, for events; locked with interrupts off
  * @qps: QPs by number, for events
+ * @srqs: SRQs by number, for events
  * @eqs: one completion EQ for each completion vector
  * @num_eqs: entries of @eqs
  * @cqs_per_eq: CQs an EQ has room for; all EQs together hold every CQ there can be
@@ -88,6 +90,7 @@ struct tern_ib_dev {
 	struct notifier_block event_nb;
 	struct xarray cqs;
 	struct xarray qps;
+	struct xarray srqs;
 	struct tern_ib_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
@@ -155,9 +158,56 @@ struct tern_cq {
 };
 
 /**
+ * struct tern_kbuf - a kernel queue's memory, which the device reads and writes
+ * @cpu: its address, NULL for none
+ * @dma: the device's address of it
+ * @size: bytes
+ */
+struct tern_kbuf {
+	void *cpu;
+	dma_addr_t dma;
+	size_t size;
+};
+
+/**
+ * struct tern_srq - shared receive queue
+ * @ibsrq: ib_core's part
+ * @umem: entries and record of a user's
+ * @kbuf: entries and record of the kernel's
+ * @ref: held by asynchronous events
+ * @modify_lock: one change at a time; protects @umem and @max_wr
+ * @srqn: its number
+ * @max_wr: slots
+ * @max_sge: SGEs of a WQE
+ * @log_stride: log2 of the bytes of a slot
+ * @post_lock: protects @pi and the entries of @kbuf
+ * @record: in @kbuf
+ * @pi: WQEs posted to @kbuf
+ */
+struct tern_srq {
+	struct ib_srq ibsrq;
+	struct ib_umem *umem;
+	struct tern_kbuf kbuf;
+	struct tern_ref ref;
+	struct mutex modify_lock;	/* one change at a time */
+	u32 srqn;
+	u32 max_wr;
+	u32 max_sge;
+	u8 log_stride;
+	spinlock_t post_lock;		/* kernel posters */
+	struct tern_srq_record *record;
+	u32 pi;
+};
+
+struct tern_xrcd {
+	struct ib_xrcd ibxrcd;
+	u32 xrcdn;
+};
+
+/**
  * struct tern_qp - queue pair
  * @ibqp: ib_core's part; qp_num is the device's number
- * @umem: both queues and the record
+ * @umem: both queues and the record, NULL for an XRC target
  * @ref: held by asynchronous events
  * @lock: one change of state at a time; protects @state and @dest_qpn
  * @state: the last one commanded or seen; the device may have moved on to an error
@@ -222,6 +272,16 @@ static inline struct tern_qp *to_tqp(struct ib_qp *ibqp)
 	return container_of(ibqp, struct tern_qp, ibqp);
 }
 
+static inline struct tern_srq *to_tsrq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct tern_srq, ibsrq);
+}
+
+static inline struct tern_xrcd *to_txrcd(struct ib_xrcd *ibxrcd)
+{
+	return container_of(ibxrcd, struct tern_xrcd, ibxrcd);
+}
+
 static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 {
 	return container_of(ibah, struct tern_ah, ibah);
@@ -240,6 +300,15 @@ static inline bool tern_queue_len_ok(u64 len, u64 need)
 {
 	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
 	       len <= U32_MAX && IS_ALIGNED(len, TERN_RECORD_SIZE);
+}
+
+/* Whether a slot of 1 << @log_stride bytes holds a receive WQE of @max_sge SGEs. */
+static inline bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
+{
+	return log_stride >= TERN_RQ_STRIDE_MIN &&
+	       log_stride <= TERN_RQ_STRIDE_MAX &&
+	       sizeof(struct tern_rq_hdr) +
+	       (u64)max_sge * sizeof(struct tern_sge) <= BIT(log_stride);
 }
 
 /* tern_ib_cmd.c */
@@ -291,6 +360,10 @@ int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct tern_pages *pages);
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages);
+int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
+		    size_t size, struct tern_pages *pages);
+void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
+void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
 
 /* tern_ib_dev.c */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context);
@@ -342,6 +415,27 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr);
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event);
 
+/* tern_ib_srq.c */
+int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
+		    struct ib_udata *udata);
+int tern_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		    enum ib_srq_attr_mask mask, struct ib_udata *udata);
+int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr);
+int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
+		    enum ib_event_type event);
+void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr);
+
+/* tern_ib_xrc.c */
+int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);
+
+/* tern_ib_mcast.c */
+int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);
+
 /* tern_ib_ah.c */
 int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 		   struct ib_udata *udata);
@@ -361,5 +455,6 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 #endif /* TERN_IB_H */

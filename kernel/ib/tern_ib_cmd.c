@@ -53,14 +53,14 @@ int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 /**
  * tern_ib_umem_done() - unpin the memory of a destroyed object
  * @dev: the device
- * @umem: its memory
+ * @umem: its memory, NULL for none
  * @err: what tern_ib_destroy() returned for the object
  *
  * Memory that the device may still write to stays pinned for ever.
  */
 void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err)
 {
-	if (err) {
+	if (err && umem) {
 		ibdev_err_ratelimited(&dev->ibdev,
 				      "device keeps an object (%d), %zu bytes stay pinned\n",
 				      err, umem->length);

@@ -73,6 +73,7 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 		.uar_size = PAGE_SIZE,
 		.max_send_wr = le32_to_cpu(caps->max_qp_wr),
 		.max_recv_wr = le32_to_cpu(caps->max_qp_wr),
+		.max_srq_wr = le32_to_cpu(caps->max_srq_wr),
 		.max_cqe = le32_to_cpu(caps->max_cqe),
 		.max_send_sge = le16_to_cpu(caps->max_send_sge),
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),

@@ -40,10 +40,43 @@ static void tern_fill_limits(const struct tern_rsp_caps *caps,
 	attr->max_qp_init_rd_atom = max_rd_atomic;
 	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * max_rd_atomic,
 				      INT_MAX);
-	/* An address handle is a few bytes of memory and nothing else. */
-	attr->max_ah = INT_MAX;
 	attr->max_pkeys = 1;
 	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
+}
+
+/* What stands behind a capability bit: a device without it has limits of 0. */
+static void tern_fill_optional(struct tern_ib_dev *dev,
+			       struct ib_device_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	u64 mcast_qps;
+
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
+		attr->atomic_cap = IB_ATOMIC_HCA;
+
+	/* An address handle is a few bytes of memory and nothing else. */
+	if (tern_has_cap(dev, TERN_CAP_UD))
+		attr->max_ah = INT_MAX;
+
+	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
+		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
+		attr->max_mcast_qp_attach =
+			tern_limit(caps->max_mcast_qp_attach);
+		mcast_qps = (u64)attr->max_mcast_grp *
+			    attr->max_mcast_qp_attach;
+		attr->max_total_mcast_qp_attach = min(mcast_qps, INT_MAX);
+	}
+
+	if (tern_has_cap(dev, TERN_CAP_SRQ)) {
+		attr->max_srq = tern_limit(caps->max_srq);
+		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
+		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
+	}
+	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
+		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
+
+	if (tern_has_cap(dev, TERN_CAP_XRC))
+		attr->device_cap_flags |= IB_DEVICE_XRC;
 }
 
 /**
@@ -80,8 +113,7 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_RC_RNR_NAK_GEN;
 	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
 	ibdev->local_dma_lkey = TERN_LKEY_DMA;
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
-		attr->atomic_cap = IB_ATOMIC_HCA;
+	tern_fill_optional(dev, attr);
 
 	return ib_respond_empty_udata(udata);
 }

@@ -19,15 +19,12 @@ static const struct ib_device_ops tern_dev_ops = {
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
-	.create_ah = tern_create_ah,
 	.create_qp = tern_create_qp,
-	.create_user_ah = tern_create_ah,
 	.create_user_cq = tern_create_user_cq,
 	.dealloc_pd = tern_dealloc_pd,
 	.dealloc_ucontext = tern_dealloc_ucontext,
 	.del_gid = tern_del_gid,
 	.dereg_mr = tern_dereg_mr,
-	.destroy_ah = tern_destroy_ah,
 	.destroy_cq = tern_destroy_cq,
 	.destroy_qp = tern_destroy_qp,
 	.disassociate_ucontext = tern_disassociate_ucontext,
@@ -42,29 +39,72 @@ static const struct ib_device_ops tern_dev_ops = {
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
 	.modify_qp = tern_modify_qp,
-	.query_ah = tern_query_ah,
 	.query_device = tern_query_device,
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,
 	.query_qp = tern_query_qp,
 	.reg_user_mr = tern_reg_user_mr,
 
-	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
 };
 
+static const struct ib_device_ops tern_dev_mcast_ops = {
+	.attach_mcast = tern_attach_mcast,
+	.detach_mcast = tern_detach_mcast,
+};
+
 static const struct ib_device_ops tern_dev_rereg_ops = {
 	.rereg_user_mr = tern_rereg_user_mr,
 };
 
+static const struct ib_device_ops tern_dev_srq_ops = {
+	.create_srq = tern_create_srq,
+	.destroy_srq = tern_destroy_srq,
+	.fill_res_srq_entry = tern_fill_res_srq_entry,
+	.modify_srq = tern_modify_srq,
+	.post_srq_recv = tern_post_srq_recv,
+	.query_srq = tern_query_srq,
+
+	INIT_RDMA_OBJ_SIZE(ib_srq, tern_srq, ibsrq),
+};
+
+static const struct ib_device_ops tern_dev_ud_ops = {
+	.create_ah = tern_create_ah,
+	.create_user_ah = tern_create_ah,
+	.destroy_ah = tern_destroy_ah,
+	.query_ah = tern_query_ah,
+
+	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
+};
+
+static const struct ib_device_ops tern_dev_xrc_ops = {
+	.alloc_xrcd = tern_alloc_xrcd,
+	.dealloc_xrcd = tern_dealloc_xrcd,
+
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, tern_xrcd, ibxrcd),
+};
+
 static void tern_ib_set_ops(struct tern_ib_dev *dev)
 {
+	static const struct {
+		u64 cap;
+		const struct ib_device_ops *ops;
+	} optional[] = {
+		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
+		{ TERN_CAP_REREG_MR, &tern_dev_rereg_ops },
+		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
+		{ TERN_CAP_UD, &tern_dev_ud_ops },
+		{ TERN_CAP_XRC, &tern_dev_xrc_ops },
+	};
+	unsigned int i;
+
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
-	if (tern_has_cap(dev, TERN_CAP_REREG_MR))
-		ib_set_device_ops(&dev->ibdev, &tern_dev_rereg_ops);
+	for (i = 0; i < ARRAY_SIZE(optional); i++)
+		if (tern_has_cap(dev, optional[i].cap))
+			ib_set_device_ops(&dev->ibdev, optional[i].ops);
 }
 
 static void tern_ib_device_fatal(struct tern_ib_dev *dev)
@@ -109,6 +149,17 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 		break;
 	case TERN_EV_SQ_DRAINED:
 		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_SQ_DRAINED);
+		break;
+	case TERN_EV_QP_LAST_WQE:
+		tern_qp_event(dev, le32_to_cpu(eqe->id),
+			      IB_EVENT_QP_LAST_WQE_REACHED);
+		break;
+	case TERN_EV_SRQ_ERR:
+		tern_srq_event(dev, le32_to_cpu(eqe->id), IB_EVENT_SRQ_ERR);
+		break;
+	case TERN_EV_SRQ_LIMIT:
+		tern_srq_event(dev, le32_to_cpu(eqe->id),
+			       IB_EVENT_SRQ_LIMIT_REACHED);
 		break;
 	case TERN_EV_CQ_ERR:
 		tern_cq_event(dev, le32_to_cpu(eqe->id), IB_EVENT_CQ_ERR);
@@ -155,6 +206,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	dev->event_nb.notifier_call = tern_ib_event;
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
 	xa_init(&dev->qps);
+	xa_init(&dev->srqs);
 
 	err = tern_ib_create_eqs(dev);
 	if (err)
@@ -190,6 +242,7 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	tern_ib_destroy_eqs(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
+	WARN_ON(!xa_empty(&dev->srqs));
 	ib_dealloc_device(&dev->ibdev);
 }
 

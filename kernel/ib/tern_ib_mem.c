@@ -242,3 +242,65 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);
 }
+
+/**
+ * tern_kbuf_alloc() - get memory for a queue of the kernel
+ * @dev: the device
+ * @kbuf: filled; the memory is zero
+ * @size: bytes
+ * @pages: filled for the command
+ *
+ * May sleep.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
+		    size_t size, struct tern_pages *pages)
+{
+	kbuf->cpu = dma_alloc_coherent(&dev->core->pdev->dev, size, &kbuf->dma,
+				       GFP_KERNEL);
+	if (!kbuf->cpu)
+		return -ENOMEM;
+
+	kbuf->size = size;
+	*pages = (struct tern_pages){
+		.addr = cpu_to_le64(kbuf->dma),
+		.num = cpu_to_le32(1),
+		.page_shift = PAGE_SHIFT,
+		.kind = TERN_PAGES_DIRECT,
+	};
+	return 0;
+}
+
+/**
+ * tern_kbuf_free() - give a kernel queue's memory back
+ * @dev: the device
+ * @kbuf: the memory, which the device does not use any more
+ */
+void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
+{
+	if (!kbuf->cpu)
+		return;
+
+	dma_free_coherent(&dev->core->pdev->dev, kbuf->size, kbuf->cpu,
+			  kbuf->dma);
+	kbuf->cpu = NULL;
+}
+
+/**
+ * tern_kbuf_done() - free the memory of a destroyed object
+ * @dev: the device
+ * @kbuf: its memory
+ * @err: what tern_ib_destroy() returned for the object
+ *
+ * Memory that the device may still write to is never used again.
+ */
+void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
+{
+	if (!err)
+		tern_kbuf_free(dev, kbuf);
+	else if (kbuf->cpu)
+		ibdev_err_ratelimited(&dev->ibdev,
+				      "device keeps an object (%d), %zu bytes stay with it\n",
+				      err, kbuf->size);
+}

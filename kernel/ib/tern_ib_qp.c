@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Queue pairs in user memory.
+ * Queue pairs in user memory, and XRC targets, which have none.
  */
 
 #include <linux/log2.h>
@@ -28,7 +28,8 @@ static_assert(BIT(IB_MTU_4096 + TERN_MTU_SHIFT) == 4096);
 /* Bits of the attribute mask that are served. */
 #define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
 			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
-			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_AV | \
+			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY | \
+			 IB_QP_AV | \
 			 IB_QP_PATH_MTU | IB_QP_TIMEOUT | IB_QP_RETRY_CNT | \
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
@@ -70,6 +71,55 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
 	tern_ref_put(&qp->ref);
 }
 
+/**
+ * struct tern_qp_kind - what a type of ib_core is to the device
+ * @cap: the capability that it needs, 0 for a type that tern has not
+ * @type: TERN_QPT_*
+ * @flags: TERN_QP_F_* that every QP of the type has
+ * @op_bytes: of the largest operation segment of a WQE that carries payload
+ */
+struct tern_qp_kind {
+	u64 cap;
+	u8 type;
+	u8 flags;
+	u8 op_bytes;
+};
+
+static const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
+	[IB_QPT_RC] = {
+		.cap = TERN_CAP_RC,
+		.type = TERN_QPT_RC,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_UC] = {
+		.cap = TERN_CAP_UC,
+		.type = TERN_QPT_UC,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_UD] = {
+		.cap = TERN_CAP_UD,
+		.type = TERN_QPT_UD,
+		.op_bytes = sizeof(struct tern_ud_seg),
+	},
+	[IB_QPT_XRC_INI] = {
+		.cap = TERN_CAP_XRC,
+		.type = TERN_QPT_XRC_INI,
+		.flags = TERN_QP_F_NO_RQ,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_XRC_TGT] = {
+		.cap = TERN_CAP_XRC,
+		.type = TERN_QPT_XRC_TGT,
+		.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ,
+	},
+};
+
+static bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
+{
+	return !attr->srq &&
+	       !(tern_qp_kinds[attr->qp_type].flags & TERN_QP_F_NO_RQ);
+}
+
 static int tern_check_create_qp(struct tern_ib_dev *dev,
 				const struct ib_qp_init_attr *attr)
 {
@@ -77,89 +127,151 @@ static int tern_check_create_qp(struct tern_ib_dev *dev,
 	const struct ib_qp_cap *cap = &attr->cap;
 	u32 max_wr = le32_to_cpu(caps->max_qp_wr);
 
-	if (attr->qp_type != IB_QPT_RC || !tern_has_cap(dev, TERN_CAP_RC) ||
-	    attr->create_flags || attr->srq || attr->rwq_ind_tbl)
+	if (attr->qp_type >= IB_QPT_MAX ||
+	    !tern_has_cap(dev, tern_qp_kinds[attr->qp_type].cap) ||
+	    attr->create_flags || attr->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 
-	if (!attr->send_cq || !attr->recv_cq ||
-	    cap->max_send_wr > max_wr || cap->max_recv_wr > max_wr ||
+	/* An XRC target has no queue: nothing of the rest is about it. */
+	if (attr->qp_type == IB_QPT_XRC_TGT)
+		return attr->xrcd ? 0 : -EINVAL;
+
+	if (!attr->send_cq ||
+	    (!attr->recv_cq && attr->qp_type != IB_QPT_XRC_INI) ||
+	    cap->max_send_wr > max_wr ||
 	    cap->max_send_sge > le16_to_cpu(caps->max_send_sge) ||
-	    cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge) ||
 	    cap->max_inline_data > le32_to_cpu(caps->max_inline))
+		return -EINVAL;
+
+	/* What is asked of a receive queue counts where there is one. */
+	if (tern_qp_has_rq(attr) &&
+	    (cap->max_recv_wr > max_wr ||
+	     cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge)))
 		return -EINVAL;
 
 	return 0;
 }
 
+static u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
+			 const struct tern_ureq_create_qp *req)
+{
+	return tern_qp_has_rq(attr) ?
+	       BIT_ULL(req->log_rq_size + req->log_rq_stride) : 0;
+}
+
+/* Whether the slots of the receive queue, if there is one, hold what the QP promises. */
+static bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr, int log_max,
+				const struct tern_ureq_create_qp *req)
+{
+	const struct ib_qp_cap *cap = &attr->cap;
+
+	if (!tern_qp_has_rq(attr))
+		return true;
+
+	return req->log_rq_size <= log_max &&
+	       BIT(req->log_rq_size) >= cap->max_recv_wr &&
+	       tern_rq_stride_ok(req->log_rq_stride, cap->max_recv_sge);
+}
+
 /* Whether slots of both queues hold what the QP promises, and the buffer holds the queues. */
 static bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
-				const struct ib_qp_cap *cap,
+				const struct ib_qp_init_attr *attr,
 				const struct tern_ureq_create_qp *req)
 {
 	int log_max = ilog2(le32_to_cpu(dev->core->caps->max_qp_wr));
-	u64 send_bytes, recv_bytes, need;
+	const struct ib_qp_cap *cap = &attr->cap;
+	u64 send_bytes, need;
 
 	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
-	    req->log_sq_size > log_max || req->log_rq_size > log_max ||
+	    req->log_sq_size > log_max ||
 	    req->log_sq_stride < TERN_SQ_STRIDE_MIN ||
-	    req->log_sq_stride > TERN_SQ_STRIDE_MAX ||
-	    req->log_rq_stride < TERN_RQ_STRIDE_MIN ||
-	    req->log_rq_stride > TERN_RQ_STRIDE_MAX)
+	    req->log_sq_stride > TERN_SQ_STRIDE_MAX)
 		return false;
 
-	send_bytes = sizeof(struct tern_sq_hdr) + sizeof(struct tern_rdma_seg) +
+	send_bytes = sizeof(struct tern_sq_hdr) +
+		     tern_qp_kinds[attr->qp_type].op_bytes +
 		     max_t(u64, cap->max_inline_data,
 			   cap->max_send_sge * sizeof(struct tern_sge));
-	recv_bytes = sizeof(struct tern_rq_hdr) +
-		     cap->max_recv_sge * sizeof(struct tern_sge);
 	if (BIT(req->log_sq_size) < cap->max_send_wr ||
-	    BIT(req->log_rq_size) < cap->max_recv_wr ||
 	    BIT(req->log_sq_stride) < send_bytes ||
-	    BIT(req->log_rq_stride) < recv_bytes)
+	    !tern_rq_geometry_ok(attr, log_max, req))
 		return false;
 
 	need = BIT_ULL(req->log_sq_size + req->log_sq_stride) +
-	       BIT_ULL(req->log_rq_size + req->log_rq_stride) +
-	       sizeof(struct tern_qp_record);
+	       tern_rq_bytes(attr, req) + sizeof(struct tern_qp_record);
 	return tern_queue_len_ok(req->buf_len, need);
 }
 
-/* Makes the QP in the device; its memory is pinned. */
-static int tern_qp_create(struct tern_ib_dev *dev, struct tern_qp *qp,
-			  const struct ib_qp_init_attr *attr,
-			  const struct tern_ureq_create_qp *req, u32 uar)
+/* What the verb's attributes, and not the place of the queues, say of a QP. */
+static void tern_qp_fill_create(const struct tern_qp *qp,
+				const struct ib_qp_init_attr *attr,
+				struct tern_cmd_create_qp *cmd)
 {
-	struct tern_cmd_create_qp cmd = {
-		.rq_offset = cpu_to_le32(BIT(req->log_sq_size +
-					     req->log_sq_stride)),
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_qp_record)),
-		.pdn = cpu_to_le32(to_tpd(qp->ibqp.pd)->pdn),
-		.uar = cpu_to_le32(uar),
-		.send_cqn = cpu_to_le32(to_tcq(attr->send_cq)->cqn),
-		.recv_cqn = cpu_to_le32(to_tcq(attr->recv_cq)->cqn),
-		.type = TERN_QPT_RC,
-		.log_sq_size = req->log_sq_size,
-		.log_sq_stride = req->log_sq_stride,
-		.log_rq_size = req->log_rq_size,
-		.log_rq_stride = req->log_rq_stride,
-	};
+	const struct tern_qp_kind *kind = &tern_qp_kinds[attr->qp_type];
+
+	cmd->type = kind->type;
+	cmd->flags = kind->flags;
+	if (attr->qp_type == IB_QPT_XRC_TGT) {
+		cmd->xrcdn = cpu_to_le32(to_txrcd(attr->xrcd)->xrcdn);
+		return;
+	}
+
+	cmd->pdn = cpu_to_le32(to_tpd(qp->ibqp.pd)->pdn);
+	cmd->send_cqn = cpu_to_le32(to_tcq(attr->send_cq)->cqn);
+	/* What receives nothing still names a CQ. */
+	cmd->recv_cqn = attr->recv_cq ?
+			cpu_to_le32(to_tcq(attr->recv_cq)->cqn) : cmd->send_cqn;
+	if (attr->srq) {
+		cmd->flags |= TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+		cmd->srqn = cpu_to_le32(to_tsrq(attr->srq)->srqn);
+	}
+}
+
+static int tern_qp_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       const struct tern_cmd_create_qp *cmd)
+{
 	struct tern_rsp_object rsp = {};
-	struct tern_table table;
 	int err;
 
-	err = tern_table_from_queue(dev, &table, qp->umem, &cmd.pages);
-	if (err)
-		return err;
-
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_QP, &cmd, sizeof(cmd),
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_QP, cmd, sizeof(*cmd),
 			    &rsp, sizeof(rsp));
-	tern_table_free(&table);
 	if (err)
 		return err;
 
 	qp->ibqp.qp_num = le32_to_cpu(rsp.id);
 	return 0;
+}
+
+/* Makes the QP in the device; its memory is pinned. */
+static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       const struct ib_qp_init_attr *attr,
+			       const struct tern_ureq_create_qp *req, u32 uar)
+{
+	struct tern_cmd_create_qp cmd = {
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_qp_record)),
+		.uar = cpu_to_le32(uar),
+		.log_sq_size = req->log_sq_size,
+		.log_sq_stride = req->log_sq_stride,
+	};
+	struct tern_table table;
+	int err;
+
+	tern_qp_fill_create(qp, attr, &cmd);
+	if (tern_qp_has_rq(attr)) {
+		cmd.rq_offset = cpu_to_le32(BIT(req->log_sq_size +
+						req->log_sq_stride));
+		cmd.log_rq_size = req->log_rq_size;
+		cmd.log_rq_stride = req->log_rq_stride;
+	}
+
+	err = tern_table_from_queue(dev, &table, qp->umem, &cmd.pages);
+	if (err)
+		return err;
+
+	err = tern_qp_exec_create(dev, qp, &cmd);
+	tern_table_free(&table);
+	return err;
 }
 
 /* The way back, memory included. */
@@ -170,37 +282,58 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 					  qp->ibqp.qp_num));
 }
 
-/**
- * tern_create_qp() - make an RC QP in user memory
- * @ibqp: the QP
- * @attr: CQs and capabilities, which become those it really has
- * @udata: struct tern_ureq_create_qp; no response
- *
- * Return: 0; -EOPNOTSUPP for another type, an SRQ, a flag; -EINVAL for what
- * exceeds the device or does not fit together; others.
- */
-int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
-		   struct ib_udata *udata)
+/* Lets events and ib_core find a QP that the device has made. */
+static int tern_qp_publish(struct tern_ib_dev *dev, struct tern_qp *qp,
+			   const struct ib_qp_init_attr *attr)
 {
-	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	qp->cap = attr->cap;
+	qp->sq_sig_type = attr->sq_sig_type;
+	qp->state = IB_QPS_RESET;
+	mutex_init(&qp->lock);
+	tern_ref_init(&qp->ref);
+	return xa_insert(&dev->qps, qp->ibqp.qp_num, qp, GFP_KERNEL);
+}
+
+static void tern_qp_unpublish(struct tern_ib_dev *dev, struct tern_qp *qp)
+{
+	xa_erase(&dev->qps, qp->ibqp.qp_num);
+	tern_ref_kill(&qp->ref);
+}
+
+/* An XRC target: ib_core makes it without a user, as those who share it come and go. */
+static int tern_create_xrc_tgt(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       struct ib_qp_init_attr *attr)
+{
+	struct tern_cmd_create_qp cmd = {};
+	int err;
+
+	tern_qp_fill_create(qp, attr, &cmd);
+	err = tern_qp_exec_create(dev, qp, &cmd);
+	if (err)
+		return err;
+
+	attr->cap = (struct ib_qp_cap){};
+	err = tern_qp_publish(dev, qp, attr);
+	if (err)
+		tern_qp_release(dev, qp);
+
+	return err;
+}
+
+static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       struct ib_qp_init_attr *attr,
+			       struct ib_udata *udata)
+{
 	struct uverbs_attr_bundle *attrs;
 	struct tern_ucontext *ucontext;
 	struct tern_ureq_create_qp req;
-	struct tern_qp *qp = to_tqp(ibqp);
 	int err;
-
-	if (!udata)
-		return -EOPNOTSUPP;
-
-	err = tern_check_create_qp(dev, attr);
-	if (err)
-		return err;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
 	if (err)
 		return err;
 
-	if (!tern_qp_geometry_ok(dev, &attr->cap, &req))
+	if (!tern_qp_geometry_ok(dev, attr, &req))
 		return -EINVAL;
 
 	attrs = rdma_udata_to_uverbs_attr_bundle(udata);
@@ -213,36 +346,61 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_qp_create(dev, qp, attr, &req, ucontext->uar_entry->uar);
+	err = tern_qp_create_user(dev, qp, attr, &req,
+				  ucontext->uar_entry->uar);
 	if (err)
 		goto err_release_umem;
 
 	attr->cap.max_send_wr = BIT(req.log_sq_size);
-	attr->cap.max_recv_wr = BIT(req.log_rq_size);
-	qp->cap = attr->cap;
-	qp->sq_sig_type = attr->sq_sig_type;
-	qp->state = IB_QPS_RESET;
-	mutex_init(&qp->lock);
-	tern_ref_init(&qp->ref);
-	err = xa_insert(&dev->qps, ibqp->qp_num, qp, GFP_KERNEL);
+	attr->cap.max_recv_wr = tern_qp_has_rq(attr) ? BIT(req.log_rq_size) : 0;
+	if (!tern_qp_has_rq(attr))
+		attr->cap.max_recv_sge = 0;
+	err = tern_qp_publish(dev, qp, attr);
 	if (err)
 		goto err_release_qp;
 
 	err = ib_respond_empty_udata(udata);
 	if (err)
-		goto err_erase;
+		goto err_unpublish;
 
 	return 0;
 
-err_erase:
-	xa_erase(&dev->qps, ibqp->qp_num);
-	tern_ref_kill(&qp->ref);
+err_unpublish:
+	tern_qp_unpublish(dev, qp);
 err_release_qp:
 	tern_qp_release(dev, qp);
 	return err;
 err_release_umem:
 	ib_umem_release(qp->umem);
 	return err;
+}
+
+/**
+ * tern_create_qp() - make a QP in user memory, or an XRC target
+ * @ibqp: the QP
+ * @attr: CQs, SRQ, XRCD and capabilities, which become those it really has
+ * @udata: struct tern_ureq_create_qp; no response. NULL for an XRC target
+ *
+ * Return: 0; -EOPNOTSUPP for a type or flag that the device does not have;
+ * -EINVAL for what exceeds the device or does not fit together; others.
+ */
+int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
+		   struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct tern_qp *qp = to_tqp(ibqp);
+	int err;
+
+	err = tern_check_create_qp(dev, attr);
+	if (err)
+		return err;
+
+	if (attr->qp_type == IB_QPT_XRC_TGT)
+		return tern_create_xrc_tgt(dev, qp, attr);
+	if (!udata)
+		return -EOPNOTSUPP;
+
+	return tern_create_user_qp(dev, qp, attr, udata);
 }
 
 /**
@@ -259,8 +417,7 @@ int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 
-	xa_erase(&dev->qps, ibqp->qp_num);
-	tern_ref_kill(&qp->ref);
+	tern_qp_unpublish(dev, qp);
 	tern_qp_release(dev, qp);
 	return 0;
 }
@@ -338,6 +495,7 @@ static u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_CUR_STATE, TERN_QPA_CUR_STATE },
 		{ IB_QP_ACCESS_FLAGS, TERN_QPA_ACCESS },
 		{ IB_QP_PKEY_INDEX, TERN_QPA_PKEY_INDEX },
+		{ IB_QP_QKEY, TERN_QPA_QKEY },
 		{ IB_QP_AV, TERN_QPA_AV },
 		{ IB_QP_PATH_MTU, TERN_QPA_PATH_MTU },
 		{ IB_QP_TIMEOUT, TERN_QPA_TIMEOUT },
@@ -361,6 +519,8 @@ static u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		to->state = attr->qp_state;
 	if (mask & IB_QP_ACCESS_FLAGS)
 		to->access = cpu_to_le32(tern_qp_access(attr->qp_access_flags));
+	if (mask & IB_QP_QKEY)
+		to->qkey = cpu_to_le32(attr->qkey);
 	if (mask & IB_QP_PATH_MTU)
 		to->path_mtu = attr->path_mtu + TERN_MTU_SHIFT;
 	if (mask & IB_QP_TIMEOUT)
@@ -511,7 +671,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init_attr, 0, sizeof(*init_attr));
 	tern_qp_attr_from_dev(&rsp.attr, attr);
-	/* A QP that was never connected has no path to tell of. */
+	/* A QP that was never connected, as all of type UD, has no path to tell of. */
 	if (rsp.attr.path_mtu)
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else

@@ -65,6 +65,26 @@ static int tern_put_qp(struct sk_buff *msg, struct tern_qp *qp)
 	return 0;
 }
 
+static int tern_put_srq(struct sk_buff *msg, struct tern_srq *srq)
+{
+	struct tern_ib_dev *dev = to_tdev(srq->ibsrq.device);
+	struct tern_rsp_query_srq rsp;
+
+	if (rdma_nl_put_driver_u32(msg, "wqes", READ_ONCE(srq->max_wr)) ||
+	    rdma_nl_put_driver_u32(msg, "sges", srq->max_sge))
+		return -EMSGSIZE;
+
+	if (tern_ib_query(dev, TERN_CMD_QUERY_SRQ, srq->srqn, &rsp,
+			  sizeof(rsp)))
+		return 0;
+
+	if (rdma_nl_put_driver_u32(msg, "limit", le32_to_cpu(rsp.limit)) ||
+	    rdma_nl_put_driver_u32(msg, "ci", le32_to_cpu(rsp.ci)))
+		return -EMSGSIZE;
+
+	return 0;
+}
+
 static int tern_end_entry(struct sk_buff *msg, struct nlattr *table, int err)
 {
 	if (err)
@@ -103,4 +123,14 @@ int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
 		return -EMSGSIZE;
 
 	return tern_end_entry(msg, table, tern_put_qp(msg, to_tqp(ibqp)));
+}
+
+int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct nlattr *table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+
+	if (!table)
+		return -EMSGSIZE;
+
+	return tern_end_entry(msg, table, tern_put_srq(msg, to_tsrq(ibsrq)));
 }

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Shared receive queues, of users and of the kernel.
+ */
+
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/**
+ * tern_srq_event() - tell an SRQ's owner of an asynchronous event
+ * @dev: the device
+ * @srqn: number of the SRQ, which may be gone
+ * @event: IB_EVENT_SRQ_*
+ */
+void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
+		    enum ib_event_type event)
+{
+	struct ib_event ibevent = {
+		.device = &dev->ibdev,
+		.event = event,
+	};
+	struct tern_srq *srq;
+
+	xa_lock(&dev->srqs);
+	srq = xa_load(&dev->srqs, srqn);
+	if (srq)
+		tern_ref_get(&srq->ref);
+	xa_unlock(&dev->srqs);
+	if (!srq)
+		return;
+
+	ibevent.element.srq = &srq->ibsrq;
+	if (srq->ibsrq.event_handler)
+		srq->ibsrq.event_handler(&ibevent, srq->ibsrq.srq_context);
+	tern_ref_put(&srq->ref);
+}
+
+static int tern_check_create_srq(struct tern_ib_dev *dev,
+				 const struct ib_srq_init_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+
+	switch (attr->srq_type) {
+	case IB_SRQT_BASIC:
+		break;
+	case IB_SRQT_XRC:
+		if (!tern_has_cap(dev, TERN_CAP_XRC))
+			return -EOPNOTSUPP;
+		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
+			return -EINVAL;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+
+	if (!attr->attr.max_wr ||
+	    attr->attr.max_wr > le32_to_cpu(caps->max_srq_wr) ||
+	    attr->attr.max_sge > le16_to_cpu(caps->max_recv_sge))
+		return -EINVAL;
+
+	return 0;
+}
+
+/* Whether the buffer holds 1 << @log_size slots, and those what was asked for. */
+static bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
+			     unsigned int log_size, unsigned int log_stride,
+			     u32 max_wr)
+{
+	u32 max_srq_wr = le32_to_cpu(dev->core->caps->max_srq_wr);
+
+	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
+	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride) +
+					  sizeof(struct tern_srq_record));
+}
+
+/* Makes the SRQ in the device; @pages tells of its memory. */
+static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
+				const struct ib_srq_init_attr *attr,
+				const struct tern_pages *pages,
+				u32 record_offset)
+{
+	struct tern_cmd_create_srq cmd = {
+		.pages = *pages,
+		.record_offset = cpu_to_le32(record_offset),
+		.pdn = cpu_to_le32(to_tpd(srq->ibsrq.pd)->pdn),
+		.log_size = ilog2(srq->max_wr),
+		.log_stride = srq->log_stride,
+	};
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	if (attr->srq_type == IB_SRQT_XRC) {
+		cmd.flags = TERN_SRQ_F_XRC;
+		cmd.xrcdn = cpu_to_le32(to_txrcd(attr->ext.xrc.xrcd)->xrcdn);
+		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
+	}
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	if (err)
+		return err;
+
+	srq->srqn = le32_to_cpu(rsp.id);
+	if (attr->srq_type == IB_SRQT_XRC)
+		srq->ibsrq.ext.xrc.srq_num = srq->srqn;
+	return 0;
+}
+
+/* The way back, memory included. */
+static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
+{
+	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
+
+	tern_ib_umem_done(dev, srq->umem, err);
+	tern_kbuf_done(dev, &srq->kbuf, err);
+}
+
+static int tern_srq_publish(struct tern_ib_dev *dev, struct tern_srq *srq)
+{
+	mutex_init(&srq->modify_lock);
+	spin_lock_init(&srq->post_lock);
+	tern_ref_init(&srq->ref);
+	return xa_insert(&dev->srqs, srq->srqn, srq, GFP_KERNEL);
+}
+
+static void tern_srq_unpublish(struct tern_ib_dev *dev, struct tern_srq *srq)
+{
+	xa_erase(&dev->srqs, srq->srqn);
+	tern_ref_kill(&srq->ref);
+}
+
+static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
+				struct ib_srq_init_attr *attr,
+				struct ib_udata *udata)
+{
+	struct tern_uresp_create_srq resp = {};
+	struct tern_ureq_create_srq req;
+	struct tern_pages pages;
+	struct tern_table table;
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_90);
+	if (err)
+		return err;
+
+	if (memchr_inv(req.reserved_90, 0, sizeof(req.reserved_90)) ||
+	    !tern_rq_stride_ok(req.log_stride, attr->attr.max_sge) ||
+	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, req.log_stride,
+			      attr->attr.max_wr))
+		return -EINVAL;
+
+	srq->umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len,
+				   IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(srq->umem))
+		return PTR_ERR(srq->umem);
+
+	srq->max_wr = BIT(req.log_size);
+	srq->log_stride = req.log_stride;
+	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
+	if (err)
+		goto err_release_umem;
+
+	err = tern_srq_exec_create(dev, srq, attr, &pages,
+				   req.buf_len -
+				   sizeof(struct tern_srq_record));
+	tern_table_free(&table);
+	if (err)
+		goto err_release_umem;
+
+	err = tern_srq_publish(dev, srq);
+	if (err)
+		goto err_release_srq;
+
+	resp.srqn = srq->srqn;
+	err = ib_respond_udata(udata, resp);
+	if (err)
+		goto err_unpublish;
+
+	return 0;
+
+err_unpublish:
+	tern_srq_unpublish(dev, srq);
+err_release_srq:
+	tern_srq_release(dev, srq);
+	return err;
+err_release_umem:
+	ib_umem_release(srq->umem);
+	return err;
+}
+
+static int tern_create_kernel_srq(struct tern_ib_dev *dev,
+				  struct tern_srq *srq,
+				  struct ib_srq_init_attr *attr)
+{
+	struct tern_pages pages;
+	size_t record_offset;
+	int err;
+
+	srq->max_wr = roundup_pow_of_two(attr->attr.max_wr);
+	srq->log_stride = max_t(int, TERN_RQ_STRIDE_MIN,
+				order_base_2(sizeof(struct tern_rq_hdr) +
+					     attr->attr.max_sge *
+					     sizeof(struct tern_sge)));
+	record_offset = ALIGN((size_t)srq->max_wr << srq->log_stride,
+			      TERN_RECORD_SIZE);
+	err = tern_kbuf_alloc(dev, &srq->kbuf,
+			      record_offset + sizeof(struct tern_srq_record),
+			      &pages);
+	if (err)
+		return err;
+
+	srq->record = srq->kbuf.cpu + record_offset;
+	err = tern_srq_exec_create(dev, srq, attr, &pages, record_offset);
+	if (err)
+		goto err_free_kbuf;
+
+	err = tern_srq_publish(dev, srq);
+	if (err)
+		goto err_release_srq;
+
+	return 0;
+
+err_release_srq:
+	tern_srq_release(dev, srq);
+	return err;
+err_free_kbuf:
+	tern_kbuf_free(dev, &srq->kbuf);
+	return err;
+}
+
+/**
+ * tern_create_srq() - make an SRQ
+ * @ibsrq: the SRQ
+ * @attr: its type and size, which becomes the one it really has
+ * @udata: struct tern_ureq_create_srq, struct tern_uresp_create_srq; NULL in
+ *         the kernel
+ *
+ * Return: 0; -EOPNOTSUPP for a type that the device does not have; -EINVAL for
+ * what exceeds the device or does not fit together; others.
+ */
+int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
+		    struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
+	struct tern_srq *srq = to_tsrq(ibsrq);
+	int err;
+
+	err = tern_check_create_srq(dev, attr);
+	if (err)
+		return err;
+
+	srq->max_sge = attr->attr.max_sge;
+	if (udata)
+		err = tern_create_user_srq(dev, srq, attr, udata);
+	else
+		err = tern_create_kernel_srq(dev, srq, attr);
+	if (err)
+		return err;
+
+	attr->attr.max_wr = srq->max_wr;
+	return 0;
+}
+
+/**
+ * tern_destroy_srq() - end an SRQ
+ * @ibsrq: the SRQ
+ * @udata: unused
+ *
+ * Its number is forgotten before the device may use it again.
+ *
+ * Return: 0.
+ */
+int tern_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
+	struct tern_srq *srq = to_tsrq(ibsrq);
+
+	tern_srq_unpublish(dev, srq);
+	tern_srq_release(dev, srq);
+	return 0;
+}
+
+static int tern_srq_exec_modify(struct tern_ib_dev *dev, struct tern_srq *srq,
+				struct tern_cmd_modify_srq *cmd,
+				const struct ib_srq_attr *attr,
+				enum ib_srq_attr_mask mask)
+{
+	cmd->srqn = cpu_to_le32(srq->srqn);
+	if (mask & IB_SRQ_LIMIT) {
+		cmd->mask |= cpu_to_le32(TERN_SRQA_LIMIT);
+		cmd->limit = cpu_to_le32(attr->srq_limit);
+	}
+
+	return tern_cmd_exec(dev->core, TERN_CMD_MODIFY_SRQ, cmd, sizeof(*cmd),
+			     NULL, 0);
+}
+
+/* Gives the SRQ the buffer that the user has filled with the WQEs of the old one. */
+static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
+			   const struct ib_srq_attr *attr,
+			   enum ib_srq_attr_mask mask,
+			   const struct tern_ureq_modify_srq *req)
+{
+	struct tern_cmd_modify_srq cmd = {
+		.mask = cpu_to_le32(TERN_SRQA_RESIZE),
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_srq_record)),
+		.log_size = req->log_size,
+	};
+	struct tern_table table;
+	struct ib_umem *umem;
+	int err;
+
+	lockdep_assert_held(&srq->modify_lock);
+
+	umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len,
+			      IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	err = tern_table_from_queue(dev, &table, umem, &cmd.pages);
+	if (err)
+		goto err_release_umem;
+
+	err = tern_srq_exec_modify(dev, srq, &cmd, attr, mask);
+	tern_table_free(&table);
+	if (err)
+		goto err_release_umem;
+
+	swap(srq->umem, umem);
+	WRITE_ONCE(srq->max_wr, BIT(req->log_size));
+	ib_umem_release(umem);
+	return 0;
+
+err_release_umem:
+	ib_umem_release(umem);
+	return err;
+}
+
+/**
+ * tern_modify_srq() - change limit and size of an SRQ
+ * @ibsrq: the SRQ
+ * @attr: the new values
+ * @mask: which of them count
+ * @udata: with IB_SRQ_MAX_WR struct tern_ureq_modify_srq, else without content;
+ *         NULL in the kernel, which cannot change the size
+ *
+ * Return: 0; -EOPNOTSUPP for what cannot be changed; -EINVAL for a value that
+ * is not allowed; others.
+ */
+int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+		    enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
+	struct tern_srq *srq = to_tsrq(ibsrq);
+	struct tern_cmd_modify_srq cmd = {};
+	struct tern_ureq_modify_srq req;
+	int err;
+
+	if (mask & ~(IB_SRQ_LIMIT | IB_SRQ_MAX_WR))
+		return -EINVAL;
+
+	if (!(mask & IB_SRQ_MAX_WR)) {
+		err = ib_no_udata_io(udata);
+		if (err || !mask)
+			return err;
+
+		mutex_lock(&srq->modify_lock);
+		err = tern_srq_exec_modify(dev, srq, &cmd, attr, mask);
+		mutex_unlock(&srq->modify_lock);
+		return err;
+	}
+
+	if (!udata || !tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
+		return -EOPNOTSUPP;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_88);
+	if (err)
+		return err;
+
+	if (memchr_inv(req.reserved_88, 0, sizeof(req.reserved_88)) ||
+	    !attr->max_wr ||
+	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, srq->log_stride,
+			      attr->max_wr))
+		return -EINVAL;
+
+	err = ib_respond_empty_udata(udata);
+	if (err)
+		return err;
+
+	mutex_lock(&srq->modify_lock);
+	err = tern_srq_resize(dev, srq, attr, mask, &req);
+	mutex_unlock(&srq->modify_lock);
+
+	return err;
+}
+
+/**
+ * tern_query_srq() - size and limit of an SRQ
+ * @ibsrq: the SRQ
+ * @attr: filled; the limit is 0 once its event came
+ *
+ * Return: 0, -EIO for a dead device, others.
+ */
+int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct tern_ib_dev *dev = to_tdev(ibsrq->device);
+	struct tern_srq *srq = to_tsrq(ibsrq);
+	struct tern_rsp_query_srq rsp;
+	int err;
+
+	err = tern_ib_query(dev, TERN_CMD_QUERY_SRQ, srq->srqn, &rsp,
+			    sizeof(rsp));
+	if (err)
+		return err;
+
+	*attr = (struct ib_srq_attr){
+		.max_wr = READ_ONCE(srq->max_wr),
+		.max_sge = srq->max_sge,
+		.srq_limit = le32_to_cpu(rsp.limit),
+	};
+	return 0;
+}
+
+/**
+ * tern_recv_wqe_fill() - write a receive WQE of the kernel
+ * @slot: its place, with room for the request's SGEs
+ * @wr: the request
+ */
+void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
+{
+	struct tern_rq_hdr *hdr = slot;
+	struct tern_sge *sge = slot + sizeof(*hdr);
+	int i;
+
+	*hdr = (struct tern_rq_hdr){
+		.num_sge = wr->num_sge,
+		.wr_id = cpu_to_le64(wr->wr_id),
+	};
+	for (i = 0; i < wr->num_sge; i++)
+		sge[i] = (struct tern_sge){
+			.addr = cpu_to_le64(wr->sg_list[i].addr),
+			.length = cpu_to_le32(wr->sg_list[i].length),
+			.lkey = cpu_to_le32(wr->sg_list[i].lkey),
+		};
+}
+
+/* Posts one request, but does not tell the device of it yet. */
+static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
+{
+	u32 slot = srq->pi & (srq->max_wr - 1);
+
+	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
+		return -EINVAL;
+
+	/* The device has read a slot before ci says so; the branch orders our write. */
+	if (srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
+		return -ENOMEM;
+
+	tern_recv_wqe_fill(srq->kbuf.cpu + ((size_t)slot << srq->log_stride),
+			   wr);
+	srq->pi++;
+	return 0;
+}
+
+/**
+ * tern_post_srq_recv() - post receives to an SRQ of the kernel
+ * @ibsrq: the SRQ
+ * @wr: list of requests
+ * @bad_wr: the first that was not posted, on failure
+ *
+ * Any context.
+ *
+ * Return: 0; -EINVAL for too many SGEs; -ENOMEM for a full queue.
+ */
+int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+		       const struct ib_recv_wr **bad_wr)
+{
+	struct tern_srq *srq = to_tsrq(ibsrq);
+	unsigned long flags;
+	int err = 0;
+
+	spin_lock_irqsave(&srq->post_lock, flags);
+	for (; wr; wr = wr->next) {
+		err = tern_srq_post_one(srq, wr);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+
+	/* The device sees the WQEs before the index that covers them. */
+	dma_wmb();
+	WRITE_ONCE(srq->record->pi, cpu_to_le32(srq->pi));
+	spin_unlock_irqrestore(&srq->post_lock, flags);
+
+	return err;
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * XRC domains: what XRC SRQs and XRC target QPs of several processes share.
+ */
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+
+/**
+ * tern_alloc_xrcd() - make an XRC domain
+ * @ibxrcd: the domain
+ * @udata: user request without content, NULL in the kernel
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibxrcd->device);
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_ALLOC_XRCD, NULL, 0, &rsp,
+			    sizeof(rsp));
+	if (err)
+		return err;
+
+	to_txrcd(ibxrcd)->xrcdn = le32_to_cpu(rsp.id);
+	return 0;
+}
+
+int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
+{
+	/* A live device that keeps the domain has one less to give. */
+	tern_ib_destroy(to_tdev(ibxrcd->device), TERN_CMD_FREE_XRCD,
+			to_txrcd(ibxrcd)->xrcdn);
+	return 0;
+}
