@@ -1,93 +1,99 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# ibv_rc_pingpong and perftest's RC programs, loopback and across, 1 byte to 8 MiB, polling and
-# event mode. usage: perf_matrix.sh [loopback|across]...; prints one ok/not ok line each.
+# shellcheck disable=SC1091,SC2034,SC2154,SC2086
+# All ibv_*_pingpong and all of perftest that tern's transports allow: RC, UC, UD, XRC, with and without SRQ, event
+# mode and rdma_cm (-R). usage: perf_matrix.sh [loopback|across]...; one ok/not ok line each, and a matrix.
 set -u
-dev=tern0
+group=perf
+. "${0%/*}/pairs.sh"
 port=18700
-failed=0
-log=$(mktemp)
-trap 'rm -f "$log" "$log.s"' EXIT
 
-gid=$(gid-index v4)
-
-# run NAME WHERE SERVER-COMMAND... -- EXTRA-CLIENT-ARGS: the same program twice, the client
-# with the server's address behind it.
+# run NAME COMMAND...: the same program twice, the client with the server's address behind it.
 run() {
-	name=$1 where=$2
-	shift 2
+	name=$1
+	shift
 	port=$((port + 1))
-	if [ "$where" = across ]; then
-		ssh vm2 "timeout 120 $* -p $port" >"$log.s" 2>&1 &
-		host=10.78.0.2
-	else
-		timeout 120 "$@" -p $port >"$log.s" 2>&1 &
-		host=127.0.0.1
-	fi
-	server=$!
-	# The programs' servers listen when the port answers; a connect that is only tried and
-	# closed would end some of them, so look at the socket table instead.
-	tries=0
-	until listening "$where" $port || [ $tries -ge 100 ]; do
-		tries=$((tries + 1))
-		sleep 0.1
-	done
-	if timeout 120 "$@" -p $port $host >"$log" 2>&1 && wait $server; then
-		echo "ok perf/$where/$name"
-	else
-		kill $server 2>/dev/null
-		wait $server 2>/dev/null
-		failed=1
-		echo "not ok perf/$where/$name - $(tail -n 1 "$log" | tr -d '\r') / $(tail -n 1 "$log.s")"
-	fi
-}
-
-listening() {
-	hex=$(printf ':%04X' "$2")
-	if [ "$1" = across ]; then
-		ssh vm2 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null
-	else
-		cat /proc/net/tcp /proc/net/tcp6
-	fi | awk -v p="$hex" '$4 == "0A" && substr($2, length($2) - 4) == p { f = 1 } END { exit !f }'
+	host=$control
+	case " $* " in *" -R "*) host=$ip ;; esac
+	pair "$1" "$name" $port "$* -p $port" "$* -p $port $host"
 }
 
 pingpong() {
-	where=$1
+	rc="ibv_rc_pingpong -d $dev -g $gid"
 	for mtu in 256 512 1024 2048 4096; do
-		run "rc_pingpong-m$mtu" "$where" ibv_rc_pingpong -d $dev -g "$gid" -m $mtu -n 200 -c
+		run "rc_pingpong-m$mtu" $rc -m $mtu -n 200 -c
 	done
 	for size in 1 63 4096 4097 1048576; do
-		run "rc_pingpong-s$size" "$where" ibv_rc_pingpong -d $dev -g "$gid" -s $size -n 50 -c
+		run "rc_pingpong-s$size" $rc -s $size -n 50 -c
 	done
-	run rc_pingpong-events "$where" ibv_rc_pingpong -d $dev -g "$gid" -e -n 200 -c
-	run rc_pingpong-new-send "$where" ibv_rc_pingpong -d $dev -g "$gid" -N -n 200 -c
-	run rc_pingpong-new-send-events "$where" ibv_rc_pingpong -d $dev -g "$gid" -N -e -n 200 -c
-	run rc_pingpong-rx1 "$where" ibv_rc_pingpong -d $dev -g "$gid" -r 1 -n 200
+	run rc_pingpong-events $rc -e -n 200 -c
+	run rc_pingpong-new-send $rc -N -n 200 -c
+	run rc_pingpong-new-send-events $rc -N -e -n 200 -c
+	run rc_pingpong-rx1 $rc -r 1 -n 200
+	run rc_pingpong-v6 ibv_rc_pingpong -d $dev -g "$gid6" -n 200 -c
+	for v in v4 v6; do
+		g=$gid
+		[ $v = v4 ] || g=$gid6
+		run uc_pingpong-$v ibv_uc_pingpong -d $dev -g "$g" -n 200 -c
+		run ud_pingpong-$v ibv_ud_pingpong -d $dev -g "$g" -n 200 -s 1024 -c
+		run srq_pingpong-$v ibv_srq_pingpong -d $dev -g "$g" -q 4 -n 200 -c
+		run xsrq_pingpong-$v ibv_xsrq_pingpong -d $dev -g "$g" -n 200
+	done
+	run uc_pingpong-s65536 ibv_uc_pingpong -d $dev -g "$gid" -m 1024 -s 65536 -n 50 -c
+	run uc_pingpong-events ibv_uc_pingpong -d $dev -g "$gid" -e -n 200 -c
+	run ud_pingpong-events ibv_ud_pingpong -d $dev -g "$gid" -e -n 200 -s 64 -c
+	run srq_pingpong-events ibv_srq_pingpong -d $dev -g "$gid" -q 8 -e -n 200 -c
+	run xsrq_pingpong-events ibv_xsrq_pingpong -d $dev -g "$gid" -e -n 200
 }
 
-perftest() {
-	where=$1
-	common="-d $dev -x $gid -F"
+perftest_rc() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
-		# shellcheck disable=SC2086 # $common is a list
-		run "$tool-1byte" "$where" $tool $common -s 1 -n 200
-		run "$tool-all" "$where" $tool $common -a -n 20 --tx-depth=16
+		run "$tool-1byte" $tool $common -s 1 -n 200
+		run "$tool-all" $tool $common -a -n 20 --tx-depth=16
 		# perftest has no event mode for writes: their completions are polled.
-		[ $tool = ib_write_bw ] || run "$tool-events" "$where" $tool $common -e -s 65536 -n 100 --tx-depth=16
-		run "$tool-bidir" "$where" $tool $common -b -s 65536 -n 100 --tx-depth=16
-		run "$tool-4qps" "$where" $tool $common -q 4 -s 4096 -n 200 --tx-depth=16
-		run "$tool-mtu256" "$where" $tool $common -m 256 -s 65536 -n 50 --tx-depth=16
+		[ $tool = ib_write_bw ] || run "$tool-events" $tool $common -e -s 65536 -n 100 --tx-depth=16
+		run "$tool-bidir" $tool $common -b -s 65536 -n 100 --tx-depth=16
+		run "$tool-4qps" $tool $common -q 4 -s 4096 -n 200 --tx-depth=16
+		run "$tool-mtu256" $tool $common -m 256 -s 65536 -n 50 --tx-depth=16
+		run "$tool-cm" $tool $common -R -s 65536 -n 50 --tx-depth=16
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		run "$tool-all" "$where" $tool $common -a -n 20
-		[ $tool = ib_write_lat ] || run "$tool-events" "$where" $tool $common -e -s 8 -n 200
+		run "$tool-all" $tool $common -a -n 20
+		[ $tool = ib_write_lat ] || run "$tool-events" $tool $common -e -s 8 -n 200
+		run "$tool-cm" $tool $common -R -s 8 -n 100
 	done
-	run ib_send_lat-inline "$where" ib_send_lat $common -I 64 -s 64 -n 200
+	run ib_send_lat-inline ib_send_lat $common -I 64 -s 64 -n 200
+	run ib_write_lat-write-imm ib_write_lat $common --write_with_imm -s 64 -n 200
+	run ib_write_bw-write-imm ib_write_bw $common --write_with_imm -s 4096 -n 200 --tx-depth=16
 	for tool in ib_atomic_bw ib_atomic_lat; do
 		for kind in CMP_AND_SWAP FETCH_AND_ADD; do
-			run "$tool-$kind" "$where" $tool $common -A $kind -n 200
+			run "$tool-$kind" $tool $common -A $kind -n 200
 		done
-		run "$tool-events" "$where" $tool $common -e -n 200
+		run "$tool-events" $tool $common -e -n 200
+		run "$tool-cm" $tool $common -R -n 100
+	done
+}
+
+perftest_others() {
+	for tool in ib_send_bw ib_send_lat; do
+		depth=
+		[ $tool = ib_send_lat ] || depth=--tx-depth=16
+		run "$tool-srq" $tool $common --use-srq -q 4 -s 4096 -n 100 $depth
+		run "$tool-srq-events" $tool $common --use-srq -e -s 4096 -n 100 $depth
+		for type in UC UD; do
+			run "$tool-$type" $tool $common -c $type -s 1024 -n 200 $depth
+			run "$tool-$type-events" $tool $common -c $type -e -s 1024 -n 100 $depth
+			run "$tool-$type-cm" $tool $common -c $type -R -s 1024 -n 100 $depth
+		done
+		run "$tool-UD-srq" $tool $common -c UD --use-srq -s 1024 -n 100 $depth
+	done
+	run ib_write_bw-UC ib_write_bw $common -c UC -s 65536 -n 50 --tx-depth=16
+	run ib_write_lat-UC ib_write_lat $common -c UC -s 64 -n 200
+	for tool in ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw ib_atomic_lat; do
+		size="-s 4096"
+		case $tool in ib_atomic*) size= ;; esac
+		run "$tool-XRC" $tool $common -c XRC $size -n 100
+		case $tool in ib_write*) ;; *) run "$tool-XRC-events" $tool $common -c XRC -e $size -n 100 ;; esac
 	done
 }
 
@@ -95,8 +101,12 @@ perftest() {
 	echo "not ok perf - $dev has no IPv4 GID"
 	exit 1
 }
-for where in "${@:-loopback}"; do
-	pingpong "$where"
-	perftest "$where"
+common="-d $dev -x $gid -F"
+for w in "${@:-loopback}"; do
+	place "$w"
+	pingpong
+	perftest_rc
+	perftest_others
 done
+show_matrix
 exit $failed
