@@ -28,11 +28,10 @@ constexpr Command typed(std::span<const Reserved> reserved = {}) {
 }
 
 // Codes of the contract that need a capability the device does not have.
-constexpr std::array<std::size_t, 15> kMissing = {
-    TERN_CMD_ALLOC_XRCD,   TERN_CMD_FREE_XRCD,    TERN_CMD_RESIZE_CQ,   TERN_CMD_MODIFY_CQ,
-    TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,     TERN_CMD_FREE_MW,     TERN_CMD_ALLOC_DM,
-    TERN_CMD_FREE_DM,      TERN_CMD_CREATE_SRQ,   TERN_CMD_DESTROY_SRQ, TERN_CMD_MODIFY_SRQ,
-    TERN_CMD_QUERY_SRQ,    TERN_CMD_ATTACH_MCAST, TERN_CMD_DETACH_MCAST,
+constexpr std::array<std::size_t, 11> kMissing = {
+    TERN_CMD_ALLOC_XRCD,   TERN_CMD_FREE_XRCD, TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ,
+    TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,  TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,
+    TERN_CMD_FREE_DM,      TERN_CMD_ATTACH_MCAST, TERN_CMD_DETACH_MCAST,
 };
 constexpr Command kNotSupported = {true, 0, 0, {}, nullptr};
 
@@ -53,6 +52,10 @@ constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3a)};
 constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_22),
                                   RSVD(tern_cmd_modify_qp, attr.rsvd_47)};
+constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
+                                   RSVD(tern_cmd_create_srq, rsvd_23)};
+constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
+                                   RSVD(tern_cmd_modify_srq, rsvd_21)};
 constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rsvd_e),
                                         RSVD(tern_cmd_create_eth_queue, rsvd_1e)};
 constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_4)};
@@ -92,6 +95,10 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
   t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);
   t[TERN_CMD_QUERY_QP] = typed<Object, c::query_qp, tern_rsp_query_qp>(kObject);
+  t[TERN_CMD_CREATE_SRQ] = typed<tern_cmd_create_srq, c::create_srq, Number>(kCreateSrq);
+  t[TERN_CMD_DESTROY_SRQ] = typed<Object, c::destroy_srq, None>(kObject);
+  t[TERN_CMD_MODIFY_SRQ] = typed<tern_cmd_modify_srq, c::modify_srq, None>(kModifySrq);
+  t[TERN_CMD_QUERY_SRQ] = typed<Object, c::query_srq, tern_rsp_query_srq>(kObject);
   t[TERN_CMD_CREATE_ETH_QUEUE] =
       typed<tern_cmd_create_eth_queue, c::create_eth_queue, Number>(kCreateEthQueue);
   t[TERN_CMD_DESTROY_ETH_QUEUE] = typed<Object, c::destroy_eth_queue, None>(kObject);

@@ -88,6 +88,11 @@ Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status modify_qp(Admin&, Device&, const tern_cmd_modify_qp&, Reply&);
 Status query_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 
+Status create_srq(Admin&, Device&, const tern_cmd_create_srq&, Reply&);
+Status destroy_srq(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status modify_srq(Admin&, Device&, const tern_cmd_modify_srq&, Reply&);
+Status query_srq(Admin&, Device&, const tern_cmd_object&, Reply&);
+
 Status create_eth_queue(Admin&, Device&, const tern_cmd_create_eth_queue&, Reply&);
 Status destroy_eth_queue(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status set_rx_filter(Admin&, Device&, const tern_cmd_set_rx_filter&, Reply&);

@@ -179,6 +179,15 @@ class AdminTest : public testing::Test {
     c.log_rq_stride = 7;
     return c;
   }
+  tern_cmd_create_srq srq_command(std::uint32_t pdn) {
+    tern_cmd_create_srq c{};
+    c.pages = pages(2);
+    c.record_offset = 4096;
+    c.pdn = pdn;
+    c.log_size = 5;
+    c.log_stride = 7;
+    return c;
+  }
   tern_cmd_create_eth_queue eth_command(std::uint32_t cqn, std::uint32_t uar) {
     tern_cmd_create_eth_queue c{};
     c.pages = pages(2);

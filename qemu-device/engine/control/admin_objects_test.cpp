@@ -202,7 +202,8 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_GSI; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = 6; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = 255; }},
-      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ, c.srqn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_QP_F_SRQ; }},  // and an RQ
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 8; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0x80; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.srqn = 1; }},
@@ -430,7 +431,8 @@ TEST_F(AdminTest, Capabilities) {
   enable();
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
-  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN);
+  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN | TERN_CAP_SRQ |
+                            TERN_CAP_SRQ_RESIZE);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);
@@ -438,14 +440,14 @@ TEST_F(AdminTest, Capabilities) {
   EXPECT_EQ(caps.max_mw, 0U);
   EXPECT_EQ(caps.max_dm, 0U);
   EXPECT_EQ(caps.dm_size, 0U);
-  EXPECT_EQ(caps.max_srq, 0U);
+  EXPECT_EQ(caps.max_srq, 16384U);
   EXPECT_EQ(caps.page_shift_mask, 0xfffff000U);
   EXPECT_EQ(caps.max_msg_size, 0x80000000U);
   EXPECT_EQ(caps.guid, 0x505400fffe123456U);
   EXPECT_EQ(caps.num_vectors, 4U);
   EXPECT_EQ(std::memcmp(caps.mac, "\x52\x54\x00\x12\x34\x56", 6), 0);
   EXPECT_NE(std::memchr(caps.fw_name, 0, sizeof(caps.fw_name)), nullptr);
-  for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr}) {
+  for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr, caps.max_srq_wr}) {
     EXPECT_TRUE(std::has_single_bit(limit));
   }
 }
@@ -466,7 +468,7 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     enable();
     const auto before = objects();
     EXPECT_EQ(before.uar | before.pd | before.eq | before.cq | before.mr | before.qp | before.gid |
-                  before.eth_queue,
+                  before.srq | before.eth_queue,
               0U);
     EXPECT_EQ(before.page_entries, 0U);
     const std::uint32_t uar = make_uar();
@@ -476,6 +478,10 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
     (void)make(TERN_CMD_CREATE_MR, mr_command(pd));
     (void)make(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
+    tern_cmd_create_qp shares = qp_command(pd, uar, cqn);
+    shares.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+    shares.srqn = make(TERN_CMD_CREATE_SRQ, srq_command(pd));
+    (void)make(TERN_CMD_CREATE_QP, shares);
     (void)make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
     device.counters.add(TERN_CNT_RX_MALFORMED);
     submit(entry(TERN_CMD_NOP, 0, 0));

@@ -65,9 +65,12 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
 Status check_type(const tern_cmd_create_qp& cmd) {
   constexpr unsigned known = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
-  if (cmd.type != TERN_QPT_RC || (cmd.flags & TERN_QP_F_SRQ)) return TERN_ST_NOT_SUPPORTED;
-  // Of an SRQ or an XRC domain that is not there nothing may be said.
-  return cmd.srqn != 0 || cmd.xrcdn != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+  if (cmd.type != TERN_QPT_RC) return TERN_ST_NOT_SUPPORTED;
+  // Of an SRQ or an XRC domain that is not there nothing may be said; and who takes WQEs from an
+  // SRQ has no RQ besides.
+  const bool shares = cmd.flags & TERN_QP_F_SRQ;
+  if (shares && !(cmd.flags & TERN_QP_F_NO_RQ)) return TERN_ST_BAD_PARAM;
+  return (!shares && cmd.srqn != 0) || cmd.xrcdn != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
 }  // namespace
@@ -78,14 +81,16 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
   Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
   Cq* const send_cq = device.cqs.find(le(std::uint32_t{cmd.send_cqn}));
   Cq* const recv_cq = device.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
-  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr ||
+  const bool shares = cmd.flags & TERN_QP_F_SRQ;
+  Srq* const srq = shares ? device.srqs.find(le(std::uint32_t{cmd.srqn})) : nullptr;
+  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr || (shares && srq == nullptr) ||
       !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   // A dead CQ has told its QPs that it died; one that came later would never know.
   if (send_cq->broken() || recv_cq->broken()) return TERN_ST_BAD_STATE;
   if (device.qps.full()) return TERN_ST_NO_RESOURCE;
-  auto qp = std::make_unique<Qp>(device, cmd, send_cq, recv_cq, pd->privileged);
+  auto qp = std::make_unique<Qp>(device, cmd, send_cq, recv_cq, pd->privileged, srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
   const std::uint32_t qpn = device.qps.insert(std::move(qp));

@@ -42,7 +42,8 @@ Status reply_counters(const std::array<std::uint64_t, N>& counters, Reply& reply
 Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   const Config& config = device.config;
   tern_rsp_caps caps{};
-  caps.flags = le(std::uint64_t{TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN});
+  caps.flags = le(std::uint64_t{TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN |
+                                TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE});
   caps.max_mr_size = le(kMaxMrSize);
   caps.page_shift_mask = le(std::uint64_t{GENMASK(kPageShiftMax, kPageShiftMin)});
   caps.guid = le(eui64(config.mac));
@@ -54,6 +55,8 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_cqe = le(std::uint32_t{1} << kMaxLogCq);
   caps.max_qp = le(config.max_qp);
   caps.max_qp_wr = le(std::uint32_t{1} << kMaxLogWq);
+  caps.max_srq = le(kMaxSrq);
+  caps.max_srq_wr = le(std::uint32_t{1} << kMaxLogWq);
   caps.max_msg_size = le(kMaxMessage);
   caps.max_inline = le(kMaxInline);
   caps.device_version = le(kDeviceVersion);
@@ -79,6 +82,7 @@ Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
   rsp.cq = le(device.cqs.count());
   rsp.mr = le(device.memory.counts().mr);
   rsp.qp = le(device.qps.count());
+  rsp.srq = le(device.srqs.count());
   rsp.gid = le(device.port.gid_count());
   rsp.eth_queue = le(device.ethernet.queue_count());
   rsp.page_entries = le(device.page_entries());

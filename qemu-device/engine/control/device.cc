@@ -29,6 +29,7 @@ Device::Device(Host& host_, const Config& config_)
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
       cqs(1, config.max_cq),
+      srqs(1, kMaxSrq),
       qps(2, config.max_qp),  // 0 and 1 are the management QPs
       tx_packet(host),
       rx_packet(host),
@@ -202,6 +203,7 @@ void Device::fatal(std::uint32_t code) { admin_->fatal(code); }
 void Device::reset() {
   qps.clear();
   ethernet.reset();
+  srqs.clear();
   cqs.clear();
   eqs.clear();
   async_eq = nullptr;
@@ -217,6 +219,7 @@ std::uint64_t Device::page_entries() const {
   std::uint64_t n = memory.counts().page_entries + ethernet.page_entries();
   qps.for_each([&n](std::uint32_t, const Qp& qp) { n += qp.page_entries(); });
   cqs.for_each([&n](std::uint32_t, const Cq& cq) { n += cq.page_entries(); });
+  srqs.for_each([&n](std::uint32_t, const Srq& srq) { n += srq.page_entries(); });
   eqs.for_each([&n](std::uint32_t, const Eq& eq) { n += eq.page_entries(); });
   return n;
 }

@@ -16,6 +16,7 @@
 #include "eth/port.h"
 #include "memory/memory.h"
 #include "objects/queues.h"
+#include "objects/srq.h"
 #include "transport/qp.h"
 #include "wire/packet.h"
 
@@ -88,6 +89,7 @@ class Device {
   Table<Pd> pds;
   Table<Eq> eqs;
   Table<Cq> cqs;
+  Table<Srq> srqs;
   Table<Qp> qps;
   Eq* async_eq = nullptr;
 

@@ -232,6 +232,10 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
   cmd.send_cqn = le(send_cq_->number());
   cmd.recv_cqn = le(recv_cq_->number());
   cmd.type = options.type;
+  if (options.srq) {
+    cmd.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+    cmd.srqn = le(options.srq->number());
+  }
   cmd.log_sq_size = options.log_sq_size;
   cmd.log_sq_stride = options.log_sq_stride;
   cmd.log_rq_size = options.log_rq_size;
@@ -405,6 +409,100 @@ void TestQp::completed(const Wc& wc) {
   (wc.flags & TERN_CQE_F_RECV ? rq_done_ : sq_done_) = le(wc.wqe_index) + 1;
 }
 
+// ---- shared receive queues ----
+
+namespace {
+
+std::uint64_t srq_bytes(const SrqOptions& o, unsigned log_size) {
+  return (std::uint64_t{1} << (log_size + o.log_stride)) + sizeof(tern_srq_record);
+}
+
+}  // namespace
+
+TestSrq::TestSrq(TestNode& node, const SrqOptions& options)
+    : node_(node),
+      options_(options),
+      record_offset_(1U << (options.log_size + options.log_stride)),
+      memory_(node.host, srq_bytes(options, options.log_size)) {
+  tern_cmd_create_srq cmd{};
+  cmd.pages = memory_.pages();
+  cmd.record_offset = le(record_offset_);
+  cmd.pdn = le(options.pd ? options.pd : node.pd());
+  cmd.log_size = options.log_size;
+  cmd.log_stride = options.log_stride;
+  tern_rsp_object rsp{};
+  status_ = node.command(TERN_CMD_CREATE_SRQ, cmd, &rsp);
+  srqn_ = le(rsp.id);
+}
+
+std::uint64_t TestSrq::slot(std::uint32_t index) const {
+  return std::uint64_t{index & ((1U << options_.log_size) - 1)} << options_.log_stride;
+}
+
+std::uint32_t TestSrq::taken() const {
+  return le(memory_.get<std::uint32_t>(record_offset_ + offsetof(tern_srq_record, ci)));
+}
+
+void TestSrq::store_pi(std::uint32_t pi) {
+  memory_.put(record_offset_ + offsetof(tern_srq_record, pi), le(pi));
+}
+
+void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
+  EXPECT_GT(free(), 0U) << "the SRQ is full";
+  std::vector<std::byte> wqe;
+  tern_rq_hdr hdr{};
+  hdr.num_sge = static_cast<std::uint8_t>(sges.size());
+  hdr.wr_id = le(wr_id);
+  append(wqe, hdr);
+  for (const tern_sge& s : sges) append(wqe, wire_sge(s));
+  EXPECT_LE(wqe.size(), std::size_t{1} << options_.log_stride) << "WQE larger than its slot";
+  memory_.write(slot(pi_), wqe);
+  store_pi(++pi_);
+}
+
+Status TestSrq::set_limit(std::uint32_t limit) {
+  tern_cmd_modify_srq cmd{};
+  cmd.srqn = le(srqn_);
+  cmd.mask = le(std::uint32_t{TERN_SRQA_LIMIT});
+  cmd.limit = le(limit);
+  return node_.command(TERN_CMD_MODIFY_SRQ, cmd);
+}
+
+tern_rsp_query_srq TestSrq::query() const {
+  tern_rsp_query_srq rsp{};
+  EXPECT_EQ(node_.command(TERN_CMD_QUERY_SRQ, tern_cmd_object{le(srqn_), 0}, &rsp), TERN_ST_OK);
+  return {le(rsp.limit), le(rsp.ci)};
+}
+
+void TestSrq::prepare_resize(unsigned log_size) {
+  next_log_size_ = static_cast<std::uint8_t>(log_size);
+  next_.emplace(node_.host, srq_bytes(options_, log_size));
+  const std::size_t stride = std::size_t{1} << options_.log_stride;
+  for (std::uint32_t i = taken(); i != pi_; ++i) {
+    const std::byte* const wqe = node_.host.at(memory_.address(slot(i)), stride);
+    next_->write(std::uint64_t{i & ((1U << log_size) - 1)} << options_.log_stride,
+                 std::span(wqe, stride));
+  }
+  next_->put(std::uint64_t{1} << (log_size + options_.log_stride),
+             memory_.get<tern_srq_record>(record_offset_));
+}
+
+Status TestSrq::resize() {
+  tern_cmd_modify_srq cmd{};
+  cmd.pages = next_->pages();
+  cmd.srqn = le(srqn_);
+  cmd.mask = le(std::uint32_t{TERN_SRQA_RESIZE});
+  cmd.record_offset = le(1U << (next_log_size_ + options_.log_stride));
+  cmd.log_size = next_log_size_;
+  const Status st = node_.command(TERN_CMD_MODIFY_SRQ, cmd);
+  if (st == TERN_ST_OK) {
+    memory_ = *next_;
+    options_.log_size = next_log_size_;
+    record_offset_ = le(cmd.record_offset);
+  }
+  return st;
+}
+
 // ---- the node ----
 
 TestNode::TestNode(Sim& simulation, const NodeOptions& options)
@@ -553,6 +651,12 @@ TestQp& TestNode::create_qp(const QpOptions& options) {
   return qp;
 }
 
+TestSrq& TestNode::create_srq(const SrqOptions& options) {
+  TestSrq& srq = srqs_.emplace_back(*this, options);
+  EXPECT_EQ(srq.created(), TERN_ST_OK);
+  return srq;
+}
+
 Status TestNode::try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr) {
   const std::uint64_t page = std::uint64_t{1} << options.page_shift;
   const std::uint64_t real = round_up(std::max<std::uint64_t>(options.alias ? options.alias : options.offset + len, 1), page);
@@ -604,6 +708,8 @@ TestMr& TestNode::reg(std::uint64_t len, const RegOptions& options) {
 void TestNode::destroy(TestQp& qp) { destroy(TERN_CMD_DESTROY_QP, qp.number()); }
 
 void TestNode::destroy(TestCq& cq) { destroy(TERN_CMD_DESTROY_CQ, cq.number()); }
+
+void TestNode::destroy(TestSrq& srq) { destroy(TERN_CMD_DESTROY_SRQ, srq.number()); }
 
 std::uint64_t TestNode::counter(unsigned index) {
   std::array<std::uint64_t, TERN_CNT_RDMA_NUM> counters{};

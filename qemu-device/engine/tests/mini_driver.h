@@ -26,6 +26,7 @@ namespace tern {
 
 class TestNode;
 class TestCq;
+class TestSrq;
 
 // ---- buffers ----
 
@@ -183,6 +184,7 @@ class TestCq {
 
 struct QpOptions {
   std::uint32_t pd = 0;          // 0: the node's own
+  TestSrq* srq = nullptr;        // null: an RQ of its own
   TestCq* send_cq = nullptr;     // null: one of its own
   TestCq* recv_cq = nullptr;
   std::uint8_t type = TERN_QPT_RC;
@@ -276,6 +278,47 @@ class TestQp {
   Status status_;
 };
 
+struct SrqOptions {
+  std::uint32_t pd = 0;  // 0: the node's own
+  std::uint8_t log_size = 4;
+  std::uint8_t log_stride = 7;
+};
+
+class TestSrq {
+ public:
+  TestSrq(TestNode& node, const SrqOptions& options);
+  [[nodiscard]] std::uint32_t number() const { return srqn_; }
+  [[nodiscard]] Status created() const { return status_; }
+
+  void post(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
+  // How many may be posted; WQEs the device took, as the record tells.
+  [[nodiscard]] std::uint32_t free() const { return (1U << options_.log_size) - (pi_ - taken()); }
+  [[nodiscard]] std::uint32_t taken() const;
+  [[nodiscard]] std::uint32_t posted() const { return pi_; }
+  [[nodiscard]] Status set_limit(std::uint32_t limit);
+  [[nodiscard]] tern_rsp_query_srq query() const;
+  // Copies WQEs and indices to a buffer of the new size; then tells the device, and uses it.
+  void prepare_resize(unsigned log_size);
+  [[nodiscard]] Status resize();
+  // Lies in the record.
+  void store_pi(std::uint32_t pi);
+  // For tests that write nonsense or take memory away.
+  [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint64_t slot(std::uint32_t index) const;
+  [[nodiscard]] std::uint32_t record_offset() const { return record_offset_; }
+
+ private:
+  TestNode& node_;
+  SrqOptions options_;
+  std::uint32_t record_offset_;
+  QueueMemory memory_;
+  std::optional<QueueMemory> next_;  // while it is resized
+  std::uint8_t next_log_size_ = 0;
+  std::uint32_t pi_ = 0;
+  std::uint32_t srqn_ = 0;
+  Status status_;
+};
+
 // ---- the node ----
 
 struct NodeOptions {
@@ -320,12 +363,14 @@ class TestNode : public SimNode {
   TestEq& create_eq(unsigned log_size = 8, std::uint16_t vector = kCompletionVector);
   TestCq& create_cq(unsigned log_size = 8, TestEq* eq = nullptr, std::uint8_t flags = 0);
   TestQp& create_qp(const QpOptions& options = {});
+  TestSrq& create_srq(const SrqOptions& options = {});
   // Expects success; the memory is zero.
   TestMr& reg(std::uint64_t len, const RegOptions& options = {});
   [[nodiscard]] Status try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr);
   void dereg(const TestMr& mr) { destroy(TERN_CMD_DESTROY_MR, mr.key); }
   void destroy(TestQp& qp);
   void destroy(TestCq& cq);
+  void destroy(TestSrq& srq);
 
   [[nodiscard]] std::uint64_t counter(unsigned index);
   [[nodiscard]] std::uint64_t eth_counter(unsigned index);
@@ -365,6 +410,7 @@ class TestNode : public SimNode {
   std::deque<TestEq> eqs_;
   std::deque<TestCq> cqs_;
   std::deque<TestQp> qps_;
+  std::deque<TestSrq> srqs_;
   std::deque<TestMr> mrs_;
 };
 

@@ -9,22 +9,26 @@
 
 namespace tern {
 
-Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged)
+Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
+       Srq* srq)
     : device_(device),
       cmd_(cmd),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
+      srq_(srq),
       privileged_(privileged),
       requester_(*this),
       responder_(*this) {
   if (send_cq_ != nullptr) send_cq_->attach();
   if (recv_cq_ != nullptr) recv_cq_->attach();
+  if (srq_ != nullptr) srq_->attach();
 }
 
 Qp::~Qp() {
   device_.unschedule(*this);
   if (send_cq_ != nullptr) send_cq_->detach();
   if (recv_cq_ != nullptr) recv_cq_->detach();
+  if (srq_ != nullptr) srq_->detach();
 }
 
 Status Qp::init() {
@@ -72,23 +76,18 @@ std::uint64_t Qp::rq_slot(std::uint32_t index) const {
 }
 
 int Qp::take_rq_wqe(RecvWqe& wqe) {
+  if (srq_ != nullptr) {
+    const int got = srq_->take(wqe);
+    wqe.owner.qp = qpn_;
+    return got;
+  }
   if (!has_rq()) return -1;
   const auto pi =
       buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return -1;
   if (*pi == rq_ci_) return 0;
-  const std::uint64_t slot = rq_slot(rq_ci_);
-  tern_rq_hdr hdr;
-  if (!buffer_.read(device_.host, slot, std::as_writable_bytes(std::span(&hdr, 1)))) return -1;
-  const std::size_t room = ((std::size_t{1} << cmd_.log_rq_stride) - sizeof(hdr)) / sizeof(tern_sge);
-  if (hdr.num_sge > room || hdr.num_sge > RecvWqe::kMaxSge) return -1;
-  const auto sges = std::span(wqe.sges).first(hdr.num_sge);
-  if (!sges.empty() &&
-      !buffer_.read(device_.host, slot + sizeof(hdr), std::as_writable_bytes(sges))) {
-    return -1;
-  }
-  wqe.wr_id = le(std::uint64_t{hdr.wr_id});
-  wqe.num_sge = hdr.num_sge;
+  if (!read_recv_wqe(device_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return -1;
+  wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = rq_ci_++;
   return 1;
@@ -186,6 +185,8 @@ void Qp::enter_error(int event, bool silent) {
   if (event >= 0) {
     device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
   }
+  // The WQE it had is completed, and it takes no other (IBTA 10.3.1, affiliated event).
+  if (srq_ != nullptr) device_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
   wake();
 }
 

@@ -20,7 +20,8 @@ class Srq;
 class Qp {
  public:
   // `cmd` has been checked against limits; init() checks and copies the page list.
-  Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged);
+  Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
+     Srq* srq = nullptr);
   ~Qp();
   Qp(const Qp&) = delete;
   Qp& operator=(const Qp&) = delete;
@@ -70,8 +71,8 @@ class Qp {
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
   // Bytes of slot `index` from `offset` on; false when they cannot be reached.
   [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
-  // The next receive WQE: 1 taken, 0 none posted, -1 unusable (DMA error, index jump, too many
-  // SGEs): the queue's own fault.
+  // The next receive WQE, of the RQ or the SRQ: 1 taken, 0 none posted, -1 unusable (DMA error,
+  // index jump, too many SGEs): the queue's own fault.
   [[nodiscard]] int take_rq_wqe(RecvWqe& wqe);
   // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's.
   void complete_send(tern_cqe& cqe);
@@ -101,6 +102,7 @@ class Qp {
   tern_cmd_create_qp cmd_;
   Cq* send_cq_;
   Cq* recv_cq_;
+  Srq* srq_;
   QueueBuffer buffer_;
   Qpn qpn_;
   tern_qp_attr attr_{};  // in host byte order

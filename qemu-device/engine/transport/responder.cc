@@ -121,7 +121,7 @@ bool Responder::take_receive(const Packet& packet) {
 std::uint8_t Responder::scatter(const Packet& packet) {
   std::uint64_t left = packet.payload.size();
   SpanList& to = qp_.device().scatter;
-  const Access access = map_sges(qp_.device().memory, qp_.accessor(), recv_.num_sge,
+  const Access access = map_sges(qp_.device().memory, recv_.owner, recv_.num_sge,
                                  [&](unsigned i) { return recv_.sges[i]; }, received_, left, true, to);
   if (access != Access::kReady) {
     if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);

@@ -3,28 +3,17 @@
 // executes them, and answers when the scheduler gives it a turn.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
-#include "core/limits.h"
 #include "memory/memory.h"
+#include "objects/recv_wqe.h"
 #include "tern_hw.hpp"
 #include "wire/packet.h"
 
 namespace tern {
 
 class Qp;
-
-// A receive WQE, copied once.
-struct RecvWqe {
-  static constexpr unsigned kMaxSge = tern::kMaxSge;
-  std::uint64_t wr_id = 0;
-  std::uint32_t index = 0;
-  std::uint32_t srqn = 0;
-  std::uint8_t num_sge = 0;
-  std::array<tern_sge, kMaxSge> sges;
-};
 
 class Responder {
  public:

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands on shared receive queues.
+#include <memory>
+#include <utility>
+
+#include "control/admin.h"
+#include "control/admin_commands.h"
+#include "control/device.h"
+
+namespace tern::commands {
+
+namespace {
+
+std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
+
+bool is_srq_event(std::uint16_t type) {
+  return type == TERN_EV_SRQ_ERR || type == TERN_EV_SRQ_LIMIT;
+}
+
+}  // namespace
+
+Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply& reply) {
+  if (cmd.flags & ~TERN_SRQ_F_XRC) return TERN_ST_BAD_PARAM;
+  if (cmd.flags & TERN_SRQ_F_XRC) return TERN_ST_NOT_SUPPORTED;
+  // Of an XRC domain or a CQ that is not there nothing may be said.
+  if (cmd.xrcdn != 0 || cmd.cqn != 0) return TERN_ST_BAD_PARAM;
+  Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
+  if (pd == nullptr) return TERN_ST_BAD_HANDLE;
+  if (device.srqs.full()) return TERN_ST_NO_RESOURCE;
+  auto srq = std::make_unique<Srq>(device, cmd, pd->privileged);
+  if (const Status st = srq->init(); st != TERN_ST_OK) return st;
+  Srq* const made = srq.get();
+  const std::uint32_t srqn = device.srqs.insert(std::move(srq));
+  made->set_number(srqn);
+  ++pd->users;
+  reply.set_id(srqn);
+  return TERN_ST_OK;
+}
+
+Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const Srq* const srq = device.srqs.find(id_of(cmd));
+  if (srq == nullptr) return TERN_ST_BAD_HANDLE;
+  if (srq->users() != 0) return TERN_ST_BUSY;
+  --device.pds.find(srq->pd().value)->users;
+  device.srqs.erase(id_of(cmd));
+  device.async_events.forget(id_of(cmd), is_srq_event);
+  return TERN_ST_OK;
+}
+
+Status modify_srq(Admin&, Device& device, const tern_cmd_modify_srq& cmd, Reply&) {
+  Srq* const srq = device.srqs.find(le(std::uint32_t{cmd.srqn}));
+  return srq == nullptr ? TERN_ST_BAD_HANDLE : srq->modify(cmd);
+}
+
+Status query_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
+  const Srq* const srq = device.srqs.find(id_of(cmd));
+  if (srq == nullptr) return TERN_ST_BAD_HANDLE;
+  tern_rsp_query_srq rsp;
+  srq->query(&rsp);
+  reply.set(rsp);
+  return TERN_ST_OK;
+}
+
+}  // namespace tern::commands

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands on shared receive queues.
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "control/admin_fixture.h"
+
+namespace tern {
+namespace {
+
+class AdminSrqTest : public AdminTest {
+ protected:
+  std::uint32_t uar = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t cqn = 0;
+  tern_cmd_create_srq good{};
+
+  void SetUp() override {
+    enable();
+    uar = make_uar();
+    pd = make_pd();
+    cqn = make(TERN_CMD_CREATE_CQ, cq_command(TERN_NO_EQ, uar));
+    good = srq_command(pd);
+  }
+  Status modify(std::uint32_t srqn, std::uint32_t mask,
+                const std::function<void(tern_cmd_modify_srq&)>& change = [](auto&) {}) {
+    tern_cmd_modify_srq c{};
+    c.srqn = srqn;
+    c.mask = mask;
+    change(c);
+    return run(TERN_CMD_MODIFY_SRQ, c);
+  }
+  tern_rsp_query_srq query(std::uint32_t srqn) {
+    EXPECT_EQ(on(TERN_CMD_QUERY_SRQ, srqn, 8), TERN_ST_OK);
+    return out<tern_rsp_query_srq>();
+  }
+  // Address of the record of a queue made with `c`, whose buffer is a list of pages.
+  std::uint64_t record_of(const tern_cmd_create_srq& c) {
+    return host.get<std::uint64_t>(c.pages.addr + 8) + c.record_offset - 4096;
+  }
+};
+
+TEST_F(AdminSrqTest, CreationChecksEveryField) {
+  using C = tern_cmd_create_srq;
+  const std::pair<Status, std::function<void(C&)>> rows[] = {
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 2; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0x81; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.cqn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.xrcdn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 4; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 11; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 8; }},  // the record lies in the WQEs
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 - 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset += 32; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 8192; }},  // past the list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 0xffffffc0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
+      {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.pdn; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    C c = good;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_SRQ, c, 8), st) << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(objects().srq, 0U);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK) << "no attempt left a user behind";
+}
+
+TEST_F(AdminSrqTest, LayoutsThatAreFine) {
+  using C = tern_cmd_create_srq;
+  const std::function<void(C&)> rows[] = {
+      [](C&) {},
+      [](C& c) { c.log_size = 0; },
+      [](C& c) { c.log_stride = 5, c.log_size = 7; },
+      [](C& c) { c.log_stride = 10, c.log_size = 2; },
+      [](C& c) { c.record_offset = 8192 - 64; },
+      [this](C& c) {
+        c.pages = {};
+        c.pages.addr = host.alloc(2 * 4096);
+      },
+  };
+  for (const auto& change : rows) {
+    C c = good;
+    change(c);
+    EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, make(TERN_CMD_CREATE_SRQ, c)), TERN_ST_OK);
+  }
+}
+
+TEST_F(AdminSrqTest, CountsAndUsers) {
+  const std::uint64_t before = objects().page_entries;
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
+  EXPECT_GE(srqn, 1U);
+  EXPECT_EQ(objects().srq, 1U);
+  EXPECT_EQ(objects().page_entries, before + 2);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  const std::uint32_t other_pd = make_pd();
+  tern_cmd_create_qp qp = qp_command(other_pd, uar, cqn);
+  qp.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+  qp.srqn = srqn + 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, qp, 8), TERN_ST_BAD_HANDLE);
+  qp.srqn = srqn;
+  const std::uint32_t first = make(TERN_CMD_CREATE_QP, qp);
+  const std::uint32_t second = make(TERN_CMD_CREATE_QP, qp);
+  qp.pages.num = 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, qp, 8), TERN_ST_BAD_PARAM) << "and leaves no user behind";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, first), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, second), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
+  EXPECT_EQ(objects().srq, 0U);
+  EXPECT_EQ(objects().page_entries, before);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  for (const std::uint32_t bad : {0U, srqn, 77U, 0xffffffffU}) {
+    EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, bad), TERN_ST_BAD_HANDLE);
+    EXPECT_EQ(on(TERN_CMD_QUERY_SRQ, bad, 8), TERN_ST_BAD_HANDLE);
+    EXPECT_EQ(modify(bad, 0), TERN_ST_BAD_HANDLE);
+  }
+}
+
+TEST_F(AdminSrqTest, NoMoreThanTheLimit) {
+  good.pages = {};
+  good.pages.addr = host.alloc(2 * 4096);  // one buffer for all: nothing is posted
+  for (unsigned i = 0; i < 16384; ++i) (void)make(TERN_CMD_CREATE_SRQ, good);
+  EXPECT_EQ(run(TERN_CMD_CREATE_SRQ, good, 8), TERN_ST_NO_RESOURCE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, 100), TERN_ST_OK);
+  EXPECT_EQ(make(TERN_CMD_CREATE_SRQ, good), 100U);
+}
+
+TEST_F(AdminSrqTest, ModifyChecksEveryField) {
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
+  host.put(record_of(good), 20U);  // 20 WQEs posted
+  EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 10; }), TERN_ST_OK);
+  using C = tern_cmd_modify_srq;
+  const auto fresh = [this](C& c) {
+    c.pages = pages(2);
+    c.record_offset = 4096;
+    c.log_size = 5;
+  };
+  const std::pair<Status, std::function<void(C&)>> rows[] = {
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask = 4; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= 0x80000000; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask = TERN_SRQA_LIMIT; }},  // and a page list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= TERN_SRQA_LIMIT, c.limit = 33; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= TERN_SRQA_LIMIT, c.limit = 0xffffffff; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 6; }},  // the record lies in the WQEs
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 4; }},  // 20 are posted
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 3; }},  // below the limit, too
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 + 4; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 8192; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
+      {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
+      {TERN_ST_DMA_ERROR, [this](C& c) { host.put(c.pages.addr + 8, std::uint64_t{0x1000}); }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    EXPECT_EQ(modify(srqn, TERN_SRQA_RESIZE,
+                     [&](C& c) {
+                       fresh(c);
+                       spoil(c);
+                     }),
+              st)
+        << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(query(srqn).limit, 10U) << "nothing has changed";
+  EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](C& c) { c.limit = 33; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(modify(srqn, 0), TERN_ST_OK);
+  const std::uint64_t before = objects().page_entries;
+  EXPECT_EQ(modify(srqn, TERN_SRQA_RESIZE | TERN_SRQA_LIMIT,
+                   [&](C& c) {
+                     c.pages = pages(3);
+                     c.record_offset = 8192;
+                     c.log_size = 6;
+                     c.limit = 20;
+                   }),
+            TERN_ST_OK);
+  EXPECT_EQ(query(srqn).limit, 20U);
+  EXPECT_EQ(objects().page_entries, before + 1);
+}
+
+TEST_F(AdminSrqTest, EventsOfADestroyedQueueAreDropped) {
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
+  EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_OK);
+  host.put(record_of(good), 33U);
+  EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_BAD_STATE);
+  EXPECT_EQ(device.async_events.waiting(), 2U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
+  EXPECT_EQ(device.async_events.waiting(), 0U);
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "objects/srq.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "control/device.h"
+#include "core/limits.h"
+
+namespace tern {
+
+bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot, unsigned log_stride,
+                   RecvWqe& wqe) {
+  tern_rq_hdr hdr;
+  if (!buffer.read(host, slot, std::as_writable_bytes(std::span(&hdr, 1)))) return false;
+  const std::size_t room = ((std::size_t{1} << log_stride) - sizeof(hdr)) / sizeof(tern_sge);
+  if (hdr.num_sge > room || hdr.num_sge > RecvWqe::kMaxSge) return false;
+  const auto sges = std::span(wqe.sges).first(hdr.num_sge);
+  if (!sges.empty() && !buffer.read(host, slot + sizeof(hdr), std::as_writable_bytes(sges))) {
+    return false;
+  }
+  wqe.wr_id = le(std::uint64_t{hdr.wr_id});
+  wqe.num_sge = hdr.num_sge;
+  return true;
+}
+
+Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged)
+    : device_(device),
+      cmd_(cmd),
+      owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
+      record_(le(std::uint32_t{cmd.record_offset})),
+      log_size_(cmd.log_size) {}
+
+// Size and record of a buffer, the first one's or a new one's: the stride never changes.
+Status Srq::check_buffer(std::uint32_t record_offset, unsigned log_size) const {
+  if (log_size > kMaxLogWq || record_offset % TERN_RECORD_SIZE != 0 ||
+      record_offset < std::uint64_t{1} << (log_size + cmd_.log_stride)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  return TERN_ST_OK;
+}
+
+Status Srq::init() {
+  if (cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX) {
+    return TERN_ST_BAD_PARAM;
+  }
+  const Status st = check_buffer(le(std::uint32_t{cmd_.record_offset}), log_size_);
+  if (st != TERN_ST_OK) return st;
+  return buffer_.load(device_.host, cmd_.pages, record_ + sizeof(tern_srq_record));
+}
+
+// WQEs posted and not taken; nothing, and the SRQ has failed, when the record cannot say.
+std::optional<std::uint32_t> Srq::posted() {
+  if (failed_) return std::nullopt;
+  const auto pi = buffer_.load32(device_.host, record_ + offsetof(tern_srq_record, pi));
+  if (!pi || *pi - ci_ > size()) {
+    fail();
+    return std::nullopt;
+  }
+  return *pi - ci_;
+}
+
+bool Srq::store_ci(const QueueBuffer& buffer, std::uint64_t record) const {
+  return buffer.store32(device_.host, record + offsetof(tern_srq_record, ci), ci_);
+}
+
+int Srq::take(RecvWqe& wqe) {
+  const auto waiting = posted();
+  if (!waiting) return -1;
+  if (*waiting == 0) return 0;
+  const std::uint64_t slot = std::uint64_t{ci_ & (size() - 1)} << cmd_.log_stride;
+  if (!read_recv_wqe(device_.host, buffer_, slot, cmd_.log_stride, wqe)) {
+    fail();
+    return -1;
+  }
+  wqe.owner = owner_;
+  wqe.srqn = srqn_;
+  wqe.index = ci_++;
+  // The copy is made: from now on the slot is software's.
+  if (!store_ci(buffer_, record_)) {
+    fail();
+    return -1;
+  }
+  watch_limit(*waiting - 1);
+  return 1;
+}
+
+void Srq::watch_limit(std::uint32_t left) {
+  if (left >= limit_) return;
+  limit_ = 0;
+  device_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_);
+}
+
+void Srq::fail() {
+  if (failed_) return;
+  failed_ = true;
+  limit_ = 0;
+  device_.async_events.raise(TERN_EV_SRQ_ERR, srqn_);
+}
+
+Status Srq::modify(const tern_cmd_modify_srq& cmd) {
+  const std::uint32_t mask = le(std::uint32_t{cmd.mask});
+  const bool resizes = mask & TERN_SRQA_RESIZE;
+  if (mask & ~(TERN_SRQA_LIMIT | TERN_SRQA_RESIZE)) return TERN_ST_BAD_PARAM;
+  if (resizes) {
+    const Status st = check_buffer(le(std::uint32_t{cmd.record_offset}), cmd.log_size);
+    if (st != TERN_ST_OK) return st;
+  } else if (cmd.pages.addr != 0 || cmd.pages.num != 0) {
+    return TERN_ST_BAD_PARAM;
+  }
+  const std::uint32_t limit = mask & TERN_SRQA_LIMIT ? le(std::uint32_t{cmd.limit}) : limit_;
+  if (limit > 1U << (resizes ? cmd.log_size : log_size_)) return TERN_ST_BAD_PARAM;
+  if (mask == 0) return TERN_ST_OK;
+  // A record that is wrong is its owner's doing, and found out now instead of with a message.
+  const auto left = posted();
+  if (!left) return TERN_ST_BAD_STATE;
+  if (resizes) {
+    if (*left > 1U << cmd.log_size) return TERN_ST_BAD_PARAM;
+    if (const Status st = resize(cmd); st != TERN_ST_OK) return st;
+  }
+  limit_ = limit;
+  watch_limit(*left);
+  return TERN_ST_OK;
+}
+
+// Software has copied what is posted; how much of it was taken since, the new record is told.
+Status Srq::resize(const tern_cmd_modify_srq& cmd) {
+  const std::uint64_t record = le(std::uint32_t{cmd.record_offset});
+  QueueBuffer fresh;
+  const Status st = fresh.load(device_.host, cmd.pages, record + sizeof(tern_srq_record));
+  if (st != TERN_ST_OK) return st;
+  if (!store_ci(fresh, record)) return TERN_ST_DMA_ERROR;
+  buffer_ = std::move(fresh);
+  record_ = record;
+  log_size_ = cmd.log_size;
+  return TERN_ST_OK;
+}
+
+void Srq::query(tern_rsp_query_srq* rsp) const {
+  *rsp = {le(limit_), le(ci_)};
+}
+
+}  // namespace tern

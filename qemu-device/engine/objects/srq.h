@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Shared receive queue: its WQEs go to the queue pairs that need them, in the order in which their
+// messages begin.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "objects/queues.h"
+#include "objects/recv_wqe.h"
+
+namespace tern {
+
+class Device;
+
+class Srq {
+ public:
+  // `cmd` names a PD that exists; `privileged` tells of it.
+  Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged);
+  Srq(const Srq&) = delete;
+  Srq& operator=(const Srq&) = delete;
+  // Checks the command but for the objects it names, and takes the buffer.
+  [[nodiscard]] Status init();
+  void set_number(std::uint32_t srqn) { srqn_ = srqn; }
+
+  // The next receive WQE: 1 taken, 0 none posted, -1: the SRQ has failed, now or before, and
+  // gives no more. Its keys are those of the SRQ's PD; Accessor::qp is the caller's to fill.
+  [[nodiscard]] int take(RecvWqe& wqe);
+
+  // MODIFY_SRQ: all checks first, then all changes. QUERY_SRQ.
+  [[nodiscard]] Status modify(const tern_cmd_modify_srq& cmd);
+  void query(tern_rsp_query_srq* rsp) const;
+
+  // QPs that take their receive WQEs from it.
+  void attach() { ++users_; }
+  void detach() { --users_; }
+  [[nodiscard]] std::uint32_t users() const { return users_; }
+  [[nodiscard]] std::uint32_t number() const { return srqn_; }
+  [[nodiscard]] Pdn pd() const { return owner_.pd; }
+  [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
+
+ private:
+  [[nodiscard]] std::uint32_t size() const { return 1U << log_size_; }
+  [[nodiscard]] Status check_buffer(std::uint32_t record_offset, unsigned log_size) const;
+  [[nodiscard]] std::optional<std::uint32_t> posted();
+  [[nodiscard]] bool store_ci(const QueueBuffer& buffer, std::uint64_t record) const;
+  [[nodiscard]] Status resize(const tern_cmd_modify_srq& cmd);
+  void watch_limit(std::uint32_t left);
+  void fail();
+
+  Device& device_;
+  tern_cmd_create_srq cmd_;
+  QueueBuffer buffer_;
+  Accessor owner_;
+  std::uint64_t record_ = 0;  // offset in the buffer
+  std::uint32_t srqn_ = 0;
+  std::uint32_t users_ = 0;
+  std::uint32_t ci_ = 0;
+  std::uint32_t limit_ = 0;
+  std::uint8_t log_size_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace tern

@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Shared receive queues under reliable connections: who gets which WQE, when the limit tells, what
+// a resize does to traffic, what becomes of queues that lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/mini_driver.h"
+
+namespace tern {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// (type, object) of events.
+using Event = std::pair<std::uint16_t, std::uint32_t>;
+std::vector<Event> told(TestNode& node) {
+  std::vector<Event> events;
+  for (const tern_eqe& e : node.async_events()) events.emplace_back(le(e.type), le(e.id));
+  return events;
+}
+
+class SrqTest : public ::testing::Test {
+ protected:
+  static constexpr unsigned kPairs = 4;
+  Sim sim{7};
+  TestNode a{sim};
+  TestNode b{sim};
+  TestMr& src = a.reg(1 << 16);
+  TestMr& dst = b.reg(1 << 16);
+  TestSrq* srq = nullptr;
+  TestCq* cq = nullptr;  // of all receives
+  std::vector<TestQp*> qa;
+  std::vector<TestQp*> qb;
+
+  void SetUp() override { src.fill(9); }
+  void make(const SrqOptions& options = {}, unsigned pairs = kPairs, QpOptions qp = {}) {
+    srq = &b.create_srq(options);
+    cq = &b.create_cq(10);
+    qp.min_rnr_timer = 14;  // 1.28 ms
+    for (unsigned i = 0; i < pairs; ++i) {
+      QpOptions mine = qp;
+      mine.srq = srq;
+      mine.recv_cq = cq;
+      qa.push_back(&a.create_qp(qp));
+      qb.push_back(&b.create_qp(mine));
+      qa.back()->connect(*qb.back());
+      qb.back()->connect(*qa.back());
+    }
+  }
+  // Posts `n` WQEs of 4 KiB, wr_id = first, first + 1, ...; slots of `dst` in their order.
+  void post(unsigned n, std::uint64_t first = 0) {
+    for (std::uint64_t i = first; i < first + n; ++i) srq->post({dst.sge(i % 16 * 4096, 4096)}, i);
+  }
+  void expect_sent(TestQp& qp, std::uint8_t status = TERN_CQE_SUCCESS) {
+    const Wc wc = qp.wait_send();
+    EXPECT_EQ(wc.status, status) << status_name(wc.status);
+  }
+  std::uint8_t state(TestQp& qp) { return qp.query().attr.state; }
+};
+
+TEST_F(SrqTest, MessagesTakeWqesInTheOrderTheyBegin) {
+  make();
+  post(4, 100);
+  for (unsigned i = 0; i < 4; ++i) {
+    qa[3 - i]->post(send({src.sge(i * 10, 100 + i)}));
+    expect_sent(*qa[3 - i]);
+    const Wc wc = cq->wait();
+    EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
+    EXPECT_EQ(le(wc.wr_id), 100 + i);
+    EXPECT_EQ(le(wc.qpn), qb[3 - i]->number());
+    EXPECT_EQ(le(wc.srqn), srq->number());
+    EXPECT_EQ(le(wc.wqe_index), i);
+    EXPECT_EQ(le(wc.byte_len), 100 + i);
+    EXPECT_EQ(wc.flags, TERN_CQE_F_RECV);
+    EXPECT_TRUE(same_bytes(dst.bytes((100 + i) % 16 * 4096, 100 + i), src.bytes(i * 10, 100 + i)));
+  }
+  EXPECT_EQ(srq->query().ci, 4U);
+  EXPECT_EQ(qb[0]->query().rq_ci, 0U) << "it has no receive queue";
+  EXPECT_THAT(told(b), IsEmpty());
+}
+
+TEST_F(SrqTest, SlotsAreFreeWhenWqesAreTakenNotWhenTheyComplete) {
+  make({.log_size = 1});
+  sim.budget = 4096;
+  sim.turn_time = 1000;
+  TestMr& big = b.reg(1 << 20);
+  TestMr& from = a.reg(1 << 20);
+  from.fill(4);
+  srq->post({big.sge()}, 1);
+  EXPECT_EQ(srq->taken(), 0U);
+  qa[0]->post(send({from.sge()}));
+  sim.run_until([&] { return srq->taken() == 1; });
+  EXPECT_FALSE(cq->poll()) << "the message is on its way";
+  // The slot is written again at once; the message goes where its WQE said.
+  srq->post({dst.sge(0, 4096)}, 2);
+  srq->post({dst.sge(4096, 4096)}, 3);
+  qa[1]->post(send({src.sge(0, 50)}));
+  EXPECT_EQ(le(cq->wait().wr_id), 2U) << "the short message overtakes";
+  const Wc wc = cq->wait();
+  EXPECT_EQ(le(wc.wr_id), 1U);
+  EXPECT_EQ(le(wc.wqe_index), 0U);
+  EXPECT_TRUE(same_bytes(big.bytes(), from.bytes()));
+}
+
+TEST_F(SrqTest, ManyMessagesOfManyQueuePairs) {
+  make({.log_size = 3});
+  sim.wire.loss = 0.02;
+  sim.wire.reorder = 0.02;
+  constexpr unsigned kEach = 60;
+  std::vector<unsigned> sent(kPairs), got(kPairs);
+  std::set<std::uint64_t> ids;
+  std::uint64_t next_id = 0;
+  unsigned total = 0;
+  while (total < kPairs * kEach) {
+    while (srq->free() > 0) post(1, next_id++);
+    for (unsigned i = 0; i < kPairs; ++i) {
+      while (sent[i] < kEach && qa[i]->sq_free() > 0) {
+        const std::uint32_t len = sent[i] % 3 == 0 ? 3000 : 64;
+        qa[i]->post(send({src.sge(i * 16, len)}));
+        ++sent[i];
+      }
+    }
+    const Wc wc = cq->wait();
+    ASSERT_EQ(wc.status, TERN_CQE_SUCCESS);
+    EXPECT_TRUE(ids.insert(le(wc.wr_id)).second) << "a WQE was used twice";
+    for (unsigned i = 0; i < kPairs; ++i) {
+      if (qb[i]->number() != le(wc.qpn)) continue;
+      EXPECT_EQ(le(wc.byte_len), got[i] % 3 == 0 ? 3000U : 64U) << "in order on each connection";
+      ++got[i];
+    }
+    ++total;
+    for (unsigned i = 0; i < kPairs; ++i) (void)qa[i]->send_cq().poll_all();
+  }
+  EXPECT_THAT(got, ::testing::Each(kEach));
+}
+
+TEST_F(SrqTest, AnEmptyQueueIsNotReady) {
+  make();
+  qa[0]->post(send({src.sge(0, 3000)}));
+  sim.run_for(500'000);
+  EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U);
+  EXPECT_FALSE(qa[0]->send_cq().poll());
+  post(1);
+  expect_sent(*qa[0]);
+  EXPECT_EQ(cq->wait().status, TERN_CQE_SUCCESS);
+  EXPECT_TRUE(same_bytes(dst.bytes(0, 3000), src.bytes(0, 3000)));
+  // Only messages that need a WQE wait for one.
+  qa[1]->post(write({src.sge(0, 100)}, dst, 5000));
+  expect_sent(*qa[1]);
+  qa[1]->post(write({src.sge(0, 100)}, dst, 6000).immediate(7));
+  sim.run_for(500'000);
+  EXPECT_FALSE(qa[1]->send_cq().poll());
+  srq->post({}, 55);
+  expect_sent(*qa[1]);
+  const Wc wc = cq->wait();
+  EXPECT_EQ(le(wc.wr_id), 55U);
+  EXPECT_EQ(wc.opcode, TERN_RECV_RDMA_WITH_IMM);
+  EXPECT_EQ(le(wc.srqn), srq->number());
+}
+
+// ---- protection ----
+
+TEST_F(SrqTest, KeysOfReceivesAreThoseOfTheSrqsDomain) {
+  const std::uint32_t other = b.alloc_pd();
+  TestMr& theirs = b.reg(4096, {.pd = other});
+  make({.pd = other});
+  srq->post({theirs.sge()}, 1);
+  qa[0]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[0]);
+  EXPECT_EQ(cq->wait().status, TERN_CQE_SUCCESS);
+  // A WRITE goes by the QP's own domain.
+  qa[0]->post(write({src.sge(0, 100)}, dst));
+  expect_sent(*qa[0]);
+  qa[1]->post(write({src.sge(0, 100)}, theirs));
+  expect_sent(*qa[1], TERN_CQE_REM_ACCESS_ERR);
+  // And the QP's keys are nothing to the SRQ.
+  srq->post({dst.sge(0, 4096)}, 2);
+  qa[0]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
+  const Wc wc = cq->wait();
+  EXPECT_EQ(wc.status, TERN_CQE_LOC_PROT_ERR);
+  EXPECT_EQ(le(wc.wr_id), 2U);
+  EXPECT_EQ(le(wc.srqn), srq->number());
+  // The others go on.
+  srq->post({theirs.sge()}, 3);
+  qa[2]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[2]);
+}
+
+TEST_F(SrqTest, ThePrivilegedKeyBelongsToThePrivilegedDomain) {
+  make({.pd = b.alloc_pd(true)});
+  srq->post({{dst.dma, 4096, TERN_LKEY_DMA}}, 1);
+  qa[0]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[0]);
+  qa.clear(), qb.clear();
+  make({}, 1, {.pd = 0});
+  srq->post({{dst.dma, 4096, TERN_LKEY_DMA}}, 1);
+  qa[0]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
+}
+
+// ---- limit ----
+
+TEST_F(SrqTest, TheLimitTellsOnceWhenFewerAreLeft) {
+  make();
+  post(6);
+  EXPECT_EQ(srq->set_limit(4), TERN_ST_OK);
+  EXPECT_EQ(srq->query().limit, 4U);
+  EXPECT_THAT(told(b), IsEmpty());
+  for (unsigned i = 0; i < 2; ++i) {
+    qa[i]->post(send({src.sge(0, 10)}));
+    expect_sent(*qa[i]);
+    EXPECT_THAT(told(b), IsEmpty()) << "4 are not fewer than 4";
+  }
+  EXPECT_EQ(srq->query().limit, 4U);
+  qa[2]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[2]);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+  EXPECT_EQ(srq->query().limit, 0U);
+  qa[2]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[2]);
+  EXPECT_THAT(told(b), IsEmpty()) << "once";
+  // Below it already: at once. Exactly at it: not.
+  EXPECT_EQ(srq->set_limit(2), TERN_ST_OK);
+  EXPECT_THAT(told(b), IsEmpty());
+  EXPECT_EQ(srq->set_limit(3), TERN_ST_OK);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+  EXPECT_EQ(srq->query().limit, 0U);
+  // Taken away, it tells nothing.
+  EXPECT_EQ(srq->set_limit(2), TERN_ST_OK);
+  EXPECT_EQ(srq->set_limit(0), TERN_ST_OK);
+  qa[2]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[2]);
+  EXPECT_THAT(told(b), IsEmpty());
+}
+
+TEST_F(SrqTest, TheLimitMayBeTheSizeAndNotMore) {
+  make({.log_size = 2});
+  post(4);
+  EXPECT_EQ(srq->set_limit(5), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(srq->set_limit(4), TERN_ST_OK);
+  EXPECT_THAT(told(b), IsEmpty());
+  qa[0]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[0]);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+}
+
+// ---- resize ----
+
+TEST_F(SrqTest, ResizeUnderTraffic) {
+  make({.log_size = 3});
+  std::uint64_t next_id = 0;
+  std::map<std::uint64_t, unsigned> seen;
+  unsigned completed = 0;
+  const auto traffic = [&](unsigned n) {
+    for (unsigned k = 0; k < n; ++k) qa[k % kPairs]->post(send({src.sge(0, 2000)}));
+  };
+  const auto reap = [&] {
+    for (const Wc& wc : cq->poll_all()) {
+      EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
+      EXPECT_EQ(le(wc.wqe_index), le(wc.wr_id)) << "indices go on";
+      ++seen[le(wc.wr_id)];
+      ++completed;
+    }
+  };
+  for (const unsigned log_size : {5U, 2U, 4U, 0U, 6U}) {
+    while (srq->free() > 0) post(1, next_id++);
+    // Down to what the new size holds, and one message begins while the copy is made.
+    const std::uint32_t keep = std::min(srq->posted() - srq->taken(), 1U << log_size);
+    traffic(srq->posted() - srq->taken() - keep);
+    sim.run_until_idle();
+    srq->prepare_resize(log_size);
+    traffic(1);
+    sim.run_until_idle();
+    EXPECT_EQ(srq->resize(), TERN_ST_OK) << log_size;
+    EXPECT_EQ(srq->taken(), srq->query().ci) << "the new record is told what was taken meanwhile";
+    traffic(keep - 1);
+    sim.run_until_idle();
+    EXPECT_EQ(srq->posted(), srq->taken());
+    reap();
+  }
+  EXPECT_EQ(completed, next_id);
+  for (const auto& [id, n] : seen) EXPECT_EQ(n, 1U) << id;
+  EXPECT_THAT(told(b), IsEmpty());
+}
+
+TEST_F(SrqTest, ResizeKeepsTheOldBufferWhenItIsRefused) {
+  make({.log_size = 3});
+  post(5);
+  srq->prepare_resize(2);
+  EXPECT_EQ(srq->resize(), TERN_ST_BAD_PARAM) << "5 WQEs in 4 slots";
+  EXPECT_EQ(srq->set_limit(5), TERN_ST_OK);
+  qa[0]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[0]);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+  srq->prepare_resize(2);
+  EXPECT_EQ(srq->resize(), TERN_ST_OK);
+  for (unsigned i = 0; i < 4; ++i) {
+    qa[i]->post(send({src.sge(0, 10)}));
+    expect_sent(*qa[i]);
+  }
+}
+
+TEST_F(SrqTest, TheDeviceForgetsTheOldBuffer) {
+  make({.log_size = 3});
+  post(3);
+  const std::uint64_t old = srq->memory().address(0);
+  srq->prepare_resize(4);
+  EXPECT_EQ(srq->resize(), TERN_ST_OK);
+  b.host.punch(old, FakeHost::kPage);
+  post(10, 3);
+  for (unsigned i = 0; i < 13; ++i) {
+    qa[0]->post(send({src.sge(0, 10)}));
+    expect_sent(*qa[0]);
+    EXPECT_EQ(le(cq->wait().wr_id), i);
+  }
+  b.host.mend(old);
+}
+
+TEST_F(SrqTest, ANewIndexThatLiesIsFoundOut) {
+  make({.log_size = 2});
+  post(2);
+  srq->prepare_resize(3);
+  EXPECT_EQ(srq->resize(), TERN_ST_OK);
+  srq->store_pi(9);
+  qa[0]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
+}
+
+// ---- errors ----
+
+TEST_F(SrqTest, LastWqeIsReached) {
+  make();
+  post(2);
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_THAT(told(b), IsEmpty()) << "once";
+  sim.run_until_idle();
+  EXPECT_FALSE(cq->poll()) << "nothing of an SRQ is flushed";
+  EXPECT_EQ(srq->taken(), 0U);
+  // After RESET and the way up it takes WQEs again, and tells again.
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_RESET), TERN_ST_OK);
+  EXPECT_EQ(qa[0]->to_state(TERN_QPS_RESET), TERN_ST_OK);
+  qb[0]->forget_posted();
+  qa[0]->forget_posted();
+  qa[0]->connect(*qb[0]);
+  qb[0]->connect(*qa[0]);
+  qa[0]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[0]);
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+}
+
+TEST_F(SrqTest, TheWqeOfAHalfMessageIsFlushedBeforeLastWqe) {
+  make();
+  sim.budget = 4096;
+  sim.turn_time = 1000;
+  srq->post({dst.sge()}, 77);
+  qa[0]->post(send({src.sge()}));
+  sim.run_until([&] { return srq->taken() == 1; });
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  const auto wc = cq->poll();
+  ASSERT_TRUE(wc);
+  EXPECT_EQ(wc->status, TERN_CQE_WR_FLUSH_ERR);
+  EXPECT_EQ(le(wc->wr_id), 77U);
+  EXPECT_EQ(le(wc->srqn), srq->number());
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+}
+
+TEST_F(SrqTest, AnErrorOfOneConnectionTellsItsEventThenLastWqe) {
+  make();
+  TestMr wrong = dst;
+  wrong.key ^= 1;
+  qa[0]->post(write({src.sge(0, 10)}, wrong));
+  expect_sent(*qa[0], TERN_CQE_REM_ACCESS_ERR);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_ACCESS_ERR, qb[0]->number()),
+                                   Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+  post(1);
+  qa[1]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[1]);
+}
+
+TEST_F(SrqTest, AMessageTooLongIsItsReceiversError) {
+  make();
+  srq->post({dst.sge(0, 99)}, 5);
+  qa[0]->post(send({src.sge(0, 100)}));
+  expect_sent(*qa[0], TERN_CQE_REM_INV_REQ_ERR);
+  const Wc wc = cq->wait();
+  EXPECT_EQ(wc.status, TERN_CQE_LOC_LEN_ERR);
+  EXPECT_EQ(le(wc.wr_id), 5U);
+  EXPECT_EQ(le(wc.srqn), srq->number());
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+}
+
+// ---- hostile queues ----
+
+class HostileSrq : public SrqTest {
+ protected:
+  // The next message finds the SRQ failed: its QP dies, the others when they need a WQE.
+  void expect_failed() {
+    qa[0]->post(send({src.sge(0, 10)}));
+    expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
+    EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_ERR, srq->number()),
+                                     Event(TERN_EV_QP_FATAL, qb[0]->number()),
+                                     Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+    EXPECT_EQ(state(*qb[1]), TERN_QPS_RTS);
+    qa[1]->post(write({src.sge(0, 10)}, dst));
+    expect_sent(*qa[1]);
+    qa[1]->post(send({src.sge(0, 10)}));
+    expect_sent(*qa[1], TERN_CQE_REM_OP_ERR);
+    EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_FATAL, qb[1]->number()),
+                                     Event(TERN_EV_QP_LAST_WQE, qb[1]->number())))
+        << "of the SRQ it was told before";
+    EXPECT_EQ(srq->set_limit(1), TERN_ST_BAD_STATE);
+    EXPECT_FALSE(cq->poll());
+    for (unsigned i = 0; i < kPairs; ++i) b.destroy(*qb[i]);
+    b.destroy(*srq);
+  }
+};
+
+TEST_F(HostileSrq, IndexTooFarAhead) {
+  make();
+  post(2);
+  srq->store_pi(17);
+  expect_failed();
+}
+
+TEST_F(HostileSrq, IndexThatRanBackwards) {
+  make();
+  post(2);
+  qa[0]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[0]);
+  (void)cq->wait();
+  srq->store_pi(0);
+  expect_failed();
+}
+
+TEST_F(HostileSrq, MoreSgesThanASlotHolds) {
+  make();
+  tern_rq_hdr hdr{};
+  hdr.num_sge = 8;  // 128 bytes hold 7
+  srq->memory().put(srq->slot(0), hdr);
+  srq->store_pi(1);
+  expect_failed();
+}
+
+TEST_F(HostileSrq, MoreSgesThanTheDeviceTakes) {
+  make({.log_stride = 10});
+  tern_rq_hdr hdr{};
+  hdr.num_sge = 33;
+  srq->memory().put(srq->slot(0), hdr);
+  srq->store_pi(1);
+  expect_failed();
+}
+
+TEST_F(HostileSrq, MemoryOfTheWqesIsGone) {
+  make({.log_size = 6});  // 8 KiB, the record behind it
+  post(1);
+  b.host.punch(srq->memory().address(0), FakeHost::kPage);
+  expect_failed();
+  b.host.mend(srq->memory().address(0));
+}
+
+TEST_F(HostileSrq, MemoryOfTheRecordIsGone) {
+  make({.log_size = 6});
+  post(1);
+  const std::uint64_t record = srq->memory().address(srq->record_offset());
+  b.host.punch(record, FakeHost::kPage);
+  expect_failed();
+  b.host.mend(record);
+}
+
+TEST_F(HostileSrq, TheCommandFindsOutToo) {
+  make();
+  post(3);
+  srq->store_pi(100);
+  EXPECT_EQ(srq->set_limit(1), TERN_ST_BAD_STATE);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_ERR, srq->number())));
+  srq->prepare_resize(3);
+  EXPECT_EQ(srq->resize(), TERN_ST_BAD_STATE);
+  EXPECT_EQ(srq->query().ci, 0U);
+  // It stays so, whatever the record says later.
+  srq->store_pi(3);
+  EXPECT_EQ(srq->set_limit(1), TERN_ST_BAD_STATE);
+  EXPECT_THAT(told(b), IsEmpty());
+}
+
+TEST_F(HostileSrq, AMessageOnItsWayIsReceivedToItsEnd) {
+  make();
+  sim.budget = 4096;
+  sim.turn_time = 1000;
+  srq->post({dst.sge()}, 1);
+  qa[0]->post(send({src.sge()}));
+  sim.run_until([&] { return srq->taken() == 1; });
+  srq->store_pi(100);
+  qa[1]->post(send({src.sge(0, 10)}));
+  expect_sent(*qa[1], TERN_CQE_REM_OP_ERR);
+  expect_sent(*qa[0]);
+  EXPECT_EQ(cq->wait().status, TERN_CQE_SUCCESS);
+  EXPECT_TRUE(same_bytes(dst.bytes(), src.bytes()));
+}
+
+// ---- lives ----
+
+TEST_F(SrqTest, DestroyedWhenNobodyTakesFromIt) {
+  const auto before = b.objects();
+  make({}, 1);
+  post(3);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_SRQ, tern_cmd_object{le(srq->number()), 0}), TERN_ST_BUSY);
+  b.destroy(*qb[0]);
+  b.destroy(qb[0]->send_cq());
+  b.destroy(*cq);
+  b.destroy(*srq);
+  const auto after = b.objects();
+  EXPECT_EQ(std::memcmp(&before, &after, sizeof(before)), 0);
+}
+
+TEST_F(SrqTest, ResetOfTheDeviceEndsIt) {
+  make();
+  post(2);
+  qa[0]->post(send({src.sge(0, 3000)}));
+  sim.run_for(1000);
+  b.device.reg_write(TERN_REG_CTRL, TERN_CTRL_RESET);
+  b.start_admin_queue();
+  EXPECT_EQ(b.objects().srq, 0U);
+  EXPECT_EQ(b.objects().page_entries, 0U);
+}
+
+TEST_F(SrqTest, BothEndsInOneDevice) {
+  TestSrq& mine = a.create_srq();
+  TestQp& x = a.create_qp({.srq = &mine});
+  TestQp& y = a.create_qp({.srq = &mine});
+  x.connect(y);
+  y.connect(x);
+  mine.post({src.sge(0, 4096)}, 1);
+  mine.post({src.sge(4096, 4096)}, 2);
+  x.post(send({src.sge(10000, 1000)}));
+  y.post(send({src.sge(20000, 1000)}));
+  EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(y.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(le(x.wait_recv().wr_id) + le(y.wait_recv().wr_id), 3U);
+}
+
+}  // namespace
+}  // namespace tern
