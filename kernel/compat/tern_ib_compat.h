@@ -108,9 +108,28 @@ ib_umem_get_cq_buf_or_va(struct ib_device *device,
 }
 #endif
 
-/* One operation makes the CQs of users and of the kernel; tern has users' only. */
+/*
+ * One operation makes the CQs of users and of the kernel. As below: followed by a
+ * parenthesis the name is the driver's function, bare it is the operation for both.
+ * The driver sets it before create_cq; what is set stays.
+ */
 #ifndef TERN_HAVE_CREATE_USER_CQ
 #define create_user_cq create_cq
+
+int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct uverbs_attr_bundle *attrs);
+int tern_create_users_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+			 struct uverbs_attr_bundle *attrs);
+
+static inline int tern_create_user_cq(struct ib_cq *ibcq,
+				      const struct ib_cq_init_attr *attr,
+				      struct uverbs_attr_bundle *attrs)
+{
+	return attrs ? tern_create_users_cq(ibcq, attr, attrs) :
+		       tern_create_cq(ibcq, attr, attrs);
+}
+
+#define tern_create_user_cq(...) tern_create_users_cq(__VA_ARGS__)
 #endif
 
 /*

@@ -25,6 +25,7 @@
 #include "tern_io.h"
 #include "tern_admin.h"
 #include "tern_core.h"
+#include "tern_ib_kern.h"
 
 #define TERN_IB_PORT		1
 
@@ -83,6 +84,7 @@ struct tern_ib_eq {
  * @eqs: one completion EQ for each completion vector
  * @num_eqs: entries of @eqs
  * @cqs_per_eq: CQs an EQ has room for; all EQs together hold every CQ there can be
+ * @flush_work: completes the kernel's work when the device does not
  */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -94,6 +96,7 @@ struct tern_ib_dev {
 	struct tern_ib_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
+	struct work_struct flush_work;
 };
 
 /**
@@ -128,23 +131,30 @@ struct tern_pd {
 /**
  * struct tern_mr - memory region
  * @ibmr: ib_core's part; lkey and rkey are the device's key
- * @umem: the pinned memory, NULL for the kernel's DMA lkey
+ * @umem: the pinned memory, NULL for those of the kernel
+ * @page_list: what REG_MR takes the pages from; none but with IB_MR_TYPE_MEM_REG
  * @access: IB_ACCESS_* as registered
  * @page_shift: log2 of the bytes of its pages in the device
  * @num_pages: how many of them
+ * @max_pages: entries of @page_list
+ * @first_offset: with @page_list: of the first byte in the first page
  */
 struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
+	struct tern_kbuf page_list;
 	int access;
 	unsigned int page_shift;
 	u32 num_pages;
+	u32 max_pages;
+	u32 first_offset;
 };
 
 /**
  * struct tern_cq - completion queue
  * @ibcq: ib_core's part
- * @umem: entries and record
+ * @umem: entries and record of a user's
+ * @kern: those of the kernel's
  * @ref: held by completion events
  * @eq: where its completion events go
  * @cqn: its number
@@ -152,21 +162,10 @@ struct tern_mr {
 struct tern_cq {
 	struct ib_cq ibcq;
 	struct ib_umem *umem;
+	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
 	u32 cqn;
-};
-
-/**
- * struct tern_kbuf - a kernel queue's memory, which the device reads and writes
- * @cpu: its address, NULL for none
- * @dma: the device's address of it
- * @size: bytes
- */
-struct tern_kbuf {
-	void *cpu;
-	dma_addr_t dma;
-	size_t size;
 };
 
 /**
@@ -207,7 +206,8 @@ struct tern_xrcd {
 /**
  * struct tern_qp - queue pair
  * @ibqp: ib_core's part; qp_num is the device's number
- * @umem: both queues and the record, NULL for an XRC target
+ * @umem: both queues and the record of a user's
+ * @kern: those of the kernel's
  * @ref: held by asynchronous events
  * @lock: one change of state at a time; protects @state and @dest_qpn
  * @state: the last one commanded or seen; the device may have moved on to an error
@@ -218,6 +218,7 @@ struct tern_xrcd {
 struct tern_qp {
 	struct ib_qp ibqp;
 	struct ib_umem *umem;
+	struct tern_kqp kern;
 	struct tern_ref ref;
 	struct mutex lock;	/* one change of state at a time */
 	enum ib_qp_state state;
@@ -360,10 +361,6 @@ int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct tern_pages *pages);
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages);
-int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    size_t size, struct tern_pages *pages);
-void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
-void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
 
 /* tern_ib_dev.c */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context);
@@ -388,6 +385,7 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
 
 /* tern_ib_mr.c */
+u32 tern_mr_access(int access);
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
@@ -398,6 +396,8 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
 
 /* tern_ib_cq.c */
+int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct uverbs_attr_bundle *attrs);
 int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
@@ -426,7 +426,6 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 		    enum ib_event_type event);
-void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr);
 
 /* tern_ib_xrc.c */
 int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Completion queues in user memory, and the event queues that tell of them.
+ * Completion queues and the event queues that tell of them. What is polled by the
+ * kernel is in tern_ib_poll.c.
  */
 
 #include <linux/log2.h>
@@ -37,6 +38,8 @@ static void tern_completion_event(void *context, const struct tern_eqe *eqe)
 	if (!cq)
 		return;
 
+	if (tern_kcq_used(&cq->kern))
+		tern_kcq_event_taken(&cq->kern);
 	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	tern_ref_put(&cq->ref);
 }
@@ -62,6 +65,8 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
 	ibevent.element.cq = &cq->ibcq;
 	if (cq->ibcq.event_handler)
 		cq->ibcq.event_handler(&ibevent, cq->ibcq.cq_context);
+	if (tern_kcq_used(&cq->kern))
+		tern_kcq_lose(cq);
 	tern_ref_put(&cq->ref);
 }
 
@@ -156,28 +161,15 @@ static int tern_check_create_cq(struct tern_ib_dev *dev,
 	return 0;
 }
 
-/* Makes the CQ in the device; its memory is pinned. */
-static int tern_cq_create(struct tern_ib_dev *dev, struct tern_cq *cq,
-			  const struct tern_ureq_create_cq *req, u32 uar)
+static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,
+			       struct tern_cmd_create_cq *cmd)
 {
-	struct tern_cmd_create_cq cmd = {
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_cq_record)),
-		.eqn = cpu_to_le32(tern_eq_number(cq->eq->eq)),
-		.uar = cpu_to_le32(uar),
-		.log_size = req->log_size,
-	};
 	struct tern_rsp_object rsp = {};
-	struct tern_table table;
 	int err;
 
-	err = tern_table_from_queue(dev, &table, cq->umem, &cmd.pages);
-	if (err)
-		return err;
-
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd),
+	cmd->eqn = cpu_to_le32(tern_eq_number(cq->eq->eq));
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_CQ, cmd, sizeof(*cmd),
 			    &rsp, sizeof(rsp));
-	tern_table_free(&table);
 	if (err)
 		return err;
 
@@ -185,12 +177,49 @@ static int tern_cq_create(struct tern_ib_dev *dev, struct tern_cq *cq,
 	return 0;
 }
 
+/* Makes the CQ in the device; its memory is pinned. */
+static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
+			       const struct tern_ureq_create_cq *req, u32 uar)
+{
+	struct tern_cmd_create_cq cmd = {
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_cq_record)),
+		.uar = cpu_to_le32(uar),
+		.log_size = req->log_size,
+	};
+	struct tern_table table;
+	int err;
+
+	err = tern_table_from_queue(dev, &table, cq->umem, &cmd.pages);
+	if (err)
+		return err;
+
+	err = tern_cq_exec_create(dev, cq, &cmd);
+	tern_table_free(&table);
+	return err;
+}
+
 /* The way back, memory included. */
 static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
-	tern_ib_umem_done(dev, cq->umem,
-			  tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn));
+	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn);
+
+	tern_ib_umem_done(dev, cq->umem, err);
+	tern_kbuf_done(dev, &cq->kern.buf, err);
 	tern_put_eq(cq->eq);
+}
+
+/* Lets events find a CQ that the device has made. */
+static int tern_cq_publish(struct tern_ib_dev *dev, struct tern_cq *cq)
+{
+	tern_ref_init(&cq->ref);
+	return xa_insert_irq(&dev->cqs, cq->cqn, cq, GFP_KERNEL);
+}
+
+static void tern_cq_unpublish(struct tern_ib_dev *dev, struct tern_cq *cq)
+{
+	xa_erase_irq(&dev->cqs, cq->cqn);
+	tern_ref_kill(&cq->ref);
 }
 
 /**
@@ -233,31 +262,84 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_cq_create(dev, cq, &req, ucontext->uar_entry->uar);
+	err = tern_cq_create_user(dev, cq, &req, ucontext->uar_entry->uar);
 	if (err)
 		goto err_release_umem;
 
 	ibcq->cqe = BIT(req.log_size);
-	tern_ref_init(&cq->ref);
-	err = xa_insert_irq(&dev->cqs, cq->cqn, cq, GFP_KERNEL);
+	err = tern_cq_publish(dev, cq);
 	if (err)
 		goto err_release_cq;
 
 	resp.cqn = cq->cqn;
 	err = ib_respond_udata(udata, resp);
 	if (err)
-		goto err_erase;
+		goto err_unpublish;
 
 	return 0;
 
-err_erase:
-	xa_erase_irq(&dev->cqs, cq->cqn);
-	tern_ref_kill(&cq->ref);
+err_unpublish:
+	tern_cq_unpublish(dev, cq);
 err_release_cq:
 	tern_cq_release(dev, cq);
 	return err;
 err_release_umem:
 	ib_umem_release(cq->umem);
+err_put_eq:
+	tern_put_eq(cq->eq);
+	return err;
+}
+
+/**
+ * tern_create_cq() - make a CQ of the kernel's
+ * @ibcq: the CQ
+ * @attr: entries wanted and completion vector
+ * @attrs: NULL
+ *
+ * Return: 0; -EOPNOTSUPP for a flag; -EINVAL for more entries than the device
+ * has; others.
+ */
+int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		   struct uverbs_attr_bundle *attrs)
+{
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_cmd_create_cq cmd = {};
+	struct tern_cq *cq = to_tcq(ibcq);
+	int err;
+
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (!attr->cqe || attr->cqe > le32_to_cpu(dev->core->caps->max_cqe))
+		return -EINVAL;
+
+	cq->eq = tern_get_eq(dev, attr->comp_vector);
+	if (!cq->eq)
+		return -ENOMEM;
+
+	err = tern_kcq_init(dev, &cq->kern, attr->cqe, &cmd);
+	if (err)
+		goto err_put_eq;
+
+	err = tern_cq_exec_create(dev, cq, &cmd);
+	if (err)
+		goto err_free_kbuf;
+
+	ibcq->cqe = BIT(cq->kern.log_size);
+	err = tern_cq_publish(dev, cq);
+	if (err)
+		goto err_release_cq;
+
+	/* The device may have died before the CQ was found. */
+	if (tern_core_dead(dev->core))
+		schedule_work(&dev->flush_work);
+
+	return 0;
+
+err_release_cq:
+	tern_cq_release(dev, cq);
+	return err;
+err_free_kbuf:
+	tern_kbuf_free(dev, &cq->kern.buf);
 err_put_eq:
 	tern_put_eq(cq->eq);
 	return err;
@@ -277,8 +359,7 @@ int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct tern_ib_dev *dev = to_tdev(ibcq->device);
 	struct tern_cq *cq = to_tcq(ibcq);
 
-	xa_erase_irq(&dev->cqs, cq->cqn);
-	tern_ref_kill(&cq->ref);
+	tern_cq_unpublish(dev, cq);
 	tern_cq_release(dev, cq);
 	return 0;
 }

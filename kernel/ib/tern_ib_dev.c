@@ -58,6 +58,12 @@ static void tern_fill_optional(struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_UD))
 		attr->max_ah = INT_MAX;
 
+	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
+		attr->max_fast_reg_page_list_len =
+			le32_to_cpu(caps->max_fast_reg_pages);
+	}
+
 	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
 		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
 		attr->max_mcast_qp_attach =
@@ -142,18 +148,24 @@ enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port)
  * @port: 1
  * @immutable: filled
  *
- * MADs and the connection manager need the general services QP and kernel
- * verbs, which tern has not: the port does not claim them.
+ * MADs and the connection manager need the general services QP, which a device
+ * without unreliable datagrams does not have.
  *
  * Return: 0.
  */
 int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 			    struct ib_port_immutable *immutable)
 {
-	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
+	struct tern_ib_dev *dev = to_tdev(ibdev);
+	const struct tern_rsp_caps *caps = dev->core->caps;
 
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
-				    RDMA_CORE_CAP_ETH_AH;
+	if (tern_has_cap(dev, TERN_CAP_UD)) {
+		immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+		immutable->max_mad_size = IB_MGMT_MAD_SIZE;
+	} else {
+		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
+					    RDMA_CORE_CAP_ETH_AH;
+	}
 	immutable->gid_tbl_len = le16_to_cpu(caps->gid_table_len);
 	immutable->pkey_tbl_len = 1;
 	return 0;
@@ -172,7 +184,8 @@ int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr)
 {
-	const struct tern_rsp_caps *caps = to_tdev(ibdev)->core->caps;
+	struct tern_ib_dev *dev = to_tdev(ibdev);
+	const struct tern_rsp_caps *caps = dev->core->caps;
 	struct net_device *ndev;
 	int err;
 
@@ -200,6 +213,8 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 
 	attr->gid_tbl_len = le16_to_cpu(caps->gid_table_len);
 	attr->ip_gids = true;
+	if (tern_has_cap(dev, TERN_CAP_UD))
+		attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = le32_to_cpu(caps->max_msg_size);
 	attr->pkey_tbl_len = 1;
 	attr->max_vl_num = 1;

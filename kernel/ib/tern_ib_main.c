@@ -51,6 +51,20 @@ static const struct ib_device_ops tern_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
 };
 
+static const struct ib_device_ops tern_dev_frwr_ops = {
+	.alloc_mr = tern_alloc_mr,
+	.map_mr_sg = tern_map_mr_sg,
+};
+
+/* What only the kernel calls. */
+static const struct ib_device_ops tern_dev_kernel_ops = {
+	.create_cq = tern_create_cq,
+	.poll_cq = tern_poll_cq,
+	.post_recv = tern_post_recv,
+	.post_send = tern_post_send,
+	.req_notify_cq = tern_req_notify_cq,
+};
+
 static const struct ib_device_ops tern_dev_mcast_ops = {
 	.attach_mcast = tern_attach_mcast,
 	.detach_mcast = tern_detach_mcast,
@@ -93,6 +107,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		u64 cap;
 		const struct ib_device_ops *ops;
 	} optional[] = {
+		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
 		{ TERN_CAP_REREG_MR, &tern_dev_rereg_ops },
 		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
@@ -102,6 +117,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	unsigned int i;
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
+	ib_set_device_ops(&dev->ibdev, &tern_dev_kernel_ops);
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
@@ -114,6 +130,8 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 		.event = IB_EVENT_DEVICE_FATAL,
 		.element.port_num = TERN_IB_PORT,
 	};
+
+	schedule_work(&dev->flush_work);
 
 	/* Nobody has opened a device that is not registered. */
 	if (!ib_device_try_get(&dev->ibdev))
@@ -204,6 +222,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 
 	dev->core = tern_adev_core(adev);
 	dev->event_nb.notifier_call = tern_ib_event;
+	INIT_WORK(&dev->flush_work, tern_flush_work);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
@@ -225,6 +244,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 
 err_unregister_notifier:
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);
+	cancel_work_sync(&dev->flush_work);
 err_destroy_eqs:
 	tern_ib_destroy_eqs(dev);
 err_dealloc:
@@ -236,9 +256,13 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 {
 	struct tern_ib_dev *dev = auxiliary_get_drvdata(adev);
 
-	/* First, so that no event that it dispatched outlives the device. */
-	tern_unregister_event_notifier(dev->core, &dev->event_nb);
+	/*
+	 * The kernel's users end their QPs meanwhile and wait for completions: should
+	 * the device die now, they must hear of it.
+	 */
 	ib_unregister_device(&dev->ibdev);
+	tern_unregister_event_notifier(dev->core, &dev->event_nb);
+	cancel_work_sync(&dev->flush_work);
 	tern_ib_destroy_eqs(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));

@@ -31,7 +31,8 @@ struct tern_mr_span {
 	u64 offset;
 };
 
-static u32 tern_mr_access(int access)
+/* TERN_ACCESS_* of IB_ACCESS_* of a region; hints say nothing to the device. */
+u32 tern_mr_access(int access)
 {
 	u32 result = 0;
 
@@ -420,11 +421,13 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct tern_mr *mr = to_tmr(ibmr);
 	int err;
 
-	if (mr->umem) {
+	/* The kernel's DMA lkey is no object of the device. */
+	if (mr->umem || mr->page_list.cpu) {
 		err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
 		if (err == -EBUSY)
 			return err;
 		tern_ib_umem_done(dev, mr->umem, err);
+		tern_kbuf_done(dev, &mr->page_list, err);
 	}
 
 	kfree(mr);

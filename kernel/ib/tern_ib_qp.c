@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Queue pairs in user memory, and XRC targets, which have none.
+ * Queue pairs: those in user memory, the kernel's own, and XRC targets, which have
+ * no queues.
  */
 
 #include <linux/log2.h>
@@ -86,6 +87,11 @@ struct tern_qp_kind {
 };
 
 static const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
+	[IB_QPT_GSI] = {
+		.cap = TERN_CAP_UD,
+		.type = TERN_QPT_GSI,
+		.op_bytes = sizeof(struct tern_ud_seg),
+	},
 	[IB_QPT_RC] = {
 		.cap = TERN_CAP_RC,
 		.type = TERN_QPT_RC,
@@ -277,9 +283,12 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 /* The way back, memory included. */
 static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
-	tern_ib_umem_done(dev, qp->umem,
-			  tern_ib_destroy(dev, TERN_CMD_DESTROY_QP,
-					  qp->ibqp.qp_num));
+	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
+
+	if (tern_kqp_used(&qp->kern))
+		tern_kqp_detach(qp);
+	tern_ib_umem_done(dev, qp->umem, err);
+	tern_kbuf_done(dev, &qp->kern.buf, err);
 }
 
 /* Lets events and ib_core find a QP that the device has made. */
@@ -317,6 +326,40 @@ static int tern_create_xrc_tgt(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		tern_qp_release(dev, qp);
 
+	return err;
+}
+
+/* The GSI QP is one of these; the device sees to it that there is one. */
+static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
+				 struct ib_qp_init_attr *attr)
+{
+	struct tern_cmd_create_qp cmd = {};
+	int err;
+
+	if (attr->qp_type == IB_QPT_XRC_INI)
+		return -EOPNOTSUPP;
+
+	tern_qp_fill_create(qp, attr, &cmd);
+	err = tern_kqp_init(dev, &qp->kern, attr, &cmd);
+	if (err)
+		return err;
+
+	err = tern_qp_exec_create(dev, qp, &cmd);
+	if (err)
+		goto err_free_kbuf;
+
+	tern_kqp_attach(qp);
+	err = tern_qp_publish(dev, qp, attr);
+	if (err)
+		goto err_release;
+
+	return 0;
+
+err_release:
+	tern_qp_release(dev, qp);
+	return err;
+err_free_kbuf:
+	tern_kbuf_free(dev, &qp->kern.buf);
 	return err;
 }
 
@@ -376,10 +419,11 @@ err_release_umem:
 }
 
 /**
- * tern_create_qp() - make a QP in user memory, or an XRC target
+ * tern_create_qp() - make a QP
  * @ibqp: the QP
  * @attr: CQs, SRQ, XRCD and capabilities, which become those it really has
- * @udata: struct tern_ureq_create_qp; no response. NULL for an XRC target
+ * @udata: struct tern_ureq_create_qp; no response. NULL in the kernel and for
+ *         an XRC target
  *
  * Return: 0; -EOPNOTSUPP for a type or flag that the device does not have;
  * -EINVAL for what exceeds the device or does not fit together; others.
@@ -398,6 +442,8 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	if (attr->qp_type == IB_QPT_XRC_TGT)
 		return tern_create_xrc_tgt(dev, qp, attr);
 	if (!udata)
+		return tern_create_kernel_qp(dev, qp, attr);
+	if (attr->qp_type == IB_QPT_GSI)
 		return -EOPNOTSUPP;
 
 	return tern_create_user_qp(dev, qp, attr, udata);
@@ -545,6 +591,24 @@ static u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 	return result;
 }
 
+/*
+ * A dead device executes nothing and has no QP. The kernel must be able to say
+ * that it is done with one all the same: its requests are flushed by the driver.
+ */
+static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
+				enum ib_qp_state next)
+{
+	if (!tern_kqp_used(&qp->kern) || !tern_core_dead(dev->core) ||
+	    (next != IB_QPS_ERR && next != IB_QPS_RESET))
+		return -EIO;
+
+	/* The last WQE of an SRQ is what an owner waits for. */
+	if (next == IB_QPS_ERR && qp->ibqp.srq)
+		tern_qp_event(dev, qp->ibqp.qp_num,
+			      IB_EVENT_QP_LAST_WQE_REACHED);
+	return 0;
+}
+
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask)
 {
@@ -578,10 +642,15 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	cmd.mask = cpu_to_le32(tern_qp_attr_to_dev(attr, mask, &cmd.attr));
 	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd),
 			    NULL, 0);
+	if (err == -EIO)
+		err = tern_kqp_modify_dead(dev, qp, next);
 	if (err)
 		return err;
 
-	qp->state = next;
+	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
+		tern_kqp_reset(qp);
+	/* Whoever posts looks at the state without the lock. */
+	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
 	return 0;
 }
@@ -663,7 +732,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,
 			    sizeof(rsp));
 	if (!err)
-		qp->state = rsp.attr.state;
+		WRITE_ONCE(qp->state, rsp.attr.state);
 	mutex_unlock(&qp->lock);
 	if (err)
 		return err;

@@ -9,6 +9,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_util.h"
 
 /**
  * tern_srq_event() - tell an SRQ's owner of an asynchronous event
@@ -424,29 +425,6 @@ int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 		.srq_limit = le32_to_cpu(rsp.limit),
 	};
 	return 0;
-}
-
-/**
- * tern_recv_wqe_fill() - write a receive WQE of the kernel
- * @slot: its place, with room for the request's SGEs
- * @wr: the request
- */
-void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
-{
-	struct tern_rq_hdr *hdr = slot;
-	struct tern_sge *sge = slot + sizeof(*hdr);
-	int i;
-
-	*hdr = (struct tern_rq_hdr){
-		.num_sge = wr->num_sge,
-		.wr_id = cpu_to_le64(wr->wr_id),
-	};
-	for (i = 0; i < wr->num_sge; i++)
-		sge[i] = (struct tern_sge){
-			.addr = cpu_to_le64(wr->sg_list[i].addr),
-			.length = cpu_to_le32(wr->sg_list[i].length),
-			.lkey = cpu_to_le32(wr->sg_list[i].lkey),
-		};
 }
 
 /* Posts one request, but does not tell the device of it yet. */

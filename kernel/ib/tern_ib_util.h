@@ -13,7 +13,11 @@
 
 #include <rdma/ib_verbs.h>
 
+#include "tern_ib_kern.h"
 #include "tern_util.h"
+
+/* The least log2 of entries that CREATE_CQ takes. */
+#define TERN_CQ_LOG_SIZE_MIN	1
 
 /* No opcode of the device: what ib_core asks for does not exist in RoCE. */
 #define TERN_WR_NONE		0xff
@@ -128,6 +132,25 @@ static inline void tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
 			.length = cpu_to_le32(sge[i].length),
 			.lkey = cpu_to_le32(sge[i].lkey),
 		};
+}
+
+/* Writes a receive WQE; its slot has room for the request's SGEs. */
+static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
+{
+	struct tern_rq_hdr *hdr = slot;
+
+	*hdr = (struct tern_rq_hdr){
+		.num_sge = wr->num_sge,
+		.wr_id = cpu_to_le64(wr->wr_id),
+	};
+	tern_fill_sges(slot + sizeof(*hdr), wr->sg_list, wr->num_sge);
+}
+
+/* Where WQE @index of a queue stands. */
+static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
+{
+	return wq->slots + ((size_t)tern_ring_slot(index, wq->log_size)
+			    << wq->log_stride);
 }
 
 /* Bytes that a send WQE of the kernel's may need, whatever its opcode. */

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Regions that are filled by work requests (IB_WR_REG_MR).
+ */
+
+#include <linux/slab.h>
+
+#include "tern_ib.h"
+
+static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
+			       struct tern_pd *pd)
+{
+	struct tern_cmd_create_mr cmd = {
+		.pages.num = cpu_to_le32(mr->max_pages),
+		.pdn = cpu_to_le32(pd->pdn),
+		.kind = TERN_MR_FAST,
+	};
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	if (err)
+		return err;
+
+	mr->ibmr.lkey = le32_to_cpu(rsp.id);
+	mr->ibmr.rkey = mr->ibmr.lkey;
+	return 0;
+}
+
+/**
+ * tern_alloc_mr() - make a region for IB_WR_REG_MR
+ * @ibpd: a PD of the kernel's
+ * @type: IB_MR_TYPE_MEM_REG
+ * @max_num_sg: pages it has room for
+ *
+ * tern_dereg_mr() undoes it.
+ *
+ * Return: the region or an ERR_PTR: -EOPNOTSUPP for another type, -EINVAL for
+ * more pages than the device takes, others.
+ */
+struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+			    u32 max_num_sg)
+{
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
+	struct tern_pages pages;
+	struct tern_mr *mr;
+	int err;
+
+	if (type != IB_MR_TYPE_MEM_REG)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_num_sg ||
+	    max_num_sg > le32_to_cpu(dev->core->caps->max_fast_reg_pages))
+		return ERR_PTR(-EINVAL);
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	/* Its place in a WQE is the first the device hears of it. */
+	err = tern_kbuf_alloc(dev, &mr->page_list, max_num_sg * sizeof(__le64),
+			      &pages);
+	if (err)
+		goto err_free;
+
+	mr->max_pages = max_num_sg;
+	err = tern_fast_mr_create(dev, mr, to_tpd(ibpd));
+	if (err)
+		goto err_free_kbuf;
+
+	return &mr->ibmr;
+
+err_free_kbuf:
+	tern_kbuf_free(dev, &mr->page_list);
+err_free:
+	kfree(mr);
+	return ERR_PTR(err);
+}
+
+static int tern_set_page(struct ib_mr *ibmr, u64 addr)
+{
+	struct tern_mr *mr = to_tmr(ibmr);
+	__le64 *list = mr->page_list.cpu;
+
+	if (mr->num_pages == mr->max_pages)
+		return -ENOMEM;
+
+	list[mr->num_pages++] = cpu_to_le64(addr);
+	return 0;
+}
+
+/**
+ * tern_map_mr_sg() - fill the page list for the next IB_WR_REG_MR
+ * @ibmr: a region of tern_alloc_mr() that is not registered now; page_size says
+ *        what a page is
+ * @sg: memory, mapped for the device
+ * @sg_nents: its entries
+ * @sg_offset: where in the first entry it begins, NULL for 0; told where it ended
+ *
+ * Any context.
+ *
+ * Return: entries that fit, or a negative errno: -EINVAL for a page size that the
+ * device does not have.
+ */
+int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
+		   unsigned int *sg_offset)
+{
+	struct tern_ib_dev *dev = to_tdev(ibmr->device);
+	u64 sizes = le64_to_cpu(dev->core->caps->page_shift_mask);
+	struct tern_mr *mr = to_tmr(ibmr);
+	int num;
+
+	if (!is_power_of_2(ibmr->page_size) || !(sizes & ibmr->page_size))
+		return -EINVAL;
+
+	mr->num_pages = 0;
+	mr->page_shift = ilog2(ibmr->page_size);
+	num = ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, tern_set_page);
+	/* The caller may count addresses from 0 after this. */
+	mr->first_offset = ibmr->iova & (ibmr->page_size - 1);
+	return num;
+}

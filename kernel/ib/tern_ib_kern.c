@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The kernel's own queues: where they lie, and which QP completes where.
+ */
+
+#include "tern_ib.h"
+#include "tern_ib_util.h"
+
+/**
+ * tern_kcq_init() - get the memory of a CQ
+ * @dev: the device
+ * @kcq: all zero
+ * @cqe: entries wanted
+ * @cmd: filled with what the device must know of them
+ *
+ * tern_kbuf_free() or tern_kbuf_done() undoes it.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
+		  struct tern_cmd_create_cq *cmd)
+{
+	size_t bytes;
+	int err;
+
+	kcq->log_size = tern_queue_log_size(cqe, TERN_CQ_LOG_SIZE_MIN);
+	bytes = sizeof(*kcq->cqes) << kcq->log_size;
+	err = tern_kbuf_alloc(dev, &kcq->buf, bytes + sizeof(*kcq->record),
+			      &cmd->pages);
+	if (err)
+		return err;
+
+	kcq->cqes = kcq->buf.cpu;
+	kcq->record = kcq->buf.cpu + bytes;
+	spin_lock_init(&kcq->lock);
+	INIT_LIST_HEAD(&kcq->sqs);
+	INIT_LIST_HEAD(&kcq->rqs);
+
+	cmd->record_offset = cpu_to_le32(bytes);
+	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
+	cmd->log_size = kcq->log_size;
+	return 0;
+}
+
+static size_t tern_wq_bytes(const struct tern_wq *wq)
+{
+	return (size_t)1 << (wq->log_size + wq->log_stride);
+}
+
+static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
+{
+	spin_lock_init(&wq->lock);
+	INIT_LIST_HEAD(&wq->cq_entry);
+	wq->log_size = tern_queue_log_size(num, 0);
+	wq->log_stride = log_stride;
+}
+
+/**
+ * tern_kqp_init() - get the memory of a QP
+ * @dev: the device
+ * @kqp: all zero
+ * @attr: what the queues must hold; becomes what they hold
+ * @cmd: filled with what the device must know of them
+ *
+ * tern_kbuf_free() or tern_kbuf_done() undoes it.
+ *
+ * Return: 0; -EINVAL for WQEs that no slot holds; -ENOMEM.
+ */
+int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
+		  struct ib_qp_init_attr *attr, struct tern_cmd_create_qp *cmd)
+{
+	struct tern_wq *sq = &kqp->sq, *rq = &kqp->rq;
+	struct ib_qp_cap *cap = &attr->cap;
+	size_t send_bytes, sq_bytes, end;
+	int err;
+
+	send_bytes = tern_send_wqe_bytes(attr->qp_type, cap->max_send_sge,
+					 cap->max_inline_data);
+	if (send_bytes > BIT(TERN_SQ_STRIDE_MAX))
+		return -EINVAL;
+
+	tern_wq_init(sq, cap->max_send_wr, tern_send_stride(send_bytes));
+	tern_wq_init(rq, cap->max_recv_wr, tern_recv_stride(cap->max_recv_sge));
+	sq_bytes = tern_wq_bytes(sq);
+	end = attr->srq ? sq_bytes : sq_bytes + tern_wq_bytes(rq);
+	end = ALIGN(end, TERN_RECORD_SIZE);
+
+	err = tern_kbuf_alloc(dev, &kqp->buf, end + sizeof(*kqp->record),
+			      &cmd->pages);
+	if (err)
+		return err;
+
+	sq->slots = kqp->buf.cpu;
+	kqp->record = kqp->buf.cpu + end;
+	cmd->record_offset = cpu_to_le32(end);
+	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
+	cmd->log_sq_size = sq->log_size;
+	cmd->log_sq_stride = sq->log_stride;
+	cap->max_send_wr = BIT(sq->log_size);
+	if (attr->srq) {
+		cap->max_recv_wr = 0;
+		cap->max_recv_sge = 0;
+		return 0;
+	}
+
+	rq->slots = kqp->buf.cpu + sq_bytes;
+	cmd->rq_offset = cpu_to_le32(sq_bytes);
+	cmd->log_rq_size = rq->log_size;
+	cmd->log_rq_stride = rq->log_stride;
+	cap->max_recv_wr = BIT(rq->log_size);
+	return 0;
+}
+
+static void tern_wq_attach(struct tern_wq *wq, struct ib_cq *ibcq,
+			   struct list_head *queues)
+{
+	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
+
+	spin_lock_irq(&kcq->lock);
+	list_add_tail(&wq->cq_entry, queues);
+	spin_unlock_irq(&kcq->lock);
+}
+
+/**
+ * tern_kqp_attach() - let the CQs of a QP know its queues
+ * @qp: a QP of the kernel's
+ */
+void tern_kqp_attach(struct tern_qp *qp)
+{
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	tern_wq_attach(&qp->kern.sq, ibqp->send_cq,
+		       &to_tcq(ibqp->send_cq)->kern.sqs);
+	tern_wq_attach(&qp->kern.rq, ibqp->recv_cq,
+		       &to_tcq(ibqp->recv_cq)->kern.rqs);
+}
+
+static void tern_wq_detach(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn)
+{
+	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
+
+	spin_lock_irq(&kcq->lock);
+	list_del(&wq->cq_entry);
+	tern_kcq_forget(kcq, qpn);
+	spin_unlock_irq(&kcq->lock);
+}
+
+/**
+ * tern_kqp_detach() - let the CQs of a QP forget it
+ * @qp: a QP of the kernel's that completes nothing any more, and that is not
+ *      found by its number
+ */
+void tern_kqp_detach(struct tern_qp *qp)
+{
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	tern_wq_detach(&qp->kern.sq, ibqp->send_cq, ibqp->qp_num);
+	tern_wq_detach(&qp->kern.rq, ibqp->recv_cq, ibqp->qp_num);
+}
+
+static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn,
+			  __le32 *index)
+{
+	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
+
+	spin_lock_irq(&kcq->lock);
+	/* An old completion would count for a new request. */
+	tern_kcq_forget(kcq, qpn);
+	spin_lock(&wq->lock);
+	wq->pi = 0;
+	wq->ci = 0;
+	WRITE_ONCE(*index, 0);
+	spin_unlock(&wq->lock);
+	spin_unlock_irq(&kcq->lock);
+}
+
+/**
+ * tern_kqp_reset() - empty the queues of a QP that the device has put into RESET
+ * @qp: a QP of the kernel's to which nobody posts
+ */
+void tern_kqp_reset(struct tern_qp *qp)
+{
+	struct tern_kqp *kqp = &qp->kern;
+	struct ib_qp *ibqp = &qp->ibqp;
+
+	tern_wq_reset(&kqp->sq, ibqp->send_cq, ibqp->qp_num,
+		      &kqp->record->sq_pi);
+	tern_wq_reset(&kqp->rq, ibqp->recv_cq, ibqp->qp_num,
+		      &kqp->record->rq_pi);
+}

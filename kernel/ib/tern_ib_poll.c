@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Completions of the kernel's own CQs. Any context but NMI, except where said.
+ *
+ * A CQ is lost when the device is dead or the CQ overflowed: then the driver
+ * completes what is posted, so that whoever waits for the end of its requests
+ * sees it.
+ */
+
+#include "tern_ib.h"
+#include "tern_ib_util.h"
+
+/* No QP has the number. */
+#define TERN_QPN_NONE		0
+
+static struct tern_cqe *tern_kcq_slot(struct tern_kcq *kcq, u32 index)
+{
+	return &kcq->cqes[tern_ring_slot(index, kcq->log_size)];
+}
+
+/* Entry @index when the device has written it, else NULL. */
+static struct tern_cqe *tern_kcq_peek(struct tern_kcq *kcq, u32 index)
+{
+	struct tern_cqe *cqe = tern_kcq_slot(kcq, index);
+	u32 phase = le32_to_cpu(READ_ONCE(cqe->phase));
+
+	if (!tern_phase_valid(phase, index, kcq->log_size))
+		return NULL;
+
+	/* The rest of the entry was written before its phase. */
+	dma_rmb();
+	return cqe;
+}
+
+static void tern_wq_complete(struct tern_wq *wq, u32 wqe_index)
+{
+	/* Release: whoever posts next stores over the slot. */
+	smp_store_release(&wq->ci, wqe_index + 1);
+}
+
+/* False for a completion of a QP that is gone. */
+static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
+			  struct ib_wc *wc)
+{
+	u32 index = le32_to_cpu(cqe->wqe_index);
+	struct tern_qp *qp;
+
+	/* A QP leaves the array, then waits for the CQ's lock, then is freed. */
+	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
+	if (!qp)
+		return false;
+
+	tern_cqe_to_wc(cqe, wc);
+	wc->qp = &qp->ibqp;
+	if (!(cqe->flags & TERN_CQE_F_RECV))
+		tern_wq_complete(&qp->kern.sq, index);
+	else if (!cqe->srqn)
+		tern_wq_complete(&qp->kern.rq, index);
+
+	return true;
+}
+
+static int tern_poll_cqes(struct tern_ib_dev *dev, struct tern_kcq *kcq,
+			  int num, struct ib_wc *wc)
+{
+	u32 first = kcq->ci;
+	struct tern_cqe *cqe;
+	int n = 0;
+
+	while (n < num) {
+		cqe = tern_kcq_peek(kcq, kcq->ci);
+		if (!cqe)
+			break;
+		if (tern_poll_cqe(dev, cqe, &wc[n]))
+			n++;
+		kcq->ci++;
+	}
+
+	if (kcq->ci != first) {
+		/* The entries are read before the device may write them anew. */
+		dma_mb();
+		WRITE_ONCE(kcq->record->ci, cpu_to_le32(kcq->ci));
+	}
+
+	return n;
+}
+
+static void tern_flush_wc(struct tern_qp *qp, enum ib_wc_opcode opcode,
+			  __le64 wr_id, struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = le64_to_cpu(wr_id),
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = opcode,
+		.qp = &qp->ibqp,
+		.port_num = TERN_IB_PORT,
+	};
+}
+
+static int tern_flush_sq(struct tern_qp *qp, int num, struct ib_wc *wc)
+{
+	struct tern_wq *sq = &qp->kern.sq;
+	const struct tern_sq_hdr *hdr;
+	int n;
+
+	spin_lock(&sq->lock);
+	for (n = 0; n < num && sq->ci != sq->pi; n++) {
+		hdr = tern_wq_slot(sq, sq->ci);
+		tern_flush_wc(qp, IB_WC_SEND, hdr->wr_id, &wc[n]);
+		tern_wq_complete(sq, sq->ci);
+	}
+	spin_unlock(&sq->lock);
+
+	return n;
+}
+
+static int tern_flush_rq(struct tern_qp *qp, int num, struct ib_wc *wc)
+{
+	struct tern_wq *rq = &qp->kern.rq;
+	const struct tern_rq_hdr *hdr;
+	int n;
+
+	spin_lock(&rq->lock);
+	for (n = 0; n < num && rq->ci != rq->pi; n++) {
+		hdr = tern_wq_slot(rq, rq->ci);
+		tern_flush_wc(qp, IB_WC_RECV, hdr->wr_id, &wc[n]);
+		tern_wq_complete(rq, rq->ci);
+	}
+	spin_unlock(&rq->lock);
+
+	return n;
+}
+
+/* Completes what is posted to queues of a lost CQ. */
+static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
+{
+	struct tern_qp *qp;
+	int n = 0;
+
+	list_for_each_entry(qp, &kcq->sqs, kern.sq.cq_entry)
+		n += tern_flush_sq(qp, num - n, wc + n);
+	list_for_each_entry(qp, &kcq->rqs, kern.rq.cq_entry)
+		n += tern_flush_rq(qp, num - n, wc + n);
+
+	return n;
+}
+
+/**
+ * tern_poll_cq() - take completions
+ * @ibcq: a CQ of the kernel's
+ * @num: how many at most
+ * @wc: takes them
+ *
+ * Return: how many there were.
+ */
+int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
+{
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
+	unsigned long flags;
+	int n = 0;
+
+	spin_lock_irqsave(&kcq->lock, flags);
+	if (!kcq->drained)
+		n = tern_poll_cqes(dev, kcq, num, wc);
+	if (n < num && kcq->lost) {
+		/* An entry that came after all would complete a request twice. */
+		kcq->drained = true;
+		n += tern_flush_kcq(kcq, num - n, wc + n);
+	}
+	spin_unlock_irqrestore(&kcq->lock, flags);
+
+	return n;
+}
+
+static bool tern_wq_pending(struct tern_wq *wq)
+{
+	bool pending;
+
+	spin_lock(&wq->lock);
+	pending = wq->ci != wq->pi;
+	spin_unlock(&wq->lock);
+
+	return pending;
+}
+
+/* Whether a poll would find something. */
+static bool tern_kcq_pending(struct tern_kcq *kcq)
+{
+	struct tern_wq *wq;
+
+	lockdep_assert_held(&kcq->lock);
+
+	if (!kcq->drained && tern_kcq_peek(kcq, kcq->ci))
+		return true;
+	if (!kcq->lost)
+		return false;
+
+	list_for_each_entry(wq, &kcq->sqs, cq_entry)
+		if (tern_wq_pending(wq))
+			return true;
+	list_for_each_entry(wq, &kcq->rqs, cq_entry)
+		if (tern_wq_pending(wq))
+			return true;
+
+	return false;
+}
+
+/**
+ * tern_req_notify_cq() - ask for a call of the completion handler
+ * @ibcq: a CQ of the kernel's
+ * @flags: IB_CQ_*
+ *
+ * Return: 1 when IB_CQ_REPORT_MISSED_EVENTS asks and completions are there, else 0.
+ */
+int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_cq *cq = to_tcq(ibcq);
+	struct tern_kcq *kcq = &cq->kern;
+	unsigned long irq_flags;
+	bool solicited;
+	int missed = 0;
+	u32 arm;
+
+	solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+
+	spin_lock_irqsave(&kcq->lock, irq_flags);
+	WRITE_ONCE(kcq->armed, true);
+	if (kcq->lost) {
+		schedule_work(&dev->flush_work);
+	} else {
+		arm = tern_cq_arm_word(kcq->ci, READ_ONCE(kcq->arm_seq),
+				       solicited);
+		WRITE_ONCE(kcq->record->arm, cpu_to_le32(arm));
+		tern_ring(dev->core, TERN_DB_CMD_CQ_ARM, cq->cqn);
+	}
+	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
+		missed = tern_kcq_pending(kcq);
+	spin_unlock_irqrestore(&kcq->lock, irq_flags);
+
+	return missed;
+}
+
+/**
+ * tern_kcq_event_taken() - an arm has fired
+ * @kcq: the CQ
+ *
+ * Called by the handler of the CQ's event queue, one event after the other,
+ * before the owner hears of it.
+ */
+void tern_kcq_event_taken(struct tern_kcq *kcq)
+{
+	WRITE_ONCE(kcq->armed, false);
+	WRITE_ONCE(kcq->arm_seq, kcq->arm_seq + 1);
+}
+
+/**
+ * tern_kcq_forget() - drop the completions of a QP
+ * @kcq: where they are, locked
+ * @qpn: a QP that completes nothing any more; its number may be used again
+ */
+void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn)
+{
+	struct tern_cqe *cqe;
+	u32 i;
+
+	lockdep_assert_held(&kcq->lock);
+
+	for (i = 0; i < BIT(kcq->log_size); i++) {
+		cqe = tern_kcq_peek(kcq, kcq->ci + i);
+		if (!cqe)
+			break;
+		if (le32_to_cpu(cqe->qpn) == qpn)
+			cqe->qpn = cpu_to_le32(TERN_QPN_NONE);
+	}
+}
+
+/**
+ * tern_kcq_lose() - nothing comes into a CQ any more
+ * @cq: a CQ of the kernel's, which the caller holds
+ *
+ * Calls the completion handler, in process context, when it is waited for and
+ * there is something to poll.
+ */
+void tern_kcq_lose(struct tern_cq *cq)
+{
+	struct tern_kcq *kcq = &cq->kern;
+	bool call;
+
+	spin_lock_irq(&kcq->lock);
+	WRITE_ONCE(kcq->lost, true);
+	call = kcq->armed && tern_kcq_pending(kcq);
+	if (call)
+		WRITE_ONCE(kcq->armed, false);
+	spin_unlock_irq(&kcq->lock);
+
+	if (call)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+}
+
+/* The next CQ with a number from @cqn on, with a reference. */
+static struct tern_cq *tern_cq_find(struct tern_ib_dev *dev, unsigned long *cqn)
+{
+	struct tern_cq *cq;
+
+	xa_lock_irq(&dev->cqs);
+	cq = xa_find(&dev->cqs, cqn, ULONG_MAX, XA_PRESENT);
+	if (cq)
+		tern_ref_get(&cq->ref);
+	xa_unlock_irq(&dev->cqs);
+
+	return cq;
+}
+
+/**
+ * tern_flush_work() - complete what is posted to lost CQs
+ * @work: of the device
+ *
+ * The device is dead, or a CQ of it is lost, and work was posted or a CQ was
+ * armed since.
+ */
+void tern_flush_work(struct work_struct *work)
+{
+	struct tern_ib_dev *dev = container_of(work, struct tern_ib_dev,
+					       flush_work);
+	bool dead = tern_core_dead(dev->core);
+	unsigned long cqn = 0;
+	struct tern_cq *cq;
+
+	for (; (cq = tern_cq_find(dev, &cqn)); cqn++) {
+		if (tern_kcq_used(&cq->kern) &&
+		    (dead || READ_ONCE(cq->kern.lost)))
+			tern_kcq_lose(cq);
+		tern_ref_put(&cq->ref);
+	}
+}
