@@ -118,7 +118,9 @@ Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 // ---- regions ----
 
 Status create_mr(Admin&, Device& device, const tern_cmd_create_mr& cmd, Reply& reply) {
-  if (device.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
+  const Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
+  if (pd == nullptr) return TERN_ST_BAD_HANDLE;
+  if (cmd.kind == TERN_MR_FAST && !pd->privileged) return TERN_ST_DENIED;
   std::uint32_t key;
   const Status st = device.memory.create_mr(cmd, &key);
   if (st == TERN_ST_OK) reply.set_id(key);

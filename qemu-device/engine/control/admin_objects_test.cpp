@@ -150,9 +150,10 @@ TEST_F(AdminTest, Regions) {
   c.pdn = 0;
   EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_BAD_HANDLE);
   c.pdn = pd;
-  for (const int kind : {TERN_MR_DM, TERN_MR_FAST}) {
+  for (const auto& [kind, status] :
+       {std::pair{TERN_MR_DM, TERN_ST_NOT_SUPPORTED}, std::pair{TERN_MR_FAST, TERN_ST_DENIED}}) {
     c.kind = static_cast<std::uint8_t>(kind);
-    EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_NOT_SUPPORTED);
+    EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), status);
   }
   const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
   EXPECT_GE(key >> 8, 2U);
@@ -431,8 +432,8 @@ TEST_F(AdminTest, Capabilities) {
   enable();
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
-  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN | TERN_CAP_SRQ |
-                            TERN_CAP_SRQ_RESIZE);
+  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE |
+                            TERN_CAP_ATOMIC | TERN_CAP_FRWR | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

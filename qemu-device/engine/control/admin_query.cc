@@ -16,6 +16,13 @@ namespace {
 
 constexpr std::string_view kName = "tern engine 1.0";
 constexpr std::uint32_t kDeviceVersion = 1;
+// What works, a line each.
+constexpr std::uint64_t kCaps = TERN_CAP_RC |
+                                TERN_CAP_SRQ |
+                                TERN_CAP_SRQ_RESIZE |
+                                TERN_CAP_ATOMIC |
+                                TERN_CAP_FRWR |
+                                TERN_CAP_VLAN;
 static_assert(kName.size() < sizeof(tern_rsp_caps::fw_name));
 
 // EUI-64 of a MAC (RFC 4291, appendix A), as a number.
@@ -42,8 +49,7 @@ Status reply_counters(const std::array<std::uint64_t, N>& counters, Reply& reply
 Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   const Config& config = device.config;
   tern_rsp_caps caps{};
-  caps.flags = le(std::uint64_t{TERN_CAP_RC | TERN_CAP_ATOMIC | TERN_CAP_VLAN |
-                                TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE});
+  caps.flags = le(kCaps);
   caps.max_mr_size = le(kMaxMrSize);
   caps.page_shift_mask = le(std::uint64_t{GENMASK(kPageShiftMax, kPageShiftMin)});
   caps.guid = le(eui64(config.mac));
@@ -60,6 +66,7 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_msg_size = le(kMaxMessage);
   caps.max_inline = le(kMaxInline);
   caps.device_version = le(kDeviceVersion);
+  caps.max_fast_reg_pages = le(kMaxFastRegPages);
   caps.max_send_sge = le(kMaxSge);
   caps.max_recv_sge = le(kMaxSge);
   caps.max_sge_rd = le(kMaxSge);

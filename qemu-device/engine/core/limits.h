@@ -25,6 +25,9 @@ inline constexpr std::uint64_t kMaxMrSize = std::uint64_t{1} << 40;
 // Page list entries of all regions together: a terabyte of 4 KiB pages, 2 GiB of lists.
 inline constexpr std::uint64_t kMaxMrPages = std::uint64_t{1} << 28;
 
+// Entries of a list that REG_MR takes: 2 MiB of 4 KiB pages, and the list fills one of them.
+inline constexpr std::uint32_t kMaxFastRegPages = 512;
+
 inline constexpr unsigned kPageShiftMin = 12;  // of page lists
 inline constexpr unsigned kPageShiftMax = 31;
 

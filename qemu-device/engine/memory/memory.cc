@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "memory/memory.h"
 
+#include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -25,12 +27,33 @@ Status check_access(std::uint32_t access) {
   return remote_change && !(access & TERN_ACCESS_LOCAL_WRITE) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
+constexpr std::uint32_t kRemoteRights =
+    TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+
 // Whether [start, start + len) ends before the 64-bit numbers do.
 bool in_range(std::uint64_t start, std::uint64_t len) {
   return len == 0 || start + (len - 1) >= start;
 }
 
+// What a region of any origin is: its rights, and where its addresses are.
+Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length) {
+  if (const Status st = check_access(access); st != TERN_ST_OK) return st;
+  if (length > kMaxMrSize || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
+  return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+}
+
+// Whether `num` pages hold `length` bytes from `offset` in the first page on. `length` has been
+// checked, so nothing wraps.
+bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64_t length) {
+  return offset >> shift == 0 && offset + length <= num << shift;
+}
+
 }  // namespace
+
+Memory::Region* Memory::find_for_command(std::uint32_t key) const {
+  Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
+  return region && (region->key == key || region->fast) ? region : nullptr;
+}
 
 Memory::Region* Memory::find(std::uint32_t key) const {
   Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
@@ -104,17 +127,39 @@ Status Memory::load(const tern_cmd_create_mr& cmd, Region& region) {
     return TERN_ST_BAD_PARAM;
   }
   const std::uint64_t num = le(cmd.pages.num);
-  if (region.offset >> shift != 0 || region.offset + region.length > num << shift) {
-    return TERN_ST_BAD_PARAM;
-  }
+  if (!covers(num, shift, region.offset, region.length)) return TERN_ST_BAD_PARAM;
   if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_MEMORY;
   return incomplete ? region.pages.reserve(num, shift)
                     : region.pages.load(host_, cmd.pages, num);
 }
 
+// A region for REG_MR is nothing yet but room for a list.
+Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
+  tern_cmd_create_mr rest = cmd;
+  rest.pages.num = 0;
+  rest.pdn = 0;
+  rest.kind = 0;
+  constexpr tern_cmd_create_mr zero{};
+  const std::uint32_t num = le(cmd.pages.num);
+  if (std::memcmp(&rest, &zero, sizeof(rest)) != 0 || num > kMaxFastRegPages) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_MEMORY;
+  region.fast = true;
+  return region.pages.reserve(num, kPageShiftMin);
+}
+
 Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   if (cmd.kind > TERN_MR_FAST) return TERN_ST_BAD_PARAM;
-  if (cmd.kind != TERN_MR_MEMORY) return TERN_ST_NOT_SUPPORTED;
+  if (cmd.kind == TERN_MR_DM) return TERN_ST_NOT_SUPPORTED;
+  if (cmd.kind == TERN_MR_FAST) {
+    auto region = std::make_unique<Region>();
+    region->pd = Pdn(le(cmd.pdn));
+    if (const Status st = load_fast(cmd, *region); st != TERN_ST_OK) return st;
+    if (regions_.full()) return TERN_ST_NO_RESOURCE;
+    *key = insert(std::move(region));
+    return TERN_ST_OK;
+  }
   if (cmd.dmn != 0 || (cmd.flags & ~TERN_MR_F_INCOMPLETE)) return TERN_ST_BAD_PARAM;
   auto region = std::make_unique<Region>();
   region->access = le(cmd.access);
@@ -123,20 +168,24 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   region->iova = le(cmd.iova);
   region->length = le(cmd.length);
   region->offset = le(cmd.offset);
-  if (const Status st = check_access(region->access); st != TERN_ST_OK) return st;
-  if (region->length > kMaxMrSize || !in_range(region->iova, region->length)) {
-    return TERN_ST_BAD_PARAM;
+  if (const Status st = check_region(region->access, region->iova, region->length);
+      st != TERN_ST_OK) {
+    return st;
   }
-  if ((region->access & TERN_ACCESS_ZERO_BASED) && region->iova != 0) return TERN_ST_BAD_PARAM;
   if (regions_.full()) return TERN_ST_NO_RESOURCE;
   if (const Status st = load(cmd, *region); st != TERN_ST_OK) return st;
+  *key = insert(std::move(region));
+  return TERN_ST_OK;
+}
 
+// Numbers a region that has been checked; its key.
+std::uint32_t Memory::insert(std::unique_ptr<Region> region) {
   page_entries_ += region->pages.entries_held();
   ++pd_users_[region->pd.value];
   Region& r = *region;
   const std::uint32_t index = regions_.insert(std::move(region));
-  r.key = *key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
-  return TERN_ST_OK;
+  r.key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
+  return r.key;
 }
 
 // Nobody can guess a variant from the one that the index had before, and it is never the same.
@@ -148,18 +197,22 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 }
 
 Status Memory::destroy_mr(std::uint32_t key) {
-  const Region* const region = find(key);
+  const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
+  const std::uint32_t index = key >> TERN_KEY_INDEX_SHIFT;
+  // REG_MR may have changed it: the next region here gets another one than was valid last.
+  variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region->key & TERN_KEY_VARIANT_MASK);
   page_entries_ -= region->pages.entries_held();
   const auto users = pd_users_.find(region->pd.value);
   if (--users->second == 0) pd_users_.erase(users);
-  regions_.erase(key >> TERN_KEY_INDEX_SHIFT);
+  regions_.erase(index);
   return TERN_ST_OK;
 }
 
 Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
-  Region* const region = find(le(cmd.key));
+  Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
+  if (region->fast) return TERN_ST_BAD_STATE;
   const std::uint32_t flags = le(cmd.flags);
   const bool last = flags & TERN_UPDATE_LAST;
   const bool close = flags & TERN_UPDATE_CLOSE;
@@ -174,8 +227,58 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   return TERN_ST_OK;
 }
 
+// ---- fast registration ----
+
+Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
+  const std::uint32_t key = le(std::uint32_t{seg.key});
+  Region* const region = find_for_command(key);
+  if (!who.privileged || !region || !region->fast || region->open || region->pd != who.pd) {
+    return Access::kDenied;
+  }
+  const std::uint32_t access = le(std::uint32_t{seg.access});
+  const std::uint64_t iova = le(std::uint64_t{seg.iova});
+  const std::uint64_t length = le(std::uint64_t{seg.length});
+  const std::uint64_t offset = le(std::uint64_t{seg.first_offset});
+  const std::uint32_t num = le(std::uint32_t{seg.num_pages});
+  if (check_region(access, iova, length) != TERN_ST_OK ||
+      std::ranges::any_of(seg.rsvd_25, [](std::uint8_t b) { return b != 0; }) ||
+      seg.page_shift > kPageShiftMax || !covers(num, seg.page_shift, offset, length)) {
+    return Access::kDenied;
+  }
+  const Status st =
+      region->pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
+  if (st != TERN_ST_OK) return st == TERN_ST_DMA_ERROR ? Access::kDmaError : Access::kDenied;
+  region->key = key;
+  region->access = access;
+  region->iova = iova;
+  region->length = length;
+  region->offset = offset;
+  region->open = true;
+  return Access::kReady;
+}
+
+Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
+  Region* const region = find(key);
+  return region && region->fast && region->open && region->pd == who.pd ? region : nullptr;
+}
+
+bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
+  Region* const region = invalidatable(who, key);
+  if (!region) return false;
+  region->open = false;
+  return true;
+}
+
+// A peer closes only what was opened to peers.
+bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
+  Region* const region = invalidatable(who, key);
+  if (!region || !(region->access & kRemoteRights)) return false;
+  region->open = false;
+  return true;
+}
+
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
-  const Region* const region = find(key);
+  const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};
   rsp->iova = le(region->iova);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Regions: one path from (key, address, length) to bytes.
+// Keys: one path from (key, address, length) to bytes.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -52,6 +53,15 @@ class Memory {
   [[nodiscard]] Status destroy_mr(std::uint32_t key);
   [[nodiscard]] Status update_pages(const tern_cmd_update_pages& cmd);
   [[nodiscard]] Status query(std::uint32_t key, tern_rsp_mr* rsp) const;
+
+  // REG_MR: opens a closed region of kind FAST with the pages the segment names. kReady, or why it
+  // stays closed.
+  [[nodiscard]] Access register_fast(const Accessor& who, const tern_reg_seg& seg);
+  // LOCAL_INV, or SEND_WITH_INV of a peer: closes the key. False: it is not one that `who` may
+  // close, and nothing has changed.
+  [[nodiscard]] bool invalidate_local(const Accessor& who, std::uint32_t key);
+  [[nodiscard]] bool invalidate_remote(const Accessor& who, std::uint32_t key);
+
   void reset();
 
   struct Counts {
@@ -66,10 +76,12 @@ class Memory {
  private:
   static constexpr std::uint32_t kFirstIndex = 2;  // 0: no region; 1: TERN_LKEY_DMA
 
+  // What a key stands for. All accesses come through find() and permitted().
   struct Region {
     std::uint32_t key = 0;
     std::uint32_t access = 0;
     Pdn pd;
+    bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
     bool open = false;
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
@@ -78,11 +90,16 @@ class Memory {
   };
 
   [[nodiscard]] Region* find(std::uint32_t key) const;
+  // The same; of a fast region any variant, because commands cannot know the one in force.
+  [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] const Region* permitted(const Accessor& who, std::uint32_t key, std::uint64_t addr,
                                         std::uint64_t len, std::uint32_t rights) const;
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
+  [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
   [[nodiscard]] Status load(const tern_cmd_create_mr& cmd, Region& region);
+  [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
+  std::uint32_t insert(std::unique_ptr<Region> region);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
   Host& host_;

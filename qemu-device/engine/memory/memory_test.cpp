@@ -409,7 +409,7 @@ TEST_F(MemoryTest, CreationRefuses) {
   good.pages = list(words);
   const std::pair<Status, std::function<void(tern_cmd_create_mr&)>> rows[] = {
       {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.kind = TERN_MR_DM; }},
-      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.kind = TERN_MR_FAST; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = TERN_MR_FAST; }},  // with addresses
       {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 2; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.dmn = 1; }},

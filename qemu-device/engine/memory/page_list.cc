@@ -82,7 +82,7 @@ Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
   Entries pages = allocate(entries);
   if (!pages) return TERN_ST_NO_MEMORY;
   pages_ = std::move(pages);
-  count_ = entries;
+  room_ = count_ = entries;
   base_ = 0;
   shift_ = page_shift;
   direct_ = false;
@@ -100,6 +100,21 @@ Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc)
   if (!fresh) return TERN_ST_NO_MEMORY;
   if (const Status st = read(host, desc, {fresh.get(), num}); st != TERN_ST_OK) return st;
   std::memcpy(pages_.get() + first, fresh.get(), num * kEntryBytes);
+  return TERN_ST_OK;
+}
+
+Status PageList::refill(Host& host, std::uint64_t addr, std::uint64_t num, unsigned page_shift) {
+  count_ = 0;
+  if (num > room_ || page_shift < kPageShiftMin || page_shift > kPageShiftMax) {
+    return TERN_ST_BAD_PARAM;
+  }
+  tern_pages desc{};
+  desc.addr = le(addr);
+  desc.page_shift = static_cast<std::uint8_t>(page_shift);
+  desc.kind = TERN_PAGES_LIST;
+  if (const Status st = read(host, desc, {pages_.get(), num}); st != TERN_ST_OK) return st;
+  count_ = num;
+  shift_ = page_shift;
   return TERN_ST_OK;
 }
 

@@ -25,6 +25,10 @@ class PageList {
   // Replaces entries [first, first + desc.num); all or none. A direct list has none:
   // TERN_ST_BAD_STATE.
   [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc);
+  // Makes a list that reserve() made one of `num` pages of another size, at most as many as there
+  // is room for; `addr` holds their addresses. On failure all pages are absent.
+  [[nodiscard]] Status refill(Host& host, std::uint64_t addr, std::uint64_t num,
+                              unsigned page_shift);
 
   // DMA address of byte `offset` and how many bytes, up to `want`, are contiguous in DMA
   // space from it.
@@ -34,7 +38,7 @@ class PageList {
   };
   [[nodiscard]] Run at(std::uint64_t offset, std::uint64_t want) const;
 
-  [[nodiscard]] std::uint64_t entries_held() const { return count_; }
+  [[nodiscard]] std::uint64_t entries_held() const { return room_; }
 
  private:
   // An entry is an address with this bit set, or 0: memory that calloc() has not touched
@@ -50,7 +54,8 @@ class PageList {
                                    std::span<std::uint64_t> to);
 
   Entries pages_;
-  std::uint64_t count_ = 0;
+  std::uint64_t room_ = 0;   // entries allocated
+  std::uint64_t count_ = 0;  // entries in use
   std::uint64_t base_ = 0;  // of a direct list
   unsigned shift_ = 0;      // of an empty or direct list
   bool direct_ = false;

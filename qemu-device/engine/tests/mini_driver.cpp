@@ -114,6 +114,26 @@ SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t a
   return wr;
 }
 
+SendWr reg_mr(FastMr& fast, std::uint32_t access) {
+  const std::uint32_t index = fast.mr.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK};
+  fast.mr.key = index | ((fast.mr.key + 1) & TERN_KEY_VARIANT_MASK);
+  SendWr wr{.opcode = TERN_WR_REG_MR};
+  wr.reg.iova = le(fast.mr.iova);
+  wr.reg.length = le(fast.mr.length);
+  wr.reg.pages = le(fast.list);
+  wr.reg.num_pages = le(static_cast<std::uint32_t>(fast.mr.length / kPage));
+  wr.reg.key = le(fast.mr.key);
+  wr.reg.access = le(access);
+  wr.reg.page_shift = 12;
+  return wr;
+}
+
+SendWr local_inv(std::uint32_t key) { return {.opcode = TERN_WR_LOCAL_INV, .inv_rkey = key}; }
+
+SendWr send_inv(std::vector<tern_sge> sges, std::uint32_t key) {
+  return {.opcode = TERN_WR_SEND_WITH_INV, .sges = std::move(sges), .inv_rkey = key};
+}
+
 // ---- event queues ----
 
 TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size)
@@ -367,6 +387,7 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   hdr.length = le(static_cast<std::uint32_t>(wr.inline_data.size()));
   hdr.wr_id = le(wr.wr_id);
   hdr.imm = wr.imm;
+  hdr.inv_rkey = le(wr.inv_rkey);
   append(slot, hdr);
   switch (wr.opcode) {
     case TERN_WR_RDMA_WRITE:
@@ -377,6 +398,9 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
     case TERN_WR_ATOMIC_CMP_AND_SWP:
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
       append(slot, tern_atomic_seg{le(wr.raddr), le(wr.rkey), 0, le(wr.swap_add), le(wr.compare)});
+      break;
+    case TERN_WR_REG_MR:
+      append(slot, wr.reg);
       break;
     default:
       break;
@@ -703,6 +727,23 @@ TestMr& TestNode::reg(std::uint64_t len, const RegOptions& options) {
   TestMr& mr = mrs_.emplace_back();
   EXPECT_EQ(try_reg(len, options, &mr), TERN_ST_OK);
   return mr;
+}
+
+FastMr TestNode::alloc_fast(std::uint32_t pages, std::uint32_t pd) {
+  FastMr fast;
+  fast.mr.host = &host;
+  fast.mr.length = fast.mr.backed = std::uint64_t{pages} * kPage;
+  fast.mr.iova = fast.mr.dma = host.alloc(fast.mr.length);
+  fast.list = host.alloc(pages * 8ULL);
+  for (std::uint32_t i = 0; i < pages; ++i) host.put(fast.list + i * 8ULL, le(fast.mr.dma + i * kPage));
+  tern_cmd_create_mr cmd{};
+  cmd.pages.num = le(pages);
+  cmd.pdn = le(pd);
+  cmd.kind = TERN_MR_FAST;
+  tern_rsp_object rsp{};
+  EXPECT_EQ(command(TERN_CMD_CREATE_MR, cmd, &rsp), TERN_ST_OK);
+  fast.mr.key = le(rsp.id);
+  return fast;
 }
 
 void TestNode::destroy(TestQp& qp) { destroy(TERN_CMD_DESTROY_QP, qp.number()); }

@@ -110,6 +110,8 @@ struct SendWr {
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
   std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
+  std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
+  tern_reg_seg reg{};                    // REG_MR; as in the WQE
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
@@ -128,6 +130,16 @@ struct SendWr {
                                std::uint64_t add);
 [[nodiscard]] SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t at,
                                   std::uint64_t compare, std::uint64_t swap);
+
+// A region of kind FAST and memory for it: whole pages, in a row.
+struct FastMr {
+  TestMr mr;               // its key is the one of the last REG_MR made
+  std::uint64_t list = 0;  // DMA address of the page list
+};
+// Opens all of it under the next variant; afterwards software uses fast.mr.
+[[nodiscard]] SendWr reg_mr(FastMr& fast, std::uint32_t access = kAllAccess);
+[[nodiscard]] SendWr local_inv(std::uint32_t key);
+[[nodiscard]] SendWr send_inv(std::vector<tern_sge> sges, std::uint32_t key);
 
 using Wc = tern_cqe;
 
@@ -367,6 +379,8 @@ class TestNode : public SimNode {
   // Expects success; the memory is zero.
   TestMr& reg(std::uint64_t len, const RegOptions& options = {});
   [[nodiscard]] Status try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr);
+  // A closed region for `pages` pages, in a privileged PD; expects success.
+  [[nodiscard]] FastMr alloc_fast(std::uint32_t pages, std::uint32_t pd);
   void dereg(const TestMr& mr) { destroy(TERN_CMD_DESTROY_MR, mr.key); }
   void destroy(TestQp& qp);
   void destroy(TestCq& cq);

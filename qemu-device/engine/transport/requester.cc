@@ -56,6 +56,9 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
     case TERN_WR_SEND_WITH_IMM:
       return first ? (last ? Op::kSendOnlyImm : Op::kSendFirst)
                    : (last ? Op::kSendLastImm : Op::kSendMiddle);
+    case TERN_WR_SEND_WITH_INV:
+      return first ? (last ? Op::kSendOnlyInv : Op::kSendFirst)
+                   : (last ? Op::kSendLastInv : Op::kSendMiddle);
     case TERN_WR_RDMA_WRITE:
       return first ? (last ? Op::kWriteOnly : Op::kWriteFirst)
                    : (last ? Op::kWriteLast : Op::kWriteMiddle);
@@ -193,16 +196,10 @@ bool Requester::transmit(std::uint32_t& allowance) {
 }
 
 bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
+  if (wqe.local) return run_local(wqe, allowance);
   begin(wqe);
   std::uint32_t cost = kPacketCost;
-  if (wqe.opcode == TERN_WR_NOP) {
-    // A NOP takes no packet; it is done when its turn comes and completes in order.
-    next_psn_ = wqe.first_psn;
-    wqe.psns = 0;
-    mark_done(cursor_);
-    ++cursor_;
-    retire();
-  } else if (wqe.read()) {
+  if (wqe.read()) {
     send_read(wqe);
   } else if (wqe.atomic()) {
     send_atomic(wqe);
@@ -212,6 +209,31 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   }
   allowance -= std::min(allowance, cost);
   return qp_.state() != TERN_QPS_ERR;
+}
+
+// What takes no packet is done when its turn comes and completes in order. False: not yet, or it
+// failed, or the queue pair did.
+bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
+  // A key goes when nothing before needs it any more, not even to send a packet again.
+  if (wqe.opcode == TERN_WR_LOCAL_INV && cursor_ != una_) return false;
+  allowance -= std::min(allowance, kPacketCost);
+  if (execute_local(wqe)) {
+    mark_done(cursor_);
+    ++cursor_;
+  } else {
+    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
+  }
+  return retire() && !wqe.failed();
+}
+
+bool Requester::execute_local(SendWqe& wqe) {
+  Memory& memory = qp_.device().memory;
+  if (wqe.opcode == TERN_WR_LOCAL_INV) return memory.invalidate_local(qp_.accessor(), wqe.inv_rkey);
+  if (wqe.opcode != TERN_WR_REG_MR) return true;
+  const Access access =
+      memory.register_fast(qp_.accessor(), window_.reg_segment(wqe.index));
+  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  return access == Access::kReady;
 }
 
 void Requester::emit(Op op, Psn psn) {

@@ -48,6 +48,8 @@ class Requester {
   bool window_full(const SendWqe& wqe) const;
   void catch_up();
   bool send_one(SendWqe& wqe, std::uint32_t& allowance);
+  bool run_local(SendWqe& wqe, std::uint32_t& allowance);
+  bool execute_local(SendWqe& wqe);
   void send_read(SendWqe& wqe);
   void send_atomic(SendWqe& wqe);
   bool send_data(SendWqe& wqe);

@@ -73,8 +73,7 @@ void Responder::deliver(const Packet& packet) {
   qp_.communication_established();
   if (!in_sequence(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   const OpTraits& t = traits(packet.transport, packet.op);
-  // No key can be invalidated yet: a request that asks for it must not look like a plain SEND.
-  if (t.send && !t.ieth) return on_send(packet);
+  if (t.send) return on_send(packet);
   if (t.write) return on_write(packet);
   if (packet.op == Op::kReadRequest) return on_read(packet);
   if (t.atomic_eth) return on_atomic(packet);
@@ -140,14 +139,19 @@ void Responder::on_send(const Packet& packet) {
   if (!take_receive(packet)) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.first) received_ = 0;
-  const std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
-                                  ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
-                                  : scatter(packet);
+  std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
+                            ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
+                            : scatter(packet);
+  // Behind the bytes, which may have needed the key; a repeated packet does not come here.
+  if (t.ieth && status == TERN_CQE_SUCCESS &&
+      !qp_.device().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
+    status = TERN_CQE_REM_INV_REQ_ERR;
+  }
   if (status != TERN_CQE_SUCCESS) {
-    const bool length = status == TERN_CQE_LOC_LEN_ERR;
-    if (length) qp_.device().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+    const bool invalid = status != TERN_CQE_LOC_PROT_ERR;
+    if (status == TERN_CQE_LOC_LEN_ERR) qp_.device().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
     complete_receive(packet, TERN_RECV_SEND, status);
-    return fail(packet, length ? kNakInvalidRequest : kNakRemoteOperation, -1);
+    return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
   message_ = t.last ? Message::kNone : Message::kSend;
@@ -344,6 +348,10 @@ void Responder::complete_receive(const Packet& packet, std::uint8_t opcode, std:
     if (has_imm(packet.op)) {
       cqe.imm = packet.imm;
       cqe.flags |= TERN_CQE_F_IMM;
+    }
+    if (traits(packet.transport, packet.op).ieth) {
+      cqe.inv_rkey = le(packet.inv_rkey);
+      cqe.flags |= TERN_CQE_F_INV;
     }
     if (packet.solicited) cqe.flags |= TERN_CQE_F_SOLICITED;
   } else {

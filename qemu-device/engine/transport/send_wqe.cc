@@ -25,20 +25,24 @@ T load(std::span<const std::byte> from, std::size_t offset) {
 WqeShape wqe_shape(std::uint8_t opcode) {
   switch (opcode) {
     case TERN_WR_NOP:
-      return {true, false, 0};
+    case TERN_WR_LOCAL_INV:
+      return {true, false, true, 0};
+    case TERN_WR_REG_MR:
+      return {true, false, true, sizeof(tern_reg_seg)};
     case TERN_WR_SEND:
     case TERN_WR_SEND_WITH_IMM:
-      return {true, true, 0};
+    case TERN_WR_SEND_WITH_INV:
+      return {true, true, false, 0};
     case TERN_WR_RDMA_WRITE:
     case TERN_WR_RDMA_WRITE_WITH_IMM:
-      return {true, true, sizeof(tern_rdma_seg)};
+      return {true, true, false, sizeof(tern_rdma_seg)};
     case TERN_WR_RDMA_READ:
-      return {true, false, sizeof(tern_rdma_seg)};
+      return {true, false, false, sizeof(tern_rdma_seg)};
     case TERN_WR_ATOMIC_CMP_AND_SWP:
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
-      return {true, false, sizeof(tern_atomic_seg)};
+      return {true, false, false, sizeof(tern_atomic_seg)};
     default:
-      return {false, false, 0};
+      return {false, false, false, 0};
   }
 }
 
@@ -57,6 +61,9 @@ std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
   const std::size_t data_at = sizeof(tern_sq_hdr) + shape.segment;
   if (data_at > slot.size()) return TERN_CQE_LOC_QP_OP_ERR;
   data = slot.subspan(data_at);
+  wqe.local = shape.local;
+  // Nothing moves: SGEs are not looked at.
+  if (wqe.local) return wqe.is_inline() ? TERN_CQE_LOC_QP_OP_ERR : TERN_CQE_SUCCESS;
 
   if (shape.segment >= sizeof(tern_rdma_seg)) {
     const auto seg = load<tern_rdma_seg>(slot, sizeof(tern_sq_hdr));
@@ -97,6 +104,11 @@ void SendWindow::close() {
   wqes_.clear();
   wqes_.shrink_to_fit();
   slots_.reset();
+}
+
+tern_reg_seg SendWindow::reg_segment(std::uint32_t index) const {
+  return load<tern_reg_seg>({slots_.get() + std::size_t{index & mask_} * stride_, stride_},
+                            sizeof(tern_sq_hdr));
 }
 
 std::span<const std::byte> SendWindow::data(std::uint32_t index) const {

@@ -32,6 +32,7 @@ struct SendWqe {
   std::uint8_t num_sge = 0;
   std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
   bool done = false;
+  bool local = false;  // takes no packet: NOP and what is done to a key here
 
   [[nodiscard]] bool read() const { return opcode == TERN_WR_RDMA_READ; }
   [[nodiscard]] bool atomic() const {
@@ -46,6 +47,7 @@ struct SendWqe {
 struct WqeShape {
   bool known;
   bool may_inline;
+  bool local;  // executed here, without a packet
   std::uint8_t segment;  // bytes of the operation segment
 };
 [[nodiscard]] WqeShape wqe_shape(std::uint8_t opcode);
@@ -72,6 +74,8 @@ class SendWindow {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
     return {slots_.get() + std::size_t{index & mask_} * stride_, stride_};
   }
+  // Segment of a WQE whose opcode is REG_MR.
+  [[nodiscard]] tern_reg_seg reg_segment(std::uint32_t index) const;
   // SGE `i` of WQE `index`, or its inline payload.
   [[nodiscard]] tern_sge sge(std::uint32_t index, unsigned i) const;
   [[nodiscard]] std::span<const std::byte> inline_data(std::uint32_t index) const;
