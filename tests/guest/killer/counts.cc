@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "counts.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace killer {
+namespace {
+
+std::int64_t read_number(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::int64_t value = 0;
+  if (!(in >> value)) throw std::runtime_error("cannot read " + path.string());
+  return value;
+}
+
+void read_device(const std::string& device, Counts& counts) {
+  const std::filesystem::path dir = "/sys/class/infiniband/" + device + "/ports/1/hw_counters";
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    const std::string name = entry.path().filename();
+    const bool object = name.starts_with("alive_") || name == "dm_bytes" || name == "page_entries";
+    if (object && name != "alive_gid") counts[name] = read_number(entry.path());
+  }
+  if (!counts.contains("alive_qp")) throw std::runtime_error(device + " counts no objects");
+}
+
+void read_pins(Counts& counts) {
+  // The counters of each processor are added up on demand only.
+  std::ofstream("/proc/sys/vm/stat_refresh") << "1\n";
+  std::ifstream in("/proc/vmstat");
+  std::string name;
+  std::int64_t value = 0;
+  std::int64_t pins = 0;
+  while (in >> name >> value) {
+    if (name == "nr_foll_pin_acquired") pins += value;
+    if (name == "nr_foll_pin_released") pins -= value;
+  }
+  counts["pinned_pages"] = pins;
+}
+
+// "1: tern0: pd 1 cq 1 qp 1 ..."
+void read_restrack(const std::string& device, Counts& counts) {
+  FILE* pipe = popen(("rdma resource show " + device).c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run rdma");
+  char line[512] = {};
+  const bool read = std::fgets(line, sizeof(line), pipe) != nullptr;
+  pclose(pipe);
+  std::istringstream in(line);
+  std::string name;
+  std::int64_t value = 0;
+  in >> name >> name;
+  while (in >> name >> value) counts["restrack_" + name] = value;
+  if (!read || !counts.contains("restrack_qp"))
+    throw std::runtime_error("rdma resource shows nothing");
+}
+
+}  // namespace
+
+Counts read_counts(const std::string& device) {
+  Counts counts;
+  read_device(device, counts);
+  read_pins(counts);
+  read_restrack(device, counts);
+  return counts;
+}
+
+std::string difference(const Counts& before, const Counts& after) {
+  std::string text;
+  for (const auto& [name, value] : after) {
+    const auto old = before.find(name);
+    const std::int64_t was = old == before.end() ? 0 : old->second;
+    if (was != value) {
+      text += (text.empty() ? "" : ", ") + name + " " + std::to_string(was) + " -> " +
+              std::to_string(value);
+    }
+  }
+  return text;
+}
+
+}  // namespace killer

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Kills processes that use the device, between two verbs and at any moment, and looks at what
+// they leave behind. Each victim walks a random program of verbs with traffic in flight; half of
+// them share an XRC domain with a second process, some have forked. Afterwards the device's
+// objects, the kernel's pins and restrack must be as before the first victim.
+//
+// usage: killer [--rounds N] [--seed N] [--device NAME] [--verbose]
+//        killer --replay ROUND-SEED      the round that a failure named, alone
+//        killer --victim SEED            one process that walks until somebody kills it, even
+//                                        without its device
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "counts.h"
+#include "program.h"
+#include "shared.h"
+
+namespace killer {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kXrcdFile = "/run/killer.xrcd";
+constexpr auto kPatience = std::chrono::seconds(20);  // for a process to reach its verb, and to die
+
+struct Settings {
+  std::string device = "tern0";
+  std::uint64_t seed = 3;
+  unsigned rounds = 200;
+  bool verbose = false;
+  std::optional<std::uint64_t> replay;
+  std::optional<std::uint64_t> victim;
+};
+
+// All that is random about a round comes from its seed.
+struct Plan {
+  explicit Plan(std::uint64_t seed) : random(seed) {
+    by_moment = random.below(10) < 3;
+    partner = random.one_in(2);
+    kill_after[0] = 1 + random.below(160);
+    kill_after[1] = 1 + random.below(160);
+    moment = milliseconds(random.below(400));
+    grace = milliseconds(random.one_in(2) ? 0 : random.below(60));
+    program_seed[0] = random.next();
+    program_seed[1] = random.next();
+  }
+  Random random;
+  bool by_moment;  // else after a number of verbs
+  bool partner;
+  std::uint32_t kill_after[2];
+  milliseconds moment;
+  milliseconds grace;  // of the second process and of forked ones after the first's death
+  std::uint64_t program_seed[2];
+};
+
+class Killer {
+ public:
+  explicit Killer(const Settings& settings) : settings_(settings) {
+    void* memory =
+        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    shared_ = new (memory) Shared{};
+    // Children of killed children come to us: nobody is missed.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+
+  int run_all();
+  int replay(std::uint64_t seed);
+  [[noreturn]] void victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after);
+
+ private:
+  void round(std::uint64_t seed);
+  pid_t start(const Plan& plan, unsigned role, pid_t group);
+  bool wait_for(pid_t pid, Clock::time_point deadline);
+  void reap(pid_t group);
+  bool judge(const std::string& name, std::uint64_t seed);
+  void remember_round();
+  std::string describe() const;
+
+  const Settings settings_;
+  Shared* shared_;
+  Counts baseline_;
+  int failures_ = 0;
+  unsigned by_moment_ = 0;
+  std::array<unsigned, kKinds> rounds_with_{};
+};
+
+void Killer::victim(std::uint64_t seed, unsigned role, std::uint32_t kill_after) {
+  Options options;
+  options.device = settings_.device;
+  options.seed = seed;
+  options.kill_after = kill_after;
+  options.second = role == 1;
+  options.orderly = settings_.victim.has_value();
+  options.xrcd_fd = open(kXrcdFile, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  Program(options, *shared_).run();
+}
+
+pid_t Killer::start(const Plan& plan, unsigned role, pid_t group) {
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid == 0) {
+    setpgid(0, group);
+    victim(plan.program_seed[role], role, plan.by_moment ? 0 : plan.kill_after[role]);
+  }
+  setpgid(pid, group == 0 ? pid : group);  // whoever comes first
+  return pid;
+}
+
+bool Killer::wait_for(pid_t pid, Clock::time_point deadline) {
+  while (waitpid(pid, nullptr, WNOHANG) == 0) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  return true;
+}
+
+void Killer::reap(pid_t group) {
+  const auto deadline = Clock::now() + kPatience;
+  for (;;) {
+    kill(-group, SIGKILL);
+    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+    if (pid < 0) return;
+    if (pid == 0 && Clock::now() > deadline)
+      throw std::runtime_error("a killed process does not die");
+    if (pid == 0) std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+void Killer::round(std::uint64_t seed) {
+  const Plan plan(seed);
+  new (shared_) Shared{};
+  const pid_t first = start(plan, 0, 0);
+  if (plan.partner) start(plan, 1, first);
+  if (plan.by_moment) {
+    std::this_thread::sleep_for(plan.moment);
+    ++by_moment_;
+  } else if (!wait_for(first, Clock::now() + kPatience)) {
+    ++failures_;
+    std::printf("not ok killer/progress - %s; again: killer --replay %#llx\n", describe().c_str(),
+                static_cast<unsigned long long>(seed));
+  } else {
+    std::this_thread::sleep_for(plan.grace);
+  }
+  reap(first);
+}
+
+void Killer::remember_round() {
+  for (std::size_t i = 0; i < kKinds; ++i) {
+    if (shared_->role[0].live[i] + shared_->role[1].live[i] > 0) ++rounds_with_[i];
+  }
+}
+
+std::string Killer::describe() const {
+  std::string text;
+  for (const Role& role : shared_->role) {
+    const char* last = role.last;
+    if (last == nullptr) continue;
+    text += (text.empty() ? "verb " : ", other process verb ") + std::to_string(role.verbs) + " (" +
+            last + ")";
+  }
+  return text.empty() ? "before the first verb" : "after " + text;
+}
+
+// What a process leaves is taken away a moment after its end.
+bool Killer::judge(const std::string& name, std::uint64_t seed) {
+  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  Counts now = read_counts(settings_.device);
+  while (now != baseline_ && Clock::now() < deadline) {
+    std::this_thread::sleep_for(milliseconds(20));
+    now = read_counts(settings_.device);
+  }
+  if (now == baseline_) return true;
+  ++failures_;
+  std::printf("not ok killer/%s - killed %s: %s; again: killer --replay %#llx\n", name.c_str(),
+              describe().c_str(), difference(baseline_, now).c_str(),
+              static_cast<unsigned long long>(seed));
+  std::fflush(stdout);
+  baseline_ = now;
+  return false;
+}
+
+int Killer::replay(std::uint64_t seed) {
+  baseline_ = read_counts(settings_.device);
+  round(seed);
+  if (judge("replay", seed)) std::printf("ok killer/replay\n# killed %s\n", describe().c_str());
+  return failures_ != 0;
+}
+
+int Killer::run_all() {
+  Random seeds(settings_.seed);
+  // The first user of a device leaves caches behind that stay.
+  round(seeds.next());
+  std::this_thread::sleep_for(milliseconds(500));
+  baseline_ = read_counts(settings_.device);
+  by_moment_ = 0;
+  std::printf("# seed %llu\n", static_cast<unsigned long long>(settings_.seed));
+  const auto begin = Clock::now();
+  for (unsigned i = 1; i <= settings_.rounds; ++i) {
+    const std::uint64_t seed = seeds.next();
+    round(seed);
+    remember_round();
+    if (settings_.verbose)
+      std::printf("# %u %#llx: %s\n", i, static_cast<unsigned long long>(seed), describe().c_str());
+    judge("round-" + std::to_string(i), seed);
+  }
+  if (failures_ == 0) std::printf("ok killer/nothing-is-left-after-%u-kills\n", settings_.rounds);
+  std::printf("# %u of them at a moment, the others after a verb; %lld s\n", by_moment_,
+              static_cast<long long>(
+                  std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count()));
+  for (std::size_t i = 0; i < kKinds; ++i) {
+    const unsigned wanted = std::max(settings_.rounds / 20, 1U);
+    const bool enough = rounds_with_[i] >= wanted;
+    if (!enough && shared_->role[0].missing[i]) {
+      std::printf("ok killer/killed-with-%s # SKIP the device has none\n", kKindNames[i]);
+      continue;
+    }
+    failures_ += !enough;
+    std::printf("%sok killer/killed-with-%s%s%u of %u kills\n", enough ? "" : "not ", kKindNames[i],
+                enough ? " # " : " - ", rounds_with_[i], settings_.rounds);
+  }
+  return failures_ != 0;
+}
+
+Settings parse(int argc, char** argv) {
+  Settings settings;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto value = [&] {
+      if (i + 1 >= argc) throw std::runtime_error(option + " needs a value");
+      return std::string(argv[++i]);
+    };
+    if (option == "--rounds") {
+      settings.rounds = static_cast<unsigned>(std::stoul(value()));
+    } else if (option == "--seed") {
+      settings.seed = std::stoull(value(), nullptr, 0);
+    } else if (option == "--device") {
+      settings.device = value();
+    } else if (option == "--replay") {
+      settings.replay = std::stoull(value(), nullptr, 0);
+    } else if (option == "--victim") {
+      settings.victim = std::stoull(value(), nullptr, 0);
+    } else if (option == "--verbose") {
+      settings.verbose = true;
+    } else {
+      throw std::runtime_error("unknown option " + option);
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+}  // namespace killer
+
+int main(int argc, char** argv) {
+  try {
+    const killer::Settings settings = killer::parse(argc, argv);
+    killer::Killer killer(settings);
+    if (settings.victim) killer.victim(*settings.victim, 0, 0);
+    return settings.replay ? killer.replay(*settings.replay) : killer.run_all();
+  } catch (const std::exception& error) {
+    std::printf("not ok killer/run - %s\n", error.what());
+    return 1;
+  }
+}

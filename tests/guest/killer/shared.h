@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a victim writes down while it lives, in memory that outlives it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace killer {
+
+enum Kind : std::size_t {
+  kContext,
+  kPd,
+  kMr,
+  kChannel,
+  kCq,
+  kRc,
+  kUc,
+  kUd,
+  kXrcSend,
+  kXrcRecv,
+  kOpenedQp,
+  kSrq,
+  kXrcSrq,
+  kXrcd,
+  kAh,
+  kMcast,
+  kConnected,
+  kTraffic,
+  kFork,
+  kKinds
+};
+
+constexpr std::array<const char*, kKinds> kKindNames = {
+    "context", "pd",       "mr",        "channel", "cq",  "rc-qp",   "uc-qp",
+    "ud-qp",   "xrc-send", "xrc-recv",  "open-qp", "srq", "xrc-srq", "xrcd",
+    "ah",      "mcast",    "connected", "traffic", "fork"};
+
+// One process. A killed process has stopped writing; nobody else writes.
+struct Role {
+  std::atomic<std::uint32_t> verbs;  // called so far
+  std::atomic<const char*> last;     // the last of them, a literal
+  std::array<std::atomic<std::uint32_t>, kKinds> live;
+  std::array<std::atomic<std::uint32_t>, kKinds> missing;  // 1: the device has no such thing
+};
+
+struct Shared {
+  std::array<Role, 2> role;
+  std::atomic<std::uint32_t> target_qpn;  // an XRC target of the first process, or 0
+  std::atomic<std::uint32_t> srqn;        // an XRC SRQ of either process, or 0
+};
+
+// SplitMix64: the same numbers everywhere.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+
+  std::uint64_t next() {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  // 0 to bound - 1.
+  std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(next() % bound); }
+  bool one_in(std::size_t n) { return below(n) == 0; }
+
+ private:
+  std::uint64_t state_;
+};
+
+}  // namespace killer

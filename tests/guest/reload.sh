@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# 50 times both modules out and in again: idle, right after a kill, under a living process, before
+# the driver has settled. Nothing stays behind, nothing is said in dmesg. Runs in vm1; prints ok /
+# not ok lines.
+set -u
+. /tern/conf
+rounds=${1:-50}
+failed=0
+victim=
+
+ok() { echo "ok reload/$1"; }
+not_ok() {
+	echo "not ok reload/$1 - $2"
+	failed=1
+}
+
+# The live objects and pinned pages, one a line; GIDs come and go with addresses.
+objects() {
+	(cd /sys/class/infiniband/tern0/ports/1/hw_counters && grep . alive_* dm_bytes page_entries | grep -v gid)
+	echo 1 >/proc/sys/vm/stat_refresh
+	awk '$1 ~ /^nr_foll_pin_/ { n += $1 ~ /acquired/ ? $2 : -$2 } END { print "pinned_pages", n }' /proc/vmstat
+}
+settled() { # a killed process's objects and the core's own come and go a moment later
+	local i
+	for ((i = 0; i < 50; i++)); do
+		[ "$(objects 2>&1)" = "$baseline" ] && return
+		sleep 0.1
+	done
+	diff <(echo "$baseline") <(objects 2>&1) | grep '^[<>]' | tr '\n' ' '
+	return 1
+}
+start_victim() { # a process that uses all that the device has, and may fork, until it is killed
+	setsid killer --victim "$1" &
+	victim=$!
+	sleep 0.3
+}
+# Forked children outlive it, with all that is open and mapped, until bury_victim.
+kill_victim() { kill -KILL "$victim"; }
+bury_victim() {
+	kill -KILL -- "-$victim" 2>/dev/null
+	wait "$victim" 2>/dev/null
+	[ $? = 137 ] # killed, and not dead of its own before
+}
+unload() { rmmod tern_ib && rmmod tern; }
+
+baseline=$(objects)
+[[ $baseline == *alive_qp* ]] || { not_ok objects-are-counted "$baseline"; exit 1; }
+ok objects-are-counted
+
+kills=0
+for ((round = 1; round <= rounds; round++)); do
+	why=
+	case $((round % 5)) in
+	1 | 2) # the kernel is still taking the objects away
+		start_victim "$round"
+		kill_victim
+		unload || why="unload right after a kill"
+		bury_victim || why="the process died before it was killed"
+		kills=$((kills + 1))
+		;;
+	3) # the process finds its device gone, and is killed later
+		start_victim "$round"
+		unload || why="unload under a living process"
+		sleep 0.3
+		bury_victim || why="the process died of the loss of its device"
+		kills=$((kills + 1))
+		;;
+	4) # out as soon as it is in
+		unload || why="unload"
+		{ insmod "/mnt/tern/$OUT/tern.ko" && insmod "/mnt/tern/$OUT/tern_ib.ko" && unload; } ||
+			why="unload right after load"
+		;;
+	0) unload || why="unload" ;;
+	esac
+	tern-up || why="${why:-load}"
+	left=$(settled) || why="${why:-left: $left}"
+	[ -z "$why" ] || not_ok "round-$round" "$why: $(tail -n 1 /run/reload.log)"
+	[ -e /sys/class/infiniband/tern0 ] || { not_ok device-is-there "none after round $round"; exit 1; }
+done 2>/run/reload.log
+[ $failed = 0 ] && ok "unloaded-and-loaded-$rounds-times-$kills-after-a-kill"
+
+if trouble=$(kernel-complaints | tail -n 3 | grep . || dmesg | grep -E 'leak|still in use|waiting for .* to become free'); then
+	not_ok dmesg-is-clean "$trouble"
+else
+	ok dmesg-is-clean
+fi
+ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
+server=$!
+sleep 0.7
+if ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server; then
+	ok works-afterwards
+else
+	not_ok works-afterwards "ibv_rc_pingpong"
+fi
+exit $failed
