@@ -24,11 +24,10 @@ CACHE = os.environ["TERN_CACHE"]
 VM_DIR = os.path.join(TOP, "tests/vm")
 MTU = 4500  # path MTU 4096 fits
 
-# What a healthy kernel never prints.
-BAD = re.compile(r"\b(WARNING: |BUG: |Oops|Call Trace|kernel BUG|general protection fault|Kernel panic|"
-                 r"INFO: task .* blocked|refcount_t|UBSAN|soft lockup|rcu.*stall|Unable to handle|waiting for .* to become free)")
-# and what is printed on a healthy machine all the same
-HARMLESS = re.compile(r"loading out-of-tree module taints kernel|module verification failed")
+with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
+    _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
+BAD = re.compile("|".join(line for line in _lines if not line.startswith("!")))
+HARMLESS = re.compile("|".join(line[1:] for line in _lines if line.startswith("!")))
 
 
 def say(text):
@@ -39,7 +38,7 @@ def say(text):
 def arguments():
     p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...")
     p.add_argument("--vms", type=int, default=2, help="how many machines (2)")
-    p.add_argument("--lane", choices=["trixie"], default="trixie", help="kernel and user space of the guests")
+    p.add_argument("--lane", choices=["trixie", "testing", "debug"], default="trixie", help="kernel and user space of the guests")
     p.add_argument("--share", metavar="DIR", help="seen as /mnt/share in every guest (RUN-DIR/share)")
     p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, of all machines or one")
     p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="one more argument for every QEMU")
@@ -47,7 +46,7 @@ def arguments():
     p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of a machine (2G)")
     p.add_argument("--smp", type=int, default=2, help="processors of a machine (2)")
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
-    p.add_argument("--check-dmesg", action="store_true", help="a kernel warning on any console makes exit status 99")
+    p.add_argument("--check-dmesg", action="store_true", help="a kernel warning on any console makes exit status 99 (in the lane debug always)")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="console logs, capture (build/run)")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
     p.add_argument("--stdin", action="store_true", help="CMD gets this standard input, read to its end before the boot (else none)")
@@ -168,7 +167,9 @@ def wire(machines, net):
 class Lab:
     def __init__(self, opt):
         self.opt = opt
-        self.image = newest("current-image")
+        suffix = "" if opt.lane == "trixie" else f"-{opt.lane}"
+        self.image = newest(f"current-image{suffix}")
+        self.out = f"build/out{suffix}"
         self.qemu = newest("current-qemu")
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
@@ -222,11 +223,12 @@ class Lab:
             for key in ("id_ed25519", "host_key"):
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
-        driver = not (opt.no_tern or opt.no_driver) and os.path.exists(f"{TOP}/build/out/tern.ko")
+        driver = not (opt.no_tern or opt.no_driver) and os.path.exists(f"{TOP}/{self.out}/tern.ko")
+        provider = [f for f in os.listdir(f"{TOP}/{self.out}") if f.startswith("libtern-rdmav")]
         conf = {
             "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": MTU, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "PROVIDER": int(os.path.exists(f"{TOP}/build/out/libtern-rdmav34.so")),
+            "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
@@ -436,7 +438,8 @@ class Lab:
     # the whole
 
     def loop(self):
-        boot_limit = time.monotonic() + float(os.environ.get("TERN_BOOT_TIMEOUT", 180))
+        boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 480 if self.opt.lane == "debug" else 180))
+        boot_limit = time.monotonic() + boot_seconds
         while True:
             if self.status is not None and (self.opt.tty or {1, 2} <= self.done):
                 return self.status
@@ -445,7 +448,7 @@ class Lab:
                 raise Trouble(f"no end after {self.opt.timeout:g} s", None, 124)
             if now > boot_limit and not all(m.ready for m in self.machines):
                 late = next(m for m in self.machines if not m.ready)
-                raise Trouble(f"{late.name} did not boot in {now - boot_limit + 180:.0f} s", late)
+                raise Trouble(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
             for key, _ in self.selector.select(1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
@@ -513,7 +516,7 @@ def main():
     complaints = lab.kernel_complaints()
     for line in complaints[:10]:
         say(f"kernel complaint: {line}")
-    if complaints and opt.check_dmesg and status == 0:
+    if complaints and (opt.check_dmesg or opt.lane == "debug") and status == 0:
         status = 99
     return status
 
