@@ -247,14 +247,13 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 	return 0;
 }
 
-/* A QP in error says so in its record; one that came there from RESET does not. */
+/* A QP in error says so in its record. */
 static bool tern_rq_wants_kick(struct tern_qp *qp)
 {
 	/* The index is stored before the word is read: the device does it crosswise. */
 	dma_mb();
 	return READ_ONCE(qp->kern.record->status) &
-	       cpu_to_le32(TERN_QP_ST_RQ_KICK) ||
-	       READ_ONCE(qp->state) == IB_QPS_ERR;
+	       cpu_to_le32(TERN_QP_ST_RQ_KICK);
 }
 
 /**

@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# kverbs.sh: the kernel's verbs, by tern_kverbs.ko: used, ended with the driver, and ended when the device is dead.
+. /tern/conf
+for ko in /mnt/tern/build/kmod-*/kernel/tests/tern_kverbs.ko; do
+	[ "$(modinfo -F vermagic "$ko" | cut -d' ' -f1)" = "$(uname -r)" ] && break
+done
+bdf=$(basename "$(dirname /sys/bus/pci/drivers/tern/*/net)")
+pci=/sys/bus/pci/devices/$bdf
+seen=0
+report() { # PART: what the module said since the last time
+	local lines
+	mapfile -t lines < <(dmesg | sed -n 's/.*kverbs: \(\(not \)\?ok .*\)/\1/p')
+	printf '%s\n' "${lines[@]:seen}" | sed "s|kverbs/|kverbs/$1/|"
+	seen=${#lines[@]}
+}
+alive() { rdma statistic show link tern0/1 | grep -oE "alive_(pd|cq|mr|qp) [0-9]+" | xargs; }
+settled() { # COUNTS: uverbs and others let go a little later
+	local i
+	for ((i = 0; i < 50; i++)); do
+		[ "$(alive)" = "$1" ] && return
+		sleep 0.1
+	done
+	return 1
+}
+check() { # NAME CMD...
+	local name=kverbs/$1
+	shift
+	if "$@"; then echo "ok $name"; else echo "not ok $name - $*"; fi
+}
+mapfile -t old < <(dmesg | grep 'kverbs: .*ok ')
+seen=${#old[@]}
+
+before=$(alive)
+insmod "$ko"
+report use
+rmmod tern_kverbs
+report end
+check leaves-nothing settled "$before"
+
+insmod "$ko"
+report unload-use
+rmmod tern_ib
+report unload
+tern-up
+report load-use
+
+# A function whose memory decoding is off reads all ones, as one that was pulled out does.
+printf '\0\0' | dd of="$pci/config" bs=1 seek=4 conv=notrunc status=none
+sleep 3
+check dead-unload timeout 30 rmmod tern_ib
+report dead
+printf '\6\0' | dd of="$pci/config" bs=1 seek=4 conv=notrunc status=none
+echo 1 >"$pci/reset"
+tern-up
+report revived-use
+check unused timeout 30 rmmod tern_kverbs
+report revived
+check leaves-nothing-dead settled "$before"
