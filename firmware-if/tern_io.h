@@ -228,7 +228,7 @@ struct tern_cqe {
 	__u8	vendor_err;
 	__u8	flags;		/* TERN_CQE_F_* */
 	__le16	pkey_index;
-	__le16	vlan;		/* VLAN tag, if TERN_CQE_F_VLAN */
+	__le16	vlan;		/* VLAN id, if TERN_CQE_F_VLAN */
 	__u8	smac[6];	/* UD */
 	__u8	sl;
 	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */

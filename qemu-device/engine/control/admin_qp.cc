@@ -65,7 +65,9 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
 Status check_type(const tern_cmd_create_qp& cmd) {
   constexpr unsigned known = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
-  if (cmd.type != TERN_QPT_RC) return TERN_ST_NOT_SUPPORTED;
+  const bool supported =
+      cmd.type == TERN_QPT_RC || cmd.type == TERN_QPT_UD || cmd.type == TERN_QPT_GSI;
+  if (!supported) return TERN_ST_NOT_SUPPORTED;
   // Of an SRQ or an XRC domain that is not there nothing may be said; and who takes WQEs from an
   // SRQ has no RQ besides.
   const bool shares = cmd.flags & TERN_QP_F_SRQ;
@@ -89,11 +91,18 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
   }
   // A dead CQ has told its QPs that it died; one that came later would never know.
   if (send_cq->broken() || recv_cq->broken()) return TERN_ST_BAD_STATE;
-  if (device.qps.full()) return TERN_ST_NO_RESOURCE;
+  const bool gsi = cmd.type == TERN_QPT_GSI;
+  if (gsi && !pd->privileged) return TERN_ST_DENIED;
+  if (gsi ? device.qps.find(kGsiQpn) != nullptr : device.qps.full()) return TERN_ST_NO_RESOURCE;
   auto qp = std::make_unique<Qp>(device, cmd, send_cq, recv_cq, pd->privileged, srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
-  const std::uint32_t qpn = device.qps.insert(std::move(qp));
+  std::uint32_t qpn = kGsiQpn;
+  if (gsi) {
+    device.qps.put(kGsiQpn, std::move(qp));
+  } else {
+    qpn = device.qps.insert(std::move(qp));
+  }
   made->set_number(Qpn(qpn));
   ++pd->users;
   reply.set_id(qpn);

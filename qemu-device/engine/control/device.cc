@@ -30,7 +30,7 @@ Device::Device(Host& host_, const Config& config_)
       eqs(1, kMaxEq),
       cqs(1, config.max_cq),
       srqs(1, kMaxSrq),
-      qps(2, config.max_qp),  // 0 and 1 are the management QPs
+      qps(kGsiQpn, config.max_qp, 1),
       tx_packet(host),
       rx_packet(host),
       scatter(host),

@@ -39,6 +39,9 @@ struct Config {
 
 class Admin;
 
+// The QP of connection management has this number always (IBTA 3.9.3.2); 0 is never used.
+inline constexpr std::uint32_t kGsiQpn = 1;
+
 // This class is thread-compatible: the owner serialises all calls.
 class Device {
  public:

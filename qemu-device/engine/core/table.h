@@ -14,16 +14,20 @@ namespace tern {
 template <class T>
 class Table {
  public:
-  // Numbers first .. first + capacity - 1.
-  Table(std::uint32_t first, std::uint32_t capacity) : first_(first), capacity_(capacity) {}
+  // Numbers first .. first + reserved + capacity - 1. insert() never gives out the `reserved`
+  // lowest: only put() fills them.
+  Table(std::uint32_t first, std::uint32_t capacity, std::uint32_t reserved = 0)
+      : first_(first), capacity_(capacity), reserved_(reserved) {
+    slots_.resize(reserved);
+  }
 
-  // The number the next insert() gets, or nothing when the table is full.
-  [[nodiscard]] bool full() const { return count_ == capacity_; }
+  // Whether insert() has no number left.
+  [[nodiscard]] bool full() const { return slots_.size() == reserved_ + capacity_ && free_.empty(); }
 
   // Inserts and returns the number; the table must not be full.
   std::uint32_t insert(std::unique_ptr<T> object) {
     std::uint32_t i;
-    if (slots_.size() < capacity_) {
+    if (slots_.size() < reserved_ + capacity_) {
       i = static_cast<std::uint32_t>(slots_.size());
       slots_.push_back(std::move(object));
     } else {
@@ -35,6 +39,12 @@ class Table {
     return first_ + i;
   }
 
+  // Makes `object` the one with a reserved number, which must be free.
+  void put(std::uint32_t number, std::unique_ptr<T> object) {
+    slots_[number - first_] = std::move(object);
+    ++count_;
+  }
+
   [[nodiscard]] T* find(std::uint32_t number) const {
     const std::uint32_t i = number - first_;
     return i < slots_.size() ? slots_[i].get() : nullptr;
@@ -44,12 +54,13 @@ class Table {
     const std::uint32_t i = number - first_;
     if (i >= slots_.size() || !slots_[i]) return;
     slots_[i].reset();
-    free_.push_back(i);
+    if (i >= reserved_) free_.push_back(i);
     --count_;
   }
 
   void clear() {
     slots_.clear();
+    slots_.resize(reserved_);
     free_.clear();
     count_ = 0;
   }
@@ -66,6 +77,7 @@ class Table {
  private:
   std::uint32_t first_;
   std::uint32_t capacity_;
+  std::uint32_t reserved_;
   std::uint32_t count_ = 0;
   std::vector<std::unique_ptr<T>> slots_;
   std::deque<std::uint32_t> free_;

@@ -2,6 +2,7 @@
 #include "eth/port.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace tern {
@@ -10,6 +11,8 @@ namespace {
 
 constexpr std::uint32_t kDefaultMtu = 1500;
 constexpr std::uint32_t kMinMtu = 68;  // RFC 791
+// Bytes a packet may add to its path MTU: what software reckons with for RoCEv2.
+constexpr std::uint32_t kPathMtuOverhead = 80;
 constexpr std::uint16_t kVlanMax = 4094;
 constexpr std::uint32_t kPortMask = TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE;
 
@@ -103,6 +106,13 @@ void Port::reset() {
   mac_ = permanent_;
   mtu_ = std::min(kDefaultMtu, max_mtu_);
   enabled_ = false;
+}
+
+std::uint32_t Port::path_mtu() const {
+  constexpr std::uint32_t kMin = 256;
+  constexpr std::uint32_t kMax = 4096;
+  if (mtu_ < kMin + kPathMtuOverhead) return 0;
+  return std::min(std::bit_floor(mtu_ - kPathMtuOverhead), kMax);
 }
 
 std::uint32_t Port::gid_count() const {

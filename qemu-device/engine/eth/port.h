@@ -28,6 +28,8 @@ class Port {
   [[nodiscard]] const Mac& mac() const { return mac_; }
   [[nodiscard]] const Mac& permanent_mac() const { return permanent_; }
   [[nodiscard]] std::uint32_t mtu() const { return mtu_; }
+  // The largest path MTU a packet may have that leaves by this port, in bytes; 0: not even 256.
+  [[nodiscard]] std::uint32_t path_mtu() const;
   [[nodiscard]] std::uint32_t max_mtu() const { return max_mtu_; }
   [[nodiscard]] std::uint32_t gid_count() const;
 

@@ -134,6 +134,12 @@ SendWr send_inv(std::vector<tern_sge> sges, std::uint32_t key) {
   return {.opcode = TERN_WR_SEND_WITH_INV, .sges = std::move(sges), .inv_rkey = key};
 }
 
+SendWr datagram(const TestQp& from, const TestQp& to, std::vector<tern_sge> sges) {
+  SendWr wr = send(std::move(sges));
+  wr.ud = {.av = from.av_to(to), .dqpn = to.number(), .qkey = from.options().qkey};
+  return wr;
+}
+
 // ---- event queues ----
 
 TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size)
@@ -293,10 +299,13 @@ Status TestQp::to_init() {
   tern_qp_attr a{};
   a.state = TERN_QPS_INIT;
   a.access = le(options_.access);
-  return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS);
+  a.qkey = le(options_.qkey);
+  return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX |
+                       (sends_datagrams() ? TERN_QPA_QKEY : TERN_QPA_ACCESS));
 }
 
 Status TestQp::to_rtr(const TestQp& peer) {
+  if (sends_datagrams()) return to_state(TERN_QPS_RTR);
   tern_qp_attr a{};
   a.state = TERN_QPS_RTR;
   a.av = av_to(peer);
@@ -305,8 +314,10 @@ Status TestQp::to_rtr(const TestQp& peer) {
   a.rq_psn = le(options_.rq_psn);
   a.max_dest_rd_atomic = options_.max_dest_rd_atomic;
   a.min_rnr_timer = options_.min_rnr_timer;
-  return modify(a, TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
-                       TERN_QPA_RQ_PSN | TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER);
+  std::uint32_t mask = TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
+                       TERN_QPA_RQ_PSN;
+  if (options_.type != TERN_QPT_UC) mask |= TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
+  return modify(a, mask);
 }
 
 Status TestQp::to_rts() {
@@ -317,8 +328,11 @@ Status TestQp::to_rts() {
   a.rnr_retry = options_.rnr_retry;
   a.sq_psn = le(options_.sq_psn);
   a.max_rd_atomic = options_.max_rd_atomic;
-  return modify(a, TERN_QPA_STATE | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
-                       TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC);
+  std::uint32_t mask = TERN_QPA_STATE | TERN_QPA_SQ_PSN;
+  if (!sends_datagrams() && options_.type != TERN_QPT_UC) {
+    mask |= TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
+  }
+  return modify(a, mask);
 }
 
 Status TestQp::to_state(std::uint8_t state, std::uint32_t flags) {
@@ -390,6 +404,11 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   hdr.inv_rkey = le(wr.inv_rkey);
   append(slot, hdr);
   switch (wr.opcode) {
+    case TERN_WR_SEND:
+    case TERN_WR_SEND_WITH_IMM:
+      if (!sends_datagrams()) break;
+      append(slot, tern_ud_seg{wr.ud.av, le(wr.ud.dqpn), le(wr.ud.qkey)});
+      break;
     case TERN_WR_RDMA_WRITE:
     case TERN_WR_RDMA_WRITE_WITH_IMM:
     case TERN_WR_RDMA_READ:

@@ -112,6 +112,7 @@ struct SendWr {
   std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
   std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
   tern_reg_seg reg{};                    // REG_MR; as in the WQE
+  tern_ud_seg ud{};                      // of UD QPs, in host byte order
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
@@ -140,6 +141,9 @@ struct FastMr {
 [[nodiscard]] SendWr reg_mr(FastMr& fast, std::uint32_t access = kAllAccess);
 [[nodiscard]] SendWr local_inv(std::uint32_t key);
 [[nodiscard]] SendWr send_inv(std::vector<tern_sge> sges, std::uint32_t key);
+// A datagram from `from` to `to`, with what the options of `from` say of vector and Q_Key.
+class TestQp;
+[[nodiscard]] SendWr datagram(const TestQp& from, const TestQp& to, std::vector<tern_sge> sges);
 
 using Wc = tern_cqe;
 
@@ -222,6 +226,7 @@ struct QpOptions {
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
+  std::uint32_t qkey = 0x11111111;  // UD: its own, and that of the peer
 };
 
 class TestQp {
@@ -239,8 +244,9 @@ class TestQp {
   [[nodiscard]] Status to_rts();
   [[nodiscard]] Status to_state(std::uint8_t state, std::uint32_t flags = 0);
   [[nodiscard]] tern_rsp_query_qp query();
-  // RESET to RTS with `peer`; expects success.
+  // RESET to RTS with `peer`, which does not matter to a UD QP; expects success.
   void connect(const TestQp& peer);
+  void connect() { connect(*this); }
   // After RESET software starts again from index 0.
   void forget_posted();
 
@@ -269,11 +275,15 @@ class TestQp {
   Wc wait_send() { return send_cq_->wait(); }
   Wc wait_recv() { return recv_cq_->wait(); }
   [[nodiscard]] TestNode& node() const { return node_; }
+  // As the options say, in the contract's byte order.
+  [[nodiscard]] tern_av av_to(const TestQp& peer) const;
 
  private:
   friend class TestCq;
   void completed(const Wc& wc);
-  [[nodiscard]] tern_av av_to(const TestQp& peer) const;
+  [[nodiscard]] bool sends_datagrams() const {
+    return options_.type == TERN_QPT_UD || options_.type == TERN_QPT_GSI;
+  }
 
   TestNode& node_;
   QpOptions options_;
@@ -428,7 +438,7 @@ class TestNode : public SimNode {
   std::deque<TestMr> mrs_;
 };
 
-// Two connected RC QPs; a and b may be one node. `options.pd` and CQs go to both ends, so leave
+// Two connected QPs, RC if `options` do not say UC; a and b may be one node. `options.pd` and CQs go to both ends, so leave
 // them alone unless a is b.
 std::pair<TestQp&, TestQp&> rc_pair(TestNode& a, TestNode& b, const QpOptions& options = {});
 

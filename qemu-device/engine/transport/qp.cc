@@ -5,9 +5,41 @@
 #include <cstring>
 
 #include "control/device.h"
+#include "transport/datagram.h"
+#include "transport/requester.h"
+#include "transport/responder.h"
 #include "transport/segments.h"
 
 namespace tern {
+
+namespace {
+
+Transport transport_of(std::uint8_t type) {
+  switch (type) {
+    case TERN_QPT_UC:
+      return Transport::kUc;
+    case TERN_QPT_UD:
+    case TERN_QPT_GSI:
+      return Transport::kUd;
+    case TERN_QPT_XRC_INI:
+    case TERN_QPT_XRC_TGT:
+      return Transport::kXrc;
+    default:
+      return Transport::kRc;
+  }
+}
+
+std::unique_ptr<SendQueue> make_sender(Qp& qp) {
+  if (qp.transport() == Transport::kUd) return std::make_unique<DatagramSender>(qp);
+  return std::make_unique<Requester>(qp);
+}
+
+std::unique_ptr<Receiver> make_receiver(Qp& qp) {
+  if (qp.transport() == Transport::kUd) return std::make_unique<DatagramReceiver>(qp);
+  return std::make_unique<Responder>(qp);
+}
+
+}  // namespace
 
 Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
@@ -16,9 +48,10 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),
+      transport_(transport_of(cmd.type)),
       privileged_(privileged),
-      requester_(*this),
-      responder_(*this) {
+      sender_(make_sender(*this)),
+      receiver_(make_receiver(*this)) {
   if (send_cq_ != nullptr) send_cq_->attach();
   if (recv_cq_ != nullptr) recv_cq_->attach();
   if (srq_ != nullptr) srq_->attach();
@@ -43,21 +76,6 @@ Status Qp::init() {
     bytes = std::max(bytes, end(cmd_.rq_offset, cmd_.log_rq_size + cmd_.log_rq_stride));
   }
   return buffer_.load(device_.host, cmd_.pages, bytes);
-}
-
-Transport Qp::transport() const {
-  switch (cmd_.type) {
-    case TERN_QPT_UC:
-      return Transport::kUc;
-    case TERN_QPT_UD:
-    case TERN_QPT_GSI:
-      return Transport::kUd;
-    case TERN_QPT_XRC_INI:
-    case TERN_QPT_XRC_TGT:
-      return Transport::kXrc;
-    default:
-      return Transport::kRc;
-  }
 }
 
 // ---- queues ----
@@ -109,7 +127,7 @@ void Qp::wake() { device_.schedule(*this); }
 
 void Qp::kick_sq() {
   if (!has_sq()) return;
-  requester_.kick();
+  sender_->kick();
   wake();
 }
 
@@ -120,20 +138,22 @@ void Qp::kick_rq() {
 bool Qp::service(std::uint32_t& allowance) {
   switch (attr_.state) {
     case TERN_QPS_RTR:
-      return responder_.transmit(allowance);
+      return receiver_->transmit(allowance);
     case TERN_QPS_RTS:
     case TERN_QPS_SQD: {
       // Half a turn for answers, the rest for requests: neither starves the other.
       std::uint32_t half = allowance / 2;
       const std::uint32_t given = half;
-      bool more = responder_.transmit(half);
+      bool more = receiver_->transmit(half);
       allowance -= given - half;
-      more |= requester_.transmit(allowance);
+      more |= sender_->transmit(allowance);
       return more || attr_.state == TERN_QPS_ERR;
     }
+    case TERN_QPS_SQE:
+      return sender_->flush(allowance);
     case TERN_QPS_ERR:
-      if (responder_.transmit(allowance)) return true;
-      if (has_sq() && requester_.flush(allowance)) return true;
+      if (receiver_->transmit(allowance)) return true;
+      if (has_sq() && sender_->flush(allowance)) return true;
       return has_rq() && flush_rq(allowance);
     default:
       return false;
@@ -141,17 +161,18 @@ bool Qp::service(std::uint32_t& allowance) {
 }
 
 void Qp::deliver(const Packet& packet) {
-  const bool reliable = has_route_;
-  if (reliable && (packet.route.sgid != route_.dgid || packet.route.dgid != route_.sgid)) {
+  if (has_route_ && (packet.route.sgid != route_.dgid || packet.route.dgid != route_.sgid)) {
     device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
     return;
   }
   const std::uint8_t state = attr_.state;
-  const bool sends = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
+  const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
   if (traits(packet.transport, packet.op).request) {
-    if (sends || state == TERN_QPS_RTR) return responder_.deliver(packet);
-  } else if (sends) {
-    return requester_.deliver(packet);
+    if (responses || state == TERN_QPS_RTR || state == TERN_QPS_SQE) {
+      return receiver_->deliver(packet);
+    }
+  } else if (responses) {
+    return sender_->deliver(packet);
   }
   device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
 }
@@ -175,18 +196,27 @@ void Qp::enter_error(int event, bool silent) {
   if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
   attr_.state = TERN_QPS_ERR;
   attr_.sq_draining = 0;
-  requester_.stop_timer();
+  sender_->stop();
   // Who posts a receive from now on must kick; who posted before is seen by the flush. The
   // fence pairs with the one of tern_qp_record.status. An unreachable record harms its owner.
   (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status),
                         TERN_QP_ST_RQ_KICK);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  responder_.stop(silent);
+  receiver_->stop(silent);
   if (event >= 0) {
     device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
   }
   // The WQE it had is completed, and it takes no other (IBTA 10.3.1, affiliated event).
   if (srq_ != nullptr) device_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
+  wake();
+}
+
+void Qp::send_failed() {
+  if (transport_ != Transport::kUc && transport_ != Transport::kUd) return enter_error(-1);
+  if (attr_.state != TERN_QPS_RTS && attr_.state != TERN_QPS_SQD) return;
+  attr_.state = TERN_QPS_SQE;
+  attr_.sq_draining = 0;
+  sqd_notify_ = false;
   wake();
 }
 

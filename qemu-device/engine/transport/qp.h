@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A queue pair: its state machine (IBTA 10.3.1), its queues, and the three machines that
-// share it: Requester, Completer and Responder.
+// A queue pair: its state machine (IBTA 10.3.1), its queues, and the two halves that its type
+// makes of them: SendQueue and Receiver.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "core/timers.h"
 #include "objects/queues.h"
-#include "transport/requester.h"
-#include "transport/responder.h"
+#include "transport/receiver.h"
+#include "transport/send_queue.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -44,11 +43,14 @@ class Qp {
 
   // To the error state: flushes both queues. `event`: TERN_EV_* or none (negative).
   void enter_error(int event, bool silent = false);
+  // A send WQE completed with an error: ERR when somebody waits for answers, else SQE, where
+  // receiving goes on (IBTA 10.3.1.6).
+  void send_failed();
 
   [[nodiscard]] Qpn number() const { return qpn_; }
   [[nodiscard]] std::uint8_t state() const { return attr_.state; }
   [[nodiscard]] std::uint8_t type() const { return cmd_.type; }
-  [[nodiscard]] Transport transport() const;
+  [[nodiscard]] Transport transport() const { return transport_; }
   [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
   [[nodiscard]] Pdn pd() const { return Pdn(cmd_.pdn); }
   [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_}; }
@@ -63,7 +65,7 @@ class Qp {
     return send_cq_ == cq || recv_cq_ == cq;
   }
 
-  // Send queue as the Requester reads it.
+  // Send queue as SendQueue reads it.
   [[nodiscard]] std::uint32_t sq_size() const { return 1U << cmd_.log_sq_size; }
   [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
@@ -77,7 +79,7 @@ class Qp {
   // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's.
   void complete_send(tern_cqe& cqe);
   void complete_recv(tern_cqe& cqe);
-  // First packet of an established connection while in RTR (IBTA 9.9.2.4... COMM_EST).
+  // First packet of an established connection while in RTR (IBTA 11.6.3.1, COMM_EST).
   void communication_established();
   void sq_drained();
 
@@ -104,6 +106,7 @@ class Qp {
   Cq* recv_cq_;
   Srq* srq_;
   QueueBuffer buffer_;
+  Transport transport_;
   Qpn qpn_;
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
@@ -113,8 +116,8 @@ class Qp {
   bool comm_est_ = false;
   bool sqd_notify_ = false;
 
-  Requester requester_;
-  Responder responder_;
+  std::unique_ptr<SendQueue> sender_;
+  std::unique_ptr<Receiver> receiver_;
 };
 
 }  // namespace tern

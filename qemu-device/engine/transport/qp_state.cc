@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // MODIFY_QP and QUERY_QP: the state machine of IBTA 10.3.1 with the attributes each transition
-// needs and takes (IBTA table 91 for reliable connections).
+// needs and takes (IBTA table 91).
 #include <array>
 #include <cstddef>
+#include <span>
 
 #include "control/device.h"
 #include "core/limits.h"
@@ -13,8 +14,6 @@ namespace tern {
 namespace {
 
 constexpr std::uint32_t kPsnMask = 0xffffff;
-// Bytes a packet may add to its path MTU: what software reckons with for RoCEv2.
-constexpr std::uint32_t kPathMtuOverhead = 80;
 constexpr std::uint32_t kQpAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
                                     TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                     TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
@@ -46,8 +45,26 @@ constexpr std::array kReliable = {
                    TERN_QPA_MIN_RNR_TIMER},
 };
 
-const Transition* find_transition(std::uint8_t from, std::uint8_t to) {
-  for (const Transition& t : kReliable) {
+// UD and GSI: who talks to whom stands in each WQE and packet.
+constexpr std::array kDatagram = {
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
+    Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_QKEY},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
+    Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
+};
+
+std::span<const Transition> transitions_of(Transport transport) {
+  if (transport == Transport::kUd) return kDatagram;
+  return kReliable;
+}
+
+const Transition* find_transition(Transport transport, std::uint8_t from, std::uint8_t to) {
+  for (const Transition& t : transitions_of(transport)) {
     if (t.from == from && t.to == to) return &t;
   }
   return nullptr;
@@ -70,7 +87,7 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
     return (mask & bit) && out_of_range;
   };
   const bool mtu_ok = a.path_mtu >= 8 && a.path_mtu <= 12 &&
-                      (1U << a.path_mtu) + kPathMtuOverhead <= device_.port.mtu();
+                      1U << a.path_mtu <= device_.port.path_mtu();
   if (bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
       bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
       bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
@@ -120,7 +137,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
     change_state(next, false);
     return TERN_ST_OK;
   }
-  const Transition* const t = find_transition(attr_.state, next);
+  const Transition* const t = find_transition(transport_, attr_.state, next);
   if (t == nullptr) return TERN_ST_BAD_STATE;
   if ((given & t->required) != t->required || (given & ~(t->required | t->optional))) {
     return TERN_ST_BAD_PARAM;
@@ -148,15 +165,16 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   }
   attr_.state = next;
   if (previous == next) return;
-  if (next == TERN_QPS_RTR) responder_.start();
+  if (next == TERN_QPS_RTR) receiver_->start();
   if (next == TERN_QPS_RTS) {
-    if (previous == TERN_QPS_RTR) requester_.start();
+    if (previous == TERN_QPS_RTR) sender_->start();
+    if (previous == TERN_QPS_SQE) sender_->resume();
     wake();
   }
   if (next == TERN_QPS_SQD) {
     sqd_notify_ = notify;
     attr_.sq_draining = 1;
-    if (requester_.drained()) sq_drained();
+    if (sender_->drained()) sq_drained();
   }
 }
 
@@ -165,8 +183,8 @@ void Qp::to_reset() {
     (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status), 0);
   }
   device_.unschedule(*this);
-  requester_.reset();
-  responder_.reset();
+  sender_->reset();
+  receiver_->reset();
   attr_ = tern_qp_attr{};
   route_ = Route{};
   rq_ci_ = 0;
@@ -177,12 +195,12 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   *rsp = tern_rsp_query_qp{};
   tern_qp_attr a = attr_;
   // What a peer or a successor needs to know: the next PSNs, not the first ones.
-  if (a.state == TERN_QPS_RTS || a.state == TERN_QPS_SQD) a.sq_psn = requester_.next_psn().value();
-  if (a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQD) {
-    a.rq_psn = responder_.expected_psn().value();
+  if (a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) a.sq_psn = sender_->next_psn().value();
+  if (a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQE) {
+    a.rq_psn = receiver_->expected_psn().value();
   }
   rsp->attr = swap_order(a);
-  rsp->sq_ci = le(requester_.consumer_index());
+  rsp->sq_ci = le(sender_->consumer_index());
   rsp->rq_ci = le(rq_ci_);
 }
 

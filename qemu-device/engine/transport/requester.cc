@@ -17,8 +17,6 @@ namespace {
 constexpr std::uint32_t kMaxUnacked = 128;
 constexpr std::uint32_t kAckInterval = 32;
 constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
-// First piece of a slot that is copied; most WQEs end inside it.
-constexpr std::size_t kFirstCopy = 128;
 
 // A timeout below this would fire because the host was busy, not because a packet was lost.
 constexpr Nanos kMinAckTimeout = 20'000'000;
@@ -29,10 +27,6 @@ constexpr std::array<std::uint32_t, 32> kRnrTimer = {
     256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 constexpr Nanos rnr_nanos(std::uint8_t code) { return Nanos{kRnrTimer[code & 0x1f]} * 10'000; }
-
-constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::int32_t>(a - b) < 0;
-}
 
 std::uint8_t nak_status(std::uint8_t syndrome) {
   switch (syndrome) {
@@ -47,95 +41,25 @@ std::uint8_t nak_status(std::uint8_t syndrome) {
   }
 }
 
-// The opcode of a SEND's or WRITE's packet by its place in the message.
-Op data_op(std::uint8_t opcode, bool first, bool last) {
-  switch (opcode) {
-    case TERN_WR_SEND:
-      return first ? (last ? Op::kSendOnly : Op::kSendFirst)
-                   : (last ? Op::kSendLast : Op::kSendMiddle);
-    case TERN_WR_SEND_WITH_IMM:
-      return first ? (last ? Op::kSendOnlyImm : Op::kSendFirst)
-                   : (last ? Op::kSendLastImm : Op::kSendMiddle);
-    case TERN_WR_SEND_WITH_INV:
-      return first ? (last ? Op::kSendOnlyInv : Op::kSendFirst)
-                   : (last ? Op::kSendLastInv : Op::kSendMiddle);
-    case TERN_WR_RDMA_WRITE:
-      return first ? (last ? Op::kWriteOnly : Op::kWriteFirst)
-                   : (last ? Op::kWriteLast : Op::kWriteMiddle);
-    default:
-      return first ? (last ? Op::kWriteOnlyImm : Op::kWriteFirst)
-                   : (last ? Op::kWriteLastImm : Op::kWriteMiddle);
-  }
-}
-
 }  // namespace
 
 Requester::Requester(Qp& qp)
-    : qp_(qp),
+    : SendQueue(qp),
       timer_(
           qp.device().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
 
 void Requester::start() {
-  if (!qp_.has_sq()) return;
-  window_.open(qp_.sq_size(), qp_.sq_stride());
-  una_psn_ = next_psn_ = sent_psn_ = window_psn_ = Psn(qp_.attr().sq_psn);
+  SendQueue::start();
+  una_psn_ = sent_psn_ = window_psn_ = next_psn_;
   retries_left_ = qp_.attr().retry_cnt;
   rnr_left_ = qp_.attr().rnr_retry;
-  kicked_ = true;
 }
 
 void Requester::reset() {
+  SendQueue::reset();
   timer_.cancel();
-  window_.close();
-  una_ = cursor_ = fetched_ = posted_ = cursor_packet_ = reads_out_ = 0;
-  rnr_wait_ = kicked_ = went_back_ = false;
-}
-
-bool Requester::drained() const { return una_ == cursor_ && cursor_packet_ == 0; }
-
-// ---- fetching ----
-
-bool Requester::copy_slot(std::uint32_t index) {
-  const auto slot = window_.slot(index);
-  const std::size_t head = std::min(slot.size(), kFirstCopy);
-  if (!qp_.read_sq_slot(index, 0, slot.first(head))) return false;
-  if (slot.size() == head) return true;
-  tern_sq_hdr hdr;
-  std::memcpy(&hdr, slot.data(), sizeof(hdr));
-  const std::size_t payload = hdr.flags & TERN_WQE_F_INLINE
-                                  ? std::size_t{le(std::uint32_t{hdr.length})}
-                                  : std::size_t{hdr.num_sge} * sizeof(tern_sge);
-  const std::size_t need =
-      std::min(slot.size(), sizeof(hdr) + wqe_shape(hdr.opcode).segment + payload);
-  return need <= head || qp_.read_sq_slot(index, head, slot.subspan(head, need - head));
-}
-
-// Copies the next posted WQE into the window; false when there is none or no room.
-bool Requester::fetch() {
-  if (kicked_) {
-    kicked_ = false;
-    const auto pi = qp_.read_sq_pi();
-    if (!pi || *pi - una_ > qp_.sq_size() || *pi - una_ < fetched_ - una_) {
-      qp_.enter_error(TERN_EV_QP_FATAL);
-      return false;
-    }
-    posted_ = *pi;
-  }
-  if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
-  if (!copy_slot(fetched_)) {
-    qp_.enter_error(TERN_EV_QP_FATAL);
-    return false;
-  }
-  SendWqe& wqe = window_.at(fetched_);
-  wqe = SendWqe{};
-  std::span<const std::byte> data;
-  wqe.status = decode_wqe(window_.slot(fetched_), wqe, data);
-  wqe.index = fetched_;
-  if (wqe.responds() && qp_.attr().max_rd_atomic == 0 && !wqe.failed()) {
-    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
-  }
-  ++fetched_;
-  return true;
+  reads_out_ = 0;
+  rnr_wait_ = went_back_ = false;
 }
 
 // ---- sending ----
@@ -226,16 +150,6 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   return retire() && !wqe.failed();
 }
 
-bool Requester::execute_local(SendWqe& wqe) {
-  Memory& memory = qp_.device().memory;
-  if (wqe.opcode == TERN_WR_LOCAL_INV) return memory.invalidate_local(qp_.accessor(), wqe.inv_rkey);
-  if (wqe.opcode != TERN_WR_REG_MR) return true;
-  const Access access =
-      memory.register_fast(qp_.accessor(), window_.reg_segment(wqe.index));
-  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-  return access == Access::kReady;
-}
-
 void Requester::emit(Op op, Psn psn) {
   Packet& packet = qp_.device().tx_packet;
   packet.transport = qp_.transport();
@@ -283,25 +197,13 @@ void Requester::send_atomic(SendWqe& wqe) {
 }
 
 bool Requester::send_data(SendWqe& wqe) {
-  Packet& packet = qp_.device().tx_packet;
-  const std::uint32_t offset = cursor_packet_ * qp_.mtu();
-  const std::uint32_t len = std::min(wqe.length - offset, qp_.mtu());
-  const bool first = cursor_packet_ == 0;
-  const bool last = cursor_packet_ + 1 == wqe.psns;
-  packet.payload.clear();
-  wqe.status = gather(wqe, offset, len, false, packet.payload);
-  if (wqe.failed()) {
-    packet.payload.clear();
+  if (!load_data(wqe)) {
     retire();
     return false;
   }
+  Packet& packet = qp_.device().tx_packet;
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
-  packet.va = wqe.raddr;
-  packet.rkey = wqe.rkey;
-  packet.dma_len = wqe.length;
-  packet.imm = wqe.imm;
-  packet.inv_rkey = wqe.inv_rkey;
-  packet.solicited = last && (wqe.flags & TERN_WQE_F_SOLICITED);
+  const bool last = cursor_packet_ + 1 == wqe.psns;
   packet.ack_req = last || (cursor_packet_ + 1) % kAckInterval == 0;
   if (last) {
     ++cursor_;
@@ -309,25 +211,9 @@ bool Requester::send_data(SendWqe& wqe) {
   } else {
     ++cursor_packet_;
   }
-  emit(data_op(wqe.opcode, first, last), psn);
+  emit(packet.op, psn);
   packet.payload.clear();
   return true;
-}
-
-// The bytes [offset, offset + len) of the message, as a list. A CQE status.
-std::uint8_t Requester::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
-                               bool write, SpanList& out) {
-  if (wqe.is_inline()) {
-    out.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
-    return TERN_CQE_SUCCESS;
-  }
-  std::uint64_t left = len;
-  const Access access =
-      map_sges(qp_.device().memory, qp_.accessor(), wqe.num_sge,
-               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
-  if (access == Access::kReady) return TERN_CQE_SUCCESS;
-  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-  return TERN_CQE_LOC_PROT_ERR;
 }
 
 // ---- acknowledgements and responses ----
@@ -491,17 +377,6 @@ void Requester::on_atomic_ack(const Packet& packet) {
   progressed();
 }
 
-void Requester::complete(const SendWqe& wqe, std::uint8_t status) {
-  if (status == TERN_CQE_SUCCESS && !(wqe.flags & TERN_WQE_F_SIGNALED)) return;
-  tern_cqe cqe{};
-  cqe.wr_id = le(wqe.wr_id);
-  cqe.byte_len = le(wqe.length);
-  cqe.wqe_index = le(wqe.index);
-  cqe.opcode = wqe.opcode;
-  cqe.status = status;
-  qp_.complete_send(cqe);
-}
-
 // Completes what is done, in order. False when the QP has gone to the error state.
 bool Requester::retire() {
   while (una_ != fetched_) {
@@ -515,7 +390,7 @@ bool Requester::retire() {
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
       qp_.device().counters.add(TERN_CNT_REQ_CQE_ERROR);
-      qp_.enter_error(-1);
+      qp_.send_failed();
     }
     if (qp_.state() == TERN_QPS_ERR) return false;
   }
@@ -603,33 +478,6 @@ void Requester::expired() {
   qp_.device().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
   went_back_ = false;
   retry();
-}
-
-// ---- the error state ----
-
-bool Requester::flush(std::uint32_t& allowance) {
-  kicked_ = false;
-  const auto pi = qp_.read_sq_pi();
-  if (!pi || *pi - una_ > qp_.sq_size()) return false;
-  while (una_ != *pi) {
-    if (allowance == 0) return true;
-    tern_sq_hdr hdr{};
-    if (window_.is_open() && is_before(una_, fetched_)) {
-      std::memcpy(&hdr, window_.slot(una_).data(), sizeof(hdr));
-    } else if (!qp_.read_sq_slot(una_, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
-      return false;
-    }
-    SendWqe wqe;
-    wqe.index = una_++;
-    wqe.opcode = hdr.opcode;
-    wqe.wr_id = le(std::uint64_t{hdr.wr_id});
-    complete(wqe, TERN_CQE_WR_FLUSH_ERR);
-    qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
-    allowance -= std::min(allowance, kPacketCost);
-  }
-  cursor_ = fetched_ = posted_ = una_;
-  cursor_packet_ = 0;
-  return false;
 }
 
 }  // namespace tern

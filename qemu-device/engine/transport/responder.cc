@@ -13,8 +13,6 @@ namespace tern {
 
 namespace {
 
-constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
-
 // Executes on the 8 bytes of `at`; returns what was there. Serialised with every other access
 // of the device by the engine, with the CPUs' by a host atomic where the word is aligned.
 std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
@@ -33,11 +31,6 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
   return old;
 }
 
-bool has_imm(Op op) {
-  return op == Op::kSendLastImm || op == Op::kSendOnlyImm || op == Op::kWriteLastImm ||
-         op == Op::kWriteOnlyImm;
-}
-
 }  // namespace
 
 void Responder::start() {
@@ -48,9 +41,10 @@ void Responder::start() {
 }
 
 void Responder::reset() {
-  msn_ = received_ = next_resource_ = out_head_ = out_tail_ = 0;
+  Receiver::reset();
+  msn_ = next_resource_ = out_head_ = out_tail_ = 0;
   message_ = Message::kNone;
-  nak_sent_ = have_recv_ = false;
+  nak_sent_ = false;
   resources_ = {};
   out_ = {};
 }
@@ -100,12 +94,8 @@ bool Responder::in_sequence(const Packet& packet) {
 
 // Takes the receive WQE of the message unless it has one. False: RNR or failure, handled.
 bool Responder::take_receive(const Packet& packet) {
-  if (have_recv_) return true;
-  const int got = qp_.take_rq_wqe(recv_);
-  if (got > 0) {
-    have_recv_ = true;
-    return true;
-  }
+  const int got = take();
+  if (got > 0) return true;
   if (got < 0) {
     fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
     return false;
@@ -116,32 +106,13 @@ bool Responder::take_receive(const Packet& packet) {
   return false;
 }
 
-// Copies a SEND's payload to where the receive WQE says. A CQE status.
-std::uint8_t Responder::scatter(const Packet& packet) {
-  std::uint64_t left = packet.payload.size();
-  SpanList& to = qp_.device().scatter;
-  const Access access = map_sges(qp_.device().memory, recv_.owner, recv_.num_sge,
-                                 [&](unsigned i) { return recv_.sges[i]; }, received_, left, true, to);
-  if (access != Access::kReady) {
-    if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-    return TERN_CQE_LOC_PROT_ERR;
-  }
-  if (left > 0) {
-    to.abandon();
-    return TERN_CQE_LOC_LEN_ERR;
-  }
-  SpanList::copy(packet.payload, to);
-  to.clear();
-  return TERN_CQE_SUCCESS;
-}
-
 void Responder::on_send(const Packet& packet) {
   if (!take_receive(packet)) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.first) received_ = 0;
   std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
                             ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
-                            : scatter(packet);
+                            : scatter(packet.payload);
   // Behind the bytes, which may have needed the key; a repeated packet does not come here.
   if (t.ieth && status == TERN_CQE_SUCCESS &&
       !qp_.device().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
@@ -150,7 +121,7 @@ void Responder::on_send(const Packet& packet) {
   if (status != TERN_CQE_SUCCESS) {
     const bool invalid = status != TERN_CQE_LOC_PROT_ERR;
     if (status == TERN_CQE_LOC_LEN_ERR) qp_.device().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-    complete_receive(packet, TERN_RECV_SEND, status);
+    complete(cqe_of(TERN_RECV_SEND, status));
     return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
@@ -158,7 +129,7 @@ void Responder::on_send(const Packet& packet) {
   epsn_ = epsn_.next();
   if (t.last) {
     msn_ = (msn_ + 1) & 0xffffffU;
-    complete_receive(packet, TERN_RECV_SEND, TERN_CQE_SUCCESS);
+    complete(cqe_of(packet, TERN_RECV_SEND));
   }
   if (packet.ack_req) acknowledge(packet.psn);
 }
@@ -188,7 +159,7 @@ void Responder::on_write(const Packet& packet) {
   if (len > write_left_ || (t.last && len != write_left_)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  if (has_imm(packet.op) && !take_receive(packet)) return;
+  if (t.imm && !take_receive(packet)) return;
   if (len > 0) {
     SpanList& to = device.scatter;
     const Access access = device.memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
@@ -207,7 +178,7 @@ void Responder::on_write(const Packet& packet) {
   epsn_ = epsn_.next();
   if (t.last) {
     msn_ = (msn_ + 1) & 0xffffffU;
-    if (has_imm(packet.op)) complete_receive(packet, TERN_RECV_RDMA_WITH_IMM, TERN_CQE_SUCCESS);
+    if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
   }
   if (packet.ack_req) acknowledge(packet.psn);
 }
@@ -335,32 +306,6 @@ void Responder::duplicate(const Packet& packet) {
   }
 }
 
-void Responder::complete_receive(const Packet& packet, std::uint8_t opcode, std::uint8_t status) {
-  tern_cqe cqe{};
-  cqe.wr_id = le(recv_.wr_id);
-  cqe.byte_len = le(received_);
-  cqe.wqe_index = le(recv_.index);
-  cqe.srqn = le(recv_.srqn);
-  cqe.opcode = opcode;
-  cqe.status = status;
-  cqe.flags = TERN_CQE_F_RECV;
-  if (status == TERN_CQE_SUCCESS) {
-    if (has_imm(packet.op)) {
-      cqe.imm = packet.imm;
-      cqe.flags |= TERN_CQE_F_IMM;
-    }
-    if (traits(packet.transport, packet.op).ieth) {
-      cqe.inv_rkey = le(packet.inv_rkey);
-      cqe.flags |= TERN_CQE_F_INV;
-    }
-    if (packet.solicited) cqe.flags |= TERN_CQE_F_SOLICITED;
-  } else {
-    qp_.device().counters.add(TERN_CNT_RESP_CQE_ERROR);
-  }
-  have_recv_ = false;
-  qp_.complete_recv(cqe);
-}
-
 // ---- answers ----
 
 std::uint32_t Responder::room() const {
@@ -413,25 +358,14 @@ void Responder::refuse(const Packet& packet, Access access) {
   int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
   if (dma) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
   if (have_recv_) {
-    complete_receive(packet, TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR);
+    complete(cqe_of(TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR));
     event = -1;
   }
   fail(packet, dma ? kNakRemoteOperation : kNakRemoteAccess, event);
 }
 
 void Responder::stop(bool silent) {
-  if (have_recv_) {
-    tern_cqe cqe{};
-    cqe.wr_id = le(recv_.wr_id);
-    cqe.wqe_index = le(recv_.index);
-    cqe.srqn = le(recv_.srqn);
-    cqe.opcode = TERN_RECV_SEND;
-    cqe.status = TERN_CQE_WR_FLUSH_ERR;
-    cqe.flags = TERN_CQE_F_RECV;
-    have_recv_ = false;
-    qp_.device().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
-    qp_.complete_recv(cqe);
-  }
+  Receiver::stop(silent);
   message_ = Message::kNone;
   if (silent) out_head_ = out_tail_;
 }

@@ -6,33 +6,26 @@
 #include <cstdint>
 #include <vector>
 
-#include "memory/memory.h"
-#include "objects/recv_wqe.h"
-#include "tern_hw.hpp"
+#include "transport/receiver.h"
 #include "wire/packet.h"
 
 namespace tern {
 
-class Qp;
-
-class Responder {
+class Responder final : public Receiver {
  public:
-  explicit Responder(Qp& qp) : qp_(qp) {}
+  explicit Responder(Qp& qp) : Receiver(qp) {}
 
-  // To RTR, with attr().rq_psn and max_dest_rd_atomic. Back to nothing.
-  void start();
-  void reset();
+  // With attr().rq_psn and max_dest_rd_atomic.
+  void start() override;
+  void reset() override;
+  void deliver(const Packet& packet) override;
+  // Sends acknowledgements and responses.
+  bool transmit(std::uint32_t& allowance) override;
+  // What was accepted before still is answered, then the NAK goes out; `silent`, when software
+  // asked for the state: nothing is.
+  void stop(bool silent) override;
 
-  // A request packet.
-  void deliver(const Packet& packet);
-  // Sends acknowledgements and responses; true when the allowance ran out before they did.
-  bool transmit(std::uint32_t& allowance);
-  // The error state: the message being received is flushed. What was accepted before still is
-  // answered, then the NAK goes out; `silent`, when software asked for the state: nothing is.
-  void stop(bool silent);
-
-  [[nodiscard]] bool idle() const { return out_head_ == out_tail_; }
-  [[nodiscard]] Psn expected_psn() const { return epsn_; }
+  [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
  private:
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
@@ -68,9 +61,7 @@ class Responder {
   void on_read(const Packet& packet);
   void on_atomic(const Packet& packet);
   bool take_receive(const Packet& packet);
-  std::uint8_t scatter(const Packet& packet);
   void finish_message(const Packet& packet);
-  void complete_receive(const Packet& packet, std::uint8_t opcode, std::uint8_t status);
   Resource* new_resource(const Packet& packet);
 
   void acknowledge(Psn psn);
@@ -84,13 +75,10 @@ class Responder {
   void send_atomic(const Out& out);
   Packet& answer(Op op, Psn psn);
 
-  Qp& qp_;
   Psn epsn_;
   std::uint32_t msn_ = 0;
   Message message_ = Message::kNone;
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
-  bool have_recv_ = false;     // recv_ is taken and not completed
-  std::uint32_t received_ = 0;  // bytes of the message so far
   std::uint64_t write_va_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;
@@ -99,7 +87,6 @@ class Responder {
   std::uint32_t out_tail_ = 0;
   std::vector<Resource> resources_;
   std::vector<Out> out_;
-  RecvWqe recv_;
 };
 
 }  // namespace tern

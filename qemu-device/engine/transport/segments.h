@@ -13,6 +13,11 @@ namespace tern {
 // What a packet, an answer or a flushed WQE costs of a turn besides its payload, in bytes.
 inline constexpr std::uint32_t kPacketCost = 64;
 
+// Order of free-running WQE indices.
+constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) < 0;
+}
+
 // Packets of a message of `bytes`: an empty one takes one.
 [[nodiscard]] constexpr std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
   return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;

@@ -22,31 +22,36 @@ T load(std::span<const std::byte> from, std::size_t offset) {
 
 }  // namespace
 
-WqeShape wqe_shape(std::uint8_t opcode) {
+WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
+  const bool datagram = transport == Transport::kUd;
+  const std::uint8_t vector = datagram ? sizeof(tern_ud_seg) : 0;
+  const bool reliable = !datagram && transport != Transport::kUc;
   switch (opcode) {
     case TERN_WR_NOP:
-    case TERN_WR_LOCAL_INV:
       return {true, false, true, 0};
+    case TERN_WR_LOCAL_INV:
+      return {!datagram, false, true, 0};
     case TERN_WR_REG_MR:
-      return {true, false, true, sizeof(tern_reg_seg)};
+      return {!datagram, false, true, sizeof(tern_reg_seg)};
     case TERN_WR_SEND:
     case TERN_WR_SEND_WITH_IMM:
+      return {true, true, false, vector};
     case TERN_WR_SEND_WITH_INV:
-      return {true, true, false, 0};
+      return {!datagram, true, false, 0};
     case TERN_WR_RDMA_WRITE:
     case TERN_WR_RDMA_WRITE_WITH_IMM:
-      return {true, true, false, sizeof(tern_rdma_seg)};
+      return {!datagram, true, false, sizeof(tern_rdma_seg)};
     case TERN_WR_RDMA_READ:
-      return {true, false, false, sizeof(tern_rdma_seg)};
+      return {reliable, false, false, sizeof(tern_rdma_seg)};
     case TERN_WR_ATOMIC_CMP_AND_SWP:
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
-      return {true, false, false, sizeof(tern_atomic_seg)};
+      return {reliable, false, false, sizeof(tern_atomic_seg)};
     default:
       return {false, false, false, 0};
   }
 }
 
-std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
+std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, SendWqe& wqe,
                         std::span<const std::byte>& data) {
   const auto hdr = load<tern_sq_hdr>(slot, 0);
   wqe.opcode = hdr.opcode;
@@ -56,16 +61,17 @@ std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
   wqe.imm = hdr.imm;
   wqe.inv_rkey = le(std::uint32_t{hdr.inv_rkey});
 
-  const WqeShape shape = wqe_shape(hdr.opcode);
+  const WqeShape shape = wqe_shape(transport, hdr.opcode);
   if (!shape.known || (hdr.flags & ~kKnownFlags)) return TERN_CQE_LOC_QP_OP_ERR;
   const std::size_t data_at = sizeof(tern_sq_hdr) + shape.segment;
   if (data_at > slot.size()) return TERN_CQE_LOC_QP_OP_ERR;
   data = slot.subspan(data_at);
+  wqe.data_at = static_cast<std::uint8_t>(data_at);
   wqe.local = shape.local;
   // Nothing moves: SGEs are not looked at.
   if (wqe.local) return wqe.is_inline() ? TERN_CQE_LOC_QP_OP_ERR : TERN_CQE_SUCCESS;
 
-  if (shape.segment >= sizeof(tern_rdma_seg)) {
+  if (transport != Transport::kUd && shape.segment >= sizeof(tern_rdma_seg)) {
     const auto seg = load<tern_rdma_seg>(slot, sizeof(tern_sq_hdr));
     wqe.raddr = le(std::uint64_t{seg.raddr});
     wqe.rkey = le(std::uint32_t{seg.rkey});
@@ -106,13 +112,8 @@ void SendWindow::close() {
   slots_.reset();
 }
 
-tern_reg_seg SendWindow::reg_segment(std::uint32_t index) const {
-  return load<tern_reg_seg>({slots_.get() + std::size_t{index & mask_} * stride_, stride_},
-                            sizeof(tern_sq_hdr));
-}
-
 std::span<const std::byte> SendWindow::data(std::uint32_t index) const {
-  const std::size_t skip = sizeof(tern_sq_hdr) + wqe_shape(at(index).opcode).segment;
+  const std::size_t skip = at(index).data_at;
   return {slots_.get() + std::size_t{index & mask_} * stride_ + skip, stride_ - skip};
 }
 

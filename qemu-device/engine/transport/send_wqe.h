@@ -5,12 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "core/types.h"
 #include "tern_hw.hpp"
+#include "wire/packet.h"
 
 namespace tern {
 
@@ -30,6 +32,7 @@ struct SendWqe {
   std::uint8_t opcode = 0;
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
+  std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload
   std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
   bool done = false;
   bool local = false;  // takes no packet: NOP and what is done to a key here
@@ -43,19 +46,19 @@ struct SendWqe {
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
 };
 
-// What an opcode looks like in the send queue; size_segment is valid only for known ones.
+// What an opcode looks like in the send queue of a QP; the rest is valid only for known ones.
 struct WqeShape {
-  bool known;
+  bool known;  // QPs of that transport class execute it
   bool may_inline;
   bool local;  // executed here, without a packet
   std::uint8_t segment;  // bytes of the operation segment
 };
-[[nodiscard]] WqeShape wqe_shape(std::uint8_t opcode);
+[[nodiscard]] WqeShape wqe_shape(Transport transport, std::uint8_t opcode);
 
 // Decodes a slot whose bytes have been copied to `slot`. TERN_CQE_SUCCESS, or the status the
 // WQE completes with. `data`: its SGEs or inline payload, inside `slot`.
-[[nodiscard]] std::uint8_t decode_wqe(std::span<const std::byte> slot, SendWqe& wqe,
-                                      std::span<const std::byte>& data);
+[[nodiscard]] std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot,
+                                      SendWqe& wqe, std::span<const std::byte>& data);
 
 // The WQEs between the oldest incomplete one and the newest fetched: a ring that exists only
 // while the queue pair can send.
@@ -74,8 +77,14 @@ class SendWindow {
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
     return {slots_.get() + std::size_t{index & mask_} * stride_, stride_};
   }
-  // Segment of a WQE whose opcode is REG_MR.
-  [[nodiscard]] tern_reg_seg reg_segment(std::uint32_t index) const;
+  // The operation segment of WQE `index`, whose opcode has one of type T.
+  template <class T>
+  [[nodiscard]] T segment(std::uint32_t index) const {
+    T value;
+    std::memcpy(&value, slots_.get() + std::size_t{index & mask_} * stride_ + sizeof(tern_sq_hdr),
+                sizeof(value));
+    return value;
+  }
   // SGE `i` of WQE `index`, or its inline payload.
   [[nodiscard]] tern_sge sge(std::uint32_t index, unsigned i) const;
   [[nodiscard]] std::span<const std::byte> inline_data(std::uint32_t index) const;

@@ -34,7 +34,7 @@ TEST(SendWqe, DecodesAWriteOfTwoElements) {
   slot.put(64, tern_sge{.addr = 2, .length = 23, .lkey = 6});
   SendWqe wqe;
   std::span<const std::byte> data;
-  ASSERT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  ASSERT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
   EXPECT_EQ(wqe.length, 123U);
   EXPECT_EQ(wqe.raddr, 0xabcdU);
   EXPECT_EQ(wqe.rkey, 77U);
@@ -48,18 +48,18 @@ TEST(SendWqe, RefusesWhatTheSlotCannotHold) {
   Slot slot;
   slot.hdr.opcode = TERN_WR_SEND;
   slot.hdr.num_sge = 15;  // 32 + 15 * 16 > 256
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
   slot.hdr.num_sge = 14;
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
   slot.hdr.num_sge = 0;
   slot.hdr.flags = TERN_WQE_F_INLINE;
   slot.hdr.length = 225;
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
   slot.hdr.length = 224;
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
   EXPECT_EQ(wqe.length, 224U);
   slot.hdr.length = UINT32_MAX;
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
 }
 
 TEST(SendWqe, RefusesUnknownOpcodesFlagsAndInlineReads) {
@@ -68,18 +68,18 @@ TEST(SendWqe, RefusesUnknownOpcodesFlagsAndInlineReads) {
   for (unsigned opcode = 0; opcode < 256; ++opcode) {
     Slot slot;
     slot.hdr.opcode = static_cast<__u8>(opcode);
-    const bool known = wqe_shape(slot.hdr.opcode).known;
-    const std::uint8_t status = decode_wqe(slot.sealed(), wqe, data);
+    const bool known = wqe_shape(Transport::kRc, slot.hdr.opcode).known;
+    const std::uint8_t status = decode_wqe(Transport::kRc, slot.sealed(), wqe, data);
     if (!known) {
       EXPECT_EQ(status, TERN_CQE_LOC_QP_OP_ERR) << opcode;
     }
     slot.hdr.flags = 0x80;
-    EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR) << opcode;
+    EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR) << opcode;
   }
   Slot slot;
   slot.hdr.opcode = TERN_WR_RDMA_READ;
   slot.hdr.flags = TERN_WQE_F_INLINE;
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
 }
 
 TEST(SendWqe, AtomicsMoveEightBytesAndMessagesEndAtTwoGiB) {
@@ -89,19 +89,50 @@ TEST(SendWqe, AtomicsMoveEightBytesAndMessagesEndAtTwoGiB) {
   slot.hdr.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD;
   slot.hdr.num_sge = 1;
   slot.put(64, tern_sge{.addr = 0, .length = 4, .lkey = 1});
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
   slot.put(64, tern_sge{.addr = 0, .length = 8, .lkey = 1});
-  EXPECT_EQ(decode_wqe(slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
 
   Slot write;
   write.hdr.opcode = TERN_WR_SEND;
   write.hdr.num_sge = 2;
   write.put(32, tern_sge{.addr = 0, .length = 0x80000000U, .lkey = 1});
   write.put(48, tern_sge{.addr = 0, .length = 0, .lkey = 1});
-  EXPECT_EQ(decode_wqe(write.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(decode_wqe(Transport::kRc, write.sealed(), wqe, data), TERN_CQE_SUCCESS);
   EXPECT_EQ(wqe.length, 0x80000000U);
   write.put(48, tern_sge{.addr = 0, .length = 1, .lkey = 1});
-  EXPECT_EQ(decode_wqe(write.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
+  EXPECT_EQ(decode_wqe(Transport::kRc, write.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
+}
+
+// The table of wqe.rst: which QP types execute what, and where its data begins.
+TEST(SendWqe, EachTransportHasItsOpcodes) {
+  for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd}) {
+    const bool datagram = transport == Transport::kUd;
+    const bool reliable = transport == Transport::kRc;
+    EXPECT_TRUE(wqe_shape(transport, TERN_WR_NOP).known);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_SEND).segment, datagram ? 48 : 0);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_SEND_WITH_IMM).segment, datagram ? 48 : 0);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_RDMA_WRITE).known, !datagram);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_RDMA_WRITE_WITH_IMM).known, !datagram);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_RDMA_READ).known, reliable);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_ATOMIC_CMP_AND_SWP).known, reliable);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_ATOMIC_FETCH_AND_ADD).known, reliable);
+  }
+}
+
+TEST(SendWqe, DatagramsHaveTheirVectorBeforeTheData) {
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_SEND;
+  slot.hdr.num_sge = 11;  // 32 + 48 + 11 * 16 = 256
+  EXPECT_EQ(decode_wqe(Transport::kUd, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
+  EXPECT_EQ(wqe.data_at, 80);
+  slot.hdr.num_sge = 12;
+  EXPECT_EQ(decode_wqe(Transport::kUd, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
+  slot.hdr.num_sge = 0;
+  EXPECT_EQ(decode_wqe(Transport::kUd, slot.sealed(64), wqe, data), TERN_CQE_LOC_QP_OP_ERR)
+      << "a slot without room for the vector";
 }
 
 TEST(SendWindow, KeepsSlotsApart) {

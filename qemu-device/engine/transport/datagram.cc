@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/datagram.h"
+
+#include <algorithm>
+#include <array>
+
+#include "control/device.h"
+#include "transport/qp.h"
+#include "wire/codec.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint32_t kGrh = 40;  // bytes before the payload, whatever the network
+constexpr std::uint32_t kMaxPayload = 4096;
+constexpr std::uint32_t kQpnMask = 0xffffff;
+constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: the QP's, not the WQE's
+
+}  // namespace
+
+std::uint8_t DatagramSender::send_packet(SendWqe& wqe) {
+  Device& device = qp_.device();
+  const auto ud = window_.segment<tern_ud_seg>(wqe.index);
+  const std::uint32_t dqpn = le(std::uint32_t{ud.dqpn});
+  const std::uint32_t qkey = le(std::uint32_t{ud.qkey});
+  if (dqpn > kQpnMask) return TERN_CQE_LOC_QP_OP_ERR;
+  const auto route = device.port.resolve(ud.av, qp_.number(), Qpn(dqpn));
+  if (!route) return TERN_CQE_LOC_QP_OP_ERR;
+  if (wqe.length > device.port.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
+
+  Packet& packet = device.tx_packet;
+  packet.payload.clear();
+  const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
+  if (status != TERN_CQE_SUCCESS) return status;
+  wqe.first_psn = next_psn_;
+  wqe.psns = 1;
+  next_psn_ = next_psn_.next();
+  packet.transport = Transport::kUd;
+  packet.op = wqe.opcode == TERN_WR_SEND_WITH_IMM ? Op::kSendOnlyImm : Op::kSendOnly;
+  packet.dest_qp = Qpn(dqpn);
+  packet.psn = wqe.first_psn;
+  packet.ack_req = false;
+  packet.solicited = wqe.flags & TERN_WQE_F_SOLICITED;
+  packet.imm = wqe.imm;
+  packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
+  packet.src_qp = qp_.number();
+  packet.route = *route;
+  device.emit(packet);
+  return TERN_CQE_SUCCESS;
+}
+
+bool DatagramReceiver::fits(std::uint64_t len) const {
+  std::uint64_t room = 0;
+  for (unsigned i = 0; i < recv_.num_sge; ++i) room += le(std::uint32_t{recv_.sges[i].length});
+  return len <= room;
+}
+
+// A datagram that cannot be received is dropped, and the WQE is for the next one. A WQE that is
+// wrong in itself takes the QP to the error state.
+void DatagramReceiver::deliver(const Packet& packet) {
+  Device& device = qp_.device();
+  if (packet.qkey != qp_.attr().qkey) return device.counters.add(TERN_CNT_QKEY_VIOLATIONS);
+  const std::uint64_t len = packet.payload.size();
+  if (len > kMaxPayload) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  const int got = take();
+  if (got == 0) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (got < 0) return qp_.enter_error(TERN_EV_QP_FATAL);
+  if (!fits(kGrh + len)) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  std::array<std::byte, kGrh> grh;
+  make_grh(packet, grh);
+  SpanList header(device.host);
+  header.append_plain(std::span<const std::byte>(grh));
+  received_ = 0;
+  std::uint8_t status = scatter(header);
+  if (status == TERN_CQE_SUCCESS) {
+    received_ = kGrh;
+    status = scatter(packet.payload);
+  }
+  if (status != TERN_CQE_SUCCESS) {
+    complete(cqe_of(TERN_RECV_SEND, status));
+    return qp_.enter_error(-1);
+  }
+  received_ = kGrh + static_cast<std::uint32_t>(len);
+  finish(packet);
+}
+
+void DatagramReceiver::finish(const Packet& packet) {
+  const Route& route = packet.route;
+  tern_cqe cqe = cqe_of(packet, TERN_RECV_SEND);
+  cqe.flags |= TERN_CQE_F_GRH;
+  cqe.src_qp = le(packet.src_qp.value);
+  std::ranges::copy(route.smac, cqe.smac);
+  cqe.net_type = route.ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
+  if (route.vlan != TERN_VLAN_NONE) {
+    cqe.flags |= TERN_CQE_F_VLAN;
+    cqe.vlan = le(route.vlan);
+    cqe.sl = route.sl & 7;
+  }
+  complete(cqe);
+}
+
+}  // namespace tern

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Unreliable datagrams, the GSI QP's too: a message is a packet, and where it goes stands in its
+// WQE (IBTA 9.8.3, 10.2.2, A17.4.5).
+#pragma once
+
+#include <cstdint>
+
+#include "transport/receiver.h"
+#include "transport/unreliable.h"
+
+namespace tern {
+
+class DatagramSender final : public UnreliableSender {
+ public:
+  using UnreliableSender::UnreliableSender;
+
+ private:
+  std::uint8_t send_packet(SendWqe& wqe) override;
+};
+
+class DatagramReceiver final : public Receiver {
+ public:
+  using Receiver::Receiver;
+
+  void deliver(const Packet& packet) override;
+
+ private:
+  [[nodiscard]] bool fits(std::uint64_t len) const;
+  void finish(const Packet& packet);
+};
+
+}  // namespace tern

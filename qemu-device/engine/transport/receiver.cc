@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/receiver.h"
+
+#include "control/device.h"
+#include "transport/qp.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+void Receiver::reset() {
+  have_recv_ = false;
+  received_ = 0;
+}
+
+int Receiver::take() {
+  if (have_recv_) return 1;
+  const int got = qp_.take_rq_wqe(recv_);
+  have_recv_ = got > 0;
+  return got;
+}
+
+std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
+  std::uint64_t left = len;
+  const Access access = map_sges(qp_.device().memory, recv_.owner, recv_.num_sge,
+                                 [&](unsigned i) { return recv_.sges[i]; }, offset, left, true, to);
+  if (access != Access::kReady) {
+    if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+    return TERN_CQE_LOC_PROT_ERR;
+  }
+  if (left > 0) {
+    to.abandon();
+    return TERN_CQE_LOC_LEN_ERR;
+  }
+  return TERN_CQE_SUCCESS;
+}
+
+std::uint8_t Receiver::scatter(const SpanList& payload) {
+  SpanList& to = qp_.device().scatter;
+  const std::uint8_t status = locate(received_, payload.size(), to);
+  if (status != TERN_CQE_SUCCESS) return status;
+  SpanList::copy(payload, to);
+  to.clear();
+  return status;
+}
+
+tern_cqe Receiver::cqe_of(std::uint8_t opcode, std::uint8_t status) const {
+  tern_cqe cqe{};
+  cqe.wr_id = le(recv_.wr_id);
+  cqe.byte_len = le(received_);
+  cqe.wqe_index = le(recv_.index);
+  cqe.srqn = le(recv_.srqn);
+  cqe.opcode = opcode;
+  cqe.status = status;
+  cqe.flags = TERN_CQE_F_RECV;
+  return cqe;
+}
+
+tern_cqe Receiver::cqe_of(const Packet& packet, std::uint8_t opcode) const {
+  tern_cqe cqe = cqe_of(opcode, TERN_CQE_SUCCESS);
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (t.imm) {
+    cqe.imm = packet.imm;
+    cqe.flags |= TERN_CQE_F_IMM;
+  }
+  if (t.ieth) {
+    cqe.inv_rkey = le(packet.inv_rkey);
+    cqe.flags |= TERN_CQE_F_INV;
+  }
+  if (packet.solicited) cqe.flags |= TERN_CQE_F_SOLICITED;
+  return cqe;
+}
+
+void Receiver::complete(tern_cqe cqe) {
+  if (cqe.status == TERN_CQE_WR_FLUSH_ERR) {
+    qp_.device().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+  } else if (cqe.status != TERN_CQE_SUCCESS) {
+    qp_.device().counters.add(TERN_CNT_RESP_CQE_ERROR);
+  }
+  have_recv_ = false;
+  qp_.complete_recv(cqe);
+}
+
+void Receiver::stop(bool) {
+  if (have_recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_WR_FLUSH_ERR));
+}
+
+}  // namespace tern

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/send_queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "control/device.h"
+#include "transport/qp.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+namespace {
+
+// First piece of a slot that is copied; most WQEs end inside it.
+constexpr std::size_t kFirstCopy = 128;
+
+// The opcode of a SEND's or WRITE's packet by its place in the message.
+Op data_op(std::uint8_t opcode, bool first, bool last) {
+  switch (opcode) {
+    case TERN_WR_SEND:
+      return first ? (last ? Op::kSendOnly : Op::kSendFirst)
+                   : (last ? Op::kSendLast : Op::kSendMiddle);
+    case TERN_WR_SEND_WITH_IMM:
+      return first ? (last ? Op::kSendOnlyImm : Op::kSendFirst)
+                   : (last ? Op::kSendLastImm : Op::kSendMiddle);
+    case TERN_WR_SEND_WITH_INV:
+      return first ? (last ? Op::kSendOnlyInv : Op::kSendFirst)
+                   : (last ? Op::kSendLastInv : Op::kSendMiddle);
+    case TERN_WR_RDMA_WRITE:
+      return first ? (last ? Op::kWriteOnly : Op::kWriteFirst)
+                   : (last ? Op::kWriteLast : Op::kWriteMiddle);
+    default:
+      return first ? (last ? Op::kWriteOnlyImm : Op::kWriteFirst)
+                   : (last ? Op::kWriteLastImm : Op::kWriteMiddle);
+  }
+}
+
+}  // namespace
+
+void SendQueue::start() {
+  if (!qp_.has_sq()) return;
+  window_.open(qp_.sq_size(), qp_.sq_stride());
+  next_psn_ = Psn(qp_.attr().sq_psn);
+  kicked_ = true;
+}
+
+void SendQueue::reset() {
+  window_.close();
+  una_ = cursor_ = fetched_ = posted_ = cursor_packet_ = 0;
+  kicked_ = false;
+}
+
+// ---- fetching ----
+
+bool SendQueue::copy_slot(std::uint32_t index) {
+  const auto slot = window_.slot(index);
+  const std::size_t head = std::min(slot.size(), kFirstCopy);
+  if (!qp_.read_sq_slot(index, 0, slot.first(head))) return false;
+  if (slot.size() == head) return true;
+  tern_sq_hdr hdr;
+  std::memcpy(&hdr, slot.data(), sizeof(hdr));
+  const std::size_t payload = hdr.flags & TERN_WQE_F_INLINE
+                                  ? std::size_t{le(std::uint32_t{hdr.length})}
+                                  : std::size_t{hdr.num_sge} * sizeof(tern_sge);
+  const std::size_t need =
+      std::min(slot.size(), sizeof(hdr) + wqe_shape(qp_.transport(), hdr.opcode).segment + payload);
+  return need <= head || qp_.read_sq_slot(index, head, slot.subspan(head, need - head));
+}
+
+bool SendQueue::fetch() {
+  if (kicked_) {
+    kicked_ = false;
+    const auto pi = qp_.read_sq_pi();
+    if (!pi || *pi - una_ > qp_.sq_size() || *pi - una_ < fetched_ - una_) {
+      qp_.enter_error(TERN_EV_QP_FATAL);
+      return false;
+    }
+    posted_ = *pi;
+  }
+  if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
+  if (!copy_slot(fetched_)) {
+    qp_.enter_error(TERN_EV_QP_FATAL);
+    return false;
+  }
+  SendWqe& wqe = window_.at(fetched_);
+  wqe = SendWqe{};
+  std::span<const std::byte> data;
+  wqe.status = decode_wqe(qp_.transport(), window_.slot(fetched_), wqe, data);
+  wqe.index = fetched_;
+  if (wqe.responds() && qp_.attr().max_rd_atomic == 0 && !wqe.failed()) {
+    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
+  }
+  ++fetched_;
+  return true;
+}
+
+// ---- execution ----
+
+bool SendQueue::execute_local(const SendWqe& wqe) {
+  Memory& memory = qp_.device().memory;
+  if (wqe.opcode == TERN_WR_LOCAL_INV) return memory.invalidate_local(qp_.accessor(), wqe.inv_rkey);
+  if (wqe.opcode != TERN_WR_REG_MR) return true;
+  const Access access =
+      memory.register_fast(qp_.accessor(), window_.segment<tern_reg_seg>(wqe.index));
+  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  return access == Access::kReady;
+}
+
+std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
+                               bool write, SpanList& out) {
+  if (wqe.is_inline()) {
+    out.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
+    return TERN_CQE_SUCCESS;
+  }
+  std::uint64_t left = len;
+  const Access access =
+      map_sges(qp_.device().memory, qp_.accessor(), wqe.num_sge,
+               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
+  if (access == Access::kReady) return TERN_CQE_SUCCESS;
+  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  return TERN_CQE_LOC_PROT_ERR;
+}
+
+bool SendQueue::load_data(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  const std::uint32_t offset = cursor_packet_ * qp_.mtu();
+  const std::uint32_t len = std::min(wqe.length - offset, qp_.mtu());
+  const bool last = cursor_packet_ + 1 == wqe.psns;
+  packet.payload.clear();
+  wqe.status = gather(wqe, offset, len, false, packet.payload);
+  if (wqe.failed()) {
+    packet.payload.clear();
+    return false;
+  }
+  packet.op = data_op(wqe.opcode, cursor_packet_ == 0, last);
+  packet.va = wqe.raddr;
+  packet.rkey = wqe.rkey;
+  packet.dma_len = wqe.length;
+  packet.imm = wqe.imm;
+  packet.inv_rkey = wqe.inv_rkey;
+  packet.solicited = last && (wqe.flags & TERN_WQE_F_SOLICITED);
+  return true;
+}
+
+// ---- completions ----
+
+void SendQueue::complete(const SendWqe& wqe, std::uint8_t status) {
+  if (status == TERN_CQE_SUCCESS && !(wqe.flags & TERN_WQE_F_SIGNALED)) return;
+  tern_cqe cqe{};
+  cqe.wr_id = le(wqe.wr_id);
+  cqe.byte_len = le(wqe.length);
+  cqe.wqe_index = le(wqe.index);
+  cqe.opcode = wqe.opcode;
+  cqe.status = status;
+  qp_.complete_send(cqe);
+}
+
+bool SendQueue::flush(std::uint32_t& allowance) {
+  kicked_ = false;
+  const auto pi = qp_.read_sq_pi();
+  if (!pi || *pi - una_ > qp_.sq_size()) return false;
+  return flush_to(*pi, allowance);
+}
+
+bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
+  while (una_ != end) {
+    if (allowance == 0) return true;
+    tern_sq_hdr hdr{};
+    if (window_.is_open() && is_before(una_, fetched_)) {
+      std::memcpy(&hdr, window_.slot(una_).data(), sizeof(hdr));
+    } else if (!qp_.read_sq_slot(una_, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
+      return false;
+    }
+    SendWqe wqe;
+    wqe.index = una_++;
+    wqe.opcode = hdr.opcode;
+    wqe.wr_id = le(std::uint64_t{hdr.wr_id});
+    complete(wqe, TERN_CQE_WR_FLUSH_ERR);
+    qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
+    allowance -= std::min(allowance, kPacketCost);
+  }
+  cursor_ = fetched_ = posted_ = una_;
+  cursor_packet_ = 0;
+  return false;
+}
+
+}  // namespace tern

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The send queue of a QP of any type: fetches WQEs, finds the bytes of their SGEs, completes and
+// flushes them. How they become packets is its derived classes' business.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/send_wqe.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Qp;
+
+class SendQueue {
+ public:
+  explicit SendQueue(Qp& qp) : qp_(qp) {}
+  virtual ~SendQueue() = default;
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  // To RTS for the first time, with attr().sq_psn. Back to nothing.
+  virtual void start();
+  virtual void reset();
+  // From SQE back to RTS: what was posted until now is flushed before anything is sent.
+  virtual void resume() {}
+  // The QP went to ERR: nothing happens by itself any more.
+  virtual void stop() {}
+
+  // The producer index may have moved.
+  void kick() { kicked_ = true; }
+  // Sends packets for about `allowance` bytes, decrementing it; true when more can be sent now.
+  virtual bool transmit(std::uint32_t& allowance) = 0;
+  // A response.
+  virtual void deliver(const Packet&) {}
+  // Completes everything posted with WR_FLUSH_ERR; true when the allowance ran out before.
+  bool flush(std::uint32_t& allowance);
+
+  // Nothing begun is incomplete: in SQD, the queue is drained.
+  [[nodiscard]] bool drained() const { return una_ == cursor_ && cursor_packet_ == 0; }
+  [[nodiscard]] std::uint32_t consumer_index() const { return una_; }
+  [[nodiscard]] Psn next_psn() const { return next_psn_; }
+
+ protected:
+  // Copies the next posted WQE into the window; false when there is none or no room.
+  bool fetch();
+  // Flushes up to WQE `end`, not more than the queue's size ahead. True: no allowance left.
+  bool flush_to(std::uint32_t end, std::uint32_t& allowance);
+  // Does what a WQE that takes no packet asks for; false: refused.
+  bool execute_local(const SendWqe& wqe);
+  // Puts the payload and the headers of the packet at the cursor, of a SEND or WRITE, into the
+  // device's tx_packet; false when bytes of it cannot be had, which wqe.status tells.
+  bool load_data(SendWqe& wqe);
+  // The bytes [offset, offset + len) of the message, as a list. A CQE status.
+  std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
+                      SpanList& out);
+  void complete(const SendWqe& wqe, std::uint8_t status);
+
+  Qp& qp_;
+  SendWindow window_;
+  // Free-running WQE indices: una_ <= cursor_ <= fetched_ <= posted_.
+  std::uint32_t una_ = 0;      // oldest incomplete
+  std::uint32_t cursor_ = 0;   // the one being sent
+  std::uint32_t fetched_ = 0;  // first not copied yet
+  std::uint32_t posted_ = 0;   // producer index last read
+  std::uint32_t cursor_packet_ = 0;
+  Psn next_psn_;  // first PSN not given to a WQE
+  bool kicked_ = false;
+
+ private:
+  bool copy_slot(std::uint32_t index);
+};
+
+}  // namespace tern

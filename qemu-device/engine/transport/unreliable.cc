@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/unreliable.h"
+
+#include <algorithm>
+
+#include "control/device.h"
+#include "transport/qp.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+void UnreliableSender::reset() {
+  SendQueue::reset();
+  flush_end_.reset();
+}
+
+void UnreliableSender::resume() {
+  kick();
+  const auto pi = qp_.read_sq_pi();
+  // An index that jumped is found when the queue is read.
+  if (pi && *pi - una_ <= qp_.sq_size()) flush_end_ = *pi;
+}
+
+bool UnreliableSender::transmit(std::uint32_t& allowance) {
+  if (flush_end_) {
+    if (flush_to(*flush_end_, allowance)) return true;
+    flush_end_.reset();
+  }
+  while (window_.is_open() && (qp_.state() == TERN_QPS_RTS || cursor_packet_ != 0)) {
+    if (cursor_ == fetched_ && !fetch()) return false;
+    if (allowance == 0) return true;
+    SendWqe& wqe = window_.at(cursor_);
+    std::uint32_t cost = kPacketCost;
+    if (wqe.local) {
+      if (!wqe.failed() && !execute_local(wqe)) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
+    } else if (!wqe.failed()) {
+      wqe.status = send_packet(wqe);
+      cost += static_cast<std::uint32_t>(qp_.device().tx_packet.payload.size());
+      qp_.device().tx_packet.payload.clear();
+      if (!wqe.failed()) ++cursor_packet_;
+    }
+    if (wqe.failed() || cursor_packet_ >= wqe.psns) finish(wqe);
+    allowance -= std::min(allowance, cost);
+    if (qp_.state() != TERN_QPS_RTS && qp_.state() != TERN_QPS_SQD) return true;
+  }
+  return false;
+}
+
+// Nothing of the WQE is left to be sent, or it failed.
+void UnreliableSender::finish(const SendWqe& wqe) {
+  cursor_ = ++una_;
+  cursor_packet_ = 0;
+  complete(wqe, wqe.status);
+  if (wqe.failed()) {
+    qp_.device().counters.add(TERN_CNT_REQ_CQE_ERROR);
+    qp_.send_failed();
+  }
+  if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();
+}
+
+}  // namespace tern
