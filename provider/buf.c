@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Memory of queues, shared with the device. */
+/* Memory of queues, shared with the device, and how queues fill it. */
 
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -33,4 +35,34 @@ void tern_free_buf(struct tern_buf *buf)
 {
 	ibv_dofork_range(buf->addr, buf->len);
 	munmap(buf->addr, buf->len);
+}
+
+/*
+ * Chooses slots and stride: at least one slot, whatever was asked for, of at
+ * least bytes and 1 << min_log_stride.
+ */
+void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
+		  uint32_t min_log_stride)
+{
+	wq->mask = max_wr ? roundup_pow_of_two(max_wr) - 1 : 0;
+	wq->log_stride = max_t(uint32_t, min_log_stride, ilog32(bytes - 1));
+}
+
+/* The same for receive WQEs; max_sge becomes what fits, up to sge_limit. */
+void tern_rq_size(struct tern_wq *wq, uint32_t max_wr, uint32_t max_sge,
+		  uint32_t sge_limit)
+{
+	size_t offset = sizeof(struct tern_rq_hdr);
+	size_t room;
+
+	tern_wq_size(wq, max_wr, offset + max_sge * sizeof(struct tern_sge),
+		     TERN_RQ_STRIDE_MIN);
+	room = ((size_t)1 << wq->log_stride) - offset;
+	wq->max_sge = min_t(uint32_t, room / sizeof(struct tern_sge),
+			    sge_limit);
+}
+
+size_t tern_wq_bytes(const struct tern_wq *wq)
+{
+	return ((size_t)wq->mask + 1) << wq->log_stride;
 }

@@ -9,6 +9,7 @@
 
 #include <util/compiler.h>
 
+#include "compat.h"
 #include "tern.h"
 
 static struct tern_cqe *tern_cqe_at(struct tern_cq *cq, uint32_t index)
@@ -57,15 +58,26 @@ static bool tern_cqe_is_recv(const struct tern_cqe *cqe)
 	return cqe->flags & TERN_CQE_F_RECV;
 }
 
+/* Whether the CQE is of a WQE that came from an SRQ. */
+static bool tern_cqe_is_srq(const struct tern_cqe *cqe)
+{
+	return cqe->srqn != htole32(0);
+}
+
 /*
  * Frees the slots of the WQE and of those before it, which had no completion of
- * their own. qp is the one found for the CQE before, for the next to find.
+ * their own. qp is the one found for the CQE before, for the next to find. An
+ * SRQ's slot has been free since the device took the WQE, and its QP may be a
+ * target that this process does not have.
  */
 static void tern_cqe_retire(struct tern_context *ctx,
 			    const struct tern_cqe *cqe, struct tern_qp **qp)
 {
 	uint32_t qpn = le32toh(cqe->qpn);
 	struct tern_wq *wq;
+
+	if (tern_cqe_is_srq(cqe))
+		return;
 
 	if (!*qp || (*qp)->vqp.qp.qp_num != qpn) {
 		*qp = tern_find_qp(ctx, qpn);
@@ -135,7 +147,7 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 		return IBV_WC_RECV;
 	case TERN_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
-	default: /* the two forms of SEND */
+	default: /* the forms of SEND */
 		return IBV_WC_SEND;
 	}
 }
@@ -309,6 +321,14 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 	return 0;
 }
 
+/* The VLAN tag of a datagram, 0 without. */
+static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
+{
+	const struct tern_cqe *cqe = to_tern_cq_ex(ibvcq)->cur;
+
+	return cqe->flags & TERN_CQE_F_VLAN ? le16toh(cqe->vlan) : 0;
+}
+
 static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
 {
 	return le64toh(to_tern_cq_ex(ibvcq)->cur->timestamp);
@@ -339,12 +359,14 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_dlid_path_bits = tern_read_dlid_path_bits;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		cq->read_completion_ts = tern_read_completion_ts;
+	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
+		cq->read_cvlan = tern_read_cvlan;
 }
 
 static int tern_check_cq_attr(const struct tern_context *ctx,
 			      const struct ibv_cq_init_attr_ex *attr)
 {
-	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS;
+	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
 
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
@@ -389,9 +411,8 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_len = cq->buf.len;
 	cmd.log_size = cq->log_size;
-	err = ibv_cmd_create_cq_ex(ibvctx, attr, &cq->vcq, &cmd.ibv_cmd,
-				   sizeof(cmd), &resp.ibv_resp, sizeof(resp),
-				   0);
+	err = tern_cmd_create_cq_ex(ibvctx, attr, &cq->vcq, &cmd.ibv_cmd,
+				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
 	if (err) {
 		tern_free_buf(&cq->buf);
 		return err;
@@ -509,11 +530,11 @@ void tern_cq_event(struct ibv_cq *ibvcq)
 				  memory_order_relaxed);
 }
 
-/*
- * Takes the CQEs of a QP that was reset or destroyed out of the CQ, whose lock
- * the caller holds; the others keep their order. No new ones of it can come.
- */
-void tern_cq_purge(struct tern_cq *cq, uint32_t qpn)
+/* Takes the CQEs for which match(cqe, num) holds out of the CQ; the others keep their order. */
+static void tern_cq_purge(struct tern_cq *cq,
+			  bool (*match)(const struct tern_cqe *cqe,
+					uint32_t num),
+			  uint32_t num)
 {
 	uint32_t first = tern_cq_ci(cq);
 	uint32_t end = first;
@@ -530,7 +551,7 @@ void tern_cq_purge(struct tern_cq *cq, uint32_t qpn)
 	/* From the newest on, what stays moves up over what goes; phases belong to the slots. */
 	for (i = end; i-- != first;) {
 		cqe = tern_cqe_at(cq, i);
-		if (le32toh(cqe->qpn) == qpn)
+		if (match(cqe, num))
 			removed++;
 		else if (removed)
 			memcpy(tern_cqe_at(cq, i + removed), cqe,
@@ -542,4 +563,29 @@ void tern_cq_purge(struct tern_cq *cq, uint32_t qpn)
 				      memory_order_relaxed);
 		tern_cq_publish(cq);
 	}
+}
+
+static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn)
+{
+	return le32toh(cqe->qpn) == qpn;
+}
+
+/*
+ * For a QP that was reset or destroyed: no new CQEs of it can come. The caller
+ * holds the CQ's lock.
+ */
+void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn)
+{
+	tern_cq_purge(cq, tern_cqe_of_qp, qpn);
+}
+
+static bool tern_cqe_of_srq(const struct tern_cqe *cqe, uint32_t srqn)
+{
+	return le32toh(cqe->srqn) == srqn;
+}
+
+/* For an SRQ that was destroyed, the same. */
+void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn)
+{
+	tern_cq_purge(cq, tern_cqe_of_srq, srqn);
 }

@@ -9,15 +9,43 @@
 
 #include "tern.h"
 
+/* Whether the QP has a receive queue of its own. */
+static bool tern_has_own_rq(const struct tern_qp_type *type,
+			    const struct ibv_srq *srq)
+{
+	return type->has_rq && !srq;
+}
+
+/* The objects a QP of the type is made of, no more and no less. */
+static int tern_check_qp_objects(const struct tern_qp_type *type,
+				 const struct ibv_qp_init_attr_ex *attr)
+{
+	bool has_xrcd = attr->comp_mask & IBV_QP_INIT_ATTR_XRCD;
+	bool has_pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD;
+
+	/* Without queues it is an XRC target, whose PDs are those of the SRQs. */
+	if (type->has_sq ? has_xrcd || !has_pd || !attr->pd :
+			   !has_xrcd || !attr->xrcd)
+		return EINVAL;
+
+	if ((type->has_sq && !attr->send_cq) ||
+	    (type->has_rq && !attr->recv_cq) || (!type->has_rq && attr->srq))
+		return EINVAL;
+
+	return 0;
+}
+
 static int tern_check_qp_attr(const struct tern_context *ctx,
 			      const struct tern_qp_type *type,
 			      const struct ibv_qp_init_attr_ex *attr)
 {
 	const struct ibv_qp_cap *cap = &attr->cap;
+	int err;
 
-	if (!type || attr->srq ||
+	if (!type ||
 	    !check_comp_mask(attr->comp_mask,
 			     IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_XRCD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return EOPNOTSUPP;
@@ -27,57 +55,50 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 		return EOPNOTSUPP;
 
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
-	    !check_comp_mask(attr->send_ops_flags, tern_qp_type_send_ops(type)))
+	    !check_comp_mask(attr->send_ops_flags,
+			     tern_send_ops(tern_qp_type_ops(type, ctx->caps))))
 		return EOPNOTSUPP;
 
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
-	    !attr->send_cq || !attr->recv_cq)
+	err = tern_check_qp_objects(type, attr);
+	if (err)
+		return err;
+
+	if (type->has_sq && (cap->max_send_wr > ctx->max_send_wr ||
+			     cap->max_send_sge > ctx->max_send_sge ||
+			     cap->max_inline_data > ctx->max_inline))
 		return EINVAL;
 
-	if (cap->max_send_wr > ctx->max_send_wr ||
-	    cap->max_recv_wr > ctx->max_recv_wr ||
-	    cap->max_send_sge > ctx->max_send_sge ||
-	    cap->max_recv_sge > ctx->max_recv_sge ||
-	    cap->max_inline_data > ctx->max_inline)
+	if (tern_has_own_rq(type, attr->srq) &&
+	    (cap->max_recv_wr > ctx->max_recv_wr ||
+	     cap->max_recv_sge > ctx->max_recv_sge))
 		return EINVAL;
 
 	return 0;
 }
 
-/* Chooses slots and stride: at least one slot, whatever was asked for, of at least bytes. */
-static void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
-			 uint32_t min_log_stride)
-{
-	wq->mask = max_wr ? roundup_pow_of_two(max_wr) - 1 : 0;
-	wq->log_stride = max_t(uint32_t, min_log_stride, ilog32(bytes - 1));
-}
-
-static size_t tern_wq_bytes(const struct tern_wq *wq)
-{
-	return ((size_t)wq->mask + 1) << wq->log_stride;
-}
-
 /* Chooses the geometry of the queues; what fits is at least what cap asks for. */
 static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
-			const struct ibv_qp_cap *cap)
+			const struct ibv_qp_cap *cap, bool own_rq)
 {
 	size_t sge_size = sizeof(struct tern_sge);
 	size_t offset, bytes, room;
 
-	offset = tern_qp_type_data_offset(qp->type);
-	bytes = offset + max_t(size_t, cap->max_send_sge * sge_size,
-			       cap->max_inline_data);
-	bytes = max_t(size_t, bytes, tern_qp_type_min_wqe(qp->type));
-	tern_wq_size(&qp->sq, cap->max_send_wr, bytes, TERN_SQ_STRIDE_MIN);
-	room = (1U << qp->sq.log_stride) - offset;
-	qp->sq.max_sge = min_t(uint32_t, room / sge_size, ctx->max_send_sge);
-	qp->max_inline = min_t(uint32_t, room, ctx->max_inline);
+	if (qp->type->has_sq) {
+		offset = tern_qp_type_data_offset(qp->type);
+		bytes = offset + max_t(size_t, cap->max_send_sge * sge_size,
+				       cap->max_inline_data);
+		bytes = max_t(size_t, bytes, tern_qp_type_min_wqe(qp->type));
+		tern_wq_size(&qp->sq, cap->max_send_wr, bytes,
+			     TERN_SQ_STRIDE_MIN);
+		room = (1U << qp->sq.log_stride) - offset;
+		qp->sq.max_sge = min_t(uint32_t, room / sge_size,
+				       ctx->max_send_sge);
+		qp->max_inline = min_t(uint32_t, room, ctx->max_inline);
+	}
 
-	offset = sizeof(struct tern_rq_hdr);
-	bytes = offset + cap->max_recv_sge * sge_size;
-	tern_wq_size(&qp->rq, cap->max_recv_wr, bytes, TERN_RQ_STRIDE_MIN);
-	room = (1U << qp->rq.log_stride) - offset;
-	qp->rq.max_sge = min_t(uint32_t, room / sge_size, ctx->max_recv_sge);
+	if (own_rq)
+		tern_rq_size(&qp->rq, cap->max_recv_wr, cap->max_recv_sge,
+			     ctx->max_recv_sge);
 
 	if (qp->sq.log_stride > TERN_SQ_STRIDE_MAX ||
 	    qp->rq.log_stride > TERN_RQ_STRIDE_MAX)
@@ -88,42 +109,65 @@ static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
 
 static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 {
-	cap->max_send_wr = qp->sq.mask + 1;
-	cap->max_recv_wr = qp->rq.mask + 1;
+	cap->max_send_wr = tern_wq_num(&qp->sq);
+	cap->max_recv_wr = tern_wq_num(&qp->rq);
 	cap->max_send_sge = qp->sq.max_sge;
 	cap->max_recv_sge = qp->rq.max_sge;
 	cap->max_inline_data = qp->max_inline;
 }
 
-/* Both CQs, in the order of their numbers so that no two threads wait for each other. */
+/*
+ * The CQs the QP completes into, each once, in the order of their numbers so
+ * that no two threads that lock them wait for each other. Returns how many.
+ */
+static int tern_qp_cqs(struct tern_qp *qp, struct tern_cq *cqs[2])
+{
+	struct ibv_qp *ibvqp = &qp->vqp.qp;
+	int n = 0;
+
+	if (qp->type->has_sq)
+		cqs[n++] = to_tern_cq(ibvqp->send_cq);
+	if (qp->type->has_rq && ibvqp->recv_cq != ibvqp->send_cq)
+		cqs[n++] = to_tern_cq(ibvqp->recv_cq);
+	if (n == 2 && cqs[0]->cqn > cqs[1]->cqn) {
+		struct tern_cq *first = cqs[1];
+
+		cqs[1] = cqs[0];
+		cqs[0] = first;
+	}
+
+	return n;
+}
+
 static void tern_lock_cqs(struct tern_qp *qp)
 {
-	struct tern_cq *a = to_tern_cq(qp->vqp.qp.send_cq);
-	struct tern_cq *b = to_tern_cq(qp->vqp.qp.recv_cq);
+	struct tern_cq *cqs[2];
+	int i, n;
 
-	tern_cq_lock(a->cqn <= b->cqn ? a : b);
-	if (a != b)
-		tern_cq_lock(a->cqn <= b->cqn ? b : a);
+	n = tern_qp_cqs(qp, cqs);
+	for (i = 0; i < n; i++)
+		tern_cq_lock(cqs[i]);
 }
 
 static void tern_unlock_cqs(struct tern_qp *qp)
 {
-	struct tern_cq *a = to_tern_cq(qp->vqp.qp.send_cq);
-	struct tern_cq *b = to_tern_cq(qp->vqp.qp.recv_cq);
+	struct tern_cq *cqs[2];
+	int i, n;
 
-	tern_cq_unlock(a);
-	if (a != b)
-		tern_cq_unlock(b);
+	n = tern_qp_cqs(qp, cqs);
+	for (i = 0; i < n; i++)
+		tern_cq_unlock(cqs[i]);
 }
 
 /* Removes the QP's CQEs from its CQs, whose locks the caller holds. */
 static void tern_qp_purge_cqs(struct tern_qp *qp)
 {
-	struct ibv_qp *ibvqp = &qp->vqp.qp;
+	struct tern_cq *cqs[2];
+	int i, n;
 
-	tern_cq_purge(to_tern_cq(ibvqp->send_cq), ibvqp->qp_num);
-	if (ibvqp->recv_cq != ibvqp->send_cq)
-		tern_cq_purge(to_tern_cq(ibvqp->recv_cq), ibvqp->qp_num);
+	n = tern_qp_cqs(qp, cqs);
+	for (i = 0; i < n; i++)
+		tern_cq_purge_qp(cqs[i], qp->vqp.qp.qp_num);
 }
 
 /*
@@ -174,55 +218,85 @@ out:
 	return err;
 }
 
-/* Send queue first, receive queue behind it, the record at the end. */
+/* Send queue first, receive queue behind it, the record at the end; what there is of them. */
 static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
-				struct tern_create_qp *cmd)
+				bool own_rq, struct tern_create_qp *cmd)
 {
 	size_t sq_bytes = tern_wq_bytes(&qp->sq);
+	size_t rq_bytes = own_rq ? tern_wq_bytes(&qp->rq) : 0;
 	int err;
 
+	/* An XRC target is the kernel's and the device's: nothing is posted to it. */
+	if (!qp->type->has_sq)
+		return 0;
+
 	err = tern_alloc_buf(ibvctx, &qp->buf,
-			     sq_bytes + tern_wq_bytes(&qp->rq) +
+			     sq_bytes + rq_bytes +
 				     sizeof(struct tern_qp_record));
 	if (err)
 		return err;
 
 	qp->sq.slots = qp->buf.addr;
-	qp->rq.slots = qp->buf.addr + sq_bytes;
 	qp->record = qp->buf.addr + qp->buf.len - sizeof(*qp->record);
-	pthread_spin_init(&qp->sq.lock, PTHREAD_PROCESS_PRIVATE);
-	pthread_spin_init(&qp->rq.lock, PTHREAD_PROCESS_PRIVATE);
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_len = qp->buf.len;
 	cmd->log_sq_size = ilog32(qp->sq.mask + 1) - 1;
 	cmd->log_sq_stride = qp->sq.log_stride;
-	cmd->log_rq_size = ilog32(qp->rq.mask + 1) - 1;
-	cmd->log_rq_stride = qp->rq.log_stride;
+	if (own_rq) {
+		qp->rq.slots = qp->buf.addr + sq_bytes;
+		cmd->log_rq_size = ilog32(qp->rq.mask + 1) - 1;
+		cmd->log_rq_stride = qp->rq.log_stride;
+	}
 
 	return 0;
 }
 
 static void tern_qp_free_queues(struct tern_qp *qp)
 {
+	if (qp->type->has_sq)
+		tern_free_buf(&qp->buf);
+}
+
+/* Posting to a queue that is not there is refused under its lock. */
+static struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type,
+				     uint32_t caps)
+{
+	struct tern_qp *qp;
+
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+
+	qp->type = type;
+	qp->ops = tern_qp_type_ops(type, caps);
+	pthread_spin_init(&qp->sq.lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_spin_init(&qp->rq.lock, PTHREAD_PROCESS_PRIVATE);
+
+	return qp;
+}
+
+static void tern_qp_free(struct tern_qp *qp)
+{
 	pthread_spin_destroy(&qp->rq.lock);
 	pthread_spin_destroy(&qp->sq.lock);
-	tern_free_buf(&qp->buf);
+	free(qp);
 }
 
 static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 			struct ibv_qp_init_attr_ex *attr)
 {
 	struct tern_context *ctx = to_tern_ctx(ibvctx);
+	bool own_rq = tern_has_own_rq(qp->type, attr->srq);
 	struct tern_create_qp_resp resp = {};
 	struct tern_create_qp cmd = {};
 	int err;
 
-	err = tern_qp_size(ctx, qp, &attr->cap);
+	err = tern_qp_size(ctx, qp, &attr->cap, own_rq);
 	if (err)
 		return err;
 
-	err = tern_qp_alloc_queues(ibvctx, qp, &cmd);
+	err = tern_qp_alloc_queues(ibvctx, qp, own_rq, &cmd);
 	if (err)
 		return err;
 
@@ -241,9 +315,11 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	}
 
-	err = tern_qp_attach(ctx, qp);
-	if (err)
-		goto err_destroy;
+	if (qp->type->has_sq) {
+		err = tern_qp_attach(ctx, qp);
+		if (err)
+			goto err_destroy;
+	}
 
 	return 0;
 
@@ -256,7 +332,8 @@ err_free_queues:
 
 /*
  * ibv_create_qp_ex(3): EOPNOTSUPP for a type, flag or send op that tern lacks,
- * EINVAL for capacities past the device's.
+ * EINVAL for capacities past the device's and for an object the type needs or
+ * cannot have.
  */
 struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr)
@@ -270,13 +347,12 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 	if (err)
 		goto err_out;
 
-	qp = calloc(1, sizeof(*qp));
+	qp = tern_qp_alloc(type, to_tern_ctx(ibvctx)->caps);
 	if (!qp) {
 		err = ENOMEM;
 		goto err_out;
 	}
 
-	qp->type = type;
 	err = tern_qp_init(ibvctx, qp, &actual);
 	if (err)
 		goto err_free;
@@ -285,7 +361,7 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 	return &qp->vqp.qp;
 
 err_free:
-	free(qp);
+	tern_qp_free(qp);
 err_out:
 	errno = err;
 	return NULL;
@@ -315,6 +391,34 @@ struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
 	return ibvqp;
 }
 
+/*
+ * ibv_open_qp(3): an XRC target that this or another process made. It has no
+ * queues; what it receives completes into the CQs of the SRQs.
+ */
+struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
+			    struct ibv_qp_open_attr *attr)
+{
+	struct ib_uverbs_create_qp_resp resp;
+	struct ibv_open_qp cmd;
+	struct tern_qp *qp;
+	int err;
+
+	qp = tern_qp_alloc(tern_qp_type_find(IBV_QPT_XRC_RECV),
+			   to_tern_ctx(ibvctx)->caps);
+	if (!qp)
+		return NULL;
+
+	err = ibv_cmd_open_qp(ibvctx, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
+	if (err) {
+		tern_qp_free(qp);
+		errno = err;
+		return NULL;
+	}
+
+	return &qp->vqp.qp;
+}
+
 static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
 {
 	pthread_spin_lock(&wq->lock);
@@ -330,6 +434,9 @@ static void tern_qp_reset(struct tern_qp *qp)
 	tern_lock_cqs(qp);
 	tern_qp_purge_cqs(qp);
 	tern_unlock_cqs(qp);
+
+	if (!qp->record)
+		return;
 
 	tern_shared_write(&qp->record->status, 0);
 	tern_wq_reset(&qp->sq, &qp->record->sq_pi);
@@ -382,6 +489,9 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 	if (err)
 		return err;
 
+	if (!qp->type->has_sq)
+		goto out;
+
 	pthread_mutex_lock(&ctx->qp_table_mutex);
 	/* Unless a new QP took over the number, and cleaned up, in the meantime. */
 	if (tern_find_qp(ctx, ibvqp->qp_num) == qp)
@@ -389,7 +499,8 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 	pthread_mutex_unlock(&ctx->qp_table_mutex);
 
 	tern_qp_free_queues(qp);
-	free(qp);
+out:
+	tern_qp_free(qp);
 
 	return 0;
 }

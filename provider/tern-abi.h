@@ -13,6 +13,12 @@ DECLARE_DRV_CMD(tern_create_cq, IB_USER_VERBS_EX_CMD_CREATE_CQ,
 		tern_ureq_create_cq, tern_uresp_create_cq);
 DECLARE_DRV_CMD(tern_create_qp, IB_USER_VERBS_CMD_CREATE_QP,
 		tern_ureq_create_qp, empty);
+DECLARE_DRV_CMD(tern_create_srq, IB_USER_VERBS_CMD_CREATE_SRQ,
+		tern_ureq_create_srq, tern_uresp_create_srq);
+DECLARE_DRV_CMD(tern_create_srq_ex, IB_USER_VERBS_CMD_CREATE_XSRQ,
+		tern_ureq_create_srq, tern_uresp_create_srq);
+DECLARE_DRV_CMD(tern_modify_srq, IB_USER_VERBS_CMD_MODIFY_SRQ,
+		tern_ureq_modify_srq, empty);
 DECLARE_DRV_CMD(tern_create_ah, IB_USER_VERBS_CMD_CREATE_AH, empty,
 		tern_uresp_create_ah);
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "compat.h"
 #include "tern.h"
 
 static void tern_free_context(struct ibv_context *ibvctx);
@@ -18,25 +19,37 @@ static const struct verbs_match_ent tern_match_table[] = {
 
 static const struct verbs_context_ops tern_ctx_ops = {
 	.alloc_pd = tern_alloc_pd,
+	.attach_mcast = tern_attach_mcast,
+	.close_xrcd = tern_close_xrcd,
 	.cq_event = tern_cq_event,
 	.create_ah = tern_create_ah,
 	.create_cq = tern_create_cq,
 	.create_cq_ex = tern_create_cq_ex,
 	.create_qp = tern_create_qp,
 	.create_qp_ex = tern_create_qp_ex,
+	.create_srq = tern_create_srq,
+	.create_srq_ex = tern_create_srq_ex,
 	.dealloc_pd = tern_dealloc_pd,
 	.dereg_mr = tern_dereg_mr,
 	.destroy_ah = tern_destroy_ah,
 	.destroy_cq = tern_destroy_cq,
 	.destroy_qp = tern_destroy_qp,
+	.destroy_srq = tern_destroy_srq,
+	.detach_mcast = tern_detach_mcast,
 	.free_context = tern_free_context,
+	.get_srq_num = tern_get_srq_num,
 	.modify_qp = tern_modify_qp,
+	.modify_srq = tern_modify_srq,
+	.open_qp = tern_open_qp,
+	.open_xrcd = tern_open_xrcd,
 	.poll_cq = tern_poll_cq,
 	.post_recv = tern_post_recv,
 	.post_send = tern_post_send,
+	.post_srq_recv = tern_post_srq_recv,
 	.query_device_ex = tern_query_device_ex,
 	.query_port = tern_query_port,
 	.query_qp = tern_query_qp,
+	.query_srq = tern_query_srq,
 	.reg_mr = tern_reg_mr,
 	.req_notify_cq = tern_req_notify_cq,
 };
@@ -53,13 +66,14 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 	if (!ctx)
 		return NULL;
 
-	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.ibv_resp,
-				sizeof(resp)))
+	if (tern_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.ibv_resp,
+				 sizeof(resp)))
 		goto err_free_context;
 
 	ctx->caps = resp.caps;
 	ctx->max_send_wr = resp.max_send_wr;
 	ctx->max_recv_wr = resp.max_recv_wr;
+	ctx->max_srq_wr = resp.max_srq_wr;
 	ctx->max_cqe = resp.max_cqe;
 	ctx->max_send_sge = resp.max_send_sge;
 	ctx->max_recv_sge = resp.max_recv_sge;
@@ -71,6 +85,8 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 		goto err_free_context;
 
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
+	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
+	list_head_init(&ctx->xrc_srqs);
 	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
 
 	return &ctx->vctx;
@@ -89,6 +105,7 @@ static void tern_free_context(struct ibv_context *ibvctx)
 
 	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
 		free(ctx->qp_table[i]);
+	pthread_mutex_destroy(&ctx->xrc_srqs_mutex);
 	pthread_mutex_destroy(&ctx->qp_table_mutex);
 	munmap(ctx->uar, ctx->uar_size);
 	verbs_uninit_context(&ctx->vctx);

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <ccan/list.h>
+
 #include <infiniband/driver.h>
 #include <util/mmio.h>
 #include <util/udma_barrier.h>
@@ -39,6 +41,7 @@ struct tern_context {
 	uint32_t caps; /* TERN_UCTX_CAP_* */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
+	uint32_t max_srq_wr;
 	uint32_t max_cqe;
 	uint32_t max_send_sge;
 	uint32_t max_recv_sge;
@@ -49,6 +52,9 @@ struct tern_context {
 	 */
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
+	/* XRC SRQs whose completions nobody has cleaned up yet, under the mutex. */
+	pthread_mutex_t xrc_srqs_mutex;
+	struct list_head xrc_srqs;
 };
 
 /* Queue memory shared with the device. */
@@ -83,13 +89,27 @@ struct tern_cq {
 };
 
 struct tern_wq {
-	uint8_t *slots;
+	uint8_t *slots; /* NULL: there is no such queue */
 	uint32_t log_stride;
 	uint32_t mask; /* slots - 1 */
 	uint32_t max_sge;
 	uint32_t head; /* WQEs posted, under lock */
-	atomic_uint tail; /* WQEs completed: pollers store, posters load */
+	/*
+	 * WQEs whose slots are free again. SQ, RQ: completed; pollers store, posters
+	 * load. SRQ: taken by the device; a copy of the record's word, under lock.
+	 */
+	atomic_uint tail;
 	pthread_spinlock_t lock;
+};
+
+struct tern_srq {
+	struct verbs_srq vsrq;
+	struct tern_buf buf;
+	struct tern_srq_record *record;
+	struct tern_wq wq;
+	uint32_t srqn;
+	struct list_node xrc_entry; /* in xrc_srqs; an XRC SRQ's */
+	bool xrc_listed;
 };
 
 struct tern_op;
@@ -100,6 +120,7 @@ struct tern_qp {
 	struct tern_buf buf;
 	struct tern_qp_record *record;
 	const struct tern_qp_type *type;
+	uint32_t ops; /* BIT(IBV_WR_*) it may post */
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
@@ -110,6 +131,7 @@ struct tern_qp {
 	int wr_err; /* first error, 0 without */
 	const struct tern_op *wr_op; /* of the WQE the setters fill, NULL without */
 	struct tern_sq_hdr *wr_wqe;
+	bool wr_no_address; /* wr_wqe waits for its UD address or XRC SRQ number */
 };
 
 static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
@@ -145,6 +167,11 @@ static inline struct tern_qp *to_tern_qp(struct ibv_qp *ibvqp)
 static inline struct tern_qp *to_tern_qp_ex(struct ibv_qp_ex *ibvqp)
 {
 	return container_of(ibvqp, struct tern_qp, vqp.qp_ex);
+}
+
+static inline struct tern_srq *to_tern_srq(struct ibv_srq *ibvsrq)
+{
+	return container_of(ibvsrq, struct tern_srq, vsrq.srq);
 }
 
 /* Words of doorbell records and phase words: one access each, neither torn nor cached. */
@@ -190,6 +217,12 @@ static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
 	return wq->slots + ((size_t)(index & wq->mask) << wq->log_stride);
 }
 
+/* Slots of the queue, 0 if there is none. */
+static inline uint32_t tern_wq_num(const struct tern_wq *wq)
+{
+	return wq->slots ? wq->mask + 1 : 0;
+}
+
 /* Whether a queue whose next WQE is number head has no free slot. */
 static inline bool tern_wq_full(struct tern_wq *wq, uint32_t head)
 {
@@ -211,7 +244,7 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
 void tern_free_buf(struct tern_buf *buf);
 
-/* verbs.c: device, PD, MR, AH */
+/* verbs.c: device, PD, MR, AH, XRCD, multicast */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size);
@@ -224,6 +257,13 @@ struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 int tern_dereg_mr(struct verbs_mr *vmr);
 struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr);
 int tern_destroy_ah(struct ibv_ah *ibvah);
+struct ibv_xrcd *tern_open_xrcd(struct ibv_context *ibvctx,
+				struct ibv_xrcd_init_attr *attr);
+int tern_close_xrcd(struct ibv_xrcd *ibvxrcd);
+int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
+		      uint16_t lid);
+int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
+		      uint16_t lid);
 
 /* cq.c */
 struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,
@@ -234,35 +274,69 @@ int tern_destroy_cq(struct ibv_cq *ibvcq);
 int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc);
 int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only);
 void tern_cq_event(struct ibv_cq *ibvcq);
-void tern_cq_purge(struct tern_cq *cq, uint32_t qpn);
+void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn);
+void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
+
+/* type.c */
+
+/* What a QP type is made of and may do. */
+struct tern_qp_type {
+	enum ibv_qp_type qp_type;
+	uint32_t ops; /* BIT(IBV_WR_*), some with a device that has the cap alone */
+	uint32_t missing; /* BIT(IBV_WR_*) that verbs give the type and tern does not */
+	uint8_t ud_size; /* bytes of the address in each send WQE */
+	bool has_sq;
+	bool has_rq; /* receives: into its own queue or an SRQ */
+	bool xrc; /* each send WQE names an SRQ */
+};
+
+const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type);
+uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps);
+uint64_t tern_send_ops(uint32_t ops);
+int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode);
+size_t tern_qp_type_data_offset(const struct tern_qp_type *type);
+size_t tern_qp_type_min_wqe(const struct tern_qp_type *type);
 
 /* qp.c */
 struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
 			      struct ibv_qp_init_attr *attr);
 struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
+			    struct ibv_qp_open_attr *attr);
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask);
 int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		  int attr_mask, struct ibv_qp_init_attr *init_attr);
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
+/* buf.c: queues in it */
+void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
+		  uint32_t min_log_stride);
+void tern_rq_size(struct tern_wq *wq, uint32_t max_wr, uint32_t max_sge,
+		  uint32_t sge_limit);
+size_t tern_wq_bytes(const struct tern_wq *wq);
+
+/* srq.c */
+struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
+				struct ibv_srq_init_attr *attr);
+struct ibv_srq *tern_create_srq_ex(struct ibv_context *ibvctx,
+				   struct ibv_srq_init_attr_ex *attr);
+int tern_modify_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr,
+		    int attr_mask);
+int tern_query_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr);
+int tern_destroy_srq(struct ibv_srq *ibvsrq);
+int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num);
+int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr);
+
 /* post.c */
-
-/* What a QP type may do. */
-struct tern_qp_type {
-	enum ibv_qp_type qp_type;
-	uint32_t ops; /* BIT(IBV_WR_*) */
-};
-
-const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type);
-uint64_t tern_qp_type_send_ops(const struct tern_qp_type *type);
-size_t tern_qp_type_data_offset(const struct tern_qp_type *type);
-size_t tern_qp_type_min_wqe(const struct tern_qp_type *type);
-void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr);
 int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr);
+
+/* wr.c */
+void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);
 
 #endif /* TERN_H */

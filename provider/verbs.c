@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Device, port, PD, MR and AH verbs. */
+/* Device, port, PD, MR, AH, XRCD and multicast verbs. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -152,4 +152,55 @@ int tern_destroy_ah(struct ibv_ah *ibvah)
 
 	free(to_tern_ah(ibvah));
 	return 0;
+}
+
+/* ibv_open_xrcd(3). */
+struct ibv_xrcd *tern_open_xrcd(struct ibv_context *ibvctx,
+				struct ibv_xrcd_init_attr *attr)
+{
+	struct ib_uverbs_open_xrcd_resp resp;
+	struct ibv_open_xrcd cmd;
+	struct verbs_xrcd *xrcd;
+	int err;
+
+	xrcd = calloc(1, sizeof(*xrcd));
+	if (!xrcd)
+		return NULL;
+
+	err = ibv_cmd_open_xrcd(ibvctx, xrcd, sizeof(*xrcd), attr, &cmd,
+				sizeof(cmd), &resp, sizeof(resp));
+	if (err) {
+		free(xrcd);
+		errno = err;
+		return NULL;
+	}
+
+	return &xrcd->xrcd;
+}
+
+int tern_close_xrcd(struct ibv_xrcd *ibvxrcd)
+{
+	struct verbs_xrcd *xrcd =
+		container_of(ibvxrcd, struct verbs_xrcd, xrcd);
+	int err;
+
+	err = ibv_cmd_close_xrcd(xrcd);
+	if (err)
+		return err;
+
+	free(xrcd);
+	return 0;
+}
+
+/* ibv_attach_mcast(3): the kernel knows which QPs and groups may. */
+int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
+		      uint16_t lid)
+{
+	return ibv_cmd_attach_mcast(ibvqp, gid, lid);
+}
+
+int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
+		      uint16_t lid)
+{
+	return ibv_cmd_detach_mcast(ibvqp, gid, lid);
 }

@@ -57,6 +57,17 @@ static void tern_del_uar(struct tern_ucontext *ucontext)
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
 }
 
+/* What the provider may use: verbs and data path alone, the kernel needs none of it. */
+static u32 tern_uctx_caps(struct tern_ib_dev *dev)
+{
+	u32 caps = 0;
+
+	if (tern_has_cap(dev, TERN_CAP_FRWR))
+		caps |= TERN_UCTX_CAP_SEND_INV;
+
+	return caps;
+}
+
 /**
  * tern_alloc_ucontext() - a process opens the device
  * @ibucontext: its context
@@ -71,6 +82,7 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	const struct tern_rsp_caps *caps = dev->core->caps;
 	struct tern_uresp_alloc_ucontext resp = {
 		.uar_size = PAGE_SIZE,
+		.caps = tern_uctx_caps(dev),
 		.max_send_wr = le32_to_cpu(caps->max_qp_wr),
 		.max_recv_wr = le32_to_cpu(caps->max_qp_wr),
 		.max_srq_wr = le32_to_cpu(caps->max_srq_wr),

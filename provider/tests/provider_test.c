@@ -7,141 +7,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "../tern.h"
-#include "kernel_stub.h"
-
-#define PAGE 4096U
-
-#define CHECK(cond)                                                            \
-	do {                                                                   \
-		if (!(cond)) {                                                 \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__,     \
-				#cond);                                        \
-			exit(1);                                               \
-		}                                                              \
-	} while (0)
-
-/* ---- fixture ---- */
-
-static struct tern_device device = { .page_size = PAGE };
-static struct tern_context *ctx;
-
-static void setup(void)
-{
-	ctx = calloc(1, sizeof(*ctx));
-	ctx->vctx.context.device = &device.vdev.device;
-	ctx->uar = aligned_alloc(PAGE, PAGE);
-	memset(ctx->uar, 0, PAGE);
-	ctx->max_send_wr = 4096;
-	ctx->max_recv_wr = 4096;
-	ctx->max_cqe = 65536;
-	ctx->max_send_sge = 32;
-	ctx->max_recv_sge = 32;
-	ctx->max_inline = 512;
-	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
-}
-
-static void teardown(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
-		free(ctx->qp_table[i]);
-	free(ctx->uar);
-	free(ctx);
-}
-
-static uint32_t last_kick(void)
-{
-	uint32_t *db = ctx->uar + TERN_UAR_DB;
-	uint32_t value = le32toh((__force __le32)*db);
-
-	*db = 0;
-	return value;
-}
-
-static uint32_t kick_of(uint32_t cmd, uint32_t num)
-{
-	return cmd << 28 | num;
-}
-
-static struct tern_cq *make_cq(uint32_t cqe)
-{
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = cqe,
-		.wc_flags = IBV_WC_STANDARD_FLAGS,
-	};
-	struct ibv_cq_ex *cq = tern_create_cq_ex(&ctx->vctx.context, &attr);
-
-	CHECK(cq);
-	return to_tern_cq_ex(cq);
-}
-
-static struct tern_qp *make_qp(struct tern_cq *scq, struct tern_cq *rcq,
-			       struct ibv_qp_cap cap)
-{
-	struct ibv_qp_init_attr_ex attr = {
-		.send_cq = &scq->vcq.cq,
-		.recv_cq = &rcq->vcq.cq,
-		.cap = cap,
-		.qp_type = IBV_QPT_RC,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = (void *)1,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND |
-				  IBV_QP_EX_WITH_SEND_WITH_IMM |
-				  IBV_QP_EX_WITH_RDMA_WRITE |
-				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-				  IBV_QP_EX_WITH_RDMA_READ |
-				  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-				  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
-	};
-	struct ibv_qp *qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
-
-	CHECK(qp);
-	CHECK(attr.cap.max_send_wr >= cap.max_send_wr);
-	CHECK(attr.cap.max_recv_wr >= cap.max_recv_wr);
-	CHECK(attr.cap.max_send_sge >= cap.max_send_sge);
-	CHECK(attr.cap.max_recv_sge >= cap.max_recv_sge);
-	CHECK(attr.cap.max_inline_data >= cap.max_inline_data);
-	CHECK(!memcmp(&attr.cap, &last_cap, sizeof(last_cap)));
-	next_qpn++;
-	qp->state = IBV_QPS_RTS;
-	return to_tern_qp(qp);
-}
-
-static const struct ibv_qp_cap small_cap = { 4, 4, 2, 2, 32 };
-
-static uint32_t sq_pi(struct tern_qp *qp)
-{
-	return tern_shared_read(&qp->record->sq_pi);
-}
-
-/* Writes CQE number index as the device does: the phase last. */
-static void put_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
-		    uint64_t wr_id, uint32_t wqe_index, uint8_t flags)
-{
-	struct tern_cqe *slot = &cq->cqes[index & cq->mask];
-	struct tern_cqe cqe = {
-		.wr_id = htole64(wr_id),
-		.qpn = htole32(qpn),
-		.wqe_index = htole32(wqe_index),
-		.flags = flags,
-		.opcode = flags & TERN_CQE_F_RECV ? TERN_RECV_SEND :
-						    TERN_WR_SEND,
-	};
-
-	memcpy(slot, &cqe, offsetof(struct tern_cqe, phase));
-	/* The test is the device: a CPU store is ordered by a CPU release. */
-	atomic_store_explicit((atomic_uint *)&slot->phase,
-			      (__force uint32_t)htole32(
-				      !((index >> cq->log_size) & 1)),
-			      memory_order_release);
-}
+#include "fixture.h"
 
 /* ---- tests ---- */
 
@@ -483,7 +351,7 @@ static void test_purge(void)
 			break;
 		case 7:
 			qpn = 100 + (r >> 16) % 3;
-			tern_cq_purge(cq, qpn);
+			tern_cq_purge_qp(cq, qpn);
 			for (kept = head, i = head; i < tail; i++)
 				if (model[i].qpn != qpn)
 					model[kept++] = model[i];
@@ -619,7 +487,7 @@ static void test_refusals(void)
 	struct ibv_qp_init_attr attr = {
 		.send_cq = &cq->vcq.cq,
 		.recv_cq = &cq->vcq.cq,
-		.qp_type = IBV_QPT_UC,
+		.qp_type = IBV_QPT_RAW_PACKET,
 	};
 	struct ibv_pd pd = { .context = &ctx->vctx.context };
 
@@ -734,6 +602,17 @@ int main(void)
 		{ "number_reuse", test_number_reuse },
 		{ "reset", test_reset },
 		{ "refusals", test_refusals },
+		{ "type_ops", test_type_ops },
+		{ "ud", test_ud },
+		{ "xrc", test_xrc },
+		{ "types_refused", test_types_refused },
+		{ "post_refused", test_post_refused },
+		{ "cq_fields", test_cq_fields },
+		{ "srq_queue", test_srq_queue },
+		{ "srq_resize", test_srq_resize },
+		{ "srq_cqes", test_srq_cqes },
+		{ "srq_refused", test_srq_refused },
+		{ "srq_threads", test_srq_threads },
 		{ "threads", test_threads },
 	};
 	unsigned int i;

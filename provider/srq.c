@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Shared receive queues, XRC ones included. */
+
+#include <ccan/ilog.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wqe.h"
+
+static uint32_t tern_srq_ci(const struct tern_srq *srq)
+{
+	return tern_shared_read(&srq->record->ci);
+}
+
+/* Whether no slot is free; asks the device's word when the copy of it says so. */
+static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
+{
+	if (likely(!tern_wq_full(&srq->wq, head)))
+		return false;
+
+	atomic_store_explicit(&srq->wq.tail, tern_srq_ci(srq),
+			      memory_order_relaxed);
+	/* The device has copied the WQEs below ci: their slots are written after that. */
+	udma_from_device_barrier();
+
+	return tern_wq_full(&srq->wq, head);
+}
+
+/*
+ * ibv_post_srq_recv(3): EINVAL for too many SGEs; ENOMEM when the queue is
+ * full.
+ */
+int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr)
+{
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
+	struct tern_wq *wq = &srq->wq;
+	uint32_t head;
+	int err = 0;
+
+	pthread_spin_lock(&wq->lock);
+	head = wq->head;
+
+	for (; wr; wr = wr->next) {
+		if (unlikely((uint32_t)wr->num_sge > wq->max_sge))
+			err = EINVAL;
+		else if (unlikely(tern_srq_full(srq, head)))
+			err = ENOMEM;
+		if (unlikely(err)) {
+			*bad_wr = wr;
+			break;
+		}
+
+		tern_build_recv(wq, head++, wr);
+	}
+
+	if (likely(head != wq->head)) {
+		wq->head = head;
+		/* The WQEs before the index: the device looks when a message comes. */
+		udma_to_device_barrier();
+		tern_shared_write(&srq->record->pi, head);
+	}
+	pthread_spin_unlock(&wq->lock);
+
+	return err;
+}
+
+static int tern_check_srq_attr(const struct tern_context *ctx,
+			       const struct ibv_srq_init_attr_ex *attr)
+{
+	enum ibv_srq_type type = IBV_SRQT_BASIC;
+	uint32_t needed = IBV_SRQ_INIT_ATTR_PD;
+
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
+		type = attr->srq_type;
+
+	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) ||
+	    !check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
+					      IBV_SRQ_INIT_ATTR_PD |
+					      IBV_SRQ_INIT_ATTR_XRCD |
+					      IBV_SRQ_INIT_ATTR_CQ))
+		return EOPNOTSUPP;
+
+	if (type == IBV_SRQT_XRC)
+		needed |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	if ((attr->comp_mask & ~IBV_SRQ_INIT_ATTR_TYPE) != needed)
+		return EINVAL;
+
+	if (!attr->attr.max_wr || attr->attr.max_wr > ctx->max_srq_wr ||
+	    attr->attr.max_sge > ctx->max_recv_sge)
+		return EINVAL;
+
+	return 0;
+}
+
+/* Memory for the SRQ's queue: WQEs, the record at the end. */
+static int tern_srq_alloc(struct ibv_context *ibvctx, const struct tern_wq *wq,
+			  struct tern_buf *buf)
+{
+	return tern_alloc_buf(ibvctx, buf, tern_wq_bytes(wq) +
+					   sizeof(struct tern_srq_record));
+}
+
+static void tern_srq_set_buf(struct tern_srq *srq, const struct tern_buf *buf)
+{
+	srq->buf = *buf;
+	srq->wq.slots = buf->addr;
+	srq->record = buf->addr + buf->len - sizeof(*srq->record);
+}
+
+/* Only an XRC SRQ needs the larger command, and a CQ and a domain. */
+static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
+			       struct ibv_srq_init_attr_ex *attr,
+			       const struct tern_ureq_create_srq *req)
+{
+	struct tern_create_srq_ex_resp resp_ex = {};
+	struct tern_create_srq_ex cmd_ex = {};
+	struct tern_create_srq_resp resp = {};
+	struct tern_create_srq cmd = {};
+	struct ibv_srq_init_attr basic;
+	int err;
+
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) {
+		cmd_ex.drv_payload = *req;
+		err = ibv_cmd_create_srq_ex(ibvctx, &srq->vsrq, attr,
+					    &cmd_ex.ibv_cmd, sizeof(cmd_ex),
+					    &resp_ex.ibv_resp, sizeof(resp_ex));
+		srq->srqn = resp_ex.srqn;
+		return err;
+	}
+
+	basic = (struct ibv_srq_init_attr) {
+		.srq_context = attr->srq_context,
+		.attr = attr->attr,
+	};
+	cmd.drv_payload = *req;
+	err = ibv_cmd_create_srq(attr->pd, &srq->vsrq.srq, &basic, &cmd.ibv_cmd,
+				 sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	srq->srqn = resp.srqn;
+
+	return err;
+}
+
+/* Removes the completions of an XRC SRQ that the kernel has destroyed; under xrc_srqs_mutex. */
+static void tern_xrc_srq_detach(struct tern_srq *srq)
+{
+	struct tern_cq *cq = to_tern_cq(srq->vsrq.cq);
+
+	tern_cq_lock(cq);
+	tern_cq_purge_srq(cq, srq->srqn);
+	tern_cq_unlock(cq);
+
+	list_del(&srq->xrc_entry);
+	srq->xrc_listed = false;
+}
+
+/*
+ * The kernel may hand out a number again before the thread that destroys its
+ * last owner got to clean up: who comes does it, before it has completions.
+ */
+static void tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
+{
+	struct tern_srq *old, *next;
+
+	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
+	list_for_each_safe(&ctx->xrc_srqs, old, next, xrc_entry)
+		if (old->srqn == srq->srqn)
+			tern_xrc_srq_detach(old);
+	list_add(&ctx->xrc_srqs, &srq->xrc_entry);
+	srq->xrc_listed = true;
+	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+}
+
+static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
+			 struct ibv_srq_init_attr_ex *attr)
+{
+	struct tern_ureq_create_srq req = {};
+	struct tern_buf buf;
+	int err;
+
+	tern_rq_size(&srq->wq, attr->attr.max_wr, attr->attr.max_sge,
+		     to_tern_ctx(ibvctx)->max_recv_sge);
+	if (srq->wq.log_stride > TERN_RQ_STRIDE_MAX)
+		return EINVAL;
+
+	err = tern_srq_alloc(ibvctx, &srq->wq, &buf);
+	if (err)
+		return err;
+	tern_srq_set_buf(srq, &buf);
+
+	/* The kernel is told what the queue really takes. */
+	attr->attr.max_wr = tern_wq_num(&srq->wq);
+	attr->attr.max_sge = srq->wq.max_sge;
+	req.buf_addr = (uintptr_t)buf.addr;
+	req.buf_len = buf.len;
+	req.log_size = ilog32(srq->wq.mask + 1) - 1;
+	req.log_stride = srq->wq.log_stride;
+	err = tern_srq_cmd_create(ibvctx, srq, attr, &req);
+	if (err) {
+		tern_free_buf(&srq->buf);
+		return err;
+	}
+
+	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
+	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
+		tern_xrc_srq_attach(to_tern_ctx(ibvctx), srq);
+
+	return 0;
+}
+
+/*
+ * ibv_create_srq_ex(3): EOPNOTSUPP for a type tern lacks, EINVAL for capacities
+ * past the device's and for objects the type needs or cannot have.
+ */
+struct ibv_srq *tern_create_srq_ex(struct ibv_context *ibvctx,
+				   struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq_init_attr_ex actual = *attr;
+	struct tern_srq *srq;
+	int err;
+
+	err = tern_check_srq_attr(to_tern_ctx(ibvctx), attr);
+	if (err)
+		goto err_out;
+
+	srq = calloc(1, sizeof(*srq));
+	if (!srq) {
+		err = ENOMEM;
+		goto err_out;
+	}
+
+	err = tern_srq_init(ibvctx, srq, &actual);
+	if (err)
+		goto err_free;
+
+	srq->vsrq.srq.srq_context = attr->srq_context;
+	srq->vsrq.srq.pd = attr->pd;
+	attr->attr.max_wr = tern_wq_num(&srq->wq);
+	attr->attr.max_sge = srq->wq.max_sge;
+
+	return &srq->vsrq.srq;
+
+err_free:
+	free(srq);
+err_out:
+	errno = err;
+	return NULL;
+}
+
+/* ibv_create_srq(3). */
+struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
+				struct ibv_srq_init_attr *attr)
+{
+	struct ibv_srq_init_attr_ex attr_ex = {
+		.srq_context = attr->srq_context,
+		.attr = attr->attr,
+		.comp_mask = IBV_SRQ_INIT_ATTR_PD,
+		.pd = ibvpd,
+	};
+	struct ibv_srq *ibvsrq;
+
+	ibvsrq = tern_create_srq_ex(ibvpd->context, &attr_ex);
+	if (ibvsrq)
+		attr->attr = attr_ex.attr;
+
+	return ibvsrq;
+}
+
+/*
+ * Copies what the device has not taken into a queue of another size. Nobody
+ * posts meanwhile; what the device takes from the old queue from here on is
+ * copied in vain. EINVAL when it does not fit.
+ */
+static int tern_srq_copy(const struct tern_srq *from, struct tern_srq *to)
+{
+	uint32_t ci = tern_srq_ci(from);
+	uint32_t i;
+
+	if (from->wq.head - ci > to->wq.mask + 1)
+		return EINVAL;
+
+	for (i = ci; i != from->wq.head; i++)
+		memcpy(tern_wq_slot(&to->wq, i), tern_wq_slot(&from->wq, i),
+		       (size_t)1 << from->wq.log_stride);
+
+	tern_shared_write(&to->record->pi, from->wq.head);
+	tern_shared_write(&to->record->ci, ci);
+	atomic_store_explicit(&to->wq.tail, ci, memory_order_relaxed);
+
+	return 0;
+}
+
+/* Resizes, and does at the same time what else attr_mask names. */
+static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
+			   int attr_mask)
+{
+	struct ibv_context *ibvctx = srq->vsrq.srq.context;
+	struct ibv_srq_attr actual = *attr;
+	struct tern_modify_srq cmd = {};
+	struct tern_srq new = {};
+	struct tern_buf buf;
+	int err;
+
+	if (!attr->max_wr || attr->max_wr > to_tern_ctx(ibvctx)->max_srq_wr)
+		return EINVAL;
+
+	tern_wq_size(&new.wq, attr->max_wr, 1U << srq->wq.log_stride,
+		     srq->wq.log_stride);
+	err = tern_srq_alloc(ibvctx, &new.wq, &buf);
+	if (err)
+		return err;
+	tern_srq_set_buf(&new, &buf);
+
+	actual.max_wr = tern_wq_num(&new.wq);
+	cmd.buf_addr = (uintptr_t)buf.addr;
+	cmd.buf_len = buf.len;
+	cmd.log_size = ilog32(actual.max_wr) - 1;
+
+	/* Posters wait for the kernel here: nothing is posted until both know the new queue. */
+	pthread_spin_lock(&srq->wq.lock);
+	err = tern_srq_copy(srq, &new);
+	if (!err)
+		err = ibv_cmd_modify_srq(&srq->vsrq.srq, &actual, attr_mask,
+					 &cmd.ibv_cmd, sizeof(cmd));
+	if (!err) {
+		buf = srq->buf;
+		tern_srq_set_buf(srq, &new.buf);
+		srq->wq.mask = new.wq.mask;
+		atomic_store_explicit(&srq->wq.tail,
+				      atomic_load_explicit(&new.wq.tail,
+							   memory_order_relaxed),
+				      memory_order_relaxed);
+	}
+	pthread_spin_unlock(&srq->wq.lock);
+
+	/* The old queue, or the new one that nobody took. */
+	tern_free_buf(&buf);
+	if (!err)
+		attr->max_wr = actual.max_wr;
+
+	return err;
+}
+
+/* ibv_modify_srq(3): EINVAL when more is posted than the new size holds, or for a limit above it. */
+int tern_modify_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr,
+		    int attr_mask)
+{
+	struct ibv_modify_srq cmd;
+
+	if (!check_comp_mask(attr_mask, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+
+	if (attr_mask & IBV_SRQ_MAX_WR)
+		return tern_srq_resize(to_tern_srq(ibvsrq), attr, attr_mask);
+
+	return ibv_cmd_modify_srq(ibvsrq, attr, attr_mask, &cmd, sizeof(cmd));
+}
+
+/* ibv_query_srq(3). */
+int tern_query_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr)
+{
+	struct ibv_query_srq cmd;
+
+	return ibv_cmd_query_srq(ibvsrq, attr, &cmd, sizeof(cmd));
+}
+
+/* ibv_get_srq_num(3): what an XRC peer names; EINVAL for another SRQ. */
+int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num)
+{
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
+
+	if (srq->vsrq.srq_type != IBV_SRQT_XRC)
+		return EINVAL;
+
+	*srq_num = srq->srqn;
+	return 0;
+}
+
+/*
+ * ibv_destroy_srq(3). Of an XRC SRQ no completion is left behind; of another
+ * the QPs, which are gone before it, have taken theirs along.
+ */
+int tern_destroy_srq(struct ibv_srq *ibvsrq)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvsrq->context);
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
+	int err;
+
+	err = ibv_cmd_destroy_srq(ibvsrq);
+	if (err)
+		return err;
+
+	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
+	if (srq->xrc_listed)
+		tern_xrc_srq_detach(srq);
+	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+
+	pthread_spin_destroy(&srq->wq.lock);
+	tern_free_buf(&srq->buf);
+	free(srq);
+
+	return 0;
+}

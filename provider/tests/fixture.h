@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* What the provider's tests share: a context without a device, and the kernel that is a stub. */
+#ifndef TERN_TEST_FIXTURE_H
+#define TERN_TEST_FIXTURE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../tern.h"
+
+#define PAGE 4096U
+
+#define CHECK(cond)                                                            \
+	do {                                                                   \
+		if (!(cond)) {                                                 \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__,     \
+				#cond);                                        \
+			exit(1);                                               \
+		}                                                              \
+	} while (0)
+
+/* What an RC QP has on any device. */
+#define RC_OPS                                                                 \
+	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
+	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
+	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+
+/* kernel_stub.c: numbers to hand out, the error to give instead, what was asked last. */
+extern uint32_t next_qpn;
+extern uint32_t next_srqn;
+extern int create_err;
+extern struct tern_ureq_create_qp last_qp;
+extern struct ibv_qp_cap last_cap;
+extern struct tern_ureq_create_srq last_srq;
+extern struct tern_ureq_modify_srq last_resize;
+extern struct ibv_srq_attr last_srq_attr;
+extern int last_srq_mask;
+/* Called where the device would switch to the new queue. */
+extern void (*on_modify_srq)(void);
+
+/* fixture.c */
+extern struct tern_context *ctx;
+extern const struct ibv_qp_cap small_cap;
+
+void setup(void);
+void teardown(void);
+
+/* The doorbell store since the last call, 0 without; and what one should be. */
+uint32_t last_kick(void);
+uint32_t kick_of(uint32_t cmd, uint32_t num);
+
+struct tern_cq *make_cq(uint32_t cqe);
+/* A QP in RTS with ibv_wr_*() for send_ops; CQs and SRQ as the type wants them. */
+struct tern_qp *make_typed_qp(enum ibv_qp_type qp_type, struct tern_cq *scq,
+			      struct tern_cq *rcq, struct ibv_srq *srq,
+			      struct ibv_qp_cap cap, uint64_t send_ops);
+/* An RC QP in RTS with RC_OPS. */
+struct tern_qp *make_qp(struct tern_cq *scq, struct tern_cq *rcq,
+			struct ibv_qp_cap cap);
+uint32_t sq_pi(struct tern_qp *qp);
+/* Writes CQE number index as the device does: the phase last. */
+void put_whole_cqe(struct tern_cq *cq, uint32_t index,
+		   const struct tern_cqe *cqe);
+void put_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn, uint64_t wr_id,
+	     uint32_t wqe_index, uint8_t flags);
+/* The same of a receive from an SRQ. */
+void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
+		 uint64_t wr_id, uint32_t srqn);
+
+/* test_types.c */
+void test_type_ops(void);
+void test_ud(void);
+void test_xrc(void);
+void test_types_refused(void);
+void test_post_refused(void);
+void test_cq_fields(void);
+
+/* test_srq.c */
+void test_srq_queue(void);
+void test_srq_resize(void);
+void test_srq_cqes(void);
+void test_srq_refused(void);
+void test_srq_threads(void);
+
+#endif /* TERN_TEST_FIXTURE_H */

@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* QP types: which opcode each has, the WQEs of UD and XRC, refusals, what completions tell. */
+
+#include <errno.h>
+
+#include "fixture.h"
+
+#define UD_OPS (IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM)
+#define UC_OPS                                                                 \
+	(UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE |                                  \
+	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
+
+/* A type, what it can do on any device, and what it could with an invalidating one. */
+static const struct {
+	enum ibv_qp_type type;
+	uint64_t send_ops;
+	uint32_t ops;
+	bool send_inv;
+} types[] = {
+	{ IBV_QPT_RC, RC_OPS,
+	  1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM |
+	  1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM |
+	  1 << IBV_WR_RDMA_READ | 1 << IBV_WR_ATOMIC_CMP_AND_SWP |
+	  1 << IBV_WR_ATOMIC_FETCH_AND_ADD, true },
+	{ IBV_QPT_UC, UC_OPS,
+	  1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM |
+	  1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM, true },
+	{ IBV_QPT_UD, UD_OPS, 1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM,
+	  false },
+	{ IBV_QPT_XRC_SEND, RC_OPS,
+	  1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM |
+	  1 << IBV_WR_RDMA_WRITE | 1 << IBV_WR_RDMA_WRITE_WITH_IMM |
+	  1 << IBV_WR_RDMA_READ | 1 << IBV_WR_ATOMIC_CMP_AND_SWP |
+	  1 << IBV_WR_ATOMIC_FETCH_AND_ADD, true },
+	{ IBV_QPT_XRC_RECV, 0, 0, false },
+};
+
+static struct tern_ah ah = {
+	.av = {
+		.dgid = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+			  16 },
+		.dmac = { 0x52, 0x54, 0, 1, 2, 3 },
+		.hop_limit = 64,
+	},
+};
+
+/* Sets what a request of the type needs besides its opcode. */
+static void aim(struct ibv_send_wr *wr, enum ibv_qp_type type)
+{
+	if (type == IBV_QPT_UD) {
+		wr->wr.ud.ah = &ah.ibvah;
+		wr->wr.ud.remote_qpn = 0x123456;
+		wr->wr.ud.remote_qkey = 0x80010000;
+	} else if (type == IBV_QPT_XRC_SEND) {
+		wr->qp_type.xrc.remote_srqn = 0x654321;
+	}
+}
+
+/* Every opcode by its number, on every type: posted, not there, or not of the type. */
+void test_type_ops(void)
+{
+	static const uint64_t more[] = {
+		IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_BIND_MW,
+		IBV_QP_EX_WITH_TSO, IBV_QP_EX_WITH_FLUSH,
+		IBV_QP_EX_WITH_ATOMIC_WRITE,
+	};
+	struct tern_cq *cq = make_cq(64);
+	unsigned int i, j, caps;
+
+	for (caps = 0; caps < 2; caps++)
+		for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+			uint64_t all = types[i].send_ops;
+			struct ibv_qp_init_attr_ex attr = {
+				.send_cq = &cq->vcq.cq,
+				.recv_cq = &cq->vcq.cq,
+				.cap = small_cap,
+				.qp_type = types[i].type,
+				.comp_mask = IBV_QP_INIT_ATTR_PD |
+					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+				.pd = (void *)1,
+			};
+			bool inv = caps && types[i].send_inv;
+			struct tern_qp *qp;
+
+			ctx->caps = caps ? TERN_UCTX_CAP_SEND_INV : 0;
+			if (inv)
+				all |= IBV_QP_EX_WITH_SEND_WITH_INV;
+			qp = make_typed_qp(types[i].type, cq, cq, NULL,
+					   small_cap, all);
+			for (j = 0; j < 40; j++) {
+				struct ibv_send_wr *bad, wr = { .opcode = j };
+				bool has = j < 32 &&
+					   (types[i].ops & (1U << j));
+				int err;
+
+				if (j == IBV_WR_SEND_WITH_INV)
+					has = inv;
+				aim(&wr, types[i].type);
+				if (qp->record)
+					qp->sq.head = 0;
+				err = tern_post_send(&qp->vqp.qp, &wr, &bad);
+				CHECK(has ? !err : err && bad == &wr);
+				CHECK(has == !!last_kick());
+			}
+			tern_destroy_qp(&qp->vqp.qp);
+
+			for (j = 0; j < sizeof(more) / sizeof(more[0]); j++) {
+				attr.send_ops_flags = more[j];
+				CHECK(!tern_create_qp_ex(&ctx->vctx.context,
+							 &attr) &&
+				      errno == EOPNOTSUPP);
+			}
+			attr.send_ops_flags = ~all & IBV_QP_EX_WITH_RDMA_READ;
+			if (attr.send_ops_flags)
+				CHECK(!tern_create_qp_ex(&ctx->vctx.context,
+							 &attr) &&
+				      errno == EOPNOTSUPP);
+		}
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* What is not of the type, what the device lacks, flags that cannot be honoured: which errno. */
+void test_post_refused(void)
+{
+	struct tern_cq *cq = make_cq(64);
+	struct tern_qp *rc = make_qp(cq, cq, small_cap);
+	struct tern_qp *ud = make_typed_qp(IBV_QPT_UD, cq, cq, NULL, small_cap,
+					   UD_OPS);
+	struct ibv_qp_ex *udx = &ud->vqp.qp_ex;
+	struct ibv_send_wr *bad, wr[3] = {};
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		wr[i].next = i < 2 ? &wr[i + 1] : NULL;
+		wr[i].opcode = IBV_WR_SEND;
+		aim(&wr[i], IBV_QPT_UD);
+	}
+	/* Each time the first is posted and rung, the second is the bad one. */
+	wr[1].opcode = IBV_WR_TSO;
+	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EOPNOTSUPP);
+	CHECK(bad == &wr[1] && sq_pi(ud) == 1 && last_kick());
+	wr[1].opcode = IBV_WR_RDMA_READ;
+	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EINVAL);
+	CHECK(bad == &wr[1] && sq_pi(ud) == 2 && last_kick());
+	wr[1].opcode = IBV_WR_SEND;
+	wr[1].wr.ud.ah = NULL;
+	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EINVAL);
+	CHECK(bad == &wr[1] && sq_pi(ud) == 3 && last_kick());
+	wr[1].wr.ud.ah = &ah.ibvah;
+	wr[1].send_flags = IBV_SEND_IP_CSUM;
+	CHECK(tern_post_send(&ud->vqp.qp, &wr[1], &bad) == EOPNOTSUPP);
+	CHECK(bad == &wr[1] && sq_pi(ud) == 3 && !last_kick());
+	wr[1].send_flags = 1 << 5;
+	CHECK(tern_post_send(&ud->vqp.qp, &wr[1], &bad) == EINVAL);
+	udx->wr_start(udx);
+	udx->wr_flags = IBV_SEND_IP_CSUM;
+	udx->wr_send(udx);
+	CHECK(udx->wr_complete(udx) == EOPNOTSUPP);
+
+	for (i = IBV_WR_LOCAL_INV; i <= IBV_WR_SEND_WITH_INV; i++) {
+		wr[0].opcode = i;
+		wr[0].send_flags = 0;
+		CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EOPNOTSUPP);
+		CHECK(bad == wr && !last_kick());
+	}
+	wr[0].opcode = IBV_WR_DRIVER1;
+	CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EINVAL);
+	wr[0].opcode = IBV_WR_FLUSH;
+	CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EOPNOTSUPP);
+	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EINVAL);
+	tern_destroy_qp(&rc->vqp.qp);
+	tern_destroy_qp(&ud->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+static void check_ud_wqe(struct tern_qp *qp, uint32_t index, bool inlined)
+{
+	struct tern_sq_hdr *hdr = tern_wq_slot(&qp->sq, index);
+	struct tern_ud_seg *seg = (void *)(hdr + 1);
+	struct tern_sge *sge = (void *)(seg + 1);
+
+	CHECK(hdr->opcode == TERN_WR_SEND_WITH_IMM);
+	CHECK(hdr->imm == htobe32(0x01020304));
+	CHECK(!memcmp(&seg->av, &ah.av, sizeof(ah.av)));
+	CHECK(le32toh(seg->dqpn) == 0x123456);
+	CHECK(le32toh(seg->qkey) == 0x80010000);
+	if (inlined) {
+		CHECK(hdr->flags & TERN_WQE_F_INLINE);
+		CHECK(le32toh(hdr->length) == 3 && !memcmp(sge, "abc", 3));
+	} else {
+		CHECK(hdr->num_sge == 1 && le32toh(sge->length) == 3);
+		CHECK(le32toh(sge->lkey) == 7);
+	}
+}
+
+/* The address before the data, from both interfaces, whatever the order of the setters. */
+void test_ud(void)
+{
+	struct ibv_qp_cap cap = { 8, 8, 32, 1, 512 };
+	struct tern_cq *cq = make_cq(64);
+	struct tern_qp *qp = make_typed_qp(IBV_QPT_UD, cq, cq, NULL, cap,
+					   UD_OPS);
+	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
+	struct ibv_sge list[32], sge = { .length = 3, .lkey = 7 };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND_WITH_IMM,
+		.imm_data = htobe32(0x01020304),
+	};
+	static char data[512] = "abc";
+	uint32_t i;
+
+	sge.addr = (uintptr_t)data;
+	aim(&wr, IBV_QPT_UD);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	check_ud_wqe(qp, 0, false);
+	wr.send_flags = IBV_SEND_INLINE;
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	check_ud_wqe(qp, 1, true);
+
+	qpx->wr_start(qpx);
+	for (i = 0; i < 2; i++) {
+		qpx->wr_send_imm(qpx, htobe32(0x01020304));
+		if (i)
+			qpx->wr_set_ud_addr(qpx, &ah.ibvah, 0x123456,
+					    0x80010000);
+		qpx->wr_set_sge(qpx, 7, sge.addr, 3);
+		if (!i)
+			qpx->wr_set_ud_addr(qpx, &ah.ibvah, 0x123456,
+					    0x80010000);
+	}
+	qpx->wr_send_imm(qpx, htobe32(0x01020304));
+	qpx->wr_set_inline_data(qpx, data, 3);
+	qpx->wr_set_ud_addr(qpx, &ah.ibvah, 0x123456, 0x80010000);
+	CHECK(!qpx->wr_complete(qpx));
+	check_ud_wqe(qp, 2, false);
+	check_ud_wqe(qp, 3, false);
+	check_ud_wqe(qp, 4, true);
+	CHECK(sq_pi(qp) == 5);
+
+	/* Without an address, in the middle and at the end, nothing goes. */
+	for (i = 0; i < 2; i++) {
+		qpx->wr_start(qpx);
+		qpx->wr_send(qpx);
+		if (i)
+			qpx->wr_set_ud_addr(qpx, &ah.ibvah, 1, 2);
+		qpx->wr_send(qpx);
+		if (!i)
+			qpx->wr_set_ud_addr(qpx, &ah.ibvah, 1, 2);
+		CHECK(qpx->wr_complete(qpx) == EINVAL);
+	}
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	qpx->wr_set_ud_addr(qpx, NULL, 1, 2);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+	CHECK(sq_pi(qp) == 5);
+
+	/* The largest requests stay in their slots. */
+	memset(list, 0, sizeof(list));
+	wr.sg_list = list;
+	wr.num_sge = qp->sq.max_sge;
+	wr.send_flags = 0;
+	memset(tern_wq_slot(&qp->sq, 6), 0, 1U << qp->sq.log_stride);
+	for (i = 0; i < 32; i++)
+		list[i].lkey = 0xffffffff;
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	qp->sq.head = 5;
+	list[0].addr = (uintptr_t)data;
+	list[0].length = 512;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_INLINE;
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	for (i = 0; i < 1U << qp->sq.log_stride; i++)
+		CHECK(!((uint8_t *)tern_wq_slot(&qp->sq, 6))[i]);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* SRQ numbers in every request; an XRC sender has no receive queue, a target no queue at all. */
+void test_xrc(void)
+{
+	struct tern_cq *cq = make_cq(64);
+	struct tern_qp *qp = make_typed_qp(IBV_QPT_XRC_SEND, cq, NULL, NULL,
+					   small_cap, RC_OPS);
+	struct tern_qp *tgt = make_typed_qp(IBV_QPT_XRC_RECV, NULL, NULL, NULL,
+					    small_cap, 0);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp_open_attr open = { .qp_num = tgt->vqp.qp.qp_num };
+	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_recv_wr *bad_recv, recv = {};
+	struct ibv_qp_init_attr init = {};
+	struct tern_sq_hdr *hdr;
+	struct ibv_qp *opened;
+
+	aim(&wr, IBV_QPT_XRC_SEND);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	hdr = tern_wq_slot(&qp->sq, 0);
+	CHECK(le32toh(hdr->xrc_srqn) == 0x654321);
+	qpx->wr_start(qpx);
+	qpx->wr_atomic_fetch_add(qpx, 1, 2, 3);
+	qpx->wr_set_xrc_srqn(qpx, 0x98);
+	qpx->wr_set_sge(qpx, 1, 2, 8);
+	CHECK(!qpx->wr_complete(qpx));
+	hdr = tern_wq_slot(&qp->sq, 1);
+	CHECK(le32toh(hdr->xrc_srqn) == 0x98 && sq_pi(qp) == 2);
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+	qpx->wr_start(qpx);
+	qpx->wr_set_xrc_srqn(qpx, 0x98);
+	CHECK(qpx->wr_complete(qpx) == EINVAL);
+	CHECK(sq_pi(qp) == 2);
+	CHECK(tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) == EINVAL);
+	CHECK(bad_recv == &recv);
+
+	CHECK(!tgt->buf.addr && !tgt->record);
+	CHECK(!tern_find_qp(ctx, tgt->vqp.qp.qp_num));
+	CHECK(tern_post_send(&tgt->vqp.qp, &wr, &bad) == EINVAL);
+	CHECK(tern_post_recv(&tgt->vqp.qp, &recv, &bad_recv) == EINVAL);
+	CHECK(!tern_modify_qp(&tgt->vqp.qp, &attr, IBV_QP_STATE));
+	init.cap = small_cap;
+	CHECK(!tern_query_qp(&tgt->vqp.qp, &attr, IBV_QP_CAP, &init));
+	CHECK(!init.cap.max_send_wr && !init.cap.max_recv_wr);
+
+	opened = tern_open_qp(&ctx->vctx.context, &open);
+	CHECK(opened && opened->qp_num == tgt->vqp.qp.qp_num);
+	CHECK(tern_post_recv(opened, &recv, &bad_recv) == EINVAL);
+	CHECK(tern_post_send(opened, &wr, &bad) == EINVAL);
+	CHECK(!tern_destroy_qp(opened));
+	create_err = EINVAL;
+	CHECK(!tern_open_qp(&ctx->vctx.context, &open) && errno == EINVAL);
+	create_err = 0;
+	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr, IBV_QP_STATE));
+	CHECK(!sq_pi(qp));
+	tern_destroy_qp(&tgt->vqp.qp);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* Objects that a type needs or cannot have; limits of a queue that is not there. */
+void test_types_refused(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	struct tern_srq srq = {};
+	struct verbs_xrcd xrcd = {};
+	struct ibv_qp_init_attr_ex good = {
+		.send_cq = &cq->vcq.cq,
+		.recv_cq = &cq->vcq.cq,
+		.cap = small_cap,
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = (void *)1,
+		.xrcd = &xrcd.xrcd,
+	};
+	struct ibv_qp_init_attr_ex attr;
+	struct ibv_qp *qp;
+
+#define REFUSED(change, err)                                                   \
+	do {                                                                   \
+		attr = good;                                                   \
+		change;                                                        \
+		CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) &&         \
+		      errno == (err));                                         \
+	} while (0)
+
+	REFUSED(attr.send_cq = NULL, EINVAL);
+	REFUSED(attr.recv_cq = NULL, EINVAL);
+	REFUSED(attr.pd = NULL, EINVAL);
+	REFUSED(attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD, EINVAL);
+	REFUSED(attr.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER, EOPNOTSUPP);
+	REFUSED(attr.qp_type = IBV_QPT_DRIVER, EOPNOTSUPP);
+	REFUSED(attr.cap.max_recv_wr = ctx->max_recv_wr + 1, EINVAL);
+
+	good.srq = &srq.vsrq.srq;
+	attr = good;
+	attr.cap.max_recv_wr = UINT32_MAX;
+	attr.cap.max_recv_sge = UINT32_MAX;
+	qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
+	CHECK(qp && !attr.cap.max_recv_wr && !attr.cap.max_recv_sge);
+	tern_destroy_qp(qp);
+	REFUSED(attr.qp_type = IBV_QPT_XRC_SEND, EINVAL);
+
+	good.srq = NULL;
+	good.qp_type = IBV_QPT_XRC_SEND;
+	REFUSED(attr.comp_mask = IBV_QP_INIT_ATTR_XRCD, EINVAL);
+	REFUSED(attr.send_cq = NULL, EINVAL);
+	good.qp_type = IBV_QPT_XRC_RECV;
+	REFUSED(attr.comp_mask = IBV_QP_INIT_ATTR_PD, EINVAL);
+	REFUSED(attr.comp_mask = IBV_QP_INIT_ATTR_XRCD; attr.xrcd = NULL,
+		EINVAL);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* What a datagram's completion says, through both ways to poll. */
+void test_cq_fields(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 4,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN,
+	};
+	struct tern_cqe cqe = {
+		.wr_id = htole64(77),
+		.qpn = htole32(0x40),
+		.byte_len = htole32(140),
+		.imm = htobe32(0xa0b0c0d0),
+		.src_qp = htole32(0xabcdef),
+		.opcode = TERN_RECV_SEND,
+		.flags = TERN_CQE_F_RECV | TERN_CQE_F_GRH | TERN_CQE_F_IMM |
+			 TERN_CQE_F_VLAN,
+		.vlan = htole16(0x6005),
+		.sl = 3,
+	};
+	static const uint64_t refused[] = {
+		IBV_WC_EX_WITH_FLOW_TAG, IBV_WC_EX_WITH_TM_INFO,
+		IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, 1 << 20,
+	};
+	struct ibv_poll_cq_attr poll = {};
+	struct ibv_cq_ex *cqx;
+	struct tern_cq *cq;
+	struct ibv_wc wc;
+	unsigned int i;
+
+	cqx = tern_create_cq_ex(&ctx->vctx.context, &attr);
+	CHECK(cqx);
+	cq = to_tern_cq_ex(cqx);
+	put_whole_cqe(cq, 0, &cqe);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1);
+	CHECK(wc.wr_id == 77 && wc.qp_num == 0x40 && wc.byte_len == 140);
+	CHECK(wc.opcode == IBV_WC_RECV && wc.status == IBV_WC_SUCCESS);
+	CHECK(wc.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM));
+	CHECK(wc.imm_data == htobe32(0xa0b0c0d0));
+	CHECK(wc.src_qp == 0xabcdef && wc.sl == 3);
+	CHECK(!wc.slid && !wc.dlid_path_bits && !wc.pkey_index);
+
+	put_whole_cqe(cq, 1, &cqe);
+	CHECK(!cqx->start_poll(cqx, &poll));
+	CHECK(cqx->wr_id == 77 && cqx->read_src_qp(cqx) == 0xabcdef);
+	CHECK(cqx->read_sl(cqx) == 3 && cqx->read_cvlan(cqx) == 0x6005);
+	CHECK(!cqx->read_slid(cqx) && !cqx->read_dlid_path_bits(cqx));
+	CHECK(cqx->read_byte_len(cqx) == 140);
+	CHECK(cqx->read_wc_flags(cqx) == (IBV_WC_GRH | IBV_WC_WITH_IMM));
+	CHECK(cqx->read_imm_data(cqx) == htobe32(0xa0b0c0d0));
+	cqx->end_poll(cqx);
+
+	/* An invalidated key in the place of immediate data; no tag. */
+	cqe.flags = TERN_CQE_F_RECV | TERN_CQE_F_INV;
+	cqe.inv_rkey = htole32(0x1234);
+	cqe.opcode = TERN_RECV_RDMA_WITH_IMM;
+	put_whole_cqe(cq, 2, &cqe);
+	CHECK(!cqx->start_poll(cqx, &poll));
+	CHECK(ibv_wc_read_invalidated_rkey(cqx) == 0x1234);
+	CHECK(!cqx->read_cvlan(cqx));
+	CHECK(cqx->read_opcode(cqx) == IBV_WC_RECV_RDMA_WITH_IMM);
+	cqx->end_poll(cqx);
+	put_whole_cqe(cq, 3, &cqe);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1);
+	CHECK(wc.wc_flags == IBV_WC_WITH_INV && wc.invalidated_rkey == 0x1234);
+	tern_destroy_cq(&cq->vcq.cq);
+
+	for (i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		attr.wc_flags = refused[i];
+		CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) &&
+		      errno == EOPNOTSUPP);
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Which opcodes there are, which QP type has which, and how large their WQEs get. */
+
+#include <ccan/array_size.h>
+#include <ccan/minmax.h>
+
+#include "wqe.h"
+
+const struct tern_op tern_ops[TERN_NUM_OPS] = {
+	[IBV_WR_RDMA_WRITE] = {
+		.opcode = TERN_WR_RDMA_WRITE,
+		.seg = TERN_SEG_RDMA,
+		.seg_size = sizeof(struct tern_rdma_seg),
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.send_op = IBV_QP_EX_WITH_RDMA_WRITE,
+	},
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = {
+		.opcode = TERN_WR_RDMA_WRITE_WITH_IMM,
+		.seg = TERN_SEG_RDMA,
+		.seg_size = sizeof(struct tern_rdma_seg),
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.send_op = IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+	},
+	[IBV_WR_SEND] = {
+		.opcode = TERN_WR_SEND,
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.send_op = IBV_QP_EX_WITH_SEND,
+	},
+	[IBV_WR_SEND_WITH_IMM] = {
+		.opcode = TERN_WR_SEND_WITH_IMM,
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.send_op = IBV_QP_EX_WITH_SEND_WITH_IMM,
+	},
+	[IBV_WR_RDMA_READ] = {
+		.opcode = TERN_WR_RDMA_READ,
+		.seg = TERN_SEG_RDMA,
+		.seg_size = sizeof(struct tern_rdma_seg),
+		.flags = TERN_OP_SGES,
+		.send_op = IBV_QP_EX_WITH_RDMA_READ,
+	},
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = {
+		.opcode = TERN_WR_ATOMIC_CMP_AND_SWP,
+		.seg = TERN_SEG_ATOMIC,
+		.seg_size = sizeof(struct tern_atomic_seg),
+		.send_op = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+	},
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {
+		.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD,
+		.seg = TERN_SEG_ATOMIC,
+		.seg_size = sizeof(struct tern_atomic_seg),
+		.send_op = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+	},
+	[IBV_WR_SEND_WITH_INV] = {
+		.opcode = TERN_WR_SEND_WITH_INV,
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.caps = TERN_UCTX_CAP_SEND_INV,
+		.send_op = IBV_QP_EX_WITH_SEND_WITH_INV,
+	},
+};
+
+#define TERN_OPS_RELIABLE \
+	(BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM) | \
+	 BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM) | \
+	 BIT(IBV_WR_SEND_WITH_INV) | BIT(IBV_WR_RDMA_READ) | \
+	 BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
+
+/* These need memory windows; user space has no other key to invalidate. */
+#define TERN_OPS_WINDOW (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
+
+#define TERN_OPS_PERSISTENT (BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
+
+static const struct tern_qp_type tern_qp_types[] = {
+	{
+		.qp_type = IBV_QPT_RC,
+		.ops = TERN_OPS_RELIABLE,
+		.missing = TERN_OPS_WINDOW | TERN_OPS_PERSISTENT,
+		.has_sq = true,
+		.has_rq = true,
+	},
+	{
+		.qp_type = IBV_QPT_UC,
+		.ops = BIT(IBV_WR_RDMA_WRITE) |
+		       BIT(IBV_WR_RDMA_WRITE_WITH_IMM) |
+		       BIT(IBV_WR_SEND) |
+		       BIT(IBV_WR_SEND_WITH_IMM) |
+		       BIT(IBV_WR_SEND_WITH_INV),
+		.missing = TERN_OPS_WINDOW,
+		.has_sq = true,
+		.has_rq = true,
+	},
+	{
+		.qp_type = IBV_QPT_UD,
+		.ops = BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM),
+		.missing = BIT(IBV_WR_TSO),
+		.ud_size = sizeof(struct tern_ud_seg),
+		.has_sq = true,
+		.has_rq = true,
+	},
+	{
+		.qp_type = IBV_QPT_XRC_SEND,
+		.ops = TERN_OPS_RELIABLE,
+		.missing = TERN_OPS_WINDOW | TERN_OPS_PERSISTENT,
+		.has_sq = true,
+		.xrc = true,
+	},
+	{
+		.qp_type = IBV_QPT_XRC_RECV,
+	},
+};
+
+/* NULL for a type tern does not have. */
+const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tern_qp_types); i++)
+		if (tern_qp_types[i].qp_type == qp_type)
+			return &tern_qp_types[i];
+
+	return NULL;
+}
+
+/* The BIT(IBV_WR_*) a type has on a device with these TERN_UCTX_CAP_*. */
+uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps)
+{
+	uint32_t ops = type->ops;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tern_ops); i++)
+		if (tern_ops[i].caps & ~caps)
+			ops &= ~BIT(i);
+
+	return ops;
+}
+
+/* The IBV_QP_EX_WITH_* of a mask of BIT(IBV_WR_*). */
+uint64_t tern_send_ops(uint32_t ops)
+{
+	uint64_t send_ops = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tern_ops); i++)
+		if (ops & BIT(i))
+			send_ops |= tern_ops[i].send_op;
+
+	return send_ops;
+}
+
+/* What to say of an opcode that a QP does not have: not of its type, or not in the device. */
+int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode)
+{
+	if (opcode < 32 && ((type->ops | type->missing) & BIT(opcode)))
+		return EOPNOTSUPP;
+
+	return EINVAL;
+}
+
+/* Where a list of SGEs or inline data begins at the latest, bytes from the WQE's start. */
+size_t tern_qp_type_data_offset(const struct tern_qp_type *type)
+{
+	size_t seg_size = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tern_ops); i++)
+		if ((type->ops & BIT(i)) && (tern_ops[i].flags & TERN_OP_SGES))
+			seg_size = max_t(size_t, seg_size,
+					 tern_ops[i].seg_size);
+
+	return sizeof(struct tern_sq_hdr) + type->ud_size + seg_size;
+}
+
+/* Bytes that the largest opcode without a list of SGEs needs. */
+size_t tern_qp_type_min_wqe(const struct tern_qp_type *type)
+{
+	size_t size = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tern_ops); i++)
+		if ((type->ops & BIT(i)) && !(tern_ops[i].flags & TERN_OP_SGES))
+			size = max_t(size_t, size,
+				     sizeof(struct tern_sq_hdr) +
+					     tern_ops[i].seg_size +
+					     sizeof(struct tern_sge));
+
+	return size;
+}

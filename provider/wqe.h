@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
+/* How requests become WQEs: shared by ibv_post_send(), ibv_wr_*() and the receive queues. */
+#ifndef TERN_WQE_H
+#define TERN_WQE_H
+
+#include <errno.h>
+
+#include <util/compiler.h>
+
+#include "tern.h"
+
+/* Segment between a WQE's header and its data. */
+enum tern_seg {
+	TERN_SEG_NONE,
+	TERN_SEG_RDMA,
+	TERN_SEG_ATOMIC,
+};
+
+enum {
+	TERN_OP_SGES = 1 << 0, /* takes a list of SGEs; without it, one */
+	TERN_OP_INLINE = 1 << 1, /* takes inline data */
+};
+
+/* How an opcode of the verbs becomes a WQE: segment, then data. */
+struct tern_op {
+	uint8_t opcode; /* TERN_WR_* */
+	uint8_t seg; /* enum tern_seg */
+	uint8_t seg_size; /* bytes */
+	uint8_t flags; /* TERN_OP_* */
+	uint32_t caps; /* TERN_UCTX_CAP_* it needs */
+	uint64_t send_op; /* IBV_QP_EX_WITH_* */
+};
+
+/* Past the last opcode that has an entry. */
+#define TERN_NUM_OPS (IBV_WR_SEND_WITH_INV + 1)
+
+extern const struct tern_op tern_ops[TERN_NUM_OPS];
+
+/* What a work request says beyond its data and its opcode's operands. */
+#define TERN_SEND_FLAGS \
+	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | \
+	 IBV_SEND_INLINE)
+
+/* 0, or the errno for flags that tern cannot honour. */
+static inline int tern_check_flags(unsigned int send_flags)
+{
+	if (likely(!(send_flags & ~TERN_SEND_FLAGS)))
+		return 0;
+
+	/* No device says that it computes checksums. */
+	return send_flags & IBV_SEND_IP_CSUM ? EOPNOTSUPP : EINVAL;
+}
+
+/* Fills the header of WQE number index; zeroes what no builder below sets. */
+static inline struct tern_sq_hdr *tern_wqe_start(struct tern_qp *qp,
+						 uint32_t index,
+						 const struct tern_op *op,
+						 uint64_t wr_id,
+						 unsigned int send_flags)
+{
+	struct tern_sq_hdr *wqe = tern_wq_slot(&qp->sq, index);
+	uint8_t flags = qp->wqe_flags;
+
+	if (send_flags & IBV_SEND_SIGNALED)
+		flags |= TERN_WQE_F_SIGNALED;
+	if (send_flags & IBV_SEND_SOLICITED)
+		flags |= TERN_WQE_F_SOLICITED;
+	if (send_flags & IBV_SEND_FENCE)
+		flags |= TERN_WQE_F_FENCE;
+
+	*wqe = (struct tern_sq_hdr) {
+		.opcode = op->opcode,
+		.flags = flags,
+		.wr_id = htole64(wr_id),
+	};
+
+	return wqe;
+}
+
+static inline void tern_wqe_rdma(struct tern_sq_hdr *wqe, uint64_t raddr,
+				 uint32_t rkey)
+{
+	struct tern_rdma_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_rdma_seg) {
+		.raddr = htole64(raddr),
+		.rkey = htole32(rkey),
+	};
+}
+
+static inline void tern_wqe_atomic(struct tern_sq_hdr *wqe, uint64_t raddr,
+				   uint32_t rkey, uint64_t swap_add,
+				   uint64_t compare)
+{
+	struct tern_atomic_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_atomic_seg) {
+		.raddr = htole64(raddr),
+		.rkey = htole32(rkey),
+		.swap_add = htole64(swap_add),
+		.compare = htole64(compare),
+	};
+}
+
+static inline void tern_wqe_ud(struct tern_sq_hdr *wqe, struct ibv_ah *ibvah,
+			       uint32_t qpn, uint32_t qkey)
+{
+	struct tern_ud_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_ud_seg) {
+		.av = to_tern_ah(ibvah)->av,
+		.dqpn = htole32(qpn),
+		.qkey = htole32(qkey),
+	};
+}
+
+/* Where the SGEs or the inline data begin. */
+static inline void *tern_wqe_data(const struct tern_qp *qp,
+				  struct tern_sq_hdr *wqe,
+				  const struct tern_op *op)
+{
+	return (void *)(wqe + 1) + qp->type->ud_size + op->seg_size;
+}
+
+static inline void tern_fill_sges(struct tern_sge *sge,
+				  const struct ibv_sge *list, size_t num)
+{
+	size_t i;
+
+	for (i = 0; i < num; i++)
+		sge[i] = (struct tern_sge) {
+			.addr = htole64(list[i].addr),
+			.length = htole32(list[i].length),
+			.lkey = htole32(list[i].lkey),
+		};
+}
+
+static inline void tern_wqe_sges(const struct tern_qp *qp,
+				 struct tern_sq_hdr *wqe,
+				 const struct tern_op *op,
+				 const struct ibv_sge *list, size_t num)
+{
+	tern_fill_sges(tern_wqe_data(qp, wqe, op), list, num);
+	wqe->num_sge = num;
+}
+
+/* The caller knows that all of length bytes fit. */
+static inline void tern_wqe_inline(struct tern_sq_hdr *wqe, size_t length)
+{
+	wqe->flags |= TERN_WQE_F_INLINE;
+	wqe->length = htole32(length);
+}
+
+static inline uint32_t tern_max_sge(const struct tern_qp *qp,
+				    const struct tern_op *op)
+{
+	return op->flags & TERN_OP_SGES ? qp->sq.max_sge : 1;
+}
+
+/* Below RTS there is nowhere to send to; in SQE and ERR the device flushes. */
+static inline bool tern_sq_closed(const struct tern_qp *qp)
+{
+	return qp->vqp.qp.state < IBV_QPS_RTS;
+}
+
+/* Hands the WQEs up to number head to the device; the kick is still to come. */
+static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
+{
+	qp->sq.head = head;
+	/* The WQEs and the data they point at before the index: it may be read at any time. */
+	udma_to_device_barrier();
+	tern_shared_write(&qp->record->sq_pi, head);
+}
+
+/*
+ * One kick says all: its value carries no index, so that kicks of threads that
+ * pass each other here lose nothing and need no lock.
+ */
+static inline void tern_sq_kick(struct tern_qp *qp)
+{
+	/* The index before the kick that makes the device read it. */
+	udma_to_device_barrier();
+	tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_SQ,
+		  qp->vqp.qp.qp_num);
+}
+
+/* Receive WQE number index; the caller has checked the number of SGEs. */
+static inline void tern_build_recv(struct tern_wq *wq, uint32_t index,
+				   const struct ibv_recv_wr *wr)
+{
+	struct tern_rq_hdr *wqe = tern_wq_slot(wq, index);
+
+	*wqe = (struct tern_rq_hdr) {
+		.num_sge = wr->num_sge,
+		.wr_id = htole64(wr->wr_id),
+	};
+	tern_fill_sges((void *)(wqe + 1), wr->sg_list, wr->num_sge);
+}
+
+#endif /* TERN_WQE_H */
