@@ -196,7 +196,6 @@ class AdminQpTest : public AdminTest {
 TEST_F(AdminQpTest, CreationChecksEveryField) {
   using C = tern_cmd_create_qp;
   const std::pair<Status, std::function<void(C&)>> rows[] = {
-      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_UC; }},
       {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_INI; }},
       {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_TGT; }},
       {TERN_ST_DENIED, [](C& c) { c.type = TERN_QPT_GSI; }},
@@ -431,7 +430,7 @@ TEST_F(AdminTest, Capabilities) {
   enable();
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
-  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UD | TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE |
+  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE |
                             TERN_CAP_ATOMIC | TERN_CAP_FRWR | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);

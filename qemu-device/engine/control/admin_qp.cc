@@ -65,8 +65,8 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
 Status check_type(const tern_cmd_create_qp& cmd) {
   constexpr unsigned known = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
-  const bool supported =
-      cmd.type == TERN_QPT_RC || cmd.type == TERN_QPT_UD || cmd.type == TERN_QPT_GSI;
+  const bool supported = cmd.type == TERN_QPT_RC || cmd.type == TERN_QPT_UC ||
+                         cmd.type == TERN_QPT_UD || cmd.type == TERN_QPT_GSI;
   if (!supported) return TERN_ST_NOT_SUPPORTED;
   // Of an SRQ or an XRC domain that is not there nothing may be said; and who takes WQEs from an
   // SRQ has no RQ besides.

@@ -18,6 +18,7 @@ constexpr std::string_view kName = "tern engine 1.0";
 constexpr std::uint32_t kDeviceVersion = 1;
 // What works, a line each.
 constexpr std::uint64_t kCaps = TERN_CAP_RC |
+                                TERN_CAP_UC |
                                 TERN_CAP_UD |
                                 TERN_CAP_SRQ |
                                 TERN_CAP_SRQ_RESIZE |

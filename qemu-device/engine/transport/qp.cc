@@ -9,6 +9,7 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/segments.h"
+#include "transport/unreliable_connection.h"
 
 namespace tern {
 
@@ -31,11 +32,13 @@ Transport transport_of(std::uint8_t type) {
 
 std::unique_ptr<SendQueue> make_sender(Qp& qp) {
   if (qp.transport() == Transport::kUd) return std::make_unique<DatagramSender>(qp);
+  if (qp.transport() == Transport::kUc) return std::make_unique<UcSender>(qp);
   return std::make_unique<Requester>(qp);
 }
 
 std::unique_ptr<Receiver> make_receiver(Qp& qp) {
   if (qp.transport() == Transport::kUd) return std::make_unique<DatagramReceiver>(qp);
+  if (qp.transport() == Transport::kUc) return std::make_unique<UcReceiver>(qp);
   return std::make_unique<Responder>(qp);
 }
 

@@ -45,6 +45,21 @@ constexpr std::array kReliable = {
                    TERN_QPA_MIN_RNR_TIMER},
 };
 
+constexpr std::array kUnreliable = {
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+    Transition{TERN_QPS_INIT, TERN_QPS_RTR,
+               TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
+               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+};
+
 // UD and GSI: who talks to whom stands in each WQE and packet.
 constexpr std::array kDatagram = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, 0},
@@ -60,6 +75,7 @@ constexpr std::array kDatagram = {
 
 std::span<const Transition> transitions_of(Transport transport) {
   if (transport == Transport::kUd) return kDatagram;
+  if (transport == Transport::kUc) return kUnreliable;
   return kReliable;
 }
 

@@ -195,7 +195,7 @@ TEST_F(CodecTest, EveryOpcodeSurvivesTheWire) {
       });
     }
   }
-  EXPECT_EQ(opcodes, 6 * (25U + 12U + 2U + 1U + 25U));
+  EXPECT_EQ(opcodes, 6 * (25U + 14U + 2U + 1U + 25U));
 }
 
 TEST_F(CodecTest, FramesWithoutHopLimitGet64) {

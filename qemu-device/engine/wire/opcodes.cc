@@ -71,13 +71,14 @@ constexpr Class sends_and_writes() {
   c[at(Op::kWriteLastImm)] = with_imm(write(false, true));
   c[at(Op::kWriteOnly)] = write(true, true);
   c[at(Op::kWriteOnlyImm)] = with_imm(write(true, true));
+  // IBTA has the two for reliable connections alone; ibv_post_send(3) has them for UC, too.
+  c[at(Op::kSendLastInv)] = with_inv(send(false, true));
+  c[at(Op::kSendOnlyInv)] = with_inv(send(true, true));
   return c;
 }
 
 constexpr Class reliable() {
   Class c = sends_and_writes();
-  c[at(Op::kSendLastInv)] = with_inv(send(false, true));
-  c[at(Op::kSendOnlyInv)] = with_inv(send(true, true));
 
   Row read = request(true, true);
   read.reth = true;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/unreliable_connection.h"
+
+#include "control/device.h"
+#include "transport/qp.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+// ---- sending ----
+
+std::uint8_t UcSender::send_packet(SendWqe& wqe) {
+  if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
+  if (!load_data(wqe)) return wqe.status;
+  Packet& packet = qp_.device().tx_packet;
+  packet.transport = Transport::kUc;
+  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
+  packet.psn = next_psn_;
+  packet.ack_req = false;
+  packet.route = *qp_.route();
+  next_psn_ = next_psn_.next();
+  qp_.device().emit(packet);
+  return TERN_CQE_SUCCESS;
+}
+
+// ---- receiving ----
+
+void UcReceiver::start() { epsn_ = Psn(qp_.attr().rq_psn); }
+
+void UcReceiver::reset() {
+  Receiver::reset();
+  message_ = Message::kNone;
+}
+
+// The packet is lost, and with it what is left of its message. A receive WQE that was taken for
+// it is for the next one.
+void UcReceiver::drop() { message_ = Message::kNone; }
+
+void UcReceiver::drop(unsigned counter) {
+  qp_.device().counters.add(counter);
+  drop();
+}
+
+// The held WQE tells of it.
+void UcReceiver::fail(std::uint8_t status) {
+  drop();
+  complete(cqe_of(TERN_RECV_SEND, status));
+  qp_.enter_error(-1);
+}
+
+void UcReceiver::deliver(const Packet& packet) {
+  if (packet.psn != epsn_) drop(TERN_CNT_OUT_OF_SEQUENCE);
+  epsn_ = packet.psn.next();
+  if (!in_sequence(packet)) return drop();
+  qp_.communication_established();
+  if (traits(packet.transport, packet.op).send) return on_send(packet);
+  on_write(packet);
+}
+
+// FIRST and ONLY begin anew whatever was before; only the last packet of a message is shorter
+// than the path MTU.
+bool UcReceiver::in_sequence(const Packet& packet) const {
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (!t.first && message_ != (t.send ? Message::kSend : Message::kWrite)) return false;
+  const std::uint64_t len = packet.payload.size();
+  if (!t.last) return len == qp_.mtu();
+  return len <= qp_.mtu() && (t.first || len > 0);
+}
+
+bool UcReceiver::take_receive() {
+  const int got = take();
+  if (got == 0) drop(TERN_CNT_OUT_OF_BUFFER);
+  if (got < 0) qp_.enter_error(TERN_EV_QP_FATAL);
+  return got > 0;
+}
+
+void UcReceiver::on_send(const Packet& packet) {
+  const OpTraits& t = traits(packet.transport, packet.op);
+  if (!take_receive()) return;
+  if (t.first) received_ = 0;
+  if (received_ + packet.payload.size() > kMaxDmaLen) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  const std::uint8_t status = scatter(packet.payload);
+  if (status == TERN_CQE_LOC_LEN_ERR) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  if (status != TERN_CQE_SUCCESS) return fail(status);
+  // Behind the bytes, which may have needed the key.
+  if (t.ieth && !qp_.device().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
+    return fail(TERN_CQE_REM_INV_REQ_ERR);
+  }
+  received_ += static_cast<std::uint32_t>(packet.payload.size());
+  message_ = t.last ? Message::kNone : Message::kSend;
+  if (t.last) complete(cqe_of(packet, TERN_RECV_SEND));
+}
+
+void UcReceiver::on_write(const Packet& packet) {
+  Device& device = qp_.device();
+  const OpTraits& t = traits(packet.transport, packet.op);
+  const auto len = static_cast<std::uint32_t>(packet.payload.size());
+  if (t.first) {
+    if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) {
+      return drop();
+    }
+    device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+    if (packet.dma_len > 0 &&
+        device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+                                   TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
+      return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+    }
+    write_va_ = packet.va;
+    write_rkey_ = packet.rkey;
+    write_left_ = packet.dma_len;
+    received_ = 0;
+  }
+  // The packets carry exactly what the RETH announced.
+  if (len > write_left_ || (t.last && len != write_left_)) return drop();
+  if (t.imm && !take_receive()) return;
+  if (!store(packet.payload)) return;
+  message_ = t.last ? Message::kNone : Message::kWrite;
+  if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
+}
+
+// Puts payload where the WRITE goes on.
+bool UcReceiver::store(const SpanList& payload) {
+  const auto len = static_cast<std::uint32_t>(payload.size());
+  SpanList& to = qp_.device().scatter;
+  const Access access = qp_.device().memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
+                                                   TERN_ACCESS_REMOTE_WRITE, to);
+  if (access != Access::kReady) {
+    to.abandon();
+    drop(access == Access::kDmaError ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+    return false;
+  }
+  SpanList::copy(payload, to);
+  to.clear();
+  write_va_ += len;
+  write_left_ -= len;
+  received_ += len;
+  return true;
+}
+
+}  // namespace tern

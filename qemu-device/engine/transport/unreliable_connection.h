@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Unreliable connections: messages of any length to one peer, nothing acknowledged, nothing
+// repeated. A message of which a packet is missing is lost as a whole (IBTA 9.8.2).
+#pragma once
+
+#include <cstdint>
+
+#include "transport/receiver.h"
+#include "transport/unreliable.h"
+
+namespace tern {
+
+class UcSender final : public UnreliableSender {
+ public:
+  using UnreliableSender::UnreliableSender;
+
+ private:
+  std::uint8_t send_packet(SendWqe& wqe) override;
+};
+
+class UcReceiver final : public Receiver {
+ public:
+  using Receiver::Receiver;
+
+  // With attr().rq_psn.
+  void start() override;
+  void reset() override;
+  void deliver(const Packet& packet) override;
+
+  [[nodiscard]] Psn expected_psn() const override { return epsn_; }
+
+ private:
+  enum class Message : std::uint8_t { kNone, kSend, kWrite };
+
+  [[nodiscard]] bool in_sequence(const Packet& packet) const;
+  [[nodiscard]] bool take_receive();
+  [[nodiscard]] bool store(const SpanList& payload);
+  void on_send(const Packet& packet);
+  void on_write(const Packet& packet);
+  void drop();
+  void drop(unsigned counter);
+  void fail(std::uint8_t status);
+
+  Psn epsn_;
+  Message message_ = Message::kNone;  // none as well: the rest of one is being dropped
+  std::uint64_t write_va_ = 0;
+  std::uint32_t write_rkey_ = 0;
+  std::uint32_t write_left_ = 0;
+};
+
+}  // namespace tern
