@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "world.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "wire/codec.h"
+
+namespace tern::fuzz {
+
+namespace {
+
+constexpr std::uint32_t kAll = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
+                               TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+constexpr std::uint32_t kBudget = 65536;
+// Many more than any input can need: what goes on for longer never ends.
+constexpr unsigned kMaxTurns = 20000;
+constexpr std::size_t kKeepFrames = 8;
+
+tern_pages direct(std::uint64_t addr) {
+  tern_pages p{};
+  p.addr = addr;
+  p.kind = TERN_PAGES_DIRECT;
+  return p;
+}
+
+}  // namespace
+
+// ---- the device ----
+
+void World::plug(bool capture) {
+  Config config;
+  config.uar_bar_size = kUarBytes;
+  config.max_qp = 24;
+  config.max_cq = 24;
+  config.max_mr = 24;
+  config.max_mw = 24;
+  config.num_vectors = 4;
+  config.max_mtu = 9000;
+  config.mac = kMac;
+  config.capture = capture;
+  host.restart();
+  device = std::make_unique<Device>(host, config);
+  using H = FuzzHost;
+  host.grant(H::page(page::kAdmin), H::kPage, H::kRead | H::kWrite);
+  host.grant(H::page(page::kArgs), H::kPage, H::kRead | H::kWrite);
+  const std::uint64_t aq = H::page(page::kAdmin);
+  device->reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
+  device->reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+  device->reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(aq + 2048));
+  device->reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+  device->reg_write(TERN_REG_AQ_LOG_SIZE, kLogAdmin);
+  device->reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  aq_tail_ = 0;
+  device->set_link(true);
+  tern_cmd_modify_port port{};
+  port.mask = TERN_PORT_ENABLE | TERN_PORT_MTU;
+  port.mtu = 4300;
+  port.enable = 1;
+  if (command(TERN_CMD_MODIFY_PORT, port) != TERN_ST_OK) violation("no port");
+  if (command(TERN_CMD_QUERY_CAPS, {}, sizeof(caps)) != TERN_ST_OK) violation("no capabilities");
+  caps = host.get<tern_rsp_caps>(reply_addr());
+}
+
+bool World::enabled() const {
+  return device->reg_read(TERN_REG_STATUS) == (TERN_STATUS_READY | TERN_STATUS_ENABLED);
+}
+
+std::optional<Status> World::perform(const tern_aq_entry& entry) {
+  const std::uint32_t index = aq_tail_++;
+  const std::uint64_t slot = index & ((1U << kLogAdmin) - 1);
+  const std::uint64_t aq = FuzzHost::page(page::kAdmin);
+  host.put(aq + slot * sizeof(entry), entry);
+  device->reg_write(TERN_REG_AQ_TAIL, aq_tail_);
+  settle();
+  if (!enabled()) return std::nullopt;
+  const auto done = host.get<tern_acq_entry>(aq + 2048 + slot * sizeof(tern_acq_entry));
+  if (done.aq_head != aq_tail_) violation("a command without completion", entry.opcode, done.aq_head);
+  return done.status;
+}
+
+std::optional<Status> World::command(std::uint16_t opcode, std::span<const std::byte> in,
+                                     std::size_t out_len) {
+  tern_aq_entry e{};
+  e.opcode = opcode;
+  e.version = TERN_CMD_VERSION;
+  e.tag = aq_tail_;
+  e.in_len = static_cast<std::uint16_t>(in.size());
+  e.out_len = static_cast<std::uint16_t>(out_len);
+  e.in_addr = input_addr();
+  e.out_addr = reply_addr();
+  host.store(input_addr(), in);
+  return perform(e);
+}
+
+std::uint32_t World::make(std::uint16_t opcode, std::span<const std::byte> in) {
+  const auto status = command(opcode, in, sizeof(tern_rsp_object));
+  if (status != TERN_ST_OK) violation("the world cannot be built", opcode, status.value_or(0xffff));
+  return reply();
+}
+
+// ---- objects ----
+
+void World::build(const Scene& s) {
+  scene = s;
+  plug(s.capture);
+  before_ = *objects();
+  uar = make(TERN_CMD_ALLOC_UAR, std::span<const std::byte>{});
+  pd = make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{s.privileged ? TERN_PD_PRIVILEGED : 0U, 0});
+  pd2 = make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
+  tern_cmd_set_gid g{};
+  g.valid = 1;
+  g.net_type = s.ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
+  g.vlan = s.vlan ? kVlan : std::uint16_t{TERN_VLAN_NONE};
+  std::ranges::copy(kMac, g.mac);
+  std::ranges::copy(own_gid(), g.gid);
+  if (command(TERN_CMD_SET_GID, g) != TERN_ST_OK) violation("no GID");
+  make_queues();
+  make_memory();
+  if (can(TERN_CAP_SRQ)) make_srqs();
+  if (s.eth) make_eth();
+  for (unsigned i = 0; i < s.qps; ++i) make_qp(i);
+  for (unsigned i = 0; i < s.qps; ++i) {
+    FuzzQp& qp = qps[i];
+    // Local ones in a ring, so that an odd number works, too.
+    const std::uint32_t dest = s.loopback ? qps[(i + 1) % s.qps].number
+                                          : kPeerQpn + i;
+    if (!connect(qp, dest, s.loopback)) violation("a QP cannot be connected", qp.type);
+  }
+  host.cut_pages = s.cut_pages;
+  // Who may name DMA addresses, a privileged PD and the Ethernet function, may reach everything.
+  if (s.privileged || s.eth) host.grant_all();
+}
+
+void World::make_queues() {
+  using H = FuzzHost;
+  host.grant(H::page(page::kEqs), H::kPage, H::kRead | H::kWrite);
+  tern_cmd_create_eq e{};
+  e.pages = direct(H::page(page::kEqs));
+  e.record_offset = 16 << 4;
+  e.log_size = 4;
+  e.kind = TERN_EQ_ASYNC;
+  async_eq = make(TERN_CMD_CREATE_EQ, e);
+  e.pages = direct(H::page(page::kEqs) + 2048);
+  e.vector = 1;
+  e.kind = TERN_EQ_COMPLETION;
+  eq = make(TERN_CMD_CREATE_EQ, e);
+  for (unsigned i = 0; i < cqs.size(); ++i) {
+    host.grant(H::page(page::kCq + i), (64U << kLogCq) + 64, H::kRead | H::kWrite);
+    tern_cmd_create_cq c{};
+    c.pages = direct(H::page(page::kCq + i));
+    c.record_offset = 64 << kLogCq;
+    c.eqn = i == 2 ? TERN_NO_EQ : eq;
+    c.uar = uar;
+    c.log_size = kLogCq;
+    cqs[i] = make(TERN_CMD_CREATE_CQ, c);
+  }
+}
+
+void World::make_memory() {
+  using H = FuzzHost;
+  const std::uint64_t list = H::page(page::kLists);
+  host.grant(list, H::kPage, H::kRead);
+  host.put(list, H::page(page::kRw));
+  host.put(list + 8, H::page(page::kRw2));
+  const auto reg = [&](Region& r, tern_cmd_create_mr& c) {
+    r.iova = c.iova;
+    r.length = c.length;
+    r.key = make(TERN_CMD_CREATE_MR, c);
+  };
+  tern_cmd_create_mr c{};
+  c.pages.addr = list;
+  c.pages.num = 2;
+  c.pages.page_shift = 12;
+  c.pages.kind = TERN_PAGES_LIST;
+  c.iova = 0x10'0000'0123;
+  c.offset = 0x123;
+  c.length = 0x1500;
+  c.pdn = pd;
+  c.access = kAll;
+  if (can(TERN_CAP_MW_TYPE_1)) c.access |= TERN_ACCESS_MW_BIND;
+  reg(rw, c);
+  host.grant(H::page(page::kRw) + 0x123, 0x1000 - 0x123, H::kRead | H::kWrite);
+  host.grant(H::page(page::kRw2), 0x1500 - (0x1000 - 0x123), H::kRead | H::kWrite);
+  c.pages = direct(H::page(page::kRo));
+  c.iova = 0x20'0000'0000;
+  c.offset = 0;
+  c.length = 0x800;
+  c.access = TERN_ACCESS_REMOTE_READ;
+  reg(ro, c);
+  host.grant(H::page(page::kRo), 0x800, H::kRead);
+  // Nothing of it is granted: no QP of the scene is in its PD.
+  c.pages = direct(H::page(page::kOther));
+  c.iova = 0x30'0000'0000;
+  c.pdn = pd2;
+  c.access = kAll;
+  reg(other, c);
+  if (can(TERN_CAP_FRWR)) {
+    c = {};
+    c.pages.num = 4;
+    c.pages.page_shift = 12;
+    c.pages.kind = TERN_PAGES_LIST;
+    c.pdn = pd;
+    c.kind = TERN_MR_FAST;
+    c.access = 0;
+    reg(fast, c);
+  }
+  for (const auto& [cap, type] : {std::pair{TERN_CAP_MW_TYPE_1, 1}, {TERN_CAP_MW_TYPE_2A, 2},
+                                  {TERN_CAP_MW_TYPE_2B, 2}}) {
+    if (!can(cap)) continue;
+    tern_cmd_alloc_mw m{};
+    m.pdn = pd;
+    m.type = static_cast<std::uint8_t>(type);
+    windows.push_back(make(TERN_CMD_ALLOC_MW, m));
+  }
+}
+
+void World::make_srqs() {
+  using H = FuzzHost;
+  if (can(TERN_CAP_XRC)) xrcd = make(TERN_CMD_ALLOC_XRCD, std::span<const std::byte>{});
+  for (unsigned i = 0; i < (xrcd ? 2U : 1U); ++i) {
+    host.grant(H::page(page::kSrq + i), (1U << (kLogSrq + kLogSrqStride)) + 64,
+               H::kRead | H::kWrite);
+    tern_cmd_create_srq c{};
+    c.pages = direct(H::page(page::kSrq + i));
+    c.record_offset = 1U << (kLogSrq + kLogSrqStride);
+    c.pdn = pd;
+    c.log_size = kLogSrq;
+    c.log_stride = kLogSrqStride;
+    if (i == 1) {
+      c.flags = TERN_SRQ_F_XRC;
+      c.xrcdn = xrcd;
+      c.cqn = cqs[1];
+    }
+    srqs[i] = make(TERN_CMD_CREATE_SRQ, c);
+  }
+}
+
+void World::make_eth() {
+  using H = FuzzHost;
+  for (const unsigned direction : {TERN_ETH_QUEUE_TX, TERN_ETH_QUEUE_RX}) {
+    host.grant(H::page(page::kEth + direction), (16U << kLogEth) + 64, H::kRead);
+    tern_cmd_create_eth_queue c{};
+    c.pages = direct(H::page(page::kEth + direction));
+    c.record_offset = 16 << kLogEth;
+    c.cqn = cqs[2];
+    c.uar = uar;
+    c.direction = static_cast<std::uint8_t>(direction);
+    c.log_size = kLogEth;
+    (direction == TERN_ETH_QUEUE_TX ? eth_tx : eth_rx) = make(TERN_CMD_CREATE_ETH_QUEUE, c);
+  }
+  trust_sent = false;
+}
+
+void World::make_qp(unsigned index) {
+  using H = FuzzHost;
+  FuzzQp qp;
+  qp.type = scene.type;
+  qp.log_sq_stride = scene.log_sq_stride;
+  // A GSI QP is alone of its kind; XRC comes in pairs of halves.
+  if (qp.type == TERN_QPT_GSI && index > 0) qp.type = TERN_QPT_UD;
+  if (qp.type == TERN_QPT_XRC_INI && index % 2 == 1) qp.type = TERN_QPT_XRC_TGT;
+  const bool xrc = qp.type == TERN_QPT_XRC_INI || qp.type == TERN_QPT_XRC_TGT;
+  const bool shared = scene.srq && srqs[0] != 0 && !xrc && qp.type != TERN_QPT_GSI;
+  qp.has_sq = qp.type != TERN_QPT_XRC_TGT;
+  qp.has_rq = !xrc && !shared;
+  qp.buffer = H::page(page::kQp + index * page::kQpPages);
+  qp.rq_offset = 1U << (qp.log_sq + qp.log_sq_stride);
+  qp.record_offset = qp.rq_offset + (1U << (qp.log_rq + qp.log_rq_stride));
+  host.grant(qp.buffer, qp.record_offset + 64, H::kRead | H::kWrite);
+  tern_cmd_create_qp c{};
+  c.pages = direct(qp.buffer);
+  c.sq_offset = qp.sq_offset;
+  c.rq_offset = qp.rq_offset;
+  c.record_offset = qp.record_offset;
+  c.pdn = qp.type == TERN_QPT_XRC_TGT ? 0 : pd;
+  c.uar = uar;
+  c.send_cqn = cqs[0];
+  c.recv_cqn = cqs[1];
+  c.srqn = shared ? srqs[0] : 0;
+  c.xrcdn = qp.type == TERN_QPT_XRC_TGT ? xrcd : 0;
+  c.type = qp.type;
+  c.flags = static_cast<std::uint8_t>((shared ? TERN_QP_F_SRQ : 0U) |
+                                      (qp.has_sq ? 0U : TERN_QP_F_NO_SQ) |
+                                      (qp.has_rq ? 0U : TERN_QP_F_NO_RQ));
+  c.log_sq_size = qp.log_sq;
+  c.log_sq_stride = qp.log_sq_stride;
+  c.log_rq_size = qp.log_rq;
+  c.log_rq_stride = qp.log_rq_stride;
+  qp.number = make(TERN_CMD_CREATE_QP, c);
+  qps.push_back(qp);
+}
+
+// ---- connecting ----
+
+Gid World::gid(std::uint8_t last, bool ipv4) {
+  if (ipv4) return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, last};
+  return {0xfd, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last};
+}
+
+tern_av World::av(bool local) const {
+  tern_av a{};
+  std::ranges::copy(local ? own_gid() : peer_gid(), a.dgid);
+  std::ranges::copy(local ? kMac : kPeerMac, a.dmac);
+  a.hop_limit = 64;
+  return a;
+}
+
+bool World::modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t> masks,
+                   const tern_qp_attr& attr) {
+  tern_cmd_modify_qp c{};
+  c.qpn = qp.number;
+  c.attr = attr;
+  c.attr.state = state;
+  for (const std::uint32_t mask : masks) {
+    c.mask = mask | TERN_QPA_STATE;
+    if (command(TERN_CMD_MODIFY_QP, c) == TERN_ST_OK) return true;
+  }
+  return false;
+}
+
+// What each type wants on its way; of several masks the first that is taken counts.
+bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
+  constexpr std::uint32_t kPeer =
+      TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
+  constexpr std::uint32_t kTarget = TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
+  constexpr std::uint32_t kSender = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+                                    TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC;
+  constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  tern_qp_attr a{};
+  a.av = av(local);
+  a.dest_qpn = dest;
+  a.qkey = kQkey;
+  a.sq_psn = a.rq_psn = kPsn;
+  a.access = kAll;
+  a.path_mtu = scene.log_mtu;
+  a.max_rd_atomic = a.max_dest_rd_atomic = 4;
+  a.min_rnr_timer = 1;
+  a.timeout = 8;
+  a.retry_cnt = a.rnr_retry = 2;
+  switch (qp.type) {
+    case TERN_QPT_UD:
+    case TERN_QPT_GSI: {
+      constexpr std::array<std::uint32_t, 2> init = {TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY,
+                                                     TERN_QPA_PKEY_INDEX};
+      constexpr std::array<std::uint32_t, 1> rtr = {0};
+      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
+      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
+             modify(qp, TERN_QPS_RTS, rts, a);
+    }
+    case TERN_QPT_UC: {
+      constexpr std::array<std::uint32_t, 1> init = {kInit};
+      constexpr std::array<std::uint32_t, 1> rtr = {kPeer};
+      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
+      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
+             modify(qp, TERN_QPS_RTS, rts, a);
+    }
+    default: {
+      constexpr std::array<std::uint32_t, 1> init = {kInit};
+      constexpr std::array<std::uint32_t, 2> rtr = {kPeer | kTarget, kPeer};
+      constexpr std::array<std::uint32_t, 3> rts = {kSender, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN,
+                                                    TERN_QPA_SQ_PSN};
+      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
+             modify(qp, TERN_QPS_RTS, rts, a);
+    }
+  }
+}
+
+// ---- running ----
+
+void World::settle() {
+  unsigned turns = 0;
+  while (device->run(kBudget)) {
+    if (++turns > kMaxTurns) violation("the device never gets done", turns);
+    collect();
+  }
+  collect();
+  check();
+}
+
+bool World::next_timer() {
+  const Nanos next = device->next_deadline();
+  if (next == kNever) return false;
+  host.clock = std::max(host.clock, next);
+  settle();
+  return true;
+}
+
+void World::collect() {
+  Effects& fx = *device->effects;
+  if (fx.empty()) return;
+  for (const Effects::Frame& f : fx.frames()) look_at(f);
+  fx.clear();
+}
+
+// What leaves the device is a frame that the wire takes and that a peer can read.
+void World::look_at(const Effects::Frame& f) {
+  const auto bytes = device->effects->bytes(f);
+  if (bytes.size() < 60 || bytes.size() > device->port.max_mtu() + 18) {
+    violation("a frame of a size the wire does not take", bytes.size());
+  }
+  if (trust_sent) {
+    Route route;
+    Packet packet(host);
+    if (parse_route(bytes, route) != ParseResult::kOk) violation("not a RoCE frame", bytes.size());
+    if (parse_packet(bytes, packet) != ParseResult::kOk) violation("a frame that cannot be read");
+    packet.payload.clear();
+  }
+  if (!f.to_wire) return;
+  if (sent.size() == kKeepFrames) sent.erase(sent.begin());
+  sent.emplace_back(bytes.begin(), bytes.end());
+}
+
+void World::check() {
+  if (host.outstanding() != 0) violation("mappings left behind", host.outstanding());
+}
+
+std::optional<tern_rsp_objects> World::objects() {
+  if (command(TERN_CMD_QUERY_OBJECTS, {}, sizeof(tern_rsp_objects)) != TERN_ST_OK) {
+    return std::nullopt;
+  }
+  return host.get<tern_rsp_objects>(reply_addr());
+}
+
+void World::must(std::uint16_t opcode, std::uint32_t id) {
+  if (id == 0) return;
+  const auto status = on(opcode, id);
+  if (status && *status != TERN_ST_OK) violation("an object cannot be destroyed", opcode, *status);
+}
+
+void World::tear_down(bool reset) {
+  host.mend_all();
+  host.most = 0;
+  if (!reset && enabled()) {
+    for (const FuzzQp& qp : qps) must(TERN_CMD_DESTROY_QP, qp.number);
+    must(TERN_CMD_DESTROY_ETH_QUEUE, eth_tx);
+    must(TERN_CMD_DESTROY_ETH_QUEUE, eth_rx);
+    for (const std::uint32_t srq : srqs) must(TERN_CMD_DESTROY_SRQ, srq);
+    must(TERN_CMD_FREE_XRCD, xrcd);
+    for (const std::uint32_t mw : windows) {
+      // A bind or an invalidate may have given it another variant.
+      for (std::uint32_t v = 0; v < 256; ++v) {
+        if (on(TERN_CMD_FREE_MW, (mw & ~TERN_KEY_VARIANT_MASK) | v) == TERN_ST_OK) break;
+      }
+    }
+    must(TERN_CMD_DESTROY_MR, rw.key);
+    must(TERN_CMD_DESTROY_MR, ro.key);
+    must(TERN_CMD_DESTROY_MR, other.key);
+    for (std::uint32_t v = 0; fast.key != 0 && v < 256; ++v) {
+      if (on(TERN_CMD_DESTROY_MR, (fast.key & ~TERN_KEY_VARIANT_MASK) | v) == TERN_ST_OK) break;
+    }
+    for (const std::uint32_t cq : cqs) must(TERN_CMD_DESTROY_CQ, cq);
+    must(TERN_CMD_DESTROY_EQ, eq);
+    must(TERN_CMD_DESTROY_EQ, async_eq);
+    must(TERN_CMD_FREE_PD, pd);
+    must(TERN_CMD_FREE_PD, pd2);
+    must(TERN_CMD_FREE_UAR, uar);
+    (void)command(TERN_CMD_SET_GID, tern_cmd_set_gid{});
+    const auto after = objects();
+    if (after && std::memcmp(&*after, &before_, sizeof(before_)) != 0) violation("objects left behind");
+  }
+  device->reset();
+  check();
+  if (device->qps.count() != 0 || device->cqs.count() != 0 || device->eqs.count() != 0 ||
+      device->pds.count() != 0 || device->memory.counts().mr != 0 || device->page_entries() != 0) {
+    violation("objects left behind by a reset");
+  }
+  if (device->next_deadline() != kNever) violation("a timer left behind by a reset");
+  device->effects->clear();
+  device.reset();
+}
+
+}  // namespace tern::fuzz

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A device with live objects of every kind its capabilities name, made over the admin queue, and
+// the checks that hold after every input.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "control/device.h"
+#include "host.h"
+
+namespace tern::fuzz {
+
+// What a world consists of; from the first bytes of an input.
+struct Scene {
+  std::uint8_t type = TERN_QPT_RC;  // of its QPs
+  bool privileged = false;          // their PD; then they may name any DMA address
+  bool loopback = false;            // the QPs are connected with each other, not with the wire
+  bool srq = false;                 // they take receives from an SRQ
+  bool eth = false;                 // Ethernet queues
+  bool capture = false;
+  bool ipv4 = false;
+  bool vlan = false;
+  bool cut_pages = false;           // short mappings
+  std::uint8_t log_mtu = 10;
+  std::uint8_t log_sq_stride = 8;
+  std::uint8_t qps = 2;
+};
+
+// Pages of RAM and what lies in them.
+namespace page {
+inline constexpr unsigned kArgs = 1;     // input; reply at 2048
+inline constexpr unsigned kEqs = 2;      // asynchronous EQ; completion EQ at 2048
+inline constexpr unsigned kCq = 3;       // three CQs
+inline constexpr unsigned kSrq = 6;      // two SRQs
+inline constexpr unsigned kEth = 8;      // TX, RX
+inline constexpr unsigned kLists = 10;   // arrays of page addresses
+inline constexpr unsigned kQp = 12;      // two pages for each of up to four QPs
+inline constexpr unsigned kQpPages = 2;
+inline constexpr unsigned kRw = 20;      // a region with every right: pages 20 and 23
+inline constexpr unsigned kRw2 = 23;
+inline constexpr unsigned kRo = 25;      // one that may only be read
+inline constexpr unsigned kOther = 27;   // one of another PD
+inline constexpr unsigned kFast = 29;    // what REG_MR gives, and its array
+inline constexpr unsigned kEthBuffers = 31;
+inline constexpr unsigned kFree = 33;    // up to kEnd: nobody's
+inline constexpr unsigned kEnd = 120;
+inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
+}  // namespace page
+
+struct Region {
+  std::uint32_t key = 0;
+  std::uint64_t iova = 0;
+  std::uint64_t length = 0;
+};
+
+struct FuzzQp {
+  std::uint32_t number = 0;
+  std::uint8_t type = TERN_QPT_RC;
+  std::uint64_t buffer = 0;  // DMA address
+  std::uint32_t sq_offset = 0;
+  std::uint32_t rq_offset = 0;
+  std::uint32_t record_offset = 0;
+  std::uint8_t log_sq = 3;
+  std::uint8_t log_sq_stride = 8;
+  std::uint8_t log_rq = 3;
+  std::uint8_t log_rq_stride = 7;
+  bool has_sq = true;
+  bool has_rq = true;
+  std::uint32_t sq_pi = 0;
+  std::uint32_t rq_pi = 0;
+};
+
+class World {
+ public:
+  static constexpr std::uint32_t kUarBytes = 2 << 16;
+  static constexpr unsigned kLogAdmin = 5;
+  static constexpr unsigned kLogCq = 5;
+  static constexpr unsigned kLogSrq = 3;
+  static constexpr unsigned kLogSrqStride = 7;
+  static constexpr unsigned kLogEth = 4;
+  static constexpr std::uint32_t kQkey = 0x11111111;
+  static constexpr std::uint32_t kPsn = 0xfffffa;  // soon wraps
+  static constexpr std::uint32_t kPeerQpn = 0x123456;
+  static constexpr Mac kMac = {0x52, 0x54, 0, 0x77, 0, 1};
+  static constexpr Mac kPeerMac = {0x52, 0x54, 0, 0x77, 0, 2};
+  static constexpr std::uint16_t kVlan = 77;
+
+  explicit World(FuzzHost& host) : host(host) {}
+
+  // A device that is enabled and has its port up, without objects; then those of `scene`.
+  void plug(bool capture);
+  void build(const Scene& scene);
+
+  // One admin command to its end; nothing when the device answers none (any more).
+  std::optional<Status> command(std::uint16_t opcode, std::span<const std::byte> in,
+                                std::size_t out_len = 0);
+  template <class In>
+  std::optional<Status> command(std::uint16_t opcode, const In& in, std::size_t out_len = 0) {
+    return command(opcode, std::as_bytes(std::span(&in, 1)), out_len);
+  }
+  std::optional<Status> on(std::uint16_t opcode, std::uint32_t id) {
+    return command(opcode, tern_cmd_object{id, 0});
+  }
+  // An entry of the admin queue, to its end.
+  std::optional<Status> perform(const tern_aq_entry& entry);
+  // The number that the last command replied.
+  [[nodiscard]] std::uint32_t reply() const { return host.get<std::uint32_t>(reply_addr()); }
+  [[nodiscard]] static std::uint64_t input_addr() { return FuzzHost::page(page::kArgs); }
+  [[nodiscard]] static std::uint64_t reply_addr() { return FuzzHost::page(page::kArgs) + 2048; }
+
+  // Brings a QP that is in RESET to RTS, or as near as its type gets.
+  bool connect(FuzzQp& qp, std::uint32_t dest, bool local);
+  [[nodiscard]] tern_av av(bool local) const;
+  [[nodiscard]] Gid own_gid() const { return gid(1, scene.ipv4); }
+  [[nodiscard]] Gid peer_gid() const { return gid(2, scene.ipv4); }
+  [[nodiscard]] static Gid gid(std::uint8_t last, bool ipv4);
+
+  void doorbell(std::uint32_t through, std::uint32_t cmd, std::uint32_t number) {
+    device->doorbell(std::uint64_t{through} << 12, cmd << 28 | (number & 0xffffff));
+  }
+
+  // Runs the device until it has nothing to do now; stops the fuzzer when that never happens.
+  void settle();
+  // Lets time go on to the next timer.
+  bool next_timer();
+  // Looks at the effects and throws them away.
+  void collect();
+  [[nodiscard]] bool enabled() const;
+  // Every promise that must hold between calls.
+  void check();
+  // Destroys what build() made and compares the counts with those before; or resets.
+  void tear_down(bool reset);
+  [[nodiscard]] std::optional<tern_rsp_objects> objects();
+
+  FuzzHost& host;
+  std::unique_ptr<Device> device;
+  Scene scene;
+  tern_rsp_caps caps{};
+
+  std::uint32_t uar = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t pd2 = 0;
+  std::uint32_t xrcd = 0;
+  std::uint32_t async_eq = 0;
+  std::uint32_t eq = 0;
+  std::array<std::uint32_t, 3> cqs{};
+  std::array<std::uint32_t, 2> srqs{};  // plain, XRC
+  std::uint32_t eth_tx = 0;
+  std::uint32_t eth_rx = 0;
+  Region rw, ro, other, fast;
+  std::vector<std::uint32_t> windows;
+  std::vector<FuzzQp> qps;
+  // The last frames that went to the wire, for sending them back.
+  std::vector<std::vector<std::byte>> sent;
+  bool trust_sent = true;  // every RoCE frame that comes out is to be well-formed
+
+  [[nodiscard]] bool can(std::uint32_t cap) const { return caps.flags & cap; }
+
+ private:
+  void make_queues();
+  void make_memory();
+  void make_srqs();
+  void make_eth();
+  void make_qp(unsigned index);
+  std::uint32_t make(std::uint16_t opcode, std::span<const std::byte> in);
+  template <class In>
+  std::uint32_t make(std::uint16_t opcode, const In& in) {
+    return make(opcode, std::as_bytes(std::span(&in, 1)));
+  }
+  bool modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t> masks,
+              const tern_qp_attr& attr);
+  void look_at(const Effects::Frame& frame);
+  void must(std::uint16_t opcode, std::uint32_t id);
+
+  std::uint32_t aq_tail_ = 0;
+  tern_rsp_objects before_{};
+};
+
+}  // namespace tern::fuzz
