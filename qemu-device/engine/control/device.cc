@@ -5,13 +5,15 @@
 
 #include "control/admin.h"
 #include "core/limits.h"
+#include "transport/segments.h"
 #include "wire/codec.h"
 
 namespace tern {
 
 namespace {
 
-// A QP's turn in bytes: with N others ready, nobody waits for more than N such turns.
+// A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
+// nobody waits for more than N such turns.
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kAdminCommands = 16;
 constexpr unsigned kTimers = 64;
@@ -124,6 +126,7 @@ void Device::dispatch(Packet& packet) {
 }
 
 void Device::emit(Packet& packet) {
+  emitted_ += static_cast<std::uint32_t>(packet.payload.size()) + kPacketCost;
   if (!port.active()) return;  // lost, as on a wire that is down
   counters.add(TERN_CNT_TX_RDMA_PACKETS);
   counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
@@ -169,14 +172,35 @@ void Device::unschedule(Qp& qp) {
   qp.ready_next = nullptr;
 }
 
+// Back to the head: its turn is not over.
+void Device::resume(Qp& qp) {
+  qp.ready = true;
+  qp.ready_next = ready_head_;
+  ready_head_ = &qp;
+  if (ready_tail_ == nullptr) ready_tail_ = &qp;
+}
+
+// Round robin by bytes. A budget that ends within a turn does not end the turn. What a turn costs is what
+// was sent in it, also where the last packet was more than was left.
 bool Device::run_qps(std::uint32_t budget) {
   while (ready_head_ != nullptr && budget > 0) {
     Qp& qp = *ready_head_;
     unschedule(qp);
-    std::uint32_t allowance = kQuantum;
+    const std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
+    const std::uint32_t given = std::min(turn, budget);
+    std::uint32_t allowance = given;
+    emitted_ = 0;
     const bool more = qp.service(allowance);
-    if (more) schedule(qp);
-    budget -= std::min(budget, std::max(kQuantum - allowance, 1U));
+    const std::uint32_t spent = std::max({given - allowance, emitted_, 1U});
+    budget -= std::min(budget, spent);
+    qp.turn_left = 0;
+    if (!more || qp.ready) continue;
+    if (allowance == 0 && spent < turn) {
+      qp.turn_left = turn - spent;
+      resume(qp);
+    } else {
+      schedule(qp);
+    }
   }
   return ready_head_ != nullptr;
 }

@@ -105,11 +105,13 @@ class Device {
  private:
   friend class Admin;
   bool run_qps(std::uint32_t budget);
+  void resume(Qp& qp);
 
   std::unique_ptr<Admin> admin_;
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
   Qp* ready_head_ = nullptr;
   Qp* ready_tail_ = nullptr;
+  std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn
   std::uint16_t ip_id_ = 0;
 };
 

@@ -144,13 +144,15 @@ bool Qp::service(std::uint32_t& allowance) {
       return receiver_->transmit(allowance);
     case TERN_QPS_RTS:
     case TERN_QPS_SQD: {
-      // Half a turn for answers, the rest for requests: neither starves the other.
-      std::uint32_t half = allowance / 2;
-      const std::uint32_t given = half;
-      bool more = receiver_->transmit(half);
+      // Half a turn for answers, the rest for requests, and what they leave for answers again:
+      // neither starves the other, and who is alone has all of it.
+      const std::uint32_t given = allowance - allowance / 2;
+      std::uint32_t half = given;
+      bool answers = receiver_->transmit(half);
       allowance -= given - half;
-      more |= sender_->transmit(allowance);
-      return more || attr_.state == TERN_QPS_ERR;
+      const bool requests = sender_->transmit(allowance);
+      if (answers && allowance > 0) answers = receiver_->transmit(allowance);
+      return answers || requests || attr_.state == TERN_QPS_ERR;
     }
     case TERN_QPS_SQE:
       return sender_->flush(allowance);

@@ -88,6 +88,7 @@ class Qp {
 
   // Scheduler's bookkeeping.
   Qp* ready_next = nullptr;
+  std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
   bool ready = false;
 
  private:
