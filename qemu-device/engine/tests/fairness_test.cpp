@@ -139,9 +139,9 @@ TEST(FairShare, ARunKeepsItsBudget) {
     TestNode b(sim);
     TestMr& src = a.reg(1 << 20);
     TestMr& dst = b.reg(1 << 20);
-    for (unsigned i = 0; i < 3; ++i) {
-      rc_pair(a, b, {.log_mtu = 12}).first.post(write({src.sge()}, dst));
-    }
+    std::vector<TestQp*> qps;
+    for (unsigned i = 0; i < 3; ++i) qps.push_back(&rc_pair(a, b, {.log_mtu = 12}).first);
+    for (TestQp* const qp : qps) qp->post(write({src.sge()}, dst));
     a.device.effects->clear();
     for (unsigned run = 0; run < 8; ++run) {
       EXPECT_TRUE(a.device.run(budget));
