@@ -28,10 +28,10 @@ constexpr Command typed(std::span<const Reserved> reserved = {}) {
 }
 
 // Codes of the contract that need a capability the device does not have.
-constexpr std::array<std::size_t, 11> kMissing = {
-    TERN_CMD_ALLOC_XRCD,   TERN_CMD_FREE_XRCD, TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ,
-    TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,  TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,
-    TERN_CMD_FREE_DM,      TERN_CMD_ATTACH_MCAST, TERN_CMD_DETACH_MCAST,
+constexpr std::array<std::size_t, 9> kMissing = {
+    TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ, TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,
+    TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,  TERN_CMD_FREE_DM,      TERN_CMD_ATTACH_MCAST,
+    TERN_CMD_DETACH_MCAST,
 };
 constexpr Command kNotSupported = {true, 0, 0, {}, nullptr};
 
@@ -95,6 +95,8 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
   t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);
   t[TERN_CMD_QUERY_QP] = typed<Object, c::query_qp, tern_rsp_query_qp>(kObject);
+  t[TERN_CMD_ALLOC_XRCD] = typed<None, c::alloc_xrcd, Number>();
+  t[TERN_CMD_FREE_XRCD] = typed<Object, c::free_xrcd, None>(kObject);
   t[TERN_CMD_CREATE_SRQ] = typed<tern_cmd_create_srq, c::create_srq, Number>(kCreateSrq);
   t[TERN_CMD_DESTROY_SRQ] = typed<Object, c::destroy_srq, None>(kObject);
   t[TERN_CMD_MODIFY_SRQ] = typed<tern_cmd_modify_srq, c::modify_srq, None>(kModifySrq);

@@ -88,6 +88,8 @@ Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status modify_qp(Admin&, Device&, const tern_cmd_modify_qp&, Reply&);
 Status query_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 
+Status alloc_xrcd(Admin&, Device&, const None&, Reply&);
+Status free_xrcd(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status create_srq(Admin&, Device&, const tern_cmd_create_srq&, Reply&);
 Status destroy_srq(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status modify_srq(Admin&, Device&, const tern_cmd_modify_srq&, Reply&);

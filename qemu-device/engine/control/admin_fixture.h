@@ -135,6 +135,10 @@ class AdminTest : public testing::Test {
     EXPECT_EQ(run(entry(TERN_CMD_ALLOC_UAR, 0, 8)), TERN_ST_OK);
     return out<tern_rsp_object>().id;
   }
+  std::uint32_t make_xrcd() {
+    EXPECT_EQ(run(entry(TERN_CMD_ALLOC_XRCD, 0, 8)), TERN_ST_OK);
+    return out<tern_rsp_object>().id;
+  }
   std::uint32_t make_pd(std::uint32_t flags = 0) {
     return make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{flags, 0});
   }

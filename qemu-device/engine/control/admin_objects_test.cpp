@@ -196,13 +196,15 @@ class AdminQpTest : public AdminTest {
 TEST_F(AdminQpTest, CreationChecksEveryField) {
   using C = tern_cmd_create_qp;
   const std::pair<Status, std::function<void(C&)>> rows[] = {
-      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_INI; }},
-      {TERN_ST_NOT_SUPPORTED, [](C& c) { c.type = TERN_QPT_XRC_TGT; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.type = TERN_QPT_XRC_INI; }},  // with an RQ
+      {TERN_ST_BAD_PARAM, [](C& c) { c.type = TERN_QPT_XRC_TGT; }},  // with queues
       {TERN_ST_DENIED, [](C& c) { c.type = TERN_QPT_GSI; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = 6; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = 255; }},
       {TERN_ST_BAD_HANDLE, [](C& c) { c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ, c.srqn = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_QP_F_SRQ; }},  // and an RQ
+      {TERN_ST_BAD_PARAM,
+       [](C& c) { c.type = TERN_QPT_GSI, c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 8; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0x80; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.srqn = 1; }},
@@ -430,7 +432,8 @@ TEST_F(AdminTest, Capabilities) {
   enable();
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
-  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_SRQ | TERN_CAP_SRQ_RESIZE |
+  EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
+                            TERN_CAP_SRQ_RESIZE |
                             TERN_CAP_ATOMIC | TERN_CAP_FRWR | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
@@ -440,6 +443,7 @@ TEST_F(AdminTest, Capabilities) {
   EXPECT_EQ(caps.max_dm, 0U);
   EXPECT_EQ(caps.dm_size, 0U);
   EXPECT_EQ(caps.max_srq, 16384U);
+  EXPECT_EQ(caps.max_xrcd, 16384U);
   EXPECT_EQ(caps.page_shift_mask, 0xfffff000U);
   EXPECT_EQ(caps.max_msg_size, 0x80000000U);
   EXPECT_EQ(caps.guid, 0x505400fffe123456U);
@@ -467,7 +471,7 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     enable();
     const auto before = objects();
     EXPECT_EQ(before.uar | before.pd | before.eq | before.cq | before.mr | before.qp | before.gid |
-                  before.srq | before.eth_queue,
+                  before.srq | before.xrcd | before.eth_queue,
               0U);
     EXPECT_EQ(before.page_entries, 0U);
     const std::uint32_t uar = make_uar();
@@ -481,6 +485,16 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     shares.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
     shares.srqn = make(TERN_CMD_CREATE_SRQ, srq_command(pd));
     (void)make(TERN_CMD_CREATE_QP, shares);
+    tern_cmd_create_qp target{};
+    target.xrcdn = make_xrcd();
+    target.type = TERN_QPT_XRC_TGT;
+    target.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
+    (void)make(TERN_CMD_CREATE_QP, target);
+    tern_cmd_create_srq named = srq_command(pd);
+    named.flags = TERN_SRQ_F_XRC;
+    named.xrcdn = target.xrcdn;
+    named.cqn = cqn;
+    (void)make(TERN_CMD_CREATE_SRQ, named);
     (void)make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
     device.counters.add(TERN_CNT_RX_MALFORMED);
     submit(entry(TERN_CMD_NOP, 0, 0));

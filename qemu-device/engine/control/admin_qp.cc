@@ -2,6 +2,7 @@
 // Commands on queue pairs.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -62,39 +63,74 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
   return TERN_ST_OK;
 }
 
+// An XRC target has no buffer and names nothing but its domain.
+Status check_target(const tern_cmd_create_qp& cmd) {
+  constexpr tern_pages none{};
+  const bool bare = std::memcmp(&cmd.pages, &none, sizeof(none)) == 0 && cmd.sq_offset == 0 &&
+                    cmd.rq_offset == 0 && cmd.record_offset == 0 && cmd.pdn == 0 && cmd.uar == 0 &&
+                    cmd.send_cqn == 0 && cmd.recv_cqn == 0;
+  return bare ? TERN_ST_OK : TERN_ST_BAD_PARAM;
+}
+
 Status check_type(const tern_cmd_create_qp& cmd) {
   constexpr unsigned known = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
-  const bool supported = cmd.type == TERN_QPT_RC || cmd.type == TERN_QPT_UC ||
-                         cmd.type == TERN_QPT_UD || cmd.type == TERN_QPT_GSI;
-  if (!supported) return TERN_ST_NOT_SUPPORTED;
+  const bool initiator = cmd.type == TERN_QPT_XRC_INI;
+  const bool target = cmd.type == TERN_QPT_XRC_TGT;
   // Of an SRQ or an XRC domain that is not there nothing may be said; and who takes WQEs from an
   // SRQ has no RQ besides.
   const bool shares = cmd.flags & TERN_QP_F_SRQ;
-  if (shares && !(cmd.flags & TERN_QP_F_NO_RQ)) return TERN_ST_BAD_PARAM;
-  return (!shares && cmd.srqn != 0) || cmd.xrcdn != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+  if (shares && (!(cmd.flags & TERN_QP_F_NO_RQ) || cmd.type == TERN_QPT_GSI)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if ((!shares && cmd.srqn != 0) || (!target && cmd.xrcdn != 0)) return TERN_ST_BAD_PARAM;
+  // Half a connection has no RQ; the one that answers has no SQ either.
+  if (initiator && cmd.flags != TERN_QP_F_NO_RQ) return TERN_ST_BAD_PARAM;
+  if (target && cmd.flags != (TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ)) return TERN_ST_BAD_PARAM;
+  return target ? check_target(cmd) : check_layout(cmd);
+}
+
+// What a new QP refers to; null what its type has not.
+struct Parents {
+  Device::Pd* pd = nullptr;
+  Device::Xrcd* xrcd = nullptr;
+  Cq* send_cq = nullptr;
+  Cq* recv_cq = nullptr;
+  Srq* srq = nullptr;
+};
+
+Status find_parents(const Admin& admin, const Device& device, const tern_cmd_create_qp& cmd,
+                    Parents& p) {
+  if (cmd.type == TERN_QPT_XRC_TGT) {
+    p.xrcd = device.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+    return p.xrcd != nullptr ? TERN_ST_OK : TERN_ST_BAD_HANDLE;
+  }
+  const bool shares = cmd.flags & TERN_QP_F_SRQ;
+  p.pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
+  p.send_cq = device.cqs.find(le(std::uint32_t{cmd.send_cqn}));
+  p.recv_cq = device.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
+  if (shares) p.srq = device.srqs.find(le(std::uint32_t{cmd.srqn}));
+  if (p.pd == nullptr || p.send_cq == nullptr || p.recv_cq == nullptr ||
+      (shares && p.srq == nullptr) || !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
+    return TERN_ST_BAD_HANDLE;
+  }
+  // An XRC SRQ takes messages that name it, and only those.
+  if (shares && p.srq->xrcd() != 0) return TERN_ST_BAD_PARAM;
+  // A dead CQ has told its QPs that it died; one that came later would never know.
+  return p.send_cq->broken() || p.recv_cq->broken() ? TERN_ST_BAD_STATE : TERN_ST_OK;
 }
 
 }  // namespace
 
 Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Reply& reply) {
+  Parents p;
   if (const Status st = check_type(cmd); st != TERN_ST_OK) return st;
-  if (const Status st = check_layout(cmd); st != TERN_ST_OK) return st;
-  Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
-  Cq* const send_cq = device.cqs.find(le(std::uint32_t{cmd.send_cqn}));
-  Cq* const recv_cq = device.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
-  const bool shares = cmd.flags & TERN_QP_F_SRQ;
-  Srq* const srq = shares ? device.srqs.find(le(std::uint32_t{cmd.srqn})) : nullptr;
-  if (pd == nullptr || send_cq == nullptr || recv_cq == nullptr || (shares && srq == nullptr) ||
-      !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
-    return TERN_ST_BAD_HANDLE;
-  }
-  // A dead CQ has told its QPs that it died; one that came later would never know.
-  if (send_cq->broken() || recv_cq->broken()) return TERN_ST_BAD_STATE;
+  if (const Status st = find_parents(admin, device, cmd, p); st != TERN_ST_OK) return st;
+  const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
-  if (gsi && !pd->privileged) return TERN_ST_DENIED;
+  if (gsi && !privileged) return TERN_ST_DENIED;
   if (gsi ? device.qps.find(kGsiQpn) != nullptr : device.qps.full()) return TERN_ST_NO_RESOURCE;
-  auto qp = std::make_unique<Qp>(device, cmd, send_cq, recv_cq, pd->privileged, srq);
+  auto qp = std::make_unique<Qp>(device, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
   std::uint32_t qpn = kGsiQpn;
@@ -104,7 +140,7 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
     qpn = device.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
-  ++pd->users;
+  ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn);
   return TERN_ST_OK;
 }
@@ -112,7 +148,8 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
 Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Qp* const qp = device.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
-  --device.pds.find(qp->pd().value)->users;
+  --(qp->xrc_target() ? device.xrcds.find(qp->xrcd())->users
+                      : device.pds.find(qp->pd().value)->users);
   device.qps.erase(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;

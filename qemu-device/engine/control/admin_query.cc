@@ -20,6 +20,7 @@ constexpr std::uint32_t kDeviceVersion = 1;
 constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_UC |
                                 TERN_CAP_UD |
+                                TERN_CAP_XRC |
                                 TERN_CAP_SRQ |
                                 TERN_CAP_SRQ_RESIZE |
                                 TERN_CAP_ATOMIC |
@@ -63,6 +64,7 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_cqe = le(std::uint32_t{1} << kMaxLogCq);
   caps.max_qp = le(config.max_qp);
   caps.max_qp_wr = le(std::uint32_t{1} << kMaxLogWq);
+  caps.max_xrcd = le(kMaxXrcd);
   caps.max_srq = le(kMaxSrq);
   caps.max_srq_wr = le(std::uint32_t{1} << kMaxLogWq);
   caps.max_msg_size = le(kMaxMessage);
@@ -91,6 +93,7 @@ Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
   rsp.cq = le(device.cqs.count());
   rsp.mr = le(device.memory.counts().mr);
   rsp.qp = le(device.qps.count());
+  rsp.xrcd = le(device.xrcds.count());
   rsp.srq = le(device.srqs.count());
   rsp.gid = le(device.port.gid_count());
   rsp.eth_queue = le(device.ethernet.queue_count());

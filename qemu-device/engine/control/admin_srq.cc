@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on shared receive queues.
+// Commands on shared receive queues and XRC domains.
 #include <memory>
 #include <utility>
 
@@ -19,20 +19,39 @@ bool is_srq_event(std::uint16_t type) {
 
 }  // namespace
 
+Status alloc_xrcd(Admin&, Device& device, const None&, Reply& reply) {
+  if (device.xrcds.full()) return TERN_ST_NO_RESOURCE;
+  reply.set_id(device.xrcds.insert(std::make_unique<Device::Xrcd>()));
+  return TERN_ST_OK;
+}
+
+Status free_xrcd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const Device::Xrcd* const xrcd = device.xrcds.find(id_of(cmd));
+  if (xrcd == nullptr) return TERN_ST_BAD_HANDLE;
+  if (xrcd->users != 0) return TERN_ST_BUSY;
+  device.xrcds.erase(id_of(cmd));
+  return TERN_ST_OK;
+}
+
 Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply& reply) {
   if (cmd.flags & ~TERN_SRQ_F_XRC) return TERN_ST_BAD_PARAM;
-  if (cmd.flags & TERN_SRQ_F_XRC) return TERN_ST_NOT_SUPPORTED;
+  const bool xrc = cmd.flags & TERN_SRQ_F_XRC;
   // Of an XRC domain or a CQ that is not there nothing may be said.
-  if (cmd.xrcdn != 0 || cmd.cqn != 0) return TERN_ST_BAD_PARAM;
+  if (!xrc && (cmd.xrcdn != 0 || cmd.cqn != 0)) return TERN_ST_BAD_PARAM;
   Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
-  if (pd == nullptr) return TERN_ST_BAD_HANDLE;
+  Device::Xrcd* const xrcd = xrc ? device.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
+  Cq* const cq = xrc ? device.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
+  if (pd == nullptr || (xrc && (xrcd == nullptr || cq == nullptr))) return TERN_ST_BAD_HANDLE;
+  // A dead CQ has told the SRQs it had that it died.
+  if (xrc && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.srqs.full()) return TERN_ST_NO_RESOURCE;
-  auto srq = std::make_unique<Srq>(device, cmd, pd->privileged);
+  auto srq = std::make_unique<Srq>(device, cmd, pd->privileged, cq);
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.srqs.insert(std::move(srq));
   made->set_number(srqn);
   ++pd->users;
+  if (xrc) ++xrcd->users;
   reply.set_id(srqn);
   return TERN_ST_OK;
 }
@@ -42,6 +61,7 @@ Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (srq == nullptr) return TERN_ST_BAD_HANDLE;
   if (srq->users() != 0) return TERN_ST_BUSY;
   --device.pds.find(srq->pd().value)->users;
+  if (Device::Xrcd* const xrcd = device.xrcds.find(srq->xrcd()); xrcd != nullptr) --xrcd->users;
   device.srqs.erase(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_srq_event);
   return TERN_ST_OK;

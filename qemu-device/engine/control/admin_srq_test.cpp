@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on shared receive queues.
+// Commands on shared receive queues and on the objects of XRC.
 #include <functional>
 #include <utility>
 #include <vector>
@@ -200,6 +200,138 @@ TEST_F(AdminSrqTest, EventsOfADestroyedQueueAreDropped) {
   EXPECT_EQ(device.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
   EXPECT_EQ(device.async_events.waiting(), 0U);
+}
+
+// ---- XRC ----
+
+class AdminXrcTest : public AdminSrqTest {
+ protected:
+  std::uint32_t xrcd = 0;
+  tern_cmd_create_srq named{};   // an XRC SRQ
+  tern_cmd_create_qp target{};
+  tern_cmd_create_qp initiator{};
+
+  void SetUp() override {
+    AdminSrqTest::SetUp();
+    xrcd = make_xrcd();
+    named = good;
+    named.flags = TERN_SRQ_F_XRC;
+    named.xrcdn = xrcd;
+    named.cqn = cqn;
+    target.xrcdn = xrcd;
+    target.type = TERN_QPT_XRC_TGT;
+    target.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
+    initiator = qp_command(pd, uar, cqn);
+    initiator.type = TERN_QPT_XRC_INI;
+    initiator.flags = TERN_QP_F_NO_RQ;
+  }
+};
+
+TEST_F(AdminXrcTest, DomainsCountTheirUsers) {
+  EXPECT_EQ(objects().xrcd, 1U);
+  const std::uint32_t other = make_xrcd();
+  EXPECT_NE(other, xrcd);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, other), TERN_ST_OK);
+  for (const std::uint32_t bad : {0U, other, 0xffffffffU}) {
+    EXPECT_EQ(on(TERN_CMD_FREE_XRCD, bad), TERN_ST_BAD_HANDLE);
+  }
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, named);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_BUSY) << "the SRQ completes into it";
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, target);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK) << "no target holds an SRQ";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_OK);
+  const tern_rsp_objects left = objects();
+  EXPECT_EQ(left.xrcd | left.srq | left.qp | left.pd | left.cq, 0U);
+  EXPECT_EQ(left.page_entries, 0U);
+}
+
+TEST_F(AdminXrcTest, NoMoreDomainsThanTheLimit) {
+  for (unsigned i = 1; i < 16384; ++i) (void)make_xrcd();
+  EXPECT_EQ(run(entry(TERN_CMD_ALLOC_XRCD, 0, 8)), TERN_ST_NO_RESOURCE);
+}
+
+TEST_F(AdminXrcTest, QueuesCheckWhatTheyName) {
+  using C = tern_cmd_create_srq;
+  const std::pair<Status, std::function<void(C&)>> rows[] = {
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.xrcdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.xrcdn; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.cqn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.cqn; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    C c = named;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_SRQ, c, 8), st) << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_OK) << "no attempt left a user behind";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+}
+
+TEST_F(AdminXrcTest, HalfConnectionsCheckEveryField) {
+  using C = tern_cmd_create_qp;
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, named);
+  const std::pair<Status, std::function<void(C&)>> targets[] = {
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.xrcdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.xrcdn; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_QP_F_NO_RQ; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_QP_F_NO_SQ; }},
+      {TERN_ST_BAD_PARAM, [=](C& c) { c.flags |= TERN_QP_F_SRQ, c.srqn = srqn; }},
+      {TERN_ST_BAD_PARAM, [=](C& c) { c.srqn = srqn; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.pdn = pd; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.uar = uar; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.send_cqn = cqn; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.recv_cqn = cqn; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(1); }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 64; }},
+  };
+  int row = 0;
+  for (const auto& [st, spoil] : targets) {
+    C c = target;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), st) << "target, row " << row;
+    ++row;
+  }
+  const std::pair<Status, std::function<void(C&)>> initiators[] = {
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags |= TERN_QP_F_NO_SQ; }},
+      {TERN_ST_BAD_PARAM, [=](C& c) { c.flags |= TERN_QP_F_SRQ, c.srqn = srqn; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.xrcdn = xrcd; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.recv_cqn = 0; }},
+  };
+  row = 0;
+  for (const auto& [st, spoil] : initiators) {
+    C c = initiator;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), st) << "initiator, row " << row;
+    ++row;
+  }
+  // An XRC SRQ is nobody's receive queue.
+  tern_cmd_create_qp rc = qp_command(pd, uar, cqn);
+  rc.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+  rc.srqn = srqn;
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, rc, 8), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(objects().qp, 0U);
+  const std::uint32_t made = make(TERN_CMD_CREATE_QP, initiator);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_BUSY) << "of the SRQ";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_XRCD, xrcd), TERN_ST_OK) << "an initiator is in no domain";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, made), TERN_ST_OK);
 }
 
 }  // namespace

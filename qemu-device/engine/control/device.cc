@@ -31,6 +31,7 @@ Device::Device(Host& host_, const Config& config_)
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
       cqs(1, config.max_cq),
+      xrcds(1, kMaxXrcd),
       srqs(1, kMaxSrq),
       qps(kGsiQpn, config.max_qp, 1),
       tx_packet(host),
@@ -217,6 +218,9 @@ bool Device::run(std::uint32_t budget) {
 // ---- life cycle ----
 
 void Device::cq_failed(const Cq& cq) {
+  srqs.for_each([&cq](std::uint32_t, Srq& srq) {
+    if (srq.cq() == &cq) srq.fail();
+  });
   qps.for_each([&cq](std::uint32_t, Qp& qp) {
     if (qp.completes_into(&cq)) qp.enter_error(TERN_EV_QP_FATAL);
   });
@@ -228,6 +232,7 @@ void Device::reset() {
   qps.clear();
   ethernet.reset();
   srqs.clear();
+  xrcds.clear();
   cqs.clear();
   eqs.clear();
   async_eq = nullptr;
@@ -237,6 +242,11 @@ void Device::reset() {
   port.reset();
   counters = Counters{};
   admin_->reset();
+}
+
+Srq* Device::find_srq(const SrqRef& ref) const {
+  Srq* const srq = srqs.find(ref.number);
+  return srq != nullptr && srq->ref().serial == ref.serial ? srq : nullptr;
 }
 
 std::uint64_t Device::page_entries() const {

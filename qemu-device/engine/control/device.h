@@ -78,7 +78,13 @@ class Device {
     bool privileged = false;
     std::uint32_t users = 0;
   };
+  struct Xrcd {
+    std::uint32_t users = 0;
+  };
   [[nodiscard]] std::uint64_t page_entries() const;
+  // The SRQ that `ref` remembers; null when it is gone.
+  [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
+  [[nodiscard]] std::uint64_t next_srq_serial() { return ++srq_serials_; }
 
   Host& host;
   const Config config;
@@ -92,6 +98,7 @@ class Device {
   Table<Pd> pds;
   Table<Eq> eqs;
   Table<Cq> cqs;
+  Table<Xrcd> xrcds;
   Table<Srq> srqs;
   Table<Qp> qps;
   Eq* async_eq = nullptr;
@@ -112,6 +119,7 @@ class Device {
   Qp* ready_head_ = nullptr;
   Qp* ready_tail_ = nullptr;
   std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn
+  std::uint64_t srq_serials_ = 0;  // given out; outlives resets
   std::uint16_t ip_id_ = 0;
 };
 

@@ -24,12 +24,20 @@ bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot, un
   return true;
 }
 
-Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged)
+Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq)
     : device_(device),
       cmd_(cmd),
+      cq_(cq),
+      serial_(device.next_srq_serial()),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint32_t{cmd.record_offset})),
-      log_size_(cmd.log_size) {}
+      log_size_(cmd.log_size) {
+  if (cq_ != nullptr) cq_->attach();
+}
+
+Srq::~Srq() {
+  if (cq_ != nullptr) cq_->detach();
+}
 
 // Size and record of a buffer, the first one's or a new one's: the stride never changes.
 Status Srq::check_buffer(std::uint32_t record_offset, unsigned log_size) const {

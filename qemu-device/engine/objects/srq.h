@@ -13,10 +13,18 @@ namespace tern {
 
 class Device;
 
+// An SRQ as somebody remembers it: the number may be another's by now, the serial never is.
+struct SrqRef {
+  std::uint32_t number = 0;
+  std::uint64_t serial = 0;
+};
+
 class Srq {
  public:
-  // `cmd` names a PD that exists; `privileged` tells of it.
-  Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged);
+  // `cmd` names a PD that exists; `privileged` tells of it. `cq`: with TERN_SRQ_F_XRC, which needs
+  // an XRC domain that exists; else null.
+  Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq);
+  ~Srq();
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
   // Checks the command but for the objects it names, and takes the buffer.
@@ -27,6 +35,9 @@ class Srq {
   // gives no more. Its keys are those of the SRQ's PD; Accessor::qp is the caller's to fill.
   [[nodiscard]] int take(RecvWqe& wqe);
 
+  // It gives no more WQEs, and its owner is told.
+  void fail();
+
   // MODIFY_SRQ: all checks first, then all changes. QUERY_SRQ.
   [[nodiscard]] Status modify(const tern_cmd_modify_srq& cmd);
   void query(tern_rsp_query_srq* rsp) const;
@@ -36,7 +47,13 @@ class Srq {
   void detach() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
+  [[nodiscard]] SrqRef ref() const { return {srqn_, serial_}; }
   [[nodiscard]] Pdn pd() const { return owner_.pd; }
+  // Who asks for memory in its name; Accessor::qp is the caller's to fill.
+  [[nodiscard]] const Accessor& owner() const { return owner_; }
+  // XRC: its domain and CQ; else 0 and null.
+  [[nodiscard]] std::uint32_t xrcd() const { return le(std::uint32_t{cmd_.xrcdn}); }
+  [[nodiscard]] Cq* cq() const { return cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
@@ -46,10 +63,11 @@ class Srq {
   [[nodiscard]] bool store_ci(const QueueBuffer& buffer, std::uint64_t record) const;
   [[nodiscard]] Status resize(const tern_cmd_modify_srq& cmd);
   void watch_limit(std::uint32_t left);
-  void fail();
 
   Device& device_;
   tern_cmd_create_srq cmd_;
+  Cq* cq_;
+  std::uint64_t serial_;
   QueueBuffer buffer_;
   Accessor owner_;
   std::uint64_t record_ = 0;  // offset in the buffer

@@ -246,9 +246,22 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
       record_offset_(static_cast<std::uint32_t>(
           round_up(rq_offset_ + (1U << (options.log_rq_size + options.log_rq_stride)), 64))),
       memory_(node.host, record_offset_ + sizeof(tern_qp_record)) {
-  if (!send_cq_) send_cq_ = &node.create_cq(options.log_cq_size, options.eq);
-  if (!recv_cq_) recv_cq_ = &node.create_cq(options.log_cq_size, options.eq);
   tern_cmd_create_qp cmd{};
+  tern_rsp_object rsp{};
+  cmd.type = options.type;
+  if (options.type == TERN_QPT_XRC_TGT) {
+    cmd.flags = TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ;
+    cmd.xrcdn = le(options.xrcd);
+    status_ = node.command(TERN_CMD_CREATE_QP, cmd, &rsp);
+    qpn_ = le(rsp.id);
+    return;
+  }
+  if (!send_cq_) send_cq_ = &node.create_cq(options.log_cq_size, options.eq);
+  if (options.type == TERN_QPT_XRC_INI) {
+    cmd.flags = TERN_QP_F_NO_RQ;
+    recv_cq_ = send_cq_;
+  }
+  if (!recv_cq_) recv_cq_ = &node.create_cq(options.log_cq_size, options.eq);
   cmd.pages = memory_.pages();
   cmd.sq_offset = le(0U);
   cmd.rq_offset = le(rq_offset_);
@@ -257,7 +270,6 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
   cmd.uar = le(node.uar());
   cmd.send_cqn = le(send_cq_->number());
   cmd.recv_cqn = le(recv_cq_->number());
-  cmd.type = options.type;
   if (options.srq) {
     cmd.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
     cmd.srqn = le(options.srq->number());
@@ -266,7 +278,6 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
   cmd.log_sq_stride = options.log_sq_stride;
   cmd.log_rq_size = options.log_rq_size;
   cmd.log_rq_stride = options.log_rq_stride;
-  tern_rsp_object rsp{};
   status_ = node.command(TERN_CMD_CREATE_QP, cmd, &rsp);
   qpn_ = le(rsp.id);
 }
@@ -316,7 +327,9 @@ Status TestQp::to_rtr(const TestQp& peer) {
   a.min_rnr_timer = options_.min_rnr_timer;
   std::uint32_t mask = TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
                        TERN_QPA_RQ_PSN;
-  if (options_.type != TERN_QPT_UC) mask |= TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
+  if (options_.type != TERN_QPT_UC && options_.type != TERN_QPT_XRC_INI) {
+    mask |= TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
+  }
   return modify(a, mask);
 }
 
@@ -330,7 +343,10 @@ Status TestQp::to_rts() {
   a.max_rd_atomic = options_.max_rd_atomic;
   std::uint32_t mask = TERN_QPA_STATE | TERN_QPA_SQ_PSN;
   if (!sends_datagrams() && options_.type != TERN_QPT_UC) {
-    mask |= TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
+    mask |= TERN_QPA_TIMEOUT;
+    if (options_.type != TERN_QPT_XRC_TGT) {
+      mask |= TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
+    }
   }
   return modify(a, mask);
 }
@@ -402,6 +418,7 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   hdr.wr_id = le(wr.wr_id);
   hdr.imm = wr.imm;
   hdr.inv_rkey = le(wr.inv_rkey);
+  hdr.xrc_srqn = le(wr.xrc_srqn);
   append(slot, hdr);
   switch (wr.opcode) {
     case TERN_WR_SEND:
@@ -473,6 +490,11 @@ TestSrq::TestSrq(TestNode& node, const SrqOptions& options)
   cmd.pdn = le(options.pd ? options.pd : node.pd());
   cmd.log_size = options.log_size;
   cmd.log_stride = options.log_stride;
+  if (options.xrcd) {
+    cmd.flags = TERN_SRQ_F_XRC;
+    cmd.xrcdn = le(options.xrcd);
+    cmd.cqn = le(options.cq->number());
+  }
   tern_rsp_object rsp{};
   status_ = node.command(TERN_CMD_CREATE_SRQ, cmd, &rsp);
   srqn_ = le(rsp.id);
@@ -672,6 +694,13 @@ std::uint32_t TestNode::alloc_pd(bool privileged) {
 std::uint32_t TestNode::alloc_uar() {
   tern_rsp_object rsp{};
   EXPECT_EQ(command(TERN_CMD_ALLOC_UAR, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+            TERN_ST_OK);
+  return le(rsp.id);
+}
+
+std::uint32_t TestNode::alloc_xrcd() {
+  tern_rsp_object rsp{};
+  EXPECT_EQ(command(TERN_CMD_ALLOC_XRCD, {}, std::as_writable_bytes(std::span(&rsp, 1))),
             TERN_ST_OK);
   return le(rsp.id);
 }

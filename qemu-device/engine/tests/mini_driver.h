@@ -107,6 +107,7 @@ struct SendWr {
   std::uint64_t raddr = 0;
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;  // as on the wire
+  std::uint32_t xrc_srqn = 0;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
   std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
@@ -117,6 +118,7 @@ struct SendWr {
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
   SendWr&& unsignaled() && { return flags &= ~TERN_WQE_F_SIGNALED & 0xff, std::move(*this); }
+  SendWr&& to_srq(std::uint32_t srqn) && { return xrc_srqn = srqn, std::move(*this); }
   SendWr&& immediate(std::uint32_t v) &&;  // turns SEND and WRITE into their _WITH_IMM
 };
 
@@ -201,6 +203,7 @@ class TestCq {
 struct QpOptions {
   std::uint32_t pd = 0;          // 0: the node's own
   TestSrq* srq = nullptr;        // null: an RQ of its own
+  std::uint32_t xrcd = 0;        // of an XRC target
   TestCq* send_cq = nullptr;     // null: one of its own
   TestCq* recv_cq = nullptr;
   std::uint8_t type = TERN_QPT_RC;
@@ -304,6 +307,8 @@ struct SrqOptions {
   std::uint32_t pd = 0;  // 0: the node's own
   std::uint8_t log_size = 4;
   std::uint8_t log_stride = 7;
+  std::uint32_t xrcd = 0;  // not 0: an XRC SRQ
+  TestCq* cq = nullptr;    // of an XRC SRQ
 };
 
 class TestSrq {
@@ -382,6 +387,7 @@ class TestNode : public SimNode {
 
   [[nodiscard]] std::uint32_t alloc_pd(bool privileged = false);
   [[nodiscard]] std::uint32_t alloc_uar();
+  [[nodiscard]] std::uint32_t alloc_xrcd();
   TestEq& create_eq(unsigned log_size = 8, std::uint16_t vector = kCompletionVector);
   TestCq& create_cq(unsigned log_size = 8, TestEq* eq = nullptr, std::uint8_t flags = 0);
   TestQp& create_qp(const QpOptions& options = {});

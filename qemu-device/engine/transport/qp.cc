@@ -10,6 +10,7 @@
 #include "transport/responder.h"
 #include "transport/segments.h"
 #include "transport/unreliable_connection.h"
+#include "transport/xrc.h"
 
 namespace tern {
 
@@ -39,6 +40,7 @@ std::unique_ptr<SendQueue> make_sender(Qp& qp) {
 std::unique_ptr<Receiver> make_receiver(Qp& qp) {
   if (qp.transport() == Transport::kUd) return std::make_unique<DatagramReceiver>(qp);
   if (qp.transport() == Transport::kUc) return std::make_unique<UcReceiver>(qp);
+  if (qp.xrc_target()) return std::make_unique<XrcResponder>(qp);
   return std::make_unique<Responder>(qp);
 }
 
@@ -68,6 +70,7 @@ Qp::~Qp() {
 }
 
 Status Qp::init() {
+  if (xrc_target()) return TERN_ST_OK;  // it has no buffer
   const auto end = [](std::uint32_t offset, unsigned log_bytes) {
     return std::uint64_t{offset} + (std::uint64_t{1} << log_bytes);
   };
@@ -96,9 +99,9 @@ std::uint64_t Qp::rq_slot(std::uint32_t index) const {
   return cmd_.rq_offset + (std::uint64_t{index & (rq_size() - 1)} << cmd_.log_rq_stride);
 }
 
-int Qp::take_rq_wqe(RecvWqe& wqe) {
-  if (srq_ != nullptr) {
-    const int got = srq_->take(wqe);
+int Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
+  if (Srq* const srq = xrc != nullptr ? xrc : srq_; srq != nullptr) {
+    const int got = srq->take(wqe);
     wqe.owner.qp = qpn_;
     return got;
   }
@@ -121,7 +124,12 @@ void Qp::complete_send(tern_cqe& cqe) {
 
 void Qp::complete_recv(tern_cqe& cqe) {
   cqe.qpn = le(qpn_.value);
-  (void)recv_cq_->push(cqe);
+  if (!xrc_target()) {
+    (void)recv_cq_->push(cqe);
+  } else if (const Srq* const from = receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
+    // The CQ's failure reached those that wait for a completion; this one is not among them.
+    enter_error(TERN_EV_QP_FATAL);
+  }
 }
 
 // ---- doorbells and turns ----
@@ -172,7 +180,12 @@ void Qp::deliver(const Packet& packet) {
   }
   const std::uint8_t state = attr_.state;
   const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
-  if (traits(packet.transport, packet.op).request) {
+  const bool request = traits(packet.transport, packet.op).request;
+  if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) {
+    device_.counters.add(TERN_CNT_RX_QP_MISMATCH);  // it has only the other half
+    return;
+  }
+  if (request) {
     if (responses || state == TERN_QPS_RTR || state == TERN_QPS_SQE) {
       return receiver_->deliver(packet);
     }
@@ -212,7 +225,7 @@ void Qp::enter_error(int event, bool silent) {
     device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
   }
   // The WQE it had is completed, and it takes no other (IBTA 10.3.1, affiliated event).
-  if (srq_ != nullptr) device_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
+  if (srq_ != nullptr || xrc_target()) device_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
   wake();
 }
 

@@ -51,6 +51,8 @@ class Qp {
   [[nodiscard]] std::uint8_t state() const { return attr_.state; }
   [[nodiscard]] std::uint8_t type() const { return cmd_.type; }
   [[nodiscard]] Transport transport() const { return transport_; }
+  [[nodiscard]] bool xrc_target() const { return cmd_.type == TERN_QPT_XRC_TGT; }
+  [[nodiscard]] std::uint32_t xrcd() const { return cmd_.xrcdn; }
   [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
   [[nodiscard]] Pdn pd() const { return Pdn(cmd_.pdn); }
   [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_}; }
@@ -62,7 +64,7 @@ class Qp {
   [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
   [[nodiscard]] bool completes_into(const Cq* cq) const {
-    return send_cq_ == cq || recv_cq_ == cq;
+    return send_cq_ == cq || recv_cq_ == cq || receiver_->receives_into(cq);
   }
 
   // Send queue as SendQueue reads it.
@@ -74,9 +76,10 @@ class Qp {
   // Bytes of slot `index` from `offset` on; false when they cannot be reached.
   [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
   // The next receive WQE, of the RQ or the SRQ: 1 taken, 0 none posted, -1 unusable (DMA error,
-  // index jump, too many SGEs): the queue's own fault.
-  [[nodiscard]] int take_rq_wqe(RecvWqe& wqe);
-  // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's.
+  // index jump, too many SGEs): the queue's own fault. `xrc`: the SRQ an XRC request named.
+  [[nodiscard]] int take_rq_wqe(RecvWqe& wqe, Srq* xrc = nullptr);
+  // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's. An
+  // XRC target's receive goes to the CQ of the SRQ, and vanishes with that.
   void complete_send(tern_cqe& cqe);
   void complete_recv(tern_cqe& cqe);
   // First packet of an established connection while in RTR (IBTA 11.6.3.1, COMM_EST).

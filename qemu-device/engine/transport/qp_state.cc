@@ -79,6 +79,18 @@ std::span<const Transition> transitions_of(Transport transport) {
   return kReliable;
 }
 
+// Attributes of a reliable connection that its other half in XRC has and this one has not.
+constexpr std::uint32_t unused_attributes(std::uint8_t type) {
+  switch (type) {
+    case TERN_QPT_XRC_INI:
+      return TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
+    case TERN_QPT_XRC_TGT:
+      return TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
+    default:
+      return 0;
+  }
+}
+
 const Transition* find_transition(Transport transport, std::uint8_t from, std::uint8_t to) {
   for (const Transition& t : transitions_of(transport)) {
     if (t.from == from && t.to == to) return &t;
@@ -155,7 +167,9 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   }
   const Transition* const t = find_transition(transport_, attr_.state, next);
   if (t == nullptr) return TERN_ST_BAD_STATE;
-  if ((given & t->required) != t->required || (given & ~(t->required | t->optional))) {
+  const std::uint32_t unused = unused_attributes(type());
+  const std::uint32_t required = t->required & ~unused;
+  if ((given & required) != required || (given & ~(required | (t->optional & ~unused)))) {
     return TERN_ST_BAD_PARAM;
   }
   if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
@@ -211,7 +225,9 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   *rsp = tern_rsp_query_qp{};
   tern_qp_attr a = attr_;
   // What a peer or a successor needs to know: the next PSNs, not the first ones.
-  if (a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) a.sq_psn = sender_->next_psn().value();
+  if (has_sq() && a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) {
+    a.sq_psn = sender_->next_psn().value();
+  }
   if (a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQE) {
     a.rq_psn = receiver_->expected_psn().value();
   }

@@ -12,9 +12,14 @@ void Receiver::reset() {
   received_ = 0;
 }
 
+bool Receiver::receives_into(const Cq* cq) const {
+  const Srq* const from = have_recv_ ? srq() : nullptr;
+  return from != nullptr && from->cq() == cq;
+}
+
 int Receiver::take() {
   if (have_recv_) return 1;
-  const int got = qp_.take_rq_wqe(recv_);
+  const int got = qp_.take_rq_wqe(recv_, srq());
   have_recv_ = got > 0;
   return got;
 }

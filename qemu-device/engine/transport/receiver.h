@@ -12,7 +12,9 @@
 
 namespace tern {
 
+class Cq;
 class Qp;
+class Srq;
 
 inline constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
 
@@ -35,6 +37,10 @@ class Receiver {
   virtual void stop(bool silent);
 
   [[nodiscard]] virtual Psn expected_psn() const { return Psn(); }
+  // XRC: the SRQ of the message; null when that is gone.
+  [[nodiscard]] virtual Srq* srq() const { return nullptr; }
+  // XRC: the held WQE will complete into `cq`.
+  [[nodiscard]] bool receives_into(const Cq* cq) const;
 
  protected:
   // Takes a receive WQE unless one is held. As Qp::take_rq_wqe().

@@ -122,6 +122,7 @@ bool Requester::transmit(std::uint32_t& allowance) {
 bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   if (wqe.local) return run_local(wqe, allowance);
   begin(wqe);
+  qp_.device().tx_packet.xrc_srq = Srqn(wqe.xrc_srqn);
   std::uint32_t cost = kPacketCost;
   if (wqe.read()) {
     send_read(wqe);

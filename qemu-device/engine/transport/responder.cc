@@ -45,6 +45,7 @@ void Responder::reset() {
   msn_ = next_resource_ = out_head_ = out_tail_ = 0;
   message_ = Message::kNone;
   nak_sent_ = false;
+  srq_ = {};
   resources_ = {};
   out_ = {};
 }
@@ -65,7 +66,9 @@ void Responder::deliver(const Packet& packet) {
   if (room() < 2) return;
   nak_sent_ = false;
   qp_.communication_established();
-  if (!in_sequence(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet)) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send) return on_send(packet);
   if (t.write) return on_write(packet);
@@ -73,6 +76,14 @@ void Responder::deliver(const Packet& packet) {
   if (t.atomic_eth) return on_atomic(packet);
   fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
 }
+
+bool Responder::admit(const Packet&, bool) {
+  const auto keys = keys_of(srq_);
+  if (keys) keys_ = *keys;
+  return keys.has_value();
+}
+
+std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
 
 // FIRST, MIDDLE, LAST, ONLY follow one another as IBTA 9.7.4.1.3 wants it, and only the last
 // packet of a message is shorter than the path MTU.
@@ -115,7 +126,7 @@ void Responder::on_send(const Packet& packet) {
                             : scatter(packet.payload);
   // Behind the bytes, which may have needed the key; a repeated packet does not come here.
   if (t.ieth && status == TERN_CQE_SUCCESS &&
-      !qp_.device().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
+      !qp_.device().memory.invalidate_remote(keys_, packet.inv_rkey)) {
     status = TERN_CQE_REM_INV_REQ_ERR;
   }
   if (status != TERN_CQE_SUCCESS) {
@@ -146,7 +157,7 @@ void Responder::on_write(const Packet& packet) {
     // Counting a repeat after RNR once is not worth a flag: ONLY with immediate comes again.
     device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
     if (packet.dma_len > 0 &&
-        device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+        device.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
                                    TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
       return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
     }
@@ -162,7 +173,7 @@ void Responder::on_write(const Packet& packet) {
   if (t.imm && !take_receive(packet)) return;
   if (len > 0) {
     SpanList& to = device.scatter;
-    const Access access = device.memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
+    const Access access = device.memory.remote(keys_, write_rkey_, write_va_, len,
                                                TERN_ACCESS_REMOTE_WRITE, to);
     if (access != Access::kReady) {
       to.abandon();
@@ -196,6 +207,7 @@ Responder::Resource* Responder::new_resource(const Packet& packet) {
   r.first = packet.psn;
   r.va = packet.va;
   r.rkey = packet.rkey;
+  r.srq = srq_;
   return &r;
 }
 
@@ -206,7 +218,7 @@ void Responder::on_read(const Packet& packet) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (packet.dma_len > 0 &&
-      device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+      device.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
                                  TERN_ACCESS_REMOTE_READ) != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
@@ -233,7 +245,7 @@ void Responder::on_atomic(const Packet& packet) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   SpanList& to = device.scatter;
-  const Access access = device.memory.remote(qp_.accessor(), packet.rkey, packet.va, 8,
+  const Access access = device.memory.remote(keys_, packet.rkey, packet.va, 8,
                                              TERN_ACCESS_REMOTE_ATOMIC, to);
   if (access != Access::kReady) {
     to.abandon();
@@ -414,11 +426,12 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
                                   : (last ? Op::kReadResponseLast : Op::kReadResponseMiddle),
                             r.first.plus(k));
     // Checked again for each packet: the region may have gone since the request came.
-    const Access access = len == 0 ? Access::kReady
-                                   : qp_.device().memory.remote(qp_.accessor(), r.rkey,
-                                                                r.va + offset, len,
-                                                                TERN_ACCESS_REMOTE_READ,
-                                                                packet.payload);
+    const auto keys = keys_of(r.srq);
+    Access access = keys ? Access::kReady : Access::kDenied;
+    if (keys && len > 0) {
+      access = qp_.device().memory.remote(*keys, r.rkey, r.va + offset, len,
+                                          TERN_ACCESS_REMOTE_READ, packet.payload);
+    }
     if (access != Access::kReady) {
       packet.payload.abandon();
       const bool dma = access == Access::kDmaError;

@@ -4,14 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "objects/srq.h"
 #include "transport/receiver.h"
 #include "wire/packet.h"
 
 namespace tern {
 
-class Responder final : public Receiver {
+class Responder : public Receiver {
  public:
   explicit Responder(Qp& qp) : Receiver(qp) {}
 
@@ -27,6 +29,15 @@ class Responder final : public Receiver {
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
+ protected:
+  // Finds out whose keys the request uses; `begins`: it is the first packet of a message. False:
+  // an invalid request.
+  [[nodiscard]] virtual bool admit(const Packet& packet, bool begins);
+  // The keys of requests that belong to `ref`; nothing when they are gone with it.
+  [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
+
+  SrqRef srq_;  // XRC: the SRQ of the message
+
  private:
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
   enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic };
@@ -38,6 +49,7 @@ class Responder final : public Receiver {
     std::uint32_t rkey = 0;
     std::uint32_t len = 0;
     std::uint32_t psns = 0;
+    SrqRef srq;  // XRC: whose keys it uses
     Psn first;
     bool used = false;
     bool read = false;
@@ -79,6 +91,7 @@ class Responder final : public Receiver {
   std::uint32_t msn_ = 0;
   Message message_ = Message::kNone;
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
+  Accessor keys_;              // whose keys the request uses
   std::uint64_t write_va_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;

@@ -60,6 +60,7 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
   wqe.wr_id = le(std::uint64_t{hdr.wr_id});
   wqe.imm = hdr.imm;
   wqe.inv_rkey = le(std::uint32_t{hdr.inv_rkey});
+  wqe.xrc_srqn = le(std::uint32_t{hdr.xrc_srqn}) & 0xffffffU;
 
   const WqeShape shape = wqe_shape(transport, hdr.opcode);
   if (!shape.known || (hdr.flags & ~kKnownFlags)) return TERN_CQE_LOC_QP_OP_ERR;

@@ -26,6 +26,7 @@ struct SendWqe {
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;  // as on the wire
   std::uint32_t inv_rkey = 0;
+  std::uint32_t xrc_srqn = 0;  // 24 bits
   Psn first_psn;
   std::uint32_t psns = 0;      // PSNs it takes; 0: none given yet
   std::uint32_t received = 0;  // READ: packets of the response that came
