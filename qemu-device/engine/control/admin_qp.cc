@@ -148,8 +148,8 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
 Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Qp* const qp = device.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
-  --(qp->xrc_target() ? device.xrcds.find(qp->xrcd())->users
-                      : device.pds.find(qp->pd().value)->users);
+  if (Device::Xrcd* const xrcd = device.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
+  if (Device::Pd* const pd = device.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   device.qps.erase(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;

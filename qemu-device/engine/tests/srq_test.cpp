@@ -505,6 +505,72 @@ TEST_F(HostileSrq, AMessageOnItsWayIsReceivedToItsEnd) {
   EXPECT_TRUE(same_bytes(dst.bytes(), src.bytes()));
 }
 
+// ---- types without acknowledgement ----
+
+TEST_F(SrqTest, UnreliableConnections) {
+  make({}, 2, {.type = TERN_QPT_UC});
+  qa[0]->post(send({src.sge(0, 3000)}));
+  expect_sent(*qa[0]);
+  sim.run_until_idle();
+  EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U) << "dropped";
+  EXPECT_FALSE(cq->poll());
+  post(2, 7);
+  EXPECT_EQ(srq->set_limit(2), TERN_ST_OK);
+  qa[1]->post(send({src.sge(0, 3000)}));
+  qa[0]->post(write({src.sge(0, 100)}, dst, 60000).immediate(3));
+  for (const std::uint64_t id : {7U, 8U}) {
+    const Wc wc = cq->wait();
+    EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
+    EXPECT_EQ(le(wc.wr_id), id);
+    EXPECT_EQ(le(wc.srqn), srq->number());
+  }
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+  EXPECT_EQ(qb[0]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[0]->number())));
+  srq->store_pi(100);
+  qa[1]->post(send({src.sge(0, 10)}));
+  sim.run_until_idle();
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_ERR, srq->number()),
+                                   Event(TERN_EV_QP_FATAL, qb[1]->number()),
+                                   Event(TERN_EV_QP_LAST_WQE, qb[1]->number())));
+}
+
+TEST_F(SrqTest, Datagrams) {
+  const std::uint32_t other = b.alloc_pd();
+  TestMr& theirs = b.reg(4096, {.pd = other});
+  make({.pd = other}, 2, {.type = TERN_QPT_UD});
+  qa[0]->post(datagram(*qa[0], *qb[0], {src.sge(0, 100)}));
+  sim.run_until_idle();
+  EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U) << "dropped";
+  srq->post({theirs.sge()}, 5);
+  srq->post({theirs.sge(0, 80)}, 6);
+  qa[1]->post(datagram(*qa[1], *qb[1], {src.sge(0, 100)}));
+  const Wc wc = cq->wait();
+  EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(le(wc.wr_id), 5U);
+  EXPECT_EQ(le(wc.srqn), srq->number());
+  EXPECT_EQ(le(wc.byte_len), 140U);
+  EXPECT_TRUE(same_bytes(theirs.bytes(40, 100), src.bytes(0, 100)));
+  // Too long for its WQE: the QP keeps that for the next datagram, or tells of it in ERR.
+  qa[1]->post(datagram(*qa[1], *qb[1], {src.sge(0, 100)}));
+  sim.run_until_idle();
+  EXPECT_FALSE(cq->poll());
+  EXPECT_EQ(srq->taken(), 2U);
+  EXPECT_EQ(qb[1]->to_state(TERN_QPS_ERR), TERN_ST_OK);
+  const auto flushed = cq->poll();
+  ASSERT_TRUE(flushed);
+  EXPECT_EQ(flushed->status, TERN_CQE_WR_FLUSH_ERR);
+  EXPECT_EQ(le(flushed->wr_id), 6U);
+  EXPECT_EQ(le(flushed->srqn), srq->number());
+  EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[1]->number())));
+  // Memory of the QP's domain is nothing to the SRQ.
+  srq->post({dst.sge()}, 9);
+  qa[0]->post(datagram(*qa[0], *qb[0], {src.sge(0, 10)}));
+  const Wc refused = cq->wait();
+  EXPECT_EQ(refused.status, TERN_CQE_LOC_PROT_ERR);
+  EXPECT_EQ(le(refused.wr_id), 9U);
+}
+
 // ---- lives ----
 
 TEST_F(SrqTest, DestroyedWhenNobodyTakesFromIt) {
