@@ -93,7 +93,6 @@ static void tern_flush_wc(struct tern_qp *qp, enum ib_wc_opcode opcode,
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = opcode,
 		.qp = &qp->ibqp,
-		.port_num = TERN_IB_PORT,
 	};
 }
 

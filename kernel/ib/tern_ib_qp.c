@@ -443,8 +443,6 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 		return tern_create_xrc_tgt(dev, qp, attr);
 	if (!udata)
 		return tern_create_kernel_qp(dev, qp, attr);
-	if (attr->qp_type == IB_QPT_GSI)
-		return -EOPNOTSUPP;
 
 	return tern_create_user_qp(dev, qp, attr, udata);
 }

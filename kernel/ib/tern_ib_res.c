@@ -23,7 +23,7 @@ static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 	struct tern_ib_dev *dev = to_tdev(mr->ibmr.device);
 	struct tern_rsp_mr rsp;
 
-	/* The kernel's DMA lkey is nothing the device keeps. */
+	/* The DMA lkey is nothing the device keeps, other keys of the kernel change. */
 	if (!mr->umem)
 		return 0;
 

@@ -285,7 +285,6 @@ static inline void tern_cqe_to_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 		.status = tern_wc_status(cqe->status),
 		.opcode = tern_wc_opcode(cqe->opcode),
 		.vendor_err = cqe->vendor_err,
-		.port_num = 1,
 	};
 	if (cqe->status != TERN_CQE_SUCCESS)
 		return;

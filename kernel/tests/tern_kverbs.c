@@ -113,7 +113,11 @@ static int kv_connect(struct ib_qp *qp, struct ib_qp *peer, struct kv *kv)
 	rdma_ah_set_port_num(&attr.ah_attr, KV_PORT);
 	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&kv->gid->gid, 0,
 			kv->gid->index, 64, 0);
-	memcpy(attr.ah_attr.roce.dmac, kv->gid->ndev->dev_addr, ETH_ALEN);
+	/* The device talks to itself. */
+	err = rdma_read_gid_l2_fields(kv->gid, NULL, attr.ah_attr.roce.dmac);
+	if (err)
+		return err;
+
 	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV |
 			   IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
 			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
@@ -591,7 +595,7 @@ static int kv_add(struct ib_device *dev)
 	struct kv *kv;
 	int err;
 
-	kv = kzalloc(sizeof(*kv), GFP_KERNEL);
+	kv = kzalloc_obj(*kv);
 	if (!kv)
 		return -ENOMEM;
 
