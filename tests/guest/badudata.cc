@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Sends the driver requests that no provider would: too short, too long, with reserved bits, sizes
+// that do not fit together, buffers that are not there; first by a table with the errno of each,
+// then at random. Nothing crashes, nothing stays behind, and what is right still works.
+//
+// usage: badudata [--seed N] [--calls N]; prints ok / not ok lines.
+
+#include <fcntl.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/tern-abi.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "killer/counts.h"
+#include "killer/shared.h"
+
+namespace {
+
+constexpr const char* kDevice = "tern0";
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kArena = 64 * kPage;
+constexpr std::size_t kRecord = 64;
+
+int failures = 0;
+
+void report(bool ok, const std::string& name, const std::string& why = "") {
+  std::printf("%sok badudata/%s%s%s\n", ok ? "" : "not ", name.c_str(), ok ? "" : " - ",
+              ok ? "" : why.c_str());
+  failures += !ok;
+}
+
+template <typename T>
+void append(std::vector<std::byte>& to, const T& value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof(T));
+}
+
+// A command of the write() interface: the core's part, then the driver's.
+struct Request {
+  std::uint32_t command = 0;
+  std::vector<std::byte> core{};
+  std::vector<std::byte> driver{};
+  std::size_t core_response = 0;
+  std::size_t driver_response = 0;
+};
+
+// An open device by its file alone: no library between us and the kernel.
+class Uverbs {
+ public:
+  explicit Uverbs(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    if (fd_ < 0) throw std::runtime_error("cannot open " + path);
+    Request request{.command = IB_USER_VERBS_CMD_GET_CONTEXT};
+    append(request.core, ib_uverbs_get_context{});
+    request.core_response = sizeof(ib_uverbs_get_context_resp);
+    request.driver_response = sizeof(tern_uresp_alloc_ucontext);
+    if (call(request)) throw std::runtime_error("no context");
+    async_fd_ = response<ib_uverbs_get_context_resp>().async_fd;
+  }
+  Uverbs(const Uverbs&) = delete;
+  Uverbs& operator=(const Uverbs&) = delete;
+  ~Uverbs() {
+    close(static_cast<int>(async_fd_));
+    close(fd_);
+  }
+
+  // errno, 0 for success.
+  int call(const Request& request) {
+    response_.assign(request.core_response + request.driver_response, std::byte{0xee});
+    std::vector<std::byte> bytes;
+    ib_uverbs_cmd_hdr header = {};
+    header.command = request.command;
+    header.in_words = static_cast<std::uint16_t>(
+        (sizeof(header) + request.core.size() + request.driver.size()) / 4);
+    header.out_words = static_cast<std::uint16_t>(response_.size() / 4);
+    append(bytes, header);
+    bytes.insert(bytes.end(), request.core.begin(), request.core.end());
+    bytes.insert(bytes.end(), request.driver.begin(), request.driver.end());
+    if (!response_.empty()) {
+      const auto address = reinterpret_cast<std::uint64_t>(response_.data());
+      std::memcpy(bytes.data() + sizeof(header), &address, sizeof(address));
+    }
+    return write(fd_, bytes.data(), bytes.size()) < 0 ? errno : 0;
+  }
+
+  template <typename T>
+  [[nodiscard]] T response(std::size_t offset = 0) const {
+    T value;
+    std::memcpy(&value, response_.data() + offset, sizeof(T));
+    return value;
+  }
+
+ private:
+  int fd_;
+  std::uint32_t async_fd_ = 0;
+  std::vector<std::byte> response_;
+};
+
+// A request of which parts are changed by name. The kernel's structures end in an array without
+// length, which C++ does not know.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+template <typename Core, typename Driver>
+struct Typed {
+  Driver driver{};
+  std::size_t driver_bytes = sizeof(Driver);  // how much of it is sent; beyond it, tail
+  std::uint8_t tail = 0;
+
+  [[nodiscard]] Request request(std::uint32_t command, std::size_t core_response,
+                                std::size_t driver_response) const {
+    Request r{.command = command};
+    append(r.core, core);
+    append(r.driver, driver);
+    r.driver.resize(driver_bytes, std::byte{tail});
+    r.core_response = core_response;
+    r.driver_response = driver_response;
+    return r;
+  }
+
+  Core core{};
+};
+#pragma GCC diagnostic pop
+
+using CreateCq = Typed<ib_uverbs_create_cq, tern_ureq_create_cq>;
+using CreateQp = Typed<ib_uverbs_create_qp, tern_ureq_create_qp>;
+using CreateSrq = Typed<ib_uverbs_create_srq, tern_ureq_create_srq>;
+using ModifySrq = Typed<ib_uverbs_modify_srq, tern_ureq_modify_srq>;
+
+constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// What the requests need: memory, a PD, a CQ.
+class Bench {
+ public:
+  explicit Bench(const std::string& path) : verbs(path) {
+    arena_ = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    read_only_ = mmap(nullptr, kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (arena_ == MAP_FAILED || read_only_ == MAP_FAILED) throw std::bad_alloc();
+    Request pd{.command = IB_USER_VERBS_CMD_ALLOC_PD};
+    append(pd.core, ib_uverbs_alloc_pd{});
+    pd.core_response = sizeof(ib_uverbs_alloc_pd_resp);
+    if (verbs.call(pd)) throw std::runtime_error("no PD");
+    pd_ = verbs.response<ib_uverbs_alloc_pd_resp>().pd_handle;
+    if (verbs.call(send(cq()))) throw std::runtime_error("no CQ");
+    cq_ = verbs.response<ib_uverbs_create_cq_resp>().cq_handle;
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() {
+    munmap(arena_, kArena);
+    munmap(read_only_, kArena);
+  }
+
+  [[nodiscard]] std::uint64_t arena() const { return reinterpret_cast<std::uint64_t>(arena_); }
+  [[nodiscard]] std::uint64_t read_only() const {
+    return reinterpret_cast<std::uint64_t>(read_only_);
+  }
+
+  [[nodiscard]] CreateCq cq() const {
+    CreateCq r;
+    r.core.cqe = 16;
+    r.core.comp_channel = -1;
+    r.driver.buf_addr = arena();
+    r.driver.log_size = 4;
+    r.driver.buf_len = rounded((64 << 4) + kRecord);
+    return r;
+  }
+  [[nodiscard]] CreateQp qp() const {
+    CreateQp r;
+    r.core.pd_handle = pd_;
+    r.core.send_cq_handle = r.core.recv_cq_handle = cq_;
+    r.core.max_send_wr = r.core.max_recv_wr = 8;
+    r.core.max_send_sge = r.core.max_recv_sge = 1;
+    r.core.qp_type = 2;  // RC
+    r.driver.buf_addr = arena();
+    r.driver.log_sq_size = r.driver.log_rq_size = 3;
+    r.driver.log_sq_stride = 7;
+    r.driver.log_rq_stride = 5;
+    r.driver.buf_len = rounded((8 << 7) + (8 << 5) + kRecord);
+    return r;
+  }
+  [[nodiscard]] CreateSrq srq() const {
+    CreateSrq r;
+    r.core.pd_handle = pd_;
+    r.core.max_wr = 16;
+    r.core.max_sge = 1;
+    r.driver.buf_addr = arena();
+    r.driver.log_size = 4;
+    r.driver.log_stride = 5;
+    r.driver.buf_len = rounded((16 << 5) + kRecord);
+    return r;
+  }
+  [[nodiscard]] ModifySrq resize(std::uint32_t srq) const {
+    ModifySrq r;
+    r.core.srq_handle = srq;
+    r.core.attr_mask = 1;  // IB_SRQ_MAX_WR
+    r.core.max_wr = 32;
+    r.driver.buf_addr = arena() + 16 * kPage;
+    r.driver.log_size = 5;
+    r.driver.buf_len = rounded((32 << 5) + kRecord);
+    return r;
+  }
+  static Request send(const CreateCq& r) {
+    return r.request(IB_USER_VERBS_CMD_CREATE_CQ, sizeof(ib_uverbs_create_cq_resp),
+                     sizeof(tern_uresp_create_cq));
+  }
+  static Request send(const CreateQp& r) {
+    return r.request(IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp_resp), 0);
+  }
+  static Request send(const CreateSrq& r) {
+    return r.request(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp),
+                     sizeof(tern_uresp_create_srq));
+  }
+  static Request send(const ModifySrq& r) { return r.request(IB_USER_VERBS_CMD_MODIFY_SRQ, 0, 0); }
+
+  Uverbs verbs;
+
+ private:
+  void* arena_;
+  void* read_only_;
+  std::uint32_t pd_ = 0;
+  std::uint32_t cq_ = 0;
+};
+
+template <typename R>
+struct Case {
+  const char* name;
+  std::function<void(R&)> change;
+  int err;
+};
+
+template <typename R>
+void run_table(Bench& bench, const std::string& verb, const R& good,
+               const std::vector<Case<R>>& cases) {
+  std::string wrong;
+  for (const Case<R>& c : cases) {
+    R r = good;
+    c.change(r);
+    const int err = bench.verbs.call(Bench::send(r));
+    if (err != c.err) {
+      wrong += std::string(wrong.empty() ? "" : ", ") + c.name + ": " + std::strerror(err) +
+               ", not " + std::strerror(c.err);
+    }
+  }
+  report(wrong.empty(), verb + "-refuses-" + std::to_string(cases.size()) + "-requests", wrong);
+  const int err = bench.verbs.call(Bench::send(good));
+  report(err == 0, verb + "-works-afterwards", std::strerror(err));
+}
+
+// The buffer and the length of the request: the same for every verb.
+template <typename R>
+std::vector<Case<R>> common(const Bench& bench) {
+  return {
+      {"no driver part", [](R& r) { r.driver_bytes = 0; }, EINVAL},
+      {"half of it", [](R& r) { r.driver_bytes = 8; }, EINVAL},
+      {"4 bytes short", [](R& r) { r.driver_bytes -= 4; }, EINVAL},
+      {"longer by something", [](R& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
+      {"buffer at 0", [](R& r) { r.driver.buf_addr = 0; }, EFAULT},
+      {"buffer off a page", [](R& r) { r.driver.buf_addr += 64; }, EINVAL},
+      {"buffer in the kernel", [](R& r) { r.driver.buf_addr = 0xffff888000000000; }, EFAULT},
+      {"buffer past the end", [](R& r) { r.driver.buf_addr = ~std::uint64_t{0} - kPage + 1; },
+       EINVAL},
+      {"buffer read-only", [&](R& r) { r.driver.buf_addr = bench.read_only(); }, EFAULT},
+      {"no length", [](R& r) { r.driver.buf_len = 0; }, EINVAL},
+      {"record does not fit", [](R& r) { r.driver.buf_len = kRecord; }, EINVAL},
+      {"length off the record", [](R& r) { r.driver.buf_len -= 8; }, EINVAL},
+      {"a page too much", [](R& r) { r.driver.buf_len += kPage; }, EINVAL},
+      {"4 GiB too much", [](R& r) { r.driver.buf_len += std::uint64_t{1} << 32; }, EINVAL},
+      {"length -64", [](R& r) { r.driver.buf_len = ~std::uint64_t{63}; }, EINVAL},
+  };
+}
+
+template <typename R>
+std::vector<Case<R>> with(std::vector<Case<R>> cases, std::vector<Case<R>> more) {
+  cases.insert(cases.end(), more.begin(), more.end());
+  return cases;
+}
+
+void tables(Bench& bench) {
+  run_table<CreateCq>(
+      bench, "create_cq", bench.cq(),
+      with(common<CreateCq>(bench),
+           {
+               {"reserved", [](CreateCq& r) { r.driver.reserved_a0[3] = 1; }, EINVAL},
+               {"log size 0", [](CreateCq& r) { r.driver.log_size = 0; }, EINVAL},
+               {"fewer than asked", [](CreateCq& r) { r.driver.log_size = 3; }, EINVAL},
+               {"log size 64", [](CreateCq& r) { r.driver.log_size = 64; }, EINVAL},
+               {"log size 2^31", [](CreateCq& r) { r.driver.log_size = 0x80000000; }, EINVAL},
+           }));
+  run_table<CreateQp>(
+      bench, "create_qp", bench.qp(),
+      with(common<CreateQp>(bench),
+           {
+               {"reserved", [](CreateQp& r) { r.driver.reserved_a0[0] = 1; }, EINVAL},
+               {"SQ size 255", [](CreateQp& r) { r.driver.log_sq_size = 255; }, EINVAL},
+               {"RQ size 63", [](CreateQp& r) { r.driver.log_rq_size = 63; }, EINVAL},
+               {"SQ fewer", [](CreateQp& r) { r.driver.log_sq_size = 2; }, EINVAL},
+               {"RQ fewer", [](CreateQp& r) { r.driver.log_rq_size = 2; }, EINVAL},
+               {"SQ stride 5", [](CreateQp& r) { r.driver.log_sq_stride = 5; }, EINVAL},
+               {"SQ stride 255", [](CreateQp& r) { r.driver.log_sq_stride = 255; }, EINVAL},
+               {"RQ stride 4", [](CreateQp& r) { r.driver.log_rq_stride = 4; }, EINVAL},
+               {"RQ stride 11", [](CreateQp& r) { r.driver.log_rq_stride = 11; }, EINVAL},
+               {"SGEs past the slot", [](CreateQp& r) { r.core.max_send_sge = 16; }, EINVAL},
+               {"inline past the slot", [](CreateQp& r) { r.core.max_inline_data = 512; }, EINVAL},
+               {"a million WRs", [](CreateQp& r) { r.core.max_send_wr = 1000000; }, EINVAL},
+               {"raw packets", [](CreateQp& r) { r.core.qp_type = 8; }, EOPNOTSUPP},
+               {"a GSI QP", [](CreateQp& r) { r.core.qp_type = 1; }, EINVAL},
+           }));
+}
+
+void srq_tables(Bench& bench) {
+  const int err = bench.verbs.call(Bench::send(bench.srq()));
+  if (err == EOPNOTSUPP) {
+    std::printf("ok badudata/srq # SKIP the device has none\n");
+    return;
+  }
+  const auto srq = bench.verbs.response<ib_uverbs_create_srq_resp>();
+  const auto extra =
+      bench.verbs.response<tern_uresp_create_srq>(offsetof(ib_uverbs_create_srq_resp, driver_data));
+  report(err == 0 && extra.srqn != 0xeeeeeeee, "create_srq-tells-the-number", std::strerror(err));
+  run_table<CreateSrq>(
+      bench, "create_srq", bench.srq(),
+      with(common<CreateSrq>(bench),
+           {
+               {"reserved", [](CreateSrq& r) { r.driver.reserved_90[5] = 1; }, EINVAL},
+               {"log size 255", [](CreateSrq& r) { r.driver.log_size = 255; }, EINVAL},
+               {"fewer than asked", [](CreateSrq& r) { r.driver.log_size = 3; }, EINVAL},
+               {"stride 4", [](CreateSrq& r) { r.driver.log_stride = 4; }, EINVAL},
+               {"stride 255", [](CreateSrq& r) { r.driver.log_stride = 255; }, EINVAL},
+               {"SGEs past the slot", [](CreateSrq& r) { r.core.max_sge = 3; }, EINVAL},
+               {"SGEs past all", [](CreateSrq& r) { r.core.max_sge = ~0U; }, EINVAL},
+               {"no WR", [](CreateSrq& r) { r.core.max_wr = 0; }, EINVAL},
+               {"a million WRs", [](CreateSrq& r) { r.core.max_wr = 1000000; }, EINVAL},
+           }));
+  run_table<ModifySrq>(
+      bench, "modify_srq", bench.resize(srq.srq_handle),
+      with(common<ModifySrq>(bench),
+           {
+               {"reserved", [](ModifySrq& r) { r.driver.reserved_88[6] = 1; }, EINVAL},
+               {"log size 255", [](ModifySrq& r) { r.driver.log_size = 255; }, EINVAL},
+               {"fewer than asked", [](ModifySrq& r) { r.driver.log_size = 3; }, EINVAL},
+               {"no WR", [](ModifySrq& r) { r.core.max_wr = 0; }, EINVAL},
+               {"unknown attribute", [](ModifySrq& r) { r.core.attr_mask |= 4; }, EINVAL},
+               {"limit past the size",
+                [](ModifySrq& r) {
+                  r.core.attr_mask = 2, r.core.srq_limit = 1000, r.driver_bytes = 0;
+                },
+                EINVAL},
+               {"limit and a buffer", [](ModifySrq& r) { r.core.attr_mask = 2; }, EOPNOTSUPP},
+           }));
+}
+
+// Commands without a request of the driver's; what is zero may be a handle or an index.
+Request bare(killer::Random& random) {
+  struct Bare {
+    std::uint32_t command;
+    std::size_t core;
+    std::size_t response;
+  };
+  static constexpr Bare kBare[] = {
+      {IB_USER_VERBS_CMD_ALLOC_PD, sizeof(ib_uverbs_alloc_pd), sizeof(ib_uverbs_alloc_pd_resp)},
+      {IB_USER_VERBS_CMD_CREATE_AH, sizeof(ib_uverbs_create_ah),
+       sizeof(ib_uverbs_create_ah_resp) + sizeof(tern_uresp_create_ah)},
+      {IB_USER_VERBS_CMD_OPEN_XRCD, sizeof(ib_uverbs_open_xrcd), sizeof(ib_uverbs_open_xrcd_resp)},
+      {IB_USER_VERBS_CMD_CREATE_XSRQ, sizeof(ib_uverbs_create_xsrq),
+       sizeof(ib_uverbs_create_srq_resp) + sizeof(tern_uresp_create_srq)},
+      {IB_USER_VERBS_CMD_ATTACH_MCAST, sizeof(ib_uverbs_attach_mcast), 0},
+      {IB_USER_VERBS_CMD_DETACH_MCAST, sizeof(ib_uverbs_detach_mcast), 0},
+      {IB_USER_VERBS_CMD_MODIFY_QP, sizeof(ib_uverbs_modify_qp), 0},
+      {IB_USER_VERBS_CMD_QUERY_QP, sizeof(ib_uverbs_query_qp), sizeof(ib_uverbs_query_qp_resp)},
+      {IB_USER_VERBS_CMD_QUERY_SRQ, sizeof(ib_uverbs_query_srq), sizeof(ib_uverbs_query_srq_resp)},
+      {IB_USER_VERBS_CMD_REG_MR, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp)},
+  };
+  const Bare& chosen = kBare[random.below(std::size(kBare))];
+  Request request{.command = chosen.command};
+  request.core.resize(chosen.core);
+  request.core_response = chosen.response;
+  if (random.one_in(8)) request.driver.resize(8 * random.below(5));
+  return request;
+}
+
+// Changes some bytes of a request, but not where its answer goes.
+void spoil(killer::Random& random, std::vector<std::byte>& bytes, std::size_t from) {
+  if (bytes.size() <= from) return;
+  constexpr std::uint8_t values[] = {0, 1, 2, 3, 4, 5, 7, 8, 31, 32, 63, 64, 127, 128, 254, 255};
+  for (std::uint32_t n = random.below(4); n > 0; --n) {
+    bytes[from + random.below(bytes.size() - from)] =
+        std::byte{values[random.below(std::size(values))]};
+  }
+}
+
+void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
+  killer::Random random(seed);
+  unsigned accepted = 0;
+  for (unsigned done = 0; done < calls;) {
+    Bench bench(path);
+    std::uint32_t srq = 0;
+    for (unsigned i = 0; i < 100 && done < calls; ++i, ++done) {
+      Request request;
+      switch (random.below(6)) {
+        case 0:
+          request = Bench::send(bench.cq());
+          break;
+        case 1:
+          request = Bench::send(bench.qp());
+          break;
+        case 2:
+          request = Bench::send(bench.srq());
+          break;
+        case 3:
+          request = Bench::send(bench.resize(srq));
+          break;
+        default:
+          request = bare(random);
+          break;
+      }
+      const bool answers = request.core_response != 0;
+      spoil(random, request.core, answers ? 8 : 0);
+      spoil(random, request.driver, 0);
+      if (random.one_in(8)) request.driver.resize(4 * random.below(16));
+      const int err = bench.verbs.call(request);
+      accepted += err == 0;
+      if (err == 0 && request.command == IB_USER_VERBS_CMD_CREATE_SRQ) {
+        srq = bench.verbs.response<ib_uverbs_create_srq_resp>().srq_handle;
+      }
+    }
+  }
+  report(accepted > calls / 20, "random-requests",
+         std::to_string(accepted) + " of " + std::to_string(calls) +
+             " accepted: too few to mean much");
+  std::printf("# seed %llu: %u of %u accepted\n", static_cast<unsigned long long>(seed), accepted,
+              calls);
+}
+
+// The character device of kDevice, by sysfs.
+std::string uverbs_path() {
+  for (int i = 0; i < 32; ++i) {
+    const std::string name = "uverbs" + std::to_string(i);
+    char device[64] = {};
+    FILE* file = std::fopen(("/sys/class/infiniband_verbs/" + name + "/ibdev").c_str(), "r");
+    if (file == nullptr) continue;
+    const bool found = std::fgets(device, sizeof(device), file) != nullptr &&
+                       std::string_view(device).starts_with(kDevice);
+    std::fclose(file);
+    if (found) return "/dev/infiniband/" + name;
+  }
+  throw std::runtime_error("no uverbs device");
+}
+
+int run(std::uint64_t seed, unsigned calls) {
+  const std::string path = uverbs_path();
+  const killer::Counts before = killer::read_counts(kDevice);
+  {
+    Bench bench(path);
+    tables(bench);
+    srq_tables(bench);
+  }
+  at_random(path, seed, calls);
+  killer::Counts after;
+  for (int i = 0; i < 100; ++i) {
+    after = killer::read_counts(kDevice);
+    if (after == before) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  report(after == before, "nothing-is-left", killer::difference(before, after));
+  return failures != 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::uint64_t seed = 3;
+  unsigned calls = 8000;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string_view option = argv[i];
+    if (option == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 0);
+    if (option == "--calls") calls = static_cast<unsigned>(std::strtoul(argv[i + 1], nullptr, 0));
+  }
+  try {
+    return run(seed, calls);
+  } catch (const std::exception& error) {
+    report(false, "run", error.what());
+    return 1;
+  }
+}
