@@ -4,6 +4,7 @@
  * and in MODIFY_QP. Creating one may not sleep.
  */
 
+#include <kunit/visibility.h>
 #include <linux/etherdevice.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -42,6 +43,7 @@ int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
 	ether_addr_copy(av->dmac, attr->roce.dmac);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_av_from_attr);
 
 /**
  * tern_av_to_attr() - the way back
@@ -62,6 +64,7 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 			av->traffic_class);
 	ether_addr_copy(attr->roce.dmac, av->dmac);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_av_to_attr);
 
 /**
  * tern_create_ah() - make an address handle

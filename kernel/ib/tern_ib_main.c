@@ -5,6 +5,7 @@
  */
 
 #include <linux/auxiliary_bus.h>
+#include <linux/lockdep.h>
 #include <linux/module.h>
 
 #include "tern_ib.h"
@@ -210,6 +211,9 @@ static int tern_ib_register(struct tern_ib_dev *dev)
 	return ib_register_device(ibdev, "tern%d", &core->pdev->dev);
 }
 
+/* xa_init() gives the arrays of one file one class. */
+static struct lock_class_key tern_cqs_class;
+
 static int tern_ib_probe(struct auxiliary_device *adev,
 			 const struct auxiliary_device_id *id)
 {
@@ -224,6 +228,8 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	dev->event_nb.notifier_call = tern_ib_event;
 	INIT_WORK(&dev->flush_work, tern_flush_work);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
+	/* The only one of the three that interrupts take. */
+	lockdep_set_class(&dev->cqs.xa_lock, &tern_cqs_class);
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
 

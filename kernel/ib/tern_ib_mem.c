@@ -3,6 +3,7 @@
  * Page lists: how the device is told which memory a region or a queue has.
  */
 
+#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
 
@@ -71,6 +72,7 @@ int tern_table_init(struct tern_table *table, struct device *dma_dev,
 
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_table_init);
 
 /**
  * tern_table_reset() - empty a table for the next round
@@ -85,6 +87,7 @@ void tern_table_reset(struct tern_table *table)
 		tern_chunk_unmap(table->dma_dev, &table->chunks[i]);
 	table->num = 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_table_reset);
 
 /**
  * tern_table_free() - give a table's memory back
@@ -104,6 +107,7 @@ void tern_table_free(struct tern_table *table)
 	kvfree(table->chunks);
 	table->chunks = NULL;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_table_free);
 
 /**
  * tern_table_add() - append a page
@@ -121,6 +125,7 @@ bool tern_table_add(struct tern_table *table, dma_addr_t page)
 
 	return table->num == table->num_chunks * TERN_PAGES_CHUNK;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_table_add);
 
 /**
  * tern_table_map() - let the device read a table
@@ -157,6 +162,7 @@ int tern_table_map(struct tern_table *table, unsigned int page_shift,
 	};
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_table_map);
 
 /* A umem that lies in one page is contiguous: it needs no list. */
 static struct tern_pages tern_pages_direct(struct ib_umem *umem,

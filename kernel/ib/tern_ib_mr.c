@@ -3,6 +3,7 @@
  * Memory regions: pinned user memory and the kernel's DMA lkey.
  */
 
+#include <kunit/visibility.h>
 #include <linux/slab.h>
 
 #include <rdma/iter.h>
@@ -51,6 +52,7 @@ u32 tern_mr_access(int access)
 
 	return result;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
 
 static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
 		       u64 start, u64 length, u64 virt, int access)

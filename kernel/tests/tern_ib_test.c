@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Tests of tern_ib.ko's conversions and page lists. */
+
+#include <kunit/device.h>
+#include <kunit/test.h>
+#include <linux/dma-mapping.h>
+#include <linux/module.h>
+
+#include "tern_ib.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+
+static void tern_test_access(struct kunit *test)
+{
+	static const struct {
+		int ib;
+		u32 tern;
+	} bits[] = {
+		{ IB_ACCESS_LOCAL_WRITE, TERN_ACCESS_LOCAL_WRITE },
+		{ IB_ACCESS_REMOTE_WRITE, TERN_ACCESS_REMOTE_WRITE },
+		{ IB_ACCESS_REMOTE_READ, TERN_ACCESS_REMOTE_READ },
+		{ IB_ACCESS_REMOTE_ATOMIC, TERN_ACCESS_REMOTE_ATOMIC },
+		{ IB_ACCESS_MW_BIND, TERN_ACCESS_MW_BIND },
+		{ IB_ZERO_BASED, TERN_ACCESS_ZERO_BASED },
+		/* Hints. */
+		{ IB_ACCESS_RELAXED_ORDERING, 0 },
+		{ IB_ACCESS_HUGETLB, 0 },
+	};
+	unsigned int i, set;
+
+	for (set = 0; set < BIT(ARRAY_SIZE(bits)); set++) {
+		u32 want = 0;
+		int ib = 0;
+
+		for (i = 0; i < ARRAY_SIZE(bits); i++) {
+			if (!(set & BIT(i)))
+				continue;
+			ib |= bits[i].ib;
+			want |= bits[i].tern;
+		}
+		KUNIT_EXPECT_EQ_MSG(test, tern_mr_access(ib), want, "access %#x", ib);
+	}
+}
+
+static const u8 tern_test_dgid[] = {
+	0xfd, 0x77, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13,
+};
+
+static const u8 tern_test_dmac[ETH_ALEN] = { 2, 4, 6, 8, 10, 12 };
+
+static const struct ib_gid_attr tern_test_sgid = {
+	.gid_type = IB_GID_TYPE_ROCE_UDP_ENCAP,
+	.index = 0x1234,
+};
+
+static void tern_test_ah_attr(struct rdma_ah_attr *attr)
+{
+	*attr = (struct rdma_ah_attr){
+		.type = RDMA_AH_ATTR_TYPE_ROCE,
+		.ah_flags = IB_AH_GRH,
+		.sl = 6,
+		.static_rate = 3,
+		.grh = {
+			.sgid_attr = &tern_test_sgid,
+			.flow_label = 0xabcde,
+			.hop_limit = 64,
+			.traffic_class = 0x88,
+		},
+	};
+	memcpy(attr->grh.dgid.raw, tern_test_dgid, sizeof(tern_test_dgid));
+	memcpy(attr->roce.dmac, tern_test_dmac, sizeof(tern_test_dmac));
+}
+
+static void tern_test_av(struct kunit *test)
+{
+	struct rdma_ah_attr attr, back = {};
+	struct tern_av av;
+
+	tern_test_ah_attr(&attr);
+	memset(&av, 0xa5, sizeof(av));
+	KUNIT_ASSERT_EQ(test, tern_av_from_attr(&av, &attr, 0xc123), 0);
+	KUNIT_EXPECT_MEMEQ(test, av.dgid, tern_test_dgid, sizeof(av.dgid));
+	KUNIT_EXPECT_MEMEQ(test, av.dmac, tern_test_dmac, sizeof(av.dmac));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(av.flow_label), 0xabcde);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(av.sgid_index), 0x1234);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(av.udp_sport), 0xc123);
+	KUNIT_EXPECT_EQ(test, av.hop_limit, 64);
+	KUNIT_EXPECT_EQ(test, av.traffic_class, 0x88);
+	KUNIT_EXPECT_EQ(test, av.sl, 6);
+	KUNIT_EXPECT_EQ(test, av.static_rate, 3);
+	KUNIT_EXPECT_NULL(test, memchr_inv(av.rsvd_22, 0, sizeof(av.rsvd_22)));
+
+	tern_av_to_attr(&av, &back);
+	KUNIT_EXPECT_EQ(test, back.type, attr.type);
+	KUNIT_EXPECT_EQ(test, back.sl, attr.sl);
+	KUNIT_EXPECT_EQ(test, back.static_rate, attr.static_rate);
+	KUNIT_EXPECT_EQ(test, back.port_num, 1);
+	KUNIT_EXPECT_EQ(test, back.ah_flags, IB_AH_GRH);
+	KUNIT_EXPECT_MEMEQ(test, back.grh.dgid.raw, tern_test_dgid,
+			   sizeof(tern_test_dgid));
+	KUNIT_EXPECT_EQ(test, back.grh.flow_label, attr.grh.flow_label);
+	KUNIT_EXPECT_EQ(test, back.grh.sgid_index, 0x34);
+	KUNIT_EXPECT_EQ(test, back.grh.hop_limit, attr.grh.hop_limit);
+	KUNIT_EXPECT_EQ(test, back.grh.traffic_class, attr.grh.traffic_class);
+	KUNIT_EXPECT_MEMEQ(test, back.roce.dmac, tern_test_dmac,
+			   sizeof(tern_test_dmac));
+
+	/* 20 bits go on the wire. */
+	attr.grh.flow_label = U32_MAX;
+	KUNIT_ASSERT_EQ(test, tern_av_from_attr(&av, &attr, 0), 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(av.flow_label), 0xfffff);
+}
+
+static void tern_test_av_refused(struct kunit *test)
+{
+	static const struct ib_gid_attr v1 = { .gid_type = IB_GID_TYPE_ROCE };
+	struct rdma_ah_attr attr;
+	struct tern_av av;
+
+	tern_test_ah_attr(&attr);
+	attr.type = RDMA_AH_ATTR_TYPE_IB;
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+
+	tern_test_ah_attr(&attr);
+	attr.ah_flags = 0;
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+
+	tern_test_ah_attr(&attr);
+	attr.grh.sgid_attr = NULL;
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+
+	tern_test_ah_attr(&attr);
+	attr.grh.sgid_attr = &v1;
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+}
+
+static struct device *tern_test_dma_dev(struct kunit *test)
+{
+	struct device *dev = kunit_device_register(test, "tern_dma");
+	u64 *mask = kunit_kzalloc(test, sizeof(*mask), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, dev);
+	KUNIT_ASSERT_NOT_NULL(test, mask);
+	*mask = DMA_BIT_MASK(64);
+	dev->dma_mask = mask;
+	dev->coherent_dma_mask = *mask;
+	return dev;
+}
+
+/* The address of page @i of a list: any number that tells it from the others. */
+static u64 tern_test_page(u32 i)
+{
+	return 0x1000000000ULL + (u64)i * PAGE_SIZE;
+}
+
+/* Lists of @num pages say what they should, at the border of every kind of list. */
+static void tern_test_list(struct kunit *test, struct device *dev, u32 num)
+{
+	struct tern_table table;
+	struct tern_pages pages;
+	bool full = false;
+	u32 i, wrong = 0;
+
+	KUNIT_ASSERT_EQ(test, tern_table_init(&table, dev, num), 0);
+	for (i = 0; i < num; i++) {
+		KUNIT_EXPECT_FALSE_MSG(test, full, "full before entry %u", i);
+		full = tern_table_add(&table, tern_test_page(i));
+	}
+	KUNIT_EXPECT_EQ_MSG(test, full, num % TERN_PAGES_CHUNK == 0, "%u pages", num);
+
+	KUNIT_ASSERT_EQ(test, tern_table_map(&table, PAGE_SHIFT, &pages), 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), num);
+	KUNIT_EXPECT_EQ(test, pages.page_shift, PAGE_SHIFT);
+	KUNIT_EXPECT_EQ_MSG(test, pages.kind, num > TERN_PAGES_CHUNK ?
+			    TERN_PAGES_INDIRECT : TERN_PAGES_LIST, "%u pages", num);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(pages.addr), num > TERN_PAGES_CHUNK ?
+			table.root.dma : table.chunks[0].dma);
+
+	for (i = 0; i < num; i++) {
+		struct tern_chunk *chunk = &table.chunks[i / TERN_PAGES_CHUNK];
+
+		wrong += le64_to_cpu(chunk->entry[i % TERN_PAGES_CHUNK]) !=
+			 tern_test_page(i);
+	}
+	KUNIT_EXPECT_EQ_MSG(test, wrong, 0, "%u pages", num);
+	for (i = 0; num > TERN_PAGES_CHUNK && i < table.num_chunks; i++)
+		KUNIT_EXPECT_EQ(test, le64_to_cpu(table.root.entry[i]),
+				table.chunks[i].dma);
+
+	tern_table_free(&table);
+	KUNIT_EXPECT_NULL(test, table.chunks);
+	/* Once more is harmless. */
+	tern_table_free(&table);
+}
+
+static void tern_test_table(struct kunit *test)
+{
+	static const u32 nums[] = {
+		1, 2, TERN_PAGES_CHUNK - 1, TERN_PAGES_CHUNK, TERN_PAGES_CHUNK + 1,
+		3 * TERN_PAGES_CHUNK, TERN_TABLE_MAX - 1, TERN_TABLE_MAX,
+	};
+	struct device *dev = tern_test_dma_dev(test);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(nums); i++)
+		tern_test_list(test, dev, nums[i]);
+}
+
+/* A list longer than a table comes in rounds: the table says when one is over. */
+static void tern_test_table_rounds(struct kunit *test)
+{
+	struct device *dev = tern_test_dma_dev(test);
+	struct tern_table table;
+	struct tern_pages pages;
+	unsigned int round;
+	u32 i;
+
+	KUNIT_ASSERT_EQ(test, tern_table_init(&table, dev, 10ULL * TERN_TABLE_MAX), 0);
+	KUNIT_EXPECT_EQ(test, table.num_chunks, TERN_TABLE_MAX / TERN_PAGES_CHUNK);
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < TERN_TABLE_MAX; i++)
+			if (tern_table_add(&table, tern_test_page(i)))
+				break;
+		KUNIT_EXPECT_EQ(test, i, TERN_TABLE_MAX - 1);
+		KUNIT_ASSERT_EQ(test, tern_table_map(&table, PAGE_SHIFT, &pages), 0);
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), TERN_TABLE_MAX);
+		tern_table_reset(&table);
+	}
+	/* The last round is shorter. */
+	tern_table_add(&table, tern_test_page(0));
+	KUNIT_ASSERT_EQ(test, tern_table_map(&table, PAGE_SHIFT, &pages), 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), 1);
+	KUNIT_EXPECT_EQ(test, pages.kind, TERN_PAGES_LIST);
+	tern_table_free(&table);
+}
+
+static struct kunit_case tern_ib_cases[] = {
+	KUNIT_CASE(tern_test_access),
+	KUNIT_CASE(tern_test_av),
+	KUNIT_CASE(tern_test_av_refused),
+	KUNIT_CASE(tern_test_table),
+	KUNIT_CASE(tern_test_table_rounds),
+	{}
+};
+
+static struct kunit_suite tern_ib_suite = {
+	.name = "tern_ib",
+	.test_cases = tern_ib_cases,
+};
+
+kunit_test_suite(tern_ib_suite);
+
+MODULE_DESCRIPTION("KUnit tests of tern_ib's conversions and page lists");
+MODULE_LICENSE("Dual BSD/GPL");

@@ -1,0 +1,33 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# kunit.sh: loads the drivers' KUnit modules and passes on what each test said. KUnit itself is in the debug lane's kernel.
+. /tern/conf
+shopt -s nullglob
+suites=0
+for ko in "/mnt/tern/$OUT"/tern*_test.ko; do
+	module=${ko##*/} module=${module%.ko}
+	before=$(ls /sys/kernel/debug/kunit)
+	if ! insmod "$ko"; then
+		echo "not ok kunit/$module - it does not load"
+		continue
+	fi
+	for suite in $(comm -13 <(echo "$before") <(ls /sys/kernel/debug/kunit)); do
+		suites=$((suites + 1))
+		results=/sys/kernel/debug/kunit/$suite/results
+		# KTAP: '    ok 1 tern_test_tag', '    not ok 2 ...', '    ok 3 name # SKIP why', the reasons in comments before it.
+		awk -v suite="$suite" '
+			/^ +# .*EXPECT|^ +# .*ASSERT|^ +(Expected|[a-z_]+.* ==)/ { why = why " " $0 }
+			/^    (not )?ok [0-9]+ / {
+				bad = $1 == "not"
+				name = $(bad ? 4 : 3)
+				gsub(/[ \t]+/, " ", why)
+				skip = match($0, /# SKIP.*/) ? " " substr($0, RSTART) : ""
+				print (bad ? "not ok" : "ok"), "kunit/" suite "/" name (bad ? " -" why : skip)
+				why = ""
+				n++
+			}
+			END { if (!n) print "not ok kunit/" suite " - no result" }' "$results"
+	done
+	rmmod "$module" || echo "not ok kunit/$module - it does not go"
+done
+[ $suites -gt 0 ] || echo "not ok kunit - no suite ran"
