@@ -2,11 +2,13 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick shell check modules modules_install clean
+.PHONY: help run test test-quick test-full test-lanes shell check modules modules_install clean
 
 help:
 	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
-	@echo 'make test        every test (test-quick: those that take seconds; tests/run NAME: one of them)'
+	@echo 'make test        what CI runs (test-quick: the tests that take seconds; tests/run NAME: one of them)'
+	@echo 'make test-lanes  the quick part in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
+	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
 	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
 	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
 	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
@@ -23,6 +25,12 @@ test:
 
 test-quick:
 	@tests/vm/host-setup && tests/run --quick
+
+test-lanes:
+	@tests/vm/host-setup && tests/run --lanes
+
+test-full:
+	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all; status=$$?; tests/report && exit $$status
 
 shell:
 	@tests/vm/run-vm --tty -- bash -l
