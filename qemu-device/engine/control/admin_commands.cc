@@ -28,10 +28,9 @@ constexpr Command typed(std::span<const Reserved> reserved = {}) {
 }
 
 // Codes of the contract that need a capability the device does not have.
-constexpr std::array<std::size_t, 9> kMissing = {
-    TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ, TERN_CMD_REREG_MR,     TERN_CMD_ALLOC_MW,
-    TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,  TERN_CMD_FREE_DM,      TERN_CMD_ATTACH_MCAST,
-    TERN_CMD_DETACH_MCAST,
+constexpr std::array<std::size_t, 7> kMissing = {
+    TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ, TERN_CMD_REREG_MR, TERN_CMD_ALLOC_MW,
+    TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,  TERN_CMD_FREE_DM,
 };
 constexpr Command kNotSupported = {true, 0, 0, {}, nullptr};
 
@@ -56,6 +55,7 @@ constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_create_srq, rsvd_23)};
 constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_modify_srq, rsvd_21)};
+constexpr std::array kMcast = {RSVD(tern_cmd_mcast, rsvd_14)};
 constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rsvd_e),
                                         RSVD(tern_cmd_create_eth_queue, rsvd_1e)};
 constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_4)};
@@ -101,6 +101,8 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_SRQ] = typed<Object, c::destroy_srq, None>(kObject);
   t[TERN_CMD_MODIFY_SRQ] = typed<tern_cmd_modify_srq, c::modify_srq, None>(kModifySrq);
   t[TERN_CMD_QUERY_SRQ] = typed<Object, c::query_srq, tern_rsp_query_srq>(kObject);
+  t[TERN_CMD_ATTACH_MCAST] = typed<tern_cmd_mcast, c::attach_mcast, None>(kMcast);
+  t[TERN_CMD_DETACH_MCAST] = typed<tern_cmd_mcast, c::detach_mcast, None>(kMcast);
   t[TERN_CMD_CREATE_ETH_QUEUE] =
       typed<tern_cmd_create_eth_queue, c::create_eth_queue, Number>(kCreateEthQueue);
   t[TERN_CMD_DESTROY_ETH_QUEUE] = typed<Object, c::destroy_eth_queue, None>(kObject);

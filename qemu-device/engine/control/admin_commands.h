@@ -95,6 +95,9 @@ Status destroy_srq(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status modify_srq(Admin&, Device&, const tern_cmd_modify_srq&, Reply&);
 Status query_srq(Admin&, Device&, const tern_cmd_object&, Reply&);
 
+Status attach_mcast(Admin&, Device&, const tern_cmd_mcast&, Reply&);
+Status detach_mcast(Admin&, Device&, const tern_cmd_mcast&, Reply&);
+
 Status create_eth_queue(Admin&, Device&, const tern_cmd_create_eth_queue&, Reply&);
 Status destroy_eth_queue(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status set_rx_filter(Admin&, Device&, const tern_cmd_set_rx_filter&, Reply&);

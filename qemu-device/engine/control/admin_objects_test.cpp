@@ -433,7 +433,7 @@ TEST_F(AdminTest, Capabilities) {
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
   EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
-                            TERN_CAP_SRQ_RESIZE |
+                            TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST |
                             TERN_CAP_ATOMIC | TERN_CAP_FRWR | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);

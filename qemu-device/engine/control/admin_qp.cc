@@ -150,6 +150,7 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   if (Device::Xrcd* const xrcd = device.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Device::Pd* const pd = device.pds.find(qp->pd().value); pd != nullptr) --pd->users;
+  device.multicast.forget(*qp);
   device.qps.erase(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;

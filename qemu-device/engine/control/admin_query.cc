@@ -21,6 +21,7 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_UC |
                                 TERN_CAP_UD |
                                 TERN_CAP_XRC |
+                                TERN_CAP_MCAST |
                                 TERN_CAP_SRQ |
                                 TERN_CAP_SRQ_RESIZE |
                                 TERN_CAP_ATOMIC |
@@ -67,6 +68,8 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_xrcd = le(kMaxXrcd);
   caps.max_srq = le(kMaxSrq);
   caps.max_srq_wr = le(std::uint32_t{1} << kMaxLogWq);
+  caps.max_mcast_grp = le(kMaxMcastGroups);
+  caps.max_mcast_qp_attach = le(kMaxMcastQps);
   caps.max_msg_size = le(kMaxMessage);
   caps.max_inline = le(kMaxInline);
   caps.device_version = le(kDeviceVersion);
@@ -95,6 +98,7 @@ Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
   rsp.qp = le(device.qps.count());
   rsp.xrcd = le(device.xrcds.count());
   rsp.srq = le(device.srqs.count());
+  rsp.mcast = le(device.multicast.attachments());
   rsp.gid = le(device.port.gid_count());
   rsp.eth_queue = le(device.ethernet.queue_count());
   rsp.page_entries = le(device.page_entries());

@@ -92,11 +92,13 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
 
 void Device::receive(std::span<const std::byte> frame) {
   if (!admin_->enabled() || !port.active()) return;
-  rx_packet.route = Route{};
-  if (parse_route(frame, rx_packet.route) != ParseResult::kOk) return ethernet.receive(frame);
-  const auto gid = port.find_gid(rx_packet.route.dgid, rx_packet.route.vlan);
-  if (!gid) return ethernet.receive(frame);
-  rx_packet.route.sgid_index = *gid;
+  Route& route = rx_packet.route;
+  route = Route{};
+  if (parse_route(frame, route) != ParseResult::kOk) return ethernet.receive(frame);
+  const auto gid = port.find_gid(route.dgid, route.vlan);
+  const bool to_group = !gid && multicast.has(route.dgid) && port.has_vlan(route.vlan);
+  if (!gid && !to_group) return ethernet.receive(frame);
+  route.sgid_index = gid.value_or(0);
   switch (parse_packet(frame, rx_packet)) {
     case ParseResult::kOk:
       dispatch(rx_packet);
@@ -109,26 +111,35 @@ void Device::receive(std::span<const std::byte> frame) {
       break;
   }
   rx_packet.payload.clear();
+  // A group is not ours alone.
+  if (to_group) ethernet.receive(frame);
 }
 
 bool Device::can_receive() { return true; }  // the Ethernet function drops and counts
 
-void Device::dispatch(Packet& packet) {
+std::uint32_t Device::dispatch(Packet& packet) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
   counters.add(TERN_CNT_RX_RDMA_PACKETS);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
-  Qp* const qp = qps.find(packet.dest_qp.value);
-  if (qp == nullptr || qp->transport() != packet.transport ||
-      (packet.pkey & kPkeyIndexMask) != kPkeyIndexMask) {
-    counters.add(TERN_CNT_RX_QP_MISMATCH);
-    return;
+  const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
+  const bool to_group = packet.dest_qp.value == kMulticastQpn;
+  if (pkey_ok && to_group && packet.transport == Transport::kUd) {
+    if (const std::uint32_t n = multicast.deliver(packet)) return n;
+  } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
+    Qp* const qp = qps.find(packet.dest_qp.value);
+    if (qp != nullptr && qp->transport() == packet.transport) {
+      qp->deliver(packet);
+      return 1;
+    }
   }
-  qp->deliver(packet);
+  counters.add(TERN_CNT_RX_QP_MISMATCH);
+  return 0;
 }
 
-void Device::emit(Packet& packet) {
-  emitted_ += static_cast<std::uint32_t>(packet.payload.size()) + kPacketCost;
-  if (!port.active()) return;  // lost, as on a wire that is down
+std::uint32_t Device::emit(Packet& packet) {
+  const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + kPacketCost;
+  emitted_ += cost;
+  if (!port.active()) return 1;  // lost, as on a wire that is down
   counters.add(TERN_CNT_TX_RDMA_PACKETS);
   counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
   if (!packet.route.local || config.capture) {
@@ -136,7 +147,14 @@ void Device::emit(Packet& packet) {
     const std::size_t len = serialize(packet, ip_id_++, room);
     effects->commit_frame(len, !packet.route.local, config.capture ? host.now() : 0);
   }
-  if (packet.route.local) dispatch(packet);
+  if (packet.route.local) {
+    dispatch(packet);
+  } else if (packet.dest_qp.value == kMulticastQpn && multicast.has(packet.route.dgid)) {
+    const std::uint32_t copies = dispatch(packet);
+    emitted_ += cost * copies;
+    return 1 + copies;
+  }
+  return 1;
 }
 
 void Device::set_link(bool up) {
@@ -229,6 +247,7 @@ void Device::cq_failed(const Cq& cq) {
 void Device::fatal(std::uint32_t code) { admin_->fatal(code); }
 
 void Device::reset() {
+  multicast.clear();
   qps.clear();
   ethernet.reset();
   srqs.clear();

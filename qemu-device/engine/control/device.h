@@ -17,6 +17,7 @@
 #include "memory/memory.h"
 #include "objects/queues.h"
 #include "objects/srq.h"
+#include "transport/multicast.h"
 #include "transport/qp.h"
 #include "wire/packet.h"
 
@@ -63,10 +64,12 @@ class Device {
 
   // ---- for the transports ----
   // Sends a packet on its route: a frame to the wire, or straight to the local QP. When the
-  // capture tap is on, what turns round inside becomes a frame that is only shown.
-  void emit(Packet& packet);
-  // Hands a received packet to its QP, after the checks of IBTA 9.6.1 that need no QP state.
-  void dispatch(Packet& packet);
+  // capture tap is on, what turns round inside becomes a frame that is only shown. A packet to a
+  // multicast group goes both ways. Returns how often its payload was copied, at least 1.
+  std::uint32_t emit(Packet& packet);
+  // Hands a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1 that
+  // need no QP state. Returns the number of QPs.
+  std::uint32_t dispatch(Packet& packet);
   void schedule(Qp& qp);
   void unschedule(Qp& qp);
   // `cq` takes no more completions: the QPs that need it go to the error state.
@@ -101,6 +104,7 @@ class Device {
   Table<Xrcd> xrcds;
   Table<Srq> srqs;
   Table<Qp> qps;
+  Multicast multicast;
   Eq* async_eq = nullptr;
 
   // The packet being built by whoever has its turn, and the one being parsed.

@@ -16,6 +16,9 @@ inline constexpr std::uint8_t kMaxLogEq = 20;
 inline constexpr std::uint8_t kMinLogCq = 1;
 inline constexpr std::uint8_t kMaxLogCq = 22;
 inline constexpr std::uint8_t kMaxLogWq = 15;
+inline constexpr std::uint32_t kMaxMcastGroups = 8192;
+// A datagram to a group is copied so often in one piece.
+inline constexpr std::uint32_t kMaxMcastQps = 64;
 inline constexpr std::uint16_t kMaxSge = 32;
 inline constexpr std::uint32_t kMaxInline = 1024;
 inline constexpr std::uint32_t kMaxMessage = 0x8000'0000;  // 2^31 bytes, IBTA 9.7.2 C9-94

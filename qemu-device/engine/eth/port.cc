@@ -30,11 +30,6 @@ bool is_zero(std::span<const std::uint8_t> bytes) {
 // An address a station may have: not a group's, not zero.
 bool is_station(const Mac& mac) { return (mac[0] & 1) == 0 && !is_zero(mac); }
 
-// Whether a GID stands for an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
-bool is_mapped(const Gid& gid) {
-  return is_zero(std::span(gid).first<10>()) && gid[10] == 0xff && gid[11] == 0xff;
-}
-
 // The UDP source port spreads flows over paths; who sends with the same flow label, or without
 // one between the same queue pairs, uses the same port: 14 bits above 0xc000.
 std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
@@ -46,7 +41,16 @@ std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
   return static_cast<std::uint16_t>(0xc000U | ((flow_label ^ (flow_label >> 14)) & 0x3fffU));
 }
 
+// Whether a GID stands for an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
+bool is_mapped(const Gid& gid) {
+  return is_zero(std::span(gid).first<10>()) && gid[10] == 0xff && gid[11] == 0xff;
+}
+
 }  // namespace
+
+bool is_multicast(const Gid& gid) {
+  return gid[0] == 0xff || (is_mapped(gid) && gid[12] >> 4 == 0xe);
+}
 
 Port::Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
     : gids_(kGidTableLen),
@@ -124,6 +128,10 @@ std::optional<std::uint16_t> Port::find_gid(const Gid& gid, std::uint16_t vlan) 
       gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan && e.gid == gid; });
   if (it == gids_.end()) return std::nullopt;
   return static_cast<std::uint16_t>(it - gids_.begin());
+}
+
+bool Port::has_vlan(std::uint16_t vlan) const {
+  return std::ranges::any_of(gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan; });
 }
 
 std::optional<Route> Port::resolve(const tern_av& av, Qpn src, Qpn dst) const {

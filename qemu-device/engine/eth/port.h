@@ -11,6 +11,9 @@
 
 namespace tern {
 
+// Whether a GID is an IPv6 multicast address (RFC 4291 2.7) or stands for an IPv4 one.
+[[nodiscard]] bool is_multicast(const Gid& gid);
+
 class Port {
  public:
   Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed);
@@ -35,6 +38,8 @@ class Port {
 
   // Index of a valid entry with this GID and VLAN.
   [[nodiscard]] std::optional<std::uint16_t> find_gid(const Gid& gid, std::uint16_t vlan) const;
+  // Whether a valid entry is on this VLAN; TERN_VLAN_NONE: on none.
+  [[nodiscard]] bool has_vlan(std::uint16_t vlan) const;
   // The route of packets sent with `av`; nothing when its source GID is not in the table or
   // not of the destination's address family. local: dgid is one of our own (same VLAN).
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, Qpn src, Qpn dst) const;

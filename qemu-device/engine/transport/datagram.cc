@@ -6,6 +6,7 @@
 
 #include "control/device.h"
 #include "transport/qp.h"
+#include "transport/segments.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -19,7 +20,7 @@ constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: the QP's, not the 
 
 }  // namespace
 
-std::uint8_t DatagramSender::send_packet(SendWqe& wqe) {
+std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   Device& device = qp_.device();
   const auto ud = window_.segment<tern_ud_seg>(wqe.index);
   const std::uint32_t dqpn = le(std::uint32_t{ud.dqpn});
@@ -46,7 +47,8 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe) {
   packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
   packet.src_qp = qp_.number();
   packet.route = *route;
-  device.emit(packet);
+  const std::uint32_t times = device.emit(packet);
+  cost += wqe.length * times + kPacketCost * (times - 1);
   return TERN_CQE_SUCCESS;
 }
 

@@ -15,7 +15,7 @@ class DatagramSender final : public UnreliableSender {
   using UnreliableSender::UnreliableSender;
 
  private:
-  std::uint8_t send_packet(SendWqe& wqe) override;
+  std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
 };
 
 class DatagramReceiver final : public Receiver {

@@ -34,8 +34,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     if (wqe.local) {
       if (!wqe.failed() && !execute_local(wqe)) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
     } else if (!wqe.failed()) {
-      wqe.status = send_packet(wqe);
-      cost += static_cast<std::uint32_t>(qp_.device().tx_packet.payload.size());
+      wqe.status = send_packet(wqe, cost);
       qp_.device().tx_packet.payload.clear();
       if (!wqe.failed()) ++cursor_packet_;
     }

@@ -19,8 +19,9 @@ class UnreliableSender : public SendQueue {
   bool transmit(std::uint32_t& allowance) override;
 
  protected:
-  // Sends the packet at the cursor; sets psns of the WQE with the first. A CQE status.
-  virtual std::uint8_t send_packet(SendWqe& wqe) = 0;
+  // Sends the packet at the cursor and adds what it takes of a turn to `cost`, kPacketCost but for
+  // the first copy; sets psns of the WQE with the first packet. A CQE status.
+  virtual std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) = 0;
 
  private:
   void finish(const SendWqe& wqe);

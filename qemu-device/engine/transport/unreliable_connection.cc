@@ -9,7 +9,7 @@ namespace tern {
 
 // ---- sending ----
 
-std::uint8_t UcSender::send_packet(SendWqe& wqe) {
+std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
   if (!load_data(wqe)) return wqe.status;
   Packet& packet = qp_.device().tx_packet;
@@ -19,6 +19,7 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe) {
   packet.ack_req = false;
   packet.route = *qp_.route();
   next_psn_ = next_psn_.next();
+  cost += static_cast<std::uint32_t>(packet.payload.size());
   qp_.device().emit(packet);
   return TERN_CQE_SUCCESS;
 }

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Multicast groups of UD QPs (IBTA 10.5, A17.4.6): who gets a copy of a datagram to QP 0xffffff.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "core/types.h"
+#include "memory/page_list.h"
+#include "wire/packet.h"
+
+namespace tern {
+
+class Qp;
+
+// The destination QP of every multicast packet.
+inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
+
+class Multicast {
+ public:
+  // The same attachment twice is one. NO_RESOURCE: too many groups, or QPs of the group.
+  [[nodiscard]] Status attach(const Gid& group, Qp& qp);
+  // BAD_HANDLE: it was not attached.
+  [[nodiscard]] Status detach(const Gid& group, const Qp& qp);
+  // The QP is going: it leaves every group.
+  void forget(const Qp& qp);
+  void clear() { groups_.clear(); }
+
+  [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
+  // Gives the packet to each QP of its group; returns their number.
+  std::uint32_t deliver(const Packet& packet) const;
+
+  [[nodiscard]] std::uint32_t attachments() const;
+
+ private:
+  std::map<Gid, std::vector<Qp*>> groups_;  // none is empty
+};
+
+}  // namespace tern
