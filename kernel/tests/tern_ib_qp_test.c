@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Tests of tern_ib_qp_util.h: what a QP may be asked for, its queues, its attributes. */
+
+#include <kunit/test.h>
+#include <linux/module.h>
+#include <linux/sizes.h>
+
+#include "tern_ib.h"
+#include "tern_ib_qp_util.h"
+
+/* A device that exists in memory only, with every transport. */
+struct tern_test_dev {
+	struct tern_ib_dev ib;
+	struct tern_core core;
+	struct tern_rsp_caps caps;
+	struct ib_cq cq;
+	struct ib_srq srq;
+	struct ib_xrcd xrcd;
+};
+
+static int tern_qp_test_init(struct kunit *test)
+{
+	struct tern_test_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+
+	if (!dev)
+		return -ENOMEM;
+
+	dev->ib.core = &dev->core;
+	dev->core.caps = &dev->caps;
+	dev->caps.flags = cpu_to_le64(TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD |
+				     TERN_CAP_XRC);
+	dev->caps.max_qp_wr = cpu_to_le32(1024);
+	dev->caps.max_send_sge = cpu_to_le16(16);
+	dev->caps.max_recv_sge = cpu_to_le16(16);
+	dev->caps.max_inline = cpu_to_le32(512);
+	dev->caps.max_rd_atomic = cpu_to_le16(16);
+	test->priv = dev;
+	return 0;
+}
+
+static struct ib_qp_init_attr tern_test_attr(struct tern_test_dev *dev,
+					     enum ib_qp_type type)
+{
+	return (struct ib_qp_init_attr){
+		.qp_type = type,
+		.send_cq = &dev->cq,
+		.recv_cq = &dev->cq,
+		.cap = {
+			.max_send_wr = 16,
+			.max_recv_wr = 32,
+			.max_send_sge = 2,
+			.max_recv_sge = 3,
+			.max_inline_data = 64,
+		},
+	};
+}
+
+static void tern_test_create_types(struct kunit *test)
+{
+	static const enum ib_qp_type known[] = {
+		IB_QPT_GSI, IB_QPT_RC, IB_QPT_UC, IB_QPT_UD, IB_QPT_XRC_INI,
+	};
+	struct tern_test_dev *dev = test->priv;
+	struct ib_qp_init_attr attr;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(known); i++) {
+		attr = tern_test_attr(dev, known[i]);
+		KUNIT_EXPECT_EQ_MSG(test, tern_check_create_qp(&dev->ib, &attr), 0,
+				    "type %d", known[i]);
+	}
+
+	attr = tern_test_attr(dev, IB_QPT_XRC_TGT);
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EINVAL);
+	attr.xrcd = &dev->xrcd;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+
+	/* No type without its bit, and none that RoCE has not. */
+	dev->caps.flags = 0;
+	for (i = 0; i <= IB_QPT_MAX; i++) {
+		attr = tern_test_attr(dev, i);
+		attr.xrcd = &dev->xrcd;
+		KUNIT_EXPECT_EQ_MSG(test, tern_check_create_qp(&dev->ib, &attr),
+				    -EOPNOTSUPP, "type %u", i);
+	}
+	dev->caps.flags = cpu_to_le64(U64_MAX);
+	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+	attr = tern_test_attr(dev, IB_QPT_DRIVER);
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+}
+
+static void tern_test_create_limits(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	const struct ib_qp_init_attr good = tern_test_attr(dev, IB_QPT_RC);
+	struct ib_qp_init_attr attr;
+
+#define TERN_EXPECT(want, field, value) do {				\
+	attr = good;							\
+	attr.field = value;						\
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), want); \
+} while (0)
+
+	TERN_EXPECT(0, cap.max_send_wr, 1024);
+	TERN_EXPECT(-EINVAL, cap.max_send_wr, 1025);
+	TERN_EXPECT(0, cap.max_recv_wr, 1024);
+	TERN_EXPECT(-EINVAL, cap.max_recv_wr, 1025);
+	TERN_EXPECT(0, cap.max_send_sge, 16);
+	TERN_EXPECT(-EINVAL, cap.max_send_sge, 17);
+	TERN_EXPECT(0, cap.max_recv_sge, 16);
+	TERN_EXPECT(-EINVAL, cap.max_recv_sge, 17);
+	TERN_EXPECT(0, cap.max_inline_data, 512);
+	TERN_EXPECT(-EINVAL, cap.max_inline_data, 513);
+	TERN_EXPECT(-EINVAL, cap.max_send_wr, U32_MAX);
+	TERN_EXPECT(-EINVAL, send_cq, NULL);
+	TERN_EXPECT(-EINVAL, recv_cq, NULL);
+	TERN_EXPECT(-EOPNOTSUPP, create_flags, IB_QP_CREATE_INTEGRITY_EN);
+#undef TERN_EXPECT
+
+	/* With an SRQ nothing is asked of a receive queue. */
+	attr = good;
+	attr.srq = &dev->srq;
+	attr.cap.max_recv_wr = U32_MAX;
+	attr.cap.max_recv_sge = U32_MAX;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+
+	attr = tern_test_attr(dev, IB_QPT_XRC_INI);
+	attr.recv_cq = NULL;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+}
+
+static void tern_test_geometry(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	const struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_RC);
+	/* 16 slots of 128 bytes, 32 of 64, the record: 4160 bytes, two pages. */
+	const struct tern_ureq_create_qp good = {
+		.log_sq_size = 4, .log_sq_stride = 7,
+		.log_rq_size = 5, .log_rq_stride = 6,
+		.buf_len = 4096 + sizeof(struct tern_qp_record),
+	};
+	struct tern_ureq_create_qp req;
+	unsigned int i;
+
+	KUNIT_EXPECT_TRUE(test, tern_qp_geometry_ok(&dev->ib, &attr, &good));
+
+#define TERN_EXPECT(want, field, value) do {				\
+	req = good;							\
+	req.field = value;						\
+	KUNIT_EXPECT_EQ(test, tern_qp_geometry_ok(&dev->ib, &attr, &req), want); \
+} while (0)
+
+	TERN_EXPECT(true, buf_len, 8192);
+	TERN_EXPECT(false, buf_len, 4096);
+	TERN_EXPECT(false, buf_len, 8192 + sizeof(struct tern_qp_record));
+	/* Fewer slots than were promised, or smaller ones. */
+	TERN_EXPECT(false, log_sq_size, 3);
+	TERN_EXPECT(false, log_rq_size, 4);
+	TERN_EXPECT(false, log_sq_stride, 6);
+	TERN_EXPECT(false, log_rq_stride, 5);
+	TERN_EXPECT(false, reserved_a0[0], 1);
+#undef TERN_EXPECT
+
+	/* No shift is out of range whatever user space says, however long the buffer. */
+	for (i = 0; i <= U8_MAX; i++) {
+		bool ok;
+
+		req = good;
+		req.buf_len = SZ_1G;
+		req.log_sq_size = i;
+		req.log_rq_size = i;
+		ok = tern_qp_geometry_ok(&dev->ib, &attr, &req);
+		KUNIT_EXPECT_FALSE_MSG(test, ok, "size %u", i);
+		req = good;
+		req.buf_len = SZ_1G;
+		req.log_sq_stride = i;
+		req.log_rq_stride = i;
+		ok = tern_qp_geometry_ok(&dev->ib, &attr, &req);
+		KUNIT_EXPECT_FALSE_MSG(test, ok, "stride %u", i);
+	}
+}
+
+static void tern_test_geometry_srq(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_UD);
+	/* What is said of a receive queue that is not there has no meaning. */
+	const struct tern_ureq_create_qp req = {
+		.log_sq_size = 4, .log_sq_stride = 7,
+		.log_rq_size = U8_MAX, .log_rq_stride = U8_MAX,
+		.buf_len = 2048 + sizeof(struct tern_qp_record),
+	};
+
+	attr.srq = &dev->srq;
+	KUNIT_EXPECT_FALSE(test, tern_qp_has_rq(&attr));
+	KUNIT_EXPECT_EQ(test, tern_rq_bytes(&attr, &req), 0);
+	KUNIT_EXPECT_TRUE(test, tern_rq_geometry_ok(&attr, 10, &req));
+
+	attr = tern_test_attr(dev, IB_QPT_XRC_INI);
+	KUNIT_EXPECT_FALSE(test, tern_qp_has_rq(&attr));
+	attr = tern_test_attr(dev, IB_QPT_UD);
+	KUNIT_EXPECT_TRUE(test, tern_qp_has_rq(&attr));
+	KUNIT_EXPECT_FALSE(test, tern_rq_geometry_ok(&attr, 10, &req));
+}
+
+static void tern_test_qp_access(struct kunit *test)
+{
+	static const int three = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+				 IB_ACCESS_REMOTE_ATOMIC;
+	int flags;
+
+	for (flags = 0; flags <= 0xff; flags++)
+		KUNIT_EXPECT_EQ(test, tern_qp_access_flags(tern_qp_access(flags)),
+				flags & three);
+	KUNIT_EXPECT_EQ(test, tern_qp_access(IB_ACCESS_REMOTE_READ),
+			TERN_ACCESS_REMOTE_READ);
+	KUNIT_EXPECT_EQ(test, tern_qp_access_flags(TERN_ACCESS_REMOTE_ATOMIC),
+			IB_ACCESS_REMOTE_ATOMIC);
+}
+
+static void tern_test_attr_ranges(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_qp_attr attr;
+
+#define TERN_EXPECT(want, bit, field, value) do {			\
+	attr = (struct ib_qp_attr){ .field = value };			\
+	KUNIT_EXPECT_EQ(test, tern_qp_attr_ok(&dev->ib, &attr, bit), want); \
+	/* What the mask leaves out is not looked at. */		\
+	KUNIT_EXPECT_TRUE(test, tern_qp_attr_ok(&dev->ib, &attr, 0));	\
+} while (0)
+
+	TERN_EXPECT(true, IB_QP_PORT, port_num, 1);
+	TERN_EXPECT(false, IB_QP_PORT, port_num, 0);
+	TERN_EXPECT(false, IB_QP_PORT, port_num, 2);
+	TERN_EXPECT(false, IB_QP_PKEY_INDEX, pkey_index, 1);
+	TERN_EXPECT(true, IB_QP_PATH_MTU, path_mtu, IB_MTU_256);
+	TERN_EXPECT(true, IB_QP_PATH_MTU, path_mtu, IB_MTU_4096);
+	TERN_EXPECT(false, IB_QP_PATH_MTU, path_mtu, 0);
+	TERN_EXPECT(false, IB_QP_PATH_MTU, path_mtu, IB_MTU_4096 + 1);
+	TERN_EXPECT(true, IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic, 16);
+	TERN_EXPECT(false, IB_QP_MAX_QP_RD_ATOMIC, max_rd_atomic, 17);
+	TERN_EXPECT(true, IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, 16);
+	TERN_EXPECT(false, IB_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic, 17);
+	TERN_EXPECT(true, IB_QP_DEST_QPN, dest_qp_num, 0xffffff);
+	TERN_EXPECT(false, IB_QP_DEST_QPN, dest_qp_num, 0x1000000);
+	TERN_EXPECT(true, IB_QP_TIMEOUT, timeout, 31);
+	TERN_EXPECT(false, IB_QP_TIMEOUT, timeout, 32);
+	TERN_EXPECT(true, IB_QP_MIN_RNR_TIMER, min_rnr_timer, 31);
+	TERN_EXPECT(false, IB_QP_MIN_RNR_TIMER, min_rnr_timer, 32);
+	TERN_EXPECT(true, IB_QP_RETRY_CNT, retry_cnt, 7);
+	TERN_EXPECT(false, IB_QP_RETRY_CNT, retry_cnt, 8);
+	TERN_EXPECT(true, IB_QP_RNR_RETRY, rnr_retry, 7);
+	TERN_EXPECT(false, IB_QP_RNR_RETRY, rnr_retry, 8);
+#undef TERN_EXPECT
+}
+
+static void tern_test_attr_there_and_back(struct kunit *test)
+{
+	const struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_RTS,
+		.path_mtu = IB_MTU_2048,
+		.qkey = 0x80010000,
+		/* PSNs have 24 bits, the rest of the number is dropped. */
+		.rq_psn = 0xab123456,
+		.sq_psn = 0xcd654321,
+		.dest_qp_num = 0xfedcba,
+		.qp_access_flags = IB_ACCESS_REMOTE_READ | IB_ACCESS_LOCAL_WRITE,
+		.max_rd_atomic = 3,
+		.max_dest_rd_atomic = 5,
+		.min_rnr_timer = 12,
+		.timeout = 14,
+		.retry_cnt = 6,
+		.rnr_retry = 7,
+	};
+	const int mask = IB_QP_STATE | IB_QP_PATH_MTU | IB_QP_QKEY | IB_QP_RQ_PSN |
+			 IB_QP_SQ_PSN | IB_QP_DEST_QPN | IB_QP_ACCESS_FLAGS |
+			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
+			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
+			 IB_QP_RNR_RETRY;
+	struct tern_qp_attr to = {};
+	struct ib_qp_attr back = {};
+	u32 bits;
+
+	bits = tern_qp_attr_to_dev(&attr, mask, &to);
+	KUNIT_EXPECT_EQ(test, hweight32(bits), hweight32(mask));
+	KUNIT_EXPECT_EQ(test, to.path_mtu, 11);
+
+	tern_qp_attr_from_dev(&to, &back);
+	KUNIT_EXPECT_EQ(test, back.qp_state, IB_QPS_RTS);
+	KUNIT_EXPECT_EQ(test, back.cur_qp_state, IB_QPS_RTS);
+	KUNIT_EXPECT_EQ(test, back.path_mtu, IB_MTU_2048);
+	KUNIT_EXPECT_EQ(test, back.qkey, 0x80010000);
+	KUNIT_EXPECT_EQ(test, back.rq_psn, 0x123456);
+	KUNIT_EXPECT_EQ(test, back.sq_psn, 0x654321);
+	KUNIT_EXPECT_EQ(test, back.dest_qp_num, 0xfedcba);
+	KUNIT_EXPECT_EQ(test, back.qp_access_flags, IB_ACCESS_REMOTE_READ);
+	KUNIT_EXPECT_EQ(test, back.max_rd_atomic, 3);
+	KUNIT_EXPECT_EQ(test, back.max_dest_rd_atomic, 5);
+	KUNIT_EXPECT_EQ(test, back.min_rnr_timer, 12);
+	KUNIT_EXPECT_EQ(test, back.timeout, 14);
+	KUNIT_EXPECT_EQ(test, back.retry_cnt, 6);
+	KUNIT_EXPECT_EQ(test, back.rnr_retry, 7);
+	KUNIT_EXPECT_EQ(test, back.port_num, 1);
+
+	/* What the mask leaves out stays. */
+	memset(&to, 0, sizeof(to));
+	KUNIT_EXPECT_EQ(test, tern_qp_attr_to_dev(&attr, 0, &to), 0);
+	KUNIT_EXPECT_NULL(test, memchr_inv(&to, 0, sizeof(to)));
+}
+
+static struct kunit_case tern_ib_qp_cases[] = {
+	KUNIT_CASE(tern_test_create_types),
+	KUNIT_CASE(tern_test_create_limits),
+	KUNIT_CASE(tern_test_geometry),
+	KUNIT_CASE(tern_test_geometry_srq),
+	KUNIT_CASE(tern_test_qp_access),
+	KUNIT_CASE(tern_test_attr_ranges),
+	KUNIT_CASE(tern_test_attr_there_and_back),
+	{}
+};
+
+static struct kunit_suite tern_ib_qp_suite = {
+	.name = "tern_ib_qp",
+	.init = tern_qp_test_init,
+	.test_cases = tern_ib_qp_cases,
+};
+
+kunit_test_suite(tern_ib_qp_suite);
+
+MODULE_DESCRIPTION("KUnit tests of what tern's QPs may be asked for");
+MODULE_LICENSE("Dual BSD/GPL");
