@@ -1,0 +1,148 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# nvme.sh: vm2 exports a RAM disk with nvmet-rdma, vm1 has a file system on it through nvme-rdma: kernel verbs, the
+# connection manager and fast registration as a storage driver uses them.
+set -u
+nqn=nqn.2014-08.org.nvmexpress:tern-test
+host=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:7e177e17-0000-4000-8000-000000000001
+	--hostid=7e177e17-0000-4000-8000-000000000001)
+data=/run/nvme.data mnt=/run/nvme.mnt failed=0
+
+check() { # NAME CMD...
+	local name=nvme/$1 out
+	shift
+	if out=$("$@" 2>&1); then
+		echo "ok $name"
+	else
+		echo "not ok $name - $(echo "$out" | tail -n 3 | tr '\n' ' ')"
+		failed=1
+		return 1
+	fi
+}
+on2() { ssh vm2 "$@"; }
+
+# The live objects of vmI, one a line; GIDs come and go with addresses.
+objects() { # VM
+	# shellcheck disable=SC2016 # awk's own
+	ssh "$1" 'rdma statistic show link tern0/1 | tr " " "\n" |
+		awk '\''/^(alive_|dm_bytes|page_entries)/ { name = $1; getline; if (name != "alive_gid") print name, $1 }'\'
+}
+same_objects() { # VM BEFORE
+	local i now
+	for ((i = 0; i < 20; i++)); do
+		now=$(objects "$1")
+		[ -n "$now" ] && [ "$now" = "$2" ] && return
+		sleep 0.2
+	done
+	diff <(echo "$2") <(echo "$now") | tr '\n' ' '
+	return 1
+}
+
+export_disk() { # ADDRESS FAMILY PORT
+	on2 "set -e
+	modprobe -a nvmet nvmet-rdma
+	[ -e /dev/ram0 ] || modprobe brd rd_nr=1 rd_size=131072
+	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+	cd /sys/kernel/config/nvmet
+	if [ ! -e subsystems/$nqn ]; then
+		mkdir subsystems/$nqn
+		echo 1 >subsystems/$nqn/attr_allow_any_host
+		mkdir subsystems/$nqn/namespaces/1
+		echo -n /dev/ram0 >subsystems/$nqn/namespaces/1/device_path
+		echo 1 >subsystems/$nqn/namespaces/1/enable
+	fi
+	mkdir ports/$3
+	cd ports/$3
+	echo rdma >addr_trtype
+	echo $2 >addr_adrfam
+	echo $1 >addr_traddr
+	echo 4420 >addr_trsvcid
+	ln -s ../../subsystems/$nqn subsystems/"
+}
+# shellcheck disable=SC2016 # for vm2's shell
+withdraw_disk() {
+	on2 'cd /sys/kernel/config/nvmet || exit
+	rm -f ports/*/subsystems/*
+	rmdir ports/*
+	for n in subsystems/*/namespaces/*; do echo 0 >"$n/enable"; rmdir "$n"; done
+	rmdir subsystems/*
+	cd /
+	modprobe -r nvmet-rdma && modprobe -r nvmet; rmmod brd'
+}
+find_disk() {
+	basename "$(grep -l "$nqn" /sys/class/nvme-subsystem/*/subsysnqn | xargs -r dirname | head -n 1)"/nvme*n1
+}
+connect() { # ADDRESS
+	nvme connect -t rdma -a "$1" -s 4420 -n "$nqn" -i 2 -Q 64 "${host[@]}" || return
+	for ((i = 0; i < 100; i++)); do
+		[ -b "/dev/$(find_disk)" ] && return
+		sleep 0.1
+	done
+	return 1
+}
+disconnect() { nvme disconnect -n "$nqn"; }
+
+file_system() {
+	mkfs.ext4 -q -F "/dev/$disk" && mkdir -p $mnt && mount "/dev/$disk" $mnt
+}
+write_file() { cp $data $mnt/file && sync -f $mnt/file; }
+read_back() {
+	echo 3 >/proc/sys/vm/drop_caches
+	[ "$(sha256sum <$mnt/file)" = "$sum" ]
+}
+random_4k() {
+	fio --name=nvme --filename=$mnt/fio --size=16M --bs=4k --rw=randrw --direct=1 --ioengine=libaio --iodepth=32 \
+		--verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 --output=/run/nvme.fio || {
+		grep -iE 'err|verif' /run/nvme.fio
+		return 1
+	}
+}
+# What vm2 finds on the disk itself.
+target_has_it() {
+	[ "$(on2 'mkdir -p /run/nvme.mnt && mount -o ro /dev/ram0 /run/nvme.mnt && sha256sum </run/nvme.mnt/file
+		umount /run/nvme.mnt')" = "$sum" ]
+}
+# Through the disk as a whole, without a file system: large requests and the other address family.
+raw_v6() {
+	local sum2
+	connect fd77::2 && disk=$(find_disk) || return
+	dd if=$data of="/dev/$disk" bs=1M count=32 oflag=direct status=none &&
+		sum2=$(dd if="/dev/$disk" bs=256k count=128 iflag=direct status=none | sha256sum) || return
+	disconnect || return
+	[ "$sum2" = "$(head -c 33554432 $data | sha256sum)" ]
+}
+quiet() { [ -z "$(kernel-complaints; on2 kernel-complaints)" ]; }
+
+modprobe nvme-rdma
+head -c 67108864 /dev/urandom >$data
+sum=$(sha256sum <$data)
+disk=
+
+check export export_disk 10.77.0.2 ipv4 1
+if check connect connect 10.77.0.2; then
+	check first-disconnect disconnect
+	# From here on: ib_core keeps the CQs that storage drivers share until the RDMA device goes.
+	before1=$(objects vm1) before2=$(objects vm2)
+	check connect-again connect 10.77.0.2
+	disk=$(find_disk)
+	if check file-system file_system; then
+		check write-64MiB write_file
+		check read-back read_back
+		check random-4k random_4k
+		check read-back-again read_back
+		check unmount umount $mnt
+	fi
+	check disconnect disconnect
+	check target-has-it target_has_it
+	check export-v6 export_disk fd77::2 ipv6 2
+	check large-requests-v6 raw_v6
+else
+	before1='' before2=''
+fi
+check withdraw withdraw_disk
+check unload modprobe -r nvme-rdma
+check objects-return-vm1 same_objects vm1 "$before1"
+check objects-return-vm2 same_objects vm2 "$before2"
+check kernels-are-quiet quiet
+rm -f $data
+exit $failed
