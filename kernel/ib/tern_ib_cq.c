@@ -10,6 +10,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 
 /* Room for events of CQs that are gone before their events were taken. */
 #define TERN_EQ_SLACK		64
@@ -136,29 +137,6 @@ static struct tern_ib_eq *tern_get_eq(struct tern_ib_dev *dev,
 static void tern_put_eq(struct tern_ib_eq *eq)
 {
 	atomic_dec(&eq->num_cqs);
-}
-
-static int tern_check_create_cq(struct tern_ib_dev *dev,
-				const struct ib_cq_init_attr *attr,
-				const struct tern_ureq_create_cq *req)
-{
-	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
-	u64 need;
-
-	if (attr->flags)
-		return -EOPNOTSUPP;
-
-	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
-	    attr->cqe > max_cqe || !req->log_size ||
-	    req->log_size > ilog2(max_cqe) || BIT(req->log_size) < attr->cqe)
-		return -EINVAL;
-
-	need = ((u64)sizeof(struct tern_cqe) << req->log_size) +
-	       sizeof(struct tern_cq_record);
-	if (!tern_queue_len_ok(req->buf_len, need))
-		return -EINVAL;
-
-	return 0;
 }
 
 static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,

@@ -13,36 +13,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
-
-/* The limits of ib_core are signed. */
-static int tern_limit(__le32 value)
-{
-	return min_t(u32, le32_to_cpu(value), INT_MAX);
-}
-
-static void tern_fill_limits(const struct tern_rsp_caps *caps,
-			     struct ib_device_attr *attr)
-{
-	u16 max_rd_atomic = le16_to_cpu(caps->max_rd_atomic);
-
-	attr->max_mr_size = le64_to_cpu(caps->max_mr_size);
-	attr->page_size_cap = le64_to_cpu(caps->page_shift_mask);
-	attr->max_qp = tern_limit(caps->max_qp);
-	attr->max_qp_wr = tern_limit(caps->max_qp_wr);
-	attr->max_send_sge = le16_to_cpu(caps->max_send_sge);
-	attr->max_recv_sge = le16_to_cpu(caps->max_recv_sge);
-	attr->max_sge_rd = le16_to_cpu(caps->max_sge_rd);
-	attr->max_cq = tern_limit(caps->max_cq);
-	attr->max_cqe = tern_limit(caps->max_cqe);
-	attr->max_mr = tern_limit(caps->max_mr);
-	attr->max_pd = tern_limit(caps->max_pd);
-	attr->max_qp_rd_atom = max_rd_atomic;
-	attr->max_qp_init_rd_atom = max_rd_atomic;
-	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * max_rd_atomic,
-				      INT_MAX);
-	attr->max_pkeys = 1;
-	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
-}
+#include "tern_ib_limits.h"
 
 /* What stands behind a capability bit: a device without it has limits of 0. */
 static void tern_fill_optional(struct tern_ib_dev *dev,

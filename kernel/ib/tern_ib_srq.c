@@ -9,6 +9,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_util.h"
 
 /**
@@ -38,44 +39,6 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 	if (srq->ibsrq.event_handler)
 		srq->ibsrq.event_handler(&ibevent, srq->ibsrq.srq_context);
 	tern_ref_put(&srq->ref);
-}
-
-static int tern_check_create_srq(struct tern_ib_dev *dev,
-				 const struct ib_srq_init_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-
-	switch (attr->srq_type) {
-	case IB_SRQT_BASIC:
-		break;
-	case IB_SRQT_XRC:
-		if (!tern_has_cap(dev, TERN_CAP_XRC))
-			return -EOPNOTSUPP;
-		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
-			return -EINVAL;
-		break;
-	default:
-		return -EOPNOTSUPP;
-	}
-
-	if (!attr->attr.max_wr ||
-	    attr->attr.max_wr > le32_to_cpu(caps->max_srq_wr) ||
-	    attr->attr.max_sge > le16_to_cpu(caps->max_recv_sge))
-		return -EINVAL;
-
-	return 0;
-}
-
-/* Whether the buffer holds 1 << @log_size slots, and those what was asked for. */
-static bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
-			     unsigned int log_size, unsigned int log_stride,
-			     u32 max_wr)
-{
-	u32 max_srq_wr = le32_to_cpu(dev->core->caps->max_srq_wr);
-
-	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
-	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride) +
-					  sizeof(struct tern_srq_record));
 }
 
 /* Makes the SRQ in the device; @pages tells of its memory. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko's conversions and page lists. */
+/* Tests of tern_ib.ko's conversions, page lists and send WQEs. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -7,6 +7,7 @@
 #include <linux/module.h>
 
 #include "tern_ib.h"
+#include "tern_ib_wqe.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
@@ -234,7 +235,140 @@ static void tern_test_table_rounds(struct kunit *test)
 	tern_table_free(&table);
 }
 
+static void tern_test_segments(struct kunit *test)
+{
+	struct tern_ah ah = { .av = { .hop_limit = 9 } };
+	struct ib_rdma_wr rdma = { .remote_addr = 0x1122334455667788, .rkey = 0x99 };
+	struct ib_ud_wr ud = { .ah = &ah.ibah, .remote_qpn = 7, .remote_qkey = 0x11 };
+	struct ib_atomic_wr atomic = {
+		.remote_addr = 0x1000, .rkey = 5, .compare_add = 0xc0, .swap = 0x5a,
+	};
+	union {
+		struct tern_rdma_seg rdma;
+		struct tern_atomic_seg atomic;
+		struct tern_ud_seg ud;
+	} seg;
+	void *end;
+
+	rdma.wr.opcode = IB_WR_RDMA_WRITE;
+	end = tern_fill_segment(IB_QPT_RC, TERN_WR_RDMA_WRITE, &seg, &rdma.wr);
+	KUNIT_EXPECT_PTR_EQ(test, end, (void *)(&seg.rdma + 1));
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.rdma.raddr), 0x1122334455667788);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.rdma.rkey), 0x99);
+
+	atomic.wr.opcode = IB_WR_ATOMIC_CMP_AND_SWP;
+	end = tern_fill_segment(IB_QPT_RC, TERN_WR_ATOMIC_CMP_AND_SWP, &seg, &atomic.wr);
+	KUNIT_EXPECT_PTR_EQ(test, end, (void *)(&seg.atomic + 1));
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.swap_add), 0x5a);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.compare), 0xc0);
+
+	/* The other atomic has its operand where ib_core has the first one's comparison. */
+	atomic.wr.opcode = IB_WR_ATOMIC_FETCH_AND_ADD;
+	tern_fill_segment(IB_QPT_RC, TERN_WR_ATOMIC_FETCH_AND_ADD, &seg, &atomic.wr);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.swap_add), 0xc0);
+	KUNIT_EXPECT_EQ(test, seg.atomic.compare, 0);
+
+	/* A send has a segment only where there is no connection. */
+	ud.wr.opcode = IB_WR_SEND;
+	end = tern_fill_segment(IB_QPT_UD, TERN_WR_SEND, &seg, &ud.wr);
+	KUNIT_EXPECT_PTR_EQ(test, end, (void *)(&seg.ud + 1));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.ud.dqpn), 7);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.ud.qkey), 0x11);
+	KUNIT_EXPECT_EQ(test, seg.ud.av.hop_limit, 9);
+	end = tern_fill_segment(IB_QPT_UC, TERN_WR_SEND, &seg, &ud.wr);
+	KUNIT_EXPECT_PTR_EQ(test, end, (void *)&seg);
+}
+
+static void tern_test_segment_reg(struct kunit *test)
+{
+	struct tern_mr *mr = kunit_kzalloc(test, sizeof(*mr), GFP_KERNEL);
+	struct ib_reg_wr reg = { .key = 0xabcd, .access = IB_ACCESS_REMOTE_READ };
+	struct tern_reg_seg seg;
+	void *end;
+
+	KUNIT_ASSERT_NOT_NULL(test, mr);
+	mr->ibmr.iova = 0x7000000123;
+	mr->ibmr.length = 0x5000;
+	mr->page_list.dma = 0x12340000;
+	mr->num_pages = 6;
+	mr->page_shift = 12;
+	mr->first_offset = 0x123;
+	reg.mr = &mr->ibmr;
+	reg.wr.opcode = IB_WR_REG_MR;
+
+	end = tern_fill_segment(IB_QPT_RC, TERN_WR_REG_MR, &seg, &reg.wr);
+	KUNIT_EXPECT_PTR_EQ(test, end, (void *)(&seg + 1));
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.iova), 0x7000000123);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.length), 0x5000);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.pages), 0x12340000);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.num_pages), 6);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.key), 0xabcd);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(seg.access), TERN_ACCESS_REMOTE_READ);
+	KUNIT_EXPECT_EQ(test, seg.page_shift, 12);
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.first_offset), 0x123);
+}
+
+static void tern_test_inline(struct kunit *test)
+{
+	const char *one = "gather", *two = "ing";
+	struct ib_sge sge[] = {
+		{ .addr = (uintptr_t)one, .length = 6 },
+		{ .addr = (uintptr_t)two, .length = 0 },
+		{ .addr = (uintptr_t)two, .length = 3 },
+	};
+	struct ib_send_wr wr = { .sg_list = sge, .num_sge = 3 };
+	char to[10] = "..........";
+
+	tern_copy_inline(to, &wr);
+	KUNIT_EXPECT_MEMEQ(test, to, "gathering.", sizeof(to));
+}
+
+static void tern_test_send_wr(struct kunit *test)
+{
+	struct tern_ib_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+	struct tern_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	struct tern_rsp_caps caps = { .max_sge_rd = cpu_to_le16(1) };
+	struct tern_core core = { .caps = &caps };
+	struct ib_sge sge[4] = { { .length = 60 }, { .length = 4 }, { .length = 1 } };
+	struct ib_send_wr wr = { .sg_list = sge, .num_sge = 3 };
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	dev->core = &core;
+	qp->ibqp.device = &dev->ibdev;
+	qp->ibqp.qp_type = IB_QPT_RC;
+	qp->cap.max_send_sge = 3;
+	qp->cap.max_inline_data = 64;
+
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_NONE));
+	/* A READ may have a limit of its own. */
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
+	wr.num_sge = 1;
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
+	wr.num_sge = 4;
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+	wr.num_sge = -1;
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+	/* What has no data has no number of SGEs. */
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_LOCAL_INV));
+
+	wr.send_flags = IB_SEND_INLINE;
+	wr.num_sge = 2;
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_CMP_AND_SWP));
+	wr.num_sge = 3;
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+	/* Lengths whose sum is small in 32 bits. */
+	sge[0].length = U32_MAX;
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
+}
+
 static struct kunit_case tern_ib_cases[] = {
+	KUNIT_CASE(tern_test_segments),
+	KUNIT_CASE(tern_test_segment_reg),
+	KUNIT_CASE(tern_test_inline),
+	KUNIT_CASE(tern_test_send_wr),
 	KUNIT_CASE(tern_test_access),
 	KUNIT_CASE(tern_test_av),
 	KUNIT_CASE(tern_test_av_refused),

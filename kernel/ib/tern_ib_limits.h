@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Limits of the device, and whether CQs and SRQs that are asked for keep them: pure
+ * functions, testable alone. tern_ib_qp_util.h has those of QPs.
+ */
+#ifndef TERN_IB_LIMITS_H
+#define TERN_IB_LIMITS_H
+
+#include <linux/limits.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "tern_ib.h"
+
+/* The limits of ib_core are signed. */
+static inline int tern_limit(__le32 value)
+{
+	return min_t(u32, le32_to_cpu(value), INT_MAX);
+}
+
+/* What a device's limits are to ib_core, but for those behind a capability bit. */
+static inline void tern_fill_limits(const struct tern_rsp_caps *caps,
+				    struct ib_device_attr *attr)
+{
+	u16 max_rd_atomic = le16_to_cpu(caps->max_rd_atomic);
+
+	attr->max_mr_size = le64_to_cpu(caps->max_mr_size);
+	attr->page_size_cap = le64_to_cpu(caps->page_shift_mask);
+	attr->max_qp = tern_limit(caps->max_qp);
+	attr->max_qp_wr = tern_limit(caps->max_qp_wr);
+	attr->max_send_sge = le16_to_cpu(caps->max_send_sge);
+	attr->max_recv_sge = le16_to_cpu(caps->max_recv_sge);
+	attr->max_sge_rd = le16_to_cpu(caps->max_sge_rd);
+	attr->max_cq = tern_limit(caps->max_cq);
+	attr->max_cqe = tern_limit(caps->max_cqe);
+	attr->max_mr = tern_limit(caps->max_mr);
+	attr->max_pd = tern_limit(caps->max_pd);
+	attr->max_qp_rd_atom = max_rd_atomic;
+	attr->max_qp_init_rd_atom = max_rd_atomic;
+	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * max_rd_atomic,
+				      INT_MAX);
+	attr->max_pkeys = 1;
+	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
+}
+
+/* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */
+static inline int tern_check_create_cq(struct tern_ib_dev *dev,
+				       const struct ib_cq_init_attr *attr,
+				       const struct tern_ureq_create_cq *req)
+{
+	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
+	u64 need;
+
+	if (attr->flags)
+		return -EOPNOTSUPP;
+
+	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
+	    attr->cqe > max_cqe || !req->log_size ||
+	    req->log_size > ilog2(max_cqe) || BIT(req->log_size) < attr->cqe)
+		return -EINVAL;
+
+	need = ((u64)sizeof(struct tern_cqe) << req->log_size) +
+	       sizeof(struct tern_cq_record);
+	if (!tern_queue_len_ok(req->buf_len, need))
+		return -EINVAL;
+
+	return 0;
+}
+
+/* 0, -EOPNOTSUPP for a type the device lacks, -EINVAL for what makes no sense or is too much. */
+static inline int tern_check_create_srq(struct tern_ib_dev *dev,
+					const struct ib_srq_init_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+
+	switch (attr->srq_type) {
+	case IB_SRQT_BASIC:
+		break;
+	case IB_SRQT_XRC:
+		if (!tern_has_cap(dev, TERN_CAP_XRC))
+			return -EOPNOTSUPP;
+		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
+			return -EINVAL;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+
+	if (!attr->attr.max_wr ||
+	    attr->attr.max_wr > le32_to_cpu(caps->max_srq_wr) ||
+	    attr->attr.max_sge > le16_to_cpu(caps->max_recv_sge))
+		return -EINVAL;
+
+	return 0;
+}
+
+/* Whether the buffer holds 1 << @log_size slots, and those what was asked for. */
+static inline bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
+				    unsigned int log_size,
+				    unsigned int log_stride, u32 max_wr)
+{
+	u32 max_srq_wr = le32_to_cpu(dev->core->caps->max_srq_wr);
+
+	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
+	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride) +
+					  sizeof(struct tern_srq_record));
+}
+
+#endif /* TERN_IB_LIMITS_H */
