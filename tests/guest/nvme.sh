@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# nvme.sh: vm2 exports a RAM disk with nvmet-rdma, vm1 has a file system on it through nvme-rdma: kernel verbs, the
+# nvme.sh: vm2 exports a disk in memory with nvmet-rdma, vm1 has a file system on it through nvme-rdma: kernel verbs, the
 # connection manager and fast registration as a storage driver uses them.
 set -u
 nqn=nqn.2014-08.org.nvmexpress:tern-test
@@ -40,15 +40,15 @@ same_objects() { # VM BEFORE
 
 export_disk() { # ADDRESS FAMILY PORT
 	on2 "set -e
-	modprobe -a nvmet nvmet-rdma
-	[ -e /dev/ram0 ] || modprobe brd rd_nr=1 rd_size=131072
+	modprobe -a nvmet nvmet-rdma loop
+	[ -e /run/nvme.loop ] || { truncate -s 128M /run/nvme.disk; losetup -f --show /run/nvme.disk >/run/nvme.loop; }
 	mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
 	cd /sys/kernel/config/nvmet
 	if [ ! -e subsystems/$nqn ]; then
 		mkdir subsystems/$nqn
 		echo 1 >subsystems/$nqn/attr_allow_any_host
 		mkdir subsystems/$nqn/namespaces/1
-		echo -n /dev/ram0 >subsystems/$nqn/namespaces/1/device_path
+		tr -d '\\n' </run/nvme.loop >subsystems/$nqn/namespaces/1/device_path
 		echo 1 >subsystems/$nqn/namespaces/1/enable
 	fi
 	mkdir ports/$3
@@ -66,8 +66,11 @@ withdraw_disk() {
 	rmdir ports/*
 	for n in subsystems/*/namespaces/*; do echo 0 >"$n/enable"; rmdir "$n"; done
 	rmdir subsystems/*
-	cd /
-	modprobe -r nvmet-rdma && modprobe -r nvmet; rmmod brd'
+	losetup -d $(cat /run/nvme.loop)
+	rm -f /run/nvme.loop /run/nvme.disk
+	for m in nvmet_rdma nvmet; do
+		! grep -q "^$m " /proc/modules || rmmod $m || exit
+	done'
 }
 find_disk() {
 	basename "$(grep -l "$nqn" /sys/class/nvme-subsystem/*/subsysnqn | xargs -r dirname | head -n 1)"/nvme*n1
@@ -99,7 +102,8 @@ random_4k() {
 }
 # What vm2 finds on the disk itself.
 target_has_it() {
-	[ "$(on2 'mkdir -p /run/nvme.mnt && mount -o ro /dev/ram0 /run/nvme.mnt && sha256sum </run/nvme.mnt/file
+	[ "$(on2 'blockdev --flushbufs $(cat /run/nvme.loop)
+		mkdir -p /run/nvme.mnt && mount -o ro $(cat /run/nvme.loop) /run/nvme.mnt && sha256sum </run/nvme.mnt/file
 		umount /run/nvme.mnt')" = "$sum" ]
 }
 # Through the disk as a whole, without a file system: large requests and the other address family.
@@ -111,6 +115,7 @@ raw_v6() {
 	disconnect || return
 	[ "$sum2" = "$(head -c 33554432 $data | sha256sum)" ]
 }
+unload() { ! grep -q ^nvme_rdma /proc/modules || modprobe -r nvme-rdma; }
 quiet() { [ -z "$(kernel-complaints; on2 kernel-complaints)" ]; }
 
 modprobe nvme-rdma
@@ -140,7 +145,7 @@ else
 	before1='' before2=''
 fi
 check withdraw withdraw_disk
-check unload modprobe -r nvme-rdma
+check unload unload
 check objects-return-vm1 same_objects vm1 "$before1"
 check objects-return-vm2 same_objects vm2 "$before2"
 check kernels-are-quiet quiet
