@@ -179,9 +179,25 @@ int to_init(ibv_qp* qp, const Connection& how) {
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
   attr.qp_access_flags = static_cast<unsigned>(how.qp_access);
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  attr.qkey = kQkey;
+  return ibv_modify_qp(
+      qp, &attr,
+      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+          (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
+
+namespace {
+
+// Whether the end of this type answers requests that need resources, or sends such.
+bool is_responder(const ibv_qp* qp) {
+  return qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
+}
+
+bool is_requester(const ibv_qp* qp) {
+  return qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
+}
+
+}  // namespace
 
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote) {
   ibv_qp_attr attr{};
@@ -196,9 +212,14 @@ int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint&
   attr.ah_attr.grh.dgid = remote.gid;
   attr.ah_attr.grh.sgid_index = dev.gid_index();
   attr.ah_attr.grh.hop_limit = 64;
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  int mask = IBV_QP_STATE;
+  if (qp->qp_type != IBV_QPT_UD) {
+    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+  }
+  if (is_responder(qp)) {
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  }
+  return ibv_modify_qp(qp, &attr, mask);
 }
 
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn) {
@@ -209,9 +230,13 @@ int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn) {
   attr.retry_cnt = how.retry_cnt;
   attr.rnr_retry = how.rnr_retry;
   attr.max_rd_atomic = how.max_rd_atomic;
-  return ibv_modify_qp(qp, &attr,
-                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                           IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (is_requester(qp)) {
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+  } else if (qp->qp_type == IBV_QPT_XRC_RECV) {
+    mask |= IBV_QP_TIMEOUT;
+  }
+  return ibv_modify_qp(qp, &attr, mask);
 }
 
 int to_state(ibv_qp* qp, ibv_qp_state state) {
@@ -239,22 +264,42 @@ CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
   return cq;
 }
 
+QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = spec.send_cq;
+  attr.recv_cq = spec.recv_cq;
+  attr.srq = spec.srq;
+  attr.cap = spec.cap;
+  attr.qp_type = spec.type;
+  attr.sq_sig_all = spec.signal_all ? 1 : 0;
+  if (spec.type == IBV_QPT_XRC_RECV) {
+    attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+    attr.xrcd = spec.xrcd;
+  } else {
+    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attr.pd = dev.pd();
+    attr.send_ops_flags = spec.send_ops;
+  }
+  QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
+  if (qp) {
+    spec.cap = attr.cap;
+  }
+  return qp;
+}
+
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
                    bool signal_all) {
-  ibv_qp_init_attr_ex attr{};
-  attr.send_cq = send_cq;
-  attr.recv_cq = recv_cq;
-  attr.cap = cap;
-  attr.qp_type = IBV_QPT_RC;
-  attr.sq_sig_all = signal_all ? 1 : 0;
-  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  attr.pd = dev.pd();
-  attr.send_ops_flags = kRcSendOps;
-  QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
+  QpSpec spec{.type = IBV_QPT_RC,
+              .send_cq = send_cq,
+              .recv_cq = recv_cq,
+              .cap = cap,
+              .send_ops = kRcSendOps,
+              .signal_all = signal_all};
+  QpPtr qp = try_create_qp(dev, spec);
   if (!qp) {
     fail_errno("ibv_create_qp_ex");
   }
-  cap = attr.cap;
+  cap = spec.cap;
   return qp;
 }
 
@@ -273,8 +318,19 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
     wr.num_sge = static_cast<int>(s.sges.size());
     wr.opcode = s.opcode;
     wr.send_flags = s.flags;
-    wr.imm_data = htonl(s.imm);
-    if (s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+    if (s.opcode == IBV_WR_SEND_WITH_INV) {
+      wr.invalidate_rkey = s.inv_rkey;
+    } else {
+      wr.imm_data = htonl(s.imm);
+    }
+    if (qp->qp_type == IBV_QPT_XRC_SEND) {
+      wr.qp_type.xrc.remote_srqn = s.srqn;
+    }
+    if (qp->qp_type == IBV_QPT_UD) {
+      wr.wr.ud.ah = s.ah;
+      wr.wr.ud.remote_qpn = s.remote_qpn;
+      wr.wr.ud.remote_qkey = s.remote_qkey;
+    } else if (s.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || s.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
       wr.wr.atomic.remote_addr = s.raddr;
       wr.wr.atomic.rkey = s.rkey;
       wr.wr.atomic.compare_add = s.compare_add;
@@ -302,6 +358,9 @@ void build(ibv_qp_ex* qpx, const Send& s) {
     case IBV_WR_SEND_WITH_IMM:
       ibv_wr_send_imm(qpx, htonl(s.imm));
       break;
+    case IBV_WR_SEND_WITH_INV:
+      ibv_wr_send_inv(qpx, s.inv_rkey);
+      break;
     case IBV_WR_RDMA_WRITE:
       ibv_wr_rdma_write(qpx, s.rkey, s.raddr);
       break;
@@ -319,6 +378,11 @@ void build(ibv_qp_ex* qpx, const Send& s) {
       break;
     default:
       fail("no ibv_wr_*() for opcode {}", static_cast<int>(s.opcode));
+  }
+  if (qpx->qp_base.qp_type == IBV_QPT_UD) {
+    ibv_wr_set_ud_addr(qpx, s.ah, s.remote_qpn, s.remote_qkey);
+  } else if (qpx->qp_base.qp_type == IBV_QPT_XRC_SEND) {
+    ibv_wr_set_xrc_srqn(qpx, s.srqn);
   }
   if ((s.flags & IBV_SEND_INLINE) == 0) {
     if (s.sges.size() == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Owners of verbs objects and the steps every RC test needs: open, connect, post, poll.
+// Owners of verbs objects and the steps every test of a transport needs: open, connect, post, poll.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -52,6 +52,11 @@ using PdPtr = std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>>;
 using MrPtr = std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>>;
 using CqPtr = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>>;
 using QpPtr = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
+using SrqPtr = std::unique_ptr<ibv_srq, Destroyer<ibv_srq, ibv_destroy_srq>>;
+using AhPtr = std::unique_ptr<ibv_ah, Destroyer<ibv_ah, ibv_destroy_ah>>;
+// The verb is inline and has no linkage for a template.
+inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
+using XrcdPtr = std::unique_ptr<ibv_xrcd, Destroyer<ibv_xrcd, close_xrcd>>;
 using ChannelPtr =
     std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>>;
 
@@ -142,6 +147,10 @@ struct Connection {
   std::uint8_t max_dest_rd_atomic = 16;
 };
 
+// The Q_Key of every UD QP.
+constexpr std::uint32_t kQkey = 0x11111111;
+
+// Transitions with the attributes that the type of the QP wants; the errno.
 int to_init(ibv_qp* qp, const Connection& how);
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote);
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
@@ -154,6 +163,20 @@ CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = null
 // An RC QP that also serves ibv_wr_*(). cap is updated to what was made.
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
                    bool signal_all = false);
+
+// What makes a QP of any type. cap is updated to what was made. The errno is left in errno, and the
+// pointer empty, when it is refused.
+struct QpSpec {
+  ibv_qp_type type = IBV_QPT_RC;
+  ibv_cq* send_cq = nullptr;
+  ibv_cq* recv_cq = nullptr;
+  ibv_srq* srq = nullptr;
+  ibv_xrcd* xrcd = nullptr;  // XRC_RECV
+  ibv_qp_cap cap{};
+  std::uint64_t send_ops = 0;
+  bool signal_all = false;
+};
+QpPtr try_create_qp(const Device& dev, QpSpec& spec);
 
 enum class Api { kPost, kWr };
 constexpr Api kBothApis[] = {Api::kPost, Api::kWr};
@@ -170,6 +193,11 @@ struct Send {
   std::uint32_t imm = 0;         // host order
   std::uint64_t compare_add = 0;
   std::uint64_t swap = 0;
+  std::uint32_t inv_rkey = 0;
+  ibv_ah* ah = nullptr;  // UD
+  std::uint32_t remote_qpn = 0;
+  std::uint32_t remote_qkey = 0;
+  std::uint32_t srqn = 0;  // XRC
 };
 
 // Posts all of them with one call or session; the errno, and with kPost in *bad the index of the

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Two QPs of any type that send to each other inside one process, and what the tests say of them.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "verbs.h"
+
+namespace guest {
+
+struct Type {
+  ibv_qp_type type;
+  const char* name;
+  std::uint64_t send_ops;
+};
+
+constexpr std::uint64_t kUdSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+constexpr std::uint64_t kUcSendOps =
+    kUdSendOps | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+
+// The columns of the page's table but for raw packets.
+constexpr std::array<Type, 4> kTypes{{{IBV_QPT_UD, "UD", kUdSendOps},
+                                      {IBV_QPT_UC, "UC", kUcSendOps},
+                                      {IBV_QPT_RC, "RC", kRcSendOps},
+                                      {IBV_QPT_XRC_SEND, "XRC_SEND", kRcSendOps}}};
+
+constexpr bool is_reliable(const Type& t) {
+  return t.type == IBV_QPT_RC || t.type == IBV_QPT_XRC_SEND;
+}
+
+struct EndsOptions {
+  ibv_qp_cap cap{.max_send_wr = 8,
+                 .max_recv_wr = 16,
+                 .max_send_sge = 4,
+                 .max_recv_sge = 4,
+                 .max_inline_data = 64};
+  bool connect = true;
+  std::uint64_t more_ops = 0;  // besides those of the type
+};
+
+// A sender of the type and what receives from it: a QP, or an XRC target with its SRQ.
+class Ends {
+ public:
+  Ends(const Device& dev, const Type& type, const EndsOptions& options = {});
+
+  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+  [[nodiscard]] ibv_qp* peer() const { return peer_.get(); }
+  [[nodiscard]] ibv_cq* send_cq() const { return send_cq_.get(); }
+  [[nodiscard]] ibv_cq* recv_cq() const { return recv_cq_.get(); }
+  [[nodiscard]] ibv_comp_channel* channel() const { return channel_.get(); }
+  [[nodiscard]] const ibv_qp_cap& cap() const { return cap_; }
+  [[nodiscard]] const Memory& here() const { return here_; }
+  [[nodiscard]] const Memory& there() const { return there_; }
+  // Bytes in front of the payload in a receive buffer.
+  [[nodiscard]] std::uint32_t header() const { return type_.type == IBV_QPT_UD ? 40 : 0; }
+
+  // Takes both QPs to this state, on the way RESET, INIT, RTR, RTS.
+  void bring_to(ibv_qp_state state) const;
+  // Takes length bytes of payload to the peer's memory; the errno.
+  [[nodiscard]] int try_recv(std::uint64_t wr_id, std::span<const ibv_sge> sges) const;
+  void recv(std::uint64_t wr_id, std::uint64_t at, std::uint32_t length) const;
+  // A request of one SGE, addressed to the peer.
+  [[nodiscard]] Send request(ibv_wr_opcode opcode, std::uint64_t wr_id, std::uint32_t length,
+                             std::uint64_t at = 0, std::uint64_t remote_at = 0) const;
+  // Posts and requires success.
+  void post(const Send& send, Api api) const;
+  // The next completion of the sender, and of the receiver.
+  ibv_wc sent(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
+  ibv_wc received(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
+  // The peer has length bytes of this pattern at at, now or, unacknowledged, soon.
+  void check_there(std::uint64_t at, std::uint32_t length, std::uint64_t seed) const;
+
+ private:
+  void make_xrc_target();
+
+  const Device& dev_;
+  Type type_;
+  ChannelPtr channel_;
+  CqPtr send_cq_;
+  CqPtr recv_cq_;
+  Memory here_;
+  Memory there_;
+  XrcdPtr xrcd_;
+  SrqPtr srq_;
+  std::uint32_t srqn_ = 0;
+  AhPtr ah_;
+  ibv_qp_cap cap_{};
+  QpPtr peer_;
+  QpPtr qp_;
+};
+
+void require_err(int err, int expected, const char* what);
+
+}  // namespace guest

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// opcode_table: ibv_post_send(3), cell by cell.
+//
+//   opcode_table [-d DEV] [-g GID_INDEX]    prints "ok NAME" or "not ok NAME - why" for each cell
+//   opcode_table --rst FILE                 also writes the table as it was measured
+//   opcode_table --compare FILE             also fails when FILE is not that table
+#include <getopt.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "table.h"
+
+namespace guest {
+namespace {
+
+constexpr unsigned kCellLimit = 60;  // seconds
+
+struct Options {
+  std::string device = "tern0";
+  int gid_index = -1;
+  std::string rst;
+  std::string compare;
+};
+
+Options parse(int argc, char** argv) {
+  static const option kLong[] = {{"rst", required_argument, nullptr, 'r'},
+                                 {"compare", required_argument, nullptr, 'c'},
+                                 {nullptr, 0, nullptr, 0}};
+  Options o;
+  int c = 0;
+  while ((c = ::getopt_long(argc, argv, "d:g:", kLong, nullptr)) != -1) {
+    switch (c) {
+      case 'd':
+        o.device = optarg;
+        break;
+      case 'g':
+        o.gid_index = std::atoi(optarg);
+        break;
+      case 'r':
+        o.rst = optarg;
+        break;
+      case 'c':
+        o.compare = optarg;
+        break;
+      default:
+        std::exit(2);
+    }
+  }
+  return o;
+}
+
+bool run_cell(const std::string& name, const std::function<void()>& body) {
+  std::string why;
+  ::alarm(kCellLimit);
+  try {
+    body();
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  ::alarm(0);
+  why += take_destroy_errors();
+  if (why.empty()) {
+    std::printf("ok %s\n", name.c_str());
+  } else {
+    std::printf("not ok %s - %s\n", name.c_str(), why.c_str());
+  }
+  std::fflush(stdout);
+  return why.empty();
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+int run_all(const Options& options) {
+  const Device dev(options.device, options.gid_index);
+  bool good = true;
+  const Runner run = [&](const std::string& name, const std::function<void()>& body) {
+    const bool ok = run_cell(name, body);
+    good = good && ok;
+    return ok;
+  };
+  const std::vector<Row> opcodes = opcode_rows(dev, run);
+  const std::vector<Row> flags = flag_rows(dev, run);
+  const std::vector<Row> refusals = refusal_rows(dev, run);
+  const std::string rst = to_rst(opcodes, flags, refusals);
+  if (!options.rst.empty()) {
+    std::ofstream(options.rst) << rst;
+  }
+  if (!options.compare.empty()) {
+    run("documented", [&] {
+      require(read_file(options.compare) == rst,
+              "{} is another table: make it anew with --rst", options.compare);
+    });
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace guest
+
+int main(int argc, char** argv) {
+  const guest::Options options = guest::parse(argc, argv);
+  try {
+    return guest::run_all(options);
+  } catch (const std::exception& e) {
+    std::printf("not ok setup - %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What is refused when it is posted, with which errno, and what the requests around it come to.
+#include <cerrno>
+
+#include "table.h"
+
+namespace guest {
+namespace {
+
+// One more request than the queue has slots; a polled completion gives one back.
+void full(const Ends& ends, Api api) {
+  const std::size_t slots = ends.cap().max_send_wr;
+  const std::vector<Send> sends(slots + 1, ends.request(IBV_WR_SEND, 1, 8));
+  for (std::size_t i = 0; i < slots; i++) {
+    ends.recv(2, 0, 8);
+  }
+  std::size_t bad = 0;
+  require_err(post(ends.qp(), api, sends, &bad), ENOMEM, api_name(api));
+  if (api == Api::kWr) {
+    expect_quiet(ends.send_cq(), 5);
+    require_err(post(ends.qp(), api, std::span(sends).first(slots)), 0, api_name(api));
+  } else {
+    require(bad == slots, "bad_wr is request {} of {}", bad, slots);
+  }
+  require_err(post(ends.qp(), api, sends[0]), ENOMEM, "before a poll");
+  for (std::size_t i = 0; i < slots; i++) {
+    ends.sent(1);
+    ends.received(2);
+  }
+  ends.recv(2, 0, 8);
+  ends.post(sends[0], api);
+  ends.sent(1);
+}
+
+void sges(const Ends& ends, const Type& type, Api api) {
+  Send s = ends.request(IBV_WR_SEND, 2, 8);
+  s.sges.assign(ends.cap().max_send_sge + 1, s.sges[0]);
+  check_refusal(ends, api, s, EINVAL);
+  if (is_reliable(type)) {
+    s = ends.request(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 4);
+    s.sges.push_back(s.sges[0]);
+    require_err(post(ends.qp(), api, s), EINVAL, "an atomic with two SGEs");
+  }
+}
+
+void inline_data(const Ends& ends, Api api) {
+  Send s = ends.request(IBV_WR_SEND, 2, ends.cap().max_inline_data + 1);
+  s.flags |= IBV_SEND_INLINE;
+  check_refusal(ends, api, s, EINVAL);
+}
+
+void closed(const Device& dev, const Type& type, Api api) {
+  for (const ibv_qp_state state : {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR}) {
+    const Ends ends(dev, type, {.connect = false});
+    ends.bring_to(state);
+    std::size_t bad = 7;
+    const Send s = ends.request(IBV_WR_SEND, 1, 8);
+    require_err(post(ends.qp(), api, std::span(&s, 1), &bad), EINVAL, api_name(api));
+    require(api == Api::kWr || bad == 0, "bad_wr is request {}", bad);
+    expect_quiet(ends.send_cq(), 2);
+  }
+}
+
+void flushed(const Ends& ends, Api api) {
+  require_err(to_state(ends.qp(), IBV_QPS_ERR), 0, "to ERR");
+  ends.post(ends.request(IBV_WR_SEND, 1, 8), api);
+  ends.sent(1, IBV_WC_WR_FLUSH_ERR);
+}
+
+void no_address(const Ends& ends, Api api) {
+  Send s = ends.request(IBV_WR_SEND, 2, 8);
+  s.ah = nullptr;
+  check_refusal(ends, api, s, EINVAL);
+}
+
+// Receives: too many SGEs, and one more than the queue has slots.
+void receives(const Ends& ends, const Type& type) {
+  std::vector<ibv_sge> list(64, ends.there().sge(0, 8));
+  require_err(ends.try_recv(1, list), EINVAL, "a receive with 64 SGEs");
+  list.resize(1);
+  int err = 0;
+  std::uint32_t posted = 0;
+  while ((err = ends.try_recv(1, list)) == 0 && posted < 1000) {
+    posted++;
+  }
+  require_err(err, ENOMEM, "one receive too many");
+  require(posted >= 16, "{} receives fit", posted);
+  if (type.type == IBV_QPT_XRC_SEND) {
+    require_err(post_recv(ends.peer(), 1, list), EINVAL, "a receive to an XRC target");
+    require_err(post_recv(ends.qp(), 1, list), EINVAL, "a receive to an XRC sender");
+  }
+}
+
+void receive_in_reset(const Device& dev, const Type& type) {
+  const Ends ends(dev, type, {.connect = false});
+  const ibv_sge sge = ends.there().sge(0, 8);
+  require_err(post_recv(ends.peer(), 1, std::span(&sge, 1)), EINVAL, "a receive in RESET");
+}
+
+}  // namespace
+
+std::vector<Row> refusal_rows(const Device& dev, const Runner& run) {
+  using Body = std::function<void(const Type& type, Api api)>;
+  struct Cause {
+    const char* text;
+    const char* name;
+    const char* says;
+    bool ud_only;
+    Body body;
+  };
+  const std::vector<Cause> causes{
+      {"no free slot in the send queue", "SQ_FULL", "ENOMEM", false,
+       [&](const Type& type, Api api) { full(Ends(dev, type), api); }},
+      {"more SGEs than max_send_sge, more than one for an atomic", "TOO_MANY_SGES", "EINVAL",
+       false, [&](const Type& type, Api api) { sges(Ends(dev, type), type, api); }},
+      {"more inline data than max_inline_data", "INLINE_TOO_BIG", "EINVAL", false,
+       [&](const Type& type, Api api) { inline_data(Ends(dev, type), api); }},
+      {"QP in RESET, INIT or RTR", "WRONG_STATE", "EINVAL", false,
+       [&](const Type& type, Api api) { closed(dev, type, api); }},
+      {"QP in ERR", "ERR_STATE", "0, flushed", false,
+       [&](const Type& type, Api api) { flushed(Ends(dev, type), api); }},
+      {"no address handle", "NO_AH", "EINVAL", true,
+       [&](const Type& type, Api api) { no_address(Ends(dev, type), api); }},
+      {"a receive: more SGEs than max_recv_sge (max_sge of the SRQ)", "RECV_SGES", "EINVAL", false,
+       [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
+      {"a receive: no free slot", "RECV_FULL", "ENOMEM", false,
+       [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
+      {"a receive: QP in RESET, QP without a receive queue of its own", "RECV_STATE", "EINVAL",
+       false, [&](const Type& type, Api) { receive_in_reset(dev, type); }},
+  };
+  std::vector<Row> rows;
+  for (const Cause& cause : causes) {
+    Row row{.name = cause.text, .cells = {}};
+    for (const Type& type : kTypes) {
+      if (cause.ud_only && type.type != IBV_QPT_UD) {
+        row.cells.emplace_back("\\-");
+        continue;
+      }
+      const bool ok = run(std::format("{}_{}", cause.name, type.name), [&] {
+        for (const Api api : kBothApis) {
+          cause.body(type, api);
+        }
+      });
+      row.cells.emplace_back(ok ? cause.says : "FAILS");
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace guest
