@@ -177,8 +177,6 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.pdn = any(kPd);
       if (c.kind == TERN_MR_FAST) {
         c.pages.num = in_.u8();
-        c.pages.page_shift = 12;
-        c.pages.kind = TERN_PAGES_LIST;
         return bytes_of(c);
       }
       c.length = in_.u16();
@@ -535,9 +533,13 @@ void AdminPlay::command() {
   shape = known == std::end(kShapes) ? nullptr : known;
   if (shape != nullptr && too_big(*shape, in)) return;
   w_.host.grant(e.out_addr, std::min<std::uint64_t>(e.out_len, TERN_CMD_MAX_LEN), FuzzHost::kWrite);
+  // A queue may be written to while the command that makes it is executed.
+  const bool region = e.opcode == TERN_CMD_CREATE_MR || e.opcode == TERN_CMD_REREG_MR ||
+                      e.opcode == TERN_CMD_UPDATE_PAGES;
+  if (!region && shape != nullptr) grant(e.opcode, in);
   const auto status = w_.perform(e);
   if (status != TERN_ST_OK || shape == nullptr) return;
-  grant(e.opcode, in);
+  if (region) grant(e.opcode, in);
   if (shape->makes >= 0) {
     const bool dm = shape->makes == kDm;
     const std::size_t at = dm ? offsetof(tern_rsp_alloc_dm, dmn) : 0;

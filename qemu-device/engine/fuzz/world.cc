@@ -195,11 +195,9 @@ void World::make_memory() {
   c.pdn = pd2;
   c.access = kAll;
   reg(other, c);
-  if (can(TERN_CAP_FRWR)) {
+  if (can(TERN_CAP_FRWR) && scene.privileged) {
     c = {};
     c.pages.num = 4;
-    c.pages.page_shift = 12;
-    c.pages.kind = TERN_PAGES_LIST;
     c.pdn = pd;
     c.kind = TERN_MR_FAST;
     c.access = 0;
@@ -446,9 +444,7 @@ void World::tear_down(bool reset) {
     must(TERN_CMD_DESTROY_MR, rw.key);
     must(TERN_CMD_DESTROY_MR, ro.key);
     must(TERN_CMD_DESTROY_MR, other.key);
-    for (std::uint32_t v = 0; fast.key != 0 && v < 256; ++v) {
-      if (on(TERN_CMD_DESTROY_MR, (fast.key & ~TERN_KEY_VARIANT_MASK) | v) == TERN_ST_OK) break;
-    }
+    must(TERN_CMD_DESTROY_MR, fast.key);
     for (const std::uint32_t cq : cqs) must(TERN_CMD_DESTROY_CQ, cq);
     must(TERN_CMD_DESTROY_EQ, eq);
     must(TERN_CMD_DESTROY_EQ, async_eq);

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Every admin command with every field of every width set to values at and beyond the ends of its
+// range, and with every address and page list out of reach: a status, never more; and a command that
+// fails has changed nothing that QUERY_OBJECTS or another object could tell.
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "control/admin_fixture.h"
+
+namespace tern {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+Bytes bytes_of(const T& value) {
+  const auto b = std::as_bytes(std::span(&value, 1));
+  return {b.begin(), b.end()};
+}
+
+class AdminFields : public AdminTest {
+ protected:
+  std::uint32_t uar = 0, pd = 0, eqn = 0, cqn = 0, key = 0, qpn = 0, srqn = 0;
+  std::uint64_t caps = 0;
+
+  // A device with one object of each kind, so that every command has something to name.
+  void build() {
+    set(TERN_REG_CTRL, TERN_CTRL_RESET);
+    enable();
+    EXPECT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
+    caps = out<tern_rsp_caps>().flags;
+    uar = make_uar();
+    pd = make_pd(TERN_PD_PRIVILEGED);
+    eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+    cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
+    key = make(TERN_CMD_CREATE_MR, mr_command(pd));
+    qpn = make(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
+    if (caps & TERN_CAP_SRQ) srqn = make(TERN_CMD_CREATE_SRQ, srq_command_of());
+  }
+  tern_cmd_create_srq srq_command_of() {
+    tern_cmd_create_srq c{};
+    c.pages = pages(2);
+    c.record_offset = 4096;
+    c.pdn = pd;
+    c.log_size = 4;
+    c.log_stride = 7;
+    return c;
+  }
+
+  // A good input of each command; nothing for those without input.
+  std::map<std::uint16_t, Bytes> good() {
+    std::map<std::uint16_t, Bytes> m;
+    tern_cmd_modify_port port{};
+    port.mask = TERN_PORT_MTU;
+    port.mtu = 1500;
+    m[TERN_CMD_MODIFY_PORT] = bytes_of(port);
+    tern_cmd_set_gid gid{};
+    gid.valid = 1;
+    gid.net_type = TERN_NET_IPV6;
+    gid.vlan = TERN_VLAN_NONE;
+    gid.mac[0] = 2;
+    gid.gid[0] = 0xfd;
+    m[TERN_CMD_SET_GID] = bytes_of(gid);
+    m[TERN_CMD_QUERY_COUNTERS] = bytes_of(tern_cmd_object{});
+    m[TERN_CMD_ALLOC_PD] = bytes_of(tern_cmd_alloc_pd{});
+    m[TERN_CMD_CREATE_EQ] = bytes_of(eq_command());
+    m[TERN_CMD_CREATE_CQ] = bytes_of(cq_command(eqn, uar));
+    m[TERN_CMD_CREATE_MR] = bytes_of(mr_command(pd));
+    m[TERN_CMD_CREATE_QP] = bytes_of(qp_command(pd, uar, cqn));
+    m[TERN_CMD_CREATE_ETH_QUEUE] = bytes_of(eth_command(cqn, uar));
+    tern_cmd_update_pages update{};
+    update.pages = pages(1);
+    update.key = key;
+    m[TERN_CMD_UPDATE_PAGES] = bytes_of(update);
+    tern_cmd_modify_qp modify{};
+    modify.qpn = qpn;
+    modify.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+    modify.attr.state = TERN_QPS_INIT;
+    m[TERN_CMD_MODIFY_QP] = bytes_of(modify);
+    m[TERN_CMD_SET_RX_FILTER] = bytes_of(tern_cmd_set_rx_filter{});
+    for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar}, {TERN_CMD_FREE_PD, pd},
+                                   {TERN_CMD_DESTROY_EQ, eqn}, {TERN_CMD_DESTROY_CQ, cqn},
+                                   {TERN_CMD_DESTROY_MR, key}, {TERN_CMD_QUERY_MR, key},
+                                   {TERN_CMD_DESTROY_QP, qpn}, {TERN_CMD_QUERY_QP, qpn},
+                                   {TERN_CMD_DESTROY_ETH_QUEUE, 1U}, {TERN_CMD_FREE_XRCD, 1U}}) {
+      m[static_cast<std::uint16_t>(code)] = bytes_of(tern_cmd_object{id, 0});
+    }
+    if (caps & TERN_CAP_SRQ) {
+      m[TERN_CMD_CREATE_SRQ] = bytes_of(srq_command_of());
+      m[TERN_CMD_DESTROY_SRQ] = m[TERN_CMD_QUERY_SRQ] = bytes_of(tern_cmd_object{srqn, 0});
+      tern_cmd_modify_srq c{};
+      c.srqn = srqn;
+      c.mask = TERN_SRQA_LIMIT;
+      c.limit = 3;
+      m[TERN_CMD_MODIFY_SRQ] = bytes_of(c);
+    }
+    if (caps & TERN_CAP_MCAST) {
+      tern_cmd_mcast c{};
+      c.gid[0] = 0xff;
+      c.qpn = qpn;
+      m[TERN_CMD_ATTACH_MCAST] = m[TERN_CMD_DETACH_MCAST] = bytes_of(c);
+    }
+    return m;
+  }
+
+  Bytes counts() {
+    const auto o = objects();
+    return bytes_of(o);
+  }
+  // What QUERY_* say of the objects that were there before.
+  Bytes state() {
+    Bytes all = counts();
+    const auto more = [&](std::uint16_t code, std::uint32_t id, std::size_t len) {
+      (void)on(code, id, len);
+      const std::byte* const p = host.at(out_buf, len);
+      if (last.status == TERN_ST_OK) all.insert(all.end(), p, p + len);
+    };
+    more(TERN_CMD_QUERY_MR, key, sizeof(tern_rsp_mr));
+    more(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp));
+    if (srqn != 0) more(TERN_CMD_QUERY_SRQ, srqn, sizeof(tern_rsp_query_srq));
+    EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, sizeof(tern_rsp_port))), TERN_ST_OK);
+    const std::byte* const p = host.at(out_buf, sizeof(tern_rsp_port));
+    all.insert(all.end(), p, p + sizeof(tern_rsp_port));
+    return all;
+  }
+
+  // Runs the command with this input; says whether the device still is as it was.
+  Status attempt(std::uint16_t opcode, const Bytes& in) {
+    std::memcpy(host.at(in_buf), in.data(), in.size());
+    return run(entry(opcode, in.size(), 512));
+  }
+};
+
+// Positions are tried as fields of 1, 2, 4 and 8 bytes: the structures' own fields are among them.
+TEST_F(AdminFields, EveryFieldOutOfRange) {
+  build();
+  Bytes before = state();
+  std::map<std::uint16_t, std::set<Status>> seen;
+  std::uint64_t tried = 0;
+  const auto all = good();
+  for (const auto& [opcode, first] : all) {
+    const std::size_t bytes = std::min<std::size_t>(first.size(), 96);
+    for (const std::size_t width : {1U, 2U, 4U, 8U}) {
+      const std::uint64_t top = width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * width)) - 1;
+      const std::uint64_t values[] = {0, 1, 2, 3, 31, 32, 0x40, 0x1000, top, top - 1, top / 2, top / 2 + 1, top - 63};
+      for (std::size_t at = 0; at + width <= bytes; at += width) {
+        for (const std::uint64_t value : values) {
+          // Objects are made anew when a command went through: good() names those that live.
+          const auto now = good();
+          Bytes in = now.at(opcode);
+          for (std::size_t i = 0; i < width; ++i) in[at + i] = static_cast<std::byte>(value >> (8 * i));
+          const Status st = attempt(opcode, in);
+          ++tried;
+          ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled) << opcode << ' ' << at << ' ' << value;
+          ASSERT_LT(st, TERN_ST_INTERNAL) << opcode << ' ' << at << ' ' << value;
+          seen[opcode].insert(st);
+          if (st == TERN_ST_OK) {
+            build();
+            before = state();
+          } else {
+            ASSERT_EQ(state(), before) << "opcode " << opcode << " offset " << at << " width " << width
+                                       << " value " << value << " status " << st << " changed something";
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 5000U);
+  // Every command that takes more than a number was refused for its fields, and none only refused.
+  for (const auto& [opcode, statuses] : seen) {
+    if (all.at(opcode).size() <= 8) continue;
+    EXPECT_TRUE(statuses.contains(TERN_ST_BAD_PARAM)) << opcode;
+  }
+}
+
+// The array of a page list, its chunks, and entries that are not aligned, of each command that takes a list.
+TEST_F(AdminFields, PageListsOutOfReach) {
+  build();
+  const Bytes before = state();
+  constexpr std::uint16_t opcodes[] = {
+      TERN_CMD_CREATE_EQ,  TERN_CMD_CREATE_CQ,         TERN_CMD_CREATE_MR,   TERN_CMD_CREATE_QP,
+      TERN_CMD_CREATE_SRQ, TERN_CMD_CREATE_ETH_QUEUE, TERN_CMD_UPDATE_PAGES};
+  for (const std::uint16_t opcode : opcodes) {
+    if (opcode == TERN_CMD_CREATE_SRQ && !(caps & TERN_CAP_SRQ)) continue;
+    const auto with = [&](const std::function<void(tern_pages&)>& spoil) {
+      Bytes in = good().at(opcode);
+      tern_pages p;
+      std::memcpy(&p, in.data(), sizeof(p));
+      spoil(p);
+      std::memcpy(in.data(), &p, sizeof(p));
+      const Status st = attempt(opcode, in);
+      EXPECT_EQ(state(), before) << opcode;
+      return st;
+    };
+    constexpr std::uint64_t holes[] = {0, 0x1000, UINT64_MAX - 7, UINT64_MAX - 4095};
+    for (const std::uint64_t nowhere : holes) {
+      EXPECT_EQ(with([&](tern_pages& p) { p.addr = nowhere; }), TERN_ST_DMA_ERROR) << opcode;
+    }
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr += 4; }), TERN_ST_BAD_PARAM) << opcode;
+    EXPECT_EQ(with([&](tern_pages& p) { host.put(p.addr, host.get<std::uint64_t>(p.addr) + 64); }),
+              TERN_ST_BAD_PARAM) << opcode;
+    // Half of the array, then a chunk, then the array of chunks.
+    const std::uint64_t edge = host.alloc(4096);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = edge + 4096, p.kind = TERN_PAGES_LIST; }), TERN_ST_DMA_ERROR);
+    const std::uint64_t chunks = host.alloc(64);
+    host.put(chunks, std::uint64_t{0x2000});
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_DMA_ERROR);
+    host.put(chunks, chunks + 1);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_BAD_PARAM);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = 0x8000, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_DMA_ERROR);
+  }
+}
+
+}  // namespace
+}  // namespace tern
