@@ -220,11 +220,16 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
         c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
         c.srqn = any(kSrq);
       }
-      if (c.type == TERN_QPT_XRC_INI) c.flags = TERN_QP_F_NO_RQ;
+      if (c.type == TERN_QPT_XRC_INI) {
+        c.flags = TERN_QP_F_NO_RQ;
+        c.srqn = 0;
+        c.recv_cqn = c.send_cqn;
+      }
       if (c.type == TERN_QPT_XRC_TGT) {
+        c = {};
+        c.type = TERN_QPT_XRC_TGT;
         c.flags = TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ;
         c.xrcdn = any(kXrcd);
-        c.pdn = c.srqn = 0;
       }
       return bytes_of(c);
     }
@@ -312,7 +317,7 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       constexpr std::array masks = {
           TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, kPeer | kTarget,
           TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC,
-          0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, 0U + TERN_QPA_ACCESS};
+          0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
       c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE);

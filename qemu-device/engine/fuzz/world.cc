@@ -267,14 +267,16 @@ void World::make_qp(unsigned index) {
   qp.record_offset = qp.rq_offset + (1U << (qp.log_rq + qp.log_rq_stride));
   host.grant(qp.buffer, qp.record_offset + 64, H::kRead | H::kWrite);
   tern_cmd_create_qp c{};
-  c.pages = direct(qp.buffer);
-  c.sq_offset = qp.sq_offset;
-  c.rq_offset = qp.rq_offset;
-  c.record_offset = qp.record_offset;
-  c.pdn = qp.type == TERN_QPT_XRC_TGT ? 0 : pd;
-  c.uar = uar;
-  c.send_cqn = cqs[0];
-  c.recv_cqn = cqs[1];
+  if (qp.type != TERN_QPT_XRC_TGT) {
+    c.pages = direct(qp.buffer);
+    c.sq_offset = qp.sq_offset;
+    c.rq_offset = qp.rq_offset;
+    c.record_offset = qp.record_offset;
+    c.pdn = pd;
+    c.uar = uar;
+    c.send_cqn = cqs[0];
+    c.recv_cqn = xrc ? cqs[0] : cqs[1];
+  }
   c.srqn = shared ? srqs[0] : 0;
   c.xrcdn = qp.type == TERN_QPT_XRC_TGT ? xrcd : 0;
   c.type = qp.type;
