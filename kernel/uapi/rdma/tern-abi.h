@@ -18,7 +18,7 @@ enum {
 	TERN_UCTX_CAP_MW = 1 << 2,
 	TERN_UCTX_CAP_MW_2A = 1 << 3,
 	TERN_UCTX_CAP_TIMESTAMP = 1 << 4,
-	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV; the peer may be a kernel with FRWR */
+	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: a peer may have FRWR */
 };
 
 struct tern_uresp_alloc_ucontext {
