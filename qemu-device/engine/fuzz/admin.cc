@@ -557,7 +557,10 @@ void AdminPlay::command() {
   if (shape->destroys >= 0) {
     std::uint32_t id;
     std::memcpy(&id, in.data(), sizeof(id));
-    std::erase(live_[static_cast<unsigned>(shape->destroys)], id);
+    // Of FAST regions and of windows any variant of the key does.
+    const unsigned variant = shape->destroys == kKey || shape->destroys == kWindow ? TERN_KEY_VARIANT_MASK : 0;
+    std::erase_if(live_[static_cast<unsigned>(shape->destroys)],
+                  [&](std::uint32_t live) { return (live | variant) == (id | variant); });
   }
 }
 
