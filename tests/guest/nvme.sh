@@ -77,10 +77,12 @@ find_disk() {
 }
 connect() { # ADDRESS
 	nvme connect -t rdma -a "$1" -s 4420 -n "$nqn" -i 2 -Q 64 "${host[@]}" || return
-	for ((i = 0; i < 100; i++)); do
+	for ((i = 0; i < 300; i++)); do # a debug kernel takes its time
 		[ -b "/dev/$(find_disk)" ] && return
-		sleep 0.1
+		sleep 0.2
 	done
+	dmesg | grep nvme | tail -n 3
+	disconnect
 	return 1
 }
 disconnect() { nvme disconnect -n "$nqn"; }
