@@ -67,7 +67,9 @@ class Mirror {
 
 // Two QPs of this process, connected.
 struct Pair {
-  Pair(const Device& dev, const Connection& how) {
+  explicit Pair(const Device& dev) {
+    Connection how;
+    how.mtu = dev.active_mtu();
     cq = create_cq(dev, 64);
     for (QpPtr* const qp : {&a, &b}) {
       ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
@@ -108,8 +110,8 @@ class Run {
         dev_(options.device, options.gid_index),
         big_(dev_.pd(), options.bytes),
         small_(dev_.pd(), 4096, kAllAccess),
-        quick_(dev_, {}) {
-    for (unsigned i = 0; i < options.qps; ++i) busy_.push_back(std::make_unique<Pair>(dev_, Connection{}));
+        quick_(dev_) {
+    for (unsigned i = 0; i < options.qps; ++i) busy_.push_back(std::make_unique<Pair>(dev_));
   }
 
   void idle() { report("idle", measure(options_.sends), 0); }

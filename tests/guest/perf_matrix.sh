@@ -78,12 +78,15 @@ perftest_others() {
 	for tool in ib_send_bw ib_send_lat; do
 		depth=
 		[ $tool = ib_send_lat ] || depth=--tx-depth=16
-		run "$tool-srq" $tool $common --use-srq -q 4 -s 4096 -n 100 $depth
+		qps=
+		[ $tool = ib_send_lat ] || qps="-q 4"
+		run "$tool-srq" $tool $common --use-srq $qps -s 4096 -n 100 $depth
 		run "$tool-srq-events" $tool $common --use-srq -e -s 4096 -n 100 $depth
 		for type in UC UD; do
 			run "$tool-$type" $tool $common -c $type -s 1024 -n 200 $depth
 			run "$tool-$type-events" $tool $common -c $type -e -s 1024 -n 100 $depth
-			run "$tool-$type-cm" $tool $common -c $type -R -s 1024 -n 100 $depth
+			# perftest refuses -R with UC by itself.
+			[ $type = UC ] || run "$tool-$type-cm" $tool $common -c $type -R -s 1024 -n 100 $depth
 		done
 		run "$tool-UD-srq" $tool $common -c UD --use-srq -s 1024 -n 100 $depth
 	done
