@@ -9,6 +9,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 
 static void tern_free_uar(struct tern_ib_dev *dev, u32 uar)
 {
@@ -55,17 +56,6 @@ static void tern_del_uar(struct tern_ucontext *ucontext)
 {
 	/* The page goes back from tern_mmap_free(), after its last mapping. */
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
-}
-
-/* What the provider may use: verbs and data path alone, the kernel needs none of it. */
-static u32 tern_uctx_caps(struct tern_ib_dev *dev)
-{
-	u32 caps = 0;
-
-	if (tern_has_cap(dev, TERN_CAP_FRWR))
-		caps |= TERN_UCTX_CAP_SEND_INV;
-
-	return caps;
 }
 
 /**

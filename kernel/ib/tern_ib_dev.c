@@ -15,47 +15,6 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* What stands behind a capability bit: a device without it has limits of 0. */
-static void tern_fill_optional(struct tern_ib_dev *dev,
-			       struct ib_device_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-	u64 mcast_qps;
-
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
-		attr->atomic_cap = IB_ATOMIC_HCA;
-
-	/* An address handle is a few bytes of memory and nothing else. */
-	if (tern_has_cap(dev, TERN_CAP_UD))
-		attr->max_ah = INT_MAX;
-
-	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
-		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
-		attr->max_fast_reg_page_list_len =
-			le32_to_cpu(caps->max_fast_reg_pages);
-	}
-
-	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
-		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
-		attr->max_mcast_qp_attach =
-			tern_limit(caps->max_mcast_qp_attach);
-		mcast_qps = (u64)attr->max_mcast_grp *
-			    attr->max_mcast_qp_attach;
-		attr->max_total_mcast_qp_attach = min(mcast_qps, INT_MAX);
-	}
-
-	if (tern_has_cap(dev, TERN_CAP_SRQ)) {
-		attr->max_srq = tern_limit(caps->max_srq);
-		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
-		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
-	}
-	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
-		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
-
-	if (tern_has_cap(dev, TERN_CAP_XRC))
-		attr->device_cap_flags |= IB_DEVICE_XRC;
-}
-
 /**
  * tern_query_device() - attributes of the device
  * @ibdev: the device

@@ -42,11 +42,6 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	return 0;
 }
 
-static size_t tern_wq_bytes(const struct tern_wq *wq)
-{
-	return (size_t)1 << (wq->log_size + wq->log_stride);
-}
-
 static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 {
 	spin_lock_init(&wq->lock);

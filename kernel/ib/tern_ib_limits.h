@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Limits of the device, and whether CQs and SRQs that are asked for keep them: pure
- * functions, testable alone. tern_ib_qp_util.h has those of QPs.
+ * Limits of the device, what it is able to do, and whether CQs and SRQs that are asked
+ * for keep the limits: pure functions, testable alone. tern_ib_qp_util.h has those of QPs.
  */
 #ifndef TERN_IB_LIMITS_H
 #define TERN_IB_LIMITS_H
@@ -42,6 +42,58 @@ static inline void tern_fill_limits(const struct tern_rsp_caps *caps,
 				      INT_MAX);
 	attr->max_pkeys = 1;
 	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
+}
+
+/* What stands behind a capability bit: a device without it has limits of 0. */
+static inline void tern_fill_optional(const struct tern_ib_dev *dev,
+				      struct ib_device_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	u64 mcast_qps;
+
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
+		attr->atomic_cap = IB_ATOMIC_HCA;
+
+	/* An address handle is a few bytes of memory and nothing else. */
+	if (tern_has_cap(dev, TERN_CAP_UD))
+		attr->max_ah = INT_MAX;
+
+	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
+		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
+		attr->max_fast_reg_page_list_len =
+			le32_to_cpu(caps->max_fast_reg_pages);
+	}
+
+	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
+		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
+		attr->max_mcast_qp_attach =
+			tern_limit(caps->max_mcast_qp_attach);
+		mcast_qps = (u64)attr->max_mcast_grp *
+			    attr->max_mcast_qp_attach;
+		attr->max_total_mcast_qp_attach = min(mcast_qps, INT_MAX);
+	}
+
+	if (tern_has_cap(dev, TERN_CAP_SRQ)) {
+		attr->max_srq = tern_limit(caps->max_srq);
+		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
+		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
+	}
+	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
+		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
+
+	if (tern_has_cap(dev, TERN_CAP_XRC))
+		attr->device_cap_flags |= IB_DEVICE_XRC;
+}
+
+/* What the provider may use: verbs and data path alone, the kernel needs none of it. */
+static inline u32 tern_uctx_caps(const struct tern_ib_dev *dev)
+{
+	u32 caps = 0;
+
+	if (tern_has_cap(dev, TERN_CAP_FRWR))
+		caps |= TERN_UCTX_CAP_SEND_INV;
+
+	return caps;
 }
 
 /* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */

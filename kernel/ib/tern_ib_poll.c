@@ -85,17 +85,6 @@ static int tern_poll_cqes(struct tern_ib_dev *dev, struct tern_kcq *kcq,
 	return n;
 }
 
-static void tern_flush_wc(struct tern_qp *qp, enum ib_wc_opcode opcode,
-			  __le64 wr_id, struct ib_wc *wc)
-{
-	*wc = (struct ib_wc){
-		.wr_id = le64_to_cpu(wr_id),
-		.status = IB_WC_WR_FLUSH_ERR,
-		.opcode = opcode,
-		.qp = &qp->ibqp,
-	};
-}
-
 static int tern_flush_sq(struct tern_qp *qp, int num, struct ib_wc *wc)
 {
 	struct tern_wq *sq = &qp->kern.sq;
@@ -105,7 +94,7 @@ static int tern_flush_sq(struct tern_qp *qp, int num, struct ib_wc *wc)
 	spin_lock(&sq->lock);
 	for (n = 0; n < num && sq->ci != sq->pi; n++) {
 		hdr = tern_wq_slot(sq, sq->ci);
-		tern_flush_wc(qp, IB_WC_SEND, hdr->wr_id, &wc[n]);
+		tern_flush_wc(&qp->ibqp, IB_WC_SEND, hdr->wr_id, &wc[n]);
 		tern_wq_complete(sq, sq->ci);
 	}
 	spin_unlock(&sq->lock);
@@ -122,7 +111,7 @@ static int tern_flush_rq(struct tern_qp *qp, int num, struct ib_wc *wc)
 	spin_lock(&rq->lock);
 	for (n = 0; n < num && rq->ci != rq->pi; n++) {
 		hdr = tern_wq_slot(rq, rq->ci);
-		tern_flush_wc(qp, IB_WC_RECV, hdr->wr_id, &wc[n]);
+		tern_flush_wc(&qp->ibqp, IB_WC_RECV, hdr->wr_id, &wc[n]);
 		tern_wq_complete(rq, rq->ci);
 	}
 	spin_unlock(&rq->lock);

@@ -153,6 +153,12 @@ static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
 			    << wq->log_stride);
 }
 
+/* Bytes of all its slots. */
+static inline size_t tern_wq_bytes(const struct tern_wq *wq)
+{
+	return (size_t)1 << (wq->log_size + wq->log_stride);
+}
+
 /* Bytes that a send WQE of the kernel's may need, whatever its opcode. */
 static inline size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
 					 u32 max_inline)
@@ -301,6 +307,18 @@ static inline void tern_cqe_to_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 	/* Only what came without a connection has a header of its own. */
 	if (cqe->flags & TERN_CQE_F_GRH)
 		tern_cqe_to_ud_wc(cqe, wc);
+}
+
+/* The completion of posted work that the device does not complete any more. */
+static inline void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode,
+				 __le64 wr_id, struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = le64_to_cpu(wr_id),
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = opcode,
+		.qp = ibqp,
+	};
 }
 
 #endif /* TERN_IB_UTIL_H */

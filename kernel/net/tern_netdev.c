@@ -8,6 +8,7 @@
 #include <linux/if_vlan.h>
 #include <linux/rtnetlink.h>
 
+#include "tern_filter.h"
 #include "tern_net.h"
 #include "tern_util.h"
 
@@ -170,38 +171,14 @@ static int tern_set_mac_address(struct net_device *netdev, void *addr)
 	return 0;
 }
 
-/* Appends the addresses of @list to the filter, as far as there is room. */
-static bool tern_filter_add(struct tern_cmd_set_rx_filter *filter, unsigned int *num,
-			    struct netdev_hw_addr_list *list)
-{
-	struct netdev_hw_addr *ha;
-
-	if (*num + netdev_hw_addr_list_count(list) > TERN_RX_FILTER_MACS)
-		return false;
-	netdev_hw_addr_list_for_each(ha, list)
-		ether_addr_copy(filter->macs[(*num)++], ha->addr);
-	return true;
-}
-
 static int tern_set_rx_mode_async(struct net_device *netdev,
 				  struct netdev_hw_addr_list *uc,
 				  struct netdev_hw_addr_list *mc)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_cmd_set_rx_filter *filter = &net->filter;
-	unsigned int num = 0;
-	u16 flags = 0;
 
-	memset(filter->macs, 0, sizeof(filter->macs));
-	if (netdev->flags & IFF_PROMISC || !tern_filter_add(filter, &num, uc))
-		flags |= TERN_RXF_PROMISC;
-	else if (netdev->features & NETIF_F_HW_VLAN_CTAG_FILTER)
-		flags |= TERN_RXF_VLANS;
-	if (netdev->flags & IFF_ALLMULTI || !tern_filter_add(filter, &num, mc))
-		flags |= TERN_RXF_ALLMULTI;
-
-	filter->flags = cpu_to_le16(flags);
-	filter->num_macs = cpu_to_le16(num);
+	tern_filter_fill(&net->filter, netdev->flags,
+			 netdev->features & NETIF_F_HW_VLAN_CTAG_FILTER, uc, mc);
 	return net->queues_up ? tern_net_send_filter(net) : 0;
 }
 

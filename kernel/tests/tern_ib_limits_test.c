@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_limits.h: the device's limits, and CQs and SRQs that keep them. */
+/* Tests of tern_ib_limits.h: what the device is able to do, CQs and SRQs in its limits. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -68,6 +68,74 @@ static void tern_test_limits(struct kunit *test)
 	caps.max_qp = cpu_to_le32(10);
 	tern_fill_limits(&caps, &attr);
 	KUNIT_EXPECT_EQ(test, attr.max_res_rd_atom, 160);
+}
+
+/* Each ability is told of for its own bit alone. */
+static void tern_test_optional(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_device_attr *attr = kunit_kzalloc(test, sizeof(*attr), GFP_KERNEL);
+	u64 bit;
+
+	KUNIT_ASSERT_NOT_NULL(test, attr);
+	dev->caps.max_fast_reg_pages = cpu_to_le32(512);
+	dev->caps.max_mcast_grp = cpu_to_le32(20);
+	dev->caps.max_mcast_qp_attach = cpu_to_le32(30);
+	dev->caps.max_srq = cpu_to_le32(U32_MAX);
+
+	for (bit = 1; bit; bit <<= 1) {
+		dev->caps.flags = cpu_to_le64(bit);
+		memset(attr, 0, sizeof(*attr));
+		tern_fill_optional(&dev->ib, attr);
+
+		KUNIT_EXPECT_EQ(test, attr->atomic_cap,
+				bit == TERN_CAP_ATOMIC ? IB_ATOMIC_HCA : IB_ATOMIC_NONE);
+		KUNIT_EXPECT_EQ(test, attr->max_ah, bit == TERN_CAP_UD ? INT_MAX : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_fast_reg_page_list_len,
+				bit == TERN_CAP_FRWR ? 512 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_mcast_grp,
+				bit == TERN_CAP_MCAST ? 20 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_mcast_qp_attach,
+				bit == TERN_CAP_MCAST ? 30 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_total_mcast_qp_attach,
+				bit == TERN_CAP_MCAST ? 600 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_srq,
+				bit == TERN_CAP_SRQ ? INT_MAX : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_srq_wr, bit == TERN_CAP_SRQ ? 512 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_srq_sge, bit == TERN_CAP_SRQ ? 8 : 0);
+		KUNIT_EXPECT_EQ(test, attr->device_cap_flags,
+				(bit == TERN_CAP_FRWR ? IB_DEVICE_MEM_MGT_EXTENSIONS : 0) |
+				(bit == TERN_CAP_SRQ_RESIZE ? IB_DEVICE_SRQ_RESIZE : 0) |
+				(bit == TERN_CAP_XRC ? IB_DEVICE_XRC : 0));
+	}
+
+	/* What is set already stays; groups with their QPs are more than an int holds. */
+	dev->caps.flags = cpu_to_le64(TERN_CAP_XRC | TERN_CAP_MCAST);
+	dev->caps.max_mcast_grp = cpu_to_le32(U32_MAX);
+	dev->caps.max_mcast_qp_attach = cpu_to_le32(U32_MAX);
+	memset(attr, 0, sizeof(*attr));
+	attr->device_cap_flags = IB_DEVICE_SYS_IMAGE_GUID;
+	tern_fill_optional(&dev->ib, attr);
+	KUNIT_EXPECT_EQ(test, attr->device_cap_flags,
+			IB_DEVICE_SYS_IMAGE_GUID | IB_DEVICE_XRC);
+	KUNIT_EXPECT_EQ(test, attr->max_total_mcast_qp_attach, INT_MAX);
+}
+
+static void tern_test_uctx_caps(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	u64 bit;
+
+	for (bit = 1; bit; bit <<= 1) {
+		dev->caps.flags = cpu_to_le64(bit);
+		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib),
+				    bit == TERN_CAP_FRWR ? TERN_UCTX_CAP_SEND_INV : 0,
+				    "capability %#llx", bit);
+	}
+	dev->caps.flags = cpu_to_le64(U64_MAX);
+	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_SEND_INV);
+	dev->caps.flags = 0;
+	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), 0);
 }
 
 static void tern_test_cq(struct kunit *test)
@@ -165,6 +233,8 @@ static void tern_test_srq_size(struct kunit *test)
 
 static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_limits),
+	KUNIT_CASE(tern_test_optional),
+	KUNIT_CASE(tern_test_uctx_caps),
 	KUNIT_CASE(tern_test_cq),
 	KUNIT_CASE(tern_test_srq),
 	KUNIT_CASE(tern_test_srq_size),

@@ -135,6 +135,18 @@ static void tern_test_slot(struct kunit *test)
 			    (void *)memory + 192);
 }
 
+static void tern_test_wq_bytes(struct kunit *test)
+{
+	struct tern_wq wq = { .log_size = 2, .log_stride = 6 };
+
+	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 4 * 64);
+	wq.log_size = 0;
+	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 64);
+	/* More than 32 bits hold. */
+	wq.log_size = 30;
+	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 16 * SZ_4G);
+}
+
 static void tern_test_send_bytes(struct kunit *test)
 {
 	const size_t hdr = sizeof(struct tern_sq_hdr);
@@ -338,6 +350,28 @@ static void tern_test_wc_ud(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wc.wc_flags, flags | IB_WC_WITH_VLAN);
 }
 
+static void tern_test_flush(struct kunit *test)
+{
+	struct ib_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	struct ib_wc wc;
+
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	/* Nothing is left of what stood there. */
+	memset(&wc, 0xa5, sizeof(wc));
+	tern_flush_wc(qp, IB_WC_RECV, cpu_to_le64(0x1122334455667788), &wc);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, 0x1122334455667788);
+	KUNIT_EXPECT_EQ(test, wc.status, IB_WC_WR_FLUSH_ERR);
+	KUNIT_EXPECT_EQ(test, wc.opcode, IB_WC_RECV);
+	KUNIT_EXPECT_PTR_EQ(test, wc.qp, qp);
+	KUNIT_EXPECT_EQ(test, wc.byte_len, 0);
+	KUNIT_EXPECT_EQ(test, wc.vendor_err, 0);
+	KUNIT_EXPECT_EQ(test, wc.wc_flags, 0);
+
+	tern_flush_wc(qp, IB_WC_SEND, 0, &wc);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, 0);
+	KUNIT_EXPECT_EQ(test, wc.opcode, IB_WC_SEND);
+}
+
 static struct kunit_case tern_ib_util_cases[] = {
 	KUNIT_CASE(tern_test_wr_opcode),
 	KUNIT_CASE(tern_test_wr_unknown),
@@ -345,6 +379,7 @@ static struct kunit_case tern_ib_util_cases[] = {
 	KUNIT_CASE(tern_test_sges),
 	KUNIT_CASE(tern_test_recv_wqe),
 	KUNIT_CASE(tern_test_slot),
+	KUNIT_CASE(tern_test_wq_bytes),
 	KUNIT_CASE(tern_test_send_bytes),
 	KUNIT_CASE(tern_test_strides),
 	KUNIT_CASE(tern_test_log_size),
@@ -353,6 +388,7 @@ static struct kunit_case tern_ib_util_cases[] = {
 	KUNIT_CASE(tern_test_wc_opcode),
 	KUNIT_CASE(tern_test_wc),
 	KUNIT_CASE(tern_test_wc_ud),
+	KUNIT_CASE(tern_test_flush),
 	{}
 };
 
