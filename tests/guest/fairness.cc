@@ -27,8 +27,9 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{4} << 20;  // the memory behind it all, again and again
 constexpr std::uint32_t kSmall = 8;
-// Sends that must be over before the first long message is: a fraction of what the bound allows.
-constexpr unsigned kSoon = 16;
+// Sends that must be over before the first long message is: were they to wait for it, there would be one at most.
+// A machine whose time slices are long may not manage many more.
+constexpr unsigned kSoon = 3;
 
 using Clock = std::chrono::steady_clock;
 
