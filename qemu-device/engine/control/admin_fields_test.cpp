@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "control/admin_fixture.h"
@@ -13,6 +15,8 @@ namespace tern {
 namespace {
 
 using Bytes = std::vector<std::byte>;
+// A command's opcode, and which kind of object it is about where there are several.
+using Input = std::pair<std::uint16_t, std::string>;
 
 template <class T>
 Bytes bytes_of(const T& value) {
@@ -23,6 +27,7 @@ Bytes bytes_of(const T& value) {
 class AdminFields : public AdminTest {
  protected:
   std::uint32_t uar = 0, pd = 0, eqn = 0, cqn = 0, key = 0, qpn = 0, srqn = 0;
+  std::uint32_t xrcd = 0, ini_qpn = 0, tgt_qpn = 0, xrc_srqn = 0, ud_qpn = 0;
   std::uint64_t caps = 0;
 
   // A device with one object of each kind, so that every command has something to name.
@@ -38,6 +43,17 @@ class AdminFields : public AdminTest {
     key = make(TERN_CMD_CREATE_MR, mr_command(pd));
     qpn = make(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
     if (caps & TERN_CAP_SRQ) srqn = make(TERN_CMD_CREATE_SRQ, srq_command_of());
+    if (caps & TERN_CAP_MCAST) {
+      tern_cmd_create_qp ud = qp_command(pd, uar, cqn);
+      ud.type = TERN_QPT_UD;
+      ud_qpn = make(TERN_CMD_CREATE_QP, ud);
+    }
+    if (caps & TERN_CAP_XRC) {
+      xrcd = make_xrcd();
+      ini_qpn = make(TERN_CMD_CREATE_QP, initiator_command());
+      tgt_qpn = make(TERN_CMD_CREATE_QP, target_command());
+      xrc_srqn = make(TERN_CMD_CREATE_SRQ, xrc_srq_command());
+    }
   }
   tern_cmd_create_srq srq_command_of() {
     tern_cmd_create_srq c{};
@@ -48,59 +64,105 @@ class AdminFields : public AdminTest {
     c.log_stride = 7;
     return c;
   }
+  tern_cmd_create_srq xrc_srq_command() {
+    tern_cmd_create_srq c = srq_command_of();
+    c.flags = TERN_SRQ_F_XRC;
+    c.xrcdn = xrcd;
+    c.cqn = cqn;
+    return c;
+  }
+  tern_cmd_create_qp initiator_command() {
+    tern_cmd_create_qp c = qp_command(pd, uar, cqn);
+    c.type = TERN_QPT_XRC_INI;
+    c.flags = TERN_QP_F_NO_RQ;
+    return c;
+  }
+  tern_cmd_create_qp target_command() {
+    tern_cmd_create_qp c{};
+    c.type = TERN_QPT_XRC_TGT;
+    c.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
+    c.xrcdn = xrcd;
+    return c;
+  }
+  // To INIT.
+  static tern_cmd_modify_qp modify_command(std::uint32_t number) {
+    tern_cmd_modify_qp c{};
+    c.qpn = number;
+    c.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+    c.attr.state = TERN_QPS_INIT;
+    return c;
+  }
+  static tern_cmd_modify_srq limit_command(std::uint32_t number) {
+    tern_cmd_modify_srq c{};
+    c.srqn = number;
+    c.mask = TERN_SRQA_LIMIT;
+    c.limit = 3;
+    return c;
+  }
 
   // A good input of each command; nothing for those without input.
-  std::map<std::uint16_t, Bytes> good() {
-    std::map<std::uint16_t, Bytes> m;
+  std::map<Input, Bytes> good() {
+    std::map<Input, Bytes> m;
+    const auto add = [&m](std::uint16_t opcode, const auto& in, const char* what = "") {
+      m[{opcode, what}] = bytes_of(in);
+    };
     tern_cmd_modify_port port{};
     port.mask = TERN_PORT_MTU;
     port.mtu = 1500;
-    m[TERN_CMD_MODIFY_PORT] = bytes_of(port);
+    add(TERN_CMD_MODIFY_PORT, port);
     tern_cmd_set_gid gid{};
     gid.valid = 1;
     gid.net_type = TERN_NET_IPV6;
     gid.vlan = TERN_VLAN_NONE;
     gid.mac[0] = 2;
     gid.gid[0] = 0xfd;
-    m[TERN_CMD_SET_GID] = bytes_of(gid);
-    m[TERN_CMD_QUERY_COUNTERS] = bytes_of(tern_cmd_object{});
-    m[TERN_CMD_ALLOC_PD] = bytes_of(tern_cmd_alloc_pd{});
-    m[TERN_CMD_CREATE_EQ] = bytes_of(eq_command());
-    m[TERN_CMD_CREATE_CQ] = bytes_of(cq_command(eqn, uar));
-    m[TERN_CMD_CREATE_MR] = bytes_of(mr_command(pd));
-    m[TERN_CMD_CREATE_QP] = bytes_of(qp_command(pd, uar, cqn));
-    m[TERN_CMD_CREATE_ETH_QUEUE] = bytes_of(eth_command(cqn, uar));
+    add(TERN_CMD_SET_GID, gid);
+    add(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{});
+    add(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
+    add(TERN_CMD_CREATE_EQ, eq_command());
+    add(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
+    add(TERN_CMD_CREATE_MR, mr_command(pd));
+    add(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
+    add(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
     tern_cmd_update_pages update{};
     update.pages = pages(1);
     update.key = key;
-    m[TERN_CMD_UPDATE_PAGES] = bytes_of(update);
-    tern_cmd_modify_qp modify{};
-    modify.qpn = qpn;
-    modify.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
-    modify.attr.state = TERN_QPS_INIT;
-    m[TERN_CMD_MODIFY_QP] = bytes_of(modify);
-    m[TERN_CMD_SET_RX_FILTER] = bytes_of(tern_cmd_set_rx_filter{});
+    add(TERN_CMD_UPDATE_PAGES, update);
+    add(TERN_CMD_MODIFY_QP, modify_command(qpn));
+    add(TERN_CMD_SET_RX_FILTER, tern_cmd_set_rx_filter{});
     for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar}, {TERN_CMD_FREE_PD, pd},
                                    {TERN_CMD_DESTROY_EQ, eqn}, {TERN_CMD_DESTROY_CQ, cqn},
                                    {TERN_CMD_DESTROY_MR, key}, {TERN_CMD_QUERY_MR, key},
                                    {TERN_CMD_DESTROY_QP, qpn}, {TERN_CMD_QUERY_QP, qpn},
-                                   {TERN_CMD_DESTROY_ETH_QUEUE, 1U}, {TERN_CMD_FREE_XRCD, 1U}}) {
-      m[static_cast<std::uint16_t>(code)] = bytes_of(tern_cmd_object{id, 0});
+                                   {TERN_CMD_DESTROY_ETH_QUEUE, 1U}}) {
+      add(static_cast<std::uint16_t>(code), tern_cmd_object{id, 0});
     }
     if (caps & TERN_CAP_SRQ) {
-      m[TERN_CMD_CREATE_SRQ] = bytes_of(srq_command_of());
-      m[TERN_CMD_DESTROY_SRQ] = m[TERN_CMD_QUERY_SRQ] = bytes_of(tern_cmd_object{srqn, 0});
-      tern_cmd_modify_srq c{};
-      c.srqn = srqn;
-      c.mask = TERN_SRQA_LIMIT;
-      c.limit = 3;
-      m[TERN_CMD_MODIFY_SRQ] = bytes_of(c);
+      add(TERN_CMD_CREATE_SRQ, srq_command_of());
+      add(TERN_CMD_DESTROY_SRQ, tern_cmd_object{srqn, 0});
+      add(TERN_CMD_QUERY_SRQ, tern_cmd_object{srqn, 0});
+      add(TERN_CMD_MODIFY_SRQ, limit_command(srqn));
+    }
+    if (caps & TERN_CAP_XRC) {
+      add(TERN_CMD_FREE_XRCD, tern_cmd_object{xrcd, 0});
+      add(TERN_CMD_CREATE_QP, initiator_command(), "initiator");
+      add(TERN_CMD_CREATE_QP, target_command(), "target");
+      add(TERN_CMD_CREATE_SRQ, xrc_srq_command(), "XRC SRQ");
+      for (const auto& [what, number] : {std::pair{"initiator", ini_qpn}, {"target", tgt_qpn}}) {
+        add(TERN_CMD_DESTROY_QP, tern_cmd_object{number, 0}, what);
+        add(TERN_CMD_QUERY_QP, tern_cmd_object{number, 0}, what);
+        add(TERN_CMD_MODIFY_QP, modify_command(number), what);
+      }
+      add(TERN_CMD_DESTROY_SRQ, tern_cmd_object{xrc_srqn, 0}, "XRC SRQ");
+      add(TERN_CMD_QUERY_SRQ, tern_cmd_object{xrc_srqn, 0}, "XRC SRQ");
+      add(TERN_CMD_MODIFY_SRQ, limit_command(xrc_srqn), "XRC SRQ");
     }
     if (caps & TERN_CAP_MCAST) {
       tern_cmd_mcast c{};
       c.gid[0] = 0xff;
-      c.qpn = qpn;
-      m[TERN_CMD_ATTACH_MCAST] = m[TERN_CMD_DETACH_MCAST] = bytes_of(c);
+      c.qpn = ud_qpn;
+      add(TERN_CMD_ATTACH_MCAST, c);
+      add(TERN_CMD_DETACH_MCAST, c);
     }
     return m;
   }
@@ -119,7 +181,12 @@ class AdminFields : public AdminTest {
     };
     more(TERN_CMD_QUERY_MR, key, sizeof(tern_rsp_mr));
     more(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp));
-    if (srqn != 0) more(TERN_CMD_QUERY_SRQ, srqn, sizeof(tern_rsp_query_srq));
+    for (const std::uint32_t number : {ud_qpn, ini_qpn, tgt_qpn}) {
+      if (number != 0) more(TERN_CMD_QUERY_QP, number, sizeof(tern_rsp_query_qp));
+    }
+    for (const std::uint32_t number : {srqn, xrc_srqn}) {
+      if (number != 0) more(TERN_CMD_QUERY_SRQ, number, sizeof(tern_rsp_query_srq));
+    }
     EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, sizeof(tern_rsp_port))), TERN_ST_OK);
     const std::byte* const p = host.at(out_buf, sizeof(tern_rsp_port));
     all.insert(all.end(), p, p + sizeof(tern_rsp_port));
@@ -137,10 +204,15 @@ class AdminFields : public AdminTest {
 TEST_F(AdminFields, EveryFieldOutOfRange) {
   build();
   Bytes before = state();
-  std::map<std::uint16_t, std::set<Status>> seen;
+  std::map<Input, std::set<Status>> seen;
   std::uint64_t tried = 0;
   const auto all = good();
-  for (const auto& [opcode, first] : all) {
+  for (const auto& [input, first] : all) {
+    const auto& [opcode, what] = input;
+    // As it is, it is refused for what is in use or not there at the most.
+    ASSERT_NE(attempt(opcode, good().at(input)), TERN_ST_BAD_PARAM) << opcode << ' ' << what;
+    build();
+    before = state();
     const std::size_t bytes = std::min<std::size_t>(first.size(), 96);
     for (const std::size_t width : {1U, 2U, 4U, 8U}) {
       const std::uint64_t top = width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * width)) - 1;
@@ -149,18 +221,18 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
         for (const std::uint64_t value : values) {
           // Objects are made anew when a command went through: good() names those that live.
           const auto now = good();
-          Bytes in = now.at(opcode);
+          Bytes in = now.at(input);
           for (std::size_t i = 0; i < width; ++i) in[at + i] = static_cast<std::byte>(value >> (8 * i));
           const Status st = attempt(opcode, in);
           ++tried;
-          ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled) << opcode << ' ' << at << ' ' << value;
-          ASSERT_LT(st, TERN_ST_INTERNAL) << opcode << ' ' << at << ' ' << value;
-          seen[opcode].insert(st);
+          ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled) << opcode << ' ' << what << ' ' << at << ' ' << value;
+          ASSERT_LT(st, TERN_ST_INTERNAL) << opcode << ' ' << what << ' ' << at << ' ' << value;
+          seen[input].insert(st);
           if (st == TERN_ST_OK) {
             build();
             before = state();
           } else {
-            ASSERT_EQ(state(), before) << "opcode " << opcode << " offset " << at << " width " << width
+            ASSERT_EQ(state(), before) << "opcode " << opcode << ' ' << what << " offset " << at << " width " << width
                                        << " value " << value << " status " << st << " changed something";
           }
         }
@@ -169,9 +241,9 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
   }
   EXPECT_GT(tried, 5000U);
   // Every command that takes more than a number was refused for its fields, and none only refused.
-  for (const auto& [opcode, statuses] : seen) {
-    if (all.at(opcode).size() <= 8) continue;
-    EXPECT_TRUE(statuses.contains(TERN_ST_BAD_PARAM)) << opcode;
+  for (const auto& [input, statuses] : seen) {
+    if (all.at(input).size() <= 8) continue;
+    EXPECT_TRUE(statuses.contains(TERN_ST_BAD_PARAM)) << input.first << ' ' << input.second;
   }
 }
 
@@ -179,13 +251,17 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
 TEST_F(AdminFields, PageListsOutOfReach) {
   build();
   const Bytes before = state();
-  constexpr std::uint16_t opcodes[] = {
-      TERN_CMD_CREATE_EQ,  TERN_CMD_CREATE_CQ,         TERN_CMD_CREATE_MR,   TERN_CMD_CREATE_QP,
-      TERN_CMD_CREATE_SRQ, TERN_CMD_CREATE_ETH_QUEUE, TERN_CMD_UPDATE_PAGES};
-  for (const std::uint16_t opcode : opcodes) {
-    if (opcode == TERN_CMD_CREATE_SRQ && !(caps & TERN_CAP_SRQ)) continue;
+  const Input inputs[] = {
+      {TERN_CMD_CREATE_EQ, ""},         {TERN_CMD_CREATE_CQ, ""},
+      {TERN_CMD_CREATE_MR, ""},         {TERN_CMD_CREATE_QP, ""},
+      {TERN_CMD_CREATE_SRQ, ""},        {TERN_CMD_CREATE_ETH_QUEUE, ""},
+      {TERN_CMD_UPDATE_PAGES, ""},      {TERN_CMD_CREATE_QP, "initiator"},
+      {TERN_CMD_CREATE_SRQ, "XRC SRQ"}};
+  for (const Input& input : inputs) {
+    const std::uint16_t opcode = input.first;
+    if (!good().contains(input)) continue;
     const auto with = [&](const std::function<void(tern_pages&)>& spoil) {
-      Bytes in = good().at(opcode);
+      Bytes in = good().at(input);
       tern_pages p;
       std::memcpy(&p, in.data(), sizeof(p));
       spoil(p);
