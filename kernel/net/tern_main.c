@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The PCI function: found, reset, brought up, taken down, given to the RDMA driver. */
 
+#include <linux/dma-mapping.h>
 #include <linux/idr.h>
 #include <linux/io.h>
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/iopoll.h>
 #include <linux/module.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "tern_dev.h"
@@ -404,6 +406,8 @@ static int tern_pci_enable(struct pci_dev *pdev)
 	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (err)
 		goto disable;
+	/* An SGE has 32 bits of length; whole pages, as other RDMA devices say it. */
+	dma_set_max_seg_size(&pdev->dev, SZ_2G);
 	err = pci_request_mem_regions(pdev, TERN_DRV_NAME);
 	if (err)
 		goto disable;
