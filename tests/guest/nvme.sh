@@ -73,7 +73,7 @@ withdraw_disk() {
 	done'
 }
 find_disk() {
-	basename "$(grep -l "$nqn" /sys/class/nvme-subsystem/*/subsysnqn | xargs -r dirname | head -n 1)"/nvme*n1
+	grep -l "$nqn" /sys/block/nvme[0-9]n1/device/subsysnqn 2>/dev/null | cut -d / -f 4
 }
 connect() { # ADDRESS
 	nvme connect -t rdma -a "$1" -s 4420 -n "$nqn" -i 2 -Q 64 "${host[@]}" || return
@@ -102,11 +102,14 @@ random_4k() {
 		return 1
 	}
 }
-# What vm2 finds on the disk itself.
+# What vm2 finds on the disk itself, which nobody else may have open for that.
 target_has_it() {
-	[ "$(on2 'blockdev --flushbufs $(cat /run/nvme.loop)
-		mkdir -p /run/nvme.mnt && mount -o ro $(cat /run/nvme.loop) /run/nvme.mnt && sha256sum </run/nvme.mnt/file
-		umount /run/nvme.mnt')" = "$sum" ]
+	[ "$(on2 'ns=$(echo /sys/kernel/config/nvmet/subsystems/*/namespaces/1) loop=$(cat /run/nvme.loop)
+		echo 0 >$ns/enable
+		blockdev --flushbufs $loop
+		mkdir -p /run/nvme.mnt && mount -o ro $loop /run/nvme.mnt && sha256sum </run/nvme.mnt/file
+		umount /run/nvme.mnt
+		echo 1 >$ns/enable')" = "$sum" ]
 }
 # Through the disk as a whole, without a file system: large requests and the other address family.
 raw_v6() {
