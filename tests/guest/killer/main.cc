@@ -6,6 +6,7 @@
 //
 // usage: killer [--rounds N] [--seed N] [--device NAME] [--verbose]
 //        killer --replay ROUND-SEED      the round that a failure named, alone
+//        killer --self-test              a leak that is planted must make it fail, and be named
 //        killer --victim SEED            one process that walks until somebody kills it, even
 //                                        without its device
 
@@ -28,6 +29,7 @@
 #include <thread>
 
 #include "counts.h"
+#include "leak.h"
 #include "program.h"
 #include "shared.h"
 
@@ -45,6 +47,8 @@ struct Settings {
   std::uint64_t seed = 3;
   unsigned rounds = 200;
   bool verbose = false;
+  bool self_test = false;
+  bool leak = false;  // plant one after the round of a replay
   std::optional<std::uint64_t> replay;
   std::optional<std::uint64_t> victim;
 };
@@ -200,6 +204,7 @@ bool Killer::judge(const std::string& name, std::uint64_t seed) {
 int Killer::replay(std::uint64_t seed) {
   baseline_ = read_counts(settings_.device);
   round(seed);
+  if (settings_.leak) plant_leak(settings_.device);
   if (judge("replay", seed)) std::printf("ok killer/replay\n# killed %s\n", describe().c_str());
   return failures_ != 0;
 }
@@ -239,6 +244,79 @@ int Killer::run_all() {
   return failures_ != 0;
 }
 
+struct Outcome {
+  int status;
+  std::string output;
+};
+
+// Another killer replays a round.
+Outcome replay_apart(const Settings& settings) {
+  int out[2];
+  if (pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  std::fflush(stdout);
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    int status = 2;
+    try {
+      status = Killer(settings).replay(settings.seed);
+    } catch (const std::exception& error) {
+      std::printf("%s\n", error.what());
+    }
+    std::fflush(stdout);
+    _exit(status);
+  }
+  close(out[1]);
+  Outcome outcome{};
+  char buffer[4096];
+  for (ssize_t n; (n = read(out[0], buffer, sizeof(buffer))) > 0;)
+    outcome.output.append(buffer, static_cast<std::size_t>(n));
+  close(out[0]);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+// What is wrong with the outcome of a round that leaked; empty if nothing is.
+std::string leak_missed(const Outcome& outcome) {
+  if (outcome.status != 1) return "exit status " + std::to_string(outcome.status);
+  if (!outcome.output.starts_with("not ok killer/replay - ")) return "said " + outcome.output;
+  std::string missed;
+  for (const std::string name : kLeakedCounts) {
+    if (outcome.output.find(" " + name + " ") == std::string::npos) missed += " " + name;
+  }
+  return missed.empty() ? "" : "not named:" + missed + "; said " + outcome.output;
+}
+
+// The same round without a leak, with one and without: only the leak makes the difference.
+int self_test(Settings settings) {
+  int failures = 0;
+  const auto report = [&](const char* name, std::string why) {
+    std::ranges::replace(why, '\n', ' ');
+    std::printf("%sok killer/%s%s%s\n", why.empty() ? "" : "not ", name, why.empty() ? "" : " - ",
+                why.c_str());
+    failures += !why.empty();
+  };
+  const auto clean = [&](const char* name) {
+    const Outcome outcome = replay_apart(settings);
+    report(name, outcome.status == 0 ? "" : "said " + outcome.output);
+  };
+  // The first user of a device leaves caches behind that stay.
+  (void)replay_apart(settings);
+  std::this_thread::sleep_for(milliseconds(500));
+  clean("no-leak-is-none");
+  settings.leak = true;
+  const Outcome leaked = replay_apart(settings);
+  report("planted-leak-is-found", leak_missed(leaked));
+  std::printf("# it said: %s", leaked.output.c_str());
+  settings.leak = false;
+  std::this_thread::sleep_for(milliseconds(500));
+  clean("gone-with-the-leak");
+  return failures != 0;
+}
+
 Settings parse(int argc, char** argv) {
   Settings settings;
   for (int i = 1; i < argc; ++i) {
@@ -257,6 +335,8 @@ Settings parse(int argc, char** argv) {
       settings.replay = std::stoull(value(), nullptr, 0);
     } else if (option == "--victim") {
       settings.victim = std::stoull(value(), nullptr, 0);
+    } else if (option == "--self-test") {
+      settings.self_test = true;
     } else if (option == "--verbose") {
       settings.verbose = true;
     } else {
@@ -272,6 +352,7 @@ Settings parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     const killer::Settings settings = killer::parse(argc, argv);
+    if (settings.self_test) return killer::self_test(settings);
     killer::Killer killer(settings);
     if (settings.victim) killer.victim(*settings.victim, 0, 0);
     return settings.replay ? killer.replay(*settings.replay) : killer.run_all();

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "leak.h"
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <stdexcept>
+
+namespace killer {
+namespace {
+
+ibv_context* open_device(const std::string& device) {
+  int n = 0;
+  ibv_device** list = ibv_get_device_list(&n);
+  ibv_context* verbs = nullptr;
+  for (int i = 0; i < n; ++i) {
+    if (ibv_get_device_name(list[i]) == device) verbs = ibv_open_device(list[i]);
+  }
+  if (list != nullptr) ibv_free_device_list(list);
+  return verbs;
+}
+
+// Memory that does not lie in one piece: what does needs no page list, and counts none.
+void* scattered_memory(std::size_t length) {
+  void* const memory =
+      mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  madvise(memory, length, MADV_NOHUGEPAGE);
+  return memory;
+}
+
+// One of each.
+bool make_objects(const std::string& device) {
+  constexpr std::size_t length = std::size_t{4} << 20;
+  ibv_context* const verbs = open_device(device);
+  if (verbs == nullptr) return false;
+  ibv_pd* const pd = ibv_alloc_pd(verbs);
+  ibv_cq* const cq = ibv_create_cq(verbs, 16, nullptr, nullptr, 0);
+  void* const memory = scattered_memory(length);
+  if (pd == nullptr || cq == nullptr || memory == nullptr) return false;
+  ibv_qp_init_attr qp = {};
+  qp.send_cq = qp.recv_cq = cq;
+  qp.cap = {.max_send_wr = 8,
+            .max_recv_wr = 8,
+            .max_send_sge = 1,
+            .max_recv_sge = 1,
+            .max_inline_data = 0};
+  qp.qp_type = IBV_QPT_RC;
+  ibv_srq_init_attr srq = {};
+  srq.attr.max_wr = 8;
+  srq.attr.max_sge = 1;
+  ibv_xrcd_init_attr xrcd = {};
+  xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  xrcd.fd = -1;
+  xrcd.oflags = O_CREAT;
+  return ibv_reg_mr(pd, memory, length, IBV_ACCESS_LOCAL_WRITE) != nullptr &&
+         ibv_create_qp(pd, &qp) != nullptr && ibv_create_srq(pd, &srq) != nullptr &&
+         ibv_open_xrcd(verbs, &xrcd) != nullptr;
+}
+
+[[noreturn]] void hold(const std::string& device, int ready) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (make_objects(device) && write(ready, "", 1) == 1) {
+    for (;;) pause();
+  }
+  _exit(1);
+}
+
+}  // namespace
+
+void plant_leak(const std::string& device) {
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid == 0) {
+    close(ready[0]);
+    hold(device, ready[1]);
+  }
+  close(ready[1]);
+  char byte = 0;
+  const bool held = read(ready[0], &byte, 1) == 1;
+  close(ready[0]);
+  if (!held) throw std::runtime_error("no objects to leak");
+}
+
+}  // namespace killer
