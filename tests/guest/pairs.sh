@@ -77,7 +77,7 @@ pair() {
 		echo "$program $where 1 1" >>"$matrix"
 	else
 		failed=1
-		echo "not ok $group/$where/$name - $status/$server_status: $(tail -n 1 "$log" | tr -d '\r') / $(tail -n 1 "$log.s" | tr -d '\r')"
+		echo "not ok $group/$where/$name - $status/$server_status: $(tail -n 2 "$log" | tr -s "\r\n" " ") / $(tail -n 1 "$log.s" | tr -d "\r")"
 		echo "$program $where 0 1" >>"$matrix"
 	fi
 }

@@ -18,7 +18,7 @@ void UnreliableSender::resume() {
   kick();
   const auto pi = qp_.read_sq_pi();
   // An index that jumped is found when the queue is read.
-  if (pi && *pi - una_ <= qp_.sq_size()) flush_end_ = *pi;
+  if (pi && *pi - una_ <= qp_.sq_size()) flush_end_ = pi;
 }
 
 bool UnreliableSender::transmit(std::uint32_t& allowance) {
