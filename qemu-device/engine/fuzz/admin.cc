@@ -548,13 +548,16 @@ void AdminPlay::command() {
   if (shape->makes >= 0) {
     const bool dm = shape->makes == kDm;
     const std::size_t at = dm ? offsetof(tern_rsp_alloc_dm, dmn) : 0;
-    if (e.out_len < at + 4 || !FuzzHost::is_ram(e.out_addr + at, 4)) {
+    // Elsewhere the reply may lie under the completion, or under a queue that the device writes.
+    if (e.out_len < at + 4 || e.out_addr != World::reply_addr()) {
       nameless_ = true;  // it lives, and nobody was told its number
     } else {
       live_[static_cast<unsigned>(shape->makes)].push_back(w_.host.get<std::uint32_t>(e.out_addr + at));
     }
   }
   if (shape->destroys >= 0) {
+    // Elsewhere the input may have been the entry itself, written after it was looked at here.
+    if (e.in_addr != World::input_addr()) nameless_ = true;
     std::uint32_t id;
     std::memcpy(&id, in.data(), sizeof(id));
     // Of FAST regions and of windows any variant of the key does.
