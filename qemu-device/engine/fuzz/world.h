@@ -126,6 +126,8 @@ class World {
 
   // Runs the device until it has nothing to do now; stops the fuzzer when that never happens.
   void settle();
+  // The input wrote TERN_REG_AQ_TAIL, and the device has gone there.
+  void follow_tail(std::uint32_t tail) { aq_tail_ = tail; }
   // Lets time go on to the next timer.
   bool next_timer();
   // Looks at the effects and throws them away.
