@@ -407,11 +407,11 @@ struct tern_rsp_resize_cq {
 };
 static_assert(sizeof(struct tern_rsp_resize_cq) == 8, "tern_rsp_resize_cq");
 
-/* ---- MODIFY_CQ: event moderation: an event after count CQEs or period us ---- */
+/* ---- MODIFY_CQ: an event after count CQEs (0: any number) or period us; 0, 0: each ---- */
 struct tern_cmd_modify_cq {
 	__le32	cqn;
 	__le16	count;
-	__le16	period;
+	__le16	period;		/* not 0 with a count above 1 */
 };
 static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ class CallbackHost final : public tern::Host {
   }
   void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override {
     ops_.unmap(opaque_, span.data(), span.size(), write, written);
+  }
+  void dm_written(std::span<std::byte> span) override {
+    if (ops_.dm_written != nullptr) ops_.dm_written(opaque_, span.data(), span.size());
   }
   tern::Nanos now() override { return ops_.now(opaque_); }
   std::uint64_t random() override { return ops_.random(opaque_); }
@@ -135,6 +139,43 @@ void tern_engine_dma_invalidate(TernEngine* e, std::uint64_t addr, std::uint64_t
 
 void tern_engine_reset(TernEngine* e) { e->device.reset(); }
 
+namespace {
+
+// As much of `text` as fits, and a NUL.
+void copy_text(const std::string& text, char* to, std::size_t len) {
+  if (len == 0) return;
+  to[text.copy(to, len - 1)] = '\0';
+}
+
+}  // namespace
+
+bool tern_engine_set_faults(TernEngine* e, const char* text, char* error, std::size_t len) {
+  std::string why;
+  if (e->device.set_faults(text, why)) return true;
+  copy_text(why, error, len);
+  return false;
+}
+
+std::size_t tern_engine_get_faults(TernEngine* e, char* buf, std::size_t len) {
+  const std::string text = e->device.faults();
+  copy_text(text, buf, len);
+  return text.size();
+}
+
+void tern_engine_set_icrc_mode(TernEngine* e, TernIcrcMode mode) {
+  switch (mode) {
+    case TERN_ICRC_WARN:
+      e->device.icrc_mode = tern::IcrcMode::kWarn;
+      break;
+    case TERN_ICRC_OFF:
+      e->device.icrc_mode = tern::IcrcMode::kOff;
+      break;
+    default:
+      e->device.icrc_mode = tern::IcrcMode::kCheck;
+      break;
+  }
+}
+
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
 TernEffects* tern_engine_take_effects(TernEngine* e) {
@@ -165,7 +206,7 @@ TernFrame tern_engine_effects_frame(const TernEffects* fx, std::size_t i) {
   const tern::Effects::Frame& frame = fx->effects->frames()[i];
   const auto bytes = fx->effects->bytes(frame);
   return {reinterpret_cast<const std::uint8_t*>(bytes.data()), frame.len, frame.to_wire,
-          frame.time};
+          frame.shown, frame.time};
 }
 
 const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
@@ -178,10 +219,19 @@ void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
   const tern::Counters& counters = e->device.counters;
   *info = {};
   info->live_qps = e->device.qps.count();
-  info->live_keys = e->device.memory.counts().mr;
+  info->live_keys = e->device.memory.counts().mr + e->device.memory.counts().mw;
   info->page_entries = e->device.page_entries();
   info->tx_packets =
       counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS];
   info->rx_packets =
       counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS];
+}
+
+bool tern_engine_set_mutation(TernEngine* e, const char* rule) {
+  return rule != nullptr && e->device.set_mutation(rule);
+}
+
+const char* tern_engine_mutation(std::size_t i) {
+  return tern::Mutations::kBuilt && i < tern::kRuleNames.size() ? tern::kRuleNames[i].data()
+                                                                 : nullptr;
 }

@@ -38,6 +38,8 @@ typedef struct TernHostOps {
     uint64_t (*now)(void *opaque);
     /* 64 random bits: first PSNs of nothing, key variants, tags. */
     uint64_t (*random)(void *opaque);
+    /* The device stored to len bytes of dm_storage. NULL: nobody needs to know. */
+    void (*dm_written)(void *opaque, void *ptr, uint64_t len);
 } TernHostOps;
 
 typedef struct TernConfig {
@@ -53,7 +55,7 @@ typedef struct TernConfig {
     uint32_t link_speed;     /* Mbit/s, as told to software */
     uint8_t mac[6];
     uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
-    uint8_t capture;         /* collect frames that turn round inside, too */
+    uint8_t capture;         /* collect what turns round inside, and what comes, too */
 } TernConfig;
 
 /* NULL: a field is out of range or no memory. */
@@ -83,6 +85,27 @@ void tern_engine_dma_invalidate(TernEngine *e, uint64_t addr, uint64_t len);
 void tern_engine_reset(TernEngine *e);
 
 /*
+ * Faults on demand: Documentation/faults.rst has the grammar. Replaces all rules,
+ * the empty text by none. False: the text is wrong, nothing has changed, and error
+ * (len bytes, may be NULL when len is 0) says why.
+ */
+bool tern_engine_set_faults(TernEngine *e, const char *text, char *error,
+                            size_t len);
+/*
+ * Writes the rules with what each has matched and done to buf, as much as fits in
+ * len bytes with a NUL at the end; returns the length of the whole, without NUL.
+ */
+size_t tern_engine_get_faults(TernEngine *e, char *buf, size_t len);
+
+typedef enum TernIcrcMode {
+    TERN_ICRC_CHECK,         /* frames with a wrong ICRC are dropped and counted */
+    TERN_ICRC_WARN,          /* ... are counted, and taken */
+    TERN_ICRC_OFF,           /* nobody looks */
+} TernIcrcMode;
+
+void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
+
+/*
  * Does up to budget bytes of transport work (a packet counts its bytes plus a
  * fixed cost), expired timers and admin commands. True when more is left.
  */
@@ -100,6 +123,7 @@ typedef struct TernFrame {
     const uint8_t *data;     /* whole Ethernet frame, without FCS */
     uint32_t len;
     bool to_wire;            /* false: seen by the capture tap only */
+    bool shown;              /* false: not seen by the capture tap */
     uint64_t time;           /* device clock when it was made, ns */
 } TernFrame;
 
@@ -120,6 +144,15 @@ typedef struct TernEngineInfo {
     uint64_t rx_packets;
 } TernEngineInfo;
 void tern_engine_info(const TernEngine *e, TernEngineInfo *info);
+
+/*
+ * For tests, in a build of the engine with TERN_MUTATIONS: switches one rule of
+ * memory windows off and every other on; "" switches all on. It outlives resets.
+ * False, and nothing changes: no such rule, or a build without.
+ */
+bool tern_engine_set_mutation(TernEngine *e, const char *rule);
+/* Name of rule i, counted from 0; NULL past the last one, and in a build without. */
+const char *tern_engine_mutation(size_t i);
 
 #ifdef __cplusplus
 }

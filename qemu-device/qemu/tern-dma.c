@@ -55,6 +55,18 @@ void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
                         is_write && written, written);
 }
 
+/* For dirty logs and translated code device memory is RAM like any other. */
+void tern_dm_written(void *opaque, void *ptr, uint64_t len)
+{
+    TernState *s = opaque;
+
+    trace_tern_dm_written(s, (uint8_t *)ptr -
+                          (uint8_t *)memory_region_get_ram_ptr(&s->dm), len);
+    memory_region_ref(&s->dm);
+    address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len, true,
+                        len);
+}
+
 static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
 {
     TernIommu *iommu = container_of(n, TernIommu, notifier);

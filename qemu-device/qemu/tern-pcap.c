@@ -44,7 +44,9 @@ typedef struct TernPcapRecord {
 struct TernPcap {
     QemuMutex lock;
     char *path;
-    int fd;                     /* -1 after a write error */
+    int fd;                     /* -1 when nothing more is written */
+    bool full;                  /* the limit was reached */
+    uint64_t room;              /* bytes that the file may still grow by */
     int64_t epoch;              /* wall time at device clock 0 */
     size_t used;
     bool flush_due;             /* the timer is armed */
@@ -53,6 +55,13 @@ struct TernPcap {
     uint8_t buffer[TERN_PCAP_BUFFER];
 };
 
+/* With the lock: nothing more is written. */
+static void tern_pcap_end(TernPcap *p)
+{
+    close(p->fd);
+    p->fd = -1;
+}
+
 /* With the lock. */
 static void tern_pcap_flush(TernPcap *p)
 {
@@ -60,10 +69,21 @@ static void tern_pcap_flush(TernPcap *p)
         qemu_write_full(p->fd, p->buffer, p->used) != p->used) {
         error_report("tern: capture file '%s' ends here: %s", p->path,
                      strerror(errno));
-        close(p->fd);
-        p->fd = -1;
+        tern_pcap_end(p);
     }
     p->used = 0;
+}
+
+/* With the lock: a frame did not fit, so nor may any after it. */
+static void tern_pcap_fill_up(TernPcap *p)
+{
+    tern_pcap_flush(p);
+    if (p->fd < 0) {
+        return;
+    }
+    info_report("tern: capture file '%s' is complete: pcap-limit", p->path);
+    tern_pcap_end(p);
+    p->full = true;
 }
 
 static void tern_pcap_timer(void *opaque)
@@ -98,6 +118,7 @@ void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len)
 {
     TernPcapRecord rec;
     uint64_t wall;
+    size_t size;
 
     if (!p) {
         return;
@@ -111,12 +132,18 @@ void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len)
     rec.nsec = wall % NANOSECONDS_PER_SECOND;
     rec.caplen = MIN(len, TERN_PCAP_SNAPLEN);
     rec.len = len;
-    if (sizeof(rec) + rec.caplen > TERN_PCAP_BUFFER - p->used) {
+    size = sizeof(rec) + rec.caplen;
+    if (size > p->room) {
+        tern_pcap_fill_up(p);
+        return;
+    }
+    p->room -= size;
+    if (size > TERN_PCAP_BUFFER - p->used) {
         tern_pcap_flush(p);
     }
     memcpy(p->buffer + p->used, &rec, sizeof(rec));
     memcpy(p->buffer + p->used + sizeof(rec), data, rec.caplen);
-    p->used += sizeof(rec) + rec.caplen;
+    p->used += size;
     if (!p->flush_due) {
         p->flush_due = true;
         timer_mod(p->timer, qemu_clock_get_ms(QEMU_CLOCK_REALTIME) +
@@ -124,7 +151,16 @@ void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len)
     }
 }
 
-TernPcap *tern_pcap_open(const char *path, Error **errp)
+bool tern_pcap_is_full(TernPcap *p)
+{
+    if (!p) {
+        return false;
+    }
+    QEMU_LOCK_GUARD(&p->lock);
+    return p->full;
+}
+
+TernPcap *tern_pcap_open(const char *path, uint64_t limit, Error **errp)
 {
     const TernPcapHeader header = {
         .magic = TERN_PCAP_MAGIC_NSEC,
@@ -136,6 +172,11 @@ TernPcap *tern_pcap_open(const char *path, Error **errp)
     TernPcap *p;
     int fd;
 
+    if (limit && limit < sizeof(header)) {
+        error_setg(errp, "tern: property 'pcap-limit' must be 0 or at least "
+                   "%zu", sizeof(header));
+        return NULL;
+    }
     fd = qemu_create(path, O_WRONLY | O_TRUNC | O_BINARY, 0644, errp);
     if (fd < 0) {
         return NULL;
@@ -150,6 +191,7 @@ TernPcap *tern_pcap_open(const char *path, Error **errp)
     qemu_mutex_init(&p->lock);
     p->path = g_strdup(path);
     p->fd = fd;
+    p->room = limit ? limit - sizeof(header) : UINT64_MAX;
     p->timer = timer_new_ms(QEMU_CLOCK_REALTIME, tern_pcap_timer, p);
     p->exit.notify = tern_pcap_exit;
     qemu_add_exit_notifier(&p->exit);

@@ -105,7 +105,9 @@ static bool tern_collect(TernState *s)
     for (i = 0; i < n; i++) {
         TernFrame frame = tern_engine_effects_frame(fx, i);
 
-        tern_pcap_frame(s->pcap, frame.time, frame.data, frame.len);
+        if (frame.shown) {
+            tern_pcap_frame(s->pcap, frame.time, frame.data, frame.len);
+        }
         bytes += frame.to_wire ? frame.len : 0;
     }
     if (!bytes || s->backlog + bytes > TERN_TX_HARD) {
@@ -346,24 +348,21 @@ static void tern_timer(void *opaque)
 static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
 {
     TernState *s = qemu_get_nic_opaque(nc);
-    int64_t now;
 
-    if (!s->awake) {
+    if (!s->awake || s->removed) {
         return len;
     }
     tern_lock(s);
-    /* With the lock, so that the capture is in the order of time. */
-    now = qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
     /* The net layer offers its frames once more when the VM has stopped. */
     s->rx_waiting = !s->running || !tern_engine_can_receive(s->engine);
     if (s->rx_waiting) {
         tern_unlock(s);
         trace_tern_rx_waits(s, len);
-        timer_mod_ns(s->rx_timer, now + TERN_RX_RETRY_NS);
+        timer_mod_ns(s->rx_timer, qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL) +
+                                  TERN_RX_RETRY_NS);
         return 0;
     }
     trace_tern_rx(s, len);
-    tern_pcap_frame(s->pcap, now, buf, len);
     tern_engine_receive(s->engine, buf, len);
     tern_run(s);
     tern_leave(s);

@@ -151,9 +151,18 @@ static void tern_update_power(TernState *s)
     tern_leave_quietly(s);
 }
 
+static uint32_t tern_read_config(PCIDevice *dev, uint32_t addr, int len)
+{
+    return TERN(dev)->removed ? UINT32_MAX
+                              : pci_default_read_config(dev, addr, len);
+}
+
 static void tern_write_config(PCIDevice *dev, uint32_t addr, uint32_t val,
                               int len)
 {
+    if (TERN(dev)->removed) {
+        return;
+    }
     pci_default_write_config(dev, addr, val, len);
     pcie_cap_flr_write_config(dev, addr, val, len);
     tern_update_power(TERN(dev));
@@ -177,7 +186,7 @@ static void tern_reset_hold(Object *obj, ResetType type)
     tern_unlock(s);
 }
 
-/* ---- realize ---- */
+/* ---- host functions and properties ---- */
 
 static uint64_t tern_host_now(void *opaque)
 {
@@ -197,6 +206,7 @@ static const TernHostOps tern_host_ops = {
     .unmap = tern_dma_unmap,
     .now = tern_host_now,
     .random = tern_host_random,
+    .dm_written = tern_dm_written,
 };
 
 static bool tern_check_range(const char *name, uint64_t value, uint64_t min,
@@ -246,12 +256,91 @@ static bool tern_check_properties(TernState *s, Error **errp)
     return true;
 }
 
-/* Device memory is RAM: the CPU reads and writes it without an exit. */
+/* ---- a rule switched off, in test builds ---- */
+
+static void tern_refuse_mutation(const char *rule, Error **errp)
+{
+    g_autoptr(GString) names = g_string_new(NULL);
+    const char *name;
+
+    for (size_t i = 0; (name = tern_engine_mutation(i)); i++) {
+        g_string_append_printf(names, "%s%s", i ? ", " : "", name);
+    }
+    error_setg(errp, "property 'mutate' must be empty or one of %s, not '%s'",
+               names->str, rule);
+}
+
+static bool tern_knows_mutation(const char *rule)
+{
+    const char *name;
+
+    for (size_t i = 0; *rule && (name = tern_engine_mutation(i)); i++) {
+        if (!strcmp(name, rule)) {
+            return true;
+        }
+    }
+    return !*rule;
+}
+
+static char *tern_get_mutation(Object *obj, Error **errp)
+{
+    TernState *s = TERN(obj);
+
+    return g_strdup(s->mutation ?: "");
+}
+
+/* Also while the device is at work. */
+static void tern_set_mutation(Object *obj, const char *rule, Error **errp)
+{
+    TernState *s = TERN(obj);
+
+    if (!tern_knows_mutation(rule)) {
+        tern_refuse_mutation(rule, errp);
+        return;
+    }
+    g_free(s->mutation);
+    s->mutation = g_strdup(rule);
+    if (s->started) {
+        tern_lock(s);
+        tern_engine_set_mutation(s->engine, rule);
+        tern_unlock(s);
+    }
+}
+
+static bool tern_get_pcap_full(Object *obj, Error **errp)
+{
+    return tern_pcap_is_full(TERN(obj)->pcap);
+}
+
+static void tern_init(Object *obj)
+{
+    TernState *s = TERN(obj);
+
+    if (tern_engine_mutation(0)) {
+        s->mutation = g_strdup(getenv("TERN_MUTATE"));
+    }
+}
+
+static void tern_finalize(Object *obj)
+{
+    TernState *s = TERN(obj);
+
+    g_free(s->mutation);
+    g_free(s->faults);
+}
+
+/* ---- realize ---- */
+
+/*
+ * Device memory is RAM: the CPU reads and writes it without an exit. It has no
+ * name that migration would know it by: the device after us in the slot may come
+ * before ours is freed.
+ */
 static bool tern_make_dm(TernState *s, Error **errp)
 {
     return !s->dm_size ||
-           memory_region_init_ram(&s->dm, OBJECT(s), "tern-dm",
-                                  pow2ceil(s->dm_size), errp);
+           memory_region_init_ram_nomigrate(&s->dm, OBJECT(s), "tern-dm",
+                                            pow2ceil(s->dm_size), errp);
 }
 
 static bool tern_make_engine(TernState *s, Error **errp)
@@ -276,6 +365,12 @@ static bool tern_make_engine(TernState *s, Error **errp)
     s->engine = tern_engine_new(&config, &tern_host_ops, s);
     if (!s->engine) {
         error_setg(errp, "tern: the engine refuses these properties");
+        return false;
+    }
+    if (s->mutation && !tern_engine_set_mutation(s->engine, s->mutation)) {
+        tern_refuse_mutation(s->mutation, errp);
+        tern_engine_free(s->engine);
+        s->engine = NULL;
         return false;
     }
     return true;
@@ -334,7 +429,7 @@ static void tern_realize(PCIDevice *dev, Error **errp)
         return;
     }
     if (s->pcap_path) {
-        s->pcap = tern_pcap_open(s->pcap_path, errp);
+        s->pcap = tern_pcap_open(s->pcap_path, s->pcap_limit, errp);
         if (!s->pcap) {
             return;
         }
@@ -346,10 +441,11 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     if (!tern_make_dm(s, errp) || !tern_make_engine(s, errp)) {
         goto close_pcap;
     }
-    if (!tern_add_capabilities(s, errp)) {
+    if (!tern_faults_apply(s, errp) || !tern_add_capabilities(s, errp)) {
         goto free_engine;
     }
     tern_add_bars(s);
+    tern_faults_start(s);
 
     qemu_mutex_init(&s->lock);
     tern_start(s);
@@ -377,6 +473,7 @@ static void tern_exit(PCIDevice *dev)
     qemu_mutex_destroy(&s->lock);
     tern_pcap_close(s->pcap);
     s->pcap = NULL;
+    tern_faults_stop(s);
     pcie_cap_exit(dev);
     msix_unuse_all_vectors(dev);
     msix_uninit(dev, &s->regs, &s->regs);
@@ -392,7 +489,7 @@ static const VMStateDescription vmstate_tern = {
 
 static const Property tern_properties[] = {
     DEFINE_NIC_PROPERTIES(TernState, conf),
-    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 0),
+    DEFINE_PROP_SIZE("dm-size", TernState, dm_size, 16 * MiB),
     DEFINE_PROP_SIZE("uar-size", TernState, uar_size, 16 * MiB),
     DEFINE_PROP_UINT32("max-qp", TernState, max_qp, 16384),
     DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
@@ -403,6 +500,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
     DEFINE_PROP_STRING("mw-type", TernState, mw_type),
     DEFINE_PROP_STRING("pcap", TernState, pcap_path),
+    DEFINE_PROP_SIZE("pcap-limit", TernState, pcap_limit, 0),
 };
 
 static const struct {
@@ -411,20 +509,22 @@ static const struct {
 } tern_property_help[] = {
     { "netdev", "the wire: ID of a -netdev; without one there is no link" },
     { "mac", "permanent address of the port" },
-    { "dm-size", "bytes of BAR4, a multiple of 64 KiB; 0 for none (software is "
-                 "not offered device memory yet)" },
+    { "dm-size", "bytes of device memory, in BAR4, a multiple of 64 KiB; 0 for "
+                 "none" },
     { "uar-size", "doorbell BAR, a power of two; a page for each process" },
     { "max-qp", "queue pairs" },
     { "max-cq", "completion queues" },
     { "max-mr", "memory regions" },
-    { "max-mw", "memory windows; 0 for none (not offered to software yet)" },
+    { "max-mw", "memory windows; 0 for none" },
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
     { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
     { "speed", "link speed told to software, Mbit/s" },
     { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
-                 "QP number and PD; the default); not offered yet" },
+                 "QP number and PD; the default)" },
     { "pcap", "file for a capture of all frames, those that turn round inside "
               "included" },
+    { "pcap-limit", "bytes after which the capture ends, with a whole frame; "
+                    "0 for none" },
 };
 
 static void tern_class_init(ObjectClass *klass, void *data)
@@ -435,6 +535,7 @@ static void tern_class_init(ObjectClass *klass, void *data)
 
     pc->realize = tern_realize;
     pc->exit = tern_exit;
+    pc->config_read = tern_read_config;
     pc->config_write = tern_write_config;
     pc->vendor_id = TERN_PCI_VENDOR_ID;
     pc->device_id = TERN_PCI_DEVICE_ID;
@@ -448,6 +549,17 @@ static void tern_class_init(ObjectClass *klass, void *data)
         object_class_property_set_description(klass, tern_property_help[i].name,
                                               tern_property_help[i].text);
     }
+    object_class_property_add_bool(klass, "pcap-full", tern_get_pcap_full, NULL);
+    object_class_property_set_description(klass, "pcap-full",
+        "the capture has ended because of pcap-limit (read only)");
+    if (tern_engine_mutation(0)) {
+        object_class_property_add_str(klass, "mutate", tern_get_mutation,
+                                      tern_set_mutation);
+        object_class_property_set_description(klass, "mutate",
+            "rule of memory windows that is switched off, for tests; the "
+            "default is $TERN_MUTATE");
+    }
+    tern_faults_class_init(klass);
     set_bit(DEVICE_CATEGORY_NETWORK, dc->categories);
 }
 
@@ -455,6 +567,8 @@ static const TypeInfo tern_type = {
     .name = TYPE_TERN,
     .parent = TYPE_PCI_DEVICE,
     .instance_size = sizeof(TernState),
+    .instance_init = tern_init,
+    .instance_finalize = tern_finalize,
     .class_init = tern_class_init,
     .interfaces = (InterfaceInfo[]) {
         { INTERFACE_PCIE_DEVICE },

@@ -7,6 +7,7 @@
  * PCI function, guest memory, a wire, interrupts, time and a thread:
  *   tern.c       properties, PCI function, registers, reset
  *   tern-dma.c   guest memory by DMA address
+ *   tern-faults.c  faults on demand
  *   tern-run.c   who runs the engine when, and what becomes of its effects
  *   tern-pcap.c  the capture tap
  *
@@ -41,6 +42,8 @@
 OBJECT_DECLARE_SIMPLE_TYPE(TernState, TERN)
 
 #define TERN_VECTOR_WORDS (TERN_MAX_VECTORS / 64)
+
+#define TERN_GONE_REGIONS 3     /* one over each BAR */
 
 typedef struct TernPcap TernPcap;
 
@@ -79,11 +82,17 @@ struct TernState {
     uint32_t speed;
     char *mw_type;
     char *pcap_path;
+    uint64_t pcap_limit;
+    char *mutation;             /* of a test build only */
+    char *faults;               /* as created; later the engine has them */
+    int icrc;                   /* TERN_ICRC_* */
+    bool removed;               /* written under the BQL */
 
     /* Made at realize. */
     MemoryRegion regs;
     MemoryRegion uar;
     MemoryRegion dm;
+    MemoryRegion gone[TERN_GONE_REGIONS];
     NICState *nic;
     TernPcap *pcap;
     VMChangeStateEntry *vm_state;
@@ -137,9 +146,20 @@ struct TernState {
 void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
 void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
                     uint64_t written);
+/* TernHostOps.dm_written. */
+void tern_dm_written(void *opaque, void *ptr, uint64_t len);
 /* Follows the changes of the DMA address space from now on, until stop. */
 void tern_dma_start(TernState *s);
 void tern_dma_stop(TernState *s);
+
+/* tern-faults.c; all with the BQL held */
+
+void tern_faults_class_init(ObjectClass *klass);
+/* Gives the new engine its rules. */
+bool tern_faults_apply(TernState *s, Error **errp);
+/* When the BARs exist, and before they go. */
+void tern_faults_start(TernState *s);
+void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
@@ -164,10 +184,13 @@ void tern_stop(TernState *s);
 /* tern-pcap.c */
 
 /*
- * Creates a capture file (nanosecond pcap, Ethernet). NULL and *errp if that
- * fails. The file is whole 100 ms after a frame, at VM stop and at exit.
+ * Creates a capture file (nanosecond pcap, Ethernet) of at most limit bytes, 0
+ * for any number. NULL and *errp if that fails. The file is whole 100 ms after
+ * a frame, at VM stop and at exit.
  */
-TernPcap *tern_pcap_open(const char *path, Error **errp);
+TernPcap *tern_pcap_open(const char *path, uint64_t limit, Error **errp);
+/* The limit was reached: the file is whole and closed. Any thread. */
+bool tern_pcap_is_full(TernPcap *p);
 /* Adds a frame; time is the device clock in ns. Any thread. */
 void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len);
 /* Writes out what is held back, and compares device clock and wall time. */

@@ -123,7 +123,7 @@ void Admin::reset() {
   fatal_ = TERN_FATAL_NONE;
   page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
-  tail_ = head_ = clock_hi_ = 0;
+  tail_ = head_ = completed_ = clock_hi_ = 0;
   uars_.clear();
   uar_count_ = 0;
   uar_next_ = 1;
@@ -187,7 +187,9 @@ bool Admin::run(unsigned limit) {
 }
 
 void Admin::execute(const tern_aq_entry& entry) {
-  const std::uint32_t index = head_++;
+  ++head_;
+  if (device_.swallows(le(std::uint16_t{entry.opcode}))) return;
+  const std::uint32_t index = completed_++;
   std::uint16_t out_len = 0;
   tern_acq_entry done{};
   done.status = le(perform(entry, &out_len));
@@ -209,7 +211,8 @@ Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len) {
   const Command* const command = find_command(le(std::uint16_t{entry.opcode}));
   if (command == nullptr) return TERN_ST_BAD_OPCODE;
   if (le(std::uint16_t{entry.version}) != TERN_CMD_VERSION) return TERN_ST_BAD_VERSION;
-  if (command->run == nullptr) return TERN_ST_NOT_SUPPORTED;
+  const bool missing = command->needs != 0 && !(device_.caps() & command->needs);
+  if (missing) return TERN_ST_NOT_SUPPORTED;
   const std::size_t in_len = le(std::uint16_t{entry.in_len});
   const std::size_t room = le(std::uint16_t{entry.out_len});
   const std::uint64_t in_addr = le(std::uint64_t{entry.in_addr});

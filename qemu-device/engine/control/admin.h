@@ -55,7 +55,8 @@ class Admin {
   std::uint32_t acq_hi_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t head_ = 0;  // fetched; each has one completion
+  std::uint32_t head_ = 0;       // fetched; each has one completion, unless a fault swallows it
+  std::uint32_t completed_ = 0;
   std::uint32_t clock_hi_ = 0;
   std::vector<bool> uars_;       // handed out
   std::uint32_t uar_count_ = 0;

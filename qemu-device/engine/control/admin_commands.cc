@@ -23,16 +23,12 @@ template <class T>
 constexpr std::uint16_t size_of = std::is_empty_v<T> ? 0 : sizeof(T);
 
 template <class In, Handler<In> F, class Out>
-constexpr Command typed(std::span<const Reserved> reserved = {}) {
-  return {true, size_of<In>, size_of<Out>, reserved, run_typed<In, F>};
+constexpr Command typed(std::span<const Reserved> reserved = {}, std::uint64_t needs = 0) {
+  return {true, size_of<In>, size_of<Out>, reserved, run_typed<In, F>, needs};
 }
 
-// Codes of the contract that need a capability the device does not have.
-constexpr std::array<std::size_t, 7> kMissing = {
-    TERN_CMD_RESIZE_CQ, TERN_CMD_MODIFY_CQ, TERN_CMD_REREG_MR, TERN_CMD_ALLOC_MW,
-    TERN_CMD_FREE_MW,   TERN_CMD_ALLOC_DM,  TERN_CMD_FREE_DM,
-};
-constexpr Command kNotSupported = {true, 0, 0, {}, nullptr};
+// A device has windows of both types or of none.
+constexpr std::uint64_t kAnyMw = TERN_CAP_MW_TYPE_1;
 
 // A member's place; offsetof() needs the preprocessor.
 #define RSVD(type, member) \
@@ -44,9 +40,15 @@ constexpr std::array kAllocPd = {RSVD(tern_cmd_alloc_pd, rsvd_4)};
 constexpr std::array kCreateEq = {RSVD(tern_cmd_create_eq, pages.rsvd_e)};
 constexpr std::array kCreateCq = {RSVD(tern_cmd_create_cq, pages.rsvd_e),
                                   RSVD(tern_cmd_create_cq, rsvd_1e)};
+constexpr std::array kResizeCq = {RSVD(tern_cmd_resize_cq, pages.rsvd_e),
+                                  RSVD(tern_cmd_resize_cq, rsvd_19)};
 constexpr std::array kCreateMr = {RSVD(tern_cmd_create_mr, pages.rsvd_e),
                                   RSVD(tern_cmd_create_mr, rsvd_36)};
 constexpr std::array kUpdatePages = {RSVD(tern_cmd_update_pages, pages.rsvd_e)};
+constexpr std::array kReregMr = {RSVD(tern_cmd_rereg_mr, pages.rsvd_e),
+                                 RSVD(tern_cmd_rereg_mr, rsvd_39)};
+constexpr std::array kAllocDm = {RSVD(tern_cmd_alloc_dm, rsvd_c)};
+constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3a)};
 constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_22),
@@ -87,10 +89,20 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_EQ] = typed<Object, c::destroy_eq, None>(kObject);
   t[TERN_CMD_CREATE_CQ] = typed<tern_cmd_create_cq, c::create_cq, Number>(kCreateCq);
   t[TERN_CMD_DESTROY_CQ] = typed<Object, c::destroy_cq, None>(kObject);
+  t[TERN_CMD_RESIZE_CQ] =
+      typed<tern_cmd_resize_cq, c::resize_cq, tern_rsp_resize_cq>(kResizeCq, TERN_CAP_RESIZE_CQ);
+  t[TERN_CMD_MODIFY_CQ] =
+      typed<tern_cmd_modify_cq, c::modify_cq, None>({}, TERN_CAP_MODERATE_CQ);
   t[TERN_CMD_CREATE_MR] = typed<tern_cmd_create_mr, c::create_mr, Number>(kCreateMr);
   t[TERN_CMD_DESTROY_MR] = typed<Object, c::destroy_mr, None>(kObject);
   t[TERN_CMD_UPDATE_PAGES] = typed<tern_cmd_update_pages, c::update_pages, None>(kUpdatePages);
+  t[TERN_CMD_REREG_MR] = typed<tern_cmd_rereg_mr, c::rereg_mr, None>(kReregMr);
   t[TERN_CMD_QUERY_MR] = typed<Object, c::query_mr, tern_rsp_mr>(kObject);
+  t[TERN_CMD_ALLOC_MW] = typed<tern_cmd_alloc_mw, c::alloc_mw, Number>(kAllocMw, kAnyMw);
+  t[TERN_CMD_FREE_MW] = typed<Object, c::free_mw, None>(kObject, kAnyMw);
+  t[TERN_CMD_ALLOC_DM] =
+      typed<tern_cmd_alloc_dm, c::alloc_dm, tern_rsp_alloc_dm>(kAllocDm, TERN_CAP_DM);
+  t[TERN_CMD_FREE_DM] = typed<Object, c::free_dm, None>(kObject, TERN_CAP_DM);
   t[TERN_CMD_CREATE_QP] = typed<tern_cmd_create_qp, c::create_qp, Number>(kCreateQp);
   t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
   t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);
@@ -107,9 +119,6 @@ constexpr std::array<Command, kCodes> make_table() {
       typed<tern_cmd_create_eth_queue, c::create_eth_queue, Number>(kCreateEthQueue);
   t[TERN_CMD_DESTROY_ETH_QUEUE] = typed<Object, c::destroy_eth_queue, None>(kObject);
   t[TERN_CMD_SET_RX_FILTER] = typed<tern_cmd_set_rx_filter, c::set_rx_filter, None>(kSetRxFilter);
-  for (const std::size_t code : kMissing) {
-    t[code] = kNotSupported;
-  }
   return t;
 }
 

@@ -46,8 +46,9 @@ struct Command {
   std::uint16_t in_size = 0;   // least input, bytes
   std::uint16_t out_size = 0;  // most reply, bytes
   std::span<const Reserved> reserved;
-  // `in` has in_size bytes. Null: the capability is missing.
+  // `in` has in_size bytes.
   Status (*run)(Admin& admin, Device& device, const std::byte* in, Reply& reply) = nullptr;
+  std::uint64_t needs = 0;  // TERN_CAP_*, of which one will do; 0: none
 };
 
 // The command with this code; null when the contract has none.
@@ -78,10 +79,17 @@ Status create_eq(Admin&, Device&, const tern_cmd_create_eq&, Reply&);
 Status destroy_eq(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status create_cq(Admin&, Device&, const tern_cmd_create_cq&, Reply&);
 Status destroy_cq(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status resize_cq(Admin&, Device&, const tern_cmd_resize_cq&, Reply&);
+Status modify_cq(Admin&, Device&, const tern_cmd_modify_cq&, Reply&);
 Status create_mr(Admin&, Device&, const tern_cmd_create_mr&, Reply&);
 Status destroy_mr(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status rereg_mr(Admin&, Device&, const tern_cmd_rereg_mr&, Reply&);
 Status update_pages(Admin&, Device&, const tern_cmd_update_pages&, Reply&);
 Status query_mr(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status alloc_mw(Admin&, Device&, const tern_cmd_alloc_mw&, Reply&);
+Status free_mw(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status alloc_dm(Admin&, Device&, const tern_cmd_alloc_dm&, Reply&);
+Status free_dm(Admin&, Device&, const tern_cmd_object&, Reply&);
 
 Status create_qp(Admin&, Device&, const tern_cmd_create_qp&, Reply&);
 Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);

@@ -28,6 +28,7 @@ class AdminFields : public AdminTest {
  protected:
   std::uint32_t uar = 0, pd = 0, eqn = 0, cqn = 0, key = 0, qpn = 0, srqn = 0;
   std::uint32_t xrcd = 0, ini_qpn = 0, tgt_qpn = 0, xrc_srqn = 0, ud_qpn = 0;
+  std::uint32_t dmn = 0, free_dmn = 0, dm_key = 0;
   std::uint64_t caps = 0;
 
   // A device with one object of each kind, so that every command has something to name.
@@ -42,6 +43,11 @@ class AdminFields : public AdminTest {
     cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
     key = make(TERN_CMD_CREATE_MR, mr_command(pd));
     qpn = make(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
+    if (caps & TERN_CAP_DM) {
+      dmn = make_dm();
+      free_dmn = make_dm();
+      dm_key = make(TERN_CMD_CREATE_MR, dm_mr_command());
+    }
     if (caps & TERN_CAP_SRQ) srqn = make(TERN_CMD_CREATE_SRQ, srq_command_of());
     if (caps & TERN_CAP_MCAST) {
       tern_cmd_create_qp ud = qp_command(pd, uar, cqn);
@@ -54,6 +60,39 @@ class AdminFields : public AdminTest {
       tgt_qpn = make(TERN_CMD_CREATE_QP, target_command());
       xrc_srqn = make(TERN_CMD_CREATE_SRQ, xrc_srq_command());
     }
+  }
+  std::uint32_t make_dm() {
+    EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{4096, 0, 0}, sizeof(tern_rsp_alloc_dm)),
+              TERN_ST_OK);
+    return out<tern_rsp_alloc_dm>().dmn;
+  }
+  tern_cmd_create_mr dm_mr_command() const {
+    tern_cmd_create_mr c{};
+    c.length = 4000;
+    c.offset = 96;
+    c.pdn = pd;
+    c.access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_ZERO_BASED;
+    c.dmn = dmn;
+    c.kind = TERN_MR_DM;
+    return c;
+  }
+  tern_cmd_resize_cq resize_command() {
+    tern_cmd_resize_cq c{};
+    c.pages = pages(3);
+    c.cqn = cqn;
+    c.record_offset = 8192;
+    c.log_size = 7;
+    return c;
+  }
+  tern_cmd_rereg_mr rereg_command() {
+    tern_cmd_rereg_mr c{};
+    c.pages = pages(2);
+    c.length = 8000;
+    c.offset = 100;
+    c.key = key;
+    c.mask = TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS;
+    c.pdn = pd;
+    return c;
   }
   tern_cmd_create_srq srq_command_of() {
     tern_cmd_create_srq c{};
@@ -121,6 +160,8 @@ class AdminFields : public AdminTest {
     add(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
     add(TERN_CMD_CREATE_EQ, eq_command());
     add(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
+    add(TERN_CMD_RESIZE_CQ, resize_command());
+    add(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 16, 100});
     add(TERN_CMD_CREATE_MR, mr_command(pd));
     add(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
     add(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
@@ -128,6 +169,13 @@ class AdminFields : public AdminTest {
     update.pages = pages(1);
     update.key = key;
     add(TERN_CMD_UPDATE_PAGES, update);
+    if (caps & TERN_CAP_REREG_MR) add(TERN_CMD_REREG_MR, rereg_command());
+    if (caps & TERN_CAP_DM) {
+      add(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{8000, 13, 0});
+      add(TERN_CMD_FREE_DM, tern_cmd_object{free_dmn, 0});
+      add(TERN_CMD_CREATE_MR, dm_mr_command(), "device memory");
+      add(TERN_CMD_DESTROY_MR, tern_cmd_object{dm_key, 0}, "device memory");
+    }
     add(TERN_CMD_MODIFY_QP, modify_command(qpn));
     add(TERN_CMD_SET_RX_FILTER, tern_cmd_set_rx_filter{});
     for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar}, {TERN_CMD_FREE_PD, pd},
@@ -180,6 +228,7 @@ class AdminFields : public AdminTest {
       if (last.status == TERN_ST_OK) all.insert(all.end(), p, p + len);
     };
     more(TERN_CMD_QUERY_MR, key, sizeof(tern_rsp_mr));
+    if (dm_key != 0) more(TERN_CMD_QUERY_MR, dm_key, sizeof(tern_rsp_mr));
     more(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp));
     for (const std::uint32_t number : {ud_qpn, ini_qpn, tgt_qpn}) {
       if (number != 0) more(TERN_CMD_QUERY_QP, number, sizeof(tern_rsp_query_qp));
@@ -255,7 +304,8 @@ TEST_F(AdminFields, PageListsOutOfReach) {
       {TERN_CMD_CREATE_EQ, ""},         {TERN_CMD_CREATE_CQ, ""},
       {TERN_CMD_CREATE_MR, ""},         {TERN_CMD_CREATE_QP, ""},
       {TERN_CMD_CREATE_SRQ, ""},        {TERN_CMD_CREATE_ETH_QUEUE, ""},
-      {TERN_CMD_UPDATE_PAGES, ""},      {TERN_CMD_CREATE_QP, "initiator"},
+      {TERN_CMD_UPDATE_PAGES, ""},      {TERN_CMD_REREG_MR, ""},
+      {TERN_CMD_CREATE_QP, "initiator"},
       {TERN_CMD_CREATE_SRQ, "XRC SRQ"}};
   for (const Input& input : inputs) {
     const std::uint16_t opcode = input.first;

@@ -29,8 +29,10 @@ class AdminTest : public testing::Test {
   static constexpr unsigned kLog = 3;  // of both queues
   static constexpr std::uint32_t kEntries = 1U << kLog;
 
+  static constexpr std::uint64_t kDmBytes = 16 * 4096;
+
   FakeHost host;
-  Device device{host, admin_test_config()};
+  Device device{host, config()};
   std::uint64_t aq = host.alloc(kEntries * sizeof(tern_aq_entry));
   std::uint64_t acq = host.alloc(kEntries * sizeof(tern_acq_entry));
   std::uint64_t in_buf = host.alloc(2048);
@@ -38,6 +40,12 @@ class AdminTest : public testing::Test {
   std::uint32_t tail = 0;
   std::uint32_t done = 0;
   tern_acq_entry last{};
+
+  Config config() {
+    Config c = admin_test_config();
+    c.dm = host.make_dm(kDmBytes);
+    return c;
+  }
 
   // ---- registers ----
   std::uint32_t reg(std::uint32_t offset) { return device.reg_read(offset); }

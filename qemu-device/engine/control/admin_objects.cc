@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on doorbell pages, protection domains, event and completion queues, regions.
+// Commands on doorbell pages, protection domains, event and completion queues, regions
+// and windows.
 #include <memory>
 #include <utility>
 
@@ -115,6 +116,20 @@ Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   return TERN_ST_OK;
 }
 
+Status resize_cq(Admin&, Device& device, const tern_cmd_resize_cq& cmd, Reply& reply) {
+  Cq* const cq = device.cqs.find(le(std::uint32_t{cmd.cqn}));
+  if (cq == nullptr) return TERN_ST_BAD_HANDLE;
+  tern_rsp_resize_cq rsp;
+  const Status st = cq->resize(cmd, &rsp);
+  if (st == TERN_ST_OK) reply.set(rsp);
+  return st;
+}
+
+Status modify_cq(Admin&, Device& device, const tern_cmd_modify_cq& cmd, Reply&) {
+  Cq* const cq = device.cqs.find(le(std::uint32_t{cmd.cqn}));
+  return cq == nullptr ? TERN_ST_BAD_HANDLE : cq->modify(cmd);
+}
+
 // ---- regions ----
 
 Status create_mr(Admin&, Device& device, const tern_cmd_create_mr& cmd, Reply& reply) {
@@ -131,6 +146,12 @@ Status destroy_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   return device.memory.destroy_mr(id_of(cmd));
 }
 
+Status rereg_mr(Admin&, Device& device, const tern_cmd_rereg_mr& cmd, Reply&) {
+  const bool pd = le(std::uint32_t{cmd.mask}) & TERN_REREG_PD;
+  if (pd && device.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
+  return device.memory.rereg_mr(cmd);
+}
+
 Status update_pages(Admin&, Device& device, const tern_cmd_update_pages& cmd, Reply&) {
   return device.memory.update_pages(cmd);
 }
@@ -140,6 +161,34 @@ Status query_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply
   const Status st = device.memory.query(id_of(cmd), &rsp);
   if (st == TERN_ST_OK) reply.set(rsp);
   return st;
+}
+
+// ---- windows ----
+
+Status alloc_mw(Admin&, Device& device, const tern_cmd_alloc_mw& cmd, Reply& reply) {
+  const std::uint32_t pdn = le(std::uint32_t{cmd.pdn});
+  if (device.pds.find(pdn) == nullptr) return TERN_ST_BAD_HANDLE;
+  std::uint32_t key;
+  const Status st = device.memory.alloc_mw(Pdn(pdn), cmd.type, &key);
+  if (st == TERN_ST_OK) reply.set_id(key);
+  return st;
+}
+
+Status free_mw(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  return device.memory.free_mw(id_of(cmd));
+}
+
+// ---- device memory ----
+
+Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Reply& reply) {
+  tern_rsp_alloc_dm rsp;
+  const Status st = device.dm.alloc(cmd, admin.page_shift(), &rsp);
+  if (st == TERN_ST_OK) reply.set(rsp);
+  return st;
+}
+
+Status free_dm(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  return device.dm.free(id_of(cmd));
 }
 
 }  // namespace tern::commands

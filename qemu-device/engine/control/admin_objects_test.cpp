@@ -121,8 +121,8 @@ TEST_F(AdminTest, CompletionQueues) {
   c.uar = 0xffffffff;
   EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_BAD_HANDLE);
   c = good;
-  c.flags = TERN_CQ_F_IGNORE_OVERRUN;
-  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_NOT_SUPPORTED);
+  c.flags = 2;
+  EXPECT_EQ(run(TERN_CMD_CREATE_CQ, c, 8), TERN_ST_BAD_PARAM);
   EXPECT_EQ(objects().cq, 0U);
 
   std::vector<std::uint32_t> cqs;
@@ -139,6 +139,34 @@ TEST_F(AdminTest, CompletionQueues) {
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
 }
 
+TEST_F(AdminTest, CompletionQueuesThatChange) {
+  enable();
+  const std::uint32_t uar = make_uar();
+  const std::uint32_t eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+  tern_cmd_create_cq create = cq_command(eqn, uar);
+  create.flags = TERN_CQ_F_IGNORE_OVERRUN;
+  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, create);
+  const std::uint64_t entries = objects().page_entries;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn + 1, 1, 1}), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 2, 0}), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 2, 1}), TERN_ST_OK);
+
+  tern_cmd_resize_cq c{};
+  c.pages = pages(9);
+  c.cqn = cqn + 1;
+  c.record_offset = 8 * 4096;
+  c.log_size = 9;
+  EXPECT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_BAD_HANDLE);
+  c.cqn = cqn;
+  ASSERT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_resize_cq>().pi, 0U);
+  EXPECT_EQ(objects().page_entries, entries + 7) << "2 pages have become 9";
+  c.log_size = 10;
+  EXPECT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(objects().page_entries, entries + 7);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
+}
+
 // ---- regions ----
 
 TEST_F(AdminTest, Regions) {
@@ -150,11 +178,8 @@ TEST_F(AdminTest, Regions) {
   c.pdn = 0;
   EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_BAD_HANDLE);
   c.pdn = pd;
-  for (const auto& [kind, status] :
-       {std::pair{TERN_MR_DM, TERN_ST_NOT_SUPPORTED}, std::pair{TERN_MR_FAST, TERN_ST_DENIED}}) {
-    c.kind = static_cast<std::uint8_t>(kind);
-    EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), status);
-  }
+  c.kind = TERN_MR_FAST;
+  EXPECT_EQ(run(TERN_CMD_CREATE_MR, c, 8), TERN_ST_DENIED);
   const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
   EXPECT_GE(key >> 8, 2U);
   EXPECT_EQ(on(TERN_CMD_QUERY_MR, key, 48), TERN_ST_OK);
@@ -174,6 +199,114 @@ TEST_F(AdminTest, Regions) {
   EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key + 0x100), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key), TERN_ST_OK);
   EXPECT_EQ(objects().page_entries, 0U);
+}
+
+TEST_F(AdminTest, ReregisteredRegions) {
+  enable();
+  const std::uint32_t pd = make_pd();
+  const std::uint32_t pd2 = make_pd();
+  const std::uint32_t key = make(TERN_CMD_CREATE_MR, mr_command(pd));
+  tern_cmd_rereg_mr c{};
+  c.key = key;
+  c.mask = TERN_REREG_PD;
+  for (const std::uint32_t none : {0U, pd2 + 1, 0xffffffffU}) {
+    c.pdn = none;
+    EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_BAD_HANDLE);
+  }
+  c.mask = 0;  // then the PD is not looked at
+  EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  c.mask = TERN_REREG_PD | TERN_REREG_TRANS;
+  c.pdn = pd2;
+  c.pages = pages(3);
+  c.length = 3 * 4096;
+  EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_OK);
+  EXPECT_EQ(objects().mr, 1U);
+  EXPECT_EQ(objects().page_entries, 3U);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd2), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_QUERY_MR, key, 48), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_mr>().pdn, pd2);
+  EXPECT_EQ(out<tern_rsp_mr>().length, 3 * 4096U);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd2), TERN_ST_OK);
+}
+
+// ---- device memory ----
+
+TEST_F(AdminTest, DeviceMemory) {
+  enable();
+  const std::uint32_t pd = make_pd();
+  EXPECT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  EXPECT_TRUE(out<tern_rsp_caps>().flags & TERN_CAP_DM);
+  EXPECT_EQ(out<tern_rsp_caps>().dm_size, kDmBytes);
+  EXPECT_GT(out<tern_rsp_caps>().max_dm, 0U);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{5000, 13, 0}, 24), TERN_ST_OK);
+  const auto dm = out<tern_rsp_alloc_dm>();
+  EXPECT_EQ(dm.size, 8192U);
+  EXPECT_EQ(dm.offset % 8192, 0U);
+  EXPECT_EQ(objects().dm, 1U);
+  EXPECT_EQ(objects().dm_bytes, 8192U);
+  tern_cmd_create_mr c{};
+  c.kind = TERN_MR_DM;
+  c.pdn = pd;
+  c.length = 8192;
+  c.dmn = dm.dmn;
+  const std::uint32_t key = make(TERN_CMD_CREATE_MR, c);
+  EXPECT_EQ(objects().page_entries, 0U);
+  EXPECT_EQ(on(TERN_CMD_FREE_DM, dm.dmn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_FREE_DM, dm.dmn + 1), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
+  tern_cmd_rereg_mr r{};
+  r.key = key;
+  EXPECT_EQ(run(TERN_CMD_REREG_MR, r), TERN_ST_BAD_STATE);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_MR, key), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_DM, dm.dmn), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_FREE_DM, dm.dmn), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(objects().dm, 0U);
+  EXPECT_EQ(objects().dm_bytes, 0U);
+}
+
+TEST_F(AdminTest, PagesOfDeviceMemoryAreTheDrivers) {
+  enable();
+  set(TERN_REG_CTRL, TERN_CTRL_RESET);
+  configure();
+  set(TERN_REG_PAGE_SHIFT, 14);
+  std::memset(host.at(acq), 0, kEntries * sizeof(tern_acq_entry));
+  tail = done = 0;
+  set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{1, 0, 0}, 24), TERN_ST_OK);
+  EXPECT_EQ(out<tern_rsp_alloc_dm>().size, 16384U);
+}
+
+TEST_F(AdminTest, ResetTakesDeviceMemoryBack) {
+  enable();
+  tern_cmd_create_mr c{};
+  c.kind = TERN_MR_DM;
+  c.pdn = make_pd();
+  c.length = kDmBytes;
+  EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kDmBytes, 0, 0}, 24), TERN_ST_OK);
+  c.dmn = out<tern_rsp_alloc_dm>().dmn;
+  (void)make(TERN_CMD_CREATE_MR, c);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{1, 0, 0}, 24), TERN_ST_NO_MEMORY);
+  set(TERN_REG_CTRL, TERN_CTRL_RESET);
+  enable();
+  EXPECT_EQ(objects().dm, 0U);
+  EXPECT_EQ(objects().dm_bytes, 0U);
+  EXPECT_EQ(run(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kDmBytes, 0, 0}, 24), TERN_ST_OK);
+}
+
+TEST_F(AdminTest, DeviceWithoutDeviceMemory) {
+  Device bare(host, admin_test_config());
+  EXPECT_FALSE(bare.caps() & TERN_CAP_DM);
+  EXPECT_EQ(bare.dm.size(), 0U);
+  EXPECT_EQ(bare.dm.max(), 0U);
+  tern_rsp_alloc_dm rsp;
+  EXPECT_EQ(bare.dm.alloc(tern_cmd_alloc_dm{1, 0, 0}, 12, &rsp), TERN_ST_BAD_PARAM);
+  tern_cmd_create_mr c{};
+  c.kind = TERN_MR_DM;
+  std::uint32_t key;
+  EXPECT_EQ(bare.memory.create_mr(c, &key), TERN_ST_NOT_SUPPORTED);
 }
 
 // ---- queue pairs ----
@@ -434,14 +567,18 @@ TEST_F(AdminTest, Capabilities) {
   const auto caps = out<tern_rsp_caps>();
   EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
                             TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST |
-                            TERN_CAP_ATOMIC | TERN_CAP_FRWR | TERN_CAP_VLAN);
+                            TERN_CAP_ATOMIC | TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE |
+                            TERN_CAP_MW_TYPE_1 | TERN_CAP_MW_TYPE_2B |
+                            TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
+                            TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
+                            TERN_CAP_TIMESTAMP | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);
   EXPECT_EQ(caps.max_mr, 16U);
-  EXPECT_EQ(caps.max_mw, 0U);
-  EXPECT_EQ(caps.max_dm, 0U);
-  EXPECT_EQ(caps.dm_size, 0U);
+  EXPECT_EQ(caps.max_mw, 65536U);
+  EXPECT_EQ(caps.max_dm, 65536U);
+  EXPECT_EQ(caps.dm_size, kDmBytes);
   EXPECT_EQ(caps.max_srq, 16384U);
   EXPECT_EQ(caps.max_xrcd, 16384U);
   EXPECT_EQ(caps.page_shift_mask, 0xfffff000U);

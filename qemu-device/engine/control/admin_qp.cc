@@ -129,7 +129,7 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
   if (gsi && !privileged) return TERN_ST_DENIED;
-  if (gsi ? device.qps.find(kGsiQpn) != nullptr : device.qps.full()) return TERN_ST_NO_RESOURCE;
+  if (gsi ? device.qps.find(kGsiQpn) != nullptr : !device.qp_number_left()) return TERN_ST_NO_RESOURCE;
   auto qp = std::make_unique<Qp>(device, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
@@ -151,7 +151,7 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Device::Xrcd* const xrcd = device.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Device::Pd* const pd = device.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   device.multicast.forget(*qp);
-  device.qps.erase(id_of(cmd));
+  device.remove_qp(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;
 }

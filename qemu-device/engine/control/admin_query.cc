@@ -16,17 +16,6 @@ namespace {
 
 constexpr std::string_view kName = "tern engine 1.0";
 constexpr std::uint32_t kDeviceVersion = 1;
-// What works, a line each.
-constexpr std::uint64_t kCaps = TERN_CAP_RC |
-                                TERN_CAP_UC |
-                                TERN_CAP_UD |
-                                TERN_CAP_XRC |
-                                TERN_CAP_MCAST |
-                                TERN_CAP_SRQ |
-                                TERN_CAP_SRQ_RESIZE |
-                                TERN_CAP_ATOMIC |
-                                TERN_CAP_FRWR |
-                                TERN_CAP_VLAN;
 static_assert(kName.size() < sizeof(tern_rsp_caps::fw_name));
 
 // EUI-64 of a MAC (RFC 4291, appendix A), as a number.
@@ -53,13 +42,16 @@ Status reply_counters(const std::array<std::uint64_t, N>& counters, Reply& reply
 Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   const Config& config = device.config;
   tern_rsp_caps caps{};
-  caps.flags = le(kCaps);
+  caps.flags = le(device.caps());
   caps.max_mr_size = le(kMaxMrSize);
   caps.page_shift_mask = le(std::uint64_t{GENMASK(kPageShiftMax, kPageShiftMin)});
+  caps.dm_size = le(device.dm.size());
   caps.guid = le(eui64(config.mac));
   caps.max_uar = le(admin.uar_pages());
   caps.max_pd = le(kMaxPd);
   caps.max_mr = le(config.max_mr);
+  caps.max_mw = le(config.max_mw);
+  caps.max_dm = le(device.dm.max());
   caps.max_eq = le(kMaxEq);
   caps.max_cq = le(config.max_cq);
   caps.max_cqe = le(std::uint32_t{1} << kMaxLogCq);
@@ -95,6 +87,9 @@ Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
   rsp.eq = le(device.eqs.count());
   rsp.cq = le(device.cqs.count());
   rsp.mr = le(device.memory.counts().mr);
+  rsp.mw = le(device.memory.counts().mw);
+  rsp.dm = le(device.dm.counts().parts);
+  rsp.dm_bytes = le(device.dm.counts().bytes);
   rsp.qp = le(device.qps.count());
   rsp.xrcd = le(device.xrcds.count());
   rsp.srq = le(device.srqs.count());

@@ -2,8 +2,10 @@
 #include "control/device.h"
 
 #include <algorithm>
+#include <array>
 
 #include "control/admin.h"
+#include "control/device_faults.h"
 #include "core/limits.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
@@ -17,6 +19,27 @@ namespace {
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kAdminCommands = 16;
 constexpr unsigned kTimers = 64;
+constexpr std::uint8_t kEcnMask = 0x03;  // of the traffic class (RFC 3168)
+constexpr std::uint8_t kEcnCongested = 0x03;
+
+// What works whatever the properties are, a line each.
+constexpr std::uint64_t kCaps = TERN_CAP_RC |
+                                TERN_CAP_UC |
+                                TERN_CAP_UD |
+                                TERN_CAP_XRC |
+                                TERN_CAP_MCAST |
+                                TERN_CAP_SRQ |
+                                TERN_CAP_SRQ_RESIZE |
+                                TERN_CAP_ATOMIC |
+                                TERN_CAP_FLUSH |
+                                TERN_CAP_ATOMIC_WRITE |
+                                TERN_CAP_FRWR |
+                                TERN_CAP_RESIZE_CQ |
+                                TERN_CAP_MODERATE_CQ |
+                                TERN_CAP_IGNORE_OVERRUN |
+                                TERN_CAP_REREG_MR |
+                                TERN_CAP_TIMESTAMP |
+                                TERN_CAP_VLAN;
 
 }  // namespace
 
@@ -25,7 +48,8 @@ Device::Device(Host& host_, const Config& config_)
       config(config_),
       effects(std::make_unique<Effects>()),
       port(config.mac, config.max_mtu, config.link_speed),
-      memory(host, config.max_mr),
+      dm(host, config.dm, kMaxDm),
+      memory(host, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
       async_events(*this),
       ethernet(*this),
       pds(1, kMaxPd),
@@ -91,16 +115,40 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
 // ---- packets ----
 
 void Device::receive(std::span<const std::byte> frame) {
+  if (faults_ != nullptr && admin_->enabled() && port.active()) [[unlikely]] {
+    return faults_->receive(frame);
+  }
+  accept(frame, false);
+}
+
+Device::Claim Device::claim(std::span<const std::byte> frame, Route& route) const {
+  route = Route{};
+  if (parse_route(frame, route) != ParseResult::kOk) return Claim::kEthernet;
+  if (const auto gid = port.find_gid(route.dgid, route.vlan)) {
+    route.sgid_index = *gid;
+    return Claim::kAddress;
+  }
+  const bool group = multicast.has(route.dgid) && port.has_vlan(route.vlan);
+  return group ? Claim::kGroup : Claim::kEthernet;
+}
+
+void Device::accept(std::span<const std::byte> frame, bool inside) {
+  // What turned round was shown when it was sent.
+  if (config.capture && !inside) effects->show(frame, true, host.now());
   if (!admin_->enabled() || !port.active()) return;
   Route& route = rx_packet.route;
-  route = Route{};
-  if (parse_route(frame, route) != ParseResult::kOk) return ethernet.receive(frame);
-  const auto gid = port.find_gid(route.dgid, route.vlan);
-  const bool to_group = !gid && multicast.has(route.dgid) && port.has_vlan(route.vlan);
-  if (!gid && !to_group) return ethernet.receive(frame);
-  route.sgid_index = gid.value_or(0);
-  switch (parse_packet(frame, rx_packet)) {
+  const Claim whose = claim(frame, route);
+  if (whose == Claim::kEthernet) {
+    if (!inside) ethernet.receive(frame);
+    return;
+  }
+  route.local = inside;
+  switch (parse_packet(frame, rx_packet, icrc_mode)) {
+    case ParseResult::kOkBadIcrc:
+      counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      [[fallthrough]];
     case ParseResult::kOk:
+      if ((route.traffic_class & kEcnMask) == kEcnCongested) counters.add(TERN_CNT_NP_ECN_MARKED);
       dispatch(rx_packet);
       break;
     case ParseResult::kBadIcrc:
@@ -112,7 +160,7 @@ void Device::receive(std::span<const std::byte> frame) {
   }
   rx_packet.payload.clear();
   // A group is not ours alone.
-  if (to_group) ethernet.receive(frame);
+  if (whose == Claim::kGroup && !inside) ethernet.receive(frame);
 }
 
 bool Device::can_receive() { return true; }  // the Ethernet function drops and counts
@@ -127,6 +175,7 @@ std::uint32_t Device::dispatch(Packet& packet) {
     if (const std::uint32_t n = multicast.deliver(packet)) return n;
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
     Qp* const qp = qps.find(packet.dest_qp.value);
+    if (packet.transport == Transport::kCnp) return notify(qp, packet);
     if (qp != nullptr && qp->transport() == packet.transport) {
       qp->deliver(packet);
       return 1;
@@ -136,13 +185,29 @@ std::uint32_t Device::dispatch(Packet& packet) {
   return 0;
 }
 
+// A congestion notification (IBTA A17.9.4): counted, and no rate is limited.
+std::uint32_t Device::notify(const Qp* qp, const Packet& packet) {
+  std::array<std::byte, kCnpPayload> reserved;
+  packet.payload.copy_to(reserved);
+  if (!packet.becn || std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
+    counters.add(TERN_CNT_RX_MALFORMED);
+    return 0;
+  }
+  const bool heard = qp != nullptr && qp->has_peer(packet.route);
+  counters.add(heard ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RX_QP_MISMATCH);
+  return heard ? 1 : 0;
+}
+
 std::uint32_t Device::emit(Packet& packet) {
   const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + kPacketCost;
   emitted_ += cost;
   if (!port.active()) return 1;  // lost, as on a wire that is down
   counters.add(TERN_CNT_TX_RDMA_PACKETS);
   counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
-  if (!packet.route.local || config.capture) {
+  if (faults_ != nullptr) [[unlikely]] {
+    faults_->emit(packet, ip_id_++);
+    if (packet.route.local) return 1;
+  } else if (!packet.route.local || config.capture) {
     const auto room = effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
     effects->commit_frame(len, !packet.route.local, config.capture ? host.now() : 0);
@@ -202,7 +267,7 @@ void Device::resume(Qp& qp) {
 // Round robin by bytes. A budget that ends within a turn does not end the turn. What a turn costs is what
 // was sent in it, also where the last packet was more than was left.
 bool Device::run_qps(std::uint32_t budget) {
-  while (ready_head_ != nullptr && budget > 0) {
+  while (ready_head_ != nullptr && budget > 0 && admin_->enabled()) {
     Qp& qp = *ready_head_;
     unschedule(qp);
     const std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
@@ -221,7 +286,7 @@ bool Device::run_qps(std::uint32_t budget) {
       schedule(qp);
     }
   }
-  return ready_head_ != nullptr;
+  return ready_head_ != nullptr && admin_->enabled();
 }
 
 bool Device::run(std::uint32_t budget) {
@@ -232,6 +297,8 @@ bool Device::run(std::uint32_t budget) {
   more |= run_qps(budget);
   return more;
 }
+
+Nanos Device::next_deadline() const { return admin_->enabled() ? timers.next() : kNever; }
 
 // ---- life cycle ----
 
@@ -247,8 +314,10 @@ void Device::cq_failed(const Cq& cq) {
 void Device::fatal(std::uint32_t code) { admin_->fatal(code); }
 
 void Device::reset() {
+  if (faults_ != nullptr) faults_->rules().forget();
   multicast.clear();
   qps.clear();
+  withheld_qpns_.clear();
   ethernet.reset();
   srqs.clear();
   xrcds.clear();
@@ -257,10 +326,36 @@ void Device::reset() {
   async_eq = nullptr;
   async_events.clear();
   memory.reset();
+  dm.reset();
   pds.clear();
   port.reset();
   counters = Counters{};
   admin_->reset();
+}
+
+std::uint64_t Device::caps() const {
+  std::uint64_t caps = kCaps;
+  if (dm.size() != 0) caps |= TERN_CAP_DM;
+  if (config.max_mw != 0) {
+    caps |= TERN_CAP_MW_TYPE_1 | (config.mw_type_2a ? TERN_CAP_MW_TYPE_2A : TERN_CAP_MW_TYPE_2B);
+  }
+  return caps;
+}
+
+bool Device::qp_number_left() {
+  if (!qps.full()) return true;
+  std::erase_if(withheld_qpns_, [this](std::uint32_t qpn) {
+    if (memory.names(Qpn(qpn))) return false;
+    qps.release(qpn);
+    return true;
+  });
+  return !qps.full();
+}
+
+void Device::remove_qp(std::uint32_t qpn) {
+  const bool named = memory.names(Qpn(qpn));
+  qps.erase(qpn, named);
+  if (named) withheld_qpns_.push_back(qpn);
 }
 
 Srq* Device::find_srq(const SrqRef& ref) const {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/counters.h"
@@ -14,11 +16,13 @@
 #include "core/timers.h"
 #include "eth/ethernet.h"
 #include "eth/port.h"
+#include "memory/device_memory.h"
 #include "memory/memory.h"
 #include "objects/queues.h"
 #include "objects/srq.h"
 #include "transport/multicast.h"
 #include "transport/qp.h"
+#include "wire/codec.h"
 #include "wire/packet.h"
 
 namespace tern {
@@ -39,6 +43,7 @@ struct Config {
 };
 
 class Admin;
+class DeviceFaults;
 
 // The QP of connection management has this number always (IBTA 3.9.3.2); 0 is never used.
 inline constexpr std::uint32_t kGsiQpn = 1;
@@ -60,7 +65,25 @@ class Device {
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
-  [[nodiscard]] Nanos next_deadline() const { return timers.next(); }
+  // Switches a rule off: core/mutations.h.
+  bool set_mutation(std::string_view rule) { return memory.mutations.set(rule); }
+  // Device clock of the next expiry; never while the device is not enabled, because nothing runs then.
+  [[nodiscard]] Nanos next_deadline() const;
+
+  // ---- faults on demand (Documentation/faults.rst) ----
+  // Replaces the rules; the empty text: by none. False, and why, when the text is no list of rules.
+  [[nodiscard]] bool set_faults(std::string_view text, std::string& error);
+  // The rules with their counts.
+  [[nodiscard]] std::string faults() const;
+  // Whether a rule swallows this admin command.
+  [[nodiscard]] bool swallows(std::uint16_t command);
+  // A frame that no rule stops: from the wire, or one that turned round inside.
+  void accept(std::span<const std::byte> frame, bool inside);
+  // Whose a frame is: the Ethernet function's, or RoCE to an address or a group of this port. Fills
+  // `route`.
+  enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
+  [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route) const;
+  IcrcMode icrc_mode = IcrcMode::kCheck;
 
   // ---- for the transports ----
   // Sends a packet on its route: a frame to the wire, or straight to the local QP. When the
@@ -85,9 +108,15 @@ class Device {
     std::uint32_t users = 0;
   };
   [[nodiscard]] std::uint64_t page_entries() const;
+  // TERN_CAP_*: what works, with these properties.
+  [[nodiscard]] std::uint64_t caps() const;
   // The SRQ that `ref` remembers; null when it is gone.
   [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
   [[nodiscard]] std::uint64_t next_srq_serial() { return ++srq_serials_; }
+  [[nodiscard]] std::uint64_t next_qp_life() { return ++qp_lives_; }
+  // Whether a QP would find a number that no window names; destroys one.
+  [[nodiscard]] bool qp_number_left();
+  void remove_qp(std::uint32_t qpn);
 
   Host& host;
   const Config config;
@@ -95,6 +124,7 @@ class Device {
   std::unique_ptr<Effects> effects;  // swapped out by the C surface
   TimerQueue timers;
   Port port;
+  DeviceMemory dm;
   Memory memory;
   AsyncEvents async_events;
   Ethernet ethernet;
@@ -115,15 +145,19 @@ class Device {
 
  private:
   friend class Admin;
+  std::uint32_t notify(const Qp* qp, const Packet& packet);
   bool run_qps(std::uint32_t budget);
   void resume(Qp& qp);
 
   std::unique_ptr<Admin> admin_;
+  std::unique_ptr<DeviceFaults> faults_;  // null: none
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
   Qp* ready_head_ = nullptr;
   Qp* ready_tail_ = nullptr;
   std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn
   std::uint64_t srq_serials_ = 0;  // given out; outlives resets
+  std::uint64_t qp_lives_ = 0;     // the same
+  std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows name
   std::uint16_t ip_id_ = 0;
 };
 

@@ -17,8 +17,26 @@ std::span<std::byte> Effects::begin_frame(std::size_t max) {
 }
 
 void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time) {
-  frames_.push_back({used_, static_cast<std::uint32_t>(len), to_wire, time});
+  frames_.push_back({.offset = used_,
+                     .len = static_cast<std::uint32_t>(len),
+                     .to_wire = to_wire,
+                     .time = time});
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
+}
+
+void Effects::append(std::span<const std::byte> frame, const Frame& attributes) {
+  std::ranges::copy(frame, begin_frame(frame.size()).begin());
+  commit_frame(frame.size(), attributes.to_wire, attributes.time);
+  frames_.back().shown = attributes.shown;
+  frames_.back().received = attributes.received;
+}
+
+void Effects::show(std::span<const std::byte> frame, bool received, Nanos time) {
+  append(frame, {.offset = 0, .len = 0, .to_wire = false, .time = time, .received = received});
+}
+
+void Effects::send_unseen(std::span<const std::byte> frame, Nanos time) {
+  append(frame, {.offset = 0, .len = 0, .to_wire = true, .time = time, .shown = false});
 }
 
 void Effects::clear() {

@@ -21,12 +21,18 @@ class Effects {
     std::uint32_t len;
     bool to_wire;
     Nanos time;
+    bool shown = true;      // to the capture tap
+    bool received = false;  // came from the wire; only shown
   };
 
   // Room for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
   // Keeps the first `len` bytes of the room as a frame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time);
+  // Frames that are there already. One that is only for the tap; one that the tap does not see,
+  // because it has seen what this was made of.
+  void show(std::span<const std::byte> frame, bool received, Nanos time);
+  void send_unseen(std::span<const std::byte> frame, Nanos time);
   void raise(unsigned vector) { vectors_[vector / 64] |= std::uint64_t{1} << (vector % 64); }
 
   [[nodiscard]] bool empty() const { return frames_.empty() && !vectors_[0] && !vectors_[1]; }
@@ -41,6 +47,7 @@ class Effects {
   void clear();  // keeps the storage
 
  private:
+  void append(std::span<const std::byte> frame, const Frame& attributes);
   std::vector<std::byte> arena_;
   std::size_t used_ = 0;
   std::vector<Frame> frames_;

@@ -41,7 +41,7 @@ bool overlap(const SpanList& a, const SpanList& b) {
 bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to) {
   if (!in_range(addr, to.size())) return false;
   while (!to.empty()) {
-    const auto span = host.map(addr, to.size(), false);
+    const auto span = host.reach(addr, to.size(), false);
     if (span.empty()) return false;
     std::memcpy(to.data(), span.data(), span.size());
     host.unmap(span, false, 0);
@@ -54,7 +54,7 @@ bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to) {
 bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from) {
   if (!in_range(addr, from.size())) return false;
   while (!from.empty()) {
-    const auto span = host.map(addr, from.size(), true);
+    const auto span = host.reach(addr, from.size(), true);
     if (span.empty()) return false;
     std::memcpy(span.data(), from.data(), span.size());
     host.unmap(span, true, span.size());
@@ -68,7 +68,7 @@ bool SpanList::append_dma(std::uint64_t addr, std::uint64_t len, bool write) {
   if (!in_range(addr, len)) return false;
   const std::size_t before = pieces_.size();
   for (std::uint64_t left = len; left != 0;) {
-    const auto span = host_->map(addr, left, write);
+    const auto span = host_->reach(addr, left, write);
     if (span.empty()) {
       for (; pieces_.size() > before; pieces_.pop_back()) {
         host_->unmap(pieces_.back().bytes, write, 0);
@@ -76,7 +76,7 @@ bool SpanList::append_dma(std::uint64_t addr, std::uint64_t len, bool write) {
       }
       return false;
     }
-    pieces_.push_back({span, true, write});
+    pieces_.push_back({span, Origin::kMapped, write});
     size_ += span.size();
     addr += span.size();
     left -= span.size();
@@ -84,16 +84,22 @@ bool SpanList::append_dma(std::uint64_t addr, std::uint64_t len, bool write) {
   return true;
 }
 
+void SpanList::append_device(std::span<std::byte> bytes, bool write) {
+  if (bytes.empty()) return;
+  pieces_.push_back({bytes, Origin::kDevice, write});
+  size_ += bytes.size();
+}
+
 void SpanList::append_plain(std::span<std::byte> bytes) {
   if (bytes.empty()) return;
-  pieces_.push_back({bytes, false, true});
+  pieces_.push_back({bytes, Origin::kPlain, true});
   size_ += bytes.size();
 }
 
 void SpanList::append_plain(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   // One piece type serves sources and targets; the piece is marked as not to be written.
-  pieces_.push_back({{const_cast<std::byte*>(bytes.data()), bytes.size()}, false, false});
+  pieces_.push_back({{const_cast<std::byte*>(bytes.data()), bytes.size()}, Origin::kPlain, false});
   size_ += bytes.size();
 }
 
@@ -103,7 +109,9 @@ void SpanList::abandon() { release(false); }
 
 void SpanList::release(bool touched) {
   for (const Piece& p : pieces_) {
-    if (p.mapped) host_->unmap(p.bytes, p.write, touched && p.write ? p.bytes.size() : 0);
+    const bool written = touched && p.write;
+    if (p.origin == Origin::kMapped) host_->unmap(p.bytes, p.write, written ? p.bytes.size() : 0);
+    if (p.origin == Origin::kDevice && written) host_->dm_written(p.bytes);
   }
   pieces_.clear();
   size_ = 0;
@@ -177,14 +185,23 @@ std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint
   return old;
 }
 
-void store_release32(std::byte* p, std::uint32_t value) {
+namespace {
+
+template <class T>
+void store_release(std::byte* p, T value) {
   if (aligned(p, sizeof(value))) {
-    __atomic_store_n(reinterpret_cast<std::uint32_t*>(p), value, __ATOMIC_RELEASE);
+    __atomic_store_n(reinterpret_cast<T*>(p), value, __ATOMIC_RELEASE);
     return;
   }
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(p, &value, sizeof(value));
 }
+
+}  // namespace
+
+void store_release32(std::byte* p, std::uint32_t value) { store_release(p, value); }
+
+void store_release64(std::byte* p, std::uint64_t value) { store_release(p, value); }
 
 std::uint32_t load_acquire32(const std::byte* p) {
   if (aligned(p, sizeof(std::uint32_t))) {

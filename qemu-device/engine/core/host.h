@@ -11,12 +11,32 @@
 
 namespace tern {
 
+// Stands between the device and its host's memory while faults are wanted.
+class DmaGate {
+ public:
+  virtual ~DmaGate() = default;
+  // How many of `len` bytes, from `addr` on, may be mapped now; 0: as if it were not RAM.
+  virtual std::uint64_t reachable(std::uint64_t addr, std::uint64_t len, bool write) = 0;
+};
+
 class Host {
  public:
   virtual ~Host() = default;
+  // What the engine maps memory with: map(), past the gate.
+  std::span<std::byte> reach(std::uint64_t addr, std::uint64_t len, bool write) {
+    if (gate != nullptr) [[unlikely]] {
+      len = gate->reachable(addr, len, write);
+      if (len == 0) return {};
+    }
+    return map(addr, len, write);
+  }
+  DmaGate* gate = nullptr;
+
   // Up to `len` bytes at DMA address `addr`; an empty span when it is not RAM.
   virtual std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) = 0;
   virtual void unmap(std::span<std::byte> span, bool write, std::uint64_t written) = 0;
+  // The device stored to these bytes of device memory.
+  virtual void dm_written(std::span<std::byte> span) = 0;
   virtual Nanos now() = 0;
   virtual std::uint64_t random() = 0;
 };
@@ -34,15 +54,18 @@ class SpanList {
   SpanList(const SpanList&) = delete;
   SpanList& operator=(const SpanList&) = delete;
 
+  enum class Origin : std::uint8_t { kMapped, kPlain, kDevice };
   struct Piece {
     std::span<std::byte> bytes;
-    bool mapped;  // to be unmapped
+    Origin origin;
     bool write;
   };
 
   // Appends [addr, addr + len) of DMA space; false (nothing appended) when not RAM.
   [[nodiscard]] bool append_dma(std::uint64_t addr, std::uint64_t len, bool write);
-  // Appends memory that needs no unmapping (device memory, a received frame, inline data).
+  // Appends device memory.
+  void append_device(std::span<std::byte> bytes, bool write);
+  // Appends memory of the engine's own (a received frame, inline data).
   void append_plain(std::span<std::byte> bytes);
   void append_plain(std::span<const std::byte> bytes);  // never written: source lists only
 
@@ -72,6 +95,7 @@ class SpanList {
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add);
 std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap);
 void store_release32(std::byte* p, std::uint32_t value);
+void store_release64(std::byte* p, std::uint64_t value);
 [[nodiscard]] std::uint32_t load_acquire32(const std::byte* p);
 
 }  // namespace tern

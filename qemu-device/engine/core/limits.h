@@ -10,6 +10,7 @@ inline constexpr std::uint32_t kMaxPd = 65536;
 inline constexpr std::uint32_t kMaxEq = 256;
 inline constexpr std::uint32_t kMaxSrq = 16384;
 inline constexpr std::uint32_t kMaxXrcd = 16384;
+inline constexpr std::uint32_t kMaxDm = 65536;
 inline constexpr std::uint8_t kMinLogEq = 4;
 inline constexpr std::uint8_t kMaxLogEq = 20;
 // An arm names a CQ index by 24 bits: a queue must stay well below that.

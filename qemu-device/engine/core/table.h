@@ -50,13 +50,17 @@ class Table {
     return i < slots_.size() ? slots_[i].get() : nullptr;
   }
 
-  void erase(std::uint32_t number) {
+  // `withhold`: the number waits for release().
+  void erase(std::uint32_t number, bool withhold = false) {
     const std::uint32_t i = number - first_;
     if (i >= slots_.size() || !slots_[i]) return;
     slots_[i].reset();
-    if (i >= reserved_) free_.push_back(i);
+    if (i >= reserved_ && !withhold) free_.push_back(i);
     --count_;
   }
+
+  // A number that erase() withheld may be given out again.
+  void release(std::uint32_t number) { free_.push_back(number - first_); }
 
   void clear() {
     slots_.clear();

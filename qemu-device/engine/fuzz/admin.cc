@@ -87,7 +87,10 @@ class AdminPlay {
     live_[kKey] = {w.rw.key, w.ro.key, w.other.key};
     if (w.eth_tx != 0) live_[kEth] = {w.eth_tx, w.eth_rx};
     if (w.fast.key != 0) live_[kKey].push_back(w.fast.key);
-    live_[kWindow] = w.windows;
+    if (w.dm.key != 0) live_[kKey].push_back(w.dm.key);
+    for (const DmPart& part : w.dm_parts) live_[kDm].push_back(part.number);
+    w.grant_dm();
+    for (const Region& mw : w.windows) live_[kWindow].push_back(mw.key);
     for (const FuzzQp& qp : w.qps) live_[kQp].push_back(qp.number);
     for (const std::uint32_t srq : w.srqs) {
       if (srq != 0) live_[kSrq].push_back(srq);
@@ -167,7 +170,9 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.log_size = static_cast<std::uint8_t>(1 + in_.pick(6));
       c.record_offset = 64U << c.log_size;
       c.pages = pages(c.record_offset + 64);
-      c.eqn = in_.u8() & 1 ? TERN_NO_EQ : any(kEq);
+      const std::uint8_t how = in_.u8();
+      c.eqn = how & 1 ? TERN_NO_EQ : any(kEq);
+      c.flags = how & 0x10 ? TERN_CQ_F_IGNORE_OVERRUN : 0;
       c.uar = any(kUar);
       return bytes_of(c);
     }
@@ -569,6 +574,7 @@ void AdminPlay::registers() {
   constexpr std::array offsets = {TERN_REG_CTRL, TERN_REG_PAGE_SHIFT, TERN_REG_AQ_BASE_LO,
                                   TERN_REG_ACQ_BASE_LO, TERN_REG_AQ_LOG_SIZE, TERN_REG_AQ_TAIL};
   const std::uint32_t offset = how & 0x80 ? in_.u16() & ~3U : offsets[how % offsets.size()];
+  if (offset == TERN_REG_AQ_TAIL) w_.lose_dm();
   (void)w_.device->reg_read(offset);
   const std::uint32_t value = how & 0x40 ? how & 0x20 ? in_.u32() : in_.u8() : 0;
   if (how & 0x40) w_.device->reg_write(offset, value);

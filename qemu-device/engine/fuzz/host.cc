@@ -32,6 +32,7 @@ FuzzHost::FuzzHost() {
 }
 
 FuzzHost::~FuzzHost() {
+  open_dm();
   ASAN_UNPOISON_MEMORY_REGION(theirs_, kBytes);
   munmap(mine_, kBytes);
   munmap(theirs_, kBytes);
@@ -49,6 +50,22 @@ void FuzzHost::restart() {
   granted_ = 0;
   most = 0;
   seed_ = 1;
+  open_dm();
+  std::ranges::fill(dm_, std::byte{0});
+  close_dm();
+}
+
+void FuzzHost::close_dm() { ASAN_POISON_MEMORY_REGION(dm_.data(), kDmBytes); }
+
+void FuzzHost::grant_dm(std::uint64_t offset, std::uint64_t len) {
+  ASAN_UNPOISON_MEMORY_REGION(dm_.data() + offset, len);
+}
+
+void FuzzHost::dm_written(std::span<std::byte> span) {
+  const std::byte* const begin = dm_.data();
+  if (span.empty() || span.data() < begin || span.data() + span.size() > begin + kDmBytes) {
+    violation("not device memory", span.size());
+  }
 }
 
 void FuzzHost::store(std::uint64_t addr, std::span<const std::byte> bytes) {

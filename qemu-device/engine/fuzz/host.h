@@ -4,6 +4,7 @@
 // Three nets catch an access that nothing allows: a map() outside what was granted stops the
 // run; the engine sees the RAM through a view of its own, which AddressSanitizer guards but for what is
 // mapped at the moment; and a mapping that outlives the call it was made in stops the run, too.
+// Device memory, which the engine does not map, AddressSanitizer guards but for what was granted.
 #pragma once
 
 #include <array>
@@ -28,6 +29,8 @@ class FuzzHost final : public Host {
   static constexpr std::uint64_t kPage = 4096;
   static constexpr unsigned kPages = 128;
   static constexpr std::uint64_t kBytes = kPage * kPages;
+
+  static constexpr std::uint64_t kDmBytes = 16 * kPage;
 
   static constexpr unsigned kRead = 1;
   static constexpr unsigned kWrite = 2;
@@ -66,6 +69,11 @@ class FuzzHost final : public Host {
   void grant(std::uint64_t addr, std::uint64_t len, unsigned rights);
   void grant_reads() { granted_ |= kRead; }
   void grant_all() { granted_ = kRead | kWrite; }
+  // Device memory: nothing of it, a part besides, or all of it is the device's to touch.
+  [[nodiscard]] std::span<std::byte> dm() { return dm_; }
+  void close_dm();
+  void grant_dm(std::uint64_t offset, std::uint64_t len);
+  void open_dm() { grant_dm(0, kDmBytes); }
   // Pages that are not RAM for the device now.
   void punch(unsigned page) { holes_.set(page % kPages); }
   void mend(unsigned page) { holes_.reset(page % kPages); }
@@ -78,6 +86,7 @@ class FuzzHost final : public Host {
 
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override;
   void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override;
+  void dm_written(std::span<std::byte> span) override;
   Nanos now() override { return clock; }
   std::uint64_t random() override;
 
@@ -96,6 +105,7 @@ class FuzzHost final : public Host {
 
   std::byte* mine_ = nullptr;    // software's view
   std::byte* theirs_ = nullptr;  // the device's view of the same memory
+  std::vector<std::byte> dm_ = std::vector<std::byte>(kDmBytes);
   std::array<Grant, kPages> grants_{};
   std::bitset<kPages> holes_;
   std::bitset<kPages> dirty_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "input.h"
@@ -34,6 +35,7 @@ enum class Step : std::uint8_t {
   kDoorbell,    // any doorbell through any page
   kEth,         // Ethernet descriptors and their indices
   kMemory,      // limits of mappings
+  kFaults,      // fault rules, or none; by a byte of 0xf8 or more, in no table
   kNum
 };
 
@@ -70,6 +72,8 @@ class Play {
   void doorbell();
   void eth();
   void hole();
+  std::string rule();
+  void faults();
 
   World& w_;
   Input& in_;

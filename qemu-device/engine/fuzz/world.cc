@@ -11,7 +11,8 @@ namespace tern::fuzz {
 namespace {
 
 constexpr std::uint32_t kAll = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
-                               TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+                               TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
+                               TERN_ACCESS_FLUSH_GLOBAL;
 constexpr std::uint32_t kBudget = 65536;
 // Many more than any input can need: what goes on for longer never ends.
 constexpr unsigned kMaxTurns = 20000;
@@ -39,6 +40,7 @@ void World::plug(bool capture) {
   config.max_mtu = 9000;
   config.mac = kMac;
   config.capture = capture;
+  config.dm = host.dm();
   host.restart();
   device = std::make_unique<Device>(host, config);
   using H = FuzzHost;
@@ -71,12 +73,56 @@ std::optional<Status> World::perform(const tern_aq_entry& entry) {
   const std::uint64_t slot = index & ((1U << kLogAdmin) - 1);
   const std::uint64_t aq = FuzzHost::page(page::kAdmin);
   host.put(aq + slot * sizeof(entry), entry);
+  const auto freed = host.get<std::uint32_t>(entry.in_addr);
+  if (entry.opcode == TERN_CMD_ALLOC_DM) host.open_dm();  // what it gives out it clears
   device->reg_write(TERN_REG_AQ_TAIL, aq_tail_);
   settle();
   if (!enabled()) return std::nullopt;
   const auto done = host.get<tern_acq_entry>(aq + 2048 + slot * sizeof(tern_acq_entry));
   if (done.aq_head != aq_tail_) violation("a command without completion", entry.opcode, done.aq_head);
+  if (entry.opcode == TERN_CMD_ALLOC_DM) {
+    if (done.status == TERN_ST_OK) dm_given(entry.out_addr, entry.out_len);
+    grant_dm();
+  } else if (entry.opcode == TERN_CMD_FREE_DM && done.status == TERN_ST_OK) {
+    std::erase_if(dm_parts, [&](const DmPart& part) { return part.number == freed; });
+    grant_dm();
+  }
   return done.status;
+}
+
+// ---- device memory ----
+
+void World::dm_given(std::uint64_t reply, std::size_t len) {
+  if (len < sizeof(tern_rsp_alloc_dm) || !FuzzHost::is_ram(reply, sizeof(tern_rsp_alloc_dm))) {
+    return lose_dm();
+  }
+  const auto rsp = host.get<tern_rsp_alloc_dm>(reply);
+  const DmPart part{rsp.dmn, rsp.offset, rsp.size};
+  if (part.size == 0 || part.offset > FuzzHost::kDmBytes ||
+      part.size > FuzzHost::kDmBytes - part.offset) {
+    violation("a part that is not in device memory", part.offset, part.size);
+  }
+  for (const DmPart& p : dm_parts) {
+    if (part.offset < p.offset + p.size && p.offset < part.offset + part.size) {
+      violation("device memory given out twice", part.offset, p.offset);
+    }
+  }
+  const auto bytes = host.dm().subspan(part.offset, part.size);
+  if (std::ranges::any_of(bytes, [](std::byte b) { return b != std::byte{0}; })) {
+    violation("device memory given out with something in it", part.offset);
+  }
+  dm_parts.push_back(part);
+}
+
+void World::grant_dm() {
+  if (dm_lost_) return;
+  host.close_dm();
+  for (const DmPart& part : dm_parts) host.grant_dm(part.offset, part.size);
+}
+
+void World::lose_dm() {
+  dm_lost_ = true;
+  host.open_dm();
 }
 
 std::optional<Status> World::command(std::uint16_t opcode, std::span<const std::byte> in,
@@ -117,6 +163,7 @@ void World::build(const Scene& s) {
   if (command(TERN_CMD_SET_GID, g) != TERN_ST_OK) violation("no GID");
   make_queues();
   make_memory();
+  if (can(TERN_CAP_DM)) make_dm();
   if (can(TERN_CAP_SRQ)) make_srqs();
   if (s.eth) make_eth();
   for (unsigned i = 0; i < s.qps; ++i) make_qp(i);
@@ -127,6 +174,7 @@ void World::build(const Scene& s) {
                                           : kPeerQpn + i;
     if (!connect(qp, dest, s.loopback)) violation("a QP cannot be connected", qp.type);
   }
+  bind_windows();
   host.cut_pages = s.cut_pages;
   // Who may name DMA addresses, a privileged PD and the Ethernet function, may reach everything.
   if (s.privileged || s.eth) host.grant_all();
@@ -209,7 +257,46 @@ void World::make_memory() {
     tern_cmd_alloc_mw m{};
     m.pdn = pd;
     m.type = static_cast<std::uint8_t>(type);
-    windows.push_back(make(TERN_CMD_ALLOC_MW, m));
+    windows.push_back({make(TERN_CMD_ALLOC_MW, m), 0, 0});
+  }
+}
+
+// Of a part of two pages all but the ends.
+void World::make_dm() {
+  constexpr std::uint64_t kEnd = 16;
+  const tern_cmd_alloc_dm a{2 * FuzzHost::kPage, 0, 0};
+  if (command(TERN_CMD_ALLOC_DM, a, sizeof(tern_rsp_alloc_dm)) != TERN_ST_OK) {
+    violation("no device memory");
+  }
+  const DmPart& part = dm_parts.front();
+  tern_cmd_create_mr c{};
+  c.length = part.size - 2 * kEnd;
+  c.offset = kEnd;
+  c.pdn = pd;
+  c.access = kAll;
+  if (can(TERN_CAP_MW_TYPE_1)) c.access |= TERN_ACCESS_MW_BIND;
+  c.dmn = part.number;
+  c.kind = TERN_MR_DM;
+  dm = {make(TERN_CMD_CREATE_MR, c), 0, c.length};
+  host.close_dm();
+  host.grant_dm(part.offset + kEnd, c.length);
+}
+
+void World::bind_windows() {
+  if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI) return;
+  const Accessor who = device->qps.find(qps[0].number)->accessor();
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    Region& mw = windows[i];
+    mw.iova = rw.iova + 0x100 + 0x80 * i;
+    mw.length = 0x400;
+    tern_bind_seg seg{};
+    seg.addr = mw.iova;
+    seg.length = mw.length;
+    seg.lkey = rw.key;
+    seg.rkey = seg.new_rkey = mw.key;
+    seg.access = kAll & kWindowRights;
+    seg.type = static_cast<std::uint8_t>(i + 1);
+    if (!device->memory.bind_mw(who, seg)) violation("a window cannot be bound", i);
   }
 }
 
@@ -395,6 +482,7 @@ void World::collect() {
 
 // What leaves the device is a frame that the wire takes and that a peer can read.
 void World::look_at(const Effects::Frame& f) {
+  if (f.received) return;
   const auto bytes = device->effects->bytes(f);
   if (bytes.size() < 60 || bytes.size() > device->port.max_mtu() + 18) {
     violation("a frame of a size the wire does not take", bytes.size());
@@ -437,16 +525,13 @@ void World::tear_down(bool reset) {
     must(TERN_CMD_DESTROY_ETH_QUEUE, eth_rx);
     for (const std::uint32_t srq : srqs) must(TERN_CMD_DESTROY_SRQ, srq);
     must(TERN_CMD_FREE_XRCD, xrcd);
-    for (const std::uint32_t mw : windows) {
-      // A bind or an invalidate may have given it another variant.
-      for (std::uint32_t v = 0; v < 256; ++v) {
-        if (on(TERN_CMD_FREE_MW, (mw & ~TERN_KEY_VARIANT_MASK) | v) == TERN_ST_OK) break;
-      }
-    }
+    for (const Region& mw : windows) must(TERN_CMD_FREE_MW, mw.key);  // whatever its variant is
     must(TERN_CMD_DESTROY_MR, rw.key);
     must(TERN_CMD_DESTROY_MR, ro.key);
     must(TERN_CMD_DESTROY_MR, other.key);
     must(TERN_CMD_DESTROY_MR, fast.key);
+    must(TERN_CMD_DESTROY_MR, dm.key);
+    if (dm.key != 0) must(TERN_CMD_FREE_DM, dm_parts.front().number);
     for (const std::uint32_t cq : cqs) must(TERN_CMD_DESTROY_CQ, cq);
     must(TERN_CMD_DESTROY_EQ, eq);
     must(TERN_CMD_DESTROY_EQ, async_eq);
@@ -460,7 +545,9 @@ void World::tear_down(bool reset) {
   device->reset();
   check();
   if (device->qps.count() != 0 || device->cqs.count() != 0 || device->eqs.count() != 0 ||
-      device->pds.count() != 0 || device->memory.counts().mr != 0 || device->page_entries() != 0) {
+      device->pds.count() != 0 || device->memory.counts().mr != 0 ||
+      device->memory.counts().mw != 0 || device->page_entries() != 0 ||
+      device->dm.counts().parts != 0 || device->dm.counts().bytes != 0) {
     violation("objects left behind by a reset");
   }
   if (device->next_deadline() != kNever) violation("a timer left behind by a reset");

@@ -58,6 +58,13 @@ struct Region {
   std::uint64_t length = 0;
 };
 
+// A part of device memory.
+struct DmPart {
+  std::uint32_t number = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
 struct FuzzQp {
   std::uint32_t number = 0;
   std::uint8_t type = TERN_QPT_RC;
@@ -108,6 +115,10 @@ class World {
   }
   // An entry of the admin queue, to its end.
   std::optional<Status> perform(const tern_aq_entry& entry);
+  // The device may touch all that was given out of device memory, and nothing else.
+  void grant_dm();
+  // Nobody knows any more what parts of device memory there are.
+  void lose_dm();
   // The number that the last command replied.
   [[nodiscard]] std::uint32_t reply() const { return host.get<std::uint32_t>(reply_addr()); }
   [[nodiscard]] static std::uint64_t input_addr() { return FuzzHost::page(page::kArgs); }
@@ -154,8 +165,9 @@ class World {
   std::array<std::uint32_t, 2> srqs{};  // plain, XRC
   std::uint32_t eth_tx = 0;
   std::uint32_t eth_rx = 0;
-  Region rw, ro, other, fast;
-  std::vector<std::uint32_t> windows;
+  Region rw, ro, other, fast, dm;
+  std::vector<DmPart> dm_parts;
+  std::vector<Region> windows;  // of type 1 and 2, bound to parts of rw if a QP of the scene can
   std::vector<FuzzQp> qps;
   // The last frames that went to the wire, for sending them back.
   std::vector<std::vector<std::byte>> sent;
@@ -166,9 +178,12 @@ class World {
  private:
   void make_queues();
   void make_memory();
+  void make_dm();
+  void dm_given(std::uint64_t reply, std::size_t len);
   void make_srqs();
   void make_eth();
   void make_qp(unsigned index);
+  void bind_windows();
   std::uint32_t make(std::uint16_t opcode, std::span<const std::byte> in);
   template <class In>
   std::uint32_t make(std::uint16_t opcode, const In& in) {
@@ -180,6 +195,7 @@ class World {
   void must(std::uint16_t opcode, std::uint32_t id);
 
   std::uint32_t aq_tail_ = 0;
+  bool dm_lost_ = false;
   tern_rsp_objects before_{};
 };
 

@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::uint32_t kRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
                                   TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
-                                  TERN_ACCESS_MW_BIND | TERN_ACCESS_ZERO_BASED;
-// Rights whose capabilities the device does not have.
-constexpr std::uint32_t kUnsupported =
-    TERN_ACCESS_ON_DEMAND | TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
+                                  TERN_ACCESS_MW_BIND | TERN_ACCESS_ZERO_BASED |
+                                  TERN_ACCESS_FLUSH_GLOBAL;
+// Rights whose capabilities the device does not have: no memory behind it outlives power.
+constexpr std::uint32_t kUnsupported = TERN_ACCESS_ON_DEMAND | TERN_ACCESS_FLUSH_PERSISTENT;
 
 Status check_access(std::uint32_t access) {
   if (access & ~(kRights | kUnsupported)) return TERN_ST_BAD_PARAM;
@@ -52,7 +52,8 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 Memory::Region* Memory::find_for_command(std::uint32_t key) const {
   Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return region && (region->key == key || region->fast) ? region : nullptr;
+  if (!region || region->window) return nullptr;
+  return region->key == key || region->fast ? region : nullptr;
 }
 
 Memory::Region* Memory::find(std::uint32_t key) const {
@@ -60,9 +61,9 @@ Memory::Region* Memory::find(std::uint32_t key) const {
   return region && region->key == key ? region : nullptr;
 }
 
-const Memory::Region* Memory::permitted(const Accessor& who, std::uint32_t key, std::uint64_t addr,
-                                        std::uint64_t len, std::uint32_t rights) const {
-  const Region* const region = find(key);
+const Memory::Region* Memory::permitted(const Region* region, const Accessor& who,
+                                        std::uint64_t addr, std::uint64_t len,
+                                        std::uint32_t rights) {
   if (!region || !region->open || region->pd != who.pd) return nullptr;
   if ((region->access & rights) != rights) return nullptr;
   // Unsigned differences that are compared before they are used: nothing wraps.
@@ -72,9 +73,25 @@ const Memory::Region* Memory::permitted(const Accessor& who, std::uint32_t key, 
   return region;
 }
 
+const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
+                                               std::uint64_t& addr, std::uint64_t len,
+                                               std::uint32_t rights) const {
+  const Region* region = find(key);
+  if (!region && mutated(Rule::kMwVariant)) region = find_window(key);
+  if (region && region->window) [[unlikely]] return through(*region, who, addr, len, rights);
+  return permitted(region, who, addr, len, rights);
+}
+
 Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
                       SpanList& out) {
-  for (std::uint64_t at = region.offset + (addr - region.iova); len != 0;) {
+  std::uint64_t at = region.offset + (addr - region.iova);
+  if (region.dmn != 0) {
+    // Where a rule of windows is switched off, a window may lie outside its region.
+    if (at > dm_->size() || len > dm_->size() - at) return Access::kDmaError;
+    out.append_device(dm_->bytes(at, len), write);
+    return Access::kReady;
+  }
+  while (len != 0) {
     const PageList::Run run = region.pages.at(at, len);
     if (run.len == 0 || !out.append_dma(run.addr, run.len, write)) return Access::kDmaError;
     at += run.len;
@@ -91,46 +108,70 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
     return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
   }
   const Region* const region =
-      permitted(who, lkey, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
+      permitted(find(lkey), who, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
   return region ? append(*region, addr, len, write, out) : Access::kDenied;
 }
 
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                       std::uint32_t rights, SpanList& out) {
   if (len == 0) return Access::kReady;
-  const Region* const region = permitted(who, rkey, va, len, rights);
+  const Region* const region = permitted_remote(who, rkey, va, len, rights);
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   return region ? append(*region, va, len, write, out) : Access::kDenied;
 }
 
 Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                             std::uint64_t len, std::uint32_t rights) const {
-  return len == 0 || permitted(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  const bool allowed = len == 0 || permitted_remote(who, rkey, va, len, rights) != nullptr;
+  return allowed ? Access::kReady : Access::kDenied;
 }
 
-// The page list of a new region must cover it.
-Status Memory::load(const tern_cmd_create_mr& cmd, Region& region) {
-  const bool incomplete = cmd.flags & TERN_MR_F_INCOMPLETE;
+Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+                           std::uint64_t len, bool whole, std::uint32_t rights) const {
+  if (whole) {
+    const Region* const region = find(rkey);
+    va = region ? region->iova : 0;
+    len = 0;
+  }
+  return permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+}
+
+// The page list of a region must cover it.
+Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
+                    std::uint64_t length, std::uint64_t held, PageList& list) {
+  if (flags & ~TERN_MR_F_INCOMPLETE) return TERN_ST_BAD_PARAM;
+  const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
   // The list comes with UPDATE_PAGES; nothing of one may be here.
-  if (incomplete && (cmd.pages.addr != 0 || cmd.pages.kind != TERN_PAGES_LIST)) {
+  if (incomplete && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
+  if (pages.kind == TERN_PAGES_DIRECT) {
+    const std::uint64_t addr = le(pages.addr);
+    if (!in_range(addr, offset) || !in_range(addr + offset, length)) return TERN_ST_BAD_PARAM;
+    return list.load(host_, pages, 0);
+  }
+  const unsigned shift = pages.page_shift;
+  if (shift < kPageShiftMin || shift > kPageShiftMax || pages.rsvd_e != 0) {
     return TERN_ST_BAD_PARAM;
   }
-  if (cmd.pages.kind == TERN_PAGES_DIRECT) {
-    const std::uint64_t addr = le(cmd.pages.addr);
-    if (!in_range(addr, region.offset) || !in_range(addr + region.offset, region.length)) {
-      return TERN_ST_BAD_PARAM;
-    }
-    return region.pages.load(host_, cmd.pages, 0);
-  }
-  const unsigned shift = cmd.pages.page_shift;
-  if (shift < kPageShiftMin || shift > kPageShiftMax || cmd.pages.rsvd_e != 0) {
+  const std::uint64_t num = le(pages.num);
+  if (!covers(num, shift, offset, length)) return TERN_ST_BAD_PARAM;
+  if (num > kMaxMrPages - (page_entries_ - held)) return TERN_ST_NO_MEMORY;
+  return incomplete ? list.reserve(num, shift) : list.load(host_, pages, num);
+}
+
+// A region on device memory has no list, and all of it is inside one part.
+Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
+  constexpr tern_pages none{};
+  if (std::memcmp(&cmd.pages, &none, sizeof(none)) != 0 || cmd.flags != 0) {
     return TERN_ST_BAD_PARAM;
   }
-  const std::uint64_t num = le(cmd.pages.num);
-  if (!covers(num, shift, region.offset, region.length)) return TERN_ST_BAD_PARAM;
-  if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_MEMORY;
-  return incomplete ? region.pages.reserve(num, shift)
-                    : region.pages.load(host_, cmd.pages, num);
+  region.dmn = le(cmd.dmn);
+  const DeviceMemory::Part* const part = dm_->find(region.dmn);
+  if (part == nullptr) return TERN_ST_BAD_HANDLE;
+  if (region.offset > part->size || region.length > part->size - region.offset) {
+    return TERN_ST_BAD_PARAM;
+  }
+  region.offset += part->offset;
+  return TERN_ST_OK;
 }
 
 // A region for REG_MR is nothing yet but room for a list.
@@ -151,16 +192,17 @@ Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
 
 Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   if (cmd.kind > TERN_MR_FAST) return TERN_ST_BAD_PARAM;
-  if (cmd.kind == TERN_MR_DM) return TERN_ST_NOT_SUPPORTED;
+  const bool device = cmd.kind == TERN_MR_DM;
+  if (device && (dm_ == nullptr || dm_->size() == 0)) return TERN_ST_NOT_SUPPORTED;
   if (cmd.kind == TERN_MR_FAST) {
     auto region = std::make_unique<Region>();
     region->pd = Pdn(le(cmd.pdn));
     if (const Status st = load_fast(cmd, *region); st != TERN_ST_OK) return st;
-    if (regions_.full()) return TERN_ST_NO_RESOURCE;
+    if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
     *key = insert(std::move(region));
     return TERN_ST_OK;
   }
-  if (cmd.dmn != 0 || (cmd.flags & ~TERN_MR_F_INCOMPLETE)) return TERN_ST_BAD_PARAM;
+  if (!device && cmd.dmn != 0) return TERN_ST_BAD_PARAM;
   auto region = std::make_unique<Region>();
   region->access = le(cmd.access);
   region->pd = Pdn(le(cmd.pdn));
@@ -172,8 +214,11 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
       st != TERN_ST_OK) {
     return st;
   }
-  if (regions_.full()) return TERN_ST_NO_RESOURCE;
-  if (const Status st = load(cmd, *region); st != TERN_ST_OK) return st;
+  if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
+  const Status st = device ? load_device(cmd, *region)
+                           : load(cmd.pages, cmd.flags, region->offset, region->length, 0,
+                                  region->pages);
+  if (st != TERN_ST_OK) return st;
   *key = insert(std::move(region));
   return TERN_ST_OK;
 }
@@ -181,6 +226,7 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
 // Numbers a region that has been checked; its key.
 std::uint32_t Memory::insert(std::unique_ptr<Region> region) {
   page_entries_ += region->pages.entries_held();
+  if (region->dmn != 0) ++dm_->find(region->dmn)->users;
   ++pd_users_[region->pd.value];
   Region& r = *region;
   const std::uint32_t index = regions_.insert(std::move(region));
@@ -199,20 +245,69 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 Status Memory::destroy_mr(std::uint32_t key) {
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
-  const std::uint32_t index = key >> TERN_KEY_INDEX_SHIFT;
-  // REG_MR may have changed it: the next region here gets another one than was valid last.
-  variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region->key & TERN_KEY_VARIANT_MASK);
-  page_entries_ -= region->pages.entries_held();
-  const auto users = pd_users_.find(region->pd.value);
-  if (--users->second == 0) pd_users_.erase(users);
-  regions_.erase(index);
+  if (region->windows != 0 && !mutated(Rule::kMrBusy)) return TERN_ST_BUSY;
+  remove(*region);
   return TERN_ST_OK;
+}
+
+void Memory::remove(const Region& region) {
+  const std::uint32_t index = region.key >> TERN_KEY_INDEX_SHIFT;
+  // A WQE may have changed it: the next key here gets another one than was valid last.
+  variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region.key & TERN_KEY_VARIANT_MASK);
+  page_entries_ -= region.pages.entries_held();
+  if (region.dmn != 0) --dm_->find(region.dmn)->users;
+  forget_user(region.pd);
+  regions_.erase(index);
+}
+// Everything is found out before anything changes.
+Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
+  Region* const region = find_for_command(le(cmd.key));
+  if (!region) return TERN_ST_BAD_HANDLE;
+  if (region->fast || region->dmn != 0) return TERN_ST_BAD_STATE;
+  const std::uint32_t mask = le(cmd.mask);
+  if (mask & ~(TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS)) return TERN_ST_BAD_PARAM;
+  if ((mask & (TERN_REREG_TRANS | TERN_REREG_PD)) && region->windows != 0 &&
+      !mutated(Rule::kMrBusy)) {
+    return TERN_ST_BUSY;
+  }
+  const bool trans = mask & TERN_REREG_TRANS;
+  const std::uint32_t access = mask & TERN_REREG_ACCESS ? le(cmd.access) : region->access;
+  const std::uint64_t iova = trans ? le(cmd.iova) : region->iova;
+  const std::uint64_t length = trans ? le(cmd.length) : region->length;
+  if (const Status st = check_region(access, iova, length); st != TERN_ST_OK) return st;
+  if (trans) {
+    const std::uint64_t offset = le(cmd.offset);
+    const std::uint64_t held = region->pages.entries_held();
+    PageList list;
+    if (const Status st = load(cmd.pages, cmd.flags, offset, length, held, list);
+        st != TERN_ST_OK) {
+      return st;
+    }
+    page_entries_ = page_entries_ - held + list.entries_held();
+    region->pages = std::move(list);
+    region->offset = offset;
+    region->iova = iova;
+    region->length = length;
+    region->open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
+  }
+  if (mask & TERN_REREG_PD) {
+    forget_user(region->pd);
+    region->pd = Pdn(le(cmd.pdn));
+    ++pd_users_[region->pd.value];
+  }
+  region->access = access;
+  return TERN_ST_OK;
+}
+
+void Memory::forget_user(Pdn pd) {
+  const auto users = pd_users_.find(pd.value);
+  if (--users->second == 0) pd_users_.erase(users);
 }
 
 Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
-  if (region->fast) return TERN_ST_BAD_STATE;
+  if (region->fast || (region->dmn != 0 && cmd.pages.num != 0)) return TERN_ST_BAD_STATE;
   const std::uint32_t flags = le(cmd.flags);
   const bool last = flags & TERN_UPDATE_LAST;
   const bool close = flags & TERN_UPDATE_CLOSE;
@@ -259,10 +354,12 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
 
 Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
   Region* const region = find(key);
-  return region && region->fast && region->open && region->pd == who.pd ? region : nullptr;
+  if (!region || !region->fast || !region->open || region->pd != who.pd) return nullptr;
+  return region->windows == 0 || mutated(Rule::kInvMrBound) ? region : nullptr;
 }
 
 bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
+  if (Region* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
   Region* const region = invalidatable(who, key);
   if (!region) return false;
   region->open = false;
@@ -271,6 +368,7 @@ bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
 
 // A peer closes only what was opened to peers.
 bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
+  if (Region* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
   Region* const region = invalidatable(who, key);
   if (!region || !(region->access & kRemoteRights)) return false;
   region->open = false;
@@ -278,6 +376,10 @@ bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
 }
 
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
+  if (const Region* const entry = find_window(key)) {
+    const bool named = entry->key == key || entry->window->type == 2;
+    return named ? query_mw(*entry, rsp) : Status{TERN_ST_BAD_HANDLE};
+  }
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};
@@ -286,6 +388,7 @@ Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
   rsp->key = le(region->key);
   rsp->pdn = le(region->pd.value);
   rsp->access = le(region->access);
+  rsp->num_windows = le(region->windows);
   rsp->state = region->open ? TERN_KEY_ST_VALID : TERN_KEY_ST_FREE;
   return TERN_ST_OK;
 }
@@ -293,6 +396,8 @@ Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
 void Memory::reset() {
   regions_.clear();
   pd_users_.clear();
+  qp_windows_.clear();
+  windows_ = 0;
   page_entries_ = 0;
 }
 

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "core/host.h"
+#include "core/mutations.h"
 #include "core/table.h"
 #include "core/types.h"
+#include "memory/device_memory.h"
 #include "memory/page_list.h"
+#include "memory/window.h"
 #include "tern_hw.hpp"
 
 namespace tern {
@@ -21,6 +24,7 @@ struct Accessor {
   Pdn pd;
   bool privileged = false;
   Qpn qp;
+  std::uint64_t life = 0;  // of a QP, from one reset to the next; no two lives have the same
 };
 
 enum class Access : std::uint8_t {
@@ -32,8 +36,16 @@ enum class Access : std::uint8_t {
 
 class Memory {
  public:
-  // `max_mr`: regions, at most 2^24 - 2.
-  Memory(Host& host, std::uint32_t max_mr) : host_(host), regions_(kFirstIndex, max_mr) {}
+  // `max_mr` regions and `max_mw` windows, together at most 2^24 - 2. `dm`: null when the device
+  // has none.
+  Memory(Host& host, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
+         bool mw_type_2a = false)
+      : host_(host),
+        dm_(dm),
+        regions_(kFirstIndex, max_mr + max_mw),
+        max_mr_(max_mr),
+        max_mw_(max_mw),
+        mw_type_2a_(mw_type_2a) {}
 
   // One SGE of a WQE: appends its bytes to `out`. `write`: the device stores there. No bytes
   // need no key (IBTA 10.6.3.1).
@@ -46,13 +58,20 @@ class Memory {
   // The same checks without touching memory.
   [[nodiscard]] Access check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                     std::uint64_t len, std::uint32_t rights) const;
+  // A FLUSH of [va, va + len), or of the `whole` region; `rights` are TERN_ACCESS_FLUSH_*. No bytes
+  // need a key as well, and an address that is the region's or its end.
+  [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+                                   std::uint64_t len, bool whole, std::uint32_t rights) const;
 
   // Admin commands: TERN_ST_*. They check everything but the PD's existence, which the caller
   // did; of reserved bytes only those of the page list.
   [[nodiscard]] Status create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key);
   [[nodiscard]] Status destroy_mr(std::uint32_t key);
+  [[nodiscard]] Status rereg_mr(const tern_cmd_rereg_mr& cmd);
   [[nodiscard]] Status update_pages(const tern_cmd_update_pages& cmd);
   [[nodiscard]] Status query(std::uint32_t key, tern_rsp_mr* rsp) const;
+  [[nodiscard]] Status alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key);
+  [[nodiscard]] Status free_mw(std::uint32_t key);
 
   // REG_MR: opens a closed region of kind FAST with the pages the segment names. kReady, or why it
   // stays closed.
@@ -61,49 +80,92 @@ class Memory {
   // close, and nothing has changed.
   [[nodiscard]] bool invalidate_local(const Accessor& who, std::uint32_t key);
   [[nodiscard]] bool invalidate_remote(const Accessor& who, std::uint32_t key);
+  // BIND_MW. False: refused, and nothing has changed.
+  [[nodiscard]] bool bind_mw(const Accessor& who, const tern_bind_seg& seg);
 
   void reset();
 
   struct Counts {
     std::uint32_t mr;
+    std::uint32_t mw;
     std::uint64_t page_entries;
   };
-  [[nodiscard]] Counts counts() const { return {regions_.count(), page_entries_}; }
+  [[nodiscard]] Counts counts() const {
+    return {regions_.count() - windows_, windows_, page_entries_};
+  }
 
   // Keys that refer to a PD; FREE_PD asks.
   [[nodiscard]] std::uint32_t users_of(Pdn pd) const;
+  // Whether a bound window names the QP: its number is not for another one.
+  [[nodiscard]] bool names(Qpn qp) const { return qp_windows_.contains(qp.value); }
+
+  Mutations mutations;  // outlives resets
 
  private:
   static constexpr std::uint32_t kFirstIndex = 2;  // 0: no region; 1: TERN_LKEY_DMA
 
-  // What a key stands for. All accesses come through find() and permitted().
+  // What a key stands for. All accesses come through find() and permitted(), those through a window
+  // through() it besides.
   struct Region {
     std::uint32_t key = 0;
     std::uint32_t access = 0;
     Pdn pd;
     bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
-    bool open = false;
+    bool open = false;  // never set of a window: whoever wants a region needs no other check
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
-    std::uint64_t offset = 0;  // of the first byte in the page list
+    std::uint64_t offset = 0;  // of the first byte in the page list, or in all device memory
+    std::uint32_t dmn = 0;     // the part of device memory it is on, 0: it has a page list
     PageList pages;
+    std::uint32_t windows = 0;       // bound to it
+    std::unique_ptr<Window> window;  // not null: no region, but a window
   };
 
   [[nodiscard]] Region* find(std::uint32_t key) const;
   // The same; of a fast region any variant, because commands cannot know the one in force.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
-  [[nodiscard]] const Region* permitted(const Accessor& who, std::uint32_t key, std::uint64_t addr,
-                                        std::uint64_t len, std::uint32_t rights) const;
+  [[nodiscard]] static const Region* permitted(const Region* region, const Accessor& who,
+                                               std::uint64_t addr, std::uint64_t len,
+                                               std::uint32_t rights);
+  // The same for a peer's key, which may be a window's: `addr` becomes an address of the region.
+  [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
+                                               std::uint64_t& addr, std::uint64_t len,
+                                               std::uint32_t rights) const;
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
-  [[nodiscard]] Status load(const tern_cmd_create_mr& cmd, Region& region);
+  // Copies the list of a region of kind MEMORY into `list`, which replaces one of `held` entries.
+  [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
+                            std::uint64_t length, std::uint64_t held, PageList& list);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
+  [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
+  void forget_user(Pdn pd);
   std::uint32_t insert(std::unique_ptr<Region> region);
+  void remove(const Region& region);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
+  // Windows: memory/window.cc. `entry` is one.
+  [[nodiscard]] Region* find_window(std::uint32_t key) const;  // any variant
+  [[nodiscard]] Status query_mw(const Region& entry, tern_rsp_mr* rsp) const;
+  [[nodiscard]] bool mutated(Rule rule) const { return mutations.off(rule); }
+  [[nodiscard]] bool belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const;
+  [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
+  [[nodiscard]] bool in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const;
+  [[nodiscard]] const Region* through(const Region& entry, const Accessor& who, std::uint64_t& addr,
+                                      std::uint64_t len, std::uint32_t rights) const;
+  [[nodiscard]] Region* bindable(const Accessor& who, const tern_bind_seg& seg) const;
+  [[nodiscard]] Region* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
+  void unbind(Region& entry);
+  [[nodiscard]] bool invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key);
+
   Host& host_;
-  Table<Region> regions_;
+  DeviceMemory* dm_;
+  Table<Region> regions_;  // and windows
+  const std::uint32_t max_mr_;
+  const std::uint32_t max_mw_;
+  const bool mw_type_2a_;
+  std::uint32_t windows_ = 0;
+  std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // bound, by the QP they name
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;
   std::vector<std::uint8_t> variants_;  // last one of each index; outlives regions and resets

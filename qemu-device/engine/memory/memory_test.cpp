@@ -358,6 +358,26 @@ TEST_F(MemoryTest, NoBytesNeedNoKey) {
   EXPECT_EQ(remote(user, 0xffffffff, UINT64_MAX, 0, TERN_ACCESS_REMOTE_WRITE), Access::kReady);
 }
 
+TEST_F(MemoryTest, FlushesAreCheckedWithoutBytes) {
+  constexpr std::uint32_t kGlobal = TERN_ACCESS_FLUSH_GLOBAL;
+  const std::uint32_t key = make(0x1000, 8000, 100, kGlobal).key;
+  const auto check = [&](const Accessor& who, std::uint64_t va, std::uint64_t len, bool whole,
+                         std::uint32_t rights) {
+    return memory.check_flush(who, key, va, len, whole, rights);
+  };
+  EXPECT_EQ(check(user, 0x1000, 8000, false, kGlobal), Access::kReady);
+  EXPECT_EQ(check(user, 0x1000, 8001, false, kGlobal), Access::kDenied);
+  EXPECT_EQ(check(user, 0x1000 + 8000, 0, false, kGlobal), Access::kReady);
+  EXPECT_EQ(check(user, 0x1000 + 8001, 0, false, kGlobal), Access::kDenied);
+  EXPECT_EQ(check(user, 0xfff, 0, false, kGlobal), Access::kDenied);
+  EXPECT_EQ(check(user, 0xfff, UINT64_MAX, true, kGlobal), Access::kReady);
+  EXPECT_EQ(check(kernel, 0x1000, 0, true, kGlobal), Access::kDenied);
+  EXPECT_EQ(check(user, 0x1000, 0, true, TERN_ACCESS_FLUSH_PERSISTENT), Access::kDenied);
+  EXPECT_EQ(check(user, 0x1000, 0, true, kGlobal | TERN_ACCESS_FLUSH_PERSISTENT), Access::kDenied);
+  EXPECT_EQ(memory.check_flush(user, 0, 0, 0, true, kGlobal), Access::kDenied);
+  EXPECT_EQ(memory.check_flush(user, key ^ 1, 0x1000, 0, true, kGlobal), Access::kDenied);
+}
+
 TEST_F(MemoryTest, ReservedKeyIsForPrivilegedDomainsAndLocal) {
   const std::uint64_t addr = host.alloc(8192);
   EXPECT_EQ(local(kernel, TERN_LKEY_DMA, addr + 1, 8000, true), Access::kReady);
@@ -416,7 +436,6 @@ TEST_F(MemoryTest, CreationRefuses) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 9; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 31; }},
       {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND; }},
-      {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_GLOBAL; }},
       {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_PERSISTENT; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_WRITE; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_ATOMIC; }},

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "control/device.h"
 #include "core/limits.h"
@@ -7,8 +9,28 @@
 
 namespace tern {
 
+namespace {
+
+constexpr Nanos kNanosPerMicro = 1000;
+
+// Size and record of a buffer, the first one's or a new one's.
+Status check_buffer(std::uint64_t record, unsigned log_size) {
+  if (log_size < kMinLogCq || log_size > kMaxLogCq || record % TERN_RECORD_SIZE != 0 ||
+      record < sizeof(tern_cqe) << log_size) {
+    return TERN_ST_BAD_PARAM;
+  }
+  return TERN_ST_OK;
+}
+
+}  // namespace
+
 Cq::Cq(Device& device, const tern_cmd_create_cq& cmd, Eq* eq)
-    : device_(device), cmd_(cmd), eq_(eq) {
+    : device_(device),
+      cmd_(cmd),
+      eq_(eq),
+      record_(le(std::uint32_t{cmd.record_offset})),
+      period_end_(device.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
+      log_size_(cmd.log_size) {
   if (eq_ != nullptr) eq_->attach_cq();
 }
 
@@ -17,23 +39,17 @@ Cq::~Cq() {
 }
 
 Status Cq::init() {
-  const std::uint64_t record = le(std::uint32_t{cmd_.record_offset});
   if (cmd_.flags & ~TERN_CQ_F_IGNORE_OVERRUN) return TERN_ST_BAD_PARAM;
-  if (cmd_.flags & TERN_CQ_F_IGNORE_OVERRUN) return TERN_ST_NOT_SUPPORTED;
-  if (cmd_.log_size < kMinLogCq || cmd_.log_size > kMaxLogCq || record % TERN_RECORD_SIZE != 0 ||
-      record < std::uint64_t{size()} * sizeof(tern_cqe)) {
-    return TERN_ST_BAD_PARAM;
-  }
-  return buffer_.load(device_.host, cmd_.pages, record + sizeof(tern_cq_record));
+  if (const Status st = check_buffer(record_, log_size_); st != TERN_ST_OK) return st;
+  return buffer_.load(device_.host, cmd_.pages, record_ + sizeof(tern_cq_record));
 }
 
 // Whether there is a free entry; the record is read only when none is known. A consumer index
 // that cannot be, ahead of ours or too far behind, is an overflow, too.
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
-  if (index - ci_ < size()) return true;
-  const auto ci =
-      buffer_.load32(device_.host, le(std::uint32_t{cmd_.record_offset}) + offsetof(tern_cq_record, ci));
+  if (ignores_overrun() || index - ci_ < size()) return true;
+  const auto ci = buffer_.load32(device_.host, record_ + offsetof(tern_cq_record, ci));
   if (!ci) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
@@ -48,24 +64,27 @@ bool Cq::make_room() {
 
 bool Cq::push(tern_cqe& cqe) {
   if (broken_ || !make_room()) return false;
+  const std::uint64_t place = pi_ - base_;
   cqe.timestamp = le(device_.host.now());
-  cqe.phase = le(static_cast<std::uint32_t>(~(pi_ >> cmd_.log_size) & TERN_CQE_PHASE));
-  const std::uint64_t slot = pi_ & (size() - 1);
+  cqe.phase = le(static_cast<std::uint32_t>(~(place >> log_size_) & TERN_CQE_PHASE));
+  const std::uint64_t slot = place & (size() - 1);
   if (!buffer_.publish(device_.host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
   }
   ++pi_;
   const bool solicits = (cqe.flags & TERN_CQE_F_SOLICITED) || cqe.status != TERN_CQE_SUCCESS;
-  if (solicits) solicited_end_ = pi_;
-  if (armed_ && (solicits || !armed_solicited_)) fire();
+  if (solicits) {
+    solicited_end_ = pi_;
+    ++untold_solicited_;
+  }
+  if (armed_ && (solicits || !armed_solicited_)) tell(1);
   return true;
 }
 
 void Cq::arm() {
   if (broken_ || eq_ == nullptr) return;
-  const auto word =
-      buffer_.load32(device_.host, le(std::uint32_t{cmd_.record_offset}) + offsetof(tern_cq_record, arm));
+  const auto word = buffer_.load32(device_.host, record_ + offsetof(tern_cq_record, arm));
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
   if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_) return;
@@ -82,7 +101,22 @@ void Cq::arm() {
   const std::uint64_t later = armed_solicited_ ? pi_ - solicited_end_ : 0;
   // What an earlier event told of is not told again, whether or not software has read it: who
   // arms before it polls would be woken for nothing.
-  if (unseen < kBehind && unseen > later && pi_ - told_ > later) fire();
+  pending_ = 0;
+  if (unseen < kBehind && unseen > later && pi_ - told_ > later) {
+    tell(std::min(unseen, armed_solicited_ ? untold_solicited_ : pi_ - told_));
+  } else {
+    period_end_.cancel();
+  }
+}
+
+// So many CQEs more wait for the armed event: now or, with moderation, later.
+void Cq::tell(std::uint64_t more) {
+  pending_ += more;
+  if (!moderated() || (count_ != 0 && pending_ >= count_)) {
+    fire();
+  } else if (!period_end_.armed()) {
+    period_end_.arm(device_.host.now() + period_ * kNanosPerMicro);
+  }
 }
 
 // One event that is not consumed is enough: who takes it looks at the queue after that.
@@ -96,16 +130,56 @@ void Cq::fire() {
     eqe_posted_ = true;
   }
   told_ = pi_;
+  untold_solicited_ = 0;
   fired_seq_ = armed_seq_;
   armed_ = false;
+  pending_ = 0;
+  period_end_.cancel();
 }
 
 void Cq::fail(unsigned counter) {
   broken_ = true;
   armed_ = false;
+  period_end_.cancel();
   device_.counters.add(counter);
   device_.async_events.raise(TERN_EV_CQ_ERR, cqn_);
   device_.cq_failed(*this);
+}
+
+Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
+  const std::uint64_t record = le(std::uint32_t{cmd.record_offset});
+  if (const Status st = check_buffer(record, cmd.log_size); st != TERN_ST_OK) return st;
+  if (broken_) return TERN_ST_BAD_STATE;
+  QueueBuffer fresh;
+  const Status st = fresh.load(device_.host, cmd.pages, record + sizeof(tern_cq_record));
+  if (st != TERN_ST_OK) return st;
+  const auto ci = fresh.load32(device_.host, record + offsetof(tern_cq_record, ci));
+  if (!ci) return TERN_ST_DMA_ERROR;
+  // Software puts what it has not consumed in front of what comes, or has lost it already.
+  const std::uint32_t unconsumed = static_cast<std::uint32_t>(pi_) - *ci;
+  if (unconsumed > size()) return TERN_ST_BAD_STATE;
+  if (unconsumed > 1U << cmd.log_size) return TERN_ST_BAD_PARAM;
+  buffer_ = std::move(fresh);
+  record_ = record;
+  log_size_ = cmd.log_size;
+  base_ = pi_;
+  ci_ = *ci;
+  rsp->pi = le(static_cast<std::uint32_t>(base_));
+  rsp->rsvd_4 = 0;
+  return TERN_ST_OK;
+}
+
+Status Cq::modify(const tern_cmd_modify_cq& cmd) {
+  const std::uint16_t count = le(std::uint16_t{cmd.count});
+  const std::uint16_t period = le(std::uint16_t{cmd.period});
+  // The last CQEs before a pause would never be told.
+  if (count > 1 && period == 0) return TERN_ST_BAD_PARAM;
+  if (broken_) return TERN_ST_BAD_STATE;
+  count_ = count;
+  period_ = period;
+  period_end_.cancel();
+  if (armed_ && pending_ != 0) tell(0);
+  return TERN_ST_OK;
 }
 
 }  // namespace tern

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kWord = sizeof(std::uint32_t);
 
 bool store_word(Host& host, std::uint64_t addr, std::uint32_t value) {
-  const auto span = host.map(addr, kWord, true);
+  const auto span = host.reach(addr, kWord, true);
   if (span.size() == kWord) {
     store_release32(span.data(), le(value));
     host.unmap(span, true, kWord);
@@ -31,7 +31,7 @@ bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from
   std::uint32_t last;
   std::memcpy(&last, from.data() + body, kWord);
   last = le(last);
-  const auto span = host.map(addr, from.size(), true);
+  const auto span = host.reach(addr, from.size(), true);
   if (span.size() == from.size()) {
     std::memcpy(span.data(), from.data(), body);
     store_release32(span.data() + body, le(last));
@@ -71,7 +71,7 @@ bool QueueBuffer::read(Host& host, std::uint64_t offset, std::span<std::byte> to
 std::optional<std::uint32_t> QueueBuffer::load32(Host& host, std::uint64_t offset) const {
   const PageList::Run run = pages_.at(offset, kWord);
   if (run.len != kWord) return std::nullopt;
-  const auto span = host.map(run.addr, kWord, false);
+  const auto span = host.reach(run.addr, kWord, false);
   std::uint32_t value;
   if (span.size() == kWord) {
     value = load_acquire32(span.data());

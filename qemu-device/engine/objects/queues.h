@@ -13,6 +13,7 @@
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
+#include "core/timers.h"
 #include "memory/memory.h"
 
 namespace tern {
@@ -113,6 +114,10 @@ class Cq {
   [[nodiscard]] bool push(tern_cqe& cqe);
   // TERN_DB_CMD_CQ_ARM: looks at the arm word.
   void arm();
+  // RESIZE_CQ: the next completion goes to the new buffer. Fails with nothing changed.
+  [[nodiscard]] Status resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp);
+  // MODIFY_CQ: moderation of events, 0 and 0 for none.
+  [[nodiscard]] Status modify(const tern_cmd_modify_cq& cmd);
 
   // QPs, SRQs and Ethernet queues that complete into it.
   void attach() { ++users_; }
@@ -124,8 +129,11 @@ class Cq {
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
-  [[nodiscard]] std::uint32_t size() const { return 1U << cmd_.log_size; }
+  [[nodiscard]] std::uint32_t size() const { return 1U << log_size_; }
+  [[nodiscard]] bool ignores_overrun() const { return cmd_.flags & TERN_CQ_F_IGNORE_OVERRUN; }
+  [[nodiscard]] bool moderated() const { return count_ != 0 || period_ != 0; }
   [[nodiscard]] bool make_room();
+  void tell(std::uint64_t more);
   void fire();
   void fail(unsigned counter);
 
@@ -133,13 +141,21 @@ class Cq {
   tern_cmd_create_cq cmd_;
   QueueBuffer buffer_;
   Eq* eq_;
+  std::uint64_t record_ = 0;  // offset in the buffer
   std::uint32_t cqn_ = 0;
   std::uint32_t users_ = 0;
+  std::uint64_t base_ = 0;           // index of the CQE in slot 0 of this buffer's first pass
   std::uint64_t pi_ = 0;             // counts that never wrap
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
   std::uint64_t told_ = 0;           // an event was fired for every CQE below this index
+  std::uint64_t untold_solicited_ = 0;  // solicited and failed CQEs from there on
   std::uint64_t eqe_index_ = 0;      // of the last event, while eqe_posted_
+  std::uint64_t pending_ = 0;        // CQEs that count for the arm and wait for its event
+  Timer period_end_;                 // of them
   std::uint32_t ci_ = 0;             // last read; read again only when the queue looks full
+  std::uint16_t count_ = 0;          // moderation: CQEs, 0 for no limit
+  std::uint16_t period_ = 0;         // the same in microseconds
+  std::uint8_t log_size_ = 0;
   std::uint8_t fired_seq_ = 0xff;    // sequence number of the arm that fired last
   std::uint8_t armed_seq_ = 0;
   bool eqe_posted_ = false;

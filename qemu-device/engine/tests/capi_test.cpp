@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "core/mutations.h"
 #include "tern_hw.hpp"
 #include "tests/fake_host.h"
 
@@ -24,8 +25,11 @@ void unmap_c(void* opaque, void* p, uint64_t len, bool write, uint64_t written) 
 }
 uint64_t now_c(void* opaque) { return static_cast<FakeHost*>(opaque)->now(); }
 uint64_t random_c(void* opaque) { return static_cast<FakeHost*>(opaque)->random(); }
+void dm_written_c(void* opaque, void* p, uint64_t len) {
+  static_cast<FakeHost*>(opaque)->dm_written({static_cast<std::byte*>(p), len});
+}
 
-constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c};
+constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c, dm_written_c};
 
 TernConfig good_config() {
   TernConfig c{};
@@ -235,6 +239,23 @@ TEST_F(CapiTest, InputsReachTheDevice) {
   EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS), static_cast<std::uint32_t>(TERN_STATUS_READY));
   tern_engine_info(engine, &info);
   EXPECT_EQ(info.live_keys, 0U);
+}
+
+TEST(Capi, RulesHaveNamesWhereTheyCanBeSwitchedOff) {
+  FakeHost host;
+  const TernConfig config = good_config();
+  TernEngine* const e = tern_engine_new(&config, &kOps, &host);
+  ASSERT_NE(e, nullptr);
+  std::size_t rules = 0;
+  for (; tern_engine_mutation(rules) != nullptr; ++rules) {
+    EXPECT_TRUE(tern_engine_set_mutation(e, tern_engine_mutation(rules)));
+  }
+  EXPECT_EQ(rules, Mutations::kBuilt ? kRuleNames.size() : 0U);
+  EXPECT_EQ(tern_engine_set_mutation(e, ""), Mutations::kBuilt);
+  EXPECT_EQ(tern_engine_set_mutation(e, "mw-pd"), Mutations::kBuilt);
+  EXPECT_FALSE(tern_engine_set_mutation(e, "mw-p"));
+  EXPECT_FALSE(tern_engine_set_mutation(e, nullptr));
+  tern_engine_free(e);
 }
 
 }  // namespace

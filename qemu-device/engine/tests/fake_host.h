@@ -24,6 +24,7 @@ class FakeHost : public Host {
  public:
   static constexpr std::uint64_t kBase = 0x1'0000'0000;  // first address alloc() gives out
   static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kDm = 0xd0'0000'0000;  // where tests see device memory
 
   explicit FakeHost(std::uint64_t seed = 1) : seed_(seed) {}
   ~FakeHost() override { EXPECT_EQ(outstanding(), 0U) << "mappings left behind"; }
@@ -41,6 +42,12 @@ class FakeHost : public Host {
     // calloc: pages nobody touches cost nothing, so tests may be generous.
     Ram ram{len, {static_cast<std::byte*>(std::calloc(1, len ? len : 1)), &std::free}};
     ram_.emplace(addr, std::move(ram));
+  }
+  // Zeroed device memory. at() knows it from kDm on, map() does not.
+  std::span<std::byte> make_dm(std::uint64_t len) {
+    add_ram(kDm, len);
+    punch(kDm, len);
+    return {at(kDm, len), len};
   }
   // Takes [addr, addr + len) away (not RAM any more) and gives it back.
   void punch(std::uint64_t addr, std::uint64_t len) { holes_[addr] = len; }
@@ -84,6 +91,7 @@ class FakeHost : public Host {
   std::uint64_t refused = 0;  // maps of what is not RAM
   std::uint64_t unmaps = 0;
   std::uint64_t bytes_written = 0;  // as told to unmap()
+  std::uint64_t dm_bytes_written = 0;  // as told to dm_written()
   [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
 
   // ---- Host ----
@@ -117,6 +125,7 @@ class FakeHost : public Host {
     }
     live_.erase(it);
   }
+  void dm_written(std::span<std::byte> span) override { dm_bytes_written += span.size(); }
   Nanos now() override { return clock; }
   std::uint64_t random() override {  // splitmix64
     std::uint64_t z = (seed_ += 0x9e3779b97f4a7c15);

@@ -17,13 +17,15 @@ Mac mac_of(unsigned id) {
   return {0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id)};
 }
 
-Config config_of(const NodeOptions& options, unsigned id) {
+Config config_of(const NodeOptions& options, unsigned id, bool captured) {
   Config c;
   c.max_qp = options.max_qp;
   c.max_mr = options.max_mr;
+  c.max_mw = options.max_mw;
+  c.mw_type_2a = options.mw_type_2a;
   c.max_mtu = 9000;
   c.mac = mac_of(id);
-  c.capture = options.capture;
+  c.capture = options.capture || captured;
   return c;
 }
 
@@ -351,14 +353,22 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
     case TERN_WR_RDMA_WRITE:
     case TERN_WR_RDMA_WRITE_WITH_IMM:
     case TERN_WR_RDMA_READ:
+    case TERN_WR_ATOMIC_WRITE:
       append(slot, tern_rdma_seg{le(wr.raddr), le(wr.rkey), 0});
       break;
     case TERN_WR_ATOMIC_CMP_AND_SWP:
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
       append(slot, tern_atomic_seg{le(wr.raddr), le(wr.rkey), 0, le(wr.swap_add), le(wr.compare)});
       break;
+    case TERN_WR_FLUSH:
+      append(slot, tern_flush_seg{le(wr.raddr), le(wr.rkey), wr.flush.type, wr.flush.level, {},
+                                  le(std::uint64_t{wr.flush.length}), 0});
+      break;
     case TERN_WR_REG_MR:
       append(slot, wr.reg);
+      break;
+    case TERN_WR_BIND_MW:
+      append(slot, wr.bind);
       break;
     default:
       break;
@@ -496,7 +506,8 @@ TestNode::TestNode(Sim& simulation, const NodeOptions& options)
     : TestNode(simulation, options, simulation.new_node_id()) {}
 
 TestNode::TestNode(Sim& simulation, const NodeOptions& options, unsigned id)
-    : SimNode(simulation, config_of(options, id), 0x7e12 + id),
+    : SimNode(simulation, config_of(options, id, simulation.captures()), 0x7e12 + id,
+              options.dm_size),
       options_(options),
       id_(id),
       mac_(mac_of(id)) {

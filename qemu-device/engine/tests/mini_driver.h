@@ -55,7 +55,8 @@ class QueueMemory {
 };
 
 inline constexpr std::uint32_t kAllAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
-                                            TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
+                                            TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
+                                            TERN_ACCESS_FLUSH_GLOBAL;
 
 // A region over contiguous memory, or over the same pages again and again.
 struct TestMr {
@@ -97,6 +98,13 @@ struct RegOptions {
   std::uint8_t kind = TERN_PAGES_LIST;
 };
 
+// A part of device memory.
+struct TestDm {
+  std::uint32_t number = 0;
+  std::uint64_t offset = 0;  // in BAR4
+  std::uint64_t size = 0;
+};
+
 // ---- work ----
 
 struct SendWr {
@@ -110,9 +118,11 @@ struct SendWr {
   std::uint32_t xrc_srqn = 0;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
+  tern_flush_seg flush{};  // FLUSH: type, level and length, in host byte order
   std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
   std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
   tern_reg_seg reg{};                    // REG_MR; as in the WQE
+  tern_bind_seg bind{};                  // BIND_MW; as in the WQE
   tern_ud_seg ud{};                      // of UD QPs, in host byte order
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
@@ -133,6 +143,12 @@ struct SendWr {
                                std::uint64_t add);
 [[nodiscard]] SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t at,
                                   std::uint64_t compare, std::uint64_t swap);
+[[nodiscard]] SendWr flush(const TestMr& of, std::uint64_t at, std::uint64_t len,
+                           std::uint8_t type = TERN_FLUSH_GLOBAL);
+[[nodiscard]] SendWr flush_all(const TestMr& of, std::uint8_t type = TERN_FLUSH_GLOBAL);
+// The value is inline, or what the SGE names.
+[[nodiscard]] SendWr atomic_write(std::uint64_t value, const TestMr& to, std::uint64_t at);
+[[nodiscard]] SendWr atomic_write(const tern_sge& value, const TestMr& to, std::uint64_t at);
 
 // A region of kind FAST and memory for it: whole pages, in a row.
 struct FastMr {
@@ -352,7 +368,10 @@ struct NodeOptions {
   std::uint32_t mtu = 4200;
   std::uint32_t max_qp = 4096;
   std::uint32_t max_mr = 4096;
+  std::uint32_t max_mw = 4096;
+  bool mw_type_2a = false;
   unsigned page_shift = 12;
+  std::uint64_t dm_size = 1 << 20;
   bool capture = false;
   bool bring_up = true;  // false: only plugged in, nothing written yet
 };
@@ -397,6 +416,16 @@ class TestNode : public SimNode {
   [[nodiscard]] Status try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr);
   // A closed region for `pages` pages, in a privileged PD; expects success.
   [[nodiscard]] FastMr alloc_fast(std::uint32_t pages, std::uint32_t pd);
+  // Device memory; expects success.
+  [[nodiscard]] TestDm alloc_dm(std::uint64_t len, std::uint32_t log_align = 0);
+  [[nodiscard]] Status try_alloc_dm(std::uint64_t len, std::uint32_t log_align, TestDm* dm);
+  void free(const TestDm& dm) { destroy(TERN_CMD_FREE_DM, dm.number); }
+  // A zero-based region on [offset, offset + len) of it; expects success.
+  TestMr& reg_dm(const TestDm& dm, std::uint64_t offset, std::uint64_t len,
+                 std::uint32_t access = kAllAccess, std::uint32_t pd = 0);
+  // REREG_MR: what `mask` names becomes as in `options`, the memory a new piece of `len` bytes.
+  [[nodiscard]] Status rereg(TestMr& mr, std::uint32_t mask, const RegOptions& options = {},
+                             std::uint64_t len = 0);
   void dereg(const TestMr& mr) { destroy(TERN_CMD_DESTROY_MR, mr.key); }
   void destroy(TestQp& qp);
   void destroy(TestCq& cq);

@@ -150,5 +150,51 @@ TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 1U);
 }
 
+// A WRITE that comes again is acknowledged, but not beyond the atomic behind it: Soft-RoCE takes an
+// ACK with the PSN of an atomic for its answer.
+TEST_F(RcFault, RepeatedAcknowledgementNamesNoAtomic) {
+  const auto [qa, qb] = rc_pair(a, b);
+  (void)qb;
+  std::vector<std::byte> written;
+  std::optional<Psn> atomic;
+  std::vector<Psn> acks;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Packet packet(b.host);
+    if (parse_route(frame, packet.route) != ParseResult::kOk ||
+        parse_packet(frame, packet) != ParseResult::kOk) {
+      return true;
+    }
+    if (packet.op == Op::kWriteOnly) written.assign(frame.begin(), frame.end());
+    if (packet.op == Op::kFetchAdd) atomic = packet.psn;
+    if (packet.op == Op::kAck) acks.push_back(packet.psn);
+    return true;
+  };
+  qa.post(write({src.sge(0, 64)}, dst));
+  qa.post(fetch_add(src.sge(64, 8), dst, 1024, 1));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  sim.run_until_idle();
+  acks.clear();
+  b.device.receive(written);
+  b.wake();
+  sim.run_until_idle();
+  EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 1U);
+  ASSERT_EQ(acks.size(), 1U);
+  ASSERT_TRUE(atomic);
+  EXPECT_EQ(acks[0].next(), *atomic);
+}
+
+// A device that failed runs nothing; its host must not be told of a deadline that stays in the past.
+TEST_F(RcFault, FailedDeviceHasNoDeadline) {
+  const auto [qa, qb] = rc_pair(a, b);
+  (void)qb;
+  sim.pass = [](unsigned, std::span<const std::byte>) { return false; };
+  qa.post(write({src.sge(0, 64)}, dst));
+  sim.run_for(100'000);
+  EXPECT_NE(a.device.next_deadline(), kNever);
+  a.device.fatal(TERN_FATAL_INTERNAL);
+  EXPECT_EQ(a.device.next_deadline(), kNever);
+}
+
 }  // namespace
 }  // namespace tern

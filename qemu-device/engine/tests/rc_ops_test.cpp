@@ -175,6 +175,29 @@ TEST_P(RcOps, Atomics) {
   }
 }
 
+TEST_P(RcOps, AtomicWrite) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    qa.post(atomic_write(~i, dst, i * 8).id(i));
+    expect_sent(TERN_WR_ATOMIC_WRITE, i);
+    EXPECT_EQ(dst.get<std::uint64_t>(8 * i), ~i);
+    src.put(0, i + 77);
+    qa.post(atomic_write(src.sge(0, 8), dst, i * 8).id(i));
+    expect_sent(TERN_WR_ATOMIC_WRITE, i);
+    EXPECT_EQ(dst.get<std::uint64_t>(8 * i), i + 77);
+  }
+}
+
+TEST_P(RcOps, Flush) {
+  for (const std::uint32_t len : sizes()) {
+    qa.post(write({src.sge(0, len)}, dst).unsignaled());
+    qa.post(flush(dst, 0, len).id(len));
+    expect_sent(TERN_WR_FLUSH, len);
+    expect_copied(src, dst, len);
+    qa.post(flush_all(dst).id(len + 1));
+    expect_sent(TERN_WR_FLUSH, len + 1);
+  }
+}
+
 TEST_P(RcOps, Inline) {
   for (const std::size_t len : {0, 1, 7, 64, 200, 208}) {  // what fits a slot of 256
     const auto data = src.bytes(0, len);

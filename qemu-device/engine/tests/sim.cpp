@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace tern {
 
@@ -15,8 +17,20 @@ std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
 
 // ---- node ----
 
-SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed)
-    : sim(sim_), host(seed), device(host, config), vectors_raised_(TERN_MAX_VECTORS) {
+namespace {
+
+Config with_dm(Config config, FakeHost& host, std::uint64_t bytes) {
+  if (bytes != 0) config.dm = host.make_dm(bytes);
+  return config;
+}
+
+}  // namespace
+
+SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed, std::uint64_t dm_size)
+    : sim(sim_),
+      host(seed),
+      device(host, with_dm(config, host, dm_size)),
+      vectors_raised_(TERN_MAX_VECTORS) {
   index_ = sim.attach(this);
 }
 
@@ -42,7 +56,10 @@ void SimNode::collect() {
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) {
     const auto bytes = fx.bytes(f);
-    if (sim.pcap_) sim.pcap_->frame(sim.now(), bytes);
+    if (sim.pcap_ && f.shown && !f.received && sim.pcap_left_ > 0) {
+      --sim.pcap_left_;
+      sim.pcap_->frame(sim.now(), bytes);
+    }
     if (f.to_wire) sim.send(*this, bytes);
   }
   for (unsigned v = 0; v < TERN_MAX_VECTORS; ++v) {
@@ -54,6 +71,17 @@ void SimNode::collect() {
 }
 
 // ---- wire ----
+
+Sim::Sim(std::uint64_t seed) : random_(seed) {
+  constexpr std::uint64_t kFrames = 10'000;
+  static unsigned count = 0;
+  const char* const dir = std::getenv("TERN_CAPTURES");
+  if (!dir) return;
+  const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = test ? std::string(test->test_suite_name()) + "." + test->name() : "none";
+  std::ranges::replace(name, '/', '_');
+  capture(std::string(dir) + "/" + name + "." + std::to_string(++count) + ".pcap", kFrames);
+}
 
 unsigned Sim::attach(SimNode* node) {
   nodes_.push_back(node);
@@ -106,6 +134,12 @@ void Sim::send(SimNode& from, std::span<const std::byte> frame) {
   fly(from, std::move(bytes), when);
 }
 
+void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
+  ++stats.sent;
+  fly(from, std::make_shared<std::vector<std::byte>>(frame.begin(), frame.end()),
+      now_ + wire.latency);
+}
+
 void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when) {
   flying_.push({when, order_++, from.index_, std::move(bytes)});
 }
@@ -120,8 +154,10 @@ void Sim::deliver(const InFlight& f) {
     if (!n || n->index_ == f.from || (owner && n != owner)) continue;
     ++stats.delivered;
     if (tracing) record(TraceEntry::Kind::kDelivered, n->index_, hash_bytes(*f.bytes));
+    if (tap) tap(*n, *f.bytes, false);
     n->device.receive(*f.bytes);
     n->wake();
+    if (tap) tap(*n, *f.bytes, true);
   }
 }
 

@@ -33,7 +33,8 @@ class Sim;
 // A device with its host, plugged into the wire.
 class SimNode {
  public:
-  SimNode(Sim& sim, const Config& config, std::uint64_t seed);
+  // `dm_size`: bytes of device memory.
+  SimNode(Sim& sim, const Config& config, std::uint64_t seed, std::uint64_t dm_size = 0);
   SimNode(const SimNode&) = delete;
   SimNode& operator=(const SimNode&) = delete;
   virtual ~SimNode();
@@ -44,6 +45,8 @@ class SimNode {
   void wake() { busy_ = true; }
 
   [[nodiscard]] bool raised(unsigned vector) const { return vectors_raised_.at(vector) != 0; }
+  // Its place on the wire: what Sim::pass calls it.
+  [[nodiscard]] unsigned index() const { return index_; }
   // How often a vector was raised since the last call.
   unsigned take_interrupts(unsigned vector);
 
@@ -73,7 +76,9 @@ struct TraceEntry {
 
 class Sim {
  public:
-  explicit Sim(std::uint64_t seed = 1) : random_(seed) {}
+  // With TERN_CAPTURES=DIR in the environment every simulation is captured in a file there that has
+  // the test's name, up to its 10,000th frame: input for tests/judge.
+  explicit Sim(std::uint64_t seed = 1);
 
   [[nodiscard]] Nanos now() const { return now_; }
   // One round: every busy device gets a turn; when none is busy, time goes on to the next frame
@@ -97,11 +102,21 @@ class Sim {
   // Called for each frame put on the wire; false: it is lost.
   std::function<bool(unsigned from, std::span<const std::byte> frame)> pass;
 
+  // Called right before and right after a frame of the wire is handed to a device.
+  std::function<void(SimNode& to, std::span<const std::byte> frame, bool after)> tap;
+  // Puts a frame on the wire as if `from` had sent it; it arrives as it is. `pass` does not see it.
+  void inject(SimNode& from, std::span<const std::byte> frame);
+
   // Frames and interrupts so far, kept while `tracing`.
   bool tracing = false;
   [[nodiscard]] const std::vector<TraceEntry>& trace() const { return trace_; }
-  // Every frame that is sent or turns round inside goes to this file, too.
-  void capture(const std::string& path) { pcap_ = std::make_unique<PcapWriter>(path); }
+  // Every frame that is sent or turns round inside goes to this file, too, the first `limit` ones.
+  void capture(const std::string& path, std::uint64_t limit = UINT64_MAX) {
+    pcap_ = std::make_unique<PcapWriter>(path);
+    pcap_left_ = limit;
+  }
+  // Whether nodes must hand over the frames that turn round inside.
+  [[nodiscard]] bool captures() const { return pcap_ != nullptr; }
 
   struct Stats {
     std::uint64_t sent = 0;
@@ -144,6 +159,7 @@ class Sim {
   std::uint64_t random_;
   std::vector<TraceEntry> trace_;
   std::unique_ptr<PcapWriter> pcap_;
+  std::uint64_t pcap_left_ = 0;
 };
 
 // FNV-1a, 64 bits.

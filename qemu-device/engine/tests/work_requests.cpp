@@ -54,6 +54,34 @@ SendWr compare_swap(const tern_sge& result, const TestMr& at_mr, std::uint64_t a
   return wr;
 }
 
+SendWr flush(const TestMr& of, std::uint64_t at, std::uint64_t len, std::uint8_t type) {
+  SendWr wr = write({}, of, at);
+  wr.opcode = TERN_WR_FLUSH;
+  wr.flush.type = type;
+  wr.flush.level = TERN_FLUSH_LEVEL_RANGE;
+  wr.flush.length = len;
+  return wr;
+}
+
+// Of the address and the length nobody asks.
+SendWr flush_all(const TestMr& of, std::uint8_t type) {
+  SendWr wr = flush(of, ~of.iova, ~std::uint64_t{0}, type);
+  wr.flush.level = TERN_FLUSH_LEVEL_MR;
+  return wr;
+}
+
+SendWr atomic_write(std::uint64_t value, const TestMr& to, std::uint64_t at) {
+  SendWr wr = write_inline(std::as_bytes(std::span(&value, 1)), to, at);
+  wr.opcode = TERN_WR_ATOMIC_WRITE;
+  return wr;
+}
+
+SendWr atomic_write(const tern_sge& value, const TestMr& to, std::uint64_t at) {
+  SendWr wr = write({value}, to, at);
+  wr.opcode = TERN_WR_ATOMIC_WRITE;
+  return wr;
+}
+
 SendWr reg_mr(FastMr& fast, std::uint32_t access) {
   const std::uint32_t index = fast.mr.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK};
   fast.mr.key = index | ((fast.mr.key + 1) & TERN_KEY_VARIANT_MASK);

@@ -101,7 +101,8 @@ class XrcTest : public ::testing::Test {
                       write({src.sge(0, 3000)}, mr), write({}, mr), read({src.sge(0, 5000)}, mr),
                       write({src.sge(0, 100)}, mr).immediate(2), read({}, mr),
                       fetch_add(src.sge(0, 8), mr, 0, 1),
-                      compare_swap(src.sge(0, 8), mr, 0, 0, 1)}) {
+                      compare_swap(src.sge(0, 8), mr, 0, 0, 1), atomic_write(1, mr, 0),
+                      flush(mr, 0, 8), flush_all(mr)}) {
       all.push_back(std::move(wr).to_srq(srqn));
     }
     return all;
@@ -163,6 +164,14 @@ TEST_F(XrcTest, EveryOpcode) {
   EXPECT_EQ(le(src.get<std::uint64_t>(0)), 42U);
   EXPECT_EQ(le(p.mr.get<std::uint64_t>(64)), 7U);
 
+  ini->post(atomic_write(le(std::uint64_t{99}), p.mr, 64).to_srq(p.number()));
+  expect_sent(*ini);
+  EXPECT_EQ(le(p.mr.get<std::uint64_t>(64)), 99U);
+  ini->post(flush(p.mr, 0, 72).to_srq(p.number()));
+  expect_sent(*ini);
+  ini->post(flush_all(p.mr).to_srq(p.number()));
+  expect_sent(*ini);
+
   ini->post({.opcode = TERN_WR_NOP, .wr_id = 99});
   EXPECT_EQ(le(ini->wait_send().wr_id), 99U);
   EXPECT_EQ(p.srq.taken(), 3U);
@@ -185,8 +194,8 @@ TEST_F(XrcTest, EveryRequestNamesItsSrqOnTheWire) {
   };
   for (int i = 0; i < 4; ++i) p.post(i);
   for (const SendWr& wr : each_request(p.mr, p.number())) ini->post(wr);
-  for (int i = 0; i < 11; ++i) expect_sent(*ini);
-  EXPECT_EQ(requests, 11U + 2 + 2);
+  for (int i = 0; i < 14; ++i) expect_sent(*ini);
+  EXPECT_EQ(requests, 14U + 2 + 2);
   EXPECT_GE(responses, 5U + 1 + 2);
 }
 
@@ -318,7 +327,10 @@ TEST_F(XrcTest, KeysOfAnotherProcessAreRefused) {
         std::pair{write({src.sge(0, 3000)}, q.mr), TERN_CQE_REM_ACCESS_ERR},
         std::pair{read({src.sge(0, 100)}, q.mr), TERN_CQE_REM_ACCESS_ERR},
         std::pair{fetch_add(src.sge(0, 8), q.mr, 0, 1), TERN_CQE_REM_ACCESS_ERR},
-        std::pair{compare_swap(src.sge(0, 8), q.mr, 0, 0, 1), TERN_CQE_REM_ACCESS_ERR}}) {
+        std::pair{compare_swap(src.sge(0, 8), q.mr, 0, 0, 1), TERN_CQE_REM_ACCESS_ERR},
+        std::pair{atomic_write(1, q.mr, 0), TERN_CQE_REM_ACCESS_ERR},
+        std::pair{flush(q.mr, 0, 8), TERN_CQE_REM_ACCESS_ERR},
+        std::pair{flush_all(q.mr), TERN_CQE_REM_ACCESS_ERR}}) {
     ini->post(SendWr(wr).to_srq(p.number()));
     expect_refused(static_cast<std::uint8_t>(status), TERN_EV_QP_ACCESS_ERR);
     ini->post(SendWr(wr).to_srq(q.number()));

@@ -54,6 +54,7 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       recv_cq_(recv_cq),
       srq_(srq),
       transport_(transport_of(cmd.type)),
+      life_(device.next_qp_life()),
       privileged_(privileged),
       sender_(make_sender(*this)),
       receiver_(make_receiver(*this)) {
@@ -171,6 +172,12 @@ bool Qp::service(std::uint32_t& allowance) {
     default:
       return false;
   }
+}
+
+bool Qp::has_peer(const Route& route) const {
+  const std::uint8_t state = attr_.state;
+  const bool connected = state == TERN_QPS_RTR || state == TERN_QPS_RTS || state == TERN_QPS_SQD || state == TERN_QPS_SQE;
+  return has_route_ && connected && route.sgid == route_.dgid && route.dgid == route_.sgid;
 }
 
 void Qp::deliver(const Packet& packet) {

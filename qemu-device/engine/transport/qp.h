@@ -40,6 +40,8 @@ class Qp {
   bool service(std::uint32_t& allowance);
   // A packet addressed to this QP, its transport class already compared.
   void deliver(const Packet& packet);
+  // Whether the QP is connected, and the packet that came by `route` is from its peer.
+  [[nodiscard]] bool has_peer(const Route& route) const;
 
   // To the error state: flushes both queues. `event`: TERN_EV_* or none (negative).
   void enter_error(int event, bool silent = false);
@@ -55,7 +57,7 @@ class Qp {
   [[nodiscard]] std::uint32_t xrcd() const { return cmd_.xrcdn; }
   [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
   [[nodiscard]] Pdn pd() const { return Pdn(cmd_.pdn); }
-  [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_}; }
+  [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_, life_}; }
   [[nodiscard]] const tern_qp_attr& attr() const { return attr_; }
   [[nodiscard]] std::uint32_t mtu() const { return 1U << attr_.path_mtu; }
   [[nodiscard]] const Route* route() const { return has_route_ ? &route_ : nullptr; }
@@ -114,6 +116,7 @@ class Qp {
   Qpn qpn_;
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
+  std::uint64_t life_;  // Accessor::life
   std::uint32_t rq_ci_ = 0;
   bool privileged_;
   bool has_route_ = false;

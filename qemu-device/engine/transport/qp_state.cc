@@ -217,6 +217,7 @@ void Qp::to_reset() {
   receiver_->reset();
   attr_ = tern_qp_attr{};
   route_ = Route{};
+  life_ = device_.next_qp_life();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
 }

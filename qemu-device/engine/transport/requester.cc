@@ -128,6 +128,10 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
     send_read(wqe);
   } else if (wqe.atomic()) {
     send_atomic(wqe);
+  } else if (wqe.flush()) {
+    send_flush(wqe);
+  } else if (wqe.atomic_write()) {
+    if (!send_atomic_write(wqe)) return false;
   } else {
     if (!send_data(wqe)) return false;
     cost += std::min(wqe.length, qp_.mtu());
@@ -142,11 +146,10 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   // A key goes when nothing before needs it any more, not even to send a packet again.
   if (wqe.opcode == TERN_WR_LOCAL_INV && cursor_ != una_) return false;
   allowance -= std::min(allowance, kPacketCost);
-  if (execute_local(wqe)) {
+  wqe.status = execute_local(wqe);
+  if (!wqe.failed()) {
     mark_done(cursor_);
     ++cursor_;
-  } else {
-    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   }
   return retire() && !wqe.failed();
 }
@@ -182,19 +185,51 @@ void Requester::send_read(SendWqe& wqe) {
   emit(Op::kReadRequest, psn);
 }
 
-void Requester::send_atomic(SendWqe& wqe) {
+// A request of one packet that a response of its own answers.
+void Requester::emit_answered(const SendWqe& wqe, Op op) {
   Packet& packet = qp_.device().tx_packet;
-  packet.payload.clear();
   packet.va = wqe.raddr;
   packet.rkey = wqe.rkey;
-  packet.swap_add = wqe.swap_add;
-  packet.compare = wqe.compare;
   packet.ack_req = true;
   packet.solicited = false;
   ++reads_out_;
   ++cursor_;
   cursor_packet_ = 0;
-  emit(wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd, wqe.first_psn);
+  emit(op, wqe.first_psn);
+  packet.payload.clear();
+}
+
+void Requester::send_atomic(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.payload.clear();
+  packet.dma_len = 0;
+  packet.swap_add = wqe.swap_add;
+  packet.compare = wqe.compare;
+  emit_answered(wqe,
+                wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd);
+}
+
+bool Requester::send_atomic_write(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.payload.clear();
+  wqe.status = gather(wqe, 0, wqe.length, false, packet.payload);
+  if (wqe.failed()) {
+    packet.payload.clear();
+    retire();
+    return false;
+  }
+  packet.dma_len = wqe.length;
+  emit_answered(wqe, Op::kAtomicWrite);
+  return true;
+}
+
+void Requester::send_flush(SendWqe& wqe) {
+  Packet& packet = qp_.device().tx_packet;
+  packet.payload.clear();
+  packet.dma_len = wqe.range;
+  packet.flush_type = wqe.flush_type;
+  packet.flush_level = wqe.flush_level;
+  emit_answered(wqe, Op::kFlush);
 }
 
 bool Requester::send_data(SendWqe& wqe) {
@@ -333,8 +368,9 @@ void Requester::on_read_response(const Packet& packet) {
   const std::uint32_t k = distance(wqe->first_psn, packet.psn);
   const bool last = packet.op == Op::kReadResponseLast || packet.op == Op::kReadResponseOnly;
   const std::uint32_t offset = k * qp_.mtu();
-  const bool fits = wqe->read() && last == (k + 1 == wqe->psns) &&
-                    packet.payload.size() == std::min(wqe->length - offset, qp_.mtu());
+  const std::uint32_t want = wqe->read() ? std::min(wqe->length - offset, qp_.mtu()) : 0;
+  const bool fits = wqe->read_response() && last == (k + 1 == wqe->psns) &&
+                    packet.payload.size() == want;
   if (!fits) {
     wqe->status = TERN_CQE_BAD_RESP_ERR;
     retire();

@@ -35,6 +35,9 @@ class Requester final : public SendQueue {
   bool run_local(SendWqe& wqe, std::uint32_t& allowance);
   void send_read(SendWqe& wqe);
   void send_atomic(SendWqe& wqe);
+  bool send_atomic_write(SendWqe& wqe);
+  void send_flush(SendWqe& wqe);
+  void emit_answered(const SendWqe& wqe, Op op);
   bool send_data(SendWqe& wqe);
   void emit(Op op, Psn psn);
 

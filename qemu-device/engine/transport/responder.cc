@@ -2,6 +2,7 @@
 #include "transport/responder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -29,6 +30,15 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
                                                       : old;
   at.copy_from(std::as_bytes(std::span(&value, 1)));
   return old;
+}
+
+// Puts the 8 bytes of `value` at `at`, where they are contiguous as one.
+void store_word(SpanList& at, std::uint64_t value) {
+  if (at.pieces().size() == 1) {
+    store_release64(at.pieces()[0].bytes.data(), value);
+  } else {
+    at.copy_from(std::as_bytes(std::span(&value, 1)));
+  }
 }
 
 }  // namespace
@@ -74,6 +84,8 @@ void Responder::deliver(const Packet& packet) {
   if (t.write) return on_write(packet);
   if (packet.op == Op::kReadRequest) return on_read(packet);
   if (t.atomic_eth) return on_atomic(packet);
+  if (packet.op == Op::kFlush) return on_flush(packet);
+  if (packet.op == Op::kAtomicWrite) return on_atomic_write(packet);
   fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
 }
 
@@ -194,7 +206,8 @@ void Responder::on_write(const Packet& packet) {
   if (packet.ack_req) acknowledge(packet.psn);
 }
 
-// The slot of the next READ or atomic; nullptr when the peer opens more than it was granted.
+// The slot of the next request that has a response of its own; nullptr when the peer opens more
+// than it was granted.
 Responder::Resource* Responder::new_resource(const Packet& packet) {
   // A repeated answer that is still queued does not hold its slot: the peer has moved on.
   if (resources_.empty() || resources_[next_resource_].pending) {
@@ -205,10 +218,27 @@ Responder::Resource* Responder::new_resource(const Packet& packet) {
   r = Resource{};
   r.used = r.pending = true;
   r.first = packet.psn;
+  r.op = packet.op;
   r.va = packet.va;
   r.rkey = packet.rkey;
+  r.len = packet.dma_len;
+  r.psns = 1;
   r.srq = srq_;
   return &r;
+}
+
+// The new resource has been executed, or will be when it is answered: its PSNs are used up.
+void Responder::answer_later(Answer kind) {
+  const Resource& r = resources_[next_resource_];
+  epsn_ = epsn_.plus(r.psns);
+  msn_ = (msn_ + 1) & 0xffffffU;
+  Out out;
+  out.kind = kind;
+  out.resource = static_cast<std::uint16_t>(next_resource_);
+  out.msn = msn_;
+  out.psn = out.first = r.first;
+  next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
+  push(out);
 }
 
 void Responder::on_read(const Packet& packet) {
@@ -225,18 +255,8 @@ void Responder::on_read(const Packet& packet) {
   Resource* const r = new_resource(packet);
   if (r == nullptr) return;
   device.counters.add(TERN_CNT_RX_READ_REQUESTS);
-  r->read = true;
-  r->len = packet.dma_len;
   r->psns = packets_of(packet.dma_len, qp_.mtu());
-  epsn_ = epsn_.plus(r->psns);
-  msn_ = (msn_ + 1) & 0xffffffU;
-  Out out;
-  out.kind = Answer::kRead;
-  out.resource = static_cast<std::uint16_t>(next_resource_);
-  out.msn = msn_;
-  out.first = packet.psn;
-  next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
-  push(out);
+  answer_later(Answer::kRead);
 }
 
 void Responder::on_atomic(const Packet& packet) {
@@ -257,32 +277,73 @@ void Responder::on_atomic(const Packet& packet) {
     return;
   }
   device.counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
-  r->psns = 1;
   r->result = execute_atomic(packet, to);
   to.clear();
-  epsn_ = epsn_.next();
-  msn_ = (msn_ + 1) & 0xffffffU;
-  Out out;
-  out.kind = Answer::kAtomic;
-  out.resource = static_cast<std::uint16_t>(next_resource_);
-  out.msn = msn_;
-  out.psn = out.first = packet.psn;
-  next_resource_ = (next_resource_ + 1) % static_cast<std::uint32_t>(resources_.size());
-  push(out);
+  answer_later(Answer::kAtomic);
 }
 
-// IBTA 9.7.5.1.3: SEND and WRITE are acknowledged again, a READ is executed again, an atomic
-// is answered from what was kept, and what is not found is dropped.
+// The bytes of requests before are in memory when it comes here: stores are made packet by packet,
+// none is put off. What is left to do is to order them before the answer for every observer.
+void Responder::on_flush(const Packet& packet) {
+  constexpr std::uint8_t types = TERN_FLUSH_GLOBAL | TERN_FLUSH_PERSISTENT;
+  const std::uint8_t type = packet.flush_type;
+  const std::uint32_t rights =
+      (type & TERN_FLUSH_GLOBAL ? std::uint32_t{TERN_ACCESS_FLUSH_GLOBAL} : 0) |
+      (type & TERN_FLUSH_PERSISTENT ? std::uint32_t{TERN_ACCESS_FLUSH_PERSISTENT} : 0);
+  const bool whole = packet.flush_level == TERN_FLUSH_LEVEL_MR;
+  if (type == 0 || (type & ~types) || packet.flush_level > TERN_FLUSH_LEVEL_MR ||
+      (qp_.attr().access & rights) != rights || (!whole && packet.dma_len > kMaxDmaLen)) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
+  if (qp_.device().memory.check_flush(keys_, packet.rkey, packet.va, packet.dma_len, whole,
+                                      rights) != Access::kReady) {
+    return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+  }
+  if (new_resource(packet) == nullptr) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  answer_later(Answer::kDone);
+}
+
+void Responder::on_atomic_write(const Packet& packet) {
+  Device& device = qp_.device();
+  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.va % 8 != 0 ||
+      packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
+    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+  }
+  SpanList& to = device.scatter;
+  const Access access = device.memory.remote(keys_, packet.rkey, packet.va, kAtomicWritePayload,
+                                             TERN_ACCESS_REMOTE_WRITE, to);
+  if (access != Access::kReady) {
+    to.abandon();
+    return refuse(packet, access);
+  }
+  if (new_resource(packet) == nullptr) {
+    to.abandon();
+    return;
+  }
+  device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+  std::uint64_t value = 0;
+  packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
+  store_word(to, value);
+  to.clear();
+  answer_later(Answer::kDone);
+}
+
+// IBTA 9.7.5.1.3: SEND and WRITE are acknowledged again, a READ is executed again, all else is
+// answered from what was kept (A19 for FLUSH and ATOMIC WRITE), and what is not found is dropped.
 void Responder::duplicate(const Packet& packet) {
   qp_.device().counters.add(TERN_CNT_DUPLICATE_REQUEST);
   if (room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send || t.write) {
     // While a NAK is owed for the expected packet, an ACK of the one before is still true.
-    if (packet.ack_req) acknowledge(epsn_.prev());
+    if (packet.ack_req) acknowledge(acknowledgeable(packet.psn));
     return;
   }
-  for (std::uint32_t i = 0; i < resources_.size(); ++i) {
+  // The newest first: after 2^24 PSNs an old request may still be kept that has the same ones.
+  const auto kept = static_cast<std::uint32_t>(resources_.size());
+  for (std::uint32_t age = 1; age <= kept; ++age) {
+    const std::uint32_t i = (next_resource_ + kept - age) % kept;
     Resource& r = resources_[i];
     const std::int32_t skip = packet.psn.ahead_of(r.first);
     if (!r.used || skip < 0 || static_cast<std::uint32_t>(skip) >= r.psns) continue;
@@ -291,7 +352,8 @@ void Responder::duplicate(const Packet& packet) {
     out.msn = msn_;
     out.psn = packet.psn;
     out.first = r.first;
-    if (packet.op == Op::kReadRequest && r.read) {
+    if (packet.op != r.op) return;
+    if (r.op == Op::kReadRequest) {
       const std::uint64_t bytes = std::uint64_t{static_cast<std::uint32_t>(skip)} * qp_.mtu();
       if (packet.rkey != r.rkey || packet.va != r.va + bytes || packet.dma_len != r.len - bytes) {
         return;
@@ -307,15 +369,27 @@ void Responder::duplicate(const Packet& packet) {
           return;
         }
       }
-    } else if (t.atomic_eth && !r.read && packet.va == r.va && packet.rkey == r.rkey) {
-      if (r.pending) return;
-      out.kind = Answer::kAtomic;
     } else {
-      return;
+      if (packet.va != r.va || packet.rkey != r.rkey || packet.dma_len != r.len || r.pending) {
+        return;
+      }
+      out.kind = t.atomic_eth ? Answer::kAtomic : Answer::kDone;
     }
     push(out);
     return;
   }
+}
+
+// The newest PSN that an acknowledgement of the repeated SEND or WRITE may name: none of a READ or
+// atomic behind it, whose response alone says that it is done. Some peers take the ACK for it.
+Psn Responder::acknowledgeable(Psn repeated) const {
+  Psn newest = epsn_.prev();
+  for (const Resource& r : resources_) {
+    if (r.used && r.first.ahead_of(repeated) > 0 && newest.ahead_of(r.first) >= 0) {
+      newest = r.first.prev();
+    }
+  }
+  return newest;
 }
 
 // ---- answers ----
@@ -412,6 +486,13 @@ void Responder::send_atomic(const Out& out) {
   qp_.device().emit(packet);
 }
 
+void Responder::send_done(const Out& out) {
+  resources_[out.resource].pending = false;
+  Packet& packet = answer(Op::kReadResponseOnly, out.psn);
+  packet.msn = out.msn;
+  qp_.device().emit(packet);
+}
+
 // Sends packets of a READ response; true when the last one has gone (or it failed).
 bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   Resource& r = resources_[out.resource];
@@ -461,7 +542,7 @@ bool Responder::transmit(std::uint32_t& allowance) {
   while (out_head_ != out_tail_) {
     if (allowance == 0) return true;
     Out& out = out_[out_head_ & (out_.size() - 1)];
-    const bool answers = out.kind == Answer::kRead || out.kind == Answer::kAtomic;
+    const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
     if (answers && resources_[out.resource].first != out.first) {
       ++out_head_;  // the slot is another request's by now
       continue;
@@ -472,6 +553,9 @@ bool Responder::transmit(std::uint32_t& allowance) {
         break;
       case Answer::kAtomic:
         send_atomic(out);
+        break;
+      case Answer::kDone:
+        send_done(out);
         break;
       default:
         send_ack(out);

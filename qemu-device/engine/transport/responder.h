@@ -40,9 +40,11 @@ class Responder : public Receiver {
 
  private:
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
-  enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic };
+  // kDone: the empty READ response of a FLUSH or ATOMIC WRITE (IBTA A19).
+  enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic, kDone };
 
-  // A READ or atomic that was executed, kept to be repeated (IBTA 9.7.5.1.5 "responder resources").
+  // A request with a response of its own that was executed, kept to be repeated (IBTA 9.7.5.1.5
+  // "responder resources").
   struct Resource {
     std::uint64_t va = 0;
     std::uint64_t result = 0;
@@ -51,8 +53,8 @@ class Responder : public Receiver {
     std::uint32_t psns = 0;
     SrqRef srq;  // XRC: whose keys it uses
     Psn first;
+    Op op = Op::kReadRequest;
     bool used = false;
-    bool read = false;
     bool pending = false;  // its first answer has not gone out
   };
   struct Out {
@@ -72,10 +74,14 @@ class Responder : public Receiver {
   void on_write(const Packet& packet);
   void on_read(const Packet& packet);
   void on_atomic(const Packet& packet);
+  void on_flush(const Packet& packet);
+  void on_atomic_write(const Packet& packet);
   bool take_receive(const Packet& packet);
   void finish_message(const Packet& packet);
   Resource* new_resource(const Packet& packet);
+  void answer_later(Answer kind);
 
+  [[nodiscard]] Psn acknowledgeable(Psn repeated) const;
   void acknowledge(Psn psn);
   void nak(Psn psn, std::uint8_t syndrome);
   void fail(const Packet& packet, std::uint8_t syndrome, int event);
@@ -85,6 +91,7 @@ class Responder : public Receiver {
   void send_ack(const Out& out);
   bool send_read(Out& out, std::uint32_t& allowance);
   void send_atomic(const Out& out);
+  void send_done(const Out& out);
   Packet& answer(Op op, Psn psn);
 
   Psn epsn_;

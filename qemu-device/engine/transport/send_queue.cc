@@ -88,23 +88,36 @@ bool SendQueue::fetch() {
   std::span<const std::byte> data;
   wqe.status = decode_wqe(qp_.transport(), window_.slot(fetched_), wqe, data);
   wqe.index = fetched_;
-  if (wqe.responds() && qp_.attr().max_rd_atomic == 0 && !wqe.failed()) {
-    wqe.status = TERN_CQE_LOC_QP_OP_ERR;
-  }
+  const bool missing = (wqe.responds() && qp_.attr().max_rd_atomic == 0) ||
+                       (wqe.opcode == TERN_WR_BIND_MW && qp_.device().config.max_mw == 0);
+  if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
   return true;
 }
 
 // ---- execution ----
 
-bool SendQueue::execute_local(const SendWqe& wqe) {
+std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
   Memory& memory = qp_.device().memory;
-  if (wqe.opcode == TERN_WR_LOCAL_INV) return memory.invalidate_local(qp_.accessor(), wqe.inv_rkey);
-  if (wqe.opcode != TERN_WR_REG_MR) return true;
-  const Access access =
-      memory.register_fast(qp_.accessor(), window_.segment<tern_reg_seg>(wqe.index));
-  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-  return access == Access::kReady;
+  const Accessor who = qp_.accessor();
+  bool done = true;
+  switch (wqe.opcode) {
+    case TERN_WR_BIND_MW:
+      return memory.bind_mw(who, window_.segment<tern_bind_seg>(wqe.index)) ? TERN_CQE_SUCCESS
+                                                                            : TERN_CQE_MW_BIND_ERR;
+    case TERN_WR_LOCAL_INV:
+      done = memory.invalidate_local(who, wqe.inv_rkey);
+      break;
+    case TERN_WR_REG_MR: {
+      const Access access = memory.register_fast(who, window_.segment<tern_reg_seg>(wqe.index));
+      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+      done = access == Access::kReady;
+      break;
+    }
+    default:
+      break;
+  }
+  return done ? TERN_CQE_SUCCESS : TERN_CQE_LOC_QP_OP_ERR;
 }
 
 std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
@@ -166,8 +179,15 @@ bool SendQueue::flush(std::uint32_t& allowance) {
 bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
   while (una_ != end) {
     if (allowance == 0) return true;
+    allowance -= std::min(allowance, kPacketCost);
     tern_sq_hdr hdr{};
     if (window_.is_open() && is_before(una_, fetched_)) {
+      // What a key is now depends on it: who bound the window must know.
+      if (const SendWqe& bound = window_.at(una_); bound.done && bound.opcode == TERN_WR_BIND_MW) {
+        ++una_;
+        complete(bound, TERN_CQE_SUCCESS);
+        continue;
+      }
       std::memcpy(&hdr, window_.slot(una_).data(), sizeof(hdr));
     } else if (!qp_.read_sq_slot(una_, 0, std::as_writable_bytes(std::span(&hdr, 1)))) {
       return false;
@@ -178,7 +198,6 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     wqe.wr_id = le(std::uint64_t{hdr.wr_id});
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
     qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
-    allowance -= std::min(allowance, kPacketCost);
   }
   cursor_ = fetched_ = posted_ = una_;
   cursor_packet_ = 0;

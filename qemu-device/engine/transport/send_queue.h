@@ -46,8 +46,8 @@ class SendQueue {
   bool fetch();
   // Flushes up to WQE `end`, not more than the queue's size ahead. True: no allowance left.
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
-  // Does what a WQE that takes no packet asks for; false: refused.
-  bool execute_local(const SendWqe& wqe);
+  // Does what a WQE that takes no packet asks for. A CQE status.
+  std::uint8_t execute_local(const SendWqe& wqe);
   // Puts the payload and the headers of the packet at the cursor, of a SEND or WRITE, into the
   // device's tx_packet; false when bytes of it cannot be had, which wqe.status tells.
   bool load_data(SendWqe& wqe);

@@ -20,6 +20,24 @@ T load(std::span<const std::byte> from, std::size_t offset) {
   return value;
 }
 
+// What the segment of a FLUSH says; it has no data.
+std::uint8_t decode_flush(std::span<const std::byte> slot, SendWqe& wqe) {
+  const auto seg = load<tern_flush_seg>(slot, sizeof(tern_sq_hdr));
+  constexpr std::uint8_t types = TERN_FLUSH_GLOBAL | TERN_FLUSH_PERSISTENT;
+  if (seg.type == 0 || (seg.type & ~types) || seg.level > TERN_FLUSH_LEVEL_MR) {
+    return TERN_CQE_LOC_QP_OP_ERR;
+  }
+  const bool whole = seg.level == TERN_FLUSH_LEVEL_MR;
+  const std::uint64_t range = whole ? 0 : le(std::uint64_t{seg.length});
+  if (range > kMaxMessage) return TERN_CQE_LOC_LEN_ERR;
+  if (whole) wqe.raddr = 0;
+  wqe.range = static_cast<std::uint32_t>(range);
+  wqe.flush_type = seg.type;
+  wqe.flush_level = seg.level;
+  wqe.num_sge = 0;
+  return TERN_CQE_SUCCESS;
+}
+
 }  // namespace
 
 WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
@@ -31,6 +49,8 @@ WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
       return {true, false, true, 0};
     case TERN_WR_LOCAL_INV:
       return {!datagram, false, true, 0};
+    case TERN_WR_BIND_MW:
+      return {!datagram, false, true, sizeof(tern_bind_seg)};
     case TERN_WR_REG_MR:
       return {!datagram, false, true, sizeof(tern_reg_seg)};
     case TERN_WR_SEND:
@@ -46,6 +66,10 @@ WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
     case TERN_WR_ATOMIC_CMP_AND_SWP:
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
       return {reliable, false, false, sizeof(tern_atomic_seg)};
+    case TERN_WR_ATOMIC_WRITE:
+      return {reliable, true, false, sizeof(tern_rdma_seg)};
+    case TERN_WR_FLUSH:
+      return {reliable, false, false, sizeof(tern_flush_seg)};
     default:
       return {false, false, false, 0};
   }
@@ -86,15 +110,18 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
   if (wqe.is_inline()) {
     const std::uint32_t length = le(std::uint32_t{hdr.length});
     if (!shape.may_inline || length > data.size()) return TERN_CQE_LOC_QP_OP_ERR;
+    if (wqe.atomic_write() && length != 8) return TERN_CQE_LOC_LEN_ERR;
     wqe.length = length;
     return TERN_CQE_SUCCESS;
   }
+  if (wqe.flush()) return decode_flush(slot, wqe);
   if (std::size_t{hdr.num_sge} * sizeof(tern_sge) > data.size()) return TERN_CQE_LOC_QP_OP_ERR;
   std::uint64_t total = 0;
   for (unsigned i = 0; i < hdr.num_sge; ++i) {
     total += le(std::uint32_t{load<tern_sge>(data, i * sizeof(tern_sge)).length});
   }
-  if (total > kMaxMessage || (wqe.atomic() && total != 8)) return TERN_CQE_LOC_LEN_ERR;
+  const bool word = wqe.atomic() || wqe.atomic_write();
+  if (total > kMaxMessage || (word && total != 8)) return TERN_CQE_LOC_LEN_ERR;
   wqe.length = static_cast<std::uint32_t>(total);
   return TERN_CQE_SUCCESS;
 }

@@ -23,6 +23,7 @@ struct SendWqe {
   std::uint64_t compare = 0;
   std::uint32_t index = 0;   // free running
   std::uint32_t length = 0;  // bytes of the message
+  std::uint32_t range = 0;   // FLUSH: bytes of the peer's memory
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;  // as on the wire
   std::uint32_t inv_rkey = 0;
@@ -34,6 +35,8 @@ struct SendWqe {
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
   std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload
+  std::uint8_t flush_type = 0;   // TERN_FLUSH_*
+  std::uint8_t flush_level = 0;  // TERN_FLUSH_LEVEL_*
   std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
   bool done = false;
   bool local = false;  // takes no packet: NOP and what is done to a key here
@@ -42,7 +45,12 @@ struct SendWqe {
   [[nodiscard]] bool atomic() const {
     return opcode == TERN_WR_ATOMIC_CMP_AND_SWP || opcode == TERN_WR_ATOMIC_FETCH_AND_ADD;
   }
-  [[nodiscard]] bool responds() const { return read() || atomic(); }
+  [[nodiscard]] bool flush() const { return opcode == TERN_WR_FLUSH; }
+  [[nodiscard]] bool atomic_write() const { return opcode == TERN_WR_ATOMIC_WRITE; }
+  // A READ response answers it: with the bytes, or empty.
+  [[nodiscard]] bool read_response() const { return read() || flush() || atomic_write(); }
+  // A response of its own answers it, not an ACK, and the peer keeps that.
+  [[nodiscard]] bool responds() const { return read_response() || atomic(); }
   [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
 };

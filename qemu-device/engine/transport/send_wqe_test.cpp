@@ -104,11 +104,48 @@ TEST(SendWqe, AtomicsMoveEightBytesAndMessagesEndAtTwoGiB) {
   EXPECT_EQ(decode_wqe(Transport::kRc, write.sealed(), wqe, data), TERN_CQE_LOC_LEN_ERR);
 }
 
+TEST(SendWqe, FlushNamesARangeOrAllOfARegion) {
+  SendWqe wqe;
+  std::span<const std::byte> data;
+  Slot slot;
+  slot.hdr.opcode = TERN_WR_FLUSH;
+  slot.hdr.num_sge = 1;
+  const auto decode = [&](const tern_flush_seg& seg) {
+    slot.put(32, seg);
+    wqe = SendWqe{};
+    return decode_wqe(Transport::kRc, slot.sealed(), wqe, data);
+  };
+  const tern_flush_seg good{0xabcd, 77, TERN_FLUSH_GLOBAL, TERN_FLUSH_LEVEL_RANGE, {},
+                            0x80000000, 0};
+  ASSERT_EQ(decode(good), TERN_CQE_SUCCESS);
+  EXPECT_EQ(wqe.raddr, 0xabcdU);
+  EXPECT_EQ(wqe.rkey, 77U);
+  EXPECT_EQ(wqe.range, 0x80000000U);
+  EXPECT_EQ(wqe.length, 0U) << "no bytes of its own";
+  EXPECT_EQ(wqe.num_sge, 0);
+  EXPECT_EQ(wqe.flush_type, TERN_FLUSH_GLOBAL);
+  tern_flush_seg seg = good;
+  seg.length = 0x80000001;
+  EXPECT_EQ(decode(seg), TERN_CQE_LOC_LEN_ERR);
+  seg.level = TERN_FLUSH_LEVEL_MR;
+  ASSERT_EQ(decode(seg), TERN_CQE_SUCCESS) << "of the length nobody asks";
+  EXPECT_EQ(wqe.range, 0U);
+  EXPECT_EQ(wqe.raddr, 0U);
+  seg.level = 2;
+  EXPECT_EQ(decode(seg), TERN_CQE_LOC_QP_OP_ERR);
+  seg = good;
+  seg.type = 0;
+  EXPECT_EQ(decode(seg), TERN_CQE_LOC_QP_OP_ERR);
+  seg.type = 4;
+  EXPECT_EQ(decode(seg), TERN_CQE_LOC_QP_OP_ERR);
+}
+
 // The table of wqe.rst: which QP types execute what, and where its data begins.
 TEST(SendWqe, EachTransportHasItsOpcodes) {
-  for (const Transport transport : {Transport::kRc, Transport::kUc, Transport::kUd}) {
+  for (const Transport transport :
+       {Transport::kRc, Transport::kXrc, Transport::kUc, Transport::kUd}) {
     const bool datagram = transport == Transport::kUd;
-    const bool reliable = transport == Transport::kRc;
+    const bool reliable = transport == Transport::kRc || transport == Transport::kXrc;
     EXPECT_TRUE(wqe_shape(transport, TERN_WR_NOP).known);
     EXPECT_EQ(wqe_shape(transport, TERN_WR_SEND).segment, datagram ? 48 : 0);
     EXPECT_EQ(wqe_shape(transport, TERN_WR_SEND_WITH_IMM).segment, datagram ? 48 : 0);
@@ -117,6 +154,10 @@ TEST(SendWqe, EachTransportHasItsOpcodes) {
     EXPECT_EQ(wqe_shape(transport, TERN_WR_RDMA_READ).known, reliable);
     EXPECT_EQ(wqe_shape(transport, TERN_WR_ATOMIC_CMP_AND_SWP).known, reliable);
     EXPECT_EQ(wqe_shape(transport, TERN_WR_ATOMIC_FETCH_AND_ADD).known, reliable);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_ATOMIC_WRITE).known, reliable);
+    EXPECT_EQ(wqe_shape(transport, TERN_WR_FLUSH).known, reliable);
+    EXPECT_TRUE(wqe_shape(transport, TERN_WR_ATOMIC_WRITE).may_inline);
+    EXPECT_FALSE(wqe_shape(transport, TERN_WR_FLUSH).may_inline);
   }
 }
 

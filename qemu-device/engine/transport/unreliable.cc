@@ -32,7 +32,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     SendWqe& wqe = window_.at(cursor_);
     std::uint32_t cost = kPacketCost;
     if (wqe.local) {
-      if (!wqe.failed() && !execute_local(wqe)) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
+      if (!wqe.failed()) wqe.status = execute_local(wqe);
     } else if (!wqe.failed()) {
       wqe.status = send_packet(wqe, cost);
       qp_.device().tx_packet.payload.clear();

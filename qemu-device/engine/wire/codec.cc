@@ -138,6 +138,16 @@ bool locate(std::span<const std::byte> frame, Layout& at) {
   return HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<2>() == kRoceUdpPort;
 }
 
+// Bytes from the UDP header to the ICRC, both included; 0 when the lengths do not fit together. A
+// short frame was padded on its way, so the end is where the UDP length says. The UDP checksum,
+// zero or not, covers nothing that the ICRC does not.
+std::size_t packet_length(std::span<const std::byte> frame, const Layout& at) {
+  const std::size_t len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
+  const bool fits = len == at.ip_payload && len >= kUdp + kBth + kIcrc &&
+                    frame.size() - at.udp() >= len;
+  return fits ? len : 0;
+}
+
 template <std::size_t N>
 void copy_out(std::span<const std::byte, N> from, std::array<std::uint8_t, N>& to) {
   std::memcpy(to.data(), from.data(), N);
@@ -358,17 +368,12 @@ ParseResult parse_route(std::span<const std::byte> frame, Route& route) {
   return ParseResult::kOk;
 }
 
-ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet) {
+ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet, IcrcMode mode) {
   Layout at;
   packet.payload.clear();
   if (!locate(frame, at)) return ParseResult::kNotRoce;
-  // A short frame was padded on its way, so the end is where the UDP length says. The UDP
-  // checksum, zero or not, covers nothing that the ICRC does not.
-  const std::size_t udp_len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
-  if (udp_len != at.ip_payload || udp_len < kUdp + kBth + kIcrc ||
-      frame.size() - at.udp() < udp_len) {
-    return ParseResult::kMalformed;
-  }
+  const std::size_t udp_len = packet_length(frame, at);
+  if (udp_len == 0) return ParseResult::kMalformed;
   const auto covered = frame.subspan(at.ip, at.ip_header + udp_len - kIcrc);
   HeaderCursor cursor(frame.subspan(at.udp() + kUdp, udp_len - kUdp - kIcrc));
   const std::size_t transport_bytes = cursor.rest().size();
@@ -386,15 +391,42 @@ ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet) {
     return ParseResult::kMalformed;
   }
 
-  const auto tail = HeaderReader<kIcrc>(frame.subspan(at.udp() + udp_len - kIcrc).first<kIcrc>());
-  if (__builtin_bswap32(tail.u32<0>()) != icrc(covered, at.ipv4)) return ParseResult::kBadIcrc;
+  ParseResult result = ParseResult::kOk;
+  if (mode != IcrcMode::kOff) {
+    const auto tail = HeaderReader<kIcrc>(frame.subspan(at.udp() + udp_len - kIcrc).first<kIcrc>());
+    if (__builtin_bswap32(tail.u32<0>()) != icrc(covered, at.ipv4)) {
+      if (mode == IcrcMode::kCheck) return ParseResult::kBadIcrc;
+      result = ParseResult::kOkBadIcrc;
+    }
+  }
 
   packet.transport = transport;
   packet.op = op;
   read_bth(bth, packet);
   read_extensions(cursor, t, packet);
   packet.payload.append_plain(cursor.rest().first(transport_bytes - headers - pad));
-  return ParseResult::kOk;
+  return result;
+}
+
+std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
+  Layout at;
+  if (!locate(frame, at)) return std::nullopt;
+  const std::size_t udp_len = packet_length(frame, at);
+  if (udp_len == 0) return std::nullopt;
+  return FrameParts{at.ip, at.udp() + kUdp, at.udp() + udp_len - kIcrc, at.ipv4};
+}
+
+void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
+  constexpr std::byte kCongestionExperienced{0x03};
+  if (!at.ipv4) {
+    frame[at.ip + 1] |= kCongestionExperienced << 4;  // the traffic class starts in the middle
+    return;
+  }
+  const auto header = frame.subspan(at.ip).first<kIpv4>();
+  header[1] |= kCongestionExperienced;
+  const HeaderWriter<kIpv4> ip(header);
+  ip.u16<10>(0);
+  ip.u16<10>(ipv4_checksum(header));
 }
 
 std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::byte> out) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "wire/packet.h"
@@ -14,8 +15,16 @@ inline constexpr std::uint16_t kRoceUdpPort = 4791;
 // Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + BTH and extension headers (up to 40) + ICRC 4 + pad 3.
 inline constexpr std::size_t kMaxFrameOverhead = 128;
 
+// What a wrong ICRC means to a received frame.
+enum class IcrcMode : std::uint8_t {
+  kCheck,  // the frame is dropped
+  kWarn,   // it is noted
+  kOff,    // nobody looks
+};
+
 enum class ParseResult : std::uint8_t {
   kOk,
+  kOkBadIcrc,  // decoded all the same: IcrcMode::kWarn
   kNotRoce,    // the Ethernet function's frame
   kMalformed,  // lengths, TVer, opcode, pad: counted and dropped
   kBadIcrc,    // counted and dropped
@@ -28,8 +37,22 @@ enum class ParseResult : std::uint8_t {
 
 // Decodes the rest of such a frame, all of `packet` but its route; opcode and lengths are
 // checked before the ICRC is computed (IBTA 9.6, A17.3). The payload refers to `frame`. Unless
-// kOk comes back, only the payload of `packet` has changed: it is empty.
-[[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet);
+// kOk or kOkBadIcrc comes back, only the payload of `packet` has changed: it is empty.
+[[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet,
+                                       IcrcMode mode = IcrcMode::kCheck);
+
+// Where the parts of a RoCE frame begin, as far as its lengths fit together: BTH and ICRC are
+// there. The opcode may be any.
+struct FrameParts {
+  std::size_t ip;
+  std::size_t bth;
+  std::size_t icrc;
+  bool ipv4;
+};
+[[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
+
+// Sets the mark "congestion experienced" (RFC 3168) in such a frame.
+void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
 
 // Writes the frame of `packet` into `out` (its payload's size + kMaxFrameOverhead suffices)
 // and returns its length, at least 60 bytes. The payload is copied once, the ICRC computed right

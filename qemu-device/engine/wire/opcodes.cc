@@ -138,6 +138,8 @@ const OpTraits& traits(Transport transport, Op op) {
   return kTable[static_cast<std::size_t>(transport) >> 5][at(op) & 0x1f];
 }
 
+const OpTraits& traits_of(std::uint8_t opcode) { return kTable[opcode >> 5][opcode & 0x1f]; }
+
 std::uint32_t header_bytes(const OpTraits& t) {
   return 12U + (t.deth ? 8U : 0U) + (t.xrceth ? 4U : 0U) + (t.feth ? 4U : 0U) +
          (t.reth ? 16U : 0U) + (t.atomic_eth ? 28U : 0U) + (t.aeth ? 4U : 0U) +

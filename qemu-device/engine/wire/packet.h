@@ -69,6 +69,8 @@ struct OpTraits {
 
 // Row of `op` in class `transport`; valid is false for what that class does not have.
 [[nodiscard]] const OpTraits& traits(Transport transport, Op op);
+// The same by the first byte of the BTH.
+[[nodiscard]] const OpTraits& traits_of(std::uint8_t opcode);
 // Bytes of BTH and extension headers of such a packet.
 [[nodiscard]] std::uint32_t header_bytes(const OpTraits& traits);
 

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "faults/faults.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "wire/bytes.h"
+#include "wire/codec.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::size_t kBth = 12;
+constexpr std::size_t kIcrc = 4;
+constexpr std::size_t kQpByte = 7;  // of the BTH: the last ones of its numbers
+constexpr std::size_t kPsnByte = 11;
+constexpr std::uint64_t kMillion = 1'000'000;
+
+std::uint64_t splitmix64(std::uint64_t& state) {
+  std::uint64_t z = (state += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+void flip(std::span<std::byte> bytes, std::size_t bit) {
+  bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+}
+
+}  // namespace
+
+// ---- rules ----
+
+struct Faults::Header {
+  FrameParts at;
+  std::uint8_t opcode;
+  std::uint32_t qpn;
+  Psn psn;
+  std::optional<std::uint8_t> syndrome;
+};
+
+struct Faults::Verdict {
+  bool drop = false;
+  bool changed = false;
+  std::optional<std::uint32_t> fatal;
+  std::uint64_t copies = 0;
+  Nanos copies_after = 0;
+  Nanos delay = 0;
+  std::uint64_t behind = 0;
+};
+
+// A rule with what it has done so far.
+struct Faults::Active {
+  explicit Active(FaultRule r) : rule(std::move(r)), random(rule.seed) {}
+
+  [[nodiscard]] bool matches(Side side, const Header& h) const {
+    if (rule.way != (side == Side::kTx ? FaultRule::Way::kTx : FaultRule::Way::kRx)) return false;
+    if (!rule.opcodes[h.opcode] || (rule.qpn && *rule.qpn != h.qpn)) return false;
+    if (rule.psns) {
+      // The range may wrap.
+      const auto& [first, last] = *rule.psns;
+      if (Psn(h.psn.value() - first.value()).value() > Psn(last.value() - first.value()).value()) {
+        return false;
+      }
+    }
+    return rule.syndrome_mask == 0 ||
+           (h.syndrome && (*h.syndrome & rule.syndrome_mask) == rule.syndrome);
+  }
+
+  // One more that matches: whether it is one of those meant.
+  bool hits() {
+    ++matched;
+    bool hit = true;
+    if (rule.nth != 0) {
+      hit = matched >= rule.nth;
+    } else if (rule.every != 0) {
+      hit = matched % rule.every == 0;
+    } else if (rule.ppm) {
+      hit = splitmix64(random) % kMillion < *rule.ppm;
+    }
+    hit = hit && (rule.count == 0 || applied < rule.count);
+    if (hit) ++applied;
+    return hit;
+  }
+
+  // Turns over one bit of what `header` describes.
+  void corrupt(const Header& header, std::span<std::byte> frame) {
+    const FrameParts& at = header.at;
+    const auto packet = frame.subspan(at.bth, at.icrc + kIcrc - at.bth);
+    const std::size_t icrc_bit = (at.icrc - at.bth) * 8;
+    const OpTraits& t = traits_of(header.opcode);
+    switch (rule.part) {
+      case FaultRule::Part::kIcrc:
+        flip(packet, icrc_bit);
+        break;
+      case FaultRule::Part::kPayload:
+        flip(packet, std::min<std::size_t>(header_bytes(t) * std::size_t{8}, icrc_bit));
+        break;
+      case FaultRule::Part::kPsn:
+        flip(packet, kPsnByte * 8);
+        break;
+      case FaultRule::Part::kQp:
+        flip(packet, kQpByte * 8);
+        break;
+      case FaultRule::Part::kOpcode:
+        flip(packet, 0);
+        break;
+      case FaultRule::Part::kAny:
+        flip(packet, static_cast<std::size_t>(splitmix64(random) % (packet.size() * 8)));
+        break;
+      case FaultRule::Part::kBit:
+        flip(packet, rule.bit % (packet.size() * 8));
+        break;
+    }
+    if (!rule.sealed) return;
+    const std::uint32_t crc = icrc(frame.subspan(at.ip, at.icrc - at.ip), at.ipv4);
+    HeaderWriter<kIcrc>(frame.subspan(at.icrc).first<kIcrc>()).u32<0>(__builtin_bswap32(crc));
+  }
+
+  FaultRule rule;
+  std::uint64_t random;
+  std::uint64_t matched = 0;
+  std::uint64_t applied = 0;
+};
+
+Faults::Faults(std::vector<FaultRule> rules, Port& port, TimerQueue& timers, Host& host)
+    : port_(port),
+      host_(host),
+      timer_(timers, [](void* self) { static_cast<Faults*>(self)->expired(); }, this) {
+  rules_.reserve(rules.size());
+  for (FaultRule& rule : rules) rules_.emplace_back(std::move(rule));
+}
+
+Faults::~Faults() = default;
+
+void Faults::begin() {
+  for (Active& a : rules_) {
+    if (a.rule.action != FaultRule::Action::kFatal || a.rule.way != FaultRule::Way::kNone) continue;
+    if (!a.hits()) continue;
+    stopped_ = true;
+    port_.fatal(static_cast<std::uint32_t>(a.rule.amount));
+  }
+}
+
+// ---- packets ----
+
+void Faults::transmit(std::span<const std::byte> frame, bool inside) {
+  carry(Side::kTx, frame, inside);
+}
+
+void Faults::receive(std::span<const std::byte> frame, bool inside) {
+  carry(Side::kRx, frame, inside);
+}
+
+// Every rule sees the frame as it came; `changed` becomes what they made of its bytes.
+Faults::Verdict Faults::judge(Side side, const Header& header, std::vector<std::byte>& changed,
+                              std::span<const std::byte> frame) {
+  using Action = FaultRule::Action;
+  Verdict v;
+  for (Active& a : rules_) {
+    if (!a.matches(side, header) || !a.hits()) continue;
+    if (a.rule.action == Action::kCorrupt || a.rule.action == Action::kMark) {
+      if (!std::exchange(v.changed, true)) changed.assign(frame.begin(), frame.end());
+    }
+    switch (a.rule.action) {
+      case Action::kDrop:
+        v.drop = true;
+        break;
+      case Action::kDuplicate:
+        v.copies += a.rule.amount;
+        v.copies_after = std::max(v.copies_after, a.rule.after);
+        break;
+      case Action::kDelay:
+        v.delay = std::max(v.delay, a.rule.amount);
+        break;
+      case Action::kReorder:
+        v.behind = std::max(v.behind, a.rule.amount);
+        break;
+      case Action::kCorrupt:
+        a.corrupt(header, changed);
+        break;
+      case Action::kMark:
+        mark_congestion(changed, header.at);
+        break;
+      case Action::kFatal:
+        v.fatal = static_cast<std::uint32_t>(a.rule.amount);
+        break;
+      case Action::kAdminDrop:
+      case Action::kDmaError:
+        break;
+    }
+  }
+  return v;
+}
+
+void Faults::carry(Side side, std::span<const std::byte> frame, bool inside) {
+  if (stopped_) return;
+  const auto at = find_parts(frame);
+  // Not a packet that rules can name.
+  if (!at) return pass(side, frame, inside);
+  const HeaderReader<kBth> bth(frame.subspan(at->bth).first<kBth>());
+  Header header{*at, bth.u8<0>(), bth.u24<5>(), Psn(bth.u24<9>()), std::nullopt};
+  // No extension header stands before an AETH.
+  if (traits_of(header.opcode).aeth && at->icrc > at->bth + kBth) {
+    header.syndrome = std::to_integer<std::uint8_t>(frame[at->bth + kBth]);
+  }
+  std::vector<std::byte> changed;
+  const Verdict v = judge(side, header, changed, frame);
+  if (v.fatal) {
+    stopped_ = true;
+    return port_.fatal(*v.fatal);
+  }
+  if (v.drop) return;
+  if (v.changed) frame = changed;
+  const auto copy = [&](std::uint64_t behind) {
+    return Held{{frame.begin(), frame.end()}, side, inside, behind};
+  };
+  const bool held = v.behind != 0 ? hold(copy(v.behind), std::max(v.delay, kMaxWait))
+                    : v.delay != 0 && hold(copy(0), v.delay);
+  if (!held) pass(side, frame, inside);
+  for (std::uint64_t i = 0; i < v.copies; ++i) {
+    const Nanos wait = v.delay + v.copies_after;
+    if (wait == 0 || !hold(copy(0), wait)) pass(side, frame, inside);
+  }
+  if (!held) overtaken(side);
+}
+
+void Faults::pass(Side side, std::span<const std::byte> frame, bool inside) {
+  if (side == Side::kRx) return port_.accept(frame, inside);
+  if (inside) return receive(frame, true);
+  port_.send(frame);
+}
+
+// False: there is no room, the frame goes on now.
+bool Faults::hold(Held held, Nanos wait) {
+  if (held_.size() >= kMaxHeld) {
+    ++overflows_;
+    return false;
+  }
+  held_.emplace(host_.now() + wait, std::move(held));
+  arm();
+  return true;
+}
+
+// A frame went by those that wait for it.
+void Faults::overtaken(Side side) {
+  std::vector<Held> due;
+  for (auto it = held_.begin(); it != held_.end();) {
+    Held& h = it->second;
+    if (h.side == side && h.behind != 0 && --h.behind == 0) {
+      due.push_back(std::move(h));
+      it = held_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (const Held& h : due) pass(h.side, h.frame, h.inside);
+  if (!due.empty()) arm();
+}
+
+void Faults::expired() {
+  const Nanos now = host_.now();
+  while (!held_.empty() && held_.begin()->first <= now) {
+    const auto node = held_.extract(held_.begin());
+    pass(node.mapped().side, node.mapped().frame, node.mapped().inside);
+  }
+  arm();
+}
+
+void Faults::arm() {
+  if (held_.empty()) {
+    timer_.cancel();
+  } else {
+    timer_.arm(held_.begin()->first);
+  }
+}
+
+void Faults::release() {
+  timer_.cancel();
+  while (!held_.empty()) {
+    const auto node = held_.extract(held_.begin());
+    pass(node.mapped().side, node.mapped().frame, node.mapped().inside);
+  }
+}
+
+void Faults::forget() {
+  timer_.cancel();
+  held_.clear();
+  stopped_ = false;
+}
+
+// ---- commands and memory ----
+
+bool Faults::swallows(std::uint16_t opcode) {
+  bool swallowed = false;
+  for (Active& a : rules_) {
+    if (a.rule.action != FaultRule::Action::kAdminDrop) continue;
+    if (a.rule.command && *a.rule.command != opcode) continue;
+    swallowed |= a.hits();
+  }
+  return swallowed;
+}
+
+std::uint64_t Faults::reachable(std::uint64_t addr, std::uint64_t len, bool write) {
+  for (Active& a : rules_) {
+    if (a.rule.action != FaultRule::Action::kDmaError) continue;
+    if (!(write ? a.rule.writes : a.rule.reads) || addr > a.rule.last_addr) continue;
+    if (addr < a.rule.first_addr) {
+      // A mapping ends where a range begins: what lies behind is another access.
+      len = std::min(len, a.rule.first_addr - addr);
+    } else if (a.hits()) {
+      return 0;
+    }
+  }
+  return len;
+}
+
+// ---- reading back ----
+
+std::string Faults::report() const {
+  std::string text;
+  for (const Active& a : rules_) {
+    text += a.rule.text + "  # matched " + std::to_string(a.matched) + ", applied " +
+            std::to_string(a.applied) + "\n";
+  }
+  if (!held_.empty()) text += "# held back now: " + std::to_string(held_.size()) + "\n";
+  if (overflows_ != 0) text += "# not held back for want of room: " + std::to_string(overflows_) + "\n";
+  return text;
+}
+
+}  // namespace tern

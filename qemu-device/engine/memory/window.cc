@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The windows' part of Memory. Every rule asks mutated() once: core/mutations.h.
+#include "memory/window.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "memory/memory.h"
+
+namespace tern {
+
+// ---- commands ----
+
+Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
+  if (type != 1 && type != 2) return TERN_ST_BAD_PARAM;
+  if (windows_ == max_mw_) return TERN_ST_NO_RESOURCE;
+  auto entry = std::make_unique<Region>();
+  entry->pd = pd;
+  entry->window = std::make_unique<Window>();
+  entry->window->type = type;
+  *key = insert(std::move(entry));
+  ++windows_;
+  return TERN_ST_OK;
+}
+
+Status Memory::free_mw(std::uint32_t key) {
+  Region* const entry = find_window(key);
+  if (!entry) return TERN_ST_BAD_HANDLE;
+  unbind(*entry);
+  remove(*entry);
+  --windows_;
+  return TERN_ST_OK;
+}
+
+Status Memory::query_mw(const Region& entry, tern_rsp_mr* rsp) const {
+  const Window& w = *entry.window;
+  *rsp = {};
+  rsp->key = le(entry.key);
+  rsp->pdn = le(entry.pd.value);
+  rsp->type = w.type;
+  rsp->state = w.bound || w.type == 1 ? TERN_KEY_ST_VALID : TERN_KEY_ST_FREE;
+  if (!w.bound) return TERN_ST_OK;
+  rsp->iova = le(entry.iova);
+  rsp->length = le(entry.length);
+  rsp->access = le(entry.access);
+  if (w.type == 2) rsp->qpn = le(w.qp.value);
+  if (const Region* const region = regions_.find(w.region)) rsp->mr_key = le(region->key);
+  return TERN_ST_OK;
+}
+
+Memory::Region* Memory::find_window(std::uint32_t key) const {
+  Region* const entry = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
+  return entry && entry->window ? entry : nullptr;
+}
+
+// ---- accesses ----
+
+// A type 1 window is for the QPs of its PD, 2A for the QP that bound it, 2B for that QP, which is
+// in its PD. A QP that was reset since is another one.
+bool Memory::belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const {
+  const Window& w = *entry.window;
+  const bool by_pd = w.type == 1 || !mw_type_2a_;
+  if (by_pd && entry.pd != who.pd) return mutated(pd);
+  return w.type == 1 || w.qp_life == who.life || mutated(qp);
+}
+
+bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
+  const auto lacks = [&](std::uint32_t right, Rule rule) {
+    return (rights & right) && !(access & right) && !mutated(rule);
+  };
+  return !lacks(TERN_ACCESS_REMOTE_READ, Rule::kMwRead) &&
+         !lacks(TERN_ACCESS_REMOTE_WRITE, Rule::kMwWrite) &&
+         !lacks(TERN_ACCESS_REMOTE_ATOMIC, Rule::kMwAtomic) &&
+         !lacks(TERN_ACCESS_FLUSH_GLOBAL, Rule::kMwFlush) &&
+         !lacks(TERN_ACCESS_FLUSH_PERSISTENT, Rule::kMwFlush);
+}
+
+// Last bytes are compared, so that a window may end where the 64-bit numbers do; `len` is not 0, but
+// for a FLUSH, which no window allows.
+bool Memory::in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const {
+  const std::uint64_t last = addr + (len - 1);
+  if (addr < entry.iova && !mutated(Rule::kMwLow)) return false;
+  if (last < addr && !mutated(Rule::kMwWrap)) return false;
+  return last <= entry.iova + (entry.length - 1) || mutated(Rule::kMwHigh);
+}
+
+const Memory::Region* Memory::through(const Region& entry, const Accessor& who, std::uint64_t& addr,
+                                      std::uint64_t len, std::uint32_t rights) const {
+  const Window& w = *entry.window;
+  if (!w.bound && !mutated(Rule::kMwUnbound)) return nullptr;
+  if (!belongs(entry, who, Rule::kMwPd, Rule::kMwQp) || !allows(entry.access, rights) ||
+      !in_window(entry, addr, len)) {
+    return nullptr;
+  }
+  // It is there as long as the window is bound; closed it may be.
+  const Region* const region = regions_.find(w.region);
+  if (!region || !region->open) return nullptr;
+  if ((rights & kRemoteChange) && !(region->access & TERN_ACCESS_LOCAL_WRITE) &&
+      !mutated(Rule::kMwMrWrite)) {
+    return nullptr;
+  }
+  addr = region->iova + w.offset + (addr - entry.iova);
+  return region;
+}
+
+// ---- binding ----
+
+bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
+  const std::uint32_t access = le(std::uint32_t{seg.access});
+  Region* const entry = bindable(who, seg);
+  if (!entry || (access & ~kWindowRights) ||
+      std::ranges::any_of(seg.rsvd_21, [](std::uint8_t b) { return b != 0; })) {
+    return false;
+  }
+  const std::uint32_t variant = le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK;
+  const std::uint32_t new_key = (entry->key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | variant;
+  Window& w = *entry->window;
+  const std::uint64_t length = le(std::uint64_t{seg.length});
+  if (length == 0) {
+    if (w.type == 2 && !mutated(Rule::kBindZeroLength)) return false;
+    unbind(*entry);
+    entry->key = new_key;
+    return true;
+  }
+  Region* const region = bind_target(who, seg);
+  if (!region) return false;
+  unbind(*entry);
+  const std::uint64_t addr = le(std::uint64_t{seg.addr});
+  entry->key = new_key;
+  entry->access = access;
+  entry->iova = access & TERN_ACCESS_ZERO_BASED ? 0 : addr;
+  entry->length = length;
+  w.bound = true;
+  w.region = region->key >> TERN_KEY_INDEX_SHIFT;
+  w.offset = addr - region->iova;
+  ++region->windows;
+  if (w.type == 2) {
+    w.qp = who.qp;
+    w.qp_life = who.life;
+    ++qp_windows_[who.qp.value];
+  }
+  return true;
+}
+
+// The window that a bind names, if it may be bound now.
+Memory::Region* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
+  const std::uint32_t key = le(std::uint32_t{seg.rkey});
+  Region* const entry = find_window(key);
+  if (!entry) return nullptr;
+  const Window& w = *entry->window;
+  if (seg.type != w.type && !mutated(Rule::kBindType)) return nullptr;
+  // Who binds a type 2 window need not know which of its variants was the last.
+  const bool named = (w.type == 2 || key == entry->key) &&
+                     (le(std::uint32_t{seg.new_rkey}) ^ key) >> TERN_KEY_INDEX_SHIFT == 0;
+  if (!named && !mutated(Rule::kBindKey)) return nullptr;
+  if (w.type == 2 && w.bound && !mutated(Rule::kBindFree)) return nullptr;
+  return entry->pd == who.pd || mutated(Rule::kBindQpPd) ? entry : nullptr;
+}
+
+// The region that a bind names, if the window may lie there.
+Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
+  Region* const region = find(le(std::uint32_t{seg.lkey}));
+  const std::uint32_t access = le(std::uint32_t{seg.access});
+  if (!region || !region->open) return nullptr;
+  if (region->pd != who.pd && !mutated(Rule::kBindMrPd)) return nullptr;
+  if (!(region->access & TERN_ACCESS_MW_BIND) && !mutated(Rule::kBindMrRight)) return nullptr;
+  if ((access & kRemoteChange) && !(region->access & TERN_ACCESS_LOCAL_WRITE) &&
+      !mutated(Rule::kBindLocalWrite)) {
+    return nullptr;
+  }
+  const std::uint64_t addr = le(std::uint64_t{seg.addr});
+  const std::uint64_t last = addr + (le(std::uint64_t{seg.length}) - 1);
+  if (last < addr && !mutated(Rule::kBindWrap)) return nullptr;
+  const bool inside = region->length != 0 && addr >= region->iova &&
+                      last <= region->iova + (region->length - 1);
+  return inside || mutated(Rule::kBindRange) ? region : nullptr;
+}
+
+void Memory::unbind(Region& entry) {
+  Window& w = *entry.window;
+  if (!w.bound) return;
+  w.bound = false;
+  if (Region* const region = regions_.find(w.region); region && region->windows != 0) {
+    --region->windows;
+  }
+  if (w.type == 1) return;
+  const auto named = qp_windows_.find(w.qp.value);
+  if (--named->second == 0) qp_windows_.erase(named);
+}
+
+// ---- invalidation ----
+
+bool Memory::invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key) {
+  const Window& w = *entry.window;
+  if (entry.key != key && !mutated(Rule::kInvVariant)) return false;
+  if (w.type == 1 && !mutated(Rule::kInvType)) return false;
+  if (w.type == 2 && !w.bound) return mutated(Rule::kInvFree);
+  if (!belongs(entry, who, Rule::kInvPd, Rule::kInvQp)) return false;
+  unbind(entry);
+  return true;
+}
+
+}  // namespace tern

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A device with an event queue and a completion queue of eight entries, and nothing around them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "control/device.h"
+#include "core/limits.h"
+#include "objects/queues.h"
+#include "tests/fake_host.h"
+
+namespace tern {
+
+class QueueTest : public testing::Test {
+ protected:
+  QueueTest() { config.mac = {0x52, 0x54, 0, 0, 0, 1}; }
+
+  FakeHost host;
+  Config config;
+  Device device{host, config};
+
+  tern_pages direct(std::uint64_t bytes) {
+    tern_pages p{};
+    p.addr = host.alloc(bytes);
+    return p;
+  }
+  // A list of `n` pages, none next to another; their addresses go to `where`.
+  tern_pages list(std::size_t n, std::vector<std::uint64_t>* where = nullptr) {
+    tern_pages p{};
+    p.addr = host.alloc(n * 8);
+    p.num = static_cast<std::uint32_t>(n);
+    p.page_shift = 12;
+    p.kind = TERN_PAGES_LIST;
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::uint64_t page = host.alloc(4096);
+      host.put(p.addr + i * 8, page);
+      if (where) where->push_back(page);
+    }
+    return p;
+  }
+  bool raised(unsigned vector) {
+    const bool was = (device.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.effects->clear();
+    return was;
+  }
+  std::uint32_t status() { return device.reg_read(TERN_REG_STATUS); }
+};
+
+class EqTest : public QueueTest {
+ protected:
+  static constexpr std::uint32_t kSize = 16;
+  static constexpr std::uint32_t kRecord = kSize * sizeof(tern_eqe);
+
+  tern_cmd_create_eq command() {
+    tern_cmd_create_eq cmd{};
+    cmd.pages = direct(kRecord + 64);
+    cmd.record_offset = kRecord;
+    cmd.vector = 3;
+    cmd.log_size = 4;
+    return cmd;
+  }
+  void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) {
+    host.put(cmd.pages.addr + kRecord, ci);
+  }
+  tern_eqe at(const tern_cmd_create_eq& cmd, std::uint32_t slot) {
+    return host.get<tern_eqe>(cmd.pages.addr + slot * sizeof(tern_eqe));
+  }
+};
+
+class CqTest : public EqTest {
+ protected:
+  static constexpr std::uint32_t kCqes = 8;
+  static constexpr std::uint32_t kCqRecord = kCqes * sizeof(tern_cqe);
+
+  CqTest() {
+    eq_cmd = command();
+    eq = std::make_unique<Eq>(device, eq_cmd);
+    EXPECT_EQ(eq->init(), TERN_ST_OK);
+    cmd.pages = direct(kCqRecord + 64);
+    cmd.record_offset = kCqRecord;
+    cmd.uar = 5;
+    cmd.log_size = 3;
+    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    EXPECT_EQ(cq->init(), TERN_ST_OK);
+    cq->set_number(77);
+  }
+  ~CqTest() override { cq.reset(); }
+
+  bool push(std::uint8_t flags = 0, std::uint8_t st = TERN_CQE_SUCCESS) {
+    tern_cqe cqe{};
+    cqe.wr_id = ++wr_id;
+    cqe.flags = flags;
+    cqe.status = st;
+    return cq->push(cqe);
+  }
+  bool solicited() { return push(TERN_CQE_F_RECV | TERN_CQE_F_SOLICITED); }
+  tern_cqe cqe(std::uint32_t slot) {
+    return host.get<tern_cqe>(cmd.pages.addr + slot * sizeof(tern_cqe));
+  }
+  void consume(std::uint32_t ci) { host.put(cmd.pages.addr + kCqRecord, ci); }
+  void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
+    host.put(cmd.pages.addr + kCqRecord + 4,
+             (ci & TERN_CQ_ARM_CI_MASK) | (only_solicited ? TERN_CQ_ARM_SOLICITED : 0) |
+                 (valid ? TERN_CQ_ARM_VALID : 0) | field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
+    cq->arm();
+  }
+  // Events written since the last call; they count as consumed after it.
+  std::uint64_t events() {
+    const std::uint64_t n = eq->pi() - taken;
+    taken = eq->pi();
+    set_ci(eq_cmd, static_cast<std::uint32_t>(taken));
+    return n;
+  }
+  std::uint64_t count(unsigned index) { return device.counters.rdma[index]; }
+
+  tern_cmd_create_eq eq_cmd;
+  std::unique_ptr<Eq> eq;
+  tern_cmd_create_cq cmd{};
+  std::unique_ptr<Cq> cq;
+  std::uint64_t wr_id = 0;
+  std::uint64_t taken = 0;
+};
+
+}  // namespace tern

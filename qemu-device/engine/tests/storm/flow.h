@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Messages from one QP to another, and what must come of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/storm/base.h"
+#include "tests/storm/watch.h"
+
+namespace tern::storm {
+
+inline constexpr std::uint64_t kRegTag = std::uint64_t{1} << 63;  // wr_id of a REG_MR
+
+// What flows share.
+struct Context {
+  std::uint64_t seed;
+  Sim& sim;
+  Random& random;
+  Findings& findings;
+  RuleCounts& counts;
+};
+
+class Flow {
+ public:
+  Flow(Context& context, unsigned id) : c_(context), id_(id) {}
+  virtual ~Flow() = default;
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+
+  // Posts some messages, if it likes to; no more after wind_up().
+  virtual void post() = 0;
+  virtual void wind_up() { winding_up_ = true; }
+  // A completion of the requester; of the responder.
+  virtual void sent(const Wc& wc) = 0;
+  virtual void received(const Wc& wc) = 0;
+  // Everything posted is complete, and everything expected has come.
+  [[nodiscard]] virtual bool done() const = 0;
+  // When all is quiet: what remains to be compared.
+  virtual void finish() = 0;
+  [[nodiscard]] virtual std::string describe() const = 0;
+
+  [[nodiscard]] std::uint64_t messages() const { return completed_; }
+  // Since when nothing has happened.
+  [[nodiscard]] Nanos quiet_since() const { return progress_; }
+
+ protected:
+  void find(Claim claim, const std::string& text) { c_.findings.add(claim, describe() + ": " + text); }
+  void progressed() { progress_ = c_.sim.now(); }
+
+  Context& c_;
+  unsigned id_;
+  bool winding_up_ = false;
+  std::uint64_t completed_ = 0;
+  Nanos progress_ = 0;
+};
+
+struct Message {
+  std::uint64_t number = 0;
+  std::uint8_t opcode = 0;
+  std::uint32_t len = 0;
+  std::uint32_t imm = 0;
+  std::uint32_t key = 0;     // SEND_WITH_INV
+  std::uint64_t before = 0;  // atomic: what it finds, and what it leaves
+  std::uint64_t after = 0;
+  Psn psn;
+  std::uint32_t psns = 1;
+  bool signaled = true;
+  bool received = false;     // its receive completion has come
+  bool compared = false;     // WRITE: the bytes were there
+  Nanos done_at = 0;
+
+  [[nodiscard]] bool write() const {
+    return opcode == TERN_WR_RDMA_WRITE || opcode == TERN_WR_RDMA_WRITE_WITH_IMM;
+  }
+  [[nodiscard]] bool read() const { return opcode == TERN_WR_RDMA_READ; }
+  [[nodiscard]] bool atomic() const {
+    return opcode == TERN_WR_ATOMIC_CMP_AND_SWP || opcode == TERN_WR_ATOMIC_FETCH_AND_ADD;
+  }
+  [[nodiscard]] bool with_imm() const {
+    return opcode == TERN_WR_SEND_WITH_IMM || opcode == TERN_WR_RDMA_WRITE_WITH_IMM;
+  }
+  [[nodiscard]] bool needs_receive() const {
+    return opcode == TERN_WR_SEND || opcode == TERN_WR_SEND_WITH_IMM ||
+           opcode == TERN_WR_SEND_WITH_INV || opcode == TERN_WR_RDMA_WRITE_WITH_IMM;
+  }
+};
+
+// How a flow is meant to end.
+enum class Fate : std::uint8_t {
+  kLive,
+  kBlackHole,  // the wire loses everything from some message on
+  kStarve,     // no more receives from some message on
+  kImpatient,  // few retries: it may die, or not
+};
+
+struct FlowOptions {
+  TestQp* from;
+  TestQp* to;
+  QpView* from_view;  // null: inside of one device
+  QpView* to_view;
+  ReceivePool* pool;
+  std::uint32_t pd_from;
+  std::uint32_t pd_to;
+  std::uint32_t max_len;
+  unsigned depth;     // messages that may be open
+  Fate fate = Fate::kLive;
+  unsigned quota = 0;  // of kBlackHole and kStarve: messages that go well
+  bool invalidates = false;  // SEND_WITH_INV as well; both ends have an SQ and privileged PDs
+};
+
+// Near and far memory of a flow, a slot of each for every message that may be open.
+class ConnectedFlow : public Flow {
+ public:
+  ConnectedFlow(Context& context, unsigned id, const FlowOptions& options);
+  [[nodiscard]] std::string describe() const override;
+  // For plants: the local and the remote memory of a message.
+  [[nodiscard]] std::span<std::byte> near_bytes(std::uint64_t number) const {
+    return near_.whole(static_cast<unsigned>(number % o_.depth)).subspan(Slots::kMargin);
+  }
+  [[nodiscard]] std::span<std::byte> far_bytes(std::uint64_t number) const {
+    return far_.whole(static_cast<unsigned>(number % o_.depth)).subspan(Slots::kMargin);
+  }
+  [[nodiscard]] std::span<std::byte> word_bytes() const { return word_.data(0, 8); }
+
+ protected:
+  [[nodiscard]] std::uint32_t length();
+  [[nodiscard]] unsigned slot_of(const Message& m) const {
+    return static_cast<unsigned>(m.number % o_.depth);
+  }
+  [[nodiscard]] std::uint64_t key_of(const Message& m) const {
+    return content_key(c_.seed, id_, m.number);
+  }
+  [[nodiscard]] std::string name_of(const Message& m) const;
+  [[nodiscard]] SendWr request(const Message& m);
+  // The target of a WRITE is as when `whole`, or a part that ends with a packet.
+  void compare_write(const Message& m, bool whole);
+  void compare_read(const Message& m, bool whole);
+
+  FlowOptions o_;
+  std::uint32_t mtu_;
+  Slots near_;
+  Slots far_;
+  Slots word_;  // what atomics work on, at the far end
+  std::uint64_t next_ = 0;
+  Psn next_psn_;
+};
+
+// RC and XRC: all of it, once, in order; or an error with a reason.
+class ReliableFlow final : public ConnectedFlow {
+ public:
+  ReliableFlow(Context& context, unsigned id, const FlowOptions& options);
+
+  void post() override;
+  void wind_up() override;
+  void sent(const Wc& wc) override;
+  void received(const Wc& wc) override;
+  [[nodiscard]] bool done() const override;
+  void finish() override;
+  // A REG_MR that the far end did for us.
+  void registered(const Wc& wc);
+  [[nodiscard]] bool dead() const { return dead_; }
+  // Whether all that it has begun went well; for the world, to tell neighbours apart.
+  [[nodiscard]] bool doomed() const { return o_.fate == Fate::kBlackHole || o_.fate == Fate::kStarve; }
+
+ private:
+  enum class Key : std::uint8_t { kClosed, kOpening, kOpen, kLent };
+
+  void post_one(bool last);
+  void choose(Message& m);
+  void chain(Message& m);
+  void doom();
+  void succeed(Message& m);
+  void fail(Message& m, std::uint8_t status);
+  void compare_receive(const Message& m, const Wc& wc, unsigned slot);
+  void misplaced(const Message& m, const Wc& wc, unsigned slot);
+  [[nodiscard]] bool same(const Message& m, const Wc& wc, unsigned slot) const;
+  Message& at(std::uint64_t number) { return open_[number - base_]; }
+
+  std::deque<Message> open_;  // from base_ on; of a dead flow all that were open when it died
+  std::deque<Message> history_;
+  std::uint64_t base_ = 0;
+  std::uint64_t flushed_ = 0;  // dead: the next to be flushed
+  std::uint64_t value_ = 0;    // of the word when all posted is done
+  std::uint64_t reached_ = 0;  // of the word by what has succeeded
+  bool dead_ = false;
+  bool hole_ = false;
+  std::uint64_t hole_from_ = 0;  // the first message that falls into it, one past the last
+  std::uint64_t hole_end_ = 0;
+  FastMr fast_;
+  Key key_ = Key::kClosed;
+};
+
+// UC: a message arrives whole or not at all, when its last packet does, and not without all of its packets.
+class UcFlow final : public ConnectedFlow, public Arrivals {
+ public:
+  UcFlow(Context& context, unsigned id, const FlowOptions& options);
+
+  void post() override;
+  void sent(const Wc& wc) override;
+  void received(const Wc& wc) override;
+  [[nodiscard]] bool done() const override { return unsent_ == 0; }
+  void finish() override;
+  void arrived(const QpView& at, unsigned from_node, std::uint32_t src_qp, Psn last,
+               bool whole) override;
+
+ private:
+  // What is old enough that no packet of it is on the wire any more.
+  static constexpr Nanos kRest = 3'000'000;
+
+  void close_oldest();
+  [[nodiscard]] bool same(const Message& m, const Wc& wc, unsigned slot) const;
+  [[nodiscard]] Message* find_psn(Psn last);
+
+  std::deque<Message> open_;  // posted, and its slots not used again
+  std::uint64_t base_ = 0;
+  unsigned unsent_ = 0;
+  std::deque<std::uint64_t> arrivals_;  // that must complete a receive, in this order
+};
+
+}  // namespace tern::storm

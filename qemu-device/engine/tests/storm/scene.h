@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Two QPs for one offence: who does it, or in whose name frames are made by hand, and whom it hits.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/storm/flow.h"
+
+namespace tern::storm {
+
+struct SceneOptions {
+  std::uint32_t access = kAllAccess;
+  std::uint8_t max_dest_rd_atomic = 4;
+  bool shared = false;    // receives come from an SRQ
+  bool small_cq = false;  // of the requester: two entries
+};
+
+struct Scene {
+  using Change = std::function<void(std::vector<std::byte>& bth_on)>;
+
+  Scene(Context& context, WireWatch& watch, TestNode& a, TestNode& b, std::uint8_t type,
+        const SceneOptions& options, const char* name);
+  ~Scene();
+  Scene(const Scene&) = delete;
+  Scene& operator=(const Scene&) = delete;
+
+  [[nodiscard]] Random& random() { return c_.random; }
+  [[nodiscard]] Sim& sim() { return c_.sim; }
+  [[nodiscard]] TestNode& b() { return b_; }
+  [[nodiscard]] TestQp& x() { return *x_; }
+  [[nodiscard]] TestQp& y() { return *y_; }
+  [[nodiscard]] TestMr& near() { return *near_; }
+  [[nodiscard]] TestMr& target() { return *target_; }
+  [[nodiscard]] std::uint32_t mtu() const { return mtu_; }
+  [[nodiscard]] bool good() const { return good_; }
+
+  // ---- frames ----
+  // A request with the next PSN; end() gives it payload and puts it on the wire.
+  Packet& begin(Op op);
+  void end(std::uint32_t payload, const Change& change = {});
+  void put(Op op, std::uint32_t payload, const Change& change = {}) {
+    (void)begin(op);
+    end(payload, change);
+  }
+  void put_write(Op op, const TestMr& to, std::uint32_t dma_len, std::uint32_t payload);
+  void put_read(const TestMr& from, std::uint32_t len, std::uint64_t at = 0);
+  void put_atomic(const TestMr& at, std::uint64_t offset);
+  // The next one is so many PSNs back.
+  void back(std::uint32_t n) { psn_ = Psn(psn_.value() - n); }
+  // Until what is on the wire has come, and been answered.
+  void settle();
+
+  // ---- what must come of it ----
+  // NAK of request `request`, counted from the first PSN, the QP in error, the event at its end (negative:
+  // none). Nothing but the first `written` bytes of the target may have changed.
+  void expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, std::uint32_t written = 0);
+  void expect_late_nak(std::uint8_t syndrome, int event);
+  void expect_answer(Op op, std::uint32_t request);
+  void expect_silence();
+  void expect_dropped(unsigned counter);
+  void expect_untouched(std::uint32_t written = 0);
+  void expect_event(int event);
+  void expect_receive(std::uint8_t status);
+  void expect_received(std::uint32_t len);
+  // A message that is right is received afterwards.
+  void expect_still_receiving();
+  [[nodiscard]] const std::vector<Answer>& answers() const { return view_y_->answers; }
+  void forget_answers() { view_y_->answers.clear(); }
+
+  // ---- posted requests ----
+  // A receive for what comes, of at most `len` bytes.
+  void receive(std::uint32_t len = 65536);
+  // The request fails as the NAK says that has come; those behind it are flushed, and the receives.
+  void fails(const SendWr& wr, int event);
+  void overflows();
+
+ private:
+  void wrong(const std::string& text);
+  void flushed(std::uint8_t first_status);
+  [[nodiscard]] bool has_event(int event);
+  [[nodiscard]] std::uint8_t state() const;
+  [[nodiscard]] TestCq& receive_cq() const { return srq_cq_ ? *srq_cq_ : y_->recv_cq(); }
+
+  Context& c_;
+  TestNode& a_;
+  TestNode& b_;
+  const char* name_;
+  bool good_ = true;
+  std::uint32_t mtu_;
+  TestQp* x_;
+  TestQp* y_;
+  QpView* view_x_;
+  QpView* view_y_;
+  TestMr* near_;
+  TestMr* target_;
+  TestMr* sink_;
+  TestSrq* srq_ = nullptr;
+  TestCq* srq_cq_ = nullptr;
+  Psn first_;
+  Psn psn_;
+  Packet packet_;
+  std::uint64_t malformed_;
+  std::uint64_t too_long_;
+  std::vector<tern_eqe> events_;
+};
+
+}  // namespace tern::storm

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Looks at every packet on the simulated wire, when it is sent and when it reaches a device: counts
+// the rules that it meets, and gathers what justifies a completion with an error.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/storm/base.h"
+#include "tests/storm/rules.h"
+#include "wire/codec.h"
+
+namespace tern::storm {
+
+// A packet as it looks on the wire.
+struct Seen {
+  Transport transport;
+  Op op;
+  const OpTraits* traits;
+  unsigned to_node;    // by the Ethernet address
+  unsigned from_node;  // by the IP address
+  std::uint32_t dest;
+  Psn psn;
+  bool ack_req;
+  std::uint32_t payload;
+  std::uint8_t syndrome;   // with AETH
+  std::uint64_t original;  // with AtomicAckETH
+  std::uint32_t rkey;      // with RETH
+  std::uint32_t dma_len;
+  std::uint32_t src_qp;    // with DETH
+};
+// Nothing when it is no packet of a known opcode.
+[[nodiscard]] std::optional<Seen> look_at(std::span<const std::byte> frame);
+
+struct QpView;
+
+// Who wants to know that a message that needs a receive WQE has arrived on an unreliable QP. `whole`:
+// every packet of it was there in order, and there was a WQE for it.
+class Arrivals {
+ public:
+  virtual ~Arrivals() = default;
+  virtual void arrived(const QpView& at, unsigned from_node, std::uint32_t src_qp, Psn last,
+                       bool whole) = 0;
+};
+
+// What a packet that answers a request said.
+struct Answer {
+  Op op;
+  std::uint8_t syndrome;
+  Psn psn;
+};
+
+// A QP as its packets show it.
+struct QpView {
+  TestQp* qp = nullptr;
+  QpView* peer = nullptr;      // null: UD
+  unsigned node = 0;
+  std::uint32_t mtu = 0;
+  ReceivePool::Kind receives = ReceivePool::Kind::kQueue;
+  std::uint32_t good_key = 0;  // of what its peers may name
+  Arrivals* arrivals = nullptr;
+  bool black_hole = false;     // the wire loses all that it sends or should get
+  bool keep_answers = false;
+
+  // As a requester.
+  Psn first_psn;
+  Psn una;                              // as far as answers have reached it
+  Psn window_base;
+  Psn end;                              // one past the highest PSN sent
+  std::vector<std::uint8_t> sent;       // how often each PSN was sent, from first_psn on
+  std::set<std::uint32_t> reads;        // PSNs at which READs began
+  std::deque<Psn> outstanding;          // last PSN of each READ and atomic
+  std::unordered_map<std::uint32_t, unsigned> rnr_naks;  // that have reached it, by PSN
+  std::uint8_t fatal_nak = 0;           // the syndrome that has reached it
+
+  // As a responder.
+  bool nak_owed = false;   // a packet ahead was taken note of, and the expected one has not come
+  unsigned naks_due = 0;   // NAK 0x60 to be sent for that
+  std::optional<Psn> again_read;
+  bool again_part = false;
+  bool again_send = false;
+  bool again_write = false;
+  std::optional<Psn> again_atomic;
+  std::map<std::uint32_t, std::uint64_t> results;  // of atomics, by PSN
+  std::vector<Answer> answers;
+  // UC.
+  Psn expected;
+  bool in_message = false;
+  bool lost_step = false;  // a gap, and nothing began since
+
+  // The most that a PSN of [first, first + n) was sent.
+  [[nodiscard]] unsigned most_sent(Psn first, std::uint32_t n) const;
+  [[nodiscard]] unsigned most_rnr(Psn first, std::uint32_t n) const;
+};
+
+class WireWatch {
+ public:
+  WireWatch(Sim& sim, std::vector<TestNode*> nodes, RuleCounts& counts, Findings& findings);
+  ~WireWatch();
+  WireWatch(const WireWatch&) = delete;
+  WireWatch& operator=(const WireWatch&) = delete;
+
+  // A QP whose packets are to be followed; connect() tells of the other end.
+  QpView& add(TestQp& qp);
+  static void connect(QpView& a, QpView& b);
+  [[nodiscard]] QpView* find(unsigned node, std::uint32_t qpn) const;
+  // What the devices counted, at the end.
+  void finish();
+  // Of the packets so far: the same in every run of a seed.
+  [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  struct Before {
+    Counters counters;
+    Psn expected;
+    std::uint32_t sq_ci = 0;
+    std::uint8_t state = 0;
+  };
+
+  bool on_sent(unsigned from, std::span<const std::byte> frame);
+  void sent_request(QpView& by, const Seen& seen);
+  void sent_answer(QpView& by, const Seen& seen);
+  void on_delivery(SimNode& to, std::span<const std::byte> frame, bool after);
+  [[nodiscard]] Before state_of(SimNode& node, std::uint32_t qpn) const;
+  void got_request(QpView& at, const Seen& seen, const Before& now);
+  void got_repeated(QpView& at, const Seen& seen);
+  void got_executed(QpView& at, const Seen& seen, const Before& now);
+  void got_unreliable(QpView& at, const Seen& seen, const Before& now);
+  void got_answer(QpView& at, const Seen& seen, const Before& now);
+  [[nodiscard]] std::uint64_t moved(const Before& now, unsigned counter) const {
+    return now.counters.rdma[counter] - before_.counters.rdma[counter];
+  }
+
+  Sim& sim_;
+  std::vector<TestNode*> nodes_;
+  RuleCounts& counts_;
+  Findings& findings_;
+  std::vector<std::unordered_map<std::uint32_t, std::unique_ptr<QpView>>> views_;
+  std::uint64_t fingerprint_ = 0;
+  Before before_;
+};
+
+}  // namespace tern::storm
