@@ -132,6 +132,24 @@ static inline int tern_create_user_cq(struct ib_cq *ibcq,
 #define tern_create_user_cq(...) tern_create_users_cq(__VA_ARGS__)
 #endif
 
+/* One operation resizes the CQs of users and of the kernel, which asks for none. */
+#ifndef TERN_HAVE_RESIZE_USER_CQ
+#define resize_user_cq resize_cq
+
+int tern_resize_users_cq(struct ib_cq *ibcq, unsigned int cqe,
+			 struct ib_udata *udata);
+
+static inline int tern_resize_user_cq(struct ib_cq *ibcq, int cqe,
+				      struct ib_udata *udata)
+{
+	if (!udata)
+		return -EOPNOTSUPP;
+	return cqe < 0 ? -EINVAL : tern_resize_users_cq(ibcq, cqe, udata);
+}
+
+#define tern_resize_user_cq(...) tern_resize_users_cq(__VA_ARGS__)
+#endif
+
 /*
  * Registration has no DMA hints: the driver's function gets another name, and
  * the operation is one that calls it without hints. A name followed by a

@@ -10,6 +10,7 @@
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/completion.h>
+#include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
@@ -20,6 +21,7 @@
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/tern-abi.h>
+#include <rdma/uverbs_ioctl.h>
 
 #include "tern_regs.h"
 #include "tern_io.h"
@@ -28,6 +30,10 @@
 #include "tern_ib_kern.h"
 
 #define TERN_IB_PORT		1
+
+/* Windows of type 2, of any type. */
+#define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
+#define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
 
 /**
  * struct tern_ref - keeps an object that events may look up
@@ -99,16 +105,24 @@ struct tern_ib_dev {
 	struct work_struct flush_work;
 };
 
+/* What a mapping shows, and what goes back to the device after the last one. */
+enum tern_mmap_type {
+	TERN_MMAP_UAR,
+	TERN_MMAP_DM,
+};
+
 /**
- * struct tern_mmap_entry - a doorbell page user space may map
+ * struct tern_mmap_entry - pages of the device that user space may map
  * @rdma_entry: ib_core's part
- * @address: bus address of the page
- * @uar: its number
+ * @address: bus address of the first
+ * @type: what they are
+ * @id: the device's number of them
  */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
 	phys_addr_t address;
-	u32 uar;
+	enum tern_mmap_type type;
+	u32 id;
 };
 
 struct tern_ucontext {
@@ -121,17 +135,21 @@ struct tern_ucontext {
  * @ibpd: ib_core's part
  * @pdn: its number
  * @privileged: the kernel's own: TERN_LKEY_DMA works in it
+ * @orphans: regions that went while windows were bound; gone with the PD at the latest
  */
 struct tern_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
 	bool privileged;
+	struct llist_head orphans;
 };
 
 /**
  * struct tern_mr - memory region
  * @ibmr: ib_core's part; lkey and rkey are the device's key
- * @umem: the pinned memory, NULL for those of the kernel
+ * @umem: the pinned memory, NULL for those of the kernel and in device memory
+ * @dm_entry: the device memory, which it keeps from being freed; else NULL
+ * @orphan: among those of its PD
  * @page_list: what REG_MR takes the pages from; none but with IB_MR_TYPE_MEM_REG
  * @access: IB_ACCESS_* as registered
  * @page_shift: log2 of the bytes of its pages in the device
@@ -142,6 +160,8 @@ struct tern_pd {
 struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
+	struct rdma_user_mmap_entry *dm_entry;
+	struct llist_node orphan;
 	struct tern_kbuf page_list;
 	int access;
 	unsigned int page_shift;
@@ -151,12 +171,33 @@ struct tern_mr {
 };
 
 /**
+ * struct tern_mw - memory window
+ * @ibmw: ib_core's part
+ * @key: as it was allocated; binds change its variant
+ */
+struct tern_mw {
+	struct ib_mw ibmw;
+	u32 key;
+};
+
+/**
+ * struct tern_dm - device memory
+ * @ibdm: ib_core's part
+ * @entry: its pages; theirs is the device's allocation
+ */
+struct tern_dm {
+	struct ib_dm ibdm;
+	struct tern_mmap_entry *entry;
+};
+
+/**
  * struct tern_cq - completion queue
  * @ibcq: ib_core's part
  * @umem: entries and record of a user's
  * @kern: those of the kernel's
  * @ref: held by completion events
  * @eq: where its completion events go
+ * @resize_lock: one resize at a time; protects @umem
  * @cqn: its number
  */
 struct tern_cq {
@@ -165,6 +206,7 @@ struct tern_cq {
 	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
+	struct mutex resize_lock;	/* one at a time */
 	u32 cqn;
 };
 
@@ -263,6 +305,16 @@ static inline struct tern_mr *to_tmr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct tern_mr, ibmr);
 }
 
+static inline struct tern_mw *to_tmw(struct ib_mw *ibmw)
+{
+	return container_of(ibmw, struct tern_mw, ibmw);
+}
+
+static inline struct tern_dm *to_tdm(struct ib_dm *ibdm)
+{
+	return container_of(ibdm, struct tern_dm, ibdm);
+}
+
 static inline struct tern_cq *to_tcq(struct ib_cq *ibcq)
 {
 	return container_of(ibcq, struct tern_cq, ibcq);
@@ -288,6 +340,7 @@ static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 	return container_of(ibah, struct tern_ah, ibah);
 }
 
+/* Whether the device has one of the capabilities. */
 static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 {
 	return le64_to_cpu(dev->core->caps->flags) & cap;
@@ -382,12 +435,35 @@ int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext);
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext);
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
+struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
+				      enum tern_mmap_type type, u32 id,
+				      phys_addr_t address, size_t size);
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
+int tern_query_ucontext(struct ib_ucontext *ibucontext,
+			struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition tern_ctx_defs[];
+
+/* tern_ib_dm.c */
+struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
+			    struct ib_ucontext *ibucontext,
+			    struct ib_dm_alloc_attr *attr,
+			    struct uverbs_attr_bundle *attrs);
+int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
+extern const struct uapi_definition tern_dm_defs[];
+
+/* tern_ib_mw.c */
+int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
+int tern_dealloc_mw(struct ib_mw *ibmw);
 
 /* tern_ib_mr.c */
 u32 tern_mr_access(int access);
+void tern_mr_free(struct tern_ib_dev *dev, struct tern_mr *mr, int err);
+void tern_mr_free_orphans(struct tern_pd *pd);
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+			     struct ib_dm_mr_attr *attr,
+			     struct uverbs_attr_bundle *attrs);
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			       u64 virt, int access, struct ib_dmah *dmah,
 			       struct ib_udata *udata);
@@ -401,6 +477,9 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 			struct uverbs_attr_bundle *attrs);
 int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
+int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period);
+int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
+			struct ib_udata *udata);
 int tern_ib_create_eqs(struct tern_ib_dev *dev);
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev);
 void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event);

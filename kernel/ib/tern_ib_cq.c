@@ -157,7 +157,8 @@ static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,
 
 /* Makes the CQ in the device; its memory is pinned. */
 static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
-			       const struct tern_ureq_create_cq *req, u32 uar)
+			       const struct tern_ureq_create_cq *req, u32 flags,
+			       u32 uar)
 {
 	struct tern_cmd_create_cq cmd = {
 		.record_offset = cpu_to_le32(req->buf_len -
@@ -167,6 +168,9 @@ static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 	};
 	struct tern_table table;
 	int err;
+
+	if (flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
+		cmd.flags = TERN_CQ_F_IGNORE_OVERRUN;
 
 	err = tern_table_from_queue(dev, &table, cq->umem, &cmd.pages);
 	if (err)
@@ -190,6 +194,7 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 /* Lets events find a CQ that the device has made. */
 static int tern_cq_publish(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
+	mutex_init(&cq->resize_lock);
 	tern_ref_init(&cq->ref);
 	return xa_insert_irq(&dev->cqs, cq->cqn, cq, GFP_KERNEL);
 }
@@ -203,7 +208,7 @@ static void tern_cq_unpublish(struct tern_ib_dev *dev, struct tern_cq *cq)
 /**
  * tern_create_user_cq() - make a CQ in user memory
  * @ibcq: the CQ
- * @attr: entries wanted and completion vector
+ * @attr: entries wanted, completion vector, flags
  * @attrs: udata: struct tern_ureq_create_cq, struct tern_uresp_create_cq
  *
  * Return: 0 or a negative errno.
@@ -240,7 +245,8 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
-	err = tern_cq_create_user(dev, cq, &req, ucontext->uar_entry->uar);
+	err = tern_cq_create_user(dev, cq, &req, attr->flags,
+				  ucontext->uar_entry->id);
 	if (err)
 		goto err_release_umem;
 
@@ -340,4 +346,114 @@ int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	tern_cq_unpublish(dev, cq);
 	tern_cq_release(dev, cq);
 	return 0;
+}
+
+/* Has the device write to the user's new buffer; the user reads the old one itself. */
+static int tern_cq_resize(struct tern_ib_dev *dev, struct tern_cq *cq,
+			  const struct tern_ureq_resize_cq *req,
+			  struct tern_uresp_resize_cq *resp)
+{
+	struct tern_cmd_resize_cq cmd = {
+		.cqn = cpu_to_le32(cq->cqn),
+		.record_offset = cpu_to_le32(req->buf_len -
+					     sizeof(struct tern_cq_record)),
+		.log_size = req->log_size,
+	};
+	struct tern_rsp_resize_cq rsp = {};
+	struct tern_table table;
+	struct ib_umem *umem;
+	int err;
+
+	lockdep_assert_held(&cq->resize_lock);
+
+	umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len,
+			      IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	err = tern_table_from_queue(dev, &table, umem, &cmd.pages);
+	if (err)
+		goto err_release_umem;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_RESIZE_CQ, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	tern_table_free(&table);
+	if (err)
+		goto err_release_umem;
+
+	swap(cq->umem, umem);
+	cq->ibcq.cqe = BIT(req->log_size);
+	resp->first_index = le32_to_cpu(rsp.pi);
+	ib_umem_release(umem);
+	return 0;
+
+err_release_umem:
+	ib_umem_release(umem);
+	return err;
+}
+
+/**
+ * tern_resize_user_cq() - give a CQ of user space another size
+ * @ibcq: the CQ
+ * @cqe: entries wanted
+ * @udata: struct tern_ureq_resize_cq, struct tern_uresp_resize_cq
+ *
+ * The user does not poll or arm meanwhile.
+ *
+ * Return: 0; -EINVAL for a buffer that does not hold what is asked for, or not what
+ * is there, and for a CQ that has overflowed; others.
+ */
+int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
+			struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibcq->device);
+	struct tern_uresp_resize_cq resp = {};
+	struct tern_cq *cq = to_tcq(ibcq);
+	struct tern_ureq_resize_cq req;
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
+	if (err)
+		return err;
+
+	if (!cqe || memchr_inv(req.reserved_a0, 0, sizeof(req.reserved_a0)) ||
+	    !tern_cq_size_ok(dev, req.buf_len, req.log_size, cqe))
+		return -EINVAL;
+
+	/* Room that cannot be written is found out while the old buffer is the CQ's. */
+	err = ib_respond_udata(udata, resp);
+	if (err)
+		return err;
+
+	mutex_lock(&cq->resize_lock);
+	err = tern_cq_resize(dev, cq, &req, &resp);
+	mutex_unlock(&cq->resize_lock);
+	if (err)
+		return err;
+
+	return ib_respond_udata(udata, resp);
+}
+
+/**
+ * tern_modify_cq() - moderate the events of a CQ
+ * @ibcq: the CQ
+ * @cq_count: completions that make an event, 0 for any number
+ * @cq_period: microseconds after which the first of them does
+ *
+ * Both 0: each completion makes one. Kernel users call it too, with or without
+ * adaptive moderation.
+ *
+ * Return: 0; -EINVAL for a count above 1 without a period and for a CQ that has
+ * overflowed; others.
+ */
+int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
+{
+	struct tern_cmd_modify_cq cmd = {
+		.cqn = cpu_to_le32(to_tcq(ibcq)->cqn),
+		.count = cpu_to_le16(cq_count),
+		.period = cpu_to_le16(cq_period),
+	};
+
+	return tern_cmd_exec(to_tdev(ibcq->device)->core, TERN_CMD_MODIFY_CQ,
+			     &cmd, sizeof(cmd), NULL, 0);
 }

@@ -1,20 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * User contexts with their doorbell pages, and protection domains.
+ * User contexts with what they may map, and protection domains.
  */
 
 #include <linux/mm.h>
 #include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
+#define UVERBS_MODULE_NAME tern_ib
+#include <rdma/uverbs_named_ioctl.h>
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-static void tern_free_uar(struct tern_ib_dev *dev, u32 uar)
+/* A live device that keeps it has one less to give. */
+static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
+			    u32 id)
 {
-	/* A live device that keeps the page has one less to give. */
-	tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
+	u16 opcode = type == TERN_MMAP_DM ? TERN_CMD_FREE_DM : TERN_CMD_FREE_UAR;
+
+	tern_ib_destroy(dev, opcode, id);
+}
+
+/**
+ * tern_mmap_add() - let user space map pages of the device
+ * @ibucontext: the context that may
+ * @type: what they are
+ * @id: the device's number of them
+ * @address: bus address of the first
+ * @size: bytes, whole pages
+ *
+ * They go back to the device, from tern_mmap_free(), after the entry is removed
+ * and the last mapping is gone; at once when this fails.
+ *
+ * Return: the entry or an ERR_PTR.
+ */
+struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
+				      enum tern_mmap_type type, u32 id,
+				      phys_addr_t address, size_t size)
+{
+	struct tern_mmap_entry *entry;
+	int err;
+
+	entry = kzalloc_obj(*entry);
+	if (!entry) {
+		err = -ENOMEM;
+		goto err_free_pages;
+	}
+
+	entry->address = address;
+	entry->type = type;
+	entry->id = id;
+	err = rdma_user_mmap_entry_insert(ibucontext, &entry->rdma_entry, size);
+	if (err)
+		goto err_free_entry;
+
+	return entry;
+
+err_free_entry:
+	kfree(entry);
+err_free_pages:
+	tern_free_pages(to_tdev(ibucontext->device), type, id);
+	return ERR_PTR(err);
 }
 
 /* Makes a doorbell page that only this context may map. */
@@ -23,39 +70,51 @@ static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 	struct tern_core *core = dev->core;
 	struct tern_rsp_object rsp = {};
 	struct tern_mmap_entry *entry;
+	phys_addr_t offset;
+	u32 uar;
 	int err;
-
-	entry = kzalloc_obj(*entry);
-	if (!entry)
-		return -ENOMEM;
 
 	err = tern_cmd_exec(core, TERN_CMD_ALLOC_UAR, NULL, 0, &rsp,
 			    sizeof(rsp));
 	if (err)
-		goto err_free;
+		return err;
 
-	entry->uar = le32_to_cpu(rsp.id);
-	entry->address = core->uar_phys +
-			 ((phys_addr_t)entry->uar << core->page_shift);
-	err = rdma_user_mmap_entry_insert(&ucontext->ibucontext,
-					  &entry->rdma_entry, PAGE_SIZE);
-	if (err)
-		goto err_free_uar;
+	uar = le32_to_cpu(rsp.id);
+	offset = (phys_addr_t)uar << core->page_shift;
+	entry = tern_mmap_add(&ucontext->ibucontext, TERN_MMAP_UAR, uar,
+			      core->uar_phys + offset, PAGE_SIZE);
+	if (IS_ERR(entry))
+		return PTR_ERR(entry);
 
 	ucontext->uar_entry = entry;
 	return 0;
-
-err_free_uar:
-	tern_free_uar(dev, entry->uar);
-err_free:
-	kfree(entry);
-	return err;
 }
 
 static void tern_del_uar(struct tern_ucontext *ucontext)
 {
 	/* The page goes back from tern_mmap_free(), after its last mapping. */
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
+}
+
+static struct tern_uresp_alloc_ucontext
+tern_ucontext_resp(struct tern_ucontext *ucontext)
+{
+	struct tern_ib_dev *dev = to_tdev(ucontext->ibucontext.device);
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	struct rdma_user_mmap_entry *uar = &ucontext->uar_entry->rdma_entry;
+
+	return (struct tern_uresp_alloc_ucontext){
+		.uar_offset = rdma_user_mmap_get_offset(uar),
+		.uar_size = PAGE_SIZE,
+		.caps = tern_uctx_caps(dev),
+		.max_send_wr = le32_to_cpu(caps->max_qp_wr),
+		.max_recv_wr = le32_to_cpu(caps->max_qp_wr),
+		.max_srq_wr = le32_to_cpu(caps->max_srq_wr),
+		.max_cqe = le32_to_cpu(caps->max_cqe),
+		.max_send_sge = le16_to_cpu(caps->max_send_sge),
+		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
+		.max_inline_data = le32_to_cpu(caps->max_inline),
+	};
 }
 
 /**
@@ -69,18 +128,7 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
 	struct tern_ib_dev *dev = to_tdev(ibucontext->device);
-	const struct tern_rsp_caps *caps = dev->core->caps;
-	struct tern_uresp_alloc_ucontext resp = {
-		.uar_size = PAGE_SIZE,
-		.caps = tern_uctx_caps(dev),
-		.max_send_wr = le32_to_cpu(caps->max_qp_wr),
-		.max_recv_wr = le32_to_cpu(caps->max_qp_wr),
-		.max_srq_wr = le32_to_cpu(caps->max_srq_wr),
-		.max_cqe = le32_to_cpu(caps->max_cqe),
-		.max_send_sge = le16_to_cpu(caps->max_send_sge),
-		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
-		.max_inline_data = le32_to_cpu(caps->max_inline),
-	};
+	struct tern_uresp_alloc_ucontext resp;
 	int err;
 
 	err = ib_is_udata_in_empty(udata);
@@ -91,8 +139,7 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	if (err)
 		return err;
 
-	resp.uar_offset =
-		rdma_user_mmap_get_offset(&ucontext->uar_entry->rdma_entry);
+	resp = tern_ucontext_resp(ucontext);
 	err = ib_respond_udata(udata, resp);
 	if (err)
 		goto err_del_uar;
@@ -103,6 +150,38 @@ err_del_uar:
 	tern_del_uar(ucontext);
 	return err;
 }
+
+/**
+ * tern_query_ucontext() - a process imports a context
+ * @ibucontext: the context, which another one opened
+ * @attrs: takes what that one was told
+ *
+ * Return: 0 or a negative errno.
+ */
+int tern_query_ucontext(struct ib_ucontext *ibucontext,
+			struct uverbs_attr_bundle *attrs)
+{
+	struct tern_uresp_alloc_ucontext resp =
+		tern_ucontext_resp(to_tucontext(ibucontext));
+
+	return uverbs_copy_to_struct_or_zero(attrs,
+					     TERN_IB_ATTR_QUERY_CONTEXT_RESP,
+					     &resp, sizeof(resp));
+}
+
+#define TERN_UCONTEXT_RESP_ATTR \
+	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, max_inline_data)
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_query_context, UVERBS_OBJECT_DEVICE,
+			     UVERBS_METHOD_QUERY_CONTEXT,
+			     UVERBS_ATTR_PTR_OUT(TERN_IB_ATTR_QUERY_CONTEXT_RESP,
+						 TERN_UCONTEXT_RESP_ATTR,
+						 UA_MANDATORY));
+
+const struct uapi_definition tern_ctx_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &tern_query_context),
+	{}
+};
 
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
@@ -118,32 +197,40 @@ void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 }
 
 /**
- * tern_mmap() - map the context's doorbell page
+ * tern_mmap() - map a doorbell page or device memory
  * @ibucontext: the context
  * @vma: where
  *
- * Return: 0; -EINVAL for an offset or size that is not the page's.
+ * Return: 0; -EINVAL for an offset or size that is not that of an entry.
  */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *rdma_entry;
+	struct tern_mmap_entry *entry;
+	pgprot_t prot;
 	int err;
 
 	rdma_entry = rdma_user_mmap_entry_get(ibucontext, vma);
 	if (!rdma_entry)
 		return -EINVAL;
 
-	err = rdma_user_mmap_io(ibucontext, vma,
-				PHYS_PFN(to_tmmap(rdma_entry)->address),
-				rdma_entry->npages * PAGE_SIZE,
-				pgprot_device(vma->vm_page_prot), rdma_entry);
+	entry = to_tmmap(rdma_entry);
+	/* Memory of a BAR: the CPU may gather stores, but not keep copies. */
+	if (entry->type == TERN_MMAP_DM)
+		prot = pgprot_writecombine(vma->vm_page_prot);
+	else
+		prot = pgprot_device(vma->vm_page_prot);
+
+	err = rdma_user_mmap_io(ibucontext, vma, PHYS_PFN(entry->address),
+				rdma_entry->npages * PAGE_SIZE, prot,
+				rdma_entry);
 	rdma_user_mmap_entry_put(rdma_entry);
 
 	return err;
 }
 
 /**
- * tern_mmap_free() - the last mapping of a doorbell page is gone
+ * tern_mmap_free() - the last mapping is gone, and what it was made of
  * @rdma_entry: its entry
  */
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
@@ -151,7 +238,7 @@ void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
 	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
 
-	tern_free_uar(dev, entry->uar);
+	tern_free_pages(dev, entry->type, entry->id);
 	kfree(entry);
 }
 
@@ -174,6 +261,7 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	if (err)
 		return err;
 
+	init_llist_head(&pd->orphans);
 	pd->privileged = !udata;
 	if (pd->privileged)
 		cmd.flags = cpu_to_le32(TERN_PD_PRIVILEGED);
@@ -189,8 +277,11 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
+	struct tern_pd *pd = to_tpd(ibpd);
+
+	/* All its windows are gone by now. */
+	tern_mr_free_orphans(pd);
 	/* A live device that keeps the PD has one less to give. */
-	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD,
-			to_tpd(ibpd)->pdn);
+	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD, pd->pdn);
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Limits of the device, what it is able to do, and whether CQs and SRQs that are asked
- * for keep the limits: pure functions, testable alone. tern_ib_qp_util.h has those of QPs.
+ * Limits of the device, what it is able to do, and whether CQs, SRQs and device memory
+ * that are asked for keep the limits: pure functions, testable alone. tern_ib_qp_util.h
+ * has those of QPs.
  */
 #ifndef TERN_IB_LIMITS_H
 #define TERN_IB_LIMITS_H
@@ -44,6 +45,47 @@ static inline void tern_fill_limits(const struct tern_rsp_caps *caps,
 	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
 }
 
+/* Bytes that one allocation of device memory may have at most: it has whole pages. */
+static inline u64 tern_max_dm_size(const struct tern_core *core)
+{
+	return ALIGN_DOWN(core->dm_size, (u64)PAGE_SIZE);
+}
+
+/* What stands behind the capability bits of windows and device memory. */
+static inline void tern_fill_mw_dm(const struct tern_ib_dev *dev,
+				   struct ib_device_attr *attr)
+{
+	if (tern_has_cap(dev, TERN_CAPS_MW))
+		attr->max_mw = tern_limit(dev->core->caps->max_mw);
+	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_1))
+		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW;
+	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2A))
+		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW_TYPE_2A;
+	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2B))
+		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW_TYPE_2B;
+
+	if (tern_has_cap(dev, TERN_CAP_DM))
+		attr->max_dm_size = tern_max_dm_size(dev->core);
+}
+
+/* The device's clock counts nanoseconds. */
+#define TERN_CLOCK_KHZ		1000000
+
+/* What stands behind the capability bits of completion queues. */
+static inline void tern_fill_cq(const struct tern_ib_dev *dev,
+				struct ib_device_attr *attr)
+{
+	if (tern_has_cap(dev, TERN_CAP_MODERATE_CQ)) {
+		attr->cq_caps.max_cq_moderation_count = U16_MAX;
+		attr->cq_caps.max_cq_moderation_period = U16_MAX;
+	}
+
+	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP)) {
+		attr->timestamp_mask = U64_MAX;
+		attr->hca_core_clock = TERN_CLOCK_KHZ;
+	}
+}
+
 /* What stands behind a capability bit: a device without it has limits of 0. */
 static inline void tern_fill_optional(const struct tern_ib_dev *dev,
 				      struct ib_device_attr *attr)
@@ -54,6 +96,12 @@ static inline void tern_fill_optional(const struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
 		attr->atomic_cap = IB_ATOMIC_HCA;
 
+	/* No tern device has memory that outlives power: FLUSH for visibility alone. */
+	if (tern_has_cap(dev, TERN_CAP_FLUSH))
+		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
+		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
+
 	/* An address handle is a few bytes of memory and nothing else. */
 	if (tern_has_cap(dev, TERN_CAP_UD))
 		attr->max_ah = INT_MAX;
@@ -63,6 +111,9 @@ static inline void tern_fill_optional(const struct tern_ib_dev *dev,
 		attr->max_fast_reg_page_list_len =
 			le32_to_cpu(caps->max_fast_reg_pages);
 	}
+
+	tern_fill_mw_dm(dev, attr);
+	tern_fill_cq(dev, attr);
 
 	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
 		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
@@ -90,10 +141,47 @@ static inline u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 {
 	u32 caps = 0;
 
-	if (tern_has_cap(dev, TERN_CAP_FRWR))
+	if (tern_has_cap(dev, TERN_CAP_FRWR | TERN_CAPS_MW_2))
 		caps |= TERN_UCTX_CAP_SEND_INV;
+	if (tern_has_cap(dev, TERN_CAPS_MW))
+		caps |= TERN_UCTX_CAP_MW;
+	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2A))
+		caps |= TERN_UCTX_CAP_MW_2A;
+	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
+		caps |= TERN_UCTX_CAP_TIMESTAMP;
+	if (tern_has_cap(dev, TERN_CAP_FLUSH))
+		caps |= TERN_UCTX_CAP_FLUSH;
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
+		caps |= TERN_UCTX_CAP_ATOMIC_WRITE;
 
 	return caps;
+}
+
+/* IB_UVERBS_CQ_FLAGS_* that a CQ of user space may have. */
+static inline u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
+{
+	u32 flags = 0;
+
+	/* The stamp is in each CQE, asked for or not. */
+	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
+		flags |= IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
+	if (tern_has_cap(dev, TERN_CAP_IGNORE_OVERRUN))
+		flags |= IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+
+	return flags;
+}
+
+/* Whether the buffer holds 1 << @log_size CQEs, and those what was asked for. */
+static inline bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
+				   u32 log_size, u32 cqe)
+{
+	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
+
+	return cqe <= max_cqe && log_size && log_size <= ilog2(max_cqe) &&
+	       BIT(log_size) >= cqe &&
+	       tern_queue_len_ok(buf_len, ((u64)sizeof(struct tern_cqe)
+					   << log_size) +
+					  sizeof(struct tern_cq_record));
 }
 
 /* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */
@@ -101,20 +189,11 @@ static inline int tern_check_create_cq(struct tern_ib_dev *dev,
 				       const struct ib_cq_init_attr *attr,
 				       const struct tern_ureq_create_cq *req)
 {
-	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
-	u64 need;
-
-	if (attr->flags)
+	if (attr->flags & ~tern_user_cq_flags(dev))
 		return -EOPNOTSUPP;
 
 	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
-	    attr->cqe > max_cqe || !req->log_size ||
-	    req->log_size > ilog2(max_cqe) || BIT(req->log_size) < attr->cqe)
-		return -EINVAL;
-
-	need = ((u64)sizeof(struct tern_cqe) << req->log_size) +
-	       sizeof(struct tern_cq_record);
-	if (!tern_queue_len_ok(req->buf_len, need))
+	    !tern_cq_size_ok(dev, req->buf_len, req->log_size, attr->cqe))
 		return -EINVAL;
 
 	return 0;
@@ -157,6 +236,46 @@ static inline bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
 	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride) +
 					  sizeof(struct tern_srq_record));
+}
+
+/*
+ * 0, -EINVAL for no bytes or an alignment that not even the first byte of all has,
+ * -ENOMEM for more than there is.
+ */
+static inline int tern_check_alloc_dm(const struct tern_core *core,
+				      const struct ib_dm_alloc_attr *attr)
+{
+	if (!attr->length || !core->dm_size ||
+	    attr->alignment > order_base_2(core->dm_size))
+		return -EINVAL;
+
+	return attr->length <= tern_max_dm_size(core) ? 0 : -ENOMEM;
+}
+
+/* TERN_REREG_* of IB_MR_REREG_*. */
+static inline u32 tern_rereg_mask(int flags)
+{
+	u32 mask = 0;
+
+	if (flags & IB_MR_REREG_TRANS)
+		mask |= TERN_REREG_TRANS;
+	if (flags & IB_MR_REREG_PD)
+		mask |= TERN_REREG_PD;
+	if (flags & IB_MR_REREG_ACCESS)
+		mask |= TERN_REREG_ACCESS;
+
+	return mask;
+}
+
+/* Whether the device gave whole pages that are there, and enough of them. */
+static inline bool tern_dm_rsp_ok(const struct tern_core *core,
+				  const struct tern_rsp_alloc_dm *rsp,
+				  u64 length)
+{
+	u64 offset = le64_to_cpu(rsp->offset), size = le64_to_cpu(rsp->size);
+
+	return PAGE_ALIGNED(offset) && PAGE_ALIGNED(size) && size >= length &&
+	       offset <= core->dm_size && size <= core->dm_size - offset;
 }
 
 #endif /* TERN_IB_LIMITS_H */

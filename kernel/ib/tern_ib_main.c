@@ -44,12 +44,19 @@ static const struct ib_device_ops tern_dev_ops = {
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,
 	.query_qp = tern_query_qp,
+	.query_ucontext = tern_query_ucontext,
 	.reg_user_mr = tern_reg_user_mr,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, tern_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, tern_ucontext, ibucontext),
+};
+
+static const struct ib_device_ops tern_dev_dm_ops = {
+	.alloc_dm = tern_alloc_dm,
+	.dealloc_dm = tern_dealloc_dm,
+	.reg_dm_mr = tern_reg_dm_mr,
 };
 
 static const struct ib_device_ops tern_dev_frwr_ops = {
@@ -71,8 +78,23 @@ static const struct ib_device_ops tern_dev_mcast_ops = {
 	.detach_mcast = tern_detach_mcast,
 };
 
+static const struct ib_device_ops tern_dev_moderate_ops = {
+	.modify_cq = tern_modify_cq,
+};
+
+static const struct ib_device_ops tern_dev_mw_ops = {
+	.alloc_mw = tern_alloc_mw,
+	.dealloc_mw = tern_dealloc_mw,
+
+	INIT_RDMA_OBJ_SIZE(ib_mw, tern_mw, ibmw),
+};
+
 static const struct ib_device_ops tern_dev_rereg_ops = {
 	.rereg_user_mr = tern_rereg_user_mr,
+};
+
+static const struct ib_device_ops tern_dev_resize_ops = {
+	.resize_user_cq = tern_resize_user_cq,
 };
 
 static const struct ib_device_ops tern_dev_srq_ops = {
@@ -102,15 +124,26 @@ static const struct ib_device_ops tern_dev_xrc_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, tern_xrcd, ibxrcd),
 };
 
+/* What the methods of ib_core have besides, and methods of the driver's own. */
+static const struct uapi_definition tern_uapi_defs[] = {
+	UAPI_DEF_CHAIN(tern_ctx_defs),
+	UAPI_DEF_CHAIN(tern_dm_defs),
+	{}
+};
+
 static void tern_ib_set_ops(struct tern_ib_dev *dev)
 {
 	static const struct {
 		u64 cap;
 		const struct ib_device_ops *ops;
 	} optional[] = {
+		{ TERN_CAP_DM, &tern_dev_dm_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
+		{ TERN_CAP_MODERATE_CQ, &tern_dev_moderate_ops },
+		{ TERN_CAPS_MW, &tern_dev_mw_ops },
 		{ TERN_CAP_REREG_MR, &tern_dev_rereg_ops },
+		{ TERN_CAP_RESIZE_CQ, &tern_dev_resize_ops },
 		{ TERN_CAP_SRQ, &tern_dev_srq_ops },
 		{ TERN_CAP_UD, &tern_dev_ud_ops },
 		{ TERN_CAP_XRC, &tern_dev_xrc_ops },
@@ -122,6 +155,8 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
+
+	dev->ibdev.driver_def = tern_uapi_defs;
 }
 
 static void tern_ib_device_fatal(struct tern_ib_dev *dev)

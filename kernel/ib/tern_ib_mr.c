@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Memory regions: pinned user memory and the kernel's DMA lkey.
+ * Memory regions: pinned user memory, device memory and the kernel's DMA lkey.
  */
 
 #include <kunit/visibility.h>
@@ -10,10 +10,12 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 
 #define TERN_MR_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC | \
 			 IB_ACCESS_MW_BIND | IB_ZERO_BASED | \
+			 IB_ACCESS_FLUSH_GLOBAL | \
 			 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
 /**
@@ -49,6 +51,8 @@ u32 tern_mr_access(int access)
 		result |= TERN_ACCESS_MW_BIND;
 	if (access & IB_ZERO_BASED)
 		result |= TERN_ACCESS_ZERO_BASED;
+	if (access & IB_ACCESS_FLUSH_GLOBAL)
+		result |= TERN_ACCESS_FLUSH_GLOBAL;
 
 	return result;
 }
@@ -96,7 +100,8 @@ err_release:
 
 /*
  * What a command says about the span's pages: all of them, or, for a list that
- * is too long, only how many will come by tern_mr_update_pages().
+ * is too long, only how many will come by tern_mr_update_pages() in @table, for
+ * which memory is got here: once the command is done it is late to fail.
  */
 static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
 			 struct tern_table *table, struct tern_pages *pages,
@@ -105,7 +110,12 @@ static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
 	int err;
 
 	if (span->num_pages > TERN_TABLE_MAX) {
-		*table = (struct tern_table){};
+		err = tern_table_init(table, &dev->core->pdev->dev,
+				      span->num_pages);
+		if (err) {
+			tern_table_free(table);
+			return err;
+		}
 		*pages = (struct tern_pages){
 			.num = cpu_to_le32(span->num_pages),
 			.page_shift = __ffs(span->pgsz),
@@ -146,33 +156,30 @@ static int tern_mr_update(struct tern_ib_dev *dev, u32 key, u32 first,
 	return err;
 }
 
-/* Gives a region its page list in as many rounds as that takes; the last opens the key. */
+/*
+ * Gives a region its page list in as many rounds as that takes; the last opens
+ * the key. @table is empty and full size.
+ */
 static int tern_mr_update_pages(struct tern_ib_dev *dev, u32 key,
-				const struct tern_mr_span *span)
+				const struct tern_mr_span *span,
+				struct tern_table *table)
 {
 	struct ib_block_iter biter;
-	struct tern_table table;
 	u32 first = 0;
 	bool full;
-	int err;
-
-	err = tern_table_init(&table, &dev->core->pdev->dev, span->num_pages);
-	if (err)
-		goto out;
+	int err = 0;
 
 	rdma_umem_for_each_dma_block(span->umem, &biter, span->pgsz) {
-		full = tern_table_add(&table, rdma_block_iter_dma_address(&biter));
-		if (!full && first + table.num < span->num_pages)
+		full = tern_table_add(table, rdma_block_iter_dma_address(&biter));
+		if (!full && first + table->num < span->num_pages)
 			continue;
 
-		err = tern_mr_update(dev, key, first, &table, span);
+		err = tern_mr_update(dev, key, first, table, span);
 		if (err)
 			break;
 		first += TERN_TABLE_MAX;
 	}
 
-out:
-	tern_table_free(&table);
 	return err;
 }
 
@@ -188,22 +195,41 @@ static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 	};
 	struct tern_rsp_object rsp = {};
 	struct tern_table table;
+	u32 key;
 	int err;
 
 	err = tern_mr_pages(dev, span, &table, &cmd.pages, &cmd.flags);
 	if (err)
-		return err;
+		goto err_release;
 
 	cmd.offset = cpu_to_le64(span->offset);
 	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
 			    &rsp, sizeof(rsp));
-	tern_table_free(&table);
 	if (err)
-		return err;
+		goto err_free_table;
 
-	mr->ibmr.lkey = le32_to_cpu(rsp.id);
-	mr->ibmr.rkey = mr->ibmr.lkey;
+	key = le32_to_cpu(rsp.id);
+	if (cmd.flags & TERN_MR_F_INCOMPLETE) {
+		err = tern_mr_update_pages(dev, key, span, &table);
+		if (err)
+			goto err_destroy;
+	}
+	tern_table_free(&table);
+
+	mr->ibmr.lkey = key;
+	mr->ibmr.rkey = key;
 	return 0;
+
+err_destroy:
+	tern_table_free(&table);
+	tern_ib_umem_done(dev, span->umem,
+			  tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, key));
+	return err;
+err_free_table:
+	tern_table_free(&table);
+err_release:
+	ib_umem_release(span->umem);
+	return err;
 }
 
 static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span)
@@ -252,68 +278,100 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 
 	mr->access = access;
 	tern_mr_set_span(mr, &span);
+	/* Takes the memory over, also when it fails. */
 	err = tern_mr_create(dev, mr, to_tpd(ibpd), &span);
 	if (err)
-		goto err_release;
-
-	if (span.num_pages > TERN_TABLE_MAX) {
-		err = tern_mr_update_pages(dev, mr->ibmr.lkey, &span);
-		if (err)
-			goto err_destroy;
-	}
+		goto err_free;
 
 	return &mr->ibmr;
 
-err_destroy:
-	tern_ib_umem_done(dev, mr->umem,
-			  tern_ib_destroy(dev, TERN_CMD_DESTROY_MR,
-					  mr->ibmr.lkey));
-	goto err_free;
-err_release:
-	ib_umem_release(mr->umem);
 err_free:
 	kfree(mr);
 	return ERR_PTR(err);
 }
 
-/* After a change that the device confirmed: the memory that was is let go. */
-static void tern_mr_replace_span(struct tern_mr *mr,
-				 const struct tern_mr_span *span)
+/* The memory that a region of user memory has. */
+static struct tern_mr_span tern_mr_get_span(const struct tern_mr *mr)
 {
-	ib_umem_release(mr->umem);
-	tern_mr_set_span(mr, span);
+	/* ib_umem_find_best_pgsz() has put the address for users there. */
+	u64 virt = mr->umem->iova;
+
+	return (struct tern_mr_span){
+		.umem = mr->umem,
+		.pgsz = BIT(mr->page_shift),
+		.num_pages = mr->num_pages,
+		.iova = mr->access & IB_ZERO_BASED ? 0 : virt,
+		.offset = virt & (BIT(mr->page_shift) - 1),
+	};
 }
 
-static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
-			       struct tern_cmd_rereg_mr *cmd,
-			       struct tern_mr_span *span)
+/*
+ * Changes a region's memory, and what else @cmd names. *@closed tells whether,
+ * after a failure, the device has taken the old memory away.
+ */
+static int tern_mr_rereg_span(struct tern_ib_dev *dev,
+			      struct tern_cmd_rereg_mr *cmd,
+			      struct tern_mr_span *span, bool *closed)
 {
 	struct tern_table table;
 	int err;
 
+	*closed = false;
 	err = tern_mr_pages(dev, span, &table, &cmd->pages, &cmd->flags);
 	if (err)
-		goto err_release;
+		return err;
 
 	cmd->iova = cpu_to_le64(span->iova);
 	cmd->length = cpu_to_le64(span->umem->length);
 	cmd->offset = cpu_to_le64(span->offset);
 	err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, cmd, sizeof(*cmd),
 			    NULL, 0);
+	if (!err && cmd->flags & TERN_MR_F_INCOMPLETE) {
+		*closed = true;
+		err = tern_mr_update_pages(dev, le32_to_cpu(cmd->key), span,
+					   &table);
+	}
 	tern_table_free(&table);
-	if (err)
-		goto err_release;
-
-	tern_mr_replace_span(mr, span);
-	/* Should this fail the region stays, closed, until it is deregistered. */
-	if (cmd->flags & TERN_MR_F_INCOMPLETE)
-		err = tern_mr_update_pages(dev, mr->ibmr.lkey, span);
 
 	return err;
+}
 
-err_release:
+/*
+ * Takes the span's memory over. A long list comes in several commands, of which a
+ * later one may fail: then the region gets back what it had.
+ */
+static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
+			       struct tern_cmd_rereg_mr *cmd,
+			       struct tern_mr_span *span)
+{
+	struct tern_mr_span old = tern_mr_get_span(mr);
+	bool closed;
+	int err;
+
+	err = tern_mr_rereg_span(dev, cmd, span, &closed);
+	if (!err) {
+		ib_umem_release(mr->umem);
+		tern_mr_set_span(mr, span);
+		return 0;
+	}
+
+	if (closed) {
+		cmd->pdn = cpu_to_le32(to_tpd(mr->ibmr.pd)->pdn);
+		cmd->access = cpu_to_le32(tern_mr_access(mr->access));
+		/* Should this fail too it stays closed until it is deregistered. */
+		tern_mr_rereg_span(dev, cmd, &old, &closed);
+	}
 	ib_umem_release(span->umem);
 	return err;
+}
+
+/*
+ * Memory that is pinned for reading may be shared with others: to write it needs
+ * to be pinned anew, which only the process whose it is can do.
+ */
+static bool tern_mr_may_repin(const struct tern_mr *mr)
+{
+	return mr->umem->owning_mm == current->mm;
 }
 
 /**
@@ -327,8 +385,9 @@ err_release:
  * @ibpd: with PD
  * @udata: user request without content
  *
- * Return: NULL, or an ERR_PTR: -EBUSY while windows are bound and TRANS or PD
- * is asked for; -EACCES for writing to memory pinned for reading; others.
+ * Return: NULL, or an ERR_PTR and the region is as it was: -EBUSY while windows
+ * are bound and TRANS or PD is asked for, or writing to memory that was pinned
+ * for reading; -EACCES for such writing in another process; others.
  */
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
@@ -358,25 +417,26 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		return ERR_PTR(-EOPNOTSUPP);
 
 	err = ib_umem_check_rereg(mr->umem, flags, access);
-	if (err)
-		return ERR_PTR(err);
+	if (err) {
+		if (err != -EACCES || !tern_mr_may_repin(mr))
+			return ERR_PTR(err);
+		start = mr->umem->address;
+		length = mr->umem->length;
+		virt = mr->umem->iova;
+		flags |= IB_MR_REREG_TRANS;
+	}
 
-	if (flags & IB_MR_REREG_PD) {
-		cmd.mask |= cpu_to_le32(TERN_REREG_PD);
+	cmd.mask = cpu_to_le32(tern_rereg_mask(flags));
+	if (flags & IB_MR_REREG_PD)
 		cmd.pdn = cpu_to_le32(to_tpd(ibpd)->pdn);
-	}
-	if (flags & IB_MR_REREG_ACCESS) {
-		cmd.mask |= cpu_to_le32(TERN_REREG_ACCESS);
+	if (flags & IB_MR_REREG_ACCESS)
 		cmd.access = cpu_to_le32(tern_mr_access(access));
-	}
 
 	if (flags & IB_MR_REREG_TRANS) {
 		err = tern_mr_pin(dev, &span, start, length, virt, access);
-		if (err)
-			return ERR_PTR(err);
-		cmd.mask |= cpu_to_le32(TERN_REREG_TRANS);
-		err = tern_mr_rereg_trans(dev, mr, &cmd, &span);
-	} else {
+		if (!err)
+			err = tern_mr_rereg_trans(dev, mr, &cmd, &span);
+	} else if (flags) {
 		err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, &cmd,
 				    sizeof(cmd), NULL, 0);
 	}
@@ -385,6 +445,80 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	mr->access = access;
 	return NULL;
+}
+
+static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
+			     struct tern_pd *pd, u32 dmn,
+			     const struct ib_dm_mr_attr *attr)
+{
+	struct tern_cmd_create_mr cmd = {
+		.length = cpu_to_le64(attr->length),
+		.offset = cpu_to_le64(attr->offset),
+		.pdn = cpu_to_le32(pd->pdn),
+		.access = cpu_to_le32(tern_mr_access(mr->access)),
+		.dmn = cpu_to_le32(dmn),
+		.kind = TERN_MR_DM,
+	};
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	if (err)
+		return err;
+
+	mr->ibmr.lkey = le32_to_cpu(rsp.id);
+	mr->ibmr.rkey = mr->ibmr.lkey;
+	return 0;
+}
+
+/**
+ * tern_reg_dm_mr() - register device memory
+ * @ibpd: the PD
+ * @ibdm: the memory
+ * @attr: a part of it, which ib_core has checked, and IB_ACCESS_*
+ * @attrs: unused
+ *
+ * Return: the region, whose addresses count from 0, or an ERR_PTR.
+ */
+struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
+			     struct ib_dm_mr_attr *attr,
+			     struct uverbs_attr_bundle *attrs)
+{
+	struct tern_mmap_entry *entry = to_tdm(ibdm)->entry;
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
+	struct tern_mr *mr;
+	int err;
+
+	if (attr->access_flags & ~TERN_MR_ACCESS)
+		return ERR_PTR(-EOPNOTSUPP);
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	mr->access = attr->access_flags;
+	mr->ibmr.length = attr->length;
+	/* Held by the region itself, which may outlive @ibdm as an orphan. */
+	mr->dm_entry =
+		rdma_user_mmap_entry_get_pgoff(entry->rdma_entry.ucontext,
+					       entry->rdma_entry.start_pgoff);
+	if (!mr->dm_entry) {
+		err = -EINVAL;
+		goto err_free;
+	}
+
+	err = tern_dm_mr_create(dev, mr, to_tpd(ibpd), entry->id, attr);
+	if (err)
+		goto err_put_entry;
+
+	return &mr->ibmr;
+
+err_put_entry:
+	rdma_user_mmap_entry_put(mr->dm_entry);
+err_free:
+	kfree(mr);
+	return ERR_PTR(err);
 }
 
 /**
@@ -411,11 +545,52 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 }
 
 /**
+ * tern_mr_free() - let go of what a region had
+ * @dev: the device
+ * @mr: the region, no object of the device any more
+ * @err: what tern_ib_destroy() returned for it
+ */
+void tern_mr_free(struct tern_ib_dev *dev, struct tern_mr *mr, int err)
+{
+	tern_ib_umem_done(dev, mr->umem, err);
+	tern_kbuf_done(dev, &mr->page_list, err);
+	if (mr->dm_entry)
+		rdma_user_mmap_entry_put(mr->dm_entry);
+	kfree(mr);
+}
+
+/*
+ * Whether a registration is taken back because the user could not be told of it.
+ * ib_core does not try that twice, but a process that guesses keys may have bound
+ * a window meanwhile.
+ */
+static bool tern_mr_aborted(const struct tern_mr *mr)
+{
+	return (mr->umem || mr->dm_entry) && list_empty(&mr->ibmr.uobject->list);
+}
+
+/**
+ * tern_mr_free_orphans() - end the regions that ib_core could not wait for
+ * @pd: their PD, in which there are no windows any more
+ */
+void tern_mr_free_orphans(struct tern_pd *pd)
+{
+	struct tern_ib_dev *dev = to_tdev(pd->ibpd.device);
+	struct tern_mr *mr, *next;
+
+	llist_for_each_entry_safe(mr, next, llist_del_all(&pd->orphans), orphan)
+		tern_mr_free(dev, mr,
+			     tern_ib_destroy(dev, TERN_CMD_DESTROY_MR,
+					     mr->ibmr.lkey));
+}
+
+/**
  * tern_dereg_mr() - end a region
  * @ibmr: the region
  * @udata: unused
  *
- * Return: 0, or -EBUSY while memory windows are bound to it.
+ * Return: 0, or -EBUSY while memory windows are bound to it: nothing has changed
+ * then. A device that is dead or gone has no windows.
  */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -424,14 +599,19 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	int err;
 
 	/* The kernel's DMA lkey is no object of the device. */
-	if (mr->umem || mr->page_list.cpu) {
-		err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
-		if (err == -EBUSY)
-			return err;
-		tern_ib_umem_done(dev, mr->umem, err);
-		tern_kbuf_done(dev, &mr->page_list, err);
+	if (ibmr->lkey == TERN_LKEY_DMA) {
+		kfree(mr);
+		return 0;
 	}
 
-	kfree(mr);
+	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
+	if (err == -EBUSY) {
+		if (!tern_mr_aborted(mr))
+			return err;
+		llist_add(&mr->orphan, &to_tpd(ibmr->pd)->orphans);
+		return 0;
+	}
+
+	tern_mr_free(dev, mr, err);
 	return 0;
 }

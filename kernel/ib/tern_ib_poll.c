@@ -7,6 +7,8 @@
  * sees it.
  */
 
+#include <kunit/visibility.h>
+
 #include "tern_ib.h"
 #include "tern_ib_util.h"
 
@@ -34,15 +36,30 @@ static struct tern_cqe *tern_kcq_peek(struct tern_kcq *kcq, u32 index)
 
 static void tern_wq_complete(struct tern_wq *wq, u32 wqe_index)
 {
-	/* Release: whoever posts next stores over the slot. */
+	/*
+	 * Release: whoever posts next stores over the slot, and its doorbell tells
+	 * the device what was stored before this.
+	 */
 	smp_store_release(&wq->ci, wqe_index + 1);
 }
 
+/**
+ * struct tern_done - a WQE whose completion was taken
+ * @wq: its queue, NULL for an SRQ's
+ * @wqe_index: which it is
+ */
+struct tern_done {
+	struct tern_wq *wq;
+	u32 wqe_index;
+};
+
+/* As many as ib_core's own pollers ask for at once. */
+#define TERN_POLL_BATCH		16
+
 /* False for a completion of a QP that is gone. */
 static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
-			  struct ib_wc *wc)
+			  struct ib_wc *wc, struct tern_done *done)
 {
-	u32 index = le32_to_cpu(cqe->wqe_index);
 	struct tern_qp *qp;
 
 	/* A QP leaves the array, then waits for the CQ's lock, then is freed. */
@@ -52,35 +69,61 @@ static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
 
 	tern_cqe_to_wc(cqe, wc);
 	wc->qp = &qp->ibqp;
+	done->wqe_index = le32_to_cpu(cqe->wqe_index);
 	if (!(cqe->flags & TERN_CQE_F_RECV))
-		tern_wq_complete(&qp->kern.sq, index);
+		done->wq = &qp->kern.sq;
 	else if (!cqe->srqn)
-		tern_wq_complete(&qp->kern.rq, index);
+		done->wq = &qp->kern.rq;
+	else
+		done->wq = NULL;
 
 	return true;
 }
 
-static int tern_poll_cqes(struct tern_ib_dev *dev, struct tern_kcq *kcq,
-			  int num, struct ib_wc *wc)
+/*
+ * Up to TERN_POLL_BATCH completions. The device gets the entries back before a
+ * poster gets the WQEs': a queue as large as its CQ would overflow it otherwise.
+ */
+static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
+			   int num, struct ib_wc *wc)
 {
+	struct tern_done done[TERN_POLL_BATCH];
 	u32 first = kcq->ci;
 	struct tern_cqe *cqe;
-	int n = 0;
+	int i, n = 0;
 
 	while (n < num) {
 		cqe = tern_kcq_peek(kcq, kcq->ci);
 		if (!cqe)
 			break;
-		if (tern_poll_cqe(dev, cqe, &wc[n]))
+		if (tern_poll_cqe(dev, cqe, &wc[n], &done[n]))
 			n++;
 		kcq->ci++;
 	}
+	if (kcq->ci == first)
+		return 0;
 
-	if (kcq->ci != first) {
-		/* The entries are read before the device may write them anew. */
-		dma_mb();
-		WRITE_ONCE(kcq->record->ci, cpu_to_le32(kcq->ci));
-	}
+	/* The entries are read before the device may write them anew. */
+	dma_mb();
+	WRITE_ONCE(kcq->record->ci, cpu_to_le32(kcq->ci));
+
+	for (i = 0; i < n; i++)
+		if (done[i].wq)
+			tern_wq_complete(done[i].wq, done[i].wqe_index);
+
+	return n;
+}
+
+static int tern_poll_cqes(struct tern_ib_dev *dev, struct tern_kcq *kcq,
+			  int num, struct ib_wc *wc)
+{
+	int n = 0, want, got;
+
+	do {
+		want = min(num - n, TERN_POLL_BATCH);
+		got = tern_poll_batch(dev, kcq, want, wc + n);
+		n += got;
+	} while (got == TERN_POLL_BATCH);
 
 	return n;
 }
@@ -160,6 +203,7 @@ int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 
 	return n;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_poll_cq);
 
 static bool tern_wq_pending(struct tern_wq *wq)
 {

@@ -241,7 +241,7 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
 	err = tern_qp_create_user(dev, qp, attr, &req,
-				  ucontext->uar_entry->uar);
+				  ucontext->uar_entry->id);
 	if (err)
 		goto err_release_umem;
 

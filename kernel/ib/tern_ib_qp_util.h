@@ -164,7 +164,10 @@ static inline bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 	return tern_queue_len_ok(req->buf_len, need);
 }
 
-/* TERN_ACCESS_* of the IB_ACCESS_* that a QP has. */
+/*
+ * TERN_ACCESS_* of the IB_ACCESS_* that a QP has. The right to FLUSH for
+ * persistence is allowed, as with every RDMA device; no region has it.
+ */
 static inline u32 tern_qp_access(int flags)
 {
 	u32 access = 0;
@@ -175,6 +178,10 @@ static inline u32 tern_qp_access(int flags)
 		access |= TERN_ACCESS_REMOTE_READ;
 	if (flags & IB_ACCESS_REMOTE_ATOMIC)
 		access |= TERN_ACCESS_REMOTE_ATOMIC;
+	if (flags & IB_ACCESS_FLUSH_GLOBAL)
+		access |= TERN_ACCESS_FLUSH_GLOBAL;
+	if (flags & IB_ACCESS_FLUSH_PERSISTENT)
+		access |= TERN_ACCESS_FLUSH_PERSISTENT;
 
 	return access;
 }
@@ -190,6 +197,10 @@ static inline int tern_qp_access_flags(u32 access)
 		flags |= IB_ACCESS_REMOTE_READ;
 	if (access & TERN_ACCESS_REMOTE_ATOMIC)
 		flags |= IB_ACCESS_REMOTE_ATOMIC;
+	if (access & TERN_ACCESS_FLUSH_GLOBAL)
+		flags |= IB_ACCESS_FLUSH_GLOBAL;
+	if (access & TERN_ACCESS_FLUSH_PERSISTENT)
+		flags |= IB_ACCESS_FLUSH_PERSISTENT;
 
 	return flags;
 }

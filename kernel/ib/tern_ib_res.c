@@ -24,12 +24,17 @@ static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 	struct tern_rsp_mr rsp;
 
 	/* The DMA lkey is nothing the device keeps, other keys of the kernel change. */
-	if (!mr->umem)
+	if (!mr->umem && !mr->dm_entry)
 		return 0;
 
-	if (rdma_nl_put_driver_u32_hex(msg, "page_size",
-				       BIT(mr->page_shift)) ||
-	    rdma_nl_put_driver_u32(msg, "pages", mr->num_pages))
+	if (mr->umem &&
+	    (rdma_nl_put_driver_u32_hex(msg, "page_size",
+					BIT(mr->page_shift)) ||
+	     rdma_nl_put_driver_u32(msg, "pages", mr->num_pages)))
+		return -EMSGSIZE;
+
+	if (mr->dm_entry &&
+	    rdma_nl_put_driver_u32(msg, "dmn", to_tmmap(mr->dm_entry)->id))
 		return -EMSGSIZE;
 
 	if (tern_ib_query(dev, TERN_CMD_QUERY_MR, mr->ibmr.lkey, &rsp,

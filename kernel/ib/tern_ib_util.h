@@ -42,6 +42,8 @@ static inline u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 		return TERN_WR_ATOMIC_CMP_AND_SWP;
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		return TERN_WR_ATOMIC_FETCH_AND_ADD;
+	case IB_WR_ATOMIC_WRITE:
+		return TERN_WR_ATOMIC_WRITE;
 	case IB_WR_LOCAL_INV:
 		return TERN_WR_LOCAL_INV;
 	case IB_WR_REG_MR:
@@ -67,6 +69,7 @@ static inline bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
 	case TERN_WR_RDMA_READ:
 	case TERN_WR_ATOMIC_CMP_AND_SWP:
 	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+	case TERN_WR_ATOMIC_WRITE:
 		return type == IB_QPT_RC;
 	default:
 		return false;
@@ -82,6 +85,7 @@ static inline bool tern_wr_may_inline(u8 opcode)
 	case TERN_WR_SEND_WITH_INV:
 	case TERN_WR_RDMA_WRITE:
 	case TERN_WR_RDMA_WRITE_WITH_IMM:
+	case TERN_WR_ATOMIC_WRITE:
 		return true;
 	default:
 		return false;
@@ -252,6 +256,10 @@ static inline enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 		return IB_WC_COMP_SWAP;
 	case TERN_WR_ATOMIC_FETCH_AND_ADD:
 		return IB_WC_FETCH_ADD;
+	case TERN_WR_ATOMIC_WRITE:
+		return IB_WC_ATOMIC_WRITE;
+	case TERN_WR_FLUSH:
+		return IB_WC_FLUSH;
 	case TERN_WR_LOCAL_INV:
 		return IB_WC_LOCAL_INV;
 	case TERN_WR_REG_MR:

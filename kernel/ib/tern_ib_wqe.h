@@ -72,6 +72,7 @@ static inline void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
 	case TERN_WR_RDMA_WRITE:
 	case TERN_WR_RDMA_WRITE_WITH_IMM:
 	case TERN_WR_RDMA_READ:
+	case TERN_WR_ATOMIC_WRITE:
 		tern_fill_rdma(seg, wr);
 		return seg + sizeof(struct tern_rdma_seg);
 	case TERN_WR_ATOMIC_CMP_AND_SWP:

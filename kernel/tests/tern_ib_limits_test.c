@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_limits.h: what the device is able to do, CQs and SRQs in its limits. */
+/* Tests of tern_ib_limits.h: what the device is able to do, and what keeps its limits. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -82,6 +82,9 @@ static void tern_test_optional(struct kunit *test)
 	dev->caps.max_mcast_grp = cpu_to_le32(20);
 	dev->caps.max_mcast_qp_attach = cpu_to_le32(30);
 	dev->caps.max_srq = cpu_to_le32(U32_MAX);
+	dev->caps.max_mw = cpu_to_le32(65536);
+	/* The last page is not whole. */
+	dev->core.dm_size = SZ_16M + SZ_1K;
 
 	for (bit = 1; bit; bit <<= 1) {
 		dev->caps.flags = cpu_to_le64(bit);
@@ -106,7 +109,24 @@ static void tern_test_optional(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, attr->device_cap_flags,
 				(bit == TERN_CAP_FRWR ? IB_DEVICE_MEM_MGT_EXTENSIONS : 0) |
 				(bit == TERN_CAP_SRQ_RESIZE ? IB_DEVICE_SRQ_RESIZE : 0) |
-				(bit == TERN_CAP_XRC ? IB_DEVICE_XRC : 0));
+				(bit == TERN_CAP_XRC ? IB_DEVICE_XRC : 0) |
+				(bit == TERN_CAP_FLUSH ? IB_DEVICE_FLUSH_GLOBAL : 0) |
+				(bit == TERN_CAP_ATOMIC_WRITE ? IB_DEVICE_ATOMIC_WRITE : 0) |
+				(bit == TERN_CAP_MW_TYPE_1 ? IB_DEVICE_MEM_WINDOW : 0) |
+				(bit == TERN_CAP_MW_TYPE_2A ? IB_DEVICE_MEM_WINDOW_TYPE_2A : 0) |
+				(bit == TERN_CAP_MW_TYPE_2B ? IB_DEVICE_MEM_WINDOW_TYPE_2B : 0));
+		KUNIT_EXPECT_EQ(test, attr->max_mw, bit & TERN_CAPS_MW ? 65536 : 0);
+		KUNIT_EXPECT_EQ(test, attr->max_dm_size,
+				bit == TERN_CAP_DM ? SZ_16M : 0);
+		KUNIT_EXPECT_EQ(test, attr->cq_caps.max_cq_moderation_count,
+				bit == TERN_CAP_MODERATE_CQ ? U16_MAX : 0);
+		KUNIT_EXPECT_EQ(test, attr->cq_caps.max_cq_moderation_period,
+				bit == TERN_CAP_MODERATE_CQ ? U16_MAX : 0);
+		KUNIT_EXPECT_EQ(test, attr->timestamp_mask,
+				bit == TERN_CAP_TIMESTAMP ? U64_MAX : 0);
+		/* In kHz: a nanosecond each. */
+		KUNIT_EXPECT_EQ(test, attr->hca_core_clock,
+				bit == TERN_CAP_TIMESTAMP ? 1000000 : 0);
 	}
 
 	/* What is set already stays; groups with their QPs are more than an int holds. */
@@ -127,13 +147,29 @@ static void tern_test_uctx_caps(struct kunit *test)
 	u64 bit;
 
 	for (bit = 1; bit; bit <<= 1) {
+		u32 want = 0;
+
+		if (bit & (TERN_CAP_FRWR | TERN_CAPS_MW_2))
+			want |= TERN_UCTX_CAP_SEND_INV;
+		if (bit & TERN_CAPS_MW)
+			want |= TERN_UCTX_CAP_MW;
+		if (bit == TERN_CAP_MW_TYPE_2A)
+			want |= TERN_UCTX_CAP_MW_2A;
+		if (bit == TERN_CAP_TIMESTAMP)
+			want |= TERN_UCTX_CAP_TIMESTAMP;
+		if (bit == TERN_CAP_FLUSH)
+			want |= TERN_UCTX_CAP_FLUSH;
+		if (bit == TERN_CAP_ATOMIC_WRITE)
+			want |= TERN_UCTX_CAP_ATOMIC_WRITE;
 		dev->caps.flags = cpu_to_le64(bit);
-		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib),
-				    bit == TERN_CAP_FRWR ? TERN_UCTX_CAP_SEND_INV : 0,
+		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);
 	}
 	dev->caps.flags = cpu_to_le64(U64_MAX);
-	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_SEND_INV);
+	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib),
+			TERN_UCTX_CAP_SEND_INV | TERN_UCTX_CAP_MW |
+			TERN_UCTX_CAP_MW_2A | TERN_UCTX_CAP_TIMESTAMP |
+			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE);
 	dev->caps.flags = 0;
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), 0);
 }
@@ -184,6 +220,48 @@ static void tern_test_cq(struct kunit *test)
 			-EOPNOTSUPP);
 }
 
+static void tern_test_cq_flags(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	u64 bit;
+
+	for (bit = 1; bit; bit <<= 1) {
+		u32 want = 0;
+
+		if (bit == TERN_CAP_TIMESTAMP)
+			want = IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
+		if (bit == TERN_CAP_IGNORE_OVERRUN)
+			want = IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+		dev->caps.flags = cpu_to_le64(bit);
+		KUNIT_EXPECT_EQ_MSG(test, tern_user_cq_flags(&dev->ib), want,
+				    "capability %#llx", bit);
+	}
+	dev->caps.flags = cpu_to_le64(U64_MAX);
+	KUNIT_EXPECT_EQ(test, tern_user_cq_flags(&dev->ib),
+			IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+			IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN);
+}
+
+static void tern_test_cq_size(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	const u64 len = 16 * sizeof(struct tern_cqe) +
+			sizeof(struct tern_cq_record);
+
+	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, len, 4, 16));
+	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, len, 4, 1));
+	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, ALIGN(len, PAGE_SIZE), 4, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 4, 17));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len - 64, 4, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len + 1, 4, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 0, 1));
+	/* No shift by what a user wrote unless it is in range. */
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 11, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 64, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, U32_MAX, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 4, U32_MAX));
+}
+
 static void tern_test_srq(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
@@ -231,13 +309,102 @@ static void tern_test_srq_size(struct kunit *test)
 				       "size %u", i);
 }
 
+static void tern_test_alloc_dm(struct kunit *test)
+{
+	static const struct {
+		u64 dm_size;
+		u64 length;
+		u32 alignment;
+		int err;
+	} cases[] = {
+		{ SZ_16M, 1, 0, 0 },
+		{ SZ_16M, SZ_16M, 24, 0 },
+		{ SZ_16M, 0, 0, -EINVAL },
+		{ SZ_16M, 1, 25, -EINVAL },
+		{ SZ_16M, 1, 63, -EINVAL },
+		{ SZ_16M, 1, U32_MAX, -EINVAL },
+		{ SZ_16M, SZ_16M + 1, 0, -ENOMEM },
+		{ SZ_16M, U64_MAX, 0, -ENOMEM },
+		/* Neither a power of two nor whole pages. */
+		{ 3 * SZ_1M + SZ_1K, 3 * SZ_1M, 22, 0 },
+		{ 3 * SZ_1M + SZ_1K, 3 * SZ_1M + 1, 0, -ENOMEM },
+		{ 3 * SZ_1M + SZ_1K, 1, 23, -EINVAL },
+		/* A device with the ability and without the BAR. */
+		{ 0, 1, 0, -EINVAL },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct tern_core core = { .dm_size = cases[i].dm_size };
+		const struct ib_dm_alloc_attr attr = {
+			.length = cases[i].length,
+			.alignment = cases[i].alignment,
+		};
+
+		KUNIT_EXPECT_EQ_MSG(test, tern_check_alloc_dm(&core, &attr),
+				    cases[i].err, "case %u", i);
+	}
+}
+
+/* Nothing is mapped that a device which is out of its mind names. */
+static void tern_test_dm_rsp(struct kunit *test)
+{
+	static const struct {
+		u64 offset;
+		u64 size;
+		u64 length;
+		bool ok;
+	} cases[] = {
+		{ 0, PAGE_SIZE, 1, true },
+		{ 0, SZ_16M, SZ_16M, true },
+		{ SZ_16M - PAGE_SIZE, PAGE_SIZE, PAGE_SIZE, true },
+		{ PAGE_SIZE, PAGE_SIZE, PAGE_SIZE + 1, false },
+		{ 0, 0, 1, false },
+		{ 64, PAGE_SIZE, 1, false },
+		{ 0, PAGE_SIZE + 64, 1, false },
+		{ SZ_16M, PAGE_SIZE, 1, false },
+		{ PAGE_SIZE, SZ_16M, 1, false },
+		{ SZ_32M, PAGE_SIZE, 1, false },
+		{ -(u64)PAGE_SIZE, PAGE_SIZE, 1, false },
+		{ PAGE_SIZE, -(u64)PAGE_SIZE, 1, false },
+	};
+	const struct tern_core core = { .dm_size = SZ_16M };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct tern_rsp_alloc_dm rsp = {
+			.offset = cpu_to_le64(cases[i].offset),
+			.size = cpu_to_le64(cases[i].size),
+		};
+
+		KUNIT_EXPECT_EQ_MSG(test,
+				    tern_dm_rsp_ok(&core, &rsp, cases[i].length),
+				    cases[i].ok, "case %u", i);
+	}
+}
+
+static void tern_test_rereg_mask(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, tern_rereg_mask(0), 0);
+	KUNIT_EXPECT_EQ(test, tern_rereg_mask(IB_MR_REREG_TRANS), TERN_REREG_TRANS);
+	KUNIT_EXPECT_EQ(test, tern_rereg_mask(IB_MR_REREG_PD), TERN_REREG_PD);
+	KUNIT_EXPECT_EQ(test, tern_rereg_mask(IB_MR_REREG_ACCESS), TERN_REREG_ACCESS);
+	KUNIT_EXPECT_EQ(test, tern_rereg_mask(IB_MR_REREG_SUPPORTED),
+			TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS);
+}
+
 static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_limits),
 	KUNIT_CASE(tern_test_optional),
 	KUNIT_CASE(tern_test_uctx_caps),
 	KUNIT_CASE(tern_test_cq),
+	KUNIT_CASE(tern_test_cq_flags),
+	KUNIT_CASE(tern_test_cq_size),
 	KUNIT_CASE(tern_test_srq),
 	KUNIT_CASE(tern_test_srq_size),
+	KUNIT_CASE(tern_test_alloc_dm),
+	KUNIT_CASE(tern_test_dm_rsp),
+	KUNIT_CASE(tern_test_rereg_mask),
 	{}
 };
 

@@ -206,13 +206,18 @@ static void tern_test_geometry_srq(struct kunit *test)
 
 static void tern_test_qp_access(struct kunit *test)
 {
-	static const int three = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
-				 IB_ACCESS_REMOTE_ATOMIC;
+	static const int five = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+				IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL |
+				IB_ACCESS_FLUSH_PERSISTENT;
 	int flags;
 
-	for (flags = 0; flags <= 0xff; flags++)
+	for (flags = 0; flags <= 0x3ff; flags++)
 		KUNIT_EXPECT_EQ(test, tern_qp_access_flags(tern_qp_access(flags)),
-				flags & three);
+				flags & five);
+	KUNIT_EXPECT_EQ(test, tern_qp_access(IB_ACCESS_FLUSH_GLOBAL),
+			TERN_ACCESS_FLUSH_GLOBAL);
+	KUNIT_EXPECT_EQ(test, tern_qp_access(IB_ACCESS_FLUSH_PERSISTENT),
+			TERN_ACCESS_FLUSH_PERSISTENT);
 	KUNIT_EXPECT_EQ(test, tern_qp_access(IB_ACCESS_REMOTE_READ),
 			TERN_ACCESS_REMOTE_READ);
 	KUNIT_EXPECT_EQ(test, tern_qp_access_flags(TERN_ACCESS_REMOTE_ATOMIC),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko's conversions, page lists and send WQEs. */
+/* Tests of tern_ib.ko's conversions, page lists, send WQEs and polling. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -23,6 +23,7 @@ static void tern_test_access(struct kunit *test)
 		{ IB_ACCESS_REMOTE_ATOMIC, TERN_ACCESS_REMOTE_ATOMIC },
 		{ IB_ACCESS_MW_BIND, TERN_ACCESS_MW_BIND },
 		{ IB_ZERO_BASED, TERN_ACCESS_ZERO_BASED },
+		{ IB_ACCESS_FLUSH_GLOBAL, TERN_ACCESS_FLUSH_GLOBAL },
 		/* Hints. */
 		{ IB_ACCESS_RELAXED_ORDERING, 0 },
 		{ IB_ACCESS_HUGETLB, 0 },
@@ -364,7 +365,106 @@ static void tern_test_send_wr(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 }
 
+/**
+ * struct tern_test_poll - a CQ with completions of one QP, and of one that is gone
+ * @dev: knows the QP
+ * @cq: polled
+ * @qp: number TERN_TEST_QPN
+ * @record: the CQ's
+ * @cqes: its entries
+ * @wc: what was polled
+ */
+struct tern_test_poll {
+	struct tern_ib_dev dev;
+	struct tern_cq cq;
+	struct tern_qp qp;
+	struct tern_cq_record record;
+	struct tern_cqe cqes[64];
+	struct ib_wc wc[64];
+};
+
+#define TERN_TEST_QPN	17
+
+static struct tern_test_poll *tern_test_poll_init(struct kunit *test)
+{
+	struct tern_test_poll *poll = kunit_kzalloc(test, sizeof(*poll), GFP_KERNEL);
+	struct tern_kcq *kcq;
+	void *old;
+
+	KUNIT_ASSERT_NOT_NULL(test, poll);
+	kcq = &poll->cq.kern;
+	xa_init(&poll->dev.qps);
+	old = xa_store(&poll->dev.qps, TERN_TEST_QPN, &poll->qp, GFP_KERNEL);
+	KUNIT_ASSERT_EQ(test, xa_err(old), 0);
+	poll->cq.ibcq.device = &poll->dev.ibdev;
+	spin_lock_init(&kcq->lock);
+	INIT_LIST_HEAD(&kcq->sqs);
+	INIT_LIST_HEAD(&kcq->rqs);
+	kcq->cqes = poll->cqes;
+	kcq->record = &poll->record;
+	kcq->log_size = ilog2(ARRAY_SIZE(poll->cqes));
+	return poll;
+}
+
+/* The device's part: entry @index of the first round. */
+static void tern_test_complete(struct tern_test_poll *poll, u32 index, u32 qpn,
+			       u32 wqe_index, u8 flags)
+{
+	poll->cqes[index] = (struct tern_cqe){
+		.qpn = cpu_to_le32(qpn),
+		.wr_id = cpu_to_le64(index),
+		.wqe_index = cpu_to_le32(wqe_index),
+		.flags = flags,
+		.phase = cpu_to_le32(TERN_CQE_PHASE),
+	};
+}
+
+static void tern_test_poll(struct kunit *test)
+{
+	struct tern_test_poll *poll = tern_test_poll_init(test);
+	struct tern_kqp *kqp = &poll->qp.kern;
+	struct ib_cq *ibcq = &poll->cq.ibcq;
+	struct ib_wc *wc = poll->wc;
+	u32 i;
+	int n;
+
+	/* More than one batch, with some of a QP that nobody knows among them. */
+	for (i = 0; i < 40; i++)
+		tern_test_complete(poll, i, i % 8 == 5 ? 99 : TERN_TEST_QPN, i, 0);
+	tern_test_complete(poll, 40, TERN_TEST_QPN, 7, TERN_CQE_F_RECV);
+	tern_test_complete(poll, 41, TERN_TEST_QPN, 9, TERN_CQE_F_RECV);
+	poll->cqes[41].srqn = cpu_to_le32(3);
+
+	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, 1, wc), 1);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 1);
+	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 1);
+
+	n = tern_poll_cq(ibcq, 20, wc);
+	KUNIT_EXPECT_EQ(test, n, 20);
+	KUNIT_EXPECT_EQ(test, wc[n - 1].wr_id, 23);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 24);
+	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 24);
+
+	n = tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc);
+	KUNIT_EXPECT_EQ(test, n, 16);
+	KUNIT_EXPECT_EQ(test, wc[n - 1].wr_id, 41);
+	KUNIT_EXPECT_PTR_EQ(test, wc[0].qp, &poll->qp.ibqp);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 42);
+	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 40);
+	/* What an SRQ had completes no WQE of the QP's own. */
+	KUNIT_EXPECT_EQ(test, kqp->rq.ci, 8);
+
+	/* Only of a QP that is gone: the entries are given back all the same. */
+	tern_test_complete(poll, 42, 99, 0, 0);
+	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc), 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 43);
+	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc), 0);
+
+	xa_destroy(&poll->dev.qps);
+}
+
 static struct kunit_case tern_ib_cases[] = {
+	KUNIT_CASE(tern_test_poll),
 	KUNIT_CASE(tern_test_segments),
 	KUNIT_CASE(tern_test_segment_reg),
 	KUNIT_CASE(tern_test_inline),
@@ -384,5 +484,5 @@ static struct kunit_suite tern_ib_suite = {
 
 kunit_test_suite(tern_ib_suite);
 
-MODULE_DESCRIPTION("KUnit tests of tern_ib's conversions and page lists");
+MODULE_DESCRIPTION("KUnit tests of tern_ib's conversions, page lists and polling");
 MODULE_LICENSE("Dual BSD/GPL");

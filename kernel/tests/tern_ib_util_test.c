@@ -26,6 +26,8 @@ static void tern_test_wr_opcode(struct kunit *test)
 		  false, false, true, false },
 		{ IB_WR_ATOMIC_FETCH_AND_ADD, TERN_WR_ATOMIC_FETCH_AND_ADD,
 		  false, false, true, false },
+		{ IB_WR_ATOMIC_WRITE, TERN_WR_ATOMIC_WRITE,
+		  false, false, true, true },
 		{ IB_WR_LOCAL_INV, TERN_WR_LOCAL_INV, false, true, false, false },
 		{ IB_WR_REG_MR, TERN_WR_REG_MR, false, true, false, false },
 	};
@@ -55,6 +57,8 @@ static void tern_test_wr_unknown(struct kunit *test)
 		IB_WR_BIND_MW, IB_WR_LSO, IB_WR_REG_MR_INTEGRITY,
 		IB_WR_MASKED_ATOMIC_CMP_AND_SWP, IB_WR_RDMA_READ_WITH_INV,
 		IB_WR_RESERVED1, IB_WR_RESERVED10,
+		/* Its operands have no place in the kernel's requests. */
+		IB_WR_FLUSH,
 	};
 	unsigned int i;
 
@@ -270,6 +274,8 @@ static void tern_test_wc_opcode(struct kunit *test)
 		{ TERN_WR_RDMA_READ, IB_WC_RDMA_READ },
 		{ TERN_WR_ATOMIC_CMP_AND_SWP, IB_WC_COMP_SWAP },
 		{ TERN_WR_ATOMIC_FETCH_AND_ADD, IB_WC_FETCH_ADD },
+		{ TERN_WR_ATOMIC_WRITE, IB_WC_ATOMIC_WRITE },
+		{ TERN_WR_FLUSH, IB_WC_FLUSH },
 		{ TERN_WR_LOCAL_INV, IB_WC_LOCAL_INV },
 		{ TERN_WR_REG_MR, IB_WC_REG_MR },
 		{ TERN_RECV_SEND, IB_WC_RECV },

@@ -299,6 +299,25 @@ static void kv_test_send(struct kv *kv)
 		 kv->recv.wc.qp == kv->b.qp && kv->send.wc.qp == kv->a.qp);
 }
 
+/* Fewer events, but none too few: one completion's comes when the period is over. */
+static void kv_test_moderate(struct kv *kv)
+{
+	int (*modify)(struct ib_cq *cq, u16 count, u16 period_us) =
+		kv->dev->ops.modify_cq;
+	struct ib_sge sge = kv_sge(kv, &kv->a, 8);
+	struct ib_send_wr wr = {
+		.opcode = IB_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+
+	kv_check("moderate-refused", modify && modify(kv->cq, 2, 0) == -EINVAL);
+	kv_check("moderate", modify && !modify(kv->cq, 1000, 20000) &&
+		 !kv_recv(kv, 8) && !kv_send(kv, &wr) &&
+		 kv_req_ok(&kv->send, IB_WC_SEND) &&
+		 kv_req_ok(&kv->recv, IB_WC_RECV) && !modify(kv->cq, 0, 0));
+}
+
 static void kv_test_inline(struct kv *kv)
 {
 	u8 data[KV_INLINE + 1] = "inline";
@@ -544,6 +563,10 @@ static void kv_test_frwr(struct kv *kv)
 	value[13] = 40;
 	kv_check("fetch-add", kv_fetch_add(kv, key, kv->mr->iova + 4, 2) &&
 		 *(u64 *)kv->a.buf == 40 && value[13] == 42);
+	*(u64 *)kv->a.buf = 0x8877665544332211;
+	kv_check("atomic-write", kv_rdma(kv, IB_WR_ATOMIC_WRITE, IB_WC_ATOMIC_WRITE,
+					 key, kv->mr->iova + 4, 8) &&
+		 value[13] == 0x8877665544332211);
 
 	kv_check("local-inv", kv_local_inv(kv));
 	kv_check("reg-mr-again", kv_reg(kv));
@@ -608,6 +631,7 @@ static int kv_add(struct ib_device *dev)
 	}
 
 	kv_test_send(kv);
+	kv_test_moderate(kv);
 	kv_test_inline(kv);
 	kv_test_bad_wr(kv);
 	kv_test_frwr(kv);

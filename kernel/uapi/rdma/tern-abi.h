@@ -7,6 +7,7 @@
 #define TERN_ABI_USER_H
 
 #include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 
 #define TERN_UVERBS_ABI_VERSION 1
 
@@ -16,9 +17,9 @@ enum {
 	TERN_UCTX_CAP_ATOMIC_WRITE = 1 << 0,
 	TERN_UCTX_CAP_FLUSH = 1 << 1,
 	TERN_UCTX_CAP_MW = 1 << 2,
-	TERN_UCTX_CAP_MW_2A = 1 << 3,
+	TERN_UCTX_CAP_MW_2A = 1 << 3,		/* type 2 is 2A, else 2B */
 	TERN_UCTX_CAP_TIMESTAMP = 1 << 4,
-	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: a peer may have FRWR */
+	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -99,9 +100,35 @@ struct tern_uresp_create_ah {
 	__u16 udp_sport;
 };
 
+/*
+ * All of the allocation may be mapped, whole pages, by whoever has the file of
+ * the context. Of the last page, bytes behind the length asked for are its too.
+ */
 struct tern_uresp_alloc_dm {
 	__aligned_u64 mmap_offset;
-	__aligned_u64 mmap_size;
+	__aligned_u64 mmap_size;	/* bytes to map: the length rounded up to pages */
+};
+
+/* UVERBS_METHOD_QUERY_CONTEXT: struct tern_uresp_alloc_ucontext for an imported context. */
+enum tern_ib_query_context_attrs {
+	TERN_IB_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* UVERBS_METHOD_DM_ALLOC: struct tern_uresp_alloc_dm. */
+enum tern_ib_alloc_dm_attrs {
+	TERN_IB_ATTR_ALLOC_DM_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* Methods of UVERBS_OBJECT_DM. */
+enum tern_ib_dm_methods {
+	TERN_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* What an importer of a DM does not know. */
+enum tern_ib_query_dm_attrs {
+	TERN_IB_ATTR_QUERY_DM_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_QUERY_DM_RESP,	/* struct tern_uresp_alloc_dm */
+	TERN_IB_ATTR_QUERY_DM_LENGTH,	/* __u64: bytes asked for */
 };
 
 #endif /* TERN_ABI_USER_H */

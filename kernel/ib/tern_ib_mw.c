@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Memory windows. Work requests of user space bind them; the device alone knows
+ * what is bound to what.
+ */
+
+#include "tern_ib.h"
+
+/**
+ * tern_alloc_mw() - make a memory window
+ * @ibmw: the window; type says which kind
+ * @udata: user request without content
+ *
+ * Return: 0; -EOPNOTSUPP for a type the device lacks; others.
+ */
+int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibmw->device);
+	struct tern_cmd_alloc_mw cmd = {
+		.pdn = cpu_to_le32(to_tpd(ibmw->pd)->pdn),
+		.type = ibmw->type == IB_MW_TYPE_1 ? 1 : 2,
+	};
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_ALLOC_MW, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	if (err)
+		return err;
+
+	to_tmw(ibmw)->key = le32_to_cpu(rsp.id);
+	ibmw->rkey = le32_to_cpu(rsp.id);
+	return 0;
+}
+
+/**
+ * tern_dealloc_mw() - end a memory window, bound or not
+ * @ibmw: the window
+ *
+ * Return: 0.
+ */
+int tern_dealloc_mw(struct ib_mw *ibmw)
+{
+	/* A live device that keeps the window has one less to give. */
+	tern_ib_destroy(to_tdev(ibmw->device), TERN_CMD_FREE_MW,
+			to_tmw(ibmw)->key);
+	return 0;
+}
