@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Completion queues: objects, polling both ways, events. */
 
-#include <ccan/ilog.h>
-#include <ccan/minmax.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,23 +10,16 @@
 #include "compat.h"
 #include "tern.h"
 
-static struct tern_cqe *tern_cqe_at(struct tern_cq *cq, uint32_t index)
-{
-	return &cq->cqes[index & cq->mask];
-}
+/* Work queues that a poll frees slots of at a time. */
+#define TERN_RETIRE_MAX 16
 
-/* Whether CQE number index is there: its phase bit is 1 on even passes over the queue. */
+/* Whether CQE number index is there: its phase bit is 1 on even passes over the buffer. */
 static bool tern_cqe_ready(struct tern_cq *cq, uint32_t index)
 {
 	bool phase = tern_shared_read(&tern_cqe_at(cq, index)->phase) &
 		     TERN_CQE_PHASE;
 
-	return phase == !((index >> cq->log_size) & 1);
-}
-
-static uint32_t tern_cq_ci(struct tern_cq *cq)
-{
-	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
+	return phase == !(((index - cq->base) >> cq->log_size) & 1);
 }
 
 static struct tern_cqe *tern_cq_next(struct tern_cq *cq)
@@ -65,30 +56,63 @@ static bool tern_cqe_is_srq(const struct tern_cqe *cqe)
 }
 
 /*
- * Frees the slots of the WQE and of those before it, which had no completion of
- * their own. qp is the one found for the CQE before, for the next to find. An
- * SRQ's slot has been free since the device took the WQE, and its QP may be a
- * target that this process does not have.
+ * WQEs that polled CQEs complete. Their slots become free after the CQEs were
+ * given back: a poster that finds a free slot finds room in the CQ, too.
  */
-static void tern_cqe_retire(struct tern_context *ctx,
-			    const struct tern_cqe *cqe, struct tern_qp **qp)
+struct tern_retire {
+	struct tern_qp *qp; /* of the last CQE, for the next to find */
+	unsigned int num;
+	struct {
+		struct tern_wq *wq;
+		uint32_t tail;
+	} done[TERN_RETIRE_MAX];
+};
+
+/*
+ * Notes the slots of the WQE and of those before it, which had no completion of
+ * their own. An SRQ's slot has been free since the device took the WQE, and its
+ * QP may be a target that this process does not have.
+ */
+static void tern_retire_note(struct tern_context *ctx,
+			     struct tern_retire *retire,
+			     const struct tern_cqe *cqe)
 {
 	uint32_t qpn = le32toh(cqe->qpn);
+	struct tern_qp *qp = retire->qp;
 	struct tern_wq *wq;
 
 	if (tern_cqe_is_srq(cqe))
 		return;
 
-	if (!*qp || (*qp)->vqp.qp.qp_num != qpn) {
-		*qp = tern_find_qp(ctx, qpn);
-		if (unlikely(!*qp))
+	if (!qp || qp->vqp.qp.qp_num != qpn) {
+		qp = tern_find_qp(ctx, qpn);
+		if (unlikely(!qp))
 			return;
+		retire->qp = qp;
 	}
 
-	wq = tern_cqe_is_recv(cqe) ? &(*qp)->rq : &(*qp)->sq;
-	/* Pairs with tern_wq_full(): whoever sees the slot free sees it completed. */
-	atomic_store_explicit(&wq->tail, le32toh(cqe->wqe_index) + 1,
-			      memory_order_release);
+	wq = tern_cqe_is_recv(cqe) ? &qp->rq : &qp->sq;
+	if (!retire->num || retire->done[retire->num - 1].wq != wq)
+		retire->done[retire->num++].wq = wq;
+	retire->done[retire->num - 1].tail = le32toh(cqe->wqe_index) + 1;
+}
+
+/* Gives the CQEs back, then frees the slots of their WQEs. */
+static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
+{
+	unsigned int i;
+
+	tern_cq_publish(cq);
+
+	/*
+	 * Pairs with tern_wq_full(): whoever sees the slot free sees it
+	 * completed, and posts after the CQ's index was moved on.
+	 */
+	for (i = 0; i < retire->num; i++)
+		atomic_store_explicit(&retire->done[i].wq->tail,
+				      retire->done[i].tail,
+				      memory_order_release);
+	retire->num = 0;
 }
 
 static enum ibv_wc_status tern_wc_status(const struct tern_cqe *cqe)
@@ -143,6 +167,14 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 		return IBV_WC_COMP_SWAP;
 	case TERN_WR_ATOMIC_FETCH_AND_ADD:
 		return IBV_WC_FETCH_ADD;
+	case TERN_WR_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
+	case TERN_WR_FLUSH:
+		return IBV_WC_FLUSH;
+	case TERN_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
+	case TERN_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
 	case TERN_RECV_SEND:
 		return IBV_WC_RECV;
 	case TERN_RECV_RDMA_WITH_IMM:
@@ -191,9 +223,12 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 {
 	struct tern_context *ctx = to_tern_ctx(ibvcq->context);
 	struct tern_cq *cq = to_tern_cq(ibvcq);
-	struct tern_qp *qp = NULL;
+	struct tern_retire retire;
 	struct tern_cqe *cqe;
 	int n;
+
+	retire.qp = NULL;
+	retire.num = 0;
 
 	tern_cq_lock(cq);
 	for (n = 0; n < num_entries; n++) {
@@ -201,10 +236,12 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 		if (!cqe)
 			break;
 		tern_fill_wc(&wc[n], cqe);
-		tern_cqe_retire(ctx, cqe, &qp);
+		tern_retire_note(ctx, &retire, cqe);
+		if (unlikely(retire.num == TERN_RETIRE_MAX))
+			tern_retire_flush(cq, &retire);
 	}
 	if (n)
-		tern_cq_publish(cq);
+		tern_retire_flush(cq, &retire);
 	tern_cq_unlock(cq);
 
 	return n;
@@ -212,15 +249,22 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 
 static int tern_cq_advance(struct tern_cq *cq)
 {
-	struct tern_qp *qp = NULL;
+	struct tern_retire retire;
+	struct tern_cqe *cqe;
 
-	cq->cur = tern_cq_next(cq);
-	if (!cq->cur)
+	cqe = tern_cq_next(cq);
+	if (!cqe)
 		return ENOENT;
 
-	cq->vcq.cq_ex.wr_id = le64toh(cq->cur->wr_id);
-	cq->vcq.cq_ex.status = tern_wc_status(cq->cur);
-	tern_cqe_retire(to_tern_ctx(cq->vcq.cq.context), cq->cur, &qp);
+	memcpy(&cq->cur, cqe, offsetof(struct tern_cqe, phase));
+	cq->vcq.cq_ex.wr_id = le64toh(cq->cur.wr_id);
+	cq->vcq.cq_ex.status = tern_wc_status(&cq->cur);
+
+	/* At once: who waits or posts before end_poll needs what is done with. */
+	retire.qp = NULL;
+	retire.num = 0;
+	tern_retire_note(to_tern_ctx(cq->vcq.cq.context), &retire, &cq->cur);
+	tern_retire_flush(cq, &retire);
 
 	return 0;
 }
@@ -245,49 +289,38 @@ static int tern_start_poll(struct ibv_cq_ex *ibvcq,
 
 static int tern_next_poll(struct ibv_cq_ex *ibvcq)
 {
-	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
-	int err;
-
-	err = tern_cq_advance(cq);
-	/* A caller that waits here without end_poll must not starve the device. */
-	if (err)
-		tern_cq_publish(cq);
-
-	return err;
+	return tern_cq_advance(to_tern_cq_ex(ibvcq));
 }
 
 static void tern_end_poll(struct ibv_cq_ex *ibvcq)
 {
-	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
-
-	tern_cq_publish(cq);
-	tern_cq_unlock(cq);
+	tern_cq_unlock(to_tern_cq_ex(ibvcq));
 }
 
 static enum ibv_wc_opcode tern_read_opcode(struct ibv_cq_ex *ibvcq)
 {
-	return tern_wc_opcode(to_tern_cq_ex(ibvcq)->cur);
+	return tern_wc_opcode(&to_tern_cq_ex(ibvcq)->cur);
 }
 
 static uint32_t tern_read_vendor_err(struct ibv_cq_ex *ibvcq)
 {
-	return to_tern_cq_ex(ibvcq)->cur->vendor_err;
+	return to_tern_cq_ex(ibvcq)->cur.vendor_err;
 }
 
 static unsigned int tern_read_wc_flags(struct ibv_cq_ex *ibvcq)
 {
-	return tern_wc_flags(to_tern_cq_ex(ibvcq)->cur);
+	return tern_wc_flags(&to_tern_cq_ex(ibvcq)->cur);
 }
 
 static uint32_t tern_read_byte_len(struct ibv_cq_ex *ibvcq)
 {
-	return le32toh(to_tern_cq_ex(ibvcq)->cur->byte_len);
+	return le32toh(to_tern_cq_ex(ibvcq)->cur.byte_len);
 }
 
 /* Also how ibv_wc_read_invalidated_rkey() gets its value, in host order. */
 static __be32 tern_read_imm_data(struct ibv_cq_ex *ibvcq)
 {
-	const struct tern_cqe *cqe = to_tern_cq_ex(ibvcq)->cur;
+	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
 	if (cqe->flags & TERN_CQE_F_INV)
 		return (__force __be32)le32toh(cqe->inv_rkey);
@@ -297,12 +330,12 @@ static __be32 tern_read_imm_data(struct ibv_cq_ex *ibvcq)
 
 static uint32_t tern_read_qp_num(struct ibv_cq_ex *ibvcq)
 {
-	return le32toh(to_tern_cq_ex(ibvcq)->cur->qpn);
+	return le32toh(to_tern_cq_ex(ibvcq)->cur.qpn);
 }
 
 static uint32_t tern_read_src_qp(struct ibv_cq_ex *ibvcq)
 {
-	return le32toh(to_tern_cq_ex(ibvcq)->cur->src_qp);
+	return le32toh(to_tern_cq_ex(ibvcq)->cur.src_qp);
 }
 
 /* RoCE has no LIDs. */
@@ -313,7 +346,7 @@ static uint32_t tern_read_slid(struct ibv_cq_ex *ibvcq)
 
 static uint8_t tern_read_sl(struct ibv_cq_ex *ibvcq)
 {
-	return to_tern_cq_ex(ibvcq)->cur->sl;
+	return to_tern_cq_ex(ibvcq)->cur.sl;
 }
 
 static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
@@ -324,14 +357,23 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 /* The VLAN tag of a datagram, 0 without. */
 static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
-	const struct tern_cqe *cqe = to_tern_cq_ex(ibvcq)->cur;
+	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
 	return cqe->flags & TERN_CQE_F_VLAN ? le16toh(cqe->vlan) : 0;
 }
 
 static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
 {
-	return le64toh(to_tern_cq_ex(ibvcq)->cur->timestamp);
+	return le64toh(to_tern_cq_ex(ibvcq)->cur.timestamp);
+}
+
+/* Nanoseconds since 1970: the same instant as CLOCK_REALTIME has it. */
+static uint64_t tern_read_completion_wallclock(struct ibv_cq_ex *ibvcq)
+{
+	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
+
+	return tern_wallclock_ns(to_tern_ctx(ibvcq->context), &cq->wallclock,
+				 le64toh(cq->cur.timestamp));
 }
 
 static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
@@ -359,6 +401,9 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_dlid_path_bits = tern_read_dlid_path_bits;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		cq->read_completion_ts = tern_read_completion_ts;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		cq->read_completion_wallclock_ns =
+			tern_read_completion_wallclock;
 	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
 		cq->read_cvlan = tern_read_cvlan;
 }
@@ -369,14 +414,16 @@ static int tern_check_cq_attr(const struct tern_context *ctx,
 	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
 
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
 	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS))
 		return EOPNOTSUPP;
 
 	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+					  IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
 		return EOPNOTSUPP;
 
 	if (!attr->cqe || attr->cqe > ctx->max_cqe)
@@ -392,22 +439,12 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	struct tern_create_cq cmd = {};
 	int err;
 
-	/*
-	 * All entries are usable: the device compares its index with the record's.
-	 * A CQ has at least two.
-	 */
-	attr->cqe = roundup_pow_of_two(max_t(uint32_t, attr->cqe, 2));
-	cq->mask = attr->cqe - 1;
-	cq->log_size = ilog32(attr->cqe) - 1;
-
-	err = tern_alloc_buf(ibvctx, &cq->buf,
-			     attr->cqe * sizeof(struct tern_cqe) +
-				     sizeof(struct tern_cq_record));
+	err = tern_cq_alloc_buf(ibvctx, cq, attr->cqe);
 	if (err)
 		return err;
-	cq->cqes = cq->buf.addr;
-	cq->record = cq->buf.addr + cq->buf.len - sizeof(*cq->record);
 
+	/* The kernel is told what the queue really takes. */
+	attr->cqe = cq->mask + 1;
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_len = cq->buf.len;
 	cmd.log_size = cq->log_size;
@@ -421,6 +458,7 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = attr->cqe;
 	pthread_spin_init(&cq->lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_spin_init(&cq->arm_lock, PTHREAD_PROCESS_PRIVATE);
 
 	return 0;
 }
@@ -486,6 +524,7 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	if (err)
 		return err;
 
+	pthread_spin_destroy(&cq->arm_lock);
 	pthread_spin_destroy(&cq->lock);
 	tern_free_buf(&cq->buf);
 	free(cq);
@@ -514,7 +553,11 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
 	if (solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
+
+	/* A resize would leave the word in a record that the device does not read any more. */
+	tern_cq_arm_lock(cq);
 	tern_shared_write(&cq->record->arm, arm);
+	tern_cq_arm_unlock(cq);
 
 	/* The arm word before the kick that makes the device read it. */
 	udma_to_device_barrier();

@@ -17,25 +17,27 @@ static uint64_t tern_sges_length(const struct ibv_sge *list, int num)
 	return length;
 }
 
-/* What ibv_post_send(3) can refuse at once: nothing was written yet. */
-static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
-			   uint32_t head)
+/* Of a request that sends nothing: its SGEs are not looked at. */
+static int tern_check_local(const struct ibv_send_wr *wr)
 {
-	const struct tern_op *op;
-	int err;
+	if (unlikely(wr->send_flags & IBV_SEND_INLINE))
+		return EINVAL;
 
-	if (unlikely(wr->opcode >= TERN_NUM_OPS ||
-		     !(qp->ops & BIT(wr->opcode))))
-		return tern_no_op_errno(qp->type, wr->opcode);
+	if (wr->opcode == IBV_WR_BIND_MW)
+		return tern_check_bind(wr->bind_mw.mw, IBV_MW_TYPE_2,
+				       &wr->bind_mw.bind_info);
 
-	err = tern_check_flags(wr->send_flags);
-	if (unlikely(err))
-		return err;
+	return 0;
+}
+
+/* Of a request with data: where it goes to, and how much of it there is. */
+static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
+{
+	const struct tern_op *op = &tern_ops[wr->opcode];
 
 	if (unlikely(qp->type->ud_size && !wr->wr.ud.ah))
 		return EINVAL;
 
-	op = &tern_ops[wr->opcode];
 	if (unlikely((uint32_t)wr->num_sge > tern_max_sge(qp, op)))
 		return EINVAL;
 
@@ -44,6 +46,29 @@ static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		     tern_sges_length(wr->sg_list, wr->num_sge) >
 			     qp->max_inline))
 		return EINVAL;
+
+	return 0;
+}
+
+/* What ibv_post_send(3) can refuse at once: nothing was written yet. */
+static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
+			   uint32_t head)
+{
+	int err;
+
+	if (unlikely(wr->opcode >= TERN_NUM_OPS ||
+		     !(qp->ops & ~TERN_OPS_BUILT & BIT(wr->opcode))))
+		return tern_no_op_errno(qp->type, wr->opcode);
+
+	err = tern_check_flags(wr->send_flags);
+	if (unlikely(err))
+		return err;
+
+	err = tern_ops[wr->opcode].flags & TERN_OP_LOCAL ?
+		      tern_check_local(wr) :
+		      tern_check_data(qp, wr);
+	if (unlikely(err))
+		return err;
 
 	if (unlikely(tern_wq_full(&qp->sq, head)))
 		return ENOMEM;
@@ -76,11 +101,19 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		wqe->imm = wr->imm_data;
 		break;
 	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
 		wqe->inv_rkey = htole32(wr->invalidate_rkey);
+		break;
+	case IBV_WR_BIND_MW:
+		tern_wqe_bind(wqe, wr->bind_mw.mw, wr->bind_mw.rkey,
+			      &wr->bind_mw.bind_info);
 		break;
 	default:
 		break;
 	}
+
+	if (op->flags & TERN_OP_LOCAL)
+		return;
 
 	if (qp->type->ud_size)
 		tern_wqe_ud(wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
@@ -117,8 +150,8 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 
 /*
  * ibv_post_send(3): EINVAL for a QP below RTS, an opcode its type lacks, too
- * many SGEs or too much inline data; EOPNOTSUPP for an opcode or flag that the
- * device lacks; ENOMEM when the queue is full.
+ * many SGEs, too much inline data or a bind that none can be; EOPNOTSUPP for an
+ * opcode or flag that the device lacks; ENOMEM when the queue is full.
  */
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr)
@@ -154,6 +187,67 @@ out:
 		tern_sq_kick(qp);
 
 	return err;
+}
+
+/* What ibv_bind_mw(3) can refuse at once. */
+static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
+				const struct ibv_mw_bind *bind)
+{
+	int err;
+
+	if (unlikely(!(qp->ops & BIT(IBV_WR_BIND_MW))))
+		return tern_no_op_errno(qp->type, IBV_WR_BIND_MW);
+
+	err = tern_check_flags(bind->send_flags);
+	if (unlikely(err))
+		return err;
+
+	if (unlikely(bind->send_flags &
+		     ~(IBV_SEND_FENCE | IBV_SEND_SIGNALED)))
+		return EINVAL;
+
+	err = tern_check_bind(mw, IBV_MW_TYPE_1, &bind->bind_info);
+	if (unlikely(err))
+		return err;
+
+	if (unlikely(tern_wq_full(&qp->sq, qp->sq.head)))
+		return ENOMEM;
+
+	return 0;
+}
+
+/*
+ * ibv_bind_mw(3): the errors are those of ibv_post_send(). Only a request that
+ * was posted changes the window's key; who gets an error completion for it puts
+ * back the key from before.
+ */
+int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
+		 struct ibv_mw_bind *bind)
+{
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+	struct tern_sq_hdr *wqe;
+	uint32_t new_rkey;
+	int err = EINVAL;
+
+	/* The key changes under the lock: binds of two threads follow upon each other. */
+	pthread_spin_lock(&qp->sq.lock);
+	if (likely(!tern_sq_closed(qp)))
+		err = tern_check_bind_verb(qp, mw, bind);
+	if (unlikely(err)) {
+		pthread_spin_unlock(&qp->sq.lock);
+		return err;
+	}
+
+	new_rkey = ibv_inc_rkey(mw->rkey);
+	wqe = tern_wqe_start(qp, qp->sq.head, &tern_ops[IBV_WR_BIND_MW],
+			     bind->wr_id, bind->send_flags);
+	tern_wqe_bind(wqe, mw, new_rkey, &bind->bind_info);
+	mw->rkey = new_rkey;
+	tern_sq_publish(qp, qp->sq.head + 1);
+	pthread_spin_unlock(&qp->sq.lock);
+	tern_sq_kick(qp);
+
+	return 0;
 }
 
 /* Whether the device wants a kick for receives because the QP is in error. */

@@ -11,6 +11,8 @@ DECLARE_DRV_CMD(tern_alloc_ucontext, IB_USER_VERBS_CMD_GET_CONTEXT, empty,
 		tern_uresp_alloc_ucontext);
 DECLARE_DRV_CMD(tern_create_cq, IB_USER_VERBS_EX_CMD_CREATE_CQ,
 		tern_ureq_create_cq, tern_uresp_create_cq);
+DECLARE_DRV_CMD(tern_resize_cq, IB_USER_VERBS_CMD_RESIZE_CQ,
+		tern_ureq_resize_cq, tern_uresp_resize_cq);
 DECLARE_DRV_CMD(tern_create_qp, IB_USER_VERBS_CMD_CREATE_QP,
 		tern_ureq_create_qp, empty);
 DECLARE_DRV_CMD(tern_create_srq, IB_USER_VERBS_CMD_CREATE_SRQ,

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <infiniband/cmd_ioctl.h>
+
 #include "compat.h"
 #include "tern.h"
 
@@ -18,8 +20,11 @@ static const struct verbs_match_ent tern_match_table[] = {
 };
 
 static const struct verbs_context_ops tern_ctx_ops = {
+	.alloc_dm = tern_alloc_dm,
+	.alloc_mw = tern_alloc_mw,
 	.alloc_pd = tern_alloc_pd,
 	.attach_mcast = tern_attach_mcast,
+	.bind_mw = tern_bind_mw,
 	.close_xrcd = tern_close_xrcd,
 	.cq_event = tern_cq_event,
 	.create_ah = tern_create_ah,
@@ -29,6 +34,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.create_qp_ex = tern_create_qp_ex,
 	.create_srq = tern_create_srq,
 	.create_srq_ex = tern_create_srq_ex,
+	.dealloc_mw = tern_dealloc_mw,
 	.dealloc_pd = tern_dealloc_pd,
 	.dereg_mr = tern_dereg_mr,
 	.destroy_ah = tern_destroy_ah,
@@ -37,7 +43,12 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.destroy_srq = tern_destroy_srq,
 	.detach_mcast = tern_detach_mcast,
 	.free_context = tern_free_context,
+	.free_dm = tern_free_dm,
 	.get_srq_num = tern_get_srq_num,
+	.import_dm = tern_import_dm,
+	.import_mr = tern_import_mr,
+	.import_pd = tern_import_pd,
+	.modify_cq = tern_modify_cq,
 	.modify_qp = tern_modify_qp,
 	.modify_srq = tern_modify_srq,
 	.open_qp = tern_open_qp,
@@ -49,10 +60,45 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.query_device_ex = tern_query_device_ex,
 	.query_port = tern_query_port,
 	.query_qp = tern_query_qp,
+	.query_qp_data_in_order = tern_query_qp_data_in_order,
+	.query_rt_values = tern_query_rt_values,
 	.query_srq = tern_query_srq,
+	.reg_dm_mr = tern_reg_dm_mr,
 	.reg_mr = tern_reg_mr,
 	.req_notify_cq = tern_req_notify_cq,
+	.rereg_mr = tern_rereg_mr,
+	.resize_cq = tern_resize_cq,
+	.unimport_dm = tern_unimport_dm,
+	.unimport_mr = tern_unimport_mr,
+	.unimport_pd = tern_unimport_pd,
 };
+
+/* Makes a context that the kernel knows usable in this process. Returns 0 or an errno. */
+static int tern_init_context(struct tern_context *ctx,
+			     const struct tern_uresp_alloc_ucontext *resp)
+{
+	ctx->caps = resp->caps;
+	ctx->max_send_wr = resp->max_send_wr;
+	ctx->max_recv_wr = resp->max_recv_wr;
+	ctx->max_srq_wr = resp->max_srq_wr;
+	ctx->max_cqe = resp->max_cqe;
+	ctx->max_send_sge = resp->max_send_sge;
+	ctx->max_recv_sge = resp->max_recv_sge;
+	ctx->max_inline = resp->max_inline_data;
+	ctx->uar_size = resp->uar_size;
+	ctx->uar = mmap(NULL, ctx->uar_size, PROT_READ | PROT_WRITE,
+			MAP_SHARED, ctx->vctx.context.cmd_fd,
+			resp->uar_offset);
+	if (ctx->uar == MAP_FAILED)
+		return errno;
+
+	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
+	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
+	list_head_init(&ctx->xrc_srqs);
+	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
+
+	return 0;
+}
 
 static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 						int cmd_fd, void *private_data)
@@ -70,24 +116,8 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 				 sizeof(resp)))
 		goto err_free_context;
 
-	ctx->caps = resp.caps;
-	ctx->max_send_wr = resp.max_send_wr;
-	ctx->max_recv_wr = resp.max_recv_wr;
-	ctx->max_srq_wr = resp.max_srq_wr;
-	ctx->max_cqe = resp.max_cqe;
-	ctx->max_send_sge = resp.max_send_sge;
-	ctx->max_recv_sge = resp.max_recv_sge;
-	ctx->max_inline = resp.max_inline_data;
-	ctx->uar_size = resp.uar_size;
-	ctx->uar = mmap(NULL, ctx->uar_size, PROT_WRITE, MAP_SHARED, cmd_fd,
-			resp.uar_offset);
-	if (ctx->uar == MAP_FAILED)
+	if (tern_init_context(ctx, &resp.drv_payload))
 		goto err_free_context;
-
-	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
-	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
-	list_head_init(&ctx->xrc_srqs);
-	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
 
 	return &ctx->vctx;
 
@@ -95,6 +125,42 @@ err_free_context:
 	verbs_err(&ctx->vctx, "Failed to allocate a context\n");
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
+	return NULL;
+}
+
+/*
+ * ibv_import_device(3): a context that another process, or this one, allocated.
+ * It has the doorbell page of the maker, and whoever has a QP rings for it.
+ */
+static struct verbs_context *tern_import_context(struct ibv_device *ibvdev,
+						 int cmd_fd)
+{
+	DECLARE_COMMAND_BUFFER_LINK(driver, UVERBS_OBJECT_DEVICE,
+				    UVERBS_METHOD_QUERY_CONTEXT, 1, NULL);
+	struct tern_uresp_alloc_ucontext resp = {};
+	struct tern_context *ctx;
+	int err;
+
+	ctx = verbs_init_and_alloc_context(ibvdev, cmd_fd, ctx, vctx,
+					   RDMA_DRIVER_UNKNOWN);
+	if (!ctx)
+		return NULL;
+
+	fill_attr_out_ptr(driver, TERN_IB_ATTR_QUERY_CONTEXT_RESP, &resp);
+	err = ibv_cmd_query_context(&ctx->vctx.context, driver);
+	if (err)
+		goto err_free_context;
+
+	err = tern_init_context(ctx, &resp);
+	if (err)
+		goto err_free_context;
+
+	return &ctx->vctx;
+
+err_free_context:
+	verbs_uninit_context(&ctx->vctx);
+	free(ctx);
+	errno = err;
 	return NULL;
 }
 
@@ -138,6 +204,7 @@ static const struct verbs_device_ops tern_dev_ops = {
 	.alloc_device = tern_alloc_device,
 	.uninit_device = tern_uninit_device,
 	.alloc_context = tern_alloc_context,
+	.import_context = tern_import_context,
 };
 
 PROVIDER_DRIVER(tern, tern_dev_ops);

@@ -68,24 +68,41 @@ struct tern_ah {
 	struct tern_av av;
 };
 
+struct tern_dm {
+	struct verbs_dm vdm;
+	void *addr; /* mapping of the whole allocation */
+	size_t mmap_size;
+	uint64_t length; /* bytes asked for */
+};
+
+/* What makes nanoseconds since 1970 of the device's clock, for a while. */
+struct tern_wallclock {
+	uint64_t offset; /* to add, modulo 2^64 */
+	uint64_t due; /* CLOCK_MONOTONIC_COARSE in ns when it is to be taken again; 0: never was */
+};
+
 struct tern_cq {
 	struct verbs_cq vcq;
 	struct tern_buf buf;
 	struct tern_cqe *cqes;
+	/* Changes with the buffer under both locks; arms read it under arm_lock. */
 	struct tern_cq_record *record;
 	uint32_t log_size;
 	uint32_t mask;
+	uint32_t base; /* index of the CQE in slot 0 on the first pass over this buffer */
 	uint32_t cqn;
 	bool single_threaded;
 	pthread_spinlock_t lock;
+	pthread_spinlock_t arm_lock; /* inside lock */
 	/* Index of the next CQE to consume; stored under lock, req_notify reads it without. */
 	atomic_uint ci;
 	/* Events taken so far: each arm belongs to one of them. */
 	atomic_uint arm_seq;
 	/* arm_seq + 1 at the last arm for any completion, 0 before the first. */
 	atomic_uint armed_any;
-	/* CQE that the ibv_cq_ex accessors read: the device leaves it alone until ci passes it. */
-	struct tern_cqe *cur;
+	/* Copy of the CQE that the ibv_cq_ex accessors read, but its phase: the slot was given back. */
+	struct tern_cqe cur;
+	struct tern_wallclock wallclock; /* under lock */
 };
 
 struct tern_wq {
@@ -147,6 +164,11 @@ static inline struct tern_context *to_tern_ctx(struct ibv_context *ibvctx)
 static inline struct tern_ah *to_tern_ah(struct ibv_ah *ibvah)
 {
 	return container_of(ibvah, struct tern_ah, ibvah);
+}
+
+static inline struct tern_dm *to_tern_dm(struct ibv_dm *ibvdm)
+{
+	return container_of(ibvdm, struct tern_dm, vdm.dm);
 }
 
 static inline struct tern_cq *to_tern_cq(struct ibv_cq *ibvcq)
@@ -211,6 +233,30 @@ static inline void tern_cq_unlock(struct tern_cq *cq)
 		pthread_spin_unlock(&cq->lock);
 }
 
+static inline void tern_cq_arm_lock(struct tern_cq *cq)
+{
+	if (!cq->single_threaded)
+		pthread_spin_lock(&cq->arm_lock);
+}
+
+static inline void tern_cq_arm_unlock(struct tern_cq *cq)
+{
+	if (!cq->single_threaded)
+		pthread_spin_unlock(&cq->arm_lock);
+}
+
+/* Slot of the CQE with the free-running number index. */
+static inline struct tern_cqe *tern_cqe_at(const struct tern_cq *cq,
+					   uint32_t index)
+{
+	return &cq->cqes[(index - cq->base) & cq->mask];
+}
+
+static inline uint32_t tern_cq_ci(struct tern_cq *cq)
+{
+	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
+}
+
 /* Slot of the WQE with the free-running number index. */
 static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
 {
@@ -244,17 +290,19 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
 void tern_free_buf(struct tern_buf *buf);
 
-/* verbs.c: device, PD, MR, AH, XRCD, multicast */
+/* clock.c */
+uint64_t tern_read_clock(struct tern_context *ctx);
+int tern_query_rt_values(struct ibv_context *ibvctx,
+			 struct ibv_values_ex *values);
+uint64_t tern_wallclock_ns(struct tern_context *ctx, struct tern_wallclock *wc,
+			   uint64_t stamp);
+
+/* verbs.c: device, port, AH, XRCD, multicast */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size);
 int tern_query_port(struct ibv_context *ibvctx, uint8_t port,
 		    struct ibv_port_attr *attr);
-struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
-int tern_dealloc_pd(struct ibv_pd *ibvpd);
-struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
-			   uint64_t hca_va, int access);
-int tern_dereg_mr(struct verbs_mr *vmr);
 struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr);
 int tern_destroy_ah(struct ibv_ah *ibvah);
 struct ibv_xrcd *tern_open_xrcd(struct ibv_context *ibvctx,
@@ -264,6 +312,31 @@ int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid);
 int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid);
+
+/* mr.c: PD, MR, MW */
+struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
+int tern_dealloc_pd(struct ibv_pd *ibvpd);
+struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle);
+void tern_unimport_pd(struct ibv_pd *ibvpd);
+struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
+			   uint64_t hca_va, int access);
+int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
+		  void *addr, size_t length, int access);
+int tern_dereg_mr(struct verbs_mr *vmr);
+struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);
+void tern_unimport_mr(struct ibv_mr *ibvmr);
+struct ibv_mw *tern_alloc_mw(struct ibv_pd *ibvpd, enum ibv_mw_type type);
+int tern_dealloc_mw(struct ibv_mw *ibvmw);
+
+/* dm.c */
+struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
+			     struct ibv_alloc_dm_attr *attr);
+int tern_free_dm(struct ibv_dm *ibvdm);
+struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle);
+void tern_unimport_dm(struct ibv_dm *ibvdm);
+struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
+			      uint64_t offset, size_t length,
+			      unsigned int access);
 
 /* cq.c */
 struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,
@@ -276,6 +349,12 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only);
 void tern_cq_event(struct ibv_cq *ibvcq);
 void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn);
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
+
+/* cq_change.c */
+int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
+		      uint32_t cqe);
+int tern_resize_cq(struct ibv_cq *ibvcq, int cqe);
+int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr);
 
 /* type.c */
 
@@ -308,6 +387,8 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask);
 int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		  int attr_mask, struct ibv_qp_init_attr *init_attr);
+int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
+				uint32_t flags);
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
 /* buf.c: queues in it */
@@ -335,6 +416,8 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr);
 int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr);
+int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
+		 struct ibv_mw_bind *bind);
 
 /* wr.c */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);

@@ -50,11 +50,40 @@ const struct tern_op tern_ops[TERN_NUM_OPS] = {
 		.seg_size = sizeof(struct tern_atomic_seg),
 		.send_op = IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
 	},
+	[IBV_WR_LOCAL_INV] = {
+		.opcode = TERN_WR_LOCAL_INV,
+		.flags = TERN_OP_LOCAL,
+		.caps = TERN_UCTX_CAP_MW,
+		.send_op = IBV_QP_EX_WITH_LOCAL_INV,
+	},
+	[IBV_WR_BIND_MW] = {
+		.opcode = TERN_WR_BIND_MW,
+		.seg = TERN_SEG_BIND,
+		.seg_size = sizeof(struct tern_bind_seg),
+		.flags = TERN_OP_LOCAL,
+		.caps = TERN_UCTX_CAP_MW,
+		.send_op = IBV_QP_EX_WITH_BIND_MW,
+	},
 	[IBV_WR_SEND_WITH_INV] = {
 		.opcode = TERN_WR_SEND_WITH_INV,
 		.flags = TERN_OP_SGES | TERN_OP_INLINE,
 		.caps = TERN_UCTX_CAP_SEND_INV,
 		.send_op = IBV_QP_EX_WITH_SEND_WITH_INV,
+	},
+	[IBV_WR_FLUSH] = {
+		.opcode = TERN_WR_FLUSH,
+		.seg = TERN_SEG_FLUSH,
+		.seg_size = sizeof(struct tern_flush_seg),
+		.caps = TERN_UCTX_CAP_FLUSH,
+		.send_op = IBV_QP_EX_WITH_FLUSH,
+	},
+	[IBV_WR_ATOMIC_WRITE] = {
+		.opcode = TERN_WR_ATOMIC_WRITE,
+		.seg = TERN_SEG_RDMA,
+		.seg_size = sizeof(struct tern_rdma_seg),
+		.flags = TERN_OP_VALUE,
+		.caps = TERN_UCTX_CAP_ATOMIC_WRITE,
+		.send_op = IBV_QP_EX_WITH_ATOMIC_WRITE,
 	},
 };
 
@@ -62,18 +91,16 @@ const struct tern_op tern_ops[TERN_NUM_OPS] = {
 	(BIT(IBV_WR_RDMA_WRITE) | BIT(IBV_WR_RDMA_WRITE_WITH_IMM) | \
 	 BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM) | \
 	 BIT(IBV_WR_SEND_WITH_INV) | BIT(IBV_WR_RDMA_READ) | \
-	 BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD))
+	 BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD) | \
+	 BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
 
-/* These need memory windows; user space has no other key to invalidate. */
+/* These need memory windows; user space has no other key to invalidate here. */
 #define TERN_OPS_WINDOW (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
-
-#define TERN_OPS_PERSISTENT (BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
 
 static const struct tern_qp_type tern_qp_types[] = {
 	{
 		.qp_type = IBV_QPT_RC,
-		.ops = TERN_OPS_RELIABLE,
-		.missing = TERN_OPS_WINDOW | TERN_OPS_PERSISTENT,
+		.ops = TERN_OPS_RELIABLE | TERN_OPS_WINDOW,
 		.has_sq = true,
 		.has_rq = true,
 	},
@@ -83,8 +110,7 @@ static const struct tern_qp_type tern_qp_types[] = {
 		       BIT(IBV_WR_RDMA_WRITE_WITH_IMM) |
 		       BIT(IBV_WR_SEND) |
 		       BIT(IBV_WR_SEND_WITH_IMM) |
-		       BIT(IBV_WR_SEND_WITH_INV),
-		.missing = TERN_OPS_WINDOW,
+		       BIT(IBV_WR_SEND_WITH_INV) | TERN_OPS_WINDOW,
 		.has_sq = true,
 		.has_rq = true,
 	},
@@ -98,8 +124,7 @@ static const struct tern_qp_type tern_qp_types[] = {
 	},
 	{
 		.qp_type = IBV_QPT_XRC_SEND,
-		.ops = TERN_OPS_RELIABLE,
-		.missing = TERN_OPS_WINDOW | TERN_OPS_PERSISTENT,
+		.ops = TERN_OPS_RELIABLE | TERN_OPS_WINDOW,
 		.has_sq = true,
 		.xrc = true,
 	},
@@ -149,7 +174,8 @@ uint64_t tern_send_ops(uint32_t ops)
 /* What to say of an opcode that a QP does not have: not of its type, or not in the device. */
 int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode)
 {
-	if (opcode < 32 && ((type->ops | type->missing) & BIT(opcode)))
+	if (opcode < 32 &&
+	    ((type->ops | type->missing) & ~TERN_OPS_BUILT & BIT(opcode)))
 		return EOPNOTSUPP;
 
 	return EINVAL;
@@ -172,15 +198,17 @@ size_t tern_qp_type_data_offset(const struct tern_qp_type *type)
 /* Bytes that the largest opcode without a list of SGEs needs. */
 size_t tern_qp_type_min_wqe(const struct tern_qp_type *type)
 {
-	size_t size = 0;
+	size_t size = 0, op_size;
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(tern_ops); i++)
-		if ((type->ops & BIT(i)) && !(tern_ops[i].flags & TERN_OP_SGES))
-			size = max_t(size_t, size,
-				     sizeof(struct tern_sq_hdr) +
-					     tern_ops[i].seg_size +
-					     sizeof(struct tern_sge));
+	for (i = 0; i < ARRAY_SIZE(tern_ops); i++) {
+		if (!(type->ops & BIT(i)) || (tern_ops[i].flags & TERN_OP_SGES))
+			continue;
+		op_size = sizeof(struct tern_sq_hdr) + tern_ops[i].seg_size;
+		if (!(tern_ops[i].flags & TERN_OP_LOCAL))
+			op_size += sizeof(struct tern_sge);
+		size = max_t(size_t, size, op_size);
+	}
 
 	return size;
 }

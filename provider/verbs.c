@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Device, port, PD, MR, AH, XRCD and multicast verbs. */
+/* Device, port, AH, XRCD and multicast verbs. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,76 +35,6 @@ int tern_query_port(struct ibv_context *ibvctx, uint8_t port,
 	struct ibv_query_port cmd;
 
 	return ibv_cmd_query_port(ibvctx, port, attr, &cmd, sizeof(cmd));
-}
-
-struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
-{
-	struct ib_uverbs_alloc_pd_resp resp;
-	struct ibv_alloc_pd cmd;
-	struct ibv_pd *pd;
-	int err;
-
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return NULL;
-
-	err = ibv_cmd_alloc_pd(ibvctx, pd, &cmd, sizeof(cmd), &resp,
-			       sizeof(resp));
-	if (err) {
-		free(pd);
-		errno = err;
-		return NULL;
-	}
-
-	return pd;
-}
-
-int tern_dealloc_pd(struct ibv_pd *ibvpd)
-{
-	int err;
-
-	err = ibv_cmd_dealloc_pd(ibvpd);
-	if (err)
-		return err;
-
-	free(ibvpd);
-	return 0;
-}
-
-/* ibv_reg_mr(3), ibv_reg_mr_iova(3). */
-struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
-			   uint64_t hca_va, int access)
-{
-	struct ib_uverbs_reg_mr_resp resp;
-	struct ibv_reg_mr cmd;
-	struct verbs_mr *vmr;
-	int err;
-
-	vmr = calloc(1, sizeof(*vmr));
-	if (!vmr)
-		return NULL;
-
-	err = ibv_cmd_reg_mr(ibvpd, addr, length, hca_va, access, vmr, &cmd,
-			     sizeof(cmd), &resp, sizeof(resp));
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
-
-	return &vmr->ibv_mr;
-}
-
-int tern_dereg_mr(struct verbs_mr *vmr)
-{
-	int err;
-
-	err = ibv_cmd_dereg_mr(vmr);
-	if (err)
-		return err;
-
-	free(vmr);
-	return 0;
 }
 
 /*

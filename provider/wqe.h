@@ -14,11 +14,15 @@ enum tern_seg {
 	TERN_SEG_NONE,
 	TERN_SEG_RDMA,
 	TERN_SEG_ATOMIC,
+	TERN_SEG_FLUSH,
+	TERN_SEG_BIND,
 };
 
 enum {
-	TERN_OP_SGES = 1 << 0, /* takes a list of SGEs; without it, one */
+	TERN_OP_SGES = 1 << 0, /* takes a list of SGEs; without it, one, or none if LOCAL */
 	TERN_OP_INLINE = 1 << 1, /* takes inline data */
+	TERN_OP_LOCAL = 1 << 2, /* sends nothing: no data, no address */
+	TERN_OP_VALUE = 1 << 3, /* its builder puts the data into the WQE: no setter does */
 };
 
 /* How an opcode of the verbs becomes a WQE: segment, then data. */
@@ -32,7 +36,13 @@ struct tern_op {
 };
 
 /* Past the last opcode that has an entry. */
-#define TERN_NUM_OPS (IBV_WR_SEND_WITH_INV + 1)
+#define TERN_NUM_OPS (IBV_WR_ATOMIC_WRITE + 1)
+
+/*
+ * What a struct ibv_send_wr has no place for, and ibv_post_send(3) no mark: only
+ * ibv_wr_flush() and ibv_wr_atomic_write() make them.
+ */
+#define TERN_OPS_BUILT (BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
 
 extern const struct tern_op tern_ops[TERN_NUM_OPS];
 
@@ -102,6 +112,88 @@ static inline void tern_wqe_atomic(struct tern_sq_hdr *wqe, uint64_t raddr,
 	};
 }
 
+static_assert((int)TERN_FLUSH_GLOBAL == IBV_FLUSH_GLOBAL &&
+	      (int)TERN_FLUSH_PERSISTENT == IBV_FLUSH_PERSISTENT &&
+	      TERN_FLUSH_LEVEL_RANGE == IBV_FLUSH_RANGE &&
+	      TERN_FLUSH_LEVEL_MR == IBV_FLUSH_MR, "FLUSH");
+
+/* 0, or EINVAL for a placement type or a selectivity that is none. */
+static inline int tern_check_flush(uint8_t type, uint8_t level)
+{
+	if (unlikely(!type ||
+		     (type & ~(IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT)) ||
+		     level > IBV_FLUSH_MR))
+		return EINVAL;
+
+	return 0;
+}
+
+static inline void tern_wqe_flush(struct tern_sq_hdr *wqe, uint64_t raddr,
+				  uint32_t rkey, uint64_t length, uint8_t type,
+				  uint8_t level)
+{
+	struct tern_flush_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_flush_seg) {
+		.raddr = htole64(raddr),
+		.rkey = htole32(rkey),
+		.type = type,
+		.level = level,
+		.length = htole64(length),
+	};
+}
+
+/* Rights that a bind may name; LOCAL_WRITE means nothing for a window. */
+#define TERN_MW_ACCESS \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | \
+	 IBV_ACCESS_LOCAL_WRITE)
+
+static_assert((int)TERN_ACCESS_LOCAL_WRITE == IBV_ACCESS_LOCAL_WRITE &&
+	      (int)TERN_ACCESS_REMOTE_WRITE == IBV_ACCESS_REMOTE_WRITE &&
+	      (int)TERN_ACCESS_REMOTE_READ == IBV_ACCESS_REMOTE_READ &&
+	      (int)TERN_ACCESS_REMOTE_ATOMIC == IBV_ACCESS_REMOTE_ATOMIC &&
+	      (int)TERN_ACCESS_ZERO_BASED == IBV_ACCESS_ZERO_BASED,
+	      "rights of a window");
+
+/*
+ * What no bind can be: a window of another type than the verb's, rights that
+ * windows do not have, no region to bind to. The rest the device decides when
+ * the bind's turn comes.
+ */
+static inline int tern_check_bind(const struct ibv_mw *mw,
+				  enum ibv_mw_type type,
+				  const struct ibv_mw_bind_info *info)
+{
+	if (unlikely(!mw || mw->type != type ||
+		     (info->mw_access_flags & ~TERN_MW_ACCESS)))
+		return EINVAL;
+
+	/* Only a window of type 1 is unbound by a bind. */
+	if (unlikely(!info->mr && (type != IBV_MW_TYPE_1 || info->addr ||
+				   info->length)))
+		return EINVAL;
+
+	return 0;
+}
+
+static inline void tern_wqe_bind(struct tern_sq_hdr *wqe,
+				 const struct ibv_mw *mw, uint32_t new_rkey,
+				 const struct ibv_mw_bind_info *info)
+{
+	struct tern_bind_seg *seg = (void *)(wqe + 1);
+
+	*seg = (struct tern_bind_seg) {
+		.addr = htole64(info->addr),
+		.length = htole64(info->length),
+		.lkey = htole32(info->mr ? info->mr->lkey : TERN_KEY_INVALID),
+		.rkey = htole32(mw->rkey),
+		.new_rkey = htole32(new_rkey),
+		.access = htole32(info->mw_access_flags),
+		.type = mw->type,
+	};
+}
+
 static inline void tern_wqe_ud(struct tern_sq_hdr *wqe, struct ibv_ah *ibvah,
 			       uint32_t qpn, uint32_t qkey)
 {
@@ -154,7 +246,10 @@ static inline void tern_wqe_inline(struct tern_sq_hdr *wqe, size_t length)
 static inline uint32_t tern_max_sge(const struct tern_qp *qp,
 				    const struct tern_op *op)
 {
-	return op->flags & TERN_OP_SGES ? qp->sq.max_sge : 1;
+	if (op->flags & TERN_OP_SGES)
+		return qp->sq.max_sge;
+
+	return op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE) ? 0 : 1;
 }
 
 /* Below RTS there is nowhere to send to; in SQE and ERR the device flushes. */

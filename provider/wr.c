@@ -45,7 +45,8 @@ static struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 	}
 
 	qp->wr_op = op;
-	qp->wr_no_address = qp->type->ud_size || qp->type->xrc;
+	qp->wr_no_address = (qp->type->ud_size || qp->type->xrc) &&
+			    !(op->flags & TERN_OP_LOCAL);
 	qp->wr_wqe = tern_wqe_start(qp, qp->wr_head++, op, ibvqp->wr_id,
 				    ibvqp->wr_flags);
 
@@ -128,6 +129,75 @@ static void tern_wr_atomic_fetch_add(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 		tern_wqe_atomic(wqe, remote_addr, rkey, add, 0);
 }
 
+/* The caller's 8 bytes, whatever their alignment. */
+static void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+				 uint64_t remote_addr, const void *atomic_wr)
+{
+	const struct tern_op *op = &tern_ops[IBV_WR_ATOMIC_WRITE];
+	struct tern_sq_hdr *wqe;
+
+	wqe = tern_wr_begin(ibvqp, op);
+	if (unlikely(!wqe))
+		return;
+
+	tern_wqe_rdma(wqe, remote_addr, rkey);
+	memcpy(tern_wqe_data(to_tern_qp_ex(ibvqp), wqe, op), atomic_wr, 8);
+	tern_wqe_inline(wqe, 8);
+}
+
+/*
+ * ibv_wr_post(3) has data setters for FLUSH, which has no data: an SGE may be set,
+ * and the device does not look at it.
+ */
+static void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+			  uint64_t remote_addr, size_t len, uint8_t type,
+			  uint8_t level)
+{
+	struct tern_sq_hdr *wqe;
+	int err;
+
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_FLUSH]);
+	if (unlikely(!wqe))
+		return;
+
+	err = tern_check_flush(type, level);
+	if (unlikely(err)) {
+		tern_wr_fail(to_tern_qp_ex(ibvqp), err);
+		return;
+	}
+
+	tern_wqe_flush(wqe, remote_addr, rkey, len, type, level);
+}
+
+/* ibv_wr_post(3): windows of type 2. */
+static void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
+			    uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct tern_sq_hdr *wqe;
+	int err;
+
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_BIND_MW]);
+	if (unlikely(!wqe))
+		return;
+
+	err = tern_check_bind(mw, IBV_MW_TYPE_2, info);
+	if (unlikely(err)) {
+		tern_wr_fail(to_tern_qp_ex(ibvqp), err);
+		return;
+	}
+
+	tern_wqe_bind(wqe, mw, rkey, info);
+}
+
+static void tern_wr_local_inv(struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey)
+{
+	struct tern_sq_hdr *wqe;
+
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_LOCAL_INV]);
+	if (likely(wqe))
+		wqe->inv_rkey = htole32(invalidate_rkey);
+}
+
 static void tern_wr_set_ud_addr(struct ibv_qp_ex *ibvqp, struct ibv_ah *ah,
 				uint32_t remote_qpn, uint32_t remote_qkey)
 {
@@ -146,7 +216,7 @@ static void tern_wr_set_xrc_srqn(struct ibv_qp_ex *ibvqp, uint32_t remote_srqn)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	if (unlikely(!qp->wr_op)) {
+	if (unlikely(!qp->wr_op || (qp->wr_op->flags & TERN_OP_LOCAL))) {
 		tern_wr_fail(qp, EINVAL);
 		return;
 	}
@@ -283,4 +353,12 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 		qpx->wr_atomic_cmp_swp = tern_wr_atomic_cmp_swp;
 	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		qpx->wr_atomic_fetch_add = tern_wr_atomic_fetch_add;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		qpx->wr_atomic_write = tern_wr_atomic_write;
+	if (send_ops & IBV_QP_EX_WITH_FLUSH)
+		qpx->wr_flush = tern_wr_flush;
+	if (send_ops & IBV_QP_EX_WITH_BIND_MW)
+		qpx->wr_bind_mw = tern_wr_bind_mw;
+	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
+		qpx->wr_local_inv = tern_wr_local_inv;
 }

@@ -115,13 +115,14 @@ uint32_t sq_pi(struct tern_qp *qp)
 void put_whole_cqe(struct tern_cq *cq, uint32_t index,
 		   const struct tern_cqe *cqe)
 {
-	struct tern_cqe *slot = &cq->cqes[index & cq->mask];
+	struct tern_cqe *slot = tern_cqe_at(cq, index);
 
 	memcpy(slot, cqe, offsetof(struct tern_cqe, phase));
 	/* The test is the device: a CPU store is ordered by a CPU release. */
 	atomic_store_explicit((atomic_uint *)&slot->phase,
 			      (__force uint32_t)htole32(
-				      !((index >> cq->log_size) & 1)),
+				      !(((index - cq->base) >> cq->log_size) &
+					1)),
 			      memory_order_release);
 }
 

@@ -39,6 +39,34 @@ extern struct ibv_srq_attr last_srq_attr;
 extern int last_srq_mask;
 /* Called where the device would switch to the new queue. */
 extern void (*on_modify_srq)(void);
+extern struct tern_ureq_resize_cq last_cq_resize;
+extern unsigned int cq_resizes; /* commands so far */
+/* The same; gives the first index in the new queue, or an error. */
+extern int (*on_resize_cq)(uint32_t *first_index);
+extern struct ibv_modify_cq_attr last_cq_attr;
+
+/* memory_stub.c: the error to give, calls made, what is answered, what was asked last. */
+#define DM_HANDLE 0x99U
+
+struct last_mr {
+	struct ibv_pd *pd;
+	void *addr;
+	size_t length;
+	uint64_t offset; /* of device memory, or hca_va */
+	unsigned int access;
+	uint32_t flags;
+};
+
+extern int memory_err;
+extern unsigned int memory_calls;
+extern struct tern_uresp_alloc_dm dm_mapping;
+extern uint64_t dm_length;
+extern struct ibv_alloc_dm_attr last_dm;
+extern struct last_mr last_mr;
+extern struct tern_uresp_alloc_ucontext context_resp;
+extern unsigned int contexts; /* there are */
+extern const struct verbs_device_ops *driver_ops;
+extern const struct verbs_context_ops *context_ops;
 
 /* fixture.c */
 extern struct tern_context *ctx;
@@ -76,6 +104,41 @@ void test_xrc(void);
 void test_types_refused(void);
 void test_post_refused(void);
 void test_cq_fields(void);
+
+/* test_flush.c */
+void test_flush(void);
+void test_atomic_write(void);
+void test_built_ops(void);
+
+/* test_retire.c */
+void test_retire_order(void);
+void test_retire_threads(void);
+
+/* test_windows.c */
+void test_bind_encoding(void);
+void test_bind_keys(void);
+void test_bind_verb_refused(void);
+void test_bind_send_refused(void);
+void test_local_inv(void);
+void test_window_cqes(void);
+void test_bind_threads(void);
+
+/* test_memory.c */
+void test_dm_copy(void);
+void test_dm_copy_refused(void);
+void test_dm_objects(void);
+void test_dm_import(void);
+void test_memory_objects(void);
+void test_contexts(void);
+
+/* test_cq_change.c */
+void test_cq_resize(void);
+void test_cq_resize_arm(void);
+void test_cq_resize_refused(void);
+void test_cq_resize_threads(void);
+void test_cq_modify(void);
+void test_clock(void);
+void test_wallclock(void);
 
 /* test_srq.c */
 void test_srq_queue(void);

@@ -16,6 +16,10 @@ struct tern_ureq_modify_srq last_resize;
 struct ibv_srq_attr last_srq_attr;
 int last_srq_mask;
 void (*on_modify_srq)(void);
+struct tern_ureq_resize_cq last_cq_resize;
+unsigned int cq_resizes;
+int (*on_resize_cq)(uint32_t *first_index);
+struct ibv_modify_cq_attr last_cq_attr;
 
 int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 			 struct ibv_qp_init_attr_ex *attr,
@@ -155,6 +159,34 @@ int ibv_cmd_create_cq_ex(struct ibv_context *context,
 	cq->cq.context = context;
 	tresp->cqn = next_cqn++;
 	return 0;
+}
+
+int ibv_cmd_resize_cq(struct ibv_cq *cq, int cqe, struct ibv_resize_cq *cmd,
+		      size_t cmd_size, struct ib_uverbs_resize_cq_resp *resp,
+		      size_t resp_size)
+{
+	struct tern_resize_cq *tcmd =
+		container_of(cmd, struct tern_resize_cq, ibv_cmd);
+	struct tern_resize_cq_resp *tresp =
+		container_of(resp, struct tern_resize_cq_resp, ibv_resp);
+	int err;
+
+	if (create_err)
+		return create_err;
+	last_cq_resize = tcmd->drv_payload;
+	cq_resizes++;
+	err = on_resize_cq(&tresp->first_index);
+	if (err)
+		return err;
+	cq->cqe = cqe;
+	return 0;
+}
+
+int ibv_cmd_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr,
+		      struct ibv_modify_cq *cmd, size_t cmd_size)
+{
+	last_cq_attr = *attr;
+	return create_err;
 }
 
 int ibv_cmd_destroy_cq(struct ibv_cq *cq)

@@ -10,12 +10,12 @@
 	(UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE |                                  \
 	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
 
-/* A type, what it can do on any device, and what it could with an invalidating one. */
+/* A type, what it can do on any device, and whether it invalidates and binds on one that can. */
 static const struct {
 	enum ibv_qp_type type;
 	uint64_t send_ops;
 	uint32_t ops;
-	bool send_inv;
+	bool windows;
 } types[] = {
 	{ IBV_QPT_RC, RC_OPS,
 	  1 << IBV_WR_SEND | 1 << IBV_WR_SEND_WITH_IMM |
@@ -59,15 +59,21 @@ static void aim(struct ibv_send_wr *wr, enum ibv_qp_type type)
 /* Every opcode by its number, on every type: posted, not there, or not of the type. */
 void test_type_ops(void)
 {
-	static const uint64_t more[] = {
-		IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_BIND_MW,
+	/* Of a device with none of the capabilities but those below. */
+	static const uint64_t never[] = {
 		IBV_QP_EX_WITH_TSO, IBV_QP_EX_WITH_FLUSH,
 		IBV_QP_EX_WITH_ATOMIC_WRITE,
 	};
+	static const uint64_t windows[] = {
+		IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_EX_WITH_LOCAL_INV,
+		IBV_QP_EX_WITH_BIND_MW,
+	};
 	struct tern_cq *cq = make_cq(64);
+	struct ibv_mw mw = { .type = IBV_MW_TYPE_2 };
+	struct ibv_mr mr = {};
 	unsigned int i, j, caps;
 
-	for (caps = 0; caps < 2; caps++)
+	for (caps = 0; caps < 4; caps++)
 		for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 			uint64_t all = types[i].send_ops;
 			struct ibv_qp_init_attr_ex attr = {
@@ -79,12 +85,17 @@ void test_type_ops(void)
 					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 				.pd = (void *)1,
 			};
-			bool inv = caps && types[i].send_inv;
+			bool inv = (caps & 1) && types[i].windows;
+			bool bind = (caps & 2) && types[i].windows;
 			struct tern_qp *qp;
 
-			ctx->caps = caps ? TERN_UCTX_CAP_SEND_INV : 0;
+			ctx->caps = (caps & 1 ? TERN_UCTX_CAP_SEND_INV : 0) |
+				    (caps & 2 ? TERN_UCTX_CAP_MW : 0);
 			if (inv)
 				all |= IBV_QP_EX_WITH_SEND_WITH_INV;
+			if (bind)
+				all |= IBV_QP_EX_WITH_LOCAL_INV |
+				       IBV_QP_EX_WITH_BIND_MW;
 			qp = make_typed_qp(types[i].type, cq, cq, NULL,
 					   small_cap, all);
 			for (j = 0; j < 40; j++) {
@@ -95,6 +106,13 @@ void test_type_ops(void)
 
 				if (j == IBV_WR_SEND_WITH_INV)
 					has = inv;
+				else if (j == IBV_WR_LOCAL_INV ||
+					 j == IBV_WR_BIND_MW)
+					has = bind;
+				if (j == IBV_WR_BIND_MW) {
+					wr.bind_mw.mw = &mw;
+					wr.bind_mw.bind_info.mr = &mr;
+				}
 				aim(&wr, types[i].type);
 				if (qp->record)
 					qp->sq.head = 0;
@@ -104,8 +122,16 @@ void test_type_ops(void)
 			}
 			tern_destroy_qp(&qp->vqp.qp);
 
-			for (j = 0; j < sizeof(more) / sizeof(more[0]); j++) {
-				attr.send_ops_flags = more[j];
+			for (j = 0; j < sizeof(never) / sizeof(never[0]); j++) {
+				attr.send_ops_flags = never[j];
+				CHECK(!tern_create_qp_ex(&ctx->vctx.context,
+							 &attr) &&
+				      errno == EOPNOTSUPP);
+			}
+			for (j = 0; j < 3; j++) {
+				attr.send_ops_flags = windows[j];
+				if (all & windows[j])
+					continue;
 				CHECK(!tern_create_qp_ex(&ctx->vctx.context,
 							 &attr) &&
 				      errno == EOPNOTSUPP);
@@ -166,7 +192,7 @@ void test_post_refused(void)
 	wr[0].opcode = IBV_WR_DRIVER1;
 	CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EINVAL);
 	wr[0].opcode = IBV_WR_FLUSH;
-	CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EOPNOTSUPP);
+	CHECK(tern_post_send(&rc->vqp.qp, wr, &bad) == EINVAL);
 	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EINVAL);
 	tern_destroy_qp(&rc->vqp.qp);
 	tern_destroy_qp(&ud->vqp.qp);

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Completion queues that get another size, or fewer events. */
+
+#include <ccan/ilog.h>
+#include <ccan/minmax.h>
+#include <errno.h>
+#include <string.h>
+
+#include "tern.h"
+
+/*
+ * Memory for at least cqe CQEs. All entries are usable: the device compares its
+ * index with the record's. A CQ has at least two. Returns 0 or an errno.
+ */
+int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
+		      uint32_t cqe)
+{
+	uint32_t num = roundup_pow_of_two(max_t(uint32_t, cqe, 2));
+	int err;
+
+	err = tern_alloc_buf(ibvctx, &cq->buf,
+			     num * sizeof(struct tern_cqe) +
+				     sizeof(struct tern_cq_record));
+	if (err)
+		return err;
+
+	cq->mask = num - 1;
+	cq->log_size = ilog32(num) - 1;
+	cq->cqes = cq->buf.addr;
+	cq->record = cq->buf.addr + cq->buf.len - sizeof(*cq->record);
+
+	return 0;
+}
+
+/* Has the device write to another buffer from some CQE on, which becomes its base. */
+static int tern_cq_switch(struct tern_cq *cq, struct tern_cq *new)
+{
+	struct tern_resize_cq_resp resp = {};
+	struct tern_resize_cq cmd = {};
+	int err;
+
+	tern_shared_write(&new->record->ci, tern_cq_ci(cq));
+	tern_shared_write(&new->record->arm,
+			  tern_shared_read(&cq->record->arm));
+
+	cmd.buf_addr = (uintptr_t)new->buf.addr;
+	cmd.buf_len = new->buf.len;
+	cmd.log_size = new->log_size;
+	err = ibv_cmd_resize_cq(&cq->vcq.cq, new->mask + 1, &cmd.ibv_cmd,
+				sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	if (err)
+		return err;
+
+	new->base = resp.first_index;
+	return 0;
+}
+
+/*
+ * Moves what was not polled into the new buffer, in front of its base: slots that
+ * the device does not touch before they are consumed, with the phase they have.
+ */
+static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
+{
+	uint32_t i;
+
+	/* The device wrote them all before it answered. */
+	udma_from_device_barrier();
+	for (i = tern_cq_ci(cq); i != new->base; i++)
+		memcpy(tern_cqe_at(new, i), tern_cqe_at(cq, i),
+		       offsetof(struct tern_cqe, phase));
+
+	cq->buf = new->buf;
+	cq->cqes = new->cqes;
+	cq->record = new->record;
+	cq->log_size = new->log_size;
+	cq->mask = new->mask;
+	cq->base = new->base;
+}
+
+/*
+ * ibv_resize_cq(3): EINVAL for a size out of range, and when more completions
+ * wait than the new size holds. Whoever polls or arms meanwhile waits.
+ */
+int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvcq->context);
+	struct tern_cq *cq = to_tern_cq(ibvcq);
+	struct tern_cq new = {};
+	struct tern_buf unused;
+	int err = 0;
+
+	if (cqe < 1 || (uint32_t)cqe > ctx->max_cqe)
+		return EINVAL;
+
+	err = tern_cq_alloc_buf(ibvcq->context, &new, cqe);
+	if (err)
+		return err;
+
+	tern_cq_lock(cq);
+	unused = new.buf;
+	/* A CQ that has the size already keeps its buffer. */
+	if (new.mask != cq->mask) {
+		tern_cq_arm_lock(cq);
+		err = tern_cq_switch(cq, &new);
+		if (!err) {
+			unused = cq->buf;
+			tern_cq_move(cq, &new);
+		}
+		tern_cq_arm_unlock(cq);
+	}
+	tern_cq_unlock(cq);
+
+	tern_free_buf(&unused);
+
+	return err;
+}
+
+/* ibv_modify_cq(3): EINVAL for a count above 1 without a period. */
+int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr)
+{
+	struct ibv_modify_cq cmd = {};
+
+	return ibv_cmd_modify_cq(ibvcq, attr, &cmd, sizeof(cmd));
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Device memory: allocations, the CPU's copies, regions in it. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <infiniband/cmd_ioctl.h>
+
+#include "tern.h"
+
+/* What a copy moves at a time; its offset and length are multiples of it. */
+#define TERN_DM_WORD sizeof(uint32_t)
+
+/* Returns 0 or what is wrong: out of the allocation EFAULT, not in words EINVAL. */
+static int tern_dm_check(const struct tern_dm *dm, uint64_t offset,
+			 size_t length)
+{
+	if (length > dm->length || offset > dm->length - length)
+		return EFAULT;
+
+	if ((offset | length) % TERN_DM_WORD)
+		return EINVAL;
+
+	return 0;
+}
+
+/* ibv_memcpy_to_dm(3): by stores of the CPU, each of a word. */
+static int tern_memcpy_to_dm(struct ibv_dm *ibvdm, uint64_t offset,
+			     const void *host_addr, size_t length)
+{
+	struct tern_dm *dm = to_tern_dm(ibvdm);
+	atomic_uint *words = dm->addr + offset;
+	uint32_t word;
+	size_t i;
+	int err;
+
+	err = tern_dm_check(dm, offset, length);
+	if (err)
+		return err;
+
+	for (i = 0; i < length / TERN_DM_WORD; i++) {
+		memcpy(&word, host_addr + i * TERN_DM_WORD, sizeof(word));
+		atomic_store_explicit(&words[i], word, memory_order_relaxed);
+	}
+
+	/*
+	 * The mapping may combine writes: they are in the device before a later
+	 * post's index or kick, or another process, tells of them.
+	 */
+	mmio_flush_writes();
+
+	return 0;
+}
+
+/* ibv_memcpy_from_dm(3): by loads of the CPU, each of a word. */
+static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
+			       uint64_t offset, size_t length)
+{
+	struct tern_dm *dm = to_tern_dm(ibvdm);
+	atomic_uint *words = dm->addr + offset;
+	uint32_t word;
+	size_t i;
+	int err;
+
+	err = tern_dm_check(dm, offset, length);
+	if (err)
+		return err;
+
+	/* Nothing is loaded before what told the caller that it is there. */
+	udma_from_device_barrier();
+
+	for (i = 0; i < length / TERN_DM_WORD; i++) {
+		word = atomic_load_explicit(&words[i], memory_order_relaxed);
+		memcpy(host_addr + i * TERN_DM_WORD, &word, sizeof(word));
+	}
+
+	return 0;
+}
+
+/* Maps all of the allocation, and makes it usable. Returns 0 or an errno. */
+static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
+		       const struct tern_uresp_alloc_dm *resp, uint64_t length)
+{
+	dm->addr = mmap(NULL, resp->mmap_size, PROT_READ | PROT_WRITE,
+			MAP_SHARED, ibvctx->cmd_fd, resp->mmap_offset);
+	if (dm->addr == MAP_FAILED)
+		return errno;
+
+	dm->mmap_size = resp->mmap_size;
+	dm->length = length;
+	dm->vdm.dm.memcpy_to_dm = tern_memcpy_to_dm;
+	dm->vdm.dm.memcpy_from_dm = tern_memcpy_from_dm;
+
+	return 0;
+}
+
+/* ibv_alloc_dm(3). */
+struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
+			     struct ibv_alloc_dm_attr *attr)
+{
+	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
+			       1);
+	struct tern_uresp_alloc_dm resp;
+	struct tern_dm *dm;
+	int err;
+
+	if (!check_comp_mask(attr->comp_mask, 0)) {
+		errno = EINVAL;
+		return NULL;
+	}
+
+	dm = calloc(1, sizeof(*dm));
+	if (!dm)
+		return NULL;
+
+	fill_attr_out_ptr(cmd, TERN_IB_ATTR_ALLOC_DM_RESP, &resp);
+	err = ibv_cmd_alloc_dm(ibvctx, attr, &dm->vdm, cmd);
+	/* The kernel has no such verb for a device that has no such memory. */
+	if (err == EPROTONOSUPPORT)
+		err = EOPNOTSUPP;
+	if (err)
+		goto err_free;
+
+	err = tern_dm_map(ibvctx, dm, &resp, attr->length);
+	if (err)
+		goto err_free_dm;
+
+	return &dm->vdm.dm;
+
+err_free_dm:
+	ibv_cmd_free_dm(&dm->vdm);
+err_free:
+	free(dm);
+	errno = err;
+	return NULL;
+}
+
+/*
+ * ibv_unimport_dm(3). The device has the pages back when the last mapping is
+ * gone, whoever has it.
+ */
+void tern_unimport_dm(struct ibv_dm *ibvdm)
+{
+	struct tern_dm *dm = to_tern_dm(ibvdm);
+
+	munmap(dm->addr, dm->mmap_size);
+	free(dm);
+}
+
+/* ibv_free_dm(3): EBUSY while a region is in it, and then it stays usable. */
+int tern_free_dm(struct ibv_dm *ibvdm)
+{
+	int err;
+
+	err = ibv_cmd_free_dm(&to_tern_dm(ibvdm)->vdm);
+	if (err)
+		return err;
+
+	tern_unimport_dm(ibvdm);
+	return 0;
+}
+
+/* ibv_import_dm(3): the kernel tells what the maker of the handle was told. */
+struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle)
+{
+	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DM, TERN_IB_METHOD_DM_QUERY,
+			       3);
+	struct tern_uresp_alloc_dm resp;
+	struct tern_dm *dm;
+	uint64_t length;
+	int err;
+
+	dm = calloc(1, sizeof(*dm));
+	if (!dm)
+		return NULL;
+
+	fill_attr_in_obj(cmd, TERN_IB_ATTR_QUERY_DM_HANDLE, handle);
+	fill_attr_out_ptr(cmd, TERN_IB_ATTR_QUERY_DM_RESP, &resp);
+	fill_attr_out_ptr(cmd, TERN_IB_ATTR_QUERY_DM_LENGTH, &length);
+	err = execute_ioctl(ibvctx, cmd);
+	if (err)
+		goto err_free;
+
+	err = tern_dm_map(ibvctx, dm, &resp, length);
+	if (err)
+		goto err_free;
+
+	dm->vdm.dm.context = ibvctx;
+	dm->vdm.dm.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->vdm.dm.handle = handle;
+	dm->vdm.handle = handle;
+
+	return &dm->vdm.dm;
+
+err_free:
+	free(dm);
+	errno = err;
+	return NULL;
+}
+
+/* ibv_reg_dm_mr(3): zero-based always; libibverbs and the kernel see to that. */
+struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
+			      uint64_t offset, size_t length,
+			      unsigned int access)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_dm_mr(ibvpd, &to_tern_dm(ibvdm)->vdm, offset, length,
+				access, vmr, NULL);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}

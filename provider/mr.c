@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* PDs, memory regions and windows: the kernel's commands. Binds are post.c's and wr.c's. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tern.h"
+
+struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
+{
+	struct ib_uverbs_alloc_pd_resp resp;
+	struct ibv_alloc_pd cmd;
+	struct ibv_pd *pd;
+	int err;
+
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return NULL;
+
+	err = ibv_cmd_alloc_pd(ibvctx, pd, &cmd, sizeof(cmd), &resp,
+			       sizeof(resp));
+	if (err) {
+		free(pd);
+		errno = err;
+		return NULL;
+	}
+
+	return pd;
+}
+
+int tern_dealloc_pd(struct ibv_pd *ibvpd)
+{
+	int err;
+
+	err = ibv_cmd_dealloc_pd(ibvpd);
+	if (err)
+		return err;
+
+	free(ibvpd);
+	return 0;
+}
+
+/* ibv_import_pd(3): the handle is all there is to a PD, and its first user finds out if it is none. */
+struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
+{
+	struct ibv_pd *pd;
+
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return NULL;
+
+	pd->context = ibvctx;
+	pd->handle = handle;
+
+	return pd;
+}
+
+void tern_unimport_pd(struct ibv_pd *ibvpd)
+{
+	free(ibvpd);
+}
+
+/* ibv_reg_mr(3), ibv_reg_mr_iova(3). */
+struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
+			   uint64_t hca_va, int access)
+{
+	struct ib_uverbs_reg_mr_resp resp;
+	struct ibv_reg_mr cmd;
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_mr(ibvpd, addr, length, hca_va, access, vmr, &cmd,
+			     sizeof(cmd), &resp, sizeof(resp));
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
+/* ibv_rereg_mr(3): libibverbs checks the arguments and keeps what the caller sees of the region. */
+int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
+		  void *addr, size_t length, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct ibv_rereg_mr cmd;
+
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && !ibvpd)
+		return EINVAL;
+
+	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
+				access, ibvpd, &cmd, sizeof(cmd), &resp,
+				sizeof(resp));
+}
+
+/* ibv_dereg_mr(3): EBUSY while windows are bound to it. */
+int tern_dereg_mr(struct verbs_mr *vmr)
+{
+	int err;
+
+	err = ibv_cmd_dereg_mr(vmr);
+	if (err)
+		return err;
+
+	free(vmr);
+	return 0;
+}
+
+/* ibv_import_mr(3). */
+struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_query_mr(ibvpd, vmr, handle);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
+void tern_unimport_mr(struct ibv_mr *ibvmr)
+{
+	free(verbs_get_mr(ibvmr));
+}
+
+/* ibv_alloc_mw(3). */
+struct ibv_mw *tern_alloc_mw(struct ibv_pd *ibvpd, enum ibv_mw_type type)
+{
+	struct ib_uverbs_alloc_mw_resp resp;
+	struct ibv_alloc_mw cmd;
+	struct ibv_mw *mw;
+	int err;
+
+	mw = calloc(1, sizeof(*mw));
+	if (!mw)
+		return NULL;
+
+	err = ibv_cmd_alloc_mw(ibvpd, type, mw, &cmd, sizeof(cmd), &resp,
+			       sizeof(resp));
+	if (err) {
+		free(mw);
+		errno = err;
+		return NULL;
+	}
+
+	return mw;
+}
+
+/* ibv_dealloc_mw(3): unbinds a bound window. */
+int tern_dealloc_mw(struct ibv_mw *ibvmw)
+{
+	int err;
+
+	err = ibv_cmd_dealloc_mw(ibvmw);
+	if (err)
+		return err;
+
+	free(ibvmw);
+	return 0;
+}
