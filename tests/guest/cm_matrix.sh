@@ -65,11 +65,11 @@ variants() {
 	fi
 }
 
-# mckey: the receiver has no port. IPv4 alone: the kernel's rdma_cm joins no IPv6 group on RoCEv2 (-ENOTSUPP).
+# mckey: IPv4 alone: the kernel's rdma_cm joins no IPv6 group on RoCEv2 (-ENOTSUPP).
 multicast() {
 	local_ip=10.77.0.1
-	pair mckey mckey-v4 - "mckey -m 239.77.1.1 -b $ip -C 10" "mckey -m 239.77.1.1 -s -b $local_ip -C 10"
-	pair mckey mckey-4 - "mckey -m 239.77.1.2 -b $ip -c 4 -C 10" "mckey -m 239.77.1.2 -s -b $local_ip -c 4 -C 10"
+	pair mckey mckey-v4 -1 "mckey -m 239.77.1.1 -b $ip -C 10" "mckey -m 239.77.1.1 -s -b $local_ip -C 10"
+	pair mckey mckey-4 -4 "mckey -m 239.77.1.2 -b $ip -c 4 -C 10" "mckey -m 239.77.1.2 -s -b $local_ip -c 4 -C 10"
 }
 
 # Not its ud_* and uc_*: qperf's address vectors have no GRH, which RoCE refuses on any adapter.
@@ -77,7 +77,7 @@ qperf_tests() {
 	for t in rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat \
 		rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add; do
 		next
-		pair qperf qperf-$t $port "&qperf -lp $port" "qperf -lp $port -ip $((port + 1000)) -cm1 -t 1 $ip $t"
+		pair qperf qperf-$t $port "&qperf -lp $port" "qperf -lp $port -ip $((port + 1000)) -to 120 -cm1 -t 1 $ip $t"
 	done
 }
 

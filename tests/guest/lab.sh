@@ -11,9 +11,15 @@ dev=$(basename /sys/bus/pci/drivers/tern*/*/net/*)
 transfer() {
 	head -c 16777216 /dev/urandom >/tmp/lab.data
 	ssh vm2 'nc -l 9001 >/tmp/lab.data' &
-	sleep 1
+	ssh vm2 'wait-listen 9001'
 	nc -N 10.77.0.2 9001 </tmp/lab.data && wait
 	[ "$(sha256sum </tmp/lab.data)" = "$(ssh vm2 'sha256sum </tmp/lab.data')" ]
+}
+# The BAR has these bytes and an address: memory, prefetchable, 64 bits wide, not unset.
+bar4() { # DEVICE BYTES
+	local start end flags
+	read -r start end flags < <(sed -n 5p "/sys/bus/pci/devices/$1/resource")
+	[ $((start)) != 0 ] && [ $((end - start + 1)) = "$2" ] && [ $((flags & 0x20102200)) = $((0x102200)) ]
 }
 check name [ "$(hostname)" = vm1 ]
 check ssh-there [ "$(on2 hostname)" = vm2 ]
@@ -28,3 +34,4 @@ check active grep -q ACTIVE /sys/class/infiniband/tern0/ports/1/state
 check memlock [ "$(ulimit -l)" = unlimited ]
 check share touch /mnt/share/.lab
 check qmp labctl qmp vm2 query-status
+check device-memory bar4 "$(basename "$(readlink -f "/sys/class/net/$dev/device")")" $((16 << 20))

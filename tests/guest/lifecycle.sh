@@ -32,7 +32,7 @@ same_objects() {
 }
 settled() { # the kernel frees a killed process's objects a moment after it
 	local i
-	for ((i = 0; i < 50; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		same_objects >/dev/null && return
 		sleep 0.1
 	done
@@ -45,13 +45,13 @@ trouble() {
 }
 
 traffic() { # starts a loopback transfer that does not end by itself; $pids
-	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 60 -p 18600 >/dev/null 2>&1 &
+	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
 	pids=$!
-	sleep 0.5
-	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 60 -p 18600 127.0.0.1 >/dev/null 2>&1 &
+	wait-listen 18600
+	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
 	pids="$pids $!"
 	local i
-	for ((i = 0; i < 100; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		[ "$(objects | awk '$1 == "alive_qp" { print $2 }')" -ge 2 ] && return
 		sleep 0.1
 	done
@@ -67,7 +67,7 @@ end_traffic() {
 pingpong() {
 	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
 	local server=$!
-	sleep 0.7
+	wait-listen 18515
 	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
 }
 
@@ -122,7 +122,7 @@ check objects-return-after-reset settled
 
 dev=$(ls "/sys/bus/pci/devices/$pci/net")
 check link-down ip link set "$dev" down
-check rdma-port-follows-down sh -c 'for i in $(seq 50); do grep -q DOWN /sys/class/infiniband/tern0/ports/1/state && exit; sleep 0.1; done; exit 1'
+check rdma-port-follows-down sh -c 'for i in $(seq 600); do grep -q DOWN /sys/class/infiniband/tern0/ports/1/state && exit; sleep 0.1; done; exit 1'
 check link-up tern-up
 check works-after-link-up pingpong
 

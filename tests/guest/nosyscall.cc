@@ -5,8 +5,9 @@
 //
 // A child connects QPs to each other, installs a seccomp filter that kills on every system call
 // but exit_group, and then posts and polls COUNT requests of each opcode through ibv_post_send
-// and ibv_wr_*(), checks every byte, arms CQs and drives QPs into errors. It reports through
-// shared memory: it cannot even print. Then "ok NAME" or "not ok NAME - why" for each part.
+// and ibv_wr_*(), checks every byte, arms CQs, binds and invalidates windows, copies to and from
+// device memory and drives QPs into errors. It reports through shared memory: it cannot even
+// print. Then "ok NAME" or "not ok NAME - why" for each part.
 #include <arpa/inet.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -61,7 +62,11 @@ constexpr Op kOps[] = {
 constexpr std::size_t kNumOps = std::size(kOps);
 constexpr const char* kErrors[] = {"error_rkey", "error_lkey", "error_short_recv"};
 constexpr std::size_t kNumErrors = std::size(kErrors);
-constexpr std::size_t kNumParts = kNumOps + kNumErrors;
+constexpr const char* kMemories[] = {"bind_type1", "bind_type2", "device_memory", "atomic_write",
+                                     "flush"};
+constexpr std::size_t kNumMemories = std::size(kMemories);
+constexpr std::size_t kNumParts = kNumOps + kNumMemories + kNumErrors;
+constexpr std::uint32_t kDmLength = 4096;
 
 // What the child tells the parent.
 struct Report {
@@ -111,6 +116,35 @@ void install_filter() {
         std::strerror(errno));
 }
 
+int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
+using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
+
+MwPtr make_window(const Device& dev, ibv_mw_type type) {
+  MwPtr mw(ibv_alloc_mw(dev.pd(), type));
+  if (!mw) {
+    fail_errno("ibv_alloc_mw");
+  }
+  return mw;
+}
+
+DmPtr make_dm(const Device& dev) {
+  ibv_alloc_dm_attr attr{};
+  attr.length = kDmLength;
+  DmPtr dm(ibv_alloc_dm(dev.context(), &attr));
+  if (!dm) {
+    fail_errno("ibv_alloc_dm");
+  }
+  return dm;
+}
+
+MrPtr make_dm_mr(const Device& dev, ibv_dm* dm) {
+  MrPtr mr(ibv_reg_dm_mr(dev.pd(), dm, 0, kDmLength, kAllAccess | IBV_ACCESS_ZERO_BASED));
+  if (!mr) {
+    fail_errno("ibv_reg_dm_mr");
+  }
+  return mr;
+}
+
 // Two connected QPs of this process: a asks, b answers and receives.
 struct Link {
   QpPtr a;
@@ -124,8 +158,12 @@ class Machine {
         channel_(ibv_create_comp_channel(dev_.context())),
         send_cq_(make_send_cq()),
         recv_cq_(create_cq(dev_, kCqEntries, channel_.get())),
-        here_(dev_.pd(), 2UL * kBatch * kSlot, kAllAccess),
-        there_(dev_.pd(), 2UL * kBatch * kSlot, kAllAccess),
+        here_(dev_.pd(), 2UL * kBatch * kSlot, kAllAccess | IBV_ACCESS_MW_BIND),
+        there_(dev_.pd(), 2UL * kBatch * kSlot, kFlushAccess),
+        type1_(make_window(dev_, IBV_MW_TYPE_1)),
+        type2_(make_window(dev_, IBV_MW_TYPE_2)),
+        dm_(make_dm(dev_)),
+        dm_mr_(make_dm_mr(dev_, dm_.get())),
         main_(make_link()) {
     for (Link& link : errors_) {
       link = make_link();
@@ -133,6 +171,7 @@ class Machine {
   }
 
   void run_op(std::size_t part, const Op& op, std::uint64_t count);
+  void run_memory(std::size_t part, std::size_t kind, std::uint64_t count);
   void run_error(std::size_t part, std::size_t kind);
 
  private:
@@ -148,6 +187,16 @@ class Machine {
   void poll_sends(const Op& op, std::uint64_t number, bool all_signaled);
   void poll_recvs(const Op& op, std::uint64_t number);
   void verify(const Op& op, std::uint64_t number);
+
+  // One round of each kind of kMemories.
+  void bind_type1(std::uint64_t number);
+  void bind_type2(std::uint64_t number);
+  void device_memory(std::uint64_t number);
+  void atomic_write(std::uint64_t number);
+  void flush(std::uint64_t number);
+  void post_one(ibv_qp* qp, const ibv_send_wr& request);
+  void write_through(std::uint32_t rkey, std::uint64_t number);
+  void expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t number);
 
   ibv_wc wait(ibv_cq* cq);
   ibv_wc wait_ex();
@@ -174,6 +223,10 @@ class Machine {
   CqPtr recv_cq_;
   Memory here_;
   Memory there_;
+  MwPtr type1_;
+  MwPtr type2_;
+  DmPtr dm_;
+  MrPtr dm_mr_;
   Link main_;
   std::array<Link, kNumErrors> errors_;
   std::uint64_t counter_ = 0;  // what the memory of the atomics holds
@@ -183,7 +236,7 @@ CqPtr Machine::make_send_cq() {
   ibv_cq_init_attr_ex attr{};
   attr.cqe = kCqEntries;
   attr.channel = channel_.get();
-  attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+  attr.wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   ibv_cq_ex* cq = ibv_create_cq_ex(dev_.context(), &attr);
   if (cq == nullptr) {
     fail_errno("ibv_create_cq_ex");
@@ -192,15 +245,23 @@ CqPtr Machine::make_send_cq() {
 }
 
 Link Machine::make_link() {
-  ibv_qp_cap cap{.max_send_wr = 2 * kBatch,
-                 .max_recv_wr = 2 * kBatch,
-                 .max_send_sge = 2,
-                 .max_recv_sge = 2,
-                 .max_inline_data = kSlot};
-  Link link{.a = create_rc_qp(dev_, send_cq_.get(), recv_cq_.get(), cap), .b = nullptr};
-  link.b = create_rc_qp(dev_, send_cq_.get(), recv_cq_.get(), cap);
+  const ibv_qp_cap cap{.max_send_wr = 2 * kBatch,
+                       .max_recv_wr = 2 * kBatch,
+                       .max_send_sge = 2,
+                       .max_recv_sge = 2,
+                       .max_inline_data = kSlot};
+  QpSpec spec{.send_cq = send_cq_.get(),
+              .recv_cq = recv_cq_.get(),
+              .cap = cap,
+              .send_ops = kRcSendOps | kBuiltOps | IBV_QP_EX_WITH_BIND_MW |
+                          IBV_QP_EX_WITH_LOCAL_INV};
+  Link link{.a = try_create_qp(dev_, spec), .b = try_create_qp(dev_, spec)};
+  if (!link.a || !link.b) {
+    fail_errno("ibv_create_qp_ex");
+  }
   Connection how;
   how.mtu = dev_.active_mtu();
+  how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
   const Endpoint a{.qpn = link.a->qp_num, .psn = 0xfffff0, .gid = dev_.gid()};
   const Endpoint b{.qpn = link.b->qp_num, .psn = 0x10, .gid = dev_.gid()};
   connect(link.a.get(), dev_, how, a, b);
@@ -232,6 +293,10 @@ ibv_wc Machine::wait_ex() {
       wc.status = cq->status;
       wc.opcode = ibv_wc_read_opcode(cq);
       wc.qp_num = ibv_wc_read_qp_num(cq);
+      ibv_values_ex now{.comp_mask = IBV_VALUES_MASK_RAW_CLOCK, .raw_clock = {}};
+      CHECK(ibv_query_rt_values_ex(dev_.context(), &now) == 0 &&
+                static_cast<std::uint64_t>(now.raw_clock.tv_nsec) >= ibv_wc_read_completion_ts(cq),
+            "a completion of the future");
       ibv_end_poll(cq);
       report->polls++;
       return wc;
@@ -424,6 +489,176 @@ void Machine::run_op(std::size_t part, const Op& op, std::uint64_t count) {
   }
 }
 
+void Machine::post_one(ibv_qp* qp, const ibv_send_wr& request) {
+  ibv_send_wr wr = request;
+  ibv_send_wr* bad = nullptr;
+  wr.send_flags = kSignaled;
+  const int err = ibv_post_send(qp, &wr, &bad);
+  CHECK(err == 0, "ibv_post_send of opcode %d: %d", static_cast<int>(wr.opcode), err);
+  report->posts++;
+}
+
+void Machine::expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t number) {
+  const ibv_wc wc = number % 4 < 2 ? wait(send_cq_.get()) : wait_ex();
+  CHECK(wc.status == IBV_WC_SUCCESS, "opcode %d: %s", static_cast<int>(opcode),
+        ibv_wc_status_str(wc.status));
+  CHECK(wc.wr_id == wr_id && wc.opcode == opcode, "completion of %#lx, opcode %d", wc.wr_id,
+        static_cast<int>(wc.opcode));
+}
+
+// The other end writes the first slot here through a window.
+void Machine::write_through(std::uint32_t rkey, std::uint64_t number) {
+  for (std::uint32_t at = 0; at < kSlot; at++) {
+    slot(there_, 0)[at] = pattern(number, 0, at);
+    slot(here_, 0)[at] = ~pattern(number, 0, at);
+  }
+  ibv_sge sge = there_.sge(0, kSlot);
+  ibv_send_wr wr{};
+  wr.wr_id = number;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.wr.rdma.remote_addr = here_.address();
+  wr.wr.rdma.rkey = rkey;
+  post_one(main_.b.get(), wr);
+  expect(number, IBV_WC_RDMA_WRITE, number);
+  CHECK(std::memcmp(slot(here_, 0), slot(there_, 0), kSlot) == 0, "other bytes came through");
+}
+
+void Machine::bind_type1(std::uint64_t number) {
+  const std::uint32_t before = type1_->rkey;
+  ibv_mw_bind bind{};
+  bind.wr_id = number;
+  bind.send_flags = kSignaled;
+  bind.bind_info = {.mr = here_.mr(),
+                    .addr = here_.address(),
+                    .length = kSlot,
+                    .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  const int err = ibv_bind_mw(main_.a.get(), type1_.get(), &bind);
+  CHECK(err == 0, "ibv_bind_mw: %d", err);
+  CHECK(type1_->rkey == ibv_inc_rkey(before), "key %#x after %#x", type1_->rkey, before);
+  report->posts++;
+  expect(number, IBV_WC_BIND_MW, number);
+  write_through(type1_->rkey, number);
+}
+
+void Machine::bind_type2(std::uint64_t number) {
+  const std::uint32_t rkey = (type2_->rkey & ~0xffU) | static_cast<std::uint8_t>(number);
+  const ibv_mw_bind_info info{.mr = here_.mr(),
+                              .addr = here_.address(),
+                              .length = kSlot,
+                              .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  if (number % 2 == 0) {
+    ibv_send_wr wr{};
+    wr.wr_id = number;
+    wr.opcode = IBV_WR_BIND_MW;
+    wr.bind_mw.mw = type2_.get();
+    wr.bind_mw.rkey = rkey;
+    wr.bind_mw.bind_info = info;
+    post_one(main_.a.get(), wr);
+  } else {
+    ibv_wr_start(qpx);
+    qpx->wr_id = number;
+    qpx->wr_flags = kSignaled;
+    ibv_wr_bind_mw(qpx, type2_.get(), rkey, &info);
+    CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of BIND_MW");
+  }
+  expect(number, IBV_WC_BIND_MW, number);
+  write_through(rkey, number);
+  if (number % 2 == 0) {
+    ibv_send_wr wr{};
+    wr.wr_id = number;
+    wr.opcode = IBV_WR_LOCAL_INV;
+    wr.invalidate_rkey = rkey;
+    post_one(main_.a.get(), wr);
+  } else {
+    ibv_wr_start(qpx);
+    ibv_wr_local_inv(qpx, rkey);
+    CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of LOCAL_INV");
+  }
+  expect(number, IBV_WC_LOCAL_INV, number);
+}
+
+// From the CPU to device memory, from there to the other end, back to other device memory.
+void Machine::device_memory(std::uint64_t number) {
+  std::array<std::byte, kSlot> data{};
+  for (std::uint32_t at = 0; at < kSlot; at++) {
+    data[at] = pattern(number, 1, at);
+    slot(there_, 0)[at] = ~data[at];
+  }
+  const std::uint64_t from = number % 16 * 4;
+  CHECK(ibv_memcpy_to_dm(dm_.get(), from, data.data(), kSlot) == 0, "ibv_memcpy_to_dm");
+  ibv_sge sge{.addr = from, .length = kSlot, .lkey = dm_mr_->lkey};
+  ibv_send_wr wr{};
+  wr.wr_id = number;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_RDMA_WRITE;
+  wr.wr.rdma.remote_addr = there_.address();
+  wr.wr.rdma.rkey = there_.rkey();
+  post_one(main_.a.get(), wr);
+  expect(number, IBV_WC_RDMA_WRITE, number);
+  CHECK(std::memcmp(slot(there_, 0), data.data(), kSlot) == 0, "other bytes left device memory");
+  sge.addr = kDmLength - kSlot;
+  wr.opcode = IBV_WR_RDMA_READ;
+  post_one(main_.a.get(), wr);
+  expect(number, IBV_WC_RDMA_READ, number);
+  std::array<std::byte, kSlot> back{};
+  CHECK(ibv_memcpy_from_dm(back.data(), dm_.get(), sge.addr, kSlot) == 0, "ibv_memcpy_from_dm");
+  CHECK(back == data, "other bytes came to device memory");
+}
+
+void Machine::atomic_write(std::uint64_t number) {
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  const std::uint64_t value = number * 0x0101010101010101U;
+  ibv_wr_start(qpx);
+  qpx->wr_id = number;
+  qpx->wr_flags = kSignaled;
+  ibv_wr_atomic_write(qpx, there_.rkey(), there_.address(8), &value);
+  CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of ATOMIC_WRITE");
+  report->posts++;
+  expect(number, IBV_WC_ATOMIC_WRITE, number);
+  CHECK(there_.load64(8) == value, "memory holds %#lx, not %#lx", there_.load64(8), value);
+}
+
+// Behind a WRITE that completes without a word, of its bytes or of all.
+void Machine::flush(std::uint64_t number) {
+  ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
+  for (std::uint32_t at = 0; at < kSlot; at++) {
+    slot(here_, 0)[at] = pattern(number, 0, at);
+  }
+  ibv_wr_start(qpx);
+  qpx->wr_id = number;
+  qpx->wr_flags = 0;
+  ibv_wr_rdma_write(qpx, there_.rkey(), there_.address());
+  ibv_wr_set_sge(qpx, here_.lkey(), here_.address(), kSlot);
+  qpx->wr_flags = kSignaled;
+  ibv_wr_flush(qpx, there_.rkey(), there_.address(), kSlot, IBV_FLUSH_GLOBAL,
+               number % 2 == 0 ? IBV_FLUSH_RANGE : IBV_FLUSH_MR);
+  CHECK(ibv_wr_complete(qpx) == 0, "ibv_wr_complete of FLUSH");
+  report->posts += 2;
+  expect(number, IBV_WC_FLUSH, number);
+  CHECK(std::memcmp(slot(here_, 0), slot(there_, 0), kSlot) == 0, "other bytes are there");
+}
+
+void Machine::run_memory(std::size_t part, std::size_t kind, std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count / kBatch; i++) {
+    if (kind == 0) {
+      bind_type1(i);
+    } else if (kind == 1) {
+      bind_type2(i);
+    } else if (kind == 2) {
+      device_memory(i);
+    } else if (kind == 3) {
+      atomic_write(i);
+    } else {
+      flush(i);
+    }
+    report->requests[part] = i + 1;
+  }
+}
+
 // One bad request among good ones, then posts to both queues of QPs in error.
 void Machine::run_error(std::size_t part, std::size_t kind) {
   const Link& link = errors_[kind];
@@ -488,14 +723,26 @@ void run_child(const std::string& device, int gid_index, std::uint64_t count) {
       machine.run_op(i, kOps[i], count);
       report->parts_done++;
     }
+    for (std::size_t i = 0; i < kNumMemories; i++) {
+      machine.run_memory(kNumOps + i, i, count);
+      report->parts_done++;
+    }
     for (std::size_t i = 0; i < kNumErrors; i++) {
-      machine.run_error(kNumOps + i, i);
+      machine.run_error(kNumOps + kNumMemories + i, i);
       report->parts_done++;
     }
     leave(0);
   } catch (const std::exception& e) {
     CHECK(false, "setup: %s", e.what());
   }
+}
+
+const char* part_name(std::size_t part) {
+  if (part < kNumOps) {
+    return kOps[part].name;
+  }
+  part -= kNumOps;
+  return part < kNumMemories ? kMemories[part] : kErrors[part - kNumMemories];
 }
 
 // Status of the child, or a made-up SIGALRM when it takes longer than seconds.
@@ -552,7 +799,7 @@ int run(const std::string& device, int gid_index, std::uint64_t count, unsigned 
   }
   const std::size_t done = report->parts_done;
   for (std::size_t i = 0; i < kNumParts; i++) {
-    const char* name = i < kNumOps ? kOps[i].name : kErrors[i - kNumOps];
+    const char* name = part_name(i);
     if (i < done) {
       std::printf("ok nosyscall_%s # %lu requests\n", name, report->requests[i]);
     } else {

@@ -29,7 +29,7 @@ objects() { # VM
 }
 same_objects() { # VM BEFORE
 	local i now
-	for ((i = 0; i < 20; i++)); do
+	for ((i = 0; i < 300; i++)); do
 		now=$(objects "$1")
 		[ -n "$now" ] && [ "$now" = "$2" ] && return
 		sleep 0.2
@@ -77,7 +77,7 @@ find_disk() {
 }
 connect() { # ADDRESS
 	nvme connect -t rdma -a "$1" -s 4420 -n "$nqn" -i 2 -Q 64 "${host[@]}" || return
-	for ((i = 0; i < 300; i++)); do # a debug kernel takes its time
+	for ((i = 0; i < 900; i++)); do # a debug kernel takes its time
 		[ -b "/dev/$(find_disk)" ] && return
 		sleep 0.2
 	done

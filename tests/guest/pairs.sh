@@ -8,8 +8,10 @@ gid=$(gid-index v4)
 gid6=$(gid-index v6)
 log=$(mktemp)
 matrix=$(mktemp)
-trap 'rm -f "$log" "$log.s" "$matrix"' EXIT
+trap 'rm -f "$log" "$log.s" "$log.ended" "$matrix"' EXIT
 failed=0
+retried=0
+patience=400 # seconds: a bound on what hangs
 where=loopback
 control=127.0.0.1
 ip=10.77.0.1
@@ -28,50 +30,74 @@ there() {
 	if [ "$where" = across ]; then ssh vm2 "$1"; else sh -c "$1"; fi
 }
 
-# Whether something listens at TCP port $1, or a cm_id does.
-listening() {
-	there "cat /proc/net/tcp /proc/net/tcp6; rdma resource show cm_id" 2>/dev/null |
-		awk -v p="$(printf ':%04X' "$1")" -v q=":$1 " '
-			$4 == "0A" && substr($2, length($2) - 4) == p { f = 1 }
-			/state LISTEN/ && index($0 " ", q) { f = 1 }
-			END { exit !f }'
+# here CMD: the same in the client's.
+here() { sh -c "$1"; }
+
+# Attachments to multicast groups in the server's machine.
+attachments() { there 'cat /sys/class/infiniband/tern0/ports/1/hw_counters/alive_mcast'; }
+
+# ready PORT BEFORE: waits until the server listens, or has ended.
+ready() {
+	tries=0
+	until [ -s "$log.ended" ] || [ $tries -ge 150 ]; do
+		tries=$((tries + 1))
+		# A connect that is only tried and closed would end some servers: look instead.
+		case $1 in
+		-*) [ "$(attachments)" -lt $(($2 + ${1#-})) ] || return ;;
+		*) ! there "wait-listen $1 2" || return ;;
+		esac
+		sleep 0.1
+	done
+}
+
+# The line in which one end says that rdma_cm gave up on a connection; nothing when an end said anything of data.
+cm_gave_up() {
+	[ $status != 124 ] && [ $server_status != 124 ] || return
+	! grep -qiE 'mismatch|corrupt|data (error|verification)|wrong data' "$log" "$log.s" || return
+	cat "$log" "$log.s" | tr -d '\r' | grep -m 1 -E \
+		-e 'RDMA_CM_EVENT_(ADDR_ERROR|ROUTE_ERROR|CONNECT_ERROR|UNREACHABLE|REJECTED)' \
+		-e '[Uu]nexpected (CM event|event from RDMA CM)|Unable to connect \(retries|bad event waiting for connect' \
+		-e '(rconnect|rdma_connect|rdma_create_ep|rdma_resolve_[a-z]*).*(timed out|refused|reset)'
+}
+
+# What a server is killed by: the kernel keeps 15 letters of a name.
+name_of() { printf %.15s "${1%% *}"; }
+
+# Runs $serve there and $call here once; $status and $server_status.
+attempt() {
+	endless=0 run=$serve before=0
+	case $run in '&'*) endless=1 run=${run#&} ;; esac
+	case $at in -*) before=$(attachments) ;; esac
+	rm -f "$log.ended"
+	{
+		there "timeout $patience $run" >"$log.s" 2>&1 </dev/null
+		echo $? >"$log.ended"
+	} &
+	server=$!
+	ready "$at" "$before"
+	here "timeout $patience $call" >"$log" 2>&1 </dev/null
+	status=$?
+	if [ $endless = 1 ] || [ $status != 0 ]; then
+		there "pkill -x $(name_of "$run")"
+	fi
+	wait $server 2>/dev/null
+	server_status=$(cat "$log.ended")
+	[ $endless = 0 ] || server_status=0
 }
 
 # pair PROGRAM NAME PORT SERVER-COMMAND CLIENT-COMMAND: PROGRAM is the matrix's row. PORT is what the server listens
-# at, or - when it has none: then it gets a second. A server that does not end by itself has its command begin with '&'.
+# at, or -N when it has none but attaches N QPs to a group. A server that does not end by itself has its command begin
+# with '&'. A connection that rdma_cm gave up is tried again, twice at most, and counted: it is the kernel's protocol on
+# a machine that had no time for it. Nothing else is.
 pair() {
 	program=$1 name=$2 at=$3 serve=$4 call=$5
-	endless=0
-	case $serve in '&'*) endless=1 serve=${serve#&} ;; esac
-	# shellcheck disable=SC2086 # its words are the command
-	if [ "$where" = across ]; then
-		ssh vm2 "timeout 120 $serve" >"$log.s" 2>&1 </dev/null &
-	else
-		timeout 120 $serve >"$log.s" 2>&1 </dev/null &
-	fi
-	server=$!
-	if [ "$at" = - ]; then
-		sleep 1
-	else
-		# A connect that is only tried and closed would end some servers: look instead.
-		tries=0
-		until listening "$at" || [ $tries -ge 60 ]; do
-			tries=$((tries + 1))
-			sleep 0.1
-		done
-	fi
-	# shellcheck disable=SC2086
-	timeout 120 $call >"$log" 2>&1 </dev/null
-	status=$?
-	if [ $endless = 1 ]; then
-		there "pkill -x ${serve%% *}"
-		wait $server 2>/dev/null
-		server_status=0
-	else
-		[ $status = 0 ] || there "pkill -x ${serve%% *}" 2>/dev/null
-		wait $server 2>/dev/null
-		server_status=$?
-	fi
+	for try in 1 2 3; do
+		attempt
+		[ $status != 0 ] || [ $server_status != 0 ] || break
+		[ $try -lt 3 ] && event=$(cm_gave_up) || break
+		retried=$((retried + 1))
+		echo "# retried $group/$where/$name - $event"
+	done
 	if [ $status = 0 ] && [ $server_status = 0 ]; then
 		echo "ok $group/$where/$name"
 		echo "$program $where 1 1" >>"$matrix"
@@ -86,9 +112,16 @@ pair() {
 show_matrix() {
 	awk 'function cell(p, w) { return (p, w) in all ? good[p, w] + 0 "/" all[p, w] : "-" }
 		!($1 in seen) { seen[$1] = ++n; name[n] = $1 }
+		!($2 in place) { place[$2] = ++m; where[m] = $2 }
 		{ good[$1, $2] += $3; all[$1, $2] += $4 }
 		END {
-			printf "# %-22s %10s %10s\n", "program", "loopback", "across"
-			for (i = 1; i <= n; i++) printf "# %-22s %10s %10s\n", name[i], cell(name[i], "loopback"), cell(name[i], "across")
+			printf "# %-22s", "program"
+			for (j = 1; j <= m; j++) printf " %12s", where[j]
+			for (i = 1; i <= n; i++) {
+				printf "\n# %-22s", name[i]
+				for (j = 1; j <= m; j++) printf " %12s", cell(name[i], where[j])
+			}
+			print ""
 		}' "$matrix"
+	echo "# connections retried: $retried"
 }

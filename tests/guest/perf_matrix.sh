@@ -29,6 +29,8 @@ pingpong() {
 	run rc_pingpong-events $rc -e -n 200 -c
 	run rc_pingpong-new-send $rc -N -n 200 -c
 	run rc_pingpong-new-send-events $rc -N -e -n 200 -c
+	run rc_pingpong-dm $rc -j -n 200 -c
+	run rc_pingpong-dm-new-send-events $rc -j -N -e -n 200 -c
 	run rc_pingpong-rx1 $rc -r 1 -n 200
 	run rc_pingpong-v6 ibv_rc_pingpong -d $dev -g "$gid6" -n 200 -c
 	for v in v4 v6; do
@@ -104,7 +106,8 @@ perftest_others() {
 	echo "not ok perf - $dev has no IPv4 GID"
 	exit 1
 }
-common="-d $dev -x $gid -F"
+# A timeout of 4 s: under load the peer may not be scheduled for longer than perftest thinks.
+common="-d $dev -x $gid -F -u 18"
 for w in "${@:-loopback}"; do
 	place "$w"
 	pingpong

@@ -23,7 +23,7 @@ objects() {
 }
 settled() { # a killed process's objects and the core's own come and go a moment later
 	local i
-	for ((i = 0; i < 50; i++)); do
+	for ((i = 0; i < 600; i++)); do
 		[ "$(objects 2>&1)" = "$baseline" ] && return
 		sleep 0.1
 	done
@@ -88,7 +88,7 @@ else
 fi
 ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
 server=$!
-sleep 0.7
+wait-listen 18515
 if ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server; then
 	ok works-afterwards
 else

@@ -10,19 +10,23 @@ import tempfile
 import time
 
 QEMU = os.environ.get("TERN_QEMU", "qemu-system-x86_64")
+# One whose tern devices can have a rule switched off.
+QEMU_MUTATE = os.environ.get("TERN_QEMU_MUTATE")
 RAM_SIZE = 256 << 20
 
 
 class Qemu:
     """Runs QEMU with qtest as its only CPU, until the end of a with block.
 
-    args: words of the command line besides the machine; fds: descriptors it inherits.
-    Guest RAM is at 0.
+    args: words of the command line besides the machine; fds: descriptors it inherits; binary:
+    another QEMU; env: more of the environment. Guest RAM is at 0.
     """
 
-    def __init__(self, *args, fds=()):
+    def __init__(self, *args, fds=(), binary=QEMU, env=None):
         self.args = args
         self.fds = fds
+        self.binary = binary
+        self.env = env
         self.dir = tempfile.TemporaryDirectory(prefix="tern-qtest-")
 
     def path(self, name):
@@ -35,12 +39,13 @@ class Qemu:
         listener.settimeout(20)
         self.log = open(self.path("log"), "w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            [QEMU, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
+            [self.binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu",
              "-nodefaults", "-display", "none", "-machine", "q35,accel=qtest",
              "-m", f"{RAM_SIZE >> 20}M", "-qtest", f"unix:{self.path('qtest')}",
              "-qtest-log", "/dev/null", "-qmp", f"unix:{self.path('qmp')},server=on,wait=off",
              *self.args],
-            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, pass_fds=self.fds)
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, pass_fds=self.fds,
+            env=dict(os.environ, **self.env or {}))
         try:
             self.socket = listener.accept()[0]
         except TimeoutError:

@@ -1,46 +1,53 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The PCI function: config space, BARs, MSI-X, resets, power, properties."""
 
+import os
 import subprocess
 import unittest
 
 import tern_hw as hw
-from qtest import QEMU, PciFunction, Qemu
+from qtest import QEMU, QEMU_MUTATE, PciFunction, Qemu
 
 PCIE, PM, MSIX = 0x10, 0x01, 0x11
 
 
-def refused(*properties):
+def refused(*properties, binary=QEMU, env=None):
     """The last line QEMU prints for a device it does not make."""
-    args = [QEMU, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
+    args = [binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
             "none", "-machine", "q35", "-S", "-device", ",".join(("tern",) + properties)]
     done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=20, check=False)
+                          timeout=20, check=False, env=dict(os.environ, **env or {}))
     assert done.returncode == 1, done
     return done.stderr.strip().splitlines()[-1]
 
 
+def help_text(binary=QEMU):
+    return subprocess.run([binary, "-device", "tern,help"], capture_output=True, text=True,
+                          timeout=20, check=True).stdout
+
+
 class Properties(unittest.TestCase):
     def test_help_lists_each_with_a_description(self):
-        text = subprocess.run([QEMU, "-device", "tern,help"], capture_output=True, text=True,
-                              timeout=20, check=True).stdout
-        for name, default in (("netdev", None), ("mac", None), ("dm-size", 0),
+        text = help_text()
+        for name, default in (("netdev", None), ("mac", None), ("dm-size", 16 << 20),
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
                               ("max-mr", 65536), ("max-mw", 65536), ("vectors", 16),
                               ("mtu", 9000), ("speed", 100000), ("mw-type", None),
-                              ("pcap", None)):
+                              ("pcap", None), ("pcap-limit", 0)):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
             self.assertRegex(line, r" - \S")
             if default is not None:
                 self.assertIn(f"(default: {default})", line)
 
     def test_wrong_values_are_refused_with_a_reason(self):
-        for prop in ("dm-size=1", "dm-size=1T", "uar-size=3M", "uar-size=64K", "max-qp=0",
-                     "max-cq=99999999", "max-mr=0", "vectors=1", "vectors=129", "mtu=1499",
-                     "mtu=9217", "speed=0", "mw-type=2c"):
+        for prop in ("dm-size=1", "dm-size=1T", "dm-size=65537", "dm-size=96K", "uar-size=3M", "uar-size=64K", "max-qp=0",
+                     "max-cq=99999999", "max-mr=0", "max-mw=16777216", "vectors=1", "vectors=129", "mtu=1499",
+                     "mtu=9217", "speed=0", "mw-type=2c", "mw-type=2", "mw-type=1",
+                     "mw-type="):
             name = prop.split("=", maxsplit=1)[0]
             self.assertIn(f"property '{name}' must be", refused(prop))
         self.assertIn("No such file or directory", refused("pcap=/nonexistent/file"))
+        self.assertIn("property 'pcap-limit' must be", refused("pcap=/dev/null", "pcap-limit=23"))
         self.assertIn("can't find value", refused("netdev=nobody"))
 
     def test_a_machine_with_it_does_not_migrate(self):
@@ -61,8 +68,11 @@ class ConfigSpace(unittest.TestCase):
 
     def test_bars(self):
         with Qemu("-device", "tern,addr=4,dm-size=320K,uar-size=1M",
-                  "-device", "tern,addr=5,dm-size=0") as qemu:
+                  "-device", "tern,addr=5,dm-size=0", "-device", "tern,addr=6",
+                  "-device", "tern,addr=7,dm-size=1G") as qemu:
             tern, without_dm = hw.Tern(qemu), hw.Tern(qemu, slot=5)
+            self.assertEqual(hw.Tern(qemu, slot=6).bar_size(hw.BAR_DM), 16 << 20)
+            self.assertEqual(hw.Tern(qemu, slot=7).bar_size(hw.BAR_DM), 1 << 30)
             self.assertEqual([tern.bar_size(n) for n in (0, 2, 4)],
                              [hw.BAR_REGS_SIZE, 1 << 20, 512 << 10])
             self.assertEqual(without_dm.bar_size(hw.BAR_DM), 0)
@@ -123,6 +133,55 @@ class Access(unittest.TestCase):
         self.qemu.clock_step(5_000_000_000)
         self.assertEqual(clock() - before, 5_000_000_000)
         self.assertEqual(self.qemu.readl(self.tern.UAR + hw.UAR_CLOCK_LO), clock() & 0xffffffff)
+
+
+class Mutations(unittest.TestCase):
+    """The property that switches a rule off exists in a build for it, and nowhere else."""
+
+    PATH = "/machine/peripheral/t"
+
+    def test_a_normal_build_has_no_such_property(self):
+        self.assertNotIn("mutate", help_text())
+        self.assertIn("'tern.mutate' not found", refused("mutate=mw-pd"))
+        with Qemu("-device", "tern,id=t", env={"TERN_MUTATE": "mw-pd"}) as qemu:
+            names = [p["name"] for p in qemu.qmp("qom-list", path=self.PATH)]
+            self.assertIn("dm-size", names)
+            self.assertNotIn("mutate", names)
+
+    def machine(self, props="", env=None):
+        self.assertTrue(QEMU_MUTATE, "TERN_QEMU_MUTATE names no QEMU")
+        return Qemu("-device", "tern,id=t,addr=4" + props, binary=QEMU_MUTATE, env=env)
+
+    def rule(self, qemu):
+        return qemu.qmp("qom-get", path=self.PATH, property="mutate")
+
+    def test_set_at_any_time(self):
+        with self.machine() as qemu:
+            tern = hw.Tern(qemu).start()
+            self.assertEqual(self.rule(qemu), "")
+            for rule in ("mw-pd", "inv-mr-bound", "bind-range", ""):
+                qemu.qmp("qom-set", path=self.PATH, property="mutate", value=rule)
+                self.assertEqual(self.rule(qemu), rule)
+                self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
+            qemu.qmp("qom-set", path=self.PATH, property="mutate", value="mw-high")
+            tern.reset()
+            self.assertEqual(self.rule(qemu), "mw-high")
+
+    def test_set_when_made(self):
+        with self.machine(",mutate=mw-low", env={"TERN_MUTATE": "mw-qp"}) as qemu:
+            self.assertEqual(self.rule(qemu), "mw-low")
+        with self.machine(env={"TERN_MUTATE": "mw-qp"}) as qemu:
+            self.assertEqual(self.rule(qemu), "mw-qp")
+
+    def test_unknown_rules_are_refused(self):
+        self.assertRegex(help_text(QEMU_MUTATE), r"mutate=<str\w*> +- \S")
+        wanted = r"'mutate' must be empty or one of .*mw-pd, .*, inv-mr-bound, not 'mw-pdx'"
+        self.assertRegex(refused("mutate=mw-pdx", binary=QEMU_MUTATE), wanted)
+        self.assertRegex(refused(binary=QEMU_MUTATE, env={"TERN_MUTATE": "mw-pdx"}), wanted)
+        with self.machine(",mutate=mw-read") as qemu:
+            with self.assertRaisesRegex(RuntimeError, wanted):
+                qemu.qmp("qom-set", path=self.PATH, property="mutate", value="mw-pdx")
+            self.assertEqual(self.rule(qemu), "mw-read")
 
 
 class Interrupts(unittest.TestCase):

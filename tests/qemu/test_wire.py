@@ -125,7 +125,11 @@ class Port(hw.Tern):
         return data
 
 
-class Wire(unittest.TestCase):
+class OnWire(unittest.TestCase):
+    """A device whose wire ends here."""
+
+    MORE = ""  # properties of the device
+
     def setUp(self):
         self.cable, theirs = socket.socketpair()
         self.addCleanup(self.cable.close)
@@ -134,7 +138,7 @@ class Wire(unittest.TestCase):
         self.addCleanup(lambda: os.path.exists(self.pcap) and os.unlink(self.pcap))
         self.qemu = self.enterContext(Qemu(
             "-netdev", f"stream,id=n,server=off,addr.type=fd,addr.str={theirs.fileno()}",
-            "-device", f"tern,id=tern,addr=4,netdev=n,mac={MAC.hex(':')},pcap={self.pcap}",
+            "-device", f"tern,id=tern,addr=4,netdev=n,mac={MAC.hex(':')},pcap={self.pcap}{self.MORE}",
             fds=[theirs.fileno()]))
         theirs.close()
         # Before that, what is sent is lost.
@@ -159,6 +163,8 @@ class Wire(unittest.TestCase):
     def to_wire(self, data):
         self.cable.sendall(len(data).to_bytes(4, "big") + data)
 
+
+class Wire(OnWire):
     def test_out(self):
         sizes = (60, 61, 200, 1000, 1514)
         self.port.send(*(frame(i, n) for i, n in enumerate(sizes)))
@@ -246,6 +252,30 @@ class Wire(unittest.TestCase):
         self.qemu.qmp("cont")
         self.to_wire(frame(2, to=MAC))
         self.assertIn(index_of(self.port.receive()), (1, 2))
+
+
+class LimitedCapture(OnWire):
+    LIMIT = 10_000
+    MORE = f",pcap-limit={LIMIT}"
+
+    def full(self):
+        return self.qemu.qmp("qom-get", path="/machine/peripheral/tern", property="pcap-full")
+
+    def test_it_ends_with_a_whole_frame(self):
+        size = 1000
+        fit = (self.LIMIT - 24) // (16 + size)
+        self.port.send(*(frame(i, size) for i in range(fit)))
+        self.qemu.wait(lambda: self.port.completed() == fit, "the completions")
+        self.assertFalse(self.full())
+        self.port.send(frame(fit, size))
+        self.qemu.wait(self.full, "the limit")
+        # Later ones do not count, short as they are, and the device goes on.
+        self.port.send(*(frame(fit + 1 + i, 60) for i in range(100)))
+        self.qemu.wait(lambda: self.port.completed() == fit + 101, "the completions")
+        self.assertEqual([index_of(self.from_wire()) for _ in range(fit + 101)], list(range(fit + 101)))
+        self.assertEqual([index_of(f) for f in read_pcap(self.pcap)], list(range(fit)))
+        self.assertLessEqual(os.path.getsize(self.pcap), self.LIMIT)
+        self.assertIn("is complete", self.qemu.output())
 
 
 if __name__ == "__main__":

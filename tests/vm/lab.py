@@ -53,6 +53,8 @@ def arguments():
     p.add_argument("--iommu", action="store_true", help="an emulated VT-d between the devices and memory")
     p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
     p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
+    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="this machine has Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--mutate", action="store_true", help="a QEMU whose tern devices have the property `mutate`: one rule of memory windows switched off")
     p.add_argument("--no-build", action="store_true", help="take what was built before")
     p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
@@ -63,6 +65,9 @@ def arguments():
         p.error("no CMD")
     if not 1 <= a.vms <= 16:
         p.error("--vms takes 1 to 16")
+    unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
+    if unknown or (a.soft_roce and a.no_tern):
+        p.error("--soft-roce names a machine of the lab, and needs its wire")
     return a
 
 
@@ -71,24 +76,21 @@ def newest(pattern_dir):
     return open(os.path.join(CACHE, pattern_dir)).read().strip()
 
 
-def kvm_works(qemu):
-    """/dev/kvm may be there and still not run a guest: try one boot sector, remember the answer until the next boot."""
+def kvm_works(qemu, kernel):
+    """/dev/kvm may be there and still not run a guest, or run a boot sector and fail in a kernel's first instructions (nested
+    virtualisation that emulates): let it boot `kernel` until that misses its root file system, remember until the next boot."""
     try:
         boot = open("/proc/sys/kernel/random/boot_id").read().strip()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
             return False
-        memo = os.path.join(CACHE, f"kvm-{boot}")
+        memo = os.path.join(CACHE, f"kvm-kernel-{boot}")
         if os.path.exists(memo):
             return open(memo).read() == "yes"
-        with tempfile.NamedTemporaryFile() as disk:
-            sector = bytes([0xB0, 0x2A, 0xE6, 0xF4, 0xF4])  # mov al,42; out 0xf4,al; hlt
-            disk.write(sector.ljust(510, b"\0") + b"\x55\xaa" + bytes(1 << 20))
-            disk.flush()
-            r = subprocess.run([qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35", "-accel", "kvm", "-cpu", "host", "-nodefaults",
-                                "-display", "none", "-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-m", "64",
-                                "-drive", f"file={disk.name},format=raw,if=none,id=d", "-device", "virtio-blk-pci,drive=d"],
-                               stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
-        ok = r.returncode == 42 * 2 + 1
+        r = subprocess.run([qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35,smm=off", "-accel", "kvm", "-cpu", "host",
+                            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "512", "-smp", "2", "-serial", "stdio",
+                            "-kernel", kernel, "-append", "console=ttyS0 loglevel=4 panic=-1 root=/dev/ram0"],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=20)
+        ok = b"Kernel panic - not syncing: VFS" in r.stdout and b"KVM internal error" not in r.stdout
     except (OSError, subprocess.TimeoutExpired):
         ok = False
     with open(memo, "w") as f:
@@ -125,6 +127,7 @@ class Machine:
         self.name = f"vm{index}"
         self.process = None
         self.ready = False
+        self.soft_roce = False
         self.fds = []
         self.args = []
         self.ports = {}
@@ -165,15 +168,19 @@ def wire(machines, net):
 
 
 class Lab:
-    def __init__(self, opt):
+    def __init__(self, opt, again):
+        """again: how often machines that do not boot may be started again."""
         self.opt = opt
+        self.again = again
         suffix = "" if opt.lane == "trixie" else f"-{opt.lane}"
         self.image = newest(f"current-image{suffix}")
         self.out = f"build/out{suffix}"
-        self.qemu = newest("current-qemu")
+        self.qemu = newest("current-qemu-mutate" if opt.mutate else "current-qemu")
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
+        for m in self.machines:
+            m.soft_roce = m.name in opt.soft_roce
         self.status = None
         self.tail = {1: b"", 2: b""}
         self.done = set()
@@ -223,12 +230,12 @@ class Lab:
             for key in ("id_ed25519", "host_key"):
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
-        driver = not (opt.no_tern or opt.no_driver) and os.path.exists(f"{TOP}/{self.out}/tern.ko")
+        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and os.path.exists(f"{TOP}/{self.out}/tern.ko")
         provider = [f for f in os.listdir(f"{TOP}/{self.out}") if f.startswith("libtern-rdmav")]
         conf = {
             "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": MTU, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
+            "SOFT_ROCE": int(m.soft_roce), "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
@@ -249,7 +256,7 @@ class Lab:
 
     def start(self):
         opt = self.opt
-        kvm = opt.kvm == "auto" and kvm_works(self.qemu)
+        kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
         if opt.vms > 1:
             wire(self.machines, "control")
             if not opt.no_tern:
@@ -272,7 +279,9 @@ class Lab:
                     mine.setblocking(False)
                     m.ports["tty"] = mine
                     m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
-            if not opt.no_tern:
+            if m.soft_roce:
+                m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={MTU},romfile="]
+            elif not opt.no_tern:
                 props = [f"tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
                 if opt.pcap and m.index == 1:
                     props.append(f"pcap={self.run}/wire.pcap")
@@ -290,10 +299,10 @@ class Lab:
                     "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
                     "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
                     "-kernel", f"{self.image}/vmlinuz", "-initrd", self.initrd(m), "-append", append,
-                    "-chardev", f"file,id=console,path={self.run}/{m.name}.log", "-serial", "chardev:console",
+                    "-chardev", f"file,id=console,path={self.run}/{m.name}.log,append=on", "-serial", "chardev:console",
                     "-qmp", f"unix:{self.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
-                    "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=1G",
-                    "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=1G",
+                    "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=2G",
+                    "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=2G",
                     "-drive", f"file={self.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
                     "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
                     "-fsdev", f"local,id=share,path={self.share},security_model=none,multidevs=remap",
@@ -302,7 +311,8 @@ class Lab:
                     "-device", "virtio-9p-pci,fsdev=tern,mount_tag=tern",
                     "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
                     *m.args, *opt.qemu_arg]
-            self.errors = open(f"{self.run}/{m.name}.log", "wb")
+            # Console and QEMU's own words in one file, neither over the other.
+            self.errors = open(f"{self.run}/{m.name}.log", "ab")
             m.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors, close_fds=True,
                                          pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
         for m in self.machines:
@@ -366,7 +376,7 @@ class Lab:
 
     def qmp(self, who, command):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(20)
+            s.settimeout(120)
             s.connect(f"{self.tmp}/{who}.qmp")
             f = s.makefile("rw")
             f.readline()
@@ -439,7 +449,7 @@ class Lab:
     # the whole
 
     def loop(self):
-        boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 480 if self.opt.lane == "debug" else 180))
+        boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
         boot_limit = time.monotonic() + boot_seconds
         while True:
             if self.status is not None and (self.opt.tty or {1, 2} <= self.done):
@@ -447,13 +457,20 @@ class Lab:
             now = time.monotonic()
             if self.deadline and now > self.deadline:
                 raise Trouble(f"no end after {self.opt.timeout:g} s", None, 124)
-            if now > boot_limit and not all(m.ready for m in self.machines):
-                late = next(m for m in self.machines if not m.ready)
-                raise Trouble(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
+            for late in (m for m in self.machines if not m.ready):
+                if now > boot_limit:
+                    raise NotBooted(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
+                if self.again and self.stalled(late):
+                    raise NotBooted(f"{late.name} stalls in its boot", late)
             for key, _ in self.selector.select(1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
                     handler(*args)
+
+    def stalled(self, m):
+        """An emulated machine of a busy host now and then measures its timers wrongly, and a processor of it sleeps for ever."""
+        with open(f"{self.run}/{m.name}.log", "rb") as f:
+            return b"detected stalls on CPUs" in f.read()
 
     def stop(self):
         if self.saved_tty:
@@ -472,6 +489,7 @@ class Lab:
         qmp = os.path.join(self.run, "qmp")
         if os.path.islink(qmp):
             os.unlink(qmp)
+        self.run_lock.close()
 
     def kernel_complaints(self):
         found = []
@@ -495,11 +513,13 @@ class Trouble(Exception):
         self.status = status
 
 
-def main():
-    opt = arguments()
-    for s in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(s, lambda n, _: sys.exit(128 + n))
-    lab = Lab(opt)
+class NotBooted(Trouble):
+    pass
+
+
+def run(opt, again):
+    """The lab, and the command's exit status; None instead if a machine did not boot and may be started again."""
+    lab = Lab(opt, again)
     try:
         lab.start()
         status = lab.loop()
@@ -509,11 +529,23 @@ def main():
             with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
                 for line in f.read().splitlines()[-20:]:
                     print(f"  {m.name}| {line}", file=sys.stderr)
-        status = t.status
+        status = None if again and isinstance(t, NotBooted) else t.status
     except KeyboardInterrupt:
         status = 130
     finally:
         lab.stop()
+    return lab, status
+
+
+def main():
+    opt = arguments()
+    for s in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(s, lambda n, _: sys.exit(128 + n))
+    for again in (2, 1, 0):
+        lab, status = run(opt, again)
+        if status is not None:
+            break
+        say("run-vm: the machines are started again")
     complaints = lab.kernel_complaints()
     for line in complaints[:10]:
         say(f"kernel complaint: {line}")

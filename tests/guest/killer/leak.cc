@@ -58,7 +58,10 @@ bool make_objects(const std::string& device) {
   xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   xrcd.fd = -1;
   xrcd.oflags = O_CREAT;
-  return ibv_reg_mr(pd, memory, length, IBV_ACCESS_LOCAL_WRITE) != nullptr &&
+  ibv_alloc_dm_attr dm = {};
+  dm.length = 4096;
+  return ibv_alloc_mw(pd, IBV_MW_TYPE_1) != nullptr && ibv_alloc_dm(verbs, &dm) != nullptr &&
+         ibv_reg_mr(pd, memory, length, IBV_ACCESS_LOCAL_WRITE) != nullptr &&
          ibv_create_qp(pd, &qp) != nullptr && ibv_create_srq(pd, &srq) != nullptr &&
          ibv_open_xrcd(verbs, &xrcd) != nullptr;
 }

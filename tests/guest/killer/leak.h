@@ -13,8 +13,8 @@ void plant_leak(const std::string& device);
 
 // The counts that differ while it lives.
 inline constexpr std::array kLeakedCounts = {
-    "alive_uar",   "alive_pd",    "alive_mr",     "alive_cq",     "alive_qp",
-    "alive_srq",   "alive_xrcd",  "page_entries", "pinned_pages", "restrack_ctx",
-    "restrack_pd", "restrack_mr", "restrack_cq",  "restrack_qp",  "restrack_srq"};
+    "alive_uar",    "alive_pd",    "alive_mr",    "alive_cq",    "alive_qp",     "alive_srq",
+    "alive_xrcd",   "alive_mw",    "alive_dm",    "dm_bytes",    "page_entries", "pinned_pages",
+    "restrack_ctx", "restrack_pd", "restrack_mr", "restrack_cq", "restrack_qp",  "restrack_srq"};
 
 }  // namespace killer

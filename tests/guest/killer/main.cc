@@ -40,7 +40,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kXrcdFile = "/run/killer.xrcd";
-constexpr auto kPatience = std::chrono::seconds(20);  // for a process to reach its verb, and to die
+constexpr auto kPatience = std::chrono::seconds(120);  // for a process to reach its verb, and to die
 
 struct Settings {
   std::string device = "tern0";
@@ -185,7 +185,7 @@ std::string Killer::describe() const {
 
 // What a process leaves is taken away a moment after its end.
 bool Killer::judge(const std::string& name, std::uint64_t seed) {
-  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  const auto deadline = Clock::now() + std::chrono::seconds(30);
   Counts now = read_counts(settings_.device);
   while (now != baseline_ && Clock::now() < deadline) {
     std::this_thread::sleep_for(milliseconds(20));

@@ -18,7 +18,6 @@ namespace killer {
 namespace {
 
 constexpr std::uint32_t kQkey = 0x11111111;
-constexpr std::size_t kMaxRegion = std::size_t{2} << 20;
 
 constexpr ibv_qp_type type_of(Kind kind) {
   switch (kind) {
@@ -85,28 +84,18 @@ void Program::step(const char* what) {
   live[kXrcd] = xrcds_.size();
   live[kAh] = ahs_.size();
   live[kMcast] = members_.size();
+  live[kMw] = mws_.size();
+  live[kBound] = static_cast<std::size_t>(std::ranges::count_if(mws_, &Window::bound));
+  live[kDm] = dms_.size();
+  live[kDmMr] = static_cast<std::size_t>(
+      std::ranges::count_if(mrs_, [](const Region& r) { return r.dm != nullptr; }));
+  live[kRereg] = reregs_;
   live[kConnected] = static_cast<std::size_t>(std::ranges::count_if(qps_, &Queue::connected));
   live[kTraffic] = posted_;
   live[kFork] = forks_;
   for (std::size_t i = 0; i < kKinds; ++i) role_.live[i] = static_cast<std::uint32_t>(live[i]);
   role_.last = what;
   if (++role_.verbs == options_.kill_after) kill(getpid(), SIGKILL);
-}
-
-template <typename T>
-T* Program::any(std::vector<T>& pool, ibv_context* context) {
-  if (pool.empty()) return nullptr;
-  const std::size_t start = random_.below(pool.size());
-  for (std::size_t i = 0; i < pool.size(); ++i) {
-    T& element = pool[(start + i) % pool.size()];
-    if (context == nullptr || element.context == context) return &element;
-  }
-  return nullptr;
-}
-
-template <typename T>
-void Program::forget(std::vector<T>& pool, const T* element) {
-  pool.erase(pool.begin() + (element - pool.data()));
 }
 
 template <typename T>
@@ -155,6 +144,11 @@ void Program::open_device() {
   contexts_.push_back(context);
   role_.missing[kSrq] = context.attr.max_srq == 0;
   role_.missing[kMcast] = context.attr.max_mcast_grp == 0;
+  role_.missing[kMw] = role_.missing[kBound] = context.attr.max_mw == 0;
+  ibv_device_attr_ex more = {};
+  if (ibv_query_device_ex(verbs, nullptr, &more) == 0) {
+    role_.missing[kDm] = role_.missing[kDmMr] = more.max_dm_size == 0;
+  }
   role_.missing[kUd] = role_.missing[kAh] = context.attr.max_ah == 0;
   for (const Kind kind : {kXrcSend, kXrcRecv, kOpenedQp, kXrcSrq, kXrcd}) {
     role_.missing[kind] = (context.attr.device_cap_flags & IBV_DEVICE_XRC) == 0;
@@ -171,6 +165,8 @@ void Program::close_device() {
   std::erase_if(members_, [&](const Membership& m) { return m.qp->context == verbs; });
   forget_context(pds_, verbs);
   forget_context(mrs_, verbs);
+  forget_context(mws_, verbs);
+  forget_context(dms_, verbs);
   forget_context(channels_, verbs);
   forget_context(cqs_, verbs);
   forget_context(qps_, verbs);
@@ -196,10 +192,11 @@ void Program::make_mr() {
       mmap(nullptr, kMaxRegion, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return;
   const std::size_t offset = random_.one_in(2) ? 0 : random_.below(4096);
-  ibv_mr* mr = ibv_reg_mr(
-      pd->object, static_cast<char*>(memory) + offset, std::min(length, kMaxRegion - offset),
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-  if (mr != nullptr) mrs_.push_back({pd->context, mr, pd->object});
+  const bool bindable = !random_.one_in(3);
+  ibv_mr* mr = ibv_reg_mr(pd->object, static_cast<char*>(memory) + offset,
+                          std::min(length, kMaxRegion - offset),
+                          bindable ? kRegionAccess | IBV_ACCESS_MW_BIND : kRegionAccess);
+  if (mr != nullptr) mrs_.push_back({pd->context, mr, pd->object, bindable});
   // The pages stay pinned without their mapping.
   if (random_.one_in(4)) munmap(memory, kMaxRegion);
   step("ibv_reg_mr");
@@ -592,8 +589,8 @@ void Program::destroy_qp(Queue& queue) {
 
 bool Program::in_use(const ibv_pd* pd) const {
   const auto of_pd = [&](const auto& element) { return element.pd == pd; };
-  return std::ranges::any_of(mrs_, of_pd) || std::ranges::any_of(ahs_, of_pd) ||
-         std::ranges::any_of(srqs_, of_pd) ||
+  return std::ranges::any_of(mrs_, of_pd) || std::ranges::any_of(mws_, of_pd) ||
+         std::ranges::any_of(ahs_, of_pd) || std::ranges::any_of(srqs_, of_pd) ||
          std::ranges::any_of(qps_, [&](const Queue& q) { return q.object->pd == pd; });
 }
 
@@ -615,12 +612,11 @@ bool Program::in_use(const ibv_xrcd* xrcd) const {
 
 void Program::destroy() {
   const auto spared = [&](const auto* object) { return options_.orderly && in_use(object); };
-  switch (random_.below(9)) {
+  switch (random_.below(11)) {
     case 0:
-      if (const auto* mr = any(mrs_)) {
-        if (ibv_dereg_mr(mr->object) == 0) forget(mrs_, mr);
-        step("ibv_dereg_mr");
-      }
+    case 9:
+    case 10:
+      destroy_memory();
       break;
     case 1:
     case 2:
@@ -679,7 +675,8 @@ void Program::one_operation() {
       {5, &Program::notify},       {6, &Program::poll},         {4, &Program::change_srq},
       {5, &Program::query},        {2, &Program::to_error},     {2, &Program::take_async_event},
       {1, &Program::fork_holder},  {12, &Program::destroy},     {1, &Program::open_device},
-      {1, &Program::close_device},
+      {1, &Program::close_device}, {9, &Program::make_mw},      {14, &Program::bind_mw},
+      {5, &Program::make_dm},      {6, &Program::make_dm_mr},   {5, &Program::rereg_mr},
   };
   std::uint32_t total = 0;
   for (const Weighted& w : kOperations) total += w.weight;

@@ -13,6 +13,10 @@
 
 namespace killer {
 
+inline constexpr std::size_t kMaxRegion = std::size_t{2} << 20;
+inline constexpr int kRegionAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+
 struct Options {
   std::string device = "tern0";
   std::uint64_t seed = 0;
@@ -41,7 +45,19 @@ class Program {
     T* object;
     ibv_pd* pd = nullptr;
   };
-  using Region = Of<ibv_mr>;
+  struct Region {
+    ibv_context* context;
+    ibv_mr* object;
+    ibv_pd* pd;
+    bool bindable = false;
+    ibv_dm* dm = nullptr;  // that it lies in
+  };
+  struct Window {
+    ibv_context* context;
+    ibv_mw* object;
+    ibv_pd* pd;
+    bool bound = false;  // as far as was posted
+  };
   struct Queue {
     ibv_context* context;
     ibv_qp* object;
@@ -102,13 +118,21 @@ class Program {
   void change_srq();
   void query();
   void to_error();
+  void make_mw();
+  void bind_mw();
+  bool post_bind(Queue& queue, Window& window, const Region& region);
+  void make_dm();
+  void make_dm_mr();
+  void rereg_mr();
   void take_async_event();
   void fork_holder();
   [[nodiscard]] bool in_use(const ibv_pd* pd) const;
   [[nodiscard]] bool in_use(const ibv_cq* cq) const;
   [[nodiscard]] bool in_use(const ibv_srq* srq) const;
   [[nodiscard]] bool in_use(const ibv_xrcd* xrcd) const;
+  [[nodiscard]] bool in_use(const ibv_dm* dm) const;
   void destroy();
+  void destroy_memory();
   void destroy_qp(Queue& queue);
 
   const Options options_;
@@ -117,9 +141,12 @@ class Program {
   Random random_;
   std::uint32_t posted_ = 0;
   std::uint32_t forks_ = 0;
+  std::uint32_t reregs_ = 0;
   std::vector<Context> contexts_;
   std::vector<Of<ibv_pd>> pds_;
   std::vector<Region> mrs_;
+  std::vector<Window> mws_;
+  std::vector<Of<ibv_dm>> dms_;
   std::vector<Of<ibv_comp_channel>> channels_;
   std::vector<Of<ibv_cq>> cqs_;
   std::vector<Queue> qps_;
@@ -128,5 +155,21 @@ class Program {
   std::vector<Of<ibv_ah>> ahs_;
   std::vector<Membership> members_;
 };
+
+template <typename T>
+T* Program::any(std::vector<T>& pool, ibv_context* context) {
+  if (pool.empty()) return nullptr;
+  const std::size_t start = random_.below(pool.size());
+  for (std::size_t i = 0; i < pool.size(); ++i) {
+    T& element = pool[(start + i) % pool.size()];
+    if (context == nullptr || element.context == context) return &element;
+  }
+  return nullptr;
+}
+
+template <typename T>
+void Program::forget(std::vector<T>& pool, const T* element) {
+  pool.erase(pool.begin() + (element - pool.data()));
+}
 
 }  // namespace killer

@@ -26,6 +26,11 @@ enum Kind : std::size_t {
   kXrcd,
   kAh,
   kMcast,
+  kMw,
+  kBound,
+  kDm,
+  kDmMr,
+  kRereg,
   kConnected,
   kTraffic,
   kFork,
@@ -33,9 +38,9 @@ enum Kind : std::size_t {
 };
 
 constexpr std::array<const char*, kKinds> kKindNames = {
-    "context", "pd",       "mr",        "channel", "cq",  "rc-qp",   "uc-qp",
-    "ud-qp",   "xrc-send", "xrc-recv",  "open-qp", "srq", "xrc-srq", "xrcd",
-    "ah",      "mcast",    "connected", "traffic", "fork"};
+    "context",  "pd",       "mr",      "channel", "cq",      "rc-qp",     "uc-qp",   "ud-qp",
+    "xrc-send", "xrc-recv", "open-qp", "srq",     "xrc-srq", "xrcd",      "ah",      "mcast",
+    "mw",       "bound-mw", "dm",      "dm-mr",   "rereg",   "connected", "traffic", "fork"};
 
 // One process. A killed process has stopped writing; nobody else writes.
 struct Role {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "ends.h"
 
-#include <fcntl.h>
-
 #include <cerrno>
 #include <chrono>
 #include <thread>
@@ -44,12 +42,6 @@ AhPtr create_ah(const Device& dev) {
   return ah;
 }
 
-void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status) {
-  require(wc.status == status, "wr_id {:#x}: {}, not {} (vendor error {:#x})", wc.wr_id,
-          ibv_wc_status_str(wc.status), ibv_wc_status_str(status), wc.vendor_err);
-  require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
-}
-
 }  // namespace
 
 Ends::Ends(const Device& dev, const Type& type, const EndsOptions& options)
@@ -58,15 +50,18 @@ Ends::Ends(const Device& dev, const Type& type, const EndsOptions& options)
       channel_(create_channel(dev)),
       send_cq_(create_cq(dev, 64)),
       recv_cq_(create_cq(dev, 64, channel_.get())),
-      here_(dev.pd(), kMemory, kAllAccess),
-      there_(dev.pd(), kMemory, kAllAccess) {
+      here_(dev.pd(), kMemory, options.access | IBV_ACCESS_MW_BIND),
+      there_(dev.pd(), kMemory, options.access | IBV_ACCESS_MW_BIND),
+      qp_access_(options.access & ~IBV_ACCESS_LOCAL_WRITE) {
   QpSpec spec{.type = type.type,
               .send_cq = send_cq_.get(),
               .recv_cq = recv_cq_.get(),
               .cap = options.cap,
               .send_ops = type.send_ops | options.more_ops};
   if (type.type == IBV_QPT_XRC_SEND) {
-    make_xrc_target();
+    xrc_ = open_xrc(dev, dev.pd(), recv_cq_.get());
+    QpSpec target{.type = IBV_QPT_XRC_RECV, .xrcd = xrc_.xrcd.get()};
+    peer_ = create_qp(dev, target);
   } else {
     QpSpec peer = spec;
     peer_ = create_qp(dev, peer);
@@ -81,33 +76,8 @@ Ends::Ends(const Device& dev, const Type& type, const EndsOptions& options)
   }
 }
 
-void Ends::make_xrc_target() {
-  ibv_xrcd_init_attr xrcd{};
-  xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-  xrcd.fd = -1;
-  xrcd.oflags = O_CREAT;
-  xrcd_.reset(ibv_open_xrcd(dev_.context(), &xrcd));
-  if (!xrcd_) {
-    fail_errno("ibv_open_xrcd");
-  }
-  ibv_srq_init_attr_ex srq{};
-  srq.attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0};
-  srq.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-                  IBV_SRQ_INIT_ATTR_CQ;
-  srq.srq_type = IBV_SRQT_XRC;
-  srq.pd = dev_.pd();
-  srq.xrcd = xrcd_.get();
-  srq.cq = recv_cq_.get();
-  srq_.reset(ibv_create_srq_ex(dev_.context(), &srq));
-  if (!srq_ || ibv_get_srq_num(srq_.get(), &srqn_) != 0) {
-    fail_errno("ibv_create_srq_ex");
-  }
-  QpSpec spec{.type = IBV_QPT_XRC_RECV, .xrcd = xrcd_.get()};
-  peer_ = create_qp(dev_, spec);
-}
-
 void Ends::bring_to(ibv_qp_state state) const {
-  const Connection how{.mtu = dev_.active_mtu()};
+  const Connection how{.mtu = dev_.active_mtu(), .qp_access = qp_access_};
   const Endpoint here{.qpn = qp_->qp_num, .psn = kPsnHere, .gid = dev_.gid()};
   const Endpoint there{.qpn = peer_->qp_num, .psn = kPsnThere, .gid = dev_.gid()};
   const auto step = [&](ibv_qp* qp, const Endpoint& self, const Endpoint& other) {
@@ -126,7 +96,7 @@ void Ends::bring_to(ibv_qp_state state) const {
 }
 
 int Ends::try_recv(std::uint64_t wr_id, std::span<const ibv_sge> sges) const {
-  if (!srq_) {
+  if (!xrc_.srq) {
     return post_recv(peer_.get(), wr_id, sges);
   }
   ibv_recv_wr wr{};
@@ -134,7 +104,7 @@ int Ends::try_recv(std::uint64_t wr_id, std::span<const ibv_sge> sges) const {
   wr.sg_list = const_cast<ibv_sge*>(sges.data());
   wr.num_sge = static_cast<int>(sges.size());
   ibv_recv_wr* bad = nullptr;
-  const int err = ibv_post_srq_recv(srq_.get(), &wr, &bad);
+  const int err = ibv_post_srq_recv(xrc_.srq.get(), &wr, &bad);
   require(err == 0 || bad == &wr, "ibv_post_srq_recv: bad_wr is another");
   return err;
 }
@@ -153,12 +123,35 @@ Send Ends::request(ibv_wr_opcode opcode, std::uint64_t wr_id, std::uint32_t leng
   s.ah = ah_.get();
   s.remote_qpn = peer_->qp_num;
   s.remote_qkey = kQkey;
-  s.srqn = srqn_;
+  s.srqn = xrc_.srqn;
+  return s;
+}
+
+Send Ends::bind(ibv_mw* mw, const Memory& to, std::uint8_t variant, std::uint64_t wr_id,
+                std::uint32_t length, std::uint64_t at) const {
+  Send s{.opcode = IBV_WR_BIND_MW, .wr_id = wr_id};
+  s.mw = mw;
+  s.bind = {.mr = to.mr(),
+            .addr = to.address(at),
+            .length = length,
+            .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+  s.bind_rkey = (mw->rkey & ~0xffU) | variant;
   return s;
 }
 
 void Ends::post(const Send& send, Api api) const {
   require_err(guest::post(qp_.get(), api, send), 0, api_name(api));
+}
+
+void Ends::peer_post(const Send& send, Api api) const {
+  require_err(guest::post(peer_.get(), api, send), 0, api_name(api));
+}
+
+ibv_wc Ends::peer_sent(std::uint64_t wr_id, ibv_wc_status status) const {
+  const ibv_wc wc = poll(send_cq(), 1).front();
+  require_status(wc, wr_id, status);
+  require(wc.qp_num == peer_->qp_num, "completion of QP {:#x}", wc.qp_num);
+  return wc;
 }
 
 ibv_wc Ends::sent(std::uint64_t wr_id, ibv_wc_status status) const {
@@ -175,18 +168,20 @@ ibv_wc Ends::received(std::uint64_t wr_id, ibv_wc_status status) const {
   return wc;
 }
 
-void Ends::check_there(std::uint64_t at, std::uint32_t length, std::uint64_t seed) const {
+void Ends::check(const Memory& memory, std::uint64_t at, std::uint32_t length,
+                 std::uint64_t seed) const {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   std::optional<std::size_t> wrong;
-  while ((wrong = mismatch(there_.bytes().subspan(at, length), seed)) &&
+  while ((wrong = mismatch(memory.bytes().subspan(at, length), seed)) &&
          std::chrono::steady_clock::now() < end && !is_reliable(type_)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  require(!wrong, "{} bytes at {} there: wrong from byte {} on", length, at, wrong.value_or(0));
+  require(!wrong, "{} bytes at {} {}: wrong from byte {} on", length, at,
+          &memory == &here_ ? "here" : "there", wrong.value_or(0));
 }
 
-void require_err(int err, int expected, const char* what) {
-  require(err == expected, "{}: {}, not {}", what, errno_name(err), errno_name(expected));
+void Ends::check_there(std::uint64_t at, std::uint32_t length, std::uint64_t seed) const {
+  check(there_, at, length, seed);
 }
 
 }  // namespace guest

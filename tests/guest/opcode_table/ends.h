@@ -25,6 +25,10 @@ constexpr std::array<Type, 4> kTypes{{{IBV_QPT_UD, "UD", kUdSendOps},
                                       {IBV_QPT_RC, "RC", kRcSendOps},
                                       {IBV_QPT_XRC_SEND, "XRC_SEND", kRcSendOps}}};
 
+// What has to do with windows.
+constexpr std::uint64_t kWindowOps =
+    IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
+
 constexpr bool is_reliable(const Type& t) {
   return t.type == IBV_QPT_RC || t.type == IBV_QPT_XRC_SEND;
 }
@@ -37,6 +41,7 @@ struct EndsOptions {
                  .max_inline_data = 64};
   bool connect = true;
   std::uint64_t more_ops = 0;  // besides those of the type
+  int access = kAllAccess;     // of the memory and the QPs
 };
 
 // A sender of the type and what receives from it: a QP, or an XRC target with its SRQ.
@@ -63,17 +68,23 @@ class Ends {
   // A request of one SGE, addressed to the peer.
   [[nodiscard]] Send request(ibv_wr_opcode opcode, std::uint64_t wr_id, std::uint32_t length,
                              std::uint64_t at = 0, std::uint64_t remote_at = 0) const;
+  // A bind of the type 2 window to a piece of memory, with a key that differs by variant.
+  [[nodiscard]] Send bind(ibv_mw* mw, const Memory& to, std::uint8_t variant, std::uint64_t wr_id,
+                          std::uint32_t length, std::uint64_t at) const;
   // Posts and requires success.
   void post(const Send& send, Api api) const;
   // The next completion of the sender, and of the receiver.
   ibv_wc sent(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
   ibv_wc received(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
-  // The peer has length bytes of this pattern at at, now or, unacknowledged, soon.
+  // The same of a QP peer, which has its send completions where the sender has them.
+  void peer_post(const Send& send, Api api) const;
+  ibv_wc peer_sent(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
+  // The memory has length bytes of this pattern at at, now or, unacknowledged, soon.
+  void check(const Memory& memory, std::uint64_t at, std::uint32_t length,
+             std::uint64_t seed) const;
   void check_there(std::uint64_t at, std::uint32_t length, std::uint64_t seed) const;
 
  private:
-  void make_xrc_target();
-
   const Device& dev_;
   Type type_;
   ChannelPtr channel_;
@@ -81,15 +92,12 @@ class Ends {
   CqPtr recv_cq_;
   Memory here_;
   Memory there_;
-  XrcdPtr xrcd_;
-  SrqPtr srq_;
-  std::uint32_t srqn_ = 0;
+  int qp_access_;
+  XrcShare xrc_;
   AhPtr ah_;
   ibv_qp_cap cap_{};
   QpPtr peer_;
   QpPtr qp_;
 };
-
-void require_err(int err, int expected, const char* what);
 
 }  // namespace guest

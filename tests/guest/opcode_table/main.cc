@@ -18,7 +18,7 @@
 namespace guest {
 namespace {
 
-constexpr unsigned kCellLimit = 60;  // seconds
+constexpr unsigned kCellLimit = 300;  // seconds
 
 struct Options {
   std::string device = "tern0";
@@ -87,9 +87,10 @@ int run_all(const Options& options) {
     return ok;
   };
   const std::vector<Row> opcodes = opcode_rows(dev, run);
+  const std::vector<Row> built = built_rows(dev, run);
   const std::vector<Row> flags = flag_rows(dev, run);
   const std::vector<Row> refusals = refusal_rows(dev, run);
-  const std::string rst = to_rst(opcodes, flags, refusals);
+  const std::string rst = to_rst(opcodes, built, flags, refusals);
   if (!options.rst.empty()) {
     std::ofstream(options.rst) << rst;
   }

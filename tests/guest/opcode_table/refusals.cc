@@ -73,6 +73,56 @@ void no_address(const Ends& ends, Api api) {
   check_refusal(ends, api, s, EINVAL);
 }
 
+// A bind of a window of the other type, with a right that windows lack, or without a region; binds
+// and invalidations with inline data.
+void windows(const Device& dev, const Ends& ends, Api api) {
+  const MwPtr type1(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_1));
+  const MwPtr type2(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
+  require(type1 && type2, "ibv_alloc_mw: {}", errno_name(errno));
+  check_refusal(ends, api, ends.bind(type1.get(), ends.here(), 1, 2, 8, 0), EINVAL);
+  Send s = ends.bind(type2.get(), ends.here(), 1, 2, 8, 0);
+  s.bind.mw_access_flags |= IBV_ACCESS_MW_BIND;
+  check_refusal(ends, api, s, EINVAL);
+  s.bind = {};
+  check_refusal(ends, api, s, EINVAL);
+  if (api == Api::kPost) {
+    s = ends.bind(type2.get(), ends.here(), 1, 2, 8, 0);
+    s.flags |= IBV_SEND_INLINE;
+    check_refusal(ends, api, s, EINVAL);
+    s.opcode = IBV_WR_LOCAL_INV;
+    check_refusal(ends, api, s, EINVAL);
+  }
+}
+
+// What ibv_bind_mw() refuses leaves the key of the window as it was.
+void bind_verb(const Device& dev, const Ends& ends, const Type& type) {
+  const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_1));
+  const MwPtr type2(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
+  require(mw && type2, "ibv_alloc_mw: {}", errno_name(errno));
+  const std::uint32_t rkey = mw->rkey;
+  ibv_mw_bind good{};
+  good.bind_info = {.mr = ends.here().mr(),
+                    .addr = ends.here().address(),
+                    .length = 8,
+                    .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+  if (type.type == IBV_QPT_UD) {
+    require_err(ibv_bind_mw(ends.qp(), mw.get(), &good), EINVAL, "a bind on a UD QP");
+  } else {
+    require_err(ibv_bind_mw(ends.qp(), type2.get(), &good), EINVAL, "a window of type 2");
+    ibv_mw_bind bad = good;
+    bad.send_flags = IBV_SEND_INLINE;
+    require_err(ibv_bind_mw(ends.qp(), mw.get(), &bad), EINVAL, "a bind with INLINE");
+    bad = good;
+    bad.bind_info.mw_access_flags = IBV_ACCESS_MW_BIND;
+    require_err(ibv_bind_mw(ends.qp(), mw.get(), &bad), EINVAL, "a bind with MW_BIND");
+    bad.bind_info.mw_access_flags = 0;
+    bad.bind_info.mr = nullptr;
+    require_err(ibv_bind_mw(ends.qp(), mw.get(), &bad), EINVAL, "a bind without a region");
+  }
+  require(mw->rkey == rkey, "the key changed");
+  expect_quiet(ends.send_cq(), 5);
+}
+
 // Receives: too many SGEs, and one more than the queue has slots.
 void receives(const Ends& ends, const Type& type) {
   std::vector<ibv_sge> list(64, ends.there().sge(0, 8));
@@ -105,34 +155,43 @@ std::vector<Row> refusal_rows(const Device& dev, const Runner& run) {
     const char* text;
     const char* name;
     const char* says;
-    bool ud_only;
+    enum { kAll, kUd, kNotUd } types;
     Body body;
   };
   const std::vector<Cause> causes{
-      {"no free slot in the send queue", "SQ_FULL", "ENOMEM", false,
+      {"no free slot in the send queue", "SQ_FULL", "ENOMEM", Cause::kAll,
        [&](const Type& type, Api api) { full(Ends(dev, type), api); }},
       {"more SGEs than max_send_sge, more than one for an atomic", "TOO_MANY_SGES", "EINVAL",
-       false, [&](const Type& type, Api api) { sges(Ends(dev, type), type, api); }},
-      {"more inline data than max_inline_data", "INLINE_TOO_BIG", "EINVAL", false,
+       Cause::kAll, [&](const Type& type, Api api) { sges(Ends(dev, type), type, api); }},
+      {"more inline data than max_inline_data", "INLINE_TOO_BIG", "EINVAL", Cause::kAll,
        [&](const Type& type, Api api) { inline_data(Ends(dev, type), api); }},
-      {"QP in RESET, INIT or RTR", "WRONG_STATE", "EINVAL", false,
+      {"QP in RESET, INIT or RTR", "WRONG_STATE", "EINVAL", Cause::kAll,
        [&](const Type& type, Api api) { closed(dev, type, api); }},
-      {"QP in ERR", "ERR_STATE", "0, flushed", false,
+      {"QP in ERR", "ERR_STATE", "0, flushed", Cause::kAll,
        [&](const Type& type, Api api) { flushed(Ends(dev, type), api); }},
-      {"no address handle", "NO_AH", "EINVAL", true,
+      {"no address handle", "NO_AH", "EINVAL", Cause::kUd,
        [&](const Type& type, Api api) { no_address(Ends(dev, type), api); }},
-      {"a receive: more SGEs than max_recv_sge (max_sge of the SRQ)", "RECV_SGES", "EINVAL", false,
+      {"IBV_WR_BIND_MW: window of type 1, right that windows lack, no region", "BIND_WR", "EINVAL",
+       Cause::kNotUd,
+       [&](const Type& type, Api api) {
+         windows(dev, Ends(dev, type, {.more_ops = kWindowOps}), api);
+       }},
+      {"ibv_bind_mw: another QP type, window of type 2, the same", "BIND_VERB", "EINVAL",
+       Cause::kAll,
+       [&](const Type& type, Api) { bind_verb(dev, Ends(dev, type), type); }},
+      {"a receive: more SGEs than max_recv_sge (max_sge of the SRQ)", "RECV_SGES", "EINVAL", Cause::kAll,
        [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
-      {"a receive: no free slot", "RECV_FULL", "ENOMEM", false,
+      {"a receive: no free slot", "RECV_FULL", "ENOMEM", Cause::kAll,
        [&](const Type& type, Api) { receives(Ends(dev, type), type); }},
       {"a receive: QP in RESET, QP without a receive queue of its own", "RECV_STATE", "EINVAL",
-       false, [&](const Type& type, Api) { receive_in_reset(dev, type); }},
+       Cause::kAll, [&](const Type& type, Api) { receive_in_reset(dev, type); }},
   };
   std::vector<Row> rows;
   for (const Cause& cause : causes) {
     Row row{.name = cause.text, .cells = {}};
     for (const Type& type : kTypes) {
-      if (cause.ud_only && type.type != IBV_QPT_UD) {
+      const bool ud = type.type == IBV_QPT_UD;
+      if (cause.types == (ud ? Cause::kNotUd : Cause::kUd)) {
         row.cells.emplace_back("\\-");
         continue;
       }

@@ -21,8 +21,18 @@ Opcodes
 =======
 
 *works*: the request does what it says, data and completions of both ends compared. *refused*: the page has no mark there;
-``ibv_post_send`` returns EINVAL, ``ibv_create_qp_ex`` fails with EOPNOTSUPP when asked for the ``ibv_wr_*()`` of it. *needs
-windows*, *no offload*: the page has a mark, and the device lacks what it takes; both fail with EOPNOTSUPP.
+``ibv_post_send`` returns EINVAL, ``ibv_create_qp_ex`` fails with EOPNOTSUPP when asked for the ``ibv_wr_*()`` of it. *no
+offload*: the page has a mark, and the device lacks what it takes; both fail with EOPNOTSUPP. Windows are of type 2 here, as
+these calls want them.
+
+)";
+
+constexpr const char* kBuilt = R"(
+Two more
+========
+
+The page has no marks for these: a ``struct ibv_send_wr`` has no place for what they say. ``ibv_post_send`` returns EINVAL for them
+on every type; *works* and *refused* are said of ``ibv_wr_flush`` and ``ibv_wr_atomic_write``, with the types of ibv_wr_post(3).
 
 )";
 
@@ -42,12 +52,13 @@ and ``bad_wr`` points at it; of a session of ``ibv_wr_*()`` nothing is posted.
 )";
 
 constexpr const char* kNotes = R"(
-.. [1] A process has no key that it could invalidate but a memory window's, and tern has no memory windows yet.
-.. [2] The request reaches the peer, which invalidates what the kernel registered by work request there. With the key of an
-   ordinary region, which cannot be invalidated, as here, the receive completes with ``IBV_WC_REM_INV_REQ_ERR``, and so does
-   the request where it is acknowledged.
+.. [1] A window of type 2 is for peers of the QP that bound it, and an XRC sender answers nobody: its peers reach targets,
+   which are other QPs. One of type 1, by ``ibv_bind_mw``, is open to the peers of all QPs of its PD.
+.. [2] The request reaches the target, which invalidates what the kernel registered by work request there. A target has no
+   windows. With the key of an ordinary region, which cannot be invalidated, as here, the receive and the request complete
+   with ``IBV_WC_REM_INV_REQ_ERR``.
 .. [3] The device computes no checksums and segments nothing, and its attributes say so.
-.. [4] Accepted; a QP without READs and atomics has nothing to wait for. The page has FENCE for RC alone.
+.. [4] Accepted; a QP without READs and the like has nothing to wait for. The page has FENCE for RC alone.
 )";
 
 std::size_t width(const std::string& s) { return s.size(); }
@@ -86,10 +97,10 @@ std::string table(const std::string& head, const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& flags,
-                   const std::vector<Row>& refusals) {
-  return std::string(kIntro) + table("Opcode", opcodes) + kFlags + table("Flag", flags) +
-         kRefusals + table("Cause", refusals) + kNotes;
+std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& built,
+                   const std::vector<Row>& flags, const std::vector<Row>& refusals) {
+  return std::string(kIntro) + table("Opcode", opcodes) + kBuilt + table("Opcode", built) + kFlags +
+         table("Flag", flags) + kRefusals + table("Cause", refusals) + kNotes;
 }
 
 }  // namespace guest

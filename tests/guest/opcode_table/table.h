@@ -20,11 +20,13 @@ struct Row {
 };
 
 std::vector<Row> opcode_rows(const Device& dev, const Runner& run);
+// What ibv_wr_*() alone posts.
+std::vector<Row> built_rows(const Device& dev, const Runner& run);
 std::vector<Row> flag_rows(const Device& dev, const Runner& run);
 std::vector<Row> refusal_rows(const Device& dev, const Runner& run);
 
-std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& flags,
-                   const std::vector<Row>& refusals);
+std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& built,
+                   const std::vector<Row>& flags, const std::vector<Row>& refusals);
 
 // A list of three of which the second is wrong is refused at the second, with this errno, and the
 // first alone arrives; with ibv_wr_*() nothing does.

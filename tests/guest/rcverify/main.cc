@@ -13,15 +13,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "suite.h"
+#include "watchdog.h"
 
 namespace guest {
 namespace {
@@ -39,18 +38,6 @@ struct Options {
   unsigned effort = 100;
   std::vector<const char*> patterns;
 };
-
-// Name of the running test, for the handler of the watchdog.
-const char* running = "";
-
-extern "C" void watchdog(int /*signal*/) {
-  static constexpr char kHead[] = "not ok ";
-  static constexpr char kTail[] = " - hangs\n";
-  bool wrote = ::write(STDOUT_FILENO, kHead, sizeof(kHead) - 1) > 0;
-  wrote = wrote && ::write(STDOUT_FILENO, running, std::strlen(running)) > 0;
-  wrote = wrote && ::write(STDOUT_FILENO, kTail, sizeof(kTail) - 1) > 0;
-  ::_exit(wrote ? 3 : 4);
-}
 
 Options parse(int argc, char** argv) {
   Options o;
@@ -96,8 +83,7 @@ bool chosen(const Options& options, const char* name) {
 }
 
 bool run(const Test& test, Env& env) {
-  running = test.name;
-  ::alarm(kTestLimit);
+  const Watchdog watchdog(test.name, kTestLimit);
   const auto start = std::chrono::steady_clock::now();
   std::string why;
   try {
@@ -106,7 +92,6 @@ bool run(const Test& test, Env& env) {
     why = e.what();
   }
   why += take_destroy_errors();
-  ::alarm(0);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (why.empty()) {
     std::printf("ok %s # %.2f s\n", test.name, took.count());
@@ -120,7 +105,7 @@ bool run(const Test& test, Env& env) {
 int run_all(const Options& options) {
   std::vector<Test> tests;
   for (const auto part : {data_tests(), queue_tests(), local_error_tests(), remote_error_tests(),
-                          state_tests(), event_tests()}) {
+                          state_tests(), event_tests(), flush_tests()}) {
     std::ranges::copy_if(part, std::back_inserter(tests),
                          [&](const Test& t) { return chosen(options, t.name); });
   }
@@ -155,7 +140,6 @@ int run_all(const Options& options) {
 
 int main(int argc, char** argv) {
   const guest::Options options = guest::parse(argc, argv);
-  std::signal(SIGALRM, guest::watchdog);
   try {
     if (options.serve) {
       guest::serve(options.device, options.gid_index, options.port, options.once);

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "peer.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <thread>
 #include <type_traits>
 #include <utility>
+
+#include "tcp.h"
 
 namespace guest {
 
@@ -32,7 +29,64 @@ Session::Session(const Device& dev, const SessionOptions& options)
           .max_send_sge = options.send_sge,
           .max_recv_sge = options.recv_sge,
           .max_inline_data = options.inline_data};
-  qp_ = create_rc_qp(dev, send_cq_.get(), recv_cq_.get(), cap_, options.signal_all);
+  if (options.type == IBV_QPT_XRC_RECV) {
+    create_srq(options);
+  }
+  if (options.type == IBV_QPT_RC) {
+    qp_ = create_rc_qp(dev, send_cq_.get(), recv_cq_.get(), cap_, options.signal_all,
+                       options.more_ops);
+  } else {
+    create_qp(options);
+  }
+}
+
+void Session::create_srq(const SessionOptions& options) {
+  ibv_xrcd_init_attr domain{};
+  domain.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  domain.fd = -1;
+  domain.oflags = O_CREAT;
+  xrcd_.reset(ibv_open_xrcd(dev_.context(), &domain));
+  if (!xrcd_) {
+    fail_errno("ibv_open_xrcd");
+  }
+  ibv_srq_init_attr_ex attr{};
+  attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                   IBV_SRQ_INIT_ATTR_CQ;
+  attr.attr.max_wr = options.recv_wr;
+  attr.attr.max_sge = options.recv_sge;
+  attr.srq_type = IBV_SRQT_XRC;
+  attr.pd = dev_.pd();
+  attr.xrcd = xrcd_.get();
+  attr.cq = recv_cq_.get();
+  srq_.reset(ibv_create_srq_ex(dev_.context(), &attr));
+  if (!srq_ || ibv_get_srq_num(srq_.get(), &srqn_) != 0) {
+    fail_errno("an XRC SRQ");
+  }
+}
+
+void Session::create_qp(const SessionOptions& options) {
+  QpSpec spec{.type = options.type,
+              .send_cq = send_cq_.get(),
+              .recv_cq = recv_cq_.get(),
+              .xrcd = xrcd_.get(),
+              .cap = cap_,
+              .send_ops = IBV_QP_EX_WITH_SEND,
+              .signal_all = options.signal_all};
+  if (options.type == IBV_QPT_XRC_RECV) {
+    spec.cap = {};
+    spec.send_ops = 0;
+    spec.send_cq = spec.recv_cq = nullptr;
+  }
+  if (options.type == IBV_QPT_XRC_SEND) {
+    spec.recv_cq = nullptr;
+    spec.cap.max_recv_wr = spec.cap.max_recv_sge = 0;
+    spec.send_ops = kRcSendOps;
+  }
+  qp_ = try_create_qp(dev_, spec);
+  if (!qp_) {
+    fail_errno("ibv_create_qp_ex");
+  }
+  cap_ = spec.cap;
 }
 
 namespace {
@@ -53,13 +107,31 @@ void receive(const Session& session, const Request& request) {
   for (std::uint32_t i = 0; i < request.num_ranges; i++) {
     sges.push_back(session.memory().sge(request.ranges[i].offset, request.ranges[i].length));
   }
-  const int err = post_recv(session.qp(), request.a, sges);
-  require(err == 0, "ibv_post_recv: {}", errno_name(err));
+  const int err = session.srq() != nullptr ? post_srq_recv(session.srq(), request.a, sges)
+                                           : post_recv(session.qp(), request.a, sges);
+  require(err == 0, "a receive request: {}", errno_name(err));
 }
 
 void send(const Session& session, const Request& request) {
   Send wr;
   wr.wr_id = request.a;
+  wr.sges = {session.memory().sge(request.ranges[0].offset, request.ranges[0].length)};
+  const int err = post(session.qp(), Api::kPost, wr);
+  require(err == 0, "ibv_post_send: {}", errno_name(err));
+}
+
+void post_work(const Session& session, const Request& request) {
+  const Work& w = request.work;
+  Send wr{.opcode = w.opcode,
+          .wr_id = w.wr_id,
+          .flags = w.flags,
+          .raddr = w.raddr,
+          .rkey = w.rkey,
+          .imm = w.imm,
+          .compare_add = w.compare_add,
+          .swap = w.swap,
+          .inv_rkey = w.inv_rkey,
+          .srqn = w.srqn};
   wr.sges = {session.memory().sge(request.ranges[0].offset, request.ranges[0].length)};
   const int err = post(session.qp(), Api::kPost, wr);
   require(err == 0, "ibv_post_send: {}", errno_name(err));
@@ -139,8 +211,17 @@ Reply Responder::run(const Request& request) {
     case Cmd::kSend:
       send(session, request);
       break;
+    case Cmd::kPost:
+      post_work(session, request);
+      break;
+    case Cmd::kQpState:
+      reply.a = state_of(session.qp());
+      break;
     case Cmd::kDestroyQp:
       session.destroy_qp();
+      break;
+    case Cmd::kPhysical:
+      reply.a = session.memory().physical();
       break;
     case Cmd::kClose:
       sessions_.erase(request.session);
@@ -181,51 +262,6 @@ class LocalLink final : public Link {
   Responder& responder_;
 };
 
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
-  [[nodiscard]] int fd() const { return fd_; }
-
-  void write(const void* data, std::size_t size) const {
-    const auto* p = static_cast<const char*>(data);
-    while (size > 0) {
-      const ssize_t n = ::send(fd_, p, size, MSG_NOSIGNAL);
-      if (n <= 0) {
-        fail_errno("send");
-      }
-      p += n;
-      size -= static_cast<std::size_t>(n);
-    }
-  }
-
-  // False when the other side has closed before the first byte.
-  [[nodiscard]] bool read(void* data, std::size_t size) const {
-    auto* p = static_cast<char*>(data);
-    std::size_t got = 0;
-    while (got < size) {
-      const ssize_t n = ::recv(fd_, p + got, size - got, 0);
-      if (n == 0 && got == 0) {
-        return false;
-      }
-      if (n <= 0) {
-        fail_errno("recv");
-      }
-      got += static_cast<std::size_t>(n);
-    }
-    return true;
-  }
-
- private:
-  int fd_;
-};
-
 class TcpLink final : public Link {
  public:
   explicit TcpLink(Socket socket) : socket_(std::move(socket)) {}
@@ -241,31 +277,6 @@ class TcpLink final : public Link {
   Socket socket_;
 };
 
-using AddrList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-AddrList resolve(const char* host, const std::string& port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = host == nullptr ? AI_PASSIVE : 0;
-  addrinfo* list = nullptr;
-  const int err = ::getaddrinfo(host, port.c_str(), &hints, &list);
-  require(err == 0, "{}: {}", host == nullptr ? "any" : host, ::gai_strerror(err));
-  return {list, &::freeaddrinfo};
-}
-
-Socket listen_on(const std::string& port) {
-  const AddrList list = resolve(nullptr, port);
-  for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
-    Socket s(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-    const int on = 1;
-    ::setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (::bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.fd(), 1) == 0) {
-      return s;
-    }
-  }
-  fail_errno("listen");
-}
-
 }  // namespace
 
 std::unique_ptr<Link> local_link(Responder& responder) {
@@ -273,23 +284,13 @@ std::unique_ptr<Link> local_link(Responder& responder) {
 }
 
 std::unique_ptr<Link> tcp_link(const std::string& host, const std::string& port) {
-  for (int tries = 0; tries < 60; tries++) {
-    const AddrList list = resolve(host.c_str(), port);
-    for (const addrinfo* a = list.get(); a != nullptr; a = a->ai_next) {
-      Socket s(::socket(a->ai_family, a->ai_socktype, a->ai_protocol));
-      if (::connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0) {
-        return std::make_unique<TcpLink>(std::move(s));
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  }
-  fail("no peer at {} port {}", host, port);
+  return std::make_unique<TcpLink>(tcp_connect(host, port));
 }
 
 void serve(const std::string& device, int gid_index, const std::string& port, bool once) {
-  const Socket listener = listen_on(port);
+  const Socket listener = tcp_listen(port);
   do {
-    const Socket client(::accept(listener.fd(), nullptr, nullptr));
+    const Socket client = listener.accept();
     const Device dev(device, gid_index);
     Responder responder(dev);
     Request request;
@@ -395,6 +396,19 @@ void Remote::send(std::uint64_t wr_id, Range range) const {
   r.ranges[0] = range;
   link_.call(r);
 }
+
+void Remote::post(const Work& work, Range range) const {
+  Request r = request(Cmd::kPost);
+  r.work = work;
+  r.ranges[0] = range;
+  link_.call(r);
+}
+
+ibv_qp_state Remote::qp_state() const {
+  return static_cast<ibv_qp_state>(link_.call(request(Cmd::kQpState)).a);
+}
+
+std::uint64_t Remote::physical() const { return link_.call(request(Cmd::kPhysical)).a; }
 
 void Remote::destroy_qp() const { link_.call(request(Cmd::kDestroyQp)); }
 

@@ -14,6 +14,7 @@ namespace guest {
 
 // What one end of a connection is made of.
 struct SessionOptions {
+  ibv_qp_type type = IBV_QPT_RC;     // or UC, XRC_SEND, XRC_RECV
   std::uint32_t memory = 64 * 1024;  // bytes
   int mr_access = kAllAccess;
   std::uint64_t iova = 0;  // 0: the address of the memory
@@ -26,6 +27,7 @@ struct SessionOptions {
   int recv_cqe = 256;
   bool signal_all = false;
   bool foreign_pd = false;  // the memory belongs to another PD than the QP
+  std::uint64_t more_ops = 0;  // of an RC QP: for ibv_wr_*(), besides the usual ones
   std::uint32_t psn = 0x123456;
 };
 
@@ -41,12 +43,16 @@ class Session {
   [[nodiscard]] ibv_comp_channel* channel() const { return channel_.get(); }
   [[nodiscard]] const Memory& memory() const { return memory_; }
   [[nodiscard]] const ibv_qp_cap& cap() const { return cap_; }
+  [[nodiscard]] ibv_srq* srq() const { return srq_.get(); }  // of XRC_RECV
   [[nodiscard]] Endpoint endpoint() const {
-    return {.qpn = qp_->qp_num, .psn = psn_, .gid = dev_.gid()};
+    return {.qpn = qp_->qp_num, .psn = psn_, .gid = dev_.gid(), .srqn = srqn_};
   }
   void destroy_qp() { qp_.reset(); }
 
  private:
+  void create_srq(const SessionOptions& options);
+  void create_qp(const SessionOptions& options);
+
   const Device& dev_;
   PdPtr foreign_pd_;
   ChannelPtr channel_;
@@ -54,6 +60,9 @@ class Session {
   CqPtr recv_cq_;
   Memory memory_;
   ibv_qp_cap cap_{};
+  XrcdPtr xrcd_;
+  SrqPtr srq_;
+  std::uint32_t srqn_ = 0;
   QpPtr qp_;
   std::uint32_t psn_;
 };
@@ -79,8 +88,25 @@ enum class Cmd : std::uint32_t {
   kLoad,
   kStore,
   kSend,
+  kPost,
+  kQpState,
   kDestroyQp,
+  kPhysical,
   kClose,
+};
+
+// A send request for a peer to post, with the first range as its memory.
+struct Work {
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  unsigned flags = IBV_SEND_SIGNALED;
+  std::uint64_t wr_id = 0;
+  std::uint64_t raddr = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t imm = 0;  // host order
+  std::uint64_t compare_add = 0;
+  std::uint64_t swap = 0;
+  std::uint32_t inv_rkey = 0;
+  std::uint32_t srqn = 0;
 };
 
 // Both go over the wire as they stand: the two ends run the same program.
@@ -93,6 +119,7 @@ struct Request {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
   std::uint64_t c = 0;
+  Work work;
   std::uint32_t num_ranges = 0;
   std::array<Range, 16> ranges{};
 };
@@ -137,7 +164,7 @@ class Link {
 };
 
 std::unique_ptr<Link> local_link(Responder& responder);
-// Tries for about 30 s: the other machine may still be starting.
+// Waits for the other machine, which may still be starting.
 std::unique_ptr<Link> tcp_link(const std::string& host, const std::string& port);
 // Serves one client after another, for ever when `once` is false.
 void serve(const std::string& device, int gid_index, const std::string& port, bool once);
@@ -170,7 +197,10 @@ class Remote {
   [[nodiscard]] std::uint64_t load64(std::uint64_t offset) const;
   void store64(std::uint64_t offset, std::uint64_t value) const;
   void send(std::uint64_t wr_id, Range range) const;
+  void post(const Work& work, Range range) const;
+  [[nodiscard]] ibv_qp_state qp_state() const;
   void destroy_qp() const;
+  [[nodiscard]] std::uint64_t physical() const;
 
  private:
   [[nodiscard]] Request request(Cmd cmd, std::uint64_t a = 0, std::uint64_t b = 0) const;

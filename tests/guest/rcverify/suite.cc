@@ -73,14 +73,4 @@ void Pair::check(Range range, std::uint64_t seed) const {
           at.value_or(0));
 }
 
-void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status) {
-  require(wc.status == status, "wr_id {:#x}: {}, not {} (vendor error {:#x})", wc.wr_id,
-          ibv_wc_status_str(wc.status), ibv_wc_status_str(status), wc.vendor_err);
-  require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
-}
-
-void require_err(int err, int expected, const char* what) {
-  require(err == expected, "{}: {}, not {}", what, errno_name(err), errno_name(expected));
-}
-
 }  // namespace guest

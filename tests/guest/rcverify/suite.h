@@ -26,6 +26,7 @@ std::span<const Test> local_error_tests();
 std::span<const Test> remote_error_tests();
 std::span<const Test> state_tests();
 std::span<const Test> event_tests();
+std::span<const Test> flush_tests();
 
 struct PairOptions {
   SessionOptions local;
@@ -60,9 +61,6 @@ class Pair {
   void fill(Range range, std::uint64_t seed) const;
   void check(Range range, std::uint64_t seed) const;
 };
-
-void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status);
-void require_err(int err, int expected, const char* what);
 
 constexpr bool needs_recv(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||

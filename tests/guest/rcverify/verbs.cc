@@ -2,8 +2,10 @@
 #include "verbs.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -44,6 +46,16 @@ void fail_errno(const char* what) { fail("{}: {}", what, std::strerror(errno)); 
 std::string errno_name(int err) {
   const char* name = err == 0 ? "0" : strerrorname_np(err);
   return name != nullptr ? name : std::to_string(err);
+}
+
+void require_err(int err, int expected, const char* what) {
+  require(err == expected, "{}: {}, not {}", what, errno_name(err), errno_name(expected));
+}
+
+void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status) {
+  require(wc.status == status, "wr_id {:#x}: {}, not {} (vendor error {:#x})", wc.wr_id,
+          ibv_wc_status_str(wc.status), ibv_wc_status_str(status), wc.vendor_err);
+  require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
 }
 
 void note_destroy(const char* what, int err) {
@@ -146,6 +158,18 @@ Memory::~Memory() {
   ::munmap(data_, length_);
 }
 
+std::uint64_t Memory::physical() const {
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;
+  std::uint64_t entry = 0;
+  const int fd = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  const auto at = static_cast<off_t>(reinterpret_cast<std::uintptr_t>(data_) / kPage * 8);
+  const ssize_t got = ::pread(fd, &entry, sizeof(entry), at);
+  ::close(fd);
+  require(got == sizeof(entry) && (entry & kFrameMask) != 0, "no frame in /proc/self/pagemap");
+  return (entry & kFrameMask) * kPage;
+}
+
 std::uint64_t Memory::load64(std::uint64_t offset) const {
   std::uint64_t value = 0;
   std::memcpy(&value, data_ + offset, sizeof(value));
@@ -245,6 +269,14 @@ int to_state(ibv_qp* qp, ibv_qp_state state) {
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
 }
 
+ibv_qp_state state_of(ibv_qp* qp) {
+  ibv_qp_attr attr{};
+  ibv_qp_init_attr init{};
+  const int err = ibv_query_qp(qp, &attr, IBV_QP_STATE, &init);
+  require(err == 0, "ibv_query_qp: {}", errno_name(err));
+  return attr.qp_state;
+}
+
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote) {
   int err = to_init(qp, how);
@@ -277,7 +309,7 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
     attr.xrcd = spec.xrcd;
   } else {
     attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    attr.pd = dev.pd();
+    attr.pd = spec.pd != nullptr ? spec.pd : dev.pd();
     attr.send_ops_flags = spec.send_ops;
   }
   QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
@@ -287,13 +319,38 @@ QpPtr try_create_qp(const Device& dev, QpSpec& spec) {
   return qp;
 }
 
+XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq) {
+  XrcShare share;
+  ibv_xrcd_init_attr xrcd{};
+  xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  xrcd.fd = -1;
+  xrcd.oflags = O_CREAT;
+  share.xrcd.reset(ibv_open_xrcd(dev.context(), &xrcd));
+  if (!share.xrcd) {
+    fail_errno("ibv_open_xrcd");
+  }
+  ibv_srq_init_attr_ex srq{};
+  srq.attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0};
+  srq.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+                  IBV_SRQ_INIT_ATTR_CQ;
+  srq.srq_type = IBV_SRQT_XRC;
+  srq.pd = pd;
+  srq.xrcd = share.xrcd.get();
+  srq.cq = cq;
+  share.srq.reset(ibv_create_srq_ex(dev.context(), &srq));
+  if (!share.srq || ibv_get_srq_num(share.srq.get(), &share.srqn) != 0) {
+    fail_errno("ibv_create_srq_ex");
+  }
+  return share;
+}
+
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
-                   bool signal_all) {
+                   bool signal_all, std::uint64_t more_ops) {
   QpSpec spec{.type = IBV_QPT_RC,
               .send_cq = send_cq,
               .recv_cq = recv_cq,
               .cap = cap,
-              .send_ops = kRcSendOps,
+              .send_ops = kRcSendOps | more_ops,
               .signal_all = signal_all};
   QpPtr qp = try_create_qp(dev, spec);
   if (!qp) {
@@ -318,13 +375,18 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
     wr.num_sge = static_cast<int>(s.sges.size());
     wr.opcode = s.opcode;
     wr.send_flags = s.flags;
-    if (s.opcode == IBV_WR_SEND_WITH_INV) {
+    if (s.opcode == IBV_WR_SEND_WITH_INV || s.opcode == IBV_WR_LOCAL_INV) {
       wr.invalidate_rkey = s.inv_rkey;
     } else {
       wr.imm_data = htonl(s.imm);
     }
     if (qp->qp_type == IBV_QPT_XRC_SEND) {
       wr.qp_type.xrc.remote_srqn = s.srqn;
+    }
+    if (s.opcode == IBV_WR_BIND_MW) {
+      wr.bind_mw.mw = s.mw;
+      wr.bind_mw.rkey = s.bind_rkey;
+      wr.bind_mw.bind_info = s.bind;
     }
     if (qp->qp_type == IBV_QPT_UD) {
       wr.wr.ud.ah = s.ah;
@@ -348,7 +410,29 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
   return err;
 }
 
+// The data of a request, or the SGEs that name it.
+void set_data(ibv_qp_ex* qpx, const Send& s) {
+  if ((s.flags & IBV_SEND_INLINE) == 0) {
+    if (s.sges.size() == 1) {
+      ibv_wr_set_sge(qpx, s.sges[0].lkey, s.sges[0].addr, s.sges[0].length);
+    } else {
+      ibv_wr_set_sge_list(qpx, s.sges.size(), s.sges.data());
+    }
+    return;
+  }
+  std::vector<ibv_data_buf> bufs;
+  for (const ibv_sge& sge : s.sges) {
+    bufs.push_back({.addr = reinterpret_cast<void*>(sge.addr), .length = sge.length});
+  }
+  if (bufs.size() == 1) {
+    ibv_wr_set_inline_data(qpx, bufs[0].addr, bufs[0].length);
+  } else {
+    ibv_wr_set_inline_data_list(qpx, bufs.size(), bufs.data());
+  }
+}
+
 void build(ibv_qp_ex* qpx, const Send& s) {
+  bool data = true;
   qpx->wr_id = s.wr_id;
   qpx->wr_flags = s.flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
   switch (s.opcode) {
@@ -376,6 +460,20 @@ void build(ibv_qp_ex* qpx, const Send& s) {
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       ibv_wr_atomic_fetch_add(qpx, s.rkey, s.raddr, s.compare_add);
       break;
+    case IBV_WR_ATOMIC_WRITE:
+      ibv_wr_atomic_write(qpx, s.rkey, s.raddr, &s.swap);
+      data = false;
+      break;
+    case IBV_WR_FLUSH:
+      ibv_wr_flush(qpx, s.rkey, s.raddr, s.flush_length, s.flush_type, s.flush_level);
+      data = false;
+      break;
+    case IBV_WR_BIND_MW:
+      ibv_wr_bind_mw(qpx, s.mw, s.bind_rkey, &s.bind);
+      return;
+    case IBV_WR_LOCAL_INV:
+      ibv_wr_local_inv(qpx, s.inv_rkey);
+      return;
     default:
       fail("no ibv_wr_*() for opcode {}", static_cast<int>(s.opcode));
   }
@@ -384,22 +482,8 @@ void build(ibv_qp_ex* qpx, const Send& s) {
   } else if (qpx->qp_base.qp_type == IBV_QPT_XRC_SEND) {
     ibv_wr_set_xrc_srqn(qpx, s.srqn);
   }
-  if ((s.flags & IBV_SEND_INLINE) == 0) {
-    if (s.sges.size() == 1) {
-      ibv_wr_set_sge(qpx, s.sges[0].lkey, s.sges[0].addr, s.sges[0].length);
-    } else {
-      ibv_wr_set_sge_list(qpx, s.sges.size(), s.sges.data());
-    }
-    return;
-  }
-  std::vector<ibv_data_buf> bufs;
-  for (const ibv_sge& sge : s.sges) {
-    bufs.push_back({.addr = reinterpret_cast<void*>(sge.addr), .length = sge.length});
-  }
-  if (bufs.size() == 1) {
-    ibv_wr_set_inline_data(qpx, bufs[0].addr, bufs[0].length);
-  } else {
-    ibv_wr_set_inline_data_list(qpx, bufs.size(), bufs.data());
+  if (data) {
+    set_data(qpx, s);
   }
 }
 
@@ -427,6 +511,15 @@ int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges) {
   wr.num_sge = static_cast<int>(sges.size());
   ibv_recv_wr* bad = nullptr;
   return ibv_post_recv(qp, &wr, &bad);
+}
+
+int post_srq_recv(ibv_srq* srq, std::uint64_t wr_id, std::span<const ibv_sge> sges) {
+  ibv_recv_wr wr{};
+  wr.wr_id = wr_id;
+  wr.sg_list = const_cast<ibv_sge*>(sges.data());
+  wr.num_sge = static_cast<int>(sges.size());
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_srq_recv(srq, &wr, &bad);
 }
 
 std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms) {

@@ -39,6 +39,9 @@ void require(bool condition, std::format_string<Args...> text, Args&&... args) {
 // Name of an errno value, "0" for none.
 std::string errno_name(int err);
 
+void require_err(int err, int expected, const char* what);
+void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status);
+
 // A destroy that fails is a test failure: destructors only note it here, the runner asks.
 void note_destroy(const char* what, int err);
 std::string take_destroy_errors();
@@ -47,15 +50,17 @@ template <typename T, int (*kDestroy)(T*)>
 struct Destroyer {
   void operator()(T* object) const { note_destroy("destroy", kDestroy(object)); }
 };
+// The verbs are inline and have no linkage for a template.
+inline int dealloc_mw(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
+inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
 using ContextPtr = std::unique_ptr<ibv_context, Destroyer<ibv_context, ibv_close_device>>;
 using PdPtr = std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>>;
 using MrPtr = std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>>;
 using CqPtr = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>>;
 using QpPtr = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
 using SrqPtr = std::unique_ptr<ibv_srq, Destroyer<ibv_srq, ibv_destroy_srq>>;
+using MwPtr = std::unique_ptr<ibv_mw, Destroyer<ibv_mw, dealloc_mw>>;
 using AhPtr = std::unique_ptr<ibv_ah, Destroyer<ibv_ah, ibv_destroy_ah>>;
-// The verb is inline and has no linkage for a template.
-inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
 using XrcdPtr = std::unique_ptr<ibv_xrcd, Destroyer<ibv_xrcd, close_xrcd>>;
 using ChannelPtr =
     std::unique_ptr<ibv_comp_channel, Destroyer<ibv_comp_channel, ibv_destroy_comp_channel>>;
@@ -64,10 +69,14 @@ constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kRemoteAccess =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+// What FLUSH takes besides, of a region and of a QP.
+constexpr int kFlushAccess = kAllAccess | IBV_ACCESS_FLUSH_GLOBAL;
 constexpr std::uint64_t kRcSendOps =
     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+// What ibv_wr_*() alone can post.
+constexpr std::uint64_t kBuiltOps = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 // An open device, a PD, and the port and GID the tests use.
 class Device {
@@ -109,11 +118,14 @@ class Memory {
   [[nodiscard]] std::size_t length() const { return length_; }
   // The address a peer or an SGE uses for the byte at offset.
   [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return base_ + offset; }
+  [[nodiscard]] ibv_mr* mr() const { return mr_.get(); }
   [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
   [[nodiscard]] std::uint32_t rkey() const { return mr_->rkey; }
   [[nodiscard]] ibv_sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {.addr = address(offset), .length = length, .lkey = lkey()};
   }
+  // Where the first byte lies in the machine's memory; for root alone.
+  [[nodiscard]] std::uint64_t physical() const;
   [[nodiscard]] std::uint64_t load64(std::uint64_t offset) const;
   void store64(std::uint64_t offset, std::uint64_t value) const;
 
@@ -133,6 +145,7 @@ struct Endpoint {
   std::uint32_t qpn = 0;
   std::uint32_t psn = 0;
   ibv_gid gid{};
+  std::uint32_t srqn = 0;  // XRC
 };
 
 // What a connection is made with; the defaults suit two idle machines under emulation.
@@ -155,6 +168,7 @@ int to_init(ibv_qp* qp, const Connection& how);
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote);
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
 int to_state(ibv_qp* qp, ibv_qp_state state);
+ibv_qp_state state_of(ibv_qp* qp);
 // RESET to RTS; fails the test when a step is refused.
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote);
@@ -162,12 +176,13 @@ void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoin
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
 // An RC QP that also serves ibv_wr_*(). cap is updated to what was made.
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
-                   bool signal_all = false);
+                   bool signal_all = false, std::uint64_t more_ops = 0);
 
 // What makes a QP of any type. cap is updated to what was made. The errno is left in errno, and the
 // pointer empty, when it is refused.
 struct QpSpec {
   ibv_qp_type type = IBV_QPT_RC;
+  ibv_pd* pd = nullptr;  // null: the device's
   ibv_cq* send_cq = nullptr;
   ibv_cq* recv_cq = nullptr;
   ibv_srq* srq = nullptr;
@@ -177,6 +192,14 @@ struct QpSpec {
   bool signal_all = false;
 };
 QpPtr try_create_qp(const Device& dev, QpSpec& spec);
+
+// An XRC domain and an SRQ of this PD in it.
+struct XrcShare {
+  XrcdPtr xrcd;
+  SrqPtr srq;
+  std::uint32_t srqn = 0;
+};
+XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq);
 
 enum class Api { kPost, kWr };
 constexpr Api kBothApis[] = {Api::kPost, Api::kWr};
@@ -192,8 +215,14 @@ struct Send {
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;         // host order
   std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;
-  std::uint32_t inv_rkey = 0;
+  std::uint64_t swap = 0;      // ATOMIC_WRITE: the value
+  std::size_t flush_length = 0;
+  std::uint8_t flush_type = IBV_FLUSH_GLOBAL;
+  std::uint8_t flush_level = IBV_FLUSH_RANGE;
+  std::uint32_t inv_rkey = 0;  // SEND_WITH_INV, LOCAL_INV
+  ibv_mw* mw = nullptr;        // BIND_MW: of type 2
+  ibv_mw_bind_info bind{};
+  std::uint32_t bind_rkey = 0;
   ibv_ah* ah = nullptr;  // UD
   std::uint32_t remote_qpn = 0;
   std::uint32_t remote_qkey = 0;
@@ -205,6 +234,7 @@ struct Send {
 int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad = nullptr);
 int post(ibv_qp* qp, Api api, const Send& send);
 int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges);
+int post_srq_recv(ibv_srq* srq, std::uint64_t wr_id, std::span<const ibv_sge> sges);
 
 // Exactly count completions, or a failure after timeout_ms.
 std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms = 10000);

@@ -5,11 +5,9 @@
 //
 // usage: badudata [--seed N] [--calls N]; prints ok / not ok lines.
 
-#include <fcntl.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/tern-abi.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -19,96 +17,24 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <functional>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
-#include "killer/counts.h"
-#include "killer/shared.h"
+#include "../killer/counts.h"
+#include "../killer/shared.h"
+#include "memory.h"
+#include "uverbs.h"
 
+namespace badudata {
 namespace {
 
 constexpr const char* kDevice = "tern0";
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kArena = 64 * kPage;
 constexpr std::size_t kRecord = 64;
-
-int failures = 0;
-
-void report(bool ok, const std::string& name, const std::string& why = "") {
-  std::printf("%sok badudata/%s%s%s\n", ok ? "" : "not ", name.c_str(), ok ? "" : " - ",
-              ok ? "" : why.c_str());
-  failures += !ok;
-}
-
-template <typename T>
-void append(std::vector<std::byte>& to, const T& value) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-  to.insert(to.end(), bytes, bytes + sizeof(T));
-}
-
-// A command of the write() interface: the core's part, then the driver's.
-struct Request {
-  std::uint32_t command = 0;
-  std::vector<std::byte> core{};
-  std::vector<std::byte> driver{};
-  std::size_t core_response = 0;
-  std::size_t driver_response = 0;
-};
-
-// An open device by its file alone: no library between us and the kernel.
-class Uverbs {
- public:
-  explicit Uverbs(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-    if (fd_ < 0) throw std::runtime_error("cannot open " + path);
-    Request request{.command = IB_USER_VERBS_CMD_GET_CONTEXT};
-    append(request.core, ib_uverbs_get_context{});
-    request.core_response = sizeof(ib_uverbs_get_context_resp);
-    request.driver_response = sizeof(tern_uresp_alloc_ucontext);
-    if (call(request)) throw std::runtime_error("no context");
-    async_fd_ = response<ib_uverbs_get_context_resp>().async_fd;
-  }
-  Uverbs(const Uverbs&) = delete;
-  Uverbs& operator=(const Uverbs&) = delete;
-  ~Uverbs() {
-    close(static_cast<int>(async_fd_));
-    close(fd_);
-  }
-
-  // errno, 0 for success.
-  int call(const Request& request) {
-    response_.assign(request.core_response + request.driver_response, std::byte{0xee});
-    std::vector<std::byte> bytes;
-    ib_uverbs_cmd_hdr header = {};
-    header.command = request.command;
-    header.in_words = static_cast<std::uint16_t>(
-        (sizeof(header) + request.core.size() + request.driver.size()) / 4);
-    header.out_words = static_cast<std::uint16_t>(response_.size() / 4);
-    append(bytes, header);
-    bytes.insert(bytes.end(), request.core.begin(), request.core.end());
-    bytes.insert(bytes.end(), request.driver.begin(), request.driver.end());
-    if (!response_.empty()) {
-      const auto address = reinterpret_cast<std::uint64_t>(response_.data());
-      std::memcpy(bytes.data() + sizeof(header), &address, sizeof(address));
-    }
-    return write(fd_, bytes.data(), bytes.size()) < 0 ? errno : 0;
-  }
-
-  template <typename T>
-  [[nodiscard]] T response(std::size_t offset = 0) const {
-    T value;
-    std::memcpy(&value, response_.data() + offset, sizeof(T));
-    return value;
-  }
-
- private:
-  int fd_;
-  std::uint32_t async_fd_ = 0;
-  std::vector<std::byte> response_;
-};
 
 // A request of which parts are changed by name. The kernel's structures end in an array without
 // length, which C++ does not know.
@@ -136,6 +62,7 @@ struct Typed {
 #pragma GCC diagnostic pop
 
 using CreateCq = Typed<ib_uverbs_create_cq, tern_ureq_create_cq>;
+using ResizeCq = Typed<ib_uverbs_resize_cq, tern_ureq_resize_cq>;
 using CreateQp = Typed<ib_uverbs_create_qp, tern_ureq_create_qp>;
 using CreateSrq = Typed<ib_uverbs_create_srq, tern_ureq_create_srq>;
 using ModifySrq = Typed<ib_uverbs_modify_srq, tern_ureq_modify_srq>;
@@ -178,6 +105,15 @@ class Bench {
     r.driver.buf_len = rounded((64 << 4) + kRecord);
     return r;
   }
+  [[nodiscard]] ResizeCq resize_cq() const {
+    ResizeCq r;
+    r.core.cq_handle = cq_;
+    r.core.cqe = 32;
+    r.driver.buf_addr = arena() + 32 * kPage;
+    r.driver.log_size = 5;
+    r.driver.buf_len = rounded((64 << 5) + kRecord);
+    return r;
+  }
   [[nodiscard]] CreateQp qp() const {
     CreateQp r;
     r.core.pd_handle = pd_;
@@ -217,6 +153,10 @@ class Bench {
     return r.request(IB_USER_VERBS_CMD_CREATE_CQ, sizeof(ib_uverbs_create_cq_resp),
                      sizeof(tern_uresp_create_cq));
   }
+  static Request send(const ResizeCq& r) {
+    return r.request(IB_USER_VERBS_CMD_RESIZE_CQ, sizeof(ib_uverbs_resize_cq_resp),
+                     sizeof(tern_uresp_resize_cq));
+  }
   static Request send(const CreateQp& r) {
     return r.request(IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp_resp), 0);
   }
@@ -236,28 +176,9 @@ class Bench {
 };
 
 template <typename R>
-struct Case {
-  const char* name;
-  std::function<void(R&)> change;
-  int err;
-};
-
-template <typename R>
 void run_table(Bench& bench, const std::string& verb, const R& good,
                const std::vector<Case<R>>& cases) {
-  std::string wrong;
-  for (const Case<R>& c : cases) {
-    R r = good;
-    c.change(r);
-    const int err = bench.verbs.call(Bench::send(r));
-    if (err != c.err) {
-      wrong += std::string(wrong.empty() ? "" : ", ") + c.name + ": " + std::strerror(err) +
-               ", not " + std::strerror(c.err);
-    }
-  }
-  report(wrong.empty(), verb + "-refuses-" + std::to_string(cases.size()) + "-requests", wrong);
-  const int err = bench.verbs.call(Bench::send(good));
-  report(err == 0, verb + "-works-afterwards", std::strerror(err));
+  run_table<R>(verb, good, cases, [&](const R& r) { return bench.verbs.call(Bench::send(r)); });
 }
 
 // The buffer and the length of the request: the same for every verb.
@@ -299,6 +220,18 @@ void tables(Bench& bench) {
                {"fewer than asked", [](CreateCq& r) { r.driver.log_size = 3; }, EINVAL},
                {"log size 64", [](CreateCq& r) { r.driver.log_size = 64; }, EINVAL},
                {"log size 2^31", [](CreateCq& r) { r.driver.log_size = 0x80000000; }, EINVAL},
+           }));
+  run_table<ResizeCq>(
+      bench, "resize_cq", bench.resize_cq(),
+      with(common<ResizeCq>(bench),
+           {
+               {"reserved", [](ResizeCq& r) { r.driver.reserved_a0[0] = 1; }, EINVAL},
+               {"no entry", [](ResizeCq& r) { r.core.cqe = 0; }, EINVAL},
+               {"log size 0", [](ResizeCq& r) { r.driver.log_size = 0; }, EINVAL},
+               {"fewer than asked", [](ResizeCq& r) { r.driver.log_size = 4; }, EINVAL},
+               {"log size 64", [](ResizeCq& r) { r.driver.log_size = 64; }, EINVAL},
+               {"log size 2^31", [](ResizeCq& r) { r.driver.log_size = 0x80000000; }, EINVAL},
+               {"2^32 - 1 entries", [](ResizeCq& r) { r.core.cqe = ~0U; }, EINVAL},
            }));
   run_table<CreateQp>(
       bench, "create_qp", bench.qp(),
@@ -383,6 +316,10 @@ Request bare(killer::Random& random) {
       {IB_USER_VERBS_CMD_QUERY_QP, sizeof(ib_uverbs_query_qp), sizeof(ib_uverbs_query_qp_resp)},
       {IB_USER_VERBS_CMD_QUERY_SRQ, sizeof(ib_uverbs_query_srq), sizeof(ib_uverbs_query_srq_resp)},
       {IB_USER_VERBS_CMD_REG_MR, sizeof(ib_uverbs_reg_mr), sizeof(ib_uverbs_reg_mr_resp)},
+      {IB_USER_VERBS_CMD_REREG_MR, sizeof(ib_uverbs_rereg_mr), sizeof(ib_uverbs_rereg_mr_resp)},
+      {IB_USER_VERBS_CMD_DEREG_MR, sizeof(ib_uverbs_dereg_mr), 0},
+      {IB_USER_VERBS_CMD_ALLOC_MW, sizeof(ib_uverbs_alloc_mw), sizeof(ib_uverbs_alloc_mw_resp)},
+      {IB_USER_VERBS_CMD_DEALLOC_MW, sizeof(ib_uverbs_dealloc_mw), 0},
   };
   const Bare& chosen = kBare[random.below(std::size(kBare))];
   Request request{.command = chosen.command};
@@ -410,7 +347,7 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
     std::uint32_t srq = 0;
     for (unsigned i = 0; i < 100 && done < calls; ++i, ++done) {
       Request request;
-      switch (random.below(6)) {
+      switch (random.below(7)) {
         case 0:
           request = Bench::send(bench.cq());
           break;
@@ -422,6 +359,9 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
           break;
         case 3:
           request = Bench::send(bench.resize(srq));
+          break;
+        case 4:
+          request = Bench::send(bench.resize_cq());
           break;
         default:
           request = bare(random);
@@ -445,29 +385,15 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
               calls);
 }
 
-// The character device of kDevice, by sysfs.
-std::string uverbs_path() {
-  for (int i = 0; i < 32; ++i) {
-    const std::string name = "uverbs" + std::to_string(i);
-    char device[64] = {};
-    FILE* file = std::fopen(("/sys/class/infiniband_verbs/" + name + "/ibdev").c_str(), "r");
-    if (file == nullptr) continue;
-    const bool found = std::fgets(device, sizeof(device), file) != nullptr &&
-                       std::string_view(device).starts_with(kDevice);
-    std::fclose(file);
-    if (found) return "/dev/infiniband/" + name;
-  }
-  throw std::runtime_error("no uverbs device");
-}
-
 int run(std::uint64_t seed, unsigned calls) {
-  const std::string path = uverbs_path();
+  const std::string path = uverbs_path(kDevice);
   const killer::Counts before = killer::read_counts(kDevice);
   {
     Bench bench(path);
     tables(bench);
     srq_tables(bench);
   }
+  memory_tables(path, kDevice);
   at_random(path, seed, calls);
   killer::Counts after;
   for (int i = 0; i < 100; ++i) {
@@ -476,10 +402,11 @@ int run(std::uint64_t seed, unsigned calls) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   report(after == before, "nothing-is-left", killer::difference(before, after));
-  return failures != 0;
+  return failures() != 0;
 }
 
 }  // namespace
+}  // namespace badudata
 
 int main(int argc, char** argv) {
   std::uint64_t seed = 3;
@@ -490,9 +417,9 @@ int main(int argc, char** argv) {
     if (option == "--calls") calls = static_cast<unsigned>(std::strtoul(argv[i + 1], nullptr, 0));
   }
   try {
-    return run(seed, calls);
+    return badudata::run(seed, calls);
   } catch (const std::exception& error) {
-    report(false, "run", error.what());
+    badudata::report(false, "run", error.what());
     return 1;
   }
 }

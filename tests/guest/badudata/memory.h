@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#pragma once
+
+#include <string>
+
+namespace badudata {
+
+// Windows, changes of regions and device memory of the device at `path`.
+void memory_tables(const std::string& path, const std::string& device);
+
+}  // namespace badudata

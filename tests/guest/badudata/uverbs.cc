@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "uverbs.h"
+
+#include <fcntl.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/rdma_user_ioctl.h>
+#include <rdma/tern-abi.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <stdexcept>
+#include <string_view>
+
+namespace badudata {
+namespace {
+
+int failed = 0;
+
+}  // namespace
+
+void report(bool ok, const std::string& name, const std::string& why) {
+  std::printf("%sok badudata/%s%s%s\n", ok ? "" : "not ", name.c_str(), ok ? "" : " - ",
+              ok ? "" : why.c_str());
+  failed += !ok;
+}
+
+int failures() { return failed; }
+
+Method& Method::value(unsigned id, std::size_t bytes, std::uint64_t value) {
+  ib_uverbs_attr attr = {};
+  attr.attr_id = static_cast<std::uint16_t>(id);
+  attr.len = static_cast<std::uint16_t>(bytes);
+  attr.flags = UVERBS_ATTR_F_MANDATORY;
+  attr.data = value;
+  attrs.push_back(attr);
+  return *this;
+}
+
+int call(int fd, Method& method) {
+  // The header's array has no length, which C++ does not know.
+  constexpr std::size_t kHeader = offsetof(ib_uverbs_ioctl_hdr, attrs);
+  const std::size_t attrs = method.attrs.size() * sizeof(ib_uverbs_attr);
+  std::vector<std::uint64_t> words((kHeader + attrs + 7) / 8);
+  auto* bytes = reinterpret_cast<std::byte*>(words.data());
+  const auto put = [&](std::size_t offset, auto value) {
+    std::memcpy(bytes + offset, &value, sizeof(value));
+  };
+  put(offsetof(ib_uverbs_ioctl_hdr, length), static_cast<std::uint16_t>(kHeader + attrs));
+  put(offsetof(ib_uverbs_ioctl_hdr, object_id), method.object);
+  put(offsetof(ib_uverbs_ioctl_hdr, method_id), method.method);
+  put(offsetof(ib_uverbs_ioctl_hdr, num_attrs), static_cast<std::uint16_t>(method.attrs.size()));
+  put(offsetof(ib_uverbs_ioctl_hdr, driver_id), std::uint32_t{RDMA_DRIVER_UNKNOWN});
+  std::memcpy(bytes + kHeader, method.attrs.data(), attrs);
+  const int err = ioctl(fd, RDMA_VERBS_IOCTL, bytes) < 0 ? errno : 0;
+  std::memcpy(method.attrs.data(), bytes + kHeader, attrs);
+  return err;
+}
+
+Uverbs::Uverbs(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+  if (fd_ < 0) throw std::runtime_error("cannot open " + path);
+  Request request{.command = IB_USER_VERBS_CMD_GET_CONTEXT};
+  append(request.core, ib_uverbs_get_context{});
+  request.core_response = sizeof(ib_uverbs_get_context_resp);
+  request.driver_response = sizeof(tern_uresp_alloc_ucontext);
+  if (call(request)) throw std::runtime_error("no context");
+  async_fd_ = response<ib_uverbs_get_context_resp>().async_fd;
+}
+
+Uverbs::~Uverbs() {
+  close(static_cast<int>(async_fd_));
+  close(fd_);
+}
+
+int Uverbs::call(const Request& request) {
+  response_.assign(request.core_response + request.driver_response, std::byte{0xee});
+  std::vector<std::byte> bytes;
+  ib_uverbs_cmd_hdr header = {};
+  header.command = request.command;
+  header.in_words = static_cast<std::uint16_t>(
+      (sizeof(header) + request.core.size() + request.driver.size()) / 4);
+  header.out_words = static_cast<std::uint16_t>(response_.size() / 4);
+  append(bytes, header);
+  bytes.insert(bytes.end(), request.core.begin(), request.core.end());
+  bytes.insert(bytes.end(), request.driver.begin(), request.driver.end());
+  if (!response_.empty()) {
+    const auto address = reinterpret_cast<std::uint64_t>(response_.data());
+    std::memcpy(bytes.data() + sizeof(header), &address, sizeof(address));
+  }
+  return write(fd_, bytes.data(), bytes.size()) < 0 ? errno : 0;
+}
+
+std::string uverbs_path(const std::string& device) {
+  for (int i = 0; i < 32; ++i) {
+    const std::string name = "uverbs" + std::to_string(i);
+    char line[64] = {};
+    FILE* file = std::fopen(("/sys/class/infiniband_verbs/" + name + "/ibdev").c_str(), "r");
+    if (file == nullptr) continue;
+    const bool found = std::fgets(line, sizeof(line), file) != nullptr &&
+                       std::string_view(line).starts_with(device);
+    std::fclose(file);
+    if (found) return "/dev/infiniband/" + name;
+  }
+  throw std::runtime_error("no uverbs device");
+}
+
+}  // namespace badudata

@@ -1,0 +1,576 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// cqfeatures: what completion queues can do besides being polled, on QPs connected to each other in this process.
+//
+//   cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]
+//
+// Resizing while completions come, event moderation, overruns that are ignored, time stamps by the device's clock and
+// by the system's, and that no order of data is promised. Nothing is asserted that depends on how fast the machine is.
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <functional>
+#include <thread>
+
+#include "dmem/runner.h"
+#include "verbs.h"
+
+namespace guest {
+namespace {
+
+constexpr int kSoon = 20000;  // ms in which an event must come
+constexpr int kNever = 150;   // ms in which none may
+constexpr std::uint32_t kDepth = 64;  // requests outstanding at most
+constexpr std::uint64_t kNsPerUs = 1000;
+constexpr std::uint64_t kNsPerMs = 1000000;
+constexpr std::uint64_t kNsPerSecond = 1000000000;
+
+std::uint64_t now_ns(clockid_t id) {
+  timespec ts{};
+  clock_gettime(id, &ts);
+  return static_cast<std::uint64_t>(ts.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(ts.tv_nsec);
+}
+
+std::uint64_t raw_clock(ibv_context* context) {
+  ibv_values_ex values{};
+  values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+  require_err(ibv_query_rt_values_ex(context, &values), 0, "ibv_query_rt_values_ex");
+  require(values.comp_mask == IBV_VALUES_MASK_RAW_CLOCK, "no clock in the answer");
+  return static_cast<std::uint64_t>(values.raw_clock.tv_nsec);
+}
+
+void sleep_ms(unsigned ms) { usleep(ms * 1000); }
+
+struct CqSpec {
+  std::uint32_t entries = kDepth;
+  std::uint64_t wc_flags = 0;
+  std::uint32_t flags = 0;
+};
+
+// A QP that writes to its twin, with a channel and a CQ of its own for what it has sent.
+class Rig {
+ public:
+  explicit Rig(const Device& dev, const CqSpec& spec = {})
+      : dev_(dev), memory_(dev.pd(), 4096, kAllAccess), quiet_cq_(create_cq(dev, 8)) {
+    channel_.reset(ibv_create_comp_channel(dev.context()));
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = spec.entries;
+    attr.channel = channel_.get();
+    attr.wc_flags = spec.wc_flags;
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+    attr.flags = spec.flags;
+    cq_ex_ = ibv_create_cq_ex(dev.context(), &attr);
+    if (cq_ex_ == nullptr) fail_errno("ibv_create_cq_ex");
+    cq_.reset(ibv_cq_ex_to_cq(cq_ex_));
+    ibv_qp_cap cap{.max_send_wr = kDepth, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    ibv_qp_cap twin_cap = cap;
+    qp_ = create_rc_qp(dev, cq_.get(), quiet_cq_.get(), cap);
+    twin_ = create_rc_qp(dev, quiet_cq_.get(), quiet_cq_.get(), twin_cap);
+    const Connection how{.mtu = dev.active_mtu()};
+    const Endpoint here{.qpn = qp_->qp_num, .psn = 1, .gid = dev.gid()};
+    const Endpoint there{.qpn = twin_->qp_num, .psn = 2, .gid = dev.gid()};
+    connect(twin_.get(), dev, how, there, here);
+    connect(qp_.get(), dev, how, here, there);
+  }
+
+  [[nodiscard]] const Device& dev() const { return dev_; }
+  [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
+  [[nodiscard]] ibv_cq_ex* cq_ex() const { return cq_ex_; }
+  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+  [[nodiscard]] const Memory& memory() const { return memory_; }
+
+  // Writes the first 8 bytes of the memory over those at 2048; wr_id counts up from 0.
+  void write(unsigned count = 1) {
+    for (; count > 0; count--) {
+      Send send;
+      send.opcode = IBV_WR_RDMA_WRITE;
+      send.sges = {memory_.sge(0, 8)};
+      send.raddr = memory_.address(2048);
+      send.rkey = memory_.rkey();
+      send.wr_id = posted_++;
+      const int err = post(qp_.get(), Api::kPost, send);
+      require(err == 0, "post {}: {}", posted_ - 1, errno_name(err));
+    }
+  }
+  // What is completed comes next in order.
+  void take(std::span<const ibv_wc> wcs) {
+    for (const ibv_wc& wc : wcs) require_status(wc, taken_++, IBV_WC_SUCCESS);
+  }
+  void poll_all(unsigned count) { take(poll(cq_.get(), count)); }
+  void arm(bool solicited = false) const {
+    require_err(ibv_req_notify_cq(cq_.get(), solicited ? 1 : 0), 0, "ibv_req_notify_cq");
+  }
+  [[nodiscard]] bool event(int ms) const { return wait_event(channel_.get(), ms); }
+  [[nodiscard]] int moderate(std::uint16_t count, std::uint16_t period) const {
+    ibv_modify_cq_attr attr{};
+    attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+    attr.moderate = {.cq_count = count, .cq_period = period};
+    return ibv_modify_cq(cq_.get(), &attr);
+  }
+  [[nodiscard]] std::uint64_t posted() const { return posted_; }
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+
+ private:
+  const Device& dev_;
+  Memory memory_;
+  ChannelPtr channel_;
+  CqPtr quiet_cq_;
+  ibv_cq_ex* cq_ex_ = nullptr;
+  CqPtr cq_;
+  QpPtr twin_;
+  QpPtr qp_;
+  std::uint64_t posted_ = 0;
+  std::uint64_t taken_ = 0;
+};
+
+// ---- resizing ----
+
+// Waits until so many completions wait: the last one's write is there, and those of others before it.
+void settle(Rig& rig) {
+  rig.memory().store64(0, 0x7e57 + rig.posted());
+  rig.write();
+  const std::uint64_t mark = rig.memory().load64(0);
+  for (int ms = 0; rig.memory().load64(2048) != mark; ms++) {
+    require(ms < kSoon, "a write has not arrived");
+    sleep_ms(1);
+  }
+  sleep_ms(50);  // the completion follows the data; that it does is what is polled for later
+}
+
+void resize_keeps_what_waits(const Device& dev) {
+  Rig rig(dev, {.entries = 16});
+  for (const int entries : {64, 16, 4096, 20, 100, 17}) {
+    rig.write(9);
+    settle(rig);
+    rig.poll_all(3);
+    require_err(ibv_resize_cq(rig.cq(), entries), 0, "ibv_resize_cq");
+    require(rig.cq()->cqe >= entries, "{} entries after a resize to {}", rig.cq()->cqe, entries);
+    rig.write(4);
+    rig.poll_all(11);
+  }
+}
+
+void resize_refused(const Device& dev) {
+  Rig rig(dev, {.entries = 16});
+  const int cqe = rig.cq()->cqe;
+  rig.write(10);
+  settle(rig);
+  for (const int bad : {0, -1, dev.attr().max_cqe + 1, 2, 8}) {
+    require_err(ibv_resize_cq(rig.cq(), bad), EINVAL, "ibv_resize_cq out of range");
+  }
+  require(rig.cq()->cqe == cqe, "a resize that is refused has changed the size");
+  rig.poll_all(11);
+  require_err(ibv_resize_cq(rig.cq(), 2), 0, "ibv_resize_cq of an empty CQ");
+  rig.write(2);
+  rig.poll_all(2);
+  require_err(ibv_resize_cq(rig.cq(), dev.attr().max_cqe), 0, "ibv_resize_cq to max_cqe");
+  require(rig.cq()->cqe >= dev.attr().max_cqe, "not max_cqe entries");
+  rig.write(50);
+  rig.poll_all(50);
+}
+
+// An arm that has not fired outlives the buffer it was given with.
+void resize_keeps_the_arm(const Device& dev) {
+  Rig rig(dev, {.entries = 16});
+  for (const int entries : {100, 10, 1000}) {
+    rig.arm();
+    require_err(ibv_resize_cq(rig.cq(), entries), 0, "ibv_resize_cq");
+    require(!rig.event(kNever), "event of a resize");
+    rig.write();
+    require(rig.event(kSoon), "the arm is lost");
+    rig.poll_all(1);
+  }
+}
+
+// Polls, and every other time sleeps for an event before, while another thread resizes: each completion once, in order,
+// no wake-up lost.
+void resize_under_traffic(const Device& dev) {
+  constexpr std::uint64_t kRequests = 20000;
+  constexpr unsigned kResizes = 50;
+  Rig rig(dev, {.entries = kDepth});
+  std::atomic<bool> done = false;
+  std::atomic<unsigned> resizes = 0;
+  std::exception_ptr broken;
+  std::thread resizer([&] {
+    try {
+      constexpr int kSizes[] = {64, 300, 65, 4096, 128, 1000, 64, 2048};
+      for (; !done; resizes++) {
+        require_err(ibv_resize_cq(rig.cq(), kSizes[resizes % 8]), 0, "ibv_resize_cq under traffic");
+      }
+    } catch (...) {
+      broken = std::current_exception();
+      done = true;
+    }
+  });
+  std::string why;
+  unsigned events = 0;
+  try {
+    for (unsigned round = 0; !done && (rig.posted() < kRequests || resizes < kResizes); round++) {
+      const bool sleeps = round % 2 == 0;
+      const unsigned burst = 1 + round % kDepth;
+      if (sleeps) rig.arm();
+      rig.write(burst);
+      if (sleeps) {
+        require(rig.event(kSoon), "no event for completion {}", rig.taken());
+        events++;
+      }
+      rig.poll_all(burst);
+    }
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  done = true;
+  resizer.join();
+  if (broken) std::rethrow_exception(broken);
+  require(why.empty(), "after {} resizes: {}", resizes.load(), why);
+  std::printf("# %u resizes, %u events, %" PRIu64 " completions\n", resizes.load(), events, rig.taken());
+}
+
+// ---- moderation ----
+
+void moderation_limits(const Device& dev) {
+  ibv_device_attr_ex attr{};
+  require_err(ibv_query_device_ex(dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
+  require(attr.cq_mod_caps.max_cq_count == 65535 && attr.cq_mod_caps.max_cq_period == 65535,
+          "caps say {} and {}", attr.cq_mod_caps.max_cq_count, attr.cq_mod_caps.max_cq_period);
+  Rig rig(dev);
+  require_err(rig.moderate(2, 0), EINVAL, "count without period");
+  require_err(rig.moderate(65535, 65535), 0, "the largest values");
+  require_err(rig.moderate(1, 0), 0, "one");
+  require_err(rig.moderate(0, 0), 0, "none");
+  ibv_modify_cq_attr none{};
+  require_err(ibv_modify_cq(rig.cq(), &none), EINVAL, "no attribute");
+  none.attr_mask = 1U << 1;
+  require_err(ibv_modify_cq(rig.cq(), &none), EINVAL, "an unknown attribute");
+}
+
+// Without: one event an arm. With: one for so many completions, or after the period.
+void moderation_counts(const Device& dev) {
+  constexpr unsigned kCount = 16;
+  constexpr unsigned kRounds = 40;
+  constexpr std::uint16_t kPeriod = 65000;
+  Rig rig(dev);
+  for (const bool moderated : {false, true}) {
+    require_err(moderated ? rig.moderate(kCount, kPeriod) : rig.moderate(0, 0), 0, "ibv_modify_cq");
+    const std::uint64_t start = raw_clock(dev.context());
+    const std::uint64_t first = rig.taken();
+    unsigned events = 0;
+    while (rig.taken() < first + std::uint64_t{kRounds} * kCount) {
+      rig.arm();
+      rig.write();
+      if (!moderated || rig.posted() - rig.taken() == kCount) {
+        require(rig.event(kSoon), "no event");
+      } else if (!rig.event(0)) {
+        continue;
+      }
+      events++;
+      rig.poll_all(static_cast<unsigned>(rig.posted() - rig.taken()));
+    }
+    const std::uint64_t took = raw_clock(dev.context()) - start;
+    const std::uint64_t most = kRounds + took / (kPeriod * kNsPerUs) + 1;
+    std::printf("# %u completions, moderation %s: %u events in %" PRIu64 " ms\n", kRounds * kCount,
+                moderated ? "on" : "off", events, took / kNsPerMs);
+    if (moderated) {
+      require(events <= most, "{} events, not more than {} are due", events, most);
+    } else {
+      require(events == kRounds * kCount, "{} events", events);
+    }
+  }
+}
+
+// The period begins with the first completion: no event before it ends, one after.
+void moderation_period(const Device& dev) {
+  constexpr std::uint16_t kPeriod = 30000;
+  Rig rig(dev, {.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP});
+  for (const std::uint16_t count : {std::uint16_t{0}, std::uint16_t{60000}}) {
+    require_err(rig.moderate(count, kPeriod), 0, "ibv_modify_cq");
+    for (int round = 0; round < 5; round++) {
+      rig.arm();
+      rig.write(3);
+      require(rig.event(kSoon), "no event after the period");
+      const std::uint64_t at = raw_clock(dev.context());
+      ibv_poll_cq_attr poll{};
+      require_err(ibv_start_poll(rig.cq_ex(), &poll), 0, "ibv_start_poll");
+      const std::uint64_t first = ibv_wc_read_completion_ts(rig.cq_ex());
+      ibv_end_poll(rig.cq_ex());
+      require(at - first >= kPeriod * kNsPerUs, "event after {} ns", at - first);
+      for (int more = 0; more < 2; more++) {
+        while (ibv_start_poll(rig.cq_ex(), &poll) != 0) sleep_ms(1);
+        ibv_end_poll(rig.cq_ex());
+      }
+    }
+  }
+}
+
+// Switched off, it tells at once what waited for its count and period.
+void moderation_off(const Device& dev) {
+  Rig rig(dev);
+  for (int round = 0; round < 10; round++) {
+    require_err(rig.moderate(1000, 65535), 0, "ibv_modify_cq");
+    rig.arm();
+    rig.write();
+    require_err(rig.moderate(0, 0), 0, "ibv_modify_cq");
+    require(rig.event(kSoon), "no event");
+    rig.poll_all(1);
+  }
+}
+
+// ---- overruns ----
+
+void overrun_ignored(const Device& dev) {
+  Rig rig(dev, {.entries = 4, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN});
+  for (int i = 0; i < 10; i++) {
+    rig.write(4);
+    rig.poll_all(4);
+  }
+  // Ten times more than it holds, none polled; unsignaled requests free no slots, so these are all.
+  rig.write(kDepth - 1);
+  settle(rig);
+  require(!dev.wait_async(IBV_EVENT_CQ_ERR, kNever), "IBV_EVENT_CQ_ERR");
+  require(state_of(rig.qp()) == IBV_QPS_RTS, "the QP has left RTS");
+  require_err(ibv_resize_cq(rig.cq(), 100), EINVAL, "resize of a CQ that has overrun");
+}
+
+void overrun_flag_is_checked(const Device& dev) {
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 4;
+  attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+  attr.flags = 1U << 5;
+  ibv_cq_ex* const cq = ibv_create_cq_ex(dev.context(), &attr);
+  require(cq == nullptr && errno == EOPNOTSUPP, "an unknown flag: {}", errno_name(cq == nullptr ? errno : 0));
+}
+
+// ---- time ----
+
+constexpr std::uint64_t kStamps =
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+void clock_attributes(const Device& dev) {
+  ibv_device_attr_ex attr{};
+  require_err(ibv_query_device_ex(dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
+  require(attr.completion_timestamp_mask == UINT64_MAX, "mask {:#x}", attr.completion_timestamp_mask);
+  require(attr.hca_core_clock == 1000000, "hca_core_clock {} kHz", attr.hca_core_clock);
+
+  ibv_values_ex values{};
+  values.comp_mask = 1U << 1;
+  require_err(ibv_query_rt_values_ex(dev.context(), &values), EOPNOTSUPP, "an unknown value");
+  std::uint64_t last = raw_clock(dev.context());
+  for (int i = 0; i < 20000; i++) {
+    const std::uint64_t next = raw_clock(dev.context());
+    require(next >= last, "the clock went from {} to {}", last, next);
+    last = next;
+  }
+}
+
+// As fast as the system's, to a thousandth.
+void clock_rate(const Device& dev) {
+  const std::uint64_t outer = now_ns(CLOCK_MONOTONIC);
+  const std::uint64_t start = raw_clock(dev.context());
+  const std::uint64_t inner = now_ns(CLOCK_MONOTONIC);
+  sleep_ms(1000);
+  const std::uint64_t inner_end = now_ns(CLOCK_MONOTONIC);
+  const std::uint64_t end = raw_clock(dev.context());
+  const std::uint64_t outer_end = now_ns(CLOCK_MONOTONIC);
+  const std::uint64_t least = (inner_end - inner) / 1000 * 999;
+  const std::uint64_t most = (outer_end - outer) / 1000 * 1001 + kNsPerUs;
+  require(end - start >= least && end - start <= most, "{} ns, should be {} to {}", end - start, least, most);
+}
+
+// Two threads that read through one page: each reads an instant of its own.
+void clock_shared(const Device& dev) {
+  std::exception_ptr broken;
+  std::atomic<bool> done = false;
+  const auto read = [&] {
+    std::uint64_t last = 0;
+    while (!done) {
+      const std::uint64_t next = raw_clock(dev.context());
+      require(next >= last, "the clock went from {} to {}", last, next);
+      last = next;
+    }
+  };
+  std::thread other([&] {
+    try {
+      read();
+    } catch (...) {
+      broken = std::current_exception();
+    }
+  });
+  std::uint64_t last = raw_clock(dev.context());
+  const std::uint64_t end = last + 6 * kNsPerSecond;  // its low half wraps around meanwhile
+  std::string why;
+  while (last < end && why.empty()) {
+    const std::uint64_t next = raw_clock(dev.context());
+    if (next < last || next - last > 60 * kNsPerSecond) why = std::format("from {} to {}", last, next);
+    last = next;
+  }
+  done = true;
+  other.join();
+  if (broken) std::rethrow_exception(broken);
+  require(why.empty(), "the clock went {}", why);
+}
+
+// Each stamp lies between the clock before the post and the clock after the poll, and they are in order.
+void stamps(const Device& dev) {
+  Rig rig(dev, {.wc_flags = kStamps});
+  ibv_cq_ex* const cq = rig.cq_ex();
+  std::uint64_t last = 0;
+  for (int round = 0; round < 50; round++) {
+    const std::uint64_t before = raw_clock(dev.context());
+    rig.write(10);
+    ibv_poll_cq_attr attr{};
+    while (ibv_start_poll(cq, &attr) != 0) sleep_ms(1);
+    for (int i = 0; i < 10; i++) {
+      if (i > 0) {
+        while (ibv_next_poll(cq) != 0) sleep_ms(1);
+      }
+      const std::uint64_t ts = ibv_wc_read_completion_ts(cq);
+      const std::uint64_t after = raw_clock(dev.context());
+      require(cq->status == IBV_WC_SUCCESS, "status {}", static_cast<int>(cq->status));
+      require(ts >= before && ts <= after && ts >= last, "stamp {}, {} before and {} after, {} the one before", ts,
+              before, after, last);
+      last = ts;
+    }
+    ibv_end_poll(cq);
+  }
+}
+
+// One write and its completion's time by the system's clock, with that clock before and after.
+struct Wall {
+  std::uint64_t before, at, after;
+};
+Wall wall_of_write(Rig& rig) {
+  Wall w{};
+  w.before = now_ns(CLOCK_REALTIME);
+  rig.write();
+  ibv_poll_cq_attr attr{};
+  while (ibv_start_poll(rig.cq_ex(), &attr) != 0) {
+  }
+  w.at = ibv_wc_read_completion_wallclock_ns(rig.cq_ex());
+  w.after = now_ns(CLOCK_REALTIME);
+  ibv_end_poll(rig.cq_ex());
+  return w;
+}
+
+// What a machine with more threads than CPUs may get wrong when it compares two clocks.
+constexpr std::uint64_t kSlack = 2 * kNsPerMs;
+
+void require_wall(const Wall& w, const char* when) {
+  require(w.at + kSlack >= w.before && w.at <= w.after + kSlack, "{}: {}, but it was {} to {}", when, w.at, w.before,
+          w.after);
+}
+
+void wallclock(const Device& dev) {
+  Rig rig(dev, {.wc_flags = kStamps});
+  std::uint64_t worst = 0;
+  for (int i = 0; i < 300; i++) {
+    const Wall w = wall_of_write(rig);
+    require_wall(w, "wall clock");
+    worst = std::max({worst, w.at < w.before ? w.before - w.at : 0, w.at > w.after ? w.at - w.after : 0});
+    if (i % 10 == 0) sleep_ms(20);
+  }
+  std::printf("# at most %" PRIu64 " ns outside what the system's clock says\n", worst);
+}
+
+// Set forward and back again, with what passed meanwhile added.
+class ClockStep {
+ public:
+  explicit ClockStep(std::int64_t seconds) : start_(now_ns(CLOCK_MONOTONIC)), real_(now_ns(CLOCK_REALTIME)) {
+    set(real_ + static_cast<std::uint64_t>(seconds) * kNsPerSecond);
+  }
+  ClockStep(const ClockStep&) = delete;
+  ClockStep& operator=(const ClockStep&) = delete;
+  ~ClockStep() { set(real_ + now_ns(CLOCK_MONOTONIC) - start_); }
+
+ private:
+  static void set(std::uint64_t ns) {
+    const timespec ts{.tv_sec = static_cast<time_t>(ns / kNsPerSecond), .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
+    if (clock_settime(CLOCK_REALTIME, &ts) != 0) std::perror("clock_settime");
+  }
+  std::uint64_t start_, real_;
+};
+
+void wallclock_follows_steps(const Device& dev) {
+  Rig rig(dev, {.wc_flags = kStamps});
+  require_wall(wall_of_write(rig), "before the step");
+  for (const std::int64_t seconds : {std::int64_t{3600}, std::int64_t{-3600}}) {
+    const ClockStep step(seconds);
+    sleep_ms(150);
+    require_wall(wall_of_write(rig), "after a step");
+  }
+  sleep_ms(150);
+  require_wall(wall_of_write(rig), "after the step back");
+}
+
+// ---- what is not promised ----
+
+void data_in_order(const Device& dev) {
+  const Rig rig(dev);
+  for (const ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+                                 IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP}) {
+    for (const std::uint32_t flags : {0U, std::uint32_t{IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS}}) {
+      const int answer = ibv_query_qp_data_in_order(rig.qp(), op, flags);
+      require(answer == 0, "{} of operation {}", answer, static_cast<int>(op));
+    }
+  }
+}
+
+struct Entry {
+  const char* name;
+  void (*run)(const Device& dev);
+};
+constexpr Entry kTests[] = {
+    {"resize_keeps_what_waits", resize_keeps_what_waits},
+    {"resize_refused", resize_refused},
+    {"resize_keeps_the_arm", resize_keeps_the_arm},
+    {"resize_under_traffic", resize_under_traffic},
+    {"moderation_limits", moderation_limits},
+    {"moderation_counts", moderation_counts},
+    {"moderation_period", moderation_period},
+    {"moderation_off", moderation_off},
+    {"overrun_ignored", overrun_ignored},
+    {"overrun_flag_is_checked", overrun_flag_is_checked},
+    {"clock_attributes", clock_attributes},
+    {"clock_rate", clock_rate},
+    {"clock_shared", clock_shared},
+    {"stamps", stamps},
+    {"wallclock", wallclock},
+    {"wallclock_follows_steps", wallclock_follows_steps},
+    {"data_in_order", data_in_order},
+};
+
+}  // namespace
+}  // namespace guest
+
+int main(int argc, char** argv) {
+  std::string device = "tern0";
+  int gid_index = -1;
+  for (int c; (c = getopt(argc, argv, "d:g:")) != -1;) {
+    if (c == 'd') {
+      device = optarg;
+    } else if (c == 'g') {
+      gid_index = std::atoi(optarg);
+    } else {
+      std::fprintf(stderr, "usage: cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]\n");
+      return 2;
+    }
+  }
+  try {
+    const guest::Device dev(device, gid_index);
+    std::vector<guest::Named> tests;
+    for (const guest::Entry& e : guest::kTests) {
+      tests.push_back({e.name, [&dev, run = e.run] { run(dev); }});
+    }
+    const std::span patterns(argv + optind, static_cast<std::size_t>(argc - optind));
+    return guest::run_named("cqfeatures", tests, std::vector<const char*>(patterns.begin(), patterns.end())) ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::printf("not ok cqfeatures/setup - %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck disable=SC2154
+# cqfeatures.sh: cqfeatures, then a program of rdma-core's that reads time stamps, in one machine and between two.
+cqfeatures
+own=$?
+. "${0%/*}/pairs.sh"
+group=cqfeatures
+for machine in loopback across; do
+	place $machine
+	pair ibv_rc_pingpong rc_pingpong-ts 18803 "ibv_rc_pingpong -d $dev -g $gid -n 500 -t -c -p 18803" \
+		"ibv_rc_pingpong -d $dev -g $gid -n 500 -t -c -p 18803 $control"
+done
+[ $own = 0 ] && [ "$failed" = 0 ]

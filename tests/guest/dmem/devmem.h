@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The tests of the program devmem, by subject.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "far.h"
+#include "runner.h"
+
+namespace guest {
+
+struct Env {
+  const Device& dev;
+  Wire* wire;              // nullptr with a device that has no device memory
+  std::uint64_t size;      // max_dm_size
+  std::uint64_t expected;  // what the device was given, 0: unknown
+  bool across;             // the far end is on another machine
+};
+
+// What one process asks of its allocations and regions.
+std::vector<Named> api_tests(const Env& env);
+// Requests of every type from, to and between both kinds of memory.
+std::vector<Named> data_tests(const Env& env);
+// What keeps a request inside of its region, and what the CPU and the device see of each other.
+std::vector<Named> bounds_tests(const Env& env);
+// A device with neither windows nor device memory.
+std::vector<Named> bare_tests(const Env& env);
+
+}  // namespace guest

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// dmshare: device memory of several processes: what keeps it apart, how it is shared, and that all
+// of it comes back whoever dies.
+//
+//   dmshare [-d DEV] [-g GID_INDEX] [PATTERN...]
+//
+// Prints "ok dmshare/NAME" or "not ok dmshare/NAME - why" for each test. After each the device's
+// objects and the kernel's pins must be what they were before.
+#include "dmshare.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "killer/counts.h"
+
+namespace guest {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(60);
+
+std::uint64_t Where::count(const char* name) const {
+  return static_cast<std::uint64_t>(killer::read_counts(device).at(name));
+}
+
+void Where::expect_count(const char* name, std::uint64_t expected) const {
+  const auto end = Clock::now() + kPatience;
+  std::uint64_t now = count(name);
+  while (now != expected && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    now = count(name);
+  }
+  require(now == expected, "{} is {}, not {}", name, now, expected);
+}
+
+void Where::expect_all_free() const {
+  expect_count("dm_bytes", 0);
+  Child other([this](const Talk&) {
+    const Device dev = open();
+    const DmPtr dm = alloc_dm(dev.context(), size);
+    const std::vector<std::byte> bytes = dm_read(dm.get(), 0, size);
+    const auto at = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{}; });
+    require(at == bytes.end(), "byte {} is not 0", at - bytes.begin());
+  });
+  other.finish();
+}
+
+Mapping mapping_of(const std::vector<Mapping>& before) {
+  const std::vector<Mapping> more = added(before, device_mappings());
+  require(more.size() == 1, "{} mappings more", more.size());
+  return more.front();
+}
+
+std::byte* map_again(const Device& dev, std::uint64_t offset, std::uint64_t length) {
+  void* map = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, dev.context()->cmd_fd,
+                     static_cast<off_t>(offset));
+  return map == MAP_FAILED ? nullptr : static_cast<std::byte*>(map);
+}
+
+namespace {
+
+// Nothing is left of a test: the counts come back to what they were.
+void sealed(const Where& where, const Named& test) {
+  const killer::Counts before = killer::read_counts(where.device);
+  test.run();
+  const auto end = Clock::now() + kPatience;
+  killer::Counts now = killer::read_counts(where.device);
+  while (now != before && Clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    now = killer::read_counts(where.device);
+  }
+  require(now == before, "left behind: {}", killer::difference(before, now));
+}
+
+// The first user of a device leaves caches behind that stay, the first that is killed, too.
+void warm_up(Where& where) {
+  for (int i = 0; i < 2; i++) {
+    Child child([&where](const Talk& talk) {
+      const Device dev = where.open();
+      const std::uint64_t size = max_dm_size(dev.context());
+      const Space device(dev, Kind::kDevice, kPage);
+      const Space host(dev, Kind::kHost, kPage);
+      talk.tell({size});
+      talk.wait();
+    });
+    where.size = child.talk().hear()[0];
+    child.kill();
+  }
+  require(where.size != 0, "max_dm_size is 0");
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+int run(Where where, std::span<const char* const> patterns) {
+  warm_up(where);
+  std::vector<Named> tests;
+  for (const auto& part : {isolation_tests(where), death_tests(where), share_tests(where)}) {
+    for (const Named& t : part) {
+      tests.push_back({t.name, [&where, t] { sealed(where, t); }});
+    }
+  }
+  return run_named("dmshare", tests, patterns) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace guest
+
+int main(int argc, char** argv) {
+  guest::Where where{.device = "tern0", .gid_index = -1, .size = 0};
+  int c = 0;
+  while ((c = ::getopt(argc, argv, "d:g:")) != -1) {
+    switch (c) {
+      case 'd':
+        where.device = optarg;
+        break;
+      case 'g':
+        where.gid_index = std::atoi(optarg);
+        break;
+      default:
+        return 2;
+    }
+  }
+  try {
+    const std::vector<const char*> patterns(argv + optind, argv + argc);
+    return guest::run(where, patterns);
+  } catch (const std::exception& e) {
+    std::printf("not ok dmshare/setup - %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A device that was given neither windows nor device memory: nothing says it has them, every verb
+// of theirs is refused as a missing feature, and the rest works.
+#include <algorithm>
+#include <cerrno>
+
+#include "devmem.h"
+#include "killer/counts.h"
+
+namespace guest {
+namespace {
+
+void not_advertised(const Env& env) {
+  ibv_device_attr_ex attr{};
+  require_err(ibv_query_device_ex(env.dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
+  require(attr.max_dm_size == 0, "max_dm_size {}", attr.max_dm_size);
+  require(attr.orig_attr.max_mw == 0, "max_mw {}", attr.orig_attr.max_mw);
+  const auto flags = attr.orig_attr.device_cap_flags;
+  require((flags & (IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+                    IBV_DEVICE_MEM_WINDOW_TYPE_2B)) == 0,
+          "device_cap_flags {:#x}", static_cast<unsigned>(flags));
+}
+
+void no_device_memory(const Env& env) {
+  for (const std::size_t n : {0UL, 1UL, 4096UL, 1UL << 20}) {
+    const DmPtr dm = try_alloc_dm(env.dev.context(), n);
+    require(!dm, "ibv_alloc_dm succeeds");
+    require_err(errno, EOPNOTSUPP, "ibv_alloc_dm");
+  }
+}
+
+void no_window(const Env& env) {
+  for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
+    ibv_mw* mw = ibv_alloc_mw(env.dev.pd(), type);
+    const int err = errno;
+    require(mw == nullptr, "ibv_alloc_mw succeeds");
+    require_err(err, EOPNOTSUPP, "ibv_alloc_mw");
+  }
+}
+
+// A QP that would bind, and a bind on one that did not say so.
+void no_bind(const Env& env) {
+  const CqPtr cq = create_cq(env.dev, 16);
+  QpSpec spec{.type = IBV_QPT_RC,
+              .send_cq = cq.get(),
+              .recv_cq = cq.get(),
+              .cap = {.max_send_wr = 4,
+                      .max_recv_wr = 4,
+                      .max_send_sge = 1,
+                      .max_recv_sge = 1,
+                      .max_inline_data = 0},
+              .send_ops = kRcSendOps | IBV_QP_EX_WITH_BIND_MW};
+  errno = 0;
+  require(try_create_qp(env.dev, spec) == nullptr, "a QP with IBV_QP_EX_WITH_BIND_MW");
+  require_err(errno, EOPNOTSUPP, "a QP with IBV_QP_EX_WITH_BIND_MW");
+  spec.send_ops = kRcSendOps;
+  const QpPtr qp = try_create_qp(env.dev, spec);
+  require(qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
+  const Connection how{.mtu = env.dev.active_mtu()};
+  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = env.dev.gid()};
+  connect(qp.get(), env.dev, how, self, self);
+  const Memory memory(env.dev.pd(), 4096, kAllAccess);
+  ibv_sge sge = memory.sge(0, 64);
+  ibv_send_wr wr{};
+  wr.opcode = IBV_WR_BIND_MW;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.sg_list = &sge;
+  wr.num_sge = 0;
+  ibv_send_wr* bad = nullptr;
+  require_err(ibv_post_send(qp.get(), &wr, &bad), EOPNOTSUPP, "ibv_post_send of a bind");
+  require(bad == &wr, "bad_wr is another");
+  expect_quiet(cq.get(), 100);
+}
+
+void no_object(const Env& env) {
+  const auto counts = killer::read_counts(ibv_get_device_name(env.dev.context()->device));
+  for (const char* name : {"alive_mw", "alive_dm", "dm_bytes"}) {
+    require(counts.at(name) == 0, "{} is {}", name, counts.at(name));
+  }
+}
+
+// Two QPs here, a WRITE, a READ and a SEND between them.
+void other_things(const Env& env) {
+  const CqPtr cq = create_cq(env.dev, 16);
+  const Memory memory(env.dev.pd(), 8192, kAllAccess);
+  ibv_qp_cap cap{.max_send_wr = 4,
+                 .max_recv_wr = 4,
+                 .max_send_sge = 1,
+                 .max_recv_sge = 1,
+                 .max_inline_data = 0};
+  const QpPtr a = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
+  const QpPtr b = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
+  const Connection how{.mtu = env.dev.active_mtu()};
+  const Endpoint here{.qpn = a->qp_num, .psn = 1, .gid = env.dev.gid()};
+  const Endpoint there{.qpn = b->qp_num, .psn = 2, .gid = env.dev.gid()};
+  connect(a.get(), env.dev, how, here, there);
+  connect(b.get(), env.dev, how, there, here);
+  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
+    const std::uint64_t from = opcode == IBV_WR_RDMA_READ ? 4096 : 0;
+    fill(memory.bytes(), 1);
+    fill(memory.bytes().subspan(from, 4096), 2);
+    const ibv_sge into = memory.sge(4096, 4096);
+    if (opcode == IBV_WR_SEND) {
+      require_err(post_recv(b.get(), 1, {&into, 1}), 0, "ibv_post_recv");
+    }
+    const Send send{.opcode = opcode,
+                    .sges = {memory.sge(0, 4096)},
+                    .raddr = memory.address(4096),
+                    .rkey = memory.rkey()};
+    require_err(post(a.get(), Api::kWr, send), 0, "post");
+    for (const ibv_wc& wc : poll(cq.get(), opcode == IBV_WR_SEND ? 2 : 1)) {
+      require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
+    }
+    require(!mismatch(memory.bytes().subspan(4096 - from, 4096), 2), "the bytes differ");
+  }
+  require_err(to_state(a.get(), IBV_QPS_ERR), 0, "to ERR");
+}
+
+}  // namespace
+
+std::vector<Named> bare_tests(const Env& env) {
+  const auto test = [&env](const char* name, void (*run)(const Env&)) {
+    return Named{name, [&env, run] { run(env); }};
+  };
+  return {test("not-advertised", not_advertised), test("no-device-memory", no_device_memory),
+          test("no-window", no_window),           test("no-bind", no_bind),
+          test("other-things", other_things),     test("no-object", no_object)};
+}
+
+}  // namespace guest

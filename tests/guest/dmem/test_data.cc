@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Requests of every type whose data comes from, goes to or goes between both kinds of memory.
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstring>
+
+#include "devmem.h"
+
+namespace guest {
+namespace {
+
+struct Type {
+  ibv_qp_type type;
+  const char* name;
+};
+constexpr Type kTypes[] = {
+    {IBV_QPT_RC, "rc"}, {IBV_QPT_UC, "uc"}, {IBV_QPT_UD, "ud"}, {IBV_QPT_XRC_SEND, "xrc"}};
+
+struct Op {
+  ibv_wr_opcode opcode;
+  const char* name;
+};
+constexpr Op kOps[] = {{IBV_WR_SEND, "send"},
+                       {IBV_WR_SEND_WITH_IMM, "send-imm"},
+                       {IBV_WR_RDMA_WRITE, "write"},
+                       {IBV_WR_RDMA_WRITE_WITH_IMM, "write-imm"},
+                       {IBV_WR_RDMA_READ, "read"}};
+constexpr Op kAtomics[] = {{IBV_WR_ATOMIC_FETCH_AND_ADD, "fetch-add"},
+                           {IBV_WR_ATOMIC_CMP_AND_SWP, "compare-swap"}};
+
+bool allows(ibv_qp_type type, ibv_wr_opcode opcode) {
+  if (type == IBV_QPT_UD) {
+    return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+  }
+  return type != IBV_QPT_UC || opcode != IBV_WR_RDMA_READ;
+}
+
+bool is_send(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+
+bool takes_receive(ibv_wr_opcode opcode) {
+  return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+// One request of length bytes: what it fetched or left, at both ends, to the last byte of both
+// memories.
+void transfer(const Couple& couple, const Op& op, const Piece& here, const Piece& there, Api api,
+              std::uint64_t seed, unsigned flags = 0) {
+  const bool read = op.opcode == IBV_WR_RDMA_READ;
+  const Patch near{.offset = here.offset, .length = here.length, .seed = seed};
+  Patch far{.offset = there.offset, .length = there.length, .seed = seed};
+  const Space& space = couple.near.space(here.kind);
+  space.paint(1000 + seed, read ? Patches{} : Patches(&near, 1));
+  couple.far.paint(there.kind, 2000 + seed, read ? Patches(&far, 1) : Patches{});
+  if (takes_receive(op.opcode)) {
+    couple.recv(seed, there);
+  }
+  Send send = couple.request(op.opcode, here, there);
+  send.wr_id = ~seed;
+  send.flags |= flags;
+  if ((flags & IBV_SEND_INLINE) != 0) {
+    send.sges[0].lkey = 0;
+  }
+  couple.run(send, api);
+  if (takes_receive(op.opcode)) {
+    const ibv_wc wc = couple.received(seed);
+    const bool ud = couple.near.spec().type == IBV_QPT_UD;
+    far.ahead = ud ? kGrh : 0;
+    require(wc.byte_len == there.length + far.ahead, "receive of {} bytes", wc.byte_len);
+    require(op.opcode == IBV_WR_SEND || wc.imm_data == htonl(send.imm), "another immediate");
+  }
+  space.check(1000 + seed, {&near, 1});
+  couple.far.check(there.kind, 2000 + seed, {&far, 1});
+}
+
+// Lengths around words, cache lines, packets and pages, each at other offsets.
+void transfers(const Env& env, const Type& type, const Op& op, Kind here, Kind there) {
+  constexpr std::uint32_t kLengths[] = {1,  3,    4,    5,    8,    63,   64,
+                                        65, 1023, 1024, 4095, 4096, 4097, 12345};
+  const Couple couple(env.dev, *env.wire, {.type = type.type});
+  std::uint64_t i = 0;
+  for (const std::uint32_t n : kLengths) {
+    if (type.type == IBV_QPT_UD && n > 4096) {
+      break;
+    }
+    i++;
+    transfer(couple, op, {.kind = here, .length = n, .offset = 128 + i * 7 % 61},
+             {.kind = there, .length = n, .offset = 4096 - 64 + i * 13 % 67},
+             i % 2 == 0 ? Api::kPost : Api::kWr, i);
+  }
+}
+
+void atomics(const Env& env, const Type& type, const Op& op, Kind here, Kind there) {
+  const Couple couple(env.dev, *env.wire, {.type = type.type});
+  for (std::uint64_t i = 0; i < 12; i++) {
+    const std::uint64_t at = i * 8 + (i % 3) * 4096;
+    const std::uint64_t was = 0xfffffffffffffff0U + i * 3;
+    const bool add = op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    const bool hits = i % 2 == 0;
+    // The answer goes to any address here.
+    const Piece result{.kind = here, .length = 8, .offset = 500 + i};
+    const Patch before{.offset = at, .length = 8, .seed = was, .number = true};
+    couple.near.space(here).paint(100 + i);
+    couple.far.paint(there, 200 + i, {&before, 1});
+    Send send = couple.request(op.opcode, result, {.kind = there, .length = 8, .offset = at});
+    send.compare_add = add ? 0x1111 * (i + 1) : hits ? was : was + 1;
+    send.swap = 0x0102030405060708U + i;
+    couple.run(send, i % 4 < 2 ? Api::kPost : Api::kWr);
+    Patch now = before;
+    now.seed = add ? was + send.compare_add : hits ? send.swap : was;
+    const Patch answer{.offset = result.offset, .length = 8, .seed = was, .number = true};
+    couple.near.space(here).check(100 + i, {&answer, 1});
+    couple.far.check(there, 200 + i, {&now, 1});
+  }
+}
+
+// Many at once from here, and the CPU's own additions have no part in it: none is lost.
+void many_additions(const Env& env) {
+  const Couple couple(env.dev, *env.wire);
+  couple.far.paint(Kind::kDevice, 5, {});
+  const Patch zero{.offset = 64, .length = 8, .number = true};
+  couple.far.paint(Kind::kDevice, 5, {&zero, 1});
+  const Piece there{.kind = Kind::kDevice, .length = 8, .offset = 64};
+  constexpr std::uint64_t kRounds = 64;
+  constexpr std::uint64_t kBatch = 8;
+  for (std::uint64_t i = 0; i < kRounds; i++) {
+    std::vector<Send> sends;
+    for (std::uint64_t n = 0; n < kBatch; n++) {
+      sends.push_back(couple.request(IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                     {.kind = Kind::kDevice, .length = 8, .offset = 8 * n}, there));
+      sends.back().compare_add = 1;
+    }
+    require_err(post(couple.near.qp(), Api::kPost, sends), 0, "ibv_post_send");
+    for (const ibv_wc& wc : poll(couple.near.send_cq(), kBatch)) {
+      require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
+    }
+    const auto bytes = dm_read(couple.near.space(Kind::kDevice).dm(), 0, 8 * kBatch);
+    for (std::uint64_t n = 0; n < kBatch; n++) {
+      std::uint64_t got = 0;
+      std::memcpy(&got, &bytes[8 * n], sizeof(got));
+      require(got == i * kBatch + n, "addition {} fetched {}", i * kBatch + n, got);
+    }
+  }
+  const Patch sum{.offset = 64, .length = 8, .seed = kRounds * kBatch, .number = true};
+  couple.far.check(Kind::kDevice, 5, {&sum, 1});
+}
+
+// Inline data is the CPU's; it goes to both kinds.
+void inline_data(const Env& env, const Type& type) {
+  const Couple couple(env.dev, *env.wire, {.type = type.type});
+  std::uint64_t i = 0;
+  for (const Op& op : kOps) {
+    if (op.opcode == IBV_WR_RDMA_READ || !allows(type.type, op.opcode)) {
+      continue;
+    }
+    for (const std::uint32_t n : {1U, 4U, 17U, couple.near.max_inline()}) {
+      i++;
+      transfer(couple, op, {.kind = Kind::kHost, .length = n, .offset = i * 3},
+               {.kind = Kind::kDevice, .length = n, .offset = 100 + i},
+               i % 2 == 0 ? Api::kPost : Api::kWr, i, IBV_SEND_INLINE);
+    }
+  }
+}
+
+// One message gathered from and scattered to both kinds.
+void mixed_pieces(const Env& env) {
+  const Couple couple(env.dev, *env.wire);
+  constexpr std::array<std::uint32_t, 4> kLength{100, 5001, 37, 3000};
+  std::array<Piece, 4> here;
+  std::array<Piece, 4> there;
+  std::array<std::vector<Patch>, 2> near;
+  std::array<std::vector<Patch>, 2> far;
+  for (std::size_t i = 0; i < 4; i++) {
+    here[i] = {.kind = kKinds[i % 2], .length = kLength[i], .offset = 10000 * i + 3};
+    there[i] = {.kind = kKinds[(i + 1) / 2 % 2], .length = kLength[i], .offset = 40001 - 10000 * i};
+    near[i % 2].push_back({.offset = here[i].offset, .length = kLength[i], .seed = 30 + i});
+    far[(i + 1) / 2 % 2].push_back(
+        {.offset = there[i].offset, .length = kLength[i], .seed = 30 + i});
+  }
+  for (const Api api : kBothApis) {
+    for (const Kind kind : kKinds) {
+      couple.near.space(kind).paint(11, near[static_cast<std::size_t>(kind)]);
+      couple.far.paint(kind, 12);
+    }
+    couple.far.recv(9, there);
+    couple.run(couple.request(IBV_WR_SEND, here, {}), api);
+    require(couple.received(9).byte_len == 8138, "a receive of another length");
+    for (const Kind kind : kKinds) {
+      couple.near.space(kind).check(11, near[static_cast<std::size_t>(kind)]);
+      couple.far.check(kind, 12, far[static_cast<std::size_t>(kind)]);
+    }
+  }
+}
+
+void srq(const Env& env) {
+  const Couple couple(env.dev, *env.wire, {}, EndSpec{.srq = true});
+  std::uint64_t i = 0;
+  for (const std::uint32_t n : {1U, 64U, 4096U, 9000U}) {
+    i++;
+    transfer(couple, kOps[0], {.kind = Kind::kDevice, .length = n, .offset = i},
+             {.kind = Kind::kDevice, .length = n, .offset = 1000 + i}, Api::kPost, i);
+  }
+}
+
+// Messages of a thousand packets.
+void large(const Env& env) {
+  constexpr std::uint32_t kLength = 2 << 20;
+  const Couple couple(env.dev, *env.wire, {.length = kLength + 4096});
+  for (const Op& op : {kOps[0], kOps[2], kOps[4]}) {
+    for (const Kind here : kKinds) {
+      transfer(couple, op, {.kind = here, .length = kLength, .offset = 1023},
+               {.kind = Kind::kDevice, .length = kLength, .offset = 77}, Api::kPost, 3);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Named> data_tests(const Env& env) {
+  std::vector<Named> tests;
+  for (const Type& type : kTypes) {
+    for (const Kind here : kKinds) {
+      for (const Kind there : kKinds) {
+        if (here == Kind::kHost && there == Kind::kHost) {
+          continue;
+        }
+        const std::string tail =
+            std::string("-") + kind_name(here) + "-here-" + kind_name(there) + "-there";
+        for (const Op& op : kOps) {
+          if (allows(type.type, op.opcode)) {
+            tests.push_back(
+                {std::string(type.name) + "-" + op.name + tail,
+                 [&env, &type, &op, here, there] { transfers(env, type, op, here, there); }});
+          }
+        }
+        for (const Op& op : kAtomics) {
+          if (is_reliable(type.type)) {
+            tests.push_back(
+                {std::string(type.name) + "-" + op.name + tail,
+                 [&env, &type, &op, here, there] { atomics(env, type, op, here, there); }});
+          }
+        }
+      }
+    }
+    tests.push_back(
+        {std::string(type.name) + "-inline-to-device", [&env, &type] { inline_data(env, type); }});
+  }
+  tests.push_back({"rc-many-additions", [&env] { many_additions(env); }});
+  tests.push_back({"rc-mixed-pieces", [&env] { mixed_pieces(env); }});
+  tests.push_back({"rc-srq-to-device", [&env] { srq(env); }});
+  tests.push_back({"rc-large", [&env] { large(env); }});
+  return tests;
+}
+
+}  // namespace guest

@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# faults.sh: faults on demand of vm2's adapter, and what they do to its driver and to programs: rules and their
+# counts, commands without answer, a failed device, a link that goes. Packets one by one are micro's subject.
+set -u
+failed=0
+log=$(mktemp)
+hw=/sys/class/infiniband/tern0/ports/1/hw_counters
+state=/sys/class/infiniband/tern0/ports/1/state
+
+check() { # NAME CMD...
+	local name=faults/$1
+	shift
+	if "$@" >"$log" 2>&1; then
+		echo "ok $name"
+	else
+		echo "not ok $name - $(tail -n 3 "$log" | tr -s '\n' ' ')"
+		failed=1
+	fi
+}
+on2() {
+	# shellcheck disable=SC2029 # words are for here
+	ssh vm2 "$@"
+}
+counter() { on2 "sleep 0.05; cat $hw/$1"; }
+refuses() { # TEXT ERROR
+	local out
+	out=$(labctl faults vm2 "$1" 2>&1) && return 1
+	echo "$out"
+	[[ $out == *"$2"* ]]
+}
+until_true() { # SECONDS CMD...
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.2
+	done
+}
+pingpong() { # OPTION...
+	on2 "timeout 200 ibv_rc_pingpong -d tern0 -g \$(gid-index) $*" >"$log.server" 2>&1 &
+	local server=$!
+	on2 'wait-listen 18515'
+	# shellcheck disable=SC2068 # options are words
+	timeout 200 ibv_rc_pingpong -d tern0 -g "$(gid-index)" $@ 10.78.0.2 && wait $server
+	local status=$?
+	cat "$log.server"
+	return $status
+}
+pci=$(on2 'basename $(readlink -f /sys/class/infiniband/tern0/device)')
+reset_vm2() {
+	on2 "echo 1 >/sys/bus/pci/devices/$pci/reset && tern-up"
+}
+
+# Rules: refused with a reason, counted, cleared.
+labctl faults vm1 -
+labctl faults vm2 -
+check refused-action refuses 'lose tx' "no action 'lose'"
+check refused-value refuses 'drop tx; drop rx nth=0' 'rule 2: nth must be from 1'
+check refused-icrc sh -c '! labctl icrc vm2 sometimes'
+check no-rules test -z "$(labctl faults vm2)"
+
+# A bad wire both ways: every byte arrives. -c compares them.
+wire() { # tx|rx SEED
+	echo "drop $1 rate=1% seed=${2}1; duplicate $1 rate=1% seed=${2}2; reorder=2 $1 rate=1% seed=${2}3; corrupt=any $1 rate=1% seed=${2}4"
+}
+labctl faults vm2 "$(wire tx 5); $(wire rx 6)"
+before=$(counter rx_icrc_encapsulated)
+check data-over-a-bad-wire pingpong -c -n 300 -s 20000 -m 1024
+labctl faults vm2 | tee "$log.rules"
+check each-rule-was-applied sh -c "grep -q applied $log.rules && ! grep 'applied 0$' $log.rules"
+check icrc-errors-are-counted test "$(counter rx_icrc_encapsulated)" -gt "$before"
+labctl faults vm2 -
+before=$(counter duplicate_request)/$(counter out_of_sequence)/$(counter rx_icrc_encapsulated)
+check no-rules-no-faults pingpong -c -n 300 -s 20000 -m 1024
+check counters-stay test "$(counter duplicate_request)/$(counter out_of_sequence)/$(counter rx_icrc_encapsulated)" = "$before"
+
+# The link: events, and back.
+# shellcheck disable=SC2016 # for there
+on2 'stdbuf -oL ibv_asyncwatch -d tern0 >/run/watch 2>&1 </dev/null & echo $! >/run/watch.pid'
+check link-goes-down sh -c "labctl link vm2 down && ssh vm2 'for i in \$(seq 300); do grep -q DOWN $state && exit; sleep 0.1; done; exit 1'"
+check no-traffic-without-link sh -c '! ping -c 1 -W 1 10.77.0.2'
+check link-comes-up sh -c "labctl link vm2 up && ssh vm2 'for i in \$(seq 300); do grep -q ACTIVE $state && exit; sleep 0.1; done; exit 1'"
+check port-events until_true 30 on2 'grep -q PORT_ERR /run/watch && grep -q PORT_ACTIVE /run/watch'
+on2 'cat /run/watch; kill $(cat /run/watch.pid)'
+check traffic-after-link pingpong -n 50
+
+# A command without an answer: its caller hears of it, the device goes on.
+labctl faults vm2 'admin-drop opcode=query-counters nth=1'
+check command-times-out sh -c "ssh vm2 'cat $hw/tx_rdma_packets' 2>&1 | grep -i 'timed out'"
+check next-command-is-answered on2 "cat $hw/tx_rdma_packets"
+check traffic-after-lost-command pingpong -n 50
+check lost-command-is-counted grep -q 'applied 1$' <(labctl faults vm2)
+
+# One that gave the device memory: the driver stops the device, a reset brings it back.
+labctl faults vm2 'admin-drop opcode=create-mr nth=1'
+check registration-fails sh -c "! ssh vm2 'timeout 120 ibv_rc_pingpong -d tern0 -g 1 </dev/null'"
+labctl faults vm2 -
+check stopped-device-answers-nothing sh -c "! ssh vm2 'cat $hw/tx_rdma_packets'"
+check reset-brings-it-back reset_vm2
+check traffic-after-reset pingpong -n 50
+
+# A fatal error, at once and when a packet passes.
+labctl faults vm2 fatal
+check fatal-is-noticed until_true 30 sh -c "! ssh vm2 'cat $hw/tx_rdma_packets' 2>/dev/null"
+labctl faults vm2 -
+check reset-after-fatal reset_vm2
+on2 '/mnt/tern/build/guest/removal fatal' >"$log.watch" 2>&1 &
+watcher=$!
+check victim-is-ready until_true 60 grep -q ready "$log.watch"
+labctl faults vm2 'fatal tx opcode=request transport=rc nth=20'
+on2 'ib_write_bw -d tern0 -x $(gid-index) -F -D 600 -p 18600 >/dev/null 2>&1 </dev/null &'
+on2 'wait-listen 18600; ib_write_bw -d tern0 -x $(gid-index) -F -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 </dev/null &'
+check victim-ends-by-itself wait $watcher
+grep -E '^(not )?ok' "$log.watch"
+! grep -q '^not ok' "$log.watch" || failed=1
+check fatal-is-counted grep -q 'applied 1$' <(labctl faults vm2)
+labctl faults vm2 -
+on2 end-test
+check reset-after-fatal-under-traffic reset_vm2
+
+check all-is-as-before pingpong -c -n 300 -s 20000
+rm -f "$log" "$log".*
+exit $failed

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Registrations whose answer cannot be stored: the kernel takes the region back. A process that
+// looks for the key meanwhile can have bound a window to it. The answer's page is a userfaultfd's,
+// so the kernel waits at that place for as long as the test likes.
+//
+// usage: lostmr [device]; prints ok / not ok lines. Needs root.
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "badudata/uverbs.h"
+#include "killer/counts.h"
+#include "verbs.h"
+
+namespace {
+
+using guest::fail;
+using guest::fail_errno;
+using guest::require;
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLength = 3 * kPage;  // nobody else's region has it
+constexpr int kAccess = guest::kAllAccess | IBV_ACCESS_MW_BIND;
+
+std::string device = "tern0";
+
+// A page that is not there; whoever touches it waits until it is gone altogether.
+class Trap {
+ public:
+  Trap() : fd_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))) {
+    if (fd_ < 0) fail_errno("userfaultfd");
+    uffdio_api api = {};
+    api.api = UFFD_API;
+    page_ = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uffdio_register range = {};
+    range.range = {reinterpret_cast<std::uint64_t>(page_), kPage};
+    range.mode = UFFDIO_REGISTER_MODE_MISSING;
+    if (page_ == MAP_FAILED || ioctl(fd_, UFFDIO_API, &api) != 0 ||
+        ioctl(fd_, UFFDIO_REGISTER, &range) != 0) {
+      fail_errno("userfaultfd");
+    }
+  }
+  Trap(const Trap&) = delete;
+  Trap& operator=(const Trap&) = delete;
+  ~Trap() {
+    spring();
+    close(fd_);
+  }
+
+  [[nodiscard]] void* page() const { return page_; }
+  void wait() const {
+    pollfd events = {fd_, POLLIN, 0};
+    require(::poll(&events, 1, 60000) == 1, "the kernel does not store the answer");
+  }
+  void spring() {
+    if (sprung_) return;
+    sprung_ = true;
+    munmap(page_, kPage);
+    uffdio_range range = {reinterpret_cast<std::uint64_t>(page_), kPage};
+    ioctl(fd_, UFFDIO_WAKE, &range);
+  }
+
+ private:
+  int fd_;
+  void* page_ = nullptr;
+  bool sprung_ = false;
+};
+
+// The key of the region with kLength bytes: "... rkey 0x100 lkey 0x100 mrlen 12288 ..."
+std::uint32_t find_key() {
+  FILE* pipe = popen("rdma resource show mr", "r");
+  require(pipe != nullptr, "cannot run rdma");
+  char line[512];
+  std::uint32_t found = 0;
+  while (std::fgets(line, sizeof(line), pipe) != nullptr) {
+    std::istringstream words(line);
+    std::string word;
+    std::uint32_t key = 0;
+    std::size_t length = 0;
+    while (words >> word) {
+      if (word == "lkey") words >> std::hex >> key >> std::dec;
+      if (word == "mrlen") words >> length;
+    }
+    if (length == kLength) found = key;
+  }
+  pclose(pipe);
+  require(found != 0, "rdma resource does not show the region");
+  return found;
+}
+
+// What binds: a QP that is connected to itself, and a window, in a PD of their own.
+struct Binder {
+  explicit Binder(const guest::Device& dev) : cq(guest::create_cq(dev, 16)) {
+    pd.reset(ibv_alloc_pd(dev.context()));
+    require(pd != nullptr, "no PD");
+    guest::QpSpec spec;
+    spec.pd = pd.get();
+    spec.send_cq = spec.recv_cq = cq.get();
+    spec.cap = {.max_send_wr = 8,
+                .max_recv_wr = 1,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
+    qp = guest::try_create_qp(dev, spec);
+    mw.reset(ibv_alloc_mw(pd.get(), IBV_MW_TYPE_2));
+    require(qp != nullptr && mw != nullptr, "no QP or no window");
+    const guest::Endpoint self{.qpn = qp->qp_num, .psn = 0, .gid = dev.gid()};
+    guest::connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+  }
+
+  void bind(ibv_mr& mr) {
+    guest::Send send;
+    send.opcode = IBV_WR_BIND_MW;
+    send.mw = mw.get();
+    send.bind_rkey = ibv_inc_rkey(mw->rkey);
+    send.bind = {.mr = &mr,
+                 .addr = reinterpret_cast<std::uint64_t>(mr.addr),
+                 .length = kLength,
+                 .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+    guest::require_err(guest::post(qp.get(), guest::Api::kPost, send), 0, "post");
+    guest::require_status(guest::poll(cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
+  }
+
+  guest::CqPtr cq;
+  guest::PdPtr pd;
+  guest::QpPtr qp;
+  guest::MwPtr mw;
+};
+
+// Registers with the answer at `to`; the errno.
+using Register = std::function<int(const Binder& binder, void* to)>;
+
+int reg_mr(const Binder& binder, void* memory, void* to) {
+  struct {
+    ib_uverbs_cmd_hdr header;
+    std::uint64_t response, start, length, hca_va;
+    std::uint32_t pd_handle, access_flags;
+  } command = {};
+  static_assert(sizeof(command) == sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_reg_mr));
+  command.header.command = IB_USER_VERBS_CMD_REG_MR;
+  command.header.in_words = sizeof(command) / 4;
+  command.header.out_words = sizeof(ib_uverbs_reg_mr_resp) / 4;
+  command.response = reinterpret_cast<std::uint64_t>(to);
+  command.start = command.hca_va = reinterpret_cast<std::uint64_t>(memory);
+  command.length = kLength;
+  command.pd_handle = binder.pd->handle;
+  command.access_flags = kAccess;
+  const int fd = binder.pd->context->cmd_fd;
+  return write(fd, &command, sizeof(command)) < 0 ? errno : 0;
+}
+
+int reg_dm_mr(const Binder& binder, const ibv_dm* dm, void* to) {
+  std::uint32_t rkey = 0;
+  badudata::Method m{.object = UVERBS_OBJECT_MR, .method = UVERBS_METHOD_DM_MR_REG};
+  m.handle(UVERBS_ATTR_REG_DM_MR_HANDLE, 0);
+  m.value(UVERBS_ATTR_REG_DM_MR_OFFSET, 8, 0);
+  m.value(UVERBS_ATTR_REG_DM_MR_LENGTH, 8, kLength);
+  m.handle(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, binder.pd->handle);
+  m.value(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, 4, kAccess | IBV_ACCESS_ZERO_BASED);
+  m.handle(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle);
+  m.out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, 4, to);
+  m.out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, 4, &rkey);
+  return badudata::call(binder.pd->context->cmd_fd, m);
+}
+
+std::int64_t count(const char* name) { return killer::read_counts(device).at(name); }
+
+// What the kernel gives back may take a moment.
+void require_counts(const killer::Counts& wanted) {
+  killer::Counts now;
+  for (int i = 0; i < 500; ++i) {
+    now = killer::read_counts(device);
+    if (now == wanted) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  fail("{}", killer::difference(wanted, now));
+}
+
+// Loses one registration, with a window bound to it or none.
+void lose(Binder& binder, const Register& reg, void* address, bool bound) {
+  Trap trap;
+  int err = 0;
+  std::thread caller([&] { err = reg(binder, trap.page()); });
+  try {
+    trap.wait();
+    if (bound) {
+      ibv_mr mr = {};
+      mr.context = binder.pd->context;
+      mr.pd = binder.pd.get();
+      mr.addr = address;
+      mr.length = kLength;
+      mr.lkey = mr.rkey = find_key();
+      binder.bind(mr);
+    }
+  } catch (...) {
+    trap.spring();
+    caller.join();
+    throw;
+  }
+  trap.spring();
+  caller.join();
+  guest::require_err(err, EFAULT, "registration");
+}
+
+void end(Binder& binder) {
+  guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a window");
+  binder.qp.reset();
+  binder.mw.reset();
+  binder.pd.reset();
+  binder.cq.reset();
+  require(guest::take_destroy_errors().empty(), "an object is not destroyed");
+}
+
+void memory_test(const guest::Device& dev) {
+  void* memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, "no memory");
+  const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
+  const killer::Counts start = killer::read_counts(device);
+  Binder binder(dev);
+  const killer::Counts before = killer::read_counts(device);
+  lose(binder, reg, memory, false);
+  require_counts(before);
+
+  const std::int64_t pins = count("pinned_pages");
+  lose(binder, reg, memory, true);
+  require(count("alive_mr") == before.at("alive_mr") + 1, "a region with a window is gone");
+  require(count("pinned_pages") == pins + 3, "memory that a window shows is not pinned");
+  end(binder);
+  require_counts(start);
+  munmap(memory, kLength);
+}
+
+void dm_test(const guest::Device& dev) {
+  const killer::Counts start = killer::read_counts(device);
+  ibv_alloc_dm_attr attr = {};
+  attr.length = kLength;
+  ibv_dm* dm = ibv_alloc_dm(dev.context(), &attr);
+  require(dm != nullptr, "no device memory");
+  const Register reg = [&](const Binder& b, void* to) { return reg_dm_mr(b, dm, to); };
+  Binder binder(dev);
+  const killer::Counts before = killer::read_counts(device);
+  lose(binder, reg, nullptr, false);
+  require_counts(before);
+
+  lose(binder, reg, nullptr, true);
+  guest::require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
+  require(count("dm_bytes") == before.at("dm_bytes"), "memory that a window shows is free");
+  end(binder);
+  require_counts(start);
+}
+
+int run() {
+  const guest::Device dev(device, -1);
+  int failures = 0;
+  const auto test = [&](const char* name, void (*body)(const guest::Device&)) {
+    try {
+      body(dev);
+      std::printf("ok lostmr/%s\n", name);
+    } catch (const std::exception& error) {
+      std::printf("not ok lostmr/%s - %s\n", name, error.what());
+      ++failures;
+    }
+  };
+  test("user-memory", memory_test);
+  test("device-memory", dm_test);
+  return failures != 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1) device = argv[1];
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    std::printf("not ok lostmr/run - %s\n", error.what());
+    return 1;
+  }
+}

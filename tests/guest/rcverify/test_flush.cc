@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// FLUSH and ATOMIC WRITE: what they do, and what is refused, at which end.
+#include <rdma/ib_user_verbs.h>
+
+#include <array>
+#include <cerrno>
+#include <functional>
+#include <vector>
+
+#include "suite.h"
+
+namespace guest {
+namespace {
+
+constexpr std::uint32_t kLength = 30000;
+
+PairOptions flush_options() {
+  PairOptions o;
+  o.local.more_ops = kBuiltOps;
+  o.remote.mr_access = kFlushAccess;
+  o.how.qp_access = kFlushAccess;
+  return o;
+}
+
+Send flush(const Pair& pair, std::uint64_t at, std::size_t length) {
+  Send send = pair.request(IBV_WR_FLUSH, 0, 0, at);
+  send.flush_length = length;
+  return send;
+}
+
+// Of what it names nobody asks.
+Send flush_region(const Pair& pair) {
+  Send send = flush(pair, 0x123456789, 12345678);
+  send.flush_level = IBV_FLUSH_MR;
+  return send;
+}
+
+Send atomic_write(const Pair& pair, std::uint64_t at, std::uint64_t value) {
+  Send send = pair.request(IBV_WR_ATOMIC_WRITE, 0, 0, at);
+  send.swap = value;
+  return send;
+}
+
+void expect_done(const Pair& pair, const Send& send, ibv_wc_opcode opcode) {
+  pair.post(send, Api::kWr);
+  require(pair.expect(send.wr_id).opcode == opcode, "another opcode");
+}
+
+// What was written before is at the peer when FLUSH completes, whoever asks it there.
+void flush_after_writes(Env& env) {
+  const Pair pair(env, flush_options());
+  for (std::uint64_t seed = 1; seed <= 20; seed++) {
+    pair.fill({0, kLength}, seed);
+    Send write = pair.request(IBV_WR_RDMA_WRITE, kLength);
+    write.flags = 0;
+    pair.post(std::array{write, seed % 2 == 0 ? flush_region(pair) : flush(pair, 0, kLength)},
+              Api::kWr);
+    require(pair.expect(0).opcode == IBV_WC_FLUSH, "another opcode");
+    pair.remote.check({0, kLength}, seed);
+  }
+  // To the byte, and nothing.
+  constexpr std::uint64_t kEnd = 64 * 1024;
+  expect_done(pair, flush(pair, kEnd - 1, 1), IBV_WC_FLUSH);
+  expect_done(pair, flush(pair, kEnd, 0), IBV_WC_FLUSH);
+}
+
+void atomic_writes(Env& env) {
+  const Pair pair(env, flush_options());
+  for (std::uint64_t i = 0; i < 100; i++) {
+    const std::uint64_t at = i * 8;
+    const std::uint64_t value = 0x8877665544332211U + i;
+    expect_done(pair, atomic_write(pair, at, value), IBV_WC_ATOMIC_WRITE);
+    require(pair.remote.load64(at) == value, "{:#x} at {}, not {:#x}", pair.remote.load64(at), at,
+            value);
+    require(pair.remote.load64(at + 8) == 0, "the word behind it changed");
+  }
+}
+
+// More of them than may be outstanding, READs and atomics in between: all are done, in order.
+void flush_many(Env& env) {
+  PairOptions o = flush_options();
+  o.how.max_rd_atomic = o.how.max_dest_rd_atomic = 2;
+  const Pair pair(env, o);
+  std::vector<Send> sends;
+  for (std::uint64_t i = 0; i < 12; i++) {
+    sends.push_back(atomic_write(pair, 0, i + 1));
+    sends.push_back(flush(pair, 0, 8));
+    sends.push_back(pair.request(IBV_WR_RDMA_READ, 8, 8 * i));
+    sends.push_back(pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 4096));
+    sends.back().compare_add = 0;
+  }
+  for (std::uint64_t i = 0; i < sends.size(); i++) {
+    sends[i].wr_id = i;
+  }
+  pair.post(sends, Api::kWr);
+  for (std::uint64_t i = 0; i < sends.size(); i++) {
+    pair.expect(i);
+  }
+  for (std::uint64_t i = 0; i < 12; i++) {
+    require(pair.local.memory().load64(8 * i) >= i + 1, "the READ overtook the word before it");
+  }
+}
+
+// The request fails with status and the QP with it.
+void refused(Env& env, const PairOptions& options, const std::function<Send(const Pair&)>& make,
+             ibv_wc_status status) {
+  const Pair pair(env, options);
+  pair.remote.store64(0, 5);
+  Send send = make(pair);
+  send.wr_id = 1;
+  Send behind = pair.request(IBV_WR_RDMA_WRITE, 8);
+  behind.wr_id = 2;
+  pair.post(std::array{send, behind}, Api::kWr);
+  pair.expect(1, status);
+  pair.expect(2, IBV_WC_WR_FLUSH_ERR);
+  require(pair.remote.load64(0) == 5, "the memory changed");
+}
+
+void flush_refused(Env& env) {
+  const PairOptions good = flush_options();
+  PairOptions no_right = good;
+  no_right.remote.mr_access = kAllAccess;
+  PairOptions no_qp_right = good;
+  no_qp_right.how.qp_access = kAllAccess;
+  PairOptions persistent = good;
+  persistent.how.qp_access |= IBV_ACCESS_FLUSH_PERSISTENT;
+  PairOptions foreign = good;
+  foreign.remote.foreign_pd = true;
+  for (const bool whole : {false, true}) {
+    const auto make = [whole](const Pair& p) { return whole ? flush_region(p) : flush(p, 0, 8); };
+    refused(env, no_right, make, IBV_WC_REM_ACCESS_ERR);
+    refused(env, no_qp_right, make, IBV_WC_REM_INV_REQ_ERR);
+    refused(env, foreign, make, IBV_WC_REM_ACCESS_ERR);
+    const auto changed = [&](auto change) {
+      return [make, change](const Pair& p) {
+        Send send = make(p);
+        change(send);
+        return send;
+      };
+    };
+    refused(env, good, changed([](Send& s) { s.rkey += 1; }), IBV_WC_REM_ACCESS_ERR);
+    refused(env, persistent, changed([](Send& s) { s.flush_type = IBV_FLUSH_PERSISTENT; }),
+            IBV_WC_REM_ACCESS_ERR);
+    refused(env, persistent,
+            changed([](Send& s) { s.flush_type = IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT; }),
+            IBV_WC_REM_ACCESS_ERR);
+    refused(env, good, changed([](Send& s) { s.flush_type = IBV_FLUSH_PERSISTENT; }),
+            IBV_WC_REM_INV_REQ_ERR);
+  }
+  constexpr std::uint64_t kEnd = 64 * 1024;
+  refused(env, good, [](const Pair& p) { return flush(p, 0, kEnd + 1); }, IBV_WC_REM_ACCESS_ERR);
+  refused(env, good, [](const Pair& p) { return flush(p, kEnd + 1, 0); }, IBV_WC_REM_ACCESS_ERR);
+  refused(env, good, [](const Pair& p) { return flush(p, 0, 0x80000001U); }, IBV_WC_LOC_LEN_ERR);
+}
+
+void atomic_write_refused(Env& env) {
+  const PairOptions good = flush_options();
+  PairOptions no_right = good;
+  no_right.remote.mr_access = kFlushAccess & ~IBV_ACCESS_REMOTE_WRITE;
+  PairOptions no_qp_right = good;
+  no_qp_right.how.qp_access = kFlushAccess & ~IBV_ACCESS_REMOTE_WRITE;
+  const auto make = [](std::uint64_t at) {
+    return [at](const Pair& p) { return atomic_write(p, at, 7); };
+  };
+  refused(env, no_right, make(0), IBV_WC_REM_ACCESS_ERR);
+  refused(env, no_qp_right, make(0), IBV_WC_REM_INV_REQ_ERR);
+  refused(env, good, make(4), IBV_WC_REM_INV_REQ_ERR);
+  refused(env, good, make(64 * 1024), IBV_WC_REM_ACCESS_ERR);
+  refused(env, good,
+          [](const Pair& p) {
+            Send send = atomic_write(p, 0, 7);
+            send.rkey += 1;
+            return send;
+          },
+          IBV_WC_REM_ACCESS_ERR);
+}
+
+// What can be seen to be none is refused when it is posted.
+void flush_posts_refused(Env& env) {
+  const Pair pair(env, flush_options());
+  const auto expect_einval = [&](const Send& send, Api api) {
+    require_err(guest::post(pair.local.qp(), api, send), EINVAL, api_name(api));
+    expect_quiet(pair.local.send_cq(), 5);
+  };
+  Send send = flush(pair, 0, 8);
+  expect_einval(send, Api::kPost);
+  expect_einval(atomic_write(pair, 0, 1), Api::kPost);
+  for (const std::uint8_t type : std::array<std::uint8_t, 3>{0, 4, 0x81}) {
+    send.flush_type = type;
+    expect_einval(send, Api::kWr);
+  }
+  send = flush(pair, 0, 8);
+  send.flush_level = 2;
+  expect_einval(send, Api::kWr);
+  pair.expect_traffic();
+}
+
+// What the device says of itself, and that no region gets the right to persistence.
+void flush_attributes(Env& env) {
+  ibv_device_attr_ex attr{};
+  require_err(ibv_query_device_ex(env.dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
+  const std::uint64_t caps = attr.device_cap_flags_ex;
+  require((caps & IB_UVERBS_DEVICE_FLUSH_GLOBAL) != 0, "no FLUSH_GLOBAL in {:#x}", caps);
+  require((caps & IB_UVERBS_DEVICE_FLUSH_PERSISTENT) == 0, "FLUSH_PERSISTENT in {:#x}", caps);
+  require((caps & IB_UVERBS_DEVICE_ATOMIC_WRITE) != 0, "no ATOMIC_WRITE in {:#x}", caps);
+  const Memory memory(env.dev.pd(), 4096, kFlushAccess);
+  errno = 0;
+  const MrPtr none(ibv_reg_mr(env.dev.pd(), memory.bytes().data(), 4096,
+                              kFlushAccess | IBV_ACCESS_FLUSH_PERSISTENT));
+  require(!none && errno == EOPNOTSUPP, "ibv_reg_mr with FLUSH_PERSISTENT: {}", errno_name(errno));
+}
+
+constexpr Test kTests[] = {
+    {"flush_after_writes", flush_after_writes},
+    {"atomic_writes", atomic_writes},
+    {"flush_many", flush_many},
+    {"flush_refused", flush_refused},
+    {"atomic_write_refused", atomic_write_refused},
+    {"flush_posts_refused", flush_posts_refused},
+    {"flush_attributes", flush_attributes},
+};
+
+}  // namespace
+
+std::span<const Test> flush_tests() { return kTests; }
+
+}  // namespace guest

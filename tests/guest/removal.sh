@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# removal.sh: the adapter is pulled out while it works; another one comes into its place. Runs in vm1.
+set -u
+failed=0
+log=$(mktemp)
+
+check() { # NAME CMD...
+	local name=removal/$1
+	shift
+	if "$@" >"$log" 2>&1; then
+		echo "ok $name"
+	else
+		echo "not ok $name - $(tail -n 3 "$log" | tr -s '\n' ' ')"
+		failed=1
+	fi
+}
+until_true() { # SECONDS CMD...
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.1
+	done
+}
+pingpong() {
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
+	local server=$!
+	wait-listen 18515
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
+}
+pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
+gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
+
+# A process that watches, and traffic that nobody ends; both started before the adapter goes.
+start() { # NAME
+	rm -f /run/removal.go
+	# Without it libibverbs reports as failed what the kernel has destroyed when the adapter was unplugged.
+	RDMAV_ALLOW_DISASSOC_DESTROY=1 removal "$1" /run/removal.go >"$log.watch" 2>&1 &
+	watcher=$!
+	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
+	wait-listen 18600
+	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
+	until_true 60 grep -qs ready "$log.watch"
+}
+# The watcher ends by itself; its lines are results.
+finish() {
+	touch /run/removal.go
+	wait $watcher
+	local status=$?
+	grep -E '^(not )?ok' "$log.watch"
+	! grep -q '^not ok' "$log.watch" || failed=1
+	return $status
+}
+
+check works pingpong
+
+# An adapter in the same slot, found by a scan of the bus; the process lets go first.
+check start-1 start rescan
+check pull-1 labctl removed vm1 on
+check config-space-reads-ones sh -c "od -A n -t x1 -N 4 /sys/bus/pci/devices/$pci/config | grep 'ff ff ff ff'"
+check told-1 until_true 60 grep -q 'queues-live' "$log.watch"
+check watcher-1 finish
+end-test
+check put-back labctl removed vm1 off
+check scan sh -c "echo 1 >/sys/bus/pci/devices/$pci/remove && echo 1 >/sys/bus/pci/rescan"
+check up-1 tern-up
+check works-1 pingpong
+
+# Unplugged afterwards, while the process still has its objects; another adapter is plugged in.
+check start-2 start replug
+check pull-2 labctl removed vm1 on
+check told-2 until_true 60 grep -q 'queues-live' "$log.watch"
+check unplug labctl qmp vm1 device_del id=tern0
+check unplugged until_true 120 gone
+check watcher-2 finish
+end-test
+check plug labctl qmp vm1 device_add driver=tern id=tern0 bus=rp1 netdev=wire mac=52:54:00:77:00:01
+check up-2 tern-up
+check works-2 pingpong
+
+check no-complaints sh -c '! kernel-complaints | grep .'
+rm -f "$log" "$log.watch"
+exit $failed

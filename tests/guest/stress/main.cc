@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// stress: every operation over many connections between two machines of the lab, while their devices
+// lose packets in both directions; every byte is verified at both ends.
+//
+//   stress [-g GID_INDEX] [-r ROUNDS] -c MACHINE [PATTERN...]
+//   stress -s [-g GID_INDEX]                     be the other end, for one client
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "end.h"
+#include "micro/lab.h"
+
+namespace guest {
+namespace {
+
+constexpr char kPort[] = "18518";
+constexpr unsigned kLimit = 900;  // seconds of a case: a bound on what hangs
+constexpr std::uint64_t kSeed = 20;
+
+struct Case {
+  const char* name;
+  std::vector<std::string> rules;  // of packets on their way out; a seed is added to each
+  bool in_order;
+  std::vector<const char*> must_move;      // counters, of both machines together
+  std::vector<const char*> must_not_move;
+};
+
+const std::vector<const char*> kRetries = {
+    "out_of_sequence", "packet_seq_err", "duplicate_request", "implied_nak_seq_err",
+    "local_ack_timeout_err"};
+
+// What nothing on the wire brings about.
+const std::vector<const char*> kErrors = {
+    "rnr_nak_retry_err",        "resp_local_length_error",    "resp_cqe_error",
+    "req_cqe_error",            "req_cqe_flush_error",        "resp_cqe_flush_error",
+    "req_remote_access_errors", "req_remote_invalid_request", "resp_remote_access_errors",
+    "qkey_violations",          "dma_errors",                 "cq_overruns",
+    "bad_doorbell"};
+
+std::vector<Case> cases() {
+  std::vector<const char*> all = kRetries;
+  all.push_back("rx_icrc_encapsulated");
+  std::vector<const char*> whole = kErrors;
+  whole.insert(whole.end(), {"rx_icrc_encapsulated", "rx_malformed"});
+  return {
+      {"loss-0.1-percent", {"drop tx rate=0.1%"}, true, {}, whole},
+      {"loss-1-percent", {"drop tx rate=1%"}, true, kRetries, whole},
+      {"loss-5-percent", {"drop tx rate=5%"}, true, kRetries, whole},
+      {"everything-1-percent",
+       {"drop tx rate=1%", "duplicate tx rate=1%", "reorder=3 tx rate=1%",
+        "corrupt=any tx rate=1%"},
+       false,
+       all,
+       kErrors},
+  };
+}
+
+// Said, and not judged.
+constexpr std::array kTold = {"tx_rdma_packets", "rx_rdma_packets", "out_of_buffer"};
+
+struct Options {
+  int gid_index = -1;
+  std::string peer;
+  bool serve = false;
+  std::uint64_t rounds = 25;
+  std::vector<const char*> patterns;
+};
+
+std::string rules_of(const Case& c, unsigned seed) {
+  std::string text;
+  for (const std::string& rule : c.rules) {
+    text += (text.empty() ? "" : "; ") + rule + " seed=" + std::to_string(seed++);
+  }
+  return text;
+}
+
+std::uint64_t sum(const std::vector<std::uint64_t>& numbers) {
+  std::uint64_t all = 0;
+  for (const std::uint64_t n : numbers) {
+    all += n;
+  }
+  return all;
+}
+
+// The two machines: their faults and what they counted.
+class Bench {
+ public:
+  explicit Bench(const std::string& peer) : there_(peer) {}
+
+  void clear() const {
+    here_.set_faults("");
+    there_.set_faults("");
+  }
+  void set(const Case& c) {
+    before_here_ = here_.counters();
+    before_there_ = there_.counters();
+    here_.set_faults(rules_of(c, 100));
+    there_.set_faults(rules_of(c, 200));
+  }
+  void check(const Case& c) const;
+
+ private:
+  void check_rules(const Machine& machine) const;
+
+  Machine here_{""};
+  Machine there_;
+  Counters before_here_;
+  Counters before_there_;
+};
+
+// Each rule was applied.
+void Bench::check_rules(const Machine& machine) const {
+  const auto applied = machine.applied();
+  require(!applied.empty() && std::ranges::find(applied, 0U) == applied.end(),
+          "a rule of {} was never applied", machine.name());
+  std::printf("# %s: %llu packets lost, doubled, late or damaged\n", machine.name().c_str(),
+              static_cast<unsigned long long>(sum(applied)));
+}
+
+void Bench::check(const Case& c) const {
+  check_rules(here_);
+  check_rules(there_);
+  const Counters here = here_.counters();
+  const Counters there = there_.counters();
+  const auto moved = [&](const char* name) {
+    return here.at(name) - before_here_.at(name) + there.at(name) - before_there_.at(name);
+  };
+  std::string told;
+  const auto tell = [&](const char* name) {
+    told += std::format(" {} {}", name, moved(name));
+  };
+  std::ranges::for_each(kTold, tell);
+  std::ranges::for_each(kRetries, tell);
+  tell("rx_icrc_encapsulated");
+  std::printf("#%s\n", told.c_str());
+  for (const char* name : c.must_not_move) {
+    require(moved(name) == 0, "{} moved by {}", name, moved(name));
+  }
+  for (const char* name : c.must_move) {
+    require(moved(name) != 0, "{} did not move", name);
+  }
+}
+
+// All that is reliable, and of the rest most; a WRITE of UC does not tell that it came.
+void check_totals(const Totals& here, const Totals& there, std::uint64_t rounds) {
+  std::printf("# messages: %llu of RC and XRC, %llu of UC and %llu of UD that arrived\n",
+              static_cast<unsigned long long>(here.reliable + there.reliable),
+              static_cast<unsigned long long>(here.uc + there.uc),
+              static_cast<unsigned long long>(here.ud + there.ud));
+  const std::uint64_t sent = rounds * kRound;  // in each flow
+  for (const Totals& t : {here, there}) {
+    require(t.reliable == sent * kReliableFlows, "{} reliable messages, not {}", t.reliable,
+            sent * kReliableFlows);
+    require(t.uc > sent * kUcFlows / 4, "{} messages of UC are few", t.uc);
+    require(t.ud > sent * kUdFlows / 2, "{} messages of UD are few", t.ud);
+  }
+}
+
+void play(const Case& c, Bench& bench, const Device& dev, const Options& options) {
+  const Job job{.seed = kSeed, .rounds = options.rounds, .in_order = c.in_order};
+  bench.set(c);
+  {
+    const Socket peer = tcp_connect(options.peer, kPort);
+    peer.write(&job, sizeof(job));
+    End end(dev, peer, job, false);
+    end.run();
+    check_totals(end.totals(), end.totals_there(), options.rounds);
+  }
+  bench.check(c);
+}
+
+bool run_case(const Case& c, Bench& bench, const Device& dev, const Options& options) {
+  ::alarm(kLimit);
+  const auto start = std::chrono::steady_clock::now();
+  std::string why;
+  try {
+    play(c, bench, dev, options);
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  try {
+    bench.clear();
+  } catch (const std::exception& e) {
+    why += e.what();
+  }
+  why += take_destroy_errors();
+  ::alarm(0);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (why.empty()) {
+    std::printf("ok stress/%s # %.1f s\n", c.name, took.count());
+  } else {
+    std::printf("not ok stress/%s - %s\n", c.name, why.c_str());
+  }
+  std::fflush(stdout);
+  return why.empty();
+}
+
+int run_all(const Options& options) {
+  const Device dev("tern0", options.gid_index);
+  Bench bench(options.peer);
+  bench.clear();
+  std::size_t run = 0;
+  std::size_t passed = 0;
+  for (const Case& c : cases()) {
+    const bool chosen = options.patterns.empty() ||
+                        std::ranges::any_of(options.patterns, [&](const char* p) {
+                          return ::fnmatch(p, c.name, 0) == 0;
+                        });
+    if (chosen) {
+      run++;
+      passed += run_case(c, bench, dev, options) ? 1U : 0U;
+    }
+  }
+  const Socket peer = tcp_connect(options.peer, kPort);
+  const Job nothing;
+  peer.write(&nothing, sizeof(nothing));
+  std::printf("# %zu of %zu passed\n", passed, run);
+  return passed == run && run != 0 ? 0 : 1;
+}
+
+// A client of a failed case says why; here it is enough to be ready for the next one.
+void serve_all(const Options& options) {
+  const Device dev("tern0", options.gid_index);
+  const Socket listener = tcp_listen(kPort);
+  for (;;) {
+    const Socket peer = listener.accept();
+    Job job;
+    if (!peer.read(&job, sizeof(job)) || job.rounds == 0) {
+      return;
+    }
+    ::alarm(kLimit);
+    try {
+      End(dev, peer, job, true).run();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "# other end: %s\n", e.what());
+    }
+    const std::string errors = take_destroy_errors();
+    if (!errors.empty()) {
+      std::printf("not ok stress/other-end -%s\n", errors.c_str());
+      std::fflush(stdout);
+    }
+    ::alarm(0);
+  }
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  int c = 0;
+  while ((c = ::getopt(argc, argv, "g:c:r:s")) != -1) {
+    switch (c) {
+      case 'g':
+        o.gid_index = std::atoi(optarg);
+        break;
+      case 'c':
+        o.peer = optarg;
+        break;
+      case 'r':
+        o.rounds = std::strtoull(optarg, nullptr, 0);
+        break;
+      case 's':
+        o.serve = true;
+        break;
+      default:
+        std::exit(2);
+    }
+  }
+  if (o.serve != o.peer.empty() || o.rounds == 0) {
+    std::exit(2);
+  }
+  o.patterns.assign(argv + optind, argv + argc);
+  return o;
+}
+
+}  // namespace
+}  // namespace guest
+
+int main(int argc, char** argv) {
+  const guest::Options options = guest::parse(argc, argv);
+  try {
+    if (options.serve) {
+      guest::serve_all(options);
+      return 0;
+    }
+    return guest::run_all(options);
+  } catch (const std::exception& e) {
+    std::printf("not ok stress/setup - %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# window-example.sh: Documentation/examples/window.c with the server in vm2: lent, used, revoked, refused.
+bin=/mnt/tern/build/guest/window
+failed=0
+ssh vm2 "timeout 1180 $bin -d tern0 -g \$(gid-index v4)" >/run/window.server 2>&1 &
+server=$!
+ssh vm2 'wait-listen 18517'
+timeout 500 "$bin" -d tern0 -g "$(gid-index v4)" 10.78.0.2 >/run/window.client 2>&1
+client=$?
+wait $server
+server=$?
+
+says() { # NAME END LINE...: the program of that end has ended well and said each line
+	local name=$1 end=$2 status=$3 line
+	shift 3
+	for line; do
+		if ! grep -qE -- "$line" "/run/window.$end"; then
+			echo "not ok window-example/$name - the $end does not say: $line"
+			failed=1
+			return
+		fi
+	done
+	if [ "$status" != 0 ]; then
+		echo "not ok window-example/$name - the $end ends with $status: $(tail -n 1 "/run/window.$end")"
+		failed=1
+	else
+		echo "ok window-example/$name"
+	fi
+}
+sed 's/^/# server: /' /run/window.server
+sed 's/^/# client: /' /run/window.client
+says server server $server '^lent 512 bytes' '^the client wrote: hello$' '^revoked$' '^the buffer still says: hello$'
+says client client $client '^write: success$' '^read: success, hello$' '^write after it was revoked: remote access error$'
+exit $failed

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "bed.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace guest::windows {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kOwnerSeed = 0x0a;
+constexpr std::uint64_t kPeerSeed = 0x0b;
+constexpr std::uint64_t kSwapped = 0x99aabbccddeeff00;
+constexpr std::uint64_t kAdded = 0x0101010101010101;
+constexpr std::uint32_t kImm = 0xa1b2c3d4;
+constexpr std::uint32_t kPsn = 0x123456;
+constexpr std::uint64_t kRecvId = 0x7e;
+constexpr std::uint64_t kPeerId = 0x9e;
+constexpr int kEventWait = 10000;  // ms
+constexpr ibv_qp_cap kCap{.max_send_wr = 16,
+                          .max_recv_wr = 16,
+                          .max_send_sge = 1,
+                          .max_recv_sge = 1,
+                          .max_inline_data = 0};
+constexpr std::uint64_t kWindowOps =
+    IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+std::uint64_t ops_for(ibv_qp_type type, const Env& env) {
+  // Soft-RoCE binds on UC and cannot invalidate there.
+  return type == IBV_QPT_UC && !env.uc_local_inv ? kWindowOps
+                                                 : kWindowOps | IBV_QP_EX_WITH_LOCAL_INV;
+}
+
+ibv_qp_type peer_type(ibv_qp_type type) {
+  return type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : type;
+}
+
+// An event of this QP; others are taken and forgotten.
+bool wait_qp_event(const Device& dev, const ibv_qp* qp, ibv_event_type type) {
+  const auto end = Clock::now() + std::chrono::milliseconds(kEventWait);
+  while (Clock::now() < end) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd p{.fd = dev.context()->async_fd, .events = POLLIN, .revents = 0};
+    if (::poll(&p, 1, static_cast<int>(left)) != 1) {
+      break;
+    }
+    ibv_async_event event{};
+    if (ibv_get_async_event(dev.context(), &event) != 0) {
+      fail_errno("ibv_get_async_event");
+    }
+    ibv_ack_async_event(&event);
+    if (event.event_type == type && event.element.qp == qp) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Refusals that were asked for and came.
+unsigned refusals = 0;
+
+const ibv_wc& expect(const ibv_wc& wc, const char* what, std::uint64_t wr_id,
+                     ibv_wc_status status) {
+  require(wc.status == status, "{} completes with: {}, not {}", what, ibv_wc_status_str(wc.status),
+          ibv_wc_status_str(status));
+  require(wc.wr_id == wr_id, "completion of wr_id {:#x}, not {:#x}", wc.wr_id, wr_id);
+  return wc;
+}
+
+}  // namespace
+
+void count_refusal() { refusals++; }
+unsigned take_refusals() { return std::exchange(refusals, 0); }
+
+PdPtr alloc_pd(const Device& dev) {
+  PdPtr pd(ibv_alloc_pd(dev.context()));
+  if (!pd) {
+    fail_errno("ibv_alloc_pd");
+  }
+  return pd;
+}
+
+MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  MwPtr mw(ibv_alloc_mw(pd, type));
+  if (!mw) {
+    fail_errno("ibv_alloc_mw");
+  }
+  return mw;
+}
+
+const char* op_name(Op op) {
+  static constexpr const char* kNames[] = {"RDMA READ", "RDMA WRITE", "RDMA WRITE WITH IMM",
+                                           "CMP_AND_SWP", "FETCH_AND_ADD"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::span<const Op> ops_of(ibv_qp_type type) {
+  return type == IBV_QPT_UC ? std::span<const Op>(kUcOps) : std::span<const Op>(kAllOps);
+}
+
+// ---- Region ----
+
+Region::Region(const Env& env, const RegionOptions& options) : image_(options.length) {
+  ibv_pd* pd = options.pd != nullptr ? options.pd : env.dev.pd();
+  const auto access = static_cast<unsigned>(options.access);
+  guest::fill(image_, kOwnerSeed);
+  if (options.device_memory) {
+    ibv_alloc_dm_attr attr{.length = options.length, .log_align_req = 0, .comp_mask = 0};
+    dm_.reset(ibv_alloc_dm(env.dev.context(), &attr));
+    if (!dm_) {
+      fail_errno("ibv_alloc_dm");
+    }
+    mr_ = ibv_reg_dm_mr(pd, dm_.get(), 0, options.length, access | IBV_ACCESS_ZERO_BASED);
+  } else {
+    void* map =
+        ::mmap(nullptr, options.length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) {
+      fail_errno("mmap");
+    }
+    data_ = static_cast<std::byte*>(map);
+    base_ = options.iova.value_or(reinterpret_cast<std::uintptr_t>(data_));
+    mr_ = ibv_reg_mr_iova(pd, data_, options.length, base_, access);
+  }
+  if (mr_ == nullptr) {
+    const int err = errno;
+    if (data_ != nullptr) {
+      ::munmap(data_, options.length);
+    }
+    fail("registration of {} bytes: {}", options.length, errno_name(err));
+  }
+  store();
+}
+
+Region::~Region() {
+  if (mr_ != nullptr) {
+    note_destroy("ibv_dereg_mr", ibv_dereg_mr(mr_));
+  }
+  if (data_ != nullptr) {
+    ::munmap(data_, image_.size());
+  }
+}
+
+int Region::deregister() {
+  const int err = ibv_dereg_mr(mr_);
+  if (err == 0) {
+    mr_ = nullptr;
+  }
+  return err;
+}
+
+void Region::store() const {
+  if (data_ != nullptr) {
+    std::ranges::copy(image_, data_);
+  } else {
+    require_err(ibv_memcpy_to_dm(dm_.get(), 0, image_.data(), image_.size()), 0,
+                "ibv_memcpy_to_dm");
+  }
+}
+
+std::vector<std::byte> Region::load() const {
+  std::vector<std::byte> bytes(image_.size());
+  if (data_ != nullptr) {
+    std::copy_n(data_, bytes.size(), bytes.data());
+  } else {
+    require_err(ibv_memcpy_from_dm(bytes.data(), dm_.get(), 0, bytes.size()), 0,
+                "ibv_memcpy_from_dm");
+  }
+  return bytes;
+}
+
+std::uint64_t Region::first64() const {
+  return *reinterpret_cast<const volatile std::uint64_t*>(data_);
+}
+
+void Region::fill(Range range, std::uint64_t seed) {
+  expect(range, seed);
+  store();
+}
+
+void Region::expect(Range range, std::uint64_t seed) {
+  require(range.offset + range.length <= image_.size(), "range past the region");
+  guest::fill(std::span(image_).subspan(range.offset, range.length), seed);
+}
+
+void Region::expect64(std::uint64_t offset, std::uint64_t value) {
+  require(offset + sizeof(value) <= image_.size(), "word past the region");
+  std::memcpy(&image_[offset], &value, sizeof(value));
+}
+
+std::uint64_t Region::expected64(std::uint64_t offset) const {
+  std::uint64_t value = 0;
+  require(offset + sizeof(value) <= image_.size(), "word past the region");
+  std::memcpy(&value, &image_[offset], sizeof(value));
+  return value;
+}
+
+void Region::check(const char* after) const {
+  const std::vector<std::byte> now = load();
+  const auto [here, there] = std::ranges::mismatch(now, image_);
+  require(here == now.end(), "{}: byte {} of the region is not what it should be", after,
+          here - now.begin());
+}
+
+// ---- Path ----
+
+Path::Path(const Env& env, const PathOptions& options)
+    : env_(env),
+      options_(options),
+      send_cq_(create_cq(env.dev, 32)),
+      recv_cq_(create_cq(env.dev, 32)),
+      inbox_(options.pd != nullptr ? options.pd : env.dev.pd(), 4096, kAllAccess),
+      peer_(env.link, {.type = peer_type(options.type),
+                       .memory = options.peer_memory,
+                       .send_wr = 16,
+                       .recv_wr = 16,
+                       .send_sge = 1,
+                       .recv_sge = 1,
+                       .inline_data = 0,
+                       .send_cqe = 32,
+                       .recv_cqe = 32,
+                       .psn = kPsn}) {
+  QpSpec spec{.type = options.type,
+              .pd = options.pd,
+              .send_cq = send_cq_.get(),
+              .recv_cq = recv_cq_.get(),
+              .cap = kCap,
+              .send_ops = ops_for(options.type, env),
+              .signal_all = options.signal_all};
+  if (options.type == IBV_QPT_XRC_RECV) {
+    ibv_pd* pd = options.pd != nullptr ? options.pd : env.dev.pd();
+    xrc_ = open_xrc(env.dev, pd, recv_cq_.get());
+    spec.xrcd = xrc_.xrcd.get();
+  }
+  qp_ = try_create_qp(env.dev, spec);
+  if (!qp_) {
+    fail_errno("ibv_create_qp_ex");
+  }
+  connect();
+}
+
+void Path::connect() {
+  Connection how{.qp_access = options_.qp_access};
+  how.mtu = std::min(env_.dev.active_mtu(), peer_.active_mtu());
+  const Endpoint self{.qpn = qp_->qp_num, .psn = kPsn, .gid = env_.dev.gid()};
+  peer_.connect(how, self);
+  guest::connect(qp_.get(), env_.dev, how, self, peer_.endpoint());
+}
+
+void Path::reconnect() {
+  peer_.to_state(IBV_QPS_RESET);
+  require_err(to_state(qp_.get(), IBV_QPS_RESET), 0, "to RESET");
+  connect();
+}
+
+void Path::post(const Send& send, Api api) const {
+  require_err(guest::post(qp_.get(), api, send), 0, api_name(api));
+}
+
+ibv_wc Path::done(std::uint64_t wr_id, ibv_wc_status status) const {
+  return expect(poll(send_cq(), 1).front(), "the request", wr_id, status);
+}
+
+void Path::recv(std::uint64_t wr_id, std::uint32_t length) const {
+  ibv_sge sge = inbox_.sge(0, length);
+  if (!xrc_.srq) {
+    require_err(post_recv(qp(), wr_id, std::span(&sge, 1)), 0, "ibv_post_recv");
+    return;
+  }
+  ibv_recv_wr wr{};
+  wr.wr_id = wr_id;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  require_err(ibv_post_srq_recv(xrc_.srq.get(), &wr, &bad), 0, "ibv_post_srq_recv");
+}
+
+ibv_wc Path::received(std::uint64_t wr_id, ibv_wc_status status) const {
+  return expect(poll(recv_cq(), 1).front(), "the receive", wr_id, status);
+}
+
+Work Path::work(Op op, std::uint32_t rkey, std::uint64_t addr) const {
+  static constexpr ibv_wr_opcode kOpcodes[] = {
+      IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP,
+      IBV_WR_ATOMIC_FETCH_AND_ADD};
+  return {.opcode = kOpcodes[static_cast<std::size_t>(op)],
+          .wr_id = kPeerId,
+          .raddr = addr,
+          .rkey = rkey,
+          .imm = kImm,
+          .srqn = xrc_.srqn};
+}
+
+ibv_wc_status Path::attempt(Op op, std::uint32_t rkey, std::uint64_t addr,
+                            std::uint32_t length) const {
+  Work w = work(op, rkey, addr);
+  w.compare_add = kAdded;
+  w.swap = kSwapped;
+  peer_.post(w, {.offset = 0, .length = length});
+  return peer_.poll_send(1).front().status;
+}
+
+void Path::sync() const {
+  recv(kRecvId);
+  peer_.post({.wr_id = kPeerId, .srqn = xrc_.srqn}, {.offset = 0, .length = 8});
+  require_status(peer_.poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
+  require(received(kRecvId).opcode == IBV_WC_RECV, "another receive than the SEND's");
+}
+
+void Path::allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr, Range at) const {
+  const Range here{.offset = 0, .length = at.length};
+  Work w = work(op, rkey, addr);
+  std::uint64_t old = 0;
+  if (op == Op::kRead) {
+    region.fill(at, kOwnerSeed + 1);
+  } else if (is_atomic(op)) {
+    old = region.expected64(at.offset);
+    w.compare_add = op == Op::kCmpSwap ? old : kAdded;
+    w.swap = kSwapped;
+    region.expect64(at.offset, op == Op::kCmpSwap ? kSwapped : old + kAdded);
+  } else {
+    peer_.fill(here, kPeerSeed);
+    region.expect(at, kPeerSeed);
+  }
+  if (op == Op::kWriteImm) {
+    recv(kRecvId);
+  }
+  peer_.post(w, here);
+  const ibv_wc wc = peer_.poll_send(1).front();
+  require(wc.status == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(wc.status));
+  if (op == Op::kWriteImm) {
+    const ibv_wc got = received(kRecvId);
+    require(got.opcode == IBV_WC_RECV_RDMA_WITH_IMM && got.imm_data == htonl(kImm),
+            "the WRITE's immediate data did not come");
+  } else if (!reliable()) {
+    sync();
+  }
+  if (op == Op::kRead) {
+    peer_.check(here, kOwnerSeed + 1);
+  } else if (is_atomic(op)) {
+    require(peer_.load64(0) == old, "{} answers another value", op_name(op));
+  }
+  region.check(op_name(op));
+}
+
+void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t addr,
+                  std::uint32_t length, ibv_wc_status status) const {
+  count_refusal();
+  const Range here{.offset = 0, .length = length};
+  peer_.fill(here, kPeerSeed + 1);
+  if (op == Op::kWriteImm || !reliable()) {
+    recv(kRecvId);
+  }
+  const ibv_wc_status got = attempt(op, rkey, addr, length);
+  if (!reliable()) {  // nobody answers: what comes next shows that it has been dealt with
+    require(got == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(got));
+    peer_.post({.wr_id = kPeerId}, here);
+    require_status(peer_.poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
+    require(received(kRecvId).opcode == IBV_WC_RECV, "{} was taken", op_name(op));
+    region.check(op_name(op));
+    return;
+  }
+  require(got != IBV_WC_SUCCESS, "{} was allowed", op_name(op));
+  require(got == status, "{}: {}, not {}", op_name(op), ibv_wc_status_str(got),
+          ibv_wc_status_str(status));
+  region.check(op_name(op));
+  if (op != Op::kWrite && op != Op::kWriteImm) {
+    peer_.check(here, kPeerSeed + 1);
+  }
+  expect_owner_error(status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
+                                                     : IBV_EVENT_QP_REQ_ERR);
+  if (op == Op::kWriteImm && !xrc_.srq && env_.exact) {
+    received(kRecvId, IBV_WC_WR_FLUSH_ERR);
+  }
+  require(peer_.qp_state() == IBV_QPS_ERR, "the peer's QP is not in ERR");
+}
+
+void Path::expect_owner_error(ibv_event_type event) const {
+  if (env_.exact) {
+    require(wait_qp_event(env_.dev, qp(), event), "no {} event", ibv_event_type_str(event));
+  }
+  require(state_of(qp()) == IBV_QPS_ERR, "the owner's QP is not in ERR");
+}
+
+void Path::send_inv(std::uint32_t rkey, ibv_wc_status status) const {
+  recv(kRecvId);
+  peer_.post(
+      {.opcode = IBV_WR_SEND_WITH_INV, .wr_id = kPeerId, .inv_rkey = rkey, .srqn = xrc_.srqn},
+      {.offset = 0, .length = 8});
+  const ibv_wc sent = peer_.poll_send(1).front();
+  const ibv_wc_status expected = reliable() ? status : IBV_WC_SUCCESS;
+  require(sent.status == expected, "SEND_WITH_INV: {}, not {}", ibv_wc_status_str(sent.status),
+          ibv_wc_status_str(expected));
+  const ibv_wc wc = received(kRecvId, status);
+  if (status != IBV_WC_SUCCESS) {
+    count_refusal();
+    require(state_of(qp()) == IBV_QPS_ERR, "the owner's QP is not in ERR");
+    return;
+  }
+  require(wc.opcode == IBV_WC_RECV && (wc.wc_flags & IBV_WC_WITH_INV) != 0,
+          "the receive does not say IBV_WC_WITH_INV");
+  require(wc.invalidated_rkey == rkey, "the receive says key {:#x}, not {:#x}", wc.invalidated_rkey,
+          rkey);
+}
+
+XrcSender::XrcSender(const Env& env, const Path& any) : cq_(create_cq(env.dev, 32)) {
+  QpSpec spec{.type = IBV_QPT_XRC_SEND,
+              .send_cq = cq_.get(),
+              .recv_cq = cq_.get(),
+              .cap = kCap,
+              .send_ops = ops_for(IBV_QPT_XRC_SEND, env)};
+  spec.cap.max_recv_wr = spec.cap.max_recv_sge = 0;
+  qp_ = try_create_qp(env.dev, spec);
+  if (!qp_) {
+    fail_errno("ibv_create_qp_ex");
+  }
+  const Endpoint self{.qpn = qp_->qp_num, .psn = kPsn, .gid = env.dev.gid()};
+  guest::connect(qp_.get(), env.dev, {.mtu = env.dev.active_mtu()}, self, any.peer().endpoint());
+}
+
+// ---- binds ----
+
+int post_bind(ibv_qp* qp, const Bind& bind, Api api) {
+  if (bind.mw->type == IBV_MW_TYPE_1) {
+    ibv_mw_bind request{};
+    request.wr_id = kBindId;
+    request.send_flags = bind.flags;
+    request.bind_info = bind.info();
+    return ibv_bind_mw(qp, bind.mw, &request);
+  }
+  Send send{.opcode = IBV_WR_BIND_MW, .wr_id = kBindId, .flags = bind.flags};
+  send.mw = bind.mw;
+  send.bind = bind.info();
+  send.bind_rkey = bind.new_rkey;
+  return post(qp, api, send);
+}
+
+int post_local_inv(ibv_qp* qp, std::uint32_t rkey, Api api) {
+  return post(qp, api, {.opcode = IBV_WR_LOCAL_INV, .wr_id = kInvId, .inv_rkey = rkey});
+}
+
+namespace {
+
+// A request of the owner that fails stops its queue.
+void expect_stopped(const Path& path, ibv_wc_status status) {
+  if (status == IBV_WC_SUCCESS) {
+    return;
+  }
+  count_refusal();
+  const ibv_qp_state state = state_of(path.qp());
+  require(state == (path.reliable() ? IBV_QPS_ERR : IBV_QPS_SQE), "the QP is in state {}",
+          static_cast<int>(state));
+}
+
+}  // namespace
+
+std::uint32_t bind(const Path& path, const Bind& bind, ibv_wc_status status, Api api) {
+  require_err(post_bind(path.qp(), bind, api), 0, "post of a bind");
+  const ibv_wc wc = path.done(kBindId, status);
+  require(status != IBV_WC_SUCCESS || wc.opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
+  expect_stopped(path, status);
+  if (status == IBV_WC_SUCCESS && bind.mw->type == IBV_MW_TYPE_2) {
+    bind.mw->rkey = bind.new_rkey;  // tern does not ask for it, other devices do
+  }
+  return bind.mw->rkey;
+}
+
+void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status, Api api) {
+  require_err(post_local_inv(path.qp(), rkey, api), 0, "post of LOCAL_INV");
+  const ibv_wc wc = path.done(kInvId, status);
+  require(status != IBV_WC_SUCCESS || wc.opcode == IBV_WC_LOCAL_INV,
+          "another opcode than LOCAL_INV");
+  expect_stopped(path, status);
+}
+
+// ---- Bed ----
+
+Bed::Bed(const Env& env, const Form& form)
+    : region(env,
+             {.access = form.mr_access, .iova = form.iova, .device_memory = form.device_memory}),
+      path(env, {.type = form.via}),
+      form_(form) {
+  if (form.via == IBV_QPT_XRC_RECV) {  // which cannot bind
+    binder_ = std::make_unique<Path>(env);
+  }
+  mw = alloc_mw(env.dev.pd(), form.type);
+  rebind(request());
+}
+
+std::uint64_t Bed::address(std::int64_t offset) const {
+  const std::uint64_t first = form_.zero_based ? 0 : region.address(form_.at.offset);
+  return first + static_cast<std::uint64_t>(offset);
+}
+
+Bind Bed::request() const {
+  return {.mw = mw.get(),
+          .mr = region.mr(),
+          .addr = region.address(form_.at.offset),
+          .length = form_.at.length,
+          .access =
+              form_.access | (form_.zero_based ? static_cast<unsigned>(IBV_ACCESS_ZERO_BASED) : 0U),
+          .new_rkey = with_variant(mw->rkey, (key != 0 ? key : mw->rkey) + 0x35)};
+}
+
+void Bed::rebind(const Bind& request) { key = bind(binder(), request); }
+
+void Bed::all_work(Range at, std::uint32_t rkey) {
+  for (const Op op : ops_of(form_.via)) {
+    const Range bytes{.offset = form_.at.offset + at.offset,
+                      .length = is_atomic(op) ? 8 : at.length};
+    path.allowed(region, op, rkey, address(static_cast<std::int64_t>(at.offset)), bytes);
+  }
+}
+
+}  // namespace guest::windows

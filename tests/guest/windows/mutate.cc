@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "mutate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+
+namespace guest::windows {
+namespace {
+
+// The engine's names (core/mutations.h), but for those that kernel verbs alone can reach, and for
+// mw-flush, which the engine's own tests show.
+constexpr std::array kRules{"mw-pd",      "mw-qp",         "mw-low",           "mw-high",
+                            "mw-wrap",    "mw-read",       "mw-write",         "mw-atomic",
+                            "mw-variant", "mw-unbound",    "mw-mr-write",      "bind-qp-pd",
+                            "bind-mr-pd", "bind-mr-right", "bind-local-write", "bind-range",
+                            "bind-wrap",  "bind-free",     "bind-type",        "bind-zero-length",
+                            "bind-key",   "inv-free",      "inv-type",         "inv-qp",
+                            "inv-pd",     "inv-variant",   "mr-busy"};
+
+std::vector<std::string> rules_of(const Test& test) {
+  std::vector<std::string> rules;
+  if (test.rules.starts_with("- ")) {
+    return rules;
+  }
+  std::istringstream in(test.rules);
+  for (std::string rule; std::getline(in, rule, ',');) {
+    rules.push_back(rule);
+  }
+  return rules;
+}
+
+bool claims(const Test& test, const std::string& rule) {
+  const std::vector<std::string> rules = rules_of(test);
+  return std::ranges::find(rules, rule) != rules.end();
+}
+
+// Switches this rule of this machine's device off and all others on; "": all on.
+void switch_off(const std::string& rule) {
+  const std::string command =
+      "labctl qmp $(hostname) qom-set path=/machine/peripheral/tern0 property=mutate value='\"" +
+      rule + "\"' >/dev/null";
+  require(std::system(command.c_str()) == 0, "the device has no rule '{}' to switch off", rule);
+}
+
+void add(std::string& list, const std::string& name) { list += (list.empty() ? "" : " ") + name; }
+
+// What is not as the table says, or nothing.
+std::string run_rule(const Tests& tests, const std::string& rule, const Runner& run) {
+  std::string missed;
+  std::string others;
+  std::size_t red = 0;
+  for (const Test& test : tests) {
+    const bool failed = !run(test).empty();
+    red += failed ? 1U : 0U;
+    if (failed != claims(test, rule)) {
+      add(failed ? others : missed, test.name);
+    }
+  }
+  std::string why;
+  if (!missed.empty()) {
+    why += "did not fail: " + missed;
+  }
+  if (!others.empty()) {
+    why += (why.empty() ? "" : "; ") + ("failed too: " + others);
+  }
+  if (why.empty() && !rule.empty() && red == 0) {
+    why = "no test failed";
+  }
+  return why;
+}
+
+bool report(const std::string& name, const std::string& why) {
+  std::printf("%s mutation/%s%s%s\n", why.empty() ? "ok" : "not ok", name.c_str(),
+              why.empty() ? "" : " - ", why.c_str());
+  std::fflush(stdout);
+  return why.empty();
+}
+
+}  // namespace
+
+std::string check_claims(const Tests& tests) {
+  for (const Test& test : tests) {
+    for (const std::string& rule : rules_of(test)) {
+      if (std::ranges::find(kRules, rule) == kRules.end()) {
+        return test.name + " claims the rule " + rule + ", which is none";
+      }
+    }
+  }
+  for (const std::string rule : kRules) {
+    if (std::ranges::none_of(tests, [&](const Test& test) { return claims(test, rule); })) {
+      return "no test claims the rule " + rule;
+    }
+  }
+  return {};
+}
+
+bool Part::parse(const char* text) {
+  return std::sscanf(text, "%zu/%zu", &number, &of) == 2 && number >= 1 && number <= of;
+}
+
+bool run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
+                   const Runner& run) {
+  const bool first = part.number == 1;
+  bool good = !first || report("claims", check_claims(tests));
+  for (std::size_t i = part.number - 1; i < kRules.size(); i += part.of) {
+    const std::string rule = kRules.at(i);
+    if (!rules.empty() && std::ranges::find(rules, rule) == rules.end()) {
+      continue;
+    }
+    switch_off(rule);
+    good = report(rule, run_rule(tests, rule, run)) && good;
+  }
+  switch_off("");
+  return (!first || report("none", run_rule(tests, "", run))) && good;
+}
+
+}  // namespace guest::windows

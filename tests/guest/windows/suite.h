@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The tests by subject, and what the tables say of them.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bed.h"
+
+namespace guest::windows {
+
+struct Test {
+  std::string name;
+  std::string says;  // what holds, for the tables
+  // Of a test that something is refused: the rules, of which each one switched off makes it fail,
+  // or "- why" there is none.
+  std::string rules;
+  std::function<void(const Env&)> run;
+  bool crashes_soft_roce = false;  // it takes that kernel down: a machine of its own
+};
+using Tests = std::vector<Test>;
+
+void add_type1_tests(Tests& tests);
+void add_type2_tests(Tests& tests);
+void add_access_tests(Tests& tests);
+void add_bind_tests(Tests& tests);
+void add_invalidate_tests(Tests& tests);
+void add_end_tests(Tests& tests);
+void add_memory_tests(Tests& tests);
+Tests all_tests();
+
+// The forms of window that most rules hold for alike.
+struct NamedForm {
+  const char* name;
+  const char* text;
+  Form form;
+};
+inline const NamedForm kForms[] = {
+    {"type1", "a type 1 window", {.type = IBV_MW_TYPE_1}},
+    {"type1-zb", "a zero-based type 1 window", {.type = IBV_MW_TYPE_1, .zero_based = true}},
+    {"type2", "a type 2 window", {.type = IBV_MW_TYPE_2}},
+    {"type2-zb", "a zero-based type 2 window", {.type = IBV_MW_TYPE_2, .zero_based = true}},
+};
+constexpr ibv_mw_type kBothTypes[] = {IBV_MW_TYPE_1, IBV_MW_TYPE_2};
+inline const char* type_name(ibv_mw_type type) { return type == IBV_MW_TYPE_1 ? "type1" : "type2"; }
+inline const char* type_text(ibv_mw_type type) {
+  return type == IBV_MW_TYPE_1 ? "a type 1 window" : "a type 2 window";
+}
+
+// The process that the test of a process's death kills: binds windows, says so, and waits.
+int be_victim(const std::string& device, int gid_index);
+
+}  // namespace guest::windows

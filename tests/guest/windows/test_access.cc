@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What an access through a window needs: range, rights, PD and QP.
+#include <algorithm>
+
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+// ---- range, to the byte ----
+
+void exact(const Env& env, const Form& form) {
+  Bed bed(env, form);
+  const std::uint32_t length = form.at.length;
+  const std::uint64_t at = form.at.offset;
+  for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
+    bed.path.allowed(bed.region, op, bed.key, bed.address(), form.at);
+    bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = at, .length = 1});
+    bed.path.allowed(bed.region, op, bed.key, bed.address(length - 1),
+                     {.offset = at + length - 1, .length = 1});
+  }
+  for (const Op op : {Op::kCmpSwap, Op::kFetchAdd}) {
+    bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = at, .length = 8});
+    bed.path.allowed(bed.region, op, bed.key, bed.address(length - 8),
+                     {.offset = at + length - 8, .length = 8});
+  }
+}
+
+// The window begins inside the word of the atomic, which is part of the region.
+void low(const Env& env, Form form) {
+  form.at = {.offset = 1004, .length = 2000};
+  for (const Op op : kAllOps) {
+    const Bed bed(env, form);
+    const std::int64_t below = !is_atomic(op) ? -1 : form.zero_based ? -8 : -4;
+    bed.denied(op, bed.key, bed.address(below), 8);
+  }
+  if (!form.zero_based) {
+    const Bed bed(env, form);
+    bed.denied(Op::kWrite, bed.key, bed.region.address(), 8);
+  }
+}
+
+void high(const Env& env, Form form) {
+  form.at = {.offset = 1000, .length = 2004};
+  for (const Op op : kAllOps) {
+    const Bed bed(env, form);
+    bed.denied(op, bed.key, bed.address(is_atomic(op) ? 2000 : 2004 - 7), 8);
+  }
+  for (const Op op : {Op::kRead, Op::kWrite}) {
+    Bed bed(env, form);
+    bed.denied(op, bed.key, bed.address(), 2005);
+    const Bed another(env, form);
+    another.denied(op, another.key, another.address(2004), 1);
+  }
+}
+
+// The first packets of the message are inside.
+void long_message(const Env& env, Form form) {
+  form.at = {.offset = 1000, .length = 6000};
+  for (const Op op : {Op::kRead, Op::kWrite}) {
+    const Bed bed(env, form);
+    bed.denied(op, bed.key, bed.address(), 6001);
+  }
+}
+
+// Addresses near 2^64 of which the end, wrapped around, lies in the window.
+void wrap(const Env& env, Form form) {
+  form.iova = 4096;
+  for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
+    const Bed bed(env, form);
+    const auto first = static_cast<std::uint32_t>(bed.address());
+    bed.denied(op, bed.key, ~std::uint64_t{0} - 7, first + 16);
+  }
+}
+
+// The last byte of the address space is an address like any other.
+void top(const Env& env, Form form) {
+  constexpr std::uint64_t kRegion = 3UL * 4096;
+  form.iova = std::uint64_t{0} - kRegion;
+  form.at = {.offset = kRegion - 2000, .length = 2000};
+  Bed bed(env, form);
+  bed.path.allowed(bed.region, Op::kWrite, bed.key, bed.address(), form.at);
+  bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(1992),
+                   {.offset = kRegion - 8, .length = 8});
+  bed.denied(Op::kWrite, bed.key, bed.address(1993), 8);
+}
+
+void add_range_tests(Tests& t) {
+  for (const NamedForm& f : kForms) {
+    const Form& form = f.form;
+    const std::string name = std::string("range/") + f.name;
+    const std::string window = f.text;
+    t.push_back({name + "-exact", "the first and the last byte of " + window + " can be reached",
+                 "", [form](const Env& env) { exact(env, form); }});
+    t.push_back({name + "-low", "one byte below " + window + " is out of reach",
+                 form.zero_based ? "mw-wrap,mw-high" : "mw-low",
+                 [form](const Env& env) { low(env, form); }});
+    t.push_back({name + "-high", "one byte beyond " + window + " is out of reach", "mw-high",
+                 [form](const Env& env) { high(env, form); }});
+    t.push_back({name + "-long", "a message that ends beyond " + window + " moves nothing",
+                 "mw-high", [form](const Env& env) { long_message(env, form); }});
+    t.push_back({name + "-wrap", "an access of " + window + " does not wrap at 2^64", "mw-wrap",
+                 [form](const Env& env) { wrap(env, form); }});
+  }
+  t.push_back({"range/type1-top", "a window that ends at 2^64", "mw-wrap",
+               [](const Env& env) { top(env, kForms[0].form); }});
+  for (const ibv_qp_type via : {IBV_QPT_UC, IBV_QPT_XRC_RECV}) {
+    const bool uc = via == IBV_QPT_UC;
+    for (const bool below : {true, false}) {
+      t.push_back({std::string("range/type1") + (uc ? "-uc" : "-xrc") + (below ? "-low" : "-high"),
+                   std::string("one byte ") + (below ? "below" : "beyond") +
+                       " a type 1 window is out of reach for " + (uc ? "UC" : "an XRC target"),
+                   below ? "mw-low" : "mw-high", [via, below](const Env& env) {
+                     for (const Op op : {Op::kWrite, Op::kWriteImm}) {
+                       const Bed bed(env, {.type = IBV_MW_TYPE_1, .via = via});
+                       bed.denied(op, bed.key, bed.address(below ? -1 : 1993), 8);
+                     }
+                   }});
+    }
+  }
+}
+
+// ---- rights ----
+
+void without(const Env& env, ibv_mw_type type, unsigned right, ibv_qp_type via) {
+  for (const Op op : ops_of(via)) {
+    const unsigned needs = is_atomic(op)     ? IBV_ACCESS_REMOTE_ATOMIC
+                           : op == Op::kRead ? IBV_ACCESS_REMOTE_READ
+                                             : IBV_ACCESS_REMOTE_WRITE;
+    Bed bed(env,
+            {.type = type, .via = via, .access = static_cast<unsigned>(kRemoteAccess) & ~right});
+    if ((needs & right) != 0) {
+      bed.denied(op, bed.key, bed.address(), 8);
+    } else {
+      bed.path.allowed(bed.region, op, bed.key, bed.address(), {.offset = 1000, .length = 8});
+    }
+  }
+}
+
+void add_right_tests(Tests& t) {
+  struct Right {
+    unsigned bit;
+    const char* name;
+    const char* text;
+  };
+  constexpr Right kRights[] = {{IBV_ACCESS_REMOTE_READ, "read", "READ"},
+                               {IBV_ACCESS_REMOTE_WRITE, "write", "WRITE"},
+                               {IBV_ACCESS_REMOTE_ATOMIC, "atomic", "ATOMIC"}};
+  for (const ibv_mw_type type : kBothTypes) {
+    for (const Right& right : kRights) {
+      t.push_back({std::string("rights/") + type_name(type) + "-" + right.name,
+                   std::string(type_text(type)) + " without IBV_ACCESS_REMOTE_" + right.text +
+                       " refuses that, and the rest works",
+                   std::string("mw-") + right.name, [type, bit = right.bit](const Env& env) {
+                     without(env, type, bit, IBV_QPT_RC);
+                   }});
+    }
+    t.push_back({std::string("rights/") + type_name(type) + "-none",
+                 std::string(type_text(type)) + " with no right refuses everything",
+                 "mw-read,mw-write,mw-atomic",
+                 [type](const Env& env) { without(env, type, kRemoteAccess, IBV_QPT_RC); }});
+    t.push_back(
+        {std::string("rights/") + type_name(type) + "-uc-write",
+         std::string(type_text(type)) + " without REMOTE_WRITE refuses it on UC", "mw-write",
+         [type](const Env& env) { without(env, type, IBV_ACCESS_REMOTE_WRITE, IBV_QPT_UC); }});
+  }
+}
+
+// ---- PD and QP ----
+
+// A path that is not the one that bound the window, in this PD or in another.
+void by_another(const Env& env, ibv_mw_type type, ibv_qp_type via, bool other_pd) {
+  const PdPtr pd = alloc_pd(env.dev);
+  for (const Op op : ops_of(via)) {
+    Bed bed(env, {.type = type});
+    const Path path(env, {.type = via, .pd = other_pd ? pd.get() : nullptr});
+    path.denied(bed.region, op, bed.key, bed.address(), 8);
+    bed.all_work();
+  }
+}
+
+// A window of type 2 that an XRC_SEND QP bound answers nobody: targets are other QPs.
+void bound_by_xrc(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  const XrcSender sender(env, bed.path);
+  const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
+  Bind request = bed.request();
+  request.mw = mw.get();
+  request.new_rkey = with_variant(mw->rkey, 7);
+  require_err(post_bind(sender.qp(), request), 0, "post of a bind");
+  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
+  bed.denied(Op::kWrite, request.new_rkey, bed.address(), 8);
+  const Path target(env, {.type = IBV_QPT_XRC_RECV});
+  target.denied(bed.region, Op::kWrite, request.new_rkey, bed.address(), 8);
+}
+
+void add_owner_tests(Tests& t) {
+  struct Via {
+    ibv_qp_type type;
+    const char* suffix;
+    const char* text;
+  };
+  constexpr Via kVias[] = {{IBV_QPT_RC, "", "a QP"},
+                           {IBV_QPT_UC, "-uc", "a UC QP"},
+                           {IBV_QPT_XRC_RECV, "-xrc", "an SRQ of an XRC target"}};
+  for (const Via& via : kVias) {
+    t.push_back(
+        {std::string("pd/type1") + via.suffix,
+         std::string(via.text) + " of another PD cannot use a type 1 window", "mw-pd",
+         [type = via.type](const Env& env) { by_another(env, IBV_MW_TYPE_1, type, true); }});
+  }
+  for (const Via& via : kVias) {
+    t.push_back({std::string("qp/type2") + via.suffix,
+                 std::string(via.type == IBV_QPT_XRC_RECV ? "an XRC target" : via.text) +
+                     " of the same PD cannot use another QP's type 2 window",
+                 "mw-qp", [type = via.type](const Env& env) {
+                   by_another(env, IBV_MW_TYPE_2, type, false);
+                 }});
+  }
+  t.push_back({"qp/type2-other-pd", "a QP of another PD cannot use a type 2 window", "mw-pd",
+               [](const Env& env) { by_another(env, IBV_MW_TYPE_2, IBV_QPT_RC, true); }});
+  t.push_back({"qp/type2-bound-by-xrc", "a type 2 window bound by an XRC_SEND QP answers nobody",
+               "mw-qp", bound_by_xrc});
+}
+
+// ---- around it ----
+
+void as_lkey(const Env& env, ibv_mw_type type) {
+  const Bed bed(env, {.type = type});
+  Send send{.opcode = IBV_WR_SEND, .wr_id = 1};
+  send.sges = {{.addr = bed.address(), .length = 8, .lkey = bed.key}};
+  bed.path.post(send);
+  bed.path.done(1, IBV_WC_LOC_PROT_ERR);
+}
+
+void qp_rights(const Env& env) {
+  struct Case {
+    Op op;
+    int right;
+  };
+  for (const Case c :
+       {Case{Op::kRead, IBV_ACCESS_REMOTE_READ}, Case{Op::kWrite, IBV_ACCESS_REMOTE_WRITE},
+        Case{Op::kFetchAdd, IBV_ACCESS_REMOTE_ATOMIC}}) {
+    const Bed bed(env, {.type = IBV_MW_TYPE_1});
+    const Path path(env, {.qp_access = kRemoteAccess & ~c.right});
+    path.denied(bed.region, c.op, bed.key, bed.address(), 8, IBV_WC_REM_INV_REQ_ERR);
+  }
+}
+
+void zero_length(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_1});
+  const std::uint32_t old = bed.key;
+  bed.rebind(bed.request());
+  for (const Op op : {Op::kRead, Op::kWrite}) {
+    bed.path.allowed(bed.region, op, old, bed.address(), {.offset = 1000, .length = 0});
+  }
+}
+
+}  // namespace
+
+void add_access_tests(Tests& t) {
+  add_range_tests(t);
+  add_right_tests(t);
+  add_owner_tests(t);
+  for (const ibv_mw_type type : kBothTypes) {
+    t.push_back({std::string("access/") + type_name(type) + "-as-lkey",
+                 "a window's key is no lkey: IBV_WC_LOC_PROT_ERR",
+                 "- a rule of local accesses: lkeys name regions",
+                 [type](const Env& env) { as_lkey(env, type); }});
+  }
+  t.push_back({"access/qp-rights", "the QP's rights count too: IBV_WC_REM_INV_REQ_ERR",
+               "- a rule of the QP, before its key is looked at", qp_rights});
+  t.push_back(
+      {"access/zero-length", "of an access of no bytes the key is not checked", "", zero_length});
+}
+
+}  // namespace guest::windows

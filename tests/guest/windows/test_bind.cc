@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Binds that are refused, and what is left as it was.
+#include <cerrno>
+
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+// Two QPs of the owner with a region, and a window: of type 1 it is bound, of type 2 it is free.
+struct Scene {
+  Scene(const Env& environment, ibv_mw_type type, ibv_qp_type via)
+      : env(environment),
+        region(env),
+        path(env, {.type = via}),
+        other(env),
+        mw(alloc_mw(env.dev.pd(), type)),
+        good{.mw = mw.get(),
+             .mr = region.mr(),
+             .addr = region.address(1000),
+             .length = 2000,
+             .new_rkey = with_variant(mw->rkey, mw->rkey + 3)} {
+    if (type == IBV_MW_TYPE_1) {
+      bind(other, good);
+    }
+    key = mw->rkey;
+  }
+
+  const Env& env;
+  Region region;
+  Path path;
+  Path other;
+  MwPtr mw;
+  Bind good;
+  std::uint32_t key = 0;
+
+  // The window is as it was: bound with its key, or free to be bound.
+  void unchanged() {
+    mw->rkey = key;  // as ibv_bind_mw(3) asks of who sees a bind fail
+    if (mw->type == IBV_MW_TYPE_2) {
+      bind(other, good);
+      key = good.new_rkey;
+    }
+    for (const Op op : {Op::kRead, Op::kWrite}) {
+      other.allowed(region, op, key, region.address(1000), {.offset = 1000, .length = 2000});
+    }
+  }
+  void refused(const Bind& bad) {
+    bind(path, bad, IBV_WC_MW_BIND_ERR);
+    unchanged();
+  }
+};
+
+// What makes a good bind bad.
+using Spoil = std::function<void(Bind&, Scene&)>;
+
+void refused(const Env& env, ibv_mw_type type, const Spoil& spoil, ibv_qp_type via = IBV_QPT_RC) {
+  Scene scene(env, type, via);
+  Bind bad = scene.good;
+  spoil(bad, scene);
+  scene.refused(bad);
+}
+
+// The region of the bind is this one.
+void refused_on(const Env& env, ibv_mw_type type, const RegionOptions& options, unsigned access) {
+  const Region region(env, options);
+  refused(env, type, [&](Bind& bad, Scene&) {
+    bad.mr = region.mr();
+    bad.addr = region.address(1000);
+    bad.access = access;
+  });
+}
+
+void read_only_region(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type,
+                .access = IBV_ACCESS_REMOTE_READ,
+                .mr_access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND});
+  bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(), {.offset = 1000, .length = 2000});
+}
+
+// The region itself need not be open to peers.
+void private_region(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type, .mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
+  bed.all_work();
+}
+
+void whole_region(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type, .at = {.offset = 0, .length = 3 * 4096}});
+  bed.path.allowed(bed.region, Op::kWrite, bed.key, bed.address(),
+                   {.offset = 0, .length = 3 * 4096});
+}
+
+// ---- PDs: of QP, window and region ----
+
+void qp_of_other_pd(const Env& env, ibv_mw_type type) {
+  const PdPtr pd = alloc_pd(env.dev);
+  Scene scene(env, type, IBV_QPT_RC);
+  const Path foreign(env, {.pd = pd.get()});
+  bind(foreign, scene.good, IBV_WC_MW_BIND_ERR);
+  scene.unchanged();
+}
+
+// ibv_bind_mw compares window and region itself: of type 2 only.
+void window_of_other_pd(const Env& env) {
+  const PdPtr pd = alloc_pd(env.dev);
+  const MwPtr mw = alloc_mw(pd.get(), IBV_MW_TYPE_2);
+  refused(env, IBV_MW_TYPE_2, [&](Bind& bad, Scene&) {
+    bad.mw = mw.get();
+    bad.new_rkey = with_variant(mw->rkey, 1);
+  });
+}
+
+void region_of_other_pd(const Env& env) {
+  const PdPtr pd = alloc_pd(env.dev);
+  refused_on(env, IBV_MW_TYPE_2, {.pd = pd.get()}, kRemoteAccess);
+}
+
+// ---- what libibverbs says before the device is asked ----
+
+void arguments(const Env& env) {
+  const PdPtr pd = alloc_pd(env.dev);
+  const Region foreign(env, {.pd = pd.get()});
+  const Path path(env);
+  const Region region(env);
+  const MwPtr type1 = alloc_mw(env.dev.pd(), IBV_MW_TYPE_1);
+  const MwPtr type2 = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
+  ibv_mw_bind request{};
+  request.bind_info = {.mr = region.mr(),
+                       .addr = region.address(),
+                       .length = 100,
+                       .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+  const std::uint32_t key = type1->rkey;
+  require_err(ibv_bind_mw(path.qp(), type2.get(), &request), EINVAL, "a type 2 window");
+  request.bind_info.mr = foreign.mr();
+  require_err(ibv_bind_mw(path.qp(), type1.get(), &request), EPERM, "a region of another PD");
+  request.bind_info.mr = nullptr;
+  require_err(ibv_bind_mw(path.qp(), type1.get(), &request), EINVAL, "a range without a region");
+  require(type1->rkey == key, "the key changed");
+}
+
+// ---- the window ----
+
+// Bound through another QP before, with the key that it has.
+void not_free(const Env& env) {
+  Scene scene(env, IBV_MW_TYPE_2, IBV_QPT_RC);
+  bind(scene.other, scene.good);
+  Bind again = scene.good;
+  again.new_rkey = with_variant(scene.good.new_rkey, scene.good.new_rkey + 1);
+  again.addr = scene.region.address(4096);
+  bind(scene.path, again, IBV_WC_MW_BIND_ERR);
+  scene.other.allowed(scene.region, Op::kWrite, scene.good.new_rkey, scene.region.address(1000),
+                      {.offset = 1000, .length = 2000});
+}
+
+// Where a post works that should not, how it ends is what there is to say.
+void expect_einval(const Path& path, int err, const char* what) {
+  if (err == 0) {
+    const ibv_wc wc = poll(path.send_cq(), 1).front();
+    fail("{}: 0, not EINVAL; it completes with {}", what, ibv_wc_status_str(wc.status));
+  }
+  require_err(err, EINVAL, what);
+}
+
+// A type 1 window through a send request, which is for type 2.
+void type1_by_post(const Env& env, Api api) {
+  Scene scene(env, IBV_MW_TYPE_1, IBV_QPT_RC);
+  Send send{.opcode = IBV_WR_BIND_MW, .wr_id = kBindId};
+  send.mw = scene.mw.get();
+  send.bind = scene.good.info();
+  send.bind_rkey = with_variant(scene.key, scene.key + 1);
+  expect_einval(scene.path, guest::post(scene.path.qp(), api, send), api_name(api));
+  scene.unchanged();
+}
+
+// A program that lies about the type of its window gets past its own libraries alone.
+void forged_type(const Env& env, ibv_mw_type type) {
+  Scene scene(env, type, IBV_QPT_RC);
+  scene.mw->type = type == IBV_MW_TYPE_1 ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1;
+  Bind forged = scene.good;
+  forged.new_rkey = with_variant(scene.key, scene.key + 1);
+  require_err(post_bind(scene.path.qp(), forged), 0, "post of a bind");
+  scene.mw->type = type;
+  scene.path.done(kBindId, IBV_WC_MW_BIND_ERR);
+  scene.unchanged();
+}
+
+// What the provider refuses leaves the queue as it was.
+void refused_at_post(const Env& env, ibv_mw_type type, const Spoil& spoil) {
+  Scene scene(env, type, IBV_QPT_RC);
+  Bind bad = scene.good;
+  spoil(bad, scene);
+  expect_einval(scene.path, post_bind(scene.path.qp(), bad), "post of a bind");
+  require(scene.mw->rkey == scene.key, "the key changed");
+  scene.unchanged();
+  scene.path.sync();
+}
+
+// The program gives the window a key that is not the current one.
+void stale_key(const Env& env) {
+  Scene scene(env, IBV_MW_TYPE_1, IBV_QPT_RC);
+  scene.mw->rkey = with_variant(scene.key, scene.key + 5);
+  scene.refused(scene.good);
+}
+
+// A failed bind stops what was posted behind it.
+void flushes(const Env& env) {
+  Scene scene(env, IBV_MW_TYPE_2, IBV_QPT_RC);
+  Bind bad = scene.good;
+  bad.length = 3UL * 4096;
+  require_err(post_bind(scene.path.qp(), bad), 0, "post of a bind");
+  require_err(post_local_inv(scene.path.qp(), bad.new_rkey), 0, "post of LOCAL_INV");
+  scene.path.done(kBindId, IBV_WC_MW_BIND_ERR);
+  scene.path.done(kInvId, IBV_WC_WR_FLUSH_ERR);
+  scene.unchanged();
+}
+
+void add_both(Tests& t, const char* what, const std::string& says, const std::string& rules,
+              const Spoil& spoil) {
+  for (const ibv_mw_type type : kBothTypes) {
+    t.push_back({std::string("bind/") + type_name(type) + "-" + what,
+                 std::string("refused: a bind of ") + type_text(type) + " to " + says, rules,
+                 [type, spoil](const Env& env) { refused(env, type, spoil); }});
+  }
+}
+
+void add_region_tests(Tests& t) {
+  for (const ibv_mw_type type : kBothTypes) {
+    const std::string name = std::string("bind/") + type_name(type);
+    const std::string text = type_text(type);
+    t.push_back(
+        {name + "-no-mw-bind",
+         "refused: a bind of " + text + " to a region without IBV_ACCESS_MW_BIND", "bind-mr-right",
+         [type](const Env& env) { refused_on(env, type, {.access = kAllAccess}, kRemoteAccess); }});
+    for (const bool write : {true, false}) {
+      t.push_back({name + (write ? "-write" : "-atomic") + "-not-writable",
+                   "refused: a bind of " + text + " with " +
+                       (write ? "REMOTE_WRITE" : "REMOTE_ATOMIC") +
+                       " to a region without LOCAL_WRITE",
+                   "bind-local-write", [type, write](const Env& env) {
+                     refused_on(env, type, {.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND},
+                                write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_ATOMIC);
+                   }});
+    }
+    t.push_back({name + "-read-only",
+                 "a bind of " + text + " to read to a region that nobody may write", "",
+                 [type](const Env& env) { read_only_region(env, type); }});
+    t.push_back({name + "-private", text + " may have rights that its region has not", "",
+                 [type](const Env& env) { private_region(env, type); }});
+    t.push_back({name + "-whole", text + " on the whole region", "",
+                 [type](const Env& env) { whole_region(env, type); }});
+    t.push_back({name + "-qp-pd", "refused: a bind of " + text + " by a QP of another PD",
+                 "- window and region both are of another PD than the QP",
+                 [type](const Env& env) { qp_of_other_pd(env, type); }});
+  }
+  t.push_back({"bind/type2-window-pd",
+               "refused: a bind of a type 2 window of another PD than the QP's", "bind-qp-pd",
+               window_of_other_pd});
+  t.push_back({"bind/type2-region-pd",
+               "refused: a bind of a type 2 window to a region of another PD", "bind-mr-pd",
+               region_of_other_pd});
+}
+
+void add_range_tests(Tests& t) {
+  add_both(t, "range-low", "a range that begins before the region", "bind-range",
+           [](Bind& bad, Scene& scene) { bad.addr = scene.region.address() - 1; });
+  add_both(t, "range-high", "a range that ends behind the region", "bind-range",
+           [](Bind& bad, Scene& scene) { bad.addr = scene.region.address(3UL * 4096 - 1999); });
+  add_both(t, "range-huge", "a range of 2^63 bytes", "bind-range",
+           [](Bind& bad, Scene&) { bad.length = std::uint64_t{1} << 63; });
+  add_both(t, "range-zero-based", "a range outside of the region, zero-based", "bind-range",
+           [](Bind& bad, Scene& scene) {
+             bad.addr = scene.region.address(3UL * 4096);
+             bad.access |= IBV_ACCESS_ZERO_BASED;
+           });
+  add_both(t, "wrap", "a range that wraps at 2^64 into the region", "bind-wrap",
+           [](Bind& bad, Scene& scene) {
+             bad.addr = std::uint64_t{0} - 64;
+             bad.length = scene.region.address(64) + 64;
+           });
+}
+
+}  // namespace
+
+void add_bind_tests(Tests& t) {
+  add_region_tests(t);
+  add_range_tests(t);
+  add_both(t, "unknown-region", "a key that no region has",
+           "- there is no region to compare anything with", [](Bind& bad, Scene& scene) {
+             static ibv_mr gone;
+             gone = *scene.region.mr();
+             gone.lkey ^= 0x00555500;
+             bad.mr = &gone;
+           });
+  add_both(t, "window-as-region", "another window", "- there is no region to compare anything with",
+           [](Bind& bad, Scene& scene) {
+             static ibv_mr window;
+             window = *scene.region.mr();
+             window.lkey = scene.mw->rkey;
+             bad.mr = &window;
+           });
+  add_both(t, "unknown-window", "anything when no window has the key",
+           "- there is no window to compare it with", [](Bind& bad, Scene& scene) {
+             scene.mw->rkey ^= 0x00555500;
+             bad.new_rkey ^= 0x00555500;
+           });
+  for (const ibv_mw_type type : kBothTypes) {
+    t.push_back({std::string("bind/") + type_name(type) + "-flags",
+                 std::string("EINVAL: a bind of ") + type_text(type) + " with another right",
+                 "- refused when it is posted", [type](const Env& env) {
+                   refused_at_post(env, type,
+                                   [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_MW_BIND; });
+                 }});
+    t.push_back({std::string("bind/") + type_name(type) + "-forged",
+                 std::string("refused: a bind of ") + type_text(type) + " as one of the other type",
+                 "bind-type", [type](const Env& env) { forged_type(env, type); }});
+  }
+  t.push_back({"bind/type1-stale-key",
+               "refused: a bind of a type 1 window by another than its current key", "bind-key",
+               stale_key});
+  t.push_back({"bind/type1-by-post", "EINVAL: a bind of a type 1 window by ibv_post_send",
+               "- refused when it is posted",
+               [](const Env& env) { type1_by_post(env, Api::kPost); }});
+  t.push_back({"bind/type1-by-wr", "EINVAL: a bind of a type 1 window by ibv_wr_bind_mw",
+               "- refused when it is posted",
+               [](const Env& env) { type1_by_post(env, Api::kWr); }});
+  t.push_back({"bind/type1-arguments",
+               "EINVAL, EPERM: ibv_bind_mw of type 2, to another PD's region, to none",
+               "- libibverbs refuses them", arguments});
+  t.push_back({"bind/type2-not-free", "refused: a bind of a type 2 window that is bound",
+               "bind-free", not_free});
+  t.push_back({"bind/type2-zero-length", "refused: a bind of a type 2 window with length 0",
+               "bind-zero-length", [](const Env& env) {
+                 refused(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) { bad.length = 0; });
+               }});
+  t.push_back({"bind/type2-null-mr", "EINVAL: a bind of a type 2 window to no region",
+               "- refused when it is posted", [](const Env& env) {
+                 refused_at_post(env, IBV_MW_TYPE_2, [](Bind& bad, Scene&) {
+                   bad.mr = nullptr;
+                   bad.addr = bad.length = 0;
+                 });
+               }});
+  t.push_back(
+      {"bind/flush", "what was posted behind a failed bind is flushed", "bind-range", flushes});
+  t.push_back({"bind/uc", "a bind that fails on UC leaves the QP in SQE", "bind-mr-right",
+               [](const Env& env) {
+                 const Region region(env, {.access = kAllAccess});
+                 refused(
+                     env, IBV_MW_TYPE_1,
+                     [&](Bind& bad, Scene&) {
+                       bad.mr = region.mr();
+                       bad.addr = region.address();
+                     },
+                     IBV_QPT_UC);
+               }});
+}
+
+}  // namespace guest::windows

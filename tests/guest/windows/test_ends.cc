@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What ends regions, PDs, QPs and processes while windows are bound.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "killer/counts.h"
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+void require_busy(Region& region) {
+  count_refusal();
+  require_err(region.deregister(), EBUSY, "ibv_dereg_mr");
+  region.check("ibv_dereg_mr");
+}
+
+void require_free(Region& region) { require_err(region.deregister(), 0, "ibv_dereg_mr"); }
+
+Bind unbinding(const Bed& bed) {
+  Bind bind = bed.request();
+  bind.length = 0;
+  return bind;
+}
+
+// ---- regions ----
+
+void busy(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type});
+  require_busy(bed.region);
+  bed.all_work();
+  const MwPtr second = alloc_mw(env.dev.pd(), type);
+  Bind request = bed.request();
+  request.mw = second.get();
+  request.new_rkey = with_variant(second->rkey, 3);
+  bind(bed.path, request);
+  bed.mw.reset();
+  require_busy(bed.region);
+  bed.path.allowed(bed.region, Op::kRead, type == IBV_MW_TYPE_1 ? second->rkey : request.new_rkey,
+                   bed.address(), {.offset = 1000, .length = 2000});
+}
+
+void free_after_unbind(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_1});
+  bed.rebind(unbinding(bed));
+  require_free(bed.region);
+}
+
+void free_after_move(const Env& env) {
+  Region elsewhere(env);
+  Bed bed(env, {.type = IBV_MW_TYPE_1});
+  Bind request = bed.request();
+  request.mr = elsewhere.mr();
+  request.addr = elsewhere.address();
+  bed.rebind(request);
+  require_free(bed.region);
+  require_busy(elsewhere);
+  bed.mw.reset();
+}
+
+void free_after_local_inv(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  local_inv(bed.path, bed.key);
+  require_free(bed.region);
+}
+
+void free_after_send_inv(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  bed.path.send_inv(bed.key);
+  require_free(bed.region);
+}
+
+void free_after_dealloc(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type});
+  bed.mw.reset();
+  require_free(bed.region);
+}
+
+// ---- ibv_rereg_mr ----
+
+void rereg_busy(const Env& env, ibv_mw_type type) {
+  const PdPtr pd = alloc_pd(env.dev);
+  const Region other(env);
+  Bed bed(env, {.type = type});
+  void* const at = bed.region.data();
+  require(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_PD, pd.get(), nullptr, 0, 0) != 0,
+          "another PD: allowed");
+  require_err(errno, EBUSY, "another PD");
+  require(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, at, 4096, 0) != 0,
+          "other memory: allowed");
+  require_err(errno, EBUSY, "other memory");
+  bed.all_work();
+}
+
+void rereg_access(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type});
+  require_err(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND),
+              0, "ibv_rereg_mr");
+  bed.all_work();
+}
+
+void rereg_read_only(const Env& env, ibv_mw_type type) {
+  for (const Op op : {Op::kWrite, Op::kWriteImm, Op::kCmpSwap, Op::kFetchAdd}) {
+    Bed bed(env, {.type = type});
+    require_err(ibv_rereg_mr(bed.region.mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
+                             IBV_ACCESS_MW_BIND),
+                0, "ibv_rereg_mr");
+    bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(),
+                     {.offset = 1000, .length = 2000});
+    bed.denied(op, bed.key, bed.address(), 8);
+  }
+}
+
+// ---- PDs and QPs ----
+
+// The window is all that the PD has.
+void pd_busy(const Env& env, ibv_mw_type type) {
+  PdPtr pd = alloc_pd(env.dev);
+  MwPtr mw = alloc_mw(pd.get(), type);
+  require_err(ibv_dealloc_pd(pd.get()), EBUSY, "ibv_dealloc_pd");
+  require_err(ibv_dealloc_mw(mw.release()), 0, "ibv_dealloc_mw");
+  require_err(ibv_dealloc_pd(pd.release()), 0, "ibv_dealloc_pd");
+}
+
+void qp_destroyed_type1(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_1});
+  const Path other(env);
+  bed.path.destroy_qp();
+  other.allowed(bed.region, Op::kWrite, bed.key, bed.address(), {.offset = 1000, .length = 2000});
+  require_busy(bed.region);
+}
+
+void qp_destroyed_type2(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  const Path other(env);
+  bed.path.destroy_qp();
+  require_busy(bed.region);
+  other.denied(bed.region, Op::kWrite, bed.key, bed.address(), 8);
+  bed.mw.reset();
+  require_free(bed.region);
+}
+
+void qp_reset_type2(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  bed.path.reconnect();
+  require_busy(bed.region);
+  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
+  bed.mw.reset();
+  require_free(bed.region);
+}
+
+// A QP that comes later must not be taken for the one that bound the window.
+void number_not_reused(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2});
+  const std::uint32_t qpn = bed.path.qp()->qp_num;
+  bed.path.destroy_qp();
+  for (int i = 0; i < 40; i++) {
+    const Path path(env);
+    require(path.qp()->qp_num != qpn, "QP {:#x} exists again", qpn);
+  }
+}
+
+// ---- processes ----
+
+void process_death(const Env& env) {
+  if (!env.counts) {
+    throw Skip("its objects cannot be counted");
+  }
+  const killer::Counts before = killer::read_counts(env.device);
+  std::array<int, 2> pipe{};
+  require(::pipe2(pipe.data(), O_CLOEXEC) == 0, "pipe2");
+  const std::string gid = std::to_string(env.dev.gid_index());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(pipe[1], STDOUT_FILENO);
+    ::execl("/proc/self/exe", "windows", "--victim", "-d", env.device.c_str(), "-g", gid.c_str(),
+            nullptr);
+    ::_exit(127);
+  }
+  ::close(pipe[1]);
+  char ready = 0;
+  const ssize_t got = ::read(pipe[0], &ready, 1);
+  ::close(pipe[0]);
+  const std::string during = killer::difference(before, killer::read_counts(env.device));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  require(got == 1 && ready == 'r', "the process did not get there");
+  require(during.find("alive_mw") != std::string::npos, "no window is counted while it lives: {}",
+          during);
+  std::string left;
+  for (int i = 0; i < 300; i++) {  // the kernel takes a moment after the process is gone
+    left = killer::difference(before, killer::read_counts(env.device));
+    if (left.empty()) {
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  fail("left behind: {}", left);
+}
+
+}  // namespace
+
+int be_victim(const std::string& device, int gid_index) {
+  const Device dev(device, gid_index);
+  const Device peer_dev(device, gid_index);
+  Responder responder(peer_dev);
+  const std::unique_ptr<Link> link = local_link(responder);
+  const Env env{.dev = dev, .link = *link};
+  Bed type1(env, {.type = IBV_MW_TYPE_1});
+  Bed type2(env, {.type = IBV_MW_TYPE_2});
+  Bed orphan(env, {.type = IBV_MW_TYPE_2});
+  orphan.path.destroy_qp();
+  std::puts("r");
+  std::fflush(stdout);
+  ::sleep(600);
+  return 1;
+}
+
+void add_end_tests(Tests& t) {
+  for (const ibv_mw_type type : kBothTypes) {
+    const std::string name = type_name(type);
+    const std::string text = type_text(type);
+    t.push_back({"dereg/" + name + "-busy", "ibv_dereg_mr under " + text + ": EBUSY", "mr-busy",
+                 [type](const Env& env) { busy(env, type); }});
+    t.push_back({"dereg/" + name + "-dealloc", "ibv_dereg_mr works after ibv_dealloc_mw of " + text,
+                 "", [type](const Env& env) { free_after_dealloc(env, type); }});
+    t.push_back({"rereg/" + name + "-busy",
+                 "ibv_rereg_mr under " + text + ", other memory or PD: EBUSY", "mr-busy",
+                 [type](const Env& env) { rereg_busy(env, type); }});
+    t.push_back({"rereg/" + name + "-access",
+                 "ibv_rereg_mr under " + text + ": the region's remote rights may go", "",
+                 [type](const Env& env) { rereg_access(env, type); }});
+    t.push_back({"rereg/" + name + "-read-only",
+                 "ibv_rereg_mr under " + text + ": without LOCAL_WRITE nothing is written",
+                 "mw-mr-write", [type](const Env& env) { rereg_read_only(env, type); }});
+    t.push_back({"pd/" + name + "-busy", "ibv_dealloc_pd with " + text + ": EBUSY",
+                 "- the kernel counts users of PDs",
+                 [type](const Env& env) { pd_busy(env, type); }});
+  }
+  t.push_back({"dereg/type1-unbind", "ibv_dereg_mr works after an unbind", "", free_after_unbind});
+  t.push_back({"dereg/type1-move", "ibv_dereg_mr works when the window has moved away", "mr-busy",
+               free_after_move});
+  t.push_back(
+      {"dereg/type2-local-inv", "ibv_dereg_mr works after LOCAL_INV", "", free_after_local_inv});
+  t.push_back(
+      {"dereg/type2-send-inv", "ibv_dereg_mr works after SEND_WITH_INV", "", free_after_send_inv});
+  t.push_back({"qp/type1-destroyed", "a type 1 window outlives the QP that bound it", "mr-busy",
+               qp_destroyed_type1});
+  t.push_back({"qp/type2-destroyed", "a type 2 window of a QP that is gone: refuses, holds the MR",
+               "mw-qp,mr-busy", qp_destroyed_type2});
+  t.push_back({"qp/type2-reset", "a type 2 window of a QP that was reset: refuses, holds the MR",
+               "mw-qp,mr-busy", qp_reset_type2});
+  t.push_back({"qp/type2-number", "the number of a QP with windows is not given out again", "",
+               number_not_reused});
+  t.push_back(
+      {"process/death", "a process killed with windows bound leaves nothing", "", process_death});
+}
+
+}  // namespace guest::windows

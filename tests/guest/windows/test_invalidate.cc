@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Invalidations that are refused, by LOCAL_INV and by SEND_WITH_INV, and accesses under way.
+#include <chrono>
+#include <thread>
+
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+enum class How { kLocal, kSend };
+constexpr How kBothHows[] = {How::kLocal, How::kSend};
+
+// A region with windows that `owner` bound, and a QP that tries to invalidate.
+struct Scene {
+  explicit Scene(const Env& env, ibv_pd* pd = nullptr)
+      : region(env),
+        owner(env),
+        path(env, {.pd = pd}),
+        type1(alloc_mw(env.dev.pd(), IBV_MW_TYPE_1)),
+        type2(alloc_mw(env.dev.pd(), IBV_MW_TYPE_2)),
+        never(alloc_mw(env.dev.pd(), IBV_MW_TYPE_2)) {
+    key1 = bind(owner, on(type1.get()));
+    key2 = bind(owner, on(type2.get()));
+  }
+
+  Region region;
+  Path owner;
+  Path path;
+  MwPtr type1;
+  MwPtr type2;
+  MwPtr never;
+  std::uint32_t key1 = 0;
+  std::uint32_t key2 = 0;
+
+  [[nodiscard]] Bind on(ibv_mw* mw) const {
+    return {.mw = mw,
+            .mr = region.mr(),
+            .addr = region.address(1000),
+            .length = 2000,
+            .new_rkey = with_variant(mw->rkey, mw->rkey + 3)};
+  }
+  // Windows and region are as they were.
+  void unchanged() {
+    const Range at{.offset = 1000, .length = 2000};
+    owner.allowed(region, Op::kWrite, key1, region.address(1000), at);
+    owner.allowed(region, Op::kWrite, key2, region.address(1000), at);
+    owner.allowed(region, Op::kWrite, region.mr()->rkey, region.address(), {0, 64});
+  }
+};
+
+void refuse(const Path& path, How how, std::uint32_t key) {
+  if (how == How::kLocal) {
+    local_inv(path, key, IBV_WC_LOC_QP_OP_ERR);
+  } else {
+    path.send_inv(key, IBV_WC_REM_INV_REQ_ERR);
+  }
+}
+
+using Pick = std::function<std::uint32_t(const Scene&)>;
+
+void refused(const Env& env, How how, const Pick& key, bool other_pd = false) {
+  const PdPtr pd = alloc_pd(env.dev);
+  Scene scene(env, other_pd ? pd.get() : nullptr);
+  refuse(scene.path, how, key(scene));
+  scene.unchanged();
+}
+
+void never_bound(const Env& env, How how) {
+  Scene scene(env);
+  refuse(scene.path, how, scene.never->rkey);
+  bind(scene.owner, scene.on(scene.never.get()));
+  scene.unchanged();
+}
+
+// The second time by the QP that did it the first time.
+void twice(const Env& env, How how) {
+  Scene scene(env);
+  const Bind request = scene.on(scene.never.get());
+  bind(scene.path, request);
+  local_inv(scene.path, request.new_rkey);
+  refuse(scene.path, how, request.new_rkey);
+  bind(scene.owner, request);
+  scene.unchanged();
+}
+
+// By the QP that bound it, with another low byte than the bind gave.
+void variant(const Env& env, How how) {
+  Scene scene(env);
+  const Bind request = scene.on(scene.never.get());
+  bind(scene.path, request);
+  refuse(scene.path, how, with_variant(request.new_rkey, request.new_rkey + 1));
+  scene.type1.reset();
+  scene.type2.reset();
+  require(scene.region.deregister() != 0, "the window is free");
+}
+
+void of_dead_qp(const Env& env, How how) {
+  Scene scene(env);
+  Path dying(env);
+  const Bind request = scene.on(scene.never.get());
+  bind(dying, request);
+  dying.destroy_qp();
+  refuse(scene.path, how, request.new_rkey);
+  scene.unchanged();
+}
+
+void uc_state(const Env& env) {
+  Scene scene(env);
+  const Path uc(env, {.type = IBV_QPT_UC});
+  local_inv(uc, scene.key1, IBV_WC_LOC_QP_OP_ERR);
+  scene.unchanged();
+}
+
+void uc_send(const Env& env) {
+  Scene scene(env);
+  const Path uc(env, {.type = IBV_QPT_UC});
+  uc.send_inv(scene.key2, IBV_WC_REM_INV_REQ_ERR);
+  scene.unchanged();
+}
+
+// ---- an access under way ----
+
+constexpr std::uint32_t kLong = 32U << 20;
+constexpr int kTries = 20;
+
+struct Transfer {
+  explicit Transfer(const Env& env)
+      : region(env, {.length = kLong}),
+        path(env, {.peer_memory = kLong}),
+        mw(alloc_mw(env.dev.pd(), IBV_MW_TYPE_2)) {}
+
+  Region region;
+  Path path;
+  MwPtr mw;
+  std::uint32_t key = 0;
+
+  void start(ibv_wr_opcode opcode) {
+    Bind all{.mw = mw.get(), .mr = region.mr(), .addr = region.address(), .length = kLong};
+    all.new_rkey = key = with_variant(mw->rkey, key + 1);
+    bind(path, all);
+    path.peer().post(
+        {.opcode = opcode, .wr_id = 5, .raddr = region.address(), .rkey = all.new_rkey},
+        {.offset = 0, .length = kLong});
+  }
+};
+
+void wait_until(const std::function<bool()>& begun) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!begun()) {
+    require(std::chrono::steady_clock::now() < end, "the transfer does not begin");
+    std::this_thread::yield();
+  }
+}
+
+// What a READ brings after the invalidation is complete must not be there at all.
+void read_under_way(const Env& env) {
+  Transfer x(env);
+  for (int i = 0; i < kTries; i++) {
+    x.path.peer().fill({.offset = 0, .length = 8}, 99);
+    const std::uint64_t before = x.path.peer().load64(0);
+    x.start(IBV_WR_RDMA_READ);
+    wait_until([&] { return x.path.peer().load64(0) != before; });
+    local_inv(x.path, x.key);
+    x.region.fill({.offset = 0, .length = kLong}, 1000);
+    const ibv_wc_status status = x.path.peer().poll_send(1).front().status;
+    const std::uint64_t last = x.path.peer().load64(kLong - 8);
+    require(last != x.region.expected64(kLong - 8), "bytes moved after the invalidation");
+    if (status != IBV_WC_SUCCESS) {
+      require(status == IBV_WC_REM_ACCESS_ERR, "READ: {}", ibv_wc_status_str(status));
+      x.path.expect_owner_error(IBV_EVENT_QP_ACCESS_ERR);
+      return;
+    }
+    x.region.fill({.offset = 0, .length = kLong}, 2000 + static_cast<std::uint64_t>(i));
+  }
+  fail("no READ of {} was caught under way", kTries);
+}
+
+// What a WRITE has stored when the invalidation is complete is all that it ever stores.
+void write_under_way(const Env& env) {
+  Transfer x(env);
+  for (int i = 0; i < kTries; i++) {
+    x.region.fill({.offset = 0, .length = kLong}, 3000 + static_cast<std::uint64_t>(i));
+    x.path.peer().fill({.offset = 0, .length = kLong}, 4000 + static_cast<std::uint64_t>(i));
+    const std::uint64_t before = x.region.first64();
+    x.start(IBV_WR_RDMA_WRITE);
+    wait_until([&] { return x.region.first64() != before; });
+    local_inv(x.path, x.key);
+    const std::vector<std::byte> then = x.region.load();
+    const ibv_wc_status status = x.path.peer().poll_send(1).front().status;
+    require(x.region.load() == then, "bytes moved after the invalidation");
+    if (status != IBV_WC_SUCCESS) {
+      require(status == IBV_WC_REM_ACCESS_ERR, "WRITE: {}", ibv_wc_status_str(status));
+      x.path.expect_owner_error(IBV_EVENT_QP_ACCESS_ERR);
+      return;
+    }
+  }
+  fail("no WRITE of {} was caught under way", kTries);
+}
+
+}  // namespace
+
+void add_invalidate_tests(Tests& t) {
+  for (const How how : kBothHows) {
+    const std::string name = how == How::kLocal ? "local-inv/" : "send-inv/";
+    const std::string text =
+        how == How::kLocal ? "refused: LOCAL_INV of " : "refused: SEND_WITH_INV of ";
+    const auto add = [&](const char* what, const char* of, const char* rules, const Pick& pick) {
+      t.push_back({name + what, text + of, rules,
+                   [how, pick](const Env& env) { refused(env, how, pick); }});
+    };
+    t.push_back({name + "never-bound", text + "a window that was never bound", "inv-free",
+                 [how](const Env& env) { never_bound(env, how); }, true});
+    t.push_back({name + "twice", text + "a window that is free again", "inv-free",
+                 [how](const Env& env) { twice(env, how); }, true});
+    add("type1", "a type 1 window", "inv-type", [](const Scene& s) { return s.key1; });
+    add("other-qp", "another QP's window", "inv-qp", [](const Scene& s) { return s.key2; });
+    t.push_back({name + "other-pd", text + "another PD's window", "inv-pd", [how](const Env& env) {
+                   refused(env, how, [](const Scene& s) { return s.key2; }, true);
+                 }});
+    t.push_back({name + "low-byte", text + "a key with another low byte", "inv-variant,mr-busy",
+                 [how](const Env& env) { variant(env, how); }});
+    t.push_back({name + "dead-qp", text + "a window of a QP that is gone", "inv-qp",
+                 [how](const Env& env) { of_dead_qp(env, how); }, true});
+    add("unknown", "a key of nothing", "- there is nothing to compare it with",
+        [](const Scene& s) { return s.key2 ^ 0x00555500; });
+    add("region", "the key of a region that windows are bound to",
+        "- a process's regions cannot be invalidated at all",
+        [](const Scene& s) { return s.region.mr()->rkey; });
+  }
+  t.push_back({"local-inv/uc",
+               "refused: LOCAL_INV of a type 1 window on UC, which leaves the QP in SQE",
+               "inv-type", uc_state});
+  t.push_back(
+      {"send-inv/uc", "refused: SEND_WITH_INV of another QP's window on UC", "inv-qp", uc_send});
+  t.push_back({"under-way/read", "a READ under way stops when its window is invalidated",
+               "mw-unbound", read_under_way});
+  t.push_back({"under-way/write", "a WRITE under way stops when its window is invalidated",
+               "mw-unbound", write_under_way});
+}
+
+}  // namespace guest::windows

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Windows on zero-based regions and on device memory.
+#include <cerrno>
+
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+void zero_based_region(const Env& env, Form form) {
+  form.iova = 0;
+  Bed bed(env, form);
+  bed.all_work();
+  bed.denied(Op::kWrite, bed.key, bed.address(1993), 8);
+}
+
+void works(const Env& env, Form form, ibv_qp_type via) {
+  form.via = via;
+  Bed bed(env, form);
+  bed.all_work();
+  for (const Op op : {Op::kWrite, Op::kRead}) {
+    if (via == IBV_QPT_RC) {
+      bed.path.allowed(bed.region, op, bed.key, bed.address(), form.at);
+    }
+  }
+}
+
+void low(const Env& env, const Form& form) {
+  for (const Op op : kAllOps) {
+    const Bed bed(env, form);
+    bed.denied(op, bed.key, bed.address(is_atomic(op) ? -8 : -1), 8);
+  }
+}
+
+void high(const Env& env, const Form& form) {
+  for (const Op op : kAllOps) {
+    const Bed bed(env, form);
+    bed.denied(op, bed.key, bed.address(is_atomic(op) ? 2000 : 1993), 8);
+  }
+}
+
+void rights(const Env& env, Form form) {
+  form.access = IBV_ACCESS_REMOTE_READ;
+  for (const Op op : {Op::kWrite, Op::kWriteImm, Op::kFetchAdd}) {
+    Bed bed(env, form);
+    bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(), form.at);
+    bed.denied(op, bed.key, bed.address(), 8);
+  }
+}
+
+// The region is an MR on part of the memory: a window does not leave it.
+void out_of_region(const Env& env, const Form& form) {
+  const Bed bed(env, form);
+  const Path path(env);
+  const MwPtr mw = alloc_mw(env.dev.pd(), form.type);
+  Bind bad = bed.request();
+  bad.mw = mw.get();
+  bad.addr = bed.region.address(3UL * 4096 - 1999);
+  bad.new_rkey = with_variant(mw->rkey, 1);
+  bind(path, bad, IBV_WC_MW_BIND_ERR);
+  bed.region.check("the bind");
+}
+
+void busy(const Env& env, const Form& form) {
+  Bed bed(env, form);
+  require_err(bed.region.deregister(), EBUSY, "ibv_dereg_mr");
+  require_err(ibv_free_dm(bed.region.device_memory()), EBUSY, "ibv_free_dm");
+  bed.all_work();
+  bed.mw.reset();
+  require_err(bed.region.deregister(), 0, "ibv_dereg_mr");
+}
+
+void revoked(const Env& env, const Form& form) {
+  Bed bed(env, form);
+  bed.all_work();
+  if (form.type == IBV_MW_TYPE_2) {
+    local_inv(bed.path, bed.key);
+  } else {
+    Bind nothing = bed.request();
+    nothing.length = 0;
+    bed.rebind(nothing);
+  }
+  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
+}
+
+}  // namespace
+
+void add_memory_tests(Tests& t) {
+  for (const NamedForm& f : kForms) {
+    t.push_back({std::string("zero-based/") + f.name,
+                 std::string(f.text) + " on a zero-based region", "mw-high",
+                 [form = f.form](const Env& env) { zero_based_region(env, form); }});
+  }
+  for (const NamedForm& f : kForms) {
+    Form form = f.form;
+    form.device_memory = true;
+    const std::string name = std::string("dm/") + f.name;
+    const std::string text = std::string(f.text) + " on device memory";
+    t.push_back({name, text + ": every operation", "",
+                 [form](const Env& env) { works(env, form, IBV_QPT_RC); }});
+    t.push_back({name + "-low", text + ": one byte below is out of reach",
+                 form.zero_based ? "mw-wrap,mw-high" : "mw-low",
+                 [form](const Env& env) { low(env, form); }});
+    t.push_back({name + "-high", text + ": one byte beyond is out of reach", "mw-high",
+                 [form](const Env& env) { high(env, form); }});
+    if (form.zero_based) {
+      continue;
+    }
+    t.push_back({name + "-uc", text + ": WRITE on UC", "",
+                 [form](const Env& env) { works(env, form, IBV_QPT_UC); }});
+    t.push_back({name + "-rights", text + ": what it may be used for", "mw-write,mw-atomic",
+                 [form](const Env& env) { rights(env, form); }});
+    t.push_back({name + "-range", text + ": stays in its region", "bind-range",
+                 [form](const Env& env) { out_of_region(env, form); }});
+    t.push_back({name + "-busy", text + ": ibv_dereg_mr and ibv_free_dm say EBUSY", "mr-busy",
+                 [form](const Env& env) { busy(env, form); }});
+    t.push_back({name + "-revoked", text + ": refuses when it was taken back", "mw-unbound",
+                 [form](const Env& env) { revoked(env, form); }});
+  }
+}
+
+}  // namespace guest::windows

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The life of a type 1 window: ibv_bind_mw(3).
+#include <cerrno>
+
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+constexpr Form kType1{.type = IBV_MW_TYPE_1};
+constexpr Range kAll{.offset = 0, .length = 64};
+
+Bind nothing(const Bed& bed) {
+  Bind bind = bed.request();
+  bind.length = 0;
+  return bind;
+}
+
+void key_at_post(const Env& env) {
+  Bed bed(env, kType1);
+  const std::uint32_t before = bed.mw->rkey;
+  const int err = post_bind(bed.path.qp(), bed.request());
+  const std::uint32_t after = bed.mw->rkey;
+  require_err(err, 0, "ibv_bind_mw");
+  require(after != before, "the key is the same on return");
+  require(after >> 8 == before >> 8, "the key has another index");
+  require(bed.path.done(kBindId).opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
+  require(bed.mw->rkey == after, "the key changed after return");
+  bed.all_work(kAll, after);
+}
+
+void rebind_moves(const Env& env) {
+  Bed bed(env, kType1);
+  bed.all_work();
+  const std::uint64_t at = 5000;
+  Bind elsewhere = bed.request();
+  elsewhere.addr = bed.region.address(at);
+  elsewhere.length = 640;
+  bed.rebind(elsewhere);
+  for (const Op op : kAllOps) {
+    const Range bytes{.offset = at, .length = is_atomic(op) ? 8U : 640U};
+    bed.path.allowed(bed.region, op, bed.key, bed.region.address(at), bytes);
+  }
+}
+
+void old_key(const Env& env) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType1);
+    const std::uint32_t old = bed.key;
+    bed.rebind(bed.request());
+    bed.all_work();
+    bed.denied(op, old, bed.address(), 8);
+  }
+}
+
+void unbind(const Env& env, bool null_mr) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType1);
+    Bind unbound = nothing(bed);
+    if (null_mr) {
+      unbound.mr = nullptr;
+      unbound.addr = 0;
+    }
+    bed.rebind(unbound);
+    bed.denied(op, bed.key, bed.address(), 8);
+  }
+}
+
+void old_key_after_unbind(const Env& env) {
+  for (const Op op : {Op::kRead, Op::kWrite}) {
+    Bed bed(env, kType1);
+    const std::uint32_t old = bed.key;
+    bed.rebind(nothing(bed));
+    bed.denied(op, old, bed.address(), 8);
+  }
+}
+
+void bound_again(const Env& env) {
+  Bed bed(env, kType1);
+  bed.rebind(nothing(bed));
+  bed.rebind(nothing(bed));
+  bed.rebind(bed.request());
+  bed.all_work();
+}
+
+void never_bound(const Env& env) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType1);
+    const MwPtr fresh = alloc_mw(env.dev.pd(), IBV_MW_TYPE_1);
+    bed.denied(op, fresh->rkey, bed.address(), 8);
+  }
+}
+
+void fence(const Env& env) {
+  Bed bed(env, kType1);
+  Send read{.opcode = IBV_WR_RDMA_READ, .wr_id = 1};
+  read.sges = {bed.path.inbox().sge(0, 512)};
+  read.raddr = bed.path.peer().address();
+  read.rkey = bed.path.peer().rkey();
+  bed.path.post(read);
+  Bind fenced = bed.request();
+  fenced.flags = IBV_SEND_FENCE | IBV_SEND_SIGNALED;
+  require_err(post_bind(bed.path.qp(), fenced), 0, "ibv_bind_mw");
+  bed.path.done(1);
+  bed.path.done(kBindId);
+  bed.all_work(kAll, bed.mw->rkey);
+}
+
+void unsignaled(const Env& env) {
+  Bed bed(env, kType1);
+  Bind silent = bed.request();
+  silent.flags = 0;
+  require_err(post_bind(bed.path.qp(), silent), 0, "ibv_bind_mw");
+  expect_quiet(bed.path.send_cq(), 50);
+  bed.all_work(kAll, bed.mw->rkey);
+  expect_quiet(bed.path.send_cq(), 5);
+}
+
+void signal_all(const Env& env) {
+  const Bed bed(env, kType1);
+  const Path path(env, {.signal_all = true});
+  Bind request = bed.request();
+  request.flags = 0;
+  require_err(post_bind(path.qp(), request), 0, "ibv_bind_mw");
+  path.done(kBindId);
+}
+
+// The peer takes the key from a message that was posted right after the bind.
+void send_after_bind(const Env& env) {
+  Bed bed(env, kType1);
+  const Path& path = bed.path;
+  path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
+  Bind silent = bed.request();
+  silent.flags = 0;
+  require_err(post_bind(path.qp(), silent), 0, "ibv_bind_mw");
+  path.inbox().store64(0, bed.mw->rkey);
+  Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
+  send.sges = {path.inbox().sge(0, 8)};
+  path.post(send);
+  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
+  bed.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
+  path.done(4);
+}
+
+void other_qp(const Env& env) {
+  Bed bed(env, kType1);
+  const Path other(env);
+  for (const Op op : kAllOps) {
+    other.allowed(bed.region, op, bed.key, bed.address(), {.offset = 1000, .length = 8});
+  }
+}
+
+void through(const Env& env, ibv_qp_type type) {
+  Bed bed(env, {.type = IBV_MW_TYPE_1, .via = type});
+  bed.all_work();
+}
+
+void bound_by_uc(const Env& env) {
+  Bed bed(env, kType1);
+  const Path uc(env, {.type = IBV_QPT_UC});
+  const Bind request = bed.request();
+  bind(uc, request);
+  bed.all_work(kAll, bed.mw->rkey);
+}
+
+void bound_by_xrc(const Env& env) {
+  Bed bed(env, kType1);
+  const XrcSender sender(env, bed.path);
+  require_err(post_bind(sender.qp(), bed.request()), 0, "ibv_bind_mw");
+  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
+  bed.all_work(kAll, bed.mw->rkey);
+}
+
+void local_write_flag(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type, .access = kRemoteAccess | IBV_ACCESS_LOCAL_WRITE});
+  bed.all_work();
+}
+
+void dealloc(const Env& env, ibv_mw_type type) {
+  Bed bed(env, {.type = type});
+  bed.all_work();
+  require_err(ibv_dealloc_mw(bed.mw.release()), 0, "ibv_dealloc_mw");
+  bed.denied(Op::kRead, bed.key, bed.address(), 8);
+  require_err(bed.region.deregister(), 0, "ibv_dereg_mr");
+}
+
+}  // namespace
+
+void add_type1_tests(Tests& t) {
+  t.push_back({"type1/key-at-post",
+               "ibv_bind_mw returns with the new key in mw->rkey, index as before", "",
+               key_at_post});
+  t.push_back({"type1/rebind", "a bind of a bound window moves it", "", rebind_moves});
+  t.push_back({"type1/old-key", "the key before a rebind is dead", "mw-variant", old_key});
+  t.push_back({"type1/unbind", "zero length unbinds: the new key refuses", "mw-unbound",
+               [](const Env& env) { unbind(env, false); }});
+  t.push_back({"type1/unbind-null-mr", "zero length unbinds without an MR too", "mw-unbound",
+               [](const Env& env) { unbind(env, true); }});
+  t.push_back({"type1/old-key-after-unbind", "zero length unbinds: the old key is dead",
+               "- both mw-variant and mw-unbound refuse it", old_key_after_unbind});
+  t.push_back(
+      {"type1/bound-again", "an unbound window can be unbound and bound again", "", bound_again});
+  t.push_back({"type1/never-bound", "a window that was never bound refuses",
+               "- there is no region behind it", never_bound});
+  t.push_back({"type1/fence", "IBV_SEND_FENCE: the bind completes behind a READ", "", fence});
+  t.push_back(
+      {"type1/unsignaled", "without IBV_SEND_SIGNALED a bind has no completion", "", unsignaled});
+  t.push_back({"type1/signal-all", "with sq_sig_all every bind has one", "", signal_all});
+  t.push_back({"type1/send-after-bind", "a SEND behind the bind may carry the new key", "",
+               send_after_bind});
+  t.push_back({"type1/other-qp", "any QP of the PD may use it", "", other_qp});
+  t.push_back({"type1/through-uc", "WRITE, WRITE WITH IMM through a UC QP", "",
+               [](const Env& env) { through(env, IBV_QPT_UC); }});
+  t.push_back({"type1/through-xrc", "every operation through an XRC target", "",
+               [](const Env& env) { through(env, IBV_QPT_XRC_RECV); }});
+  t.push_back({"type1/bound-by-uc", "a UC QP can bind", "", bound_by_uc});
+  t.push_back({"type1/bound-by-xrc", "an XRC_SEND QP can bind", "", bound_by_xrc});
+  for (const ibv_mw_type type : kBothTypes) {
+    const std::string name = type_name(type);
+    t.push_back({name + "/local-write", "IBV_ACCESS_LOCAL_WRITE among the rights means nothing", "",
+                 [type](const Env& env) { local_write_flag(env, type); }});
+    t.push_back({name + "/dealloc", "ibv_dealloc_mw of a bound window unbinds it",
+                 "- the key is gone with the window: no rule is asked",
+                 [type](const Env& env) { dealloc(env, type); }});
+  }
+}
+
+}  // namespace guest::windows

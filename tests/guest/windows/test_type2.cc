@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The life of a type 2 window: bound and freed by work requests.
+#include "suite.h"
+
+namespace guest::windows {
+namespace {
+
+constexpr Form kType2{.type = IBV_MW_TYPE_2};
+constexpr Range kAll{.offset = 0, .length = 64};
+
+void bound_by(const Env& env, Api api) {
+  Bed bed(env, kType2);
+  local_inv(bed.path, bed.key);
+  Bind request = bed.request();
+  bind(bed.path, request, IBV_WC_SUCCESS, api);
+  bed.all_work(kAll, request.new_rkey);
+}
+
+// Any value does, also the one it has.
+void low_byte(const Env& env) {
+  Bed bed(env, kType2);
+  local_inv(bed.path, bed.key);
+  for (const std::uint32_t variant : {0x00U, 0xffU, 0x01U, 0x01U, 0x80U}) {
+    Bind request = bed.request();
+    request.new_rkey = with_variant(bed.mw->rkey, variant);
+    bed.rebind(request);
+    bed.all_work();
+    local_inv(bed.path, bed.key);
+  }
+}
+
+void freed_by_local_inv(const Env& env, Api api) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType2);
+    bed.all_work(kAll, bed.key);
+    local_inv(bed.path, bed.key, IBV_WC_SUCCESS, api);
+    bed.denied(op, bed.key, bed.address(), 8);
+  }
+}
+
+void freed_by_send_inv(const Env& env) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType2);
+    bed.path.send_inv(bed.key);
+    bed.denied(op, bed.key, bed.address(), 8);
+  }
+}
+
+// The owner sends: the window is the peer's then, so that only the form of posting is shown.
+void send_inv_by(const Env& env, Api api) {
+  Bed bed(env, kType2);
+  const Path& path = bed.path;
+  path.peer().post_recv(3, Range{.offset = 0, .length = 8});
+  Send send{.opcode = IBV_WR_SEND_WITH_INV, .wr_id = 4, .inv_rkey = path.peer().rkey()};
+  send.sges = {path.inbox().sge(0, 8)};
+  path.post(send, api);
+  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_REM_INV_REQ_ERR);
+  path.done(4, IBV_WC_REM_INV_REQ_ERR);
+}
+
+void bound_again(const Env& env) {
+  Bed bed(env, kType2);
+  for (int i = 0; i < 3; i++) {
+    bed.path.send_inv(bed.key);
+    bed.rebind(bed.request());
+    bed.all_work();
+    local_inv(bed.path, bed.key);
+    bed.rebind(bed.request());
+    bed.all_work();
+  }
+}
+
+// A bind, an access of the peer and an invalidation, all posted before the first completes.
+void pipelined(const Env& env) {
+  Bed bed(env, kType2);
+  const Path& path = bed.path;
+  local_inv(path, bed.key);
+  Bind request = bed.request();
+  request.flags = 0;
+  for (std::uint32_t i = 0; i < 4; i++) {
+    request.new_rkey = with_variant(bed.mw->rkey, i);
+    require_err(post_bind(path.qp(), request), 0, "post of a bind");
+    bed.mw->rkey = request.new_rkey;
+    Send inv{.opcode = IBV_WR_LOCAL_INV, .wr_id = i, .flags = 0, .inv_rkey = request.new_rkey};
+    path.post(inv);
+  }
+  request = bed.request();
+  bed.rebind(request);
+  bed.all_work();
+}
+
+void send_after_bind(const Env& env) {
+  Bed bed(env, kType2);
+  const Path& path = bed.path;
+  local_inv(path, bed.key);
+  path.peer().post_recv(3, Range{.offset = 4096, .length = 8});
+  Bind silent = bed.request();
+  silent.flags = 0;
+  require_err(post_bind(path.qp(), silent), 0, "post of a bind");
+  path.inbox().store64(0, silent.new_rkey);
+  Send send{.opcode = IBV_WR_SEND, .wr_id = 4};
+  send.sges = {path.inbox().sge(0, 8)};
+  path.post(send);
+  require_status(path.peer().poll_recv(1).front(), 3, IBV_WC_SUCCESS);
+  bed.all_work(kAll, static_cast<std::uint32_t>(path.peer().load64(4096)));
+  path.done(4);
+}
+
+// mw->rkey is what it was when the window was allocated: a bind names it by the index.
+void names_by_index(const Env& env) {
+  Bed bed(env, kType2);
+  const std::uint32_t first = bed.mw->rkey;
+  for (int i = 0; i < 3; i++) {
+    local_inv(bed.path, bed.key);
+    bed.mw->rkey = with_variant(first, 0x7a);
+    bed.rebind(bed.request());
+    bed.all_work();
+  }
+}
+
+void old_key(const Env& env) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType2);
+    const std::uint32_t old = bed.key;
+    local_inv(bed.path, old);
+    bed.rebind(bed.request());
+    require(bed.key != old, "the test binds with the same key");
+    bed.all_work();
+    bed.denied(op, old, bed.address(), 8);
+  }
+}
+
+void other_variant(const Env& env) {
+  Bed bed(env, kType2);
+  bed.denied(Op::kRead, with_variant(bed.key, bed.key + 1), bed.address(), 8);
+}
+
+void never_bound(const Env& env) {
+  for (const Op op : kAllOps) {
+    Bed bed(env, kType2);
+    const MwPtr fresh = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
+    bed.denied(op, fresh->rkey, bed.address(), 8);
+  }
+}
+
+void uc(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
+  bed.all_work();
+  bed.path.send_inv(bed.key);
+  bed.rebind(bed.request());
+  bed.all_work();
+}
+
+void uc_local_inv(const Env& env) {
+  Bed bed(env, {.type = IBV_MW_TYPE_2, .via = IBV_QPT_UC});
+  local_inv(bed.path, bed.key);
+  bed.denied(Op::kWrite, bed.key, bed.address(), 8);
+  bed.rebind(bed.request());
+  bed.all_work();
+}
+
+void bound_by_xrc(const Env& env) {
+  const Bed bed(env, kType2);
+  const XrcSender sender(env, bed.path);
+  const MwPtr mw = alloc_mw(env.dev.pd(), IBV_MW_TYPE_2);
+  Bind request = bed.request();
+  request.mw = mw.get();
+  request.new_rkey = with_variant(mw->rkey, 7);
+  require_err(post_bind(sender.qp(), request), 0, "post of a bind");
+  require_status(sender.done(), kBindId, IBV_WC_SUCCESS);
+  require_err(post_local_inv(sender.qp(), request.new_rkey), 0, "post of LOCAL_INV");
+  require_status(sender.done(), kInvId, IBV_WC_SUCCESS);
+}
+
+// Unlike type 1, the kind of window decides who may use it; either kind has to be there.
+void kind(const Env& env) {
+  const unsigned flags = env.dev.attr().device_cap_flags;
+  require((flags & IBV_DEVICE_MEM_WINDOW) != 0, "no IBV_DEVICE_MEM_WINDOW");
+  const bool a = (flags & IBV_DEVICE_MEM_WINDOW_TYPE_2A) != 0;
+  const bool b = (flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0;
+  require(a != b, "type 2A and 2B: {} and {}", a, b);
+  require(env.kind.empty() || a == (env.kind == "2a"), "not of kind {}", env.kind);
+  require(env.dev.attr().max_mw > 0, "max_mw is {}", env.dev.attr().max_mw);
+}
+
+}  // namespace
+
+void add_type2_tests(Tests& t) {
+  t.push_back({"caps/kind", "type 1, and one of type 2A and 2B", "", kind});
+  t.push_back({"type2/bind-post", "bound by ibv_post_send, every operation works", "",
+               [](const Env& env) { bound_by(env, Api::kPost); }});
+  t.push_back({"type2/bind-wr", "bound by ibv_wr_bind_mw", "",
+               [](const Env& env) { bound_by(env, Api::kWr); }});
+  t.push_back(
+      {"type2/low-byte", "the low byte of the key is the consumer's, any value", "", low_byte});
+  t.push_back({"type2/local-inv-post", "IBV_WR_LOCAL_INV frees it: its key refuses", "mw-unbound",
+               [](const Env& env) { freed_by_local_inv(env, Api::kPost); }});
+  t.push_back({"type2/local-inv-wr", "ibv_wr_local_inv frees it: its key refuses", "mw-unbound",
+               [](const Env& env) { freed_by_local_inv(env, Api::kWr); }});
+  t.push_back({"type2/send-inv",
+               "SEND_WITH_INV frees it; the receive says IBV_WC_WITH_INV and which key",
+               "mw-unbound", freed_by_send_inv});
+  t.push_back({"type2/send-inv-post", "IBV_WR_SEND_WITH_INV by ibv_post_send reaches the peer",
+               "- it is the peer's region, which cannot be invalidated",
+               [](const Env& env) { send_inv_by(env, Api::kPost); }});
+  t.push_back({"type2/send-inv-wr", "IBV_WR_SEND_WITH_INV by ibv_wr_send_inv reaches the peer",
+               "- it is the peer's region, which cannot be invalidated",
+               [](const Env& env) { send_inv_by(env, Api::kWr); }});
+  t.push_back({"type2/bound-again", "free again, it can be bound again", "", bound_again});
+  t.push_back({"type2/index", "a bind names its window by the index in mw->rkey alone", "",
+               names_by_index});
+  t.push_back(
+      {"type2/pipelined", "binds and invalidations in one queue happen in order", "", pipelined});
+  t.push_back({"type2/send-after-bind", "a SEND behind the bind may carry the new key", "",
+               send_after_bind});
+  t.push_back({"type2/old-key", "the key of an earlier bind is dead", "mw-variant", old_key});
+  t.push_back(
+      {"type2/other-low-byte", "a key with another low byte is none", "mw-variant", other_variant});
+  t.push_back({"type2/never-bound", "a window that was never bound refuses",
+               "- there is no region behind it", never_bound});
+  t.push_back({"type2/uc", "bound, written and freed by SEND_WITH_INV on UC", "", uc});
+  t.push_back({"type2/uc-local-inv", "freed by LOCAL_INV on UC: its key refuses", "mw-unbound",
+               uc_local_inv});
+  t.push_back({"type2/bound-by-xrc", "an XRC_SEND QP can bind and invalidate", "", bound_by_xrc});
+}
+
+}  // namespace guest::windows

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One capture is read twice: once to learn who talks to whom, once to judge."""
+from flows import Connections
+from frame import OPCODES, RC, UC, UD, XRC, Decoder, records
+from reliable import Connection
+from unreliable import Datagrams, UcStream
+
+
+class Taps:
+    """What the place of the capture lets us conclude."""
+
+    def __init__(self, kind="sender", devices=(), lossless=False, faults=False):
+        self.kind, self.devices, self.lossless, self.faults = kind, frozenset(devices), lossless, faults
+
+    def complete_from(self, mac):
+        """Whether everything that this station sends to the wire is in the capture, in this order."""
+        return self.kind in ("sender", "both") or mac in self.devices
+
+    def complete(self, flow):
+        return self.lossless or self.complete_from(flow.smac)
+
+    def exact(self, flow):
+        """Whether a frame in the capture is one that arrives at its destination, just then."""
+        if self.faults and (self.kind == "both" or flow.smac == flow.dmac):
+            return False  # it turns round inside: faults lie behind the tap
+        return self.kind in ("receiver", "both") or flow.dmac in self.devices
+
+    def orderly(self, mac):
+        """Whether what this station sends is in the capture as it was sent: once, in order, undamaged."""
+        return not self.faults or self.complete_from(mac)
+
+
+class Judge:
+    def __init__(self, report, taps, from_start=False, pairs=(), timeout=20_000_000, max_rd_atomic=None, window=None, limit=None):
+        self.report, self.taps = report, taps
+        self.from_start, self.pairs, self.limit = from_start, pairs, limit
+        self.timeout, self.max_rd_atomic, self.window = timeout, max_rd_atomic, window
+        self.opcodes = OPCODES
+
+    def judge(self, path):
+        connections = Connections(path, self.pairs, self.limit)
+        decoder = Decoder(self.report, self.taps.orderly)
+        datagrams = Datagrams(self.report, self.taps.complete_from)
+        courts = {}  # by flow: a Connection or a UcStream
+        for number, time, data, whole in records(path):
+            if self.limit and number > self.limit:
+                break
+            p = decoder.decode(number, time, data, whole)
+            if p is None:
+                continue
+            cls = p.op.cls
+            if cls == UD:
+                datagrams.packet(p)
+            elif cls in (RC, XRC, UC):
+                flow = connections.flows[(p.src, p.dst, cls, p.dest_qp, p.sport)]
+                court = courts.get(flow)
+                if court is None:
+                    court = self.open(flow, connections)
+                    courts[flow] = court
+                    if cls != UC and flow.peer:
+                        courts[flow.peer] = court
+                if cls == UC:
+                    court.packet(p)
+                else:
+                    court.packet(p, flow)
+
+    def open(self, flow, connections):
+        if flow.key[2] == UC:
+            # What is sent while the port is down shows nowhere, and is not repeated.
+            complete = self.taps.complete(flow) and not self.taps.faults
+            return UcStream(self.report, connections.path_mtu(flow), complete, self.taps.orderly(flow.smac))
+        return Connection(self, flow, connections)

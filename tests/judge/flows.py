@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who talks to whom.
+
+A packet of a connection names the QP it goes to, never the one it comes from. A flow is what goes from one address to one
+QP of another; two flows, there and back, are a connection. Which belong together is learned from the whole capture before
+anything is judged: from the UDP source port, which IBTA's convention (rdma_calc_flow_label) computes from both QP numbers,
+else from responses that carry PSNs of requests just seen. A file given by the user overrides both.
+"""
+import collections
+import ipaddress
+
+from frame import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, XRC, find_udp, records
+
+PSN_MASK = 0xFFFFFF
+# Requests that a flow remembers, flows that a response is compared with.
+RECENT = 64
+
+
+def signed(distance):
+    """A distance of PSNs, -2^23 to 2^23 - 1."""
+    return ((distance + 0x800000) & PSN_MASK) - 0x800000
+
+
+def convention(a, b):
+    """The UDP source port of a connection of QPs a and b without a flow label."""
+    v = a * b
+    v ^= v >> 20
+    v ^= v >> 40
+    v &= 0xFFFFF
+    return 0xC000 | (v & 0x3FFF) ^ (v >> 14)
+
+
+class Flow:
+    """All that goes to one QP from one address, with one UDP source port."""
+    __slots__ = ("key", "smac", "dmac", "first", "recent", "sizes", "response_sizes", "longest", "votes", "peer")
+
+    def __init__(self, key, smac, dmac, number):
+        self.key = key  # (src, dst, class, destination QP, source port)
+        self.smac, self.dmac = smac, dmac
+        self.first = number  # frame
+        self.recent = collections.OrderedDict()         # last requests not yet answered: frame by PSN
+        self.sizes = collections.Counter()              # payloads of FIRST and MIDDLE
+        self.response_sizes = collections.Counter()     # the same of READ responses
+        self.longest = 0                                # payload of any packet
+        self.votes = collections.Counter()              # flows whose responses have PSNs of our requests
+        self.peer = None
+
+
+def _mtu(sizes):
+    """What most of the packets that must be full agree on; None if nothing tells."""
+    good = [(n, size) for size, n in sizes.items() if size in MTUS]
+    return max(good)[1] if good else None
+
+
+class Connections:
+    """The flows of a capture, each with the one that comes back, if it was found."""
+
+    def __init__(self, path, pairs=(), limit=None):
+        self.flows = {}
+        self.back = collections.defaultdict(list)  # (src, dst, class): flows
+        self.port = collections.defaultdict(list)  # the same and the port
+        for number, _, data, whole in records(path):
+            if limit and number > limit:
+                break
+            self.skim(number, data)
+        self.pair({(ipaddress.ip_address(x).packed, int(a, 0), ipaddress.ip_address(y).packed, int(b, 0)) for x, a, y, b in pairs})
+
+    def skim(self, number, data):
+        found = find_udp(data)
+        if not found:
+            return
+        ip, udp, ip4 = found
+        bth = udp + 8
+        if len(data) < bth + 16:
+            return
+        op = OPCODES.get(data[bth])
+        if op is None or op.cls not in (RC, UC, XRC):
+            return
+        src, dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
+        key = (src, dst, op.cls, int.from_bytes(data[bth + 5:bth + 8], "big"), data[udp] << 8 | data[udp + 1])
+        flow = self.flows.get(key)
+        if flow is None:
+            flow = self.flows[key] = Flow(key, data[6:12], data[0:6], number)
+            self.back[key[:3]].append(flow)
+            self.port[(*key[:3], key[4])].append(flow)
+        psn = int.from_bytes(data[bth + 9:bth + 12], "big")
+        length = (data[udp + 4] << 8 | data[udp + 5]) - 8 - op.size - 4 - (data[bth + 1] >> 4 & 3)
+        if op.data or op.kind == READ_RESPONSE:
+            if not op.last:
+                (flow.response_sizes if op.response else flow.sizes)[length] += 1
+            flow.longest = max(flow.longest, length)
+        if not op.response:
+            flow.recent[psn] = number
+            if len(flow.recent) > RECENT:
+                flow.recent.popitem(last=False)
+        elif op.kind in (ACK, ATOMIC_ACK) or op.first:
+            self.vote(flow, psn)
+
+    def vote(self, flow, psn):
+        """A response of `flow` answers one of the flows that go the other way: most likely the one that asked first."""
+        src, dst, cls, _, port = flow.key
+        candidates = self.port.get((dst, src, cls, port)) or self.back.get((dst, src, cls), ())[-RECENT:]
+        asked = [other for other in candidates if psn in other.recent]
+        if asked:
+            other = min(asked, key=lambda f: f.recent[psn])
+            del other.recent[psn]
+            other.votes[flow.key] += 1
+
+    def pair(self, given):
+        """The surest pairs first."""
+        scores = []
+        for flow in self.flows.values():
+            src, dst, cls, qp, port = flow.key
+            if cls == UC:
+                continue
+            likely = {f.key for f in self.port.get((dst, src, cls, port), ())} | set(flow.votes)
+            likely |= {f.key for f in self.back.get((dst, src, cls), ())} if given else set()
+            for key in likely:
+                other = self.flows[key]
+                score = flow.votes[key] + other.votes[flow.key]
+                if port == key[4] and port == convention(qp, key[3]):
+                    score += 1 << 40
+                elif flow is other:
+                    continue
+                if (dst, qp, src, key[3]) in given or (src, key[3], dst, qp) in given:
+                    score += 1 << 50
+                if score:
+                    scores.append((score, flow.first, flow, other))
+        for _, _, flow, other in sorted(scores, key=lambda s: (-s[0], s[1])):
+            if flow.peer is None and other.peer is None:
+                flow.peer, other.peer = other, flow
+
+    def path_mtu(self, flow):
+        """Of the requests that a flow carries: (path MTU or None, the least it can be)."""
+        mtu = _mtu(flow.sizes) or (flow.peer and _mtu(flow.peer.response_sizes))
+        longest = max(flow.longest, flow.peer.longest if flow.peer else 0)
+        return mtu, next((m for m in MTUS if m >= longest), MTUS[-1])
+
+    def response_mtu(self, flow):
+        """Of the READ responses that a flow carries."""
+        return _mtu(flow.response_sizes) or _mtu(flow.sizes)

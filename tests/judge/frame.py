@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Captures, and what one frame says: Ethernet, IP, UDP, BTH, extension headers, payload, pad, ICRC.
+
+Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's source.
+"""
+import mmap
+import os
+import struct
+import zlib
+
+ROCE_PORT = 4791
+MTUS = (256, 512, 1024, 2048, 4096)
+GSI_QKEY = 0x80010000
+RC, UC, UD, CNP, XRC = 0x00, 0x20, 0x60, 0x80, 0xA0
+CLASS_NAMES = {RC: "RC", UC: "UC", UD: "UD", CNP: "CNP", XRC: "XRC"}
+
+# What a packet belongs to.
+SEND, WRITE, READ, ATOMIC, FLUSH, ATOMIC_WRITE = "SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"
+READ_RESPONSE, ACK, ATOMIC_ACK, NOTIFY = "READ_RESPONSE", "ACK", "ATOMIC_ACK", "CNP"
+
+ICRC_SEED = zlib.crc32(b"\xff" * 8)
+
+
+class Opcode:
+    """What an opcode of one class consists of. `first` and `last`: of its message or response."""
+    __slots__ = ("code", "cls", "name", "kind", "first", "last", "response", "headers", "payload", "size", "data", "answered")
+
+    def __init__(self, code, name, kind, first, last, headers, payload):
+        self.code, self.cls = code, code & 0xE0
+        self.name = f"{CLASS_NAMES[self.cls]} {name}"
+        self.kind, self.first, self.last = kind, first, last
+        self.response = kind in (READ_RESPONSE, ACK, ATOMIC_ACK)
+        self.headers, self.payload = headers, payload
+        self.size = 12 + sum(HEADER_SIZE[h] for h in headers)
+        self.data = kind in (SEND, WRITE)
+        # Requests that a response of their own answers.
+        self.answered = kind in (READ, ATOMIC, FLUSH, ATOMIC_WRITE)
+
+
+HEADER_SIZE = {"DETH": 8, "XRCETH": 4, "FETH": 4, "RETH": 16, "AtomicETH": 28, "AETH": 4, "AtomicAckETH": 8, "ImmDt": 4, "IETH": 4}
+
+
+def _opcodes():
+    first, middle, last, only = (True, False), (False, False), (False, True), (True, True)
+    connected = [  # code, name, kind, place, headers, payload
+        (0x00, "SEND_FIRST", SEND, first, (), True),
+        (0x01, "SEND_MIDDLE", SEND, middle, (), True),
+        (0x02, "SEND_LAST", SEND, last, (), True),
+        (0x03, "SEND_LAST_IMM", SEND, last, ("ImmDt",), True),
+        (0x04, "SEND_ONLY", SEND, only, (), True),
+        (0x05, "SEND_ONLY_IMM", SEND, only, ("ImmDt",), True),
+        (0x06, "WRITE_FIRST", WRITE, first, ("RETH",), True),
+        (0x07, "WRITE_MIDDLE", WRITE, middle, (), True),
+        (0x08, "WRITE_LAST", WRITE, last, (), True),
+        (0x09, "WRITE_LAST_IMM", WRITE, last, ("ImmDt",), True),
+        (0x0A, "WRITE_ONLY", WRITE, only, ("RETH",), True),
+        (0x0B, "WRITE_ONLY_IMM", WRITE, only, ("RETH", "ImmDt"), True),
+        (0x16, "SEND_LAST_INV", SEND, last, ("IETH",), True),
+        (0x17, "SEND_ONLY_INV", SEND, only, ("IETH",), True),
+    ]
+    reliable = [
+        (0x0C, "READ_REQUEST", READ, only, ("RETH",), False),
+        (0x13, "COMPARE_SWAP", ATOMIC, only, ("AtomicETH",), False),
+        (0x14, "FETCH_ADD", ATOMIC, only, ("AtomicETH",), False),
+        (0x1C, "FLUSH", FLUSH, only, ("FETH", "RETH"), False),
+        (0x1D, "ATOMIC_WRITE", ATOMIC_WRITE, only, ("RETH",), True),
+    ]
+    responses = [
+        (0x0D, "READ_RESPONSE_FIRST", READ_RESPONSE, first, ("AETH",), True),
+        (0x0E, "READ_RESPONSE_MIDDLE", READ_RESPONSE, middle, (), True),
+        (0x0F, "READ_RESPONSE_LAST", READ_RESPONSE, last, ("AETH",), True),
+        (0x10, "READ_RESPONSE_ONLY", READ_RESPONSE, only, ("AETH",), True),
+        (0x11, "ACKNOWLEDGE", ACK, only, ("AETH",), False),
+        (0x12, "ATOMIC_ACKNOWLEDGE", ATOMIC_ACK, only, ("AETH", "AtomicAckETH"), False),
+    ]
+    table = {}
+
+    def add(cls, rows, more=()):
+        for code, name, kind, place, headers, payload in rows:
+            table[cls | code] = Opcode(cls | code, name, kind, *place, (*more, *headers), payload)
+
+    add(RC, connected + reliable + responses)
+    add(UC, connected)  # 0x36 and 0x37 are tern's own
+    add(XRC, connected + reliable, ("XRCETH",))
+    add(XRC, responses)
+    add(UD, [r for r in connected if r[0] in (0x04, 0x05)], ("DETH",))
+    add(CNP, [(0x01, "CNP", NOTIFY, only, (), True)])
+    return table
+
+
+OPCODES = _opcodes()
+
+
+class Packet:
+    """One RoCE frame, decoded. Fields of headers that it has not are absent."""
+    __slots__ = ("frame", "time", "smac", "dmac", "vlan", "src", "dst", "sport", "op", "solicited", "mig_req", "pad", "version",
+                 "p_key", "ecn", "reserved", "dest_qp", "ack_req", "psn", "va", "r_key", "dma_length", "swap_add", "compare",
+                 "original", "syndrome", "msn", "imm", "inv_key", "q_key", "source_qp", "srq", "feth", "extended", "length", "payload")
+
+    def __str__(self):
+        at = f"{address_text(self.src)} -> {address_text(self.dst)} QP {self.dest_qp:#x}"
+        return f"{at} {self.op.name} PSN {self.psn:#x} {self.length} bytes" if self.op else at
+
+
+def address_text(address):
+    if len(address) == 4:
+        return ".".join(map(str, address))
+    import ipaddress
+    return str(ipaddress.IPv6Address(address))
+
+
+def records(path):
+    """Yields (number, time in ns, bytes, whole) of each frame of a pcap file, microseconds or nanoseconds, either byte order."""
+    with open(path, "rb") as f:
+        if os.fstat(f.fileno()).st_size < 24:
+            raise ValueError(f"{path}: no pcap file")
+        with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            for order in "<>":
+                magic, _, _, _, _, _, link = struct.unpack_from(order + "IHHiIII", m)
+                if magic in (0xA1B2C3D4, 0xA1B23C4D):
+                    break
+            else:
+                raise ValueError(f"{path}: no pcap file")
+            if link & 0x0FFFFFFF != 1:
+                raise ValueError(f"{path}: link type {link} is not Ethernet")
+            unit = 1 if magic == 0xA1B23C4D else 1000
+            header, at, end, number = struct.Struct(order + "IIII"), 24, len(m), 0
+            while at + 16 <= end:
+                sec, frac, caplen, length = header.unpack_from(m, at)
+                at += 16
+                number += 1
+                if at + caplen > end:
+                    return  # the file ends in a frame
+                yield number, sec * 1_000_000_000 + frac * unit, m[at:at + caplen], caplen == length
+                at += caplen
+
+
+def find_udp(data):
+    """(IP header's offset, UDP header's offset, IPv4 or not) if this is a frame to RoCE's port, else None."""
+    if len(data) < 42:
+        return None
+    at = 14
+    kind = data[12:14]
+    if kind == b"\x81\x00":
+        at, kind = 18, data[16:18]
+    if kind == b"\x08\x00":
+        ip4, udp = True, at + (data[at] & 15) * 4
+        if data[at] >> 4 != 4 or data[at + 9] != 17 or (data[at + 6] & 0x1F) or data[at + 7] or udp < at + 20:
+            return None
+    elif kind == b"\x86\xdd":
+        ip4, udp = False, at + 40
+        if data[at] >> 4 != 6 or data[at + 6] != 17:
+            return None
+    else:
+        return None
+    if len(data) < udp + 8 or data[udp + 2] << 8 | data[udp + 3] != ROCE_PORT:
+        return None
+    return at, udp, ip4
+
+
+def checksum(data):
+    """The Internet checksum: 0 over what contains a right one."""
+    if len(data) % 2:
+        data += b"\0"
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+def icrc(data, ip, udp, ip4, end):
+    """What belongs into the 4 bytes before `end`."""
+    head = bytearray(data[ip:udp + 20])
+    if ip4:
+        head[1] = head[8] = head[10] = head[11] = 0xFF
+    else:
+        head[0] |= 0x0F
+        head[1] = head[2] = head[3] = head[7] = 0xFF
+    u = udp - ip
+    head[u + 6] = head[u + 7] = head[u + 12] = 0xFF
+    return zlib.crc32(memoryview(data)[udp + 20:end - 4], zlib.crc32(head, ICRC_SEED))
+
+
+class Decoder:
+    """Frames to packets; complains of what is wrong in a frame by itself."""
+
+    def __init__(self, report, orderly=lambda _: True):
+        self.report = report
+        self.orderly = orderly  # by MAC: whether its frames are as they were sent
+
+    def decode(self, number, time, data, whole):
+        """The packet, or None: not RoCE, or so wrong that its place in a stream cannot be judged."""
+        report = self.report
+        found = find_udp(data)
+        if not found:
+            report.others += 1
+            return None
+        if not whole:
+            report.cut += 1
+            return None
+        ip, udp, ip4 = found
+        p = Packet()
+        p.frame, p.time, p.op = number, time, None
+        p.dmac, p.smac = data[0:6], data[6:12]
+        p.vlan = (data[14] << 8 | data[15]) & 0xFFF if ip == 18 else None
+        p.src, p.dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
+        p.sport = data[udp] << 8 | data[udp + 1]
+        p.dest_qp = p.psn = 0
+        report.frames += 1
+        end = self.network(p, data, ip, udp, ip4)
+        if end is None or not self.base(p, data, ip, udp, ip4, end):
+            return None
+        self.extended(p, data, udp + 20)
+        self.flags(p)
+        self.groups(p)
+        return p
+
+    def network(self, p, data, ip, udp, ip4):
+        """IP and UDP; the end of the ICRC, or None."""
+        bad = self.report.complain
+        udp_length = data[udp + 4] << 8 | data[udp + 5]
+        if ip4:
+            length = data[ip + 2] << 8 | data[ip + 3]
+            if udp - ip != 20 or checksum(data[ip:udp]) or data[ip + 6] != 0x40:
+                bad("ip-header", p, "options, wrong checksum, or not just Don't Fragment")
+        else:
+            length = (data[ip + 4] << 8 | data[ip + 5]) + 40
+        end = udp + udp_length
+        if ip + length != end or end > len(data) or udp_length < 8 + 12 + 4:
+            bad("ip-length", p, f"IP length {length}, UDP length {udp_length}, frame of {len(data)}")
+            return None
+        if data[udp + 6] or data[udp + 7]:
+            pseudo = p.src + p.dst + (struct.pack(">BBH", 0, 17, udp_length) if ip4 else struct.pack(">II", udp_length, 17))
+            if checksum(pseudo + data[udp:end]):
+                bad("udp-checksum", p, "neither 0 nor right")
+        if end < len(data) and (len(data) > 64 or any(data[end:])):
+            bad("frame-fill", p, f"{len(data) - end} bytes behind the ICRC")
+        return end
+
+    def base(self, p, data, ip, udp, ip4, end):
+        """BTH, lengths and ICRC. False if the rest cannot be read."""
+        bad = self.report.complain
+        code, flags, p.p_key, ecn, dest, ack, psn = struct.unpack_from(">BBHB3sB3s", data, udp + 8)
+        p.dest_qp, p.psn = int.from_bytes(dest, "big"), int.from_bytes(psn, "big")
+        right = icrc(data, ip, udp, ip4, end) == int.from_bytes(data[end - 4:end], "little")
+        if not self.orderly(p.smac):
+            if not right:
+                self.report.damaged += 1
+                return False
+            ecn = 0x40 if code == CNP | 1 else 0  # the byte that no ICRC covers
+        p.op = op = OPCODES.get(code)
+        p.length = 0
+        if op is None:
+            bad("opcode", p, f"opcode {code:#04x}")
+            return False
+        p.solicited, p.mig_req, p.pad, p.version = flags >> 7, flags >> 6 & 1, flags >> 4 & 3, flags & 15
+        p.ecn, p.reserved = ecn >> 6, ecn & 0x3F | ack & 0x7F
+        p.ack_req = ack >> 7
+        body = udp + 8 + op.size
+        room = end - 4 - body
+        if room < 0 or room % 4 or (room and not op.payload):
+            bad("headers", p, f"{room} bytes between headers and ICRC")
+            return False
+        if not right:
+            bad("icrc", p, "wrong")
+            return False
+        p.length = room - p.pad
+        if p.length < 0 or (p.pad and any(data[end - 4 - p.pad:end - 4])):
+            bad("pad", p, f"pad of {p.pad} in {room} bytes: " + ("too much" if p.length < 0 else "not zero"))
+            if p.length < 0:
+                return False
+        p.extended = data[udp + 20:body]
+        p.payload = data[body:body + p.length]
+        return True
+
+    def extended(self, p, data, at):
+        bad, checked = self.report.complain, self.report.checked
+        for header in p.op.headers:
+            if header == "RETH":
+                p.va, p.r_key, p.dma_length = struct.unpack_from(">QII", data, at)
+                checked["dma-length"] += 1
+                if p.dma_length > 1 << 31:
+                    bad("dma-length", p, f"{p.dma_length} bytes")
+            elif header == "AETH":
+                p.syndrome, p.msn = data[at], int.from_bytes(data[at + 1:at + 4], "big")
+                self.syndrome(p)
+            elif header == "AtomicETH":
+                p.va, p.r_key, p.swap_add, p.compare = struct.unpack_from(">QIQQ", data, at)
+            elif header == "AtomicAckETH":
+                p.original = int.from_bytes(data[at:at + 8], "big")
+            elif header == "ImmDt":
+                p.imm = data[at:at + 4]
+            elif header == "IETH":
+                p.inv_key = int.from_bytes(data[at:at + 4], "big")
+            else:
+                checked["reserved-fields"] += 1
+                if header == "DETH":
+                    p.q_key, reserved, p.source_qp = *struct.unpack_from(">IB", data, at), int.from_bytes(data[at + 5:at + 8], "big")
+                elif header == "XRCETH":
+                    reserved, p.srq = data[at], int.from_bytes(data[at + 1:at + 4], "big")
+                else:
+                    p.feth = int.from_bytes(data[at:at + 4], "big")
+                    reserved = p.feth >> 6
+                if reserved:
+                    bad("reserved-fields", p, f"in {header}")
+            at += HEADER_SIZE[header]
+        kind = p.op.kind
+        if kind == ATOMIC_WRITE:
+            checked["atomic-write"] += 1
+            if p.dma_length != 8 or p.length != 8:
+                bad("atomic-write", p, f"{p.dma_length} bytes in RETH, {p.length} in the packet")
+        elif kind == FLUSH:
+            checked["flush"] += 1
+            if not 1 <= p.feth & 15 <= 3 or p.feth >> 4 & 3 > 1:
+                bad("flush", p, f"FETH {p.feth:#x}")
+        if p.op.payload:
+            checked["payload"] += 1
+            if p.length > 4096:
+                bad("payload", p, f"{p.length} bytes")
+
+    def syndrome(self, p):
+        bad, checked = self.report.complain, self.report.checked
+        kind, value = p.syndrome >> 5, p.syndrome & 31
+        checked["syndrome"] += 1
+        if p.op.kind != ACK and kind != 0:
+            bad("syndrome", p, f"{p.syndrome:#04x} in a response with data")
+        elif kind not in (0, 1, 3) or (kind == 3 and value > 3):
+            bad("syndrome", p, f"{p.syndrome:#04x} is reserved")
+        elif kind == 0:
+            checked["credits"] += 1
+            if value != 31:
+                bad("credits", p, f"credit code {value}")
+
+    def flags(self, p):
+        bad, op = self.report.complain, p.op
+        if p.version:
+            bad("bth-version", p, f"version {p.version}")
+        if p.reserved:
+            bad("bth-reserved", p, "not 0")
+        if not p.mig_req and op.kind != NOTIFY:
+            bad("mig-req", p, "0")
+        if p.p_key | 0x8000 != 0xFFFF:
+            bad("p-key", p, f"{p.p_key:#06x}")
+        if p.dest_qp == 0 or (p.dest_qp == 0xFFFFFF and op.cls != UD):
+            bad("dest-qp", p, f"{p.dest_qp:#x}")
+        if op.kind == NOTIFY:
+            self.report.checked["cnp"] += 1
+            if p.ecn & 1 == 0 or p.ack_req or p.solicited or p.length != 16 or any(p.payload):
+                bad("cnp", p, "fields are not those of a CNP")
+            return
+        if p.ecn:
+            bad("ecn", p, f"FECN and BECN {p.ecn}")
+        if p.solicited and not (op.data and op.last):
+            bad("solicited", p, "set")
+        if op.response or op.cls in (UC, UD):
+            if p.ack_req:
+                bad("ack-request", p, "set")
+        elif op.last and not p.ack_req:
+            bad("ack-request", p, "missing")
+
+    def groups(self, p):
+        """Multicast and datagrams."""
+        bad, checked = self.report.complain, self.report.checked
+        ip4 = len(p.dst) == 4
+        group = p.dst[0] >> 4 == 14 if ip4 else p.dst[0] == 0xFF
+        if p.op.cls != UD:
+            if group:
+                bad("multicast", p, "connected QPs do not talk to groups")
+            return
+        checked["multicast"] += 1
+        mac = (b"\x01\x00\x5e" + bytes([p.dst[1] & 0x7F]) + p.dst[2:] if ip4 else b"\x33\x33" + p.dst[12:]) if group else p.dmac
+        if group != (p.dest_qp == 0xFFFFFF) or mac != p.dmac or p.dmac[0] & 1 != group:
+            bad("multicast", p, f"destination MAC {p.dmac.hex(':')}")
+        checked["ud-source"] += 1
+        if p.source_qp in (0, 0xFFFFFF):
+            bad("ud-source", p, f"{p.source_qp:#x}")
+        if p.dest_qp == 1:
+            checked["gsi"] += 1
+            if p.length != 256 or p.q_key != GSI_QKEY or p.payload[0] != 1:
+                bad("gsi", p, f"{p.length} bytes, Q_Key {p.q_key:#x}")
