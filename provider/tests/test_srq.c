@@ -322,14 +322,33 @@ static void *post_loop(void *arg)
 	return arg;
 }
 
-/* What the device does with the command: it goes on in the new queue. */
+/* How far the device has come, for software to see. */
+static void device_tell(void)
+{
+	atomic_store_explicit((atomic_uint *)&device_record->ci,
+			      (__force uint32_t)htole32(device_ci),
+			      memory_order_release);
+}
+
+/*
+ * What the device does with the command: it goes on in the new queue, and says
+ * there how far it came in the old one since software copied that. Every other
+ * time that is all of it, and no WQE comes later to say it with.
+ */
 static void device_switch(void)
 {
+	static unsigned int switches;
+
 	pthread_mutex_lock(&device_lock);
+	if (++switches & 1)
+		device_ci = le32toh((__force __le32)atomic_load_explicit(
+			(atomic_uint *)&device_record->pi,
+			memory_order_acquire));
 	device_slots = (uint8_t *)(uintptr_t)last_resize.buf_addr;
 	device_record = (void *)(device_slots + last_resize.buf_len -
 				 sizeof(*device_record));
 	device_mask = (1U << last_resize.log_size) - 1;
+	device_tell();
 	pthread_mutex_unlock(&device_lock);
 }
 
@@ -346,28 +365,28 @@ static void check_slot(const void *slot)
 static void *device_loop(void *arg)
 {
 	uint32_t stride = shared->wq.log_stride;
+	bool took, done;
 
-	while (device_ci != 2 * EACH) {
+	do {
 		uint32_t pi;
 
 		pthread_mutex_lock(&device_lock);
 		pi = atomic_load_explicit((atomic_uint *)&device_record->pi,
 					  memory_order_acquire);
 		CHECK(pi - device_ci <= device_mask + 1);
-		if (pi != device_ci) {
+		took = pi != device_ci;
+		if (took) {
 			check_slot(device_slots +
 				   ((size_t)(device_ci & device_mask)
 				    << stride));
 			device_ci++;
-			atomic_store_explicit(
-				(atomic_uint *)&device_record->ci,
-				(__force uint32_t)htole32(device_ci),
-				memory_order_release);
+			device_tell();
 		}
+		done = device_ci == 2 * EACH;
 		pthread_mutex_unlock(&device_lock);
-		if (pi == device_ci)
+		if (!took)
 			sched_yield();
-	}
+	} while (!done);
 	return arg;
 }
 
