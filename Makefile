@@ -9,6 +9,7 @@ help:
 	@echo 'make test        what CI runs (test-quick: the tests that take seconds; tests/run NAME: one of them)'
 	@echo 'make test-lanes  the quick part in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
 	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
+	@echo '                 (RESUME=1: without what passed in a run before it)'
 	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
 	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
 	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
@@ -30,7 +31,7 @@ test-lanes:
 	@tests/vm/host-setup && tests/run --lanes
 
 test-full:
-	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all; status=$$?; tests/report && exit $$status
+	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(if $(RESUME),--resume); status=$$?; tests/report && exit $$status
 
 shell:
 	@tests/vm/run-vm --tty -- bash -l

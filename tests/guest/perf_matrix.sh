@@ -51,7 +51,7 @@ pingpong() {
 perftest_rc() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		run "$tool-1byte" $tool $common -s 1 -n 200
-		run "$tool-all" $tool $common -a -n 20 --tx-depth=16
+		run "$tool-all" $tool $common -a -n 5 --tx-depth=16
 		# perftest has no event mode for writes: their completions are polled.
 		[ $tool = ib_write_bw ] || run "$tool-events" $tool $common -e -s 65536 -n 100 --tx-depth=16
 		run "$tool-bidir" $tool $common -b -s 65536 -n 100 --tx-depth=16
@@ -60,7 +60,7 @@ perftest_rc() {
 		run "$tool-cm" $tool $common -R -s 65536 -n 50 --tx-depth=16
 	done
 	for tool in ib_send_lat ib_write_lat ib_read_lat; do
-		run "$tool-all" $tool $common -a -n 20
+		run "$tool-all" $tool $common -a -n 5
 		[ $tool = ib_write_lat ] || run "$tool-events" $tool $common -e -s 8 -n 200
 		run "$tool-cm" $tool $common -R -s 8 -n 100
 	done
