@@ -80,7 +80,7 @@ void Session::create_qp(const SessionOptions& options) {
   if (options.type == IBV_QPT_XRC_SEND) {
     spec.recv_cq = nullptr;
     spec.cap.max_recv_wr = spec.cap.max_recv_sge = 0;
-    spec.send_ops = kRcSendOps;
+    spec.send_ops = kRcSendOps | options.more_ops;
   }
   qp_ = try_create_qp(dev_, spec);
   if (!qp_) {
@@ -130,11 +130,14 @@ void post_work(const Session& session, const Request& request) {
           .imm = w.imm,
           .compare_add = w.compare_add,
           .swap = w.swap,
+          .flush_length = w.flush_length,
           .inv_rkey = w.inv_rkey,
           .srqn = w.srqn};
   wr.sges = {session.memory().sge(request.ranges[0].offset, request.ranges[0].length)};
-  const int err = post(session.qp(), Api::kPost, wr);
-  require(err == 0, "ibv_post_send: {}", errno_name(err));
+  const bool built = w.opcode == IBV_WR_FLUSH || w.opcode == IBV_WR_ATOMIC_WRITE;
+  const Api api = built ? Api::kWr : Api::kPost;
+  const int err = post(session.qp(), api, wr);
+  require(err == 0, "{}: {}", api_name(api), errno_name(err));
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct SessionOptions {
   int recv_cqe = 256;
   bool signal_all = false;
   bool foreign_pd = false;  // the memory belongs to another PD than the QP
-  std::uint64_t more_ops = 0;  // of an RC QP: for ibv_wr_*(), besides the usual ones
+  std::uint64_t more_ops = 0;  // of an RC or XRC_SEND QP: for ibv_wr_*(), besides the usual ones
   std::uint32_t psn = 0x123456;
 };
 
@@ -104,7 +104,8 @@ struct Work {
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;  // host order
   std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;
+  std::uint64_t swap = 0;  // ATOMIC_WRITE: the value
+  std::uint64_t flush_length = 0;
   std::uint32_t inv_rkey = 0;
   std::uint32_t srqn = 0;
 };

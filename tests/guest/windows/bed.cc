@@ -99,7 +99,8 @@ MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 
 const char* op_name(Op op) {
   static constexpr const char* kNames[] = {"RDMA READ", "RDMA WRITE", "RDMA WRITE WITH IMM",
-                                           "CMP_AND_SWP", "FETCH_AND_ADD"};
+                                           "CMP_AND_SWP", "FETCH_AND_ADD", "ATOMIC WRITE",
+                                           "FLUSH"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
@@ -227,6 +228,7 @@ Path::Path(const Env& env, const PathOptions& options)
                        .inline_data = 0,
                        .send_cqe = 32,
                        .recv_cqe = 32,
+                       .more_ops = options.flushes ? kBuiltOps : 0,
                        .psn = kPsn}) {
   QpSpec spec{.type = options.type,
               .pd = options.pd,
@@ -249,6 +251,9 @@ Path::Path(const Env& env, const PathOptions& options)
 
 void Path::connect() {
   Connection how{.qp_access = options_.qp_access};
+  if (options_.flushes) {
+    how.qp_access |= IBV_ACCESS_FLUSH_GLOBAL;
+  }
   how.mtu = std::min(env_.dev.active_mtu(), peer_.active_mtu());
   const Endpoint self{.qpn = qp_->qp_num, .psn = kPsn, .gid = env_.dev.gid()};
   peer_.connect(how, self);
@@ -289,8 +294,9 @@ ibv_wc Path::received(std::uint64_t wr_id, ibv_wc_status status) const {
 
 Work Path::work(Op op, std::uint32_t rkey, std::uint64_t addr) const {
   static constexpr ibv_wr_opcode kOpcodes[] = {
-      IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP,
-      IBV_WR_ATOMIC_FETCH_AND_ADD};
+      IBV_WR_RDMA_READ,          IBV_WR_RDMA_WRITE,           IBV_WR_RDMA_WRITE_WITH_IMM,
+      IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE,
+      IBV_WR_FLUSH};
   return {.opcode = kOpcodes[static_cast<std::size_t>(op)],
           .wr_id = kPeerId,
           .raddr = addr,
@@ -304,6 +310,7 @@ ibv_wc_status Path::attempt(Op op, std::uint32_t rkey, std::uint64_t addr,
   Work w = work(op, rkey, addr);
   w.compare_add = kAdded;
   w.swap = kSwapped;
+  w.flush_length = length;
   peer_.post(w, {.offset = 0, .length = length});
   return peer_.poll_send(1).front().status;
 }
@@ -326,6 +333,11 @@ void Path::allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr
     w.compare_add = op == Op::kCmpSwap ? old : kAdded;
     w.swap = kSwapped;
     region.expect64(at.offset, op == Op::kCmpSwap ? kSwapped : old + kAdded);
+  } else if (op == Op::kAtomicWrite) {
+    w.swap = kSwapped + 1;
+    region.expect64(at.offset, w.swap);
+  } else if (op == Op::kFlush) {
+    w.flush_length = at.length;
   } else {
     peer_.fill(here, kPeerSeed);
     region.expect(at, kPeerSeed);
@@ -485,8 +497,10 @@ void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status, Api a
 
 Bed::Bed(const Env& env, const Form& form)
     : region(env,
-             {.access = form.mr_access, .iova = form.iova, .device_memory = form.device_memory}),
-      path(env, {.type = form.via}),
+             {.access = form.mr_access | (form.flushes ? IBV_ACCESS_FLUSH_GLOBAL : 0),
+              .iova = form.iova,
+              .device_memory = form.device_memory}),
+      path(env, {.type = form.via, .flushes = form.flushes}),
       form_(form) {
   if (form.via == IBV_QPT_XRC_RECV) {  // which cannot bind
     binder_ = std::make_unique<Path>(env);

@@ -93,7 +93,8 @@ class Region {
   ibv_mr* mr_ = nullptr;
 };
 
-enum class Op { kRead, kWrite, kWriteImm, kCmpSwap, kFetchAdd };
+enum class Op { kRead, kWrite, kWriteImm, kCmpSwap, kFetchAdd, kAtomicWrite, kFlush };
+// Those that every path can have; the others need one whose options say so.
 constexpr Op kAllOps[] = {Op::kRead, Op::kWrite, Op::kWriteImm, Op::kCmpSwap, Op::kFetchAdd};
 constexpr Op kUcOps[] = {Op::kWrite, Op::kWriteImm};
 const char* op_name(Op op);
@@ -104,6 +105,7 @@ struct PathOptions {
   ibv_qp_type type = IBV_QPT_RC;  // of the owner's end: RC, UC or XRC_RECV
   ibv_pd* pd = nullptr;           // of that QP, of the SRQ with XRC_RECV; null: the device's
   int qp_access = kRemoteAccess;
+  bool flushes = false;  // FLUSH and ATOMIC WRITE too; not UC
   bool signal_all = false;
   std::uint32_t peer_memory = 16384;
 };
@@ -209,6 +211,7 @@ struct Form {
   ibv_qp_type via = IBV_QPT_RC;  // the path's
   unsigned access = kRemoteAccess;
   int mr_access = kWindowable;
+  bool flushes = false;  // region and QP allow FLUSH, and the path can have it and ATOMIC WRITE
   std::optional<std::uint64_t> iova{};
   Range at{.offset = 1000, .length = 2000};
 };

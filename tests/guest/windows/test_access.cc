@@ -166,6 +166,61 @@ void add_right_tests(Tests& t) {
   }
 }
 
+// FLUSH and ATOMIC WRITE, by what they need of the window.
+
+// The region can be flushed by its own key, its window not.
+void flush(const Env& env, const Form& form) {
+  Bed bed(env, form);
+  const Range at{.offset = form.at.offset, .length = 64};
+  bed.all_work();
+  bed.path.allowed(bed.region, Op::kFlush, bed.region.mr()->rkey, bed.region.address(at.offset),
+                   at);
+  bed.denied(Op::kFlush, bed.key, bed.address(), 64);
+}
+
+// The right to WRITE is enough for it, and no other helps.
+void atomic_write(const Env& env, Form form) {
+  form.access = IBV_ACCESS_REMOTE_WRITE;
+  Bed bed(env, form);
+  for (const std::uint32_t at : {0U, form.at.length - 8}) {
+    bed.path.allowed(bed.region, Op::kAtomicWrite, bed.key, bed.address(at),
+                     {.offset = form.at.offset + at, .length = 8});
+  }
+  form.access = static_cast<unsigned>(kRemoteAccess) & ~unsigned{IBV_ACCESS_REMOTE_WRITE};
+  const Bed closed(env, form);
+  closed.denied(Op::kAtomicWrite, closed.key, closed.address(), 8);
+}
+
+// The window begins and ends inside of words of the region.
+void atomic_write_range(const Env& env, Form form) {
+  form.at = {.offset = 1004, .length = 2000};
+  for (const std::int64_t at : {-4, 1996}) {
+    const Bed bed(env, form);
+    bed.denied(Op::kAtomicWrite, bed.key, bed.address(at), 8);
+  }
+}
+
+void add_built_tests(Tests& t) {
+  const auto add = [&t](ibv_mw_type type, ibv_qp_type via) {
+    const bool xrc = via == IBV_QPT_XRC_RECV;
+    const Form form{.type = type, .via = via, .flushes = true};
+    const std::string name = std::string(type_name(type)) + (xrc ? "-xrc" : "");
+    const std::string text = std::string(type_text(type)) + (xrc ? " by an XRC target" : "");
+    t.push_back({"rights/" + name + "-flush",
+                 "FLUSH through " + text + " is refused, of its region it is not", "mw-flush",
+                 [form](const Env& env) { flush(env, form); }});
+    t.push_back({"rights/" + name + "-atomic-write",
+                 "ATOMIC WRITE through " + text + " needs IBV_ACCESS_REMOTE_WRITE", "mw-write",
+                 [form](const Env& env) { atomic_write(env, form); }});
+    t.push_back({"range/" + name + "-atomic-write",
+                 "ATOMIC WRITE of a word that lies half in " + text + " is refused",
+                 "mw-low,mw-high", [form](const Env& env) { atomic_write_range(env, form); }});
+  };
+  add(IBV_MW_TYPE_1, IBV_QPT_RC);
+  add(IBV_MW_TYPE_2, IBV_QPT_RC);
+  add(IBV_MW_TYPE_1, IBV_QPT_XRC_RECV);
+}
+
 // ---- PD and QP ----
 
 // A path that is not the one that bound the window, in this PD or in another.
@@ -261,6 +316,7 @@ void zero_length(const Env& env) {
 void add_access_tests(Tests& t) {
   add_range_tests(t);
   add_right_tests(t);
+  add_built_tests(t);
   add_owner_tests(t);
   for (const ibv_mw_type type : kBothTypes) {
     t.push_back({std::string("access/") + type_name(type) + "-as-lkey",

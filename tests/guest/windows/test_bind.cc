@@ -310,6 +310,13 @@ void add_bind_tests(Tests& t) {
                    refused_at_post(env, type,
                                    [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_MW_BIND; });
                  }});
+    t.push_back({std::string("bind/") + type_name(type) + "-flush-right",
+                 std::string("EINVAL: a bind of ") + type_text(type) + " with the right to FLUSH",
+                 "- refused when it is posted", [type](const Env& env) {
+                   refused_at_post(env, type, [](Bind& bad, Scene&) {
+                     bad.access |= IBV_ACCESS_FLUSH_GLOBAL;
+                   });
+                 }});
     t.push_back({std::string("bind/") + type_name(type) + "-forged",
                  std::string("refused: a bind of ") + type_text(type) + " as one of the other type",
                  "bind-type", [type](const Env& env) { forged_type(env, type); }});
