@@ -220,6 +220,37 @@ TEST_F(RcRetry, RetriesStartAnewAfterProgress) {
   }
 }
 
+// A receiver that is not ready is there, but what was lost around its answer was lost in a row.
+TEST_F(RcRetry, RnrNakIsNoProgress) {
+  connect({.min_rnr_timer = 14, .timeout = 8, .retry_cnt = 1});
+  int sent = 0;
+  sim.pass = [&](unsigned node, std::span<const std::byte>) { return node != 0 || ++sent == 2; };
+  qa->post(send({src.sge(0, 8)}));
+  expect_status(TERN_CQE_RETRY_EXC_ERR);
+  EXPECT_EQ(sent, 3);
+  EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U);
+  EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 2U);
+}
+
+// What is before its PSN has arrived: that is progress.
+TEST_F(RcRetry, WhatAnRnrNakAcknowledgesIsProgress) {
+  connect({.min_rnr_timer = 14, .timeout = 8, .retry_cnt = 1});
+  int sent = 0;
+  sim.pass = [&](unsigned node, std::span<const std::byte> f) {
+    if (node == 0) return ++sent == 3 || sent == 4 || sent == 6;
+    return (syndrome_of(f) & kSyndromeKindMask) == kSyndromeKindRnr || sent == 6;
+  };
+  qa->post(write({src.sge(0, 8)}, dst), false);
+  qa->post(send({src.sge(0, 8)}));
+  sim.run_until([&] { return sent == 5; });
+  qb->post_recv({dst.sge()});
+  expect_status(TERN_CQE_SUCCESS);
+  expect_status(TERN_CQE_SUCCESS);
+  EXPECT_EQ(sent, 6);
+  EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U);
+  EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 2U);
+}
+
 // ---- single losses ----
 
 TEST_F(RcRetry, LostRequestIsAskedForAtOnce) {
