@@ -27,6 +27,10 @@ const char* opcode_name(std::uint8_t opcode) {
       return "CMP_AND_SWP";
     case TERN_WR_ATOMIC_FETCH_AND_ADD:
       return "FETCH_AND_ADD";
+    case TERN_WR_ATOMIC_WRITE:
+      return "ATOMIC_WRITE";
+    case TERN_WR_FLUSH:
+      return "FLUSH";
     default:
       return "?";
   }
@@ -98,8 +102,7 @@ std::uint32_t ConnectedFlow::length() {
 SendWr ConnectedFlow::request(const Message& m) {
   const unsigned slot = slot_of(m);
   Random& random = c_.random;
-  std::vector<tern_sge> sges = near_.sges(slot, m.atomic() ? 8 : m.len, random);
-  SendWr wr = send(m.atomic() ? std::vector{near_.mr().sge(near_.offset(slot), 8)} : std::move(sges));
+  SendWr wr = send(m.on_word() || m.flush() ? std::vector<tern_sge>{} : near_.sges(slot, m.len, random));
   wr.opcode = m.opcode;
   wr.wr_id = m.number;
   wr.imm = m.imm;
@@ -108,26 +111,53 @@ SendWr ConnectedFlow::request(const Message& m) {
   if (!m.signaled) wr.flags = 0;
   if (random.one_in(6)) wr.flags |= TERN_WQE_F_FENCE;
   if (m.needs_receive() && random.one_in(3)) wr.flags |= TERN_WQE_F_SOLICITED;
-  const bool inlines = !m.read() && !m.atomic() && m.len <= 100 && random.one_in(3);
-  if (m.atomic()) {
-    wr.raddr = word_.mr().iova + word_.offset(0);
-    wr.rkey = word_.mr().key;
+  if (m.on_word()) {
+    aim_at_word(wr, m);
+  } else if (m.flush()) {
+    aim_flush(wr, m);
   } else if (m.write() || m.read()) {
-    wr.raddr = far_.mr().iova + far_.offset(slot);
-    wr.rkey = far_.mr().key;
-    // Nothing needs no key.
-    if (m.len == 0 && random.one_in(2)) {
-      wr.rkey = kWrongKey;
-      wr.raddr = random();
-    }
+    aim_at_slot(wr, m);
   }
-  if (inlines) {
-    const auto data = near_.data(slot, m.len);
+  const std::uint32_t len = m.atomic_write() ? 8 : m.len;
+  if (!m.read() && !m.atomic() && !m.flush() && len <= 100 && random.one_in(3)) {
+    const auto data = near_.data(slot, len);
     wr.flags |= TERN_WQE_F_INLINE;
     wr.inline_data.assign(data.begin(), data.end());
     wr.sges.clear();
   }
   return wr;
+}
+
+// The near slot has the value of an ATOMIC WRITE, or gets the result of an atomic.
+void ConnectedFlow::aim_at_word(SendWr& wr, const Message& m) {
+  wr.raddr = word_.mr().iova + word_.offset(0);
+  wr.rkey = word_.mr().key;
+  if (m.atomic_write()) {
+    wr.sges = near_.sges(slot_of(m), 8, c_.random);
+    return;
+  }
+  wr.sges = {near_.mr().sge(near_.offset(slot_of(m)), 8)};
+  wr.swap_add = m.opcode == TERN_WR_ATOMIC_FETCH_AND_ADD ? m.after - m.before : m.after;
+  wr.compare = m.after == m.before ? m.before + 1 : m.before;
+  if (m.opcode == TERN_WR_ATOMIC_CMP_AND_SWP && m.after == m.before) wr.swap_add = c_.random();
+}
+
+void ConnectedFlow::aim_at_slot(SendWr& wr, const Message& m) {
+  wr.raddr = far_.mr().iova + far_.offset(slot_of(m));
+  wr.rkey = far_.mr().key;
+  // Nothing needs no key.
+  if (m.len == 0 && c_.random.one_in(2)) {
+    wr.rkey = kWrongKey;
+    wr.raddr = c_.random();
+  }
+}
+
+void ConnectedFlow::aim_flush(SendWr& wr, const Message& m) const {
+  wr.raddr = far_.mr().iova + m.from;
+  wr.rkey = far_.mr().key;
+  wr.flush.type = TERN_FLUSH_GLOBAL;
+  wr.flush.level = m.all ? TERN_FLUSH_LEVEL_MR : TERN_FLUSH_LEVEL_RANGE;
+  wr.flush.length = m.len;
 }
 
 void ConnectedFlow::compare_write(const Message& m, bool whole) {

@@ -65,13 +65,16 @@ struct Message {
   std::uint32_t len = 0;
   std::uint32_t imm = 0;
   std::uint32_t key = 0;     // SEND_WITH_INV
-  std::uint64_t before = 0;  // atomic: what it finds, and what it leaves
+  std::uint64_t before = 0;  // atomic, ATOMIC WRITE: what it finds, and what it leaves
   std::uint64_t after = 0;
+  std::uint64_t from = 0;    // FLUSH: the first of its len bytes of the far region
+  bool all = false;          // FLUSH: of the far region, whatever from and len are
   Psn psn;
   std::uint32_t psns = 1;
   bool signaled = true;
   bool received = false;     // its receive completion has come
   bool compared = false;     // WRITE: the bytes were there
+  bool flushed = false;      // WRITE: a FLUSH of them was answered
   Nanos done_at = 0;
 
   [[nodiscard]] bool write() const {
@@ -81,6 +84,10 @@ struct Message {
   [[nodiscard]] bool atomic() const {
     return opcode == TERN_WR_ATOMIC_CMP_AND_SWP || opcode == TERN_WR_ATOMIC_FETCH_AND_ADD;
   }
+  [[nodiscard]] bool atomic_write() const { return opcode == TERN_WR_ATOMIC_WRITE; }
+  // It works on the flow's word.
+  [[nodiscard]] bool on_word() const { return atomic() || atomic_write(); }
+  [[nodiscard]] bool flush() const { return opcode == TERN_WR_FLUSH; }
   [[nodiscard]] bool with_imm() const {
     return opcode == TERN_WR_SEND_WITH_IMM || opcode == TERN_WR_RDMA_WRITE_WITH_IMM;
   }
@@ -137,6 +144,10 @@ class ConnectedFlow : public Flow {
   }
   [[nodiscard]] std::string name_of(const Message& m) const;
   [[nodiscard]] SendWr request(const Message& m);
+  // The parts of a request that say what it does at the far end.
+  void aim_at_word(SendWr& wr, const Message& m);
+  void aim_at_slot(SendWr& wr, const Message& m);
+  void aim_flush(SendWr& wr, const Message& m) const;
   // The target of a WRITE is as when `whole`, or a part that ends with a packet.
   void compare_write(const Message& m, bool whole);
   void compare_read(const Message& m, bool whole);
@@ -145,13 +156,13 @@ class ConnectedFlow : public Flow {
   std::uint32_t mtu_;
   Slots near_;
   Slots far_;
-  Slots word_;  // what atomics work on, at the far end
+  Slots word_;  // what atomics and ATOMIC WRITEs work on, at the far end
   std::uint64_t next_ = 0;
   Psn next_psn_;
 };
 
 // RC and XRC: all of it, once, in order; or an error with a reason.
-class ReliableFlow final : public ConnectedFlow {
+class ReliableFlow final : public ConnectedFlow, public Flushes {
  public:
   ReliableFlow(Context& context, unsigned id, const FlowOptions& options);
 
@@ -163,6 +174,16 @@ class ReliableFlow final : public ConnectedFlow {
   void finish() override;
   // A REG_MR that the far end did for us.
   void registered(const Wc& wc);
+  // What a FLUSH names is in place when it is answered.
+  void flush_answered(Psn psn) override;
+  // For plants: the target of a WRITE that is open and that the FLUSH of this PSN, or number, names; or
+  // nothing.
+  [[nodiscard]] std::span<std::byte> flushed_bytes(Psn psn) const;
+  [[nodiscard]] std::span<std::byte> flushed_bytes(std::uint64_t number) const {
+    return flushed_bytes(open_[number - base_].psn);
+  }
+  [[nodiscard]] const Message& message(std::uint64_t number) const { return open_[number - base_]; }
+  [[nodiscard]] bool is_open(std::uint64_t number) const { return number >= base_ && number < next_; }
   [[nodiscard]] bool dead() const { return dead_; }
   // Whether all that it has begun went well; for the world, to tell neighbours apart.
   [[nodiscard]] bool doomed() const { return o_.fate == Fate::kBlackHole || o_.fate == Fate::kStarve; }
@@ -173,10 +194,16 @@ class ReliableFlow final : public ConnectedFlow {
   void post_one(bool last);
   void choose(Message& m);
   void chain(Message& m);
+  void choose_flush(Message& m);
   void doom();
   void succeed(Message& m);
   void fail(Message& m, std::uint8_t status);
   void compare_receive(const Message& m, const Wc& wc, unsigned slot);
+  void compare_atomic(const Message& m);
+  void compare_word(const Message& m);
+  void compare_flushed(const Message& flush);
+  [[nodiscard]] bool covers(const Message& flush, const Message& m) const;
+  [[nodiscard]] const Message* open_at(Psn psn) const;
   void misplaced(const Message& m, const Wc& wc, unsigned slot);
   [[nodiscard]] bool same(const Message& m, const Wc& wc, unsigned slot) const;
   Message& at(std::uint64_t number) { return open_[number - base_]; }

@@ -41,7 +41,7 @@ void order_mixed(Scene& s) {
 void order_other(Scene& s) {
   s.receive();
   s.put(Op::kSendFirst, s.mtu());
-  s.put_read(s.target(), 64);
+  s.put_answered();
   s.expect_nak(k61, 1, TERN_EV_QP_REQ_ERR);
 }
 
@@ -86,10 +86,16 @@ void length_last(Scene& s) {
 }
 
 void length_reth(Scene& s) {
-  if (s.random().one_in(2)) {
-    s.put_write(Op::kWriteFirst, s.target(), 0x80000001, s.mtu());
-  } else {
-    s.put_read(s.target(), 0x80000001);
+  switch (s.random().pick(3)) {
+    case 0:
+      s.put_write(Op::kWriteFirst, s.target(), 0x80000001, s.mtu());
+      break;
+    case 1:
+      s.put_flush(s.target(), 0x80000001);
+      break;
+    default:
+      s.put_read(s.target(), 0x80000001);
+      break;
   }
   s.expect_nak(k61, 0, TERN_EV_QP_REQ_ERR);
 }
@@ -106,14 +112,14 @@ void length_less(Scene& s) {
 }
 
 void reads_refused(Scene& s) {
-  s.put_read(s.target(), 8);
+  s.put_answered();
   s.expect_nak(k61, 0, TERN_EV_QP_REQ_ERR);
 }
 
 // Both are there before the responder has its turn: the first is answered, then comes the NAK.
 void reads_too_many(Scene& s) {
   s.put_read(s.target(), 8);
-  s.put_read(s.target(), 8);
+  s.put_answered();
   s.expect_answer(Op::kReadResponseOnly, 0);
   s.expect_nak(k61, 1, TERN_EV_QP_REQ_ERR);
 }
@@ -151,6 +157,79 @@ void atomic_unknown(Scene& s) {
   s.put_atomic(s.target(), 0);
   s.expect_silence();
   s.expect_untouched();
+}
+
+// Forgets the answer to the first request; the next one has its PSN again.
+void answered_once(Scene& s) {
+  s.settle();
+  s.expect_answer(Op::kReadResponseOnly, 0);
+  s.forget_answers();
+  s.back(1);
+}
+
+void flush_elsewhere(Scene& s) {
+  s.put_flush(s.target(), 64);
+  answered_once(s);
+  TestMr other = s.target();
+  other.key = kNobodys;
+  switch (s.random().pick(4)) {
+    case 0:
+      s.put_flush(other, 64);
+      break;
+    case 1:
+      s.put_flush(s.target(), 65);
+      break;
+    case 2:
+      s.put_read(s.target(), 64);
+      break;
+    default:
+      s.put_flush(s.target(), 64, 1);
+      break;
+  }
+  s.expect_silence();
+}
+
+void flush_unknown(Scene& s) {
+  s.back(100);
+  s.put_flush(s.target(), 64);
+  s.expect_silence();
+}
+
+// Answered once more it has not written again, either.
+void atomic_write_elsewhere(Scene& s) {
+  s.put_atomic_write(s.target());
+  answered_once(s);
+  std::ranges::fill(s.target().bytes(0, 8), kGuard);
+  s.put_atomic_write(s.target());
+  answered_once(s);
+  s.expect_untouched();
+  TestMr other = s.target();
+  other.key = kNobodys;
+  switch (s.random().pick(3)) {
+    case 0:
+      s.put_atomic_write(other);
+      break;
+    case 1:
+      s.put_flush(s.target(), 8);
+      break;
+    default:
+      s.put_atomic_write(s.target(), 8);
+      break;
+  }
+  s.expect_silence();
+  s.expect_untouched();
+}
+
+void atomic_write_unknown(Scene& s) {
+  s.back(100);
+  s.put_atomic_write(s.target());
+  s.expect_silence();
+  s.expect_untouched();
+}
+
+void atomic_write_length(Scene& s) {
+  s.put_atomic_write(s.target(), 0, s.random().one_in(2) ? 0 : 9 + s.random().pick(64));
+  s.expect_nak(k61, 0, TERN_EV_QP_REQ_ERR);
 }
 
 // More pad than there are bytes.
@@ -227,6 +306,9 @@ void flag_atomic(Scene& s) {
   s.fails(fetch_add(s.near().sge(0, 8), s.target(), 0, 1), TERN_EV_QP_REQ_ERR);
 }
 
+void flag_flush(Scene& s) { s.fails(flush(s.target(), 0, 64), TERN_EV_QP_REQ_ERR); }
+void flag_atomic_write(Scene& s) { s.fails(atomic_write(7, s.target(), 0), TERN_EV_QP_REQ_ERR); }
+
 // A WRITE, a READ, or one with immediate that would take a receive.
 SendWr any_access(Scene& s, const TestMr& to, std::uint64_t at, std::uint32_t len) {
   switch (s.random().pick(3)) {
@@ -267,6 +349,47 @@ void atomic_place(Scene& s) {
 void atomic_key(Scene& s) {
   TestMr& other = s.b().reg(4096, {.access = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE});
   s.fails(compare_swap(s.near().sge(0, 8), other, 0, 0, 1), TERN_EV_QP_ACCESS_ERR);
+}
+
+// Nobody's key, another PD's, or that of a region without `right`.
+TestMr& closed(Scene& s, std::uint32_t right) {
+  switch (s.random().pick(3)) {
+    case 0:
+      return s.b().reg(4096, {.pd = s.b().alloc_pd()});
+    case 1:
+      return s.b().reg(4096, {.access = kAllAccess & ~right});
+    default: {
+      TestMr& gone = s.b().reg(4096);
+      s.b().dereg(gone);
+      return gone;
+    }
+  }
+}
+
+void flush_key(Scene& s) {
+  const TestMr& other = closed(s, TERN_ACCESS_FLUSH_GLOBAL);
+  s.fails(s.random().one_in(2) ? flush_all(other) : flush(other, 0, 64), TERN_EV_QP_ACCESS_ERR);
+}
+
+void flush_range(Scene& s) {
+  const std::uint32_t len = 1 + s.random().pick(3 * s.mtu());
+  s.fails(flush(s.target(), s.target().length - len + 1, len), TERN_EV_QP_ACCESS_ERR);
+}
+
+void flush_empty(Scene& s) {
+  s.fails(flush(closed(s, TERN_ACCESS_FLUSH_GLOBAL), 0, 0), TERN_EV_QP_ACCESS_ERR);
+}
+
+void atomic_write_place(Scene& s) {
+  s.fails(atomic_write(7, s.target(), 1 + s.random().pick(7)), TERN_EV_QP_REQ_ERR);
+}
+
+void atomic_write_key(Scene& s) {
+  if (s.random().one_in(4)) {
+    s.fails(atomic_write(7, s.target(), s.target().length), TERN_EV_QP_ACCESS_ERR);
+  } else {
+    s.fails(atomic_write(7, closed(s, TERN_ACCESS_REMOTE_WRITE), 0), TERN_EV_QP_ACCESS_ERR);
+  }
 }
 
 void length_receive(Scene& s) {
@@ -329,6 +452,10 @@ const Hostile::Offence kOffences[] = {
     {Rule::kRepeatedReadElsewhere, read_elsewhere, On::kAny},
     {Rule::kRepeatedReadUnknown, read_unknown, On::kAny},
     {Rule::kRepeatedAtomicUnknown, atomic_unknown, On::kAny},
+    {Rule::kRepeatedFlushElsewhere, flush_elsewhere, On::kAny},
+    {Rule::kRepeatedFlushUnknown, flush_unknown, On::kAny},
+    {Rule::kRepeatedAtomicWriteElsewhere, atomic_write_elsewhere, On::kAny},
+    {Rule::kRepeatedAtomicWriteUnknown, atomic_write_unknown, On::kAny},
     {Rule::kPad, pad, On::kAny},
     {Rule::kAccessReceive, access_receive, On::kRc},
     {Rule::kReadKeyGone, read_key_gone, On::kRc},
@@ -340,12 +467,20 @@ const Hostile::Offence kOffences[] = {
     {Rule::kFlagWrite, flag_write, On::kAny, {.access = TERN_ACCESS_REMOTE_READ}},
     {Rule::kFlagRead, flag_read, On::kAny, {.access = TERN_ACCESS_REMOTE_WRITE}},
     {Rule::kFlagAtomic, flag_atomic, On::kAny, {.access = TERN_ACCESS_REMOTE_WRITE}},
+    {Rule::kFlagFlush, flag_flush, On::kAny, {.access = kAllAccess & ~TERN_ACCESS_FLUSH_GLOBAL}},
+    {Rule::kFlagAtomicWrite, flag_atomic_write, On::kAny, {.access = kAllAccess & ~TERN_ACCESS_REMOTE_WRITE}},
     {Rule::kKeyUnknown, key_unknown, On::kAny},
     {Rule::kKeyRange, key_range, On::kAny},
     {Rule::kKeyRight, key_right, On::kAny},
     {Rule::kKeyPd, key_pd, On::kAny},
     {Rule::kAtomicPlace, atomic_place, On::kAny},
     {Rule::kAtomicKey, atomic_key, On::kAny},
+    {Rule::kFlushKey, flush_key, On::kAny},
+    {Rule::kFlushRange, flush_range, On::kAny},
+    {Rule::kFlushEmpty, flush_empty, On::kAny},
+    {Rule::kAtomicWritePlace, atomic_write_place, On::kAny},
+    {Rule::kAtomicWriteLength, atomic_write_length, On::kAny},
+    {Rule::kAtomicWriteKey, atomic_write_key, On::kAny},
     {Rule::kLengthReceive, length_receive, On::kAny},
     {Rule::kBadReceive, bad_receive, On::kRc},
     {Rule::kInvalidate, invalidate, On::kRc},

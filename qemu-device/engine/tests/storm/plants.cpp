@@ -19,12 +19,13 @@ struct PlantText {
 
 const std::array<PlantText, kPlants>& texts() {
   using C = Claim;
-  // Where a message is lost, the next one stands in its place: what is noticed first depends on which.
+  // Where a message is lost, the next one stands in its place: what is noticed first depends on which, and
+  // an empty one tells nothing but that it is another.
   static const std::array<PlantText, kPlants> all = {{
       {"None", {}},
-      {"Lose", {C::kLost, C::kReordered}},
+      {"Lose", {C::kLost, C::kReordered, C::kCorrupted}},
       {"Double", {C::kDoubled}},
-      {"Reorder", {C::kReordered, C::kLost}},
+      {"Reorder", {C::kReordered, C::kLost, C::kCorrupted}},
       {"Corrupt", {C::kCorrupted}},
       {"CorruptRead", {C::kCorrupted}},
       {"Outside", {C::kOutside}},
@@ -37,11 +38,24 @@ const std::array<PlantText, kPlants>& texts() {
       {"UnreliableDouble", {C::kDoubled}},
       {"UnreliableLose", {C::kLost}},
       {"NakTwice", {C::kProtocol}},
+      {"FlushAnswer", {C::kLost}},
+      {"FlushDone", {C::kLost}},
+      {"FlushAcked", {C::kProtocol}},
+      {"FlushBytes", {C::kProtocol}},
+      {"WordLost", {C::kLost}},
+      {"WordTwice", {C::kDoubled}},
+      {"ForgedWord", {C::kLost}},
   }};
   return all;
 }
 
 void flip(std::span<std::byte> bytes) { bytes[0] ^= std::byte{1}; }
+
+// As before anybody wrote there. False: there are none.
+bool unwrite(std::span<std::byte> bytes) {
+  std::ranges::fill(bytes, kGuard);
+  return !bytes.empty();
+}
 
 }  // namespace
 
@@ -136,6 +150,15 @@ bool World::plant_send(Node& node, const Duties& duties, const Wc& wc) {
       flip(duties.connected->word_bytes());
       planted_ = true;
       return false;
+    case Plant::kFlushDone:
+      if (ok && wc.opcode == TERN_WR_FLUSH && duties.reliable) {
+        planted_ = unwrite(duties.reliable->flushed_bytes(number));
+      }
+      return false;
+    case Plant::kWordLost:
+    case Plant::kWordTwice:
+      if (ok && duties.reliable) planted_ = plant_word(*duties.reliable, wc);
+      return false;
     case Plant::kStatus: {
       if (wc.status != TERN_CQE_RETRY_EXC_ERR && wc.status != TERN_CQE_RNR_RETRY_EXC_ERR) return false;
       Wc other = wc;
@@ -164,48 +187,117 @@ bool World::plant_send(Node& node, const Duties& duties, const Wc& wc) {
   }
 }
 
+// The word as it was before an ATOMIC WRITE that is done, or as an older one left it.
+bool World::plant_word(const ReliableFlow& flow, const Wc& wc) {
+  const std::uint64_t number = le(std::uint64_t{wc.wr_id});
+  if (!flow.is_open(number)) return false;
+  const Message& m = flow.message(number);
+  if (!m.on_word()) return false;
+  std::uint64_t value = m.before;
+  if (o_.plant == Plant::kWordLost) {
+    if (!m.atomic_write()) return false;
+  } else {
+    if (!wrote_ && m.atomic_write() && !flow.doomed()) {
+      wrote_ = &flow;
+      written_ = m.after;
+    }
+    // Right behind it that would look as if the later one were lost.
+    if (wrote_ != &flow || written_ == m.before || written_ == m.after) return false;
+    value = written_;
+  }
+  std::memcpy(flow.word_bytes().data(), &value, sizeof(value));
+  return true;
+}
+
 // What the wire itself does against all rules.
 void World::plant_on_the_wire() {
-  if (o_.plant != Plant::kForgedAck && o_.plant != Plant::kNakTwice) return;
-  sim_.pass = [this, honest = sim_.pass](unsigned from, std::span<const std::byte> frame) {
-    const bool passes = honest(from, frame);
-    if (planted_ || ticks_ < kFirstTick) return passes;
-    const auto seen = look_at(frame);
-    if (!seen || seen->transport != Transport::kRc) return passes;
-    if (o_.plant == Plant::kNakTwice && seen->op == Op::kAck && seen->syndrome == kNakSequence) {
-      planted_ = true;
-      (void)honest(from, frame);
+  if (o_.plant == Plant::kNone) return;
+  honest_ = sim_.pass;
+  sim_.pass = [this](unsigned from, std::span<const std::byte> frame) {
+    if (!planted_ && ticks_ >= kFirstTick) {
+      const auto seen = look_at(frame);
+      if (seen && seen->transport == Transport::kRc && plant_frame(*seen, from, frame)) {
+        planted_ = true;
+        return false;
+      }
     }
-    if (o_.plant == Plant::kForgedAck && seen->op == Op::kSendOnly && seen->ack_req && forge_ack(frame)) {
-      planted_ = true;
-      return false;
-    }
-    return passes;
+    return honest_(from, frame);
   };
 }
 
-// An acknowledgement of a SEND that the wire then loses, as its receiver would write it.
-bool World::forge_ack(std::span<const std::byte> frame) {
-  const Seen seen = *look_at(frame);
+// True: the frame is lost; nobody but us has seen it.
+bool World::plant_frame(const Seen& seen, unsigned from, std::span<const std::byte> frame) {
+  switch (o_.plant) {
+    case Plant::kNakTwice:
+      if (seen.op != Op::kAck || seen.syndrome != kNakSequence) return false;
+      (void)honest_(from, frame);
+      planted_ = true;
+      return false;
+    case Plant::kForgedAck:
+    case Plant::kForgedWord: {
+      const bool word = o_.plant == Plant::kForgedWord;
+      if (seen.op != (word ? Op::kAtomicWrite : Op::kSendOnly) || !seen.ack_req || !is_next(seen)) return false;
+      (void)honest_(from, frame);
+      const auto answer = answer_to(seen, word ? Op::kReadResponseOnly : Op::kAck);
+      sim_.inject(*nodes_[seen.to_node], answer);
+      return true;
+    }
+    case Plant::kFlushAnswer:
+    case Plant::kFlushAcked:
+    case Plant::kFlushBytes:
+      return seen.op == Op::kReadResponseOnly && plant_response(seen, from);
+    default:
+      return false;
+  }
+}
+
+// Of a FLUSH that has not been answered yet.
+bool World::plant_response(const Seen& seen, unsigned from) {
+  const auto it = nodes_[seen.to_node].duties.find(seen.dest);
+  const QpView* const view = watch_->find(seen.to_node, seen.dest);
+  if (it == nodes_[seen.to_node].duties.end() || !it->second.reliable || !view) return false;
+  const auto awaited = view->awaited.find(seen.psn.value());
+  if (awaited == view->awaited.end() || awaited->second.op != Op::kFlush || awaited->second.answered) return false;
+  if (o_.plant == Plant::kFlushAnswer) {
+    planted_ = unwrite(it->second.reliable->flushed_bytes(seen.psn));
+    return false;
+  }
+  Seen request = seen;
+  request.to_node = from;
+  request.dest = view->peer->qp->number();
+  const bool acked = o_.plant == Plant::kFlushAcked;
+  (void)honest_(from, answer_to(request, acked ? Op::kAck : Op::kReadResponseOnly, acked ? 0 : 8));
+  return true;
+}
+
+// Only then does its answer say no more than that it was executed.
+bool World::is_next(const Seen& seen) {
   Node& to = nodes_[seen.to_node];
   const auto it = to.duties.find(seen.dest);
   const Qp* const qp = (*to).device.qps.find(seen.dest);
   if (it == to.duties.end() || !it->second.registers || !qp || !qp->route()) return false;
-  // Only when it is the next one: the ACK must say no more than that.
   tern_rsp_query_qp q;
   qp->query(&q);
-  if (Psn(le(std::uint32_t{q.attr.rq_psn})) != seen.psn) return false;
-  Packet packet((*to).host);
+  return Psn(le(std::uint32_t{q.attr.rq_psn})) == seen.psn;
+}
+
+// The answer to a request, as its receiver would write it, with so many bytes.
+std::vector<std::byte> World::answer_to(const Seen& seen, Op op, unsigned bytes) {
+  TestNode& by = *nodes_[seen.to_node];
+  const Qp* const qp = by.device.qps.find(seen.dest);
+  Packet packet(by.host);
   packet.transport = Transport::kRc;
-  packet.op = Op::kAck;
+  packet.op = op;
   packet.syndrome = kSyndromeAck;
   packet.dest_qp = Qpn(qp->attr().dest_qpn);
   packet.psn = seen.psn;
   packet.route = *qp->route();
-  std::vector<std::byte> bytes(256);
-  bytes.resize(serialize(packet, 1, bytes));
-  sim_.inject(*to, bytes);
-  return true;
+  const std::vector<std::byte> data(bytes);
+  packet.payload.append_plain(std::span(data));
+  std::vector<std::byte> frame(256);
+  frame.resize(serialize(packet, 1, frame));
+  packet.payload.clear();
+  return frame;
 }
 
 }  // namespace tern::storm

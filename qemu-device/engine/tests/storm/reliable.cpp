@@ -22,13 +22,14 @@ std::string what_came(const Wc& wc) {
 ReliableFlow::ReliableFlow(Context& context, unsigned id, const FlowOptions& options)
     : ConnectedFlow(context, id, options) {
   word_.mr().put(word_.offset(0), value_);
+  if (o_.to_view) o_.to_view->flushes = this;
   if (o_.invalidates) fast_ = o_.to->node().alloc_fast(1, o_.pd_to);
 }
 
 // ---- posting ----
 
 void ReliableFlow::choose(Message& m) {
-  switch (c_.random.pick(o_.invalidates && key_ == Key::kOpen ? 9 : 8)) {
+  switch (c_.random.pick(o_.invalidates && key_ == Key::kOpen ? 11 : 10)) {
     case 0:
       m.opcode = TERN_WR_SEND;
       break;
@@ -47,7 +48,10 @@ void ReliableFlow::choose(Message& m) {
       m.opcode = TERN_WR_RDMA_READ;
       break;
     case 7:
+    case 8:
       return chain(m);
+    case 9:
+      return choose_flush(m);
     default:
       m.opcode = TERN_WR_SEND_WITH_INV;
       m.key = fast_.mr.key;
@@ -58,18 +62,51 @@ void ReliableFlow::choose(Message& m) {
   m.imm = static_cast<std::uint32_t>(c_.random());
 }
 
-// Atomics on one word, each of which tells by its result that all before it were executed once.
+// Atomics and ATOMIC WRITEs on one word: each atomic tells by its result that all before it were
+// executed once.
 void ReliableFlow::chain(Message& m) {
   m.before = value_;
-  if (c_.random.one_in(2)) {
-    m.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD;
-    m.after = m.before + 1 + c_.random.pick(1000);
-  } else {
-    m.opcode = TERN_WR_ATOMIC_CMP_AND_SWP;
-    // Some compare with what is not there.
-    m.after = c_.random.one_in(5) ? m.before : c_.random();
+  switch (c_.random.pick(4)) {
+    case 0:
+      m.opcode = TERN_WR_ATOMIC_FETCH_AND_ADD;
+      m.after = m.before + 1 + c_.random.pick(1000);
+      break;
+    case 1:
+      m.opcode = TERN_WR_ATOMIC_CMP_AND_SWP;
+      // Some compare with what is not there.
+      m.after = c_.random.one_in(5) ? m.before : c_.random();
+      break;
+    default:
+      m.opcode = TERN_WR_ATOMIC_WRITE;
+      m.after = c_.random();
+      break;
   }
   value_ = m.after;
+}
+
+// Of all of the region, of nothing, of the target of one that is open, or of anything.
+void ReliableFlow::choose_flush(Message& m) {
+  m.opcode = TERN_WR_FLUSH;
+  const std::uint64_t length = far_.mr().length;
+  m.from = c_.random.pick(length + 1);
+  switch (c_.random.pick(4)) {
+    case 0:
+      m.all = true;
+      break;
+    case 1:
+      break;
+    case 2:
+      if (!open_.empty()) {
+        const Message& of = open_[c_.random.pick(open_.size())];
+        m.from = far_.offset(slot_of(of));
+        m.len = of.flush() ? 0 : of.len;
+        break;
+      }
+      [[fallthrough]];
+    default:
+      m.len = c_.random.pick(length - m.from + 1);
+      break;
+  }
 }
 
 void ReliableFlow::post_one(bool last) {
@@ -78,7 +115,7 @@ void ReliableFlow::post_one(bool last) {
   choose(m);
   if (o_.fate == Fate::kStarve && hole_) {
     m.opcode = TERN_WR_SEND;
-    m.len = std::min(m.len, mtu_);
+    m.len = std::min({m.len, mtu_, o_.max_len});
   } else if (hole_ && m.len > mtu_) {
     m.len = mtu_;
   }
@@ -91,17 +128,13 @@ void ReliableFlow::post_one(bool last) {
   if (!far_.clean_but(slot, 0)) find(Claim::kOutside, "the target of a request that was long done changed");
   if (m.read()) {
     fill_content(far_.data(slot, m.len), key_of(m));
-  } else if (!m.atomic()) {
+  } else if (m.atomic_write()) {
+    near_.mr().put(near_.offset(slot), m.after);
+  } else if (!m.atomic() && !m.flush()) {
     fill_content(near_.data(slot, m.len), key_of(m));
   }
-  SendWr wr = request(m);
-  if (m.atomic()) {
-    wr.swap_add = m.opcode == TERN_WR_ATOMIC_FETCH_AND_ADD ? m.after - m.before : m.after;
-    wr.compare = m.after == m.before ? m.before + 1 : m.before;
-    if (m.opcode == TERN_WR_ATOMIC_CMP_AND_SWP && m.after == m.before) wr.swap_add = c_.random();
-  }
   open_.push_back(m);
-  o_.from->post(wr);
+  o_.from->post(request(m));
   progressed();
 }
 
@@ -174,7 +207,14 @@ void ReliableFlow::sent(const Wc& wc) {
   }
   if (number < base_) return find(Claim::kDoubled, what_came(wc) + ", which was complete");
   if (number >= next_) return find(Claim::kCorrupted, what_came(wc) + ", which was never posted");
-  if (at(number).opcode != wc.opcode) return find(Claim::kCorrupted, what_came(wc) + " has the opcode of another");
+  const Message& m = at(number);
+  if (m.opcode != wc.opcode) return find(Claim::kCorrupted, what_came(wc) + " has the opcode of another");
+  if (wc.status == TERN_CQE_SUCCESS) {
+    const std::uint32_t len = m.flush() ? 0 : m.on_word() ? 8 : m.len;
+    if (le(std::uint32_t{wc.byte_len}) != len) find(Claim::kCorrupted, what_came(wc) + " has another length");
+    // Before those that it covers are done with.
+    if (m.flush()) compare_flushed(m);
+  }
   while (base_ < number) {
     if (open_.front().signaled) {
       return find(Claim::kReordered, what_came(wc) + " before that of " + name_of(open_.front()));
@@ -200,18 +240,78 @@ void ReliableFlow::succeed(Message& m) {
     if (!m.compared) compare_write(m, true);
   } else if (m.read()) {
     compare_read(m, true);
-  } else if (m.atomic()) {
-    const auto got = near_.mr().get<std::uint64_t>(near_.offset(slot));
-    if (!near_.clean_but(slot, 8)) find(Claim::kOutside, "bytes around the result of " + name_of(m));
-    if (got != m.before) {
-      find(Claim::kCorrupted, name_of(m) + " returned " + std::to_string(got) + ", not " + std::to_string(m.before));
-    }
+  } else if (m.on_word()) {
+    if (m.atomic()) compare_atomic(m);
+    compare_word(m);
     reached_ = m.after;
   }
   far_.wipe(slot);
   history_.push_back(m);
   if (history_.size() > kHistory) history_.pop_front();
 }
+
+void ReliableFlow::compare_atomic(const Message& m) {
+  const unsigned slot = slot_of(m);
+  const auto got = near_.mr().get<std::uint64_t>(near_.offset(slot));
+  if (!near_.clean_but(slot, 8)) find(Claim::kOutside, "bytes around the result of " + name_of(m));
+  if (got != m.before) {
+    find(Claim::kCorrupted, name_of(m) + " returned " + std::to_string(got) + ", not " + std::to_string(m.before));
+  }
+}
+
+// The word is as this one has left it, or one behind it that is executed already.
+void ReliableFlow::compare_word(const Message& m) {
+  if (!word_.clean_but(0, 8)) find(Claim::kOutside, "bytes around the word of " + name_of(m));
+  const auto word = word_.mr().get<std::uint64_t>(word_.offset(0));
+  const auto left = [&](const Message& other) {
+    return other.on_word() && other.number >= m.number && other.after == word;
+  };
+  if (std::ranges::any_of(open_, left)) return;
+  const auto left_once = [&](const Message& other) { return other.on_word() && other.after == word; };
+  const Claim claim = word == m.before                               ? Claim::kLost
+                      : std::ranges::any_of(history_, left_once) ? Claim::kDoubled
+                                                                     : Claim::kCorrupted;
+  find(claim, "the word is " + std::to_string(word) + " when " + name_of(m) + " is done, which left " +
+                  std::to_string(m.after));
+}
+
+// ---- FLUSH ----
+
+bool ReliableFlow::covers(const Message& flush, const Message& m) const {
+  if (!m.write() || m.number >= flush.number) return false;
+  const std::uint64_t at = far_.offset(slot_of(m));
+  return flush.all || (at >= flush.from && at + m.len <= flush.from + flush.len);
+}
+
+void ReliableFlow::compare_flushed(const Message& flush) {
+  for (Message& m : open_) {
+    if (!covers(flush, m)) continue;
+    compare_write(m, true);
+    m.flushed = true;
+  }
+}
+
+const Message* ReliableFlow::open_at(Psn psn) const {
+  const auto it = std::ranges::find_if(open_, [&](const Message& m) { return m.psn == psn; });
+  return it == open_.end() ? nullptr : &*it;
+}
+
+void ReliableFlow::flush_answered(Psn psn) {
+  const Message* const m = open_at(psn);
+  if (m == nullptr) return;  // done, and answered once more
+  if (!m->flush()) return find(Claim::kProtocol, name_of(*m) + " was answered as a FLUSH");
+  compare_flushed(*m);
+}
+
+std::span<std::byte> ReliableFlow::flushed_bytes(Psn psn) const {
+  const Message* const flush = open_at(psn);
+  for (const Message& m : open_) {
+    if (flush && covers(*flush, m) && m.len >= 8) return far_.data(slot_of(m), m.len);
+  }
+  return {};
+}
+
+// ---- errors ----
 
 // The first that fails. What the wire and the peer did must be a reason.
 void ReliableFlow::fail(Message& m, std::uint8_t status) {
@@ -324,10 +424,10 @@ void ReliableFlow::finish() {
   // What was under way when the flow died may have been done in part, from the first on.
   for (const Message& m : open_) {
     const unsigned slot = slot_of(m);
-    if (m.write()) compare_write(m, m.compared);
+    if (m.write()) compare_write(m, m.compared || m.flushed);
     if (m.read()) compare_read(m, false);
+    if (m.on_word()) known |= word == m.after;
     if (!m.atomic()) continue;
-    known |= word == m.after;
     const auto got = near_.mr().get<std::uint64_t>(near_.offset(slot));
     if (!is_guard(near_.data(slot, 8)) && got != m.before) {
       find(Claim::kCorrupted, name_of(m) + " returned " + std::to_string(got));

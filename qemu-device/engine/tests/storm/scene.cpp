@@ -151,6 +151,35 @@ void Scene::put_atomic(const TestMr& at, std::uint64_t offset) {
   end(0);
 }
 
+void Scene::put_flush(const TestMr& of, std::uint32_t len, std::uint64_t at) {
+  Packet& p = begin(Op::kFlush);
+  p.va = of.iova + at;
+  p.rkey = of.key;
+  p.dma_len = len;
+  p.flush_type = TERN_FLUSH_GLOBAL;
+  p.flush_level = TERN_FLUSH_LEVEL_RANGE;
+  end(0);
+}
+
+void Scene::put_atomic_write(const TestMr& to, std::uint64_t at, std::uint32_t dma_len) {
+  Packet& p = begin(Op::kAtomicWrite);
+  p.va = to.iova + at;
+  p.rkey = to.key;
+  p.dma_len = dma_len;
+  end(kAtomicWritePayload);
+}
+
+void Scene::put_answered() {
+  switch (random().pick(3)) {
+    case 0:
+      return put_flush(target(), 64);
+    case 1:
+      return put_atomic_write(target());
+    default:
+      return put_read(target(), 8);
+  }
+}
+
 void Scene::settle() { c_.sim.run_for(kSettle); }
 
 // ---- what must come of it ----

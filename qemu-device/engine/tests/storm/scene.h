@@ -49,6 +49,10 @@ struct Scene {
   void put_write(Op op, const TestMr& to, std::uint32_t dma_len, std::uint32_t payload);
   void put_read(const TestMr& from, std::uint32_t len, std::uint64_t at = 0);
   void put_atomic(const TestMr& at, std::uint64_t offset);
+  void put_flush(const TestMr& of, std::uint32_t len, std::uint64_t at = 0);
+  void put_atomic_write(const TestMr& to, std::uint64_t at = 0, std::uint32_t dma_len = 8);
+  // One of those that have a READ response as their answer.
+  void put_answered();
   // The next one is so many PSNs back.
   void back(std::uint32_t n) { psn_ = Psn(psn_.value() - n); }
   // Until what is on the wire has come, and been answered.

@@ -11,7 +11,11 @@ namespace {
 
 constexpr std::size_t kBth = 12;
 constexpr std::size_t kXrcEth = 4;
+constexpr std::size_t kFeth = 4;
 constexpr std::uint32_t kWindow = 128;
+
+// A READ response without bytes is its answer.
+bool is_answered_empty(Op op) { return op == Op::kFlush || op == Op::kAtomicWrite; }
 
 std::uint64_t big(std::span<const std::byte> bytes, std::size_t at, std::size_t n) {
   std::uint64_t v = 0;
@@ -45,9 +49,10 @@ std::optional<Seen> look_at(std::span<const std::byte> frame) {
   if (t.aeth) seen.syndrome = static_cast<std::uint8_t>(big(packet, kBth, 1));
   if (t.atomic_ack_eth) seen.original = big(packet, kBth + 4, 8);
   if (t.deth) seen.src_qp = static_cast<std::uint32_t>(big(packet, kBth + 5, 3));
-  if (t.reth && !t.feth) {
-    seen.rkey = static_cast<std::uint32_t>(big(packet, next + 8, 4));
-    seen.dma_len = static_cast<std::uint32_t>(big(packet, next + 12, 4));
+  if (t.reth) {
+    const std::size_t reth = next + (t.feth ? kFeth : 0);
+    seen.rkey = static_cast<std::uint32_t>(big(packet, reth + 8, 4));
+    seen.dma_len = static_cast<std::uint32_t>(big(packet, reth + 12, 4));
   }
   return seen;
 }
@@ -140,8 +145,9 @@ void WireWatch::sent_request(QpView& by, const Seen& seen) {
   const bool repeated = by.sent[at] != 0;
   if (by.sent[at] < 255) ++by.sent[at];
   const bool data = seen.traits->send || seen.traits->write;
-  const bool responds = seen.op == Op::kReadRequest || seen.traits->atomic_eth;
-  const std::uint32_t psns = seen.op == Op::kReadRequest ? packets_of(seen.dma_len, by.mtu) : 1;
+  const bool read = seen.op == Op::kReadRequest;
+  const bool empty = is_answered_empty(seen.op);
+  const std::uint32_t psns = read ? packets_of(seen.dma_len, by.mtu) : 1;
   const bool fresh = seen.psn.ahead_of(by.end) >= 0;
   if (repeated || !fresh) by.window_base = by.una;
   if (data) {
@@ -149,13 +155,15 @@ void WireWatch::sent_request(QpView& by, const Seen& seen) {
     if (seen.psn.ahead_of(base) == static_cast<std::int32_t>(kWindow) - 1) counts_.add(Rule::kWindowFull);
     if (seen.ack_req && !seen.traits->last) counts_.add(Rule::kAckAsked);
   }
-  if (responds) {
-    by.window_base = seen.psn.plus(psns);
-    if (seen.op == Op::kReadRequest && !fresh && !by.reads.contains(seen.psn.value())) {
-      counts_.add(Rule::kReadResumed);
-    }
+  if (read) by.window_base = seen.psn.plus(psns);
+  if (empty) {
+    if (repeated) counts_.add(seen.op == Op::kFlush ? Rule::kFlushAgain : Rule::kAtomicWriteAgain);
+    by.awaited.try_emplace(seen.psn.value(), Awaited{seen.op});
+  }
+  if (read || empty || seen.traits->atomic_eth) {
+    if (read && !fresh && !by.reads.contains(seen.psn.value())) counts_.add(Rule::kReadResumed);
     if (fresh) {
-      if (seen.op == Op::kReadRequest) by.reads.insert(seen.psn.value());
+      if (read) by.reads.insert(seen.psn.value());
       while (!by.outstanding.empty() && by.una.ahead_of(by.outstanding.front()) > 0) {
         by.outstanding.pop_front();
       }
@@ -179,15 +187,17 @@ void WireWatch::sent_answer(QpView& by, const Seen& seen) {
         }
       }
       if ((seen.syndrome & kSyndromeKindMask) != kSyndromeKindAck) break;
+      if (const auto it = by.peer->awaited.find(seen.psn.value());
+          it != by.peer->awaited.end() && !it->second.answered) {
+        findings_.add(Claim::kProtocol, "an ACK where a FLUSH or ATOMIC WRITE wants a response");
+      }
       if (by.again_send) counts_.add(Rule::kRepeatedSend);
       if (by.again_write) counts_.add(Rule::kRepeatedWrite);
       by.again_send = by.again_write = false;
       break;
     case Op::kReadResponseFirst:
     case Op::kReadResponseOnly:
-      if (by.again_read != seen.psn) break;
-      counts_.add(by.again_part ? Rule::kRepeatedReadPart : Rule::kRepeatedRead);
-      by.again_read.reset();
+      sent_read_response(by, seen);
       break;
     case Op::kAtomicAck: {
       const auto [it, first] = by.results.emplace(seen.psn.value(), seen.original);
@@ -202,6 +212,26 @@ void WireWatch::sent_answer(QpView& by, const Seen& seen) {
     default:
       break;
   }
+}
+
+void WireWatch::sent_read_response(QpView& by, const Seen& seen) {
+  const auto it = by.peer->awaited.find(seen.psn.value());
+  if (it != by.peer->awaited.end()) return sent_empty(by, seen, it->second);
+  if (by.again_read != seen.psn) return;
+  counts_.add(by.again_part ? Rule::kRepeatedReadPart : Rule::kRepeatedRead);
+  by.again_read.reset();
+}
+
+void WireWatch::sent_empty(QpView& by, const Seen& seen, Awaited& awaited) {
+  const bool flush = awaited.op == Op::kFlush;
+  if (seen.op != Op::kReadResponseOnly || seen.payload != 0) {
+    findings_.add(Claim::kProtocol, "a FLUSH or ATOMIC WRITE was answered with bytes");
+  }
+  if (flush && by.flushes) by.flushes->flush_answered(seen.psn);
+  awaited.answered = true;
+  if (by.again_empty != seen.psn) return;
+  counts_.add(flush ? Rule::kRepeatedFlush : Rule::kRepeatedAtomicWrite);
+  by.again_empty.reset();
 }
 
 // ---- packets that arrive ----
@@ -269,6 +299,11 @@ void WireWatch::got_executed(QpView& at, const Seen& seen, const Before& now) {
   if (seen.traits->atomic_eth) at.results.erase(seen.psn.value());
   if (read && psns > 1) counts_.add(Rule::kReadPsns);
   if (read && seen.dma_len == 0) counts_.add(Rule::kReadEmpty);
+  if (seen.op == Op::kFlush && seen.dma_len > at.mtu) counts_.add(Rule::kFlushPsn);
+  if (seen.op == Op::kAtomicWrite) counts_.add(Rule::kAtomicWritePsn);
+  if (seen.transport == Transport::kXrc && is_answered_empty(seen.op)) {
+    counts_.add(seen.op == Op::kFlush ? Rule::kXrcFlush : Rule::kXrcAtomicWrite);
+  }
   if (now.expected.value() < before_.expected.value()) {
     counts_.add(Rule::kWrapRequest);
     if (read && now.expected.value() != 0) counts_.add(Rule::kWrapRead);
@@ -285,6 +320,8 @@ void WireWatch::got_repeated(QpView& at, const Seen& seen) {
     at.again_part = at.peer != nullptr && !at.peer->reads.contains(seen.psn.value());
   } else if (seen.traits->atomic_eth) {
     at.again_atomic = seen.psn;
+  } else if (is_answered_empty(seen.op)) {
+    at.again_empty = seen.psn;
   } else if (seen.ack_req) {
     (seen.traits->send ? at.again_send : at.again_write) = true;
   }
@@ -324,9 +361,10 @@ void WireWatch::got_answer(QpView& at, const Seen& seen, const Before& now) {
   if (moved(now, TERN_CNT_PACKET_SEQ_ERR) != 0) counts_.add(Rule::kNakTaken);
   const std::uint8_t kind = seen.op == Op::kAck ? seen.syndrome & kSyndromeKindMask : kSyndromeKindAck;
   if (implied) {
-    counts_.add(seen.op == Op::kAck         ? Rule::kImpliedByAck
-                : seen.op == Op::kAtomicAck ? Rule::kImpliedByAtomic
-                                            : Rule::kImpliedByRead);
+    counts_.add(seen.op == Op::kAck                       ? Rule::kImpliedByAck
+                : seen.op == Op::kAtomicAck               ? Rule::kImpliedByAtomic
+                : at.awaited.contains(seen.psn.value()) ? Rule::kImpliedByEmpty
+                                                          : Rule::kImpliedByRead);
     return;
   }
   if (kind == kSyndromeKindRnr) ++at.rnr_naks[seen.psn.value()];

@@ -41,6 +41,13 @@ struct Seen {
 
 struct QpView;
 
+// Who wants to know when the response of a FLUSH goes out, before the wire has it.
+class Flushes {
+ public:
+  virtual ~Flushes() = default;
+  virtual void flush_answered(Psn psn) = 0;
+};
+
 // Who wants to know that a message that needs a receive WQE has arrived on an unreliable QP. `whole`:
 // every packet of it was there in order, and there was a WQE for it.
 class Arrivals {
@@ -57,6 +64,12 @@ struct Answer {
   Psn psn;
 };
 
+// A FLUSH or ATOMIC WRITE, which an empty READ response answers.
+struct Awaited {
+  Op op;
+  bool answered = false;
+};
+
 // A QP as its packets show it.
 struct QpView {
   TestQp* qp = nullptr;
@@ -66,6 +79,7 @@ struct QpView {
   ReceivePool::Kind receives = ReceivePool::Kind::kQueue;
   std::uint32_t good_key = 0;  // of what its peers may name
   Arrivals* arrivals = nullptr;
+  Flushes* flushes = nullptr;  // of its peer's
   bool black_hole = false;     // the wire loses all that it sends or should get
   bool keep_answers = false;
 
@@ -76,7 +90,8 @@ struct QpView {
   Psn end;                              // one past the highest PSN sent
   std::vector<std::uint8_t> sent;       // how often each PSN was sent, from first_psn on
   std::set<std::uint32_t> reads;        // PSNs at which READs began
-  std::deque<Psn> outstanding;          // last PSN of each READ and atomic
+  std::map<std::uint32_t, Awaited> awaited;  // by PSN
+  std::deque<Psn> outstanding;          // last PSN of each that has a response of its own
   std::unordered_map<std::uint32_t, unsigned> rnr_naks;  // that have reached it, by PSN
   std::uint8_t fatal_nak = 0;           // the syndrome that has reached it
 
@@ -88,6 +103,7 @@ struct QpView {
   bool again_send = false;
   bool again_write = false;
   std::optional<Psn> again_atomic;
+  std::optional<Psn> again_empty;  // FLUSH or ATOMIC WRITE
   std::map<std::uint32_t, std::uint64_t> results;  // of atomics, by PSN
   std::vector<Answer> answers;
   // UC.
@@ -127,6 +143,8 @@ class WireWatch {
   bool on_sent(unsigned from, std::span<const std::byte> frame);
   void sent_request(QpView& by, const Seen& seen);
   void sent_answer(QpView& by, const Seen& seen);
+  void sent_read_response(QpView& by, const Seen& seen);
+  void sent_empty(QpView& by, const Seen& seen, Awaited& awaited);
   void on_delivery(SimNode& to, std::span<const std::byte> frame, bool after);
   [[nodiscard]] Before state_of(SimNode& node, std::uint32_t qpn) const;
   void got_request(QpView& at, const Seen& seen, const Before& now);

@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned kLogCq = 13;
 constexpr std::uint32_t kSharedLen = 8192;
 constexpr unsigned kSharedSlots = 48;
+constexpr unsigned kOwnSlots = 24;
 constexpr Nanos kQuiet = 30'000'000'000;  // nothing happens for so long: it never will
 constexpr unsigned kStepsATick = 12;
 
@@ -116,7 +117,7 @@ QpOptions World::options_for(std::uint8_t type, const Node& node) {
 }
 
 ReceivePool& World::own_pool(Node& node, TestQp& qp, std::uint32_t max_len) {
-  ReceivePool& pool = pools_.emplace_back(*node, node.pd, max_len, 24U, nullptr, ReceivePool::Kind::kQueue,
+  ReceivePool& pool = pools_.emplace_back(*node, node.pd, max_len, kOwnSlots, nullptr, ReceivePool::Kind::kQueue,
                                           result_.findings);
   pool.attach(qp);
   return pool;
@@ -132,6 +133,7 @@ void World::add_direction(Node& a, Node& b, TestQp& x, TestQp& y, FlowOptions ba
   auto flow = std::make_unique<ReliableFlow>(context_, static_cast<unsigned>(flows_.size() + 1), base);
   a.duties[x.number()].sends = flow.get();
   a.duties[x.number()].connected = flow.get();
+  a.duties[x.number()].reliable = flow.get();
   b.duties[y.number()].receives = flow.get();
   b.duties[y.number()].registers = flow.get();
   b.duties[y.number()].pool = base.pool;
@@ -198,9 +200,6 @@ void World::add_xrc(Node& a, Node& b) {
 void World::add_inside(Node& a) {
   QpOptions options = options_for(TERN_QPT_RC, a);
   options.rq_psn = options.sq_psn;
-  // An RNR NAK is no progress: losses in the course of many would add up to what ends the flow, and no
-  // packet seen here could justify that. So there are few.
-  options.min_rnr_timer = 22;
   TestQp& x = (*a).create_qp(options);
   TestQp& y = (*a).create_qp(options);
   x.connect(y);
@@ -209,7 +208,7 @@ void World::add_inside(Node& a) {
   o.max_len = 8192;
   o.depth = 8;
   o.invalidates = true;
-  o.pool = &own_pool(a, y, o.max_len);
+  o.pool = inside_ = &own_pool(a, y, o.max_len);
   add_direction(a, a, x, y, o);
   std::string rules;
   for (const TestQp* const qp : {&x, &y}) {
@@ -271,6 +270,9 @@ void World::post_receives() {
     // Seldom enough that some messages find none.
     if (random_.one_in(6)) pool.post(1 + random_.pick(8));
   }
+  // An RNR NAK is no progress: losses in the course of many would add up to what ends the flow inside of
+  // the device, and no packet seen here could justify that. So there are none.
+  inside_->post(kOwnSlots);
 }
 
 void World::tick() {

@@ -34,6 +34,13 @@ enum class Plant : std::uint8_t {
   kUcDouble,     // a UC completion is passed on twice
   kUcLose,
   kNakTwice,     // the wire repeats a NAK as if it had been sent twice
+  kFlushAnswer,  // what a FLUSH names is not there when its response goes out
+  kFlushDone,    // it is not there when the FLUSH completes
+  kFlushAcked,   // an ACK takes the place of the response
+  kFlushBytes,   // the response has bytes
+  kWordLost,     // an ATOMIC WRITE is done, and the word is as before
+  kWordTwice,    // one is executed again behind a later one
+  kForgedWord,   // the wire swallows an ATOMIC WRITE and answers it
   kNum
 };
 [[nodiscard]] const char* plant_name(Plant plant);
@@ -69,6 +76,7 @@ class World {
     Flow* sends = nullptr;
     Flow* receives = nullptr;
     ReliableFlow* registers = nullptr;  // for whom it does REG_MR
+    ReliableFlow* reliable = nullptr;   // of those it sends for
     ReceivePool* pool = nullptr;
     ConnectedFlow* connected = nullptr;  // of those it sends for
   };
@@ -105,9 +113,13 @@ class World {
   [[nodiscard]] bool planted(Node& node, const Wc& wc);
   [[nodiscard]] bool plant_receive(Node& node, const Duties& duties, const Wc& wc);
   [[nodiscard]] bool plant_send(Node& node, const Duties& duties, const Wc& wc);
+  [[nodiscard]] bool plant_word(const ReliableFlow& flow, const Wc& wc);
   void pass_again(Node& node, const Duties& duties, Wc wc);
   void plant_on_the_wire();
-  [[nodiscard]] bool forge_ack(std::span<const std::byte> frame);
+  [[nodiscard]] bool plant_frame(const Seen& seen, unsigned from, std::span<const std::byte> frame);
+  [[nodiscard]] bool plant_response(const Seen& seen, unsigned from);
+  [[nodiscard]] bool is_next(const Seen& seen);
+  [[nodiscard]] std::vector<std::byte> answer_to(const Seen& seen, Op op, unsigned bytes = 0);
   [[nodiscard]] bool stalled(bool idle);
   void finish();
 
@@ -119,11 +131,15 @@ class World {
   std::deque<Node> nodes_;
   std::unique_ptr<WireWatch> watch_;
   std::deque<ReceivePool> pools_;
+  ReceivePool* inside_ = nullptr;  // of the flow inside of a device: never empty
   std::vector<std::unique_ptr<Flow>> flows_;
   std::vector<ReliableFlow*> reliable_;
   std::unique_ptr<Datagrams> datagrams_;
   std::unique_ptr<Hostile> hostile_;
+  decltype(Sim::pass) honest_;  // what the wire would do without a plant
   std::optional<Wc> held_;  // of a plant that changes the order
+  const ReliableFlow* wrote_ = nullptr;  // of kWordTwice: whose ATOMIC WRITE it is, and of what
+  std::uint64_t written_ = 0;
   std::uint32_t silenced_ = 0;  // QP of a plant that loses all completions, on node 0
   bool planted_ = false;
   std::uint64_t ticks_ = 0;
