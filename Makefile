@@ -2,7 +2,7 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-full test-lanes shell check modules modules_install clean
+.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb clean
 
 help:
 	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
@@ -10,10 +10,12 @@ help:
 	@echo 'make test-lanes  the quick part in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
 	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
 	@echo '                 (RESUME=1: without what passed in a run before it)'
+	@echo 'make kunit       KUnit tests of the drivers, in the debug kernel'
 	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
 	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
 	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
 	@echo 'make modules_install'
+	@echo 'make deb         packages of the drivers (DKMS) and of the provider in build/deb'
 	@echo 'make clean       remove build/ (what is shared by checkouts stays in $$TERN_CACHE, ~/.cache/tern)'
 	@echo
 	@echo 'tests/vm/run-vm -- CMD...   your own command in vm1; --help lists the options'
@@ -33,6 +35,9 @@ test-lanes:
 test-full:
 	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(if $(RESUME),--resume); status=$$?; tests/report && exit $$status
 
+kunit:
+	@tests/vm/host-setup && tests/run --lane debug kunit
+
 shell:
 	@tests/vm/run-vm --tty -- bash -l
 
@@ -41,6 +46,9 @@ check:
 
 modules modules_install:
 	$(MAKE) -C $(KDIR) M=$(CURDIR)/kernel $@
+
+deb:
+	@tests/vm/host-setup && packaging/make-deb
 
 clean:
 	rm -rf build

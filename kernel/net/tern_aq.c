@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Admin queue: many commands in flight, answered in any order. */
 
+#include <kunit/visibility.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
 
@@ -18,11 +19,13 @@ void tern_aq_init(struct tern_dev *tdev)
 	struct tern_aq *aq = &tdev->aq;
 	unsigned int i;
 
+	aq->timeout = TERN_CMD_TIMEOUT;
 	spin_lock_init(&aq->lock);
 	init_waitqueue_head(&aq->wait);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		init_completion(&aq->slots[i].done);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_aq_init);
 
 /* Makes empty rings; the device must be reset. */
 int tern_aq_alloc(struct tern_dev *tdev)
@@ -42,6 +45,7 @@ int tern_aq_alloc(struct tern_dev *tdev)
 		aq->slots[i].state = TERN_CMD_IDLE;
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_aq_alloc);
 
 /* The device must be dead, do no DMA any more, and its interrupt be freed. */
 void tern_aq_free(struct tern_dev *tdev)
@@ -56,6 +60,7 @@ void tern_aq_free(struct tern_dev *tdev)
 	dma_free_coherent(tern_dma_dev(tdev), sizeof(*aq->mem), aq->mem, aq->dma);
 	aq->mem = NULL;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
 
 static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
 {
@@ -111,6 +116,7 @@ bool tern_aq_reap(struct tern_dev *tdev)
 	spin_unlock_irqrestore(&aq->lock, flags);
 	return n;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
 
 /* TERN_DEV_DEAD is set: answers who waits. Any context. */
 void tern_aq_fail_all(struct tern_dev *tdev)
@@ -157,7 +163,7 @@ static int tern_aq_claim(struct tern_dev *tdev)
 	int index;
 
 	if (!wait_event_timeout(tdev->aq.wait, tern_aq_try_claim(tdev, &index),
-				TERN_CMD_TIMEOUT))
+				tdev->aq.timeout))
 		return -ETIMEDOUT;
 	return index;
 }
@@ -238,7 +244,7 @@ static int tern_aq_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode
 static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
-	unsigned long deadline = jiffies + TERN_CMD_TIMEOUT;
+	unsigned long deadline = jiffies + tdev->aq.timeout;
 
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/* Checked first: a look at the queue follows every deadline. */

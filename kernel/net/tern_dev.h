@@ -63,6 +63,7 @@ struct tern_cmd_slot {
  * @tail: producer index of the admin queue
  * @ci: consumer index of the completion queue
  * @count: commands submitted, the entropy of tags
+ * @timeout: what a command may take, jiffies
  * @users: slots that a caller of tern_cmd_exec() holds
  * @free: slots that nobody holds and the device does not owe an answer for
  * @slots: one for each entry, so that neither ring can overflow
@@ -75,6 +76,7 @@ struct tern_aq {
 	u32 tail;
 	u32 ci;
 	u32 count;
+	unsigned long timeout;
 	unsigned int users;
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];

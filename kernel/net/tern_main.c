@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* The PCI function: found, reset, brought up, taken down, given to the RDMA driver. */
 
+#include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/idr.h>
 #include <linux/io.h>
@@ -88,6 +89,7 @@ void tern_dev_kill(struct tern_dev *tdev)
 	set_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 	schedule_work(&tdev->async_work);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 
 /* Looks at the device's pulse. False, and the device is declared dead, without one. */
 bool tern_dev_check(struct tern_dev *tdev)

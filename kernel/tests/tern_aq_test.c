@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Tests of tern.ko's admin queue with a device that is made of memory: commands
+ * run on a workqueue, the test itself is the device and answers as it likes.
+ */
+
+#include <kunit/test.h>
+#include <linux/delay.h>
+#include <linux/module.h>
+
+#include "tern_dev.h"
+#include "tern_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+
+/* Commands under way at once: more than there are slots. */
+#define TERN_TEST_CALLS		(TERN_AQ_SIZE + 8)
+
+/* A command that moves no memory, and one that does. */
+#define TERN_TEST_STAYS		TERN_CMD_QUERY_PORT
+#define TERN_TEST_MOVES		TERN_CMD_CREATE_MR
+
+struct tern_test_call {
+	struct work_struct work;
+	struct tern_dev *tdev;
+	u16 opcode;
+	u64 in;
+	u64 out[2];
+	int err;
+	struct completion done;
+};
+
+struct tern_test_aq {
+	struct tern_dev tdev;
+	struct pci_dev pdev;
+	struct workqueue_struct *wq;
+	u32 head;	/* commands the device has looked at */
+	u32 pi;		/* answers it has written */
+	atomic_t deaths;
+	u8 regs[TERN_BAR_REGS_SIZE] __aligned(8);
+	struct tern_test_call calls[TERN_TEST_CALLS];
+};
+
+static void tern_test_hear_death(struct work_struct *work)
+{
+	struct tern_test_aq *fake = container_of(work, struct tern_test_aq,
+						 tdev.async_work);
+
+	atomic_inc(&fake->deaths);
+}
+
+static void tern_test_run(struct work_struct *work)
+{
+	struct tern_test_call *call = container_of(work, struct tern_test_call, work);
+
+	/* What the device does not write is to be zeroed. */
+	memset(call->out, 0xee, sizeof(call->out));
+	call->err = tern_cmd_exec(&call->tdev->core, call->opcode, &call->in,
+				  sizeof(call->in), call->out, sizeof(call->out));
+	complete(&call->done);
+}
+
+static void tern_test_start(struct tern_test_aq *fake, unsigned int i, u16 opcode)
+{
+	struct tern_test_call *call = &fake->calls[i];
+
+	INIT_WORK(&call->work, tern_test_run);
+	init_completion(&call->done);
+	call->tdev = &fake->tdev;
+	call->opcode = opcode;
+	call->in = 0x5eed0000 + i;
+	queue_work(fake->wq, &call->work);
+}
+
+/* Ends a call; the limit bounds what hangs, it judges no speed. */
+static int tern_test_end(struct kunit *test, unsigned int i)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	KUNIT_ASSERT_NE_MSG(test, wait_for_completion_timeout(&fake->calls[i].done, 60 * HZ),
+			    0, "command %u does not end", i);
+	return fake->calls[i].err;
+}
+
+static u32 *tern_test_reg(struct tern_test_aq *fake, u32 reg)
+{
+	return (u32 *)&fake->regs[reg];
+}
+
+/* Waits until @num more commands are submitted. */
+static void tern_test_expect(struct kunit *test, u32 num)
+{
+	struct tern_test_aq *fake = test->priv;
+	__le32 *tail = (__le32 *)tern_test_reg(fake, TERN_REG_AQ_TAIL);
+	unsigned int tries;
+
+	for (tries = 0; tries < 60 * MSEC_PER_SEC; tries++) {
+		if (le32_to_cpu(READ_ONCE(*tail)) - fake->head >= num)
+			break;
+		usleep_range(1000, 2000);
+	}
+	KUNIT_ASSERT_EQ(test, le32_to_cpu(READ_ONCE(*tail)) - fake->head, num);
+}
+
+/* The next command that the device has not looked at; a copy, as a device makes it. */
+static struct tern_aq_entry tern_test_fetch(struct tern_test_aq *fake)
+{
+	return fake->tdev.aq.mem->aq[tern_ring_slot(fake->head++, TERN_AQ_LOG_SIZE)];
+}
+
+/* Writes an answer, and raises no interrupt. */
+static void tern_test_answer(struct tern_test_aq *fake, u32 tag, u16 status, u16 out_len)
+{
+	struct tern_acq_entry *entry;
+
+	entry = &fake->tdev.aq.mem->acq[tern_ring_slot(fake->pi, TERN_AQ_LOG_SIZE)];
+	entry->tag = cpu_to_le32(tag);
+	entry->status = cpu_to_le16(status);
+	entry->out_len = cpu_to_le16(out_len);
+	entry->aq_head = cpu_to_le32(fake->head);
+	/* The rest of the entry is written before its phase. */
+	smp_wmb();
+	WRITE_ONCE(entry->phase, cpu_to_le32(~(fake->pi >> TERN_AQ_LOG_SIZE) &
+					     TERN_CQE_PHASE));
+	fake->pi++;
+}
+
+/* Executes a command: its reply is one more than its input, 8 bytes long. */
+static void tern_test_serve(struct tern_test_aq *fake, const struct tern_aq_entry *cmd)
+{
+	void *mem = fake->tdev.aq.mem;
+	u64 *in = mem + (le64_to_cpu(cmd->in_addr) - fake->tdev.aq.dma);
+	u64 *out = mem + (le64_to_cpu(cmd->out_addr) - fake->tdev.aq.dma);
+
+	*out = *in + 1;
+	tern_test_answer(fake, le32_to_cpu(cmd->tag), TERN_ST_OK, sizeof(*out));
+}
+
+/* That call @i has got its own reply. */
+static void tern_test_check(struct kunit *test, unsigned int i)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, i), 0);
+	KUNIT_EXPECT_EQ(test, fake->calls[i].out[0], fake->calls[i].in + 1);
+	KUNIT_EXPECT_EQ(test, fake->calls[i].out[1], 0);
+}
+
+/* One command after the other, with the answer's interrupt. */
+static void tern_test_one(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmd;
+
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_expect(test, 1);
+	cmd = tern_test_fetch(fake);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd.opcode), TERN_TEST_STAYS);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd.version), TERN_CMD_VERSION);
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd.in_len), sizeof(u64));
+	KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd.out_len), 2 * sizeof(u64));
+	tern_test_serve(fake, &cmd);
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	tern_test_check(test, 0);
+}
+
+/* Both rings go round several times, and every slot is free in the end. */
+static void tern_test_rounds(struct kunit *test)
+{
+	unsigned int i;
+
+	for (i = 0; i < 5 * TERN_AQ_SIZE / 2; i++)
+		tern_test_one(test);
+}
+
+static void tern_test_statuses(struct kunit *test)
+{
+	static const u16 statuses[] = { TERN_ST_BUSY, TERN_ST_BAD_HANDLE, U16_MAX };
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmd;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(statuses); i++) {
+		tern_test_start(fake, 0, TERN_TEST_MOVES);
+		tern_test_expect(test, 1);
+		cmd = tern_test_fetch(fake);
+		tern_test_answer(fake, le32_to_cpu(cmd.tag), statuses[i], 0);
+		tern_aq_reap(&fake->tdev);
+		KUNIT_EXPECT_EQ(test, tern_test_end(test, 0),
+				tern_status_to_errno(statuses[i]));
+		/* A refusal leaves the caller's memory alone, and the device alive. */
+		KUNIT_EXPECT_EQ(test, fake->calls[0].out[0], 0xeeeeeeeeeeeeeeee);
+		KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+	}
+}
+
+/* A device that claims more bytes than were asked for. */
+static void tern_test_reply_too_long(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmd;
+
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_expect(test, 1);
+	cmd = tern_test_fetch(fake);
+	tern_test_answer(fake, le32_to_cpu(cmd.tag), TERN_ST_OK, U16_MAX);
+	tern_aq_reap(&fake->tdev);
+	/* KASAN watches what is behind the reply. */
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), 0);
+}
+
+/* More commands than slots, each batch answered from its last to its first. */
+static void tern_test_out_of_order(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmds[TERN_AQ_SIZE];
+	unsigned int i, n;
+
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+	for (n = TERN_AQ_SIZE; n; n = n == TERN_AQ_SIZE ? TERN_TEST_CALLS - n : 0) {
+		tern_test_expect(test, n);
+		for (i = 0; i < n; i++)
+			cmds[i] = tern_test_fetch(fake);
+		while (i--)
+			tern_test_serve(fake, &cmds[i]);
+		tern_aq_reap(&fake->tdev);
+	}
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		tern_test_check(test, i);
+}
+
+/* The waiter finds an answer that no interrupt told of. */
+static void tern_test_interrupt_lost(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmd;
+
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_expect(test, 1);
+	cmd = tern_test_fetch(fake);
+	tern_test_serve(fake, &cmd);
+	tern_test_check(test, 0);
+	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
+}
+
+/* Answers to what nobody asked, and to one question twice, change nothing. */
+static void tern_test_bogus(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmd;
+	u32 tag;
+
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_expect(test, 1);
+	cmd = tern_test_fetch(fake);
+	tag = le32_to_cpu(cmd.tag);
+
+	/* A slot that there is not, one that is idle, an earlier and a later user of this one. */
+	tern_test_answer(fake, tern_tag_make(TERN_AQ_SIZE, 0), TERN_ST_BUSY, 0);
+	tern_test_answer(fake, U32_MAX, TERN_ST_BUSY, 0);
+	tern_test_answer(fake, tern_tag_make(TERN_AQ_SIZE - 1, 0), TERN_ST_BUSY, 0);
+	tern_test_answer(fake, tag - tern_tag_make(0, 1), TERN_ST_BUSY, 0);
+	tern_test_answer(fake, tag + tern_tag_make(0, 1), TERN_ST_BUSY, 0);
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	KUNIT_EXPECT_FALSE(test, completion_done(&fake->calls[0].done));
+
+	tern_test_serve(fake, &cmd);
+	tern_test_answer(fake, tag, TERN_ST_BUSY, 0);
+	tern_aq_reap(&fake->tdev);
+	tern_test_check(test, 0);
+	/* Again, now that the slot is free. */
+	tern_test_answer(fake, tag, TERN_ST_BUSY, 0);
+	tern_aq_reap(&fake->tdev);
+
+	tern_test_rounds(test);
+	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+}
+
+/* A slot whose command timed out is free when the answer comes, and not before. */
+static void tern_test_late(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq *aq = &fake->tdev.aq;
+	struct tern_aq_entry cmd;
+
+	aq->timeout = HZ / 10;
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	tern_test_expect(test, 1);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, fake->calls[0].out[0], 0xeeeeeeeeeeeeeeee);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(aq->free, TERN_AQ_SIZE), TERN_AQ_SIZE - 1);
+	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+
+	aq->timeout = 60 * HZ;
+	cmd = tern_test_fetch(fake);
+	tern_test_one(test);
+	tern_test_serve(fake, &cmd);
+	tern_aq_reap(&fake->tdev);
+	KUNIT_EXPECT_EQ(test, bitmap_weight(aq->free, TERN_AQ_SIZE), TERN_AQ_SIZE);
+	tern_test_rounds(test);
+}
+
+/* A device that answers nothing: every slot is owed an answer, who comes later waits in vain. */
+static void tern_test_silent(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	unsigned int i;
+
+	fake->tdev.aq.timeout = HZ / 5;
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		KUNIT_EXPECT_EQ(test, tern_test_end(test, i), -ETIMEDOUT);
+	tern_test_expect(test, TERN_AQ_SIZE);
+	KUNIT_EXPECT_TRUE(test, bitmap_empty(fake->tdev.aq.free, TERN_AQ_SIZE));
+	KUNIT_EXPECT_EQ(test, fake->tdev.aq.users, 0);
+
+	/* They all come back with the answers. */
+	fake->tdev.aq.timeout = 60 * HZ;
+	while (i-- > TERN_TEST_CALLS - TERN_AQ_SIZE) {
+		struct tern_aq_entry cmd = tern_test_fetch(fake);
+
+		tern_test_serve(fake, &cmd);
+	}
+	tern_aq_reap(&fake->tdev);
+	tern_test_rounds(test);
+}
+
+/* Memory that the device may think it has is freed after it was stopped. */
+static void tern_test_late_with_memory(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	fake->pdev.is_busmaster = 1;
+	fake->tdev.aq.timeout = HZ / 10;
+	tern_test_start(fake, 0, TERN_TEST_MOVES);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), -ETIMEDOUT);
+	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
+	KUNIT_EXPECT_FALSE(test, fake->pdev.is_busmaster);
+	flush_work(&fake->tdev.async_work);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
+}
+
+/* A device that dies answers who waits, who waits for a slot, and who comes. */
+static void tern_test_dies(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+	tern_test_expect(test, TERN_AQ_SIZE);
+	/* All registers of a function that is gone read as ones: each waiter looks at that. */
+	WRITE_ONCE(*tern_test_reg(fake, TERN_REG_STATUS), TERN_REG_GONE);
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		KUNIT_EXPECT_EQ(test, tern_test_end(test, i), -EIO);
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), -EIO);
+	flush_work(&fake->tdev.async_work);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
+}
+
+static int tern_test_aq_init(struct kunit *test)
+{
+	struct tern_test_aq *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	struct device *dev;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	test->priv = fake;
+
+	dev = &fake->pdev.dev;
+	device_initialize(dev);
+	dev->init_name = "tern-fake";
+	dev->dma_mask = &fake->pdev.dma_mask;
+	fake->pdev.dma_mask = DMA_BIT_MASK(64);
+	dev->coherent_dma_mask = DMA_BIT_MASK(64);
+	/* So that nothing reads or writes a configuration space that is not there. */
+	fake->pdev.error_state = pci_channel_io_perm_failure;
+
+	fake->tdev.core.pdev = &fake->pdev;
+	fake->tdev.regs = (__force void __iomem *)fake->regs;
+	*tern_test_reg(fake, TERN_REG_STATUS) = (__force u32)cpu_to_le32(TERN_STATUS_ENABLED);
+	INIT_WORK(&fake->tdev.async_work, tern_test_hear_death);
+	tern_aq_init(&fake->tdev);
+	fake->tdev.aq.timeout = 60 * HZ;
+
+	fake->wq = alloc_workqueue("tern-aq-test", WQ_UNBOUND, TERN_TEST_CALLS);
+	KUNIT_ASSERT_NOT_NULL(test, fake->wq);
+	return tern_aq_alloc(&fake->tdev);
+}
+
+static void tern_test_aq_exit(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	if (!fake || !fake->wq)
+		return;
+	/* What an assertion left waiting ends with the device. */
+	tern_dev_kill(&fake->tdev);
+	destroy_workqueue(fake->wq);
+	cancel_work_sync(&fake->tdev.async_work);
+	if (fake->tdev.aq.mem)
+		tern_aq_free(&fake->tdev);
+}
+
+static struct kunit_case tern_aq_cases[] = {
+	KUNIT_CASE(tern_test_one),
+	KUNIT_CASE(tern_test_rounds),
+	KUNIT_CASE(tern_test_statuses),
+	KUNIT_CASE(tern_test_reply_too_long),
+	KUNIT_CASE(tern_test_out_of_order),
+	KUNIT_CASE(tern_test_interrupt_lost),
+	KUNIT_CASE(tern_test_bogus),
+	KUNIT_CASE(tern_test_late),
+	KUNIT_CASE(tern_test_silent),
+	KUNIT_CASE(tern_test_late_with_memory),
+	KUNIT_CASE(tern_test_dies),
+	{}
+};
+
+static struct kunit_suite tern_aq_suite = {
+	.name = "tern_aq",
+	.init = tern_test_aq_init,
+	.exit = tern_test_aq_exit,
+	.test_cases = tern_aq_cases,
+};
+
+kunit_test_suite(tern_aq_suite);
+
+MODULE_DESCRIPTION("KUnit tests of tern's admin queue");
+MODULE_LICENSE("Dual BSD/GPL");
