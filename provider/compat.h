@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
- * What differs between the releases of rdma-core that tern builds in: Debian 13
- * has 56.1 with private ABI 34, testing has 65.0 with 65.
+ * The provider is code for rdma-core 65.0 (Debian testing, private ABI 65). Included
+ * where Debian 13's 56.1, private ABI 34, has other calls; not part of the provider.
  */
 #ifndef TERN_COMPAT_H
 #define TERN_COMPAT_H
@@ -9,35 +9,14 @@
 #include <config.h>
 #include <infiniband/driver.h>
 
-/* Both calls got an argument that tern has no use for: NULL. */
-static inline int tern_cmd_get_context(struct verbs_context *context,
-				       struct ibv_get_context *cmd,
-				       size_t cmd_size,
-				       struct ib_uverbs_get_context_resp *resp,
-				       size_t resp_size)
-{
-#if IBVERBS_PABI_VERSION > 34
-	return ibv_cmd_get_context(context, cmd, cmd_size, NULL, resp,
-				   resp_size);
-#else
-	return ibv_cmd_get_context(context, cmd, cmd_size, resp, resp_size);
+/* Both calls got an argument that tern has no use for. */
+#if IBVERBS_PABI_VERSION <= 34
+#define ibv_cmd_get_context(context, cmd, cmd_size, fd_arr, resp, resp_size)   \
+	ibv_cmd_get_context(context, cmd, cmd_size, resp, resp_size)
+#define ibv_cmd_create_cq_ex(context, attr, prov_attr, cq, cmd, cmd_size,      \
+			     resp, resp_size, flags)                           \
+	ibv_cmd_create_cq_ex(context, attr, cq, cmd, cmd_size, resp,           \
+			     resp_size, flags)
 #endif
-}
-
-static inline int
-tern_cmd_create_cq_ex(struct ibv_context *context,
-		      const struct ibv_cq_init_attr_ex *attr,
-		      struct verbs_cq *cq, struct ibv_create_cq_ex *cmd,
-		      size_t cmd_size, struct ib_uverbs_ex_create_cq_resp *resp,
-		      size_t resp_size)
-{
-#if IBVERBS_PABI_VERSION > 34
-	return ibv_cmd_create_cq_ex(context, attr, NULL, cq, cmd, cmd_size,
-				    resp, resp_size, 0);
-#else
-	return ibv_cmd_create_cq_ex(context, attr, cq, cmd, cmd_size, resp,
-				    resp_size, 0);
-#endif
-}
 
 #endif

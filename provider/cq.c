@@ -448,8 +448,9 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_len = cq->buf.len;
 	cmd.log_size = cq->log_size;
-	err = tern_cmd_create_cq_ex(ibvctx, attr, &cq->vcq, &cmd.ibv_cmd,
-				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	err = ibv_cmd_create_cq_ex(ibvctx, attr, NULL, &cq->vcq, &cmd.ibv_cmd,
+				   sizeof(cmd), &resp.ibv_resp, sizeof(resp),
+				   0);
 	if (err) {
 		tern_free_buf(&cq->buf);
 		return err;

@@ -112,8 +112,8 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 	if (!ctx)
 		return NULL;
 
-	if (tern_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), &resp.ibv_resp,
-				 sizeof(resp)))
+	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), NULL,
+				&resp.ibv_resp, sizeof(resp)))
 		goto err_free_context;
 
 	if (tern_init_context(ctx, &resp.drv_payload))
