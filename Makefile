@@ -2,7 +2,7 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb clean
+.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean
 
 help:
 	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
@@ -16,6 +16,8 @@ help:
 	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
 	@echo 'make modules_install'
 	@echo 'make deb         packages of the drivers (DKMS) and of the provider in build/deb'
+	@echo 'make export-linux LINUX=DIR          the drivers as patch series on a Linux 7.2 tree, in build/export/linux'
+	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as one on an rdma-core 65.0 tree'
 	@echo 'make clean       remove build/ (what is shared by checkouts stays in $$TERN_CACHE, ~/.cache/tern)'
 	@echo
 	@echo 'tests/vm/run-vm -- CMD...   your own command in vm1; --help lists the options'
@@ -49,6 +51,13 @@ modules modules_install:
 
 deb:
 	@tests/vm/host-setup && packaging/make-deb
+
+# A tree without git becomes a repository; in one with git they make the branch tern.
+export-linux:
+	@export/export linux "$(LINUX)"
+
+export-rdma-core:
+	@export/export rdma-core "$(RDMA_CORE)"
 
 clean:
 	rm -rf build
