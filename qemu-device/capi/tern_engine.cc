@@ -2,6 +2,7 @@
 #include "tern_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <new>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "control/device.h"
 
+static_assert(TERN_MAX_RAM == tern::Host::kMaxRams);
 static_assert(TERN_MAX_VECTORS == 128, "tern_engine_effects_vectors() promises two words");
 
 namespace {
@@ -40,6 +42,9 @@ class CallbackHost final : public tern::Host {
   }
   void dm_written(std::span<std::byte> span) override {
     if (ops_.dm_written != nullptr) ops_.dm_written(opaque_, span.data(), span.size());
+  }
+  void ram_written(std::span<std::byte> span) override {
+    if (ops_.ram_written != nullptr) ops_.ram_written(opaque_, span.data(), span.size());
   }
   tern::Nanos now() override { return ops_.now(opaque_); }
   std::uint64_t random() override { return ops_.random(opaque_); }
@@ -135,6 +140,15 @@ void tern_engine_set_link(TernEngine* e, bool up) { e->device.set_link(up); }
 
 void tern_engine_dma_invalidate(TernEngine* e, std::uint64_t addr, std::uint64_t len) {
   e->device.dma_invalidate(addr, len);
+}
+
+void tern_engine_set_ram(TernEngine* e, const TernRam* ram, std::size_t n) {
+  std::array<tern::Host::Ram, tern::Host::kMaxRams> rams;
+  n = std::min(n, rams.size());
+  std::transform(ram, ram + n, rams.begin(), [](const TernRam& r) {
+    return tern::Host::Ram{r.addr, r.len, static_cast<std::byte*>(r.ptr)};
+  });
+  e->host.set_ram(std::span(rams).first(n));
 }
 
 void tern_engine_reset(TernEngine* e) { e->device.reset(); }

@@ -40,7 +40,19 @@ typedef struct TernHostOps {
     uint64_t (*random)(void *opaque);
     /* The device stored to len bytes of dm_storage. NULL: nobody needs to know. */
     void (*dm_written)(void *opaque, void *ptr, uint64_t len);
+    /* The same of memory that tern_engine_set_ram() told of. */
+    void (*ram_written)(void *opaque, void *ptr, uint64_t len);
 } TernHostOps;
+
+/* len bytes of DMA address space from addr on that lie at ptr. */
+typedef struct TernRam {
+    uint64_t addr;
+    uint64_t len;
+    void *ptr;
+} TernRam;
+
+/* Pieces that tern_engine_set_ram() takes. */
+#define TERN_MAX_RAM 4
 
 typedef struct TernConfig {
     uint64_t dm_size;        /* bytes, multiple of 64 KiB; 0: none */
@@ -81,6 +93,11 @@ bool tern_engine_can_receive(TernEngine *e);
 void tern_engine_set_link(TernEngine *e, bool up);
 /* Cached mappings of [addr, addr + len) are stale (vIOMMU unmap, new memory layout). */
 void tern_engine_dma_invalidate(TernEngine *e, uint64_t addr, uint64_t len);
+/*
+ * RAM that the engine reads and writes without map() from now on, until the next call
+ * tells of other: n pieces that do not overlap, at most TERN_MAX_RAM.
+ */
+void tern_engine_set_ram(TernEngine *e, const TernRam *ram, size_t n);
 /* Same as TERN_CTRL_RESET; for FLR and bus reset. */
 void tern_engine_reset(TernEngine *e);
 

@@ -10,10 +10,16 @@
  * IOMMU's own locks, which its unmap notifiers are called with. So while the
  * address space has an IOMMU region, the engine runs with the BQL held only
  * (TernState.bql_only); and with icount, so that a run can be repeated.
+ *
+ * A translation, and finding the RAM block of a pointer again, cost more than
+ * the copy of a small message. So the engine knows where the large pieces of
+ * RAM lie, until the address space changes: no bus master, another memory
+ * layout, a vIOMMU that translates. For the rest it asks us.
  */
 
 #include "qemu/osdep.h"
 #include "qemu/rcu.h"
+#include "qemu/units.h"
 #include "qapi/error.h"
 #include "exec/memory.h"
 #include "hw/pci/pci.h"
@@ -65,6 +71,101 @@ void tern_dm_written(void *opaque, void *ptr, uint64_t len)
     memory_region_ref(&s->dm);
     address_space_unmap(pci_get_address_space(PCI_DEVICE(s)), ptr, len, true,
                         len);
+}
+
+void tern_ram_written(void *opaque, void *ptr, uint64_t len)
+{
+    TernState *s = opaque;
+    unsigned i;
+
+    for (i = 0; i < s->num_known; i++) {
+        MemoryRegionCache *cache = &s->known[i];
+        uint64_t at = (uintptr_t)ptr - (uintptr_t)cache->ptr;
+
+        if (at < cache->len) {
+            address_space_cache_invalidate(cache, at, len);
+            return;
+        }
+    }
+    g_assert_not_reached();
+}
+
+typedef struct TernRamSearch {
+    TernState *s;
+    struct {
+        uint64_t addr;
+        uint64_t len;
+    } found[TERN_MAX_RAM];      /* the largest first */
+    unsigned num;
+} TernRamSearch;
+
+/* Small pieces are not worth a place; some of them are ROM or overlap it. */
+static bool tern_ram_range(Int128 start, Int128 len, const MemoryRegion *mr,
+                           hwaddr offset, void *opaque)
+{
+    TernRamSearch *search = opaque;
+    uint64_t size = int128_get64(len);
+    unsigned i;
+
+    if (!memory_region_is_ram((MemoryRegion *)mr) || mr->readonly ||
+        mr->ram_device || mr == &search->s->dm || size < 16 * MiB) {
+        return false;
+    }
+    for (i = search->num; i > 0 && search->found[i - 1].len < size; i--) {
+        if (i < TERN_MAX_RAM) {
+            search->found[i] = search->found[i - 1];
+        }
+    }
+    if (i < TERN_MAX_RAM) {
+        search->found[i].addr = int128_get64(start);
+        search->found[i].len = size;
+        search->num = MIN(search->num + 1, TERN_MAX_RAM);
+    }
+    return false;
+}
+
+/* The engine knows these pieces from now on, and no others. */
+static void tern_know_ram(TernState *s, const TernRamSearch *search)
+{
+    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
+    MemoryRegionCache old[TERN_MAX_RAM], known[TERN_MAX_RAM] = {};
+    TernRam ram[TERN_MAX_RAM];
+    unsigned num_old = s->num_known, num = 0, i;
+
+    for (i = 0; i < search->num; i++) {
+        MemoryRegionCache *cache = &known[num];
+        uint64_t addr = search->found[i].addr;
+        int64_t len = address_space_cache_init(cache, as, addr,
+                                               search->found[i].len, true);
+
+        if (len <= 0 || !cache->ptr) {
+            address_space_cache_destroy(cache);
+            continue;
+        }
+        ram[num++] = (TernRam) { addr, len, cache->ptr };
+    }
+    tern_lock(s);
+    memcpy(old, s->known, sizeof(old));
+    memcpy(s->known, known, sizeof(known));
+    s->num_known = num;
+    tern_engine_set_ram(s->engine, ram, num);
+    tern_unlock(s);
+    for (i = 0; i < num_old; i++) {
+        address_space_cache_destroy(&old[i]);
+    }
+    trace_tern_dma_ram(s, num);
+}
+
+static void tern_find_ram(TernState *s)
+{
+    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
+    TernRamSearch search = { .s = s };
+
+    WITH_RCU_READ_LOCK_GUARD() {
+        flatview_for_each_range(address_space_to_flatview(as), tern_ram_range,
+                                &search);
+    }
+    tern_know_ram(s, &search);
 }
 
 static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
@@ -131,6 +232,7 @@ static void tern_region_add(MemoryListener *listener,
     if (memory_region_is_iommu(section->mr)) {
         tern_iommu_add(s, section);
     }
+    s->ram_changed |= memory_region_is_ram(section->mr);
 }
 
 static void tern_region_del(MemoryListener *listener,
@@ -146,6 +248,7 @@ static void tern_region_del(MemoryListener *listener,
     } else if (!memory_region_is_ram(section->mr)) {
         return;
     }
+    s->ram_changed |= memory_region_is_ram(section->mr);
     s->stale_start = MIN(s->stale_start, start);
     s->stale_last = MAX(s->stale_last, last);
 }
@@ -159,6 +262,10 @@ static void tern_commit(MemoryListener *listener)
     TernState *s = container_of(listener, TernState, listener);
     uint64_t start = s->stale_start, len;
 
+    if (s->ram_changed) {
+        s->ram_changed = false;
+        tern_find_ram(s);
+    }
     if (s->stale_start > s->stale_last) {
         return;
     }
@@ -193,5 +300,8 @@ void tern_dma_start(TernState *s)
 
 void tern_dma_stop(TernState *s)
 {
+    TernRamSearch none = { .s = s };
+
     memory_listener_unregister(&s->listener);
+    tern_know_ram(s, &none);
 }

@@ -207,6 +207,7 @@ static const TernHostOps tern_host_ops = {
     .now = tern_host_now,
     .random = tern_host_random,
     .dm_written = tern_dm_written,
+    .ram_written = tern_ram_written,
 };
 
 static bool tern_check_range(const char *name, uint64_t value, uint64_t min,

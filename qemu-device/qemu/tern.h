@@ -119,6 +119,9 @@ struct TernState {
     uint64_t armed;             /* when timer fires, UINT64_MAX for never */
     uint32_t generation;        /* resets so far; written under the BQL too */
     uint64_t vectors[TERN_VECTOR_WORDS]; /* to raise, not seen by the BQL yet */
+    /* RAM that the engine reaches without asking; written under the BQL too. */
+    MemoryRegionCache known[TERN_MAX_RAM];
+    unsigned num_known;
     TernBatchList made;         /* not seen by the BQL yet */
     uint64_t backlog;           /* bytes of all batches not recycled yet */
 
@@ -138,6 +141,7 @@ struct TernState {
     QLIST_HEAD(, TernIommu) iommus;
     uint64_t stale_start;       /* of this transaction; empty: start > last */
     uint64_t stale_last;
+    bool ram_changed;           /* in this transaction */
 };
 
 /* tern-dma.c */
@@ -146,8 +150,9 @@ struct TernState {
 void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
 void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
                     uint64_t written);
-/* TernHostOps.dm_written. */
+/* TernHostOps.dm_written and .ram_written. */
 void tern_dm_written(void *opaque, void *ptr, uint64_t len);
+void tern_ram_written(void *opaque, void *ptr, uint64_t len);
 /* Follows the changes of the DMA address space from now on, until stop. */
 void tern_dma_start(TernState *s);
 void tern_dma_stop(TernState *s);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/block_pool.h"
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
@@ -127,6 +128,7 @@ class Device {
   DeviceMemory dm;
   Memory memory;
   AsyncEvents async_events;
+  BlockPool blocks;  // of what is under way
   Ethernet ethernet;
   Table<Pd> pds;
   Table<Eq> eqs;

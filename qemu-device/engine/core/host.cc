@@ -44,7 +44,7 @@ bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to) {
     const auto span = host.reach(addr, to.size(), false);
     if (span.empty()) return false;
     std::memcpy(to.data(), span.data(), span.size());
-    host.unmap(span, false, 0);
+    host.release(span, false, 0);
     addr += span.size();
     to = to.subspan(span.size());
   }
@@ -57,7 +57,7 @@ bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from) 
     const auto span = host.reach(addr, from.size(), true);
     if (span.empty()) return false;
     std::memcpy(span.data(), from.data(), span.size());
-    host.unmap(span, true, span.size());
+    host.release(span, true, span.size());
     addr += span.size();
     from = from.subspan(span.size());
   }
@@ -71,7 +71,7 @@ bool SpanList::append_dma(std::uint64_t addr, std::uint64_t len, bool write) {
     const auto span = host_->reach(addr, left, write);
     if (span.empty()) {
       for (; pieces_.size() > before; pieces_.pop_back()) {
-        host_->unmap(pieces_.back().bytes, write, 0);
+        host_->release(pieces_.back().bytes, write, 0);
         size_ -= pieces_.back().bytes.size();
       }
       return false;
@@ -110,7 +110,7 @@ void SpanList::abandon() { release(false); }
 void SpanList::release(bool touched) {
   for (const Piece& p : pieces_) {
     const bool written = touched && p.write;
-    if (p.origin == Origin::kMapped) host_->unmap(p.bytes, p.write, written ? p.bytes.size() : 0);
+    if (p.origin == Origin::kMapped) host_->release(p.bytes, p.write, written ? p.bytes.size() : 0);
     if (p.origin == Origin::kDevice && written) host_->dm_written(p.bytes);
   }
   pieces_.clear();

@@ -2,6 +2,8 @@
 // What the engine needs of the world. See capi/tern_engine.h for the rules.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -22,23 +24,56 @@ class DmaGate {
 class Host {
  public:
   virtual ~Host() = default;
-  // What the engine maps memory with: map(), past the gate.
+  // What the engine maps memory with, past the gate: RAM that is known, else map(). release() ends it.
   std::span<std::byte> reach(std::uint64_t addr, std::uint64_t len, bool write) {
     if (gate != nullptr) [[unlikely]] {
       len = gate->reachable(addr, len, write);
       if (len == 0) return {};
     }
+    for (const Ram& ram : std::span(ram_).first(rams_)) {
+      if (const std::uint64_t at = addr - ram.start; at < ram.len) {
+        return {ram.base + at, static_cast<std::size_t>(std::min(len, ram.len - at))};
+      }
+    }
     return map(addr, len, write);
   }
+  void release(std::span<std::byte> span, bool write, std::uint64_t written) {
+    for (const Ram& ram : std::span(ram_).first(rams_)) {
+      // Of pieces that do not contain it the difference is any number.
+      if (reinterpret_cast<std::uintptr_t>(span.data()) - reinterpret_cast<std::uintptr_t>(ram.base) < ram.len) {
+        if (written != 0) ram_written(span.first(static_cast<std::size_t>(written)));
+        return;
+      }
+    }
+    unmap(span, write, written);
+  }
   DmaGate* gate = nullptr;
+
+  // RAM that needs no map(), at most kMaxRams pieces, until the next call. Nothing may be mapped.
+  struct Ram {
+    std::uint64_t start;  // DMA address
+    std::uint64_t len;
+    std::byte* base;
+  };
+  static constexpr std::size_t kMaxRams = 4;
+  void set_ram(std::span<const Ram> rams) {
+    rams_ = rams.size();
+    std::ranges::copy(rams, ram_.begin());
+  }
 
   // Up to `len` bytes at DMA address `addr`; an empty span when it is not RAM.
   virtual std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) = 0;
   virtual void unmap(std::span<std::byte> span, bool write, std::uint64_t written) = 0;
+  // The device stored to these bytes of known RAM.
+  virtual void ram_written(std::span<std::byte> span) = 0;
   // The device stored to these bytes of device memory.
   virtual void dm_written(std::span<std::byte> span) = 0;
   virtual Nanos now() = 0;
   virtual std::uint64_t random() = 0;
+
+ private:
+  std::array<Ram, kMaxRams> ram_{};
+  std::size_t rams_ = 0;
 };
 
 // Copies between DMA address space and engine memory; false when an address is not RAM.

@@ -105,6 +105,30 @@ TEST_F(DmaTest, ReadMappingsCountAsNotWritten) {
   EXPECT_EQ(host.bytes_written, 50U);
 }
 
+// Known RAM is reached without map(), up to where it ends, and what is stored there is told.
+TEST_F(DmaTest, KnownRamNeedsNoMapping) {
+  const std::uint64_t addr = host.alloc(2 * FakeHost::kPage);
+  const Host::Ram known[] = {{addr, FakeHost::kPage, host.at(addr)}};
+  host.set_ram(known);
+  const auto data = ramp(5000);
+  EXPECT_TRUE(dma_write(host, addr + 1, data));
+  EXPECT_EQ(host.maps, 1U) << "what is behind the known piece";
+  EXPECT_EQ(host.outstanding(), 0U);
+  EXPECT_EQ(host.ram_bytes_written, FakeHost::kPage - 1);
+  EXPECT_EQ(host.bytes_written, 5000 - (FakeHost::kPage - 1));
+  std::vector<std::byte> back(5000);
+  EXPECT_TRUE(dma_read(host, addr + 1, back));
+  EXPECT_EQ(back, data);
+  EXPECT_EQ(host.ram_bytes_written, FakeHost::kPage - 1) << "reading stores nothing";
+  SpanList list(host);
+  ASSERT_TRUE(list.append_dma(addr, 64, true));
+  list.abandon();
+  EXPECT_EQ(host.ram_bytes_written, FakeHost::kPage - 1);
+  host.set_ram({});
+  EXPECT_TRUE(dma_read(host, addr + 1, back));
+  EXPECT_EQ(host.maps, 3U) << "forgotten";
+}
+
 TEST_F(DmaTest, EmptyPiecesAreNoPieces) {
   SpanList list(host);
   list.append_plain(std::span<std::byte>());

@@ -136,28 +136,33 @@ __attribute__((no_sanitize("coverage"))) std::span<std::byte> FuzzHost::map(std:
   }
   std::byte* const at = theirs_ + offset;
   ASAN_UNPOISON_MEMORY_REGION(at, room);
+  for (std::uint64_t g = offset / kGranule; g <= (offset + room - 1) / kGranule; ++g) ++held_[g];
   live_.push_back({at, static_cast<std::size_t>(room), write});
+  ++outstanding_;
   return {at, static_cast<std::size_t>(room)};
 }
 
+// What was mapped first is mostly unmapped first: the one to look at is behind the last one found. There may be thousands, each
+// of a few bytes.
 __attribute__((no_sanitize("coverage"))) void FuzzHost::unmap(std::span<std::byte> span, bool write,
                                                               std::uint64_t written) {
-  const auto it = std::ranges::find_if(live_, [&](const Live& l) {
-    return l.at == span.data() && l.len == span.size() && l.write == write;
-  });
-  if (it == live_.end()) violation("an unmap of what is not mapped", span.size());
+  std::size_t left = live_.size();
+  for (; left != 0; --left, ++next_) {
+    if (next_ == live_.size()) next_ = 0;
+    const Live& l = live_[next_];
+    if (l.at == span.data() && l.len == span.size() && l.write == write) break;
+  }
+  if (left == 0) violation("an unmap of what is not mapped", span.size());
   if (written > span.size() || (!write && written != 0)) violation("more written than mapped", written);
-  *it = live_.back();
-  live_.pop_back();
-  // Whole granules of 8 bytes; other mappings that share them get them back.
-  const std::uint64_t begin = static_cast<std::uint64_t>(span.data() - theirs_) & ~std::uint64_t{7};
-  const std::uint64_t end =
-      (static_cast<std::uint64_t>(span.data() - theirs_) + span.size() + 7) & ~std::uint64_t{7};
-  ASAN_POISON_MEMORY_REGION(theirs_ + begin, end - begin);
-  for (const Live& l : live_) {
-    if (l.at < theirs_ + end && theirs_ + begin < l.at + l.len) {
-      ASAN_UNPOISON_MEMORY_REGION(l.at, l.len);
-    }
+  live_[next_++].at = nullptr;
+  if (--outstanding_ == 0) {
+    live_.clear();
+    next_ = 0;
+  }
+  // A granule that another mapping shares stays open as long as that.
+  const auto offset = static_cast<std::uint64_t>(span.data() - theirs_);
+  for (std::uint64_t g = offset / kGranule; g <= (offset + span.size() - 1) / kGranule; ++g) {
+    if (--held_[g] == 0) ASAN_POISON_MEMORY_REGION(theirs_ + g * kGranule, kGranule);
   }
 }
 

@@ -82,10 +82,11 @@ class FuzzHost final : public Host {
   Nanos clock = 1'000'000;
   bool cut_pages = false;  // no mapping crosses a page, as with bounce buffers
   std::uint64_t most = 0;  // bytes of a mapping; 0: no limit
-  [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
+  [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
 
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override;
   void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override;
+  void ram_written(std::span<std::byte>) override {}  // none is told of
   void dm_written(std::span<std::byte> span) override;
   Nanos now() override { return clock; }
   std::uint64_t random() override;
@@ -96,8 +97,9 @@ class FuzzHost final : public Host {
     std::uint16_t end = 0;
     std::uint8_t rights = 0;
   };
+  static constexpr std::uint64_t kGranule = 8;  // what ASan tells apart
   struct Live {
-    std::byte* at;
+    std::byte* at;  // null: unmapped
     std::size_t len;
     bool write;
   };
@@ -109,7 +111,10 @@ class FuzzHost final : public Host {
   std::array<Grant, kPages> grants_{};
   std::bitset<kPages> holes_;
   std::bitset<kPages> dirty_;
-  std::vector<Live> live_;
+  std::vector<Live> live_;  // in the order of mapping
+  std::size_t next_ = 0;    // of live_: where unmap() looks first
+  std::size_t outstanding_ = 0;
+  std::array<std::uint16_t, kBytes / kGranule> held_{};  // mappings of each granule
   std::uint64_t seed_ = 1;
   unsigned granted_ = 0;  // of all of it
 };

@@ -15,11 +15,11 @@ bool store_word(Host& host, std::uint64_t addr, std::uint32_t value) {
   const auto span = host.reach(addr, kWord, true);
   if (span.size() == kWord) {
     store_release32(span.data(), le(value));
-    host.unmap(span, true, kWord);
+    host.release(span, true, kWord);
     return true;
   }
   // The host cuts a word in two: nothing can be atomic then.
-  if (!span.empty()) host.unmap(span, true, 0);
+  if (!span.empty()) host.release(span, true, 0);
   value = le(value);
   return dma_write(host, addr, std::as_bytes(std::span(&value, 1)));
 }
@@ -35,10 +35,10 @@ bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from
   if (span.size() == from.size()) {
     std::memcpy(span.data(), from.data(), body);
     store_release32(span.data() + body, le(last));
-    host.unmap(span, true, from.size());
+    host.release(span, true, from.size());
     return true;
   }
-  if (!span.empty()) host.unmap(span, true, 0);
+  if (!span.empty()) host.release(span, true, 0);
   return dma_write(host, addr, from.first(body)) && store_word(host, addr + body, last);
 }
 
@@ -75,10 +75,10 @@ std::optional<std::uint32_t> QueueBuffer::load32(Host& host, std::uint64_t offse
   std::uint32_t value;
   if (span.size() == kWord) {
     value = load_acquire32(span.data());
-    host.unmap(span, false, 0);
+    host.release(span, false, 0);
     return le(value);
   }
-  if (!span.empty()) host.unmap(span, false, 0);
+  if (!span.empty()) host.release(span, false, 0);
   if (!dma_read(host, run.addr, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
   return le(value);
 }

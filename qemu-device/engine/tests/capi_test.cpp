@@ -28,8 +28,11 @@ uint64_t random_c(void* opaque) { return static_cast<FakeHost*>(opaque)->random(
 void dm_written_c(void* opaque, void* p, uint64_t len) {
   static_cast<FakeHost*>(opaque)->dm_written({static_cast<std::byte*>(p), len});
 }
+void ram_written_c(void* opaque, void* p, uint64_t len) {
+  static_cast<FakeHost*>(opaque)->ram_written({static_cast<std::byte*>(p), len});
+}
 
-constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c, dm_written_c};
+constexpr TernHostOps kOps = {map_c, unmap_c, now_c, random_c, dm_written_c, ram_written_c};
 
 TernConfig good_config() {
   TernConfig c{};
@@ -178,6 +181,19 @@ TEST_F(CapiTest, EffectsAreTakenWhole) {
   EXPECT_EQ(tern_engine_take_effects(engine), nullptr) << "nothing twice";
   tern_engine_effects_free(engine, fx);
   tern_engine_effects_free(engine, nullptr);
+}
+
+TEST_F(CapiTest, KnownRamIsNotMapped) {
+  const TernRam ram = {buf, 4096, host.at(buf)};
+  tern_engine_set_ram(engine, &ram, 1);
+  const std::uint64_t before = host.maps;
+  (void)make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
+  EXPECT_EQ(host.maps, before + 2) << "the entries of the admin queues alone";
+  EXPECT_EQ(host.ram_bytes_written, sizeof(tern_rsp_object));
+  tern_engine_set_ram(engine, nullptr, 0);
+  (void)make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
+  EXPECT_EQ(host.maps, before + 6);
+  EXPECT_EQ(host.ram_bytes_written, sizeof(tern_rsp_object));
 }
 
 TEST_F(CapiTest, FramesStayValidWhileTheEngineGoesOn) {

@@ -24,6 +24,7 @@ class FakeHost : public Host {
  public:
   static constexpr std::uint64_t kBase = 0x1'0000'0000;  // first address alloc() gives out
   static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kArena = 0x1'0000'0000'0000;
   static constexpr std::uint64_t kDm = 0xd0'0000'0000;  // where tests see device memory
 
   explicit FakeHost(std::uint64_t seed = 1) : seed_(seed) {}
@@ -34,8 +35,20 @@ class FakeHost : public Host {
   std::uint64_t alloc(std::uint64_t len, std::uint64_t align = kPage, std::uint64_t gap = kPage) {
     const std::uint64_t addr = (next_ + align - 1) & ~(align - 1);
     next_ = ((addr + len + kPage - 1) & ~(kPage - 1)) + gap;
-    add_ram(addr, len);
+    if (arena_) {
+      EXPECT_LE(next_, kArena + arena_len_) << "the arena is too small";
+    } else {
+      add_ram(addr, len);
+    }
     return addr;
+  }
+  // For benchmarks: alloc() takes from one piece of `len` bytes from now on, and mappings of it are not accounted for.
+  void use_arena(std::uint64_t len) {
+    arena_.reset(static_cast<std::byte*>(std::calloc(1, len)));
+    arena_len_ = len;
+    next_ = kArena;
+    const Host::Ram all{kArena, len, arena_.get()};
+    set_ram({&all, 1});
   }
   // Zeroed RAM at a given address; must not overlap other RAM.
   void add_ram(std::uint64_t addr, std::uint64_t len) {
@@ -55,6 +68,7 @@ class FakeHost : public Host {
 
   // The test's own view, past holes and accounting.
   [[nodiscard]] std::byte* at(std::uint64_t addr, std::uint64_t len = 1) {
+    if (addr - kArena < arena_len_) return arena_.get() + (addr - kArena);
     auto it = ram_.upper_bound(addr);
     if (it == ram_.begin()) return nullptr;
     --it;
@@ -91,7 +105,8 @@ class FakeHost : public Host {
   std::uint64_t refused = 0;  // maps of what is not RAM
   std::uint64_t unmaps = 0;
   std::uint64_t bytes_written = 0;  // as told to unmap()
-  std::uint64_t dm_bytes_written = 0;  // as told to dm_written()
+  std::uint64_t ram_bytes_written = 0;  // as told to ram_written()
+  std::uint64_t dm_bytes_written = 0;   // as told to dm_written()
   [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
 
   // ---- Host ----
@@ -125,6 +140,7 @@ class FakeHost : public Host {
     }
     live_.erase(it);
   }
+  void ram_written(std::span<std::byte> span) override { ram_bytes_written += span.size(); }
   void dm_written(std::span<std::byte> span) override { dm_bytes_written += span.size(); }
   Nanos now() override { return clock; }
   std::uint64_t random() override {  // splitmix64
@@ -159,6 +175,8 @@ class FakeHost : public Host {
     return room;
   }
 
+  std::unique_ptr<std::byte, decltype(&std::free)> arena_{nullptr, &std::free};
+  std::uint64_t arena_len_ = 0;
   std::map<std::uint64_t, Ram> ram_;
   std::map<std::uint64_t, std::uint64_t> holes_;
   std::multimap<std::byte*, Live> live_;

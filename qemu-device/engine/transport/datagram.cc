@@ -54,7 +54,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
 
 bool DatagramReceiver::fits(std::uint64_t len) const {
   std::uint64_t room = 0;
-  for (unsigned i = 0; i < recv_.num_sge; ++i) room += le(std::uint32_t{recv_.sges[i].length});
+  for (unsigned i = 0; i < recv_->num_sge; ++i) room += le(std::uint32_t{recv_->sges[i].length});
   return len <= room;
 }
 

@@ -7,27 +7,29 @@
 
 namespace tern {
 
+Receiver::Receiver(Qp& qp) : qp_(qp), recv_(qp.device().blocks) {}
+
 void Receiver::reset() {
-  have_recv_ = false;
+  recv_.give();
   received_ = 0;
 }
 
 bool Receiver::receives_into(const Cq* cq) const {
-  const Srq* const from = have_recv_ ? srq() : nullptr;
+  const Srq* const from = recv_ ? srq() : nullptr;
   return from != nullptr && from->cq() == cq;
 }
 
 int Receiver::take() {
-  if (have_recv_) return 1;
-  const int got = qp_.take_rq_wqe(recv_, srq());
-  have_recv_ = got > 0;
+  if (recv_) return 1;
+  const int got = qp_.take_rq_wqe(recv_.take(), srq());
+  if (got <= 0) recv_.give();
   return got;
 }
 
 std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
   std::uint64_t left = len;
-  const Access access = map_sges(qp_.device().memory, recv_.owner, recv_.num_sge,
-                                 [&](unsigned i) { return recv_.sges[i]; }, offset, left, true, to);
+  const Access access = map_sges(qp_.device().memory, recv_->owner, recv_->num_sge,
+                                 [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
   if (access != Access::kReady) {
     if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
     return TERN_CQE_LOC_PROT_ERR;
@@ -50,10 +52,10 @@ std::uint8_t Receiver::scatter(const SpanList& payload) {
 
 tern_cqe Receiver::cqe_of(std::uint8_t opcode, std::uint8_t status) const {
   tern_cqe cqe{};
-  cqe.wr_id = le(recv_.wr_id);
+  cqe.wr_id = le(recv_->wr_id);
   cqe.byte_len = le(received_);
-  cqe.wqe_index = le(recv_.index);
-  cqe.srqn = le(recv_.srqn);
+  cqe.wqe_index = le(recv_->index);
+  cqe.srqn = le(recv_->srqn);
   cqe.opcode = opcode;
   cqe.status = status;
   cqe.flags = TERN_CQE_F_RECV;
@@ -81,12 +83,12 @@ void Receiver::complete(tern_cqe cqe) {
   } else if (cqe.status != TERN_CQE_SUCCESS) {
     qp_.device().counters.add(TERN_CNT_RESP_CQE_ERROR);
   }
-  have_recv_ = false;
+  recv_.give();
   qp_.complete_recv(cqe);
 }
 
 void Receiver::stop(bool) {
-  if (have_recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_WR_FLUSH_ERR));
+  if (recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_WR_FLUSH_ERR));
 }
 
 }  // namespace tern

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/block_pool.h"
 #include "memory/memory.h"
 #include "objects/recv_wqe.h"
 #include "tern_hw.hpp"
@@ -20,7 +21,7 @@ inline constexpr std::uint32_t kMaxDmaLen = 1U << 31;  // IBTA C9-94
 
 class Receiver {
  public:
-  explicit Receiver(Qp& qp) : qp_(qp) {}
+  explicit Receiver(Qp& qp);
   virtual ~Receiver() = default;
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
@@ -57,8 +58,7 @@ class Receiver {
   void complete(tern_cqe cqe);
 
   Qp& qp_;
-  RecvWqe recv_;
-  bool have_recv_ = false;      // recv_ is held: taken and not completed
+  Lent<RecvWqe> recv_;          // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };
 

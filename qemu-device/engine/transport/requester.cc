@@ -147,11 +147,12 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   if (wqe.opcode == TERN_WR_LOCAL_INV && cursor_ != una_) return false;
   allowance -= std::min(allowance, kPacketCost);
   wqe.status = execute_local(wqe);
-  if (!wqe.failed()) {
+  const bool failed = wqe.failed();
+  if (!failed) {
     mark_done(cursor_);
     ++cursor_;
   }
-  return retire() && !wqe.failed();
+  return retire() && !failed;
 }
 
 void Requester::emit(Op op, Psn psn) {
@@ -203,8 +204,9 @@ void Requester::send_atomic(SendWqe& wqe) {
   Packet& packet = qp_.device().tx_packet;
   packet.payload.clear();
   packet.dma_len = 0;
-  packet.swap_add = wqe.swap_add;
-  packet.compare = wqe.compare;
+  const auto seg = window_.segment<tern_atomic_seg>(wqe.index);
+  packet.swap_add = le(std::uint64_t{seg.swap_add});
+  packet.compare = le(std::uint64_t{seg.compare});
   emit_answered(wqe,
                 wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd);
 }
@@ -417,7 +419,7 @@ void Requester::on_atomic_ack(const Packet& packet) {
 // Completes what is done, in order. False when the QP has gone to the error state.
 bool Requester::retire() {
   while (una_ != fetched_) {
-    const SendWqe wqe = window_.at(una_);
+    const SendWqe& wqe = window_.at(una_);
     if (!wqe.done && (!wqe.failed() || waits(wqe))) break;
     if (cursor_ == una_) {
       ++cursor_;
@@ -432,6 +434,7 @@ bool Requester::retire() {
     if (qp_.state() == TERN_QPS_ERR) return false;
   }
   if (qp_.state() == TERN_QPS_SQD && drained()) qp_.sq_drained();
+  settle();
   return true;
 }
 

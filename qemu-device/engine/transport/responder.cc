@@ -45,19 +45,18 @@ void store_word(SpanList& at, std::uint64_t value) {
 
 void Responder::start() {
   epsn_ = Psn(qp_.attr().rq_psn);
-  resources_.assign(qp_.attr().max_dest_rd_atomic, Resource{});
   // Every pending resource, an ACK between each, repeated answers and the final NAK.
-  out_.assign(std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U), Out{});
+  out_size_ = std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U);
 }
 
 void Responder::reset() {
   Receiver::reset();
-  msn_ = next_resource_ = out_head_ = out_tail_ = 0;
+  forget_answers();
+  msn_ = next_resource_ = out_size_ = 0;
   message_ = Message::kNone;
   nak_sent_ = false;
   srq_ = {};
   resources_ = {};
-  out_ = {};
 }
 
 // ---- requests ----
@@ -90,9 +89,8 @@ void Responder::deliver(const Packet& packet) {
 }
 
 bool Responder::admit(const Packet&, bool) {
-  const auto keys = keys_of(srq_);
-  if (keys) keys_ = *keys;
-  return keys.has_value();
+  keys_ = qp_.accessor();
+  return true;
 }
 
 std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
@@ -209,6 +207,7 @@ void Responder::on_write(const Packet& packet) {
 // The slot of the next request that has a response of its own; nullptr when the peer opens more
 // than it was granted.
 Responder::Resource* Responder::new_resource(const Packet& packet) {
+  if (resources_.empty()) resources_.assign(qp_.attr().max_dest_rd_atomic, Resource{});
   // A repeated answer that is still queued does not hold its slot: the peer has moved on.
   if (resources_.empty() || resources_[next_resource_].pending) {
     fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
@@ -362,9 +361,9 @@ void Responder::duplicate(const Packet& packet) {
       out.packet = out.start = static_cast<std::uint32_t>(skip);
       // The answer to the first request may still be going out: this one replaces it.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
-        Out& queued = out_[k & (out_.size() - 1)];
-        if (queued.kind == Answer::kRead && queued.resource == i && queued.first == r.first) {
-          queued.packet = queued.start = out.start;
+        Out& before = queued(k);
+        if (before.kind == Answer::kRead && before.resource == i && before.first == r.first) {
+          before.packet = before.start = out.start;
           qp_.wake();
           return;
         }
@@ -394,19 +393,25 @@ Psn Responder::acknowledgeable(Psn repeated) const {
 
 // ---- answers ----
 
-std::uint32_t Responder::room() const {
-  return static_cast<std::uint32_t>(out_.size()) - (out_tail_ - out_head_);
+void Responder::push(const Out& out) {
+  if (out_ == nullptr) {
+    out_ = reinterpret_cast<Out*>(qp_.device().blocks.take(out_size_ * sizeof(Out)));
+  }
+  queued(out_tail_++) = out;
+  qp_.wake();
 }
 
-void Responder::push(const Out& out) {
-  out_[out_tail_++ & (out_.size() - 1)] = out;
-  qp_.wake();
+void Responder::forget_answers() {
+  out_head_ = out_tail_ = 0;
+  if (out_ == nullptr) return;
+  qp_.device().blocks.give(reinterpret_cast<std::byte*>(out_), out_size_ * sizeof(Out));
+  out_ = nullptr;
 }
 
 // Consecutive acknowledgements are one: the last says everything.
 void Responder::acknowledge(Psn psn) {
   if (out_head_ != out_tail_) {
-    Out& last = out_[(out_tail_ - 1) & (out_.size() - 1)];
+    Out& last = queued(out_tail_ - 1);
     if (last.kind == Answer::kAck) {
       if (psn.ahead_of(last.psn) > 0) last.psn = psn;
       last.msn = msn_;
@@ -443,7 +448,7 @@ void Responder::refuse(const Packet& packet, Access access) {
   const bool dma = access == Access::kDmaError;
   int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
   if (dma) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
-  if (have_recv_) {
+  if (recv_) {
     complete(cqe_of(TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR));
     event = -1;
   }
@@ -453,7 +458,7 @@ void Responder::refuse(const Packet& packet, Access access) {
 void Responder::stop(bool silent) {
   Receiver::stop(silent);
   message_ = Message::kNone;
-  if (silent) out_head_ = out_tail_;
+  if (silent) forget_answers();
 }
 
 Packet& Responder::answer(Op op, Psn psn) {
@@ -541,7 +546,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
 bool Responder::transmit(std::uint32_t& allowance) {
   while (out_head_ != out_tail_) {
     if (allowance == 0) return true;
-    Out& out = out_[out_head_ & (out_.size() - 1)];
+    Out& out = queued(out_head_);
     const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
     if (answers && resources_[out.resource].first != out.first) {
       ++out_head_;  // the slot is another request's by now
@@ -564,6 +569,7 @@ bool Responder::transmit(std::uint32_t& allowance) {
     allowance -= std::min(allowance, kPacketCost);
     ++out_head_;
   }
+  forget_answers();
   return false;
 }
 

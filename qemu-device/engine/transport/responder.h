@@ -16,6 +16,7 @@ namespace tern {
 class Responder : public Receiver {
  public:
   explicit Responder(Qp& qp) : Receiver(qp) {}
+  ~Responder() override { forget_answers(); }
 
   // With attr().rq_psn and max_dest_rd_atomic.
   void start() override;
@@ -36,7 +37,8 @@ class Responder : public Receiver {
   // The keys of requests that belong to `ref`; nothing when they are gone with it.
   [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
 
-  SrqRef srq_;  // XRC: the SRQ of the message
+  SrqRef srq_;     // XRC: the SRQ of the message
+  Accessor keys_;  // whose keys the request uses
 
  private:
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
@@ -87,7 +89,10 @@ class Responder : public Receiver {
   void fail(const Packet& packet, std::uint8_t syndrome, int event);
   void refuse(const Packet& packet, Access access);
   void push(const Out& out);
-  [[nodiscard]] std::uint32_t room() const;
+  [[nodiscard]] Out& queued(std::uint32_t index) { return out_[index & (out_size_ - 1)]; }
+  // All answers are out, or none will be.
+  void forget_answers();
+  [[nodiscard]] std::uint32_t room() const { return out_size_ - (out_tail_ - out_head_); }
   void send_ack(const Out& out);
   bool send_read(Out& out, std::uint32_t& allowance);
   void send_atomic(const Out& out);
@@ -98,15 +103,16 @@ class Responder : public Receiver {
   std::uint32_t msn_ = 0;
   Message message_ = Message::kNone;
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
-  Accessor keys_;              // whose keys the request uses
   std::uint64_t write_va_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;
   std::uint32_t next_resource_ = 0;
   std::uint32_t out_head_ = 0;  // free running
   std::uint32_t out_tail_ = 0;
-  std::vector<Resource> resources_;
-  std::vector<Out> out_;
+  std::vector<Resource> resources_;  // none before the first request that needs one
+  // A ring of out_size_ answers, a block of the pool while there are any.
+  Out* out_ = nullptr;
+  std::uint32_t out_size_ = 0;
 };
 
 }  // namespace tern

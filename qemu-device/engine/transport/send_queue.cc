@@ -13,7 +13,7 @@ namespace tern {
 namespace {
 
 // First piece of a slot that is copied; most WQEs end inside it.
-constexpr std::size_t kFirstCopy = 128;
+constexpr std::size_t kFirstCopy = 64;
 
 // The opcode of a SEND's or WRITE's packet by its place in the message.
 Op data_op(std::uint8_t opcode, bool first, bool last) {
@@ -37,6 +37,8 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
 }
 
 }  // namespace
+
+SendQueue::SendQueue(Qp& qp) : qp_(qp), window_(qp.device().blocks) {}
 
 void SendQueue::start() {
   if (!qp_.has_sq()) return;
@@ -79,6 +81,7 @@ bool SendQueue::fetch() {
     posted_ = *pi;
   }
   if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
+  window_.make_room(una_, fetched_);
   if (!copy_slot(fetched_)) {
     qp_.enter_error(TERN_EV_QP_FATAL);
     return false;
@@ -201,6 +204,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
   }
   cursor_ = fetched_ = posted_ = una_;
   cursor_packet_ = 0;
+  settle();
   return false;
 }
 

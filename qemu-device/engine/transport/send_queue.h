@@ -14,7 +14,7 @@ class Qp;
 
 class SendQueue {
  public:
-  explicit SendQueue(Qp& qp) : qp_(qp) {}
+  explicit SendQueue(Qp& qp);
   virtual ~SendQueue() = default;
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
@@ -55,6 +55,10 @@ class SendQueue {
   std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
                       SpanList& out);
   void complete(const SendWqe& wqe, std::uint8_t status);
+  // WQEs may have been taken out of the window. None of them may be used from here on.
+  void settle() {
+    if (una_ == fetched_) window_.rest();
+  }
 
   Qp& qp_;
   SendWindow window_;

@@ -101,11 +101,6 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
     wqe.raddr = le(std::uint64_t{seg.raddr});
     wqe.rkey = le(std::uint32_t{seg.rkey});
   }
-  if (wqe.atomic()) {
-    const auto seg = load<tern_atomic_seg>(slot, sizeof(tern_sq_hdr));
-    wqe.swap_add = le(std::uint64_t{seg.swap_add});
-    wqe.compare = le(std::uint64_t{seg.compare});
-  }
 
   if (wqe.is_inline()) {
     const std::uint32_t length = le(std::uint32_t{hdr.length});
@@ -127,22 +122,44 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
 }
 
 void SendWindow::open(std::uint32_t sq_size, std::uint32_t stride) {
-  const std::uint32_t n = std::min(sq_size, kMaxWqes);
-  wqes_.assign(n, SendWqe{});
-  slots_ = std::make_unique<std::byte[]>(std::size_t{n} * stride);
-  mask_ = n - 1;
+  rest();
+  capacity_ = std::min(sq_size, kMaxWqes);
   stride_ = stride;
 }
 
 void SendWindow::close() {
-  wqes_.clear();
-  wqes_.shrink_to_fit();
-  slots_.reset();
+  rest();
+  capacity_ = 0;
+}
+
+void SendWindow::rest() {
+  if (wqes_ == nullptr) return;
+  pool_->give(reinterpret_cast<std::byte*>(wqes_), block_bytes());
+  wqes_ = nullptr;
+}
+
+void SendWindow::make_room(std::uint32_t first, std::uint32_t next) {
+  const std::uint32_t had = wqes_ != nullptr ? mask_ + 1 : 0;
+  if (next - first < had) return;
+  const std::uint32_t size = next - first < kFewWqes ? std::min(kFewWqes, capacity_) : capacity_;
+  SendWqe* const old = wqes_;
+  const std::byte* const old_slots = slots_;
+  const std::uint32_t old_mask = mask_;
+  const std::size_t old_bytes = old != nullptr ? block_bytes() : 0;
+  mask_ = size - 1;
+  wqes_ = reinterpret_cast<SendWqe*>(pool_->take(block_bytes()));
+  slots_ = reinterpret_cast<std::byte*>(wqes_ + size);
+  if (old == nullptr) return;
+  for (std::uint32_t i = first; i != next; ++i) {
+    at(i) = old[i & old_mask];
+    std::memcpy(slot(i).data(), old_slots + std::size_t{i & old_mask} * stride_, stride_);
+  }
+  pool_->give(reinterpret_cast<std::byte*>(old), old_bytes);
 }
 
 std::span<const std::byte> SendWindow::data(std::uint32_t index) const {
   const std::size_t skip = at(index).data_at;
-  return {slots_.get() + std::size_t{index & mask_} * stride_ + skip, stride_ - skip};
+  return {slots_ + std::size_t{index & mask_} * stride_ + skip, stride_ - skip};
 }
 
 tern_sge SendWindow::sge(std::uint32_t index, unsigned i) const {

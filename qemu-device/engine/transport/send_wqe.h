@@ -6,10 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
-#include <vector>
 
+#include "core/block_pool.h"
 #include "core/types.h"
 #include "tern_hw.hpp"
 #include "wire/packet.h"
@@ -19,8 +18,6 @@ namespace tern {
 struct SendWqe {
   std::uint64_t wr_id = 0;
   std::uint64_t raddr = 0;
-  std::uint64_t swap_add = 0;
-  std::uint64_t compare = 0;
   std::uint32_t index = 0;   // free running
   std::uint32_t length = 0;  // bytes of the message
   std::uint32_t range = 0;   // FLUSH: bytes of the peer's memory
@@ -38,8 +35,8 @@ struct SendWqe {
   std::uint8_t flush_type = 0;   // TERN_FLUSH_*
   std::uint8_t flush_level = 0;  // TERN_FLUSH_LEVEL_*
   std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
-  bool done = false;
-  bool local = false;  // takes no packet: NOP and what is done to a key here
+  bool done : 1 = false;
+  bool local : 1 = false;  // takes no packet: NOP and what is done to a key here
 
   [[nodiscard]] bool read() const { return opcode == TERN_WR_RDMA_READ; }
   [[nodiscard]] bool atomic() const {
@@ -54,6 +51,8 @@ struct SendWqe {
   [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
 };
+// One line of the cache: there may be many.
+static_assert(sizeof(SendWqe) == 64);
 
 // What an opcode looks like in the send queue of a QP; the rest is valid only for known ones.
 struct WqeShape {
@@ -69,28 +68,38 @@ struct WqeShape {
 [[nodiscard]] std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot,
                                       SendWqe& wqe, std::span<const std::byte>& data);
 
-// The WQEs between the oldest incomplete one and the newest fetched: a ring that exists only
-// while the queue pair can send.
+// The WQEs between the oldest incomplete one and the newest fetched: a ring that is open while the
+// queue pair can send, and has memory while there are any.
 class SendWindow {
  public:
   static constexpr std::uint32_t kMaxWqes = 64;
+  static constexpr std::uint32_t kFewWqes = 8;  // what it has room for at first
+
+  explicit SendWindow(BlockPool& pool) : pool_(&pool) {}
+  ~SendWindow() { close(); }
+  SendWindow(const SendWindow&) = delete;
+  SendWindow& operator=(const SendWindow&) = delete;
 
   void open(std::uint32_t sq_size, std::uint32_t stride);
   void close();
-  [[nodiscard]] bool is_open() const { return !wqes_.empty(); }
-  [[nodiscard]] std::uint32_t capacity() const { return static_cast<std::uint32_t>(wqes_.size()); }
+  [[nodiscard]] bool is_open() const { return capacity_ != 0; }
+  [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
+  // Room for WQE `next` besides those from `first` on, which may move; less than capacity() apart.
+  void make_room(std::uint32_t first, std::uint32_t next);
+  // There is no WQE: the memory is for others.
+  void rest();
 
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
   [[nodiscard]] const SendWqe& at(std::uint32_t index) const { return wqes_[index & mask_]; }
   // Room for the copy of slot `index`, stride bytes.
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
-    return {slots_.get() + std::size_t{index & mask_} * stride_, stride_};
+    return {slots_ + std::size_t{index & mask_} * stride_, stride_};
   }
   // The operation segment of WQE `index`, whose opcode has one of type T.
   template <class T>
   [[nodiscard]] T segment(std::uint32_t index) const {
     T value;
-    std::memcpy(&value, slots_.get() + std::size_t{index & mask_} * stride_ + sizeof(tern_sq_hdr),
+    std::memcpy(&value, slots_ + std::size_t{index & mask_} * stride_ + sizeof(tern_sq_hdr),
                 sizeof(value));
     return value;
   }
@@ -100,10 +109,15 @@ class SendWindow {
 
  private:
   [[nodiscard]] std::span<const std::byte> data(std::uint32_t index) const;
-  std::vector<SendWqe> wqes_;
-  std::unique_ptr<std::byte[]> slots_;
+  [[nodiscard]] std::size_t block_bytes() const {
+    return (std::size_t{mask_} + 1) * (sizeof(SendWqe) + stride_);
+  }
+  BlockPool* pool_;
+  SendWqe* wqes_ = nullptr;     // a block of the pool: the WQEs,
+  std::byte* slots_ = nullptr;  // ... and behind them the copies of their slots
   std::uint32_t mask_ = 0;
   std::uint32_t stride_ = 0;
+  std::uint32_t capacity_ = 0;
 };
 
 }  // namespace tern

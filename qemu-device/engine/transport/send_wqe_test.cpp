@@ -177,9 +177,11 @@ TEST(SendWqe, DatagramsHaveTheirVectorBeforeTheData) {
 }
 
 TEST(SendWindow, KeepsSlotsApart) {
-  SendWindow window;
+  BlockPool pool;
+  SendWindow window(pool);
   window.open(4, 64);
   EXPECT_EQ(window.capacity(), 4U);
+  window.make_room(0, 3);
   for (std::uint32_t i = 0; i < 4; ++i) {
     const auto slot = window.slot(i);
     std::fill(slot.begin(), slot.end(), std::byte(i));
@@ -193,6 +195,32 @@ TEST(SendWindow, KeepsSlotsApart) {
   EXPECT_EQ(&window.at(4), &window.at(0));
   window.close();
   EXPECT_FALSE(window.is_open());
+}
+
+// More WQEs than it has room for at first take those before with them; one that is idle holds nothing.
+TEST(SendWindow, GrowsAndRests) {
+  BlockPool pool;
+  SendWindow window(pool);
+  window.open(256, 64);
+  ASSERT_EQ(window.capacity(), SendWindow::kMaxWqes);
+  constexpr std::uint32_t kFirst = 0xfffffffb;  // indices wrap
+  for (std::uint32_t n = 0; n < SendWindow::kMaxWqes; ++n) {
+    window.make_room(kFirst, kFirst + n);
+    window.at(kFirst + n) = SendWqe{};
+    window.at(kFirst + n).wr_id = n;
+    const auto slot = window.slot(kFirst + n);
+    std::fill(slot.begin(), slot.end(), std::byte(n));
+    for (std::uint32_t k = 0; k <= n; ++k) {
+      ASSERT_EQ(window.at(kFirst + k).wr_id, k);
+      ASSERT_EQ(window.slot(kFirst + k).back(), std::byte(k));
+    }
+  }
+  const SendWqe* const held = &window.at(kFirst);
+  window.rest();
+  SendWindow other(pool);
+  other.open(256, 64);
+  other.make_room(0, SendWindow::kMaxWqes - 1);
+  EXPECT_EQ(&other.at(kFirst), held) << "the next one has the same memory";
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ void UnreliableSender::finish(const SendWqe& wqe) {
     qp_.send_failed();
   }
   if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();
+  settle();
 }
 
 }  // namespace tern

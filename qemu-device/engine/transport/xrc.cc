@@ -13,7 +13,9 @@ bool XrcResponder::admit(const Packet& packet, bool begins) {
   const Srq* const named = qp_.device().srqs.find(packet.xrc_srq.value);
   if (named == nullptr || named->xrcd() != qp_.xrcd()) return false;
   if (begins) srq_ = named->ref();
-  return Responder::admit(packet, begins);
+  const auto keys = keys_of(srq_);
+  if (keys) keys_ = *keys;
+  return keys.has_value();
 }
 
 std::optional<Accessor> XrcResponder::keys_of(const SrqRef& ref) const {

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The engine alone: messages and packets a second by operation and size, inside a device and between two, over many QPs and
+// many keys; beside them what bounds them, copies of the same shape and the CRC. CPU time counts: all is one thread.
+//
+//   engine_bench --benchmark_filter=loopback/write --benchmark_repetitions=5
+#include <benchmark/benchmark.h>
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/mini_driver.h"
+
+namespace tern {
+namespace {
+
+constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 30;  // address space: what is not touched costs nothing
+constexpr std::uint64_t kData = 8 << 20;
+constexpr std::uint8_t kLogSq = 6;
+constexpr std::uint32_t kRing = 1U << kLogSq;
+constexpr std::uint32_t kMtu = 4096;
+constexpr unsigned kLogMtu = 12;
+constexpr std::uint32_t kBudget = 64 * 1024;
+
+NodeOptions node_options() {
+  NodeOptions o;
+  o.mtu = 4200;
+  o.max_qp = 3 * 8192;
+  o.max_mr = 2 << 20;
+  o.bring_up = false;
+  return o;
+}
+
+QpOptions qp_options(TestCq* cq) {
+  QpOptions o;
+  o.log_sq_size = kLogSq;
+  o.log_sq_stride = 7;
+  o.log_rq_size = kLogSq;
+  o.log_rq_stride = 6;
+  o.log_mtu = kLogMtu;
+  o.gid_index = 1;
+  o.send_cq = o.recv_cq = cq;
+  return o;
+}
+
+// A machine whose memory is one piece.
+struct Machine : TestNode {
+  explicit Machine(Sim& s) : TestNode(s, node_options()) {
+    host.use_arena(kArenaBytes);
+    bring_up();
+  }
+};
+
+enum class Kind { kSend, kWrite, kInline, kRead, kAtomic };
+
+// One or two machines, pairs of QPs between the first and the last, and rings full of the same request.
+class World {
+ public:
+  World(bool wire, unsigned pairs, Kind kind, std::uint32_t size)
+      : kind_(kind), a_(std::make_unique<Machine>(sim_)), b_(wire ? std::make_unique<Machine>(sim_) : nullptr) {
+    // Nobody reads what completes: the queues go round.
+    TestCq& from_cq = from().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
+    TestCq& to_cq = to().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
+    source_ = &from().reg(kData);
+    target_ = &to().reg(kData);
+    for (unsigned i = 0; i < pairs; ++i) {
+      auto pair = std::pair<TestQp*, TestQp*>(&from().create_qp(qp_options(&from_cq)), &to().create_qp(qp_options(&to_cq)));
+      pair.first->connect(*pair.second);
+      pair.second->connect(*pair.first);
+      pairs_.push_back(pair);
+      pi_.push_back(0);
+      for (std::uint32_t k = 0; k < kRing; ++k) pair.first->post(request(size, *source_, *target_), false);
+      for (std::uint32_t k = 0; kind == Kind::kSend && k < kRing; ++k) {
+        pair.second->post_recv({target_->sge(0, std::max(size, 1U))});
+      }
+      // What post() has published is taken back: the benchmark publishes it, again and again.
+      pair.first->store_sq_pi(0);
+      pair.second->store_rq_pi(0);
+    }
+  }
+
+  // Posts the next request of pair i and rings.
+  void post(unsigned i, std::uint32_t count = 1) {
+    pi_[i] += count;
+    if (kind_ == Kind::kSend) pairs_[i].second->store_rq_pi(pi_[i] + kRing / 2);
+    pairs_[i].first->store_sq_pi(pi_[i]);
+    from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
+  }
+  // Until nothing is left to do.
+  void finish() {
+    do {
+      while (from().device.run(kBudget)) {
+      }
+      if (b_ == nullptr) {
+        from().device.effects->clear();
+        return;
+      }
+    } while (pass(*a_, *b_) | (b_->device.run(kBudget), pass(*b_, *a_)));
+  }
+
+  TestNode& from() { return *a_; }
+  TestNode& to() { return b_ != nullptr ? *b_ : *a_; }
+  TestQp& qp(unsigned i) { return *pairs_[i].first; }
+  TestMr& source() { return *source_; }
+  TestMr& target() { return *target_; }
+  [[nodiscard]] SendWr request(std::uint32_t size, const TestMr& source, const TestMr& target) const {
+    switch (kind_) {
+      case Kind::kSend:
+        return send({source.sge(0, size)});
+      case Kind::kWrite:
+        return write({source.sge(0, size)}, target);
+      case Kind::kInline:
+        return write_inline(source.bytes(0, size), target);
+      case Kind::kRead:
+        return read({source.sge(0, size)}, target);
+      default:
+        return fetch_add(source.sge(0, 8), target, 0, 1);
+    }
+  }
+
+ private:
+  std::uint64_t doorbell_offset() { return std::uint64_t{from().uar()} << 12; }
+  // Everything that `x` sent, to `y`; whether there was something.
+  bool pass(Machine& x, Machine& y) {
+    Effects& fx = *x.device.effects;
+    if (fx.empty()) return false;
+    const bool any = !fx.frames().empty();
+    for (const Effects::Frame& f : fx.frames()) y.device.receive(fx.bytes(f));
+    fx.clear();
+    return any;
+  }
+
+  Sim sim_;
+  Kind kind_;
+  std::unique_ptr<Machine> a_;
+  std::unique_ptr<Machine> b_;
+  TestMr* source_ = nullptr;
+  TestMr* target_ = nullptr;
+  std::vector<std::pair<TestQp*, TestQp*>> pairs_;
+  std::vector<std::uint32_t> pi_;
+};
+
+// `size` bytes, as many in flight as make 256 KiB, up to half a ring.
+void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size) {
+  World world(wire, 1, kind, size);
+  const std::uint32_t batch = std::clamp(256U * 1024 / std::max(size, 1U), 1U, kRing / 2);
+  for (auto _ : state) {
+    world.post(0, batch);
+    world.finish();
+  }
+  const auto done = static_cast<std::int64_t>(state.iterations()) * batch;
+  if (world.qp(0).query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
+  state.SetItemsProcessed(done);
+  state.SetBytesProcessed(done * size);
+}
+
+// The same messages over `state.range(0)` QPs in turn.
+void many_qps(benchmark::State& state) {
+  const auto pairs = static_cast<unsigned>(state.range(0));
+  constexpr unsigned kTurn = 32;
+  World world(false, pairs, Kind::kWrite, 64);
+  unsigned next = 0;
+  for (auto _ : state) {
+    for (unsigned i = 0; i < kTurn; ++i) {
+      world.post(next);
+      next = next + 1 == pairs ? 0 : next + 1;
+    }
+    world.finish();
+  }
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kTurn);
+}
+
+// Writes that each name two of `state.range(0)` keys, drawn at random; all regions show the same memory.
+void many_keys(benchmark::State& state) {
+  const auto keys = static_cast<std::size_t>(state.range(0));
+  World world(false, 1, Kind::kWrite, 64);
+  TestNode& node = world.from();
+  const TestMr& first = world.source();
+  std::vector<std::uint32_t> numbers;
+  for (std::size_t i = 0; i < keys; ++i) {
+    tern_cmd_create_mr cmd{};
+    tern_rsp_object rsp{};
+    cmd.access = le(kAllAccess);
+    cmd.pdn = le(node.pd());
+    cmd.iova = le(first.iova);
+    cmd.length = le(std::uint64_t{4096});
+    cmd.pages.kind = TERN_PAGES_DIRECT;
+    cmd.pages.addr = le(first.dma);
+    if (node.command(TERN_CMD_CREATE_MR, cmd, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
+    numbers.push_back(le(rsp.id));
+  }
+  std::mt19937_64 random(1);
+  constexpr std::uint32_t kTurn = kRing / 2;
+  TestQp& qp = world.qp(0);
+  std::uint32_t index = 0;
+  std::vector<std::uint32_t> drawn(1 << 16);
+  for (auto& n : drawn) n = numbers[random() % keys];
+  std::size_t at = 0;
+  for (std::uint32_t i = 0; i < kRing; ++i) {
+    qp.memory().put(qp.sq_slot(i) + sizeof(tern_sq_hdr) + offsetof(tern_rdma_seg, raddr), le(first.iova));
+  }
+  for (auto _ : state) {
+    for (std::uint32_t i = 0; i < kTurn; ++i, ++index) {
+      const std::uint64_t slot = qp.sq_slot(index) + sizeof(tern_sq_hdr);
+      qp.memory().put(slot + offsetof(tern_rdma_seg, rkey), le(drawn[at++ & (drawn.size() - 1)]));
+      qp.memory().put(slot + sizeof(tern_rdma_seg) + offsetof(tern_sge, lkey), le(drawn[at++ & (drawn.size() - 1)]));
+    }
+    world.post(0, kTurn);
+    world.finish();
+  }
+  if (qp.query().attr.state != TERN_QPS_RTS) state.SkipWithError("the QP is in error");
+  state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kTurn);
+}
+
+// ---- what bounds them ----
+
+void copy(benchmark::State& state) {
+  const auto size = static_cast<std::size_t>(state.range(0));
+  std::vector<std::byte> from(kData);
+  std::vector<std::byte> to(kData);
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), size);
+    benchmark::DoNotOptimize(to.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * size));
+}
+
+void crc(benchmark::State& state) {
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(state.range(0)), 0x5a);
+  std::uint32_t sum = 0;
+  for (auto _ : state) {
+    sum = crc32_gzip_refl(sum, bytes.data(), bytes.size());
+    benchmark::DoNotOptimize(sum);
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * bytes.size()));
+}
+
+void add_messages() {
+  constexpr std::pair<const char*, Kind> kKinds[] = {
+      {"send", Kind::kSend}, {"write", Kind::kWrite}, {"read", Kind::kRead}, {"inline", Kind::kInline}, {"atomic", Kind::kAtomic}};
+  for (const bool wire : {false, true}) {
+    for (const auto& [name, kind] : kKinds) {
+      for (const std::uint32_t size : {8U, 64U, 1024U, 4096U, 65536U, 1U << 20}) {
+        if ((kind == Kind::kAtomic && size != 8) || (kind == Kind::kInline && size != 8)) continue;
+        benchmark::RegisterBenchmark(std::string(wire ? "wire/" : "loopback/") + name + "/" + std::to_string(size),
+                                     [wire, kind, size](benchmark::State& s) { messages(s, wire, kind, size); });
+      }
+    }
+  }
+  benchmark::RegisterBenchmark("qps", many_qps)->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+  benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
+  benchmark::RegisterBenchmark("copy", copy)->Arg(4096)->Arg(65536)->Arg(1 << 20)->ArgName("");
+  benchmark::RegisterBenchmark("crc32", crc)->Arg(64)->Arg(4096)->ArgName("");
+}
+
+}  // namespace
+}  // namespace tern
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  tern::add_messages();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

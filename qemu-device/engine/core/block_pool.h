@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Memory of what is under way. The block given back last is taken first, so that many queues that work in turn use the same few
+// lines of the cache, and one that is idle holds nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace tern {
+
+class BlockPool {
+ public:
+  static constexpr std::size_t kAlign = 64;
+
+  BlockPool() = default;
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  // `bytes` bytes that hold anything, aligned to kAlign. give() wants the same number.
+  [[nodiscard]] std::byte* take(std::size_t bytes);
+  void give(std::byte* block, std::size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlign}); }
+  };
+  // By the logarithm of their size.
+  std::array<std::vector<std::unique_ptr<std::byte[], Free>>, 32> free_;
+};
+
+// The same of a type: held by one owner at a time.
+template <class T>
+class Lent {
+ public:
+  explicit Lent(BlockPool& pool) : pool_(&pool) {}
+  ~Lent() { give(); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  T& take() {
+    if (held_ == nullptr) held_ = new (pool_->take(sizeof(T))) T;
+    return *held_;
+  }
+  void give() {
+    if (held_ == nullptr) return;
+    held_->~T();
+    pool_->give(reinterpret_cast<std::byte*>(held_), sizeof(T));
+    held_ = nullptr;
+  }
+  explicit operator bool() const { return held_ != nullptr; }
+  T* operator->() const { return held_; }
+
+ private:
+  BlockPool* pool_;
+  T* held_ = nullptr;
+};
+
+}  // namespace tern
