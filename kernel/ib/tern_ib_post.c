@@ -19,6 +19,21 @@ static void *tern_wq_next(struct tern_wq *wq)
 	return tern_wq_slot(wq, wq->pi);
 }
 
+/* Inline bytes or a list of SGEs at @data, and what the header says of them. */
+static void tern_fill_data(struct tern_sq_hdr *hdr, void *data,
+			   const struct ib_send_wr *wr)
+{
+	if (wr->send_flags & IB_SEND_INLINE) {
+		hdr->flags |= TERN_WQE_F_INLINE;
+		hdr->length = cpu_to_le32(tern_sge_bytes(wr->sg_list,
+							 wr->num_sge));
+		tern_copy_inline(data, wr);
+	} else {
+		hdr->num_sge = wr->num_sge;
+		tern_fill_sges(data, wr->sg_list, wr->num_sge);
+	}
+}
+
 static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 {
 	u8 opcode = tern_wr_opcode(wr->opcode);
@@ -50,20 +65,9 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	}
 
 	data = tern_fill_segment(qp->ibqp.qp_type, opcode, hdr + 1, wr);
-	if (!tern_wr_has_data(opcode))
-		goto out;
+	if (tern_wr_has_data(opcode))
+		tern_fill_data(hdr, data, wr);
 
-	if (wr->send_flags & IB_SEND_INLINE) {
-		hdr->flags |= TERN_WQE_F_INLINE;
-		hdr->length = cpu_to_le32(tern_sge_bytes(wr->sg_list,
-							 wr->num_sge));
-		tern_copy_inline(data, wr);
-	} else {
-		hdr->num_sge = wr->num_sge;
-		tern_fill_sges(data, wr->sg_list, wr->num_sge);
-	}
-
-out:
 	sq->pi++;
 	return 0;
 }
