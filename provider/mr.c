@@ -40,7 +40,7 @@ int tern_dealloc_pd(struct ibv_pd *ibvpd)
 	return 0;
 }
 
-/* ibv_import_pd(3): the handle is all there is to a PD, and its first user finds out if it is none. */
+/* ibv_import_pd(3): the handle is all there is to a PD; its first user finds out if it is none. */
 struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
 {
 	struct ibv_pd *pd;

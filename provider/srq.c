@@ -341,7 +341,7 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	return err;
 }
 
-/* ibv_modify_srq(3): EINVAL when more is posted than the new size holds, or for a limit above it. */
+/* ibv_modify_srq(3): EINVAL when more is posted than fits, or for a limit above the size. */
 int tern_modify_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr,
 		    int attr_mask)
 {

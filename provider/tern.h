@@ -100,7 +100,7 @@ struct tern_cq {
 	atomic_uint arm_seq;
 	/* arm_seq + 1 at the last arm for any completion, 0 before the first. */
 	atomic_uint armed_any;
-	/* Copy of the CQE that the ibv_cq_ex accessors read, but its phase: the slot was given back. */
+	/* What the ibv_cq_ex accessors read, but the phase: the slot was given back. */
 	struct tern_cqe cur;
 	struct tern_wallclock wallclock; /* under lock */
 };

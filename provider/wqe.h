@@ -9,6 +9,9 @@
 
 #include "tern.h"
 
+/* A number that the contract has from the verbs. */
+#define TERN_SAME(tern, ibv) static_assert((int)(tern) == (int)(ibv), #tern)
+
 /* Segment between a WQE's header and its data. */
 enum tern_seg {
 	TERN_SEG_NONE,
@@ -112,10 +115,10 @@ static inline void tern_wqe_atomic(struct tern_sq_hdr *wqe, uint64_t raddr,
 	};
 }
 
-static_assert((int)TERN_FLUSH_GLOBAL == IBV_FLUSH_GLOBAL &&
-	      (int)TERN_FLUSH_PERSISTENT == IBV_FLUSH_PERSISTENT &&
-	      TERN_FLUSH_LEVEL_RANGE == IBV_FLUSH_RANGE &&
-	      TERN_FLUSH_LEVEL_MR == IBV_FLUSH_MR, "FLUSH");
+TERN_SAME(TERN_FLUSH_GLOBAL, IBV_FLUSH_GLOBAL);
+TERN_SAME(TERN_FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
+TERN_SAME(TERN_FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
+TERN_SAME(TERN_FLUSH_LEVEL_MR, IBV_FLUSH_MR);
 
 /* 0, or EINVAL for a placement type or a selectivity that is none. */
 static inline int tern_check_flush(uint8_t type, uint8_t level)
@@ -149,12 +152,11 @@ static inline void tern_wqe_flush(struct tern_sq_hdr *wqe, uint64_t raddr,
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | \
 	 IBV_ACCESS_LOCAL_WRITE)
 
-static_assert((int)TERN_ACCESS_LOCAL_WRITE == IBV_ACCESS_LOCAL_WRITE &&
-	      (int)TERN_ACCESS_REMOTE_WRITE == IBV_ACCESS_REMOTE_WRITE &&
-	      (int)TERN_ACCESS_REMOTE_READ == IBV_ACCESS_REMOTE_READ &&
-	      (int)TERN_ACCESS_REMOTE_ATOMIC == IBV_ACCESS_REMOTE_ATOMIC &&
-	      (int)TERN_ACCESS_ZERO_BASED == IBV_ACCESS_ZERO_BASED,
-	      "rights of a window");
+TERN_SAME(TERN_ACCESS_LOCAL_WRITE, IBV_ACCESS_LOCAL_WRITE);
+TERN_SAME(TERN_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
+TERN_SAME(TERN_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_READ);
+TERN_SAME(TERN_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC);
+TERN_SAME(TERN_ACCESS_ZERO_BASED, IBV_ACCESS_ZERO_BASED);
 
 /*
  * What no bind can be: a window of another type than the verb's, rights that
