@@ -3,7 +3,7 @@
 export GIT_CONFIG_COUNT=2 GIT_CONFIG_KEY_0=user.name GIT_CONFIG_VALUE_0="A Tester" \
 	GIT_CONFIG_KEY_1=user.email GIT_CONFIG_VALUE_1=tester@example.org
 
-# The rest in the sysroot; the suite is there already, and cannot fetch sources: tests/run does before.
+# The rest in the sysroot, where nothing can be fetched: the sources are there by now.
 command -v clang++-19 >/dev/null || exec "$VM_DIR/sysroot-run" "$TERN_TOP/tests/check/${0##*/}"
 
 inside() { env -C "$tree" "$@"; }

@@ -3,9 +3,12 @@
 # 50 times both modules out and in again: idle, right after a kill, under a living process, before
 # the driver has settled. Nothing stays behind, nothing is said in dmesg. Runs in vm1; prints ok /
 # not ok lines.
+#
+#   reload.sh [ROUNDS [traffic]]   traffic: each round under a living process with all its traffic
 set -u
 . /tern/conf
 rounds=${1:-50}
+manner=${2:-all}
 failed=0
 victim=
 
@@ -52,7 +55,9 @@ kills=0
 # shellcheck disable=SC2094 # the log is read when a round has gone wrong
 for ((round = 1; round <= rounds; round++)); do
 	why=
-	case $((round % 5)) in
+	kind=$((round % 5))
+	[ "$manner" != traffic ] || kind=3
+	case $kind in
 	1 | 2) # the kernel is still taking the objects away
 		start_victim "$round"
 		kill_victim

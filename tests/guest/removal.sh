@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# removal.sh: the adapter is pulled out while it works; another one comes into its place. Runs in vm1.
+# removal.sh: the adapter is pulled out while it works, and another one comes into its place; it is removed in good order, reset
+# and unbound while it works. Runs in vm1.
 set -u
 failed=0
 log=$(mktemp)
@@ -78,6 +79,28 @@ end-test
 check plug labctl qmp vm1 device_add driver=tern id=tern0 bus=rp1 netdev=wire mac=52:54:00:77:00:01
 check up-2 tern-up
 check works-2 pingpong
+
+# In good order, but with a process that holds all it has and traffic that does not end.
+function_of() { echo "/sys/bus/pci/devices/$pci"; }
+remove() { echo 1 >"$(function_of)/remove" && gone; }
+rescan() { echo 1 >/sys/bus/pci/rescan; }
+flr() { grep -q flr "$(function_of)/reset_method" && echo flr >"$(function_of)/reset_method" && echo 1 >"$(function_of)/reset"; }
+unbind() { echo "$pci" >/sys/bus/pci/drivers/tern/unbind; }
+bind() { echo "$pci" >/sys/bus/pci/drivers/tern/bind; }
+orderly() { # NUMBER OUT BACK
+	check "start-$1" start "$2"
+	check "$2" "$2"
+	check "told-$1" until_true 60 grep -q 'queues-live' "$log.watch"
+	[ "$3" = true ] || check "$3" "$3"
+	check "up-$1" tern-up
+	# The old objects are still there when the new device works.
+	check "works-$1" pingpong
+	check "watcher-$1" finish
+	end-test
+}
+orderly 3 remove rescan
+orderly 4 flr true
+orderly 5 unbind bind
 
 check no-complaints sh -c '! kernel-complaints | grep .'
 rm -f "$log" "$log.watch"

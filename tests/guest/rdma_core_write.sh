@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# rdma_core_write.sh: rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which gives the kernel by write() what it
+# can. Runs in vm1; prints ok / not ok lines.
+set -u
+. /tern/conf
+library=/mnt/tern/$OUT/write
+
+written() { # LIBRARY-PATH: a client without a server has made its objects before it finds out
+	LD_LIBRARY_PATH=$1 strace -f -y -e trace=write,ioctl -o /run/written ibv_rc_pingpong -d tern0 -g "$(gid-index)" 127.0.0.1 >/dev/null 2>&1
+	grep -c 'write([0-9]*</dev/infiniband/uverbs' /run/written
+}
+with=$(written "$library") without=$(written "")
+if [ "$with" -gt "$without" ]; then
+	echo "ok rdma-core-write/by-write # $with commands, $without with the distribution's library"
+else
+	echo "not ok rdma-core-write/by-write - $with commands go by write(), $without with the distribution's library"
+	exit 1
+fi
+LD_LIBRARY_PATH=$library exec rdma_core.py
