@@ -19,6 +19,8 @@ import termios
 import time
 import tty
 
+import stall
+
 TOP = os.environ["TERN_TOP"]
 CACHE = os.environ["TERN_CACHE"]
 VM_DIR = os.path.join(TOP, "tests/vm")
@@ -128,6 +130,7 @@ class Machine:
         self.process = None
         self.ready = False
         self.soft_roce = False
+        self.stall_shown = False
         self.fds = []
         self.args = []
         self.ports = {}
@@ -451,6 +454,7 @@ class Lab:
     def loop(self):
         boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
         boot_limit = time.monotonic() + boot_seconds
+        next_look = 0
         while True:
             if self.status is not None and (self.opt.tty or {1, 2} <= self.done):
                 return self.status
@@ -462,6 +466,11 @@ class Lab:
                     raise NotBooted(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
                 if self.again and self.stalled(late):
                     raise NotBooted(f"{late.name} stalls in its boot", late)
+            if now > next_look:
+                next_look = now + 5
+                for m in self.machines:
+                    if m.ready and not m.stall_shown and self.stalled(m):
+                        self.show_stall(m)
             for key, _ in self.selector.select(1):
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
@@ -470,7 +479,14 @@ class Lab:
     def stalled(self, m):
         """An emulated machine of a busy host now and then measures its timers wrongly, and a processor of it sleeps for ever."""
         with open(f"{self.run}/{m.name}.log", "rb") as f:
-            return b"detected stalls on CPUs" in f.read()
+            return stall.STALL in f.read()
+
+    def show_stall(self, m):
+        m.stall_shown = True
+        time.sleep(1)
+        report = stall.first_report(f"{self.run}/{m.name}.log")
+        for line in report + stall.describe(m.process.pid, lambda command: self.qmp(m.name, command)):
+            say(f"stall: {m.name}: {line}")
 
     def stop(self):
         if self.saved_tty:
