@@ -143,8 +143,10 @@ static void *tern_worker(void *opaque)
         }
         s->work = tern_engine_run(s->engine, TERN_SLICE);
         trace_tern_worker_slice(s, s->work);
+        /* Deadlines that pass while we work are ours; see tern_finish(). */
         if (tern_collect(s) ||
-            tern_engine_next_deadline(s->engine) < s->armed) {
+            (!tern_worker_may_run(s) &&
+             tern_engine_next_deadline(s->engine) < s->armed)) {
             qemu_bh_schedule(s->bh);
         }
     }
@@ -258,8 +260,13 @@ static void tern_deliver(TernState *s, bool frames)
 static void tern_finish(TernState *s, bool in_bh)
 {
     uint64_t deadline = tern_engine_next_deadline(s->engine);
-    /* While nothing may run, a deadline that has passed would fire for ever. */
-    bool rearm = deadline < s->armed && tern_may_run(s);
+    /*
+     * A deadline that has passed fires at once, again and again, as long as
+     * nobody runs the engine: not while nothing may run, and not while the worker
+     * is about to, which would have to fight this thread for the lock.
+     */
+    bool rearm = deadline < s->armed && tern_may_run(s) &&
+                 !tern_worker_may_run(s);
     bool frames, throttled, again;
     unsigned i;
 

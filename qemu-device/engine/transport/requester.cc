@@ -133,8 +133,9 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   } else if (wqe.atomic_write()) {
     if (!send_atomic_write(wqe)) return false;
   } else {
-    if (!send_data(wqe)) return false;
+    // The peer may answer before this returns, and the WQE be gone.
     cost += std::min(wqe.length, qp_.mtu());
+    if (!send_data(wqe)) return false;
   }
   allowance -= std::min(allowance, cost);
   return qp_.state() != TERN_QPS_ERR;
