@@ -40,6 +40,7 @@ int tern_aq_alloc(struct tern_dev *tdev)
 
 	aq->tail = 0;
 	aq->ci = 0;
+	aq->early = false;
 	bitmap_fill(aq->free, TERN_AQ_SIZE);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		aq->slots[i].state = TERN_CMD_IDLE;
@@ -94,15 +95,14 @@ static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *en
 	}
 }
 
-/* Takes the answers that are there, and says whether there were any. Any context. */
-bool tern_aq_reap(struct tern_dev *tdev)
+/* Takes the answers that are there, and says whether there were any. */
+static bool tern_aq_take(struct tern_aq *aq)
 {
 	const struct tern_acq_entry *entry;
-	struct tern_aq *aq = &tdev->aq;
-	unsigned long flags;
 	unsigned int n;
 
-	spin_lock_irqsave(&aq->lock, flags);
+	lockdep_assert_held(&aq->lock);
+
 	for (n = 0; n < TERN_AQ_SIZE; n++) {
 		entry = &aq->mem->acq[tern_ring_slot(aq->ci, TERN_AQ_LOG_SIZE)];
 		if (!tern_phase_valid(le32_to_cpu(READ_ONCE(entry->phase)),
@@ -113,8 +113,24 @@ bool tern_aq_reap(struct tern_dev *tdev)
 		tern_aq_complete(aq, entry);
 		aq->ci++;
 	}
-	spin_unlock_irqrestore(&aq->lock, flags);
 	return n;
+}
+
+/*
+ * Takes the answers that are there, and says whether there were any, or whether
+ * a submitter took some before their interrupt came. Any context.
+ */
+bool tern_aq_reap(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned long flags;
+	bool any;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	any = tern_aq_take(aq) || aq->early;
+	aq->early = false;
+	spin_unlock_irqrestore(&aq->lock, flags);
+	return any;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
 
@@ -212,6 +228,9 @@ static void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode
 	slot->state = TERN_CMD_SUBMITTED;
 	/* writel() orders the entry and the mailbox before it. */
 	writel(++aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
+	/* A device that answers at once spares its caller the sleep. */
+	if (tern_aq_take(aq))
+		aq->early = true;
 unlock:
 	spin_unlock_irqrestore(&aq->lock, flags);
 }

@@ -62,6 +62,7 @@ struct tern_cmd_slot {
  * @dma: DMA address of @mem
  * @tail: producer index of the admin queue
  * @ci: consumer index of the completion queue
+ * @early: a submitter took answers whose interrupt has not been seen
  * @count: commands submitted, the entropy of tags
  * @timeout: what a command may take, jiffies
  * @users: slots that a caller of tern_cmd_exec() holds
@@ -75,6 +76,7 @@ struct tern_aq {
 	dma_addr_t dma;
 	u32 tail;
 	u32 ci;
+	bool early;
 	u32 count;
 	unsigned long timeout;
 	unsigned int users;

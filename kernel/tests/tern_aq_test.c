@@ -244,6 +244,20 @@ static void tern_test_interrupt_lost(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
+/* An answer that is there when the doorbell has been rung; its interrupt comes later and has a cause. */
+static void tern_test_at_once(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	tern_test_answer(fake, tern_tag_make(0, fake->tdev.aq.count),
+			 TERN_ST_BUSY, 0);
+	tern_test_start(fake, 0, TERN_TEST_STAYS);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0),
+			tern_status_to_errno(TERN_ST_BUSY));
+	KUNIT_EXPECT_TRUE(test, tern_aq_reap(&fake->tdev));
+	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
+}
+
 /* Answers to what nobody asked, and to one question twice, change nothing. */
 static void tern_test_bogus(struct kunit *test)
 {
@@ -411,6 +425,7 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_reply_too_long),
 	KUNIT_CASE(tern_test_out_of_order),
 	KUNIT_CASE(tern_test_interrupt_lost),
+	KUNIT_CASE(tern_test_at_once),
 	KUNIT_CASE(tern_test_bogus),
 	KUNIT_CASE(tern_test_late),
 	KUNIT_CASE(tern_test_silent),

@@ -297,7 +297,7 @@ class Lab:
             accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off"]
             append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
                       "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
-                      + (" kunit.enable=1 kunit.autorun=1" if opt.lane == "debug" else ""))
+                      + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
             args = [self.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
                     "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
                     "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
