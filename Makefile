@@ -2,7 +2,7 @@
 
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean
+.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
 
 help:
 	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
@@ -11,6 +11,8 @@ help:
 	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
 	@echo '                 (RESUME=1: without what passed in a run before it)'
 	@echo 'make kunit       KUnit tests of the drivers, in the debug kernel'
+	@echo 'make bench       tern beside Soft-RoCE and beside what bounds it, as a table and build/bench.json (bench-full: five passes;'
+	@echo '                 bench-check: says which ratio fell since tests/bench/recorded.json)'
 	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
 	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
 	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
@@ -39,6 +41,15 @@ test-full:
 
 kunit:
 	@tests/vm/host-setup && tests/run --lane debug kunit
+
+bench:
+	@tests/vm/host-setup && tests/bench/bench
+
+bench-full:
+	@tests/vm/host-setup && tests/bench/bench --passes 5
+
+bench-check:
+	@tests/vm/host-setup && tests/bench/bench --passes 3 --check
 
 shell:
 	@tests/vm/run-vm --tty -- bash -l

@@ -24,7 +24,6 @@ import stall
 TOP = os.environ["TERN_TOP"]
 CACHE = os.environ["TERN_CACHE"]
 VM_DIR = os.path.join(TOP, "tests/vm")
-MTU = 4500  # path MTU 4096 fits
 
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
@@ -56,6 +55,8 @@ def arguments():
     p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
     p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
     p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="this machine has Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--virtio-wire", action="store_true", help="a second wire with virtio-nets, and Soft-RoCE (rxe0) on them beside tern")
+    p.add_argument("--mtu", type=int, default=4500, help="of the wires (4500: path MTU 4096 fits)")
     p.add_argument("--mutate", action="store_true", help="a QEMU whose tern devices have the property `mutate`: one rule of memory windows switched off")
     p.add_argument("--no-build", action="store_true", help="take what was built before")
     p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
@@ -163,7 +164,7 @@ def wire(machines, net):
     if len(links) == 1:
         first.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={links[0]}"]
         return
-    hub = {"wire": 1, "control": 2}[net]
+    hub = {"wire": 1, "control": 2, "virtio": 3}[net]
     for i, fd in enumerate(links):
         first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
                        "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
@@ -236,9 +237,9 @@ class Lab:
         driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and os.path.exists(f"{TOP}/{self.out}/tern.ko")
         provider = [f for f in os.listdir(f"{TOP}/{self.out}") if f.startswith("libtern-rdmav")]
         conf = {
-            "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": MTU, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
+            "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": opt.mtu, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "SOFT_ROCE": int(m.soft_roce), "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
+            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
@@ -260,13 +261,13 @@ class Lab:
     def start(self):
         opt = self.opt
         kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
+        nets = ["control"] + ["wire"] * (not opt.no_tern) + ["virtio"] * opt.virtio_wire
         if opt.vms > 1:
-            wire(self.machines, "control")
-            if not opt.no_tern:
-                wire(self.machines, "wire")
+            for net in nets:
+                wire(self.machines, net)
         else:  # a wire that ends in this process, which reads and forgets
             m = self.machines[0]
-            for net in ("control", "wire")[:1 if opt.no_tern else 2]:
+            for net in nets:
                 mine, fd = m.pair()
                 m.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={fd}"]
                 self.watch(mine, lambda sock: sock.recv(1 << 20))
@@ -283,7 +284,7 @@ class Lab:
                     m.ports["tty"] = mine
                     m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
             if m.soft_roce:
-                m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={MTU},romfile="]
+                m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
             elif not opt.no_tern:
                 props = [f"tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
                 if opt.pcap and m.index == 1:
@@ -293,6 +294,8 @@ class Lab:
                     if not who or int(who[1]) == m.index:
                         props.append(who[2] if who else p)
                 m.args += ["-device", ",".join(props)]
+            if opt.virtio_wire:
+                m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
             iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
             accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off"]
             append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "clock.h"
+#include "measure.h"
+
+namespace guest::bench {
+namespace {
+
+constexpr std::uint32_t kSmall = 8;
+constexpr std::size_t kWarmUp = 50;
+constexpr std::size_t kMostTimes = 20000;
+constexpr std::uint32_t kSizes[] = {4096, 65536, 1 << 20};
+// Bytes under way, as far as 64 messages are that many.
+constexpr std::uint32_t kUnderWay = 8 << 20;
+constexpr std::uint32_t kMostUnderWay = 64;
+constexpr std::uint32_t kRateSize = 64;
+constexpr std::uint32_t kRateDepth = 256;
+constexpr std::uint32_t kList = 32;
+// A bound on what hangs.
+constexpr double kPatience = 60;
+
+void still_alive(std::uint64_t begin) {
+  require(seconds_since(begin) < kPatience, "nothing completes for {} s", kPatience);
+}
+
+// Runs once(number) until time is up, and keeps what each run took but for the first.
+template <typename Once>
+std::vector<std::uint64_t> sample(double seconds, Once once) {
+  std::vector<std::uint64_t> times;
+  times.reserve(kMostTimes);
+  std::uint64_t number = 0;
+  for (std::size_t i = 0; i < kWarmUp; ++i) once(++number);
+  const std::uint64_t begin = ticks();
+  while (times.size() < kMostTimes && seconds_since(begin) < seconds) {
+    const std::uint64_t start = ticks();
+    once(++number);
+    times.push_back(ticks() - start);
+  }
+  return times;
+}
+
+void wait_for(End& end, Peer& peer, unsigned completions) {
+  const std::uint64_t begin = ticks();
+  std::array<ibv_wc, 4> wcs;
+  for (unsigned spins = 1; completions > 0; ++spins) {
+    completions -= static_cast<unsigned>(end.poll(wcs.data(), static_cast<int>(std::min<unsigned>(completions, 4))));
+    peer.step();
+    if (spins % 1000 == 0) still_alive(begin);
+  }
+}
+
+// There and back; half of it is the latency.
+void write_latency(const Device& dev, Peer& peer, const Scene& scene) {
+  End end(dev, {.part = Part::kWriteBack});
+  peer.begin(end);
+  ibv_sge sge{};
+  ibv_send_wr wr = end.request(IBV_WR_RDMA_WRITE, 0, sge);
+  sge.addr = end.memory().address(End::kOwnAt);
+  const auto times = sample(scene.seconds, [&](std::uint64_t number) {
+    end.memory().store64(End::kOwnAt, number);
+    end.post(wr);
+    const std::uint64_t begin = ticks();
+    ibv_wc wc{};
+    int done = 0;
+    for (unsigned spins = 1; end.memory().load64(End::kNumberAt) != number; ++spins) {
+      done += end.poll(&wc, 1);
+      peer.step();
+      if (spins % 1000 == 0) still_alive(begin);
+    }
+    if (done == 0) wait_for(end, peer, 1);
+  });
+  peer.finish();
+  report_times(scene, "write-latency", kSmall, times, 2);
+}
+
+void send_latency(const Device& dev, Peer& peer, const Scene& scene) {
+  End end(dev, {.part = Part::kSendBack});
+  peer.begin(end);
+  ibv_sge sge{};
+  ibv_send_wr wr = end.request(IBV_WR_SEND, 0, sge);
+  const auto times = sample(scene.seconds, [&](std::uint64_t) {
+    end.post(wr);
+    wait_for(end, peer, 2);
+    end.post_recv(0);
+  });
+  peer.finish();
+  report_times(scene, "send-latency", kSmall, times, 2);
+}
+
+// To the other end and, with the answer, back: a latency as it is.
+void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode, const char* what) {
+  End end(dev, {});
+  peer.begin(end);
+  ibv_sge sge{};
+  ibv_send_wr wr = end.request(opcode, 0, sge);
+  const auto times = sample(scene.seconds, [&](std::uint64_t) {
+    end.post(wr);
+    wait_for(end, peer, 1);
+  });
+  peer.finish();
+  report_times(scene, what, kSmall, times, 1);
+}
+
+void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode, const char* what, std::uint32_t size) {
+  const std::uint32_t depth = std::min(kUnderWay / size, kMostUnderWay);
+  End end(dev, {.part = opcode == IBV_WR_SEND ? Part::kTake : Part::kNothing, .size = size, .buffers = depth});
+  peer.begin(end);
+  std::vector<ibv_sge> sges(depth);
+  std::vector<ibv_send_wr> wrs(depth);
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    wrs[i] = end.request(opcode, i, sges[i]);
+    end.post(wrs[i]);
+  }
+  std::uint64_t done = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t last = ticks();
+  std::uint32_t under_way = depth;
+  std::array<ibv_wc, 16> wcs;
+  bool more = true;
+  while (under_way > 0) {
+    const int n = end.poll(wcs.data(), static_cast<int>(wcs.size()));
+    for (int i = 0; i < n; ++i) {
+      const auto buffer = wcs.at(static_cast<std::size_t>(i)).wr_id;
+      --under_way;
+      if (more) {
+        end.post(wrs[buffer]);
+        ++under_way;
+      }
+      // The first round touches memory and code for the first time.
+      if (++done == depth) begin = ticks();
+    }
+    peer.step();
+    if (n != 0) {
+      last = ticks();
+      more = begin == 0 || seconds_since(begin) < scene.seconds;
+    } else {
+      still_alive(last);
+    }
+  }
+  const double took = static_cast<double>(last - begin) * tick_ns() / 1e9;
+  peer.finish();
+  report(scene, what, size, static_cast<double>(done - depth) * size / took / 1e9, "GB/s");
+}
+
+// WRITEs of 64 bytes, posted one by one or as lists; one of a list is signaled.
+void message_rate(const Device& dev, Peer& peer, const Scene& scene, bool lists) {
+  End end(dev, {.size = kRateSize, .buffers = kRateDepth});
+  peer.begin(end);
+  std::array<ibv_sge, kList> sges{};
+  std::array<ibv_send_wr, kList> wrs{};
+  for (std::uint32_t i = 0; i < kList; ++i) {
+    wrs.at(i) = end.request(IBV_WR_RDMA_WRITE, i, sges.at(i));
+    if (i + 1 < kList) wrs.at(i).send_flags = 0;
+    if (lists && i + 1 < kList) wrs.at(i).next = &wrs.at(i + 1);
+  }
+  std::uint32_t under_way = 0;
+  std::uint64_t done = 0;
+  const std::uint64_t begin = ticks();
+  std::uint64_t last = begin;
+  bool more = true;
+  while (more || under_way > 0) {
+    while (more && under_way + kList <= kRateDepth) {
+      for (std::uint32_t i = 0; i < (lists ? 1 : kList); ++i) end.post(wrs.at(i));
+      under_way += kList;
+    }
+    ibv_wc wc{};
+    if (end.poll(&wc, 1) != 0) {
+      under_way -= kList;
+      done += kList;
+      last = ticks();
+      more = seconds_since(begin) < scene.seconds;
+    } else {
+      still_alive(last);
+    }
+    peer.step();
+  }
+  peer.finish();
+  const double took = static_cast<double>(last - begin) * tick_ns() / 1e9;
+  report(scene, lists ? "write-rate-lists" : "write-rate", kRateSize, static_cast<double>(done) / took / 1e6, "M/s");
+}
+
+}  // namespace
+
+void measure_messages(const Device& dev, Peer& peer, const Scene& scene) {
+  send_latency(dev, peer, scene);
+  write_latency(dev, peer, scene);
+  answered_latency(dev, peer, scene, IBV_WR_RDMA_READ, "read-latency");
+  answered_latency(dev, peer, scene, IBV_WR_ATOMIC_FETCH_AND_ADD, "atomic-latency");
+  for (const std::uint32_t size : kSizes) {
+    bandwidth(dev, peer, scene, IBV_WR_RDMA_WRITE, "write-bandwidth", size);
+    bandwidth(dev, peer, scene, IBV_WR_RDMA_READ, "read-bandwidth", size);
+    bandwidth(dev, peer, scene, IBV_WR_SEND, "send-bandwidth", size);
+  }
+  message_rate(dev, peer, scene, false);
+  message_rate(dev, peer, scene, true);
+}
+
+}  // namespace guest::bench
