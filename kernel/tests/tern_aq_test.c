@@ -244,7 +244,7 @@ static void tern_test_interrupt_lost(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
-/* An answer that is there when the doorbell has been rung; its interrupt comes later and has a cause. */
+/* An answer that is there when the doorbell has been rung; its interrupt comes later. */
 static void tern_test_at_once(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
