@@ -25,6 +25,11 @@
 
 /* Bytes of transport work between two looks at who else wants the lock. */
 #define TERN_SLICE          (64 * 1024)
+/*
+ * The same for the thread that brought the input: a message of 64 KiB and more
+ * is done before another thread would have been woken for it.
+ */
+#define TERN_SLICE_INLINE   (256 * 1024)
 /* The same while the peer is slow: admin commands and answers still get on. */
 #define TERN_TRICKLE        (4 * 1024)
 /* Bytes of frames on their way out: more are not sent under an MMIO access, */
@@ -161,7 +166,7 @@ void tern_run(TernState *s)
         s->work = true;
     } else if (!tern_worker_may_run(s)) {
         s->work = tern_engine_run(s->engine, s->backlog < TERN_TX_SOFT ?
-                                             TERN_SLICE : TERN_TRICKLE);
+                                             TERN_SLICE_INLINE : TERN_TRICKLE);
     }
 }
 
