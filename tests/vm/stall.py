@@ -6,7 +6,7 @@ import time
 STALL = b"detected stalls on CPUs"
 # Registers and code of a trace say nothing to somebody who has the function names.
 _DULL = re.compile(r"\] (R[A-D0-9][A-Z0-9]*|RSP|RDX|FS|CS|CR2|DR\d|PKRU|Code|Modules linked in|Hardware name)\b")
-_PROCESSOR = re.compile(r"^(CPU#|.*\b(RIP|EIP)=|.*\bHLT=|.*\b(LVTT|Timer|ISR|IRR)\b)")
+_PROCESSOR = re.compile(r"^(CPU#|.*\b(RIP|EIP)=|.*\b(LVTT|Timer|ISR|IRR)\b)")
 
 
 def first_report(path, lines=45):
