@@ -4,9 +4,8 @@
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [MODULE...]
 
-The expectation names every test of the modules: 'pass', or 'skip' with the reason why it
-may. A test that fails, skips without being allowed to, passes though a skip is expected, is
-missing or unknown makes the run fail. Each module runs in a process of its own.
+The expectation names every test of the modules: 'pass', or 'skip' or 'fail' with the reason why it
+may. A test that does anything else, is missing or unknown makes the run fail. Each module runs in a process of its own.
 """
 import argparse
 import json
@@ -123,8 +122,8 @@ def read_expectation(path):
             line = line.split("#")[0].strip()
             if line:
                 name, outcome, *reason = line.split(None, 2)
-                if outcome not in ("pass", "skip") or (outcome == "skip") != bool(reason):
-                    sys.exit(f"{path}: {name}: want 'pass' or 'skip REASON'")
+                if outcome not in ("pass", "skip", "fail") or (outcome == "pass") == bool(reason):
+                    sys.exit(f"{path}: {name}: want 'pass', 'skip REASON' or 'fail REASON'")
                 expected[name] = (outcome, reason[0] if reason else "")
     return expected
 
@@ -135,7 +134,7 @@ def judge(expected, results):
         outcome, detail = results.get(name, ("missing", ""))
         want, reason = expected.get(name, ("unknown", ""))
         verdict = "ok" if outcome == want else "not ok"
-        note = reason if outcome == want == "skip" else detail
+        note = reason if outcome == want != "pass" else detail
         if verdict != "ok":
             note = f"expected {want}" + (f": {detail}" if detail else "")
         yield verdict, name, outcome, " ".join(note.split())
@@ -164,7 +163,7 @@ def main():
         if status != 0:
             found.append(("not ok", f"tests.{module}", "fail", f"the module's process ended with {status}"))
         for verdict, name, outcome, note in found:
-            print(f"{verdict} rdma-core/{name}" + (f" # SKIP {note}" if outcome == "skip" and verdict == "ok"
+            print(f"{verdict} rdma-core/{name}" + (f" # SKIP {note}" if outcome != "pass" and verdict == "ok"
                                                    else f" - {note}" if note else ""), flush=True)
         rows += found
     if args.table:
