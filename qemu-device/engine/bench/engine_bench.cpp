@@ -26,6 +26,7 @@ constexpr std::uint32_t kRing = 1U << kLogSq;
 constexpr std::uint32_t kMtu = 4096;
 constexpr unsigned kLogMtu = 12;
 constexpr std::uint32_t kBudget = 64 * 1024;
+constexpr std::size_t kWqe = sizeof(tern_sq_hdr) + sizeof(tern_rdma_seg) + sizeof(tern_sge);
 
 NodeOptions node_options() {
   NodeOptions o;
@@ -85,11 +86,20 @@ class World {
   }
 
   // Posts the next request of pair i and rings.
-  void post(unsigned i, std::uint32_t count = 1) {
+  void post(unsigned i, std::uint32_t count = 1, bool rings = true) {
     pi_[i] += count;
     if (kind_ == Kind::kSend) pairs_[i].second->store_rq_pi(pi_[i] + kRing / 2);
     pairs_[i].first->store_sq_pi(pi_[i]);
-    from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
+    if (rings) from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
+  }
+  // Puts the next request of pair i into its slot again, as whoever posts it does.
+  void write_request(unsigned i) {
+    TestQp& qp = *pairs_[i].first;
+    if (wqe_.empty()) {
+      const std::byte* const first = from().host.at(qp.memory().address(qp.sq_slot(0)));
+      wqe_.assign(first, first + kWqe);
+    }
+    std::memcpy(from().host.at(qp.memory().address(qp.sq_slot(pi_[i]))), wqe_.data(), kWqe);
   }
   // Until nothing is left to do.
   void finish() {
@@ -143,6 +153,7 @@ class World {
   TestMr* target_ = nullptr;
   std::vector<std::pair<TestQp*, TestQp*>> pairs_;
   std::vector<std::uint32_t> pi_;
+  std::vector<std::byte> wqe_;
 };
 
 // `size` bytes, as many in flight as make 256 KiB, up to half a ring.
@@ -159,15 +170,16 @@ void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size)
   state.SetBytesProcessed(done * size);
 }
 
-// The same messages over `state.range(0)` QPs in turn.
-void many_qps(benchmark::State& state) {
+// The same messages over `state.range(0)` QPs in turn; or what posting them costs alone, when nobody rings.
+void many_qps(benchmark::State& state, bool rings) {
   const auto pairs = static_cast<unsigned>(state.range(0));
   constexpr unsigned kTurn = 32;
   World world(false, pairs, Kind::kWrite, 64);
   unsigned next = 0;
   for (auto _ : state) {
     for (unsigned i = 0; i < kTurn; ++i) {
-      world.post(next);
+      world.write_request(next);
+      world.post(next, 1, rings);
       next = next + 1 == pairs ? 0 : next + 1;
     }
     world.finish();
@@ -257,7 +269,10 @@ void add_messages() {
       }
     }
   }
-  benchmark::RegisterBenchmark("qps", many_qps)->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+  for (const bool rings : {true, false}) {
+    benchmark::RegisterBenchmark(rings ? "qps" : "qps-posts-alone", [rings](benchmark::State& s) { many_qps(s, rings); })
+        ->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+  }
   benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
   benchmark::RegisterBenchmark("copy", copy)->Arg(4096)->Arg(65536)->Arg(1 << 20)->ArgName("");
   benchmark::RegisterBenchmark("crc32", crc)->Arg(64)->Arg(4096)->ArgName("");

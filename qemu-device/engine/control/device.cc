@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "control/admin.h"
 #include "control/device_faults.h"
@@ -167,7 +168,7 @@ bool Device::can_receive() { return true; }  // the Ethernet function drops and 
 
 std::uint32_t Device::dispatch(Packet& packet) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
-  counters.add(TERN_CNT_RX_RDMA_PACKETS);
+  counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
@@ -181,7 +182,7 @@ std::uint32_t Device::dispatch(Packet& packet) {
       return 1;
     }
   }
-  counters.add(TERN_CNT_RX_QP_MISMATCH);
+  counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
   return 0;
 }
 
@@ -199,10 +200,11 @@ std::uint32_t Device::notify(const Qp* qp, const Packet& packet) {
 }
 
 std::uint32_t Device::emit(Packet& packet) {
-  const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + kPacketCost;
+  const std::uint32_t train = std::exchange(packet.train, 1);
+  const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
   emitted_ += cost;
   if (!port.active()) return 1;  // lost, as on a wire that is down
-  counters.add(TERN_CNT_TX_RDMA_PACKETS);
+  counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
   counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
   if (faults_ != nullptr) [[unlikely]] {
     faults_->emit(packet, ip_id_++);
@@ -213,7 +215,9 @@ std::uint32_t Device::emit(Packet& packet) {
     effects->commit_frame(len, !packet.route.local, config.capture ? host.now() : 0);
   }
   if (packet.route.local) {
+    packet.train = train;
     dispatch(packet);
+    packet.train = 1;
   } else if (packet.dest_qp.value == kMulticastQpn && multicast.has(packet.route.dgid)) {
     const std::uint32_t copies = dispatch(packet);
     emitted_ += cost * copies;
@@ -236,6 +240,10 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 
 void Device::schedule(Qp& qp) {
   if (qp.ready) return;
+  qp.prefetch();
+  if (const Route* const route = qp.route(); route != nullptr && route->local) {
+    if (const Qp* const peer = qps.find(qp.attr().dest_qpn)) peer->prefetch();
+  }
   qp.ready = true;
   qp.ready_next = nullptr;
   if (ready_tail_ != nullptr) {

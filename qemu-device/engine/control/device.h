@@ -91,6 +91,10 @@ class Device {
   // capture tap is on, what turns round inside becomes a frame that is only shown. A packet to a
   // multicast group goes both ways. Returns how often its payload was copied, at least 1.
   std::uint32_t emit(Packet& packet);
+  // Whether nobody can tell packets on this route from a train of them: they turn round inside, and are not shown.
+  [[nodiscard]] bool may_train(const Route& route) const {
+    return route.local && faults_ == nullptr && !config.capture;
+  }
   // Hands a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1 that
   // need no QP state. Returns the number of QPs.
   std::uint32_t dispatch(Packet& packet);

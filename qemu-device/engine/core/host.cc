@@ -9,11 +9,6 @@ namespace tern {
 
 namespace {
 
-// Whether [addr, addr + len) ends before the address space does.
-bool in_range(std::uint64_t addr, std::uint64_t len) {
-  return len == 0 || addr + (len - 1) >= addr;
-}
-
 // memmove that accepts the null pointer of an empty span.
 void move_bytes(std::byte* to, const std::byte* from, std::size_t n) {
   if (n != 0) std::memmove(to, from, n);

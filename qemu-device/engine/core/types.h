@@ -5,6 +5,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 namespace tern {
@@ -48,6 +49,20 @@ class Psn {
 
 using Gid = std::array<std::uint8_t, 16>;
 using Mac = std::array<std::uint8_t, 6>;
+
+// The same as ==, without a call: each packet is compared.
+inline bool same(const Gid& a, const Gid& b) {
+  std::array<std::uint64_t, 2> x;
+  std::array<std::uint64_t, 2> y;
+  std::memcpy(x.data(), a.data(), sizeof(a));
+  std::memcpy(y.data(), b.data(), sizeof(b));
+  return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+}
+
+// Whether [start, start + len) ends before the 64-bit numbers do.
+constexpr bool in_range(std::uint64_t start, std::uint64_t len) {
+  return len == 0 || start + (len - 1) >= start;
+}
 
 using Nanos = std::uint64_t;
 inline constexpr Nanos kNever = UINT64_MAX;

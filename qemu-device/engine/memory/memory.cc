@@ -30,11 +30,6 @@ Status check_access(std::uint32_t access) {
 constexpr std::uint32_t kRemoteRights =
     TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
 
-// Whether [start, start + len) ends before the 64-bit numbers do.
-bool in_range(std::uint64_t start, std::uint64_t len) {
-  return len == 0 || start + (len - 1) >= start;
-}
-
 // What a region of any origin is: its rights, and where its addresses are.
 Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length) {
   if (const Status st = check_access(access); st != TERN_ST_OK) return st;
@@ -52,7 +47,7 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 Memory::Region* Memory::find_for_command(std::uint32_t key) const {
   Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
-  if (!region || region->window) return nullptr;
+  if (!region || region->is_window) return nullptr;
   return region->key == key || region->fast ? region : nullptr;
 }
 
@@ -78,7 +73,7 @@ const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_
                                                std::uint32_t rights) const {
   const Region* region = find(key);
   if (!region && mutated(Rule::kMwVariant)) region = find_window(key);
-  if (region && region->window) [[unlikely]] return through(*region, who, addr, len, rights);
+  if (region && region->is_window) [[unlikely]] return through(*region, who, addr, len, rights);
   return permitted(region, who, addr, len, rights);
 }
 
@@ -195,43 +190,43 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   const bool device = cmd.kind == TERN_MR_DM;
   if (device && (dm_ == nullptr || dm_->size() == 0)) return TERN_ST_NOT_SUPPORTED;
   if (cmd.kind == TERN_MR_FAST) {
-    auto region = std::make_unique<Region>();
-    region->pd = Pdn(le(cmd.pdn));
-    if (const Status st = load_fast(cmd, *region); st != TERN_ST_OK) return st;
+    Region region;
+    region.pd = Pdn(le(cmd.pdn));
+    if (const Status st = load_fast(cmd, region); st != TERN_ST_OK) return st;
     if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
     *key = insert(std::move(region));
     return TERN_ST_OK;
   }
   if (!device && cmd.dmn != 0) return TERN_ST_BAD_PARAM;
-  auto region = std::make_unique<Region>();
-  region->access = le(cmd.access);
-  region->pd = Pdn(le(cmd.pdn));
-  region->open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
-  region->iova = le(cmd.iova);
-  region->length = le(cmd.length);
-  region->offset = le(cmd.offset);
-  if (const Status st = check_region(region->access, region->iova, region->length);
+  Region region;
+  region.access = le(cmd.access);
+  region.pd = Pdn(le(cmd.pdn));
+  region.open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
+  region.iova = le(cmd.iova);
+  region.length = le(cmd.length);
+  region.offset = le(cmd.offset);
+  if (const Status st = check_region(region.access, region.iova, region.length);
       st != TERN_ST_OK) {
     return st;
   }
   if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
-  const Status st = device ? load_device(cmd, *region)
-                           : load(cmd.pages, cmd.flags, region->offset, region->length, 0,
-                                  region->pages);
+  const Status st = device ? load_device(cmd, region)
+                           : load(cmd.pages, cmd.flags, region.offset, region.length, 0,
+                                  region.pages);
   if (st != TERN_ST_OK) return st;
   *key = insert(std::move(region));
   return TERN_ST_OK;
 }
 
 // Numbers a region that has been checked; its key.
-std::uint32_t Memory::insert(std::unique_ptr<Region> region) {
-  page_entries_ += region->pages.entries_held();
-  if (region->dmn != 0) ++dm_->find(region->dmn)->users;
-  ++pd_users_[region->pd.value];
-  Region& r = *region;
-  const std::uint32_t index = regions_.insert(std::move(region));
-  r.key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
-  return r.key;
+std::uint32_t Memory::insert(Region region) {
+  page_entries_ += region.pages.entries_held();
+  if (region.dmn != 0) ++dm_->find(region.dmn)->users;
+  ++pd_users_[region.pd.value];
+  return regions_.find(regions_.insert([&](std::uint32_t index) {
+    region.key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
+    return std::move(region);
+  }))->key;
 }
 
 // Nobody can guess a variant from the one that the index had before, and it is never the same.

@@ -10,7 +10,7 @@
 
 #include "core/host.h"
 #include "core/mutations.h"
-#include "core/table.h"
+#include "core/slab.h"
 #include "core/types.h"
 #include "memory/device_memory.h"
 #include "memory/page_list.h"
@@ -94,6 +94,9 @@ class Memory {
     return {regions_.count() - windows_, windows_, page_entries_};
   }
 
+  // The key will be used soon, if it is one.
+  void prefetch(std::uint32_t key) const { regions_.prefetch(key >> TERN_KEY_INDEX_SHIFT); }
+
   // Keys that refer to a PD; FREE_PD asks.
   [[nodiscard]] std::uint32_t users_of(Pdn pd) const;
   // Whether a bound window names the QP: its number is not for another one.
@@ -106,19 +109,24 @@ class Memory {
 
   // What a key stands for. All accesses come through find() and permitted(), those through a window
   // through() it besides.
-  struct Region {
-    std::uint32_t key = 0;
+  struct alignas(64) Region {
+    // What an access looks at is one line of the cache.
+    [[no_unique_address]] PageList pages;
+    bool open = false;  // never set of a window: whoever wants a region needs no other check
+    bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
+    bool is_window = false;  // it is no region: `window` is not null
+    std::uint32_t key = 0;   // 0: no key
     std::uint32_t access = 0;
     Pdn pd;
-    bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
-    bool open = false;  // never set of a window: whoever wants a region needs no other check
+    std::uint32_t dmn = 0;  // the part of device memory it is on, 0: it has a page list
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
     std::uint64_t offset = 0;  // of the first byte in the page list, or in all device memory
-    std::uint32_t dmn = 0;     // the part of device memory it is on, 0: it has a page list
-    PageList pages;
-    std::uint32_t windows = 0;       // bound to it
-    std::unique_ptr<Window> window;  // not null: no region, but a window
+
+    std::uint32_t windows = 0;  // bound to it
+    std::unique_ptr<Window> window;
+
+    [[nodiscard]] bool vacant() const { return key == 0; }
   };
 
   [[nodiscard]] Region* find(std::uint32_t key) const;
@@ -140,7 +148,7 @@ class Memory {
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
   [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
   void forget_user(Pdn pd);
-  std::uint32_t insert(std::unique_ptr<Region> region);
+  std::uint32_t insert(Region region);
   void remove(const Region& region);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
@@ -160,7 +168,7 @@ class Memory {
 
   Host& host_;
   DeviceMemory* dm_;
-  Table<Region> regions_;  // and windows
+  Slab<Region> regions_;  // and windows
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
   const bool mw_type_2a_;

@@ -24,6 +24,17 @@ bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
 
 }  // namespace
 
+PageList& PageList::operator=(PageList&& other) noexcept {
+  if (this == &other) return *this;
+  std::free(pages());
+  pages_ = std::exchange(other.pages_, nullptr);  // or the base: as many bytes
+  room_ = std::exchange(other.room_, 0);
+  count_ = std::exchange(other.count_, 0);
+  shift_ = other.shift_;
+  direct_ = std::exchange(other.direct_, false);
+  return *this;
+}
+
 PageList::Entries PageList::allocate(std::uint64_t entries) {
   // A list of no entries has storage, too: a null pointer means that memory ran out.
   return Entries(static_cast<std::uint64_t*>(
@@ -72,20 +83,19 @@ Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entr
   const std::uint64_t num = le(desc.num);
   if (desc.kind > TERN_PAGES_INDIRECT || num > max_entries) return TERN_ST_BAD_PARAM;
   if (const Status st = list.reserve(num, desc.page_shift); st != TERN_ST_OK) return st;
-  if (const Status st = read(host, desc, {list.pages_.get(), num}); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {list.pages_, num}); st != TERN_ST_OK) return st;
   *this = std::move(list);
   return TERN_ST_OK;
 }
 
 Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
   if (page_shift < kPageShiftMin || page_shift > kPageShiftMax) return TERN_ST_BAD_PARAM;
-  Entries pages = allocate(entries);
+  Entries pages = entries <= UINT32_MAX ? allocate(entries) : nullptr;
   if (!pages) return TERN_ST_NO_MEMORY;
-  pages_ = std::move(pages);
-  room_ = count_ = entries;
-  base_ = 0;
-  shift_ = page_shift;
-  direct_ = false;
+  *this = PageList();
+  pages_ = pages.release();
+  room_ = count_ = static_cast<std::uint32_t>(entries);
+  shift_ = static_cast<std::uint8_t>(page_shift);
   return TERN_ST_OK;
 }
 
@@ -99,7 +109,7 @@ Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc)
   const Entries fresh = allocate(num);
   if (!fresh) return TERN_ST_NO_MEMORY;
   if (const Status st = read(host, desc, {fresh.get(), num}); st != TERN_ST_OK) return st;
-  std::memcpy(pages_.get() + first, fresh.get(), num * kEntryBytes);
+  std::memcpy(pages_ + first, fresh.get(), num * kEntryBytes);
   return TERN_ST_OK;
 }
 
@@ -112,27 +122,10 @@ Status PageList::refill(Host& host, std::uint64_t addr, std::uint64_t num, unsig
   desc.addr = le(addr);
   desc.page_shift = static_cast<std::uint8_t>(page_shift);
   desc.kind = TERN_PAGES_LIST;
-  if (const Status st = read(host, desc, {pages_.get(), num}); st != TERN_ST_OK) return st;
-  count_ = num;
-  shift_ = page_shift;
+  if (const Status st = read(host, desc, {pages_, num}); st != TERN_ST_OK) return st;
+  count_ = static_cast<std::uint32_t>(num);
+  shift_ = static_cast<std::uint8_t>(page_shift);
   return TERN_ST_OK;
-}
-
-PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) const {
-  if (direct_) {
-    const std::uint64_t addr = base_ + offset;
-    if (addr < base_) return {0, 0};
-    return {addr, std::min(want, UINT64_MAX - addr)};
-  }
-  std::uint64_t i = offset >> shift_;
-  if (i >= count_ || pages_[i] == 0) return {0, 0};
-  const std::uint64_t page = std::uint64_t{1} << shift_;
-  const std::uint64_t in_page = offset & (page - 1);
-  const std::uint64_t addr = (pages_[i] & ~kPresent) + in_page;
-  std::uint64_t len = page - in_page;
-  // An entry right behind the one before, in memory as in the list, makes the run longer.
-  while (len < want && ++i < count_ && pages_[i] == pages_[i - 1] + page) len += page;
-  return {addr, std::min(want, len)};
 }
 
 }  // namespace tern

@@ -2,10 +2,12 @@
 // Page lists: from a byte offset in a buffer to DMA addresses.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "core/host.h"
 #include "tern_hw.hpp"
@@ -14,9 +16,13 @@ namespace tern {
 
 using Status = std::uint16_t;  // TERN_ST_*
 
-// A page list copied out of DMA memory. entries_held() feeds QUERY_OBJECTS.
+// A page list copied out of DMA memory. entries_held() feeds QUERY_OBJECTS. Small: every key and every queue has one.
 class PageList {
  public:
+  PageList() = default;
+  ~PageList() { std::free(pages()); }
+  PageList(PageList&& other) noexcept { *this = std::move(other); }
+  PageList& operator=(PageList&& other) noexcept;
   // Copies what `desc` describes; `max_entries` bounds it. TERN_ST_OK or why not; the list is
   // unchanged unless it is OK.
   [[nodiscard]] Status load(Host& host, const tern_pages& desc, std::uint64_t max_entries);
@@ -48,17 +54,37 @@ class PageList {
     void operator()(std::uint64_t* p) const { std::free(p); }
   };
   using Entries = std::unique_ptr<std::uint64_t[], Free>;
+  [[nodiscard]] std::uint64_t* pages() const { return direct_ ? nullptr : pages_; }
 
   [[nodiscard]] static Entries allocate(std::uint64_t entries);
   [[nodiscard]] static Status read(Host& host, const tern_pages& desc,
                                    std::span<std::uint64_t> to);
 
-  Entries pages_;
-  std::uint64_t room_ = 0;   // entries allocated
-  std::uint64_t count_ = 0;  // entries in use
-  std::uint64_t base_ = 0;  // of a direct list
-  unsigned shift_ = 0;      // of an empty or direct list
+  union {
+    std::uint64_t* pages_ = nullptr;  // owned
+    std::uint64_t base_;              // of a direct list
+  };
+  std::uint32_t room_ = 0;   // entries allocated
+  std::uint32_t count_ = 0;  // entries in use
+  std::uint8_t shift_ = 0;   // of an empty or direct list
   bool direct_ = false;
 };
+
+inline PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) const {
+  if (direct_) {
+    const std::uint64_t addr = base_ + offset;
+    if (addr < base_) return {0, 0};
+    return {addr, std::min(want, UINT64_MAX - addr)};
+  }
+  std::uint64_t i = offset >> shift_;
+  if (i >= count_ || pages_[i] == 0) return {0, 0};
+  const std::uint64_t page = std::uint64_t{1} << shift_;
+  const std::uint64_t in_page = offset & (page - 1);
+  const std::uint64_t addr = (pages_[i] & ~kPresent) + in_page;
+  std::uint64_t len = page - in_page;
+  // An entry right behind the one before, in memory as in the list, makes the run longer.
+  while (len < want && ++i < count_ && pages_[i] == pages_[i - 1] + page) len += page;
+  return {addr, std::min(want, len)};
+}
 
 }  // namespace tern

@@ -15,10 +15,11 @@ namespace tern {
 Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
   if (type != 1 && type != 2) return TERN_ST_BAD_PARAM;
   if (windows_ == max_mw_) return TERN_ST_NO_RESOURCE;
-  auto entry = std::make_unique<Region>();
-  entry->pd = pd;
-  entry->window = std::make_unique<Window>();
-  entry->window->type = type;
+  Region entry;
+  entry.pd = pd;
+  entry.is_window = true;
+  entry.window = std::make_unique<Window>();
+  entry.window->type = type;
   *key = insert(std::move(entry));
   ++windows_;
   return TERN_ST_OK;
@@ -51,7 +52,7 @@ Status Memory::query_mw(const Region& entry, tern_rsp_mr* rsp) const {
 
 Memory::Region* Memory::find_window(std::uint32_t key) const {
   Region* const entry = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return entry && entry->window ? entry : nullptr;
+  return entry && entry->is_window ? entry : nullptr;
 }
 
 // ---- accesses ----

@@ -27,6 +27,7 @@ bool store_word(Host& host, std::uint64_t addr, std::uint32_t value) {
 }  // namespace
 
 bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from) {
+  if (from.size() < kWord) return false;  // no entry is
   const std::size_t body = from.size() - kWord;
   std::uint32_t last;
   std::memcpy(&last, from.data() + body, kWord);

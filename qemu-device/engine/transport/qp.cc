@@ -5,12 +5,7 @@
 #include <cstring>
 
 #include "control/device.h"
-#include "transport/datagram.h"
-#include "transport/requester.h"
-#include "transport/responder.h"
 #include "transport/segments.h"
-#include "transport/unreliable_connection.h"
-#include "transport/xrc.h"
 
 namespace tern {
 
@@ -31,17 +26,19 @@ Transport transport_of(std::uint8_t type) {
   }
 }
 
-std::unique_ptr<SendQueue> make_sender(Qp& qp) {
-  if (qp.transport() == Transport::kUd) return std::make_unique<DatagramSender>(qp);
-  if (qp.transport() == Transport::kUc) return std::make_unique<UcSender>(qp);
-  return std::make_unique<Requester>(qp);
+template <class Space>
+SendQueue* make_sender(Qp& qp, Space& space) {
+  if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramSender>(qp);
+  if (qp.transport() == Transport::kUc) return &space.template emplace<UcSender>(qp);
+  return &space.template emplace<Requester>(qp);
 }
 
-std::unique_ptr<Receiver> make_receiver(Qp& qp) {
-  if (qp.transport() == Transport::kUd) return std::make_unique<DatagramReceiver>(qp);
-  if (qp.transport() == Transport::kUc) return std::make_unique<UcReceiver>(qp);
-  if (qp.xrc_target()) return std::make_unique<XrcResponder>(qp);
-  return std::make_unique<Responder>(qp);
+template <class Space>
+Receiver* make_receiver(Qp& qp, Space& space) {
+  if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramReceiver>(qp);
+  if (qp.transport() == Transport::kUc) return &space.template emplace<UcReceiver>(qp);
+  if (qp.xrc_target()) return &space.template emplace<XrcResponder>(qp);
+  return &space.template emplace<Responder>(qp);
 }
 
 }  // namespace
@@ -56,8 +53,8 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       transport_(transport_of(cmd.type)),
       life_(device.next_qp_life()),
       privileged_(privileged),
-      sender_(make_sender(*this)),
-      receiver_(make_receiver(*this)) {
+      sender_(make_sender(*this, sender_space_)),
+      receiver_(make_receiver(*this, receiver_space_)) {
   if (send_cq_ != nullptr) send_cq_->attach();
   if (recv_cq_ != nullptr) recv_cq_->attach();
   if (srq_ != nullptr) srq_->attach();
@@ -181,15 +178,15 @@ bool Qp::has_peer(const Route& route) const {
 }
 
 void Qp::deliver(const Packet& packet) {
-  if (has_route_ && (packet.route.sgid != route_.dgid || packet.route.dgid != route_.sgid)) {
-    device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+  if (has_route_ && !(same(packet.route.sgid, route_.dgid) && same(packet.route.dgid, route_.sgid))) {
+    device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
     return;
   }
   const std::uint8_t state = attr_.state;
   const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
   const bool request = traits(packet.transport, packet.op).request;
   if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) {
-    device_.counters.add(TERN_CNT_RX_QP_MISMATCH);  // it has only the other half
+    device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // it has only the other half
     return;
   }
   if (request) {
@@ -199,7 +196,7 @@ void Qp::deliver(const Packet& packet) {
   } else if (responses) {
     return sender_->deliver(packet);
   }
-  device_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+  device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
 }
 
 void Qp::communication_established() {

@@ -105,7 +105,7 @@ void Requester::catch_up() {
 bool Requester::transmit(std::uint32_t& allowance) {
   while (!rnr_wait_ && window_.is_open()) {
     catch_up();
-    if (cursor_ == fetched_ && !fetch()) return false;
+    if (!has_wqe()) return false;
     SendWqe& wqe = window_.at(cursor_);
     if (waits(wqe)) return false;
     if (wqe.failed()) {
@@ -134,8 +134,9 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
     if (!send_atomic_write(wqe)) return false;
   } else {
     // The peer may answer before this returns, and the WQE be gone.
-    cost += std::min(wqe.length, qp_.mtu());
-    if (!send_data(wqe)) return false;
+    const std::uint32_t train = train_of(wqe, allowance);
+    cost = train * (kPacketCost + std::min(wqe.length, qp_.mtu()));
+    if (!send_data(wqe, train)) return false;
   }
   allowance -= std::min(allowance, cost);
   return qp_.state() != TERN_QPS_ERR;
@@ -156,14 +157,15 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   return retire() && !failed;
 }
 
-void Requester::emit(Op op, Psn psn) {
+void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   Packet& packet = qp_.device().tx_packet;
   packet.transport = qp_.transport();
   packet.op = op;
   packet.dest_qp = Qpn(qp_.attr().dest_qpn);
   packet.psn = psn;
   packet.route = *qp_.route();
-  if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.next();
+  packet.train = train;
+  if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
   qp_.device().emit(packet);
 }
@@ -235,22 +237,33 @@ void Requester::send_flush(SendWqe& wqe) {
   emit_answered(wqe, Op::kFlush);
 }
 
-bool Requester::send_data(SendWqe& wqe) {
-  if (!load_data(wqe)) {
+// Packets of the message from the cursor on that go as one: as many as would go anyway before
+// anybody else has a turn or acknowledges some, none of them sent before.
+std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
+  const Psn psn = wqe.first_psn.plus(cursor_packet_);
+  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.device().may_train(*qp_.route())) return 1;
+  const std::uint32_t turn = packets_of(allowance, qp_.mtu() + kPacketCost);
+  const std::uint32_t open = kMaxUnacked - distance(window_psn_, psn);
+  const std::uint32_t to_ack = kAckInterval - cursor_packet_ % kAckInterval;
+  return std::min({turn, open, to_ack, wqe.psns - cursor_packet_});
+}
+
+bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
+  if (!load_data(wqe, train)) {
     retire();
     return false;
   }
   Packet& packet = qp_.device().tx_packet;
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
-  const bool last = cursor_packet_ + 1 == wqe.psns;
-  packet.ack_req = last || (cursor_packet_ + 1) % kAckInterval == 0;
+  const bool last = cursor_packet_ + train == wqe.psns;
+  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0;
   if (last) {
     ++cursor_;
     cursor_packet_ = 0;
   } else {
-    ++cursor_packet_;
+    cursor_packet_ += train;
   }
-  emit(packet.op, psn);
+  emit(packet.op, psn, train);
   packet.payload.clear();
   return true;
 }
@@ -371,8 +384,8 @@ void Requester::on_read_response(const Packet& packet) {
   const std::uint32_t k = distance(wqe->first_psn, packet.psn);
   const bool last = packet.op == Op::kReadResponseLast || packet.op == Op::kReadResponseOnly;
   const std::uint32_t offset = k * qp_.mtu();
-  const std::uint32_t want = wqe->read() ? std::min(wqe->length - offset, qp_.mtu()) : 0;
-  const bool fits = wqe->read_response() && last == (k + 1 == wqe->psns) &&
+  const std::uint32_t want = wqe->read() ? std::min(wqe->length - offset, packet.train * qp_.mtu()) : 0;
+  const bool fits = wqe->read_response() && last == (k + packet.train == wqe->psns) &&
                     packet.payload.size() == want;
   if (!fits) {
     wqe->status = TERN_CQE_BAD_RESP_ERR;
@@ -388,9 +401,9 @@ void Requester::on_read_response(const Packet& packet) {
   }
   SpanList::copy(packet.payload, to);
   to.clear();
-  wqe->received = k + 1;
+  wqe->received = k + packet.train;
   if (last) mark_done(wqe->index);
-  (void)acknowledge_before(packet.psn.next());
+  (void)acknowledge_before(packet.psn.plus(packet.train));
   progressed();
 }
 

@@ -38,8 +38,9 @@ class Requester final : public SendQueue {
   bool send_atomic_write(SendWqe& wqe);
   void send_flush(SendWqe& wqe);
   void emit_answered(const SendWqe& wqe, Op op);
-  bool send_data(SendWqe& wqe);
-  void emit(Op op, Psn psn);
+  std::uint32_t train_of(const SendWqe& wqe, std::uint32_t allowance) const;
+  bool send_data(SendWqe& wqe, std::uint32_t train);
+  void emit(Op op, Psn psn, std::uint32_t train = 1);
 
   void on_ack(const Packet& packet);
   void on_nak(const Packet& packet);

@@ -96,7 +96,7 @@ bool Responder::admit(const Packet&, bool) {
 std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
 
 // FIRST, MIDDLE, LAST, ONLY follow one another as IBTA 9.7.4.1.3 wants it, and only the last
-// packet of a message is shorter than the path MTU.
+// packet of a message, which may end a train, is shorter than the path MTU.
 bool Responder::in_sequence(const Packet& packet) {
   const OpTraits& t = traits(packet.transport, packet.op);
   const bool data = t.send || t.write;
@@ -108,9 +108,10 @@ bool Responder::in_sequence(const Packet& packet) {
   }
   if (!data) return true;
   const std::uint64_t len = packet.payload.size();
-  const std::uint32_t mtu = qp_.mtu();
-  if (!t.last) return len == mtu;
-  return len <= mtu && (t.first || len > 0);
+  const std::uint64_t before = std::uint64_t{packet.train - 1} * qp_.mtu();
+  const std::uint64_t whole = before + qp_.mtu();
+  if (!t.last) return len == whole;
+  return len <= whole && (len > before || (t.first && before == 0));
 }
 
 // Takes the receive WQE of the message unless it has one. False: RNR or failure, handled.
@@ -147,12 +148,12 @@ void Responder::on_send(const Packet& packet) {
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
   message_ = t.last ? Message::kNone : Message::kSend;
-  epsn_ = epsn_.next();
+  epsn_ = epsn_.plus(packet.train);
   if (t.last) {
     msn_ = (msn_ + 1) & 0xffffffU;
     complete(cqe_of(packet, TERN_RECV_SEND));
   }
-  if (packet.ack_req) acknowledge(packet.psn);
+  if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
 void Responder::on_write(const Packet& packet) {
@@ -196,12 +197,12 @@ void Responder::on_write(const Packet& packet) {
   write_left_ -= len;
   received_ += len;
   message_ = t.last ? Message::kNone : Message::kWrite;
-  epsn_ = epsn_.next();
+  epsn_ = epsn_.plus(packet.train);
   if (t.last) {
     msn_ = (msn_ + 1) & 0xffffffU;
     if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
   }
-  if (packet.ack_req) acknowledge(packet.psn);
+  if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
 // The slot of the next request that has a response of its own; nullptr when the peer opens more
@@ -440,6 +441,8 @@ void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
   if (syndrome == kNakRemoteAccess) qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
   nak(packet.psn, syndrome);
   qp_.enter_error(event);
+  // The rest of the train finds the queue pair in error.
+  qp_.device().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
 }
 
 // The remote memory of a request cannot be had: not allowed, or not there. A receive WQE that was
@@ -505,9 +508,11 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   while (allowance > 0) {
     const std::uint32_t k = out.packet;
     const std::uint64_t offset = std::uint64_t{k} * mtu;
-    const std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), mtu);
+    const std::uint32_t train =
+        qp_.device().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
+    const std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     const bool first = k == out.start;
-    const bool last = k + 1 == r.psns;
+    const bool last = k + train == r.psns;
     Packet& packet = answer(first ? (last ? Op::kReadResponseOnly : Op::kReadResponseFirst)
                                   : (last ? Op::kReadResponseLast : Op::kReadResponseMiddle),
                             r.first.plus(k));
@@ -531,8 +536,9 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
       return true;
     }
     packet.msn = out.msn;
-    ++out.packet;
-    allowance -= std::min(allowance, len + kPacketCost);
+    packet.train = train;
+    out.packet += train;
+    allowance -= std::min(allowance, len + train * kPacketCost);
     qp_.device().emit(packet);
     packet.payload.clear();
     if (last) {

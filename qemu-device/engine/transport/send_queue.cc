@@ -14,6 +14,8 @@ namespace {
 
 // First piece of a slot that is copied; most WQEs end inside it.
 constexpr std::size_t kFirstCopy = 64;
+// WQEs that are fetched at a time before their turn.
+constexpr std::uint32_t kAhead = 4;
 
 // The opcode of a SEND's or WRITE's packet by its place in the message.
 Op data_op(std::uint8_t opcode, bool first, bool last) {
@@ -81,11 +83,25 @@ bool SendQueue::fetch() {
     posted_ = *pi;
   }
   if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
-  window_.make_room(una_, fetched_);
-  if (!copy_slot(fetched_)) {
+  if (!fetch_one()) {
     qp_.enter_error(TERN_EV_QP_FATAL);
     return false;
   }
+  return fetch_ahead();
+}
+
+// Those behind the WQE at the cursor, as long as they can be had: while that is sent, their keys
+// come into the cache.
+bool SendQueue::fetch_ahead() {
+  const std::uint32_t room = window_.capacity() - (fetched_ - una_);
+  const std::uint32_t end = fetched_ + std::min({posted_ - fetched_, room, kAhead});
+  while (fetched_ != end && fetch_one()) prefetch_keys(window_.at(fetched_ - 1));
+  return true;
+}
+
+bool SendQueue::fetch_one() {
+  window_.make_room(una_, fetched_);
+  if (!copy_slot(fetched_)) return false;
   SendWqe& wqe = window_.at(fetched_);
   wqe = SendWqe{};
   std::span<const std::byte> data;
@@ -96,6 +112,14 @@ bool SendQueue::fetch() {
   if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
   return true;
+}
+
+// The peer's key, too: it may be this device's.
+void SendQueue::prefetch_keys(const SendWqe& wqe) const {
+  const Memory& memory = qp_.device().memory;
+  if (wqe.failed() || wqe.local) return;
+  memory.prefetch(wqe.rkey);
+  if (wqe.num_sge != 0 && !wqe.is_inline()) memory.prefetch(le(std::uint32_t{window_.sge(wqe.index, 0).lkey}));
 }
 
 // ---- execution ----
@@ -138,11 +162,11 @@ std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::ui
   return TERN_CQE_LOC_PROT_ERR;
 }
 
-bool SendQueue::load_data(SendWqe& wqe) {
+bool SendQueue::load_data(SendWqe& wqe, std::uint32_t train) {
   Packet& packet = qp_.device().tx_packet;
   const std::uint32_t offset = cursor_packet_ * qp_.mtu();
-  const std::uint32_t len = std::min(wqe.length - offset, qp_.mtu());
-  const bool last = cursor_packet_ + 1 == wqe.psns;
+  const std::uint32_t len = std::min(wqe.length - offset, train * qp_.mtu());
+  const bool last = cursor_packet_ + train == wqe.psns;
   packet.payload.clear();
   wqe.status = gather(wqe, offset, len, false, packet.payload);
   if (wqe.failed()) {

@@ -42,15 +42,19 @@ class SendQueue {
   [[nodiscard]] Psn next_psn() const { return next_psn_; }
 
  protected:
-  // Copies the next posted WQE into the window; false when there is none or no room.
-  bool fetch();
+  // Whether there is a WQE at the cursor. Copies posted ones into the window as long as there is
+  // room, some before their turn.
+  bool has_wqe() {
+    return fetched_ - cursor_ > kLow || (cursor_ != fetched_ ? fetch_ahead() : fetch());
+  }
   // Flushes up to WQE `end`, not more than the queue's size ahead. True: no allowance left.
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
   // Does what a WQE that takes no packet asks for. A CQE status.
   std::uint8_t execute_local(const SendWqe& wqe);
-  // Puts the payload and the headers of the packet at the cursor, of a SEND or WRITE, into the
-  // device's tx_packet; false when bytes of it cannot be had, which wqe.status tells.
-  bool load_data(SendWqe& wqe);
+  // Puts the payload and the headers of the packet at the cursor, of a SEND or WRITE, or of a train
+  // from there on, into the device's tx_packet; false when bytes of it cannot be had, which
+  // wqe.status tells.
+  bool load_data(SendWqe& wqe, std::uint32_t train = 1);
   // The bytes [offset, offset + len) of the message, as a list. A CQE status.
   std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
                       SpanList& out);
@@ -72,7 +76,12 @@ class SendQueue {
   bool kicked_ = false;
 
  private:
+  static constexpr std::uint32_t kLow = 4;
+  bool fetch();
+  bool fetch_ahead();
   bool copy_slot(std::uint32_t index);
+  bool fetch_one();
+  void prefetch_keys(const SendWqe& wqe) const;
 };
 
 }  // namespace tern

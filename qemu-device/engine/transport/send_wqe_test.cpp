@@ -185,6 +185,7 @@ TEST(SendWindow, KeepsSlotsApart) {
   for (std::uint32_t i = 0; i < 4; ++i) {
     const auto slot = window.slot(i);
     std::fill(slot.begin(), slot.end(), std::byte(i));
+    window.at(i) = SendWqe{};
     window.at(i).opcode = TERN_WR_SEND;
     window.at(i).flags = TERN_WQE_F_INLINE;
     window.at(i).length = 32;

@@ -27,7 +27,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     flush_end_.reset();
   }
   while (window_.is_open() && (qp_.state() == TERN_QPS_RTS || cursor_packet_ != 0)) {
-    if (cursor_ == fetched_ && !fetch()) return false;
+    if (!has_wqe()) return false;
     if (allowance == 0) return true;
     SendWqe& wqe = window_.at(cursor_);
     std::uint32_t cost = kPacketCost;
