@@ -42,6 +42,10 @@
 #define TERN_TX_PATIENCE_NS (1000 * SCALE_MS)
 /* A frame that the engine cannot take now is tried again so often. */
 #define TERN_RX_RETRY_NS    (250 * SCALE_US)
+/* Bytes taken off the shared wire before others may have the BQL. */
+#define TERN_RX_SLICE       (128 * 1024)
+/* How often the worker looks whether the lock was taken, before it sleeps. */
+#define TERN_SPINS          200
 
 /* With the lock. */
 static bool tern_may_run(const TernState *s)
@@ -69,13 +73,34 @@ static void tern_free_batches(TernState *s, TernBatchList *list)
     }
 }
 
-void tern_lock(TernState *s)
+static void tern_acquire(TernState *s)
 {
     assert(bql_locked());
     qatomic_inc(&s->waiters);
     qemu_mutex_lock(&s->lock);
     qatomic_dec(&s->waiters);
     tern_free_batches(s, &s->spent);
+}
+
+/* With the lock: what was rung while the worker was at it. True: something. */
+static bool tern_take_bells(TernState *s)
+{
+    unsigned in = qatomic_load_acquire(&s->bells_in);
+    bool some = s->bells_out != in;
+
+    while (s->bells_out != in) {
+        TernBell bell = s->bells[s->bells_out % TERN_BELLS];
+
+        qatomic_store_release(&s->bells_out, s->bells_out + 1);
+        tern_engine_doorbell(s->engine, bell.offset, bell.value);
+    }
+    return some;
+}
+
+void tern_lock(TernState *s)
+{
+    tern_acquire(s);
+    s->work |= tern_take_bells(s);
 }
 
 void tern_unlock(TernState *s)
@@ -88,6 +113,25 @@ void tern_unlock(TernState *s)
 }
 
 /*
+ * With the lock, any thread, and nothing on its way out: frames need no BQL to
+ * go to the shared wire. The first that it has no room for.
+ */
+static size_t tern_put_frames(TernState *s, const TernEffects *fx, size_t n)
+{
+    size_t i;
+
+    for (i = 0; i < n; i++) {
+        TernFrame frame = tern_engine_effects_frame(fx, i);
+
+        if (frame.to_wire && !tern_wire_put(s->wire, frame.data, frame.len)) {
+            break;
+        }
+        trace_tern_tx(s, frame.len);
+    }
+    return i;
+}
+
+/*
  * With the lock, any thread: takes the effects made so far out of the engine.
  * True if there is something to deliver.
  */
@@ -97,7 +141,8 @@ static bool tern_collect(TernState *s)
     const uint64_t *vectors;
     TernBatch *batch;
     uint64_t bytes = 0;
-    size_t i, n;
+    size_t i, n, first = 0;
+    bool some;
 
     if (!fx) {
         return false;
@@ -115,22 +160,54 @@ static bool tern_collect(TernState *s)
         }
         bytes += frame.to_wire ? frame.len : 0;
     }
-    if (!bytes || s->backlog + bytes > TERN_TX_HARD) {
-        if (bytes) {
+    if (bytes && s->wire && !s->backlog) {
+        first = tern_put_frames(s, fx, n);
+    }
+    if (!bytes || first == n || s->backlog + bytes > TERN_TX_HARD) {
+        if (bytes && first != n) {
             trace_tern_tx_lost(s, n);
         }
+        some = s->vectors[0] || s->vectors[1];
         tern_engine_effects_free(s->engine, fx);
-        return true;
+        return some;
     }
     batch = g_new(TernBatch, 1);
     *batch = (TernBatch) {
         .fx = fx,
+        .frame = first,
         .bytes = bytes,
         .generation = s->generation,
     };
     QSIMPLEQ_INSERT_TAIL(&s->made, batch, next);
     s->backlog += bytes;
     return true;
+}
+
+/* Worker, with the lock: those who wait for it have it for as long as it takes. */
+static void tern_let_pass(TernState *s)
+{
+    unsigned i;
+
+    qemu_mutex_unlock(&s->lock);
+    for (i = 0; i < TERN_SPINS && qatomic_read(&s->waiters); i++) {
+        cpu_relax();
+    }
+    qemu_mutex_lock(&s->lock);
+}
+
+/* Worker, with the lock: until there is work, and nobody else wants the lock. */
+static void tern_rest(TernState *s)
+{
+    qatomic_set(&s->busy, false);
+    /* Pairs with tern_doorbell(): we see its bell, or it sees that we rest. */
+    smp_mb();
+    s->work |= tern_take_bells(s);
+    if (tern_worker_may_run(s) && !qatomic_read(&s->waiters)) {
+        return;
+    }
+    s->worker_idle = true;
+    qemu_cond_wait(&s->wake, &s->lock);
+    s->worker_idle = false;
 }
 
 static void *tern_worker(void *opaque)
@@ -140,12 +217,15 @@ static void *tern_worker(void *opaque)
     rcu_register_thread();
     qemu_mutex_lock(&s->lock);
     while (!s->stopping) {
+        if (qatomic_read(&s->waiters)) {
+            tern_let_pass(s);
+        }
+        s->work |= tern_take_bells(s);
         if (!tern_worker_may_run(s) || qatomic_read(&s->waiters)) {
-            s->worker_idle = true;
-            qemu_cond_wait(&s->wake, &s->lock);
-            s->worker_idle = false;
+            tern_rest(s);
             continue;
         }
+        qatomic_set(&s->busy, true);
         s->work = tern_engine_run(s->engine, TERN_SLICE);
         trace_tern_worker_slice(s, s->work);
         /* Deadlines that pass while we work are ours; see tern_finish(). */
@@ -168,6 +248,29 @@ void tern_run(TernState *s)
         s->work = tern_engine_run(s->engine, s->backlog < TERN_TX_SOFT ?
                                              TERN_SLICE_INLINE : TERN_TRICKLE);
     }
+}
+
+void tern_doorbell(TernState *s, uint64_t offset, uint32_t value)
+{
+    unsigned in = s->bells_in;
+    bool put = qatomic_read(&s->busy) &&
+               in - qatomic_load_acquire(&s->bells_out) < TERN_BELLS;
+
+    if (put) {
+        s->bells[in % TERN_BELLS] = (TernBell) { offset, value };
+        qatomic_store_release(&s->bells_in, in + 1);
+        smp_mb();
+        if (qatomic_read(&s->busy)) {
+            return;
+        }
+    }
+    tern_acquire(s);
+    tern_take_bells(s);
+    if (!put) {
+        tern_engine_doorbell(s->engine, offset, value);
+    }
+    tern_run(s);
+    tern_leave(s);
 }
 
 static void tern_raise(TernState *s)
@@ -208,10 +311,20 @@ static void tern_tx_timer(void *opaque)
     qemu_bh_schedule(s->bh);
 }
 
+/* False: tern_sent() will be called when there is room. */
+static bool tern_send(TernState *s, const TernFrame *frame)
+{
+    trace_tern_tx(s, frame->len);
+    if (s->wire) {
+        return tern_wire_put(s->wire, frame->data, frame->len);
+    }
+    return qemu_send_packet_async(qemu_get_queue(s->nic), frame->data,
+                                  frame->len, tern_sent);
+}
+
 /* Sends what is left of the first batch. False if there is no need to go on. */
 static bool tern_send_batch(TernState *s)
 {
-    NetClientState *nc = qemu_get_queue(s->nic);
     TernBatch *batch = QSIMPLEQ_FIRST(&s->out);
     size_t n;
 
@@ -219,29 +332,27 @@ static bool tern_send_batch(TernState *s)
         return false;
     }
     n = tern_engine_effects_frames(batch->fx);
-    while (s->out_frame < n && batch->generation == s->generation) {
+    while (batch->frame < n && batch->generation == s->generation) {
         TernFrame frame;
 
         if (s->tx_lost) {
-            trace_tern_tx_lost(s, n - s->out_frame);
+            trace_tern_tx_lost(s, n - batch->frame);
             break;
         }
-        frame = tern_engine_effects_frame(batch->fx, s->out_frame++);
-        if (!frame.to_wire) {
-            continue;
-        }
-        trace_tern_tx(s, frame.len);
-        if (!qemu_send_packet_async(nc, frame.data, frame.len, tern_sent)) {
+        frame = tern_engine_effects_frame(batch->fx, batch->frame);
+        if (frame.to_wire && !tern_send(s, &frame)) {
+            /* The net layer keeps the frame that it has no room for. */
+            batch->frame += !s->wire;
             trace_tern_tx_blocked(s, s->backlog);
             s->tx_blocked = true;
             timer_mod_ns(s->tx_timer, qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL) +
                                       TERN_TX_PATIENCE_NS);
             return false;
         }
+        batch->frame++;
     }
     QSIMPLEQ_REMOVE_HEAD(&s->out, next);
     QSIMPLEQ_INSERT_TAIL(&s->spent, batch, next);
-    s->out_frame = 0;
     return true;
 }
 
@@ -381,6 +492,48 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
     return len;
 }
 
+/* What lies on the shared wire. */
+static void tern_take_frames(void *opaque)
+{
+    TernState *s = opaque;
+    uint32_t bytes = 0, len;
+    const void *frame;
+    bool rests = false;
+
+    /* A machine that stands still looks again when it goes on. */
+    if (!s->running) {
+        return;
+    }
+    tern_lock(s);
+    while (bytes < TERN_RX_SLICE && !rests) {
+        frame = tern_wire_get(s->wire, &len);
+        if (!frame) {
+            rests = tern_wire_rest(s->wire);
+            continue;
+        }
+        bytes += len;
+        if (s->awake && !s->removed) {
+            trace_tern_rx(s, len);
+            tern_engine_receive(s->engine, frame, len);
+        }
+    }
+    if (!rests) {
+        /* The other end has the room at once, and we look again. */
+        tern_wire_rest(s->wire);
+        qemu_bh_schedule(s->rx_bh);
+    }
+    tern_run(s);
+    tern_leave(s);
+}
+
+void tern_wire_moved(TernState *s)
+{
+    if (s->tx_blocked) {
+        tern_sent(qemu_get_queue(s->nic), 0);
+    }
+    tern_take_frames(s);
+}
+
 /* Nothing tells that software has posted a buffer, so we look again. */
 static void tern_rx_timer(void *opaque)
 {
@@ -394,18 +547,25 @@ static void tern_rx_timer(void *opaque)
 static void tern_link_changed(NetClientState *nc)
 {
     TernState *s = qemu_get_nic_opaque(nc);
-    bool up = nc->peer && !nc->link_down;
+    bool there = s->wire ? tern_wire_is_up(s->wire) : nc->peer != NULL;
+    bool up = there && !nc->link_down;
 
     trace_tern_link(s, up);
     if (!up) {
         /* The frame that is held may never be taken. */
         s->tx_blocked = false;
         s->tx_lost = false;
+        qemu_bh_schedule(s->bh);
     }
     tern_lock(s);
     tern_engine_set_link(s->engine, up);
     tern_run(s);
     tern_leave_quietly(s);
+}
+
+void tern_wire_changed(TernState *s)
+{
+    tern_link_changed(qemu_get_queue(s->nic));
 }
 
 static void tern_vm_state(void *opaque, bool running, RunState state)
@@ -420,6 +580,9 @@ static void tern_vm_state(void *opaque, bool running, RunState state)
     if (running) {
         s->due = true;
         qemu_bh_schedule(s->bh);
+        if (s->wire) {
+            qemu_bh_schedule(s->rx_bh);
+        }
     }
 }
 
@@ -430,10 +593,16 @@ static NetClientInfo tern_net_info = {
     .link_status_changed = tern_link_changed,
 };
 
-void tern_start(TernState *s)
+bool tern_start(TernState *s, Error **errp)
 {
     DeviceState *dev = DEVICE(s);
 
+    if (qemu_chr_fe_backend_connected(&s->wire_chr)) {
+        s->wire = tern_wire_open(s, &s->wire_chr, errp);
+        if (!s->wire) {
+            return false;
+        }
+    }
     QSIMPLEQ_INIT(&s->made);
     QSIMPLEQ_INIT(&s->out);
     QSIMPLEQ_INIT(&s->spent);
@@ -444,6 +613,8 @@ void tern_start(TernState *s)
     s->rx_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, tern_rx_timer, s);
     s->tx_timer = timer_new_ns(QEMU_CLOCK_VIRTUAL, tern_tx_timer, s);
     s->bh = qemu_bh_new_guarded(tern_bh, s, &dev->mem_reentrancy_guard);
+    s->rx_bh = qemu_bh_new_guarded(tern_take_frames, s,
+                                   &dev->mem_reentrancy_guard);
     s->nic = qemu_new_nic(&tern_net_info, &s->conf, object_get_typename(
                           OBJECT(s)), dev->id, &dev->mem_reentrancy_guard, s);
     qemu_format_nic_info_str(qemu_get_queue(s->nic), s->conf.macaddr.a);
@@ -452,10 +623,17 @@ void tern_start(TernState *s)
     qemu_thread_create(&s->worker, "tern", tern_worker, s,
                        QEMU_THREAD_JOINABLE);
     tern_link_changed(qemu_get_queue(s->nic));
+    if (s->wire) {
+        tern_wire_start(s->wire);
+    }
+    return true;
 }
 
 void tern_stop(TernState *s)
 {
+    if (s->wire) {
+        tern_wire_close(s->wire);
+    }
     tern_lock(s);
     s->stopping = true;
     qemu_cond_signal(&s->wake);
@@ -466,6 +644,7 @@ void tern_stop(TernState *s)
     qemu_del_vm_change_state_handler(s->vm_state);
     qemu_del_nic(s->nic);
     qemu_bh_delete(s->bh);
+    qemu_bh_delete(s->rx_bh);
     timer_free(s->timer);
     timer_free(s->rx_timer);
     timer_free(s->tx_timer);
@@ -475,4 +654,5 @@ void tern_stop(TernState *s)
     tern_drop_effects(s);
     tern_free_batches(s, &s->out);
     qemu_mutex_unlock(&s->lock);
+    s->wire = NULL;
 }

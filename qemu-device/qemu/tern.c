@@ -17,6 +17,7 @@
 #include "hw/pci/pci.h"
 #include "hw/pci/pcie.h"
 #include "hw/qdev-properties.h"
+#include "hw/qdev-properties-system.h"
 #include "hw/resettable.h"
 #include "migration/vmstate.h"
 #include "tern.h"
@@ -102,10 +103,7 @@ static void tern_uar_write(void *opaque, hwaddr addr, uint64_t value,
         return;
     }
     trace_tern_doorbell(s, addr, value);
-    tern_lock(s);
-    tern_engine_doorbell(s->engine, addr, value);
-    tern_run(s);
-    tern_leave(s);
+    tern_doorbell(s, addr, value);
 }
 
 /* Any size reaches us whole, so that the wrong ones can read ones. */
@@ -252,6 +250,10 @@ static bool tern_check_properties(TernState *s, Error **errp)
     }
     if (!pci_bus_is_express(pci_get_bus(PCI_DEVICE(s)))) {
         error_setg(errp, "tern needs a PCI Express bus");
+        return false;
+    }
+    if (s->conf.peers.ncs[0] && qemu_chr_fe_backend_connected(&s->wire_chr)) {
+        error_setg(errp, "properties 'netdev' and 'wire' exclude each other");
         return false;
     }
     return true;
@@ -449,11 +451,19 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     tern_faults_start(s);
 
     qemu_mutex_init(&s->lock);
-    tern_start(s);
+    if (!tern_start(s, errp)) {
+        goto undo;
+    }
     tern_dma_start(s);
     s->started = true;
     return;
 
+undo:
+    qemu_mutex_destroy(&s->lock);
+    tern_faults_stop(s);
+    msix_unuse_all_vectors(dev);
+    msix_uninit(dev, &s->regs, &s->regs);
+    pcie_cap_exit(dev);
 free_engine:
     tern_engine_free(s->engine);
     s->engine = NULL;
@@ -500,6 +510,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
     DEFINE_PROP_STRING("mw-type", TernState, mw_type),
+    DEFINE_PROP_CHR("wire", TernState, wire_chr),
     DEFINE_PROP_STRING("pcap", TernState, pcap_path),
     DEFINE_PROP_SIZE("pcap-limit", TernState, pcap_limit, 0),
 };
@@ -509,6 +520,8 @@ static const struct {
     const char *text;
 } tern_property_help[] = {
     { "netdev", "the wire: ID of a -netdev; without one there is no link" },
+    { "wire", "instead: ID of a -chardev, a unix socket whose other end is "
+              "the wire of a tern device on the same host" },
     { "mac", "permanent address of the port" },
     { "dm-size", "bytes of device memory, in BAR4, a multiple of 64 KiB; 0 for "
                  "none" },

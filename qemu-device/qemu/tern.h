@@ -9,6 +9,7 @@
  *   tern-dma.c   guest memory by DMA address
  *   tern-faults.c  faults on demand
  *   tern-run.c   who runs the engine when, and what becomes of its effects
+ *   tern-wire.c  a wire in memory shared with another QEMU
  *   tern-pcap.c  the capture tap
  *
  * Locks: the BQL is taken before TernState.lock, never after it. The engine is
@@ -24,6 +25,7 @@
 #include "qemu/queue.h"
 #include "qemu/thread.h"
 #include "qemu/timer.h"
+#include "chardev/char-fe.h"
 #include "exec/memory.h"
 #include "hw/pci/pci_device.h"
 #include "net/net.h"
@@ -45,11 +47,21 @@ OBJECT_DECLARE_SIMPLE_TYPE(TernState, TERN)
 
 #define TERN_GONE_REGIONS 3     /* one over each BAR */
 
+/* Doorbells that wait for the worker to look; a power of two. */
+#define TERN_BELLS      64
+
 typedef struct TernPcap TernPcap;
+typedef struct TernWire TernWire;
+
+typedef struct TernBell {
+    uint64_t offset;
+    uint32_t value;
+} TernBell;
 
 /* Effects on their way out; the order of the lists is the order of the wire. */
 typedef struct TernBatch {
     TernEffects *fx;
+    size_t frame;               /* the next to be sent */
     uint64_t bytes;             /* of its frames for the wire */
     uint32_t generation;        /* of the device that made it */
     QSIMPLEQ_ENTRY(TernBatch) next;
@@ -81,6 +93,7 @@ struct TernState {
     uint32_t mtu;
     uint32_t speed;
     char *mw_type;
+    CharBackend wire_chr;
     char *pcap_path;
     uint64_t pcap_limit;
     char *mutation;             /* of a test build only */
@@ -94,9 +107,11 @@ struct TernState {
     MemoryRegion dm;
     MemoryRegion gone[TERN_GONE_REGIONS];
     NICState *nic;
+    TernWire *wire;             /* NULL: frames go to the nic's peer */
     TernPcap *pcap;
     VMChangeStateEntry *vm_state;
     QEMUBH *bh;
+    QEMUBH *rx_bh;              /* more frames lie on the shared wire */
     QEMUTimer *timer;           /* the engine's next deadline, or earlier */
     QEMUTimer *rx_timer;        /* a received frame waits for a buffer */
     QEMUTimer *tx_timer;        /* the peer takes no frame */
@@ -105,6 +120,11 @@ struct TernState {
 
     QemuMutex lock;
     unsigned waiters;           /* BQL holders waiting for the lock; atomic */
+    bool busy;                  /* the worker is at it and will look for bells */
+    /* Rung while it is; put by a BQL holder, taken with the lock. */
+    TernBell bells[TERN_BELLS];
+    unsigned bells_in;          /* free running */
+    unsigned bells_out;
 
     /* Under the lock. */
     TernEngine *engine;
@@ -129,7 +149,6 @@ struct TernState {
     uint64_t raise[TERN_VECTOR_WORDS];
     TernBatchList out;          /* to be sent */
     TernBatchList spent;        /* sent, to be given back to the engine */
-    size_t out_frame;           /* next frame of the first of out */
     bool delivering;
     bool due;                   /* the timer fired, the BH has to run */
     bool tx_blocked;            /* the net layer holds a frame of ours */
@@ -168,6 +187,8 @@ void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
+/* A doorbell: taken by the worker if that is at work, else there and then. */
+void tern_doorbell(TernState *s, uint64_t offset, uint32_t value);
 /* Takes the lock before the worker's next slice. */
 void tern_lock(TernState *s);
 /* Drops it and lets the worker go on if there is work. */
@@ -181,10 +202,37 @@ void tern_leave_quietly(TernState *s);
 /* With the lock, after a reset: forgets everything on its way out. */
 void tern_drop_effects(TernState *s);
 
+/* The shared wire is whole or cut; there are frames or there is room on it. */
+void tern_wire_changed(TernState *s);
+void tern_wire_moved(TernState *s);
+
 /* Makes the net client, the timers and the worker. */
-void tern_start(TernState *s);
+bool tern_start(TernState *s, Error **errp);
 /* Undoes it; no call into the engine comes from here afterwards. */
 void tern_stop(TernState *s);
+
+/* tern-wire.c */
+
+#define TERN_WIRE_FRAME_MAX 10240   /* bytes */
+
+/* A wire whose other end is found through a unix socket; start() looks for it. */
+TernWire *tern_wire_open(TernState *s, CharBackend *chr, Error **errp);
+void tern_wire_start(TernWire *w);
+void tern_wire_close(TernWire *w);
+bool tern_wire_is_up(const TernWire *w);
+/*
+ * False: there is no room for the frame, and tern_wire_moved() will be called.
+ * On a wire that is cut it is lost. By one thread at a time, which has the BQL
+ * or TernState.lock.
+ */
+bool tern_wire_put(TernWire *w, const void *data, uint32_t len);
+/* The next frame, until the next call; NULL: there is none. With the BQL. */
+const void *tern_wire_get(TernWire *w, uint32_t *len);
+/*
+ * Gives room to the other end. True: nothing has come meanwhile, and
+ * tern_wire_moved() will be called when it does. With the BQL.
+ */
+bool tern_wire_rest(TernWire *w);
 
 /* tern-pcap.c */
 

@@ -55,6 +55,7 @@ def arguments():
     p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
     p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
     p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="this machine has Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--net-wire", action="store_true", help="the wire of two machines is a -netdev, as that of more, not shared memory")
     p.add_argument("--virtio-wire", action="store_true", help="a second wire with virtio-nets, and Soft-RoCE (rxe0) on them beside tern")
     p.add_argument("--mtu", type=int, default=4500, help="of the wires (4500: path MTU 4096 fits)")
     p.add_argument("--mutate", action="store_true", help="a QEMU whose tern devices have the property `mutate`: one rule of memory windows switched off")
@@ -131,6 +132,7 @@ class Machine:
         self.process = None
         self.ready = False
         self.soft_roce = False
+        self.shared_wire = False
         self.stall_shown = False
         self.fds = []
         self.args = []
@@ -148,6 +150,15 @@ class Machine:
         mine.setblocking(False)
         self.ports[name] = mine
         self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
+
+
+def shared_wire(machines):
+    """Two machines with tern: frames in memory, found through a pair of sockets."""
+    for s, m in zip(socket.socketpair(), machines):
+        s.set_inheritable(True)
+        m.fds.append(s)
+        m.args += ["-chardev", f"socket,id=wire,fd={s.fileno()}"]
+        m.shared_wire = True
 
 
 def wire(machines, net):
@@ -262,6 +273,9 @@ class Lab:
         opt = self.opt
         kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
         nets = ["control"] + ["wire"] * (not opt.no_tern) + ["virtio"] * opt.virtio_wire
+        if opt.vms == 2 and not (opt.no_tern or opt.soft_roce or opt.net_wire):
+            nets.remove("wire")
+            shared_wire(self.machines)
         if opt.vms > 1:
             for net in nets:
                 wire(self.machines, net)
@@ -286,7 +300,8 @@ class Lab:
             if m.soft_roce:
                 m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
             elif not opt.no_tern:
-                props = [f"tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
+                end = "wire" if m.shared_wire else "netdev"
+                props = [f"tern,id=tern0,{end}=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
                 if opt.pcap and m.index == 1:
                     props.append(f"pcap={self.run}/wire.pcap")
                 for p in opt.device_prop:

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A wire in memory that two processes share: with another QEMU at its end, and with somebody who lies."""
+
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import time
+import unittest
+
+import tern_hw as hw
+from qtest import Qemu
+from test_wire import MAC, PEER, Port, frame, index_of
+
+F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 2, 4
+RING = 4 << 20
+HEAD, TAIL, WAKE_HEAD, WAKE_TAIL, DATA = 0, 64, 128, 136, 192
+SIZE = DATA + RING
+HELLO, OFFER, BYE = 1, 2, 3
+MAGIC, VERSION = 0x65726977, 1
+WRAP = 0xffffffff
+FRAME_MAX = 10240
+
+
+def end_of_wire(mac, chardev, fds=()):
+    return Qemu("-chardev", f"socket,id=w,{chardev}", "-device", f"tern,id=tern,addr=4,wire=w,mac={mac.hex(':')}", fds=fds)
+
+
+def link(port):
+    return port.run(hw.CMD_QUERY_PORT, out_len=24)[1][0]
+
+
+class TwoMachines(unittest.TestCase):
+    def setUp(self):
+        pair = socket.socketpair()
+        self.a, self.b = (self.enterContext(end_of_wire(mac, f"fd={s.fileno()}", [s.fileno()])) for mac, s in zip((MAC, PEER), pair))
+        for s in pair:
+            s.close()
+        self.pa, self.pb = Port(self.a).open(), Port(self.b).open()
+        for qemu, port in ((self.a, self.pa), (self.b, self.pb)):
+            qemu.wait(lambda: link(port) == 1, "the link")
+
+    def test_frames_go_both_ways(self):
+        for i, size in enumerate((60, 61, 1000, 1514)):
+            self.pb.post()
+            self.pa.send(frame(i, size))
+            self.assertEqual(self.pb.receive(), frame(i, size))
+            self.pa.post()
+            self.pb.send(frame(i, size, MAC))
+            self.assertEqual(self.pa.receive(), frame(i, size, MAC))
+
+    def test_more_than_the_ring_holds(self):
+        def lost():
+            counters = self.pb.run(hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 0, 0, 0, 0)), 1024)[1]
+            return int.from_bytes(counters[8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little")
+        before, rest = 2600, 400
+        self.assertLess(before * 1536, RING)
+        self.assertGreater((before + rest) * 1536, RING)
+        for _ in range(before // 200):
+            self.pa.send(*(frame(0, 1514) for _ in range(200)))
+        self.b.wait(lambda: lost() == before, "the frames that nobody wants")
+        for _ in range(rest):
+            self.pb.post()
+        self.pa.send(*(frame(i, 1514) for i in range(rest)))
+        self.assertEqual([index_of(self.pb.receive()) for _ in range(rest)], list(range(rest)))
+
+    def test_a_machine_that_stands_still(self):
+        for _ in range(1000):
+            self.pb.post()
+        self.b.qmp("stop")
+        for start in range(0, 4500, 500):
+            self.pa.send(*(frame(start + i, 1514) for i in range(500)))
+        # The ring is full, and some are held back; what is lost is lost at the end.
+        self.assertEqual(self.pa.run(hw.CMD_NOP)[0], hw.ST_OK)
+        for _ in range(30):
+            self.a.clock_step(50_000_000)
+            time.sleep(0.002)
+        self.a.wait(lambda: self.pa.completed() == 4500, "the completions")
+        self.b.qmp("cont")
+        self.assertEqual([index_of(self.pb.receive()) for _ in range(1000)], list(range(1000)))
+        # The wire works again when there is room.
+        self.pb.post()
+        self.a.wait(lambda: (self.pa.send(frame(9999)), self.pb.cqe(1, self.pb.taken))[1], "a frame")
+
+    def test_the_link_follows_the_other_machine(self):
+        self.b.process.kill()
+        self.b.process.wait()
+        self.a.wait(lambda: link(self.pa) == 0, "the link to go down")
+        self.pa.send(frame(1))
+        self.a.wait(lambda: self.pa.completed() == 1, "the frame to be lost")
+
+    def test_the_link_can_be_cut(self):
+        self.a.qmp("set_link", name="tern", up=False)
+        self.assertEqual(link(self.pa), 0)
+        self.assertEqual(link(self.pb), 1)
+        self.a.qmp("set_link", name="tern", up=True)
+        self.assertEqual(link(self.pa), 1)
+        self.pb.post()
+        self.pa.send(frame(1))
+        self.assertEqual(index_of(self.pb.receive()), 1)
+
+
+class Properties(unittest.TestCase):
+    def test_one_wire_is_enough(self):
+        qemu = Qemu("-netdev", "hubport,id=n,hubid=0", "-chardev", "null,id=w", "-device", "tern,netdev=n,wire=w")
+        try:
+            with qemu:
+                qemu.process.wait(timeout=20)
+                self.assertIn("exclude each other", qemu.output())
+        except RuntimeError as e:
+            self.assertIn("exclude each other", str(e))
+
+    def test_a_wire_to_nowhere(self):
+        with Qemu("-chardev", "null,id=w", "-device", "tern,id=tern,addr=4,wire=w") as qemu:
+            port = Port(qemu).open()
+            self.assertEqual(link(port), 0)
+            port.send(frame(1))
+            qemu.wait(lambda: port.completed() == 1, "the frame to be lost")
+
+
+class Liar:
+    """The other end, in our hands. What it offers can be wrong in any way."""
+
+    def __init__(self, cable):
+        self.cable = cable
+        cable.settimeout(5)
+        self.peer = None
+
+    def say(self, kind, fds=(), magic=MAGIC, version=VERSION, size=RING):
+        socket.send_fds(self.cable, [struct.pack("=IHHII", magic, version, kind, size, 0)], list(fds))
+
+    def hear(self):
+        data, fds, _, _ = socket.recv_fds(self.cable, 16, 2)
+        kind = struct.unpack("=IHHII", data)[2] if data else None
+        if kind == OFFER:
+            self.peer = mmap.mmap(fds[0], SIZE, prot=mmap.PROT_READ)
+            self.peer_bell = fds[1]
+        return kind
+
+    def memory(self, size=SIZE, seals=SEAL_SHRINK | SEAL_GROW):
+        fd = os.memfd_create("liar", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, F_ADD_SEALS, seals)
+        return fd
+
+    def meet(self):
+        """A session as it should begin."""
+        assert self.hear() == HELLO
+        self.say(HELLO)
+        assert self.hear() == OFFER
+        memory, self.bell = self.memory(), os.eventfd(0, os.EFD_NONBLOCK)
+        self.own = mmap.mmap(memory, SIZE)
+        self.put(WAKE_HEAD, 1)
+        self.say(OFFER, (memory, self.bell))
+        os.close(memory)
+        self.head = self.tail = 0
+
+    def put(self, at, value):
+        self.own[at:at + 8] = struct.pack("=Q", value % (1 << 64))
+
+    def get(self, at):
+        return struct.unpack_from("=Q", self.peer, at)[0]
+
+    def ring(self):
+        os.eventfd_write(self.peer_bell, 1)
+
+    def send(self, data, length=None, step=None):
+        """A frame, whose length and step may be a lie."""
+        need = (4 + len(data) + 63) // 64 * 64
+        at = self.head % RING
+        if at + need > RING:
+            self.own[DATA + at:DATA + at + 4] = struct.pack("=I", WRAP)
+            self.head += RING - at
+            at = 0
+        self.own[DATA + at:DATA + at + 4 + len(data)] = struct.pack("=I", len(data) if length is None else length) + data
+        self.head += need if step is None else step
+        self.put(HEAD, self.head)
+        self.ring()
+
+    def take(self):
+        """The next frame of the device."""
+        end = time.monotonic() + 5
+        while self.get(HEAD) == self.tail:
+            assert time.monotonic() < end, "waited in vain for a frame"
+            time.sleep(0.001)
+        at = self.tail % RING
+        size, = struct.unpack_from("=I", self.peer, DATA + at)
+        if size == WRAP:
+            self.tail += RING - at
+            at = 0
+            size, = struct.unpack_from("=I", self.peer, DATA)
+        data = self.peer[DATA + at + 4:DATA + at + 4 + size]
+        self.tail += (4 + size + 63) // 64 * 64
+        self.put(TAIL, self.tail)
+        if self.get(WAKE_TAIL) and self.get(WAKE_TAIL) <= self.tail:
+            self.ring()
+        return data
+
+
+class AgainstLies(unittest.TestCase):
+    def setUp(self):
+        mine, theirs = socket.socketpair()
+        self.addCleanup(mine.close)
+        self.qemu = self.enterContext(end_of_wire(MAC, f"fd={theirs.fileno()}", [theirs.fileno()]))
+        theirs.close()
+        self.port = Port(self.qemu).open()
+        self.liar = Liar(mine)
+
+    def up(self):
+        self.liar.meet()
+        self.qemu.wait(lambda: link(self.port) == 1, "the link")
+
+    def expect_cut(self):
+        self.qemu.wait(lambda: link(self.port) == 0, "the link to go down")
+        self.assertEqual(self.port.run(hw.CMD_NOP)[0], hw.ST_OK)
+        self.port.send(frame(1))
+        self.qemu.wait(lambda: self.port.completed() == self.port.sent, "the frame to be lost")
+
+    def test_the_truth(self):
+        self.up()
+        for i in range(50):
+            self.port.post()
+            self.liar.send(frame(i, 60 + i * 20, MAC))
+            self.assertEqual(self.port.receive(), frame(i, 60 + i * 20, MAC))
+            self.port.send(frame(i, 60 + i * 20))
+            self.assertEqual(self.liar.take(), frame(i, 60 + i * 20))
+
+    def test_the_bell_rings_for_who_sleeps(self):
+        self.up()
+        self.port.send(frame(1))
+        self.liar.take()
+        self.assertEqual(os.eventfd_read(self.liar.bell), 1)
+        self.port.send(frame(2))
+        self.liar.take()
+        self.liar.put(WAKE_HEAD, self.liar.tail + 1)
+        with self.assertRaises(BlockingIOError):
+            os.eventfd_read(self.liar.bell)
+        self.port.send(frame(3))
+        self.liar.take()
+        self.assertEqual(os.eventfd_read(self.liar.bell), 1)
+
+    def test_a_full_ring_goes_on_when_there_is_room(self):
+        self.up()
+        count = 3500
+        for start in range(0, count, 500):
+            self.port.send(*(frame(start + i, 1514) for i in range(500)))
+        self.assertGreater(count * 1600, RING)
+        self.assertEqual([index_of(self.liar.take()) for _ in range(count)], list(range(count)))
+        self.qemu.wait(lambda: self.port.completed() == count, "the completions")
+
+    def test_a_new_session(self):
+        self.up()
+        for _ in range(3):
+            self.liar.say(HELLO)
+            self.assertEqual(self.liar.hear(), OFFER)
+            memory = self.liar.memory()
+            self.liar.own = mmap.mmap(memory, SIZE)
+            self.liar.head = self.liar.tail = 0
+            self.liar.say(OFFER, (memory, self.liar.bell))
+            os.close(memory)
+            self.qemu.wait(lambda: link(self.port) == 1, "the link")
+            self.port.post()
+            self.liar.send(frame(7, 100, MAC))
+            self.assertEqual(index_of(self.port.receive()), 7)
+            self.port.send(frame(8))
+            self.assertEqual(index_of(self.liar.take()), 8)
+
+    def test_goodbye(self):
+        self.up()
+        self.liar.say(BYE)
+        self.expect_cut()
+
+    def test_another_language(self):
+        for wrong in ({"magic": MAGIC + 1}, {"version": VERSION + 1}, {"size": RING // 2}):
+            with self.subTest(**wrong):
+                mine, theirs = socket.socketpair()
+                with mine, end_of_wire(MAC, f"fd={theirs.fileno()}", [theirs.fileno()]) as qemu:
+                    theirs.close()
+                    port = Port(qemu).open()
+                    liar = Liar(mine)
+                    self.assertEqual(liar.hear(), HELLO)
+                    liar.say(HELLO, **wrong)
+                    self.assertIsNone(liar.hear())
+                    self.assertEqual(link(port), 0)
+                    self.assertIn("another language", qemu.output())
+
+    def test_memory_that_is_none(self):
+        self.assertEqual(self.liar.hear(), HELLO)
+        self.liar.say(HELLO)
+        self.assertEqual(self.liar.hear(), OFFER)
+        bell = os.eventfd(0)
+        for fds in ((), (bell,), (self.liar.memory(4096), bell), (self.liar.memory(seals=0), bell), (bell, bell),
+                    (os.open("/dev/null", os.O_RDWR), bell)):
+            self.liar.say(OFFER, fds)
+            for _ in range(20):
+                self.assertEqual(link(self.port), 0)
+        self.expect_cut()
+
+    def test_lies_about_frames(self):
+        big = bytes(200)
+        for name, lie in (
+                ("a frame too long", lambda l: l.send(big, length=FRAME_MAX + 1, step=16384)),
+                ("a frame longer than what is there", lambda l: l.send(big, length=9000)),
+                ("an index far ahead", lambda l: l.send(big, step=RING + 64)),
+                ("an index behind", lambda l: l.send(big, step=-64)),
+                ("a wrap that is not there", lambda l: l.send(big, length=WRAP)),
+                ("room that was never taken", lambda l: l.put(TAIL, 1 << 40))):
+            with self.subTest(name):
+                mine, theirs = socket.socketpair()
+                with mine, end_of_wire(MAC, f"fd={theirs.fileno()}", [theirs.fileno()]) as qemu:
+                    theirs.close()
+                    self.qemu, self.port, self.liar = qemu, Port(qemu).open(), Liar(mine)
+                    self.up()
+                    lie(self.liar)
+                    if name.startswith("room"):
+                        for start in range(0, 3500, 500):
+                            self.port.send(*(frame(start + i, 1514) for i in range(500)))
+                    self.expect_cut()
+                    self.assertIn("breaks its rules", qemu.output())
+
+
+if __name__ == "__main__":
+    unittest.main()
