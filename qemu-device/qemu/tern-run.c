@@ -123,7 +123,10 @@ static size_t tern_put_frames(TernState *s, const TernEffects *fx, size_t n)
     for (i = 0; i < n; i++) {
         TernFrame frame = tern_engine_effects_frame(fx, i);
 
-        if (frame.to_wire && !tern_wire_put(s->wire, frame.data, frame.len)) {
+        if (!frame.to_wire) {
+            continue;
+        }
+        if (!tern_wire_put(s->wire, frame.data, frame.len)) {
             break;
         }
         trace_tern_tx(s, frame.len);
@@ -631,15 +634,16 @@ bool tern_start(TernState *s, Error **errp)
 
 void tern_stop(TernState *s)
 {
-    if (s->wire) {
-        tern_wire_close(s->wire);
-    }
     tern_lock(s);
     s->stopping = true;
     qemu_cond_signal(&s->wake);
     qemu_mutex_unlock(&s->lock);
     /* It never wants the BQL, which we hold. */
     qemu_thread_join(&s->worker);
+    if (s->wire) {
+        tern_wire_close(s->wire);
+        s->wire = NULL;
+    }
 
     qemu_del_vm_change_state_handler(s->vm_state);
     qemu_del_nic(s->nic);
@@ -654,5 +658,4 @@ void tern_stop(TernState *s)
     tern_drop_effects(s);
     tern_free_batches(s, &s->out);
     qemu_mutex_unlock(&s->lock);
-    s->wire = NULL;
 }

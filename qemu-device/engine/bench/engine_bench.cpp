@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The engine alone: messages and packets a second by operation and size, inside a device and between two, over many QPs and
-// many keys; beside them what bounds them, copies of the same shape and the CRC. CPU time counts: all is one thread.
+// many keys; its part of a registration, and the memory it takes; beside them what bounds them, copies of the same shape and the
+// CRC. CPU time counts: all is one thread.
 //
 //   engine_bench --benchmark_filter=loopback/write --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <isa-l/crc.h>
+#include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -229,6 +232,84 @@ void many_keys(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kTurn);
 }
 
+// Regions of so many pages, as the driver makes them: the device's part of a registration.
+tern_cmd_create_mr listed(Machine& machine, std::uint64_t pages) {
+  const std::uint64_t lists = (pages + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK;
+  const std::uint64_t data = machine.host.alloc(FakeHost::kPage);
+  const std::uint64_t list = machine.host.alloc(lists * FakeHost::kPage);
+  const std::uint64_t top = machine.host.alloc(FakeHost::kPage);
+  for (std::uint64_t i = 0; i < pages; ++i) machine.host.put(list + 8 * i, le(data));
+  for (std::uint64_t i = 0; i < lists; ++i) machine.host.put(top + 8 * i, le(list + i * FakeHost::kPage));
+  tern_cmd_create_mr cmd{};
+  cmd.access = le(kAllAccess);
+  cmd.pdn = le(machine.pd());
+  cmd.iova = le(std::uint64_t{1} << 32);
+  cmd.length = le(pages * FakeHost::kPage);
+  cmd.pages.page_shift = 12;
+  cmd.pages.num = le(static_cast<std::uint32_t>(pages));
+  cmd.pages.kind = lists > 1 ? TERN_PAGES_INDIRECT : TERN_PAGES_LIST;
+  cmd.pages.addr = le(lists > 1 ? top : list);
+  return cmd;
+}
+
+void registration(benchmark::State& state) {
+  Sim sim;
+  Machine machine(sim);
+  const tern_cmd_create_mr cmd = listed(machine, static_cast<std::uint64_t>(state.range(0)) / FakeHost::kPage);
+  for (auto _ : state) {
+    tern_rsp_object rsp{};
+    const auto begin = std::chrono::steady_clock::now();
+    const Status st = machine.command(TERN_CMD_CREATE_MR, cmd, &rsp);
+    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (st != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
+    machine.destroy(TERN_CMD_DESTROY_MR, le(rsp.id));
+  }
+}
+
+// Bytes of the heap that the device takes: by itself, for a QP, for a page.
+void memory(benchmark::State& state) {
+  const auto heap = [] { return static_cast<double>(mallinfo2().uordblks) + static_cast<double>(mallinfo2().hblkhd); };
+  constexpr std::uint32_t kQps = 8192;
+  constexpr std::uint64_t kPages = 1 << 20;
+  for (auto _ : state) {
+    Sim sim;
+    const double nothing = heap();
+    const auto device = std::make_unique<SimNode>(sim, Config{}, 1);
+    const double idle = heap();
+    Machine machine(sim);
+    TestCq& cq = machine.create_cq();
+    tern_cmd_create_qp qp{};
+    qp.pages.kind = TERN_PAGES_LIST;
+    qp.pages.page_shift = 12;
+    qp.pages.num = le(std::uint32_t{2});
+    qp.pages.addr = le(machine.host.alloc(2 * FakeHost::kPage));
+    for (unsigned i = 0; i < 2; ++i) machine.host.put(le(qp.pages.addr) + 8 * i, le(machine.host.alloc(FakeHost::kPage)));
+    qp.rq_offset = le(std::uint32_t{4096});
+    qp.record_offset = le(std::uint32_t{8192 - TERN_RECORD_SIZE});
+    qp.pdn = le(machine.pd());
+    qp.uar = le(machine.uar());
+    qp.send_cqn = qp.recv_cqn = le(cq.number());
+    qp.log_sq_size = 5;
+    qp.log_sq_stride = 7;
+    qp.log_rq_size = 5;
+    qp.log_rq_stride = 6;
+    const double before_qps = heap();
+    for (std::uint32_t i = 0; i < kQps; ++i) {
+      tern_rsp_object rsp{};
+      if (machine.command(TERN_CMD_CREATE_QP, qp, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_QP");
+    }
+    const double before_pages = heap();
+    tern_rsp_object rsp{};
+    const tern_cmd_create_mr mr = listed(machine, 512ULL * 512);
+    for (std::uint64_t i = 0; i < kPages; i += 512ULL * 512) {
+      if (machine.command(TERN_CMD_CREATE_MR, mr, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
+    }
+    state.counters["device"] = idle - nothing;
+    state.counters["qp"] = (before_pages - before_qps) / kQps;
+    state.counters["page"] = (heap() - before_pages) / kPages;
+  }
+}
+
 // ---- what bounds them ----
 
 void copy(benchmark::State& state) {
@@ -274,6 +355,8 @@ void add_messages() {
         ->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
   }
   benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
+  benchmark::RegisterBenchmark("register", registration)->Arg(4096)->Arg(1 << 20)->Arg(256 << 20)->ArgName("")->UseManualTime();
+  benchmark::RegisterBenchmark("memory", memory)->Iterations(1);
   benchmark::RegisterBenchmark("copy", copy)->Arg(4096)->Arg(65536)->Arg(1 << 20)->ArgName("");
   benchmark::RegisterBenchmark("crc32", crc)->Arg(64)->Arg(4096)->ArgName("");
 }

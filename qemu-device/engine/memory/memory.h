@@ -128,6 +128,7 @@ class Memory {
 
     [[nodiscard]] bool vacant() const { return key == 0; }
   };
+  static_assert(sizeof(Region) == 128);
 
   [[nodiscard]] Region* find(std::uint32_t key) const;
   // The same; of a fast region any variant, because commands cannot know the one in force.
