@@ -45,14 +45,14 @@ Receiver* make_receiver(Qp& qp, Space& space) {
 
 Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
-    : device_(device),
+    : transport_(transport_of(cmd.type)),
+      privileged_(privileged),
+      device_(device),
       cmd_(cmd),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),
-      transport_(transport_of(cmd.type)),
       life_(device.next_qp_life()),
-      privileged_(privileged),
       sender_(make_sender(*this, sender_space_)),
       receiver_(make_receiver(*this, receiver_space_)) {
   if (send_cq_ != nullptr) send_cq_->attach();

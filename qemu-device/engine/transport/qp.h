@@ -115,20 +115,20 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t rq_size() const { return 1U << cmd_.log_rq_size; }
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
 
+  Transport transport_;  // in the line of what the scheduler looks at
+  bool privileged_;
+  bool has_route_ = false;
   Device& device_;
   tern_cmd_create_qp cmd_;
   Cq* send_cq_;
   Cq* recv_cq_;
   Srq* srq_;
   QueueBuffer buffer_;
-  Transport transport_;
   Qpn qpn_;
+  std::uint32_t rq_ci_ = 0;
+  std::uint64_t life_;  // Accessor::life
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
-  std::uint64_t life_;  // Accessor::life
-  std::uint32_t rq_ci_ = 0;
-  bool privileged_;
-  bool has_route_ = false;
   bool comm_est_ = false;
   bool sqd_notify_ = false;
 
