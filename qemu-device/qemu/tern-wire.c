@@ -169,24 +169,23 @@ const void *tern_wire_get(TernWire *w, uint32_t *len)
         return NULL;
     }
     there = qatomic_load_acquire(&w->peer->head) - w->tail;
-    at = w->tail % TERN_RING_BYTES;
-    if (there && there <= TERN_RING_BYTES &&
-        qatomic_read((uint32_t *)&w->peer->data[at]) == TERN_RING_WRAP) {
-        size = TERN_RING_BYTES - at;
-        if (there < size) {
-            goto broken;
-        }
-        w->tail += size;
-        there -= size;
-        at = 0;
-    }
     if (!there) {
         return NULL;
     }
     if (there > TERN_RING_BYTES) {
         goto broken;
     }
+    at = w->tail % TERN_RING_BYTES;
     *len = qatomic_read((uint32_t *)&w->peer->data[at]);
+    if (*len == TERN_RING_WRAP && TERN_RING_BYTES - at <= there) {
+        there -= TERN_RING_BYTES - at;
+        w->tail += TERN_RING_BYTES - at;
+        at = 0;
+        if (!there) {
+            return NULL;
+        }
+        *len = qatomic_read((uint32_t *)&w->peer->data[at]);
+    }
     if (*len > TERN_WIRE_FRAME_MAX) {
         goto broken;
     }
