@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // verbs_bench: what a device does in a second, as lines of JSON.
 //
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] loop              both ends in this thread
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] across HOST       the other end is `serve` there
+//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop          both ends in this thread
+//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   the other end is `serve` there
 //   verbs_bench [-d DEV] [-g GID_INDEX] serve
 //   verbs_bench [-d DEV] [-t SECONDS] memory|limits
+// FIGURE: that one alone, as in write-bandwidth/65536.
 #include <unistd.h>
 
 #include <cstdio>
@@ -20,7 +21,7 @@ namespace {
 constexpr const char* kPort = "18555";
 
 int usage() {
-  std::fputs("usage: verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] loop|across HOST|serve|memory|limits\n", stderr);
+  std::fputs("usage: verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop|across HOST|serve|memory|limits\n", stderr);
   return 2;
 }
 
@@ -41,9 +42,10 @@ int run(const Scene& scene, int gid_index, const std::string& host) {
 }
 
 int main_of(int argc, char** argv) {
-  Scene scene{.device = "tern0", .path = {}};
+  Scene scene;
+  scene.device = "tern0";
   int gid_index = -1;
-  for (int c; (c = getopt(argc, argv, "d:g:t:")) != -1;) {
+  for (int c; (c = getopt(argc, argv, "d:g:t:o:")) != -1;) {
     switch (c) {
       case 'd':
         scene.device = optarg;
@@ -53,6 +55,9 @@ int main_of(int argc, char** argv) {
         break;
       case 't':
         scene.seconds = std::atof(optarg);
+        break;
+      case 'o':
+        scene.only = optarg;
         break;
       default:
         return usage();

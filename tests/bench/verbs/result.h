@@ -13,6 +13,11 @@ struct Scene {
   std::string device;  // tern0, rxe0
   std::string path;    // loop, across
   double seconds = 0.4;
+  std::string only;  // a figure, as WHAT/SIZE; empty: all
+
+  [[nodiscard]] bool wants(const std::string& what, std::uint64_t size) const {
+    return only.empty() || only == what + "/" + std::to_string(size);
+  }
 };
 
 void report(const Scene& scene, const std::string& what, std::uint64_t size, double value, const char* unit);
