@@ -16,7 +16,7 @@ namespace tern {
 namespace {
 
 // A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
-// nobody waits for more than N such turns.
+// nobody waits for more than N such turns. Who is alone goes on to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kAdminCommands = 16;
 constexpr unsigned kTimers = 64;
@@ -278,7 +278,8 @@ bool Device::run_qps(std::uint32_t budget) {
   while (ready_head_ != nullptr && budget > 0 && admin_->enabled()) {
     Qp& qp = *ready_head_;
     unschedule(qp);
-    const std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
+    std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
+    if (ready_head_ == nullptr) turn = std::max(turn, budget);
     const std::uint32_t given = std::min(turn, budget);
     std::uint32_t allowance = given;
     emitted_ = 0;
