@@ -173,16 +173,19 @@ void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size)
   state.SetBytesProcessed(done * size);
 }
 
-// The same messages over `state.range(0)` QPs in turn; or what posting them costs alone, when nobody rings.
-void many_qps(benchmark::State& state, bool rings) {
+// Messages over `state.range(0)` QPs in turn, `burst` at a time with one doorbell; or what posting them costs alone, when
+// nobody rings.
+void many_qps(benchmark::State& state, unsigned burst, bool rings) {
   const auto pairs = static_cast<unsigned>(state.range(0));
-  constexpr unsigned kTurn = 32;
+  constexpr unsigned kTurn = 64;
   World world(false, pairs, Kind::kWrite, 64);
   unsigned next = 0;
   for (auto _ : state) {
-    for (unsigned i = 0; i < kTurn; ++i) {
-      world.write_request(next);
-      world.post(next, 1, rings);
+    for (unsigned i = 0; i < kTurn; i += burst) {
+      for (unsigned k = 0; k < burst; ++k) {
+        world.write_request(next);
+        world.post(next, 1, rings && k + 1 == burst);
+      }
       next = next + 1 == pairs ? 0 : next + 1;
     }
     world.finish();
@@ -350,9 +353,12 @@ void add_messages() {
       }
     }
   }
-  for (const bool rings : {true, false}) {
-    benchmark::RegisterBenchmark(rings ? "qps" : "qps-posts-alone", [rings](benchmark::State& s) { many_qps(s, rings); })
-        ->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+  for (const unsigned burst : {1U, 16U}) {
+    for (const bool rings : {true, false}) {
+      benchmark::RegisterBenchmark((rings ? "qps-by-" : "qps-posts-by-") + std::to_string(burst),
+                                   [burst, rings](benchmark::State& s) { many_qps(s, burst, rings); })
+          ->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+    }
   }
   benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
   benchmark::RegisterBenchmark("register", registration)->Arg(4096)->Arg(1 << 20)->Arg(256 << 20)->ArgName("")->UseManualTime();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Numbered objects. A freed number is the last to be given out again, so that a stale
-// reference hits nothing for as long as possible.
+// Numbered objects, each by itself.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "core/numbers.h"
 
 namespace tern {
 
@@ -17,22 +17,19 @@ class Table {
   // Numbers first .. first + reserved + capacity - 1. insert() never gives out the `reserved`
   // lowest: only put() fills them.
   Table(std::uint32_t first, std::uint32_t capacity, std::uint32_t reserved = 0)
-      : first_(first), capacity_(capacity), reserved_(reserved) {
+      : first_(first), reserved_(reserved), numbers_(capacity, reserved) {
     slots_.resize(reserved);
   }
 
   // Whether insert() has no number left.
-  [[nodiscard]] bool full() const { return slots_.size() == reserved_ + capacity_ && free_.empty(); }
+  [[nodiscard]] bool full() const { return numbers_.none_left(); }
 
   // Inserts and returns the number; the table must not be full.
   std::uint32_t insert(std::unique_ptr<T> object) {
-    std::uint32_t i;
-    if (slots_.size() < reserved_ + capacity_) {
-      i = static_cast<std::uint32_t>(slots_.size());
+    const std::uint32_t i = numbers_.take();
+    if (i == slots_.size()) {
       slots_.push_back(std::move(object));
     } else {
-      i = free_.front();
-      free_.pop_front();
       slots_[i] = std::move(object);
     }
     ++count_;
@@ -55,17 +52,17 @@ class Table {
     const std::uint32_t i = number - first_;
     if (i >= slots_.size() || !slots_[i]) return;
     slots_[i].reset();
-    if (i >= reserved_ && !withhold) free_.push_back(i);
+    if (i >= reserved_ && !withhold) numbers_.give_back(i);
     --count_;
   }
 
   // A number that erase() withheld may be given out again.
-  void release(std::uint32_t number) { free_.push_back(number - first_); }
+  void release(std::uint32_t number) { numbers_.give_back(number - first_); }
 
   void clear() {
     slots_.clear();
     slots_.resize(reserved_);
-    free_.clear();
+    numbers_.clear();
     count_ = 0;
   }
 
@@ -80,11 +77,10 @@ class Table {
 
  private:
   std::uint32_t first_;
-  std::uint32_t capacity_;
   std::uint32_t reserved_;
   std::uint32_t count_ = 0;
+  Numbers numbers_;
   std::vector<std::unique_ptr<T>> slots_;
-  std::deque<std::uint32_t> free_;
 };
 
 }  // namespace tern

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "core/large_pages.h"
+
+#include <sys/mman.h>
+
+namespace tern {
+
+LargePage new_large_page() {
+  LargePage page(static_cast<std::byte*>(::operator new(kLargePage, std::align_val_t{kLargePage})));
+#ifdef MADV_HUGEPAGE
+  // Only a wish: without it all is the same, but slower.
+  (void)madvise(page.get(), kLargePage, MADV_HUGEPAGE);
+#endif
+  return page;
+}
+
+}  // namespace tern
