@@ -1,0 +1,89 @@
+"""What a tern device adds to its QEMU process: resident memory without the guest's RAM and without translated code."""
+import json
+import os
+import re
+import subprocess
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VM = os.path.join(TOP, "tests/vm")
+RAM = 2 << 30
+PATIENCE = 300
+
+
+def emulator_below(pid):
+    """The QEMU among a process's descendants, or None."""
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        children = f.read().split()
+    for name in children:
+        try:
+            if os.readlink(f"/proc/{name}/exe").rpartition("/")[2].startswith("qemu-system"):
+                return int(name)
+            if found := emulator_below(name):
+                return found
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def resident(pid):
+    total, counts = 0, True
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            if m := re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line):
+                counts = int(m[2], 16) - int(m[1], 16) < RAM and "wx" not in m[3]
+            elif counts and line.startswith("Rss:"):
+                total += int(line.split()[1]) << 10
+    return total
+
+
+def of_device():
+    """Bytes that a QEMU which has never run has more with a device than without."""
+    with open(os.path.join(os.environ.get("TERN_CACHE", os.path.expanduser("~/.cache/tern")), "current-qemu")) as f:
+        qemu = f.read().strip()
+    sizes = []
+    for device in [], ["-device", "tern"]:
+        with subprocess.Popen([f"{VM}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35", "-m", "2G", "-accel", "qtest",
+                               "-display", "none", "-nodefaults", "-S", "-qmp", "stdio", *device],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
+            # The greeting, and the answer from a machine that is complete.
+            p.stdin.write('{"execute": "qmp_capabilities"}\n')
+            p.stdin.flush()
+            p.stdout.readline()
+            p.stdout.readline()
+            sizes.append(resident(emulator_below(p.pid)))
+            p.stdin.write('{"execute": "quit"}\n')
+            p.stdin.close()
+    return sizes[1] - sizes[0]
+
+
+def wait_for(path, process):
+    end = time.time() + PATIENCE
+    while not os.path.exists(path):
+        if process.poll() is not None or time.time() > end:
+            raise RuntimeError(f"no {path}")
+        time.sleep(0.1)
+
+
+def figures(out):
+    """(what, bytes) of a device, of a queue pair and of a registered page; `out`: a directory to work in."""
+    share = os.path.join(out, "growth")
+    os.makedirs(share, exist_ok=True)
+    for name in os.listdir(share):
+        if name.startswith("growth-"):
+            os.unlink(os.path.join(share, name))
+    yield "device", of_device()
+    before = None
+    with subprocess.Popen([f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout", str(PATIENCE), "--share", share, "--run-dir",
+                           os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py"]) as p:
+        for step, what in ("idle", None), ("qps", "qp"), ("pages", "page"):
+            path = os.path.join(share, "growth-" + step)
+            wait_for(path, p)
+            with open(path) as f:
+                number = int(f.read())
+            size = resident(emulator_below(p.pid))
+            if what:
+                yield what, (size - before) / number
+            before = size
+            with open(path + ".seen", "w"):
+                pass

@@ -1,0 +1,65 @@
+#!/usr/bin/python3
+"""growth_guest.py: makes queue pairs, then registers memory. After each step it says how many there are and waits until somebody
+outside has looked at the emulator: /mnt/share/growth-STEP, and -STEP.seen from there."""
+import ctypes
+import mmap
+import os
+import time
+
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.enums import IBV_QPT_RC
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPCap, QPInitAttr
+
+QPS = 8192
+BYTES = 256 << 20
+REGIONS = 16
+COUNTERS = "/sys/class/infiniband/tern0/ports/1/hw_counters/"
+SHARE = "/mnt/share/growth-"
+MADV_NOHUGEPAGE = 15
+
+
+def alive(counter):
+    with open(COUNTERS + counter) as f:
+        return int(f.read())
+
+
+def step(name, number):
+    with open(SHARE + name + ".new", "w") as f:
+        f.write(str(number))
+    os.rename(SHARE + name + ".new", SHARE + name)
+    while not os.path.exists(SHARE + name + ".seen"):
+        time.sleep(0.1)
+
+
+context = Context(name="tern0")
+pd = PD(context)
+cq = CQ(context, 16)
+# One entry for each page of 4 KiB, as for memory that is not in large pages.
+memory = mmap.mmap(-1, BYTES)
+memory.madvise(MADV_NOHUGEPAGE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+
+def make_qps(number):
+    init = QPInitAttr(qp_type=IBV_QPT_RC, scq=cq, rcq=cq, cap=QPCap(max_send_wr=1, max_recv_wr=1))
+    return [QP(pd, init) for _ in range(number)]
+
+
+def register(number, length):
+    return [MR(pd, length, 0, address=address) for _ in range(number)]
+
+
+# What the emulator translates on the way is not the device's.
+for made in make_qps(64), register(1, mmap.PAGESIZE):
+    for thing in made:
+        thing.close()
+step("idle", 0)
+qps = make_qps(QPS)
+step("qps", alive("alive_qp"))
+mrs = register(REGIONS, BYTES)
+step("pages", alive("page_entries"))
+# The process and the machine end here; taking all apart one by one would only take time.
+os._exit(0)
