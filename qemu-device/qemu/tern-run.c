@@ -278,11 +278,13 @@ void tern_doorbell(TernState *s, uint64_t offset, uint32_t value)
 
 static void tern_raise(TernState *s)
 {
-    PCIDevice *dev = PCI_DEVICE(s);
     unsigned vector, i;
 
     for (i = 0; i < TERN_VECTOR_WORDS; i++) {
         while (s->raise[i]) {
+            /* A cast is checked by name: not with each doorbell. */
+            PCIDevice *dev = PCI_DEVICE(s);
+
             vector = i * 64 + ctz64(s->raise[i]);
             s->raise[i] &= s->raise[i] - 1;
             if (vector < s->num_vectors && msix_enabled(dev)) {

@@ -62,6 +62,7 @@ Device::Device(Host& host_, const Config& config_)
       tx_packet(host),
       rx_packet(host),
       scatter(host),
+      grh(host),
       admin_(std::make_unique<Admin>(*this)),
       uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
 

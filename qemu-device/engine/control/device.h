@@ -148,6 +148,8 @@ class Device {
   Packet rx_packet;
   // Where the payload of the packet being delivered goes.
   SpanList scatter;
+  // The GRH that precedes a datagram being delivered.
+  SpanList grh;
 
  private:
   friend class Admin;

@@ -71,10 +71,10 @@ void DatagramReceiver::deliver(const Packet& packet) {
   if (!fits(kGrh + len)) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   std::array<std::byte, kGrh> grh;
   make_grh(packet, grh);
-  SpanList header(device.host);
-  header.append_plain(std::span<const std::byte>(grh));
+  device.grh.append_plain(std::span<const std::byte>(grh));
   received_ = 0;
-  std::uint8_t status = scatter(header);
+  std::uint8_t status = scatter(device.grh);
+  device.grh.clear();
   if (status == TERN_CQE_SUCCESS) {
     received_ = kGrh;
     status = scatter(packet.payload);
