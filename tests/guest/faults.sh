@@ -78,6 +78,7 @@ check counters-stay test "$(counter duplicate_request)/$(counter out_of_sequence
 # The link: events, and back.
 # shellcheck disable=SC2016 # for there
 on2 'stdbuf -oL ibv_asyncwatch -d tern0 >/run/watch 2>&1 </dev/null & echo $! >/run/watch.pid'
+until_true 30 on2 'grep -q "async event FD" /run/watch'
 check link-goes-down sh -c "labctl link vm2 down && ssh vm2 'for i in \$(seq 300); do grep -q DOWN $state && exit; sleep 0.1; done; exit 1'"
 check no-traffic-without-link sh -c '! ping -c 1 -W 1 10.77.0.2'
 check link-comes-up sh -c "labctl link vm2 up && ssh vm2 'for i in \$(seq 300); do grep -q ACTIVE $state && exit; sleep 0.1; done; exit 1'"
