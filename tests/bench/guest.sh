@@ -26,7 +26,7 @@ for dev in tern0 rxe0; do
 done
 bench tern0 memory
 # Its windows, the last of these, fail now and then: what was measured before stands.
-verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines
+verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines || echo "bench: that was Soft-RoCE; the figure is left out" >&2
 bench tern0 limits
 for net in tern0:77 rxe0:79; do
 	ssh vm2 iperf3 -s -1 -D
