@@ -23,26 +23,20 @@ constexpr std::uint32_t kList = 32;
 // A bound on what hangs.
 constexpr double kPatience = 60;
 
-void still_alive(std::uint64_t begin) {
-  require(seconds_since(begin) < kPatience, "nothing completes for {} s", kPatience);
-}
-
-// The same for a loop that looks again and again: the counter's cache line under emulation is also the device's clock's.
+// Bounds a loop that looks again and again. The counter's cache line under emulation is also the device's clock's: seldom read.
 class Vigil {
  public:
-  void empty_poll() {
-    if (++spins_ % kSpins == 0) still_alive(last_);
+  void look() {
+    if (++looks_ % kLooks != 0) return;
+    require(seconds_since(last_) < kPatience, "nothing completes for {} s", kPatience);
   }
-  void progress(std::uint64_t at) {
-    last_ = at;
-    spins_ = 0;
-  }
+  void progress(std::uint64_t at) { last_ = at; }
   [[nodiscard]] std::uint64_t last() const { return last_; }
 
  private:
-  static constexpr unsigned kSpins = 1000;
+  static constexpr unsigned kLooks = 1000;
   std::uint64_t last_ = ticks();
-  unsigned spins_ = 0;
+  unsigned looks_ = 0;
 };
 
 // Runs once(number) until time is up, and keeps what each run took but for the first.
@@ -62,12 +56,12 @@ std::vector<std::uint64_t> sample(double seconds, Once once) {
 }
 
 void wait_for(End& end, Peer& peer, unsigned completions) {
-  const std::uint64_t begin = ticks();
+  Vigil vigil;
   std::array<ibv_wc, 4> wcs;
-  for (unsigned spins = 1; completions > 0; ++spins) {
+  while (completions > 0) {
     completions -= static_cast<unsigned>(end.poll(wcs.data(), static_cast<int>(std::min<unsigned>(completions, 4))));
     peer.step();
-    if (spins % 1000 == 0) still_alive(begin);
+    vigil.look();
   }
 }
 
@@ -82,13 +76,13 @@ void write_latency(const Device& dev, Peer& peer, const Scene& scene) {
   const auto times = sample(scene.seconds, [&](std::uint64_t number) {
     end.memory().store64(End::kOwnAt, number);
     end.post(wr);
-    const std::uint64_t begin = ticks();
+    Vigil vigil;
     ibv_wc wc{};
     int done = 0;
-    for (unsigned spins = 1; end.memory().load64(End::kNumberAt) != number; ++spins) {
+    while (end.memory().load64(End::kNumberAt) != number) {
       done += end.poll(&wc, 1);
       peer.step();
-      if (spins % 1000 == 0) still_alive(begin);
+      vigil.look();
     }
     if (done == 0) wait_for(end, peer, 1);
   });
@@ -160,7 +154,7 @@ void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode 
       vigil.progress(ticks());
       more = begin == 0 || seconds_since(begin) < scene.seconds;
     } else {
-      vigil.empty_poll();
+      vigil.look();
     }
   }
   const double took = static_cast<double>(vigil.last() - begin) * tick_ns() / 1e9;
@@ -198,7 +192,7 @@ void message_rate(const Device& dev, Peer& peer, const Scene& scene, bool lists)
       vigil.progress(ticks());
       more = seconds_since(begin) < scene.seconds;
     } else {
-      vigil.empty_poll();
+      vigil.look();
     }
     peer.step();
   }
