@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The engine alone: messages and packets a second by operation and size, inside a device and between two, over many QPs and
-// many keys; its part of a registration, and the memory it takes; beside them what bounds them, copies of the same shape and the
-// CRC. CPU time counts: all is one thread.
+// many keys; its part of a registration; beside them what bounds them, copies of the same shape and the CRC.
+// CPU time counts: all is one thread.
 //
 //   engine_bench --benchmark_filter=loopback/write --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <isa-l/crc.h>
-#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -269,50 +268,6 @@ void registration(benchmark::State& state) {
   }
 }
 
-// Bytes of the heap that the device takes: by itself, for a QP, for a page.
-void memory(benchmark::State& state) {
-  const auto heap = [] { return static_cast<double>(mallinfo2().uordblks) + static_cast<double>(mallinfo2().hblkhd); };
-  constexpr std::uint32_t kQps = 8192;
-  constexpr std::uint64_t kPages = 1 << 20;
-  for (auto _ : state) {
-    Sim sim;
-    const double nothing = heap();
-    const auto device = std::make_unique<SimNode>(sim, Config{}, 1);
-    const double idle = heap();
-    Machine machine(sim);
-    TestCq& cq = machine.create_cq();
-    tern_cmd_create_qp qp{};
-    qp.pages.kind = TERN_PAGES_LIST;
-    qp.pages.page_shift = 12;
-    qp.pages.num = le(std::uint32_t{2});
-    qp.pages.addr = le(machine.host.alloc(2 * FakeHost::kPage));
-    for (unsigned i = 0; i < 2; ++i) machine.host.put(le(qp.pages.addr) + 8 * i, le(machine.host.alloc(FakeHost::kPage)));
-    qp.rq_offset = le(std::uint32_t{4096});
-    qp.record_offset = le(std::uint32_t{8192 - TERN_RECORD_SIZE});
-    qp.pdn = le(machine.pd());
-    qp.uar = le(machine.uar());
-    qp.send_cqn = qp.recv_cqn = le(cq.number());
-    qp.log_sq_size = 5;
-    qp.log_sq_stride = 7;
-    qp.log_rq_size = 5;
-    qp.log_rq_stride = 6;
-    const double before_qps = heap();
-    for (std::uint32_t i = 0; i < kQps; ++i) {
-      tern_rsp_object rsp{};
-      if (machine.command(TERN_CMD_CREATE_QP, qp, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_QP");
-    }
-    const double before_pages = heap();
-    tern_rsp_object rsp{};
-    const tern_cmd_create_mr mr = listed(machine, 512ULL * 512);
-    for (std::uint64_t i = 0; i < kPages; i += 512ULL * 512) {
-      if (machine.command(TERN_CMD_CREATE_MR, mr, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
-    }
-    state.counters["device"] = idle - nothing;
-    state.counters["qp"] = (before_pages - before_qps) / kQps;
-    state.counters["page"] = (heap() - before_pages) / kPages;
-  }
-}
-
 // ---- what bounds them ----
 
 void copy(benchmark::State& state) {
@@ -362,7 +317,6 @@ void add_messages() {
   }
   benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
   benchmark::RegisterBenchmark("register", registration)->Arg(4096)->Arg(1 << 20)->Arg(256 << 20)->ArgName("")->UseManualTime();
-  benchmark::RegisterBenchmark("memory", memory)->Iterations(1);
   benchmark::RegisterBenchmark("copy", copy)->Arg(4096)->Arg(65536)->Arg(1 << 20)->ArgName("");
   benchmark::RegisterBenchmark("crc32", crc)->Arg(64)->Arg(4096)->ArgName("");
 }
