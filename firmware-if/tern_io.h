@@ -31,6 +31,12 @@ static_assert(sizeof(struct tern_qp_record) == TERN_RECORD_SIZE, "tern_qp_record
  * the word, then (full barrier) reads rq_pi and flushes.
  */
 #define TERN_QP_ST_RQ_KICK		BIT(0)
+/*
+ * The device looks at sq_pi by itself: no need to kick TERN_DB_CMD_SQ. Whoever posts
+ * reads this word after a full barrier behind storing sq_pi. The device takes the
+ * bit away, then (full barrier) reads sq_pi once more.
+ */
+#define TERN_QP_ST_SQ_WATCHED		BIT(1)
 
 struct tern_srq_record {
 	__le32	pi;		/* software: WQEs posted */

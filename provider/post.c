@@ -250,19 +250,6 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	return 0;
 }
 
-/* Whether the device wants a kick for receives because the QP is in error. */
-static bool tern_rq_wants_kick(const struct tern_qp *qp)
-{
-	/*
-	 * The index is out before the status is read: either this thread sees
-	 * the status or the device sees the index. udma_barrier.h has nothing
-	 * that orders a store before a load.
-	 */
-	atomic_thread_fence(memory_order_seq_cst);
-
-	return tern_shared_read(&qp->record->status) & TERN_QP_ST_RQ_KICK;
-}
-
 static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 {
 	qp->rq.head = head;
@@ -270,7 +257,7 @@ static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->rq_pi, head);
 
-	if (unlikely(tern_rq_wants_kick(qp))) {
+	if (unlikely(tern_qp_status(qp) & TERN_QP_ST_RQ_KICK)) {
 		/* The index before the kick that makes the device read it. */
 		udma_to_device_barrier();
 		tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_RQ,

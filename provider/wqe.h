@@ -270,11 +270,15 @@ static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 }
 
 /*
- * One kick says all: its value carries no index, so that kicks of threads that
- * pass each other here lose nothing and need no lock.
+ * Not needed while the device looks at the index by itself. One kick says all:
+ * its value carries no index, so that kicks of threads that pass each other here
+ * lose nothing and need no lock.
  */
 static inline void tern_sq_kick(struct tern_qp *qp)
 {
+	if (tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED)
+		return;
+
 	/* The index before the kick that makes the device read it. */
 	udma_to_device_barrier();
 	tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_SQ,

@@ -72,6 +72,16 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
+/*
+ * What the device says of a QP's queues, TERN_QP_ST_*. The index is stored before the
+ * word is read: the device does it crosswise.
+ */
+static u32 tern_qp_status(struct tern_qp *qp)
+{
+	dma_mb();
+	return le32_to_cpu(READ_ONCE(qp->kern.record->status));
+}
+
 /* After a post: a CQ that nothing comes into any more is completed by the driver. */
 static void tern_posted(struct tern_ib_dev *dev, struct ib_cq *ibcq)
 {
@@ -117,7 +127,8 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		/* The device finds whole WQEs below the index. */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->sq_pi, cpu_to_le32(sq->pi));
-		tern_ring(dev->core, TERN_DB_CMD_SQ, ibqp->qp_num);
+		if (!(tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED))
+			tern_ring(dev->core, TERN_DB_CMD_SQ, ibqp->qp_num);
 	}
 	spin_unlock_irqrestore(&sq->lock, flags);
 
@@ -140,15 +151,6 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 	tern_recv_wqe_fill(slot, wr);
 	rq->pi++;
 	return 0;
-}
-
-/* A QP in error says so in its record. */
-static bool tern_rq_wants_kick(struct tern_qp *qp)
-{
-	/* The index is stored before the word is read: the device does it crosswise. */
-	dma_mb();
-	return READ_ONCE(qp->kern.record->status) &
-	       cpu_to_le32(TERN_QP_ST_RQ_KICK);
 }
 
 /**
@@ -188,7 +190,7 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		/* As in tern_post_send(). */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->rq_pi, cpu_to_le32(rq->pi));
-		if (tern_rq_wants_kick(qp))
+		if (tern_qp_status(qp) & TERN_QP_ST_RQ_KICK)
 			tern_ring(dev->core, TERN_DB_CMD_RQ, ibqp->qp_num);
 	}
 	spin_unlock_irqrestore(&rq->lock, flags);

@@ -37,11 +37,9 @@ void teardown(void)
 
 uint32_t last_kick(void)
 {
-	uint32_t *db = ctx->uar + TERN_UAR_DB;
-	uint32_t value = le32toh((__force __le32)*db);
+	atomic_uint *db = ctx->uar + TERN_UAR_DB;
 
-	*db = 0;
-	return value;
+	return le32toh((__force __le32)atomic_exchange(db, 0));
 }
 
 uint32_t kick_of(uint32_t cmd, uint32_t num)

@@ -221,6 +221,32 @@ static void test_send_queue(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
+/* A send queue that the device watches needs no kick, whoever posts. */
+static void test_watched(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr *bad_recv, recv = {};
+
+	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_WATCHED);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	CHECK(sq_pi(qp) == 1 && !last_kick());
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	CHECK(!qpx->wr_complete(qpx));
+	CHECK(sq_pi(qp) == 2 && !last_kick());
+	CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) && !last_kick());
+	/* What it says of receives is no answer to a send. */
+	tern_shared_write(&qp->record->status, TERN_QP_ST_RQ_KICK);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	CHECK(sq_pi(qp) == 3);
+	CHECK(last_kick() == kick_of(TERN_DB_CMD_SQ, qp->vqp.qp.qp_num));
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
 static void test_recv_queue(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -542,23 +568,79 @@ static void *post_loop(void *arg)
 	return arg;
 }
 
+/* Completes what is posted by now; the number of it. */
+static uint32_t complete_posted(uint32_t done)
+{
+	uint32_t pi = atomic_load_explicit(
+		(atomic_uint *)&shared_qp->record->sq_pi, memory_order_acquire);
+
+	CHECK(pi - done <= shared_qp->sq.mask + 1);
+	for (; done != pi; done++)
+		put_cqe(shared_cq, done, shared_qp->vqp.qp.qp_num, done, done,
+			0);
+	return done;
+}
+
 static void *device_loop(void *arg)
 {
-	uint32_t done = 0;
+	uint32_t before, done = 0;
 
 	while (done < 2 * EACH) {
-		uint32_t pi = atomic_load_explicit(
-			(atomic_uint *)&shared_qp->record->sq_pi,
-			memory_order_acquire);
-
-		CHECK(pi - done <= shared_qp->sq.mask + 1);
-		if (pi == done)
+		before = done;
+		done = complete_posted(done);
+		if (done == before)
 			sched_yield();
-		for (; done != pi; done++)
-			put_cqe(shared_cq, done, shared_qp->vqp.qp.qp_num, done,
-				done, 0);
 	}
 	return arg;
+}
+
+#define HANDOVERS 100000U
+
+/*
+ * After each kick it watches the queue for a moment, and then looks only when it
+ * is kicked again: a post that neither sees is one that never completes.
+ */
+static void *watching_device(void *arg)
+{
+	unsigned int i, empty = 0;
+	uint32_t done = 0;
+
+	while (done < HANDOVERS) {
+		if (!last_kick()) {
+			if (++empty % 1024 == 0)
+				sched_yield();
+			continue;
+		}
+		tern_shared_write(&shared_qp->record->status,
+				  TERN_QP_ST_SQ_WATCHED);
+		for (i = done % 64; i; i--)
+			done = complete_posted(done);
+		tern_shared_write(&shared_qp->record->status, 0);
+		atomic_thread_fence(memory_order_seq_cst);
+		done = complete_posted(done);
+	}
+	return arg;
+}
+
+static void test_handover(void)
+{
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	unsigned int i, empty = 0;
+	pthread_t device;
+	struct ibv_wc wc;
+
+	shared_cq = make_cq(16);
+	shared_qp = make_qp(shared_cq, shared_cq, small_cap);
+	pthread_create(&device, NULL, watching_device, NULL);
+	for (i = 0; i < HANDOVERS; i++) {
+		CHECK(!tern_post_send(&shared_qp->vqp.qp, &wr, &bad));
+		while (!tern_poll_cq(&shared_cq->vcq.cq, 1, &wc))
+			if (++empty % 1024 == 0)
+				sched_yield();
+	}
+	pthread_join(device, NULL);
+	tern_destroy_qp(&shared_qp->vqp.qp);
+	tern_destroy_cq(&shared_cq->vcq.cq);
 }
 
 static void test_threads(void)
@@ -596,6 +678,7 @@ int main(void)
 		{ "encoding", test_encoding },
 		{ "geometry", test_geometry },
 		{ "send_queue", test_send_queue },
+		{ "watched", test_watched },
 		{ "recv_queue", test_recv_queue },
 		{ "session", test_session },
 		{ "purge", test_purge },
@@ -641,6 +724,7 @@ int main(void)
 		{ "srq_refused", test_srq_refused },
 		{ "srq_threads", test_srq_threads },
 		{ "threads", test_threads },
+		{ "handover", test_handover },
 	};
 	unsigned int i;
 

@@ -192,6 +192,10 @@ void tern_engine_set_icrc_mode(TernEngine* e, TernIcrcMode mode) {
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
+void tern_engine_allow_watch(TernEngine* e, std::uint64_t from) { e->device.watch.allow(from); }
+
+bool tern_engine_look(TernEngine* e) { return e->device.look(); }
+
 TernEffects* tern_engine_take_effects(TernEngine* e) {
   if (e->device.effects->empty()) return nullptr;
   std::unique_ptr<TernEffects> batch;

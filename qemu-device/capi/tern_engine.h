@@ -124,9 +124,22 @@ void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
 
 /*
  * Does up to budget bytes of transport work (a packet counts its bytes plus a
- * fixed cost), expired timers and admin commands. True when more is left.
+ * fixed cost), expired timers and admin commands. True when more is left, or the
+ * engine watches queues: their software does not ring, so the host goes on calling.
  */
 bool tern_engine_run(TernEngine *e, uint32_t budget);
+/*
+ * When the engine may begin to watch queues whose software rings often, so that it
+ * need not: device clock in ns, UINT64_MAX: never, as it is at first. Only where the
+ * calls of tern_engine_run() that follow a true are not far between. Those that it
+ * watches are let go, and looked at by the next run.
+ */
+void tern_engine_allow_watch(TernEngine *e, uint64_t from);
+/*
+ * Between two calls of tern_engine_run(), and much cheaper: looks at the watched
+ * queues. False: tern_engine_run() would find nothing to do but inputs and timers.
+ */
+bool tern_engine_look(TernEngine *e);
 
 /*
  * The effects collected so far, or NULL when there are none; the caller owns

@@ -253,22 +253,10 @@ static void tern_region_del(MemoryListener *listener,
     s->stale_last = MAX(s->stale_last, last);
 }
 
-/*
- * The address space is new only now: what region_del() would invalidate, the
- * worker could map again before the change took place.
- */
-static void tern_commit(MemoryListener *listener)
+static void tern_invalidate(TernState *s)
 {
-    TernState *s = container_of(listener, TernState, listener);
     uint64_t start = s->stale_start, len;
 
-    if (s->ram_changed) {
-        s->ram_changed = false;
-        tern_find_ram(s);
-    }
-    if (s->stale_start > s->stale_last) {
-        return;
-    }
     len = s->stale_last - start == UINT64_MAX ? UINT64_MAX
                                               : s->stale_last - start + 1;
     s->stale_start = UINT64_MAX;
@@ -280,6 +268,25 @@ static void tern_commit(MemoryListener *listener)
     tern_leave_quietly(s);
 }
 
+/*
+ * The address space is new only now: what region_del() would invalidate, the
+ * worker could map again before the change took place; and before it there may
+ * have been no memory for what is to be told to software.
+ */
+static void tern_commit(MemoryListener *listener)
+{
+    TernState *s = container_of(listener, TernState, listener);
+
+    if (s->ram_changed) {
+        s->ram_changed = false;
+        tern_find_ram(s);
+    }
+    if (s->stale_start <= s->stale_last) {
+        tern_invalidate(s);
+    }
+    tern_watch_allow(s);
+}
+
 void tern_dma_start(TernState *s)
 {
     QLIST_INIT(&s->iommus);
@@ -288,6 +295,7 @@ void tern_dma_start(TernState *s)
     tern_lock(s);
     s->bql_only = icount_enabled();
     tern_unlock(s);
+    tern_watch_allow(s);
     s->listener = (MemoryListener) {
         .name = "tern",
         .region_add = tern_region_add,

@@ -82,6 +82,11 @@ static void tern_acquire(TernState *s)
     tern_free_batches(s, &s->spent);
 }
 
+bool tern_is_rung(TernState *s)
+{
+    return s->bells_out != qatomic_load_acquire(&s->bells_in);
+}
+
 /* With the lock: what was rung while the worker was at it. True: something. */
 static bool tern_take_bells(TernState *s)
 {
@@ -208,9 +213,11 @@ static void tern_rest(TernState *s)
     if (tern_worker_may_run(s) && !qatomic_read(&s->waiters)) {
         return;
     }
+    tern_watch_sleep(s);
     s->worker_idle = true;
     qemu_cond_wait(&s->wake, &s->lock);
     s->worker_idle = false;
+    tern_watch_wake(s);
 }
 
 static void *tern_worker(void *opaque)
@@ -218,6 +225,7 @@ static void *tern_worker(void *opaque)
     TernState *s = opaque;
 
     rcu_register_thread();
+    tern_watch_begin(s);
     qemu_mutex_lock(&s->lock);
     while (!s->stopping) {
         if (qatomic_read(&s->waiters)) {
@@ -237,8 +245,12 @@ static void *tern_worker(void *opaque)
              tern_engine_next_deadline(s->engine) < s->armed)) {
             qemu_bh_schedule(s->bh);
         }
+        if (tern_worker_may_run(s)) {
+            tern_watch(s);
+        }
     }
     qemu_mutex_unlock(&s->lock);
+    tern_watch_end(s);
     rcu_unregister_thread();
     return NULL;
 }

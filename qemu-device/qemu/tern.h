@@ -9,6 +9,7 @@
  *   tern-dma.c   guest memory by DMA address
  *   tern-faults.c  faults on demand
  *   tern-run.c   who runs the engine when, and what becomes of its effects
+ *   tern-watch.c  queues that the worker looks at instead of being rung
  *   tern-wire.c  a wire in memory shared with another QEMU
  *   tern-pcap.c  the capture tap
  *
@@ -96,6 +97,7 @@ struct TernState {
     CharBackend wire_chr;
     char *pcap_path;
     uint64_t pcap_limit;
+    bool watch;                 /* look at busy queues instead of being rung */
     char *mutation;             /* of a test build only */
     char *faults;               /* as created; later the engine has them */
     int icrc;                   /* TERN_ICRC_* */
@@ -126,6 +128,15 @@ struct TernState {
     unsigned bells_in;          /* free running */
     unsigned bells_out;
 
+    /* The worker's. */
+    int schedstat;              /* its own, of the kernel; -1: there is none */
+    uint64_t ran_ns;            /* as that said when the worker asked last */
+    uint64_t waited_ns;
+    uint64_t window_ran;        /* of these, not judged yet */
+    uint64_t window_waited;
+    uint64_t crowd_pause;       /* ns that nothing will be watched in a crowd */
+    unsigned looks;
+
     /* Under the lock. */
     TernEngine *engine;
     QemuCond wake;              /* what the idle worker waits for */
@@ -136,6 +147,7 @@ struct TernState {
     bool awake;                 /* power state D0; written under the BQL too */
     bool bus_master;            /* PCI_COMMAND lets us do DMA */
     bool bql_only;              /* no slice without the BQL: see tern-dma.c */
+    bool may_watch;             /* what the engine was told */
     uint64_t armed;             /* when timer fires, UINT64_MAX for never */
     uint32_t generation;        /* resets so far; written under the BQL too */
     uint64_t vectors[TERN_VECTOR_WORDS]; /* to raise, not seen by the BQL yet */
@@ -185,7 +197,29 @@ bool tern_faults_apply(TernState *s, Error **errp);
 void tern_faults_start(TernState *s);
 void tern_faults_stop(TernState *s);
 
-/* tern-run.c; all with the BQL held */
+/* tern-watch.c */
+
+/* With the BQL, without the lock: whether queues may be watched may have changed. */
+void tern_watch_allow(TernState *s);
+
+/* By the worker, with the lock */
+
+/*
+ * While all there is to do is to look at queues whose software does not ring, and
+ * nobody else wants anything.
+ */
+void tern_watch(TernState *s);
+/* Before the worker sleeps, and after. */
+void tern_watch_sleep(TernState *s);
+void tern_watch_wake(TernState *s);
+/* Without the lock: when the worker begins, and ends. */
+void tern_watch_begin(TernState *s);
+void tern_watch_end(TernState *s);
+
+/* tern-run.c; all with the BQL held, but for the first */
+
+/* With the lock: a doorbell waits for the worker. */
+bool tern_is_rung(TernState *s);
 
 /* A doorbell: taken by the worker if that is at work, else there and then. */
 void tern_doorbell(TernState *s, uint64_t offset, uint32_t value);

@@ -58,6 +58,7 @@ Device::Device(Host& host_, const Config& config_)
       cqs(1, config.max_cq),
       xrcds(1, kMaxXrcd),
       srqs(1, kMaxSrq),
+      watch(*this),
       qps(kGsiQpn, config.max_qp, 1),
       tx_packet(host),
       rx_packet(host),
@@ -94,7 +95,10 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
     case TERN_DB_CMD_SQ:
-      if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) return qp->kick_sq();
+      if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) {
+        watch.rung(*qp);
+        return qp->kick_sq();
+      }
       break;
     case TERN_DB_CMD_RQ:
       if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) return qp->kick_rq();
@@ -304,8 +308,14 @@ bool Device::run(std::uint32_t budget) {
   if (!admin_->enabled()) return more;
   more |= timers.run(host.now(), kTimers);
   more |= ethernet.run(budget);
+  if (watch.any()) watch.look();
   more |= run_qps(budget);
-  return more;
+  return more || watch.any();
+}
+
+bool Device::look() {
+  if (ready_head_ == nullptr) watch.look();
+  return ready_head_ != nullptr || !watch.any();
 }
 
 Nanos Device::next_deadline() const { return admin_->enabled() ? timers.next() : kNever; }

@@ -23,6 +23,7 @@
 #include "objects/srq.h"
 #include "transport/multicast.h"
 #include "transport/qp.h"
+#include "transport/watch.h"
 #include "wire/codec.h"
 #include "wire/packet.h"
 
@@ -66,6 +67,8 @@ class Device {
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
+  // Looks at the queues whose software need not ring. False: run() would find nothing to do yet.
+  bool look();
   // Switches a rule off: core/mutations.h.
   bool set_mutation(std::string_view rule) { return memory.mutations.set(rule); }
   // Device clock of the next expiry; never while the device is not enabled, because nothing runs then.
@@ -139,6 +142,7 @@ class Device {
   Table<Cq> cqs;
   Table<Xrcd> xrcds;
   Table<Srq> srqs;
+  Watch watch;
   Table<Qp> qps;
   Multicast multicast;
   Eq* async_eq = nullptr;

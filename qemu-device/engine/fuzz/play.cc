@@ -148,6 +148,13 @@ void Play::faults() {
 
 // ---- steps ----
 
+void Play::run(unsigned bits) {
+  (void)w_.device->look();
+  (void)w_.device->run(1U << bits);
+  if (bits >= w_.qps.size()) return;
+  if (Qp* const qp = w_.device->qps.find(w_.qps[bits].number)) w_.device->watch.begin(*qp);
+}
+
 void Play::step(Step what) {
   switch (what) {
     case Step::kFrame:
@@ -161,7 +168,7 @@ void Play::step(Step what) {
     case Step::kPostSend:
       return post_send();
     case Step::kRun:
-      (void)w_.device->run(1U << in_.pick(18));
+      run(in_.pick(18));
       w_.collect();
       return w_.check();
     case Step::kTimer:

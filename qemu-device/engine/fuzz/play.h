@@ -72,6 +72,8 @@ class Play {
   void doorbell();
   void eth();
   void hole();
+  // A turn of 1 << bits; some of them begin to watch a QP.
+  void run(unsigned bits);
   std::string rule();
   void faults();
 

@@ -257,6 +257,14 @@ TEST_F(CapiTest, InputsReachTheDevice) {
   EXPECT_EQ(info.live_keys, 0U);
 }
 
+TEST_F(CapiTest, NothingToWatch) {
+  for (const std::uint64_t from : {std::uint64_t{0}, UINT64_MAX}) {
+    tern_engine_allow_watch(engine, from);
+    EXPECT_TRUE(tern_engine_look(engine)) << "there is nothing to wait for";
+    EXPECT_FALSE(tern_engine_run(engine, 1));
+  }
+}
+
 TEST(Capi, RulesHaveNamesWhereTheyCanBeSwitchedOff) {
   FakeHost host;
   const TernConfig config = good_config();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -104,6 +105,7 @@ class FakeHost : public Host {
   std::uint64_t fail_maps_from = 0;  // this map (counted from 1) and all later fail; 0: none
   Nanos clock = 1'000'000;
   void advance(Nanos by) { clock += by; }
+  std::function<void(std::byte*)> stored;  // called when the device has stored there
 
   // ---- what tests look at ----
   std::uint64_t maps = 0;     // successful ones
@@ -144,6 +146,7 @@ class FakeHost : public Host {
       return;
     }
     live_.erase(it);
+    if (stored && written != 0) stored(span.data());
   }
   void ram_written(std::span<std::byte> span) override { ram_bytes_written += span.size(); }
   void dm_written(std::span<std::byte> span) override { dm_bytes_written += span.size(); }

@@ -379,7 +379,13 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   slot.resize(std::size_t{1} << options_.log_sq_stride);
   memory_.write(sq_slot(sq_pi_), slot);
   store_sq_pi(++sq_pi_);
-  if (ring_now) ring();
+  if (!ring_now) return;
+  if (record_status() & TERN_QP_ST_SQ_WATCHED) {
+    ++node_.unrung;
+    node_.wake();  // the host runs the device all the time
+  } else {
+    ring();
+  }
 }
 
 void TestQp::post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id) {

@@ -288,6 +288,7 @@ class TestQp {
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t sq_posted() const { return sq_pi_; }
   [[nodiscard]] std::uint32_t record_status() const;
+  [[nodiscard]] std::uint64_t record() const { return memory_.address(record_offset_); }
 
   [[nodiscard]] TestCq& send_cq() const { return *send_cq_; }
   [[nodiscard]] TestCq& recv_cq() const { return *recv_cq_; }
@@ -431,6 +432,7 @@ class TestNode : public SimNode {
   void destroy(TestCq& cq);
   void destroy(TestSrq& srq);
 
+  std::uint64_t unrung = 0;  // send requests that needed no doorbell, because their queue was watched
   [[nodiscard]] std::uint64_t counter(unsigned index);
   [[nodiscard]] std::uint64_t eth_counter(unsigned index);
   [[nodiscard]] tern_rsp_objects objects();

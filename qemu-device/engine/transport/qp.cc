@@ -61,6 +61,7 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
 }
 
 Qp::~Qp() {
+  device_.watch.forget(*this);
   device_.unschedule(*this);
   if (send_cq_ != nullptr) send_cq_->detach();
   if (recv_cq_ != nullptr) recv_cq_->detach();
@@ -86,6 +87,12 @@ Status Qp::init() {
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
   return buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, sq_pi));
+}
+
+bool Qp::sq_moved() {
+  if (sender_->kicked()) return false;
+  const auto pi = read_sq_pi();
+  return !pi || *pi != sender_->posted();
 }
 
 bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
@@ -131,6 +138,14 @@ void Qp::complete_recv(tern_cqe& cqe) {
 }
 
 // ---- doorbells and turns ----
+
+void Qp::store_status() {
+  const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
+                               (watched.on ? TERN_QP_ST_SQ_WATCHED : 0);
+  // An unreachable record harms its owner.
+  (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status), status);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
 
 void Qp::wake() { device_.schedule(*this); }
 
@@ -219,11 +234,9 @@ void Qp::enter_error(int event, bool silent) {
   attr_.state = TERN_QPS_ERR;
   attr_.sq_draining = 0;
   sender_->stop();
-  // Who posts a receive from now on must kick; who posted before is seen by the flush. The
-  // fence pairs with the one of tern_qp_record.status. An unreachable record harms its owner.
-  (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status),
-                        TERN_QP_ST_RQ_KICK);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Who posts from now on must kick; who posted before is seen by the flush.
+  device_.watch.forget(*this);
+  store_status();
   receiver_->stop(silent);
   if (event >= 0) {
     device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
@@ -239,6 +252,7 @@ void Qp::send_failed() {
   attr_.state = TERN_QPS_SQE;
   attr_.sq_draining = 0;
   sqd_notify_ = false;
+  device_.watch.release(*this);
   wake();
 }
 

@@ -11,6 +11,7 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/unreliable_connection.h"
+#include "transport/watch.h"
 #include "transport/xrc.h"
 #include "wire/packet.h"
 
@@ -79,6 +80,8 @@ class alignas(64) Qp {
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
+  // Whether it shows something that nobody has told the send queue of.
+  [[nodiscard]] bool sq_moved();
   // Bytes of slot `index` from `offset` on; false when they cannot be reached.
   [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
   // The next receive WQE, of the RQ or the SRQ: 1 taken, 0 none posted, -1 unusable (DMA error,
@@ -92,6 +95,9 @@ class alignas(64) Qp {
   void communication_established();
   void sq_drained();
 
+  // Tells software in its record which doorbells the device wants. A full barrier follows: who
+  // posts and has not seen it yet has stored an index that is seen from here on.
+  void store_status();
   // Asks the scheduler for a turn.
   void wake();
   // It will be wanted soon: among many queue pairs it is in no cache near by.
@@ -104,6 +110,7 @@ class alignas(64) Qp {
   Qp* ready_next = nullptr;
   std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
   bool ready = false;
+  Watched watched;
 
  private:
   friend class Device;

@@ -202,6 +202,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
     wake();
   }
   if (next == TERN_QPS_SQD) {
+    device_.watch.release(*this);
     sqd_notify_ = notify;
     attr_.sq_draining = 1;
     if (sender_->drained()) sq_drained();
@@ -209,13 +210,13 @@ void Qp::change_state(std::uint8_t next, bool notify) {
 }
 
 void Qp::to_reset() {
-  if (attr_.state == TERN_QPS_ERR) {
-    (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status), 0);
-  }
+  const bool told = attr_.state == TERN_QPS_ERR || watched.on;
+  device_.watch.forget(*this);
   device_.unschedule(*this);
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};
+  if (told) store_status();
   route_ = Route{};
   life_ = device_.next_qp_life();
   rq_ci_ = 0;

@@ -29,6 +29,9 @@ class SendQueue {
 
   // The producer index may have moved.
   void kick() { kicked_ = true; }
+  [[nodiscard]] bool kicked() const { return kicked_; }
+  // The producer index that was read last.
+  [[nodiscard]] std::uint32_t posted() const { return posted_; }
   // Sends packets for about `allowance` bytes, decrementing it; true when more can be sent now.
   virtual bool transmit(std::uint32_t& allowance) = 0;
   // A response.

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::uint64_t kCorpus = 24;  // seeds from 1 on
 constexpr std::uint64_t kLeastPackets = 1'000'000;
+constexpr std::uint64_t kLeastUnrung = 1'000;
 
 struct Settings {
   std::uint64_t seed = 0;
@@ -58,18 +59,21 @@ class StormCorpus : public ::testing::TestWithParam<std::uint64_t> {
  protected:
   static void SetUpTestSuite() {
     counts = {};
-    packets = seeds = 0;
+    packets = unrung = seeds = 0;
   }
   // What all seeds together must have met; of a part of them nothing is asked.
   static void TearDownTestSuite() {
     if (seeds != kCorpus) return;
     std::printf("%llu packets; how often each rule was met:\n%s", static_cast<unsigned long long>(packets),
                 counts.table().c_str());
+    std::printf("%llu requests without doorbell, to queues that were watched\n", static_cast<unsigned long long>(unrung));
     EXPECT_GE(packets, kLeastPackets);
+    EXPECT_GT(unrung, kLeastUnrung);
     EXPECT_EQ(counts.missing(), "");
   }
   static inline RuleCounts counts;
   static inline std::uint64_t packets = 0;
+  static inline std::uint64_t unrung = 0;
   static inline std::uint64_t seeds = 0;
 };
 
@@ -77,6 +81,7 @@ TEST_P(StormCorpus, EverythingOnceAndInOrder) {
   const StormResult r = expect_calm(GetParam(), StormOptions{}.packets);
   counts.add(r.counts);
   packets += r.wire.sent;
+  unrung += r.unrung;
   ++seeds;
   // It was a storm.
   EXPECT_GT(r.messages, 1000U);

@@ -58,6 +58,7 @@ struct StormResult {
   RuleCounts counts;
   Sim::Stats wire;
   std::uint64_t messages = 0;   // delivered
+  std::uint64_t unrung = 0;     // requests that needed no doorbell
   std::uint64_t fingerprint = 0;
   Nanos simulated = 0;
   std::string rates;            // of the wire

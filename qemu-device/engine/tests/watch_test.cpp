@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Queues that the device looks at by itself: Documentation/spec/doorbells.rst, "Queues that the
+// device watches".
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/mini_driver.h"
+
+namespace tern {
+namespace {
+
+// More than enough doorbells for a QP to be watched, more than enough looks for it to be let go.
+constexpr int kOften = 200;
+constexpr int kForgotten = 10'000;
+constexpr std::size_t kMost = 16;
+
+struct Watching : ::testing::Test {
+  Sim sim;
+  TestNode node{sim};
+  TestMr& from = node.reg(4096);
+  TestMr& to = node.reg(4096);
+
+  void SetUp() override { node.device.watch.allow(0); }
+
+  static bool watched(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_WATCHED) != 0; }
+  // A write of 8 bytes, and the device gets a turn: not until nothing is watched any more.
+  void write_one(TestQp& qp, bool ring) {
+    qp.post(write({from.sge(0, 8)}, to, 8), ring);
+    (void)node.device.run(1 << 16);
+  }
+  void write_often(TestQp& qp) {
+    for (int i = 0; i < kOften && !watched(qp); ++i) {
+      write_one(qp, true);
+      (void)qp.send_cq().poll_all();
+    }
+  }
+  // As the host's worker does: looks, and runs when there is something.
+  void idle() {
+    for (int i = 0; i < kForgotten && !(node.device.look() && !node.device.run(1 << 16)); ++i) {
+    }
+  }
+};
+
+TEST_F(Watching, WhoRingsOftenNeedNotRing) {
+  auto [qp, peer] = rc_pair(node, node);
+  EXPECT_FALSE(watched(qp));
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  EXPECT_FALSE(watched(peer));
+  for (int i = 0; i < 100; ++i) {
+    write_one(qp, false);
+    ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
+  }
+  // A doorbell more than needed does no harm.
+  write_one(qp, true);
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
+}
+
+TEST_F(Watching, LookFindsWhatWasPosted) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  EXPECT_FALSE(node.device.look());
+  qp.post(write({from.sge(0, 8)}, to, 8), false);
+  EXPECT_TRUE(node.device.look());
+  EXPECT_TRUE(node.device.look()) << "still not run";
+  (void)node.device.run(1 << 16);
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
+  EXPECT_FALSE(node.device.look());
+}
+
+TEST_F(Watching, NobodyUnlessTheHostAllows) {
+  node.device.watch.allow(kNever);
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(node.device.run(1 << 16));
+  EXPECT_TRUE(node.device.look()) << "there is nothing to look at";
+}
+
+TEST_F(Watching, NobodyBeforeTheHostAllows) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  node.device.watch.allow(node.host.clock + 1000);
+  EXPECT_FALSE(watched(qp));
+  write_often(qp);
+  EXPECT_FALSE(watched(qp));
+  node.host.advance(1000);
+  write_often(qp);
+  EXPECT_TRUE(watched(qp));
+}
+
+TEST_F(Watching, NobodyWhoRingsRarely) {
+  auto [qp, peer] = rc_pair(node, node);
+  for (int i = 0; i < 2 * kOften; ++i) {
+    node.host.advance(10'000);
+    write_one(qp, true);
+    (void)qp.send_cq().poll_all();
+  }
+  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(node.device.run(1 << 16));
+}
+
+TEST_F(Watching, WhoIsIdleHasToRingAgain) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  idle();
+  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(node.device.run(1 << 16)) << "the host may sleep";
+  write_one(qp, false);
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 0U);
+  qp.ring();
+  node.pump();
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
+}
+
+// A message now and then is not worth a processor that does nothing but look.
+TEST_F(Watching, WhoPostsRarelyIsLetGo) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  for (int i = 0; i < 20 && watched(qp); ++i) {
+    for (int look = 0; look < 400; ++look) (void)node.device.look();
+    write_one(qp, !watched(qp));
+    ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
+  }
+  EXPECT_FALSE(watched(qp));
+}
+
+// The index is stored after the device has looked the last time, and the status read before it changes.
+TEST_F(Watching, WhatIsPostedMeanwhileIsFound) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  bool posted = false;
+  node.host.stored = [&](std::byte*) {
+    if (std::exchange(posted, true)) return;
+    EXPECT_FALSE(watched(qp)) << "something else was stored";
+    qp.post(write({from.sge(0, 8)}, to, 8), false);
+  };
+  idle();
+  node.host.stored = nullptr;
+  ASSERT_TRUE(posted);
+  EXPECT_FALSE(watched(qp));
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
+}
+
+TEST_F(Watching, WhatIsPostedWhenTheHostForbidsIsFound) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  qp.post(write({from.sge(0, 8)}, to, 8), false);
+  node.device.watch.allow(kNever);
+  EXPECT_FALSE(watched(qp));
+  node.pump();
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
+}
+
+// What one state lets happen by itself, another does not.
+TEST_F(Watching, OnlyInRts) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  EXPECT_EQ(qp.to_state(TERN_QPS_SQD), TERN_ST_OK);
+  EXPECT_EQ(qp.record_status(), 0U);
+  for (int i = 0; i < kOften; ++i) qp.ring();
+  EXPECT_FALSE(watched(qp));
+  EXPECT_EQ(qp.to_state(TERN_QPS_RTS), TERN_ST_OK);
+
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  EXPECT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_EQ(qp.record_status(), TERN_QP_ST_RQ_KICK);
+  write_one(qp, true);
+  const auto flushed = qp.send_cq().poll_all();
+  ASSERT_EQ(flushed.size(), 1U);
+  EXPECT_EQ(flushed[0].status, TERN_CQE_WR_FLUSH_ERR);
+  EXPECT_FALSE(node.device.run(1 << 16));
+}
+
+// From RESET, too: a receive posted then needs its doorbell as well.
+TEST_F(Watching, ErrorFromResetTells) {
+  TestQp& qp = node.create_qp();
+  EXPECT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
+  EXPECT_EQ(qp.record_status(), TERN_QP_ST_RQ_KICK);
+}
+
+TEST_F(Watching, ResetTakesTheStatusBack) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  EXPECT_EQ(qp.to_state(TERN_QPS_RESET), TERN_ST_OK);
+  EXPECT_EQ(qp.record_status(), 0U);
+  EXPECT_FALSE(node.device.run(1 << 16));
+}
+
+TEST_F(Watching, DestroyedAndNobodyLooks) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  node.destroy(qp);
+  EXPECT_FALSE(node.device.run(1 << 16));
+  EXPECT_TRUE(node.device.look());
+}
+
+// UD and UC go to SQE and wait there for software.
+TEST_F(Watching, SendQueueErrorEndsIt) {
+  auto [qp, peer] = rc_pair(node, node, {.type = TERN_QPT_UC});
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  qp.post(write({{.addr = 0, .length = 8, .lkey = 0x12345600}}, to, 8), false);
+  (void)node.device.run(1 << 16);
+  EXPECT_EQ(qp.record_status(), 0U);
+  EXPECT_FALSE(node.device.run(1 << 16));
+  (void)qp.send_cq().poll_all();
+  write_one(qp, true);
+  EXPECT_EQ(qp.send_cq().poll_all().size(), 1U) << "flushed";
+}
+
+TEST_F(Watching, AnIndexThatJumpsIsAnErrorOnce) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  (void)node.async_events();
+  qp.store_sq_pi(0x7000'0000);
+  idle();
+  EXPECT_EQ(qp.record_status(), TERN_QP_ST_RQ_KICK);
+  const auto events = node.async_events();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(le(events[0].type), TERN_EV_QP_FATAL);
+  EXPECT_FALSE(node.device.run(1 << 16));
+}
+
+// A record that is no memory any more: as if the doorbell had been rung for it.
+TEST_F(Watching, ARecordThatIsGone) {
+  auto [qp, peer] = rc_pair(node, node);
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  node.host.punch(qp.record(), sizeof(tern_qp_record));
+  idle();
+  node.host.mend(qp.record());
+  EXPECT_FALSE(node.device.run(1 << 16));
+  const auto events = node.async_events();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(le(events[0].type), TERN_EV_QP_FATAL);
+}
+
+TEST_F(Watching, SoManyAtMost) {
+  std::vector<TestQp*> qps;
+  for (std::size_t i = 0; i < 2 * kMost; ++i) qps.push_back(&rc_pair(node, node).first);
+  const auto count = [&] { return static_cast<std::size_t>(std::ranges::count_if(qps, [](const TestQp* q) { return watched(*q); })); };
+  for (int i = 0; i < kOften; ++i) {
+    for (std::size_t q = 0; q < kMost; ++q) {
+      write_one(*qps[q], true);
+      (void)qps[q]->send_cq().poll_all();
+    }
+  }
+  EXPECT_GT(count(), 0U);
+  for (std::size_t q = kMost; q < qps.size(); ++q) write_often(*qps[q]);
+  EXPECT_LE(count(), kMost);
+  // Watched or not, everybody gets on.
+  for (TestQp* const qp : qps) {
+    write_one(*qp, !watched(*qp));
+    EXPECT_EQ(qp->send_cq().poll_all().size(), 1U);
+  }
+  idle();
+  EXPECT_EQ(count(), 0U);
+}
+
+// Many QPs that ring in turn: nobody of them often.
+TEST_F(Watching, NobodyOfMany) {
+  std::vector<TestQp*> qps;
+  for (std::size_t i = 0; i < 64; ++i) qps.push_back(&rc_pair(node, node).first);
+  for (int i = 0; i < 20; ++i) {
+    for (TestQp* const qp : qps) {
+      write_one(*qp, true);
+      (void)qp->send_cq().poll_all();
+    }
+  }
+  for (const TestQp* const qp : qps) EXPECT_FALSE(watched(*qp));
+}
+
+}  // namespace
+}  // namespace tern

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Queues that the device looks at by itself: Documentation/spec/doorbells.rst."""
+
+import struct
+import time
+import unittest
+
+import tern_hw as hw
+from qtest import Qemu
+from test_dma import Vtd
+
+OFTEN = 200  # doorbells that are enough
+
+
+class NopQp:
+    """A UD QP in RTS, on page 0, whose software posts NOPs."""
+
+    CQ, QP = hw.Tern.FREE, hw.Tern.FREE + 0x1000
+    LOG_SIZE = 4
+    RECORD = 64 << LOG_SIZE  # behind the entries, in both
+
+    def __init__(self, qemu, tern):
+        self.qemu = qemu
+        self.tern = tern
+        self.pi = self.ci = 0
+        pd = self.make(hw.CMD_ALLOC_PD, bytes(8))
+        cq = self.make(hw.CMD_CREATE_CQ, self.pages(self.CQ) + struct.pack(
+            "<IIIBBH", self.RECORD, hw.NO_EQ, hw.UAR_KERNEL, self.LOG_SIZE, 0, 0))
+        self.number = self.make(hw.CMD_CREATE_QP, self.pages(self.QP) + struct.pack(
+            "<9I6B6x", 0, 2048, self.RECORD, pd, hw.UAR_KERNEL, cq, cq, 0, 0,
+            hw.QPT_UD, 0, self.LOG_SIZE, 6, 0, 6))
+        for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_QKEY), (hw.QPS_RTR, 0),
+                             (hw.QPS_RTS, hw.QPA_SQ_PSN)):
+            attr = bytes(40) + struct.pack("<5IHB9x", 0, 0, 0, 0, 0, 0, state)
+            self.run(hw.CMD_MODIFY_QP, struct.pack(
+                "<4I", self.number, hw.QPA_STATE | given, 0, 0) + attr)
+
+    @staticmethod
+    def pages(addr):
+        return struct.pack("<QIBBH", addr, 1, 12, hw.PAGES_DIRECT, 0)
+
+    def run(self, command, data, out_len=0):
+        status, out = self.tern.run(command, data, out_len)
+        assert status == hw.ST_OK, (hex(command), status)
+        return out
+
+    def make(self, command, data):
+        return struct.unpack_from("<I", self.run(command, data, 8))[0]
+
+    def status(self):
+        return self.qemu.readl(self.QP + self.RECORD + 8)
+
+    def ring(self):
+        self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_SQ << 28 | self.number)
+
+    def post(self):
+        """A NOP; nobody is told."""
+        slot = self.QP + 64 * (self.pi % (1 << self.LOG_SIZE))
+        self.qemu.write(slot, struct.pack("<BB30x", hw.WR_NOP, hw.WQE_F_SIGNALED))
+        self.pi += 1
+        self.qemu.writel(self.QP + self.RECORD, self.pi)
+
+    def completed(self):
+        """Takes the next completion, if it is there."""
+        slot = self.CQ + 64 * (self.ci % (1 << self.LOG_SIZE))
+        phase = ~(self.ci >> self.LOG_SIZE) & 1
+        if self.qemu.readl(slot + 60) & hw.CQE_PHASE != phase:
+            return False
+        self.ci += 1
+        self.qemu.writel(self.CQ + self.RECORD, self.ci)
+        return True
+
+
+class Watch(unittest.TestCase):
+    def start(self, *properties, machine=()):
+        self.qemu = self.enterContext(Qemu(*machine, "-device", ",".join(("tern,addr=4",) + properties)))
+        self.tern = hw.Tern(self.qemu).start()
+        return NopQp(self.qemu, self.tern)
+
+    def ring_often(self, qp):
+        """While the machine stands still: the device hears the doorbells, and does nothing."""
+        self.qemu.qmp("stop")
+        for _ in range(OFTEN):
+            qp.ring()
+
+    def assert_rings(self, qp):
+        qp.post()
+        time.sleep(0.05)
+        self.assertFalse(qp.completed(), "without a doorbell")
+        qp.ring()
+        self.qemu.wait(qp.completed, "a completion")
+
+    def test_what_is_watched_is_found(self):
+        qp = self.start()
+        self.assertEqual(qp.status(), 0)
+        self.ring_often(qp)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        qp.post()
+        self.qemu.qmp("cont")
+        self.qemu.wait(qp.completed, "a completion without doorbell")
+        self.qemu.wait(lambda: qp.status() == 0, "the end of it")
+        self.assert_rings(qp)
+
+    def test_a_reset_ends_it(self):
+        qp = self.start()
+        self.ring_often(qp)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        self.qemu.qmp("cont")
+        self.tern.reset()
+        self.tern.enable()
+        self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
+
+    def test_the_property(self):
+        qp = self.start("watch=off")
+        self.ring_often(qp)
+        self.assertEqual(qp.status(), 0)
+        self.qemu.qmp("cont")
+        self.assert_rings(qp)
+
+    def test_ends_where_an_iommu_translates(self):
+        # Only a thread with QEMU's big lock may touch memory then.
+        qp = self.start(machine=("-device", "intel-iommu"))
+        vtd = Vtd(self.qemu, 4)
+        for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP):
+            vtd.map(at, at)
+        self.ring_often(qp)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        qp.post()
+        vtd.switch(True)
+        self.assertEqual(qp.status(), 0)
+        for _ in range(OFTEN):
+            qp.ring()
+        self.assertEqual(qp.status(), 0)
+        self.qemu.qmp("cont")
+        self.qemu.wait(qp.completed, "what was posted before")
+        self.assert_rings(qp)
+
+
+if __name__ == "__main__":
+    unittest.main()
