@@ -59,8 +59,8 @@ static void tern_watch_times(TernState *s, uint64_t *ran, uint64_t *waited)
     uint64_t old_ran = s->ran_ns, old_waited = s->waited_ns;
     char text[64] = "";
 
-    /* A kernel without these figures: it never waited. */
-    if (s->schedstat >= 0 &&
+    /* Without these figures it never waited. */
+    if (s->may_watch && s->schedstat >= 0 &&
         pread(s->schedstat, text, sizeof(text) - 1, 0) > 0) {
         sscanf(text, "%" SCNu64 " %" SCNu64, &s->ran_ns, &s->waited_ns);
     }

@@ -305,16 +305,19 @@ bool Device::run_qps(std::uint32_t budget) {
 
 bool Device::run(std::uint32_t budget) {
   bool more = admin_->run(kAdminCommands);
+  unfinished_ = more;
   if (!admin_->enabled()) return more;
   more |= timers.run(host.now(), kTimers);
   more |= ethernet.run(budget);
   if (watch.any()) watch.look();
   more |= run_qps(budget);
+  unfinished_ = more;
   return more || watch.any();
 }
 
 bool Device::look() {
-  if (ready_head_ == nullptr) watch.look();
+  if (unfinished_ || ready_head_ != nullptr) return true;
+  watch.look();
   return ready_head_ != nullptr || !watch.any();
 }
 

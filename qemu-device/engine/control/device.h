@@ -164,6 +164,7 @@ class Device {
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<DeviceFaults> faults_;  // null: none
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
+  bool unfinished_ = false;  // the last run left something
   Qp* ready_head_ = nullptr;
   Qp* ready_tail_ = nullptr;
   std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn

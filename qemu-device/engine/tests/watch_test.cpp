@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/eth_driver.h"
 #include "tests/mini_driver.h"
 
 namespace tern {
@@ -69,6 +70,22 @@ TEST_F(Watching, LookFindsWhatWasPosted) {
   (void)node.device.run(1 << 16);
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
   EXPECT_FALSE(node.device.look());
+}
+
+// What is not a QP's does not wait until nothing is watched any more.
+TEST_F(Watching, OtherWorkGoesOn) {
+  auto [qp, peer] = rc_pair(node, node);
+  TestEthQueue tx(node, TERN_ETH_QUEUE_TX, node.create_cq());
+  write_often(qp);
+  ASSERT_TRUE(watched(qp));
+  const auto frame = eth_frame(node.mac(), node.mac(), 1000);
+  for (int i = 0; i < 8; ++i) tx.send(frame);
+  (void)node.device.run(1);
+  EXPECT_TRUE(node.device.look());
+  while (node.device.look() && tx.cq().poll_all().empty()) (void)node.device.run(1);
+  (void)node.device.run(1 << 16);
+  EXPECT_FALSE(node.device.look());
+  EXPECT_TRUE(watched(qp));
 }
 
 TEST_F(Watching, NobodyUnlessTheHostAllows) {

@@ -49,7 +49,7 @@ class Watch {
   // Doorbells of a period, and how many of one QP make it worth watching.
   static constexpr std::uint32_t kPeriod = 64;
   static constexpr std::uint16_t kRings = 4;
-  // A period longer than this has doorbells that are rare: about the time in which `kPatience` looks pass.
+  // In a period that is longer than this doorbells are rare: 4 us from one to the next.
   static constexpr Nanos kDense = 256'000;
   // Looks in a row, about 20 ns each, and how many of them a look that finds something makes up for.
   static constexpr std::uint16_t kPatience = 512;
