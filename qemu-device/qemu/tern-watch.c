@@ -23,7 +23,7 @@
 #define TERN_CROWD_PART     4
 /* ... and the next try is that much later: longer from each failure to the next. */
 #define TERN_CROWD_MIN      (200 * SCALE_MS)
-#define TERN_CROWD_MAX      (6400 * SCALE_MS)
+#define TERN_CROWD_MAX      (6400LL * SCALE_MS)
 
 void tern_watch_allow(TernState *s)
 {
