@@ -213,7 +213,7 @@ static void tern_rest(TernState *s)
     if (tern_worker_may_run(s) && !qatomic_read(&s->waiters)) {
         return;
     }
-    tern_watch_sleep(s);
+    tern_watch_judge(s);
     s->worker_idle = true;
     qemu_cond_wait(&s->wake, &s->lock);
     s->worker_idle = false;

@@ -53,10 +53,9 @@ void tern_watch_end(TernState *s)
     }
 }
 
-/* How long the worker ran and waited since the last call. */
-static void tern_watch_times(TernState *s, uint64_t *ran, uint64_t *waited)
+/* What the kernel says of the worker, as it stands. */
+static void tern_watch_read(TernState *s)
 {
-    uint64_t old_ran = s->ran_ns, old_waited = s->waited_ns;
     char text[64] = "";
 
     /* Without these figures it never waited. */
@@ -64,18 +63,21 @@ static void tern_watch_times(TernState *s, uint64_t *ran, uint64_t *waited)
         pread(s->schedstat, text, sizeof(text) - 1, 0) > 0) {
         sscanf(text, "%" SCNu64 " %" SCNu64, &s->ran_ns, &s->waited_ns);
     }
-    *ran = s->ran_ns - old_ran;
-    *waited = s->waited_ns - old_waited;
 }
 
-/* Judges, now and then, how the worker fared since it woke. */
-static void tern_watch_judge(TernState *s)
+void tern_watch_wake(TernState *s)
 {
-    uint64_t ran, waited;
+    /* Until it was woken and ran it waited, too: that is nobody's fault. */
+    tern_watch_read(s);
+}
 
-    tern_watch_times(s, &ran, &waited);
-    s->window_ran += ran;
-    s->window_waited += waited;
+void tern_watch_judge(TernState *s)
+{
+    uint64_t ran = s->ran_ns, waited = s->waited_ns;
+
+    tern_watch_read(s);
+    s->window_ran += s->ran_ns - ran;
+    s->window_waited += s->waited_ns - waited;
     if (s->window_ran + s->window_waited < TERN_CROWD_WINDOW) {
         return;
     }
@@ -103,17 +105,4 @@ void tern_watch(TernState *s)
         }
         cpu_relax();
     } while (!tern_is_rung(s) && !qatomic_read(&s->waiters));
-}
-
-void tern_watch_sleep(TernState *s)
-{
-    tern_watch_judge(s);
-}
-
-void tern_watch_wake(TernState *s)
-{
-    uint64_t ran, waited;
-
-    /* Until it was woken and ran it waited, too: that is nobody's fault. */
-    tern_watch_times(s, &ran, &waited);
 }

@@ -209,8 +209,8 @@ void tern_watch_allow(TernState *s);
  * nobody else wants anything.
  */
 void tern_watch(TernState *s);
-/* Before the worker sleeps, and after. */
-void tern_watch_sleep(TernState *s);
+/* Now and then, and before it sleeps: how it fared since it woke. After it slept. */
+void tern_watch_judge(TernState *s);
 void tern_watch_wake(TernState *s);
 /* Without the lock: when the worker begins, and ends. */
 void tern_watch_begin(TernState *s);

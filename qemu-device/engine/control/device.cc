@@ -309,7 +309,7 @@ bool Device::run(std::uint32_t budget) {
   if (!admin_->enabled()) return more;
   more |= timers.run(host.now(), kTimers);
   more |= ethernet.run(budget);
-  if (watch.any()) watch.look();
+  watch.look();
   more |= run_qps(budget);
   unfinished_ = more;
   return more || watch.any();

@@ -37,6 +37,14 @@ struct Watching : ::testing::Test {
       (void)qp.send_cq().poll_all();
     }
   }
+  // One that is watched.
+  TestQp& watched_qp(const QpOptions& options = {}) {
+    TestQp& qp = rc_pair(node, node, options).first;
+    EXPECT_FALSE(watched(qp));
+    write_often(qp);
+    EXPECT_TRUE(watched(qp));
+    return qp;
+  }
   // As the host's worker does: looks, and runs when there is something.
   void idle() {
     for (int i = 0; i < kForgotten && !(node.device.look() && !node.device.run(1 << 16)); ++i) {
@@ -60,9 +68,7 @@ TEST_F(Watching, WhoRingsOftenNeedNotRing) {
 }
 
 TEST_F(Watching, LookFindsWhatWasPosted) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   EXPECT_FALSE(node.device.look());
   qp.post(write({from.sge(0, 8)}, to, 8), false);
   EXPECT_TRUE(node.device.look());
@@ -98,9 +104,7 @@ TEST_F(Watching, NobodyUnlessTheHostAllows) {
 }
 
 TEST_F(Watching, NobodyBeforeTheHostAllows) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   node.device.watch.allow(node.host.clock + 1000);
   EXPECT_FALSE(watched(qp));
   write_often(qp);
@@ -122,9 +126,7 @@ TEST_F(Watching, NobodyWhoRingsRarely) {
 }
 
 TEST_F(Watching, WhoIsIdleHasToRingAgain) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   idle();
   EXPECT_FALSE(watched(qp));
   EXPECT_FALSE(node.device.run(1 << 16)) << "the host may sleep";
@@ -137,9 +139,7 @@ TEST_F(Watching, WhoIsIdleHasToRingAgain) {
 
 // A message now and then is not worth a processor that does nothing but look.
 TEST_F(Watching, WhoPostsRarelyIsLetGo) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   for (int i = 0; i < 20 && watched(qp); ++i) {
     for (int look = 0; look < 400; ++look) (void)node.device.look();
     write_one(qp, !watched(qp));
@@ -150,9 +150,7 @@ TEST_F(Watching, WhoPostsRarelyIsLetGo) {
 
 // The index is stored after the device has looked the last time, and the status read before it changes.
 TEST_F(Watching, WhatIsPostedMeanwhileIsFound) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   bool posted = false;
   node.host.stored = [&](std::byte*) {
     if (std::exchange(posted, true)) return;
@@ -167,9 +165,7 @@ TEST_F(Watching, WhatIsPostedMeanwhileIsFound) {
 }
 
 TEST_F(Watching, WhatIsPostedWhenTheHostForbidsIsFound) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   qp.post(write({from.sge(0, 8)}, to, 8), false);
   node.device.watch.allow(kNever);
   EXPECT_FALSE(watched(qp));
@@ -179,9 +175,7 @@ TEST_F(Watching, WhatIsPostedWhenTheHostForbidsIsFound) {
 
 // What one state lets happen by itself, another does not.
 TEST_F(Watching, OnlyInRts) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_SQD), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), 0U);
   for (int i = 0; i < kOften; ++i) qp.ring();
@@ -207,18 +201,14 @@ TEST_F(Watching, ErrorFromResetTells) {
 }
 
 TEST_F(Watching, ResetTakesTheStatusBack) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_RESET), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), 0U);
   EXPECT_FALSE(node.device.run(1 << 16));
 }
 
 TEST_F(Watching, DestroyedAndNobodyLooks) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   node.destroy(qp);
   EXPECT_FALSE(node.device.run(1 << 16));
   EXPECT_TRUE(node.device.look());
@@ -226,9 +216,7 @@ TEST_F(Watching, DestroyedAndNobodyLooks) {
 
 // UD and UC go to SQE and wait there for software.
 TEST_F(Watching, SendQueueErrorEndsIt) {
-  auto [qp, peer] = rc_pair(node, node, {.type = TERN_QPT_UC});
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp({.type = TERN_QPT_UC});
   qp.post(write({{.addr = 0, .length = 8, .lkey = 0x12345600}}, to, 8), false);
   (void)node.device.run(1 << 16);
   EXPECT_EQ(qp.record_status(), 0U);
@@ -239,9 +227,7 @@ TEST_F(Watching, SendQueueErrorEndsIt) {
 }
 
 TEST_F(Watching, AnIndexThatJumpsIsAnErrorOnce) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   (void)node.async_events();
   qp.store_sq_pi(0x7000'0000);
   idle();
@@ -254,9 +240,7 @@ TEST_F(Watching, AnIndexThatJumpsIsAnErrorOnce) {
 
 // A record that is no memory any more: as if the doorbell had been rung for it.
 TEST_F(Watching, ARecordThatIsGone) {
-  auto [qp, peer] = rc_pair(node, node);
-  write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  TestQp& qp = watched_qp();
   node.host.punch(qp.record(), sizeof(tern_qp_record));
   idle();
   node.host.mend(qp.record());
