@@ -187,6 +187,31 @@ void send_queue_drained(Env& env) {
   }
 }
 
+// A request that the receiver was not ready for is outstanding: no SQ_DRAINED before its completion.
+void drained_after_rnr(Env& env) {
+  PairOptions o;
+  o.how.rnr_retry = 7;
+  o.how.min_rnr_timer = 14;  // 1.28 ms
+  const Pair pair(env, o);
+  for (std::uint64_t round = 0; round < 3; round++) {
+    pair.post(pair.request(IBV_WR_SEND, 8));
+    expect_quiet(pair.local.send_cq(), 30);
+    require_err(to_sqd(pair.local.qp()), 0, "to SQD");
+    require(!env.dev.wait_async(IBV_EVENT_SQ_DRAINED, 100),
+            "IBV_EVENT_SQ_DRAINED with a request outstanding");
+    ibv_qp_attr a{};
+    ibv_qp_init_attr init{};
+    require_err(ibv_query_qp(pair.local.qp(), &a, IBV_QP_STATE, &init), 0, "ibv_query_qp");
+    require(a.sq_draining != 0, "sq_draining is clear with a request outstanding");
+    pair.remote.post_recv(round, {0, 64});
+    require(env.dev.wait_async(IBV_EVENT_SQ_DRAINED, 10000), "no IBV_EVENT_SQ_DRAINED");
+    pair.expect(0);
+    pair.expect_recv(round);
+    require_err(to_state(pair.local.qp(), IBV_QPS_RTS), 0, "SQD to RTS");
+  }
+  pair.expect_traffic();
+}
+
 constexpr Test kTests[] = {
     {"posts_below_rts", posts_below_rts},
     {"refused_steps", refused_steps},
@@ -194,6 +219,7 @@ constexpr Test kTests[] = {
     {"reset_and_reuse", reset_and_reuse},
     {"flush_on_err", flush_on_err},
     {"send_queue_drained", send_queue_drained},
+    {"drained_after_rnr", drained_after_rnr},
 };
 
 }  // namespace
