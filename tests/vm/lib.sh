@@ -49,7 +49,8 @@ logged() {
 	shift
 	mkdir -p "${log%/*}"
 	: >"$log"
-	tick "$name" "$log" $$ </dev/null 9>&- &
+	# Its sleep outlives it: a caller that reads our output must not wait for that.
+	tick "$name" "$log" $$ </dev/null >/dev/null 9>&- &
 	ticker=$!
 	"$@" >"$log" 2>&1 </dev/null 9>&- || status=$?
 	kill $ticker 2>/dev/null || true
