@@ -23,6 +23,7 @@ import stall
 
 TOP = os.environ["TERN_TOP"]
 CACHE = os.environ["TERN_CACHE"]
+QEMU = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
 VM_DIR = os.path.join(TOP, "tests/vm")
 
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
@@ -73,11 +74,6 @@ def arguments():
     if unknown or (a.soft_roce and a.no_tern):
         p.error("--soft-roce names a machine of the lab, and needs its wire")
     return a
-
-
-def newest(pattern_dir):
-    """The directory in the cache that a build script printed last."""
-    return open(os.path.join(CACHE, pattern_dir)).read().strip()
 
 
 def kvm_works(qemu, kernel):
@@ -188,9 +184,10 @@ class Lab:
         self.opt = opt
         self.again = again
         suffix = "" if opt.lane == "trixie" else f"-{opt.lane}"
-        self.image = newest(f"current-image{suffix}")
         self.out = f"build/out{suffix}"
-        self.qemu = newest("current-qemu-mutate" if opt.mutate else "current-qemu")
+        with open(os.path.join(TOP, self.out, "image")) as f:
+            self.image = f.read().strip()
+        self.qemu = QEMU + ("-mutate" if opt.mutate else "")
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
