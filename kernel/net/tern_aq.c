@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Admin queue: many commands in flight, answered in any order. */
 
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
@@ -141,6 +142,8 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 	unsigned long flags;
 	unsigned int i;
 
+	KUNIT_STATIC_STUB_REDIRECT(tern_aq_fail_all, tdev);
+
 	spin_lock_irqsave(&aq->lock, flags);
 	for (i = 0; i < TERN_AQ_SIZE; i++) {
 		if (aq->slots[i].state != TERN_CMD_SUBMITTED)
@@ -152,6 +155,7 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 	wake_up_all(&aq->wait);
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_aq_fail_all);
 
 /* Whether a claim is settled: @index becomes a slot, or -EIO of a dead device. */
 static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
@@ -247,16 +251,21 @@ static int tern_aq_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode
 	spin_lock_irqsave(&aq->lock, flags);
 	late = slot->state != TERN_CMD_DONE;
 	err = late ? -ETIMEDOUT : slot->err;
-	if (late) {
+	if (late)
 		slot->state = TERN_CMD_ABANDONED;
-		aq->users--;
-		wake_up(&aq->wait);
-	}
 	spin_unlock_irqrestore(&aq->lock, flags);
+	if (!late)
+		return err;
 
 	/* The caller is going to free memory that the device may think it has. */
-	if (late && tern_cmd_moves_memory(opcode))
+	if (tern_cmd_moves_memory(opcode))
 		tern_dev_kill(tdev);
+
+	/* Last: tern_aq_free() waits for it, and a device brought up anew must not be killed. */
+	spin_lock_irqsave(&aq->lock, flags);
+	aq->users--;
+	wake_up(&aq->wait);
+	spin_unlock_irqrestore(&aq->lock, flags);
 	return err;
 }
 

@@ -118,6 +118,7 @@ enum {
  * @health_work: notices a fatal or removed device
  * @events: who wants to hear asynchronous events
  * @clock_lock: the clock's low word latches its high word
+ * @dead_lock: sets TERN_DEV_DEAD together with what follows from it
  * @adev: auxiliary device, NULL while there is none
  * @net: private part of the network device
  */
@@ -133,6 +134,7 @@ struct tern_dev {
 	struct delayed_work health_work;
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
+	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */
 	struct tern_adev *adev;
 	struct tern_net *net;
 };
@@ -155,6 +157,9 @@ static inline bool tern_dev_dead(struct tern_dev *tdev)
 /* tern_main.c */
 void tern_dev_kill(struct tern_dev *tdev);
 bool tern_dev_check(struct tern_dev *tdev);
+#if IS_ENABLED(CONFIG_KUNIT)
+void tern_dev_retire(struct tern_dev *tdev);
+#endif
 
 /* tern_aq.c */
 void tern_aq_init(struct tern_dev *tdev);

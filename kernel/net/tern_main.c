@@ -76,20 +76,39 @@ bool tern_core_dead(struct tern_core *core)
 }
 EXPORT_SYMBOL_GPL(tern_core_dead);
 
-/* Declares the device dead: no DMA, commands fail, hearers are told. Any context. */
+/*
+ * Declares the device dead: no DMA, commands fail, listeners are told. Any context.
+ * Its steps are one under the lock, so nothing of it is left to do once another
+ * thread has passed tern_dev_retire().
+ */
 void tern_dev_kill(struct tern_dev *tdev)
 {
-	if (tern_dev_dead(tdev))
-		return;
-	/* First: whoever sees the bit frees the memory that the device was given. */
-	pci_clear_master(tdev->core.pdev);
-	if (test_and_set_bit(TERN_DEV_DEAD, &tdev->flags))
-		return;
-	tern_aq_fail_all(tdev);
-	set_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
-	schedule_work(&tdev->async_work);
+	unsigned long flags;
+
+	spin_lock_irqsave(&tdev->dead_lock, flags);
+	if (!tern_dev_dead(tdev)) {
+		/* First: whoever sees the bit frees the memory that the device was given. */
+		pci_clear_master(tdev->core.pdev);
+		set_bit(TERN_DEV_DEAD, &tdev->flags);
+		tern_aq_fail_all(tdev);
+		set_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
+		schedule_work(&tdev->async_work);
+	}
+	spin_unlock_irqrestore(&tdev->dead_lock, flags);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
+
+/* Declares the device dead without telling anybody: its driver takes it down. */
+VISIBLE_IF_KUNIT void tern_dev_retire(struct tern_dev *tdev)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tdev->dead_lock, flags);
+	set_bit(TERN_DEV_DEAD, &tdev->flags);
+	tern_aq_fail_all(tdev);
+	spin_unlock_irqrestore(&tdev->dead_lock, flags);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
 
 /* Looks at the device's pulse. False, and the device is declared dead, without one. */
 bool tern_dev_check(struct tern_dev *tdev)
@@ -275,8 +294,7 @@ static void tern_hw_down(struct tern_dev *tdev)
 
 	clear_bit(TERN_DEV_UP, &tdev->flags);
 	tern_async_eq_stop(tdev);
-	set_bit(TERN_DEV_DEAD, &tdev->flags);
-	tern_aq_fail_all(tdev);
+	tern_dev_retire(tdev);
 	tern_hw_reset(tdev);
 	pci_clear_master(pdev);
 
@@ -437,6 +455,7 @@ static struct tern_dev *tern_dev_alloc(struct pci_dev *pdev)
 	tdev->core.caps = &tdev->caps;
 	tdev->flags = BIT(TERN_DEV_DEAD);
 	spin_lock_init(&tdev->clock_lock);
+	spin_lock_init(&tdev->dead_lock);
 	BLOCKING_INIT_NOTIFIER_HEAD(&tdev->events);
 	INIT_WORK(&tdev->async_work, tern_async_work);
 	INIT_DELAYED_WORK(&tdev->health_work, tern_health_work);

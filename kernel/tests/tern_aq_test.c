@@ -4,6 +4,7 @@
  * run on a workqueue, the test itself is the device and answers as it likes.
  */
 
+#include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/module.h>
@@ -30,6 +31,13 @@ struct tern_test_call {
 	struct completion done;
 };
 
+/* A thread that takes the device down while another declares it dead. */
+struct tern_test_taker {
+	struct work_struct work;
+	struct tern_dev *tdev;
+	struct completion done;
+};
+
 struct tern_test_aq {
 	struct tern_dev tdev;
 	struct pci_dev pdev;
@@ -37,6 +45,8 @@ struct tern_test_aq {
 	u32 head;	/* commands the device has looked at */
 	u32 pi;		/* answers it has written */
 	atomic_t deaths;
+	atomic_t late_deaths;
+	struct tern_test_taker taker;
 	u8 regs[TERN_BAR_REGS_SIZE] __aligned(8);
 	struct tern_test_call calls[TERN_TEST_CALLS];
 };
@@ -47,6 +57,8 @@ static void tern_test_hear_death(struct work_struct *work)
 						 tdev.async_work);
 
 	atomic_inc(&fake->deaths);
+	if (completion_done(&fake->taker.done))
+		atomic_inc(&fake->late_deaths);
 }
 
 static void tern_test_run(struct work_struct *work)
@@ -375,6 +387,45 @@ static void tern_test_dies(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
 }
 
+static void tern_test_take_down(struct work_struct *work)
+{
+	struct tern_test_taker *taker = container_of(work, struct tern_test_taker, work);
+
+	tern_dev_retire(taker->tdev);
+	cancel_work_sync(&taker->tdev->async_work);
+	complete(&taker->done);
+}
+
+/* In the middle of tern_dev_kill(): lets the other thread go as far as it can. */
+static void tern_test_dawdle(struct tern_dev *tdev)
+{
+	struct tern_test_aq *fake = container_of(tdev, struct tern_test_aq, tdev);
+	unsigned int ms;
+
+	queue_work(fake->wq, &fake->taker.work);
+	for (ms = 0; ms < 200 && !completion_done(&fake->taker.done); ms++)
+		mdelay(1);
+}
+
+/* The work that tells of a death is not queued after a driver has cancelled it. */
+static void tern_test_dies_while_taken_down(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+
+	fake->taker.tdev = &fake->tdev;
+	INIT_WORK(&fake->taker.work, tern_test_take_down);
+
+	kunit_activate_static_stub(test, tern_aq_fail_all, tern_test_dawdle);
+	tern_dev_kill(&fake->tdev);
+	kunit_deactivate_static_stub(test, tern_aq_fail_all);
+
+	flush_work(&fake->taker.work);
+	flush_work(&fake->tdev.async_work);
+	KUNIT_EXPECT_TRUE(test, completion_done(&fake->taker.done));
+	KUNIT_EXPECT_EQ(test, atomic_read(&fake->late_deaths), 0);
+	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
+}
+
 static int tern_test_aq_init(struct kunit *test)
 {
 	struct tern_test_aq *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
@@ -395,6 +446,8 @@ static int tern_test_aq_init(struct kunit *test)
 	fake->tdev.core.pdev = &fake->pdev;
 	fake->tdev.regs = (__force void __iomem *)fake->regs;
 	*tern_test_reg(fake, TERN_REG_STATUS) = (__force u32)cpu_to_le32(TERN_STATUS_ENABLED);
+	spin_lock_init(&fake->tdev.dead_lock);
+	init_completion(&fake->taker.done);
 	INIT_WORK(&fake->tdev.async_work, tern_test_hear_death);
 	tern_aq_init(&fake->tdev);
 	fake->tdev.aq.timeout = 60 * HZ;
@@ -431,6 +484,7 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_silent),
 	KUNIT_CASE(tern_test_late_with_memory),
 	KUNIT_CASE(tern_test_dies),
+	KUNIT_CASE(tern_test_dies_while_taken_down),
 	{}
 };
 
