@@ -291,9 +291,14 @@ int tern_net_alloc(struct tern_dev *tdev)
 	return 0;
 }
 
-/* Nothing may use the network device any more. */
+/*
+ * Nothing may use the network device any more. Its work may still run: events of
+ * the device queue it until the device is down.
+ */
 void tern_net_free(struct tern_net *net)
 {
+	disable_work_sync(&net->restart_work);
+	disable_work_sync(&net->stats_work);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
@@ -331,8 +336,6 @@ int tern_net_register(struct tern_net *net)
 void tern_net_unregister(struct tern_net *net)
 {
 	unregister_netdev(net->netdev);
-	cancel_work_sync(&net->restart_work);
-	cancel_work_sync(&net->stats_work);
 }
 
 /* Before a reset: the interface stays configured, and does nothing. */
