@@ -305,7 +305,7 @@ static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len)
 {
-	struct tern_dev *tdev = to_tdev(core);
+	struct tern_dev *tdev = core_to_tdev(core);
 	struct tern_aq *aq = &tdev->aq;
 	struct tern_mailbox *mbox;
 	size_t written;

@@ -139,7 +139,7 @@ struct tern_dev {
 	struct tern_net *net;
 };
 
-static inline struct tern_dev *to_tdev(struct tern_core *core)
+static inline struct tern_dev *core_to_tdev(struct tern_core *core)
 {
 	return container_of(core, struct tern_dev, core);
 }

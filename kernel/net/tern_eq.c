@@ -133,7 +133,7 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       unsigned int nent, tern_eq_handler_t handler,
 			       void *context)
 {
-	struct tern_dev *tdev = to_tdev(core);
+	struct tern_dev *tdev = core_to_tdev(core);
 
 	if (vector >= core->num_comp_vectors)
 		return ERR_PTR(-EINVAL);
@@ -256,13 +256,13 @@ void tern_async_work(struct work_struct *work)
  */
 int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb)
 {
-	return blocking_notifier_chain_register(&to_tdev(core)->events, nb);
+	return blocking_notifier_chain_register(&core_to_tdev(core)->events, nb);
 }
 EXPORT_SYMBOL_GPL(tern_register_event_notifier);
 
 /* No call of @nb runs when it returns. */
 void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb)
 {
-	blocking_notifier_chain_unregister(&to_tdev(core)->events, nb);
+	blocking_notifier_chain_unregister(&core_to_tdev(core)->events, nb);
 }
 EXPORT_SYMBOL_GPL(tern_unregister_event_notifier);

@@ -52,7 +52,7 @@ EXPORT_SYMBOL_GPL(tern_ring);
 /* The device clock in ns. Any context but NMI. */
 u64 tern_read_clock(struct tern_core *core)
 {
-	struct tern_dev *tdev = to_tdev(core);
+	struct tern_dev *tdev = core_to_tdev(core);
 	unsigned long flags;
 	u64 clock;
 
@@ -72,7 +72,7 @@ EXPORT_SYMBOL_GPL(tern_read_clock);
  */
 bool tern_core_dead(struct tern_core *core)
 {
-	return tern_dev_dead(to_tdev(core));
+	return tern_dev_dead(core_to_tdev(core));
 }
 EXPORT_SYMBOL_GPL(tern_core_dead);
 

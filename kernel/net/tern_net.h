@@ -18,7 +18,7 @@
 struct page_pool;
 
 /* Completion queue; polled by NAPI alone. */
-struct tern_cq {
+struct tern_net_cq {
 	struct tern_buf buf;
 	struct tern_cqe *ring;
 	struct tern_cq_record *record;
@@ -38,7 +38,7 @@ struct tern_tx_slot {
 };
 
 struct tern_tx {
-	struct tern_cq cq;
+	struct tern_net_cq cq;
 	struct tern_buf buf;
 	struct tern_eth_txd *ring;
 	struct tern_eth_record *record;
@@ -55,7 +55,7 @@ struct tern_rx_slot {
 };
 
 struct tern_rx {
-	struct tern_cq cq;
+	struct tern_net_cq cq;
 	struct tern_buf buf;
 	struct tern_eth_rxd *ring;
 	struct tern_eth_record *record;

@@ -31,7 +31,7 @@ void tern_net_cq_error(struct tern_net *net, u32 id)
 		tern_net_fault(net);
 }
 
-static int tern_cq_create(struct tern_net *net, struct tern_cq *cq, u8 log_size)
+static int tern_net_cq_create(struct tern_net *net, struct tern_net_cq *cq, u8 log_size)
 {
 	struct tern_dev *tdev = net->tdev;
 	struct tern_cmd_create_cq cmd;
@@ -59,14 +59,14 @@ static int tern_cq_create(struct tern_net *net, struct tern_cq *cq, u8 log_size)
 	return err;
 }
 
-static void tern_cq_destroy(struct tern_net *net, struct tern_cq *cq)
+static void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
 {
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
 	tern_buf_free(net->tdev, &cq->buf);
 }
 
 /* The next entry, NULL when there is none. */
-static const struct tern_cqe *tern_cq_peek(const struct tern_cq *cq)
+static const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq)
 {
 	const struct tern_cqe *cqe;
 
@@ -80,7 +80,7 @@ static const struct tern_cqe *tern_cq_peek(const struct tern_cq *cq)
 }
 
 /* Gives the entries that were read back to the device. */
-static void tern_cq_release(struct tern_cq *cq)
+static void tern_net_cq_release(struct tern_net_cq *cq)
 {
 	/* They are read before the device learns that their place is free. */
 	dma_mb();
@@ -91,7 +91,7 @@ static void tern_cq_release(struct tern_cq *cq)
  * Asks for an event. NAPI does not own the queue any more: the lock keeps a word
  * with an old sequence number from overtaking the one of a poll elsewhere.
  */
-static void tern_cq_arm(struct tern_net *net, struct tern_cq *cq)
+static void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 {
 	u32 word;
 
@@ -107,7 +107,7 @@ static void tern_net_event(void *context, const struct tern_eqe *eqe)
 {
 	struct tern_net *net = context;
 	u32 id = le32_to_cpu(eqe->id);
-	struct tern_cq *cq;
+	struct tern_net_cq *cq;
 
 	cq = id == net->rx.cq.id ? &net->rx.cq : &net->tx.cq;
 	/* An arm with this number would not be served again. */
@@ -116,7 +116,7 @@ static void tern_net_event(void *context, const struct tern_eqe *eqe)
 }
 
 static int tern_eth_queue_create(struct tern_net *net, const struct tern_buf *buf,
-				 const struct tern_cq *cq, u8 direction,
+				 const struct tern_net_cq *cq, u8 direction,
 				 u8 log_size, u32 *id)
 {
 	struct tern_cmd_create_eth_queue cmd = {
@@ -275,7 +275,7 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 	const struct tern_cqe *cqe;
 	u32 ci = tx->ci;
 
-	while ((cqe = tern_cq_peek(&tx->cq))) {
+	while ((cqe = tern_net_cq_peek(&tx->cq))) {
 		if (unlikely(cqe->status != TERN_CQE_SUCCESS))
 			DEV_STATS_INC(net->netdev, tx_errors);
 		/* With this status the device has stopped serving the queue. */
@@ -286,7 +286,7 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 			tern_net_fault(net);
 		tx->cq.ci++;
 	}
-	tern_cq_release(&tx->cq);
+	tern_net_cq_release(&tx->cq);
 	/* After the room for completions: the frames that find room here need it. */
 	smp_store_release(&tx->ci, ci);
 
@@ -353,7 +353,7 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 	int done = 0;
 	u32 len;
 
-	while (done < budget && (cqe = tern_cq_peek(&rx->cq))) {
+	while (done < budget && (cqe = tern_net_cq_peek(&rx->cq))) {
 		rx->cq.ci++;
 		done++;
 		/* One queue completes in order, until the device gives it up. */
@@ -374,7 +374,7 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 		dev_sw_netstats_rx_add(net->netdev, len);
 		tern_rx_frame(net, slot, len);
 	}
-	tern_cq_release(&rx->cq);
+	tern_net_cq_release(&rx->cq);
 	if (tern_ring_free(rx->pi, rx->ci, TERN_RX_LOG_SIZE) >= TERN_RX_BATCH)
 		tern_rx_fill(rx, GFP_ATOMIC | __GFP_NOWARN);
 	return done;
@@ -394,8 +394,8 @@ static int tern_net_poll(struct napi_struct *napi, int budget)
 	if (unlikely(net->rx.pi == net->rx.ci))
 		return budget;
 	if (done < budget && napi_complete_done(napi, done)) {
-		tern_cq_arm(net, &net->tx.cq);
-		tern_cq_arm(net, &net->rx.cq);
+		tern_net_cq_arm(net, &net->tx.cq);
+		tern_net_cq_arm(net, &net->rx.cq);
 	}
 	return done;
 }
@@ -411,7 +411,7 @@ static int tern_tx_create(struct tern_net *net)
 	tx->slots = kvzalloc_objs(*tx->slots, BIT(TERN_TX_LOG_SIZE));
 	if (!tx->slots)
 		return -ENOMEM;
-	err = tern_cq_create(net, &tx->cq, TERN_TX_LOG_SIZE);
+	err = tern_net_cq_create(net, &tx->cq, TERN_TX_LOG_SIZE);
 	if (err)
 		goto free_slots;
 	err = tern_buf_alloc(tdev, &tx->buf, sizeof(*tx->ring), TERN_TX_LOG_SIZE);
@@ -428,7 +428,7 @@ static int tern_tx_create(struct tern_net *net)
 free_buf:
 	tern_buf_free(tdev, &tx->buf);
 destroy_cq:
-	tern_cq_destroy(net, &tx->cq);
+	tern_net_cq_destroy(net, &tx->cq);
 free_slots:
 	kvfree(tx->slots);
 	return err;
@@ -440,7 +440,7 @@ static void tern_tx_destroy(struct tern_net *net)
 	struct tern_tx_slot *slot;
 
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, tx->id);
-	tern_cq_destroy(net, &tx->cq);
+	tern_net_cq_destroy(net, &tx->cq);
 	for (; tx->ci != tx->pi; tx->ci++) {
 		slot = &tx->slots[tern_ring_slot(tx->ci, TERN_TX_LOG_SIZE)];
 		tern_tx_unmap(net, slot);
@@ -496,7 +496,7 @@ static int tern_rx_create(struct tern_net *net)
 	err = tern_rx_pool_create(net);
 	if (err)
 		goto free_slots;
-	err = tern_cq_create(net, &rx->cq, TERN_RX_LOG_SIZE);
+	err = tern_net_cq_create(net, &rx->cq, TERN_RX_LOG_SIZE);
 	if (err)
 		goto destroy_pool;
 	err = tern_buf_alloc(tdev, &rx->buf, sizeof(*rx->ring), TERN_RX_LOG_SIZE);
@@ -515,7 +515,7 @@ static int tern_rx_create(struct tern_net *net)
 free_buf:
 	tern_buf_free(tdev, &rx->buf);
 destroy_cq:
-	tern_cq_destroy(net, &rx->cq);
+	tern_net_cq_destroy(net, &rx->cq);
 destroy_pool:
 	page_pool_destroy(rx->pool);
 free_slots:
@@ -528,7 +528,7 @@ static void tern_rx_destroy(struct tern_net *net)
 	struct tern_rx *rx = &net->rx;
 
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, rx->id);
-	tern_cq_destroy(net, &rx->cq);
+	tern_net_cq_destroy(net, &rx->cq);
 	tern_rx_drain(rx);
 	page_pool_destroy(rx->pool);
 	tern_buf_free(net->tdev, &rx->buf);
