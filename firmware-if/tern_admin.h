@@ -91,6 +91,7 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_DESTROY_QP		0x31
 #define TERN_CMD_MODIFY_QP		0x32
 #define TERN_CMD_QUERY_QP		0x33
+#define TERN_CMD_RESUME_QP		0x34
 #define TERN_CMD_CREATE_SRQ		0x38
 #define TERN_CMD_DESTROY_SRQ		0x39
 #define TERN_CMD_MODIFY_SRQ		0x3a
@@ -121,6 +122,8 @@ static_assert(sizeof(struct tern_rsp_object) == 8, "tern_rsp_object");
  * TERN_PAGES_LIST: addr is an array of num __le64 page addresses.
  * TERN_PAGES_INDIRECT: addr is an array of __le64 addresses of 4096-byte chunks,
  * each with up to 512 __le64 page addresses, all but the last full.
+ * A command that reads more than max_cmd_pages entries is TERN_ST_BAD_PARAM, one
+ * with which the device would hold more than max_pages is TERN_ST_NO_MEMORY.
  */
 struct tern_pages {
 	__le64	addr;
@@ -135,6 +138,13 @@ static_assert(sizeof(struct tern_pages) == 16, "tern_pages");
 #define TERN_PAGES_LIST			1
 #define TERN_PAGES_INDIRECT		2
 #define TERN_PAGES_CHUNK		512	/* entries of a chunk */
+
+/*
+ * Entries of an MR with TERN_ACCESS_ON_DEMAND carry these bits; a page without
+ * TERN_PAGE_READ is absent. Entries of all other lists have zeros there.
+ */
+#define TERN_PAGE_READ			BIT(0)
+#define TERN_PAGE_WRITE			BIT(1)
 
 /* ---- QUERY_CAPS: no input ---- */
 struct tern_rsp_caps {
@@ -170,12 +180,16 @@ struct tern_rsp_caps {
 	__le16	num_vectors;		/* MSI-X vectors, vector 0 included */
 	__le16	max_eth_queues;		/* of each direction */
 	__le16	rsvd_82;
-	__u8	mac[6];			/* permanent address */
+	__u8	mac[6];			/* permanent address of port 1 */
 	__u8	local_ca_ack_delay;	/* 4.096 us * 2^n */
-	__u8	rsvd_8b[5];
+	__u8	num_ports;		/* ports are numbered from 1 */
+	__u8	rsvd_8c[4];
 	__u8	fw_name[32];		/* NUL-terminated text */
+	__le64	max_pages;		/* page list entries of all objects together */
+	__le32	max_cmd_pages;		/* page list entries that one command reads */
+	__le32	rsvd_bc;
 };
-static_assert(sizeof(struct tern_rsp_caps) == 176, "tern_rsp_caps");
+static_assert(sizeof(struct tern_rsp_caps) == 192, "tern_rsp_caps");
 
 /* A capability bit that is clear: the commands and opcodes it names are refused. */
 #define TERN_CAP_RC			BIT(0)
@@ -216,13 +230,20 @@ struct tern_rsp_objects {
 	__le32	mcast;			/* attachments */
 	__le32	gid;
 	__le32	eth_queue;
-	__le32	rsvd_34;
+	__le32	parked;			/* page faults that wait for RESUME_QP */
 	__le64	dm_bytes;
 	__le64	page_entries;		/* page list entries held, of every object */
 };
 static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 
-/* ---- QUERY_COUNTERS: in: id = TERN_COUNTERS_*; out: __le64 counter[] ---- */
+/* ---- QUERY_COUNTERS: out: __le64 counter[] ---- */
+struct tern_cmd_query_counters {
+	__le32	group;			/* TERN_COUNTERS_* */
+	__u8	port;
+	__u8	rsvd_5[3];
+};
+static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_counters");
+
 #define TERN_COUNTERS_RDMA		0
 #define TERN_COUNTERS_ETH		1
 
@@ -259,7 +280,8 @@ static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 #define TERN_CNT_NP_CNP_SENT			30
 #define TERN_CNT_RP_CNP_HANDLED			31
 #define TERN_CNT_EQ_COALESCED			32	/* events folded into one that waits */
-#define TERN_CNT_RDMA_NUM			33
+#define TERN_CNT_PAGE_FAULTS			33	/* accesses that found a page absent */
+#define TERN_CNT_RDMA_NUM			34
 
 #define TERN_ETH_CNT_TX_PACKETS			0
 #define TERN_ETH_CNT_TX_BYTES			1
@@ -272,7 +294,13 @@ static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 #define TERN_ETH_CNT_RX_MULTICAST		8
 #define TERN_ETH_CNT_NUM			9
 
-/* ---- QUERY_PORT: no input ---- */
+/* ---- QUERY_PORT ---- */
+struct tern_cmd_query_port {
+	__u8	port;			/* 1..num_ports; another is BAD_PARAM in every command */
+	__u8	rsvd_1[7];
+};
+static_assert(sizeof(struct tern_cmd_query_port) == 8, "tern_cmd_query_port");
+
 struct tern_rsp_port {
 	__u8	link_up;
 	__u8	mac[6];
@@ -290,7 +318,7 @@ struct tern_cmd_modify_port {
 	__le32	mtu;			/* 68..max_mtu: the Ethernet function sends none longer */
 	__u8	mac[6];
 	__u8	enable;			/* 0: the Ethernet function is down; RDMA too */
-	__u8	rsvd_f;
+	__u8	port;
 };
 static_assert(sizeof(struct tern_cmd_modify_port) == 16, "tern_cmd_modify_port");
 
@@ -305,7 +333,8 @@ struct tern_cmd_set_gid {
 	__u8	net_type;		/* TERN_NET_IPV4: gid is ::ffff:a.b.c.d */
 	__le16	vlan;			/* VLAN id, TERN_VLAN_NONE without */
 	__u8	mac[6];			/* source MAC of its frames */
-	__u8	rsvd_c[4];
+	__u8	port;			/* each port has a table of its own */
+	__u8	rsvd_d[3];
 	__u8	gid[16];
 };
 static_assert(sizeof(struct tern_cmd_set_gid) == 32, "tern_cmd_set_gid");
@@ -324,26 +353,27 @@ static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 #define TERN_PD_PRIVILEGED		BIT(0)	/* TERN_LKEY_DMA and REG_MR work */
 
 /*
- * ---- CREATE_EQ ----
- * Buffer: entries, then, at record_offset, struct tern_eq_record. A completion
- * EQ needs one entry for each CQ mapped to it: it cannot overflow. Whatever the
- * device cannot put into the asynchronous EQ waits in the object.
- * Software stores ci past an entry before it acts on the entry.
+ * ---- CREATE_EQ: out: tern_rsp_object ----
+ * A completion EQ needs one entry for each CQ mapped to it: it cannot overflow.
+ * Whatever the device cannot put into the asynchronous or the fault EQ waits in
+ * the object. Software stores ci past an entry before it acts on the entry.
  */
 struct tern_cmd_create_eq {
-	struct tern_pages	pages;
-	__le32			record_offset;
+	struct tern_pages	pages;		/* struct tern_eqe[], or struct tern_fault[] */
+	__le64			record;		/* DMA address of struct tern_eq_record */
 	__le16			vector;		/* MSI-X vector */
 	__u8			log_size;	/* log2 of entries, 4..20 */
 	__u8			kind;		/* TERN_EQ_* */
+	__le32			rsvd_1c;
 };
-static_assert(sizeof(struct tern_cmd_create_eq) == 24, "tern_cmd_create_eq");
+static_assert(sizeof(struct tern_cmd_create_eq) == 32, "tern_cmd_create_eq");
 
 #define TERN_EQ_COMPLETION		0
 #define TERN_EQ_ASYNC			1	/* one; after ci, kick TERN_DB_CMD_EQ_CI */
+#define TERN_EQ_FAULT			2	/* the same, and its entries are page faults */
 
 struct tern_eq_record {
-	__le32	ci;			/* software: EQEs consumed */
+	__le32	ci;			/* consumer: entries consumed */
 	__u8	rsvd_4[60];
 };
 static_assert(sizeof(struct tern_eq_record) == 64, "tern_eq_record");
@@ -351,7 +381,7 @@ static_assert(sizeof(struct tern_eq_record) == 64, "tern_eq_record");
 struct tern_eqe {
 	__le16	type;			/* TERN_EV_* */
 	__le16	detail;
-	__le32	id;			/* QP, CQ, SRQ number; 0 for the port and the device */
+	__le32	id;			/* QP, CQ, SRQ number; port number; 0 for the device */
 	__le32	rsvd_8;
 	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
 };
@@ -370,20 +400,42 @@ static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
 #define TERN_EV_SRQ_ERR			10
 #define TERN_EV_SRQ_LIMIT		11
 #define TERN_EV_PORT_CHANGE		12	/* link or MTU: ask QUERY_PORT */
-#define TERN_EV_PAGE_REQUEST		13	/* on-demand paging; id: key */
-#define TERN_EV_NUM			14
+#define TERN_EV_NUM			13
 
-/* ---- CREATE_CQ: out: tern_rsp_object. Buffer: CQEs, then tern_cq_record ---- */
+/*
+ * Entry of the fault EQ. An access of the QP to an on-demand region has found a
+ * page absent, or not writable: that half of the QP is parked until RESUME_QP.
+ * Each half has at most one fault at a time.
+ */
+struct tern_fault {
+	__le64	addr;			/* first absent byte, an address of the region */
+	__le64	length;			/* bytes from there that the access is about to use */
+	__le32	key;			/* of the region, also when a window led to it */
+	__le32	qpn;
+	__le32	token;			/* for RESUME_QP */
+	__u8	side;			/* TERN_FAULT_* */
+	__u8	write;			/* 1: the device stores there */
+	__u8	port;
+	__u8	rsvd_1f;
+	__u8	rsvd_20[28];
+	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
+};
+static_assert(sizeof(struct tern_fault) == 64, "tern_fault");
+
+#define TERN_FAULT_REQUESTER		0
+#define TERN_FAULT_RESPONDER		1
+
+/* ---- CREATE_CQ: out: tern_rsp_object ---- */
 struct tern_cmd_create_cq {
-	struct tern_pages	pages;
-	__le32			record_offset;
+	struct tern_pages	pages;		/* struct tern_cqe[]; the device only writes it */
+	__le64			record;		/* DMA address of struct tern_cq_record */
 	__le32			eqn;		/* TERN_EQ_COMPLETION; or TERN_NO_EQ */
 	__le32			uar;
 	__u8			log_size;	/* log2 of entries */
 	__u8			flags;		/* TERN_CQ_F_* */
-	__le16			rsvd_1e;
+	__u8			rsvd_22[6];
 };
-static_assert(sizeof(struct tern_cmd_create_cq) == 32, "tern_cmd_create_cq");
+static_assert(sizeof(struct tern_cmd_create_cq) == 40, "tern_cmd_create_cq");
 
 #define TERN_NO_EQ			0xffffffffU
 #define TERN_CQ_F_IGNORE_OVERRUN	BIT(0)
@@ -391,15 +443,15 @@ static_assert(sizeof(struct tern_cmd_create_cq) == 32, "tern_cmd_create_cq");
 /*
  * ---- RESIZE_CQ ---- out: tern_rsp_resize_cq. From the next CQE on the device
  * writes to the new buffer, whose entry numbering goes on from where the old ended.
+ * The record stays where it is.
  */
 struct tern_cmd_resize_cq {
 	struct tern_pages	pages;
 	__le32			cqn;
-	__le32			record_offset;
 	__u8			log_size;
-	__u8			rsvd_19[7];
+	__u8			rsvd_15[3];
 };
-static_assert(sizeof(struct tern_cmd_resize_cq) == 32, "tern_cmd_resize_cq");
+static_assert(sizeof(struct tern_cmd_resize_cq) == 24, "tern_cmd_resize_cq");
 
 struct tern_rsp_resize_cq {
 	__le32	pi;			/* first index in the new buffer */
@@ -499,7 +551,10 @@ struct tern_cmd_alloc_mw {
 };
 static_assert(sizeof(struct tern_cmd_alloc_mw) == 8, "tern_cmd_alloc_mw");
 
-/* ---- ALLOC_DM: zeroed, page-granular (PAGE_SHIFT). FREE_DM: BUSY with an MR on it ---- */
+/*
+ * ---- ALLOC_DM ---- zeroed, page-granular (PAGE_SHIFT). The command completes when
+ * all of it is zero; others complete in the meantime. FREE_DM: BUSY with an MR on it.
+ */
 struct tern_cmd_alloc_dm {
 	__le64	length;			/* bytes, 1..dm_size */
 	__le32	log_align;		/* log2 of the alignment of its offset in BAR4 */
@@ -517,13 +572,14 @@ static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
 
 /*
  * ---- CREATE_QP: out: tern_rsp_object, id = QP number ----
- * One buffer holds SQ, RQ and record at the offsets given, each 64-byte aligned.
+ * One buffer holds SQ and RQ at the offsets given, each 64-byte aligned. The
+ * device only reads it.
  */
 struct tern_cmd_create_qp {
 	struct tern_pages	pages;
+	__le64			record;		/* DMA address of struct tern_qp_record */
 	__le32			sq_offset;
 	__le32			rq_offset;
-	__le32			record_offset;
 	__le32			pdn;
 	__le32			uar;
 	__le32			send_cqn;
@@ -536,7 +592,7 @@ struct tern_cmd_create_qp {
 	__u8			log_sq_stride;	/* log2 of bytes */
 	__u8			log_rq_size;
 	__u8			log_rq_stride;
-	__u8			rsvd_3a[6];
+	__u8			rsvd_3e[2];
 };
 static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 
@@ -569,7 +625,7 @@ struct tern_qp_attr {
 	__u8		retry_cnt;		/* 0..7 */
 	__u8		rnr_retry;		/* 0..7, 7: for ever */
 	__u8		sq_draining;		/* query only */
-	__u8		rsvd_47;
+	__u8		port;			/* 1..num_ports */
 };
 static_assert(sizeof(struct tern_qp_attr) == 72, "tern_qp_attr");
 
@@ -606,6 +662,7 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 #define TERN_QPA_MIN_RNR_TIMER		BIT(13)
 #define TERN_QPA_SQ_PSN			BIT(14)
 #define TERN_QPA_DEST_QPN		BIT(15)
+#define TERN_QPA_PORT			BIT(16)
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 
@@ -617,33 +674,48 @@ struct tern_rsp_query_qp {
 };
 static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
 
-/* ---- CREATE_SRQ: out: tern_rsp_object. Buffer: WQEs, then tern_srq_record ---- */
+/*
+ * ---- RESUME_QP ---- ends a fault: the half of the QP that it parked goes on where
+ * it stopped. BAD_STATE when no such fault waits: the QP has left the state.
+ */
+struct tern_cmd_resume_qp {
+	__le32	qpn;
+	__le32	token;			/* of struct tern_fault */
+	__u8	side;			/* TERN_FAULT_* */
+	__u8	result;			/* TERN_RESUME_* */
+	__u8	rsvd_a[6];
+};
+static_assert(sizeof(struct tern_cmd_resume_qp) == 16, "tern_cmd_resume_qp");
+
+#define TERN_RESUME_RETRY		0	/* the access is made again, and may fault again */
+#define TERN_RESUME_FAIL		1	/* the access fails as one outside the region does */
+
+/* ---- CREATE_SRQ: out: tern_rsp_object ---- */
 struct tern_cmd_create_srq {
-	struct tern_pages	pages;
-	__le32			record_offset;
+	struct tern_pages	pages;		/* receive WQEs; the device only reads them */
+	__le64			record;		/* DMA address of struct tern_srq_record */
 	__le32			pdn;
 	__le32			xrcdn;		/* with TERN_SRQ_F_XRC */
 	__le32			cqn;		/* with TERN_SRQ_F_XRC */
 	__u8			log_size;
 	__u8			log_stride;
 	__u8			flags;		/* TERN_SRQ_F_* */
-	__u8			rsvd_23[5];
+	__u8			rsvd_27;
 };
 static_assert(sizeof(struct tern_cmd_create_srq) == 40, "tern_cmd_create_srq");
 
 #define TERN_SRQ_F_XRC			BIT(0)
 
-/* ---- MODIFY_SRQ ---- */
+/* ---- MODIFY_SRQ: the record stays where it is ---- */
 struct tern_cmd_modify_srq {
 	struct tern_pages	pages;		/* TERN_SRQA_RESIZE: the new buffer */
 	__le32			srqn;
 	__le32			mask;		/* TERN_SRQA_* */
 	__le32			limit;
-	__le32			record_offset;
 	__u8			log_size;
-	__u8			rsvd_21[7];
+	__u8			rsvd_1d[3];
 };
-static_assert(sizeof(struct tern_cmd_modify_srq) == 40, "tern_cmd_modify_srq");
+static_assert(sizeof(struct tern_cmd_modify_srq) == 32, "tern_cmd_modify_srq");
 
 #define TERN_SRQA_LIMIT			BIT(0)
 #define TERN_SRQA_RESIZE		BIT(1)
@@ -659,21 +731,23 @@ static_assert(sizeof(struct tern_rsp_query_srq) == 8, "tern_rsp_query_srq");
 struct tern_cmd_mcast {
 	__u8	gid[16];
 	__le32	qpn;
-	__le32	rsvd_14;
+	__u8	port;			/* that of the QP */
+	__u8	rsvd_15[3];
 };
 static_assert(sizeof(struct tern_cmd_mcast) == 24, "tern_cmd_mcast");
 
-/* ---- CREATE_ETH_QUEUE: out: tern_rsp_object. Buffer: descriptors, then tern_eth_record ---- */
+/* ---- CREATE_ETH_QUEUE: out: tern_rsp_object ---- */
 struct tern_cmd_create_eth_queue {
-	struct tern_pages	pages;
-	__le32			record_offset;
+	struct tern_pages	pages;		/* descriptors; the device only reads them */
+	__le64			record;		/* DMA address of struct tern_eth_record */
 	__le32			cqn;
 	__le32			uar;
 	__u8			direction;	/* TERN_ETH_QUEUE_* */
 	__u8			log_size;	/* log2 of descriptors, 4..14 */
-	__le16			rsvd_1e;
+	__u8			port;
+	__u8			rsvd_23[5];
 };
-static_assert(sizeof(struct tern_cmd_create_eth_queue) == 32, "tern_cmd_create_eth_queue");
+static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_eth_queue");
 
 #define TERN_ETH_QUEUE_TX		0
 #define TERN_ETH_QUEUE_RX		1
@@ -682,7 +756,8 @@ static_assert(sizeof(struct tern_cmd_create_eth_queue) == 32, "tern_cmd_create_e
 struct tern_cmd_set_rx_filter {
 	__le16	flags;			/* TERN_RXF_* */
 	__le16	num_macs;		/* entries of macs */
-	__le32	rsvd_4;
+	__u8	port;
+	__u8	rsvd_5[3];
 	__u8	macs[64][6];		/* unicast and multicast */
 	__le32	vlans[128];		/* bit map of VLAN ids; untagged frames always pass */
 };

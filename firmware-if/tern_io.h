@@ -9,27 +9,34 @@
 #include <linux/types.h>
 
 /*
- * Doorbell records: 64 bytes, 64-byte aligned, inside the queue's own buffer at
- * an offset told at creation. Indices are free-running 32-bit counts of entries;
- * the device reads them once, and an index more than the queue's size ahead is an
- * error of that queue.
+ * Doorbell records are not part of the rings. Software names a record by its DMA
+ * address when it creates the queue. The device reads and writes the record; of
+ * the rings it only reads WQEs and descriptors and only writes CQEs and EQEs.
+ * A record is aligned to its size, so it never crosses a page, and many records
+ * share a page. Each line of 64 bytes in a record has one writer. Indices are
+ * free-running 32-bit counts of entries; the device reads them once, and an index
+ * more than the queue's size ahead is an error of that queue.
  */
-#define TERN_RECORD_SIZE		64
+#define TERN_RECORD_LINE		64
 
 struct tern_qp_record {
-	__le32	sq_pi;		/* software: send WQEs posted */
-	__le32	rq_pi;		/* software: receive WQEs posted */
+	__le32	sq_pi;		/* poster of sends: WQEs posted */
+	__u8	rsvd_4[60];
+	__le32	rq_pi;		/* poster of receives: WQEs posted */
+	__u8	rsvd_44[60];
 	__le32	status;		/* device: TERN_QP_ST_* */
-	__le32	rsvd_c;
-	__u8	rsvd_10[48];
+	__u8	rsvd_84[124];
 };
-static_assert(sizeof(struct tern_qp_record) == TERN_RECORD_SIZE, "tern_qp_record");
+static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 
 /*
- * The QP is in error: whoever posts a receive must kick TERN_DB_CMD_RQ after a
- * full barrier between storing rq_pi and reading this word. The device stores
- * the word, then (full barrier) reads rq_pi and flushes.
+ * The QP is in error: software that posts a receive and reads this bit after
+ * storing rq_pi must kick TERN_DB_CMD_RQ. No barrier is needed between the two.
+ * The device stores the word, reads rq_pi and flushes, and reads rq_pi once more
+ * after TERN_RQ_SETTLE_NS: by then a store that preceded an older value of this
+ * word is visible.
  */
+#define TERN_RQ_SETTLE_NS		1000000
 #define TERN_QP_ST_RQ_KICK		BIT(0)
 /*
  * The device looks at sq_pi by itself: no need to kick TERN_DB_CMD_SQ. Whoever posts
@@ -39,18 +46,19 @@ static_assert(sizeof(struct tern_qp_record) == TERN_RECORD_SIZE, "tern_qp_record
 #define TERN_QP_ST_SQ_WATCHED		BIT(1)
 
 struct tern_srq_record {
-	__le32	pi;		/* software: WQEs posted */
+	__le32	pi;		/* poster: WQEs posted */
+	__u8	rsvd_4[60];
 	__le32	ci;		/* device: WQEs taken; their slots are free */
-	__u8	rsvd_8[56];
+	__u8	rsvd_44[60];
 };
-static_assert(sizeof(struct tern_srq_record) == TERN_RECORD_SIZE, "tern_srq_record");
+static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
 
 struct tern_cq_record {
-	__le32	ci;		/* software: CQEs consumed */
-	__le32	arm;		/* software: TERN_CQ_ARM_*, then kick TERN_DB_CMD_CQ_ARM */
+	__le32	ci;		/* consumer: CQEs consumed */
+	__le32	arm;		/* consumer: TERN_CQ_ARM_*, then kick TERN_DB_CMD_CQ_ARM */
 	__u8	rsvd_8[56];
 };
-static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_SIZE, "tern_cq_record");
+static_assert(sizeof(struct tern_cq_record) == 64, "tern_cq_record");
 
 /*
  * An arm asks for one event as soon as a CQE (or a solicited one) exists whose
@@ -190,7 +198,8 @@ struct tern_av {
 	__u8	traffic_class;
 	__u8	sl;		/* also the VLAN priority */
 	__u8	static_rate;
-	__u8	rsvd_22[6];
+	__u8	port;		/* that of the QP, 1..num_ports */
+	__u8	rsvd_23[5];
 };
 static_assert(sizeof(struct tern_av) == 40, "tern_av");
 
@@ -305,7 +314,7 @@ static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
 
 #define TERN_ETH_F_EOP			BIT(0)
 #define TERN_ETH_MAX_TXD		18	/* descriptors a frame */
-#define TERN_ETH_MAX_FRAME		9234	/* bytes, header included, FCS not */
+#define TERN_ETH_MAX_FRAME		9238	/* bytes, header included, FCS not */
 
 /* Ethernet receive descriptor: one buffer takes one frame; longer ones are dropped and counted. */
 struct tern_eth_rxd {
@@ -316,9 +325,9 @@ struct tern_eth_rxd {
 static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
 
 struct tern_eth_record {
-	__le32	pi;		/* software: descriptors posted */
+	__le32	pi;		/* poster: descriptors posted */
 	__u8	rsvd_4[60];
 };
-static_assert(sizeof(struct tern_eth_record) == TERN_RECORD_SIZE, "tern_eth_record");
+static_assert(sizeof(struct tern_eth_record) == 64, "tern_eth_record");
 
 #endif /* TERN_IO_H */

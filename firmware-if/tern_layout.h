@@ -13,14 +13,16 @@
 	static_assert(offsetof(struct type, member) == (offset), #type "." #member)
 
 TERN_AT(tern_qp_record, sq_pi, 0x00);
-TERN_AT(tern_qp_record, rq_pi, 0x04);
-TERN_AT(tern_qp_record, status, 0x08);
-TERN_AT(tern_qp_record, rsvd_c, 0x0c);
-TERN_AT(tern_qp_record, rsvd_10, 0x10);
+TERN_AT(tern_qp_record, rsvd_4, 0x04);
+TERN_AT(tern_qp_record, rq_pi, 0x40);
+TERN_AT(tern_qp_record, rsvd_44, 0x44);
+TERN_AT(tern_qp_record, status, 0x80);
+TERN_AT(tern_qp_record, rsvd_84, 0x84);
 
 TERN_AT(tern_srq_record, pi, 0x00);
-TERN_AT(tern_srq_record, ci, 0x04);
-TERN_AT(tern_srq_record, rsvd_8, 0x08);
+TERN_AT(tern_srq_record, rsvd_4, 0x04);
+TERN_AT(tern_srq_record, ci, 0x40);
+TERN_AT(tern_srq_record, rsvd_44, 0x44);
 
 TERN_AT(tern_cq_record, ci, 0x00);
 TERN_AT(tern_cq_record, arm, 0x04);
@@ -87,7 +89,8 @@ TERN_AT(tern_av, hop_limit, 0x1e);
 TERN_AT(tern_av, traffic_class, 0x1f);
 TERN_AT(tern_av, sl, 0x20);
 TERN_AT(tern_av, static_rate, 0x21);
-TERN_AT(tern_av, rsvd_22, 0x22);
+TERN_AT(tern_av, port, 0x22);
+TERN_AT(tern_av, rsvd_23, 0x23);
 
 TERN_AT(tern_ud_seg, av, 0x00);
 TERN_AT(tern_ud_seg, dqpn, 0x28);
@@ -190,8 +193,12 @@ TERN_AT(tern_rsp_caps, max_eth_queues, 0x80);
 TERN_AT(tern_rsp_caps, rsvd_82, 0x82);
 TERN_AT(tern_rsp_caps, mac, 0x84);
 TERN_AT(tern_rsp_caps, local_ca_ack_delay, 0x8a);
-TERN_AT(tern_rsp_caps, rsvd_8b, 0x8b);
+TERN_AT(tern_rsp_caps, num_ports, 0x8b);
+TERN_AT(tern_rsp_caps, rsvd_8c, 0x8c);
 TERN_AT(tern_rsp_caps, fw_name, 0x90);
+TERN_AT(tern_rsp_caps, max_pages, 0xb0);
+TERN_AT(tern_rsp_caps, max_cmd_pages, 0xb8);
+TERN_AT(tern_rsp_caps, rsvd_bc, 0xbc);
 
 TERN_AT(tern_rsp_objects, uar, 0x00);
 TERN_AT(tern_rsp_objects, pd, 0x04);
@@ -206,9 +213,16 @@ TERN_AT(tern_rsp_objects, xrcd, 0x24);
 TERN_AT(tern_rsp_objects, mcast, 0x28);
 TERN_AT(tern_rsp_objects, gid, 0x2c);
 TERN_AT(tern_rsp_objects, eth_queue, 0x30);
-TERN_AT(tern_rsp_objects, rsvd_34, 0x34);
+TERN_AT(tern_rsp_objects, parked, 0x34);
 TERN_AT(tern_rsp_objects, dm_bytes, 0x38);
 TERN_AT(tern_rsp_objects, page_entries, 0x40);
+
+TERN_AT(tern_cmd_query_counters, group, 0x00);
+TERN_AT(tern_cmd_query_counters, port, 0x04);
+TERN_AT(tern_cmd_query_counters, rsvd_5, 0x05);
+
+TERN_AT(tern_cmd_query_port, port, 0x00);
+TERN_AT(tern_cmd_query_port, rsvd_1, 0x01);
 
 TERN_AT(tern_rsp_port, link_up, 0x00);
 TERN_AT(tern_rsp_port, mac, 0x01);
@@ -222,24 +236,26 @@ TERN_AT(tern_cmd_modify_port, mask, 0x00);
 TERN_AT(tern_cmd_modify_port, mtu, 0x04);
 TERN_AT(tern_cmd_modify_port, mac, 0x08);
 TERN_AT(tern_cmd_modify_port, enable, 0x0e);
-TERN_AT(tern_cmd_modify_port, rsvd_f, 0x0f);
+TERN_AT(tern_cmd_modify_port, port, 0x0f);
 
 TERN_AT(tern_cmd_set_gid, index, 0x00);
 TERN_AT(tern_cmd_set_gid, valid, 0x02);
 TERN_AT(tern_cmd_set_gid, net_type, 0x03);
 TERN_AT(tern_cmd_set_gid, vlan, 0x04);
 TERN_AT(tern_cmd_set_gid, mac, 0x06);
-TERN_AT(tern_cmd_set_gid, rsvd_c, 0x0c);
+TERN_AT(tern_cmd_set_gid, port, 0x0c);
+TERN_AT(tern_cmd_set_gid, rsvd_d, 0x0d);
 TERN_AT(tern_cmd_set_gid, gid, 0x10);
 
 TERN_AT(tern_cmd_alloc_pd, flags, 0x00);
 TERN_AT(tern_cmd_alloc_pd, rsvd_4, 0x04);
 
 TERN_AT(tern_cmd_create_eq, pages, 0x00);
-TERN_AT(tern_cmd_create_eq, record_offset, 0x10);
-TERN_AT(tern_cmd_create_eq, vector, 0x14);
-TERN_AT(tern_cmd_create_eq, log_size, 0x16);
-TERN_AT(tern_cmd_create_eq, kind, 0x17);
+TERN_AT(tern_cmd_create_eq, record, 0x10);
+TERN_AT(tern_cmd_create_eq, vector, 0x18);
+TERN_AT(tern_cmd_create_eq, log_size, 0x1a);
+TERN_AT(tern_cmd_create_eq, kind, 0x1b);
+TERN_AT(tern_cmd_create_eq, rsvd_1c, 0x1c);
 
 TERN_AT(tern_eq_record, ci, 0x00);
 TERN_AT(tern_eq_record, rsvd_4, 0x04);
@@ -250,19 +266,30 @@ TERN_AT(tern_eqe, id, 0x04);
 TERN_AT(tern_eqe, rsvd_8, 0x08);
 TERN_AT(tern_eqe, phase, 0x0c);
 
+TERN_AT(tern_fault, addr, 0x00);
+TERN_AT(tern_fault, length, 0x08);
+TERN_AT(tern_fault, key, 0x10);
+TERN_AT(tern_fault, qpn, 0x14);
+TERN_AT(tern_fault, token, 0x18);
+TERN_AT(tern_fault, side, 0x1c);
+TERN_AT(tern_fault, write, 0x1d);
+TERN_AT(tern_fault, port, 0x1e);
+TERN_AT(tern_fault, rsvd_1f, 0x1f);
+TERN_AT(tern_fault, rsvd_20, 0x20);
+TERN_AT(tern_fault, phase, 0x3c);
+
 TERN_AT(tern_cmd_create_cq, pages, 0x00);
-TERN_AT(tern_cmd_create_cq, record_offset, 0x10);
-TERN_AT(tern_cmd_create_cq, eqn, 0x14);
-TERN_AT(tern_cmd_create_cq, uar, 0x18);
-TERN_AT(tern_cmd_create_cq, log_size, 0x1c);
-TERN_AT(tern_cmd_create_cq, flags, 0x1d);
-TERN_AT(tern_cmd_create_cq, rsvd_1e, 0x1e);
+TERN_AT(tern_cmd_create_cq, record, 0x10);
+TERN_AT(tern_cmd_create_cq, eqn, 0x18);
+TERN_AT(tern_cmd_create_cq, uar, 0x1c);
+TERN_AT(tern_cmd_create_cq, log_size, 0x20);
+TERN_AT(tern_cmd_create_cq, flags, 0x21);
+TERN_AT(tern_cmd_create_cq, rsvd_22, 0x22);
 
 TERN_AT(tern_cmd_resize_cq, pages, 0x00);
 TERN_AT(tern_cmd_resize_cq, cqn, 0x10);
-TERN_AT(tern_cmd_resize_cq, record_offset, 0x14);
-TERN_AT(tern_cmd_resize_cq, log_size, 0x18);
-TERN_AT(tern_cmd_resize_cq, rsvd_19, 0x19);
+TERN_AT(tern_cmd_resize_cq, log_size, 0x14);
+TERN_AT(tern_cmd_resize_cq, rsvd_15, 0x15);
 
 TERN_AT(tern_rsp_resize_cq, pi, 0x00);
 TERN_AT(tern_rsp_resize_cq, rsvd_4, 0x04);
@@ -324,22 +351,22 @@ TERN_AT(tern_rsp_alloc_dm, dmn, 0x10);
 TERN_AT(tern_rsp_alloc_dm, rsvd_14, 0x14);
 
 TERN_AT(tern_cmd_create_qp, pages, 0x00);
-TERN_AT(tern_cmd_create_qp, sq_offset, 0x10);
-TERN_AT(tern_cmd_create_qp, rq_offset, 0x14);
-TERN_AT(tern_cmd_create_qp, record_offset, 0x18);
-TERN_AT(tern_cmd_create_qp, pdn, 0x1c);
-TERN_AT(tern_cmd_create_qp, uar, 0x20);
-TERN_AT(tern_cmd_create_qp, send_cqn, 0x24);
-TERN_AT(tern_cmd_create_qp, recv_cqn, 0x28);
-TERN_AT(tern_cmd_create_qp, srqn, 0x2c);
-TERN_AT(tern_cmd_create_qp, xrcdn, 0x30);
-TERN_AT(tern_cmd_create_qp, type, 0x34);
-TERN_AT(tern_cmd_create_qp, flags, 0x35);
-TERN_AT(tern_cmd_create_qp, log_sq_size, 0x36);
-TERN_AT(tern_cmd_create_qp, log_sq_stride, 0x37);
-TERN_AT(tern_cmd_create_qp, log_rq_size, 0x38);
-TERN_AT(tern_cmd_create_qp, log_rq_stride, 0x39);
-TERN_AT(tern_cmd_create_qp, rsvd_3a, 0x3a);
+TERN_AT(tern_cmd_create_qp, record, 0x10);
+TERN_AT(tern_cmd_create_qp, sq_offset, 0x18);
+TERN_AT(tern_cmd_create_qp, rq_offset, 0x1c);
+TERN_AT(tern_cmd_create_qp, pdn, 0x20);
+TERN_AT(tern_cmd_create_qp, uar, 0x24);
+TERN_AT(tern_cmd_create_qp, send_cqn, 0x28);
+TERN_AT(tern_cmd_create_qp, recv_cqn, 0x2c);
+TERN_AT(tern_cmd_create_qp, srqn, 0x30);
+TERN_AT(tern_cmd_create_qp, xrcdn, 0x34);
+TERN_AT(tern_cmd_create_qp, type, 0x38);
+TERN_AT(tern_cmd_create_qp, flags, 0x39);
+TERN_AT(tern_cmd_create_qp, log_sq_size, 0x3a);
+TERN_AT(tern_cmd_create_qp, log_sq_stride, 0x3b);
+TERN_AT(tern_cmd_create_qp, log_rq_size, 0x3c);
+TERN_AT(tern_cmd_create_qp, log_rq_stride, 0x3d);
+TERN_AT(tern_cmd_create_qp, rsvd_3e, 0x3e);
 
 TERN_AT(tern_qp_attr, av, 0x00);
 TERN_AT(tern_qp_attr, dest_qpn, 0x28);
@@ -357,7 +384,7 @@ TERN_AT(tern_qp_attr, timeout, 0x43);
 TERN_AT(tern_qp_attr, retry_cnt, 0x44);
 TERN_AT(tern_qp_attr, rnr_retry, 0x45);
 TERN_AT(tern_qp_attr, sq_draining, 0x46);
-TERN_AT(tern_qp_attr, rsvd_47, 0x47);
+TERN_AT(tern_qp_attr, port, 0x47);
 
 TERN_AT(tern_cmd_modify_qp, qpn, 0x00);
 TERN_AT(tern_cmd_modify_qp, mask, 0x04);
@@ -369,42 +396,50 @@ TERN_AT(tern_rsp_query_qp, attr, 0x00);
 TERN_AT(tern_rsp_query_qp, sq_ci, 0x48);
 TERN_AT(tern_rsp_query_qp, rq_ci, 0x4c);
 
+TERN_AT(tern_cmd_resume_qp, qpn, 0x00);
+TERN_AT(tern_cmd_resume_qp, token, 0x04);
+TERN_AT(tern_cmd_resume_qp, side, 0x08);
+TERN_AT(tern_cmd_resume_qp, result, 0x09);
+TERN_AT(tern_cmd_resume_qp, rsvd_a, 0x0a);
+
 TERN_AT(tern_cmd_create_srq, pages, 0x00);
-TERN_AT(tern_cmd_create_srq, record_offset, 0x10);
-TERN_AT(tern_cmd_create_srq, pdn, 0x14);
-TERN_AT(tern_cmd_create_srq, xrcdn, 0x18);
-TERN_AT(tern_cmd_create_srq, cqn, 0x1c);
-TERN_AT(tern_cmd_create_srq, log_size, 0x20);
-TERN_AT(tern_cmd_create_srq, log_stride, 0x21);
-TERN_AT(tern_cmd_create_srq, flags, 0x22);
-TERN_AT(tern_cmd_create_srq, rsvd_23, 0x23);
+TERN_AT(tern_cmd_create_srq, record, 0x10);
+TERN_AT(tern_cmd_create_srq, pdn, 0x18);
+TERN_AT(tern_cmd_create_srq, xrcdn, 0x1c);
+TERN_AT(tern_cmd_create_srq, cqn, 0x20);
+TERN_AT(tern_cmd_create_srq, log_size, 0x24);
+TERN_AT(tern_cmd_create_srq, log_stride, 0x25);
+TERN_AT(tern_cmd_create_srq, flags, 0x26);
+TERN_AT(tern_cmd_create_srq, rsvd_27, 0x27);
 
 TERN_AT(tern_cmd_modify_srq, pages, 0x00);
 TERN_AT(tern_cmd_modify_srq, srqn, 0x10);
 TERN_AT(tern_cmd_modify_srq, mask, 0x14);
 TERN_AT(tern_cmd_modify_srq, limit, 0x18);
-TERN_AT(tern_cmd_modify_srq, record_offset, 0x1c);
-TERN_AT(tern_cmd_modify_srq, log_size, 0x20);
-TERN_AT(tern_cmd_modify_srq, rsvd_21, 0x21);
+TERN_AT(tern_cmd_modify_srq, log_size, 0x1c);
+TERN_AT(tern_cmd_modify_srq, rsvd_1d, 0x1d);
 
 TERN_AT(tern_rsp_query_srq, limit, 0x00);
 TERN_AT(tern_rsp_query_srq, ci, 0x04);
 
 TERN_AT(tern_cmd_mcast, gid, 0x00);
 TERN_AT(tern_cmd_mcast, qpn, 0x10);
-TERN_AT(tern_cmd_mcast, rsvd_14, 0x14);
+TERN_AT(tern_cmd_mcast, port, 0x14);
+TERN_AT(tern_cmd_mcast, rsvd_15, 0x15);
 
 TERN_AT(tern_cmd_create_eth_queue, pages, 0x00);
-TERN_AT(tern_cmd_create_eth_queue, record_offset, 0x10);
-TERN_AT(tern_cmd_create_eth_queue, cqn, 0x14);
-TERN_AT(tern_cmd_create_eth_queue, uar, 0x18);
-TERN_AT(tern_cmd_create_eth_queue, direction, 0x1c);
-TERN_AT(tern_cmd_create_eth_queue, log_size, 0x1d);
-TERN_AT(tern_cmd_create_eth_queue, rsvd_1e, 0x1e);
+TERN_AT(tern_cmd_create_eth_queue, record, 0x10);
+TERN_AT(tern_cmd_create_eth_queue, cqn, 0x18);
+TERN_AT(tern_cmd_create_eth_queue, uar, 0x1c);
+TERN_AT(tern_cmd_create_eth_queue, direction, 0x20);
+TERN_AT(tern_cmd_create_eth_queue, log_size, 0x21);
+TERN_AT(tern_cmd_create_eth_queue, port, 0x22);
+TERN_AT(tern_cmd_create_eth_queue, rsvd_23, 0x23);
 
 TERN_AT(tern_cmd_set_rx_filter, flags, 0x00);
 TERN_AT(tern_cmd_set_rx_filter, num_macs, 0x02);
-TERN_AT(tern_cmd_set_rx_filter, rsvd_4, 0x04);
+TERN_AT(tern_cmd_set_rx_filter, port, 0x04);
+TERN_AT(tern_cmd_set_rx_filter, rsvd_5, 0x05);
 TERN_AT(tern_cmd_set_rx_filter, macs, 0x08);
 TERN_AT(tern_cmd_set_rx_filter, vlans, 0x188);
 

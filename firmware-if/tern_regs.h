@@ -75,8 +75,9 @@
 /*
  * Doorbell page. Software does one 32-bit store to TERN_UAR_DB:
  * command << 28 | queue number. The store is a kick: the indices are in the
- * queue's doorbell record. A device may ignore the value and look at every
- * queue that belongs to the page. A queue that does not belong to the page the
+ * queue's doorbell record. TERN_DB_CMD_PAGE names no queue: the device looks at
+ * every queue that belongs to the page, as it does when the value of a store is
+ * lost on its way (an ioeventfd). A queue that does not belong to the page the
  * store came through is left alone and counted (TERN_CNT_BAD_DOORBELL).
  */
 #define TERN_UAR_DB			0x000	/* WO */
@@ -85,10 +86,11 @@
 
 #define TERN_DB_NUM_MASK		GENMASK(23, 0)
 #define TERN_DB_CMD_MASK		GENMASK(31, 28)
+#define TERN_DB_CMD_PAGE		0U	/* all queues of the page; the number is ignored */
 #define TERN_DB_CMD_SQ			1U	/* QP: look at sq_pi */
 #define TERN_DB_CMD_RQ			2U	/* QP: look at rq_pi, if RQ_KICK asks */
 #define TERN_DB_CMD_CQ_ARM		3U	/* CQ: look at the arm word */
-#define TERN_DB_CMD_EQ_CI		4U	/* asynchronous EQ: look at ci */
+#define TERN_DB_CMD_EQ_CI		4U	/* asynchronous and fault EQ: look at ci */
 #define TERN_DB_CMD_ETH_TX		5U	/* Ethernet transmit queue: look at pi */
 
 /* Page 0 belongs to the kernel; ALLOC_UAR hands out the others. */

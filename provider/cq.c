@@ -435,6 +435,7 @@ static int tern_check_cq_attr(const struct tern_context *ctx,
 static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 			struct ibv_cq_init_attr_ex *attr)
 {
+	struct tern_context *ctx = to_tern_ctx(ibvctx);
 	struct tern_create_cq_resp resp = {};
 	struct tern_create_cq cmd = {};
 	int err;
@@ -443,18 +444,22 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	if (err)
 		return err;
 
+	err = tern_alloc_record(ctx, &cq->record_ref, TERN_RECORD_CQ);
+	if (err)
+		goto err_free_buf;
+	cq->record = cq->record_ref.addr;
+
 	/* The kernel is told what the queue really takes. */
 	attr->cqe = cq->mask + 1;
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_len = cq->buf.len;
+	cmd.record_addr = (uintptr_t)cq->record;
 	cmd.log_size = cq->log_size;
 	err = ibv_cmd_create_cq_ex(ibvctx, attr, NULL, &cq->vcq, &cmd.ibv_cmd,
 				   sizeof(cmd), &resp.ibv_resp, sizeof(resp),
 				   0);
-	if (err) {
-		tern_free_buf(&cq->buf);
-		return err;
-	}
+	if (err)
+		goto err_free_record;
 
 	cq->cqn = resp.cqn;
 	cq->vcq.cq.cqe = attr->cqe;
@@ -462,6 +467,12 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	pthread_spin_init(&cq->arm_lock, PTHREAD_PROCESS_PRIVATE);
 
 	return 0;
+
+err_free_record:
+	tern_free_record(ctx, &cq->record_ref, TERN_RECORD_CQ);
+err_free_buf:
+	tern_free_buf(&cq->buf);
+	return err;
 }
 
 /* ibv_create_cq_ex(3): EOPNOTSUPP for flags the device lacks, EINVAL for a size out of range. */
@@ -527,6 +538,8 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 
 	pthread_spin_destroy(&cq->arm_lock);
 	pthread_spin_destroy(&cq->lock);
+	tern_free_record(to_tern_ctx(ibvcq->context), &cq->record_ref,
+			 TERN_RECORD_CQ);
 	tern_free_buf(&cq->buf);
 	free(cq);
 
@@ -555,7 +568,6 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	if (solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
 
-	/* A resize would leave the word in a record that the device does not read any more. */
 	tern_cq_arm_lock(cq);
 	tern_shared_write(&cq->record->arm, arm);
 	tern_cq_arm_unlock(cq);

@@ -18,16 +18,13 @@ int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
 	uint32_t num = roundup_pow_of_two(max_t(uint32_t, cqe, 2));
 	int err;
 
-	err = tern_alloc_buf(ibvctx, &cq->buf,
-			     num * sizeof(struct tern_cqe) +
-				     sizeof(struct tern_cq_record));
+	err = tern_alloc_buf(ibvctx, &cq->buf, num * sizeof(struct tern_cqe));
 	if (err)
 		return err;
 
 	cq->mask = num - 1;
 	cq->log_size = ilog32(num) - 1;
 	cq->cqes = cq->buf.addr;
-	cq->record = cq->buf.addr + cq->buf.len - sizeof(*cq->record);
 
 	return 0;
 }
@@ -38,10 +35,6 @@ static int tern_cq_switch(struct tern_cq *cq, struct tern_cq *new)
 	struct tern_resize_cq_resp resp = {};
 	struct tern_resize_cq cmd = {};
 	int err;
-
-	tern_shared_write(&new->record->ci, tern_cq_ci(cq));
-	tern_shared_write(&new->record->arm,
-			  tern_shared_read(&cq->record->arm));
 
 	cmd.buf_addr = (uintptr_t)new->buf.addr;
 	cmd.buf_len = new->buf.len;
@@ -58,6 +51,8 @@ static int tern_cq_switch(struct tern_cq *cq, struct tern_cq *new)
 /*
  * Moves what was not polled into the new buffer, in front of its base: slots that
  * the device does not touch before they are consumed, with the phase they have.
+ * The device writes from the base on already. The record's ci, which the caller's
+ * lock holds still, keeps it out of these slots.
  */
 static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 {
@@ -71,7 +66,6 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 
 	cq->buf = new->buf;
 	cq->cqes = new->cqes;
-	cq->record = new->record;
 	cq->log_size = new->log_size;
 	cq->mask = new->mask;
 	cq->base = new->base;
@@ -79,7 +73,7 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 
 /*
  * ibv_resize_cq(3): EINVAL for a size out of range, and when more completions
- * wait than the new size holds. Whoever polls or arms meanwhile waits.
+ * wait than the new size holds. Polls wait meanwhile.
  */
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 {
@@ -100,13 +94,11 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 	unused = new.buf;
 	/* A CQ that has the size already keeps its buffer. */
 	if (new.mask != cq->mask) {
-		tern_cq_arm_lock(cq);
 		err = tern_cq_switch(cq, &new);
 		if (!err) {
 			unused = cq->buf;
 			tern_cq_move(cq, &new);
 		}
-		tern_cq_arm_unlock(cq);
 	}
 	tern_cq_unlock(cq);
 

@@ -218,7 +218,7 @@ out:
 	return err;
 }
 
-/* Send queue first, receive queue behind it, the record at the end; what there is of them. */
+/* Send queue first, receive queue behind it, if there is one; and the record. */
 static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 				bool own_rq, struct tern_create_qp *cmd)
 {
@@ -230,17 +230,23 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 	if (!qp->type->has_sq)
 		return 0;
 
-	err = tern_alloc_buf(ibvctx, &qp->buf,
-			     sq_bytes + rq_bytes +
-				     sizeof(struct tern_qp_record));
+	err = tern_alloc_buf(ibvctx, &qp->buf, sq_bytes + rq_bytes);
 	if (err)
 		return err;
 
+	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
+				TERN_RECORD_QP);
+	if (err) {
+		tern_free_buf(&qp->buf);
+		return err;
+	}
+
 	qp->sq.slots = qp->buf.addr;
-	qp->record = qp->buf.addr + qp->buf.len - sizeof(*qp->record);
+	qp->record = qp->record_ref.addr;
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_len = qp->buf.len;
+	cmd->record_addr = (uintptr_t)qp->record;
 	cmd->log_sq_size = ilog32(qp->sq.mask + 1) - 1;
 	cmd->log_sq_stride = qp->sq.log_stride;
 	if (own_rq) {
@@ -252,10 +258,13 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 	return 0;
 }
 
-static void tern_qp_free_queues(struct tern_qp *qp)
+static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 {
-	if (qp->type->has_sq)
-		tern_free_buf(&qp->buf);
+	if (!qp->type->has_sq)
+		return;
+
+	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
+	tern_free_buf(&qp->buf);
 }
 
 /* Posting to a queue that is not there is refused under its lock. */
@@ -326,7 +335,7 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 err_destroy:
 	ibv_cmd_destroy_qp(&qp->vqp.qp);
 err_free_queues:
-	tern_qp_free_queues(qp);
+	tern_qp_free_queues(ctx, qp);
 	return err;
 }
 
@@ -509,7 +518,7 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 		tern_qp_detach(ctx, qp, NULL);
 	pthread_mutex_unlock(&ctx->qp_table_mutex);
 
-	tern_qp_free_queues(qp);
+	tern_qp_free_queues(ctx, qp);
 out:
 	tern_qp_free(qp);
 

@@ -93,21 +93,6 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	return 0;
 }
 
-/* Memory for the SRQ's queue: WQEs, the record at the end. */
-static int tern_srq_alloc(struct ibv_context *ibvctx, const struct tern_wq *wq,
-			  struct tern_buf *buf)
-{
-	return tern_alloc_buf(ibvctx, buf, tern_wq_bytes(wq) +
-					   sizeof(struct tern_srq_record));
-}
-
-static void tern_srq_set_buf(struct tern_srq *srq, const struct tern_buf *buf)
-{
-	srq->buf = *buf;
-	srq->wq.slots = buf->addr;
-	srq->record = buf->addr + buf->len - sizeof(*srq->record);
-}
-
 /* Only an XRC SRQ needs the larger command, and a CQ and a domain. */
 static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 			       struct ibv_srq_init_attr_ex *attr,
@@ -174,38 +159,48 @@ static void tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
 static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 			 struct ibv_srq_init_attr_ex *attr)
 {
+	struct tern_context *ctx = to_tern_ctx(ibvctx);
 	struct tern_ureq_create_srq req = {};
-	struct tern_buf buf;
 	int err;
 
 	tern_rq_size(&srq->wq, attr->attr.max_wr, attr->attr.max_sge,
-		     to_tern_ctx(ibvctx)->max_recv_sge);
+		     ctx->max_recv_sge);
 	if (srq->wq.log_stride > TERN_RQ_STRIDE_MAX)
 		return EINVAL;
 
-	err = tern_srq_alloc(ibvctx, &srq->wq, &buf);
+	err = tern_alloc_buf(ibvctx, &srq->buf, tern_wq_bytes(&srq->wq));
 	if (err)
 		return err;
-	tern_srq_set_buf(srq, &buf);
+	srq->wq.slots = srq->buf.addr;
+
+	err = tern_alloc_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
+	if (err)
+		goto err_free_buf;
+	srq->record = srq->record_ref.addr;
 
 	/* The kernel is told what the queue really takes. */
 	attr->attr.max_wr = tern_wq_num(&srq->wq);
 	attr->attr.max_sge = srq->wq.max_sge;
-	req.buf_addr = (uintptr_t)buf.addr;
-	req.buf_len = buf.len;
+	req.buf_addr = (uintptr_t)srq->buf.addr;
+	req.buf_len = srq->buf.len;
+	req.record_addr = (uintptr_t)srq->record;
 	req.log_size = ilog32(srq->wq.mask + 1) - 1;
 	req.log_stride = srq->wq.log_stride;
 	err = tern_srq_cmd_create(ibvctx, srq, attr, &req);
-	if (err) {
-		tern_free_buf(&srq->buf);
-		return err;
-	}
+	if (err)
+		goto err_free_record;
 
 	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
 	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
-		tern_xrc_srq_attach(to_tern_ctx(ibvctx), srq);
+		tern_xrc_srq_attach(ctx, srq);
 
 	return 0;
+
+err_free_record:
+	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
+err_free_buf:
+	tern_free_buf(&srq->buf);
+	return err;
 }
 
 /*
@@ -271,21 +266,20 @@ struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
  * posts meanwhile; what the device takes from the old queue from here on is
  * copied in vain. EINVAL when it does not fit.
  */
-static int tern_srq_copy(const struct tern_srq *from, struct tern_srq *to)
+static int tern_srq_copy(const struct tern_srq *srq, struct tern_wq *to)
 {
-	uint32_t ci = tern_srq_ci(from);
+	const struct tern_wq *from = &srq->wq;
+	uint32_t ci = tern_srq_ci(srq);
 	uint32_t i;
 
-	if (from->wq.head - ci > to->wq.mask + 1)
+	if (from->head - ci > to->mask + 1)
 		return EINVAL;
 
-	for (i = ci; i != from->wq.head; i++)
-		memcpy(tern_wq_slot(&to->wq, i), tern_wq_slot(&from->wq, i),
-		       (size_t)1 << from->wq.log_stride);
+	for (i = ci; i != from->head; i++)
+		memcpy(tern_wq_slot(to, i), tern_wq_slot(from, i),
+		       (size_t)1 << from->log_stride);
 
-	tern_shared_write(&to->record->pi, from->wq.head);
-	tern_shared_write(&to->record->ci, ci);
-	atomic_store_explicit(&to->wq.tail, ci, memory_order_relaxed);
+	atomic_store_explicit(&to->tail, ci, memory_order_relaxed);
 
 	return 0;
 }
@@ -297,21 +291,21 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	struct ibv_context *ibvctx = srq->vsrq.srq.context;
 	struct ibv_srq_attr actual = *attr;
 	struct tern_modify_srq cmd = {};
-	struct tern_srq new = {};
-	struct tern_buf buf;
+	struct tern_wq new = {};
+	struct tern_buf buf, new_buf;
 	int err;
 
 	if (!attr->max_wr || attr->max_wr > to_tern_ctx(ibvctx)->max_srq_wr)
 		return EINVAL;
 
-	tern_wq_size(&new.wq, attr->max_wr, 1U << srq->wq.log_stride,
+	tern_wq_size(&new, attr->max_wr, 1U << srq->wq.log_stride,
 		     srq->wq.log_stride);
-	err = tern_srq_alloc(ibvctx, &new.wq, &buf);
+	err = tern_alloc_buf(ibvctx, &buf, tern_wq_bytes(&new));
 	if (err)
 		return err;
-	tern_srq_set_buf(&new, &buf);
+	new.slots = buf.addr;
 
-	actual.max_wr = tern_wq_num(&new.wq);
+	actual.max_wr = tern_wq_num(&new);
 	cmd.buf_addr = (uintptr_t)buf.addr;
 	cmd.buf_len = buf.len;
 	cmd.log_size = ilog32(actual.max_wr) - 1;
@@ -323,11 +317,13 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 		err = ibv_cmd_modify_srq(&srq->vsrq.srq, &actual, attr_mask,
 					 &cmd.ibv_cmd, sizeof(cmd));
 	if (!err) {
+		new_buf = buf;
 		buf = srq->buf;
-		tern_srq_set_buf(srq, &new.buf);
-		srq->wq.mask = new.wq.mask;
+		srq->buf = new_buf;
+		srq->wq.slots = new.slots;
+		srq->wq.mask = new.mask;
 		atomic_store_explicit(&srq->wq.tail,
-				      atomic_load_explicit(&new.wq.tail,
+				      atomic_load_explicit(&new.tail,
 							   memory_order_relaxed),
 				      memory_order_relaxed);
 	}
@@ -396,6 +392,7 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
 
 	pthread_spin_destroy(&srq->wq.lock);
+	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);
 	free(srq);
 

@@ -95,6 +95,7 @@ static int tern_init_context(struct tern_context *ctx,
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
 	list_head_init(&ctx->xrc_srqs);
+	tern_init_records(ctx);
 	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
 
 	return 0;
@@ -171,6 +172,7 @@ static void tern_free_context(struct ibv_context *ibvctx)
 
 	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
 		free(ctx->qp_table[i]);
+	tern_uninit_records(ctx);
 	pthread_mutex_destroy(&ctx->xrc_srqs_mutex);
 	pthread_mutex_destroy(&ctx->qp_table_mutex);
 	munmap(ctx->uar, ctx->uar_size);

@@ -34,6 +34,14 @@ struct tern_device {
 	size_t page_size;
 };
 
+/* Kinds of doorbell records: a page holds records of one kind. */
+enum tern_record_type {
+	TERN_RECORD_CQ,
+	TERN_RECORD_SRQ,
+	TERN_RECORD_QP,
+	TERN_NUM_RECORD_TYPES,
+};
+
 struct tern_context {
 	struct verbs_context vctx;
 	void *uar; /* doorbell page */
@@ -55,12 +63,23 @@ struct tern_context {
 	/* XRC SRQs whose completions nobody has cleaned up yet, under the mutex. */
 	pthread_mutex_t xrc_srqs_mutex;
 	struct list_head xrc_srqs;
+	/* Pages with a free doorbell record, under the mutex. */
+	pthread_mutex_t records_mutex;
+	struct list_head record_pages[TERN_NUM_RECORD_TYPES];
 };
 
 /* Queue memory shared with the device. */
 struct tern_buf {
 	void *addr;
 	size_t len;
+};
+
+struct tern_record_page;
+
+/* A doorbell record, and the page that it lies in. */
+struct tern_record {
+	void *addr;
+	struct tern_record_page *page;
 };
 
 struct tern_ah {
@@ -85,8 +104,8 @@ struct tern_cq {
 	struct verbs_cq vcq;
 	struct tern_buf buf;
 	struct tern_cqe *cqes;
-	/* Changes with the buffer under both locks; arms read it under arm_lock. */
-	struct tern_cq_record *record;
+	struct tern_record record_ref;
+	struct tern_cq_record *record; /* record_ref.addr */
 	uint32_t log_size;
 	uint32_t mask;
 	uint32_t base; /* index of the CQE in slot 0 on the first pass over this buffer */
@@ -122,7 +141,8 @@ struct tern_wq {
 struct tern_srq {
 	struct verbs_srq vsrq;
 	struct tern_buf buf;
-	struct tern_srq_record *record;
+	struct tern_record record_ref;
+	struct tern_srq_record *record; /* record_ref.addr */
 	struct tern_wq wq;
 	uint32_t srqn;
 	struct list_node xrc_entry; /* in xrc_srqs; an XRC SRQ's */
@@ -135,7 +155,8 @@ struct tern_qp_type;
 struct tern_qp {
 	struct verbs_qp vqp;
 	struct tern_buf buf;
-	struct tern_qp_record *record;
+	struct tern_record record_ref;
+	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
 	const struct tern_qp_type *type;
 	uint32_t ops; /* BIT(IBV_WR_*) it may post */
 	struct tern_wq sq;
@@ -301,6 +322,14 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 /* buf.c */
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
 void tern_free_buf(struct tern_buf *buf);
+
+/* record.c */
+void tern_init_records(struct tern_context *ctx);
+void tern_uninit_records(struct tern_context *ctx);
+int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
+		      enum tern_record_type type);
+void tern_free_record(struct tern_context *ctx, struct tern_record *record,
+		      enum tern_record_type type);
 
 /* clock.c */
 uint64_t tern_read_clock(struct tern_context *ctx);

@@ -68,6 +68,7 @@ struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr)
 	ah->av.traffic_class = attr->grh.traffic_class;
 	ah->av.sl = attr->sl;
 	ah->av.static_rate = attr->static_rate;
+	ah->av.port = attr->port_num;
 
 	return &ah->ibvah;
 }

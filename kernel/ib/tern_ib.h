@@ -16,6 +16,7 @@
 #include <linux/notifier.h>
 #include <linux/refcount.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include <rdma/ib_umem.h>
@@ -80,6 +81,20 @@ struct tern_ib_eq {
 };
 
 /**
+ * struct tern_clock - the device's clock page
+ * @page: what processes read, NULL for a device without time stamps
+ * @work: updates it while there are @users
+ * @lock: protects @users
+ * @users: user contexts
+ */
+struct tern_clock {
+	struct tern_clock_page *page;
+	struct delayed_work work;
+	struct mutex lock;	/* see above */
+	unsigned int users;
+};
+
+/**
  * struct tern_ib_dev - the RDMA device
  * @ibdev: what ib_core knows of it
  * @core: the PCI function, owned by the network driver
@@ -91,6 +106,7 @@ struct tern_ib_eq {
  * @num_eqs: entries of @eqs
  * @cqs_per_eq: CQs an EQ has room for; all EQs together hold every CQ there can be
  * @flush_work: completes the kernel's work when the device does not
+ * @clock: the clock page
  */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -103,20 +119,22 @@ struct tern_ib_dev {
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
 	struct work_struct flush_work;
+	struct tern_clock clock;
 };
 
 /* What a mapping shows, and what goes back to the device after the last one. */
 enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
+	TERN_MMAP_CLOCK,
 };
 
 /**
- * struct tern_mmap_entry - pages of the device that user space may map
+ * struct tern_mmap_entry - pages that user space may map
  * @rdma_entry: ib_core's part
- * @address: bus address of the first
+ * @address: bus address of the first; nothing for the clock page
  * @type: what they are
- * @id: the device's number of them
+ * @id: the device's number of them; nothing for the clock page
  */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
@@ -125,9 +143,32 @@ struct tern_mmap_entry {
 	u32 id;
 };
 
+/**
+ * struct tern_ucontext - user context
+ * @ibucontext: ib_core's part
+ * @uar_entry: its doorbell page
+ * @clock_entry: the clock page, NULL for a device without time stamps
+ * @record_lock: protects @record_pages and their counts
+ * @record_pages: pinned pages of doorbell records
+ */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
 	struct tern_mmap_entry *uar_entry;
+	struct tern_mmap_entry *clock_entry;
+	struct mutex record_lock;	/* see above */
+	struct list_head record_pages;
+};
+
+struct tern_record_page;
+
+/**
+ * struct tern_record - doorbell record of a user's queue
+ * @page: the pinned page it lies in, NULL for none
+ * @dma: the device's address of the record
+ */
+struct tern_record {
+	struct tern_record_page *page;
+	dma_addr_t dma;
 };
 
 /**
@@ -193,8 +234,9 @@ struct tern_dm {
 /**
  * struct tern_cq - completion queue
  * @ibcq: ib_core's part
- * @umem: entries and record of a user's
- * @kern: those of the kernel's
+ * @umem: entries of a user's
+ * @record: the doorbell record of a user's
+ * @kern: both of the kernel's
  * @ref: held by completion events
  * @eq: where its completion events go
  * @resize_lock: one resize at a time; protects @umem
@@ -203,6 +245,7 @@ struct tern_dm {
 struct tern_cq {
 	struct ib_cq ibcq;
 	struct ib_umem *umem;
+	struct tern_record record;
 	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
@@ -213,7 +256,8 @@ struct tern_cq {
 /**
  * struct tern_srq - shared receive queue
  * @ibsrq: ib_core's part
- * @umem: entries and record of a user's
+ * @umem: entries of a user's
+ * @urecord: the doorbell record of a user's
  * @kbuf: entries and record of the kernel's
  * @ref: held by asynchronous events
  * @modify_lock: one change at a time; protects @umem and @max_wr
@@ -228,6 +272,7 @@ struct tern_cq {
 struct tern_srq {
 	struct ib_srq ibsrq;
 	struct ib_umem *umem;
+	struct tern_record urecord;
 	struct tern_kbuf kbuf;
 	struct tern_ref ref;
 	struct mutex modify_lock;	/* one change at a time */
@@ -248,8 +293,9 @@ struct tern_xrcd {
 /**
  * struct tern_qp - queue pair
  * @ibqp: ib_core's part; qp_num is the device's number
- * @umem: both queues and the record of a user's
- * @kern: those of the kernel's
+ * @umem: both queues of a user's
+ * @record: the doorbell record of a user's
+ * @kern: queues and record of the kernel's
  * @ref: held by asynchronous events
  * @lock: one change of state at a time; protects @state and @dest_qpn
  * @state: the last one commanded or seen; the device may have moved on to an error
@@ -260,6 +306,7 @@ struct tern_xrcd {
 struct tern_qp {
 	struct ib_qp ibqp;
 	struct ib_umem *umem;
+	struct tern_record record;
 	struct tern_kqp kern;
 	struct tern_ref ref;
 	struct mutex lock;	/* one change of state at a time */
@@ -346,14 +393,11 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 	return le64_to_cpu(dev->core->caps->flags) & cap;
 }
 
-/*
- * Whether a queue's buffer has the length its sizes need, at most rounded up to
- * pages, and its record, the last bytes, is aligned.
- */
+/* Whether a queue's buffer has the length its sizes need, at most rounded up to pages. */
 static inline bool tern_queue_len_ok(u64 len, u64 need)
 {
 	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
-	       len <= U32_MAX && IS_ALIGNED(len, TERN_RECORD_SIZE);
+	       len <= U32_MAX;
 }
 
 /* Whether a slot of 1 << @log_stride bytes holds a receive WQE of @max_sge SGEs. */
@@ -390,6 +434,7 @@ struct tern_chunk {
  * @chunks: the entries
  * @num_chunks: chunks there are
  * @num: entries added so far
+ * @max: entries it has room for
  */
 struct tern_table {
 	struct device *dma_dev;
@@ -397,13 +442,14 @@ struct tern_table {
 	struct tern_chunk *chunks;
 	unsigned int num_chunks;
 	u32 num;
+	u32 max;
 };
 
-/* Entries a table holds at most: 2 MiB of memory. */
+/* Entries a table holds at most, whatever the device reads at once: 2 MiB of memory. */
 #define TERN_TABLE_MAX		(TERN_PAGES_CHUNK * TERN_PAGES_CHUNK)
 
-int tern_table_init(struct tern_table *table, struct device *dma_dev,
-		    size_t entries);
+u32 tern_table_limit(const struct tern_rsp_caps *caps);
+int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max);
 void tern_table_free(struct tern_table *table);
 bool tern_table_add(struct tern_table *table, dma_addr_t page);
 int tern_table_map(struct tern_table *table, unsigned int page_shift,
@@ -414,6 +460,14 @@ int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct tern_pages *pages);
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages);
+
+/* tern_ib_record.c */
+int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
+		    u64 addr, size_t size);
+void tern_record_put(struct tern_record *record);
+void tern_record_done(struct tern_record *record, int err);
+void tern_records_init(struct tern_ucontext *ucontext);
+void tern_records_abandon(struct tern_ucontext *ucontext);
 
 /* tern_ib_dev.c */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context);
@@ -427,6 +481,14 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr);
+
+/* tern_ib_clock.c */
+struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
+				       u64 device_ns, u64 real_ns);
+int tern_clock_init(struct tern_ib_dev *dev);
+void tern_clock_free(struct tern_ib_dev *dev);
+void tern_clock_get(struct tern_ib_dev *dev);
+void tern_clock_put(struct tern_ib_dev *dev);
 
 /* tern_ib_ctx.c */
 int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);

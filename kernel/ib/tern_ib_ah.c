@@ -38,6 +38,7 @@ int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
 		.traffic_class = grh->traffic_class,
 		.sl = attr->sl,
 		.static_rate = attr->static_rate,
+		.port = rdma_ah_get_port_num(attr),
 	};
 	memcpy(av->dgid, grh->dgid.raw, sizeof(av->dgid));
 	ether_addr_copy(av->dmac, attr->roce.dmac);
@@ -56,7 +57,7 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 
 	memcpy(dgid.raw, av->dgid, sizeof(dgid.raw));
 	attr->type = RDMA_AH_ATTR_TYPE_ROCE;
-	rdma_ah_set_port_num(attr, TERN_IB_PORT);
+	rdma_ah_set_port_num(attr, av->port);
 	rdma_ah_set_sl(attr, av->sl);
 	rdma_ah_set_static_rate(attr, av->static_rate);
 	rdma_ah_set_grh(attr, &dgid, le32_to_cpu(av->flow_label),

@@ -61,6 +61,7 @@ static const struct rdma_stat_desc tern_counters[] = {
 	[TERN_CNT_NP_CNP_SENT].name = "np_cnp_sent",
 	[TERN_CNT_RP_CNP_HANDLED].name = "rp_cnp_handled",
 	[TERN_CNT_EQ_COALESCED].name = "eq_coalesced",
+	[TERN_CNT_PAGE_FAULTS].name = "page_faults",
 	[TERN_STAT_ALIVE_UAR].name = "alive_uar",
 	[TERN_STAT_ALIVE_PD].name = "alive_pd",
 	[TERN_STAT_ALIVE_EQ].name = "alive_eq",
@@ -88,14 +89,18 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-static int tern_get_counters(struct tern_ib_dev *dev, u64 *value)
+static int tern_get_counters(struct tern_ib_dev *dev, u32 port, u64 *value)
 {
+	struct tern_cmd_query_counters cmd = {
+		.group = cpu_to_le32(TERN_COUNTERS_RDMA),
+		.port = port,
+	};
 	__le64 counters[TERN_CNT_RDMA_NUM];
 	unsigned int i;
 	int err;
 
-	err = tern_ib_query(dev, TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_RDMA,
-			    counters, sizeof(counters));
+	err = tern_cmd_exec(dev->core, TERN_CMD_QUERY_COUNTERS, &cmd,
+			    sizeof(cmd), counters, sizeof(counters));
 	if (err)
 		return err;
 
@@ -148,7 +153,7 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 	struct tern_ib_dev *dev = to_tdev(ibdev);
 	int err;
 
-	err = tern_get_counters(dev, stats->value);
+	err = tern_get_counters(dev, port, stats->value);
 	if (!err)
 		err = tern_get_objects(dev, stats->value);
 

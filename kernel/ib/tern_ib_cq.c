@@ -161,8 +161,7 @@ static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 			       u32 uar)
 {
 	struct tern_cmd_create_cq cmd = {
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_cq_record)),
+		.record = cpu_to_le64(cq->record.dma),
 		.uar = cpu_to_le32(uar),
 		.log_size = req->log_size,
 	};
@@ -187,6 +186,7 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn);
 
 	tern_ib_umem_done(dev, cq->umem, err);
+	tern_record_done(&cq->record, err);
 	tern_kbuf_done(dev, &cq->kern.buf, err);
 	tern_put_eq(cq->eq);
 }
@@ -224,7 +224,7 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct tern_cq *cq = to_tcq(ibcq);
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
+	err = ib_copy_validate_udata_in(udata, req, reserved_e0);
 	if (err)
 		return err;
 
@@ -245,10 +245,15 @@ int tern_create_user_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
+	err = tern_record_get(ucontext, &cq->record, req.record_addr,
+			      sizeof(struct tern_cq_record));
+	if (err)
+		goto err_release_umem;
+
 	err = tern_cq_create_user(dev, cq, &req, attr->flags,
 				  ucontext->uar_entry->id);
 	if (err)
-		goto err_release_umem;
+		goto err_put_record;
 
 	ibcq->cqe = BIT(req.log_size);
 	err = tern_cq_publish(dev, cq);
@@ -267,6 +272,8 @@ err_unpublish:
 err_release_cq:
 	tern_cq_release(dev, cq);
 	return err;
+err_put_record:
+	tern_record_put(&cq->record);
 err_release_umem:
 	ib_umem_release(cq->umem);
 err_put_eq:
@@ -355,8 +362,6 @@ static int tern_cq_resize(struct tern_ib_dev *dev, struct tern_cq *cq,
 {
 	struct tern_cmd_resize_cq cmd = {
 		.cqn = cpu_to_le32(cq->cqn),
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_cq_record)),
 		.log_size = req->log_size,
 	};
 	struct tern_rsp_resize_cq rsp = {};

@@ -13,25 +13,33 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* A live device that keeps it has one less to give. */
+/* A live device that keeps them has fewer to give. */
 static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 			    u32 id)
 {
-	u16 opcode = type == TERN_MMAP_DM ? TERN_CMD_FREE_DM : TERN_CMD_FREE_UAR;
-
-	tern_ib_destroy(dev, opcode, id);
+	switch (type) {
+	case TERN_MMAP_UAR:
+		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, id);
+		break;
+	case TERN_MMAP_DM:
+		tern_ib_destroy(dev, TERN_CMD_FREE_DM, id);
+		break;
+	case TERN_MMAP_CLOCK:
+		tern_clock_put(dev);
+		break;
+	}
 }
 
 /**
- * tern_mmap_add() - let user space map pages of the device
+ * tern_mmap_add() - let user space map pages
  * @ibucontext: the context that may
  * @type: what they are
  * @id: the device's number of them
  * @address: bus address of the first
  * @size: bytes, whole pages
  *
- * They go back to the device, from tern_mmap_free(), after the entry is removed
- * and the last mapping is gone; at once when this fails.
+ * They go back to where they came from, in tern_mmap_free(), after the entry is
+ * removed and the last mapping is gone; at once when this fails.
  *
  * Return: the entry or an ERR_PTR.
  */
@@ -96,6 +104,39 @@ static void tern_del_uar(struct tern_ucontext *ucontext)
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
 }
 
+static int tern_add_clock(struct tern_ib_dev *dev,
+			  struct tern_ucontext *ucontext)
+{
+	struct tern_mmap_entry *entry;
+
+	if (!dev->clock.page)
+		return 0;
+
+	tern_clock_get(dev);
+	entry = tern_mmap_add(&ucontext->ibucontext, TERN_MMAP_CLOCK, 0, 0,
+			      PAGE_SIZE);
+	if (IS_ERR(entry))
+		return PTR_ERR(entry);
+
+	ucontext->clock_entry = entry;
+	return 0;
+}
+
+static void tern_del_clock(struct tern_ucontext *ucontext)
+{
+	if (ucontext->clock_entry)
+		rdma_user_mmap_entry_remove(&ucontext->clock_entry->rdma_entry);
+}
+
+/* Offset 0 belongs to the doorbell page, which comes first. */
+static u64 tern_clock_offset(struct tern_ucontext *ucontext)
+{
+	if (!ucontext->clock_entry)
+		return 0;
+
+	return rdma_user_mmap_get_offset(&ucontext->clock_entry->rdma_entry);
+}
+
 static struct tern_uresp_alloc_ucontext
 tern_ucontext_resp(struct tern_ucontext *ucontext)
 {
@@ -114,6 +155,7 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 		.max_send_sge = le16_to_cpu(caps->max_send_sge),
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
 		.max_inline_data = le32_to_cpu(caps->max_inline),
+		.clock_offset = tern_clock_offset(ucontext),
 	};
 }
 
@@ -135,17 +177,24 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	if (err)
 		return err;
 
+	tern_records_init(ucontext);
 	err = tern_add_uar(dev, ucontext);
 	if (err)
 		return err;
 
-	resp = tern_ucontext_resp(ucontext);
-	err = ib_respond_udata(udata, resp);
+	err = tern_add_clock(dev, ucontext);
 	if (err)
 		goto err_del_uar;
 
+	resp = tern_ucontext_resp(ucontext);
+	err = ib_respond_udata(udata, resp);
+	if (err)
+		goto err_del_clock;
+
 	return 0;
 
+err_del_clock:
+	tern_del_clock(ucontext);
 err_del_uar:
 	tern_del_uar(ucontext);
 	return err;
@@ -170,7 +219,7 @@ int tern_query_ucontext(struct ib_ucontext *ibucontext,
 }
 
 #define TERN_UCONTEXT_RESP_ATTR \
-	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, max_inline_data)
+	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_ucontext, clock_offset)
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_query_context, UVERBS_OBJECT_DEVICE,
 			     UVERBS_METHOD_QUERY_CONTEXT,
@@ -185,29 +234,62 @@ const struct uapi_definition tern_ctx_defs[] = {
 
 void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
-	tern_del_uar(to_tucontext(ibucontext));
+	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
+
+	tern_records_abandon(ucontext);
+	tern_del_clock(ucontext);
+	tern_del_uar(ucontext);
 }
 
 /*
- * Nothing to do: all mappings are made by rdma_user_mmap_io(), so ib_core can
- * take them away.
+ * Nothing to do: ib_core takes away what rdma_user_mmap_io() has mapped, and that
+ * is all there is of the device. The clock page is ordinary memory: a mapping holds
+ * it, and shows what it said last.
  */
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
+static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
+{
+	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
+		return -EPERM;
+
+	vm_flags_clear(vma, VM_MAYWRITE | VM_MAYEXEC);
+	return vm_insert_page(vma, vma->vm_start,
+			      virt_to_page(dev->clock.page));
+}
+
+/* Maps memory of a BAR. */
+static int tern_mmap_bar(struct ib_ucontext *ibucontext,
+			 struct vm_area_struct *vma,
+			 struct tern_mmap_entry *entry)
+{
+	pgprot_t prot;
+
+	/* The CPU may gather stores to device memory, but not keep copies. */
+	if (entry->type == TERN_MMAP_DM)
+		prot = pgprot_writecombine(vma->vm_page_prot);
+	else
+		prot = pgprot_device(vma->vm_page_prot);
+
+	return rdma_user_mmap_io(ibucontext, vma, PHYS_PFN(entry->address),
+				 entry->rdma_entry.npages * PAGE_SIZE, prot,
+				 &entry->rdma_entry);
+}
+
 /**
- * tern_mmap() - map a doorbell page or device memory
+ * tern_mmap() - map a doorbell page, device memory or the clock page
  * @ibucontext: the context
  * @vma: where
  *
- * Return: 0; -EINVAL for an offset or size that is not that of an entry.
+ * Return: 0; -EINVAL for an offset or size that is not that of an entry; -EPERM for
+ * a clock page that is to be more than read; others.
  */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *rdma_entry;
 	struct tern_mmap_entry *entry;
-	pgprot_t prot;
 	int err;
 
 	rdma_entry = rdma_user_mmap_entry_get(ibucontext, vma);
@@ -215,15 +297,10 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 		return -EINVAL;
 
 	entry = to_tmmap(rdma_entry);
-	/* Memory of a BAR: the CPU may gather stores, but not keep copies. */
-	if (entry->type == TERN_MMAP_DM)
-		prot = pgprot_writecombine(vma->vm_page_prot);
+	if (entry->type == TERN_MMAP_CLOCK)
+		err = tern_mmap_clock(to_tdev(ibucontext->device), vma);
 	else
-		prot = pgprot_device(vma->vm_page_prot);
-
-	err = rdma_user_mmap_io(ibucontext, vma, PHYS_PFN(entry->address),
-				rdma_entry->npages * PAGE_SIZE, prot,
-				rdma_entry);
+		err = tern_mmap_bar(ibucontext, vma, entry);
 	rdma_user_mmap_entry_put(rdma_entry);
 
 	return err;

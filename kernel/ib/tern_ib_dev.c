@@ -174,6 +174,7 @@ int tern_add_gid(const struct ib_gid_attr *attr, void **context)
 	struct tern_ib_dev *dev = to_tdev(attr->device);
 	struct tern_cmd_set_gid cmd = {
 		.index = cpu_to_le16(attr->index),
+		.port = attr->port_num,
 		.valid = 1,
 		.net_type = ipv6_addr_v4mapped(addr) ? TERN_NET_IPV4 :
 						       TERN_NET_IPV6,
@@ -202,6 +203,7 @@ int tern_del_gid(const struct ib_gid_attr *attr, void **context)
 	struct tern_ib_dev *dev = to_tdev(attr->device);
 	struct tern_cmd_set_gid cmd = {
 		.index = cpu_to_le16(attr->index),
+		.port = attr->port_num,
 	};
 
 	return tern_cmd_exec(dev->core, TERN_CMD_SET_GID, &cmd, sizeof(cmd),

@@ -23,8 +23,10 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	size_t bytes;
 	int err;
 
+	/* Memory of this kind begins with a page: what is aligned in it is aligned. */
 	kcq->log_size = tern_queue_log_size(cqe, TERN_CQ_LOG_SIZE_MIN);
-	bytes = sizeof(*kcq->cqes) << kcq->log_size;
+	bytes = ALIGN(sizeof(*kcq->cqes) << kcq->log_size,
+		      sizeof(*kcq->record));
 	err = tern_kbuf_alloc(dev, &kcq->buf, bytes + sizeof(*kcq->record),
 			      &cmd->pages);
 	if (err)
@@ -36,7 +38,7 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	INIT_LIST_HEAD(&kcq->sqs);
 	INIT_LIST_HEAD(&kcq->rqs);
 
-	cmd->record_offset = cpu_to_le32(bytes);
+	cmd->record = cpu_to_le64(kcq->buf.dma + bytes);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
 	cmd->log_size = kcq->log_size;
 	return 0;
@@ -78,7 +80,7 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 	tern_wq_init(rq, cap->max_recv_wr, tern_recv_stride(cap->max_recv_sge));
 	sq_bytes = tern_wq_bytes(sq);
 	end = attr->srq ? sq_bytes : sq_bytes + tern_wq_bytes(rq);
-	end = ALIGN(end, TERN_RECORD_SIZE);
+	end = ALIGN(end, sizeof(*kqp->record));
 
 	err = tern_kbuf_alloc(dev, &kqp->buf, end + sizeof(*kqp->record),
 			      &cmd->pages);
@@ -87,7 +89,7 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 
 	sq->slots = kqp->buf.cpu;
 	kqp->record = kqp->buf.cpu + end;
-	cmd->record_offset = cpu_to_le32(end);
+	cmd->record = cpu_to_le64(kqp->buf.dma + end);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
 	cmd->log_sq_size = sq->log_size;
 	cmd->log_sq_stride = sq->log_stride;

@@ -179,9 +179,8 @@ static inline bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 
 	return cqe <= max_cqe && log_size && log_size <= ilog2(max_cqe) &&
 	       BIT(log_size) >= cqe &&
-	       tern_queue_len_ok(buf_len, ((u64)sizeof(struct tern_cqe)
-					   << log_size) +
-					  sizeof(struct tern_cq_record));
+	       tern_queue_len_ok(buf_len,
+				 (u64)sizeof(struct tern_cqe) << log_size);
 }
 
 /* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */
@@ -192,7 +191,7 @@ static inline int tern_check_create_cq(struct tern_ib_dev *dev,
 	if (attr->flags & ~tern_user_cq_flags(dev))
 		return -EOPNOTSUPP;
 
-	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
+	if (memchr_inv(req->reserved_e0, 0, sizeof(req->reserved_e0)) ||
 	    !tern_cq_size_ok(dev, req->buf_len, req->log_size, attr->cqe))
 		return -EINVAL;
 
@@ -234,8 +233,7 @@ static inline bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 	u32 max_srq_wr = le32_to_cpu(dev->core->caps->max_srq_wr);
 
 	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
-	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride) +
-					  sizeof(struct tern_srq_record));
+	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride));
 }
 
 /*

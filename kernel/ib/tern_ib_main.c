@@ -268,9 +268,13 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
 
-	err = tern_ib_create_eqs(dev);
+	err = tern_clock_init(dev);
 	if (err)
 		goto err_dealloc;
+
+	err = tern_ib_create_eqs(dev);
+	if (err)
+		goto err_free_clock;
 
 	err = tern_register_event_notifier(dev->core, &dev->event_nb);
 	if (err)
@@ -288,6 +292,8 @@ err_unregister_notifier:
 	cancel_work_sync(&dev->flush_work);
 err_destroy_eqs:
 	tern_ib_destroy_eqs(dev);
+err_free_clock:
+	tern_clock_free(dev);
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
 	return err;
@@ -308,6 +314,7 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
+	tern_clock_free(dev);
 	ib_dealloc_device(&dev->ibdev);
 }
 

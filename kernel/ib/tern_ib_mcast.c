@@ -9,7 +9,11 @@
 
 static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
 {
-	struct tern_cmd_mcast cmd = { .qpn = cpu_to_le32(ibqp->qp_num) };
+	struct tern_cmd_mcast cmd = {
+		.qpn = cpu_to_le32(ibqp->qp_num),
+		/* A QP in RESET has none yet. */
+		.port = ibqp->port ?: TERN_IB_PORT,
+	};
 
 	memcpy(cmd.gid, gid->raw, sizeof(cmd.gid));
 	return tern_cmd_exec(to_tdev(ibqp->device)->core, opcode, &cmd,

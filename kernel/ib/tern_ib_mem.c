@@ -39,25 +39,36 @@ static void tern_chunk_unmap(struct device *dma_dev, struct tern_chunk *chunk)
 }
 
 /**
+ * tern_table_limit() - how many entries one command may have
+ * @caps: what the device is able to do
+ *
+ * Return: at least 1.
+ */
+u32 tern_table_limit(const struct tern_rsp_caps *caps)
+{
+	return clamp_t(u32, le32_to_cpu(caps->max_cmd_pages), 1,
+		       TERN_TABLE_MAX);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_table_limit);
+
+/**
  * tern_table_init() - get memory for a page list
  * @table: the table
  * @dma_dev: device that will read it
- * @entries: entries to come; more than TERN_TABLE_MAX come in several rounds
+ * @max: entries it has room for, 1..TERN_TABLE_MAX
  *
  * Return: 0 or -ENOMEM. tern_table_free() undoes it, also after a failure.
  */
-int tern_table_init(struct tern_table *table, struct device *dma_dev,
-		    size_t entries)
+int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 {
-	unsigned int num_chunks;
+	unsigned int num_chunks = DIV_ROUND_UP(max, TERN_PAGES_CHUNK);
 
 	*table = (struct tern_table){
 		.dma_dev = dma_dev,
 		.root.dma = DMA_MAPPING_ERROR,
+		.max = max,
 	};
 
-	num_chunks = DIV_ROUND_UP(min_t(size_t, entries, TERN_TABLE_MAX),
-				  TERN_PAGES_CHUNK);
 	table->chunks = kvcalloc(num_chunks, sizeof(*table->chunks),
 				 GFP_KERNEL);
 	if (!table->chunks)
@@ -123,7 +134,7 @@ bool tern_table_add(struct tern_table *table, dma_addr_t page)
 	chunk->entry[table->num % TERN_PAGES_CHUNK] = cpu_to_le64(page);
 	table->num++;
 
-	return table->num == table->num_chunks * TERN_PAGES_CHUNK;
+	return table->num == table->max;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_table_add);
 
@@ -186,7 +197,7 @@ static struct tern_pages tern_pages_direct(struct ib_umem *umem,
  * tern_table_from_umem() - describe all of a umem to the device
  * @dev: the device
  * @table: takes the page list; to be freed with tern_table_free() after the command
- * @umem: memory with at most TERN_TABLE_MAX pages of @pgsz bytes
+ * @umem: memory with at most tern_table_limit() pages of @pgsz bytes
  * @pgsz: bytes of a page, from ib_umem_find_best_pgsz()
  * @pages: filled for the command
  *
@@ -243,7 +254,8 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	unsigned long pgsz;
 
 	pgsz = ib_umem_find_best_pgoff(umem, page_sizes, 0);
-	if (!pgsz || ib_umem_num_dma_blocks(umem, pgsz) > TERN_TABLE_MAX)
+	if (!pgsz || ib_umem_num_dma_blocks(umem, pgsz) >
+		     tern_table_limit(dev->core->caps))
 		return -EINVAL;
 
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);

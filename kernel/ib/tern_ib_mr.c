@@ -107,11 +107,11 @@ static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
 			 struct tern_table *table, struct tern_pages *pages,
 			 u8 *flags)
 {
+	u32 limit = tern_table_limit(dev->core->caps);
 	int err;
 
-	if (span->num_pages > TERN_TABLE_MAX) {
-		err = tern_table_init(table, &dev->core->pdev->dev,
-				      span->num_pages);
+	if (span->num_pages > limit) {
+		err = tern_table_init(table, &dev->core->pdev->dev, limit);
 		if (err) {
 			tern_table_free(table);
 			return err;
@@ -177,7 +177,7 @@ static int tern_mr_update_pages(struct tern_ib_dev *dev, u32 key,
 		err = tern_mr_update(dev, key, first, table, span);
 		if (err)
 			break;
-		first += TERN_TABLE_MAX;
+		first += table->max;
 	}
 
 	return err;

@@ -72,13 +72,9 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
-/*
- * What the device says of a QP's queues, TERN_QP_ST_*. The index is stored before the
- * word is read: the device does it crosswise.
- */
+/* What the device says of a QP's queues, TERN_QP_ST_*. */
 static u32 tern_qp_status(struct tern_qp *qp)
 {
-	dma_mb();
 	return le32_to_cpu(READ_ONCE(qp->kern.record->status));
 }
 
@@ -127,6 +123,8 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		/* The device finds whole WQEs below the index. */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->sq_pi, cpu_to_le32(sq->pi));
+		/* The device does it crosswise: clears the bit, then reads the index. */
+		dma_mb();
 		if (!(tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED))
 			tern_ring(dev->core, TERN_DB_CMD_SQ, ibqp->qp_num);
 	}
@@ -190,6 +188,7 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		/* As in tern_post_send(). */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->rq_pi, cpu_to_le32(rq->pi));
+		/* No barrier: a device that flushes reads the index again later. */
 		if (tern_qp_status(qp) & TERN_QP_ST_RQ_KICK)
 			tern_ring(dev->core, TERN_DB_CMD_RQ, ibqp->qp_num);
 	}

@@ -105,8 +105,7 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       const struct tern_ureq_create_qp *req, u32 uar)
 {
 	struct tern_cmd_create_qp cmd = {
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_qp_record)),
+		.record = cpu_to_le64(qp->record.dma),
 		.uar = cpu_to_le32(uar),
 		.log_sq_size = req->log_sq_size,
 		.log_sq_stride = req->log_sq_stride,
@@ -139,6 +138,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	if (tern_kqp_used(&qp->kern))
 		tern_kqp_detach(qp);
 	tern_ib_umem_done(dev, qp->umem, err);
+	tern_record_done(&qp->record, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
 }
 
@@ -223,27 +223,32 @@ static int tern_create_user_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_ureq_create_qp req;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_a0);
+	err = ib_copy_validate_udata_in(udata, req, reserved_e0);
 	if (err)
 		return err;
 
 	if (!tern_qp_geometry_ok(dev, attr, &req))
 		return -EINVAL;
 
+	/* The device only reads WQEs. */
 	attrs = rdma_udata_to_uverbs_attr_bundle(udata);
 	qp->umem = ib_umem_get_attr_or_va(&dev->ibdev, attrs,
 					  UVERBS_ATTR_CREATE_QP_BUF_UMEM,
-					  req.buf_addr, req.buf_len,
-					  IB_ACCESS_LOCAL_WRITE);
+					  req.buf_addr, req.buf_len, 0);
 	if (IS_ERR(qp->umem))
 		return PTR_ERR(qp->umem);
 
 	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
 					     ibucontext);
+	err = tern_record_get(ucontext, &qp->record, req.record_addr,
+			      sizeof(struct tern_qp_record));
+	if (err)
+		goto err_release_umem;
+
 	err = tern_qp_create_user(dev, qp, attr, &req,
 				  ucontext->uar_entry->id);
 	if (err)
-		goto err_release_umem;
+		goto err_put_record;
 
 	attr->cap.max_send_wr = BIT(req.log_sq_size);
 	attr->cap.max_recv_wr = tern_qp_has_rq(attr) ? BIT(req.log_rq_size) : 0;
@@ -264,6 +269,8 @@ err_unpublish:
 err_release_qp:
 	tern_qp_release(dev, qp);
 	return err;
+err_put_record:
+	tern_record_put(&qp->record);
 err_release_umem:
 	ib_umem_release(qp->umem);
 	return err;
@@ -346,6 +353,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
 	};
+	u32 dev_mask;
 	u16 udp_sport;
 	int err;
 
@@ -365,7 +373,14 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
-	cmd.mask = cpu_to_le32(tern_qp_attr_to_dev(attr, mask, &cmd.attr));
+	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
+	/* ib_core says the port of a GSI QP when it creates it. */
+	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
+	    next == IB_QPS_INIT) {
+		cmd.attr.port = qp->ibqp.port;
+		dev_mask |= TERN_QPA_PORT;
+	}
+	cmd.mask = cpu_to_le32(dev_mask);
 	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd),
 			    NULL, 0);
 	if (err == -EIO)

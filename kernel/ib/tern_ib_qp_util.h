@@ -144,7 +144,7 @@ static inline bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 	const struct ib_qp_cap *cap = &attr->cap;
 	u64 send_bytes, need;
 
-	if (memchr_inv(req->reserved_a0, 0, sizeof(req->reserved_a0)) ||
+	if (memchr_inv(req->reserved_e0, 0, sizeof(req->reserved_e0)) ||
 	    req->log_sq_size > log_max ||
 	    req->log_sq_stride < TERN_SQ_STRIDE_MIN ||
 	    req->log_sq_stride > TERN_SQ_STRIDE_MAX)
@@ -160,7 +160,7 @@ static inline bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 		return false;
 
 	need = BIT_ULL(req->log_sq_size + req->log_sq_stride) +
-	       tern_rq_bytes(attr, req) + sizeof(struct tern_qp_record);
+	       tern_rq_bytes(attr, req);
 	return tern_queue_len_ok(req->buf_len, need);
 }
 
@@ -211,7 +211,8 @@ static inline bool tern_qp_attr_ok(struct tern_ib_dev *dev,
 {
 	u16 max_rd_atomic = le16_to_cpu(dev->core->caps->max_rd_atomic);
 
-	if (mask & IB_QP_PORT && attr->port_num != TERN_IB_PORT)
+	if (mask & IB_QP_PORT &&
+	    !rdma_is_port_valid(&dev->ibdev, attr->port_num))
 		return false;
 	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
 		return false;
@@ -262,6 +263,7 @@ static inline u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_MIN_RNR_TIMER, TERN_QPA_MIN_RNR_TIMER },
 		{ IB_QP_SQ_PSN, TERN_QPA_SQ_PSN },
 		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
+		{ IB_QP_PORT, TERN_QPA_PORT },
 	};
 	u32 result = 0;
 	unsigned int i;
@@ -296,6 +298,8 @@ static inline u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		to->sq_psn = cpu_to_le32(attr->sq_psn & TERN_24_BITS);
 	if (mask & IB_QP_DEST_QPN)
 		to->dest_qpn = cpu_to_le32(attr->dest_qp_num);
+	if (mask & IB_QP_PORT)
+		to->port = attr->port_num;
 
 	return result;
 }
@@ -318,7 +322,7 @@ static inline void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 	attr->max_rd_atomic = from->max_rd_atomic;
 	attr->max_dest_rd_atomic = from->max_dest_rd_atomic;
 	attr->min_rnr_timer = from->min_rnr_timer;
-	attr->port_num = TERN_IB_PORT;
+	attr->port_num = from->port;
 	attr->timeout = from->timeout;
 	attr->retry_cnt = from->retry_cnt;
 	attr->rnr_retry = from->rnr_retry;

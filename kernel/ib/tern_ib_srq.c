@@ -45,11 +45,11 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 				const struct ib_srq_init_attr *attr,
 				const struct tern_pages *pages,
-				u32 record_offset)
+				dma_addr_t record)
 {
 	struct tern_cmd_create_srq cmd = {
 		.pages = *pages,
-		.record_offset = cpu_to_le32(record_offset),
+		.record = cpu_to_le64(record),
 		.pdn = cpu_to_le32(to_tpd(srq->ibsrq.pd)->pdn),
 		.log_size = ilog2(srq->max_wr),
 		.log_stride = srq->log_stride,
@@ -80,6 +80,7 @@ static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
 
 	tern_ib_umem_done(dev, srq->umem, err);
+	tern_record_done(&srq->urecord, err);
 	tern_kbuf_done(dev, &srq->kbuf, err);
 }
 
@@ -103,37 +104,43 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 {
 	struct tern_uresp_create_srq resp = {};
 	struct tern_ureq_create_srq req;
+	struct tern_ucontext *ucontext;
 	struct tern_pages pages;
 	struct tern_table table;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_90);
+	err = ib_copy_validate_udata_in(udata, req, reserved_d0);
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_90, 0, sizeof(req.reserved_90)) ||
+	if (memchr_inv(req.reserved_d0, 0, sizeof(req.reserved_d0)) ||
 	    !tern_rq_stride_ok(req.log_stride, attr->attr.max_sge) ||
 	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, req.log_stride,
 			      attr->attr.max_wr))
 		return -EINVAL;
 
-	srq->umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len,
-				   IB_ACCESS_LOCAL_WRITE);
+	/* The device only reads WQEs. */
+	srq->umem = ib_umem_get_va(&dev->ibdev, req.buf_addr, req.buf_len, 0);
 	if (IS_ERR(srq->umem))
 		return PTR_ERR(srq->umem);
+
+	ucontext = rdma_udata_to_drv_context(udata, struct tern_ucontext,
+					     ibucontext);
+	err = tern_record_get(ucontext, &srq->urecord, req.record_addr,
+			      sizeof(struct tern_srq_record));
+	if (err)
+		goto err_release_umem;
 
 	srq->max_wr = BIT(req.log_size);
 	srq->log_stride = req.log_stride;
 	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
 	if (err)
-		goto err_release_umem;
+		goto err_put_record;
 
-	err = tern_srq_exec_create(dev, srq, attr, &pages,
-				   req.buf_len -
-				   sizeof(struct tern_srq_record));
+	err = tern_srq_exec_create(dev, srq, attr, &pages, srq->urecord.dma);
 	tern_table_free(&table);
 	if (err)
-		goto err_release_umem;
+		goto err_put_record;
 
 	err = tern_srq_publish(dev, srq);
 	if (err)
@@ -151,6 +158,8 @@ err_unpublish:
 err_release_srq:
 	tern_srq_release(dev, srq);
 	return err;
+err_put_record:
+	tern_record_put(&srq->urecord);
 err_release_umem:
 	ib_umem_release(srq->umem);
 	return err;
@@ -170,15 +179,15 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 					     attr->attr.max_sge *
 					     sizeof(struct tern_sge)));
 	record_offset = ALIGN((size_t)srq->max_wr << srq->log_stride,
-			      TERN_RECORD_SIZE);
+			      sizeof(*srq->record));
 	err = tern_kbuf_alloc(dev, &srq->kbuf,
-			      record_offset + sizeof(struct tern_srq_record),
-			      &pages);
+			      record_offset + sizeof(*srq->record), &pages);
 	if (err)
 		return err;
 
 	srq->record = srq->kbuf.cpu + record_offset;
-	err = tern_srq_exec_create(dev, srq, attr, &pages, record_offset);
+	err = tern_srq_exec_create(dev, srq, attr, &pages,
+				   srq->kbuf.dma + record_offset);
 	if (err)
 		goto err_free_kbuf;
 
@@ -271,8 +280,6 @@ static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
 {
 	struct tern_cmd_modify_srq cmd = {
 		.mask = cpu_to_le32(TERN_SRQA_RESIZE),
-		.record_offset = cpu_to_le32(req->buf_len -
-					     sizeof(struct tern_srq_record)),
 		.log_size = req->log_size,
 	};
 	struct tern_table table;
@@ -281,8 +288,7 @@ static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
 
 	lockdep_assert_held(&srq->modify_lock);
 
-	umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len,
-			      IB_ACCESS_LOCAL_WRITE);
+	umem = ib_umem_get_va(&dev->ibdev, req->buf_addr, req->buf_len, 0);
 	if (IS_ERR(umem))
 		return PTR_ERR(umem);
 

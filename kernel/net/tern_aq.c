@@ -272,7 +272,8 @@ static int tern_aq_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode
 static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
-	unsigned long deadline = jiffies + tdev->aq.timeout;
+	unsigned long deadline = jiffies + tdev->aq.timeout +
+		HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
 
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/* Checked first: a look at the queue follows every deadline. */
@@ -296,7 +297,8 @@ static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
  * @out_len: bytes of @out, up to TERN_CMD_MAX_LEN; what the device does not
  *	write is zeroed
  *
- * Process context, sleeps up to half a minute, may run many times at once.
+ * Process context, sleeps up to half a minute, longer while the device zeroes
+ * memory for ALLOC_DM. May run many times at once.
  *
  * Return: 0; -errno of the device's status, see tern_status_to_errno();
  * -ETIMEDOUT without an answer: the command may still be executed, unless it

@@ -6,14 +6,18 @@
 #include "tern_util.h"
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
+/* A record takes one line and is aligned to it. */
+static_assert(sizeof(struct tern_eq_record) == TERN_RECORD_LINE);
+static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_LINE);
+static_assert(sizeof(struct tern_eth_record) == TERN_RECORD_LINE);
 
 /* Zeroed memory for 1 << @log_size entries and a doorbell record. */
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size)
 {
-	size_t entries = ALIGN(entry_size << log_size, TERN_RECORD_SIZE);
+	size_t entries = ALIGN(entry_size << log_size, TERN_RECORD_LINE);
 
-	buf->size = entries + TERN_RECORD_SIZE;
+	buf->size = entries + TERN_RECORD_LINE;
 	buf->record_offset = entries;
 	buf->va = dma_alloc_coherent(tern_dma_dev(tdev), buf->size, &buf->dma,
 				     GFP_KERNEL);
@@ -30,10 +34,16 @@ struct tern_pages tern_buf_pages(const struct tern_buf *buf)
 {
 	return (struct tern_pages){
 		.addr = cpu_to_le64(buf->dma),
-		.num = cpu_to_le32(DIV_ROUND_UP(buf->size, SZ_4K)),
+		.num = cpu_to_le32(DIV_ROUND_UP(buf->record_offset, SZ_4K)),
 		.page_shift = ilog2(SZ_4K),
 		.kind = TERN_PAGES_DIRECT,
 	};
+}
+
+/* DMA address of the doorbell record. */
+__le64 tern_buf_record(const struct tern_buf *buf)
+{
+	return cpu_to_le64(buf->dma + buf->record_offset);
 }
 
 /* Runs a command that makes an object; @id becomes its number. */
@@ -63,14 +73,19 @@ void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id)
 
 int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port)
 {
-	return tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_PORT, NULL, 0, port,
-			     sizeof(*port));
+	struct tern_cmd_query_port cmd = { .port = TERN_ETH_PORT };
+
+	return tern_cmd_exec(&tdev->core, TERN_CMD_QUERY_PORT, &cmd,
+			     sizeof(cmd), port, sizeof(*port));
 }
 
 /* Reads the TERN_ETH_CNT_NUM counters of the Ethernet function. */
 int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters)
 {
-	struct tern_cmd_object cmd = { .id = cpu_to_le32(TERN_COUNTERS_ETH) };
+	struct tern_cmd_query_counters cmd = {
+		.group = cpu_to_le32(TERN_COUNTERS_ETH),
+		.port = TERN_ETH_PORT,
+	};
 	__le64 rsp[TERN_ETH_CNT_NUM];
 	unsigned int i;
 	int err;

@@ -16,12 +16,18 @@
 
 #define TERN_DRV_NAME		"tern"
 
-/* Memory of one queue: entries, then the doorbell record; zeroed when made. */
+/* Port of the Ethernet function; the device numbers its ports from 1. */
+#define TERN_ETH_PORT		1
+
+/*
+ * Memory of one queue: entries, then the doorbell record; zeroed when allocated.
+ * The entries alone are the queue's buffer, the record has an address of its own.
+ */
 struct tern_buf {
 	void *va;
 	dma_addr_t dma;
 	size_t size;
-	u32 record_offset;
+	size_t record_offset;
 };
 
 #define TERN_AQ_LOG_SIZE	5
@@ -173,6 +179,7 @@ int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size);
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf);
 struct tern_pages tern_buf_pages(const struct tern_buf *buf);
+__le64 tern_buf_record(const struct tern_buf *buf);
 int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 		    size_t in_len, u32 *id);
 void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id);

@@ -29,7 +29,7 @@ static int tern_eq_cmd_create(struct tern_eq *eq, u8 kind)
 {
 	struct tern_cmd_create_eq cmd = {
 		.pages = tern_buf_pages(&eq->buf),
-		.record_offset = cpu_to_le32(eq->buf.record_offset),
+		.record = tern_buf_record(&eq->buf),
 		.vector = cpu_to_le16(eq->vector),
 		.log_size = eq->log_size,
 		.kind = kind,
@@ -227,7 +227,8 @@ void tern_async_work(struct work_struct *work)
 	while (tern_eq_next(eq, &eqe)) {
 		any = true;
 		type = le16_to_cpu(eqe.type);
-		if (type == TERN_EV_PORT_CHANGE)
+		if (type == TERN_EV_PORT_CHANGE &&
+		    le32_to_cpu(eqe.id) == TERN_ETH_PORT)
 			tern_net_update_link(tdev->net);
 		else if (type == TERN_EV_CQ_ERR)
 			tern_net_cq_error(tdev->net, le32_to_cpu(eqe.id));

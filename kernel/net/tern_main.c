@@ -204,7 +204,7 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 	err = tern_cmd_exec(core, TERN_CMD_QUERY_CAPS, NULL, 0, caps, sizeof(*caps));
 	if (err)
 		return err;
-	if (!caps->max_eth_queues)
+	if (!caps->max_eth_queues || caps->num_ports < TERN_ETH_PORT)
 		return -EOPNOTSUPP;
 
 	caps->fw_name[sizeof(caps->fw_name) - 1] = '\0';

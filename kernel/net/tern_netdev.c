@@ -26,6 +26,7 @@ static int tern_net_modify_port(struct tern_net *net, u32 mask, unsigned int mtu
 		.mask = cpu_to_le32(mask),
 		.mtu = cpu_to_le32(mtu),
 		.enable = enable,
+		.port = TERN_ETH_PORT,
 	};
 
 	if (mac)
@@ -280,6 +281,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	net = netdev_priv(netdev);
 	net->tdev = tdev;
 	net->netdev = netdev;
+	net->filter.port = TERN_ETH_PORT;
 	mutex_init(&net->link_lock);
 	u64_stats_init(&net->hw_syncp);
 	INIT_WORK(&net->restart_work, tern_net_restart_work);

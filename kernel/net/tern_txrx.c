@@ -48,7 +48,7 @@ static int tern_net_cq_create(struct tern_net *net, struct tern_net_cq *cq, u8 l
 
 	cmd = (struct tern_cmd_create_cq){
 		.pages = tern_buf_pages(&cq->buf),
-		.record_offset = cpu_to_le32(cq->buf.record_offset),
+		.record = tern_buf_record(&cq->buf),
 		.eqn = cpu_to_le32(tern_eq_number(net->eq)),
 		.uar = cpu_to_le32(TERN_UAR_KERNEL),
 		.log_size = log_size,
@@ -121,11 +121,12 @@ static int tern_eth_queue_create(struct tern_net *net, const struct tern_buf *bu
 {
 	struct tern_cmd_create_eth_queue cmd = {
 		.pages = tern_buf_pages(buf),
-		.record_offset = cpu_to_le32(buf->record_offset),
+		.record = tern_buf_record(buf),
 		.cqn = cpu_to_le32(cq->id),
 		.uar = cpu_to_le32(TERN_UAR_KERNEL),
 		.direction = direction,
 		.log_size = log_size,
+		.port = TERN_ETH_PORT,
 	};
 
 	return tern_cmd_create(net->tdev, TERN_CMD_CREATE_ETH_QUEUE, &cmd,

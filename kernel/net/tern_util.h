@@ -7,9 +7,25 @@
 #include <linux/if_ether.h>
 #include <linux/if_vlan.h>
 #include <linux/log2.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
+#include <linux/sizes.h>
 
 #include "tern_hw.h"
+
+/* Bytes of device memory that a slow device zeroes in a second. */
+#define TERN_DM_ZERO_RATE	SZ_128M
+
+/*
+ * Seconds that a command may take on top of the usual time. ALLOC_DM ends when its
+ * memory is zero, and all that run at once zero @dm_size bytes at most.
+ */
+static inline unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
+{
+	u64 seconds = div_u64(dm_size, TERN_DM_ZERO_RATE);
+
+	return opcode == TERN_CMD_ALLOC_DM ? min_t(u64, seconds, SZ_1M) : 0;
+}
 
 /* -errno of an admin command's TERN_ST_*. */
 static inline int tern_status_to_errno(u16 status)

@@ -177,11 +177,10 @@ static void tern_test_uctx_caps(struct kunit *test)
 static void tern_test_cq(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
-	const size_t record = sizeof(struct tern_cq_record);
 	const size_t entry = sizeof(struct tern_cqe);
 	struct ib_cq_init_attr attr = { .cqe = 100 };
 	const struct tern_ureq_create_cq good = {
-		.log_size = 7, .buf_len = 128 * entry + record,
+		.log_size = 7, .buf_len = 128 * entry,
 	};
 	struct tern_ureq_create_cq req;
 	unsigned int i;
@@ -197,10 +196,10 @@ static void tern_test_cq(struct kunit *test)
 	/* Fewer entries than were asked for, a buffer too short or far too long. */
 	TERN_EXPECT(-EINVAL, log_size, 6);
 	TERN_EXPECT(-EINVAL, log_size, 0);
-	TERN_EXPECT(-EINVAL, buf_len, 128 * entry);
+	TERN_EXPECT(-EINVAL, buf_len, 128 * entry - 1);
 	TERN_EXPECT(-EINVAL, buf_len, SZ_1M);
 	TERN_EXPECT(-EINVAL, buf_len, U64_MAX);
-	TERN_EXPECT(-EINVAL, reserved_a0[0], 1);
+	TERN_EXPECT(-EINVAL, reserved_e0[0], 1);
 #undef TERN_EXPECT
 
 	for (i = 0; i <= U8_MAX; i++) {
@@ -245,15 +244,14 @@ static void tern_test_cq_flags(struct kunit *test)
 static void tern_test_cq_size(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
-	const u64 len = 16 * sizeof(struct tern_cqe) +
-			sizeof(struct tern_cq_record);
+	const u64 len = 16 * sizeof(struct tern_cqe);
 
 	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, len, 4, 16));
 	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, len, 4, 1));
 	KUNIT_EXPECT_TRUE(test, tern_cq_size_ok(&dev->ib, ALIGN(len, PAGE_SIZE), 4, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 4, 17));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len - 64, 4, 16));
-	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len + 1, 4, 16));
+	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, PAGE_SIZE + 1, 4, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 0, 1));
 	/* No shift by what a user wrote unless it is in range. */
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 11, 16));
@@ -297,7 +295,7 @@ static void tern_test_srq(struct kunit *test)
 static void tern_test_srq_size(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
-	const u64 len = 16 * 64 + sizeof(struct tern_srq_record);
+	const u64 len = 16 * 64;
 	unsigned int i;
 
 	KUNIT_EXPECT_TRUE(test, tern_srq_size_ok(&dev->ib, len, 4, 6, 16));

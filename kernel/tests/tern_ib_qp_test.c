@@ -26,6 +26,7 @@ static int tern_qp_test_init(struct kunit *test)
 		return -ENOMEM;
 
 	dev->ib.core = &dev->core;
+	dev->ib.ibdev.phys_port_cnt = 2;
 	dev->core.caps = &dev->caps;
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD |
 				     TERN_CAP_XRC);
@@ -134,11 +135,11 @@ static void tern_test_geometry(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
 	const struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_RC);
-	/* 16 slots of 128 bytes, 32 of 64, the record: 4160 bytes, two pages. */
+	/* 16 slots of 128 bytes, 32 of 64: 4096 bytes. */
 	const struct tern_ureq_create_qp good = {
 		.log_sq_size = 4, .log_sq_stride = 7,
 		.log_rq_size = 5, .log_rq_stride = 6,
-		.buf_len = 4096 + sizeof(struct tern_qp_record),
+		.buf_len = 4096,
 	};
 	struct tern_ureq_create_qp req;
 	unsigned int i;
@@ -151,15 +152,15 @@ static void tern_test_geometry(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_qp_geometry_ok(&dev->ib, &attr, &req), want); \
 } while (0)
 
-	TERN_EXPECT(true, buf_len, 8192);
-	TERN_EXPECT(false, buf_len, 4096);
-	TERN_EXPECT(false, buf_len, 8192 + sizeof(struct tern_qp_record));
+	TERN_EXPECT(true, buf_len, PAGE_SIZE);
+	TERN_EXPECT(false, buf_len, 4096 - 64);
+	TERN_EXPECT(false, buf_len, PAGE_SIZE + 64);
 	/* Fewer slots than were promised, or smaller ones. */
 	TERN_EXPECT(false, log_sq_size, 3);
 	TERN_EXPECT(false, log_rq_size, 4);
 	TERN_EXPECT(false, log_sq_stride, 6);
 	TERN_EXPECT(false, log_rq_stride, 5);
-	TERN_EXPECT(false, reserved_a0[0], 1);
+	TERN_EXPECT(false, reserved_e0[0], 1);
 #undef TERN_EXPECT
 
 	/* No shift is out of range whatever user space says, however long the buffer. */
@@ -189,7 +190,7 @@ static void tern_test_geometry_srq(struct kunit *test)
 	const struct tern_ureq_create_qp req = {
 		.log_sq_size = 4, .log_sq_stride = 7,
 		.log_rq_size = U8_MAX, .log_rq_stride = U8_MAX,
-		.buf_len = 2048 + sizeof(struct tern_qp_record),
+		.buf_len = 2048,
 	};
 
 	attr.srq = &dev->srq;
@@ -238,7 +239,9 @@ static void tern_test_attr_ranges(struct kunit *test)
 
 	TERN_EXPECT(true, IB_QP_PORT, port_num, 1);
 	TERN_EXPECT(false, IB_QP_PORT, port_num, 0);
-	TERN_EXPECT(false, IB_QP_PORT, port_num, 2);
+	TERN_EXPECT(true, IB_QP_PORT, port_num, 2);
+	TERN_EXPECT(false, IB_QP_PORT, port_num, 3);
+	TERN_EXPECT(false, IB_QP_PORT, port_num, 257);
 	TERN_EXPECT(false, IB_QP_PKEY_INDEX, pkey_index, 1);
 	TERN_EXPECT(true, IB_QP_PATH_MTU, path_mtu, IB_MTU_256);
 	TERN_EXPECT(true, IB_QP_PATH_MTU, path_mtu, IB_MTU_4096);
@@ -278,12 +281,13 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 		.timeout = 14,
 		.retry_cnt = 6,
 		.rnr_retry = 7,
+		.port_num = 2,
 	};
 	const int mask = IB_QP_STATE | IB_QP_PATH_MTU | IB_QP_QKEY | IB_QP_RQ_PSN |
 			 IB_QP_SQ_PSN | IB_QP_DEST_QPN | IB_QP_ACCESS_FLAGS |
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
 			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			 IB_QP_RNR_RETRY;
+			 IB_QP_RNR_RETRY | IB_QP_PORT;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
 	u32 bits;
@@ -307,7 +311,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, back.timeout, 14);
 	KUNIT_EXPECT_EQ(test, back.retry_cnt, 6);
 	KUNIT_EXPECT_EQ(test, back.rnr_retry, 7);
-	KUNIT_EXPECT_EQ(test, back.port_num, 1);
+	KUNIT_EXPECT_EQ(test, back.port_num, 2);
 
 	/* What the mask leaves out stays. */
 	memset(&to, 0, sizeof(to));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko's conversions, page lists, send WQEs and polling. */
+/* Tests of tern_ib.ko's conversions, page lists, clock page, send WQEs and polling. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -62,6 +62,7 @@ static void tern_test_ah_attr(struct rdma_ah_attr *attr)
 		.ah_flags = IB_AH_GRH,
 		.sl = 6,
 		.static_rate = 3,
+		.port_num = 2,
 		.grh = {
 			.sgid_attr = &tern_test_sgid,
 			.flow_label = 0xabcde,
@@ -90,13 +91,14 @@ static void tern_test_av(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, av.traffic_class, 0x88);
 	KUNIT_EXPECT_EQ(test, av.sl, 6);
 	KUNIT_EXPECT_EQ(test, av.static_rate, 3);
-	KUNIT_EXPECT_NULL(test, memchr_inv(av.rsvd_22, 0, sizeof(av.rsvd_22)));
+	KUNIT_EXPECT_EQ(test, av.port, 2);
+	KUNIT_EXPECT_NULL(test, memchr_inv(av.rsvd_23, 0, sizeof(av.rsvd_23)));
 
 	tern_av_to_attr(&av, &back);
 	KUNIT_EXPECT_EQ(test, back.type, attr.type);
 	KUNIT_EXPECT_EQ(test, back.sl, attr.sl);
 	KUNIT_EXPECT_EQ(test, back.static_rate, attr.static_rate);
-	KUNIT_EXPECT_EQ(test, back.port_num, 1);
+	KUNIT_EXPECT_EQ(test, back.port_num, 2);
 	KUNIT_EXPECT_EQ(test, back.ah_flags, IB_AH_GRH);
 	KUNIT_EXPECT_MEMEQ(test, back.grh.dgid.raw, tern_test_dgid,
 			   sizeof(tern_test_dgid));
@@ -168,7 +170,7 @@ static void tern_test_list(struct kunit *test, struct device *dev, u32 num)
 		KUNIT_EXPECT_FALSE_MSG(test, full, "full before entry %u", i);
 		full = tern_table_add(&table, tern_test_page(i));
 	}
-	KUNIT_EXPECT_EQ_MSG(test, full, num % TERN_PAGES_CHUNK == 0, "%u pages", num);
+	KUNIT_EXPECT_TRUE_MSG(test, full, "%u pages", num);
 
 	KUNIT_ASSERT_EQ(test, tern_table_map(&table, PAGE_SHIFT, &pages), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), num);
@@ -208,24 +210,42 @@ static void tern_test_table(struct kunit *test)
 		tern_test_list(test, dev, nums[i]);
 }
 
-/* A list longer than a table comes in rounds: the table says when one is over. */
-static void tern_test_table_rounds(struct kunit *test)
+/* A table never has more entries than the device reads at once, nor no room at all. */
+static void tern_test_table_limit(struct kunit *test)
 {
-	struct device *dev = tern_test_dma_dev(test);
+	static const u32 limits[][2] = {
+		{ 0, 1 }, { 1, 1 }, { 700, 700 }, { TERN_TABLE_MAX - 1, TERN_TABLE_MAX - 1 },
+		{ TERN_TABLE_MAX + 1, TERN_TABLE_MAX }, { U32_MAX, TERN_TABLE_MAX },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(limits); i++) {
+		const struct tern_rsp_caps caps = {
+			.max_cmd_pages = cpu_to_le32(limits[i][0]),
+		};
+
+		KUNIT_EXPECT_EQ_MSG(test, tern_table_limit(&caps), limits[i][1],
+				    "max_cmd_pages %u", limits[i][0]);
+	}
+}
+
+/* A list longer than a table comes in rounds: the table says when one is over. */
+static void tern_test_rounds_of(struct kunit *test, struct device *dev, u32 max)
+{
 	struct tern_table table;
 	struct tern_pages pages;
 	unsigned int round;
 	u32 i;
 
-	KUNIT_ASSERT_EQ(test, tern_table_init(&table, dev, 10ULL * TERN_TABLE_MAX), 0);
-	KUNIT_EXPECT_EQ(test, table.num_chunks, TERN_TABLE_MAX / TERN_PAGES_CHUNK);
+	KUNIT_ASSERT_EQ(test, tern_table_init(&table, dev, max), 0);
+	KUNIT_EXPECT_EQ(test, table.num_chunks, DIV_ROUND_UP(max, TERN_PAGES_CHUNK));
 	for (round = 0; round < 2; round++) {
-		for (i = 0; i < TERN_TABLE_MAX; i++)
+		for (i = 0; i < max; i++)
 			if (tern_table_add(&table, tern_test_page(i)))
 				break;
-		KUNIT_EXPECT_EQ(test, i, TERN_TABLE_MAX - 1);
+		KUNIT_EXPECT_EQ(test, i, max - 1);
 		KUNIT_ASSERT_EQ(test, tern_table_map(&table, PAGE_SHIFT, &pages), 0);
-		KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), TERN_TABLE_MAX);
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), max);
 		tern_table_reset(&table);
 	}
 	/* The last round is shorter. */
@@ -234,6 +254,166 @@ static void tern_test_table_rounds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(pages.num), 1);
 	KUNIT_EXPECT_EQ(test, pages.kind, TERN_PAGES_LIST);
 	tern_table_free(&table);
+}
+
+static void tern_test_table_rounds(struct kunit *test)
+{
+	static const u32 sizes[] = { 1, 511, 512, 513, 700, TERN_TABLE_MAX };
+	struct device *dev = tern_test_dma_dev(test);
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		tern_test_rounds_of(test, dev, sizes[i]);
+}
+
+/* What a reader of the clock page makes of a time stamp less than 8 seconds away. */
+static u64 tern_test_wall(const struct tern_clock_page *page, u64 stamp)
+{
+	s64 delta = stamp - page->device_ns;
+
+	return page->wall_ns + ((delta * (s64)page->mult) >> TERN_CLOCK_SHIFT);
+}
+
+/**
+ * struct tern_test_clock - a clock page and the clocks it is about
+ * @page: the page
+ * @device: the device's clock, ns
+ * @real: CLOCK_REALTIME, ns
+ */
+struct tern_test_clock {
+	struct tern_clock_page page;
+	u64 device;
+	u64 real;
+};
+
+#define TERN_TEST_TICK		(100 * NSEC_PER_MSEC)
+
+/* An update after @ns, in which the device counts @ppm more; time never steps back. */
+static void tern_test_tick(struct kunit *test, struct tern_test_clock *clock,
+			   u64 ns, s64 ppm)
+{
+	struct tern_clock_page old = clock->page;
+
+	clock->real += ns;
+	clock->device += ns + div_s64((s64)ns * ppm, 1000000);
+	clock->page = tern_clock_next(&old, clock->device, clock->real);
+	KUNIT_EXPECT_EQ(test, clock->page.device_ns, clock->device);
+	KUNIT_EXPECT_GE(test, tern_test_wall(&clock->page, clock->device),
+			tern_test_wall(&old, clock->device));
+	KUNIT_EXPECT_GE(test, clock->page.mult, 1U << (TERN_CLOCK_SHIFT - 1));
+}
+
+static s64 tern_test_error(const struct tern_test_clock *clock)
+{
+	return clock->real - tern_test_wall(&clock->page, clock->device);
+}
+
+static struct tern_test_clock tern_test_clock_init(void)
+{
+	struct tern_test_clock clock = {
+		.device = 5 * NSEC_PER_SEC,
+		.real = 1800000000ULL * NSEC_PER_SEC,
+	};
+
+	clock.page = tern_clock_next(&clock.page, clock.device, clock.real);
+	return clock;
+}
+
+/* At first, whatever the clocks say, the page is right and runs as the device does. */
+static void tern_test_clock_start(struct kunit *test)
+{
+	struct tern_test_clock clock = tern_test_clock_init();
+
+	KUNIT_EXPECT_EQ(test, clock.page.wall_ns, clock.real);
+	KUNIT_EXPECT_EQ(test, clock.page.device_ns, clock.device);
+	KUNIT_EXPECT_EQ(test, clock.page.mult, 1U << TERN_CLOCK_SHIFT);
+}
+
+/* A device whose clock is 100 ppm fast or slow stays within 100 us and a rest. */
+static void tern_test_clock_follows(struct kunit *test)
+{
+	static const int ppm[] = { -100, 0, 100 };
+	struct tern_test_clock clock;
+	unsigned int i, tick;
+
+	for (i = 0; i < ARRAY_SIZE(ppm); i++) {
+		clock = tern_test_clock_init();
+		for (tick = 0; tick < 1000; tick++) {
+			u64 was = tern_test_wall(&clock.page, clock.device);
+
+			tern_test_tick(test, &clock, TERN_TEST_TICK, ppm[i]);
+			KUNIT_EXPECT_LE(test, abs(tern_test_error(&clock)),
+					120 * NSEC_PER_USEC);
+			/* 500 ppm of it, and those of the device. */
+			KUNIT_EXPECT_LE(test,
+					abs((s64)(clock.page.wall_ns - was -
+						  TERN_TEST_TICK)),
+					61 * NSEC_PER_USEC);
+		}
+	}
+}
+
+/* A step forward of more than 100 ms is made at once, a smaller one slowly. */
+static void tern_test_clock_forward(struct kunit *test)
+{
+	struct tern_test_clock clock = tern_test_clock_init();
+	unsigned int tick;
+
+	clock.real += NSEC_PER_SEC;
+	tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_EQ(test, tern_test_error(&clock), 0);
+	KUNIT_EXPECT_EQ(test, clock.page.mult, 1U << TERN_CLOCK_SHIFT);
+
+	clock.real += 50 * NSEC_PER_MSEC;
+	tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_EQ(test, tern_test_error(&clock), 50 * NSEC_PER_MSEC);
+	/* 50 ms at 500 ppm take 100 s. */
+	for (tick = 0; tick < 900; tick++)
+		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_GT(test, tern_test_error(&clock), 4 * NSEC_PER_MSEC);
+	for (tick = 0; tick < 200; tick++)
+		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_LT(test, tern_test_error(&clock), NSEC_PER_MSEC);
+}
+
+/* A step back is made good by half speed: an hour in two. */
+static void tern_test_clock_back(struct kunit *test)
+{
+	struct tern_test_clock clock = tern_test_clock_init();
+	unsigned int tick;
+
+	clock.real -= 3600ULL * NSEC_PER_SEC;
+	for (tick = 0; tick < 71990; tick++)
+		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_LT(test, tern_test_error(&clock), -100 * (s64)NSEC_PER_MSEC);
+	KUNIT_EXPECT_EQ(test, clock.page.mult, 1U << (TERN_CLOCK_SHIFT - 1));
+	for (tick = 0; tick < 20; tick++)
+		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_GE(test, tern_test_error(&clock), -100 * (s64)NSEC_PER_MSEC);
+	/* The rest is slewed as ever. */
+	for (tick = 0; tick < 2100; tick++)
+		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
+	KUNIT_EXPECT_GT(test, tern_test_error(&clock), -(s64)NSEC_PER_MSEC);
+}
+
+/* An update that comes hours late, and errors that no product holds. */
+static void tern_test_clock_late(struct kunit *test)
+{
+	struct tern_test_clock clock = tern_test_clock_init();
+	struct tern_clock_page page;
+
+	clock.real += 10000ULL * NSEC_PER_SEC;
+	clock.device += 10000ULL * NSEC_PER_SEC;
+	page = tern_clock_next(&clock.page, clock.device, clock.real);
+	KUNIT_EXPECT_EQ(test, page.wall_ns, clock.real);
+	KUNIT_EXPECT_EQ(test, page.mult, 1U << TERN_CLOCK_SHIFT);
+
+	page = tern_clock_next(&clock.page, clock.device, 0);
+	KUNIT_EXPECT_EQ(test, page.wall_ns, clock.real);
+	KUNIT_EXPECT_EQ(test, page.mult, 1U << (TERN_CLOCK_SHIFT - 1));
+	page = tern_clock_next(&clock.page, clock.device, S64_MAX);
+	KUNIT_EXPECT_EQ(test, page.wall_ns, S64_MAX);
+	KUNIT_EXPECT_EQ(test, page.mult, 1U << TERN_CLOCK_SHIFT);
 }
 
 static void tern_test_segments(struct kunit *test)
@@ -473,7 +653,13 @@ static struct kunit_case tern_ib_cases[] = {
 	KUNIT_CASE(tern_test_av),
 	KUNIT_CASE(tern_test_av_refused),
 	KUNIT_CASE(tern_test_table),
+	KUNIT_CASE(tern_test_table_limit),
 	KUNIT_CASE(tern_test_table_rounds),
+	KUNIT_CASE(tern_test_clock_start),
+	KUNIT_CASE(tern_test_clock_follows),
+	KUNIT_CASE(tern_test_clock_forward),
+	KUNIT_CASE(tern_test_clock_back),
+	KUNIT_CASE(tern_test_clock_late),
 	{}
 };
 

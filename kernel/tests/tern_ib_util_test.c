@@ -219,7 +219,7 @@ static void tern_test_queue_len(struct kunit *test)
 	/* Whole pages are fine, more than that is not. */
 	KUNIT_EXPECT_TRUE(test, tern_queue_len_ok(2 * PAGE_SIZE, PAGE_SIZE + 1));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(2 * PAGE_SIZE, PAGE_SIZE));
-	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(4095, 100));
+	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(PAGE_SIZE + 1, 100));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(SZ_4G, SZ_4G));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(U64_MAX, U64_MAX));
 }

@@ -68,6 +68,21 @@ static void tern_test_moves_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, count, ARRAY_SIZE(moves));
 }
 
+/* Zeroing takes time in proportion to the device's memory, and nothing else does. */
+static void tern_test_extra_time(struct kunit *test)
+{
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, 0), 0);
+	/* 64 GiB at 128 MiB a second. */
+	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, 64ULL * SZ_1G), 512);
+	/* No size makes a time that jiffies cannot hold. */
+	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, U64_MAX), SZ_1M);
+	for (i = 0; i <= U16_MAX; i++)
+		if (i != TERN_CMD_ALLOC_DM && tern_cmd_extra_seconds(i, U64_MAX))
+			KUNIT_FAIL(test, "opcode %#x has extra time", i);
+}
+
 static void tern_test_tag(struct kunit *test)
 {
 	unsigned int slot;
@@ -181,6 +196,7 @@ static void tern_test_vectors(struct kunit *test)
 static struct kunit_case tern_util_cases[] = {
 	KUNIT_CASE(tern_test_status),
 	KUNIT_CASE(tern_test_moves_memory),
+	KUNIT_CASE(tern_test_extra_time),
 	KUNIT_CASE(tern_test_tag),
 	KUNIT_CASE(tern_test_phase),
 	KUNIT_CASE(tern_test_ring),

@@ -22,6 +22,7 @@ void setup(void)
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
 	list_head_init(&ctx->xrc_srqs);
+	tern_init_records(ctx);
 }
 
 void teardown(void)
@@ -29,6 +30,9 @@ void teardown(void)
 	unsigned int i;
 
 	CHECK(list_empty(&ctx->xrc_srqs));
+	for (i = 0; i < TERN_NUM_RECORD_TYPES; i++)
+		CHECK(list_empty(&ctx->record_pages[i]));
+	tern_uninit_records(ctx);
 	for (i = 0; i < TERN_QP_TABLE_SIZE; i++)
 		free(ctx->qp_table[i]);
 	free(ctx->uar);

@@ -32,6 +32,7 @@ extern uint32_t next_qpn;
 extern uint32_t next_srqn;
 extern int create_err;
 extern struct tern_ureq_create_qp last_qp;
+extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
 extern struct tern_ureq_create_srq last_srq;
 extern struct tern_ureq_modify_srq last_resize;
@@ -44,6 +45,13 @@ extern unsigned int cq_resizes; /* commands so far */
 /* The same; gives the first index in the new queue, or an error. */
 extern int (*on_resize_cq)(uint32_t *first_index);
 extern struct ibv_modify_cq_attr last_cq_attr;
+/*
+ * Calls of ibv_dontfork_range() less those of ibv_dofork_range(); the error of the
+ * former, once so many calls more have succeeded.
+ */
+extern int dontfork_ranges;
+extern int dontfork_err;
+extern unsigned int dontfork_left;
 
 /* memory_stub.c: the error to give, calls made, what is answered, what was asked last. */
 #define DM_HANDLE 0x99U
@@ -59,6 +67,7 @@ struct last_mr {
 
 extern int memory_err;
 extern unsigned int memory_calls;
+extern struct tern_uresp_create_ah ah_resp;
 extern struct tern_uresp_alloc_dm dm_mapping;
 extern uint64_t dm_length;
 extern struct ibv_alloc_dm_attr last_dm;
@@ -109,6 +118,12 @@ void test_cq_fields(void);
 void test_flush(void);
 void test_atomic_write(void);
 void test_built_ops(void);
+
+/* test_record.c */
+void test_records(void);
+void test_record_addresses(void);
+void test_record_refused(void);
+void test_ah(void);
 
 /* test_retire.c */
 void test_retire_order(void);

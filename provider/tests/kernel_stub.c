@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* What the provider takes from libibverbs, as if the kernel did as told. */
 
+#include <errno.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -10,6 +11,7 @@ uint32_t next_srqn = 0x21;
 static uint32_t next_cqn = 7;
 int create_err;
 struct tern_ureq_create_qp last_qp;
+struct tern_ureq_create_cq last_cq;
 struct ibv_qp_cap last_cap;
 struct tern_ureq_create_srq last_srq;
 struct tern_ureq_modify_srq last_resize;
@@ -20,6 +22,9 @@ struct tern_ureq_resize_cq last_cq_resize;
 unsigned int cq_resizes;
 int (*on_resize_cq)(uint32_t *first_index);
 struct ibv_modify_cq_attr last_cq_attr;
+int dontfork_ranges;
+int dontfork_err;
+unsigned int dontfork_left;
 
 int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 			 struct ibv_qp_init_attr_ex *attr,
@@ -156,6 +161,9 @@ int ibv_cmd_create_cq_ex(struct ibv_context *context,
 	struct tern_create_cq_resp *tresp =
 		container_of(resp, struct tern_create_cq_resp, ibv_resp);
 
+	if (create_err)
+		return create_err;
+	last_cq = container_of(cmd, struct tern_create_cq, ibv_cmd)->drv_payload;
 	cq->cq.context = context;
 	tresp->cqn = next_cqn++;
 	return 0;
@@ -196,10 +204,17 @@ int ibv_cmd_destroy_cq(struct ibv_cq *cq)
 
 int ibv_dontfork_range(void *base, size_t size)
 {
+	if (dontfork_err && !dontfork_left--) {
+		dontfork_left = 0;
+		errno = dontfork_err;
+		return -1;
+	}
+	dontfork_ranges++;
 	return 0;
 }
 
 int ibv_dofork_range(void *base, size_t size)
 {
+	dontfork_ranges--;
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 int memory_err;
 unsigned int memory_calls;
+struct tern_uresp_create_ah ah_resp;
 struct tern_uresp_alloc_dm dm_mapping;
 uint64_t dm_length;
 struct ibv_alloc_dm_attr last_dm;
@@ -176,6 +177,26 @@ int ibv_cmd_dealloc_mw(struct ibv_mw *mw)
 	return memory_err;
 }
 
+int ibv_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
+		      struct ibv_ah_attr *attr,
+		      struct ib_uverbs_create_ah_resp *resp, size_t resp_size)
+{
+	memory_calls++;
+	if (memory_err)
+		return memory_err;
+	container_of(resp, struct tern_create_ah_resp, ibv_resp)->drv_payload =
+		ah_resp;
+	ah->context = pd->context;
+	ah->pd = pd;
+	return 0;
+}
+
+int ibv_cmd_destroy_ah(struct ibv_ah *ah)
+{
+	memory_calls++;
+	return memory_err;
+}
+
 /* ---- contexts ---- */
 
 void verbs_register_driver(const struct verbs_device_ops *ops)
@@ -250,18 +271,6 @@ int ibv_cmd_query_device_any(struct ibv_context *context,
 int ibv_cmd_query_port(struct ibv_context *context, uint8_t port_num,
 		       struct ibv_port_attr *port_attr,
 		       struct ibv_query_port *cmd, size_t cmd_size)
-{
-	return ENOSYS;
-}
-
-int ibv_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
-		      struct ibv_ah_attr *attr,
-		      struct ib_uverbs_create_ah_resp *resp, size_t resp_size)
-{
-	return ENOSYS;
-}
-
-int ibv_cmd_destroy_ah(struct ibv_ah *ah)
 {
 	return ENOSYS;
 }

@@ -152,8 +152,6 @@ static void test_geometry(void)
 			      (size_t)(qp->sq.mask + 1) * stride);
 			CHECK((uint8_t *)tern_wq_slot(&qp->rq, qp->rq.mask) +
 				      (1U << qp->rq.log_stride) <=
-			      (uint8_t *)qp->record);
-			CHECK((uint8_t *)(qp->record + 1) ==
 			      (uint8_t *)qp->buf.addr + qp->buf.len);
 			CHECK(1U << last_qp.log_sq_size == qp->sq.mask + 1);
 			CHECK(1U << last_qp.log_rq_size == qp->rq.mask + 1);
@@ -696,6 +694,10 @@ int main(void)
 		{ "flush", test_flush },
 		{ "atomic_write", test_atomic_write },
 		{ "built_ops", test_built_ops },
+		{ "records", test_records },
+		{ "record_addresses", test_record_addresses },
+		{ "record_refused", test_record_refused },
+		{ "ah", test_ah },
 		{ "retire_order", test_retire_order },
 		{ "retire_threads", test_retire_threads },
 		{ "bind_encoding", test_bind_encoding },

@@ -7,11 +7,6 @@
 
 #include "fixture.h"
 
-static struct tern_cq_record *record_of(uint64_t addr, uint64_t len)
-{
-	return (void *)(uintptr_t)(addr + len - sizeof(struct tern_cq_record));
-}
-
 /* ---- one thread: the test is the device, too ---- */
 
 static struct tern_cq *resized;
@@ -21,19 +16,15 @@ static uint32_t device_pi;
 static int switch_at_pi(uint32_t *first_index)
 {
 	uint32_t entries = 1U << last_cq_resize.log_size;
-	struct tern_cq_record *record;
+	struct tern_cq_record *record = resized->record;
 	const uint8_t *bytes;
 	size_t i;
 
-	record = record_of(last_cq_resize.buf_addr, last_cq_resize.buf_len);
 	bytes = (void *)(uintptr_t)last_cq_resize.buf_addr;
-	CHECK(last_cq_resize.buf_len >=
-	      entries * sizeof(struct tern_cqe) + sizeof(*record));
+	CHECK(last_cq_resize.buf_len >= entries * sizeof(struct tern_cqe));
 	for (i = 0; i < entries * sizeof(struct tern_cqe); i++)
 		CHECK(!bytes[i]);
-	CHECK(record != resized->record);
-	CHECK(record->ci == resized->record->ci);
-	CHECK(record->arm == resized->record->arm);
+	CHECK(tern_shared_read(&record->ci) == atomic_load(&resized->ci));
 	if (device_pi - le32toh((__force __le32)record->ci) > entries)
 		return EINVAL;
 	*first_index = device_pi;
@@ -185,8 +176,6 @@ static int device_switch(uint32_t *first_index)
 		err = EINVAL;
 	} else {
 		device.cqes = (void *)(uintptr_t)last_cq_resize.buf_addr;
-		device.record = record_of(last_cq_resize.buf_addr,
-					  last_cq_resize.buf_len);
 		device.log_size = last_cq_resize.log_size;
 		device.base = device.pi;
 		*first_index = device.pi;

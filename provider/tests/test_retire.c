@@ -18,6 +18,14 @@ static struct tern_qp *stopped_qps[QPS];
 static volatile sig_atomic_t stops;
 static volatile sig_atomic_t early;
 
+/* Only records of CQs are in the page, and there is one CQ. */
+static int protect_record(int prot)
+{
+	uintptr_t record = (uintptr_t)stopped_cq->record;
+
+	return mprotect((void *)(record & ~(uintptr_t)(PAGE - 1)), PAGE, prot);
+}
+
 /* Counts the work queues that are further than the CQ's record, then lets the store be done. */
 static void on_store(int sig)
 {
@@ -30,8 +38,7 @@ static void on_store(int sig)
 			 atomic_load(&stopped_qps[i]->rq.tail);
 	early += freed > ci;
 	stops++;
-	if (mprotect(stopped_cq->buf.addr, stopped_cq->buf.len,
-		     PROT_READ | PROT_WRITE))
+	if (protect_record(PROT_READ | PROT_WRITE))
 		abort();
 }
 
@@ -58,8 +65,7 @@ static void poll_stopped(bool extended, int num)
 	while (got < 2 * QPS) {
 		int stopped = stops;
 
-		CHECK(!mprotect(stopped_cq->buf.addr, stopped_cq->buf.len,
-				PROT_READ));
+		CHECK(!protect_record(PROT_READ));
 		if (extended) {
 			CHECK(!cqx->start_poll(cqx, &attr));
 			CHECK(cqx->wr_id == got / 2);

@@ -21,6 +21,7 @@ static struct tern_srq *make_srq(uint32_t max_wr, uint32_t max_sge)
 	CHECK(last_srq_attr.max_sge == attr.attr.max_sge);
 	CHECK(1U << last_srq.log_size == attr.attr.max_wr);
 	CHECK(last_srq.buf_len % PAGE == 0);
+	CHECK(last_srq.record_addr == (uintptr_t)to_tern_srq(srq)->record);
 	return to_tern_srq(srq);
 }
 
@@ -166,12 +167,12 @@ void test_srq_resize(void)
 		take(srq, ci);
 	}
 
-	/* What the device takes meanwhile is told in the old record alone: the copy is older, not wrong. */
+	/* What the device takes meanwhile was copied in vain: its slot is free. */
 	on_modify_srq = take_one_more;
 	attr.max_wr = 16;
 	CHECK(!tern_modify_srq(&srq->vsrq.srq, &attr, IBV_SRQ_MAX_WR));
 	on_modify_srq = NULL;
-	CHECK(tern_shared_read(&srq->record->ci) == ci);
+	CHECK(tern_shared_read(&srq->record->ci) == ci + 1);
 	take(srq, pi);
 
 	/* Too small for what is posted, refused by the kernel, out of range: as before. */
@@ -331,9 +332,8 @@ static void device_tell(void)
 }
 
 /*
- * What the device does with the command: it goes on in the new queue, and says
- * there how far it came in the old one since software copied that. Every other
- * time that is all of it, and no WQE comes later to say it with.
+ * What the device does with the command: it goes on in the new queue. Every other
+ * time it has taken all of the old one since software copied that.
  */
 static void device_switch(void)
 {
@@ -345,8 +345,6 @@ static void device_switch(void)
 			(atomic_uint *)&device_record->pi,
 			memory_order_acquire));
 	device_slots = (uint8_t *)(uintptr_t)last_resize.buf_addr;
-	device_record = (void *)(device_slots + last_resize.buf_len -
-				 sizeof(*device_record));
 	device_mask = (1U << last_resize.log_size) - 1;
 	device_tell();
 	pthread_mutex_unlock(&device_lock);

@@ -15,7 +15,7 @@ class Caps(unittest.TestCase):
     def query(self, properties=""):
         with Qemu("-device", "tern,addr=4" + properties) as qemu:
             status, caps = hw.Tern(qemu).start().run(hw.CMD_QUERY_CAPS, out_len=1024)
-            self.assertEqual((status, len(caps)), (hw.ST_OK, 176))
+            self.assertEqual((status, len(caps)), (hw.ST_OK, 192))
             return caps
 
     def test_obey_the_properties(self):
@@ -29,6 +29,7 @@ class Caps(unittest.TestCase):
             self.assertLessEqual(number(caps, offset, 4), most)
         self.assertEqual(number(caps, 0x7e, 2), 5)
         self.assertTrue(number(caps, 0, 8) & hw.CAP_RC)
+        self.assertEqual(caps[0x8b], 1)  # port
 
     def test_every_refusal_is_an_answer(self):
         with Qemu("-device", "tern,addr=4") as qemu:
@@ -107,7 +108,7 @@ class Memory(unittest.TestCase):
         for offset in range(0, 4096, 4):
             self.qemu.writel(self.tern.UAR + offset, 0xffffffff)
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
-        status, counters = self.tern.run(hw.CMD_QUERY_COUNTERS, bytes(8), 1024)
+        status, counters = self.tern.run(hw.CMD_QUERY_COUNTERS, bytes((0, 0, 0, 0, 1, 0, 0, 0)), 1024)
         self.assertEqual(status, hw.ST_OK)
         self.assertGreater(number(counters, 8 * hw.CNT_BAD_DOORBELL, 8), 200)
 

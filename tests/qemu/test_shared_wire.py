@@ -28,7 +28,7 @@ def end_of_wire(mac, chardev, fds=()):
 
 
 def link(port):
-    return port.run(hw.CMD_QUERY_PORT, out_len=24)[1][0]
+    return port.run(hw.CMD_QUERY_PORT, b"\1" + bytes(7), 24)[1][0]
 
 
 class TwoMachines(unittest.TestCase):
@@ -52,7 +52,7 @@ class TwoMachines(unittest.TestCase):
 
     def test_more_than_the_ring_holds(self):
         def lost():
-            counters = self.pb.run(hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 0, 0, 0, 0)), 1024)[1]
+            counters = self.pb.run(hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)), 1024)[1]
             return int.from_bytes(counters[8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little")
         before, rest = 2600, 400
         self.assertLess(before * 1536, RING)

@@ -16,8 +16,8 @@ class NopQp:
     """A UD QP in RTS, on page 0, whose software posts NOPs."""
 
     CQ, QP = hw.Tern.FREE, hw.Tern.FREE + 0x1000
+    CQ_RECORD, QP_RECORD = hw.Tern.FREE + 0x2000, hw.Tern.FREE + 0x2100
     LOG_SIZE = 4
-    RECORD = 64 << LOG_SIZE  # behind the entries, in both
 
     def __init__(self, qemu, tern):
         self.qemu = qemu
@@ -25,13 +25,13 @@ class NopQp:
         self.pi = self.ci = 0
         pd = self.make(hw.CMD_ALLOC_PD, bytes(8))
         cq = self.make(hw.CMD_CREATE_CQ, self.pages(self.CQ) + struct.pack(
-            "<IIIBBH", self.RECORD, hw.NO_EQ, hw.UAR_KERNEL, self.LOG_SIZE, 0, 0))
+            "<QIIBB6x", self.CQ_RECORD, hw.NO_EQ, hw.UAR_KERNEL, self.LOG_SIZE, 0))
         self.number = self.make(hw.CMD_CREATE_QP, self.pages(self.QP) + struct.pack(
-            "<9I6B6x", 0, 2048, self.RECORD, pd, hw.UAR_KERNEL, cq, cq, 0, 0,
+            "<Q8I6B2x", self.QP_RECORD, 0, 2048, pd, hw.UAR_KERNEL, cq, cq, 0, 0,
             hw.QPT_UD, 0, self.LOG_SIZE, 6, 0, 6))
-        for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_QKEY), (hw.QPS_RTR, 0),
+        for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_PORT | hw.QPA_QKEY), (hw.QPS_RTR, 0),
                              (hw.QPS_RTS, hw.QPA_SQ_PSN)):
-            attr = bytes(40) + struct.pack("<5IHB9x", 0, 0, 0, 0, 0, 0, state)
+            attr = bytes(40) + struct.pack("<5IHB8xB", 0, 0, 0, 0, 0, 0, state, 1)
             self.run(hw.CMD_MODIFY_QP, struct.pack(
                 "<4I", self.number, hw.QPA_STATE | given, 0, 0) + attr)
 
@@ -48,7 +48,7 @@ class NopQp:
         return struct.unpack_from("<I", self.run(command, data, 8))[0]
 
     def status(self):
-        return self.qemu.readl(self.QP + self.RECORD + 8)
+        return self.qemu.readl(self.QP_RECORD + 0x80)
 
     def ring(self):
         self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_SQ << 28 | self.number)
@@ -58,7 +58,7 @@ class NopQp:
         slot = self.QP + 64 * (self.pi % (1 << self.LOG_SIZE))
         self.qemu.write(slot, struct.pack("<BB30x", hw.WR_NOP, hw.WQE_F_SIGNALED))
         self.pi += 1
-        self.qemu.writel(self.QP + self.RECORD, self.pi)
+        self.qemu.writel(self.QP_RECORD, self.pi)
 
     def completed(self):
         """Takes the next completion, if it is there."""
@@ -67,7 +67,7 @@ class NopQp:
         if self.qemu.readl(slot + 60) & hw.CQE_PHASE != phase:
             return False
         self.ci += 1
-        self.qemu.writel(self.CQ + self.RECORD, self.ci)
+        self.qemu.writel(self.CQ_RECORD, self.ci)
         return True
 
 
@@ -121,7 +121,7 @@ class Watch(unittest.TestCase):
         # Only a thread with QEMU's big lock may touch memory then.
         qp = self.start(machine=("-device", "intel-iommu"))
         vtd = Vtd(self.qemu, 4)
-        for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP):
+        for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP, qp.CQ_RECORD):
             vtd.map(at, at)
         self.ring_often(qp)
         self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)

@@ -57,16 +57,16 @@ class Port(hw.Tern):
             self.qemu.command("memset", hex(cq), hex(0x20000), 0)
             self.qemu.command("memset", hex(base), hex(0x8000), 0)
             cqn = self.create(hw.CMD_CREATE_CQ, struct.pack(
-                "<QIBBHIIIBBH", cq, 0, 0, 0, 0, 64 * size, hw.NO_EQ, 0, self.LOG_SIZE, 0, 0))
+                "<QIBBHQIIBB6x", cq, 0, 0, 0, 0, cq + 64 * size, hw.NO_EQ, 0, self.LOG_SIZE, 0))
             self.queues.append(self.create(hw.CMD_CREATE_ETH_QUEUE, struct.pack(
-                "<QIBBHIIIBBH", base, 0, 0, 0, 0, 16 * size, cqn, 0, direction, self.LOG_SIZE, 0)))
+                "<QIBBHQIIBBB5x", base, 0, 0, 0, 0, base + 16 * size, cqn, 0, direction, self.LOG_SIZE, 1)))
         self.enable_port()
         self.sent = self.done = self.posted = self.taken = 0
         return self
 
     def enable_port(self):
         status, _ = self.run(hw.CMD_MODIFY_PORT,
-                             struct.pack("<II6sBB", hw.PORT_ENABLE, 0, bytes(6), 1, 0))
+                             struct.pack("<II6sBB", hw.PORT_ENABLE, 0, bytes(6), 1, 1))
         assert status == hw.ST_OK, status
 
     def create(self, command, data):
@@ -181,7 +181,7 @@ class Wire(OnWire):
     def test_without_a_buffer_a_frame_is_lost_alone(self):
         self.to_wire(frame(1, to=MAC))
         self.qemu.wait(lambda: int.from_bytes(self.port.run(
-            hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 0, 0, 0, 0)), 1024)[1][
+            hw.CMD_QUERY_COUNTERS, bytes((hw.COUNTERS_ETH, 0, 0, 0, 1, 0, 0, 0)), 1024)[1][
                 8 * hw.ETH_CNT_RX_NO_BUFFER:][:8], "little") == 1, "the loss")
         self.port.post()
         self.to_wire(frame(2, to=MAC))
@@ -212,7 +212,7 @@ class Wire(OnWire):
 
     def test_link(self):
         def link():
-            return self.port.run(hw.CMD_QUERY_PORT, out_len=24)[1][0]
+            return self.port.run(hw.CMD_QUERY_PORT, b"\1" + bytes(7), 24)[1][0]
         self.assertEqual(link(), 1)
         self.qemu.qmp("set_link", name="tern", up=False)
         self.assertEqual(link(), 0)

@@ -33,17 +33,40 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_send_sge;
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
+	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
 };
 
 /*
- * Buffers are the provider's own page-aligned memory. The doorbell record
- * follows the entries: at buf_len - 64 bytes.
+ * What makes wall-clock time of a time stamp of the device. The page is read-only,
+ * one page long, and shared by all processes. A reader takes sequence (acquire),
+ * then the rest, and starts again when sequence was odd or has changed.
+ *
+ *	wall = wall_ns + ((stamp - device_ns) * mult >> TERN_CLOCK_SHIFT)
+ *
+ * stamp - device_ns is signed. The kernel slews the result towards CLOCK_REALTIME:
+ * it never steps back.
+ */
+struct tern_clock_page {
+	__u32 sequence;
+	__u32 mult;
+	__aligned_u64 device_ns;
+	__aligned_u64 wall_ns;
+};
+
+#define TERN_CLOCK_SHIFT 30
+
+/*
+ * Buffers are the provider's own page-aligned memory, and hold nothing but entries:
+ * the kernel pins each with the access that the device makes. Doorbell records lie
+ * in other pages of the provider's, many to a page, each aligned to its size; the
+ * kernel pins a page of them once for all its records.
  */
 struct tern_ureq_create_cq {
-	__aligned_u64 buf_addr;
+	__aligned_u64 buf_addr;		/* written by the device */
 	__aligned_u64 buf_len;
+	__aligned_u64 record_addr;	/* struct tern_cq_record */
 	__u32 log_size;			/* log2 of CQEs */
-	__u8 reserved_a0[4];
+	__u8 reserved_e0[4];
 };
 
 struct tern_uresp_create_cq {
@@ -63,23 +86,25 @@ struct tern_uresp_resize_cq {
 	__u8 reserved_20[4];
 };
 
-/* Send queue at 0, receive queue behind it, record in the last 64 bytes. */
+/* Send queue at 0, receive queue behind it. */
 struct tern_ureq_create_qp {
-	__aligned_u64 buf_addr;
+	__aligned_u64 buf_addr;		/* read by the device */
 	__aligned_u64 buf_len;
+	__aligned_u64 record_addr;	/* struct tern_qp_record */
 	__u8 log_sq_size;		/* log2 of WQEs; ignored without a send queue */
 	__u8 log_sq_stride;		/* log2 of bytes */
 	__u8 log_rq_size;		/* ignored without a receive queue */
 	__u8 log_rq_stride;
-	__u8 reserved_a0[4];
+	__u8 reserved_e0[4];
 };
 
 struct tern_ureq_create_srq {
-	__aligned_u64 buf_addr;
+	__aligned_u64 buf_addr;		/* read by the device */
 	__aligned_u64 buf_len;
+	__aligned_u64 record_addr;	/* struct tern_srq_record */
 	__u8 log_size;
 	__u8 log_stride;
-	__u8 reserved_90[6];
+	__u8 reserved_d0[6];
 };
 
 struct tern_uresp_create_srq {

@@ -107,7 +107,8 @@ void Admin::enable() {
     return fatal(TERN_FATAL_CONFIG);
   }
   page_shift_ = page_shift_reg_;
-  uars_.assign(uar_pages(), false);
+  device_.uars.enable(uar_pages());
+  device_.uars.add(TERN_UAR_KERNEL, device_.kernel_events_);
   status_ |= TERN_STATUS_ENABLED;
 }
 
@@ -124,9 +125,6 @@ void Admin::reset() {
   page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
   tail_ = head_ = completed_ = clock_hi_ = 0;
-  uars_.clear();
-  uar_count_ = 0;
-  uar_next_ = 1;
 }
 
 // ---- doorbell pages ----
@@ -137,32 +135,6 @@ std::uint32_t Admin::uar_of(std::uint64_t offset) const {
 
 std::uint32_t Admin::uar_pages() const {
   return static_cast<std::uint32_t>(device_.config.uar_bar_size >> page_shift_);
-}
-
-bool Admin::uar_live(std::uint32_t uar) const {
-  return uar == TERN_UAR_KERNEL || (uar < uars_.size() && uars_[uar]);
-}
-
-// The search goes on behind the page given out last: a page rests before it is used again.
-Status Admin::alloc_uar(std::uint32_t* uar) {
-  const auto pages = static_cast<std::uint32_t>(uars_.size());
-  for (std::uint32_t tried = 0; tried < pages; ++tried) {
-    const std::uint32_t candidate = (uar_next_ + tried) % pages;
-    if (candidate == TERN_UAR_KERNEL || uars_[candidate]) continue;
-    uars_[candidate] = true;
-    ++uar_count_;
-    uar_next_ = candidate + 1;
-    *uar = candidate;
-    return TERN_ST_OK;
-  }
-  return TERN_ST_NO_RESOURCE;
-}
-
-Status Admin::free_uar(std::uint32_t uar) {
-  if (uar == TERN_UAR_KERNEL || !uar_live(uar)) return TERN_ST_BAD_HANDLE;
-  uars_[uar] = false;
-  --uar_count_;
-  return TERN_ST_OK;
 }
 
 // ---- the queue ----

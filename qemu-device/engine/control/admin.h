@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Registers, life cycle, the admin queue and doorbell pages. The commands themselves:
+// Registers, life cycle and the admin queue. The commands themselves:
 // admin_commands.h.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "memory/memory.h"
 
@@ -21,7 +20,7 @@ class Admin {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   // Stops the device: TERN_FATAL_*; the first one stays.
   void fatal(std::uint32_t code);
-  void reset();  // the registers and UAR pages; the Device resets the objects
+  void reset();  // the registers; the Device resets the objects
 
   // Executes up to `limit` commands; true when more wait.
   bool run(unsigned limit);
@@ -29,13 +28,9 @@ class Admin {
   [[nodiscard]] bool enabled() const { return status_ == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
-  // UAR pages: number of the page an offset in BAR2 lies in; whether it is handed out.
+  // Doorbell pages: number of the page an offset in BAR2 lies in.
   [[nodiscard]] std::uint32_t uar_of(std::uint64_t offset) const;
-  [[nodiscard]] bool uar_live(std::uint32_t uar) const;
   [[nodiscard]] std::uint32_t uar_pages() const;  // of BAR2, the kernel's included
-  [[nodiscard]] std::uint32_t uars_handed_out() const { return uar_count_; }
-  [[nodiscard]] Status alloc_uar(std::uint32_t* uar);
-  [[nodiscard]] Status free_uar(std::uint32_t uar);
 
  private:
   void enable();
@@ -58,9 +53,6 @@ class Admin {
   std::uint32_t head_ = 0;       // fetched; each has one completion, unless a fault swallows it
   std::uint32_t completed_ = 0;
   std::uint32_t clock_hi_ = 0;
-  std::vector<bool> uars_;       // handed out
-  std::uint32_t uar_count_ = 0;
-  std::uint32_t uar_next_ = 1;  // where the search for a free page goes on
 };
 
 }  // namespace tern

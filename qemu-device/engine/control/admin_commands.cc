@@ -34,14 +34,16 @@ constexpr std::uint64_t kAnyMw = TERN_CAP_MW_TYPE_1;
 #define RSVD(type, member) \
   Reserved { offsetof(type, member), sizeof(type::member) }
 constexpr std::array kObject = {RSVD(tern_cmd_object, rsvd_4)};
-constexpr std::array kModifyPort = {RSVD(tern_cmd_modify_port, rsvd_f)};
-constexpr std::array kSetGid = {RSVD(tern_cmd_set_gid, rsvd_c)};
+constexpr std::array kQueryCounters = {RSVD(tern_cmd_query_counters, rsvd_5)};
+constexpr std::array kQueryPort = {RSVD(tern_cmd_query_port, rsvd_1)};
+constexpr std::array kSetGid = {RSVD(tern_cmd_set_gid, rsvd_d)};
 constexpr std::array kAllocPd = {RSVD(tern_cmd_alloc_pd, rsvd_4)};
-constexpr std::array kCreateEq = {RSVD(tern_cmd_create_eq, pages.rsvd_e)};
+constexpr std::array kCreateEq = {RSVD(tern_cmd_create_eq, pages.rsvd_e),
+                                  RSVD(tern_cmd_create_eq, rsvd_1c)};
 constexpr std::array kCreateCq = {RSVD(tern_cmd_create_cq, pages.rsvd_e),
-                                  RSVD(tern_cmd_create_cq, rsvd_1e)};
+                                  RSVD(tern_cmd_create_cq, rsvd_22)};
 constexpr std::array kResizeCq = {RSVD(tern_cmd_resize_cq, pages.rsvd_e),
-                                  RSVD(tern_cmd_resize_cq, rsvd_19)};
+                                  RSVD(tern_cmd_resize_cq, rsvd_15)};
 constexpr std::array kCreateMr = {RSVD(tern_cmd_create_mr, pages.rsvd_e),
                                   RSVD(tern_cmd_create_mr, rsvd_36)};
 constexpr std::array kUpdatePages = {RSVD(tern_cmd_update_pages, pages.rsvd_e)};
@@ -50,17 +52,17 @@ constexpr std::array kReregMr = {RSVD(tern_cmd_rereg_mr, pages.rsvd_e),
 constexpr std::array kAllocDm = {RSVD(tern_cmd_alloc_dm, rsvd_c)};
 constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
-                                  RSVD(tern_cmd_create_qp, rsvd_3a)};
-constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_22),
-                                  RSVD(tern_cmd_modify_qp, attr.rsvd_47)};
+                                  RSVD(tern_cmd_create_qp, rsvd_3e)};
+constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23)};
+constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
-                                   RSVD(tern_cmd_create_srq, rsvd_23)};
+                                   RSVD(tern_cmd_create_srq, rsvd_27)};
 constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
-                                   RSVD(tern_cmd_modify_srq, rsvd_21)};
-constexpr std::array kMcast = {RSVD(tern_cmd_mcast, rsvd_14)};
+                                   RSVD(tern_cmd_modify_srq, rsvd_1d)};
+constexpr std::array kMcast = {RSVD(tern_cmd_mcast, rsvd_15)};
 constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rsvd_e),
-                                        RSVD(tern_cmd_create_eth_queue, rsvd_1e)};
-constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_4)};
+                                        RSVD(tern_cmd_create_eth_queue, rsvd_23)};
+constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_5)};
 #undef RSVD
 
 using commands::None;
@@ -77,9 +79,10 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_NOP] = typed<None, c::nop, None>();
   t[TERN_CMD_QUERY_CAPS] = typed<None, c::query_caps, tern_rsp_caps>();
   t[TERN_CMD_QUERY_OBJECTS] = typed<None, c::query_objects, tern_rsp_objects>();
-  t[TERN_CMD_QUERY_COUNTERS] = typed<Object, c::query_counters, CounterReply>(kObject);
-  t[TERN_CMD_QUERY_PORT] = typed<None, c::query_port, tern_rsp_port>();
-  t[TERN_CMD_MODIFY_PORT] = typed<tern_cmd_modify_port, c::modify_port, None>(kModifyPort);
+  t[TERN_CMD_QUERY_COUNTERS] = 
+      typed<tern_cmd_query_counters, c::query_counters, CounterReply>(kQueryCounters);
+  t[TERN_CMD_QUERY_PORT] = typed<tern_cmd_query_port, c::query_port, tern_rsp_port>(kQueryPort);
+  t[TERN_CMD_MODIFY_PORT] = typed<tern_cmd_modify_port, c::modify_port, None>();
   t[TERN_CMD_SET_GID] = typed<tern_cmd_set_gid, c::set_gid, None>(kSetGid);
   t[TERN_CMD_ALLOC_UAR] = typed<None, c::alloc_uar, Number>();
   t[TERN_CMD_FREE_UAR] = typed<Object, c::free_uar, None>(kObject);
@@ -107,6 +110,7 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
   t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);
   t[TERN_CMD_QUERY_QP] = typed<Object, c::query_qp, tern_rsp_query_qp>(kObject);
+  t[TERN_CMD_RESUME_QP] = typed<tern_cmd_resume_qp, c::resume_qp, None>(kResumeQp);
   t[TERN_CMD_ALLOC_XRCD] = typed<None, c::alloc_xrcd, Number>();
   t[TERN_CMD_FREE_XRCD] = typed<Object, c::free_xrcd, None>(kObject);
   t[TERN_CMD_CREATE_SRQ] = typed<tern_cmd_create_srq, c::create_srq, Number>(kCreateSrq);

@@ -66,8 +66,8 @@ Status nop(Admin&, Device&, const None&, Reply&);
 
 Status query_caps(Admin&, Device&, const None&, Reply&);
 Status query_objects(Admin&, Device&, const None&, Reply&);
-Status query_counters(Admin&, Device&, const tern_cmd_object&, Reply&);
-Status query_port(Admin&, Device&, const None&, Reply&);
+Status query_counters(Admin&, Device&, const tern_cmd_query_counters&, Reply&);
+Status query_port(Admin&, Device&, const tern_cmd_query_port&, Reply&);
 Status modify_port(Admin&, Device&, const tern_cmd_modify_port&, Reply&);
 Status set_gid(Admin&, Device&, const tern_cmd_set_gid&, Reply&);
 
@@ -94,6 +94,7 @@ Status free_dm(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status create_qp(Admin&, Device&, const tern_cmd_create_qp&, Reply&);
 Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status modify_qp(Admin&, Device&, const tern_cmd_modify_qp&, Reply&);
+Status resume_qp(Admin&, Device&, const tern_cmd_resume_qp&, Reply&);
 Status query_qp(Admin&, Device&, const tern_cmd_object&, Reply&);
 
 Status alloc_xrcd(Admin&, Device&, const None&, Reply&);

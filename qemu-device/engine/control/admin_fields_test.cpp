@@ -78,9 +78,8 @@ class AdminFields : public AdminTest {
   }
   tern_cmd_resize_cq resize_command() {
     tern_cmd_resize_cq c{};
-    c.pages = pages(3);
+    c.pages = pages(2);
     c.cqn = cqn;
-    c.record_offset = 8192;
     c.log_size = 7;
     return c;
   }
@@ -96,8 +95,8 @@ class AdminFields : public AdminTest {
   }
   tern_cmd_create_srq srq_command_of() {
     tern_cmd_create_srq c{};
-    c.pages = pages(2);
-    c.record_offset = 4096;
+    c.pages = pages(1);
+    c.record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record));
     c.pdn = pd;
     c.log_size = 4;
     c.log_stride = 7;
@@ -127,7 +126,8 @@ class AdminFields : public AdminTest {
   static tern_cmd_modify_qp modify_command(std::uint32_t number) {
     tern_cmd_modify_qp c{};
     c.qpn = number;
-    c.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+    c.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+    c.attr.port = 1;
     c.attr.state = TERN_QPS_INIT;
     return c;
   }
@@ -148,15 +148,18 @@ class AdminFields : public AdminTest {
     tern_cmd_modify_port port{};
     port.mask = TERN_PORT_MTU;
     port.mtu = 1500;
+    port.port = 1;
     add(TERN_CMD_MODIFY_PORT, port);
     tern_cmd_set_gid gid{};
     gid.valid = 1;
+    gid.port = 1;
     gid.net_type = TERN_NET_IPV6;
     gid.vlan = TERN_VLAN_NONE;
     gid.mac[0] = 2;
     gid.gid[0] = 0xfd;
     add(TERN_CMD_SET_GID, gid);
-    add(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{});
+    add(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}});
+    add(TERN_CMD_QUERY_PORT, tern_cmd_query_port{1, {}});
     add(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
     add(TERN_CMD_CREATE_EQ, eq_command());
     add(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
@@ -177,7 +180,9 @@ class AdminFields : public AdminTest {
       add(TERN_CMD_DESTROY_MR, tern_cmd_object{dm_key, 0}, "device memory");
     }
     add(TERN_CMD_MODIFY_QP, modify_command(qpn));
-    add(TERN_CMD_SET_RX_FILTER, tern_cmd_set_rx_filter{});
+    tern_cmd_set_rx_filter filter{};
+    filter.port = 1;
+    add(TERN_CMD_SET_RX_FILTER, filter);
     for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar}, {TERN_CMD_FREE_PD, pd},
                                    {TERN_CMD_DESTROY_EQ, eqn}, {TERN_CMD_DESTROY_CQ, cqn},
                                    {TERN_CMD_DESTROY_MR, key}, {TERN_CMD_QUERY_MR, key},
@@ -209,6 +214,7 @@ class AdminFields : public AdminTest {
       tern_cmd_mcast c{};
       c.gid[0] = 0xff;
       c.qpn = ud_qpn;
+      c.port = 1;
       add(TERN_CMD_ATTACH_MCAST, c);
       add(TERN_CMD_DETACH_MCAST, c);
     }
@@ -236,7 +242,7 @@ class AdminFields : public AdminTest {
     for (const std::uint32_t number : {srqn, xrc_srqn}) {
       if (number != 0) more(TERN_CMD_QUERY_SRQ, number, sizeof(tern_rsp_query_srq));
     }
-    EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, sizeof(tern_rsp_port))), TERN_ST_OK);
+    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{1, {}}, sizeof(tern_rsp_port)), TERN_ST_OK);
     const std::byte* const p = host.at(out_buf, sizeof(tern_rsp_port));
     all.insert(all.end(), p, p + sizeof(tern_rsp_port));
     return all;

@@ -153,7 +153,7 @@ class AdminTest : public testing::Test {
   tern_cmd_create_eq eq_command(std::uint8_t kind = TERN_EQ_COMPLETION) {
     tern_cmd_create_eq c{};
     c.pages = pages(1);
-    c.record_offset = 16 * sizeof(tern_eqe);
+    c.record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record));
     c.vector = 1;
     c.log_size = 4;
     c.kind = kind;
@@ -161,8 +161,8 @@ class AdminTest : public testing::Test {
   }
   tern_cmd_create_cq cq_command(std::uint32_t eqn, std::uint32_t uar) {
     tern_cmd_create_cq c{};
-    c.pages = pages(2);
-    c.record_offset = 4096;
+    c.pages = pages(1);
+    c.record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record));
     c.eqn = eqn;
     c.uar = uar;
     c.log_size = 6;
@@ -178,9 +178,9 @@ class AdminTest : public testing::Test {
   }
   tern_cmd_create_qp qp_command(std::uint32_t pdn, std::uint32_t uar, std::uint32_t cqn) {
     tern_cmd_create_qp c{};
-    c.pages = pages(3);
+    c.pages = pages(2);
+    c.record = host.alloc(sizeof(tern_qp_record), sizeof(tern_qp_record));
     c.rq_offset = 4096;
-    c.record_offset = 8192;
     c.pdn = pdn;
     c.uar = uar;
     c.send_cqn = c.recv_cqn = cqn;
@@ -193,8 +193,8 @@ class AdminTest : public testing::Test {
   }
   tern_cmd_create_srq srq_command(std::uint32_t pdn) {
     tern_cmd_create_srq c{};
-    c.pages = pages(2);
-    c.record_offset = 4096;
+    c.pages = pages(1);
+    c.record = host.alloc(sizeof(tern_srq_record), sizeof(tern_srq_record));
     c.pdn = pdn;
     c.log_size = 5;
     c.log_stride = 7;
@@ -202,8 +202,9 @@ class AdminTest : public testing::Test {
   }
   tern_cmd_create_eth_queue eth_command(std::uint32_t cqn, std::uint32_t uar) {
     tern_cmd_create_eth_queue c{};
-    c.pages = pages(2);
-    c.record_offset = 4096;
+    c.pages = pages(1);
+    c.record = host.alloc(sizeof(tern_eth_record), sizeof(tern_eth_record));
+    c.port = 1;
     c.cqn = cqn;
     c.uar = uar;
     c.log_size = 8;

@@ -13,7 +13,7 @@ namespace {
 // The group and the QP a command names.
 Status find_both(Device& device, const tern_cmd_mcast& cmd, Gid& group, Qp*& qp) {
   std::ranges::copy(cmd.gid, group.begin());
-  if (!is_multicast(group)) return TERN_ST_BAD_PARAM;
+  if (!is_port(cmd.port) || !is_multicast(group)) return TERN_ST_BAD_PARAM;
   qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   return qp->type() == TERN_QPT_UD ? TERN_ST_OK : TERN_ST_BAD_PARAM;

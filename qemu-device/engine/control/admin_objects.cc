@@ -16,33 +16,19 @@ std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id
 
 bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
 
-// Pages are given back rarely, queues are made often: a search costs less than counting.
-bool uar_in_use(Device& device, std::uint32_t uar) {
-  bool used = false;
-  device.cqs.for_each([&](std::uint32_t, const Cq& cq) { used |= cq.uar() == uar; });
-  device.qps.for_each([&](std::uint32_t, const Qp& qp) { used |= qp.uar() == uar; });
-  for (std::uint32_t id = 1; id <= 2 * Ethernet::kMaxQueues; ++id) {
-    used |= device.ethernet.uar_of(id) == uar;
-  }
-  return used;
-}
-
 }  // namespace
 
 // ---- doorbell pages and protection domains ----
 
-Status alloc_uar(Admin& admin, Device&, const None&, Reply& reply) {
+Status alloc_uar(Admin&, Device& device, const None&, Reply& reply) {
   std::uint32_t uar;
-  const Status st = admin.alloc_uar(&uar);
+  const Status st = device.uars.alloc(&uar);
   if (st == TERN_ST_OK) reply.set_id(uar);
   return st;
 }
 
-Status free_uar(Admin& admin, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const std::uint32_t uar = id_of(cmd);
-  // The kernel's page is always in use; that it is not one to free says more.
-  if (uar != TERN_UAR_KERNEL && uar_in_use(device, uar)) return TERN_ST_BUSY;
-  return admin.free_uar(uar);
+Status free_uar(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  return device.uars.free(id_of(cmd));
 }
 
 Status alloc_pd(Admin&, Device& device, const tern_cmd_alloc_pd& cmd, Reply& reply) {
@@ -68,13 +54,14 @@ Status free_pd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& reply) {
   auto eq = std::make_unique<Eq>(device, cmd);
   if (const Status st = eq->init(); st != TERN_ST_OK) return st;
-  if (device.eqs.full() || (eq->async() && device.async_eq != nullptr)) return TERN_ST_NO_RESOURCE;
-  Eq* const made = eq.get();
+  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.async_eq
+                    : eq->kind() == TERN_EQ_FAULT ? &device.fault_eq
+                                                  : nullptr;
+  if (device.eqs.full() || (only != nullptr && *only != nullptr)) return TERN_ST_NO_RESOURCE;
+  if (only != nullptr) *only = eq.get();
   reply.set_id(device.eqs.insert(std::move(eq)));
-  if (made->async()) {
-    device.async_eq = made;
-    device.async_events.flush();
-  }
+  if (only == &device.async_eq) device.async_events.flush();
+  if (only == &device.fault_eq) device.page_faults.flush();
   return TERN_ST_OK;
 }
 
@@ -83,19 +70,20 @@ Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (eq == nullptr) return TERN_ST_BAD_HANDLE;
   if (eq->users() != 0) return TERN_ST_BUSY;
   if (eq == device.async_eq) device.async_eq = nullptr;
+  if (eq == device.fault_eq) device.fault_eq = nullptr;
   device.eqs.erase(id_of(cmd));
   return TERN_ST_OK;
 }
 
 // ---- completion queues ----
 
-Status create_cq(Admin& admin, Device& device, const tern_cmd_create_cq& cmd, Reply& reply) {
+Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& reply) {
   const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
   Eq* const eq = eqn == TERN_NO_EQ ? nullptr : device.eqs.find(eqn);
-  if ((eqn != TERN_NO_EQ && eq == nullptr) || !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
+  if ((eqn != TERN_NO_EQ && eq == nullptr) || !device.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
-  if (eq != nullptr && eq->async()) return TERN_ST_BAD_PARAM;
+  if (eq != nullptr && eq->kind() != TERN_EQ_COMPLETION) return TERN_ST_BAD_PARAM;
   // One entry for each CQ: the event queue cannot overflow.
   if (device.cqs.full() || (eq != nullptr && eq->users() == eq->size())) return TERN_ST_NO_RESOURCE;
   auto cq = std::make_unique<Cq>(device, cmd, eq);
@@ -103,6 +91,7 @@ Status create_cq(Admin& admin, Device& device, const tern_cmd_create_cq& cmd, Re
   Cq* const made = cq.get();
   const std::uint32_t cqn = device.cqs.insert(std::move(cq));
   made->set_number(cqn);
+  device.uars.add(made->uar(), made->page_queue());
   reply.set_id(cqn);
   return TERN_ST_OK;
 }

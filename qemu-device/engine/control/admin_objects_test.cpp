@@ -47,7 +47,7 @@ TEST_F(AdminTest, PageShiftIsTheStrideOfDoorbellPages) {
   configure();
   set(TERN_REG_PAGE_SHIFT, 14);
   set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
-  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_caps>().max_uar, 4U);
   for (int i = 0; i < 3; ++i) (void)make_uar();
   EXPECT_EQ(run(entry(TERN_CMD_ALLOC_UAR, 0, 8)), TERN_ST_NO_RESOURCE);
@@ -152,15 +152,14 @@ TEST_F(AdminTest, CompletionQueuesThatChange) {
   EXPECT_EQ(run(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 2, 1}), TERN_ST_OK);
 
   tern_cmd_resize_cq c{};
-  c.pages = pages(9);
+  c.pages = pages(8);
   c.cqn = cqn + 1;
-  c.record_offset = 8 * 4096;
   c.log_size = 9;
   EXPECT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_BAD_HANDLE);
   c.cqn = cqn;
   ASSERT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_resize_cq>().pi, 0U);
-  EXPECT_EQ(objects().page_entries, entries + 7) << "2 pages have become 9";
+  EXPECT_EQ(objects().page_entries, entries + 7) << "1 page has become 8";
   c.log_size = 10;
   EXPECT_EQ(run(TERN_CMD_RESIZE_CQ, c, 8), TERN_ST_BAD_PARAM);
   EXPECT_EQ(objects().page_entries, entries + 7);
@@ -237,7 +236,7 @@ TEST_F(AdminTest, ReregisteredRegions) {
 TEST_F(AdminTest, DeviceMemory) {
   enable();
   const std::uint32_t pd = make_pd();
-  EXPECT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  EXPECT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
   EXPECT_TRUE(out<tern_rsp_caps>().flags & TERN_CAP_DM);
   EXPECT_EQ(out<tern_rsp_caps>().dm_size, kDmBytes);
   EXPECT_GT(out<tern_rsp_caps>().max_dm, 0U);
@@ -352,16 +351,14 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_rq_stride = 255; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 32; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset += 8; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset += 60; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record += 60; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record += 128; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},      // ends of SQ and RQ overlap
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},         // all of it
-      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // record inside the SQ
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 + 64; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 3 * 4096; }},  // past the list
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 0xffffffc0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // past the list
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 0xffffffc0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192 + 64; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 2; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
       {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
@@ -394,10 +391,10 @@ TEST_F(AdminQpTest, LayoutsThatAreFine) {
       [](C& c) { c.log_sq_stride = 6, c.log_rq_stride = 5; },
       [](C& c) { c.log_sq_size = 1, c.log_sq_stride = 11, c.log_rq_stride = 10, c.log_rq_size = 2; },
       [](C& c) { c.sq_offset = 4096, c.rq_offset = 0; },
-      [](C& c) { c.record_offset = 3 * 4096 - 64; },
+      [](C& c) { c.record += 256; },
       [](C& c) { c.flags = TERN_QP_F_NO_SQ, c.log_sq_size = c.log_sq_stride = 255; },
       [](C& c) { c.flags = TERN_QP_F_NO_RQ, c.log_rq_size = c.log_rq_stride = 255; },
-      [](C& c) { c.flags = TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ, c.record_offset = 0; },
+      [](C& c) { c.flags = TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ, c.pages = {}; },
       [this](C& c) {
         c.pages = {};
         c.pages.addr = host.alloc(3 * 4096);
@@ -520,30 +517,38 @@ TEST_F(AdminTest, EthernetQueues) {
   EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, id), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
-  EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, tern_cmd_set_rx_filter{}), TERN_ST_OK);
   tern_cmd_set_rx_filter f{};
+  EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, f), TERN_ST_BAD_PARAM) << "of no port";
+  f.port = 1;
+  EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, f), TERN_ST_OK);
   f.num_macs = 65;
   EXPECT_EQ(run(TERN_CMD_SET_RX_FILTER, f), TERN_ST_BAD_PARAM);
 }
 
 TEST_F(AdminTest, PortAndGids) {
   enable();
-  EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, 24)), TERN_ST_OK);
+  const tern_cmd_query_port port{1, {}};
+  for (const unsigned none : {0U, 2U, 255U}) {
+    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{static_cast<std::uint8_t>(none), {}}, 24), TERN_ST_BAD_PARAM);
+  }
+  EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().max_mtu, 9000U);
   EXPECT_EQ(out<tern_rsp_port>().link_up, 0U);
   tern_cmd_modify_port m{};
   m.mask = TERN_PORT_MTU;
+  m.port = 1;
   m.mtu = 9001;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
   EXPECT_EQ(device.async_events.waiting(), 0U);
   m.mtu = 4200;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
   EXPECT_EQ(device.async_events.waiting(), 1U) << "the MTU changed";
-  EXPECT_EQ(run(entry(TERN_CMD_QUERY_PORT, 0, 24)), TERN_ST_OK);
+  EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().mtu, 4200U);
 
   tern_cmd_set_gid g{};
   g.valid = 1;
+  g.port = 1;
   g.net_type = TERN_NET_IPV6;
   g.vlan = TERN_VLAN_NONE;
   g.mac[0] = 2;
@@ -563,7 +568,7 @@ TEST_F(AdminTest, PortAndGids) {
 
 TEST_F(AdminTest, Capabilities) {
   enable();
-  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, 176)), TERN_ST_OK);
+  ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
   EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
                             TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST |
@@ -585,6 +590,7 @@ TEST_F(AdminTest, Capabilities) {
   EXPECT_EQ(caps.max_msg_size, 0x80000000U);
   EXPECT_EQ(caps.guid, 0x505400fffe123456U);
   EXPECT_EQ(caps.num_vectors, 4U);
+  EXPECT_EQ(caps.num_ports, 1U);
   EXPECT_EQ(std::memcmp(caps.mac, "\x52\x54\x00\x12\x34\x56", 6), 0);
   EXPECT_NE(std::memchr(caps.fw_name, 0, sizeof(caps.fw_name)), nullptr);
   for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr, caps.max_srq_wr}) {
@@ -596,11 +602,11 @@ TEST_F(AdminTest, CountersOfBothFunctions) {
   enable();
   device.counters.add(TERN_CNT_RX_MALFORMED, 5);
   device.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
-  ASSERT_EQ(on(TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_RDMA, 1024), TERN_ST_OK);
+  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}}, 1024), TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_CNT_RDMA_NUM>>()[TERN_CNT_RX_MALFORMED]), 5U);
-  ASSERT_EQ(on(TERN_CMD_QUERY_COUNTERS, TERN_COUNTERS_ETH, 1024), TERN_ST_OK);
+  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_ETH, 1, {}}, 1024), TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_ETH_CNT_NUM>>()[TERN_ETH_CNT_RX_FILTERED]), 7U);
-  EXPECT_EQ(on(TERN_CMD_QUERY_COUNTERS, 2, 1024), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{2, 1, {}}, 1024), TERN_ST_BAD_PARAM);
 }
 
 TEST_F(AdminTest, ResetDestroysEverything) {

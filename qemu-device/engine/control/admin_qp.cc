@@ -30,14 +30,14 @@ struct Part {
 
 bool overlap(const Part& a, const Part& b) { return a.begin < b.end && b.begin < a.end; }
 
-// SQ, RQ and record: each in its limits, 64-byte aligned, none over another. That the page
-// list covers them is the QP's check.
+// SQ and RQ: each in its limits, 64-byte aligned, neither over the other. That the page list covers
+// them is the QP's check.
 Status check_layout(const tern_cmd_create_qp& cmd) {
-  std::array<Part, 3> parts;
+  std::array<Part, 2> parts;
   std::size_t n = 0;
   const auto add = [&](std::uint32_t offset, std::uint64_t bytes) {
     parts[n++] = {offset, offset + bytes};
-    return offset % TERN_RECORD_SIZE == 0;
+    return offset % TERN_RECORD_LINE == 0;
   };
   const auto log_ok = [](std::uint8_t size, std::uint8_t stride, unsigned min, unsigned max) {
     return size <= kMaxLogWq && stride >= min && stride <= max;
@@ -54,20 +54,14 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
             std::uint64_t{1} << (cmd.log_rq_size + cmd.log_rq_stride)))) {
     return TERN_ST_BAD_PARAM;
   }
-  if (!add(le(std::uint32_t{cmd.record_offset}), TERN_RECORD_SIZE)) return TERN_ST_BAD_PARAM;
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t j = i + 1; j < n; ++j) {
-      if (overlap(parts[i], parts[j])) return TERN_ST_BAD_PARAM;
-    }
-  }
-  return TERN_ST_OK;
+  return n == 2 && overlap(parts[0], parts[1]) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
 // An XRC target has no buffer and names nothing but its domain.
 Status check_target(const tern_cmd_create_qp& cmd) {
   constexpr tern_pages none{};
   const bool bare = std::memcmp(&cmd.pages, &none, sizeof(none)) == 0 && cmd.sq_offset == 0 &&
-                    cmd.rq_offset == 0 && cmd.record_offset == 0 && cmd.pdn == 0 && cmd.uar == 0 &&
+                    cmd.rq_offset == 0 && cmd.record == 0 && cmd.pdn == 0 && cmd.uar == 0 &&
                     cmd.send_cqn == 0 && cmd.recv_cqn == 0;
   return bare ? TERN_ST_OK : TERN_ST_BAD_PARAM;
 }
@@ -99,8 +93,7 @@ struct Parents {
   Srq* srq = nullptr;
 };
 
-Status find_parents(const Admin& admin, const Device& device, const tern_cmd_create_qp& cmd,
-                    Parents& p) {
+Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents& p) {
   if (cmd.type == TERN_QPT_XRC_TGT) {
     p.xrcd = device.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
     return p.xrcd != nullptr ? TERN_ST_OK : TERN_ST_BAD_HANDLE;
@@ -111,7 +104,7 @@ Status find_parents(const Admin& admin, const Device& device, const tern_cmd_cre
   p.recv_cq = device.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
   if (shares) p.srq = device.srqs.find(le(std::uint32_t{cmd.srqn}));
   if (p.pd == nullptr || p.send_cq == nullptr || p.recv_cq == nullptr ||
-      (shares && p.srq == nullptr) || !admin.uar_live(le(std::uint32_t{cmd.uar}))) {
+      (shares && p.srq == nullptr) || !device.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   // An XRC SRQ takes messages that name it, and only those.
@@ -122,10 +115,10 @@ Status find_parents(const Admin& admin, const Device& device, const tern_cmd_cre
 
 }  // namespace
 
-Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Reply& reply) {
+Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& reply) {
   Parents p;
   if (const Status st = check_type(cmd); st != TERN_ST_OK) return st;
-  if (const Status st = find_parents(admin, device, cmd, p); st != TERN_ST_OK) return st;
+  if (const Status st = find_parents(device, cmd, p); st != TERN_ST_OK) return st;
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
   if (gsi && !privileged) return TERN_ST_DENIED;
@@ -140,6 +133,7 @@ Status create_qp(Admin& admin, Device& device, const tern_cmd_create_qp& cmd, Re
     qpn = device.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
+  if (!made->xrc_target()) device.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn);
   return TERN_ST_OK;
@@ -159,6 +153,13 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status modify_qp(Admin&, Device& device, const tern_cmd_modify_qp& cmd, Reply&) {
   Qp* const qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
   return qp == nullptr ? TERN_ST_BAD_HANDLE : qp->modify(cmd);
+}
+
+Status resume_qp(Admin&, Device& device, const tern_cmd_resume_qp& cmd, Reply&) {
+  if (cmd.side > TERN_FAULT_RESPONDER || cmd.result > TERN_RESUME_FAIL) return TERN_ST_BAD_PARAM;
+  Qp* const qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
+  if (qp == nullptr) return TERN_ST_BAD_HANDLE;
+  return qp->resume_fault(cmd.side, le(std::uint32_t{cmd.token}), cmd.result);
 }
 
 Status query_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {

@@ -75,14 +75,15 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_eth_queues = le(Ethernet::kMaxQueues);
   std::ranges::copy(config.mac, caps.mac);
   caps.local_ca_ack_delay = kLocalAckDelay;
+  caps.num_ports = kNumPorts;
   std::memcpy(caps.fw_name, kName.data(), kName.size());
   reply.set(caps);
   return TERN_ST_OK;
 }
 
-Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
+Status query_objects(Admin&, Device& device, const None&, Reply& reply) {
   tern_rsp_objects rsp{};
-  rsp.uar = le(admin.uars_handed_out());
+  rsp.uar = le(device.uars.handed_out());
   rsp.pd = le(device.pds.count());
   rsp.eq = le(device.eqs.count());
   rsp.cq = le(device.cqs.count());
@@ -96,13 +97,15 @@ Status query_objects(Admin& admin, Device& device, const None&, Reply& reply) {
   rsp.mcast = le(device.multicast.attachments());
   rsp.gid = le(device.port.gid_count());
   rsp.eth_queue = le(device.ethernet.queue_count());
+  rsp.parked = le(device.page_faults.parked());
   rsp.page_entries = le(device.page_entries());
   reply.set(rsp);
   return TERN_ST_OK;
 }
 
-Status query_counters(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
-  switch (le(std::uint32_t{cmd.id})) {
+Status query_counters(Admin&, Device& device, const tern_cmd_query_counters& cmd, Reply& reply) {
+  if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
+  switch (le(std::uint32_t{cmd.group})) {
     case TERN_COUNTERS_RDMA:
       return reply_counters(device.counters.rdma, reply);
     case TERN_COUNTERS_ETH:
@@ -114,7 +117,8 @@ Status query_counters(Admin&, Device& device, const tern_cmd_object& cmd, Reply&
 
 // ---- the port ----
 
-Status query_port(Admin&, Device& device, const None&, Reply& reply) {
+Status query_port(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply& reply) {
+  if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   tern_rsp_port rsp{};
   device.port.query(&rsp);
   reply.set(rsp);
@@ -124,7 +128,7 @@ Status query_port(Admin&, Device& device, const None&, Reply& reply) {
 Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Reply&) {
   const std::uint32_t mtu = device.port.mtu();
   const Status st = device.port.modify(cmd);
-  if (device.port.mtu() != mtu) device.async_events.raise(TERN_EV_PORT_CHANGE, 0);
+  if (device.port.mtu() != mtu) device.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
   return st;
 }
 
@@ -134,9 +138,9 @@ Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
 
 // ---- the Ethernet function ----
 
-Status create_eth_queue(Admin& admin, Device& device, const tern_cmd_create_eth_queue& cmd,
+Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd,
                         Reply& reply) {
-  if (!admin.uar_live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
+  if (!device.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
   std::uint32_t id;
   const Status st = device.ethernet.create_queue(cmd, &id);
   if (st == TERN_ST_OK) reply.set_id(id);

@@ -35,10 +35,6 @@ class AdminSrqTest : public AdminTest {
     EXPECT_EQ(on(TERN_CMD_QUERY_SRQ, srqn, 8), TERN_ST_OK);
     return out<tern_rsp_query_srq>();
   }
-  // Address of the record of a queue made with `c`, whose buffer is a list of pages.
-  std::uint64_t record_of(const tern_cmd_create_srq& c) {
-    return host.get<std::uint64_t>(c.pages.addr + 8) + c.record_offset - 4096;
-  }
 };
 
 TEST_F(AdminSrqTest, CreationChecksEveryField) {
@@ -53,12 +49,10 @@ TEST_F(AdminSrqTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 4; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 11; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 255; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 8; }},  // the record lies in the WQEs
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 - 64; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset += 32; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 8192; }},  // past the list
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 0xffffffc0; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_stride = 8; }},  // past the list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record += 32; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record += 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
       {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
@@ -83,7 +77,7 @@ TEST_F(AdminSrqTest, LayoutsThatAreFine) {
       [](C& c) { c.log_size = 0; },
       [](C& c) { c.log_stride = 5, c.log_size = 7; },
       [](C& c) { c.log_stride = 10, c.log_size = 2; },
-      [](C& c) { c.record_offset = 8192 - 64; },
+      [](C& c) { c.record += 128; },
       [this](C& c) {
         c.pages = {};
         c.pages.addr = host.alloc(2 * 4096);
@@ -101,7 +95,7 @@ TEST_F(AdminSrqTest, CountsAndUsers) {
   const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
   EXPECT_GE(srqn, 1U);
   EXPECT_EQ(objects().srq, 1U);
-  EXPECT_EQ(objects().page_entries, before + 2);
+  EXPECT_EQ(objects().page_entries, before + 1);
   EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
   const std::uint32_t other_pd = make_pd();
   tern_cmd_create_qp qp = qp_command(other_pd, uar, cqn);
@@ -111,7 +105,7 @@ TEST_F(AdminSrqTest, CountsAndUsers) {
   qp.srqn = srqn;
   const std::uint32_t first = make(TERN_CMD_CREATE_QP, qp);
   const std::uint32_t second = make(TERN_CMD_CREATE_QP, qp);
-  qp.pages.num = 1;
+  qp.pages.num = 0;
   EXPECT_EQ(run(TERN_CMD_CREATE_QP, qp, 8), TERN_ST_BAD_PARAM) << "and leaves no user behind";
   EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_BUSY);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, first), TERN_ST_OK);
@@ -139,12 +133,11 @@ TEST_F(AdminSrqTest, NoMoreThanTheLimit) {
 
 TEST_F(AdminSrqTest, ModifyChecksEveryField) {
   const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
-  host.put(record_of(good), 20U);  // 20 WQEs posted
+  host.put(good.record, 20U);  // 20 WQEs posted
   EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 10; }), TERN_ST_OK);
   using C = tern_cmd_modify_srq;
   const auto fresh = [this](C& c) {
-    c.pages = pages(2);
-    c.record_offset = 4096;
+    c.pages = pages(1);
     c.log_size = 5;
   };
   const std::pair<Status, std::function<void(C&)>> rows[] = {
@@ -155,15 +148,12 @@ TEST_F(AdminSrqTest, ModifyChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= TERN_SRQA_LIMIT, c.limit = 0xffffffff; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 255; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 6; }},  // the record lies in the WQEs
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 6; }},  // past the list
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 4; }},  // 20 are posted
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 3; }},  // below the limit, too
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 4096 + 4; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 8192; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_DMA_ERROR, [](C& c) { c.pages.addr = 0x40; }},
-      {TERN_ST_DMA_ERROR, [this](C& c) { host.put(c.pages.addr + 8, std::uint64_t{0x1000}); }},
   };
   int row = 0;
   for (const auto& [st, spoil] : rows) {
@@ -182,8 +172,7 @@ TEST_F(AdminSrqTest, ModifyChecksEveryField) {
   const std::uint64_t before = objects().page_entries;
   EXPECT_EQ(modify(srqn, TERN_SRQA_RESIZE | TERN_SRQA_LIMIT,
                    [&](C& c) {
-                     c.pages = pages(3);
-                     c.record_offset = 8192;
+                     c.pages = pages(2);
                      c.log_size = 6;
                      c.limit = 20;
                    }),
@@ -195,7 +184,7 @@ TEST_F(AdminSrqTest, ModifyChecksEveryField) {
 TEST_F(AdminSrqTest, EventsOfADestroyedQueueAreDropped) {
   const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, good);
   EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_OK);
-  host.put(record_of(good), 33U);
+  host.put(good.record, 33U);
   EXPECT_EQ(modify(srqn, TERN_SRQA_LIMIT, [](auto& c) { c.limit = 1; }), TERN_ST_BAD_STATE);
   EXPECT_EQ(device.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
@@ -266,7 +255,7 @@ TEST_F(AdminXrcTest, QueuesCheckWhatTheyName) {
       {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 0; }},
   };
   int row = 0;
   for (const auto& [st, spoil] : rows) {
@@ -295,7 +284,7 @@ TEST_F(AdminXrcTest, HalfConnectionsCheckEveryField) {
       {TERN_ST_BAD_PARAM, [this](C& c) { c.send_cqn = cqn; }},
       {TERN_ST_BAD_PARAM, [this](C& c) { c.recv_cqn = cqn; }},
       {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(1); }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.record_offset = 64; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.record = 256; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 64; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 64; }},
   };

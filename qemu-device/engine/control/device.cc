@@ -52,6 +52,7 @@ Device::Device(Host& host_, const Config& config_)
       dm(host, config.dm, kMaxDm),
       memory(host, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
       async_events(*this),
+      page_faults(*this),
       ethernet(*this),
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
@@ -65,6 +66,7 @@ Device::Device(Host& host_, const Config& config_)
       scatter(host),
       grh(host),
       admin_(std::make_unique<Admin>(*this)),
+      kernel_events_([](void* self) { static_cast<Device*>(self)->flush_events(); }, this),
       uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
 
 Device::~Device() { reset(); }
@@ -94,6 +96,9 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   const std::uint32_t uar = admin_->uar_of(offset);
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
+    case TERN_DB_CMD_PAGE:
+      if (uars.ring(uar)) return;
+      break;
     case TERN_DB_CMD_SQ:
       if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) {
         watch.rung(*qp);
@@ -107,7 +112,7 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
       if (Cq* const cq = cqs.find(number); cq != nullptr && cq->uar() == uar) return cq->arm();
       break;
     case TERN_DB_CMD_EQ_CI:
-      if (uar == TERN_UAR_KERNEL) return async_events.flush();
+      if (uar == TERN_UAR_KERNEL) return flush_events();
       break;
     case TERN_DB_CMD_ETH_TX:
       if (ethernet.kick(number, uar)) return;
@@ -116,6 +121,19 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
       break;
   }
   counters.add(TERN_CNT_BAD_DOORBELL);
+}
+
+// What waited for room in the kernel's event queues.
+void Device::flush_events() {
+  async_events.flush();
+  page_faults.flush();
+}
+
+// Looks at queues whose page was rung, and returns what that cost: half of the budget at most, so that the queues found get some.
+std::uint32_t Device::look_at_pages(std::uint32_t budget) {
+  constexpr std::uint32_t kLookCost = 256;  // bytes
+  if (!uars.pending()) [[likely]] return 0;
+  return uars.run(std::max(budget / 2 / kLookCost, 1U)) * kLookCost;
 }
 
 // ---- packets ----
@@ -234,7 +252,7 @@ std::uint32_t Device::emit(Packet& packet) {
 void Device::set_link(bool up) {
   if (up == port.link_up()) return;
   port.set_link(up);
-  async_events.raise(TERN_EV_PORT_CHANGE, 0);
+  async_events.raise(TERN_EV_PORT_CHANGE, 1);
 }
 
 void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
@@ -308,6 +326,8 @@ bool Device::run(std::uint32_t budget) {
   unfinished_ = more;
   if (!admin_->enabled()) return more;
   more |= timers.run(host.now(), kTimers);
+  budget -= std::min(budget, look_at_pages(budget));
+  more |= uars.pending();
   more |= ethernet.run(budget);
   watch.look();
   more |= run_qps(budget);
@@ -316,7 +336,7 @@ bool Device::run(std::uint32_t budget) {
 }
 
 bool Device::look() {
-  if (unfinished_ || ready_head_ != nullptr) return true;
+  if (unfinished_ || ready_head_ != nullptr || uars.pending()) return true;
   watch.look();
   return ready_head_ != nullptr || !watch.any();
 }
@@ -346,13 +366,14 @@ void Device::reset() {
   xrcds.clear();
   cqs.clear();
   eqs.clear();
-  async_eq = nullptr;
+  async_eq = fault_eq = nullptr;
   async_events.clear();
   memory.reset();
   dm.reset();
   pds.clear();
   port.reset();
   counters = Counters{};
+  uars.reset();
   admin_->reset();
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "control/uar_pages.h"
 #include "core/block_pool.h"
 #include "core/counters.h"
 #include "core/effects.h"
@@ -19,6 +20,7 @@
 #include "eth/port.h"
 #include "memory/device_memory.h"
 #include "memory/memory.h"
+#include "objects/page_faults.h"
 #include "objects/queues.h"
 #include "objects/srq.h"
 #include "transport/multicast.h"
@@ -134,7 +136,9 @@ class Device {
   Port port;
   DeviceMemory dm;
   Memory memory;
+  UarPages uars;
   AsyncEvents async_events;
+  PageFaults page_faults;
   BlockPool blocks;  // of what is under way
   Ethernet ethernet;
   Table<Pd> pds;
@@ -146,6 +150,7 @@ class Device {
   Table<Qp> qps;
   Multicast multicast;
   Eq* async_eq = nullptr;
+  Eq* fault_eq = nullptr;
 
   // The packet being built by whoever has its turn, and the one being parsed.
   Packet tx_packet;
@@ -157,12 +162,15 @@ class Device {
 
  private:
   friend class Admin;
+  void flush_events();
+  [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
   std::uint32_t notify(const Qp* qp, const Packet& packet);
   bool run_qps(std::uint32_t budget);
   void resume(Qp& qp);
 
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<DeviceFaults> faults_;  // null: none
+  PageQueue kernel_events_;  // the asynchronous and the fault EQ
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
   bool unfinished_ = false;  // the last run left something
   Qp* ready_head_ = nullptr;

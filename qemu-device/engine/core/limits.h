@@ -26,6 +26,10 @@ inline constexpr std::uint32_t kMaxMessage = 0x8000'0000;  // 2^31 bytes, IBTA 9
 inline constexpr std::uint8_t kMaxRdAtomic = 16;
 inline constexpr std::uint8_t kLocalAckDelay = 15;  // 134 ms: an emulated machine may be slow
 
+// Ports are numbered from 1.
+inline constexpr std::uint8_t kNumPorts = 1;
+constexpr bool is_port(std::uint8_t port) { return port >= 1 && port <= kNumPorts; }
+
 inline constexpr std::uint64_t kMaxMrSize = std::uint64_t{1} << 40;
 // Page list entries of all regions together: a terabyte of 4 KiB pages, 2 GiB of lists.
 inline constexpr std::uint64_t kMaxMrPages = std::uint64_t{1} << 28;

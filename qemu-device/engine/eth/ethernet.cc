@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "control/device.h"
+#include "core/limits.h"
 
 namespace tern {
 
@@ -47,12 +48,14 @@ std::uint16_t vlan_of(std::span<const std::byte> frame) {
 struct Ethernet::Queue {
   tern_cmd_create_eth_queue cmd{};
   QueueBuffer buffer;
+  Record record;
   Cq* cq = nullptr;
   std::uint32_t id = 0;
   std::uint32_t pi = 0;  // last read
   std::uint32_t ci = 0;
   bool kicked = false;
   bool broken = false;  // stopped for good: only its destruction helps
+  PageQueue page_queue{[](void* self) { static_cast<Queue*>(self)->kicked = true; }, this};
 
   [[nodiscard]] std::uint32_t size() const { return 1U << cmd.log_size; }
   [[nodiscard]] bool transmits() const { return cmd.direction == TERN_ETH_QUEUE_TX; }
@@ -73,10 +76,9 @@ Ethernet::Ethernet(Device& device) : device_(device), queues_(1, 2 * kMaxQueues)
 Ethernet::~Ethernet() = default;
 
 Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id) {
-  const std::uint64_t record = le(cmd.record_offset);
+  const Record record(le(std::uint64_t{cmd.record}));
   if (cmd.direction > TERN_ETH_QUEUE_RX || cmd.log_size < kLogSizeMin ||
-      cmd.log_size > kLogSizeMax || cmd.rsvd_1e != 0 || record % TERN_RECORD_SIZE != 0 ||
-      record < std::uint64_t{kDescriptor} << cmd.log_size) {
+      cmd.log_size > kLogSizeMax || !is_port(cmd.port) || !record.fits<tern_eth_record>()) {
     return TERN_ST_BAD_PARAM;
   }
   Cq* const cq = device_.cqs.find(le(cmd.cqn));
@@ -86,10 +88,13 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_
   auto q = std::make_unique<Queue>();
   q->cmd = cmd;
   q->cq = cq;
-  if (const Status st = q->buffer.load(device_.host, cmd.pages, record + TERN_RECORD_SIZE)) return st;
+  q->record = record;
+  const std::uint64_t ring = std::uint64_t{kDescriptor} << cmd.log_size;
+  if (const Status st = q->buffer.load(device_.host, cmd.pages, ring)) return st;
   cq->attach();
   Queue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));
+  device_.uars.add(le(cmd.uar), queue->page_queue);
   return TERN_ST_OK;
 }
 
@@ -103,7 +108,8 @@ Status Ethernet::destroy_queue(std::uint32_t id) {
 
 Status Ethernet::set_filter(const tern_cmd_set_rx_filter& cmd) {
   constexpr std::uint16_t known = TERN_RXF_PROMISC | TERN_RXF_ALLMULTI | TERN_RXF_VLANS;
-  if ((le(cmd.flags) & ~known) != 0 || le(cmd.num_macs) > TERN_RX_FILTER_MACS || cmd.rsvd_4 != 0) {
+  if ((le(cmd.flags) & ~known) != 0 || le(cmd.num_macs) > TERN_RX_FILTER_MACS ||
+      !is_port(cmd.port)) {
     return TERN_ST_BAD_PARAM;
   }
   filter_ = cmd;
@@ -152,7 +158,7 @@ void Ethernet::run_queue(Queue& q, std::uint32_t& budget) {
 }
 
 bool Ethernet::read_pi(Queue& q) {
-  const auto pi = q.buffer.load32(device_.host, le(q.cmd.record_offset));
+  const auto pi = q.record.load32(device_.host, offsetof(tern_eth_record, pi));
   if (!pi) {
     device_.counters.add(TERN_CNT_DMA_ERRORS);
     fail(q, q.ci);
@@ -290,11 +296,6 @@ void Ethernet::receive(std::span<const std::byte> frame) {
   const Mac dst = destination(frame);
   if (is_group(dst) && dst != kBroadcast) counters.add_eth(TERN_ETH_CNT_RX_MULTICAST);
   complete(*q, index, TERN_ETH_RX, TERN_CQE_SUCCESS, static_cast<std::uint32_t>(frame.size()));
-}
-
-std::optional<std::uint32_t> Ethernet::uar_of(std::uint32_t id) const {
-  const Queue* const q = queues_.find(id);
-  return q ? std::optional(le(q->cmd.uar)) : std::nullopt;
 }
 
 std::uint64_t Ethernet::page_entries() const {

@@ -34,8 +34,6 @@ class Ethernet {
   void receive(std::span<const std::byte> frame);
 
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
-  // UAR page of a queue; nothing when there is no such queue.
-  [[nodiscard]] std::optional<std::uint32_t> uar_of(std::uint32_t id) const;
   [[nodiscard]] std::uint64_t page_entries() const;
 
  private:

@@ -42,6 +42,7 @@ class EthernetTest : public ::testing::Test {
   Status filter(std::uint16_t flags, std::initializer_list<Mac> macs = {},
                 std::initializer_list<unsigned> vlans = {}) {
     tern_cmd_set_rx_filter cmd{};
+    cmd.port = 1;
     cmd.flags = le(flags);
     cmd.num_macs = le(static_cast<std::uint16_t>(macs.size()));
     std::size_t i = 0;
@@ -301,11 +302,12 @@ TEST_F(EthernetTest, FiltersByVlan) {
 TEST_F(EthernetTest, RefusesBadFilters) {
   EXPECT_EQ(filter(8), TERN_ST_BAD_PARAM);
   tern_cmd_set_rx_filter cmd{};
+  cmd.port = 1;
   cmd.num_macs = le(std::uint16_t{65});
   EXPECT_EQ(b.command(TERN_CMD_SET_RX_FILTER, cmd), TERN_ST_BAD_PARAM);
   cmd.num_macs = le(std::uint16_t{64});
   EXPECT_EQ(b.command(TERN_CMD_SET_RX_FILTER, cmd), TERN_ST_OK);
-  cmd.rsvd_4 = le(1U);
+  cmd.port = 2;
   EXPECT_EQ(b.command(TERN_CMD_SET_RX_FILTER, cmd), TERN_ST_BAD_PARAM);
 }
 
@@ -344,6 +346,7 @@ TEST_F(EthernetTest, BufferOutOfReachFailsAlone) {
 TEST_F(EthernetTest, SilentWhileDown) {
   rx.post_buffer();
   tern_cmd_modify_port cmd{};
+  cmd.port = 1;
   cmd.mask = le(std::uint32_t{TERN_PORT_ENABLE});
   ASSERT_EQ(b.command(TERN_CMD_MODIFY_PORT, cmd), TERN_ST_OK);
   EXPECT_FALSE(pass(eth_frame(b.mac(), a.mac(), 100)));
@@ -364,7 +367,8 @@ TEST_F(EthernetTest, RefusesBadQueues) {
   QueueMemory memory(a.host, 4096);
   tern_cmd_create_eth_queue good{};
   good.pages = memory.pages();
-  good.record_offset = le(256U);
+  good.record = le(a.host.alloc(64, 64));
+  good.port = 1;
   good.cqn = le(cq.number());
   good.uar = le(a.uar());
   good.direction = TERN_ETH_QUEUE_RX;
@@ -378,10 +382,10 @@ TEST_F(EthernetTest, RefusesBadQueues) {
   EXPECT_EQ(status([](auto& c) { c.direction = 2; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.log_size = 3; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.log_size = 15; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.record_offset = le(192U); }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.record_offset = le(260U); }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.record_offset = le(0xffffffc0U); }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.rsvd_1e = le(std::uint16_t{1}); }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.record = le(le(c.record) + 4); }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.port = 0; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.port = 2; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.log_size = 9; }), TERN_ST_BAD_PARAM) << "past the list";
   EXPECT_EQ(status([](auto& c) { c.cqn = le(0U); }), TERN_ST_BAD_HANDLE);
   EXPECT_NE(status([](auto& c) { c.uar = le(99U); }), TERN_ST_OK);
   EXPECT_EQ(status([](auto& c) { c.pages.addr = le(std::uint64_t{0xdead0000}); }),

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstring>
 
+#include "core/limits.h"
+
 namespace tern {
 
 namespace {
@@ -62,7 +64,9 @@ Port::Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
 
 Status Port::set_gid(const tern_cmd_set_gid& cmd) {
   const std::uint16_t index = le(cmd.index);
-  if (index >= kGidTableLen || cmd.valid > 1 || !is_zero(cmd.rsvd_c)) return TERN_ST_BAD_PARAM;
+  if (index >= kGidTableLen || cmd.valid > 1 || !is_port(cmd.port) || !is_zero(cmd.rsvd_d)) {
+    return TERN_ST_BAD_PARAM;
+  }
   if (!cmd.valid) {
     gids_[index] = Entry{};
     return TERN_ST_OK;
@@ -86,7 +90,7 @@ Status Port::modify(const tern_cmd_modify_port& cmd) {
   const std::uint32_t mask = le(cmd.mask);
   const std::uint32_t mtu = le(cmd.mtu);
   const Mac mac = array_of(cmd.mac);
-  if ((mask & ~kPortMask) != 0 || cmd.rsvd_f != 0) return TERN_ST_BAD_PARAM;
+  if ((mask & ~kPortMask) != 0 || !is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   if ((mask & TERN_PORT_MTU) && (mtu < kMinMtu || mtu > max_mtu_)) return TERN_ST_BAD_PARAM;
   if ((mask & TERN_PORT_MAC) && !is_station(mac)) return TERN_ST_BAD_PARAM;
   if ((mask & TERN_PORT_ENABLE) && cmd.enable > 1) return TERN_ST_BAD_PARAM;
@@ -134,7 +138,8 @@ bool Port::has_vlan(std::uint16_t vlan) const {
   return std::ranges::any_of(gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan; });
 }
 
-std::optional<Route> Port::resolve(const tern_av& av, Qpn src, Qpn dst) const {
+std::optional<Route> Port::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
+  if (av.port != port) return std::nullopt;
   const std::uint16_t index = le(av.sgid_index);
   if (index >= kGidTableLen || !gids_[index].valid) return std::nullopt;
   const Entry& source = gids_[index];
@@ -152,6 +157,7 @@ std::optional<Route> Port::resolve(const tern_av& av, Qpn src, Qpn dst) const {
   r.traffic_class = av.traffic_class;
   r.hop_limit = av.hop_limit;
   r.sl = av.sl;
+  r.port = port;
   r.ipv4 = source.ipv4;
   r.local = find_gid(r.dgid, r.vlan).has_value();
   return r;

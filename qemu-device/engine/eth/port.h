@@ -41,8 +41,10 @@ class Port {
   // Whether a valid entry is on this VLAN; TERN_VLAN_NONE: on none.
   [[nodiscard]] bool has_vlan(std::uint16_t vlan) const;
   // The route of packets sent with `av`; nothing when its source GID is not in the table or
-  // not of the destination's address family. local: dgid is one of our own (same VLAN).
-  [[nodiscard]] std::optional<Route> resolve(const tern_av& av, Qpn src, Qpn dst) const;
+  // not of the destination's address family, or when `av` is not of `port`, the QP's. local: dgid
+  // is one of our own (same VLAN).
+  [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
+                                             Qpn dst) const;
 
   static constexpr std::uint16_t kGidTableLen = 128;
 

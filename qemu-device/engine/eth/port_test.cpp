@@ -17,6 +17,7 @@ tern_cmd_set_gid entry(std::uint16_t index, bool ipv4, std::uint8_t last,
   tern_cmd_set_gid cmd{};
   cmd.index = le(index);
   cmd.valid = 1;
+  cmd.port = 1;
   cmd.net_type = ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
   cmd.vlan = le(vlan);
   std::ranges::copy(kMac, cmd.mac);
@@ -31,6 +32,7 @@ tern_av av_to(const Gid& dgid, std::uint16_t sgid_index) {
   av.hop_limit = 9;
   av.traffic_class = 0x22;
   av.sl = 3;
+  av.port = 1;
   av.dmac[5] = 0x42;
   return av;
 }
@@ -56,6 +58,7 @@ TEST_F(PortTest, StartsDown) {
 TEST_F(PortTest, ModifiesWhatTheMaskNames) {
   tern_cmd_modify_port cmd{};
   cmd.mtu = le(1U);  // not asked for
+  cmd.port = 1;
   cmd.mask = le(TERN_PORT_ENABLE);
   cmd.enable = 1;
   EXPECT_EQ(port.modify(cmd), TERN_ST_OK);
@@ -89,13 +92,15 @@ TEST_F(PortTest, RefusesBadValuesWhole) {
     cmd.mask = le(TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE);
     cmd.mtu = le(4000U);
     cmd.mac[0] = 0x02;
+    cmd.port = 1;
     change();
     EXPECT_EQ(port.modify(cmd), TERN_ST_BAD_PARAM);
     EXPECT_EQ(port.mtu(), 1500U);
     EXPECT_EQ(port.mac(), kMac);
   };
   refuse([&] { cmd.mask |= le(8U); });
-  refuse([&] { cmd.rsvd_f = 1; });
+  refuse([&] { cmd.port = 0; });
+  refuse([&] { cmd.port = 2; });
   refuse([&] { cmd.mtu = le(67U); });
   refuse([&] { cmd.mtu = le(9001U); });
   refuse([&] { cmd.mac[0] = 0x01; });
@@ -114,6 +119,7 @@ TEST_F(PortTest, GidTable) {
   EXPECT_EQ(port.find_gid(sample_gid(false, 2), TERN_VLAN_NONE), std::nullopt);
 
   tern_cmd_set_gid clear{};
+  clear.port = 1;
   clear.index = le(std::uint16_t{5});
   EXPECT_EQ(port.set_gid(clear), TERN_ST_OK);
   EXPECT_EQ(port.set_gid(clear), TERN_ST_OK);
@@ -141,14 +147,16 @@ TEST_F(PortTest, RefusesBadGids) {
   refuse(v4, [](auto& c) { c.mac[0] |= 1; });
   refuse(v6, [](auto& c) { std::ranges::fill(c.mac, 0); });
   refuse(v6, [](auto& c) { std::ranges::fill(c.gid, 0); });
-  refuse(v6, [](auto& c) { c.rsvd_c[3] = 1; });
+  refuse(v6, [](auto& c) { c.rsvd_d[2] = 1; });
+  refuse(v6, [](auto& c) { c.port = 0; });
+  refuse(v6, [](auto& c) { c.port = 2; });
 }
 
 TEST_F(PortTest, ResolvesRoutes) {
   ASSERT_EQ(port.set_gid(entry(1, true, 1, 100)), TERN_ST_OK);
   tern_av av = av_to(sample_gid(true, 2), 1);
   av.flow_label = le(0xffffffffU);
-  const auto r = port.resolve(av, Qpn(2), Qpn(3));
+  const auto r = port.resolve(av, 1, Qpn(2), Qpn(3));
   ASSERT_TRUE(r);
   EXPECT_EQ(r->sgid, sample_gid(true, 1));
   EXPECT_EQ(r->dgid, sample_gid(true, 2));
@@ -168,7 +176,7 @@ TEST_F(PortTest, RoutesNeedASourceOfTheSameFamily) {
   ASSERT_EQ(port.set_gid(entry(1, true, 1)), TERN_ST_OK);
   ASSERT_EQ(port.set_gid(entry(2, false, 1)), TERN_ST_OK);
   const auto ok = [&](bool ipv4, std::uint16_t index) {
-    return port.resolve(av_to(sample_gid(ipv4, 2), index), Qpn(2), Qpn(3)).has_value();
+    return port.resolve(av_to(sample_gid(ipv4, 2), index), 1, Qpn(2), Qpn(3)).has_value();
   };
   EXPECT_TRUE(ok(true, 1));
   EXPECT_TRUE(ok(false, 2));
@@ -184,7 +192,7 @@ TEST_F(PortTest, LocalMeansAnyOwnGidOnThatVlan) {
   ASSERT_EQ(port.set_gid(entry(2, true, 9)), TERN_ST_OK);
   ASSERT_EQ(port.set_gid(entry(3, true, 7, 100)), TERN_ST_OK);
   const auto local = [&](std::uint8_t last, std::uint16_t index) {
-    return port.resolve(av_to(sample_gid(true, last), index), Qpn(2), Qpn(3))->local;
+    return port.resolve(av_to(sample_gid(true, last), index), 1, Qpn(2), Qpn(3))->local;
   };
   EXPECT_TRUE(local(1, 1));
   EXPECT_TRUE(local(9, 1));
@@ -197,7 +205,7 @@ TEST_F(PortTest, SourcePortFollowsFlowLabelOrQueuePairs) {
   ASSERT_EQ(port.set_gid(entry(1, true, 1)), TERN_ST_OK);
   tern_av av = av_to(sample_gid(true, 2), 1);
   const auto sport = [&](std::uint32_t a, std::uint32_t b) {
-    return port.resolve(av, Qpn(a), Qpn(b))->udp_sport;
+    return port.resolve(av, 1, Qpn(a), Qpn(b))->udp_sport;
   };
   EXPECT_EQ(sport(0x10, 0x11), 0xc000 | 0x110);
   EXPECT_EQ(sport(0x10, 0x11), sport(0x11, 0x10));

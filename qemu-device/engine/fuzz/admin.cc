@@ -29,8 +29,8 @@ constexpr Shape kShapes[] = {
     {TERN_CMD_NOP, 0, 0, -1, -1},
     {TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps), -1, -1},
     {TERN_CMD_QUERY_OBJECTS, 0, sizeof(tern_rsp_objects), -1, -1},
-    {TERN_CMD_QUERY_COUNTERS, sizeof(tern_cmd_object), 264, -1, -1},
-    {TERN_CMD_QUERY_PORT, 0, sizeof(tern_rsp_port), -1, -1},
+    {TERN_CMD_QUERY_COUNTERS, sizeof(tern_cmd_query_counters), 8 * TERN_CNT_RDMA_NUM, -1, -1},
+    {TERN_CMD_QUERY_PORT, sizeof(tern_cmd_query_port), sizeof(tern_rsp_port), -1, -1},
     {TERN_CMD_MODIFY_PORT, sizeof(tern_cmd_modify_port), 0, -1, -1},
     {TERN_CMD_SET_GID, sizeof(tern_cmd_set_gid), 0, -1, -1},
     {TERN_CMD_ALLOC_UAR, 0, 8, kUar, -1},
@@ -58,6 +58,7 @@ constexpr Shape kShapes[] = {
     {TERN_CMD_DESTROY_QP, sizeof(tern_cmd_object), 0, -1, kQp},
     {TERN_CMD_MODIFY_QP, sizeof(tern_cmd_modify_qp), 0, -1, -1},
     {TERN_CMD_QUERY_QP, sizeof(tern_cmd_object), sizeof(tern_rsp_query_qp), -1, -1},
+    {TERN_CMD_RESUME_QP, sizeof(tern_cmd_resume_qp), 0, -1, -1},
     {TERN_CMD_CREATE_SRQ, sizeof(tern_cmd_create_srq), 8, kSrq, -1},
     {TERN_CMD_DESTROY_SRQ, sizeof(tern_cmd_object), 0, -1, kSrq},
     {TERN_CMD_MODIFY_SRQ, sizeof(tern_cmd_modify_srq), 0, -1, -1},
@@ -109,13 +110,16 @@ class AdminPlay {
     return list.empty() ? 0 : list[list.size() - 1 - in_.pick(static_cast<unsigned>(list.size()))];
   }
   tern_pages pages(std::uint64_t bytes);
+  // An address for a record, seldom one that is not aligned.
+  std::uint64_t record(std::uint64_t align);
+  [[nodiscard]] std::uint8_t port() { return in_.u8() % 16 == 15 ? in_.u8() : 1; }
   [[nodiscard]] Bytes good(const Shape& shape);
   [[nodiscard]] Bytes good_create(std::uint16_t opcode);
   [[nodiscard]] Bytes good_change(std::uint16_t opcode);
   void bend(Bytes& in);
   [[nodiscard]] std::uint64_t some_address();
   [[nodiscard]] bool too_big(const Shape& shape, const Bytes& in) const;
-  void grant(const tern_pages& p, std::uint64_t bytes);
+  void grant(const tern_pages& p, std::uint64_t bytes, unsigned rights = FuzzHost::kWrite);
   void grant(std::uint16_t opcode, const Bytes& in);
   void twist(tern_aq_entry& e);
 
@@ -152,24 +156,30 @@ tern_pages AdminPlay::pages(std::uint64_t bytes) {
   return p;
 }
 
+std::uint64_t AdminPlay::record(std::uint64_t align) {
+  const std::uint8_t how = in_.u8();
+  const std::uint64_t at = FuzzHost::page(page::kFree + how % (page::kEnd - page::kFree)) + align * (how % 4);
+  return how == 0xff ? at + in_.u8() : at;
+}
+
 Bytes AdminPlay::good_create(std::uint16_t opcode) {
   switch (opcode) {
     case TERN_CMD_ALLOC_PD:
       return bytes_of(tern_cmd_alloc_pd{in_.u8() & 1U, 0});
     case TERN_CMD_CREATE_EQ: {
       tern_cmd_create_eq c{};
-      c.pages = pages(256 + 64);
-      c.record_offset = 256;
+      c.kind = in_.u8() % 4 == 3 ? static_cast<std::uint8_t>(1 + in_.pick(2)) : 0;
+      c.pages = pages((c.kind == TERN_EQ_FAULT ? 64U : 16U) << 4);
+      c.record = record(64);
       c.vector = static_cast<std::uint16_t>(in_.pick(4));
       c.log_size = 4;
-      c.kind = in_.u8() % 4 == 3;
       return bytes_of(c);
     }
     case TERN_CMD_CREATE_CQ: {
       tern_cmd_create_cq c{};
       c.log_size = static_cast<std::uint8_t>(1 + in_.pick(6));
-      c.record_offset = 64U << c.log_size;
-      c.pages = pages(c.record_offset + 64);
+      c.pages = pages(64U << c.log_size);
+      c.record = record(64);
       const std::uint8_t how = in_.u8();
       c.eqn = how & 1 ? TERN_NO_EQ : any(kEq);
       c.flags = how & 0x10 ? TERN_CQ_F_IGNORE_OVERRUN : 0;
@@ -219,8 +229,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.log_rq_size = static_cast<std::uint8_t>(in_.pick(5));
       c.log_rq_stride = static_cast<std::uint8_t>(5 + in_.pick(3));
       c.rq_offset = 4096;
-      c.record_offset = 8192;
-      c.pages = pages(8192 + 64);
+      c.record = record(256);
+      c.pages = pages(8192);
       if (how & 0x80) {
         c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
         c.srqn = any(kSrq);
@@ -242,8 +252,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       tern_cmd_create_srq c{};
       c.log_size = static_cast<std::uint8_t>(in_.pick(5));
       c.log_stride = static_cast<std::uint8_t>(5 + in_.pick(4));
-      c.record_offset = 4096;
-      c.pages = pages(4096 + 64);
+      c.record = record(128);
+      c.pages = pages(4096);
       c.pdn = any(kPd);
       if (in_.u8() & 1) {
         c.flags = TERN_SRQ_F_XRC;
@@ -254,8 +264,9 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
     }
     default: {
       tern_cmd_create_eth_queue c{};
-      c.pages = pages(256 + 64);
-      c.record_offset = 256;
+      c.pages = pages(256);
+      c.record = record(64);
+      c.port = port();
       c.cqn = any(kCq);
       c.uar = any(kUar);
       c.direction = in_.u8() & 1;
@@ -273,12 +284,14 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.mtu = 68 + in_.u16() % 9000;
       c.mac[5] = in_.u8();
       c.enable = !(in_.u8() & 1);
+      c.port = port();
       return bytes_of(c);
     }
     case TERN_CMD_SET_GID: {
       tern_cmd_set_gid c{};
       c.index = in_.u8() % 4;
       c.valid = in_.u8() & 1;
+      c.port = port();
       c.net_type = static_cast<std::uint8_t>(1 + in_.pick(2));
       c.vlan = in_.u8() & 1 ? std::uint16_t{TERN_VLAN_NONE} : in_.u16();
       std::ranges::copy(World::kMac, c.mac);
@@ -288,8 +301,7 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
     case TERN_CMD_RESIZE_CQ: {
       tern_cmd_resize_cq c{};
       c.log_size = static_cast<std::uint8_t>(1 + in_.pick(6));
-      c.record_offset = 64U << c.log_size;
-      c.pages = pages(c.record_offset + 64);
+      c.pages = pages(64U << c.log_size);
       c.cqn = any(kCq);
       return bytes_of(c);
     }
@@ -320,9 +332,9 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       constexpr std::uint32_t kPeer = TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
       constexpr std::uint32_t kTarget = TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
       constexpr std::array masks = {
-          TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, kPeer | kTarget,
+          TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, kPeer | kTarget,
           TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC,
-          0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
+          0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
       c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE);
@@ -331,6 +343,7 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.attr.path_mtu = w_.scene.log_mtu;
       c.attr.dest_qpn = any(kQp);
       c.attr.access = 0xf;
+      c.attr.port = port();
       c.attr.max_rd_atomic = c.attr.max_dest_rd_atomic = in_.u8() % 17;
       c.attr.timeout = 8;
       c.attr.qkey = World::kQkey;
@@ -344,11 +357,22 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.limit = in_.u8() % 20;
       if (c.mask & TERN_SRQA_RESIZE) {
         c.log_size = static_cast<std::uint8_t>(in_.pick(5));
-        c.record_offset = 4096;
-        c.pages = pages(4096 + 64);
+        c.pages = pages(4096);
       }
       return bytes_of(c);
     }
+    case TERN_CMD_RESUME_QP: {
+      tern_cmd_resume_qp c{};
+      c.qpn = any(kQp);
+      c.token = in_.u8();
+      c.side = in_.u8() & 1;
+      c.result = in_.u8() & 1;
+      return bytes_of(c);
+    }
+    case TERN_CMD_QUERY_PORT:
+      return bytes_of(tern_cmd_query_port{port(), {}});
+    case TERN_CMD_QUERY_COUNTERS:
+      return bytes_of(tern_cmd_query_counters{in_.u8() & 1U, port(), {}});
     case TERN_CMD_ATTACH_MCAST:
     case TERN_CMD_DETACH_MCAST: {
       tern_cmd_mcast c{};
@@ -356,10 +380,12 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       std::ranges::copy(World::gid(in_.u8() % 4, ipv4), c.gid);
       c.gid[ipv4 ? 12 : 0] = ipv4 ? 0xe0 : 0xff;
       c.qpn = any(kQp);
+      c.port = port();
       return bytes_of(c);
     }
     default: {
       tern_cmd_set_rx_filter c{};
+      c.port = port();
       c.flags = in_.u8() & 7;
       c.num_macs = in_.u8() % 66;
       return bytes_of(c);
@@ -370,12 +396,12 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
 Bytes AdminPlay::good(const Shape& shape) {
   if (shape.in_len == 0) return {};
   if (shape.in_len == sizeof(tern_cmd_object) && shape.opcode != TERN_CMD_ALLOC_PD &&
-      shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ) {
-    const bool counters = shape.opcode == TERN_CMD_QUERY_COUNTERS;
+      shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ &&
+      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_COUNTERS) {
     unsigned kind = shape.destroys >= 0 ? static_cast<unsigned>(shape.destroys) : unsigned{kQp};
     if (shape.opcode == TERN_CMD_QUERY_MR) kind = in_.u8() & 1 ? kKey : kWindow;
     if (shape.opcode == TERN_CMD_QUERY_SRQ) kind = kSrq;
-    return bytes_of(tern_cmd_object{counters ? in_.u8() & 1U : any(kind), 0});
+    return bytes_of(tern_cmd_object{any(kind), 0});
   }
   return shape.makes >= 0 ? good_create(shape.opcode) : good_change(shape.opcode);
 }
@@ -432,9 +458,9 @@ bool AdminPlay::too_big(const Shape& shape, const Bytes& in) const {
 
 // ---- what may be written ----
 
-// The memory that an accepted page list names.
-void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes) {
-  if (p.kind == TERN_PAGES_DIRECT) return w_.host.grant(p.addr, bytes, FuzzHost::kWrite);
+// The memory that a page list names.
+void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes, unsigned rights) {
+  if (p.kind == TERN_PAGES_DIRECT) return w_.host.grant(p.addr, bytes, rights);
   const std::uint32_t num = std::min(p.num, 65536U);
   for (std::uint32_t i = 0; i < num; ++i) {
     std::uint64_t at = p.addr + 8ULL * i;
@@ -443,7 +469,7 @@ void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes) {
            8ULL * (i % TERN_PAGES_CHUNK);
     }
     if (!FuzzHost::is_ram(at, 8)) return;
-    w_.host.grant(w_.host.get<std::uint64_t>(at), 1ULL << (p.page_shift & 31), FuzzHost::kWrite);
+    w_.host.grant(w_.host.get<std::uint64_t>(at), 1ULL << (p.page_shift & 31), rights);
   }
 }
 
@@ -452,26 +478,39 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
     std::memcpy(&cmd, in.data(), sizeof(cmd));
     return cmd;
   };
-  const auto queue = [&](const auto& c) { grant(c.pages, std::uint64_t{c.record_offset} + 64); };
+  // Rings that the device writes, or reads; records are both.
+  const auto ring = [&](const auto& c, std::uint64_t bytes, unsigned rights) {
+    grant(c.pages, bytes, rights);
+    if constexpr (requires { c.record; }) w_.host.grant(c.record, 256, FuzzHost::kRead | FuzzHost::kWrite);
+  };
+  constexpr std::uint64_t kQp = std::uint64_t{1} << 33;  // as far as its offsets reach
   switch (opcode) {
     case TERN_CMD_ALLOC_PD:
       if (as(tern_cmd_alloc_pd{}).flags & TERN_PD_PRIVILEGED) w_.host.grant_all();
       break;
-    case TERN_CMD_CREATE_EQ:
-      return queue(as(tern_cmd_create_eq{}));
-    case TERN_CMD_CREATE_CQ:
-      return queue(as(tern_cmd_create_cq{}));
-    case TERN_CMD_RESIZE_CQ:
-      return queue(as(tern_cmd_resize_cq{}));
-    case TERN_CMD_CREATE_SRQ:
-      return queue(as(tern_cmd_create_srq{}));
+    case TERN_CMD_CREATE_EQ: {
+      const auto c = as(tern_cmd_create_eq{});
+      return ring(c, sizeof(tern_fault) << (c.log_size & 31), FuzzHost::kWrite);
+    }
+    case TERN_CMD_CREATE_CQ: {
+      const auto c = as(tern_cmd_create_cq{});
+      return ring(c, sizeof(tern_cqe) << (c.log_size & 31), FuzzHost::kWrite);
+    }
+    case TERN_CMD_RESIZE_CQ: {
+      const auto c = as(tern_cmd_resize_cq{});
+      return ring(c, sizeof(tern_cqe) << (c.log_size & 31), FuzzHost::kWrite);
+    }
+    case TERN_CMD_CREATE_SRQ: {
+      const auto c = as(tern_cmd_create_srq{});
+      return ring(c, std::uint64_t{1} << ((c.log_size + c.log_stride) & 63), FuzzHost::kRead);
+    }
     case TERN_CMD_MODIFY_SRQ:
-      return queue(as(tern_cmd_modify_srq{}));
+      return ring(as(tern_cmd_modify_srq{}), std::uint64_t{1} << 25, FuzzHost::kRead);
     case TERN_CMD_CREATE_ETH_QUEUE:
       w_.host.grant_all();  // descriptors name any DMA address
       break;
     case TERN_CMD_CREATE_QP:
-      return queue(as(tern_cmd_create_qp{}));
+      return ring(as(tern_cmd_create_qp{}), kQp, FuzzHost::kRead);
     case TERN_CMD_CREATE_MR: {
       const auto c = as(tern_cmd_create_mr{});
       if (!(c.flags & TERN_MR_F_INCOMPLETE) && c.kind == TERN_MR_MEMORY) grant(c.pages, c.offset + c.length);

@@ -23,7 +23,7 @@ void Play::put_recv(FuzzQp& qp, std::span<const std::byte> slot) {
   if (!qp.has_rq) {
     const unsigned i = qp.type == TERN_QPT_XRC_TGT || qp.type == TERN_QPT_XRC_INI ? 1 : 0;
     const std::uint64_t buffer = FuzzHost::page(page::kSrq + i);
-    const std::uint64_t record = buffer + (1U << (World::kLogSrq + World::kLogSrqStride));
+    const std::uint64_t record = record::srq(i);
     const auto pi = w_.host.get<std::uint32_t>(record);
     const std::uint32_t n = pi & ((1U << World::kLogSrq) - 1);
     w_.host.store(buffer + (n << World::kLogSrqStride), slot.first(std::min<std::size_t>(slot.size(), 128)));
@@ -34,7 +34,7 @@ void Play::put_recv(FuzzQp& qp, std::span<const std::byte> slot) {
   const std::size_t room = std::size_t{1} << qp.log_rq_stride;
   w_.host.store(qp.buffer + qp.rq_offset + (n << qp.log_rq_stride),
                 slot.first(std::min(slot.size(), room)));
-  w_.host.put(qp.buffer + qp.record_offset + 4, ++qp.rq_pi);
+  w_.host.put(qp.record + offsetof(tern_qp_record, rq_pi), ++qp.rq_pi);
 }
 
 void Play::post_recv() {
@@ -54,7 +54,7 @@ void Play::put_send(FuzzQp& qp, std::span<const std::byte> slot, bool ring) {
   const std::size_t room = std::size_t{1} << qp.log_sq_stride;
   w_.host.store(qp.buffer + qp.sq_offset + (n << qp.log_sq_stride),
                 slot.first(std::min(slot.size(), room)));
-  w_.host.put(qp.buffer + qp.record_offset, ++qp.sq_pi);
+  w_.host.put(qp.record, ++qp.sq_pi);
   if (ring) w_.doorbell(w_.uar, TERN_DB_CMD_SQ, qp.number);
 }
 
@@ -167,7 +167,8 @@ void Play::state() {
   (void)w_.command(TERN_CMD_MODIFY_QP, c);
   if (what < 3 || !w_.enabled()) return;
   q.sq_pi = q.rq_pi = 0;
-  w_.host.put(q.buffer + q.record_offset, std::uint64_t{0});
+  w_.host.put(q.record, 0U);
+  w_.host.put(q.record + offsetof(tern_qp_record, rq_pi), 0U);
   if (what == 3) (void)w_.connect(q, w_.scene.loopback ? w_.qps[0].number : World::kPeerQpn, w_.scene.loopback);
 }
 
@@ -175,7 +176,7 @@ void Play::poll() {
   for (unsigned i = 0; i < w_.cqs.size(); ++i) {
     // The phase word of each entry says how far the device is.
     const std::uint64_t buffer = FuzzHost::page(page::kCq + i);
-    const std::uint64_t record = buffer + (64U << World::kLogCq);
+    const std::uint64_t record = record::cq(i);
     auto ci = w_.host.get<std::uint32_t>(record);
     for (unsigned n = 0; n < 1U << World::kLogCq; ++n) {
       const std::uint64_t entry = buffer + std::uint64_t{ci & ((1U << World::kLogCq) - 1)} * 64;
@@ -186,12 +187,12 @@ void Play::poll() {
   }
   for (unsigned i = 0; i < 2; ++i) {
     const std::uint64_t buffer = FuzzHost::page(page::kEqs) + 2048 * i;
-    auto ci = w_.host.get<std::uint32_t>(buffer + 256);
+    auto ci = w_.host.get<std::uint32_t>(record::eq(i));
     for (unsigned n = 0; n < 16; ++n) {
       if ((w_.host.get<std::uint32_t>(buffer + (ci & 15) * 16 + 12) & 1) != (~(ci >> 4) & 1)) break;
       ++ci;
     }
-    w_.host.put(buffer + 256, ci);
+    w_.host.put(record::eq(i), ci);
   }
   w_.doorbell(TERN_UAR_KERNEL, TERN_DB_CMD_EQ_CI, 0);
   w_.collect();
@@ -199,7 +200,7 @@ void Play::poll() {
 
 void Play::arm() {
   const unsigned i = in_.pick(static_cast<unsigned>(w_.cqs.size()));
-  const std::uint64_t record = FuzzHost::page(page::kCq + i) + (64U << World::kLogCq);
+  const std::uint64_t record = record::cq(i);
   const std::uint8_t how = in_.u8();
   const auto ci = w_.host.get<std::uint32_t>(record);
   w_.host.put(record + 4, (ci & TERN_CQ_ARM_CI_MASK) | TERN_CQ_ARM_VALID |
@@ -329,22 +330,20 @@ void Play::record() {
   FuzzQp& q = qp();
   const std::uint8_t how = in_.u8();
   const std::uint32_t raw = how & 0x80 ? in_.u32() : static_cast<std::uint32_t>(static_cast<std::int8_t>(in_.u8()));
-  const std::uint64_t cq = FuzzHost::page(page::kCq + in_.pick(3)) + (64U << World::kLogCq);
-  const std::uint64_t srq = FuzzHost::page(page::kSrq + (how >> 4 & 1)) +
-                            (1U << (World::kLogSrq + World::kLogSrqStride));
-  const std::uint64_t record = q.buffer + q.record_offset;
+  const std::uint64_t cq = record::cq(in_.pick(3));
+  const std::uint64_t srq = record::srq(how >> 4 & 1);
   const auto move = [&](std::uint64_t at) {
     w_.host.put(at, how & 0x80 ? raw : w_.host.get<std::uint32_t>(at) + raw);
   };
   switch (how % 8) {
     case 0:
-      move(record);
+      move(q.record + offsetof(tern_qp_record, sq_pi));
       break;
     case 1:
-      move(record + 4);
+      move(q.record + offsetof(tern_qp_record, rq_pi));
       break;
     case 2:
-      move(record + 8);
+      move(q.record + offsetof(tern_qp_record, status));
       break;
     case 3:
       move(cq);
@@ -394,7 +393,7 @@ void Play::doorbell() {
   }
   const std::uint32_t uar = how & 0x40 ? in_.pick(32) : how & 0x20 ? TERN_UAR_KERNEL : w_.uar;
   const unsigned times = how & 0x80 ? 1 + in_.pick(32) : 1;
-  const std::uint32_t command = how >> 3 & 3 ? in_.pick(16) : 1 + (number + in_.pick(5)) % 5;
+  const std::uint32_t command = how >> 3 & 3 ? in_.pick(16) : (number + in_.pick(6)) % 6;
   for (unsigned i = 0; i < times; ++i) {
     if ((how & 0x60) == 0x60) {
       w_.device->doorbell(in_.u32() % World::kUarBytes & ~3U, command << 28 | number);
@@ -412,7 +411,7 @@ void Play::eth() {
   const std::uint8_t how = in_.u8();
   const unsigned direction = how & 1;
   const std::uint64_t ring = FuzzHost::page(page::kEth + direction);
-  const std::uint64_t record = ring + (16U << World::kLogEth);
+  const std::uint64_t record = record::eth(direction);
   auto pi = w_.host.get<std::uint32_t>(record);
   const unsigned n = how & 2 ? 1 + in_.pick(20) : 1;
   for (unsigned i = 0; i < n; ++i) {

@@ -59,6 +59,7 @@ void World::plug(bool capture) {
   port.mask = TERN_PORT_ENABLE | TERN_PORT_MTU;
   port.mtu = 4300;
   port.enable = 1;
+  port.port = 1;
   if (command(TERN_CMD_MODIFY_PORT, port) != TERN_ST_OK) violation("no port");
   if (command(TERN_CMD_QUERY_CAPS, {}, sizeof(caps)) != TERN_ST_OK) violation("no capabilities");
   caps = host.get<tern_rsp_caps>(reply_addr());
@@ -156,6 +157,7 @@ void World::build(const Scene& s) {
   pd2 = make(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{});
   tern_cmd_set_gid g{};
   g.valid = 1;
+  g.port = 1;
   g.net_type = s.ipv4 ? TERN_NET_IPV4 : TERN_NET_IPV6;
   g.vlan = s.vlan ? kVlan : std::uint16_t{TERN_VLAN_NONE};
   std::ranges::copy(kMac, g.mac);
@@ -182,22 +184,25 @@ void World::build(const Scene& s) {
 
 void World::make_queues() {
   using H = FuzzHost;
-  host.grant(H::page(page::kEqs), H::kPage, H::kRead | H::kWrite);
+  // Of rings the device only writes these, and only reads those with work.
+  host.grant(record::kPage, H::kPage, H::kRead | H::kWrite);
+  host.grant(H::page(page::kEqs), H::kPage, H::kWrite);
   tern_cmd_create_eq e{};
   e.pages = direct(H::page(page::kEqs));
-  e.record_offset = 16 << 4;
+  e.record = record::eq(0);
   e.log_size = 4;
   e.kind = TERN_EQ_ASYNC;
   async_eq = make(TERN_CMD_CREATE_EQ, e);
   e.pages = direct(H::page(page::kEqs) + 2048);
+  e.record = record::eq(1);
   e.vector = 1;
   e.kind = TERN_EQ_COMPLETION;
   eq = make(TERN_CMD_CREATE_EQ, e);
   for (unsigned i = 0; i < cqs.size(); ++i) {
-    host.grant(H::page(page::kCq + i), (64U << kLogCq) + 64, H::kRead | H::kWrite);
+    host.grant(H::page(page::kCq + i), 64U << kLogCq, H::kWrite);
     tern_cmd_create_cq c{};
     c.pages = direct(H::page(page::kCq + i));
-    c.record_offset = 64 << kLogCq;
+    c.record = record::cq(i);
     c.eqn = i == 2 ? TERN_NO_EQ : eq;
     c.uar = uar;
     c.log_size = kLogCq;
@@ -304,11 +309,10 @@ void World::make_srqs() {
   using H = FuzzHost;
   if (can(TERN_CAP_XRC)) xrcd = make(TERN_CMD_ALLOC_XRCD, std::span<const std::byte>{});
   for (unsigned i = 0; i < (xrcd ? 2U : 1U); ++i) {
-    host.grant(H::page(page::kSrq + i), (1U << (kLogSrq + kLogSrqStride)) + 64,
-               H::kRead | H::kWrite);
+    host.grant(H::page(page::kSrq + i), 1U << (kLogSrq + kLogSrqStride), H::kRead);
     tern_cmd_create_srq c{};
     c.pages = direct(H::page(page::kSrq + i));
-    c.record_offset = 1U << (kLogSrq + kLogSrqStride);
+    c.record = record::srq(i);
     c.pdn = pd;
     c.log_size = kLogSrq;
     c.log_stride = kLogSrqStride;
@@ -324,10 +328,11 @@ void World::make_srqs() {
 void World::make_eth() {
   using H = FuzzHost;
   for (const unsigned direction : {TERN_ETH_QUEUE_TX, TERN_ETH_QUEUE_RX}) {
-    host.grant(H::page(page::kEth + direction), (16U << kLogEth) + 64, H::kRead);
+    host.grant(H::page(page::kEth + direction), 16U << kLogEth, H::kRead);
     tern_cmd_create_eth_queue c{};
     c.pages = direct(H::page(page::kEth + direction));
-    c.record_offset = 16 << kLogEth;
+    c.record = record::eth(direction);
+    c.port = 1;
     c.cqn = cqs[2];
     c.uar = uar;
     c.direction = static_cast<std::uint8_t>(direction);
@@ -351,14 +356,14 @@ void World::make_qp(unsigned index) {
   qp.has_rq = !xrc && !shared;
   qp.buffer = H::page(page::kQp + index * page::kQpPages);
   qp.rq_offset = 1U << (qp.log_sq + qp.log_sq_stride);
-  qp.record_offset = qp.rq_offset + (1U << (qp.log_rq + qp.log_rq_stride));
-  host.grant(qp.buffer, qp.record_offset + 64, H::kRead | H::kWrite);
+  qp.record = record::qp(index);
+  host.grant(qp.buffer, qp.rq_offset + (1U << (qp.log_rq + qp.log_rq_stride)), H::kRead);
   tern_cmd_create_qp c{};
   if (qp.type != TERN_QPT_XRC_TGT) {
     c.pages = direct(qp.buffer);
     c.sq_offset = qp.sq_offset;
     c.rq_offset = qp.rq_offset;
-    c.record_offset = qp.record_offset;
+    c.record = qp.record;
     c.pdn = pd;
     c.uar = uar;
     c.send_cqn = cqs[0];
@@ -390,6 +395,7 @@ tern_av World::av(bool local) const {
   std::ranges::copy(local ? own_gid() : peer_gid(), a.dgid);
   std::ranges::copy(local ? kMac : kPeerMac, a.dmac);
   a.hop_limit = 64;
+  a.port = 1;
   return a;
 }
 
@@ -413,7 +419,7 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   constexpr std::uint32_t kTarget = TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
   constexpr std::uint32_t kSender = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                                     TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC;
-  constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_ACCESS;
   tern_qp_attr a{};
   a.av = av(local);
   a.dest_qpn = dest;
@@ -425,11 +431,12 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   a.min_rnr_timer = 1;
   a.timeout = 8;
   a.retry_cnt = a.rnr_retry = 2;
+  a.port = 1;
   switch (qp.type) {
     case TERN_QPT_UD:
     case TERN_QPT_GSI: {
-      constexpr std::array<std::uint32_t, 2> init = {TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY,
-                                                     TERN_QPA_PKEY_INDEX};
+      constexpr std::array<std::uint32_t, 1> init = {TERN_QPA_PKEY_INDEX | TERN_QPA_PORT |
+                                                     TERN_QPA_QKEY};
       constexpr std::array<std::uint32_t, 1> rtr = {0};
       constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
       return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&

@@ -49,8 +49,19 @@ inline constexpr unsigned kFast = 29;    // what REG_MR gives, and its array
 inline constexpr unsigned kEthBuffers = 31;
 inline constexpr unsigned kFree = 33;    // up to kEnd: nobody's
 inline constexpr unsigned kEnd = 120;
+inline constexpr unsigned kRecords = 124;  // doorbell records
 inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
 }  // namespace page
+
+// Where the doorbell records lie, one page for all.
+namespace record {
+inline constexpr std::uint64_t kPage = FuzzHost::page(page::kRecords);
+constexpr std::uint64_t eq(unsigned i) { return kPage + 64 * i; }
+constexpr std::uint64_t cq(unsigned i) { return kPage + 256 + 64 * i; }
+constexpr std::uint64_t eth(unsigned direction) { return kPage + 512 + 64 * direction; }
+constexpr std::uint64_t srq(unsigned i) { return kPage + 768 + 128 * i; }
+constexpr std::uint64_t qp(unsigned i) { return kPage + 1024 + 256 * i; }
+}  // namespace record
 
 struct Region {
   std::uint32_t key = 0;
@@ -71,7 +82,7 @@ struct FuzzQp {
   std::uint64_t buffer = 0;  // DMA address
   std::uint32_t sq_offset = 0;
   std::uint32_t rq_offset = 0;
-  std::uint32_t record_offset = 0;
+  std::uint64_t record = 0;  // DMA address
   std::uint8_t log_sq = 3;
   std::uint8_t log_sq_stride = 8;
   std::uint8_t log_rq = 3;

@@ -13,14 +13,9 @@ namespace {
 
 constexpr Nanos kNanosPerMicro = 1000;
 
-// Size and record of a buffer, the first one's or a new one's.
-Status check_buffer(std::uint64_t record, unsigned log_size) {
-  if (log_size < kMinLogCq || log_size > kMaxLogCq || record % TERN_RECORD_SIZE != 0 ||
-      record < sizeof(tern_cqe) << log_size) {
-    return TERN_ST_BAD_PARAM;
-  }
-  return TERN_ST_OK;
-}
+bool size_ok(unsigned log_size) { return log_size >= kMinLogCq && log_size <= kMaxLogCq; }
+
+std::uint64_t ring_bytes(unsigned log_size) { return sizeof(tern_cqe) << log_size; }
 
 }  // namespace
 
@@ -28,7 +23,7 @@ Cq::Cq(Device& device, const tern_cmd_create_cq& cmd, Eq* eq)
     : device_(device),
       cmd_(cmd),
       eq_(eq),
-      record_(le(std::uint32_t{cmd.record_offset})),
+      record_(le(std::uint64_t{cmd.record})),
       period_end_(device.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
       log_size_(cmd.log_size) {
   if (eq_ != nullptr) eq_->attach_cq();
@@ -39,9 +34,11 @@ Cq::~Cq() {
 }
 
 Status Cq::init() {
-  if (cmd_.flags & ~TERN_CQ_F_IGNORE_OVERRUN) return TERN_ST_BAD_PARAM;
-  if (const Status st = check_buffer(record_, log_size_); st != TERN_ST_OK) return st;
-  return buffer_.load(device_.host, cmd_.pages, record_ + sizeof(tern_cq_record));
+  if ((cmd_.flags & ~TERN_CQ_F_IGNORE_OVERRUN) || !size_ok(log_size_) ||
+      !record_.fits<tern_cq_record>()) {
+    return TERN_ST_BAD_PARAM;
+  }
+  return buffer_.load(device_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
 // Whether there is a free entry; the record is read only when none is known. A consumer index
@@ -49,7 +46,7 @@ Status Cq::init() {
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
   if (ignores_overrun() || index - ci_ < size()) return true;
-  const auto ci = buffer_.load32(device_.host, record_ + offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(device_.host, offsetof(tern_cq_record, ci));
   if (!ci) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
@@ -84,7 +81,7 @@ bool Cq::push(tern_cqe& cqe) {
 
 void Cq::arm() {
   if (broken_ || eq_ == nullptr) return;
-  const auto word = buffer_.load32(device_.host, record_ + offsetof(tern_cq_record, arm));
+  const auto word = record_.load32(device_.host, offsetof(tern_cq_record, arm));
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
   if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_) return;
@@ -147,20 +144,18 @@ void Cq::fail(unsigned counter) {
 }
 
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
-  const std::uint64_t record = le(std::uint32_t{cmd.record_offset});
-  if (const Status st = check_buffer(record, cmd.log_size); st != TERN_ST_OK) return st;
+  if (!size_ok(cmd.log_size)) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
   QueueBuffer fresh;
-  const Status st = fresh.load(device_.host, cmd.pages, record + sizeof(tern_cq_record));
+  const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
-  const auto ci = fresh.load32(device_.host, record + offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(device_.host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
   // Software puts what it has not consumed in front of what comes, or has lost it already.
   const std::uint32_t unconsumed = static_cast<std::uint32_t>(pi_) - *ci;
   if (unconsumed > size()) return TERN_ST_BAD_STATE;
   if (unconsumed > 1U << cmd.log_size) return TERN_ST_BAD_PARAM;
   buffer_ = std::move(fresh);
-  record_ = record;
   log_size_ = cmd.log_size;
   base_ = pi_;
   ci_ = *ci;

@@ -20,7 +20,6 @@ class ResizeTest : public CqTest {
     std::uint8_t log_size;
     std::uint32_t base;
     [[nodiscard]] std::uint32_t size() const { return 1U << log_size; }
-    [[nodiscard]] std::uint64_t record() const { return addr + (sizeof(tern_cqe) << log_size); }
   };
   Buffer buf{cmd.pages.addr, 3, 0};
   std::uint32_t ci = 0;
@@ -28,8 +27,7 @@ class ResizeTest : public CqTest {
 
   tern_cmd_resize_cq resize_command(std::uint8_t log_size) {
     tern_cmd_resize_cq c{};
-    c.record_offset = static_cast<std::uint32_t>(sizeof(tern_cqe) << log_size);
-    c.pages = direct(c.record_offset + 64);
+    c.pages = direct(sizeof(tern_cqe) << log_size);
     c.log_size = log_size;
     return c;
   }
@@ -46,14 +44,13 @@ class ResizeTest : public CqTest {
     for (; got < n && ready(ci); ++got, ++ci) {
       EXPECT_EQ(host.get<tern_cqe>(slot(buf, ci)).wr_id, ++polled);
     }
-    host.put(buf.record(), ci);
+    consume(ci);
     return got;
   }
-  // As the data book has it: both words go along, CQEs not consumed are put in front.
+  // As the data book has it: the record stays, CQEs not consumed are put in front.
   Status resize(std::uint8_t log_size) {
     const tern_cmd_resize_cq c = resize_command(log_size);
     Buffer fresh{c.pages.addr, log_size, 0};
-    host.put(fresh.record(), host.get<std::uint64_t>(buf.record()));
     tern_rsp_resize_cq rsp{};
     const Status st = cq->resize(c, &rsp);
     if (st != TERN_ST_OK) return st;
@@ -67,10 +64,7 @@ class ResizeTest : public CqTest {
     return TERN_ST_OK;
   }
   void arm_now(unsigned seq, bool only_solicited = false) {
-    host.put(buf.record() + 4, (ci & TERN_CQ_ARM_CI_MASK) | TERN_CQ_ARM_VALID |
-                                   (only_solicited ? TERN_CQ_ARM_SOLICITED : 0) |
-                                   field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
-    cq->arm();
+    arm(ci, seq, only_solicited);
   }
 };
 
@@ -123,15 +117,11 @@ TEST_F(ResizeTest, FullToTheBrim) {
 TEST_F(ResizeTest, CommandsChecksEveryField) {
   const std::pair<Status, std::function<void(tern_cmd_resize_cq&)>> rows[] = {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 0; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 5; }},  // the record is inside
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23, c.record_offset = 64U << 23; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 255; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset += 4; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset -= 64; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.addr += 8; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 3; }},
-      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.record_offset = 4096; }},
-      {TERN_ST_DMA_ERROR, [this](auto& c) { host.punch(c.pages.addr + c.record_offset, 64); }},
+      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 7; }},
       {TERN_ST_DMA_ERROR,
        [this](auto& c) { c.pages = list(1), host.punch(c.pages.addr, 8); }},
   };
@@ -153,13 +143,22 @@ TEST_F(ResizeTest, ConsumerIndexThatCannotBe) {
   ASSERT_TRUE(push());
   for (const std::uint32_t wrong : {2U, 0xfffffff0U, 0x80000000U}) {
     const tern_cmd_resize_cq c = resize_command(6);
-    host.put(c.pages.addr + c.record_offset, wrong);
+    consume(wrong);
     tern_rsp_resize_cq rsp{};
     EXPECT_EQ(cq->resize(c, &rsp), TERN_ST_BAD_STATE) << wrong;
   }
+  consume(0);
   EXPECT_FALSE(cq->broken());
   ASSERT_TRUE(push());
   EXPECT_EQ(poll(100), 2U);
+}
+
+TEST_F(ResizeTest, RecordOutOfReach) {
+  ASSERT_TRUE(push());
+  host.punch(cmd.record, 64);
+  tern_rsp_resize_cq rsp{};
+  EXPECT_EQ(cq->resize(resize_command(6), &rsp), TERN_ST_DMA_ERROR);
+  EXPECT_FALSE(cq->broken()) << "nothing has changed";
 }
 
 TEST_F(ResizeTest, DeadQueueStaysDead) {
@@ -193,7 +192,7 @@ TEST_F(ResizeTest, TheOldBufferIsLeftAlone) {
   ASSERT_TRUE(push());
   const Buffer old = buf;
   ASSERT_EQ(resize(3), TERN_ST_OK);
-  host.punch(old.addr, kCqRecord + 64);
+  host.punch(old.addr, kCqes * sizeof(tern_cqe));
   for (int i = 0; i < 7; ++i) ASSERT_TRUE(push());
   arm_now(0);
   EXPECT_EQ(events(), 1U);
@@ -441,12 +440,11 @@ TEST_F(OverrunTest, UnreachableMemoryStillKills) {
 TEST_F(OverrunTest, ResizeNeedsAnIndexThatIsRight) {
   for (std::uint32_t i = 0; i < kCqes + 1; ++i) ASSERT_TRUE(push());
   tern_cmd_resize_cq c{};
-  c.record_offset = 16 * sizeof(tern_cqe);
-  c.pages = direct(c.record_offset + 64);
+  c.pages = direct(16 * sizeof(tern_cqe));
   c.log_size = 4;
   tern_rsp_resize_cq rsp{};
   EXPECT_EQ(cq->resize(c, &rsp), TERN_ST_BAD_STATE) << "an entry was overwritten unread";
-  host.put<std::uint32_t>(c.pages.addr + c.record_offset, 1);
+  consume(1);
   EXPECT_EQ(cq->resize(c, &rsp), TERN_ST_OK);
   EXPECT_EQ(rsp.pi, kCqes + 1);
 }

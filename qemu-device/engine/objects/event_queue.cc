@@ -12,18 +12,17 @@ namespace tern {
 // ---- Eq ----
 
 Status Eq::init() {
-  const std::uint64_t record = le(std::uint32_t{cmd_.record_offset});
-  if (cmd_.kind > TERN_EQ_ASYNC || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
+  if (cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
       le(std::uint16_t{cmd_.vector}) >= device_.config.num_vectors ||
-      record % TERN_RECORD_SIZE != 0 || record < std::uint64_t{size()} * sizeof(tern_eqe)) {
+      !record_.fits<tern_eq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  return buffer_.load(device_.host, cmd_.pages, record + sizeof(tern_eq_record));
+  const std::size_t entry = cmd_.kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe);
+  return buffer_.load(device_.host, cmd_.pages, std::uint64_t{size()} * entry);
 }
 
 void Eq::read_ci() {
-  const auto ci =
-      buffer_.load32(device_.host, le(std::uint32_t{cmd_.record_offset}) + offsetof(tern_eq_record, ci));
+  const auto ci = record_.load32(device_.host, offsetof(tern_eq_record, ci));
   if (!ci) return device_.fatal(TERN_FATAL_EQ_DMA);
   // An index ahead of ours, or behind by more than the queue holds, consumes nothing.
   const std::uint32_t waiting = static_cast<std::uint32_t>(pi_) - *ci;
@@ -39,15 +38,33 @@ bool Eq::consumed(std::uint64_t index) {
   return ci_ > index;
 }
 
-bool Eq::post(std::uint16_t type, std::uint32_t id) {
+bool Eq::make_room() {
   if (pi_ - ci_ >= size()) read_ci();
-  if (pi_ - ci_ >= size()) return false;
+  return pi_ - ci_ < size();
+}
+
+std::uint32_t Eq::phase() const {
+  return le(static_cast<std::uint32_t>(~(pi_ >> cmd_.log_size) & TERN_CQE_PHASE));
+}
+
+bool Eq::post(std::uint16_t type, std::uint32_t id) {
+  if (!make_room()) return false;
   tern_eqe eqe{};
   eqe.type = le(type);
   eqe.id = le(id);
-  eqe.phase = le(static_cast<std::uint32_t>(~(pi_ >> cmd_.log_size) & TERN_CQE_PHASE));
+  eqe.phase = phase();
+  return publish(std::as_bytes(std::span(&eqe, 1)));
+}
+
+bool Eq::post(tern_fault& entry) {
+  if (!make_room()) return false;
+  entry.phase = phase();
+  return publish(std::as_bytes(std::span(&entry, 1)));
+}
+
+bool Eq::publish(std::span<const std::byte> entry) {
   const std::uint64_t slot = pi_ & (size() - 1);
-  if (!buffer_.publish(device_.host, slot * sizeof(eqe), std::as_bytes(std::span(&eqe, 1)))) {
+  if (!buffer_.publish(device_.host, slot * entry.size(), entry)) {
     device_.fatal(TERN_FATAL_EQ_DMA);
     return false;
   }

@@ -11,18 +11,8 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-bool store_word(Host& host, std::uint64_t addr, std::uint32_t value) {
-  const auto span = host.reach(addr, kWord, true);
-  if (span.size() == kWord) {
-    store_release32(span.data(), le(value));
-    host.release(span, true, kWord);
-    return true;
-  }
-  // The host cuts a word in two: nothing can be atomic then.
-  if (!span.empty()) host.release(span, true, 0);
-  value = le(value);
-  return dma_write(host, addr, std::as_bytes(std::span(&value, 1)));
-}
+// Rings begin at the start of a line.
+constexpr std::uint64_t kRingAlign = TERN_RECORD_LINE;
 
 }  // namespace
 
@@ -40,14 +30,14 @@ bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from
     return true;
   }
   if (!span.empty()) host.release(span, true, 0);
-  return dma_write(host, addr, from.first(body)) && store_word(host, addr + body, last);
+  return dma_write(host, addr, from.first(body)) && dma_store32(host, addr + body, last);
 }
 
 Status QueueBuffer::load(Host& host, const tern_pages& pages, std::uint64_t bytes) {
   tern_pages used = pages;
   if (pages.kind == TERN_PAGES_DIRECT) {
     const std::uint64_t addr = le(pages.addr);
-    if (addr % TERN_RECORD_SIZE != 0 || addr + bytes < addr) return TERN_ST_BAD_PARAM;
+    if (addr % kRingAlign != 0 || addr + bytes < addr) return TERN_ST_BAD_PARAM;
   } else {
     if (pages.page_shift < kPageShiftMin || pages.page_shift > kPageShiftMax) {
       return TERN_ST_BAD_PARAM;
@@ -67,26 +57,6 @@ bool QueueBuffer::read(Host& host, std::uint64_t offset, std::span<std::byte> to
     to = to.subspan(run.len);
   }
   return true;
-}
-
-std::optional<std::uint32_t> QueueBuffer::load32(Host& host, std::uint64_t offset) const {
-  const PageList::Run run = pages_.at(offset, kWord);
-  if (run.len != kWord) return std::nullopt;
-  const auto span = host.reach(run.addr, kWord, false);
-  std::uint32_t value;
-  if (span.size() == kWord) {
-    value = load_acquire32(span.data());
-    host.release(span, false, 0);
-    return le(value);
-  }
-  if (!span.empty()) host.release(span, false, 0);
-  if (!dma_read(host, run.addr, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
-  return le(value);
-}
-
-bool QueueBuffer::store32(Host& host, std::uint64_t offset, std::uint32_t value) const {
-  const PageList::Run run = pages_.at(offset, kWord);
-  return run.len == kWord && store_word(host, run.addr, value);
 }
 
 bool QueueBuffer::publish(Host& host, std::uint64_t offset,

@@ -53,18 +53,17 @@ class QueueTest : public testing::Test {
 class EqTest : public QueueTest {
  protected:
   static constexpr std::uint32_t kSize = 16;
-  static constexpr std::uint32_t kRecord = kSize * sizeof(tern_eqe);
 
   tern_cmd_create_eq command() {
     tern_cmd_create_eq cmd{};
-    cmd.pages = direct(kRecord + 64);
-    cmd.record_offset = kRecord;
+    cmd.pages = direct(kSize * sizeof(tern_eqe));
+    cmd.record = host.alloc(sizeof(tern_eq_record), sizeof(tern_eq_record));
     cmd.vector = 3;
     cmd.log_size = 4;
     return cmd;
   }
   void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) {
-    host.put(cmd.pages.addr + kRecord, ci);
+    host.put(cmd.record, ci);
   }
   tern_eqe at(const tern_cmd_create_eq& cmd, std::uint32_t slot) {
     return host.get<tern_eqe>(cmd.pages.addr + slot * sizeof(tern_eqe));
@@ -74,14 +73,13 @@ class EqTest : public QueueTest {
 class CqTest : public EqTest {
  protected:
   static constexpr std::uint32_t kCqes = 8;
-  static constexpr std::uint32_t kCqRecord = kCqes * sizeof(tern_cqe);
 
   CqTest() {
     eq_cmd = command();
     eq = std::make_unique<Eq>(device, eq_cmd);
     EXPECT_EQ(eq->init(), TERN_ST_OK);
-    cmd.pages = direct(kCqRecord + 64);
-    cmd.record_offset = kCqRecord;
+    cmd.pages = direct(kCqes * sizeof(tern_cqe));
+    cmd.record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record));
     cmd.uar = 5;
     cmd.log_size = 3;
     cq = std::make_unique<Cq>(device, cmd, eq.get());
@@ -101,9 +99,9 @@ class CqTest : public EqTest {
   tern_cqe cqe(std::uint32_t slot) {
     return host.get<tern_cqe>(cmd.pages.addr + slot * sizeof(tern_cqe));
   }
-  void consume(std::uint32_t ci) { host.put(cmd.pages.addr + kCqRecord, ci); }
+  void consume(std::uint32_t ci) { host.put(cmd.record, ci); }
   void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
-    host.put(cmd.pages.addr + kCqRecord + 4,
+    host.put(cmd.record + offsetof(tern_cq_record, arm),
              (ci & TERN_CQ_ARM_CI_MASK) | (only_solicited ? TERN_CQ_ARM_SOLICITED : 0) |
                  (valid ? TERN_CQ_ARM_VALID : 0) | field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
     cq->arm();

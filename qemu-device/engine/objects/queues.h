@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The queues software and device share: buffers with a doorbell record, event queues,
-// completion queues.
+// The queues software and device share: rings, event queues, completion queues.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +9,13 @@
 #include <span>
 #include <utility>
 
+#include "control/uar_pages.h"
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
 #include "core/timers.h"
 #include "memory/memory.h"
+#include "objects/record.h"
 
 namespace tern {
 
@@ -22,8 +23,8 @@ namespace tern {
 // `addr`: 4-byte aligned. False when not all of it is RAM.
 [[nodiscard]] bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from);
 
-// A queue's buffer in DMA memory, addressed by byte offset. Every access may fail: the
-// memory is the user's, and a vIOMMU may have taken it away.
+// The rings of a queue in DMA memory, addressed by byte offset: of WQEs and descriptors, which the device only reads, or of CQEs
+// and EQEs, which it only writes. Every access may fail: the memory is the user's, and a vIOMMU may have taken it away.
 class QueueBuffer {
  public:
   // `bytes`: what the queue needs; the list must cover it (TERN_ST_BAD_PARAM), what it has
@@ -31,9 +32,6 @@ class QueueBuffer {
   [[nodiscard]] Status load(Host& host, const tern_pages& pages, std::uint64_t bytes);
 
   [[nodiscard]] bool read(Host& host, std::uint64_t offset, std::span<std::byte> to) const;
-  // 32-bit words of a record: acquire load, release store; 4-byte aligned offsets.
-  [[nodiscard]] std::optional<std::uint32_t> load32(Host& host, std::uint64_t offset) const;
-  [[nodiscard]] bool store32(Host& host, std::uint64_t offset, std::uint32_t value) const;
   // dma_publish() of an entry that does not cross a page: CQEs and EQEs.
   [[nodiscard]] bool publish(Host& host, std::uint64_t offset,
                              std::span<const std::byte> from) const;
@@ -49,7 +47,8 @@ class Device;
 // Event queue (CREATE_EQ).
 class Eq {
  public:
-  Eq(Device& device, const tern_cmd_create_eq& cmd) : device_(device), cmd_(cmd) {}
+  Eq(Device& device, const tern_cmd_create_eq& cmd)
+      : device_(device), cmd_(cmd), record_(le(std::uint64_t{cmd.record})) {}
   // Checks the command and takes the buffer.
   [[nodiscard]] Status init();
 
@@ -60,19 +59,25 @@ class Eq {
   // Writes an event and raises the vector; false when the queue is full or not reachable,
   // which is fatal.
   [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id);
+  // The same with an entry of a fault queue; the phase word is this function's.
+  [[nodiscard]] bool post(tern_fault& entry);
 
   void attach_cq() { ++users_; }
   void detach_cq() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t size() const { return 1U << cmd_.log_size; }
-  [[nodiscard]] bool async() const { return cmd_.kind == TERN_EQ_ASYNC; }
+  [[nodiscard]] std::uint8_t kind() const { return cmd_.kind; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
   void read_ci();
+  [[nodiscard]] bool make_room();
+  [[nodiscard]] std::uint32_t phase() const;
+  [[nodiscard]] bool publish(std::span<const std::byte> entry);
 
   Device& device_;
   tern_cmd_create_eq cmd_;
+  Record record_;
   QueueBuffer buffer_;
   std::uint64_t pi_ = 0;
   std::uint64_t ci_ = 0;  // last read
@@ -126,6 +131,7 @@ class Cq {
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
+  [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
  private:
@@ -141,7 +147,7 @@ class Cq {
   tern_cmd_create_cq cmd_;
   QueueBuffer buffer_;
   Eq* eq_;
-  std::uint64_t record_ = 0;  // offset in the buffer
+  Record record_;
   std::uint32_t cqn_ = 0;
   std::uint32_t users_ = 0;
   std::uint64_t base_ = 0;           // index of the CQE in slot 0 of this buffer's first pass
@@ -162,6 +168,7 @@ class Cq {
   bool armed_ = false;
   bool armed_solicited_ = false;
   bool broken_ = false;
+  PageQueue page_queue_{[](void* self) { static_cast<Cq*>(self)->arm(); }, this};
 };
 
 }  // namespace tern

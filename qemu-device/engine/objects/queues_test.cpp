@@ -43,7 +43,7 @@ TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
   p = direct(4096);
   EXPECT_EQ(st(p, 4096), TERN_ST_OK);
   p.addr += 32;
-  EXPECT_EQ(st(p, 4096), TERN_ST_BAD_PARAM) << "records are 64-byte aligned";
+  EXPECT_EQ(st(p, 4096), TERN_ST_BAD_PARAM) << "rings are 64-byte aligned";
   p.addr = UINT64_MAX - 63;
   EXPECT_EQ(st(p, 4096), TERN_ST_BAD_PARAM) << "wraps";
 }
@@ -70,16 +70,13 @@ TEST_F(QueueBufferTest, ReadsAcrossPages) {
   EXPECT_FALSE(b.read(host, 4092, std::as_writable_bytes(std::span(&word, 1))));
 }
 
-TEST_F(QueueBufferTest, WordsAndEntriesThroughAnyMapping) {
+TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
   const tern_pages p = direct(4096);
   QueueBuffer b;
   ASSERT_EQ(b.load(host, p, 4096), TERN_ST_OK);
   for (const std::uint64_t limit : {0, 1, 2, 3, 4, 5, 63}) {
     host.short_span = limit;
     const auto tag = static_cast<std::uint32_t>(0xabcd0000 + limit);
-    EXPECT_TRUE(b.store32(host, 8, tag));
-    EXPECT_EQ(b.load32(host, 8), tag);
-    EXPECT_EQ(host.get<std::uint32_t>(p.addr + 8), tag);
     std::array<std::uint32_t, 16> entry;
     for (std::uint32_t i = 0; i < 16; ++i) entry[i] = tag + i;
     EXPECT_TRUE(b.publish(host, 128, std::as_bytes(std::span(entry))));
@@ -89,8 +86,6 @@ TEST_F(QueueBufferTest, WordsAndEntriesThroughAnyMapping) {
   host.punch(p.addr + 128, 64);
   const std::array<std::byte, 64> entry{};
   EXPECT_FALSE(b.publish(host, 128, entry));
-  EXPECT_FALSE(b.store32(host, 128, 1));
-  EXPECT_FALSE(b.load32(host, 128));
   host.punch(p.addr + 128, 8);
   EXPECT_FALSE(b.publish(host, 128, entry)) << "a hole at its start";
   host.mend(p.addr + 128);
@@ -101,11 +96,41 @@ TEST_F(QueueBufferTest, WordsAndEntriesThroughAnyMapping) {
 TEST_F(QueueBufferTest, NothingPastTheList) {
   QueueBuffer b;
   ASSERT_EQ(b.load(host, list(1), 4096), TERN_ST_OK);
-  EXPECT_FALSE(b.load32(host, 4096));
-  EXPECT_FALSE(b.store32(host, 4096, 1));
-  EXPECT_FALSE(b.store32(host, UINT64_MAX - 3, 1));
   const std::array<std::byte, 64> entry{};
   EXPECT_FALSE(b.publish(host, 4096, entry));
+  EXPECT_FALSE(b.publish(host, UINT64_MAX - 63, entry));
+}
+
+// ---- Record ----
+
+using RecordTest = QueueTest;
+
+TEST_F(RecordTest, WordsThroughAnyMapping) {
+  const Record record(host.alloc(256, 256));
+  const std::uint64_t addr = host.alloc(256, 256);
+  const Record other(addr);
+  for (const std::uint64_t limit : {0, 1, 2, 3, 4, 5, 63}) {
+    host.short_span = limit;
+    const auto tag = static_cast<std::uint32_t>(0xabcd0000 + limit);
+    EXPECT_TRUE(other.store32(host, 128, tag));
+    EXPECT_EQ(other.load32(host, 128), tag);
+    EXPECT_EQ(host.get<std::uint32_t>(addr + 128), tag);
+    EXPECT_EQ(record.load32(host, 128), 0U);
+  }
+  host.short_span = 0;
+  host.punch(addr + 128, 4);
+  EXPECT_FALSE(other.load32(host, 128));
+  EXPECT_FALSE(other.store32(host, 128, 1));
+  EXPECT_FALSE(Record(UINT64_MAX - 63).load32(host, 64)) << "not wrapped to address 0";
+}
+
+TEST_F(RecordTest, AlignedToItsSize) {
+  EXPECT_TRUE(Record(0x1100).fits<tern_qp_record>());
+  EXPECT_FALSE(Record(0x1180).fits<tern_qp_record>());
+  EXPECT_TRUE(Record(0x1180).fits<tern_srq_record>());
+  EXPECT_FALSE(Record(0x1140).fits<tern_srq_record>());
+  EXPECT_TRUE(Record(0x1140).fits<tern_cq_record>());
+  EXPECT_FALSE(Record(0x1120).fits<tern_cq_record>());
 }
 
 // ---- Eq ----
@@ -118,16 +143,19 @@ TEST_F(EqTest, CreationChecksEveryField) {
       {TERN_ST_OK, [](auto& c) { c.vector = 15; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 16; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 0xffff; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 2; }},
+      {TERN_ST_OK, [](auto& c) { c.kind = TERN_EQ_FAULT; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 3; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 5; }},  // the record is inside
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 21, c.record_offset = 16 << 21; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 21; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 255; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset = kRecord + 4; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset = kRecord - 64; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 4; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 32; }},
+      {TERN_ST_OK, [](auto& c) { c.record += 64; }},
+      {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 8; }},
+      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 9; }},
+      {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 6, c.kind = TERN_EQ_FAULT; }},
       {TERN_ST_BAD_PARAM,
-       [this](auto& c) { c.pages = list(1), c.record_offset = 0xffffffc0; }},
-      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.record_offset = 4096; }},
+       [this](auto& c) { c.pages = list(1), c.log_size = 7, c.kind = TERN_EQ_FAULT; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 9; }},
   };
   int row = 0;
@@ -194,7 +222,7 @@ TEST_F(EqTest, UnreachableMemoryIsFatal) {
   device.reset();
   host.mend(cmd.pages.addr);
   ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, 1));
-  host.punch(cmd.pages.addr + kRecord, 64);
+  host.punch(cmd.record, 64);
   EXPECT_FALSE(eq.consumed(0));
   EXPECT_TRUE(status() & TERN_STATUS_FATAL);
 }
@@ -275,12 +303,12 @@ TEST_F(CqTest, CreationChecksEveryField) {
       {TERN_ST_OK, [](auto&) {}},
       {TERN_ST_OK, [](auto& c) { c.log_size = 1; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 0; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 4; }},  // the record is inside
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23, c.record_offset = 64U << 23; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 200; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset += 32; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record_offset -= 64; }},
-      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.record_offset = 4096; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 32; }},
+      {TERN_ST_OK, [](auto& c) { c.record += 64; }},
+      {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 6; }},
+      {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 7; }},
       {TERN_ST_OK, [](auto& c) { c.flags = TERN_CQ_F_IGNORE_OVERRUN; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 2; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.flags = 0x83; }},
@@ -357,7 +385,7 @@ TEST_F(CqTest, UnreachableMemoryKillsTheQueue) {
 }
 
 TEST_F(CqTest, UnreachableRecordKillsTheQueue) {
-  host.punch(cmd.pages.addr + kCqRecord, 64);
+  host.punch(cmd.record, 64);
   for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
   EXPECT_FALSE(push());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);

@@ -30,7 +30,7 @@ Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq
       cq_(cq),
       serial_(device.next_srq_serial()),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
-      record_(le(std::uint32_t{cmd.record_offset})),
+      record_(le(std::uint64_t{cmd.record})),
       log_size_(cmd.log_size) {
   if (cq_ != nullptr) cq_->attach();
 }
@@ -39,37 +39,23 @@ Srq::~Srq() {
   if (cq_ != nullptr) cq_->detach();
 }
 
-// Size and record of a buffer, the first one's or a new one's: the stride never changes.
-Status Srq::check_buffer(std::uint32_t record_offset, unsigned log_size) const {
-  if (log_size > kMaxLogWq || record_offset % TERN_RECORD_SIZE != 0 ||
-      record_offset < std::uint64_t{1} << (log_size + cmd_.log_stride)) {
-    return TERN_ST_BAD_PARAM;
-  }
-  return TERN_ST_OK;
-}
-
 Status Srq::init() {
-  if (cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX) {
+  if (cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX ||
+      log_size_ > kMaxLogWq || !record_.fits<tern_srq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  const Status st = check_buffer(le(std::uint32_t{cmd_.record_offset}), log_size_);
-  if (st != TERN_ST_OK) return st;
-  return buffer_.load(device_.host, cmd_.pages, record_ + sizeof(tern_srq_record));
+  return buffer_.load(device_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
 // WQEs posted and not taken; nothing, and the SRQ has failed, when the record cannot say.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
-  const auto pi = buffer_.load32(device_.host, record_ + offsetof(tern_srq_record, pi));
+  const auto pi = record_.load32(device_.host, offsetof(tern_srq_record, pi));
   if (!pi || *pi - ci_ > size()) {
     fail();
     return std::nullopt;
   }
   return *pi - ci_;
-}
-
-bool Srq::store_ci(const QueueBuffer& buffer, std::uint64_t record) const {
-  return buffer.store32(device_.host, record + offsetof(tern_srq_record, ci), ci_);
 }
 
 int Srq::take(RecvWqe& wqe) {
@@ -85,7 +71,7 @@ int Srq::take(RecvWqe& wqe) {
   wqe.srqn = srqn_;
   wqe.index = ci_++;
   // The copy is made: from now on the slot is software's.
-  if (!store_ci(buffer_, record_)) {
+  if (!record_.store32(device_.host, offsetof(tern_srq_record, ci), ci_)) {
     fail();
     return -1;
   }
@@ -111,8 +97,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
   const bool resizes = mask & TERN_SRQA_RESIZE;
   if (mask & ~(TERN_SRQA_LIMIT | TERN_SRQA_RESIZE)) return TERN_ST_BAD_PARAM;
   if (resizes) {
-    const Status st = check_buffer(le(std::uint32_t{cmd.record_offset}), cmd.log_size);
-    if (st != TERN_ST_OK) return st;
+    if (cmd.log_size > kMaxLogWq) return TERN_ST_BAD_PARAM;
   } else if (cmd.pages.addr != 0 || cmd.pages.num != 0) {
     return TERN_ST_BAD_PARAM;
   }
@@ -131,15 +116,12 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
   return TERN_ST_OK;
 }
 
-// Software has copied what is posted; how much of it was taken since, the new record is told.
+// Software has copied what is posted. The record shows what was taken since: it stays where it is.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
-  const std::uint64_t record = le(std::uint32_t{cmd.record_offset});
   QueueBuffer fresh;
-  const Status st = fresh.load(device_.host, cmd.pages, record + sizeof(tern_srq_record));
+  const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
-  if (!store_ci(fresh, record)) return TERN_ST_DMA_ERROR;
   buffer_ = std::move(fresh);
-  record_ = record;
   log_size_ = cmd.log_size;
   return TERN_ST_OK;
 }

@@ -58,9 +58,10 @@ class Srq {
 
  private:
   [[nodiscard]] std::uint32_t size() const { return 1U << log_size_; }
-  [[nodiscard]] Status check_buffer(std::uint32_t record_offset, unsigned log_size) const;
+  [[nodiscard]] std::uint64_t ring_bytes(unsigned log_size) const {
+    return std::uint64_t{1} << (log_size + cmd_.log_stride);
+  }
   [[nodiscard]] std::optional<std::uint32_t> posted();
-  [[nodiscard]] bool store_ci(const QueueBuffer& buffer, std::uint64_t record) const;
   [[nodiscard]] Status resize(const tern_cmd_modify_srq& cmd);
   void watch_limit(std::uint32_t left);
 
@@ -70,7 +71,7 @@ class Srq {
   std::uint64_t serial_;
   QueueBuffer buffer_;
   Accessor owner_;
-  std::uint64_t record_ = 0;  // offset in the buffer
+  Record record_;
   std::uint32_t srqn_ = 0;
   std::uint32_t users_ = 0;
   std::uint32_t ci_ = 0;

@@ -17,13 +17,15 @@ class TestEthQueue {
       : node_(node),
         cq_(cq),
         log_size_(log_size),
-        memory_(node.host, (16U << log_size) + sizeof(tern_eth_record)) {
+        memory_(node.host, 16U << log_size),
+        record_(node.host) {
     status_ = create(direction);
   }
   [[nodiscard]] std::uint32_t number() const { return id_; }
   [[nodiscard]] Status created() const { return status_; }
   [[nodiscard]] TestCq& cq() const { return cq_; }
   [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint64_t record() const { return record_.address(); }
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
 
   // One descriptor; publish() shows it, and what was put before, to the device.
@@ -35,7 +37,7 @@ class TestEthQueue {
     memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, txd);
   }
   void publish() { store_pi(pi_); }
-  void store_pi(std::uint32_t pi) { memory_.put(16U << log_size_, le(pi)); }
+  void store_pi(std::uint32_t pi) { record_.put(offsetof(tern_eth_record, pi), pi); }
   void kick() { node_.doorbell(node_.uar(), TERN_DB_CMD_ETH_TX, id_); }
 
   // Sends `frame` gathered from pieces of the given sizes, the rest as the last piece.
@@ -67,7 +69,8 @@ class TestEthQueue {
   Status create(std::uint8_t direction) {
     tern_cmd_create_eth_queue cmd{};
     cmd.pages = memory_.pages();
-    cmd.record_offset = le(16U << log_size_);
+    cmd.record = le(record_.address());
+    cmd.port = 1;
     cmd.cqn = le(cq_.number());
     cmd.uar = le(node_.uar());
     cmd.direction = direction;
@@ -87,6 +90,7 @@ class TestEthQueue {
   TestCq& cq_;
   unsigned log_size_;
   QueueMemory memory_;
+  TestRecord<tern_eth_record> record_;
   std::vector<std::uint64_t> buffers_;
   std::uint32_t pi_ = 0;
   std::uint32_t id_ = 0;

@@ -39,6 +39,7 @@ class Mcast : public ::testing::Test {
   }
   static Status command(std::uint16_t opcode, TestNode& node, const Gid& group, std::uint32_t qpn) {
     tern_cmd_mcast cmd{};
+    cmd.port = 1;
     std::ranges::copy(group, cmd.gid);
     cmd.qpn = le(qpn);
     return node.command(opcode, cmd);
@@ -197,6 +198,7 @@ TEST_F(Mcast, OnlyPacketsToEveryoneInTheVlanOfAnEntry) {
   // Without entries on it, it is a wire that b is not on.
   for (const std::uint16_t index : std::array<std::uint16_t, 2>{2, 3}) {
     tern_cmd_set_gid cmd{};
+    cmd.port = 1;
     cmd.index = le(index);
     ASSERT_EQ(b.command(TERN_CMD_SET_GID, cmd), TERN_ST_OK);
   }
@@ -219,6 +221,7 @@ TEST_F(Mcast, TheEthernetFunctionSeesThemIfItsFilterWants) {
   EXPECT_FALSE(cq.poll());
   EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_FILTERED), 1U);
   tern_cmd_set_rx_filter filter{};
+  filter.port = 1;
   filter.num_macs = le(std::uint16_t{1});
   std::ranges::copy(mac_of(kGroup6), filter.macs[0]);
   ASSERT_EQ(b.command(TERN_CMD_SET_RX_FILTER, filter), TERN_ST_OK);

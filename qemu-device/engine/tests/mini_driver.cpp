@@ -68,13 +68,15 @@ void TestMr::fill(unsigned seed) const {
 
 TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size)
     : node_(node),
-      memory_(node.host, (sizeof(tern_eqe) << log_size) + sizeof(tern_eq_record)),
+      memory_(node.host,
+              (kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe)) << log_size),
+      record_(node.host),
       kind_(kind),
       vector_(vector),
       log_size_(log_size) {
   tern_cmd_create_eq cmd{};
   cmd.pages = memory_.pages();
-  cmd.record_offset = le(static_cast<std::uint32_t>(sizeof(tern_eqe) << log_size));
+  cmd.record = le(record_.address());
   cmd.vector = le(vector);
   cmd.log_size = static_cast<std::uint8_t>(log_size);
   cmd.kind = kind;
@@ -83,18 +85,22 @@ TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned
   eqn_ = le(rsp.id);
 }
 
-std::optional<tern_eqe> TestEq::take() {
-  const auto eqe = memory_.get<tern_eqe>((ci_ & ((1U << log_size_) - 1)) * sizeof(tern_eqe));
+template <class T>
+std::optional<T> TestEq::take_entry() {
+  const auto entry = memory_.get<T>((ci_ & ((1U << log_size_) - 1)) * sizeof(T));
   const std::uint32_t want = (ci_ >> log_size_) & 1 ? 0 : 1;
-  if ((le(eqe.phase) & TERN_CQE_PHASE) != want) return std::nullopt;
-  ++ci_;
-  memory_.put((sizeof(tern_eqe) << log_size_) + offsetof(tern_eq_record, ci), le(ci_));
-  if (kind_ == TERN_EQ_ASYNC) {
+  if ((le(entry.phase) & TERN_CQE_PHASE) != want) return std::nullopt;
+  record_.put(offsetof(tern_eq_record, ci), ++ci_);
+  if (kind_ != TERN_EQ_COMPLETION) {
     node_.doorbell(TERN_UAR_KERNEL, TERN_DB_CMD_EQ_CI, 0);
     node_.pump();
   }
-  return eqe;
+  return entry;
 }
+
+std::optional<tern_eqe> TestEq::take() { return take_entry<tern_eqe>(); }
+
+std::optional<tern_fault> TestEq::take_fault() { return take_entry<tern_fault>(); }
 
 std::vector<tern_eqe> TestEq::take_all() {
   std::vector<tern_eqe> all;
@@ -106,11 +112,12 @@ std::vector<tern_eqe> TestEq::take_all() {
 
 TestCq::TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags)
     : node_(node),
-      memory_(node.host, (sizeof(tern_cqe) << log_size) + sizeof(tern_cq_record)),
+      memory_(node.host, sizeof(tern_cqe) << log_size),
+      record_(node.host),
       log_size_(log_size) {
   tern_cmd_create_cq cmd{};
   cmd.pages = memory_.pages();
-  cmd.record_offset = le(static_cast<std::uint32_t>(sizeof(tern_cqe) << log_size));
+  cmd.record = le(record_.address());
   cmd.eqn = le(eq ? eq->number() : TERN_NO_EQ);
   cmd.uar = le(node.uar());
   cmd.log_size = static_cast<std::uint8_t>(log_size);
@@ -121,7 +128,7 @@ TestCq::TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags
 }
 
 void TestCq::store_ci(std::uint32_t ci) {
-  memory_.put((sizeof(tern_cqe) << log_size_) + offsetof(tern_cq_record, ci), le(ci));
+  record_.put(offsetof(tern_cq_record, ci), ci);
 }
 
 std::optional<Wc> TestCq::poll() {
@@ -155,7 +162,7 @@ void TestCq::arm(bool solicited_only) {
   const std::uint32_t word = field_prep(TERN_CQ_ARM_CI_MASK, ci_) |
                              (solicited_only ? TERN_CQ_ARM_SOLICITED : 0) | TERN_CQ_ARM_VALID |
                              field_prep(TERN_CQ_ARM_SEQ_MASK, seq_);
-  memory_.put((sizeof(tern_cqe) << log_size_) + offsetof(tern_cq_record, arm), le(word));
+  record_.put(offsetof(tern_cq_record, arm), word);
   node_.doorbell(node_.uar(), TERN_DB_CMD_CQ_ARM, cqn_);
 }
 
@@ -167,9 +174,8 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
       send_cq_(options.send_cq),
       recv_cq_(options.recv_cq),
       rq_offset_(1U << (options.log_sq_size + options.log_sq_stride)),
-      record_offset_(static_cast<std::uint32_t>(
-          round_up(rq_offset_ + (1U << (options.log_rq_size + options.log_rq_stride)), 64))),
-      memory_(node.host, record_offset_ + sizeof(tern_qp_record)) {
+      memory_(node.host, rq_offset_ + (1U << (options.log_rq_size + options.log_rq_stride))),
+      record_(node.host) {
   tern_cmd_create_qp cmd{};
   tern_rsp_object rsp{};
   cmd.type = options.type;
@@ -189,7 +195,7 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
   cmd.pages = memory_.pages();
   cmd.sq_offset = le(0U);
   cmd.rq_offset = le(rq_offset_);
-  cmd.record_offset = le(record_offset_);
+  cmd.record = le(record_.address());
   cmd.pdn = le(options.pd ? options.pd : node.pd());
   cmd.uar = le(node.uar());
   cmd.send_cqn = le(send_cq_->number());
@@ -227,6 +233,7 @@ tern_av TestQp::av_to(const TestQp& peer) const {
   av.hop_limit = options_.hop_limit;
   av.traffic_class = options_.traffic_class;
   av.sl = options_.sl;
+  av.port = 1;
   return av;
 }
 
@@ -235,7 +242,8 @@ Status TestQp::to_init() {
   a.state = TERN_QPS_INIT;
   a.access = le(options_.access);
   a.qkey = le(options_.qkey);
-  return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX |
+  a.port = 1;
+  return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_PORT |
                        (sends_datagrams() ? TERN_QPA_QKEY : TERN_QPA_ACCESS));
 }
 
@@ -309,15 +317,15 @@ std::uint64_t TestQp::rq_slot(std::uint32_t index) const {
 }
 
 void TestQp::store_sq_pi(std::uint32_t pi) {
-  memory_.put(record_offset_ + offsetof(tern_qp_record, sq_pi), le(pi));
+  record_.put(offsetof(tern_qp_record, sq_pi), pi);
 }
 
 void TestQp::store_rq_pi(std::uint32_t pi) {
-  memory_.put(record_offset_ + offsetof(tern_qp_record, rq_pi), le(pi));
+  record_.put(offsetof(tern_qp_record, rq_pi), pi);
 }
 
 std::uint32_t TestQp::record_status() const {
-  return le(memory_.get<std::uint32_t>(record_offset_ + offsetof(tern_qp_record, status)));
+  return record_.get(offsetof(tern_qp_record, status));
 }
 
 namespace {
@@ -412,7 +420,7 @@ void TestQp::completed(const Wc& wc) {
 namespace {
 
 std::uint64_t srq_bytes(const SrqOptions& o, unsigned log_size) {
-  return (std::uint64_t{1} << (log_size + o.log_stride)) + sizeof(tern_srq_record);
+  return std::uint64_t{1} << (log_size + o.log_stride);
 }
 
 }  // namespace
@@ -420,11 +428,11 @@ std::uint64_t srq_bytes(const SrqOptions& o, unsigned log_size) {
 TestSrq::TestSrq(TestNode& node, const SrqOptions& options)
     : node_(node),
       options_(options),
-      record_offset_(1U << (options.log_size + options.log_stride)),
-      memory_(node.host, srq_bytes(options, options.log_size)) {
+      memory_(node.host, srq_bytes(options, options.log_size)),
+      record_(node.host) {
   tern_cmd_create_srq cmd{};
   cmd.pages = memory_.pages();
-  cmd.record_offset = le(record_offset_);
+  cmd.record = le(record_.address());
   cmd.pdn = le(options.pd ? options.pd : node.pd());
   cmd.log_size = options.log_size;
   cmd.log_stride = options.log_stride;
@@ -443,11 +451,11 @@ std::uint64_t TestSrq::slot(std::uint32_t index) const {
 }
 
 std::uint32_t TestSrq::taken() const {
-  return le(memory_.get<std::uint32_t>(record_offset_ + offsetof(tern_srq_record, ci)));
+  return record_.get(offsetof(tern_srq_record, ci));
 }
 
 void TestSrq::store_pi(std::uint32_t pi) {
-  memory_.put(record_offset_ + offsetof(tern_srq_record, pi), le(pi));
+  record_.put(offsetof(tern_srq_record, pi), pi);
 }
 
 void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
@@ -486,8 +494,6 @@ void TestSrq::prepare_resize(unsigned log_size) {
     next_->write(std::uint64_t{i & ((1U << log_size) - 1)} << options_.log_stride,
                  std::span(wqe, stride));
   }
-  next_->put(std::uint64_t{1} << (log_size + options_.log_stride),
-             memory_.get<tern_srq_record>(record_offset_));
 }
 
 Status TestSrq::resize() {
@@ -495,13 +501,11 @@ Status TestSrq::resize() {
   cmd.pages = next_->pages();
   cmd.srqn = le(srqn_);
   cmd.mask = le(std::uint32_t{TERN_SRQA_RESIZE});
-  cmd.record_offset = le(1U << (next_log_size_ + options_.log_stride));
   cmd.log_size = next_log_size_;
   const Status st = node_.command(TERN_CMD_MODIFY_SRQ, cmd);
   if (st == TERN_ST_OK) {
     memory_ = *next_;
     options_.log_size = next_log_size_;
-    record_offset_ = le(cmd.record_offset);
   }
   return st;
 }
@@ -555,6 +559,7 @@ void TestNode::bring_up() {
   port.mask = le(std::uint32_t{TERN_PORT_MTU | TERN_PORT_ENABLE});
   port.mtu = le(options_.mtu);
   port.enable = 1;
+  port.port = 1;
   EXPECT_EQ(command(TERN_CMD_MODIFY_PORT, port), TERN_ST_OK);
   add_gids();
   uar_ = alloc_uar();
@@ -577,6 +582,7 @@ void TestNode::add_gids() {
     tern_cmd_set_gid cmd{};
     cmd.index = le(i);
     cmd.valid = 1;
+    cmd.port = 1;
     cmd.net_type = i == 1 || i == 2 ? TERN_NET_IPV4 : TERN_NET_IPV6;
     cmd.vlan = le(i >= 2 ? kVlan : std::uint16_t{TERN_VLAN_NONE});
     std::ranges::copy(mac_, cmd.mac);
@@ -741,7 +747,7 @@ void TestNode::destroy(TestSrq& srq) { destroy(TERN_CMD_DESTROY_SRQ, srq.number(
 
 std::uint64_t TestNode::counter(unsigned index) {
   std::array<std::uint64_t, TERN_CNT_RDMA_NUM> counters{};
-  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{le(std::uint32_t{TERN_COUNTERS_RDMA}), 0},
+  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_RDMA}), 1, {}},
                     &counters),
             TERN_ST_OK);
   return le(counters.at(index));
@@ -749,7 +755,7 @@ std::uint64_t TestNode::counter(unsigned index) {
 
 std::uint64_t TestNode::eth_counter(unsigned index) {
   std::array<std::uint64_t, TERN_ETH_CNT_NUM> counters{};
-  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_object{le(std::uint32_t{TERN_COUNTERS_ETH}), 0},
+  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_ETH}), 1, {}},
                     &counters),
             TERN_ST_OK);
   return le(counters.at(index));

@@ -54,6 +54,22 @@ class QueueMemory {
   tern_pages pages_{};
 };
 
+// A doorbell record: zeroed, aligned to its size, many to a page.
+template <class T>
+class TestRecord {
+ public:
+  explicit TestRecord(FakeHost& host) : host_(&host), addr_(host.alloc(sizeof(T), sizeof(T))) {}
+  [[nodiscard]] std::uint64_t address() const { return addr_; }
+  [[nodiscard]] std::uint32_t get(std::size_t offset) const {
+    return le(host_->get<std::uint32_t>(addr_ + offset));
+  }
+  void put(std::size_t offset, std::uint32_t value) { host_->put(addr_ + offset, le(value)); }
+
+ private:
+  FakeHost* host_;
+  std::uint64_t addr_;
+};
+
 inline constexpr std::uint32_t kAllAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
                                             TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                             TERN_ACCESS_FLUSH_GLOBAL;
@@ -174,12 +190,18 @@ class TestEq {
   [[nodiscard]] Status created() const { return status_; }
   // The next event, consumed.
   std::optional<tern_eqe> take();
+  // The same of a queue for page faults.
+  std::optional<tern_fault> take_fault();
   [[nodiscard]] std::vector<tern_eqe> take_all();
   [[nodiscard]] std::uint16_t vector() const { return vector_; }
 
  private:
+  template <class T>
+  std::optional<T> take_entry();
+
   TestNode& node_;
   QueueMemory memory_;
+  TestRecord<tern_eq_record> record_;
   std::uint8_t kind_;
   std::uint16_t vector_;
   unsigned log_size_;
@@ -204,11 +226,13 @@ class TestCq {
   // Doorbell record as software keeps it, for tests that lie in it.
   void store_ci(std::uint32_t ci);
   [[nodiscard]] QueueMemory& memory() { return memory_; }
+  [[nodiscard]] std::uint64_t record() const { return record_.address(); }
   [[nodiscard]] std::uint32_t consumed() const { return ci_; }
 
  private:
   TestNode& node_;
   QueueMemory memory_;
+  TestRecord<tern_cq_record> record_;
   unsigned log_size_;
   std::uint32_t ci_ = 0;
   std::uint32_t seq_ = 0;
@@ -288,7 +312,7 @@ class TestQp {
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
   [[nodiscard]] std::uint32_t sq_posted() const { return sq_pi_; }
   [[nodiscard]] std::uint32_t record_status() const;
-  [[nodiscard]] std::uint64_t record() const { return memory_.address(record_offset_); }
+  [[nodiscard]] std::uint64_t record() const { return record_.address(); }
 
   [[nodiscard]] TestCq& send_cq() const { return *send_cq_; }
   [[nodiscard]] TestCq& recv_cq() const { return *recv_cq_; }
@@ -310,8 +334,8 @@ class TestQp {
   TestCq* send_cq_;
   TestCq* recv_cq_;
   std::uint32_t rq_offset_;
-  std::uint32_t record_offset_;
   QueueMemory memory_;
+  TestRecord<tern_qp_record> record_;
   std::uint32_t qpn_ = 0;
   std::uint32_t sq_pi_ = 0;
   std::uint32_t sq_done_ = 0;
@@ -341,7 +365,7 @@ class TestSrq {
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
   [[nodiscard]] Status set_limit(std::uint32_t limit);
   [[nodiscard]] tern_rsp_query_srq query() const;
-  // Copies WQEs and indices to a buffer of the new size; then tells the device, and uses it.
+  // Copies WQEs to a buffer of the new size; then tells the device, and uses it.
   void prepare_resize(unsigned log_size);
   [[nodiscard]] Status resize();
   // Lies in the record.
@@ -349,13 +373,13 @@ class TestSrq {
   // For tests that write nonsense or take memory away.
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t slot(std::uint32_t index) const;
-  [[nodiscard]] std::uint32_t record_offset() const { return record_offset_; }
+  [[nodiscard]] std::uint64_t record() const { return record_.address(); }
 
  private:
   TestNode& node_;
   SrqOptions options_;
-  std::uint32_t record_offset_;
   QueueMemory memory_;
+  TestRecord<tern_srq_record> record_;
   std::optional<QueueMemory> next_;  // while it is resized
   std::uint8_t next_log_size_ = 0;
   std::uint32_t pi_ = 0;

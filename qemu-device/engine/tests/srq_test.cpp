@@ -459,7 +459,7 @@ TEST_F(HostileSrq, MoreSgesThanTheDeviceTakes) {
 }
 
 TEST_F(HostileSrq, MemoryOfTheWqesIsGone) {
-  make({.log_size = 6});  // 8 KiB, the record behind it
+  make({.log_size = 6});  // 8 KiB
   post(1);
   b.host.punch(srq->memory().address(0), FakeHost::kPage);
   expect_failed();
@@ -469,10 +469,9 @@ TEST_F(HostileSrq, MemoryOfTheWqesIsGone) {
 TEST_F(HostileSrq, MemoryOfTheRecordIsGone) {
   make({.log_size = 6});
   post(1);
-  const std::uint64_t record = srq->memory().address(srq->record_offset());
-  b.host.punch(record, FakeHost::kPage);
+  b.host.punch(srq->record(), sizeof(tern_srq_record));
   expect_failed();
-  b.host.mend(record);
+  b.host.mend(srq->record());
 }
 
 TEST_F(HostileSrq, TheCommandFindsOutToo) {

@@ -501,6 +501,7 @@ TEST_F(Uc, AttributesOfEachTransition) {
   TestQp& qp = a.create_qp(uc());
   tern_qp_attr attr{};
   attr.av = qp.av_to(qb);
+  attr.port = 1;
   attr.path_mtu = 10;
   attr.dest_qpn = le(qb.number());
   const auto go = [&](std::uint8_t state, std::uint32_t mask) {
@@ -509,9 +510,11 @@ TEST_F(Uc, AttributesOfEachTransition) {
   };
   constexpr std::uint32_t kRtr =
       TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS), TERN_ST_OK);
+  constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_PORT;
+  EXPECT_EQ(go(TERN_QPS_INIT, kInit), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(go(TERN_QPS_INIT, kInit | TERN_QPA_QKEY), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(go(TERN_QPS_INIT, kInit | TERN_QPA_ACCESS), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_ACCESS), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_RTR, kRtr & ~TERN_QPA_AV), TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_RTR, kRtr | TERN_QPA_MIN_RNR_TIMER), TERN_ST_BAD_PARAM);

@@ -268,7 +268,9 @@ TEST_F(Ud, AnEntryThatIsClearedIsGoneFromTheNextWqeOn) {
   qa.post(hello());
   EXPECT_EQ(qb.wait_recv().status, TERN_CQE_SUCCESS);
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
-  ASSERT_EQ(a.command(TERN_CMD_SET_GID, tern_cmd_set_gid{}), TERN_ST_OK);
+  tern_cmd_set_gid none{};
+  none.port = 1;
+  ASSERT_EQ(a.command(TERN_CMD_SET_GID, none), TERN_ST_OK);
   qa.post(hello());
   expect_sqe(TERN_CQE_LOC_QP_OP_ERR);
 }
@@ -279,6 +281,7 @@ TEST_F(Ud, LongerThanThePathMtu) {
   recover();
   // The limit is the port's, as it is when the WQE is executed.
   tern_cmd_modify_port port{};
+  port.port = 1;
   port.mask = le(std::uint32_t{TERN_PORT_MTU});
   port.mtu = le(1500U);
   ASSERT_EQ(a.command(TERN_CMD_MODIFY_PORT, port), TERN_ST_OK);
@@ -617,11 +620,13 @@ TEST_F(Ud, AttributesOfEachTransition) {
     attr.state = state;
     return qp.modify(attr, mask | TERN_QPA_STATE);
   };
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_ACCESS),
+  attr.port = 1;
+  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_QKEY | TERN_QPA_ACCESS),
             TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_RTR, 0), TERN_ST_BAD_STATE);
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY), TERN_ST_OK);
+  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_QKEY), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_QKEY), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_RTR, TERN_QPA_AV), TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_RTR, TERN_QPA_PATH_MTU), TERN_ST_BAD_PARAM);

@@ -530,7 +530,7 @@ TEST_F(XrcTest, AnSrqDestroyedUnderARead) {
   tern_cmd_create_srq cmd{};
   const QueueMemory memory(b.host, 4096);
   cmd.pages = memory.pages();
-  cmd.record_offset = le(1024U);
+  cmd.record = le(b.host.alloc(128, 128));
   cmd.pdn = le(p.pd);
   cmd.xrcdn = le(xrcd);
   cmd.cqn = le(p.cq.number());

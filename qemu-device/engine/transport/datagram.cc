@@ -26,7 +26,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   const std::uint32_t dqpn = le(std::uint32_t{ud.dqpn});
   const std::uint32_t qkey = le(std::uint32_t{ud.qkey});
   if (dqpn > kQpnMask) return TERN_CQE_LOC_QP_OP_ERR;
-  const auto route = device.port.resolve(ud.av, qp_.number(), Qpn(dqpn));
+  const auto route = device.port.resolve(ud.av, qp_.attr().port, qp_.number(), Qpn(dqpn));
   if (!route) return TERN_CQE_LOC_QP_OP_ERR;
   if (wqe.length > device.port.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
 

@@ -26,6 +26,20 @@ Transport transport_of(std::uint8_t type) {
   }
 }
 
+// The page list stays as it is: QueueBuffer reads it.
+tern_cmd_create_qp host_order(tern_cmd_create_qp cmd) {
+  cmd.record = le(std::uint64_t{cmd.record});
+  cmd.sq_offset = le(std::uint32_t{cmd.sq_offset});
+  cmd.rq_offset = le(std::uint32_t{cmd.rq_offset});
+  cmd.pdn = le(std::uint32_t{cmd.pdn});
+  cmd.uar = le(std::uint32_t{cmd.uar});
+  cmd.send_cqn = le(std::uint32_t{cmd.send_cqn});
+  cmd.recv_cqn = le(std::uint32_t{cmd.recv_cqn});
+  cmd.srqn = le(std::uint32_t{cmd.srqn});
+  cmd.xrcdn = le(std::uint32_t{cmd.xrcdn});
+  return cmd;
+}
+
 template <class Space>
 SendQueue* make_sender(Qp& qp, Space& space) {
   if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramSender>(qp);
@@ -48,13 +62,15 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
     : transport_(transport_of(cmd.type)),
       privileged_(privileged),
       device_(device),
-      cmd_(cmd),
+      cmd_(host_order(cmd)),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),
+      record_(cmd_.record),
       life_(device.next_qp_life()),
       sender_(make_sender(*this, sender_space_)),
-      receiver_(make_receiver(*this, receiver_space_)) {
+      receiver_(make_receiver(*this, receiver_space_)),
+      page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this) {
   if (send_cq_ != nullptr) send_cq_->attach();
   if (recv_cq_ != nullptr) recv_cq_->attach();
   if (srq_ != nullptr) srq_->attach();
@@ -69,24 +85,26 @@ Qp::~Qp() {
 }
 
 Status Qp::init() {
-  if (xrc_target()) return TERN_ST_OK;  // it has no buffer
+  if (xrc_target()) return TERN_ST_OK;  // it has neither record nor buffer
+  if (!record_.fits<tern_qp_record>()) return TERN_ST_BAD_PARAM;
   const auto end = [](std::uint32_t offset, unsigned log_bytes) {
     return std::uint64_t{offset} + (std::uint64_t{1} << log_bytes);
   };
-  std::uint64_t bytes = std::uint64_t{cmd_.record_offset} + TERN_RECORD_SIZE;
+  std::uint64_t bytes = 0;
   if (has_sq()) {
     bytes = std::max(bytes, end(cmd_.sq_offset, cmd_.log_sq_size + cmd_.log_sq_stride));
   }
   if (has_rq()) {
     bytes = std::max(bytes, end(cmd_.rq_offset, cmd_.log_rq_size + cmd_.log_rq_stride));
   }
+  if (bytes == 0) return TERN_ST_OK;
   return buffer_.load(device_.host, cmd_.pages, bytes);
 }
 
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
-  return buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, sq_pi));
+  return record_.load32(device_.host, offsetof(tern_qp_record, sq_pi));
 }
 
 bool Qp::sq_moved() {
@@ -111,8 +129,7 @@ int Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
     return got;
   }
   if (!has_rq()) return -1;
-  const auto pi =
-      buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
+  const auto pi = record_.load32(device_.host, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return -1;
   if (*pi == rq_ci_) return 0;
   if (!read_recv_wqe(device_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return -1;
@@ -143,7 +160,7 @@ void Qp::store_status() {
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
                                (watched.on ? TERN_QP_ST_SQ_WATCHED : 0);
   // An unreachable record harms its owner.
-  (void)buffer_.store32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, status), status);
+  (void)record_.store32(device_.host, offsetof(tern_qp_record, status), status);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -153,6 +170,11 @@ void Qp::kick_sq() {
   if (!has_sq()) return;
   sender_->kick();
   wake();
+}
+
+void Qp::look() {
+  if (has_sq() && sq_moved()) kick_sq();
+  kick_rq();
 }
 
 void Qp::kick_rq() {
@@ -227,6 +249,9 @@ void Qp::sq_drained() {
   device_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
 }
 
+// No access faults yet.
+Status Qp::resume_fault(std::uint8_t, std::uint32_t, std::uint8_t) { return TERN_ST_BAD_STATE; }
+
 // ---- errors ----
 
 void Qp::enter_error(int event, bool silent) {
@@ -257,8 +282,7 @@ void Qp::send_failed() {
 }
 
 bool Qp::flush_rq(std::uint32_t& allowance) {
-  const auto pi =
-      buffer_.load32(device_.host, cmd_.record_offset + offsetof(tern_qp_record, rq_pi));
+  const auto pi = record_.load32(device_.host, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return false;
   while (rq_ci_ != *pi) {
     if (allowance == 0) return true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <variant>
 
+#include "control/uar_pages.h"
 #include "objects/queues.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
@@ -37,9 +38,14 @@ class alignas(64) Qp {
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
   void query(tern_rsp_query_qp* rsp) const;
 
+  // RESUME_QP: ends the fault of one half, TERN_FAULT_*, by TERN_RESUME_*. TERN_ST_BAD_STATE: no such fault waits.
+  [[nodiscard]] Status resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result);
+
   // Doorbells.
   void kick_sq();
   void kick_rq();
+  // All of them: TERN_DB_CMD_PAGE.
+  void look();
 
   // Serves the QP for about `allowance` bytes, decrementing it; true when it has more to do.
   bool service(std::uint32_t& allowance);
@@ -106,6 +112,8 @@ class alignas(64) Qp {
     for (std::size_t i = 0; i < sizeof(*this); i += alignof(Qp)) __builtin_prefetch(bytes + i);
   }
 
+  [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
+
   // Scheduler's bookkeeping.
   Qp* ready_next = nullptr;
   std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
@@ -126,10 +134,11 @@ class alignas(64) Qp {
   bool privileged_;
   bool has_route_ = false;
   Device& device_;
-  tern_cmd_create_qp cmd_;
+  tern_cmd_create_qp cmd_;  // in host byte order, but for the page list
   Cq* send_cq_;
   Cq* recv_cq_;
   Srq* srq_;
+  Record record_;
   QueueBuffer buffer_;
   Qpn qpn_;
   std::uint32_t rq_ci_ = 0;
@@ -144,6 +153,7 @@ class alignas(64) Qp {
   std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
+  PageQueue page_queue_;
 };
 
 }  // namespace tern

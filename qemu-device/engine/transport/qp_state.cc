@@ -26,8 +26,8 @@ struct Transition {
 };
 
 constexpr std::array kReliable = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
                    TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER,
@@ -46,8 +46,8 @@ constexpr std::array kReliable = {
 };
 
 constexpr std::array kUnreliable = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
                TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
@@ -62,8 +62,8 @@ constexpr std::array kUnreliable = {
 
 // UD and GSI: who talks to whom stands in each WQE and packet.
 constexpr std::array kDatagram = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
     Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_QKEY},
     Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
@@ -123,7 +123,7 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
       bad(TERN_QPA_MAX_RD_ATOMIC, a.max_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_RQ_PSN, a.rq_psn > kPsnMask) || bad(TERN_QPA_SQ_PSN, a.sq_psn > kPsnMask) ||
-      bad(TERN_QPA_DEST_QPN, a.dest_qpn > kPsnMask)) {
+      bad(TERN_QPA_DEST_QPN, a.dest_qpn > kPsnMask) || bad(TERN_QPA_PORT, !is_port(a.port))) {
     return TERN_ST_BAD_PARAM;
   }
   return TERN_ST_OK;
@@ -144,10 +144,11 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
   if (mask & TERN_QPA_MIN_RNR_TIMER) attr_.min_rnr_timer = a.min_rnr_timer;
   if (mask & TERN_QPA_SQ_PSN) attr_.sq_psn = a.sq_psn;
   if (mask & TERN_QPA_DEST_QPN) attr_.dest_qpn = a.dest_qpn;
+  if (mask & TERN_QPA_PORT) attr_.port = a.port;
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = (TERN_QPA_DEST_QPN << 1) - 1;
+  constexpr std::uint32_t kAllMask = (TERN_QPA_PORT << 1) - 1;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
@@ -175,7 +176,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
   if (given & TERN_QPA_AV) {
     const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
-    const auto route = device_.port.resolve(a.av, qpn_, dest);
+    const auto route = device_.port.resolve(a.av, attr_.port, qpn_, dest);
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;

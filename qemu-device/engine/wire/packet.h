@@ -100,6 +100,7 @@ struct Route {
   std::uint8_t sl = 0;
   bool ipv4 = false;
   bool local = false;  // the destination is this device
+  std::uint8_t port = 1;  // it leaves by, or came through
 };
 
 struct Packet {

@@ -27,6 +27,7 @@
 #include "../killer/counts.h"
 #include "../killer/shared.h"
 #include "memory.h"
+#include "records.h"
 #include "uverbs.h"
 
 namespace badudata {
@@ -34,7 +35,7 @@ namespace {
 
 constexpr const char* kDevice = "tern0";
 constexpr std::size_t kArena = 64 * kPage;
-constexpr std::size_t kRecord = 64;
+constexpr std::size_t kRecords = 60 * kPage;  // where the records are
 
 // A request of which parts are changed by name. The kernel's structures end in an array without
 // length, which C++ does not know.
@@ -75,7 +76,10 @@ class Bench {
   explicit Bench(const std::string& path) : verbs(path) {
     arena_ = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     read_only_ = mmap(nullptr, kArena, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (arena_ == MAP_FAILED || read_only_ == MAP_FAILED) throw std::bad_alloc();
+    hole_ = mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena_ == MAP_FAILED || read_only_ == MAP_FAILED || hole_ == MAP_FAILED) {
+      throw std::bad_alloc();
+    }
     Request pd{.command = IB_USER_VERBS_CMD_ALLOC_PD};
     append(pd.core, ib_uverbs_alloc_pd{});
     pd.core_response = sizeof(ib_uverbs_alloc_pd_resp);
@@ -89,12 +93,14 @@ class Bench {
   ~Bench() {
     munmap(arena_, kArena);
     munmap(read_only_, kArena);
+    munmap(hole_, kArena);
   }
 
   [[nodiscard]] std::uint64_t arena() const { return reinterpret_cast<std::uint64_t>(arena_); }
   [[nodiscard]] std::uint64_t read_only() const {
     return reinterpret_cast<std::uint64_t>(read_only_);
   }
+  [[nodiscard]] std::uint64_t hole() const { return reinterpret_cast<std::uint64_t>(hole_); }
 
   [[nodiscard]] CreateCq cq() const {
     CreateCq r;
@@ -102,7 +108,8 @@ class Bench {
     r.core.comp_channel = -1;
     r.driver.buf_addr = arena();
     r.driver.log_size = 4;
-    r.driver.buf_len = rounded((64 << 4) + kRecord);
+    r.driver.buf_len = rounded(64 << 4);
+    r.driver.record_addr = arena() + kRecords;
     return r;
   }
   [[nodiscard]] ResizeCq resize_cq() const {
@@ -111,7 +118,7 @@ class Bench {
     r.core.cqe = 32;
     r.driver.buf_addr = arena() + 32 * kPage;
     r.driver.log_size = 5;
-    r.driver.buf_len = rounded((64 << 5) + kRecord);
+    r.driver.buf_len = rounded(64 << 5);
     return r;
   }
   [[nodiscard]] CreateQp qp() const {
@@ -125,7 +132,8 @@ class Bench {
     r.driver.log_sq_size = r.driver.log_rq_size = 3;
     r.driver.log_sq_stride = 7;
     r.driver.log_rq_stride = 5;
-    r.driver.buf_len = rounded((8 << 7) + (8 << 5) + kRecord);
+    r.driver.buf_len = rounded((8 << 7) + (8 << 5));
+    r.driver.record_addr = arena() + kRecords + 256;
     return r;
   }
   [[nodiscard]] CreateSrq srq() const {
@@ -136,7 +144,8 @@ class Bench {
     r.driver.buf_addr = arena();
     r.driver.log_size = 4;
     r.driver.log_stride = 5;
-    r.driver.buf_len = rounded((16 << 5) + kRecord);
+    r.driver.buf_len = rounded(16 << 5);
+    r.driver.record_addr = arena() + kRecords + 512;
     return r;
   }
   [[nodiscard]] ModifySrq resize(std::uint32_t srq) const {
@@ -146,7 +155,7 @@ class Bench {
     r.core.max_wr = 32;
     r.driver.buf_addr = arena() + 16 * kPage;
     r.driver.log_size = 5;
-    r.driver.buf_len = rounded((32 << 5) + kRecord);
+    r.driver.buf_len = rounded(32 << 5);
     return r;
   }
   static Request send(const CreateCq& r) {
@@ -171,6 +180,7 @@ class Bench {
  private:
   void* arena_;
   void* read_only_;
+  void* hole_;
   std::uint32_t pd_ = 0;
   std::uint32_t cq_ = 0;
 };
@@ -183,7 +193,7 @@ void run_table(Bench& bench, const std::string& verb, const R& good,
 
 // The buffer and the length of the request: the same for every verb.
 template <typename R>
-std::vector<Case<R>> common(const Bench& bench) {
+std::vector<Case<R>> common([[maybe_unused]] const Bench& bench) {
   return {
       {"no driver part", [](R& r) { r.driver_bytes = 0; }, EINVAL},
       {"half of it", [](R& r) { r.driver_bytes = 8; }, EINVAL},
@@ -194,13 +204,27 @@ std::vector<Case<R>> common(const Bench& bench) {
       {"buffer in the kernel", [](R& r) { r.driver.buf_addr = 0xffff888000000000; }, EFAULT},
       {"buffer past the end", [](R& r) { r.driver.buf_addr = ~std::uint64_t{0} - kPage + 1; },
        EINVAL},
-      {"buffer read-only", [&](R& r) { r.driver.buf_addr = bench.read_only(); }, EFAULT},
+      {"buffer not mapped", [&](R& r) { r.driver.buf_addr = bench.hole(); }, EFAULT},
       {"no length", [](R& r) { r.driver.buf_len = 0; }, EINVAL},
-      {"record does not fit", [](R& r) { r.driver.buf_len = kRecord; }, EINVAL},
-      {"length off the record", [](R& r) { r.driver.buf_len -= 8; }, EINVAL},
+      {"entries do not fit", [](R& r) { r.driver.buf_len = 64; }, EINVAL},
       {"a page too much", [](R& r) { r.driver.buf_len += kPage; }, EINVAL},
       {"4 GiB too much", [](R& r) { r.driver.buf_len += std::uint64_t{1} << 32; }, EINVAL},
       {"length -64", [](R& r) { r.driver.buf_len = ~std::uint64_t{63}; }, EINVAL},
+  };
+}
+
+// A record is aligned to its size, in memory that can be written.
+template <typename R>
+std::vector<Case<R>> record(const Bench& bench, std::uint64_t size) {
+  return {
+      {"record at 0", [](R& r) { r.driver.record_addr = 0; }, EFAULT},
+      {"record off by 8", [](R& r) { r.driver.record_addr += 8; }, EINVAL},
+      {"record off by half", [=](R& r) { r.driver.record_addr += size / 2; }, EINVAL},
+      {"record across pages", [=](R& r) { r.driver.record_addr += kPage - size / 2; }, EINVAL},
+      {"record not mapped", [&](R& r) { r.driver.record_addr = bench.hole(); }, EFAULT},
+      {"record read-only", [&](R& r) { r.driver.record_addr = bench.read_only(); }, EFAULT},
+      {"record in the kernel", [](R& r) { r.driver.record_addr = 0xffff888000000000; }, EFAULT},
+      {"record at the end", [=](R& r) { r.driver.record_addr = -size; }, EINVAL},
   };
 }
 
@@ -213,9 +237,11 @@ std::vector<Case<R>> with(std::vector<Case<R>> cases, std::vector<Case<R>> more)
 void tables(Bench& bench) {
   run_table<CreateCq>(
       bench, "create_cq", bench.cq(),
-      with(common<CreateCq>(bench),
+      with(with(common<CreateCq>(bench), record<CreateCq>(bench, 64)),
            {
-               {"reserved", [](CreateCq& r) { r.driver.reserved_a0[3] = 1; }, EINVAL},
+               {"buffer read-only", [&](CreateCq& r) { r.driver.buf_addr = bench.read_only(); },
+                EFAULT},
+               {"reserved", [](CreateCq& r) { r.driver.reserved_e0[3] = 1; }, EINVAL},
                {"log size 0", [](CreateCq& r) { r.driver.log_size = 0; }, EINVAL},
                {"fewer than asked", [](CreateCq& r) { r.driver.log_size = 3; }, EINVAL},
                {"log size 64", [](CreateCq& r) { r.driver.log_size = 64; }, EINVAL},
@@ -225,6 +251,8 @@ void tables(Bench& bench) {
       bench, "resize_cq", bench.resize_cq(),
       with(common<ResizeCq>(bench),
            {
+               {"buffer read-only", [&](ResizeCq& r) { r.driver.buf_addr = bench.read_only(); },
+                EFAULT},
                {"reserved", [](ResizeCq& r) { r.driver.reserved_a0[0] = 1; }, EINVAL},
                {"no entry", [](ResizeCq& r) { r.core.cqe = 0; }, EINVAL},
                {"log size 0", [](ResizeCq& r) { r.driver.log_size = 0; }, EINVAL},
@@ -235,9 +263,9 @@ void tables(Bench& bench) {
            }));
   run_table<CreateQp>(
       bench, "create_qp", bench.qp(),
-      with(common<CreateQp>(bench),
+      with(with(common<CreateQp>(bench), record<CreateQp>(bench, 256)),
            {
-               {"reserved", [](CreateQp& r) { r.driver.reserved_a0[0] = 1; }, EINVAL},
+               {"reserved", [](CreateQp& r) { r.driver.reserved_e0[0] = 1; }, EINVAL},
                {"SQ size 255", [](CreateQp& r) { r.driver.log_sq_size = 255; }, EINVAL},
                {"RQ size 63", [](CreateQp& r) { r.driver.log_rq_size = 63; }, EINVAL},
                {"SQ fewer", [](CreateQp& r) { r.driver.log_sq_size = 2; }, EINVAL},
@@ -252,6 +280,11 @@ void tables(Bench& bench) {
                {"raw packets", [](CreateQp& r) { r.core.qp_type = 8; }, EOPNOTSUPP},
                {"a GSI QP", [](CreateQp& r) { r.core.qp_type = 1; }, EINVAL},
            }));
+  // The device only reads work queues.
+  CreateQp fixed = bench.qp();
+  fixed.driver.buf_addr = bench.read_only();
+  const int err = bench.verbs.call(Bench::send(fixed));
+  report(err == 0, "create_qp-takes-read-only-queues", std::strerror(err));
 }
 
 void srq_tables(Bench& bench) {
@@ -266,9 +299,9 @@ void srq_tables(Bench& bench) {
   report(err == 0 && extra.srqn != 0xeeeeeeee, "create_srq-tells-the-number", std::strerror(err));
   run_table<CreateSrq>(
       bench, "create_srq", bench.srq(),
-      with(common<CreateSrq>(bench),
+      with(with(common<CreateSrq>(bench), record<CreateSrq>(bench, 128)),
            {
-               {"reserved", [](CreateSrq& r) { r.driver.reserved_90[5] = 1; }, EINVAL},
+               {"reserved", [](CreateSrq& r) { r.driver.reserved_d0[5] = 1; }, EINVAL},
                {"log size 255", [](CreateSrq& r) { r.driver.log_size = 255; }, EINVAL},
                {"fewer than asked", [](CreateSrq& r) { r.driver.log_size = 3; }, EINVAL},
                {"stride 4", [](CreateSrq& r) { r.driver.log_stride = 4; }, EINVAL},
@@ -388,12 +421,14 @@ void at_random(const std::string& path, std::uint64_t seed, unsigned calls) {
 int run(std::uint64_t seed, unsigned calls) {
   const std::string path = uverbs_path(kDevice);
   const killer::Counts before = killer::read_counts(kDevice);
+  const std::int64_t charged_before = charged_pages();
   {
     Bench bench(path);
     tables(bench);
     srq_tables(bench);
   }
   memory_tables(path, kDevice);
+  record_tests(path, kDevice);
   at_random(path, seed, calls);
   killer::Counts after;
   for (int i = 0; i < 100; ++i) {
@@ -402,6 +437,9 @@ int run(std::uint64_t seed, unsigned calls) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   report(after == before, "nothing-is-left", killer::difference(before, after));
+  const std::int64_t charged_after = charged_pages();
+  report(charged_after == charged_before, "nothing-stays-charged",
+         std::to_string(charged_after - charged_before) + " pages");
   return failures() != 0;
 }
 

@@ -102,7 +102,7 @@ Packet& Scene::begin(Op op) {
   p.src_qp = Qpn(x_->number());
   p.xrc_srq = Srqn(srq_ ? srq_->number() : 0);
   if (x_->options().type == TERN_QPT_UD) {
-    p.route = *a_.device.port.resolve(x_->av_to(*y_), Qpn(x_->number()), Qpn(y_->number()));
+    p.route = *a_.device.port.resolve(x_->av_to(*y_), 1, Qpn(x_->number()), Qpn(y_->number()));
   } else {
     p.route = *qp->route();
   }

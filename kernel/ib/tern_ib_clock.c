@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * The clock page: what makes wall-clock time of the device's time stamps, for
+ * processes that may not ask the device each time.
+ */
+
+#include <kunit/visibility.h>
+#include <linux/gfp.h>
+#include <linux/math64.h>
+#include <linux/timekeeping.h>
+
+#include "tern_ib.h"
+
+#define TERN_CLOCK_PERIOD	(HZ / 10)
+
+/* An error is corrected at a rate that would take so long for all of it. */
+#define TERN_CLOCK_HORIZON	NSEC_PER_SEC
+/* A larger error is a step of CLOCK_REALTIME. */
+#define TERN_CLOCK_STEP		(100 * (s64)NSEC_PER_MSEC)
+#define TERN_CLOCK_ONE		((s64)BIT(TERN_CLOCK_SHIFT))
+/* 500 ppm, as adjtime() slews; and half speed, for steps back. */
+#define TERN_CLOCK_SLEW		(TERN_CLOCK_ONE / 2000)
+#define TERN_CLOCK_SLEW_BACK	(TERN_CLOCK_ONE / 2)
+
+/* The page's rate when it is @error ns behind CLOCK_REALTIME. */
+static u32 tern_clock_mult(s64 error)
+{
+	s64 least = error < -TERN_CLOCK_STEP ? -TERN_CLOCK_SLEW_BACK :
+					       -TERN_CLOCK_SLEW;
+	s64 slew;
+
+	/* Below the horizon the product fits; the rest is cut off anyway. */
+	error = clamp_t(s64, error, -TERN_CLOCK_HORIZON, TERN_CLOCK_HORIZON);
+	slew = div_s64(error * TERN_CLOCK_ONE, TERN_CLOCK_HORIZON);
+	return TERN_CLOCK_ONE + clamp_t(s64, slew, least, TERN_CLOCK_SLEW);
+}
+
+/**
+ * tern_clock_next() - begin a new segment of the page's time
+ * @from: what the page says; with a multiplier of 0 nothing that counts
+ * @device_ns: the device's clock now, not before that of @from
+ * @real_ns: CLOCK_REALTIME now
+ *
+ * The segment begins at the time that the page has now, so time goes on without a
+ * break, and its rate takes the page towards CLOCK_REALTIME: 500 ppm faster or
+ * slower at most. When CLOCK_REALTIME was set forward by more than 100 ms, so is
+ * the page. When it was set back by more than that, the page runs at half speed
+ * until it is within 100 ms, that is for twice the step.
+ *
+ * Return: the segment, without a sequence.
+ */
+struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
+				       u64 device_ns, u64 real_ns)
+{
+	u64 wall_ns = from->wall_ns +
+		      mul_u64_u32_shr(device_ns - from->device_ns, from->mult,
+				      TERN_CLOCK_SHIFT);
+	s64 error = real_ns - wall_ns;
+
+	if (!from->mult || error > TERN_CLOCK_STEP) {
+		wall_ns = real_ns;
+		error = 0;
+	}
+
+	return (struct tern_clock_page){
+		.mult = tern_clock_mult(error),
+		.device_ns = device_ns,
+		.wall_ns = wall_ns,
+	};
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_clock_next);
+
+/* A reader that sees an odd number, or another one afterwards, starts again. */
+static void tern_clock_write(struct tern_clock_page *page,
+			     const struct tern_clock_page *next)
+{
+	WRITE_ONCE(page->sequence, page->sequence + 1);
+	/* Readers see the odd number before any of what follows. */
+	smp_wmb();
+	WRITE_ONCE(page->mult, next->mult);
+	WRITE_ONCE(page->device_ns, next->device_ns);
+	WRITE_ONCE(page->wall_ns, next->wall_ns);
+	/* And all of it before the even one. */
+	smp_wmb();
+	WRITE_ONCE(page->sequence, page->sequence + 1);
+}
+
+/* One at a time: by the work, or by the first user before the work is queued. */
+static void tern_clock_update(struct tern_ib_dev *dev,
+			      const struct tern_clock_page *from)
+{
+	u64 before, after, device_ns;
+	struct tern_clock_page next;
+
+	before = ktime_get_real_ns();
+	device_ns = tern_read_clock(dev->core);
+	after = ktime_get_real_ns();
+	/* A device that is gone reads as ones, and time may be set between the two. */
+	if (upper_32_bits(device_ns) == U32_MAX ||
+	    device_ns < from->device_ns || after < before)
+		return;
+
+	next = tern_clock_next(from, device_ns, before + (after - before) / 2);
+	tern_clock_write(dev->clock.page, &next);
+}
+
+static void tern_clock_work(struct work_struct *work)
+{
+	struct tern_ib_dev *dev = container_of(to_delayed_work(work),
+					       struct tern_ib_dev, clock.work);
+
+	tern_clock_update(dev, dev->clock.page);
+	schedule_delayed_work(&dev->clock.work, TERN_CLOCK_PERIOD);
+}
+
+/**
+ * tern_clock_init() - make the clock page
+ * @dev: the device
+ *
+ * Return: 0, also for a device without time stamps, which has no page; -ENOMEM.
+ */
+int tern_clock_init(struct tern_ib_dev *dev)
+{
+	struct tern_clock *clock = &dev->clock;
+
+	mutex_init(&clock->lock);
+	INIT_DELAYED_WORK(&clock->work, tern_clock_work);
+	if (!tern_has_cap(dev, TERN_CAP_TIMESTAMP))
+		return 0;
+
+	clock->page = (void *)get_zeroed_page(GFP_KERNEL);
+	return clock->page ? 0 : -ENOMEM;
+}
+
+/**
+ * tern_clock_free() - undo tern_clock_init()
+ * @dev: a device without user contexts
+ *
+ * A process that has the page mapped keeps it, as it is.
+ */
+void tern_clock_free(struct tern_ib_dev *dev)
+{
+	free_page((unsigned long)dev->clock.page);
+}
+
+/**
+ * tern_clock_get() - keep the clock page up to date
+ * @dev: a device with a clock page
+ */
+void tern_clock_get(struct tern_ib_dev *dev)
+{
+	/* Nobody has read the page for a while: it need not go on where it was. */
+	static const struct tern_clock_page anew;
+	struct tern_clock *clock = &dev->clock;
+
+	mutex_lock(&clock->lock);
+	if (!clock->users++) {
+		tern_clock_update(dev, &anew);
+		schedule_delayed_work(&clock->work, TERN_CLOCK_PERIOD);
+	}
+	mutex_unlock(&clock->lock);
+}
+
+/**
+ * tern_clock_put() - undo tern_clock_get()
+ * @dev: the device
+ */
+void tern_clock_put(struct tern_ib_dev *dev)
+{
+	struct tern_clock *clock = &dev->clock;
+
+	mutex_lock(&clock->lock);
+	if (!--clock->users)
+		cancel_delayed_work_sync(&clock->work);
+	mutex_unlock(&clock->lock);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Doorbell records in user memory. Many of them share a page, which is pinned once
+ * for all of them.
+ */
+
+#include <linux/slab.h>
+
+#include <rdma/iter.h>
+
+#include "tern_ib.h"
+
+/* Aligned to its size, a record does not cross a page. */
+static_assert(PAGE_SIZE % sizeof(struct tern_cq_record) == 0);
+static_assert(PAGE_SIZE % sizeof(struct tern_qp_record) == 0);
+static_assert(PAGE_SIZE % sizeof(struct tern_srq_record) == 0);
+
+/**
+ * struct tern_record_page - page of user memory with doorbell records
+ * @entry: in the list of @ucontext
+ * @ucontext: the context whose queues have their records here
+ * @umem: the page; also says whose memory it is
+ * @dma: the device's address of the page
+ * @refs: records in use; protected by the context's record_lock
+ */
+struct tern_record_page {
+	struct list_head entry;
+	struct tern_ucontext *ucontext;
+	struct ib_umem *umem;
+	dma_addr_t dma;
+	unsigned int refs;
+};
+
+/* An imported context is used by several processes: each has memory of its own. */
+static struct tern_record_page *
+tern_record_page_find(struct tern_ucontext *ucontext, unsigned long addr)
+{
+	struct tern_record_page *page;
+
+	list_for_each_entry(page, &ucontext->record_pages, entry)
+		if (page->umem->owning_mm == current->mm &&
+		    page->umem->address == addr)
+			return page;
+
+	return NULL;
+}
+
+static struct tern_record_page *
+tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
+{
+	struct tern_record_page *page;
+	struct ib_block_iter biter;
+	int err;
+
+	page = kzalloc_obj(*page);
+	if (!page)
+		return ERR_PTR(-ENOMEM);
+
+	/* The device reads the words of software and writes its own. */
+	page->umem = ib_umem_get_va(ucontext->ibucontext.device, addr,
+				    PAGE_SIZE, IB_ACCESS_LOCAL_WRITE);
+	if (IS_ERR(page->umem)) {
+		err = PTR_ERR(page->umem);
+		kfree(page);
+		return ERR_PTR(err);
+	}
+
+	rdma_umem_for_each_dma_block(page->umem, &biter, PAGE_SIZE)
+		page->dma = rdma_block_iter_dma_address(&biter);
+
+	page->ucontext = ucontext;
+	list_add(&page->entry, &ucontext->record_pages);
+	return page;
+}
+
+/**
+ * tern_record_get() - let the device use a doorbell record of the current process
+ * @ucontext: the context of the queue
+ * @record: filled
+ * @addr: user address of the record
+ * @size: its size in bytes
+ *
+ * tern_record_put() or tern_record_done() undoes it.
+ *
+ * Return: 0; -EINVAL for an address that is not aligned to @size; -EFAULT for
+ * memory that cannot be written; -ENOMEM, also above the limit of locked memory.
+ */
+int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
+		    u64 addr, size_t size)
+{
+	struct tern_record_page *page;
+
+	if (addr != (unsigned long)addr || !IS_ALIGNED(addr, size))
+		return -EINVAL;
+
+	mutex_lock(&ucontext->record_lock);
+	page = tern_record_page_find(ucontext, addr & PAGE_MASK);
+	if (!page)
+		page = tern_record_page_pin(ucontext, addr & PAGE_MASK);
+	if (!IS_ERR(page))
+		page->refs++;
+	mutex_unlock(&ucontext->record_lock);
+	if (IS_ERR(page))
+		return PTR_ERR(page);
+
+	record->page = page;
+	record->dma = page->dma + offset_in_page(addr);
+	return 0;
+}
+
+/**
+ * tern_record_put() - undo tern_record_get()
+ * @record: a record that the device does not use; without a page there is none
+ *
+ * Any process may do that. The page is unpinned with its last record.
+ */
+void tern_record_put(struct tern_record *record)
+{
+	struct tern_record_page *page = record->page;
+	struct tern_ucontext *ucontext;
+
+	if (!page)
+		return;
+
+	ucontext = page->ucontext;
+	mutex_lock(&ucontext->record_lock);
+	if (!--page->refs) {
+		list_del(&page->entry);
+		ib_umem_release(page->umem);
+		kfree(page);
+	}
+	mutex_unlock(&ucontext->record_lock);
+	record->page = NULL;
+}
+
+/**
+ * tern_record_done() - release the record of a destroyed object
+ * @record: the record; without a page there is none
+ * @err: what tern_ib_destroy() returned for the object
+ *
+ * A record that the device may still write to keeps its page pinned for ever.
+ */
+void tern_record_done(struct tern_record *record, int err)
+{
+	if (!err)
+		tern_record_put(record);
+}
+
+void tern_records_init(struct tern_ucontext *ucontext)
+{
+	mutex_init(&ucontext->record_lock);
+	INIT_LIST_HEAD(&ucontext->record_pages);
+}
+
+/* Only pages that a live device did not let go of are left: they outlive the context. */
+void tern_records_abandon(struct tern_ucontext *ucontext)
+{
+	struct tern_record_page *page, *next;
+
+	list_for_each_entry_safe(page, next, &ucontext->record_pages, entry)
+		list_del_init(&page->entry);
+}

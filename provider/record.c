@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Doorbell records: pages of memory shared with the device, each cut into records of one size. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tern.h"
+
+struct tern_record_page {
+	struct list_node entry; /* in record_pages while a record is free */
+	struct tern_buf buf;
+	uint32_t num; /* records in the page */
+	uint32_t num_free;
+	uint16_t free[]; /* stack of their numbers */
+};
+
+static size_t tern_record_size(enum tern_record_type type)
+{
+	switch (type) {
+	case TERN_RECORD_CQ:
+		return sizeof(struct tern_cq_record);
+	case TERN_RECORD_SRQ:
+		return sizeof(struct tern_srq_record);
+	default:
+		return sizeof(struct tern_qp_record);
+	}
+}
+
+void tern_init_records(struct tern_context *ctx)
+{
+	unsigned int i;
+
+	pthread_mutex_init(&ctx->records_mutex, NULL);
+	for (i = 0; i < TERN_NUM_RECORD_TYPES; i++)
+		list_head_init(&ctx->record_pages[i]);
+}
+
+void tern_uninit_records(struct tern_context *ctx)
+{
+	pthread_mutex_destroy(&ctx->records_mutex);
+}
+
+/* A page of free records, in the list of its type. NULL without memory. */
+static struct tern_record_page *
+tern_add_record_page(struct tern_context *ctx, enum tern_record_type type)
+{
+	struct ibv_context *ibvctx = &ctx->vctx.context;
+	struct tern_record_page *page;
+	uint32_t num, i;
+
+	num = to_tern_dev(ibvctx->device)->page_size / tern_record_size(type);
+	page = malloc(sizeof(*page) + num * sizeof(page->free[0]));
+	if (!page)
+		return NULL;
+
+	if (tern_alloc_buf(ibvctx, &page->buf, num * tern_record_size(type))) {
+		free(page);
+		return NULL;
+	}
+
+	page->num = num;
+	page->num_free = num;
+	for (i = 0; i < num; i++)
+		page->free[i] = num - 1 - i;
+	list_add(&ctx->record_pages[type], &page->entry);
+
+	return page;
+}
+
+/* A zeroed record, kept from fork()'s copy-on-write with its page. Returns 0 or an errno. */
+int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
+		      enum tern_record_type type)
+{
+	size_t size = tern_record_size(type);
+	struct tern_record_page *page;
+
+	pthread_mutex_lock(&ctx->records_mutex);
+	page = list_top(&ctx->record_pages[type], struct tern_record_page,
+			entry);
+	if (!page)
+		page = tern_add_record_page(ctx, type);
+	if (page) {
+		record->page = page;
+		record->addr = page->buf.addr +
+			       page->free[--page->num_free] * size;
+		if (!page->num_free)
+			list_del(&page->entry);
+	}
+	pthread_mutex_unlock(&ctx->records_mutex);
+
+	if (!page)
+		return ENOMEM;
+
+	/* The last owner's indices are still there. */
+	memset(record->addr, 0, size);
+
+	return 0;
+}
+
+/* The kernel has destroyed the queue: neither it nor the device uses the record any more. */
+void tern_free_record(struct tern_context *ctx, struct tern_record *record,
+		      enum tern_record_type type)
+{
+	struct tern_record_page *page = record->page;
+	bool empty;
+
+	pthread_mutex_lock(&ctx->records_mutex);
+	if (!page->num_free)
+		list_add(&ctx->record_pages[type], &page->entry);
+	page->free[page->num_free++] =
+		(record->addr - page->buf.addr) / tern_record_size(type);
+	empty = page->num_free == page->num;
+	if (empty)
+		list_del(&page->entry);
+	pthread_mutex_unlock(&ctx->records_mutex);
+
+	if (empty) {
+		tern_free_buf(&page->buf);
+		free(page);
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/uar_pages.h"
+
+#include <algorithm>
+
+namespace tern {
+
+void UarPages::enable(std::uint32_t count) {
+  pages_.resize(count);
+  pages_[TERN_UAR_KERNEL] = std::make_unique<Page>();
+}
+
+void UarPages::reset() {
+  pages_.clear();
+  handed_out_ = 0;
+  next_ = 1;
+}
+
+// The search goes on behind the page given out last: a page rests before it is used again.
+Status UarPages::alloc(std::uint32_t* uar) {
+  const auto count = static_cast<std::uint32_t>(pages_.size());
+  if (handed_out_ + 1 >= count) return TERN_ST_NO_RESOURCE;
+  std::uint32_t free = next_ % count;
+  while (pages_[free]) free = (free + 1) % count;
+  pages_[free] = std::make_unique<Page>();
+  ++handed_out_;
+  next_ = free + 1;
+  *uar = free;
+  return TERN_ST_OK;
+}
+
+Status UarPages::free(std::uint32_t uar) {
+  if (uar == TERN_UAR_KERNEL || !live(uar)) return TERN_ST_BAD_HANDLE;
+  if (!pages_[uar]->queues.empty() || !pages_[uar]->unseen.empty()) return TERN_ST_BUSY;
+  pages_[uar].reset();
+  --handed_out_;
+  return TERN_ST_OK;
+}
+
+// Queues that were looked at, and may have been written since, are looked at again.
+bool UarPages::ring(std::uint32_t uar) {
+  if (!live(uar)) return false;
+  Page& page = *pages_[uar];
+  page.unseen.take_all(page.queues);
+  if (!page.rung.linked()) rung_.push_back(page.rung);
+  return true;
+}
+
+std::uint32_t UarPages::run(std::uint32_t most) {
+  std::uint32_t looked = 0;
+  while (looked < most) {
+    Page* const page = rung_.pop_front();
+    if (page == nullptr) break;
+    const std::uint32_t end = std::min(most, looked + kTurn);
+    while (looked < end) {
+      PageQueue* const queue = page->unseen.pop_front();
+      if (queue == nullptr) break;
+      page->queues.push_back(queue->hook_);
+      ++looked;
+      queue->look_(queue->queue_);
+    }
+    if (!page->unseen.empty()) rung_.push_back(page->rung);
+  }
+  return looked;
+}
+
+}  // namespace tern

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "objects/page_faults.h"
+
+#include "control/device.h"
+
+namespace tern {
+
+void PageFaults::raise(Fault& fault) {
+  fault.token = ++tokens_;
+  ++parked_;
+  device_.counters.add(TERN_CNT_PAGE_FAULTS);
+  // No fault overtakes one that waits.
+  if (waiting_.empty() && report(fault)) return;
+  fault.state = Fault::State::kWaiting;
+  waiting_.push_back(fault.hook);
+}
+
+void PageFaults::cancel(Fault& fault) {
+  if (fault.state == Fault::State::kNone) return;
+  fault.hook.unlink();
+  fault.state = Fault::State::kNone;
+  --parked_;
+}
+
+bool PageFaults::resume(Fault& fault, std::uint32_t token) {
+  if (fault.state != Fault::State::kReported || fault.token != token) return false;
+  cancel(fault);
+  return true;
+}
+
+void PageFaults::flush() {
+  while (Fault* const fault = waiting_.front()) {
+    if (!report(*fault)) return;
+    fault->hook.unlink();
+  }
+}
+
+bool PageFaults::report(Fault& fault) {
+  if (device_.fault_eq == nullptr) return false;
+  tern_fault entry{};
+  entry.addr = le(fault.addr);
+  entry.length = le(fault.length);
+  entry.key = le(fault.key);
+  entry.qpn = le(fault.qpn);
+  entry.token = le(fault.token);
+  entry.side = fault.side;
+  entry.write = fault.write ? 1 : 0;
+  entry.port = fault.port;
+  if (!device_.fault_eq->post(entry)) return false;
+  fault.state = Fault::State::kReported;
+  return true;
+}
+
+}  // namespace tern
