@@ -35,17 +35,19 @@ class Host {
         return {ram.base + at, static_cast<std::size_t>(std::min(len, ram.len - at))};
       }
     }
-    return map(addr, len, write);
+    const auto span = map(addr, len, write);
+    // Known RAM at another DMA address. release() cannot tell the two apart, and known RAM stays where it is: it is as if it had
+    // been reached at the address that is known.
+    if (const Ram* const ram = ram_at(span)) [[unlikely]] {
+      unmap(span, write, 0);
+      return span.first(static_cast<std::size_t>(
+          std::min<std::uint64_t>(span.size(), ram->len - static_cast<std::uint64_t>(span.data() - ram->base))));
+    }
+    return span;
   }
   void release(std::span<std::byte> span, bool write, std::uint64_t written) {
-    for (const Ram& ram : std::span(ram_).first(rams_)) {
-      // Of pieces that do not contain it the difference is any number.
-      if (reinterpret_cast<std::uintptr_t>(span.data()) - reinterpret_cast<std::uintptr_t>(ram.base) < ram.len) {
-        if (written != 0) ram_written(span.first(static_cast<std::size_t>(written)));
-        return;
-      }
-    }
-    unmap(span, write, written);
+    if (ram_at(span) == nullptr) return unmap(span, write, written);
+    if (written != 0) ram_written(span.first(static_cast<std::size_t>(written)));
   }
   DmaGate* gate = nullptr;
 
@@ -72,6 +74,15 @@ class Host {
   virtual std::uint64_t random() = 0;
 
  private:
+  // The known RAM that `span` begins in.
+  [[nodiscard]] const Ram* ram_at(std::span<const std::byte> span) const {
+    for (const Ram& ram : std::span(ram_).first(rams_)) {
+      // Of pieces that do not contain it the difference is any number.
+      if (reinterpret_cast<std::uintptr_t>(span.data()) - reinterpret_cast<std::uintptr_t>(ram.base) < ram.len) return &ram;
+    }
+    return nullptr;
+  }
+
   std::array<Ram, kMaxRams> ram_{};
   std::size_t rams_ = 0;
 };

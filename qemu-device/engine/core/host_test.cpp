@@ -51,6 +51,29 @@ TEST_F(DmaTest, SaysWhenItIsNotRam) {
   EXPECT_FALSE(dma_read(host, 0, buf));
 }
 
+// The same RAM at a second DMA address, which set_ram() has no place for: its mappings are not left behind.
+TEST_F(DmaTest, KnownRamAtAnotherAddress) {
+  const std::uint64_t addr = host.alloc(4096);
+  // Known by an address that no map() answers; the one that map() answers is the second.
+  constexpr std::uint64_t kKnown = 0x7000'0000'0000;
+  const Host::Ram ram{kKnown, 4096, host.at(addr)};
+  host.set_ram(std::span(&ram, 1));
+  const auto data = ramp(100);
+  EXPECT_TRUE(dma_write(host, addr + 8, data));
+  EXPECT_EQ(host.maps, 1U);
+  EXPECT_EQ(host.unmaps, 1U);
+  EXPECT_EQ(host.outstanding(), 0U);
+  EXPECT_EQ(host.ram_bytes_written, 100U) << "the host learns of the bytes";
+  std::vector<std::byte> back(100);
+  EXPECT_TRUE(dma_read(host, kKnown + 8, back));
+  EXPECT_EQ(back, data);
+  {
+    SpanList list(host);
+    ASSERT_TRUE(list.append_dma(addr, 4096, true));
+  }
+  EXPECT_EQ(host.outstanding(), 0U);
+}
+
 TEST_F(DmaTest, NothingIsAlwaysThere) {
   EXPECT_TRUE(dma_read(host, 0, {}));
   EXPECT_TRUE(dma_write(host, ~0ULL, {}));
