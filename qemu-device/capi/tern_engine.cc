@@ -22,6 +22,8 @@ constexpr std::uint64_t kUarMax = std::uint64_t{1} << 32;
 constexpr std::uint64_t kDmMax = std::uint64_t{1} << 40;
 // Doorbells name queues by 24 bits, keys regions and windows; 0 and 1 are never given out.
 constexpr std::uint32_t kMaxObjects = (1U << 24) - 2;
+constexpr std::uint64_t kPagesMin = 1024;  // less is no device
+constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMtuMin = 1500;
 constexpr std::uint32_t kMtuMax = 9216;
 constexpr std::size_t kPoolMax = 8;
@@ -69,7 +71,8 @@ bool is_valid(const TernConfig& c) {
          in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
          c.max_mw <= kMaxObjects - c.max_mr && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
          in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && is_station(c.mac) &&
-         c.mw_type_2a <= 1 && c.capture <= 1;
+         c.mw_type_2a <= 1 && c.capture <= 1 &&
+         (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
 }
 
 tern::Config to_config(const TernConfig& c) {
@@ -86,6 +89,7 @@ tern::Config to_config(const TernConfig& c) {
   std::ranges::copy(c.mac, config.mac.begin());
   config.mw_type_2a = c.mw_type_2a != 0;
   config.capture = c.capture != 0;
+  if (c.max_pages != 0) config.max_pages = c.max_pages;
   return config;
 }
 
@@ -109,7 +113,12 @@ TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, vo
       ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
     return nullptr;
   }
-  return new (std::nothrow) TernEngine(*config, *ops, opaque);
+  // The one exception that the library throws. Of a device that runs it ends the process: nobody can serve it any more.
+  try {
+    return new TernEngine(*config, *ops, opaque);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 void tern_engine_free(TernEngine* e) { delete e; }

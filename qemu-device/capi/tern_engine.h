@@ -68,6 +68,7 @@ typedef struct TernConfig {
     uint8_t mac[6];
     uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
     uint8_t capture;         /* collect what turns round inside, and what comes, too */
+    uint64_t max_pages;      /* page list entries of all objects, 8 bytes each; 0: the default */
 } TernConfig;
 
 /* NULL: a field is out of range or no memory. */

@@ -3,13 +3,32 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <new>
 #include <vector>
 
 #include "core/mutations.h"
 #include "tern_hw.hpp"
 #include "tests/fake_host.h"
+
+namespace {
+
+// Which allocation from now on fails; negative: none.
+thread_local int failing_allocation = -1;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (failing_allocation < 0 || failing_allocation-- != 0) {
+    if (void* const p = std::malloc(size != 0 ? size : 1)) return p;
+  }
+  throw std::bad_alloc();
+}
+// Not inlined: the compiler would see the pair as one of new and free().
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace tern {
 namespace {
@@ -79,6 +98,9 @@ TEST(Capi, RefusesConfigurationsOutOfRange) {
       {false, [](C& c) { c.mac[0] = 0; }},
       {false, [](C& c) { c.mw_type_2a = 2; }},
       {false, [](C& c) { c.capture = 2; }},
+      {true, [](C& c) { c.max_pages = 1024; }},
+      {false, [](C& c) { c.max_pages = 1023; }},
+      {false, [](C& c) { c.max_pages = std::uint64_t{1} << 33; }},
   };
   int row = 0;
   for (const auto& [good, change] : rows) {
@@ -102,11 +124,34 @@ TEST(Capi, RefusesConfigurationsOutOfRange) {
   }
 }
 
+// Whichever allocation fails, there is no device, and nothing is left of it.
+TEST(Capi, NoDeviceWithoutMemory) {
+  FakeHost host;
+  const TernConfig config = good_config();
+  int failed = 0;
+  for (;; ++failed) {
+    ASSERT_LT(failed, 10'000);
+    failing_allocation = failed;
+    TernEngine* const e = tern_engine_new(&config, &kOps, &host);
+    const bool all = failing_allocation >= 0;
+    failing_allocation = -1;
+    EXPECT_EQ(e != nullptr, all) << "allocation " << failed;
+    tern_engine_free(e);
+    if (all) break;
+  }
+  EXPECT_GT(failed, 10);
+}
+
 class CapiTest : public testing::Test {
  protected:
   CapiTest() {
     const TernConfig config = good_config();
     engine = tern_engine_new(&config, &kOps, &host);
+    start();
+  }
+  ~CapiTest() override { tern_engine_free(engine); }
+
+  void start() {
     tern_engine_reg_write(engine, TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
     tern_engine_reg_write(engine, TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
     tern_engine_reg_write(engine, TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
@@ -114,7 +159,6 @@ class CapiTest : public testing::Test {
     tern_engine_reg_write(engine, TERN_REG_AQ_LOG_SIZE, 4);
     tern_engine_reg_write(engine, TERN_REG_CTRL, TERN_CTRL_ENABLE);
   }
-  ~CapiTest() override { tern_engine_free(engine); }
 
   void command(std::uint16_t opcode, std::span<const std::byte> in = {},
                std::size_t out_len = 0) {
@@ -183,6 +227,21 @@ TEST_F(CapiTest, EffectsAreTakenWhole) {
   EXPECT_EQ(tern_engine_take_effects(engine), nullptr) << "nothing twice";
   tern_engine_effects_free(engine, fx);
   tern_engine_effects_free(engine, nullptr);
+}
+
+// By the register as by tern_engine_reset(): nothing of the time before leaves the device.
+TEST_F(CapiTest, AResetDropsEffects) {
+  for (const bool by_register : {true, false}) {
+    send_frame(100);
+    if (by_register) {
+      tern_engine_reg_write(engine, TERN_REG_CTRL, TERN_CTRL_RESET);
+    } else {
+      tern_engine_reset(engine);
+    }
+    EXPECT_EQ(tern_engine_take_effects(engine), nullptr) << by_register;
+    tail = 0;
+    start();
+  }
 }
 
 TEST_F(CapiTest, KnownRamIsNotMapped) {
