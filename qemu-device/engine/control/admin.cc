@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "control/admin_commands.h"
 #include "control/device.h"
@@ -125,6 +126,7 @@ void Admin::reset() {
   page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
   tail_ = head_ = completed_ = clock_hi_ = 0;
+  num_clearing_ = 0;
 }
 
 // ---- doorbell pages ----
@@ -144,8 +146,13 @@ void Admin::set_tail(std::uint32_t tail) {
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
 }
 
-bool Admin::run(unsigned limit) {
-  for (; limit > 0 && enabled() && head_ != tail_; --limit) {
+bool Admin::run() {
+  std::uint64_t to_clear = kClearBytes;
+  clear(to_clear);
+  const std::uint64_t enough = device_.page_budget.worked() + kPageEntries;
+  for (unsigned n = 0; n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&
+                       device_.page_budget.worked() < enough;
+       ++n) {
     const std::uint64_t slot = head_ & ((1U << log_size_) - 1);
     tern_aq_entry entry;
     if (!dma_read(device_.host, join(aq_hi_, aq_lo_) + slot * sizeof(entry),
@@ -154,18 +161,50 @@ bool Admin::run(unsigned limit) {
       return false;
     }
     execute(entry);
+    clear(to_clear);
   }
-  return enabled() && head_ != tail_;
+  return enabled() && (head_ != tail_ || num_clearing_ != 0);
+}
+
+// Zeroes device memory that allocations wait for, in turn, so that a large one does not keep a small one waiting.
+void Admin::clear(std::uint64_t& budget) {
+  while (enabled() && num_clearing_ != 0 && budget != 0) {
+    const Clearing first = clearing_[0];
+    const std::uint64_t share = std::max<std::uint64_t>(kClearBytes / kMaxClearing, 1);
+    budget -= device_.dm.clear(first.dmn, std::min(budget, share));
+    std::shift_left(clearing_.begin(), clearing_.begin() + num_clearing_, 1);
+    if (device_.dm.find(first.dmn) != nullptr) {
+      --num_clearing_;
+      cleared(first);
+    } else {
+      clearing_[num_clearing_ - 1] = first;
+    }
+  }
+}
+
+void Admin::cleared(const Clearing& done) {
+  const auto reply = std::as_bytes(std::span(&done.reply, 1)).first(done.out_len);
+  if (dma_write(device_.host, done.out_addr, reply)) return complete(done.tag, TERN_ST_OK, done.out_len);
+  // Nobody learns the number.
+  (void)device_.dm.free(done.dmn);
+  complete(done.tag, TERN_ST_DMA_ERROR, 0);
 }
 
 void Admin::execute(const tern_aq_entry& entry) {
   ++head_;
   if (device_.swallows(le(std::uint16_t{entry.opcode}))) return;
-  const std::uint32_t index = completed_++;
   std::uint16_t out_len = 0;
+  std::uint32_t dmn = 0;
+  const Status status = perform(entry, &out_len, &dmn);
+  if (dmn == 0) complete(entry.tag, status, out_len);
+}
+
+// `tag` is as it stands in the entry.
+void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
+  const std::uint32_t index = completed_++;
   tern_acq_entry done{};
-  done.status = le(perform(entry, &out_len));
-  done.tag = entry.tag;
+  done.status = le(status);
+  done.tag = tag;
   done.out_len = le(out_len);
   done.aq_head = le(head_);
   done.phase = le((~(index >> log_size_)) & TERN_CQE_PHASE);
@@ -179,7 +218,7 @@ void Admin::execute(const tern_aq_entry& entry) {
 
 // Everything that can go wrong with the command's memory is found out before the command
 // changes anything: the input is copied, the reply's room mapped.
-Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len) {
+Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn) {
   const Command* const command = find_command(le(std::uint16_t{entry.opcode}));
   if (command == nullptr) return TERN_ST_BAD_OPCODE;
   if (le(std::uint16_t{entry.version}) != TERN_CMD_VERSION) return TERN_ST_BAD_VERSION;
@@ -206,6 +245,14 @@ Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len) {
   Reply reply;
   const Status status = command->run(*this, device_, in.data(), reply);
   const std::size_t len = status == TERN_ST_OK ? std::min(most, reply.size()) : 0;
+  if (reply.clearing() != 0) {
+    to.abandon();
+    Clearing& more = clearing_[num_clearing_++];
+    more = {reply.clearing(), entry.tag, out_addr, static_cast<std::uint16_t>(len), {}};
+    std::memcpy(&more.reply, reply.bytes().data(), sizeof(more.reply));
+    *dmn = more.dmn;
+    return status;
+  }
   if (len == 0) {
     to.abandon();
     return status;

@@ -3,8 +3,11 @@
 // admin_commands.h.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
+#include "core/limits.h"
 #include "memory/memory.h"
 
 namespace tern {
@@ -22,8 +25,8 @@ class Admin {
   void fatal(std::uint32_t code);
   void reset();  // the registers; the Device resets the objects
 
-  // Executes up to `limit` commands; true when more wait.
-  bool run(unsigned limit);
+  // Executes a slice of commands; true when more wait or are under way.
+  bool run();
 
   [[nodiscard]] bool enabled() const { return status_ == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
@@ -33,11 +36,31 @@ class Admin {
   [[nodiscard]] std::uint32_t uar_pages() const;  // of BAR2, the kernel's included
 
  private:
+  // A slice ends after so many commands, or when they have made so much work.
+  static constexpr unsigned kCommands = 16;
+  static constexpr std::uint64_t kPageEntries = kMaxCmdPages;
+  static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory
+  // Allocations of device memory under way; with so many no further command is fetched.
+  static constexpr std::size_t kMaxClearing = 16;
+
+  // An ALLOC_DM whose completion waits until the part is zero.
+  struct Clearing {
+    std::uint32_t dmn;
+    std::uint32_t tag;  // as in the entry
+    std::uint64_t out_addr;
+    std::uint16_t out_len;
+    tern_rsp_alloc_dm reply;
+  };
+
   void enable();
   void configure(std::uint32_t offset, std::uint32_t value);
   void set_tail(std::uint32_t tail);
   void execute(const tern_aq_entry& entry);
-  [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len);
+  // `dmn`: not 0 when the command goes on until that part of device memory is zero.
+  [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn);
+  void complete(std::uint32_t tag, Status status, std::uint16_t out_len);
+  void clear(std::uint64_t& budget);
+  void cleared(const Clearing& done);
 
   Device& device_;
   std::uint32_t status_ = TERN_STATUS_READY;
@@ -50,8 +73,10 @@ class Admin {
   std::uint32_t acq_hi_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t head_ = 0;       // fetched; each has one completion, unless a fault swallows it
+  std::uint32_t head_ = 0;       // fetched; each gets one completion, unless a fault swallows it
   std::uint32_t completed_ = 0;
+  std::array<Clearing, kMaxClearing> clearing_;
+  std::size_t num_clearing_ = 0;
   std::uint32_t clock_hi_ = 0;
 };
 

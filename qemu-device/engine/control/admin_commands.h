@@ -26,6 +26,9 @@ class Reply {
     size_ = sizeof(T);
   }
   void set_id(std::uint32_t id) { set(tern_rsp_object{le(id), 0}); }
+  // The command is complete, and the reply good, when this part of device memory is zero.
+  void when_clear(std::uint32_t dmn) { dmn_ = dmn; }
+  [[nodiscard]] std::uint32_t clearing() const { return dmn_; }
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::span<const std::byte> bytes() const { return std::span(bytes_).first(size_); }
 
@@ -33,6 +36,7 @@ class Reply {
   static constexpr std::size_t kMax = 512;
   std::array<std::byte, kMax> bytes_;
   std::size_t size_ = 0;
+  std::uint32_t dmn_ = 0;
 };
 
 // Bytes of an input structure that must be zero.
@@ -61,6 +65,9 @@ struct Command {
 namespace commands {
 
 struct None {};  // no input
+
+// The object that a command names.
+inline std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
 
 Status nop(Admin&, Device&, const None&, Reply&);
 

@@ -12,8 +12,6 @@ namespace tern::commands {
 
 namespace {
 
-std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
-
 bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
 
 }  // namespace
@@ -99,7 +97,7 @@ Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& r
 Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Cq* const cq = device.cqs.find(id_of(cmd));
   if (cq == nullptr) return TERN_ST_BAD_HANDLE;
-  if (cq->users() != 0) return TERN_ST_BUSY;
+  if (cq->used()) return TERN_ST_BUSY;
   device.cqs.erase(id_of(cmd));
   device.async_events.forget(id_of(cmd), is_cq_event);
   return TERN_ST_OK;
@@ -172,8 +170,10 @@ Status free_mw(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Reply& reply) {
   tern_rsp_alloc_dm rsp;
   const Status st = device.dm.alloc(cmd, admin.page_shift(), &rsp);
-  if (st == TERN_ST_OK) reply.set(rsp);
-  return st;
+  if (st != TERN_ST_OK) return st;
+  reply.set(rsp);
+  reply.when_clear(le(rsp.dmn));
+  return TERN_ST_OK;
 }
 
 Status free_dm(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {

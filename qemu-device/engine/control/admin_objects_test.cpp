@@ -358,6 +358,9 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // past the list
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 0xffffffc0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192 + 64; }},
+      // Rings that lie apart, in a list that reaches so far: too many entries for nothing.
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(18), c.rq_offset = 4096 + 65536 + 64; }},
+      {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(20), c.sq_offset = c.rq_offset + 65536 + 4096 + 64; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
@@ -391,6 +394,7 @@ TEST_F(AdminQpTest, LayoutsThatAreFine) {
       [](C& c) { c.log_sq_stride = 6, c.log_rq_stride = 5; },
       [](C& c) { c.log_sq_size = 1, c.log_sq_stride = 11, c.log_rq_stride = 10, c.log_rq_size = 2; },
       [](C& c) { c.sq_offset = 4096, c.rq_offset = 0; },
+      [this](C& c) { c.pages = pages(18), c.rq_offset = 4096 + 65536; },
       [](C& c) { c.record += 256; },
       [](C& c) { c.flags = TERN_QP_F_NO_SQ, c.log_sq_size = c.log_sq_stride = 255; },
       [](C& c) { c.flags = TERN_QP_F_NO_RQ, c.log_rq_size = c.log_rq_stride = 255; },
@@ -416,7 +420,7 @@ TEST_F(AdminQpTest, NumbersLimitsAndUsers) {
   for (const std::uint32_t qpn : qps) EXPECT_GE(qpn, 2U);
   EXPECT_EQ(run(TERN_CMD_CREATE_QP, good, 8), TERN_ST_NO_RESOURCE);
   EXPECT_EQ(objects().qp, 8U);
-  EXPECT_EQ(objects().page_entries, 8 * 3 + 2U);
+  EXPECT_EQ(objects().page_entries, 8 * 2 + 1U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_BUSY);
   EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
@@ -435,14 +439,20 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
   tern_cmd_modify_qp m{};
   m.qpn = qpn + 1;
-  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+  m.attr.port = 1;
   m.attr.state = TERN_QPS_INIT;
   m.attr.access = TERN_ACCESS_REMOTE_READ;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_HANDLE);
   m.qpn = qpn;
-  m.mask |= 1U << 16;
+  m.mask |= 1U << 17;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
-  m.mask &= ~(1U << 16);
+  m.mask &= ~(1U << 17);
+  for (const unsigned port : {0U, 2U}) {
+    m.attr.port = static_cast<std::uint8_t>(port);
+    EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM) << port;
+  }
+  m.attr.port = 1;
   m.flags = 2;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
   m.flags = 0;
@@ -467,7 +477,8 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
   tern_cmd_modify_qp m{};
   m.qpn = qpn;
-  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS;
+  m.mask = TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
+  m.attr.port = 1;
   m.attr.state = TERN_QPS_INIT;
   ASSERT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
   Cq* const cq = device.cqs.find(cqn);

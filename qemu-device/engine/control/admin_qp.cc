@@ -16,8 +16,6 @@ namespace tern::commands {
 
 namespace {
 
-std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
-
 bool is_qp_event(std::uint16_t type) {
   return type >= TERN_EV_QP_FATAL && type <= TERN_EV_PATH_MIG_ERR;
 }
@@ -27,6 +25,8 @@ struct Part {
   std::uint64_t begin;
   std::uint64_t end;
 };
+
+constexpr std::uint64_t kMaxGap = 1 << TERN_PAGE_SHIFT_MAX;
 
 bool overlap(const Part& a, const Part& b) { return a.begin < b.end && b.begin < a.end; }
 
@@ -54,7 +54,15 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
             std::uint64_t{1} << (cmd.log_rq_size + cmd.log_rq_stride)))) {
     return TERN_ST_BAD_PARAM;
   }
-  return n == 2 && overlap(parts[0], parts[1]) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
+  if (n == 2 && overlap(parts[0], parts[1])) return TERN_ST_BAD_PARAM;
+  // The page list has entries for what lies between the rings: the largest page of a host at most.
+  std::ranges::sort(std::span(parts).first(n), {}, &Part::begin);
+  std::uint64_t end = 0;
+  for (const Part& part : std::span(parts).first(n)) {
+    if (part.begin - end > kMaxGap) return TERN_ST_BAD_PARAM;
+    end = part.end;
+  }
+  return TERN_ST_OK;
 }
 
 // An XRC target has no buffer and names nothing but its domain.

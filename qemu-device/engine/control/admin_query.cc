@@ -77,6 +77,8 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.local_ca_ack_delay = kLocalAckDelay;
   caps.num_ports = kNumPorts;
   std::memcpy(caps.fw_name, kName.data(), kName.size());
+  caps.max_pages = le(device.page_budget.limit());
+  caps.max_cmd_pages = le(kMaxCmdPages);
   reply.set(caps);
   return TERN_ST_OK;
 }

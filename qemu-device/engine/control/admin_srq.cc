@@ -11,8 +11,6 @@ namespace tern::commands {
 
 namespace {
 
-std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
-
 bool is_srq_event(std::uint16_t type) {
   return type == TERN_EV_SRQ_ERR || type == TERN_EV_SRQ_LIMIT;
 }

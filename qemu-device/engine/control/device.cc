@@ -18,7 +18,6 @@ namespace {
 // A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
 // nobody waits for more than N such turns. Who is alone goes on to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
-constexpr unsigned kAdminCommands = 16;
 constexpr unsigned kTimers = 64;
 constexpr std::uint8_t kEcnMask = 0x03;  // of the traffic class (RFC 3168)
 constexpr std::uint8_t kEcnCongested = 0x03;
@@ -49,8 +48,9 @@ Device::Device(Host& host_, const Config& config_)
       config(config_),
       effects(std::make_unique<Effects>()),
       port(config.mac, config.max_mtu, config.link_speed),
+      page_budget(config.max_pages),
       dm(host, config.dm, kMaxDm),
-      memory(host, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
+      memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
       async_events(*this),
       page_faults(*this),
       ethernet(*this),
@@ -262,47 +262,23 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 // ---- scheduling ----
 
 void Device::schedule(Qp& qp) {
-  if (qp.ready) return;
+  if (qp.ready.linked()) return;
   qp.prefetch();
   if (const Route* const route = qp.route(); route != nullptr && route->local) {
     if (const Qp* const peer = qps.find(qp.attr().dest_qpn)) peer->prefetch();
   }
-  qp.ready = true;
-  qp.ready_next = nullptr;
-  if (ready_tail_ != nullptr) {
-    ready_tail_->ready_next = &qp;
-  } else {
-    ready_head_ = &qp;
-  }
-  ready_tail_ = &qp;
+  ready_.push_back(qp.ready);
 }
 
-void Device::unschedule(Qp& qp) {
-  if (!qp.ready) return;
-  qp.ready = false;
-  Qp* before = nullptr;
-  for (Qp* q = ready_head_; q != &qp; q = q->ready_next) before = q;
-  (before != nullptr ? before->ready_next : ready_head_) = qp.ready_next;
-  if (ready_tail_ == &qp) ready_tail_ = before;
-  qp.ready_next = nullptr;
-}
-
-// Back to the head: its turn is not over.
-void Device::resume(Qp& qp) {
-  qp.ready = true;
-  qp.ready_next = ready_head_;
-  ready_head_ = &qp;
-  if (ready_tail_ == nullptr) ready_tail_ = &qp;
-}
+void Device::unschedule(Qp& qp) { qp.ready.unlink(); }
 
 // Round robin by bytes. A budget that ends within a turn does not end the turn. What a turn costs is what
 // was sent in it, also where the last packet was more than was left.
 bool Device::run_qps(std::uint32_t budget) {
-  while (ready_head_ != nullptr && budget > 0 && admin_->enabled()) {
-    Qp& qp = *ready_head_;
-    unschedule(qp);
+  while (!ready_.empty() && budget > 0 && admin_->enabled()) {
+    Qp& qp = *ready_.pop_front();
     std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
-    if (ready_head_ == nullptr) turn = std::max(turn, budget);
+    if (ready_.empty()) turn = std::max(turn, budget);
     const std::uint32_t given = std::min(turn, budget);
     std::uint32_t allowance = given;
     emitted_ = 0;
@@ -310,24 +286,25 @@ bool Device::run_qps(std::uint32_t budget) {
     const std::uint32_t spent = std::max({given - allowance, emitted_, 1U});
     budget -= std::min(budget, spent);
     qp.turn_left = 0;
-    if (!more || qp.ready) continue;
+    if (!more || qp.ready.linked()) continue;
     if (allowance == 0 && spent < turn) {
       qp.turn_left = turn - spent;
-      resume(qp);
+      ready_.push_front(qp.ready);  // its turn is not over
     } else {
       schedule(qp);
     }
   }
-  return ready_head_ != nullptr && admin_->enabled();
+  return !ready_.empty() && admin_->enabled();
 }
 
 bool Device::run(std::uint32_t budget) {
-  bool more = admin_->run(kAdminCommands);
+  bool more = admin_->run();
   unfinished_ = more;
   if (!admin_->enabled()) return more;
   more |= timers.run(host.now(), kTimers);
   budget -= std::min(budget, look_at_pages(budget));
-  more |= uars.pending();
+  if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
+  more |= uars.pending() || xrc_unseen_ != 0;
   more |= ethernet.run(budget);
   watch.look();
   more |= run_qps(budget);
@@ -336,22 +313,22 @@ bool Device::run(std::uint32_t budget) {
 }
 
 bool Device::look() {
-  if (unfinished_ || ready_head_ != nullptr || uars.pending()) return true;
+  if (unfinished_ || !ready_.empty() || uars.pending()) return true;
   watch.look();
-  return ready_head_ != nullptr || !watch.any();
+  return !ready_.empty() || !watch.any();
 }
 
 Nanos Device::next_deadline() const { return admin_->enabled() ? timers.next() : kNever; }
 
 // ---- life cycle ----
 
-void Device::cq_failed(const Cq& cq) {
-  srqs.for_each([&cq](std::uint32_t, Srq& srq) {
-    if (srq.cq() == &cq) srq.fail();
-  });
-  qps.for_each([&cq](std::uint32_t, Qp& qp) {
-    if (qp.completes_into(&cq)) qp.enter_error(TERN_EV_QP_FATAL);
-  });
+void Device::walk_xrc_targets() {
+  constexpr std::uint32_t kSlice = 256;
+  for (std::uint32_t n = 0; n < kSlice && xrc_unseen_ != 0; ++n) {
+    ++visits;
+    Qp* const qp = qps.find(--xrc_unseen_);
+    if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive()) qp->enter_error(TERN_EV_QP_FATAL);
+  }
 }
 
 void Device::fatal(std::uint32_t code) { admin_->fatal(code); }
@@ -360,6 +337,7 @@ void Device::reset() {
   if (faults_ != nullptr) faults_->rules().forget();
   multicast.clear();
   qps.clear();
+  xrc_unseen_ = 0;
   withheld_qpns_.clear();
   ethernet.reset();
   srqs.clear();
@@ -375,6 +353,8 @@ void Device::reset() {
   counters = Counters{};
   uars.reset();
   admin_->reset();
+  // Frames and interrupts of what is no more.
+  effects->clear();
 }
 
 std::uint64_t Device::caps() const {
@@ -405,15 +385,6 @@ void Device::remove_qp(std::uint32_t qpn) {
 Srq* Device::find_srq(const SrqRef& ref) const {
   Srq* const srq = srqs.find(ref.number);
   return srq != nullptr && srq->ref().serial == ref.serial ? srq : nullptr;
-}
-
-std::uint64_t Device::page_entries() const {
-  std::uint64_t n = memory.counts().page_entries + ethernet.page_entries();
-  qps.for_each([&n](std::uint32_t, const Qp& qp) { n += qp.page_entries(); });
-  cqs.for_each([&n](std::uint32_t, const Cq& cq) { n += cq.page_entries(); });
-  srqs.for_each([&n](std::uint32_t, const Srq& srq) { n += srq.page_entries(); });
-  eqs.for_each([&n](std::uint32_t, const Eq& eq) { n += eq.page_entries(); });
-  return n;
 }
 
 }  // namespace tern

@@ -14,6 +14,8 @@
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
+#include "core/limits.h"
+#include "core/page_budget.h"
 #include "core/table.h"
 #include "core/timers.h"
 #include "eth/ethernet.h"
@@ -38,6 +40,7 @@ struct Config {
   std::uint32_t max_cq = 16384;
   std::uint32_t max_mr = 65536;
   std::uint32_t max_mw = 65536;
+  std::uint64_t max_pages = kMaxPages;  // page list entries of all objects
   std::uint32_t num_vectors = 16;
   std::uint32_t max_mtu = 9000;
   std::uint32_t link_speed = 100000;
@@ -90,6 +93,7 @@ class Device {
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
   [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route) const;
   IcrcMode icrc_mode = IcrcMode::kCheck;
+  std::uint64_t visits = 0;  // objects looked at because of another one; tests bound it
 
   // ---- for the transports ----
   // Sends a packet on its route: a frame to the wire, or straight to the local QP. When the
@@ -105,8 +109,9 @@ class Device {
   std::uint32_t dispatch(Packet& packet);
   void schedule(Qp& qp);
   void unschedule(Qp& qp);
-  // `cq` takes no more completions: the QPs that need it go to the error state.
-  void cq_failed(const Cq& cq);
+  // The CQ of an XRC SRQ takes no more completions. Targets that hold a WQE of that SRQ are found by a walk over all QPs,
+  // which run() makes in slices.
+  void xrc_cq_failed() { xrc_unseen_ = qps.end(); }
   void fatal(std::uint32_t code);
 
   // Objects an admin command or another object may name.
@@ -117,7 +122,7 @@ class Device {
   struct Xrcd {
     std::uint32_t users = 0;
   };
-  [[nodiscard]] std::uint64_t page_entries() const;
+  [[nodiscard]] std::uint64_t page_entries() const { return page_budget.held(); }
   // TERN_CAP_*: what works, with these properties.
   [[nodiscard]] std::uint64_t caps() const;
   // The SRQ that `ref` remembers; null when it is gone.
@@ -134,6 +139,7 @@ class Device {
   std::unique_ptr<Effects> effects;  // swapped out by the C surface
   TimerQueue timers;
   Port port;
+  PageBudget page_budget;
   DeviceMemory dm;
   Memory memory;
   UarPages uars;
@@ -166,15 +172,15 @@ class Device {
   [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
   std::uint32_t notify(const Qp* qp, const Packet& packet);
   bool run_qps(std::uint32_t budget);
-  void resume(Qp& qp);
+  void walk_xrc_targets();
 
   std::unique_ptr<Admin> admin_;
   std::unique_ptr<DeviceFaults> faults_;  // null: none
   PageQueue kernel_events_;  // the asynchronous and the fault EQ
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
   bool unfinished_ = false;  // the last run left something
-  Qp* ready_head_ = nullptr;
-  Qp* ready_tail_ = nullptr;
+  List<Qp> ready_;
+  std::uint32_t xrc_unseen_ = 0;  // QP numbers below are still to be looked at
   std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn
   std::uint64_t srq_serials_ = 0;  // given out; outlives resets
   std::uint64_t qp_lives_ = 0;     // the same

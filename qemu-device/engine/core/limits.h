@@ -31,8 +31,11 @@ inline constexpr std::uint8_t kNumPorts = 1;
 constexpr bool is_port(std::uint8_t port) { return port >= 1 && port <= kNumPorts; }
 
 inline constexpr std::uint64_t kMaxMrSize = std::uint64_t{1} << 40;
-// Page list entries of all regions together: a terabyte of 4 KiB pages, 2 GiB of lists.
-inline constexpr std::uint64_t kMaxMrPages = std::uint64_t{1} << 28;
+// Page list entries of all objects together, unless the host says otherwise: 512 MiB of lists, for 256 GiB of 4 KiB pages.
+inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 26;
+// Entries that one command reads: the largest ring of 4 KiB pages has so many.
+inline constexpr std::uint32_t kMaxCmdPages = 65536;
+static_assert(std::uint64_t{64} << kMaxLogCq <= std::uint64_t{kMaxCmdPages} << 12);
 
 // Entries of a list that REG_MR takes: 2 MiB of 4 KiB pages, and the list fills one of them.
 inline constexpr std::uint32_t kMaxFastRegPages = 512;

@@ -67,6 +67,8 @@ class Table {
   }
 
   [[nodiscard]] std::uint32_t count() const { return count_; }
+  // All numbers given out are below.
+  [[nodiscard]] std::uint32_t end() const { return first_ + static_cast<std::uint32_t>(slots_.size()); }
 
   template <class F>
   void for_each(F&& f) const {

@@ -46,6 +46,8 @@ std::uint16_t vlan_of(std::span<const std::byte> frame) {
 }  // namespace
 
 struct Ethernet::Queue {
+  explicit Queue(PageBudget& budget) : buffer(budget) {}
+
   tern_cmd_create_eth_queue cmd{};
   QueueBuffer buffer;
   Record record;
@@ -55,6 +57,8 @@ struct Ethernet::Queue {
   std::uint32_t ci = 0;
   bool kicked = false;
   bool broken = false;  // stopped for good: only its destruction helps
+  // It finds out with its next completion.
+  CqUser cq_user{[](void*) {}, nullptr};
   PageQueue page_queue{[](void* self) { static_cast<Queue*>(self)->kicked = true; }, this};
 
   [[nodiscard]] std::uint32_t size() const { return 1U << cmd.log_size; }
@@ -85,13 +89,13 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_
   if (!cq) return TERN_ST_BAD_HANDLE;
   if (cq->broken()) return TERN_ST_BAD_STATE;
   if (first(cmd.direction)) return TERN_ST_NO_RESOURCE;
-  auto q = std::make_unique<Queue>();
+  auto q = std::make_unique<Queue>(device_.page_budget);
   q->cmd = cmd;
   q->cq = cq;
   q->record = record;
   const std::uint64_t ring = std::uint64_t{kDescriptor} << cmd.log_size;
   if (const Status st = q->buffer.load(device_.host, cmd.pages, ring)) return st;
-  cq->attach();
+  cq->attach(q->cq_user);
   Queue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));
   device_.uars.add(le(cmd.uar), queue->page_queue);
@@ -101,7 +105,6 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_
 Status Ethernet::destroy_queue(std::uint32_t id) {
   Queue* const q = queues_.find(id);
   if (!q) return TERN_ST_BAD_HANDLE;
-  q->cq->detach();
   queues_.erase(id);
   return TERN_ST_OK;
 }
@@ -172,6 +175,11 @@ bool Ethernet::read_pi(Queue& q) {
   return true;
 }
 
+// A frame of full MTU has up to two tags (IEEE 802.1ad).
+std::uint32_t Ethernet::most_bytes() const {
+  return device_.port.mtu() + static_cast<std::uint32_t>(kHeader + 2 * kTag);
+}
+
 // Copies the descriptors of the next frame; kNothing while its last one is not posted.
 Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
   while (frame.count < q.pi - q.ci) {
@@ -195,7 +203,7 @@ Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
 // Gathers a frame and hands it to the wire; the status of its completion.
 std::uint8_t Ethernet::send(const TxFrame& frame) {
   Counters& counters = device_.counters;
-  if (frame.bytes < kHeader || frame.bytes > device_.port.mtu() + kHeader + kTag) {
+  if (frame.bytes < kHeader || frame.bytes > most_bytes()) {
     counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
     return TERN_CQE_LOC_LEN_ERR;
   }
@@ -275,7 +283,7 @@ void Ethernet::receive(std::span<const std::byte> frame) {
   if (!device_.port.active() || !q || q->broken || frame.size() < kHeader) return;
   Counters& counters = device_.counters;
   if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
-  if (frame.size() > device_.port.mtu() + kHeader + kTag) {
+  if (frame.size() > most_bytes()) {
     return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
   }
   if (q->ci == q->pi && !read_pi(*q)) return;
@@ -296,12 +304,6 @@ void Ethernet::receive(std::span<const std::byte> frame) {
   const Mac dst = destination(frame);
   if (is_group(dst) && dst != kBroadcast) counters.add_eth(TERN_ETH_CNT_RX_MULTICAST);
   complete(*q, index, TERN_ETH_RX, TERN_CQE_SUCCESS, static_cast<std::uint32_t>(frame.size()));
-}
-
-std::uint64_t Ethernet::page_entries() const {
-  std::uint64_t n = 0;
-  queues_.for_each([&](std::uint32_t, const Queue& q) { n += q.buffer.page_entries(); });
-  return n;
 }
 
 }  // namespace tern

@@ -34,7 +34,6 @@ class Ethernet {
   void receive(std::span<const std::byte> frame);
 
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
-  [[nodiscard]] std::uint64_t page_entries() const;
 
  private:
   struct Queue;
@@ -45,6 +44,7 @@ class Ethernet {
   [[nodiscard]] bool mac_wanted(const Mac& dst) const;
   [[nodiscard]] Queue* first(std::uint8_t direction) const;
   [[nodiscard]] bool read_pi(Queue& q);
+  [[nodiscard]] std::uint32_t most_bytes() const;
   void run_queue(Queue& q, std::uint32_t& budget);
   [[nodiscard]] Took take_frame(Queue& q, TxFrame& frame);
   [[nodiscard]] std::uint8_t send(const TxFrame& frame);

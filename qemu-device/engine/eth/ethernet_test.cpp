@@ -117,8 +117,8 @@ TEST_F(EthernetTest, RefusesLengths) {
   };
   EXPECT_EQ(status_of(13), TERN_CQE_LOC_LEN_ERR);
   EXPECT_EQ(status_of(14), TERN_CQE_SUCCESS);
-  EXPECT_EQ(status_of(4200 + 18), TERN_CQE_SUCCESS);
-  EXPECT_EQ(status_of(4200 + 19), TERN_CQE_LOC_LEN_ERR);
+  EXPECT_EQ(status_of(4200 + 22), TERN_CQE_SUCCESS);
+  EXPECT_EQ(status_of(4200 + 23), TERN_CQE_LOC_LEN_ERR);
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_ERRORS), 2U);
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_PACKETS), 2U);
   // Lengths that add up past 32 bits.
@@ -189,8 +189,17 @@ TEST_F(EthernetTest, IndexJumpStopsTheQueue) {
   EXPECT_EQ(rx2.received(rx2.cq().wait()), frame);
 }
 
+TEST_F(EthernetTest, RecordOutOfReachStopsTheQueue) {
+  a.host.punch(tx.record(), sizeof(tern_eth_record));
+  tx.kick();
+  EXPECT_EQ(tx.cq().wait().status, TERN_CQE_LOC_QP_OP_ERR);
+  EXPECT_EQ(a.counter(TERN_CNT_DMA_ERRORS), 1U);
+  a.host.mend(tx.record());
+}
+
 TEST_F(EthernetTest, RingOutOfReachStopsTheQueue) {
   a.host.punch(tx.memory().address(0) & ~4095ULL, 4096);
+  tx.store_pi(1);
   tx.kick();
   EXPECT_EQ(tx.cq().wait().status, TERN_CQE_LOC_QP_OP_ERR);
   EXPECT_EQ(a.counter(TERN_CNT_DMA_ERRORS), 1U);
@@ -360,6 +369,24 @@ TEST_F(EthernetTest, ShortFramesAreNoFrames) {
   EXPECT_TRUE(pass(eth_frame(b.mac(), a.mac(), 14)));
 }
 
+// IEEE 802.1ad: a frame of full MTU with two tags.
+TEST_F(EthernetTest, TwoTagsOnAFrameOfFullMtu) {
+  rx.post_buffer(16384);
+  EXPECT_EQ(filter(TERN_RXF_PROMISC), TERN_ST_OK);
+  const std::size_t most = a.options().mtu + 14 + 2 * 4;
+  tx.send(eth_frame(b.mac(), a.mac(), most + 1));
+  sim.run_until_idle();
+  EXPECT_EQ(tx.cq().wait().status, TERN_CQE_LOC_LEN_ERR);
+  tx.send(eth_frame(b.mac(), a.mac(), most));
+  sim.run_until_idle();
+  EXPECT_EQ(tx.cq().wait().status, TERN_CQE_SUCCESS);
+  const auto wc = rx.cq().poll();
+  ASSERT_TRUE(wc);
+  EXPECT_EQ(le(wc->byte_len), most);
+  b.device.receive(eth_frame(b.mac(), a.mac(), most + 1));
+  EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_TOO_LONG), 1U);
+}
+
 // ---- life cycle ----
 
 TEST_F(EthernetTest, RefusesBadQueues) {
@@ -409,7 +436,7 @@ TEST_F(EthernetTest, ResetForgetsQueuesAndFilter) {
   EXPECT_EQ(filter(TERN_RXF_PROMISC), TERN_ST_OK);
   b.device.reset();
   EXPECT_EQ(b.device.ethernet.queue_count(), 0U);
-  EXPECT_EQ(b.device.ethernet.page_entries(), 0U);
+  EXPECT_EQ(b.device.page_entries(), 0U);
   b.device.receive(eth_frame(kBroadcast, a.mac(), 100));
 }
 

@@ -452,7 +452,7 @@ bool AdminPlay::too_big(const Shape& shape, const Bytes& in) const {
   if (shape.opcode != TERN_CMD_CREATE_MR && shape.opcode != TERN_CMD_REREG_MR) return false;
   std::uint32_t num = 0;
   std::memcpy(&num, in.data() + offsetof(tern_pages, num), sizeof(num));
-  return num > 65536 && num <= 1U << 28;
+  return num > 65536 && num <= 1U << 26;
 }
 
 
@@ -656,6 +656,7 @@ void AdminPlay::finish() {
   for (std::uint16_t i = 0; i < w_.caps.gid_table_len; ++i) {
     tern_cmd_set_gid gid{};
     gid.index = i;
+    gid.port = 1;
     if (w_.device->port.gid_count() != 0) (void)w_.command(TERN_CMD_SET_GID, gid);
   }
   const auto left = w_.objects();

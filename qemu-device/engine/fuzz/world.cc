@@ -545,7 +545,9 @@ void World::tear_down(bool reset) {
     must(TERN_CMD_FREE_PD, pd);
     must(TERN_CMD_FREE_PD, pd2);
     must(TERN_CMD_FREE_UAR, uar);
-    (void)command(TERN_CMD_SET_GID, tern_cmd_set_gid{});
+    tern_cmd_set_gid gid{};
+    gid.port = 1;
+    (void)command(TERN_CMD_SET_GID, gid);
     const auto after = objects();
     if (after && std::memcmp(&*after, &before_, sizeof(before_)) != 0) violation("objects left behind");
   }

@@ -47,12 +47,8 @@ Status DeviceMemory::alloc(const tern_cmd_alloc_dm& cmd, unsigned page_shift,
   const std::uint64_t size = round_up(length, page);
   const std::uint64_t offset = place(size, std::max(page, std::uint64_t{1} << log_align));
   if (offset == storage_.size()) return TERN_ST_NO_MEMORY;
-  // What somebody else left here, or what the CPU stored where nothing was given out.
-  const std::span<std::byte> bytes = this->bytes(offset, size);
-  std::ranges::fill(bytes, std::byte{0});
-  host_.dm_written(bytes);
   taken_.emplace(offset, size);
-  used_ += size;
+  ++reserved_;
   *rsp = {};
   rsp->offset = le(offset);
   rsp->size = le(size);
@@ -60,8 +56,23 @@ Status DeviceMemory::alloc(const tern_cmd_alloc_dm& cmd, unsigned page_shift,
   return TERN_ST_OK;
 }
 
+// What somebody else left here, or what the CPU stored where nothing was given out.
+std::uint64_t DeviceMemory::clear(std::uint32_t number, std::uint64_t most) {
+  Part& part = *parts_.find(number);
+  const std::uint64_t len = std::min(most, part.size - part.cleared);
+  const std::span<std::byte> bytes = this->bytes(part.offset + part.cleared, len);
+  std::ranges::fill(bytes, std::byte{0});
+  host_.dm_written(bytes);
+  part.cleared += len;
+  if (part.ready()) {
+    --reserved_;
+    used_ += part.size;
+  }
+  return len;
+}
+
 Status DeviceMemory::free(std::uint32_t number) {
-  const Part* const part = parts_.find(number);
+  const Part* const part = find(number);
   if (part == nullptr) return TERN_ST_BAD_HANDLE;
   if (part->users != 0) return TERN_ST_BUSY;
   used_ -= part->size;
@@ -74,6 +85,7 @@ void DeviceMemory::reset() {
   parts_.clear();
   taken_.clear();
   used_ = 0;
+  reserved_ = 0;
 }
 
 }  // namespace tern

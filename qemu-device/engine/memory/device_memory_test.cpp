@@ -30,7 +30,11 @@ class DeviceMemoryTest : public testing::Test {
 
   Status alloc(std::uint64_t length, std::uint32_t log_align, tern_rsp_alloc_dm* rsp,
                unsigned page_shift = 12) {
-    return dm.alloc({length, log_align, 0}, page_shift, rsp);
+    const Status st = dm.alloc({length, log_align, 0}, page_shift, rsp);
+    if (st == TERN_ST_OK) {
+      EXPECT_EQ(dm.clear(rsp->dmn, UINT64_MAX), rsp->size);
+    }
+    return st;
   }
   tern_rsp_alloc_dm take(std::uint64_t pages, std::uint32_t log_align = 0) {
     tern_rsp_alloc_dm rsp{};
@@ -178,6 +182,27 @@ TEST_F(DeviceMemoryTest, ResetTakesAllBack) {
   EXPECT_EQ(take(32).offset, 0U);
 }
 
+TEST_F(DeviceMemoryTest, ReservedUntilAllOfItIsZero) {
+  std::ranges::fill(storage, std::byte{0x5a});
+  tern_rsp_alloc_dm rsp{};
+  ASSERT_EQ(dm.alloc({3 * kPage, 0, 0}, 12, &rsp), TERN_ST_OK);
+  EXPECT_EQ(dm.clear(rsp.dmn, kPage), kPage);
+  EXPECT_EQ(dm.find(rsp.dmn), nullptr);
+  EXPECT_EQ(dm.free(rsp.dmn), TERN_ST_BAD_HANDLE);
+  EXPECT_EQ(dm.counts().parts, 0U);
+  EXPECT_EQ(dm.counts().bytes, 0U);
+  EXPECT_EQ(storage[rsp.offset + kPage], std::byte{0x5a}) << "not yet";
+  const tern_rsp_alloc_dm other = take(1);
+  EXPECT_TRUE(other.offset >= rsp.offset + rsp.size || other.offset + other.size <= rsp.offset);
+  EXPECT_EQ(dm.clear(rsp.dmn, kPage), kPage);
+  EXPECT_EQ(dm.clear(rsp.dmn, UINT64_MAX), kPage);
+  ASSERT_NE(dm.find(rsp.dmn), nullptr);
+  for (const std::byte b : storage.subspan(rsp.offset, rsp.size)) ASSERT_EQ(b, std::byte{0});
+  EXPECT_EQ(dm.counts().parts, 2U);
+  EXPECT_EQ(dm.counts().bytes, 4 * kPage);
+  EXPECT_EQ(dm.free(rsp.dmn), TERN_ST_OK);
+}
+
 TEST_F(DeviceMemoryTest, NoneAtAll) {
   DeviceMemory none(host, {}, kMax);
   EXPECT_EQ(none.size(), 0U);
@@ -229,7 +254,8 @@ TEST_F(DeviceMemoryTest, RandomUse) {
 
 class DeviceRegionTest : public DeviceMemoryTest {
  protected:
-  Memory memory{host, 8, &dm};
+  PageBudget budget{kMaxPages};
+  Memory memory{host, budget, 8, &dm};
   SpanList out{host};
   const Accessor user{Pdn(7), false, Qpn(2)};
   const tern_rsp_alloc_dm part = take(2, 13);

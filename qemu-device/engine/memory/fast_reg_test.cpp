@@ -19,7 +19,8 @@ constexpr std::uint64_t kIova = 0x7f0000000123;
 class FastReg : public testing::Test {
  protected:
   FakeHost host;
-  Memory memory{host, 8};
+  PageBudget budget{kMaxPages};
+  Memory memory{host, budget, 8};
   SpanList out{host};
   const Accessor kernel{Pdn(8), true, Qpn(3)};
   const Accessor other{Pdn(9), true, Qpn(4)};
@@ -316,7 +317,7 @@ TEST_F(FastReg, DestroyedOpenUnderAnyVariant) {
 
 // The key that was valid last must not come back with the next region of that index.
 TEST_F(FastReg, TheLastVariantIsNotGivenOutNext) {
-  Memory one(host, 1);
+  Memory one(host, budget, 1);
   const auto make = [&] {
     std::uint32_t key = 0;
     EXPECT_EQ(one.create_mr(command(1), &key), TERN_ST_OK);

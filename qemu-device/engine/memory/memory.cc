@@ -133,7 +133,7 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
 
 // The page list of a region must cover it.
 Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
-                    std::uint64_t length, std::uint64_t held, PageList& list) {
+                    std::uint64_t length, PageList& list) {
   if (flags & ~TERN_MR_F_INCOMPLETE) return TERN_ST_BAD_PARAM;
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
   // The list comes with UPDATE_PAGES; nothing of one may be here.
@@ -149,8 +149,13 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   }
   const std::uint64_t num = le(pages.num);
   if (!covers(num, shift, offset, length)) return TERN_ST_BAD_PARAM;
-  if (num > kMaxMrPages - (page_entries_ - held)) return TERN_ST_NO_MEMORY;
-  return incomplete ? list.reserve(num, shift) : list.load(host_, pages, num);
+  if (!incomplete && num > kMaxCmdPages) return TERN_ST_BAD_PARAM;
+  if (!budget_.charge(num)) return TERN_ST_NO_MEMORY;
+  // Clearing an entry takes less than reading one.
+  budget_.work(incomplete ? num / 8 : num);
+  const Status st = incomplete ? list.reserve(num, shift) : list.load(host_, pages, num);
+  if (st != TERN_ST_OK) budget_.release(num);
+  return st;
 }
 
 // A region on device memory has no list, and all of it is inside one part.
@@ -180,9 +185,11 @@ Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
   if (std::memcmp(&rest, &zero, sizeof(rest)) != 0 || num > kMaxFastRegPages) {
     return TERN_ST_BAD_PARAM;
   }
-  if (num > kMaxMrPages - page_entries_) return TERN_ST_NO_MEMORY;
+  if (!budget_.charge(num)) return TERN_ST_NO_MEMORY;
   region.fast = true;
-  return region.pages.reserve(num, kPageShiftMin);
+  const Status st = region.pages.reserve(num, kPageShiftMin);
+  if (st != TERN_ST_OK) budget_.release(num);
+  return st;
 }
 
 Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
@@ -192,8 +199,8 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   if (cmd.kind == TERN_MR_FAST) {
     Region region;
     region.pd = Pdn(le(cmd.pdn));
-    if (const Status st = load_fast(cmd, region); st != TERN_ST_OK) return st;
     if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
+    if (const Status st = load_fast(cmd, region); st != TERN_ST_OK) return st;
     *key = insert(std::move(region));
     return TERN_ST_OK;
   }
@@ -211,7 +218,7 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   }
   if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
   const Status st = device ? load_device(cmd, region)
-                           : load(cmd.pages, cmd.flags, region.offset, region.length, 0,
+                           : load(cmd.pages, cmd.flags, region.offset, region.length,
                                   region.pages);
   if (st != TERN_ST_OK) return st;
   *key = insert(std::move(region));
@@ -250,6 +257,7 @@ void Memory::remove(const Region& region) {
   // A WQE may have changed it: the next key here gets another one than was valid last.
   variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region.key & TERN_KEY_VARIANT_MASK);
   page_entries_ -= region.pages.entries_held();
+  budget_.release(region.pages.entries_held());
   if (region.dmn != 0) --dm_->find(region.dmn)->users;
   forget_user(region.pd);
   regions_.erase(index);
@@ -274,11 +282,11 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
     const std::uint64_t offset = le(cmd.offset);
     const std::uint64_t held = region->pages.entries_held();
     PageList list;
-    if (const Status st = load(cmd.pages, cmd.flags, offset, length, held, list);
-        st != TERN_ST_OK) {
+    if (const Status st = load(cmd.pages, cmd.flags, offset, length, list); st != TERN_ST_OK) {
       return st;
     }
     page_entries_ = page_entries_ - held + list.entries_held();
+    budget_.release(held);
     region->pages = std::move(list);
     region->offset = offset;
     region->iova = iova;
@@ -309,7 +317,9 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   if ((flags & ~(TERN_UPDATE_LAST | TERN_UPDATE_CLOSE)) || (last && close)) {
     return TERN_ST_BAD_PARAM;
   }
+  if (le(cmd.pages.num) > kMaxCmdPages) return TERN_ST_BAD_PARAM;
   if (cmd.pages.num != 0) {
+    budget_.work(le(cmd.pages.num));
     const Status st = region->pages.update(host_, le(cmd.first), cmd.pages);
     if (st != TERN_ST_OK) return st;
   }
@@ -393,6 +403,7 @@ void Memory::reset() {
   pd_users_.clear();
   qp_windows_.clear();
   windows_ = 0;
+  budget_.release(page_entries_);
   page_entries_ = 0;
 }
 

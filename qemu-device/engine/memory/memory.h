@@ -10,6 +10,7 @@
 
 #include "core/host.h"
 #include "core/mutations.h"
+#include "core/page_budget.h"
 #include "core/slab.h"
 #include "core/types.h"
 #include "memory/device_memory.h"
@@ -38,9 +39,10 @@ class Memory {
  public:
   // `max_mr` regions and `max_mw` windows, together at most 2^24 - 2. `dm`: null when the device
   // has none.
-  Memory(Host& host, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
+  Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
          bool mw_type_2a = false)
       : host_(host),
+        budget_(budget),
         dm_(dm),
         regions_(kFirstIndex, max_mr + max_mw),
         max_mr_(max_mr),
@@ -143,9 +145,9 @@ class Memory {
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
-  // Copies the list of a region of kind MEMORY into `list`, which replaces one of `held` entries.
+  // Copies the list of a region of kind MEMORY into `list`, which the budget is charged for.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
-                            std::uint64_t length, std::uint64_t held, PageList& list);
+                            std::uint64_t length, PageList& list);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
   [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
   void forget_user(Pdn pd);
@@ -168,6 +170,7 @@ class Memory {
   [[nodiscard]] bool invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key);
 
   Host& host_;
+  PageBudget& budget_;
   DeviceMemory* dm_;
   Slab<Region> regions_;  // and windows
   const std::uint32_t max_mr_;
@@ -176,7 +179,7 @@ class Memory {
   std::uint32_t windows_ = 0;
   std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // bound, by the QP they name
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
-  std::uint64_t page_entries_ = 0;
+  std::uint64_t page_entries_ = 0;  // of regions, of what the budget holds
   std::vector<std::uint8_t> variants_;  // last one of each index; outlives regions and resets
 };
 

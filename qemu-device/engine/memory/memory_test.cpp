@@ -209,7 +209,8 @@ TEST_F(PageListTest, ReserveAndUpdate) {
 
 class MemoryTest : public PageListTest {
  protected:
-  Memory memory{host, 64};
+  PageBudget budget{kMaxPages};
+  Memory memory{host, budget, 64};
   SpanList out{host};
   const Accessor user{Pdn(7), false, Qpn(2)};
   const Accessor kernel{Pdn(8), true, Qpn(3)};
@@ -447,7 +448,9 @@ TEST_F(MemoryTest, CreationRefuses) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.offset = UINT64_MAX; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.length = 8092 + 1; }},  // needs a third page
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.num = 1; }},
-      {TERN_ST_NO_MEMORY, [](auto& c) { c.pages.num = 0xffffffff; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.num = 0xffffffff; }},
+      {TERN_ST_NO_MEMORY,
+       [](auto& c) { c.pages.num = 0xffffffff, c.pages.addr = 0, c.flags = TERN_MR_F_INCOMPLETE; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.offset = 193; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 11; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 14; }},  // 0x2000 is no such page
@@ -594,8 +597,8 @@ TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
   cmd.pages.kind = TERN_PAGES_LIST;
   std::uint32_t key;
   ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
-  // One page behind all of it, told a million entries at a time.
-  constexpr std::uint64_t kStep = 1 << 20;
+  // One page behind all of it, as many entries at a time as a command takes.
+  constexpr std::uint64_t kStep = kMaxCmdPages;
   const std::uint64_t page = host.alloc(4096);
   const tern_pages chunk = list(std::vector<std::uint64_t>(TERN_PAGES_CHUNK, page));
   tern_cmd_update_pages up{};
@@ -617,8 +620,8 @@ TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
 TEST_F(MemoryTest, EntriesOfAllRegionsAreBounded) {
   tern_cmd_create_mr cmd = command(0, kMaxMrSize, 0, kAll);
   cmd.flags = TERN_MR_F_INCOMPLETE;
-  cmd.pages.num = 1 << 28;
-  cmd.pages.page_shift = 12;
+  cmd.pages.num = kMaxPages;
+  cmd.pages.page_shift = 14;
   cmd.pages.kind = TERN_PAGES_LIST;
   std::uint32_t key;
   std::uint32_t other;

@@ -21,7 +21,8 @@ constexpr std::uint64_t kNewIova = 0x90000000;
 class ReregTest : public testing::Test {
  protected:
   FakeHost host;
-  Memory memory{host, 8};
+  PageBudget budget{kMaxPages};
+  Memory memory{host, budget, 8};
   SpanList out{host};
   const Accessor user{Pdn(7), false, Qpn(2)};
   const Accessor other{Pdn(8), false, Qpn(3)};
@@ -160,7 +161,9 @@ TEST_F(ReregTest, RefusalsChangeNothing) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.offset = 4096; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.length = 3 * 4096 - 19; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 2; }},
-      {TERN_ST_NO_MEMORY, [](C& c) { c.pages.num = 0xffffffff; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 0xffffffff; }},
+      {TERN_ST_NO_MEMORY,
+       [](C& c) { c.pages.num = 0xffffffff, c.pages.addr = 0, c.flags = TERN_MR_F_INCOMPLETE; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 11; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.addr += 4; }},
@@ -239,10 +242,11 @@ TEST_F(ReregTest, DirectAndBack) {
   EXPECT_EQ(memory.counts().page_entries, 3U);
 }
 
-// The entries that the region gives back count for the new list.
+// The old list counts as long as the new one is made: both are there.
 TEST_F(ReregTest, EntriesOfAllRegionsAreLimited) {
   tern_cmd_create_mr big{};
-  big.pages.num = static_cast<std::uint32_t>(kMaxMrPages - 2);
+  const std::uint64_t before = budget.held();
+  big.pages.num = static_cast<std::uint32_t>(kMaxPages - before - 2);
   big.pages.page_shift = 12;
   big.pages.kind = TERN_PAGES_LIST;
   big.pdn = 7;
@@ -250,12 +254,16 @@ TEST_F(ReregTest, EntriesOfAllRegionsAreLimited) {
   std::uint32_t all = 0;
   ASSERT_EQ(memory.create_mr(big, &all), TERN_ST_OK);
   EXPECT_EQ(memory.rereg_mr(command(TERN_REREG_TRANS)), TERN_ST_NO_MEMORY);
+  EXPECT_EQ(budget.held(), kMaxPages - 2);
   tern_cmd_rereg_mr c = command(TERN_REREG_TRANS);
   c.pages.num = 2;
   c.length = 8000;
   EXPECT_EQ(memory.rereg_mr(c), TERN_ST_OK);
   EXPECT_EQ(memory.destroy_mr(all), TERN_ST_OK);
   EXPECT_EQ(memory.rereg_mr(command(TERN_REREG_TRANS)), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), memory.counts().page_entries);
+  memory.reset();
+  EXPECT_EQ(budget.held(), 0U);
 }
 
 TEST_F(ReregTest, OtherKindsOfRegion) {

@@ -22,6 +22,7 @@ std::uint64_t ring_bytes(unsigned log_size) { return sizeof(tern_cqe) << log_siz
 Cq::Cq(Device& device, const tern_cmd_create_cq& cmd, Eq* eq)
     : device_(device),
       cmd_(cmd),
+      buffer_(device.page_budget),
       eq_(eq),
       record_(le(std::uint64_t{cmd.record})),
       period_end_(device.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
@@ -140,13 +141,16 @@ void Cq::fail(unsigned counter) {
   period_end_.cancel();
   device_.counters.add(counter);
   device_.async_events.raise(TERN_EV_CQ_ERR, cqn_);
-  device_.cq_failed(*this);
+  users_.for_each([this](CqUser& user) {
+    ++device_.visits;
+    user.failed_(user.user_);
+  });
 }
 
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (!size_ok(cmd.log_size)) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
-  QueueBuffer fresh;
+  QueueBuffer fresh(device_.page_budget);
   const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   const auto ci = record_.load32(device_.host, offsetof(tern_cq_record, ci));

@@ -206,7 +206,7 @@ TEST_F(ResizeTest, KeepsOnlyWhatTheNewQueueNeeds) {
   c.pages = list(40);
   tern_rsp_resize_cq rsp{};
   ASSERT_EQ(cq->resize(c, &rsp), TERN_ST_OK);
-  EXPECT_EQ(cq->page_entries(), 3U);
+  EXPECT_EQ(cq->page_entries(), 2U);
 }
 
 // ---- MODIFY_CQ ----

@@ -11,6 +11,12 @@ namespace tern {
 
 // ---- Eq ----
 
+Eq::Eq(Device& device, const tern_cmd_create_eq& cmd)
+    : device_(device),
+      cmd_(cmd),
+      record_(le(std::uint64_t{cmd.record})),
+      buffer_(device.page_budget) {}
+
 Status Eq::init() {
   if (cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
       le(std::uint16_t{cmd_.vector}) >= device_.config.num_vectors ||

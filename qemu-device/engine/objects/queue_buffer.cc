@@ -35,6 +35,7 @@ bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from
 
 Status QueueBuffer::load(Host& host, const tern_pages& pages, std::uint64_t bytes) {
   tern_pages used = pages;
+  std::uint64_t need = 0;
   if (pages.kind == TERN_PAGES_DIRECT) {
     const std::uint64_t addr = le(pages.addr);
     if (addr % kRingAlign != 0 || addr + bytes < addr) return TERN_ST_BAD_PARAM;
@@ -42,11 +43,15 @@ Status QueueBuffer::load(Host& host, const tern_pages& pages, std::uint64_t byte
     if (pages.page_shift < kPageShiftMin || pages.page_shift > kPageShiftMax) {
       return TERN_ST_BAD_PARAM;
     }
-    const std::uint64_t need = ((bytes - 1) >> pages.page_shift) + 1;
-    if (need > le(pages.num)) return TERN_ST_BAD_PARAM;
+    need = ((bytes - 1) >> pages.page_shift) + 1;
+    if (need > le(pages.num) || need > kMaxCmdPages) return TERN_ST_BAD_PARAM;
     used.num = le(static_cast<std::uint32_t>(need));
   }
-  return pages_.load(host, used, le(used.num));
+  if (!budget_->charge(need)) return TERN_ST_NO_MEMORY;
+  budget_->work(need);
+  const Status st = pages_.load(host, used, need);
+  if (st != TERN_ST_OK) budget_->release(need);
+  return st;
 }
 
 bool QueueBuffer::read(Host& host, std::uint64_t offset, std::span<std::byte> to) const {

@@ -13,6 +13,8 @@
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
+#include "core/list.h"
+#include "core/page_budget.h"
 #include "core/timers.h"
 #include "memory/memory.h"
 #include "objects/record.h"
@@ -27,8 +29,18 @@ namespace tern {
 // and EQEs, which it only writes. Every access may fail: the memory is the user's, and a vIOMMU may have taken it away.
 class QueueBuffer {
  public:
+  explicit QueueBuffer(PageBudget& budget) : budget_(&budget) {}
+  ~QueueBuffer() { budget_->release(page_entries()); }
+  QueueBuffer(const QueueBuffer&) = delete;
+  QueueBuffer& operator=(const QueueBuffer&) = delete;
+  // Of the same device. What this one had is given back.
+  QueueBuffer& operator=(QueueBuffer&& other) noexcept {
+    std::swap(pages_, other.pages_);
+    return *this;
+  }
+
   // `bytes`: what the queue needs; the list must cover it (TERN_ST_BAD_PARAM), what it has
-  // beyond that is not kept.
+  // beyond that is not kept. Once.
   [[nodiscard]] Status load(Host& host, const tern_pages& pages, std::uint64_t bytes);
 
   [[nodiscard]] bool read(Host& host, std::uint64_t offset, std::span<std::byte> to) const;
@@ -40,15 +52,28 @@ class QueueBuffer {
 
  private:
   PageList pages_;
+  PageBudget* budget_;
 };
 
 class Device;
 
+// Who completes into a CQ: a QP, an XRC SRQ or an Ethernet queue. Part of it.
+class CqUser {
+ public:
+  // `failed`: the CQ takes no more completions.
+  CqUser(void (*failed)(void*), void* user) : failed_(failed), user_(user) {}
+
+ private:
+  friend class Cq;
+  Hook<CqUser> hook_{this};
+  void (*failed_)(void*);
+  void* user_;
+};
+
 // Event queue (CREATE_EQ).
 class Eq {
  public:
-  Eq(Device& device, const tern_cmd_create_eq& cmd)
-      : device_(device), cmd_(cmd), record_(le(std::uint64_t{cmd.record})) {}
+  Eq(Device& device, const tern_cmd_create_eq& cmd);
   // Checks the command and takes the buffer.
   [[nodiscard]] Status init();
 
@@ -125,9 +150,9 @@ class Cq {
   [[nodiscard]] Status modify(const tern_cmd_modify_cq& cmd);
 
   // QPs, SRQs and Ethernet queues that complete into it.
-  void attach() { ++users_; }
-  void detach() { --users_; }
-  [[nodiscard]] std::uint32_t users() const { return users_; }
+  void attach(CqUser& user) { users_.push_back(user.hook_); }
+  static void detach(CqUser& user) { user.hook_.unlink(); }
+  [[nodiscard]] bool used() const { return !users_.empty(); }
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
@@ -149,7 +174,7 @@ class Cq {
   Eq* eq_;
   Record record_;
   std::uint32_t cqn_ = 0;
-  std::uint32_t users_ = 0;
+  List<CqUser> users_;
   std::uint64_t base_ = 0;           // index of the CQE in slot 0 of this buffer's first pass
   std::uint64_t pi_ = 0;             // counts that never wrap
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE

@@ -13,7 +13,7 @@ using QueueBufferTest = QueueTest;
 TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
   const tern_pages good = list(3);
   auto st = [&](tern_pages p, std::uint64_t bytes) {
-    QueueBuffer b;
+    QueueBuffer b(device.page_budget);
     return b.load(host, p, bytes);
   };
   EXPECT_EQ(st(good, 1), TERN_ST_OK);
@@ -49,16 +49,20 @@ TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
 }
 
 TEST_F(QueueBufferTest, KeepsOnlyWhatTheQueueNeeds) {
-  QueueBuffer b;
+  QueueBuffer b(device.page_budget);
   ASSERT_EQ(b.load(host, list(40), 4097), TERN_ST_OK);
   EXPECT_EQ(b.page_entries(), 2U);
-  ASSERT_EQ(b.load(host, direct(4096), 4096), TERN_ST_OK);
+  EXPECT_EQ(device.page_budget.held(), 2U);
+  QueueBuffer none(device.page_budget);
+  ASSERT_EQ(none.load(host, direct(4096), 4096), TERN_ST_OK);
+  EXPECT_EQ(none.page_entries(), 0U);
+  b = std::move(none);
   EXPECT_EQ(b.page_entries(), 0U);
 }
 
 TEST_F(QueueBufferTest, ReadsAcrossPages) {
   std::vector<std::uint64_t> page;
-  QueueBuffer b;
+  QueueBuffer b(device.page_budget);
   ASSERT_EQ(b.load(host, list(2, &page), 8192), TERN_ST_OK);
   host.put<std::uint32_t>(page[0] + 4092, 0x11111111);
   host.put<std::uint32_t>(page[1], 0x22222222);
@@ -72,7 +76,7 @@ TEST_F(QueueBufferTest, ReadsAcrossPages) {
 
 TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
   const tern_pages p = direct(4096);
-  QueueBuffer b;
+  QueueBuffer b(device.page_budget);
   ASSERT_EQ(b.load(host, p, 4096), TERN_ST_OK);
   for (const std::uint64_t limit : {0, 1, 2, 3, 4, 5, 63}) {
     host.short_span = limit;
@@ -94,7 +98,7 @@ TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
 }
 
 TEST_F(QueueBufferTest, NothingPastTheList) {
-  QueueBuffer b;
+  QueueBuffer b(device.page_budget);
   ASSERT_EQ(b.load(host, list(1), 4096), TERN_ST_OK);
   const std::array<std::byte, 64> entry{};
   EXPECT_FALSE(b.publish(host, 4096, entry));

@@ -28,15 +28,20 @@ Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq
     : device_(device),
       cmd_(cmd),
       cq_(cq),
+      cq_user_([](void* self) { static_cast<Srq*>(self)->cq_failed(); }, this),
       serial_(device.next_srq_serial()),
+      buffer_(device.page_budget),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint64_t{cmd.record})),
       log_size_(cmd.log_size) {
-  if (cq_ != nullptr) cq_->attach();
+  if (cq_ != nullptr) cq_->attach(cq_user_);
 }
 
-Srq::~Srq() {
-  if (cq_ != nullptr) cq_->detach();
+Srq::~Srq() = default;
+
+void Srq::cq_failed() {
+  fail();
+  device_.xrc_cq_failed();
 }
 
 Status Srq::init() {
@@ -118,7 +123,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
 
 // Software has copied what is posted. The record shows what was taken since: it stays where it is.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
-  QueueBuffer fresh;
+  QueueBuffer fresh(device_.page_budget);
   const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   buffer_ = std::move(fresh);

@@ -64,10 +64,12 @@ class Srq {
   [[nodiscard]] std::optional<std::uint32_t> posted();
   [[nodiscard]] Status resize(const tern_cmd_modify_srq& cmd);
   void watch_limit(std::uint32_t left);
+  void cq_failed();
 
   Device& device_;
   tern_cmd_create_srq cmd_;
   Cq* cq_;
+  CqUser cq_user_;
   std::uint64_t serial_;
   QueueBuffer buffer_;
   Accessor owner_;

@@ -710,9 +710,29 @@ Status TestNode::try_reg(std::uint64_t len, const RegOptions& options, TestMr* m
   cmd.pdn = le(options.pd ? options.pd : pd_);
   cmd.access = le(options.access);
   cmd.kind = TERN_MR_MEMORY;
+  const tern_pages pages = cmd.pages;
+  // A command reads so many entries: the list of a larger region comes in parts.
+  const std::uint64_t part = le(caps_.max_cmd_pages);
+  const bool parts = options.kind != TERN_PAGES_DIRECT && num > part;
+  if (parts) {
+    cmd.flags = TERN_MR_F_INCOMPLETE;
+    cmd.pages.kind = TERN_PAGES_LIST;
+    cmd.pages.addr = 0;
+  }
   tern_rsp_object rsp{};
-  const Status st = command(TERN_CMD_CREATE_MR, cmd, &rsp);
+  Status st = command(TERN_CMD_CREATE_MR, cmd, &rsp);
   mr->key = le(rsp.id);
+  for (std::uint64_t first = 0; parts && st == TERN_ST_OK && first < num; first += part) {
+    tern_cmd_update_pages update{};
+    update.pages = pages;
+    const std::uint64_t in_chunk = options.kind == TERN_PAGES_INDIRECT ? TERN_PAGES_CHUNK : 1;
+    update.pages.addr = le(le(pages.addr) + first / in_chunk * 8);
+    update.pages.num = le(static_cast<std::uint32_t>(std::min(part, num - first)));
+    update.first = le(first);
+    update.key = rsp.id;
+    update.flags = le(first + part >= num ? TERN_UPDATE_LAST : 0U);
+    st = command(TERN_CMD_UPDATE_PAGES, update);
+  }
   return st;
 }
 
@@ -769,8 +789,12 @@ tern_rsp_objects TestNode::objects() {
 }
 
 void TestNode::doorbell(std::uint32_t uar, std::uint32_t db, std::uint32_t number) {
+  // Which ones lose it differs between nodes, and is the same in each run.
+  const std::uint32_t hash = (++doorbells_ + id_) * 2654435761U;
+  const bool lost = hash >> 24 < sim.lost_values;
   device.doorbell((std::uint64_t{uar} << options_.page_shift) + TERN_UAR_DB,
-                  field_prep(TERN_DB_CMD_MASK, db) | number);
+                  lost ? field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_PAGE)
+                       : field_prep(TERN_DB_CMD_MASK, db) | number);
   wake();
 }
 

@@ -490,6 +490,7 @@ class TestNode : public SimNode {
   std::uint32_t acq_ci_ = 0;
   std::uint32_t uar_ = 0;
   std::uint32_t pd_ = 0;
+  std::uint32_t doorbells_ = 0;
   TestEq* async_ = nullptr;
   TestEq* completion_ = nullptr;
   std::deque<TestEq> eqs_;

@@ -99,6 +99,8 @@ class Sim {
   // devices are infinitely fast, and only the wire takes time.
   std::uint32_t budget = 65536;
   Nanos turn_time = 0;
+  // Of 256 doorbells so many arrive without their value: TERN_DB_CMD_PAGE.
+  unsigned lost_values = 0;
   // Called for each frame put on the wire; false: it is lost.
   std::function<bool(unsigned from, std::span<const std::byte> frame)> pass;
 

@@ -633,10 +633,10 @@ TEST_F(XrcTest, ADeadCqTakesItsSrqsAndWhoIsReceivingFromThem) {
   const auto events = told(b);
   EXPECT_THAT(events, ElementsAre(Event(TERN_EV_CQ_ERR, small.cq.number()),
                                   Event(TERN_EV_SRQ_ERR, small.number()),
-                                  Event(TERN_EV_QP_FATAL, tgt2->number()),
-                                  Event(TERN_EV_QP_LAST_WQE, tgt2->number()),
                                   Event(TERN_EV_QP_FATAL, tgt->number()),
-                                  Event(TERN_EV_QP_LAST_WQE, tgt->number())));
+                                  Event(TERN_EV_QP_LAST_WQE, tgt->number()),
+                                  Event(TERN_EV_QP_FATAL, tgt2->number()),
+                                  Event(TERN_EV_QP_LAST_WQE, tgt2->number())));
   EXPECT_EQ(tgt2->query().attr.state, TERN_QPS_ERR);
   // tgt3 has nothing to do with it until it needs a WQE.
   q.post(1);

@@ -67,20 +67,21 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       recv_cq_(recv_cq),
       srq_(srq),
       record_(cmd_.record),
+      buffer_(device.page_budget),
       life_(device.next_qp_life()),
       sender_(make_sender(*this, sender_space_)),
       receiver_(make_receiver(*this, receiver_space_)),
-      page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this) {
-  if (send_cq_ != nullptr) send_cq_->attach();
-  if (recv_cq_ != nullptr) recv_cq_->attach();
+      page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
+      send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
+      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
+  if (send_cq_ != nullptr) send_cq_->attach(send_user_);
+  if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
 }
 
 Qp::~Qp() {
   device_.watch.forget(*this);
   device_.unschedule(*this);
-  if (send_cq_ != nullptr) send_cq_->detach();
-  if (recv_cq_ != nullptr) recv_cq_->detach();
   if (srq_ != nullptr) srq_->detach();
 }
 

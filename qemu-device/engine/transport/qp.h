@@ -76,9 +76,8 @@ class alignas(64) Qp {
   [[nodiscard]] Cq* send_cq() const { return send_cq_; }
   [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
-  [[nodiscard]] bool completes_into(const Cq* cq) const {
-    return send_cq_ == cq || recv_cq_ == cq || receiver_->receives_into(cq);
-  }
+  // Of an XRC target: whether the receive WQE it holds can never complete, because the CQ is dead.
+  [[nodiscard]] bool holds_dead_receive() const { return receiver_->receives_into_dead(); }
 
   // Send queue as SendQueue reads it.
   [[nodiscard]] std::uint32_t sq_size() const { return 1U << cmd_.log_sq_size; }
@@ -115,9 +114,8 @@ class alignas(64) Qp {
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
 
   // Scheduler's bookkeeping.
-  Qp* ready_next = nullptr;
+  Hook<Qp> ready{this};
   std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
-  bool ready = false;
   Watched watched;
 
  private:
@@ -154,6 +152,8 @@ class alignas(64) Qp {
   SendQueue* sender_;
   Receiver* receiver_;
   PageQueue page_queue_;
+  CqUser send_user_;
+  CqUser recv_user_;
 };
 
 }  // namespace tern

@@ -14,9 +14,9 @@ void Receiver::reset() {
   received_ = 0;
 }
 
-bool Receiver::receives_into(const Cq* cq) const {
+bool Receiver::receives_into_dead() const {
   const Srq* const from = recv_ ? srq() : nullptr;
-  return from != nullptr && from->cq() == cq;
+  return from != nullptr && from->cq()->broken();
 }
 
 int Receiver::take() {

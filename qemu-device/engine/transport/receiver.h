@@ -40,8 +40,8 @@ class Receiver {
   [[nodiscard]] virtual Psn expected_psn() const { return Psn(); }
   // XRC: the SRQ of the message; null when that is gone.
   [[nodiscard]] virtual Srq* srq() const { return nullptr; }
-  // XRC: the held WQE will complete into `cq`.
-  [[nodiscard]] bool receives_into(const Cq* cq) const;
+  // XRC: the CQ of the held WQE is dead.
+  [[nodiscard]] bool receives_into_dead() const;
 
  protected:
   // Takes a receive WQE unless one is held. As Qp::take_rq_wqe().

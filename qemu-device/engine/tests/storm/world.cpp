@@ -71,6 +71,8 @@ void World::set_wire() {
   sim_.wire.corrupt = rate();
   sim_.wire.reorder = rate();
   sim_.wire.reorder_by = 2'000 + random_.pick(100'000);
+  // Every third seed's doorbells go through something that loses their value now and then.
+  sim_.lost_values = o_.seed % 3 == 0 ? 64 : 0;
   sim_.budget = 8192;
   sim_.turn_time = 500;
   std::array<char, 160> text;

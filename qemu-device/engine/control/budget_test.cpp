@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What a hostile driver can make the device hold and do: Documentation/spec/limits.rst.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <vector>
+
+#include "control/admin_fixture.h"
+
+namespace tern {
+namespace {
+
+// A device with the limits that hosts give it, but for a budget of pages that the test can afford to fill.
+constexpr std::uint64_t kPages = 1 << 20;
+
+class BudgetTest : public AdminTest {
+ protected:
+  static Config budget_config(FakeHost& host) {
+    Config c;
+    c.mac = admin_test_config().mac;
+    c.dm = host.make_dm(kDmBytes);
+    c.max_pages = kPages;
+    return c;
+  }
+  Device hostile{host, budget_config(host)};
+  std::uint32_t hostile_tail = 0;
+  tern_acq_entry answer{};
+
+  void start() {
+    std::memset(host.at(acq), 0, kEntries * sizeof(tern_acq_entry));
+    hostile.reg_write(TERN_REG_PAGE_SHIFT, 12);
+    hostile.reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
+    hostile.reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+    hostile.reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
+    hostile.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
+    hostile.reg_write(TERN_REG_AQ_LOG_SIZE, kLog);
+    hostile.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    hostile_tail = 0;
+  }
+  // One command; its status.
+  Status order(const tern_aq_entry& e) {
+    host.put(aq + hostile_tail % kEntries * sizeof(e), e);
+    const std::uint32_t slot = hostile_tail % kEntries;
+    hostile.reg_write(TERN_REG_AQ_TAIL, ++hostile_tail);
+    while (hostile.run(1 << 20)) {
+    }
+    answer = host.get<tern_acq_entry>(acq + slot * sizeof(answer));
+    return answer.status;
+  }
+  template <class In>
+  Status order(std::uint16_t opcode, const In& in) {
+    host.put(in_buf, in);
+    return order(entry(opcode, sizeof(in), 64));
+  }
+  std::uint32_t id() { return host.get<std::uint32_t>(out_buf); }
+  // `num` pages as chunks of which all are the same one: a few KiB of memory name as many pages as one likes.
+  tern_pages repeated(std::uint64_t num) {
+    tern_pages p{};
+    if (chunk == 0) {
+      chunk = host.alloc(4096);
+      const std::uint64_t page = host.alloc(4096);
+      for (int i = 0; i < TERN_PAGES_CHUNK; ++i) host.put(chunk + i * 8ULL, page);
+      top = host.alloc(8 * 4096);
+      for (int i = 0; i < 4096; ++i) host.put(top + i * 8ULL, chunk);
+    }
+    p.addr = top;
+    p.num = static_cast<std::uint32_t>(num);
+    p.page_shift = 12;
+    p.kind = TERN_PAGES_INDIRECT;
+    return p;
+  }
+  // Makes objects until the device refuses one; how many it were.
+  template <class F>
+  std::uint32_t fill(F&& make) {
+    std::uint32_t n = 0;
+    while (make() == TERN_ST_OK) ++n;
+    return n;
+  }
+  std::uint64_t chunk = 0;
+  std::uint64_t top = 0;
+};
+
+// Bytes of heap in use, mapped ones included.
+std::uint64_t heap() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer's heap is not counted";
+#endif
+  start();
+  const std::uint64_t record = host.alloc(4096);
+  (void)repeated(1);
+  ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{TERN_PD_PRIVILEGED, 0}), TERN_ST_OK);
+  const std::uint32_t pd = id();
+  const std::uint64_t before = heap();
+  std::uint64_t objects_made = 0;
+  const auto many = [&](auto&& make) {
+    const std::uint32_t n = fill(make);
+    objects_made += n;
+    return n;
+  };
+  EXPECT_EQ(many([&] { return order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}); }), kMaxPd - 1);
+  EXPECT_EQ(many([&] { return order(entry(TERN_CMD_ALLOC_UAR, 0, 8)); }), 4095U);
+  EXPECT_EQ(many([&] { return order(entry(TERN_CMD_ALLOC_XRCD, 0, 8)); }), kMaxXrcd);
+  const std::uint32_t xrcd = id();
+  tern_cmd_create_cq cq{};
+  cq.pages = repeated(kMaxCmdPages);
+  cq.record = record;
+  cq.eqn = TERN_NO_EQ;
+  cq.log_size = kMaxLogCq;
+  // Lists as long as there is room for any, then queues that need none.
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), kPages / kMaxCmdPages);
+  EXPECT_EQ(answer.status, TERN_ST_NO_MEMORY);
+  EXPECT_EQ(hostile.page_entries(), kPages);
+  cq.pages = {};
+  cq.pages.addr = host.alloc(4096);
+  cq.log_size = 6;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), 16384U - kPages / kMaxCmdPages);
+  const std::uint32_t cqn = 16384;
+  tern_cmd_create_eq eq{};
+  eq.pages = cq.pages;
+  eq.record = record;
+  eq.log_size = 4;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_EQ, eq); }), kMaxEq);
+  tern_cmd_create_srq srq{};
+  srq.pages = cq.pages;
+  srq.record = record;
+  srq.pdn = pd;
+  srq.xrcdn = xrcd;
+  srq.cqn = cqn;
+  srq.flags = TERN_SRQ_F_XRC;
+  srq.log_size = 3;
+  srq.log_stride = 6;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_SRQ, srq); }), kMaxSrq);
+  tern_cmd_create_qp qp{};
+  qp.pages = cq.pages;
+  qp.record = record;
+  qp.pdn = pd;
+  qp.send_cqn = qp.recv_cqn = cqn;
+  qp.type = TERN_QPT_UD;
+  qp.log_sq_size = qp.log_rq_size = 2;
+  qp.log_sq_stride = 8;
+  qp.log_rq_stride = 7;
+  qp.rq_offset = 1024;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_QP, qp); }), 16384U);
+  // Every QP in a group, and each group with as many QPs as it may have.
+  tern_cmd_mcast group{};
+  group.port = 1;
+  group.gid[0] = 0xff;
+  for (std::uint32_t g = 0; g < kMaxMcastGroups; ++g) {
+    std::memcpy(group.gid + 8, &g, sizeof(g));
+    for (std::uint32_t i = 0; i < kMaxMcastQps; ++i) {
+      group.qpn = 2 + (g * kMaxMcastQps + i) % 16384;
+      if (order(TERN_CMD_ATTACH_MCAST, group) == TERN_ST_OK) ++objects_made;
+    }
+  }
+  tern_cmd_create_mr mr{};
+  mr.pages.addr = cq.pages.addr;
+  mr.length = 4096;
+  mr.pdn = pd;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_MR, mr); }), 65536U);
+  tern_cmd_alloc_mw mw{};
+  mw.pdn = pd;
+  mw.type = 1;
+  EXPECT_EQ(many([&] { return order(TERN_CMD_ALLOC_MW, mw); }), 65536U);
+  while (order(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{1, 0, 0}) == TERN_ST_OK) {
+  }
+  const std::uint64_t used = heap() - before;
+  RecordProperty("bytes", std::to_string(used));
+  RecordProperty("objects", std::to_string(objects_made));
+  // Documentation/spec/limits.rst, "What a driver can make the device hold": 96 MiB and the page lists.
+  EXPECT_LT(used, (std::uint64_t{96} << 20) + kPages * 8);
+  // All of it is counted, and all of it comes back.
+  EXPECT_EQ(hostile.page_entries(), kPages);
+  hostile.reset();
+  EXPECT_EQ(hostile.page_entries(), 0U);
+}
+
+TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
+  start();
+  const std::uint64_t record = host.alloc(4096);
+  tern_cmd_create_cq cq{};
+  cq.pages = repeated(kMaxCmdPages);
+  cq.record = record;
+  cq.eqn = TERN_NO_EQ;
+  cq.log_size = kMaxLogCq;
+  for (std::uint64_t i = 0; i < kPages / kMaxCmdPages; ++i) ASSERT_EQ(order(TERN_CMD_CREATE_CQ, cq), TERN_ST_OK);
+  const std::uint32_t cqn = id();
+  tern_cmd_resize_cq resize{};
+  resize.pages = repeated(1);
+  resize.cqn = cqn;
+  resize.log_size = 6;
+  EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_NO_MEMORY);
+  EXPECT_EQ(order(TERN_CMD_DESTROY_CQ, tern_cmd_object{cqn - 1, 0}), TERN_ST_OK);
+  EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_OK);
+  EXPECT_EQ(hostile.page_entries(), kPages - 2 * kMaxCmdPages + 1);
+}
+
+TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
+  start();
+  ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
+  tern_cmd_create_mr mr{};
+  mr.pages = repeated(kMaxCmdPages + 1);
+  mr.length = 4096;
+  mr.pdn = id();
+  EXPECT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(hostile.page_entries(), 0U);
+  mr.pages.addr = 0;
+  mr.pages.kind = TERN_PAGES_LIST;
+  mr.flags = TERN_MR_F_INCOMPLETE;
+  ASSERT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_OK);
+  EXPECT_EQ(hostile.page_entries(), kMaxCmdPages + 1);
+  tern_cmd_update_pages update{};
+  update.pages = repeated(kMaxCmdPages + 1);
+  update.key = id();
+  EXPECT_EQ(order(TERN_CMD_UPDATE_PAGES, update), TERN_ST_BAD_PARAM);
+  update.pages.num = kMaxCmdPages;
+  EXPECT_EQ(order(TERN_CMD_UPDATE_PAGES, update), TERN_ST_OK);
+}
+
+// A slice ends when its commands have read enough, whatever their number.
+TEST_F(BudgetTest, EntriesEndASlice) {
+  start();
+  ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
+  tern_cmd_create_mr mr{};
+  mr.pages = repeated(kMaxCmdPages);
+  mr.length = 4096;
+  mr.pdn = id();
+  host.put(in_buf, mr);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    host.put(aq + (hostile_tail + i) % kEntries * sizeof(tern_aq_entry), entry(TERN_CMD_CREATE_MR, sizeof(mr), 8));
+  }
+  hostile.reg_write(TERN_REG_AQ_TAIL, hostile_tail += 4);
+  for (unsigned done_now = 1; done_now <= 4; ++done_now) {
+    EXPECT_EQ(hostile.run(1 << 20), done_now < 4);
+    EXPECT_EQ(hostile.memory.counts().mr, done_now);
+  }
+}
+
+// A failed CQ tells those that use it, and looks at nobody else.
+TEST_F(BudgetTest, AFailedQueueVisitsItsUsers) {
+  start();
+  const std::uint64_t record = host.alloc(4096);
+  ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
+  tern_cmd_create_qp qp{};
+  qp.pdn = id();
+  tern_cmd_create_cq cq{};
+  cq.pages.addr = host.alloc(4096);
+  cq.record = record;
+  cq.eqn = TERN_NO_EQ;
+  cq.log_size = 6;
+  qp.pages = cq.pages;
+  qp.record = record;
+  qp.type = TERN_QPT_UD;
+  qp.log_sq_stride = 8;
+  qp.log_rq_stride = 7;
+  qp.rq_offset = 1024;
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(order(TERN_CMD_CREATE_CQ, cq), TERN_ST_OK);
+    qp.send_cqn = qp.recv_cqn = id();
+    ASSERT_EQ(order(TERN_CMD_CREATE_QP, qp), TERN_ST_OK);
+  }
+  Cq* const cq_of_last = hostile.cqs.find(qp.send_cqn);
+  ASSERT_NE(cq_of_last, nullptr);
+  const std::uint64_t before = hostile.visits;
+  host.punch(cq.pages.addr, 4096);
+  tern_cqe cqe{};
+  EXPECT_FALSE(cq_of_last->push(cqe));
+  EXPECT_EQ(hostile.visits - before, 2U) << "the QP as sender and as receiver";
+  while (hostile.run(1 << 20)) {
+  }
+  EXPECT_EQ(hostile.visits - before, 2U) << "no walk over all QPs: no XRC SRQ is among the users";
+}
+
+// ---- device memory in pieces ----
+
+class ClearingTest : public AdminTest {
+ protected:
+  static constexpr std::uint64_t kLarge = 4 << 20;
+  Config large_config() {
+    Config c = admin_test_config();
+    c.dm = storage;
+    return c;
+  }
+  std::vector<std::byte> storage = std::vector<std::byte>(2 * kLarge);
+  Device large{host, large_config()};
+  std::uint32_t submitted = 0;
+
+  void SetUp() override {
+    large.reg_write(TERN_REG_PAGE_SHIFT, 12);
+    large.reg_write(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(aq));
+    large.reg_write(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(aq >> 32));
+    large.reg_write(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(acq));
+    large.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
+    large.reg_write(TERN_REG_AQ_LOG_SIZE, kLog);
+    large.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    std::ranges::fill(large.config.dm, std::byte{0x5a});
+  }
+  // Each command has an input and a reply of its own: they complete in any order.
+  template <class In>
+  void submit_to(std::uint16_t opcode, const In& in, std::size_t out_len) {
+    const std::uint64_t at = in_buf + submitted * 64;
+    host.put(at, in);
+    tern_aq_entry e = entry(opcode, sizeof(in), out_len);
+    e.tag = 0x100 + submitted;
+    e.in_addr = at;
+    e.out_addr = out_buf + submitted * 128;
+    host.put(aq + submitted % kEntries * sizeof(e), e);
+    large.reg_write(TERN_REG_AQ_TAIL, ++submitted);
+  }
+  tern_acq_entry completion(std::uint32_t n) { return host.get<tern_acq_entry>(acq + n * sizeof(tern_acq_entry)); }
+  template <class Out>
+  Out reply_of(std::uint32_t n) {
+    return host.get<Out>(out_buf + n * 128);
+  }
+};
+
+TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
+  submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
+  EXPECT_TRUE(large.run(1 << 20)) << "more to zero";
+  EXPECT_EQ(completion(0).phase, 0U);
+  EXPECT_EQ(large.dm.counts().parts, 0U);
+  EXPECT_EQ(large.dm.counts().bytes, 0U);
+  submit_to(TERN_CMD_FREE_DM, tern_cmd_object{1, 0}, 0);
+  submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{4096, 0, 0}, sizeof(tern_rsp_alloc_dm));
+  EXPECT_TRUE(large.run(1 << 20));
+  EXPECT_EQ(completion(0).tag, 0x101U);
+  EXPECT_EQ(completion(0).status, TERN_ST_BAD_HANDLE) << "nobody's yet";
+  EXPECT_EQ(completion(0).aq_head, 2U) << "fetched, though one of them is not complete";
+  unsigned slices = 2;
+  while (large.run(1 << 20)) ++slices;
+  // A MiB a slice, and the small one in its turn before the large one is through.
+  EXPECT_GE(slices, 4U);
+  EXPECT_LE(slices, 6U);
+  EXPECT_EQ(completion(1).tag, 0x102U);
+  EXPECT_EQ(completion(2).tag, 0x100U);
+  EXPECT_EQ(completion(2).status, TERN_ST_OK);
+  const auto rsp = reply_of<tern_rsp_alloc_dm>(0);
+  EXPECT_EQ(rsp.size, kLarge);
+  for (const std::byte b : large.config.dm.subspan(rsp.offset, rsp.size)) ASSERT_EQ(b, std::byte{0});
+  EXPECT_EQ(large.dm.counts().parts, 2U);
+  EXPECT_EQ(large.dm.counts().bytes, kLarge + 4096);
+  submit_to(TERN_CMD_FREE_DM, tern_cmd_object{rsp.dmn, 0}, 0);
+  EXPECT_FALSE(large.run(1 << 20));
+  EXPECT_EQ(completion(3).status, TERN_ST_OK);
+}
+
+TEST_F(ClearingTest, ResetDropsThem) {
+  submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{2 * kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
+  EXPECT_TRUE(large.run(1 << 20));
+  large.reset();
+  EXPECT_FALSE(large.run(1 << 20));
+  EXPECT_EQ(completion(0).phase, 0U) << "no completion of the time before";
+  SetUp();
+  submitted = 0;
+  submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{2 * kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
+  while (large.run(1 << 20)) {
+  }
+  EXPECT_EQ(completion(0).status, TERN_ST_OK) << "all of it is free again";
+}
+
+// The reply cannot be written any more: nobody would know the number.
+TEST_F(ClearingTest, TheReplysMemoryGoes) {
+  submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
+  EXPECT_TRUE(large.run(1 << 20));
+  host.punch(out_buf, 64);
+  while (large.run(1 << 20)) {
+  }
+  EXPECT_EQ(completion(0).status, TERN_ST_DMA_ERROR);
+  EXPECT_EQ(large.dm.counts().parts, 0U);
+  EXPECT_EQ(large.dm.counts().bytes, 0U);
+}
+
+}  // namespace
+}  // namespace tern
