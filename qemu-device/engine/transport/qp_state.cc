@@ -198,6 +198,9 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   if (previous == next) return;
   if (next == TERN_QPS_RTR) receiver_->start();
   if (next == TERN_QPS_RTS) {
+    // Sending goes on before the queue was drained: nobody waits for that any more.
+    attr_.sq_draining = 0;
+    sqd_notify_ = false;
     if (previous == TERN_QPS_RTR) sender_->start();
     if (previous == TERN_QPS_SQE) sender_->resume();
     wake();

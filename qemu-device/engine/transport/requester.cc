@@ -79,6 +79,7 @@ bool Requester::may_start(const SendWqe& wqe) const {
 
 void Requester::begin(SendWqe& wqe) {
   if (wqe.psns != 0) return;
+  mark_begun();
   wqe.first_psn = next_psn_;
   wqe.psns = wqe.atomic() ? 1 : packets_of(wqe.length, qp_.mtu());
   next_psn_ = next_psn_.plus(wqe.psns);
@@ -151,6 +152,7 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
   wqe.status = execute_local(wqe);
   const bool failed = wqe.failed();
   if (!failed) {
+    mark_begun();
     mark_done(cursor_);
     ++cursor_;
   }
@@ -448,6 +450,7 @@ bool Requester::retire() {
     if (qp_.state() == TERN_QPS_ERR) return false;
   }
   if (qp_.state() == TERN_QPS_SQD && drained()) qp_.sq_drained();
+  check_indices();
   settle();
   return true;
 }
@@ -491,6 +494,7 @@ void Requester::go_back() {
   }
   reads_out_ = 0;
   window_psn_ = una_psn_;
+  check_indices();
 }
 
 void Requester::retry() {

@@ -2,6 +2,7 @@
 #include "transport/send_queue.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "control/device.h"
@@ -51,8 +52,15 @@ void SendQueue::start() {
 
 void SendQueue::reset() {
   window_.close();
-  una_ = cursor_ = fetched_ = posted_ = cursor_packet_ = 0;
+  una_ = cursor_ = begun_ = fetched_ = posted_ = cursor_packet_ = 0;
   kicked_ = false;
+}
+
+void SendQueue::check_indices() const {
+  assert(cursor_ - una_ <= fetched_ - una_);
+  assert(fetched_ - una_ <= posted_ - una_ && posted_ - una_ <= qp_.sq_size());
+  assert(drained() || begun_ - una_ <= fetched_ - una_);
+  assert(!drained() || cursor_packet_ == 0);
 }
 
 // ---- fetching ----
@@ -226,7 +234,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
     qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
-  cursor_ = fetched_ = posted_ = una_;
+  cursor_ = begun_ = fetched_ = posted_ = una_;
   cursor_packet_ = 0;
   settle();
   return false;

@@ -39,8 +39,8 @@ class SendQueue {
   // Completes everything posted with WR_FLUSH_ERR; true when the allowance ran out before.
   bool flush(std::uint32_t& allowance);
 
-  // Nothing begun is incomplete: in SQD, the queue is drained.
-  [[nodiscard]] bool drained() const { return una_ == cursor_ && cursor_packet_ == 0; }
+  // Every WQE that was begun is complete: in SQD, the queue is drained.
+  [[nodiscard]] bool drained() const { return static_cast<std::int32_t>(begun_ - una_) <= 0; }
   [[nodiscard]] std::uint32_t consumer_index() const { return una_; }
   [[nodiscard]] Psn next_psn() const { return next_psn_; }
 
@@ -67,14 +67,26 @@ class SendQueue {
     if (una_ == fetched_) window_.rest();
   }
 
+  // The WQE at the cursor is begun: it has an effect here or at the peer.
+  void mark_begun() {
+    if (static_cast<std::int32_t>(cursor_ + 1 - begun_) > 0) begun_ = cursor_ + 1;
+  }
+  // Asserts the order of the indices below.
+  void check_indices() const;
+
   Qp& qp_;
   SendWindow window_;
-  // Free-running WQE indices: una_ <= cursor_ <= fetched_ <= posted_.
+  // Free-running WQE indices, una_ <= cursor_ <= fetched_ <= posted_. una_, begun_, fetched_ and posted_
+  // only grow. The cursor alone goes back, to una_ at most, when packets must be sent again: then
+  // cursor_ < begun_, and WQEs in [cursor_, begun_) have their PSNs already. Without a repeat begun_ is
+  // cursor_, or cursor_ + 1 in the middle of a message. A WQE that fails before it is begun takes una_
+  // past begun_.
   std::uint32_t una_ = 0;      // oldest incomplete
-  std::uint32_t cursor_ = 0;   // the one being sent
+  std::uint32_t cursor_ = 0;   // the next one of which a packet is sent
+  std::uint32_t begun_ = 0;    // behind the newest one begun
   std::uint32_t fetched_ = 0;  // first not copied yet
   std::uint32_t posted_ = 0;   // producer index last read
-  std::uint32_t cursor_packet_ = 0;
+  std::uint32_t cursor_packet_ = 0;  // the next packet of the WQE at the cursor
   Psn next_psn_;  // first PSN not given to a WQE
   bool kicked_ = false;
 

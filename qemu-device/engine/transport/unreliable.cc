@@ -36,7 +36,10 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     } else if (!wqe.failed()) {
       wqe.status = send_packet(wqe, cost);
       qp_.device().tx_packet.payload.clear();
-      if (!wqe.failed()) ++cursor_packet_;
+      if (!wqe.failed()) {
+        mark_begun();
+        ++cursor_packet_;
+      }
     }
     if (wqe.failed() || cursor_packet_ >= wqe.psns) finish(wqe);
     allowance -= std::min(allowance, cost);
@@ -55,6 +58,7 @@ void UnreliableSender::finish(const SendWqe& wqe) {
     qp_.send_failed();
   }
   if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();
+  check_indices();
   settle();
 }
 
