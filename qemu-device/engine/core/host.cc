@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "core/ordered_copy.h"
+
 namespace tern {
 
 namespace {
@@ -122,9 +124,11 @@ void SpanList::copy_to(std::span<std::byte> to) const {
 
 void SpanList::copy_from(std::span<const std::byte> from) {
   for (const Piece& p : pieces_) {
-    const std::size_t n = std::min(from.size(), p.bytes.size());
-    move_bytes(p.bytes.data(), from.data(), n);
-    from = from.subspan(n);
+    if (from.size() <= p.bytes.size()) {
+      return copy_ending(Mover{}, p.bytes.data(), from.data(), from.size());
+    }
+    Mover::body(p.bytes.data(), from.data(), p.bytes.size());
+    from = from.subspan(p.bytes.size());
   }
 }
 
@@ -132,8 +136,7 @@ void SpanList::copy(const SpanList& from, SpanList& to) {
   const std::size_t total = static_cast<std::size_t>(std::min(from.size_, to.size_));
   if (total == 0) return;
   if (from.pieces_.size() == 1 && to.pieces_.size() == 1) {
-    move_bytes(to.pieces_[0].bytes.data(), from.pieces_[0].bytes.data(), total);
-    return;
+    return copy_ending(Mover{}, to.pieces_[0].bytes.data(), from.pieces_[0].bytes.data(), total);
   }
   if (overlap(from, to)) {
     // Piece by piece, one copy could destroy the source of the next; rare enough to bounce.
@@ -142,18 +145,7 @@ void SpanList::copy(const SpanList& from, SpanList& to) {
     to.copy_from(bounce);
     return;
   }
-  if (from.pieces_.size() == 1) return to.copy_from(from.pieces_[0].bytes.first(total));
-  if (to.pieces_.size() == 1) return from.copy_to(to.pieces_[0].bytes.first(total));
-  std::size_t left = total;
-  for (std::size_t i = 0, j = 0, i_off = 0, j_off = 0; left != 0;) {
-    const auto s = from.pieces_[i].bytes.subspan(i_off);
-    const auto d = to.pieces_[j].bytes.subspan(j_off);
-    const std::size_t n = std::min({s.size(), d.size(), left});
-    std::memcpy(d.data(), s.data(), n);
-    left -= n;
-    i_off = n == s.size() ? (++i, 0) : i_off + n;
-    j_off = n == d.size() ? (++j, 0) : j_off + n;
-  }
+  copy_pieces_ending(Mover{}, from.pieces(), to.pieces(), total);
 }
 
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add) {

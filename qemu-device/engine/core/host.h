@@ -125,6 +125,7 @@ class SpanList {
   [[nodiscard]] std::span<const Piece> pieces() const { return pieces_; }
 
   void copy_to(std::span<std::byte> to) const;      // to.size() <= size()
+  // Both store the last byte last (core/ordered_copy.h).
   void copy_from(std::span<const std::byte> from);  // from.size() <= size()
   // Copies min(size) bytes list to list; the two may overlap.
   static void copy(const SpanList& from, SpanList& to);

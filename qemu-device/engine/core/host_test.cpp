@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <numeric>
 #include <random>
+#include <thread>
 
+#include "core/ordered_copy.h"
 #include "tests/fake_host.h"
 
 namespace tern {
@@ -238,6 +241,132 @@ TEST_F(DmaTest, CopyToAndFrom) {
     EXPECT_EQ(back, data);
   }
   EXPECT_EQ(std::memcmp(host.at(addr, 100), data.data(), 100), 0);
+}
+
+// A Mover that keeps a record of its stores.
+struct Recorder {
+  struct Store {
+    std::byte* at;
+    std::size_t len;
+    bool last;
+  };
+  void body(std::byte* to, const std::byte* from, std::size_t n) {
+    stores.push_back({to, n, false});
+    std::memmove(to, from, n);
+  }
+  template <class T>
+  void last(std::byte* to, T value) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(to) % sizeof(T), 0U) << "an atomic store is aligned";
+    stores.push_back({to, sizeof(T), true});
+    std::memcpy(to, &value, sizeof(T));
+  }
+  std::vector<Store> stores;
+};
+
+// The end, as large a word as is aligned, is stored by itself behind the rest, wherever the bytes come from.
+TEST(OrderedCopy, TheEndIsTheLastStore) {
+  alignas(64) std::array<std::byte, 256> buffer;
+  for (std::size_t d = 64; d < 80; ++d) {
+    for (std::size_t s = 40; s < 140; s += 3) {
+      for (std::size_t n = 0; n < 70; ++n) {
+        std::ranges::copy(ramp(256), buffer.begin());
+        std::vector<std::byte> want(buffer.begin(), buffer.end());
+        std::memmove(want.data() + d, buffer.data() + s, n);
+        Recorder m;
+        copy_ending(m, buffer.data() + d, buffer.data() + s, n);
+        ASSERT_TRUE(std::ranges::equal(buffer, want)) << s << " to " << d << ", " << n;
+        if (n == 0) {
+          EXPECT_TRUE(m.stores.empty());
+          continue;
+        }
+        std::size_t word = 8;
+        while (word > n || (d + n) % word != 0) word /= 2;
+        ASSERT_EQ(m.stores.size(), word == n ? 1U : 2U);
+        EXPECT_TRUE(m.stores.back().last);
+        EXPECT_EQ(m.stores.back().len, word);
+        EXPECT_EQ(m.stores.back().at + word, buffer.data() + d + n);
+        if (word != n) {
+          EXPECT_EQ(m.stores[0].at, buffer.data() + d);
+          EXPECT_EQ(m.stores[0].len, n - word) << "the end is not stored twice";
+        }
+      }
+    }
+  }
+}
+
+TEST(OrderedCopy, PiecesInOrderAndOneEnd) {
+  FakeHost host;
+  std::mt19937 rng(3);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t len = 1 + rng() % 200;
+    std::vector<std::byte> source = ramp(len, static_cast<unsigned>(rng()));
+    std::vector<std::byte> target(len + 8);
+    SpanList from(host), to(host);
+    const auto cut = [&](SpanList& list, std::span<std::byte> bytes) {
+      while (!bytes.empty()) {
+        const std::size_t n = std::min<std::size_t>(bytes.size(), 1 + rng() % 60);
+        list.append_plain(bytes.first(n));
+        bytes = bytes.subspan(n);
+      }
+    };
+    cut(from, source);
+    cut(to, target);
+    Recorder m;
+    copy_pieces_ending(m, from.pieces(), to.pieces(), len);
+    EXPECT_TRUE(std::ranges::equal(source, std::span(target).first(len)));
+    std::byte* next = target.data();
+    for (std::size_t i = 0; i < m.stores.size(); ++i) {
+      EXPECT_EQ(m.stores[i].at, next) << "from the first byte to the last";
+      EXPECT_EQ(m.stores[i].last, i + 1 == m.stores.size());
+      next += m.stores[i].len;
+    }
+    EXPECT_EQ(next, target.data() + len);
+  }
+}
+
+// Every way through SpanList ends alike: one piece, several, overlapping ones, the engine's own memory.
+TEST(OrderedCopy, AWatcherOfTheLastByteSeesTheRest) {
+  FakeHost host;
+  constexpr std::size_t kLen = 192;
+  alignas(64) std::array<std::byte, kLen + 64> target{};
+  for (const std::size_t cut : {kLen, std::size_t{64}, std::size_t{61}}) {
+    for (const std::size_t shift : {0U, 1U, 4U}) {
+      std::byte* const to_bytes = target.data() + shift;
+      std::atomic<bool> stop = false;
+      std::atomic<std::uint64_t> torn = 0, seen = 0;
+      target.fill(std::byte{0});
+      std::thread watcher([&] {
+        while (!stop.load(std::memory_order_relaxed)) {
+          const auto end = __atomic_load_n(to_bytes + kLen - 1, __ATOMIC_ACQUIRE);
+          const auto first = __atomic_load_n(to_bytes, __ATOMIC_RELAXED);
+          const auto middle = __atomic_load_n(to_bytes + kLen / 2, __ATOMIC_RELAXED);
+          // Behind `end` by less than half of all values: older than the end.
+          const auto older = [&](std::byte b) {
+            const auto ahead = static_cast<std::uint8_t>(std::to_integer<unsigned>(b) - std::to_integer<unsigned>(end));
+            return ahead >= 128;
+          };
+          torn += older(first) || older(middle);
+          ++seen;
+        }
+      });
+      for (unsigned i = 1; i < 4000; ++i) {
+        std::array<std::byte, kLen> source;
+        source.fill(static_cast<std::byte>(i));
+        SpanList from(host), to(host);
+        from.append_plain(std::span<const std::byte>(source));
+        to.append_plain(std::span(to_bytes, kLen).first(cut));
+        to.append_plain(std::span(to_bytes, kLen).subspan(cut));
+        SpanList::copy(from, to);
+        // The watcher must not fall behind by half of all values.
+        if (i % 64 == 0) {
+          for (const std::uint64_t before = seen; seen < before + 2;) std::this_thread::yield();
+        }
+      }
+      stop = true;
+      watcher.join();
+      EXPECT_EQ(torn, 0U) << cut << " " << shift;
+    }
+  }
 }
 
 TEST(AtomicWord, AddsAndSwaps) {
