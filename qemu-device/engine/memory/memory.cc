@@ -17,11 +17,13 @@ constexpr std::uint32_t kRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_W
                                   TERN_ACCESS_MW_BIND | TERN_ACCESS_ZERO_BASED |
                                   TERN_ACCESS_FLUSH_GLOBAL;
 // Rights whose capabilities the device does not have: no memory behind it outlives power.
-constexpr std::uint32_t kUnsupported = TERN_ACCESS_ON_DEMAND | TERN_ACCESS_FLUSH_PERSISTENT;
+constexpr std::uint32_t kUnsupported = TERN_ACCESS_FLUSH_PERSISTENT;
 
-Status check_access(std::uint32_t access) {
-  if (access & ~(kRights | kUnsupported)) return TERN_ST_BAD_PARAM;
-  if (access & kUnsupported) return TERN_ST_NOT_SUPPORTED;
+// `listed`: the region has a page list of its own, whose pages may be absent.
+Status check_access(std::uint32_t access, bool listed) {
+  const std::uint32_t unsupported = kUnsupported | (listed ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
+  if (access & ~(kRights | TERN_ACCESS_ON_DEMAND | kUnsupported)) return TERN_ST_BAD_PARAM;
+  if (access & unsupported) return TERN_ST_NOT_SUPPORTED;
   // IBTA 10.6.3.1: a peer may change only what the consumer itself may change.
   const bool remote_change = access & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   return remote_change && !(access & TERN_ACCESS_LOCAL_WRITE) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
@@ -31,8 +33,8 @@ constexpr std::uint32_t kRemoteRights =
     TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
 
 // What a region of any origin is: its rights, and where its addresses are.
-Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length) {
-  if (const Status st = check_access(access); st != TERN_ST_OK) return st;
+Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed) {
+  if (const Status st = check_access(access, listed); st != TERN_ST_OK) return st;
   if (length > kMaxMrSize || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
@@ -86,6 +88,12 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
     out.append_device(dm_->bytes(at, len), write);
     return Access::kReady;
   }
+  if (region.access & TERN_ACCESS_ON_DEMAND) [[unlikely]] {
+    // All pages are there, or nothing is mapped.
+    if (const Access access = present(region, addr, len, write); access != Access::kReady) {
+      return access;
+    }
+  }
   while (len != 0) {
     const PageList::Run run = region.pages.at(at, len);
     if (run.len == 0 || !out.append_dma(run.addr, run.len, write)) return Access::kDmaError;
@@ -93,6 +101,14 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
     len -= run.len;
   }
   return Access::kReady;
+}
+
+// Whether all pages of an access to an on-demand region are there.
+Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
+  const std::uint64_t usable = region.pages.usable(region.offset + (addr - region.iova), len, write);
+  if (usable == len) return Access::kReady;
+  missing_ = {addr + usable, len - usable, region.key, write};
+  return Access::kPending;
 }
 
 Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
@@ -133,12 +149,13 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
 
 // The page list of a region must cover it.
 Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
-                    std::uint64_t length, PageList& list) {
+                    std::uint64_t length, bool on_demand, PageList& list) {
   if (flags & ~TERN_MR_F_INCOMPLETE) return TERN_ST_BAD_PARAM;
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
   // The list comes with UPDATE_PAGES; nothing of one may be here.
   if (incomplete && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
   if (pages.kind == TERN_PAGES_DIRECT) {
+    if (on_demand) return TERN_ST_BAD_PARAM;  // its pages cannot be absent
     const std::uint64_t addr = le(pages.addr);
     if (!in_range(addr, offset) || !in_range(addr + offset, length)) return TERN_ST_BAD_PARAM;
     return list.load(host_, pages, 0);
@@ -153,7 +170,8 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   if (!budget_.charge(num)) return TERN_ST_NO_MEMORY;
   // Clearing an entry takes less than reading one.
   budget_.work(incomplete ? num / 8 : num);
-  const Status st = incomplete ? list.reserve(num, shift) : list.load(host_, pages, num);
+  const Status st =
+      incomplete ? list.reserve(num, shift, on_demand) : list.load(host_, pages, num, on_demand);
   if (st != TERN_ST_OK) budget_.release(num);
   return st;
 }
@@ -212,13 +230,14 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   region.iova = le(cmd.iova);
   region.length = le(cmd.length);
   region.offset = le(cmd.offset);
-  if (const Status st = check_region(region.access, region.iova, region.length);
+  const bool on_demand = region.access & TERN_ACCESS_ON_DEMAND;
+  if (const Status st = check_region(region.access, region.iova, region.length, !device);
       st != TERN_ST_OK) {
     return st;
   }
   if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
   const Status st = device ? load_device(cmd, region)
-                           : load(cmd.pages, cmd.flags, region.offset, region.length,
+                           : load(cmd.pages, cmd.flags, region.offset, region.length, on_demand,
                                   region.pages);
   if (st != TERN_ST_OK) return st;
   *key = insert(std::move(region));
@@ -277,12 +296,16 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint32_t access = mask & TERN_REREG_ACCESS ? le(cmd.access) : region->access;
   const std::uint64_t iova = trans ? le(cmd.iova) : region->iova;
   const std::uint64_t length = trans ? le(cmd.length) : region->length;
-  if (const Status st = check_region(access, iova, length); st != TERN_ST_OK) return st;
+  if (const Status st = check_region(access, iova, length, true); st != TERN_ST_OK) return st;
+  const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
+  // Entries of the two kinds of list differ.
+  if (!trans && ((access ^ region->access) & TERN_ACCESS_ON_DEMAND)) return TERN_ST_BAD_PARAM;
   if (trans) {
     const std::uint64_t offset = le(cmd.offset);
     const std::uint64_t held = region->pages.entries_held();
     PageList list;
-    if (const Status st = load(cmd.pages, cmd.flags, offset, length, list); st != TERN_ST_OK) {
+    if (const Status st = load(cmd.pages, cmd.flags, offset, length, on_demand, list);
+        st != TERN_ST_OK) {
       return st;
     }
     page_entries_ = page_entries_ - held + list.entries_held();
@@ -340,7 +363,7 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const std::uint64_t length = le(std::uint64_t{seg.length});
   const std::uint64_t offset = le(std::uint64_t{seg.first_offset});
   const std::uint32_t num = le(std::uint32_t{seg.num_pages});
-  if (check_region(access, iova, length) != TERN_ST_OK ||
+  if (check_region(access, iova, length, false) != TERN_ST_OK ||
       std::ranges::any_of(seg.rsvd_25, [](std::uint8_t b) { return b != 0; }) ||
       seg.page_shift > kPageShiftMax || !covers(num, seg.page_shift, offset, length)) {
     return Access::kDenied;

@@ -30,7 +30,7 @@ struct Accessor {
 
 enum class Access : std::uint8_t {
   kReady,
-  kPending,   // on-demand page not present; nothing appended
+  kPending,   // on-demand page not present: missing() says which; nothing appended
   kDenied,    // nothing appended
   kDmaError,  // an address is not RAM; what was appended before it must be abandoned
 };
@@ -64,6 +64,15 @@ class Memory {
   // need a key as well, and an address that is the region's or its end.
   [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                    std::uint64_t len, bool whole, std::uint32_t rights) const;
+
+  // Where the access stopped that was kPending last.
+  struct Missing {
+    std::uint64_t addr = 0;    // first absent byte, an address of the region
+    std::uint64_t length = 0;  // bytes of the access from there on
+    std::uint32_t key = 0;     // the region's
+    bool write = false;
+  };
+  [[nodiscard]] const Missing& missing() const { return missing_; }
 
   // Admin commands: TERN_ST_*. They check everything but the PD's existence, which the caller
   // did; of reserved bytes only those of the page list.
@@ -144,10 +153,12 @@ class Memory {
                                                std::uint32_t rights) const;
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
+  [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
+                               bool write);
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
   // Copies the list of a region of kind MEMORY into `list`, which the budget is charged for.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
-                            std::uint64_t length, PageList& list);
+                            std::uint64_t length, bool on_demand, PageList& list);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
   [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
   void forget_user(Pdn pd);
@@ -180,6 +191,7 @@ class Memory {
   std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // bound, by the QP they name
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;  // of regions, of what the budget holds
+  Missing missing_;
   std::vector<std::uint8_t> variants_;  // last one of each index; outlives regions and resets
 };
 

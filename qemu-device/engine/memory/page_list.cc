@@ -32,6 +32,7 @@ PageList& PageList::operator=(PageList&& other) noexcept {
   count_ = std::exchange(other.count_, 0);
   shift_ = other.shift_;
   direct_ = std::exchange(other.direct_, false);
+  on_demand_ = std::exchange(other.on_demand_, false);
   return *this;
 }
 
@@ -41,7 +42,8 @@ PageList::Entries PageList::allocate(std::uint64_t entries) {
       std::calloc(std::max<std::uint64_t>(entries, 1), kEntryBytes)));
 }
 
-Status PageList::read(Host& host, const tern_pages& desc, std::span<std::uint64_t> to) {
+Status PageList::read(Host& host, const tern_pages& desc, std::span<std::uint64_t> to,
+                      bool on_demand) {
   const std::uint64_t addr = le(desc.addr);
   if (addr % kEntryBytes != 0) return TERN_ST_BAD_PARAM;
   if (desc.kind == TERN_PAGES_LIST) {
@@ -65,14 +67,32 @@ Status PageList::read(Host& host, const tern_pages& desc, std::span<std::uint64_
   const std::uint64_t in_page = (std::uint64_t{1} << desc.page_shift) - 1;
   std::uint64_t stray = 0;
   for (auto& entry : to) {
-    stray |= entry & in_page;
-    entry |= kPresent;
+    if (on_demand) {
+      stray |= entry & in_page & ~kBits;
+      if (!(entry & kPresent)) entry = 0;
+    } else {
+      stray |= entry & in_page;
+      entry |= kPresent;
+    }
   }
   return stray ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
-Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entries) {
-  if (desc.rsvd_e != 0) return TERN_ST_BAD_PARAM;
+std::uint64_t PageList::usable(std::uint64_t offset, std::uint64_t want, bool write) const {
+  const std::uint64_t page = std::uint64_t{1} << shift_;
+  const std::uint64_t need = write ? kBits : kPresent;
+  std::uint64_t got = 0;
+  for (std::uint64_t at = offset; got < want; at = offset + got) {
+    const std::uint64_t i = at >> shift_;
+    if (i >= count_ || (pages_[i] & need) != need) break;
+    got += page - (at & (page - 1));
+  }
+  return std::min(got, want);
+}
+
+Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entries,
+                      bool on_demand) {
+  if (desc.rsvd_e != 0 || (on_demand && desc.kind == TERN_PAGES_DIRECT)) return TERN_ST_BAD_PARAM;
   if (desc.kind == TERN_PAGES_DIRECT) {
     *this = PageList();
     direct_ = true;
@@ -82,13 +102,13 @@ Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entr
   PageList list;
   const std::uint64_t num = le(desc.num);
   if (desc.kind > TERN_PAGES_INDIRECT || num > max_entries) return TERN_ST_BAD_PARAM;
-  if (const Status st = list.reserve(num, desc.page_shift); st != TERN_ST_OK) return st;
-  if (const Status st = read(host, desc, {list.pages_, num}); st != TERN_ST_OK) return st;
+  if (const Status st = list.reserve(num, desc.page_shift, on_demand); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {list.pages_, num}, on_demand); st != TERN_ST_OK) return st;
   *this = std::move(list);
   return TERN_ST_OK;
 }
 
-Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
+Status PageList::reserve(std::uint64_t entries, unsigned page_shift, bool on_demand) {
   if (page_shift < kPageShiftMin || page_shift > kPageShiftMax) return TERN_ST_BAD_PARAM;
   Entries pages = entries <= UINT32_MAX ? allocate(entries) : nullptr;
   if (!pages) return TERN_ST_NO_MEMORY;
@@ -96,6 +116,7 @@ Status PageList::reserve(std::uint64_t entries, unsigned page_shift) {
   pages_ = pages.release();
   room_ = count_ = static_cast<std::uint32_t>(entries);
   shift_ = static_cast<std::uint8_t>(page_shift);
+  on_demand_ = on_demand;
   return TERN_ST_OK;
 }
 
@@ -108,7 +129,7 @@ Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc)
   if (num == 0) return TERN_ST_OK;
   const Entries fresh = allocate(num);
   if (!fresh) return TERN_ST_NO_MEMORY;
-  if (const Status st = read(host, desc, {fresh.get(), num}); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {fresh.get(), num}, on_demand_); st != TERN_ST_OK) return st;
   std::memcpy(pages_ + first, fresh.get(), num * kEntryBytes);
   return TERN_ST_OK;
 }
@@ -122,7 +143,7 @@ Status PageList::refill(Host& host, std::uint64_t addr, std::uint64_t num, unsig
   desc.addr = le(addr);
   desc.page_shift = static_cast<std::uint8_t>(page_shift);
   desc.kind = TERN_PAGES_LIST;
-  if (const Status st = read(host, desc, {pages_, num}); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {pages_, num}, false); st != TERN_ST_OK) return st;
   count_ = static_cast<std::uint32_t>(num);
   shift_ = static_cast<std::uint8_t>(page_shift);
   return TERN_ST_OK;

@@ -25,9 +25,11 @@ class PageList {
   PageList& operator=(PageList&& other) noexcept;
   // Copies what `desc` describes; `max_entries` bounds it. TERN_ST_OK or why not; the list is
   // unchanged unless it is OK.
-  [[nodiscard]] Status load(Host& host, const tern_pages& desc, std::uint64_t max_entries);
+  // `on_demand`: entries carry TERN_PAGE_*, here and in update(), and it is no direct list.
+  [[nodiscard]] Status load(Host& host, const tern_pages& desc, std::uint64_t max_entries,
+                            bool on_demand = false);
   // Room for `entries` pages of 1 << page_shift bytes, all absent.
-  [[nodiscard]] Status reserve(std::uint64_t entries, unsigned page_shift);
+  [[nodiscard]] Status reserve(std::uint64_t entries, unsigned page_shift, bool on_demand = false);
   // Replaces entries [first, first + desc.num); all or none. A direct list has none:
   // TERN_ST_BAD_STATE.
   [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc);
@@ -44,12 +46,18 @@ class PageList {
   };
   [[nodiscard]] Run at(std::uint64_t offset, std::uint64_t want) const;
 
+  // How many of `want` bytes from byte `offset` on are on pages that are present, and writable if `write`:
+  // for lists on demand.
+  [[nodiscard]] std::uint64_t usable(std::uint64_t offset, std::uint64_t want, bool write) const;
+
   [[nodiscard]] std::uint64_t entries_held() const { return room_; }
 
  private:
-  // An entry is an address with this bit set, or 0: memory that calloc() has not touched
-  // yet is a list of absent pages. Addresses have zeros there, pages are 4 KiB at least.
-  static constexpr std::uint64_t kPresent = 1;
+  // An entry is an address with the first bit set, or 0: memory that calloc() has not touched
+  // yet is a list of absent pages. Addresses have zeros there, pages are 4 KiB at least. The second
+  // one is for lists on demand.
+  static constexpr std::uint64_t kPresent = TERN_PAGE_READ;
+  static constexpr std::uint64_t kBits = TERN_PAGE_READ | TERN_PAGE_WRITE;
   struct Free {
     void operator()(std::uint64_t* p) const { std::free(p); }
   };
@@ -58,7 +66,7 @@ class PageList {
 
   [[nodiscard]] static Entries allocate(std::uint64_t entries);
   [[nodiscard]] static Status read(Host& host, const tern_pages& desc,
-                                   std::span<std::uint64_t> to);
+                                   std::span<std::uint64_t> to, bool on_demand);
 
   union {
     std::uint64_t* pages_ = nullptr;  // owned
@@ -68,6 +76,7 @@ class PageList {
   std::uint32_t count_ = 0;  // entries in use
   std::uint8_t shift_ = 0;   // of an empty or direct list
   bool direct_ = false;
+  bool on_demand_ = false;
 };
 
 inline PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) const {
@@ -80,7 +89,7 @@ inline PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) cons
   if (i >= count_ || pages_[i] == 0) return {0, 0};
   const std::uint64_t page = std::uint64_t{1} << shift_;
   const std::uint64_t in_page = offset & (page - 1);
-  const std::uint64_t addr = (pages_[i] & ~kPresent) + in_page;
+  const std::uint64_t addr = (pages_[i] & ~kBits) + in_page;
   std::uint64_t len = page - in_page;
   // An entry right behind the one before, in memory as in the list, makes the run longer.
   while (len < want && ++i < count_ && pages_[i] == pages_[i - 1] + page) len += page;
