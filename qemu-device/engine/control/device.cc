@@ -39,6 +39,7 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_IGNORE_OVERRUN |
                                 TERN_CAP_REREG_MR |
                                 TERN_CAP_TIMESTAMP |
+                                TERN_CAP_ODP |
                                 TERN_CAP_VLAN;
 
 }  // namespace

@@ -79,12 +79,20 @@ void DatagramReceiver::deliver(const Packet& packet) {
     received_ = kGrh;
     status = scatter(packet.payload);
   }
+  if (status == kAbsent) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
   if (status != TERN_CQE_SUCCESS) {
     complete(cqe_of(TERN_RECV_SEND, status));
     return qp_.enter_error(-1);
   }
   received_ = kGrh + static_cast<std::uint32_t>(len);
   finish(packet);
+}
+
+void DatagramReceiver::fault_over(bool failed) {
+  if (!failed || !recv_) return;
+  received_ = 0;
+  complete(cqe_of(TERN_RECV_SEND, TERN_CQE_LOC_PROT_ERR));
+  qp_.enter_error(-1);
 }
 
 void DatagramReceiver::finish(const Packet& packet) {

@@ -23,6 +23,7 @@ class DatagramReceiver final : public Receiver {
   using Receiver::Receiver;
 
   void deliver(const Packet& packet) override;
+  void fault_over(bool failed) override;
 
  private:
   [[nodiscard]] bool fits(std::uint64_t len) const;

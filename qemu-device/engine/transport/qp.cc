@@ -80,6 +80,7 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
 }
 
 Qp::~Qp() {
+  cancel_faults();
   device_.watch.forget(*this);
   device_.unschedule(*this);
   if (srq_ != nullptr) srq_->detach();
@@ -250,8 +251,37 @@ void Qp::sq_drained() {
   device_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
 }
 
-// No access faults yet.
-Status Qp::resume_fault(std::uint8_t, std::uint32_t, std::uint8_t) { return TERN_ST_BAD_STATE; }
+// ---- page faults ----
+
+bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
+  if (faulting(side)) return false;
+  const Memory::Missing& missing = device_.memory.missing();
+  Fault& fault = faults_[side];
+  fault.addr = missing.addr;
+  fault.length = missing.length + rest;
+  fault.key = missing.key;
+  fault.write = missing.write;
+  fault.qpn = qpn_.value;
+  fault.side = side;
+  fault.port = attr_.port;
+  device_.page_faults.raise(fault);
+  return true;
+}
+
+Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
+  if (!device_.page_faults.resume(faults_[side], token)) return TERN_ST_BAD_STATE;
+  const bool failed = result == TERN_RESUME_FAIL;
+  if (side == TERN_FAULT_REQUESTER) {
+    sender_->fault_over(failed);
+  } else {
+    receiver_->fault_over(failed);
+  }
+  return TERN_ST_OK;
+}
+
+void Qp::cancel_faults() {
+  for (Fault& fault : faults_) device_.page_faults.cancel(fault);
+}
 
 // ---- errors ----
 
@@ -259,6 +289,7 @@ void Qp::enter_error(int event, bool silent) {
   if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
   attr_.state = TERN_QPS_ERR;
   attr_.sq_draining = 0;
+  cancel_faults();
   sender_->stop();
   // Who posts from now on must kick; who posted before is seen by the flush.
   device_.watch.forget(*this);

@@ -3,10 +3,12 @@
 // makes of them: SendQueue and Receiver.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <variant>
 
 #include "control/uar_pages.h"
+#include "objects/page_faults.h"
 #include "objects/queues.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
@@ -40,6 +42,13 @@ class alignas(64) Qp {
 
   // RESUME_QP: ends the fault of one half, TERN_FAULT_*, by TERN_RESUME_*. TERN_ST_BAD_STATE: no such fault waits.
   [[nodiscard]] Status resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result);
+
+  // An access of one half met an absent page, Memory::missing(): reports it, unless that half has a fault
+  // already. `rest`: bytes behind the access that the message will use as well. False: it has one.
+  bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
+  [[nodiscard]] bool faulting(std::uint8_t side) const {
+    return faults_[side].state != Fault::State::kNone;
+  }
 
   // Doorbells.
   void kick_sq();
@@ -108,7 +117,8 @@ class alignas(64) Qp {
   // It will be wanted soon: among many queue pairs it is in no cache near by.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
-    for (std::size_t i = 0; i < sizeof(*this); i += alignof(Qp)) __builtin_prefetch(bytes + i);
+    const auto used = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&faults_) - bytes);
+    for (std::size_t i = 0; i < used; i += alignof(Qp)) __builtin_prefetch(bytes + i);
   }
 
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
@@ -124,6 +134,7 @@ class alignas(64) Qp {
   void apply(std::uint32_t mask, const tern_qp_attr& a);
   void change_state(std::uint8_t next, bool notify);
   void to_reset();
+  void cancel_faults();
   bool flush_rq(std::uint32_t& allowance);
   [[nodiscard]] std::uint32_t rq_size() const { return 1U << cmd_.log_rq_size; }
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
@@ -154,6 +165,7 @@ class alignas(64) Qp {
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
+  std::array<Fault, 2> faults_;  // by TERN_FAULT_*; behind what prefetch() reaches
 };
 
 }  // namespace tern

@@ -217,6 +217,7 @@ void Qp::to_reset() {
   const bool told = attr_.state == TERN_QPS_ERR || watched.on;
   device_.watch.forget(*this);
   device_.unschedule(*this);
+  cancel_faults();
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};

@@ -30,6 +30,10 @@ std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList&
   std::uint64_t left = len;
   const Access access = map_sges(qp_.device().memory, recv_->owner, recv_->num_sge,
                                  [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
+  if (access == Access::kPending) {
+    if (qp_.raise_fault(TERN_FAULT_RESPONDER)) faulted_ = Faulted::kReceive;
+    return kAbsent;
+  }
   if (access != Access::kReady) {
     if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
     return TERN_CQE_LOC_PROT_ERR;

@@ -37,6 +37,9 @@ class Receiver {
   // The error state: the receive WQE that is held is flushed.
   virtual void stop(bool silent);
 
+  // The page fault of this half is over: software resolved it, or the access must fail.
+  virtual void fault_over(bool failed) = 0;
+
   [[nodiscard]] virtual Psn expected_psn() const { return Psn(); }
   // XRC: the SRQ of the message; null when that is gone.
   [[nodiscard]] virtual Srq* srq() const { return nullptr; }
@@ -46,10 +49,13 @@ class Receiver {
  protected:
   // Takes a receive WQE unless one is held. As Qp::take_rq_wqe().
   [[nodiscard]] int take();
-  // Finds `len` bytes from byte `offset` on of what the held WQE describes. A CQE status; with
+  // What locate() and scatter() return besides the statuses of CQEs: a page is absent, and the fault is
+  // reported.
+  static constexpr std::uint8_t kAbsent = 0xff;
+  // Finds `len` bytes from byte `offset` on of what the held WQE describes. A CQE status, or kAbsent; with
   // another than success `to` is empty.
   [[nodiscard]] std::uint8_t locate(std::uint64_t offset, std::uint64_t len, SpanList& to);
-  // Copies `payload` behind the bytes received before. A CQE status.
+  // Copies `payload` behind the bytes received before. A CQE status, or kAbsent.
   [[nodiscard]] std::uint8_t scatter(const SpanList& payload);
   // A completion of the held WQE; of the message that `packet` ends.
   [[nodiscard]] tern_cqe cqe_of(std::uint8_t opcode, std::uint8_t status) const;
@@ -57,7 +63,12 @@ class Receiver {
   // Completes the held WQE.
   void complete(tern_cqe cqe);
 
+  // What the page fault of this half stopped: scattering to the held WQE, a request for memory that the
+  // peer names, the response to a READ.
+  enum class Faulted : std::uint8_t { kReceive, kRequest, kAnswer };
+
   Qp& qp_;
+  Faulted faulted_ = Faulted::kReceive;
   Lent<RecvWqe> recv_;          // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };

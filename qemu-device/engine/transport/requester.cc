@@ -59,7 +59,7 @@ void Requester::reset() {
   SendQueue::reset();
   timer_.cancel();
   reads_out_ = 0;
-  rnr_wait_ = went_back_ = false;
+  rnr_wait_ = went_back_ = repeat_ = false;
 }
 
 // ---- sending ----
@@ -104,7 +104,7 @@ void Requester::catch_up() {
 }
 
 bool Requester::transmit(std::uint32_t& allowance) {
-  while (!rnr_wait_ && window_.is_open()) {
+  while (!rnr_wait_ && !parked() && window_.is_open()) {
     catch_up();
     if (!has_wqe()) return false;
     SendWqe& wqe = window_.at(cursor_);
@@ -219,11 +219,10 @@ void Requester::send_atomic(SendWqe& wqe) {
 bool Requester::send_atomic_write(SendWqe& wqe) {
   Packet& packet = qp_.device().tx_packet;
   packet.payload.clear();
-  wqe.status = gather(wqe, 0, wqe.length, false, packet.payload);
-  if (wqe.failed()) {
+  const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
+  if (status != TERN_CQE_SUCCESS) {
     packet.payload.clear();
-    retire();
-    return false;
+    return unavailable(wqe, status);
   }
   packet.dma_len = wqe.length;
   emit_answered(wqe, Op::kAtomicWrite);
@@ -250,10 +249,26 @@ std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) c
   return std::min({turn, open, to_ack, wqe.psns - cursor_packet_});
 }
 
-bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
-  if (!load_data(wqe, train)) {
+// The bytes of a request cannot be had, by gather()'s status. False.
+bool Requester::unavailable(SendWqe& wqe, std::uint8_t status) {
+  if (status == kAbsent) {
+    park(wqe.index);
+  } else {
+    wqe.status = status;
     retire();
-    return false;
+  }
+  return false;
+}
+
+bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
+  const std::uint32_t whole = train;
+  std::uint8_t status = load_data(wqe, train);
+  // Pages may never all be there at the same time: what one packet needs is enough to get on.
+  if (status == kAbsent && train > 1) status = load_data(wqe, train = 1);
+  if (status != TERN_CQE_SUCCESS) {
+    // The fault names what the train needs.
+    if (status == kAbsent && whole > 1) (void)load_data(wqe, whole);
+    return unavailable(wqe, status);
   }
   Packet& packet = qp_.device().tx_packet;
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
@@ -379,6 +394,22 @@ void Requester::on_rnr(const Packet& packet) {
   timer_.arm(qp_.device().host.now() + rnr_nanos(packet.syndrome));
 }
 
+// Where bytes of a response go. False: it is dropped. At an absent page this half parks, and asks for the
+// missing bytes again when the fault is over; that costs no retry.
+bool Requester::target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
+  const std::uint8_t status = gather(wqe, offset, len, true, to);
+  if (status == TERN_CQE_SUCCESS) return true;
+  if (status == kAbsent) {
+    park(wqe.index);
+    repeat_ = true;
+    progressed();
+  } else {
+    wqe.status = status;
+    retire();
+  }
+  return false;
+}
+
 void Requester::on_read_response(const Packet& packet) {
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr) return;
@@ -396,11 +427,7 @@ void Requester::on_read_response(const Packet& packet) {
   }
   SpanList& to = qp_.device().scatter;
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
-  wqe->status = gather(*wqe, offset, len, true, to);
-  if (wqe->failed()) {
-    retire();
-    return;
-  }
+  if (!target(*wqe, offset, len, to)) return;
   SpanList::copy(packet.payload, to);
   to.clear();
   wqe->received = k + packet.train;
@@ -419,11 +446,7 @@ void Requester::on_atomic_ack(const Packet& packet) {
     return;
   }
   SpanList& to = qp_.device().scatter;
-  wqe->status = gather(*wqe, 0, 8, true, to);
-  if (wqe->failed()) {
-    retire();
-    return;
-  }
+  if (!target(*wqe, 0, 8, to)) return;
   const std::uint64_t value = le(packet.original);
   to.copy_from(std::as_bytes(std::span(&value, 1)));
   to.clear();
@@ -457,7 +480,13 @@ bool Requester::retire() {
 
 // ---- retries and the timer ----
 
+// While this half is parked a missing response is missing because of that, as far as anybody knows.
 void Requester::implied_nak() {
+  if (parked()) {
+    repeat_ = true;
+    retire();
+    return;
+  }
   qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
   go_back_once();
 }
@@ -467,8 +496,24 @@ void Requester::implied_nak() {
 // not ready goes on: its timer is what ends it.
 void Requester::go_back_once() {
   if (!retire() || went_back_ || rnr_wait_) return;
+  if (parked()) {
+    repeat_ = true;
+    return;
+  }
   went_back_ = true;
   retry();
+}
+
+void Requester::fault_over(bool failed) {
+  SendQueue::fault_over(failed);
+  if (repeat_) {
+    repeat_ = false;
+    // What is still on its way must not make it go back once more.
+    went_back_ = true;
+    go_back();
+  }
+  if (!rnr_wait_ && in_flight(una_psn_)) arm_ack_timer();
+  retire();
 }
 
 void Requester::progressed() {
@@ -533,6 +578,10 @@ void Requester::expired() {
     return;
   }
   if (!in_flight(una_psn_)) return;
+  if (parked()) {
+    repeat_ = true;
+    return;
+  }
   qp_.device().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
   went_back_ = false;
   retry();

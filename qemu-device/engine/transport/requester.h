@@ -20,6 +20,7 @@ class Requester final : public SendQueue {
   void reset() override;
   void stop() override { timer_.cancel(); }
   bool transmit(std::uint32_t& allowance) override;
+  void fault_over(bool failed) override;
   // ACK, NAK, READ response or ATOMIC acknowledge.
   void deliver(const Packet& packet) override;
 
@@ -39,12 +40,14 @@ class Requester final : public SendQueue {
   void send_flush(SendWqe& wqe);
   void emit_answered(const SendWqe& wqe, Op op);
   std::uint32_t train_of(const SendWqe& wqe, std::uint32_t allowance) const;
+  bool unavailable(SendWqe& wqe, std::uint8_t status);
   bool send_data(SendWqe& wqe, std::uint32_t train);
   void emit(Op op, Psn psn, std::uint32_t train = 1);
 
   void on_ack(const Packet& packet);
   void on_nak(const Packet& packet);
   void on_rnr(const Packet& packet);
+  bool target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to);
   void on_read_response(const Packet& packet);
   void on_atomic_ack(const Packet& packet);
   bool acknowledge_before(Psn psn);
@@ -77,6 +80,7 @@ class Requester final : public SendQueue {
   std::uint8_t rnr_left_ = 0;
   TimerUse timer_use_ = TimerUse::kAck;
   bool rnr_wait_ = false;
+  bool repeat_ = false;     // go back when the page fault is over
   bool went_back_ = false;  // since the last progress or timeout
 };
 

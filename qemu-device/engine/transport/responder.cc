@@ -73,6 +73,7 @@ void Responder::deliver(const Packet& packet) {
   }
   // A peer that opens more than was agreed waits until answers have gone out.
   if (room() < 2) return;
+  if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
   nak_sent_ = false;
   qp_.communication_established();
   if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet)) {
@@ -123,9 +124,24 @@ bool Responder::take_receive(const Packet& packet) {
     return false;
   }
   qp_.device().counters.add(TERN_CNT_OUT_OF_BUFFER);
-  nak_sent_ = true;
-  nak(epsn_, static_cast<std::uint8_t>(kSyndromeKindRnr | (qp_.attr().min_rnr_timer & 0x1f)));
+  not_ready();
   return false;
+}
+
+// The expected request must come again later.
+void Responder::not_ready() {
+  nak_sent_ = true;
+  nak(epsn_, rnr());
+}
+
+// The same, because of an absent page of the memory that the request names. `rest`: bytes of the message
+// behind the packet.
+void Responder::not_ready_for(const Packet& packet, std::uint64_t rest) {
+  if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
+    faulted_ = Faulted::kRequest;
+    faulted_psn_ = packet.psn;
+  }
+  not_ready();
 }
 
 void Responder::on_send(const Packet& packet) {
@@ -135,6 +151,10 @@ void Responder::on_send(const Packet& packet) {
   std::uint8_t status = received_ + packet.payload.size() > kMaxDmaLen
                             ? static_cast<std::uint8_t>(TERN_CQE_LOC_LEN_ERR)
                             : scatter(packet.payload);
+  if (status == kAbsent) {
+    faulted_psn_ = packet.psn;
+    return not_ready();
+  }
   // Behind the bytes, which may have needed the key; a repeated packet does not come here.
   if (t.ieth && status == TERN_CQE_SUCCESS &&
       !qp_.device().memory.invalidate_remote(keys_, packet.inv_rkey)) {
@@ -188,6 +208,7 @@ void Responder::on_write(const Packet& packet) {
                                                TERN_ACCESS_REMOTE_WRITE, to);
     if (access != Access::kReady) {
       to.abandon();
+      if (access == Access::kPending) return not_ready_for(packet, write_left_ - len);
       return refuse(packet, access);
     }
     SpanList::copy(packet.payload, to);
@@ -269,6 +290,7 @@ void Responder::on_atomic(const Packet& packet) {
                                              TERN_ACCESS_REMOTE_ATOMIC, to);
   if (access != Access::kReady) {
     to.abandon();
+    if (access == Access::kPending) return not_ready_for(packet);
     return refuse(packet, access);
   }
   Resource* const r = new_resource(packet);
@@ -315,6 +337,7 @@ void Responder::on_atomic_write(const Packet& packet) {
                                              TERN_ACCESS_REMOTE_WRITE, to);
   if (access != Access::kReady) {
     to.abandon();
+    if (access == Access::kPending) return not_ready_for(packet);
     return refuse(packet, access);
   }
   if (new_resource(packet) == nullptr) {
@@ -437,10 +460,18 @@ void Responder::nak(Psn psn, std::uint8_t syndrome) {
   push(out);
 }
 
-void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
+std::uint8_t Responder::rnr() const {
+  return static_cast<std::uint8_t>(kSyndromeKindRnr | (qp_.attr().min_rnr_timer & 0x1f));
+}
+
+void Responder::fail(Psn psn, std::uint8_t syndrome, int event) {
   if (syndrome == kNakRemoteAccess) qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
-  nak(packet.psn, syndrome);
+  nak(psn, syndrome);
   qp_.enter_error(event);
+}
+
+void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
+  fail(packet.psn, syndrome, event);
   // The rest of the train finds the queue pair in error.
   qp_.device().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
 }
@@ -448,6 +479,11 @@ void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
 // The remote memory of a request cannot be had: not allowed, or not there. A receive WQE that was
 // taken for its immediate tells software (IBTA: local access error); else an event does.
 void Responder::refuse(const Packet& packet, Access access) {
+  refuse(packet.psn, access);
+  qp_.device().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
+}
+
+void Responder::refuse(Psn psn, Access access) {
   const bool dma = access == Access::kDmaError;
   int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
   if (dma) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
@@ -455,7 +491,16 @@ void Responder::refuse(const Packet& packet, Access access) {
     complete(cqe_of(TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR));
     event = -1;
   }
-  fail(packet, dma ? kNakRemoteOperation : kNakRemoteAccess, event);
+  fail(psn, dma ? kNakRemoteOperation : kNakRemoteAccess, event);
+}
+
+// The peer asks again by itself, so there is nothing to do unless the access must fail.
+void Responder::fault_over(bool failed) {
+  if (!failed) return;
+  if (faulted_ == Faulted::kRequest) return refuse(faulted_psn_, Access::kDenied);
+  if (faulted_ == Faulted::kAnswer) return fail(faulted_psn_, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+  if (recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_LOC_PROT_ERR));
+  fail(faulted_psn_, kNakRemoteOperation, -1);
 }
 
 void Responder::stop(bool silent) {
@@ -501,6 +546,29 @@ void Responder::send_done(const Out& out) {
   qp_.device().emit(packet);
 }
 
+// The bytes of a READ response from `psn` on are on an absent page: the peer asks for them again, as after
+// an RNR NAK of any request, and for everything behind them. `rest`: bytes of the message behind those that
+// were looked for.
+void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
+  if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
+    faulted_ = Faulted::kAnswer;
+    faulted_psn_ = psn;
+  }
+  // What was executed is answered from what is kept when it comes again.
+  for (std::uint32_t i = out_head_; i != out_tail_; ++i) {
+    const Out& dropped = queued(i);
+    const bool answers = dropped.kind != Answer::kAck && dropped.kind != Answer::kNak;
+    if (answers && resources_[dropped.resource].first == dropped.first) {
+      resources_[dropped.resource].pending = false;
+    }
+  }
+  out_tail_ = out_head_ + 1;
+  out.kind = Answer::kNak;
+  out.syndrome = rnr();
+  out.psn = psn;
+  send_ack(out);
+}
+
 // Sends packets of a READ response; true when the last one has gone (or it failed).
 bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   Resource& r = resources_[out.resource];
@@ -508,21 +576,32 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   while (allowance > 0) {
     const std::uint32_t k = out.packet;
     const std::uint64_t offset = std::uint64_t{k} * mtu;
-    const std::uint32_t train =
+    std::uint32_t train =
         qp_.device().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
-    const std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
-    const bool first = k == out.start;
-    const bool last = k + train == r.psns;
-    Packet& packet = answer(first ? (last ? Op::kReadResponseOnly : Op::kReadResponseFirst)
-                                  : (last ? Op::kReadResponseLast : Op::kReadResponseMiddle),
-                            r.first.plus(k));
+    std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
+    Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
     // Checked again for each packet: the region may have gone since the request came.
     const auto keys = keys_of(r.srq);
-    Access access = keys ? Access::kReady : Access::kDenied;
-    if (keys && len > 0) {
-      access = qp_.device().memory.remote(*keys, r.rkey, r.va + offset, len,
-                                          TERN_ACCESS_REMOTE_READ, packet.payload);
+    const auto find = [&] {
+      return qp_.device().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
+                                        packet.payload);
+    };
+    Access access = !keys ? Access::kDenied : len > 0 ? find() : Access::kReady;
+    if (access == Access::kPending) [[unlikely]] {
+      // Pages may never all be there at the same time: what one packet needs is enough to get on.
+      if (train > 1) {
+        train = 1;
+        len = mtu;
+        access = find();
+      }
+      if (access == Access::kPending && qp_.state() != TERN_QPS_ERR) {
+        return read_not_ready(out, r.first.plus(k), r.len - static_cast<std::uint32_t>(offset) - len), true;
+      }
     }
+    const bool first = k == out.start;
+    const bool last = k + train == r.psns;
+    packet.op = first ? (last ? Op::kReadResponseOnly : Op::kReadResponseFirst)
+                      : (last ? Op::kReadResponseLast : Op::kReadResponseMiddle);
     if (access != Access::kReady) {
       packet.payload.abandon();
       const bool dma = access == Access::kDmaError;

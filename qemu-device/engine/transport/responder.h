@@ -22,6 +22,7 @@ class Responder : public Receiver {
   void start() override;
   void reset() override;
   void deliver(const Packet& packet) override;
+  void fault_over(bool failed) override;
   // Sends acknowledgements and responses.
   bool transmit(std::uint32_t& allowance) override;
   // What was accepted before still is answered, then the NAK goes out; `silent`, when software
@@ -87,7 +88,13 @@ class Responder : public Receiver {
   void acknowledge(Psn psn);
   void nak(Psn psn, std::uint8_t syndrome);
   void fail(const Packet& packet, std::uint8_t syndrome, int event);
+  void fail(Psn psn, std::uint8_t syndrome, int event);
   void refuse(const Packet& packet, Access access);
+  void refuse(Psn psn, Access access);
+  void not_ready();
+  void not_ready_for(const Packet& packet, std::uint64_t rest = 0);
+  void read_not_ready(Out& out, Psn psn, std::uint32_t rest);
+  [[nodiscard]] std::uint8_t rnr() const;
   void push(const Out& out);
   [[nodiscard]] Out& queued(std::uint32_t index) { return out_[index & (out_size_ - 1)]; }
   // All answers are out, or none will be.
@@ -102,6 +109,7 @@ class Responder : public Receiver {
   Psn epsn_;
   std::uint32_t msn_ = 0;
   Message message_ = Message::kNone;
+  Psn faulted_psn_;  // of the packet that met the absent page
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
   std::uint64_t write_va_ = 0;
   std::uint32_t write_rkey_ = 0;

@@ -53,7 +53,7 @@ void SendQueue::start() {
 void SendQueue::reset() {
   window_.close();
   una_ = cursor_ = begun_ = fetched_ = posted_ = cursor_packet_ = 0;
-  kicked_ = false;
+  kicked_ = parked_ = false;
 }
 
 void SendQueue::check_indices() const {
@@ -166,20 +166,35 @@ std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::ui
       map_sges(qp_.device().memory, qp_.accessor(), wqe.num_sge,
                [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
+  if (access == Access::kPending) return kAbsent;
   if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
   return TERN_CQE_LOC_PROT_ERR;
 }
 
-bool SendQueue::load_data(SendWqe& wqe, std::uint32_t train) {
+void SendQueue::park(std::uint32_t index) {
+  if (!qp_.raise_fault(TERN_FAULT_REQUESTER)) return;
+  parked_ = true;
+  parked_wqe_ = index;
+}
+
+void SendQueue::fault_over(bool failed) {
+  parked_ = false;
+  // It may be complete by now: an access to send a packet again was in vain.
+  const bool open = parked_wqe_ - una_ < fetched_ - una_ && !window_.at(parked_wqe_).done;
+  if (failed && open) window_.at(parked_wqe_).status = TERN_CQE_LOC_PROT_ERR;
+  qp_.wake();
+}
+
+std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
   Packet& packet = qp_.device().tx_packet;
   const std::uint32_t offset = cursor_packet_ * qp_.mtu();
   const std::uint32_t len = std::min(wqe.length - offset, train * qp_.mtu());
   const bool last = cursor_packet_ + train == wqe.psns;
   packet.payload.clear();
-  wqe.status = gather(wqe, offset, len, false, packet.payload);
-  if (wqe.failed()) {
+  const std::uint8_t status = gather(wqe, offset, len, false, packet.payload);
+  if (status != TERN_CQE_SUCCESS) {
     packet.payload.clear();
-    return false;
+    return status;
   }
   packet.op = data_op(wqe.opcode, cursor_packet_ == 0, last);
   packet.va = wqe.raddr;
@@ -188,7 +203,7 @@ bool SendQueue::load_data(SendWqe& wqe, std::uint32_t train) {
   packet.imm = wqe.imm;
   packet.inv_rkey = wqe.inv_rkey;
   packet.solicited = last && (wqe.flags & TERN_WQE_F_SOLICITED);
-  return true;
+  return TERN_CQE_SUCCESS;
 }
 
 // ---- completions ----

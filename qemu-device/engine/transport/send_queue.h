@@ -34,6 +34,8 @@ class SendQueue {
   [[nodiscard]] std::uint32_t posted() const { return posted_; }
   // Sends packets for about `allowance` bytes, decrementing it; true when more can be sent now.
   virtual bool transmit(std::uint32_t& allowance) = 0;
+  // The page fault of this half is over: software resolved it, or the access must fail.
+  virtual void fault_over(bool failed);
   // A response.
   virtual void deliver(const Packet&) {}
   // Completes everything posted with WR_FLUSH_ERR; true when the allowance ran out before.
@@ -54,11 +56,17 @@ class SendQueue {
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
   // Does what a WQE that takes no packet asks for. A CQE status.
   std::uint8_t execute_local(const SendWqe& wqe);
+  // What gather() returns besides the statuses of CQEs: a page is absent, Memory::missing().
+  static constexpr std::uint8_t kAbsent = 0xff;
+  // An access for WQE `index` met an absent page: nothing is sent before fault_over().
+  void park(std::uint32_t index);
+  [[nodiscard]] bool parked() const { return parked_; }
+
   // Puts the payload and the headers of the packet at the cursor, of a SEND or WRITE, or of a train
-  // from there on, into the device's tx_packet; false when bytes of it cannot be had, which
-  // wqe.status tells.
-  bool load_data(SendWqe& wqe, std::uint32_t train = 1);
-  // The bytes [offset, offset + len) of the message, as a list. A CQE status.
+  // from there on, into the device's tx_packet. A CQE status, or kAbsent; with another than success the
+  // payload is empty.
+  std::uint8_t load_data(const SendWqe& wqe, std::uint32_t train = 1);
+  // The bytes [offset, offset + len) of the message, as a list. A CQE status, or kAbsent.
   std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
                       SpanList& out);
   void complete(const SendWqe& wqe, std::uint8_t status);
@@ -88,7 +96,9 @@ class SendQueue {
   std::uint32_t posted_ = 0;   // producer index last read
   std::uint32_t cursor_packet_ = 0;  // the next packet of the WQE at the cursor
   Psn next_psn_;  // first PSN not given to a WQE
+  std::uint32_t parked_wqe_ = 0;     // whose access met an absent page
   bool kicked_ = false;
+  bool parked_ = false;
 
  private:
   static constexpr std::uint32_t kLow = 4;

@@ -26,7 +26,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     if (flush_to(*flush_end_, allowance)) return true;
     flush_end_.reset();
   }
-  while (window_.is_open() && (qp_.state() == TERN_QPS_RTS || cursor_packet_ != 0)) {
+  while (!parked() && window_.is_open() && (qp_.state() == TERN_QPS_RTS || cursor_packet_ != 0)) {
     if (!has_wqe()) return false;
     if (allowance == 0) return true;
     SendWqe& wqe = window_.at(cursor_);
@@ -34,8 +34,13 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     if (wqe.local) {
       if (!wqe.failed()) wqe.status = execute_local(wqe);
     } else if (!wqe.failed()) {
-      wqe.status = send_packet(wqe, cost);
+      const std::uint8_t status = send_packet(wqe, cost);
       qp_.device().tx_packet.payload.clear();
+      if (status == kAbsent) {
+        park(wqe.index);
+        return false;
+      }
+      wqe.status = status;
       if (!wqe.failed()) {
         mark_begun();
         ++cursor_packet_;

@@ -20,7 +20,7 @@ class UnreliableSender : public SendQueue {
 
  protected:
   // Sends the packet at the cursor and adds what it takes of a turn to `cost`, kPacketCost but for
-  // the first copy; sets psns of the WQE with the first packet. A CQE status.
+  // the first copy; sets psns of the WQE with the first packet. A CQE status, or kAbsent.
   virtual std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) = 0;
 
  private:

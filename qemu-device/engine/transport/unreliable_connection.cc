@@ -11,7 +11,7 @@ namespace tern {
 
 std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
-  if (!load_data(wqe)) return wqe.status;
+  if (const std::uint8_t status = load_data(wqe); status != TERN_CQE_SUCCESS) return status;
   Packet& packet = qp_.device().tx_packet;
   packet.transport = Transport::kUc;
   packet.dest_qp = Qpn(qp_.attr().dest_qpn);
@@ -68,6 +68,13 @@ bool UcReceiver::in_sequence(const Packet& packet) const {
   return len <= qp_.mtu() && (t.first || len > 0);
 }
 
+// The message is lost already. Of a WRITE nobody learns more.
+void UcReceiver::fault_over(bool failed) {
+  if (!failed) return;
+  if (faulted_ == Faulted::kRequest) return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+  if (recv_) fail(TERN_CQE_LOC_PROT_ERR);
+}
+
 bool UcReceiver::take_receive() {
   const int got = take();
   if (got == 0) drop(TERN_CNT_OUT_OF_BUFFER);
@@ -81,6 +88,7 @@ void UcReceiver::on_send(const Packet& packet) {
   if (t.first) received_ = 0;
   if (received_ + packet.payload.size() > kMaxDmaLen) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   const std::uint8_t status = scatter(packet.payload);
+  if (status == kAbsent) return drop(TERN_CNT_OUT_OF_BUFFER);
   if (status == TERN_CQE_LOC_LEN_ERR) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   if (status != TERN_CQE_SUCCESS) return fail(status);
   // Behind the bytes, which may have needed the key.
@@ -125,6 +133,12 @@ bool UcReceiver::store(const SpanList& payload) {
   SpanList& to = qp_.device().scatter;
   const Access access = qp_.device().memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
                                                    TERN_ACCESS_REMOTE_WRITE, to);
+  if (access == Access::kPending) {
+    to.abandon();
+    if (qp_.raise_fault(TERN_FAULT_RESPONDER, write_left_ - len)) faulted_ = Faulted::kRequest;
+    drop(TERN_CNT_OUT_OF_BUFFER);
+    return false;
+  }
   if (access != Access::kReady) {
     to.abandon();
     drop(access == Access::kDmaError ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);

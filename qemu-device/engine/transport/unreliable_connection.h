@@ -26,6 +26,7 @@ class UcReceiver final : public Receiver {
   void start() override;
   void reset() override;
   void deliver(const Packet& packet) override;
+  void fault_over(bool failed) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
