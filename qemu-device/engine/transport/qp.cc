@@ -73,7 +73,8 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       receiver_(make_receiver(*this, receiver_space_)),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
-      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
+      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
+      rq_settled_(device.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, this) {
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
   if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
@@ -294,6 +295,9 @@ void Qp::enter_error(int event, bool silent) {
   // Who posts from now on must kick; who posted before is seen by the flush.
   device_.watch.forget(*this);
   store_status();
+  // A poster has no barrier between its index and the status it reads: one that saw the old status has stored
+  // an index that is seen by then.
+  if (has_rq()) rq_settled_.arm(device_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {
     device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);

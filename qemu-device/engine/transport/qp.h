@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "control/uar_pages.h"
+#include "core/timers.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
 #include "transport/datagram.h"
@@ -166,6 +167,7 @@ class alignas(64) Qp {
   CqUser send_user_;
   CqUser recv_user_;
   std::array<Fault, 2> faults_;  // by TERN_FAULT_*; behind what prefetch() reaches
+  Timer rq_settled_;  // in ERR: rq_pi is read once more
 };
 
 }  // namespace tern

@@ -218,6 +218,7 @@ void Qp::to_reset() {
   device_.watch.forget(*this);
   device_.unschedule(*this);
   cancel_faults();
+  rq_settled_.cancel();
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};
