@@ -587,7 +587,7 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_MW_TYPE_1 | TERN_CAP_MW_TYPE_2B |
                             TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
                             TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
-                            TERN_CAP_TIMESTAMP | TERN_CAP_VLAN);
+                            TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

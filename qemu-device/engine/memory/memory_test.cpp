@@ -436,7 +436,6 @@ TEST_F(MemoryTest, CreationRefuses) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.dmn = 1; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 9; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 31; }},
-      {TERN_ST_OK, [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND, c.pages.kind = TERN_PAGES_DIRECT; }},
       {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_PERSISTENT; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_WRITE; }},
@@ -616,6 +615,34 @@ TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
   EXPECT_EQ(local(user, key, cmd.iova + cmd.length - 100, 100), Access::kReady);
   EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(page + 4096 - 100));
   EXPECT_EQ(local(user, key, cmd.iova + cmd.length - 100, 101), Access::kDenied);
+}
+
+// What a page lacks decides, by the bits of its entry; nothing is mapped of an access that has to wait.
+TEST_F(MemoryTest, AbsentPagesOfOnDemandRegions) {
+  std::vector<std::uint64_t> pages;
+  for (int i = 0; i < 4; ++i) pages.push_back(host.alloc(4096));
+  tern_cmd_create_mr cmd = command(0x10000, 4 * 4096 - 100, 100, kAll | TERN_ACCESS_ON_DEMAND);
+  cmd.pages = list({pages[0] | TERN_PAGE_READ | TERN_PAGE_WRITE, pages[1] | TERN_PAGE_READ,
+                    pages[2] | TERN_PAGE_WRITE, pages[3] | TERN_PAGE_READ | TERN_PAGE_WRITE});
+  std::uint32_t key;
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  const std::uint64_t second = 0x10000 + 4096 - 100;
+  EXPECT_EQ(local(user, key, 0x10000, 2 * 4096 - 100), Access::kReady);
+  EXPECT_EQ(out.pieces()[0].bytes.data(), host.at(pages[0] + 100)) << "the bits are no address";
+  EXPECT_EQ(local(user, key, 0x10000, 3 * 4096 - 100), Access::kPending);
+  EXPECT_EQ(memory.missing().addr, second + 4096) << "writable alone is absent";
+  EXPECT_EQ(memory.missing().length, 4096U);
+  EXPECT_EQ(memory.missing().key, key);
+  EXPECT_FALSE(memory.missing().write);
+  EXPECT_EQ(local(user, key, second - 6, 8, true), Access::kPending);
+  EXPECT_EQ(memory.missing().addr, second);
+  EXPECT_EQ(memory.missing().length, 2U);
+  EXPECT_TRUE(memory.missing().write);
+  EXPECT_EQ(remote(user, key, second + 8192, 4096, TERN_ACCESS_REMOTE_ATOMIC), Access::kReady);
+  EXPECT_EQ(local(user, key, second + 8192, 4097), Access::kDenied) << "the end of the region";
+  // Other bits are no page address.
+  cmd.pages = list({pages[0] | 4, pages[1], pages[2], pages[3]});
+  EXPECT_EQ(memory.create_mr(cmd, &key), TERN_ST_BAD_PARAM);
 }
 
 TEST_F(MemoryTest, EntriesOfAllRegionsAreBounded) {

@@ -154,7 +154,6 @@ TEST_F(ReregTest, RefusalsChangeNothing) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.access = TERN_ACCESS_ZERO_BASED; }},
       {TERN_ST_BAD_PARAM,
        [](C& c) { c.access = TERN_ACCESS_ZERO_BASED, c.mask = TERN_REREG_ACCESS; }},
-      {TERN_ST_OK, [](C& c) { c.access = TERN_ACCESS_ON_DEMAND; }},
       {TERN_ST_BAD_PARAM,
        [](C& c) { c.access = TERN_ACCESS_ON_DEMAND, c.mask = TERN_REREG_ACCESS; }},
       {TERN_ST_NOT_SUPPORTED, [](C& c) { c.access = TERN_ACCESS_FLUSH_PERSISTENT; }},
