@@ -42,8 +42,9 @@
 #define TERN_TX_PATIENCE_NS (1000 * SCALE_MS)
 /* A frame that the engine cannot take now is tried again so often. */
 #define TERN_RX_RETRY_NS    (250 * SCALE_US)
-/* Bytes taken off the shared wire before others may have the BQL. */
+/* Bytes, and frames, taken off the shared wire before others may have the BQL. */
 #define TERN_RX_SLICE       (128 * 1024)
+#define TERN_RX_FRAMES      512
 /* How often the worker looks whether the lock was taken, before it sleeps. */
 #define TERN_SPINS          200
 
@@ -513,7 +514,7 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
 static void tern_take_frames(void *opaque)
 {
     TernState *s = opaque;
-    uint32_t bytes = 0, len;
+    uint32_t bytes = 0, looks = 0, len;
     const void *frame;
     bool rests = false;
 
@@ -522,7 +523,8 @@ static void tern_take_frames(void *opaque)
         return;
     }
     tern_lock(s);
-    while (bytes < TERN_RX_SLICE && !rests) {
+    /* A look that finds nothing counts: the peer may be adding all the time. */
+    while (bytes < TERN_RX_SLICE && looks++ < TERN_RX_FRAMES && !rests) {
         frame = tern_wire_get(s->wire, &len);
         if (!frame) {
             rests = tern_wire_rest(s->wire);
@@ -610,15 +612,12 @@ static NetClientInfo tern_net_info = {
     .link_status_changed = tern_link_changed,
 };
 
-bool tern_start(TernState *s, Error **errp)
+void tern_start(TernState *s)
 {
     DeviceState *dev = DEVICE(s);
 
     if (qemu_chr_fe_backend_connected(&s->wire_chr)) {
-        s->wire = tern_wire_open(s, &s->wire_chr, errp);
-        if (!s->wire) {
-            return false;
-        }
+        s->wire = tern_wire_open(s, &s->wire_chr);
     }
     QSIMPLEQ_INIT(&s->made);
     QSIMPLEQ_INIT(&s->out);
@@ -643,7 +642,6 @@ bool tern_start(TernState *s, Error **errp)
     if (s->wire) {
         tern_wire_start(s->wire);
     }
-    return true;
 }
 
 void tern_stop(TernState *s)

@@ -11,21 +11,26 @@
  * Each side owns a ring: memory that it alone writes. There it puts the frames
  * it sends, and how far it has come: head, the bytes it ever put into its own
  * ring, and tail, the bytes it ever took from the other's. Neither wraps. A side
- * that sleeps says at which index of the other's it wants its bell rung, an
- * eventfd.
+ * that sleeps says at which index of the other's it wants its bell rung: a byte
+ * through a socket that it gave the other side.
  *
  * The other side is not trusted: what it writes is read once and checked. A ring
- * that makes no sense is a cable that was cut.
+ * that makes no sense is a cable that was cut. Flags of a descriptor belong to
+ * both who share it, so nothing here relies on O_NONBLOCK of one that the other
+ * side has too: bells are rung and taken with MSG_DONTWAIT.
  */
 
 #include "qemu/osdep.h"
 #include <sys/mman.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
 #include "qemu/error-report.h"
-#include "qemu/event_notifier.h"
 #include "qemu/main-loop.h"
 #include "qemu/memfd.h"
+#include "qemu/sockets.h"
 #include "qemu/units.h"
 #include "qapi/error.h"
+#include "net/eth.h"
 #include "tern.h"
 #include "trace.h"
 
@@ -36,7 +41,10 @@
 /* A length that means: go on at the start of the ring. */
 #define TERN_RING_WRAP      UINT32_MAX
 #define TERN_WIRE_MAGIC     0x65726977 /* "wire" */
-#define TERN_WIRE_VERSION   1
+#define TERN_WIRE_VERSION   2
+/* Ring space of the longest frame. */
+#define TERN_RING_FRAME \
+    ROUND_UP(sizeof(uint32_t) + TERN_WIRE_FRAME_MAX, TERN_RING_ALIGN)
 
 QEMU_BUILD_BUG_ON(TERN_RING_BYTES % TERN_RING_ALIGN);
 
@@ -71,13 +79,17 @@ struct TernWire {
     CharBackend *chr;
     TernWireMsg msg;            /* what has come of it */
     unsigned msg_len;
+    QEMUBH *bh;                 /* the session began, or it ends */
+    bool hangs_up;              /* the other side is to be disconnected */
+    bool warned;                /* it cannot fill the log */
 
     TernRing *own;              /* NULL: none yet */
     const TernRing *mapped;     /* the other's; NULL: none yet */
     const TernRing *peer;       /* the same while the wire is whole */
     int own_fd;
-    EventNotifier bell;         /* rung for us */
-    EventNotifier peer_bell;
+    int bell;                   /* rung for us; while there is own */
+    int bell_given;             /* its other end, the peer's */
+    int peer_bell;              /* while there is mapped */
 
     /*
      * What we believe of the indices; memory is written from here, never read
@@ -98,18 +110,19 @@ static bool tern_passes(uint64_t want, uint64_t old, uint64_t now)
     return want - old - 1 < now - old;
 }
 
+/* A bell that has no room has not been heard yet, and will be. */
 static void tern_ring_bell(TernWire *w)
 {
     trace_tern_wire_bell(w->dev);
-    event_notifier_set(&w->peer_bell);
+    send(w->peer_bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Maybe without the BQL: tern_wire_rang() sees to the rest. */
+/* Maybe without the BQL: tern_wire_bh() sees to the rest. */
 static void tern_wire_broken(TernWire *w)
 {
     trace_tern_wire_broken(w->dev);
     w->peer = NULL;
-    event_notifier_set(&w->bell);
+    qemu_bh_schedule(w->bh);
 }
 
 static bool tern_has_room(TernWire *w, uint64_t need)
@@ -177,7 +190,8 @@ const void *tern_wire_get(TernWire *w, uint32_t *len)
     }
     at = w->tail % TERN_RING_BYTES;
     *len = qatomic_read((uint32_t *)&w->peer->data[at]);
-    if (*len == TERN_RING_WRAP && TERN_RING_BYTES - at <= there) {
+    if (*len == TERN_RING_WRAP && TERN_RING_BYTES - at <= there &&
+        TERN_RING_BYTES - at < TERN_RING_FRAME) {
         there -= TERN_RING_BYTES - at;
         w->tail += TERN_RING_BYTES - at;
         at = 0;
@@ -186,7 +200,7 @@ const void *tern_wire_get(TernWire *w, uint32_t *len)
         }
         *len = qatomic_read((uint32_t *)&w->peer->data[at]);
     }
-    if (*len > TERN_WIRE_FRAME_MAX) {
+    if (*len < ETH_HLEN || *len > TERN_WIRE_FRAME_MAX) {
         goto broken;
     }
     size = ROUND_UP(sizeof(*len) + *len, TERN_RING_ALIGN);
@@ -224,6 +238,26 @@ bool tern_wire_is_up(const TernWire *w)
 
 /* ---- sessions; all with the BQL ---- */
 
+static void tern_wire_warn(TernWire *w, const char *what)
+{
+    if (!w->warned) {
+        w->warned = true;
+        warn_report("tern: the other end of the wire %s", what);
+    }
+}
+
+/* The BH does it: a chardev's callbacks do not expect to find it closed. */
+static void tern_wire_hang_up(TernWire *w, const char *why)
+{
+    tern_wire_warn(w, why);
+    w->hangs_up = true;
+    qemu_bh_schedule(w->bh);
+}
+
+/*
+ * An honest end leaves few messages unread: the socket's buffer is queue enough,
+ * and an end that lets it fill up is disconnected.
+ */
 static void tern_wire_say(TernWire *w, unsigned kind, int *fds, int num)
 {
     TernWireMsg msg = {
@@ -232,13 +266,18 @@ static void tern_wire_say(TernWire *w, unsigned kind, int *fds, int num)
         .kind = kind,
         .ring_bytes = TERN_RING_BYTES,
     };
+    int ret;
 
     trace_tern_wire_say(w->dev, kind);
-    if (num && qemu_chr_fe_set_msgfds(w->chr, fds, num) < 0) {
+    /* Without descriptors as well: those of a message that failed may be left. */
+    if (qemu_chr_fe_set_msgfds(w->chr, fds, num) < 0 && num) {
         warn_report("tern: the chardev of a wire must be a unix socket");
         return;
     }
-    qemu_chr_fe_write_all(w->chr, (uint8_t *)&msg, sizeof(msg));
+    ret = qemu_chr_fe_write(w->chr, (uint8_t *)&msg, sizeof(msg));
+    if (ret >= 0 ? ret < sizeof(msg) : errno == EAGAIN) {
+        tern_wire_hang_up(w, "reads no answers");
+    }
 }
 
 static void tern_wire_forget_peer(TernWire *w)
@@ -250,7 +289,7 @@ static void tern_wire_forget_peer(TernWire *w)
     tern_unlock(w->dev);
     if (mapped) {
         munmap((void *)mapped, sizeof(*mapped));
-        close(event_notifier_get_fd(&w->peer_bell));
+        close(w->peer_bell);
     }
 }
 
@@ -259,40 +298,59 @@ static void tern_wire_forget(TernWire *w)
 {
     tern_wire_forget_peer(w);
     if (w->own) {
+        qemu_set_fd_handler(w->bell, NULL, NULL, NULL);
+        close(w->bell);
+        close(w->bell_given);
         qemu_memfd_free(w->own, sizeof(*w->own), w->own_fd);
         w->own = NULL;
     }
 }
 
+static void tern_wire_rang(void *opaque);
+
 /* Begins ours of a session. False: the wire stays cut. */
 static bool tern_wire_offer(TernWire *w)
 {
     Error *err = NULL;
-    int fds[2];
+    int bell[2], fds[2];
 
+    if (qemu_socketpair(AF_UNIX, SOCK_STREAM, 0, bell) < 0) {
+        warn_report("tern: no descriptor for the wire");
+        return false;
+    }
     w->own = qemu_memfd_alloc("tern-wire", sizeof(*w->own),
                               F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL,
                               &w->own_fd, &err);
     if (!w->own) {
         warn_report_err(err);
+        close(bell[0]);
+        close(bell[1]);
         return false;
     }
+    w->bell = bell[0];
+    w->bell_given = bell[1];
+    qemu_set_fd_handler(w->bell, tern_wire_rang, NULL, w);
     w->head = w->peer_tail = 0;
     w->own->wake_head = 1;
     fds[0] = w->own_fd;
-    fds[1] = event_notifier_get_wfd(&w->bell);
+    fds[1] = w->bell_given;
     tern_wire_say(w, TERN_WIRE_RING, fds, ARRAY_SIZE(fds));
     return true;
 }
 
-/* Memory that is large enough, and stays so: else a look at it could kill us. */
+/*
+ * Memory that is large enough, and stays so: else a look at it could kill us.
+ * So could huge pages, which run out when the other side punches holes.
+ */
 static const TernRing *tern_wire_map(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);
+    struct statfs fs;
     struct stat st;
     void *p;
 
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &st) < 0 ||
+    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstatfs(fd, &fs) < 0 ||
+        fs.f_type != TMPFS_MAGIC || fstat(fd, &st) < 0 ||
         st.st_size < sizeof(TernRing)) {
         return NULL;
     }
@@ -300,24 +358,35 @@ static const TernRing *tern_wire_map(int fd)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* Only of these do we know that nobody can make send() wait. */
+static bool tern_wire_is_bell(int fd)
+{
+    int domain, type;
+    socklen_t len = sizeof(int);
+
+    return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) &&
+           domain == AF_UNIX &&
+           !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) &&
+           type == SOCK_STREAM;
+}
+
 /* The other's part of a session. Takes the descriptors. */
 static void tern_wire_accept(TernWire *w, const int fds[2])
 {
-    const TernRing *ring = tern_wire_map(fds[0]);
+    bool is_bell = tern_wire_is_bell(fds[1]);
+    const TernRing *ring = is_bell ? tern_wire_map(fds[0]) : NULL;
 
     close(fds[0]);
     tern_wire_forget_peer(w);
     if (!ring || (!w->own && !tern_wire_offer(w))) {
-        warn_report("tern: the other end of the wire offers no ring");
+        tern_wire_warn(w, is_bell ? "offers no ring" : "offers no bell");
         close(fds[1]);
         if (ring) {
             munmap((void *)ring, sizeof(*ring));
         }
         return;
     }
-    /* Nobody can make us wait. */
-    g_unix_set_fd_nonblocking(fds[1], true, NULL);
-    event_notifier_init_fd(&w->peer_bell, fds[1]);
+    w->peer_bell = fds[1];
     tern_lock(w->dev);
     w->tail = w->told_tail = 0;
     qatomic_set(&w->own->tail, 0);
@@ -325,7 +394,7 @@ static void tern_wire_accept(TernWire *w, const int fds[2])
     tern_unlock(w->dev);
     trace_tern_wire_up(w->dev);
     /* What is there already has rung no bell that we heard. */
-    event_notifier_set(&w->bell);
+    qemu_bh_schedule(w->bh);
 }
 
 static void tern_wire_take(TernWire *w)
@@ -335,8 +404,7 @@ static void tern_wire_take(TernWire *w)
     if (w->msg.magic != TERN_WIRE_MAGIC ||
         w->msg.version != TERN_WIRE_VERSION ||
         w->msg.ring_bytes != TERN_RING_BYTES) {
-        warn_report("tern: the other end of the wire speaks another language");
-        qemu_chr_fe_disconnect(w->chr);
+        tern_wire_hang_up(w, "speaks another language");
         return;
     }
     trace_tern_wire_take(w->dev, w->msg.kind);
@@ -364,7 +432,7 @@ static int tern_wire_can_read(void *opaque)
 {
     TernWire *w = opaque;
 
-    return sizeof(w->msg) - w->msg_len;
+    return w->hangs_up ? 0 : sizeof(w->msg) - w->msg_len;
 }
 
 static void tern_wire_read(void *opaque, const uint8_t *buf, int size)
@@ -385,6 +453,7 @@ static void tern_wire_event(void *opaque, QEMUChrEvent event)
 
     if (event == CHR_EVENT_OPENED) {
         w->msg_len = 0;
+        w->hangs_up = false;
         tern_wire_say(w, TERN_WIRE_HELLO, NULL, 0);
     } else if (event == CHR_EVENT_CLOSED) {
         tern_wire_forget(w);
@@ -392,33 +461,48 @@ static void tern_wire_event(void *opaque, QEMUChrEvent event)
     }
 }
 
-static void tern_wire_rang(EventNotifier *bell)
+static void tern_wire_bh(void *opaque)
 {
-    TernWire *w = container_of(bell, TernWire, bell);
+    TernWire *w = opaque;
 
-    event_notifier_test_and_clear(bell);
-    if (w->mapped && !w->peer) {
+    if (w->hangs_up) {
+        w->hangs_up = false;
         tern_wire_forget(w);
-        warn_report("tern: the other end of the wire breaks its rules");
+        qemu_chr_fe_disconnect(w->chr);
+        tern_wire_changed(w->dev);
+    } else if (w->mapped && !w->peer) {
+        tern_wire_warn(w, "breaks its rules");
+        tern_wire_forget(w);
+        tern_wire_changed(w->dev);
+    } else if (w->mapped) {
+        tern_wire_moved(w->dev);
+    }
+}
+
+static void tern_wire_rang(void *opaque)
+{
+    TernWire *w = opaque;
+    uint8_t rings[256];
+    ssize_t n = recv(w->bell, rings, sizeof(rings), MSG_DONTWAIT);
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        /* Shut down: it would be readable for ever. */
+        tern_wire_warn(w, "breaks its rules");
+        tern_wire_forget(w);
         tern_wire_changed(w->dev);
         return;
     }
-    tern_wire_moved(w->dev);
+    tern_wire_bh(w);
 }
 
-TernWire *tern_wire_open(TernState *s, CharBackend *chr, Error **errp)
+TernWire *tern_wire_open(TernState *s, CharBackend *chr)
 {
     TernWire *w = g_new0(TernWire, 1);
-    int ret = event_notifier_init(&w->bell, 0);
 
-    if (ret < 0) {
-        error_setg_errno(errp, -ret, "tern: no descriptor for the wire");
-        g_free(w);
-        return NULL;
-    }
     w->dev = s;
     w->chr = chr;
-    event_notifier_set_handler(&w->bell, tern_wire_rang);
+    w->bh = qemu_bh_new_guarded(tern_wire_bh, w,
+                                &DEVICE(s)->mem_reentrancy_guard);
     return w;
 }
 
@@ -432,8 +516,7 @@ void tern_wire_close(TernWire *w)
 {
     tern_wire_say(w, TERN_WIRE_BYE, NULL, 0);
     qemu_chr_fe_set_handlers(w->chr, NULL, NULL, NULL, NULL, NULL, NULL, true);
-    event_notifier_set_handler(&w->bell, NULL);
     tern_wire_forget(w);
-    event_notifier_cleanup(&w->bell);
+    qemu_bh_delete(w->bh);
     g_free(w);
 }

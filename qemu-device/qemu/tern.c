@@ -451,19 +451,11 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     tern_faults_start(s);
 
     qemu_mutex_init(&s->lock);
-    if (!tern_start(s, errp)) {
-        goto undo;
-    }
+    tern_start(s);
     tern_dma_start(s);
     s->started = true;
     return;
 
-undo:
-    qemu_mutex_destroy(&s->lock);
-    tern_faults_stop(s);
-    msix_unuse_all_vectors(dev);
-    msix_uninit(dev, &s->regs, &s->regs);
-    pcie_cap_exit(dev);
 free_engine:
     tern_engine_free(s->engine);
     s->engine = NULL;

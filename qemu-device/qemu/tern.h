@@ -241,7 +241,7 @@ void tern_wire_changed(TernState *s);
 void tern_wire_moved(TernState *s);
 
 /* Makes the net client, the timers and the worker. */
-bool tern_start(TernState *s, Error **errp);
+void tern_start(TernState *s);
 /* Undoes it; no call into the engine comes from here afterwards. */
 void tern_stop(TernState *s);
 
@@ -250,7 +250,7 @@ void tern_stop(TernState *s);
 #define TERN_WIRE_FRAME_MAX 10240   /* bytes */
 
 /* A wire whose other end is found through a unix socket; start() looks for it. */
-TernWire *tern_wire_open(TernState *s, CharBackend *chr, Error **errp);
+TernWire *tern_wire_open(TernState *s, CharBackend *chr);
 void tern_wire_start(TernWire *w);
 void tern_wire_close(TernWire *w);
 bool tern_wire_is_up(const TernWire *w);

@@ -61,7 +61,12 @@ class Qemu:
     def __exit__(self, *exc):
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(timeout=20)
+        try:
+            self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
         self.stream.close()
         self.socket.close()
         self.log.close()

@@ -18,7 +18,7 @@ RING = 4 << 20
 HEAD, TAIL, WAKE_HEAD, WAKE_TAIL, DATA = 0, 64, 128, 136, 192
 SIZE = DATA + RING
 HELLO, OFFER, BYE = 1, 2, 3
-MAGIC, VERSION = 0x65726977, 1
+MAGIC, VERSION = 0x65726977, 2
 WRAP = 0xffffffff
 FRAME_MAX = 10240
 
@@ -126,6 +126,11 @@ class Liar:
         self.cable = cable
         cable.settimeout(5)
         self.peer = None
+        self.bells = []
+
+    def close(self):
+        for bell in self.bells:
+            bell.close()
 
     def say(self, kind, fds=(), magic=MAGIC, version=VERSION, size=RING):
         socket.send_fds(self.cable, [struct.pack("=IHHII", magic, version, kind, size, 0)], list(fds))
@@ -135,11 +140,13 @@ class Liar:
         kind = struct.unpack("=IHHII", data)[2] if data else None
         if kind == OFFER:
             self.peer = mmap.mmap(fds[0], SIZE, prot=mmap.PROT_READ)
-            self.peer_bell = fds[1]
+            self.peer_bell = socket.socket(fileno=fds[1])
+            self.bells.append(self.peer_bell)
+            os.close(fds[0])
         return kind
 
-    def memory(self, size=SIZE, seals=SEAL_SHRINK | SEAL_GROW):
-        fd = os.memfd_create("liar", os.MFD_ALLOW_SEALING)
+    def memory(self, size=SIZE, seals=SEAL_SHRINK | SEAL_GROW, flags=0):
+        fd = os.memfd_create("liar", os.MFD_ALLOW_SEALING | flags)
         os.ftruncate(fd, size)
         fcntl.fcntl(fd, F_ADD_SEALS, seals)
         return fd
@@ -149,10 +156,17 @@ class Liar:
         assert self.hear() == HELLO
         self.say(HELLO)
         assert self.hear() == OFFER
-        memory, self.bell = self.memory(), os.eventfd(0, os.EFD_NONBLOCK)
+        self.offer()
+
+    def offer(self):
+        """A new ring and a new bell."""
+        memory = self.memory()
+        self.bell, self.bell_given = socket.socketpair()
+        self.bells += self.bell, self.bell_given
+        self.bell.setblocking(False)
         self.own = mmap.mmap(memory, SIZE)
         self.put(WAKE_HEAD, 1)
-        self.say(OFFER, (memory, self.bell))
+        self.say(OFFER, (memory, self.bell_given.fileno()))
         os.close(memory)
         self.head = self.tail = 0
 
@@ -163,7 +177,14 @@ class Liar:
         return struct.unpack_from("=Q", self.peer, at)[0]
 
     def ring(self):
-        os.eventfd_write(self.peer_bell, 1)
+        try:
+            self.peer_bell.send(b"\0", socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass  # it has not heard the earlier ones yet
+
+    def rung(self):
+        """How often the device rang since this was asked."""
+        return len(self.bell.recv(1 << 16))
 
     def send(self, data, length=None, step=None):
         """A frame, whose length and step may be a lie."""
@@ -176,6 +197,23 @@ class Liar:
         self.own[DATA + at:DATA + at + 4 + len(data)] = struct.pack("=I", len(data) if length is None else length) + data
         self.head += need if step is None else step
         self.put(HEAD, self.head)
+        self.ring()
+
+    def fill(self, length):
+        """A ring full of the smallest frames."""
+        word = struct.pack("=I", length)
+        self.own[DATA:] = (word + bytes(60)) * (RING // 64)
+        self.put(HEAD, self.head + RING)
+        self.ring()
+
+    def skip(self):
+        """Good frames up to the middle, and there the mark of the end."""
+        while self.head < RING // 2:
+            at = DATA + self.head
+            self.own[at:at + 4] = struct.pack("=I", 60)
+            self.head += 64
+        self.own[DATA + self.head:DATA + self.head + 4] = struct.pack("=I", WRAP)
+        self.put(HEAD, RING + 64)
         self.ring()
 
     def take(self):
@@ -206,12 +244,18 @@ class AgainstLies(unittest.TestCase):
         theirs.close()
         self.port = Port(self.qemu).open()
         self.liar = Liar(mine)
+        self.addCleanup(self.liar.close)
 
     def up(self):
         self.liar.meet()
         self.qemu.wait(lambda: link(self.port) == 1, "the link")
 
+    def assert_responsive(self):
+        self.assertEqual(self.qemu.qmp("query-status")["status"], "running")
+        self.assertEqual(self.port.run(hw.CMD_NOP)[0], hw.ST_OK)
+
     def expect_cut(self):
+        self.assert_responsive()
         self.qemu.wait(lambda: link(self.port) == 0, "the link to go down")
         self.assertEqual(self.port.run(hw.CMD_NOP)[0], hw.ST_OK)
         self.port.send(frame(1))
@@ -230,15 +274,15 @@ class AgainstLies(unittest.TestCase):
         self.up()
         self.port.send(frame(1))
         self.liar.take()
-        self.assertEqual(os.eventfd_read(self.liar.bell), 1)
+        self.assertEqual(self.liar.rung(), 1)
         self.port.send(frame(2))
         self.liar.take()
         self.liar.put(WAKE_HEAD, self.liar.tail + 1)
         with self.assertRaises(BlockingIOError):
-            os.eventfd_read(self.liar.bell)
+            self.liar.rung()
         self.port.send(frame(3))
         self.liar.take()
-        self.assertEqual(os.eventfd_read(self.liar.bell), 1)
+        self.assertEqual(self.liar.rung(), 1)
 
     def test_a_full_ring_goes_on_when_there_is_room(self):
         self.up()
@@ -254,11 +298,7 @@ class AgainstLies(unittest.TestCase):
         for _ in range(3):
             self.liar.say(HELLO)
             self.assertEqual(self.liar.hear(), OFFER)
-            memory = self.liar.memory()
-            self.liar.own = mmap.mmap(memory, SIZE)
-            self.liar.head = self.liar.tail = 0
-            self.liar.say(OFFER, (memory, self.liar.bell))
-            os.close(memory)
+            self.liar.offer()
             self.qemu.wait(lambda: link(self.port) == 1, "the link")
             self.port.post()
             self.liar.send(frame(7, 100, MAC))
@@ -289,17 +329,98 @@ class AgainstLies(unittest.TestCase):
         self.assertEqual(self.liar.hear(), HELLO)
         self.liar.say(HELLO)
         self.assertEqual(self.liar.hear(), OFFER)
-        bell = os.eventfd(0)
-        for fds in ((), (bell,), (self.liar.memory(4096), bell), (self.liar.memory(seals=0), bell), (bell, bell),
-                    (os.open("/dev/null", os.O_RDWR), bell)):
+        bell, _ = pair = [s.detach() for s in socket.socketpair()]
+        for fd in pair:
+            self.addCleanup(os.close, fd)
+        offers = [(), (bell,), (self.liar.memory(4096), bell), (self.liar.memory(seals=0), bell), (bell, bell),
+                  (os.open("/dev/null", os.O_RDWR), bell)]
+        try:
+            offers.append((self.liar.memory(8 << 20, flags=os.MFD_HUGETLB), bell))
+        except OSError:
+            pass  # a kernel without huge pages
+        for fds in offers:
             self.liar.say(OFFER, fds)
             for _ in range(20):
                 self.assertEqual(link(self.port), 0)
         self.expect_cut()
 
+    def test_a_bell_that_may_block(self):
+        self.assertEqual(self.liar.hear(), HELLO)
+        self.liar.say(HELLO)
+        self.assertEqual(self.liar.hear(), OFFER)
+        # Files whose write() or send() can be made to wait.
+        udp = self.enterContext(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        for bell in (os.eventfd(0), os.pipe()[1], udp.fileno(), os.memfd_create("bell")):
+            self.liar.say(OFFER, (self.liar.memory(), bell))
+            for _ in range(20):
+                self.assertEqual(link(self.port), 0)
+        self.assertIn("no bell", self.qemu.output())
+        self.expect_cut()
+
+    def test_a_bell_that_is_full(self):
+        self.up()
+        for end in self.liar.bell, self.liar.bell_given, self.liar.peer_bell:
+            end.setblocking(True)
+        try:
+            while True:
+                self.liar.bell_given.send(bytes(4096), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        for i in range(2000):
+            self.liar.put(WAKE_HEAD, self.liar.tail + 1)
+            self.port.send(frame(i))
+            self.assertEqual(index_of(self.liar.take()), i)
+        # The other way as well: the device's bell is full, or emptied before it looks.
+        try:
+            while True:
+                self.liar.peer_bell.send(bytes(4096), socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            pass
+        self.assert_responsive()
+        self.assertEqual(link(self.port), 1)
+
+    def test_a_bell_that_is_shut_down(self):
+        self.up()
+        self.liar.peer_bell.shutdown(socket.SHUT_RDWR)
+        self.expect_cut()
+
+    def test_endless_greetings(self):
+        self.up()
+        self.cable_full(lambda: self.liar.say(HELLO))
+
+    def test_endless_goodbyes_and_offers(self):
+        self.up()
+        memory = self.liar.memory()
+
+        def say():
+            self.liar.say(BYE)
+            self.liar.say(OFFER, (memory, self.liar.bell_given.fileno()))
+        self.cable_full(say)
+
+    def cable_full(self, say):
+        """Says it without end and reads no answer, until the device hangs up."""
+        with self.assertRaises((BrokenPipeError, ConnectionResetError)):
+            for _ in range(1_000_000):
+                say()
+        self.expect_cut()
+
+    def test_messages_in_pieces(self):
+        self.up()
+        message = struct.pack("=IHHII", MAGIC, VERSION, OFFER, RING, 0)
+        for _ in range(200):
+            for piece in (message[:1], message[1:7], message[7:]):
+                socket.send_fds(self.liar.cable, [piece], [self.liar.bell_given.fileno()] * 3)
+        self.expect_cut()
+
     def test_lies_about_frames(self):
         big = bytes(200)
         for name, lie in (
+                ("frames of length 0", lambda l: l.fill(0)),
+                ("a frame shorter than a header", lambda l: l.send(big, length=13, step=64)),
+                ("a ring of nothing but its end", lambda l: l.send(big, length=WRAP, step=RING)),
+                ("an end of the ring in its middle", lambda l: l.skip()),
+                ("an index in the middle of a frame", lambda l: l.send(big, step=64)),
+                ("an index that is no multiple of 64", lambda l: l.send(bytes(30), step=32)),
                 ("a frame too long", lambda l: l.send(big, length=FRAME_MAX + 1, step=16384)),
                 ("a frame longer than what is there", lambda l: l.send(big, length=9000)),
                 ("an index far ahead", lambda l: l.send(big, step=RING + 64)),
@@ -311,6 +432,7 @@ class AgainstLies(unittest.TestCase):
                 with mine, end_of_wire(MAC, f"fd={theirs.fileno()}", [theirs.fileno()]) as qemu:
                     theirs.close()
                     self.qemu, self.port, self.liar = qemu, Port(qemu).open(), Liar(mine)
+                    self.addCleanup(self.liar.close)
                     self.up()
                     lie(self.liar)
                     if name.startswith("room"):
