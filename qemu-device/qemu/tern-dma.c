@@ -3,8 +3,9 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The engine reaches RAM only. Anything else would be an MMIO access to some
- * other device, from a thread that does not hold the BQL.
+ * The engine reaches RAM only, be it of the machine or behind another device's
+ * BAR. Anything else would be an MMIO access to some other device, from a thread
+ * that does not hold the BQL. So would be the BAR of a passed-through device.
  *
  * Behind a vIOMMU a translation may raise an interrupt (a fault), and takes the
  * IOMMU's own locks, which its unmap notifiers are called with. So while the
@@ -191,6 +192,7 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
     int index = memory_region_iommu_attrs_to_index(iommu_mr,
                                                    MEMTXATTRS_UNSPECIFIED);
     TernIommu *iommu = g_new0(TernIommu, 1);
+    Error *err = NULL;
 
     iommu->dev = s;
     iommu->mr = section->mr;
@@ -199,9 +201,17 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
     iommu_notifier_init(&iommu->notifier, tern_iommu_unmap,
                         IOMMU_NOTIFIER_UNMAP, section->offset_within_region,
                         int128_get64(end), index);
-    /* Refused only where no device with a cache of its own can work at all. */
-    memory_region_register_iommu_notifier(section->mr, &iommu->notifier,
-                                          &error_fatal);
+    /*
+     * A guest can enable an IOMMU that takes no notifiers (VT-d with snoop
+     * control). We work without: behind an IOMMU bql_only is set, the engine
+     * maps nothing for longer than a slice, and no RAM is known.
+     */
+    iommu->notified = !memory_region_register_iommu_notifier(
+        section->mr, &iommu->notifier, &err);
+    if (!iommu->notified) {
+        trace_tern_iommu_silent(s, error_get_pretty(err));
+        error_free(err);
+    }
     QLIST_INSERT_HEAD(&s->iommus, iommu, next);
     tern_lock(s);
     s->bql_only = true;
@@ -215,8 +225,10 @@ static void tern_iommu_del(TernState *s, MemoryRegionSection *section)
     QLIST_FOREACH(iommu, &s->iommus, next) {
         if (iommu->mr == section->mr &&
             iommu->notifier.start == section->offset_within_region) {
-            memory_region_unregister_iommu_notifier(iommu->mr,
-                                                    &iommu->notifier);
+            if (iommu->notified) {
+                memory_region_unregister_iommu_notifier(iommu->mr,
+                                                        &iommu->notifier);
+            }
             QLIST_REMOVE(iommu, next);
             g_free(iommu);
             return;

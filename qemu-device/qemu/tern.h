@@ -75,6 +75,7 @@ typedef struct TernIommu {
     struct TernState *dev;
     MemoryRegion *mr;
     hwaddr offset;              /* DMA address of the region's address 0 */
+    bool notified;              /* the IOMMU takes notifiers */
     IOMMUNotifier notifier;
     QLIST_ENTRY(TernIommu) next;
 } TernIommu;

@@ -65,6 +65,23 @@ class Memory(unittest.TestCase):
             status, _ = self.tern.run(hw.CMD_ALLOC_PD, bytes(8), 8, in_addr=addr)
             self.assertEqual(status, hw.ST_DMA_ERROR, hex(addr))
 
+    def test_another_function(self):
+        # Its memory is reachable, its registers are not: Documentation/spec/overview.rst.
+        with Qemu("-device", "tern,addr=4", "-device", "tern,addr=5") as qemu:
+            tern, other = hw.Tern(qemu).start(), hw.Tern(qemu, slot=5)
+            other.REGS, other.UAR, other.DM = 0xe2000000, 0xe3000000, 0x900000000
+            other.map_bars()
+            for addr in (other.REGS, other.UAR):
+                self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8, in_addr=addr)[0], hw.ST_DMA_ERROR)
+            tern.IN, tern.OUT = other.DM + 0x1000, other.DM + 0x2000
+            caps = tern.run(hw.CMD_QUERY_CAPS, out_len=1024)[1]
+            self.assertEqual(len(caps), 192)
+            self.assertEqual(qemu.read(other.DM + 0x2000, 192), caps)
+            self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_OK)
+            # Gone with the other's decoding.
+            other.command(0)
+            self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_DMA_ERROR)
+
     def test_queues_that_are_not_ram(self):
         for addr in self.NOWHERE:
             for queues in ({"aq": addr}, {"acq": addr}):
@@ -166,8 +183,10 @@ class Vtd:
 
 
 class Iommu(unittest.TestCase):
+    IOMMU = "intel-iommu"
+
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", "intel-iommu", "-device", "tern,addr=4"))
+        self.qemu = self.enterContext(Qemu("-device", self.IOMMU, "-device", "tern,addr=4", "-trace", "tern_iommu_*"))
         self.tern = hw.Tern(self.qemu).start()
         self.vtd = Vtd(self.qemu, 4)
 
@@ -199,6 +218,23 @@ class Iommu(unittest.TestCase):
         tern.reset()
         tern.enable()
         self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
+
+    def test_is_watched(self):
+        self.vtd.switch(True)
+        self.vtd.switch(False)
+        self.assertNotIn("tern_iommu_silent", self.qemu.output())
+
+
+class SilentIommu(Iommu):
+    """One that refuses notifiers, which it does only when the guest enables it."""
+
+    IOMMU = "intel-iommu,snoop-control=on"
+
+    def test_is_watched(self):
+        self.vtd.switch(True)
+        self.assertIn("tern_iommu_silent", self.qemu.output())
+        self.vtd.switch(False)
+        self.assertTrue(self.qemu.alive())
 
 
 if __name__ == "__main__":
