@@ -27,6 +27,8 @@
 #define TERN_DM_MAX         (64 * GiB)
 #define TERN_UAR_SIZE_MIN   (128 * KiB) /* the kernel's page and another */
 #define TERN_UAR_SIZE_MAX   (1 * GiB)
+#define TERN_PAGES_MIN      1024ULL
+#define TERN_PAGES_MAX      (4ULL * GiB)
 #define TERN_MTU_MIN        1500
 #define TERN_MTU_MAX        9216
 
@@ -230,6 +232,8 @@ static bool tern_check_properties(TernState *s, Error **errp)
         !tern_check_range("max-cq", s->max_cq, 1, objects, errp) ||
         !tern_check_range("max-mr", s->max_mr, 1, objects, errp) ||
         !tern_check_range("max-mw", s->max_mw, 0, objects, errp) ||
+        !tern_check_range("max-pages", s->max_pages, TERN_PAGES_MIN,
+                          TERN_PAGES_MAX, errp) ||
         !tern_check_range("vectors", s->num_vectors, 2, TERN_MAX_VECTORS,
                           errp) ||
         !tern_check_range("mtu", s->mtu, TERN_MTU_MIN, TERN_MTU_MAX, errp) ||
@@ -356,6 +360,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
         .max_cq = s->max_cq,
         .max_mr = s->max_mr,
         .max_mw = s->max_mw,
+        .max_pages = s->max_pages,
         .num_vectors = s->num_vectors,
         .max_mtu = s->mtu,
         .link_speed = s->speed,
@@ -498,6 +503,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
     DEFINE_PROP_UINT32("max-mr", TernState, max_mr, 65536),
     DEFINE_PROP_UINT32("max-mw", TernState, max_mw, 65536),
+    DEFINE_PROP_UINT64("max-pages", TernState, max_pages, 64 * MiB),
     DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 16),
     DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
@@ -523,6 +529,8 @@ static const struct {
     { "max-cq", "completion queues" },
     { "max-mr", "memory regions" },
     { "max-mw", "memory windows; 0 for none" },
+    { "max-pages", "page list entries of all regions and queues together; each "
+                   "takes 8 bytes of this process" },
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
     { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
     { "speed", "link speed told to software, Mbit/s" },

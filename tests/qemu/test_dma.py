@@ -20,7 +20,7 @@ class Caps(unittest.TestCase):
 
     def test_obey_the_properties(self):
         caps = self.query(",mac=52:54:00:11:22:33,dm-size=1M,uar-size=512K,max-qp=100,max-cq=200,"
-                          "max-mr=300,max-mw=400,vectors=5")
+                          "max-mr=300,max-mw=400,max-pages=5000,vectors=5")
         self.assertEqual(caps[0x84:0x8a].hex(), "525400112233")
         self.assertEqual(number(caps, 0x18, 8),
                          1 << 20 if number(caps, 0, 8) & hw.CAP_DM else 0)
@@ -28,6 +28,7 @@ class Caps(unittest.TestCase):
         for offset, most in ((0x30, 300), (0x34, 400), (0x40, 200), (0x48, 100)):
             self.assertLessEqual(number(caps, offset, 4), most)
         self.assertEqual(number(caps, 0x7e, 2), 5)
+        self.assertEqual(number(caps, 0xb0, 8), 5000)
         self.assertTrue(number(caps, 0, 8) & hw.CAP_RC)
         self.assertEqual(caps[0x8b], 1)  # port
 
@@ -145,6 +146,7 @@ class Vtd:
     BASE = 0xfed90000
     GCMD, GSTS, RTADDR, CCMD, IOTLB = 0x18, 0x1c, 0x20, 0x28, 0xf8
     ROOT, CONTEXT, TABLES = 0x200000, 0x201000, 0x202000
+    READ, WRITE = 1, 2
 
     def __init__(self, qemu, slot):
         self.qemu = qemu
@@ -156,13 +158,13 @@ class Vtd:
     def writeq(self, offset, value):
         self.qemu.command("writeq", hex(self.BASE + offset), hex(value))
 
-    def map(self, iova, addr):
+    def map(self, iova, addr, access=READ | WRITE):
         """Maps a page; addr None takes the page away. No invalidation."""
         table = self.TABLES
         for level in (39, 30, 21, 12):
             at = table + 8 * (iova >> level & 511)
             if level == 12:
-                entry = 0 if addr is None else addr | 3
+                entry = 0 if addr is None else addr | access
                 self.qemu.write(at, entry.to_bytes(8, "little"))
                 return
             table = int.from_bytes(self.qemu.read(at, 8), "little") & ~0xfff

@@ -53,6 +53,9 @@ class NopQp:
     def ring(self):
         self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_SQ << 28 | self.number)
 
+    def state(self):
+        return self.run(hw.CMD_QUERY_QP, struct.pack("<II", self.number, 0), 80)[0x3e]
+
     def post(self):
         """A NOP; nobody is told."""
         slot = self.QP + 64 * (self.pi % (1 << self.LOG_SIZE))
