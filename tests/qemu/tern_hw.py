@@ -86,7 +86,7 @@ class Tern(PciFunction):
         self.enable()
         return self
 
-    def post(self, opcode, data=b"", out_len=0, version=None, in_addr=None):
+    def post(self, opcode, data=b"", out_len=0, version=None, in_addr=None, ring=True):
         """Puts one command into the admin queue and rings the bell."""
         word = (lambda v, n: v.to_bytes(n, "little"))
         in_addr = self.IN if in_addr is None else in_addr
@@ -98,6 +98,11 @@ class Tern(PciFunction):
         index = self.tail % (1 << self.AQ_LOG_SIZE)
         self.qemu.write(self.AQ + 32 * index, entry)
         self.tail += 1
+        if ring:
+            self.ring()
+
+    def ring(self):
+        """Tells the device of the commands."""
         self.set_reg(REG_AQ_TAIL, self.tail)
 
     def answer(self):
