@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Admin commands of the network driver, typed, and the memory queues live in. */
 
+#include <kunit/static_stub.h>
+#include <kunit/visibility.h>
+
 #include "tern_dev.h"
 #include "tern_layout.h"
 #include "tern_util.h"
@@ -17,12 +20,15 @@ int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 {
 	size_t entries = ALIGN(entry_size << log_size, TERN_RECORD_LINE);
 
+	KUNIT_STATIC_STUB_REDIRECT(tern_buf_alloc, tdev, buf, entry_size, log_size);
+
 	buf->size = entries + TERN_RECORD_LINE;
 	buf->record_offset = entries;
 	buf->va = dma_alloc_coherent(tern_dma_dev(tdev), buf->size, &buf->dma,
 				     GFP_KERNEL);
 	return buf->va ? 0 : -ENOMEM;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_buf_alloc);
 
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf)
 {

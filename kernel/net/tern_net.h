@@ -71,15 +71,16 @@ struct tern_rx {
  * struct tern_net - private part of the network device
  * @tdev: the PCI function
  * @netdev: the network device
- * @eq: event queue of both completion queues, while the queues are there
+ * @eq: event queue of both completion queues, while the interface is open
  * @napi: polls both
  * @tx: transmit queue
  * @rx: receive queue
+ * @open: the queues have memory, the device follows the configuration; under RTNL
  * @queues_up: the queues are there; under RTNL
  * @filter: what SET_RX_FILTER was told last; under RTNL
  * @link_lock: @port_up and the carrier
  * @port_up: the port is enabled, so the carrier follows its link
- * @restart_work: makes the queues anew after a fault
+ * @restart_work: makes the queues anew after a fault, again and again if need be
  * @stats_work: refreshes @hw_counters
  * @hw_counters: TERN_ETH_CNT_*, as read last
  * @hw_syncp: of @hw_counters
@@ -91,11 +92,12 @@ struct tern_net {
 	struct napi_struct napi;
 	struct tern_tx tx;
 	struct tern_rx rx;
+	bool open;
 	bool queues_up;
 	struct tern_cmd_set_rx_filter filter;
 	struct mutex link_lock;	/* see above */
 	bool port_up;
-	struct work_struct restart_work;
+	struct delayed_work restart_work;
 	struct work_struct stats_work;
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
 	struct u64_stats_sync hw_syncp;
@@ -114,8 +116,14 @@ void tern_net_lose_link(struct tern_net *net);
 /* tern_txrx.c */
 void tern_queues_init(struct tern_net *net);
 void tern_net_cq_error(struct tern_net *net, u32 id);
+int tern_queues_alloc(struct tern_net *net);
+void tern_queues_free(struct tern_net *net);
+int tern_queues_resize(struct tern_net *net, unsigned int mtu);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
+#if IS_ENABLED(CONFIG_KUNIT)
+struct page_pool *tern_rx_pool_create(struct tern_net *net, unsigned int frame_len);
+#endif
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
 
 /* tern_ethtool.c */

@@ -4,6 +4,7 @@
  * down the port is disabled, for RDMA too: the RDMA port is as up as its netdev.
  */
 
+#include <kunit/visibility.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
 #include <linux/rtnetlink.h>
@@ -15,6 +16,8 @@
 #define TERN_MAX_MTU		9000
 /* Emulated machines stall for seconds. */
 #define TERN_TX_TIMEOUT		(15 * HZ)
+/* Between attempts to start queues that the device refuses. */
+#define TERN_RESTART_INTERVAL	HZ
 
 static_assert(TERN_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN <= TERN_ETH_MAX_FRAME);
 
@@ -65,31 +68,57 @@ void tern_net_lose_link(struct tern_net *net)
 	mutex_unlock(&net->link_lock);
 }
 
-static int tern_net_open(struct net_device *netdev)
+/* Starts the queues and enables the port. RTNL held. */
+static int tern_net_up(struct tern_net *net)
 {
-	struct tern_net *net = netdev_priv(netdev);
+	struct net_device *netdev = net->netdev;
 	int err;
 
 	err = tern_queues_start(net);
 	if (err)
 		return err;
-	err = tern_net_send_filter(net);
-	if (err)
-		goto stop_queues;
 	err = tern_net_modify_port(net, TERN_PORT_MTU | TERN_PORT_MAC |
 				   TERN_PORT_ENABLE, netdev->mtu,
 				   netdev->dev_addr, true);
-	if (err)
-		goto stop_queues;
+	if (err) {
+		tern_queues_stop(net);
+		return err;
+	}
 
 	mutex_lock(&net->link_lock);
 	net->port_up = true;
 	mutex_unlock(&net->link_lock);
 	tern_net_update_link(net);
 	return 0;
+}
 
-stop_queues:
+/* Disables the port, for RDMA too, and stops the queues. RTNL held. */
+static void tern_net_down(struct tern_net *net)
+{
+	tern_net_lose_link(net);
+	tern_net_modify_port(net, TERN_PORT_ENABLE, 0, NULL, false);
 	tern_queues_stop(net);
+}
+
+static int tern_net_open(struct net_device *netdev)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	int err;
+
+	err = tern_queues_alloc(net);
+	if (err)
+		return err;
+	err = tern_net_send_filter(net);
+	if (err)
+		goto free_queues;
+	err = tern_net_up(net);
+	if (err)
+		goto free_queues;
+	net->open = true;
+	return 0;
+
+free_queues:
+	tern_queues_free(net);
 	return err;
 }
 
@@ -97,34 +126,36 @@ static int tern_net_stop(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
 
-	tern_net_lose_link(net);
-	/* A reset device has no queues, and its port is down. */
-	if (!net->queues_up)
+	/* Before a reset it was stopped already. */
+	if (!net->open)
 		return 0;
-	tern_net_modify_port(net, TERN_PORT_ENABLE, 0, NULL, false);
-	tern_queues_stop(net);
+	net->open = false;
+	tern_net_down(net);
+	tern_queues_free(net);
 	return 0;
 }
 
-/* New queues, the port stays as it is. RTNL held. */
-static int tern_net_restart(struct tern_net *net)
+/*
+ * New queues, the port stays as it is. They need no memory of the host. Should the
+ * device refuse them all the same, the interface has no link until it does not any
+ * more. RTNL held.
+ */
+static void tern_net_restart(struct tern_net *net)
 {
-	int err;
-
 	tern_queues_stop(net);
-	err = tern_queues_start(net);
-	/* Without queues the interface is down; let it say so. */
-	if (err)
-		dev_close(net->netdev);
-	return err;
+	if (!tern_net_up(net))
+		return;
+	tern_net_down(net);
+	schedule_delayed_work(&net->restart_work, TERN_RESTART_INTERVAL);
 }
 
 static void tern_net_restart_work(struct work_struct *work)
 {
-	struct tern_net *net = container_of(work, struct tern_net, restart_work);
+	struct tern_net *net = container_of(to_delayed_work(work),
+					    struct tern_net, restart_work);
 
 	rtnl_lock();
-	if (net->queues_up && !tern_dev_dead(net->tdev))
+	if (net->open && !tern_dev_dead(net->tdev))
 		tern_net_restart(net);
 	rtnl_unlock();
 }
@@ -133,25 +164,30 @@ static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 {
 	struct tern_net *net = netdev_priv(netdev);
 
-	schedule_work(&net->restart_work);
+	schedule_delayed_work(&net->restart_work, 0);
 }
 
 static int tern_change_mtu(struct net_device *netdev, int mtu)
 {
 	struct tern_net *net = netdev_priv(netdev);
-	bool same_buffers;
 	int err;
 
-	if (!net->queues_up) {
+	if (!net->open) {
 		WRITE_ONCE(netdev->mtu, mtu);
 		return 0;
 	}
 	err = tern_net_modify_port(net, TERN_PORT_MTU, mtu, NULL, false);
 	if (err)
 		return err;
-	same_buffers = tern_frame_len(mtu) == net->rx.frame_len;
+	err = tern_queues_resize(net, mtu);
+	if (err) {
+		tern_net_modify_port(net, TERN_PORT_MTU, netdev->mtu, NULL, false);
+		return err;
+	}
 	WRITE_ONCE(netdev->mtu, mtu);
-	return same_buffers ? 0 : tern_net_restart(net);
+	if (!net->queues_up)
+		tern_net_restart(net);
+	return 0;
 }
 
 static int tern_set_mac_address(struct net_device *netdev, void *addr)
@@ -163,7 +199,7 @@ static int tern_set_mac_address(struct net_device *netdev, void *addr)
 	err = eth_prepare_mac_addr_change(netdev, addr);
 	if (err)
 		return err;
-	if (net->queues_up) {
+	if (net->open) {
 		err = tern_net_modify_port(net, TERN_PORT_MAC, 0, sa->sa_data, false);
 		if (err)
 			return err;
@@ -180,7 +216,7 @@ static int tern_set_rx_mode_async(struct net_device *netdev,
 
 	tern_filter_fill(&net->filter, netdev->flags,
 			 netdev->features & NETIF_F_HW_VLAN_CTAG_FILTER, uc, mc);
-	return net->queues_up ? tern_net_send_filter(net) : 0;
+	return net->open ? tern_net_send_filter(net) : 0;
 }
 
 static int tern_set_vlan(struct net_device *netdev, __be16 proto, u16 vid, bool on)
@@ -194,7 +230,7 @@ static int tern_set_vlan(struct net_device *netdev, __be16 proto, u16 vid, bool 
 	if (proto != htons(ETH_P_8021Q))
 		return -EPROTONOSUPPORT;
 	*word = on ? before | bit : before & ~bit;
-	if (net->queues_up)
+	if (net->open)
 		err = tern_net_send_filter(net);
 	if (err)
 		*word = before;
@@ -284,7 +320,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	net->filter.port = TERN_ETH_PORT;
 	mutex_init(&net->link_lock);
 	u64_stats_init(&net->hw_syncp);
-	INIT_WORK(&net->restart_work, tern_net_restart_work);
+	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
 	INIT_WORK(&net->stats_work, tern_net_stats_work);
 	tern_queues_init(net);
 
@@ -292,6 +328,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	tdev->core.netdev = netdev;
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_alloc);
 
 /*
  * Nothing may use the network device any more. Its work may still run: events of
@@ -299,11 +336,12 @@ int tern_net_alloc(struct tern_dev *tdev)
  */
 void tern_net_free(struct tern_net *net)
 {
-	disable_work_sync(&net->restart_work);
+	disable_delayed_work_sync(&net->restart_work);
 	disable_work_sync(&net->stats_work);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
 
 /* Describes the device as QUERY_CAPS and QUERY_PORT do, and shows it to the world. */
 int tern_net_register(struct tern_net *net)
@@ -334,11 +372,13 @@ int tern_net_register(struct tern_net *net)
 	netif_carrier_off(netdev);
 	return register_netdev(netdev);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_register);
 
 void tern_net_unregister(struct tern_net *net)
 {
 	unregister_netdev(net->netdev);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_unregister);
 
 /* Before a reset: the interface stays configured, and does nothing. */
 void tern_net_detach(struct tern_net *net)

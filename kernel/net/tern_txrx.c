@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Ethernet queues: made, filled, emptied. */
 
+#include <kunit/static_stub.h>
+#include <kunit/visibility.h>
 #include <linux/etherdevice.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
@@ -20,7 +22,7 @@
 /* A fault that only new queues mend. */
 static void tern_net_fault(struct tern_net *net)
 {
-	schedule_work(&net->restart_work);
+	schedule_delayed_work(&net->restart_work, 0);
 }
 
 /* The device gave up completion queue @id. Process context. */
@@ -30,39 +32,42 @@ void tern_net_cq_error(struct tern_net *net, u32 id)
 	if (id == READ_ONCE(net->tx.cq.id) || id == READ_ONCE(net->rx.cq.id))
 		tern_net_fault(net);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_cq_error);
 
-static int tern_net_cq_create(struct tern_net *net, struct tern_net_cq *cq, u8 log_size)
+static int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size)
 {
-	struct tern_dev *tdev = net->tdev;
-	struct tern_cmd_create_cq cmd;
 	int err;
 
-	err = tern_buf_alloc(tdev, &cq->buf, sizeof(*cq->ring), log_size);
+	err = tern_buf_alloc(net->tdev, &cq->buf, sizeof(*cq->ring), log_size);
 	if (err)
 		return err;
 	cq->ring = cq->buf.va;
 	cq->record = cq->buf.va + cq->buf.record_offset;
 	cq->log_size = log_size;
-	cq->ci = 0;
-	cq->arm_seq = 0;
+	return 0;
+}
 
-	cmd = (struct tern_cmd_create_cq){
+/* Gives the memory of an empty completion queue to the device. */
+static int tern_net_cq_create(struct tern_net *net, struct tern_net_cq *cq)
+{
+	struct tern_cmd_create_cq cmd = {
 		.pages = tern_buf_pages(&cq->buf),
 		.record = tern_buf_record(&cq->buf),
 		.eqn = cpu_to_le32(tern_eq_number(net->eq)),
 		.uar = cpu_to_le32(TERN_UAR_KERNEL),
-		.log_size = log_size,
+		.log_size = cq->log_size,
 	};
-	err = tern_cmd_create(tdev, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd), &cq->id);
-	if (err)
-		tern_buf_free(tdev, &cq->buf);
-	return err;
+
+	memset(cq->buf.va, 0, cq->buf.size);
+	cq->ci = 0;
+	cq->arm_seq = 0;
+	return tern_cmd_create(net->tdev, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd),
+			       &cq->id);
 }
 
 static void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
 {
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
-	tern_buf_free(net->tdev, &cq->buf);
 }
 
 /* The next entry, NULL when there is none. */
@@ -109,7 +114,12 @@ static void tern_net_event(void *context, const struct tern_eqe *eqe)
 	u32 id = le32_to_cpu(eqe->id);
 	struct tern_net_cq *cq;
 
-	cq = id == net->rx.cq.id ? &net->rx.cq : &net->tx.cq;
+	if (id == net->rx.cq.id)
+		cq = &net->rx.cq;
+	else if (id == net->tx.cq.id)
+		cq = &net->tx.cq;
+	else
+		return; /* of a queue that was destroyed */
 	/* An arm with this number would not be served again. */
 	WRITE_ONCE(cq->arm_seq, cq->arm_seq + 1);
 	napi_schedule_irqoff(&net->napi);
@@ -401,37 +411,55 @@ static int tern_net_poll(struct napi_struct *napi, int budget)
 	return done;
 }
 
-static int tern_tx_create(struct tern_net *net)
+static int tern_tx_alloc(struct tern_net *net)
 {
-	struct tern_dev *tdev = net->tdev;
 	struct tern_tx *tx = &net->tx;
 	int err;
 
-	tx->pi = 0;
-	tx->ci = 0;
 	tx->slots = kvzalloc_objs(*tx->slots, BIT(TERN_TX_LOG_SIZE));
 	if (!tx->slots)
 		return -ENOMEM;
-	err = tern_net_cq_create(net, &tx->cq, TERN_TX_LOG_SIZE);
+	err = tern_net_cq_alloc(net, &tx->cq, TERN_TX_LOG_SIZE);
 	if (err)
 		goto free_slots;
-	err = tern_buf_alloc(tdev, &tx->buf, sizeof(*tx->ring), TERN_TX_LOG_SIZE);
+	err = tern_buf_alloc(net->tdev, &tx->buf, sizeof(*tx->ring), TERN_TX_LOG_SIZE);
 	if (err)
-		goto destroy_cq;
+		goto free_cq;
 	tx->ring = tx->buf.va;
 	tx->record = tx->buf.va + tx->buf.record_offset;
+	return 0;
+
+free_cq:
+	tern_buf_free(net->tdev, &tx->cq.buf);
+free_slots:
+	kvfree(tx->slots);
+	return err;
+}
+
+static void tern_tx_free_memory(struct tern_net *net)
+{
+	struct tern_tx *tx = &net->tx;
+
+	tern_buf_free(net->tdev, &tx->buf);
+	tern_buf_free(net->tdev, &tx->cq.buf);
+	kvfree(tx->slots);
+}
+
+static int tern_tx_create(struct tern_net *net)
+{
+	struct tern_tx *tx = &net->tx;
+	int err;
+
+	err = tern_net_cq_create(net, &tx->cq);
+	if (err)
+		return err;
+	memset(tx->buf.va, 0, tx->buf.size);
+	tx->pi = 0;
+	tx->ci = 0;
 	err = tern_eth_queue_create(net, &tx->buf, &tx->cq, TERN_ETH_QUEUE_TX,
 				    TERN_TX_LOG_SIZE, &tx->id);
 	if (err)
-		goto free_buf;
-	return 0;
-
-free_buf:
-	tern_buf_free(tdev, &tx->buf);
-destroy_cq:
-	tern_net_cq_destroy(net, &tx->cq);
-free_slots:
-	kvfree(tx->slots);
+		tern_net_cq_destroy(net, &tx->cq);
 	return err;
 }
 
@@ -446,16 +474,16 @@ static void tern_tx_destroy(struct tern_net *net)
 		slot = &tx->slots[tern_ring_slot(tx->ci, TERN_TX_LOG_SIZE)];
 		tern_tx_unmap(net, slot);
 		dev_kfree_skb(slot->skb);
+		slot->skb = NULL;
 	}
-	tern_buf_free(net->tdev, &tx->buf);
-	kvfree(tx->slots);
 	netdev_tx_reset_queue(netdev_get_tx_queue(net->netdev, 0));
 }
 
-static int tern_rx_pool_create(struct tern_net *net)
+/* A pool of buffers for frames of @frame_len bytes. */
+VISIBLE_IF_KUNIT struct page_pool *tern_rx_pool_create(struct tern_net *net,
+						       unsigned int frame_len)
 {
-	struct tern_rx *rx = &net->rx;
-	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + rx->frame_len);
+	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + frame_len);
 	struct page_pool_params params = {
 		.flags = PP_FLAG_DMA_MAP | PP_FLAG_DMA_SYNC_DEV,
 		.order = get_order(need),
@@ -468,55 +496,37 @@ static int tern_rx_pool_create(struct tern_net *net)
 		.netdev = net->netdev,
 	};
 
-	rx->pool = page_pool_create(&params);
-	return PTR_ERR_OR_ZERO(rx->pool);
+	KUNIT_STATIC_STUB_REDIRECT(tern_rx_pool_create, net, frame_len);
+	return page_pool_create(&params);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_rx_pool_create);
 
-static void tern_rx_drain(struct tern_rx *rx)
+static int tern_rx_alloc(struct tern_net *net)
 {
-	struct tern_rx_slot *slot;
-
-	for (; rx->ci != rx->pi; rx->ci++) {
-		slot = &rx->slots[tern_ring_slot(rx->ci, TERN_RX_LOG_SIZE)];
-		page_pool_put_full_page(rx->pool, slot->page, false);
-	}
-}
-
-static int tern_rx_create(struct tern_net *net)
-{
-	struct tern_dev *tdev = net->tdev;
 	struct tern_rx *rx = &net->rx;
 	int err;
 
-	rx->pi = 0;
-	rx->ci = 0;
-	rx->frame_len = tern_frame_len(net->netdev->mtu);
 	rx->slots = kvzalloc_objs(*rx->slots, BIT(TERN_RX_LOG_SIZE));
 	if (!rx->slots)
 		return -ENOMEM;
-	err = tern_rx_pool_create(net);
-	if (err)
+	rx->frame_len = tern_frame_len(net->netdev->mtu);
+	rx->pool = tern_rx_pool_create(net, rx->frame_len);
+	if (IS_ERR(rx->pool)) {
+		err = PTR_ERR(rx->pool);
 		goto free_slots;
-	err = tern_net_cq_create(net, &rx->cq, TERN_RX_LOG_SIZE);
+	}
+	err = tern_net_cq_alloc(net, &rx->cq, TERN_RX_LOG_SIZE);
 	if (err)
 		goto destroy_pool;
-	err = tern_buf_alloc(tdev, &rx->buf, sizeof(*rx->ring), TERN_RX_LOG_SIZE);
+	err = tern_buf_alloc(net->tdev, &rx->buf, sizeof(*rx->ring), TERN_RX_LOG_SIZE);
 	if (err)
-		goto destroy_cq;
+		goto free_cq;
 	rx->ring = rx->buf.va;
 	rx->record = rx->buf.va + rx->buf.record_offset;
-	err = tern_eth_queue_create(net, &rx->buf, &rx->cq, TERN_ETH_QUEUE_RX,
-				    TERN_RX_LOG_SIZE, &rx->id);
-	if (err)
-		goto free_buf;
-	/* A short ring is refilled by the first poll. */
-	tern_rx_fill(rx, GFP_KERNEL);
 	return 0;
 
-free_buf:
-	tern_buf_free(tdev, &rx->buf);
-destroy_cq:
-	tern_net_cq_destroy(net, &rx->cq);
+free_cq:
+	tern_buf_free(net->tdev, &rx->cq.buf);
 destroy_pool:
 	page_pool_destroy(rx->pool);
 free_slots:
@@ -524,16 +534,49 @@ free_slots:
 	return err;
 }
 
-static void tern_rx_destroy(struct tern_net *net)
+static void tern_rx_free_memory(struct tern_net *net)
 {
 	struct tern_rx *rx = &net->rx;
 
+	tern_buf_free(net->tdev, &rx->buf);
+	tern_buf_free(net->tdev, &rx->cq.buf);
+	page_pool_destroy(rx->pool);
+	kvfree(rx->slots);
+}
+
+static int tern_rx_create(struct tern_net *net)
+{
+	struct tern_rx *rx = &net->rx;
+	int err;
+
+	err = tern_net_cq_create(net, &rx->cq);
+	if (err)
+		return err;
+	memset(rx->buf.va, 0, rx->buf.size);
+	rx->pi = 0;
+	rx->ci = 0;
+	err = tern_eth_queue_create(net, &rx->buf, &rx->cq, TERN_ETH_QUEUE_RX,
+				    TERN_RX_LOG_SIZE, &rx->id);
+	if (err) {
+		tern_net_cq_destroy(net, &rx->cq);
+		return err;
+	}
+	/* A short ring is refilled by the first poll. */
+	tern_rx_fill(rx, GFP_KERNEL);
+	return 0;
+}
+
+static void tern_rx_destroy(struct tern_net *net)
+{
+	struct tern_rx *rx = &net->rx;
+	struct tern_rx_slot *slot;
+
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, rx->id);
 	tern_net_cq_destroy(net, &rx->cq);
-	tern_rx_drain(rx);
-	page_pool_destroy(rx->pool);
-	tern_buf_free(net->tdev, &rx->buf);
-	kvfree(rx->slots);
+	for (; rx->ci != rx->pi; rx->ci++) {
+		slot = &rx->slots[tern_ring_slot(rx->ci, TERN_RX_LOG_SIZE)];
+		page_pool_put_full_page(rx->pool, slot->page, false);
+	}
 }
 
 /* Once, before any queue. */
@@ -544,22 +587,61 @@ void tern_queues_init(struct tern_net *net)
 	netif_napi_add(net->netdev, &net->napi, tern_net_poll);
 }
 
-/* Makes the queues for the MTU as it is and starts them. RTNL held. */
-int tern_queues_start(struct tern_net *net)
+/*
+ * Allocates all memory of the queues, for the MTU as it is, and their event queue.
+ * It stays until tern_queues_free(): the queues can be stopped and started again
+ * without an allocation. RTNL held.
+ */
+int tern_queues_alloc(struct tern_net *net)
 {
 	struct tern_dev *tdev = net->tdev;
 	unsigned int vector = min(1U, tdev->num_vectors - 1);
 	int err;
 
+	err = tern_tx_alloc(net);
+	if (err)
+		return err;
+	err = tern_rx_alloc(net);
+	if (err)
+		goto free_tx;
 	net->eq = tern_eq_create_on(tdev, vector, 2, tern_net_event, net);
-	if (IS_ERR(net->eq))
-		return PTR_ERR(net->eq);
+	if (IS_ERR(net->eq)) {
+		err = PTR_ERR(net->eq);
+		goto free_rx;
+	}
+	return 0;
+
+free_rx:
+	tern_rx_free_memory(net);
+free_tx:
+	tern_tx_free_memory(net);
+	return err;
+}
+
+/* The queues are stopped. RTNL held. */
+void tern_queues_free(struct tern_net *net)
+{
+	tern_eq_destroy(net->eq);
+	tern_rx_free_memory(net);
+	tern_tx_free_memory(net);
+}
+
+/*
+ * Creates the queues in the device and starts them; no memory that it needs can be
+ * missing but receive buffers. RTNL held.
+ */
+int tern_queues_start(struct tern_net *net)
+{
+	int err;
+
 	err = tern_tx_create(net);
 	if (err)
-		goto destroy_eq;
+		return err;
 	err = tern_rx_create(net);
-	if (err)
-		goto destroy_tx;
+	if (err) {
+		tern_tx_destroy(net);
+		return err;
+	}
 
 	net->queues_up = true;
 	napi_enable(&net->napi);
@@ -569,12 +651,6 @@ int tern_queues_start(struct tern_net *net)
 	local_bh_enable();
 	netif_wake_queue(net->netdev);
 	return 0;
-
-destroy_tx:
-	tern_tx_destroy(net);
-destroy_eq:
-	tern_eq_destroy(net->eq);
-	return err;
 }
 
 /* Stops and destroys the queues, if they are there. RTNL held. */
@@ -593,5 +669,26 @@ void tern_queues_stop(struct tern_net *net)
 
 	tern_rx_destroy(net);
 	tern_tx_destroy(net);
-	tern_eq_destroy(net->eq);
+}
+
+/*
+ * Makes receive buffers fit @mtu. If they did not, the queues are stopped then. On
+ * failure everything is as before. RTNL held.
+ */
+int tern_queues_resize(struct tern_net *net, unsigned int mtu)
+{
+	unsigned int frame_len = tern_frame_len(mtu);
+	struct page_pool *pool;
+
+	if (frame_len == net->rx.frame_len)
+		return 0;
+	pool = tern_rx_pool_create(net, frame_len);
+	if (IS_ERR(pool))
+		return PTR_ERR(pool);
+
+	tern_queues_stop(net);
+	page_pool_destroy(net->rx.pool);
+	net->rx.pool = pool;
+	net->rx.frame_len = frame_len;
+	return 0;
 }

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Tests of tern.ko's network device with a device that is made of memory: a thread
+ * answers each command at once, and refuses those that the test names.
+ */
+
+#include <kunit/static_stub.h>
+#include <kunit/test.h>
+#include <linux/delay.h>
+#include <linux/irq.h>
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+
+#include "tern_net.h"
+#include "tern_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+
+/* Milliseconds to wait for what has to happen; the limit bounds what hangs. */
+#define TERN_TEST_PATIENCE	60000
+
+struct tern_test_net {
+	struct tern_dev tdev;
+	struct pci_dev pdev;
+	struct task_struct *device;
+	u32 head;		/* commands the device has executed */
+	u32 pi;			/* answers it has written */
+	u32 next_id;
+	u16 refused;		/* opcode that gets NO_MEMORY */
+	u32 port_mtu;
+	bool port_enabled;
+	int eth_queues;
+	bool rtnl_released;
+	struct completion rtnl_taken;
+	struct work_struct rtnl_work;
+	u8 regs[TERN_BAR_REGS_SIZE] __aligned(8);
+};
+
+static struct tern_net *tern_test_net(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	return fake->tdev.net;
+}
+
+static void tern_test_modify_port(struct tern_test_net *fake,
+				  const struct tern_cmd_modify_port *cmd)
+{
+	u32 mask = le32_to_cpu(cmd->mask);
+
+	if (mask & TERN_PORT_MTU)
+		WRITE_ONCE(fake->port_mtu, le32_to_cpu(cmd->mtu));
+	if (mask & TERN_PORT_ENABLE)
+		WRITE_ONCE(fake->port_enabled, cmd->enable);
+}
+
+/* Executes a command; returns the length of the reply. */
+static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
+			     const void *in, void *out)
+{
+	struct tern_rsp_object object = { .id = cpu_to_le32(++fake->next_id) };
+	struct tern_rsp_port port = {
+		.link_up = fake->port_enabled,
+		.max_mtu = cpu_to_le32(9000),
+	};
+
+	switch (opcode) {
+	case TERN_CMD_MODIFY_PORT:
+		tern_test_modify_port(fake, in);
+		return 0;
+	case TERN_CMD_QUERY_PORT:
+		memcpy(out, &port, sizeof(port));
+		return sizeof(port);
+	case TERN_CMD_CREATE_ETH_QUEUE:
+		WRITE_ONCE(fake->eth_queues, fake->eth_queues + 1);
+		break;
+	case TERN_CMD_DESTROY_ETH_QUEUE:
+		WRITE_ONCE(fake->eth_queues, fake->eth_queues - 1);
+		return 0;
+	case TERN_CMD_CREATE_EQ:
+	case TERN_CMD_CREATE_CQ:
+		break;
+	default:
+		return 0;
+	}
+	memcpy(out, &object, sizeof(object));
+	return sizeof(object);
+}
+
+static void tern_test_serve(struct tern_test_net *fake)
+{
+	struct tern_aq *aq = &fake->tdev.aq;
+	struct tern_acq_entry *answer;
+	struct tern_aq_entry cmd;
+	void *mem = aq->mem;
+	u16 out_len = 0;
+	u16 status;
+
+	cmd = aq->mem->aq[tern_ring_slot(fake->head++, TERN_AQ_LOG_SIZE)];
+	status = le16_to_cpu(cmd.opcode) == READ_ONCE(fake->refused) ?
+		TERN_ST_NO_MEMORY : TERN_ST_OK;
+	if (status == TERN_ST_OK)
+		out_len = tern_test_execute(fake, le16_to_cpu(cmd.opcode),
+					    mem + (le64_to_cpu(cmd.in_addr) - aq->dma),
+					    mem + (le64_to_cpu(cmd.out_addr) - aq->dma));
+
+	answer = &aq->mem->acq[tern_ring_slot(fake->pi, TERN_AQ_LOG_SIZE)];
+	answer->tag = cmd.tag;
+	answer->status = cpu_to_le16(status);
+	answer->out_len = cpu_to_le16(out_len);
+	/* The rest of the entry is written before its phase. */
+	smp_wmb();
+	WRITE_ONCE(answer->phase, cpu_to_le32(~(fake->pi >> TERN_AQ_LOG_SIZE) &
+					      TERN_CQE_PHASE));
+	fake->pi++;
+	tern_aq_reap(&fake->tdev);
+}
+
+static int tern_test_device(void *data)
+{
+	struct tern_test_net *fake = data;
+	__le32 *tail = (__le32 *)&fake->regs[TERN_REG_AQ_TAIL];
+
+	while (!kthread_should_stop()) {
+		while (fake->head != le32_to_cpu(READ_ONCE(*tail))) {
+			/* The entry was written before the index. */
+			smp_rmb();
+			tern_test_serve(fake);
+		}
+		usleep_range(50, 100);
+	}
+	return 0;
+}
+
+static bool tern_test_wait(bool (*is_true)(struct kunit *test), struct kunit *test)
+{
+	unsigned int ms;
+
+	for (ms = 0; ms < TERN_TEST_PATIENCE && !is_true(test); ms++)
+		usleep_range(1000, 2000);
+	return is_true(test);
+}
+
+static bool tern_test_has_link(struct kunit *test)
+{
+	return netif_carrier_ok(tern_test_net(test)->netdev);
+}
+
+static int tern_test_set_mtu(struct kunit *test, int mtu)
+{
+	int err;
+
+	rtnl_lock();
+	err = dev_set_mtu(tern_test_net(test)->netdev, mtu);
+	rtnl_unlock();
+	return err;
+}
+
+static void tern_test_open(struct kunit *test)
+{
+	int err;
+
+	rtnl_lock();
+	err = dev_open(tern_test_net(test)->netdev, NULL);
+	rtnl_unlock();
+	KUNIT_ASSERT_EQ(test, err, 0);
+}
+
+static void tern_test_expect_up(struct kunit *test, unsigned int mtu)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+
+	KUNIT_EXPECT_TRUE(test, netif_running(net->netdev));
+	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_has_link, test));
+	KUNIT_EXPECT_FALSE(test, netif_queue_stopped(net->netdev));
+	KUNIT_EXPECT_EQ(test, net->netdev->mtu, mtu);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->port_mtu), mtu);
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(fake->port_enabled));
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->eth_queues), 2);
+	KUNIT_EXPECT_EQ(test, net->rx.frame_len, tern_frame_len(mtu));
+}
+
+/* A new MTU makes new queues. */
+static void tern_test_mtu(struct kunit *test)
+{
+	tern_test_open(test);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
+	tern_test_expect_up(test, 9000);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 1280), 0);
+	tern_test_expect_up(test, 1280);
+}
+
+static struct page_pool *tern_test_no_pool(struct tern_net *net, unsigned int frame_len)
+{
+	return ERR_PTR(-ENOMEM);
+}
+
+static int tern_test_no_buf(struct tern_dev *tdev, struct tern_buf *buf,
+			    size_t entry_size, u8 log_size)
+{
+	return -ENOMEM;
+}
+
+/* Without memory for other buffers everything stays as it is. */
+static void tern_test_mtu_no_memory(struct kunit *test)
+{
+	struct tern_net *net = tern_test_net(test);
+	u32 id;
+
+	tern_test_open(test);
+	id = net->rx.id;
+	kunit_activate_static_stub(test, tern_rx_pool_create, tern_test_no_pool);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
+	kunit_deactivate_static_stub(test, tern_rx_pool_create);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	KUNIT_EXPECT_EQ(test, net->rx.id, id);
+
+	/* Nothing else is allocated. */
+	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
+	kunit_deactivate_static_stub(test, tern_buf_alloc);
+	tern_test_expect_up(test, 9000);
+}
+
+/* A device that refuses what it had: no link for RDMA either, until it takes the queues. */
+static void tern_test_refused(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+
+	tern_test_open(test);
+	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_ETH_QUEUE);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
+	KUNIT_EXPECT_TRUE(test, netif_running(net->netdev));
+	KUNIT_EXPECT_FALSE(test, netif_carrier_ok(net->netdev));
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(fake->port_enabled));
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->eth_queues), 0);
+	WRITE_ONCE(fake->refused, 0);
+	tern_test_expect_up(test, 9000);
+}
+
+static void tern_test_hold_rtnl(struct work_struct *work)
+{
+	struct tern_test_net *fake = container_of(work, struct tern_test_net, rtnl_work);
+
+	rtnl_lock();
+	complete(&fake->rtnl_taken);
+	msleep(200);
+	WRITE_ONCE(fake->rtnl_released, true);
+	rtnl_unlock();
+}
+
+/* An error of a completion queue that is reported while the interface goes. */
+static void tern_test_late_error(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
+
+	tern_test_open(test);
+	tern_net_unregister(net);
+	queue_work(system_unbound_wq, &fake->rtnl_work);
+	wait_for_completion(&fake->rtnl_taken);
+	/* The restart waits for the lock that the other thread holds. */
+	tern_net_cq_error(net, net->rx.cq.id);
+	while (delayed_work_pending(&net->restart_work))
+		usleep_range(100, 200);
+	tern_net_free(net);
+	fake->tdev.net = NULL;
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(fake->rtnl_released));
+	flush_work(&fake->rtnl_work);
+}
+
+static void tern_test_release(struct device *dev)
+{
+}
+
+static int tern_test_pci_init(struct tern_test_net *fake)
+{
+	struct device *dev = &fake->pdev.dev;
+	int irq;
+
+	device_initialize(dev);
+	dev->release = tern_test_release;
+	dev->dma_mask = &fake->pdev.dma_mask;
+	fake->pdev.dma_mask = DMA_BIT_MASK(64);
+	dev->coherent_dma_mask = DMA_BIT_MASK(64);
+	/* So that nothing reads or writes a configuration space that is not there. */
+	fake->pdev.error_state = pci_channel_io_perm_failure;
+
+	/* An interrupt that nobody raises. */
+	irq = irq_alloc_desc(NUMA_NO_NODE);
+	if (irq < 0)
+		return irq;
+	irq_set_chip_and_handler(irq, &dummy_irq_chip, handle_simple_irq);
+	irq_clear_status_flags(irq, IRQ_NOREQUEST);
+	fake->pdev.irq = irq;
+	return dev_set_name(dev, "tern-net-fake") ?: device_add(dev);
+}
+
+static void tern_test_dead(struct work_struct *work)
+{
+}
+
+static int tern_test_net_init(struct kunit *test)
+{
+	struct tern_test_net *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+	struct tern_dev *tdev;
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	tdev = &fake->tdev;
+	KUNIT_ASSERT_EQ(test, tern_test_pci_init(fake), 0);
+
+	tdev->core.pdev = &fake->pdev;
+	tdev->num_vectors = 1;
+	tdev->regs = (__force void __iomem *)fake->regs;
+	tdev->core.uar_kernel = (__force void __iomem *)&fake->regs[TERN_MSIX_PBA_OFFSET];
+	*(u32 *)&fake->regs[TERN_REG_STATUS] = (__force u32)cpu_to_le32(TERN_STATUS_ENABLED);
+	spin_lock_init(&tdev->dead_lock);
+	INIT_WORK(&tdev->async_work, tern_test_dead);
+	INIT_WORK(&fake->rtnl_work, tern_test_hold_rtnl);
+	init_completion(&fake->rtnl_taken);
+	tern_aq_init(tdev);
+	KUNIT_ASSERT_EQ(test, tern_aq_alloc(tdev), 0);
+	fake->device = kthread_run(tern_test_device, fake, "tern-net-fake");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(fake->device));
+
+	KUNIT_ASSERT_EQ(test, tern_net_alloc(tdev), 0);
+	KUNIT_ASSERT_EQ(test, tern_net_register(tdev->net), 0);
+	test->priv = fake;
+	return 0;
+}
+
+static void tern_test_net_exit(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	if (!fake)
+		return;
+	if (fake->tdev.net) {
+		tern_net_unregister(fake->tdev.net);
+		tern_net_free(fake->tdev.net);
+	}
+	kthread_stop(fake->device);
+	tern_dev_kill(&fake->tdev);
+	cancel_work_sync(&fake->tdev.async_work);
+	tern_aq_free(&fake->tdev);
+	irq_free_desc(fake->pdev.irq);
+	device_del(&fake->pdev.dev);
+	put_device(&fake->pdev.dev);
+}
+
+static struct kunit_case tern_net_cases[] = {
+	KUNIT_CASE(tern_test_mtu),
+	KUNIT_CASE(tern_test_mtu_no_memory),
+	KUNIT_CASE(tern_test_refused),
+	KUNIT_CASE(tern_test_late_error),
+	{}
+};
+
+static struct kunit_suite tern_net_suite = {
+	.name = "tern_net",
+	.init = tern_test_net_init,
+	.exit = tern_test_net_exit,
+	.test_cases = tern_net_cases,
+};
+
+kunit_test_suite(tern_net_suite);
+
+MODULE_DESCRIPTION("KUnit tests of tern's network device");
+MODULE_LICENSE("Dual BSD/GPL");
