@@ -81,6 +81,7 @@ struct tern_rx {
  * @link_lock: @port_up and the carrier
  * @port_up: the port is enabled, so the carrier follows its link
  * @restart_work: makes the queues anew after a fault, again and again if need be
+ * @refill_work: looks for receive buffers where it may sleep
  * @stats_work: refreshes @hw_counters
  * @hw_counters: TERN_ETH_CNT_*, as read last
  * @hw_syncp: of @hw_counters
@@ -98,6 +99,7 @@ struct tern_net {
 	struct mutex link_lock;	/* see above */
 	bool port_up;
 	struct delayed_work restart_work;
+	struct delayed_work refill_work;
 	struct work_struct stats_work;
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
 	struct u64_stats_sync hw_syncp;
@@ -123,6 +125,9 @@ int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
 #if IS_ENABLED(CONFIG_KUNIT)
 struct page_pool *tern_rx_pool_create(struct tern_net *net, unsigned int frame_len);
+struct page *tern_rx_alloc_page(struct page_pool *pool, struct tern_rx_slot *slot,
+				gfp_t gfp);
+int tern_net_poll(struct napi_struct *napi, int budget);
 #endif
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
 

@@ -337,6 +337,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_net_alloc);
 void tern_net_free(struct tern_net *net)
 {
 	disable_delayed_work_sync(&net->restart_work);
+	disable_delayed_work_sync(&net->refill_work);
 	disable_work_sync(&net->stats_work);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);

@@ -4,6 +4,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 #include <linux/etherdevice.h>
+#include <linux/rtnetlink.h>
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <net/netdev_queues.h>
@@ -15,6 +16,9 @@
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
 /* Receive descriptors that are worth a store to the record. */
 #define TERN_RX_BATCH		16
+/* With fewer buffers than this memory is looked for where it may sleep. */
+#define TERN_RX_LOW		(BIT(TERN_RX_LOG_SIZE) / 2)
+#define TERN_REFILL_INTERVAL	(HZ / 2)
 /* The transmit queue sleeps below one frame's descriptors, and wakes above two's. */
 #define TERN_TX_STOP		TERN_ETH_MAX_TXD
 #define TERN_TX_WAKE		(2 * TERN_ETH_MAX_TXD)
@@ -306,7 +310,17 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 				 TERN_TX_WAKE);
 }
 
-/* Posts receive buffers as far as there is memory. */
+/* A buffer of at least @slot->size bytes, NULL without memory. */
+VISIBLE_IF_KUNIT struct page *tern_rx_alloc_page(struct page_pool *pool,
+						 struct tern_rx_slot *slot,
+						 gfp_t gfp)
+{
+	KUNIT_STATIC_STUB_REDIRECT(tern_rx_alloc_page, pool, slot, gfp);
+	return page_pool_alloc(pool, &slot->offset, &slot->size, gfp);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rx_alloc_page);
+
+/* Posts receive buffers as far as there is memory. NAPI's, or with NAPI disabled. */
 static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
 {
 	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + rx->frame_len);
@@ -318,8 +332,7 @@ static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
 		index = tern_ring_slot(rx->pi, TERN_RX_LOG_SIZE);
 		slot = &rx->slots[index];
 		slot->size = need;
-		slot->page = page_pool_alloc(rx->pool, &slot->offset,
-					     &slot->size, gfp);
+		slot->page = tern_rx_alloc_page(rx->pool, slot, gfp);
 		if (!slot->page)
 			break;
 		dma = page_pool_get_dma_addr(slot->page) + slot->offset +
@@ -333,6 +346,11 @@ static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
 	/* The device sees the descriptors before the index that covers them. */
 	dma_wmb();
 	WRITE_ONCE(rx->record->pi, cpu_to_le32(rx->pi));
+}
+
+static bool tern_rx_is_low(const struct tern_rx *rx)
+{
+	return tern_ring_used(rx->pi, rx->ci) < TERN_RX_LOW;
 }
 
 /* Hands a received frame of @len bytes to the stack. */
@@ -388,10 +406,13 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 	tern_net_cq_release(&rx->cq);
 	if (tern_ring_free(rx->pi, rx->ci, TERN_RX_LOG_SIZE) >= TERN_RX_BATCH)
 		tern_rx_fill(rx, GFP_ATOMIC | __GFP_NOWARN);
+	/* Jumbo frames take several pages in a row: those are not for an atomic context. */
+	if (unlikely(tern_rx_is_low(rx)))
+		schedule_delayed_work(&net->refill_work, 0);
 	return done;
 }
 
-static int tern_net_poll(struct napi_struct *napi, int budget)
+VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
 {
 	struct tern_net *net = container_of(napi, struct tern_net, napi);
 	int done;
@@ -401,14 +422,40 @@ static int tern_net_poll(struct napi_struct *napi, int budget)
 	if (!budget)
 		return 0;
 	done = tern_rx_poll(net, budget);
-	/* Without a buffer no event will ever come: try again for memory. */
-	if (unlikely(net->rx.pi == net->rx.ci))
-		return budget;
 	if (done < budget && napi_complete_done(napi, done)) {
 		tern_net_cq_arm(net, &net->tx.cq);
 		tern_net_cq_arm(net, &net->rx.cq);
 	}
 	return done;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_net_poll);
+
+/* The first poll arms the completion queues. */
+static void tern_net_napi_start(struct tern_net *net)
+{
+	napi_enable(&net->napi);
+	local_bh_disable();
+	napi_schedule(&net->napi);
+	local_bh_enable();
+}
+
+static void tern_net_refill_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(to_delayed_work(work),
+					    struct tern_net, refill_work);
+
+	rtnl_lock();
+	if (net->queues_up) {
+		napi_disable(&net->napi);
+		/* To write pages out may take this very interface. */
+		tern_rx_fill(&net->rx, GFP_NOIO | __GFP_NOWARN);
+		/* Before NAPI, which would not wait. */
+		if (tern_rx_is_low(&net->rx))
+			schedule_delayed_work(&net->refill_work,
+					      TERN_REFILL_INTERVAL);
+		tern_net_napi_start(net);
+	}
+	rtnl_unlock();
 }
 
 static int tern_tx_alloc(struct tern_net *net)
@@ -584,6 +631,7 @@ void tern_queues_init(struct tern_net *net)
 {
 	spin_lock_init(&net->tx.cq.arm_lock);
 	spin_lock_init(&net->rx.cq.arm_lock);
+	INIT_DELAYED_WORK(&net->refill_work, tern_net_refill_work);
 	netif_napi_add(net->netdev, &net->napi, tern_net_poll);
 }
 
@@ -644,11 +692,7 @@ int tern_queues_start(struct tern_net *net)
 	}
 
 	net->queues_up = true;
-	napi_enable(&net->napi);
-	/* The first poll arms the completion queues. */
-	local_bh_disable();
-	napi_schedule(&net->napi);
-	local_bh_enable();
+	tern_net_napi_start(net);
 	netif_wake_queue(net->netdev);
 	return 0;
 }

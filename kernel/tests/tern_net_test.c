@@ -11,6 +11,7 @@
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/rtnetlink.h>
+#include <net/page_pool/helpers.h>
 
 #include "tern_net.h"
 #include "tern_util.h"
@@ -242,6 +243,48 @@ static void tern_test_refused(struct kunit *test)
 	tern_test_expect_up(test, 9000);
 }
 
+static struct page *tern_test_no_page(struct page_pool *pool,
+				      struct tern_rx_slot *slot, gfp_t gfp)
+{
+	return NULL;
+}
+
+static bool tern_test_ring_is_full(struct kunit *test)
+{
+	struct tern_rx *rx = &tern_test_net(test)->rx;
+
+	return READ_ONCE(rx->pi) - READ_ONCE(rx->ci) == BIT(TERN_RX_LOG_SIZE);
+}
+
+/* A receive ring without a buffer: NAPI ends, and buffers come once there is memory. */
+static void tern_test_empty_ring(struct kunit *test)
+{
+	struct tern_net *net = tern_test_net(test);
+	struct tern_rx *rx = &net->rx;
+	struct tern_rx_slot *slot;
+
+	tern_test_open(test);
+	napi_disable(&net->napi);
+	for (; rx->ci != rx->pi; rx->ci++) {
+		slot = &rx->slots[tern_ring_slot(rx->ci, TERN_RX_LOG_SIZE)];
+		page_pool_put_full_page(rx->pool, slot->page, false);
+	}
+	kunit_activate_static_stub(test, tern_rx_alloc_page, tern_test_no_page);
+	/* What polls forever is not done. The work waits for the lock, so it is still to come. */
+	rtnl_lock();
+	local_bh_disable();
+	KUNIT_EXPECT_LT(test, tern_net_poll(&net->napi, NAPI_POLL_WEIGHT),
+			NAPI_POLL_WEIGHT);
+	local_bh_enable();
+	KUNIT_EXPECT_TRUE(test, work_busy(&net->refill_work.work));
+	kunit_deactivate_static_stub(test, tern_rx_alloc_page);
+	napi_enable(&net->napi);
+	rtnl_unlock();
+
+	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_ring_is_full, test));
+	tern_test_expect_up(test, ETH_DATA_LEN);
+}
+
 static void tern_test_hold_rtnl(struct work_struct *work)
 {
 	struct tern_test_net *fake = container_of(work, struct tern_test_net, rtnl_work);
@@ -356,6 +399,7 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_mtu),
 	KUNIT_CASE(tern_test_mtu_no_memory),
 	KUNIT_CASE(tern_test_refused),
+	KUNIT_CASE(tern_test_empty_ring),
 	KUNIT_CASE(tern_test_late_error),
 	{}
 };
