@@ -251,14 +251,16 @@ static void tern_net_stats_work(struct work_struct *work)
 {
 	struct tern_net *net = container_of(work, struct tern_net, stats_work);
 	u64 counters[TERN_ETH_CNT_NUM];
+	unsigned long flags;
 	unsigned int i;
 
 	if (tern_cmd_query_eth_counters(net->tdev, counters))
 		return;
-	u64_stats_update_begin(&net->hw_syncp);
+	/* Where the counters need a lock, its holder must not be preempted. */
+	flags = u64_stats_update_begin_irqsave(&net->hw_syncp);
 	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
 		u64_stats_set(&net->hw_counters[i], counters[i]);
-	u64_stats_update_end(&net->hw_syncp);
+	u64_stats_update_end_irqrestore(&net->hw_syncp, flags);
 }
 
 /* Atomic: what the device counts is as old as the last call. */
