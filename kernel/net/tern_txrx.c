@@ -229,10 +229,6 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 					   TERN_TX_WAKE)))
 		return NETDEV_TX_BUSY;
 
-	if (eth_skb_pad(skb)) {
-		DEV_STATS_INC(netdev, tx_dropped);
-		goto kick_earlier;
-	}
 	if (skb_shinfo(skb)->nr_frags >= TERN_ETH_MAX_TXD && skb_linearize(skb))
 		goto drop;
 	if (tern_tx_map(net, skb))
@@ -252,16 +248,21 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 drop:
 	dev_kfree_skb_any(skb);
 	DEV_STATS_INC(netdev, tx_dropped);
-kick_earlier:
 	/* Frames of the same batch may wait for this one's kick. */
 	if (!netdev_xmit_more())
 		tern_tx_kick(net);
 	return NETDEV_TX_OK;
 }
 
-/* Frees what was sent up to descriptor @end; false when it was not on its way. */
+/* Frames that left the queue. */
+struct tern_tx_count {
+	unsigned int packets;
+	unsigned int bytes;
+};
+
+/* Frees what was queued up to descriptor @end; false when it was not on its way. */
 static bool tern_tx_complete(struct tern_net *net, u32 *ci, u32 end, int budget,
-			     unsigned int *packets, unsigned int *bytes)
+			     struct tern_tx_count *done)
 {
 	struct tern_tx *tx = &net->tx;
 	struct tern_tx_slot *slot;
@@ -274,8 +275,8 @@ static bool tern_tx_complete(struct tern_net *net, u32 *ci, u32 end, int budget,
 		tern_tx_unmap(net, slot);
 		if (!slot->skb)
 			continue;
-		*packets += 1;
-		*bytes += slot->skb->len;
+		done->packets++;
+		done->bytes += slot->skb->len;
 		napi_consume_skb(slot->skb, budget);
 		slot->skb = NULL;
 	} while ((*ci)++ != end);
@@ -285,29 +286,37 @@ static bool tern_tx_complete(struct tern_net *net, u32 *ci, u32 end, int budget,
 static void tern_tx_poll(struct tern_net *net, int budget)
 {
 	struct netdev_queue *txq = netdev_get_tx_queue(net->netdev, 0);
-	unsigned int packets = 0, bytes = 0;
+	struct tern_tx_count queued = {}, sent = {};
 	struct tern_tx *tx = &net->tx;
 	const struct tern_cqe *cqe;
 	u32 ci = tx->ci;
 
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
-		if (unlikely(cqe->status != TERN_CQE_SUCCESS))
-			DEV_STATS_INC(net->netdev, tx_errors);
+		struct tern_tx_count done = {};
+
 		/* With this status the device has stopped serving the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     !tern_tx_complete(net, &ci,
 					       le32_to_cpu(cqe->wqe_index),
-					       budget, &packets, &bytes)))
+					       budget, &done)))
 			tern_net_fault(net);
+		queued.packets += done.packets;
+		queued.bytes += done.bytes;
+		if (likely(cqe->status == TERN_CQE_SUCCESS)) {
+			sent.packets += done.packets;
+			sent.bytes += done.bytes;
+		} else {
+			DEV_STATS_INC(net->netdev, tx_errors);
+		}
 		tx->cq.ci++;
 	}
 	tern_net_cq_release(&tx->cq);
 	/* After the room for completions: the frames that find room here need it. */
 	smp_store_release(&tx->ci, ci);
 
-	dev_sw_netstats_tx_add(net->netdev, packets, bytes);
-	netif_txq_completed_wake(txq, packets, bytes, tern_tx_free(tx),
-				 TERN_TX_WAKE);
+	dev_sw_netstats_tx_add(net->netdev, sent.packets, sent.bytes);
+	netif_txq_completed_wake(txq, queued.packets, queued.bytes,
+				 tern_tx_free(tx), TERN_TX_WAKE);
 }
 
 /* A buffer of at least @slot->size bytes, NULL without memory. */
