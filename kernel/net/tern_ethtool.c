@@ -5,20 +5,14 @@
 
 #include "tern_net.h"
 
-/* The device's own counts: frames that no queue took are among them. */
-static const char tern_stat_names[][ETH_GSTRING_LEN] = {
-	[TERN_ETH_CNT_TX_PACKETS]	= "hw_tx_packets",
-	[TERN_ETH_CNT_TX_BYTES]		= "hw_tx_bytes",
-	[TERN_ETH_CNT_TX_ERRORS]	= "hw_tx_errors",
-	[TERN_ETH_CNT_RX_PACKETS]	= "hw_rx_packets",
-	[TERN_ETH_CNT_RX_BYTES]		= "hw_rx_bytes",
-	[TERN_ETH_CNT_RX_NO_BUFFER]	= "hw_rx_no_buffer",
-	[TERN_ETH_CNT_RX_TOO_LONG]	= "hw_rx_too_long",
-	[TERN_ETH_CNT_RX_FILTERED]	= "hw_rx_filtered",
-	[TERN_ETH_CNT_RX_MULTICAST]	= "hw_rx_multicast",
+/* What no standard statistic has, of the device's own counts. */
+static const struct {
+	const char name[ETH_GSTRING_LEN];
+	unsigned int counter;	/* TERN_ETH_CNT_* */
+} tern_stats[] = {
+	{ "hw_tx_errors", TERN_ETH_CNT_TX_ERRORS },
+	{ "hw_rx_filtered", TERN_ETH_CNT_RX_FILTERED },
 };
-
-static_assert(ARRAY_SIZE(tern_stat_names) == TERN_ETH_CNT_NUM);
 
 static void tern_get_drvinfo(struct net_device *netdev,
 			     struct ethtool_drvinfo *info)
@@ -69,22 +63,47 @@ static int tern_get_link_ksettings(struct net_device *netdev,
 
 static void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
 {
-	if (set == ETH_SS_STATS)
-		memcpy(data, tern_stat_names, sizeof(tern_stat_names));
+	unsigned int i;
+
+	if (set != ETH_SS_STATS)
+		return;
+	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
+		ethtool_puts(&data, tern_stats[i].name);
 }
 
 static int tern_get_sset_count(struct net_device *netdev, int set)
 {
-	return set == ETH_SS_STATS ? ARRAY_SIZE(tern_stat_names) : -EOPNOTSUPP;
+	return set == ETH_SS_STATS ? ARRAY_SIZE(tern_stats) : -EOPNOTSUPP;
 }
 
 static void tern_get_ethtool_stats(struct net_device *netdev,
 				   struct ethtool_stats *stats, u64 *data)
 {
 	struct tern_net *net = netdev_priv(netdev);
+	u64 counters[TERN_ETH_CNT_NUM] = {};
+	unsigned int i;
 
-	if (tern_cmd_query_eth_counters(net->tdev, data))
-		memset(data, 0, sizeof(*data) * ARRAY_SIZE(tern_stat_names));
+	if (tern_cmd_query_eth_counters(net->tdev, counters))
+		memset(counters, 0, sizeof(counters));
+	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
+		data[i] = counters[tern_stats[i].counter];
+}
+
+/* The device counts frames that no queue took, the netdev's own statistics do not. */
+static void tern_get_eth_mac_stats(struct net_device *netdev,
+				   struct ethtool_eth_mac_stats *stats)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	u64 counters[TERN_ETH_CNT_NUM];
+
+	if (tern_cmd_query_eth_counters(net->tdev, counters))
+		return;
+	stats->FramesTransmittedOK = counters[TERN_ETH_CNT_TX_PACKETS];
+	stats->OctetsTransmittedOK = counters[TERN_ETH_CNT_TX_BYTES];
+	stats->FramesReceivedOK = counters[TERN_ETH_CNT_RX_PACKETS];
+	stats->OctetsReceivedOK = counters[TERN_ETH_CNT_RX_BYTES];
+	stats->MulticastFramesReceivedOK = counters[TERN_ETH_CNT_RX_MULTICAST];
+	stats->FrameTooLongErrors = counters[TERN_ETH_CNT_RX_TOO_LONG];
 }
 
 const struct ethtool_ops tern_ethtool_ops = {
@@ -94,6 +113,7 @@ const struct ethtool_ops tern_ethtool_ops = {
 	.get_strings		= tern_get_strings,
 	.get_ethtool_stats	= tern_get_ethtool_stats,
 	.get_sset_count		= tern_get_sset_count,
+	.get_eth_mac_stats	= tern_get_eth_mac_stats,
 	.get_channels		= tern_get_channels,
 	.get_ts_info		= ethtool_op_get_ts_info,
 	.get_link_ksettings	= tern_get_link_ksettings,
