@@ -76,8 +76,6 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       void *context);
 void tern_eq_destroy(struct tern_eq *eq);
 u32 tern_eq_number(const struct tern_eq *eq);
-/* Linux interrupt number of the queue's vector. */
-int tern_eq_irq(const struct tern_eq *eq);
 
 /*
  * Asynchronous events: the chain's data is a const struct tern_eqe *, the action

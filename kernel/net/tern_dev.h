@@ -99,7 +99,6 @@ struct tern_eq {
 	u32 ci;
 	u32 id;
 	u8 log_size;
-	int irq;
 	unsigned int vector;
 	tern_eq_handler_t handler;
 	void *context;

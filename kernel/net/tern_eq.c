@@ -96,7 +96,6 @@ struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 	eq->vector = vector;
 	eq->handler = handler;
 	eq->context = context;
-	eq->irq = pci_irq_vector(pdev, vector);
 	/* Queues share vectors: each has an action of its own on the interrupt. */
 	err = pci_request_irq(pdev, vector, tern_comp_irq, NULL, eq,
 			      "tern-comp%u@pci:%s", vector, pci_name(pdev));
@@ -165,13 +164,6 @@ u32 tern_eq_number(const struct tern_eq *eq)
 	return eq->id;
 }
 EXPORT_SYMBOL_GPL(tern_eq_number);
-
-/* Linux interrupt number of the queue's vector. */
-int tern_eq_irq(const struct tern_eq *eq)
-{
-	return eq->irq;
-}
-EXPORT_SYMBOL_GPL(tern_eq_irq);
 
 bool tern_async_eq_pending(struct tern_dev *tdev)
 {
