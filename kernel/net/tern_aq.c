@@ -157,6 +157,22 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_fail_all);
 
+/* Makes a device that is alive find the queue overrun, which is fatal. */
+int tern_aq_overrun(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+	unsigned long flags;
+	int err = -EIO;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	if (!tern_dev_dead(tdev)) {
+		writel(aq->tail + TERN_AQ_SIZE + 1, tdev->regs + TERN_REG_AQ_TAIL);
+		err = 0;
+	}
+	spin_unlock_irqrestore(&aq->lock, flags);
+	return err;
+}
+
 /* Whether a claim is settled: @index becomes a slot, or -EIO of a dead device. */
 static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 {

@@ -10,6 +10,7 @@
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
+#include <net/devlink.h>
 
 #include "tern_core.h"
 #include "tern_hw.h"
@@ -107,7 +108,8 @@ struct tern_eq {
 enum {
 	TERN_DEV_DEAD,		/* no command is answered any more */
 	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is still to be delivered */
-	TERN_DEV_UP,		/* tern_hw_up() has run; changed under the device lock */
+	TERN_DEV_UP,		/* tern_hw_up() has run; changed under the devlink lock */
+	TERN_DEV_HELD,		/* taken down by the PCI core or for sleep; devlink lock */
 };
 
 /**
@@ -121,6 +123,10 @@ enum {
  * @async_eq: asynchronous event queue, drained by @async_work alone
  * @async_work: delivers events in process context
  * @health_work: notices a fatal or removed device
+ * @report_work: reports a death to devlink, which may recover the device
+ * @fatal_reporter: the reporter of deaths
+ * @fatal: TERN_FATAL_* of the last one
+ * @devlink_port: port of the network device
  * @events: who wants to hear asynchronous events
  * @clock_lock: the clock's low word latches its high word
  * @dead_lock: sets TERN_DEV_DEAD together with what follows from it
@@ -137,6 +143,10 @@ struct tern_dev {
 	struct tern_eq async_eq;
 	struct work_struct async_work;
 	struct delayed_work health_work;
+	struct work_struct report_work;
+	struct devlink_health_reporter *fatal_reporter;
+	u32 fatal;
+	struct devlink_port devlink_port;
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
 	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */
@@ -172,6 +182,7 @@ int tern_aq_alloc(struct tern_dev *tdev);
 void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
+int tern_aq_overrun(struct tern_dev *tdev);
 
 /* tern_cmd.c */
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,

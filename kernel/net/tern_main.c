@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 
 #include "tern_dev.h"
+#include "tern_devlink.h"
 #include "tern_net.h"
 #include "tern_util.h"
 
@@ -121,11 +122,20 @@ bool tern_dev_check(struct tern_dev *tdev)
 	if (status != TERN_REG_GONE &&
 	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
 		return true;
-	if (status != TERN_REG_GONE && status & TERN_STATUS_FATAL)
+	WRITE_ONCE(tdev->fatal, TERN_FATAL_NONE);
+	if (status != TERN_REG_GONE && status & TERN_STATUS_FATAL) {
+		WRITE_ONCE(tdev->fatal, tern_read(tdev, TERN_REG_FATAL));
 		dev_err(tern_dma_dev(tdev), "device failed, reason %u\n",
-			tern_read(tdev, TERN_REG_FATAL));
+			tdev->fatal);
+	}
 	tern_dev_kill(tdev);
 	return false;
+}
+
+/* Whether the function was pulled out. */
+bool tern_dev_gone(struct tern_dev *tdev)
+{
+	return tern_read(tdev, TERN_REG_STATUS) == TERN_REG_GONE;
 }
 
 static void tern_health_work(struct work_struct *work)
@@ -361,7 +371,7 @@ static void tern_adev_del(struct tern_dev *tdev)
 	auxiliary_device_uninit(&adev->adev);
 }
 
-/* Takes everything off the device, the registered netdev stays. Device lock held. */
+/* Takes everything off the device, the registered netdev stays. Devlink lock held. */
 static void tern_quiesce(struct tern_dev *tdev)
 {
 	if (!test_bit(TERN_DEV_UP, &tdev->flags))
@@ -371,7 +381,7 @@ static void tern_quiesce(struct tern_dev *tdev)
 	tern_hw_down(tdev);
 }
 
-/* Undoes tern_quiesce() but for the auxiliary device. Device lock held. */
+/* Undoes tern_quiesce() but for the auxiliary device. Devlink lock held. */
 static int tern_revive(struct tern_dev *tdev)
 {
 	int err;
@@ -385,6 +395,54 @@ static int tern_revive(struct tern_dev *tdev)
 	}
 	tern_net_attach(tdev->net);
 	return 0;
+}
+
+/* Takes the device down until tern_release(): nothing else may bring it up. */
+static void tern_hold(struct tern_dev *tdev)
+{
+	tern_devlink_lock(tdev);
+	set_bit(TERN_DEV_HELD, &tdev->flags);
+	tern_quiesce(tdev);
+	tern_devlink_unlock(tdev);
+}
+
+/* Brings the function up again after tern_hold(). */
+static int tern_bring_up(struct tern_dev *tdev)
+{
+	int err;
+
+	tern_devlink_lock(tdev);
+	err = tern_revive(tdev);
+	tern_devlink_unlock(tdev);
+	return err;
+}
+
+/* Undoes tern_hold(): a function that is up gets its auxiliary device, another is reported. */
+static void tern_release(struct tern_dev *tdev)
+{
+	tern_devlink_lock(tdev);
+	clear_bit(TERN_DEV_HELD, &tdev->flags);
+	if (tern_dev_dead(tdev)) {
+		schedule_work(&tdev->report_work);
+	} else {
+		tern_adev_add(tdev);
+		tern_devlink_healthy(tdev);
+	}
+	tern_devlink_unlock(tdev);
+}
+
+/* Resets a dead device and starts everything anew. Devlink lock held. */
+int tern_dev_recover(struct tern_dev *tdev)
+{
+	int err;
+
+	if (!tern_dev_dead(tdev))
+		return 0;
+	tern_quiesce(tdev);
+	err = tern_revive(tdev);
+	if (!err)
+		tern_adev_add(tdev);
+	return err;
 }
 
 static int tern_map(struct tern_dev *tdev)
@@ -448,7 +506,7 @@ static struct tern_dev *tern_dev_alloc(struct pci_dev *pdev)
 {
 	struct tern_dev *tdev;
 
-	tdev = kzalloc_obj(*tdev);
+	tdev = tern_devlink_alloc(pdev);
 	if (!tdev)
 		return NULL;
 	tdev->core.pdev = pdev;
@@ -484,29 +542,43 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_net_alloc(tdev);
 	if (err)
 		goto unmap;
+	tern_devlink_lock(tdev);
 	err = tern_hw_up(tdev);
 	if (err)
 		goto free_net;
-	err = tern_net_register(tdev->net);
+	err = tern_devlink_port_register(tdev);
 	if (err)
 		goto hw_down;
+	err = tern_net_register(tdev->net);
+	if (err)
+		goto unregister_port;
 	tern_adev_add(tdev);
+	err = tern_devlink_register(tdev);
+	if (err)
+		goto unregister_net;
 
 	/* Error recovery wants the configuration as it is now. */
 	pci_save_state(pdev);
 	pci_set_drvdata(pdev, tdev);
+	tern_devlink_unlock(tdev);
 	return 0;
 
+unregister_net:
+	tern_adev_del(tdev);
+	tern_net_unregister(tdev->net);
+unregister_port:
+	tern_devlink_port_unregister(tdev);
 hw_down:
 	tern_hw_down(tdev);
 free_net:
+	tern_devlink_unlock(tdev);
 	tern_net_free(tdev->net);
 unmap:
 	tern_unmap(tdev);
 pci_disable:
 	tern_pci_disable(pdev);
 free_dev:
-	kfree(tdev);
+	tern_devlink_free(tdev);
 	return err;
 }
 
@@ -516,32 +588,36 @@ static void tern_remove(struct pci_dev *pdev)
 
 	/* A device that was pulled out answers nobody: do not wait for it. */
 	tern_dev_check(tdev);
+	tern_devlink_unregister(tdev);
+	tern_devlink_lock(tdev);
 	tern_adev_del(tdev);
 	tern_net_unregister(tdev->net);
+	tern_devlink_port_unregister(tdev);
 	if (test_bit(TERN_DEV_UP, &tdev->flags))
 		tern_hw_down(tdev);
+	tern_devlink_unlock(tdev);
 	tern_net_free(tdev->net);
 	tern_unmap(tdev);
 	tern_pci_disable(pdev);
-	kfree(tdev);
+	tern_devlink_free(tdev);
 }
 
 static void tern_shutdown(struct pci_dev *pdev)
 {
-	tern_quiesce(pci_get_drvdata(pdev));
+	tern_hold(pci_get_drvdata(pdev));
 }
 
 static void tern_reset_prepare(struct pci_dev *pdev)
 {
-	tern_quiesce(pci_get_drvdata(pdev));
+	tern_hold(pci_get_drvdata(pdev));
 }
 
 static void tern_reset_done(struct pci_dev *pdev)
 {
 	struct tern_dev *tdev = pci_get_drvdata(pdev);
 
-	if (!tern_revive(tdev))
-		tern_adev_add(tdev);
+	tern_bring_up(tdev);
+	tern_release(tdev);
 }
 
 static pci_ers_result_t tern_error_detected(struct pci_dev *pdev,
@@ -553,7 +629,7 @@ static pci_ers_result_t tern_error_detected(struct pci_dev *pdev,
 		return PCI_ERS_RESULT_CAN_RECOVER;
 
 	tern_dev_kill(tdev);
-	tern_quiesce(tdev);
+	tern_hold(tdev);
 	return state == pci_channel_io_frozen ? PCI_ERS_RESULT_NEED_RESET :
 						PCI_ERS_RESULT_DISCONNECT;
 }
@@ -565,16 +641,13 @@ static pci_ers_result_t tern_slot_reset(struct pci_dev *pdev)
 	pci_restore_state(pdev);
 	/* Restoring uses up what was saved. */
 	pci_save_state(pdev);
-	return tern_revive(tdev) ? PCI_ERS_RESULT_DISCONNECT :
-				   PCI_ERS_RESULT_RECOVERED;
+	return tern_bring_up(tdev) ? PCI_ERS_RESULT_DISCONNECT :
+				     PCI_ERS_RESULT_RECOVERED;
 }
 
 static void tern_error_resume(struct pci_dev *pdev)
 {
-	struct tern_dev *tdev = pci_get_drvdata(pdev);
-
-	if (test_bit(TERN_DEV_UP, &tdev->flags))
-		tern_adev_add(tdev);
+	tern_release(pci_get_drvdata(pdev));
 }
 
 static const struct pci_error_handlers tern_err_handler = {
@@ -587,13 +660,13 @@ static const struct pci_error_handlers tern_err_handler = {
 
 static int tern_suspend(struct device *dev)
 {
-	tern_quiesce(dev_get_drvdata(dev));
+	tern_hold(dev_get_drvdata(dev));
 	return 0;
 }
 
 static int tern_resume(struct device *dev)
 {
-	return tern_revive(dev_get_drvdata(dev));
+	return tern_bring_up(dev_get_drvdata(dev));
 }
 
 /* Only now a child may be added: tern_resume() runs with children forbidden. */

@@ -52,6 +52,9 @@ reset_vm2() {
 	on2 "echo 1 >/sys/bus/pci/devices/$pci/reset && tern-up"
 }
 
+# What a device that failed does is looked at before somebody brings it back.
+check no-recovery-by-itself on2 "devlink health set pci/$pci reporter fw_fatal auto_recover false"
+
 # Rules: refused with a reason, counted, cleared.
 labctl faults vm1 -
 labctl faults vm2 -

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Inside tern.ko: devlink, and what it asks of the PCI function. */
+#ifndef TERN_DEVLINK_H
+#define TERN_DEVLINK_H
+
+struct pci_dev;
+struct tern_dev;
+
+/* tern_devlink.c */
+struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev);
+void tern_devlink_free(struct tern_dev *tdev);
+void tern_devlink_lock(struct tern_dev *tdev);
+void tern_devlink_unlock(struct tern_dev *tdev);
+int tern_devlink_port_register(struct tern_dev *tdev);
+void tern_devlink_port_unregister(struct tern_dev *tdev);
+int tern_devlink_register(struct tern_dev *tdev);
+void tern_devlink_unregister(struct tern_dev *tdev);
+void tern_devlink_healthy(struct tern_dev *tdev);
+
+/* tern_main.c */
+bool tern_dev_gone(struct tern_dev *tdev);
+int tern_dev_recover(struct tern_dev *tdev);
+
+#endif /* TERN_DEVLINK_H */

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# health.sh: devlink's view of a device that fails: it is reported with its reason, recovered by itself or on request, and
+# works again, netdev and RDMA. Runs in vm1; prints ok / not ok lines.
+set -u
+failed=0
+
+check() { # NAME CMD...
+	local name=$1
+	shift
+	if "$@" >/run/check.log 2>&1; then
+		echo "ok health/$name"
+	else
+		echo "not ok health/$name - $(tail -n 2 /run/check.log | tr '\n' ' ')"
+		failed=1
+	fi
+}
+until_true() { # CMD...
+	local i
+	for ((i = 0; i < 600; i++)); do
+		"$@" && return
+		sleep 0.1
+	done
+	return 1
+}
+health() { devlink health "$@"; }
+shows() { # PATTERN...: each is in what devlink shows of the reporter
+	local text pattern
+	text=$(health show "pci/$pci" reporter fw_fatal | tr '\n' ' ')
+	echo "$text"
+	for pattern; do [[ $text == *"$pattern"* ]] || return 1; done
+}
+diagnosis() { health diagnose "pci/$pci" reporter fw_fatal | grep -q "$1"; }
+set_reporter() { health set "pci/$pci" reporter fw_fatal "$@"; }
+fail_device() { health test "pci/$pci" reporter fw_fatal; }
+recover() { health recover "pci/$pci" reporter fw_fatal; }
+pingpong() {
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
+	local server=$!
+	wait-listen 18515
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
+}
+works() { tern-up && pingpong; }
+
+pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
+dev=$(ls "/sys/bus/pci/devices/$pci/net")
+
+check device-is-shown grep -q "$pci" <(devlink dev show)
+check firmware-is-shown grep -q fw <(devlink dev info "pci/$pci")
+check port-is-shown grep -q "netdev $dev flavour physical" <(devlink port show)
+check is-healthy shows 'state healthy' 'error 0' 'recover 0' 'auto_recover true'
+
+# By itself.
+mtu=$(($(cat "/sys/class/net/$dev/mtu") - 100))
+ip link set "$dev" mtu $mtu
+check fails fail_device
+check recovers-by-itself until_true shows 'state healthy' 'error 1' 'recover 1'
+check reason-is-known diagnosis '2'
+check works-after-recovery works
+check netdev-keeps-its-configuration grep -qx $mtu "/sys/class/net/$dev/mtu"
+
+# Not again at once: a device that keeps failing is left alone.
+check fails-again fail_device
+check is-left-alone-so-soon until_true shows 'state error' 'error 2' 'recover 1'
+check diagnosis-says-dead diagnosis dead
+check has-no-link until_true sh -c "! grep -qx 1 /sys/class/net/$dev/carrier"
+check recovers-on-request recover
+check is-healthy-on-request shows 'state healthy' 'recover 2'
+check works-after-request works
+
+# Never by itself when it is told so; a reset is as good.
+check auto-recovery-goes-off set_reporter grace_period 0 auto_recover false
+check fails-third-time fail_device
+check waits-for-somebody until_true shows 'state error' 'error 3' 'recover 2'
+check reset sh -c "echo 1 >/sys/bus/pci/devices/$pci/reset"
+check is-healthy-after-reset shows 'state healthy' 'recover 2'
+check works-after-reset works
+
+# With a program that uses it.
+check auto-recovery-goes-on set_reporter auto_recover true
+ib_write_bw -d tern0 -x "$(gid-index)" -F -D 600 -p 18600 >/dev/null 2>&1 &
+server=$!
+wait-listen 18600
+ib_write_bw -d tern0 -x "$(gid-index)" -F -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
+client=$!
+check fails-under-traffic fail_device
+check recovers-under-traffic until_true shows 'state healthy' 'error 4' 'recover 3'
+kill -KILL $server $client 2>/dev/null
+wait
+check works-after-traffic works
+
+# The driver goes while it recovers.
+check fails-before-removal fail_device
+check unbind sh -c "echo $pci >/sys/bus/pci/drivers/tern/unbind"
+check bind sh -c "echo $pci >/sys/bus/pci/drivers/tern/bind"
+check works-after-bind works
+exit $failed
