@@ -3,8 +3,11 @@
 
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
+#include <linux/errno.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
+#include <linux/math64.h>
+#include <linux/sizes.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
@@ -14,6 +17,83 @@
 #define TERN_CMD_POLL		(HZ / 10)
 
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
+
+/* Bytes of device memory that a slow device zeroes in a second. */
+#define TERN_DM_ZERO_RATE	SZ_128M
+
+/*
+ * Seconds that a command may take on top of the usual time. ALLOC_DM ends when its
+ * memory is zero, and all that run at once zero @dm_size bytes at most.
+ */
+VISIBLE_IF_KUNIT unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
+{
+	u64 seconds = div_u64(dm_size, TERN_DM_ZERO_RATE);
+
+	return opcode == TERN_CMD_ALLOC_DM ? min_t(u64, seconds, SZ_1M) : 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
+
+/* -errno of an admin command's TERN_ST_*. */
+VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
+{
+	switch (status) {
+	case TERN_ST_OK:
+		return 0;
+	case TERN_ST_BAD_OPCODE:
+	case TERN_ST_BAD_VERSION:
+	case TERN_ST_NOT_SUPPORTED:
+		return -EOPNOTSUPP;
+	case TERN_ST_BAD_LENGTH:
+	case TERN_ST_BAD_PARAM:
+	case TERN_ST_BAD_STATE:
+		return -EINVAL;
+	case TERN_ST_BAD_HANDLE:
+		return -ENOENT;
+	case TERN_ST_BUSY:
+		return -EBUSY;
+	case TERN_ST_NO_RESOURCE:
+	case TERN_ST_NO_MEMORY:
+		return -ENOMEM;
+	case TERN_ST_DMA_ERROR:
+		return -EFAULT;
+	case TERN_ST_DENIED:
+		return -EPERM;
+	default:
+		return -EIO;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_status_to_errno);
+
+/*
+ * Whether a command gives memory to the device or takes it back. When such a
+ * command goes unanswered nobody knows who owns the memory.
+ */
+VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
+{
+	switch (opcode) {
+	case TERN_CMD_CREATE_EQ:
+	case TERN_CMD_DESTROY_EQ:
+	case TERN_CMD_CREATE_CQ:
+	case TERN_CMD_DESTROY_CQ:
+	case TERN_CMD_RESIZE_CQ:
+	case TERN_CMD_CREATE_MR:
+	case TERN_CMD_DESTROY_MR:
+	case TERN_CMD_UPDATE_PAGES:
+	case TERN_CMD_REREG_MR:
+	case TERN_CMD_CREATE_QP:
+	case TERN_CMD_DESTROY_QP:
+	case TERN_CMD_MODIFY_QP:	/* to RESET: posted work is forgotten */
+	case TERN_CMD_CREATE_SRQ:
+	case TERN_CMD_DESTROY_SRQ:
+	case TERN_CMD_MODIFY_SRQ:
+	case TERN_CMD_CREATE_ETH_QUEUE:
+	case TERN_CMD_DESTROY_ETH_QUEUE:
+		return true;
+	default:
+		return false;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 
 void tern_aq_init(struct tern_dev *tdev)
 {

@@ -183,6 +183,11 @@ void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
 int tern_aq_overrun(struct tern_dev *tdev);
+#if IS_ENABLED(CONFIG_KUNIT)
+int tern_status_to_errno(u16 status);
+bool tern_cmd_moves_memory(u16 opcode);
+unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size);
+#endif
 
 /* tern_cmd.c */
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,

@@ -1,91 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Arithmetic of rings, tags and status codes: pure functions, testable alone. */
+/* Arithmetic of rings, tags and vectors. */
 #ifndef TERN_UTIL_H
 #define TERN_UTIL_H
 
-#include <linux/errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_vlan.h>
 #include <linux/log2.h>
-#include <linux/math64.h>
 #include <linux/minmax.h>
-#include <linux/sizes.h>
 
 #include "tern_hw.h"
-
-/* Bytes of device memory that a slow device zeroes in a second. */
-#define TERN_DM_ZERO_RATE	SZ_128M
-
-/*
- * Seconds that a command may take on top of the usual time. ALLOC_DM ends when its
- * memory is zero, and all that run at once zero @dm_size bytes at most.
- */
-static inline unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
-{
-	u64 seconds = div_u64(dm_size, TERN_DM_ZERO_RATE);
-
-	return opcode == TERN_CMD_ALLOC_DM ? min_t(u64, seconds, SZ_1M) : 0;
-}
-
-/* -errno of an admin command's TERN_ST_*. */
-static inline int tern_status_to_errno(u16 status)
-{
-	switch (status) {
-	case TERN_ST_OK:
-		return 0;
-	case TERN_ST_BAD_OPCODE:
-	case TERN_ST_BAD_VERSION:
-	case TERN_ST_NOT_SUPPORTED:
-		return -EOPNOTSUPP;
-	case TERN_ST_BAD_LENGTH:
-	case TERN_ST_BAD_PARAM:
-	case TERN_ST_BAD_STATE:
-		return -EINVAL;
-	case TERN_ST_BAD_HANDLE:
-		return -ENOENT;
-	case TERN_ST_BUSY:
-		return -EBUSY;
-	case TERN_ST_NO_RESOURCE:
-	case TERN_ST_NO_MEMORY:
-		return -ENOMEM;
-	case TERN_ST_DMA_ERROR:
-		return -EFAULT;
-	case TERN_ST_DENIED:
-		return -EPERM;
-	default:
-		return -EIO;
-	}
-}
-
-/*
- * Whether a command gives memory to the device or takes it back. When such a
- * command goes unanswered nobody knows who owns the memory.
- */
-static inline bool tern_cmd_moves_memory(u16 opcode)
-{
-	switch (opcode) {
-	case TERN_CMD_CREATE_EQ:
-	case TERN_CMD_DESTROY_EQ:
-	case TERN_CMD_CREATE_CQ:
-	case TERN_CMD_DESTROY_CQ:
-	case TERN_CMD_RESIZE_CQ:
-	case TERN_CMD_CREATE_MR:
-	case TERN_CMD_DESTROY_MR:
-	case TERN_CMD_UPDATE_PAGES:
-	case TERN_CMD_REREG_MR:
-	case TERN_CMD_CREATE_QP:
-	case TERN_CMD_DESTROY_QP:
-	case TERN_CMD_MODIFY_QP:	/* to RESET: posted work is forgotten */
-	case TERN_CMD_CREATE_SRQ:
-	case TERN_CMD_DESTROY_SRQ:
-	case TERN_CMD_MODIFY_SRQ:
-	case TERN_CMD_CREATE_ETH_QUEUE:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
-		return true;
-	default:
-		return false;
-	}
-}
 
 /* A command's tag: its slot, and a count that tells it from earlier users of the slot. */
 #define TERN_TAG_SLOT_MASK	GENMASK(7, 0)

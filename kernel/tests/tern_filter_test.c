@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_filter.h: which addresses the Ethernet function lets in. */
+/* Tests of tern_filter.c: which addresses the Ethernet function lets in. */
 
 #include <kunit/test.h>
+#include <linux/etherdevice.h>
 #include <linux/module.h>
+#include <linux/netdevice.h>
 
 #include "tern_filter.h"
+#include "tern_hw.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 /* More addresses than the filter has room for. */
 #define TERN_TEST_ADDRS		(TERN_RX_FILTER_MACS + 1)

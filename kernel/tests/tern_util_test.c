@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_util.h: rings, tags, status codes, vectors. */
+/* Tests of arithmetic: rings, tags, status codes, time limits, vectors. */
 
 #include <kunit/test.h>
 #include <linux/limits.h>
 #include <linux/module.h>
+#include <linux/sizes.h>
 
+#include "tern_dev.h"
 #include "tern_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 static void tern_test_status(struct kunit *test)
 {

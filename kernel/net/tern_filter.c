@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The receive filter of a network device. */
+
+#include <kunit/visibility.h>
+#include <linux/etherdevice.h>
+#include <linux/if.h>
+#include <linux/netdevice.h>
+#include <linux/string.h>
+
+#include "tern_filter.h"
+#include "tern_hw.h"
+
+/* Appends the addresses of @list to the filter; none of them without room for all. */
+VISIBLE_IF_KUNIT bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
+				      unsigned int *num,
+				      struct netdev_hw_addr_list *list)
+{
+	struct netdev_hw_addr *ha;
+
+	if (*num + netdev_hw_addr_list_count(list) > TERN_RX_FILTER_MACS)
+		return false;
+	netdev_hw_addr_list_for_each(ha, list)
+		ether_addr_copy(filter->macs[(*num)++], ha->addr);
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_filter_add);
+
+/*
+ * Everything but the VLANs of the filter, from the IFF_* flags of the device, whether
+ * it filters VLANs, and its addresses. What does not fit is let in with everything else.
+ */
+void tern_filter_fill(struct tern_cmd_set_rx_filter *filter, unsigned int iff,
+		      bool filters_vlans, struct netdev_hw_addr_list *uc,
+		      struct netdev_hw_addr_list *mc)
+{
+	unsigned int num = 0;
+	u16 flags = 0;
+
+	memset(filter->macs, 0, sizeof(filter->macs));
+	if (iff & IFF_PROMISC || !tern_filter_add(filter, &num, uc))
+		flags |= TERN_RXF_PROMISC;
+	else if (filters_vlans)
+		flags |= TERN_RXF_VLANS;
+	if (iff & IFF_ALLMULTI || !tern_filter_add(filter, &num, mc))
+		flags |= TERN_RXF_ALLMULTI;
+
+	filter->flags = cpu_to_le16(flags);
+	filter->num_macs = cpu_to_le16(num);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_filter_fill);
