@@ -78,11 +78,12 @@ bool tern_core_dead(struct tern_core *core)
 EXPORT_SYMBOL_GPL(tern_core_dead);
 
 /*
- * Declares the device dead: no DMA, commands fail, listeners are told. Any context.
+ * Declares the device dead, for reason TERN_FATAL_*: no DMA, commands fail, listeners
+ * are told. Any context.
  * Its steps are one under the lock, so nothing of it is left to do once another
  * thread has passed tern_dev_retire().
  */
-void tern_dev_kill(struct tern_dev *tdev)
+static void tern_dev_fail(struct tern_dev *tdev, u32 fatal)
 {
 	unsigned long flags;
 
@@ -90,12 +91,19 @@ void tern_dev_kill(struct tern_dev *tdev)
 	if (!tern_dev_dead(tdev)) {
 		/* First: whoever sees the bit frees the memory that the device was given. */
 		pci_clear_master(tdev->core.pdev);
+		WRITE_ONCE(tdev->fatal, fatal);
 		set_bit(TERN_DEV_DEAD, &tdev->flags);
 		tern_aq_fail_all(tdev);
 		set_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 		schedule_work(&tdev->async_work);
 	}
 	spin_unlock_irqrestore(&tdev->dead_lock, flags);
+}
+
+/* Declares a device dead that has not failed by itself. Any context. */
+void tern_dev_kill(struct tern_dev *tdev)
+{
+	tern_dev_fail(tdev, TERN_FATAL_NONE);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 
@@ -115,6 +123,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
 bool tern_dev_check(struct tern_dev *tdev)
 {
 	u32 status = tern_read(tdev, TERN_REG_STATUS);
+	u32 fatal = TERN_FATAL_NONE;
 
 	if (tern_dev_dead(tdev))
 		return false;
@@ -122,13 +131,11 @@ bool tern_dev_check(struct tern_dev *tdev)
 	if (status != TERN_REG_GONE &&
 	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
 		return true;
-	WRITE_ONCE(tdev->fatal, TERN_FATAL_NONE);
 	if (status != TERN_REG_GONE && status & TERN_STATUS_FATAL) {
-		WRITE_ONCE(tdev->fatal, tern_read(tdev, TERN_REG_FATAL));
-		dev_err(tern_dma_dev(tdev), "device failed, reason %u\n",
-			tdev->fatal);
+		fatal = tern_read(tdev, TERN_REG_FATAL);
+		dev_err(tern_dma_dev(tdev), "device failed, reason %u\n", fatal);
 	}
-	tern_dev_kill(tdev);
+	tern_dev_fail(tdev, fatal);
 	return false;
 }
 

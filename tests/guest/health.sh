@@ -55,7 +55,7 @@ mtu=$(($(cat "/sys/class/net/$dev/mtu") - 100))
 ip link set "$dev" mtu $mtu
 check fails fail_device
 check recovers-by-itself until_true shows 'state healthy' 'error 1' 'recover 1'
-check reason-is-known diagnosis '2'
+check reason-is-known diagnosis overrun
 check works-after-recovery works
 check netdev-keeps-its-configuration grep -qx $mtu "/sys/class/net/$dev/mtu"
 
