@@ -253,6 +253,10 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	u64 page_sizes = le64_to_cpu(dev->core->caps->page_shift_mask);
 	unsigned long pgsz;
 
+	/* Below, the umem forgets its offset, and would unpin fewer pages than it has. */
+	if (!PAGE_ALIGNED(umem->address))
+		return -EINVAL;
+
 	pgsz = ib_umem_find_best_pgoff(umem, page_sizes, 0);
 	if (!pgsz || ib_umem_num_dma_blocks(umem, pgsz) >
 		     tern_table_limit(dev->core->caps))
