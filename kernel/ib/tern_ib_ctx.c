@@ -88,6 +88,13 @@ static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 		return err;
 
 	uar = le32_to_cpu(rsp.id);
+	/* What is mapped is nobody else's, whatever the device says. */
+	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
+			 core->page_shift, uar)) {
+		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
+		return -EIO;
+	}
+
 	offset = (phys_addr_t)uar << core->page_shift;
 	entry = tern_mmap_add(&ucontext->ibucontext, TERN_MMAP_UAR, uar,
 			      core->uar_phys + offset, PAGE_SIZE);

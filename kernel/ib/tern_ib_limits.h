@@ -265,6 +265,12 @@ static inline u32 tern_rereg_mask(int flags)
 	return mask;
 }
 
+/* Whether the device gave a doorbell page that its BAR has, and not the kernel's own. */
+static inline bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
+{
+	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
+}
+
 /* Whether the device gave whole pages that are there, and enough of them. */
 static inline bool tern_dm_rsp_ok(const struct tern_core *core,
 				  const struct tern_rsp_alloc_dm *rsp,

@@ -344,6 +344,36 @@ static void tern_test_alloc_dm(struct kunit *test)
 	}
 }
 
+/* Nor a doorbell page that is not in the BAR, or that of the kernel. */
+static void tern_test_uar(struct kunit *test)
+{
+	static const struct {
+		u64 bar_len;
+		unsigned int page_shift;
+		u32 uar;
+		bool ok;
+	} cases[] = {
+		{ SZ_1M, 12, 0, false },
+		{ SZ_1M, 12, 1, true },
+		{ SZ_1M, 12, 255, true },
+		{ SZ_1M, 12, 256, false },
+		{ SZ_1M, 12, U32_MAX, false },
+		/* The stride is the host's page size. */
+		{ SZ_1M, 16, 15, true },
+		{ SZ_1M, 16, 16, false },
+		{ SZ_4K - 1, 12, 1, false },
+		{ 0, 12, 1, false },
+	};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++)
+		KUNIT_EXPECT_EQ_MSG(test,
+				    tern_uar_ok(cases[i].bar_len,
+						cases[i].page_shift,
+						cases[i].uar),
+				    cases[i].ok, "case %u", i);
+}
+
 /* Nothing is mapped that a device which is out of its mind names. */
 static void tern_test_dm_rsp(struct kunit *test)
 {
@@ -402,6 +432,7 @@ static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_srq_size),
 	KUNIT_CASE(tern_test_alloc_dm),
 	KUNIT_CASE(tern_test_dm_rsp),
+	KUNIT_CASE(tern_test_uar),
 	KUNIT_CASE(tern_test_rereg_mask),
 	{}
 };
