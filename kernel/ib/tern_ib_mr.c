@@ -277,6 +277,8 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 		goto err_free;
 
 	mr->access = access;
+	mr->ibmr.iova = virt;
+	mr->ibmr.length = length;
 	tern_mr_set_span(mr, &span);
 	/* Takes the memory over, also when it fails. */
 	err = tern_mr_create(dev, mr, to_tpd(ibpd), &span);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -201,6 +202,52 @@ void regions(Bench& bench) {
   write.core.access_flags = kLocalWrite | kRemoteAll;
   const int err_write = call(write);
   report(err_write == 0, "rereg_mr-makes-memory-writable", std::strerror(err_write));
+}
+
+// What UVERBS_METHOD_REG_MR registers; the headers of older kernels do not know it.
+int reg_mr_by_ioctl(Bench& bench, std::uint64_t start, std::uint64_t length, std::uint64_t iova,
+                    std::uint32_t& handle) {
+  constexpr std::uint16_t kRegMr = 5;
+  enum : unsigned { kHandle, kPdHandle, kDmaHandle, kIova, kAddr, kBytes, kRights, kLkey = 9, kRkey };
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  Method m{.object = UVERBS_OBJECT_MR, .method = kRegMr};
+  m.handle(kHandle, 0);
+  m.handle(kPdHandle, bench.pd);
+  m.value(kIova, 8, iova);
+  m.value(kAddr, 8, start);
+  m.value(kBytes, 8, length);
+  m.value(kRights, 4, kLocalWrite);
+  m.out(kLkey, 4, &lkey);
+  m.out(kRkey, 4, &rkey);
+  const int err = bench.verbs.call(m);
+  if (err == 0) handle = static_cast<std::uint32_t>(m.attrs[0].data);
+  return err;
+}
+
+// The core tells an importer of a region what the driver has noted.
+void region_attributes(Bench& bench) {
+  std::uint32_t handle = 0;
+  const std::uint64_t iova = 0x10000000 + 64;
+  const int err = reg_mr_by_ioctl(bench, bench.arena() + 64, 3 * kPage, iova, handle);
+  if (err == EPROTONOSUPPORT) {
+    std::printf("ok badudata/query_mr # SKIP the kernel has no method that registers memory\n");
+    return;
+  }
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  std::uint64_t length = 0;
+  std::uint64_t address = 0;
+  Method m{.object = UVERBS_OBJECT_MR, .method = UVERBS_METHOD_QUERY_MR};
+  m.handle(UVERBS_ATTR_QUERY_MR_HANDLE, handle);
+  m.out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, 4, &lkey);
+  m.out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, 4, &rkey);
+  m.out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, 8, &length);
+  m.out(UVERBS_ATTR_QUERY_MR_RESP_IOVA, 8, &address);
+  const int err_query = err == 0 ? bench.verbs.call(m) : err;
+  report(err_query == 0 && length == 3 * kPage && address == iova,
+         "query_mr-tells-length-and-address",
+         std::string(std::strerror(err_query)) + ", " + std::to_string(length) + " bytes");
 }
 
 struct AllocDm {
@@ -481,6 +528,7 @@ void memory_tables(const std::string& path, const std::string& device) {
     Bench bench(path);
     windows(bench);
     regions(bench);
+    region_attributes(bench);
   }
   device_memory(path, device);
 }
