@@ -10,7 +10,6 @@
 #include <linux/bits.h>
 #include <linux/build_bug.h>
 #include <linux/completion.h>
-#include <linux/llist.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/notifier.h>
@@ -176,13 +175,11 @@ struct tern_record {
  * @ibpd: ib_core's part
  * @pdn: its number
  * @privileged: the kernel's own: TERN_LKEY_DMA works in it
- * @orphans: regions that went while windows were bound; gone with the PD at the latest
  */
 struct tern_pd {
 	struct ib_pd ibpd;
 	u32 pdn;
 	bool privileged;
-	struct llist_head orphans;
 };
 
 /**
@@ -190,7 +187,6 @@ struct tern_pd {
  * @ibmr: ib_core's part; lkey and rkey are the device's key
  * @umem: the pinned memory, NULL for those of the kernel and in device memory
  * @dm_entry: the device memory, which it keeps from being freed; else NULL
- * @orphan: among those of its PD
  * @page_list: what REG_MR takes the pages from; none but with IB_MR_TYPE_MEM_REG
  * @access: IB_ACCESS_* as registered
  * @page_shift: log2 of the bytes of its pages in the device
@@ -202,7 +198,6 @@ struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
 	struct rdma_user_mmap_entry *dm_entry;
-	struct llist_node orphan;
 	struct tern_kbuf page_list;
 	int access;
 	unsigned int page_shift;
@@ -519,8 +514,6 @@ int tern_dealloc_mw(struct ib_mw *ibmw);
 
 /* tern_ib_mr.c */
 u32 tern_mr_access(int access);
-void tern_mr_free(struct tern_ib_dev *dev, struct tern_mr *mr, int err);
-void tern_mr_free_orphans(struct tern_pd *pd);
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access);
 struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,

@@ -345,7 +345,6 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	if (err)
 		return err;
 
-	init_llist_head(&pd->orphans);
 	pd->privileged = !udata;
 	if (pd->privileged)
 		cmd.flags = cpu_to_le32(TERN_PD_PRIVILEGED);
@@ -361,11 +360,8 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	struct tern_pd *pd = to_tpd(ibpd);
-
-	/* All its windows are gone by now. */
-	tern_mr_free_orphans(pd);
 	/* A live device that keeps the PD has one less to give. */
-	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD, pd->pdn);
+	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD,
+			to_tpd(ibpd)->pdn);
 	return 0;
 }

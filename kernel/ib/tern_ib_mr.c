@@ -501,7 +501,6 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 
 	mr->access = attr->access_flags;
 	mr->ibmr.length = attr->length;
-	/* Held by the region itself, which may outlive @ibdm as an orphan. */
 	mr->dm_entry =
 		rdma_user_mmap_entry_get_pgoff(entry->rdma_entry.ucontext,
 					       entry->rdma_entry.start_pgoff);
@@ -547,46 +546,6 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 }
 
 /**
- * tern_mr_free() - let go of what a region had
- * @dev: the device
- * @mr: the region, no object of the device any more
- * @err: what tern_ib_destroy() returned for it
- */
-void tern_mr_free(struct tern_ib_dev *dev, struct tern_mr *mr, int err)
-{
-	tern_ib_umem_done(dev, mr->umem, err);
-	tern_kbuf_done(dev, &mr->page_list, err);
-	if (mr->dm_entry)
-		rdma_user_mmap_entry_put(mr->dm_entry);
-	kfree(mr);
-}
-
-/*
- * Whether a registration is taken back because the user could not be told of it.
- * ib_core does not try that twice, but a process that guesses keys may have bound
- * a window meanwhile.
- */
-static bool tern_mr_aborted(const struct tern_mr *mr)
-{
-	return (mr->umem || mr->dm_entry) && list_empty(&mr->ibmr.uobject->list);
-}
-
-/**
- * tern_mr_free_orphans() - end the regions that ib_core could not wait for
- * @pd: their PD, in which there are no windows any more
- */
-void tern_mr_free_orphans(struct tern_pd *pd)
-{
-	struct tern_ib_dev *dev = to_tdev(pd->ibpd.device);
-	struct tern_mr *mr, *next;
-
-	llist_for_each_entry_safe(mr, next, llist_del_all(&pd->orphans), orphan)
-		tern_mr_free(dev, mr,
-			     tern_ib_destroy(dev, TERN_CMD_DESTROY_MR,
-					     mr->ibmr.lkey));
-}
-
-/**
  * tern_dereg_mr() - end a region
  * @ibmr: the region
  * @udata: unused
@@ -607,13 +566,13 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	}
 
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);
-	if (err == -EBUSY) {
-		if (!tern_mr_aborted(mr))
-			return err;
-		llist_add(&mr->orphan, &to_tpd(ibmr->pd)->orphans);
-		return 0;
-	}
+	if (err == -EBUSY)
+		return err;
 
-	tern_mr_free(dev, mr, err);
+	tern_ib_umem_done(dev, mr->umem, err);
+	tern_kbuf_done(dev, &mr->page_list, err);
+	if (mr->dm_entry)
+		rdma_user_mmap_entry_put(mr->dm_entry);
+	kfree(mr);
 	return 0;
 }

@@ -3,6 +3,10 @@
 // looks for the key meanwhile can have bound a window to it. The answer's page is a userfaultfd's,
 // so the kernel waits at that place for as long as the test likes.
 //
+// A region with a window cannot be taken back; it goes with the file. ib_core warns about that
+// unless the first patch of export/linux/rdma/series is applied, so windows are bound only under
+// a kernel that was built from the series: its tern_ib is no module out of tree.
+//
 // usage: lostmr [device]; prints ok / not ok lines. Needs root.
 
 #include <fcntl.h>
@@ -220,59 +224,107 @@ void lose(Binder& binder, const Register& reg, void* address, bool bound) {
   guest::require_err(err, EFAULT, "registration");
 }
 
+// The region stays when its windows are gone, and with it its PD: only the file ends them.
 void end(Binder& binder) {
   guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a window");
   binder.qp.reset();
   binder.mw.reset();
-  binder.pd.reset();
   binder.cq.reset();
   require(guest::take_destroy_errors().empty(), "an object is not destroyed");
+  guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a region");
+  static_cast<void>(binder.pd.release());
 }
 
-void memory_test(const guest::Device& dev) {
+// Whether tern_ib was built in the kernel's own tree.
+bool in_tree() {
+  FILE* taint = std::fopen("/sys/module/tern_ib/taint", "r");
+  require(taint != nullptr, "tern_ib is not loaded");
+  char flags[32] = {};
+  const bool any = std::fgets(flags, sizeof(flags), taint) != nullptr;
+  std::fclose(taint);
+  return !any || std::strchr(flags, 'O') == nullptr;
+}
+
+void* map_memory() {
   void* memory = mmap(nullptr, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(memory != MAP_FAILED, "no memory");
-  const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
-  const killer::Counts start = killer::read_counts(device);
-  Binder binder(dev);
-  const killer::Counts before = killer::read_counts(device);
-  lose(binder, reg, memory, false);
-  require_counts(before);
-
-  const std::int64_t pins = count("pinned_pages");
-  lose(binder, reg, memory, true);
-  require(count("alive_mr") == before.at("alive_mr") + 1, "a region with a window is gone");
-  require(count("pinned_pages") == pins + 3, "memory that a window shows is not pinned");
-  end(binder);
-  require_counts(start);
-  munmap(memory, kLength);
+  return memory;
 }
 
-void dm_test(const guest::Device& dev) {
-  const killer::Counts start = killer::read_counts(device);
+ibv_dm* alloc_dm(const guest::Device& dev) {
   ibv_alloc_dm_attr attr = {};
   attr.length = kLength;
   ibv_dm* dm = ibv_alloc_dm(dev.context(), &attr);
   require(dm != nullptr, "no device memory");
+  return dm;
+}
+
+void memory_test() {
+  const guest::Device dev(device, -1);
+  void* memory = map_memory();
+  const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
+  Binder binder(dev);
+  const killer::Counts before = killer::read_counts(device);
+  lose(binder, reg, memory, false);
+  require_counts(before);
+  munmap(memory, kLength);
+}
+
+void dm_test() {
+  const guest::Device dev(device, -1);
+  ibv_dm* dm = alloc_dm(dev);
   const Register reg = [&](const Binder& b, void* to) { return reg_dm_mr(b, dm, to); };
   Binder binder(dev);
   const killer::Counts before = killer::read_counts(device);
   lose(binder, reg, nullptr, false);
   require_counts(before);
-
-  lose(binder, reg, nullptr, true);
   guest::require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
-  require(count("dm_bytes") == before.at("dm_bytes"), "memory that a window shows is free");
-  end(binder);
+}
+
+void bound_memory_test() {
+  void* memory = map_memory();
+  const killer::Counts start = killer::read_counts(device);
+  {
+    const guest::Device dev(device, -1);
+    const Register reg = [&](const Binder& b, void* to) { return reg_mr(b, memory, to); };
+    Binder binder(dev);
+    const killer::Counts before = killer::read_counts(device);
+    lose(binder, reg, memory, true);
+    require(count("alive_mr") == before.at("alive_mr") + 1, "a region with a window is gone");
+    require(count("pinned_pages") == before.at("pinned_pages") + 3,
+            "memory that a window shows is not pinned");
+    end(binder);
+  }
+  require_counts(start);
+  munmap(memory, kLength);
+}
+
+void bound_dm_test() {
+  const killer::Counts start = killer::read_counts(device);
+  {
+    const guest::Device dev(device, -1);
+    ibv_dm* dm = alloc_dm(dev);
+    const Register reg = [&](const Binder& b, void* to) { return reg_dm_mr(b, dm, to); };
+    Binder binder(dev);
+    const killer::Counts before = killer::read_counts(device);
+    lose(binder, reg, nullptr, true);
+    guest::require_err(ibv_free_dm(dm), EBUSY, "ibv_free_dm under a region");
+    require(count("dm_bytes") == before.at("dm_bytes"), "memory that a window shows is free");
+    end(binder);
+  }
   require_counts(start);
 }
 
 int run() {
-  const guest::Device dev(device, -1);
   int failures = 0;
-  const auto test = [&](const char* name, void (*body)(const guest::Device&)) {
+  const bool patched = in_tree();
+  const auto test = [&](const char* name, void (*body)(), bool runs = true) {
+    if (!runs) {
+      std::printf("ok lostmr/%s # SKIP this ib_core warns\n", name);
+      return;
+    }
     try {
-      body(dev);
+      body();
       std::printf("ok lostmr/%s\n", name);
     } catch (const std::exception& error) {
       std::printf("not ok lostmr/%s - %s\n", name, error.what());
@@ -281,6 +333,8 @@ int run() {
   };
   test("user-memory", memory_test);
   test("device-memory", dm_test);
+  test("user-memory-with-a-window", bound_memory_test, patched);
+  test("device-memory-with-a-window", bound_dm_test, patched);
   return failures != 0;
 }
 
