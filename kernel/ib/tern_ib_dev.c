@@ -48,7 +48,6 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 				 IB_DEVICE_SYS_IMAGE_GUID |
 				 IB_DEVICE_RC_RNR_NAK_GEN;
 	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY;
-	ibdev->local_dma_lkey = TERN_LKEY_DMA;
 	tern_fill_optional(dev, attr);
 
 	return ib_respond_empty_udata(udata);

@@ -235,6 +235,7 @@ static int tern_ib_register(struct tern_ib_dev *dev)
 	ibdev->node_guid = cpu_to_be64(le64_to_cpu(core->caps->guid));
 	ibdev->phys_port_cnt = TERN_IB_PORT;
 	ibdev->num_comp_vectors = dev->num_eqs;
+	ibdev->local_dma_lkey = TERN_LKEY_DMA;
 	/* User space finds its provider by the PCI identity of the parent. */
 	ibdev->dev.parent = &core->pdev->dev;
 	tern_ib_set_ops(dev);
