@@ -367,15 +367,6 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return err;
 }
 
-/*
- * Memory that is pinned for reading may be shared with others: to write it needs
- * to be pinned anew, which only the process whose it is can do.
- */
-static bool tern_mr_may_repin(const struct tern_mr *mr)
-{
-	return mr->umem->owning_mm == current->mm;
-}
-
 /**
  * tern_rereg_user_mr() - change a region in place; its key stays
  * @ibmr: the region
@@ -388,8 +379,8 @@ static bool tern_mr_may_repin(const struct tern_mr *mr)
  * @udata: user request without content
  *
  * Return: NULL, or an ERR_PTR and the region is as it was: -EBUSY while windows
- * are bound and TRANS or PD is asked for, or writing to memory that was pinned
- * for reading; -EACCES for such writing in another process; others.
+ * are bound and TRANS or PD is asked for; -EACCES for rights to write, without
+ * TRANS, to memory that was pinned for reading; others.
  */
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
@@ -419,14 +410,8 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 		return ERR_PTR(-EOPNOTSUPP);
 
 	err = ib_umem_check_rereg(mr->umem, flags, access);
-	if (err) {
-		if (err != -EACCES || !tern_mr_may_repin(mr))
-			return ERR_PTR(err);
-		start = mr->umem->address;
-		length = mr->umem->length;
-		virt = mr->umem->iova;
-		flags |= IB_MR_REREG_TRANS;
-	}
+	if (err)
+		return ERR_PTR(err);
 
 	cmd.mask = cpu_to_le32(tern_rereg_mask(flags));
 	if (flags & IB_MR_REREG_PD)

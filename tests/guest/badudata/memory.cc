@@ -191,17 +191,23 @@ void regions(Bench& bench) {
           {"memory read-only", [&](Rereg& r) { r.core.start = r.core.hca_va = bench.read_only(); },
            EFAULT},
           {"read-only in place",
-           [&](Rereg& r) { r.core.mr_handle = fixed, r.core.flags = kAccess; }, EFAULT},
+           [&](Rereg& r) { r.core.mr_handle = fixed, r.core.flags = kAccess; }, EACCES},
           {"a driver part", [](Rereg& r) { r.driver = 1; }, EOPNOTSUPP},
       },
       call);
 
+  // Memory that was pinned for reading is pinned anew with its translation only.
   Rereg write;
   write.core.mr_handle = bench.reg_mr(bench.arena(), 0);
   write.core.flags = kAccess;
   write.core.access_flags = kLocalWrite | kRemoteAll;
+  const int err_access = call(write);
+  write.core.flags = kTrans | kAccess;
+  write.core.start = write.core.hca_va = bench.arena();
+  write.core.length = kArena;
   const int err_write = call(write);
-  report(err_write == 0, "rereg_mr-makes-memory-writable", std::strerror(err_write));
+  report(err_access == EACCES && err_write == 0, "rereg_mr-makes-memory-writable",
+         std::string(std::strerror(err_access)) + ", " + std::strerror(err_write));
 }
 
 // What UVERBS_METHOD_REG_MR registers; the headers of older kernels do not know it.

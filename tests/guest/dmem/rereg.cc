@@ -204,9 +204,11 @@ void combination(const Env& env, int flags) {
   const PdPtr pd(ibv_alloc_pd(env.dev.context()));
   const Pages first;
   const Pages second(kLength - 3 * kPage);
-  // Both rights are such that `reaches` shows the one, and `rights` the other.
-  const MrPtr mr =
-      reg(env.dev.pd(), first, (flags & kAccess) != 0 ? IBV_ACCESS_REMOTE_READ : kAllAccess);
+  // Both rights are such that `reaches` shows the one, and `rights` the other. Rights to write come
+  // without TRANS only to memory that was registered for writing.
+  const MrPtr mr = reg(env.dev.pd(), first,
+                       (flags & kAccess) != 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
+                                              : kAllAccess);
   const Keys keys(mr.get());
   must(ibv_rereg_mr(mr.get(), flags, (flags & kPd) != 0 ? pd.get() : nullptr,
                     (flags & kTrans) != 0 ? second.bytes().data() : nullptr,
@@ -429,11 +431,14 @@ void read_only_memory(const Env& env) {
   probe.reaches(pages, "on other memory");
 }
 
-// Memory that became writable after it was registered for reading: rights to write may come.
+// Memory that was registered for reading: rights to write come with the translation alone.
 void rights_to_write_come(const Env& env) {
   const Pages pages;
   const MrPtr mr = reg(env.dev.pd(), pages, 0);
-  must(ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, kAllAccess));
+  const int result = ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, kAllAccess);
+  require(result == IBV_REREG_MR_ERR_CMD && errno == EACCES, "without it: {}, {}", result, errno);
+  must(ibv_rereg_mr(mr.get(), kTrans | kAccess, nullptr, pages.bytes().data(), kLength,
+                    kAllAccess));
   Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "with rights to write");
 }
 
