@@ -546,19 +546,21 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	return 0;
 }
 
-/* ibv_req_notify_cq(3). */
+/*
+ * ibv_req_notify_cq(3). The arm word is made and stored under the lock: an older
+ * word must not replace a newer one, for the device serves each event once.
+ */
 int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 {
 	struct tern_cq *cq = to_tern_cq(ibvcq);
 	uint32_t seq, arm;
 
+	tern_cq_arm_lock(cq);
 	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
 	/* A request for any completion stands until its event is taken. */
 	if (!solicited_only)
-		atomic_store_explicit(&cq->armed_any, seq + 1,
-				      memory_order_relaxed);
-	else if (atomic_load_explicit(&cq->armed_any, memory_order_relaxed) ==
-		 seq + 1)
+		cq->armed_any = seq + 1;
+	else if (cq->armed_any == seq + 1)
 		solicited_only = false;
 
 	/* An index that a poller in another thread moves on costs a spare event only. */
@@ -567,14 +569,12 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
 	if (solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
-
-	tern_cq_arm_lock(cq);
 	tern_shared_write(&cq->record->arm, arm);
-	tern_cq_arm_unlock(cq);
 
 	/* The arm word before the kick that makes the device read it. */
 	udma_to_device_barrier();
 	tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM, cq->cqn);
+	tern_cq_arm_unlock(cq);
 
 	return 0;
 }

@@ -112,13 +112,14 @@ struct tern_cq {
 	uint32_t cqn;
 	bool single_threaded;
 	pthread_spinlock_t lock;
-	pthread_spinlock_t arm_lock; /* inside lock */
+	/* Around an arm word and what it is made of; an arm may come inside lock. */
+	pthread_spinlock_t arm_lock;
 	/* Index of the next CQE to consume; stored under lock, req_notify reads it without. */
 	atomic_uint ci;
 	/* Events taken so far: each arm belongs to one of them. */
 	atomic_uint arm_seq;
-	/* arm_seq + 1 at the last arm for any completion, 0 before the first. */
-	atomic_uint armed_any;
+	/* arm_seq + 1 at the last arm for any completion, 0 before the first; under arm_lock. */
+	uint32_t armed_any;
 	/* What the ibv_cq_ex accessors read, but the phase: the slot was given back. */
 	struct tern_cqe cur;
 	struct tern_wallclock wallclock; /* under lock */

@@ -77,6 +77,13 @@ extern unsigned int contexts; /* there are */
 extern const struct verbs_device_ops *driver_ops;
 extern const struct verbs_context_ops *context_ops;
 
+/*
+ * lock_stub.c: called before a spinlock is taken, before and after it is dropped, in
+ * the thread that does it. What another thread may do there, the hook may do.
+ */
+typedef void (*lock_hook)(pthread_spinlock_t *lock);
+extern lock_hook before_lock, before_unlock, after_unlock;
+
 /* fixture.c */
 extern struct tern_context *ctx;
 extern const struct ibv_qp_cap small_cap;
@@ -113,6 +120,9 @@ void test_xrc(void);
 void test_types_refused(void);
 void test_post_refused(void);
 void test_cq_fields(void);
+
+/* test_races.c */
+void test_arm_race(void);
 
 /* test_flush.c */
 void test_flush(void);

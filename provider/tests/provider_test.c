@@ -725,6 +725,7 @@ int main(void)
 		{ "srq_cqes", test_srq_cqes },
 		{ "srq_refused", test_srq_refused },
 		{ "srq_threads", test_srq_threads },
+		{ "arm_race", test_arm_race },
 		{ "threads", test_threads },
 		{ "handover", test_handover },
 	};
