@@ -536,6 +536,7 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	if (err)
 		return err;
 
+	tern_drain_lock(&cq->arm_lock);
 	pthread_spin_destroy(&cq->arm_lock);
 	pthread_spin_destroy(&cq->lock);
 	tern_free_record(to_tern_ctx(ibvcq->context), &cq->record_ref,

@@ -183,8 +183,6 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		tern_sq_publish(qp, head);
 out:
 	pthread_spin_unlock(&qp->sq.lock);
-	if (likely(head != first))
-		tern_sq_kick(qp);
 
 	return err;
 }
@@ -245,7 +243,6 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	mw->rkey = new_rkey;
 	tern_sq_publish(qp, qp->sq.head + 1);
 	pthread_spin_unlock(&qp->sq.lock);
-	tern_sq_kick(qp);
 
 	return 0;
 }

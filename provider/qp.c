@@ -518,6 +518,8 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 		tern_qp_detach(ctx, qp, NULL);
 	pthread_mutex_unlock(&ctx->qp_table_mutex);
 
+	tern_drain_lock(&qp->sq.lock);
+	tern_drain_lock(&qp->rq.lock);
 	tern_qp_free_queues(ctx, qp);
 out:
 	tern_qp_free(qp);

@@ -391,6 +391,7 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 		tern_xrc_srq_detach(srq);
 	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
 
+	tern_drain_lock(&srq->wq.lock);
 	pthread_spin_destroy(&srq->wq.lock);
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);

@@ -303,6 +303,16 @@ static inline uint32_t tern_wq_num(const struct tern_wq *wq)
 	return wq->slots ? wq->mask + 1 : 0;
 }
 
+/*
+ * Waits for a thread that is still inside the lock. What it did there may be the
+ * reason why the queue is destroyed: its post completed, or its arm had an event.
+ */
+static inline void tern_drain_lock(pthread_spinlock_t *lock)
+{
+	pthread_spin_lock(lock);
+	pthread_spin_unlock(lock);
+}
+
 /* Whether a queue whose next WQE is number head has no free slot. */
 static inline bool tern_wq_full(struct tern_wq *wq, uint32_t head)
 {

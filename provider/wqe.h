@@ -260,22 +260,18 @@ static inline bool tern_sq_closed(const struct tern_qp *qp)
 	return qp->vqp.qp.state < IBV_QPS_RTS;
 }
 
-/* Hands the WQEs up to number head to the device; the kick is still to come. */
+/*
+ * Hands the WQEs up to number head to the device, and kicks it unless it polls the
+ * index. All of it under the queue's lock: once the index is stored the WQEs may
+ * complete, and a thread that polls the completions may destroy the QP.
+ */
 static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 {
 	qp->sq.head = head;
 	/* The WQEs and the data they point at before the index: it may be read at any time. */
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->sq_pi, head);
-}
 
-/*
- * Not needed while the device looks at the index by itself. One kick says all:
- * its value carries no index, so that kicks of threads that pass each other here
- * lose nothing and need no lock.
- */
-static inline void tern_sq_kick(struct tern_qp *qp)
-{
 	if (tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED)
 		return;
 

@@ -297,19 +297,15 @@ static void tern_wr_start(struct ibv_qp_ex *ibvqp)
 static int tern_wr_complete(struct ibv_qp_ex *ibvqp)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
-	bool kick;
 	int err;
 
 	if (unlikely(tern_wr_lacks_address(qp)))
 		tern_wr_fail(qp, EINVAL);
 
 	err = qp->wr_err;
-	kick = !err && qp->wr_head != qp->sq.head;
-	if (likely(kick))
+	if (likely(!err && qp->wr_head != qp->sq.head))
 		tern_sq_publish(qp, qp->wr_head);
 	pthread_spin_unlock(&qp->sq.lock);
-	if (likely(kick))
-		tern_sq_kick(qp);
 
 	return err;
 }

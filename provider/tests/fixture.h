@@ -123,6 +123,8 @@ void test_cq_fields(void);
 
 /* test_races.c */
 void test_arm_race(void);
+void test_post_destroy(void);
+void test_destroy_waits(void);
 
 /* test_flush.c */
 void test_flush(void);

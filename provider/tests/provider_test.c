@@ -726,6 +726,8 @@ int main(void)
 		{ "srq_refused", test_srq_refused },
 		{ "srq_threads", test_srq_threads },
 		{ "arm_race", test_arm_race },
+		{ "post_destroy", test_post_destroy },
+		{ "destroy_waits", test_destroy_waits },
 		{ "threads", test_threads },
 		{ "handover", test_handover },
 	};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Two threads, one of which is stopped where it hurts. */
 
+#include <sched.h>
+
 #include "fixture.h"
 
 /* ---- two threads arm one CQ ---- */
@@ -47,4 +49,170 @@ void test_arm_race(void)
 	CHECK(FIELD_GET(TERN_CQ_ARM_SEQ_MASK, arm) == 2);
 	CHECK(!(arm & TERN_CQ_ARM_SOLICITED));
 	tern_destroy_cq(&armed->vcq.cq);
+}
+
+/* ---- what one thread posts completes, and another destroys the queue ---- */
+
+static struct tern_qp *posted;
+static struct tern_srq *posted_srq;
+static pthread_spinlock_t *posted_lock;
+
+static void destroy_posted(pthread_spinlock_t *lock)
+{
+	if (lock != posted_lock)
+		return;
+	after_unlock = NULL;
+	if (posted_srq)
+		CHECK(!tern_destroy_srq(&posted_srq->vsrq.srq));
+	else if (posted)
+		CHECK(!tern_destroy_qp(&posted->vqp.qp));
+	else
+		CHECK(!tern_destroy_cq(&armed->vcq.cq));
+}
+
+static int post_by_list(void)
+{
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+
+	return tern_post_send(&posted->vqp.qp, &wr, &bad);
+}
+
+static int post_by_calls(void)
+{
+	struct ibv_qp_ex *qpx = &posted->vqp.qp_ex;
+
+	qpx->wr_start(qpx);
+	qpx->wr_send(qpx);
+	return qpx->wr_complete(qpx);
+}
+
+static int post_bind(void)
+{
+	struct ibv_mw mw = { .type = IBV_MW_TYPE_1, .rkey = 0x100 };
+	struct ibv_mw_bind bind = {};
+
+	return tern_bind_mw(&posted->vqp.qp, &mw, &bind);
+}
+
+static int post_recv(void)
+{
+	struct ibv_recv_wr *bad, wr = {};
+
+	return tern_post_recv(&posted->vqp.qp, &wr, &bad);
+}
+
+static int post_srq_recv(void)
+{
+	struct ibv_recv_wr *bad, wr = {};
+
+	return tern_post_srq_recv(&posted_srq->vsrq.srq, &wr, &bad);
+}
+
+static int arm_cq(void)
+{
+	return tern_req_notify_cq(&armed->vcq.cq, 0);
+}
+
+static int (*const posts[])(void) = {
+	post_by_list, post_by_calls, post_bind, post_recv, post_srq_recv,
+	arm_cq,
+};
+
+#define POSTS (sizeof(posts) / sizeof(posts[0]))
+
+/* Makes what posts[i] needs, and sets which lock it takes. */
+static void make_posted(unsigned int i, struct tern_cq *cq)
+{
+	struct ibv_srq_init_attr attr = { .attr = { 4, 1, 0 } };
+	struct ibv_pd pd = { .context = &ctx->vctx.context };
+
+	posted = NULL;
+	posted_srq = NULL;
+	armed = NULL;
+	if (posts[i] == post_srq_recv) {
+		posted_srq = to_tern_srq(tern_create_srq(&pd, &attr));
+		posted_lock = &posted_srq->wq.lock;
+	} else if (posts[i] == arm_cq) {
+		armed = make_cq(4);
+		posted_lock = &armed->arm_lock;
+	} else {
+		ctx->caps = TERN_UCTX_CAP_MW;
+		posted = make_qp(cq, cq, small_cap);
+		posted_lock = posts[i] == post_recv ? &posted->rq.lock :
+						      &posted->sq.lock;
+	}
+}
+
+/* Nothing of the queue is touched once its lock is dropped: memory of it is gone then. */
+void test_post_destroy(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	unsigned int i;
+
+	for (i = 0; i < POSTS; i++) {
+		make_posted(i, cq);
+		after_unlock = destroy_posted;
+		CHECK(!posts[i]());
+		CHECK(!after_unlock);
+	}
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* What the thread that destroys has done when the poster is about to drop its lock. */
+static atomic_bool in_lock, destroy_at_lock, destroy_done;
+static pthread_t poster;
+
+static void hold_lock(pthread_spinlock_t *lock)
+{
+	if (lock != posted_lock || !pthread_equal(pthread_self(), poster))
+		return;
+	atomic_store(&in_lock, true);
+	while (!atomic_load(&destroy_at_lock) && !atomic_load(&destroy_done))
+		sched_yield();
+	CHECK(!atomic_load(&destroy_done));
+}
+
+static void note_lock(pthread_spinlock_t *lock)
+{
+	if (lock == posted_lock && atomic_load(&in_lock))
+		atomic_store(&destroy_at_lock, true);
+}
+
+static void *destroy_loop(void *arg)
+{
+	while (!atomic_load(&in_lock))
+		sched_yield();
+	if (posted_srq)
+		CHECK(!tern_destroy_srq(&posted_srq->vsrq.srq));
+	else if (posted)
+		CHECK(!tern_destroy_qp(&posted->vqp.qp));
+	else
+		CHECK(!tern_destroy_cq(&armed->vcq.cq));
+	atomic_store(&destroy_done, true);
+	return arg;
+}
+
+/* A queue and its record are there while a poster has the queue's lock. */
+void test_destroy_waits(void)
+{
+	struct tern_cq *cq = make_cq(4);
+	pthread_t destroyer;
+	unsigned int i;
+
+	for (i = 0; i < POSTS; i++) {
+		make_posted(i, cq);
+		atomic_store(&in_lock, false);
+		atomic_store(&destroy_at_lock, false);
+		atomic_store(&destroy_done, false);
+		poster = pthread_self();
+		before_lock = note_lock;
+		before_unlock = hold_lock;
+		pthread_create(&destroyer, NULL, destroy_loop, NULL);
+		CHECK(!posts[i]());
+		pthread_join(destroyer, NULL);
+		before_lock = NULL;
+		before_unlock = NULL;
+		CHECK(atomic_load(&destroy_at_lock));
+	}
+	tern_destroy_cq(&cq->vcq.cq);
 }
