@@ -105,8 +105,8 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		wqe->inv_rkey = htole32(wr->invalidate_rkey);
 		break;
 	case IBV_WR_BIND_MW:
-		tern_wqe_bind(wqe, wr->bind_mw.mw, wr->bind_mw.rkey,
-			      &wr->bind_mw.bind_info);
+		tern_wqe_bind(wqe, wr->bind_mw.mw, wr->bind_mw.mw->rkey,
+			      wr->bind_mw.rkey, &wr->bind_mw.bind_info);
 		break;
 	default:
 		break;
@@ -215,6 +215,25 @@ static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 }
 
 /*
+ * Gives the window its next key, and returns that; *old is the one before. QPs have
+ * no lock in common: two binds through two of them must not start from one key.
+ */
+static uint32_t tern_next_rkey(struct ibv_mw *mw, uint32_t *old)
+{
+	atomic_uint *rkey = (atomic_uint *)&mw->rkey;
+	uint32_t new_rkey;
+
+	*old = atomic_load_explicit(rkey, memory_order_relaxed);
+	do
+		new_rkey = ibv_inc_rkey(*old);
+	while (!atomic_compare_exchange_weak_explicit(rkey, old, new_rkey,
+						      memory_order_relaxed,
+						      memory_order_relaxed));
+
+	return new_rkey;
+}
+
+/*
  * ibv_bind_mw(3): the errors are those of ibv_post_send(). Only a request that
  * was posted changes the window's key; who gets an error completion for it puts
  * back the key from before.
@@ -224,10 +243,10 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 {
 	struct tern_qp *qp = to_tern_qp(ibvqp);
 	struct tern_sq_hdr *wqe;
-	uint32_t new_rkey;
+	uint32_t rkey, new_rkey;
 	int err = EINVAL;
 
-	/* The key changes under the lock: binds of two threads follow upon each other. */
+	/* The key changes under the lock: binds of two threads are posted in the order of their keys. */
 	pthread_spin_lock(&qp->sq.lock);
 	if (likely(!tern_sq_closed(qp)))
 		err = tern_check_bind_verb(qp, mw, bind);
@@ -236,11 +255,10 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 		return err;
 	}
 
-	new_rkey = ibv_inc_rkey(mw->rkey);
+	new_rkey = tern_next_rkey(mw, &rkey);
 	wqe = tern_wqe_start(qp, qp->sq.head, &tern_ops[IBV_WR_BIND_MW],
 			     bind->wr_id, bind->send_flags);
-	tern_wqe_bind(wqe, mw, new_rkey, &bind->bind_info);
-	mw->rkey = new_rkey;
+	tern_wqe_bind(wqe, mw, rkey, new_rkey, &bind->bind_info);
 	tern_sq_publish(qp, qp->sq.head + 1);
 	pthread_spin_unlock(&qp->sq.lock);
 

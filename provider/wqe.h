@@ -180,7 +180,8 @@ static inline int tern_check_bind(const struct ibv_mw *mw,
 }
 
 static inline void tern_wqe_bind(struct tern_sq_hdr *wqe,
-				 const struct ibv_mw *mw, uint32_t new_rkey,
+				 const struct ibv_mw *mw, uint32_t rkey,
+				 uint32_t new_rkey,
 				 const struct ibv_mw_bind_info *info)
 {
 	struct tern_bind_seg *seg = (void *)(wqe + 1);
@@ -189,7 +190,7 @@ static inline void tern_wqe_bind(struct tern_sq_hdr *wqe,
 		.addr = htole64(info->addr),
 		.length = htole64(info->length),
 		.lkey = htole32(info->mr ? info->mr->lkey : TERN_KEY_INVALID),
-		.rkey = htole32(mw->rkey),
+		.rkey = htole32(rkey),
 		.new_rkey = htole32(new_rkey),
 		.access = htole32(info->mw_access_flags),
 		.type = mw->type,

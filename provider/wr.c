@@ -186,7 +186,7 @@ static void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
 		return;
 	}
 
-	tern_wqe_bind(wqe, mw, rkey, info);
+	tern_wqe_bind(wqe, mw, mw->rkey, rkey, info);
 }
 
 static void tern_wr_local_inv(struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey)

@@ -125,6 +125,7 @@ void test_cq_fields(void);
 void test_arm_race(void);
 void test_post_destroy(void);
 void test_destroy_waits(void);
+void test_bind_race(void);
 
 /* test_flush.c */
 void test_flush(void);

@@ -728,6 +728,7 @@ int main(void)
 		{ "arm_race", test_arm_race },
 		{ "post_destroy", test_post_destroy },
 		{ "destroy_waits", test_destroy_waits },
+		{ "bind_race", test_bind_race },
 		{ "threads", test_threads },
 		{ "handover", test_handover },
 	};

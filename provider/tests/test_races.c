@@ -2,6 +2,8 @@
 /* Two threads, one of which is stopped where it hurts. */
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 
 #include "fixture.h"
 
@@ -214,5 +216,64 @@ void test_destroy_waits(void)
 		before_unlock = NULL;
 		CHECK(atomic_load(&destroy_at_lock));
 	}
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+/* ---- two threads bind one window through two QPs ---- */
+
+static struct tern_qp *binding[2];
+static struct ibv_mw *window; /* in a page of its own */
+static volatile sig_atomic_t stopped;
+
+/* The first bind is about to change the window: the other thread makes its bind. */
+static void bind_other(int sig)
+{
+	struct ibv_mw_bind bind = {};
+
+	if (mprotect(window, PAGE, PROT_READ | PROT_WRITE))
+		abort();
+	stopped++;
+	CHECK(!tern_bind_mw(&binding[1]->vqp.qp, window, &bind));
+}
+
+static const struct tern_bind_seg *bind_seg(const struct tern_qp *qp)
+{
+	const struct tern_sq_hdr *hdr = tern_wq_slot(&qp->sq, 0);
+
+	return (const void *)(hdr + 1);
+}
+
+/* No two binds are made from one key, and the window has the last one. */
+void test_bind_race(void)
+{
+	struct sigaction action = { .sa_handler = bind_other }, before;
+	struct tern_cq *cq = make_cq(4);
+	struct ibv_mw_bind bind = {};
+	unsigned int i;
+
+	ctx->caps = TERN_UCTX_CAP_MW;
+	for (i = 0; i < 2; i++)
+		binding[i] = make_qp(cq, cq, small_cap);
+	window = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(window != MAP_FAILED);
+	window->type = IBV_MW_TYPE_1;
+	window->rkey = 0x12345678;
+	sigaction(SIGSEGV, &action, &before);
+	stopped = 0;
+	CHECK(!mprotect(window, PAGE, PROT_READ));
+	CHECK(!tern_bind_mw(&binding[0]->vqp.qp, window, &bind));
+	sigaction(SIGSEGV, &before, NULL);
+	CHECK(stopped == 1);
+
+	CHECK(le32toh(bind_seg(binding[1])->rkey) == 0x12345678);
+	CHECK(le32toh(bind_seg(binding[1])->new_rkey) == 0x12345679);
+	CHECK(le32toh(bind_seg(binding[0])->rkey) == 0x12345679);
+	CHECK(le32toh(bind_seg(binding[0])->new_rkey) == 0x1234567a);
+	CHECK(window->rkey == 0x1234567a);
+
+	munmap(window, PAGE);
+	for (i = 0; i < 2; i++)
+		tern_destroy_qp(&binding[i]->vqp.qp);
 	tern_destroy_cq(&cq->vcq.cq);
 }
