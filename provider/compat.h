@@ -19,4 +19,9 @@
 			     resp_size, flags)
 #endif
 
+/* What export/rdma-core adds to util/udma_barrier.h. */
+#ifndef udma_full_barrier
+#include "udma_barrier.inc"
+#endif
+
 #endif

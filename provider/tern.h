@@ -18,6 +18,7 @@
 #include <util/udma_barrier.h>
 #include <util/util.h>
 
+#include "compat.h"
 #include "tern-abi.h"
 #include "tern_regs.h"
 #include "tern_io.h"
@@ -237,11 +238,10 @@ static inline uint32_t tern_shared_read(const __le32 *word)
 /*
  * What the device says of a QP's queues, TERN_QP_ST_*, after an index was stored:
  * either this thread sees what the device has said, or the device sees the index.
- * udma_barrier.h has nothing that orders a store before a load.
  */
 static inline uint32_t tern_qp_status(const struct tern_qp *qp)
 {
-	atomic_thread_fence(memory_order_seq_cst);
+	udma_full_barrier();
 
 	return tern_shared_read(&qp->record->status);
 }
