@@ -40,7 +40,7 @@ static struct tern_cqe *tern_cq_next(struct tern_cq *cq)
 static void tern_cq_publish(struct tern_cq *cq)
 {
 	/* Their contents were read: the device may write over them from here on. */
-	udma_from_device_barrier();
+	udma_ordering_read_barrier();
 	tern_shared_write(&cq->record->ci, tern_cq_ci(cq));
 }
 

@@ -21,7 +21,7 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	atomic_store_explicit(&srq->wq.tail, tern_srq_ci(srq),
 			      memory_order_relaxed);
 	/* The device has copied the WQEs below ci: their slots are written after that. */
-	udma_from_device_barrier();
+	udma_ordering_read_barrier();
 
 	return tern_wq_full(&srq->wq, head);
 }
