@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The device's clock: read without the kernel, and compared with the system's. */
+/* The device's clock, and the page with which the kernel makes wall-clock time of it. */
 
 #include <errno.h>
-#include <time.h>
+#include <string.h>
+
+#include <util/compiler.h>
 
 #include "tern.h"
-
-/* The shortest of so many looks at both clocks tells best how they differ. */
-#define TERN_WALLCLOCK_SAMPLES 4
-/* How long that is believed: the two clocks run apart by up to 500 ppm, 50 us. */
-#define TERN_WALLCLOCK_NS 100000000ULL
 
 /*
  * The device's clock in ns, as it was at some instant between call and return;
@@ -60,47 +57,71 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 	return 0;
 }
 
-static uint64_t tern_system_ns(clockid_t id)
+static uint32_t tern_clock_word(const void *word)
 {
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-
-	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	/* Acquire: the sequence is read again after all words. */
+	return atomic_load_explicit((atomic_uint *)word, memory_order_acquire);
 }
 
-static void tern_wallclock_take(struct tern_context *ctx,
-				struct tern_wallclock *wc, uint64_t now)
+/* In two halves, for CPUs of 32 bits: the sequence tells whether they belong together. */
+static uint64_t tern_clock_quad(const __u64 *quad)
 {
-	uint64_t best = UINT64_MAX;
-	uint64_t before, clock, took;
-	unsigned int i;
+	const uint32_t *words = (const uint32_t *)quad;
+	uint32_t halves[2];
+	uint64_t value;
 
-	for (i = 0; i < TERN_WALLCLOCK_SAMPLES; i++) {
-		before = tern_system_ns(CLOCK_REALTIME);
-		clock = tern_read_clock(ctx);
-		took = tern_system_ns(CLOCK_REALTIME) - before;
-		/* Set back meanwhile, it looks like a very long time. */
-		if (took >= best)
-			continue;
-		best = took;
-		wc->offset = before + took / 2 - clock;
-	}
+	halves[0] = tern_clock_word(&words[0]);
+	halves[1] = tern_clock_word(&words[1]);
+	memcpy(&value, halves, sizeof(value));
 
-	wc->due = now + TERN_WALLCLOCK_NS;
+	return value;
+}
+
+/* All of the clock page as the kernel had it at one time. */
+static void tern_clock_read(const struct tern_clock_page *page,
+			    struct tern_clock_page *copy)
+{
+	do {
+		do
+			copy->sequence = tern_clock_word(&page->sequence);
+		while (unlikely(copy->sequence & 1));
+
+		copy->mult = tern_clock_word(&page->mult);
+		copy->device_ns = tern_clock_quad(&page->device_ns);
+		copy->wall_ns = tern_clock_quad(&page->wall_ns);
+	} while (unlikely(tern_clock_word(&page->sequence) != copy->sequence));
+}
+
+/* delta * mult >> TERN_CLOCK_SHIFT, rounded down: a product of 96 bits in two parts. */
+static uint64_t tern_clock_scale(int64_t delta, uint32_t mult)
+{
+	int64_t high = delta >> 32;
+	uint64_t low = (uint32_t)delta;
+
+	return ((uint64_t)(high * mult) << (32 - TERN_CLOCK_SHIFT)) +
+	       (low * mult >> TERN_CLOCK_SHIFT);
 }
 
 /*
- * What CLOCK_REALTIME was at a time of the device's clock. The caller has a lock
- * around wc.
+ * Nanoseconds since 1970 at a time of the device's clock. The caller has a lock
+ * around last. The kernel may change the rate between two calls, and stamps from
+ * before the change are scaled back by the new rate: the later of two stamps is
+ * kept from getting the earlier time.
  */
-uint64_t tern_wallclock_ns(struct tern_context *ctx, struct tern_wallclock *wc,
-			   uint64_t stamp)
+uint64_t tern_wallclock_ns(struct tern_context *ctx,
+			   struct tern_wallclock *last, uint64_t stamp)
 {
-	uint64_t now = tern_system_ns(CLOCK_MONOTONIC_COARSE);
+	struct tern_clock_page page;
+	uint64_t wall;
 
-	if (unlikely(!wc->due || now >= wc->due))
-		tern_wallclock_take(ctx, wc, now);
+	tern_clock_read(ctx->clock, &page);
+	wall = page.wall_ns + tern_clock_scale(stamp - page.device_ns,
+					       page.mult);
+	if (unlikely(stamp >= last->stamp && wall < last->wall))
+		wall = last->wall;
 
-	return stamp + wc->offset;
+	last->stamp = stamp;
+	last->wall = wall;
+
+	return wall;
 }

@@ -414,8 +414,9 @@ static int tern_check_cq_attr(const struct tern_context *ctx,
 	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
 
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
 	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS))

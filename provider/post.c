@@ -246,7 +246,7 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	uint32_t rkey, new_rkey;
 	int err = EINVAL;
 
-	/* The key changes under the lock: binds of two threads are posted in the order of their keys. */
+	/* The key changes under the lock: binds are posted in the order of their keys. */
 	pthread_spin_lock(&qp->sq.lock);
 	if (likely(!tern_sq_closed(qp)))
 		err = tern_check_bind_verb(qp, mw, bind);

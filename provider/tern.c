@@ -73,10 +73,17 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.unimport_pd = tern_unimport_pd,
 };
 
+static size_t tern_page_size(const struct tern_context *ctx)
+{
+	return to_tern_dev(ctx->vctx.context.device)->page_size;
+}
+
 /* Makes a context that the kernel knows usable in this process. Returns 0 or an errno. */
 static int tern_init_context(struct tern_context *ctx,
 			     const struct tern_uresp_alloc_ucontext *resp)
 {
+	int err;
+
 	ctx->caps = resp->caps;
 	ctx->max_send_wr = resp->max_send_wr;
 	ctx->max_recv_wr = resp->max_recv_wr;
@@ -91,6 +98,17 @@ static int tern_init_context(struct tern_context *ctx,
 			resp->uar_offset);
 	if (ctx->uar == MAP_FAILED)
 		return errno;
+
+	if (resp->clock_offset) {
+		ctx->clock = mmap(NULL, tern_page_size(ctx), PROT_READ,
+				  MAP_SHARED, ctx->vctx.context.cmd_fd,
+				  resp->clock_offset);
+		if (ctx->clock == MAP_FAILED) {
+			err = errno;
+			munmap(ctx->uar, ctx->uar_size);
+			return err;
+		}
+	}
 
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
@@ -175,6 +193,8 @@ static void tern_free_context(struct ibv_context *ibvctx)
 	tern_uninit_records(ctx);
 	pthread_mutex_destroy(&ctx->xrc_srqs_mutex);
 	pthread_mutex_destroy(&ctx->qp_table_mutex);
+	if (ctx->clock)
+		munmap(ctx->clock, tern_page_size(ctx));
 	munmap(ctx->uar, ctx->uar_size);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);

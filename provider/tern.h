@@ -47,6 +47,7 @@ struct tern_context {
 	struct verbs_context vctx;
 	void *uar; /* doorbell page */
 	size_t uar_size;
+	struct tern_clock_page *clock; /* NULL: the kernel has none */
 	uint32_t caps; /* TERN_UCTX_CAP_* */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
@@ -95,10 +96,10 @@ struct tern_dm {
 	uint64_t length; /* bytes asked for */
 };
 
-/* What makes nanoseconds since 1970 of the device's clock, for a while. */
+/* The last time stamp that was converted, and what to. */
 struct tern_wallclock {
-	uint64_t offset; /* to add, modulo 2^64 */
-	uint64_t due; /* CLOCK_MONOTONIC_COARSE in ns when it is to be taken again; 0: never was */
+	uint64_t stamp;
+	uint64_t wall;
 };
 
 struct tern_cq {
@@ -346,8 +347,8 @@ void tern_free_record(struct tern_context *ctx, struct tern_record *record,
 uint64_t tern_read_clock(struct tern_context *ctx);
 int tern_query_rt_values(struct ibv_context *ibvctx,
 			 struct ibv_values_ex *values);
-uint64_t tern_wallclock_ns(struct tern_context *ctx, struct tern_wallclock *wc,
-			   uint64_t stamp);
+uint64_t tern_wallclock_ns(struct tern_context *ctx,
+			   struct tern_wallclock *last, uint64_t stamp);
 
 /* verbs.c: device, port, AH, XRCD, multicast */
 int tern_query_device_ex(struct ibv_context *ibvctx,

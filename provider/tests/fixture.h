@@ -121,6 +121,12 @@ void test_types_refused(void);
 void test_post_refused(void);
 void test_cq_fields(void);
 
+/* test_wallclock.c */
+void test_wallclock(void);
+void test_wallclock_cq(void);
+void test_wallclock_writer(void);
+void test_wallclock_threads(void);
+
 /* test_races.c */
 void test_arm_race(void);
 void test_post_destroy(void);
@@ -166,7 +172,6 @@ void test_cq_resize_refused(void);
 void test_cq_resize_threads(void);
 void test_cq_modify(void);
 void test_clock(void);
-void test_wallclock(void);
 
 /* test_srq.c */
 void test_srq_queue(void);

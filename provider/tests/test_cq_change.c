@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <time.h>
 
 #include "fixture.h"
 
@@ -341,64 +340,4 @@ void test_clock(void)
 	values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	CHECK(tern_query_rt_values(ibvctx, &values) == EIO);
 	CHECK(!values.comp_mask);
-}
-
-static uint64_t real_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
-void test_wallclock(void)
-{
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = 4,
-		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
-	};
-	struct tern_cqe cqe = {};
-	struct ibv_poll_cq_attr poll = {};
-	uint64_t before, after, wall;
-	const uint64_t now = 1ULL << 40;
-	struct ibv_cq_ex *cqx;
-	struct tern_cq *cq;
-
-	/* The device's clock stands still. */
-	set_clock(now);
-	ctx->caps = TERN_UCTX_CAP_TIMESTAMP;
-	cqx = tern_create_cq_ex(&ctx->vctx.context, &attr);
-	CHECK(cqx);
-	cqx->context = &ctx->vctx.context;
-	cq = to_tern_cq_ex(cqx);
-	cqe.timestamp = htole64(now);
-	put_whole_cqe(cq, 0, &cqe);
-	cqe.timestamp = htole64(now - 5000000000ULL);
-	put_whole_cqe(cq, 1, &cqe);
-	put_whole_cqe(cq, 2, &cqe);
-
-	before = real_ns();
-	CHECK(!cqx->start_poll(cqx, &poll));
-	CHECK(cqx->read_completion_ts(cqx) == now);
-	wall = cqx->read_completion_wallclock_ns(cqx);
-	after = real_ns();
-	CHECK(wall >= before && wall <= after);
-	CHECK(cq->wallclock.due);
-
-	/* Older by what the stamps differ; no new look at the clocks. */
-	set_clock(now + 7000);
-	cq->wallclock.due = UINT64_MAX;
-	CHECK(!cqx->next_poll(cqx));
-	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall - 5000000000ULL);
-
-	/* And a new one when it is due. */
-	cq->wallclock.due = 1;
-	set_clock(now - 5000000000ULL);
-	CHECK(!cqx->next_poll(cqx));
-	wall = cqx->read_completion_wallclock_ns(cqx);
-	CHECK(wall >= after && wall <= real_ns());
-	CHECK(cq->wallclock.due > 1);
-	cqx->end_poll(cqx);
-	tern_destroy_cq(&cq->vcq.cq);
 }

@@ -315,6 +315,7 @@ void test_contexts(void)
 	context_resp = (struct tern_uresp_alloc_ucontext) {
 		.uar_offset = 5 * PAGE,
 		.uar_size = PAGE,
+		.clock_offset = 2 * PAGE,
 		.caps = TERN_UCTX_CAP_MW,
 		.max_send_wr = 1, .max_recv_wr = 2, .max_srq_wr = 3,
 		.max_cqe = 4, .max_send_sge = 5, .max_recv_sge = 6,
@@ -334,6 +335,10 @@ void test_contexts(void)
 		CHECK(!MAKE() && !contexts);
 		CHECK(errno == EINVAL);
 		context_resp.uar_offset--;
+		context_resp.clock_offset++;
+		CHECK(!MAKE() && !contexts);
+		CHECK(errno == EINVAL);
+		context_resp.clock_offset--;
 
 		vctx = MAKE();
 		CHECK(vctx && contexts == 1);
@@ -343,11 +348,22 @@ void test_contexts(void)
 		CHECK(made->max_srq_wr == 3 && made->max_cqe == 4);
 		CHECK(made->max_send_sge == 5 && made->max_recv_sge == 6);
 		CHECK(made->max_inline == 7);
+		storage[2 * PAGE + offsetof(struct tern_clock_page, wall_ns)] =
+			0x40 + import;
+		CHECK(made->clock && *(uint8_t *)&made->clock->wall_ns ==
+					     0x40 + import);
 		tern_ring(made, TERN_DB_CMD_SQ, 0x123 + import);
 		CHECK(storage[5 * PAGE + TERN_UAR_DB] == 0x23 + import);
 		CHECK(context_ops->import_dm && context_ops->bind_mw);
 		context_ops->free_context(&vctx->context);
 		CHECK(!contexts);
+
+		/* A kernel without a clock page. */
+		context_resp.clock_offset = 0;
+		vctx = MAKE();
+		CHECK(vctx && !to_tern_ctx(&vctx->context)->clock);
+		context_ops->free_context(&vctx->context);
+		context_resp.clock_offset = 2 * PAGE;
 #undef MAKE
 	}
 	close_storage();

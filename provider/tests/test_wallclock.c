@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Wall-clock time by the clock page. The test is the kernel that writes the page. */
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "fixture.h"
+
+#define ONE (1U << TERN_CLOCK_SHIFT)
+
+/* Two pages: the sequence and the rate end the first, the two times begin the second. */
+static uint8_t *pages;
+static struct tern_clock_page *clock_page;
+
+static void make_page(void)
+{
+	pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(pages != MAP_FAILED);
+	clock_page = (void *)(pages + PAGE -
+			      offsetof(struct tern_clock_page, device_ns));
+	ctx->clock = clock_page;
+}
+
+static void free_page(void)
+{
+	munmap(pages, 2 * PAGE);
+	ctx->clock = NULL;
+}
+
+static void store(void *word, uint32_t value)
+{
+	atomic_store_explicit((atomic_uint *)word, value, memory_order_release);
+}
+
+static void store_quad(__u64 *quad, uint64_t value)
+{
+	uint32_t *words = (uint32_t *)quad, halves[2];
+
+	memcpy(halves, &value, sizeof(value));
+	store(&words[0], halves[0]);
+	store(&words[1], halves[1]);
+}
+
+static void begin_write(void)
+{
+	store(&clock_page->sequence, clock_page->sequence + 1);
+}
+
+static void end_write(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
+{
+	store(&clock_page->mult, mult);
+	store_quad(&clock_page->device_ns, device_ns);
+	store_quad(&clock_page->wall_ns, wall_ns);
+	store(&clock_page->sequence, clock_page->sequence + 1);
+}
+
+static void write_page(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
+{
+	begin_write();
+	end_write(mult, device_ns, wall_ns);
+}
+
+/* Of a CQ that has converted nothing yet. */
+static uint64_t wall_of(uint64_t stamp)
+{
+	struct tern_wallclock none = {};
+
+	return tern_wallclock_ns(ctx, &none, stamp);
+}
+
+/* The rule of the page, to the last bit: any rate, any distance, both directions. */
+void test_wallclock(void)
+{
+	static const uint32_t mults[] = {
+		ONE, ONE + 1, ONE - 1, ONE + ONE / 2000, ONE - ONE / 2000,
+		UINT32_MAX, 1, 0,
+	};
+	static const int64_t deltas[] = {
+		0, 1, -1, 999, -999, 1LL << 31, -(1LL << 31), 1LL << 32,
+		-(1LL << 32), (1LL << 32) - 1, -(1LL << 32) - 1,
+		86400000000001LL, -86400000000001LL, INT64_MAX, INT64_MIN,
+	};
+	const uint64_t device = 1ULL << 40, wall = 1790000000123456789ULL;
+	unsigned int i, j;
+
+	make_page();
+	for (i = 0; i < sizeof(mults) / sizeof(mults[0]); i++)
+		for (j = 0; j < sizeof(deltas) / sizeof(deltas[0]); j++) {
+			uint64_t expected = wall;
+
+#ifdef __SIZEOF_INT128__
+			expected += (uint64_t)((__int128)deltas[j] * mults[i] >>
+					       TERN_CLOCK_SHIFT);
+#else
+			if (mults[i] != ONE)
+				continue;
+			expected += deltas[j];
+#endif
+			write_page(mults[i], device, wall);
+			CHECK(wall_of(device + deltas[j]) == expected);
+		}
+	/* A device clock that began anew lies far behind what the page says. */
+	write_page(ONE, UINT64_MAX - 5, wall);
+	CHECK(wall_of(4) == wall + 10);
+	free_page();
+}
+
+/* Only with the page; no loads of the device's clock; never backwards within a CQ. */
+void test_wallclock_cq(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 4,
+		.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+			    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+	};
+	const uint64_t device = 1ULL << 40, wall = 1790000000000000000ULL;
+	struct ibv_poll_cq_attr poll = {};
+	struct tern_cqe cqe = {};
+	struct ibv_cq_ex *cqx;
+	struct tern_cq *cq;
+	unsigned int i;
+	void *uar;
+
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) &&
+	      errno == EOPNOTSUPP);
+	ctx->caps = TERN_UCTX_CAP_TIMESTAMP;
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) &&
+	      errno == EOPNOTSUPP);
+	make_page();
+	ctx->caps = 0;
+	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &attr) &&
+	      errno == EOPNOTSUPP);
+	ctx->caps = TERN_UCTX_CAP_TIMESTAMP;
+	cqx = tern_create_cq_ex(&ctx->vctx.context, &attr);
+	CHECK(cqx);
+	cqx->context = &ctx->vctx.context;
+	cq = to_tern_cq_ex(cqx);
+	for (i = 0; i < 4; i++) {
+		cqe.timestamp = htole64(device + i * 1000);
+		put_whole_cqe(cq, i, &cqe);
+	}
+
+	uar = ctx->uar;
+	ctx->uar = NULL;
+	write_page(ONE, device, wall);
+	CHECK(!cqx->start_poll(cqx, &poll));
+	CHECK(cqx->read_completion_ts(cqx) == device);
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall);
+	CHECK(!cqx->next_poll(cqx));
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 1000);
+	/* The page was renewed a second after these stamps, and slower: 10 us less for them. */
+	write_page(ONE + ONE / 100000, device + 1000000000, wall + 1000000000);
+	CHECK(wall_of(device + 2000) < wall);
+	CHECK(!cqx->next_poll(cqx));
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 1000);
+	write_page(ONE, device, wall);
+	CHECK(!cqx->next_poll(cqx));
+	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 3000);
+	cqx->end_poll(cqx);
+	ctx->uar = uar;
+	tern_destroy_cq(&cq->vcq.cq);
+	free_page();
+}
+
+/* ---- the kernel writes while a reader is under way ---- */
+
+static volatile sig_atomic_t writes;
+
+/* The reader has read the sequence and the rate, and is about to read the times. */
+static void write_meanwhile(int sig)
+{
+	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
+		abort();
+	writes++;
+	write_page(2 * ONE, 5000, 1000000);
+}
+
+static atomic_bool read_done;
+
+static void *read_loop(void *arg)
+{
+	*(uint64_t *)arg = wall_of(5100);
+	atomic_store(&read_done, true);
+	return arg;
+}
+
+void test_wallclock_writer(void)
+{
+	struct sigaction action = { .sa_handler = write_meanwhile }, before;
+	uint64_t wall = 0;
+	pthread_t reader;
+	unsigned int i;
+
+	make_page();
+	write_page(ONE, 1000, 2000);
+	sigaction(SIGSEGV, &action, &before);
+	CHECK(!mprotect(pages + PAGE, PAGE, PROT_NONE));
+	CHECK(wall_of(5100) == 1000200 && writes == 1);
+	sigaction(SIGSEGV, &before, NULL);
+
+	/* A reader that comes in the middle waits for the end. */
+	begin_write();
+	store(&clock_page->mult, ONE);
+	atomic_store(&read_done, false);
+	pthread_create(&reader, NULL, read_loop, &wall);
+	for (i = 0; i < 1000; i++) {
+		sched_yield();
+		CHECK(!atomic_load(&read_done));
+	}
+	end_write(ONE, 5000, 7000);
+	pthread_join(reader, NULL);
+	CHECK(wall == 7100);
+	free_page();
+}
+
+#define WRITES 20000U
+
+/* Each page says the same of each stamp, and no mixture of two does. */
+static void *write_loop(void *arg)
+{
+	unsigned int i;
+
+	for (i = 0; i < WRITES; i++) {
+		uint64_t device = (uint64_t)i << 31;
+
+		if (i & 1)
+			write_page(ONE, device, device + 1000);
+		else
+			write_page(0, device, (5ULL << 31) + 1000);
+	}
+	atomic_store(&read_done, true);
+	return arg;
+}
+
+void test_wallclock_threads(void)
+{
+	pthread_t writer;
+
+	make_page();
+	write_page(ONE, 0, 1000);
+	atomic_store(&read_done, false);
+	pthread_create(&writer, NULL, write_loop, NULL);
+	while (!atomic_load(&read_done))
+		CHECK(wall_of(5ULL << 31) == (5ULL << 31) + 1000);
+	pthread_join(writer, NULL);
+	free_page();
+}
