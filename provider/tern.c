@@ -125,17 +125,20 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 	struct tern_alloc_ucontext_resp resp = {};
 	struct ibv_get_context cmd = {};
 	struct tern_context *ctx;
+	int err;
 
 	ctx = verbs_init_and_alloc_context(ibvdev, cmd_fd, ctx, vctx,
 					   RDMA_DRIVER_UNKNOWN);
 	if (!ctx)
 		return NULL;
 
-	if (ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), NULL,
-				&resp.ibv_resp, sizeof(resp)))
+	err = ibv_cmd_get_context(&ctx->vctx, &cmd, sizeof(cmd), NULL,
+				  &resp.ibv_resp, sizeof(resp));
+	if (err)
 		goto err_free_context;
 
-	if (tern_init_context(ctx, &resp.drv_payload))
+	err = tern_init_context(ctx, &resp.drv_payload);
+	if (err)
 		goto err_free_context;
 
 	return &ctx->vctx;
@@ -144,6 +147,7 @@ err_free_context:
 	verbs_err(&ctx->vctx, "Failed to allocate a context\n");
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
+	errno = err;
 	return NULL;
 }
 

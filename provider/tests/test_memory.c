@@ -328,8 +328,9 @@ void test_contexts(void)
 #define MAKE() (import ? driver_ops->import_context(device, fd) :              \
 			 driver_ops->alloc_context(device, fd, NULL))
 		memory_err = EPROTONOSUPPORT;
+		errno = 0;
 		CHECK(!MAKE() && !contexts);
-		CHECK(!import || errno == EPROTONOSUPPORT);
+		CHECK(errno == EPROTONOSUPPORT);
 		memory_err = 0;
 		context_resp.uar_offset++;
 		CHECK(!MAKE() && !contexts);
