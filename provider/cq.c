@@ -588,11 +588,11 @@ void tern_cq_event(struct ibv_cq *ibvcq)
 				  memory_order_relaxed);
 }
 
-/* Takes the CQEs for which match(cqe, num) holds out of the CQ; the others keep their order. */
+/* Takes the CQEs for which match() holds out of the CQ; the others keep their order. */
 static void tern_cq_purge(struct tern_cq *cq,
 			  bool (*match)(const struct tern_cqe *cqe,
-					uint32_t num),
-			  uint32_t num)
+					uint32_t qpn, uint32_t srqn),
+			  uint32_t qpn, uint32_t srqn)
 {
 	uint32_t first = tern_cq_ci(cq);
 	uint32_t end = first;
@@ -609,7 +609,7 @@ static void tern_cq_purge(struct tern_cq *cq,
 	/* From the newest on, what stays moves up over what goes; phases belong to the slots. */
 	for (i = end; i-- != first;) {
 		cqe = tern_cqe_at(cq, i);
-		if (match(cqe, num))
+		if (match(cqe, qpn, srqn))
 			removed++;
 		else if (removed)
 			memcpy(tern_cqe_at(cq, i + removed), cqe,
@@ -623,21 +623,28 @@ static void tern_cq_purge(struct tern_cq *cq,
 	}
 }
 
-static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn)
+/*
+ * Not every CQE with the QP's number is the QP's: an XRC target may have had the
+ * number before, and what it received goes with its XRC SRQ.
+ */
+static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn,
+			   uint32_t srqn)
 {
-	return le32toh(cqe->qpn) == qpn;
+	return le32toh(cqe->qpn) == qpn &&
+	       (!tern_cqe_is_srq(cqe) || le32toh(cqe->srqn) == srqn);
 }
 
 /*
- * For a QP that was reset or destroyed: no new CQEs of it can come. The caller
- * holds the CQ's lock.
+ * For a QP that was reset or destroyed: no new CQEs of it can come. srqn is that of
+ * its SRQ, 0 without. The caller holds the CQ's lock.
  */
-void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn)
+void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn)
 {
-	tern_cq_purge(cq, tern_cqe_of_qp, qpn);
+	tern_cq_purge(cq, tern_cqe_of_qp, qpn, srqn);
 }
 
-static bool tern_cqe_of_srq(const struct tern_cqe *cqe, uint32_t srqn)
+static bool tern_cqe_of_srq(const struct tern_cqe *cqe, uint32_t qpn,
+			    uint32_t srqn)
 {
 	return le32toh(cqe->srqn) == srqn;
 }
@@ -645,5 +652,5 @@ static bool tern_cqe_of_srq(const struct tern_cqe *cqe, uint32_t srqn)
 /* For an SRQ that was destroyed, the same. */
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn)
 {
-	tern_cq_purge(cq, tern_cqe_of_srq, srqn);
+	tern_cq_purge(cq, tern_cqe_of_srq, 0, srqn);
 }

@@ -167,7 +167,7 @@ static void tern_qp_purge_cqs(struct tern_qp *qp)
 
 	n = tern_qp_cqs(qp, cqs);
 	for (i = 0; i < n; i++)
-		tern_cq_purge_qp(cqs[i], qp->vqp.qp.qp_num);
+		tern_cq_purge_qp(cqs[i], qp->vqp.qp.qp_num, qp->srqn);
 }
 
 /*
@@ -317,6 +317,8 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 	if (err)
 		goto err_free_queues;
 
+	if (attr->srq)
+		qp->srqn = to_tern_srq(attr->srq)->srqn;
 	if (attr->sq_sig_all)
 		qp->wqe_flags = TERN_WQE_F_SIGNALED;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {

@@ -162,6 +162,7 @@ struct tern_qp {
 	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
 	const struct tern_qp_type *type;
 	uint32_t ops; /* BIT(IBV_WR_*) it may post */
+	uint32_t srqn; /* of its SRQ, 0 without */
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
@@ -400,7 +401,7 @@ int tern_destroy_cq(struct ibv_cq *ibvcq);
 int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc);
 int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only);
 void tern_cq_event(struct ibv_cq *ibvcq);
-void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn);
+void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn);
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
 
 /* cq_change.c */

@@ -375,7 +375,7 @@ static void test_purge(void)
 			break;
 		case 7:
 			qpn = 100 + (r >> 16) % 3;
-			tern_cq_purge_qp(cq, qpn);
+			tern_cq_purge_qp(cq, qpn, 0);
 			for (kept = head, i = head; i < tail; i++)
 				if (model[i].qpn != qpn)
 					model[kept++] = model[i];

@@ -75,7 +75,7 @@ void test_cq_resize(void)
 			break;
 		case 14:
 			qpn = 100 + (r >> 16) % 3;
-			tern_cq_purge_qp(resized, qpn);
+			tern_cq_purge_qp(resized, qpn, 0);
 			for (kept = head, i = head; i < tail; i++)
 				if (model[i].qpn != qpn)
 					model[kept++] = model[i];

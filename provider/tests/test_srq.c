@@ -211,6 +211,7 @@ void test_srq_cqes(void)
 					   &basic->vsrq.srq, small_cap, 0);
 	struct tern_srq *srq = make_xrc_srq(cq);
 	struct tern_srq *other = make_xrc_srq(cq);
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	struct tern_srq *new;
 	uint32_t qpn = qp->vqp.qp.qp_num;
 	struct ibv_recv_wr *bad, wr = {};
@@ -248,11 +249,26 @@ void test_srq_cqes(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 1 && wc[0].wr_id == 7);
 	next_srqn = 0x200;
 
-	/* Those of a QP's SRQ go with the QP. */
+	/*
+	 * Those of a QP's SRQ go with the QP, and its sends. What an XRC target got
+	 * that had the number before goes with its XRC SRQ.
+	 */
 	put_srq_cqe(cq, 7, qpn, 8, basic->srqn);
 	put_srq_cqe(cq, 8, 0xfff123, 9, new->srqn);
+	put_srq_cqe(cq, 9, qpn, 10, new->srqn);
+	put_cqe(cq, 10, qpn, 11, 0, 0);
 	CHECK(!tern_destroy_qp(&qp->vqp.qp));
-	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 1 && wc[0].wr_id == 9);
+	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
+	CHECK(wc[0].wr_id == 9 && wc[1].wr_id == 10);
+
+	/* The same of a QP without an SRQ, and of a reset. */
+	next_qpn = qpn;
+	qp = make_qp(cq, cq, small_cap);
+	put_srq_cqe(cq, 11, qpn, 12, new->srqn);
+	put_cqe(cq, 12, qpn, 13, 0, TERN_CQE_F_RECV);
+	CHECK(!tern_modify_qp(&qp->vqp.qp, &reset, IBV_QP_STATE));
+	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 1 && wc[0].wr_id == 12);
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
 	tern_destroy_srq(&new->vsrq.srq);
 	tern_destroy_srq(&basic->vsrq.srq);
 	tern_destroy_cq(&cq->vcq.cq);
