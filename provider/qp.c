@@ -439,7 +439,10 @@ static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
 	pthread_spin_unlock(&wq->lock);
 }
 
-/* After the move to RESET: the device counts from 0 again and has forgotten all work. */
+/*
+ * After the move to RESET: the device counts from 0 again, has forgotten all work and
+ * has cleared the status.
+ */
 static void tern_qp_reset(struct tern_qp *qp)
 {
 	tern_lock_cqs(qp);
@@ -449,7 +452,6 @@ static void tern_qp_reset(struct tern_qp *qp)
 	if (!qp->record)
 		return;
 
-	tern_shared_write(&qp->record->status, 0);
 	tern_wq_reset(&qp->sq, &qp->record->sq_pi);
 	tern_wq_reset(&qp->rq, &qp->record->rq_pi);
 }
@@ -489,7 +491,6 @@ int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	return 0;
 }
 
-/* ibv_destroy_qp(3). */
 /*
  * ibv_query_qp_data_in_order(3): no order is promised, of no operation and not of
  * blocks of 128 bytes. The device copies the payload of a packet with whatever
@@ -501,6 +502,7 @@ int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 	return 0;
 }
 
+/* ibv_destroy_qp(3). */
 int tern_destroy_qp(struct ibv_qp *ibvqp)
 {
 	struct tern_context *ctx = to_tern_ctx(ibvqp->context);
