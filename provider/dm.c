@@ -83,12 +83,16 @@ static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
 static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
 		       const struct tern_uresp_alloc_dm *resp, uint64_t length)
 {
-	dm->addr = mmap(NULL, resp->mmap_size, PROT_READ | PROT_WRITE,
+	dm->mmap_size = resp->mmap_size;
+	/* More than a process of 32 bits can map. */
+	if (dm->mmap_size != resp->mmap_size)
+		return ENOMEM;
+
+	dm->addr = mmap(NULL, dm->mmap_size, PROT_READ | PROT_WRITE,
 			MAP_SHARED, ibvctx->cmd_fd, resp->mmap_offset);
 	if (dm->addr == MAP_FAILED)
 		return errno;
 
-	dm->mmap_size = resp->mmap_size;
 	dm->length = length;
 	dm->vdm.dm.memcpy_to_dm = tern_memcpy_to_dm;
 	dm->vdm.dm.memcpy_from_dm = tern_memcpy_from_dm;

@@ -222,6 +222,13 @@ void test_dm_import(void)
 	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == EINVAL);
 	dm_mapping.mmap_size = PAGE;
 
+#if SIZE_MAX < UINT64_MAX
+	/* What is cut to 32 bits would be a page, and be mapped. */
+	dm_mapping.mmap_size = (1ULL << 32) + PAGE;
+	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == ENOMEM);
+	dm_mapping.mmap_size = PAGE;
+#endif
+
 	dm = alloc_dm();
 	other = tern_import_dm(ibvctx, DM_HANDLE);
 	CHECK(other && other->context == ibvctx);
