@@ -145,13 +145,15 @@ static void tern_xrc_srq_detach(struct tern_srq *srq)
  */
 static void tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
 {
+	struct list_head *bucket =
+		&ctx->xrc_srqs[srq->srqn % TERN_XRC_SRQ_BUCKETS];
 	struct tern_srq *old, *next;
 
 	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
-	list_for_each_safe(&ctx->xrc_srqs, old, next, xrc_entry)
+	list_for_each_safe(bucket, old, next, xrc_entry)
 		if (old->srqn == srq->srqn)
 			tern_xrc_srq_detach(old);
-	list_add(&ctx->xrc_srqs, &srq->xrc_entry);
+	list_add(bucket, &srq->xrc_entry);
 	srq->xrc_listed = true;
 	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
 }

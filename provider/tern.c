@@ -82,6 +82,7 @@ static size_t tern_page_size(const struct tern_context *ctx)
 static int tern_init_context(struct tern_context *ctx,
 			     const struct tern_uresp_alloc_ucontext *resp)
 {
+	unsigned int i;
 	int err;
 
 	ctx->caps = resp->caps;
@@ -112,7 +113,8 @@ static int tern_init_context(struct tern_context *ctx,
 
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
-	list_head_init(&ctx->xrc_srqs);
+	for (i = 0; i < TERN_XRC_SRQ_BUCKETS; i++)
+		list_head_init(&ctx->xrc_srqs[i]);
 	tern_init_records(ctx);
 	verbs_set_ops(&ctx->vctx, &tern_ctx_ops);
 

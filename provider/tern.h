@@ -28,6 +28,9 @@
 #define TERN_QP_TABLE_SIZE BIT(TERN_QP_TABLE_SHIFT)
 #define TERN_QP_TABLE_MASK (TERN_QP_TABLE_SIZE - 1)
 
+/* Numbers are handed out in sequence, so the low bits spread them. */
+#define TERN_XRC_SRQ_BUCKETS 1024
+
 struct tern_qp;
 
 struct tern_device {
@@ -62,9 +65,9 @@ struct tern_context {
 	 */
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
-	/* XRC SRQs whose completions nobody has cleaned up yet, under the mutex. */
+	/* XRC SRQs whose completions nobody has cleaned up yet, by number, under the mutex. */
 	pthread_mutex_t xrc_srqs_mutex;
-	struct list_head xrc_srqs;
+	struct list_head xrc_srqs[TERN_XRC_SRQ_BUCKETS];
 	/* Pages with a free doorbell record, under the mutex. */
 	pthread_mutex_t records_mutex;
 	struct list_head record_pages[TERN_NUM_RECORD_TYPES];
@@ -148,7 +151,7 @@ struct tern_srq {
 	struct tern_srq_record *record; /* record_ref.addr */
 	struct tern_wq wq;
 	uint32_t srqn;
-	struct list_node xrc_entry; /* in xrc_srqs; an XRC SRQ's */
+	struct list_node xrc_entry; /* in its bucket of xrc_srqs; an XRC SRQ's */
 	bool xrc_listed;
 };
 

@@ -8,6 +8,8 @@ struct tern_context *ctx;
 
 void setup(void)
 {
+	unsigned int i;
+
 	ctx = calloc(1, sizeof(*ctx));
 	ctx->vctx.context.device = &device.vdev.device;
 	ctx->uar = aligned_alloc(PAGE, PAGE);
@@ -21,7 +23,8 @@ void setup(void)
 	ctx->max_inline = 512;
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
-	list_head_init(&ctx->xrc_srqs);
+	for (i = 0; i < TERN_XRC_SRQ_BUCKETS; i++)
+		list_head_init(&ctx->xrc_srqs[i]);
 	tern_init_records(ctx);
 }
 
@@ -29,7 +32,8 @@ void teardown(void)
 {
 	unsigned int i;
 
-	CHECK(list_empty(&ctx->xrc_srqs));
+	for (i = 0; i < TERN_XRC_SRQ_BUCKETS; i++)
+		CHECK(list_empty(&ctx->xrc_srqs[i]));
 	for (i = 0; i < TERN_NUM_RECORD_TYPES; i++)
 		CHECK(list_empty(&ctx->record_pages[i]));
 	tern_uninit_records(ctx);

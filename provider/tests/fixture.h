@@ -178,6 +178,7 @@ void test_srq_queue(void);
 void test_srq_resize(void);
 void test_srq_cqes(void);
 void test_srq_refused(void);
+void test_srq_numbers(void);
 void test_srq_threads(void);
 
 #endif /* TERN_TEST_FIXTURE_H */

@@ -728,6 +728,7 @@ int main(void)
 		{ "srq_resize", test_srq_resize },
 		{ "srq_cqes", test_srq_cqes },
 		{ "srq_refused", test_srq_refused },
+		{ "srq_numbers", test_srq_numbers },
 		{ "srq_threads", test_srq_threads },
 		{ "arm_race", test_arm_race },
 		{ "post_destroy", test_post_destroy },

@@ -274,6 +274,44 @@ void test_srq_cqes(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
+static struct list_head *bucket_of(uint32_t srqn)
+{
+	return &ctx->xrc_srqs[srqn % TERN_XRC_SRQ_BUCKETS];
+}
+
+static unsigned int list_length(struct list_head *list)
+{
+	struct tern_srq *srq;
+	unsigned int num = 0;
+
+	list_for_each(list, srq, xrc_entry)
+		num++;
+	return num;
+}
+
+/* A thousand XRC SRQs: a new one is compared with few, and finds the one whose number it has. */
+void test_srq_numbers(void)
+{
+	static struct tern_srq *srqs[1000];
+	struct tern_cq *cq = make_cq(4);
+	struct tern_srq *again;
+	unsigned int i;
+
+	for (i = 0; i < 1000; i++) {
+		srqs[i] = make_xrc_srq(cq);
+		CHECK(list_length(bucket_of(srqs[i]->srqn)) <= 2);
+	}
+	next_srqn = srqs[500]->srqn;
+	again = make_xrc_srq(cq);
+	CHECK(!srqs[500]->xrc_listed && again->xrc_listed);
+	for (i = 0; i < 1000; i++)
+		CHECK(!tern_destroy_srq(&srqs[i]->vsrq.srq));
+	CHECK(list_length(bucket_of(again->srqn)) == 1);
+	CHECK(!tern_destroy_srq(&again->vsrq.srq));
+	next_srqn = 0x2000;
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
 void test_srq_refused(void)
 {
 	struct tern_cq *cq = make_cq(4);
