@@ -12,10 +12,22 @@ static uint32_t tern_srq_ci(const struct tern_srq *srq)
 	return tern_shared_read(&srq->record->ci);
 }
 
+/* By the copy of the device's word. */
+static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
+{
+	if (tern_wq_full(&srq->wq, head))
+		return true;
+
+	return unlikely(srq->next) &&
+	       head - atomic_load_explicit(&srq->wq.tail,
+					   memory_order_relaxed) >
+		       srq->next->mask;
+}
+
 /* Whether no slot is free; asks the device's word when the copy of it says so. */
 static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 {
-	if (likely(!tern_wq_full(&srq->wq, head)))
+	if (likely(!tern_srq_looks_full(srq, head)))
 		return false;
 
 	atomic_store_explicit(&srq->wq.tail, tern_srq_ci(srq),
@@ -23,7 +35,7 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	/* The device has copied the WQEs below ci: their slots are written after that. */
 	udma_ordering_read_barrier();
 
-	return tern_wq_full(&srq->wq, head);
+	return tern_srq_looks_full(srq, head);
 }
 
 /*
@@ -51,7 +63,10 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 			break;
 		}
 
-		tern_build_recv(wq, head++, wr);
+		tern_build_recv(wq, head, wr);
+		if (unlikely(srq->next))
+			tern_build_recv(srq->next, head, wr);
+		head++;
 	}
 
 	if (likely(head != wq->head)) {
@@ -193,6 +208,7 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 		goto err_free_record;
 
 	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_mutex_init(&srq->resize_mutex, NULL);
 	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
 		tern_xrc_srq_attach(ctx, srq);
 
@@ -264,29 +280,53 @@ struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
 }
 
 /*
- * Copies what the device has not taken into a queue of another size. Nobody
- * posts meanwhile; what the device takes from the old queue from here on is
- * copied in vain. EINVAL when it does not fit.
+ * Copies what the device has not taken into a queue of another size, and has posts go
+ * to both from here on. What the device takes from the old one meanwhile is copied in
+ * vain. EINVAL when it does not fit.
  */
-static int tern_srq_copy(const struct tern_srq *srq, struct tern_wq *to)
+static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 {
-	const struct tern_wq *from = &srq->wq;
-	uint32_t ci = tern_srq_ci(srq);
-	uint32_t i;
+	const struct tern_wq *wq = &srq->wq;
+	uint32_t ci, i;
+	int err = 0;
 
-	if (from->head - ci > to->mask + 1)
-		return EINVAL;
+	pthread_spin_lock(&srq->wq.lock);
+	ci = tern_srq_ci(srq);
+	if (wq->head - ci > new->mask + 1) {
+		err = EINVAL;
+		goto out;
+	}
 
-	for (i = ci; i != from->head; i++)
-		memcpy(tern_wq_slot(to, i), tern_wq_slot(from, i),
-		       (size_t)1 << from->log_stride);
-
-	atomic_store_explicit(&to->tail, ci, memory_order_relaxed);
-
-	return 0;
+	for (i = ci; i != wq->head; i++)
+		memcpy(tern_wq_slot(new, i), tern_wq_slot(wq, i),
+		       (size_t)1 << wq->log_stride);
+	srq->next = new;
+out:
+	pthread_spin_unlock(&srq->wq.lock);
+	return err;
 }
 
-/* Resizes, and does at the same time what else attr_mask names. */
+/* The device has switched, and buf becomes the old buffer; or it has not. */
+static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
+				bool switched)
+{
+	struct tern_buf old = srq->buf;
+
+	pthread_spin_lock(&srq->wq.lock);
+	if (switched) {
+		srq->wq.slots = srq->next->slots;
+		srq->wq.mask = srq->next->mask;
+		srq->buf = *buf;
+		*buf = old;
+	}
+	srq->next = NULL;
+	pthread_spin_unlock(&srq->wq.lock);
+}
+
+/*
+ * Resizes, and does at the same time what else attr_mask names. Posts go on: each WQE
+ * is in both queues, whenever the device switches.
+ */
 static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 			   int attr_mask)
 {
@@ -294,7 +334,7 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	struct ibv_srq_attr actual = *attr;
 	struct tern_modify_srq cmd = {};
 	struct tern_wq new = {};
-	struct tern_buf buf, new_buf;
+	struct tern_buf buf;
 	int err;
 
 	if (!attr->max_wr || attr->max_wr > to_tern_ctx(ibvctx)->max_srq_wr)
@@ -312,24 +352,14 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	cmd.buf_len = buf.len;
 	cmd.log_size = ilog32(actual.max_wr) - 1;
 
-	/* Posters wait for the kernel here: nothing is posted until both know the new queue. */
-	pthread_spin_lock(&srq->wq.lock);
-	err = tern_srq_copy(srq, &new);
-	if (!err)
+	pthread_mutex_lock(&srq->resize_mutex);
+	err = tern_srq_begin_resize(srq, &new);
+	if (!err) {
 		err = ibv_cmd_modify_srq(&srq->vsrq.srq, &actual, attr_mask,
 					 &cmd.ibv_cmd, sizeof(cmd));
-	if (!err) {
-		new_buf = buf;
-		buf = srq->buf;
-		srq->buf = new_buf;
-		srq->wq.slots = new.slots;
-		srq->wq.mask = new.mask;
-		atomic_store_explicit(&srq->wq.tail,
-				      atomic_load_explicit(&new.tail,
-							   memory_order_relaxed),
-				      memory_order_relaxed);
+		tern_srq_end_resize(srq, &buf, !err);
 	}
-	pthread_spin_unlock(&srq->wq.lock);
+	pthread_mutex_unlock(&srq->resize_mutex);
 
 	/* The old queue, or the new one that nobody took. */
 	tern_free_buf(&buf);
@@ -395,6 +425,7 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 
 	tern_drain_lock(&srq->wq.lock);
 	pthread_spin_destroy(&srq->wq.lock);
+	pthread_mutex_destroy(&srq->resize_mutex);
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);
 	free(srq);

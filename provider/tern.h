@@ -150,6 +150,9 @@ struct tern_srq {
 	struct tern_record record_ref;
 	struct tern_srq_record *record; /* record_ref.addr */
 	struct tern_wq wq;
+	/* What a resize is about to switch to: posts go to both queues. Under wq.lock. */
+	struct tern_wq *next;
+	pthread_mutex_t resize_mutex; /* around a resize */
 	uint32_t srqn;
 	struct list_node xrc_entry; /* in its bucket of xrc_srqs; an XRC SRQ's */
 	bool xrc_listed;

@@ -176,6 +176,7 @@ void test_clock(void);
 /* test_srq.c */
 void test_srq_queue(void);
 void test_srq_resize(void);
+void test_srq_resize_posts(void);
 void test_srq_cqes(void);
 void test_srq_refused(void);
 void test_srq_numbers(void);

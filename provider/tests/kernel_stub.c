@@ -117,11 +117,9 @@ int ibv_cmd_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,
 					   ibv_cmd)->drv_payload;
 	else
 		memset(&last_resize, 0, sizeof(last_resize));
-	if (create_err)
-		return create_err;
 	if (on_modify_srq)
 		on_modify_srq();
-	return 0;
+	return create_err;
 }
 
 int ibv_cmd_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr,

@@ -726,6 +726,7 @@ int main(void)
 		{ "wallclock_threads", test_wallclock_threads },
 		{ "srq_queue", test_srq_queue },
 		{ "srq_resize", test_srq_resize },
+		{ "srq_resize_posts", test_srq_resize_posts },
 		{ "srq_cqes", test_srq_cqes },
 		{ "srq_refused", test_srq_refused },
 		{ "srq_numbers", test_srq_numbers },

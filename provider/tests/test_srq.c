@@ -202,6 +202,72 @@ void test_srq_resize(void)
 	tern_destroy_srq(&srq->vsrq.srq);
 }
 
+static uint32_t old_mask;
+
+/* Another thread posts while the kernel is at work, before the device switches and after it. */
+static void post_meanwhile(void)
+{
+	const struct tern_rq_hdr *hdr;
+	uint32_t pi = srq_pi(resized);
+
+	CHECK(!pthread_spin_trylock(&resized->wq.lock));
+	pthread_spin_unlock(&resized->wq.lock);
+	CHECK(resized->wq.mask == old_mask);
+	CHECK(!post(resized, 7000 + pi));
+	CHECK(srq_pi(resized) == pi + 1);
+	/* Wherever the device looks, the WQE is there. */
+	CHECK(slot_id(resized, pi) == 7000 + pi);
+	hdr = (void *)(uintptr_t)(last_resize.buf_addr +
+				  ((uint64_t)(pi & ((1U << last_resize.log_size) -
+						    1))
+				   << resized->wq.log_stride));
+	CHECK(le64toh(hdr->wr_id) == 7000 + pi);
+	/* As many as fit into both queues. */
+	while (!post(resized, 7000 + ++pi))
+		;
+	CHECK(pi - tern_shared_read(&resized->record->ci) ==
+	      (old_mask < (1U << last_resize.log_size) - 1 ?
+		       old_mask + 1 :
+		       1U << last_resize.log_size));
+}
+
+/* Posts go on during a resize that comes to something and during one that does not. */
+void test_srq_resize_posts(void)
+{
+	static const uint32_t sizes[] = { 32, 8 };
+	struct ibv_srq_attr attr = {};
+	uint32_t ci = 0xfffffff9, i;
+	unsigned int k, fails;
+
+	resized = make_srq(16, 3);
+	resized->wq.head = ci;
+	atomic_store(&resized->wq.tail, ci);
+	take(resized, ci);
+	for (k = 0; k < 2; k++)
+		for (fails = 0; fails < 2; fails++) {
+			uint32_t pi = ci;
+
+			for (i = 0; i < 3; i++, pi++)
+				CHECK(!post(resized, 7000 + pi));
+			old_mask = resized->wq.mask;
+			on_modify_srq = post_meanwhile;
+			create_err = fails ? EPERM : 0;
+			attr.max_wr = sizes[k] << fails;
+			CHECK(tern_modify_srq(&resized->vsrq.srq, &attr,
+					      IBV_SRQ_MAX_WR) == create_err);
+			create_err = 0;
+			on_modify_srq = NULL;
+			CHECK(resized->wq.mask ==
+			      (fails ? old_mask : sizes[k] - 1));
+			CHECK(srq_pi(resized) == resized->wq.head);
+			for (i = ci; i != srq_pi(resized); i++)
+				CHECK(slot_id(resized, i) == 7000 + i);
+			ci = srq_pi(resized);
+			take(resized, ci);
+		}
+	tern_destroy_srq(&resized->vsrq.srq);
+}
+
 /* Completions of SRQs need no QP of this process, and go with their SRQ or QP. */
 void test_srq_cqes(void)
 {
