@@ -272,7 +272,12 @@ static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->rq_pi, head);
 
-	if (unlikely(tern_qp_status(qp) & TERN_QP_ST_RQ_KICK)) {
+	/*
+	 * No barrier: a device that flushes looks at the index once more after
+	 * TERN_RQ_SETTLE_NS, when a store made before this load is visible.
+	 */
+	if (unlikely(tern_shared_read(&qp->record->status) &
+		     TERN_QP_ST_RQ_KICK)) {
 		/* The index before the kick that makes the device read it. */
 		udma_to_device_barrier();
 		tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_RQ,

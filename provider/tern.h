@@ -243,17 +243,6 @@ static inline uint32_t tern_shared_read(const __le32 *word)
 	return le32toh((__force __le32)raw);
 }
 
-/*
- * What the device says of a QP's queues, TERN_QP_ST_*, after an index was stored:
- * either this thread sees what the device has said, or the device sees the index.
- */
-static inline uint32_t tern_qp_status(const struct tern_qp *qp)
-{
-	udma_full_barrier();
-
-	return tern_shared_read(&qp->record->status);
-}
-
 /* Kicks the device: TERN_DB_CMD_* for queue num. The caller orders what the device is to see. */
 static inline void tern_ring(struct tern_context *ctx, uint32_t cmd,
 			     uint32_t num)

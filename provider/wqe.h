@@ -273,7 +273,12 @@ static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->sq_pi, head);
 
-	if (tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED)
+	/*
+	 * The index before the status: either this thread sees that the device has
+	 * stopped looking, or the device sees the index.
+	 */
+	udma_full_barrier();
+	if (tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_WATCHED)
 		return;
 
 	/* The index before the kick that makes the device read it. */
