@@ -97,6 +97,15 @@ static void tern_retire_note(struct tern_context *ctx,
 	retire->done[retire->num - 1].tail = le32toh(cqe->wqe_index) + 1;
 }
 
+/*
+ * Pairs with tern_wq_full(): whoever sees the slot free sees it completed, and posts
+ * after the CQ's index was moved on.
+ */
+static void tern_wq_free_slots(struct tern_wq *wq, uint32_t tail)
+{
+	atomic_store_explicit(&wq->tail, tail, memory_order_release);
+}
+
 /* Gives the CQEs back, then frees the slots of their WQEs. */
 static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
 {
@@ -104,14 +113,8 @@ static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
 
 	tern_cq_publish(cq);
 
-	/*
-	 * Pairs with tern_wq_full(): whoever sees the slot free sees it
-	 * completed, and posts after the CQ's index was moved on.
-	 */
 	for (i = 0; i < retire->num; i++)
-		atomic_store_explicit(&retire->done[i].wq->tail,
-				      retire->done[i].tail,
-				      memory_order_release);
+		tern_wq_free_slots(retire->done[i].wq, retire->done[i].tail);
 	retire->num = 0;
 }
 
@@ -247,24 +250,40 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 	return n;
 }
 
+/*
+ * The next CQE of a session. It is copied and given back at once, and then its slot is
+ * free: a program may post before it ends the session. It would find no slot if
+ * slots became free with end_poll, and could overflow a CQ that just holds all
+ * completions if only the CQEs were given back then.
+ */
 static int tern_cq_advance(struct tern_cq *cq)
 {
-	struct tern_retire retire;
+	struct tern_cqe *cur = &cq->cur;
+	struct tern_qp *qp = cq->cur_qp;
 	struct tern_cqe *cqe;
+	uint32_t qpn;
 
 	cqe = tern_cq_next(cq);
 	if (!cqe)
 		return ENOENT;
 
-	memcpy(&cq->cur, cqe, offsetof(struct tern_cqe, phase));
-	cq->vcq.cq_ex.wr_id = le64toh(cq->cur.wr_id);
-	cq->vcq.cq_ex.status = tern_wc_status(&cq->cur);
+	memcpy(cur, cqe, offsetof(struct tern_cqe, phase));
+	tern_cq_publish(cq);
+	cq->vcq.cq_ex.wr_id = le64toh(cur->wr_id);
+	cq->vcq.cq_ex.status = tern_wc_status(cur);
 
-	/* At once: who waits or posts before end_poll needs what is done with. */
-	retire.qp = NULL;
-	retire.num = 0;
-	tern_retire_note(to_tern_ctx(cq->vcq.cq.context), &retire, &cq->cur);
-	tern_retire_flush(cq, &retire);
+	if (tern_cqe_is_srq(cur))
+		return 0;
+
+	qpn = le32toh(cur->qpn);
+	if (!qp || qp->vqp.qp.qp_num != qpn) {
+		qp = tern_find_qp(to_tern_ctx(cq->vcq.cq.context), qpn);
+		if (unlikely(!qp))
+			return 0;
+		cq->cur_qp = qp;
+	}
+	tern_wq_free_slots(tern_cqe_is_recv(cur) ? &qp->rq : &qp->sq,
+			   le32toh(cur->wqe_index) + 1);
 
 	return 0;
 }
@@ -280,6 +299,7 @@ static int tern_start_poll(struct ibv_cq_ex *ibvcq,
 		return EINVAL;
 
 	tern_cq_lock(cq);
+	cq->cur_qp = NULL;
 	err = tern_cq_advance(cq);
 	if (err)
 		tern_cq_unlock(cq);
@@ -640,6 +660,8 @@ static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn,
  */
 void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn)
 {
+	/* A session of a CQ without a lock may be the caller's own. */
+	cq->cur_qp = NULL;
 	tern_cq_purge(cq, tern_cqe_of_qp, qpn, srqn);
 }
 

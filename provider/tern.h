@@ -127,6 +127,7 @@ struct tern_cq {
 	uint32_t armed_any;
 	/* What the ibv_cq_ex accessors read, but the phase: the slot was given back. */
 	struct tern_cqe cur;
+	struct tern_qp *cur_qp; /* of a CQE before it in the session, for the next to find */
 	struct tern_wallclock wallclock; /* under lock */
 };
 

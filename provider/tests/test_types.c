@@ -491,3 +491,43 @@ void test_cq_fields(void)
 		      errno == EOPNOTSUPP);
 	}
 }
+
+/* Inside a session: a slot is free at once, and what the session knew of a QP goes with the QP. */
+void test_cq_session(void)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = 4,
+		.wc_flags = IBV_WC_STANDARD_FLAGS,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
+	};
+	struct ibv_cq_ex *cqx = tern_create_cq_ex(&ctx->vctx.context, &attr);
+	struct tern_cq *cq = to_tern_cq_ex(cqx);
+	const struct ibv_qp_cap one = { 1, 1, 1, 1, 0 };
+	struct tern_qp *qp = make_qp(cq, cq, one), *other;
+	uint32_t qpn = qp->vqp.qp.qp_num;
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_poll_cq_attr poll = {};
+
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == ENOMEM);
+	put_cqe(cq, 0, qpn, 1, 0, 0);
+	CHECK(!cqx->start_poll(cqx, &poll));
+	CHECK(tern_shared_read(&cq->record->ci) == 1);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+	put_cqe(cq, 1, qpn, 2, 1, 0);
+	CHECK(!cqx->next_poll(cqx) && cqx->wr_id == 2);
+	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+
+	/* The next owner of the number, in the same session. */
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+	next_qpn = qpn;
+	other = make_qp(cq, cq, one);
+	put_cqe(cq, 2, qpn, 3, 0, TERN_CQE_F_RECV);
+	CHECK(!cqx->next_poll(cqx) && cqx->wr_id == 3);
+	CHECK(atomic_load(&other->rq.tail) == 1);
+	cqx->end_poll(cqx);
+	next_qpn = 0x300;
+	tern_destroy_qp(&other->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
