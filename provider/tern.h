@@ -180,6 +180,7 @@ struct tern_qp {
 	int wr_err; /* first error, 0 without */
 	const struct tern_op *wr_op; /* of the WQE the setters fill, NULL without */
 	struct tern_sq_hdr *wr_wqe;
+	void *wr_data; /* where its SGEs or inline data go */
 	bool wr_no_address; /* wr_wqe waits for its UD address or XRC SRQ number */
 };
 

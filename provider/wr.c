@@ -18,9 +18,13 @@ static bool tern_wr_lacks_address(const struct tern_qp *qp)
 	return qp->wr_op && qp->wr_no_address;
 }
 
-/* Begins a WQE of the session; NULL once the session has failed. */
-static struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
-					 const struct tern_op *op)
+/*
+ * Begins a WQE of the session; NULL once the session has failed. addressed is a
+ * constant wherever this is inlined: whether the QP's WQEs say where they go.
+ */
+static inline struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
+						const struct tern_op *op,
+						bool addressed)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 	int err;
@@ -34,7 +38,7 @@ static struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 		return NULL;
 	}
 
-	if (unlikely(tern_wr_lacks_address(qp))) {
+	if (addressed && unlikely(tern_wr_lacks_address(qp))) {
 		tern_wr_fail(qp, EINVAL);
 		return NULL;
 	}
@@ -45,103 +49,115 @@ static struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 	}
 
 	qp->wr_op = op;
-	qp->wr_no_address = (qp->type->ud_size || qp->type->xrc) &&
-			    !(op->flags & TERN_OP_LOCAL);
 	qp->wr_wqe = tern_wqe_start(qp, qp->wr_head++, op, ibvqp->wr_id,
 				    ibvqp->wr_flags);
+	qp->wr_data = (void *)(qp->wr_wqe + 1) + op->seg_size;
+	if (addressed) {
+		qp->wr_no_address = !(op->flags & TERN_OP_LOCAL);
+		qp->wr_data += qp->type->ud_size;
+	}
 
 	return qp->wr_wqe;
 }
 
-static void tern_wr_send(struct ibv_qp_ex *ibvqp)
+static inline void tern_wr_send(struct ibv_qp_ex *ibvqp, bool addressed)
 {
-	tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND]);
+	tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND], addressed);
 }
 
-static void tern_wr_send_imm(struct ibv_qp_ex *ibvqp, __be32 imm_data)
+static inline void tern_wr_send_imm(struct ibv_qp_ex *ibvqp, __be32 imm_data,
+				    bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND_WITH_IMM]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND_WITH_IMM], addressed);
 	if (likely(wqe))
 		wqe->imm = imm_data;
 }
 
-static void tern_wr_send_inv(struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey)
+static inline void tern_wr_send_inv(struct ibv_qp_ex *ibvqp,
+				    uint32_t invalidate_rkey, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND_WITH_INV]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND_WITH_INV], addressed);
 	if (likely(wqe))
 		wqe->inv_rkey = htole32(invalidate_rkey);
 }
 
-static void tern_wr_rdma_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-			       uint64_t remote_addr)
+static inline void tern_wr_rdma_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+				      uint64_t remote_addr, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_WRITE]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_WRITE], addressed);
 	if (likely(wqe))
 		tern_wqe_rdma(wqe, remote_addr, rkey);
 }
 
-static void tern_wr_rdma_write_imm(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-				   uint64_t remote_addr, __be32 imm_data)
+static inline void tern_wr_rdma_write_imm(struct ibv_qp_ex *ibvqp,
+					  uint32_t rkey, uint64_t remote_addr,
+					  __be32 imm_data, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_WRITE_WITH_IMM]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_WRITE_WITH_IMM],
+			    addressed);
 	if (likely(wqe)) {
 		wqe->imm = imm_data;
 		tern_wqe_rdma(wqe, remote_addr, rkey);
 	}
 }
 
-static void tern_wr_rdma_read(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-			      uint64_t remote_addr)
+static inline void tern_wr_rdma_read(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+				     uint64_t remote_addr, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_READ]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_RDMA_READ], addressed);
 	if (likely(wqe))
 		tern_wqe_rdma(wqe, remote_addr, rkey);
 }
 
-static void tern_wr_atomic_cmp_swp(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-				   uint64_t remote_addr, uint64_t compare,
-				   uint64_t swap)
+static inline void tern_wr_atomic_cmp_swp(struct ibv_qp_ex *ibvqp,
+					  uint32_t rkey, uint64_t remote_addr,
+					  uint64_t compare, uint64_t swap,
+					  bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_ATOMIC_CMP_AND_SWP]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_ATOMIC_CMP_AND_SWP],
+			    addressed);
 	if (likely(wqe))
 		tern_wqe_atomic(wqe, remote_addr, rkey, swap, compare);
 }
 
-static void tern_wr_atomic_fetch_add(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-				     uint64_t remote_addr, uint64_t add)
+static inline void tern_wr_atomic_fetch_add(struct ibv_qp_ex *ibvqp,
+					    uint32_t rkey, uint64_t remote_addr,
+					    uint64_t add, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_ATOMIC_FETCH_AND_ADD]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_ATOMIC_FETCH_AND_ADD],
+			    addressed);
 	if (likely(wqe))
 		tern_wqe_atomic(wqe, remote_addr, rkey, add, 0);
 }
 
 /* The caller's 8 bytes, whatever their alignment. */
-static void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-				 uint64_t remote_addr, const void *atomic_wr)
+static inline void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+					uint64_t remote_addr,
+					const void *atomic_wr, bool addressed)
 {
 	const struct tern_op *op = &tern_ops[IBV_WR_ATOMIC_WRITE];
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, op);
+	wqe = tern_wr_begin(ibvqp, op, addressed);
 	if (unlikely(!wqe))
 		return;
 
 	tern_wqe_rdma(wqe, remote_addr, rkey);
-	memcpy(tern_wqe_data(to_tern_qp_ex(ibvqp), wqe, op), atomic_wr, 8);
+	memcpy(to_tern_qp_ex(ibvqp)->wr_data, atomic_wr, 8);
 	tern_wqe_inline(wqe, 8);
 }
 
@@ -149,14 +165,14 @@ static void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
  * ibv_wr_post(3) has data setters for FLUSH, which has no data: an SGE may be set,
  * and the device does not look at it.
  */
-static void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
-			  uint64_t remote_addr, size_t len, uint8_t type,
-			  uint8_t level)
+static inline void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
+				 uint64_t remote_addr, size_t len, uint8_t type,
+				 uint8_t level, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 	int err;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_FLUSH]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_FLUSH], addressed);
 	if (unlikely(!wqe))
 		return;
 
@@ -170,13 +186,15 @@ static void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 }
 
 /* ibv_wr_post(3): windows of type 2. */
-static void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
-			    uint32_t rkey, const struct ibv_mw_bind_info *info)
+static inline void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
+				   uint32_t rkey,
+				   const struct ibv_mw_bind_info *info,
+				   bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 	int err;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_BIND_MW]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_BIND_MW], addressed);
 	if (unlikely(!wqe))
 		return;
 
@@ -189,14 +207,59 @@ static void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
 	tern_wqe_bind(wqe, mw, mw->rkey, rkey, info);
 }
 
-static void tern_wr_local_inv(struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey)
+static inline void tern_wr_local_inv(struct ibv_qp_ex *ibvqp,
+				     uint32_t invalidate_rkey, bool addressed)
 {
 	struct tern_sq_hdr *wqe;
 
-	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_LOCAL_INV]);
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_LOCAL_INV], addressed);
 	if (likely(wqe))
 		wqe->inv_rkey = htole32(invalidate_rkey);
 }
+
+/*
+ * The two forms of a builder: for QPs whose WQEs say where they go, UD and XRC_SEND,
+ * and for connected ones, which have nothing to check for it.
+ */
+#define TERN_WR_BUILDER(name, params, ...)                                     \
+	static void tern_wr_##name##_addressed params                          \
+	{                                                                      \
+		tern_wr_##name(__VA_ARGS__, true);                             \
+	}                                                                      \
+	static void tern_wr_##name##_connected params                          \
+	{                                                                      \
+		tern_wr_##name(__VA_ARGS__, false);                            \
+	}
+
+TERN_WR_BUILDER(send, (struct ibv_qp_ex *ibvqp), ibvqp)
+TERN_WR_BUILDER(send_imm, (struct ibv_qp_ex *ibvqp, __be32 imm_data), ibvqp,
+		imm_data)
+TERN_WR_BUILDER(send_inv, (struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey),
+		ibvqp, invalidate_rkey)
+TERN_WR_BUILDER(rdma_write, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr), ibvqp, rkey, remote_addr)
+TERN_WR_BUILDER(rdma_write_imm, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr, __be32 imm_data), ibvqp, rkey,
+		remote_addr, imm_data)
+TERN_WR_BUILDER(rdma_read, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr), ibvqp, rkey, remote_addr)
+TERN_WR_BUILDER(atomic_cmp_swp, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr, uint64_t compare, uint64_t swap), ibvqp,
+		rkey, remote_addr, compare, swap)
+TERN_WR_BUILDER(atomic_fetch_add, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr, uint64_t add), ibvqp, rkey, remote_addr,
+		add)
+TERN_WR_BUILDER(atomic_write, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr, const void *atomic_wr), ibvqp, rkey,
+		remote_addr, atomic_wr)
+TERN_WR_BUILDER(flush, (struct ibv_qp_ex *ibvqp, uint32_t rkey,
+		uint64_t remote_addr, size_t len, uint8_t type, uint8_t level),
+		ibvqp, rkey, remote_addr, len, type, level)
+TERN_WR_BUILDER(bind_mw, (struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
+		uint32_t rkey, const struct ibv_mw_bind_info *info), ibvqp, mw,
+		rkey, info)
+TERN_WR_BUILDER(local_inv, (struct ibv_qp_ex *ibvqp, uint32_t invalidate_rkey),
+		ibvqp, invalidate_rkey)
 
 static void tern_wr_set_ud_addr(struct ibv_qp_ex *ibvqp, struct ibv_ah *ah,
 				uint32_t remote_qpn, uint32_t remote_qkey)
@@ -236,15 +299,25 @@ static void tern_wr_set_sge_list(struct ibv_qp_ex *ibvqp, size_t num_sge,
 		return;
 	}
 
-	tern_wqe_sges(qp, qp->wr_wqe, qp->wr_op, sg_list, num_sge);
+	tern_fill_sges(qp->wr_data, sg_list, num_sge);
+	qp->wr_wqe->num_sge = num_sge;
 }
 
 static void tern_wr_set_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
 			    uint64_t addr, uint32_t length)
 {
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
+	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	tern_wr_set_sge_list(ibvqp, 1, &sge);
+	/* Every QP has room for one; some opcodes take none. */
+	if (unlikely(!qp->wr_op ||
+		     (qp->wr_op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE)))) {
+		tern_wr_fail(qp, EINVAL);
+		return;
+	}
+
+	tern_fill_sges(qp->wr_data, &sge, 1);
+	qp->wr_wqe->num_sge = 1;
 }
 
 static void tern_wr_set_inline_data_list(struct ibv_qp_ex *ibvqp,
@@ -261,7 +334,7 @@ static void tern_wr_set_inline_data_list(struct ibv_qp_ex *ibvqp,
 		return;
 	}
 
-	data = tern_wqe_data(qp, qp->wr_wqe, qp->wr_op);
+	data = qp->wr_data;
 	for (i = 0; i < num_buf; i++) {
 		if (unlikely(buf_list[i].length > qp->max_inline - length)) {
 			tern_wr_fail(qp, EINVAL);
@@ -315,9 +388,17 @@ static void tern_wr_abort(struct ibv_qp_ex *ibvqp)
 	pthread_spin_unlock(&to_tern_qp_ex(ibvqp)->sq.lock);
 }
 
+#define TERN_WR_SET(op, name)                                                  \
+	do {                                                                   \
+		if (send_ops & (op))                                           \
+			qpx->name = addressed ? tern_##name##_addressed :      \
+						tern_##name##_connected;       \
+	} while (0)
+
 /* Sets the functions behind ibv_wr_*() for the IBV_QP_EX_WITH_* in send_ops. */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 {
+	bool addressed = qp->type->ud_size || qp->type->xrc;
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
 
 	qpx->wr_start = tern_wr_start;
@@ -333,28 +414,16 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 	if (qp->type->xrc)
 		qpx->wr_set_xrc_srqn = tern_wr_set_xrc_srqn;
 
-	if (send_ops & IBV_QP_EX_WITH_SEND)
-		qpx->wr_send = tern_wr_send;
-	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
-		qpx->wr_send_imm = tern_wr_send_imm;
-	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV)
-		qpx->wr_send_inv = tern_wr_send_inv;
-	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE)
-		qpx->wr_rdma_write = tern_wr_rdma_write;
-	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-		qpx->wr_rdma_write_imm = tern_wr_rdma_write_imm;
-	if (send_ops & IBV_QP_EX_WITH_RDMA_READ)
-		qpx->wr_rdma_read = tern_wr_rdma_read;
-	if (send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
-		qpx->wr_atomic_cmp_swp = tern_wr_atomic_cmp_swp;
-	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
-		qpx->wr_atomic_fetch_add = tern_wr_atomic_fetch_add;
-	if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
-		qpx->wr_atomic_write = tern_wr_atomic_write;
-	if (send_ops & IBV_QP_EX_WITH_FLUSH)
-		qpx->wr_flush = tern_wr_flush;
-	if (send_ops & IBV_QP_EX_WITH_BIND_MW)
-		qpx->wr_bind_mw = tern_wr_bind_mw;
-	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
-		qpx->wr_local_inv = tern_wr_local_inv;
+	TERN_WR_SET(IBV_QP_EX_WITH_SEND, wr_send);
+	TERN_WR_SET(IBV_QP_EX_WITH_SEND_WITH_IMM, wr_send_imm);
+	TERN_WR_SET(IBV_QP_EX_WITH_SEND_WITH_INV, wr_send_inv);
+	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_WRITE, wr_rdma_write);
+	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, wr_rdma_write_imm);
+	TERN_WR_SET(IBV_QP_EX_WITH_RDMA_READ, wr_rdma_read);
+	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, wr_atomic_cmp_swp);
+	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, wr_atomic_fetch_add);
+	TERN_WR_SET(IBV_QP_EX_WITH_ATOMIC_WRITE, wr_atomic_write);
+	TERN_WR_SET(IBV_QP_EX_WITH_FLUSH, wr_flush);
+	TERN_WR_SET(IBV_QP_EX_WITH_BIND_MW, wr_bind_mw);
+	TERN_WR_SET(IBV_QP_EX_WITH_LOCAL_INV, wr_local_inv);
 }
