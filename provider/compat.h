@@ -9,6 +9,12 @@
 #include <config.h>
 #include <infiniband/driver.h>
 
+/*
+ * The id is assigned when the driver is merged. Until then the kernel has this one in
+ * each ioctl, and libibverbs, which does not match by it, finds the device by its PCI id.
+ */
+#define RDMA_DRIVER_TERN RDMA_DRIVER_UNKNOWN
+
 /* Both calls got an argument that tern has no use for. */
 #if IBVERBS_PABI_VERSION <= 34
 #define ibv_cmd_get_context(context, cmd, cmd_size, fd_arr, resp, resp_size)   \

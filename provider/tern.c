@@ -13,8 +13,8 @@
 
 static void tern_free_context(struct ibv_context *ibvctx);
 
-/* No driver id is assigned: the PCI identity finds the device. */
 static const struct verbs_match_ent tern_match_table[] = {
+	VERBS_DRIVER_ID(RDMA_DRIVER_TERN),
 	VERBS_PCI_MATCH(TERN_PCI_VENDOR_ID, TERN_PCI_DEVICE_ID, NULL),
 	{}
 };
@@ -130,7 +130,7 @@ static struct verbs_context *tern_alloc_context(struct ibv_device *ibvdev,
 	int err;
 
 	ctx = verbs_init_and_alloc_context(ibvdev, cmd_fd, ctx, vctx,
-					   RDMA_DRIVER_UNKNOWN);
+					   RDMA_DRIVER_TERN);
 	if (!ctx)
 		return NULL;
 
@@ -167,7 +167,7 @@ static struct verbs_context *tern_import_context(struct ibv_device *ibvdev,
 	int err;
 
 	ctx = verbs_init_and_alloc_context(ibvdev, cmd_fd, ctx, vctx,
-					   RDMA_DRIVER_UNKNOWN);
+					   RDMA_DRIVER_TERN);
 	if (!ctx)
 		return NULL;
 
