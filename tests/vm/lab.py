@@ -1,7 +1,10 @@
 #!/usr/bin/python3
-"""The lab: boots machines that share a wire, runs a command in the first. Started by run-vm, inside the sysroot."""
+"""The lab: boots machines that share a wire, runs a command in the first. Started by run-vm, inside the sysroot.
+
+With TERN_CHECK=1, outside of it: checks the arguments and prints what run-vm has to know of them, as shell variables."""
 import argparse
 import fcntl
+import glob
 import io
 import json
 import os
@@ -38,9 +41,11 @@ def say(text):
 
 
 def arguments():
-    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...")
+    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="how many machines (2)")
     p.add_argument("--lane", choices=["trixie", "testing", "debug"], default="trixie", help="kernel and user space of the guests")
+    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, tern and tern_ib too, instead of the lane's kernel")
+    p.add_argument("--overlay", metavar="DIR", help="files that lie over the guests' root file system; a libtern in it is taken instead of the checkout's")
     p.add_argument("--share", metavar="DIR", help="seen as /mnt/share in every guest (RUN-DIR/share)")
     p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, of all machines or one")
     p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="one more argument for every QEMU")
@@ -70,10 +75,33 @@ def arguments():
         p.error("no CMD")
     if not 1 <= a.vms <= 16:
         p.error("--vms takes 1 to 16")
+    if a.timeout is not None and a.timeout <= 0:
+        p.error("--timeout takes more than 0 seconds")
+    if not re.fullmatch(r"\d+[KMGT]?", a.mem):
+        p.error(f"--mem takes a size such as 2G, not {a.mem}")
+    if not 1 <= a.smp <= 255:
+        p.error("--smp takes 1 to 255")
+    if a.kernel and len(glob.glob(f"{glob.escape(a.kernel)}/lib/modules/*/vmlinuz")) != 1:
+        p.error(f"--kernel: {a.kernel} has not one lib/modules/RELEASE/vmlinuz")
+    if a.overlay and not os.path.isdir(a.overlay):
+        p.error(f"--overlay: there is no directory {a.overlay}")
+    for path in (a.share, a.run_dir):
+        if path and os.path.exists(path) and not os.path.isdir(path):
+            p.error(f"{path} is no directory")
+    if a.tty and not sys.stdin.isatty():
+        p.error("--tty needs a terminal")
     unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
     if unknown or (a.soft_roce and a.no_tern):
         p.error("--soft-roce names a machine of the lab, and needs its wire")
     return a
+
+
+def plan(a):
+    """What run-vm does before the machines start, as assignments of the shell."""
+    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
+    words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
+             "mutate": "--mutate" * a.mutate, **path}
+    return "\n".join(f"{k}={shlex.quote(str(v))}" for k, v in words.items())
 
 
 def kvm_works(qemu, kernel):
@@ -185,8 +213,11 @@ class Lab:
         self.again = again
         suffix = "" if opt.lane == "trixie" else f"-{opt.lane}"
         self.out = f"build/out{suffix}"
-        with open(os.path.join(TOP, self.out, "image")) as f:
-            self.image = f.read().strip()
+        if opt.kernel:
+            self.image = os.environ["TERN_IMAGE"]
+        else:
+            with open(os.path.join(TOP, self.out, "image")) as f:
+                self.image = f.read().strip()
         self.qemu = QEMU + ("-mutate" if opt.mutate else "")
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
@@ -242,12 +273,15 @@ class Lab:
             for key in ("id_ed25519", "host_key"):
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
-        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and os.path.exists(f"{TOP}/{self.out}/tern.ko")
-        provider = [f for f in os.listdir(f"{TOP}/{self.out}") if f.startswith("libtern-rdmav")]
+        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and bool(opt.kernel or os.path.exists(f"{TOP}/{self.out}/tern.ko"))
+        provider = [] if opt.overlay and glob.glob(f"{glob.escape(opt.overlay)}/usr/lib/*/libibverbs/libtern-rdmav*") else \
+            glob.glob(f"{glob.escape(TOP)}/{self.out}/libtern-rdmav*")
         conf = {
             "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": opt.mtu, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out, "PROVIDER": max(provider, key=lambda f: os.path.getmtime(f"{TOP}/{self.out}/{f}"), default=""),
+            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out,
+            "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime, default="")),
+            "OWN_KERNEL": int(bool(opt.kernel)), "OVERLAY": int(bool(opt.overlay)),
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),
@@ -327,6 +361,8 @@ class Lab:
                     "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
                     "-fsdev", f"local,id=tern,path={TOP},security_model=none,readonly=on,multidevs=remap",
                     "-device", "virtio-9p-pci,fsdev=tern,mount_tag=tern",
+                    *(["-fsdev", f"local,id=overlay,path={os.path.abspath(opt.overlay)},security_model=none,readonly=on,multidevs=remap",
+                       "-device", "virtio-9p-pci,fsdev=overlay,mount_tag=overlay"] if opt.overlay else []),
                     "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
                     *m.args, *opt.qemu_arg]
             # Console and QEMU's own words in one file, neither over the other.
@@ -570,6 +606,9 @@ def run(opt, again):
 
 def main():
     opt = arguments()
+    if os.environ.get("TERN_CHECK"):
+        print(plan(opt))
+        return 0
     for s in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(s, lambda n, _: sys.exit(128 + n))
     for again in (2, 1, 0):
