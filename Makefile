@@ -1,5 +1,7 @@
 # tern: `make help`.
 
+# What a target that runs tests had found good before does not run again.
+RESUMED = $(if $(RESUME),--resume)
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
@@ -9,7 +11,7 @@ help:
 	@echo 'make test        what CI runs (test-quick: the tests that take seconds; tests/run NAME: one of them)'
 	@echo 'make test-lanes  the quick part in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
 	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
-	@echo '                 (RESUME=1: without what passed in a run before it)'
+	@echo '                 (RESUME=1, with each of these: without what passed in a run before it)'
 	@echo 'make kunit       KUnit tests of the drivers, in the debug kernel'
 	@echo 'make bench       tern beside Soft-RoCE and beside what bounds it, as a table and build/bench.json (bench-full: five passes;'
 	@echo '                 bench-check: says which ratio fell since tests/bench/recorded.json)'
@@ -28,19 +30,19 @@ run:
 	@tests/vm/tour
 
 test:
-	@tests/vm/host-setup && tests/run
+	@tests/vm/host-setup && tests/run $(RESUMED)
 
 test-quick:
-	@tests/vm/host-setup && tests/run --quick
+	@tests/vm/host-setup && tests/run --quick $(RESUMED)
 
 test-lanes:
-	@tests/vm/host-setup && tests/run --lanes
+	@tests/vm/host-setup && tests/run --lanes $(RESUMED)
 
 test-full:
-	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(if $(RESUME),--resume); status=$$?; tests/report && exit $$status
+	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(RESUMED); status=$$?; tests/report && exit $$status
 
 kunit:
-	@tests/vm/host-setup && tests/run --lane debug kunit
+	@tests/vm/host-setup && tests/run --lane debug $(RESUMED) kunit
 
 bench:
 	@tests/vm/host-setup && tests/bench/bench

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""tests/run as a whole, in a tree of its own with stand-ins for the lab: what it prints, what it ends with, what it leaves."""
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# What guest-run does in a guest, without one.
+RUN_VM = r"""#!/bin/bash
+while [ "$1" != -- ]; do [ "$1" != --share ] || share=$2; shift; done
+echo boots
+while IFS=$'\t' read -r name limit command; do
+	echo "%%tern begin $name"
+	bash -c "$command" </dev/null
+	echo "%%tern end $name $?"
+done <"$share/plan"
+"""
+SUITE = """
+host
+quick 60 one   printf 'ok one/a\\nok one/b\\n'
+quick 60 two   true
+boot --vms 1
+quick 60 three echo ok three/a
+full  60 four  sh tests/four
+"""
+EXPECTED = "one 2\ntwo -\nthree 1\nfour 1\n"
+SKIPS = "four * four/a there is no moon in the lab\n"
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix="tern-infra-")
+        self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
+        os.makedirs(f"{self.top}/tests/vm")
+        for name in ("run", "outcome.py"):
+            shutil.copy(f"{TESTS}/{name}", f"{self.top}/tests")
+        self.script("tests/vm/build", "#!/bin/sh\n")
+        self.script("tests/vm/sysroot-run", '#!/bin/sh\nexec "$@"\n')
+        self.script("tests/vm/run-vm", RUN_VM)
+        self.script("tests/four", "echo 'ok four/a # SKIP no moon'\n")
+        self.put(SUITE, EXPECTED, SKIPS)
+
+    def script(self, path, text):
+        with open(f"{self.top}/{path}", "w") as f:
+            f.write(text)
+        os.chmod(f"{self.top}/{path}", 0o755)
+
+    def put(self, suite, expected=None, skips=""):
+        for name, text in (("suite", suite), ("expected", expected), ("skips", skips)):
+            if text is not None:
+                with open(f"{self.top}/tests/{name}", "w") as f:
+                    f.write(text)
+
+    def start(self, *args, **more):
+        return subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", *args], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True, **more)
+
+    def run_it(self, *args):
+        p = self.start(*args)
+        out = p.communicate()[0]
+        return p.returncode, out
+
+    def test_good(self):
+        status, out = self.run_it()
+        self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+
+    def test_skip_that_is_not_listed(self):
+        self.put(SUITE, EXPECTED, "")
+        status, out = self.run_it()
+        self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertIn("four/a is skipped (no moon), and tests/skips does not allow it", out)
+
+    def test_listed_skip_that_does_not_happen(self):
+        self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
+        status, out = self.run_it()
+        self.assertEqual(0, status)
+        self.assertIn("tests/skips:2: one/c of one is not skipped any more", out)
+
+    def test_missing_results(self):
+        self.put(SUITE, "one 3\ntwo -\nthree 2\nfour 1\n", SKIPS)
+        status, out = self.run_it()
+        self.assertEqual((1, "5 passed, 2 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+
+    def test_no_result_lines(self):
+        self.put(SUITE, "one 2\nthree 1\nfour 1\n", SKIPS)
+        status, out = self.run_it("two")
+        self.assertEqual((1, "0 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+
+    def test_record(self):
+        self.put(SUITE, "# kept\n", SKIPS)
+        self.assertEqual(0, self.run_it("--record")[0])
+        with open(f"{self.top}/tests/expected") as f:
+            self.assertEqual("# kept\nfour 1\none 2\nthree 1\ntwo -\n", f.read())
+        self.assertEqual(0, self.run_it()[0])
+
+    def test_progress_in_lines(self):
+        out = self.run_it()[1]
+        for n, name in ((3, "three"), (4, "four")):
+            self.assertIn(f"      {n} of 4: {name}\n", out)
+        self.assertNotIn("\r", out)
+
+    def test_progress_on_a_terminal(self):
+        master, slave = pty.openpty()
+        p = subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run"], stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        out = b""
+        try:
+            while chunk := os.read(master, 4096):
+                out += chunk
+        except OSError:  # the end of a terminal
+            pass
+        self.assertEqual(0, p.wait())
+        os.close(master)
+        self.assertIn(b"\r\033[K3 of 4: three 0 s", out)
+        self.assertIn(b"\r\033[Kpass  three: 1 passed, 0 failed (0 s)\r\n", out)
+
+    def test_resume(self):
+        self.put(SUITE, "one 3\ntwo -\nthree 1\nfour 1\n", SKIPS)
+        self.assertEqual(1, self.run_it()[0])
+        self.put(SUITE, EXPECTED, SKIPS)
+        status, out = self.run_it("--resume")
+        self.assertEqual(0, status)
+        self.assertIn("2 of 4: one", out)
+        self.assertNotIn(": three\n", out)
+        self.assertIn("4 of 5 had passed in an earlier run", out)
+
+    def wait_for(self, path, p):
+        while not os.path.exists(f"{self.top}/{path}"):
+            self.assertIsNone(p.poll())
+            time.sleep(0.02)
+
+    def interrupt(self, suite, how):
+        self.put(suite, EXPECTED, SKIPS)
+        p = self.start()
+        self.wait_for("begun", p)
+        p.send_signal(how)
+        out = p.communicate()[0]
+        # What ran is gone: it held the lock of this file.
+        subprocess.run(["flock", f"{self.top}/begun", "true"], check=True)
+        self.assertNotIn("Traceback", out)
+        self.assertNotIn("two", out)
+        self.assertNotIn("FAIL", out)
+        return p.returncode, out
+
+    HANGS = "exec 7>{top}/begun; flock 7; sleep 100000"
+
+    def test_interrupt_on_the_host(self):
+        # The second of the two threads is busy as well: what waits behind them does not begin.
+        hang = self.HANGS.format(top=self.top)
+        suite = f"host\nquick 99999 one {hang}\nquick 99999 three sleep 100000\nquick 60 two true\n"
+        status, out = self.interrupt(suite, signal.SIGINT)
+        self.assertEqual(130, status)
+        self.assertIn("tests/run: interrupted.", out)
+
+    def test_interrupt_in_a_guest(self):
+        hang = self.HANGS.format(top=self.top)
+        self.script("tests/vm/run-vm", f"#!/bin/bash\necho '%%tern begin one'\n{hang} & trap 'kill $!; exit' TERM; wait\n")
+        status, out = self.interrupt("boot --vms 1\nquick 60 one true\nquick 60 two true\n", signal.SIGINT)
+        self.assertEqual(130, status)
+
+    def test_terminated(self):
+        hang = self.HANGS.format(top=self.top)
+        status, out = self.interrupt(f"host\nquick 99999 one {hang}\n", signal.SIGTERM)
+        self.assertEqual(143, status)
+        self.assertIn("stopped by SIGTERM", out)
+
+    def test_full_disk(self):
+        os.makedirs(f"{self.top}/build/test")
+        os.symlink("/dev/full", f"{self.top}/build/test/one.log")
+        status, out = self.run_it("one", "two")
+        self.assertEqual(1, status)
+        self.assertNotIn("Traceback", out)
+        self.assertIn("tests/run: the disk is full", out)
+
+    def test_full_disk_in_a_guest(self):
+        os.makedirs(f"{self.top}/build/test")
+        os.symlink("/dev/full", f"{self.top}/build/test/three.log")
+        status, out = self.run_it("three", "four")
+        self.assertEqual(1, status)
+        self.assertNotIn("Traceback", out)
+        self.assertIn("tests/run: the disk is full", out)
+
+    def test_lists_that_cannot_be_read(self):
+        self.put(SUITE, EXPECTED, "four * four/a\n")
+        status, out = self.run_it()
+        self.assertEqual(1, status)
+        self.assertIn("tests/skips:1: a skip is TEST LANE RESULT REASON", out)
+        self.assertNotIn("Traceback", out)
+
+    def test_result_file(self):
+        self.run_it()
+        with open(f"{self.top}/build/test/result.json") as f:
+            result = json.load(f)
+        self.assertEqual({"pass": 5, "fail": 0, "skip": 1}, result["total"])

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How tests/run judges what a test printed: result lines, plans, the counts of tests/expected and the skips of tests/skips."""
+import fnmatch
+import re
+
+RESULT = re.compile(r"(not )?ok\s+(?:\d+\s+-\s+)?([^\s#-]\S*)(.*)$")
+SKIP = re.compile(r"#\s*SKIP\b\s*(.*)")
+PLAN = re.compile(r"1\.\.(\d+)\s*$")
+SKIPPED = 77  # the exit status of a program without result lines that was skipped
+
+
+class Skips:
+    """The list of skips that are allowed. A line is `TEST LANE RESULT REASON`; the first three are shell patterns."""
+
+    def __init__(self, path, text=None):
+        self.path, self.entries, self.used = path, [], set()
+        for number, line in enumerate((open(path).read() if text is None else text).splitlines(), 1):
+            words = line.split(None, 3)
+            if not words or words[0].startswith("#"):
+                continue
+            if len(words) != 4:
+                raise ValueError(f"{path}:{number}: a skip is TEST LANE RESULT REASON")
+            self.entries.append((number, *words))
+
+    def allows(self, test, lane, result):
+        """Whether some line does; all that do are remembered."""
+        found = [e for e in self.entries if all(map(fnmatch.fnmatchcase, (test, lane, result), e[1:4]))]
+        self.used.update(e[0] for e in found)
+        return bool(found)
+
+    def stale(self, ran):
+        """Lines about tests that ran, as (test, lane) in `ran`, and skipped nothing that the line names."""
+        return [f"{self.path}:{number}: {result} of {test} is not skipped any more"
+                for number, test, lane, result, _ in self.entries
+                if number not in self.used and any(fnmatch.fnmatchcase(t, test) and fnmatch.fnmatchcase(l, lane) for t, l in ran)]
+
+
+class Expected:
+    """How many result lines each test prints at least: `NAME[@LANE] COUNT`, or `-` where the exit status is enough."""
+
+    def __init__(self, path, text=None):
+        self.path, self.counts = path, {}
+        for number, line in enumerate((open(path).read() if text is None else text).splitlines(), 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            if len(words) != 2 or not (words[1] == "-" or words[1].isdecimal() and int(words[1])):
+                raise ValueError(f"{path}:{number}: it is NAME[@LANE] COUNT, or - for a test without result lines")
+            self.counts[words[0]] = 0 if words[1] == "-" else int(words[1])
+
+    def of(self, test, lane):
+        """None: nothing is known of the test."""
+        return self.counts.get(f"{test}@{lane}", self.counts.get(test))
+
+    def record(self, test, lane, lines):
+        """Takes over what a run found. The lane trixie gives the count of all lanes that have none of their own."""
+        if lane == "trixie" or test not in self.counts:
+            self.counts[test] = lines
+        elif self.of(test, lane) != lines:
+            self.counts[f"{test}@{lane}"] = lines
+
+    def write(self):
+        with open(self.path) as f:
+            head = [line for line in f if line.startswith("#")]
+        with open(self.path, "w") as f:
+            f.writelines(head)
+            f.writelines(f"{name} {count or '-'}\n" for name, count in sorted(self.counts.items()))
+
+
+class Judgement:
+    """Of one test: give it each line(), then end() it once."""
+
+    def __init__(self, test, lane, skips, expected):
+        """expected: the least count of result lines, 0 if the exit status is enough, None if that is not written anywhere."""
+        self.test, self.lane, self.skips, self.expected = test, lane, skips, expected
+        self.counts = {"pass": 0, "fail": 0, "skip": 0}
+        self.complaints = []
+        self.lines = 0
+        self.plan = None
+
+    def complain(self, why):
+        self.counts["fail"] += 1
+        self.complaints.append(f"not ok {self.test} - {why}")
+
+    def line(self, text):
+        plan = PLAN.match(text)
+        if plan:
+            self.plan = (self.plan or 0) + int(plan[1])
+        m = RESULT.match(text)
+        if not m:
+            return
+        self.lines += 1
+        skip = SKIP.search(m[3])
+        if m[1]:
+            self.counts["fail"] += 1
+            self.complaints.append(text)
+        elif skip:
+            self.skip(m[2], skip[1])
+        else:
+            self.counts["pass"] += 1
+
+    def skip(self, result, why):
+        self.counts["skip"] += 1
+        if not self.skips.allows(self.test, self.lane, result):
+            self.complain(f"{result} is skipped ({why or 'no reason given'}), and {self.skips.path} does not allow it")
+
+    def end(self, status):
+        """status: the exit status of the command. It judges alone if there are no result lines."""
+        failed = self.counts["fail"]
+        if status == SKIPPED and not self.lines:
+            self.skip(self.test, f"exit status {SKIPPED}")
+            return
+        if status and not failed:
+            self.complain(f"exit status {status}")
+        if self.plan is not None and self.plan != self.lines:
+            self.complain(f"{self.lines} results, and its plan says {self.plan}")
+        if self.lines < (self.expected or 0):
+            self.complain(f"{self.lines} results where tests/expected says {self.expected}: some are missing, or `tests/run --record {self.test}`")
+        elif self.expected is None and not self.lines:
+            self.complain("no result at all, and tests/expected does not say that its exit status is enough")
+        if not self.lines and not self.counts["fail"]:
+            self.counts["pass"] = 1
