@@ -71,12 +71,30 @@ tidy() {
 	find "$TERN_CACHE" -maxdepth 1 -name "$1-*" -mtime +30 -exec rm -rf --one-file-system {} +
 }
 
+# room: how many GiB of $TERN_CACHE's disk have to be free: with an empty cache, which grows to 4 GiB and takes 1 GiB more on the
+# way, and later for what a run makes again.
+room() {
+	if [ -e "$TERN_CACHE/sysroot/.complete" ] && compgen -G "$TERN_CACHE/image-*/root.erofs" >/dev/null &&
+		compgen -G "$TERN_CACHE/qemu-*/build/qemu-system-x86_64" >/dev/null; then
+		echo 1
+	else
+		echo 6
+	fi
+}
+
+# from_debian OS-RELEASE: whether it is of Debian, or of a system that names its releases as Debian does.
+from_debian() {
+	# shellcheck disable=SC1090
+	(ID='' && . "$1" && [ "$ID" = debian ]) 2>/dev/null
+}
+MIRROR_MEND="set TERN_MIRROR=http://deb.debian.org/debian or another Debian mirror, which only the lab reads; leave /etc/apt alone: a Debian mirror there would mix two systems. Debian 12 and 13 are tested as hosts, others are not"
+
 # explain LOG: the known troubles, each with its mend.
 explain() {
 	if grep -q 'No space left on device' "$1"; then
-		die "the disk is full ($TERN_CACHE)" "free some space (about 8 GB are needed) or set TERN_CACHE to a larger disk, then run the same command again"
+		die "the disk is full ($TERN_CACHE)" "free some space ($(room) GiB are needed) or set TERN_CACHE to a larger disk, then run the same command again"
 	elif grep -qE 'Temporary failure (in name resolution|resolving)|Could not (resolve|connect to)|Network is unreachable|Connection timed out' "$1"; then
-		die "no network: the Debian mirror of this machine's apt sources does not answer" "check the network or the proxy in /etc/apt, then run the same command again"
+		die "no network: the Debian mirror of this machine's apt sources, or of TERN_MIRROR, does not answer" "check the network or the proxy in /etc/apt, then run the same command again"
 	fi
 	tail -n 25 "$1" >&2
 	die "that did not work; the whole log is $1" "mend what it says and run the same command again, finished stages are kept"
