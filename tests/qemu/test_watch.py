@@ -117,7 +117,9 @@ class Watch(unittest.TestCase):
         qp = self.start("watch=off")
         self.ring_often(qp)
         self.assertEqual(qp.status(), 0)
+        qp.post()
         self.qemu.qmp("cont")
+        self.qemu.wait(qp.completed, "what the doorbells before were for")
         self.assert_rings(qp)
 
     def test_ends_where_an_iommu_translates(self):
