@@ -54,7 +54,7 @@ void Responder::reset() {
   forget_answers();
   msn_ = next_resource_ = out_size_ = 0;
   message_ = Message::kNone;
-  nak_sent_ = false;
+  nak_sent_ = owes_read_ = false;
   srq_ = {};
   resources_ = {};
 }
@@ -62,6 +62,8 @@ void Responder::reset() {
 // ---- requests ----
 
 void Responder::deliver(const Packet& packet) {
+  // An answer to a later request would acknowledge the READ (IBTA 9.7.5.1.2); the peer sends it again.
+  if (owes_read_ && packet.psn.ahead_of(unread_) > 0) return;
   const std::int32_t ahead = packet.psn.ahead_of(epsn_);
   if (ahead < 0) return duplicate(packet);
   if (ahead > 0) {
@@ -383,6 +385,7 @@ void Responder::duplicate(const Packet& packet) {
       }
       out.kind = Answer::kRead;
       out.packet = out.start = static_cast<std::uint32_t>(skip);
+      if (owes_read_ && unread_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns)) owes_read_ = false;
       // The answer to the first request may still be going out: this one replaces it.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
         Out& before = queued(k);
@@ -563,6 +566,8 @@ void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
     }
   }
   out_tail_ = out_head_ + 1;
+  owes_read_ = true;
+  unread_ = psn;
   out.kind = Answer::kNak;
   out.syndrome = rnr();
   out.psn = psn;

@@ -110,7 +110,9 @@ class Responder : public Receiver {
   std::uint32_t msn_ = 0;
   Message message_ = Message::kNone;
   Psn faulted_psn_;  // of the packet that met the absent page
+  Psn unread_;  // with owes_read_: where a READ response stopped at an absent page
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
+  bool owes_read_ = false;     // nothing behind that response is answered until the peer asks for it again
   std::uint64_t write_va_ = 0;
   std::uint32_t write_rkey_ = 0;
   std::uint32_t write_left_ = 0;
