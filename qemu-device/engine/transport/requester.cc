@@ -554,7 +554,8 @@ void Requester::retry() {
   }
   --retries_left_;
   go_back();
-  arm_ack_timer();
+  // It starts again with the packet, which may have to wait for its turn.
+  timer_.cancel();
   qp_.wake();
 }
 
