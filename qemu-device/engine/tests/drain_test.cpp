@@ -146,6 +146,7 @@ TEST_P(DrainStorm, OnceAndNotBeforeTheLastOne) {
   };
   TestMr& src = a.reg(kPiece * kQps);
   TestMr& dst = b.reg(kPiece * kQps);
+  TestMr& landing = a.reg(kPiece * kQps);  // what is sent again must be what was sent before
   std::vector<Link> links;
   for (unsigned i = 0; i < kQps; ++i) {
     const auto [x, y] = rc_pair(a, b, {.log_sq_size = 7, .min_rnr_timer = 5, .timeout = 1});
@@ -177,9 +178,9 @@ TEST_P(DrainStorm, OnceAndNotBeforeTheLastOne) {
       case 1:
         return l.qa->post(write({sge}, dst, at).id(id));
       case 2:
-        return l.qa->post(read({sge}, dst, at).id(id));
+        return l.qa->post(read({landing.sge(at, len)}, dst, at).id(id));
       default:
-        return l.qa->post(fetch_add(src.sge(at, 8), dst, at, 1).id(id));
+        return l.qa->post(fetch_add(landing.sge(at, 8), dst, at, 1).id(id));
     }
   };
   const auto receive = [&](Link& l) {
