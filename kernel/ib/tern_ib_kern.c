@@ -3,8 +3,42 @@
  * The kernel's own queues: where they lie, and which QP completes where.
  */
 
+#include <kunit/visibility.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+
 #include "tern_ib.h"
 #include "tern_ib_util.h"
+
+/* Bytes that a send WQE of the kernel's may need, whatever its opcode. */
+VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
+					    u32 max_inline)
+{
+	size_t data = max_t(size_t, max_inline,
+			    max_sge * sizeof(struct tern_sge));
+	size_t bytes;
+
+	if (type == IB_QPT_UD || type == IB_QPT_GSI)
+		return sizeof(struct tern_sq_hdr) + sizeof(struct tern_ud_seg) +
+		       data;
+
+	bytes = sizeof(struct tern_rdma_seg) + data;
+	bytes = max(bytes, sizeof(struct tern_atomic_seg) +
+			   sizeof(struct tern_sge));
+	bytes = max(bytes, sizeof(struct tern_reg_seg));
+	return sizeof(struct tern_sq_hdr) + bytes;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_send_wqe_bytes);
+
+/* The same for receive WQEs of @max_sge SGEs. */
+VISIBLE_IF_KUNIT u8 tern_recv_stride(u32 max_sge)
+{
+	size_t bytes = sizeof(struct tern_rq_hdr) +
+		       max_sge * sizeof(struct tern_sge);
+
+	return max_t(u8, order_base_2(bytes), TERN_RQ_STRIDE_MIN);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
 
 /**
  * tern_kcq_init() - get the memory of a CQ

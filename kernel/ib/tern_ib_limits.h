@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * Limits of the device, what it is able to do, and whether CQs, SRQs and device memory
- * that are asked for keep the limits: pure functions, testable alone. tern_ib_qp_util.h
- * has those of QPs.
- */
+/* Limits of the device, what it is able to do, and what keeps the limits. */
 #ifndef TERN_IB_LIMITS_H
 #define TERN_IB_LIMITS_H
 
 #include <linux/limits.h>
-#include <linux/log2.h>
 #include <linux/minmax.h>
-#include <linux/string.h>
 
 #include "tern_ib.h"
 
@@ -20,266 +14,34 @@ static inline int tern_limit(__le32 value)
 	return min_t(u32, le32_to_cpu(value), INT_MAX);
 }
 
-/* What a device's limits are to ib_core, but for those behind a capability bit. */
-static inline void tern_fill_limits(const struct tern_rsp_caps *caps,
-				    struct ib_device_attr *attr)
-{
-	u16 max_rd_atomic = le16_to_cpu(caps->max_rd_atomic);
-
-	attr->max_mr_size = le64_to_cpu(caps->max_mr_size);
-	attr->page_size_cap = le64_to_cpu(caps->page_shift_mask);
-	attr->max_qp = tern_limit(caps->max_qp);
-	attr->max_qp_wr = tern_limit(caps->max_qp_wr);
-	attr->max_send_sge = le16_to_cpu(caps->max_send_sge);
-	attr->max_recv_sge = le16_to_cpu(caps->max_recv_sge);
-	attr->max_sge_rd = le16_to_cpu(caps->max_sge_rd);
-	attr->max_cq = tern_limit(caps->max_cq);
-	attr->max_cqe = tern_limit(caps->max_cqe);
-	attr->max_mr = tern_limit(caps->max_mr);
-	attr->max_pd = tern_limit(caps->max_pd);
-	attr->max_qp_rd_atom = max_rd_atomic;
-	attr->max_qp_init_rd_atom = max_rd_atomic;
-	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * max_rd_atomic,
-				      INT_MAX);
-	attr->max_pkeys = 1;
-	attr->local_ca_ack_delay = caps->local_ca_ack_delay;
-}
-
-/* Bytes that one allocation of device memory may have at most: it has whole pages. */
-static inline u64 tern_max_dm_size(const struct tern_core *core)
-{
-	return ALIGN_DOWN(core->dm_size, (u64)PAGE_SIZE);
-}
-
-/* What stands behind the capability bits of windows and device memory. */
-static inline void tern_fill_mw_dm(const struct tern_ib_dev *dev,
-				   struct ib_device_attr *attr)
-{
-	if (tern_has_cap(dev, TERN_CAPS_MW))
-		attr->max_mw = tern_limit(dev->core->caps->max_mw);
-	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_1))
-		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW;
-	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2A))
-		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW_TYPE_2A;
-	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2B))
-		attr->device_cap_flags |= IB_DEVICE_MEM_WINDOW_TYPE_2B;
-
-	if (tern_has_cap(dev, TERN_CAP_DM))
-		attr->max_dm_size = tern_max_dm_size(dev->core);
-}
-
-/* The device's clock counts nanoseconds. */
-#define TERN_CLOCK_KHZ		1000000
-
-/* What stands behind the capability bits of completion queues. */
-static inline void tern_fill_cq(const struct tern_ib_dev *dev,
-				struct ib_device_attr *attr)
-{
-	if (tern_has_cap(dev, TERN_CAP_MODERATE_CQ)) {
-		attr->cq_caps.max_cq_moderation_count = U16_MAX;
-		attr->cq_caps.max_cq_moderation_period = U16_MAX;
-	}
-
-	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP)) {
-		attr->timestamp_mask = U64_MAX;
-		attr->hca_core_clock = TERN_CLOCK_KHZ;
-	}
-}
-
-/* What stands behind a capability bit: a device without it has limits of 0. */
-static inline void tern_fill_optional(const struct tern_ib_dev *dev,
-				      struct ib_device_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-	u64 mcast_qps;
-
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
-		attr->atomic_cap = IB_ATOMIC_HCA;
-
-	/* No tern device has memory that outlives power: FLUSH for visibility alone. */
-	if (tern_has_cap(dev, TERN_CAP_FLUSH))
-		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
-		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
-
-	/* An address handle is a few bytes of memory and nothing else. */
-	if (tern_has_cap(dev, TERN_CAP_UD))
-		attr->max_ah = INT_MAX;
-
-	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
-		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
-		attr->max_fast_reg_page_list_len =
-			le32_to_cpu(caps->max_fast_reg_pages);
-	}
-
-	tern_fill_mw_dm(dev, attr);
-	tern_fill_cq(dev, attr);
-
-	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
-		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
-		attr->max_mcast_qp_attach =
-			tern_limit(caps->max_mcast_qp_attach);
-		mcast_qps = (u64)attr->max_mcast_grp *
-			    attr->max_mcast_qp_attach;
-		attr->max_total_mcast_qp_attach = min(mcast_qps, INT_MAX);
-	}
-
-	if (tern_has_cap(dev, TERN_CAP_SRQ)) {
-		attr->max_srq = tern_limit(caps->max_srq);
-		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
-		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
-	}
-	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
-		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
-
-	if (tern_has_cap(dev, TERN_CAP_XRC))
-		attr->device_cap_flags |= IB_DEVICE_XRC;
-}
-
-/* What the provider may use: verbs and data path alone, the kernel needs none of it. */
-static inline u32 tern_uctx_caps(const struct tern_ib_dev *dev)
-{
-	u32 caps = 0;
-
-	if (tern_has_cap(dev, TERN_CAP_FRWR | TERN_CAPS_MW_2))
-		caps |= TERN_UCTX_CAP_SEND_INV;
-	if (tern_has_cap(dev, TERN_CAPS_MW))
-		caps |= TERN_UCTX_CAP_MW;
-	if (tern_has_cap(dev, TERN_CAP_MW_TYPE_2A))
-		caps |= TERN_UCTX_CAP_MW_2A;
-	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
-		caps |= TERN_UCTX_CAP_TIMESTAMP;
-	if (tern_has_cap(dev, TERN_CAP_FLUSH))
-		caps |= TERN_UCTX_CAP_FLUSH;
-	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
-		caps |= TERN_UCTX_CAP_ATOMIC_WRITE;
-
-	return caps;
-}
-
-/* IB_UVERBS_CQ_FLAGS_* that a CQ of user space may have. */
-static inline u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
-{
-	u32 flags = 0;
-
-	/* The stamp is in each CQE, asked for or not. */
-	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
-		flags |= IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
-	if (tern_has_cap(dev, TERN_CAP_IGNORE_OVERRUN))
-		flags |= IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
-
-	return flags;
-}
-
-/* Whether the buffer holds 1 << @log_size CQEs, and those what was asked for. */
-static inline bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
-				   u32 log_size, u32 cqe)
-{
-	u32 max_cqe = le32_to_cpu(dev->core->caps->max_cqe);
-
-	return cqe <= max_cqe && log_size && log_size <= ilog2(max_cqe) &&
-	       BIT(log_size) >= cqe &&
-	       tern_queue_len_ok(buf_len,
-				 (u64)sizeof(struct tern_cqe) << log_size);
-}
-
-/* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */
-static inline int tern_check_create_cq(struct tern_ib_dev *dev,
-				       const struct ib_cq_init_attr *attr,
-				       const struct tern_ureq_create_cq *req)
-{
-	if (attr->flags & ~tern_user_cq_flags(dev))
-		return -EOPNOTSUPP;
-
-	if (memchr_inv(req->reserved_e0, 0, sizeof(req->reserved_e0)) ||
-	    !tern_cq_size_ok(dev, req->buf_len, req->log_size, attr->cqe))
-		return -EINVAL;
-
-	return 0;
-}
-
-/* 0, -EOPNOTSUPP for a type the device lacks, -EINVAL for what makes no sense or is too much. */
-static inline int tern_check_create_srq(struct tern_ib_dev *dev,
-					const struct ib_srq_init_attr *attr)
-{
-	const struct tern_rsp_caps *caps = dev->core->caps;
-
-	switch (attr->srq_type) {
-	case IB_SRQT_BASIC:
-		break;
-	case IB_SRQT_XRC:
-		if (!tern_has_cap(dev, TERN_CAP_XRC))
-			return -EOPNOTSUPP;
-		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
-			return -EINVAL;
-		break;
-	default:
-		return -EOPNOTSUPP;
-	}
-
-	if (!attr->attr.max_wr ||
-	    attr->attr.max_wr > le32_to_cpu(caps->max_srq_wr) ||
-	    attr->attr.max_sge > le16_to_cpu(caps->max_recv_sge))
-		return -EINVAL;
-
-	return 0;
-}
-
-/* Whether the buffer holds 1 << @log_size slots, and those what was asked for. */
-static inline bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
-				    unsigned int log_size,
-				    unsigned int log_stride, u32 max_wr)
-{
-	u32 max_srq_wr = le32_to_cpu(dev->core->caps->max_srq_wr);
-
-	return log_size <= ilog2(max_srq_wr) && BIT(log_size) >= max_wr &&
-	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride));
-}
-
-/*
- * 0, -EINVAL for no bytes or an alignment that not even the first byte of all has,
- * -ENOMEM for more than there is.
- */
-static inline int tern_check_alloc_dm(const struct tern_core *core,
-				      const struct ib_dm_alloc_attr *attr)
-{
-	if (!attr->length || !core->dm_size ||
-	    attr->alignment > order_base_2(core->dm_size))
-		return -EINVAL;
-
-	return attr->length <= tern_max_dm_size(core) ? 0 : -ENOMEM;
-}
-
-/* TERN_REREG_* of IB_MR_REREG_*. */
-static inline u32 tern_rereg_mask(int flags)
-{
-	u32 mask = 0;
-
-	if (flags & IB_MR_REREG_TRANS)
-		mask |= TERN_REREG_TRANS;
-	if (flags & IB_MR_REREG_PD)
-		mask |= TERN_REREG_PD;
-	if (flags & IB_MR_REREG_ACCESS)
-		mask |= TERN_REREG_ACCESS;
-
-	return mask;
-}
-
 /* Whether the device gave a doorbell page that its BAR has, and not the kernel's own. */
 static inline bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
 {
 	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
 }
 
-/* Whether the device gave whole pages that are there, and enough of them. */
-static inline bool tern_dm_rsp_ok(const struct tern_core *core,
-				  const struct tern_rsp_alloc_dm *rsp,
-				  u64 length)
-{
-	u64 offset = le64_to_cpu(rsp->offset), size = le64_to_cpu(rsp->size);
-
-	return PAGE_ALIGNED(offset) && PAGE_ALIGNED(size) && size >= length &&
-	       offset <= core->dm_size && size <= core->dm_size - offset;
-}
+void tern_fill_limits(const struct tern_rsp_caps *caps,
+		      struct ib_device_attr *attr);
+void tern_fill_optional(const struct tern_ib_dev *dev,
+			struct ib_device_attr *attr);
+u32 tern_uctx_caps(const struct tern_ib_dev *dev);
+bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
+		     u32 cqe);
+int tern_check_create_cq(struct tern_ib_dev *dev,
+			 const struct ib_cq_init_attr *attr,
+			 const struct tern_ureq_create_cq *req);
+int tern_check_create_srq(struct tern_ib_dev *dev,
+			  const struct ib_srq_init_attr *attr);
+bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
+		      unsigned int log_size, unsigned int log_stride,
+		      u32 max_wr);
+int tern_check_alloc_dm(const struct tern_core *core,
+			const struct ib_dm_alloc_attr *attr);
+u32 tern_rereg_mask(int flags);
+bool tern_dm_rsp_ok(const struct tern_core *core,
+		    const struct tern_rsp_alloc_dm *rsp, u64 length);
+#if IS_ENABLED(CONFIG_KUNIT)
+u32 tern_user_cq_flags(const struct tern_ib_dev *dev);
+#endif
 
 #endif /* TERN_IB_LIMITS_H */

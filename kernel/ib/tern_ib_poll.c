@@ -8,9 +8,142 @@
  */
 
 #include <kunit/visibility.h>
+#include <linux/if_vlan.h>
+#include <linux/string.h>
 
 #include "tern_ib.h"
 #include "tern_ib_util.h"
+
+VISIBLE_IF_KUNIT enum ib_wc_status tern_wc_status(u8 status)
+{
+	switch (status) {
+	case TERN_CQE_SUCCESS:
+		return IB_WC_SUCCESS;
+	case TERN_CQE_LOC_LEN_ERR:
+		return IB_WC_LOC_LEN_ERR;
+	case TERN_CQE_LOC_QP_OP_ERR:
+		return IB_WC_LOC_QP_OP_ERR;
+	case TERN_CQE_LOC_PROT_ERR:
+		return IB_WC_LOC_PROT_ERR;
+	case TERN_CQE_WR_FLUSH_ERR:
+		return IB_WC_WR_FLUSH_ERR;
+	case TERN_CQE_MW_BIND_ERR:
+		return IB_WC_MW_BIND_ERR;
+	case TERN_CQE_BAD_RESP_ERR:
+		return IB_WC_BAD_RESP_ERR;
+	case TERN_CQE_LOC_ACCESS_ERR:
+		return IB_WC_LOC_ACCESS_ERR;
+	case TERN_CQE_REM_INV_REQ_ERR:
+		return IB_WC_REM_INV_REQ_ERR;
+	case TERN_CQE_REM_ACCESS_ERR:
+		return IB_WC_REM_ACCESS_ERR;
+	case TERN_CQE_REM_OP_ERR:
+		return IB_WC_REM_OP_ERR;
+	case TERN_CQE_RETRY_EXC_ERR:
+		return IB_WC_RETRY_EXC_ERR;
+	case TERN_CQE_RNR_RETRY_EXC_ERR:
+		return IB_WC_RNR_RETRY_EXC_ERR;
+	case TERN_CQE_REM_ABORT_ERR:
+		return IB_WC_REM_ABORT_ERR;
+	case TERN_CQE_FATAL_ERR:
+		return IB_WC_FATAL_ERR;
+	case TERN_CQE_RESP_TIMEOUT_ERR:
+		return IB_WC_RESP_TIMEOUT_ERR;
+	default:
+		return IB_WC_GENERAL_ERR;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wc_status);
+
+/* Of a successful completion; ib_core's are fewer, and an opcode unknown here is a send. */
+VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
+{
+	switch (opcode) {
+	case TERN_WR_RDMA_WRITE:
+	case TERN_WR_RDMA_WRITE_WITH_IMM:
+		return IB_WC_RDMA_WRITE;
+	case TERN_WR_RDMA_READ:
+		return IB_WC_RDMA_READ;
+	case TERN_WR_ATOMIC_CMP_AND_SWP:
+		return IB_WC_COMP_SWAP;
+	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+		return IB_WC_FETCH_ADD;
+	case TERN_WR_ATOMIC_WRITE:
+		return IB_WC_ATOMIC_WRITE;
+	case TERN_WR_FLUSH:
+		return IB_WC_FLUSH;
+	case TERN_WR_LOCAL_INV:
+		return IB_WC_LOCAL_INV;
+	case TERN_WR_REG_MR:
+		return IB_WC_REG_MR;
+	case TERN_RECV_SEND:
+		return IB_WC_RECV;
+	case TERN_RECV_RDMA_WITH_IMM:
+		return IB_WC_RECV_RDMA_WITH_IMM;
+	default:
+		return IB_WC_SEND;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wc_opcode);
+
+/* What a UD receive tells of the sender. */
+static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
+{
+	wc->src_qp = le32_to_cpu(cqe->src_qp);
+	wc->pkey_index = le16_to_cpu(cqe->pkey_index);
+	wc->sl = cqe->sl;
+	memcpy(wc->smac, cqe->smac, sizeof(wc->smac));
+	wc->network_hdr_type = cqe->net_type == TERN_NET_IPV4 ?
+			       RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_SMAC |
+			IB_WC_WITH_NETWORK_HDR_TYPE;
+	if (cqe->flags & TERN_CQE_F_VLAN) {
+		wc->vlan_id = le16_to_cpu(cqe->vlan) & VLAN_VID_MASK;
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+	}
+}
+
+/* Everything of a work completion but the QP. */
+VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
+				     struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = le64_to_cpu(cqe->wr_id),
+		.status = tern_wc_status(cqe->status),
+		.opcode = tern_wc_opcode(cqe->opcode),
+		.vendor_err = cqe->vendor_err,
+	};
+	if (cqe->status != TERN_CQE_SUCCESS)
+		return;
+
+	wc->byte_len = le32_to_cpu(cqe->byte_len);
+	if (cqe->flags & TERN_CQE_F_IMM) {
+		wc->ex.imm_data = cqe->imm;
+		wc->wc_flags |= IB_WC_WITH_IMM;
+	}
+	if (cqe->flags & TERN_CQE_F_INV) {
+		wc->ex.invalidate_rkey = le32_to_cpu(cqe->inv_rkey);
+		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+	}
+	/* Only what came without a connection has a header of its own. */
+	if (cqe->flags & TERN_CQE_F_GRH)
+		tern_cqe_to_ud_wc(cqe, wc);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_cqe_to_wc);
+
+/* The completion of posted work that the device does not complete any more. */
+VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
+				    enum ib_wc_opcode opcode, __le64 wr_id,
+				    struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = le64_to_cpu(wr_id),
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = opcode,
+		.qp = ibqp,
+	};
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_flush_wc);
 
 /* No QP has the number. */
 #define TERN_QPN_NONE		0

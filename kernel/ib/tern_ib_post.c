@@ -3,9 +3,237 @@
  * Posting work to queues of the kernel. Any context but NMI.
  */
 
+#include <kunit/visibility.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+
 #include "tern_ib.h"
 #include "tern_ib_util.h"
-#include "tern_ib_wqe.h"
+
+/* TERN_WR_* of a work request. */
+VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IB_WR_SEND:
+		return TERN_WR_SEND;
+	case IB_WR_SEND_WITH_IMM:
+		return TERN_WR_SEND_WITH_IMM;
+	case IB_WR_SEND_WITH_INV:
+		return TERN_WR_SEND_WITH_INV;
+	case IB_WR_RDMA_WRITE:
+		return TERN_WR_RDMA_WRITE;
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return TERN_WR_RDMA_WRITE_WITH_IMM;
+	case IB_WR_RDMA_READ:
+		return TERN_WR_RDMA_READ;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+		return TERN_WR_ATOMIC_CMP_AND_SWP;
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return TERN_WR_ATOMIC_FETCH_AND_ADD;
+	case IB_WR_ATOMIC_WRITE:
+		return TERN_WR_ATOMIC_WRITE;
+	case IB_WR_LOCAL_INV:
+		return TERN_WR_LOCAL_INV;
+	case IB_WR_REG_MR:
+		return TERN_WR_REG_MR;
+	default:
+		return TERN_WR_NONE;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wr_opcode);
+
+/* Whether QPs of the type have the opcode; TERN_WR_NONE no one has. */
+VISIBLE_IF_KUNIT bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
+{
+	switch (opcode) {
+	case TERN_WR_SEND:
+	case TERN_WR_SEND_WITH_IMM:
+		return true;
+	case TERN_WR_SEND_WITH_INV:
+	case TERN_WR_RDMA_WRITE:
+	case TERN_WR_RDMA_WRITE_WITH_IMM:
+	case TERN_WR_LOCAL_INV:
+	case TERN_WR_REG_MR:
+		return type == IB_QPT_RC || type == IB_QPT_UC;
+	case TERN_WR_RDMA_READ:
+	case TERN_WR_ATOMIC_CMP_AND_SWP:
+	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+	case TERN_WR_ATOMIC_WRITE:
+		return type == IB_QPT_RC;
+	default:
+		return false;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wr_allowed);
+
+/* Whether the data of the request may stand in the WQE. */
+VISIBLE_IF_KUNIT bool tern_wr_may_inline(u8 opcode)
+{
+	switch (opcode) {
+	case TERN_WR_SEND:
+	case TERN_WR_SEND_WITH_IMM:
+	case TERN_WR_SEND_WITH_INV:
+	case TERN_WR_RDMA_WRITE:
+	case TERN_WR_RDMA_WRITE_WITH_IMM:
+	case TERN_WR_ATOMIC_WRITE:
+		return true;
+	default:
+		return false;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wr_may_inline);
+
+/* Whether the request has SGEs at all. */
+VISIBLE_IF_KUNIT bool tern_wr_has_data(u8 opcode)
+{
+	return opcode != TERN_WR_LOCAL_INV && opcode != TERN_WR_REG_MR;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wr_has_data);
+
+/* TERN_WQE_F_* of IB_SEND_*, but for INLINE, which depends on the opcode. */
+VISIBLE_IF_KUNIT u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
+{
+	u8 flags = 0;
+
+	if (send_flags & IB_SEND_SIGNALED || sig_type == IB_SIGNAL_ALL_WR)
+		flags |= TERN_WQE_F_SIGNALED;
+	if (send_flags & IB_SEND_SOLICITED)
+		flags |= TERN_WQE_F_SOLICITED;
+	if (send_flags & IB_SEND_FENCE)
+		flags |= TERN_WQE_F_FENCE;
+
+	return flags;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_wr_flags);
+
+/* Bytes of all SGEs. */
+VISIBLE_IF_KUNIT u64 tern_sge_bytes(const struct ib_sge *sge, int num_sge)
+{
+	u64 bytes = 0;
+	int i;
+
+	for (i = 0; i < num_sge; i++)
+		bytes += sge[i].length;
+
+	return bytes;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_sge_bytes);
+
+static void tern_fill_rdma(struct tern_rdma_seg *seg,
+			   const struct ib_send_wr *wr)
+{
+	*seg = (struct tern_rdma_seg){
+		.raddr = cpu_to_le64(rdma_wr(wr)->remote_addr),
+		.rkey = cpu_to_le32(rdma_wr(wr)->rkey),
+	};
+}
+
+static void tern_fill_atomic(struct tern_atomic_seg *seg,
+			     const struct ib_send_wr *wr)
+{
+	const struct ib_atomic_wr *atomic = atomic_wr(wr);
+
+	*seg = (struct tern_atomic_seg){
+		.raddr = cpu_to_le64(atomic->remote_addr),
+		.rkey = cpu_to_le32(atomic->rkey),
+	};
+	if (wr->opcode == IB_WR_ATOMIC_CMP_AND_SWP) {
+		seg->swap_add = cpu_to_le64(atomic->swap);
+		seg->compare = cpu_to_le64(atomic->compare_add);
+	} else {
+		seg->swap_add = cpu_to_le64(atomic->compare_add);
+	}
+}
+
+static void tern_fill_ud(struct tern_ud_seg *seg, const struct ib_send_wr *wr)
+{
+	*seg = (struct tern_ud_seg){
+		.av = to_tah(ud_wr(wr)->ah)->av,
+		.dqpn = cpu_to_le32(ud_wr(wr)->remote_qpn),
+		.qkey = cpu_to_le32(ud_wr(wr)->remote_qkey),
+	};
+}
+
+static void tern_fill_reg(struct tern_reg_seg *seg, const struct ib_send_wr *wr)
+{
+	const struct tern_mr *mr = to_tmr(reg_wr(wr)->mr);
+
+	*seg = (struct tern_reg_seg){
+		.iova = cpu_to_le64(mr->ibmr.iova),
+		.length = cpu_to_le64(mr->ibmr.length),
+		.pages = cpu_to_le64(mr->page_list.dma),
+		.num_pages = cpu_to_le32(mr->num_pages),
+		.key = cpu_to_le32(reg_wr(wr)->key),
+		.access = cpu_to_le32(tern_mr_access(reg_wr(wr)->access)),
+		.page_shift = mr->page_shift,
+		.first_offset = cpu_to_le64(mr->first_offset),
+	};
+}
+
+/* Fills the opcode's segment behind the header; returns where the data goes. */
+VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
+					 void *seg, const struct ib_send_wr *wr)
+{
+	switch (opcode) {
+	case TERN_WR_RDMA_WRITE:
+	case TERN_WR_RDMA_WRITE_WITH_IMM:
+	case TERN_WR_RDMA_READ:
+	case TERN_WR_ATOMIC_WRITE:
+		tern_fill_rdma(seg, wr);
+		return seg + sizeof(struct tern_rdma_seg);
+	case TERN_WR_ATOMIC_CMP_AND_SWP:
+	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+		tern_fill_atomic(seg, wr);
+		return seg + sizeof(struct tern_atomic_seg);
+	case TERN_WR_REG_MR:
+		tern_fill_reg(seg, wr);
+		return seg + sizeof(struct tern_reg_seg);
+	default:
+		if (type == IB_QPT_RC || type == IB_QPT_UC)
+			return seg;
+		tern_fill_ud(seg, wr);
+		return seg + sizeof(struct tern_ud_seg);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_fill_segment);
+
+/* Puts the data of the request at @to, which has room for it. */
+VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
+{
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr,
+		       wr->sg_list[i].length);
+		to += wr->sg_list[i].length;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_copy_inline);
+
+/* Whether the QP takes the request. */
+VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
+				      const struct ib_send_wr *wr, u8 opcode)
+{
+	const struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
+	u32 max_sge = qp->cap.max_send_sge;
+
+	if (!tern_wr_allowed(qp->ibqp.qp_type, opcode))
+		return false;
+	if (!tern_wr_has_data(opcode))
+		return true;
+	if (opcode == TERN_WR_RDMA_READ)
+		max_sge = min_t(u32, max_sge,
+				le16_to_cpu(dev->core->caps->max_sge_rd));
+	if (wr->num_sge < 0 || wr->num_sge > max_sge)
+		return false;
+	if (!(wr->send_flags & IB_SEND_INLINE))
+		return true;
+
+	return tern_wr_may_inline(opcode) &&
+	       tern_sge_bytes(wr->sg_list, wr->num_sge) <=
+	       qp->cap.max_inline_data;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_send_wr_ok);
 
 /* The slot of the next entry, NULL while the queue is full. */
 static void *tern_wq_next(struct tern_wq *wq)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_limits.h: what the device is able to do, and what keeps its limits. */
+/* Tests of tern_ib_limits.c: what the device is able to do, and what keeps its limits. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -7,6 +7,8 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 /* A device that exists in memory only. */
 struct tern_test_dev {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_qp_util.h: what a QP may be asked for, its queues, its attributes. */
+/* Tests of tern_ib_qp_util.c: what a QP may be asked for, its queues, its attributes. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -7,6 +7,8 @@
 
 #include "tern_ib.h"
 #include "tern_ib_qp_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 /* A device that exists in memory only, with every transport. */
 struct tern_test_dev {

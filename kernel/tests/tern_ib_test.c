@@ -7,7 +7,7 @@
 #include <linux/module.h>
 
 #include "tern_ib.h"
-#include "tern_ib_wqe.h"
+#include "tern_ib_util.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_util.h: work requests, sizes of queues, completions. */
+/* Tests of the kernel's queues: work requests, sizes of queues, completions. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -7,6 +7,8 @@
 
 #include "tern_ib.h"
 #include "tern_ib_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 static void tern_test_wr_opcode(struct kunit *test)
 {

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What a QP may be asked for, how large its queues are, and its attributes in the
+ * device's terms.
+ */
+
+#include <kunit/visibility.h>
+#include <linux/log2.h>
+#include <linux/minmax.h>
+#include <linux/string.h>
+
+#include "tern_ib.h"
+#include "tern_ib_qp_util.h"
+
+/* log2 of the bytes of a path MTU, less the value of enum ib_mtu. */
+#define TERN_MTU_SHIFT		7
+
+static_assert(BIT(IB_MTU_256 + TERN_MTU_SHIFT) == 256);
+static_assert(BIT(IB_MTU_4096 + TERN_MTU_SHIFT) == 4096);
+
+/* Numbers of QPs and PSNs on the wire. */
+#define TERN_24_BITS		GENMASK(23, 0)
+/* Codes of the RNR timer and exponents of the ACK timeout. */
+#define TERN_5_BITS		GENMASK(4, 0)
+/* Retry counts. */
+#define TERN_3_BITS		GENMASK(2, 0)
+
+const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
+	[IB_QPT_GSI] = {
+		.cap = TERN_CAP_UD,
+		.type = TERN_QPT_GSI,
+		.op_bytes = sizeof(struct tern_ud_seg),
+	},
+	[IB_QPT_RC] = {
+		.cap = TERN_CAP_RC,
+		.type = TERN_QPT_RC,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_UC] = {
+		.cap = TERN_CAP_UC,
+		.type = TERN_QPT_UC,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_UD] = {
+		.cap = TERN_CAP_UD,
+		.type = TERN_QPT_UD,
+		.op_bytes = sizeof(struct tern_ud_seg),
+	},
+	[IB_QPT_XRC_INI] = {
+		.cap = TERN_CAP_XRC,
+		.type = TERN_QPT_XRC_INI,
+		.flags = TERN_QP_F_NO_RQ,
+		.op_bytes = sizeof(struct tern_rdma_seg),
+	},
+	[IB_QPT_XRC_TGT] = {
+		.cap = TERN_CAP_XRC,
+		.type = TERN_QPT_XRC_TGT,
+		.flags = TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ,
+	},
+};
+
+/* Whether the QP has a receive queue of its own. */
+bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
+{
+	return !attr->srq &&
+	       !(tern_qp_kinds[attr->qp_type].flags & TERN_QP_F_NO_RQ);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_has_rq);
+
+/* 0, -EOPNOTSUPP for what the device lacks, -EINVAL for what makes no sense or is too much. */
+int tern_check_create_qp(struct tern_ib_dev *dev,
+			 const struct ib_qp_init_attr *attr)
+{
+	const struct tern_rsp_caps *caps = dev->core->caps;
+	const struct ib_qp_cap *cap = &attr->cap;
+	u32 max_wr = le32_to_cpu(caps->max_qp_wr);
+
+	if (attr->qp_type >= IB_QPT_MAX ||
+	    !tern_has_cap(dev, tern_qp_kinds[attr->qp_type].cap) ||
+	    attr->create_flags || attr->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+
+	/* An XRC target has no queue: nothing of the rest is about it. */
+	if (attr->qp_type == IB_QPT_XRC_TGT)
+		return attr->xrcd ? 0 : -EINVAL;
+
+	if (!attr->send_cq ||
+	    (!attr->recv_cq && attr->qp_type != IB_QPT_XRC_INI) ||
+	    cap->max_send_wr > max_wr ||
+	    cap->max_send_sge > le16_to_cpu(caps->max_send_sge) ||
+	    cap->max_inline_data > le32_to_cpu(caps->max_inline))
+		return -EINVAL;
+
+	/* What is asked of a receive queue counts where there is one. */
+	if (tern_qp_has_rq(attr) &&
+	    (cap->max_recv_wr > max_wr ||
+	     cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge)))
+		return -EINVAL;
+
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_check_create_qp);
+
+VISIBLE_IF_KUNIT u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
+				   const struct tern_ureq_create_qp *req)
+{
+	return tern_qp_has_rq(attr) ?
+	       BIT_ULL(req->log_rq_size + req->log_rq_stride) : 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rq_bytes);
+
+/* Whether the slots of the receive queue, if there is one, hold what the QP promises. */
+VISIBLE_IF_KUNIT bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr,
+					  int log_max,
+					  const struct tern_ureq_create_qp *req)
+{
+	const struct ib_qp_cap *cap = &attr->cap;
+
+	if (!tern_qp_has_rq(attr))
+		return true;
+
+	return req->log_rq_size <= log_max &&
+	       BIT(req->log_rq_size) >= cap->max_recv_wr &&
+	       tern_rq_stride_ok(req->log_rq_stride, cap->max_recv_sge);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rq_geometry_ok);
+
+/* Whether slots of both queues hold what the QP promises, and the buffer holds the queues. */
+bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
+			 const struct ib_qp_init_attr *attr,
+			 const struct tern_ureq_create_qp *req)
+{
+	int log_max = ilog2(le32_to_cpu(dev->core->caps->max_qp_wr));
+	const struct ib_qp_cap *cap = &attr->cap;
+	u64 send_bytes, need;
+
+	if (memchr_inv(req->reserved_e0, 0, sizeof(req->reserved_e0)) ||
+	    req->log_sq_size > log_max ||
+	    req->log_sq_stride < TERN_SQ_STRIDE_MIN ||
+	    req->log_sq_stride > TERN_SQ_STRIDE_MAX)
+		return false;
+
+	send_bytes = sizeof(struct tern_sq_hdr) +
+		     tern_qp_kinds[attr->qp_type].op_bytes +
+		     max_t(u64, cap->max_inline_data,
+			   cap->max_send_sge * sizeof(struct tern_sge));
+	if (BIT(req->log_sq_size) < cap->max_send_wr ||
+	    BIT(req->log_sq_stride) < send_bytes ||
+	    !tern_rq_geometry_ok(attr, log_max, req))
+		return false;
+
+	need = BIT_ULL(req->log_sq_size + req->log_sq_stride) +
+	       tern_rq_bytes(attr, req);
+	return tern_queue_len_ok(req->buf_len, need);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_geometry_ok);
+
+/*
+ * TERN_ACCESS_* of the IB_ACCESS_* that a QP has. The right to FLUSH for
+ * persistence is allowed, as with every RDMA device; no region has it.
+ */
+VISIBLE_IF_KUNIT u32 tern_qp_access(int flags)
+{
+	u32 access = 0;
+
+	if (flags & IB_ACCESS_REMOTE_WRITE)
+		access |= TERN_ACCESS_REMOTE_WRITE;
+	if (flags & IB_ACCESS_REMOTE_READ)
+		access |= TERN_ACCESS_REMOTE_READ;
+	if (flags & IB_ACCESS_REMOTE_ATOMIC)
+		access |= TERN_ACCESS_REMOTE_ATOMIC;
+	if (flags & IB_ACCESS_FLUSH_GLOBAL)
+		access |= TERN_ACCESS_FLUSH_GLOBAL;
+	if (flags & IB_ACCESS_FLUSH_PERSISTENT)
+		access |= TERN_ACCESS_FLUSH_PERSISTENT;
+
+	return access;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_access);
+
+/* The way back. */
+VISIBLE_IF_KUNIT int tern_qp_access_flags(u32 access)
+{
+	int flags = 0;
+
+	if (access & TERN_ACCESS_REMOTE_WRITE)
+		flags |= IB_ACCESS_REMOTE_WRITE;
+	if (access & TERN_ACCESS_REMOTE_READ)
+		flags |= IB_ACCESS_REMOTE_READ;
+	if (access & TERN_ACCESS_REMOTE_ATOMIC)
+		flags |= IB_ACCESS_REMOTE_ATOMIC;
+	if (access & TERN_ACCESS_FLUSH_GLOBAL)
+		flags |= IB_ACCESS_FLUSH_GLOBAL;
+	if (access & TERN_ACCESS_FLUSH_PERSISTENT)
+		flags |= IB_ACCESS_FLUSH_PERSISTENT;
+
+	return flags;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_access_flags);
+
+/* Attributes whose values are in range; @mask says which are there. */
+bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
+		     int mask)
+{
+	u16 max_rd_atomic = le16_to_cpu(dev->core->caps->max_rd_atomic);
+
+	if (mask & IB_QP_PORT &&
+	    !rdma_is_port_valid(&dev->ibdev, attr->port_num))
+		return false;
+	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
+		return false;
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
+		return false;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	    attr->max_rd_atomic > max_rd_atomic)
+		return false;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic > max_rd_atomic)
+		return false;
+	if (mask & IB_QP_DEST_QPN && attr->dest_qp_num > TERN_24_BITS)
+		return false;
+	if (mask & IB_QP_TIMEOUT && attr->timeout > TERN_5_BITS)
+		return false;
+	if (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > TERN_5_BITS)
+		return false;
+	if (mask & IB_QP_RETRY_CNT && attr->retry_cnt > TERN_3_BITS)
+		return false;
+	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > TERN_3_BITS)
+		return false;
+
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_ok);
+
+/* The attributes that are copied, in the device's terms; those not in @mask are ignored. */
+u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
+			struct tern_qp_attr *to)
+{
+	static const struct {
+		int ib;
+		u32 dev;
+	} bits[] = {
+		{ IB_QP_STATE, TERN_QPA_STATE },
+		{ IB_QP_CUR_STATE, TERN_QPA_CUR_STATE },
+		{ IB_QP_ACCESS_FLAGS, TERN_QPA_ACCESS },
+		{ IB_QP_PKEY_INDEX, TERN_QPA_PKEY_INDEX },
+		{ IB_QP_QKEY, TERN_QPA_QKEY },
+		{ IB_QP_AV, TERN_QPA_AV },
+		{ IB_QP_PATH_MTU, TERN_QPA_PATH_MTU },
+		{ IB_QP_TIMEOUT, TERN_QPA_TIMEOUT },
+		{ IB_QP_RETRY_CNT, TERN_QPA_RETRY_CNT },
+		{ IB_QP_RNR_RETRY, TERN_QPA_RNR_RETRY },
+		{ IB_QP_RQ_PSN, TERN_QPA_RQ_PSN },
+		{ IB_QP_MAX_QP_RD_ATOMIC, TERN_QPA_MAX_RD_ATOMIC },
+		{ IB_QP_MAX_DEST_RD_ATOMIC, TERN_QPA_MAX_DEST_RD_ATOMIC },
+		{ IB_QP_MIN_RNR_TIMER, TERN_QPA_MIN_RNR_TIMER },
+		{ IB_QP_SQ_PSN, TERN_QPA_SQ_PSN },
+		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
+		{ IB_QP_PORT, TERN_QPA_PORT },
+	};
+	u32 result = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(bits); i++)
+		if (mask & bits[i].ib)
+			result |= bits[i].dev;
+
+	if (mask & IB_QP_STATE)
+		to->state = attr->qp_state;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->access = cpu_to_le32(tern_qp_access(attr->qp_access_flags));
+	if (mask & IB_QP_QKEY)
+		to->qkey = cpu_to_le32(attr->qkey);
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu + TERN_MTU_SHIFT;
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_RQ_PSN)
+		to->rq_psn = cpu_to_le32(attr->rq_psn & TERN_24_BITS);
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IB_QP_SQ_PSN)
+		to->sq_psn = cpu_to_le32(attr->sq_psn & TERN_24_BITS);
+	if (mask & IB_QP_DEST_QPN)
+		to->dest_qpn = cpu_to_le32(attr->dest_qp_num);
+	if (mask & IB_QP_PORT)
+		to->port = attr->port_num;
+
+	return result;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_to_dev);
+
+/* What QUERY_QP says, in ib_core's terms, but for the addresses. */
+void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
+			   struct ib_qp_attr *attr)
+{
+	attr->qp_state = from->state;
+	attr->cur_qp_state = from->state;
+	attr->path_mtu = from->path_mtu - TERN_MTU_SHIFT;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->qkey = le32_to_cpu(from->qkey);
+	attr->rq_psn = le32_to_cpu(from->rq_psn);
+	attr->sq_psn = le32_to_cpu(from->sq_psn);
+	attr->dest_qp_num = le32_to_cpu(from->dest_qpn);
+	attr->qp_access_flags = tern_qp_access_flags(le32_to_cpu(from->access));
+	attr->pkey_index = le16_to_cpu(from->pkey_index);
+	attr->sq_draining = from->sq_draining;
+	attr->max_rd_atomic = from->max_rd_atomic;
+	attr->max_dest_rd_atomic = from->max_dest_rd_atomic;
+	attr->min_rnr_timer = from->min_rnr_timer;
+	attr->port_num = from->port;
+	attr->timeout = from->timeout;
+	attr->retry_cnt = from->retry_cnt;
+	attr->rnr_retry = from->rnr_retry;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_from_dev);
