@@ -20,6 +20,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.alloc_hw_port_stats = tern_alloc_hw_port_stats,
 	.alloc_pd = tern_alloc_pd,
 	.alloc_ucontext = tern_alloc_ucontext,
+	.create_cq = tern_create_cq,
 	.create_qp = tern_create_qp,
 	.create_user_cq = tern_create_user_cq,
 	.dealloc_pd = tern_dealloc_pd,
@@ -40,12 +41,16 @@ static const struct ib_device_ops tern_dev_ops = {
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
 	.modify_qp = tern_modify_qp,
+	.poll_cq = tern_poll_cq,
+	.post_recv = tern_post_recv,
+	.post_send = tern_post_send,
 	.query_device = tern_query_device,
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,
 	.query_qp = tern_query_qp,
 	.query_ucontext = tern_query_ucontext,
 	.reg_user_mr = tern_reg_user_mr,
+	.req_notify_cq = tern_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, tern_pd, ibpd),
@@ -62,15 +67,6 @@ static const struct ib_device_ops tern_dev_dm_ops = {
 static const struct ib_device_ops tern_dev_frwr_ops = {
 	.alloc_mr = tern_alloc_mr,
 	.map_mr_sg = tern_map_mr_sg,
-};
-
-/* What only the kernel calls. */
-static const struct ib_device_ops tern_dev_kernel_ops = {
-	.create_cq = tern_create_cq,
-	.poll_cq = tern_poll_cq,
-	.post_recv = tern_post_recv,
-	.post_send = tern_post_send,
-	.req_notify_cq = tern_req_notify_cq,
 };
 
 static const struct ib_device_ops tern_dev_mcast_ops = {
@@ -151,7 +147,6 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	unsigned int i;
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
-	ib_set_device_ops(&dev->ibdev, &tern_dev_kernel_ops);
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
