@@ -23,6 +23,7 @@ enum {
 	TERN_STAT_ALIVE_ETH_QUEUE,
 	TERN_STAT_DM_BYTES,
 	TERN_STAT_PAGE_ENTRIES,
+	TERN_STAT_PARKED_FAULTS,
 	TERN_STAT_NUM
 };
 
@@ -77,6 +78,7 @@ static const struct rdma_stat_desc tern_counters[] = {
 	[TERN_STAT_ALIVE_ETH_QUEUE].name = "alive_eth_queue",
 	[TERN_STAT_DM_BYTES].name = "dm_bytes",
 	[TERN_STAT_PAGE_ENTRIES].name = "page_entries",
+	[TERN_STAT_PARKED_FAULTS].name = "parked_faults",
 };
 
 static_assert(ARRAY_SIZE(tern_counters) == TERN_STAT_NUM);
@@ -135,6 +137,7 @@ static int tern_get_objects(struct tern_ib_dev *dev, u64 *value)
 	value[TERN_STAT_ALIVE_ETH_QUEUE] = le32_to_cpu(rsp.eth_queue);
 	value[TERN_STAT_DM_BYTES] = le64_to_cpu(rsp.dm_bytes);
 	value[TERN_STAT_PAGE_ENTRIES] = le64_to_cpu(rsp.page_entries);
+	value[TERN_STAT_PARKED_FAULTS] = le32_to_cpu(rsp.parked);
 	return 0;
 }
 
