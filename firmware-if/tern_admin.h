@@ -687,8 +687,8 @@ struct tern_cmd_resume_qp {
 };
 static_assert(sizeof(struct tern_cmd_resume_qp) == 16, "tern_cmd_resume_qp");
 
-#define TERN_RESUME_RETRY		0	/* the access is made again, and may fault again */
-#define TERN_RESUME_FAIL		1	/* the access fails as one outside the region does */
+#define TERN_RESUME_RETRY		0	/* the access is made again */
+#define TERN_RESUME_FAIL		1	/* it fails like one outside the region */
 
 /* ---- CREATE_SRQ: out: tern_rsp_object ---- */
 struct tern_cmd_create_srq {
