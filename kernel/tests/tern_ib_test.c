@@ -311,7 +311,7 @@ static s64 tern_test_error(const struct tern_test_clock *clock)
 static struct tern_test_clock tern_test_clock_init(void)
 {
 	struct tern_test_clock clock = {
-		.device = 5 * NSEC_PER_SEC,
+		.device = 5ULL * NSEC_PER_SEC,
 		.real = 1800000000ULL * NSEC_PER_SEC,
 	};
 
