@@ -494,7 +494,8 @@ int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 /*
  * ibv_query_qp_data_in_order(3): no order is promised, of no operation and not of
  * blocks of 128 bytes. The device copies the payload of a packet with whatever
- * moves memory fastest on the host, and packets of READ responses may come late.
+ * moves memory fastest on the host. It stores the end of a message last, but the
+ * bytes before that in no order.
  */
 int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 				uint32_t flags)
