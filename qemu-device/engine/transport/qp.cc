@@ -265,12 +265,14 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   fault.qpn = qpn_.value;
   fault.side = side;
   fault.port = attr_.port;
+  faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
   device_.page_faults.raise(fault);
   return true;
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
   if (!device_.page_faults.resume(faults_[side], token)) return TERN_ST_BAD_STATE;
+  faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
@@ -282,6 +284,7 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 
 void Qp::cancel_faults() {
   for (Fault& fault : faults_) device_.page_faults.cancel(fault);
+  faulting_ = 0;
 }
 
 // ---- errors ----

@@ -48,7 +48,7 @@ class alignas(64) Qp {
   // already. `rest`: bytes behind the access that the message will use as well. False: it has one.
   bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
   [[nodiscard]] bool faulting(std::uint8_t side) const {
-    return faults_[side].state != Fault::State::kNone;
+    return faulting_ & 1U << side;
   }
 
   // Doorbells.
@@ -118,7 +118,7 @@ class alignas(64) Qp {
   // It will be wanted soon: among many queue pairs it is in no cache near by.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
-    const auto used = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&faults_) - bytes);
+    const auto used = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&page_queue_) - bytes);
     for (std::size_t i = 0; i < used; i += alignof(Qp)) __builtin_prefetch(bytes + i);
   }
 
@@ -143,6 +143,7 @@ class alignas(64) Qp {
   Transport transport_;  // in the line of what the scheduler looks at
   bool privileged_;
   bool has_route_ = false;
+  std::uint8_t faulting_ = 0;  // a bit for each of faults_ that is not over
   Device& device_;
   tern_cmd_create_qp cmd_;  // in host byte order, but for the page list
   Cq* send_cq_;
@@ -163,10 +164,11 @@ class alignas(64) Qp {
   std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
+  // From here on prefetch() does not reach: no message needs it.
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
-  std::array<Fault, 2> faults_;  // by TERN_FAULT_*; behind what prefetch() reaches
+  std::array<Fault, 2> faults_;  // by TERN_FAULT_*
   Timer rq_settled_;  // in ERR: rq_pi is read once more
 };
 
