@@ -26,6 +26,10 @@ thread_local int failing_allocation = -1;
   }
   throw std::bad_alloc();
 }
+// The library's own would be the sanitizer's, whose memory free() refuses.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size != 0 ? size : 1);
+}
 // Not inlined: the compiler would see the pair as one of new and free().
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }

@@ -199,7 +199,7 @@ TEST_F(Flush, RequesterRefuses) {
   expect_local(flush(dst, 0, 8).with(TERN_WQE_F_INLINE), TERN_CQE_LOC_QP_OP_ERR);
   // SGEs are not looked at.
   SendWr wr = flush(dst, 0, 8);
-  wr.sges = {{0, 4096, 0xdead}};
+  wr.sges.assign(1, {.addr = 0, .length = 4096, .lkey = 0xdead});
   expect_local(wr, TERN_CQE_SUCCESS);
 }
 
