@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <vector>
 
 #include "tests/mini_driver.h"
 #include "wire/codec.h"
@@ -595,6 +598,19 @@ TEST_F(XrcTest, ATargetIsUsedAgainAfterReset) {
   ini->post(send({src.sge(0, 50)}).to_srq(p.number()));
   expect_sent(*ini);
   expect_received(p, 3, 50);
+}
+
+TEST_F(XrcTest, ATargetHasNoRecordToStoreTo) {
+  b.host.add_ram(0, FakeHost::kPage);  // where a record of address 0 would be
+  const std::vector<std::byte> before(FakeHost::kPage, std::byte{0xee});
+  std::ranges::copy(before, b.host.at(0, FakeHost::kPage));
+  for (const int state : {TERN_QPS_ERR, TERN_QPS_RESET, TERN_QPS_ERR}) {
+    EXPECT_EQ(tgt->to_state(static_cast<std::uint8_t>(state)), TERN_ST_OK);
+  }
+  (void)connect();
+  EXPECT_EQ(std::memcmp(b.host.at(0, FakeHost::kPage), before.data(), before.size()), 0);
+  sim.run_until_idle();
+  (void)told(b);
 }
 
 TEST_F(XrcTest, ASpoiledSrqTakesOnlyThoseThatNeedIt) {

@@ -160,6 +160,7 @@ void Qp::complete_recv(tern_cqe& cqe) {
 // ---- doorbells and turns ----
 
 void Qp::store_status() {
+  if (xrc_target()) return;  // it has no record
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
                                (watched.on ? TERN_QP_ST_SQ_WATCHED : 0);
   // An unreachable record harms its owner.
