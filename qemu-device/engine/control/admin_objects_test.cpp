@@ -106,6 +106,53 @@ TEST_F(AdminTest, AsyncQueueGetsWhatWaited) {
   EXPECT_EQ(eqe.phase, 1U);
 }
 
+// Records are used again, and memory that software hands over holds anything.
+TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
+  enable();
+  const std::uint32_t pdn = make_pd();
+  const std::uint32_t uar = make_uar();
+  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(make(TERN_CMD_CREATE_EQ, eq_command()), uar));
+  const auto dirty = [&](std::uint64_t record, std::size_t len) { std::memset(host.at(record, len), 0xee, len); };
+  const auto word = [&](std::uint64_t addr) { return host.get<std::uint32_t>(addr); };
+  tern_cmd_create_qp qp = qp_command(pdn, uar, cqn);
+  dirty(qp.record, sizeof(tern_qp_record));
+  tern_cmd_create_qp wrong = qp;
+  wrong.pages.num = 1;
+  EXPECT_EQ(run(TERN_CMD_CREATE_QP, wrong, 8), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0xeeeeeeeeU) << "a command that fails stores nothing";
+  const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, qp);
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0U);
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, sq_pi)), 0xeeeeeeeeU) << "software's";
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, rq_pi)), 0xeeeeeeeeU) << "software's";
+  // RESET, from any state, leaves 0 as well.
+  tern_cmd_modify_qp m{};
+  m.qpn = qpn;
+  m.mask = TERN_QPA_STATE;
+  const auto go = [&](std::uint8_t state) {
+    m.attr.state = state;
+    EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
+    return word(qp.record + offsetof(tern_qp_record, status));
+  };
+  EXPECT_EQ(go(TERN_QPS_ERR), std::uint32_t{TERN_QP_ST_RQ_KICK});
+  EXPECT_EQ(go(TERN_QPS_RESET), 0U);
+  EXPECT_EQ(go(TERN_QPS_ERR), std::uint32_t{TERN_QP_ST_RQ_KICK});
+  EXPECT_EQ(go(TERN_QPS_RESET), 0U);
+  dirty(qp.record, sizeof(tern_qp_record));
+  EXPECT_EQ(go(TERN_QPS_RESET), 0U) << "whatever software has stored there";
+  // The next one may have the record of one that ended in error.
+  EXPECT_EQ(go(TERN_QPS_ERR), std::uint32_t{TERN_QP_ST_RQ_KICK});
+  EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), std::uint32_t{TERN_QP_ST_RQ_KICK});
+  (void)make(TERN_CMD_CREATE_QP, qp);
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0U);
+
+  const tern_cmd_create_srq srq = srq_command(pdn);
+  dirty(srq.record, sizeof(tern_srq_record));
+  (void)make(TERN_CMD_CREATE_SRQ, srq);
+  EXPECT_EQ(word(srq.record + offsetof(tern_srq_record, ci)), 0U);
+  EXPECT_EQ(word(srq.record + offsetof(tern_srq_record, pi)), 0xeeeeeeeeU) << "software's";
+}
+
 TEST_F(AdminTest, CompletionQueues) {
   enable();
   const std::uint32_t uar = make_uar();

@@ -141,6 +141,8 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
+  // The record may have been another queue's.
+  made->store_status();
   if (!made->xrc_target()) device.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn);

@@ -48,6 +48,8 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.srqs.insert(std::move(srq));
   made->set_number(srqn);
+  // The record may have been another queue's. One that is unreachable is found out with the first WQE.
+  (void)made->store_ci();
   ++pd->users;
   if (xrc) ++xrcd->users;
   reply.set_id(srqn);

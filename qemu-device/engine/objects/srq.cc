@@ -52,6 +52,8 @@ Status Srq::init() {
   return buffer_.load(device_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
+bool Srq::store_ci() { return record_.store32(device_.host, offsetof(tern_srq_record, ci), ci_); }
+
 // WQEs posted and not taken; nothing, and the SRQ has failed, when the record cannot say.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;

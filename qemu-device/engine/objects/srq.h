@@ -30,6 +30,8 @@ class Srq {
   // Checks the command but for the objects it names, and takes the buffer.
   [[nodiscard]] Status init();
   void set_number(std::uint32_t srqn) { srqn_ = srqn; }
+  // Tells software how many WQEs were taken; false when the record is unreachable.
+  [[nodiscard]] bool store_ci();
 
   // The next receive WQE: 1 taken, 0 none posted, -1: the SRQ has failed, now or before, and
   // gives no more. Its keys are those of the SRQ's PD; Accessor::qp is the caller's to fill.

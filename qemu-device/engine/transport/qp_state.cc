@@ -214,7 +214,6 @@ void Qp::change_state(std::uint8_t next, bool notify) {
 }
 
 void Qp::to_reset() {
-  const bool told = attr_.state == TERN_QPS_ERR || watched.on;
   device_.watch.forget(*this);
   device_.unschedule(*this);
   cancel_faults();
@@ -222,7 +221,7 @@ void Qp::to_reset() {
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};
-  if (told) store_status();
+  store_status();
   route_ = Route{};
   life_ = device_.next_qp_life();
   rq_ci_ = 0;
