@@ -106,6 +106,45 @@ TEST_F(AdminTest, AsyncQueueGetsWhatWaited) {
   EXPECT_EQ(eqe.phase, 1U);
 }
 
+// Only what changes is an event: the driver answers an event with a command, and may set what is set.
+TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
+  enable();
+  device.set_link(true);
+  const tern_cmd_create_eq cmd = eq_command(TERN_EQ_ASYNC);
+  (void)make(TERN_CMD_CREATE_EQ, cmd);
+  const std::uint64_t ring = host.get<std::uint64_t>(cmd.pages.addr);
+  const auto events = [&] {
+    unsigned n = 0;
+    while (host.get<tern_eqe>(ring + n * sizeof(tern_eqe)).phase == 1) ++n;
+    return n;
+  };
+  tern_cmd_query_port port{1, {}};
+  const auto query = [&] {
+    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
+    return out<tern_rsp_port>();
+  };
+  tern_cmd_modify_port m{};
+  m.port = 1;
+  m.mask = TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE;
+  m.mtu = query().mtu;
+  std::memcpy(m.mac, query().mac, sizeof(m.mac));
+  m.enable = 1;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
+  ASSERT_EQ(events(), 1U) << "the link alone";
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
+  device.set_link(true);
+  m.mask = 0;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
+  m.mask = TERN_PORT_MTU;
+  m.mtu = 0xffffffff;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(events(), 1U);
+  EXPECT_EQ(device.async_events.waiting(), 0U);
+  m.mtu = query().mtu - 1;
+  EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
+  EXPECT_EQ(events(), 2U);
+}
+
 // Records are used again, and memory that software hands over holds anything.
 TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   enable();
