@@ -468,6 +468,7 @@ void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
   for (const tern_sge& s : sges) append(wqe, wire_sge(s));
   EXPECT_LE(wqe.size(), std::size_t{1} << options_.log_stride) << "WQE larger than its slot";
   memory_.write(slot(pi_), wqe);
+  if (next_) next_->write(std::uint64_t{pi_ & ((1U << next_log_size_) - 1)} << options_.log_stride, wqe);
   store_pi(++pi_);
 }
 
@@ -507,6 +508,7 @@ Status TestSrq::resize() {
     memory_ = *next_;
     options_.log_size = next_log_size_;
   }
+  next_.reset();
   return st;
 }
 

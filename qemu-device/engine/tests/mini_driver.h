@@ -365,9 +365,11 @@ class TestSrq {
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
   [[nodiscard]] Status set_limit(std::uint32_t limit);
   [[nodiscard]] tern_rsp_query_srq query() const;
-  // Copies WQEs to a buffer of the new size; then tells the device, and uses it.
+  // Copies WQEs to a buffer of the new size; then tells the device, and uses it. post() writes to both.
   void prepare_resize(unsigned log_size);
   [[nodiscard]] Status resize();
+  // Where the page list of the new buffer is.
+  [[nodiscard]] std::uint64_t next_pages() const { return le(next_->pages().addr); }
   // Lies in the record.
   void store_pi(std::uint32_t pi);
   // For tests that write nonsense or take memory away.

@@ -305,6 +305,43 @@ TEST_F(SrqTest, ResizeKeepsTheOldBufferWhenItIsRefused) {
   }
 }
 
+// Software posts to both buffers while the command is executed, as many as the smaller one holds.
+TEST_F(SrqTest, PostsWhileTheDeviceSwitches) {
+  struct Gate : DmaGate {
+    std::function<void(std::uint64_t)> access;
+    std::uint64_t reachable(std::uint64_t addr, std::uint64_t len, bool) override {
+      access(addr);
+      return len;
+    }
+  };
+  std::uint64_t next_id = 0;
+  for (const unsigned log_size : {4U, 1U}) {
+    make({.log_size = 3}, 1);
+    TestQp& from = *qa.back();
+    post(1, next_id++);
+    EXPECT_EQ(srq->set_limit(1), TERN_ST_OK);
+    srq->prepare_resize(log_size);
+    // The page list of the new buffer is read behind the index.
+    const std::uint64_t list = srq->next_pages();
+    unsigned posted = 0;
+    Gate gate;
+    gate.access = [&](std::uint64_t addr) {
+      if (addr == list && posted == 0) post(1, next_id + posted++);
+    };
+    b.host.gate = &gate;
+    EXPECT_EQ(srq->resize(), TERN_ST_OK);
+    b.host.gate = nullptr;
+    ASSERT_EQ(posted, 1U);
+    ++next_id;
+    for (std::uint64_t id = next_id - 2; id != next_id; ++id) {
+      from.post(send({src.sge(0, 10)}));
+      expect_sent(from);
+      EXPECT_EQ(le(cq->wait().wr_id), id);
+    }
+    EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
+  }
+}
+
 TEST_F(SrqTest, TheDeviceForgetsTheOldBuffer) {
   make({.log_size = 3});
   post(3);
