@@ -128,7 +128,27 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   if (len == 0) return Access::kReady;
   const Region* const region = permitted_remote(who, rkey, va, len, rights);
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
-  return region ? append(*region, va, len, write, out) : Access::kDenied;
+  if (!region) return Access::kDenied;
+  const Access access = append(*region, va, len, write, out);
+  // An atomic reads its operand too, and an IOMMU may let the device write alone.
+  if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady && !readable(*region, va, len)) {
+    out.abandon();
+    return Access::kDmaError;
+  }
+  return access;
+}
+
+bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t len) const {
+  if (region.dmn != 0) return true;
+  for (std::uint64_t at = region.offset + (addr - region.iova); len != 0;) {
+    const PageList::Run run = region.pages.at(at, len);
+    const auto span = run.len == 0 ? std::span<std::byte>() : host_.reach(run.addr, run.len, false);
+    if (span.empty()) return false;
+    at += span.size();
+    len -= span.size();
+    host_.release(span, false, 0);
+  }
+  return true;
 }
 
 Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,

@@ -155,6 +155,8 @@ class Memory {
                               bool write, SpanList& out);
   [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
+  // Whether the device can read all of it.
+  [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
   // Copies the list of a region of kind MEMORY into `list`, which the budget is charged for.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,

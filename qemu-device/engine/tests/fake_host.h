@@ -102,6 +102,7 @@ class FakeHost : public Host {
   // ---- what tests turn ----
   std::uint64_t short_span = 0;      // no map gives more bytes than this; 0: no limit
   bool bounce_pages = false;         // no map crosses a 4 KiB boundary
+  std::uint64_t write_only = 0;      // the page there may be mapped for writing alone; 0: none
   std::uint64_t fail_maps_from = 0;  // this map (counted from 1) and all later fail; 0: none
   Nanos clock = 1'000'000;
   void advance(Nanos by) { clock += by; }
@@ -120,7 +121,8 @@ class FakeHost : public Host {
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override {
     EXPECT_GT(len, 0U) << "map of nothing";
     std::uint64_t room = ram_at(addr);
-    if (room == 0 || len == 0 || (fail_maps_from && maps + refused + 1 >= fail_maps_from)) {
+    const bool unreadable = write_only != 0 && !write && addr / kPage == write_only / kPage;
+    if (room == 0 || len == 0 || unreadable || (fail_maps_from && maps + refused + 1 >= fail_maps_from)) {
       ++refused;
       return {};
     }

@@ -175,6 +175,18 @@ TEST_F(RcError, MemoryBehindTheRegionIsGone) {
   b.host.mend(dst.dma + 8192);
 }
 
+// Behind an IOMMU: what the device may write and not read gives no old value.
+TEST_F(RcError, AtomicNeedsToReadItsTarget) {
+  b.host.write_only = dst.dma;
+  qa->post(write({src.sge(0, 8)}, dst, 0));
+  EXPECT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
+  const std::uint64_t before = b.host.get<std::uint64_t>(dst.dma);
+  qa->post(fetch_add(src.sge(0, 8), dst, 0, 1));
+  expect_refused(TERN_CQE_REM_OP_ERR, TERN_EV_QP_FATAL);
+  EXPECT_EQ(b.counter(TERN_CNT_DMA_ERRORS), 1U);
+  EXPECT_EQ(b.host.get<std::uint64_t>(dst.dma), before);
+}
+
 TEST_F(RcError, RegionGoesAwayDuringARead) {
   sim.budget = 4096;
   sim.turn_time = 1000;
