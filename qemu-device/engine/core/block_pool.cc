@@ -29,6 +29,7 @@ std::byte* BlockPool::take(std::size_t bytes) {
     list.pop_back();
     ASAN_UNPOISON_MEMORY_REGION(block, bytes);
   }
+  taken_ += size;
   // What is behind the bytes asked for is nobody's.
   ASAN_POISON_MEMORY_REGION(block + bytes, size - bytes);
   return block;
@@ -37,6 +38,7 @@ std::byte* BlockPool::take(std::size_t bytes) {
 void BlockPool::give(std::byte* block, std::size_t bytes) {
   const std::size_t size = size_of_class(bytes);
   auto& list = free_[static_cast<std::size_t>(std::bit_width(size)) - 1];
+  taken_ -= size;
   if (list.size() * size >= kKept) return Free()(block);
   list.emplace_back(block);
   ASAN_POISON_MEMORY_REGION(block, size);

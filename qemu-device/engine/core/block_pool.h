@@ -15,6 +15,9 @@ class BlockPool {
  public:
   static constexpr std::size_t kAlign = 64;
 
+  // Bytes taken beyond which it is scarce.
+  static constexpr std::size_t kPlenty = std::size_t{256} << 20;
+
   BlockPool() = default;
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -23,10 +26,17 @@ class BlockPool {
   [[nodiscard]] std::byte* take(std::size_t bytes);
   void give(std::byte* block, std::size_t bytes);
 
+  // Much is taken: an owner that can do with less takes no more than it needs for one step.
+  [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
+  void set_plenty(std::size_t bytes) { plenty_ = bytes; }
+  [[nodiscard]] std::size_t taken() const { return taken_; }
+
  private:
   struct Free {
     void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlign}); }
   };
+  std::size_t taken_ = 0;  // bytes, as the blocks are large
+  std::size_t plenty_ = kPlenty;
   // By the logarithm of their size.
   std::array<std::vector<std::unique_ptr<std::byte[], Free>>, 32> free_;
 };

@@ -291,5 +291,49 @@ TEST_P(RcRandom, SameSeedSameTrace) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RcRandom, ::testing::Range(std::uint64_t{1}, std::uint64_t{13}));
 
+// While much is under way in the device each QP copies one WQE at a time, and all of them get on.
+TEST(ScarceMemory, EveryQueuePairGetsOn) {
+  Sim sim{3};
+  TestNode a{sim};
+  TestNode b{sim};
+  TestMr& src = a.reg(1 << 16);
+  TestMr& landing = a.reg(1 << 16);
+  TestMr& dst = b.reg(1 << 16);
+  a.device.blocks.set_plenty(0);
+  constexpr unsigned kQps = 8;
+  constexpr unsigned kWrs = 16;
+  std::vector<TestQp*> qps;
+  for (unsigned i = 0; i < kQps; ++i) {
+    const auto [x, y] = rc_pair(a, b, {.log_sq_size = 4});
+    qps.push_back(&x);
+  }
+  std::size_t most = 0;
+  sim.pass = [&](unsigned, std::span<const std::byte>) {
+    most = std::max(most, a.device.blocks.taken());
+    return true;
+  };
+  for (unsigned k = 0; k < kWrs; ++k) {
+    for (TestQp* const qp : qps) {
+      if (k % 4 == 3) {
+        qp->post(read({landing.sge(0, 6000)}, dst).id(k));
+      } else if (k % 4 == 2) {
+        qp->post(fetch_add(landing.sge(0, 8), dst, 0, 1).with(TERN_WQE_F_FENCE).id(k));
+      } else {
+        qp->post(write({src.sge(0, 9000)}, dst).id(k));
+      }
+    }
+  }
+  for (TestQp* const qp : qps) {
+    for (unsigned k = 0; k < kWrs; ++k) {
+      const Wc wc = qp->wait_send();
+      EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
+      EXPECT_EQ(le(wc.wr_id), k);
+    }
+  }
+  sim.run_until_idle();
+  EXPECT_LE(most, kQps * 512U) << "one WQE each";
+  EXPECT_EQ(a.device.blocks.taken(), 0U);
+}
+
 }  // namespace
 }  // namespace tern

@@ -90,7 +90,7 @@ bool SendQueue::fetch() {
     }
     posted_ = *pi;
   }
-  if (fetched_ == posted_ || fetched_ - una_ == window_.capacity()) return false;
+  if (fetched_ == posted_ || fetched_ - una_ >= window_.limit()) return false;
   if (!fetch_one()) {
     qp_.enter_error(TERN_EV_QP_FATAL);
     return false;
@@ -101,7 +101,7 @@ bool SendQueue::fetch() {
 // Those behind the WQE at the cursor, as long as they can be had: while that is sent, their keys
 // come into the cache.
 bool SendQueue::fetch_ahead() {
-  const std::uint32_t room = window_.capacity() - (fetched_ - una_);
+  const std::uint32_t room = window_.limit() - (fetched_ - una_);
   const std::uint32_t end = fetched_ + std::min({posted_ - fetched_, room, kAhead});
   while (fetched_ != end && fetch_one()) prefetch_keys(window_.at(fetched_ - 1));
   return true;

@@ -141,7 +141,8 @@ void SendWindow::rest() {
 void SendWindow::make_room(std::uint32_t first, std::uint32_t next) {
   const std::uint32_t had = wqes_ != nullptr ? mask_ + 1 : 0;
   if (next - first < had) return;
-  const std::uint32_t size = next - first < kFewWqes ? std::min(kFewWqes, capacity_) : capacity_;
+  const std::uint32_t few = pool_->scarce() ? 1 : std::min(kFewWqes, capacity_);
+  const std::uint32_t size = next - first < few ? few : capacity_;
   SendWqe* const old = wqes_;
   const std::byte* const old_slots = slots_;
   const std::uint32_t old_mask = mask_;

@@ -84,7 +84,11 @@ class SendWindow {
   void close();
   [[nodiscard]] bool is_open() const { return capacity_ != 0; }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  // Room for WQE `next` besides those from `first` on, which may move; less than capacity() apart.
+  // How many it may hold now. While the pool is scarce it does not grow: one WQE is enough to get on.
+  [[nodiscard]] std::uint32_t limit() const {
+    return !pool_->scarce() ? capacity_ : wqes_ != nullptr ? mask_ + 1 : 1;
+  }
+  // Room for WQE `next` besides those from `first` on, which may move; less than limit() apart.
   void make_room(std::uint32_t first, std::uint32_t next);
   // There is no WQE: the memory is for others.
   void rest();

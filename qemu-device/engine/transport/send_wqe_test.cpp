@@ -224,5 +224,34 @@ TEST(SendWindow, GrowsAndRests) {
   EXPECT_EQ(&other.at(kFirst), held) << "the next one has the same memory";
 }
 
+// Much is under way in the device: who has something keeps it, who has nothing gets on one by one.
+TEST(SendWindow, HoldsOneWhileThePoolIsScarce) {
+  BlockPool pool;
+  pool.set_plenty(1);
+  SendWindow first(pool);
+  first.open(256, 64);
+  EXPECT_EQ(first.limit(), SendWindow::kMaxWqes);
+  pool.set_plenty(BlockPool::kPlenty);
+  first.make_room(0, 0);
+  pool.set_plenty(1);
+  EXPECT_EQ(first.limit(), SendWindow::kFewWqes);
+  SendWindow second(pool);
+  second.open(256, 64);
+  const std::size_t before = pool.taken();
+  EXPECT_EQ(second.limit(), 1U);
+  second.make_room(7, 7);
+  EXPECT_EQ(second.limit(), 1U);
+  EXPECT_EQ(pool.taken() - before, sizeof(SendWqe) + 64);
+  second.at(7) = SendWqe{};
+  second.at(7).wr_id = 70;
+  first.close();
+  pool.set_plenty(BlockPool::kPlenty);
+  EXPECT_EQ(second.limit(), SendWindow::kMaxWqes);
+  second.make_room(7, 8);
+  EXPECT_EQ(second.at(7).wr_id, 70U);
+  second.close();
+  EXPECT_EQ(pool.taken(), 0U);
+}
+
 }  // namespace
 }  // namespace tern
