@@ -188,8 +188,6 @@ void store_release(std::byte* p, T value) {
 
 void store_release32(std::byte* p, std::uint32_t value) { store_release(p, value); }
 
-void store_release64(std::byte* p, std::uint64_t value) { store_release(p, value); }
-
 std::uint32_t load_acquire32(const std::byte* p) {
   if (aligned(p, sizeof(std::uint32_t))) {
     return __atomic_load_n(reinterpret_cast<const std::uint32_t*>(p), __ATOMIC_ACQUIRE);

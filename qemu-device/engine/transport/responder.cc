@@ -32,15 +32,6 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
   return old;
 }
 
-// Puts the 8 bytes of `value` at `at`, where they are contiguous as one.
-void store_word(SpanList& at, std::uint64_t value) {
-  if (at.pieces().size() == 1) {
-    store_release64(at.pieces()[0].bytes.data(), value);
-  } else {
-    at.copy_from(std::as_bytes(std::span(&value, 1)));
-  }
-}
-
 }  // namespace
 
 void Responder::start() {
@@ -349,7 +340,7 @@ void Responder::on_atomic_write(const Packet& packet) {
   device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
   std::uint64_t value = 0;
   packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
-  store_word(to, value);
+  to.copy_from(std::as_bytes(std::span(&value, 1)));  // one store where it is aligned
   to.clear();
   answer_later(Answer::kDone);
 }
