@@ -23,6 +23,13 @@ struct RecvWqe {
   std::array<tern_sge, kMaxSge> sges;
 };
 
+// What became of taking a receive WQE.
+enum class Take : std::uint8_t {
+  kTaken,
+  kEmpty,   // none is posted
+  kFailed,  // the queue is unusable
+};
+
 // Copies the WQE in the slot of `buffer` at byte `slot`: wr_id and SGEs of `wqe`. False when it
 // cannot be reached or names more SGEs than the slot holds.
 [[nodiscard]] bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot,

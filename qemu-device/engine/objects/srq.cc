@@ -65,25 +65,25 @@ std::optional<std::uint32_t> Srq::posted() {
   return *pi - ci_;
 }
 
-int Srq::take(RecvWqe& wqe) {
+Take Srq::take(RecvWqe& wqe) {
   const auto waiting = posted();
-  if (!waiting) return -1;
-  if (*waiting == 0) return 0;
+  if (!waiting) return Take::kFailed;
+  if (*waiting == 0) return Take::kEmpty;
   const std::uint64_t slot = std::uint64_t{ci_ & (size() - 1)} << cmd_.log_stride;
   if (!read_recv_wqe(device_.host, buffer_, slot, cmd_.log_stride, wqe)) {
     fail();
-    return -1;
+    return Take::kFailed;
   }
   wqe.owner = owner_;
   wqe.srqn = srqn_;
   wqe.index = ci_++;
   // The copy is made: from now on the slot is software's.
-  if (!record_.store32(device_.host, offsetof(tern_srq_record, ci), ci_)) {
+  if (!store_ci()) {
     fail();
-    return -1;
+    return Take::kFailed;
   }
   watch_limit(*waiting - 1);
-  return 1;
+  return Take::kTaken;
 }
 
 void Srq::watch_limit(std::uint32_t left) {

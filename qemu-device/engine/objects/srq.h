@@ -33,9 +33,9 @@ class Srq {
   // Tells software how many WQEs were taken; false when the record is unreachable.
   [[nodiscard]] bool store_ci();
 
-  // The next receive WQE: 1 taken, 0 none posted, -1: the SRQ has failed, now or before, and
-  // gives no more. Its keys are those of the SRQ's PD; Accessor::qp is the caller's to fill.
-  [[nodiscard]] int take(RecvWqe& wqe);
+  // The next receive WQE. kFailed: the SRQ has failed, now or before, and gives no more. The keys are
+  // those of the SRQ's PD; Accessor::qp is the caller's to fill.
+  [[nodiscard]] Take take(RecvWqe& wqe);
 
   // It gives no more WQEs, and its owner is told.
   void fail();

@@ -65,9 +65,9 @@ void DatagramReceiver::deliver(const Packet& packet) {
   if (packet.qkey != qp_.attr().qkey) return device.counters.add(TERN_CNT_QKEY_VIOLATIONS);
   const std::uint64_t len = packet.payload.size();
   if (len > kMaxPayload) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-  const int got = take();
-  if (got == 0) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
-  if (got < 0) return qp_.enter_error(TERN_EV_QP_FATAL);
+  const Take got = take();
+  if (got == Take::kEmpty) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (got == Take::kFailed) return qp_.enter_error(TERN_EV_QP_FATAL);
   if (!fits(kGrh + len)) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   std::array<std::byte, kGrh> grh;
   make_grh(packet, grh);

@@ -125,21 +125,21 @@ std::uint64_t Qp::rq_slot(std::uint32_t index) const {
   return cmd_.rq_offset + (std::uint64_t{index & (rq_size() - 1)} << cmd_.log_rq_stride);
 }
 
-int Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
+Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
   if (Srq* const srq = xrc != nullptr ? xrc : srq_; srq != nullptr) {
-    const int got = srq->take(wqe);
+    const Take got = srq->take(wqe);
     wqe.owner.qp = qpn_;
     return got;
   }
-  if (!has_rq()) return -1;
+  if (!has_rq()) return Take::kFailed;
   const auto pi = record_.load32(device_.host, offsetof(tern_qp_record, rq_pi));
-  if (!pi || *pi - rq_ci_ > rq_size()) return -1;
-  if (*pi == rq_ci_) return 0;
-  if (!read_recv_wqe(device_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return -1;
+  if (!pi || *pi - rq_ci_ > rq_size()) return Take::kFailed;
+  if (*pi == rq_ci_) return Take::kEmpty;
+  if (!read_recv_wqe(device_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return Take::kFailed;
   wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = rq_ci_++;
-  return 1;
+  return Take::kTaken;
 }
 
 void Qp::complete_send(tern_cqe& cqe) {

@@ -99,9 +99,9 @@ class alignas(64) Qp {
   [[nodiscard]] bool sq_moved();
   // Bytes of slot `index` from `offset` on; false when they cannot be reached.
   [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
-  // The next receive WQE, of the RQ or the SRQ: 1 taken, 0 none posted, -1 unusable (DMA error,
-  // index jump, too many SGEs): the queue's own fault. `xrc`: the SRQ an XRC request named.
-  [[nodiscard]] int take_rq_wqe(RecvWqe& wqe, Srq* xrc = nullptr);
+  // The next receive WQE, of the RQ or the SRQ. kFailed (DMA error, index jump, too many SGEs): the
+  // queue's own fault. `xrc`: the SRQ an XRC request named.
+  [[nodiscard]] Take take_rq_wqe(RecvWqe& wqe, Srq* xrc = nullptr);
   // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's. An
   // XRC target's receive goes to the CQ of the SRQ, and vanishes with that.
   void complete_send(tern_cqe& cqe);

@@ -19,10 +19,10 @@ bool Receiver::receives_into_dead() const {
   return from != nullptr && from->cq()->broken();
 }
 
-int Receiver::take() {
-  if (recv_) return 1;
-  const int got = qp_.take_rq_wqe(recv_.take(), srq());
-  if (got <= 0) recv_.give();
+Take Receiver::take() {
+  if (recv_) return Take::kTaken;
+  const Take got = qp_.take_rq_wqe(recv_.take(), srq());
+  if (got != Take::kTaken) recv_.give();
   return got;
 }
 

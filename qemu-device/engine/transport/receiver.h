@@ -48,7 +48,7 @@ class Receiver {
 
  protected:
   // Takes a receive WQE unless one is held. As Qp::take_rq_wqe().
-  [[nodiscard]] int take();
+  [[nodiscard]] Take take();
   // What locate() and scatter() return besides the statuses of CQEs: a page is absent, and the fault is
   // reported.
   static constexpr std::uint8_t kAbsent = 0xff;

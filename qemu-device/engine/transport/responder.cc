@@ -110,9 +110,9 @@ bool Responder::in_sequence(const Packet& packet) {
 
 // Takes the receive WQE of the message unless it has one. False: RNR or failure, handled.
 bool Responder::take_receive(const Packet& packet) {
-  const int got = take();
-  if (got > 0) return true;
-  if (got < 0) {
+  const Take got = take();
+  if (got == Take::kTaken) return true;
+  if (got == Take::kFailed) {
     fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
     return false;
   }

@@ -76,10 +76,10 @@ void UcReceiver::fault_over(bool failed) {
 }
 
 bool UcReceiver::take_receive() {
-  const int got = take();
-  if (got == 0) drop(TERN_CNT_OUT_OF_BUFFER);
-  if (got < 0) qp_.enter_error(TERN_EV_QP_FATAL);
-  return got > 0;
+  const Take got = take();
+  if (got == Take::kEmpty) drop(TERN_CNT_OUT_OF_BUFFER);
+  if (got == Take::kFailed) qp_.enter_error(TERN_EV_QP_FATAL);
+  return got == Take::kTaken;
 }
 
 void UcReceiver::on_send(const Packet& packet) {
