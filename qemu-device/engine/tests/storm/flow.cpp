@@ -136,7 +136,7 @@ void ConnectedFlow::aim_at_word(SendWr& wr, const Message& m) {
     wr.sges = near_.sges(slot_of(m), 8, c_.random);
     return;
   }
-  wr.sges = {near_.mr().sge(near_.offset(slot_of(m)), 8)};
+  wr.sges.assign(1, near_.mr().sge(near_.offset(slot_of(m)), 8));
   wr.swap_add = m.opcode == TERN_WR_ATOMIC_FETCH_AND_ADD ? m.after - m.before : m.after;
   wr.compare = m.after == m.before ? m.before + 1 : m.before;
   if (m.opcode == TERN_WR_ATOMIC_CMP_AND_SWP && m.after == m.before) wr.swap_add = c_.random();
