@@ -59,17 +59,22 @@ static struct tern_qp *posted;
 static struct tern_srq *posted_srq;
 static pthread_spinlock_t *posted_lock;
 
-static void destroy_posted(pthread_spinlock_t *lock)
+static void destroy_queue(void)
 {
-	if (lock != posted_lock)
-		return;
-	after_unlock = NULL;
 	if (posted_srq)
 		CHECK(!tern_destroy_srq(&posted_srq->vsrq.srq));
 	else if (posted)
 		CHECK(!tern_destroy_qp(&posted->vqp.qp));
 	else
 		CHECK(!tern_destroy_cq(&armed->vcq.cq));
+}
+
+static void destroy_posted(pthread_spinlock_t *lock)
+{
+	if (lock != posted_lock)
+		return;
+	after_unlock = NULL;
+	destroy_queue();
 }
 
 static int post_by_list(void)
@@ -184,12 +189,7 @@ static void *destroy_loop(void *arg)
 {
 	while (!atomic_load(&in_lock))
 		sched_yield();
-	if (posted_srq)
-		CHECK(!tern_destroy_srq(&posted_srq->vsrq.srq));
-	else if (posted)
-		CHECK(!tern_destroy_qp(&posted->vqp.qp));
-	else
-		CHECK(!tern_destroy_cq(&armed->vcq.cq));
+	destroy_queue();
 	atomic_store(&destroy_done, true);
 	return arg;
 }
