@@ -86,7 +86,7 @@ VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wc_opcode);
 
-/* What a UD receive tells of the sender. */
+/* Sender of a UD message, for struct ib_wc. */
 static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 {
 	wc->src_qp = le32_to_cpu(cqe->src_qp);

@@ -407,7 +407,7 @@ static void tern_test_dawdle(struct tern_dev *tdev)
 		mdelay(1);
 }
 
-/* The work that tells of a death is not queued after a driver has cancelled it. */
+/* The work that reports a dead device is not queued after the driver has cancelled it. */
 static void tern_test_dies_while_taken_down(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
