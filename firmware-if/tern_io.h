@@ -39,11 +39,11 @@ static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 #define TERN_RQ_SETTLE_NS		1000000
 #define TERN_QP_ST_RQ_KICK		BIT(0)
 /*
- * The device looks at sq_pi by itself: no need to kick TERN_DB_CMD_SQ. Whoever posts
- * reads this word after a full barrier behind storing sq_pi. The device takes the
- * bit away, then (full barrier) reads sq_pi once more.
+ * The device polls sq_pi: the poster need not kick TERN_DB_CMD_SQ. The poster stores
+ * sq_pi, issues a full barrier and reads this word. To stop polling, the device
+ * clears the bit, issues a full barrier and reads sq_pi once more.
  */
-#define TERN_QP_ST_SQ_WATCHED		BIT(1)
+#define TERN_QP_ST_SQ_POLLED		BIT(1)
 
 struct tern_srq_record {
 	__le32	pi;		/* poster: WQEs posted */

@@ -278,7 +278,7 @@ static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 	 * stopped looking, or the device sees the index.
 	 */
 	udma_full_barrier();
-	if (tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_WATCHED)
+	if (tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED)
 		return;
 
 	/* The index before the kick that makes the device read it. */

@@ -353,7 +353,7 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		WRITE_ONCE(qp->kern.record->sq_pi, cpu_to_le32(sq->pi));
 		/* The device does it crosswise: clears the bit, then reads the index. */
 		dma_mb();
-		if (!(tern_qp_status(qp) & TERN_QP_ST_SQ_WATCHED))
+		if (!(tern_qp_status(qp) & TERN_QP_ST_SQ_POLLED))
 			tern_ring(dev->core, TERN_DB_CMD_SQ, ibqp->qp_num);
 	}
 	spin_unlock_irqrestore(&sq->lock, flags);

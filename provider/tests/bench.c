@@ -174,7 +174,7 @@ int main(void)
 	cq = make_cq(SLOTS);
 	qp = make_qp(cq, cq, cap);
 	/* No kicks: they would be stores to memory here. */
-	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_WATCHED);
+	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_POLLED);
 	for (i = 0; i < sizeof(benches) / sizeof(benches[0]); i++) {
 		uint64_t best = UINT64_MAX;
 

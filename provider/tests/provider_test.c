@@ -219,8 +219,8 @@ static void test_send_queue(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A send queue that the device watches needs no kick, whoever posts. */
-static void test_watched(void)
+/* A send queue that the device polls needs no kick from any poster. */
+static void test_polled(void)
 {
 	struct tern_cq *cq = make_cq(16);
 	struct tern_qp *qp = make_qp(cq, cq, small_cap);
@@ -228,7 +228,7 @@ static void test_watched(void)
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
 	struct ibv_recv_wr *bad_recv, recv = {};
 
-	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_WATCHED);
+	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_POLLED);
 	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
 	CHECK(sq_pi(qp) == 1 && !last_kick());
 	qpx->wr_start(qpx);
@@ -596,10 +596,10 @@ static void *device_loop(void *arg)
 #define HANDOVERS 100000U
 
 /*
- * After each kick it watches the queue for a moment, and then looks only when it
+ * After each kick it polls the queue for a moment, and then looks only when it
  * is kicked again: a post that neither sees is one that never completes.
  */
-static void *watching_device(void *arg)
+static void *polling_device(void *arg)
 {
 	unsigned int i, empty = 0;
 	uint32_t done = 0;
@@ -611,7 +611,7 @@ static void *watching_device(void *arg)
 			continue;
 		}
 		tern_shared_write(&shared_qp->record->status,
-				  TERN_QP_ST_SQ_WATCHED);
+				  TERN_QP_ST_SQ_POLLED);
 		for (i = done % 64; i; i--)
 			done = complete_posted(done);
 		tern_shared_write(&shared_qp->record->status, 0);
@@ -630,7 +630,7 @@ static void test_handover(void)
 
 	shared_cq = make_cq(16);
 	shared_qp = make_qp(shared_cq, shared_cq, small_cap);
-	pthread_create(&device, NULL, watching_device, NULL);
+	pthread_create(&device, NULL, polling_device, NULL);
 	for (i = 0; i < HANDOVERS; i++) {
 		CHECK(!tern_post_send(&shared_qp->vqp.qp, &wr, &bad));
 		while (!tern_poll_cq(&shared_cq->vcq.cq, 1, &wc))
@@ -677,7 +677,7 @@ int main(void)
 		{ "encoding", test_encoding },
 		{ "geometry", test_geometry },
 		{ "send_queue", test_send_queue },
-		{ "watched", test_watched },
+		{ "polled", test_polled },
 		{ "recv_queue", test_recv_queue },
 		{ "session", test_session },
 		{ "purge", test_purge },

@@ -201,7 +201,7 @@ void tern_engine_set_icrc_mode(TernEngine* e, TernIcrcMode mode) {
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
-void tern_engine_allow_watch(TernEngine* e, std::uint64_t from) { e->device.watch.allow(from); }
+void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.sq_poller.allow(from); }
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 

@@ -125,20 +125,22 @@ void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
 
 /*
  * Does up to budget bytes of transport work (a packet counts its bytes plus a
- * fixed cost), expired timers and admin commands. True when more is left, or the
- * engine watches queues: their software does not ring, so the host goes on calling.
+ * fixed cost), expired timers and admin commands. True when more is left, or while
+ * the engine polls send queues: their software rings no doorbell, so the host keeps
+ * calling.
  */
 bool tern_engine_run(TernEngine *e, uint32_t budget);
 /*
- * When the engine may begin to watch queues whose software rings often, so that it
- * need not: device clock in ns, UINT64_MAX: never, as it is at first. Only where the
- * calls of tern_engine_run() that follow a true are not far between. Those that it
- * watches are let go, and looked at by the next run.
+ * Allow the engine, from this time of the device clock (ns), to poll send queues
+ * whose software rings often, so that the software need not ring. UINT64_MAX, the
+ * initial value, forbids it. Allow it only if tern_engine_run() is called again soon
+ * after it returned true. Queues that are polled at the moment stop being polled; the
+ * next run looks at them once more.
  */
-void tern_engine_allow_watch(TernEngine *e, uint64_t from);
+void tern_engine_allow_polling(TernEngine *e, uint64_t from);
 /*
- * Between two calls of tern_engine_run(), and much cheaper: looks at the watched
- * queues. False: tern_engine_run() would find nothing to do but inputs and timers.
+ * Look at the polled queues: cheaper than tern_engine_run(), for use between two
+ * calls of it. False: tern_engine_run() has nothing to do but inputs and timers.
  */
 bool tern_engine_look(TernEngine *e);
 

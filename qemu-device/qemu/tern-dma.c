@@ -296,7 +296,7 @@ static void tern_commit(MemoryListener *listener)
     if (s->stale_start <= s->stale_last) {
         tern_invalidate(s);
     }
-    tern_watch_allow(s);
+    tern_poll_allow(s);
 }
 
 void tern_dma_start(TernState *s)
@@ -307,7 +307,7 @@ void tern_dma_start(TernState *s)
     tern_lock(s);
     s->bql_only = icount_enabled();
     tern_unlock(s);
-    tern_watch_allow(s);
+    tern_poll_allow(s);
     s->listener = (MemoryListener) {
         .name = "tern",
         .region_add = tern_region_add,

@@ -214,11 +214,11 @@ static void tern_rest(TernState *s)
     if (tern_worker_may_run(s) && !qatomic_read(&s->waiters)) {
         return;
     }
-    tern_watch_judge(s);
+    tern_poll_judge(s);
     s->worker_idle = true;
     qemu_cond_wait(&s->wake, &s->lock);
     s->worker_idle = false;
-    tern_watch_wake(s);
+    tern_poll_wake(s);
 }
 
 static void *tern_worker(void *opaque)
@@ -226,7 +226,7 @@ static void *tern_worker(void *opaque)
     TernState *s = opaque;
 
     rcu_register_thread();
-    tern_watch_begin(s);
+    tern_poll_begin(s);
     qemu_mutex_lock(&s->lock);
     while (!s->stopping) {
         if (qatomic_read(&s->waiters)) {
@@ -247,11 +247,11 @@ static void *tern_worker(void *opaque)
             qemu_bh_schedule(s->bh);
         }
         if (tern_worker_may_run(s)) {
-            tern_watch(s);
+            tern_poll_queues(s);
         }
     }
     qemu_mutex_unlock(&s->lock);
-    tern_watch_end(s);
+    tern_poll_end(s);
     rcu_unregister_thread();
     return NULL;
 }

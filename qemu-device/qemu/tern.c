@@ -509,7 +509,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
     DEFINE_PROP_STRING("mw-type", TernState, mw_type),
     DEFINE_PROP_CHR("wire", TernState, wire_chr),
-    DEFINE_PROP_BOOL("watch", TernState, watch, true),
+    DEFINE_PROP_BOOL("poll", TernState, poll, true),
     DEFINE_PROP_STRING("pcap", TernState, pcap_path),
     DEFINE_PROP_SIZE("pcap-limit", TernState, pcap_limit, 0),
 };
@@ -536,8 +536,8 @@ static const struct {
     { "speed", "link speed told to software, Mbit/s" },
     { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
                  "QP number and PD; the default)" },
-    { "watch", "look at the send queues of who rings often, so that it need not, "
-               "while a processor of the host is free for it" },
+    { "poll", "poll busy send queues, so that software rings fewer doorbells, "
+              "while a processor of the host is free for it" },
     { "pcap", "file for a capture of all frames, those that turn round inside "
               "included" },
     { "pcap-limit", "bytes after which the capture ends, with a whole frame; "

@@ -9,7 +9,7 @@
  *   tern-dma.c   guest memory by DMA address
  *   tern-faults.c  faults on demand
  *   tern-run.c   who runs the engine when, and what becomes of its effects
- *   tern-watch.c  queues that the worker looks at instead of being rung
+ *   tern-poll.c  send queues that the worker polls
  *   tern-wire.c  a wire in memory shared with another QEMU
  *   tern-pcap.c  the capture tap
  *
@@ -99,7 +99,7 @@ struct TernState {
     CharBackend wire_chr;
     char *pcap_path;
     uint64_t pcap_limit;
-    bool watch;                 /* look at busy queues instead of being rung */
+    bool poll;                  /* may poll busy send queues */
     char *mutation;             /* of a test build only */
     char *faults;               /* as created; later the engine has them */
     int icrc;                   /* TERN_ICRC_* */
@@ -136,7 +136,7 @@ struct TernState {
     uint64_t waited_ns;
     uint64_t window_ran;        /* of these, not judged yet */
     uint64_t window_waited;
-    uint64_t crowd_pause;       /* ns that nothing will be watched in a crowd */
+    uint64_t contention_pause;  /* ns without polling after contention */
     unsigned looks;
 
     /* Under the lock. */
@@ -149,7 +149,7 @@ struct TernState {
     bool awake;                 /* power state D0; written under the BQL too */
     bool bus_master;            /* PCI_COMMAND lets us do DMA */
     bool bql_only;              /* no slice without the BQL: see tern-dma.c */
-    bool may_watch;             /* what the engine was told */
+    bool may_poll;              /* what the engine was told */
     uint64_t armed;             /* when timer fires, UINT64_MAX for never */
     uint32_t generation;        /* resets so far; written under the BQL too */
     uint64_t vectors[TERN_VECTOR_WORDS]; /* to raise, not seen by the BQL yet */
@@ -199,24 +199,22 @@ bool tern_faults_apply(TernState *s, Error **errp);
 void tern_faults_start(TernState *s);
 void tern_faults_stop(TernState *s);
 
-/* tern-watch.c */
+/* tern-poll.c */
 
-/* With the BQL, without the lock: whether queues may be watched may have changed. */
-void tern_watch_allow(TernState *s);
+/* With the BQL, without the lock: whether queues may be polled may have changed. */
+void tern_poll_allow(TernState *s);
 
 /* By the worker, with the lock */
 
-/*
- * While all there is to do is to look at queues whose software does not ring, and
- * nobody else wants anything.
- */
-void tern_watch(TernState *s);
-/* Now and then, and before it sleeps: how it fared since it woke. After it slept. */
-void tern_watch_judge(TernState *s);
-void tern_watch_wake(TernState *s);
-/* Without the lock: when the worker begins, and ends. */
-void tern_watch_begin(TernState *s);
-void tern_watch_end(TernState *s);
+/* Poll until there is other work to do. */
+void tern_poll_queues(TernState *s);
+/* While it works and before it sleeps: stop polling if there is contention. */
+void tern_poll_judge(TernState *s);
+/* After it slept. */
+void tern_poll_wake(TernState *s);
+/* Without the lock: when the worker begins, and when it ends. */
+void tern_poll_begin(TernState *s);
+void tern_poll_end(TernState *s);
 
 /* tern-run.c; all with the BQL held, but for the first */
 

@@ -81,7 +81,7 @@ def resident(qemu):
 
 class Memory(unittest.TestCase):
     def setup(self, properties):
-        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,dm-size=0,watch=off," + properties))
+        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,dm-size=0,poll=off," + properties))
         self.driver = Driver(self.qemu, 0, 4).begin()
 
     def exhaust(self, create):

@@ -221,7 +221,7 @@ class Iommu(unittest.TestCase):
         tern.enable()
         self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
 
-    def test_is_watched(self):
+    def test_is_polled(self):
         self.vtd.switch(True)
         self.vtd.switch(False)
         self.assertNotIn("tern_iommu_silent", self.qemu.output())
@@ -232,7 +232,7 @@ class SilentIommu(Iommu):
 
     IOMMU = "intel-iommu,snoop-control=on"
 
-    def test_is_watched(self):
+    def test_is_polled(self):
         self.vtd.switch(True)
         self.assertIn("tern_iommu_silent", self.qemu.output())
         self.vtd.switch(False)

@@ -33,7 +33,7 @@ class Properties(unittest.TestCase):
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
                               ("max-mr", 65536), ("max-mw", 65536), ("max-pages", 1 << 26), ("vectors", 16),
                               ("mtu", 9000), ("speed", 100000), ("mw-type", None),
-                              ("watch", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0)):
+                              ("poll", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0)):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
             self.assertRegex(line, r" - \S")
             if default is not None:

@@ -7,12 +7,12 @@ import unittest
 import tern_hw as hw
 from qtest import Qemu
 from test_dma import Vtd
-from test_watch import NopQp
+from test_poll import NopQp
 
 
 class PageDoorbell(unittest.TestCase):
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,watch=off"))
+        self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,poll=off"))
         self.tern = hw.Tern(self.qemu).start()
         self.qp = NopQp(self.qemu, self.tern)
 
@@ -49,7 +49,7 @@ class Directions(unittest.TestCase):
     """Each page is mapped for what the device does there and for nothing else."""
 
     def setUp(self):
-        self.qemu = self.enterContext(Qemu("-device", "intel-iommu", "-device", "tern,addr=4,watch=off"))
+        self.qemu = self.enterContext(Qemu("-device", "intel-iommu", "-device", "tern,addr=4,poll=off"))
         self.tern = hw.Tern(self.qemu).start()
         self.vtd = Vtd(self.qemu, 4)
 

@@ -60,7 +60,7 @@ Device::Device(Host& host_, const Config& config_)
       cqs(1, config.max_cq),
       xrcds(1, kMaxXrcd),
       srqs(1, kMaxSrq),
-      watch(*this),
+      sq_poller(*this),
       qps(kGsiQpn, config.max_qp, 1),
       tx_packet(host),
       rx_packet(host),
@@ -102,7 +102,7 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
       break;
     case TERN_DB_CMD_SQ:
       if (Qp* const qp = qps.find(number); qp != nullptr && qp->uar() == uar) {
-        watch.rung(*qp);
+        sq_poller.rung(*qp);
         return qp->kick_sq();
       }
       break;
@@ -307,16 +307,16 @@ bool Device::run(std::uint32_t budget) {
   if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
   more |= uars.pending() || xrc_unseen_ != 0;
   more |= ethernet.run(budget);
-  watch.look();
+  sq_poller.look();
   more |= run_qps(budget);
   unfinished_ = more;
-  return more || watch.any();
+  return more || sq_poller.any();
 }
 
 bool Device::look() {
   if (unfinished_ || !ready_.empty() || uars.pending()) return true;
-  watch.look();
-  return !ready_.empty() || !watch.any();
+  sq_poller.look();
+  return !ready_.empty() || !sq_poller.any();
 }
 
 Nanos Device::next_deadline() const { return admin_->enabled() ? timers.next() : kNever; }

@@ -27,7 +27,7 @@
 #include "objects/srq.h"
 #include "transport/multicast.h"
 #include "transport/qp.h"
-#include "transport/watch.h"
+#include "transport/sq_poller.h"
 #include "wire/codec.h"
 #include "wire/packet.h"
 
@@ -128,7 +128,7 @@ class Device {
   // The SRQ that `ref` remembers; null when it is gone.
   [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
   [[nodiscard]] std::uint64_t next_srq_serial() { return ++srq_serials_; }
-  [[nodiscard]] std::uint64_t next_qp_life() { return ++qp_lives_; }
+  [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
   // Whether a QP would find a number that no window names; destroys one.
   [[nodiscard]] bool qp_number_left();
   void remove_qp(std::uint32_t qpn);
@@ -152,7 +152,7 @@ class Device {
   Table<Cq> cqs;
   Table<Xrcd> xrcds;
   Table<Srq> srqs;
-  Watch watch;
+  SqPoller sq_poller;
   Table<Qp> qps;
   Multicast multicast;
   Eq* async_eq = nullptr;
@@ -183,7 +183,7 @@ class Device {
   std::uint32_t xrc_unseen_ = 0;  // QP numbers below are still to be looked at
   std::uint32_t emitted_ = 0;  // cost of the packets sent since a QP got its turn
   std::uint64_t srq_serials_ = 0;  // given out; outlives resets
-  std::uint64_t qp_lives_ = 0;     // the same
+  std::uint64_t qp_generations_ = 0;     // the same
   std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows name
   std::uint16_t ip_id_ = 0;
 };

@@ -43,12 +43,12 @@ class BlockPool {
 
 // The same of a type: held by one owner at a time.
 template <class T>
-class Lent {
+class Pooled {
  public:
-  explicit Lent(BlockPool& pool) : pool_(&pool) {}
-  ~Lent() { give(); }
-  Lent(const Lent&) = delete;
-  Lent& operator=(const Lent&) = delete;
+  explicit Pooled(BlockPool& pool) : pool_(&pool) {}
+  ~Pooled() { give(); }
+  Pooled(const Pooled&) = delete;
+  Pooled& operator=(const Pooled&) = delete;
 
   T& take() {
     if (held_ == nullptr) held_ = new (pool_->take(sizeof(T))) T;

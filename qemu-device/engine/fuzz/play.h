@@ -72,7 +72,7 @@ class Play {
   void doorbell();
   void eth();
   void hole();
-  // A turn of 1 << bits; some of them begin to watch a QP.
+  // A turn of 1 << bits; some of them begin to poll a QP.
   void run(unsigned bits);
   std::string rule();
   void faults();

@@ -25,7 +25,7 @@ struct Accessor {
   Pdn pd;
   bool privileged = false;
   Qpn qp;
-  std::uint64_t life = 0;  // of a QP, from one reset to the next; no two lives have the same
+  std::uint64_t generation = 0;  // of a QP: each reset begins one that no QP had before
 };
 
 enum class Access : std::uint8_t {

@@ -63,7 +63,7 @@ bool Memory::belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp)
   const Window& w = *entry.window;
   const bool by_pd = w.type == 1 || !mw_type_2a_;
   if (by_pd && entry.pd != who.pd) return mutated(pd);
-  return w.type == 1 || w.qp_life == who.life || mutated(qp);
+  return w.type == 1 || w.qp_generation == who.generation || mutated(qp);
 }
 
 bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
@@ -138,7 +138,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   ++region->windows;
   if (w.type == 2) {
     w.qp = who.qp;
-    w.qp_life = who.life;
+    w.qp_generation = who.generation;
     ++qp_windows_[who.qp.value];
   }
   return true;

@@ -15,7 +15,7 @@ struct Window {
   std::uint8_t type = 1;  // 1 or 2
   bool bound = false;
   Qpn qp;                    // type 2: who bound it,
-  std::uint64_t qp_life = 0;  // and in which of its lives
+  std::uint64_t qp_generation = 0;  // and its generation
   std::uint32_t region = 0;  // index of the region's key
   std::uint64_t offset = 0;  // of the first byte in the region
 };

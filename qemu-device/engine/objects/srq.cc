@@ -82,11 +82,11 @@ Take Srq::take(RecvWqe& wqe) {
     fail();
     return Take::kFailed;
   }
-  watch_limit(*waiting - 1);
+  check_limit(*waiting - 1);
   return Take::kTaken;
 }
 
-void Srq::watch_limit(std::uint32_t left) {
+void Srq::check_limit(std::uint32_t left) {
   if (left >= limit_) return;
   limit_ = 0;
   device_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_);
@@ -119,7 +119,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
     if (const Status st = resize(cmd); st != TERN_ST_OK) return st;
   }
   limit_ = limit;
-  watch_limit(*left);
+  check_limit(*left);
   return TERN_ST_OK;
 }
 

@@ -65,7 +65,7 @@ class Srq {
   }
   [[nodiscard]] std::optional<std::uint32_t> posted();
   [[nodiscard]] Status resize(const tern_cmd_modify_srq& cmd);
-  void watch_limit(std::uint32_t left);
+  void check_limit(std::uint32_t left);
   void cq_failed();
 
   Device& device_;

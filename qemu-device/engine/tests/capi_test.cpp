@@ -322,9 +322,9 @@ TEST_F(CapiTest, InputsReachTheDevice) {
   EXPECT_EQ(info.live_keys, 0U);
 }
 
-TEST_F(CapiTest, NothingToWatch) {
+TEST_F(CapiTest, NothingToPoll) {
   for (const std::uint64_t from : {std::uint64_t{0}, UINT64_MAX}) {
-    tern_engine_allow_watch(engine, from);
+    tern_engine_allow_polling(engine, from);
     EXPECT_TRUE(tern_engine_look(engine)) << "there is nothing to wait for";
     EXPECT_FALSE(tern_engine_run(engine, 1));
   }

@@ -388,7 +388,7 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   memory_.write(sq_slot(sq_pi_), slot);
   store_sq_pi(++sq_pi_);
   if (!ring_now) return;
-  if (record_status() & TERN_QP_ST_SQ_WATCHED) {
+  if (record_status() & TERN_QP_ST_SQ_POLLED) {
     ++node_.unrung;
     node_.wake();  // the host runs the device all the time
   } else {

@@ -458,7 +458,7 @@ class TestNode : public SimNode {
   void destroy(TestCq& cq);
   void destroy(TestSrq& srq);
 
-  std::uint64_t unrung = 0;  // send requests that needed no doorbell, because their queue was watched
+  std::uint64_t unrung = 0;  // send requests that needed no doorbell, because the device polled their queue
   [[nodiscard]] std::uint64_t counter(unsigned index);
   [[nodiscard]] std::uint64_t eth_counter(unsigned index);
   [[nodiscard]] tern_rsp_objects objects();

@@ -68,7 +68,7 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
       srq_(srq),
       record_(cmd_.record),
       buffer_(device.page_budget),
-      life_(device.next_qp_life()),
+      generation_(device.next_qp_generation()),
       sender_(make_sender(*this, sender_space_)),
       receiver_(make_receiver(*this, receiver_space_)),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
@@ -82,7 +82,7 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
 
 Qp::~Qp() {
   cancel_faults();
-  device_.watch.forget(*this);
+  device_.sq_poller.forget(*this);
   device_.unschedule(*this);
   if (srq_ != nullptr) srq_->detach();
 }
@@ -162,7 +162,7 @@ void Qp::complete_recv(tern_cqe& cqe) {
 void Qp::store_status() {
   if (xrc_target()) return;  // it has no record
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
-                               (watched.on ? TERN_QP_ST_SQ_WATCHED : 0);
+                               (polled.on ? TERN_QP_ST_SQ_POLLED : 0);
   // An unreachable record harms its owner.
   (void)record_.store32(device_.host, offsetof(tern_qp_record, status), status);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -297,7 +297,7 @@ void Qp::enter_error(int event, bool silent) {
   cancel_faults();
   sender_->stop();
   // Who posts from now on must kick; who posted before is seen by the flush.
-  device_.watch.forget(*this);
+  device_.sq_poller.forget(*this);
   store_status();
   // A poster has no barrier between its index and the status it reads: one that saw the old status has stored
   // an index that is seen by then.
@@ -317,7 +317,7 @@ void Qp::send_failed() {
   attr_.state = TERN_QPS_SQE;
   attr_.sq_draining = 0;
   sqd_notify_ = false;
-  device_.watch.release(*this);
+  device_.sq_poller.release(*this);
   wake();
 }
 

@@ -15,7 +15,7 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/unreliable_connection.h"
-#include "transport/watch.h"
+#include "transport/sq_poller.h"
 #include "transport/xrc.h"
 #include "wire/packet.h"
 
@@ -78,7 +78,7 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t xrcd() const { return cmd_.xrcdn; }
   [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
   [[nodiscard]] Pdn pd() const { return Pdn(cmd_.pdn); }
-  [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_, life_}; }
+  [[nodiscard]] Accessor accessor() const { return {pd(), privileged_, qpn_, generation_}; }
   [[nodiscard]] const tern_qp_attr& attr() const { return attr_; }
   [[nodiscard]] std::uint32_t mtu() const { return 1U << attr_.path_mtu; }
   [[nodiscard]] const Route* route() const { return has_route_ ? &route_ : nullptr; }
@@ -127,7 +127,7 @@ class alignas(64) Qp {
   // Scheduler's bookkeeping.
   Hook<Qp> ready{this};
   std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
-  Watched watched;
+  SqPolled polled;
 
  private:
   friend class Device;
@@ -153,7 +153,7 @@ class alignas(64) Qp {
   QueueBuffer buffer_;
   Qpn qpn_;
   std::uint32_t rq_ci_ = 0;
-  std::uint64_t life_;  // Accessor::life
+  std::uint64_t generation_;  // Accessor::generation
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
   bool comm_est_ = false;

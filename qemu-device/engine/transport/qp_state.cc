@@ -206,7 +206,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
     wake();
   }
   if (next == TERN_QPS_SQD) {
-    device_.watch.release(*this);
+    device_.sq_poller.release(*this);
     sqd_notify_ = notify;
     attr_.sq_draining = 1;
     if (sender_->drained()) sq_drained();
@@ -214,7 +214,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
 }
 
 void Qp::to_reset() {
-  device_.watch.forget(*this);
+  device_.sq_poller.forget(*this);
   device_.unschedule(*this);
   cancel_faults();
   rq_settled_.cancel();
@@ -223,7 +223,7 @@ void Qp::to_reset() {
   attr_ = tern_qp_attr{};
   store_status();
   route_ = Route{};
-  life_ = device_.next_qp_life();
+  generation_ = device_.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
 }

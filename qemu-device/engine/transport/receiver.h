@@ -69,7 +69,7 @@ class Receiver {
 
   Qp& qp_;
   Faulted faulted_ = Faulted::kReceive;
-  Lent<RecvWqe> recv_;          // held: taken and not completed
+  Pooled<RecvWqe> recv_;          // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };
 

@@ -81,7 +81,7 @@ bool SendQueue::copy_slot(std::uint32_t index) {
 }
 
 bool SendQueue::fetch() {
-  if (kicked_ || qp_.watched.on) {
+  if (kicked_ || qp_.polled.on) {
     kicked_ = false;
     const auto pi = qp_.read_sq_pi();
     if (!pi || *pi - una_ > qp_.sq_size() || *pi - una_ < fetched_ - una_) {

@@ -74,7 +74,7 @@ class NopQp:
         return True
 
 
-class Watch(unittest.TestCase):
+class SqPoller(unittest.TestCase):
     def start(self, *properties, machine=()):
         self.qemu = self.enterContext(Qemu(*machine, "-device", ",".join(("tern,addr=4",) + properties)))
         self.tern = hw.Tern(self.qemu).start()
@@ -93,11 +93,11 @@ class Watch(unittest.TestCase):
         qp.ring()
         self.qemu.wait(qp.completed, "a completion")
 
-    def test_what_is_watched_is_found(self):
+    def test_work_of_a_polled_queue_is_found(self):
         qp = self.start()
         self.assertEqual(qp.status(), 0)
         self.ring_often(qp)
-        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_POLLED)
         qp.post()
         self.qemu.qmp("cont")
         self.qemu.wait(qp.completed, "a completion without doorbell")
@@ -107,14 +107,14 @@ class Watch(unittest.TestCase):
     def test_a_reset_ends_it(self):
         qp = self.start()
         self.ring_often(qp)
-        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_POLLED)
         self.qemu.qmp("cont")
         self.tern.reset()
         self.tern.enable()
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
 
     def test_the_property(self):
-        qp = self.start("watch=off")
+        qp = self.start("poll=off")
         self.ring_often(qp)
         self.assertEqual(qp.status(), 0)
         qp.post()
@@ -129,7 +129,7 @@ class Watch(unittest.TestCase):
         for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP, qp.CQ_RECORD):
             vtd.map(at, at)
         self.ring_often(qp)
-        self.assertEqual(qp.status(), hw.QP_ST_SQ_WATCHED)
+        self.assertEqual(qp.status(), hw.QP_ST_SQ_POLLED)
         qp.post()
         vtd.switch(True)
         self.assertEqual(qp.status(), 0)

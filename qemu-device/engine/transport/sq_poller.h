@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The QPs whose send queue the device looks at by itself, because their software rings so often: it
-// need not ring meanwhile (tern_qp_record.status, TERN_QP_ST_SQ_WATCHED).
+// need not ring meanwhile (tern_qp_record.status, TERN_QP_ST_SQ_POLLED).
 #pragma once
 
 #include <array>
@@ -15,19 +15,19 @@ class Device;
 class Qp;
 
 // A QP's part of it.
-struct Watched {
+struct SqPolled {
   std::uint32_t period = 0;  // in which it was rung last
   std::uint16_t rings = 0;   // in that period
   std::uint16_t idle = 0;    // looks that found nothing, less what others found
   bool on = false;
 };
 
-class Watch {
+class SqPoller {
  public:
-  explicit Watch(Device& device) : device_(device) {}
+  explicit SqPoller(Device& device) : device_(device) {}
 
   // From when on the host promises to run the device, or to let it look(), again and again while any().
-  // kNever: not at all. Lets go who is watched.
+  // kNever: not at all. Stops polling every queue.
   void allow(Nanos from);
   // A doorbell of a QP's send queue.
   void rung(Qp& qp) {
@@ -46,7 +46,7 @@ class Watch {
  private:
   // More would make each look slow; that many ends have a busy connection or two of each process.
   static constexpr std::size_t kMost = 16;
-  // Doorbells of a period, and how many of one QP make it worth watching.
+  // Doorbells of a period, and how many of one QP make it worth polling.
   static constexpr std::uint32_t kPeriod = 64;
   static constexpr std::uint16_t kRings = 4;
   // In a period that is longer than this doorbells are rare: 4 us from one to the next.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Queues that the device looks at by itself: Documentation/spec/doorbells.rst, "Queues that the
-// device watches".
+// device polls".
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -12,37 +12,37 @@
 namespace tern {
 namespace {
 
-// More than enough doorbells for a QP to be watched, more than enough looks for it to be let go.
+// More than enough doorbells for a QP to be polled, more than enough idle polls for the device to stop.
 constexpr int kOften = 200;
 constexpr int kForgotten = 10'000;
 constexpr std::size_t kMost = 16;
 
-struct Watching : ::testing::Test {
+struct SqPolling : ::testing::Test {
   Sim sim;
   TestNode node{sim};
   TestMr& from = node.reg(4096);
   TestMr& to = node.reg(4096);
 
-  void SetUp() override { node.device.watch.allow(0); }
+  void SetUp() override { node.device.sq_poller.allow(0); }
 
-  static bool watched(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_WATCHED) != 0; }
-  // A write of 8 bytes, and the device gets a turn: not until nothing is watched any more.
+  static bool polled(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_POLLED) != 0; }
+  // A write of 8 bytes, and one turn of the device: it does not run until it polls no queue.
   void write_one(TestQp& qp, bool ring) {
     qp.post(write({from.sge(0, 8)}, to, 8), ring);
     (void)node.device.run(1 << 16);
   }
   void write_often(TestQp& qp) {
-    for (int i = 0; i < kOften && !watched(qp); ++i) {
+    for (int i = 0; i < kOften && !polled(qp); ++i) {
       write_one(qp, true);
       (void)qp.send_cq().poll_all();
     }
   }
-  // One that is watched.
-  TestQp& watched_qp(const QpOptions& options = {}) {
+  // A QP whose send queue the device polls.
+  TestQp& polled_qp(const QpOptions& options = {}) {
     TestQp& qp = rc_pair(node, node, options).first;
-    EXPECT_FALSE(watched(qp));
+    EXPECT_FALSE(polled(qp));
     write_often(qp);
-    EXPECT_TRUE(watched(qp));
+    EXPECT_TRUE(polled(qp));
     return qp;
   }
   // As the host's worker does: looks, and runs when there is something.
@@ -52,12 +52,12 @@ struct Watching : ::testing::Test {
   }
 };
 
-TEST_F(Watching, WhoRingsOftenNeedNotRing) {
+TEST_F(SqPolling, WhoRingsOftenNeedNotRing) {
   auto [qp, peer] = rc_pair(node, node);
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   write_often(qp);
-  ASSERT_TRUE(watched(qp));
-  EXPECT_FALSE(watched(peer));
+  ASSERT_TRUE(polled(qp));
+  EXPECT_FALSE(polled(peer));
   for (int i = 0; i < 100; ++i) {
     write_one(qp, false);
     ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
@@ -67,8 +67,8 @@ TEST_F(Watching, WhoRingsOftenNeedNotRing) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-TEST_F(Watching, LookFindsWhatWasPosted) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, LookFindsWhatWasPosted) {
+  TestQp& qp = polled_qp();
   EXPECT_FALSE(node.device.look());
   qp.post(write({from.sge(0, 8)}, to, 8), false);
   EXPECT_TRUE(node.device.look());
@@ -78,12 +78,12 @@ TEST_F(Watching, LookFindsWhatWasPosted) {
   EXPECT_FALSE(node.device.look());
 }
 
-// What is not a QP's does not wait until nothing is watched any more.
-TEST_F(Watching, OtherWorkGoesOn) {
+// Other work goes on while the device polls a queue.
+TEST_F(SqPolling, OtherWorkGoesOn) {
   auto [qp, peer] = rc_pair(node, node);
   TestEthQueue tx(node, TERN_ETH_QUEUE_TX, node.create_cq());
   write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  ASSERT_TRUE(polled(qp));
   const auto frame = eth_frame(node.mac(), node.mac(), 1000);
   for (int i = 0; i < 8; ++i) tx.send(frame);
   (void)node.device.run(1);
@@ -91,44 +91,44 @@ TEST_F(Watching, OtherWorkGoesOn) {
   while (node.device.look() && tx.cq().poll_all().empty()) (void)node.device.run(1);
   (void)node.device.run(1 << 16);
   EXPECT_FALSE(node.device.look());
-  EXPECT_TRUE(watched(qp));
+  EXPECT_TRUE(polled(qp));
 }
 
-TEST_F(Watching, NobodyUnlessTheHostAllows) {
-  node.device.watch.allow(kNever);
+TEST_F(SqPolling, NobodyUnlessTheHostAllows) {
+  node.device.sq_poller.allow(kNever);
   auto [qp, peer] = rc_pair(node, node);
   write_often(qp);
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   EXPECT_FALSE(node.device.run(1 << 16));
   EXPECT_TRUE(node.device.look()) << "there is nothing to look at";
 }
 
-TEST_F(Watching, NobodyBeforeTheHostAllows) {
-  TestQp& qp = watched_qp();
-  node.device.watch.allow(node.host.clock + 1000);
-  EXPECT_FALSE(watched(qp));
+TEST_F(SqPolling, NobodyBeforeTheHostAllows) {
+  TestQp& qp = polled_qp();
+  node.device.sq_poller.allow(node.host.clock + 1000);
+  EXPECT_FALSE(polled(qp));
   write_often(qp);
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   node.host.advance(1000);
   write_often(qp);
-  EXPECT_TRUE(watched(qp));
+  EXPECT_TRUE(polled(qp));
 }
 
-TEST_F(Watching, NobodyWhoRingsRarely) {
+TEST_F(SqPolling, NobodyWhoRingsRarely) {
   auto [qp, peer] = rc_pair(node, node);
   for (int i = 0; i < 2 * kOften; ++i) {
     node.host.advance(10'000);
     write_one(qp, true);
     (void)qp.send_cq().poll_all();
   }
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   EXPECT_FALSE(node.device.run(1 << 16));
 }
 
-TEST_F(Watching, WhoIsIdleHasToRingAgain) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, WhoIsIdleHasToRingAgain) {
+  TestQp& qp = polled_qp();
   idle();
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   EXPECT_FALSE(node.device.run(1 << 16)) << "the host may sleep";
   write_one(qp, false);
   EXPECT_EQ(qp.send_cq().poll_all().size(), 0U);
@@ -138,52 +138,52 @@ TEST_F(Watching, WhoIsIdleHasToRingAgain) {
 }
 
 // A message now and then is not worth a processor that does nothing but look.
-TEST_F(Watching, WhoPostsRarelyIsLetGo) {
-  TestQp& qp = watched_qp();
-  for (int i = 0; i < 20 && watched(qp); ++i) {
+TEST_F(SqPolling, WhoPostsRarelyIsLetGo) {
+  TestQp& qp = polled_qp();
+  for (int i = 0; i < 20 && polled(qp); ++i) {
     for (int look = 0; look < 400; ++look) (void)node.device.look();
-    write_one(qp, !watched(qp));
+    write_one(qp, !polled(qp));
     ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
   }
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
 }
 
 // The index is stored after the device has looked the last time, and the status read before it changes.
-TEST_F(Watching, WhatIsPostedMeanwhileIsFound) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, WhatIsPostedMeanwhileIsFound) {
+  TestQp& qp = polled_qp();
   bool posted = false;
   node.host.stored = [&](std::byte*) {
     if (std::exchange(posted, true)) return;
-    EXPECT_FALSE(watched(qp)) << "something else was stored";
+    EXPECT_FALSE(polled(qp)) << "something else was stored";
     qp.post(write({from.sge(0, 8)}, to, 8), false);
   };
   idle();
   node.host.stored = nullptr;
   ASSERT_TRUE(posted);
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-TEST_F(Watching, WhatIsPostedWhenTheHostForbidsIsFound) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, WhatIsPostedWhenTheHostForbidsIsFound) {
+  TestQp& qp = polled_qp();
   qp.post(write({from.sge(0, 8)}, to, 8), false);
-  node.device.watch.allow(kNever);
-  EXPECT_FALSE(watched(qp));
+  node.device.sq_poller.allow(kNever);
+  EXPECT_FALSE(polled(qp));
   node.pump();
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
 // What one state lets happen by itself, another does not.
-TEST_F(Watching, OnlyInRts) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, OnlyInRts) {
+  TestQp& qp = polled_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_SQD), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), 0U);
   for (int i = 0; i < kOften; ++i) qp.ring();
-  EXPECT_FALSE(watched(qp));
+  EXPECT_FALSE(polled(qp));
   EXPECT_EQ(qp.to_state(TERN_QPS_RTS), TERN_ST_OK);
 
   write_often(qp);
-  ASSERT_TRUE(watched(qp));
+  ASSERT_TRUE(polled(qp));
   EXPECT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), TERN_QP_ST_RQ_KICK);
   write_one(qp, true);
@@ -194,29 +194,29 @@ TEST_F(Watching, OnlyInRts) {
 }
 
 // From RESET, too: a receive posted then needs its doorbell as well.
-TEST_F(Watching, ErrorFromResetTells) {
+TEST_F(SqPolling, ErrorFromResetTells) {
   TestQp& qp = node.create_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), TERN_QP_ST_RQ_KICK);
 }
 
-TEST_F(Watching, ResetTakesTheStatusBack) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, ResetTakesTheStatusBack) {
+  TestQp& qp = polled_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_RESET), TERN_ST_OK);
   EXPECT_EQ(qp.record_status(), 0U);
   EXPECT_FALSE(node.device.run(1 << 16));
 }
 
-TEST_F(Watching, DestroyedAndNobodyLooks) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, DestroyedAndNobodyLooks) {
+  TestQp& qp = polled_qp();
   node.destroy(qp);
   EXPECT_FALSE(node.device.run(1 << 16));
   EXPECT_TRUE(node.device.look());
 }
 
 // UD and UC go to SQE and wait there for software.
-TEST_F(Watching, SendQueueErrorEndsIt) {
-  TestQp& qp = watched_qp({.type = TERN_QPT_UC});
+TEST_F(SqPolling, SendQueueErrorEndsIt) {
+  TestQp& qp = polled_qp({.type = TERN_QPT_UC});
   qp.post(write({{.addr = 0, .length = 8, .lkey = 0x12345600}}, to, 8), false);
   (void)node.device.run(1 << 16);
   EXPECT_EQ(qp.record_status(), 0U);
@@ -226,8 +226,8 @@ TEST_F(Watching, SendQueueErrorEndsIt) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U) << "flushed";
 }
 
-TEST_F(Watching, AnIndexThatJumpsIsAnErrorOnce) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, AnIndexThatJumpsIsAnErrorOnce) {
+  TestQp& qp = polled_qp();
   (void)node.async_events();
   qp.store_sq_pi(0x7000'0000);
   idle();
@@ -239,8 +239,8 @@ TEST_F(Watching, AnIndexThatJumpsIsAnErrorOnce) {
 }
 
 // A record that is no memory any more: as if the doorbell had been rung for it.
-TEST_F(Watching, ARecordThatIsGone) {
-  TestQp& qp = watched_qp();
+TEST_F(SqPolling, ARecordThatIsGone) {
+  TestQp& qp = polled_qp();
   node.host.punch(qp.record(), sizeof(tern_qp_record));
   idle();
   node.host.mend(qp.record());
@@ -250,10 +250,10 @@ TEST_F(Watching, ARecordThatIsGone) {
   EXPECT_EQ(le(events[0].type), TERN_EV_QP_FATAL);
 }
 
-TEST_F(Watching, SoManyAtMost) {
+TEST_F(SqPolling, SoManyAtMost) {
   std::vector<TestQp*> qps;
   for (std::size_t i = 0; i < 2 * kMost; ++i) qps.push_back(&rc_pair(node, node).first);
-  const auto count = [&] { return static_cast<std::size_t>(std::ranges::count_if(qps, [](const TestQp* q) { return watched(*q); })); };
+  const auto count = [&] { return static_cast<std::size_t>(std::ranges::count_if(qps, [](const TestQp* q) { return polled(*q); })); };
   for (int i = 0; i < kOften; ++i) {
     for (std::size_t q = 0; q < kMost; ++q) {
       write_one(*qps[q], true);
@@ -263,9 +263,9 @@ TEST_F(Watching, SoManyAtMost) {
   EXPECT_GT(count(), 0U);
   for (std::size_t q = kMost; q < qps.size(); ++q) write_often(*qps[q]);
   EXPECT_LE(count(), kMost);
-  // Watched or not, everybody gets on.
+  // SqPolled or not, everybody gets on.
   for (TestQp* const qp : qps) {
-    write_one(*qp, !watched(*qp));
+    write_one(*qp, !polled(*qp));
     EXPECT_EQ(qp->send_cq().poll_all().size(), 1U);
   }
   idle();
@@ -273,7 +273,7 @@ TEST_F(Watching, SoManyAtMost) {
 }
 
 // Many QPs that ring in turn: nobody of them often.
-TEST_F(Watching, NobodyOfMany) {
+TEST_F(SqPolling, NobodyOfMany) {
   std::vector<TestQp*> qps;
   for (std::size_t i = 0; i < 64; ++i) qps.push_back(&rc_pair(node, node).first);
   for (int i = 0; i < 20; ++i) {
@@ -282,7 +282,7 @@ TEST_F(Watching, NobodyOfMany) {
       (void)qp->send_cq().poll_all();
     }
   }
-  for (const TestQp* const qp : qps) EXPECT_FALSE(watched(*qp));
+  for (const TestQp* const qp : qps) EXPECT_FALSE(polled(*qp));
 }
 
 }  // namespace
