@@ -89,7 +89,7 @@ void World::add_node() {
   n.node = std::make_unique<TestNode>(sim_);
   TestNode& node = *n.node;
   // Every other seed's devices are run all the time, and may look instead of being rung.
-  if (o_.seed % 2 != 0) node.device.watch.allow(0);
+  if (o_.seed % 2 != 0) node.device.sq_poller.allow(0);
   n.send_cq = &node.create_cq(kLogCq);
   n.recv_cq = &node.create_cq(kLogCq);
   n.pd = node.alloc_pd(true);
