@@ -127,6 +127,7 @@ enum {
  * @fatal_reporter: the reporter of deaths
  * @fatal: TERN_FATAL_* of the last one
  * @devlink_port: port of the network device
+ * @debugfs: directory of the function
  * @events: who wants to hear asynchronous events
  * @clock_lock: the clock's low word latches its high word
  * @dead_lock: sets TERN_DEV_DEAD together with what follows from it
@@ -147,6 +148,7 @@ struct tern_dev {
 	struct devlink_health_reporter *fatal_reporter;
 	u32 fatal;
 	struct devlink_port devlink_port;
+	struct dentry *debugfs;
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
 	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */
@@ -200,6 +202,12 @@ int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id);
 int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port);
 int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters);
+
+/* tern_debugfs.c */
+void tern_debugfs_init(void);
+void tern_debugfs_exit(void);
+void tern_debugfs_add(struct tern_dev *tdev);
+void tern_debugfs_remove(struct tern_dev *tdev);
 
 /* tern_eq.c */
 int tern_async_eq_alloc(struct tern_dev *tdev);

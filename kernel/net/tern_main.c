@@ -559,6 +559,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_net_register(tdev->net);
 	if (err)
 		goto unregister_port;
+	tern_debugfs_add(tdev);
 	tern_adev_add(tdev);
 	err = tern_devlink_register(tdev);
 	if (err)
@@ -572,6 +573,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 unregister_net:
 	tern_adev_del(tdev);
+	tern_debugfs_remove(tdev);
 	tern_net_unregister(tdev->net);
 unregister_port:
 	tern_devlink_port_unregister(tdev);
@@ -595,6 +597,7 @@ static void tern_remove(struct pci_dev *pdev)
 
 	/* A device that was pulled out answers nobody: do not wait for it. */
 	tern_dev_check(tdev);
+	tern_debugfs_remove(tdev);
 	tern_devlink_unregister(tdev);
 	tern_devlink_lock(tdev);
 	tern_adev_del(tdev);
@@ -702,7 +705,25 @@ static struct pci_driver tern_pci_driver = {
 	.err_handler	= &tern_err_handler,
 	.driver.pm	= pm_sleep_ptr(&tern_pm_ops),
 };
-module_pci_driver(tern_pci_driver);
+
+static int __init tern_module_init(void)
+{
+	int err;
+
+	tern_debugfs_init();
+	err = pci_register_driver(&tern_pci_driver);
+	if (err)
+		tern_debugfs_exit();
+	return err;
+}
+module_init(tern_module_init);
+
+static void __exit tern_module_exit(void)
+{
+	pci_unregister_driver(&tern_pci_driver);
+	tern_debugfs_exit();
+}
+module_exit(tern_module_exit);
 
 MODULE_DESCRIPTION("tern Ethernet adapter");
 MODULE_LICENSE("Dual BSD/GPL");
