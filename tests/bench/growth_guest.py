@@ -4,6 +4,7 @@ outside has looked at the emulator: /mnt/share/growth-STEP, and -STEP.seen from 
 import ctypes
 import mmap
 import os
+import subprocess
 import time
 
 from pyverbs.cq import CQ
@@ -16,14 +17,13 @@ from pyverbs.qp import QP, QPCap, QPInitAttr
 QPS = 8192
 BYTES = 256 << 20
 REGIONS = 16
-COUNTERS = "/sys/class/infiniband/tern0/ports/1/hw_counters/"
 SHARE = "/mnt/share/growth-"
 MADV_NOHUGEPAGE = 15
 
 
-def alive(counter):
-    with open(COUNTERS + counter) as f:
-        return int(f.read())
+def count(name):
+    lines = subprocess.run(["tern-objects"], check=True, capture_output=True, text=True).stdout.splitlines()
+    return int(dict(line.split() for line in lines)[name])
 
 
 def step(name, number):
@@ -58,8 +58,8 @@ for made in make_qps(64), register(1, mmap.PAGESIZE):
         thing.close()
 step("idle", 0)
 qps = make_qps(QPS)
-step("qps", alive("alive_qp"))
+step("qps", count("alive_qp"))
 mrs = register(REGIONS, BYTES)
-step("pages", alive("page_entries"))
+step("pages", count("page_entries"))
 # The process and the machine end here; taking all apart one by one would only take time.
 os._exit(0)

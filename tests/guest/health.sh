@@ -42,6 +42,19 @@ pingpong() {
 }
 works() { tern-up && pingpong; }
 
+objects_are_counted() {
+	tern-objects
+	[ "$(tern-objects | sed -n 's/^alive_qp //p')" -ge 1 ]
+}
+# No numbers of a device that is dead.
+objects_cannot_be_read() {
+	local text
+	text=$(tern-objects 2>&1) && return 1
+	echo "$text"
+	[[ $text == *"Input/output error" && $text != *alive_* ]]
+}
+open_file_fails() { ! cat <&"$objects"; }
+
 count() { # error|recover
 	health show "pci/$pci" reporter fw_fatal | tr '\n' ' ' | sed -n "s/.* $1 \([0-9]*\).*/\1/p"
 }
@@ -56,6 +69,7 @@ check device-is-shown grep -q "$pci" <(devlink dev show)
 check firmware-is-shown grep -q fw <(devlink dev info "pci/$pci")
 check port-is-shown grep -q "netdev $dev flavour physical" <(devlink port show)
 check is-healthy shows 'state healthy' 'auto_recover true'
+check objects-are-counted objects_are_counted
 errors=$(count error) recoveries=$(count recover)
 
 # By itself.
@@ -73,10 +87,12 @@ set_reporter grace_period 3600000
 check fails-again fail_device
 check is-left-alone-so-soon until_true shows 'state error' "$(counts 2 1)"
 check diagnosis-says-dead diagnosis dead
+check objects-cannot-be-read objects_cannot_be_read
 check has-no-link until_true sh -c "! grep -qx 1 /sys/class/net/$dev/carrier"
 check recovers-on-request recover
 check is-healthy-on-request shows 'state healthy' "$(counts 2 2)"
 check works-after-request works
+check objects-are-counted-again objects_are_counted
 
 # Never by itself when it is told so; a reset is as good.
 check auto-recovery-goes-off set_reporter grace_period 0 auto_recover false
@@ -99,9 +115,12 @@ kill -KILL $server $client 2>/dev/null
 wait
 check works-after-traffic works
 
-# The driver goes while it recovers.
+# The driver goes while it recovers, and while a file of its is open.
+exec {objects}<"/sys/kernel/debug/tern/$pci/objects"
 check fails-before-removal fail_device
 check unbind sh -c "echo $pci >/sys/bus/pci/drivers/tern/unbind"
+check reads-of-open-file-fail open_file_fails
+exec {objects}<&-
 check bind sh -c "echo $pci >/sys/bus/pci/drivers/tern/bind"
 check works-after-bind works
 exit $failed

@@ -14,7 +14,7 @@ report() { # PART: what the module said since the last time
 	printf '%s\n' "${lines[@]:seen}" | sed "s|kverbs/|kverbs/$1/|"
 	seen=${#lines[@]}
 }
-alive() { rdma statistic show link tern0/1 | grep -oE "alive_(pd|cq|mr|qp) [0-9]+" | xargs; }
+alive() { tern-objects | grep -E '^alive_(pd|cq|mr|qp) ' | xargs; }
 settled() { # COUNTS: uverbs and others let go a little later
 	local i
 	for ((i = 0; i < 600; i++)); do

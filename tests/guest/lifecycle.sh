@@ -19,10 +19,7 @@ check() { # NAME CMD...
 }
 
 # The live objects, one a line; GIDs come and go with addresses.
-objects() {
-	rdma statistic show link tern0/1 | tr ' ' '\n' |
-		awk '/^(alive_|dm_bytes|page_entries)/ { name = $1; getline; if (name != "alive_gid") print name, $1 }'
-}
+objects() { tern-objects | grep -v alive_gid; }
 same_objects() {
 	local now
 	now=$(objects)

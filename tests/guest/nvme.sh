@@ -22,11 +22,7 @@ check() { # NAME CMD...
 on2() { ssh vm2 "$@"; }
 
 # The live objects of vmI, one a line; GIDs come and go with addresses.
-objects() { # VM
-	# shellcheck disable=SC2016 # awk's own
-	ssh "$1" 'rdma statistic show link tern0/1 | tr " " "\n" |
-		awk '\''/^(alive_|dm_bytes|page_entries)/ { name = $1; getline; if (name != "alive_gid") print name, $1 }'\'
-}
+objects() { ssh "$1" 'tern-objects | grep -v alive_gid'; } # VM
 same_objects() { # VM BEFORE
 	local i now
 	for ((i = 0; i < 300; i++)); do

@@ -34,7 +34,7 @@ there() {
 here() { sh -c "$1"; }
 
 # Attachments to multicast groups in the server's machine.
-attachments() { there 'cat /sys/class/infiniband/tern0/ports/1/hw_counters/alive_mcast'; }
+attachments() { there 'tern-objects | sed -n "s/^alive_mcast //p"'; }
 
 # ready PORT BEFORE: waits until the server listens, or has ended.
 ready() {

@@ -20,7 +20,7 @@ not_ok() {
 
 # The live objects and pinned pages, one a line; GIDs come and go with addresses.
 objects() {
-	(cd /sys/class/infiniband/tern0/ports/1/hw_counters && grep . alive_* dm_bytes page_entries | grep -v gid)
+	tern-objects | grep -v alive_gid
 	echo 1 >/proc/sys/vm/stat_refresh
 	awk '$1 ~ /^nr_foll_pin_/ { n += $1 ~ /acquired/ ? $2 : -$2 } END { print "pinned_pages", n }' /proc/vmstat
 }

@@ -10,21 +10,16 @@
 namespace killer {
 namespace {
 
-std::int64_t read_number(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::int64_t value = 0;
-  if (!(in >> value)) throw std::runtime_error("cannot read " + path.string());
-  return value;
-}
-
+// "alive_qp 1" and the like, a line each; the read of a dead device fails.
 void read_device(const std::string& device, Counts& counts) {
-  const std::filesystem::path dir = "/sys/class/infiniband/" + device + "/ports/1/hw_counters";
-  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    const std::string name = entry.path().filename();
-    const bool object = name.starts_with("alive_") || name == "dm_bytes" || name == "page_entries";
-    if (object && name != "alive_gid") counts[name] = read_number(entry.path());
-  }
+  const std::filesystem::path function =
+      std::filesystem::canonical("/sys/class/infiniband/" + device + "/device");
+  std::ifstream in("/sys/kernel/debug/tern" / function.filename() / "objects");
+  std::string name;
+  std::int64_t value = 0;
+  while (in >> name >> value) counts[name] = value;
   if (!counts.contains("alive_qp")) throw std::runtime_error(device + " counts no objects");
+  counts.erase("alive_gid");
 }
 
 void read_pins(Counts& counts) {

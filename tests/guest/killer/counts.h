@@ -10,8 +10,8 @@ namespace killer {
 
 using Counts = std::map<std::string, std::int64_t>;
 
-// alive_* (but for GIDs, which come and go with addresses), dm_bytes and page_entries of the
-// device, the pages the kernel has pinned, and what restrack knows of the device.
+// The objects file of the device in debugfs (without GIDs, which come and go with addresses), the
+// pages the kernel has pinned, and what restrack knows of the device.
 Counts read_counts(const std::string& device);
 
 // "alive_qp 0 -> 2, ..." of what differs.
