@@ -1,31 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Counters of the port for "rdma statistic": what the RDMA function counted, by
- * the names mlx5 gave those things, and how many objects are alive.
+ * the names mlx5 gave those things.
  */
 
 #include "tern_ib.h"
-
-/* Objects come behind the counters of QUERY_COUNTERS. */
-enum {
-	TERN_STAT_ALIVE_UAR = TERN_CNT_RDMA_NUM,
-	TERN_STAT_ALIVE_PD,
-	TERN_STAT_ALIVE_EQ,
-	TERN_STAT_ALIVE_CQ,
-	TERN_STAT_ALIVE_MR,
-	TERN_STAT_ALIVE_MW,
-	TERN_STAT_ALIVE_DM,
-	TERN_STAT_ALIVE_QP,
-	TERN_STAT_ALIVE_SRQ,
-	TERN_STAT_ALIVE_XRCD,
-	TERN_STAT_ALIVE_MCAST,
-	TERN_STAT_ALIVE_GID,
-	TERN_STAT_ALIVE_ETH_QUEUE,
-	TERN_STAT_DM_BYTES,
-	TERN_STAT_PAGE_ENTRIES,
-	TERN_STAT_PARKED_FAULTS,
-	TERN_STAT_NUM
-};
 
 static const struct rdma_stat_desc tern_counters[] = {
 	[TERN_CNT_RX_WRITE_REQUESTS].name = "rx_write_requests",
@@ -63,25 +42,9 @@ static const struct rdma_stat_desc tern_counters[] = {
 	[TERN_CNT_RP_CNP_HANDLED].name = "rp_cnp_handled",
 	[TERN_CNT_EQ_COALESCED].name = "eq_coalesced",
 	[TERN_CNT_PAGE_FAULTS].name = "page_faults",
-	[TERN_STAT_ALIVE_UAR].name = "alive_uar",
-	[TERN_STAT_ALIVE_PD].name = "alive_pd",
-	[TERN_STAT_ALIVE_EQ].name = "alive_eq",
-	[TERN_STAT_ALIVE_CQ].name = "alive_cq",
-	[TERN_STAT_ALIVE_MR].name = "alive_mr",
-	[TERN_STAT_ALIVE_MW].name = "alive_mw",
-	[TERN_STAT_ALIVE_DM].name = "alive_dm",
-	[TERN_STAT_ALIVE_QP].name = "alive_qp",
-	[TERN_STAT_ALIVE_SRQ].name = "alive_srq",
-	[TERN_STAT_ALIVE_XRCD].name = "alive_xrcd",
-	[TERN_STAT_ALIVE_MCAST].name = "alive_mcast",
-	[TERN_STAT_ALIVE_GID].name = "alive_gid",
-	[TERN_STAT_ALIVE_ETH_QUEUE].name = "alive_eth_queue",
-	[TERN_STAT_DM_BYTES].name = "dm_bytes",
-	[TERN_STAT_PAGE_ENTRIES].name = "page_entries",
-	[TERN_STAT_PARKED_FAULTS].name = "parked_faults",
 };
 
-static_assert(ARRAY_SIZE(tern_counters) == TERN_STAT_NUM);
+static_assert(ARRAY_SIZE(tern_counters) == TERN_CNT_RDMA_NUM);
 
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port)
@@ -91,7 +54,17 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-static int tern_get_counters(struct tern_ib_dev *dev, u32 port, u64 *value)
+/**
+ * tern_get_hw_stats() - read all counters
+ * @ibdev: the device
+ * @stats: filled
+ * @port: 1
+ * @index: the counter that is asked for; one command brings them all
+ *
+ * Return: number of counters filled, or a negative errno.
+ */
+int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
+		      u32 port, int index)
 {
 	struct tern_cmd_query_counters cmd = {
 		.group = cpu_to_le32(TERN_COUNTERS_RDMA),
@@ -101,64 +74,13 @@ static int tern_get_counters(struct tern_ib_dev *dev, u32 port, u64 *value)
 	unsigned int i;
 	int err;
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_QUERY_COUNTERS, &cmd,
+	err = tern_cmd_exec(to_tdev(ibdev)->core, TERN_CMD_QUERY_COUNTERS, &cmd,
 			    sizeof(cmd), counters, sizeof(counters));
 	if (err)
 		return err;
 
 	for (i = 0; i < ARRAY_SIZE(counters); i++)
-		value[i] = le64_to_cpu(counters[i]);
+		stats->value[i] = le64_to_cpu(counters[i]);
 
-	return 0;
-}
-
-static int tern_get_objects(struct tern_ib_dev *dev, u64 *value)
-{
-	struct tern_rsp_objects rsp = {};
-	int err;
-
-	err = tern_cmd_exec(dev->core, TERN_CMD_QUERY_OBJECTS, NULL, 0, &rsp,
-			    sizeof(rsp));
-	if (err)
-		return err;
-
-	value[TERN_STAT_ALIVE_UAR] = le32_to_cpu(rsp.uar);
-	value[TERN_STAT_ALIVE_PD] = le32_to_cpu(rsp.pd);
-	value[TERN_STAT_ALIVE_EQ] = le32_to_cpu(rsp.eq);
-	value[TERN_STAT_ALIVE_CQ] = le32_to_cpu(rsp.cq);
-	value[TERN_STAT_ALIVE_MR] = le32_to_cpu(rsp.mr);
-	value[TERN_STAT_ALIVE_MW] = le32_to_cpu(rsp.mw);
-	value[TERN_STAT_ALIVE_DM] = le32_to_cpu(rsp.dm);
-	value[TERN_STAT_ALIVE_QP] = le32_to_cpu(rsp.qp);
-	value[TERN_STAT_ALIVE_SRQ] = le32_to_cpu(rsp.srq);
-	value[TERN_STAT_ALIVE_XRCD] = le32_to_cpu(rsp.xrcd);
-	value[TERN_STAT_ALIVE_MCAST] = le32_to_cpu(rsp.mcast);
-	value[TERN_STAT_ALIVE_GID] = le32_to_cpu(rsp.gid);
-	value[TERN_STAT_ALIVE_ETH_QUEUE] = le32_to_cpu(rsp.eth_queue);
-	value[TERN_STAT_DM_BYTES] = le64_to_cpu(rsp.dm_bytes);
-	value[TERN_STAT_PAGE_ENTRIES] = le64_to_cpu(rsp.page_entries);
-	value[TERN_STAT_PARKED_FAULTS] = le32_to_cpu(rsp.parked);
-	return 0;
-}
-
-/**
- * tern_get_hw_stats() - read all counters
- * @ibdev: the device
- * @stats: filled
- * @port: 1
- * @index: the counter that is asked for; two commands bring them all
- *
- * Return: number of counters filled, or a negative errno.
- */
-int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
-		      u32 port, int index)
-{
-	struct tern_ib_dev *dev = to_tdev(ibdev);
-	int err;
-
-	err = tern_get_counters(dev, port, stats->value);
-	if (!err)
-		err = tern_get_objects(dev, stats->value);
-
-	return err ?: ARRAY_SIZE(tern_counters);
+	return ARRAY_SIZE(counters);
 }

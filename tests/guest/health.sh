@@ -46,6 +46,13 @@ objects_are_counted() {
 	tern-objects
 	[ "$(tern-objects | sed -n 's/^alive_qp //p')" -ge 1 ]
 }
+# Counters only: a gauge is no counter.
+statistic_has_counters_only() {
+	local text
+	text=$(rdma statistic show link tern0/1)
+	echo "$text"
+	[[ $text == *tx_rdma_packets* ]] && ! [[ $text =~ alive_|dm_bytes|page_entries|parked_faults ]]
+}
 # No numbers of a device that is dead.
 objects_cannot_be_read() {
 	local text
@@ -70,6 +77,7 @@ check firmware-is-shown grep -q fw <(devlink dev info "pci/$pci")
 check port-is-shown grep -q "netdev $dev flavour physical" <(devlink port show)
 check is-healthy shows 'state healthy' 'auto_recover true'
 check objects-are-counted objects_are_counted
+check statistic-has-counters-only statistic_has_counters_only
 errors=$(count error) recoveries=$(count recover)
 
 # By itself.
