@@ -6,32 +6,14 @@
 #include <linux/errno.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
-#include <linux/math64.h>
-#include <linux/sizes.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* What a command may take, and how often its waiter looks for a lost interrupt. */
+/* What a command may take. */
 #define TERN_CMD_TIMEOUT	(30 * HZ)
-#define TERN_CMD_POLL		(HZ / 10)
 
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
-
-/* Bytes of device memory that a slow device zeroes in a second. */
-#define TERN_DM_ZERO_RATE	SZ_128M
-
-/*
- * Seconds that a command may take on top of the usual time. ALLOC_DM ends when its
- * memory is zero, and all that run at once zero @dm_size bytes at most.
- */
-VISIBLE_IF_KUNIT unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
-{
-	u64 seconds = div_u64(dm_size, TERN_DM_ZERO_RATE);
-
-	return opcode == TERN_CMD_ALLOC_DM ? min_t(u64, seconds, SZ_1M) : 0;
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
 
 /* -errno of an admin command's TERN_ST_*. */
 VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
@@ -63,37 +45,6 @@ VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
 	}
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_status_to_errno);
-
-/*
- * Whether a command gives memory to the device or takes it back. When such a
- * command goes unanswered nobody knows who owns the memory.
- */
-VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
-{
-	switch (opcode) {
-	case TERN_CMD_CREATE_EQ:
-	case TERN_CMD_DESTROY_EQ:
-	case TERN_CMD_CREATE_CQ:
-	case TERN_CMD_DESTROY_CQ:
-	case TERN_CMD_RESIZE_CQ:
-	case TERN_CMD_CREATE_MR:
-	case TERN_CMD_DESTROY_MR:
-	case TERN_CMD_UPDATE_PAGES:
-	case TERN_CMD_REREG_MR:
-	case TERN_CMD_CREATE_QP:
-	case TERN_CMD_DESTROY_QP:
-	case TERN_CMD_MODIFY_QP:	/* to RESET: posted work is forgotten */
-	case TERN_CMD_CREATE_SRQ:
-	case TERN_CMD_DESTROY_SRQ:
-	case TERN_CMD_MODIFY_SRQ:
-	case TERN_CMD_CREATE_ETH_QUEUE:
-	case TERN_CMD_DESTROY_ETH_QUEUE:
-		return true;
-	default:
-		return false;
-	}
-}
-EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 
 void tern_aq_init(struct tern_dev *tdev)
 {
@@ -274,7 +225,8 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 	return *index < (int)TERN_AQ_SIZE;
 }
 
-static int tern_aq_claim(struct tern_dev *tdev)
+/* A free slot for the caller; -EIO of a dead device, -ETIMEDOUT without a slot. */
+int tern_aq_claim(struct tern_dev *tdev)
 {
 	int index;
 
@@ -284,7 +236,8 @@ static int tern_aq_claim(struct tern_dev *tdev)
 	return index;
 }
 
-static void tern_aq_release(struct tern_aq *aq, unsigned int index)
+/* Gives a slot back whose command was answered. */
+void tern_aq_release(struct tern_aq *aq, unsigned int index)
 {
 	unsigned long flags;
 
@@ -296,8 +249,9 @@ static void tern_aq_release(struct tern_aq *aq, unsigned int index)
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
-static void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
-			   size_t in_len, size_t out_len)
+/* Submits the command in the mailbox of slot @index. */
+void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
+		    size_t in_len, size_t out_len)
 {
 	struct tern_aq *aq = &tdev->aq;
 	struct tern_cmd_slot *slot = &aq->slots[index];
@@ -335,103 +289,31 @@ unlock:
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 
-/* Gives up on a command that took too long, unless it ended at the last moment. */
-static int tern_aq_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode)
+/*
+ * Gives up on a command that took too long. False when it ended at the last
+ * moment. Otherwise the caller ends with tern_aq_leave().
+ */
+bool tern_aq_abandon(struct tern_aq *aq, unsigned int index)
 {
-	struct tern_aq *aq = &tdev->aq;
 	struct tern_cmd_slot *slot = &aq->slots[index];
 	unsigned long flags;
 	bool late;
-	int err;
 
 	spin_lock_irqsave(&aq->lock, flags);
 	late = slot->state != TERN_CMD_DONE;
-	err = late ? -ETIMEDOUT : slot->err;
 	if (late)
 		slot->state = TERN_CMD_ABANDONED;
 	spin_unlock_irqrestore(&aq->lock, flags);
-	if (!late)
-		return err;
+	return late;
+}
 
-	/* The caller is going to free memory that the device may think it has. */
-	if (tern_cmd_moves_memory(opcode))
-		tern_dev_kill(tdev);
+/* The caller no longer uses the slot that it abandoned, nor the queue. */
+void tern_aq_leave(struct tern_aq *aq)
+{
+	unsigned long flags;
 
-	/* Last: tern_aq_free() waits for it, and a device brought up anew must not be killed. */
 	spin_lock_irqsave(&aq->lock, flags);
 	aq->users--;
 	wake_up(&aq->wait);
 	spin_unlock_irqrestore(&aq->lock, flags);
-	return err;
 }
-
-static int tern_aq_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
-{
-	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
-	unsigned long deadline = jiffies + tdev->aq.timeout +
-		HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
-
-	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
-		/* Checked first: a look at the queue follows every deadline. */
-		bool late = time_after(jiffies, deadline);
-
-		tern_aq_reap(tdev);
-		tern_dev_check(tdev);
-		if (late && !completion_done(&slot->done))
-			return tern_aq_abandon(tdev, index, opcode);
-	}
-	return slot->err;
-}
-
-/**
- * tern_cmd_exec() - run an admin command and wait for its end
- * @core: the function
- * @opcode: TERN_CMD_*
- * @in: the command, may be NULL when @in_len is 0
- * @in_len: bytes of @in, up to TERN_CMD_MAX_LEN
- * @out: where the reply goes, may be NULL when @out_len is 0
- * @out_len: bytes of @out, up to TERN_CMD_MAX_LEN; what the device does not
- *	write is zeroed
- *
- * Process context, sleeps up to half a minute, longer while the device zeroes
- * memory for ALLOC_DM. May run many times at once.
- *
- * Return: 0; -errno of the device's status, see tern_status_to_errno();
- * -ETIMEDOUT without an answer: the command may still be executed, unless it
- * moves memory, then the device was stopped; -EIO for a dead device.
- */
-int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
-		  size_t in_len, void *out, size_t out_len)
-{
-	struct tern_dev *tdev = core_to_tdev(core);
-	struct tern_aq *aq = &tdev->aq;
-	struct tern_mailbox *mbox;
-	size_t written;
-	int index;
-	int err;
-
-	might_sleep();
-	if (WARN_ON_ONCE(in_len > TERN_CMD_MAX_LEN || out_len > TERN_CMD_MAX_LEN))
-		return -EINVAL;
-
-	index = tern_aq_claim(tdev);
-	if (index < 0)
-		return index;
-
-	mbox = &aq->mem->mbox[index];
-	if (in_len)
-		memcpy(mbox->in, in, in_len);
-	tern_aq_submit(tdev, index, opcode, in_len, out_len);
-	err = tern_aq_wait(tdev, index, opcode);
-	if (err == -ETIMEDOUT)
-		return err;
-
-	if (!err && out_len) {
-		written = min_t(size_t, aq->slots[index].out_len, out_len);
-		memcpy(out, mbox->out, written);
-		memset(out + written, 0, out_len - written);
-	}
-	tern_aq_release(aq, index);
-	return err;
-}
-EXPORT_SYMBOL_GPL(tern_cmd_exec);

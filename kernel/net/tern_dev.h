@@ -171,13 +171,6 @@ static inline bool tern_dev_dead(struct tern_dev *tdev)
 	return test_bit(TERN_DEV_DEAD, &tdev->flags);
 }
 
-/* tern_main.c */
-void tern_dev_kill(struct tern_dev *tdev);
-bool tern_dev_check(struct tern_dev *tdev);
-#if IS_ENABLED(CONFIG_KUNIT)
-void tern_dev_retire(struct tern_dev *tdev);
-#endif
-
 /* tern_aq.c */
 void tern_aq_init(struct tern_dev *tdev);
 int tern_aq_alloc(struct tern_dev *tdev);
@@ -185,13 +178,27 @@ void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
 int tern_aq_overrun(struct tern_dev *tdev);
+int tern_aq_claim(struct tern_dev *tdev);
+void tern_aq_release(struct tern_aq *aq, unsigned int index);
+void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
+		    size_t in_len, size_t out_len);
+bool tern_aq_abandon(struct tern_aq *aq, unsigned int index);
+void tern_aq_leave(struct tern_aq *aq);
 #if IS_ENABLED(CONFIG_KUNIT)
 int tern_status_to_errno(u16 status);
+#endif
+
+/* tern_dev.c */
+void tern_dev_kill(struct tern_dev *tdev);
+void tern_dev_retire(struct tern_dev *tdev);
+bool tern_dev_check(struct tern_dev *tdev);
+bool tern_dev_gone(struct tern_dev *tdev);
+
+/* tern_cmd.c */
+#if IS_ENABLED(CONFIG_KUNIT)
 bool tern_cmd_moves_memory(u16 opcode);
 unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size);
 #endif
-
-/* tern_cmd.c */
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size);
 void tern_buf_free(struct tern_dev *tdev, struct tern_buf *buf);
@@ -210,6 +217,15 @@ void tern_debugfs_add(struct tern_dev *tdev);
 void tern_debugfs_remove(struct tern_dev *tdev);
 
 /* tern_eq.c */
+int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, u8 log_size);
+int tern_eq_cmd_create(struct tern_eq *eq, u8 kind);
+bool tern_eq_pending(const struct tern_eq *eq);
+bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe);
+struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
+				  unsigned int nent, tern_eq_handler_t handler,
+				  void *context);
+
+/* tern_event.c */
 int tern_async_eq_alloc(struct tern_dev *tdev);
 void tern_async_eq_free(struct tern_dev *tdev);
 int tern_async_eq_start(struct tern_dev *tdev);
@@ -217,8 +233,15 @@ void tern_async_eq_stop(struct tern_dev *tdev);
 bool tern_async_eq_pending(struct tern_dev *tdev);
 irqreturn_t tern_admin_irq(int irq, void *data);
 void tern_async_work(struct work_struct *work);
-struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
-				  unsigned int nent, tern_eq_handler_t handler,
-				  void *context);
+
+/* tern_bringup.c */
+void tern_health_work(struct work_struct *work);
+int tern_hw_up(struct tern_dev *tdev);
+void tern_hw_down(struct tern_dev *tdev);
+void tern_adev_add(struct tern_dev *tdev);
+void tern_adev_del(struct tern_dev *tdev);
+void tern_quiesce(struct tern_dev *tdev);
+int tern_revive(struct tern_dev *tdev);
+int tern_dev_recover(struct tern_dev *tdev);
 
 #endif /* TERN_DEV_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Inside tern.ko: devlink, and what it asks of the PCI function. */
+/* Inside tern.ko: devlink. */
 #ifndef TERN_DEVLINK_H
 #define TERN_DEVLINK_H
 
@@ -16,9 +16,5 @@ void tern_devlink_port_unregister(struct tern_dev *tdev);
 int tern_devlink_register(struct tern_dev *tdev);
 void tern_devlink_unregister(struct tern_dev *tdev);
 void tern_devlink_healthy(struct tern_dev *tdev);
-
-/* tern_main.c */
-bool tern_dev_gone(struct tern_dev *tdev);
-int tern_dev_recover(struct tern_dev *tdev);
 
 #endif /* TERN_DEVLINK_H */

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Brings the PCI function up and takes it down: reset, queues, auxiliary device. */
+
+#include <linux/idr.h>
+#include <linux/io.h>
+#include <linux/iopoll.h>
+#include <linux/slab.h>
+
+#include "tern_dev.h"
+#include "tern_net.h"
+#include "tern_util.h"
+
+#define TERN_RESET_TIMEOUT_US	(10 * USEC_PER_SEC)
+#define TERN_RESET_POLL_US	1000
+#define TERN_HEALTH_INTERVAL	HZ
+
+static DEFINE_IDA(tern_adev_ida);
+
+static u32 tern_read(struct tern_dev *tdev, u32 reg)
+{
+	return readl(tdev->regs + reg);
+}
+
+static void tern_write(struct tern_dev *tdev, u32 reg, u32 value)
+{
+	writel(value, tdev->regs + reg);
+}
+
+static void tern_write_addr(struct tern_dev *tdev, u32 reg_lo, dma_addr_t addr)
+{
+	static_assert(TERN_REG_AQ_BASE_HI - TERN_REG_AQ_BASE_LO == 4);
+	static_assert(TERN_REG_ACQ_BASE_HI - TERN_REG_ACQ_BASE_LO == 4);
+
+	tern_write(tdev, reg_lo, lower_32_bits(addr));
+	tern_write(tdev, reg_lo + 4, upper_32_bits(addr));
+}
+
+void tern_health_work(struct work_struct *work)
+{
+	struct tern_dev *tdev = container_of(to_delayed_work(work),
+					     struct tern_dev, health_work);
+
+	if (!tern_dev_check(tdev))
+		return;
+	/* Should an interrupt get lost, its answers and events are not. */
+	tern_aq_reap(tdev);
+	if (tern_async_eq_pending(tdev))
+		schedule_work(&tdev->async_work);
+	schedule_delayed_work(&tdev->health_work, TERN_HEALTH_INTERVAL);
+}
+
+/* Waits until the bits of @mask read @want in STATUS. */
+static int tern_wait_status(struct tern_dev *tdev, u32 mask, u32 want)
+{
+	u32 status;
+	int err;
+
+	err = read_poll_timeout(tern_read, status,
+				status == TERN_REG_GONE ||
+				status & TERN_STATUS_FATAL & ~mask ||
+				(status & mask) == want,
+				TERN_RESET_POLL_US, TERN_RESET_TIMEOUT_US, false,
+				tdev, TERN_REG_STATUS);
+	if (err)
+		return err;
+	return (status & mask) == want && status != TERN_REG_GONE ? 0 : -EIO;
+}
+
+static int tern_hw_reset(struct tern_dev *tdev)
+{
+	tern_write(tdev, TERN_REG_CTRL, TERN_CTRL_RESET);
+	return tern_wait_status(tdev, TERN_STATUS_READY | TERN_STATUS_ENABLED |
+				TERN_STATUS_FATAL, TERN_STATUS_READY);
+}
+
+static int tern_hw_check_version(struct tern_dev *tdev)
+{
+	u32 magic = tern_read(tdev, TERN_REG_MAGIC);
+	u32 version = tern_read(tdev, TERN_REG_VERSION);
+
+	if (magic != TERN_MAGIC)
+		return -ENODEV;
+	if (version >> 16 != TERN_VERSION_MAJOR) {
+		dev_err(tern_dma_dev(tdev), "device has version %u, driver knows %u\n",
+			version >> 16, TERN_VERSION_MAJOR);
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int tern_hw_enable(struct tern_dev *tdev)
+{
+	struct tern_aq *aq = &tdev->aq;
+
+	tern_write(tdev, TERN_REG_PAGE_SHIFT, PAGE_SHIFT);
+	tern_write_addr(tdev, TERN_REG_AQ_BASE_LO,
+			aq->dma + offsetof(struct tern_aq_mem, aq));
+	tern_write_addr(tdev, TERN_REG_ACQ_BASE_LO,
+			aq->dma + offsetof(struct tern_aq_mem, acq));
+	tern_write(tdev, TERN_REG_AQ_LOG_SIZE, TERN_AQ_LOG_SIZE);
+	tern_write(tdev, TERN_REG_CTRL, TERN_CTRL_ENABLE);
+	return tern_wait_status(tdev, TERN_STATUS_ENABLED, TERN_STATUS_ENABLED);
+}
+
+static int tern_hw_query_caps(struct tern_dev *tdev)
+{
+	struct tern_core *core = &tdev->core;
+	struct tern_rsp_caps *caps = &tdev->caps;
+	int err;
+
+	err = tern_cmd_exec(core, TERN_CMD_QUERY_CAPS, NULL, 0, caps, sizeof(*caps));
+	if (err)
+		return err;
+	if (!caps->max_eth_queues || caps->num_ports < TERN_ETH_PORT)
+		return -EOPNOTSUPP;
+
+	caps->fw_name[sizeof(caps->fw_name) - 1] = '\0';
+	core->dm_size = min_t(u64, le64_to_cpu(caps->dm_size),
+			      pci_resource_len(core->pdev, TERN_BAR_DM));
+	core->dm_phys = core->dm_size ?
+			pci_resource_start(core->pdev, TERN_BAR_DM) : 0;
+	core->num_comp_vectors = tern_num_comp_vectors(tdev->num_vectors);
+	return 0;
+}
+
+static int tern_hw_alloc_vectors(struct tern_dev *tdev)
+{
+	/* Admin, netdev, and a completion vector for each processor. */
+	int n = pci_alloc_irq_vectors(tdev->core.pdev, 1, num_online_cpus() + 2,
+				      PCI_IRQ_MSIX);
+
+	if (n < 0)
+		return n;
+	tdev->num_vectors = n;
+	return 0;
+}
+
+/* From reset to a device that answers commands and reports events. */
+int tern_hw_up(struct tern_dev *tdev)
+{
+	struct pci_dev *pdev = tdev->core.pdev;
+	int err;
+
+	err = tern_hw_check_version(tdev);
+	if (err)
+		return err;
+	err = tern_hw_reset(tdev);
+	if (err)
+		return err;
+	err = tern_hw_alloc_vectors(tdev);
+	if (err)
+		return err;
+	err = tern_aq_alloc(tdev);
+	if (err)
+		goto free_vectors;
+	err = tern_async_eq_alloc(tdev);
+	if (err)
+		goto free_aq;
+	err = pci_request_irq(pdev, 0, tern_admin_irq, NULL, tdev,
+			      "tern-admin@pci:%s", pci_name(pdev));
+	if (err)
+		goto free_async_eq;
+
+	pci_set_master(pdev);
+	err = tern_hw_enable(tdev);
+	if (err)
+		goto reset;
+	clear_bit(TERN_DEV_DEAD, &tdev->flags);
+	err = tern_hw_query_caps(tdev);
+	if (err)
+		goto kill;
+	err = tern_async_eq_start(tdev);
+	if (err)
+		goto kill;
+
+	schedule_delayed_work(&tdev->health_work, TERN_HEALTH_INTERVAL);
+	set_bit(TERN_DEV_UP, &tdev->flags);
+	return 0;
+
+kill:
+	tern_dev_kill(tdev);
+reset:
+	tern_hw_reset(tdev);
+	pci_clear_master(pdev);
+	pci_free_irq(pdev, 0, tdev);
+	cancel_work_sync(&tdev->async_work);
+	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
+free_async_eq:
+	tern_async_eq_free(tdev);
+free_aq:
+	tern_aq_free(tdev);
+free_vectors:
+	pci_free_irq_vectors(pdev);
+	return err;
+}
+
+/* Back to a reset device. Nobody uses it any more but late readers of counters. */
+void tern_hw_down(struct tern_dev *tdev)
+{
+	struct pci_dev *pdev = tdev->core.pdev;
+
+	clear_bit(TERN_DEV_UP, &tdev->flags);
+	tern_async_eq_stop(tdev);
+	tern_dev_retire(tdev);
+	tern_hw_reset(tdev);
+	pci_clear_master(pdev);
+
+	pci_free_irq(pdev, 0, tdev);
+	cancel_delayed_work_sync(&tdev->health_work);
+	cancel_work_sync(&tdev->async_work);
+	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
+	tern_async_eq_free(tdev);
+	tern_aq_free(tdev);
+	pci_free_irq_vectors(pdev);
+}
+
+static void tern_adev_release(struct device *dev)
+{
+	struct tern_adev *adev = container_of(dev, struct tern_adev, adev.dev);
+
+	ida_free(&tern_adev_ida, adev->adev.id);
+	kfree(adev);
+}
+
+/* Without an RDMA device the network device is of use all the same. */
+void tern_adev_add(struct tern_dev *tdev)
+{
+	struct tern_adev *adev;
+	int id;
+
+	if (tdev->adev)
+		return;
+	adev = kzalloc_obj(*adev);
+	if (!adev)
+		return;
+	id = ida_alloc(&tern_adev_ida, GFP_KERNEL);
+	if (id < 0)
+		goto free_adev;
+
+	adev->core = &tdev->core;
+	adev->adev.name = TERN_AUX_RDMA_NAME;
+	adev->adev.id = id;
+	adev->adev.dev.parent = tern_dma_dev(tdev);
+	adev->adev.dev.release = tern_adev_release;
+	if (auxiliary_device_init(&adev->adev))
+		goto free_id;
+	if (auxiliary_device_add(&adev->adev)) {
+		auxiliary_device_uninit(&adev->adev);
+		return;
+	}
+	tdev->adev = adev;
+	return;
+
+free_id:
+	ida_free(&tern_adev_ida, id);
+free_adev:
+	kfree(adev);
+}
+
+void tern_adev_del(struct tern_dev *tdev)
+{
+	struct tern_adev *adev = tdev->adev;
+
+	if (!adev)
+		return;
+	tdev->adev = NULL;
+	auxiliary_device_delete(&adev->adev);
+	auxiliary_device_uninit(&adev->adev);
+}
+
+/* Takes everything off the device, the registered netdev stays. Devlink lock held. */
+void tern_quiesce(struct tern_dev *tdev)
+{
+	if (!test_bit(TERN_DEV_UP, &tdev->flags))
+		return;
+	tern_adev_del(tdev);
+	tern_net_detach(tdev->net);
+	tern_hw_down(tdev);
+}
+
+/* Undoes tern_quiesce() but for the auxiliary device. Devlink lock held. */
+int tern_revive(struct tern_dev *tdev)
+{
+	int err;
+
+	if (test_bit(TERN_DEV_UP, &tdev->flags))
+		return 0;
+	err = tern_hw_up(tdev);
+	if (err) {
+		dev_err(tern_dma_dev(tdev), "reset failed: %d\n", err);
+		return err;
+	}
+	tern_net_attach(tdev->net);
+	return 0;
+}
+
+/* Resets a dead device and starts everything anew. Devlink lock held. */
+int tern_dev_recover(struct tern_dev *tdev)
+{
+	int err;
+
+	if (!tern_dev_dead(tdev))
+		return 0;
+	tern_quiesce(tdev);
+	err = tern_revive(tdev);
+	if (!err)
+		tern_adev_add(tdev);
+	return err;
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The PCI function's doorbell, clock and pulse, and its death. */
+
+#include <kunit/visibility.h>
+#include <linux/io.h>
+#include <linux/io-64-nonatomic-lo-hi.h>
+
+#include "tern_dev.h"
+
+/* Rings @command (TERN_DB_CMD_*) for queue @number on doorbell page 0. Any context. */
+void tern_ring(struct tern_core *core, u32 command, u32 number)
+{
+	writel(FIELD_PREP(TERN_DB_CMD_MASK, command) |
+	       FIELD_PREP(TERN_DB_NUM_MASK, number),
+	       core->uar_kernel + TERN_UAR_DB);
+}
+EXPORT_SYMBOL_GPL(tern_ring);
+
+/* The device clock in ns. Any context but NMI. */
+u64 tern_read_clock(struct tern_core *core)
+{
+	struct tern_dev *tdev = core_to_tdev(core);
+	unsigned long flags;
+	u64 clock;
+
+	spin_lock_irqsave(&tdev->clock_lock, flags);
+	clock = lo_hi_readq(tdev->regs + TERN_REG_CLOCK_LO);
+	spin_unlock_irqrestore(&tdev->clock_lock, flags);
+	return clock;
+}
+EXPORT_SYMBOL_GPL(tern_read_clock);
+
+/**
+ * tern_core_dead() - whether the function answers no command any more
+ * @core: the function
+ *
+ * Return: true once it is fatal, reset or gone. Its objects are gone too, and it
+ * does no DMA: whoever destroys an object has succeeded.
+ */
+bool tern_core_dead(struct tern_core *core)
+{
+	return tern_dev_dead(core_to_tdev(core));
+}
+EXPORT_SYMBOL_GPL(tern_core_dead);
+
+/*
+ * Declares the device dead, for reason TERN_FATAL_*: no DMA, commands fail, listeners
+ * are told. Any context.
+ * Its steps are one under the lock, so nothing of it is left to do once another
+ * thread has passed tern_dev_retire().
+ */
+static void tern_dev_fail(struct tern_dev *tdev, u32 fatal)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tdev->dead_lock, flags);
+	if (!tern_dev_dead(tdev)) {
+		/* First: whoever sees the bit frees the memory that the device was given. */
+		pci_clear_master(tdev->core.pdev);
+		WRITE_ONCE(tdev->fatal, fatal);
+		set_bit(TERN_DEV_DEAD, &tdev->flags);
+		tern_aq_fail_all(tdev);
+		set_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
+		schedule_work(&tdev->async_work);
+	}
+	spin_unlock_irqrestore(&tdev->dead_lock, flags);
+}
+
+/* Declares a device dead that has not failed by itself. Any context. */
+void tern_dev_kill(struct tern_dev *tdev)
+{
+	tern_dev_fail(tdev, TERN_FATAL_NONE);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
+
+/* Declares the device dead without telling anybody: its driver takes it down. */
+void tern_dev_retire(struct tern_dev *tdev)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&tdev->dead_lock, flags);
+	set_bit(TERN_DEV_DEAD, &tdev->flags);
+	tern_aq_fail_all(tdev);
+	spin_unlock_irqrestore(&tdev->dead_lock, flags);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
+
+/* Looks at the device's pulse. False, and the device is declared dead, without one. */
+bool tern_dev_check(struct tern_dev *tdev)
+{
+	u32 status = readl(tdev->regs + TERN_REG_STATUS);
+	u32 fatal = TERN_FATAL_NONE;
+
+	if (tern_dev_dead(tdev))
+		return false;
+	/* One that is enabled no more was reset behind our back. */
+	if (status != TERN_REG_GONE &&
+	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
+		return true;
+	if (status != TERN_REG_GONE && status & TERN_STATUS_FATAL) {
+		fatal = readl(tdev->regs + TERN_REG_FATAL);
+		dev_err(tern_dma_dev(tdev), "device failed, reason %u\n", fatal);
+	}
+	tern_dev_fail(tdev, fatal);
+	return false;
+}
+
+/* Whether the function was pulled out. */
+bool tern_dev_gone(struct tern_dev *tdev)
+{
+	return readl(tdev->regs + TERN_REG_STATUS) == TERN_REG_GONE;
+}

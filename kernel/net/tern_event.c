@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* The admin interrupt, and delivery of asynchronous events. */
+
+#include "tern_dev.h"
+#include "tern_net.h"
+
+/* Entries of the asynchronous queue; what does not fit waits in the device. */
+#define TERN_ASYNC_EQ_LOG_SIZE	8
+
+bool tern_async_eq_pending(struct tern_dev *tdev)
+{
+	return tern_eq_pending(&tdev->async_eq);
+}
+
+/* Vector 0: answers to admin commands, asynchronous events, or a fatal device. */
+irqreturn_t tern_admin_irq(int irq, void *data)
+{
+	struct tern_dev *tdev = data;
+	bool answers = tern_aq_reap(tdev);
+
+	/*
+	 * A message without a cause may be a fatal device's cry. When there is only
+	 * this vector, completions raise it too, and the health work has to do.
+	 */
+	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
+		schedule_work(&tdev->async_work);
+	return IRQ_HANDLED;
+}
+
+/* Before the interrupt is there, which looks at the queue. */
+int tern_async_eq_alloc(struct tern_dev *tdev)
+{
+	return tern_eq_alloc_buf(tdev, &tdev->async_eq, TERN_ASYNC_EQ_LOG_SIZE);
+}
+
+void tern_async_eq_free(struct tern_dev *tdev)
+{
+	tern_buf_free(tdev, &tdev->async_eq.buf);
+}
+
+int tern_async_eq_start(struct tern_dev *tdev)
+{
+	return tern_eq_cmd_create(&tdev->async_eq, TERN_EQ_ASYNC);
+}
+
+void tern_async_eq_stop(struct tern_dev *tdev)
+{
+	tern_cmd_destroy(tdev, TERN_CMD_DESTROY_EQ, tdev->async_eq.id);
+}
+
+/* Delivers what is in the asynchronous queue, and the news of the device's death. */
+void tern_async_work(struct work_struct *work)
+{
+	struct tern_dev *tdev = container_of(work, struct tern_dev, async_work);
+	struct tern_eq *eq = &tdev->async_eq;
+	struct tern_eqe eqe;
+	bool any = false;
+	u16 type;
+
+	tern_dev_check(tdev);
+	while (tern_eq_next(eq, &eqe)) {
+		any = true;
+		type = le16_to_cpu(eqe.type);
+		if (type == TERN_EV_PORT_CHANGE &&
+		    le32_to_cpu(eqe.id) == TERN_ETH_PORT)
+			tern_net_update_link(tdev->net);
+		else if (type == TERN_EV_CQ_ERR)
+			tern_net_cq_error(tdev->net, le32_to_cpu(eqe.id));
+		blocking_notifier_call_chain(&tdev->events, type, &eqe);
+	}
+	/* Events that found no place wait in the device for this kick. */
+	if (any && !tern_dev_dead(tdev))
+		tern_ring(&tdev->core, TERN_DB_CMD_EQ_CI, eq->id);
+
+	if (test_and_clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags)) {
+		tern_net_lose_link(tdev->net);
+		blocking_notifier_call_chain(&tdev->events, TERN_CORE_EV_DEAD,
+					     NULL);
+		schedule_work(&tdev->report_work);
+	}
+}
+
+/**
+ * tern_register_event_notifier() - hear asynchronous events
+ * @core: the function
+ * @nb: its action is TERN_EV_* or TERN_CORE_EV_DEAD, its data the
+ *	const struct tern_eqe *, NULL with TERN_CORE_EV_DEAD
+ *
+ * The notifier is called in process context, one event after the other.
+ *
+ * Return: 0, or -EEXIST when @nb is registered already.
+ */
+int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb)
+{
+	return blocking_notifier_chain_register(&core_to_tdev(core)->events, nb);
+}
+EXPORT_SYMBOL_GPL(tern_register_event_notifier);
+
+/* No call of @nb runs when it returns. */
+void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb)
+{
+	blocking_notifier_chain_unregister(&core_to_tdev(core)->events, nb);
+}
+EXPORT_SYMBOL_GPL(tern_unregister_event_notifier);
