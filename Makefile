@@ -60,7 +60,7 @@ check:
 	@tests/check/all
 
 modules modules_install:
-	$(MAKE) -C $(KDIR) M=$(CURDIR)/kernel $@
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
 
 deb:
 	@tests/vm/host-setup && packaging/make-deb
@@ -73,6 +73,6 @@ export-rdma-core:
 	@export/export rdma-core "$(RDMA_CORE)"
 
 clean:
-	rm -rf build
+	rm -rf build Module.symvers modules.order .Module.symvers.cmd .modules.order.cmd
 	find kernel firmware-if \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
 		-o -name 'Module.symvers' -o -name 'modules.order' \) -delete
