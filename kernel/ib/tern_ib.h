@@ -405,6 +405,8 @@ static inline bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
 }
 
 /* tern_ib_cmd.c */
+int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
+		   size_t len, u32 *id);
 int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id);
 int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 		  size_t out_len);

@@ -6,6 +6,32 @@
 #include "tern_ib.h"
 
 /**
+ * tern_ib_create() - create an object in the device
+ * @dev: the device
+ * @opcode: TERN_CMD_* that creates it
+ * @cmd: the command, may be NULL when @len is 0
+ * @len: bytes of @cmd
+ * @id: takes the object's number or key
+ *
+ * May sleep.
+ *
+ * Return: 0, or the negative errno of tern_cmd_exec().
+ */
+int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
+		   size_t len, u32 *id)
+{
+	struct tern_rsp_object rsp = {};
+	int err;
+
+	err = tern_cmd_exec(dev->core, opcode, cmd, len, &rsp, sizeof(rsp));
+	if (err)
+		return err;
+
+	*id = le32_to_cpu(rsp.id);
+	return 0;
+}
+
+/**
  * tern_ib_destroy() - take an object away from the device
  * @dev: the device
  * @opcode: TERN_CMD_* that destroys it

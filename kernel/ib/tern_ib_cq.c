@@ -142,17 +142,9 @@ static void tern_put_eq(struct tern_ib_eq *eq)
 static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,
 			       struct tern_cmd_create_cq *cmd)
 {
-	struct tern_rsp_object rsp = {};
-	int err;
-
 	cmd->eqn = cpu_to_le32(tern_eq_number(cq->eq->eq));
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_CQ, cmd, sizeof(*cmd),
-			    &rsp, sizeof(rsp));
-	if (err)
-		return err;
-
-	cq->cqn = le32_to_cpu(rsp.id);
-	return 0;
+	return tern_ib_create(dev, TERN_CMD_CREATE_CQ, cmd, sizeof(*cmd),
+			      &cq->cqn);
 }
 
 /* Makes the CQ in the device; its memory is pinned. */

@@ -76,18 +76,15 @@ err_free_pages:
 static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 {
 	struct tern_core *core = dev->core;
-	struct tern_rsp_object rsp = {};
 	struct tern_mmap_entry *entry;
 	phys_addr_t offset;
 	u32 uar;
 	int err;
 
-	err = tern_cmd_exec(core, TERN_CMD_ALLOC_UAR, NULL, 0, &rsp,
-			    sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_ALLOC_UAR, NULL, 0, &uar);
 	if (err)
 		return err;
 
-	uar = le32_to_cpu(rsp.id);
 	/* What is mapped is nobody else's, whatever the device says. */
 	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
 			 core->page_shift, uar)) {
@@ -338,7 +335,6 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	struct tern_cmd_alloc_pd cmd = {};
 	struct tern_pd *pd = to_tpd(ibpd);
-	struct tern_rsp_object rsp = {};
 	int err;
 
 	err = ib_no_udata_io(udata);
@@ -349,13 +345,8 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	if (pd->privileged)
 		cmd.flags = cpu_to_le32(TERN_PD_PRIVILEGED);
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_ALLOC_PD, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
-	if (err)
-		return err;
-
-	pd->pdn = le32_to_cpu(rsp.id);
-	return 0;
+	return tern_ib_create(dev, TERN_CMD_ALLOC_PD, &cmd, sizeof(cmd),
+			      &pd->pdn);
 }
 
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)

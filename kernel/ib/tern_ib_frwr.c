@@ -15,15 +15,13 @@ static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 		.pdn = cpu_to_le32(pd->pdn),
 		.kind = TERN_MR_FAST,
 	};
-	struct tern_rsp_object rsp = {};
 	int err;
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
+			     &mr->ibmr.lkey);
 	if (err)
 		return err;
 
-	mr->ibmr.lkey = le32_to_cpu(rsp.id);
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	return 0;
 }

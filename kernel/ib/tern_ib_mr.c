@@ -193,7 +193,6 @@ static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 		.access = cpu_to_le32(tern_mr_access(mr->access)),
 		.kind = TERN_MR_MEMORY,
 	};
-	struct tern_rsp_object rsp = {};
 	struct tern_table table;
 	u32 key;
 	int err;
@@ -203,12 +202,10 @@ static int tern_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 		goto err_release;
 
 	cmd.offset = cpu_to_le64(span->offset);
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd), &key);
 	if (err)
 		goto err_free_table;
 
-	key = le32_to_cpu(rsp.id);
 	if (cmd.flags & TERN_MR_F_INCOMPLETE) {
 		err = tern_mr_update_pages(dev, key, span, &table);
 		if (err)
@@ -446,15 +443,13 @@ static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 		.dmn = cpu_to_le32(dmn),
 		.kind = TERN_MR_DM,
 	};
-	struct tern_rsp_object rsp = {};
 	int err;
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, &cmd, sizeof(cmd),
+			     &mr->ibmr.lkey);
 	if (err)
 		return err;
 
-	mr->ibmr.lkey = le32_to_cpu(rsp.id);
 	mr->ibmr.rkey = mr->ibmr.lkey;
 	return 0;
 }

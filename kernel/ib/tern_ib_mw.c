@@ -20,20 +20,19 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		.pdn = cpu_to_le32(to_tpd(ibmw->pd)->pdn),
 		.type = ibmw->type == IB_MW_TYPE_1 ? 1 : 2,
 	};
-	struct tern_rsp_object rsp = {};
+	struct tern_mw *mw = to_tmw(ibmw);
 	int err;
 
 	err = ib_no_udata_io(udata);
 	if (err)
 		return err;
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_ALLOC_MW, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_ALLOC_MW, &cmd, sizeof(cmd),
+			     &mw->key);
 	if (err)
 		return err;
 
-	to_tmw(ibmw)->key = le32_to_cpu(rsp.id);
-	ibmw->rkey = le32_to_cpu(rsp.id);
+	ibmw->rkey = mw->key;
 	return 0;
 }
 

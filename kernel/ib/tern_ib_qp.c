@@ -87,16 +87,8 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 static int tern_qp_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       const struct tern_cmd_create_qp *cmd)
 {
-	struct tern_rsp_object rsp = {};
-	int err;
-
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_QP, cmd, sizeof(*cmd),
-			    &rsp, sizeof(rsp));
-	if (err)
-		return err;
-
-	qp->ibqp.qp_num = le32_to_cpu(rsp.id);
-	return 0;
+	return tern_ib_create(dev, TERN_CMD_CREATE_QP, cmd, sizeof(*cmd),
+			      &qp->ibqp.qp_num);
 }
 
 /* Makes the QP in the device; its memory is pinned. */

@@ -54,7 +54,6 @@ static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 		.log_size = ilog2(srq->max_wr),
 		.log_stride = srq->log_stride,
 	};
-	struct tern_rsp_object rsp = {};
 	int err;
 
 	if (attr->srq_type == IB_SRQT_XRC) {
@@ -63,12 +62,11 @@ static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
 	}
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
-			    &rsp, sizeof(rsp));
+	err = tern_ib_create(dev, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
+			     &srq->srqn);
 	if (err)
 		return err;
 
-	srq->srqn = le32_to_cpu(rsp.id);
 	if (attr->srq_type == IB_SRQT_XRC)
 		srq->ibsrq.ext.xrc.srq_num = srq->srqn;
 	return 0;

@@ -17,20 +17,14 @@
 int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibxrcd->device);
-	struct tern_rsp_object rsp = {};
 	int err;
 
 	err = ib_no_udata_io(udata);
 	if (err)
 		return err;
 
-	err = tern_cmd_exec(dev->core, TERN_CMD_ALLOC_XRCD, NULL, 0, &rsp,
-			    sizeof(rsp));
-	if (err)
-		return err;
-
-	to_txrcd(ibxrcd)->xrcdn = le32_to_cpu(rsp.id);
-	return 0;
+	return tern_ib_create(dev, TERN_CMD_ALLOC_XRCD, NULL, 0,
+			      &to_txrcd(ibxrcd)->xrcdn);
 }
 
 int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
