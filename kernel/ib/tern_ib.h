@@ -388,22 +388,6 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 	return le64_to_cpu(dev->core->caps->flags) & cap;
 }
 
-/* Whether a queue's buffer has the length its sizes need, at most rounded up to pages. */
-static inline bool tern_queue_len_ok(u64 len, u64 need)
-{
-	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
-	       len <= U32_MAX;
-}
-
-/* Whether a slot of 1 << @log_stride bytes holds a receive WQE of @max_sge SGEs. */
-static inline bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
-{
-	return log_stride >= TERN_RQ_STRIDE_MIN &&
-	       log_stride <= TERN_RQ_STRIDE_MAX &&
-	       sizeof(struct tern_rq_hdr) +
-	       (u64)max_sge * sizeof(struct tern_sge) <= BIT(log_stride);
-}
-
 /* tern_ib_cmd.c */
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		   size_t len, u32 *id);

@@ -13,6 +13,31 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
+/* Whether the device gave a doorbell page that its BAR has, and not the kernel's own. */
+bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
+{
+	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_uar_ok);
+
+/* Whether a queue's buffer has the length its sizes need, at most rounded up to pages. */
+bool tern_queue_len_ok(u64 len, u64 need)
+{
+	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
+	       len <= U32_MAX;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_queue_len_ok);
+
+/* Whether a slot of 1 << @log_stride bytes holds a receive WQE of @max_sge SGEs. */
+bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
+{
+	return log_stride >= TERN_RQ_STRIDE_MIN &&
+	       log_stride <= TERN_RQ_STRIDE_MAX &&
+	       sizeof(struct tern_rq_hdr) +
+	       (u64)max_sge * sizeof(struct tern_sge) <= BIT(log_stride);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rq_stride_ok);
+
 /* What a device's limits are to ib_core, but for those behind a capability bit. */
 void tern_fill_limits(const struct tern_rsp_caps *caps,
 		      struct ib_device_attr *attr)

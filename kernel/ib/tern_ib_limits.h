@@ -14,12 +14,9 @@ static inline int tern_limit(__le32 value)
 	return min_t(u32, le32_to_cpu(value), INT_MAX);
 }
 
-/* Whether the device gave a doorbell page that its BAR has, and not the kernel's own. */
-static inline bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
-{
-	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
-}
-
+bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar);
+bool tern_queue_len_ok(u64 len, u64 need);
+bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge);
 void tern_fill_limits(const struct tern_rsp_caps *caps,
 		      struct ib_device_attr *attr);
 void tern_fill_optional(const struct tern_ib_dev *dev,

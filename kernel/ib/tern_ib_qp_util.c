@@ -10,6 +10,7 @@
 #include <linux/string.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
 
 /* log2 of the bytes of a path MTU, less the value of enum ib_mtu. */

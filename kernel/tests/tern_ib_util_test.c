@@ -6,6 +6,7 @@
 #include <linux/sizes.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 #include "tern_ib_util.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
