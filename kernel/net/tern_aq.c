@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Admin queue: many commands in flight, answered in any order. */
+/* Admin queue rings: many commands in flight, answered in any order. */
 
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -10,12 +10,12 @@
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* What a command may take. */
+/* How long a command may take. */
 #define TERN_CMD_TIMEOUT	(30 * HZ)
 
 static_assert(TERN_AQ_SIZE - 1 <= TERN_TAG_SLOT_MASK);
 
-/* -errno of an admin command's TERN_ST_*. */
+/* Translates the TERN_ST_* of an admin command to a negative errno. */
 VISIBLE_IF_KUNIT int tern_status_to_errno(u16 status)
 {
 	switch (status) {
@@ -59,7 +59,7 @@ void tern_aq_init(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_init);
 
-/* Makes empty rings; the device must be reset. */
+/* Allocates empty rings. The device must have been reset. */
 int tern_aq_alloc(struct tern_dev *tdev)
 {
 	struct tern_aq *aq = &tdev->aq;
@@ -80,7 +80,7 @@ int tern_aq_alloc(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_alloc);
 
-/* The device must be dead, do no DMA any more, and its interrupt be freed. */
+/* The device must be dead and do no DMA, and its interrupt must be freed. */
 void tern_aq_free(struct tern_dev *tdev)
 {
 	struct tern_aq *aq = &tdev->aq;
@@ -122,12 +122,12 @@ static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *en
 		wake_up(&aq->wait);
 		break;
 	default:
-		/* Answered twice, or never asked. */
+		/* A duplicate or unsolicited answer. */
 		break;
 	}
 }
 
-/* Takes the answers that are there, and says whether there were any. */
+/* Processes pending answers. Returns whether there were any. */
 static bool tern_aq_take(struct tern_aq *aq)
 {
 	const struct tern_acq_entry *entry;
@@ -149,8 +149,8 @@ static bool tern_aq_take(struct tern_aq *aq)
 }
 
 /*
- * Takes the answers that are there, and says whether there were any, or whether
- * a submitter took some before their interrupt came. Any context.
+ * Processes pending answers. Returns whether there were any, or whether a
+ * submitter processed some before their interrupt arrived. Any context.
  */
 bool tern_aq_reap(struct tern_dev *tdev)
 {
@@ -166,7 +166,7 @@ bool tern_aq_reap(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
 
-/* TERN_DEV_DEAD is set: answers who waits. Any context. */
+/* Wakes all waiters with -EIO. TERN_DEV_DEAD must be set. Any context. */
 void tern_aq_fail_all(struct tern_dev *tdev)
 {
 	struct tern_aq *aq = &tdev->aq;
@@ -188,7 +188,7 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_fail_all);
 
-/* Makes a device that is alive find the queue overrun, which is fatal. */
+/* Makes a live device detect a queue overrun, which is fatal to it. */
 int tern_aq_overrun(struct tern_dev *tdev)
 {
 	struct tern_aq *aq = &tdev->aq;
@@ -204,14 +204,20 @@ int tern_aq_overrun(struct tern_dev *tdev)
 	return err;
 }
 
-/* Whether a claim is settled: @index becomes a slot, or -EIO of a dead device. */
+/*
+ * Returns true when the claim is settled: @index is a slot, or -EIO if the
+ * device is dead.
+ */
 static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 {
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
 
 	spin_lock_irqsave(&aq->lock, flags);
-	/* Under the lock, so that who sets the bit and then takes it knows all users. */
+	/*
+	 * Checked under the lock, so that a thread that sets the bit and then
+	 * takes the lock sees every user.
+	 */
 	if (tern_dev_dead(tdev)) {
 		*index = -EIO;
 	} else {
@@ -225,7 +231,10 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 	return *index < (int)TERN_AQ_SIZE;
 }
 
-/* A free slot for the caller; -EIO of a dead device, -ETIMEDOUT without a slot. */
+/*
+ * Claims a free slot. Returns -EIO if the device is dead, -ETIMEDOUT if no slot
+ * becomes free.
+ */
 int tern_aq_claim(struct tern_dev *tdev)
 {
 	int index;
@@ -236,7 +245,7 @@ int tern_aq_claim(struct tern_dev *tdev)
 	return index;
 }
 
-/* Gives a slot back whose command was answered. */
+/* Returns a slot whose command was answered. */
 void tern_aq_release(struct tern_aq *aq, unsigned int index)
 {
 	unsigned long flags;
@@ -280,9 +289,9 @@ void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		.out_addr = cpu_to_le64(mbox + offsetof(struct tern_mailbox, out)),
 	};
 	slot->state = TERN_CMD_SUBMITTED;
-	/* writel() orders the entry and the mailbox before it. */
+	/* writel() comes after the writes to entry and mailbox. */
 	writel(++aq->tail, tdev->regs + TERN_REG_AQ_TAIL);
-	/* A device that answers at once spares its caller the sleep. */
+	/* If the device answers at once, the caller need not sleep. */
 	if (tern_aq_take(aq))
 		aq->early = true;
 unlock:
@@ -290,8 +299,8 @@ unlock:
 }
 
 /*
- * Gives up on a command that took too long. False when it ended at the last
- * moment. Otherwise the caller ends with tern_aq_leave().
+ * Gives up on a command that timed out. Returns false if it completed at the
+ * last moment. Otherwise the caller must call tern_aq_leave().
  */
 bool tern_aq_abandon(struct tern_aq *aq, unsigned int index)
 {
@@ -307,7 +316,7 @@ bool tern_aq_abandon(struct tern_aq *aq, unsigned int index)
 	return late;
 }
 
-/* The caller no longer uses the slot that it abandoned, nor the queue. */
+/* Ends the caller's use of the queue after it abandoned its slot. */
 void tern_aq_leave(struct tern_aq *aq)
 {
 	unsigned long flags;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Brings the PCI function up and takes it down: reset, queues, auxiliary device. */
+/*
+ * Bring-up and teardown of the PCI function: reset, admin queue, interrupts,
+ * auxiliary device.
+ */
 
 #include <linux/idr.h>
 #include <linux/io.h>
@@ -42,14 +45,14 @@ void tern_health_work(struct work_struct *work)
 
 	if (!tern_dev_check(tdev))
 		return;
-	/* Should an interrupt get lost, its answers and events are not. */
+	/* Recovers answers and events whose interrupt was lost. */
 	tern_aq_reap(tdev);
 	if (tern_async_eq_pending(tdev))
 		schedule_work(&tdev->async_work);
 	schedule_delayed_work(&tdev->health_work, TERN_HEALTH_INTERVAL);
 }
 
-/* Waits until the bits of @mask read @want in STATUS. */
+/* Waits until the bits of STATUS in @mask equal @want. */
 static int tern_wait_status(struct tern_dev *tdev, u32 mask, u32 want)
 {
 	u32 status;
@@ -81,7 +84,7 @@ static int tern_hw_check_version(struct tern_dev *tdev)
 	if (magic != TERN_MAGIC)
 		return -ENODEV;
 	if (version >> 16 != TERN_VERSION_MAJOR) {
-		dev_err(tern_dma_dev(tdev), "device has version %u, driver knows %u\n",
+		dev_err(tern_dma_dev(tdev), "unsupported device version %u, expected %u\n",
 			version >> 16, TERN_VERSION_MAJOR);
 		return -EOPNOTSUPP;
 	}
@@ -125,7 +128,7 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 
 static int tern_hw_alloc_vectors(struct tern_dev *tdev)
 {
-	/* Admin, netdev, and a completion vector for each processor. */
+	/* One each for admin and netdev, and a completion vector per CPU. */
 	int n = pci_alloc_irq_vectors(tdev->core.pdev, 1, num_online_cpus() + 2,
 				      PCI_IRQ_MSIX);
 
@@ -135,7 +138,7 @@ static int tern_hw_alloc_vectors(struct tern_dev *tdev)
 	return 0;
 }
 
-/* From reset to a device that answers commands and reports events. */
+/* Brings a reset device up: it answers commands and reports events. */
 int tern_hw_up(struct tern_dev *tdev)
 {
 	struct pci_dev *pdev = tdev->core.pdev;
@@ -194,7 +197,7 @@ free_vectors:
 	return err;
 }
 
-/* Back to a reset device. Nobody uses it any more but late readers of counters. */
+/* Resets the device. Late readers of counters are its only users. */
 void tern_hw_down(struct tern_dev *tdev)
 {
 	struct pci_dev *pdev = tdev->core.pdev;
@@ -222,7 +225,7 @@ static void tern_adev_release(struct device *dev)
 	kfree(adev);
 }
 
-/* Without an RDMA device the network device is of use all the same. */
+/* Failure is not fatal: the network device works without an RDMA device. */
 void tern_adev_add(struct tern_dev *tdev)
 {
 	struct tern_adev *adev;
@@ -268,7 +271,7 @@ void tern_adev_del(struct tern_dev *tdev)
 	auxiliary_device_uninit(&adev->adev);
 }
 
-/* Takes everything off the device, the registered netdev stays. Devlink lock held. */
+/* Takes the device down. The netdev stays registered. Devlink lock held. */
 void tern_quiesce(struct tern_dev *tdev)
 {
 	if (!test_bit(TERN_DEV_UP, &tdev->flags))
@@ -278,7 +281,7 @@ void tern_quiesce(struct tern_dev *tdev)
 	tern_hw_down(tdev);
 }
 
-/* Undoes tern_quiesce() but for the auxiliary device. Devlink lock held. */
+/* Undoes tern_quiesce(), except for the auxiliary device. Devlink lock held. */
 int tern_revive(struct tern_dev *tdev)
 {
 	int err;
@@ -294,7 +297,7 @@ int tern_revive(struct tern_dev *tdev)
 	return 0;
 }
 
-/* Resets a dead device and starts everything anew. Devlink lock held. */
+/* Resets a dead device and restarts everything. Devlink lock held. */
 int tern_dev_recover(struct tern_dev *tdev)
 {
 	int err;

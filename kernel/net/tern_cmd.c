@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Admin commands: run, and typed for the network driver; the memory queues live in. */
+/*
+ * Execution of admin commands, typed commands of the network driver, and queue
+ * memory.
+ */
 
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -12,21 +15,21 @@
 #include "tern_layout.h"
 #include "tern_util.h"
 
-/* How often the waiter for a command looks for a lost interrupt. */
+/* How often a waiting command checks for a lost interrupt. */
 #define TERN_CMD_POLL		(HZ / 10)
 
-/* Bytes of device memory that a slow device zeroes in a second. */
+/* Device memory, in bytes, that a slow device zeroes per second. */
 #define TERN_DM_ZERO_RATE	SZ_128M
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
-/* A record takes one line and is aligned to it. */
+/* A record fills exactly one aligned line. */
 static_assert(sizeof(struct tern_eq_record) == TERN_RECORD_LINE);
 static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_LINE);
 static_assert(sizeof(struct tern_eth_record) == TERN_RECORD_LINE);
 
 /*
- * Seconds that a command may take on top of the usual time. ALLOC_DM ends when its
- * memory is zero, and all that run at once zero @dm_size bytes at most.
+ * Seconds to add to a command's timeout. ALLOC_DM completes once its memory is
+ * zeroed, and all concurrent ALLOC_DM together zero at most @dm_size bytes.
  */
 VISIBLE_IF_KUNIT unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
 {
@@ -37,8 +40,8 @@ VISIBLE_IF_KUNIT unsigned int tern_cmd_extra_seconds(u16 opcode, u64 dm_size)
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_extra_seconds);
 
 /*
- * Whether a command gives memory to the device or takes it back. When such a
- * command goes unanswered nobody knows who owns the memory.
+ * Whether a command gives memory to the device or takes it back. If such a
+ * command is not answered, the owner of the memory is unknown.
  */
 VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 {
@@ -54,7 +57,7 @@ VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 	case TERN_CMD_REREG_MR:
 	case TERN_CMD_CREATE_QP:
 	case TERN_CMD_DESTROY_QP:
-	case TERN_CMD_MODIFY_QP:	/* to RESET: posted work is forgotten */
+	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
 	case TERN_CMD_CREATE_SRQ:
 	case TERN_CMD_DESTROY_SRQ:
 	case TERN_CMD_MODIFY_SRQ:
@@ -67,7 +70,7 @@ VISIBLE_IF_KUNIT bool tern_cmd_moves_memory(u16 opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_cmd_moves_memory);
 
-/* Gives up on a command that took too long, unless it ended at the last moment. */
+/* Gives up on a late command, unless it completed at the last moment. */
 static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
 	struct tern_aq *aq = &tdev->aq;
@@ -75,11 +78,14 @@ static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcod
 	if (!tern_aq_abandon(aq, index))
 		return aq->slots[index].err;
 
-	/* The caller is going to free memory that the device may think it has. */
+	/* The caller will free memory that the device may still own. */
 	if (tern_cmd_moves_memory(opcode))
 		tern_dev_kill(tdev);
 
-	/* Last: tern_aq_free() waits for it, and a device brought up anew must not be killed. */
+	/*
+	 * Last: tern_aq_free() waits for this, and a device that was brought up
+	 * again must not be killed.
+	 */
 	tern_aq_leave(aq);
 	return -ETIMEDOUT;
 }
@@ -91,7 +97,10 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 		HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
 
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
-		/* Checked first: a look at the queue follows every deadline. */
+		/*
+		 * Sample the deadline first, so that the queue is checked once
+		 * after it expires.
+		 */
 		bool late = time_after(jiffies, deadline);
 
 		tern_aq_reap(tdev);
@@ -103,21 +112,22 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 }
 
 /**
- * tern_cmd_exec() - run an admin command and wait for its end
- * @core: the function
+ * tern_cmd_exec() - execute an admin command and wait for its completion
+ * @core: the PCI function
  * @opcode: TERN_CMD_*
- * @in: the command, may be NULL when @in_len is 0
- * @in_len: bytes of @in, up to TERN_CMD_MAX_LEN
- * @out: where the reply goes, may be NULL when @out_len is 0
- * @out_len: bytes of @out, up to TERN_CMD_MAX_LEN; what the device does not
- *	write is zeroed
+ * @in: command payload, may be NULL if @in_len is 0
+ * @in_len: size of @in in bytes, up to TERN_CMD_MAX_LEN
+ * @out: buffer for the reply, may be NULL if @out_len is 0
+ * @out_len: size of @out in bytes, up to TERN_CMD_MAX_LEN; bytes that the
+ *	device does not write are zeroed
  *
- * Process context, sleeps up to half a minute, longer while the device zeroes
- * memory for ALLOC_DM. May run many times at once.
+ * Process context. Sleeps up to half a minute, longer while the device zeroes
+ * memory for ALLOC_DM. Safe to call concurrently.
  *
- * Return: 0; -errno of the device's status, see tern_status_to_errno();
- * -ETIMEDOUT without an answer: the command may still be executed, unless it
- * moves memory, then the device was stopped; -EIO for a dead device.
+ * Return: 0 on success; the errno of the device's status, see
+ * tern_status_to_errno(); -ETIMEDOUT without an answer: the device may still
+ * execute the command, unless the command moves memory, in which case the
+ * device was stopped; -EIO if the device is dead.
  */
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len)
@@ -155,7 +165,7 @@ int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 }
 EXPORT_SYMBOL_GPL(tern_cmd_exec);
 
-/* Zeroed memory for 1 << @log_size entries and a doorbell record. */
+/* Allocates zeroed memory for 1 << @log_size entries and a doorbell record. */
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size)
 {
@@ -193,7 +203,7 @@ __le64 tern_buf_record(const struct tern_buf *buf)
 	return cpu_to_le64(buf->dma + buf->record_offset);
 }
 
-/* Runs a command that makes an object; @id becomes its number. */
+/* Executes a command that creates an object and stores its number in @id. */
 int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 		    size_t in_len, u32 *id)
 {
@@ -207,8 +217,8 @@ int tern_cmd_create(struct tern_dev *tdev, u16 opcode, const void *in,
 }
 
 /*
- * Destroys object @id. When this returns the device does not touch the object's
- * memory any more: a device that refuses is stopped.
+ * Destroys object @id. On return the device no longer accesses the object's
+ * memory: a device that refuses is stopped.
  */
 void tern_cmd_destroy(struct tern_dev *tdev, u16 opcode, u32 id)
 {
@@ -226,7 +236,7 @@ int tern_cmd_query_port(struct tern_dev *tdev, struct tern_rsp_port *port)
 			     sizeof(cmd), port, sizeof(*port));
 }
 
-/* Reads the TERN_ETH_CNT_NUM counters of the Ethernet function. */
+/* Reads all TERN_ETH_CNT_NUM counters of the Ethernet function. */
 int tern_cmd_query_eth_counters(struct tern_dev *tdev, u64 *counters)
 {
 	struct tern_cmd_query_counters cmd = {

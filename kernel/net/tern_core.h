@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the network driver, owner of the PCI function, gives the RDMA driver:
- * admin commands, event queues, doorbell pages, asynchronous events.
+ * Interface of the network driver, which owns the PCI function, to the RDMA
+ * driver: admin commands, event queues, doorbell pages, asynchronous events.
  */
 #ifndef TERN_CORE_H
 #define TERN_CORE_H
@@ -19,16 +19,16 @@ struct tern_eqe;
 #define TERN_AUX_RDMA_NAME	"rdma"
 
 /**
- * struct tern_core - the PCI function as its drivers see it
- * @pdev: the PCI device; also the DMA device of everything
+ * struct tern_core - the PCI function as both drivers see it
+ * @pdev: the PCI device, also used for all DMA
  * @netdev: the Ethernet function
- * @caps: what QUERY_CAPS said (struct tern_rsp_caps, little-endian)
- * @uar_phys: bus-physical start of BAR2
- * @uar_kernel: doorbell page 0, mapped
- * @dm_phys: start of BAR4, 0 without device memory
- * @dm_size: bytes of device memory
- * @page_shift: log2 of the stride of doorbell pages and of the DM granule
- * @num_comp_vectors: completion vectors tern_eq_create() accepts
+ * @caps: reply of QUERY_CAPS, little-endian
+ * @uar_phys: physical address of BAR2
+ * @uar_kernel: mapping of doorbell page 0
+ * @dm_phys: physical address of BAR4, 0 without device memory
+ * @dm_size: size of device memory in bytes
+ * @page_shift: log2 of the doorbell page stride and of the DM granule
+ * @num_comp_vectors: number of completion vectors that tern_eq_create() accepts
  */
 struct tern_core {
 	struct pci_dev *pdev;
@@ -43,9 +43,9 @@ struct tern_core {
 };
 
 /**
- * struct tern_adev - auxiliary device the RDMA driver binds to
+ * struct tern_adev - auxiliary device that the RDMA driver binds to
  * @adev: the auxiliary device, named "tern.rdma"
- * @core: the function behind it; outlives the auxiliary device
+ * @core: the PCI function, which outlives the auxiliary device
  */
 struct tern_adev {
 	struct auxiliary_device adev;
@@ -57,19 +57,26 @@ static inline struct tern_core *tern_adev_core(struct auxiliary_device *adev)
 	return container_of(adev, struct tern_adev, adev)->core;
 }
 
-/* Runs an admin command; sleeps. 0, or -errno for the device's status; -EIO for a dead device. */
+/*
+ * Executes an admin command. Sleeps. Returns 0, the errno of the device's
+ * status, or -EIO if the device is dead.
+ */
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len);
 
-/* True once the function is dead, reset or gone: its objects are gone too, destroys succeed. */
+/*
+ * True once the function is dead, reset or gone. Its objects are gone then,
+ * too, and destroying them succeeds.
+ */
 bool tern_core_dead(struct tern_core *core);
 
-/* Called for each EQE in hard interrupt context; the EQE is a copy. */
+/* Called for each EQE in hard interrupt context. The EQE is a copy. */
 typedef void (*tern_eq_handler_t)(void *context, const struct tern_eqe *eqe);
 
 /*
  * Creates a completion event queue on completion vector 0..num_comp_vectors - 1
- * with room for at least @nent events. tern_eq_destroy() returns when no handler runs.
+ * with room for at least @nent events. No handler runs after tern_eq_destroy()
+ * returned.
  */
 struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       unsigned int nent, tern_eq_handler_t handler,
@@ -78,8 +85,8 @@ void tern_eq_destroy(struct tern_eq *eq);
 u32 tern_eq_number(const struct tern_eq *eq);
 
 /*
- * Asynchronous events: the chain's data is a const struct tern_eqe *, the action
- * one of TERN_EV_* or TERN_CORE_EV_DEAD; called in process context.
+ * Asynchronous events. The action is one of TERN_EV_* or TERN_CORE_EV_DEAD, the
+ * data a const struct tern_eqe *. Notifiers are called in process context.
  */
 #define TERN_CORE_EV_DEAD	0x10000UL
 int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb);
@@ -88,7 +95,7 @@ void tern_unregister_event_notifier(struct tern_core *core, struct notifier_bloc
 /* Rings @command (TERN_DB_CMD_*) for queue @number on the kernel's doorbell page. */
 void tern_ring(struct tern_core *core, u32 command, u32 number);
 
-/* The device clock, ns. */
+/* Reads the device clock in ns. */
 u64 tern_read_clock(struct tern_core *core);
 
 #endif /* TERN_CORE_H */

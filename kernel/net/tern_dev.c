@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The PCI function's doorbell, clock and pulse, and its death. */
+/* Doorbell, clock and health of the PCI function. */
 
 #include <kunit/visibility.h>
 #include <linux/io.h>
@@ -7,7 +7,7 @@
 
 #include "tern_dev.h"
 
-/* Rings @command (TERN_DB_CMD_*) for queue @number on doorbell page 0. Any context. */
+/* Rings TERN_DB_CMD_* @command for queue @number. Any context. */
 void tern_ring(struct tern_core *core, u32 command, u32 number)
 {
 	writel(FIELD_PREP(TERN_DB_CMD_MASK, command) |
@@ -16,7 +16,7 @@ void tern_ring(struct tern_core *core, u32 command, u32 number)
 }
 EXPORT_SYMBOL_GPL(tern_ring);
 
-/* The device clock in ns. Any context but NMI. */
+/* Reads the device clock in ns. Any context but NMI. */
 u64 tern_read_clock(struct tern_core *core)
 {
 	struct tern_dev *tdev = core_to_tdev(core);
@@ -31,11 +31,11 @@ u64 tern_read_clock(struct tern_core *core)
 EXPORT_SYMBOL_GPL(tern_read_clock);
 
 /**
- * tern_core_dead() - whether the function answers no command any more
- * @core: the function
+ * tern_core_dead() - check whether the function has stopped answering commands
+ * @core: the PCI function
  *
- * Return: true once it is fatal, reset or gone. Its objects are gone too, and it
- * does no DMA: whoever destroys an object has succeeded.
+ * Return: true if the function failed, was reset or was removed. Its objects
+ * are gone then and it does no DMA, so destroying an object counts as success.
  */
 bool tern_core_dead(struct tern_core *core)
 {
@@ -44,10 +44,9 @@ bool tern_core_dead(struct tern_core *core)
 EXPORT_SYMBOL_GPL(tern_core_dead);
 
 /*
- * Declares the device dead, for reason TERN_FATAL_*: no DMA, commands fail, listeners
- * are told. Any context.
- * Its steps are one under the lock, so nothing of it is left to do once another
- * thread has passed tern_dev_retire().
+ * Declares the device dead for reason TERN_FATAL_*: stops DMA, fails commands,
+ * notifies listeners. Any context. All steps happen under the lock, so none is
+ * left to do once another thread has passed tern_dev_retire().
  */
 static void tern_dev_fail(struct tern_dev *tdev, u32 fatal)
 {
@@ -55,7 +54,10 @@ static void tern_dev_fail(struct tern_dev *tdev, u32 fatal)
 
 	spin_lock_irqsave(&tdev->dead_lock, flags);
 	if (!tern_dev_dead(tdev)) {
-		/* First: whoever sees the bit frees the memory that the device was given. */
+		/*
+		 * First: a thread that sees the bit frees memory that the
+		 * device was given.
+		 */
 		pci_clear_master(tdev->core.pdev);
 		WRITE_ONCE(tdev->fatal, fatal);
 		set_bit(TERN_DEV_DEAD, &tdev->flags);
@@ -66,14 +68,17 @@ static void tern_dev_fail(struct tern_dev *tdev, u32 fatal)
 	spin_unlock_irqrestore(&tdev->dead_lock, flags);
 }
 
-/* Declares a device dead that has not failed by itself. Any context. */
+/* Declares a device dead that did not report a failure itself. Any context. */
 void tern_dev_kill(struct tern_dev *tdev)
 {
 	tern_dev_fail(tdev, TERN_FATAL_NONE);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_kill);
 
-/* Declares the device dead without telling anybody: its driver takes it down. */
+/*
+ * Declares the device dead without notifying listeners, for a driver that takes
+ * it down.
+ */
 void tern_dev_retire(struct tern_dev *tdev)
 {
 	unsigned long flags;
@@ -85,7 +90,10 @@ void tern_dev_retire(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_dev_retire);
 
-/* Looks at the device's pulse. False, and the device is declared dead, without one. */
+/*
+ * Checks the health of the device. Returns false, and declares the device dead,
+ * if it failed.
+ */
 bool tern_dev_check(struct tern_dev *tdev)
 {
 	u32 status = readl(tdev->regs + TERN_REG_STATUS);
@@ -93,7 +101,7 @@ bool tern_dev_check(struct tern_dev *tdev)
 
 	if (tern_dev_dead(tdev))
 		return false;
-	/* One that is enabled no more was reset behind our back. */
+	/* A device that is no longer enabled was reset behind our back. */
 	if (status != TERN_REG_GONE &&
 	    (status & (TERN_STATUS_ENABLED | TERN_STATUS_FATAL)) == TERN_STATUS_ENABLED)
 		return true;
@@ -105,7 +113,7 @@ bool tern_dev_check(struct tern_dev *tdev)
 	return false;
 }
 
-/* Whether the function was pulled out. */
+/* Whether the function was removed. */
 bool tern_dev_gone(struct tern_dev *tdev)
 {
 	return readl(tdev->regs + TERN_REG_STATUS) == TERN_REG_GONE;

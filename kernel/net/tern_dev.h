@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Inside tern.ko: the PCI function, its admin queue and its event queues. */
+/* tern.ko internals: the PCI function, its admin queue and its event queues. */
 #ifndef TERN_DEV_H
 #define TERN_DEV_H
 
@@ -17,12 +17,13 @@
 
 #define TERN_DRV_NAME		"tern"
 
-/* Port of the Ethernet function; the device numbers its ports from 1. */
+/* Port of the Ethernet function. The device numbers its ports from 1. */
 #define TERN_ETH_PORT		1
 
 /*
- * Memory of one queue: entries, then the doorbell record; zeroed when allocated.
- * The entries alone are the queue's buffer, the record has an address of its own.
+ * Memory of one queue, zeroed when allocated: entries, then the doorbell
+ * record. The queue's buffer is the entries alone; the record has its own
+ * address.
  */
 struct tern_buf {
 	void *va;
@@ -39,7 +40,7 @@ struct tern_mailbox {
 	u8 out[TERN_CMD_MAX_LEN];
 };
 
-/* What the device sees of the admin queue, one coherent allocation. */
+/* Part of the admin queue that the device accesses: coherent memory. */
 struct tern_aq_mem {
 	struct tern_aq_entry aq[TERN_AQ_SIZE];
 	struct tern_acq_entry acq[TERN_AQ_SIZE];
@@ -50,7 +51,7 @@ enum tern_cmd_state {
 	TERN_CMD_IDLE,		/* no command, or one not yet submitted */
 	TERN_CMD_SUBMITTED,
 	TERN_CMD_DONE,
-	TERN_CMD_ABANDONED,	/* timed out: the device may still write the mailbox */
+	TERN_CMD_ABANDONED,	/* timed out; the device may still write the mailbox */
 };
 
 struct tern_cmd_slot {
@@ -63,18 +64,18 @@ struct tern_cmd_slot {
 
 /**
  * struct tern_aq - admin queue
- * @lock: everything below; taken in hard interrupt context
- * @wait: for a free slot, and for @users to reach 0
+ * @lock: protects everything below; taken in hard interrupt context
+ * @wait: waiters for a free slot, and for @users to reach 0
  * @mem: the rings and mailboxes
  * @dma: DMA address of @mem
  * @tail: producer index of the admin queue
  * @ci: consumer index of the completion queue
- * @early: a submitter took answers whose interrupt has not been seen
- * @count: commands submitted, the entropy of tags
- * @timeout: what a command may take, jiffies
- * @users: slots that a caller of tern_cmd_exec() holds
- * @free: slots that nobody holds and the device does not owe an answer for
- * @slots: one for each entry, so that neither ring can overflow
+ * @early: a submitter processed answers before their interrupt arrived
+ * @count: number of commands submitted; makes tags unique
+ * @timeout: command timeout in jiffies
+ * @users: number of slots that callers of tern_cmd_exec() hold
+ * @free: slots that have no user and for which no answer is outstanding
+ * @slots: one per entry, so that neither ring can overflow
  */
 struct tern_aq {
 	spinlock_t lock;	/* see above */
@@ -91,7 +92,7 @@ struct tern_aq {
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
 };
 
-/* An event queue. Entries are consumed by one context at a time. */
+/* An event queue. Only one context at a time consumes entries. */
 struct tern_eq {
 	struct tern_dev *tdev;
 	struct tern_buf buf;
@@ -106,33 +107,34 @@ struct tern_eq {
 };
 
 enum {
-	TERN_DEV_DEAD,		/* no command is answered any more */
-	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is still to be delivered */
+	TERN_DEV_DEAD,		/* commands are no longer answered */
+	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is yet to be delivered */
 	TERN_DEV_UP,		/* tern_hw_up() has run; changed under the devlink lock */
-	TERN_DEV_HELD,		/* taken down by the PCI core or for sleep; devlink lock */
+	TERN_DEV_HELD,		/* taken down by the PCI core or for system sleep; devlink lock */
 };
 
 /**
- * struct tern_dev - PCI function
+ * struct tern_dev - the PCI function
  * @core: the part that the RDMA driver sees
- * @caps: answer of QUERY_CAPS
+ * @caps: reply of QUERY_CAPS
  * @regs: BAR0
  * @flags: TERN_DEV_* bits
- * @num_vectors: MSI-X vectors granted
+ * @num_vectors: number of MSI-X vectors granted
  * @aq: admin queue
- * @async_eq: asynchronous event queue, drained by @async_work alone
+ * @async_eq: asynchronous event queue, drained only by @async_work
  * @async_work: delivers events in process context
- * @health_work: notices a fatal or removed device
- * @report_work: reports a death to devlink, which may recover the device
- * @fatal_reporter: the reporter of deaths
- * @fatal: TERN_FATAL_* of the last one
+ * @health_work: detects a failed or removed device
+ * @report_work: reports a failure to devlink, which may recover the device
+ * @fatal_reporter: devlink health reporter for fatal failures
+ * @fatal: TERN_FATAL_* of the last failure
  * @devlink_port: port of the network device
- * @debugfs: directory of the function
- * @events: who wants to hear asynchronous events
- * @clock_lock: the clock's low word latches its high word
- * @dead_lock: sets TERN_DEV_DEAD together with what follows from it
- * @adev: auxiliary device, NULL while there is none
- * @net: private part of the network device
+ * @debugfs: debugfs directory of the function
+ * @events: listeners for asynchronous events
+ * @clock_lock: serializes clock reads: reading the low word latches the high
+ *	word
+ * @dead_lock: makes setting TERN_DEV_DEAD and its consequences atomic
+ * @adev: auxiliary device, NULL if there is none
+ * @net: private data of the network device
  */
 struct tern_dev {
 	struct tern_core core;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* devlink: what the device is, and how it comes back after a fatal error. */
+/* devlink: device information, and recovery after a fatal error. */
 
 #include "tern_dev.h"
 #include "tern_devlink.h"
 
-/* A device that fails again so soon after a recovery is left to its administrator, ms. */
+/*
+ * A device that fails again within this time after a recovery, in ms, is left
+ * to the administrator.
+ */
 #define TERN_RECOVER_INTERVAL	(30 * MSEC_PER_SEC)
 
 static const char *tern_fatal_text(u32 fatal)
@@ -41,7 +44,7 @@ static const struct devlink_ops tern_devlink_ops = {
 	.info_get	= tern_devlink_info_get,
 };
 
-/* The devlink lock is held. */
+/* Called with the devlink lock held. */
 static int tern_fatal_recover(struct devlink_health_reporter *reporter,
 			      void *priv_ctx, struct netlink_ext_ack *extack)
 {
@@ -70,7 +73,7 @@ static int tern_fatal_diagnose(struct devlink_health_reporter *reporter,
 	return 0;
 }
 
-/* Makes the device fail for true: it finds its admin queue overrun. */
+/* Causes a real device failure by overrunning the admin queue. */
 static int tern_fatal_test(struct devlink_health_reporter *reporter,
 			   struct netlink_ext_ack *extack)
 {
@@ -87,19 +90,25 @@ static const struct devlink_health_reporter_ops tern_fatal_ops = {
 	.default_graceful_period = TERN_RECOVER_INTERVAL,
 };
 
-/* Queued when a death has been told of. Recovery takes the device down and needs its own thread. */
+/*
+ * Queued once a failure was delivered. Recovery takes the device down, so it
+ * needs a work item of its own.
+ */
 static void tern_report_work(struct work_struct *work)
 {
 	struct tern_dev *tdev = container_of(work, struct tern_dev, report_work);
 
-	/* Whoever holds it looks at it afterwards; one that was pulled out stays away. */
+	/* The holder checks the device later. A removed one stays down. */
 	if (test_bit(TERN_DEV_HELD, &tdev->flags) || tern_dev_gone(tdev))
 		return;
 	devlink_health_report(tdev->fatal_reporter,
 			      tern_fatal_text(READ_ONCE(tdev->fatal)), NULL);
 }
 
-/* A device structure, zeroed, with its devlink instance; NULL without memory. */
+/*
+ * Allocates a zeroed device structure with its devlink instance. Returns NULL
+ * without memory.
+ */
 struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev)
 {
 	struct devlink *devlink;
@@ -110,7 +119,7 @@ struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev)
 		return NULL;
 	tdev = devlink_priv(devlink);
 	INIT_WORK(&tdev->report_work, tern_report_work);
-	/* Until tern_devlink_register(). */
+	/* Enabled by tern_devlink_register(). */
 	disable_work(&tdev->report_work);
 	return tdev;
 }
@@ -120,7 +129,7 @@ void tern_devlink_free(struct tern_dev *tdev)
 	devlink_free(priv_to_devlink(tdev));
 }
 
-/* Serializes whatever takes the device down or brings it up. */
+/* Serializes bring-up and teardown of the device. */
 void tern_devlink_lock(struct tern_dev *tdev)
 {
 	devl_lock(priv_to_devlink(tdev));
@@ -131,7 +140,10 @@ void tern_devlink_unlock(struct tern_dev *tdev)
 	devl_unlock(priv_to_devlink(tdev));
 }
 
-/* The port of the network device, before that is registered. The devlink lock is held. */
+/*
+ * Registers the port of the network device, before the network device itself.
+ * Devlink lock held.
+ */
 int tern_devlink_port_register(struct tern_dev *tdev)
 {
 	struct devlink_port_attrs attrs = {
@@ -153,7 +165,7 @@ void tern_devlink_port_unregister(struct tern_dev *tdev)
 	devl_port_unregister(&tdev->devlink_port);
 }
 
-/* Shows the instance to the world: the last step of a probe. The devlink lock is held. */
+/* Makes the instance visible, as the last step of probe. Devlink lock held. */
 int tern_devlink_register(struct tern_dev *tdev)
 {
 	struct devlink *devlink = priv_to_devlink(tdev);
@@ -170,20 +182,20 @@ int tern_devlink_register(struct tern_dev *tdev)
 		return err;
 	}
 	enable_work(&tdev->report_work);
-	/* It may have died meanwhile. */
+	/* The device may have died in the meantime. */
 	if (tern_dev_dead(tdev))
 		schedule_work(&tdev->report_work);
 	return 0;
 }
 
-/* Something else than the reporter has brought the device back. */
+/* The device was recovered by other means than the reporter. */
 void tern_devlink_healthy(struct tern_dev *tdev)
 {
 	devlink_health_reporter_state_update(tdev->fatal_reporter,
 					     DEVLINK_HEALTH_REPORTER_STATE_HEALTHY);
 }
 
-/* The first step of a removal. No recovery runs or begins any more when it returns. */
+/* First step of removal. No recovery runs or starts after this returned. */
 void tern_devlink_unregister(struct tern_dev *tdev)
 {
 	struct devlink *devlink = priv_to_devlink(tdev);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Inside tern.ko: devlink. */
+/* tern.ko internals: devlink. */
 #ifndef TERN_DEVLINK_H
 #define TERN_DEVLINK_H
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Event queues, and the interrupts of those for completions. */
+/* Event queues and their completion interrupts. */
 
 #include <linux/slab.h>
 
 #include "tern_dev.h"
 #include "tern_util.h"
 
-/* Memory of an empty queue. */
+/* Allocates the memory of an empty queue. */
 int tern_eq_alloc_buf(struct tern_dev *tdev, struct tern_eq *eq, u8 log_size)
 {
 	int err;
@@ -46,7 +46,7 @@ bool tern_eq_pending(const struct tern_eq *eq)
 	return tern_phase_valid(le32_to_cpu(phase), ci, eq->log_size);
 }
 
-/* Copies the next entry, if there is one, and gives its place back to the device. */
+/* Copies the next entry, if any, and returns its slot to the device. */
 bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
 {
 	if (!tern_eq_pending(eq))
@@ -54,7 +54,7 @@ bool tern_eq_next(struct tern_eq *eq, struct tern_eqe *eqe)
 	/* The rest of the entry was written before its phase. */
 	dma_rmb();
 	*eqe = eq->ring[tern_ring_slot(eq->ci, eq->log_size)];
-	/* The copy is made before the device learns that the place is free. */
+	/* Finish the copy before the device learns that the slot is free. */
 	dma_mb();
 	WRITE_ONCE(eq->ci, eq->ci + 1);
 	WRITE_ONCE(eq->record->ci, cpu_to_le32(eq->ci));
@@ -67,13 +67,13 @@ static irqreturn_t tern_comp_irq(int irq, void *data)
 	struct tern_eqe eqe;
 	u32 n;
 
-	/* Whatever comes after one round has an interrupt of its own. */
+	/* Entries that arrive later raise another interrupt. */
 	for (n = 0; n < BIT(eq->log_size) && tern_eq_next(eq, &eqe); n++)
 		eq->handler(eq->context, &eqe);
 	return IRQ_HANDLED;
 }
 
-/* As tern_eq_create(), on an MSI-X vector. */
+/* Like tern_eq_create(), for an MSI-X vector. */
 struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 				  unsigned int nent, tern_eq_handler_t handler,
 				  void *context)
@@ -95,7 +95,7 @@ struct tern_eq *tern_eq_create_on(struct tern_dev *tdev, unsigned int vector,
 	eq->vector = vector;
 	eq->handler = handler;
 	eq->context = context;
-	/* Queues share vectors: each has an action of its own on the interrupt. */
+	/* Queues share vectors, each with its own dev_id. */
 	err = pci_request_irq(pdev, vector, tern_comp_irq, NULL, eq,
 			      "tern-comp%u@pci:%s", vector, pci_name(pdev));
 	if (err)
@@ -116,16 +116,17 @@ free_eq:
 
 /**
  * tern_eq_create() - create a completion event queue
- * @core: the function
- * @vector: completion vector, below @core->num_comp_vectors
- * @nent: events it has room for: completion queues mapped to it
+ * @core: the PCI function
+ * @vector: completion vector, less than @core->num_comp_vectors
+ * @nent: minimum number of events: the completion queues that will be mapped to
+ *	it
  * @handler: called for each event in hard interrupt context
- * @context: what @handler gets
+ * @context: passed to @handler
  *
- * Process context.
+ * Context: Process context.
  *
- * Return: the queue, or an error pointer: -EINVAL for a vector or size out of
- * range, -ENOMEM, or what tern_cmd_exec() says.
+ * Return: the queue, or an error pointer: -EINVAL if @vector or @nent is out of
+ * range, -ENOMEM, or the error of tern_cmd_exec().
  */
 struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       unsigned int nent, tern_eq_handler_t handler,
@@ -142,9 +143,9 @@ EXPORT_SYMBOL_GPL(tern_eq_create);
 
 /**
  * tern_eq_destroy() - destroy a completion event queue
- * @eq: the queue; no completion queue may be mapped to it any more
+ * @eq: the queue; no completion queue may be mapped to it
  *
- * Process context. No handler runs when it returns.
+ * Process context. No handler runs after this returned.
  */
 void tern_eq_destroy(struct tern_eq *eq)
 {
@@ -157,7 +158,7 @@ void tern_eq_destroy(struct tern_eq *eq)
 }
 EXPORT_SYMBOL_GPL(tern_eq_destroy);
 
-/* Number of the queue, as CREATE_CQ wants it. */
+/* Queue number for CREATE_CQ. */
 u32 tern_eq_number(const struct tern_eq *eq)
 {
 	return eq->id;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* What ethtool shows. */
+/* ethtool operations. */
 
 #include <linux/ethtool.h>
 
 #include "tern_net.h"
 
-/* What no standard statistic has, of the device's own counts. */
+/* Device counters that no standard statistic covers. */
 static const struct {
 	const char name[ETH_GSTRING_LEN];
 	unsigned int counter;	/* TERN_ETH_CNT_* */
@@ -89,7 +89,10 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 		data[i] = counters[tern_stats[i].counter];
 }
 
-/* The device counts frames that no queue took, the netdev's own statistics do not. */
+/*
+ * The device counts frames that reached no queue; the netdev's own statistics
+ * do not.
+ */
 static void tern_get_eth_mac_stats(struct net_device *netdev,
 				   struct ethtool_eth_mac_stats *stats)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The admin interrupt, and delivery of asynchronous events. */
+/* Admin interrupt and delivery of asynchronous events. */
 
 #include "tern_dev.h"
 #include "tern_net.h"
 
-/* Entries of the asynchronous queue; what does not fit waits in the device. */
+/* Size of the asynchronous queue. Events that do not fit wait in the device. */
 #define TERN_ASYNC_EQ_LOG_SIZE	8
 
 bool tern_async_eq_pending(struct tern_dev *tdev)
@@ -12,22 +12,23 @@ bool tern_async_eq_pending(struct tern_dev *tdev)
 	return tern_eq_pending(&tdev->async_eq);
 }
 
-/* Vector 0: answers to admin commands, asynchronous events, or a fatal device. */
+/* Vector 0: answers to commands, asynchronous events, fatal errors. */
 irqreturn_t tern_admin_irq(int irq, void *data)
 {
 	struct tern_dev *tdev = data;
 	bool answers = tern_aq_reap(tdev);
 
 	/*
-	 * A message without a cause may be a fatal device's cry. When there is only
-	 * this vector, completions raise it too, and the health work has to do.
+	 * A spurious interrupt may be the sign of a fatal device error. If
+	 * there is only one vector, completions raise it, too, and the health
+	 * work must detect errors.
 	 */
 	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
 		schedule_work(&tdev->async_work);
 	return IRQ_HANDLED;
 }
 
-/* Before the interrupt is there, which looks at the queue. */
+/* Must run before the interrupt is requested: its handler reads the queue. */
 int tern_async_eq_alloc(struct tern_dev *tdev)
 {
 	return tern_eq_alloc_buf(tdev, &tdev->async_eq, TERN_ASYNC_EQ_LOG_SIZE);
@@ -48,7 +49,7 @@ void tern_async_eq_stop(struct tern_dev *tdev)
 	tern_cmd_destroy(tdev, TERN_CMD_DESTROY_EQ, tdev->async_eq.id);
 }
 
-/* Delivers what is in the asynchronous queue, and the news of the device's death. */
+/* Delivers asynchronous events and reports the device's death. */
 void tern_async_work(struct work_struct *work)
 {
 	struct tern_dev *tdev = container_of(work, struct tern_dev, async_work);
@@ -68,7 +69,7 @@ void tern_async_work(struct work_struct *work)
 			tern_net_cq_error(tdev->net, le32_to_cpu(eqe.id));
 		blocking_notifier_call_chain(&tdev->events, type, &eqe);
 	}
-	/* Events that found no place wait in the device for this kick. */
+	/* Events that did not fit wait in the device for this kick. */
 	if (any && !tern_dev_dead(tdev))
 		tern_ring(&tdev->core, TERN_DB_CMD_EQ_CI, eq->id);
 
@@ -81,14 +82,14 @@ void tern_async_work(struct work_struct *work)
 }
 
 /**
- * tern_register_event_notifier() - hear asynchronous events
- * @core: the function
- * @nb: its action is TERN_EV_* or TERN_CORE_EV_DEAD, its data the
- *	const struct tern_eqe *, NULL with TERN_CORE_EV_DEAD
+ * tern_register_event_notifier() - subscribe to asynchronous events
+ * @core: the PCI function
+ * @nb: called with TERN_EV_* and a const struct tern_eqe *, or with
+ *	TERN_CORE_EV_DEAD and NULL
  *
- * The notifier is called in process context, one event after the other.
+ * The notifier is called in process context, for one event at a time.
  *
- * Return: 0, or -EEXIST when @nb is registered already.
+ * Return: 0, or -EEXIST if @nb is already registered.
  */
 int tern_register_event_notifier(struct tern_core *core, struct notifier_block *nb)
 {
@@ -96,7 +97,7 @@ int tern_register_event_notifier(struct tern_core *core, struct notifier_block *
 }
 EXPORT_SYMBOL_GPL(tern_register_event_notifier);
 
-/* No call of @nb runs when it returns. */
+/* @nb is not running, and will not be called, after this returned. */
 void tern_unregister_event_notifier(struct tern_core *core, struct notifier_block *nb)
 {
 	blocking_notifier_chain_unregister(&core_to_tdev(core)->events, nb);

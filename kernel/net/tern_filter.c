@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The receive filter of a network device. */
+/* Receive filter of the network device. */
 
 #include <kunit/visibility.h>
 #include <linux/etherdevice.h>
@@ -10,7 +10,7 @@
 #include "tern_filter.h"
 #include "tern_hw.h"
 
-/* Appends the addresses of @list to the filter; none of them without room for all. */
+/* Appends all addresses of @list to the filter, or none if one is too many. */
 VISIBLE_IF_KUNIT bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
 				      unsigned int *num,
 				      struct netdev_hw_addr_list *list)
@@ -26,8 +26,9 @@ VISIBLE_IF_KUNIT bool tern_filter_add(struct tern_cmd_set_rx_filter *filter,
 EXPORT_SYMBOL_IF_KUNIT(tern_filter_add);
 
 /*
- * Everything but the VLANs of the filter, from the IFF_* flags of the device, whether
- * it filters VLANs, and its addresses. What does not fit is let in with everything else.
+ * Fills in everything but the VLANs of the filter, from the device's IFF_*
+ * flags, its addresses, and whether it filters VLANs. Falls back to promiscuous
+ * or all-multicast mode if the addresses do not fit.
  */
 void tern_filter_fill(struct tern_cmd_set_rx_filter *filter, unsigned int iff,
 		      bool filters_vlans, struct netdev_hw_addr_list *uc,

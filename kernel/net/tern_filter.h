@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The receive filter of a network device, for SET_RX_FILTER. */
+/* Receive filter of the network device, for SET_RX_FILTER. */
 #ifndef TERN_FILTER_H
 #define TERN_FILTER_H
 

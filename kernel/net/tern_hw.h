@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The hardware contract, with what its headers expect of their includer. */
+/* The hardware contract, with the headers that it depends on. */
 #ifndef TERN_HW_H
 #define TERN_HW_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* The PCI driver: probe, removal, reset, error recovery, sleep. */
+/* PCI driver: probe, removal, reset, error recovery, suspend. */
 
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -9,7 +9,7 @@
 #include "tern_devlink.h"
 #include "tern_net.h"
 
-/* Takes the device down until tern_release(): nothing else may bring it up. */
+/* Takes the device down until tern_release(). Nothing else may bring it up. */
 static void tern_hold(struct tern_dev *tdev)
 {
 	tern_devlink_lock(tdev);
@@ -29,7 +29,10 @@ static int tern_bring_up(struct tern_dev *tdev)
 	return err;
 }
 
-/* Undoes tern_hold(): a function that is up gets its auxiliary device, another is reported. */
+/*
+ * Undoes tern_hold(): adds the auxiliary device if the function is up,
+ * otherwise reports the failure.
+ */
 static void tern_release(struct tern_dev *tdev)
 {
 	tern_devlink_lock(tdev);
@@ -82,7 +85,7 @@ static int tern_pci_enable(struct pci_dev *pdev)
 	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (err)
 		goto disable;
-	/* An SGE has 32 bits of length; whole pages, as other RDMA devices say it. */
+	/* An SGE has a 32-bit length; whole pages, as in other drivers. */
 	dma_set_max_seg_size(&pdev->dev, SZ_2G);
 	err = pci_request_mem_regions(pdev, TERN_DRV_NAME);
 	if (err)
@@ -136,7 +139,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_map(tdev);
 	if (err)
 		goto pci_disable;
-	/* Before the events that speak of it. */
+	/* Before any event can refer to it. */
 	err = tern_net_alloc(tdev);
 	if (err)
 		goto unmap;
@@ -156,7 +159,7 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (err)
 		goto unregister_net;
 
-	/* Error recovery wants the configuration as it is now. */
+	/* Error recovery restores the configuration from here. */
 	pci_save_state(pdev);
 	pci_set_drvdata(pdev, tdev);
 	tern_devlink_unlock(tdev);
@@ -186,7 +189,7 @@ static void tern_remove(struct pci_dev *pdev)
 {
 	struct tern_dev *tdev = pci_get_drvdata(pdev);
 
-	/* A device that was pulled out answers nobody: do not wait for it. */
+	/* Do not wait for the answer of a removed device. */
 	tern_dev_check(tdev);
 	tern_debugfs_remove(tdev);
 	tern_devlink_unregister(tdev);
@@ -240,7 +243,7 @@ static pci_ers_result_t tern_slot_reset(struct pci_dev *pdev)
 	struct tern_dev *tdev = pci_get_drvdata(pdev);
 
 	pci_restore_state(pdev);
-	/* Restoring uses up what was saved. */
+	/* pci_restore_state() consumes the saved state. */
 	pci_save_state(pdev);
 	return tern_bring_up(tdev) ? PCI_ERS_RESULT_DISCONNECT :
 				     PCI_ERS_RESULT_RECOVERED;
@@ -270,7 +273,7 @@ static int tern_resume(struct device *dev)
 	return tern_bring_up(dev_get_drvdata(dev));
 }
 
-/* Only now a child may be added: tern_resume() runs with children forbidden. */
+/* tern_resume() must not add a child; now it is allowed. */
 static void tern_pm_complete(struct device *dev)
 {
 	tern_error_resume(to_pci_dev(dev));

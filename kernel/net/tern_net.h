@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Inside tern.ko: the Ethernet function. */
+/* tern.ko internals: the Ethernet function. */
 #ifndef TERN_NET_H
 #define TERN_NET_H
 
@@ -11,13 +11,16 @@
 
 #include "tern_dev.h"
 
-/* Log2 of descriptors; a completion queue is as deep, so that it cannot overflow. */
+/*
+ * Log2 of the number of descriptors. A completion queue has the same size, so
+ * that it cannot overflow.
+ */
 #define TERN_TX_LOG_SIZE	9
 #define TERN_RX_LOG_SIZE	9
 
 struct page_pool;
 
-/* Completion queue; polled by NAPI alone. */
+/* Completion queue, polled only by NAPI. */
 struct tern_net_cq {
 	struct tern_buf buf;
 	struct tern_cqe *ring;
@@ -25,11 +28,11 @@ struct tern_net_cq {
 	u32 ci;
 	u32 id;
 	u8 log_size;
-	u32 arm_seq;		/* events taken; written by the event queue's handler */
-	spinlock_t arm_lock;	/* a poll's end may meet the next poll's */
+	u32 arm_seq;		/* events received; written by the event queue's handler */
+	spinlock_t arm_lock;	/* the end of a poll may overlap the next poll */
 };
 
-/* Descriptors that a frame takes; skb stands with the last. */
+/* Descriptors of a frame. The last one holds the skb. */
 struct tern_tx_slot {
 	struct sk_buff *skb;
 	dma_addr_t dma;
@@ -64,27 +67,28 @@ struct tern_rx {
 	u32 id;
 	u32 pi;
 	u32 ci;
-	u32 frame_len;		/* bytes a frame may have */
+	u32 frame_len;		/* maximum frame length in bytes */
 };
 
 /**
- * struct tern_net - private part of the network device
+ * struct tern_net - private data of the network device
  * @tdev: the PCI function
  * @netdev: the network device
  * @eq: event queue of both completion queues, while the interface is open
- * @napi: polls both
+ * @napi: polls both completion queues
  * @tx: transmit queue
  * @rx: receive queue
- * @open: the queues have memory, the device follows the configuration; under RTNL
- * @queues_up: the queues are there; under RTNL
- * @filter: what SET_RX_FILTER was told last; under RTNL
- * @link_lock: @port_up and the carrier
+ * @open: the queues have memory and the device has the configuration; under
+ *	RTNL
+ * @queues_up: the queues exist in the device; under RTNL
+ * @filter: last filter given to SET_RX_FILTER; under RTNL
+ * @link_lock: protects @port_up and the carrier
  * @port_up: the port is enabled, so the carrier follows its link
- * @restart_work: makes the queues anew after a fault, again and again if need be
- * @refill_work: looks for receive buffers where it may sleep
+ * @restart_work: recreates the queues after a fault, with retries
+ * @refill_work: allocates receive buffers in process context
  * @stats_work: refreshes @hw_counters
- * @hw_counters: TERN_ETH_CNT_*, as read last
- * @hw_syncp: of @hw_counters
+ * @hw_counters: last values read, indexed by TERN_ETH_CNT_*
+ * @hw_syncp: protects @hw_counters
  */
 struct tern_net {
 	struct tern_dev *tdev;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The network device: its life, its address, filters, MTU and link. While it is
- * down the port is disabled, for RDMA too: the RDMA port is as up as its netdev.
+ * The network device: registration, address, filters, MTU and link. While it is
+ * down the port is disabled for RDMA, too: the RDMA port follows the state of
+ * its netdev.
  */
 
 #include <kunit/visibility.h>
@@ -14,14 +15,14 @@
 #include "tern_util.h"
 
 #define TERN_MAX_MTU		9000
-/* Emulated machines stall for seconds. */
+/* Emulated machines may stall for seconds. */
 #define TERN_TX_TIMEOUT		(15 * HZ)
-/* Between attempts to start queues that the device refuses. */
+/* Delay between attempts to start queues that the device refused. */
 #define TERN_RESTART_INTERVAL	HZ
 
 static_assert(TERN_MAX_MTU + ETH_HLEN + 2 * VLAN_HLEN <= TERN_ETH_MAX_FRAME);
 
-/* Tells the port what @mask names: TERN_PORT_*. */
+/* Sets the port attributes in @mask, TERN_PORT_*. */
 static int tern_net_modify_port(struct tern_net *net, u32 mask, unsigned int mtu,
 				const u8 *mac, bool enable)
 {
@@ -44,7 +45,7 @@ static int tern_net_send_filter(struct tern_net *net)
 			     &net->filter, sizeof(net->filter), NULL, 0);
 }
 
-/* Asks for the link and follows it, if the port is enabled. Process context. */
+/* Updates the carrier, if the port is enabled. Process context. */
 void tern_net_update_link(struct tern_net *net)
 {
 	struct tern_rsp_port port;
@@ -59,7 +60,7 @@ void tern_net_update_link(struct tern_net *net)
 	mutex_unlock(&net->link_lock);
 }
 
-/* The device is dead. */
+/* Called when the device is dead. */
 void tern_net_lose_link(struct tern_net *net)
 {
 	mutex_lock(&net->link_lock);
@@ -126,7 +127,7 @@ static int tern_net_stop(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
 
-	/* Before a reset it was stopped already. */
+	/* It was already stopped before a reset. */
 	if (!net->open)
 		return 0;
 	net->open = false;
@@ -136,9 +137,8 @@ static int tern_net_stop(struct net_device *netdev)
 }
 
 /*
- * New queues, the port stays as it is. They need no memory of the host. Should the
- * device refuse them all the same, the interface has no link until it does not any
- * more. RTNL held.
+ * Recreates the queues; the port is left as it is. Needs no host memory. If the
+ * device refuses, the interface has no link until a retry succeeds. RTNL held.
  */
 static void tern_net_restart(struct tern_net *net)
 {
@@ -256,14 +256,14 @@ static void tern_net_stats_work(struct work_struct *work)
 
 	if (tern_cmd_query_eth_counters(net->tdev, counters))
 		return;
-	/* Where the counters need a lock, its holder must not be preempted. */
+	/* Where this takes a lock, its holder must not be preempted. */
 	flags = u64_stats_update_begin_irqsave(&net->hw_syncp);
 	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
 		u64_stats_set(&net->hw_counters[i], counters[i]);
 	u64_stats_update_end_irqrestore(&net->hw_syncp, flags);
 }
 
-/* Atomic: what the device counts is as old as the last call. */
+/* Atomic context: device counters are as old as the previous call. */
 static void tern_get_stats64(struct net_device *netdev,
 			     struct rtnl_link_stats64 *stats)
 {
@@ -333,8 +333,8 @@ int tern_net_alloc(struct tern_dev *tdev)
 EXPORT_SYMBOL_IF_KUNIT(tern_net_alloc);
 
 /*
- * Nothing may use the network device any more. Its work may still run: events of
- * the device queue it until the device is down.
+ * The network device must have no users. Its work items may still be queued:
+ * device events queue them until the device is down.
  */
 void tern_net_free(struct tern_net *net)
 {
@@ -346,7 +346,7 @@ void tern_net_free(struct tern_net *net)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
 
-/* Describes the device as QUERY_CAPS and QUERY_PORT do, and shows it to the world. */
+/* Sets attributes from QUERY_CAPS and QUERY_PORT, and registers the netdev. */
 int tern_net_register(struct tern_net *net)
 {
 	const struct tern_rsp_caps *caps = &net->tdev->caps;
@@ -383,7 +383,7 @@ void tern_net_unregister(struct tern_net *net)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_unregister);
 
-/* Before a reset: the interface stays configured, and does nothing. */
+/* Before a reset: keeps the interface configured but inactive. */
 void tern_net_detach(struct tern_net *net)
 {
 	struct net_device *netdev = net->netdev;
@@ -395,7 +395,7 @@ void tern_net_detach(struct tern_net *net)
 	rtnl_unlock();
 }
 
-/* After a reset: on with what was configured. */
+/* After a reset: reopens the interface with its configuration. */
 void tern_net_attach(struct tern_net *net)
 {
 	struct net_device *netdev = net->netdev;

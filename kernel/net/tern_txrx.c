@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Ethernet queues: made, filled, emptied. */
+/* Ethernet queues: creation, transmit, receive. */
 
 #include <kunit/static_stub.h>
 #include <kunit/visibility.h>
@@ -14,25 +14,25 @@
 #include "tern_util.h"
 
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
-/* Receive descriptors that are worth a store to the record. */
+/* Number of free receive descriptors that justifies a refill. */
 #define TERN_RX_BATCH		16
-/* With fewer buffers than this memory is looked for where it may sleep. */
+/* Below this number of buffers, allocation is retried in process context. */
 #define TERN_RX_LOW		(BIT(TERN_RX_LOG_SIZE) / 2)
 #define TERN_REFILL_INTERVAL	(HZ / 2)
-/* The transmit queue sleeps below one frame's descriptors, and wakes above two's. */
+/* Stop the transmit queue without room for a frame, wake it with twice that. */
 #define TERN_TX_STOP		TERN_ETH_MAX_TXD
 #define TERN_TX_WAKE		(2 * TERN_ETH_MAX_TXD)
 
-/* A fault that only new queues mend. */
+/* Handles a fault that only new queues repair. */
 static void tern_net_fault(struct tern_net *net)
 {
 	schedule_delayed_work(&net->restart_work, 0);
 }
 
-/* The device gave up completion queue @id. Process context. */
+/* The device reported an error of completion queue @id. Process context. */
 void tern_net_cq_error(struct tern_net *net, u32 id)
 {
-	/* A number of old does no harm: the work makes good queues anew. */
+	/* A stale number is harmless: the work recreates working queues. */
 	if (id == READ_ONCE(net->tx.cq.id) || id == READ_ONCE(net->rx.cq.id))
 		tern_net_fault(net);
 }
@@ -74,7 +74,7 @@ static void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
 }
 
-/* The next entry, NULL when there is none. */
+/* Returns the next entry, or NULL. */
 static const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq)
 {
 	const struct tern_cqe *cqe;
@@ -88,17 +88,18 @@ static const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq)
 	return cqe;
 }
 
-/* Gives the entries that were read back to the device. */
+/* Returns consumed entries to the device. */
 static void tern_net_cq_release(struct tern_net_cq *cq)
 {
-	/* They are read before the device learns that their place is free. */
+	/* Read them before the device learns that their slots are free. */
 	dma_mb();
 	WRITE_ONCE(cq->record->ci, cpu_to_le32(cq->ci));
 }
 
 /*
- * Asks for an event. NAPI does not own the queue any more: the lock keeps a word
- * with an old sequence number from overtaking the one of a poll elsewhere.
+ * Requests an event. NAPI no longer owns the queue here: the lock keeps an arm
+ * word with an old sequence number from overwriting that of a later poll on
+ * another CPU.
  */
 static void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 {
@@ -111,7 +112,7 @@ static void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 	spin_unlock(&cq->arm_lock);
 }
 
-/* Event of one of the completion queues; hard interrupt context. */
+/* Handles an event of a completion queue. Hard interrupt context. */
 static void tern_net_event(void *context, const struct tern_eqe *eqe)
 {
 	struct tern_net *net = context;
@@ -123,8 +124,8 @@ static void tern_net_event(void *context, const struct tern_eqe *eqe)
 	else if (id == net->tx.cq.id)
 		cq = &net->tx.cq;
 	else
-		return; /* of a queue that was destroyed */
-	/* An arm with this number would not be served again. */
+		return; /* stale event of a destroyed queue */
+	/* The device ignores another arm with the same sequence number. */
 	WRITE_ONCE(cq->arm_seq, cq->arm_seq + 1);
 	napi_schedule_irqoff(&net->napi);
 }
@@ -188,7 +189,7 @@ static int tern_tx_map_part(struct tern_net *net, struct sk_buff *skb,
 	return 0;
 }
 
-/* Maps a frame and writes its descriptors; the device does not see them yet. */
+/* Maps a frame and writes its descriptors. The device does not see them yet. */
 static int tern_tx_map(struct tern_net *net, struct sk_buff *skb)
 {
 	unsigned int nr_frags = skb_shinfo(skb)->nr_frags;
@@ -224,7 +225,7 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 	struct tern_tx *tx = &net->tx;
 	bool kick;
 
-	/* A false wake-up; the queue sleeps again unless there is room by now. */
+	/* Spurious wake-up: stop again unless there is room by now. */
 	if (unlikely(!netif_txq_maybe_stop(txq, tern_tx_free(tx), TERN_TX_STOP,
 					   TERN_TX_WAKE)))
 		return NETDEV_TX_BUSY;
@@ -236,9 +237,9 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 
 	skb_tx_timestamp(skb);
 	netif_txq_maybe_stop(txq, tern_tx_free(tx), TERN_TX_STOP, TERN_TX_WAKE);
-	/* Counted before the device can complete it. */
+	/* Account for the frame before the device can complete it. */
 	kick = __netdev_tx_sent_queue(txq, skb->len, netdev_xmit_more());
-	/* The device sees the descriptors before the index that covers them. */
+	/* Write the descriptors before the index that covers them. */
 	dma_wmb();
 	WRITE_ONCE(tx->record->pi, cpu_to_le32(tx->pi));
 	if (kick)
@@ -248,19 +249,19 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 drop:
 	dev_kfree_skb_any(skb);
 	DEV_STATS_INC(netdev, tx_dropped);
-	/* Frames of the same batch may wait for this one's kick. */
+	/* Later frames of the batch share one kick. */
 	if (!netdev_xmit_more())
 		tern_tx_kick(net);
 	return NETDEV_TX_OK;
 }
 
-/* Frames that left the queue. */
+/* Completed frames and bytes. */
 struct tern_tx_count {
 	unsigned int packets;
 	unsigned int bytes;
 };
 
-/* Frees what was queued up to descriptor @end; false when it was not on its way. */
+/* Frees frames up to descriptor @end. False if it is not in flight. */
 static bool tern_tx_complete(struct tern_net *net, u32 *ci, u32 end, int budget,
 			     struct tern_tx_count *done)
 {
@@ -294,7 +295,7 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
 		struct tern_tx_count done = {};
 
-		/* With this status the device has stopped serving the queue. */
+		/* With this status the device has stopped the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     !tern_tx_complete(net, &ci,
 					       le32_to_cpu(cqe->wqe_index),
@@ -311,7 +312,7 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 		tx->cq.ci++;
 	}
 	tern_net_cq_release(&tx->cq);
-	/* After the room for completions: the frames that find room here need it. */
+	/* Release CQ entries first: new frames will need them. */
 	smp_store_release(&tx->ci, ci);
 
 	dev_sw_netstats_tx_add(net->netdev, sent.packets, sent.bytes);
@@ -319,7 +320,7 @@ static void tern_tx_poll(struct tern_net *net, int budget)
 				 tern_tx_free(tx), TERN_TX_WAKE);
 }
 
-/* A buffer of at least @slot->size bytes, NULL without memory. */
+/* Allocates at least @slot->size bytes. Returns NULL without memory. */
 VISIBLE_IF_KUNIT struct page *tern_rx_alloc_page(struct page_pool *pool,
 						 struct tern_rx_slot *slot,
 						 gfp_t gfp)
@@ -329,7 +330,10 @@ VISIBLE_IF_KUNIT struct page *tern_rx_alloc_page(struct page_pool *pool,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rx_alloc_page);
 
-/* Posts receive buffers as far as there is memory. NAPI's, or with NAPI disabled. */
+/*
+ * Posts as many receive buffers as can be allocated. Called by NAPI, or with
+ * NAPI disabled.
+ */
 static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
 {
 	unsigned int need = SKB_HEAD_ALIGN(TERN_RX_HEADROOM + rx->frame_len);
@@ -352,7 +356,7 @@ static void tern_rx_fill(struct tern_rx *rx, gfp_t gfp)
 		};
 		rx->pi++;
 	}
-	/* The device sees the descriptors before the index that covers them. */
+	/* Write the descriptors before the index that covers them. */
 	dma_wmb();
 	WRITE_ONCE(rx->record->pi, cpu_to_le32(rx->pi));
 }
@@ -362,7 +366,7 @@ static bool tern_rx_is_low(const struct tern_rx *rx)
 	return tern_ring_used(rx->pi, rx->ci) < TERN_RX_LOW;
 }
 
-/* Hands a received frame of @len bytes to the stack. */
+/* Passes a received frame of @len bytes to the stack. */
 static void tern_rx_frame(struct tern_net *net, struct tern_rx_slot *slot, u32 len)
 {
 	struct tern_rx *rx = &net->rx;
@@ -394,7 +398,7 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 	while (done < budget && (cqe = tern_net_cq_peek(&rx->cq))) {
 		rx->cq.ci++;
 		done++;
-		/* One queue completes in order, until the device gives it up. */
+		/* A queue completes in order, unless it failed. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     rx->ci == rx->pi ||
 			     le32_to_cpu(cqe->wqe_index) != rx->ci)) {
@@ -415,7 +419,10 @@ static int tern_rx_poll(struct tern_net *net, int budget)
 	tern_net_cq_release(&rx->cq);
 	if (tern_ring_free(rx->pi, rx->ci, TERN_RX_LOG_SIZE) >= TERN_RX_BATCH)
 		tern_rx_fill(rx, GFP_ATOMIC | __GFP_NOWARN);
-	/* Jumbo frames take several pages in a row: those are not for an atomic context. */
+	/*
+	 * Jumbo frames need high-order allocations, which are unlikely to
+	 * succeed in atomic context.
+	 */
 	if (unlikely(tern_rx_is_low(rx)))
 		schedule_delayed_work(&net->refill_work, 0);
 	return done;
@@ -427,7 +434,7 @@ VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
 	int done;
 
 	tern_tx_poll(net, budget);
-	/* netpoll only wants frames to leave. */
+	/* netpoll only needs transmit completions. */
 	if (!budget)
 		return 0;
 	done = tern_rx_poll(net, budget);
@@ -456,9 +463,9 @@ static void tern_net_refill_work(struct work_struct *work)
 	rtnl_lock();
 	if (net->queues_up) {
 		napi_disable(&net->napi);
-		/* To write pages out may take this very interface. */
+		/* Writing pages out may use this very interface. */
 		tern_rx_fill(&net->rx, GFP_NOIO | __GFP_NOWARN);
-		/* Before NAPI, which would not wait. */
+		/* Before NAPI, which would not delay the work. */
 		if (tern_rx_is_low(&net->rx))
 			schedule_delayed_work(&net->refill_work,
 					      TERN_REFILL_INTERVAL);
@@ -535,7 +542,7 @@ static void tern_tx_destroy(struct tern_net *net)
 	netdev_tx_reset_queue(netdev_get_tx_queue(net->netdev, 0));
 }
 
-/* A pool of buffers for frames of @frame_len bytes. */
+/* Creates a pool of buffers for frames of @frame_len bytes. */
 VISIBLE_IF_KUNIT struct page_pool *tern_rx_pool_create(struct tern_net *net,
 						       unsigned int frame_len)
 {
@@ -617,7 +624,7 @@ static int tern_rx_create(struct tern_net *net)
 		tern_net_cq_destroy(net, &rx->cq);
 		return err;
 	}
-	/* A short ring is refilled by the first poll. */
+	/* If the ring is not full, the first poll refills it. */
 	tern_rx_fill(rx, GFP_KERNEL);
 	return 0;
 }
@@ -635,7 +642,7 @@ static void tern_rx_destroy(struct tern_net *net)
 	}
 }
 
-/* Once, before any queue. */
+/* Called once, before any queue is created. */
 void tern_queues_init(struct tern_net *net)
 {
 	spin_lock_init(&net->tx.cq.arm_lock);
@@ -645,9 +652,9 @@ void tern_queues_init(struct tern_net *net)
 }
 
 /*
- * Allocates all memory of the queues, for the MTU as it is, and their event queue.
- * It stays until tern_queues_free(): the queues can be stopped and started again
- * without an allocation. RTNL held.
+ * Allocates all memory of the queues, for the current MTU, and their event
+ * queue. It is kept until tern_queues_free(), so that the queues can be stopped
+ * and restarted without allocations. RTNL held.
  */
 int tern_queues_alloc(struct tern_net *net)
 {
@@ -675,7 +682,7 @@ free_tx:
 	return err;
 }
 
-/* The queues are stopped. RTNL held. */
+/* The queues must be stopped. RTNL held. */
 void tern_queues_free(struct tern_net *net)
 {
 	tern_eq_destroy(net->eq);
@@ -684,8 +691,8 @@ void tern_queues_free(struct tern_net *net)
 }
 
 /*
- * Creates the queues in the device and starts them; no memory that it needs can be
- * missing but receive buffers. RTNL held.
+ * Creates the queues in the device and starts them. Needs no memory except for
+ * receive buffers. RTNL held.
  */
 int tern_queues_start(struct tern_net *net)
 {
@@ -706,14 +713,14 @@ int tern_queues_start(struct tern_net *net)
 	return 0;
 }
 
-/* Stops and destroys the queues, if they are there. RTNL held. */
+/* Stops and destroys the queues, if they exist. RTNL held. */
 void tern_queues_stop(struct tern_net *net)
 {
 	if (!net->queues_up)
 		return;
 	net->queues_up = false;
 
-	/* NAPI first: it wakes the transmit queue. */
+	/* NAPI first, because it wakes the transmit queue. */
 	napi_disable(&net->napi);
 	netif_tx_disable(net->netdev);
 	netif_trans_update(net->netdev);
@@ -725,8 +732,8 @@ void tern_queues_stop(struct tern_net *net)
 }
 
 /*
- * Makes receive buffers fit @mtu. If they did not, the queues are stopped then. On
- * failure everything is as before. RTNL held.
+ * Adapts receive buffers to @mtu. If they must change, the queues are stopped.
+ * On failure nothing is changed. RTNL held.
  */
 int tern_queues_resize(struct tern_net *net, unsigned int mtu)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Arithmetic of rings, tags and vectors. */
+/* Arithmetic on rings, tags and vectors. */
 #ifndef TERN_UTIL_H
 #define TERN_UTIL_H
 
@@ -10,7 +10,10 @@
 
 #include "tern_hw.h"
 
-/* A command's tag: its slot, and a count that tells it from earlier users of the slot. */
+/*
+ * A command's tag is its slot and a count that distinguishes it from earlier
+ * users of the slot.
+ */
 #define TERN_TAG_SLOT_MASK	GENMASK(7, 0)
 #define TERN_TAG_COUNT_MASK	GENMASK(31, 8)
 
@@ -27,15 +30,16 @@ static inline unsigned int tern_tag_slot(u32 tag)
 }
 
 /*
- * Whether the phase word of entry @index of a ring of 1 << @log_size entries says
- * that the device has written it: 1 on the first pass, 0 on the second, ...
+ * Whether the phase word of entry @index, in a ring of 1 << @log_size entries,
+ * shows that the device has written the entry: the phase is 1 on the first
+ * pass, 0 on the second, and so on.
  */
 static inline bool tern_phase_valid(u32 phase, u32 index, u8 log_size)
 {
 	return (phase & TERN_CQE_PHASE) == (~(index >> log_size) & TERN_CQE_PHASE);
 }
 
-/* Entries between the free-running indices @ci and @pi. */
+/* Number of entries between the free-running indices @ci and @pi. */
 static inline u32 tern_ring_used(u32 pi, u32 ci)
 {
 	return pi - ci;
@@ -51,7 +55,7 @@ static inline u32 tern_ring_slot(u32 index, u8 log_size)
 	return index & (BIT(log_size) - 1);
 }
 
-/* The arm word of struct tern_cq_record. */
+/* Arm word of struct tern_cq_record. */
 static inline u32 tern_cq_arm_word(u32 ci, u32 seq, bool solicited)
 {
 	return FIELD_PREP(TERN_CQ_ARM_CI_MASK, ci & FIELD_MAX(TERN_CQ_ARM_CI_MASK)) |
@@ -59,7 +63,7 @@ static inline u32 tern_cq_arm_word(u32 ci, u32 seq, bool solicited)
 	       (solicited ? TERN_CQ_ARM_SOLICITED : 0) | TERN_CQ_ARM_VALID;
 }
 
-/* Log2 of entries of an event queue for @nent events; CREATE_EQ takes 4..20. */
+/* Log2 of the size of an EQ for @nent events. CREATE_EQ accepts 4..20. */
 static inline u8 tern_eq_log_size(unsigned int nent)
 {
 	return max(order_base_2(nent), 4);
@@ -67,16 +71,16 @@ static inline u8 tern_eq_log_size(unsigned int nent)
 
 #define TERN_EQ_MAX_ENTRIES	BIT(20)
 
-/* Longest frame of @mtu: two VLAN tags may stand before the payload. */
+/* Maximum frame length for @mtu, with two VLAN tags. */
 static inline unsigned int tern_frame_len(unsigned int mtu)
 {
 	return min(mtu + ETH_HLEN + 2 * VLAN_HLEN, TERN_ETH_MAX_FRAME);
 }
 
-/* MSI-X vector of completion vector @comp when @num_vectors were granted. */
+/* MSI-X vector of completion vector @comp if @num_vectors were granted. */
 static inline unsigned int tern_comp_to_msix(unsigned int comp, unsigned int num_vectors)
 {
-	/* 0: admin and events, 1: netdev, the rest RDMA; few are shared. */
+	/* 0: admin and events, 1: netdev, others: RDMA, unless shared. */
 	return num_vectors > 2 ? 2 + comp : num_vectors - 1;
 }
 
