@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * The RDMA driver of tern: its objects and what its files know of each other.
- */
+/* tern_ib.ko internals: objects of the driver and interfaces of its files. */
 #ifndef TERN_IB_H
 #define TERN_IB_H
 
@@ -31,14 +29,14 @@
 
 #define TERN_IB_PORT		1
 
-/* Windows of type 2, of any type. */
+/* Capability bits of type 2 windows, and of all window types. */
 #define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
 #define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
 
 /**
- * struct tern_ref - keeps an object that events may look up
- * @count: one for the object itself, one for each event at work on it
- * @idle: completed when the last of them is gone
+ * struct tern_ref - reference count of an object that events look up
+ * @count: one for the object itself and one for each event being handled
+ * @idle: completed when @count drops to 0
  */
 struct tern_ref {
 	refcount_t count;
@@ -62,7 +60,7 @@ static inline void tern_ref_put(struct tern_ref *ref)
 		complete(&ref->idle);
 }
 
-/* Drops the object's own reference; returns when no event is at work on it. */
+/* Drops the object's own reference and waits until no event uses the object. */
 static inline void tern_ref_kill(struct tern_ref *ref)
 {
 	tern_ref_put(ref);
@@ -71,8 +69,8 @@ static inline void tern_ref_kill(struct tern_ref *ref)
 
 /**
  * struct tern_ib_eq - a completion event queue
- * @eq: the queue
- * @num_cqs: CQs mapped to it, up to tern_ib_dev.cqs_per_eq
+ * @eq: the event queue
+ * @num_cqs: number of CQs mapped to it, up to tern_ib_dev.cqs_per_eq
  */
 struct tern_ib_eq {
 	struct tern_eq *eq;
@@ -81,10 +79,10 @@ struct tern_ib_eq {
 
 /**
  * struct tern_clock - the device's clock page
- * @page: what processes read, NULL for a device without time stamps
- * @work: updates it while there are @users
+ * @page: the page that processes read, NULL if the device has no time stamps
+ * @work: updates @page while @users is not 0
  * @lock: protects @users
- * @users: user contexts
+ * @users: number of user contexts
  */
 struct tern_clock {
 	struct tern_clock_page *page;
@@ -94,17 +92,18 @@ struct tern_clock {
 };
 
 /**
- * struct tern_ib_dev - the RDMA device
- * @ibdev: what ib_core knows of it
+ * struct tern_ib_dev - RDMA device
+ * @ibdev: the device in ib_core
  * @core: the PCI function, owned by the network driver
- * @event_nb: takes asynchronous events
- * @cqs: CQs by number, for events; locked with interrupts off
+ * @event_nb: receives asynchronous events
+ * @cqs: CQs by number, for events; locked with interrupts disabled
  * @qps: QPs by number, for events
  * @srqs: SRQs by number, for events
- * @eqs: one completion EQ for each completion vector
- * @num_eqs: entries of @eqs
- * @cqs_per_eq: CQs an EQ has room for; all EQs together hold every CQ there can be
- * @flush_work: completes the kernel's work when the device does not
+ * @eqs: completion EQs, one per completion vector
+ * @num_eqs: number of @eqs
+ * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have room for
+ *	every CQ of the device
+ * @flush_work: completes kernel work requests when the device no longer does
  * @clock: the clock page
  */
 struct tern_ib_dev {
@@ -121,7 +120,7 @@ struct tern_ib_dev {
 	struct tern_clock clock;
 };
 
-/* What a mapping shows, and what goes back to the device after the last one. */
+/* Contents of a mapping, returned to the device after the last unmap. */
 enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
@@ -130,10 +129,10 @@ enum tern_mmap_type {
 
 /**
  * struct tern_mmap_entry - pages that user space may map
- * @rdma_entry: ib_core's part
- * @address: bus address of the first; nothing for the clock page
- * @type: what they are
- * @id: the device's number of them; nothing for the clock page
+ * @rdma_entry: the entry in ib_core
+ * @address: bus address of the first page; unused for the clock page
+ * @type: contents of the pages
+ * @id: the device's number for the pages; unused for the clock page
  */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
@@ -144,11 +143,11 @@ struct tern_mmap_entry {
 
 /**
  * struct tern_ucontext - user context
- * @ibucontext: ib_core's part
- * @uar_entry: its doorbell page
- * @clock_entry: the clock page, NULL for a device without time stamps
- * @record_lock: protects @record_pages and their counts
- * @record_pages: pinned pages of doorbell records
+ * @ibucontext: the context in ib_core
+ * @uar_entry: the doorbell page
+ * @clock_entry: the clock page, NULL if the device has no time stamps
+ * @record_lock: protects @record_pages and their reference counts
+ * @record_pages: pinned pages that hold doorbell records
  */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
@@ -161,9 +160,9 @@ struct tern_ucontext {
 struct tern_record_page;
 
 /**
- * struct tern_record - doorbell record of a user's queue
- * @page: the pinned page it lies in, NULL for none
- * @dma: the device's address of the record
+ * struct tern_record - doorbell record of a user queue
+ * @page: the pinned page that holds it, NULL if there is none
+ * @dma: DMA address of the record
  */
 struct tern_record {
 	struct tern_record_page *page;
@@ -172,9 +171,9 @@ struct tern_record {
 
 /**
  * struct tern_pd - protection domain
- * @ibpd: ib_core's part
- * @pdn: its number
- * @privileged: the kernel's own: TERN_LKEY_DMA works in it
+ * @ibpd: the PD in ib_core
+ * @pdn: PD number
+ * @privileged: a kernel PD, in which TERN_LKEY_DMA is valid
  */
 struct tern_pd {
 	struct ib_pd ibpd;
@@ -184,15 +183,16 @@ struct tern_pd {
 
 /**
  * struct tern_mr - memory region
- * @ibmr: ib_core's part; lkey and rkey are the device's key
- * @umem: the pinned memory, NULL for those of the kernel and in device memory
- * @dm_entry: the device memory, which it keeps from being freed; else NULL
- * @page_list: what REG_MR takes the pages from; none but with IB_MR_TYPE_MEM_REG
- * @access: IB_ACCESS_* as registered
- * @page_shift: log2 of the bytes of its pages in the device
- * @num_pages: how many of them
- * @max_pages: entries of @page_list
- * @first_offset: with @page_list: of the first byte in the first page
+ * @ibmr: the MR in ib_core; lkey and rkey are the device's key
+ * @umem: the pinned memory, NULL for kernel regions and device memory
+ * @dm_entry: the registered device memory, on which the region holds a
+ *	reference, or NULL
+ * @page_list: page list for REG_MR, used only for IB_MR_TYPE_MEM_REG
+ * @access: IB_ACCESS_* flags
+ * @page_shift: log2 of the page size in the device
+ * @num_pages: number of pages
+ * @max_pages: size of @page_list in entries
+ * @first_offset: with @page_list, offset of the first byte in the first page
  */
 struct tern_mr {
 	struct ib_mr ibmr;
@@ -208,8 +208,8 @@ struct tern_mr {
 
 /**
  * struct tern_mw - memory window
- * @ibmw: ib_core's part
- * @key: as it was allocated; binds change its variant
+ * @ibmw: the MW in ib_core
+ * @key: the key as allocated; binding changes its variant
  */
 struct tern_mw {
 	struct ib_mw ibmw;
@@ -218,8 +218,8 @@ struct tern_mw {
 
 /**
  * struct tern_dm - device memory
- * @ibdm: ib_core's part
- * @entry: its pages; theirs is the device's allocation
+ * @ibdm: the DM in ib_core
+ * @entry: mmap entry of its pages, which owns the device's allocation
  */
 struct tern_dm {
 	struct ib_dm ibdm;
@@ -228,14 +228,14 @@ struct tern_dm {
 
 /**
  * struct tern_cq - completion queue
- * @ibcq: ib_core's part
- * @umem: entries of a user's
- * @record: the doorbell record of a user's
- * @kern: both of the kernel's
+ * @ibcq: the CQ in ib_core
+ * @umem: ring of a user CQ
+ * @record: doorbell record of a user CQ
+ * @kern: ring and record of a kernel CQ
  * @ref: held by completion events
- * @eq: where its completion events go
- * @resize_lock: one resize at a time; protects @umem
- * @cqn: its number
+ * @eq: EQ for its completion events
+ * @resize_lock: serializes resizes; protects @umem
+ * @cqn: CQ number
  */
 struct tern_cq {
 	struct ib_cq ibcq;
@@ -244,25 +244,25 @@ struct tern_cq {
 	struct tern_kcq kern;
 	struct tern_ref ref;
 	struct tern_ib_eq *eq;
-	struct mutex resize_lock;	/* one at a time */
+	struct mutex resize_lock;	/* serializes resizes */
 	u32 cqn;
 };
 
 /**
  * struct tern_srq - shared receive queue
- * @ibsrq: ib_core's part
- * @umem: entries of a user's
- * @urecord: the doorbell record of a user's
- * @kbuf: entries and record of the kernel's
+ * @ibsrq: the SRQ in ib_core
+ * @umem: ring of a user SRQ
+ * @urecord: doorbell record of a user SRQ
+ * @kbuf: ring and record of a kernel SRQ
  * @ref: held by asynchronous events
- * @modify_lock: one change at a time; protects @umem and @max_wr
- * @srqn: its number
- * @max_wr: slots
- * @max_sge: SGEs of a WQE
- * @log_stride: log2 of the bytes of a slot
- * @post_lock: protects @pi and the entries of @kbuf
- * @record: in @kbuf
- * @pi: WQEs posted to @kbuf
+ * @modify_lock: serializes modifications; protects @umem and @max_wr
+ * @srqn: SRQ number
+ * @max_wr: number of slots
+ * @max_sge: maximum number of SGEs per WQE
+ * @log_stride: log2 of the slot size in bytes
+ * @post_lock: protects @pi and the ring in @kbuf
+ * @record: doorbell record in @kbuf
+ * @pi: number of WQEs posted to @kbuf
  */
 struct tern_srq {
 	struct ib_srq ibsrq;
@@ -270,7 +270,7 @@ struct tern_srq {
 	struct tern_record urecord;
 	struct tern_kbuf kbuf;
 	struct tern_ref ref;
-	struct mutex modify_lock;	/* one change at a time */
+	struct mutex modify_lock;	/* serializes modifications */
 	u32 srqn;
 	u32 max_wr;
 	u32 max_sge;
@@ -287,16 +287,17 @@ struct tern_xrcd {
 
 /**
  * struct tern_qp - queue pair
- * @ibqp: ib_core's part; qp_num is the device's number
- * @umem: both queues of a user's
- * @record: the doorbell record of a user's
- * @kern: queues and record of the kernel's
+ * @ibqp: the QP in ib_core; qp_num is the device's number
+ * @umem: queues of a user QP
+ * @record: doorbell record of a user QP
+ * @kern: queues and record of a kernel QP
  * @ref: held by asynchronous events
- * @lock: one change of state at a time; protects @state and @dest_qpn
- * @state: the last one commanded or seen; the device may have moved on to an error
- * @dest_qpn: the peer's number
- * @cap: what the queues have room for
- * @sq_sig_type: which sends complete
+ * @lock: serializes state changes; protects @state and @dest_qpn
+ * @state: last state commanded or queried; the device may have moved to an
+ *	error state since
+ * @dest_qpn: QP number of the peer
+ * @cap: actual queue capacities
+ * @sq_sig_type: which send requests generate a completion
  */
 struct tern_qp {
 	struct ib_qp ibqp;
@@ -304,7 +305,7 @@ struct tern_qp {
 	struct tern_record record;
 	struct tern_kqp kern;
 	struct tern_ref ref;
-	struct mutex lock;	/* one change of state at a time */
+	struct mutex lock;	/* serializes state changes */
 	enum ib_qp_state state;
 	u32 dest_qpn;
 	struct ib_qp_cap cap;
@@ -313,8 +314,8 @@ struct tern_qp {
 
 /**
  * struct tern_ah - address handle
- * @ibah: ib_core's part
- * @av: what a UD send WQE carries
+ * @ibah: the AH in ib_core
+ * @av: address vector for UD send WQEs
  */
 struct tern_ah {
 	struct ib_ah ibah;
@@ -382,7 +383,7 @@ static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 	return container_of(ibah, struct tern_ah, ibah);
 }
 
-/* Whether the device has one of the capabilities. */
+/* Whether the device has any of the capabilities in @cap. */
 static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 {
 	return le64_to_cpu(dev->core->caps->flags) & cap;
@@ -399,7 +400,7 @@ void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err);
 /* tern_ib_mem.c */
 
 /**
- * struct tern_chunk - 4096 bytes of a page list on their way to the device
+ * struct tern_chunk - 4096 bytes of a page list
  * @entry: TERN_PAGES_CHUNK addresses
  * @dma: DMA address while mapped, else DMA_MAPPING_ERROR
  */
@@ -409,13 +410,14 @@ struct tern_chunk {
 };
 
 /**
- * struct tern_table - page list in memory that the device reads during a command
- * @dma_dev: device that reads it
- * @root: addresses of the chunks, when there is more than one
- * @chunks: the entries
- * @num_chunks: chunks there are
- * @num: entries added so far
- * @max: entries it has room for
+ * struct tern_table - page list that the device reads while it executes a
+ * command
+ * @dma_dev: device that reads the list
+ * @root: addresses of the chunks, used if there is more than one
+ * @chunks: chunks with the entries
+ * @num_chunks: number of chunks
+ * @num: number of entries added so far
+ * @max: capacity in entries
  */
 struct tern_table {
 	struct device *dma_dev;
@@ -426,7 +428,7 @@ struct tern_table {
 	u32 max;
 };
 
-/* Entries a table holds at most, whatever the device reads at once: 2 MiB of memory. */
+/* Maximum capacity of a table, whatever the device can read: 2 MiB. */
 #define TERN_TABLE_MAX		(TERN_PAGES_CHUNK * TERN_PAGES_CHUNK)
 
 u32 tern_table_limit(const struct tern_rsp_caps *caps);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Address handles and vectors: memory alone, the device hears of them in WQEs
- * and in MODIFY_QP. Creating one may not sleep.
+ * Address handles and address vectors. An address handle is host memory only:
+ * the device receives address vectors in WQEs and in MODIFY_QP. Creating one
+ * must not sleep.
  */
 
 #include <kunit/visibility.h>
@@ -12,12 +13,12 @@
 #include "tern_ib.h"
 
 /**
- * tern_av_from_attr() - make an address vector
- * @av: filled
- * @attr: resolved by ib_core: source GID and destination MAC are there
+ * tern_av_from_attr() - convert address attributes to an address vector
+ * @av: output
+ * @attr: address with source GID and destination MAC resolved by ib_core
  * @udp_sport: UDP source port, 0 to let the device derive it
  *
- * Return: 0, or -EINVAL for an address RoCEv2 cannot reach.
+ * Return: 0, or -EINVAL if RoCEv2 cannot reach the address.
  */
 int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
 		      u16 udp_sport)
@@ -47,9 +48,9 @@ int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
 EXPORT_SYMBOL_IF_KUNIT(tern_av_from_attr);
 
 /**
- * tern_av_to_attr() - the way back
+ * tern_av_to_attr() - convert an address vector to address attributes
  * @av: an address vector
- * @attr: filled, without a reference to the source GID
+ * @attr: output, without a reference to the source GID
  */
 void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 {
@@ -68,10 +69,11 @@ void tern_av_to_attr(const struct tern_av *av, struct rdma_ah_attr *attr)
 EXPORT_SYMBOL_IF_KUNIT(tern_av_to_attr);
 
 /**
- * tern_create_ah() - make an address handle
+ * tern_create_ah() - create an address handle
  * @ibah: the address handle
- * @init_attr: its attributes, resolved
- * @udata: no request; response struct tern_uresp_create_ah. NULL in the kernel.
+ * @init_attr: resolved attributes
+ * @udata: no request; the response is struct tern_uresp_create_ah. NULL for
+ *	kernel users.
  *
  * Return: 0 or a negative errno.
  */
@@ -88,7 +90,7 @@ int tern_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init_attr,
 	if (err)
 		return err;
 
-	/* Without a flow label the device tells flows apart by QP numbers. */
+	/* Without a flow label the device distinguishes flows by QP numbers. */
 	flow_label = attr->grh.flow_label & IB_GRH_FLOWLABEL_MASK;
 	if (flow_label)
 		resp.udp_sport = rdma_flow_label_to_udp_sport(flow_label);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The clock page: what makes wall-clock time of the device's time stamps, for
- * processes that may not ask the device each time.
+ * Clock page: lets processes convert the device's time stamps to wall-clock
+ * time without a register access.
  */
 
 #include <kunit/visibility.h>
@@ -13,41 +13,44 @@
 
 #define TERN_CLOCK_PERIOD	(HZ / 10)
 
-/* An error is corrected at a rate that would take so long for all of it. */
+/* The rate is chosen to correct the whole error within this time. */
 #define TERN_CLOCK_HORIZON	NSEC_PER_SEC
-/* A larger error is a step of CLOCK_REALTIME. */
+/* A larger error means that CLOCK_REALTIME was set. */
 #define TERN_CLOCK_STEP		(100 * (s64)NSEC_PER_MSEC)
 #define TERN_CLOCK_ONE		((s64)BIT(TERN_CLOCK_SHIFT))
-/* 500 ppm, as adjtime() slews; and half speed, for steps back. */
+/* 500 ppm, as adjtime() slews; half speed to go back. */
 #define TERN_CLOCK_SLEW		(TERN_CLOCK_ONE / 2000)
 #define TERN_CLOCK_SLEW_BACK	(TERN_CLOCK_ONE / 2)
 
-/* The page's rate when it is @error ns behind CLOCK_REALTIME. */
+/* Rate of the page if it is @error ns behind CLOCK_REALTIME. */
 static u32 tern_clock_mult(s64 error)
 {
 	s64 least = error < -TERN_CLOCK_STEP ? -TERN_CLOCK_SLEW_BACK :
 					       -TERN_CLOCK_SLEW;
 	s64 slew;
 
-	/* Below the horizon the product fits; the rest is cut off anyway. */
+	/*
+	 * Within the horizon the product fits; larger errors are clamped to the
+	 * slew limit anyway.
+	 */
 	error = clamp_t(s64, error, -TERN_CLOCK_HORIZON, TERN_CLOCK_HORIZON);
 	slew = div_s64(error * TERN_CLOCK_ONE, TERN_CLOCK_HORIZON);
 	return TERN_CLOCK_ONE + clamp_t(s64, slew, least, TERN_CLOCK_SLEW);
 }
 
 /**
- * tern_clock_next() - begin a new segment of the page's time
- * @from: what the page says; with a multiplier of 0 nothing that counts
- * @device_ns: the device's clock now, not before that of @from
- * @real_ns: CLOCK_REALTIME now
+ * tern_clock_next() - start a new segment of the page's time
+ * @from: current contents of the page; ignored if its multiplier is 0
+ * @device_ns: current device clock, not before that of @from
+ * @real_ns: current CLOCK_REALTIME
  *
- * The segment begins at the time that the page has now, so time goes on without a
- * break, and its rate takes the page towards CLOCK_REALTIME: 500 ppm faster or
- * slower at most. When CLOCK_REALTIME was set forward by more than 100 ms, so is
- * the page. When it was set back by more than that, the page runs at half speed
- * until it is within 100 ms, that is for twice the step.
+ * The segment starts at the current time of the page, so that time is
+ * continuous, and its rate moves the page towards CLOCK_REALTIME by at most 500
+ * ppm. If CLOCK_REALTIME was set forward by more than 100 ms, the page is set,
+ * too. If it was set back by more than 100 ms, the page runs at half speed
+ * until the error is below 100 ms, that is for twice the step.
  *
- * Return: the segment, without a sequence.
+ * Return: the segment, without a sequence number.
  */
 struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
 				       u64 device_ns, u64 real_ns)
@@ -70,22 +73,22 @@ struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_clock_next);
 
-/* A reader that sees an odd number, or another one afterwards, starts again. */
+/* Readers retry if the sequence number is odd or has changed. */
 static void tern_clock_write(struct tern_clock_page *page,
 			     const struct tern_clock_page *next)
 {
 	WRITE_ONCE(page->sequence, page->sequence + 1);
-	/* Readers see the odd number before any of what follows. */
+	/* Make the odd number visible before the updates that follow. */
 	smp_wmb();
 	WRITE_ONCE(page->mult, next->mult);
 	WRITE_ONCE(page->device_ns, next->device_ns);
 	WRITE_ONCE(page->wall_ns, next->wall_ns);
-	/* And all of it before the even one. */
+	/* Make the updates visible before the even number. */
 	smp_wmb();
 	WRITE_ONCE(page->sequence, page->sequence + 1);
 }
 
-/* One at a time: by the work, or by the first user before the work is queued. */
+/* Called by the work, or by the first user before the work is queued. */
 static void tern_clock_update(struct tern_ib_dev *dev,
 			      const struct tern_clock_page *from)
 {
@@ -95,7 +98,10 @@ static void tern_clock_update(struct tern_ib_dev *dev,
 	before = ktime_get_real_ns();
 	device_ns = tern_read_clock(dev->core);
 	after = ktime_get_real_ns();
-	/* A device that is gone reads as ones, and time may be set between the two. */
+	/*
+	 * A removed device reads as all ones, and CLOCK_REALTIME may be set
+	 * between the two reads.
+	 */
 	if (upper_32_bits(device_ns) == U32_MAX ||
 	    device_ns < from->device_ns || after < before)
 		return;
@@ -114,10 +120,11 @@ static void tern_clock_work(struct work_struct *work)
 }
 
 /**
- * tern_clock_init() - make the clock page
+ * tern_clock_init() - allocate the clock page
  * @dev: the device
  *
- * Return: 0, also for a device without time stamps, which has no page; -ENOMEM.
+ * Return: 0, also for a device without time stamps, which has no page, or
+ * -ENOMEM.
  */
 int tern_clock_init(struct tern_ib_dev *dev)
 {
@@ -134,9 +141,9 @@ int tern_clock_init(struct tern_ib_dev *dev)
 
 /**
  * tern_clock_free() - undo tern_clock_init()
- * @dev: a device without user contexts
+ * @dev: the device, which has no user contexts
  *
- * A process that has the page mapped keeps it, as it is.
+ * A process that has mapped the page keeps it with its last contents.
  */
 void tern_clock_free(struct tern_ib_dev *dev)
 {
@@ -144,12 +151,12 @@ void tern_clock_free(struct tern_ib_dev *dev)
 }
 
 /**
- * tern_clock_get() - keep the clock page up to date
+ * tern_clock_get() - start updating the clock page
  * @dev: a device with a clock page
  */
 void tern_clock_get(struct tern_ib_dev *dev)
 {
-	/* Nobody has read the page for a while: it need not go on where it was. */
+	/* Nobody has read the page lately: time need not be continuous. */
 	static const struct tern_clock_page anew;
 	struct tern_clock *clock = &dev->clock;
 

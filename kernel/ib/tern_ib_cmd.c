@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Commands on one object, and what their failure means for its memory.
- */
+/* Commands on a single object, and the fate of its memory if they fail. */
 
 #include "tern_ib.h"
 
@@ -9,9 +7,9 @@
  * tern_ib_create() - create an object in the device
  * @dev: the device
  * @opcode: TERN_CMD_* that creates it
- * @cmd: the command, may be NULL when @len is 0
- * @len: bytes of @cmd
- * @id: takes the object's number or key
+ * @cmd: command payload, may be NULL if @len is 0
+ * @len: size of @cmd in bytes
+ * @id: output, the object's number or key
  *
  * May sleep.
  *
@@ -32,15 +30,15 @@ int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 }
 
 /**
- * tern_ib_destroy() - take an object away from the device
+ * tern_ib_destroy() - destroy an object in the device
  * @dev: the device
  * @opcode: TERN_CMD_* that destroys it
- * @id: number or key
+ * @id: object number or key
  *
  * May sleep.
  *
- * Return: 0 when the device uses the object no more, which a dead device never
- * does; else why a live one kept it.
+ * Return: 0 if the device no longer uses the object, which is always true of a
+ * dead device; otherwise the errno for which a live device kept it.
  */
 int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id)
 {
@@ -48,7 +46,7 @@ int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id)
 	int err;
 
 	err = tern_cmd_exec(dev->core, opcode, &cmd, sizeof(cmd), NULL, 0);
-	/* It may have died of this very command. */
+	/* The device may have died while it executed this command. */
 	if (err && tern_core_dead(dev->core))
 		return 0;
 
@@ -56,12 +54,12 @@ int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id)
 }
 
 /**
- * tern_ib_query() - ask the device about one object
+ * tern_ib_query() - query an object
  * @dev: the device
  * @opcode: TERN_CMD_QUERY_*
- * @id: number, key or what else the command names
- * @out: takes the reply, what the device does not write is zeroed
- * @out_len: its size in bytes
+ * @id: number, key or other identifier that the command expects
+ * @out: buffer for the reply; bytes that the device does not write are zeroed
+ * @out_len: size of @out in bytes
  *
  * May sleep.
  *
@@ -79,10 +77,10 @@ int tern_ib_query(struct tern_ib_dev *dev, u16 opcode, u32 id, void *out,
 /**
  * tern_ib_umem_done() - unpin the memory of a destroyed object
  * @dev: the device
- * @umem: its memory, NULL for none
- * @err: what tern_ib_destroy() returned for the object
+ * @umem: the memory, or NULL
+ * @err: return value of tern_ib_destroy() for the object
  *
- * Memory that the device may still write to stays pinned for ever.
+ * If the device may still write to the memory, it stays pinned forever.
  */
 void tern_ib_umem_done(struct tern_ib_dev *dev, struct ib_umem *umem, int err)
 {

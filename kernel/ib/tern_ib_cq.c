@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Completion queues and the event queues that tell of them. What is polled by the
- * kernel is in tern_ib_poll.c.
+ * Completion queues and their event queues. Polling of kernel CQs is in
+ * tern_ib_poll.c.
  */
 
 #include <linux/log2.h>
@@ -12,7 +12,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* Room for events of CQs that are gone before their events were taken. */
+/* Room for outstanding events of CQs that were destroyed. */
 #define TERN_EQ_SLACK		64
 
 static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn)
@@ -29,7 +29,7 @@ static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn)
 	return cq;
 }
 
-/* In hard interrupt context. An event of a CQ that is gone is no one's. */
+/* Hard interrupt context. Events of destroyed CQs are ignored. */
 static void tern_completion_event(void *context, const struct tern_eqe *eqe)
 {
 	struct tern_ib_dev *dev = context;
@@ -46,9 +46,9 @@ static void tern_completion_event(void *context, const struct tern_eqe *eqe)
 }
 
 /**
- * tern_cq_event() - tell a CQ's owner of an asynchronous event
+ * tern_cq_event() - report an asynchronous event of a CQ to its owner
  * @dev: the device
- * @cqn: number of the CQ, which may be gone
+ * @cqn: number of the CQ, which may no longer exist
  * @event: IB_EVENT_CQ_*
  */
 void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
@@ -72,12 +72,12 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
 }
 
 /**
- * tern_ib_create_eqs() - make a completion EQ for each completion vector
+ * tern_ib_create_eqs() - create a completion EQ for each completion vector
  * @dev: the device
  *
- * Together they have room for every CQ the device can have.
+ * Together they have room for every CQ of the device.
  *
- * Return: 0 or a negative errno with none made.
+ * Return: 0, or a negative errno, in which case no EQ exists.
  */
 int tern_ib_create_eqs(struct tern_ib_dev *dev)
 {
@@ -106,9 +106,9 @@ int tern_ib_create_eqs(struct tern_ib_dev *dev)
 
 /**
  * tern_ib_destroy_eqs() - undo tern_ib_create_eqs()
- * @dev: a device without CQs
+ * @dev: the device, which has no CQs
  *
- * No completion event is at work when it returns.
+ * No completion event is being handled after this returned.
  */
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
 {
@@ -118,7 +118,10 @@ void tern_ib_destroy_eqs(struct tern_ib_dev *dev)
 	dev->eqs = NULL;
 }
 
-/* The EQ of the vector, or when that is full the next with room: there is one. */
+/*
+ * Returns the EQ of the vector or, if that is full, the next one with room,
+ * which always exists.
+ */
 static struct tern_ib_eq *tern_get_eq(struct tern_ib_dev *dev,
 				      unsigned int vector)
 {
@@ -147,7 +150,7 @@ static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,
 			      &cq->cqn);
 }
 
-/* Makes the CQ in the device; its memory is pinned. */
+/* Creates the CQ in the device. Its memory is pinned. */
 static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 			       const struct tern_ureq_create_cq *req, u32 flags,
 			       u32 uar)
@@ -172,7 +175,7 @@ static int tern_cq_create_user(struct tern_ib_dev *dev, struct tern_cq *cq,
 	return err;
 }
 
-/* The way back, memory included. */
+/* Destroys the CQ and releases its memory. */
 static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_CQ, cq->cqn);
@@ -183,7 +186,7 @@ static void tern_cq_release(struct tern_ib_dev *dev, struct tern_cq *cq)
 	tern_put_eq(cq->eq);
 }
 
-/* Lets events find a CQ that the device has made. */
+/* Makes a CQ that exists in the device visible to events. */
 static int tern_cq_publish(struct tern_ib_dev *dev, struct tern_cq *cq)
 {
 	mutex_init(&cq->resize_lock);
@@ -198,9 +201,9 @@ static void tern_cq_unpublish(struct tern_ib_dev *dev, struct tern_cq *cq)
 }
 
 /**
- * tern_create_user_cq() - make a CQ in user memory
+ * tern_create_user_cq() - create a CQ in user memory
  * @ibcq: the CQ
- * @attr: entries wanted, completion vector, flags
+ * @attr: requested entries, completion vector, flags
  * @attrs: udata: struct tern_ureq_create_cq, struct tern_uresp_create_cq
  *
  * Return: 0 or a negative errno.
@@ -274,13 +277,13 @@ err_put_eq:
 }
 
 /**
- * tern_create_cq() - make a CQ of the kernel's
+ * tern_create_cq() - create a kernel CQ
  * @ibcq: the CQ
- * @attr: entries wanted and completion vector
+ * @attr: requested entries and completion vector
  * @attrs: NULL
  *
- * Return: 0; -EOPNOTSUPP for a flag; -EINVAL for more entries than the device
- * has; others.
+ * Return: 0; -EOPNOTSUPP for any flag; -EINVAL if the device does not support
+ * as many entries; or another negative errno.
  */
 int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		   struct uverbs_attr_bundle *attrs)
@@ -312,7 +315,7 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (err)
 		goto err_release_cq;
 
-	/* The device may have died before the CQ was found. */
+	/* The device may have died before the CQ was visible. */
 	if (tern_core_dead(dev->core))
 		schedule_work(&dev->flush_work);
 
@@ -329,11 +332,11 @@ err_put_eq:
 }
 
 /**
- * tern_destroy_cq() - end a CQ
+ * tern_destroy_cq() - destroy a CQ
  * @ibcq: the CQ
  * @udata: unused
  *
- * Its number is forgotten before the device may use it again.
+ * The CQ's number is removed before the device can reuse it.
  *
  * Return: 0.
  */
@@ -347,7 +350,7 @@ int tern_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	return 0;
 }
 
-/* Has the device write to the user's new buffer; the user reads the old one itself. */
+/* Makes the device write to the new buffer. The user drains the old one. */
 static int tern_cq_resize(struct tern_ib_dev *dev, struct tern_cq *cq,
 			  const struct tern_ureq_resize_cq *req,
 			  struct tern_uresp_resize_cq *resp)
@@ -390,15 +393,15 @@ err_release_umem:
 }
 
 /**
- * tern_resize_user_cq() - give a CQ of user space another size
+ * tern_resize_user_cq() - resize a user CQ
  * @ibcq: the CQ
- * @cqe: entries wanted
+ * @cqe: requested entries
  * @udata: struct tern_ureq_resize_cq, struct tern_uresp_resize_cq
  *
- * The user does not poll or arm meanwhile.
+ * User space must not poll or arm the CQ during the call.
  *
- * Return: 0; -EINVAL for a buffer that does not hold what is asked for, or not what
- * is there, and for a CQ that has overflowed; others.
+ * Return: 0; -EINVAL if the buffer is too small for the request or for the
+ * outstanding entries, or if the CQ has overflowed; or another negative errno.
  */
 int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 			struct ib_udata *udata)
@@ -417,7 +420,7 @@ int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 	    !tern_cq_size_ok(dev, req.buf_len, req.log_size, cqe))
 		return -EINVAL;
 
-	/* Room that cannot be written is found out while the old buffer is the CQ's. */
+	/* Detect a bad response buffer while the CQ uses the old ring. */
 	err = ib_respond_udata(udata, resp);
 	if (err)
 		return err;
@@ -432,16 +435,16 @@ int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 }
 
 /**
- * tern_modify_cq() - moderate the events of a CQ
+ * tern_modify_cq() - set the event moderation of a CQ
  * @ibcq: the CQ
- * @cq_count: completions that make an event, 0 for any number
- * @cq_period: microseconds after which the first of them does
+ * @cq_count: number of completions that trigger an event, 0 for no limit
+ * @cq_period: time in microseconds from the first completion to an event
  *
- * Both 0: each completion makes one. Kernel users call it too, with or without
- * adaptive moderation.
+ * If both are 0, each completion triggers an event. Kernel users call this,
+ * too, with or without adaptive moderation.
  *
- * Return: 0; -EINVAL for a count above 1 without a period and for a CQ that has
- * overflowed; others.
+ * Return: 0; -EINVAL for a count above 1 without a period, or if the CQ has
+ * overflowed; or another negative errno.
  */
 int tern_modify_cq(struct ib_cq *ibcq, u16 cq_count, u16 cq_period)
 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * User contexts with what they may map, and protection domains.
- */
+/* User contexts, their mappings, and protection domains. */
 
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -13,7 +11,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* A live device that keeps them has fewer to give. */
+/* If a live device keeps the pages, it has fewer left to give. */
 static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 			    u32 id)
 {
@@ -31,15 +29,16 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 }
 
 /**
- * tern_mmap_add() - let user space map pages
- * @ibucontext: the context that may
- * @type: what they are
- * @id: the device's number of them
- * @address: bus address of the first
- * @size: bytes, whole pages
+ * tern_mmap_add() - create an mmap entry
+ * @ibucontext: context that may map the pages
+ * @type: contents of the pages
+ * @id: the device's number for the pages
+ * @address: bus address of the first page
+ * @size: size in bytes, a multiple of the page size
  *
- * They go back to where they came from, in tern_mmap_free(), after the entry is
- * removed and the last mapping is gone; at once when this fails.
+ * tern_mmap_free() returns the pages to the device once the entry is removed
+ * and the last mapping is gone. If this function fails, it returns them at
+ * once.
  *
  * Return: the entry or an ERR_PTR.
  */
@@ -72,7 +71,7 @@ err_free_pages:
 	return ERR_PTR(err);
 }
 
-/* Makes a doorbell page that only this context may map. */
+/* Allocates a doorbell page that only this context may map. */
 static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 {
 	struct tern_core *core = dev->core;
@@ -85,7 +84,7 @@ static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 	if (err)
 		return err;
 
-	/* What is mapped is nobody else's, whatever the device says. */
+	/* Never map pages of another owner, even if the device offers them. */
 	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
 			 core->page_shift, uar)) {
 		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
@@ -104,7 +103,7 @@ static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 
 static void tern_del_uar(struct tern_ucontext *ucontext)
 {
-	/* The page goes back from tern_mmap_free(), after its last mapping. */
+	/* tern_mmap_free() returns the page, after the last mapping is gone. */
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
 }
 
@@ -132,7 +131,7 @@ static void tern_del_clock(struct tern_ucontext *ucontext)
 		rdma_user_mmap_entry_remove(&ucontext->clock_entry->rdma_entry);
 }
 
-/* Offset 0 belongs to the doorbell page, which comes first. */
+/* Offset 0 belongs to the doorbell page, which is added first. */
 static u64 tern_clock_offset(struct tern_ucontext *ucontext)
 {
 	if (!ucontext->clock_entry)
@@ -164,9 +163,9 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 }
 
 /**
- * tern_alloc_ucontext() - a process opens the device
- * @ibucontext: its context
- * @udata: no request; response struct tern_uresp_alloc_ucontext
+ * tern_alloc_ucontext() - allocate a user context
+ * @ibucontext: the context
+ * @udata: no request; the response is struct tern_uresp_alloc_ucontext
  *
  * Return: 0 or a negative errno.
  */
@@ -205,9 +204,9 @@ err_del_uar:
 }
 
 /**
- * tern_query_ucontext() - a process imports a context
- * @ibucontext: the context, which another one opened
- * @attrs: takes what that one was told
+ * tern_query_ucontext() - query a user context that a process imports
+ * @ibucontext: the context, opened by another process
+ * @attrs: attributes for the same response as that of tern_alloc_ucontext()
  *
  * Return: 0 or a negative errno.
  */
@@ -246,9 +245,9 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 }
 
 /*
- * Nothing to do: ib_core takes away what rdma_user_mmap_io() has mapped, and that
- * is all there is of the device. The clock page is ordinary memory: a mapping holds
- * it, and shows what it said last.
+ * Nothing to do: ib_core zaps the mappings of rdma_user_mmap_io(), which are
+ * all that lead to the device. The clock page is ordinary memory: a mapping
+ * keeps it with its last contents.
  */
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
@@ -264,14 +263,14 @@ static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 			      virt_to_page(dev->clock.page));
 }
 
-/* Maps memory of a BAR. */
+/* Maps part of a BAR. */
 static int tern_mmap_bar(struct ib_ucontext *ibucontext,
 			 struct vm_area_struct *vma,
 			 struct tern_mmap_entry *entry)
 {
 	pgprot_t prot;
 
-	/* The CPU may gather stores to device memory, but not keep copies. */
+	/* The CPU may combine stores to it, but must not cache it. */
 	if (entry->type == TERN_MMAP_DM)
 		prot = pgprot_writecombine(vma->vm_page_prot);
 	else
@@ -285,10 +284,10 @@ static int tern_mmap_bar(struct ib_ucontext *ibucontext,
 /**
  * tern_mmap() - map a doorbell page, device memory or the clock page
  * @ibucontext: the context
- * @vma: where
+ * @vma: the mapping
  *
- * Return: 0; -EINVAL for an offset or size that is not that of an entry; -EPERM for
- * a clock page that is to be more than read; others.
+ * Return: 0; -EINVAL if offset and size do not match an entry; -EPERM for a
+ * clock page that is not mapped read-only; or another negative errno.
  */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
@@ -311,8 +310,8 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 }
 
 /**
- * tern_mmap_free() - the last mapping is gone, and what it was made of
- * @rdma_entry: its entry
+ * tern_mmap_free() - release an mmap entry after its last mapping is gone
+ * @rdma_entry: the entry
  */
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 {
@@ -324,9 +323,9 @@ void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 }
 
 /**
- * tern_alloc_pd() - make a protection domain
+ * tern_alloc_pd() - allocate a protection domain
  * @ibpd: the PD
- * @udata: user request without content; NULL makes a privileged PD
+ * @udata: user request without driver data; NULL allocates a privileged PD
  *
  * Return: 0 or a negative errno.
  */
@@ -351,7 +350,7 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	/* A live device that keeps the PD has one less to give. */
+	/* If a live device keeps the PD, it has one less to give. */
 	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD,
 			to_tpd(ibpd)->pdn);
 	return 0;

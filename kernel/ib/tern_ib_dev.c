@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * What the device and its port are, and the port's GID table.
- */
+/* Device and port attributes, and the port's GID table. */
 
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
@@ -16,14 +14,15 @@
 #include "tern_ib_limits.h"
 
 /**
- * tern_query_device() - attributes of the device
+ * tern_query_device() - query device attributes
  * @ibdev: the device
- * @attr: filled; zero on entry
- * @udata: user request, NULL in the kernel
+ * @attr: output, zero on entry
+ * @udata: user request, NULL for kernel users
  *
- * What the driver has no verbs for stays 0, whatever the device can do.
+ * Attributes of features for which the driver has no verbs stay 0, whatever the
+ * device supports.
  *
- * Return: 0 or a negative errno for bad udata.
+ * Return: 0, or a negative errno for invalid udata.
  */
 int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 		      struct ib_udata *udata)
@@ -54,9 +53,9 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 }
 
 /**
- * tern_get_dev_fw_str() - the implementation's name and version
+ * tern_get_dev_fw_str() - get name and version of the device implementation
  * @ibdev: the device
- * @str: takes IB_FW_VERSION_NAME_MAX bytes
+ * @str: output, IB_FW_VERSION_NAME_MAX bytes
  */
 void tern_get_dev_fw_str(struct ib_device *ibdev, char *str)
 {
@@ -72,13 +71,13 @@ enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port)
 }
 
 /**
- * tern_get_port_immutable() - what ib_core may do with the port
+ * tern_get_port_immutable() - get the immutable port attributes
  * @ibdev: the device
  * @port: 1
- * @immutable: filled
+ * @immutable: output
  *
  * MADs and the connection manager need the general services QP, which a device
- * without unreliable datagrams does not have.
+ * without UD support does not have.
  *
  * Return: 0.
  */
@@ -101,14 +100,14 @@ int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 }
 
 /**
- * tern_query_port() - attributes of the port, the link's as the netdev has them
+ * tern_query_port() - query port attributes, with the link state of the netdev
  * @ibdev: the device
  * @port: 1
- * @attr: filled; zero on entry
+ * @attr: output, zero on entry
  *
  * Takes the RTNL lock.
  *
- * Return: 0, or -ENODEV without a netdev.
+ * Return: 0, or -ENODEV if there is no netdev.
  */
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr)
@@ -135,7 +134,10 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 	else
 		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 
-	/* The smallest MTU when not even that fits a frame: there is no "none". */
+	/*
+	 * If not even the smallest MTU fits a frame, report it all the same:
+	 * there is no value for none.
+	 */
 	attr->max_mtu = iboe_get_mtu(READ_ONCE(ndev->max_mtu)) ?: IB_MTU_256;
 	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu)) ?: IB_MTU_256;
 	dev_put(ndev);
@@ -160,12 +162,12 @@ int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 }
 
 /**
- * tern_add_gid() - give the device a GID and the source address of its frames
+ * tern_add_gid() - add a GID and the source address of its frames to the device
  * @attr: the GID, its index and netdev
  * @context: unused
  *
- * Return: 0; -EOPNOTSUPP for a VLAN's GID on a device without VLANs; else the
- * errno of the command.
+ * Return: 0; -EOPNOTSUPP for a GID of a VLAN if the device does not support
+ * VLANs; otherwise the errno of the command.
  */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context)
 {

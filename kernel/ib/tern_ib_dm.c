@@ -2,8 +2,8 @@
 /*
  * Device memory: allocations in BAR4. tern_ib_mr.c registers them.
  *
- * An allocation belongs to its mmap entry: it returns to the device when the
- * entry is removed and no mapping and no region is left of it.
+ * An allocation belongs to its mmap entry. It returns to the device once the
+ * entry is removed and no mapping or region uses it.
  */
 
 #include <linux/slab.h>
@@ -34,7 +34,7 @@ static struct tern_mmap_entry *tern_dm_create(struct tern_ib_dev *dev,
 		return ERR_PTR(err);
 
 	dmn = le32_to_cpu(rsp.dmn);
-	/* What is mapped is nobody else's, whatever the device says. */
+	/* Never map memory of another owner, even if the device offers it. */
 	if (!tern_dm_rsp_ok(core, &rsp, attr->length)) {
 		tern_ib_destroy(dev, TERN_CMD_FREE_DM, dmn);
 		return ERR_PTR(-EIO);
@@ -58,13 +58,13 @@ static struct tern_uresp_alloc_dm tern_dm_resp(const struct tern_dm *dm)
 /**
  * tern_alloc_dm() - allocate device memory
  * @ibdev: the device
- * @ibucontext: who may map it
+ * @ibucontext: context that may map it
  * @attr: length and log2 of the alignment
- * @attrs: takes struct tern_uresp_alloc_dm
+ * @attrs: attributes for struct tern_uresp_alloc_dm
  *
- * Return: the memory, all zero, or an ERR_PTR: -EINVAL for length 0 and for an
- * alignment that the memory as a whole does not have; -ENOMEM when there is not
- * so much; others.
+ * Return: the memory, zeroed, or an ERR_PTR: -EINVAL for length 0 or an
+ * alignment that exceeds that of the whole device memory; -ENOMEM if there is
+ * not enough; or another errno.
  */
 struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct ib_ucontext *ibucontext,
@@ -108,11 +108,12 @@ err_free:
 }
 
 /**
- * tern_dealloc_dm() - end device memory
- * @ibdm: the memory, without regions
+ * tern_dealloc_dm() - free device memory
+ * @ibdm: the memory, which no region uses
  * @attrs: unused
  *
- * Mappings stay until they are unmapped, and the memory with them.
+ * Existing mappings, and the memory behind them, remain until they are
+ * unmapped.
  *
  * Return: 0.
  */
@@ -125,7 +126,7 @@ int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 	return 0;
 }
 
-/* What somebody who imports device memory needs to map it. */
+/* Returns what a process that imports device memory needs to map it. */
 static int UVERBS_HANDLER(TERN_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *attrs)
 {
 	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Regions that are filled by work requests (IB_WR_REG_MR).
- */
+/* Fast registration: regions that work requests fill (IB_WR_REG_MR). */
 
 #include <linux/slab.h>
 
@@ -27,15 +25,15 @@ static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 }
 
 /**
- * tern_alloc_mr() - make a region for IB_WR_REG_MR
- * @ibpd: a PD of the kernel's
+ * tern_alloc_mr() - allocate a region for IB_WR_REG_MR
+ * @ibpd: a kernel PD
  * @type: IB_MR_TYPE_MEM_REG
- * @max_num_sg: pages it has room for
+ * @max_num_sg: maximum number of pages
  *
- * tern_dereg_mr() undoes it.
+ * tern_dereg_mr() frees it.
  *
- * Return: the region or an ERR_PTR: -EOPNOTSUPP for another type, -EINVAL for
- * more pages than the device takes, others.
+ * Return: the region or an ERR_PTR: -EOPNOTSUPP for another type, -EINVAL if
+ * the device does not support as many pages, or another errno.
  */
 struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 			    u32 max_num_sg)
@@ -55,7 +53,7 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 
-	/* Its place in a WQE is the first the device hears of it. */
+	/* The device learns the address of the page list only from the WQE. */
 	err = tern_kbuf_alloc(dev, &mr->page_list, max_num_sg * sizeof(__le64),
 			      &pages);
 	if (err)
@@ -89,16 +87,17 @@ static int tern_set_page(struct ib_mr *ibmr, u64 addr)
 
 /**
  * tern_map_mr_sg() - fill the page list for the next IB_WR_REG_MR
- * @ibmr: a region of tern_alloc_mr() that is not registered now; page_size says
- *        what a page is
- * @sg: memory, mapped for the device
- * @sg_nents: its entries
- * @sg_offset: where in the first entry it begins, NULL for 0; told where it ended
+ * @ibmr: a region from tern_alloc_mr() that is not registered; its page_size is
+ *	the page size of the list
+ * @sg: DMA-mapped memory
+ * @sg_nents: number of entries of @sg
+ * @sg_offset: offset into the first entry, NULL for 0; on return, the offset at
+ *	which the list ended
  *
  * Any context.
  *
- * Return: entries that fit, or a negative errno: -EINVAL for a page size that the
- * device does not have.
+ * Return: the number of entries that fit, or -EINVAL for a page size that the
+ * device does not support.
  */
 int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		   unsigned int *sg_offset)
@@ -114,7 +113,7 @@ int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 	mr->num_pages = 0;
 	mr->page_shift = ilog2(ibmr->page_size);
 	num = ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, tern_set_page);
-	/* The caller may count addresses from 0 after this. */
+	/* The caller may make the region zero-based after this. */
 	mr->first_offset = ibmr->iova & (ibmr->page_size - 1);
 	return num;
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * The kernel's own queues: where they lie, and which QP completes where.
- */
+/* Kernel queues: their memory, and the association of QPs with CQs. */
 
 #include <kunit/visibility.h>
 #include <linux/log2.h>
@@ -10,7 +8,7 @@
 #include "tern_ib.h"
 #include "tern_ib_util.h"
 
-/* Bytes that a send WQE of the kernel's may need, whatever its opcode. */
+/* Maximum size in bytes of a send WQE, for any opcode. */
 VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
 					    u32 max_inline)
 {
@@ -30,7 +28,7 @@ VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_send_wqe_bytes);
 
-/* The same for receive WQEs of @max_sge SGEs. */
+/* Log2 of the slot size for receive WQEs of @max_sge SGEs. */
 VISIBLE_IF_KUNIT u8 tern_recv_stride(u32 max_sge)
 {
 	size_t bytes = sizeof(struct tern_rq_hdr) +
@@ -41,11 +39,11 @@ VISIBLE_IF_KUNIT u8 tern_recv_stride(u32 max_sge)
 EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
 
 /**
- * tern_kcq_init() - get the memory of a CQ
+ * tern_kcq_init() - allocate the memory of a kernel CQ
  * @dev: the device
- * @kcq: all zero
- * @cqe: entries wanted
- * @cmd: filled with what the device must know of them
+ * @kcq: the queue, zeroed
+ * @cqe: requested entries
+ * @cmd: output, the parameters for the device
  *
  * tern_kbuf_free() or tern_kbuf_done() undoes it.
  *
@@ -57,7 +55,7 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	size_t bytes;
 	int err;
 
-	/* Memory of this kind begins with a page: what is aligned in it is aligned. */
+	/* Coherent memory is page-aligned, so offsets keep alignment. */
 	kcq->log_size = tern_queue_log_size(cqe, TERN_CQ_LOG_SIZE_MIN);
 	bytes = ALIGN(sizeof(*kcq->cqes) << kcq->log_size,
 		      sizeof(*kcq->record));
@@ -87,15 +85,15 @@ static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 }
 
 /**
- * tern_kqp_init() - get the memory of a QP
+ * tern_kqp_init() - allocate the memory of a kernel QP
  * @dev: the device
- * @kqp: all zero
- * @attr: what the queues must hold; becomes what they hold
- * @cmd: filled with what the device must know of them
+ * @kqp: the queues, zeroed
+ * @attr: requested capacities; updated to the actual ones
+ * @cmd: output, the parameters for the device
  *
  * tern_kbuf_free() or tern_kbuf_done() undoes it.
  *
- * Return: 0; -EINVAL for WQEs that no slot holds; -ENOMEM.
+ * Return: 0; -EINVAL if no slot is large enough for the WQEs; -ENOMEM.
  */
 int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		  struct ib_qp_init_attr *attr, struct tern_cmd_create_qp *cmd)
@@ -153,8 +151,8 @@ static void tern_wq_attach(struct tern_wq *wq, struct ib_cq *ibcq,
 }
 
 /**
- * tern_kqp_attach() - let the CQs of a QP know its queues
- * @qp: a QP of the kernel's
+ * tern_kqp_attach() - add the queues of a QP to its CQs
+ * @qp: a kernel QP
  */
 void tern_kqp_attach(struct tern_qp *qp)
 {
@@ -177,9 +175,9 @@ static void tern_wq_detach(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn)
 }
 
 /**
- * tern_kqp_detach() - let the CQs of a QP forget it
- * @qp: a QP of the kernel's that completes nothing any more, and that is not
- *      found by its number
+ * tern_kqp_detach() - remove a QP from its CQs
+ * @qp: a kernel QP that generates no more completions and cannot be looked up
+ *	by number
  */
 void tern_kqp_detach(struct tern_qp *qp)
 {
@@ -195,7 +193,7 @@ static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn,
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 
 	spin_lock_irq(&kcq->lock);
-	/* An old completion would count for a new request. */
+	/* An old completion must not count for a new request. */
 	tern_kcq_forget(kcq, qpn);
 	spin_lock(&wq->lock);
 	wq->pi = 0;
@@ -206,8 +204,9 @@ static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn,
 }
 
 /**
- * tern_kqp_reset() - empty the queues of a QP that the device has put into RESET
- * @qp: a QP of the kernel's to which nobody posts
+ * tern_kqp_reset() - empty the queues of a QP that the device has moved to
+ * RESET
+ * @qp: a kernel QP to which nobody posts
  */
 void tern_kqp_reset(struct tern_qp *qp)
 {

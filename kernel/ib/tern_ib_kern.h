@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Queues of the kernel's own: memory the device reads and writes, and what the
- * driver knows of it. Part of tern_ib.h.
+ * Kernel queues: the memory that they share with the device, and their state in
+ * the driver. Part of tern_ib.h.
  */
 #ifndef TERN_IB_KERN_H
 #define TERN_IB_KERN_H
@@ -21,10 +21,11 @@ struct tern_ib_dev;
 struct tern_qp;
 
 /**
- * struct tern_kbuf - a kernel queue's memory, which the device reads and writes
- * @cpu: its address, NULL for none
- * @dma: the device's address of it
- * @size: bytes
+ * struct tern_kbuf - memory of a kernel queue, which the device reads and
+ * writes
+ * @cpu: virtual address, NULL if there is none
+ * @dma: DMA address
+ * @size: size in bytes
  */
 struct tern_kbuf {
 	void *cpu;
@@ -33,17 +34,17 @@ struct tern_kbuf {
 };
 
 /**
- * struct tern_wq - a send or receive queue of the kernel's
- * @lock: posts, one at a time; innermost
- * @slots: its entries
- * @pi: entries posted; protected by @lock
- * @ci: entries completed; written under the CQ's lock
- * @log_size: log2 of the entries
- * @log_stride: log2 of the bytes of one
- * @cq_entry: among the queues that complete into the CQ
+ * struct tern_wq - send or receive queue of a kernel QP
+ * @lock: serializes posts; innermost lock
+ * @slots: ring of WQEs
+ * @pi: number of entries posted; protected by @lock
+ * @ci: number of entries completed; written under the CQ's lock
+ * @log_size: log2 of the number of entries
+ * @log_stride: log2 of the entry size in bytes
+ * @cq_entry: entry in the CQ's list of queues
  */
 struct tern_wq {
-	spinlock_t lock;	/* posts */
+	spinlock_t lock;	/* serializes posts */
 	void *slots;
 	u32 pi;
 	u32 ci;
@@ -53,11 +54,11 @@ struct tern_wq {
 };
 
 /**
- * struct tern_kqp - the queues of a kernel QP
- * @buf: both queues and the record
- * @record: in @buf, NULL for a QP of user space
+ * struct tern_kqp - queues of a kernel QP
+ * @buf: memory of both queues and the record
+ * @record: doorbell record in @buf, NULL for a user QP
  * @sq: send queue
- * @rq: receive queue; no slots for a QP with an SRQ
+ * @rq: receive queue, without slots if the QP has an SRQ
  */
 struct tern_kqp {
 	struct tern_kbuf buf;
@@ -67,25 +68,26 @@ struct tern_kqp {
 };
 
 /**
- * struct tern_kcq - the queue of a kernel CQ
- * @buf: entries and record
- * @cqes: the entries, NULL for a CQ of user space
- * @record: in @buf
- * @lock: everything below but @arm_seq; around &struct tern_wq.lock
- * @sqs: send queues that complete here
- * @rqs: receive queues that complete here
- * @ci: entries polled
- * @arm_seq: events taken; written by the event queue's handler alone
- * @log_size: log2 of the entries
- * @armed: the owner waits for a call of its completion handler; no lock
- * @lost: no entry comes any more, the driver flushes what is posted
- * @drained: lost, and what had come is polled
+ * struct tern_kcq - ring of a kernel CQ
+ * @buf: memory of ring and record
+ * @cqes: the ring, NULL for a user CQ
+ * @record: doorbell record in @buf
+ * @lock: protects everything below but @arm_seq; outer to &struct tern_wq.lock
+ * @sqs: send queues that use this CQ
+ * @rqs: receive queues that use this CQ
+ * @ci: number of entries polled
+ * @arm_seq: number of events received; written only by the event queue's
+ *	handler
+ * @log_size: log2 of the number of entries
+ * @armed: the owner waits for its completion handler; not protected by @lock
+ * @lost: the device writes no more entries, so the driver flushes posted work
+ * @drained: @lost is set and all entries of the device were polled
  */
 struct tern_kcq {
 	struct tern_kbuf buf;
 	struct tern_cqe *cqes;
 	struct tern_cq_record *record;
-	spinlock_t lock;	/* polls and arms */
+	spinlock_t lock;	/* polling and arming */
 	struct list_head sqs;
 	struct list_head rqs;
 	u32 ci;
@@ -131,7 +133,7 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		   unsigned int *sg_offset);
 
-/* Queues of user space lie in its own memory. */
+/* Only kernel queues have memory of the driver. */
 static inline bool tern_kcq_used(const struct tern_kcq *kcq)
 {
 	return kcq->cqes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Limits of the device, what it is able to do, and whether CQs, SRQs and device memory
- * keep the limits. tern_ib_qp_util.c has those of QPs.
+ * Device limits and capabilities, and checks of CQs, SRQs and device memory
+ * against them. Checks of QPs are in tern_ib_qp_util.c.
  */
 
 #include <kunit/visibility.h>
@@ -13,14 +13,14 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* Whether the device gave a doorbell page that its BAR has, and not the kernel's own. */
+/* Whether doorbell page @uar is inside the BAR and is not the kernel's own. */
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
 {
 	return uar != TERN_UAR_KERNEL && uar < bar_len >> page_shift;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_uar_ok);
 
-/* Whether a queue's buffer has the length its sizes need, at most rounded up to pages. */
+/* Whether @len is @need bytes, rounded up to whole pages at most. */
 bool tern_queue_len_ok(u64 len, u64 need)
 {
 	return len >= need && len <= ALIGN(need, (u64)PAGE_SIZE) &&
@@ -28,7 +28,7 @@ bool tern_queue_len_ok(u64 len, u64 need)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_queue_len_ok);
 
-/* Whether a slot of 1 << @log_stride bytes holds a receive WQE of @max_sge SGEs. */
+/* Whether a receive WQE of @max_sge SGEs fits 1 << @log_stride bytes. */
 bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
 {
 	return log_stride >= TERN_RQ_STRIDE_MIN &&
@@ -38,7 +38,7 @@ bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_stride_ok);
 
-/* What a device's limits are to ib_core, but for those behind a capability bit. */
+/* Device limits, without those that depend on a capability. */
 void tern_fill_limits(const struct tern_rsp_caps *caps,
 		      struct ib_device_attr *attr)
 {
@@ -64,13 +64,13 @@ void tern_fill_limits(const struct tern_rsp_caps *caps,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_limits);
 
-/* Bytes that one allocation of device memory may have at most: it has whole pages. */
+/* Maximum size of a device memory allocation, which consists of whole pages. */
 static u64 tern_max_dm_size(const struct tern_core *core)
 {
 	return ALIGN_DOWN(core->dm_size, (u64)PAGE_SIZE);
 }
 
-/* What stands behind the capability bits of windows and device memory. */
+/* Attributes that depend on window and device memory capabilities. */
 static void tern_fill_mw_dm(const struct tern_ib_dev *dev,
 			    struct ib_device_attr *attr)
 {
@@ -87,10 +87,10 @@ static void tern_fill_mw_dm(const struct tern_ib_dev *dev,
 		attr->max_dm_size = tern_max_dm_size(dev->core);
 }
 
-/* The device's clock counts nanoseconds. */
+/* The device clock counts nanoseconds. */
 #define TERN_CLOCK_KHZ		1000000
 
-/* What stands behind the capability bits of completion queues. */
+/* Attributes that depend on CQ capabilities. */
 static void tern_fill_cq(const struct tern_ib_dev *dev,
 			 struct ib_device_attr *attr)
 {
@@ -105,7 +105,7 @@ static void tern_fill_cq(const struct tern_ib_dev *dev,
 	}
 }
 
-/* What stands behind a capability bit: a device without it has limits of 0. */
+/* Attributes that depend on a capability; limits are 0 without it. */
 void tern_fill_optional(const struct tern_ib_dev *dev,
 			struct ib_device_attr *attr)
 {
@@ -115,13 +115,13 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
 		attr->atomic_cap = IB_ATOMIC_HCA;
 
-	/* No tern device has memory that outlives power: FLUSH for visibility alone. */
+	/* No persistent memory: FLUSH supports global visibility only. */
 	if (tern_has_cap(dev, TERN_CAP_FLUSH))
 		attr->device_cap_flags |= IB_DEVICE_FLUSH_GLOBAL;
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
 		attr->device_cap_flags |= IB_DEVICE_ATOMIC_WRITE;
 
-	/* An address handle is a few bytes of memory and nothing else. */
+	/* Address handles are host memory, so nothing limits their number. */
 	if (tern_has_cap(dev, TERN_CAP_UD))
 		attr->max_ah = INT_MAX;
 
@@ -156,7 +156,7 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_optional);
 
-/* What the provider may use: verbs and data path alone, the kernel needs none of it. */
+/* Capabilities that only the provider uses: user verbs and the data path. */
 u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 {
 	u32 caps = 0;
@@ -178,12 +178,12 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_uctx_caps);
 
-/* IB_UVERBS_CQ_FLAGS_* that a CQ of user space may have. */
+/* IB_UVERBS_CQ_FLAGS_* that a user CQ may have. */
 VISIBLE_IF_KUNIT u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
 {
 	u32 flags = 0;
 
-	/* The stamp is in each CQE, asked for or not. */
+	/* Each CQE contains the time stamp, whether requested or not. */
 	if (tern_has_cap(dev, TERN_CAP_TIMESTAMP))
 		flags |= IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION;
 	if (tern_has_cap(dev, TERN_CAP_IGNORE_OVERRUN))
@@ -193,7 +193,7 @@ VISIBLE_IF_KUNIT u32 tern_user_cq_flags(const struct tern_ib_dev *dev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_user_cq_flags);
 
-/* Whether the buffer holds 1 << @log_size CQEs, and those what was asked for. */
+/* Whether 1 << @log_size CQEs fit the buffer and satisfy the request. */
 bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
 		     u32 cqe)
 {
@@ -206,7 +206,10 @@ bool tern_cq_size_ok(struct tern_ib_dev *dev, u64 buf_len, u32 log_size,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_cq_size_ok);
 
-/* 0, -EOPNOTSUPP for flags, -EINVAL for a queue that does not hold what is asked for. */
+/*
+ * Returns 0, -EOPNOTSUPP for unsupported flags, -EINVAL if the queue is too
+ * small for the request.
+ */
 int tern_check_create_cq(struct tern_ib_dev *dev,
 			 const struct ib_cq_init_attr *attr,
 			 const struct tern_ureq_create_cq *req)
@@ -222,7 +225,10 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_check_create_cq);
 
-/* 0, -EOPNOTSUPP for a type the device lacks, -EINVAL for what makes no sense or is too much. */
+/*
+ * Returns 0, -EOPNOTSUPP for an unsupported type, -EINVAL for invalid or
+ * excessive attributes.
+ */
 int tern_check_create_srq(struct tern_ib_dev *dev,
 			  const struct ib_srq_init_attr *attr)
 {
@@ -250,7 +256,7 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_check_create_srq);
 
-/* Whether the buffer holds 1 << @log_size slots, and those what was asked for. */
+/* Whether 1 << @log_size slots fit the buffer and satisfy the request. */
 bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 		      unsigned int log_size, unsigned int log_stride,
 		      u32 max_wr)
@@ -263,8 +269,8 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_size_ok);
 
 /*
- * 0, -EINVAL for no bytes or an alignment that not even the first byte of all has,
- * -ENOMEM for more than there is.
+ * Returns 0, -EINVAL for length 0 or an alignment that exceeds that of the
+ * whole device memory, -ENOMEM if there is not enough memory.
  */
 int tern_check_alloc_dm(const struct tern_core *core,
 			const struct ib_dm_alloc_attr *attr)
@@ -277,7 +283,7 @@ int tern_check_alloc_dm(const struct tern_core *core,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_check_alloc_dm);
 
-/* TERN_REREG_* of IB_MR_REREG_*. */
+/* Translates IB_MR_REREG_* to TERN_REREG_*. */
 u32 tern_rereg_mask(int flags)
 {
 	u32 mask = 0;
@@ -293,7 +299,7 @@ u32 tern_rereg_mask(int flags)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rereg_mask);
 
-/* Whether the device gave whole pages that are there, and enough of them. */
+/* Whether the device returned enough whole pages inside the BAR. */
 bool tern_dm_rsp_ok(const struct tern_core *core,
 		    const struct tern_rsp_alloc_dm *rsp, u64 length)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Limits of the device, what it is able to do, and what keeps the limits. */
+/* Device limits and capabilities, and checks against them. */
 #ifndef TERN_IB_LIMITS_H
 #define TERN_IB_LIMITS_H
 
@@ -8,7 +8,7 @@
 
 #include "tern_ib.h"
 
-/* The limits of ib_core are signed. */
+/* ib_core's limits are signed. */
 static inline int tern_limit(__le32 value)
 {
 	return min_t(u32, le32_to_cpu(value), INT_MAX);

@@ -120,7 +120,7 @@ static const struct ib_device_ops tern_dev_xrc_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, tern_xrcd, ibxrcd),
 };
 
-/* What the methods of ib_core have besides, and methods of the driver's own. */
+/* Driver attributes of ib_core methods, and driver methods. */
 static const struct uapi_definition tern_uapi_defs[] = {
 	UAPI_DEF_CHAIN(tern_ctx_defs),
 	UAPI_DEF_CHAIN(tern_dm_defs),
@@ -164,7 +164,7 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 
 	schedule_work(&dev->flush_work);
 
-	/* Nobody has opened a device that is not registered. */
+	/* A device that is not registered has no users. */
 	if (!ib_device_try_get(&dev->ibdev))
 		return;
 
@@ -172,7 +172,10 @@ static void tern_ib_device_fatal(struct tern_ib_dev *dev)
 	ib_device_put(&dev->ibdev);
 }
 
-/* Asynchronous events, in process context. The port's come from its netdev. */
+/*
+ * Handles asynchronous events in process context. ib_core derives port events
+ * from the netdev.
+ */
 static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 			 void *data)
 {
@@ -231,7 +234,7 @@ static int tern_ib_register(struct tern_ib_dev *dev)
 	ibdev->phys_port_cnt = TERN_IB_PORT;
 	ibdev->num_comp_vectors = dev->num_eqs;
 	ibdev->local_dma_lkey = TERN_LKEY_DMA;
-	/* User space finds its provider by the PCI identity of the parent. */
+	/* User space finds its provider by the PCI ID of the parent. */
 	ibdev->dev.parent = &core->pdev->dev;
 	tern_ib_set_ops(dev);
 
@@ -242,7 +245,7 @@ static int tern_ib_register(struct tern_ib_dev *dev)
 	return ib_register_device(ibdev, "tern%d", &core->pdev->dev);
 }
 
-/* xa_init() gives the arrays of one file one class. */
+/* xa_init() gives all arrays initialized in one file the same lock class. */
 static struct lock_class_key tern_cqs_class;
 
 static int tern_ib_probe(struct auxiliary_device *adev,
@@ -259,7 +262,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	dev->event_nb.notifier_call = tern_ib_event;
 	INIT_WORK(&dev->flush_work, tern_flush_work);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
-	/* The only one of the three that interrupts take. */
+	/* Unlike the others, this lock is taken in interrupt context. */
 	lockdep_set_class(&dev->cqs.xa_lock, &tern_cqs_class);
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
@@ -300,8 +303,8 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	struct tern_ib_dev *dev = auxiliary_get_drvdata(adev);
 
 	/*
-	 * The kernel's users end their QPs meanwhile and wait for completions: should
-	 * the device die now, they must hear of it.
+	 * Kernel users destroy their QPs during this call and wait for
+	 * completions, so they must still be notified if the device dies.
 	 */
 	ib_unregister_device(&dev->ibdev);
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);

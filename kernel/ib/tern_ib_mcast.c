@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Multicast: the device hands UD packets to a group's address to the QPs that
- * are attached, whatever the filter of the Ethernet function says. Membership
- * on the network is ib_core's business.
+ * Multicast. The device delivers UD packets for a group to the attached QPs,
+ * regardless of the Ethernet receive filter. ib_core handles group membership
+ * on the network.
  */
 
 #include "tern_ib.h"
@@ -11,7 +11,7 @@ static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
 {
 	struct tern_cmd_mcast cmd = {
 		.qpn = cpu_to_le32(ibqp->qp_num),
-		/* A QP in RESET has none yet. */
+		/* A QP in RESET has no port yet. */
 		.port = ibqp->port ?: TERN_IB_PORT,
 	};
 
@@ -21,12 +21,13 @@ static int tern_mcast(struct ib_qp *ibqp, const union ib_gid *gid, u16 opcode)
 }
 
 /**
- * tern_attach_mcast() - let a QP receive what is sent to a group
+ * tern_attach_mcast() - attach a QP to a multicast group
  * @ibqp: a UD QP
- * @gid: a multicast address
- * @lid: means nothing on Ethernet
+ * @gid: group address
+ * @lid: unused on Ethernet
  *
- * Return: 0; -ENOMEM when the device has no room; -EIO for a dead device; others.
+ * Return: 0; -ENOMEM if the device has no room; -EIO if the device is dead; or
+ * another negative errno.
  */
 int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
@@ -34,15 +35,16 @@ int tern_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /**
- * tern_detach_mcast() - end an attachment
+ * tern_detach_mcast() - detach a QP from a multicast group
  * @ibqp: a UD QP
- * @gid: a group's address
- * @lid: means nothing on Ethernet
+ * @gid: group address
+ * @lid: unused on Ethernet
  *
- * ib_core tells attachments to one group apart by LID: to the device they are
- * one, and the second to go finds none.
+ * ib_core treats attachments to one group with different LIDs as distinct. For
+ * the device they are the same, so detaching the second one fails.
  *
- * Return: 0, also when the device is dead and with it the attachment; others.
+ * Return: 0, also if the device is dead, as it has no attachments; or a
+ * negative errno.
  */
 int tern_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {

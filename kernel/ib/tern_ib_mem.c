@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Page lists: how the device is told which memory a region or a queue has.
- */
+/* Page lists, which tell the device the memory of a region or queue. */
 
 #include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
@@ -39,8 +37,8 @@ static void tern_chunk_unmap(struct device *dma_dev, struct tern_chunk *chunk)
 }
 
 /**
- * tern_table_limit() - how many entries one command may have
- * @caps: what the device is able to do
+ * tern_table_limit() - maximum number of entries in one command
+ * @caps: device capabilities
  *
  * Return: at least 1.
  */
@@ -52,12 +50,12 @@ u32 tern_table_limit(const struct tern_rsp_caps *caps)
 EXPORT_SYMBOL_IF_KUNIT(tern_table_limit);
 
 /**
- * tern_table_init() - get memory for a page list
+ * tern_table_init() - allocate a page list
  * @table: the table
- * @dma_dev: device that will read it
- * @max: entries it has room for, 1..TERN_TABLE_MAX
+ * @dma_dev: device that will read the list
+ * @max: capacity in entries, 1..TERN_TABLE_MAX
  *
- * Return: 0 or -ENOMEM. tern_table_free() undoes it, also after a failure.
+ * Return: 0 or -ENOMEM. In both cases the caller calls tern_table_free().
  */
 int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 {
@@ -86,8 +84,8 @@ int tern_table_init(struct tern_table *table, struct device *dma_dev, u32 max)
 EXPORT_SYMBOL_IF_KUNIT(tern_table_init);
 
 /**
- * tern_table_reset() - empty a table for the next round
- * @table: a table that no command reads any more
+ * tern_table_reset() - empty a table for reuse
+ * @table: a table that no command is reading
  */
 void tern_table_reset(struct tern_table *table)
 {
@@ -101,8 +99,8 @@ void tern_table_reset(struct tern_table *table)
 EXPORT_SYMBOL_IF_KUNIT(tern_table_reset);
 
 /**
- * tern_table_free() - give a table's memory back
- * @table: a table that no command reads any more; all zero is fine
+ * tern_table_free() - free a table
+ * @table: a table that no command is reading; may be all zero
  */
 void tern_table_free(struct tern_table *table)
 {
@@ -125,7 +123,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_table_free);
  * @table: an unmapped table with room
  * @page: DMA address of the page
  *
- * Return: whether the table is full now.
+ * Return: whether the table is now full.
  */
 bool tern_table_add(struct tern_table *table, dma_addr_t page)
 {
@@ -139,10 +137,10 @@ bool tern_table_add(struct tern_table *table, dma_addr_t page)
 EXPORT_SYMBOL_IF_KUNIT(tern_table_add);
 
 /**
- * tern_table_map() - let the device read a table
+ * tern_table_map() - map a table for the device
  * @table: a table with entries
- * @page_shift: log2 of the bytes of a page
- * @pages: filled for the command
+ * @page_shift: log2 of the page size in bytes
+ * @pages: output for the command
  *
  * Return: 0 or -ENOMEM. tern_table_reset() or tern_table_free() undoes it.
  */
@@ -175,7 +173,7 @@ int tern_table_map(struct tern_table *table, unsigned int page_shift,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_table_map);
 
-/* A umem that lies in one page is contiguous: it needs no list. */
+/* A umem of a single page is contiguous and needs no list. */
 static struct tern_pages tern_pages_direct(struct ib_umem *umem,
 					   unsigned long pgsz)
 {
@@ -194,16 +192,18 @@ static struct tern_pages tern_pages_direct(struct ib_umem *umem,
 }
 
 /**
- * tern_table_from_umem() - describe all of a umem to the device
+ * tern_table_from_umem() - describe an entire umem to the device
  * @dev: the device
- * @table: takes the page list; to be freed with tern_table_free() after the command
- * @umem: memory with at most tern_table_limit() pages of @pgsz bytes
- * @pgsz: bytes of a page, from ib_umem_find_best_pgsz()
- * @pages: filled for the command
+ * @table: output, the page list; free it with tern_table_free() after the
+ *	command
+ * @umem: memory of at most tern_table_limit() pages of @pgsz bytes
+ * @pgsz: page size in bytes, from ib_umem_find_best_pgsz()
+ * @pages: output for the command
  *
- * One page needs no list: then @pages names its first byte that is @umem's.
+ * A single page needs no list: @pages then has the address of the first byte of
+ * @umem.
  *
- * Return: 0 or -ENOMEM, with nothing to free.
+ * Return: 0, or -ENOMEM, in which case there is nothing to free.
  */
 int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct ib_umem *umem, unsigned long pgsz,
@@ -238,14 +238,15 @@ err_free:
 }
 
 /**
- * tern_table_from_queue() - describe a queue's buffer to the device
+ * tern_table_from_queue() - describe a queue buffer to the device
  * @dev: the device
- * @table: takes the page list; to be freed with tern_table_free() after the command
+ * @table: output, the page list; free it with tern_table_free() after the
+ *	command
  * @umem: the buffer
- * @pages: filled for the command
+ * @pages: output for the command
  *
- * Return: 0; -EINVAL for a buffer that does not begin with a page or is too
- * long; -ENOMEM. After a failure there is nothing to free.
+ * Return: 0; -EINVAL if the buffer is not page-aligned or is too long; -ENOMEM.
+ * On failure there is nothing to free.
  */
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages)
@@ -253,7 +254,7 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	u64 page_sizes = le64_to_cpu(dev->core->caps->page_shift_mask);
 	unsigned long pgsz;
 
-	/* Below, the umem forgets its offset, and would unpin fewer pages than it has. */
+	/* With an offset, the umem would unpin fewer pages than it pinned. */
 	if (!PAGE_ALIGNED(umem->address))
 		return -EINVAL;
 
@@ -266,11 +267,11 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 }
 
 /**
- * tern_kbuf_alloc() - get memory for a queue of the kernel
+ * tern_kbuf_alloc() - allocate memory for a kernel queue
  * @dev: the device
- * @kbuf: filled; the memory is zero
- * @size: bytes
- * @pages: filled for the command
+ * @kbuf: output; the memory is zeroed
+ * @size: size in bytes
+ * @pages: output for the command
  *
  * May sleep.
  *
@@ -295,9 +296,9 @@ int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 }
 
 /**
- * tern_kbuf_free() - give a kernel queue's memory back
+ * tern_kbuf_free() - free the memory of a kernel queue
  * @dev: the device
- * @kbuf: the memory, which the device does not use any more
+ * @kbuf: the memory, which the device no longer uses
  */
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 {
@@ -312,10 +313,10 @@ void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 /**
  * tern_kbuf_done() - free the memory of a destroyed object
  * @dev: the device
- * @kbuf: its memory
- * @err: what tern_ib_destroy() returned for the object
+ * @kbuf: the memory
+ * @err: return value of tern_ib_destroy() for the object
  *
- * Memory that the device may still write to is never used again.
+ * If the device may still write to the memory, it is never freed.
  */
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 {
@@ -323,6 +324,6 @@ void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 		tern_kbuf_free(dev, kbuf);
 	else if (kbuf->cpu)
 		ibdev_err_ratelimited(&dev->ibdev,
-				      "device keeps an object (%d), %zu bytes stay with it\n",
+				      "device keeps an object (%d), %zu bytes are not freed\n",
 				      err, kbuf->size);
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Memory regions: pinned user memory, device memory and the kernel's DMA lkey.
- */
+/* Memory regions: user memory, device memory and the kernel's DMA lkey. */
 
 #include <kunit/visibility.h>
 #include <linux/slab.h>
@@ -19,12 +17,12 @@
 			 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
 /**
- * struct tern_mr_span - memory on its way into a region
- * @umem: the memory, pinned
- * @pgsz: bytes of the largest page the device and the memory agree on
- * @num_pages: how many
- * @iova: address of the first byte for those who use the key
- * @offset: of the first byte in the first page
+ * struct tern_mr_span - memory that a region is about to use
+ * @umem: the pinned memory
+ * @pgsz: largest page size in bytes that both the device and the memory support
+ * @num_pages: number of pages
+ * @iova: I/O virtual address of the first byte
+ * @offset: offset of the first byte in the first page
  */
 struct tern_mr_span {
 	struct ib_umem *umem;
@@ -34,7 +32,7 @@ struct tern_mr_span {
 	u64 offset;
 };
 
-/* TERN_ACCESS_* of IB_ACCESS_* of a region; hints say nothing to the device. */
+/* Translates IB_ACCESS_* of a region to TERN_ACCESS_*. Drops hints. */
 u32 tern_mr_access(int access)
 {
 	u32 result = 0;
@@ -99,9 +97,10 @@ err_release:
 }
 
 /*
- * What a command says about the span's pages: all of them, or, for a list that
- * is too long, only how many will come by tern_mr_update_pages() in @table, for
- * which memory is got here: once the command is done it is late to fail.
+ * Fills in the page list of a command. If the list is too long for one command,
+ * fills in only the number of pages, for tern_mr_update_pages(). @table is
+ * allocated here in any case, because failing after the command would be too
+ * late.
  */
 static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
 			 struct tern_table *table, struct tern_pages *pages,
@@ -130,7 +129,7 @@ static int tern_mr_pages(struct tern_ib_dev *dev, struct tern_mr_span *span,
 		return err;
 
 	*flags = 0;
-	/* A buffer without a list begins with the region's first byte. */
+	/* A buffer without a list starts at the first byte of the region. */
 	if (pages->kind == TERN_PAGES_DIRECT)
 		span->offset = 0;
 	return 0;
@@ -157,8 +156,8 @@ static int tern_mr_update(struct tern_ib_dev *dev, u32 key, u32 first,
 }
 
 /*
- * Gives a region its page list in as many rounds as that takes; the last opens
- * the key. @table is empty and full size.
+ * Gives a region its page list in as many commands as needed. The last one
+ * enables the key. @table is empty and of maximum capacity.
  */
 static int tern_mr_update_pages(struct tern_ib_dev *dev, u32 key,
 				const struct tern_mr_span *span,
@@ -239,13 +238,12 @@ static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span
 /**
  * tern_reg_user_mr() - register user memory
  * @ibpd: the PD
- * @start: user address
- * @length: bytes
- * @virt: address of the first byte for those who use the key; with
- *        IB_ZERO_BASED that is 0 instead
+ * @start: user virtual address
+ * @length: length in bytes
+ * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
  * @access: IB_ACCESS_*
- * @dmah: DMA hints, which tern has none of
- * @udata: user request without content
+ * @dmah: DMA hints, not supported
+ * @udata: user request without driver data
  *
  * Return: the region or an ERR_PTR.
  */
@@ -277,7 +275,7 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	mr->ibmr.iova = virt;
 	mr->ibmr.length = length;
 	tern_mr_set_span(mr, &span);
-	/* Takes the memory over, also when it fails. */
+	/* Consumes the memory, also on failure. */
 	err = tern_mr_create(dev, mr, to_tpd(ibpd), &span);
 	if (err)
 		goto err_free;
@@ -289,10 +287,10 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* The memory that a region of user memory has. */
+/* Returns the current memory of a region. */
 static struct tern_mr_span tern_mr_get_span(const struct tern_mr *mr)
 {
-	/* ib_umem_find_best_pgsz() has put the address for users there. */
+	/* Stored there by ib_umem_find_best_pgsz(). */
 	u64 virt = mr->umem->iova;
 
 	return (struct tern_mr_span){
@@ -305,8 +303,8 @@ static struct tern_mr_span tern_mr_get_span(const struct tern_mr *mr)
 }
 
 /*
- * Changes a region's memory, and what else @cmd names. *@closed tells whether,
- * after a failure, the device has taken the old memory away.
+ * Changes the memory of a region, and the other attributes in @cmd. On failure,
+ * *@closed tells whether the device has dropped the old memory.
  */
 static int tern_mr_rereg_span(struct tern_ib_dev *dev,
 			      struct tern_cmd_rereg_mr *cmd,
@@ -336,8 +334,8 @@ static int tern_mr_rereg_span(struct tern_ib_dev *dev,
 }
 
 /*
- * Takes the span's memory over. A long list comes in several commands, of which a
- * later one may fail: then the region gets back what it had.
+ * Consumes the memory of @span. A long page list takes several commands. If a
+ * later one fails, the region gets its old memory back.
  */
 static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 			       struct tern_cmd_rereg_mr *cmd,
@@ -357,7 +355,10 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 	if (closed) {
 		cmd->pdn = cpu_to_le32(to_tpd(mr->ibmr.pd)->pdn);
 		cmd->access = cpu_to_le32(tern_mr_access(mr->access));
-		/* Should this fail too it stays closed until it is deregistered. */
+		/*
+		 * If this fails, too, the region is unusable until it is
+		 * deregistered.
+		 */
 		tern_mr_rereg_span(dev, cmd, &old, &closed);
 	}
 	ib_umem_release(span->umem);
@@ -365,19 +366,19 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 }
 
 /**
- * tern_rereg_user_mr() - change a region in place; its key stays
+ * tern_rereg_user_mr() - change a region in place, keeping its key
  * @ibmr: the region
- * @flags: IB_MR_REREG_*: what changes
- * @start: user address, with TRANS
- * @length: bytes, with TRANS
- * @virt: address for those who use the key, with TRANS
+ * @flags: IB_MR_REREG_*, the attributes to change
+ * @start: user virtual address, with TRANS
+ * @length: length in bytes, with TRANS
+ * @virt: I/O virtual address of the first byte, with TRANS
  * @access: IB_ACCESS_*, with ACCESS
- * @ibpd: with PD
- * @udata: user request without content
+ * @ibpd: new PD, with PD
+ * @udata: user request without driver data
  *
- * Return: NULL, or an ERR_PTR and the region is as it was: -EBUSY while windows
- * are bound and TRANS or PD is asked for; -EACCES for rights to write, without
- * TRANS, to memory that was pinned for reading; others.
+ * Return: NULL, or an ERR_PTR with the region unchanged: -EBUSY for TRANS or PD
+ * while windows are bound; -EACCES for write access without TRANS to memory
+ * that was pinned read-only; or another errno.
  */
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
@@ -400,7 +401,7 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
-	/* Where addresses begin is part of the translation. */
+	/* Whether the region is zero-based is part of the translation. */
 	if (access & ~TERN_MR_ACCESS ||
 	    (!(flags & IB_MR_REREG_TRANS) &&
 	     (access ^ mr->access) & IB_ZERO_BASED))
@@ -458,10 +459,10 @@ static int tern_dm_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
  * tern_reg_dm_mr() - register device memory
  * @ibpd: the PD
  * @ibdm: the memory
- * @attr: a part of it, which ib_core has checked, and IB_ACCESS_*
+ * @attr: range, which ib_core has checked, and IB_ACCESS_*
  * @attrs: unused
  *
- * Return: the region, whose addresses count from 0, or an ERR_PTR.
+ * Return: the region, which is zero-based, or an ERR_PTR.
  */
 struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 			     struct ib_dm_mr_attr *attr,
@@ -503,11 +504,11 @@ err_free:
 }
 
 /**
- * tern_get_dma_mr() - the lkey with which the kernel names DMA addresses
- * @ibpd: a PD of the kernel's
- * @access: at most IB_ACCESS_LOCAL_WRITE: a peer never gets all memory
+ * tern_get_dma_mr() - get the lkey for DMA addresses of the kernel
+ * @ibpd: a kernel PD
+ * @access: at most IB_ACCESS_LOCAL_WRITE: peers never get access to all memory
  *
- * Return: the region, no object of the device, or an ERR_PTR.
+ * Return: the region, which is not an object of the device, or an ERR_PTR.
  */
 struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 {
@@ -526,12 +527,12 @@ struct ib_mr *tern_get_dma_mr(struct ib_pd *ibpd, int access)
 }
 
 /**
- * tern_dereg_mr() - end a region
+ * tern_dereg_mr() - deregister a region
  * @ibmr: the region
  * @udata: unused
  *
- * Return: 0, or -EBUSY while memory windows are bound to it: nothing has changed
- * then. A device that is dead or gone has no windows.
+ * Return: 0, or -EBUSY while memory windows are bound to the region, which is
+ * unchanged then. A device that is dead or removed has no windows.
  */
 int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
@@ -539,7 +540,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct tern_mr *mr = to_tmr(ibmr);
 	int err;
 
-	/* The kernel's DMA lkey is no object of the device. */
+	/* The kernel's DMA lkey is not an object of the device. */
 	if (ibmr->lkey == TERN_LKEY_DMA) {
 		kfree(mr);
 		return 0;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Memory windows. Work requests of user space bind them; the device alone knows
- * what is bound to what.
+ * Memory windows. Work requests of user space bind them, so only the device
+ * knows the bindings.
  */
 
 #include "tern_ib.h"
 
 /**
- * tern_alloc_mw() - make a memory window
- * @ibmw: the window; type says which kind
- * @udata: user request without content
+ * tern_alloc_mw() - allocate a memory window
+ * @ibmw: the window, with its type
+ * @udata: user request without driver data
  *
- * Return: 0; -EOPNOTSUPP for a type the device lacks; others.
+ * Return: 0; -EOPNOTSUPP for a type that the device does not support; or
+ * another negative errno.
  */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
@@ -37,14 +38,14 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 }
 
 /**
- * tern_dealloc_mw() - end a memory window, bound or not
+ * tern_dealloc_mw() - free a memory window, bound or not
  * @ibmw: the window
  *
  * Return: 0.
  */
 int tern_dealloc_mw(struct ib_mw *ibmw)
 {
-	/* A live device that keeps the window has one less to give. */
+	/* If a live device keeps the window, it has one less to give. */
 	tern_ib_destroy(to_tdev(ibmw->device), TERN_CMD_FREE_MW,
 			to_tmw(ibmw)->key);
 	return 0;

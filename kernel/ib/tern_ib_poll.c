@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Completions of the kernel's own CQs. Any context but NMI, except where said.
+ * Polling of kernel CQs. Any context but NMI, except where noted.
  *
- * A CQ is lost when the device is dead or the CQ overflowed: then the driver
- * completes what is posted, so that whoever waits for the end of its requests
- * sees it.
+ * A CQ is lost when the device is dead or the CQ overflowed. The driver then
+ * flushes posted work, so that users waiting for their requests make progress.
  */
 
 #include <kunit/visibility.h>
@@ -55,7 +54,10 @@ VISIBLE_IF_KUNIT enum ib_wc_status tern_wc_status(u8 status)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wc_status);
 
-/* Of a successful completion; ib_core's are fewer, and an opcode unknown here is a send. */
+/*
+ * Opcode of a successful completion. ib_core has fewer; opcodes unknown here
+ * are reported as a send.
+ */
 VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 {
 	switch (opcode) {
@@ -86,7 +88,7 @@ VISIBLE_IF_KUNIT enum ib_wc_opcode tern_wc_opcode(u8 opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wc_opcode);
 
-/* Sender of a UD message, for struct ib_wc. */
+/* Fills in the sender of a UD message. */
 static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 {
 	wc->src_qp = le32_to_cpu(cqe->src_qp);
@@ -103,7 +105,7 @@ static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 	}
 }
 
-/* Everything of a work completion but the QP. */
+/* Fills in everything in a work completion but the QP. */
 VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
 				     struct ib_wc *wc)
 {
@@ -125,13 +127,13 @@ VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
 		wc->ex.invalidate_rkey = le32_to_cpu(cqe->inv_rkey);
 		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
 	}
-	/* Only what came without a connection has a header of its own. */
+	/* Only a message that came without a connection has a GRH. */
 	if (cqe->flags & TERN_CQE_F_GRH)
 		tern_cqe_to_ud_wc(cqe, wc);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_cqe_to_wc);
 
-/* The completion of posted work that the device does not complete any more. */
+/* Completion of a posted request that the device no longer completes. */
 VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
 				    enum ib_wc_opcode opcode, __le64 wr_id,
 				    struct ib_wc *wc)
@@ -145,7 +147,7 @@ VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_flush_wc);
 
-/* No QP has the number. */
+/* Not a valid QP number. */
 #define TERN_QPN_NONE		0
 
 static struct tern_cqe *tern_kcq_slot(struct tern_kcq *kcq, u32 index)
@@ -153,7 +155,7 @@ static struct tern_cqe *tern_kcq_slot(struct tern_kcq *kcq, u32 index)
 	return &kcq->cqes[tern_ring_slot(index, kcq->log_size)];
 }
 
-/* Entry @index when the device has written it, else NULL. */
+/* Returns entry @index if the device has written it, otherwise NULL. */
 static struct tern_cqe *tern_kcq_peek(struct tern_kcq *kcq, u32 index)
 {
 	struct tern_cqe *cqe = tern_kcq_slot(kcq, index);
@@ -170,32 +172,32 @@ static struct tern_cqe *tern_kcq_peek(struct tern_kcq *kcq, u32 index)
 static void tern_wq_complete(struct tern_wq *wq, u32 wqe_index)
 {
 	/*
-	 * Release: whoever posts next stores over the slot, and its doorbell tells
-	 * the device what was stored before this.
+	 * Release: the next poster overwrites the slot, and its doorbell orders
+	 * earlier writes for the device.
 	 */
 	smp_store_release(&wq->ci, wqe_index + 1);
 }
 
 /**
- * struct tern_done - a WQE whose completion was taken
- * @wq: its queue, NULL for an SRQ's
- * @wqe_index: which it is
+ * struct tern_done - a WQE whose completion was polled
+ * @wq: its queue, NULL for an SRQ
+ * @wqe_index: index of the WQE
  */
 struct tern_done {
 	struct tern_wq *wq;
 	u32 wqe_index;
 };
 
-/* As many as ib_core's own pollers ask for at once. */
+/* Batch size of ib_core's own pollers. */
 #define TERN_POLL_BATCH		16
 
-/* False for a completion of a QP that is gone. */
+/* Returns false for a completion of a destroyed QP. */
 static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
 			  struct ib_wc *wc, struct tern_done *done)
 {
 	struct tern_qp *qp;
 
-	/* A QP leaves the array, then waits for the CQ's lock, then is freed. */
+	/* Destroying a QP takes the CQ's lock between removal and free. */
 	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
 	if (!qp)
 		return false;
@@ -214,8 +216,9 @@ static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
 }
 
 /*
- * Up to TERN_POLL_BATCH completions. The device gets the entries back before a
- * poster gets the WQEs': a queue as large as its CQ would overflow it otherwise.
+ * Polls up to TERN_POLL_BATCH completions. CQEs return to the device before
+ * WQEs return to the poster: otherwise a queue as large as its CQ could
+ * overflow it.
  */
 static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
 			   int num, struct ib_wc *wc)
@@ -236,7 +239,7 @@ static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
 	if (kcq->ci == first)
 		return 0;
 
-	/* The entries are read before the device may write them anew. */
+	/* Finish reading the entries before the device may overwrite them. */
 	dma_mb();
 	WRITE_ONCE(kcq->record->ci, cpu_to_le32(kcq->ci));
 
@@ -295,7 +298,7 @@ static int tern_flush_rq(struct tern_qp *qp, int num, struct ib_wc *wc)
 	return n;
 }
 
-/* Completes what is posted to queues of a lost CQ. */
+/* Flushes the requests posted to queues of a lost CQ. */
 static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 {
 	struct tern_qp *qp;
@@ -310,12 +313,12 @@ static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 }
 
 /**
- * tern_poll_cq() - take completions
- * @ibcq: a CQ of the kernel's
- * @num: how many at most
- * @wc: takes them
+ * tern_poll_cq() - poll completions
+ * @ibcq: a kernel CQ
+ * @num: maximum number of completions
+ * @wc: output
  *
- * Return: how many there were.
+ * Return: the number of completions.
  */
 int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 {
@@ -328,7 +331,7 @@ int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 	if (!kcq->drained)
 		n = tern_poll_cqes(dev, kcq, num, wc);
 	if (n < num && kcq->lost) {
-		/* An entry that came after all would complete a request twice. */
+		/* A late entry would complete a request twice. */
 		kcq->drained = true;
 		n += tern_flush_kcq(kcq, num - n, wc + n);
 	}
@@ -349,7 +352,7 @@ static bool tern_wq_pending(struct tern_wq *wq)
 	return pending;
 }
 
-/* Whether a poll would find something. */
+/* Whether a poll would return something. */
 static bool tern_kcq_pending(struct tern_kcq *kcq)
 {
 	struct tern_wq *wq;
@@ -372,11 +375,12 @@ static bool tern_kcq_pending(struct tern_kcq *kcq)
 }
 
 /**
- * tern_req_notify_cq() - ask for a call of the completion handler
- * @ibcq: a CQ of the kernel's
+ * tern_req_notify_cq() - request a call of the completion handler
+ * @ibcq: a kernel CQ
  * @flags: IB_CQ_*
  *
- * Return: 1 when IB_CQ_REPORT_MISSED_EVENTS asks and completions are there, else 0.
+ * Return: 1 if IB_CQ_REPORT_MISSED_EVENTS is set and there are completions,
+ * else 0.
  */
 int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
@@ -408,11 +412,11 @@ int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 }
 
 /**
- * tern_kcq_event_taken() - an arm has fired
+ * tern_kcq_event_taken() - note that an arm has fired
  * @kcq: the CQ
  *
- * Called by the handler of the CQ's event queue, one event after the other,
- * before the owner hears of it.
+ * Called by the event queue's handler, for one event at a time, before the
+ * owner is notified.
  */
 void tern_kcq_event_taken(struct tern_kcq *kcq)
 {
@@ -422,8 +426,8 @@ void tern_kcq_event_taken(struct tern_kcq *kcq)
 
 /**
  * tern_kcq_forget() - drop the completions of a QP
- * @kcq: where they are, locked
- * @qpn: a QP that completes nothing any more; its number may be used again
+ * @kcq: the CQ, locked
+ * @qpn: a QP that generates no more completions; its number may be reused
  */
 void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn)
 {
@@ -442,11 +446,11 @@ void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn)
 }
 
 /**
- * tern_kcq_lose() - nothing comes into a CQ any more
- * @cq: a CQ of the kernel's, which the caller holds
+ * tern_kcq_lose() - mark a CQ to which the device no longer writes as lost
+ * @cq: a kernel CQ, referenced by the caller
  *
- * Calls the completion handler, in process context, when it is waited for and
- * there is something to poll.
+ * Calls the completion handler, in process context, if the owner waits for it
+ * and there is something to poll.
  */
 void tern_kcq_lose(struct tern_cq *cq)
 {
@@ -464,7 +468,7 @@ void tern_kcq_lose(struct tern_cq *cq)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 }
 
-/* The next CQ with a number from @cqn on, with a reference. */
+/* Returns the next CQ with a number of at least @cqn, with a reference. */
 static struct tern_cq *tern_cq_find(struct tern_ib_dev *dev, unsigned long *cqn)
 {
 	struct tern_cq *cq;
@@ -479,11 +483,11 @@ static struct tern_cq *tern_cq_find(struct tern_ib_dev *dev, unsigned long *cqn)
 }
 
 /**
- * tern_flush_work() - complete what is posted to lost CQs
- * @work: of the device
+ * tern_flush_work() - flush the requests posted to lost CQs
+ * @work: flush_work of the device
  *
- * The device is dead, or a CQ of it is lost, and work was posted or a CQ was
- * armed since.
+ * Queued when the device died, or when work was posted to a lost CQ or the CQ
+ * was armed.
  */
 void tern_flush_work(struct work_struct *work)
 {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Posting work to queues of the kernel. Any context but NMI.
- */
+/* Posting to kernel queues. Any context but NMI. */
 
 #include <kunit/visibility.h>
 #include <linux/minmax.h>
@@ -10,7 +8,7 @@
 #include "tern_ib.h"
 #include "tern_ib_util.h"
 
-/* TERN_WR_* of a work request. */
+/* Translates the opcode of a work request to TERN_WR_*. */
 VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 {
 	switch (opcode) {
@@ -42,7 +40,7 @@ VISIBLE_IF_KUNIT u8 tern_wr_opcode(enum ib_wr_opcode opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wr_opcode);
 
-/* Whether QPs of the type have the opcode; TERN_WR_NONE no one has. */
+/* Whether QPs of the type support the opcode. None supports TERN_WR_NONE. */
 VISIBLE_IF_KUNIT bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
 {
 	switch (opcode) {
@@ -66,7 +64,7 @@ VISIBLE_IF_KUNIT bool tern_wr_allowed(enum ib_qp_type type, u8 opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wr_allowed);
 
-/* Whether the data of the request may stand in the WQE. */
+/* Whether the request's data may be inline. */
 VISIBLE_IF_KUNIT bool tern_wr_may_inline(u8 opcode)
 {
 	switch (opcode) {
@@ -83,14 +81,14 @@ VISIBLE_IF_KUNIT bool tern_wr_may_inline(u8 opcode)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wr_may_inline);
 
-/* Whether the request has SGEs at all. */
+/* Whether the request has SGEs. */
 VISIBLE_IF_KUNIT bool tern_wr_has_data(u8 opcode)
 {
 	return opcode != TERN_WR_LOCAL_INV && opcode != TERN_WR_REG_MR;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wr_has_data);
 
-/* TERN_WQE_F_* of IB_SEND_*, but for INLINE, which depends on the opcode. */
+/* Translates IB_SEND_* to TERN_WQE_F_*. INLINE depends on the opcode. */
 VISIBLE_IF_KUNIT u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
 {
 	u8 flags = 0;
@@ -106,7 +104,7 @@ VISIBLE_IF_KUNIT u8 tern_wr_flags(int send_flags, enum ib_sig_type sig_type)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_wr_flags);
 
-/* Bytes of all SGEs. */
+/* Total length of the SGEs in bytes. */
 VISIBLE_IF_KUNIT u64 tern_sge_bytes(const struct ib_sge *sge, int num_sge)
 {
 	u64 bytes = 0;
@@ -170,7 +168,7 @@ static void tern_fill_reg(struct tern_reg_seg *seg, const struct ib_send_wr *wr)
 	};
 }
 
-/* Fills the opcode's segment behind the header; returns where the data goes. */
+/* Writes the opcode's segment. Returns the address of the data. */
 VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
 					 void *seg, const struct ib_send_wr *wr)
 {
@@ -197,7 +195,7 @@ VISIBLE_IF_KUNIT void *tern_fill_segment(enum ib_qp_type type, u8 opcode,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_fill_segment);
 
-/* Puts the data of the request at @to, which has room for it. */
+/* Copies the request's data to @to, which has room for it. */
 VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 {
 	int i;
@@ -210,7 +208,7 @@ VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_copy_inline);
 
-/* Whether the QP takes the request. */
+/* Whether the QP accepts the request. */
 VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
 				      const struct ib_send_wr *wr, u8 opcode)
 {
@@ -235,19 +233,19 @@ VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_send_wr_ok);
 
-/* The slot of the next entry, NULL while the queue is full. */
+/* Returns the slot of the next entry, or NULL if the queue is full. */
 static void *tern_wq_next(struct tern_wq *wq)
 {
 	lockdep_assert_held(&wq->lock);
 
-	/* Acquire: the poll that freed the slot has read it. */
+	/* Acquire: the poll that freed the slot has finished reading it. */
 	if (!tern_ring_free(wq->pi, smp_load_acquire(&wq->ci), wq->log_size))
 		return NULL;
 
 	return tern_wq_slot(wq, wq->pi);
 }
 
-/* Inline bytes or a list of SGEs at @data, and what the header says of them. */
+/* Writes inline data or SGEs to @data, and describes it in the header. */
 static void tern_fill_data(struct tern_sq_hdr *hdr, void *data,
 			   const struct ib_send_wr *wr)
 {
@@ -300,13 +298,13 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
-/* What the device says of a QP's queues, TERN_QP_ST_*. */
+/* Returns the device's status bits of a QP's queues, TERN_QP_ST_*. */
 static u32 tern_qp_status(struct tern_qp *qp)
 {
 	return le32_to_cpu(READ_ONCE(qp->kern.record->status));
 }
 
-/* After a post: a CQ that nothing comes into any more is completed by the driver. */
+/* Called after a post: if the CQ is lost, the driver must flush the request. */
 static void tern_posted(struct tern_ib_dev *dev, struct ib_cq *ibcq)
 {
 	if (READ_ONCE(to_tcq(ibcq)->kern.lost))
@@ -315,15 +313,15 @@ static void tern_posted(struct tern_ib_dev *dev, struct ib_cq *ibcq)
 
 /**
  * tern_post_send() - post send requests
- * @ibqp: a QP of the kernel's, in RTS or later
- * @wr: a list of requests; inline data has virtual addresses
- * @bad_wr: becomes the first request that was not posted
+ * @ibqp: a kernel QP, in RTS or later
+ * @wr: list of requests; inline data has virtual addresses
+ * @bad_wr: on failure, the first request that was not posted
  *
- * Those before @bad_wr are posted. In the error state, and when the device is
- * dead, all of them complete with IB_WC_WR_FLUSH_ERR.
+ * Requests before @bad_wr are posted. In the error state, and if the device is
+ * dead, all requests complete with IB_WC_WR_FLUSH_ERR.
  *
- * Return: 0; -EINVAL for a request that the QP does not have or a QP in an
- * earlier state; -ENOMEM for a full queue.
+ * Return: 0; -EINVAL for a request that the QP does not support, or a QP in an
+ * earlier state; -ENOMEM if the queue is full.
  */
 int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		   const struct ib_send_wr **bad_wr)
@@ -348,10 +346,10 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		*bad_wr = wr;
 
 	if (sq->pi != first) {
-		/* The device finds whole WQEs below the index. */
+		/* Write the WQEs before the index that covers them. */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->sq_pi, cpu_to_le32(sq->pi));
-		/* The device does it crosswise: clears the bit, then reads the index. */
+		/* The device clears the bit, then reads the index. */
 		dma_mb();
 		if (!(tern_qp_status(qp) & TERN_QP_ST_SQ_POLLED))
 			tern_ring(dev->core, TERN_DB_CMD_SQ, ibqp->qp_num);
@@ -381,14 +379,14 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 
 /**
  * tern_post_recv() - post receive requests
- * @ibqp: a QP of the kernel's without SRQ, in INIT or later
- * @wr: a list of requests
- * @bad_wr: becomes the first request that was not posted
+ * @ibqp: a kernel QP without SRQ, in INIT or later
+ * @wr: list of requests
+ * @bad_wr: on failure, the first request that was not posted
  *
- * As tern_post_send().
+ * See tern_post_send().
  *
- * Return: 0; -EINVAL for too many SGEs, a QP in RESET or with an SRQ; -ENOMEM for
- * a full queue.
+ * Return: 0; -EINVAL for too many SGEs, a QP in RESET or a QP with an SRQ;
+ * -ENOMEM if the queue is full.
  */
 int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		   const struct ib_recv_wr **bad_wr)
@@ -413,10 +411,10 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		*bad_wr = wr;
 
 	if (rq->pi != first) {
-		/* As in tern_post_send(). */
+		/* See tern_post_send(). */
 		dma_wmb();
 		WRITE_ONCE(qp->kern.record->rq_pi, cpu_to_le32(rq->pi));
-		/* No barrier: a device that flushes reads the index again later. */
+		/* No barrier: a flushing device reads the index again later. */
 		if (tern_qp_status(qp) & TERN_QP_ST_RQ_KICK)
 			tern_ring(dev->core, TERN_DB_CMD_RQ, ibqp->qp_num);
 	}

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Queue pairs: those in user memory, the kernel's own, and XRC targets, which have
- * no queues.
- */
+/* Queue pairs: user QPs, kernel QPs, and XRC targets, which have no queues. */
 
 #include <linux/slab.h>
 
@@ -11,7 +8,7 @@
 #include "tern_ib.h"
 #include "tern_ib_qp_util.h"
 
-/* The numbers of states are those of ib_core. */
+/* The state values match those of ib_core. */
 static_assert(TERN_QPS_RESET == (int)IB_QPS_RESET);
 static_assert(TERN_QPS_INIT == (int)IB_QPS_INIT);
 static_assert(TERN_QPS_RTR == (int)IB_QPS_RTR);
@@ -20,7 +17,7 @@ static_assert(TERN_QPS_SQD == (int)IB_QPS_SQD);
 static_assert(TERN_QPS_SQE == (int)IB_QPS_SQE);
 static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 
-/* Bits of the attribute mask that are served. */
+/* Supported attribute mask bits. */
 #define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
 			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY | \
@@ -32,9 +29,9 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_DEST_QPN)
 
 /**
- * tern_qp_event() - tell a QP's owner of an asynchronous event
+ * tern_qp_event() - report an asynchronous event of a QP to its owner
  * @dev: the device
- * @qpn: number of the QP, which may be gone
+ * @qpn: number of the QP, which may no longer exist
  * @event: IB_EVENT_*
  */
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
@@ -59,7 +56,7 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
 	tern_ref_put(&qp->ref);
 }
 
-/* What the verb's attributes, and not the place of the queues, say of a QP. */
+/* Fills in what depends on the verb's attributes, not on queue memory. */
 static void tern_qp_fill_create(const struct tern_qp *qp,
 				const struct ib_qp_init_attr *attr,
 				struct tern_cmd_create_qp *cmd)
@@ -75,7 +72,7 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 
 	cmd->pdn = cpu_to_le32(to_tpd(qp->ibqp.pd)->pdn);
 	cmd->send_cqn = cpu_to_le32(to_tcq(attr->send_cq)->cqn);
-	/* What receives nothing still names a CQ. */
+	/* A QP without a receive side still needs a valid CQ number. */
 	cmd->recv_cqn = attr->recv_cq ?
 			cpu_to_le32(to_tcq(attr->recv_cq)->cqn) : cmd->send_cqn;
 	if (attr->srq) {
@@ -91,7 +88,7 @@ static int tern_qp_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 			      &qp->ibqp.qp_num);
 }
 
-/* Makes the QP in the device; its memory is pinned. */
+/* Creates the QP in the device. Its memory is pinned. */
 static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       const struct ib_qp_init_attr *attr,
 			       const struct tern_ureq_create_qp *req, u32 uar)
@@ -122,7 +119,7 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
-/* The way back, memory included. */
+/* Destroys the QP and releases its memory. */
 static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
@@ -134,7 +131,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_kbuf_done(dev, &qp->kern.buf, err);
 }
 
-/* Lets events and ib_core find a QP that the device has made. */
+/* Makes a QP that exists in the device visible to events and polling. */
 static int tern_qp_publish(struct tern_ib_dev *dev, struct tern_qp *qp,
 			   const struct ib_qp_init_attr *attr)
 {
@@ -152,7 +149,10 @@ static void tern_qp_unpublish(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_ref_kill(&qp->ref);
 }
 
-/* An XRC target: ib_core makes it without a user, as those who share it come and go. */
+/*
+ * Creates an XRC target. ib_core creates it without a user context, because
+ * processes that share it come and go.
+ */
 static int tern_create_xrc_tgt(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       struct ib_qp_init_attr *attr)
 {
@@ -172,7 +172,7 @@ static int tern_create_xrc_tgt(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
-/* The GSI QP is one of these; the device sees to it that there is one. */
+/* The GSI QP is a kernel QP. The device ensures that there is only one. */
 static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 struct ib_qp_init_attr *attr)
 {
@@ -269,14 +269,15 @@ err_release_umem:
 }
 
 /**
- * tern_create_qp() - make a QP
+ * tern_create_qp() - create a QP
  * @ibqp: the QP
- * @attr: CQs, SRQ, XRCD and capabilities, which become those it really has
- * @udata: struct tern_ureq_create_qp; no response. NULL in the kernel and for
- *         an XRC target
+ * @attr: CQs, SRQ, XRCD and capabilities, which are updated to the actual ones
+ * @udata: struct tern_ureq_create_qp, no response; NULL for kernel users and
+ *	XRC targets
  *
- * Return: 0; -EOPNOTSUPP for a type or flag that the device does not have;
- * -EINVAL for what exceeds the device or does not fit together; others.
+ * Return: 0; -EOPNOTSUPP for an unsupported type or flag; -EINVAL for
+ * attributes that exceed the device's limits or are inconsistent; or another
+ * negative errno.
  */
 int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 		   struct ib_udata *udata)
@@ -298,11 +299,11 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 }
 
 /**
- * tern_destroy_qp() - end a QP
+ * tern_destroy_qp() - destroy a QP
  * @ibqp: the QP
  * @udata: unused
  *
- * Its number is forgotten before the device may use it again.
+ * The QP's number is removed before the device can reuse it.
  *
  * Return: 0.
  */
@@ -317,8 +318,8 @@ int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 }
 
 /*
- * A dead device executes nothing and has no QP. The kernel must be able to say
- * that it is done with one all the same: its requests are flushed by the driver.
+ * A dead device executes nothing and has no QPs. Kernel users must still be
+ * able to stop using one: the driver flushes its requests.
  */
 static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 				enum ib_qp_state next)
@@ -327,7 +328,7 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	    (next != IB_QPS_ERR && next != IB_QPS_RESET))
 		return -EIO;
 
-	/* The last WQE of an SRQ is what an owner waits for. */
+	/* The owner of a QP with an SRQ waits for the last WQE event. */
 	if (next == IB_QPS_ERR && qp->ibqp.srq)
 		tern_qp_event(dev, qp->ibqp.qp_num,
 			      IB_EVENT_QP_LAST_WQE_REACHED);
@@ -366,7 +367,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
 	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
-	/* ib_core says the port of a GSI QP when it creates it. */
+	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
 	    next == IB_QPS_INIT) {
 		cmd.attr.port = qp->ibqp.port;
@@ -382,20 +383,21 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_reset(qp);
-	/* Whoever posts looks at the state without the lock. */
+	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
 	return 0;
 }
 
 /**
- * tern_modify_qp() - change state and attributes of a QP
+ * tern_modify_qp() - modify state and attributes of a QP
  * @ibqp: the QP
- * @attr: the new attributes; an address is resolved by ib_core
- * @mask: IB_QP_*: which of them count
- * @udata: user request without content, NULL in the kernel
+ * @attr: new attributes, with addresses resolved by ib_core
+ * @mask: IB_QP_*, the valid attributes
+ * @udata: user request without driver data, NULL for kernel users
  *
- * Return: 0; -EINVAL for a transition or value that is not allowed; others.
+ * Return: 0; -EINVAL for an invalid transition or value; or another negative
+ * errno.
  */
 int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
@@ -422,13 +424,13 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 }
 
 /**
- * tern_query_qp() - state and attributes of a QP as the device has them
+ * tern_query_qp() - query the device for state and attributes of a QP
  * @ibqp: the QP
- * @attr: filled
- * @mask: IB_QP_* that are asked for; all are filled
- * @init_attr: filled with what the QP was created with
+ * @attr: output
+ * @mask: IB_QP_* requested; all attributes are filled in
+ * @init_attr: output, the creation attributes
  *
- * Return: 0, -EIO for a dead device, others.
+ * Return: 0, -EIO if the device is dead, or another negative errno.
  */
 int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr)
@@ -450,7 +452,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	memset(attr, 0, sizeof(*attr));
 	memset(init_attr, 0, sizeof(*init_attr));
 	tern_qp_attr_from_dev(&rsp.attr, attr);
-	/* A QP that was never connected, as all of type UD, has no path to tell of. */
+	/* A QP that was never connected, like any UD QP, has no path. */
 	if (rsp.attr.path_mtu)
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else

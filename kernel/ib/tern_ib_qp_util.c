@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What a QP may be asked for, how large its queues are, and its attributes in the
- * device's terms.
+ * QP attributes: checks of creation attributes and queue sizes, and conversion
+ * to and from the device's format.
  */
 
 #include <kunit/visibility.h>
@@ -13,17 +13,17 @@
 #include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
 
-/* log2 of the bytes of a path MTU, less the value of enum ib_mtu. */
+/* Difference between log2 of a path MTU and its enum ib_mtu value. */
 #define TERN_MTU_SHIFT		7
 
 static_assert(BIT(IB_MTU_256 + TERN_MTU_SHIFT) == 256);
 static_assert(BIT(IB_MTU_4096 + TERN_MTU_SHIFT) == 4096);
 
-/* Numbers of QPs and PSNs on the wire. */
+/* Width of QP numbers and PSNs. */
 #define TERN_24_BITS		GENMASK(23, 0)
-/* Codes of the RNR timer and exponents of the ACK timeout. */
+/* Width of RNR timer codes and ACK timeout exponents. */
 #define TERN_5_BITS		GENMASK(4, 0)
-/* Retry counts. */
+/* Width of retry counts. */
 #define TERN_3_BITS		GENMASK(2, 0)
 
 const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
@@ -68,7 +68,10 @@ bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_has_rq);
 
-/* 0, -EOPNOTSUPP for what the device lacks, -EINVAL for what makes no sense or is too much. */
+/*
+ * Returns 0, -EOPNOTSUPP for unsupported features, -EINVAL for invalid or
+ * excessive attributes.
+ */
 int tern_check_create_qp(struct tern_ib_dev *dev,
 			 const struct ib_qp_init_attr *attr)
 {
@@ -81,7 +84,7 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 	    attr->create_flags || attr->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 
-	/* An XRC target has no queue: nothing of the rest is about it. */
+	/* An XRC target has no queues, so the remaining checks do not apply. */
 	if (attr->qp_type == IB_QPT_XRC_TGT)
 		return attr->xrcd ? 0 : -EINVAL;
 
@@ -92,7 +95,7 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 	    cap->max_inline_data > le32_to_cpu(caps->max_inline))
 		return -EINVAL;
 
-	/* What is asked of a receive queue counts where there is one. */
+	/* Receive capacities are ignored without a receive queue. */
 	if (tern_qp_has_rq(attr) &&
 	    (cap->max_recv_wr > max_wr ||
 	     cap->max_recv_sge > le16_to_cpu(caps->max_recv_sge)))
@@ -110,7 +113,7 @@ VISIBLE_IF_KUNIT u64 tern_rq_bytes(const struct ib_qp_init_attr *attr,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_bytes);
 
-/* Whether the slots of the receive queue, if there is one, hold what the QP promises. */
+/* Whether the receive slots, if any, satisfy the QP's capacities. */
 VISIBLE_IF_KUNIT bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr,
 					  int log_max,
 					  const struct tern_ureq_create_qp *req)
@@ -126,7 +129,10 @@ VISIBLE_IF_KUNIT bool tern_rq_geometry_ok(const struct ib_qp_init_attr *attr,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_geometry_ok);
 
-/* Whether slots of both queues hold what the QP promises, and the buffer holds the queues. */
+/*
+ * Whether the slots of both queues satisfy the QP's capacities, and the buffer
+ * holds both queues.
+ */
 bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 			 const struct ib_qp_init_attr *attr,
 			 const struct tern_ureq_create_qp *req)
@@ -157,8 +163,8 @@ bool tern_qp_geometry_ok(struct tern_ib_dev *dev,
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_geometry_ok);
 
 /*
- * TERN_ACCESS_* of the IB_ACCESS_* that a QP has. The right to FLUSH for
- * persistence is allowed, as with every RDMA device; no region has it.
+ * Translates IB_ACCESS_* of a QP to TERN_ACCESS_*. FLUSH for persistence is
+ * accepted, as other RDMA devices do; no region grants it.
  */
 VISIBLE_IF_KUNIT u32 tern_qp_access(int flags)
 {
@@ -179,7 +185,7 @@ VISIBLE_IF_KUNIT u32 tern_qp_access(int flags)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_access);
 
-/* The way back. */
+/* Translates TERN_ACCESS_* of a QP to IB_ACCESS_*. */
 VISIBLE_IF_KUNIT int tern_qp_access_flags(u32 access)
 {
 	int flags = 0;
@@ -199,7 +205,7 @@ VISIBLE_IF_KUNIT int tern_qp_access_flags(u32 access)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_access_flags);
 
-/* Attributes whose values are in range; @mask says which are there. */
+/* Whether the attributes in @mask are in range. */
 bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		     int mask)
 {
@@ -234,7 +240,7 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_ok);
 
-/* The attributes that are copied, in the device's terms; those not in @mask are ignored. */
+/* Converts the attributes in @mask to the device's format. */
 u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 			struct tern_qp_attr *to)
 {
@@ -300,7 +306,7 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_to_dev);
 
-/* What QUERY_QP says, in ib_core's terms, but for the addresses. */
+/* Converts the reply of QUERY_QP to ib_core's format, except for addresses. */
 void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 			   struct ib_qp_attr *attr)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a QP may be asked for, and its attributes in the device's terms. */
+/* QP attributes: checks, and conversion to and from the device's format. */
 #ifndef TERN_IB_QP_UTIL_H
 #define TERN_IB_QP_UTIL_H
 
 #include "tern_ib.h"
 
 /**
- * struct tern_qp_kind - what a type of ib_core is to the device
- * @cap: the capability that it needs, 0 for a type that tern has not
+ * struct tern_qp_kind - properties of a QP type of ib_core
+ * @cap: capability that it requires, 0 for an unsupported type
  * @type: TERN_QPT_*
- * @flags: TERN_QP_F_* that every QP of the type has
- * @op_bytes: of the largest operation segment of a WQE that carries payload
+ * @flags: TERN_QP_F_* common to all QPs of the type
+ * @op_bytes: size of the largest operation segment of a WQE with payload
  */
 struct tern_qp_kind {
 	u64 cap;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Doorbell records in user memory. Many of them share a page, which is pinned once
- * for all of them.
+ * Doorbell records in user memory. Records that share a page share one pinned
+ * reference to it.
  */
 
 #include <linux/slab.h>
@@ -10,18 +10,18 @@
 
 #include "tern_ib.h"
 
-/* Aligned to its size, a record does not cross a page. */
+/* A naturally aligned record does not cross a page boundary. */
 static_assert(PAGE_SIZE % sizeof(struct tern_cq_record) == 0);
 static_assert(PAGE_SIZE % sizeof(struct tern_qp_record) == 0);
 static_assert(PAGE_SIZE % sizeof(struct tern_srq_record) == 0);
 
 /**
- * struct tern_record_page - page of user memory with doorbell records
- * @entry: in the list of @ucontext
- * @ucontext: the context whose queues have their records here
- * @umem: the page; also says whose memory it is
- * @dma: the device's address of the page
- * @refs: records in use; protected by the context's record_lock
+ * struct tern_record_page - page of user memory that holds doorbell records
+ * @entry: entry in the list of @ucontext
+ * @ucontext: context whose queues have their records here
+ * @umem: the pinned page; identifies the process that owns it
+ * @dma: DMA address of the page
+ * @refs: number of records in use; protected by the context's record_lock
  */
 struct tern_record_page {
 	struct list_head entry;
@@ -31,7 +31,7 @@ struct tern_record_page {
 	unsigned int refs;
 };
 
-/* An imported context is used by several processes: each has memory of its own. */
+/* Processes that share an imported context have their own memory each. */
 static struct tern_record_page *
 tern_record_page_find(struct tern_ucontext *ucontext, unsigned long addr)
 {
@@ -56,7 +56,7 @@ tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
 	if (!page)
 		return ERR_PTR(-ENOMEM);
 
-	/* The device reads the words of software and writes its own. */
+	/* The device reads software's words and writes its own. */
 	page->umem = ib_umem_get_va(ucontext->ibucontext.device, addr,
 				    PAGE_SIZE, IB_ACCESS_LOCAL_WRITE);
 	if (IS_ERR(page->umem)) {
@@ -74,16 +74,16 @@ tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
 }
 
 /**
- * tern_record_get() - let the device use a doorbell record of the current process
- * @ucontext: the context of the queue
- * @record: filled
- * @addr: user address of the record
- * @size: its size in bytes
+ * tern_record_get() - pin a doorbell record of the current process
+ * @ucontext: context of the queue
+ * @record: output
+ * @addr: user virtual address of the record
+ * @size: size of the record in bytes
  *
  * tern_record_put() or tern_record_done() undoes it.
  *
- * Return: 0; -EINVAL for an address that is not aligned to @size; -EFAULT for
- * memory that cannot be written; -ENOMEM, also above the limit of locked memory.
+ * Return: 0; -EINVAL if @addr is not aligned to @size; -EFAULT if the memory is
+ * not writable; -ENOMEM, also if the limit of locked memory is exceeded.
  */
 int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 		    u64 addr, size_t size)
@@ -110,9 +110,10 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 
 /**
  * tern_record_put() - undo tern_record_get()
- * @record: a record that the device does not use; without a page there is none
+ * @record: a record that the device does not use; does nothing if it has no
+ *	page
  *
- * Any process may do that. The page is unpinned with its last record.
+ * Any process may call this. The page is unpinned with its last record.
  */
 void tern_record_put(struct tern_record *record)
 {
@@ -135,10 +136,10 @@ void tern_record_put(struct tern_record *record)
 
 /**
  * tern_record_done() - release the record of a destroyed object
- * @record: the record; without a page there is none
- * @err: what tern_ib_destroy() returned for the object
+ * @record: the record; does nothing if it has no page
+ * @err: return value of tern_ib_destroy() for the object
  *
- * A record that the device may still write to keeps its page pinned for ever.
+ * If the device may still write to the record, its page stays pinned forever.
  */
 void tern_record_done(struct tern_record *record, int err)
 {
@@ -152,7 +153,7 @@ void tern_records_init(struct tern_ucontext *ucontext)
 	INIT_LIST_HEAD(&ucontext->record_pages);
 }
 
-/* Only pages that a live device did not let go of are left: they outlive the context. */
+/* The pages left are those that a live device kept: they stay pinned. */
 void tern_records_abandon(struct tern_ucontext *ucontext)
 {
 	struct tern_record_page *page, *next;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Details of objects for "rdma resource show ... -dd". ib_core holds the object
- * while it asks. What a dead device does not tell is left out.
+ * Driver details of objects for "rdma resource show ... -dd". ib_core holds a
+ * reference to the object during the call. Details that a dead device cannot
+ * provide are omitted.
  */
 
 #include <rdma/restrack.h>
@@ -23,7 +24,7 @@ static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 	struct tern_ib_dev *dev = to_tdev(mr->ibmr.device);
 	struct tern_rsp_mr rsp;
 
-	/* The DMA lkey is nothing the device keeps, other keys of the kernel change. */
+	/* The device does not know the DMA lkey; other kernel keys change. */
 	if (!mr->umem && !mr->dm_entry)
 		return 0;
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * Shared receive queues, of users and of the kernel.
- */
+/* Shared receive queues of user space and of the kernel. */
 
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -13,9 +11,9 @@
 #include "tern_ib_util.h"
 
 /**
- * tern_srq_event() - tell an SRQ's owner of an asynchronous event
+ * tern_srq_event() - report an asynchronous event of an SRQ to its owner
  * @dev: the device
- * @srqn: number of the SRQ, which may be gone
+ * @srqn: number of the SRQ, which may no longer exist
  * @event: IB_EVENT_SRQ_*
  */
 void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
@@ -41,7 +39,7 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 	tern_ref_put(&srq->ref);
 }
 
-/* Makes the SRQ in the device; @pages tells of its memory. */
+/* Creates the SRQ in the device, with the memory that @pages describes. */
 static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 				const struct ib_srq_init_attr *attr,
 				const struct tern_pages *pages,
@@ -72,7 +70,7 @@ static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 	return 0;
 }
 
-/* The way back, memory included. */
+/* Destroys the SRQ and releases its memory. */
 static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 {
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
@@ -204,14 +202,14 @@ err_free_kbuf:
 }
 
 /**
- * tern_create_srq() - make an SRQ
+ * tern_create_srq() - create an SRQ
  * @ibsrq: the SRQ
- * @attr: its type and size, which becomes the one it really has
- * @udata: struct tern_ureq_create_srq, struct tern_uresp_create_srq; NULL in
- *         the kernel
+ * @attr: type and requested size, which is updated to the actual one
+ * @udata: struct tern_ureq_create_srq, struct tern_uresp_create_srq; NULL for
+ *	kernel users
  *
- * Return: 0; -EOPNOTSUPP for a type that the device does not have; -EINVAL for
- * what exceeds the device or does not fit together; others.
+ * Return: 0; -EOPNOTSUPP for an unsupported type; -EINVAL for attributes that
+ * exceed the device's limits or are inconsistent; or another negative errno.
  */
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		    struct ib_udata *udata)
@@ -237,11 +235,11 @@ int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 }
 
 /**
- * tern_destroy_srq() - end an SRQ
+ * tern_destroy_srq() - destroy an SRQ
  * @ibsrq: the SRQ
  * @udata: unused
  *
- * Its number is forgotten before the device may use it again.
+ * The SRQ's number is removed before the device can reuse it.
  *
  * Return: 0.
  */
@@ -270,7 +268,7 @@ static int tern_srq_exec_modify(struct tern_ib_dev *dev, struct tern_srq *srq,
 			     NULL, 0);
 }
 
-/* Gives the SRQ the buffer that the user has filled with the WQEs of the old one. */
+/* Switches the SRQ to a new buffer, to which the user has copied the WQEs. */
 static int tern_srq_resize(struct tern_ib_dev *dev, struct tern_srq *srq,
 			   const struct ib_srq_attr *attr,
 			   enum ib_srq_attr_mask mask,
@@ -310,15 +308,15 @@ err_release_umem:
 }
 
 /**
- * tern_modify_srq() - change limit and size of an SRQ
+ * tern_modify_srq() - modify limit and size of an SRQ
  * @ibsrq: the SRQ
- * @attr: the new values
- * @mask: which of them count
- * @udata: with IB_SRQ_MAX_WR struct tern_ureq_modify_srq, else without content;
- *         NULL in the kernel, which cannot change the size
+ * @attr: new values
+ * @mask: the valid attributes
+ * @udata: struct tern_ureq_modify_srq with IB_SRQ_MAX_WR, otherwise no driver
+ *	data; NULL for kernel users, who cannot change the size
  *
- * Return: 0; -EOPNOTSUPP for what cannot be changed; -EINVAL for a value that
- * is not allowed; others.
+ * Return: 0; -EOPNOTSUPP for an attribute that cannot be changed; -EINVAL for
+ * an invalid value; or another negative errno.
  */
 int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		    enum ib_srq_attr_mask mask, struct ib_udata *udata)
@@ -368,11 +366,11 @@ int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 }
 
 /**
- * tern_query_srq() - size and limit of an SRQ
+ * tern_query_srq() - query size and limit of an SRQ
  * @ibsrq: the SRQ
- * @attr: filled; the limit is 0 once its event came
+ * @attr: output; the limit is 0 once its event was generated
  *
- * Return: 0, -EIO for a dead device, others.
+ * Return: 0, -EIO if the device is dead, or another negative errno.
  */
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 {
@@ -394,7 +392,7 @@ int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 	return 0;
 }
 
-/* Posts one request, but does not tell the device of it yet. */
+/* Writes one request without making it visible to the device. */
 static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 {
 	u32 slot = srq->pi & (srq->max_wr - 1);
@@ -402,7 +400,7 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
 		return -EINVAL;
 
-	/* The device has read a slot before ci says so; the branch orders our write. */
+	/* The device read the slot before it advanced ci. */
 	if (srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
 		return -ENOMEM;
 
@@ -413,14 +411,14 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 }
 
 /**
- * tern_post_srq_recv() - post receives to an SRQ of the kernel
+ * tern_post_srq_recv() - post receive requests to a kernel SRQ
  * @ibsrq: the SRQ
  * @wr: list of requests
- * @bad_wr: the first that was not posted, on failure
+ * @bad_wr: on failure, the first request that was not posted
  *
  * Any context.
  *
- * Return: 0; -EINVAL for too many SGEs; -ENOMEM for a full queue.
+ * Return: 0; -EINVAL for too many SGEs; -ENOMEM if the queue is full.
  */
 int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr)
@@ -438,7 +436,7 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		}
 	}
 
-	/* The device sees the WQEs before the index that covers them. */
+	/* Write the WQEs before the index that covers them. */
 	dma_wmb();
 	WRITE_ONCE(srq->record->pi, cpu_to_le32(srq->pi));
 	spin_unlock_irqrestore(&srq->post_lock, flags);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Slots of the kernel's queues: their sizes, and receive WQEs. */
+/* Slots of kernel queues: sizes, and receive WQEs. */
 #ifndef TERN_IB_UTIL_H
 #define TERN_IB_UTIL_H
 
@@ -13,13 +13,13 @@
 
 struct tern_qp;
 
-/* The least log2 of entries that CREATE_CQ takes. */
+/* Minimum log2 of entries for CREATE_CQ. */
 #define TERN_CQ_LOG_SIZE_MIN	1
 
-/* No opcode of the device: what ib_core asks for does not exist in RoCE. */
+/* Not an opcode of the device: the request does not exist in RoCE. */
 #define TERN_WR_NONE		0xff
 
-/* Inline: each request that is posted to a QP or an SRQ runs this and the next. */
+/* Inline: each receive request of a QP or SRQ runs this and the next. */
 static inline void tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
 				  int num_sge)
 {
@@ -33,7 +33,7 @@ static inline void tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
 		};
 }
 
-/* Writes a receive WQE; its slot has room for the request's SGEs. */
+/* Writes a receive WQE. The slot must have room for all SGEs of the request. */
 static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
 {
 	struct tern_rq_hdr *hdr = slot;
@@ -45,26 +45,29 @@ static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
 	tern_fill_sges(slot + sizeof(*hdr), wr->sg_list, wr->num_sge);
 }
 
-/* Where WQE @index of a queue stands. */
+/* Returns the slot of WQE @index. */
 static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
 {
 	return wq->slots + ((size_t)tern_ring_slot(index, wq->log_size)
 			    << wq->log_stride);
 }
 
-/* Bytes of all its slots. */
+/* Total size of the slots in bytes. */
 static inline size_t tern_wq_bytes(const struct tern_wq *wq)
 {
 	return (size_t)1 << (wq->log_size + wq->log_stride);
 }
 
-/* Log2 of a slot for send WQEs of @bytes; above TERN_SQ_STRIDE_MAX there is none. */
+/*
+ * Log2 of the slot size for send WQEs of @bytes. No slot is larger than
+ * TERN_SQ_STRIDE_MAX.
+ */
 static inline u8 tern_send_stride(size_t bytes)
 {
 	return max_t(u8, order_base_2(bytes), TERN_SQ_STRIDE_MIN);
 }
 
-/* Log2 of the entries of a queue for @num. */
+/* Log2 of the size of a queue for @num entries. */
 static inline u8 tern_queue_log_size(u32 num, u8 min)
 {
 	return max_t(u8, order_base_2(num), min);

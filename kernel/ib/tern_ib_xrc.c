@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/*
- * XRC domains: what XRC SRQs and XRC target QPs of several processes share.
- */
+/* XRC domains, which XRC SRQs and XRC target QPs of several processes share. */
 
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
 
 /**
- * tern_alloc_xrcd() - make an XRC domain
+ * tern_alloc_xrcd() - allocate an XRC domain
  * @ibxrcd: the domain
- * @udata: user request without content, NULL in the kernel
+ * @udata: user request without driver data, NULL for kernel users
  *
  * Return: 0 or a negative errno.
  */
@@ -29,7 +27,7 @@ int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 
 int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	/* A live device that keeps the domain has one less to give. */
+	/* If a live device keeps the domain, it has one less to give. */
 	tern_ib_destroy(to_tdev(ibxrcd->device), TERN_CMD_FREE_XRCD,
 			to_txrcd(ibxrcd)->xrcdn);
 	return 0;
