@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * For the file with the health reporter: before its operations had a default for the
- * graceful period, the period was an argument of the function that creates one.
+ * Included by the file with the health reporter. Before the operations had a
+ * default graceful period, the period was an argument of the function that
+ * creates a reporter.
  */
 #ifndef TERN_COMPAT_DEVLINK_H
 #define TERN_COMPAT_DEVLINK_H
@@ -11,7 +12,7 @@
 #include <linux/build_bug.h>
 #include <net/devlink.h>
 
-/* The operations of such a kernel, and behind them the default. */
+/* The operations of such a kernel, followed by the default. */
 struct tern_compat_reporter_ops {
 	char *name;
 	int (*recover)(struct devlink_health_reporter *reporter,

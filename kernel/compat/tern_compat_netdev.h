@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * For the file with the net_device_ops: before ndo_set_rx_mode_async() there was
- * ndo_set_rx_mode() alone, called under a spinlock. The driver's function is
- * given that name's place, and does its work later from snapshots of the lists.
+ * Included by the file with the net_device_ops. Before ndo_set_rx_mode_async()
+ * there was only ndo_set_rx_mode(), which is called under a spinlock. The
+ * driver's function takes its place, and runs later with snapshots of the
+ * lists.
  */
 #ifndef TERN_COMPAT_NETDEV_H
 #define TERN_COMPAT_NETDEV_H
@@ -20,8 +21,9 @@
 #define ndo_set_rx_mode_async ndo_set_rx_mode
 
 /*
- * Only the definition's head has a parenthesis behind the name, so only there is
- * this expanded: the definition becomes that of the function called later.
+ * Only the function definition has a parenthesis after the name, so only there
+ * is this macro expanded: it turns the definition into that of the function
+ * called later.
  */
 #define tern_set_rx_mode_async(...)					\
 	tern_compat_rx_mode(__VA_ARGS__);				\
@@ -45,7 +47,7 @@ struct tern_compat_rx_request {
 static LIST_HEAD(tern_compat_rx_requests);
 static DEFINE_SPINLOCK(tern_compat_rx_lock);
 
-/* Copies @from into @copies and chains them to @to. False without memory. */
+/* Copies @from into @copies and links them to @to. False without memory. */
 static inline bool tern_compat_snapshot(struct netdev_hw_addr_list *to,
 					struct netdev_hw_addr_list *from,
 					struct netdev_hw_addr **copies)
@@ -128,7 +130,7 @@ static inline void tern_compat_rx_mode_queue(struct net_device *netdev,
 	schedule_work(&tern_compat_rx_work);
 }
 
-/* The module may go once the device is freed: its last request is done by then. */
+/* Wait for the last request: the module may be unloaded after the call. */
 static inline void tern_compat_free_netdev(struct net_device *netdev)
 {
 	flush_work(&tern_compat_rx_work);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Included before every source file of tern_ib.ko in an out-of-tree build: what
- * its code, written for Linux 7.2, misses in the ib_core of older kernels. Not
- * part of the driver.
+ * Included before every source file of tern_ib.ko in an out-of-tree build:
+ * parts of the ib_core of Linux 7.2 that older kernels lack. Not part of the
+ * driver.
  */
 #ifndef TERN_IB_COMPAT_H
 #define TERN_IB_COMPAT_H
@@ -13,7 +13,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
-/* No number is assigned: user space finds its provider by the PCI identity. */
+/* No driver id is assigned: user space finds the provider by PCI ID. */
 #ifndef TERN_HAVE_DRIVER_ID
 #define RDMA_DRIVER_TERN RDMA_DRIVER_UNKNOWN
 #endif
@@ -71,8 +71,9 @@ static inline int ib_no_udata_io(struct ib_udata *udata)
 #endif /* TERN_HAVE_UDATA_HELPERS */
 
 /*
- * Such a kernel does not ask whether the driver is robust; what it asks in the
- * same place is true too: without an assigned driver id there is none to bind by.
+ * Such a kernel does not ask whether the driver is robust. The flag that it has
+ * in the same place is true as well: without an assigned driver id, user space
+ * cannot bind by it.
  */
 #ifndef TERN_HAVE_ROBUST_UDATA
 #define uverbs_robust_udata uverbs_no_driver_id_binding
@@ -87,7 +88,7 @@ static inline struct ib_umem *ib_umem_get_va(struct ib_device *device,
 }
 #endif
 
-/* No attribute names a queue's buffer: it is where udata says. */
+/* No attribute describes a queue's buffer: udata has its address. */
 #ifndef TERN_HAVE_UMEM_ATTR
 #define UVERBS_ATTR_CREATE_QP_BUF_UMEM 0
 
@@ -109,9 +110,10 @@ ib_umem_get_cq_buf_or_va(struct ib_device *device,
 #endif
 
 /*
- * One operation makes the CQs of users and of the kernel. As below: followed by a
- * parenthesis the name is the driver's function, bare it is the operation for both.
- * The driver's table names it behind create_cq, and of two initializers the last counts.
+ * A single operation creates user and kernel CQs. As below, the name followed
+ * by a parenthesis is the driver's function, and the bare name is the combined
+ * operation. The driver's table has it after create_cq, and the last of two
+ * initializers counts.
  */
 #ifndef TERN_HAVE_CREATE_USER_CQ
 #pragma GCC diagnostic ignored "-Woverride-init"
@@ -133,7 +135,7 @@ static inline int tern_create_user_cq(struct ib_cq *ibcq,
 #define tern_create_user_cq(...) tern_create_users_cq(__VA_ARGS__)
 #endif
 
-/* One operation resizes the CQs of users and of the kernel, which asks for none. */
+/* One operation resizes user and kernel CQs. Kernel users never call it. */
 #ifndef TERN_HAVE_RESIZE_USER_CQ
 #define resize_user_cq resize_cq
 
@@ -152,9 +154,9 @@ static inline int tern_resize_user_cq(struct ib_cq *ibcq, int cqe,
 #endif
 
 /*
- * Registration has no DMA hints: the driver's function gets another name, and
- * the operation is one that calls it without hints. A name followed by a
- * parenthesis is the driver's, a bare one the operation's.
+ * Registration has no DMA hints. The driver's function gets another name, and
+ * the operation calls it without hints. The name followed by a parenthesis is
+ * the driver's function, the bare name is the operation.
  */
 #ifndef TERN_HAVE_DMAH
 struct ib_dmah;
@@ -182,7 +184,7 @@ static inline enum ib_port_state ib_get_curr_port_state(struct net_device *ndev)
 }
 #endif
 
-/* The core does not tell of port events: tern_ib_port_compat.c does in its place. */
+/* ib_core does not report port events: tern_ib_port_compat.c does. */
 #ifndef TERN_HAVE_PORT_EVENTS
 int tern_compat_register_device(struct ib_device *ibdev, const char *name,
 				struct device *dma_device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Port events for kernels whose ib_core does not make them from those of the
- * netdev. On others nothing of this file is compiled. Not part of the driver.
+ * Port events for kernels whose ib_core does not derive them from netdev
+ * events. Compiles to nothing on other kernels. Not part of the driver.
  */
 
 #ifndef TERN_HAVE_PORT_EVENTS
@@ -18,11 +18,11 @@
 #define TERN_COMPAT_PORT	1
 
 /**
- * struct tern_compat_port - the port of a registered device
- * @list: among all of them
- * @nb: hears of netdevs, under the RTNL lock
+ * struct tern_compat_port - port of a registered device
+ * @list: entry in the list of all ports
+ * @nb: receives netdev events, under the RTNL lock
  * @ibdev: the device
- * @state: what the last event said; RTNL lock
+ * @state: state in the last event; protected by the RTNL lock
  */
 struct tern_compat_port {
 	struct list_head list;
@@ -74,7 +74,7 @@ static int tern_compat_netdev_event(struct notifier_block *nb,
 	}
 }
 
-/* As ib_register_device(); whoever listens hears of the port from then on. */
+/* Like ib_register_device(). Listeners receive port events from then on. */
 int tern_compat_register_device(struct ib_device *ibdev, const char *name,
 				struct device *dma_device)
 {
@@ -107,7 +107,7 @@ err_free:
 	return err;
 }
 
-/* As ib_unregister_device(); no event of the port comes after it. */
+/* Like ib_unregister_device(). No port event follows. */
 void tern_compat_unregister_device(struct ib_device *ibdev)
 {
 	struct tern_compat_port *port;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Tests of tern.ko's admin queue with a device that is made of memory: commands
- * run on a workqueue, the test itself is the device and answers as it likes.
+ * Tests of tern.ko's admin queue with a device in memory: commands run on a
+ * workqueue, and the test itself plays the device.
  */
 
 #include <kunit/static_stub.h>
@@ -14,10 +14,10 @@
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
-/* Commands under way at once: more than there are slots. */
+/* Number of concurrent commands, more than there are slots. */
 #define TERN_TEST_CALLS		(TERN_AQ_SIZE + 8)
 
-/* A command that moves no memory, and one that does. */
+/* A command that does not move memory, and one that does. */
 #define TERN_TEST_STAYS		TERN_CMD_QUERY_PORT
 #define TERN_TEST_MOVES		TERN_CMD_CREATE_MR
 
@@ -31,7 +31,7 @@ struct tern_test_call {
 	struct completion done;
 };
 
-/* A thread that takes the device down while another declares it dead. */
+/* A thread that takes the device down while another one declares it dead. */
 struct tern_test_taker {
 	struct work_struct work;
 	struct tern_dev *tdev;
@@ -42,8 +42,8 @@ struct tern_test_aq {
 	struct tern_dev tdev;
 	struct pci_dev pdev;
 	struct workqueue_struct *wq;
-	u32 head;	/* commands the device has looked at */
-	u32 pi;		/* answers it has written */
+	u32 head;	/* commands that the device has fetched */
+	u32 pi;		/* answers that the device has written */
 	atomic_t deaths;
 	atomic_t late_deaths;
 	struct tern_test_taker taker;
@@ -65,7 +65,7 @@ static void tern_test_run(struct work_struct *work)
 {
 	struct tern_test_call *call = container_of(work, struct tern_test_call, work);
 
-	/* What the device does not write is to be zeroed. */
+	/* Bytes that the device does not write must be zeroed. */
 	memset(call->out, 0xee, sizeof(call->out));
 	call->err = tern_cmd_exec(&call->tdev->core, call->opcode, &call->in,
 				  sizeof(call->in), call->out, sizeof(call->out));
@@ -84,7 +84,7 @@ static void tern_test_start(struct tern_test_aq *fake, unsigned int i, u16 opcod
 	queue_work(fake->wq, &call->work);
 }
 
-/* Ends a call; the limit bounds what hangs, it judges no speed. */
+/* Waits for the end of a call. The timeout only catches hangs. */
 static int tern_test_end(struct kunit *test, unsigned int i)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -114,13 +114,13 @@ static void tern_test_expect(struct kunit *test, u32 num)
 	KUNIT_ASSERT_EQ(test, le32_to_cpu(READ_ONCE(*tail)) - fake->head, num);
 }
 
-/* The next command that the device has not looked at; a copy, as a device makes it. */
+/* Copies the next command that the device has not fetched. */
 static struct tern_aq_entry tern_test_fetch(struct tern_test_aq *fake)
 {
 	return fake->tdev.aq.mem->aq[tern_ring_slot(fake->head++, TERN_AQ_LOG_SIZE)];
 }
 
-/* Writes an answer, and raises no interrupt. */
+/* Writes an answer without raising an interrupt. */
 static void tern_test_answer(struct tern_test_aq *fake, u32 tag, u16 status, u16 out_len)
 {
 	struct tern_acq_entry *entry;
@@ -130,14 +130,14 @@ static void tern_test_answer(struct tern_test_aq *fake, u32 tag, u16 status, u16
 	entry->status = cpu_to_le16(status);
 	entry->out_len = cpu_to_le16(out_len);
 	entry->aq_head = cpu_to_le32(fake->head);
-	/* The rest of the entry is written before its phase. */
+	/* Write the rest of the entry before its phase. */
 	smp_wmb();
 	WRITE_ONCE(entry->phase, cpu_to_le32(~(fake->pi >> TERN_AQ_LOG_SIZE) &
 					     TERN_CQE_PHASE));
 	fake->pi++;
 }
 
-/* Executes a command: its reply is one more than its input, 8 bytes long. */
+/* Executes a command. The reply is the input plus one, 8 bytes long. */
 static void tern_test_serve(struct tern_test_aq *fake, const struct tern_aq_entry *cmd)
 {
 	void *mem = fake->tdev.aq.mem;
@@ -148,7 +148,7 @@ static void tern_test_serve(struct tern_test_aq *fake, const struct tern_aq_entr
 	tern_test_answer(fake, le32_to_cpu(cmd->tag), TERN_ST_OK, sizeof(*out));
 }
 
-/* That call @i has got its own reply. */
+/* Checks that call @i got its own reply. */
 static void tern_test_check(struct kunit *test, unsigned int i)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -158,7 +158,7 @@ static void tern_test_check(struct kunit *test, unsigned int i)
 	KUNIT_EXPECT_EQ(test, fake->calls[i].out[1], 0);
 }
 
-/* One command after the other, with the answer's interrupt. */
+/* One command at a time, each answered with an interrupt. */
 static void tern_test_one(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -176,7 +176,7 @@ static void tern_test_one(struct kunit *test)
 	tern_test_check(test, 0);
 }
 
-/* Both rings go round several times, and every slot is free in the end. */
+/* Both rings wrap several times, and all slots are free at the end. */
 static void tern_test_rounds(struct kunit *test)
 {
 	unsigned int i;
@@ -200,13 +200,13 @@ static void tern_test_statuses(struct kunit *test)
 		tern_aq_reap(&fake->tdev);
 		KUNIT_EXPECT_EQ(test, tern_test_end(test, 0),
 				tern_status_to_errno(statuses[i]));
-		/* A refusal leaves the caller's memory alone, and the device alive. */
+		/* An error leaves buffer and device alone. */
 		KUNIT_EXPECT_EQ(test, fake->calls[0].out[0], 0xeeeeeeeeeeeeeeee);
 		KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
 	}
 }
 
-/* A device that claims more bytes than were asked for. */
+/* A device that claims to have written more bytes than requested. */
 static void tern_test_reply_too_long(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -217,11 +217,11 @@ static void tern_test_reply_too_long(struct kunit *test)
 	cmd = tern_test_fetch(fake);
 	tern_test_answer(fake, le32_to_cpu(cmd.tag), TERN_ST_OK, U16_MAX);
 	tern_aq_reap(&fake->tdev);
-	/* KASAN watches what is behind the reply. */
+	/* KASAN checks the memory behind the reply. */
 	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), 0);
 }
 
-/* More commands than slots, each batch answered from its last to its first. */
+/* More commands than slots, each batch answered in reverse order. */
 static void tern_test_out_of_order(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -242,7 +242,7 @@ static void tern_test_out_of_order(struct kunit *test)
 		tern_test_check(test, i);
 }
 
-/* The waiter finds an answer that no interrupt told of. */
+/* The waiter finds an answer without an interrupt. */
 static void tern_test_interrupt_lost(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -256,7 +256,7 @@ static void tern_test_interrupt_lost(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
-/* An answer that is there when the doorbell has been rung; its interrupt comes later. */
+/* An answer that is there right after the doorbell, before its interrupt. */
 static void tern_test_at_once(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -270,7 +270,7 @@ static void tern_test_at_once(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
-/* Answers to what nobody asked, and to one question twice, change nothing. */
+/* Unsolicited and duplicate answers have no effect. */
 static void tern_test_bogus(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -282,7 +282,10 @@ static void tern_test_bogus(struct kunit *test)
 	cmd = tern_test_fetch(fake);
 	tag = le32_to_cpu(cmd.tag);
 
-	/* A slot that there is not, one that is idle, an earlier and a later user of this one. */
+	/*
+	 * A slot that does not exist, an idle slot, an earlier and a later user
+	 * of this slot.
+	 */
 	tern_test_answer(fake, tern_tag_make(TERN_AQ_SIZE, 0), TERN_ST_BUSY, 0);
 	tern_test_answer(fake, U32_MAX, TERN_ST_BUSY, 0);
 	tern_test_answer(fake, tern_tag_make(TERN_AQ_SIZE - 1, 0), TERN_ST_BUSY, 0);
@@ -295,7 +298,7 @@ static void tern_test_bogus(struct kunit *test)
 	tern_test_answer(fake, tag, TERN_ST_BUSY, 0);
 	tern_aq_reap(&fake->tdev);
 	tern_test_check(test, 0);
-	/* Again, now that the slot is free. */
+	/* Again, with the slot free. */
 	tern_test_answer(fake, tag, TERN_ST_BUSY, 0);
 	tern_aq_reap(&fake->tdev);
 
@@ -303,7 +306,7 @@ static void tern_test_bogus(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
 }
 
-/* A slot whose command timed out is free when the answer comes, and not before. */
+/* The slot of a timed-out command becomes free only when the answer arrives. */
 static void tern_test_late(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -327,7 +330,7 @@ static void tern_test_late(struct kunit *test)
 	tern_test_rounds(test);
 }
 
-/* A device that answers nothing: every slot is owed an answer, who comes later waits in vain. */
+/* A device without answers: all slots are taken, later callers time out. */
 static void tern_test_silent(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -342,7 +345,7 @@ static void tern_test_silent(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, bitmap_empty(fake->tdev.aq.free, TERN_AQ_SIZE));
 	KUNIT_EXPECT_EQ(test, fake->tdev.aq.users, 0);
 
-	/* They all come back with the answers. */
+	/* All slots become free with the answers. */
 	fake->tdev.aq.timeout = 60 * HZ;
 	while (i-- > TERN_TEST_CALLS - TERN_AQ_SIZE) {
 		struct tern_aq_entry cmd = tern_test_fetch(fake);
@@ -353,7 +356,7 @@ static void tern_test_silent(struct kunit *test)
 	tern_test_rounds(test);
 }
 
-/* Memory that the device may think it has is freed after it was stopped. */
+/* A device that may own memory is stopped before the memory is freed. */
 static void tern_test_late_with_memory(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -368,7 +371,10 @@ static void tern_test_late_with_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&fake->deaths), 1);
 }
 
-/* A device that dies answers who waits, who waits for a slot, and who comes. */
+/*
+ * The death of the device wakes waiters for answers and for slots, and fails
+ * new commands.
+ */
 static void tern_test_dies(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -377,7 +383,10 @@ static void tern_test_dies(struct kunit *test)
 	for (i = 0; i < TERN_TEST_CALLS; i++)
 		tern_test_start(fake, i, TERN_TEST_STAYS);
 	tern_test_expect(test, TERN_AQ_SIZE);
-	/* All registers of a function that is gone read as ones: each waiter looks at that. */
+	/*
+	 * All registers of a removed function read as all ones, which every
+	 * waiter checks.
+	 */
 	WRITE_ONCE(*tern_test_reg(fake, TERN_REG_STATUS), TERN_REG_GONE);
 	for (i = 0; i < TERN_TEST_CALLS; i++)
 		KUNIT_EXPECT_EQ(test, tern_test_end(test, i), -EIO);
@@ -396,7 +405,7 @@ static void tern_test_take_down(struct work_struct *work)
 	complete(&taker->done);
 }
 
-/* In the middle of tern_dev_kill(): lets the other thread go as far as it can. */
+/* Inside tern_dev_kill(), lets the other thread run as far as it can. */
 static void tern_test_dawdle(struct tern_dev *tdev)
 {
 	struct tern_test_aq *fake = container_of(tdev, struct tern_test_aq, tdev);
@@ -407,7 +416,7 @@ static void tern_test_dawdle(struct tern_dev *tdev)
 		mdelay(1);
 }
 
-/* The work that reports a dead device is not queued after the driver has cancelled it. */
+/* The work that reports a death is not queued once it was cancelled. */
 static void tern_test_dies_while_taken_down(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;
@@ -440,7 +449,7 @@ static int tern_test_aq_init(struct kunit *test)
 	dev->dma_mask = &fake->pdev.dma_mask;
 	fake->pdev.dma_mask = DMA_BIT_MASK(64);
 	dev->coherent_dma_mask = DMA_BIT_MASK(64);
-	/* So that nothing reads or writes a configuration space that is not there. */
+	/* There is no configuration space to access. */
 	fake->pdev.error_state = pci_channel_io_perm_failure;
 
 	fake->tdev.core.pdev = &fake->pdev;
@@ -463,7 +472,7 @@ static void tern_test_aq_exit(struct kunit *test)
 
 	if (!fake || !fake->wq)
 		return;
-	/* What an assertion left waiting ends with the device. */
+	/* Unblocks callers that a failed assertion left waiting. */
 	tern_dev_kill(&fake->tdev);
 	destroy_workqueue(fake->wq);
 	cancel_work_sync(&fake->tdev.async_work);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_filter.c: which addresses the Ethernet function lets in. */
+/* Tests of tern_filter.c: addresses that the Ethernet function receives. */
 
 #include <kunit/test.h>
 #include <linux/etherdevice.h>
@@ -11,7 +11,7 @@
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
-/* More addresses than the filter has room for. */
+/* More addresses than fit the filter. */
 #define TERN_TEST_ADDRS		(TERN_RX_FILTER_MACS + 1)
 
 struct tern_test_filter {
@@ -21,7 +21,7 @@ struct tern_test_filter {
 	struct netdev_hw_addr mc_addrs[TERN_TEST_ADDRS];
 };
 
-/* The list's address @index. */
+/* Address @index of the list. */
 static void tern_test_addr(u8 *addr, bool multicast, unsigned int index)
 {
 	const u8 want[ETH_ALEN] = { multicast ? 3 : 2, 0, 0, 0, 7, index };
@@ -50,7 +50,7 @@ static void tern_test_lists(struct tern_test_filter *t, unsigned int num_uc,
 	tern_test_list(&t->mc, t->mc_addrs, true, num_mc);
 }
 
-/* Whether @num addresses of a list stand in the filter from @first on. */
+/* Whether entries from @first on are @num addresses of a list. */
 static bool tern_test_holds(const struct tern_test_filter *t, unsigned int first,
 			    bool multicast, unsigned int num)
 {
@@ -86,13 +86,13 @@ static void tern_test_filter_add(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_test_holds(t, 3, true,
 						TERN_RX_FILTER_MACS - 3));
 
-	/* Nothing more goes into a full one; an empty list does. */
+	/* A full filter accepts an empty list only. */
 	tern_test_lists(t, 1, 0);
 	KUNIT_EXPECT_FALSE(test, tern_filter_add(&t->filter, &num, &t->uc));
 	KUNIT_EXPECT_TRUE(test, tern_filter_add(&t->filter, &num, &t->mc));
 	KUNIT_EXPECT_EQ(test, num, TERN_RX_FILTER_MACS);
 
-	/* A list without room for all of it leaves everything as it is. */
+	/* A list that does not fit changes nothing. */
 	memset(&t->filter, 0xa5, sizeof(t->filter));
 	num = 1;
 	tern_test_lists(t, TERN_RX_FILTER_MACS, 0);
@@ -114,13 +114,13 @@ static void tern_test_filter_fill(struct kunit *test)
 		{ 0, true, 2, 3, TERN_RXF_VLANS, 5 },
 		{ 0, true, TERN_RX_FILTER_MACS, 0, TERN_RXF_VLANS,
 		  TERN_RX_FILTER_MACS },
-		/* Who takes everything filters no VLANs, and needs no addresses. */
+		/* Promiscuous mode needs neither VLAN filters nor addresses. */
 		{ IFF_PROMISC, true, 2, 3, TERN_RXF_PROMISC, 3 },
 		{ IFF_ALLMULTI, true, 2, 3, TERN_RXF_VLANS | TERN_RXF_ALLMULTI, 2 },
 		{ IFF_PROMISC | IFF_ALLMULTI, true, 2, 3,
 		  TERN_RXF_PROMISC | TERN_RXF_ALLMULTI, 0 },
 		{ IFF_UP | IFF_BROADCAST | IFF_MULTICAST, false, 1, 1, 0, 2 },
-		/* Too many: all of them come in. */
+		/* Too many addresses: receive all. */
 		{ 0, true, TERN_TEST_ADDRS, 3, TERN_RXF_PROMISC, 3 },
 		{ 0, true, 2, TERN_TEST_ADDRS, TERN_RXF_VLANS | TERN_RXF_ALLMULTI,
 		  2 },
@@ -133,7 +133,7 @@ static void tern_test_filter_fill(struct kunit *test)
 	u8 *macs;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		/* The VLANs are not its business, all else is written anew. */
+		/* Leaves the VLANs alone and overwrites everything else. */
 		memset(&t->filter, 0xa5, sizeof(t->filter));
 		tern_test_lists(t, cases[i].uc, cases[i].mc);
 		tern_filter_fill(&t->filter, cases[i].iff, cases[i].vlans,

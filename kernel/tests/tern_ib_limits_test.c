@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_limits.c: what the device is able to do, and what keeps its limits. */
+/* Tests of tern_ib_limits.c: device limits and capabilities. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -10,7 +10,7 @@
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
-/* A device that exists in memory only. */
+/* A device in memory. */
 struct tern_test_dev {
 	struct tern_ib_dev ib;
 	struct tern_core core;
@@ -49,7 +49,7 @@ static void tern_test_limits(struct kunit *test)
 	};
 	struct ib_device_attr attr = {};
 
-	/* ib_core counts in signed numbers. */
+	/* ib_core uses signed numbers. */
 	KUNIT_EXPECT_EQ(test, tern_limit(cpu_to_le32(0)), 0);
 	KUNIT_EXPECT_EQ(test, tern_limit(cpu_to_le32(INT_MAX)), INT_MAX);
 	KUNIT_EXPECT_EQ(test, tern_limit(cpu_to_le32(1U << 31)), INT_MAX);
@@ -62,7 +62,7 @@ static void tern_test_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, attr.page_size_cap, SZ_4K | SZ_2M);
 	KUNIT_EXPECT_EQ(test, attr.max_send_sge, 3);
 	KUNIT_EXPECT_EQ(test, attr.max_qp_rd_atom, 16);
-	/* So many QPs with so many READs each are more than an int holds. */
+	/* The product of QPs and READs per QP exceeds an int. */
 	KUNIT_EXPECT_EQ(test, attr.max_res_rd_atom, INT_MAX);
 	KUNIT_EXPECT_EQ(test, attr.max_pkeys, 1);
 	KUNIT_EXPECT_EQ(test, attr.local_ca_ack_delay, 15);
@@ -72,7 +72,7 @@ static void tern_test_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, attr.max_res_rd_atom, 160);
 }
 
-/* Each ability is told of for its own bit alone. */
+/* Each capability bit enables its own attributes only. */
 static void tern_test_optional(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
@@ -85,7 +85,7 @@ static void tern_test_optional(struct kunit *test)
 	dev->caps.max_mcast_qp_attach = cpu_to_le32(30);
 	dev->caps.max_srq = cpu_to_le32(U32_MAX);
 	dev->caps.max_mw = cpu_to_le32(65536);
-	/* The last page is not whole. */
+	/* The last page is incomplete. */
 	dev->core.dm_size = SZ_16M + SZ_1K;
 
 	for (bit = 1; bit; bit <<= 1) {
@@ -126,12 +126,12 @@ static void tern_test_optional(struct kunit *test)
 				bit == TERN_CAP_MODERATE_CQ ? U16_MAX : 0);
 		KUNIT_EXPECT_EQ(test, attr->timestamp_mask,
 				bit == TERN_CAP_TIMESTAMP ? U64_MAX : 0);
-		/* In kHz: a nanosecond each. */
+		/* In kHz: the clock counts nanoseconds. */
 		KUNIT_EXPECT_EQ(test, attr->hca_core_clock,
 				bit == TERN_CAP_TIMESTAMP ? 1000000 : 0);
 	}
 
-	/* What is set already stays; groups with their QPs are more than an int holds. */
+	/* Existing flags stay. Groups times QPs exceeds an int. */
 	dev->caps.flags = cpu_to_le64(TERN_CAP_XRC | TERN_CAP_MCAST);
 	dev->caps.max_mcast_grp = cpu_to_le32(U32_MAX);
 	dev->caps.max_mcast_qp_attach = cpu_to_le32(U32_MAX);
@@ -195,7 +195,7 @@ static void tern_test_cq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_cq(&dev->ib, &attr, &req), want); \
 } while (0)
 
-	/* Fewer entries than were asked for, a buffer too short or far too long. */
+	/* Too few entries, a buffer that is too short or far too long. */
 	TERN_EXPECT(-EINVAL, log_size, 6);
 	TERN_EXPECT(-EINVAL, log_size, 0);
 	TERN_EXPECT(-EINVAL, buf_len, 128 * entry - 1);
@@ -255,7 +255,7 @@ static void tern_test_cq_size(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len - 64, 4, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, PAGE_SIZE + 1, 4, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 0, 1));
-	/* No shift by what a user wrote unless it is in range. */
+	/* User input is not used as a shift count unless it is in range. */
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 11, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, 64, 16));
 	KUNIT_EXPECT_FALSE(test, tern_cq_size_ok(&dev->ib, len, U32_MAX, 16));
@@ -325,11 +325,11 @@ static void tern_test_alloc_dm(struct kunit *test)
 		{ SZ_16M, 1, U32_MAX, -EINVAL },
 		{ SZ_16M, SZ_16M + 1, 0, -ENOMEM },
 		{ SZ_16M, U64_MAX, 0, -ENOMEM },
-		/* Neither a power of two nor whole pages. */
+		/* Neither a power of two nor a multiple of the page size. */
 		{ 3 * SZ_1M + SZ_1K, 3 * SZ_1M, 22, 0 },
 		{ 3 * SZ_1M + SZ_1K, 3 * SZ_1M + 1, 0, -ENOMEM },
 		{ 3 * SZ_1M + SZ_1K, 1, 23, -EINVAL },
-		/* A device with the ability and without the BAR. */
+		/* A device with the capability but without the BAR. */
 		{ 0, 1, 0, -EINVAL },
 	};
 	unsigned int i;
@@ -346,7 +346,7 @@ static void tern_test_alloc_dm(struct kunit *test)
 	}
 }
 
-/* Nor a doorbell page that is not in the BAR, or that of the kernel. */
+/* Doorbell pages outside the BAR, and the kernel's own, are rejected. */
 static void tern_test_uar(struct kunit *test)
 {
 	static const struct {
@@ -360,7 +360,7 @@ static void tern_test_uar(struct kunit *test)
 		{ SZ_1M, 12, 255, true },
 		{ SZ_1M, 12, 256, false },
 		{ SZ_1M, 12, U32_MAX, false },
-		/* The stride is the host's page size. */
+		/* The stride is the page size of the host. */
 		{ SZ_1M, 16, 15, true },
 		{ SZ_1M, 16, 16, false },
 		{ SZ_4K - 1, 12, 1, false },
@@ -376,7 +376,7 @@ static void tern_test_uar(struct kunit *test)
 				    cases[i].ok, "case %u", i);
 }
 
-/* Nothing is mapped that a device which is out of its mind names. */
+/* Invalid ranges from a faulty device are never mapped. */
 static void tern_test_dm_rsp(struct kunit *test)
 {
 	static const struct {

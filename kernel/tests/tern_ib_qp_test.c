@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib_qp_util.c: what a QP may be asked for, its queues, its attributes. */
+/* Tests of tern_ib_qp_util.c: checks and conversion of QP attributes. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -10,7 +10,7 @@
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
-/* A device that exists in memory only, with every transport. */
+/* A device in memory that supports every transport. */
 struct tern_test_dev {
 	struct tern_ib_dev ib;
 	struct tern_core core;
@@ -78,7 +78,7 @@ static void tern_test_create_types(struct kunit *test)
 	attr.xrcd = &dev->xrcd;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
 
-	/* No type without its bit, and none that RoCE has not. */
+	/* No type without its capability bit, and none unknown to RoCE. */
 	dev->caps.flags = 0;
 	for (i = 0; i <= IB_QPT_MAX; i++) {
 		attr = tern_test_attr(dev, i);
@@ -121,7 +121,7 @@ static void tern_test_create_limits(struct kunit *test)
 	TERN_EXPECT(-EOPNOTSUPP, create_flags, IB_QP_CREATE_INTEGRITY_EN);
 #undef TERN_EXPECT
 
-	/* With an SRQ nothing is asked of a receive queue. */
+	/* With an SRQ, the receive capacities are ignored. */
 	attr = good;
 	attr.srq = &dev->srq;
 	attr.cap.max_recv_wr = U32_MAX;
@@ -157,7 +157,7 @@ static void tern_test_geometry(struct kunit *test)
 	TERN_EXPECT(true, buf_len, PAGE_SIZE);
 	TERN_EXPECT(false, buf_len, 4096 - 64);
 	TERN_EXPECT(false, buf_len, PAGE_SIZE + 64);
-	/* Fewer slots than were promised, or smaller ones. */
+	/* Too few or too small slots. */
 	TERN_EXPECT(false, log_sq_size, 3);
 	TERN_EXPECT(false, log_rq_size, 4);
 	TERN_EXPECT(false, log_sq_stride, 6);
@@ -165,7 +165,7 @@ static void tern_test_geometry(struct kunit *test)
 	TERN_EXPECT(false, reserved_e0[0], 1);
 #undef TERN_EXPECT
 
-	/* No shift is out of range whatever user space says, however long the buffer. */
+	/* No input leads to a shift out of range. */
 	for (i = 0; i <= U8_MAX; i++) {
 		bool ok;
 
@@ -188,7 +188,7 @@ static void tern_test_geometry_srq(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
 	struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_UD);
-	/* What is said of a receive queue that is not there has no meaning. */
+	/* Sizes of a receive queue that does not exist are ignored. */
 	const struct tern_ureq_create_qp req = {
 		.log_sq_size = 4, .log_sq_stride = 7,
 		.log_rq_size = U8_MAX, .log_rq_stride = U8_MAX,
@@ -235,7 +235,7 @@ static void tern_test_attr_ranges(struct kunit *test)
 #define TERN_EXPECT(want, bit, field, value) do {			\
 	attr = (struct ib_qp_attr){ .field = value };			\
 	KUNIT_EXPECT_EQ(test, tern_qp_attr_ok(&dev->ib, &attr, bit), want); \
-	/* What the mask leaves out is not looked at. */		\
+	/* Attributes outside the mask are not checked. */		\
 	KUNIT_EXPECT_TRUE(test, tern_qp_attr_ok(&dev->ib, &attr, 0));	\
 } while (0)
 
@@ -272,7 +272,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 		.qp_state = IB_QPS_RTS,
 		.path_mtu = IB_MTU_2048,
 		.qkey = 0x80010000,
-		/* PSNs have 24 bits, the rest of the number is dropped. */
+		/* PSNs have 24 bits; the other bits are dropped. */
 		.rq_psn = 0xab123456,
 		.sq_psn = 0xcd654321,
 		.dest_qp_num = 0xfedcba,
@@ -315,7 +315,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, back.rnr_retry, 7);
 	KUNIT_EXPECT_EQ(test, back.port_num, 2);
 
-	/* What the mask leaves out stays. */
+	/* Attributes outside the mask are left unchanged. */
 	memset(&to, 0, sizeof(to));
 	KUNIT_EXPECT_EQ(test, tern_qp_attr_to_dev(&attr, 0, &to), 0);
 	KUNIT_EXPECT_NULL(test, memchr_inv(&to, 0, sizeof(to)));

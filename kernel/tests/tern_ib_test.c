@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko's conversions, page lists, clock page, send WQEs and polling. */
+/* Tests of tern_ib.ko: conversions, page lists, clock, send WQEs, polling. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -109,7 +109,7 @@ static void tern_test_av(struct kunit *test)
 	KUNIT_EXPECT_MEMEQ(test, back.roce.dmac, tern_test_dmac,
 			   sizeof(tern_test_dmac));
 
-	/* 20 bits go on the wire. */
+	/* The flow label has 20 bits on the wire. */
 	attr.grh.flow_label = U32_MAX;
 	KUNIT_ASSERT_EQ(test, tern_av_from_attr(&av, &attr, 0), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(av.flow_label), 0xfffff);
@@ -151,13 +151,13 @@ static struct device *tern_test_dma_dev(struct kunit *test)
 	return dev;
 }
 
-/* The address of page @i of a list: any number that tells it from the others. */
+/* Address of page @i of a list; any unique number. */
 static u64 tern_test_page(u32 i)
 {
 	return 0x1000000000ULL + (u64)i * PAGE_SIZE;
 }
 
-/* Lists of @num pages say what they should, at the border of every kind of list. */
+/* Checks a list of @num pages; callers use the boundaries of each kind. */
 static void tern_test_list(struct kunit *test, struct device *dev, u32 num)
 {
 	struct tern_table table;
@@ -193,7 +193,7 @@ static void tern_test_list(struct kunit *test, struct device *dev, u32 num)
 
 	tern_table_free(&table);
 	KUNIT_EXPECT_NULL(test, table.chunks);
-	/* Once more is harmless. */
+	/* A second call is harmless. */
 	tern_table_free(&table);
 }
 
@@ -210,7 +210,10 @@ static void tern_test_table(struct kunit *test)
 		tern_test_list(test, dev, nums[i]);
 }
 
-/* A table never has more entries than the device reads at once, nor no room at all. */
+/*
+ * A table has room for at least one entry, and for at most what the device
+ * reads at once.
+ */
 static void tern_test_table_limit(struct kunit *test)
 {
 	static const u32 limits[][2] = {
@@ -229,7 +232,10 @@ static void tern_test_table_limit(struct kunit *test)
 	}
 }
 
-/* A list longer than a table comes in rounds: the table says when one is over. */
+/*
+ * A list longer than the table takes several rounds. tern_table_add() reports
+ * the end of each.
+ */
 static void tern_test_rounds_of(struct kunit *test, struct device *dev, u32 max)
 {
 	struct tern_table table;
@@ -266,7 +272,10 @@ static void tern_test_table_rounds(struct kunit *test)
 		tern_test_rounds_of(test, dev, sizes[i]);
 }
 
-/* What a reader of the clock page makes of a time stamp less than 8 seconds away. */
+/*
+ * Wall-clock time that a reader of the page computes for a time stamp less than
+ * 8 seconds away.
+ */
 static u64 tern_test_wall(const struct tern_clock_page *page, u64 stamp)
 {
 	s64 delta = stamp - page->device_ns;
@@ -275,9 +284,9 @@ static u64 tern_test_wall(const struct tern_clock_page *page, u64 stamp)
 }
 
 /**
- * struct tern_test_clock - a clock page and the clocks it is about
- * @page: the page
- * @device: the device's clock, ns
+ * struct tern_test_clock - a clock page and the clocks that it relates
+ * @page: the clock page
+ * @device: device clock, ns
  * @real: CLOCK_REALTIME, ns
  */
 struct tern_test_clock {
@@ -288,7 +297,10 @@ struct tern_test_clock {
 
 #define TERN_TEST_TICK		(100 * NSEC_PER_MSEC)
 
-/* An update after @ns, in which the device counts @ppm more; time never steps back. */
+/*
+ * Updates the page after @ns, with a device clock that is @ppm fast. Time must
+ * not step back.
+ */
 static void tern_test_tick(struct kunit *test, struct tern_test_clock *clock,
 			   u64 ns, s64 ppm)
 {
@@ -319,7 +331,7 @@ static struct tern_test_clock tern_test_clock_init(void)
 	return clock;
 }
 
-/* At first, whatever the clocks say, the page is right and runs as the device does. */
+/* The first update sets the time, with the rate of the device. */
 static void tern_test_clock_start(struct kunit *test)
 {
 	struct tern_test_clock clock = tern_test_clock_init();
@@ -329,7 +341,7 @@ static void tern_test_clock_start(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, clock.page.mult, 1U << TERN_CLOCK_SHIFT);
 }
 
-/* A device whose clock is 100 ppm fast or slow stays within 100 us and a rest. */
+/* A device clock 100 ppm off: the error stays within 100 us, rounded. */
 static void tern_test_clock_follows(struct kunit *test)
 {
 	static const int ppm[] = { -100, 0, 100 };
@@ -344,7 +356,7 @@ static void tern_test_clock_follows(struct kunit *test)
 			tern_test_tick(test, &clock, TERN_TEST_TICK, ppm[i]);
 			KUNIT_EXPECT_LE(test, abs(tern_test_error(&clock)),
 					120 * NSEC_PER_USEC);
-			/* 500 ppm of it, and those of the device. */
+			/* 500 ppm of the time, plus the error of the device. */
 			KUNIT_EXPECT_LE(test,
 					abs((s64)(clock.page.wall_ns - was -
 						  TERN_TEST_TICK)),
@@ -353,7 +365,7 @@ static void tern_test_clock_follows(struct kunit *test)
 	}
 }
 
-/* A step forward of more than 100 ms is made at once, a smaller one slowly. */
+/* A step forward of more than 100 ms is made at once, others are slewed. */
 static void tern_test_clock_forward(struct kunit *test)
 {
 	struct tern_test_clock clock = tern_test_clock_init();
@@ -367,7 +379,7 @@ static void tern_test_clock_forward(struct kunit *test)
 	clock.real += 50 * NSEC_PER_MSEC;
 	tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
 	KUNIT_EXPECT_EQ(test, tern_test_error(&clock), 50 * NSEC_PER_MSEC);
-	/* 50 ms at 500 ppm take 100 s. */
+	/* Slewing 50 ms at 500 ppm takes 100 s. */
 	for (tick = 0; tick < 900; tick++)
 		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
 	KUNIT_EXPECT_GT(test, tern_test_error(&clock), 4 * NSEC_PER_MSEC);
@@ -376,7 +388,7 @@ static void tern_test_clock_forward(struct kunit *test)
 	KUNIT_EXPECT_LT(test, tern_test_error(&clock), NSEC_PER_MSEC);
 }
 
-/* A step back is made good by half speed: an hour in two. */
+/* A step back is corrected at half speed: an hour takes two. */
 static void tern_test_clock_back(struct kunit *test)
 {
 	struct tern_test_clock clock = tern_test_clock_init();
@@ -390,13 +402,13 @@ static void tern_test_clock_back(struct kunit *test)
 	for (tick = 0; tick < 20; tick++)
 		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
 	KUNIT_EXPECT_GE(test, tern_test_error(&clock), -100 * (s64)NSEC_PER_MSEC);
-	/* The rest is slewed as ever. */
+	/* The remaining error is slewed. */
 	for (tick = 0; tick < 2100; tick++)
 		tern_test_tick(test, &clock, TERN_TEST_TICK, 0);
 	KUNIT_EXPECT_GT(test, tern_test_error(&clock), -(s64)NSEC_PER_MSEC);
 }
 
-/* An update that comes hours late, and errors that no product holds. */
+/* An update that is hours late, and errors that would overflow a product. */
 static void tern_test_clock_late(struct kunit *test)
 {
 	struct tern_test_clock clock = tern_test_clock_init();
@@ -443,13 +455,16 @@ static void tern_test_segments(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.swap_add), 0x5a);
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.compare), 0xc0);
 
-	/* The other atomic has its operand where ib_core has the first one's comparison. */
+	/*
+	 * For the other atomic, the operand is where ib_core has the compare
+	 * value of CMP_AND_SWP.
+	 */
 	atomic.wr.opcode = IB_WR_ATOMIC_FETCH_AND_ADD;
 	tern_fill_segment(IB_QPT_RC, TERN_WR_ATOMIC_FETCH_AND_ADD, &seg, &atomic.wr);
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(seg.atomic.swap_add), 0xc0);
 	KUNIT_EXPECT_EQ(test, seg.atomic.compare, 0);
 
-	/* A send has a segment only where there is no connection. */
+	/* A send has a segment only on a QP without a connection. */
 	ud.wr.opcode = IB_WR_SEND;
 	end = tern_fill_segment(IB_QPT_UD, TERN_WR_SEND, &seg, &ud.wr);
 	KUNIT_EXPECT_PTR_EQ(test, end, (void *)(&seg.ud + 1));
@@ -523,7 +538,7 @@ static void tern_test_send_wr(struct kunit *test)
 
 	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_NONE));
-	/* A READ may have a limit of its own. */
+	/* READ may have a lower SGE limit. */
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
 	wr.num_sge = 1;
 	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
@@ -531,7 +546,7 @@ static void tern_test_send_wr(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 	wr.num_sge = -1;
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
-	/* What has no data has no number of SGEs. */
+	/* The number of SGEs of a request without data is ignored. */
 	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_LOCAL_INV));
 
 	wr.send_flags = IB_SEND_INLINE;
@@ -540,19 +555,20 @@ static void tern_test_send_wr(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_CMP_AND_SWP));
 	wr.num_sge = 3;
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
-	/* Lengths whose sum is small in 32 bits. */
+	/* Lengths whose 32-bit sum overflows to a small value. */
 	sge[0].length = U32_MAX;
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 }
 
 /**
- * struct tern_test_poll - a CQ with completions of one QP, and of one that is gone
- * @dev: knows the QP
- * @cq: polled
- * @qp: number TERN_TEST_QPN
- * @record: the CQ's
- * @cqes: its entries
- * @wc: what was polled
+ * struct tern_test_poll - a CQ with completions of an existing and of a
+ * destroyed QP
+ * @dev: device that contains the QP
+ * @cq: the CQ
+ * @qp: QP with number TERN_TEST_QPN
+ * @record: doorbell record of the CQ
+ * @cqes: ring of the CQ
+ * @wc: polled completions
  */
 struct tern_test_poll {
 	struct tern_ib_dev dev;
@@ -586,7 +602,7 @@ static struct tern_test_poll *tern_test_poll_init(struct kunit *test)
 	return poll;
 }
 
-/* The device's part: entry @index of the first round. */
+/* Acts as the device: writes entry @index, in the first pass. */
 static void tern_test_complete(struct tern_test_poll *poll, u32 index, u32 qpn,
 			       u32 wqe_index, u8 flags)
 {
@@ -608,7 +624,7 @@ static void tern_test_poll(struct kunit *test)
 	u32 i;
 	int n;
 
-	/* More than one batch, with some of a QP that nobody knows among them. */
+	/* More than one batch, some of them of an unknown QP. */
 	for (i = 0; i < 40; i++)
 		tern_test_complete(poll, i, i % 8 == 5 ? 99 : TERN_TEST_QPN, i, 0);
 	tern_test_complete(poll, 40, TERN_TEST_QPN, 7, TERN_CQE_F_RECV);
@@ -631,10 +647,10 @@ static void tern_test_poll(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, wc[0].qp, &poll->qp.ibqp);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 42);
 	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 40);
-	/* What an SRQ had completes no WQE of the QP's own. */
+	/* A receive from an SRQ completes no WQE of the QP's own queue. */
 	KUNIT_EXPECT_EQ(test, kqp->rq.ci, 8);
 
-	/* Only of a QP that is gone: the entries are given back all the same. */
+	/* Entries of a destroyed QP only: returned to the device, too. */
 	tern_test_complete(poll, 42, 99, 0, 0);
 	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc), 0);
 	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 43);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of the kernel's queues: work requests, sizes of queues, completions. */
+/* Tests of kernel queues: work requests, queue sizes, completions. */
 
 #include <kunit/test.h>
 #include <linux/module.h>
@@ -60,7 +60,7 @@ static void tern_test_wr_unknown(struct kunit *test)
 		IB_WR_BIND_MW, IB_WR_LSO, IB_WR_REG_MR_INTEGRITY,
 		IB_WR_MASKED_ATOMIC_CMP_AND_SWP, IB_WR_RDMA_READ_WITH_INV,
 		IB_WR_RESERVED1, IB_WR_RESERVED10,
-		/* Its operands have no place in the kernel's requests. */
+		/* Kernel work requests have no fields for its operands. */
 		IB_WR_FLUSH,
 	};
 	unsigned int i;
@@ -83,7 +83,7 @@ static void tern_test_wr_flags(struct kunit *test)
 			TERN_WQE_F_SOLICITED);
 	KUNIT_EXPECT_EQ(test, tern_wr_flags(IB_SEND_FENCE, IB_SIGNAL_REQ_WR),
 			TERN_WQE_F_FENCE);
-	/* The opcode has a word in it; checksums are no one's business here. */
+	/* INLINE depends on the opcode; no checksum offload. */
 	KUNIT_EXPECT_EQ(test, tern_wr_flags(IB_SEND_INLINE | IB_SEND_IP_CSUM,
 					    IB_SIGNAL_REQ_WR), 0);
 }
@@ -98,7 +98,7 @@ static void tern_test_sges(struct kunit *test)
 	struct tern_sge to[ARRAY_SIZE(sge)] = {};
 
 	KUNIT_EXPECT_EQ(test, tern_sge_bytes(sge, 0), 0);
-	/* More than 32 bits hold. */
+	/* Exceeds 32 bits. */
 	KUNIT_EXPECT_EQ(test, tern_sge_bytes(sge, 3), 2ULL * U32_MAX + 3);
 
 	tern_fill_sges(to, sge, 2);
@@ -124,7 +124,7 @@ static void tern_test_recv_wqe(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(hdr->wr_id), wr.wr_id);
 	KUNIT_EXPECT_EQ(test, hdr->num_sge, 1);
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(to[0].addr), sge.addr);
-	/* Nothing is written behind the last SGE. */
+	/* Nothing is written after the last SGE. */
 	KUNIT_EXPECT_EQ(test, le64_to_cpu(to[1].addr), 0xa5a5a5a5a5a5a5a5);
 }
 
@@ -149,7 +149,7 @@ static void tern_test_wq_bytes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 4 * 64);
 	wq.log_size = 0;
 	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 64);
-	/* More than 32 bits hold. */
+	/* Exceeds 32 bits. */
 	wq.log_size = 30;
 	KUNIT_EXPECT_EQ(test, tern_wq_bytes(&wq), 16 * SZ_4G);
 }
@@ -165,7 +165,7 @@ static void tern_test_send_bytes(struct kunit *test)
 			hdr + sizeof(struct tern_ud_seg) + 256);
 	KUNIT_EXPECT_EQ(test, tern_send_wqe_bytes(IB_QPT_RC, 16, 8),
 			hdr + sizeof(struct tern_rdma_seg) + 16 * sge);
-	/* Even a queue for the least has room for an atomic and a registration. */
+	/* Even the smallest queue has room for an atomic and a registration. */
 	KUNIT_EXPECT_GE(test, tern_send_wqe_bytes(IB_QPT_RC, 0, 0),
 			hdr + sizeof(struct tern_atomic_seg) + sge);
 	KUNIT_EXPECT_GE(test, tern_send_wqe_bytes(IB_QPT_RC, 0, 0),
@@ -183,7 +183,7 @@ static void tern_test_strides(struct kunit *test)
 			TERN_SQ_STRIDE_MIN + 1);
 	KUNIT_EXPECT_EQ(test, tern_recv_stride(0), TERN_RQ_STRIDE_MIN);
 
-	/* What the kernel takes for its queues is what it asks of user space. */
+	/* The kernel's own queues satisfy the checks for user queues. */
 	for (num = 0; num <= 256; num++) {
 		u8 log_stride = tern_recv_stride(num);
 
@@ -198,7 +198,7 @@ static void tern_test_strides(struct kunit *test)
 	}
 	KUNIT_EXPECT_FALSE(test, tern_rq_stride_ok(TERN_RQ_STRIDE_MAX + 1, 1));
 	KUNIT_EXPECT_FALSE(test, tern_rq_stride_ok(TERN_RQ_STRIDE_MIN - 1, 0));
-	/* A number of SGEs whose bytes do not fit 32 bits. */
+	/* The size of the SGEs exceeds 32 bits. */
 	KUNIT_EXPECT_FALSE(test, tern_rq_stride_ok(TERN_RQ_STRIDE_MAX, U32_MAX));
 	KUNIT_EXPECT_FALSE(test, tern_rq_stride_ok(TERN_RQ_STRIDE_MAX, BIT(28)));
 }
@@ -219,7 +219,7 @@ static void tern_test_queue_len(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_queue_len_ok(4096, 100));
 	KUNIT_EXPECT_TRUE(test, tern_queue_len_ok(128, 128));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(64, 65));
-	/* Whole pages are fine, more than that is not. */
+	/* The buffer may be rounded up to whole pages, but not beyond. */
 	KUNIT_EXPECT_TRUE(test, tern_queue_len_ok(2 * PAGE_SIZE, PAGE_SIZE + 1));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(2 * PAGE_SIZE, PAGE_SIZE));
 	KUNIT_EXPECT_FALSE(test, tern_queue_len_ok(PAGE_SIZE + 1, 100));
@@ -318,7 +318,7 @@ static void tern_test_wc(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wc.ex.invalidate_rkey, 0xabcd);
 	KUNIT_EXPECT_EQ(test, wc.wc_flags, IB_WC_WITH_INVALIDATE);
 
-	/* Of a failure only who, which and why is said. */
+	/* A failed completion only has status, QP and work request id. */
 	cqe.status = TERN_CQE_WR_FLUSH_ERR;
 	tern_cqe_to_wc(&cqe, &wc);
 	KUNIT_EXPECT_EQ(test, wc.wr_id, 0x1122334455667788);
@@ -365,7 +365,7 @@ static void tern_test_flush(struct kunit *test)
 	struct ib_wc wc;
 
 	KUNIT_ASSERT_NOT_NULL(test, qp);
-	/* Nothing is left of what stood there. */
+	/* No previous contents remain. */
 	memset(&wc, 0xa5, sizeof(wc));
 	tern_flush_wc(qp, IB_WC_RECV, cpu_to_le64(0x1122334455667788), &wc);
 	KUNIT_EXPECT_EQ(test, wc.wr_id, 0x1122334455667788);

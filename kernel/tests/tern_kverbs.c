@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Uses the kernel's verbs of an RDMA device as ULPs do, and says what held. It
- * knows nothing of the driver: two RC QPs of one device talk to each other. When
- * the device goes away, or the module, it drains its QPs, whatever state they or
- * the device are in.
+ * Exercises the kernel verbs of an RDMA device like a ULP, and prints the
+ * results. Independent of the driver: two RC QPs of one device talk to each
+ * other. When the device or the module is removed, it drains its QPs, in
+ * whatever state they or the device are.
  */
 
 #include <linux/completion.h>
@@ -27,14 +27,14 @@
 #define KV_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
-/* Memory of one side: its half is the device's address plus offset. */
+/* Memory of one side. "half" is the device's address plus offset. */
 struct kv_side {
 	struct ib_qp *qp;
 	u8 *buf;
 	dma_addr_t dma;
 };
 
-/* One request and what became of it. */
+/* A work request and its result. */
 struct kv_req {
 	struct ib_cqe cqe;
 	struct completion done;
@@ -113,7 +113,7 @@ static int kv_connect(struct ib_qp *qp, struct ib_qp *peer, struct kv *kv)
 	rdma_ah_set_port_num(&attr.ah_attr, KV_PORT);
 	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&kv->gid->gid, 0,
 			kv->gid->index, 64, 0);
-	/* The device talks to itself. */
+	/* The device connects to itself. */
 	err = rdma_read_gid_l2_fields(kv->gid, NULL, attr.ah_attr.roce.dmac);
 	if (err)
 		return err;
@@ -277,7 +277,7 @@ static bool kv_same(struct kv *kv, size_t bytes)
 	return !memcmp(kv->a.buf, kv->b.buf, bytes);
 }
 
-/* ---- what holds ---- */
+/* ---- tests ---- */
 
 static void kv_test_send(struct kv *kv)
 {
@@ -299,7 +299,10 @@ static void kv_test_send(struct kv *kv)
 		 kv->recv.wc.qp == kv->b.qp && kv->send.wc.qp == kv->a.qp);
 }
 
-/* Fewer events, but none too few: one completion's comes when the period is over. */
+/*
+ * Moderation reduces events but loses none: a single completion triggers an
+ * event after the period.
+ */
 static void kv_test_moderate(struct kv *kv)
 {
 	int (*modify)(struct ib_cq *cq, u16 count, u16 period_us) =
@@ -343,7 +346,10 @@ static void kv_test_inline(struct kv *kv)
 	kv_check("inline-too-long", kv_send(kv, &wr) == -EINVAL);
 }
 
-/* The first of three is posted, the second is wrong, the third is not looked at. */
+/*
+ * The first of three requests is posted, the second is invalid, the third is
+ * not examined.
+ */
 static void kv_test_bad_wr(struct kv *kv)
 {
 	struct ib_sge sge[KV_SGES + 1] = {};
@@ -377,7 +383,7 @@ static void kv_test_bad_wr(struct kv *kv)
 		 bad == &wr[1]);
 }
 
-/* One receive more than the queue has room for. */
+/* One receive more than fits the queue. */
 static void kv_test_full(struct kv *kv)
 {
 	struct ib_recv_wr wr = { .wr_cqe = &kv->count_cqe };
@@ -389,7 +395,7 @@ static void kv_test_full(struct kv *kv)
 	kv_check("full", err == -ENOMEM && i == KV_WRS + 1 && bad == &wr);
 }
 
-/* A QP that never was connected flushes what is posted to it, once. */
+/* A QP that was never connected flushes each posted request once. */
 static void kv_test_flush(struct kv *kv)
 {
 	struct ib_qp_init_attr attr = {
@@ -422,7 +428,7 @@ static void kv_test_flush(struct kv *kv)
 	}
 
 	kv_check("recv-in-reset", ib_post_recv(qp, &wr, NULL) == -EINVAL);
-	/* As of a connection that never was. */
+	/* A connection that does not exist. */
 	first = ib_modify_qp(qp, &qp_attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
 			     IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 	qp_attr.qp_state = IB_QPS_ERR;
@@ -478,7 +484,7 @@ static bool kv_fetch_add(struct kv *kv, u32 rkey, u64 raddr, u64 add)
 	return !kv_send(kv, &wr.wr) && kv_req_ok(&kv->send, IB_WC_FETCH_ADD);
 }
 
-/* Registers all but the first 100 bytes of B's memory, by a WR on B's QP. */
+/* Registers B's memory from byte 100 on, by a work request on B's QP. */
 static bool kv_reg(struct kv *kv)
 {
 	struct scatterlist sg;
@@ -574,7 +580,7 @@ static void kv_test_frwr(struct kv *kv)
 	kv_check("reg-mr-third", kv_reg(kv));
 }
 
-/* An access that the peer refuses ends both QPs; what is posted is flushed. */
+/* A refused access breaks both QPs, and posted requests are flushed. */
 static void kv_test_error(struct kv *kv)
 {
 	bool ok;
@@ -583,15 +589,15 @@ static void kv_test_error(struct kv *kv)
 		      kv->b.dma, 8);
 	kv_check("remote-access-error",
 		 ok && kv->send.wc.status == IB_WC_REM_ACCESS_ERR);
-	/* Draining needs a free place in the full queue. */
+	/* Draining needs a free slot in the full queue. */
 	msleep(500);
 	ib_drain_qp(kv->a.qp);
 	ib_drain_qp(kv->b.qp);
-	/* The receives of kv_test_full(). */
+	/* The receives that kv_test_full() posted. */
 	kv_check("drain", atomic_read(&kv->flushed) == KV_WRS);
 }
 
-/* Reset, connect anew: the queues are empty and work. */
+/* After reset and reconnection, the queues are empty and work. */
 static void kv_test_reset(struct kv *kv)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
@@ -606,7 +612,7 @@ static void kv_test_reset(struct kv *kv)
 	kv_check("reset", !err);
 	kv_test_send(kv);
 
-	/* For the end. */
+	/* For the final count. */
 	atomic_set(&kv->flushed, 0);
 	for (i = 0; i < KV_WRS - 1; i++)
 		err = err ?: ib_post_recv(kv->a.qp, &wr, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Tests of tern.ko's network device with a device that is made of memory: a thread
- * answers each command at once, and refuses those that the test names.
+ * Tests of tern.ko's network device with a device in memory: a thread answers
+ * each command at once, and refuses those that the test selects.
  */
 
 #include <kunit/static_stub.h>
@@ -18,17 +18,17 @@
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
-/* Milliseconds to wait for what has to happen; the limit bounds what hangs. */
+/* Timeout in milliseconds, which only catches hangs. */
 #define TERN_TEST_PATIENCE	60000
 
 struct tern_test_net {
 	struct tern_dev tdev;
 	struct pci_dev pdev;
 	struct task_struct *device;
-	u32 head;		/* commands the device has executed */
-	u32 pi;			/* answers it has written */
+	u32 head;		/* commands that the device has executed */
+	u32 pi;			/* answers that the device has written */
 	u32 next_id;
-	u16 refused;		/* opcode that gets NO_MEMORY */
+	u16 refused;		/* opcode that fails with NO_MEMORY */
 	u32 port_mtu;
 	bool port_enabled;
 	int eth_queues;
@@ -56,7 +56,7 @@ static void tern_test_modify_port(struct tern_test_net *fake,
 		WRITE_ONCE(fake->port_enabled, cmd->enable);
 }
 
-/* Executes a command; returns the length of the reply. */
+/* Executes a command. Returns the length of the reply. */
 static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 			     const void *in, void *out)
 {
@@ -110,7 +110,7 @@ static void tern_test_serve(struct tern_test_net *fake)
 	answer->tag = cmd.tag;
 	answer->status = cpu_to_le16(status);
 	answer->out_len = cpu_to_le16(out_len);
-	/* The rest of the entry is written before its phase. */
+	/* Write the rest of the entry before its phase. */
 	smp_wmb();
 	WRITE_ONCE(answer->phase, cpu_to_le32(~(fake->pi >> TERN_AQ_LOG_SIZE) &
 					      TERN_CQE_PHASE));
@@ -183,7 +183,7 @@ static void tern_test_expect_up(struct kunit *test, unsigned int mtu)
 	KUNIT_EXPECT_EQ(test, net->rx.frame_len, tern_frame_len(mtu));
 }
 
-/* A new MTU makes new queues. */
+/* A new MTU creates new queues. */
 static void tern_test_mtu(struct kunit *test)
 {
 	tern_test_open(test);
@@ -205,7 +205,7 @@ static int tern_test_no_buf(struct tern_dev *tdev, struct tern_buf *buf,
 	return -ENOMEM;
 }
 
-/* Without memory for other buffers everything stays as it is. */
+/* If new buffers cannot be allocated, nothing changes. */
 static void tern_test_mtu_no_memory(struct kunit *test)
 {
 	struct tern_net *net = tern_test_net(test);
@@ -219,14 +219,17 @@ static void tern_test_mtu_no_memory(struct kunit *test)
 	tern_test_expect_up(test, ETH_DATA_LEN);
 	KUNIT_EXPECT_EQ(test, net->rx.id, id);
 
-	/* Nothing else is allocated. */
+	/* Nothing else may be allocated. */
 	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
 	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
 	kunit_deactivate_static_stub(test, tern_buf_alloc);
 	tern_test_expect_up(test, 9000);
 }
 
-/* A device that refuses what it had: no link for RDMA either, until it takes the queues. */
+/*
+ * A device that refuses to recreate queues: no link, for RDMA either, until it
+ * accepts them.
+ */
 static void tern_test_refused(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
@@ -256,7 +259,10 @@ static bool tern_test_ring_is_full(struct kunit *test)
 	return READ_ONCE(rx->pi) - READ_ONCE(rx->ci) == BIT(TERN_RX_LOG_SIZE);
 }
 
-/* A receive ring without a buffer: NAPI ends, and buffers come once there is memory. */
+/*
+ * A receive ring without buffers: NAPI completes, and buffers are posted once
+ * there is memory.
+ */
 static void tern_test_empty_ring(struct kunit *test)
 {
 	struct tern_net *net = tern_test_net(test);
@@ -271,7 +277,10 @@ static void tern_test_empty_ring(struct kunit *test)
 		page_pool_put_full_page(rx->pool, slot->page, false);
 	}
 	kunit_activate_static_stub(test, tern_rx_alloc_page, tern_test_no_page);
-	/* What polls forever is not done. The work waits for the lock, so it is still to come. */
+	/*
+	 * A poll that never completes would show here. The work waits for the
+	 * lock, so it runs later.
+	 */
 	rtnl_lock();
 	local_bh_disable();
 	done = tern_net_poll(&net->napi, NAPI_POLL_WEIGHT);
@@ -297,7 +306,7 @@ static void tern_test_hold_rtnl(struct work_struct *work)
 	rtnl_unlock();
 }
 
-/* An error of a completion queue that is reported while the interface goes. */
+/* A CQ error that is reported while the interface is removed. */
 static void tern_test_late_error(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
@@ -331,10 +340,10 @@ static int tern_test_pci_init(struct tern_test_net *fake)
 	dev->dma_mask = &fake->pdev.dma_mask;
 	fake->pdev.dma_mask = DMA_BIT_MASK(64);
 	dev->coherent_dma_mask = DMA_BIT_MASK(64);
-	/* So that nothing reads or writes a configuration space that is not there. */
+	/* There is no configuration space to access. */
 	fake->pdev.error_state = pci_channel_io_perm_failure;
 
-	/* An interrupt that nobody raises. */
+	/* An interrupt that is never raised. */
 	irq = irq_alloc_desc(NUMA_NO_NODE);
 	if (irq < 0)
 		return irq;

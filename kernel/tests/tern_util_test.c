@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of arithmetic: rings, tags, status codes, time limits, vectors. */
+/* Tests of arithmetic: rings, tags, status codes, timeouts, vectors. */
 
 #include <kunit/test.h>
 #include <linux/limits.h>
@@ -30,7 +30,7 @@ static void tern_test_status(struct kunit *test)
 		{ TERN_ST_NO_MEMORY, -ENOMEM },
 		{ TERN_ST_DMA_ERROR, -EFAULT },
 		{ TERN_ST_DENIED, -EPERM },
-		/* What this driver does not know is an error all the same. */
+		/* An unknown status is an error, too. */
 		{ U16_MAX, -EIO },
 	};
 	unsigned int i;
@@ -72,15 +72,18 @@ static void tern_test_moves_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, count, ARRAY_SIZE(moves));
 }
 
-/* Zeroing takes time in proportion to the device's memory, and nothing else does. */
+/*
+ * The time to zero memory is proportional to its size. Other commands get no
+ * extra time.
+ */
 static void tern_test_extra_time(struct kunit *test)
 {
 	unsigned int i;
 
 	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, 0), 0);
-	/* 64 GiB at 128 MiB a second. */
+	/* 64 GiB at 128 MiB per second. */
 	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, 64ULL * SZ_1G), 512);
-	/* No size makes a time that jiffies cannot hold. */
+	/* No size leads to a time that overflows jiffies. */
 	KUNIT_EXPECT_EQ(test, tern_cmd_extra_seconds(TERN_CMD_ALLOC_DM, U64_MAX), SZ_1M);
 	for (i = 0; i <= U16_MAX; i++)
 		if (i != TERN_CMD_ALLOC_DM && tern_cmd_extra_seconds(i, U64_MAX))
@@ -97,7 +100,7 @@ static void tern_test_tag(struct kunit *test)
 				slot);
 	}
 	KUNIT_EXPECT_NE(test, tern_tag_make(3, 7), tern_tag_make(3, 8));
-	/* The count wraps where its bits end. */
+	/* The count wraps at its width. */
 	KUNIT_EXPECT_EQ(test, tern_tag_make(3, BIT(24)), tern_tag_make(3, 0));
 	KUNIT_EXPECT_NE(test, tern_tag_make(3, BIT(23)), tern_tag_make(3, 0));
 }
@@ -108,7 +111,7 @@ static void tern_test_phase(struct kunit *test)
 	const u32 size = BIT(log_size);
 	u32 index;
 
-	/* 1 is written on the first pass, 0 on the second. */
+	/* The phase is 1 on the first pass, 0 on the second. */
 	for (index = 0; index < 4 * size; index++) {
 		bool one = !(index / size % 2);
 
@@ -116,13 +119,13 @@ static void tern_test_phase(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, tern_phase_valid(0, index, log_size), !one);
 	}
 
-	/* Only one bit of the word is the phase. */
+	/* The phase is a single bit of the word. */
 	KUNIT_EXPECT_EQ(test, tern_phase_valid((u32)~TERN_CQE_PHASE, 0, log_size),
 			tern_phase_valid(0, 0, log_size));
 	KUNIT_EXPECT_EQ(test, tern_phase_valid(U32_MAX, 0, log_size),
 			tern_phase_valid(TERN_CQE_PHASE, 0, log_size));
 
-	/* The last pass before the index wraps to 0 is a second one. */
+	/* The last pass before the index wraps to 0 is a second pass. */
 	KUNIT_EXPECT_TRUE(test, tern_phase_valid(0, U32_MAX, log_size));
 	KUNIT_EXPECT_FALSE(test, tern_phase_valid(1, U32_MAX, log_size));
 }
@@ -154,7 +157,7 @@ static void tern_test_arm_word(struct kunit *test)
 	word = tern_cq_arm_word(0, 0, true);
 	KUNIT_EXPECT_EQ(test, word, TERN_CQ_ARM_SOLICITED | TERN_CQ_ARM_VALID);
 
-	/* No number spills into its neighbour. */
+	/* No field overflows into its neighbour. */
 	word = tern_cq_arm_word(U32_MAX, 0, false);
 	KUNIT_EXPECT_EQ(test, word, TERN_CQ_ARM_CI_MASK | TERN_CQ_ARM_VALID);
 	word = tern_cq_arm_word(0, U32_MAX, false);
@@ -183,7 +186,10 @@ static void tern_test_vectors(struct kunit *test)
 {
 	unsigned int num, comp;
 
-	/* Too few vectors are shared; any number serves one completion vector at least. */
+	/*
+	 * With few vectors, they are shared. There is always at least one
+	 * completion vector.
+	 */
 	KUNIT_EXPECT_EQ(test, tern_num_comp_vectors(1), 1);
 	KUNIT_EXPECT_EQ(test, tern_comp_to_msix(0, 1), 0);
 	KUNIT_EXPECT_EQ(test, tern_num_comp_vectors(2), 1);
