@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Memory of queues, shared with the device, and how queues fill it. */
+/* Memory of queues, shared with the device, and the layout of queues in it. */
 
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
@@ -9,8 +9,8 @@
 #include "tern.h"
 
 /*
- * Zeroed, page-aligned memory for a queue, len bytes rounded up to pages, kept
- * from fork()'s copy-on-write. Returns 0 or an errno.
+ * Allocates zeroed, page-aligned memory for a queue: len bytes, rounded up to
+ * pages, excluded from fork()'s copy-on-write. Returns 0 or an errno.
  */
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len)
 {
@@ -38,8 +38,8 @@ void tern_free_buf(struct tern_buf *buf)
 }
 
 /*
- * Chooses slots and stride: at least one slot, whatever was asked for, of at
- * least bytes and 1 << min_log_stride.
+ * Chooses number and stride of slots: at least one slot, of at least bytes and
+ * at least 1 << min_log_stride.
  */
 void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
 		  uint32_t min_log_stride)
@@ -48,7 +48,7 @@ void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
 	wq->log_stride = max_t(uint32_t, min_log_stride, ilog32(bytes - 1));
 }
 
-/* The same for receive WQEs; max_sge becomes what fits, up to sge_limit. */
+/* The same for receive WQEs. Sets max_sge to what fits, up to sge_limit. */
 void tern_rq_size(struct tern_wq *wq, uint32_t max_wr, uint32_t max_sge,
 		  uint32_t sge_limit)
 {

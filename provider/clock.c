@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The device's clock, and the page with which the kernel makes wall-clock time of it. */
+/*
+ * The device's clock, and the page with which the kernel relates it to
+ * wall-clock time.
+ */
 
 #include <errno.h>
 #include <string.h>
@@ -9,10 +12,10 @@
 #include "tern.h"
 
 /*
- * The device's clock in ns, as it was at some instant between call and return;
- * all ones when the device is gone. Others that read through the same page, in
- * other processes too, may latch another high half in between: if the low half
- * has not wrapped around since, the instant lies there all the same.
+ * Returns the device's clock in ns at some instant between call and return, or
+ * all ones if the device is gone. Other readers of the same page, also in other
+ * processes, may latch another high half in between. If the low half has not
+ * wrapped since, the result is still an instant within the call.
  */
 uint64_t tern_read_clock(struct tern_context *ctx)
 {
@@ -28,8 +31,9 @@ uint64_t tern_read_clock(struct tern_context *ctx)
 }
 
 /*
- * ibv_query_rt_values_ex(3): the clock of the completion time stamps, all of it in
- * tv_nsec. EOPNOTSUPP for other values and without a clock, EIO when the device is gone.
+ * ibv_query_rt_values_ex(3): the clock of completion time stamps, entirely in
+ * tv_nsec. EOPNOTSUPP for other values or without a clock, EIO if the device is
+ * gone.
  */
 int tern_query_rt_values(struct ibv_context *ibvctx,
 			 struct ibv_values_ex *values)
@@ -59,11 +63,11 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 
 static uint32_t tern_clock_word(const void *word)
 {
-	/* Acquire: the sequence is read again after all words. */
+	/* Acquire: the sequence is read again after all other words. */
 	return atomic_load_explicit((atomic_uint *)word, memory_order_acquire);
 }
 
-/* In two halves, for CPUs of 32 bits: the sequence tells whether they belong together. */
+/* Two halves, for 32-bit CPUs. The sequence detects a mismatch. */
 static uint64_t tern_clock_quad(const __u64 *quad)
 {
 	const uint32_t *words = (const uint32_t *)quad;
@@ -77,7 +81,7 @@ static uint64_t tern_clock_quad(const __u64 *quad)
 	return value;
 }
 
-/* All of the clock page as the kernel had it at one time. */
+/* Reads a consistent copy of the clock page. */
 static void tern_clock_read(const struct tern_clock_page *page,
 			    struct tern_clock_page *copy)
 {
@@ -92,7 +96,10 @@ static void tern_clock_read(const struct tern_clock_page *page,
 	} while (unlikely(tern_clock_word(&page->sequence) != copy->sequence));
 }
 
-/* delta * mult >> TERN_CLOCK_SHIFT, rounded down: a product of 96 bits in two parts. */
+/*
+ * Returns delta * mult >> TERN_CLOCK_SHIFT, rounded down. The 96-bit product is
+ * computed in two parts.
+ */
 static uint64_t tern_clock_scale(int64_t delta, uint32_t mult)
 {
 	int64_t high = delta >> 32;
@@ -103,10 +110,10 @@ static uint64_t tern_clock_scale(int64_t delta, uint32_t mult)
 }
 
 /*
- * Nanoseconds since 1970 at a time of the device's clock. The caller has a lock
- * around last. The kernel may change the rate between two calls, and stamps from
- * before the change are scaled back by the new rate: the later of two stamps is
- * kept from getting the earlier time.
+ * Converts a time of the device's clock to nanoseconds since 1970. The caller
+ * holds a lock that protects last. The kernel may change the rate between two
+ * calls, and time stamps from before the change are converted at the new rate:
+ * last ensures that a later stamp never converts to an earlier time.
  */
 uint64_t tern_wallclock_ns(struct tern_context *ctx,
 			   struct tern_wallclock *last, uint64_t stamp)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
- * The provider is code for rdma-core 65.0 (Debian testing, private ABI 65). Included
- * where Debian 13's 56.1, private ABI 34, has other calls; not part of the provider.
+ * The provider is written for rdma-core 65.0 (Debian testing, private ABI 65).
+ * This file adapts calls that differ in Debian 13's 56.1, private ABI 34. It is
+ * not part of the provider.
  */
 #ifndef TERN_COMPAT_H
 #define TERN_COMPAT_H
@@ -10,12 +11,13 @@
 #include <infiniband/driver.h>
 
 /*
- * The id is assigned when the driver is merged. Until then the kernel has this one in
- * each ioctl, and libibverbs, which does not match by it, finds the device by its PCI id.
+ * The id will be assigned when the driver is merged. Until then the kernel
+ * expects this one in each ioctl. libibverbs does not match by it, and finds
+ * the device by PCI id.
  */
 #define RDMA_DRIVER_TERN RDMA_DRIVER_UNKNOWN
 
-/* Both calls got an argument that tern has no use for. */
+/* Both calls gained an argument that tern does not use. */
 #if IBVERBS_PABI_VERSION <= 34
 #define ibv_cmd_get_context(context, cmd, cmd_size, fd_arr, resp, resp_size)   \
 	ibv_cmd_get_context(context, cmd, cmd_size, resp, resp_size)
@@ -25,7 +27,7 @@
 			     resp_size, flags)
 #endif
 
-/* What export/rdma-core adds to util/udma_barrier.h. */
+/* Added to util/udma_barrier.h by export/rdma-core. */
 #ifndef udma_full_barrier
 #include "udma_barrier.inc"
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Completion queues: objects, polling both ways, events. */
+/* Completion queues: creation, both polling interfaces, events. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,13 @@
 #include "compat.h"
 #include "tern.h"
 
-/* Work queues that a poll frees slots of at a time. */
+/* Maximum number of work queues whose slots are freed in one batch. */
 #define TERN_RETIRE_MAX 16
 
-/* Whether CQE number index is there: its phase bit is 1 on even passes over the buffer. */
+/*
+ * Whether CQE number index has been written: its phase bit is 1 on even passes
+ * over the buffer.
+ */
 static bool tern_cqe_ready(struct tern_cq *cq, uint32_t index)
 {
 	bool phase = tern_shared_read(&tern_cqe_at(cq, index)->phase) &
@@ -29,17 +32,17 @@ static struct tern_cqe *tern_cq_next(struct tern_cq *cq)
 	if (!tern_cqe_ready(cq, ci))
 		return NULL;
 
-	/* Nothing else of the CQE is read before its phase. */
+	/* Read the phase before anything else in the CQE. */
 	udma_from_device_barrier();
 	atomic_store_explicit(&cq->ci, ci + 1, memory_order_relaxed);
 
 	return tern_cqe_at(cq, ci);
 }
 
-/* Gives the consumed CQEs back to the device. */
+/* Returns consumed CQEs to the device. */
 static void tern_cq_publish(struct tern_cq *cq)
 {
-	/* Their contents were read: the device may write over them from here on. */
+	/* Finish reading the CQEs before the device may overwrite them. */
 	udma_ordering_read_barrier();
 	tern_shared_write(&cq->record->ci, tern_cq_ci(cq));
 }
@@ -49,18 +52,19 @@ static bool tern_cqe_is_recv(const struct tern_cqe *cqe)
 	return cqe->flags & TERN_CQE_F_RECV;
 }
 
-/* Whether the CQE is of a WQE that came from an SRQ. */
+/* Whether the CQE completes a WQE of an SRQ. */
 static bool tern_cqe_is_srq(const struct tern_cqe *cqe)
 {
 	return cqe->srqn != htole32(0);
 }
 
 /*
- * WQEs that polled CQEs complete. Their slots become free after the CQEs were
- * given back: a poster that finds a free slot finds room in the CQ, too.
+ * WQEs completed by polled CQEs. Their slots become free only after the CQEs
+ * were returned to the device, so that a poster that finds a free slot also
+ * finds room in the CQ.
  */
 struct tern_retire {
-	struct tern_qp *qp; /* of the last CQE, for the next to find */
+	struct tern_qp *qp; /* QP of the last CQE, a cache for the next lookup */
 	unsigned int num;
 	struct {
 		struct tern_wq *wq;
@@ -69,9 +73,9 @@ struct tern_retire {
 };
 
 /*
- * Notes the slots of the WQE and of those before it, which had no completion of
- * their own. An SRQ's slot has been free since the device took the WQE, and its
- * QP may be a target that this process does not have.
+ * Records the slots of the WQE and of unsignaled WQEs before it. An SRQ slot is
+ * not recorded: it became free when the device fetched the WQE, and the QP may
+ * be an XRC target that this process does not have.
  */
 static void tern_retire_note(struct tern_context *ctx,
 			     struct tern_retire *retire,
@@ -98,15 +102,15 @@ static void tern_retire_note(struct tern_context *ctx,
 }
 
 /*
- * Pairs with tern_wq_full(): whoever sees the slot free sees it completed, and posts
- * after the CQ's index was moved on.
+ * Pairs with tern_wq_full(): a poster that sees the slot free also sees the WQE
+ * completed, and posts after the CQ's index was advanced.
  */
 static void tern_wq_free_slots(struct tern_wq *wq, uint32_t tail)
 {
 	atomic_store_explicit(&wq->tail, tail, memory_order_release);
 }
 
-/* Gives the CQEs back, then frees the slots of their WQEs. */
+/* Returns the CQEs to the device, then frees the slots of their WQEs. */
 static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
 {
 	unsigned int i;
@@ -182,7 +186,7 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 		return IBV_WC_RECV;
 	case TERN_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
-	default: /* the forms of SEND */
+	default: /* all kinds of SEND */
 		return IBV_WC_SEND;
 	}
 }
@@ -251,10 +255,11 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 }
 
 /*
- * The next CQE of a session. It is copied and given back at once, and then its slot is
- * free: a program may post before it ends the session. It would find no slot if
- * slots became free with end_poll, and could overflow a CQ that just holds all
- * completions if only the CQEs were given back then.
+ * Advances to the next CQE of a session. The CQE is copied and returned at
+ * once, and then its WQE slot is freed, because a program may post before it
+ * ends the session. If slots were freed in end_poll, it would find none. If
+ * only the CQEs were returned then, it could overflow a CQ of exactly the
+ * required size.
  */
 static int tern_cq_advance(struct tern_cq *cq)
 {
@@ -288,7 +293,7 @@ static int tern_cq_advance(struct tern_cq *cq)
 	return 0;
 }
 
-/* ibv_create_cq_ex(3): the lock is held from a successful start to the end. */
+/* ibv_create_cq_ex(3): holds the lock from a successful start to the end. */
 static int tern_start_poll(struct ibv_cq_ex *ibvcq,
 			   struct ibv_poll_cq_attr *attr)
 {
@@ -337,7 +342,7 @@ static uint32_t tern_read_byte_len(struct ibv_cq_ex *ibvcq)
 	return le32toh(to_tern_cq_ex(ibvcq)->cur.byte_len);
 }
 
-/* Also how ibv_wc_read_invalidated_rkey() gets its value, in host order. */
+/* Also for ibv_wc_read_invalidated_rkey(), in host byte order. */
 static __be32 tern_read_imm_data(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
@@ -374,7 +379,7 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 	return 0;
 }
 
-/* The VLAN tag of a datagram, 0 without. */
+/* VLAN tag of a datagram, 0 if there is none. */
 static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
@@ -387,7 +392,7 @@ static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)
 	return le64toh(to_tern_cq_ex(ibvcq)->cur.timestamp);
 }
 
-/* Nanoseconds since 1970: the same instant as CLOCK_REALTIME has it. */
+/* Nanoseconds since 1970, on the time scale of CLOCK_REALTIME. */
 static uint64_t tern_read_completion_wallclock(struct ibv_cq_ex *ibvcq)
 {
 	struct tern_cq *cq = to_tern_cq_ex(ibvcq);
@@ -470,7 +475,7 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 		goto err_free_buf;
 	cq->record = cq->record_ref.addr;
 
-	/* The kernel is told what the queue really takes. */
+	/* Tell the kernel the actual size. */
 	attr->cqe = cq->mask + 1;
 	cmd.buf_addr = (uintptr_t)cq->buf.addr;
 	cmd.buf_len = cq->buf.len;
@@ -496,7 +501,10 @@ err_free_buf:
 	return err;
 }
 
-/* ibv_create_cq_ex(3): EOPNOTSUPP for flags the device lacks, EINVAL for a size out of range. */
+/*
+ * ibv_create_cq_ex(3): EOPNOTSUPP for flags that the device does not support,
+ * EINVAL for a size out of range.
+ */
 struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
 				    struct ibv_cq_init_attr_ex *attr)
 {
@@ -569,8 +577,9 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 }
 
 /*
- * ibv_req_notify_cq(3). The arm word is made and stored under the lock: an older
- * word must not replace a newer one, for the device serves each event once.
+ * ibv_req_notify_cq(3). The arm word is computed and stored under the lock: an
+ * older word must not replace a newer one, because the device serves each event
+ * once.
  */
 int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 {
@@ -579,13 +588,16 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 
 	tern_cq_arm_lock(cq);
 	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
-	/* A request for any completion stands until its event is taken. */
+	/* A request for any completion stands until its event was taken. */
 	if (!solicited_only)
 		cq->armed_any = seq + 1;
 	else if (cq->armed_any == seq + 1)
 		solicited_only = false;
 
-	/* An index that a poller in another thread moves on costs a spare event only. */
+	/*
+	 * If another thread advances the index concurrently, the only effect is
+	 * a spurious event.
+	 */
 	arm = TERN_CQ_ARM_VALID |
 	      FIELD_PREP(TERN_CQ_ARM_CI_MASK, tern_cq_ci(cq)) |
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
@@ -593,7 +605,7 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
 	tern_shared_write(&cq->record->arm, arm);
 
-	/* The arm word before the kick that makes the device read it. */
+	/* Write the arm word before the kick that makes the device read it. */
 	udma_to_device_barrier();
 	tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM, cq->cqn);
 	tern_cq_arm_unlock(cq);
@@ -601,14 +613,14 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	return 0;
 }
 
-/* ibv_get_cq_event() took an event: the next arm is a new one. */
+/* ibv_get_cq_event() took an event: the next arm is for a new one. */
 void tern_cq_event(struct ibv_cq *ibvcq)
 {
 	atomic_fetch_add_explicit(&to_tern_cq(ibvcq)->arm_seq, 1,
 				  memory_order_relaxed);
 }
 
-/* Takes the CQEs for which match() holds out of the CQ; the others keep their order. */
+/* Removes the CQEs for which match() holds. The others keep their order. */
 static void tern_cq_purge(struct tern_cq *cq,
 			  bool (*match)(const struct tern_cqe *cqe,
 					uint32_t qpn, uint32_t srqn),
@@ -623,10 +635,13 @@ static void tern_cq_purge(struct tern_cq *cq,
 	while (end - first <= cq->mask && tern_cqe_ready(cq, end))
 		end++;
 
-	/* Nothing else of the CQEs is read before their phases. */
+	/* Read the phases before anything else in the CQEs. */
 	udma_from_device_barrier();
 
-	/* From the newest on, what stays moves up over what goes; phases belong to the slots. */
+	/*
+	 * From the newest CQE on, move those that stay over those removed.
+	 * Phases belong to the slots.
+	 */
 	for (i = end; i-- != first;) {
 		cqe = tern_cqe_at(cq, i);
 		if (match(cqe, qpn, srqn))
@@ -644,8 +659,8 @@ static void tern_cq_purge(struct tern_cq *cq,
 }
 
 /*
- * Not every CQE with the QP's number is the QP's: an XRC target may have had the
- * number before, and what it received goes with its XRC SRQ.
+ * Whether the CQE belongs to the QP. Its number is not enough: an XRC target
+ * may have had the number before, and its receives belong to its XRC SRQ.
  */
 static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn,
 			   uint32_t srqn)
@@ -655,12 +670,12 @@ static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn,
 }
 
 /*
- * For a QP that was reset or destroyed: no new CQEs of it can come. srqn is that of
- * its SRQ, 0 without. The caller holds the CQ's lock.
+ * Called for a QP that was reset or destroyed, so no new CQEs of it can arrive.
+ * srqn is the number of its SRQ, or 0. The caller holds the CQ's lock.
  */
 void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn)
 {
-	/* A session of a CQ without a lock may be the caller's own. */
+	/* Without locking, the caller itself may be inside a session. */
 	cq->cur_qp = NULL;
 	tern_cq_purge(cq, tern_cqe_of_qp, qpn, srqn);
 }
@@ -671,7 +686,7 @@ static bool tern_cqe_of_srq(const struct tern_cqe *cqe, uint32_t qpn,
 	return le32toh(cqe->srqn) == srqn;
 }
 
-/* For an SRQ that was destroyed, the same. */
+/* The same for an SRQ that was destroyed. */
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn)
 {
 	tern_cq_purge(cq, tern_cqe_of_srq, 0, srqn);

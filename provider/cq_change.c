@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Completion queues that get another size, or fewer events. */
+/* Resizing and moderation of completion queues. */
 
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
@@ -9,8 +9,9 @@
 #include "tern.h"
 
 /*
- * Memory for at least cqe CQEs. All entries are usable: the device compares its
- * index with the record's. A CQ has at least two. Returns 0 or an errno.
+ * Allocates memory for at least cqe CQEs, and at least two. All entries are
+ * usable, because the device compares its index with that in the record.
+ * Returns 0 or an errno.
  */
 int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
 		      uint32_t cqe)
@@ -29,7 +30,10 @@ int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
 	return 0;
 }
 
-/* Has the device write to another buffer from some CQE on, which becomes its base. */
+/*
+ * Makes the device write to another buffer. The number of the first CQE there
+ * becomes the buffer's base.
+ */
 static int tern_cq_switch(struct tern_cq *cq, struct tern_cq *new)
 {
 	struct tern_resize_cq_resp resp = {};
@@ -49,16 +53,16 @@ static int tern_cq_switch(struct tern_cq *cq, struct tern_cq *new)
 }
 
 /*
- * Moves what was not polled into the new buffer, in front of its base: slots that
- * the device does not touch before they are consumed, with the phase they have.
- * The device writes from the base on already. The record's ci, which the caller's
- * lock holds still, keeps it out of these slots.
+ * Moves unpolled CQEs into the new buffer, in front of its base, with the
+ * matching phase. The device already writes from the base on, and does not
+ * touch slots in front of it before they are consumed: the caller's lock keeps
+ * the record's ci constant.
  */
 static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 {
 	uint32_t i;
 
-	/* The device wrote them all before it answered. */
+	/* The device wrote all of them before it answered the command. */
 	udma_from_device_barrier();
 	for (i = tern_cq_ci(cq); i != new->base; i++)
 		memcpy(tern_cqe_at(new, i), tern_cqe_at(cq, i),
@@ -72,8 +76,8 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 }
 
 /*
- * ibv_resize_cq(3): EINVAL for a size out of range, and when more completions
- * wait than the new size holds. Polls wait meanwhile.
+ * ibv_resize_cq(3): EINVAL for a size out of range, or if more completions are
+ * outstanding than fit. Polling waits meanwhile.
  */
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 {
@@ -92,7 +96,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 
 	tern_cq_lock(cq);
 	unused = new.buf;
-	/* A CQ that has the size already keeps its buffer. */
+	/* A CQ that already has this size keeps its buffer. */
 	if (new.mask != cq->mask) {
 		err = tern_cq_switch(cq, &new);
 		if (!err) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Device memory: allocations, the CPU's copies, regions in it. */
+/* Device memory: allocation, copies by the CPU, regions. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,10 +10,13 @@
 
 #include "tern.h"
 
-/* What a copy moves at a time; its offset and length are multiples of it. */
+/* Unit of a copy. Offset and length must be multiples of it. */
 #define TERN_DM_WORD sizeof(uint32_t)
 
-/* Returns 0 or what is wrong: out of the allocation EFAULT, not in words EINVAL. */
+/*
+ * Returns 0, EFAULT if the range exceeds the allocation, or EINVAL if it is not
+ * made of whole words.
+ */
 static int tern_dm_check(const struct tern_dm *dm, uint64_t offset,
 			 size_t length)
 {
@@ -26,7 +29,7 @@ static int tern_dm_check(const struct tern_dm *dm, uint64_t offset,
 	return 0;
 }
 
-/* ibv_memcpy_to_dm(3): by stores of the CPU, each of a word. */
+/* ibv_memcpy_to_dm(3), with one CPU store per word. */
 static int tern_memcpy_to_dm(struct ibv_dm *ibvdm, uint64_t offset,
 			     const void *host_addr, size_t length)
 {
@@ -46,15 +49,15 @@ static int tern_memcpy_to_dm(struct ibv_dm *ibvdm, uint64_t offset,
 	}
 
 	/*
-	 * The mapping may combine writes: they are in the device before a later
-	 * post's index or kick, or another process, tells of them.
+	 * The mapping may be write-combining: flush the stores before the index
+	 * or kick of a later post, or another process, can refer to the data.
 	 */
 	mmio_flush_writes();
 
 	return 0;
 }
 
-/* ibv_memcpy_from_dm(3): by loads of the CPU, each of a word. */
+/* ibv_memcpy_from_dm(3), with one CPU load per word. */
 static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
 			       uint64_t offset, size_t length)
 {
@@ -68,7 +71,7 @@ static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
 	if (err)
 		return err;
 
-	/* Nothing is loaded before what told the caller that it is there. */
+	/* Order the loads after whatever told the caller of the data. */
 	udma_from_device_barrier();
 
 	for (i = 0; i < length / TERN_DM_WORD; i++) {
@@ -79,12 +82,12 @@ static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
 	return 0;
 }
 
-/* Maps all of the allocation, and makes it usable. Returns 0 or an errno. */
+/* Maps the whole allocation and initializes dm. Returns 0 or an errno. */
 static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
 		       const struct tern_uresp_alloc_dm *resp, uint64_t length)
 {
 	dm->mmap_size = resp->mmap_size;
-	/* More than a process of 32 bits can map. */
+	/* Too large for a 32-bit process. */
 	if (dm->mmap_size != resp->mmap_size)
 		return ENOMEM;
 
@@ -121,7 +124,7 @@ struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
 
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_ALLOC_DM_RESP, &resp);
 	err = ibv_cmd_alloc_dm(ibvctx, attr, &dm->vdm, cmd);
-	/* The kernel has no such verb for a device that has no such memory. */
+	/* The kernel has no such verb for a device without device memory. */
 	if (err == EPROTONOSUPPORT)
 		err = EOPNOTSUPP;
 	if (err)
@@ -142,8 +145,8 @@ err_free:
 }
 
 /*
- * ibv_unimport_dm(3). The device has the pages back when the last mapping is
- * gone, whoever has it.
+ * ibv_unimport_dm(3). The device gets the pages back when the last mapping in
+ * any process is gone.
  */
 void tern_unimport_dm(struct ibv_dm *ibvdm)
 {
@@ -153,7 +156,7 @@ void tern_unimport_dm(struct ibv_dm *ibvdm)
 	free(dm);
 }
 
-/* ibv_free_dm(3): EBUSY while a region is in it, and then it stays usable. */
+/* ibv_free_dm(3): EBUSY while a region uses the memory, which then stays. */
 int tern_free_dm(struct ibv_dm *ibvdm)
 {
 	int err;
@@ -166,7 +169,7 @@ int tern_free_dm(struct ibv_dm *ibvdm)
 	return 0;
 }
 
-/* ibv_import_dm(3): the kernel tells what the maker of the handle was told. */
+/* ibv_import_dm(3): the kernel returns the same data as on allocation. */
 struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_DM, TERN_IB_METHOD_DM_QUERY,
@@ -204,7 +207,7 @@ err_free:
 	return NULL;
 }
 
-/* ibv_reg_dm_mr(3): zero-based always; libibverbs and the kernel see to that. */
+/* ibv_reg_dm_mr(3): always zero-based; libibverbs and the kernel check. */
 struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 			      uint64_t offset, size_t length,
 			      unsigned int access)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* PDs, memory regions and windows: the kernel's commands. Binds are post.c's and wr.c's. */
+/* PDs, memory regions and windows, without binds (post.c, wr.c). */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -40,7 +40,10 @@ int tern_dealloc_pd(struct ibv_pd *ibvpd)
 	return 0;
 }
 
-/* ibv_import_pd(3): the handle is all there is to a PD; its first user finds out if it is none. */
+/*
+ * ibv_import_pd(3): the handle is all there is to a PD. An invalid one is
+ * detected on first use.
+ */
 struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
 {
 	struct ibv_pd *pd;
@@ -84,7 +87,10 @@ struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 	return &vmr->ibv_mr;
 }
 
-/* ibv_rereg_mr(3): libibverbs checks the arguments and keeps what the caller sees of the region. */
+/*
+ * ibv_rereg_mr(3): libibverbs checks the arguments and updates the caller's
+ * view of the region.
+ */
 int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
 		  void *addr, size_t length, int access)
 {
@@ -99,7 +105,7 @@ int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
 				sizeof(resp));
 }
 
-/* ibv_dereg_mr(3): EBUSY while windows are bound to it. */
+/* ibv_dereg_mr(3): EBUSY while windows are bound to the region. */
 int tern_dereg_mr(struct verbs_mr *vmr)
 {
 	int err;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Posting by lists of work requests: ibv_post_send(), ibv_post_recv(). */
+/* Posting lists of work requests: ibv_post_send(), ibv_post_recv(). */
 
 #include <string.h>
 
 #include "wqe.h"
 
-/* Sum of the lengths; a sum past 64 bits would take 2^32 SGEs. */
+/* Sum of the lengths. Overflowing 64 bits would take 2^32 SGEs. */
 static uint64_t tern_sges_length(const struct ibv_sge *list, int num)
 {
 	uint64_t length = 0;
@@ -17,7 +17,7 @@ static uint64_t tern_sges_length(const struct ibv_sge *list, int num)
 	return length;
 }
 
-/* Of a request that sends nothing: its SGEs are not looked at. */
+/* Checks a request that sends nothing. Its SGEs are ignored. */
 static int tern_check_local(const struct ibv_send_wr *wr)
 {
 	if (unlikely(wr->send_flags & IBV_SEND_INLINE))
@@ -30,7 +30,7 @@ static int tern_check_local(const struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* Of a request with data: where it goes to, and how much of it there is. */
+/* Checks the destination and the amount of data of a request with data. */
 static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
@@ -50,7 +50,7 @@ static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* What ibv_post_send(3) can refuse at once: nothing was written yet. */
+/* Checks what ibv_post_send(3) can refuse before anything is written. */
 static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 			   uint32_t head)
 {
@@ -149,9 +149,9 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 }
 
 /*
- * ibv_post_send(3): EINVAL for a QP below RTS, an opcode its type lacks, too
- * many SGEs, too much inline data or a bind that none can be; EOPNOTSUPP for an
- * opcode or flag that the device lacks; ENOMEM when the queue is full.
+ * ibv_post_send(3): EINVAL for a QP below RTS, an opcode that its type lacks,
+ * too many SGEs, too much inline data or an invalid bind; EOPNOTSUPP for an
+ * opcode or flag that the device does not support; ENOMEM if the queue is full.
  */
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr)
@@ -187,7 +187,7 @@ out:
 	return err;
 }
 
-/* What ibv_bind_mw(3) can refuse at once. */
+/* Checks what ibv_bind_mw(3) can refuse at once. */
 static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 				const struct ibv_mw_bind *bind)
 {
@@ -215,8 +215,9 @@ static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 }
 
 /*
- * Gives the window its next key, and returns that; *old is the one before. QPs have
- * no lock in common: two binds through two of them must not start from one key.
+ * Advances the window's key and returns the new one; *old is the previous one.
+ * QPs share no lock: two binds through two QPs must not start from the same
+ * key.
  */
 static uint32_t tern_next_rkey(struct ibv_mw *mw, uint32_t *old)
 {
@@ -234,9 +235,9 @@ static uint32_t tern_next_rkey(struct ibv_mw *mw, uint32_t *old)
 }
 
 /*
- * ibv_bind_mw(3): the errors are those of ibv_post_send(). Only a request that
- * was posted changes the window's key; who gets an error completion for it puts
- * back the key from before.
+ * ibv_bind_mw(3): fails like ibv_post_send(). Only a posted request changes the
+ * window's key. A consumer that gets an error completion for it restores the
+ * previous key.
  */
 int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 		 struct ibv_mw_bind *bind)
@@ -246,7 +247,10 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	uint32_t rkey, new_rkey;
 	int err = EINVAL;
 
-	/* The key changes under the lock: binds are posted in the order of their keys. */
+	/*
+	 * The key changes under the lock, so that binds are posted in the order
+	 * of their keys.
+	 */
 	pthread_spin_lock(&qp->sq.lock);
 	if (likely(!tern_sq_closed(qp)))
 		err = tern_check_bind_verb(qp, mw, bind);
@@ -268,17 +272,17 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 {
 	qp->rq.head = head;
-	/* The WQEs before the index: the device looks when a message comes. */
+	/* WQEs before the index: the device reads it when a message comes. */
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->rq_pi, head);
 
 	/*
-	 * No barrier: a device that flushes looks at the index once more after
+	 * No barrier needed: a device that flushes reads the index again after
 	 * TERN_RQ_SETTLE_NS, when a store made before this load is visible.
 	 */
 	if (unlikely(tern_shared_read(&qp->record->status) &
 		     TERN_QP_ST_RQ_KICK)) {
-		/* The index before the kick that makes the device read it. */
+		/* Write the index before the kick. */
 		udma_to_device_barrier();
 		tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_RQ,
 			  qp->vqp.qp.qp_num);
@@ -286,8 +290,8 @@ static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 }
 
 /*
- * ibv_post_recv(3): EINVAL for a QP without a receive queue of its own or in
- * RESET, or too many SGEs; ENOMEM when the queue is full.
+ * ibv_post_recv(3): EINVAL for a QP without its own receive queue or in RESET,
+ * or too many SGEs; ENOMEM if the queue is full.
  */
 int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr)

@@ -9,21 +9,21 @@
 
 #include "tern.h"
 
-/* Whether the QP has a receive queue of its own. */
+/* Whether the QP has its own receive queue. */
 static bool tern_has_own_rq(const struct tern_qp_type *type,
 			    const struct ibv_srq *srq)
 {
 	return type->has_rq && !srq;
 }
 
-/* The objects a QP of the type is made of, no more and no less. */
+/* Checks that the attributes have exactly the objects of the QP type. */
 static int tern_check_qp_objects(const struct tern_qp_type *type,
 				 const struct ibv_qp_init_attr_ex *attr)
 {
 	bool has_xrcd = attr->comp_mask & IBV_QP_INIT_ATTR_XRCD;
 	bool has_pd = attr->comp_mask & IBV_QP_INIT_ATTR_PD;
 
-	/* Without queues it is an XRC target, whose PDs are those of the SRQs. */
+	/* Without queues it is an XRC target, which has the PDs of the SRQs. */
 	if (type->has_sq ? has_xrcd || !has_pd || !attr->pd :
 			   !has_xrcd || !attr->xrcd)
 		return EINVAL;
@@ -76,7 +76,7 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 	return 0;
 }
 
-/* Chooses the geometry of the queues; what fits is at least what cap asks for. */
+/* Chooses the geometry of the queues, with at least the capacities in cap. */
 static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
 			const struct ibv_qp_cap *cap, bool own_rq)
 {
@@ -117,8 +117,8 @@ static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 }
 
 /*
- * The CQs the QP completes into, each once, in the order of their numbers so
- * that no two threads that lock them wait for each other. Returns how many.
+ * Stores the QP's CQs in cqs, each once and in the order of their numbers, so
+ * that threads that lock them cannot deadlock. Returns how many there are.
  */
 static int tern_qp_cqs(struct tern_qp *qp, struct tern_cq *cqs[2])
 {
@@ -159,7 +159,7 @@ static void tern_unlock_cqs(struct tern_qp *qp)
 		tern_cq_unlock(cqs[i]);
 }
 
-/* Removes the QP's CQEs from its CQs, whose locks the caller holds. */
+/* Removes the QP's CQEs from its CQs. The caller holds their locks. */
 static void tern_qp_purge_cqs(struct tern_qp *qp)
 {
 	struct tern_cq *cqs[2];
@@ -171,9 +171,9 @@ static void tern_qp_purge_cqs(struct tern_qp *qp)
 }
 
 /*
- * Makes successor (or nobody, NULL) the owner of the number of a QP that the
- * kernel has destroyed, after removing the old owner's completions. Called
- * under qp_table_mutex.
+ * Transfers the number of a QP that the kernel has destroyed to successor (NULL
+ * for none), after removing the old owner's completions. Called under
+ * qp_table_mutex.
  */
 static void tern_qp_detach(struct tern_context *ctx, struct tern_qp *qp,
 			   struct tern_qp *successor)
@@ -189,8 +189,8 @@ static void tern_qp_detach(struct tern_context *ctx, struct tern_qp *qp,
 }
 
 /*
- * Makes the QP findable by its number. A number may come back from the kernel
- * before the thread that destroys its last owner got to detach it.
+ * Makes the QP findable by number. The kernel may reuse a number before the
+ * thread that destroys the previous owner has detached it.
  */
 static int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
 {
@@ -218,7 +218,7 @@ out:
 	return err;
 }
 
-/* Send queue first, receive queue behind it, if there is one; and the record. */
+/* Allocates the send queue, then the receive queue if any, and the record. */
 static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 				bool own_rq, struct tern_create_qp *cmd)
 {
@@ -226,7 +226,10 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 	size_t rq_bytes = own_rq ? tern_wq_bytes(&qp->rq) : 0;
 	int err;
 
-	/* An XRC target is the kernel's and the device's: nothing is posted to it. */
+	/*
+	 * An XRC target exists only in the kernel and the device: nothing is
+	 * posted to it.
+	 */
 	if (!qp->type->has_sq)
 		return 0;
 
@@ -267,7 +270,7 @@ static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 	tern_free_buf(&qp->buf);
 }
 
-/* Posting to a queue that is not there is refused under its lock. */
+/* A post to a missing queue takes its lock before it is refused. */
 static struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type,
 				     uint32_t caps)
 {
@@ -309,7 +312,7 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 	if (err)
 		return err;
 
-	/* The kernel is told what the queues really take. */
+	/* Tell the kernel the actual capacities. */
 	tern_qp_get_cap(qp, &attr->cap);
 	attr->comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	err = ibv_cmd_create_qp_ex(ibvctx, &qp->vqp, attr, &cmd.ibv_cmd,
@@ -342,9 +345,9 @@ err_free_queues:
 }
 
 /*
- * ibv_create_qp_ex(3): EOPNOTSUPP for a type, flag or send op that tern lacks,
- * EINVAL for capacities past the device's and for an object the type needs or
- * cannot have.
+ * ibv_create_qp_ex(3): EOPNOTSUPP for a type, flag or send op that tern does
+ * not support, EINVAL for capacities beyond the device's and for objects that
+ * are missing or not allowed for the type.
  */
 struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr)
@@ -403,8 +406,8 @@ struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
 }
 
 /*
- * ibv_open_qp(3): an XRC target that this or another process made. It has no
- * queues; what it receives completes into the CQs of the SRQs.
+ * ibv_open_qp(3): an XRC target that this or another process created. It has no
+ * queues; its receives complete into the CQs of the SRQs.
  */
 struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 			    struct ibv_qp_open_attr *attr)
@@ -440,8 +443,8 @@ static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
 }
 
 /*
- * After the move to RESET: the device counts from 0 again, has forgotten all work and
- * has cleared the status.
+ * Called after the move to RESET: the device counts from 0 again, has dropped
+ * all work and has cleared the status.
  */
 static void tern_qp_reset(struct tern_qp *qp)
 {
@@ -492,10 +495,10 @@ int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 }
 
 /*
- * ibv_query_qp_data_in_order(3): no order is promised, of no operation and not of
- * blocks of 128 bytes. The device copies the payload of a packet with whatever
- * moves memory fastest on the host. It stores the end of a message last, but the
- * bytes before that in no order.
+ * ibv_query_qp_data_in_order(3): no order is guaranteed, for any operation, not
+ * even within blocks of 128 bytes. The device copies the payload of a packet in
+ * the fastest way the host offers. It stores the end of a message last, but the
+ * bytes before that in any order.
  */
 int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 				uint32_t flags)
@@ -518,7 +521,7 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 		goto out;
 
 	pthread_mutex_lock(&ctx->qp_table_mutex);
-	/* Unless a new QP took over the number, and cleaned up, in the meantime. */
+	/* A new QP may have taken over the number, and cleaned up. */
 	if (tern_find_qp(ctx, ibvqp->qp_num) == qp)
 		tern_qp_detach(ctx, qp, NULL);
 	pthread_mutex_unlock(&ctx->qp_table_mutex);

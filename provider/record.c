@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Doorbell records: pages of memory shared with the device, each cut into records of one size. */
+/*
+ * Doorbell records: pages of memory shared with the device, divided into
+ * records of equal size.
+ */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,11 +11,11 @@
 #include "tern.h"
 
 struct tern_record_page {
-	struct list_node entry; /* in record_pages while a record is free */
+	struct list_node entry; /* in record_pages while any record is free */
 	struct tern_buf buf;
-	uint32_t num; /* records in the page */
+	uint32_t num; /* number of records in the page */
 	uint32_t num_free;
-	uint16_t free[]; /* stack of their numbers */
+	uint16_t free[]; /* stack of free record numbers */
 };
 
 static size_t tern_record_size(enum tern_record_type type)
@@ -41,7 +44,10 @@ void tern_uninit_records(struct tern_context *ctx)
 	pthread_mutex_destroy(&ctx->records_mutex);
 }
 
-/* A page of free records, in the list of its type. NULL without memory. */
+/*
+ * Allocates a page of free records and adds it to the list of its type. Returns
+ * NULL without memory.
+ */
 static struct tern_record_page *
 tern_add_record_page(struct tern_context *ctx, enum tern_record_type type)
 {
@@ -68,7 +74,10 @@ tern_add_record_page(struct tern_context *ctx, enum tern_record_type type)
 	return page;
 }
 
-/* A zeroed record, kept from fork()'s copy-on-write with its page. Returns 0 or an errno. */
+/*
+ * Allocates a zeroed record. Its page is excluded from fork()'s copy-on-write.
+ * Returns 0 or an errno.
+ */
 int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
 		      enum tern_record_type type)
 {
@@ -92,13 +101,13 @@ int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
 	if (!page)
 		return ENOMEM;
 
-	/* The last owner's indices are still there. */
+	/* The previous owner's indices are still there. */
 	memset(record->addr, 0, size);
 
 	return 0;
 }
 
-/* The kernel has destroyed the queue: neither it nor the device uses the record any more. */
+/* The kernel has destroyed the queue: nobody uses the record. */
 void tern_free_record(struct tern_context *ctx, struct tern_record *record,
 		      enum tern_record_type type)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Shared receive queues, XRC ones included. */
+/* Shared receive queues, including XRC SRQs. */
 
 #include <ccan/ilog.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static uint32_t tern_srq_ci(const struct tern_srq *srq)
 	return tern_shared_read(&srq->record->ci);
 }
 
-/* By the copy of the device's word. */
+/* Whether the queue is full according to the cached device index. */
 static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
 {
 	if (tern_wq_full(&srq->wq, head))
@@ -24,7 +24,7 @@ static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
 		       srq->next->mask;
 }
 
-/* Whether no slot is free; asks the device's word when the copy of it says so. */
+/* Whether no slot is free. Refreshes the cached index if it says so. */
 static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 {
 	if (likely(!tern_srq_looks_full(srq, head)))
@@ -32,16 +32,13 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 
 	atomic_store_explicit(&srq->wq.tail, tern_srq_ci(srq),
 			      memory_order_relaxed);
-	/* The device has copied the WQEs below ci: their slots are written after that. */
+	/* The device copied the WQEs below ci before it stored ci. */
 	udma_ordering_read_barrier();
 
 	return tern_srq_looks_full(srq, head);
 }
 
-/*
- * ibv_post_srq_recv(3): EINVAL for too many SGEs; ENOMEM when the queue is
- * full.
- */
+/* ibv_post_srq_recv(3): EINVAL for too many SGEs, ENOMEM if full. */
 int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr)
 {
@@ -71,7 +68,7 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 
 	if (likely(head != wq->head)) {
 		wq->head = head;
-		/* The WQEs before the index: the device looks when a message comes. */
+		/* Write the WQEs before the index. */
 		udma_to_device_barrier();
 		tern_shared_write(&srq->record->pi, head);
 	}
@@ -108,7 +105,7 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	return 0;
 }
 
-/* Only an XRC SRQ needs the larger command, and a CQ and a domain. */
+/* Only an XRC SRQ needs the extended command, with a CQ and a domain. */
 static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 			       struct ibv_srq_init_attr_ex *attr,
 			       const struct tern_ureq_create_srq *req)
@@ -141,7 +138,10 @@ static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 	return err;
 }
 
-/* Removes the completions of an XRC SRQ that the kernel has destroyed; under xrc_srqs_mutex. */
+/*
+ * Removes the completions of an XRC SRQ that the kernel has destroyed. Called
+ * under xrc_srqs_mutex.
+ */
 static void tern_xrc_srq_detach(struct tern_srq *srq)
 {
 	struct tern_cq *cq = to_tern_cq(srq->vsrq.cq);
@@ -155,8 +155,9 @@ static void tern_xrc_srq_detach(struct tern_srq *srq)
 }
 
 /*
- * The kernel may hand out a number again before the thread that destroys its
- * last owner got to clean up: who comes does it, before it has completions.
+ * The kernel may reuse a number before the thread that destroys the previous
+ * owner has cleaned up. The new owner does so then, before it can have
+ * completions.
  */
 static void tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
 {
@@ -195,7 +196,7 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 		goto err_free_buf;
 	srq->record = srq->record_ref.addr;
 
-	/* The kernel is told what the queue really takes. */
+	/* Tell the kernel the actual capacity. */
 	attr->attr.max_wr = tern_wq_num(&srq->wq);
 	attr->attr.max_sge = srq->wq.max_sge;
 	req.buf_addr = (uintptr_t)srq->buf.addr;
@@ -222,8 +223,9 @@ err_free_buf:
 }
 
 /*
- * ibv_create_srq_ex(3): EOPNOTSUPP for a type tern lacks, EINVAL for capacities
- * past the device's and for objects the type needs or cannot have.
+ * ibv_create_srq_ex(3): EOPNOTSUPP for a type that tern does not support,
+ * EINVAL for capacities beyond the device's and for objects that are missing or
+ * not allowed for the type.
  */
 struct ibv_srq *tern_create_srq_ex(struct ibv_context *ibvctx,
 				   struct ibv_srq_init_attr_ex *attr)
@@ -280,9 +282,9 @@ struct ibv_srq *tern_create_srq(struct ibv_pd *ibvpd,
 }
 
 /*
- * Copies what the device has not taken into a queue of another size, and has posts go
- * to both from here on. What the device takes from the old one meanwhile is copied in
- * vain. EINVAL when it does not fit.
+ * Copies WQEs that the device has not fetched into a queue of another size, and
+ * makes posts go to both queues. WQEs that the device fetches from the old
+ * queue meanwhile are copied needlessly. EINVAL if the WQEs do not fit.
  */
 static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 {
@@ -306,7 +308,7 @@ out:
 	return err;
 }
 
-/* The device has switched, and buf becomes the old buffer; or it has not. */
+/* Ends a resize. If the device has switched, buf becomes the old buffer. */
 static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 				bool switched)
 {
@@ -324,8 +326,8 @@ static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 }
 
 /*
- * Resizes, and does at the same time what else attr_mask names. Posts go on: each WQE
- * is in both queues, whenever the device switches.
+ * Resizes the SRQ together with the other changes in attr_mask. Posting
+ * continues: each WQE is in both queues, whenever the device switches.
  */
 static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 			   int attr_mask)
@@ -361,7 +363,7 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	}
 	pthread_mutex_unlock(&srq->resize_mutex);
 
-	/* The old queue, or the new one that nobody took. */
+	/* The old queue, or the new one after a failure. */
 	tern_free_buf(&buf);
 	if (!err)
 		attr->max_wr = actual.max_wr;
@@ -369,7 +371,10 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 	return err;
 }
 
-/* ibv_modify_srq(3): EINVAL when more is posted than fits, or for a limit above the size. */
+/*
+ * ibv_modify_srq(3): EINVAL if more WQEs are posted than fit, or for a limit
+ * above the size.
+ */
 int tern_modify_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr,
 		    int attr_mask)
 {
@@ -392,7 +397,7 @@ int tern_query_srq(struct ibv_srq *ibvsrq, struct ibv_srq_attr *attr)
 	return ibv_cmd_query_srq(ibvsrq, attr, &cmd, sizeof(cmd));
 }
 
-/* ibv_get_srq_num(3): what an XRC peer names; EINVAL for another SRQ. */
+/* ibv_get_srq_num(3): the number that XRC peers use; EINVAL for other SRQs. */
 int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num)
 {
 	struct tern_srq *srq = to_tern_srq(ibvsrq);
@@ -405,8 +410,8 @@ int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num)
 }
 
 /*
- * ibv_destroy_srq(3). Of an XRC SRQ no completion is left behind; of another
- * the QPs, which are gone before it, have taken theirs along.
+ * ibv_destroy_srq(3). No completion of an XRC SRQ remains. Those of other SRQs
+ * were removed with their QPs, which are destroyed first.
  */
 int tern_destroy_srq(struct ibv_srq *ibvsrq)
 {

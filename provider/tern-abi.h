@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* The driver's part of each verbs command, in the shape rdma-core sends it. */
+/* Driver-specific part of each verbs command, as rdma-core sends it. */
 #ifndef TERN_PROVIDER_ABI_H
 #define TERN_PROVIDER_ABI_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The tern provider: which devices it drives, and their contexts. */
+/* The tern provider: device matching and contexts. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static size_t tern_page_size(const struct tern_context *ctx)
 	return to_tern_dev(ctx->vctx.context.device)->page_size;
 }
 
-/* Makes a context that the kernel knows usable in this process. Returns 0 or an errno. */
+/* Initializes a context that the kernel allocated. Returns 0 or an errno. */
 static int tern_init_context(struct tern_context *ctx,
 			     const struct tern_uresp_alloc_ucontext *resp)
 {
@@ -155,7 +155,8 @@ err_free_context:
 
 /*
  * ibv_import_device(3): a context that another process, or this one, allocated.
- * It has the doorbell page of the maker, and whoever has a QP rings for it.
+ * It shares the doorbell page, through which each process rings for its own
+ * QPs.
  */
 static struct verbs_context *tern_import_context(struct ibv_device *ibvdev,
 						 int cmd_fd)

@@ -23,12 +23,12 @@
 #include "tern_regs.h"
 #include "tern_io.h"
 
-/* QP numbers have 24 bits: a directory of lazily made pages of pointers. */
+/* 24-bit QP numbers: a directory of pages of pointers, made on demand. */
 #define TERN_QP_TABLE_SHIFT 12
 #define TERN_QP_TABLE_SIZE BIT(TERN_QP_TABLE_SHIFT)
 #define TERN_QP_TABLE_MASK (TERN_QP_TABLE_SIZE - 1)
 
-/* Numbers are handed out in sequence, so the low bits spread them. */
+/* Numbers are allocated in sequence, so the low bits distribute them well. */
 #define TERN_XRC_SRQ_BUCKETS 1024
 
 struct tern_qp;
@@ -38,7 +38,7 @@ struct tern_device {
 	size_t page_size;
 };
 
-/* Kinds of doorbell records: a page holds records of one kind. */
+/* Types of doorbell records. A page holds records of one type. */
 enum tern_record_type {
 	TERN_RECORD_CQ,
 	TERN_RECORD_SRQ,
@@ -50,7 +50,7 @@ struct tern_context {
 	struct verbs_context vctx;
 	void *uar; /* doorbell page */
 	size_t uar_size;
-	struct tern_clock_page *clock; /* NULL: the kernel has none */
+	struct tern_clock_page *clock; /* NULL if the kernel has none */
 	uint32_t caps; /* TERN_UCTX_CAP_* */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr;
@@ -61,14 +61,18 @@ struct tern_context {
 	uint32_t max_inline;
 	/*
 	 * Entries change under qp_table_mutex and the locks of both CQs of the
-	 * QP; pollers look up under the lock of the CQ that named the QP.
+	 * QP. Pollers read them under the lock of the CQ that contains the QP
+	 * number.
 	 */
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
-	/* XRC SRQs whose completions nobody has cleaned up yet, by number, under the mutex. */
+	/*
+	 * XRC SRQs by number whose completions have not been cleaned up yet;
+	 * protected by the mutex.
+	 */
 	pthread_mutex_t xrc_srqs_mutex;
 	struct list_head xrc_srqs[TERN_XRC_SRQ_BUCKETS];
-	/* Pages with a free doorbell record, under the mutex. */
+	/* Pages with a free doorbell record; protected by the mutex. */
 	pthread_mutex_t records_mutex;
 	struct list_head record_pages[TERN_NUM_RECORD_TYPES];
 };
@@ -81,7 +85,7 @@ struct tern_buf {
 
 struct tern_record_page;
 
-/* A doorbell record, and the page that it lies in. */
+/* A doorbell record and the page that contains it. */
 struct tern_record {
 	void *addr;
 	struct tern_record_page *page;
@@ -96,10 +100,10 @@ struct tern_dm {
 	struct verbs_dm vdm;
 	void *addr; /* mapping of the whole allocation */
 	size_t mmap_size;
-	uint64_t length; /* bytes asked for */
+	uint64_t length; /* requested size in bytes */
 };
 
-/* The last time stamp that was converted, and what to. */
+/* The last converted time stamp and its result. */
 struct tern_wallclock {
 	uint64_t stamp;
 	uint64_t wall;
@@ -113,33 +117,43 @@ struct tern_cq {
 	struct tern_cq_record *record; /* record_ref.addr */
 	uint32_t log_size;
 	uint32_t mask;
-	uint32_t base; /* index of the CQE in slot 0 on the first pass over this buffer */
+	uint32_t base; /* number of the CQE in slot 0 on the first pass */
 	uint32_t cqn;
 	bool single_threaded;
 	pthread_spinlock_t lock;
-	/* Around an arm word and what it is made of; an arm may come inside lock. */
+	/* Protects the arm word and its inputs; may nest inside lock. */
 	pthread_spinlock_t arm_lock;
-	/* Index of the next CQE to consume; stored under lock, req_notify reads it without. */
+	/*
+	 * Index of the next CQE to consume; written under lock, read by
+	 * req_notify without it.
+	 */
 	atomic_uint ci;
-	/* Events taken so far: each arm belongs to one of them. */
+	/* Number of events taken so far. Each arm is for one event. */
 	atomic_uint arm_seq;
-	/* arm_seq + 1 at the last arm for any completion, 0 before the first; under arm_lock. */
+	/*
+	 * arm_seq + 1 at the last arm for any completion, 0 before the first;
+	 * under arm_lock.
+	 */
 	uint32_t armed_any;
-	/* What the ibv_cq_ex accessors read, but the phase: the slot was given back. */
+	/*
+	 * The CQE that the ibv_cq_ex accessors read, without its phase: the
+	 * slot was returned.
+	 */
 	struct tern_cqe cur;
-	struct tern_qp *cur_qp; /* of a CQE before it in the session, for the next to find */
+	struct tern_qp *cur_qp; /* of an earlier CQE, a cache */
 	struct tern_wallclock wallclock; /* under lock */
 };
 
 struct tern_wq {
-	uint8_t *slots; /* NULL: there is no such queue */
+	uint8_t *slots; /* NULL if the queue does not exist */
 	uint32_t log_stride;
 	uint32_t mask; /* slots - 1 */
 	uint32_t max_sge;
-	uint32_t head; /* WQEs posted, under lock */
+	uint32_t head; /* number of WQEs posted, under lock */
 	/*
-	 * WQEs whose slots are free again. SQ, RQ: completed; pollers store, posters
-	 * load. SRQ: taken by the device; a copy of the record's word, under lock.
+	 * Number of WQEs whose slots are free again. SQ, RQ: completed WQEs;
+	 * written by pollers, read by posters. SRQ: WQEs that the device
+	 * fetched; a copy of its index, under lock.
 	 */
 	atomic_uint tail;
 	pthread_spinlock_t lock;
@@ -151,11 +165,11 @@ struct tern_srq {
 	struct tern_record record_ref;
 	struct tern_srq_record *record; /* record_ref.addr */
 	struct tern_wq wq;
-	/* What a resize is about to switch to: posts go to both queues. Under wq.lock. */
+	/* Target of a resize: posts go to both queues. Under wq.lock. */
 	struct tern_wq *next;
-	pthread_mutex_t resize_mutex; /* around a resize */
+	pthread_mutex_t resize_mutex; /* serializes resizes */
 	uint32_t srqn;
-	struct list_node xrc_entry; /* in its bucket of xrc_srqs; an XRC SRQ's */
+	struct list_node xrc_entry; /* in xrc_srqs, XRC SRQs only */
 	bool xrc_listed;
 };
 
@@ -168,20 +182,20 @@ struct tern_qp {
 	struct tern_record record_ref;
 	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
 	const struct tern_qp_type *type;
-	uint32_t ops; /* BIT(IBV_WR_*) it may post */
-	uint32_t srqn; /* of its SRQ, 0 without */
+	uint32_t ops; /* BIT(IBV_WR_*) that may be posted */
+	uint32_t srqn; /* number of its SRQ, or 0 */
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
-	uint8_t wqe_flags; /* TERN_WQE_F_* that every send WQE has */
+	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
 
-	/* State of an ibv_wr_start() .. ibv_wr_complete() session, under sq.lock. */
-	uint32_t wr_head; /* where the next WQE goes */
-	int wr_err; /* first error, 0 without */
-	const struct tern_op *wr_op; /* of the WQE the setters fill, NULL without */
+	/* State of an ibv_wr_start() .. complete() session, under sq.lock. */
+	uint32_t wr_head; /* number of the next WQE */
+	int wr_err; /* first error, or 0 */
+	const struct tern_op *wr_op; /* of the current WQE, NULL if there is none */
 	struct tern_sq_hdr *wr_wqe;
-	void *wr_data; /* where its SGEs or inline data go */
-	bool wr_no_address; /* wr_wqe waits for its UD address or XRC SRQ number */
+	void *wr_data; /* where its SGEs or inline data are written */
+	bool wr_no_address; /* UD address or XRC SRQ number missing */
 };
 
 static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
@@ -229,7 +243,10 @@ static inline struct tern_srq *to_tern_srq(struct ibv_srq *ibvsrq)
 	return container_of(ibvsrq, struct tern_srq, vsrq.srq);
 }
 
-/* Words of doorbell records and phase words: one access each, neither torn nor cached. */
+/*
+ * Words of doorbell records and phase words: a single access each, neither torn
+ * nor cached.
+ */
 static inline void tern_shared_write(__le32 *word, uint32_t value)
 {
 	atomic_store_explicit((atomic_uint *)word,
@@ -245,7 +262,7 @@ static inline uint32_t tern_shared_read(const __le32 *word)
 	return le32toh((__force __le32)raw);
 }
 
-/* Kicks the device: TERN_DB_CMD_* for queue num. The caller orders what the device is to see. */
+/* Kicks the device with TERN_DB_CMD_*. The caller provides barriers. */
 static inline void tern_ring(struct tern_context *ctx, uint32_t cmd,
 			     uint32_t num)
 {
@@ -278,7 +295,7 @@ static inline void tern_cq_arm_unlock(struct tern_cq *cq)
 		pthread_spin_unlock(&cq->arm_lock);
 }
 
-/* Slot of the CQE with the free-running number index. */
+/* Slot of CQE number index, which is free-running. */
 static inline struct tern_cqe *tern_cqe_at(const struct tern_cq *cq,
 					   uint32_t index)
 {
@@ -290,21 +307,22 @@ static inline uint32_t tern_cq_ci(struct tern_cq *cq)
 	return atomic_load_explicit(&cq->ci, memory_order_relaxed);
 }
 
-/* Slot of the WQE with the free-running number index. */
+/* Slot of WQE number index, which is free-running. */
 static inline void *tern_wq_slot(const struct tern_wq *wq, uint32_t index)
 {
 	return wq->slots + ((size_t)(index & wq->mask) << wq->log_stride);
 }
 
-/* Slots of the queue, 0 if there is none. */
+/* Number of slots, 0 if the queue does not exist. */
 static inline uint32_t tern_wq_num(const struct tern_wq *wq)
 {
 	return wq->slots ? wq->mask + 1 : 0;
 }
 
 /*
- * Waits for a thread that is still inside the lock. What it did there may be the
- * reason why the queue is destroyed: its post completed, or its arm had an event.
+ * Waits for a thread that still holds the lock. Its work under the lock may be
+ * the very reason why the queue is destroyed: its post completed, or its arm
+ * got an event.
  */
 static inline void tern_drain_lock(pthread_spinlock_t *lock)
 {
@@ -315,7 +333,7 @@ static inline void tern_drain_lock(pthread_spinlock_t *lock)
 /* Whether a queue whose next WQE is number head has no free slot. */
 static inline bool tern_wq_full(struct tern_wq *wq, uint32_t head)
 {
-	/* Pairs with the poller's release: the WQE in that slot is done with. */
+	/* Pairs with the poller's release: the slot's WQE has completed. */
 	return head - atomic_load_explicit(&wq->tail, memory_order_acquire) >
 	       wq->mask;
 }
@@ -409,15 +427,15 @@ int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr);
 
 /* type.c */
 
-/* What a QP type is made of and may do. */
+/* Properties of a QP type. */
 struct tern_qp_type {
 	enum ibv_qp_type qp_type;
-	uint32_t ops; /* BIT(IBV_WR_*), some with a device that has the cap alone */
-	uint32_t missing; /* BIT(IBV_WR_*) that verbs give the type and tern does not */
-	uint8_t ud_size; /* bytes of the address in each send WQE */
+	uint32_t ops; /* BIT(IBV_WR_*); some need a device capability */
+	uint32_t missing; /* BIT(IBV_WR_*) of the type that tern lacks */
+	uint8_t ud_size; /* size of the address in each send WQE, in bytes */
 	bool has_sq;
-	bool has_rq; /* receives: into its own queue or an SRQ */
-	bool xrc; /* each send WQE names an SRQ */
+	bool has_rq; /* can receive, into its own queue or an SRQ */
+	bool xrc; /* each send WQE contains an SRQ number */
 };
 
 const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type);
@@ -442,7 +460,7 @@ int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 				uint32_t flags);
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
-/* buf.c: queues in it */
+/* buf.c: queue layout */
 void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,
 		  uint32_t min_log_stride);
 void tern_rq_size(struct tern_wq *wq, uint32_t max_wr, uint32_t max_sge,

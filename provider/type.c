@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Which opcodes there are, which QP type has which, and how large their WQEs get. */
+/* Opcodes, the opcodes of each QP type, and the maximum size of their WQEs. */
 
 #include <ccan/array_size.h>
 #include <ccan/minmax.h>
@@ -94,7 +94,7 @@ const struct tern_op tern_ops[TERN_NUM_OPS] = {
 	 BIT(IBV_WR_ATOMIC_CMP_AND_SWP) | BIT(IBV_WR_ATOMIC_FETCH_AND_ADD) | \
 	 BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
 
-/* These need memory windows; user space has no other key to invalidate here. */
+/* These require memory windows: user space has no other key to invalidate. */
 #define TERN_OPS_WINDOW (BIT(IBV_WR_LOCAL_INV) | BIT(IBV_WR_BIND_MW))
 
 static const struct tern_qp_type tern_qp_types[] = {
@@ -133,7 +133,7 @@ static const struct tern_qp_type tern_qp_types[] = {
 	},
 };
 
-/* NULL for a type tern does not have. */
+/* Returns NULL for a type that tern does not support. */
 const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type)
 {
 	unsigned int i;
@@ -145,7 +145,7 @@ const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type)
 	return NULL;
 }
 
-/* The BIT(IBV_WR_*) a type has on a device with these TERN_UCTX_CAP_*. */
+/* BIT(IBV_WR_*) of the type on a device with these TERN_UCTX_CAP_*. */
 uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps)
 {
 	uint32_t ops = type->ops;
@@ -158,7 +158,7 @@ uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps)
 	return ops;
 }
 
-/* The IBV_QP_EX_WITH_* of a mask of BIT(IBV_WR_*). */
+/* Converts a mask of BIT(IBV_WR_*) to IBV_QP_EX_WITH_*. */
 uint64_t tern_send_ops(uint32_t ops)
 {
 	uint64_t send_ops = 0;
@@ -171,7 +171,10 @@ uint64_t tern_send_ops(uint32_t ops)
 	return send_ops;
 }
 
-/* What to say of an opcode that a QP does not have: not of its type, or not in the device. */
+/*
+ * The errno for an opcode that a QP lacks: not valid for its type, or not
+ * supported by the device.
+ */
 int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode)
 {
 	if (opcode < 32 &&
@@ -181,7 +184,7 @@ int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode)
 	return EINVAL;
 }
 
-/* Where a list of SGEs or inline data begins at the latest, bytes from the WQE's start. */
+/* Maximum offset in a WQE, in bytes, of the SGE list or inline data. */
 size_t tern_qp_type_data_offset(const struct tern_qp_type *type)
 {
 	size_t seg_size = 0;
@@ -195,7 +198,7 @@ size_t tern_qp_type_data_offset(const struct tern_qp_type *type)
 	return sizeof(struct tern_sq_hdr) + type->ud_size + seg_size;
 }
 
-/* Bytes that the largest opcode without a list of SGEs needs. */
+/* Size in bytes of the largest WQE without an SGE list. */
 size_t tern_qp_type_min_wqe(const struct tern_qp_type *type)
 {
 	size_t size = 0, op_size;

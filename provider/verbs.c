@@ -9,7 +9,7 @@
 
 #include "tern.h"
 
-/* ibv_query_device_ex(3). The firmware version is the device's number for itself. */
+/* ibv_query_device_ex(3), with the device's own firmware version. */
 int tern_query_device_ex(struct ibv_context *ibvctx,
 			 const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
@@ -38,8 +38,8 @@ int tern_query_port(struct ibv_context *ibvctx, uint8_t port,
 }
 
 /*
- * ibv_create_ah(3). The address vector lives here and goes into each WQE; the
- * kernel checks the attributes and finds the destination's MAC address.
+ * ibv_create_ah(3). The address vector is stored here and copied to each WQE.
+ * The kernel checks the attributes and resolves the destination's MAC address.
  */
 struct ibv_ah *tern_create_ah(struct ibv_pd *ibvpd, struct ibv_ah_attr *attr)
 {
@@ -123,7 +123,7 @@ int tern_close_xrcd(struct ibv_xrcd *ibvxrcd)
 	return 0;
 }
 
-/* ibv_attach_mcast(3): the kernel knows which QPs and groups may. */
+/* ibv_attach_mcast(3): the kernel checks QP and group. */
 int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid)
 {

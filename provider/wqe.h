@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* How requests become WQEs: shared by ibv_post_send(), ibv_wr_*() and the receive queues. */
+/*
+ * Conversion of requests to WQEs, shared by ibv_post_send(), ibv_wr_*() and the
+ * receive queues.
+ */
 #ifndef TERN_WQE_H
 #define TERN_WQE_H
 
@@ -9,7 +12,7 @@
 
 #include "tern.h"
 
-/* A number that the contract has from the verbs. */
+/* Checks that a value of the contract equals that of the verbs. */
 #define TERN_SAME(tern, ibv) static_assert((int)(tern) == (int)(ibv), #tern)
 
 /* Segment between a WQE's header and its data. */
@@ -22,49 +25,49 @@ enum tern_seg {
 };
 
 enum {
-	TERN_OP_SGES = 1 << 0, /* takes a list of SGEs; without it, one, or none if LOCAL */
+	TERN_OP_SGES = 1 << 0, /* any number of SGEs; else one, LOCAL: none */
 	TERN_OP_INLINE = 1 << 1, /* takes inline data */
 	TERN_OP_LOCAL = 1 << 2, /* sends nothing: no data, no address */
-	TERN_OP_VALUE = 1 << 3, /* its builder puts the data into the WQE: no setter does */
+	TERN_OP_VALUE = 1 << 3, /* its builder writes the data, not a setter */
 };
 
-/* How an opcode of the verbs becomes a WQE: segment, then data. */
+/* WQE format of a verbs opcode: a segment, then data. */
 struct tern_op {
 	uint8_t opcode; /* TERN_WR_* */
 	uint8_t seg; /* enum tern_seg */
 	uint8_t seg_size; /* bytes */
 	uint8_t flags; /* TERN_OP_* */
-	uint32_t caps; /* TERN_UCTX_CAP_* it needs */
+	uint32_t caps; /* required TERN_UCTX_CAP_* */
 	uint64_t send_op; /* IBV_QP_EX_WITH_* */
 };
 
-/* Past the last opcode that has an entry. */
+/* One more than the last opcode with an entry. */
 #define TERN_NUM_OPS (IBV_WR_ATOMIC_WRITE + 1)
 
 /*
- * What a struct ibv_send_wr has no place for, and ibv_post_send(3) no mark: only
- * ibv_wr_flush() and ibv_wr_atomic_write() make them.
+ * Opcodes for which struct ibv_send_wr has no fields and ibv_post_send(3) no
+ * entry: only ibv_wr_flush() and ibv_wr_atomic_write() build them.
  */
 #define TERN_OPS_BUILT (BIT(IBV_WR_FLUSH) | BIT(IBV_WR_ATOMIC_WRITE))
 
 extern const struct tern_op tern_ops[TERN_NUM_OPS];
 
-/* What a work request says beyond its data and its opcode's operands. */
+/* Send flags accepted in a work request. */
 #define TERN_SEND_FLAGS \
 	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | \
 	 IBV_SEND_INLINE)
 
-/* 0, or the errno for flags that tern cannot honour. */
+/* Returns 0, or the errno for flags that tern does not support. */
 static inline int tern_check_flags(unsigned int send_flags)
 {
 	if (likely(!(send_flags & ~TERN_SEND_FLAGS)))
 		return 0;
 
-	/* No device says that it computes checksums. */
+	/* The device does not report support for checksum offload. */
 	return send_flags & IBV_SEND_IP_CSUM ? EOPNOTSUPP : EINVAL;
 }
 
-/* Fills the header of WQE number index; zeroes what no builder below sets. */
+/* Writes the header of WQE number index. Zeroes what no builder below sets. */
 static inline struct tern_sq_hdr *tern_wqe_start(struct tern_qp *qp,
 						 uint32_t index,
 						 const struct tern_op *op,
@@ -120,7 +123,7 @@ TERN_SAME(TERN_FLUSH_PERSISTENT, IBV_FLUSH_PERSISTENT);
 TERN_SAME(TERN_FLUSH_LEVEL_RANGE, IBV_FLUSH_RANGE);
 TERN_SAME(TERN_FLUSH_LEVEL_MR, IBV_FLUSH_MR);
 
-/* 0, or EINVAL for a placement type or a selectivity that is none. */
+/* Returns 0, or EINVAL for an invalid placement type or selectivity. */
 static inline int tern_check_flush(uint8_t type, uint8_t level)
 {
 	if (unlikely(!type ||
@@ -146,7 +149,7 @@ static inline void tern_wqe_flush(struct tern_sq_hdr *wqe, uint64_t raddr,
 	};
 }
 
-/* Rights that a bind may name; LOCAL_WRITE means nothing for a window. */
+/* Access flags that a bind may have. LOCAL_WRITE has no effect on a window. */
 #define TERN_MW_ACCESS \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
 	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | \
@@ -159,9 +162,9 @@ TERN_SAME(TERN_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC);
 TERN_SAME(TERN_ACCESS_ZERO_BASED, IBV_ACCESS_ZERO_BASED);
 
 /*
- * What no bind can be: a window of another type than the verb's, rights that
- * windows do not have, no region to bind to. The rest the device decides when
- * the bind's turn comes.
+ * Refuses binds that cannot succeed: a window whose type does not match the
+ * verb, access flags that windows do not have, no region. The device checks
+ * everything else when it executes the bind.
  */
 static inline int tern_check_bind(const struct ibv_mw *mw,
 				  enum ibv_mw_type type,
@@ -171,7 +174,7 @@ static inline int tern_check_bind(const struct ibv_mw *mw,
 		     (info->mw_access_flags & ~TERN_MW_ACCESS)))
 		return EINVAL;
 
-	/* Only a window of type 1 is unbound by a bind. */
+	/* Only a type 1 window is unbound by a bind. */
 	if (unlikely(!info->mr && (type != IBV_MW_TYPE_1 || info->addr ||
 				   info->length)))
 		return EINVAL;
@@ -209,7 +212,7 @@ static inline void tern_wqe_ud(struct tern_sq_hdr *wqe, struct ibv_ah *ibvah,
 	};
 }
 
-/* Where the SGEs or the inline data begin. */
+/* Start of the SGEs or the inline data. */
 static inline void *tern_wqe_data(const struct tern_qp *qp,
 				  struct tern_sq_hdr *wqe,
 				  const struct tern_op *op)
@@ -239,7 +242,7 @@ static inline void tern_wqe_sges(const struct tern_qp *qp,
 	wqe->num_sge = num;
 }
 
-/* The caller knows that all of length bytes fit. */
+/* The caller has checked that length bytes fit. */
 static inline void tern_wqe_inline(struct tern_sq_hdr *wqe, size_t length)
 {
 	wqe->flags |= TERN_WQE_F_INLINE;
@@ -255,39 +258,43 @@ static inline uint32_t tern_max_sge(const struct tern_qp *qp,
 	return op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE) ? 0 : 1;
 }
 
-/* Below RTS there is nowhere to send to; in SQE and ERR the device flushes. */
+/* Below RTS there is no destination; in SQE and ERR the device flushes. */
 static inline bool tern_sq_closed(const struct tern_qp *qp)
 {
 	return qp->vqp.qp.state < IBV_QPS_RTS;
 }
 
 /*
- * Hands the WQEs up to number head to the device, and kicks it unless it polls the
- * index. All of it under the queue's lock: once the index is stored the WQEs may
- * complete, and a thread that polls the completions may destroy the QP.
+ * Makes the WQEs before number head visible to the device, and kicks it unless
+ * it polls the index. All of this happens under the queue's lock: once the
+ * index is stored, the WQEs may complete, and a thread that polls the
+ * completions may destroy the QP.
  */
 static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 {
 	qp->sq.head = head;
-	/* The WQEs and the data they point at before the index: it may be read at any time. */
+	/*
+	 * Write the WQEs and the data they refer to before the index, which the
+	 * device may read at any time.
+	 */
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->sq_pi, head);
 
 	/*
-	 * The index before the status: either this thread sees that the device has
-	 * stopped looking, or the device sees the index.
+	 * Write the index before reading the status: either this thread sees
+	 * that the device has stopped polling, or the device sees the index.
 	 */
 	udma_full_barrier();
 	if (tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED)
 		return;
 
-	/* The index before the kick that makes the device read it. */
+	/* Write the index before the kick that makes the device read it. */
 	udma_to_device_barrier();
 	tern_ring(to_tern_ctx(qp->vqp.qp.context), TERN_DB_CMD_SQ,
 		  qp->vqp.qp.qp_num);
 }
 
-/* Receive WQE number index; the caller has checked the number of SGEs. */
+/* Writes receive WQE number index; the number of SGEs was checked. */
 static inline void tern_build_recv(struct tern_wq *wq, uint32_t index,
 				   const struct ibv_recv_wr *wr)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Posting by function calls: ibv_wr_*(). */
+/* Posting through function calls: ibv_wr_*(). */
 
 #include <string.h>
 
@@ -12,15 +12,16 @@ static void tern_wr_fail(struct tern_qp *qp, int err)
 	qp->wr_op = NULL;
 }
 
-/* Whether the WQE before still waits for its UD address or XRC SRQ number. */
+/* Whether the previous WQE still needs its UD address or XRC SRQ number. */
 static bool tern_wr_lacks_address(const struct tern_qp *qp)
 {
 	return qp->wr_op && qp->wr_no_address;
 }
 
 /*
- * Begins a WQE of the session; NULL once the session has failed. addressed is a
- * constant wherever this is inlined: whether the QP's WQEs say where they go.
+ * Starts a WQE of the session. Returns NULL once the session has failed.
+ * addressed tells whether WQEs of the QP contain an address, and is constant
+ * wherever this is inlined.
  */
 static inline struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 						const struct tern_op *op,
@@ -144,7 +145,7 @@ static inline void tern_wr_atomic_fetch_add(struct ibv_qp_ex *ibvqp,
 		tern_wqe_atomic(wqe, remote_addr, rkey, add, 0);
 }
 
-/* The caller's 8 bytes, whatever their alignment. */
+/* The caller's 8 bytes need not be aligned. */
 static inline void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 					uint64_t remote_addr,
 					const void *atomic_wr, bool addressed)
@@ -162,8 +163,8 @@ static inline void tern_wr_atomic_write(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 }
 
 /*
- * ibv_wr_post(3) has data setters for FLUSH, which has no data: an SGE may be set,
- * and the device does not look at it.
+ * ibv_wr_post(3) lists data setters for FLUSH, which has no data: an SGE may be
+ * set, but the device ignores it.
  */
 static inline void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 				 uint64_t remote_addr, size_t len, uint8_t type,
@@ -185,7 +186,7 @@ static inline void tern_wr_flush(struct ibv_qp_ex *ibvqp, uint32_t rkey,
 	tern_wqe_flush(wqe, remote_addr, rkey, len, type, level);
 }
 
-/* ibv_wr_post(3): windows of type 2. */
+/* ibv_wr_post(3): type 2 windows. */
 static inline void tern_wr_bind_mw(struct ibv_qp_ex *ibvqp, struct ibv_mw *mw,
 				   uint32_t rkey,
 				   const struct ibv_mw_bind_info *info,
@@ -218,8 +219,8 @@ static inline void tern_wr_local_inv(struct ibv_qp_ex *ibvqp,
 }
 
 /*
- * The two forms of a builder: for QPs whose WQEs say where they go, UD and XRC_SEND,
- * and for connected ones, which have nothing to check for it.
+ * Each builder has two variants: for QPs whose WQEs contain an address, UD and
+ * XRC_SEND, and for connected QPs, which need no check for it.
  */
 #define TERN_WR_BUILDER(name, params, ...)                                     \
 	static void tern_wr_##name##_addressed params                          \
@@ -293,7 +294,7 @@ static void tern_wr_set_sge_list(struct ibv_qp_ex *ibvqp, size_t num_sge,
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	/* Without an opcode, or after an error, there is no WQE to fill. */
+	/* Without an opcode, or after an error, there is no WQE to fill in. */
 	if (unlikely(!qp->wr_op || num_sge > tern_max_sge(qp, qp->wr_op))) {
 		tern_wr_fail(qp, EINVAL);
 		return;
@@ -309,7 +310,7 @@ static void tern_wr_set_sge(struct ibv_qp_ex *ibvqp, uint32_t lkey,
 	struct ibv_sge sge = { .addr = addr, .length = length, .lkey = lkey };
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	/* Every QP has room for one; some opcodes take none. */
+	/* Every WQE has room for one SGE, but some opcodes take none. */
 	if (unlikely(!qp->wr_op ||
 		     (qp->wr_op->flags & (TERN_OP_LOCAL | TERN_OP_VALUE)))) {
 		tern_wr_fail(qp, EINVAL);
@@ -355,7 +356,7 @@ static void tern_wr_set_inline_data(struct ibv_qp_ex *ibvqp, void *addr,
 	tern_wr_set_inline_data_list(ibvqp, 1, &buf);
 }
 
-/* ibv_wr_start(3): the queue's lock is held until complete or abort. */
+/* ibv_wr_start(3): holds the queue's lock until complete or abort. */
 static void tern_wr_start(struct ibv_qp_ex *ibvqp)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
@@ -366,7 +367,7 @@ static void tern_wr_start(struct ibv_qp_ex *ibvqp)
 	qp->wr_err = tern_sq_closed(qp) ? EINVAL : 0;
 }
 
-/* ibv_wr_complete(3): posts all WQEs of the session, or none and returns the first error. */
+/* ibv_wr_complete(3): posts the whole session, or returns its first error. */
 static int tern_wr_complete(struct ibv_qp_ex *ibvqp)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);

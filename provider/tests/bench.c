@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /*
- * What the data path costs a CPU, without a device: nanoseconds of one operation, the
- * best of many rounds. tests/bench/verbs measures the same with a device behind it.
+ * CPU cost of the data path, without a device: nanoseconds per operation, the
+ * best of many rounds. tests/bench/verbs measures the same with a device.
  */
 
 #include <time.h>
@@ -13,7 +13,7 @@
 
 static struct tern_cq *cq;
 static struct tern_qp *qp;
-static uint32_t device_pi; /* of the CQ */
+static uint32_t device_pi; /* producer index of the CQ */
 static uint64_t sink;
 
 static uint64_t now_ns(void)
@@ -24,7 +24,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* The device completes the last of every 32 requests: SLOTS CQEs of that many WQEs. */
+/* The device completes every 32nd WQE: SLOTS CQEs in total. */
 static void fill_cq(void)
 {
 	unsigned int i;
@@ -49,7 +49,7 @@ static void poll_list(void)
 		sink += tern_poll_cq(&cq->vcq.cq, 16, wc) + wc[3].wr_id;
 }
 
-/* Sessions of so many CQEs. */
+/* Sessions of num CQEs. */
 static void poll_sessions(unsigned int num)
 {
 	struct ibv_cq_ex *cqx = &cq->vcq.cq_ex;
@@ -173,7 +173,7 @@ int main(void)
 	setup();
 	cq = make_cq(SLOTS);
 	qp = make_qp(cq, cq, cap);
-	/* No kicks: they would be stores to memory here. */
+	/* Suppress kicks: here they would be stores to memory. */
 	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_POLLED);
 	for (i = 0; i < sizeof(benches) / sizeof(benches[0]); i++) {
 		uint64_t best = UINT64_MAX;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* A context without a device, and objects in it. */
+/* A context without a device, with its objects. */
 
 #include "fixture.h"
 
@@ -124,7 +124,7 @@ void put_whole_cqe(struct tern_cq *cq, uint32_t index,
 	struct tern_cqe *slot = tern_cqe_at(cq, index);
 
 	memcpy(slot, cqe, offsetof(struct tern_cqe, phase));
-	/* The test is the device: a CPU store is ordered by a CPU release. */
+	/* The test acts as the device, so a CPU release orders the stores. */
 	atomic_store_explicit((atomic_uint *)&slot->phase,
 			      (__force uint32_t)htole32(
 				      !(((index - cq->base) >> cq->log_size) &

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
-/* What the provider's tests share: a context without a device, and the kernel that is a stub. */
+/* Shared by the provider's tests: a context, and stubs for the kernel. */
 #ifndef TERN_TEST_FIXTURE_H
 #define TERN_TEST_FIXTURE_H
 
@@ -20,14 +20,17 @@
 		}                                                              \
 	} while (0)
 
-/* What an RC QP has on any device. */
+/* Opcodes of an RC QP on any device. */
 #define RC_OPS                                                                 \
 	(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
 	 IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
 	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
-/* kernel_stub.c: numbers to hand out, the error to give instead, what was asked last. */
+/*
+ * kernel_stub.c: numbers to return, the error to return instead, arguments of
+ * the last call.
+ */
 extern uint32_t next_qpn;
 extern uint32_t next_srqn;
 extern int create_err;
@@ -38,29 +41,29 @@ extern struct tern_ureq_create_srq last_srq;
 extern struct tern_ureq_modify_srq last_resize;
 extern struct ibv_srq_attr last_srq_attr;
 extern int last_srq_mask;
-/* Called where the device would switch to the new queue. */
+/* Called when the device would switch to the new queue. */
 extern void (*on_modify_srq)(void);
 extern struct tern_ureq_resize_cq last_cq_resize;
-extern unsigned int cq_resizes; /* commands so far */
-/* The same; gives the first index in the new queue, or an error. */
+extern unsigned int cq_resizes; /* number of commands so far */
+/* The same for CQs. Returns the first index in the new queue, or an error. */
 extern int (*on_resize_cq)(uint32_t *first_index);
 extern struct ibv_modify_cq_attr last_cq_attr;
 /*
- * Calls of ibv_dontfork_range() less those of ibv_dofork_range(); the error of the
- * former, once so many calls more have succeeded.
+ * Calls of ibv_dontfork_range() minus those of ibv_dofork_range(), and the
+ * error that the former returns after a given number of successes.
  */
 extern int dontfork_ranges;
 extern int dontfork_err;
 extern unsigned int dontfork_left;
 
-/* memory_stub.c: the error to give, calls made, what is answered, what was asked last. */
+/* memory_stub.c: error to return, calls, results, last arguments. */
 #define DM_HANDLE 0x99U
 
 struct last_mr {
 	struct ibv_pd *pd;
 	void *addr;
 	size_t length;
-	uint64_t offset; /* of device memory, or hca_va */
+	uint64_t offset; /* in device memory, or hca_va */
 	unsigned int access;
 	uint32_t flags;
 };
@@ -73,13 +76,14 @@ extern uint64_t dm_length;
 extern struct ibv_alloc_dm_attr last_dm;
 extern struct last_mr last_mr;
 extern struct tern_uresp_alloc_ucontext context_resp;
-extern unsigned int contexts; /* there are */
+extern unsigned int contexts; /* existing contexts */
 extern const struct verbs_device_ops *driver_ops;
 extern const struct verbs_context_ops *context_ops;
 
 /*
- * lock_stub.c: called before a spinlock is taken, before and after it is dropped, in
- * the thread that does it. What another thread may do there, the hook may do.
+ * lock_stub.c: hooks that run before a spinlock is taken, and before and after
+ * it is released, in the same thread. A hook may do anything that another
+ * thread could do at that point.
  */
 typedef void (*lock_hook)(pthread_spinlock_t *lock);
 extern lock_hook before_lock, before_unlock, after_unlock;
@@ -91,25 +95,28 @@ extern const struct ibv_qp_cap small_cap;
 void setup(void);
 void teardown(void);
 
-/* The doorbell store since the last call, 0 without; and what one should be. */
+/* The doorbell store since the last call, or 0; the expected value. */
 uint32_t last_kick(void);
 uint32_t kick_of(uint32_t cmd, uint32_t num);
 
 struct tern_cq *make_cq(uint32_t cqe);
-/* A QP in RTS with ibv_wr_*() for send_ops; CQs and SRQ as the type wants them. */
+/*
+ * Creates a QP in RTS with ibv_wr_*() for send_ops, and the CQs and SRQ that
+ * the type needs.
+ */
 struct tern_qp *make_typed_qp(enum ibv_qp_type qp_type, struct tern_cq *scq,
 			      struct tern_cq *rcq, struct ibv_srq *srq,
 			      struct ibv_qp_cap cap, uint64_t send_ops);
-/* An RC QP in RTS with RC_OPS. */
+/* Creates an RC QP in RTS with RC_OPS. */
 struct tern_qp *make_qp(struct tern_cq *scq, struct tern_cq *rcq,
 			struct ibv_qp_cap cap);
 uint32_t sq_pi(struct tern_qp *qp);
-/* Writes CQE number index as the device does: the phase last. */
+/* Writes CQE number index like the device, phase last. */
 void put_whole_cqe(struct tern_cq *cq, uint32_t index,
 		   const struct tern_cqe *cqe);
 void put_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn, uint64_t wr_id,
 	     uint32_t wqe_index, uint8_t flags);
-/* The same of a receive from an SRQ. */
+/* The same for a receive from an SRQ. */
 void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
 		 uint64_t wr_id, uint32_t srqn);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* What the provider takes from libibverbs, as if the kernel did as told. */
+/* Stubs of libibverbs, with a kernel that does as the test says. */
 
 #include <errno.h>
 #include <string.h>
 
 #include "fixture.h"
 
-/* The stub is what compat.h calls. */
+/* compat.h calls the stub. */
 #undef ibv_cmd_create_cq_ex
 
 uint32_t next_qpn = 0x11;

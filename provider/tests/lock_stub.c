@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* The provider's spinlocks, with places for what another thread does meanwhile. */
+/* The provider's spinlocks, with hooks for the actions of another thread. */
 
 #include "fixture.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Memory verbs and contexts of the kernel that is a stub; device memory is a file. */
+/* Stubs for memory verbs and contexts. A file serves as device memory. */
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-/* The stub is what compat.h calls. */
+/* compat.h calls the stub. */
 #undef ibv_cmd_get_context
 
 int memory_err;
@@ -23,7 +23,7 @@ unsigned int contexts;
 const struct verbs_device_ops *driver_ops;
 const struct verbs_context_ops *context_ops;
 
-/* The attribute of a command, which has it once and with this size. */
+/* Finds an attribute that the command must have once, with this size. */
 static struct ib_uverbs_attr *find_attr(struct ibv_command_buffer *cmd,
 					uint16_t id, size_t len)
 {
@@ -260,7 +260,7 @@ void __verbs_log(struct verbs_context *ctx, uint32_t level, const char *fmt,
 {
 }
 
-/* ---- what contexts can do besides, and no test here asks for ---- */
+/* ---- context methods that the tests do not use ---- */
 
 int ibv_cmd_query_device_any(struct ibv_context *context,
 			     const struct ibv_query_device_ex_input *input,

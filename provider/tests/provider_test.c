@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /*
  * Tests of the provider's queues without a device: the kernel's commands are
- * stubs, and the test itself reads WQEs and writes CQEs as the contract says.
+ * stubs, and the test itself reads WQEs and writes CQEs according to the
+ * contract.
  */
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 /* ---- tests ---- */
 
-/* Bits of what ibv_post_send() and ibv_wr_*() make of the same request. */
+/* ibv_post_send() and ibv_wr_*() build the same WQE for a request. */
 static void test_encoding(void)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -123,7 +124,7 @@ static void test_encoding(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* The largest WQEs of any capacity stay in their slots, and the queues in the buffer. */
+/* The largest WQEs of any capacity fit their slots, queues the buffer. */
 static void test_geometry(void)
 {
 	static const uint32_t sges[] = { 0, 1, 2, 3, 5, 6, 13, 14, 32 };
@@ -177,7 +178,7 @@ static void test_geometry(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A full queue, its way around 2^32, and the return of slots by completions. */
+/* A full queue, wrap-around at 2^32, and slots freed by completions. */
 static void test_send_queue(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -198,7 +199,7 @@ static void test_send_queue(void)
 	CHECK(bad == &wr[4]);
 	CHECK(sq_pi(qp) == start + 4);
 	CHECK(last_kick());
-	/* A completion of the second frees the first as well. */
+	/* The completion of the second WQE also frees the slot of the first. */
 	put_cqe(cq, ci++, qp->vqp.qp.qp_num, 1, start + 1, 0);
 	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 1);
 	CHECK(tern_post_send(&qp->vqp.qp, &wr[4], &bad) == 0);
@@ -211,7 +212,7 @@ static void test_send_queue(void)
 		CHECK(!tern_post_send(&qp->vqp.qp, &wr[5], &bad));
 	}
 	last_kick();
-	/* Nothing is rung for a list whose first request is refused. */
+	/* No kick for a list whose first request is refused. */
 	wr[0].opcode = IBV_WR_TSO;
 	CHECK(tern_post_send(&qp->vqp.qp, wr, &bad) == EINVAL && bad == wr);
 	CHECK(!last_kick());
@@ -219,7 +220,7 @@ static void test_send_queue(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A send queue that the device polls needs no kick from any poster. */
+/* A send queue that the device polls needs no kick. */
 static void test_polled(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -236,7 +237,7 @@ static void test_polled(void)
 	CHECK(!qpx->wr_complete(qpx));
 	CHECK(sq_pi(qp) == 2 && !last_kick());
 	CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) && !last_kick());
-	/* What it says of receives is no answer to a send. */
+	/* The status bit for receives does not affect sends. */
 	tern_shared_write(&qp->record->status, TERN_QP_ST_RQ_KICK);
 	CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
 	CHECK(sq_pi(qp) == 3);
@@ -266,7 +267,7 @@ static void test_recv_queue(void)
 	put_cqe(cq, 0, qp->vqp.qp.qp_num, 5, 0, TERN_CQE_F_RECV);
 	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 &&
 	      wc.opcode == IBV_WC_RECV);
-	/* Only a QP in error wants to be told of receives. */
+	/* The device wants kicks for receives only when the QP is in error. */
 	tern_shared_write(&qp->record->status, TERN_QP_ST_RQ_KICK);
 	CHECK(!tern_post_recv(&qp->vqp.qp, &wr, &bad));
 	CHECK(last_kick() == kick_of(TERN_DB_CMD_RQ, qp->vqp.qp.qp_num));
@@ -285,7 +286,7 @@ static void test_session(void)
 	char data[64] = "abc";
 	unsigned int i;
 
-	/* Too long, by one: nothing of it is posted. */
+	/* Too long by one: nothing is posted. */
 	qpx->wr_start(qpx);
 	for (i = 0; i <= qp->sq.mask + 1; i++) {
 		qpx->wr_send(qpx);
@@ -299,7 +300,7 @@ static void test_session(void)
 	qpx->wr_set_sge(qpx, 1, 2, 3);
 	CHECK(qpx->wr_complete(qpx) == EINVAL);
 
-	/* Inline data past the limit, in the second buffer, also when the sum wraps. */
+	/* Inline data exceeds the limit in the second buffer, or wraps. */
 	bufs[0] = (struct ibv_data_buf) { .addr = data, .length = 3 };
 	bufs[1] = (struct ibv_data_buf) { .addr = data, .length = SIZE_MAX };
 	qpx->wr_start(qpx);
@@ -333,8 +334,8 @@ static void test_session(void)
 }
 
 /*
- * Completions of several QPs, polls and purges at random, against a plain
- * queue; indices start where they wrap soon.
+ * Random completions of several QPs, polls and purges, checked against a plain
+ * queue. Indices start shortly before they wrap.
  */
 static void test_purge(void)
 {
@@ -349,7 +350,7 @@ static void test_purge(void)
 	int n;
 
 	atomic_store(&cq->ci, first);
-	/* Slots as a device that has come this far leaves them: the passed phase. */
+	/* Slots with the phase of the previous pass. */
 	for (i = 0; i <= cq->mask; i++)
 		cq->cqes[i].phase = htole32((first >> cq->log_size) & 1);
 
@@ -411,7 +412,7 @@ static void test_cq_ex(void)
 		CHECK(!cqx->next_poll(cqx));
 		CHECK(cqx->wr_id == i + 1000);
 		CHECK(tern_shared_read(&cq->record->ci) == index + 2);
-		/* What is being read was given back: the device may write over it. */
+		/* The CQE was returned: the device may overwrite it. */
 		put_cqe(cq, index + 5, 0x999, 0, 0, 0);
 		CHECK(cqx->read_qp_num(cqx) == qp->vqp.qp.qp_num);
 		index += 2;
@@ -446,7 +447,7 @@ static void test_arm(void)
 		CHECK(last_kick() == kick_of(TERN_DB_CMD_CQ_ARM, cq->cqn));
 		CHECK(!tern_req_notify_cq(ibvcq, 0));
 		CHECK(tern_shared_read(&cq->record->arm) == word);
-		/* The stronger request of one event stands. */
+		/* The stronger of two requests for one event stands. */
 		CHECK(!tern_req_notify_cq(ibvcq, 1));
 		CHECK(tern_shared_read(&cq->record->arm) == word);
 		tern_cq_event(ibvcq);
@@ -454,7 +455,10 @@ static void test_arm(void)
 	tern_destroy_cq(ibvcq);
 }
 
-/* A number that comes back before its last owner is done: one owner, no stale completion. */
+/*
+ * A number that is reused before its previous owner is cleaned up: one owner,
+ * no stale completion.
+ */
 static void test_number_reuse(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -474,7 +478,7 @@ static void test_number_reuse(void)
 	CHECK(!tern_destroy_qp(&old->vqp.qp));
 	CHECK(tern_find_qp(ctx, qpn) == new);
 	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 3);
-	/* Completions of numbers nobody has are still handed out. */
+	/* Completions of unknown QP numbers are still returned. */
 	put_cqe(cq, 3, 0xfff123, 4, 0, 0);
 	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 4);
 	next_qpn = 0x200;
@@ -499,7 +503,7 @@ static void test_reset(void)
 	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr, IBV_QP_STATE));
 	CHECK(!tern_poll_cq(&cq->vcq.cq, 1, &wc));
 	CHECK(!sq_pi(qp) && !tern_shared_read(&qp->record->rq_pi));
-	/* The status is the device's, which clears it with the command. */
+	/* The device owns the status and clears it with the command. */
 	CHECK(tern_shared_read(&qp->record->status) == TERN_QP_ST_RQ_KICK);
 	CHECK(!qp->sq.head && !atomic_load(&qp->sq.tail));
 	CHECK(!qp->rq.head && !atomic_load(&qp->rq.tail));
@@ -544,7 +548,7 @@ static void test_refusals(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* ---- threads: two that post, the device, one that polls ---- */
+/* ---- threads: two posters, the device, a poller ---- */
 
 #define EACH 5000U
 
@@ -567,7 +571,7 @@ static void *post_loop(void *arg)
 	return arg;
 }
 
-/* Completes what is posted by now; the number of it. */
+/* Completes everything posted so far. Returns its number. */
 static uint32_t complete_posted(uint32_t done)
 {
 	uint32_t pi = atomic_load_explicit(
@@ -596,8 +600,8 @@ static void *device_loop(void *arg)
 #define HANDOVERS 100000U
 
 /*
- * After each kick it polls the queue for a moment, and then looks only when it
- * is kicked again: a post that neither sees is one that never completes.
+ * After each kick the device polls the queue for a moment and then waits for
+ * the next kick. A post that neither notices never completes.
  */
 static void *polling_device(void *arg)
 {

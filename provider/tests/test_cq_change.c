@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* CQs that are resized while they are used, and the clocks of their time stamps. */
+/* Resizing of CQs in use, moderation, and clocks of time stamps. */
 
 #include <errno.h>
 #include <sched.h>
 
 #include "fixture.h"
 
-/* ---- one thread: the test is the device, too ---- */
+/* ---- one thread, with the test acting as the device ---- */
 
 static struct tern_cq *resized;
 static uint32_t device_pi;
 
-/* What the device does with the command, and what it sees of the new buffer. */
+/* Executes the command as the device, and checks the new buffer. */
 static int switch_at_pi(uint32_t *first_index)
 {
 	uint32_t entries = 1U << last_cq_resize.log_size;
@@ -30,7 +30,10 @@ static int switch_at_pi(uint32_t *first_index)
 	return 0;
 }
 
-/* CQEs, polls, purges and resizes at random, against a plain queue; indices wrap. */
+/*
+ * Random CQEs, polls, purges and resizes, checked against a plain queue.
+ * Indices wrap.
+ */
 void test_cq_resize(void)
 {
 	static struct { uint32_t qpn; uint64_t id; } model[100000];
@@ -152,7 +155,7 @@ void test_cq_resize_refused(void)
 	tern_destroy_cq(&resized->vcq.cq);
 }
 
-/* ---- threads: the device, one that polls, one that arms, one that resizes ---- */
+/* ---- threads: the device, a poller, an armer, a resizer ---- */
 
 #define CQES 20000U
 #define RESIZES 400U
@@ -183,7 +186,10 @@ static int device_switch(uint32_t *first_index)
 	return err;
 }
 
-/* One CQE, when there is room. TSan does not know the barriers that order a CQE and an index. */
+/*
+ * Writes one CQE if there is room. TSan does not know the barriers that order a
+ * CQE and an index.
+ */
 __attribute__((no_sanitize_thread)) static bool device_write(void)
 {
 	uint32_t place = device.pi - device.base;
@@ -192,7 +198,7 @@ __attribute__((no_sanitize_thread)) static bool device_write(void)
 
 	if (device.pi - tern_shared_read(&device.record->ci) >= size)
 		return false;
-	/* The consumer has read the slot before it moved its index. */
+	/* The consumer read the slot before it advanced its index. */
 	atomic_thread_fence(memory_order_acquire);
 	slot->wr_id = htole64(device.pi);
 	slot->qpn = htole32(1);
@@ -218,7 +224,7 @@ static void *device_loop(void *arg)
 	return arg;
 }
 
-/* Each arm is found where the device looks when the doorbell rings. */
+/* When the doorbell rings, the device finds each arm in the record. */
 static void *arm_loop(void *arg)
 {
 	uint32_t seq = 0, arm;

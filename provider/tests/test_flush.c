@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* FLUSH and ATOMIC WRITE: their WQEs, what is refused, and that only ibv_wr_*() makes them. */
+/*
+ * FLUSH and ATOMIC WRITE: their WQEs, refused requests, and that only
+ * ibv_wr_*() builds them.
+ */
 
 #include <errno.h>
 
@@ -39,7 +42,7 @@ static int complete(struct tern_qp *qp)
 	return qpx->wr_complete(qpx);
 }
 
-/* The header of the last WQE that was posted. */
+/* Header of the last posted WQE. */
 static struct tern_sq_hdr *last_hdr(struct tern_qp *qp, uint8_t opcode,
 				    uint8_t flags)
 {
@@ -53,7 +56,7 @@ static struct tern_sq_hdr *last_hdr(struct tern_qp *qp, uint8_t opcode,
 	return hdr;
 }
 
-/* The session posts nothing and says why. */
+/* The session posts nothing and returns the error. */
 #define REFUSED(build, err)                                                    \
 	do {                                                                   \
 		uint32_t before = sq_pi(qp);                                   \
@@ -89,7 +92,10 @@ void test_flush(void)
 		CHECK(seg->level == TERN_FLUSH_LEVEL_RANGE);
 		CHECK(le64toh(seg->length) == 4096 && !seg->rsvd_18);
 
-		/* No length is cut; a device that has no such memory refuses persistence itself. */
+		/*
+		 * Lengths are not truncated. A device without persistent memory
+		 * refuses persistence itself.
+		 */
 		qpx = start(qp);
 		qpx->wr_flush(qpx, 1, 2, SIZE_MAX,
 			      IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT,
@@ -140,7 +146,7 @@ void test_atomic_write(void)
 		CHECK(le32toh(seg->rkey) == 0xa1b2c3d4);
 		CHECK(!memcmp(seg + 1, "01234567", 8));
 
-		/* The value is there; another does not follow. */
+		/* The value is set, so further data is refused. */
 		REFUSED(qpx->wr_atomic_write(qpx, 1, 8, bytes);
 			qpx->wr_set_sge(qpx, 7, 8, 8), EINVAL);
 		REFUSED(qpx->wr_atomic_write(qpx, 1, 8, bytes);
@@ -151,7 +157,7 @@ void test_atomic_write(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A full queue, ibv_post_send(), types and devices without them, their completions. */
+/* A full queue, ibv_post_send(), missing opcodes, completions. */
 void test_built_ops(void)
 {
 	static const enum ibv_qp_type all[] = {
@@ -215,7 +221,7 @@ void test_built_ops(void)
 			};
 			struct ibv_qp *made;
 
-			/* The capability of the one is none of the other. */
+			/* Neither capability enables the other opcode. */
 			ctx->caps = (j & 1) ^ (j >> 1) ?
 					    TERN_UCTX_CAP_ATOMIC_WRITE :
 					    TERN_UCTX_CAP_FLUSH;

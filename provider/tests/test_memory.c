@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Device memory, regions, windows and contexts as objects: what the kernel is asked, what stays on errors. */
+/*
+ * Device memory, regions, windows and contexts: arguments passed to the kernel,
+ * and state after errors.
+ */
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -11,12 +14,12 @@
 #define DM_OFFSET (3 * PAGE)
 #define DM_BYTES 100U
 
-/* All of the device's memory, as it is behind the mappings. */
+/* All device memory, behind the mappings. */
 static uint8_t *storage;
 
 static struct ibv_pd pd;
 
-/* A file stands for the device: the context's commands and mappings go to it. */
+/* A file acts as the device: the context's commands and mappings use it. */
 static void open_storage(void)
 {
 	int fd = memfd_create("dm", 0);
@@ -57,7 +60,7 @@ static bool is_mapped(void *addr)
 	return !mincore(addr, PAGE, &there);
 }
 
-/* Storage outside [first, last) of the allocation has its first contents. */
+/* Storage outside [first, last) of the allocation must be unchanged. */
 static void check_untouched(size_t first, size_t last)
 {
 	size_t i;
@@ -67,7 +70,7 @@ static void check_untouched(size_t first, size_t last)
 			CHECK(storage[i] == 0xc5);
 }
 
-/* Words from and to any address of the host, nothing else touched. */
+/* Copies to and from unaligned host addresses touch nothing else. */
 void test_dm_copy(void)
 {
 	static const uint32_t ranges[][2] = {
@@ -103,7 +106,10 @@ void test_dm_copy(void)
 	close_storage();
 }
 
-/* Out of the allocation, also where sums wrap; not in words. Nothing is moved. */
+/*
+ * Ranges outside the allocation, also with overflowing sums, and partial words.
+ * Nothing is copied.
+ */
 void test_dm_copy_refused(void)
 {
 	static const struct {
@@ -151,7 +157,10 @@ void test_dm_copy_refused(void)
 	close_storage();
 }
 
-/* An allocation that the kernel refuses, or that cannot be mapped; one that is busy. */
+/*
+ * An allocation that the kernel refuses, one that cannot be mapped, and one
+ * that is busy.
+ */
 void test_dm_objects(void)
 {
 	struct ibv_alloc_dm_attr attr = { .length = DM_BYTES };
@@ -172,14 +181,17 @@ void test_dm_objects(void)
 	memory_err = ENOMEM;
 	CHECK(!tern_alloc_dm(ibvctx, &attr) && errno == ENOMEM);
 	CHECK(memory_calls == 1);
-	/* What the kernel says of a verb that the device lacks, and what verbs say. */
+	/*
+	 * The kernel's error for a verb that the device lacks, and the error
+	 * that verbs define.
+	 */
 	memory_err = EPROTONOSUPPORT;
 	CHECK(!tern_alloc_dm(ibvctx, &attr) && errno == EOPNOTSUPP);
 	CHECK(memory_calls == 2);
 	memory_err = 0;
 	dm_mapping.mmap_offset = DM_OFFSET + 1;
 	CHECK(!tern_alloc_dm(ibvctx, &attr) && errno == EINVAL);
-	/* Made, and freed again. */
+	/* Allocated and freed again. */
 	CHECK(memory_calls == 4);
 	dm_mapping.mmap_offset = DM_OFFSET;
 
@@ -205,7 +217,7 @@ void test_dm_objects(void)
 	close_storage();
 }
 
-/* A handle makes a second mapping of the same bytes, with the limits of the first. */
+/* An imported handle maps the same bytes again, with the same limits. */
 void test_dm_import(void)
 {
 	struct ibv_context *ibvctx = &ctx->vctx.context;
@@ -223,7 +235,7 @@ void test_dm_import(void)
 	dm_mapping.mmap_size = PAGE;
 
 #if SIZE_MAX < UINT64_MAX
-	/* What is cut to 32 bits would be a page, and be mapped. */
+	/* Truncated to 32 bits this would be a page, and would be mapped. */
 	dm_mapping.mmap_size = (1ULL << 32) + PAGE;
 	CHECK(!tern_import_dm(ibvctx, DM_HANDLE) && errno == ENOMEM);
 	dm_mapping.mmap_size = PAGE;
@@ -243,7 +255,7 @@ void test_dm_import(void)
 	CHECK(!is_mapped(addr) && memory_calls == calls);
 	CHECK(!ibv_memcpy_from_dm(&back, dm, 96, 4));
 
-	/* Whoever imported it may also be the one that frees it. */
+	/* The importer may also be the one to free it. */
 	other = tern_import_dm(ibvctx, DM_HANDLE);
 	CHECK(other && !tern_free_dm(other));
 	tern_unimport_dm(dm);
@@ -310,7 +322,10 @@ void test_memory_objects(void)
 	CHECK(!tern_dealloc_pd(made));
 }
 
-/* The same context twice: the doorbell page is where the kernel says, and what failed is gone. */
+/*
+ * The same context twice: the doorbell page is at the kernel's offset, and
+ * failures leave nothing behind.
+ */
 void test_contexts(void)
 {
 	struct ibv_device *device = ctx->vctx.context.device;

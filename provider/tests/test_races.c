@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Two threads, one of which is stopped where it hurts. */
+/* Two threads, one of which is stopped at the most critical point. */
 
 #include <sched.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 
 static struct tern_cq *armed;
 
-/* The other thread takes the event that the first arm was for, and arms for the next. */
+/* The other thread takes the event of the first arm, and arms for the next. */
 static void take_and_arm(pthread_spinlock_t *lock)
 {
 	if (lock != &armed->arm_lock)
@@ -21,7 +21,7 @@ static void take_and_arm(pthread_spinlock_t *lock)
 	CHECK(!tern_req_notify_cq(&armed->vcq.cq, 0));
 }
 
-/* The other thread asks for the event of any completion. */
+/* The other thread requests an event for any completion. */
 static void arm_any(pthread_spinlock_t *lock)
 {
 	if (lock != &armed->arm_lock)
@@ -30,7 +30,7 @@ static void arm_any(pthread_spinlock_t *lock)
 	CHECK(!tern_req_notify_cq(&armed->vcq.cq, 0));
 }
 
-/* An arm that is held up neither takes back the sequence number nor makes the request weaker. */
+/* A delayed arm neither resets the sequence nor weakens the request. */
 void test_arm_race(void)
 {
 	uint32_t arm;
@@ -53,7 +53,7 @@ void test_arm_race(void)
 	tern_destroy_cq(&armed->vcq.cq);
 }
 
-/* ---- what one thread posts completes, and another destroys the queue ---- */
+/* ---- one thread posts, another destroys the completed queue ---- */
 
 static struct tern_qp *posted;
 static struct tern_srq *posted_srq;
@@ -127,7 +127,7 @@ static int (*const posts[])(void) = {
 
 #define POSTS (sizeof(posts) / sizeof(posts[0]))
 
-/* Makes what posts[i] needs, and sets which lock it takes. */
+/* Creates the objects for posts[i], and determines the lock that it takes. */
 static void make_posted(unsigned int i, struct tern_cq *cq)
 {
 	struct ibv_srq_init_attr attr = { .attr = { 4, 1, 0 } };
@@ -150,7 +150,7 @@ static void make_posted(unsigned int i, struct tern_cq *cq)
 	}
 }
 
-/* Nothing of the queue is touched once its lock is dropped: memory of it is gone then. */
+/* Posting does not access the queue after its lock is released. */
 void test_post_destroy(void)
 {
 	struct tern_cq *cq = make_cq(4);
@@ -165,7 +165,7 @@ void test_post_destroy(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* What the thread that destroys has done when the poster is about to drop its lock. */
+/* Progress of the destroying thread when the poster drops its lock. */
 static atomic_bool in_lock, destroy_at_lock, destroy_done;
 static pthread_t poster;
 
@@ -194,7 +194,7 @@ static void *destroy_loop(void *arg)
 	return arg;
 }
 
-/* A queue and its record are there while a poster has the queue's lock. */
+/* A queue and its record exist as long as a poster holds the queue's lock. */
 void test_destroy_waits(void)
 {
 	struct tern_cq *cq = make_cq(4);
@@ -225,7 +225,7 @@ static struct tern_qp *binding[2];
 static struct ibv_mw *window; /* in a page of its own */
 static volatile sig_atomic_t stopped;
 
-/* The first bind is about to change the window: the other thread makes its bind. */
+/* The first bind is about to change the window: the other thread binds now. */
 static void bind_other(int sig)
 {
 	struct ibv_mw_bind bind = {};
@@ -243,7 +243,7 @@ static const struct tern_bind_seg *bind_seg(const struct tern_qp *qp)
 	return (const void *)(hdr + 1);
 }
 
-/* No two binds are made from one key, and the window has the last one. */
+/* No two binds start from one key; the window has the last one. */
 void test_bind_race(void)
 {
 	struct sigaction action = { .sa_handler = bind_other }, before;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Doorbell records: where they lie, whose they are, and what comes of failures; address vectors. */
+/* Doorbell records: placement, ownership and failures; address vectors. */
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -25,8 +25,9 @@ static bool is_zero(const uint8_t *bytes, size_t len)
 }
 
 /*
- * Records taken and given back at random: each is zeroed, aligned to its size and
- * nobody else's; no page has records of two types, and none stays without records.
+ * Allocates and frees records at random. Each must be zeroed, aligned to its
+ * size and exclusive; no page has records of two types, and no page remains
+ * without records.
  */
 void test_records(void)
 {
@@ -45,7 +46,7 @@ void test_records(void)
 			uint8_t *bytes = taken[i].record.addr;
 			size_t size = sizes[taken[i].type];
 
-			/* What was written into it is there, to the last byte. */
+			/* The contents are intact up to the last byte. */
 			CHECK(bytes[0] && !memcmp(bytes, bytes + 1, size - 1));
 			tern_free_record(ctx, &taken[i].record, taken[i].type);
 			taken[i] = taken[--num];
@@ -71,7 +72,10 @@ void test_records(void)
 	CHECK(dontfork_ranges == before);
 }
 
-/* The kernel is told where the record is; a resized CQ and SRQ keep it, nothing else is in the rings. */
+/*
+ * The kernel is told the record's address. Resized CQs and SRQs keep it, and
+ * the rings contain nothing else.
+ */
 void test_record_addresses(void)
 {
 	struct tern_cq *cq = make_cq(64), *other = make_cq(64);
@@ -104,7 +108,7 @@ void test_record_addresses(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* Without memory for it, or refused by the kernel: nothing is left behind. */
+/* Without memory, or if the kernel refuses, nothing is left behind. */
 void test_record_refused(void)
 {
 	struct ibv_pd pd = { .context = &ctx->vctx.context };
@@ -117,7 +121,7 @@ void test_record_refused(void)
 	struct tern_cq *cq;
 	unsigned int i;
 
-	/* The first time not even the buffer, then no page of records. */
+	/* The first time even the buffer fails, then the page of records. */
 	dontfork_err = ENOMEM;
 	for (i = 0; i < 2; i++) {
 		dontfork_left = i;
@@ -151,7 +155,7 @@ void test_record_refused(void)
 	CHECK(dontfork_ranges == before - 2);
 }
 
-/* The address vector is what the attributes say, and what the kernel answers. */
+/* The address vector matches the attributes and the kernel's reply. */
 void test_ah(void)
 {
 	struct ibv_pd pd = { .context = &ctx->vctx.context };

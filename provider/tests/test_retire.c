@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Slots of a work queue become free no sooner than the CQ has room for what is posted into them. */
+/*
+ * Slots of a work queue become free only after the CQ has room for what is
+ * posted into them.
+ */
 
 #include <sched.h>
 #include <signal.h>
@@ -9,7 +12,7 @@
 
 static const struct ibv_qp_cap four = { 4, 4, 1, 1, 0 };
 
-/* ---- a poll that is stopped where it gives the CQEs back ---- */
+/* ---- a poll that is stopped where it returns the CQEs ---- */
 
 #define QPS 20U
 
@@ -18,7 +21,7 @@ static struct tern_qp *stopped_qps[QPS];
 static volatile sig_atomic_t stops;
 static volatile sig_atomic_t early;
 
-/* Only records of CQs are in the page, and there is one CQ. */
+/* The page contains CQ records only, and there is one CQ. */
 static int protect_record(int prot)
 {
 	uintptr_t record = (uintptr_t)stopped_cq->record;
@@ -26,7 +29,7 @@ static int protect_record(int prot)
 	return mprotect((void *)(record & ~(uintptr_t)(PAGE - 1)), PAGE, prot);
 }
 
-/* Counts the work queues that are further than the CQ's record, then lets the store be done. */
+/* Counts work queues ahead of the CQ's record, then completes the store. */
 static void on_store(int sig)
 {
 	uint32_t ci = tern_shared_read(&stopped_cq->record->ci);
@@ -42,7 +45,10 @@ static void on_store(int sig)
 		abort();
 }
 
-/* One CQE of each queue of each QP, polled num at a time; how often ci was stored. */
+/*
+ * One CQE for each queue of each QP, polled num at a time. Returns the number
+ * of stores to ci.
+ */
 static void poll_stopped(bool extended, int num)
 {
 	struct ibv_cq_ex *cqx;
@@ -86,7 +92,10 @@ static void poll_stopped(bool extended, int num)
 	tern_destroy_cq(&stopped_cq->vcq.cq);
 }
 
-/* Both interfaces, one CQE or many a time: more work queues than one batch frees, too. */
+/*
+ * Both interfaces, with one or many CQEs at a time, also with more work queues
+ * than fit a batch.
+ */
 void test_retire_order(void)
 {
 	struct sigaction action = { .sa_handler = on_store }, before;
@@ -99,7 +108,7 @@ void test_retire_order(void)
 	sigaction(SIGSEGV, &before, NULL);
 }
 
-/* ---- threads: one that posts, the device, two that poll; a CQ as large as the send queue ---- */
+/* ---- threads: a poster, the device, two pollers; CQ as large as SQ ---- */
 
 #define EACH 4000U
 
@@ -121,7 +130,7 @@ static void *post_loop(void *arg)
 	return arg;
 }
 
-/* Completes what is posted; all that is outstanding has room in the CQ. */
+/* Completes what is posted. Everything outstanding has room in the CQ. */
 static void *device_loop(void *arg)
 {
 	uint32_t done = 0;
@@ -169,7 +178,10 @@ static void *poll_ex_loop(void *arg)
 		do {
 			uint64_t wr_id = cqx->wr_id;
 
-			/* Now and then the others run; what is read stays what it was. */
+			/*
+			 * Let the others run now and then. The CQE being read
+			 * must not change.
+			 */
 			if (atomic_fetch_add(&polled, 1) % 8 == 0)
 				sched_yield();
 			CHECK(cqx->read_qp_num(cqx) ==

@@ -49,7 +49,7 @@ static uint32_t srq_pi(const struct tern_srq *srq)
 	return tern_shared_read(&srq->record->pi);
 }
 
-/* The device takes WQEs up to number ci. */
+/* The device fetches WQEs up to number ci. */
 static void take(struct tern_srq *srq, uint32_t ci)
 {
 	atomic_store_explicit((atomic_uint *)&srq->record->ci,
@@ -73,7 +73,10 @@ static uint64_t slot_id(const struct tern_srq *srq, uint32_t index)
 	return le64toh(hdr->wr_id);
 }
 
-/* Full is what the device has not taken; completions have no part in it; no doorbell. */
+/*
+ * A queue is full of WQEs that the device has not fetched, regardless of
+ * completions. No doorbell is used.
+ */
 void test_srq_queue(void)
 {
 	struct tern_srq *srq = make_srq(3, 2);
@@ -107,7 +110,7 @@ void test_srq_queue(void)
 	for (i = 0; i < 4; i++)
 		CHECK(!post(srq, 100 + i));
 	CHECK(post(srq, 0) == ENOMEM);
-	/* Too many SGEs, behind a request that is posted. */
+	/* Too many SGEs, after a request that is posted. */
 	take(srq, start + 9);
 	wr[1].num_sge = srq->wq.max_sge + 1;
 	CHECK(tern_post_srq_recv(&srq->vsrq.srq, wr, &bad) == EINVAL);
@@ -120,13 +123,13 @@ void test_srq_queue(void)
 
 static struct tern_srq *resized;
 
-/* The device took one more before it switched. */
+/* The device fetched one more WQE before it switched. */
 static void take_one_more(void)
 {
 	take(resized, tern_shared_read(&resized->record->ci) + 1);
 }
 
-/* What was posted is there after a change of size, in order, from any index on. */
+/* Posted WQEs are preserved in order by a change of size, at any index. */
 void test_srq_resize(void)
 {
 	static const uint32_t sizes[] = { 16, 64, 5, 32, 8, 4096, 8 };
@@ -159,7 +162,7 @@ void test_srq_resize(void)
 			CHECK(slot_id(srq, i) == 1000 + i);
 		ci += 3;
 		take(srq, ci);
-		/* Every slot of the new size is usable. */
+		/* Every slot of the new queue is usable. */
 		while (pi - ci <= srq->wq.mask)
 			CHECK(!post(srq, 1000 + pi++));
 		CHECK(post(srq, 0) == ENOMEM);
@@ -167,7 +170,10 @@ void test_srq_resize(void)
 		take(srq, ci);
 	}
 
-	/* What the device takes meanwhile was copied in vain: its slot is free. */
+	/*
+	 * A WQE that the device fetches meanwhile was copied needlessly: its
+	 * slot is free.
+	 */
 	on_modify_srq = take_one_more;
 	attr.max_wr = 16;
 	CHECK(!tern_modify_srq(&srq->vsrq.srq, &attr, IBV_SRQ_MAX_WR));
@@ -175,7 +181,10 @@ void test_srq_resize(void)
 	CHECK(tern_shared_read(&srq->record->ci) == ci + 1);
 	take(srq, pi);
 
-	/* Too small for what is posted, refused by the kernel, out of range: as before. */
+	/*
+	 * A queue too small for the posted WQEs, a refusal by the kernel, a
+	 * size out of range: nothing changes.
+	 */
 	for (i = 0; i < 9; i++)
 		CHECK(!post(srq, i));
 	attr.max_wr = 8;
@@ -194,7 +203,7 @@ void test_srq_resize(void)
 	for (i = 0; i < 9; i++)
 		CHECK(slot_id(srq, pi + i) == i);
 
-	/* A limit alone brings no buffer. */
+	/* Setting only a limit passes no buffer. */
 	last_resize.buf_len = 1;
 	attr.srq_limit = 5;
 	CHECK(!tern_modify_srq(&srq->vsrq.srq, &attr, IBV_SRQ_LIMIT));
@@ -204,7 +213,7 @@ void test_srq_resize(void)
 
 static uint32_t old_mask;
 
-/* Another thread posts while the kernel is at work, before the device switches and after it. */
+/* Another thread posts before and after the device switches. */
 static void post_meanwhile(void)
 {
 	const struct tern_rq_hdr *hdr;
@@ -215,14 +224,14 @@ static void post_meanwhile(void)
 	CHECK(resized->wq.mask == old_mask);
 	CHECK(!post(resized, 7000 + pi));
 	CHECK(srq_pi(resized) == pi + 1);
-	/* Wherever the device looks, the WQE is there. */
+	/* The WQE is wherever the device looks. */
 	CHECK(slot_id(resized, pi) == 7000 + pi);
 	hdr = (void *)(uintptr_t)(last_resize.buf_addr +
 				  ((uint64_t)(pi & ((1U << last_resize.log_size) -
 						    1))
 				   << resized->wq.log_stride));
 	CHECK(le64toh(hdr->wr_id) == 7000 + pi);
-	/* As many as fit into both queues. */
+	/* As many as fit both queues. */
 	while (!post(resized, 7000 + ++pi))
 		;
 	CHECK(pi - tern_shared_read(&resized->record->ci) ==
@@ -231,7 +240,7 @@ static void post_meanwhile(void)
 		       1U << last_resize.log_size));
 }
 
-/* Posts go on during a resize that comes to something and during one that does not. */
+/* Posting continues during a resize, whether it succeeds or fails. */
 void test_srq_resize_posts(void)
 {
 	static const uint32_t sizes[] = { 32, 8 };
@@ -268,7 +277,7 @@ void test_srq_resize_posts(void)
 	tern_destroy_srq(&resized->vsrq.srq);
 }
 
-/* Completions of SRQs need no QP of this process, and go with their SRQ or QP. */
+/* SRQ completions need no local QP, and go with their SRQ or QP. */
 void test_srq_cqes(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -287,7 +296,7 @@ void test_srq_cqes(void)
 	CHECK(tern_post_recv(&qp->vqp.qp, &wr, &bad) == EINVAL && bad == &wr);
 	CHECK(!tern_get_srq_num(&srq->vsrq.srq, &num) && num == srq->srqn);
 
-	/* The target QP's number is that of a QP here which is something else. */
+	/* The target QP's number is that of an unrelated local QP. */
 	put_srq_cqe(cq, 0, qpn, 1, srq->srqn);
 	put_srq_cqe(cq, 1, 0xfff123, 2, srq->srqn);
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
@@ -295,7 +304,7 @@ void test_srq_cqes(void)
 	CHECK(wc[1].qp_num == 0xfff123 && wc[1].opcode == IBV_WC_RECV);
 	CHECK(!atomic_load(&qp->rq.tail) && !atomic_load(&qp->sq.tail));
 
-	/* Destroying an XRC SRQ takes its completions and no others. */
+	/* Destroying an XRC SRQ removes its completions and no others. */
 	put_srq_cqe(cq, 2, 0xfff123, 3, srq->srqn);
 	put_srq_cqe(cq, 3, 0xfff123, 4, other->srqn);
 	put_cqe(cq, 4, qpn, 5, 0, 0);
@@ -304,7 +313,7 @@ void test_srq_cqes(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
 	CHECK(wc[0].wr_id == 4 && wc[1].wr_id == 5);
 
-	/* A number that comes back before its last owner is done. */
+	/* A number that is reused before its previous owner is cleaned up. */
 	put_srq_cqe(cq, 5, 0xfff123, 6, other->srqn);
 	next_srqn = other->srqn;
 	new = make_xrc_srq(cq);
@@ -316,8 +325,9 @@ void test_srq_cqes(void)
 	next_srqn = 0x200;
 
 	/*
-	 * Those of a QP's SRQ go with the QP, and its sends. What an XRC target got
-	 * that had the number before goes with its XRC SRQ.
+	 * Receives from a QP's SRQ are removed with the QP, like its sends.
+	 * Receives of an XRC target that had the number before are removed with
+	 * its XRC SRQ.
 	 */
 	put_srq_cqe(cq, 7, qpn, 8, basic->srqn);
 	put_srq_cqe(cq, 8, 0xfff123, 9, new->srqn);
@@ -327,7 +337,7 @@ void test_srq_cqes(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
 	CHECK(wc[0].wr_id == 9 && wc[1].wr_id == 10);
 
-	/* The same of a QP without an SRQ, and of a reset. */
+	/* The same for a QP without an SRQ, and for a reset. */
 	next_qpn = qpn;
 	qp = make_qp(cq, cq, small_cap);
 	put_srq_cqe(cq, 11, qpn, 12, new->srqn);
@@ -355,7 +365,10 @@ static unsigned int list_length(struct list_head *list)
 	return num;
 }
 
-/* A thousand XRC SRQs: a new one is compared with few, and finds the one whose number it has. */
+/*
+ * A thousand XRC SRQs: a new one is compared with few others, and finds the
+ * previous owner of its number.
+ */
 void test_srq_numbers(void)
 {
 	static struct tern_srq *srqs[1000];
@@ -418,7 +431,7 @@ void test_srq_refused(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* ---- threads: two that post, the device, one that resizes ---- */
+/* ---- threads: two posters, the device, one that resizes ---- */
 
 #define EACH 2000U
 
@@ -443,7 +456,7 @@ static void *post_loop(void *arg)
 	return arg;
 }
 
-/* How far the device has come, for software to see. */
+/* Publishes the device's index to software. */
 static void device_tell(void)
 {
 	atomic_store_explicit((atomic_uint *)&device_record->ci,
@@ -452,8 +465,9 @@ static void device_tell(void)
 }
 
 /*
- * What the device does with the command: it goes on in the new queue. Every other
- * time it has taken all of the old one since software copied that.
+ * Acts as the device for the command: continues in the new queue. Every other
+ * time, it first fetches everything from the old queue since software copied
+ * it.
  */
 static void device_switch(void)
 {

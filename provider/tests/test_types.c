@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* QP types: which opcode each has, the WQEs of UD and XRC, refusals, what completions tell. */
+/* QP types: opcodes, WQEs of UD and XRC, refusals, completions. */
 
 #include <errno.h>
 
@@ -10,7 +10,10 @@
 	(UD_OPS | IBV_QP_EX_WITH_RDMA_WRITE |                                  \
 	 IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
 
-/* A type, what it can do on any device, and whether it invalidates and binds on one that can. */
+/*
+ * A type, its opcodes on any device, and whether it invalidates and binds on a
+ * device that supports it.
+ */
 static const struct {
 	enum ibv_qp_type type;
 	uint64_t send_ops;
@@ -44,7 +47,7 @@ static struct tern_ah ah = {
 	},
 };
 
-/* Sets what a request of the type needs besides its opcode. */
+/* Sets the fields that a request of the type needs besides the opcode. */
 static void aim(struct ibv_send_wr *wr, enum ibv_qp_type type)
 {
 	if (type == IBV_QPT_UD) {
@@ -56,10 +59,10 @@ static void aim(struct ibv_send_wr *wr, enum ibv_qp_type type)
 	}
 }
 
-/* Every opcode by its number, on every type: posted, not there, or not of the type. */
+/* Every opcode number on every type: posted, unknown, or not valid. */
 void test_type_ops(void)
 {
-	/* Of a device with none of the capabilities but those below. */
+	/* Operations that need a capability other than those below. */
 	static const uint64_t never[] = {
 		IBV_QP_EX_WITH_TSO, IBV_QP_EX_WITH_FLUSH,
 		IBV_QP_EX_WITH_ATOMIC_WRITE,
@@ -145,7 +148,10 @@ void test_type_ops(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* What is not of the type, what the device lacks, flags that cannot be honoured: which errno. */
+/*
+ * The errno for opcodes not valid for the type, not supported by the device,
+ * and for unsupported flags.
+ */
 void test_post_refused(void)
 {
 	struct tern_cq *cq = make_cq(64);
@@ -161,7 +167,10 @@ void test_post_refused(void)
 		wr[i].opcode = IBV_WR_SEND;
 		aim(&wr[i], IBV_QPT_UD);
 	}
-	/* Each time the first is posted and rung, the second is the bad one. */
+	/*
+	 * Each time, the first request is posted and rung, and the second is
+	 * the invalid one.
+	 */
 	wr[1].opcode = IBV_WR_TSO;
 	CHECK(tern_post_send(&ud->vqp.qp, wr, &bad) == EOPNOTSUPP);
 	CHECK(bad == &wr[1] && sq_pi(ud) == 1 && last_kick());
@@ -219,7 +228,7 @@ static void check_ud_wqe(struct tern_qp *qp, uint32_t index, bool inlined)
 	}
 }
 
-/* The address before the data, from both interfaces, whatever the order of the setters. */
+/* The address precedes the data, in any order of the setters. */
 void test_ud(void)
 {
 	struct ibv_qp_cap cap = { 8, 8, 32, 1, 512 };
@@ -265,7 +274,7 @@ void test_ud(void)
 	check_ud_wqe(qp, 4, true);
 	CHECK(sq_pi(qp) == 5);
 
-	/* Without an address, in the middle and at the end, nothing goes. */
+	/* If any request lacks an address, nothing is posted. */
 	for (i = 0; i < 2; i++) {
 		qpx->wr_start(qpx);
 		qpx->wr_send(qpx);
@@ -282,7 +291,7 @@ void test_ud(void)
 	CHECK(qpx->wr_complete(qpx) == EINVAL);
 	CHECK(sq_pi(qp) == 5);
 
-	/* The largest requests stay in their slots. */
+	/* The largest requests fit their slots. */
 	memset(list, 0, sizeof(list));
 	wr.sg_list = list;
 	wr.num_sge = qp->sq.max_sge;
@@ -303,7 +312,10 @@ void test_ud(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* SRQ numbers in every request; an XRC sender has no receive queue, a target no queue at all. */
+/*
+ * SRQ numbers in every request. An XRC sender has no receive queue, a target
+ * has no queue at all.
+ */
 void test_xrc(void)
 {
 	struct tern_cq *cq = make_cq(64);
@@ -365,7 +377,7 @@ void test_xrc(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* Objects that a type needs or cannot have; limits of a queue that is not there. */
+/* Missing and forbidden objects; capacities of missing queues. */
 void test_types_refused(void)
 {
 	struct tern_cq *cq = make_cq(4);
@@ -419,7 +431,7 @@ void test_types_refused(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* What a datagram's completion says, through both ways to poll. */
+/* Contents of a datagram's completion, with both polling interfaces. */
 void test_cq_fields(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -470,7 +482,7 @@ void test_cq_fields(void)
 	CHECK(cqx->read_imm_data(cqx) == htobe32(0xa0b0c0d0));
 	cqx->end_poll(cqx);
 
-	/* An invalidated key in the place of immediate data; no tag. */
+	/* An invalidated key in place of immediate data; no VLAN tag. */
 	cqe.flags = TERN_CQE_F_RECV | TERN_CQE_F_INV;
 	cqe.inv_rkey = htole32(0x1234);
 	cqe.opcode = TERN_RECV_RDMA_WITH_IMM;
@@ -492,7 +504,10 @@ void test_cq_fields(void)
 	}
 }
 
-/* Inside a session: a slot is free at once, and what the session knew of a QP goes with the QP. */
+/*
+ * Inside a session: a slot is free at once, and the session's cached QP is
+ * dropped with the QP.
+ */
 void test_cq_session(void)
 {
 	struct ibv_cq_init_attr_ex attr = {

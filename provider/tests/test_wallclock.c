@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Wall-clock time by the clock page. The test is the kernel that writes the page. */
+/* Wall-clock time from the clock page, which the test writes. */
 
 #include <errno.h>
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 #define ONE (1U << TERN_CLOCK_SHIFT)
 
-/* Two pages: the sequence and the rate end the first, the two times begin the second. */
+/* Two pages: sequence and rate end the first, times start the second. */
 static uint8_t *pages;
 static struct tern_clock_page *clock_page;
 
@@ -63,7 +63,7 @@ static void write_page(uint32_t mult, uint64_t device_ns, uint64_t wall_ns)
 	end_write(mult, device_ns, wall_ns);
 }
 
-/* Of a CQ that has converted nothing yet. */
+/* Converts a stamp for a CQ that has converted none yet. */
 static uint64_t wall_of(uint64_t stamp)
 {
 	struct tern_wallclock none = {};
@@ -71,7 +71,7 @@ static uint64_t wall_of(uint64_t stamp)
 	return tern_wallclock_ns(ctx, &none, stamp);
 }
 
-/* The rule of the page, to the last bit: any rate, any distance, both directions. */
+/* The exact result for any rate, any distance and both directions. */
 void test_wallclock(void)
 {
 	static const uint32_t mults[] = {
@@ -102,13 +102,13 @@ void test_wallclock(void)
 			write_page(mults[i], device, wall);
 			CHECK(wall_of(device + deltas[j]) == expected);
 		}
-	/* A device clock that began anew lies far behind what the page says. */
+	/* A device clock that restarted is far behind the page. */
 	write_page(ONE, UINT64_MAX - 5, wall);
 	CHECK(wall_of(4) == wall + 10);
 	free_page();
 }
 
-/* Only with the page; no loads of the device's clock; never backwards within a CQ. */
+/* Needs the page, not the device's clock; never runs backwards in a CQ. */
 void test_wallclock_cq(void)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -151,7 +151,10 @@ void test_wallclock_cq(void)
 	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall);
 	CHECK(!cqx->next_poll(cqx));
 	CHECK(cqx->read_completion_wallclock_ns(cqx) == wall + 1000);
-	/* The page was renewed a second after these stamps, and slower: 10 us less for them. */
+	/*
+	 * The page was updated a second after these stamps, with a lower rate:
+	 * they convert to 10 us less.
+	 */
 	write_page(ONE + ONE / 100000, device + 1000000000, wall + 1000000000);
 	CHECK(wall_of(device + 2000) < wall);
 	CHECK(!cqx->next_poll(cqx));
@@ -165,11 +168,11 @@ void test_wallclock_cq(void)
 	free_page();
 }
 
-/* ---- the kernel writes while a reader is under way ---- */
+/* ---- the kernel writes during a read ---- */
 
 static volatile sig_atomic_t writes;
 
-/* The reader has read the sequence and the rate, and is about to read the times. */
+/* The reader has read sequence and rate, and is about to read the times. */
 static void write_meanwhile(int sig)
 {
 	if (mprotect(pages + PAGE, PAGE, PROT_READ | PROT_WRITE))
@@ -201,7 +204,7 @@ void test_wallclock_writer(void)
 	CHECK(wall_of(5100) == 1000200 && writes == 1);
 	sigaction(SIGSEGV, &before, NULL);
 
-	/* A reader that comes in the middle waits for the end. */
+	/* A reader that starts during an update waits for its end. */
 	begin_write();
 	store(&clock_page->mult, ONE);
 	atomic_store(&read_done, false);
@@ -218,7 +221,7 @@ void test_wallclock_writer(void)
 
 #define WRITES 20000U
 
-/* Each page says the same of each stamp, and no mixture of two does. */
+/* All versions of the page agree on each stamp; mixtures do not. */
 static void *write_loop(void *arg)
 {
 	unsigned int i;

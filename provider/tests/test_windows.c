@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Binds and invalidations: their WQEs on every QP type, keys, refusals, completions. */
+/* Binds and invalidations: WQEs, keys, refusals, completions. */
 
 #include <errno.h>
 
@@ -34,7 +34,7 @@ static struct ibv_mw make_mw(enum ibv_mw_type type)
 	};
 }
 
-/* A QP on a device with windows that may post them in all ways. */
+/* Creates a QP that may post binds through every interface. */
 static struct tern_qp *make_window_qp(enum ibv_qp_type type, struct tern_cq *cq)
 {
 	ctx->caps = TERN_UCTX_CAP_MW;
@@ -43,7 +43,10 @@ static struct tern_qp *make_window_qp(enum ibv_qp_type type, struct tern_cq *cq)
 			     WINDOW_OPS | IBV_QP_EX_WITH_SEND);
 }
 
-/* WQE number index has this header and segment, to the last byte, and the device was told. */
+/*
+ * Checks that WQE number index has exactly this header and segment, and that
+ * the device was kicked.
+ */
 static void check_wqe(struct tern_qp *qp, uint32_t index,
 		      const struct tern_sq_hdr *hdr, const void *seg,
 		      size_t seg_size)
@@ -82,7 +85,7 @@ static void check_bind(struct tern_qp *qp, uint32_t index,
 	check_wqe(qp, index, &hdr, &seg, sizeof(seg));
 }
 
-/* The bytes of a bind, by ibv_bind_mw(), ibv_post_send() and ibv_wr_bind_mw(). */
+/* Bytes of a bind, by ibv_bind_mw(), ibv_post_send(), ibv_wr_bind_mw(). */
 void test_bind_encoding(void)
 {
 	struct tern_cq *cq = make_cq(64);
@@ -98,7 +101,7 @@ void test_bind_encoding(void)
 			.send_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE,
 			.bind_info = info,
 		};
-		/* SGEs of a bind mean nothing, not even their address. */
+		/* SGEs of a bind are ignored, even their address. */
 		struct ibv_send_wr *bad, wr = {
 			.wr_id = bind.wr_id,
 			.opcode = IBV_WR_BIND_MW,
@@ -123,14 +126,17 @@ void test_bind_encoding(void)
 		ibv_wr_bind_mw(qpx, &mw2, 0xabcdef12, &info);
 		CHECK(!qpx->wr_complete(qpx));
 		check_bind(qp, 2, &mw2, 0xabcdef12, 0xabcdef12);
-		/* The consumer keeps the keys of type 2. */
+		/* For type 2, the consumer manages the keys. */
 		CHECK(mw2.rkey == 0xabcdef12);
 		tern_destroy_qp(&qp->vqp.qp);
 	}
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A window of type 1: keys count up in their last byte, unbinding, without a region too. */
+/*
+ * Type 1 windows: keys count up in their last byte, also when unbinding and
+ * without a region.
+ */
 void test_bind_keys(void)
 {
 	struct tern_cq *cq = make_cq(64);
@@ -166,7 +172,7 @@ void test_bind_keys(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* A bind by verb that is refused: the key, the queue and the device are as before. */
+/* A refused ibv_bind_mw() leaves key, queue and device unchanged. */
 static void refuse_verb(struct tern_qp *qp, struct ibv_mw *mw,
 			struct ibv_mw_bind *bind, int err)
 {
@@ -236,7 +242,10 @@ void test_bind_verb_refused(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* By either interface, with a good request in front: of a list that one goes, of a session none. */
+/*
+ * Through either interface, after a valid request: the list posts that one, the
+ * session posts nothing.
+ */
 static void refuse_bind(struct tern_qp *qp, struct ibv_mw *mw,
 			const struct ibv_mw_bind_info *bind, int err)
 {
@@ -294,7 +303,7 @@ void test_bind_send_refused(void)
 			.bind_mw = { .mw = &mw2, .bind_info = info },
 		};
 		CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == EINVAL);
-		/* What only the device can tell goes to the device. */
+		/* Errors that only the device can detect. */
 		mw2.pd = &other_pd;
 		wr.send_flags = 0;
 		wr.bind_mw.bind_info.length = 0;
@@ -306,7 +315,7 @@ void test_bind_send_refused(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* LOCAL_INV's bytes; requests that send nothing need no address and take no data. */
+/* Bytes of LOCAL_INV. Local requests need no address and take no data. */
 void test_local_inv(void)
 {
 	const struct tern_sq_hdr hdr = {
@@ -363,7 +372,7 @@ void test_local_inv(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* What completions of them are called, by both ways to poll. */
+/* Opcodes of their completions, with both polling interfaces. */
 void test_window_cqes(void)
 {
 	static const struct {
@@ -407,7 +416,10 @@ void test_window_cqes(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* ---- two threads that bind one window on one QP: each bind names the key of the one before ---- */
+/*
+ * ---- two threads bind one window on one QP: each bind contains the key of the
+ * previous one ----
+ */
 
 #define BINDS 1000U
 
