@@ -107,6 +107,7 @@ class FakeHost : public Host {
   Nanos clock = 1'000'000;
   void advance(Nanos by) { clock += by; }
   std::function<void(std::byte*)> stored;  // called when the device has stored there
+  bool hash_stores = false;                // keep `stores`
 
   // ---- what tests look at ----
   std::uint64_t maps = 0;     // successful ones
@@ -115,6 +116,7 @@ class FakeHost : public Host {
   std::uint64_t bytes_written = 0;  // as told to unmap()
   std::uint64_t ram_bytes_written = 0;  // as told to ram_written()
   std::uint64_t dm_bytes_written = 0;   // as told to dm_written()
+  std::uint64_t stores = 0;  // hash of what the device stored and when, in order
   [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
 
   // ---- Host ----
@@ -148,6 +150,7 @@ class FakeHost : public Host {
       return;
     }
     live_.erase(it);
+    if (hash_stores && written != 0) add_store(span.first(written));
     if (stored && written != 0) stored(span.data());
   }
   void ram_written(std::span<std::byte> span) override { ram_bytes_written += span.size(); }
@@ -169,6 +172,12 @@ class FakeHost : public Host {
     std::uint64_t len;
     bool write;
   };
+
+  void add_store(std::span<const std::byte> bytes) {  // FNV-1a
+    constexpr std::uint64_t kPrime = 0x100000001b3;
+    stores = (stores ^ clock) * kPrime;
+    for (const std::byte b : bytes) stores = (stores ^ std::to_integer<std::uint64_t>(b)) * kPrime;
+  }
 
   // Bytes of RAM from `addr` up to the end of its piece or the next hole.
   std::uint64_t ram_at(std::uint64_t addr) {

@@ -34,6 +34,7 @@ World::World(const StormOptions& options, StormResult& result)
       random_(content_key(options.seed, 0, 0)),
       sim_(options.seed),
       context_{options.seed, sim_, random_, result.findings, result.counts} {
+  sim_.tracing = o_.trace;
   for (unsigned i = 0; i < 3; ++i) add_node();
   std::vector<TestNode*> nodes;
   for (const Node& n : nodes_) nodes.push_back(n.node.get());
@@ -88,6 +89,7 @@ void World::add_node() {
   Node& n = nodes_.emplace_back();
   n.node = std::make_unique<TestNode>(sim_);
   TestNode& node = *n.node;
+  node.host.hash_stores = o_.trace;
   // Every other seed's devices are run all the time, and may look instead of being rung.
   if (o_.seed % 2 != 0) node.device.sq_poller.allow(0);
   n.send_cq = &node.create_cq(kLogCq);
@@ -365,9 +367,22 @@ void World::run() {
   result_.wire = sim_.stats;
   result_.simulated = sim_.now() - begun;
   result_.fingerprint = watch_->fingerprint();
+  if (o_.trace) result_.trace = hash_trace();
   for (const auto& flow : flows_) result_.messages += flow->messages();
   result_.messages += datagrams_->messages();
   for (const Node& n : nodes_) result_.unrung += n.node->unrung;
+}
+
+std::uint64_t World::hash_trace() const {
+  std::uint64_t h = 0;
+  const auto add = [&h](std::uint64_t value) { h = (h ^ value) * 0x100000001b3; };
+  for (const TraceEntry& e : sim_.trace()) {
+    add(e.time);
+    add(static_cast<std::uint64_t>(e.kind) << 32 | e.node);
+    add(e.value);
+  }
+  for (const Node& n : nodes_) add(n.node->host.stores);
+  return h;
 }
 
 // What is still under way comes to an end, and must change nothing.

@@ -51,6 +51,7 @@ struct StormOptions {
   std::uint64_t seed = 1;
   std::uint64_t packets = 100'000;  // on the wire, before it winds up
   Plant plant = Plant::kNone;
+  bool trace = false;  // StormResult::trace
 };
 
 struct StormResult {
@@ -60,6 +61,8 @@ struct StormResult {
   std::uint64_t messages = 0;   // delivered
   std::uint64_t unrung = 0;     // requests that needed no doorbell
   std::uint64_t fingerprint = 0;
+  // Hash of every frame sent and delivered, interrupt and device store (CQEs, EQEs, payload) with its time.
+  std::uint64_t trace = 0;
   Nanos simulated = 0;
   std::string rates;            // of the wire
 };
@@ -123,6 +126,7 @@ class World {
   [[nodiscard]] std::vector<std::byte> answer_to(const Seen& seen, Op op, unsigned bytes = 0);
   [[nodiscard]] bool stalled(bool idle);
   void finish();
+  [[nodiscard]] std::uint64_t hash_trace() const;
 
   StormOptions o_;
   StormResult& result_;
