@@ -188,25 +188,25 @@ std::size_t tern_engine_get_faults(TernEngine* e, char* buf, std::size_t len) {
 void tern_engine_set_icrc_mode(TernEngine* e, TernIcrcMode mode) {
   switch (mode) {
     case TERN_ICRC_WARN:
-      e->device.icrc_mode = tern::IcrcMode::kWarn;
+      e->device.port.icrc_mode = tern::IcrcMode::kWarn;
       break;
     case TERN_ICRC_OFF:
-      e->device.icrc_mode = tern::IcrcMode::kOff;
+      e->device.port.icrc_mode = tern::IcrcMode::kOff;
       break;
     default:
-      e->device.icrc_mode = tern::IcrcMode::kCheck;
+      e->device.port.icrc_mode = tern::IcrcMode::kCheck;
       break;
   }
 }
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
-void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.sq_poller.allow(from); }
+void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.lane.sq_poller.allow(from); }
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 
 TernEffects* tern_engine_take_effects(TernEngine* e) {
-  if (e->device.effects->empty()) return nullptr;
+  if (e->device.lane.effects->empty()) return nullptr;
   std::unique_ptr<TernEffects> batch;
   if (e->pool.empty()) {
     batch = std::make_unique<TernEffects>();
@@ -214,7 +214,7 @@ TernEffects* tern_engine_take_effects(TernEngine* e) {
     batch = std::move(e->pool.back());
     e->pool.pop_back();
   }
-  std::swap(batch->effects, e->device.effects);
+  std::swap(batch->effects, e->device.lane.effects);
   return batch.release();
 }
 
@@ -243,11 +243,11 @@ const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
 std::uint64_t tern_engine_next_deadline(const TernEngine* e) { return e->device.next_deadline(); }
 
 void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
-  const tern::Counters& counters = e->device.counters;
+  const tern::Counters& counters = e->device.lane.counters;
   *info = {};
-  info->live_qps = e->device.qps.count();
-  info->live_keys = e->device.memory.counts().mr + e->device.memory.counts().mw;
-  info->page_entries = e->device.page_entries();
+  info->live_qps = e->device.registry.qps.count();
+  info->live_keys = e->device.registry.memory.counts().mr + e->device.registry.memory.counts().mw;
+  info->page_entries = e->device.registry.page_entries();
   info->tx_packets =
       counters.rdma[TERN_CNT_TX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_TX_PACKETS];
   info->rx_packets =

@@ -109,7 +109,7 @@ class World {
       while (from().device.run(kBudget)) {
       }
       if (b_ == nullptr) {
-        from().device.effects->clear();
+        from().device.lane.effects->clear();
         return;
       }
     } while (pass(*a_, *b_) | (b_->device.run(kBudget), pass(*b_, *a_)));
@@ -139,7 +139,7 @@ class World {
   std::uint64_t doorbell_offset() { return std::uint64_t{from().uar()} << 12; }
   // Everything that `x` sent, to `y`; whether there was something.
   bool pass(Machine& x, Machine& y) {
-    Effects& fx = *x.device.effects;
+    Effects& fx = *x.device.lane.effects;
     if (fx.empty()) return false;
     const bool any = !fx.frames().empty();
     for (const Effects::Frame& f : fx.frames()) y.device.receive(fx.bytes(f));

@@ -31,11 +31,11 @@ std::uint32_t Admin::reg_read(std::uint32_t offset) {
     case TERN_REG_VERSION:
       return TERN_VERSION_MAJOR << 16 | TERN_VERSION_MINOR;
     case TERN_REG_STATUS:
-      return status_;
+      return device_.registry.status.bits();
     case TERN_REG_PAGE_SHIFT:
       return page_shift_reg_;
     case TERN_REG_FATAL:
-      return fatal_;
+      return device_.registry.status.fatal_code();
     case TERN_REG_AQ_BASE_LO:
       return aq_lo_;
     case TERN_REG_AQ_BASE_HI:
@@ -64,12 +64,12 @@ std::uint32_t Admin::reg_read(std::uint32_t offset) {
 void Admin::reg_write(std::uint32_t offset, std::uint32_t value) {
   if (offset == TERN_REG_CTRL) {
     if (value & TERN_CTRL_RESET) return device_.reset();
-    if ((value & TERN_CTRL_ENABLE) && status_ == TERN_STATUS_READY) enable();
+    if ((value & TERN_CTRL_ENABLE) && device_.registry.status.idle()) enable();
     return;
   }
   if (enabled()) {
     if (offset == TERN_REG_AQ_TAIL) set_tail(value);
-  } else if (status_ == TERN_STATUS_READY) {
+  } else if (device_.registry.status.idle()) {
     configure(offset, value);
   }
 }
@@ -108,21 +108,16 @@ void Admin::enable() {
     return fatal(TERN_FATAL_CONFIG);
   }
   page_shift_ = page_shift_reg_;
-  device_.uars.enable(uar_pages());
-  device_.uars.add(TERN_UAR_KERNEL, device_.kernel_events_);
-  status_ |= TERN_STATUS_ENABLED;
+  device_.lane.enable(uar_pages());
+  device_.registry.status.enable();
 }
 
-void Admin::fatal(std::uint32_t code) {
-  if (status_ & TERN_STATUS_FATAL) return;
-  status_ |= TERN_STATUS_FATAL;
-  fatal_ = code;
-  device_.effects->raise(0);
-}
+bool Admin::enabled() const { return device_.registry.status.enabled(); }
+
+void Admin::fatal(std::uint32_t code) { device_.lane.fatal(code); }
 
 void Admin::reset() {
-  status_ = TERN_STATUS_READY;
-  fatal_ = TERN_FATAL_NONE;
+  device_.registry.status.reset();
   page_shift_ = page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   aq_lo_ = aq_hi_ = acq_lo_ = acq_hi_ = log_size_ = 0;
   tail_ = head_ = completed_ = clock_hi_ = 0;
@@ -136,7 +131,7 @@ std::uint32_t Admin::uar_of(std::uint64_t offset) const {
 }
 
 std::uint32_t Admin::uar_pages() const {
-  return static_cast<std::uint32_t>(device_.config.uar_bar_size >> page_shift_);
+  return static_cast<std::uint32_t>(device_.registry.config.uar_bar_size >> page_shift_);
 }
 
 // ---- the queue ----
@@ -149,9 +144,9 @@ void Admin::set_tail(std::uint32_t tail) {
 bool Admin::run() {
   std::uint64_t to_clear = kClearBytes;
   clear(to_clear);
-  const std::uint64_t enough = device_.page_budget.worked() + kPageEntries;
+  const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
   for (unsigned n = 0; n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&
-                       device_.page_budget.worked() < enough;
+                       device_.registry.page_budget.worked() < enough;
        ++n) {
     const std::uint64_t slot = head_ & ((1U << log_size_) - 1);
     tern_aq_entry entry;
@@ -171,9 +166,9 @@ void Admin::clear(std::uint64_t& budget) {
   while (enabled() && num_clearing_ != 0 && budget != 0) {
     const Clearing first = clearing_[0];
     const std::uint64_t share = std::max<std::uint64_t>(kClearBytes / kMaxClearing, 1);
-    budget -= device_.dm.clear(first.dmn, std::min(budget, share));
+    budget -= device_.registry.dm.clear(first.dmn, std::min(budget, share));
     std::shift_left(clearing_.begin(), clearing_.begin() + num_clearing_, 1);
-    if (device_.dm.find(first.dmn) != nullptr) {
+    if (device_.registry.dm.find(first.dmn) != nullptr) {
       --num_clearing_;
       cleared(first);
     } else {
@@ -186,13 +181,13 @@ void Admin::cleared(const Clearing& done) {
   const auto reply = std::as_bytes(std::span(&done.reply, 1)).first(done.out_len);
   if (dma_write(device_.host, done.out_addr, reply)) return complete(done.tag, TERN_ST_OK, done.out_len);
   // Nobody learns the number.
-  (void)device_.dm.free(done.dmn);
+  (void)device_.registry.dm.free(done.dmn);
   complete(done.tag, TERN_ST_DMA_ERROR, 0);
 }
 
 void Admin::execute(const tern_aq_entry& entry) {
   ++head_;
-  if (device_.swallows(le(std::uint16_t{entry.opcode}))) return;
+  if (device_.port.swallows(le(std::uint16_t{entry.opcode}))) return;
   std::uint16_t out_len = 0;
   std::uint32_t dmn = 0;
   const Status status = perform(entry, &out_len, &dmn);
@@ -213,7 +208,7 @@ void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
                    std::as_bytes(std::span(&done, 1)))) {
     return fatal(TERN_FATAL_AQ_DMA);
   }
-  device_.effects->raise(0);
+  device_.lane.effects->raise(0);
 }
 
 // Everything that can go wrong with the command's memory is found out before the command
@@ -222,7 +217,7 @@ Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::u
   const Command* const command = find_command(le(std::uint16_t{entry.opcode}));
   if (command == nullptr) return TERN_ST_BAD_OPCODE;
   if (le(std::uint16_t{entry.version}) != TERN_CMD_VERSION) return TERN_ST_BAD_VERSION;
-  const bool missing = command->needs != 0 && !(device_.caps() & command->needs);
+  const bool missing = command->needs != 0 && !(device_.registry.caps() & command->needs);
   if (missing) return TERN_ST_NOT_SUPPORTED;
   const std::size_t in_len = le(std::uint16_t{entry.in_len});
   const std::size_t room = le(std::uint16_t{entry.out_len});

@@ -21,14 +21,11 @@ class Admin {
   // BAR0. An offset without a register reads TERN_REG_GONE and takes no write.
   std::uint32_t reg_read(std::uint32_t offset);
   void reg_write(std::uint32_t offset, std::uint32_t value);
-  // Stops the device: TERN_FATAL_*; the first one stays.
-  void fatal(std::uint32_t code);
-  void reset();  // the registers; the Device resets the objects
+  void reset();  // registers and life cycle; the Device resets the objects
 
   // Executes a slice of commands; true when more wait or are under way.
   bool run();
 
-  [[nodiscard]] bool enabled() const { return status_ == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
   // Doorbell pages: number of the page an offset in BAR2 lies in.
@@ -52,7 +49,9 @@ class Admin {
     tern_rsp_alloc_dm reply;
   };
 
+  [[nodiscard]] bool enabled() const;
   void enable();
+  void fatal(std::uint32_t code);
   void configure(std::uint32_t offset, std::uint32_t value);
   void set_tail(std::uint32_t tail);
   void execute(const tern_aq_entry& entry);
@@ -63,8 +62,6 @@ class Admin {
   void cleared(const Clearing& done);
 
   Device& device_;
-  std::uint32_t status_ = TERN_STATUS_READY;
-  std::uint32_t fatal_ = TERN_FATAL_NONE;
   unsigned page_shift_ = TERN_PAGE_SHIFT_MIN;  // in force: ENABLE has checked it
   std::uint32_t page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   std::uint32_t aq_lo_ = 0;

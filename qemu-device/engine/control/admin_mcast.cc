@@ -14,7 +14,7 @@ namespace {
 Status find_both(Device& device, const tern_cmd_mcast& cmd, Gid& group, Qp*& qp) {
   std::ranges::copy(cmd.gid, group.begin());
   if (!is_port(cmd.port) || !is_multicast(group)) return TERN_ST_BAD_PARAM;
-  qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
+  qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   return qp->type() == TERN_QPT_UD ? TERN_ST_OK : TERN_ST_BAD_PARAM;
 }
@@ -25,14 +25,14 @@ Status attach_mcast(Admin&, Device& device, const tern_cmd_mcast& cmd, Reply&) {
   Gid group;
   Qp* qp;
   const Status st = find_both(device, cmd, group, qp);
-  return st != TERN_ST_OK ? st : device.multicast.attach(group, *qp);
+  return st != TERN_ST_OK ? st : device.port.multicast.attach(group, *qp);
 }
 
 Status detach_mcast(Admin&, Device& device, const tern_cmd_mcast& cmd, Reply&) {
   Gid group;
   Qp* qp;
   const Status st = find_both(device, cmd, group, qp);
-  return st != TERN_ST_OK ? st : device.multicast.detach(group, *qp);
+  return st != TERN_ST_OK ? st : device.port.multicast.detach(group, *qp);
 }
 
 }  // namespace tern::commands

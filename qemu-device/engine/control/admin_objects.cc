@@ -20,56 +20,56 @@ bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
 
 Status alloc_uar(Admin&, Device& device, const None&, Reply& reply) {
   std::uint32_t uar;
-  const Status st = device.uars.alloc(&uar);
+  const Status st = device.lane.uars.alloc(&uar);
   if (st == TERN_ST_OK) reply.set_id(uar);
   return st;
 }
 
 Status free_uar(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.uars.free(id_of(cmd));
+  return device.lane.uars.free(id_of(cmd));
 }
 
 Status alloc_pd(Admin&, Device& device, const tern_cmd_alloc_pd& cmd, Reply& reply) {
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   if (flags & ~TERN_PD_PRIVILEGED) return TERN_ST_BAD_PARAM;
-  if (device.pds.full()) return TERN_ST_NO_RESOURCE;
-  auto pd = std::make_unique<Device::Pd>();
+  if (device.registry.pds.full()) return TERN_ST_NO_RESOURCE;
+  auto pd = std::make_unique<Registry::Pd>();
   pd->privileged = flags & TERN_PD_PRIVILEGED;
-  reply.set_id(device.pds.insert(std::move(pd)));
+  reply.set_id(device.registry.pds.insert(std::move(pd)));
   return TERN_ST_OK;
 }
 
 Status free_pd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Device::Pd* const pd = device.pds.find(id_of(cmd));
+  const Registry::Pd* const pd = device.registry.pds.find(id_of(cmd));
   if (pd == nullptr) return TERN_ST_BAD_HANDLE;
-  if (pd->users != 0 || device.memory.users_of(Pdn(id_of(cmd))) != 0) return TERN_ST_BUSY;
-  device.pds.erase(id_of(cmd));
+  if (pd->users != 0 || device.registry.memory.users_of(Pdn(id_of(cmd))) != 0) return TERN_ST_BUSY;
+  device.registry.pds.erase(id_of(cmd));
   return TERN_ST_OK;
 }
 
 // ---- event queues ----
 
 Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& reply) {
-  auto eq = std::make_unique<Eq>(device, cmd);
+  auto eq = std::make_unique<Eq>(device.lane, cmd);
   if (const Status st = eq->init(); st != TERN_ST_OK) return st;
-  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.async_eq
-                    : eq->kind() == TERN_EQ_FAULT ? &device.fault_eq
+  Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.lane.async_events.eq
+                    : eq->kind() == TERN_EQ_FAULT ? &device.lane.page_faults.eq
                                                   : nullptr;
-  if (device.eqs.full() || (only != nullptr && *only != nullptr)) return TERN_ST_NO_RESOURCE;
+  if (device.registry.eqs.full() || (only != nullptr && *only != nullptr)) return TERN_ST_NO_RESOURCE;
   if (only != nullptr) *only = eq.get();
-  reply.set_id(device.eqs.insert(std::move(eq)));
-  if (only == &device.async_eq) device.async_events.flush();
-  if (only == &device.fault_eq) device.page_faults.flush();
+  reply.set_id(device.registry.eqs.insert(std::move(eq)));
+  if (only == &device.lane.async_events.eq) device.lane.async_events.flush();
+  if (only == &device.lane.page_faults.eq) device.lane.page_faults.flush();
   return TERN_ST_OK;
 }
 
 Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Eq* const eq = device.eqs.find(id_of(cmd));
+  const Eq* const eq = device.registry.eqs.find(id_of(cmd));
   if (eq == nullptr) return TERN_ST_BAD_HANDLE;
   if (eq->users() != 0) return TERN_ST_BUSY;
-  if (eq == device.async_eq) device.async_eq = nullptr;
-  if (eq == device.fault_eq) device.fault_eq = nullptr;
-  device.eqs.erase(id_of(cmd));
+  if (eq == device.lane.async_events.eq) device.lane.async_events.eq = nullptr;
+  if (eq == device.lane.page_faults.eq) device.lane.page_faults.eq = nullptr;
+  device.registry.eqs.erase(id_of(cmd));
   return TERN_ST_OK;
 }
 
@@ -77,34 +77,34 @@ Status destroy_eq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 
 Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& reply) {
   const std::uint32_t eqn = le(std::uint32_t{cmd.eqn});
-  Eq* const eq = eqn == TERN_NO_EQ ? nullptr : device.eqs.find(eqn);
-  if ((eqn != TERN_NO_EQ && eq == nullptr) || !device.uars.live(le(std::uint32_t{cmd.uar}))) {
+  Eq* const eq = eqn == TERN_NO_EQ ? nullptr : device.registry.eqs.find(eqn);
+  if ((eqn != TERN_NO_EQ && eq == nullptr) || !device.lane.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   if (eq != nullptr && eq->kind() != TERN_EQ_COMPLETION) return TERN_ST_BAD_PARAM;
   // One entry for each CQ: the event queue cannot overflow.
-  if (device.cqs.full() || (eq != nullptr && eq->users() == eq->size())) return TERN_ST_NO_RESOURCE;
-  auto cq = std::make_unique<Cq>(device, cmd, eq);
+  if (device.registry.cqs.full() || (eq != nullptr && eq->users() == eq->size())) return TERN_ST_NO_RESOURCE;
+  auto cq = std::make_unique<Cq>(device.lane, cmd, eq);
   if (const Status st = cq->init(); st != TERN_ST_OK) return st;
   Cq* const made = cq.get();
-  const std::uint32_t cqn = device.cqs.insert(std::move(cq));
+  const std::uint32_t cqn = device.registry.cqs.insert(std::move(cq));
   made->set_number(cqn);
-  device.uars.add(made->uar(), made->page_queue());
+  device.lane.uars.add(made->uar(), made->page_queue());
   reply.set_id(cqn);
   return TERN_ST_OK;
 }
 
 Status destroy_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Cq* const cq = device.cqs.find(id_of(cmd));
+  const Cq* const cq = device.registry.cqs.find(id_of(cmd));
   if (cq == nullptr) return TERN_ST_BAD_HANDLE;
   if (cq->used()) return TERN_ST_BUSY;
-  device.cqs.erase(id_of(cmd));
-  device.async_events.forget(id_of(cmd), is_cq_event);
+  device.registry.cqs.erase(id_of(cmd));
+  device.lane.async_events.forget(id_of(cmd), is_cq_event);
   return TERN_ST_OK;
 }
 
 Status resize_cq(Admin&, Device& device, const tern_cmd_resize_cq& cmd, Reply& reply) {
-  Cq* const cq = device.cqs.find(le(std::uint32_t{cmd.cqn}));
+  Cq* const cq = device.registry.cqs.find(le(std::uint32_t{cmd.cqn}));
   if (cq == nullptr) return TERN_ST_BAD_HANDLE;
   tern_rsp_resize_cq rsp;
   const Status st = cq->resize(cmd, &rsp);
@@ -113,39 +113,39 @@ Status resize_cq(Admin&, Device& device, const tern_cmd_resize_cq& cmd, Reply& r
 }
 
 Status modify_cq(Admin&, Device& device, const tern_cmd_modify_cq& cmd, Reply&) {
-  Cq* const cq = device.cqs.find(le(std::uint32_t{cmd.cqn}));
+  Cq* const cq = device.registry.cqs.find(le(std::uint32_t{cmd.cqn}));
   return cq == nullptr ? TERN_ST_BAD_HANDLE : cq->modify(cmd);
 }
 
 // ---- regions ----
 
 Status create_mr(Admin&, Device& device, const tern_cmd_create_mr& cmd, Reply& reply) {
-  const Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
+  const Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
   if (pd == nullptr) return TERN_ST_BAD_HANDLE;
   if (cmd.kind == TERN_MR_FAST && !pd->privileged) return TERN_ST_DENIED;
   std::uint32_t key;
-  const Status st = device.memory.create_mr(cmd, &key);
+  const Status st = device.registry.memory.create_mr(cmd, &key);
   if (st == TERN_ST_OK) reply.set_id(key);
   return st;
 }
 
 Status destroy_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.memory.destroy_mr(id_of(cmd));
+  return device.registry.memory.destroy_mr(id_of(cmd));
 }
 
 Status rereg_mr(Admin&, Device& device, const tern_cmd_rereg_mr& cmd, Reply&) {
   const bool pd = le(std::uint32_t{cmd.mask}) & TERN_REREG_PD;
-  if (pd && device.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
-  return device.memory.rereg_mr(cmd);
+  if (pd && device.registry.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
+  return device.registry.memory.rereg_mr(cmd);
 }
 
 Status update_pages(Admin&, Device& device, const tern_cmd_update_pages& cmd, Reply&) {
-  return device.memory.update_pages(cmd);
+  return device.registry.memory.update_pages(cmd);
 }
 
 Status query_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
   tern_rsp_mr rsp;
-  const Status st = device.memory.query(id_of(cmd), &rsp);
+  const Status st = device.registry.memory.query(id_of(cmd), &rsp);
   if (st == TERN_ST_OK) reply.set(rsp);
   return st;
 }
@@ -154,22 +154,22 @@ Status query_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply
 
 Status alloc_mw(Admin&, Device& device, const tern_cmd_alloc_mw& cmd, Reply& reply) {
   const std::uint32_t pdn = le(std::uint32_t{cmd.pdn});
-  if (device.pds.find(pdn) == nullptr) return TERN_ST_BAD_HANDLE;
+  if (device.registry.pds.find(pdn) == nullptr) return TERN_ST_BAD_HANDLE;
   std::uint32_t key;
-  const Status st = device.memory.alloc_mw(Pdn(pdn), cmd.type, &key);
+  const Status st = device.registry.memory.alloc_mw(Pdn(pdn), cmd.type, &key);
   if (st == TERN_ST_OK) reply.set_id(key);
   return st;
 }
 
 Status free_mw(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.memory.free_mw(id_of(cmd));
+  return device.registry.memory.free_mw(id_of(cmd));
 }
 
 // ---- device memory ----
 
 Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Reply& reply) {
   tern_rsp_alloc_dm rsp;
-  const Status st = device.dm.alloc(cmd, admin.page_shift(), &rsp);
+  const Status st = device.registry.dm.alloc(cmd, admin.page_shift(), &rsp);
   if (st != TERN_ST_OK) return st;
   reply.set(rsp);
   reply.when_clear(le(rsp.dmn));
@@ -177,7 +177,7 @@ Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Repl
 }
 
 Status free_dm(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.dm.free(id_of(cmd));
+  return device.registry.dm.free(id_of(cmd));
 }
 
 }  // namespace tern::commands

@@ -92,7 +92,7 @@ TEST_F(AdminTest, EventQueues) {
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, eqn), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_EQ, async), TERN_ST_OK);
-  EXPECT_EQ(device.async_eq, nullptr);
+  EXPECT_EQ(device.lane.async_events.eq, nullptr);
   EXPECT_EQ(objects().eq, 0U);
 }
 
@@ -139,7 +139,7 @@ TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
   m.mtu = 0xffffffff;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
   EXPECT_EQ(events(), 1U);
-  EXPECT_EQ(device.async_events.waiting(), 0U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
   m.mtu = query().mtu - 1;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
   EXPECT_EQ(events(), 2U);
@@ -383,15 +383,15 @@ TEST_F(AdminTest, ResetTakesDeviceMemoryBack) {
 
 TEST_F(AdminTest, DeviceWithoutDeviceMemory) {
   Device bare(host, admin_test_config());
-  EXPECT_FALSE(bare.caps() & TERN_CAP_DM);
-  EXPECT_EQ(bare.dm.size(), 0U);
-  EXPECT_EQ(bare.dm.max(), 0U);
+  EXPECT_FALSE(bare.registry.caps() & TERN_CAP_DM);
+  EXPECT_EQ(bare.registry.dm.size(), 0U);
+  EXPECT_EQ(bare.registry.dm.max(), 0U);
   tern_rsp_alloc_dm rsp;
-  EXPECT_EQ(bare.dm.alloc(tern_cmd_alloc_dm{1, 0, 0}, 12, &rsp), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(bare.registry.dm.alloc(tern_cmd_alloc_dm{1, 0, 0}, 12, &rsp), TERN_ST_BAD_PARAM);
   tern_cmd_create_mr c{};
   c.kind = TERN_MR_DM;
   std::uint32_t key;
-  EXPECT_EQ(bare.memory.create_mr(c, &key), TERN_ST_NOT_SUPPORTED);
+  EXPECT_EQ(bare.registry.memory.create_mr(c, &key), TERN_ST_NOT_SUPPORTED);
 }
 
 // ---- queue pairs ----
@@ -550,13 +550,13 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
 
 TEST_F(AdminQpTest, EventsOfADestroyedObjectAreDropped) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  device.async_events.raise(TERN_EV_QP_FATAL, qpn);
-  device.async_events.raise(TERN_EV_CQ_ERR, cqn);
-  device.async_events.raise(TERN_EV_CQ_ERR, qpn);
+  device.lane.async_events.raise(TERN_EV_QP_FATAL, qpn);
+  device.lane.async_events.raise(TERN_EV_CQ_ERR, cqn);
+  device.lane.async_events.raise(TERN_EV_CQ_ERR, qpn);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
-  EXPECT_EQ(device.async_events.waiting(), 2U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 2U);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
-  EXPECT_EQ(device.async_events.waiting(), 1U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
 }
 
 TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
@@ -567,7 +567,7 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   m.attr.port = 1;
   m.attr.state = TERN_QPS_INIT;
   ASSERT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
-  Cq* const cq = device.cqs.find(cqn);
+  Cq* const cq = device.registry.cqs.find(cqn);
   tern_cqe cqe{};
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(cq->push(cqe));
   EXPECT_FALSE(cq->push(cqe));
@@ -580,7 +580,7 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
 
 TEST_F(AdminQpTest, DoorbellsNeedTheRightPage) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
-  const auto bad = [&] { return device.counters.rdma[TERN_CNT_BAD_DOORBELL]; };
+  const auto bad = [&] { return device.lane.counters.rdma[TERN_CNT_BAD_DOORBELL]; };
   const std::uint32_t kick = field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | qpn;
   device.doorbell(std::uint64_t{uar} << 12, kick);
   EXPECT_EQ(bad(), 0U);
@@ -636,10 +636,10 @@ TEST_F(AdminTest, PortAndGids) {
   m.port = 1;
   m.mtu = 9001;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(device.async_events.waiting(), 0U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
   m.mtu = 4200;
   EXPECT_EQ(run(TERN_CMD_MODIFY_PORT, m), TERN_ST_OK);
-  EXPECT_EQ(device.async_events.waiting(), 1U) << "the MTU changed";
+  EXPECT_EQ(device.lane.async_events.waiting(), 1U) << "the MTU changed";
   EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().mtu, 4200U);
 
@@ -697,8 +697,8 @@ TEST_F(AdminTest, Capabilities) {
 
 TEST_F(AdminTest, CountersOfBothFunctions) {
   enable();
-  device.counters.add(TERN_CNT_RX_MALFORMED, 5);
-  device.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
+  device.lane.counters.add(TERN_CNT_RX_MALFORMED, 5);
+  device.lane.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
   ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}}, 1024), TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_CNT_RDMA_NUM>>()[TERN_CNT_RX_MALFORMED]), 5U);
   ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_ETH, 1, {}}, 1024), TERN_ST_OK);
@@ -736,13 +736,13 @@ TEST_F(AdminTest, ResetDestroysEverything) {
     named.cqn = cqn;
     (void)make(TERN_CMD_CREATE_SRQ, named);
     (void)make(TERN_CMD_CREATE_ETH_QUEUE, eth_command(cqn, uar));
-    device.counters.add(TERN_CNT_RX_MALFORMED);
+    device.lane.counters.add(TERN_CNT_RX_MALFORMED);
     submit(entry(TERN_CMD_NOP, 0, 0));
     set(TERN_REG_CTRL, TERN_CTRL_RESET);
     EXPECT_EQ(reg(TERN_REG_STATUS), kReady);
     EXPECT_EQ(reg(TERN_REG_AQ_LOG_SIZE), 0U);
     EXPECT_FALSE(device.run(1 << 20)) << "what was outstanding is never completed";
-    EXPECT_EQ(device.counters.rdma[TERN_CNT_RX_MALFORMED], 0U);
+    EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_RX_MALFORMED], 0U);
   }
 }
 

@@ -94,8 +94,8 @@ Status check_type(const tern_cmd_create_qp& cmd) {
 
 // What a new QP refers to; null what its type has not.
 struct Parents {
-  Device::Pd* pd = nullptr;
-  Device::Xrcd* xrcd = nullptr;
+  Registry::Pd* pd = nullptr;
+  Registry::Xrcd* xrcd = nullptr;
   Cq* send_cq = nullptr;
   Cq* recv_cq = nullptr;
   Srq* srq = nullptr;
@@ -103,16 +103,16 @@ struct Parents {
 
 Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents& p) {
   if (cmd.type == TERN_QPT_XRC_TGT) {
-    p.xrcd = device.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
+    p.xrcd = device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn}));
     return p.xrcd != nullptr ? TERN_ST_OK : TERN_ST_BAD_HANDLE;
   }
   const bool shares = cmd.flags & TERN_QP_F_SRQ;
-  p.pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
-  p.send_cq = device.cqs.find(le(std::uint32_t{cmd.send_cqn}));
-  p.recv_cq = device.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
-  if (shares) p.srq = device.srqs.find(le(std::uint32_t{cmd.srqn}));
+  p.pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
+  p.send_cq = device.registry.cqs.find(le(std::uint32_t{cmd.send_cqn}));
+  p.recv_cq = device.registry.cqs.find(le(std::uint32_t{cmd.recv_cqn}));
+  if (shares) p.srq = device.registry.srqs.find(le(std::uint32_t{cmd.srqn}));
   if (p.pd == nullptr || p.send_cq == nullptr || p.recv_cq == nullptr ||
-      (shares && p.srq == nullptr) || !device.uars.live(le(std::uint32_t{cmd.uar}))) {
+      (shares && p.srq == nullptr) || !device.lane.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
   // An XRC SRQ takes messages that name it, and only those.
@@ -130,50 +130,50 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
   if (gsi && !privileged) return TERN_ST_DENIED;
-  if (gsi ? device.qps.find(kGsiQpn) != nullptr : !device.qp_number_left()) return TERN_ST_NO_RESOURCE;
-  auto qp = std::make_unique<Qp>(device, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
+  if (gsi ? device.registry.qps.find(kGsiQpn) != nullptr : !device.registry.qp_number_left()) return TERN_ST_NO_RESOURCE;
+  auto qp = std::make_unique<Qp>(device.lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
   std::uint32_t qpn = kGsiQpn;
   if (gsi) {
-    device.qps.put(kGsiQpn, std::move(qp));
+    device.registry.qps.put(kGsiQpn, std::move(qp));
   } else {
-    qpn = device.qps.insert(std::move(qp));
+    qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
   // The record may have been another queue's.
   made->store_status();
-  if (!made->xrc_target()) device.uars.add(made->uar(), made->page_queue());
+  if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
   reply.set_id(qpn);
   return TERN_ST_OK;
 }
 
 Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Qp* const qp = device.qps.find(id_of(cmd));
+  const Qp* const qp = device.registry.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
-  if (Device::Xrcd* const xrcd = device.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
-  if (Device::Pd* const pd = device.pds.find(qp->pd().value); pd != nullptr) --pd->users;
-  device.multicast.forget(*qp);
-  device.remove_qp(id_of(cmd));
-  device.async_events.forget(id_of(cmd), is_qp_event);
+  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
+  if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
+  device.port.multicast.forget(*qp);
+  device.registry.remove_qp(id_of(cmd));
+  device.lane.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;
 }
 
 Status modify_qp(Admin&, Device& device, const tern_cmd_modify_qp& cmd, Reply&) {
-  Qp* const qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
+  Qp* const qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
   return qp == nullptr ? TERN_ST_BAD_HANDLE : qp->modify(cmd);
 }
 
 Status resume_qp(Admin&, Device& device, const tern_cmd_resume_qp& cmd, Reply&) {
   if (cmd.side > TERN_FAULT_RESPONDER || cmd.result > TERN_RESUME_FAIL) return TERN_ST_BAD_PARAM;
-  Qp* const qp = device.qps.find(le(std::uint32_t{cmd.qpn}));
+  Qp* const qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   return qp->resume_fault(cmd.side, le(std::uint32_t{cmd.token}), cmd.result);
 }
 
 Status query_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
-  const Qp* const qp = device.qps.find(id_of(cmd));
+  const Qp* const qp = device.registry.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   tern_rsp_query_qp rsp;
   qp->query(&rsp);

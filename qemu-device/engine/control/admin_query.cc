@@ -40,18 +40,18 @@ Status reply_counters(const std::array<std::uint64_t, N>& counters, Reply& reply
 // ---- the device ----
 
 Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
-  const Config& config = device.config;
+  const Config& config = device.registry.config;
   tern_rsp_caps caps{};
-  caps.flags = le(device.caps());
+  caps.flags = le(device.registry.caps());
   caps.max_mr_size = le(kMaxMrSize);
   caps.page_shift_mask = le(std::uint64_t{GENMASK(kPageShiftMax, kPageShiftMin)});
-  caps.dm_size = le(device.dm.size());
+  caps.dm_size = le(device.registry.dm.size());
   caps.guid = le(eui64(config.mac));
   caps.max_uar = le(admin.uar_pages());
   caps.max_pd = le(kMaxPd);
   caps.max_mr = le(config.max_mr);
   caps.max_mw = le(config.max_mw);
-  caps.max_dm = le(device.dm.max());
+  caps.max_dm = le(device.registry.dm.max());
   caps.max_eq = le(kMaxEq);
   caps.max_cq = le(config.max_cq);
   caps.max_cqe = le(std::uint32_t{1} << kMaxLogCq);
@@ -70,14 +70,14 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_recv_sge = le(kMaxSge);
   caps.max_sge_rd = le(kMaxSge);
   caps.max_rd_atomic = le(std::uint16_t{kMaxRdAtomic});
-  caps.gid_table_len = le(Port::kGidTableLen);
+  caps.gid_table_len = le(Addresses::kGidTableLen);
   caps.num_vectors = le(static_cast<std::uint16_t>(config.num_vectors));
   caps.max_eth_queues = le(Ethernet::kMaxQueues);
   std::ranges::copy(config.mac, caps.mac);
   caps.local_ca_ack_delay = kLocalAckDelay;
   caps.num_ports = kNumPorts;
   std::memcpy(caps.fw_name, kName.data(), kName.size());
-  caps.max_pages = le(device.page_budget.limit());
+  caps.max_pages = le(device.registry.page_budget.limit());
   caps.max_cmd_pages = le(kMaxCmdPages);
   reply.set(caps);
   return TERN_ST_OK;
@@ -85,22 +85,22 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
 
 Status query_objects(Admin&, Device& device, const None&, Reply& reply) {
   tern_rsp_objects rsp{};
-  rsp.uar = le(device.uars.handed_out());
-  rsp.pd = le(device.pds.count());
-  rsp.eq = le(device.eqs.count());
-  rsp.cq = le(device.cqs.count());
-  rsp.mr = le(device.memory.counts().mr);
-  rsp.mw = le(device.memory.counts().mw);
-  rsp.dm = le(device.dm.counts().parts);
-  rsp.dm_bytes = le(device.dm.counts().bytes);
-  rsp.qp = le(device.qps.count());
-  rsp.xrcd = le(device.xrcds.count());
-  rsp.srq = le(device.srqs.count());
-  rsp.mcast = le(device.multicast.attachments());
-  rsp.gid = le(device.port.gid_count());
-  rsp.eth_queue = le(device.ethernet.queue_count());
-  rsp.parked = le(device.page_faults.parked());
-  rsp.page_entries = le(device.page_entries());
+  rsp.uar = le(device.lane.uars.handed_out());
+  rsp.pd = le(device.registry.pds.count());
+  rsp.eq = le(device.registry.eqs.count());
+  rsp.cq = le(device.registry.cqs.count());
+  rsp.mr = le(device.registry.memory.counts().mr);
+  rsp.mw = le(device.registry.memory.counts().mw);
+  rsp.dm = le(device.registry.dm.counts().parts);
+  rsp.dm_bytes = le(device.registry.dm.counts().bytes);
+  rsp.qp = le(device.registry.qps.count());
+  rsp.xrcd = le(device.registry.xrcds.count());
+  rsp.srq = le(device.registry.srqs.count());
+  rsp.mcast = le(device.port.multicast.attachments());
+  rsp.gid = le(device.port.addresses.gid_count());
+  rsp.eth_queue = le(device.port.ethernet.queue_count());
+  rsp.parked = le(device.lane.page_faults.parked());
+  rsp.page_entries = le(device.registry.page_entries());
   reply.set(rsp);
   return TERN_ST_OK;
 }
@@ -109,9 +109,9 @@ Status query_counters(Admin&, Device& device, const tern_cmd_query_counters& cmd
   if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   switch (le(std::uint32_t{cmd.group})) {
     case TERN_COUNTERS_RDMA:
-      return reply_counters(device.counters.rdma, reply);
+      return reply_counters(device.lane.counters.rdma, reply);
     case TERN_COUNTERS_ETH:
-      return reply_counters(device.counters.eth, reply);
+      return reply_counters(device.lane.counters.eth, reply);
     default:
       return TERN_ST_BAD_PARAM;
   }
@@ -122,39 +122,39 @@ Status query_counters(Admin&, Device& device, const tern_cmd_query_counters& cmd
 Status query_port(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply& reply) {
   if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
   tern_rsp_port rsp{};
-  device.port.query(&rsp);
+  device.port.addresses.query(&rsp);
   reply.set(rsp);
   return TERN_ST_OK;
 }
 
 Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Reply&) {
-  const std::uint32_t mtu = device.port.mtu();
-  const Status st = device.port.modify(cmd);
-  if (device.port.mtu() != mtu) device.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
+  const std::uint32_t mtu = device.port.addresses.mtu();
+  const Status st = device.port.addresses.modify(cmd);
+  if (device.port.addresses.mtu() != mtu) device.lane.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
   return st;
 }
 
 Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
-  return device.port.set_gid(cmd);
+  return device.port.addresses.set_gid(cmd);
 }
 
 // ---- the Ethernet function ----
 
 Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd,
                         Reply& reply) {
-  if (!device.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
+  if (!device.lane.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
   std::uint32_t id;
-  const Status st = device.ethernet.create_queue(cmd, &id);
+  const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)), device.lane.uars, &id);
   if (st == TERN_ST_OK) reply.set_id(id);
   return st;
 }
 
 Status destroy_eth_queue(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.ethernet.destroy_queue(le(std::uint32_t{cmd.id}));
+  return device.port.ethernet.destroy_queue(le(std::uint32_t{cmd.id}));
 }
 
 Status set_rx_filter(Admin&, Device& device, const tern_cmd_set_rx_filter& cmd, Reply&) {
-  return device.ethernet.set_filter(cmd);
+  return device.port.ethernet.set_filter(cmd);
 }
 
 }  // namespace tern::commands

@@ -18,16 +18,16 @@ bool is_srq_event(std::uint16_t type) {
 }  // namespace
 
 Status alloc_xrcd(Admin&, Device& device, const None&, Reply& reply) {
-  if (device.xrcds.full()) return TERN_ST_NO_RESOURCE;
-  reply.set_id(device.xrcds.insert(std::make_unique<Device::Xrcd>()));
+  if (device.registry.xrcds.full()) return TERN_ST_NO_RESOURCE;
+  reply.set_id(device.registry.xrcds.insert(std::make_unique<Registry::Xrcd>()));
   return TERN_ST_OK;
 }
 
 Status free_xrcd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Device::Xrcd* const xrcd = device.xrcds.find(id_of(cmd));
+  const Registry::Xrcd* const xrcd = device.registry.xrcds.find(id_of(cmd));
   if (xrcd == nullptr) return TERN_ST_BAD_HANDLE;
   if (xrcd->users != 0) return TERN_ST_BUSY;
-  device.xrcds.erase(id_of(cmd));
+  device.registry.xrcds.erase(id_of(cmd));
   return TERN_ST_OK;
 }
 
@@ -36,17 +36,17 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   const bool xrc = cmd.flags & TERN_SRQ_F_XRC;
   // Of an XRC domain or a CQ that is not there nothing may be said.
   if (!xrc && (cmd.xrcdn != 0 || cmd.cqn != 0)) return TERN_ST_BAD_PARAM;
-  Device::Pd* const pd = device.pds.find(le(std::uint32_t{cmd.pdn}));
-  Device::Xrcd* const xrcd = xrc ? device.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
-  Cq* const cq = xrc ? device.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
+  Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
+  Registry::Xrcd* const xrcd = xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
+  Cq* const cq = xrc ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
   if (pd == nullptr || (xrc && (xrcd == nullptr || cq == nullptr))) return TERN_ST_BAD_HANDLE;
   // A dead CQ has told the SRQs it had that it died.
   if (xrc && cq->broken()) return TERN_ST_BAD_STATE;
-  if (device.srqs.full()) return TERN_ST_NO_RESOURCE;
-  auto srq = std::make_unique<Srq>(device, cmd, pd->privileged, cq);
+  if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
+  auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq, device.registry.next_srq_serial());
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
   Srq* const made = srq.get();
-  const std::uint32_t srqn = device.srqs.insert(std::move(srq));
+  const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
   made->set_number(srqn);
   // The record may have been another queue's. One that is unreachable is found out with the first WQE.
   (void)made->store_ci();
@@ -57,23 +57,23 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
 }
 
 Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Srq* const srq = device.srqs.find(id_of(cmd));
+  const Srq* const srq = device.registry.srqs.find(id_of(cmd));
   if (srq == nullptr) return TERN_ST_BAD_HANDLE;
   if (srq->users() != 0) return TERN_ST_BUSY;
-  --device.pds.find(srq->pd().value)->users;
-  if (Device::Xrcd* const xrcd = device.xrcds.find(srq->xrcd()); xrcd != nullptr) --xrcd->users;
-  device.srqs.erase(id_of(cmd));
-  device.async_events.forget(id_of(cmd), is_srq_event);
+  --device.registry.pds.find(srq->pd().value)->users;
+  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(srq->xrcd()); xrcd != nullptr) --xrcd->users;
+  device.registry.srqs.erase(id_of(cmd));
+  device.lane.async_events.forget(id_of(cmd), is_srq_event);
   return TERN_ST_OK;
 }
 
 Status modify_srq(Admin&, Device& device, const tern_cmd_modify_srq& cmd, Reply&) {
-  Srq* const srq = device.srqs.find(le(std::uint32_t{cmd.srqn}));
+  Srq* const srq = device.registry.srqs.find(le(std::uint32_t{cmd.srqn}));
   return srq == nullptr ? TERN_ST_BAD_HANDLE : srq->modify(cmd);
 }
 
 Status query_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
-  const Srq* const srq = device.srqs.find(id_of(cmd));
+  const Srq* const srq = device.registry.srqs.find(id_of(cmd));
   if (srq == nullptr) return TERN_ST_BAD_HANDLE;
   tern_rsp_query_srq rsp;
   srq->query(&rsp);

@@ -114,7 +114,7 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   // Lists as long as there is room for any, then queues that need none.
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), kPages / kMaxCmdPages);
   EXPECT_EQ(answer.status, TERN_ST_NO_MEMORY);
-  EXPECT_EQ(hostile.page_entries(), kPages);
+  EXPECT_EQ(hostile.registry.page_entries(), kPages);
   cq.pages = {};
   cq.pages.addr = host.alloc(4096);
   cq.log_size = 6;
@@ -174,9 +174,9 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   // Documentation/spec/limits.rst, "What a driver can make the device hold": 96 MiB and the page lists.
   EXPECT_LT(used, (std::uint64_t{96} << 20) + kPages * 8);
   // All of it is counted, and all of it comes back.
-  EXPECT_EQ(hostile.page_entries(), kPages);
+  EXPECT_EQ(hostile.registry.page_entries(), kPages);
   hostile.reset();
-  EXPECT_EQ(hostile.page_entries(), 0U);
+  EXPECT_EQ(hostile.registry.page_entries(), 0U);
 }
 
 TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
@@ -196,7 +196,7 @@ TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
   EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_NO_MEMORY);
   EXPECT_EQ(order(TERN_CMD_DESTROY_CQ, tern_cmd_object{cqn - 1, 0}), TERN_ST_OK);
   EXPECT_EQ(order(TERN_CMD_RESIZE_CQ, resize), TERN_ST_OK);
-  EXPECT_EQ(hostile.page_entries(), kPages - 2 * kMaxCmdPages + 1);
+  EXPECT_EQ(hostile.registry.page_entries(), kPages - 2 * kMaxCmdPages + 1);
 }
 
 TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
@@ -207,12 +207,12 @@ TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
   mr.length = 4096;
   mr.pdn = id();
   EXPECT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(hostile.page_entries(), 0U);
+  EXPECT_EQ(hostile.registry.page_entries(), 0U);
   mr.pages.addr = 0;
   mr.pages.kind = TERN_PAGES_LIST;
   mr.flags = TERN_MR_F_INCOMPLETE;
   ASSERT_EQ(order(TERN_CMD_CREATE_MR, mr), TERN_ST_OK);
-  EXPECT_EQ(hostile.page_entries(), kMaxCmdPages + 1);
+  EXPECT_EQ(hostile.registry.page_entries(), kMaxCmdPages + 1);
   tern_cmd_update_pages update{};
   update.pages = repeated(kMaxCmdPages + 1);
   update.key = id();
@@ -236,7 +236,7 @@ TEST_F(BudgetTest, EntriesEndASlice) {
   hostile.reg_write(TERN_REG_AQ_TAIL, hostile_tail += 4);
   for (unsigned done_now = 1; done_now <= 4; ++done_now) {
     EXPECT_EQ(hostile.run(1 << 20), done_now < 4);
-    EXPECT_EQ(hostile.memory.counts().mr, done_now);
+    EXPECT_EQ(hostile.registry.memory.counts().mr, done_now);
   }
 }
 
@@ -263,16 +263,16 @@ TEST_F(BudgetTest, AFailedQueueVisitsItsUsers) {
     qp.send_cqn = qp.recv_cqn = id();
     ASSERT_EQ(order(TERN_CMD_CREATE_QP, qp), TERN_ST_OK);
   }
-  Cq* const cq_of_last = hostile.cqs.find(qp.send_cqn);
+  Cq* const cq_of_last = hostile.registry.cqs.find(qp.send_cqn);
   ASSERT_NE(cq_of_last, nullptr);
-  const std::uint64_t before = hostile.visits;
+  const std::uint64_t before = hostile.lane.visits;
   host.punch(cq.pages.addr, 4096);
   tern_cqe cqe{};
   EXPECT_FALSE(cq_of_last->push(cqe));
-  EXPECT_EQ(hostile.visits - before, 2U) << "the QP as sender and as receiver";
+  EXPECT_EQ(hostile.lane.visits - before, 2U) << "the QP as sender and as receiver";
   while (hostile.run(1 << 20)) {
   }
-  EXPECT_EQ(hostile.visits - before, 2U) << "no walk over all QPs: no XRC SRQ is among the users";
+  EXPECT_EQ(hostile.lane.visits - before, 2U) << "no walk over all QPs: no XRC SRQ is among the users";
 }
 
 // ---- device memory in pieces ----
@@ -297,7 +297,7 @@ class ClearingTest : public AdminTest {
     large.reg_write(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(acq >> 32));
     large.reg_write(TERN_REG_AQ_LOG_SIZE, kLog);
     large.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
-    std::ranges::fill(large.config.dm, std::byte{0x5a});
+    std::ranges::fill(large.registry.config.dm, std::byte{0x5a});
   }
   // Each command has an input and a reply of its own: they complete in any order.
   template <class In>
@@ -322,8 +322,8 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
   EXPECT_TRUE(large.run(1 << 20)) << "more to zero";
   EXPECT_EQ(completion(0).phase, 0U);
-  EXPECT_EQ(large.dm.counts().parts, 0U);
-  EXPECT_EQ(large.dm.counts().bytes, 0U);
+  EXPECT_EQ(large.registry.dm.counts().parts, 0U);
+  EXPECT_EQ(large.registry.dm.counts().bytes, 0U);
   submit_to(TERN_CMD_FREE_DM, tern_cmd_object{1, 0}, 0);
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{4096, 0, 0}, sizeof(tern_rsp_alloc_dm));
   EXPECT_TRUE(large.run(1 << 20));
@@ -340,9 +340,9 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
   EXPECT_EQ(completion(2).status, TERN_ST_OK);
   const auto rsp = reply_of<tern_rsp_alloc_dm>(0);
   EXPECT_EQ(rsp.size, kLarge);
-  for (const std::byte b : large.config.dm.subspan(rsp.offset, rsp.size)) ASSERT_EQ(b, std::byte{0});
-  EXPECT_EQ(large.dm.counts().parts, 2U);
-  EXPECT_EQ(large.dm.counts().bytes, kLarge + 4096);
+  for (const std::byte b : large.registry.config.dm.subspan(rsp.offset, rsp.size)) ASSERT_EQ(b, std::byte{0});
+  EXPECT_EQ(large.registry.dm.counts().parts, 2U);
+  EXPECT_EQ(large.registry.dm.counts().bytes, kLarge + 4096);
   submit_to(TERN_CMD_FREE_DM, tern_cmd_object{rsp.dmn, 0}, 0);
   EXPECT_FALSE(large.run(1 << 20));
   EXPECT_EQ(completion(3).status, TERN_ST_OK);
@@ -370,8 +370,8 @@ TEST_F(ClearingTest, TheReplysMemoryGoes) {
   while (large.run(1 << 20)) {
   }
   EXPECT_EQ(completion(0).status, TERN_ST_DMA_ERROR);
-  EXPECT_EQ(large.dm.counts().parts, 0U);
-  EXPECT_EQ(large.dm.counts().bytes, 0U);
+  EXPECT_EQ(large.registry.dm.counts().parts, 0U);
+  EXPECT_EQ(large.registry.dm.counts().bytes, 0U);
 }
 
 }  // namespace

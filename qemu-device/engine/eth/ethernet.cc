@@ -5,8 +5,10 @@
 #include <array>
 #include <cstring>
 
-#include "control/device.h"
 #include "core/limits.h"
+#include "eth/addresses.h"
+#include "objects/context.h"
+#include "objects/uar_pages.h"
 
 namespace tern {
 
@@ -75,30 +77,30 @@ struct Ethernet::TxFrame {
   std::uint64_t bytes = 0;
 };
 
-Ethernet::Ethernet(Device& device) : device_(device), queues_(1, 2 * kMaxQueues) {}
+Ethernet::Ethernet(Context& context, const Addresses& addresses)
+    : context_(context), addresses_(addresses), queues_(1, 2 * kMaxQueues) {}
 
 Ethernet::~Ethernet() = default;
 
-Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id) {
+Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id) {
   const Record record(le(std::uint64_t{cmd.record}));
   if (cmd.direction > TERN_ETH_QUEUE_RX || cmd.log_size < kLogSizeMin ||
       cmd.log_size > kLogSizeMax || !is_port(cmd.port) || !record.fits<tern_eth_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  Cq* const cq = device_.cqs.find(le(cmd.cqn));
   if (!cq) return TERN_ST_BAD_HANDLE;
   if (cq->broken()) return TERN_ST_BAD_STATE;
   if (first(cmd.direction)) return TERN_ST_NO_RESOURCE;
-  auto q = std::make_unique<Queue>(device_.page_budget);
+  auto q = std::make_unique<Queue>(context_.page_budget);
   q->cmd = cmd;
   q->cq = cq;
   q->record = record;
   const std::uint64_t ring = std::uint64_t{kDescriptor} << cmd.log_size;
-  if (const Status st = q->buffer.load(device_.host, cmd.pages, ring)) return st;
+  if (const Status st = q->buffer.load(context_.host, cmd.pages, ring)) return st;
   cq->attach(q->cq_user);
   Queue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));
-  device_.uars.add(le(cmd.uar), queue->page_queue);
+  uars.add(le(cmd.uar), queue->page_queue);
   return TERN_ST_OK;
 }
 
@@ -161,9 +163,9 @@ void Ethernet::run_queue(Queue& q, std::uint32_t& budget) {
 }
 
 bool Ethernet::read_pi(Queue& q) {
-  const auto pi = q.record.load32(device_.host, offsetof(tern_eth_record, pi));
+  const auto pi = q.record.load32(context_.host, offsetof(tern_eth_record, pi));
   if (!pi) {
-    device_.counters.add(TERN_CNT_DMA_ERRORS);
+    context_.counters.add(TERN_CNT_DMA_ERRORS);
     fail(q, q.ci);
     return false;
   }
@@ -177,7 +179,7 @@ bool Ethernet::read_pi(Queue& q) {
 
 // A frame of full MTU has up to two tags (IEEE 802.1ad).
 std::uint32_t Ethernet::most_bytes() const {
-  return device_.port.mtu() + static_cast<std::uint32_t>(kHeader + 2 * kTag);
+  return addresses_.mtu() + static_cast<std::uint32_t>(kHeader + 2 * kTag);
 }
 
 // Copies the descriptors of the next frame; kNothing while its last one is not posted.
@@ -188,8 +190,8 @@ Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
       return Took::kBroken;
     }
     tern_eth_txd& txd = frame.txd[frame.count];
-    if (!q.buffer.read(device_.host, q.slot(q.ci + frame.count), bytes_of(txd))) {
-      device_.counters.add(TERN_CNT_DMA_ERRORS);
+    if (!q.buffer.read(context_.host, q.slot(q.ci + frame.count), bytes_of(txd))) {
+      context_.counters.add(TERN_CNT_DMA_ERRORS);
       fail(q, q.ci);
       return Took::kBroken;
     }
@@ -202,23 +204,23 @@ Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
 
 // Gathers a frame and hands it to the wire; the status of its completion.
 std::uint8_t Ethernet::send(const TxFrame& frame) {
-  Counters& counters = device_.counters;
+  Counters& counters = context_.counters;
   if (frame.bytes < kHeader || frame.bytes > most_bytes()) {
     counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
     return TERN_CQE_LOC_LEN_ERR;
   }
-  if (!device_.port.active()) {
+  if (!addresses_.active()) {
     // Like a cable that is not plugged in: the frame is gone, the driver need not know.
     counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
     return TERN_CQE_SUCCESS;
   }
   const auto bytes = static_cast<std::size_t>(frame.bytes);
   const std::size_t len = std::max(bytes, kMinFrame);
-  const auto room = device_.effects->begin_frame(len);
+  const auto room = context_.effects->begin_frame(len);
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < frame.count; ++i) {
     const std::uint32_t n = le(frame.txd[i].length);
-    if (!dma_read(device_.host, le(frame.txd[i].addr), room.subspan(at, n))) {
+    if (!dma_read(context_.host, le(frame.txd[i].addr), room.subspan(at, n))) {
       counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
       counters.add(TERN_CNT_DMA_ERRORS);
       return TERN_CQE_LOC_PROT_ERR;
@@ -226,7 +228,7 @@ std::uint8_t Ethernet::send(const TxFrame& frame) {
     at += n;
   }
   std::ranges::fill(room.subspan(bytes), std::byte{0});
-  device_.effects->commit_frame(len, true, device_.host.now());
+  context_.effects->commit_frame(len, true, context_.host.now());
   counters.add_eth(TERN_ETH_CNT_TX_PACKETS);
   counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes);
   return TERN_CQE_SUCCESS;
@@ -238,7 +240,7 @@ void Ethernet::complete(Queue& q, std::uint32_t index, std::uint8_t opcode, std:
   cqe.qpn = le(q.id);
   cqe.byte_len = le(len);
   cqe.wqe_index = le(index);
-  cqe.timestamp = le(device_.host.now());
+  cqe.timestamp = le(context_.host.now());
   cqe.opcode = opcode;
   cqe.status = status;
   cqe.flags = opcode == TERN_ETH_RX ? TERN_CQE_F_RECV : 0;
@@ -261,7 +263,7 @@ Ethernet::Queue* Ethernet::first(std::uint8_t direction) const {
 }
 
 bool Ethernet::mac_wanted(const Mac& dst) const {
-  if (dst == device_.port.mac() || dst == kBroadcast) return true;
+  if (dst == addresses_.mac() || dst == kBroadcast) return true;
   if (is_group(dst) && (le(filter_.flags) & TERN_RXF_ALLMULTI)) return true;
   const auto list = std::span(filter_.macs).first(le(filter_.num_macs));
   return std::ranges::any_of(
@@ -280,8 +282,8 @@ bool Ethernet::wanted(std::span<const std::byte> frame) const {
 void Ethernet::receive(std::span<const std::byte> frame) {
   Queue* const q = first(TERN_ETH_QUEUE_RX);
   // Nobody listens: the interface is down, or its driver not there. No loss worth counting.
-  if (!device_.port.active() || !q || q->broken || frame.size() < kHeader) return;
-  Counters& counters = device_.counters;
+  if (!addresses_.active() || !q || q->broken || frame.size() < kHeader) return;
+  Counters& counters = context_.counters;
   if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
   if (frame.size() > most_bytes()) {
     return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
@@ -289,13 +291,13 @@ void Ethernet::receive(std::span<const std::byte> frame) {
   if (q->ci == q->pi && !read_pi(*q)) return;
   if (q->ci == q->pi) return counters.add_eth(TERN_ETH_CNT_RX_NO_BUFFER);
   tern_eth_rxd rxd;
-  if (!q->buffer.read(device_.host, q->slot(q->ci), bytes_of(rxd))) {
+  if (!q->buffer.read(context_.host, q->slot(q->ci), bytes_of(rxd))) {
     counters.add(TERN_CNT_DMA_ERRORS);
     return fail(*q, q->ci);
   }
   if (le(rxd.length) < frame.size()) return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
   const std::uint32_t index = q->ci++;
-  if (!dma_write(device_.host, le(rxd.addr), frame)) {
+  if (!dma_write(context_.host, le(rxd.addr), frame)) {
     counters.add(TERN_CNT_DMA_ERRORS);
     return complete(*q, index, TERN_ETH_RX, TERN_CQE_LOC_PROT_ERR, 0);
   }

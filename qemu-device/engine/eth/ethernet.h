@@ -11,17 +11,20 @@
 
 namespace tern {
 
-class Device;
+class Addresses;
+class Context;
+class UarPages;
 
 class Ethernet {
  public:
   static constexpr std::uint16_t kMaxQueues = 1;  // of each direction
 
-  explicit Ethernet(Device& device);
+  Ethernet(Context& context, const Addresses& addresses);
   ~Ethernet();
 
-  // The caller has checked that the UAR page is handed out; all else is checked here.
-  [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, std::uint32_t* id);
+  // The caller has checked that the UAR page, one of `uars`, is handed out; all else is checked here. `cq`: the CQ that the command
+  // names, null when there is none.
+  [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);
   [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
   void reset();
@@ -52,7 +55,8 @@ class Ethernet {
                 std::uint32_t len);
   void fail(Queue& q, std::uint32_t index);
 
-  Device& device_;
+  Context& context_;
+  const Addresses& addresses_;
   Table<Queue> queues_;
   tern_cmd_set_rx_filter filter_{};
 };

@@ -239,7 +239,7 @@ TEST_F(EthernetTest, LongQueueTakesSeveralTurns) {
   tx.publish();
   tx.kick();
   EXPECT_TRUE(a.device.run(3000));
-  EXPECT_EQ(a.device.effects->frames().size(), 3U);
+  EXPECT_EQ(a.device.lane.effects->frames().size(), 3U);
   sim.run_until_idle();
   EXPECT_EQ(tx.cq().poll_all().size(), 16U);
 }
@@ -435,8 +435,8 @@ TEST_F(EthernetTest, ResetForgetsQueuesAndFilter) {
   rx.post_buffer();
   EXPECT_EQ(filter(TERN_RXF_PROMISC), TERN_ST_OK);
   b.device.reset();
-  EXPECT_EQ(b.device.ethernet.queue_count(), 0U);
-  EXPECT_EQ(b.device.page_entries(), 0U);
+  EXPECT_EQ(b.device.port.ethernet.queue_count(), 0U);
+  EXPECT_EQ(b.device.registry.page_entries(), 0U);
   b.device.receive(eth_frame(kBroadcast, a.mac(), 100));
 }
 

@@ -657,7 +657,7 @@ void AdminPlay::finish() {
     tern_cmd_set_gid gid{};
     gid.index = i;
     gid.port = 1;
-    if (w_.device->port.gid_count() != 0) (void)w_.command(TERN_CMD_SET_GID, gid);
+    if (w_.device->port.addresses.gid_count() != 0) (void)w_.command(TERN_CMD_SET_GID, gid);
   }
   const auto left = w_.objects();
   const tern_rsp_objects none{};

@@ -54,7 +54,7 @@ void fix_icrc(std::span<std::byte> frame) {
 }
 
 void Play::fill(Packet& p, const FuzzQp& to) {
-  Qp* const live = w_.device->qps.find(to.number);
+  Qp* const live = w_.device->registry.qps.find(to.number);
   tern_rsp_query_qp now{};
   if (live != nullptr) live->query(&now);
   constexpr std::array classes = {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc,

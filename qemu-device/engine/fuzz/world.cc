@@ -289,7 +289,7 @@ void World::make_dm() {
 
 void World::bind_windows() {
   if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI) return;
-  const Accessor who = device->qps.find(qps[0].number)->accessor();
+  const Accessor who = device->registry.qps.find(qps[0].number)->accessor();
   for (std::size_t i = 0; i < windows.size(); ++i) {
     Region& mw = windows[i];
     mw.iova = rw.iova + 0x100 + 0x80 * i;
@@ -301,7 +301,7 @@ void World::bind_windows() {
     seg.rkey = seg.new_rkey = mw.key;
     seg.access = kAll & kWindowRights;
     seg.type = static_cast<std::uint8_t>(i + 1);
-    if (!device->memory.bind_mw(who, seg)) violation("a window cannot be bound", i);
+    if (!device->registry.memory.bind_mw(who, seg)) violation("a window cannot be bound", i);
   }
 }
 
@@ -481,7 +481,7 @@ bool World::next_timer() {
 }
 
 void World::collect() {
-  Effects& fx = *device->effects;
+  Effects& fx = *device->lane.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) look_at(f);
   fx.clear();
@@ -490,8 +490,8 @@ void World::collect() {
 // What leaves the device is a frame that the wire takes and that a peer can read.
 void World::look_at(const Effects::Frame& f) {
   if (f.received) return;
-  const auto bytes = device->effects->bytes(f);
-  if (bytes.size() < 60 || bytes.size() > device->port.max_mtu() + 18) {
+  const auto bytes = device->lane.effects->bytes(f);
+  if (bytes.size() < 60 || bytes.size() > device->port.addresses.max_mtu() + 18) {
     violation("a frame of a size the wire does not take", bytes.size());
   }
   if (trust_sent) {
@@ -553,14 +553,14 @@ void World::tear_down(bool reset) {
   }
   device->reset();
   check();
-  if (device->qps.count() != 0 || device->cqs.count() != 0 || device->eqs.count() != 0 ||
-      device->pds.count() != 0 || device->memory.counts().mr != 0 ||
-      device->memory.counts().mw != 0 || device->page_entries() != 0 ||
-      device->dm.counts().parts != 0 || device->dm.counts().bytes != 0) {
+  if (device->registry.qps.count() != 0 || device->registry.cqs.count() != 0 || device->registry.eqs.count() != 0 ||
+      device->registry.pds.count() != 0 || device->registry.memory.counts().mr != 0 ||
+      device->registry.memory.counts().mw != 0 || device->registry.page_entries() != 0 ||
+      device->registry.dm.counts().parts != 0 || device->registry.dm.counts().bytes != 0) {
     violation("objects left behind by a reset");
   }
   if (device->next_deadline() != kNever) violation("a timer left behind by a reset");
-  device->effects->clear();
+  device->lane.effects->clear();
   device.reset();
 }
 

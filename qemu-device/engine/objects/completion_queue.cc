@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "control/device.h"
 #include "core/limits.h"
+#include "objects/context.h"
 #include "objects/queues.h"
 
 namespace tern {
@@ -19,13 +19,13 @@ std::uint64_t ring_bytes(unsigned log_size) { return sizeof(tern_cqe) << log_siz
 
 }  // namespace
 
-Cq::Cq(Device& device, const tern_cmd_create_cq& cmd, Eq* eq)
-    : device_(device),
+Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
+    : context_(context),
       cmd_(cmd),
-      buffer_(device.page_budget),
+      buffer_(context.page_budget),
       eq_(eq),
       record_(le(std::uint64_t{cmd.record})),
-      period_end_(device.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
+      period_end_(context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
       log_size_(cmd.log_size) {
   if (eq_ != nullptr) eq_->attach_cq();
 }
@@ -39,7 +39,7 @@ Status Cq::init() {
       !record_.fits<tern_cq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  return buffer_.load(device_.host, cmd_.pages, ring_bytes(log_size_));
+  return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
 // Whether there is a free entry; the record is read only when none is known. A consumer index
@@ -47,7 +47,7 @@ Status Cq::init() {
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
   if (ignores_overrun() || index - ci_ < size()) return true;
-  const auto ci = record_.load32(device_.host, offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
   if (!ci) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
@@ -63,10 +63,10 @@ bool Cq::make_room() {
 bool Cq::push(tern_cqe& cqe) {
   if (broken_ || !make_room()) return false;
   const std::uint64_t place = pi_ - base_;
-  cqe.timestamp = le(device_.host.now());
+  cqe.timestamp = le(context_.host.now());
   cqe.phase = le(static_cast<std::uint32_t>(~(place >> log_size_) & TERN_CQE_PHASE));
   const std::uint64_t slot = place & (size() - 1);
-  if (!buffer_.publish(device_.host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
+  if (!buffer_.publish(context_.host, slot * sizeof(cqe), std::as_bytes(std::span(&cqe, 1)))) {
     fail(TERN_CNT_DMA_ERRORS);
     return false;
   }
@@ -82,7 +82,7 @@ bool Cq::push(tern_cqe& cqe) {
 
 void Cq::arm() {
   if (broken_ || eq_ == nullptr) return;
-  const auto word = record_.load32(device_.host, offsetof(tern_cq_record, arm));
+  const auto word = record_.load32(context_.host, offsetof(tern_cq_record, arm));
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
   if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_) return;
@@ -113,14 +113,14 @@ void Cq::tell(std::uint64_t more) {
   if (!moderated() || (count_ != 0 && pending_ >= count_)) {
     fire();
   } else if (!period_end_.armed()) {
-    period_end_.arm(device_.host.now() + period_ * kNanosPerMicro);
+    period_end_.arm(context_.host.now() + period_ * kNanosPerMicro);
   }
 }
 
 // One event that is not consumed is enough: who takes it looks at the queue after that.
 void Cq::fire() {
   if (eqe_posted_ && !eq_->consumed(eqe_index_)) {
-    device_.counters.add(TERN_CNT_EQ_COALESCED);
+    context_.counters.add(TERN_CNT_EQ_COALESCED);
   } else {
     const std::uint64_t index = eq_->pi();
     if (!eq_->post(TERN_EV_COMPLETION, cqn_)) return;  // stays armed
@@ -139,10 +139,10 @@ void Cq::fail(unsigned counter) {
   broken_ = true;
   armed_ = false;
   period_end_.cancel();
-  device_.counters.add(counter);
-  device_.async_events.raise(TERN_EV_CQ_ERR, cqn_);
+  context_.counters.add(counter);
+  context_.async_events.raise(TERN_EV_CQ_ERR, cqn_);
   users_.for_each([this](CqUser& user) {
-    ++device_.visits;
+    ++context_.visits;
     user.failed_(user.user_);
   });
 }
@@ -150,10 +150,10 @@ void Cq::fail(unsigned counter) {
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (!size_ok(cmd.log_size)) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
-  QueueBuffer fresh(device_.page_budget);
-  const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
+  QueueBuffer fresh(context_.page_budget);
+  const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
-  const auto ci = record_.load32(device_.host, offsetof(tern_cq_record, ci));
+  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
   // Software puts what it has not consumed in front of what comes, or has lost it already.
   const std::uint32_t unconsumed = static_cast<std::uint32_t>(pi_) - *ci;

@@ -217,7 +217,7 @@ class ModerationTest : public CqTest {
   // Lets time pass, as the device does between two of its turns.
   void wait(Nanos ns) {
     host.advance(ns);
-    (void)device.timers.run(host.now(), 64);
+    (void)device.lane.timers.run(host.now(), 64);
   }
 };
 
@@ -367,14 +367,14 @@ TEST_F(ModerationTest, ADeadOrDestroyedQueueTellsNothing) {
   ASSERT_TRUE(cq->broken());
   wait(100'000);
   EXPECT_EQ(events(), 0U);
-  EXPECT_EQ(device.timers.next(), kNever);
+  EXPECT_EQ(device.lane.timers.next(), kNever);
 
-  cq = std::make_unique<Cq>(device, cmd, eq.get());
+  cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
   ASSERT_EQ(cq->init(), TERN_ST_OK);
   ASSERT_EQ(moderate(100, 10), TERN_ST_OK);
   arm(0, 0);
   ASSERT_TRUE(push());
-  EXPECT_NE(device.timers.next(), kNever);
+  EXPECT_NE(device.lane.timers.next(), kNever);
   cq.reset();
   wait(100'000);
   EXPECT_EQ(events(), 0U);
@@ -403,7 +403,7 @@ class OverrunTest : public CqTest {
  protected:
   OverrunTest() {
     cmd.flags = TERN_CQ_F_IGNORE_OVERRUN;
-    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
     EXPECT_EQ(cq->init(), TERN_ST_OK);
   }
 };
@@ -418,7 +418,7 @@ TEST_F(OverrunTest, OldEntriesAreOverwritten) {
   }
   EXPECT_FALSE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 0U);
-  EXPECT_EQ(device.async_events.waiting(), 0U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 0U);
 }
 
 TEST_F(OverrunTest, EventsGoOn) {

@@ -3,33 +3,34 @@
 #include <atomic>
 #include <cstddef>
 
-#include "control/device.h"
 #include "core/limits.h"
+#include "objects/context.h"
+#include "objects/events.h"
 #include "objects/queues.h"
 
 namespace tern {
 
 // ---- Eq ----
 
-Eq::Eq(Device& device, const tern_cmd_create_eq& cmd)
-    : device_(device),
+Eq::Eq(Context& context, const tern_cmd_create_eq& cmd)
+    : context_(context),
       cmd_(cmd),
       record_(le(std::uint64_t{cmd.record})),
-      buffer_(device.page_budget) {}
+      buffer_(context.page_budget) {}
 
 Status Eq::init() {
   if (cmd_.kind > TERN_EQ_FAULT || cmd_.log_size < kMinLogEq || cmd_.log_size > kMaxLogEq ||
-      le(std::uint16_t{cmd_.vector}) >= device_.config.num_vectors ||
+      le(std::uint16_t{cmd_.vector}) >= context_.config.num_vectors ||
       !record_.fits<tern_eq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
   const std::size_t entry = cmd_.kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe);
-  return buffer_.load(device_.host, cmd_.pages, std::uint64_t{size()} * entry);
+  return buffer_.load(context_.host, cmd_.pages, std::uint64_t{size()} * entry);
 }
 
 void Eq::read_ci() {
-  const auto ci = record_.load32(device_.host, offsetof(tern_eq_record, ci));
-  if (!ci) return device_.fatal(TERN_FATAL_EQ_DMA);
+  const auto ci = record_.load32(context_.host, offsetof(tern_eq_record, ci));
+  if (!ci) return context_.fatal(TERN_FATAL_EQ_DMA);
   // An index ahead of ours, or behind by more than the queue holds, consumes nothing.
   const std::uint32_t waiting = static_cast<std::uint32_t>(pi_) - *ci;
   if (waiting <= size()) ci_ = pi_ - waiting;
@@ -70,12 +71,12 @@ bool Eq::post(tern_fault& entry) {
 
 bool Eq::publish(std::span<const std::byte> entry) {
   const std::uint64_t slot = pi_ & (size() - 1);
-  if (!buffer_.publish(device_.host, slot * entry.size(), entry)) {
-    device_.fatal(TERN_FATAL_EQ_DMA);
+  if (!buffer_.publish(context_.host, slot * entry.size(), entry)) {
+    context_.fatal(TERN_FATAL_EQ_DMA);
     return false;
   }
   ++pi_;
-  device_.effects->raise(le(std::uint16_t{cmd_.vector}));
+  context_.effects->raise(le(std::uint16_t{cmd_.vector}));
   return true;
 }
 
@@ -83,17 +84,15 @@ bool Eq::publish(std::span<const std::byte> entry) {
 
 void AsyncEvents::raise(std::uint16_t type, std::uint32_t id) {
   // Nothing overtakes what waits.
-  Eq* const eq = device_.async_eq;
   if (waiting_.empty() && eq != nullptr && eq->post(type, id)) return;
   if (known_.emplace(type, id).second) {
     waiting_.emplace_back(type, id);
   } else {
-    device_.counters.add(TERN_CNT_EQ_COALESCED);
+    counters_.add(TERN_CNT_EQ_COALESCED);
   }
 }
 
 void AsyncEvents::flush() {
-  Eq* const eq = device_.async_eq;
   while (eq != nullptr && !waiting_.empty()) {
     const auto [type, id] = waiting_.front();
     if (!eq->post(type, id)) return;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "objects/page_faults.h"
 
-#include "control/device.h"
+#include "core/counters.h"
+#include "objects/queues.h"
 
 namespace tern {
 
 void PageFaults::raise(Fault& fault) {
   fault.token = ++tokens_;
   ++parked_;
-  device_.counters.add(TERN_CNT_PAGE_FAULTS);
+  counters_.add(TERN_CNT_PAGE_FAULTS);
   // No fault overtakes one that waits.
   if (waiting_.empty() && report(fault)) return;
   fault.state = Fault::State::kWaiting;
@@ -36,7 +37,7 @@ void PageFaults::flush() {
 }
 
 bool PageFaults::report(Fault& fault) {
-  if (device_.fault_eq == nullptr) return false;
+  if (eq == nullptr) return false;
   tern_fault entry{};
   entry.addr = le(fault.addr);
   entry.length = le(fault.length);
@@ -46,7 +47,7 @@ bool PageFaults::report(Fault& fault) {
   entry.side = fault.side;
   entry.write = fault.write ? 1 : 0;
   entry.port = fault.port;
-  if (!device_.fault_eq->post(entry)) return false;
+  if (!eq->post(entry)) return false;
   fault.state = Fault::State::kReported;
   return true;
 }

@@ -9,7 +9,8 @@
 
 namespace tern {
 
-class Device;
+class Eq;
+struct Counters;
 
 // The fault of one half of a QP, part of that half: it has at most one at a time, so none is lost and none is allocated.
 struct Fault {
@@ -39,7 +40,7 @@ struct Fault {
 
 class PageFaults {
  public:
-  explicit PageFaults(Device& device) : device_(device) {}
+  explicit PageFaults(Counters& counters) : counters_(counters) {}
 
   // Reports a fault, now or when the queue has room. Its state is kNone before.
   void raise(Fault& fault);
@@ -52,10 +53,12 @@ class PageFaults {
   // Faults that have not ended.
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 
+  Eq* eq = nullptr;  // the fault event queue, if there is one
+
  private:
   [[nodiscard]] bool report(Fault& fault);
 
-  Device& device_;
+  Counters& counters_;
   List<Fault> waiting_;  // oldest first
   std::uint32_t parked_ = 0;
   std::uint32_t tokens_ = 0;  // given out; outlives resets

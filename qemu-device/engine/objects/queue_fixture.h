@@ -43,8 +43,8 @@ class QueueTest : public testing::Test {
     return p;
   }
   bool raised(unsigned vector) {
-    const bool was = (device.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
-    device.effects->clear();
+    const bool was = (device.lane.effects->vectors()[vector / 64] >> (vector % 64)) & 1;
+    device.lane.effects->clear();
     return was;
   }
   std::uint32_t status() { return device.reg_read(TERN_REG_STATUS); }
@@ -76,13 +76,13 @@ class CqTest : public EqTest {
 
   CqTest() {
     eq_cmd = command();
-    eq = std::make_unique<Eq>(device, eq_cmd);
+    eq = std::make_unique<Eq>(device.lane, eq_cmd);
     EXPECT_EQ(eq->init(), TERN_ST_OK);
     cmd.pages = direct(kCqes * sizeof(tern_cqe));
     cmd.record = host.alloc(sizeof(tern_cq_record), sizeof(tern_cq_record));
     cmd.uar = 5;
     cmd.log_size = 3;
-    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
     EXPECT_EQ(cq->init(), TERN_ST_OK);
     cq->set_number(77);
   }
@@ -113,7 +113,7 @@ class CqTest : public EqTest {
     set_ci(eq_cmd, static_cast<std::uint32_t>(taken));
     return n;
   }
-  std::uint64_t count(unsigned index) { return device.counters.rdma[index]; }
+  std::uint64_t count(unsigned index) { return device.lane.counters.rdma[index]; }
 
   tern_cmd_create_eq eq_cmd;
   std::unique_ptr<Eq> eq;

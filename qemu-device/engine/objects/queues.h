@@ -3,13 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 
-#include "control/uar_pages.h"
 #include "core/counters.h"
 #include "core/effects.h"
 #include "core/host.h"
@@ -18,6 +15,7 @@
 #include "core/timers.h"
 #include "memory/memory.h"
 #include "objects/record.h"
+#include "objects/uar_pages.h"
 
 namespace tern {
 
@@ -55,7 +53,7 @@ class QueueBuffer {
   PageBudget* budget_;
 };
 
-class Device;
+class Context;
 
 // Who completes into a CQ: a QP, an XRC SRQ or an Ethernet queue. Part of it.
 class CqUser {
@@ -73,7 +71,7 @@ class CqUser {
 // Event queue (CREATE_EQ).
 class Eq {
  public:
-  Eq(Device& device, const tern_cmd_create_eq& cmd);
+  Eq(Context& context, const tern_cmd_create_eq& cmd);
   // Checks the command and takes the buffer.
   [[nodiscard]] Status init();
 
@@ -100,7 +98,7 @@ class Eq {
   [[nodiscard]] std::uint32_t phase() const;
   [[nodiscard]] bool publish(std::span<const std::byte> entry);
 
-  Device& device_;
+  Context& context_;
   tern_cmd_create_eq cmd_;
   Record record_;
   QueueBuffer buffer_;
@@ -109,28 +107,11 @@ class Eq {
   std::uint32_t users_ = 0;
 };
 
-// Asynchronous events: what the queue has no room for waits here, once per (type, id).
-class AsyncEvents {
- public:
-  explicit AsyncEvents(Device& device) : device_(device) {}
-  void raise(std::uint16_t type, std::uint32_t id);
-  void flush();  // after software consumed, or the queue came to be
-  // The object whose events `of_type` tells is gone: what waits for it is dropped.
-  void forget(std::uint32_t id, bool (*of_type)(std::uint16_t));
-  void clear();
-  [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
-
- private:
-  Device& device_;
-  std::deque<std::pair<std::uint16_t, std::uint32_t>> waiting_;
-  std::set<std::pair<std::uint16_t, std::uint32_t>> known_;  // the same, for looking up
-};
-
 // Completion queue (CREATE_CQ).
 class Cq {
  public:
   // `eq`: may be null, then the queue takes no arm.
-  Cq(Device& device, const tern_cmd_create_cq& cmd, Eq* eq);
+  Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq);
   ~Cq();
   Cq(const Cq&) = delete;
   Cq& operator=(const Cq&) = delete;
@@ -168,7 +149,7 @@ class Cq {
   void fire();
   void fail(unsigned counter);
 
-  Device& device_;
+  Context& context_;
   tern_cmd_create_cq cmd_;
   QueueBuffer buffer_;
   Eq* eq_;

@@ -13,7 +13,7 @@ using QueueBufferTest = QueueTest;
 TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
   const tern_pages good = list(3);
   auto st = [&](tern_pages p, std::uint64_t bytes) {
-    QueueBuffer b(device.page_budget);
+    QueueBuffer b(device.registry.page_budget);
     return b.load(host, p, bytes);
   };
   EXPECT_EQ(st(good, 1), TERN_ST_OK);
@@ -49,11 +49,11 @@ TEST_F(QueueBufferTest, TheListMustCoverTheQueue) {
 }
 
 TEST_F(QueueBufferTest, KeepsOnlyWhatTheQueueNeeds) {
-  QueueBuffer b(device.page_budget);
+  QueueBuffer b(device.registry.page_budget);
   ASSERT_EQ(b.load(host, list(40), 4097), TERN_ST_OK);
   EXPECT_EQ(b.page_entries(), 2U);
-  EXPECT_EQ(device.page_budget.held(), 2U);
-  QueueBuffer none(device.page_budget);
+  EXPECT_EQ(device.registry.page_budget.held(), 2U);
+  QueueBuffer none(device.registry.page_budget);
   ASSERT_EQ(none.load(host, direct(4096), 4096), TERN_ST_OK);
   EXPECT_EQ(none.page_entries(), 0U);
   b = std::move(none);
@@ -62,7 +62,7 @@ TEST_F(QueueBufferTest, KeepsOnlyWhatTheQueueNeeds) {
 
 TEST_F(QueueBufferTest, ReadsAcrossPages) {
   std::vector<std::uint64_t> page;
-  QueueBuffer b(device.page_budget);
+  QueueBuffer b(device.registry.page_budget);
   ASSERT_EQ(b.load(host, list(2, &page), 8192), TERN_ST_OK);
   host.put<std::uint32_t>(page[0] + 4092, 0x11111111);
   host.put<std::uint32_t>(page[1], 0x22222222);
@@ -76,7 +76,7 @@ TEST_F(QueueBufferTest, ReadsAcrossPages) {
 
 TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
   const tern_pages p = direct(4096);
-  QueueBuffer b(device.page_budget);
+  QueueBuffer b(device.registry.page_budget);
   ASSERT_EQ(b.load(host, p, 4096), TERN_ST_OK);
   for (const std::uint64_t limit : {0, 1, 2, 3, 4, 5, 63}) {
     host.short_span = limit;
@@ -98,7 +98,7 @@ TEST_F(QueueBufferTest, EntriesThroughAnyMapping) {
 }
 
 TEST_F(QueueBufferTest, NothingPastTheList) {
-  QueueBuffer b(device.page_budget);
+  QueueBuffer b(device.registry.page_budget);
   ASSERT_EQ(b.load(host, list(1), 4096), TERN_ST_OK);
   const std::array<std::byte, 64> entry{};
   EXPECT_FALSE(b.publish(host, 4096, entry));
@@ -166,14 +166,14 @@ TEST_F(EqTest, CreationChecksEveryField) {
   for (const auto& [st, spoil] : rows) {
     tern_cmd_create_eq cmd = good;
     spoil(cmd);
-    EXPECT_EQ(Eq(device, cmd).init(), st) << "row " << row;
+    EXPECT_EQ(Eq(device.lane, cmd).init(), st) << "row " << row;
     ++row;
   }
 }
 
 TEST_F(EqTest, EntriesPhasesAndVector) {
   const auto cmd = command();
-  Eq eq(device, cmd);
+  Eq eq(device.lane, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   for (std::uint32_t i = 0; i < 5 * kSize; ++i) {
     ASSERT_EQ(eq.pi(), i);
@@ -190,7 +190,7 @@ TEST_F(EqTest, EntriesPhasesAndVector) {
 
 TEST_F(EqTest, FullAndConsumed) {
   const auto cmd = command();
-  Eq eq(device, cmd);
+  Eq eq(device.lane, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq.post(TERN_EV_COMPLETION, i));
   (void)raised(3);
@@ -215,7 +215,7 @@ TEST_F(EqTest, FullAndConsumed) {
 
 TEST_F(EqTest, UnreachableMemoryIsFatal) {
   const auto cmd = command();
-  Eq eq(device, cmd);
+  Eq eq(device.lane, cmd);
   ASSERT_EQ(eq.init(), TERN_ST_OK);
   host.punch(cmd.pages.addr, 16);
   EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 1));
@@ -240,14 +240,14 @@ class AsyncTest : public EqTest {
     cmd.kind = TERN_EQ_ASYNC;
   }
   void connect() {
-    eq = std::make_unique<Eq>(device, cmd);
+    eq = std::make_unique<Eq>(device.lane, cmd);
     ASSERT_EQ(eq->init(), TERN_ST_OK);
-    device.async_eq = eq.get();
+    device.lane.async_events.eq = eq.get();
   }
-  ~AsyncTest() override { device.async_eq = nullptr; }
+  ~AsyncTest() override { device.lane.async_events.eq = nullptr; }
   tern_cmd_create_eq cmd;
   std::unique_ptr<Eq> eq;
-  AsyncEvents& events = device.async_events;
+  AsyncEvents& events = device.lane.async_events;
 };
 
 TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
@@ -256,7 +256,7 @@ TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
   events.raise(TERN_EV_PORT_CHANGE, 0);
   events.raise(TERN_EV_CQ_ERR, 8);
   EXPECT_EQ(events.waiting(), 3U);
-  EXPECT_EQ(device.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
+  EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_EQ_COALESCED], 1U);
   connect();
   events.flush();
   EXPECT_EQ(events.waiting(), 0U);
@@ -322,7 +322,7 @@ TEST_F(CqTest, CreationChecksEveryField) {
   for (const auto& [st, spoil] : rows) {
     tern_cmd_create_cq bad = cmd;
     spoil(bad);
-    EXPECT_EQ(Cq(device, bad, eq.get()).init(), st) << "row " << row;
+    EXPECT_EQ(Cq(device.lane, bad, eq.get()).init(), st) << "row " << row;
     ++row;
   }
   EXPECT_EQ(eq->users(), 1U) << "the one of the fixture";
@@ -357,18 +357,18 @@ TEST_F(CqTest, OverflowKillsTheQueue) {
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(cqe(0).wr_id, 1U) << "nothing was overwritten";
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
-  EXPECT_EQ(device.async_events.waiting(), 1U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
   consume(kCqes);
   EXPECT_FALSE(push()) << "for ever";
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 1U);
-  EXPECT_EQ(device.async_events.waiting(), 1U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
   arm(0, 0);
   EXPECT_EQ(events(), 0U);
 }
 
 TEST_F(CqTest, ImpossibleConsumerIndexIsAnOverflow) {
   for (const std::uint32_t ci : {kCqes + 1, 0xffffffffU, 0x80000000U}) {
-    cq = std::make_unique<Cq>(device, cmd, eq.get());
+    cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
     ASSERT_EQ(cq->init(), TERN_ST_OK);
     consume(ci);
     for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
@@ -384,7 +384,7 @@ TEST_F(CqTest, UnreachableMemoryKillsTheQueue) {
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
   EXPECT_EQ(count(TERN_CNT_CQ_OVERRUNS), 0U);
-  EXPECT_EQ(device.async_events.waiting(), 1U);
+  EXPECT_EQ(device.lane.async_events.waiting(), 1U);
   EXPECT_FALSE(status() & TERN_STATUS_FATAL) << "the user's memory, not the device's";
 }
 
@@ -394,7 +394,7 @@ TEST_F(CqTest, UnreachableRecordKillsTheQueue) {
   EXPECT_FALSE(push());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
 
-  cq = std::make_unique<Cq>(device, cmd, eq.get());
+  cq = std::make_unique<Cq>(device.lane, cmd, eq.get());
   ASSERT_EQ(cq->init(), TERN_ST_OK);
   cq->arm();
   EXPECT_TRUE(cq->broken());
@@ -550,7 +550,7 @@ TEST_F(CqTest, FullEventQueueLeavesTheArm) {
 }
 
 TEST_F(CqTest, WithoutEventQueue) {
-  Cq polled(device, cmd, nullptr);
+  Cq polled(device.lane, cmd, nullptr);
   ASSERT_EQ(polled.init(), TERN_ST_OK);
   arm(0, 0);
   cq->arm();

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <utility>
 
-#include "control/device.h"
 #include "core/limits.h"
+#include "objects/context.h"
 
 namespace tern {
 
@@ -24,13 +24,13 @@ bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot, un
   return true;
 }
 
-Srq::Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq)
-    : device_(device),
+Srq::Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq, std::uint64_t serial)
+    : context_(context),
       cmd_(cmd),
       cq_(cq),
       cq_user_([](void* self) { static_cast<Srq*>(self)->cq_failed(); }, this),
-      serial_(device.next_srq_serial()),
-      buffer_(device.page_budget),
+      serial_(serial),
+      buffer_(context.page_budget),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint64_t{cmd.record})),
       log_size_(cmd.log_size) {
@@ -41,7 +41,7 @@ Srq::~Srq() = default;
 
 void Srq::cq_failed() {
   fail();
-  device_.xrc_cq_failed();
+  context_.xrc_cq_failed();
 }
 
 Status Srq::init() {
@@ -49,15 +49,15 @@ Status Srq::init() {
       log_size_ > kMaxLogWq || !record_.fits<tern_srq_record>()) {
     return TERN_ST_BAD_PARAM;
   }
-  return buffer_.load(device_.host, cmd_.pages, ring_bytes(log_size_));
+  return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
-bool Srq::store_ci() { return record_.store32(device_.host, offsetof(tern_srq_record, ci), ci_); }
+bool Srq::store_ci() { return record_.store32(context_.host, offsetof(tern_srq_record, ci), ci_); }
 
 // WQEs posted and not taken; nothing, and the SRQ has failed, when the record cannot say.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
-  const auto pi = record_.load32(device_.host, offsetof(tern_srq_record, pi));
+  const auto pi = record_.load32(context_.host, offsetof(tern_srq_record, pi));
   if (!pi || *pi - ci_ > size()) {
     fail();
     return std::nullopt;
@@ -70,7 +70,7 @@ Take Srq::take(RecvWqe& wqe) {
   if (!waiting) return Take::kFailed;
   if (*waiting == 0) return Take::kEmpty;
   const std::uint64_t slot = std::uint64_t{ci_ & (size() - 1)} << cmd_.log_stride;
-  if (!read_recv_wqe(device_.host, buffer_, slot, cmd_.log_stride, wqe)) {
+  if (!read_recv_wqe(context_.host, buffer_, slot, cmd_.log_stride, wqe)) {
     fail();
     return Take::kFailed;
   }
@@ -89,14 +89,14 @@ Take Srq::take(RecvWqe& wqe) {
 void Srq::check_limit(std::uint32_t left) {
   if (left >= limit_) return;
   limit_ = 0;
-  device_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_);
+  context_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_);
 }
 
 void Srq::fail() {
   if (failed_) return;
   failed_ = true;
   limit_ = 0;
-  device_.async_events.raise(TERN_EV_SRQ_ERR, srqn_);
+  context_.async_events.raise(TERN_EV_SRQ_ERR, srqn_);
 }
 
 Status Srq::modify(const tern_cmd_modify_srq& cmd) {
@@ -125,8 +125,8 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
 
 // Software has copied what is posted. The record shows what was taken since: it stays where it is.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
-  QueueBuffer fresh(device_.page_budget);
-  const Status st = fresh.load(device_.host, cmd.pages, ring_bytes(cmd.log_size));
+  QueueBuffer fresh(context_.page_budget);
+  const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));
   if (st != TERN_ST_OK) return st;
   buffer_ = std::move(fresh);
   log_size_ = cmd.log_size;

@@ -11,7 +11,7 @@
 
 namespace tern {
 
-class Device;
+class Context;
 
 // An SRQ as somebody remembers it: the number may be another's by now, the serial never is.
 struct SrqRef {
@@ -22,8 +22,8 @@ struct SrqRef {
 class Srq {
  public:
   // `cmd` names a PD that exists; `privileged` tells of it. `cq`: with TERN_SRQ_F_XRC, which needs
-  // an XRC domain that exists; else null.
-  Srq(Device& device, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq);
+  // an XRC domain that exists; else null. `serial`: SrqRef's.
+  Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq, std::uint64_t serial);
   ~Srq();
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
@@ -68,7 +68,7 @@ class Srq {
   void check_limit(std::uint32_t left);
   void cq_failed();
 
-  Device& device_;
+  Context& context_;
   tern_cmd_create_srq cmd_;
   Cq* cq_;
   CqUser cq_user_;

@@ -83,15 +83,15 @@ TEST_F(DeviceFaultsTest, IcrcModes) {
   const auto [qp, peer] = rc_pair(a, b);
   (void)peer;
   set(a, "corrupt tx opcode=write");
-  b.device.icrc_mode = IcrcMode::kWarn;
+  b.device.port.icrc_mode = IcrcMode::kWarn;
   expect_write(qp, dst);
   const auto warned = b.counter(TERN_CNT_RX_ICRC_ERRORS);
   EXPECT_EQ(warned, 64U);
   EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_SEQUENCE), 0U);
-  b.device.icrc_mode = IcrcMode::kOff;
+  b.device.port.icrc_mode = IcrcMode::kOff;
   expect_write(qp, dst);
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), warned);
-  b.device.icrc_mode = IcrcMode::kCheck;
+  b.device.port.icrc_mode = IcrcMode::kCheck;
   expect_write(qp, dst, TERN_CQE_RETRY_EXC_ERR);
   EXPECT_GT(b.counter(TERN_CNT_RX_ICRC_ERRORS), warned);
 }
@@ -230,8 +230,8 @@ TEST_F(SwallowedCommand, IsNeverCompleted) {
     EXPECT_EQ(got.aq_head, i + 1);
   }
   EXPECT_EQ(host.get<tern_acq_entry>(acq + 2 * sizeof(tern_acq_entry)).phase, 0U);
-  EXPECT_EQ(device.pds.count(), 2U);
-  device.effects->clear();
+  EXPECT_EQ(device.registry.pds.count(), 2U);
+  device.lane.effects->clear();
 }
 
 // Two runs with the same rules and seeds are the same to the last frame.

@@ -324,19 +324,19 @@ TEST_F(Mcast, CopiesCostTheSendersTurn) {
   for (unsigned i = 0; i < 1000; ++i) flood.post(to_group(flood, kGroup6, 1024).unsignaled(), false);
   flood.ring();
   sim.run_for(3'000);
-  const std::uint64_t before = a.device.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
+  const std::uint64_t before = a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
   quick.post(write({src.sge(0, 8)}, dst));
-  sim.run_until([&] { return b.device.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
+  sim.run_until([&] { return b.device.lane.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
   // A turn of 16 KiB is one datagram to a sender and 15 members; a few may pass until the WRITE
   // has crossed the wire.
-  EXPECT_LE(a.device.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
+  EXPECT_LE(a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
 }
 
 TEST_F(Mcast, ResetOfTheDeviceForgetsGroups) {
   TestQp& qp = ud(a);
   ASSERT_EQ(attach(qp, kGroup6), TERN_ST_OK);
   a.device.reset();
-  EXPECT_EQ(a.device.multicast.attachments(), 0U);
+  EXPECT_EQ(a.device.port.multicast.attachments(), 0U);
 }
 
 }  // namespace

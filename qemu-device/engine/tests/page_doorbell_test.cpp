@@ -115,10 +115,10 @@ TEST_F(PageDoorbell, ManyQueuesInSlices) {
   // 2 looks a run: the budget bounds them.
   EXPECT_TRUE(node.device.run(4 * 256));
   EXPECT_TRUE(node.device.look()) << "it knows of the rest";
-  ASSERT_TRUE(node.device.uars.pending());
+  ASSERT_TRUE(node.device.lane.uars.pending());
   for (int i = 0; i < kMany; i += 3) node.destroy(*qps[i]);
   sim.run_until_idle();
-  EXPECT_FALSE(node.device.uars.pending());
+  EXPECT_FALSE(node.device.lane.uars.pending());
   std::size_t done = 0;
   for (const Wc& wc : options.send_cq->poll_all()) done += wc.status == TERN_CQE_SUCCESS;
   // Those whose peer is gone do not complete.

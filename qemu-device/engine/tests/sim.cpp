@@ -52,7 +52,7 @@ void SimNode::pump() {
 }
 
 void SimNode::collect() {
-  Effects& fx = *device.effects;
+  Effects& fx = *device.lane.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) {
     const auto bytes = fx.bytes(f);
@@ -148,7 +148,7 @@ void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nano
 void Sim::deliver(const InFlight& f) {
   SimNode* owner = nullptr;
   for (SimNode* const n : nodes_) {
-    if (n && std::memcmp(f.bytes->data(), n->device.port.mac().data(), sizeof(Mac)) == 0) owner = n;
+    if (n && std::memcmp(f.bytes->data(), n->device.port.addresses.mac().data(), sizeof(Mac)) == 0) owner = n;
   }
   for (SimNode* const n : nodes_) {
     if (!n || n->index_ == f.from || (owner && n != owner)) continue;

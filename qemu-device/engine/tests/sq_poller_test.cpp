@@ -23,7 +23,7 @@ struct SqPolling : ::testing::Test {
   TestMr& from = node.reg(4096);
   TestMr& to = node.reg(4096);
 
-  void SetUp() override { node.device.sq_poller.allow(0); }
+  void SetUp() override { node.device.lane.sq_poller.allow(0); }
 
   static bool polled(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_POLLED) != 0; }
   // A write of 8 bytes, and one turn of the device: it does not run until it polls no queue.
@@ -95,7 +95,7 @@ TEST_F(SqPolling, OtherWorkGoesOn) {
 }
 
 TEST_F(SqPolling, NobodyUnlessTheHostAllows) {
-  node.device.sq_poller.allow(kNever);
+  node.device.lane.sq_poller.allow(kNever);
   auto [qp, peer] = rc_pair(node, node);
   write_often(qp);
   EXPECT_FALSE(polled(qp));
@@ -105,7 +105,7 @@ TEST_F(SqPolling, NobodyUnlessTheHostAllows) {
 
 TEST_F(SqPolling, NobodyBeforeTheHostAllows) {
   TestQp& qp = polled_qp();
-  node.device.sq_poller.allow(node.host.clock + 1000);
+  node.device.lane.sq_poller.allow(node.host.clock + 1000);
   EXPECT_FALSE(polled(qp));
   write_often(qp);
   EXPECT_FALSE(polled(qp));
@@ -167,7 +167,7 @@ TEST_F(SqPolling, WhatIsPostedMeanwhileIsFound) {
 TEST_F(SqPolling, WhatIsPostedWhenTheHostForbidsIsFound) {
   TestQp& qp = polled_qp();
   qp.post(write({from.sge(0, 8)}, to, 8), false);
-  node.device.sq_poller.allow(kNever);
+  node.device.lane.sq_poller.allow(kNever);
   EXPECT_FALSE(polled(qp));
   node.pump();
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);

@@ -53,7 +53,7 @@ void WindowStorm::run(unsigned rounds) {
 
 bool WindowStorm::alive(const Place& place) const {
   tern_rsp_mr q{};
-  return b_.device.memory.query(place.key, &q) == TERN_ST_OK && le(q.key) == place.key &&
+  return b_.device.registry.memory.query(place.key, &q) == TERN_ST_OK && le(q.key) == place.key &&
          le(q.mr_key) == mr_.key && le(q.length) == place.length;
 }
 

@@ -177,9 +177,9 @@ TEST_P(WindowBound, DeviceResetEndsAll) {
   (void)w.window();
   (void)w.make_mw();
   w.b.device.reset();
-  EXPECT_EQ(w.b.device.memory.counts().mw, 0U);
-  EXPECT_EQ(w.b.device.memory.counts().mr, 0U);
-  EXPECT_FALSE(w.b.device.memory.names(Qpn(link.binder->number())));
+  EXPECT_EQ(w.b.device.registry.memory.counts().mw, 0U);
+  EXPECT_EQ(w.b.device.registry.memory.counts().mr, 0U);
+  EXPECT_FALSE(w.b.device.registry.memory.names(Qpn(link.binder->number())));
 }
 
 // A window may be refused and bound again: UC goes on behind SQE.
@@ -264,7 +264,7 @@ TEST_P(WindowAccess, DeviceMemory) {
   const TestMr& mr = w.b.reg_dm(dm, 1000, 5000, kBindable, w.pd);
   TestMw mw = w.make_mw();
   w.bound(mw, mr, 100, 4000);
-  const auto bytes = w.b.device.config.dm.subspan(dm.offset, dm.size);
+  const auto bytes = w.b.device.registry.config.dm.subspan(dm.offset, dm.size);
   link.peer->post(write({w.src.sge(0, 4000)}, mw.view).to_srq(link.srq ? link.srq->number() : 0));
   expect(link.peer->wait_send(), TERN_WR_RDMA_WRITE);
   w.sim.run_until_idle();

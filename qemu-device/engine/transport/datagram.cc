@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 #include "wire/codec.h"
@@ -21,16 +21,16 @@ constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: the QP's, not the 
 }  // namespace
 
 std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   const auto ud = window_.segment<tern_ud_seg>(wqe.index);
   const std::uint32_t dqpn = le(std::uint32_t{ud.dqpn});
   const std::uint32_t qkey = le(std::uint32_t{ud.qkey});
   if (dqpn > kQpnMask) return TERN_CQE_LOC_QP_OP_ERR;
-  const auto route = device.port.resolve(ud.av, qp_.attr().port, qp_.number(), Qpn(dqpn));
+  const auto route = context.resolve(ud.av, qp_.attr().port, qp_.number(), Qpn(dqpn));
   if (!route) return TERN_CQE_LOC_QP_OP_ERR;
-  if (wqe.length > device.port.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
+  if (wqe.length > context.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
 
-  Packet& packet = device.tx_packet;
+  Packet& packet = context.tx_packet;
   packet.payload.clear();
   const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
   if (status != TERN_CQE_SUCCESS) return status;
@@ -47,7 +47,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
   packet.src_qp = qp_.number();
   packet.route = *route;
-  const std::uint32_t times = device.emit(packet);
+  const std::uint32_t times = context.emit(packet);
   cost += wqe.length * times + kPacketCost * (times - 1);
   return TERN_CQE_SUCCESS;
 }
@@ -61,25 +61,25 @@ bool DatagramReceiver::fits(std::uint64_t len) const {
 // A datagram that cannot be received is dropped, and the WQE is for the next one. A WQE that is
 // wrong in itself takes the QP to the error state.
 void DatagramReceiver::deliver(const Packet& packet) {
-  Device& device = qp_.device();
-  if (packet.qkey != qp_.attr().qkey) return device.counters.add(TERN_CNT_QKEY_VIOLATIONS);
+  Context& context = qp_.context();
+  if (packet.qkey != qp_.attr().qkey) return context.counters.add(TERN_CNT_QKEY_VIOLATIONS);
   const std::uint64_t len = packet.payload.size();
-  if (len > kMaxPayload) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  if (len > kMaxPayload) return context.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   const Take got = take();
-  if (got == Take::kEmpty) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (got == Take::kEmpty) return context.counters.add(TERN_CNT_OUT_OF_BUFFER);
   if (got == Take::kFailed) return qp_.enter_error(TERN_EV_QP_FATAL);
-  if (!fits(kGrh + len)) return device.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  if (!fits(kGrh + len)) return context.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   std::array<std::byte, kGrh> grh;
   make_grh(packet, grh);
-  device.grh.append_plain(std::span<const std::byte>(grh));
+  context.grh.append_plain(std::span<const std::byte>(grh));
   received_ = 0;
-  std::uint8_t status = scatter(device.grh);
-  device.grh.clear();
+  std::uint8_t status = scatter(context.grh);
+  context.grh.clear();
   if (status == TERN_CQE_SUCCESS) {
     received_ = kGrh;
     status = scatter(packet.payload);
   }
-  if (status == kAbsent) return device.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (status == kAbsent) return context.counters.add(TERN_CNT_OUT_OF_BUFFER);
   if (status != TERN_CQE_SUCCESS) {
     complete(cqe_of(TERN_RECV_SEND, status));
     return qp_.enter_error(-1);

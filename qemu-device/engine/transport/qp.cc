@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/segments.h"
 
 namespace tern {
@@ -57,24 +57,24 @@ Receiver* make_receiver(Qp& qp, Space& space) {
 
 }  // namespace
 
-Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
+Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
        Srq* srq)
     : transport_(transport_of(cmd.type)),
       privileged_(privileged),
-      device_(device),
+      context_(context),
       cmd_(host_order(cmd)),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),
       record_(cmd_.record),
-      buffer_(device.page_budget),
-      generation_(device.next_qp_generation()),
+      buffer_(context.page_budget),
+      generation_(context.next_qp_generation()),
       sender_(make_sender(*this, sender_space_)),
       receiver_(make_receiver(*this, receiver_space_)),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
       recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
-      rq_settled_(device.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, this) {
+      rq_settled_(context.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, this) {
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
   if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
@@ -82,8 +82,8 @@ Qp::Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, 
 
 Qp::~Qp() {
   cancel_faults();
-  device_.sq_poller.forget(*this);
-  device_.unschedule(*this);
+  context_.forget_polled(*this);
+  context_.unschedule(*this);
   if (srq_ != nullptr) srq_->detach();
 }
 
@@ -101,13 +101,13 @@ Status Qp::init() {
     bytes = std::max(bytes, end(cmd_.rq_offset, cmd_.log_rq_size + cmd_.log_rq_stride));
   }
   if (bytes == 0) return TERN_ST_OK;
-  return buffer_.load(device_.host, cmd_.pages, bytes);
+  return buffer_.load(context_.host, cmd_.pages, bytes);
 }
 
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
-  return record_.load32(device_.host, offsetof(tern_qp_record, sq_pi));
+  return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
 bool Qp::sq_moved() {
@@ -118,7 +118,7 @@ bool Qp::sq_moved() {
 
 bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
   const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
-  return buffer_.read(device_.host, cmd_.sq_offset + slot + offset, to);
+  return buffer_.read(context_.host, cmd_.sq_offset + slot + offset, to);
 }
 
 std::uint64_t Qp::rq_slot(std::uint32_t index) const {
@@ -132,10 +132,10 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
     return got;
   }
   if (!has_rq()) return Take::kFailed;
-  const auto pi = record_.load32(device_.host, offsetof(tern_qp_record, rq_pi));
+  const auto pi = record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return Take::kFailed;
   if (*pi == rq_ci_) return Take::kEmpty;
-  if (!read_recv_wqe(device_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return Take::kFailed;
+  if (!read_recv_wqe(context_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return Take::kFailed;
   wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = rq_ci_++;
@@ -164,11 +164,11 @@ void Qp::store_status() {
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
                                (polled.on ? TERN_QP_ST_SQ_POLLED : 0);
   // An unreachable record harms its owner.
-  (void)record_.store32(device_.host, offsetof(tern_qp_record, status), status);
+  (void)record_.store32(context_.host, offsetof(tern_qp_record, status), status);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Qp::wake() { device_.schedule(*this); }
+void Qp::wake() { context_.schedule(*this); }
 
 void Qp::kick_sq() {
   if (!has_sq()) return;
@@ -220,14 +220,14 @@ bool Qp::has_peer(const Route& route) const {
 
 void Qp::deliver(const Packet& packet) {
   if (has_route_ && !(same(packet.route.sgid, route_.dgid) && same(packet.route.dgid, route_.sgid))) {
-    device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
     return;
   }
   const std::uint8_t state = attr_.state;
   const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
   const bool request = traits(packet.transport, packet.op).request;
   if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) {
-    device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // it has only the other half
+    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // it has only the other half
     return;
   }
   if (request) {
@@ -237,27 +237,27 @@ void Qp::deliver(const Packet& packet) {
   } else if (responses) {
     return sender_->deliver(packet);
   }
-  device_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+  context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
 }
 
 void Qp::communication_established() {
   if (comm_est_ || attr_.state != TERN_QPS_RTR) return;
   comm_est_ = true;
-  device_.async_events.raise(TERN_EV_COMM_EST, qpn_.value);
+  context_.async_events.raise(TERN_EV_COMM_EST, qpn_.value);
 }
 
 void Qp::sq_drained() {
   attr_.sq_draining = 0;
   if (!sqd_notify_) return;
   sqd_notify_ = false;
-  device_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
+  context_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
 }
 
 // ---- page faults ----
 
 bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   if (faulting(side)) return false;
-  const Memory::Missing& missing = device_.memory.missing();
+  const Memory::Missing& missing = context_.memory.missing();
   Fault& fault = faults_[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;
@@ -267,12 +267,12 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   fault.side = side;
   fault.port = attr_.port;
   faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
-  device_.page_faults.raise(fault);
+  context_.page_faults.raise(fault);
   return true;
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!device_.page_faults.resume(faults_[side], token)) return TERN_ST_BAD_STATE;
+  if (!context_.page_faults.resume(faults_[side], token)) return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
   if (side == TERN_FAULT_REQUESTER) {
@@ -284,7 +284,7 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 }
 
 void Qp::cancel_faults() {
-  for (Fault& fault : faults_) device_.page_faults.cancel(fault);
+  for (Fault& fault : faults_) context_.page_faults.cancel(fault);
   faulting_ = 0;
 }
 
@@ -297,17 +297,17 @@ void Qp::enter_error(int event, bool silent) {
   cancel_faults();
   sender_->stop();
   // Who posts from now on must kick; who posted before is seen by the flush.
-  device_.sq_poller.forget(*this);
+  context_.forget_polled(*this);
   store_status();
   // A poster has no barrier between its index and the status it reads: one that saw the old status has stored
   // an index that is seen by then.
-  if (has_rq()) rq_settled_.arm(device_.host.now() + TERN_RQ_SETTLE_NS);
+  if (has_rq()) rq_settled_.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {
-    device_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
+    context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
   }
   // The WQE it had is completed, and it takes no other (IBTA 10.3.1, affiliated event).
-  if (srq_ != nullptr || xrc_target()) device_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
+  if (srq_ != nullptr || xrc_target()) context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
   wake();
 }
 
@@ -317,17 +317,17 @@ void Qp::send_failed() {
   attr_.state = TERN_QPS_SQE;
   attr_.sq_draining = 0;
   sqd_notify_ = false;
-  device_.sq_poller.release(*this);
+  context_.release_polled(*this);
   wake();
 }
 
 bool Qp::flush_rq(std::uint32_t& allowance) {
-  const auto pi = record_.load32(device_.host, offsetof(tern_qp_record, rq_pi));
+  const auto pi = record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return false;
   while (rq_ci_ != *pi) {
     if (allowance == 0) return true;
     tern_rq_hdr hdr;
-    if (!buffer_.read(device_.host, rq_slot(rq_ci_), std::as_writable_bytes(std::span(&hdr, 1)))) {
+    if (!buffer_.read(context_.host, rq_slot(rq_ci_), std::as_writable_bytes(std::span(&hdr, 1)))) {
       return false;
     }
     tern_cqe cqe{};
@@ -336,7 +336,7 @@ bool Qp::flush_rq(std::uint32_t& allowance) {
     cqe.opcode = TERN_RECV_SEND;
     cqe.status = TERN_CQE_WR_FLUSH_ERR;
     cqe.flags = TERN_CQE_F_RECV;
-    device_.counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    context_.counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
     complete_recv(cqe);
     allowance -= std::min(allowance, kPacketCost);
   }

@@ -7,28 +7,28 @@
 #include <cstdint>
 #include <variant>
 
-#include "control/uar_pages.h"
 #include "core/timers.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
+#include "objects/uar_pages.h"
 #include "transport/datagram.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
-#include "transport/unreliable_connection.h"
 #include "transport/sq_poller.h"
+#include "transport/unreliable_connection.h"
 #include "transport/xrc.h"
 #include "wire/packet.h"
 
 namespace tern {
 
-class Device;
+class Context;
 class Srq;
 
 // All of it lies in a row, so that prefetch() reaches it.
 class alignas(64) Qp {
  public:
   // `cmd` has been checked against limits; init() checks and copies the page list.
-  Qp(Device& device, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
+  Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
      Srq* srq = nullptr);
   ~Qp();
   Qp(const Qp&) = delete;
@@ -82,7 +82,7 @@ class alignas(64) Qp {
   [[nodiscard]] const tern_qp_attr& attr() const { return attr_; }
   [[nodiscard]] std::uint32_t mtu() const { return 1U << attr_.path_mtu; }
   [[nodiscard]] const Route* route() const { return has_route_ ? &route_ : nullptr; }
-  [[nodiscard]] Device& device() const { return device_; }
+  [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] Cq* send_cq() const { return send_cq_; }
   [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
@@ -130,7 +130,6 @@ class alignas(64) Qp {
   SqPolled polled;
 
  private:
-  friend class Device;
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
   void change_state(std::uint8_t next, bool notify);
@@ -144,7 +143,7 @@ class alignas(64) Qp {
   bool privileged_;
   bool has_route_ = false;
   std::uint8_t faulting_ = 0;  // a bit for each of faults_ that is not over
-  Device& device_;
+  Context& context_;
   tern_cmd_create_qp cmd_;  // in host byte order, but for the page list
   Cq* send_cq_;
   Cq* recv_cq_;

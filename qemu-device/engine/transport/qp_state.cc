@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <span>
 
-#include "control/device.h"
 #include "core/limits.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 
 namespace tern {
@@ -115,7 +115,7 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
     return (mask & bit) && out_of_range;
   };
   const bool mtu_ok = a.path_mtu >= 8 && a.path_mtu <= 12 &&
-                      1U << a.path_mtu <= device_.port.path_mtu();
+                      1U << a.path_mtu <= context_.path_mtu();
   if (bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
       bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
       bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
@@ -176,7 +176,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
   if (given & TERN_QPA_AV) {
     const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
-    const auto route = device_.port.resolve(a.av, attr_.port, qpn_, dest);
+    const auto route = context_.resolve(a.av, attr_.port, qpn_, dest);
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;
@@ -206,7 +206,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
     wake();
   }
   if (next == TERN_QPS_SQD) {
-    device_.sq_poller.release(*this);
+    context_.release_polled(*this);
     sqd_notify_ = notify;
     attr_.sq_draining = 1;
     if (sender_->drained()) sq_drained();
@@ -214,8 +214,8 @@ void Qp::change_state(std::uint8_t next, bool notify) {
 }
 
 void Qp::to_reset() {
-  device_.sq_poller.forget(*this);
-  device_.unschedule(*this);
+  context_.forget_polled(*this);
+  context_.unschedule(*this);
   cancel_faults();
   rq_settled_.cancel();
   sender_->reset();
@@ -223,7 +223,7 @@ void Qp::to_reset() {
   attr_ = tern_qp_attr{};
   store_status();
   route_ = Route{};
-  generation_ = device_.next_qp_generation();
+  generation_ = context_.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "transport/receiver.h"
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
 namespace tern {
 
-Receiver::Receiver(Qp& qp) : qp_(qp), recv_(qp.device().blocks) {}
+Receiver::Receiver(Qp& qp) : qp_(qp), recv_(qp.context().blocks) {}
 
 void Receiver::reset() {
   recv_.give();
@@ -28,14 +28,14 @@ Take Receiver::take() {
 
 std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
   std::uint64_t left = len;
-  const Access access = map_sges(qp_.device().memory, recv_->owner, recv_->num_sge,
+  const Access access = map_sges(qp_.context().memory, recv_->owner, recv_->num_sge,
                                  [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
   if (access == Access::kPending) {
     if (qp_.raise_fault(TERN_FAULT_RESPONDER)) faulted_ = Faulted::kReceive;
     return kAbsent;
   }
   if (access != Access::kReady) {
-    if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+    if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
     return TERN_CQE_LOC_PROT_ERR;
   }
   if (left > 0) {
@@ -46,7 +46,7 @@ std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList&
 }
 
 std::uint8_t Receiver::scatter(const SpanList& payload) {
-  SpanList& to = qp_.device().scatter;
+  SpanList& to = qp_.context().scatter;
   const std::uint8_t status = locate(received_, payload.size(), to);
   if (status != TERN_CQE_SUCCESS) return status;
   SpanList::copy(payload, to);
@@ -83,9 +83,9 @@ tern_cqe Receiver::cqe_of(const Packet& packet, std::uint8_t opcode) const {
 
 void Receiver::complete(tern_cqe cqe) {
   if (cqe.status == TERN_CQE_WR_FLUSH_ERR) {
-    qp_.device().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    qp_.context().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
   } else if (cqe.status != TERN_CQE_SUCCESS) {
-    qp_.device().counters.add(TERN_CNT_RESP_CQE_ERROR);
+    qp_.context().counters.add(TERN_CNT_RESP_CQE_ERROR);
   }
   recv_.give();
   qp_.complete_recv(cqe);

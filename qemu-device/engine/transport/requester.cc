@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
@@ -46,7 +46,7 @@ std::uint8_t nak_status(std::uint8_t syndrome) {
 Requester::Requester(Qp& qp)
     : SendQueue(qp),
       timer_(
-          qp.device().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
+          qp.context().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
 
 void Requester::start() {
   SendQueue::start();
@@ -123,7 +123,7 @@ bool Requester::transmit(std::uint32_t& allowance) {
 bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   if (wqe.local) return run_local(wqe, allowance);
   begin(wqe);
-  qp_.device().tx_packet.xrc_srq = Srqn(wqe.xrc_srqn);
+  qp_.context().tx_packet.xrc_srq = Srqn(wqe.xrc_srqn);
   std::uint32_t cost = kPacketCost;
   if (wqe.read()) {
     send_read(wqe);
@@ -160,7 +160,7 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
 }
 
 void Requester::emit(Op op, Psn psn, std::uint32_t train) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.transport = qp_.transport();
   packet.op = op;
   packet.dest_qp = Qpn(qp_.attr().dest_qpn);
@@ -169,11 +169,11 @@ void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   packet.train = train;
   if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
-  qp_.device().emit(packet);
+  qp_.context().emit(packet);
 }
 
 void Requester::send_read(SendWqe& wqe) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   const std::uint32_t skip = cursor_packet_ * qp_.mtu();
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   packet.payload.clear();
@@ -193,7 +193,7 @@ void Requester::send_read(SendWqe& wqe) {
 
 // A request of one packet that a response of its own answers.
 void Requester::emit_answered(const SendWqe& wqe, Op op) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.va = wqe.raddr;
   packet.rkey = wqe.rkey;
   packet.ack_req = true;
@@ -206,7 +206,7 @@ void Requester::emit_answered(const SendWqe& wqe, Op op) {
 }
 
 void Requester::send_atomic(SendWqe& wqe) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.payload.clear();
   packet.dma_len = 0;
   const auto seg = window_.segment<tern_atomic_seg>(wqe.index);
@@ -217,7 +217,7 @@ void Requester::send_atomic(SendWqe& wqe) {
 }
 
 bool Requester::send_atomic_write(SendWqe& wqe) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.payload.clear();
   const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
   if (status != TERN_CQE_SUCCESS) {
@@ -230,7 +230,7 @@ bool Requester::send_atomic_write(SendWqe& wqe) {
 }
 
 void Requester::send_flush(SendWqe& wqe) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.payload.clear();
   packet.dma_len = wqe.range;
   packet.flush_type = wqe.flush_type;
@@ -242,7 +242,7 @@ void Requester::send_flush(SendWqe& wqe) {
 // anybody else has a turn or acknowledges some, none of them sent before.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
-  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.device().may_train(*qp_.route())) return 1;
+  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.context().may_train(*qp_.route())) return 1;
   const std::uint32_t turn = packets_of(allowance, qp_.mtu() + kPacketCost);
   const std::uint32_t open = kMaxUnacked - distance(window_psn_, psn);
   const std::uint32_t to_ack = kAckInterval - cursor_packet_ % kAckInterval;
@@ -270,7 +270,7 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
     if (status == kAbsent && whole > 1) (void)load_data(wqe, whole);
     return unavailable(wqe, status);
   }
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   const bool last = cursor_packet_ + train == wqe.psns;
   packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0;
@@ -364,13 +364,13 @@ void Requester::on_nak(const Packet& packet) {
   const bool all = acknowledge_before(packet.psn);
   if (packet.syndrome == kNakSequence || !all) {
     if (!all) return implied_nak();
-    qp_.device().counters.add(TERN_CNT_PACKET_SEQ_ERR);
+    qp_.context().counters.add(TERN_CNT_PACKET_SEQ_ERR);
     return go_back_once();
   }
   if (packet.syndrome == kNakInvalidRequest) {
-    qp_.device().counters.add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
+    qp_.context().counters.add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
   } else if (packet.syndrome == kNakRemoteAccess) {
-    qp_.device().counters.add(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS);
+    qp_.context().counters.add(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS);
   }
   if (SendWqe* const wqe = wqe_of(packet.psn)) wqe->status = nak_status(packet.syndrome);
   retire();
@@ -381,7 +381,7 @@ void Requester::on_rnr(const Packet& packet) {
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr || rnr_wait_) return;
   if (rnr_left_ == 0) {
-    qp_.device().counters.add(TERN_CNT_RNR_NAK_RETRY_ERR);
+    qp_.context().counters.add(TERN_CNT_RNR_NAK_RETRY_ERR);
     wqe->status = TERN_CQE_RNR_RETRY_EXC_ERR;
     retire();
     return;
@@ -391,7 +391,7 @@ void Requester::on_rnr(const Packet& packet) {
   go_back();
   rnr_wait_ = true;
   timer_use_ = TimerUse::kRnr;
-  timer_.arm(qp_.device().host.now() + rnr_nanos(packet.syndrome));
+  timer_.arm(qp_.context().host.now() + rnr_nanos(packet.syndrome));
 }
 
 // Where bytes of a response go. False: it is dropped. At an absent page this half parks, and asks for the
@@ -425,7 +425,7 @@ void Requester::on_read_response(const Packet& packet) {
     retire();
     return;
   }
-  SpanList& to = qp_.device().scatter;
+  SpanList& to = qp_.context().scatter;
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (!target(*wqe, offset, len, to)) return;
   SpanList::copy(packet.payload, to);
@@ -445,7 +445,7 @@ void Requester::on_atomic_ack(const Packet& packet) {
     retire();
     return;
   }
-  SpanList& to = qp_.device().scatter;
+  SpanList& to = qp_.context().scatter;
   if (!target(*wqe, 0, 8, to)) return;
   const std::uint64_t value = le(packet.original);
   to.copy_from(std::as_bytes(std::span(&value, 1)));
@@ -467,7 +467,7 @@ bool Requester::retire() {
     ++una_;
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
-      qp_.device().counters.add(TERN_CNT_REQ_CQE_ERROR);
+      qp_.context().counters.add(TERN_CNT_REQ_CQE_ERROR);
       qp_.send_failed();
     }
     if (qp_.state() == TERN_QPS_ERR) return false;
@@ -487,7 +487,7 @@ void Requester::implied_nak() {
     retire();
     return;
   }
-  qp_.device().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+  qp_.context().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
   go_back_once();
 }
 
@@ -569,7 +569,7 @@ void Requester::arm_ack_timer() {
   // peer shares our processors, and a retry that was not needed makes both slower.
   const Nanos timeout = std::max(4 * (Nanos{4096} << code), kMinAckTimeout);
   timer_use_ = TimerUse::kAck;
-  timer_.arm(qp_.device().host.now() + timeout);
+  timer_.arm(qp_.context().host.now() + timeout);
 }
 
 void Requester::expired() {
@@ -583,7 +583,7 @@ void Requester::expired() {
     repeat_ = true;
     return;
   }
-  qp_.device().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
+  qp_.context().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
   went_back_ = false;
   retry();
 }

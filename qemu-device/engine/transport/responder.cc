@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
@@ -59,7 +59,7 @@ void Responder::deliver(const Packet& packet) {
   if (ahead < 0) return duplicate(packet);
   if (ahead > 0) {
     if (nak_sent_) return;
-    qp_.device().counters.add(TERN_CNT_OUT_OF_SEQUENCE);
+    qp_.context().counters.add(TERN_CNT_OUT_OF_SEQUENCE);
     nak_sent_ = true;
     nak(epsn_, kNakSequence);
     return;
@@ -116,7 +116,7 @@ bool Responder::take_receive(const Packet& packet) {
     fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
     return false;
   }
-  qp_.device().counters.add(TERN_CNT_OUT_OF_BUFFER);
+  qp_.context().counters.add(TERN_CNT_OUT_OF_BUFFER);
   not_ready();
   return false;
 }
@@ -150,12 +150,12 @@ void Responder::on_send(const Packet& packet) {
   }
   // Behind the bytes, which may have needed the key; a repeated packet does not come here.
   if (t.ieth && status == TERN_CQE_SUCCESS &&
-      !qp_.device().memory.invalidate_remote(keys_, packet.inv_rkey)) {
+      !qp_.context().memory.invalidate_remote(keys_, packet.inv_rkey)) {
     status = TERN_CQE_REM_INV_REQ_ERR;
   }
   if (status != TERN_CQE_SUCCESS) {
     const bool invalid = status != TERN_CQE_LOC_PROT_ERR;
-    if (status == TERN_CQE_LOC_LEN_ERR) qp_.device().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+    if (status == TERN_CQE_LOC_LEN_ERR) qp_.context().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
     complete(cqe_of(TERN_RECV_SEND, status));
     return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
   }
@@ -170,7 +170,7 @@ void Responder::on_send(const Packet& packet) {
 }
 
 void Responder::on_write(const Packet& packet) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   const OpTraits& t = traits(packet.transport, packet.op);
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (t.first) {
@@ -179,9 +179,9 @@ void Responder::on_write(const Packet& packet) {
       return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
     }
     // Counting a repeat after RNR once is not worth a flag: ONLY with immediate comes again.
-    device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+    context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
     if (packet.dma_len > 0 &&
-        device.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
+        context.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
                                    TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
       return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
     }
@@ -196,8 +196,8 @@ void Responder::on_write(const Packet& packet) {
   }
   if (t.imm && !take_receive(packet)) return;
   if (len > 0) {
-    SpanList& to = device.scatter;
-    const Access access = device.memory.remote(keys_, write_rkey_, write_va_, len,
+    SpanList& to = context.scatter;
+    const Access access = context.memory.remote(keys_, write_rkey_, write_va_, len,
                                                TERN_ACCESS_REMOTE_WRITE, to);
     if (access != Access::kReady) {
       to.abandon();
@@ -256,30 +256,30 @@ void Responder::answer_later(Answer kind) {
 }
 
 void Responder::on_read(const Packet& packet) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_READ) ||
       packet.dma_len > kMaxDmaLen) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (packet.dma_len > 0 &&
-      device.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
+      context.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
                                  TERN_ACCESS_REMOTE_READ) != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
   Resource* const r = new_resource(packet);
   if (r == nullptr) return;
-  device.counters.add(TERN_CNT_RX_READ_REQUESTS);
+  context.counters.add(TERN_CNT_RX_READ_REQUESTS);
   r->psns = packets_of(packet.dma_len, qp_.mtu());
   answer_later(Answer::kRead);
 }
 
 void Responder::on_atomic(const Packet& packet) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList& to = device.scatter;
-  const Access access = device.memory.remote(keys_, packet.rkey, packet.va, 8,
+  SpanList& to = context.scatter;
+  const Access access = context.memory.remote(keys_, packet.rkey, packet.va, 8,
                                              TERN_ACCESS_REMOTE_ATOMIC, to);
   if (access != Access::kReady) {
     to.abandon();
@@ -291,7 +291,7 @@ void Responder::on_atomic(const Packet& packet) {
     to.abandon();
     return;
   }
-  device.counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
+  context.counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
   r->result = execute_atomic(packet, to);
   to.clear();
   answer_later(Answer::kAtomic);
@@ -310,7 +310,7 @@ void Responder::on_flush(const Packet& packet) {
       (qp_.attr().access & rights) != rights || (!whole && packet.dma_len > kMaxDmaLen)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  if (qp_.device().memory.check_flush(keys_, packet.rkey, packet.va, packet.dma_len, whole,
+  if (qp_.context().memory.check_flush(keys_, packet.rkey, packet.va, packet.dma_len, whole,
                                       rights) != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
@@ -320,13 +320,13 @@ void Responder::on_flush(const Packet& packet) {
 }
 
 void Responder::on_atomic_write(const Packet& packet) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.va % 8 != 0 ||
       packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList& to = device.scatter;
-  const Access access = device.memory.remote(keys_, packet.rkey, packet.va, kAtomicWritePayload,
+  SpanList& to = context.scatter;
+  const Access access = context.memory.remote(keys_, packet.rkey, packet.va, kAtomicWritePayload,
                                              TERN_ACCESS_REMOTE_WRITE, to);
   if (access != Access::kReady) {
     to.abandon();
@@ -337,7 +337,7 @@ void Responder::on_atomic_write(const Packet& packet) {
     to.abandon();
     return;
   }
-  device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+  context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
   std::uint64_t value = 0;
   packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
   to.copy_from(std::as_bytes(std::span(&value, 1)));  // one store where it is aligned
@@ -348,7 +348,7 @@ void Responder::on_atomic_write(const Packet& packet) {
 // IBTA 9.7.5.1.3: SEND and WRITE are acknowledged again, a READ is executed again, all else is
 // answered from what was kept (A19 for FLUSH and ATOMIC WRITE), and what is not found is dropped.
 void Responder::duplicate(const Packet& packet) {
-  qp_.device().counters.add(TERN_CNT_DUPLICATE_REQUEST);
+  qp_.context().counters.add(TERN_CNT_DUPLICATE_REQUEST);
   if (room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send || t.write) {
@@ -413,7 +413,7 @@ Psn Responder::acknowledgeable(Psn repeated) const {
 
 void Responder::push(const Out& out) {
   if (out_ == nullptr) {
-    out_ = reinterpret_cast<Out*>(qp_.device().blocks.take(out_size_ * sizeof(Out)));
+    out_ = reinterpret_cast<Out*>(qp_.context().blocks.take(out_size_ * sizeof(Out)));
   }
   queued(out_tail_++) = out;
   qp_.wake();
@@ -422,7 +422,7 @@ void Responder::push(const Out& out) {
 void Responder::forget_answers() {
   out_head_ = out_tail_ = 0;
   if (out_ == nullptr) return;
-  qp_.device().blocks.give(reinterpret_cast<std::byte*>(out_), out_size_ * sizeof(Out));
+  qp_.context().blocks.give(reinterpret_cast<std::byte*>(out_), out_size_ * sizeof(Out));
   out_ = nullptr;
 }
 
@@ -459,7 +459,7 @@ std::uint8_t Responder::rnr() const {
 }
 
 void Responder::fail(Psn psn, std::uint8_t syndrome, int event) {
-  if (syndrome == kNakRemoteAccess) qp_.device().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+  if (syndrome == kNakRemoteAccess) qp_.context().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
   nak(psn, syndrome);
   qp_.enter_error(event);
 }
@@ -467,20 +467,20 @@ void Responder::fail(Psn psn, std::uint8_t syndrome, int event) {
 void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
   fail(packet.psn, syndrome, event);
   // The rest of the train finds the queue pair in error.
-  qp_.device().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
+  qp_.context().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
 }
 
 // The remote memory of a request cannot be had: not allowed, or not there. A receive WQE that was
 // taken for its immediate tells software (IBTA: local access error); else an event does.
 void Responder::refuse(const Packet& packet, Access access) {
   refuse(packet.psn, access);
-  qp_.device().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
+  qp_.context().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
 }
 
 void Responder::refuse(Psn psn, Access access) {
   const bool dma = access == Access::kDmaError;
   int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
-  if (dma) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  if (dma) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
   if (recv_) {
     complete(cqe_of(TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR));
     event = -1;
@@ -504,7 +504,7 @@ void Responder::stop(bool silent) {
 }
 
 Packet& Responder::answer(Op op, Psn psn) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.transport = qp_.transport();
   packet.op = op;
   packet.dest_qp = Qpn(qp_.attr().dest_qpn);
@@ -521,7 +521,7 @@ void Responder::send_ack(const Out& out) {
   Packet& packet = answer(Op::kAck, out.psn);
   packet.syndrome = out.syndrome;
   packet.msn = out.msn;
-  qp_.device().emit(packet);
+  qp_.context().emit(packet);
 }
 
 void Responder::send_atomic(const Out& out) {
@@ -530,14 +530,14 @@ void Responder::send_atomic(const Out& out) {
   Packet& packet = answer(Op::kAtomicAck, out.psn);
   packet.msn = out.msn;
   packet.original = r.result;
-  qp_.device().emit(packet);
+  qp_.context().emit(packet);
 }
 
 void Responder::send_done(const Out& out) {
   resources_[out.resource].pending = false;
   Packet& packet = answer(Op::kReadResponseOnly, out.psn);
   packet.msn = out.msn;
-  qp_.device().emit(packet);
+  qp_.context().emit(packet);
 }
 
 // The bytes of a READ response from `psn` on are on an absent page: the peer asks for them again, as after
@@ -573,13 +573,13 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     const std::uint32_t k = out.packet;
     const std::uint64_t offset = std::uint64_t{k} * mtu;
     std::uint32_t train =
-        qp_.device().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
+        qp_.context().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
     // Checked again for each packet: the region may have gone since the request came.
     const auto keys = keys_of(r.srq);
     const auto find = [&] {
-      return qp_.device().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
+      return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
                                         packet.payload);
     };
     Access access = !keys ? Access::kDenied : len > 0 ? find() : Access::kReady;
@@ -601,7 +601,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     if (access != Access::kReady) {
       packet.payload.abandon();
       const bool dma = access == Access::kDmaError;
-      qp_.device().counters.add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+      qp_.context().counters.add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
       out_tail_ = out_head_ + 1;  // nothing may follow the NAK
       out.kind = Answer::kNak;
       out.syndrome = dma ? kNakRemoteOperation : kNakRemoteAccess;
@@ -614,7 +614,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     packet.train = train;
     out.packet += train;
     allowance -= std::min(allowance, len + train * kPacketCost);
-    qp_.device().emit(packet);
+    qp_.context().emit(packet);
     packet.payload.clear();
     if (last) {
       r.pending = false;

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
@@ -41,7 +41,7 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
 
 }  // namespace
 
-SendQueue::SendQueue(Qp& qp) : qp_(qp), window_(qp.device().blocks) {}
+SendQueue::SendQueue(Qp& qp) : qp_(qp), window_(qp.context().blocks) {}
 
 void SendQueue::start() {
   if (!qp_.has_sq()) return;
@@ -116,7 +116,7 @@ bool SendQueue::fetch_one() {
   wqe.status = decode_wqe(qp_.transport(), window_.slot(fetched_), wqe, data);
   wqe.index = fetched_;
   const bool missing = (wqe.responds() && qp_.attr().max_rd_atomic == 0) ||
-                       (wqe.opcode == TERN_WR_BIND_MW && qp_.device().config.max_mw == 0);
+                       (wqe.opcode == TERN_WR_BIND_MW && qp_.context().config.max_mw == 0);
   if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
   return true;
@@ -124,7 +124,7 @@ bool SendQueue::fetch_one() {
 
 // The peer's key, too: it may be this device's.
 void SendQueue::prefetch_keys(const SendWqe& wqe) const {
-  const Memory& memory = qp_.device().memory;
+  const Memory& memory = qp_.context().memory;
   if (wqe.failed() || wqe.local) return;
   memory.prefetch(wqe.rkey);
   if (wqe.num_sge != 0 && !wqe.is_inline()) memory.prefetch(le(std::uint32_t{window_.sge(wqe.index, 0).lkey}));
@@ -133,7 +133,7 @@ void SendQueue::prefetch_keys(const SendWqe& wqe) const {
 // ---- execution ----
 
 std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
-  Memory& memory = qp_.device().memory;
+  Memory& memory = qp_.context().memory;
   const Accessor who = qp_.accessor();
   bool done = true;
   switch (wqe.opcode) {
@@ -145,7 +145,7 @@ std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
       break;
     case TERN_WR_REG_MR: {
       const Access access = memory.register_fast(who, window_.segment<tern_reg_seg>(wqe.index));
-      if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+      if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
       done = access == Access::kReady;
       break;
     }
@@ -163,11 +163,11 @@ std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::ui
   }
   std::uint64_t left = len;
   const Access access =
-      map_sges(qp_.device().memory, qp_.accessor(), wqe.num_sge,
+      map_sges(qp_.context().memory, qp_.accessor(), wqe.num_sge,
                [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;
-  if (access == Access::kDmaError) qp_.device().counters.add(TERN_CNT_DMA_ERRORS);
+  if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
   return TERN_CQE_LOC_PROT_ERR;
 }
 
@@ -186,7 +186,7 @@ void SendQueue::fault_over(bool failed) {
 }
 
 std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   const std::uint32_t offset = cursor_packet_ * qp_.mtu();
   const std::uint32_t len = std::min(wqe.length - offset, train * qp_.mtu());
   const bool last = cursor_packet_ + train == wqe.psns;
@@ -247,7 +247,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     wqe.opcode = hdr.opcode;
     wqe.wr_id = le(std::uint64_t{hdr.wr_id});
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
-    qp_.device().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
+    qp_.context().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
   cursor_ = begun_ = fetched_ = posted_ = una_;
   cursor_packet_ = 0;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 
 namespace tern {
@@ -17,7 +17,7 @@ void SqPoller::allow(Nanos from) {
 
 void SqPoller::count(Qp& qp) {
   if (rings_++ == kPeriod) {
-    const Nanos now = device_.host.now();
+    const Nanos now = context_.host.now();
     dense_ = now - began_ <= kDense && now >= from_;
     began_ = now;
     rings_ = 1;

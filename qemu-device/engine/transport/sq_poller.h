@@ -11,7 +11,7 @@
 
 namespace tern {
 
-class Device;
+class Context;
 class Qp;
 
 // A QP's part of it.
@@ -24,7 +24,7 @@ struct SqPolled {
 
 class SqPoller {
  public:
-  explicit SqPoller(Device& device) : device_(device) {}
+  explicit SqPoller(Context& context) : context_(context) {}
 
   // From when on the host promises to run the device, or to let it look(), again and again while any().
   // kNever: not at all. Stops polling every queue.
@@ -57,7 +57,7 @@ class SqPoller {
 
   void count(Qp& qp);
 
-  Device& device_;
+  Context& context_;
   std::array<Qp*, kMost> qps_{};
   std::size_t count_ = 0;
   Nanos from_ = kNever;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
@@ -35,7 +35,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
       if (!wqe.failed()) wqe.status = execute_local(wqe);
     } else if (!wqe.failed()) {
       const std::uint8_t status = send_packet(wqe, cost);
-      qp_.device().tx_packet.payload.clear();
+      qp_.context().tx_packet.payload.clear();
       if (status == kAbsent) {
         park(wqe.index);
         return false;
@@ -59,7 +59,7 @@ void UnreliableSender::finish(const SendWqe& wqe) {
   cursor_packet_ = 0;
   complete(wqe, wqe.status);
   if (wqe.failed()) {
-    qp_.device().counters.add(TERN_CNT_REQ_CQE_ERROR);
+    qp_.context().counters.add(TERN_CNT_REQ_CQE_ERROR);
     qp_.send_failed();
   }
   if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "transport/unreliable_connection.h"
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
 
@@ -12,7 +12,7 @@ namespace tern {
 std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
   if (const std::uint8_t status = load_data(wqe); status != TERN_CQE_SUCCESS) return status;
-  Packet& packet = qp_.device().tx_packet;
+  Packet& packet = qp_.context().tx_packet;
   packet.transport = Transport::kUc;
   packet.dest_qp = Qpn(qp_.attr().dest_qpn);
   packet.psn = next_psn_;
@@ -20,7 +20,7 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.route = *qp_.route();
   next_psn_ = next_psn_.next();
   cost += static_cast<std::uint32_t>(packet.payload.size());
-  qp_.device().emit(packet);
+  qp_.context().emit(packet);
   return TERN_CQE_SUCCESS;
 }
 
@@ -38,7 +38,7 @@ void UcReceiver::reset() {
 void UcReceiver::drop() { message_ = Message::kNone; }
 
 void UcReceiver::drop(unsigned counter) {
-  qp_.device().counters.add(counter);
+  qp_.context().counters.add(counter);
   drop();
 }
 
@@ -92,7 +92,7 @@ void UcReceiver::on_send(const Packet& packet) {
   if (status == TERN_CQE_LOC_LEN_ERR) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   if (status != TERN_CQE_SUCCESS) return fail(status);
   // Behind the bytes, which may have needed the key.
-  if (t.ieth && !qp_.device().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
+  if (t.ieth && !qp_.context().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
     return fail(TERN_CQE_REM_INV_REQ_ERR);
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
@@ -101,16 +101,16 @@ void UcReceiver::on_send(const Packet& packet) {
 }
 
 void UcReceiver::on_write(const Packet& packet) {
-  Device& device = qp_.device();
+  Context& context = qp_.context();
   const OpTraits& t = traits(packet.transport, packet.op);
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (t.first) {
     if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) {
       return drop();
     }
-    device.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+    context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
     if (packet.dma_len > 0 &&
-        device.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
+        context.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
                                    TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
       return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
     }
@@ -130,8 +130,8 @@ void UcReceiver::on_write(const Packet& packet) {
 // Puts payload where the WRITE goes on.
 bool UcReceiver::store(const SpanList& payload) {
   const auto len = static_cast<std::uint32_t>(payload.size());
-  SpanList& to = qp_.device().scatter;
-  const Access access = qp_.device().memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
+  SpanList& to = qp_.context().scatter;
+  const Access access = qp_.context().memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
                                                    TERN_ACCESS_REMOTE_WRITE, to);
   if (access == Access::kPending) {
     to.abandon();

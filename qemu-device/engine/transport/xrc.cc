@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "transport/xrc.h"
 
-#include "control/device.h"
+#include "objects/context.h"
 #include "transport/qp.h"
 
 namespace tern {
 
-Srq* XrcResponder::srq() const { return qp_.device().find_srq(srq_); }
+Srq* XrcResponder::srq() const { return qp_.context().find_srq(srq_); }
 
 // Every packet names an SRQ of the domain; the message belongs to that of its first one.
 bool XrcResponder::admit(const Packet& packet, bool begins) {
-  const Srq* const named = qp_.device().srqs.find(packet.xrc_srq.value);
+  const Srq* const named = qp_.context().find_srq(packet.xrc_srq.value);
   if (named == nullptr || named->xrcd() != qp_.xrcd()) return false;
   if (begins) srq_ = named->ref();
   const auto keys = keys_of(srq_);
@@ -19,7 +19,7 @@ bool XrcResponder::admit(const Packet& packet, bool begins) {
 }
 
 std::optional<Accessor> XrcResponder::keys_of(const SrqRef& ref) const {
-  const Srq* const owner = qp_.device().find_srq(ref);
+  const Srq* const owner = qp_.context().find_srq(ref);
   if (owner == nullptr) return std::nullopt;
   Accessor keys = owner->owner();
   keys.qp = qp_.number();

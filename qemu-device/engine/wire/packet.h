@@ -136,7 +136,7 @@ struct Packet {
   Route route;
   SpanList payload;  // without padding
   // Inside the device one may stand for so many of a message that follow one another, with the payload of all and the opcode that
-  // says whether the first and the last of the message are among them: Device::may_train().
+  // says whether the first and the last of the message are among them: Context::may_train().
   std::uint32_t train = 1;
 };
 

@@ -274,7 +274,7 @@ bool World::plant_response(const Seen& seen, unsigned from) {
 bool World::is_next(const Seen& seen) {
   Node& to = nodes_[seen.to_node];
   const auto it = to.duties.find(seen.dest);
-  const Qp* const qp = (*to).device.qps.find(seen.dest);
+  const Qp* const qp = (*to).device.registry.qps.find(seen.dest);
   if (it == to.duties.end() || !it->second.registers || !qp || !qp->route()) return false;
   tern_rsp_query_qp q;
   qp->query(&q);
@@ -284,7 +284,7 @@ bool World::is_next(const Seen& seen) {
 // The answer to a request, as its receiver would write it, with so many bytes.
 std::vector<std::byte> World::answer_to(const Seen& seen, Op op, unsigned bytes) {
   TestNode& by = *nodes_[seen.to_node];
-  const Qp* const qp = by.device.qps.find(seen.dest);
+  const Qp* const qp = by.device.registry.qps.find(seen.dest);
   Packet packet(by.host);
   packet.transport = Transport::kRc;
   packet.op = op;

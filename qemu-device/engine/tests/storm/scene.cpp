@@ -63,8 +63,8 @@ Scene::Scene(Context& context, WireWatch& watch, TestNode& a, TestNode& b, std::
   sink_ = &b.reg(kMemory);
   std::ranges::fill(target_->bytes(), kGuard);
   first_ = psn_ = Psn(q.sq_psn);
-  malformed_ = b.device.counters.rdma[TERN_CNT_RX_MALFORMED];
-  too_long_ = b.device.counters.rdma[TERN_CNT_RESP_LOCAL_LENGTH_ERROR];
+  malformed_ = b.device.lane.counters.rdma[TERN_CNT_RX_MALFORMED];
+  too_long_ = b.device.lane.counters.rdma[TERN_CNT_RESP_LOCAL_LENGTH_ERROR];
   (void)b.async_events();
   (void)a.async_events();
 }
@@ -90,7 +90,7 @@ std::uint8_t Scene::state() const { return y_->query().attr.state; }
 // ---- frames ----
 
 Packet& Scene::begin(Op op) {
-  const Qp* const qp = a_.device.qps.find(x_->number());
+  const Qp* const qp = a_.device.registry.qps.find(x_->number());
   Packet& p = packet_;
   p.payload.clear();
   p.transport = qp->transport();
@@ -102,7 +102,7 @@ Packet& Scene::begin(Op op) {
   p.src_qp = Qpn(x_->number());
   p.xrc_srq = Srqn(srq_ ? srq_->number() : 0);
   if (x_->options().type == TERN_QPT_UD) {
-    p.route = *a_.device.port.resolve(x_->av_to(*y_), 1, Qpn(x_->number()), Qpn(y_->number()));
+    p.route = *a_.device.port.addresses.resolve(x_->av_to(*y_), 1, Qpn(x_->number()), Qpn(y_->number()));
   } else {
     p.route = *qp->route();
   }
@@ -246,7 +246,7 @@ void Scene::expect_silence() {
 void Scene::expect_dropped(unsigned counter) {
   settle();
   const std::uint64_t before = counter == TERN_CNT_RX_MALFORMED ? malformed_ : too_long_;
-  if (b_.device.counters.rdma[counter] == before) wrong("nothing was counted");
+  if (b_.device.lane.counters.rdma[counter] == before) wrong("nothing was counted");
   expect_silence();
   if (receive_cq().poll()) wrong("something was received");
 }

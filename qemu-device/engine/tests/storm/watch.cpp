@@ -112,7 +112,7 @@ QpView* WireWatch::find(unsigned node, std::uint32_t qpn) const {
 
 void WireWatch::finish() {
   for (TestNode* const node : nodes_) {
-    const auto& c = node->device.counters.rdma;
+    const auto& c = node->device.lane.counters.rdma;
     counts_.add(Rule::kTimeout, c[TERN_CNT_LOCAL_ACK_TIMEOUT_ERR]);
     counts_.add(Rule::kIcrc, c[TERN_CNT_RX_ICRC_ERRORS] + c[TERN_CNT_RX_MALFORMED]);
   }
@@ -238,8 +238,8 @@ void WireWatch::sent_empty(QpView& by, const Seen& seen, Awaited& awaited) {
 
 WireWatch::Before WireWatch::state_of(SimNode& node, std::uint32_t qpn) const {
   Before b;
-  b.counters = node.device.counters;
-  if (const Qp* const qp = node.device.qps.find(qpn)) {
+  b.counters = node.device.lane.counters;
+  if (const Qp* const qp = node.device.registry.qps.find(qpn)) {
     tern_rsp_query_qp q;
     qp->query(&q);
     b.expected = Psn(le(std::uint32_t{q.attr.rq_psn}));

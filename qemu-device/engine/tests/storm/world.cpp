@@ -91,7 +91,7 @@ void World::add_node() {
   TestNode& node = *n.node;
   node.host.hash_stores = o_.trace;
   // Every other seed's devices are run all the time, and may look instead of being rung.
-  if (o_.seed % 2 != 0) node.device.sq_poller.allow(0);
+  if (o_.seed % 2 != 0) node.device.lane.sq_poller.allow(0);
   n.send_cq = &node.create_cq(kLogCq);
   n.recv_cq = &node.create_cq(kLogCq);
   n.pd = node.alloc_pd(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "eth/port.h"
+#include "eth/addresses.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ tern_av av_to(const Gid& dgid, std::uint16_t sgid_index) {
 
 class PortTest : public ::testing::Test {
  protected:
-  Port port{kMac, 9000, 100000};
+  Addresses port{kMac, 9000, 100000};
 };
 
 TEST_F(PortTest, StartsDown) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "control/uar_pages.h"
+#include "objects/uar_pages.h"
 
 #include <algorithm>
 

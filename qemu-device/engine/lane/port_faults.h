@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Between a device and its faults: packets become frames on their way out, and what comes through
+// Between a port and its faults: packets become frames on their way out, and what comes through
 // goes where it would have gone.
 #pragma once
 
@@ -14,15 +14,16 @@
 
 namespace tern {
 
-class Device;
+class Lane;
+class Port;
 
-class DeviceFaults final : public Faults::Port {
+class PortFaults final : public Faults::Port {
  public:
-  // The memory accesses of `device` pass by `rules` from now on, until it is destroyed.
-  DeviceFaults(Device& device, std::vector<FaultRule> rules);
-  ~DeviceFaults() override;
-  DeviceFaults(const DeviceFaults&) = delete;
-  DeviceFaults& operator=(const DeviceFaults&) = delete;
+  // The device's memory accesses pass by `rules` from now on, until this is destroyed.
+  PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rules);
+  ~PortFaults() override;
+  PortFaults(const PortFaults&) = delete;
+  PortFaults& operator=(const PortFaults&) = delete;
 
   // A packet that the HCA sends: to the wire or inside, as its route says.
   void emit(const Packet& packet, std::uint16_t ip_id);
@@ -35,7 +36,8 @@ class DeviceFaults final : public Faults::Port {
   void fatal(std::uint32_t code) override;
 
  private:
-  Device& device_;
+  tern::Port& port_;
+  Lane& lane_;
   Faults faults_;
   std::vector<std::byte> frame_;  // being sent
 };

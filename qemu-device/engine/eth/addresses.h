@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The port: link, MAC, MTU and the GID table, and routes made of them.
+// Addresses of a port: link, MAC, MTU and the GID table, and routes made of them.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace tern {
 // Whether a GID is an IPv6 multicast address (RFC 4291 2.7) or stands for an IPv4 one.
 [[nodiscard]] bool is_multicast(const Gid& gid);
 
-class Port {
+class Addresses {
  public:
-  Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed);
+  Addresses(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed);
 
   [[nodiscard]] Status set_gid(const tern_cmd_set_gid& cmd);
   [[nodiscard]] Status modify(const tern_cmd_modify_port& cmd);

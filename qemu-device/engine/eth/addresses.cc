@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include "eth/port.h"
+#include "eth/addresses.h"
 
 #include <algorithm>
 #include <bit>
@@ -54,7 +54,7 @@ bool is_multicast(const Gid& gid) {
   return gid[0] == 0xff || (is_mapped(gid) && gid[12] >> 4 == 0xe);
 }
 
-Port::Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
+Addresses::Addresses(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
     : gids_(kGidTableLen),
       permanent_(permanent),
       mac_(permanent),
@@ -62,7 +62,7 @@ Port::Port(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
       mtu_(std::min(kDefaultMtu, max_mtu)),
       speed_(speed) {}
 
-Status Port::set_gid(const tern_cmd_set_gid& cmd) {
+Status Addresses::set_gid(const tern_cmd_set_gid& cmd) {
   const std::uint16_t index = le(cmd.index);
   if (index >= kGidTableLen || cmd.valid > 1 || !is_port(cmd.port) || !is_zero(cmd.rsvd_d)) {
     return TERN_ST_BAD_PARAM;
@@ -86,7 +86,7 @@ Status Port::set_gid(const tern_cmd_set_gid& cmd) {
   return TERN_ST_OK;
 }
 
-Status Port::modify(const tern_cmd_modify_port& cmd) {
+Status Addresses::modify(const tern_cmd_modify_port& cmd) {
   const std::uint32_t mask = le(cmd.mask);
   const std::uint32_t mtu = le(cmd.mtu);
   const Mac mac = array_of(cmd.mac);
@@ -100,7 +100,7 @@ Status Port::modify(const tern_cmd_modify_port& cmd) {
   return TERN_ST_OK;
 }
 
-void Port::query(tern_rsp_port* rsp) const {
+void Addresses::query(tern_rsp_port* rsp) const {
   *rsp = {};
   rsp->link_up = link_up_;
   std::memcpy(rsp->mac, mac_.data(), mac_.size());
@@ -109,36 +109,36 @@ void Port::query(tern_rsp_port* rsp) const {
   rsp->speed = le(speed_);
 }
 
-void Port::reset() {
+void Addresses::reset() {
   std::ranges::fill(gids_, Entry{});
   mac_ = permanent_;
   mtu_ = std::min(kDefaultMtu, max_mtu_);
   enabled_ = false;
 }
 
-std::uint32_t Port::path_mtu() const {
+std::uint32_t Addresses::path_mtu() const {
   constexpr std::uint32_t kMin = 256;
   constexpr std::uint32_t kMax = 4096;
   if (mtu_ < kMin + kPathMtuOverhead) return 0;
   return std::min(std::bit_floor(mtu_ - kPathMtuOverhead), kMax);
 }
 
-std::uint32_t Port::gid_count() const {
+std::uint32_t Addresses::gid_count() const {
   return static_cast<std::uint32_t>(std::ranges::count_if(gids_, &Entry::valid));
 }
 
-std::optional<std::uint16_t> Port::find_gid(const Gid& gid, std::uint16_t vlan) const {
+std::optional<std::uint16_t> Addresses::find_gid(const Gid& gid, std::uint16_t vlan) const {
   const auto it = std::ranges::find_if(
       gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan && e.gid == gid; });
   if (it == gids_.end()) return std::nullopt;
   return static_cast<std::uint16_t>(it - gids_.begin());
 }
 
-bool Port::has_vlan(std::uint16_t vlan) const {
+bool Addresses::has_vlan(std::uint16_t vlan) const {
   return std::ranges::any_of(gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan; });
 }
 
-std::optional<Route> Port::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
+std::optional<Route> Addresses::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
   if (av.port != port) return std::nullopt;
   const std::uint16_t index = le(av.sgid_index);
   if (index >= kGidTableLen || !gids_[index].valid) return std::nullopt;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "control/registry.h"
+
+#include "core/limits.h"
+
+namespace tern {
+
+namespace {
+
+// What works whatever the properties are, a line each.
+constexpr std::uint64_t kCaps = TERN_CAP_RC |
+                                TERN_CAP_UC |
+                                TERN_CAP_UD |
+                                TERN_CAP_XRC |
+                                TERN_CAP_MCAST |
+                                TERN_CAP_SRQ |
+                                TERN_CAP_SRQ_RESIZE |
+                                TERN_CAP_ATOMIC |
+                                TERN_CAP_FLUSH |
+                                TERN_CAP_ATOMIC_WRITE |
+                                TERN_CAP_FRWR |
+                                TERN_CAP_RESIZE_CQ |
+                                TERN_CAP_MODERATE_CQ |
+                                TERN_CAP_IGNORE_OVERRUN |
+                                TERN_CAP_REREG_MR |
+                                TERN_CAP_TIMESTAMP |
+                                TERN_CAP_ODP |
+                                TERN_CAP_VLAN;
+
+}  // namespace
+
+Registry::Registry(Host& host, const Config& config_)
+    : config(config_),
+      page_budget(config.max_pages),
+      dm(host, config.dm, kMaxDm),
+      memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
+      pds(1, kMaxPd),
+      eqs(1, kMaxEq),
+      cqs(1, config.max_cq),
+      xrcds(1, kMaxXrcd),
+      srqs(1, kMaxSrq),
+      qps(kGsiQpn, config.max_qp, 1) {}
+
+std::uint64_t Registry::caps() const {
+  std::uint64_t caps = kCaps;
+  if (dm.size() != 0) caps |= TERN_CAP_DM;
+  if (config.max_mw != 0) {
+    caps |= TERN_CAP_MW_TYPE_1 | (config.mw_type_2a ? TERN_CAP_MW_TYPE_2A : TERN_CAP_MW_TYPE_2B);
+  }
+  return caps;
+}
+
+bool Registry::qp_number_left() {
+  if (!qps.full()) return true;
+  std::erase_if(withheld_qpns_, [this](std::uint32_t qpn) {
+    if (memory.names(Qpn(qpn))) return false;
+    qps.release(qpn);
+    return true;
+  });
+  return !qps.full();
+}
+
+void Registry::remove_qp(std::uint32_t qpn) {
+  const bool named = memory.names(Qpn(qpn));
+  qps.erase(qpn, named);
+  if (named) withheld_qpns_.push_back(qpn);
+}
+
+void Registry::reset_qps() {
+  qps.clear();
+  withheld_qpns_.clear();
+}
+
+void Registry::reset() {
+  srqs.clear();
+  xrcds.clear();
+  cqs.clear();
+  eqs.clear();
+  memory.reset();
+  dm.reset();
+  pds.clear();
+}
+
+}  // namespace tern

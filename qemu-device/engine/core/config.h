@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The properties a device is made with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/limits.h"
+#include "core/types.h"
+
+namespace tern {
+
+struct Config {
+  std::span<std::byte> dm;
+  std::uint64_t uar_bar_size = 16 << 20;
+  std::uint32_t max_qp = 16384;
+  std::uint32_t max_cq = 16384;
+  std::uint32_t max_mr = 65536;
+  std::uint32_t max_mw = 65536;
+  std::uint64_t max_pages = kMaxPages;  // page list entries of all objects
+  std::uint32_t num_vectors = 16;
+  std::uint32_t max_mtu = 9000;
+  std::uint32_t link_speed = 100000;
+  Mac mac{};
+  bool mw_type_2a = false;
+  bool capture = false;
+};
+
+}  // namespace tern

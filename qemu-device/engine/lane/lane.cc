@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lane/lane.h"
+
+#include <algorithm>
+
+#include "lane/port.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+namespace {
+
+// A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
+// nobody waits for more than N such turns. Who is alone goes on to the end of the slice.
+constexpr std::uint32_t kQuantum = 16 * 1024;
+constexpr unsigned kTimers = 64;
+
+}  // namespace
+
+Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_, const Table<Qp>& qps,
+           const Table<Srq>& srqs, Port& port)
+    : Context(host_, config_, status_, budget, memory_),
+      sq_poller(*this),
+      rx_packet(host_),
+      qps_(qps),
+      srqs_(srqs),
+      port_(port),
+      kernel_events_([](void* self) { static_cast<Lane*>(self)->flush_events(); }, this) {
+  trains_ = !config.capture;
+}
+
+// ---- what the rooms below see ----
+
+void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
+
+void Context::unschedule(Qp& qp) { qp.ready.unlink(); }
+
+void Context::forget_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.forget(qp); }
+
+void Context::release_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.release(qp); }
+
+std::uint32_t Context::emit(Packet& packet) { return static_cast<Lane*>(this)->port_.emit(packet); }
+
+std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
+  return static_cast<const Lane*>(this)->port_.addresses.resolve(av, port, src, dst);
+}
+
+std::uint32_t Context::path_mtu() const { return static_cast<const Lane*>(this)->port_.addresses.path_mtu(); }
+
+Srq* Context::find_srq(std::uint32_t number) const { return static_cast<const Lane*>(this)->srqs_.find(number); }
+
+Srq* Context::find_srq(const SrqRef& ref) const {
+  Srq* const srq = find_srq(ref.number);
+  return srq != nullptr && srq->ref().serial == ref.serial ? srq : nullptr;
+}
+
+void Context::xrc_cq_failed() {
+  auto* const lane = static_cast<Lane*>(this);
+  lane->xrc_unseen_ = lane->qps_.end();
+}
+
+// ---- life cycle ----
+
+void Lane::enable(std::uint32_t uar_pages) {
+  uars.enable(uar_pages);
+  uars.add(TERN_UAR_KERNEL, kernel_events_);
+}
+
+void Lane::reset() {
+  xrc_unseen_ = 0;
+  async_events.clear();
+  counters = Counters{};
+  uars.reset();
+}
+
+void Lane::flush_events() {
+  async_events.flush();
+  page_faults.flush();
+}
+
+// Looks at queues whose page was rung, and returns what that cost: half of the budget at most, so that the queues found get some.
+std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
+  constexpr std::uint32_t kLookCost = 256;  // bytes
+  if (!uars.pending()) [[likely]] return 0;
+  return uars.run(std::max(budget / 2 / kLookCost, 1U)) * kLookCost;
+}
+
+void Lane::walk_xrc_targets() {
+  constexpr std::uint32_t kSlice = 256;
+  for (std::uint32_t n = 0; n < kSlice && xrc_unseen_ != 0; ++n) {
+    ++visits;
+    Qp* const qp = qps_.find(--xrc_unseen_);
+    if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive()) qp->enter_error(TERN_EV_QP_FATAL);
+  }
+}
+
+// ---- scheduling ----
+
+void Lane::make_ready(Qp& qp) {
+  if (qp.ready.linked()) return;
+  qp.prefetch();
+  if (const Route* const route = qp.route(); route != nullptr && route->local) {
+    if (const Qp* const peer = qps_.find(qp.attr().dest_qpn)) peer->prefetch();
+  }
+  ready_.push_back(qp.ready);
+}
+
+// Round robin by bytes. A budget that ends within a turn does not end the turn. What a turn costs is what
+// was sent in it, also where the last packet was more than was left.
+bool Lane::run_qps(std::uint32_t budget) {
+  while (!ready_.empty() && budget > 0 && status.enabled()) {
+    Qp& qp = *ready_.pop_front();
+    std::uint32_t turn = qp.turn_left != 0 ? qp.turn_left : kQuantum;
+    if (ready_.empty()) turn = std::max(turn, budget);
+    const std::uint32_t given = std::min(turn, budget);
+    std::uint32_t allowance = given;
+    emitted_ = 0;
+    const bool more = qp.service(allowance);
+    const std::uint32_t spent = std::max({given - allowance, emitted_, 1U});
+    budget -= std::min(budget, spent);
+    qp.turn_left = 0;
+    if (!more || qp.ready.linked()) continue;
+    if (allowance == 0 && spent < turn) {
+      qp.turn_left = turn - spent;
+      ready_.push_front(qp.ready);  // its turn is not over
+    } else {
+      make_ready(qp);
+    }
+  }
+  return !ready_.empty() && status.enabled();
+}
+
+bool Lane::run(std::uint32_t budget, bool more) {
+  unfinished_ = more;
+  if (!status.enabled()) return more;
+  more |= timers.run(host.now(), kTimers);
+  budget -= std::min(budget, look_at_pages(budget));
+  if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
+  more |= uars.pending() || xrc_unseen_ != 0;
+  more |= port_.ethernet.run(budget);
+  sq_poller.look();
+  more |= run_qps(budget);
+  unfinished_ = more;
+  return more || sq_poller.any();
+}
+
+bool Lane::look() {
+  if (unfinished_ || !ready_.empty() || uars.pending()) return true;
+  sq_poller.look();
+  return !ready_.empty() || !sq_poller.any();
+}
+
+}  // namespace tern

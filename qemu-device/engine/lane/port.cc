@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lane/port.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lane/lane.h"
+#include "lane/port_faults.h"
+#include "transport/segments.h"
+#include "wire/codec.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint8_t kEcnMask = 0x03;  // of the traffic class (RFC 3168)
+constexpr std::uint8_t kEcnCongested = 0x03;
+
+}  // namespace
+
+Port::Port(Lane& lane, const Table<Qp>& qps)
+    : lane_(lane), qps_(qps), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {}
+
+Port::~Port() = default;
+
+// ---- receiving ----
+
+void Port::receive(std::span<const std::byte> frame) {
+  if (faults_ != nullptr && lane_.status.enabled() && addresses.active()) [[unlikely]] {
+    return faults_->receive(frame);
+  }
+  accept(frame, false);
+}
+
+Port::Claim Port::claim(std::span<const std::byte> frame, Route& route) const {
+  route = Route{};
+  if (parse_route(frame, route) != ParseResult::kOk) return Claim::kEthernet;
+  if (const auto gid = addresses.find_gid(route.dgid, route.vlan)) {
+    route.sgid_index = *gid;
+    return Claim::kAddress;
+  }
+  const bool group = multicast.has(route.dgid) && addresses.has_vlan(route.vlan);
+  return group ? Claim::kGroup : Claim::kEthernet;
+}
+
+void Port::accept(std::span<const std::byte> frame, bool inside) {
+  // A looped back frame was shown when it was sent.
+  if (lane_.config.capture && !inside) lane_.effects->show(frame, true, lane_.host.now());
+  if (!lane_.status.enabled() || !addresses.active()) return;
+  Packet& packet = lane_.rx_packet;
+  Route& route = packet.route;
+  const Claim whose = claim(frame, route);
+  if (whose == Claim::kEthernet) {
+    if (!inside) ethernet.receive(frame);
+    return;
+  }
+  route.local = inside;
+  switch (parse_packet(frame, packet, icrc_mode)) {
+    case ParseResult::kOkBadIcrc:
+      lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      [[fallthrough]];
+    case ParseResult::kOk:
+      if ((route.traffic_class & kEcnMask) == kEcnCongested) lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
+      dispatch(packet);
+      break;
+    case ParseResult::kBadIcrc:
+      lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      break;
+    default:
+      lane_.counters.add(TERN_CNT_RX_MALFORMED);
+      break;
+  }
+  packet.payload.clear();
+  // A group is not ours alone.
+  if (whose == Claim::kGroup && !inside) ethernet.receive(frame);
+}
+
+std::uint32_t Port::dispatch(Packet& packet) {
+  constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
+  Counters& counters = lane_.counters;
+  counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
+  counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
+  const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
+  const bool to_group = packet.dest_qp.value == kMulticastQpn;
+  if (pkey_ok && to_group && packet.transport == Transport::kUd) {
+    if (const std::uint32_t n = multicast.deliver(packet)) return n;
+  } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
+    Qp* const qp = qps_.find(packet.dest_qp.value);
+    if (packet.transport == Transport::kCnp) return notify(qp, packet);
+    if (qp != nullptr && qp->transport() == packet.transport) {
+      qp->deliver(packet);
+      return 1;
+    }
+  }
+  counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+  return 0;
+}
+
+// A congestion notification (IBTA A17.9.4): counted, and no rate is limited.
+std::uint32_t Port::notify(const Qp* qp, const Packet& packet) {
+  std::array<std::byte, kCnpPayload> reserved;
+  packet.payload.copy_to(reserved);
+  if (!packet.becn || std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
+    lane_.counters.add(TERN_CNT_RX_MALFORMED);
+    return 0;
+  }
+  const bool heard = qp != nullptr && qp->has_peer(packet.route);
+  lane_.counters.add(heard ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RX_QP_MISMATCH);
+  return heard ? 1 : 0;
+}
+
+// ---- sending ----
+
+std::uint32_t Port::emit(Packet& packet) {
+  Lane& lane = lane_;
+  const std::uint32_t train = std::exchange(packet.train, 1);
+  const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
+  lane.charge(cost);
+  if (!addresses.active()) return 1;  // lost, as on a wire that is down
+  lane.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
+  lane.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
+  if (faults_ != nullptr) [[unlikely]] {
+    faults_->emit(packet, ip_id_++);
+    if (packet.route.local) return 1;
+  } else if (!packet.route.local || lane.config.capture) {
+    const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
+    const std::size_t len = serialize(packet, ip_id_++, room);
+    lane.effects->commit_frame(len, !packet.route.local, lane.config.capture ? lane.host.now() : 0);
+  }
+  if (packet.route.local) {
+    packet.train = train;
+    dispatch(packet);
+    packet.train = 1;
+  } else if (packet.dest_qp.value == kMulticastQpn && multicast.has(packet.route.dgid)) {
+    const std::uint32_t copies = dispatch(packet);
+    lane.charge(cost * copies);
+    return 1 + copies;
+  }
+  return 1;
+}
+
+// ---- life cycle ----
+
+void Port::set_link(bool up) {
+  if (up == addresses.link_up()) return;
+  addresses.set_link(up);
+  lane_.async_events.raise(TERN_EV_PORT_CHANGE, 1);
+}
+
+void Port::forget() {
+  if (faults_ != nullptr) faults_->rules().forget();
+  multicast.clear();
+}
+
+void Port::reset() {
+  ethernet.reset();
+  addresses.reset();
+}
+
+// ---- faults ----
+
+bool Port::set_faults(std::string_view text, std::string& error) {
+  auto rules = parse_faults(text, error);
+  if (!rules) return false;
+  // What the old rules hold back is not lost.
+  if (faults_ != nullptr) faults_->rules().release();
+  faults_.reset();
+  lane_.allow_trains(!lane_.config.capture);
+  if (rules->empty()) return true;
+  faults_ = std::make_unique<PortFaults>(*this, lane_, std::move(*rules));
+  lane_.allow_trains(false);
+  faults_->rules().begin();
+  return true;
+}
+
+std::string Port::faults() const { return faults_ != nullptr ? faults_->rules().report() : std::string(); }
+
+bool Port::swallows(std::uint16_t command) { return faults_ != nullptr && faults_->rules().swallows(command); }
+
+}  // namespace tern

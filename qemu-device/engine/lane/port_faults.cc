@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "lane/port_faults.h"
+
+#include <utility>
+
+#include "lane/lane.h"
+#include "lane/port.h"
+#include "wire/codec.h"
+
+namespace tern {
+
+PortFaults::PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rules)
+    : port_(port), lane_(lane), faults_(std::move(rules), *this, lane.timers, lane.host) {
+  lane_.host.gate = &faults_;
+}
+
+PortFaults::~PortFaults() { lane_.host.gate = nullptr; }
+
+// The tap sees the packet as the HCA made it; what becomes of it happens on its way.
+void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {
+  frame_.resize(packet.payload.size() + kMaxFrameOverhead);
+  const auto frame = std::span<const std::byte>(frame_).first(serialize(packet, ip_id, frame_));
+  if (lane_.config.capture) lane_.effects->show(frame, false, lane_.host.now());
+  faults_.transmit(frame, packet.route.local);
+}
+
+void PortFaults::receive(std::span<const std::byte> frame) {
+  Route route;
+  if (port_.claim(frame, route) == tern::Port::Claim::kEthernet) return port_.accept(frame, false);
+  faults_.receive(frame, false);
+}
+
+void PortFaults::send(std::span<const std::byte> frame) {
+  if (port_.addresses.active()) lane_.effects->send_unseen(frame, lane_.host.now());
+}
+
+void PortFaults::accept(std::span<const std::byte> frame, bool inside) { port_.accept(frame, inside); }
+
+void PortFaults::fatal(std::uint32_t code) { lane_.fatal(code); }
+
+}  // namespace tern
