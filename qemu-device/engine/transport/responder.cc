@@ -41,10 +41,9 @@ void Responder::start() {
 }
 
 void Responder::reset() {
-  Receiver::reset();
+  ConnectedReceiver::reset();
   forget_answers();
   msn_ = next_resource_ = out_size_ = 0;
-  message_ = Message::kNone;
   nak_sent_ = owes_read_ = false;
   srq_ = {};
   resources_ = {};
@@ -127,14 +126,16 @@ void Responder::not_ready() {
   nak(epsn_, rnr());
 }
 
-// The same, because of an absent page of the memory that the request names. `rest`: bytes of the message
-// behind the packet.
-void Responder::not_ready_for(const Packet& packet, std::uint64_t rest) {
-  if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
-    faulted_ = Faulted::kRequest;
+// The memory of a request, by what reach() found. Null: it cannot be had, and the peer is told.
+SpanList* Responder::open(const Packet& packet, Access access) {
+  if (access == Access::kReady) [[likely]] return &qp_.context().scatter;
+  if (access == Access::kPending) {
     faulted_psn_ = packet.psn;
+    not_ready();
+  } else {
+    refuse(packet, access);
   }
-  not_ready();
+  return nullptr;
 }
 
 void Responder::on_send(const Packet& packet) {
@@ -170,46 +171,22 @@ void Responder::on_send(const Packet& packet) {
 }
 
 void Responder::on_write(const Packet& packet) {
-  Context& context = qp_.context();
   const OpTraits& t = traits(packet.transport, packet.op);
   const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (t.first) {
-    if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) ||
-        packet.dma_len > kMaxDmaLen) {
-      return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
-    }
-    // Counting a repeat after RNR once is not worth a flag: ONLY with immediate comes again.
-    context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
-    if (packet.dma_len > 0 &&
-        context.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
-                                   TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
-      return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
-    }
-    write_va_ = packet.va;
-    write_rkey_ = packet.rkey;
-    write_left_ = packet.dma_len;
-    received_ = 0;
+    const std::uint8_t syndrome = begin_write(packet, keys_);
+    if (syndrome == kNakRemoteAccess) return fail(packet, syndrome, TERN_EV_QP_ACCESS_ERR);
+    if (syndrome != 0) return fail(packet, syndrome, TERN_EV_QP_REQ_ERR);
   }
-  // The packets carry exactly what the RETH announced.
-  if (len > write_left_ || (t.last && len != write_left_)) {
-    return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
-  }
+  if (!as_announced(packet)) return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   if (t.imm && !take_receive(packet)) return;
   if (len > 0) {
-    SpanList& to = context.scatter;
-    const Access access = context.memory.remote(keys_, write_rkey_, write_va_, len,
-                                               TERN_ACCESS_REMOTE_WRITE, to);
-    if (access != Access::kReady) {
-      to.abandon();
-      if (access == Access::kPending) return not_ready_for(packet, write_left_ - len);
-      return refuse(packet, access);
-    }
-    SpanList::copy(packet.payload, to);
-    to.clear();
+    SpanList* const to = open(packet, reach_write(keys_, len));
+    if (to == nullptr) return;
+    SpanList::copy(packet.payload, *to);
+    to->clear();
   }
-  write_va_ += len;
-  write_left_ -= len;
-  received_ += len;
+  written(len);
   message_ = t.last ? Message::kNone : Message::kWrite;
   epsn_ = epsn_.plus(packet.train);
   if (t.last) {
@@ -274,26 +251,16 @@ void Responder::on_read(const Packet& packet) {
 }
 
 void Responder::on_atomic(const Packet& packet) {
-  Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList& to = context.scatter;
-  const Access access = context.memory.remote(keys_, packet.rkey, packet.va, 8,
-                                             TERN_ACCESS_REMOTE_ATOMIC, to);
-  if (access != Access::kReady) {
-    to.abandon();
-    if (access == Access::kPending) return not_ready_for(packet);
-    return refuse(packet, access);
-  }
+  SpanList* const to = open(packet, reach(keys_, packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC));
+  if (to == nullptr) return;
   Resource* const r = new_resource(packet);
-  if (r == nullptr) {
-    to.abandon();
-    return;
-  }
-  context.counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
-  r->result = execute_atomic(packet, to);
-  to.clear();
+  if (r == nullptr) return to->abandon();
+  qp_.context().counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
+  r->result = execute_atomic(packet, *to);
+  to->clear();
   answer_later(Answer::kAtomic);
 }
 
@@ -320,28 +287,19 @@ void Responder::on_flush(const Packet& packet) {
 }
 
 void Responder::on_atomic_write(const Packet& packet) {
-  Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.va % 8 != 0 ||
       packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList& to = context.scatter;
-  const Access access = context.memory.remote(keys_, packet.rkey, packet.va, kAtomicWritePayload,
-                                             TERN_ACCESS_REMOTE_WRITE, to);
-  if (access != Access::kReady) {
-    to.abandon();
-    if (access == Access::kPending) return not_ready_for(packet);
-    return refuse(packet, access);
-  }
-  if (new_resource(packet) == nullptr) {
-    to.abandon();
-    return;
-  }
-  context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+  SpanList* const to =
+      open(packet, reach(keys_, packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE));
+  if (to == nullptr) return;
+  if (new_resource(packet) == nullptr) return to->abandon();
+  qp_.context().counters.add(TERN_CNT_RX_WRITE_REQUESTS);
   std::uint64_t value = 0;
   packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
-  to.copy_from(std::as_bytes(std::span(&value, 1)));  // one store where it is aligned
-  to.clear();
+  to->copy_from(std::as_bytes(std::span(&value, 1)));  // one store where it is aligned
+  to->clear();
   answer_later(Answer::kDone);
 }
 

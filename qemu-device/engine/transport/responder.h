@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "objects/srq.h"
-#include "transport/receiver.h"
+#include "transport/connected_receiver.h"
 #include "wire/packet.h"
 
 namespace tern {
 
-class Responder : public Receiver {
+class Responder : public ConnectedReceiver {
  public:
-  explicit Responder(Qp& qp) : Receiver(qp) {}
+  using ConnectedReceiver::ConnectedReceiver;
   ~Responder() override { forget_answers(); }
 
   // With attr().rq_psn and max_dest_rd_atomic.
@@ -42,7 +42,6 @@ class Responder : public Receiver {
   Accessor keys_;  // whose keys the request uses
 
  private:
-  enum class Message : std::uint8_t { kNone, kSend, kWrite };
   // kDone: the empty READ response of a FLUSH or ATOMIC WRITE (IBTA A19).
   enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic, kDone };
 
@@ -80,7 +79,7 @@ class Responder : public Receiver {
   void on_flush(const Packet& packet);
   void on_atomic_write(const Packet& packet);
   bool take_receive(const Packet& packet);
-  void finish_message(const Packet& packet);
+  [[nodiscard]] SpanList* open(const Packet& packet, Access access);
   Resource* new_resource(const Packet& packet);
   void answer_later(Answer kind);
 
@@ -92,7 +91,6 @@ class Responder : public Receiver {
   void refuse(const Packet& packet, Access access);
   void refuse(Psn psn, Access access);
   void not_ready();
-  void not_ready_for(const Packet& packet, std::uint64_t rest = 0);
   void read_not_ready(Out& out, Psn psn, std::uint32_t rest);
   [[nodiscard]] std::uint8_t rnr() const;
   void push(const Out& out);
@@ -108,14 +106,10 @@ class Responder : public Receiver {
 
   Psn epsn_;
   std::uint32_t msn_ = 0;
-  Message message_ = Message::kNone;
   Psn faulted_psn_;  // of the packet that met the absent page
   Psn unread_;  // with owes_read_: where a READ response stopped at an absent page
   bool nak_sent_ = false;      // nothing more is said until the expected packet comes
   bool owes_read_ = false;     // nothing behind that response is answered until the peer asks for it again
-  std::uint64_t write_va_ = 0;
-  std::uint32_t write_rkey_ = 0;
-  std::uint32_t write_left_ = 0;
   std::uint32_t next_resource_ = 0;
   std::uint32_t out_head_ = 0;  // free running
   std::uint32_t out_tail_ = 0;

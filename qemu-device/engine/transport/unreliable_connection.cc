@@ -28,11 +28,6 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
 
 void UcReceiver::start() { epsn_ = Psn(qp_.attr().rq_psn); }
 
-void UcReceiver::reset() {
-  Receiver::reset();
-  message_ = Message::kNone;
-}
-
 // The packet is lost, and with it what is left of its message. A receive WQE that was taken for
 // it is for the next one.
 void UcReceiver::drop() { message_ = Message::kNone; }
@@ -101,26 +96,13 @@ void UcReceiver::on_send(const Packet& packet) {
 }
 
 void UcReceiver::on_write(const Packet& packet) {
-  Context& context = qp_.context();
   const OpTraits& t = traits(packet.transport, packet.op);
-  const auto len = static_cast<std::uint32_t>(packet.payload.size());
   if (t.first) {
-    if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) {
-      return drop();
-    }
-    context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
-    if (packet.dma_len > 0 &&
-        context.memory.check_remote(qp_.accessor(), packet.rkey, packet.va, packet.dma_len,
-                                   TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
-      return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
-    }
-    write_va_ = packet.va;
-    write_rkey_ = packet.rkey;
-    write_left_ = packet.dma_len;
-    received_ = 0;
+    const std::uint8_t syndrome = begin_write(packet, qp_.accessor());
+    if (syndrome == kNakRemoteAccess) return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+    if (syndrome != 0) return drop();
   }
-  // The packets carry exactly what the RETH announced.
-  if (len > write_left_ || (t.last && len != write_left_)) return drop();
+  if (!as_announced(packet)) return drop();
   if (t.imm && !take_receive()) return;
   if (!store(packet.payload)) return;
   message_ = t.last ? Message::kNone : Message::kWrite;
@@ -130,25 +112,17 @@ void UcReceiver::on_write(const Packet& packet) {
 // Puts payload where the WRITE goes on.
 bool UcReceiver::store(const SpanList& payload) {
   const auto len = static_cast<std::uint32_t>(payload.size());
-  SpanList& to = qp_.context().scatter;
-  const Access access = qp_.context().memory.remote(qp_.accessor(), write_rkey_, write_va_, len,
-                                                   TERN_ACCESS_REMOTE_WRITE, to);
-  if (access == Access::kPending) {
-    to.abandon();
-    if (qp_.raise_fault(TERN_FAULT_RESPONDER, write_left_ - len)) faulted_ = Faulted::kRequest;
-    drop(TERN_CNT_OUT_OF_BUFFER);
-    return false;
-  }
+  const Access access = reach_write(qp_.accessor(), len);
   if (access != Access::kReady) {
-    to.abandon();
-    drop(access == Access::kDmaError ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+    drop(access == Access::kPending    ? TERN_CNT_OUT_OF_BUFFER
+         : access == Access::kDmaError ? TERN_CNT_DMA_ERRORS
+                                       : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
     return false;
   }
+  SpanList& to = qp_.context().scatter;
   SpanList::copy(payload, to);
   to.clear();
-  write_va_ += len;
-  write_left_ -= len;
-  received_ += len;
+  written(len);
   return true;
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "transport/receiver.h"
+#include "transport/connected_receiver.h"
 #include "transport/unreliable.h"
 
 namespace tern {
@@ -18,21 +18,18 @@ class UcSender final : public UnreliableSender {
   std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
 };
 
-class UcReceiver final : public Receiver {
+class UcReceiver final : public ConnectedReceiver {
  public:
-  using Receiver::Receiver;
+  using ConnectedReceiver::ConnectedReceiver;
 
   // With attr().rq_psn.
   void start() override;
-  void reset() override;
   void deliver(const Packet& packet) override;
   void fault_over(bool failed) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
  private:
-  enum class Message : std::uint8_t { kNone, kSend, kWrite };
-
   [[nodiscard]] bool in_sequence(const Packet& packet) const;
   [[nodiscard]] bool take_receive();
   [[nodiscard]] bool store(const SpanList& payload);
@@ -43,10 +40,6 @@ class UcReceiver final : public Receiver {
   void fail(std::uint8_t status);
 
   Psn epsn_;
-  Message message_ = Message::kNone;  // none as well: the rest of one is being dropped
-  std::uint64_t write_va_ = 0;
-  std::uint32_t write_rkey_ = 0;
-  std::uint32_t write_left_ = 0;
 };
 
 }  // namespace tern
