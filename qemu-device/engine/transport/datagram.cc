@@ -32,7 +32,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
 
   Packet& packet = context.tx_packet;
   packet.payload.clear();
-  const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
+  const std::uint8_t status = gather(wqe, 0, wqe.length, packet.payload);
   if (status != TERN_CQE_SUCCESS) return status;
   wqe.first_psn = next_psn_;
   wqe.psns = 1;

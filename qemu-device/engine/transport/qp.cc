@@ -27,7 +27,7 @@ Transport transport_of(std::uint8_t type) {
 }
 
 // The page list stays as it is: QueueBuffer reads it.
-tern_cmd_create_qp host_order(tern_cmd_create_qp cmd) {
+tern_cmd_create_qp swap_order(tern_cmd_create_qp cmd) {
   cmd.record = le(std::uint64_t{cmd.record});
   cmd.sq_offset = le(std::uint32_t{cmd.sq_offset});
   cmd.rq_offset = le(std::uint32_t{cmd.rq_offset});
@@ -62,7 +62,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
     : transport_(transport_of(cmd.type)),
       privileged_(privileged),
       context_(context),
-      cmd_(host_order(cmd)),
+      cmd_(swap_order(cmd)),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       srq_(srq),

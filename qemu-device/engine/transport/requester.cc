@@ -219,7 +219,7 @@ void Requester::send_atomic(SendWqe& wqe) {
 bool Requester::send_atomic_write(SendWqe& wqe) {
   Packet& packet = qp_.context().tx_packet;
   packet.payload.clear();
-  const std::uint8_t status = gather(wqe, 0, wqe.length, false, packet.payload);
+  const std::uint8_t status = gather(wqe, 0, wqe.length, packet.payload);
   if (status != TERN_CQE_SUCCESS) {
     packet.payload.clear();
     return unavailable(wqe, status);
@@ -397,7 +397,7 @@ void Requester::on_rnr(const Packet& packet) {
 // Where bytes of a response go. False: it is dropped. At an absent page this half parks, and asks for the
 // missing bytes again when the fault is over; that costs no retry.
 bool Requester::target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
-  const std::uint8_t status = gather(wqe, offset, len, true, to);
+  const std::uint8_t status = locate(wqe, offset, len, to);
   if (status == TERN_CQE_SUCCESS) return true;
   if (status == kAbsent) {
     park(wqe.index);

@@ -155,16 +155,23 @@ std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
   return done ? TERN_CQE_SUCCESS : TERN_CQE_LOC_QP_OP_ERR;
 }
 
-std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
-                               bool write, SpanList& out) {
+std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& from) {
   if (wqe.is_inline()) {
-    out.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
+    from.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
     return TERN_CQE_SUCCESS;
   }
+  return map(wqe, offset, len, false, from);
+}
+
+std::uint8_t SendQueue::locate(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
+  return map(wqe, offset, len, true, to);
+}
+
+std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list) {
   std::uint64_t left = len;
   const Access access =
       map_sges(qp_.context().memory, qp_.accessor(), wqe.num_sge,
-               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, out);
+               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;
   if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
@@ -191,7 +198,7 @@ std::uint8_t SendQueue::load_data(const SendWqe& wqe, std::uint32_t train) {
   const std::uint32_t len = std::min(wqe.length - offset, train * qp_.mtu());
   const bool last = cursor_packet_ + train == wqe.psns;
   packet.payload.clear();
-  const std::uint8_t status = gather(wqe, offset, len, false, packet.payload);
+  const std::uint8_t status = gather(wqe, offset, len, packet.payload);
   if (status != TERN_CQE_SUCCESS) {
     packet.payload.clear();
     return status;

@@ -56,7 +56,7 @@ class SendQueue {
   bool flush_to(std::uint32_t end, std::uint32_t& allowance);
   // Does what a WQE that takes no packet asks for. A CQE status.
   std::uint8_t execute_local(const SendWqe& wqe);
-  // What gather() returns besides the statuses of CQEs: a page is absent, Memory::missing().
+  // What gather() and locate() return besides the statuses of CQEs: a page is absent, Memory::missing().
   static constexpr std::uint8_t kAbsent = 0xff;
   // An access for WQE `index` met an absent page: nothing is sent before fault_over().
   void park(std::uint32_t index);
@@ -67,8 +67,9 @@ class SendQueue {
   // payload is empty.
   std::uint8_t load_data(const SendWqe& wqe, std::uint32_t train = 1);
   // The bytes [offset, offset + len) of the message, as a list. A CQE status, or kAbsent.
-  std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
-                      SpanList& out);
+  std::uint8_t gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& from);
+  // The same of what the SGEs of a READ or atomic describe: where its response goes.
+  std::uint8_t locate(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to);
   void complete(const SendWqe& wqe, std::uint8_t status);
   // WQEs may have been taken out of the window. None of them may be used from here on.
   void settle() {
@@ -107,6 +108,7 @@ class SendQueue {
   bool copy_slot(std::uint32_t index);
   bool fetch_one();
   void prefetch_keys(const SendWqe& wqe) const;
+  std::uint8_t map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list);
 };
 
 }  // namespace tern
