@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "control/device.h"
+#include "eth/addresses.h"
 
 static_assert(TERN_MAX_RAM == tern::Host::kMaxRams);
 static_assert(TERN_MAX_VECTORS == 128, "tern_engine_effects_vectors() promises two words");
@@ -56,10 +57,6 @@ class CallbackHost final : public tern::Host {
   void* opaque_;
 };
 
-bool is_station(const std::uint8_t (&mac)[6]) {
-  return (mac[0] & 1) == 0 && std::ranges::any_of(mac, [](std::uint8_t b) { return b != 0; });
-}
-
 bool in(std::uint64_t value, std::uint64_t min, std::uint64_t max) {
   return value >= min && value <= max;
 }
@@ -70,7 +67,7 @@ bool is_valid(const TernConfig& c) {
          in(c.uar_bar_size, kUarMin, kUarMax) && in(c.max_qp, 1, kMaxObjects) &&
          in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
          c.max_mw <= kMaxObjects - c.max_mr && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
-         in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && is_station(c.mac) &&
+         in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) &&
          c.mw_type_2a <= 1 && c.capture <= 1 &&
          (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
 }

@@ -150,7 +150,7 @@ Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue&
 }
 
 Status destroy_eth_queue(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.port.ethernet.destroy_queue(le(std::uint32_t{cmd.id}));
+  return device.port.ethernet.destroy_queue(id_of(cmd));
 }
 
 Status set_rx_filter(Admin&, Device& device, const tern_cmd_set_rx_filter& cmd, Reply&) {

@@ -29,9 +29,6 @@ bool is_zero(std::span<const std::uint8_t> bytes) {
   return std::ranges::all_of(bytes, [](std::uint8_t b) { return b == 0; });
 }
 
-// An address a station may have: not a group's, not zero.
-bool is_station(const Mac& mac) { return (mac[0] & 1) == 0 && !is_zero(mac); }
-
 // The UDP source port spreads flows over paths; who sends with the same flow label, or without
 // one between the same queue pairs, uses the same port: 14 bits above 0xc000.
 std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
@@ -53,6 +50,8 @@ bool is_mapped(const Gid& gid) {
 bool is_multicast(const Gid& gid) {
   return gid[0] == 0xff || (is_mapped(gid) && gid[12] >> 4 == 0xe);
 }
+
+bool is_station(const Mac& mac) { return (mac[0] & 1) == 0 && !is_zero(mac); }
 
 Addresses::Addresses(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed)
     : gids_(kGidTableLen),

@@ -14,6 +14,9 @@ namespace tern {
 // Whether a GID is an IPv6 multicast address (RFC 4291 2.7) or stands for an IPv4 one.
 [[nodiscard]] bool is_multicast(const Gid& gid);
 
+// Whether a station may have the address: neither a group's nor zero.
+[[nodiscard]] bool is_station(const Mac& mac);
+
 class Addresses {
  public:
   Addresses(const Mac& permanent, std::uint32_t max_mtu, std::uint32_t speed);
