@@ -6,27 +6,16 @@
 
 #include <random>
 
-#include "tests/mini_driver.h"
+#include "tests/rc_pair_test.h"
 #include "wire/codec.h"
 
 namespace tern {
 namespace {
 
-class Drain : public ::testing::Test {
+class Drain : public RcPairTest {
  protected:
-  Sim sim{42};
-  TestNode a{sim};
-  TestNode b{sim};
-  TestQp* qa = nullptr;
-  TestQp* qb = nullptr;
-  TestMr& src = a.reg(1 << 18);
-  TestMr& dst = b.reg(1 << 18);
-
   void connect(const QpOptions& options = {}) {
-    const auto [x, y] = rc_pair(a, b, options);
-    qa = &x;
-    qb = &y;
-    src.fill(5);
+    RcPairTest::connect(options);
     (void)a.async_events();
   }
   void drain() { ASSERT_EQ(qa->to_state(TERN_QPS_SQD, TERN_QPM_SQD_NOTIFY), TERN_ST_OK); }

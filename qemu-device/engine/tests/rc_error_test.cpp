@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/mini_driver.h"
+#include "tests/rc_pair_test.h"
 
 namespace tern {
 namespace {
@@ -18,28 +18,11 @@ std::vector<std::uint16_t> types_of(const std::vector<tern_eqe>& events) {
   return types;
 }
 
-class RcError : public ::testing::Test {
+class RcError : public RcPairTest {
  protected:
-  Sim sim;
-  TestNode a{sim};
-  TestNode b{sim};
-  TestQp* qa = nullptr;
-  TestQp* qb = nullptr;
-  TestMr& src = a.reg(65536);
-  TestMr& dst = b.reg(65536);
-
-  void connect(const QpOptions& options = {}) {
-    const auto [x, y] = rc_pair(a, b, options);
-    qa = &x;
-    qb = &y;
-    src.fill(3);
-  }
+  RcError() : RcPairTest(1, 65536, 3) {}
   void SetUp() override { connect(); }
 
-  void expect_status(std::uint8_t status) {
-    const Wc wc = qa->wait_send();
-    EXPECT_EQ(wc.status, status) << status_name(wc.status);
-  }
   void expect_state(TestQp& qp, std::uint8_t state) {
     EXPECT_EQ(qp.query().attr.state, state);
   }

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/mini_driver.h"
+#include "tests/rc_pair_test.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -12,26 +12,8 @@ namespace {
 
 using ::testing::IsEmpty;
 
-class RcRetry : public ::testing::Test {
+class RcRetry : public RcPairTest {
  protected:
-  Sim sim{42};
-  TestNode a{sim};
-  TestNode b{sim};
-  TestQp* qa = nullptr;
-  TestQp* qb = nullptr;
-  TestMr& src = a.reg(1 << 18);
-  TestMr& dst = b.reg(1 << 18);
-
-  void connect(const QpOptions& options = {}) {
-    const auto [x, y] = rc_pair(a, b, options);
-    qa = &x;
-    qb = &y;
-    src.fill(5);
-  }
-  void expect_status(std::uint8_t status) {
-    const Wc wc = qa->wait_send();
-    EXPECT_EQ(wc.status, status) << status_name(wc.status);
-  }
   // The opcode and PSN of a frame of these tests: untagged IPv6.
   static std::uint8_t opcode_of(std::span<const std::byte> frame) {
     return std::to_integer<std::uint8_t>(frame[62]);
