@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Rules of memory windows, each by the name of the check that holds it. A build with
-// TERN_MUTATIONS can switch one off, so that tests can show that they notice; in others every
-// question is a constant.
+// TERN_MUTATIONS can switch one off, so that tests can show that they notice; in others a rule holds
+// exactly when it is kept.
 #pragma once
 
 #include <array>
@@ -73,6 +73,8 @@ class Mutations {
     return false;
   }
   [[nodiscard]] bool off(Rule rule) const { return off_ == rule; }
+  // Whether nothing speaks against going on: the rule is kept, or switched off.
+  [[nodiscard]] bool holds(Rule rule, bool kept) const { return kept || off(rule); }
 
  private:
   Rule off_ = Rule::kNone;
@@ -80,6 +82,7 @@ class Mutations {
   static constexpr bool kBuilt = false;
   static bool set(std::string_view) { return false; }
   [[nodiscard]] static constexpr bool off(Rule) { return false; }
+  [[nodiscard]] static constexpr bool holds(Rule, bool kept) { return kept; }
 #endif
 };
 

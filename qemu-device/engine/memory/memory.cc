@@ -74,7 +74,7 @@ const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const {
   const Region* region = find(key);
-  if (!region && mutated(Rule::kMwVariant)) region = find_window(key);
+  if (!region && holds(Rule::kMwVariant, false)) region = find_window(key);
   if (region && region->is_window) [[unlikely]] return through(*region, who, addr, len, rights);
   return permitted(region, who, addr, len, rights);
 }
@@ -286,7 +286,7 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 Status Memory::destroy_mr(std::uint32_t key) {
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
-  if (region->windows != 0 && !mutated(Rule::kMrBusy)) return TERN_ST_BUSY;
+  if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
   remove(*region);
   return TERN_ST_OK;
 }
@@ -308,10 +308,8 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   if (region->fast || region->dmn != 0) return TERN_ST_BAD_STATE;
   const std::uint32_t mask = le(cmd.mask);
   if (mask & ~(TERN_REREG_TRANS | TERN_REREG_PD | TERN_REREG_ACCESS)) return TERN_ST_BAD_PARAM;
-  if ((mask & (TERN_REREG_TRANS | TERN_REREG_PD)) && region->windows != 0 &&
-      !mutated(Rule::kMrBusy)) {
-    return TERN_ST_BUSY;
-  }
+  const bool moves = mask & (TERN_REREG_TRANS | TERN_REREG_PD);
+  if (moves && !holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
   const bool trans = mask & TERN_REREG_TRANS;
   const std::uint32_t access = mask & TERN_REREG_ACCESS ? le(cmd.access) : region->access;
   const std::uint64_t iova = trans ? le(cmd.iova) : region->iova;
@@ -403,7 +401,7 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
 Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
   Region* const region = find(key);
   if (!region || !region->fast || !region->open || region->pd != who.pd) return nullptr;
-  return region->windows == 0 || mutated(Rule::kInvMrBound) ? region : nullptr;
+  return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
 }
 
 bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {

@@ -171,7 +171,7 @@ class Memory {
   // Windows: memory/window.cc. `entry` is one.
   [[nodiscard]] Region* find_window(std::uint32_t key) const;  // any variant
   [[nodiscard]] Status query_mw(const Region& entry, tern_rsp_mr* rsp) const;
-  [[nodiscard]] bool mutated(Rule rule) const { return mutations.off(rule); }
+  [[nodiscard]] bool holds(Rule rule, bool kept) const { return mutations.holds(rule, kept); }
   [[nodiscard]] bool belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const;
   [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
   [[nodiscard]] bool in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const;

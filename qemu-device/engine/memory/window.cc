@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The windows' part of Memory. Every rule asks mutated() once: core/mutations.h.
+// The windows' part of Memory. Every rule has a name and asks holds(): core/mutations.h.
 #include "memory/window.h"
 
 #include <algorithm>
@@ -62,34 +62,30 @@ Memory::Region* Memory::find_window(std::uint32_t key) const {
 bool Memory::belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const {
   const Window& w = *entry.window;
   const bool by_pd = w.type == 1 || !mw_type_2a_;
-  if (by_pd && entry.pd != who.pd) return mutated(pd);
-  return w.type == 1 || w.qp_generation == who.generation || mutated(qp);
+  if (by_pd && entry.pd != who.pd) return holds(pd, false);
+  return w.type == 1 || holds(qp, w.qp_generation == who.generation);
 }
 
 bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
-  const auto lacks = [&](std::uint32_t right, Rule rule) {
-    return (rights & right) && !(access & right) && !mutated(rule);
-  };
-  return !lacks(TERN_ACCESS_REMOTE_READ, Rule::kMwRead) &&
-         !lacks(TERN_ACCESS_REMOTE_WRITE, Rule::kMwWrite) &&
-         !lacks(TERN_ACCESS_REMOTE_ATOMIC, Rule::kMwAtomic) &&
-         !lacks(TERN_ACCESS_FLUSH_GLOBAL, Rule::kMwFlush) &&
-         !lacks(TERN_ACCESS_FLUSH_PERSISTENT, Rule::kMwFlush);
+  const std::uint32_t lacking = rights & ~access;
+  return holds(Rule::kMwRead, !(lacking & TERN_ACCESS_REMOTE_READ)) &&
+         holds(Rule::kMwWrite, !(lacking & TERN_ACCESS_REMOTE_WRITE)) &&
+         holds(Rule::kMwAtomic, !(lacking & TERN_ACCESS_REMOTE_ATOMIC)) &&
+         holds(Rule::kMwFlush, !(lacking & (TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT)));
 }
 
 // Last bytes are compared, so that a window may end where the 64-bit numbers do; `len` is not 0, but
 // for a FLUSH, which no window allows.
 bool Memory::in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const {
   const std::uint64_t last = addr + (len - 1);
-  if (addr < entry.iova && !mutated(Rule::kMwLow)) return false;
-  if (last < addr && !mutated(Rule::kMwWrap)) return false;
-  return last <= entry.iova + (entry.length - 1) || mutated(Rule::kMwHigh);
+  return holds(Rule::kMwLow, addr >= entry.iova) && holds(Rule::kMwWrap, last >= addr) &&
+         holds(Rule::kMwHigh, last <= entry.iova + (entry.length - 1));
 }
 
 const Memory::Region* Memory::through(const Region& entry, const Accessor& who, std::uint64_t& addr,
                                       std::uint64_t len, std::uint32_t rights) const {
   const Window& w = *entry.window;
-  if (!w.bound && !mutated(Rule::kMwUnbound)) return nullptr;
+  if (!holds(Rule::kMwUnbound, w.bound)) return nullptr;
   if (!belongs(entry, who, Rule::kMwPd, Rule::kMwQp) || !allows(entry.access, rights) ||
       !in_window(entry, addr, len)) {
     return nullptr;
@@ -97,10 +93,7 @@ const Memory::Region* Memory::through(const Region& entry, const Accessor& who, 
   // It is there as long as the window is bound; closed it may be.
   const Region* const region = regions_.find(w.region);
   if (!region || !region->open) return nullptr;
-  if ((rights & kRemoteChange) && !(region->access & TERN_ACCESS_LOCAL_WRITE) &&
-      !mutated(Rule::kMwMrWrite)) {
-    return nullptr;
-  }
+  if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
   addr = region->iova + w.offset + (addr - entry.iova);
   return region;
 }
@@ -119,7 +112,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   Window& w = *entry->window;
   const std::uint64_t length = le(std::uint64_t{seg.length});
   if (length == 0) {
-    if (w.type == 2 && !mutated(Rule::kBindZeroLength)) return false;
+    if (!holds(Rule::kBindZeroLength, w.type == 1)) return false;
     unbind(*entry);
     entry->key = new_key;
     return true;
@@ -150,13 +143,13 @@ Memory::Region* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) 
   Region* const entry = find_window(key);
   if (!entry) return nullptr;
   const Window& w = *entry->window;
-  if (seg.type != w.type && !mutated(Rule::kBindType)) return nullptr;
+  if (!holds(Rule::kBindType, seg.type == w.type)) return nullptr;
   // Who binds a type 2 window need not know which of its variants was the last.
   const bool named = (w.type == 2 || key == entry->key) &&
                      (le(std::uint32_t{seg.new_rkey}) ^ key) >> TERN_KEY_INDEX_SHIFT == 0;
-  if (!named && !mutated(Rule::kBindKey)) return nullptr;
-  if (w.type == 2 && w.bound && !mutated(Rule::kBindFree)) return nullptr;
-  return entry->pd == who.pd || mutated(Rule::kBindQpPd) ? entry : nullptr;
+  if (!holds(Rule::kBindKey, named)) return nullptr;
+  if (!holds(Rule::kBindFree, w.type == 1 || !w.bound)) return nullptr;
+  return holds(Rule::kBindQpPd, entry->pd == who.pd) ? entry : nullptr;
 }
 
 // The region that a bind names, if the window may lie there.
@@ -164,18 +157,15 @@ Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& se
   Region* const region = find(le(std::uint32_t{seg.lkey}));
   const std::uint32_t access = le(std::uint32_t{seg.access});
   if (!region || !region->open) return nullptr;
-  if (region->pd != who.pd && !mutated(Rule::kBindMrPd)) return nullptr;
-  if (!(region->access & TERN_ACCESS_MW_BIND) && !mutated(Rule::kBindMrRight)) return nullptr;
-  if ((access & kRemoteChange) && !(region->access & TERN_ACCESS_LOCAL_WRITE) &&
-      !mutated(Rule::kBindLocalWrite)) {
-    return nullptr;
-  }
+  if (!holds(Rule::kBindMrPd, region->pd == who.pd)) return nullptr;
+  if (!holds(Rule::kBindMrRight, region->access & TERN_ACCESS_MW_BIND)) return nullptr;
+  if ((access & kRemoteChange) && !holds(Rule::kBindLocalWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
   const std::uint64_t last = addr + (le(std::uint64_t{seg.length}) - 1);
-  if (last < addr && !mutated(Rule::kBindWrap)) return nullptr;
+  if (!holds(Rule::kBindWrap, last >= addr)) return nullptr;
   const bool inside = region->length != 0 && addr >= region->iova &&
                       last <= region->iova + (region->length - 1);
-  return inside || mutated(Rule::kBindRange) ? region : nullptr;
+  return holds(Rule::kBindRange, inside) ? region : nullptr;
 }
 
 void Memory::unbind(Region& entry) {
@@ -194,9 +184,9 @@ void Memory::unbind(Region& entry) {
 
 bool Memory::invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key) {
   const Window& w = *entry.window;
-  if (entry.key != key && !mutated(Rule::kInvVariant)) return false;
-  if (w.type == 1 && !mutated(Rule::kInvType)) return false;
-  if (w.type == 2 && !w.bound) return mutated(Rule::kInvFree);
+  if (!holds(Rule::kInvVariant, entry.key == key)) return false;
+  if (!holds(Rule::kInvType, w.type == 2)) return false;
+  if (w.type == 2 && !w.bound) return holds(Rule::kInvFree, false);
   if (!belongs(entry, who, Rule::kInvPd, Rule::kInvQp)) return false;
   unbind(entry);
   return true;
