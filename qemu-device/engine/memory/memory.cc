@@ -47,18 +47,18 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 }  // namespace
 
-Memory::Region* Memory::find_for_command(std::uint32_t key) const {
-  Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
+Memory::Entry* Memory::find_for_command(std::uint32_t key) const {
+  Entry* const region = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
   if (!region || region->is_window) return nullptr;
   return region->key == key || region->fast ? region : nullptr;
 }
 
-Memory::Region* Memory::find(std::uint32_t key) const {
-  Region* const region = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return region && region->key == key ? region : nullptr;
+Memory::Entry* Memory::find(std::uint32_t key) const {
+  Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
+  return entry && entry->key == key ? entry : nullptr;
 }
 
-const Memory::Region* Memory::permitted(const Region* region, const Accessor& who,
+const Memory::Entry* Memory::permitted(const Entry* region, const Accessor& who,
                                         std::uint64_t addr, std::uint64_t len,
                                         std::uint32_t rights) {
   if (!region || !region->open || region->pd != who.pd) return nullptr;
@@ -70,16 +70,16 @@ const Memory::Region* Memory::permitted(const Region* region, const Accessor& wh
   return region;
 }
 
-const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
+const Memory::Entry* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const {
-  const Region* region = find(key);
-  if (!region && holds(Rule::kMwVariant, false)) region = find_window(key);
-  if (region && region->is_window) [[unlikely]] return through(*region, who, addr, len, rights);
-  return permitted(region, who, addr, len, rights);
+  const Entry* entry = find(key);
+  if (!entry && holds(Rule::kMwVariant, false)) entry = find_window(key);
+  if (entry && entry->is_window) [[unlikely]] return through(*entry, who, addr, len, rights);
+  return permitted(entry, who, addr, len, rights);
 }
 
-Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
+Access Memory::append(const Entry& region, std::uint64_t addr, std::uint64_t len, bool write,
                       SpanList& out) {
   std::uint64_t at = region.offset + (addr - region.iova);
   if (region.dmn != 0) {
@@ -104,7 +104,7 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
 }
 
 // Whether all pages of an access to an on-demand region are there.
-Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
+Access Memory::present(const Entry& region, std::uint64_t addr, std::uint64_t len, bool write) {
   const std::uint64_t usable = region.pages.usable(region.offset + (addr - region.iova), len, write);
   if (usable == len) return Access::kReady;
   missing_ = {addr + usable, len - usable, region.key, write};
@@ -118,7 +118,7 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
     if (!who.privileged) return Access::kDenied;
     return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
   }
-  const Region* const region =
+  const Entry* const region =
       permitted(find(lkey), who, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
   return region ? append(*region, addr, len, write, out) : Access::kDenied;
 }
@@ -126,7 +126,7 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                       std::uint32_t rights, SpanList& out) {
   if (len == 0) return Access::kReady;
-  const Region* const region = permitted_remote(who, rkey, va, len, rights);
+  const Entry* const region = permitted_remote(who, rkey, va, len, rights);
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   if (!region) return Access::kDenied;
   const Access access = append(*region, va, len, write, out);
@@ -138,7 +138,7 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   return access;
 }
 
-bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t len) const {
+bool Memory::readable(const Entry& region, std::uint64_t addr, std::uint64_t len) const {
   if (region.dmn != 0) return true;
   for (std::uint64_t at = region.offset + (addr - region.iova); len != 0;) {
     const PageList::Run run = region.pages.at(at, len);
@@ -160,7 +160,7 @@ Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64
 Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                            std::uint64_t len, bool whole, std::uint32_t rights) const {
   if (whole) {
-    const Region* const region = find(rkey);
+    const Entry* const region = find(rkey);
     va = region ? region->iova : 0;
     len = 0;
   }
@@ -197,7 +197,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
 }
 
 // A region on device memory has no list, and all of it is inside one part.
-Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
+Status Memory::load_device(const tern_cmd_create_mr& cmd, Entry& region) {
   constexpr tern_pages none{};
   if (std::memcmp(&cmd.pages, &none, sizeof(none)) != 0 || cmd.flags != 0) {
     return TERN_ST_BAD_PARAM;
@@ -213,7 +213,7 @@ Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
 }
 
 // A region for REG_MR is nothing yet but room for a list.
-Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
+Status Memory::load_fast(const tern_cmd_create_mr& cmd, Entry& region) {
   tern_cmd_create_mr rest = cmd;
   rest.pages.num = 0;
   rest.pdn = 0;
@@ -235,7 +235,7 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   const bool device = cmd.kind == TERN_MR_DM;
   if (device && (dm_ == nullptr || dm_->size() == 0)) return TERN_ST_NOT_SUPPORTED;
   if (cmd.kind == TERN_MR_FAST) {
-    Region region;
+    Entry region;
     region.pd = Pdn(le(cmd.pdn));
     if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
     if (const Status st = load_fast(cmd, region); st != TERN_ST_OK) return st;
@@ -243,7 +243,7 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
     return TERN_ST_OK;
   }
   if (!device && cmd.dmn != 0) return TERN_ST_BAD_PARAM;
-  Region region;
+  Entry region;
   region.access = le(cmd.access);
   region.pd = Pdn(le(cmd.pdn));
   region.open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
@@ -265,11 +265,11 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
 }
 
 // Numbers a region that has been checked; its key.
-std::uint32_t Memory::insert(Region region) {
+std::uint32_t Memory::insert(Entry region) {
   page_entries_ += region.pages.entries_held();
   if (region.dmn != 0) ++dm_->find(region.dmn)->users;
   ++pd_users_[region.pd.value];
-  return regions_.find(regions_.insert([&](std::uint32_t index) {
+  return entries_.find(entries_.insert([&](std::uint32_t index) {
     region.key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
     return std::move(region);
   }))->key;
@@ -284,14 +284,14 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 }
 
 Status Memory::destroy_mr(std::uint32_t key) {
-  const Region* const region = find_for_command(key);
+  const Entry* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
   remove(*region);
   return TERN_ST_OK;
 }
 
-void Memory::remove(const Region& region) {
+void Memory::remove(const Entry& region) {
   const std::uint32_t index = region.key >> TERN_KEY_INDEX_SHIFT;
   // A WQE may have changed it: the next key here gets another one than was valid last.
   variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region.key & TERN_KEY_VARIANT_MASK);
@@ -299,11 +299,11 @@ void Memory::remove(const Region& region) {
   budget_.release(region.pages.entries_held());
   if (region.dmn != 0) --dm_->find(region.dmn)->users;
   forget_user(region.pd);
-  regions_.erase(index);
+  entries_.erase(index);
 }
 // Everything is found out before anything changes.
 Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
-  Region* const region = find_for_command(le(cmd.key));
+  Entry* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
   if (region->fast || region->dmn != 0) return TERN_ST_BAD_STATE;
   const std::uint32_t mask = le(cmd.mask);
@@ -349,7 +349,7 @@ void Memory::forget_user(Pdn pd) {
 }
 
 Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
-  Region* const region = find_for_command(le(cmd.key));
+  Entry* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
   if (region->fast || (region->dmn != 0 && cmd.pages.num != 0)) return TERN_ST_BAD_STATE;
   const std::uint32_t flags = le(cmd.flags);
@@ -372,7 +372,7 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
 
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const std::uint32_t key = le(std::uint32_t{seg.key});
-  Region* const region = find_for_command(key);
+  Entry* const region = find_for_command(key);
   if (!who.privileged || !region || !region->fast || region->open || region->pd != who.pd) {
     return Access::kDenied;
   }
@@ -398,15 +398,15 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   return Access::kReady;
 }
 
-Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
-  Region* const region = find(key);
+Memory::Entry* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
+  Entry* const region = find(key);
   if (!region || !region->fast || !region->open || region->pd != who.pd) return nullptr;
   return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
 }
 
 bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
-  if (Region* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
-  Region* const region = invalidatable(who, key);
+  if (Entry* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
+  Entry* const region = invalidatable(who, key);
   if (!region) return false;
   region->open = false;
   return true;
@@ -414,19 +414,19 @@ bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
 
 // A peer closes only what was opened to peers.
 bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
-  if (Region* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
-  Region* const region = invalidatable(who, key);
+  if (Entry* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
+  Entry* const region = invalidatable(who, key);
   if (!region || !(region->access & kRemoteRights)) return false;
   region->open = false;
   return true;
 }
 
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
-  if (const Region* const entry = find_window(key)) {
+  if (const Entry* const entry = find_window(key)) {
     const bool named = entry->key == key || entry->window->type == 2;
     return named ? query_mw(*entry, rsp) : Status{TERN_ST_BAD_HANDLE};
   }
-  const Region* const region = find_for_command(key);
+  const Entry* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};
   rsp->iova = le(region->iova);
@@ -440,7 +440,7 @@ Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
 }
 
 void Memory::reset() {
-  regions_.clear();
+  entries_.clear();
   pd_users_.clear();
   qp_windows_.clear();
   windows_ = 0;

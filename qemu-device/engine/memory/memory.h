@@ -44,7 +44,7 @@ class Memory {
       : host_(host),
         budget_(budget),
         dm_(dm),
-        regions_(kFirstIndex, max_mr + max_mw),
+        entries_(kFirstIndex, max_mr + max_mw),
         max_mr_(max_mr),
         max_mw_(max_mw),
         mw_type_2a_(mw_type_2a) {}
@@ -102,11 +102,11 @@ class Memory {
     std::uint64_t page_entries;
   };
   [[nodiscard]] Counts counts() const {
-    return {regions_.count() - windows_, windows_, page_entries_};
+    return {entries_.count() - windows_, windows_, page_entries_};
   }
 
   // The key will be used soon, if it is one.
-  void prefetch(std::uint32_t key) const { regions_.prefetch(key >> TERN_KEY_INDEX_SHIFT); }
+  void prefetch(std::uint32_t key) const { entries_.prefetch(key >> TERN_KEY_INDEX_SHIFT); }
 
   // Keys that refer to a PD; FREE_PD asks.
   [[nodiscard]] std::uint32_t users_of(Pdn pd) const;
@@ -118,15 +118,16 @@ class Memory {
  private:
   static constexpr std::uint32_t kFirstIndex = 2;  // 0: no region; 1: TERN_LKEY_DMA
 
-  // What a key stands for. All accesses come through find() and permitted(), those through a window
-  // through() it besides.
-  struct alignas(64) Region {
+  // What a key refers to: a region or a window. Both have a key, rights, a PD and a range of addresses; the other members are a
+  // region's but for `window`, and keep their defaults in a window. An access finds an entry by find() and is checked by
+  // permitted(), or by through() when it is a window.
+  struct alignas(64) Entry {
     // What an access looks at is one line of the cache.
     [[no_unique_address]] PageList pages;
-    bool open = false;  // never set of a window: whoever wants a region needs no other check
+    bool open = false;  // never set in a window: code that needs a region checks nothing else
     bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
-    bool is_window = false;  // it is no region: `window` is not null
-    std::uint32_t key = 0;   // 0: no key
+    bool is_window = false;
+    std::uint32_t key = 0;  // 0: no key
     std::uint32_t access = 0;
     Pdn pd;
     std::uint32_t dmn = 0;  // the part of device memory it is on, 0: it has a page list
@@ -134,58 +135,58 @@ class Memory {
     std::uint64_t length = 0;
     std::uint64_t offset = 0;  // of the first byte in the page list, or in all device memory
 
-    std::uint32_t windows = 0;  // bound to it
-    std::unique_ptr<Window> window;
+    std::uint32_t windows = 0;       // bound to it
+    std::unique_ptr<Window> window;  // null: a region
 
     [[nodiscard]] bool vacant() const { return key == 0; }
   };
-  static_assert(sizeof(Region) == 128);
+  static_assert(sizeof(Entry) == 128);
 
-  [[nodiscard]] Region* find(std::uint32_t key) const;
+  [[nodiscard]] Entry* find(std::uint32_t key) const;
   // The same; of a fast region any variant, because commands cannot know the one in force.
-  [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
-  [[nodiscard]] static const Region* permitted(const Region* region, const Accessor& who,
+  [[nodiscard]] Entry* find_for_command(std::uint32_t key) const;
+  [[nodiscard]] static const Entry* permitted(const Entry* region, const Accessor& who,
                                                std::uint64_t addr, std::uint64_t len,
                                                std::uint32_t rights);
   // The same for a peer's key, which may be a window's: `addr` becomes an address of the region.
-  [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
+  [[nodiscard]] const Entry* permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const;
-  [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
+  [[nodiscard]] Access append(const Entry& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
-  [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
+  [[nodiscard]] Access present(const Entry& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
   // Whether the device can read all of it.
-  [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
+  [[nodiscard]] bool readable(const Entry& region, std::uint64_t addr, std::uint64_t len) const;
+  [[nodiscard]] Entry* invalidatable(const Accessor& who, std::uint32_t key) const;
   // Copies the list of a region of kind MEMORY into `list`, which the budget is charged for.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                             std::uint64_t length, bool on_demand, PageList& list);
-  [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
-  [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
+  [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Entry& region);
+  [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Entry& region);
   void forget_user(Pdn pd);
-  std::uint32_t insert(Region region);
-  void remove(const Region& region);
+  std::uint32_t insert(Entry region);
+  void remove(const Entry& region);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
   // Windows: memory/window.cc. `entry` is one.
-  [[nodiscard]] Region* find_window(std::uint32_t key) const;  // any variant
-  [[nodiscard]] Status query_mw(const Region& entry, tern_rsp_mr* rsp) const;
+  [[nodiscard]] Entry* find_window(std::uint32_t key) const;  // any variant
+  [[nodiscard]] Status query_mw(const Entry& entry, tern_rsp_mr* rsp) const;
   [[nodiscard]] bool holds(Rule rule, bool kept) const { return mutations.holds(rule, kept); }
-  [[nodiscard]] bool belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const;
+  [[nodiscard]] bool belongs(const Entry& entry, const Accessor& who, Rule pd, Rule qp) const;
   [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
-  [[nodiscard]] bool in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] const Region* through(const Region& entry, const Accessor& who, std::uint64_t& addr,
+  [[nodiscard]] bool in_window(const Entry& entry, std::uint64_t addr, std::uint64_t len) const;
+  [[nodiscard]] const Entry* through(const Entry& entry, const Accessor& who, std::uint64_t& addr,
                                       std::uint64_t len, std::uint32_t rights) const;
-  [[nodiscard]] Region* bindable(const Accessor& who, const tern_bind_seg& seg) const;
-  [[nodiscard]] Region* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
-  void unbind(Region& entry);
-  [[nodiscard]] bool invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key);
+  [[nodiscard]] Entry* bindable(const Accessor& who, const tern_bind_seg& seg) const;
+  [[nodiscard]] Entry* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
+  void unbind(Entry& entry);
+  [[nodiscard]] bool invalidate_mw(Entry& entry, const Accessor& who, std::uint32_t key);
 
   Host& host_;
   PageBudget& budget_;
   DeviceMemory* dm_;
-  Slab<Region> regions_;  // and windows
+  Slab<Entry> entries_;
   const std::uint32_t max_mr_;
   const std::uint32_t max_mw_;
   const bool mw_type_2a_;

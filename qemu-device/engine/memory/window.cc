@@ -15,7 +15,7 @@ namespace tern {
 Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
   if (type != 1 && type != 2) return TERN_ST_BAD_PARAM;
   if (windows_ == max_mw_) return TERN_ST_NO_RESOURCE;
-  Region entry;
+  Entry entry;
   entry.pd = pd;
   entry.is_window = true;
   entry.window = std::make_unique<Window>();
@@ -26,7 +26,7 @@ Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
 }
 
 Status Memory::free_mw(std::uint32_t key) {
-  Region* const entry = find_window(key);
+  Entry* const entry = find_window(key);
   if (!entry) return TERN_ST_BAD_HANDLE;
   unbind(*entry);
   remove(*entry);
@@ -34,7 +34,7 @@ Status Memory::free_mw(std::uint32_t key) {
   return TERN_ST_OK;
 }
 
-Status Memory::query_mw(const Region& entry, tern_rsp_mr* rsp) const {
+Status Memory::query_mw(const Entry& entry, tern_rsp_mr* rsp) const {
   const Window& w = *entry.window;
   *rsp = {};
   rsp->key = le(entry.key);
@@ -46,12 +46,12 @@ Status Memory::query_mw(const Region& entry, tern_rsp_mr* rsp) const {
   rsp->length = le(entry.length);
   rsp->access = le(entry.access);
   if (w.type == 2) rsp->qpn = le(w.qp.value);
-  if (const Region* const region = regions_.find(w.region)) rsp->mr_key = le(region->key);
+  if (const Entry* const region = entries_.find(w.region)) rsp->mr_key = le(region->key);
   return TERN_ST_OK;
 }
 
-Memory::Region* Memory::find_window(std::uint32_t key) const {
-  Region* const entry = regions_.find(key >> TERN_KEY_INDEX_SHIFT);
+Memory::Entry* Memory::find_window(std::uint32_t key) const {
+  Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
   return entry && entry->is_window ? entry : nullptr;
 }
 
@@ -59,7 +59,7 @@ Memory::Region* Memory::find_window(std::uint32_t key) const {
 
 // A type 1 window is for the QPs of its PD, 2A for the QP that bound it, 2B for that QP, which is
 // in its PD. A QP that was reset since is another one.
-bool Memory::belongs(const Region& entry, const Accessor& who, Rule pd, Rule qp) const {
+bool Memory::belongs(const Entry& entry, const Accessor& who, Rule pd, Rule qp) const {
   const Window& w = *entry.window;
   const bool by_pd = w.type == 1 || !mw_type_2a_;
   if (by_pd && entry.pd != who.pd) return holds(pd, false);
@@ -76,13 +76,13 @@ bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
 
 // Last bytes are compared, so that a window may end where the 64-bit numbers do; `len` is not 0, but
 // for a FLUSH, which no window allows.
-bool Memory::in_window(const Region& entry, std::uint64_t addr, std::uint64_t len) const {
+bool Memory::in_window(const Entry& entry, std::uint64_t addr, std::uint64_t len) const {
   const std::uint64_t last = addr + (len - 1);
   return holds(Rule::kMwLow, addr >= entry.iova) && holds(Rule::kMwWrap, last >= addr) &&
          holds(Rule::kMwHigh, last <= entry.iova + (entry.length - 1));
 }
 
-const Memory::Region* Memory::through(const Region& entry, const Accessor& who, std::uint64_t& addr,
+const Memory::Entry* Memory::through(const Entry& entry, const Accessor& who, std::uint64_t& addr,
                                       std::uint64_t len, std::uint32_t rights) const {
   const Window& w = *entry.window;
   if (!holds(Rule::kMwUnbound, w.bound)) return nullptr;
@@ -91,7 +91,7 @@ const Memory::Region* Memory::through(const Region& entry, const Accessor& who, 
     return nullptr;
   }
   // It is there as long as the window is bound; closed it may be.
-  const Region* const region = regions_.find(w.region);
+  const Entry* const region = entries_.find(w.region);
   if (!region || !region->open) return nullptr;
   if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
   addr = region->iova + w.offset + (addr - entry.iova);
@@ -102,7 +102,7 @@ const Memory::Region* Memory::through(const Region& entry, const Accessor& who, 
 
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   const std::uint32_t access = le(std::uint32_t{seg.access});
-  Region* const entry = bindable(who, seg);
+  Entry* const entry = bindable(who, seg);
   if (!entry || (access & ~kWindowRights) ||
       std::ranges::any_of(seg.rsvd_21, [](std::uint8_t b) { return b != 0; })) {
     return false;
@@ -117,7 +117,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
     entry->key = new_key;
     return true;
   }
-  Region* const region = bind_target(who, seg);
+  Entry* const region = bind_target(who, seg);
   if (!region) return false;
   unbind(*entry);
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
@@ -138,9 +138,9 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
 }
 
 // The window that a bind names, if it may be bound now.
-Memory::Region* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
+Memory::Entry* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
   const std::uint32_t key = le(std::uint32_t{seg.rkey});
-  Region* const entry = find_window(key);
+  Entry* const entry = find_window(key);
   if (!entry) return nullptr;
   const Window& w = *entry->window;
   if (!holds(Rule::kBindType, seg.type == w.type)) return nullptr;
@@ -153,8 +153,8 @@ Memory::Region* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) 
 }
 
 // The region that a bind names, if the window may lie there.
-Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
-  Region* const region = find(le(std::uint32_t{seg.lkey}));
+Memory::Entry* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
+  Entry* const region = find(le(std::uint32_t{seg.lkey}));
   const std::uint32_t access = le(std::uint32_t{seg.access});
   if (!region || !region->open) return nullptr;
   if (!holds(Rule::kBindMrPd, region->pd == who.pd)) return nullptr;
@@ -168,11 +168,11 @@ Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& se
   return holds(Rule::kBindRange, inside) ? region : nullptr;
 }
 
-void Memory::unbind(Region& entry) {
+void Memory::unbind(Entry& entry) {
   Window& w = *entry.window;
   if (!w.bound) return;
   w.bound = false;
-  if (Region* const region = regions_.find(w.region); region && region->windows != 0) {
+  if (Entry* const region = entries_.find(w.region); region && region->windows != 0) {
     --region->windows;
   }
   if (w.type == 1) return;
@@ -182,7 +182,7 @@ void Memory::unbind(Region& entry) {
 
 // ---- invalidation ----
 
-bool Memory::invalidate_mw(Region& entry, const Accessor& who, std::uint32_t key) {
+bool Memory::invalidate_mw(Entry& entry, const Accessor& who, std::uint32_t key) {
   const Window& w = *entry.window;
   if (!holds(Rule::kInvVariant, entry.key == key)) return false;
   if (!holds(Rule::kInvType, w.type == 2)) return false;

@@ -9,8 +9,8 @@
 
 namespace tern {
 
-// What makes a key a window. Its address, length and rights stand where a region has them; of a
-// window that is not bound they mean nothing.
+// What a window has besides an address range and rights, which are in its entry (Memory::Entry) and
+// undefined while it is not bound.
 struct Window {
   std::uint8_t type = 1;  // 1 or 2
   bool bound = false;
