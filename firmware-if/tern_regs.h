@@ -2,27 +2,27 @@
 /*
  * tern hardware contract, part 1: PCI identity, BARs, registers, doorbells.
  *
- * Every multi-byte register and memory structure is little-endian. The files of
- * this directory include nothing but <linux/types.h>; whoever includes them
- * provides GENMASK(), BIT() and static_assert(). All masks fit 32 bits.
- * Documentation/spec/ is the prose of the same contract.
+ * Every multi-byte register and memory structure is little-endian. The files in
+ * this directory include only <linux/types.h>; the including file must provide
+ * GENMASK(), BIT() and static_assert(). All masks fit into 32 bits.
+ * Documentation/spec/ describes the same contract in prose.
  */
 #ifndef TERN_REGS_H
 #define TERN_REGS_H
 
 #include <linux/types.h>
 
-/* PCI identity: 1af4:10f0 lies in the range QEMU leaves to experiments. */
+/* PCI identity: 1af4:10f0 is in the range that QEMU leaves to experiments. */
 #define TERN_PCI_VENDOR_ID		0x1af4
 #define TERN_PCI_DEVICE_ID		0x10f0
 #define TERN_PCI_CLASS			0x020700
 #define TERN_PCI_REVISION		0x01
 
-/* Contract version: a driver refuses another major and ignores the minor. */
+/* Contract version: a driver refuses another major version and ignores the minor. */
 #define TERN_VERSION_MAJOR		1
 #define TERN_VERSION_MINOR		0
 
-/* BAR0: registers and MSI-X. 32-bit accesses only; others read ones, write nothing. */
+/* BAR0: registers and MSI-X. 32-bit accesses only; others read ones and write nothing. */
 #define TERN_BAR_REGS			0
 #define TERN_BAR_REGS_SIZE		0x10000
 #define TERN_MSIX_TABLE_OFFSET		0x8000
@@ -33,7 +33,7 @@
 /* BAR4: on-device memory, prefetchable; absent when the device has none. */
 #define TERN_BAR_DM			4
 
-/* Registers of BAR0 (offset; RO = read-only, RW, WO). */
+/* Registers of BAR0: offsets. RO: read-only, WO: write-only, RW: both. */
 #define TERN_REG_MAGIC			0x000	/* RO TERN_MAGIC */
 #define TERN_REG_VERSION		0x004	/* RO major << 16 | minor */
 #define TERN_REG_STATUS			0x008	/* RO TERN_STATUS_* */
@@ -65,35 +65,35 @@
 #define TERN_FATAL_CONFIG		4	/* ENABLE with a register out of range */
 #define TERN_FATAL_INTERNAL		5
 
-/* A page shift a device must accept at least; others it may refuse (FATAL_CONFIG). */
+/* Page shifts that every device accepts; it may refuse others (FATAL_CONFIG). */
 #define TERN_PAGE_SHIFT_MIN		12
 #define TERN_PAGE_SHIFT_MAX		16
 
-/* All registers read all ones when the function is gone. */
+/* When the function is gone, all registers read all ones. */
 #define TERN_REG_GONE			0xffffffffU
 
 /*
  * Doorbell page. Software does one 32-bit store to TERN_UAR_DB:
- * command << 28 | queue number. The store is a kick: the indices are in the
- * queue's doorbell record. TERN_DB_CMD_PAGE names no queue: the device looks at
- * every queue that belongs to the page, as it does when the value of a store is
- * lost on its way (an ioeventfd). A queue that does not belong to the page the
- * store came through is left alone and counted (TERN_CNT_BAD_DOORBELL).
+ * command << 28 | queue number. The store is only a kick: the indices are in the
+ * queue's doorbell record. TERN_DB_CMD_PAGE refers to no single queue: the device
+ * serves every queue that belongs to the page, as it does when the value of a
+ * store is lost on its way (an ioeventfd). The device ignores a store for a queue
+ * that does not belong to the page, and counts it (TERN_CNT_BAD_DOORBELL).
  */
 #define TERN_UAR_DB			0x000	/* WO */
-#define TERN_UAR_CLOCK_LO		0x010	/* RO as TERN_REG_CLOCK_LO, per page latch */
+#define TERN_UAR_CLOCK_LO		0x010	/* RO as TERN_REG_CLOCK_LO, own latch */
 #define TERN_UAR_CLOCK_HI		0x014
 
 #define TERN_DB_NUM_MASK		GENMASK(23, 0)
 #define TERN_DB_CMD_MASK		GENMASK(31, 28)
 #define TERN_DB_CMD_PAGE		0U	/* all queues of the page; the number is ignored */
-#define TERN_DB_CMD_SQ			1U	/* QP: look at sq_pi */
-#define TERN_DB_CMD_RQ			2U	/* QP: look at rq_pi, if RQ_KICK asks */
-#define TERN_DB_CMD_CQ_ARM		3U	/* CQ: look at the arm word */
-#define TERN_DB_CMD_EQ_CI		4U	/* asynchronous and fault EQ: look at ci */
-#define TERN_DB_CMD_ETH_TX		5U	/* Ethernet transmit queue: look at pi */
+#define TERN_DB_CMD_SQ			1U	/* QP: read sq_pi */
+#define TERN_DB_CMD_RQ			2U	/* QP: read rq_pi; needed with RQ_KICK */
+#define TERN_DB_CMD_CQ_ARM		3U	/* CQ: read the arm word */
+#define TERN_DB_CMD_EQ_CI		4U	/* asynchronous and fault EQ: read ci */
+#define TERN_DB_CMD_ETH_TX		5U	/* Ethernet transmit queue: read pi */
 
-/* Page 0 belongs to the kernel; ALLOC_UAR hands out the others. */
+/* Page 0 belongs to the kernel; ALLOC_UAR allocates the others. */
 #define TERN_UAR_KERNEL			0
 
 #endif /* TERN_REGS_H */
