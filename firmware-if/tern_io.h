@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
  * tern hardware contract, part 2: queues that carry work: doorbell records,
- * send and receive WQEs, CQEs. The part a kernel-bypass provider needs.
+ * send and receive WQEs, CQEs. This is the part that a kernel-bypass provider needs.
  */
 #ifndef TERN_IO_H
 #define TERN_IO_H
@@ -9,12 +9,12 @@
 #include <linux/types.h>
 
 /*
- * Doorbell records are not part of the rings. Software names a record by its DMA
- * address when it creates the queue. The device reads and writes the record; of
- * the rings it only reads WQEs and descriptors and only writes CQEs and EQEs.
+ * Doorbell records are not part of the rings. Software gives the DMA address of a
+ * record when it creates the queue. The device reads and writes records. It only
+ * reads rings of WQEs and descriptors, and only writes rings of CQEs and EQEs.
  * A record is aligned to its size, so it never crosses a page, and many records
  * share a page. Each line of 64 bytes in a record has one writer. Indices are
- * free-running 32-bit counts of entries; the device reads them once, and an index
+ * free-running 32-bit counts of entries. The device reads an index once; an index
  * more than the queue's size ahead is an error of that queue.
  */
 #define TERN_RECORD_LINE		64
@@ -30,11 +30,11 @@ struct tern_qp_record {
 static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 
 /*
- * The QP is in error: software that posts a receive and reads this bit after
+ * The QP is in error: software that posts a receive and finds this bit set after
  * storing rq_pi must kick TERN_DB_CMD_RQ. No barrier is needed between the two.
  * The device stores the word, reads rq_pi and flushes, and reads rq_pi once more
- * after TERN_RQ_SETTLE_NS: by then a store that preceded an older value of this
- * word is visible.
+ * after TERN_RQ_SETTLE_NS. By then the device sees the rq_pi of software that
+ * read an older value of this word.
  */
 #define TERN_RQ_SETTLE_NS		1000000
 #define TERN_QP_ST_RQ_KICK		BIT(0)
@@ -48,7 +48,7 @@ static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 struct tern_srq_record {
 	__le32	pi;		/* poster: WQEs posted */
 	__u8	rsvd_4[60];
-	__le32	ci;		/* device: WQEs taken; their slots are free */
+	__le32	ci;		/* device: WQEs taken, whose slots are free */
 	__u8	rsvd_44[60];
 };
 static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
@@ -61,17 +61,17 @@ struct tern_cq_record {
 static_assert(sizeof(struct tern_cq_record) == 64, "tern_cq_record");
 
 /*
- * An arm asks for one event as soon as a CQE (or a solicited one) exists whose
- * index is not below CI and that no earlier event told of; it may be there
- * already. An arm whose sequence number has fired is not served again: software
- * counts the number up for each event taken.
+ * An arm requests one event as soon as there is a CQE (or a solicited one) whose
+ * index is not below CI and that no earlier event reported. Such a CQE may exist
+ * already. The device ignores an arm whose sequence number has fired: software
+ * increments the number for each event that it takes.
  */
 #define TERN_CQ_ARM_CI_MASK		GENMASK(23, 0)
 #define TERN_CQ_ARM_SOLICITED		BIT(24)
 #define TERN_CQ_ARM_VALID		BIT(25)
 #define TERN_CQ_ARM_SEQ_MASK		GENMASK(29, 28)
 
-/* Scatter/gather element; a length of 0 is 0 bytes. */
+/* Scatter/gather element; a length of 0 means 0 bytes. */
 struct tern_sge {
 	__le64	addr;
 	__le32	length;
@@ -79,17 +79,17 @@ struct tern_sge {
 };
 static_assert(sizeof(struct tern_sge) == 16, "tern_sge");
 
-/* The one lkey with no region behind it: DMA addresses, privileged PDs only. */
+/* The only lkey without a region: for DMA addresses, in privileged PDs only. */
 #define TERN_LKEY_DMA			0x00000100U
-/* Key index 0 is never a region, index 1 is TERN_LKEY_DMA. */
+/* Key index 0 is never assigned, index 1 is TERN_LKEY_DMA. */
 #define TERN_KEY_INDEX_SHIFT		8
 #define TERN_KEY_VARIANT_MASK		GENMASK(7, 0)
 #define TERN_KEY_INVALID		0U
 
 /*
- * Send WQE: 32-byte header, operation segment (its size depends on the opcode),
- * then num_sge SGEs or, with TERN_WQE_F_INLINE, length bytes of payload. The slot
- * of WQE i is i modulo the queue's size; slots are 1 << log stride bytes.
+ * Send WQE: a 32-byte header, the segment of the opcode, whose size depends on the
+ * opcode, then num_sge SGEs or, with TERN_WQE_F_INLINE, length bytes of payload.
+ * The slot of WQE i is i modulo the queue's size; a slot has 1 << log stride bytes.
  */
 struct tern_sq_hdr {
 	__u8	opcode;		/* TERN_WR_* */
@@ -98,9 +98,9 @@ struct tern_sq_hdr {
 	__u8	rsvd_3;
 	__le32	length;		/* bytes of inline payload, else 0 */
 	__le64	wr_id;		/* comes back in the CQE */
-	__be32	imm;		/* *_WITH_IMM: goes to the wire as it stands */
+	__be32	imm;		/* *_WITH_IMM: sent unchanged */
 	__le32	inv_rkey;	/* SEND_WITH_INV, LOCAL_INV: the key */
-	__le32	xrc_srqn;	/* XRC: the remote SRQ number */
+	__le32	xrc_srqn;	/* XRC: number of the remote SRQ */
 	__le32	rsvd_1c;
 };
 static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
@@ -110,7 +110,7 @@ static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
 #define TERN_WQE_F_FENCE		BIT(2)
 #define TERN_WQE_F_INLINE		BIT(3)
 
-/* Opcodes of send WQEs; the segment that follows the header in brackets. */
+/* Opcodes of send WQEs; the comments give the segment that follows the header. */
 #define TERN_WR_NOP			0x00	/* - */
 #define TERN_WR_SEND			0x01	/* - ; UD: tern_ud_seg */
 #define TERN_WR_SEND_WITH_IMM		0x02	/* - ; UD: tern_ud_seg */
@@ -122,7 +122,7 @@ static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
 #define TERN_WR_ATOMIC_FETCH_AND_ADD	0x08	/* tern_atomic_seg */
 #define TERN_WR_ATOMIC_WRITE		0x09	/* tern_rdma_seg, 8 bytes of payload */
 #define TERN_WR_FLUSH			0x0a	/* tern_flush_seg */
-#define TERN_WR_LOCAL_INV		0x0b	/* - ; header's inv_rkey */
+#define TERN_WR_LOCAL_INV		0x0b	/* - ; inv_rkey of the header */
 #define TERN_WR_BIND_MW			0x0c	/* tern_bind_seg */
 #define TERN_WR_REG_MR			0x0d	/* tern_reg_seg, privileged PDs only */
 
@@ -133,7 +133,7 @@ struct tern_rdma_seg {
 };
 static_assert(sizeof(struct tern_rdma_seg) == 16, "tern_rdma_seg");
 
-/* Operands are in the byte order of the wire's fields: plain 64-bit numbers. */
+/* The operands are plain 64-bit numbers; the device converts them for the wire. */
 struct tern_atomic_seg {
 	__le64	raddr;
 	__le32	rkey;
@@ -162,11 +162,11 @@ static_assert(sizeof(struct tern_flush_seg) == 32, "tern_flush_seg");
 struct tern_bind_seg {
 	__le64	addr;
 	__le64	length;
-	__le32	lkey;		/* of the region; TERN_KEY_INVALID with length 0 */
+	__le32	lkey;		/* of the region; ignored with length 0 */
 	__le32	rkey;		/* the window's key before the bind */
-	__le32	new_rkey;	/* its key after it: same index */
+	__le32	new_rkey;	/* its key after the bind: same index */
 	__le32	access;		/* TERN_ACCESS_*, TERN_ACCESS_ZERO_BASED */
-	__u8	type;		/* 1 or 2: which verb the bind came through */
+	__u8	type;		/* 1 or 2: which verb requested the bind */
 	__u8	rsvd_21[15];
 };
 static_assert(sizeof(struct tern_bind_seg) == 48, "tern_bind_seg");
@@ -180,19 +180,19 @@ struct tern_reg_seg {
 	__le32	access;
 	__u8	page_shift;
 	__u8	rsvd_25[3];
-	__le64	first_offset;	/* of iova in the first page */
+	__le64	first_offset;	/* offset of iova in the first page */
 };
 static_assert(sizeof(struct tern_reg_seg) == 48, "tern_reg_seg");
 
 /*
  * Address vector of RoCEv2. The source address, MAC and VLAN come from the GID
- * table entry; what the device cannot find there is a local QP operation error.
+ * table entry; without a valid entry the WQE fails with LOC_QP_OP_ERR.
  */
 struct tern_av {
 	__u8	dgid[16];	/* IPv4 as ::ffff:a.b.c.d */
 	__le32	flow_label;	/* 20 bits */
 	__le16	sgid_index;
-	__le16	udp_sport;	/* 0: the device derives it from the QP numbers */
+	__le16	udp_sport;	/* 0: derived from the flow label or the QP numbers */
 	__u8	dmac[6];
 	__u8	hop_limit;
 	__u8	traffic_class;
@@ -210,7 +210,7 @@ struct tern_ud_seg {
 };
 static_assert(sizeof(struct tern_ud_seg) == 48, "tern_ud_seg");
 
-/* Receive WQE, of RQs and SRQs: 16-byte header, then num_sge SGEs. */
+/* Receive WQE, for RQs and SRQs: a 16-byte header, then num_sge SGEs. */
 struct tern_rq_hdr {
 	__u8	num_sge;
 	__u8	rsvd_1[7];
@@ -226,17 +226,17 @@ static_assert(sizeof(struct tern_rq_hdr) == 16, "tern_rq_hdr");
 
 /*
  * Completion queue entry. The device writes the first 60 bytes, then (release)
- * the phase word: bit 0 is 1 on the first pass over a zeroed queue, 0 on the
+ * the phase word. Bit 0 is 1 on the first pass over a zeroed queue, 0 on the
  * second, and so on. Software reads the phase word, then (acquire) the rest.
  */
 struct tern_cqe {
 	__le64	wr_id;
 	__le32	qpn;		/* Ethernet: the queue number */
-	__le32	byte_len;	/* received; requester: of READ and atomics */
+	__le32	byte_len;	/* bytes received, or of the send WQE's message */
 	__be32	imm;
 	__le32	inv_rkey;
 	__le32	src_qp;		/* UD */
-	__le32	wqe_index;	/* free-running index of the WQE this completes */
+	__le32	wqe_index;	/* free-running index of the completed WQE */
 	__le64	timestamp;	/* device clock, ns */
 	__u8	opcode;		/* TERN_WR_* of the requester, TERN_RECV_* */
 	__u8	status;		/* TERN_CQE_* */
@@ -247,21 +247,21 @@ struct tern_cqe {
 	__u8	smac[6];	/* UD */
 	__u8	sl;
 	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */
-	__le32	srqn;		/* SRQ the WQE came from, else 0 */
+	__le32	srqn;		/* SRQ of the receive WQE, else 0 */
 	__le32	phase;
 };
 static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 
 #define TERN_CQE_PHASE			BIT(0)
 
-#define TERN_CQE_F_RECV			BIT(0)	/* a receive queue's completion */
-#define TERN_CQE_F_GRH			BIT(1)	/* 40 bytes of GRH stand before the payload */
+#define TERN_CQE_F_RECV			BIT(0)	/* completion of a receive WQE */
+#define TERN_CQE_F_GRH			BIT(1)	/* 40 bytes of GRH precede the payload */
 #define TERN_CQE_F_IMM			BIT(2)
 #define TERN_CQE_F_INV			BIT(3)
 #define TERN_CQE_F_SOLICITED		BIT(4)
 #define TERN_CQE_F_VLAN			BIT(5)
 
-/* Opcodes of receive completions. */
+/* Opcodes of completions that are not TERN_WR_*. */
 #define TERN_RECV_SEND			0x40
 #define TERN_RECV_RDMA_WITH_IMM		0x41
 #define TERN_ETH_TX			0x50
@@ -270,7 +270,7 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_NET_IPV4			1
 #define TERN_NET_IPV6			2
 
-/* Completion status: the names and the order of the InfiniBand specification. */
+/* Completion status, with names and order of the InfiniBand specification. */
 #define TERN_CQE_SUCCESS		0
 #define TERN_CQE_LOC_LEN_ERR		1
 #define TERN_CQE_LOC_QP_OP_ERR		2
@@ -301,8 +301,9 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_ACCESS_FLUSH_PERSISTENT	BIT(8)
 
 /*
- * Ethernet transmit descriptor. A frame is a run of descriptors, the last with
- * TERN_ETH_F_EOP; its CQE carries that descriptor's index. No checksum, no FCS.
+ * Ethernet transmit descriptor. A frame is a run of descriptors, the last of them
+ * with TERN_ETH_F_EOP; the frame's CQE carries the index of that descriptor. The
+ * device computes no checksum; the frame has no FCS.
  */
 struct tern_eth_txd {
 	__le64	addr;
@@ -313,10 +314,10 @@ struct tern_eth_txd {
 static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
 
 #define TERN_ETH_F_EOP			BIT(0)
-#define TERN_ETH_MAX_TXD		18	/* descriptors a frame */
-#define TERN_ETH_MAX_FRAME		9238	/* bytes, header included, FCS not */
+#define TERN_ETH_MAX_TXD		18	/* descriptors of a frame */
+#define TERN_ETH_MAX_FRAME		9238	/* bytes, with header, without FCS */
 
-/* Ethernet receive descriptor: one buffer takes one frame; longer ones are dropped and counted. */
+/* Ethernet receive descriptor: one buffer for one frame; longer frames are dropped and counted. */
 struct tern_eth_rxd {
 	__le64	addr;
 	__le32	length;
