@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause) */
 /*
  * tern hardware contract, part 3: admin queue, event queues, and the commands
- * that make, change and destroy every object. Kernel only.
+ * that create, change and destroy every object. Kernel only.
  *
- * Rules of every command: the device copies in_len bytes, at least the size of
- * the structure of that version; bytes past what it knows and all reserved bytes
- * must be zero (TERN_ST_BAD_PARAM). It writes at most out_len bytes of the reply.
- * A command that fails changes nothing unless said otherwise.
+ * Rules for every command: the device copies in_len bytes, which must be at least
+ * the size of the structure of that version. Bytes beyond the structure that the
+ * device knows, and all reserved bytes, must be zero (TERN_ST_BAD_PARAM). The device
+ * writes at most out_len bytes of the reply. A command that fails changes nothing,
+ * unless stated otherwise.
  */
 #ifndef TERN_ADMIN_H
 #define TERN_ADMIN_H
@@ -14,10 +15,10 @@
 #include <linux/types.h>
 
 /*
- * Admin queue entry. Commands may complete in any order; tag comes back. Each
- * completion, and entering TERN_STATUS_FATAL, raises MSI-X vector 0, which event
- * queues may use as well. Software has at most as many commands outstanding as
- * the queue has entries.
+ * Admin queue entry. Commands may complete in any order; the completion returns
+ * tag. Each completion, and entering TERN_STATUS_FATAL, raises MSI-X vector 0, which
+ * event queues may use as well. Software has at most as many commands outstanding
+ * as the queue has entries.
  */
 struct tern_aq_entry {
 	__le16	opcode;		/* TERN_CMD_* */
@@ -38,7 +39,7 @@ struct tern_acq_entry {
 	__le32	tag;
 	__le16	status;		/* TERN_ST_* */
 	__le16	out_len;	/* bytes written */
-	__le32	aq_head;	/* AQ entries fetched so far, free running */
+	__le32	aq_head;	/* index: AQ entries fetched so far */
 	__le32	phase;		/* bit 0 as in struct tern_cqe, written last */
 };
 static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
@@ -48,8 +49,8 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_ST_BAD_VERSION		2
 #define TERN_ST_BAD_LENGTH		3
 #define TERN_ST_BAD_PARAM		4	/* out of range, or reserved and not zero */
-#define TERN_ST_BAD_HANDLE		5	/* no such object, or not of the caller's PD */
-#define TERN_ST_BAD_STATE		6	/* not in this state of the object */
+#define TERN_ST_BAD_HANDLE		5	/* no such object */
+#define TERN_ST_BAD_STATE		6	/* the object's state does not allow it */
 #define TERN_ST_BUSY			7	/* other objects still refer to it */
 #define TERN_ST_NO_RESOURCE		8	/* a limit of QUERY_CAPS is reached */
 #define TERN_ST_NO_MEMORY		9
@@ -102,14 +103,14 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_DESTROY_ETH_QUEUE	0x41
 #define TERN_CMD_SET_RX_FILTER		0x42
 
-/* Replies without content have no structure; commands on one object take this. */
+/* Input of commands on one object. Replies without content have no structure. */
 struct tern_cmd_object {
 	__le32	id;		/* object number or key */
 	__le32	rsvd_4;
 };
 static_assert(sizeof(struct tern_cmd_object) == 8, "tern_cmd_object");
 
-/* Replies that only name the new object. */
+/* Reply of commands that only return the new object's number or key. */
 struct tern_rsp_object {
 	__le32	id;
 	__le32	rsvd_4;
@@ -118,12 +119,14 @@ static_assert(sizeof(struct tern_rsp_object) == 8, "tern_rsp_object");
 
 /*
  * Page list: num pages of 1 << page_shift bytes.
- * TERN_PAGES_DIRECT: addr is the one contiguous buffer.
- * TERN_PAGES_LIST: addr is an array of num __le64 page addresses.
- * TERN_PAGES_INDIRECT: addr is an array of __le64 addresses of 4096-byte chunks,
- * each with up to 512 __le64 page addresses, all but the last full.
- * A command that reads more than max_cmd_pages entries is TERN_ST_BAD_PARAM, one
- * with which the device would hold more than max_pages is TERN_ST_NO_MEMORY.
+ * TERN_PAGES_DIRECT: addr is the address of one contiguous buffer.
+ * TERN_PAGES_LIST: addr is the address of num __le64 page addresses.
+ * TERN_PAGES_INDIRECT: addr is the address of an array of __le64 addresses of
+ * 4096-byte chunks. Each chunk has up to 512 __le64 page addresses; all chunks but
+ * the last are full.
+ * A command that would read more than max_cmd_pages entries fails with
+ * TERN_ST_BAD_PARAM; one with which the device would hold more than max_pages
+ * entries fails with TERN_ST_NO_MEMORY.
  */
 struct tern_pages {
 	__le64	addr;
@@ -150,7 +153,7 @@ static_assert(sizeof(struct tern_pages) == 16, "tern_pages");
 struct tern_rsp_caps {
 	__le64	flags;			/* TERN_CAP_* */
 	__le64	max_mr_size;		/* bytes */
-	__le64	page_shift_mask;	/* page shifts an MR's list may have */
+	__le64	page_shift_mask;	/* bit n: an MR may have pages of 2^n bytes */
 	__le64	dm_size;		/* bytes of device memory */
 	__le64	guid;			/* node GUID; big-endian bytes are the EUI-64 */
 	__le32	max_uar;
@@ -167,7 +170,7 @@ struct tern_rsp_caps {
 	__le32	max_srq_wr;
 	__le32	max_xrcd;
 	__le32	max_mcast_grp;
-	__le32	max_mcast_qp_attach;	/* QPs a group */
+	__le32	max_mcast_qp_attach;	/* QPs of a group */
 	__le32	max_msg_size;		/* bytes */
 	__le32	max_inline;		/* bytes */
 	__le32	max_fast_reg_pages;
@@ -175,7 +178,7 @@ struct tern_rsp_caps {
 	__le16	max_send_sge;
 	__le16	max_recv_sge;
 	__le16	max_sge_rd;
-	__le16	max_rd_atomic;		/* both directions, a QP */
+	__le16	max_rd_atomic;		/* of a QP, in each direction */
 	__le16	gid_table_len;
 	__le16	num_vectors;		/* MSI-X vectors, vector 0 included */
 	__le16	max_eth_queues;		/* of each direction */
@@ -185,13 +188,13 @@ struct tern_rsp_caps {
 	__u8	num_ports;		/* ports are numbered from 1 */
 	__u8	rsvd_8c[4];
 	__u8	fw_name[32];		/* NUL-terminated text */
-	__le64	max_pages;		/* page list entries of all objects together */
-	__le32	max_cmd_pages;		/* page list entries that one command reads */
+	__le64	max_pages;		/* most page list entries of all objects together */
+	__le32	max_cmd_pages;		/* most page list entries that one command reads */
 	__le32	rsvd_bc;
 };
 static_assert(sizeof(struct tern_rsp_caps) == 192, "tern_rsp_caps");
 
-/* A capability bit that is clear: the commands and opcodes it names are refused. */
+/* The device refuses the commands and opcodes of a capability bit that is clear. */
 #define TERN_CAP_RC			BIT(0)
 #define TERN_CAP_UC			BIT(1)
 #define TERN_CAP_UD			BIT(2)
@@ -215,7 +218,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 192, "tern_rsp_caps");
 #define TERN_CAP_ODP			BIT(20)
 #define TERN_CAP_VLAN			BIT(21)	/* GIDs and frames with a VLAN tag */
 
-/* ---- QUERY_OBJECTS: live objects of each type, the kernel's own included ---- */
+/* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
 	__le32	uar;
 	__le32	pd;
@@ -232,7 +235,7 @@ struct tern_rsp_objects {
 	__le32	eth_queue;
 	__le32	parked;			/* page faults that wait for RESUME_QP */
 	__le64	dm_bytes;
-	__le64	page_entries;		/* page list entries held, of every object */
+	__le64	page_entries;		/* page list entries that all objects hold */
 };
 static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
 
@@ -250,7 +253,7 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_CNT_RX_WRITE_REQUESTS		0
 #define TERN_CNT_RX_READ_REQUESTS		1
 #define TERN_CNT_RX_ATOMIC_REQUESTS		2
-#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs, drops for want of a WQE */
+#define TERN_CNT_OUT_OF_BUFFER			3	/* RNR NAKs, drops without a WQE */
 #define TERN_CNT_OUT_OF_SEQUENCE		4
 #define TERN_CNT_DUPLICATE_REQUEST		5
 #define TERN_CNT_RNR_NAK_RETRY_ERR		6
@@ -267,7 +270,7 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_CNT_REQ_CQE_FLUSH_ERROR		17
 #define TERN_CNT_RX_ICRC_ERRORS			18
 #define TERN_CNT_RX_MALFORMED			19
-#define TERN_CNT_RX_QP_MISMATCH			20	/* no QP that takes it */
+#define TERN_CNT_RX_QP_MISMATCH			20	/* no QP takes the packet */
 #define TERN_CNT_QKEY_VIOLATIONS		21
 #define TERN_CNT_BAD_DOORBELL			22
 #define TERN_CNT_DMA_ERRORS			23
@@ -279,7 +282,7 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_CNT_NP_ECN_MARKED			29
 #define TERN_CNT_NP_CNP_SENT			30
 #define TERN_CNT_RP_CNP_HANDLED			31
-#define TERN_CNT_EQ_COALESCED			32	/* events folded into one that waits */
+#define TERN_CNT_EQ_COALESCED			32	/* events coalesced with a waiting one */
 #define TERN_CNT_PAGE_FAULTS			33	/* accesses that found a page absent */
 #define TERN_CNT_RDMA_NUM			34
 
@@ -296,7 +299,7 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 
 /* ---- QUERY_PORT ---- */
 struct tern_cmd_query_port {
-	__u8	port;			/* 1..num_ports; another is BAD_PARAM in every command */
+	__u8	port;			/* 1..num_ports; others: BAD_PARAM, in all commands */
 	__u8	rsvd_1[7];
 };
 static_assert(sizeof(struct tern_cmd_query_port) == 8, "tern_cmd_query_port");
@@ -314,10 +317,10 @@ static_assert(sizeof(struct tern_rsp_port) == 24, "tern_rsp_port");
 
 /* ---- MODIFY_PORT ---- */
 struct tern_cmd_modify_port {
-	__le32	mask;			/* TERN_PORT_* that are set */
-	__le32	mtu;			/* 68..max_mtu: the Ethernet function sends none longer */
+	__le32	mask;			/* TERN_PORT_*: values to set */
+	__le32	mtu;			/* 68..max_mtu: limit of the Ethernet function */
 	__u8	mac[6];
-	__u8	enable;			/* 0: the Ethernet function is down; RDMA too */
+	__u8	enable;			/* 0: the Ethernet function and RDMA are down */
 	__u8	port;
 };
 static_assert(sizeof(struct tern_cmd_modify_port) == 16, "tern_cmd_modify_port");
@@ -326,12 +329,12 @@ static_assert(sizeof(struct tern_cmd_modify_port) == 16, "tern_cmd_modify_port")
 #define TERN_PORT_MAC			BIT(1)
 #define TERN_PORT_ENABLE		BIT(2)
 
-/* ---- SET_GID: writes or (valid 0) clears an entry of the GID table ---- */
+/* ---- SET_GID: writes an entry of the GID table, or clears it (valid 0) ---- */
 struct tern_cmd_set_gid {
 	__le16	index;
 	__u8	valid;
 	__u8	net_type;		/* TERN_NET_IPV4: gid is ::ffff:a.b.c.d */
-	__le16	vlan;			/* VLAN id, TERN_VLAN_NONE without */
+	__le16	vlan;			/* VLAN id, or TERN_VLAN_NONE */
 	__u8	mac[6];			/* source MAC of its frames */
 	__u8	port;			/* each port has a table of its own */
 	__u8	rsvd_d[3];
@@ -354,9 +357,9 @@ static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 
 /*
  * ---- CREATE_EQ: out: tern_rsp_object ----
- * A completion EQ needs one entry for each CQ mapped to it: it cannot overflow.
- * Whatever the device cannot put into the asynchronous or the fault EQ waits in
- * the object. Software stores ci past an entry before it acts on the entry.
+ * A completion EQ has an entry for each CQ mapped to it, so it cannot overflow. An
+ * event that finds the asynchronous or the fault EQ full waits in its object.
+ * Software stores ci past an entry before it acts on the entry.
  */
 struct tern_cmd_create_eq {
 	struct tern_pages	pages;		/* struct tern_eqe[], or struct tern_fault[] */
@@ -370,7 +373,7 @@ static_assert(sizeof(struct tern_cmd_create_eq) == 32, "tern_cmd_create_eq");
 
 #define TERN_EQ_COMPLETION		0
 #define TERN_EQ_ASYNC			1	/* one; after ci, kick TERN_DB_CMD_EQ_CI */
-#define TERN_EQ_FAULT			2	/* the same, and its entries are page faults */
+#define TERN_EQ_FAULT			2	/* likewise; its entries are page faults */
 
 struct tern_eq_record {
 	__le32	ci;			/* consumer: entries consumed */
@@ -381,7 +384,7 @@ static_assert(sizeof(struct tern_eq_record) == 64, "tern_eq_record");
 struct tern_eqe {
 	__le16	type;			/* TERN_EV_* */
 	__le16	detail;
-	__le32	id;			/* QP, CQ, SRQ number; port number; 0 for the device */
+	__le32	id;			/* QP, CQ, SRQ or port number; 0 for the device */
 	__le32	rsvd_8;
 	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
 };
@@ -399,22 +402,22 @@ static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");
 #define TERN_EV_CQ_ERR			9
 #define TERN_EV_SRQ_ERR			10
 #define TERN_EV_SRQ_LIMIT		11
-#define TERN_EV_PORT_CHANGE		12	/* link or MTU: ask QUERY_PORT */
+#define TERN_EV_PORT_CHANGE		12	/* link or MTU changed: use QUERY_PORT */
 #define TERN_EV_NUM			13
 
 /*
- * Entry of the fault EQ. An access of the QP to an on-demand region has found a
- * page absent, or not writable: that half of the QP is parked until RESUME_QP.
- * Each half has at most one fault at a time.
+ * Entry of the fault EQ. The QP accessed an on-demand region and found a page
+ * absent, or not writable for a store. The half of the QP that made the access is
+ * parked until RESUME_QP. Each half has at most one fault at a time.
  */
 struct tern_fault {
 	__le64	addr;			/* first absent byte, an address of the region */
-	__le64	length;			/* bytes from there that the access is about to use */
-	__le32	key;			/* of the region, also when a window led to it */
+	__le64	length;			/* bytes from there on that the access needs */
+	__le32	key;			/* of the region, also for an access by a window */
 	__le32	qpn;
 	__le32	token;			/* for RESUME_QP */
 	__u8	side;			/* TERN_FAULT_* */
-	__u8	write;			/* 1: the device stores there */
+	__u8	write;			/* 1: the access is a store */
 	__u8	port;
 	__u8	rsvd_1f;
 	__u8	rsvd_20[28];
@@ -441,9 +444,9 @@ static_assert(sizeof(struct tern_cmd_create_cq) == 40, "tern_cmd_create_cq");
 #define TERN_CQ_F_IGNORE_OVERRUN	BIT(0)
 
 /*
- * ---- RESIZE_CQ ---- out: tern_rsp_resize_cq. From the next CQE on the device
- * writes to the new buffer, whose entry numbering goes on from where the old ended.
- * The record stays where it is.
+ * ---- RESIZE_CQ ---- out: tern_rsp_resize_cq. From the next CQE on, the device
+ * writes to the new buffer. Indices continue from the old buffer. The record stays
+ * where it is.
  */
 struct tern_cmd_resize_cq {
 	struct tern_pages	pages;
@@ -459,18 +462,18 @@ struct tern_rsp_resize_cq {
 };
 static_assert(sizeof(struct tern_rsp_resize_cq) == 8, "tern_rsp_resize_cq");
 
-/* ---- MODIFY_CQ: an event after count CQEs (0: any number) or period us; 0, 0: each ---- */
+/* ---- MODIFY_CQ: event after count CQEs (0: any number) or period us; 0, 0: every CQE ---- */
 struct tern_cmd_modify_cq {
 	__le32	cqn;
 	__le16	count;
-	__le16	period;		/* not 0 with a count above 1 */
+	__le16	period;		/* must not be 0 with a count above 1 */
 };
 static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
 
 /*
  * ---- CREATE_MR: out: tern_rsp_object, id = key (both lkey and rkey) ----
- * With TERN_MR_F_INCOMPLETE the MR has room for pages.num entries, which
- * UPDATE_PAGES fills; the key opens with TERN_UPDATE_LAST. pages.addr is then 0.
+ * With TERN_MR_F_INCOMPLETE pages.addr is 0 and the MR has room for pages.num
+ * entries. UPDATE_PAGES fills them, and with TERN_UPDATE_LAST opens the key.
  */
 struct tern_cmd_create_mr {
 	struct tern_pages	pages;		/* TERN_MR_FAST: num = entries to hold */
@@ -505,7 +508,7 @@ static_assert(sizeof(struct tern_cmd_update_pages) == 32, "tern_cmd_update_pages
 #define TERN_UPDATE_LAST		BIT(0)	/* opens the key */
 #define TERN_UPDATE_CLOSE		BIT(1)	/* closes it: accesses fail until LAST */
 
-/* ---- REREG_MR: what mask names changes at once; windows bound: BUSY for TRANS and PD ---- */
+/* ---- REREG_MR: changes all that mask selects at once; TRANS, PD with windows: BUSY ---- */
 struct tern_cmd_rereg_mr {
 	struct tern_pages	pages;
 	__le64			iova;
@@ -533,7 +536,7 @@ struct tern_rsp_mr {
 	__le32	access;
 	__le32	qpn;			/* of a bound type 2 window */
 	__le32	num_windows;		/* bound to this region */
-	__le32	mr_key;			/* of the region a window is bound to, else 0 */
+	__le32	mr_key;			/* window: of the region it is bound to, else 0 */
 	__u8	state;			/* TERN_KEY_ST_* */
 	__u8	type;			/* 0 region, 1 or 2 window */
 	__u8	rsvd_2a[6];
@@ -543,7 +546,7 @@ static_assert(sizeof(struct tern_rsp_mr) == 48, "tern_rsp_mr");
 #define TERN_KEY_ST_FREE		0
 #define TERN_KEY_ST_VALID		1
 
-/* ---- ALLOC_MW: out: tern_rsp_object, id = key. FREE_MW unbinds a bound one ---- */
+/* ---- ALLOC_MW: out: tern_rsp_object, id = key. FREE_MW unbinds a bound window ---- */
 struct tern_cmd_alloc_mw {
 	__le32	pdn;
 	__u8	type;			/* 1 or 2 */
@@ -552,8 +555,9 @@ struct tern_cmd_alloc_mw {
 static_assert(sizeof(struct tern_cmd_alloc_mw) == 8, "tern_cmd_alloc_mw");
 
 /*
- * ---- ALLOC_DM ---- zeroed, page-granular (PAGE_SHIFT). The command completes when
- * all of it is zero; others complete in the meantime. FREE_DM: BUSY with an MR on it.
+ * ---- ALLOC_DM ---- The memory is zeroed and has whole pages (PAGE_SHIFT). The
+ * command completes when all of it is zero; others may complete in the meantime.
+ * FREE_DM is BUSY while an MR is on the memory.
  */
 struct tern_cmd_alloc_dm {
 	__le64	length;			/* bytes, 1..dm_size */
@@ -572,7 +576,7 @@ static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
 
 /*
  * ---- CREATE_QP: out: tern_rsp_object, id = QP number ----
- * One buffer holds SQ and RQ at the offsets given, each 64-byte aligned. The
+ * One buffer holds SQ and RQ at the given offsets, which are 64-byte aligned. The
  * device only reads it.
  */
 struct tern_cmd_create_qp {
@@ -607,14 +611,14 @@ static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 #define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT */
 #define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC */
 
-/* What MODIFY_QP sets and QUERY_QP returns. */
+/* Attributes that MODIFY_QP sets and QUERY_QP returns. */
 struct tern_qp_attr {
 	struct tern_av	av;
 	__le32		dest_qpn;
 	__le32		qkey;
 	__le32		sq_psn;
 	__le32		rq_psn;
-	__le32		access;			/* TERN_ACCESS_* a peer may use */
+	__le32		access;			/* TERN_ACCESS_* that a peer may use */
 	__le16		pkey_index;
 	__u8		state;			/* TERN_QPS_* */
 	__u8		path_mtu;		/* log2 of bytes, 8..12 */
@@ -669,14 +673,14 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 /* ---- QUERY_QP: tern_cmd_object ---- */
 struct tern_rsp_query_qp {
 	struct tern_qp_attr	attr;
-	__le32			sq_ci;		/* WQEs completed */
-	__le32			rq_ci;		/* WQEs consumed */
+	__le32			sq_ci;		/* index: WQEs completed */
+	__le32			rq_ci;		/* index: WQEs consumed */
 };
 static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
 
 /*
- * ---- RESUME_QP ---- ends a fault: the half of the QP that it parked goes on where
- * it stopped. BAD_STATE when no such fault waits: the QP has left the state.
+ * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it
+ * stopped. BAD_STATE when no such fault waits, because the QP has left the state.
  */
 struct tern_cmd_resume_qp {
 	__le32	qpn;
@@ -687,7 +691,7 @@ struct tern_cmd_resume_qp {
 };
 static_assert(sizeof(struct tern_cmd_resume_qp) == 16, "tern_cmd_resume_qp");
 
-#define TERN_RESUME_RETRY		0	/* the access is made again */
+#define TERN_RESUME_RETRY		0	/* the device makes the access again */
 #define TERN_RESUME_FAIL		1	/* it fails like one outside the region */
 
 /* ---- CREATE_SRQ: out: tern_rsp_object ---- */
@@ -723,7 +727,7 @@ static_assert(sizeof(struct tern_cmd_modify_srq) == 32, "tern_cmd_modify_srq");
 /* ---- QUERY_SRQ: tern_cmd_object ---- */
 struct tern_rsp_query_srq {
 	__le32	limit;
-	__le32	ci;			/* WQEs consumed */
+	__le32	ci;			/* index: WQEs taken */
 };
 static_assert(sizeof(struct tern_rsp_query_srq) == 8, "tern_rsp_query_srq");
 
@@ -752,7 +756,7 @@ static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_e
 #define TERN_ETH_QUEUE_TX		0
 #define TERN_ETH_QUEUE_RX		1
 
-/* ---- SET_RX_FILTER: what the Ethernet function takes besides its MAC and broadcast ---- */
+/* ---- SET_RX_FILTER: frames that pass besides those to the port's MAC and broadcast ---- */
 struct tern_cmd_set_rx_filter {
 	__le16	flags;			/* TERN_RXF_* */
 	__le16	num_macs;		/* entries of macs */
