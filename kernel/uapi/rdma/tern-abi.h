@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR BSD-2-Clause) */
 /*
- * tern: the ABI between the RDMA driver and its rdma-core provider. What the
- * queues hold is the hardware contract's business (tern_io.h), not this file's.
+ * tern: the ABI between the RDMA driver and its rdma-core provider. The hardware
+ * contract (tern_io.h), not this file, defines the entries of the queues.
  */
 #ifndef TERN_ABI_USER_H
 #define TERN_ABI_USER_H
@@ -37,14 +37,14 @@ struct tern_uresp_alloc_ucontext {
 };
 
 /*
- * What makes wall-clock time of a time stamp of the device. The page is read-only,
- * one page long, and shared by all processes. A reader takes sequence (acquire),
- * then the rest, and starts again when sequence was odd or has changed.
+ * Converts a time stamp of the device to wall-clock time. The page is read-only,
+ * one page long, and shared by all processes. A reader reads sequence (acquire),
+ * then the rest, and starts again if sequence was odd or has changed.
  *
  *	wall = wall_ns + ((stamp - device_ns) * mult >> TERN_CLOCK_SHIFT)
  *
- * stamp - device_ns is signed. The kernel slews the result towards CLOCK_REALTIME:
- * it never steps back.
+ * stamp - device_ns is signed. The kernel slews the result towards CLOCK_REALTIME;
+ * the result never steps back.
  */
 struct tern_clock_page {
 	__u32 sequence;
@@ -56,10 +56,10 @@ struct tern_clock_page {
 #define TERN_CLOCK_SHIFT 30
 
 /*
- * Buffers are the provider's own page-aligned memory, and hold nothing but entries:
- * the kernel pins each with the access that the device makes. Doorbell records lie
- * in other pages of the provider's, many to a page, each aligned to its size; the
- * kernel pins a page of them once for all its records.
+ * Buffers are page-aligned memory of the provider that holds only entries: the
+ * kernel pins each buffer for the access that the device makes. Doorbell records
+ * are in other pages of the provider, many to a page, each aligned to its size; the
+ * kernel pins such a page once for all its records.
  */
 struct tern_ureq_create_cq {
 	__aligned_u64 buf_addr;		/* written by the device */
@@ -70,7 +70,7 @@ struct tern_ureq_create_cq {
 };
 
 struct tern_uresp_create_cq {
-	__u32 cqn;			/* what the doorbell wants to hear */
+	__u32 cqn;			/* queue number for the doorbell */
 	__u8 reserved_20[4];
 };
 
@@ -86,7 +86,7 @@ struct tern_uresp_resize_cq {
 	__u8 reserved_20[4];
 };
 
-/* Send queue at 0, receive queue behind it. */
+/* The send queue begins at offset 0, the receive queue follows it. */
 struct tern_ureq_create_qp {
 	__aligned_u64 buf_addr;		/* read by the device */
 	__aligned_u64 buf_len;
@@ -119,15 +119,15 @@ struct tern_ureq_modify_srq {
 	__u8 reserved_88[7];
 };
 
-/* The AV as the provider puts it into UD WQEs; filled by the driver. */
+/* Fields of the address vector that the driver fills; the provider puts it into UD WQEs. */
 struct tern_uresp_create_ah {
 	__u8 dmac[6];
 	__u16 udp_sport;
 };
 
 /*
- * All of the allocation may be mapped, whole pages, by whoever has the file of
- * the context. Of the last page, bytes behind the length asked for are its too.
+ * Any holder of the context's file may map the whole allocation, in whole pages.
+ * The allocation includes the bytes of the last page beyond the requested length.
  */
 struct tern_uresp_alloc_dm {
 	__aligned_u64 mmap_offset;
@@ -149,11 +149,11 @@ enum tern_ib_dm_methods {
 	TERN_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/* What an importer of a DM does not know. */
+/* Queries the attributes of a DM that an importer does not know. */
 enum tern_ib_query_dm_attrs {
 	TERN_IB_ATTR_QUERY_DM_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	TERN_IB_ATTR_QUERY_DM_RESP,	/* struct tern_uresp_alloc_dm */
-	TERN_IB_ATTR_QUERY_DM_LENGTH,	/* __u64: bytes asked for */
+	TERN_IB_ATTR_QUERY_DM_LENGTH,	/* __u64: bytes requested */
 };
 
 #endif /* TERN_ABI_USER_H */
