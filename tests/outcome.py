@@ -9,6 +9,21 @@ PLAN = re.compile(r"1\.\.(\d+)\s*$")
 SKIPPED = 77  # the exit status of a program without result lines that was skipped
 
 
+def read_line(text):
+    """(name, "pass", "fail" or "skip", reason of a skip) of a result line; None for any other line."""
+    m = RESULT.match(text)
+    if not m:
+        return None
+    skip = SKIP.search(m[3])
+    return m[2], "fail" if m[1] else "skip" if skip else "pass", skip[1] if skip and not m[1] else ""
+
+
+def read_lanes(path):
+    """{lane: how many times as long a test may take there} of tests/vm/lanes; the first is the default."""
+    with open(path) as f:
+        return {words[0]: int(words[1]) for words in (line.split("#")[0].split() for line in f) if words}
+
+
 class Skips:
     """The list of skips that are allowed. A line is `TEST LANE RESULT REASON`; the first three are shell patterns."""
 
@@ -86,18 +101,17 @@ class Judgement:
         plan = PLAN.match(text)
         if plan:
             self.plan = (self.plan or 0) + int(plan[1])
-        m = RESULT.match(text)
-        if not m:
+        result = read_line(text)
+        if not result:
             return
         self.lines += 1
-        skip = SKIP.search(m[3])
-        if m[1]:
-            self.counts["fail"] += 1
-            self.complaints.append(text)
-        elif skip:
-            self.skip(m[2], skip[1])
+        name, outcome, reason = result
+        if outcome == "skip":
+            self.skip(name, reason)
         else:
-            self.counts["pass"] += 1
+            self.counts[outcome] += 1
+            if outcome == "fail":
+                self.complaints.append(text)
 
     def skip(self, result, why):
         self.counts["skip"] += 1

@@ -39,8 +39,8 @@ class Run(unittest.TestCase):
         self.top = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
         os.makedirs(f"{self.top}/tests/vm")
-        for name in ("run", "outcome.py"):
-            shutil.copy(f"{TESTS}/{name}", f"{self.top}/tests")
+        for name in ("run", "outcome.py", "vm/lanes"):
+            shutil.copy(f"{TESTS}/{name}", f"{self.top}/tests/{name}")
         self.script("tests/vm/build", "#!/bin/sh\n")
         self.script("tests/vm/sysroot-run", '#!/bin/sh\nexec "$@"\n')
         self.script("tests/vm/run-vm", RUN_VM)

@@ -29,6 +29,8 @@ CACHE = os.environ["TERN_CACHE"]
 QEMU = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
 VM_DIR = os.path.join(TOP, "tests/vm")
 
+with open(os.path.join(VM_DIR, "lanes")) as _f:
+    LANES = [line.split()[0] for line in _f if line.split("#")[0].strip()]
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
 BAD = re.compile("|".join(line for line in _lines if not line.startswith("!")))
@@ -43,7 +45,7 @@ def say(text):
 def arguments():
     p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="how many machines (2)")
-    p.add_argument("--lane", choices=["trixie", "testing", "debug"], default="trixie", help="kernel and user space of the guests")
+    p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
     p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, tern and tern_ib too, instead of the lane's kernel")
     p.add_argument("--overlay", metavar="DIR", help="files that lie over the guests' root file system; a libtern in it is taken instead of the checkout's")
     p.add_argument("--share", metavar="DIR", help="seen as /mnt/share in every guest (RUN-DIR/share)")
@@ -211,7 +213,7 @@ class Lab:
         """again: how often machines that do not boot may be started again."""
         self.opt = opt
         self.again = again
-        suffix = "" if opt.lane == "trixie" else f"-{opt.lane}"
+        suffix = "" if opt.lane == LANES[0] else f"-{opt.lane}"
         self.out = f"build/out{suffix}"
         if opt.kernel:
             self.image = os.environ["TERN_IMAGE"]
