@@ -93,6 +93,41 @@ class Run(unittest.TestCase):
         status, out = self.run_it("two")
         self.assertEqual((1, "0 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
 
+    # The first boot waits until the second has ended, for which they have to run at the same time.
+    BESIDE = """
+boot --vms 1
+quick 60 one   echo ok one/a; for i in $(seq 300); do [ ! -e {top}/two ] || exit 0; sleep 0.1; done; exit 1
+boot {word} --vms 2
+quick 60 two   touch {top}/two
+boot --vms 3
+quick 60 three test -e {top}/two && echo ok three/a
+"""
+    NEEDED = "one 1\ntwo -\nthree 1\n"
+
+    def test_two_boots_at_a_time(self):
+        self.put(self.BESIDE.format(top=self.top, word="beside"), self.NEEDED)
+        status, out = self.run_it("--boots", "2")
+        self.assertEqual((0, "6 passed, 0 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+        for number, test in ((0, "one"), (1, "two"), (2, "three")):
+            with open(f"{self.top}/build/test/kernel-{number}/share/plan") as f:
+                self.assertEqual(test, f.read().split("\t")[0])
+
+    def test_one_boot_at_a_time(self):
+        for args, word in ((["--boots", "1"], "beside"), (["--boots", "2"], ""), (["--lane", "debug"], "beside")):
+            self.put(self.BESIDE.format(top=self.top, word=word).replace("seq 300", "seq 3"), self.NEEDED)
+            status, out = self.run_it(*args)
+            self.assertEqual((1, "6 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+            os.unlink(f"{self.top}/two")
+
+    def test_stages(self):
+        out = self.run_it("--boots", "1")[1]
+        stages = out[out.index("seconds, processor seconds:"):]
+        self.assertRegex(stages, r"(?m)^ +\d+ +build$")
+        self.assertRegex(stages, r"(?m)^ +\d+ +host tests$")
+        self.assertRegex(stages, r"(?m)^ +\d+ +\d+  boot 1 --vms 1$")
+        with open(f"{self.top}/build/test/result.json") as f:
+            self.assertEqual(["build", "host tests", "boot 1"], [stage["name"] for stage in json.load(f)["stages"]])
+
     def test_record(self):
         self.put(SUITE, "# kept\n", SKIPS)
         self.assertEqual(0, self.run_it("--record")[0])
