@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# across.sh PORT SERVER-OPTIONS PROGRAM OPTION...: PROGRAM here with its server, the same program, in vm2, where it listens at PORT.
+# end-test ends the server if it is left over.
+port=$1 serve=$2 program=$3
+shift 3
+ssh vm2 "/mnt/tern/build/guest/$program $serve -g \$(gid-index v4)" &
+ssh vm2 "wait-listen $port"
+"$program" -g "$(gid-index v4)" "$@"
