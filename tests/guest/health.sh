@@ -3,26 +3,10 @@
 # health.sh: devlink's view of a device that fails: it is reported with its reason, recovered by itself or on request, and
 # works again, netdev and RDMA. Runs in vm1; prints ok / not ok lines.
 set -u
-failed=0
+group=health
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 
-check() { # NAME CMD...
-	local name=$1
-	shift
-	if "$@" >/run/check.log 2>&1; then
-		echo "ok health/$name"
-	else
-		echo "not ok health/$name - $(tail -n 2 /run/check.log | tr '\n' ' ')"
-		failed=1
-	fi
-}
-until_true() { # CMD...
-	local i
-	for ((i = 0; i < 600; i++)); do
-		"$@" && return
-		sleep 0.1
-	done
-	return 1
-}
 health() { devlink health "$@"; }
 shows() { # PATTERN...: each is in what devlink shows of the reporter
 	local text pattern
@@ -34,12 +18,6 @@ diagnosis() { health diagnose "pci/$pci" reporter fw_fatal | grep -q "$1"; }
 set_reporter() { health set "pci/$pci" reporter fw_fatal "$@"; }
 fail_device() { health test "pci/$pci" reporter fw_fatal; }
 recover() { health recover "pci/$pci" reporter fw_fatal; }
-pingpong() {
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
-	local server=$!
-	wait-listen 18515
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
-}
 works() { tern-up && pingpong; }
 
 objects_are_counted() {
@@ -85,7 +63,7 @@ set_reporter grace_period 0
 mtu=$(($(cat "/sys/class/net/$dev/mtu") - 100))
 ip link set "$dev" mtu $mtu
 check fails fail_device
-check recovers-by-itself until_true shows 'state healthy' "$(counts 1 1)"
+check recovers-by-itself until_true 200 shows 'state healthy' "$(counts 1 1)"
 check reason-is-known diagnosis overrun
 check netdev-keeps-its-configuration grep -qx $mtu "/sys/class/net/$dev/mtu"
 check works-after-recovery works
@@ -93,10 +71,10 @@ check works-after-recovery works
 # Not again at once: a device that keeps failing is left alone.
 set_reporter grace_period 3600000
 check fails-again fail_device
-check is-left-alone-so-soon until_true shows 'state error' "$(counts 2 1)"
+check is-left-alone-so-soon until_true 200 shows 'state error' "$(counts 2 1)"
 check diagnosis-says-dead diagnosis dead
 check objects-cannot-be-read objects_cannot_be_read
-check has-no-link until_true sh -c "! grep -qx 1 /sys/class/net/$dev/carrier"
+check has-no-link until_true 200 sh -c "! grep -qx 1 /sys/class/net/$dev/carrier"
 check recovers-on-request recover
 check is-healthy-on-request shows 'state healthy' "$(counts 2 2)"
 check works-after-request works
@@ -105,7 +83,7 @@ check objects-are-counted-again objects_are_counted
 # Never by itself when it is told so; a reset is as good.
 check auto-recovery-goes-off set_reporter grace_period 0 auto_recover false
 check fails-third-time fail_device
-check waits-for-somebody until_true shows 'state error' "$(counts 3 2)"
+check waits-for-somebody until_true 200 shows 'state error' "$(counts 3 2)"
 check reset sh -c "echo 1 >/sys/bus/pci/devices/$pci/reset"
 check is-healthy-after-reset shows 'state healthy' "$(counts 3 2)"
 check works-after-reset works
@@ -118,7 +96,7 @@ wait-listen 18600
 ib_write_bw -d tern0 -x "$(gid-index)" -F -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
 client=$!
 check fails-under-traffic fail_device
-check recovers-under-traffic until_true shows 'state healthy' "$(counts 4 3)"
+check recovers-under-traffic until_true 200 shows 'state healthy' "$(counts 4 3)"
 kill -KILL $server $client 2>/dev/null
 wait
 check works-after-traffic works

@@ -1,11 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # lab.sh: the machines are as run-vm promises, and tern's own network carries TCP.
-check() { # NAME CMD...
-	local name=lab/$1 out
-	shift
-	if out=$("$@" 2>&1); then echo "ok $name"; else echo "not ok $name - ${out//$'\n'/ / }"; fi
-}
+group=lab
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 on2() { ssh vm2 "$@"; }
 dev=$(basename /sys/bus/pci/drivers/tern*/*/net/*)
 transfer() {
@@ -35,3 +33,4 @@ check memlock [ "$(ulimit -l)" = unlimited ]
 check share touch /mnt/share/.lab
 check qmp labctl qmp vm2 query-status
 check device-memory bar4 "$(basename "$(readlink -f "/sys/class/net/$dev/device")")" $((16 << 20))
+exit $failed

@@ -3,33 +3,11 @@
 # removal.sh: the adapter is pulled out while it works, and another one comes into its place; it is removed in good order, reset
 # and unbound while it works. Runs in vm1.
 set -u
-failed=0
+group=removal
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 log=$(mktemp)
 
-check() { # NAME CMD...
-	local name=removal/$1
-	shift
-	if "$@" >"$log" 2>&1; then
-		echo "ok $name"
-	else
-		echo "not ok $name - $(tail -n 3 "$log" | tr -s '\n' ' ')"
-		failed=1
-	fi
-}
-until_true() { # SECONDS CMD...
-	local end=$((SECONDS + $1))
-	shift
-	until "$@"; do
-		((SECONDS < end)) || return 1
-		sleep 0.1
-	done
-}
-pingpong() {
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
-	local server=$!
-	wait-listen 18515
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
-}
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
 
@@ -49,8 +27,7 @@ finish() {
 	touch /run/removal.go
 	wait $watcher
 	local status=$?
-	grep -E '^(not )?ok' "$log.watch"
-	! grep -q '^not ok' "$log.watch" || failed=1
+	pass_on "$log.watch"
 	return $status
 }
 

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # window-example.sh: Documentation/examples/window.c with the server in vm2: lent, used, revoked, refused.
 bin=/mnt/tern/build/guest/window
-failed=0
+group=window-example
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 ssh vm2 "timeout 1180 $bin -d tern0 -g \$(gid-index v4)" >/run/window.server 2>&1 &
 server=$!
 ssh vm2 'wait-listen 18517'
@@ -16,16 +18,14 @@ says() { # NAME END LINE...: the program of that end has ended well and said eac
 	shift 3
 	for line; do
 		if ! grep -qE -- "$line" "/run/window.$end"; then
-			echo "not ok window-example/$name - the $end does not say: $line"
-			failed=1
+			not_ok "$name" "the $end does not say: $line"
 			return
 		fi
 	done
 	if [ "$status" != 0 ]; then
-		echo "not ok window-example/$name - the $end ends with $status: $(tail -n 1 "/run/window.$end")"
-		failed=1
+		not_ok "$name" "the $end ends with $status: $(tail -n 1 "/run/window.$end")"
 	else
-		echo "ok window-example/$name"
+		ok "$name"
 	fi
 }
 sed 's/^/# server: /' /run/window.server
