@@ -10,12 +10,10 @@ pair ibv_rc_pingpong rc_pingpong 18801 "ibv_rc_pingpong -d $dev -g $gid -n 100 -
 pair ib_write_bw ib_write_bw 18802 "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802" "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802 $control"
 # Here the program says that there is none.
 if out=$(ibv_rc_pingpong -d "$dev" -g "$gid" -j -n 10 2>&1); then
-	echo "not ok bare/rc_pingpong-dm - it runs"
-	failed=1
+	not_ok rc_pingpong-dm "it runs"
 elif [[ $out == *"support dm"* ]]; then
-	echo "ok bare/rc_pingpong-dm"
+	ok rc_pingpong-dm
 else
-	echo "not ok bare/rc_pingpong-dm - $out"
-	failed=1
+	not_ok rc_pingpong-dm "$out"
 fi
 [ $devmem_status = 0 ] && [ "$failed" = 0 ]

@@ -58,10 +58,9 @@ variants() {
 	there "rm -f /tmp/rcopy.to"
 	pair rcopy rcopy $port "&rcopy -p $port" "rcopy /tmp/rcopy.from $ip:/tmp/rcopy.to -p $port"
 	if [ "$(sha256sum </tmp/rcopy.from)" = "$(there "sha256sum </tmp/rcopy.to")" ]; then
-		echo "ok $group/$where/rcopy-content"
+		ok "$where/rcopy-content"
 	else
-		failed=1
-		echo "not ok $group/$where/rcopy-content - the file differs"
+		not_ok "$where/rcopy-content" "the file differs"
 	fi
 }
 

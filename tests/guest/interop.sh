@@ -109,8 +109,8 @@ verify_with() {
 	there "wait-listen $port"
 	here "timeout 1000 $client" >"$log" 2>&1 </dev/null
 	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
-	! grep -q '^not ok' "$log" && grep -q '^ok' "$log" || failed=1
-	grep -q '^ok' "$log" || echo "not ok $group/$where/verify - $(tail -n 1 "$log")"
+	! grep -q '^not ok' "$log" || failed=1
+	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
 	there "pkill -x rcverify"
 	wait $server_pid 2>/dev/null
 }
@@ -126,7 +126,7 @@ verify() {
 }
 
 [ -n "$gid" ] && [ -n "$gid2" ] || {
-	echo "not ok interop - no IPv4 GID"
+	not_ok gid "no IPv4 GID"
 	exit 1
 }
 for part in "${@:-brief}"; do

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # kverbs.sh: the kernel's verbs, by tern_kverbs.ko: used, ended with the driver, and ended when the device is dead.
 . /tern/conf
+group=kverbs
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 for ko in /mnt/tern/build/kmod-*/kernel/tests/tern_kverbs.ko; do
 	[ "$(modinfo -F vermagic "$ko" | cut -d' ' -f1)" = "$(uname -r)" ] && break
 done
@@ -22,11 +25,6 @@ settled() { # COUNTS: uverbs and others let go a little later
 		sleep 0.1
 	done
 	return 1
-}
-check() { # NAME CMD...
-	local name=kverbs/$1
-	shift
-	if "$@"; then echo "ok $name"; else echo "not ok $name - $*"; fi
 }
 mapfile -t old < <(dmesg | grep 'kverbs: .*ok ')
 seen=${#old[@]}
@@ -57,3 +55,4 @@ report revived-use
 check unused timeout 300 rmmod tern_kverbs
 report revived
 check leaves-nothing-dead settled "$before"
+exit $failed

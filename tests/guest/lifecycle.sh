@@ -3,20 +3,10 @@
 # Loading, unloading, killing, unbinding, resetting: nothing stays behind, nothing is said in
 # dmesg. Runs in vm1; prints ok / not ok lines.
 set -u
-failed=0
+group=lifecycle
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 pids=
-
-ok() { echo "ok lifecycle/$1"; }
-not_ok() {
-	echo "not ok lifecycle/$1 - $2"
-	failed=1
-}
-check() { # NAME CMD...
-	local name=$1
-	shift
-	# Not in a subshell: traffic leaves its process numbers in $pids.
-	if "$@" >/run/check.log 2>&1; then ok "$name"; else not_ok "$name" "$(tail -n 1 /run/check.log)"; fi
-}
 
 # The live objects, one a line; GIDs come and go with addresses.
 objects() { tern-objects | grep -v alive_gid; }
@@ -59,13 +49,6 @@ end_traffic() {
 	kill -KILL $pids 2>/dev/null
 	wait $pids 2>/dev/null
 	return 0
-}
-
-pingpong() {
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
-	local server=$!
-	wait-listen 18515
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
 }
 
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")

@@ -6,19 +6,10 @@ set -u
 nqn=nqn.2014-08.org.nvmexpress:tern-test
 host=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:7e177e17-0000-4000-8000-000000000001
 	--hostid=7e177e17-0000-4000-8000-000000000001)
-data=/run/nvme.data mnt=/run/nvme.mnt failed=0
-
-check() { # NAME CMD...
-	local name=nvme/$1 out
-	shift
-	if out=$("$@" 2>&1); then
-		echo "ok $name"
-	else
-		echo "not ok $name - $(echo "$out" | tail -n 3 | tr '\n' ' ')"
-		failed=1
-		return 1
-	fi
-}
+data=/run/nvme.data mnt=/run/nvme.mnt
+group=nvme
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 on2() { ssh vm2 "$@"; }
 
 # The live objects of vmI, one a line; GIDs come and go with addresses.

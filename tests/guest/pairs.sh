@@ -3,13 +3,15 @@
 # Sourced: runs a program twice, a server and its client, in one machine or in two, and says how it went.
 # What ran is remembered for the matrix at the end.
 
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
+
 dev=tern0
 gid=$(gid-index v4)
 gid6=$(gid-index v6)
 log=$(mktemp)
 matrix=$(mktemp)
-trap 'rm -f "$log" "$log.s" "$log.ended" "$matrix"' EXIT
-failed=0
+trap 'rm -f "$check_log" "$log" "$log.s" "$log.ended" "$matrix"' EXIT
 retried=0
 patience=400 # seconds: a bound on what hangs
 where=loopback
@@ -99,11 +101,10 @@ pair() {
 		echo "# retried $group/$where/$name - $event"
 	done
 	if [ $status = 0 ] && [ $server_status = 0 ]; then
-		echo "ok $group/$where/$name"
+		ok "$where/$name"
 		echo "$program $where 1 1" >>"$matrix"
 	else
-		failed=1
-		echo "not ok $group/$where/$name - $status/$server_status: $(tail -n 2 "$log" | tr -s "\r\n" " ") / $(tail -n 1 "$log.s" | tr -d "\r")"
+		not_ok "$where/$name" "$status/$server_status: $(tail -n 2 "$log" | tr -s "\r\n" " ") / $(tail -n 1 "$log.s" | tr -d "\r")"
 		echo "$program $where 0 1" >>"$matrix"
 	fi
 }

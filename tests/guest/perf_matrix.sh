@@ -114,7 +114,7 @@ perftest_others() {
 }
 
 [ -n "$gid" ] || {
-	echo "not ok perf - $dev has no IPv4 GID"
+	not_ok gid "$dev has no IPv4 GID"
 	exit 1
 }
 # A timeout of 4 s: under load the peer may not be scheduled for longer than perftest thinks.

@@ -9,14 +9,10 @@ set -u
 . /tern/conf
 rounds=${1:-50}
 manner=${2:-all}
-failed=0
+group=reload
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 victim=
-
-ok() { echo "ok reload/$1"; }
-not_ok() {
-	echo "not ok reload/$1 - $2"
-	failed=1
-}
 
 # The live objects and pinned pages, one a line; GIDs come and go with addresses.
 objects() {
@@ -91,12 +87,5 @@ if trouble=$(kernel-complaints | tail -n 3 | grep .); then
 else
 	ok dmesg-is-clean
 fi
-ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
-server=$!
-wait-listen 18515
-if ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server; then
-	ok works-afterwards
-else
-	not_ok works-afterwards "ibv_rc_pingpong"
-fi
+check works-afterwards pingpong
 exit $failed
