@@ -1,30 +1,30 @@
 # tern: `make help`.
 
-# What a target that runs tests had found good before does not run again.
+# RESUME=1: test targets do not repeat what passed in their last run.
 RESUMED = $(if $(RESUME),--resume)
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
 
 help:
-	@echo 'make run         two machines with tern adapters: a tour of ping, TCP and RDMA that says pass or fail'
-	@echo 'make test        what CI runs (test-quick: the tests that take seconds; tests/run NAME: one of them)'
-	@echo 'make test-lanes  the quick part in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
-	@echo 'make test-full   everything, lanes and long tests too; writes Documentation/test-results.rst; takes hours'
-	@echo '                 (RESUME=1, with each of these: without what passed in a run before it)'
-	@echo 'make kunit       KUnit tests of the drivers, in the debug kernel'
-	@echo 'make bench       tern beside Soft-RoCE and beside what bounds it, as a table and build/bench.json (bench-full: five passes;'
-	@echo '                 bench-check: says which ratio fell since tests/bench/recorded.json)'
-	@echo 'make shell       a login in vm1; `ssh vm2` is the other machine'
-	@echo 'make check       compilers with all warnings, sparse, checkpatch, clang-tidy, spelling'
-	@echo 'make modules     tern.ko and tern_ib.ko for the kernel of this machine, or of KDIR=...'
+	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
+	@echo 'make test        the tests that CI runs (test-quick: only those that take seconds; tests/run NAME: a single one)'
+	@echo 'make test-lanes  the quick tests in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
+	@echo 'make test-full   all tests, including long ones and the lanes; writes Documentation/test-results.rst; takes hours'
+	@echo '                 (RESUME=1 with any of these: skip what passed in the previous run)'
+	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
+	@echo 'make bench       compare tern with Soft-RoCE and with its limits: a table, and build/bench.json (bench-full: five passes;'
+	@echo '                 bench-check: report ratios that fell below tests/bench/recorded.json)'
+	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine'
+	@echo 'make check       static checks: compilers with all warnings, sparse, checkpatch, clang-tidy, spelling, ...'
+	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
-	@echo 'make deb         packages of the drivers (DKMS) and of the provider in build/deb'
-	@echo 'make export-linux LINUX=DIR          the drivers as patch series on a Linux 7.2 tree, in build/export/linux'
-	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as one on an rdma-core 65.0 tree'
-	@echo 'make clean       remove build/ (what is shared by checkouts stays in $$TERN_CACHE, ~/.cache/tern)'
+	@echo 'make deb         Debian packages of the drivers (DKMS) and of the provider, in build/deb'
+	@echo 'make export-linux LINUX=DIR          the drivers as a patch series for a Linux 7.2 tree, in build/export/linux'
+	@echo 'make export-rdma-core RDMA_CORE=DIR  the provider as a patch series for an rdma-core 65.0 tree'
+	@echo 'make clean       remove build/ (the cache that checkouts share, $$TERN_CACHE or ~/.cache/tern, stays)'
 	@echo
-	@echo 'tests/vm/run-vm -- CMD...   your own command in vm1; --help lists the options'
+	@echo 'tests/vm/run-vm -- CMD...   run your own command in vm1; --help lists the options'
 
 run:
 	@tests/vm/tour
@@ -65,7 +65,7 @@ modules modules_install:
 deb:
 	@tests/vm/host-setup && packaging/make-deb
 
-# A tree without git becomes a repository; in one with git they make the branch tern.
+# In a git tree these create the branch tern; a tree without git becomes a repository first.
 export-linux:
 	@export/export linux "$(LINUX)"
 

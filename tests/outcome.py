@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How tests/run judges what a test printed: result lines, plans, the counts of tests/expected and the skips of tests/skips."""
+"""Judges the output of a test: result lines, plans, the counts of tests/expected, the skips of tests/skips."""
 import fnmatch
 import re
 
 RESULT = re.compile(r"(not )?ok\s+(?:\d+\s+-\s+)?([^\s#-]\S*)(.*)$")
 SKIP = re.compile(r"#\s*SKIP\b\s*(.*)")
 PLAN = re.compile(r"1\.\.(\d+)\s*$")
-SKIPPED = 77  # the exit status of a program without result lines that was skipped
+SKIPPED = 77  # exit status of a skipped program that prints no result lines
 
 
 def read_line(text):
@@ -19,13 +19,13 @@ def read_line(text):
 
 
 def read_lanes(path):
-    """{lane: how many times as long a test may take there} of tests/vm/lanes; the first is the default."""
+    """{lane: factor of its time limits} from tests/vm/lanes; the first lane is the default."""
     with open(path) as f:
         return {words[0]: int(words[1]) for words in (line.split("#")[0].split() for line in f) if words}
 
 
 class Skips:
-    """The list of skips that are allowed. A line is `TEST LANE RESULT REASON`; the first three are shell patterns."""
+    """The list of allowed skips. A line is `TEST LANE RESULT REASON`; the first three are shell patterns."""
 
     def __init__(self, path, text=None):
         self.path, self.entries, self.used = path, [], set()
@@ -38,20 +38,20 @@ class Skips:
             self.entries.append((number, *words))
 
     def allows(self, test, lane, result):
-        """Whether some line does; all that do are remembered."""
+        """Whether any line allows the skip. Remembers all that do."""
         found = [e for e in self.entries if all(map(fnmatch.fnmatchcase, (test, lane, result), e[1:4]))]
         self.used.update(e[0] for e in found)
         return bool(found)
 
     def stale(self, ran):
-        """Lines about tests that ran, as (test, lane) in `ran`, and skipped nothing that the line names."""
-        return [f"{self.path}:{number}: {result} of {test} is not skipped any more"
+        """Lines whose tests ran, as (test, lane) in `ran`, without skipping anything that the line names."""
+        return [f"{self.path}:{number}: {result} of {test} is no longer skipped"
                 for number, test, lane, result, _ in self.entries
                 if number not in self.used and any(fnmatch.fnmatchcase(t, test) and fnmatch.fnmatchcase(l, lane) for t, l in ran)]
 
 
 class Expected:
-    """How many result lines each test prints at least: `NAME[@LANE] COUNT`, or `-` where the exit status is enough."""
+    """The least number of result lines of each test: `NAME[@LANE] COUNT`, or `-` if the exit status is enough."""
 
     def __init__(self, path, text=None):
         self.path, self.counts = path, {}
@@ -60,15 +60,15 @@ class Expected:
             if not words:
                 continue
             if len(words) != 2 or not (words[1] == "-" or words[1].isdecimal() and int(words[1])):
-                raise ValueError(f"{path}:{number}: it is NAME[@LANE] COUNT, or - for a test without result lines")
+                raise ValueError(f"{path}:{number}: expected NAME[@LANE] COUNT, or - for a test without result lines")
             self.counts[words[0]] = 0 if words[1] == "-" else int(words[1])
 
     def of(self, test, lane):
-        """None: nothing is known of the test."""
+        """The count, or None if the list does not have the test."""
         return self.counts.get(f"{test}@{lane}", self.counts.get(test))
 
     def record(self, test, lane, lines):
-        """Takes over what a run found. The lane trixie gives the count of all lanes that have none of their own."""
+        """Records a run. The count of the lane trixie applies to all lanes without a count of their own."""
         if lane == "trixie" or test not in self.counts:
             self.counts[test] = lines
         elif self.of(test, lane) != lines:
@@ -83,10 +83,10 @@ class Expected:
 
 
 class Judgement:
-    """Of one test: give it each line(), then end() it once."""
+    """Judges one test: call line() for each line, then end() once."""
 
     def __init__(self, test, lane, skips, expected):
-        """expected: the least count of result lines, 0 if the exit status is enough, None if that is not written anywhere."""
+        """expected: the least number of result lines, 0 if the exit status is enough, None if the list does not have the test."""
         self.test, self.lane, self.skips, self.expected = test, lane, skips, expected
         self.counts = {"pass": 0, "fail": 0, "skip": 0}
         self.complaints = []
@@ -116,10 +116,10 @@ class Judgement:
     def skip(self, result, why):
         self.counts["skip"] += 1
         if not self.skips.allows(self.test, self.lane, result):
-            self.complain(f"{result} is skipped ({why or 'no reason given'}), and {self.skips.path} does not allow it")
+            self.complain(f"{result} is skipped ({why or 'no reason given'}), and {self.skips.path} does not allow that")
 
     def end(self, status):
-        """status: the exit status of the command. It judges alone if there are no result lines."""
+        """status: the exit status of the command, which decides if there are no result lines."""
         failed = self.counts["fail"]
         if status == SKIPPED and not self.lines:
             self.skip(self.test, f"exit status {SKIPPED}")
@@ -127,10 +127,10 @@ class Judgement:
         if status and not failed:
             self.complain(f"exit status {status}")
         if self.plan is not None and self.plan != self.lines:
-            self.complain(f"{self.lines} results, and its plan says {self.plan}")
+            self.complain(f"{self.lines} results, but its plan says {self.plan}")
         if self.lines < (self.expected or 0):
-            self.complain(f"{self.lines} results where tests/expected says {self.expected}: some are missing, or `tests/run --record {self.test}`")
+            self.complain(f"{self.lines} results, but tests/expected says {self.expected}: some are missing, or run `tests/run --record {self.test}`")
         elif self.expected is None and not self.lines:
-            self.complain("no result at all, and tests/expected does not say that its exit status is enough")
+            self.complain("no results, and tests/expected does not say that the exit status is enough")
         if not self.lines and not self.counts["fail"]:
             self.counts["pass"] = 1

@@ -75,13 +75,13 @@ class Run(unittest.TestCase):
         self.put(SUITE, EXPECTED, "")
         status, out = self.run_it()
         self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
-        self.assertIn("four/a is skipped (no moon), and tests/skips does not allow it", out)
+        self.assertIn("four/a is skipped (no moon), and tests/skips does not allow that", out)
 
     def test_listed_skip_that_does_not_happen(self):
         self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
         status, out = self.run_it()
         self.assertEqual(0, status)
-        self.assertIn("tests/skips:2: one/c of one is not skipped any more", out)
+        self.assertIn("tests/skips:2: one/c of one is no longer skipped", out)
 
     def test_missing_results(self):
         self.put(SUITE, "one 3\ntwo -\nthree 2\nfour 1\n", SKIPS)
