@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What host-setup, sysroot and run-vm say on machines that cannot carry the lab, with stand-ins for those machines."""
+"""The messages of host-setup, sysroot and run-vm on machines that cannot run the lab, with stand-ins for those machines."""
 import os
 import shutil
 import subprocess
@@ -91,22 +91,22 @@ class Host(unittest.TestCase):
 
     def test_root_in_a_container(self):
         self.fake("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
-        self.setup_says("root may not make a mount namespace", "Operation not permitted", "CAP_SYS_ADMIN")
+        self.setup_says("root may not create a mount namespace", "Operation not permitted", "CAP_SYS_ADMIN")
         self.assertNotIn("run as root", self.run_it("host-setup")[1])
 
     def test_user_without_namespaces(self):
         self.machine(uid=1000)
         self.fake("unshare", "echo 'unshare: No space left on device' >&2; exit 1")
-        self.setup_says("no user namespaces (unshare: No space left on device)", "run as root", "tester", "/etc/subuid")
+        self.setup_says("user namespaces do not work (unshare: No space left on device)", "run as root", "tester", "/etc/subuid")
 
     def test_missing_program_of_a_user(self):
         self.machine(uid=1000)
         os.unlink(f"{self.dir}/bin/mmdebstrap")
         self.env["PATH"] = f"{self.dir}/bin:{self.tools()}"
-        self.setup_says("mmdebstrap missing and not root", "sudo apt-get install mmdebstrap")
+        self.setup_says("mmdebstrap missing, and this user is not root", "sudo apt-get install mmdebstrap")
 
     def tools(self):
-        """What the script needs of this machine, and mmdebstrap is not among it."""
+        """A directory with the programs that the script needs, but without mmdebstrap."""
         for program in ("bash", "sh", "mkdir", "uname", "tail", "awk", "date", "python3", "cat", "sha256sum", "cut"):
             os.makedirs(f"{self.dir}/tools", exist_ok=True)
             if not os.path.exists(f"{self.dir}/tools/{program}"):
@@ -116,7 +116,7 @@ class Host(unittest.TestCase):
     def test_ubuntu(self):
         self.machine(release=UBUNTU, sources="deb http://archive.ubuntu.com/ubuntu noble main\n")
         self.setup_says("Ubuntu 24.04.1 LTS", "TERN_MIRROR=", "leave /etc/apt alone", "Debian 12 and 13")
-        # sysroot itself says the same, if it comes that far.
+        # sysroot prints the same message if it gets that far.
         self.env["PATH"] = f"{self.dir}/bin:{os.environ['PATH']}"
         out = self.run_it("sysroot")[1]
         self.assertNotIn("sources.list", out)
@@ -138,7 +138,7 @@ class Host(unittest.TestCase):
         self.machine(sources="")
         status, out = self.run_it("sysroot")
         self.assertEqual(1, status)
-        self.assertIn("no Debian mirror found in /etc/apt", out)
+        self.assertIn("/etc/apt has no Debian mirror", out)
 
     def test_another_processor(self):
         self.fake("uname", "echo aarch64")
@@ -146,7 +146,7 @@ class Host(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
-    """run-vm looks at its arguments before it builds anything: the cache stays empty."""
+    """run-vm checks its arguments before it builds anything: the cache stays empty."""
 
     def setUp(self):
         self.cache = tempfile.mkdtemp(prefix="tern-infra-")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How tests/run judges: result lines, plans, counts, skips; and that the lists name what tests/suite has."""
+"""The judgement of results: lines, plans, counts, skips; and that the lists match tests/suite."""
 import os
 import re
 import sys
@@ -95,7 +95,7 @@ class SkipList(unittest.TestCase):
         self.assertTrue(skips.allows("alpha", "trixie", "alpha/gpu"))
         ran = {("alpha", "trixie"), ("alpha", "debug")}
         self.assertEqual(["S:2: slow of alpha is no longer skipped"], skips.stale(ran))
-        # In that lane it did not run, and neither did the other test.
+        # One of the tests did not run in that lane, the other one not at all.
         self.assertEqual([], skips.stale({("alpha", "trixie")}))
 
     def test_a_reason_is_demanded(self):
@@ -123,7 +123,7 @@ class ExpectedList(unittest.TestCase):
 
 
 class Repository(unittest.TestCase):
-    """The lists and tests/suite belong together."""
+    """The lists match tests/suite."""
 
     def setUp(self):
         self.suite = set()

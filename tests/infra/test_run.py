@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""tests/run as a whole, in a tree of its own with stand-ins for the lab: what it prints, what it ends with, what it leaves."""
+"""tests/run as a whole, in a tree of its own with stand-ins for the lab: its output, exit status and files."""
 import json
 import os
 import pty
@@ -12,7 +12,7 @@ import time
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# What guest-run does in a guest, without one.
+# Does without a guest what guest-run does in one.
 RUN_VM = r"""#!/bin/bash
 while [ "$1" != -- ]; do [ "$1" != --share ] || share=$2; shift; done
 echo boots
@@ -93,7 +93,7 @@ class Run(unittest.TestCase):
         status, out = self.run_it("two")
         self.assertEqual((1, "0 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
 
-    # The first boot waits until the second has ended, for which they have to run at the same time.
+    # The test of the first boot waits for that of the second, so they must run at the same time.
     BESIDE = """
 boot --vms 1
 quick 60 one   echo ok one/a; for i in $(seq 300); do [ ! -e {top}/two ] || exit 0; sleep 0.1; done; exit 1
@@ -178,7 +178,7 @@ quick 60 three test -e {top}/two && echo ok three/a
         time.sleep(0.5)  # timeout does not pass on a signal that arrives right after its fork
         p.send_signal(how)
         out = p.communicate()[0]
-        # What ran is gone: it held the lock of this file.
+        # The command is gone: it held the lock of this file.
         subprocess.run(["flock", f"{self.top}/begun", "true"], check=True)
         self.assertNotIn("Traceback", out)
         self.assertNotIn("two", out)
@@ -188,7 +188,7 @@ quick 60 three test -e {top}/two && echo ok three/a
     HANGS = "exec 7>{top}/begun; flock 7; sleep 100000"
 
     def test_interrupt_on_the_host(self):
-        # The second of the two threads is busy as well: what waits behind them does not begin.
+        # Both threads are busy, so the third test does not start.
         hang = self.HANGS.format(top=self.top)
         suite = f"host\nquick 99999 one {hang}\nquick 99999 three sleep 100000\nquick 60 two true\n"
         status, out = self.interrupt(suite, signal.SIGINT)
@@ -208,7 +208,7 @@ quick 60 three test -e {top}/two && echo ok three/a
         self.assertIn("stopped by SIGTERM", out)
 
     def assert_full_disk_is_reported(self, *tests):
-        """The log of the first test has no room."""
+        """The log of the first test is a full disk."""
         os.makedirs(f"{self.top}/build/test")
         os.symlink("/dev/full", f"{self.top}/build/test/{tests[0]}.log")
         status, out = self.run_it(*tests)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The lab: boots machines that share a wire, runs a command in the first. Started by run-vm, inside the sysroot.
+"""The lab: boots machines on a shared wire and runs a command in the first one. run-vm starts it inside the sysroot.
 
-With TERN_CHECK=1, outside of it: checks the arguments and prints what run-vm has to know of them, as shell variables."""
+With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as shell variables."""
 import argparse
 import fcntl
 import glob
@@ -44,30 +44,30 @@ def say(text):
 
 def arguments():
     p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
-    p.add_argument("--vms", type=int, default=2, help="how many machines (2)")
+    p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
     p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
-    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, tern and tern_ib too, instead of the lane's kernel")
-    p.add_argument("--overlay", metavar="DIR", help="files that lie over the guests' root file system; a libtern in it is taken instead of the checkout's")
-    p.add_argument("--share", metavar="DIR", help="seen as /mnt/share in every guest (RUN-DIR/share)")
-    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, of all machines or one")
-    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="one more argument for every QEMU")
-    p.add_argument("--timeout", metavar="S", type=float, help="give up after so many seconds (exit status 124)")
-    p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of a machine (2G)")
-    p.add_argument("--smp", type=int, default=2, help="processors of a machine (2)")
+    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, including tern and tern_ib, instead of the lane's kernel")
+    p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
+    p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
+    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
+    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="additional argument for every QEMU")
+    p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
+    p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
+    p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
-    p.add_argument("--check-dmesg", action="store_true", help="a kernel warning on any console makes exit status 99 (in the lane debug always)")
-    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="console logs, capture (build/run)")
+    p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
+    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
-    p.add_argument("--stdin", action="store_true", help="CMD gets this standard input, read to its end before the boot (else none)")
-    p.add_argument("--iommu", action="store_true", help="an emulated VT-d between the devices and memory")
-    p.add_argument("--no-driver", action="store_true", help="leave loading tern.ko to CMD (tern-up does it)")
-    p.add_argument("--no-tern", action="store_true", help="machines without tern device and without driver")
-    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="this machine has Soft-RoCE (rxe0) on a virtio-net instead of tern")
-    p.add_argument("--net-wire", action="store_true", help="the wire of two machines is a -netdev, as that of more, not shared memory")
-    p.add_argument("--virtio-wire", action="store_true", help="a second wire with virtio-nets, and Soft-RoCE (rxe0) on them beside tern")
-    p.add_argument("--mtu", type=int, default=4500, help="of the wires (4500: path MTU 4096 fits)")
-    p.add_argument("--mutate", action="store_true", help="a QEMU whose tern devices have the property `mutate`: one rule of memory windows switched off")
-    p.add_argument("--no-build", action="store_true", help="take what was built before")
+    p.add_argument("--stdin", action="store_true", help="CMD reads this standard input, which is read to its end before the boot")
+    p.add_argument("--iommu", action="store_true", help="put an emulated VT-d between devices and memory")
+    p.add_argument("--no-driver", action="store_true", help="do not load the drivers; CMD can, with tern-up")
+    p.add_argument("--no-tern", action="store_true", help="machines without the tern device and its drivers")
+    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--net-wire", action="store_true", help="connect two machines by a -netdev, as more are, instead of shared memory")
+    p.add_argument("--virtio-wire", action="store_true", help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
+    p.add_argument("--mtu", type=int, default=4500, help="MTU of the wires (4500, enough for a path MTU of 4096)")
+    p.add_argument("--mutate", action="store_true", help="use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows")
+    p.add_argument("--no-build", action="store_true", help="use the existing build")
     p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
     p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
     a = p.parse_args()
@@ -84,22 +84,22 @@ def arguments():
     if not 1 <= a.smp <= 255:
         p.error("--smp takes 1 to 255")
     if a.kernel and len(glob.glob(f"{glob.escape(a.kernel)}/lib/modules/*/vmlinuz")) != 1:
-        p.error(f"--kernel: {a.kernel} has not one lib/modules/RELEASE/vmlinuz")
+        p.error(f"--kernel: {a.kernel} needs exactly one lib/modules/RELEASE/vmlinuz")
     if a.overlay and not os.path.isdir(a.overlay):
-        p.error(f"--overlay: there is no directory {a.overlay}")
+        p.error(f"--overlay: no such directory: {a.overlay}")
     for path in (a.share, a.run_dir):
         if path and os.path.exists(path) and not os.path.isdir(path):
-            p.error(f"{path} is no directory")
+            p.error(f"{path} is not a directory")
     if a.tty and not sys.stdin.isatty():
         p.error("--tty needs a terminal")
     unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
     if unknown or (a.soft_roce and a.no_tern):
-        p.error("--soft-roce names a machine of the lab, and needs its wire")
+        p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
     return a
 
 
 def plan(a):
-    """What run-vm does before the machines start, as assignments of the shell."""
+    """What run-vm prepares before the machines start, as shell assignments."""
     path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
              "mutate": "--mutate" * a.mutate, **path}
@@ -107,8 +107,8 @@ def plan(a):
 
 
 def kvm_works(qemu, kernel):
-    """/dev/kvm may be there and still not run a guest, or run a boot sector and fail in a kernel's first instructions (nested
-    virtualisation that emulates): let it boot `kernel` until that misses its root file system, remember until the next boot."""
+    """Whether KVM boots `kernel` as far as the missing root file system. Under nested virtualisation /dev/kvm may exist and fail in
+    a kernel's first instructions. The result is remembered until the host boots again."""
     try:
         boot = open("/proc/sys/kernel/random/boot_id").read().strip()
         if not os.access("/dev/kvm", os.R_OK | os.W_OK):
@@ -129,7 +129,7 @@ def kvm_works(qemu, kernel):
 
 
 def cpio(files):
-    """A newc archive of {name: (mode, bytes)}; the kernel reads it after the first initramfs."""
+    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first initramfs."""
     out = io.BytesIO()
 
     def entry(name, mode, data):
@@ -165,7 +165,7 @@ class Machine:
         self.ports = {}
 
     def pair(self):
-        """One end stays here, the other goes to this machine's QEMU."""
+        """A socket pair: one end stays here, this machine's QEMU inherits the other."""
         mine, theirs = socket.socketpair()
         theirs.set_inheritable(True)
         self.fds.append(theirs)
@@ -179,7 +179,7 @@ class Machine:
 
 
 def shared_wire(machines):
-    """Two machines with tern: frames in memory, found through a pair of sockets."""
+    """Connects the tern devices of two machines by shared memory, which they negotiate over a socket pair."""
     for s, m in zip(socket.socketpair(), machines):
         s.set_inheritable(True)
         m.fds.append(s)
@@ -188,7 +188,7 @@ def shared_wire(machines):
 
 
 def wire(machines, net):
-    """Join the machines: two by a stream, more by a hub inside vm1's QEMU."""
+    """Connects the machines: two by a stream, more by a hub in vm1's QEMU."""
     links = []
     first = machines[0]
     for other in machines[1:]:
@@ -210,7 +210,7 @@ def wire(machines, net):
 
 class Lab:
     def __init__(self, opt, again):
-        """again: how often machines that do not boot may be started again."""
+        """again: how often machines that do not boot may be restarted."""
         self.opt = opt
         self.again = again
         suffix = "" if opt.lane == LANES[0] else f"-{opt.lane}"
@@ -249,7 +249,7 @@ class Lab:
         for f in os.listdir(self.run):
             if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\.pcap" if self.opt.pcap else ""), f):
                 os.unlink(os.path.join(self.run, f))
-        # Sockets need short names. A lab that was killed leaves its directory behind, the next one removes it.
+        # In /tmp, because the names of sockets are short. Removes the directories of labs that were killed.
         for d in os.listdir("/tmp"):
             if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
                 try:
@@ -312,7 +312,7 @@ class Lab:
         if opt.vms > 1:
             for net in nets:
                 wire(self.machines, net)
-        else:  # a wire that ends in this process, which reads and forgets
+        else:  # the wire ends in this process, which discards all frames
             m = self.machines[0]
             for net in nets:
                 mine, fd = m.pair()
@@ -367,7 +367,7 @@ class Lab:
                        "-device", "virtio-9p-pci,fsdev=overlay,mount_tag=overlay"] if opt.overlay else []),
                     "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
                     *m.args, *opt.qemu_arg]
-            # Console and QEMU's own words in one file, neither over the other.
+            # One file for the console and QEMU's messages; both append.
             self.errors = open(f"{self.run}/{m.name}.log", "ab")
             m.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors, close_fds=True,
                                          pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
@@ -422,7 +422,7 @@ class Lab:
             try:
                 word, who, command = line.split(" ", 2)
                 if word != "qmp" or not re.fullmatch(r"vm\d+", who):
-                    raise ValueError("the lab understands: qmp VM JSON")
+                    raise ValueError("expected: qmp VM JSON")
                 answer = self.qmp(who, json.loads(command))
             except (ValueError, OSError) as e:
                 answer = {"error": {"class": "Lab", "desc": str(e)}}
@@ -473,7 +473,7 @@ class Lab:
             pass
 
     def output(self, sock, fd):
-        """Guest output up to the token that ends it; a tail that may begin the token is held back."""
+        """Passes on guest output up to the token that ends it; holds back a tail that may be the token's beginning."""
         try:
             data = sock.recv(262144)
         except BlockingIOError:
@@ -513,12 +513,12 @@ class Lab:
                 return self.status
             now = time.monotonic()
             if self.deadline and now > self.deadline:
-                raise Trouble(f"no end after {self.opt.timeout:g} s", None, 124)
+                raise Trouble(f"timed out after {self.opt.timeout:g} s", None, 124)
             for late in (m for m in self.machines if not m.ready):
                 if now > boot_limit:
                     raise NotBooted(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
                 if self.again and self.stalled(late):
-                    raise NotBooted(f"{late.name} stalls in its boot", late)
+                    raise NotBooted(f"{late.name} stalled while booting", late)
             if now > next_look:
                 next_look = now + 5
                 for m in self.machines:
@@ -530,7 +530,7 @@ class Lab:
                     handler(*args)
 
     def stalled(self, m):
-        """An emulated machine of a busy host now and then measures its timers wrongly, and a processor of it sleeps for ever."""
+        """On a busy host, an emulated machine sometimes calibrates its timers wrongly, and a processor sleeps for ever."""
         with open(f"{self.run}/{m.name}.log", "rb") as f:
             return stall.STALL in f.read()
 
@@ -587,7 +587,7 @@ class NotBooted(Trouble):
 
 
 def run(opt, again):
-    """The lab, and the command's exit status; None instead if a machine did not boot and may be started again."""
+    """Runs a lab; returns it with the command's exit status, or with None if a machine did not boot and may be restarted."""
     lab = Lab(opt, again)
     try:
         lab.start()
@@ -617,7 +617,7 @@ def main():
         lab, status = run(opt, again)
         if status is not None:
             break
-        say("run-vm: the machines are started again")
+        say("run-vm: restarting the machines")
     complaints = lab.kernel_complaints()
     for line in complaints[:10]:
         say(f"kernel complaint: {line}")

@@ -1,16 +1,16 @@
-"""What a machine whose kernel reports a stall looks like from outside: the kernel's first report, QEMU's threads, its processors."""
+"""Describes a machine whose kernel reports a stall: the kernel's first report, QEMU's threads and the processors' state."""
 import os
 import re
 import time
 
 STALL = b"detected stalls on CPUs"
-# Registers and code of a trace say nothing to somebody who has the function names.
+# Registers and code in a trace add nothing to the function names.
 _DULL = re.compile(r"\] (R[A-D0-9][A-Z0-9]*|RSP|RDX|FS|CS|CR2|DR\d|PKRU|Code|Modules linked in|Hardware name)\b")
 _PROCESSOR = re.compile(r"^(CPU#|.*\b(RIP|EIP)=|.*\b(LVTT|Timer|ISR|IRR)\b)")
 
 
 def first_report(path, lines=45):
-    """The kernel's own lines from the first complaint on."""
+    """The kernel's lines from the first stall report on."""
     with open(path, errors="replace") as f:
         text = f.read().splitlines()
     start = next((i for i, line in enumerate(text) if STALL.decode() in line), None)
@@ -34,14 +34,14 @@ def _processors(ask):
 
 
 def describe(pid, ask):
-    """Lines about the QEMU with that process number; ask sends it a QMP command."""
+    """Lines about the QEMU with process id pid; ask() sends it a QMP command."""
     lines = []
     try:
-        # Twice: what moves is alive.
+        # Twice, to show what makes progress.
         for i in range(2):
             time.sleep(i)
             lines += _threads(pid)
             lines += _processors(ask)
     except OSError as e:
-        lines.append(f"no more is known: {e}")
+        lines.append(f"no further information: {e}")
     return lines
