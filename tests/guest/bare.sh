@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# bare.sh: a device that was given neither windows nor device memory.
+# bare.sh: tests a device without memory windows and device memory.
 devmem -b
 devmem_status=$?
 . "${0%/*}/pairs.sh"
 group=bare
 pair ibv_rc_pingpong rc_pingpong 18801 "ibv_rc_pingpong -d $dev -g $gid -n 100 -c -p 18801" "ibv_rc_pingpong -d $dev -g $gid -n 100 -c -p 18801 $control"
 pair ib_write_bw ib_write_bw 18802 "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802" "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802 $control"
-# Here the program says that there is none.
+# The program must report that device memory is missing.
 if out=$(ibv_rc_pingpong -d "$dev" -g "$gid" -j -n 10 2>&1); then
 	not_ok rc_pingpong-dm "it runs"
 elif [[ $out == *"support dm"* ]]; then

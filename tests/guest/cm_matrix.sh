@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
-# rdmacm-utils and qperf, over IPv4 and IPv6. usage: cm_matrix.sh [loopback|across]...; a line each, and a matrix.
+# Runs rdmacm-utils and qperf over IPv4 and IPv6. usage: cm_matrix.sh [loopback|across]...; prints a line for each, and a matrix.
 set -u
 group=cm
 . "${0%/*}/pairs.sh"
@@ -9,8 +9,8 @@ port=17400
 
 next() { port=$((port + 1)); }
 
-# cmtime knows IPv4 alone, and connects QP numbers that it makes up: within one machine the two sides must differ.
-# udpong is left out: rsockets' datagrams use address handles without a GRH, which RoCE refuses on any adapter.
+# cmtime supports only IPv4, and connects made-up QP numbers: within one machine the two sides must differ.
+# No udpong: datagrams of rsockets use address handles without a GRH, which RoCE refuses on any adapter.
 both_families() {
 	stream="-T v -S 4096 -C 50 -I 10"
 	for a in "$ip" "$ip6"; do
@@ -45,7 +45,7 @@ variants() {
 		pair riostream riostream-$size $port "riostream -b $ip -p $port -T v -S $size -C 20 -I 5" "riostream -s $ip -p $port -T v -S $size -C 20 -I 5"
 	done
 	next
-	# Not -T a: rstream takes the hang-up that may come with the last data for an error.
+	# Not -T a: rstream treats a hang-up that arrives with the last data as an error.
 	pair rstream rstream-nonblocking $port "rstream -b $ip -p $port -T n -S 4096 -C 50 -I 10" "rstream -s $ip -p $port -T n -S 4096 -C 50 -I 10"
 	next
 	pair cmtime cmtime-threads $port "cmtime -b $ip -p $port -c 20 -n 4" "cmtime -s $ip -p $port -c 20 -n 4 -q 5000"
@@ -64,14 +64,14 @@ variants() {
 	fi
 }
 
-# mckey: IPv4 alone: the kernel's rdma_cm joins no IPv6 group on RoCEv2 (-ENOTSUPP).
+# mckey with IPv4 only: the kernel's rdma_cm cannot join IPv6 groups on RoCEv2 (-ENOTSUPP).
 multicast() {
 	local_ip=10.77.0.1
 	pair mckey mckey-v4 -1 "mckey -m 239.77.1.1 -b $ip -C 10" "mckey -m 239.77.1.1 -s -b $local_ip -C 10"
 	pair mckey mckey-4 -4 "mckey -m 239.77.1.2 -b $ip -c 4 -C 10" "mckey -m 239.77.1.2 -s -b $local_ip -c 4 -C 10"
 }
 
-# Not its ud_* and uc_*: qperf's address vectors have no GRH, which RoCE refuses on any adapter.
+# Not ud_* and uc_*: qperf's address vectors have no GRH, which RoCE refuses on any adapter.
 qperf_tests() {
 	for t in rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat \
 		rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add; do

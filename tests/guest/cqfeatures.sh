@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# cqfeatures.sh: cqfeatures, then a program of rdma-core's that reads time stamps, in one machine and between two.
+# cqfeatures.sh: runs cqfeatures, then a program of rdma-core that reads time stamps, in one machine and between two.
 cqfeatures
 own=$?
 . "${0%/*}/pairs.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# faults.sh: faults on demand of vm2's adapter mostly, and what they do to its driver and to programs: rules and their
-# counts, commands without answer, a failed device, a link that goes. Packets one by one are micro's subject.
+# faults.sh: tests faults on demand, mostly of vm2's adapter, and their effects on its driver and on programs: rules and their
+# counts, lost commands, a failed device, link changes. micro tests faults of single packets.
 set -u
 group=faults
 # shellcheck source=tests/guest/results.sh
@@ -11,7 +11,7 @@ hw=/sys/class/infiniband/tern0/ports/1/hw_counters
 state=/sys/class/infiniband/tern0/ports/1/state
 
 on2() {
-	# shellcheck disable=SC2029 # words are for here
+	# shellcheck disable=SC2029 # expanded here
 	ssh vm2 "$@"
 }
 counter() { on2 "sleep 0.05; cat $hw/$1"; }
@@ -36,10 +36,10 @@ reset_vm2() {
 	on2 "echo 1 >/sys/bus/pci/devices/$pci/reset && tern-up"
 }
 
-# What a device that failed does is looked at before somebody brings it back.
+# The tests examine a failed device before it is recovered.
 check no-recovery-by-itself on2 "devlink health set pci/$pci reporter fw_fatal auto_recover false"
 
-# Rules: refused with a reason, counted, cleared.
+# Rules are refused with a reason, counted and cleared.
 labctl faults vm1 -
 labctl faults vm2 -
 check refused-action refuses 'lose tx' "no action 'lose'"
@@ -47,7 +47,7 @@ check refused-value refuses 'drop tx; drop rx nth=0' 'rule 2: nth must be from 1
 check refused-icrc sh -c '! labctl icrc vm2 sometimes'
 check no-rules test -z "$(labctl faults vm2)"
 
-# A bad wire both ways: every byte arrives. -c compares them.
+# With faults in both directions every byte arrives: -c compares them.
 wire() { # tx|rx SEED
 	echo "drop $1 rate=1% seed=${2}1; duplicate $1 rate=1% seed=${2}2; reorder=2 $1 rate=1% seed=${2}3; corrupt=any $1 rate=1% seed=${2}4"
 }
@@ -62,8 +62,8 @@ before=$(counter duplicate_request)/$(counter out_of_sequence)/$(counter rx_icrc
 check no-rules-no-faults pingpong -c -n 300 -s 20000 -m 1024
 check counters-stay test "$(counter duplicate_request)/$(counter out_of_sequence)/$(counter rx_icrc_encapsulated)" = "$before"
 
-# The link: events, and back.
-# shellcheck disable=SC2016 # for there
+# The link goes down and up, with events.
+# shellcheck disable=SC2016 # expanded in vm2
 on2 'stdbuf -oL ibv_asyncwatch -d tern0 >/run/watch 2>&1 </dev/null & echo $! >/run/watch.pid'
 until_true 30 on2 'grep -q "async event FD" /run/watch'
 check link-goes-down sh -c "labctl link vm2 down && ssh vm2 'for i in \$(seq 300); do grep -q DOWN $state && exit; sleep 0.1; done; exit 1'"
@@ -73,8 +73,8 @@ check port-events until_true 30 on2 'grep -q PORT_ERR /run/watch && grep -q PORT
 on2 'cat /run/watch; kill $(cat /run/watch.pid)'
 check traffic-after-link pingpong -n 50
 
-# A command without an answer, in each machine, as each takes half a minute. Here its caller hears of it and the device
-# goes on. There it gave the device memory: the driver stops the device, a reset brings it back.
+# A lost command in each machine, at once because each takes half a minute. In vm1 only its caller fails, and the device
+# continues. In vm2 the command gave memory to the device: the driver stops the device, and a reset recovers it.
 labctl faults vm1 'admin-drop opcode=query-counters nth=1'
 labctl faults vm2 'admin-drop opcode=create-mr nth=1'
 cat $hw/tx_rdma_packets >"$log.lost" 2>&1 &
@@ -90,7 +90,7 @@ check stopped-device-answers-nothing sh -c "! ssh vm2 'cat $hw/tx_rdma_packets'"
 check reset-brings-it-back reset_vm2
 check traffic-after-both pingpong -n 50
 
-# A fatal error, at once and when a packet passes.
+# A fatal error, immediately and at a packet.
 labctl faults vm2 fatal
 check fatal-is-noticed until_true 30 sh -c "! ssh vm2 'cat $hw/tx_rdma_packets' 2>/dev/null"
 labctl faults vm2 -

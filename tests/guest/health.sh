@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# health.sh: devlink's view of a device that fails: it is reported with its reason, recovered by itself or on request, and
-# works again, netdev and RDMA. Runs in vm1; prints ok / not ok lines.
+# health.sh: tests devlink's health reporter: a failed device is reported with its reason, recovers automatically or on request,
+# and then netdev and RDMA work. Runs in vm1.
 set -u
 group=health
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
 
 health() { devlink health "$@"; }
-shows() { # PATTERN...: each is in what devlink shows of the reporter
+shows() { # PATTERN...: devlink's output about the reporter contains each
 	local text pattern
 	text=$(health show "pci/$pci" reporter fw_fatal | tr '\n' ' ')
 	echo "$text"
@@ -43,7 +43,7 @@ open_file_fails() { ! cat <&"$objects"; }
 count() { # error|recover
 	health show "pci/$pci" reporter fw_fatal | tr '\n' ' ' | sed -n "s/.* $1 \([0-9]*\).*/\1/p"
 }
-counts() { # ERRORS RECOVERIES, since this test began, as devlink shows them
+counts() { # ERRORS RECOVERIES since the test began, in the format of devlink
 	echo "error $((errors + $1)) recover $((recoveries + $2)) "
 }
 
@@ -58,7 +58,7 @@ check objects-are-counted objects_are_counted
 check statistic-has-counters-only statistic_has_counters_only
 errors=$(count error) recoveries=$(count recover)
 
-# By itself.
+# Automatic recovery.
 set_reporter grace_period 0
 mtu=$(($(cat "/sys/class/net/$dev/mtu") - 100))
 ip link set "$dev" mtu $mtu
@@ -68,7 +68,7 @@ check reason-is-known diagnosis overrun
 check netdev-keeps-its-configuration grep -qx $mtu "/sys/class/net/$dev/mtu"
 check works-after-recovery works
 
-# Not again at once: a device that keeps failing is left alone.
+# No automatic recovery within the grace period: the device keeps failing.
 set_reporter grace_period 3600000
 check fails-again fail_device
 check is-left-alone-so-soon until_true 200 shows 'state error' "$(counts 2 1)"
@@ -80,7 +80,7 @@ check is-healthy-on-request shows 'state healthy' "$(counts 2 2)"
 check works-after-request works
 check objects-are-counted-again objects_are_counted
 
-# Never by itself when it is told so; a reset is as good.
+# No automatic recovery when it is switched off; a reset recovers as well.
 check auto-recovery-goes-off set_reporter grace_period 0 auto_recover false
 check fails-third-time fail_device
 check waits-for-somebody until_true 200 shows 'state error' "$(counts 3 2)"
@@ -88,7 +88,7 @@ check reset sh -c "echo 1 >/sys/bus/pci/devices/$pci/reset"
 check is-healthy-after-reset shows 'state healthy' "$(counts 3 2)"
 check works-after-reset works
 
-# With a program that uses it.
+# While a program uses the device.
 check auto-recovery-goes-on set_reporter auto_recover true
 ib_write_bw -d tern0 -x "$(gid-index)" -F -D 600 -p 18600 >/dev/null 2>&1 &
 server=$!
@@ -101,7 +101,7 @@ kill -KILL $server $client 2>/dev/null
 wait
 check works-after-traffic works
 
-# The driver goes while it recovers, and while a file of its is open.
+# The driver is unbound during recovery, and while a file in debugfs is open.
 exec {objects}<"/sys/kernel/debug/tern/$pci/objects"
 check fails-before-removal fail_device
 check unbind sh -c "echo $pci >/sys/bus/pci/drivers/tern/unbind"

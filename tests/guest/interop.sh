@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086,SC2029
-# tern in vm1 and Soft-RoCE in vm2 on one wire: every opcode that both support, over RC, UC and UD, each program with its
-# client on either side. usage: interop.sh [brief|programs|verify]...
+# Tests tern in vm1 against Soft-RoCE in vm2 on one wire: every opcode that both support, over RC, UC and UD, each program with
+# the client on either side. usage: interop.sh [brief|programs|verify]...
 set -u
 group=interop
 . "${0%/*}/pairs.sh"
@@ -10,7 +10,7 @@ port=18900
 gid2=$(ssh vm2 gid-index v4 rxe0)
 gid2_6=$(ssh vm2 gid-index v6 rxe0)
 
-# toward soft-roce|tern: where the servers are from here on; @D, @G and @G6 in a command are its side's device and GIDs.
+# toward soft-roce|tern: selects the servers' side. @D, @G and @G6 in a command stand for the device and GIDs of its side.
 toward() {
 	where=to-$1
 	if [ "$1" = soft-roce ]; then
@@ -34,7 +34,7 @@ on() {
 	echo "$4" | sed "s/@D/$1/g; s/@G6/$3/g; s/@G/$2/g"
 }
 
-# run NAME COMMAND...: the client has the server's address behind it.
+# run NAME COMMAND...: the client gets the server's address appended.
 run() {
 	name=$1
 	shift
@@ -44,9 +44,9 @@ run() {
 	pair "$1" "$name" $port "$(on "$server_side" "$* -p $port")" "$(on "$client_side" "$* -p $port $host")"
 }
 
-# Soft-RoCE under emulation takes milliseconds for a packet: timeouts of 4 s and few messages.
+# Emulated Soft-RoCE takes milliseconds per packet: use timeouts of 4 s and few messages.
 perftest="-d @D -x @G -F -u 18"
-# READs and atomics outstanding: perftest asks for all that its own device has, more than the other side can take.
+# Outstanding READs and atomics: perftest asks for the maximum of its own device, more than the peer supports.
 few="-o 4"
 
 brief() {
@@ -100,7 +100,7 @@ programs() {
 	done
 }
 
-# Every opcode with its data verified, by the program that verifies tern against itself.
+# Every opcode with verified data, by the program that also tests tern against tern.
 verify_with() {
 	server=$(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")
 	client=$(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $control $*")
@@ -117,8 +117,8 @@ verify_with() {
 
 verify() {
 	port=$((port + 1))
-	# Of Soft-RoCE's own send queue, which fails these two with Soft-RoCE as the peer, too. Not flush_after_writes: the
-	# ICRC of Soft-RoCE's FLUSH is wrong to the judge (to tshark tern's is right), and it answers none that is right.
+	# Soft-RoCE as the sender fails these two even with Soft-RoCE as its peer. No flush_after_writes: according to the judge
+	# Soft-RoCE's FLUSH has a wrong ICRC (tshark agrees with tern's), and Soft-RoCE answers none with a right one.
 	own=
 	[ $where = to-tern ] || own="gather_scatter inline_data"
 	verify_with 'send*sizes*' 'write*sizes*' 'read*sizes*' every_mtu rdma_sge_list fetch_add compare_swap fence write_then_send \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# kunit.sh: loads the drivers' KUnit modules and passes on what each test said. KUnit itself is in the debug lane's kernel.
+# kunit.sh: loads the drivers' KUnit modules and prints the result of each test. The debug lane's kernel has KUnit built in.
 . /tern/conf
 shopt -s nullglob
 suites=0
@@ -8,7 +8,7 @@ for ko in "/mnt/tern/$OUT"/tern*_test.ko; do
 	module=${ko##*/} module=${module%.ko}
 	before=$(ls /sys/kernel/debug/kunit)
 	if ! insmod "$ko"; then
-		echo "not ok kunit/$module - it does not load"
+		echo "not ok kunit/$module - cannot be loaded"
 		continue
 	fi
 	for suite in $(comm -13 <(echo "$before") <(ls /sys/kernel/debug/kunit)); do
@@ -28,6 +28,6 @@ for ko in "/mnt/tern/$OUT"/tern*_test.ko; do
 			}
 			END { if (!n) print "not ok kunit/" suite " - no result" }' "$results"
 	done
-	rmmod "$module" || echo "not ok kunit/$module - it does not go"
+	rmmod "$module" || echo "not ok kunit/$module - cannot be unloaded"
 done
 [ $suites -gt 0 ] || echo "not ok kunit - no suite ran"

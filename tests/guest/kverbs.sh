@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# kverbs.sh: the kernel's verbs, by tern_kverbs.ko: used, ended with the driver, and ended when the device is dead.
+# kverbs.sh: tests kernel verbs with tern_kverbs.ko: use, unload of the driver, and unload with a dead device.
 . /tern/conf
 group=kverbs
 # shellcheck source=tests/guest/results.sh
@@ -11,14 +11,14 @@ done
 bdf=$(basename "$(dirname /sys/bus/pci/drivers/tern/*/net)")
 pci=/sys/bus/pci/devices/$bdf
 seen=0
-report() { # PART: what the module said since the last time
+report() { # PART: prints the results that the module reported since the last call
 	local lines
 	mapfile -t lines < <(dmesg | sed -n 's/.*kverbs: \(\(not \)\?ok .*\)/\1/p')
 	printf '%s\n' "${lines[@]:seen}" | sed "s|kverbs/|kverbs/$1/|"
 	seen=${#lines[@]}
 }
 alive() { tern-objects | grep -E '^alive_(pd|cq|mr|qp) ' | xargs; }
-settled() { # COUNTS: uverbs and others let go a little later
+settled() { # COUNTS: waits, because uverbs and others release objects a little later
 	local i
 	for ((i = 0; i < 600; i++)); do
 		[ "$(alive)" = "$1" ] && return
@@ -43,7 +43,7 @@ report unload
 tern-up
 report load-use
 
-# A function whose memory decoding is off reads all ones, as one that was pulled out does.
+# With memory decoding off the function reads as all ones, like one that was unplugged.
 printf '\0\0' | dd of="$pci/config" bs=1 seek=4 conv=notrunc status=none
 sleep 3
 check dead-unload timeout 300 rmmod tern_ib

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Loading, unloading, killing, unbinding, resetting: nothing stays behind, nothing is said in
-# dmesg. Runs in vm1; prints ok / not ok lines.
+# lifecycle.sh: loads, unloads, kills, unbinds, resets: no object is left over, and dmesg stays clean.
+# Runs in vm1.
 set -u
 group=lifecycle
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
 pids=
 
-# The live objects, one a line; GIDs come and go with addresses.
+# The live objects, one per line, without GIDs, which follow addresses.
 objects() { tern-objects | grep -v alive_gid; }
 same_objects() {
 	local now
@@ -17,7 +17,7 @@ same_objects() {
 	diff <(echo "$baseline") <(echo "$now") | tr '\n' ' '
 	return 1
 }
-settled() { # the kernel frees a killed process's objects a moment after it
+settled() { # waits, because the kernel frees a killed process's objects a little later
 	local i
 	for ((i = 0; i < 600; i++)); do
 		same_objects >/dev/null && return
@@ -31,7 +31,7 @@ trouble() {
 	return 0
 }
 
-traffic() { # starts a loopback transfer that does not end by itself; $pids
+traffic() { # starts an endless loopback transfer; sets $pids
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
 	pids=$!
 	wait-listen 18600

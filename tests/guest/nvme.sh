@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# nvme.sh: vm2 exports a disk in memory with nvmet-rdma, vm1 has a file system on it through nvme-rdma: kernel verbs, the
-# connection manager and fast registration as a storage driver uses them.
+# nvme.sh: vm2 exports a disk in memory with nvmet-rdma, and vm1 has a file system on it through nvme-rdma. Tests kernel verbs,
+# the connection manager and fast registration as a storage driver uses them.
 set -u
 nqn=nqn.2014-08.org.nvmexpress:tern-test
 host=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:7e177e17-0000-4000-8000-000000000001
@@ -12,7 +12,7 @@ group=nvme
 . "${0%/*}/results.sh"
 on2() { ssh vm2 "$@"; }
 
-# The live objects of vmI, one a line; GIDs come and go with addresses.
+# The live objects of a machine, one per line, without GIDs, which follow addresses.
 objects() { ssh "$1" 'tern-objects | grep -v alive_gid'; } # VM
 same_objects() { # VM BEFORE
 	local i now
@@ -46,7 +46,7 @@ export_disk() { # ADDRESS FAMILY PORT
 	echo 4420 >addr_trsvcid
 	ln -s ../../subsystems/$nqn subsystems/"
 }
-# shellcheck disable=SC2016 # for vm2's shell
+# shellcheck disable=SC2016 # expanded in vm2
 withdraw_disk() {
 	on2 'cd /sys/kernel/config/nvmet || exit
 	rm -f ports/*/subsystems/*
@@ -64,7 +64,7 @@ find_disk() {
 }
 connect() { # ADDRESS
 	nvme connect -t rdma -a "$1" -s 4420 -n "$nqn" -i 2 -Q 64 "${host[@]}" || return
-	for ((i = 0; i < 900; i++)); do # a debug kernel takes its time
+	for ((i = 0; i < 900; i++)); do # a debug kernel is slow
 		[ -b "/dev/$(find_disk)" ] && return
 		sleep 0.2
 	done
@@ -89,7 +89,7 @@ random_4k() {
 		return 1
 	}
 }
-# What vm2 finds on the disk itself, which nobody else may have open for that.
+# Whether vm2 finds the file on the disk, which must not be open elsewhere.
 target_has_it() {
 	[ "$(on2 'ns=$(echo /sys/kernel/config/nvmet/subsystems/*/namespaces/1) loop=$(cat /run/nvme.loop)
 		echo 0 >$ns/enable
@@ -98,7 +98,7 @@ target_has_it() {
 		umount /run/nvme.mnt
 		echo 1 >$ns/enable')" = "$sum" ]
 }
-# Through the disk as a whole, without a file system: large requests and the other address family.
+# The raw disk, with large requests and the other address family.
 raw_v6() {
 	local sum2
 	connect fd77::2 && disk=$(find_disk) || return
@@ -118,7 +118,7 @@ disk=
 check export export_disk 10.77.0.2 ipv4 1
 if check connect connect 10.77.0.2; then
 	check first-disconnect disconnect
-	# From here on: ib_core keeps the CQs that storage drivers share until the RDMA device goes.
+	# Count from here on: ib_core keeps the CQs that storage drivers share until the RDMA device is removed.
 	before1=$(objects vm1) before2=$(objects vm2)
 	check connect-again connect 10.77.0.2
 	disk=$(find_disk)

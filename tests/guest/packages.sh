@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# packages.sh: inside of a plain Debian, as root. The first time the packages are installed and the machine starts again.
+# packages.sh: runs as root in a plain Debian machine. The first run installs the packages and reboots.
 exec >/dev/ttyS0 2>&1 </dev/null
 cd "${0%/*}" || exit
 check() { # NAME CMD...
@@ -17,7 +17,7 @@ if [ ! -e /var/lib/tern-test ]; then
 	exit
 fi
 
-# Nothing was loaded by hand: udev found the drivers by the device's number.
+# udev must have loaded the drivers by the device's id.
 tries=0
 until [ -e /sys/class/infiniband/tern0 ] || [ $tries -ge 120 ]; do
 	tries=$((tries + 1))

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154,SC2029
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced: runs a program twice, a server and its client, in one machine or in two, and says how it went.
-# What ran is remembered for the matrix at the end.
+# Sourced: runs a program as server and client, in one machine or between two, and prints the result.
+# A matrix at the end counts the runs.
 
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -13,13 +13,13 @@ log=$(mktemp)
 matrix=$(mktemp)
 trap 'rm -f "$check_log" "$log" "$log.s" "$log.ended" "$matrix"' EXIT
 retried=0
-patience=400 # seconds: a bound on what hangs
+patience=400 # seconds: bounds a hang
 where=loopback
 control=127.0.0.1
 ip=10.77.0.1
 ip6=fd77::1
 
-# place loopback|across: where the servers are from here on.
+# place loopback|across: selects where the servers run.
 place() {
 	where=$1
 	control=127.0.0.1 ip=10.77.0.1 ip6=fd77::1
@@ -27,15 +27,15 @@ place() {
 	[ "$where" = loopback ] || ssh vm2 true
 }
 
-# there CMD: a shell command in the server's machine.
+# there CMD: runs a shell command in the server's machine.
 there() {
 	if [ "$where" = across ]; then ssh vm2 "$1"; else sh -c "$1"; fi
 }
 
-# here CMD: the same in the client's.
+# here CMD: runs a shell command in the client's machine.
 here() { sh -c "$1"; }
 
-# Attachments to multicast groups in the server's machine.
+# Counts attachments to multicast groups in the server's machine.
 attachments() { there 'tern-objects | sed -n "s/^alive_mcast //p"'; }
 
 # ready PORT BEFORE: waits until the server listens, or has ended.
@@ -43,7 +43,7 @@ ready() {
 	tries=0
 	until [ -s "$log.ended" ] || [ $tries -ge 150 ]; do
 		tries=$((tries + 1))
-		# A connect that is only tried and closed would end some servers: look instead.
+		# Do not connect to find out: some servers end when a connection closes.
 		case $1 in
 		-*) [ "$(attachments)" -lt $(($2 + ${1#-})) ] || return ;;
 		*) ! there "wait-listen $1 2" || return ;;
@@ -52,7 +52,7 @@ ready() {
 	done
 }
 
-# The line in which one end says that rdma_cm gave up on a connection; nothing when an end said anything of data.
+# Prints the line in which one end reports that rdma_cm gave up a connection; fails if an end complained about data.
 cm_gave_up() {
 	[ $status != 124 ] && [ $server_status != 124 ] || return
 	! grep -qiE 'mismatch|corrupt|data (error|verification)|wrong data' "$log" "$log.s" || return
@@ -62,10 +62,10 @@ cm_gave_up() {
 		-e '(rconnect|rdma_connect|rdma_create_ep|rdma_resolve_[a-z]*).*(timed out|refused|reset)'
 }
 
-# What a server is killed by: the kernel keeps 15 letters of a name.
+# The name to kill a server by: the kernel keeps 15 characters.
 name_of() { printf %.15s "${1%% *}"; }
 
-# Runs $serve there and $call here once; $status and $server_status.
+# Runs $serve there and $call here once; sets $status and $server_status.
 attempt() {
 	endless=0 run=$serve before=0
 	case $run in '&'*) endless=1 run=${run#&} ;; esac
@@ -87,10 +87,10 @@ attempt() {
 	[ $endless = 0 ] || server_status=0
 }
 
-# pair PROGRAM NAME PORT SERVER-COMMAND CLIENT-COMMAND: PROGRAM is the matrix's row. PORT is what the server listens
-# at, or -N when it has none but attaches N QPs to a group. A server that does not end by itself has its command begin
-# with '&'. A connection that rdma_cm gave up is tried again, twice at most, and counted: it is the kernel's protocol on
-# a machine that had no time for it. Nothing else is.
+# pair PROGRAM NAME PORT SERVER-COMMAND CLIENT-COMMAND: PROGRAM is the row in the matrix. The server listens at PORT; -N instead
+# means that it attaches N QPs to a multicast group. '&' before the server's command marks a server that does not end by itself.
+# If rdma_cm gives up a connection, which the kernel's protocol does on a machine under load, the run is repeated and counted,
+# twice at most. Nothing else is repeated.
 pair() {
 	program=$1 name=$2 at=$3 serve=$4 call=$5
 	for try in 1 2 3; do
@@ -109,7 +109,7 @@ pair() {
 	fi
 }
 
-# show_matrix: a line for each program, runs that passed of those that ran.
+# show_matrix: prints for each program the number of passed runs and of all runs.
 show_matrix() {
 	awk 'function cell(p, w) { return (p, w) in all ? good[p, w] + 0 "/" all[p, w] : "-" }
 		!($1 in seen) { seen[$1] = ++n; name[n] = $1 }

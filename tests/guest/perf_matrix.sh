@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
-# All ibv_*_pingpong and all of perftest that tern's transports allow: RC, UC, UD, XRC, with and without SRQ, event
-# mode and rdma_cm (-R). usage: perf_matrix.sh [loopback|loopback-brief|loopback-rest|across]...; one ok/not ok line each, and a
-# matrix. loopback-brief is one run of each program in each mode; loopback-rest is what that leaves out.
+# Runs ibv_*_pingpong and perftest, as far as tern's transports allow: RC, UC, UD, XRC, with and without SRQ, event mode and
+# rdma_cm (-R). usage: perf_matrix.sh [loopback|loopback-brief|loopback-rest|across]...; prints a line for each run, and a matrix.
+# loopback-brief runs each program once in each mode; loopback-rest runs what loopback-brief leaves out.
 set -u
 group=perf
 . "${0%/*}/pairs.sh"
 port=18700
 
-# run NAME COMMAND...: the same program twice, the client with the server's address behind it.
+# run NAME COMMAND...: runs COMMAND as server and client; the client gets the server's address appended.
 run() {
 	[ $part = rest ] || run_now "$@"
 }
-# more NAME COMMAND...: the same, for what loopback-brief leaves out.
+# more NAME COMMAND...: the same, but not in loopback-brief.
 more() {
 	[ $part = brief ] || run_now "$@"
 }
@@ -61,7 +61,7 @@ perftest_rc() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		more "$tool-1byte" $tool $common -s 1 -n 200
 		run "$tool-all" $tool $common -a -n 5 --tx-depth=16
-		# perftest has no event mode for writes: their completions are polled.
+		# perftest has no event mode for writes.
 		[ $tool = ib_write_bw ] || run "$tool-events" $tool $common -e -s 65536 -n 100 --tx-depth=16
 		run "$tool-bidir" $tool $common -b -s 65536 -n 100 --tx-depth=16
 		run "$tool-4qps" $tool $common -q 4 -s 4096 -n 200 --tx-depth=16
@@ -98,7 +98,7 @@ perftest_others() {
 		for type in UC UD; do
 			run "$tool-$type" $tool $common -c $type -s 1024 -n 200 $depth
 			more "$tool-$type-events" $tool $common -c $type -e -s 1024 -n 100 $depth
-			# perftest refuses -R with UC by itself.
+			# perftest refuses -R with UC.
 			[ $type = UC ] || run "$tool-$type-cm" $tool $common -c $type -R -s 1024 -n 100 $depth
 		done
 		more "$tool-UD-srq" $tool $common -c UD --use-srq -s 1024 -n 100 $depth
@@ -117,7 +117,7 @@ perftest_others() {
 	not_ok gid "$dev has no IPv4 GID"
 	exit 1
 }
-# A timeout of 4 s: under load the peer may not be scheduled for longer than perftest thinks.
+# A timeout of 4 s: under load the peer may wait for a processor longer than perftest's default.
 common="-d $dev -x $gid -F -u 18"
 for w in "${@:-loopback}"; do
 	part=${w#loopback-}

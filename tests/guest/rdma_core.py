@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs rdma-core's own tests on tern0 and holds them to an expectation.
+"""Runs rdma-core's own tests on tern0 and compares their outcomes with an expectation.
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [MODULE...]
 
-The expectation names every test of the modules: 'pass', or 'skip' or 'fail' with the reason why it
-may. A test that does anything else, is missing or unknown makes the run fail. Each module runs in a process of its own.
+The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
+another outcome, is missing or is not listed. Each module runs in a process of its own.
 """
 import argparse
 import json
@@ -18,12 +18,12 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEVICE = "tern0"
-MODULE_TIMEOUT = 1200  # seconds; bounds a hang
-PATIENCE = 10  # the tests' own limits are those of a fast machine
+MODULE_TIMEOUT = 1200  # seconds, bounds a hang
+PATIENCE = 10  # the tests' time limits assume a fast machine
 
 
 def ipv4_gid_index():
-    """Index of the first IPv4 GID: the one every lane of the lab has."""
+    """Index of the first IPv4 GID, which every lane has."""
     gids = f"/sys/class/infiniband/{DEVICE}/ports/1/gids"
     for index in sorted(os.listdir(gids), key=int):
         with open(os.path.join(gids, index)) as f:
@@ -62,7 +62,7 @@ class Recorder(unittest.TextTestResult):
 
 
 def be_patient():
-    """PATIENCE times the limits that the tests set for completions, barriers and processes."""
+    """Multiplies the tests' time limits for completions, barriers and processes by PATIENCE."""
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
     from tests import utils
@@ -79,7 +79,7 @@ def be_patient():
 
 
 def child(tests_dir, module, gid):
-    """Loads one module without the package's own loader, which imports them all."""
+    """Runs one module without the package's loader, which imports all of them."""
     sys.path.insert(0, tests_dir)
     package = types.ModuleType("tests")
     package.__path__ = [tests_dir]
@@ -93,11 +93,11 @@ def child(tests_dir, module, gid):
 
 
 def run_module(tests_dir, module, gid):
-    """Runs one module in a process; {id: (outcome, detail)} and whether it ended by itself."""
+    """Runs one module in a process; returns {id: (outcome, detail)} and the exit status."""
     read, write = os.pipe()
     command = [sys.executable, os.path.abspath(__file__), "--child", module, "--tests", tests_dir,
                "--gid", gid]
-    # The shell moves the pipe to descriptor 3, where the child expects it.
+    # The shell moves the pipe to descriptor 3, which the child expects.
     process = subprocess.Popen(["sh", "-c", f'exec "$@" 3>&{write}', "sh", *command],
                                pass_fds=[write])
     os.close(write)
@@ -107,7 +107,7 @@ def run_module(tests_dir, module, gid):
     with os.fdopen(read) as lines:
         for line in lines:
             name, outcome, detail = json.loads(line)
-            # A subtest's failure is not undone by the test's own end.
+            # The end of a test must not replace a subtest's failure.
             if results.get(name, ("",))[0] != "fail":
                 results[name] = (outcome, detail)
     status = process.wait()
@@ -129,7 +129,7 @@ def read_expectation(path):
 
 
 def judge(expected, results):
-    """(verdict, name, outcome, note) of each test expected or seen."""
+    """(verdict, name, outcome, note) of each test that is expected or was run."""
     for name in sorted(expected.keys() | results.keys()):
         outcome, detail = results.get(name, ("missing", ""))
         want, reason = expected.get(name, ("unknown", ""))

@@ -1,10 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# 50 times both modules out and in again: idle, right after a kill, under a living process, before
-# the driver has settled. Nothing stays behind, nothing is said in dmesg. Runs in vm1; prints ok /
-# not ok lines.
+# reload.sh: unloads and loads both modules 50 times: idle, right after a kill, under a running process, before the driver has
+# settled. No object is left over, and dmesg stays clean. Runs in vm1.
 #
-#   reload.sh [ROUNDS [traffic]]   traffic: each round under a living process with all its traffic
+#   reload.sh [ROUNDS [traffic]]   traffic: each round under a running process with traffic
 set -u
 . /tern/conf
 rounds=${1:-50}
@@ -14,13 +13,13 @@ group=reload
 . "${0%/*}/results.sh"
 victim=
 
-# The live objects and pinned pages, one a line; GIDs come and go with addresses.
+# The live objects and pinned pages, one per line, without GIDs, which follow addresses.
 objects() {
 	tern-objects | grep -v alive_gid
 	echo 1 >/proc/sys/vm/stat_refresh
 	awk '$1 ~ /^nr_foll_pin_/ { n += $1 ~ /acquired/ ? $2 : -$2 } END { print "pinned_pages", n }' /proc/vmstat
 }
-settled() { # a killed process's objects and the core's own come and go a moment later
+settled() { # waits, because objects of a killed process and of the core change a little later
 	local i
 	for ((i = 0; i < 600; i++)); do
 		[ "$(objects 2>&1)" = "$baseline" ] && return
@@ -29,17 +28,17 @@ settled() { # a killed process's objects and the core's own come and go a moment
 	diff <(echo "$baseline") <(objects 2>&1) | grep '^[<>]' | tr '\n' ' '
 	return 1
 }
-start_victim() { # a process that uses all that the device has, and may fork, until it is killed
+start_victim() { # a process that uses everything of the device, and may fork, until it is killed
 	setsid killer --victim "$1" &
 	victim=$!
 	sleep 0.3
 }
-# Forked children outlive it, with all that is open and mapped, until bury_victim.
+# Forked children keep files and mappings open until bury_victim.
 kill_victim() { kill -KILL "$victim"; }
 bury_victim() {
 	kill -KILL -- "-$victim" 2>/dev/null
 	wait "$victim" 2>/dev/null
-	[ $? = 137 ] # killed, and not dead of its own before
+	[ $? = 137 ] # it was killed, and had not ended before
 }
 unload() { rmmod tern_ib && rmmod tern; }
 
@@ -48,27 +47,27 @@ baseline=$(objects)
 ok objects-are-counted
 
 kills=0
-# shellcheck disable=SC2094 # the log is read when a round has gone wrong
+# shellcheck disable=SC2094 # the log is read when a round has failed
 for ((round = 1; round <= rounds; round++)); do
 	why=
 	kind=$((round % 5))
 	[ "$manner" != traffic ] || kind=3
 	case $kind in
-	1 | 2) # the kernel is still taking the objects away
+	1 | 2) # the kernel is still destroying the objects
 		start_victim "$round"
 		kill_victim
 		unload || why="unload right after a kill"
-		bury_victim || why="the process died before it was killed"
+		bury_victim || why="the process ended before it was killed"
 		kills=$((kills + 1))
 		;;
-	3) # the process finds its device gone, and is killed later
+	3) # the process loses its device, and is killed later
 		start_victim "$round"
 		unload || why="unload under a living process"
 		sleep 0.3
-		bury_victim || why="the process died of the loss of its device"
+		bury_victim || why="the process ended because its device disappeared"
 		kills=$((kills + 1))
 		;;
-	4) # out as soon as it is in
+	4) # unload right after load
 		unload || why="unload"
 		{ insmod "/mnt/tern/$OUT/tern.ko" && insmod "/mnt/tern/$OUT/tern_ib.ko" && unload; } ||
 			why="unload right after load"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# removal.sh: the adapter is pulled out while it works, and another one comes into its place; it is removed in good order, reset
-# and unbound while it works. Runs in vm1.
+# removal.sh: tests surprise removal of the adapter under traffic and its replacement; then orderly removal, reset and unbinding
+# under traffic. Runs in vm1.
 set -u
 group=removal
 # shellcheck source=tests/guest/results.sh
@@ -11,10 +11,10 @@ log=$(mktemp)
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
 
-# A process that watches, and traffic that nobody ends; both started before the adapter goes.
-start() { # NAME
+# start NAME: starts a process that watches for events, and endless traffic, before the adapter is removed.
+start() {
 	rm -f /run/removal.go
-	# Without it libibverbs reports as failed what the kernel has destroyed when the adapter was unplugged.
+	# Without this variable libibverbs reports an error for objects that the kernel destroyed at the removal.
 	RDMAV_ALLOW_DISASSOC_DESTROY=1 removal "$1" /run/removal.go >"$log.watch" 2>&1 &
 	watcher=$!
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
@@ -22,7 +22,7 @@ start() { # NAME
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
 	until_true 60 grep -qs ready "$log.watch"
 }
-# The watcher ends by itself; its lines are results.
+# The watcher ends by itself, and fails if one of its results does.
 finish() {
 	touch /run/removal.go
 	wait $watcher
@@ -33,7 +33,7 @@ finish() {
 
 check works pingpong
 
-# An adapter in the same slot, found by a scan of the bus; the process lets go first.
+# A new adapter in the same slot, found by a bus scan, after the process has released its objects.
 check start-1 start rescan
 check pull-1 labctl removed vm1 on
 check config-space-reads-ones sh -c "od -A n -t x1 -N 4 /sys/bus/pci/devices/$pci/config | grep 'ff ff ff ff'"
@@ -45,7 +45,7 @@ check scan sh -c "echo 1 >/sys/bus/pci/devices/$pci/remove && echo 1 >/sys/bus/p
 check up-1 tern-up
 check works-1 pingpong
 
-# Unplugged afterwards, while the process still has its objects; another adapter is plugged in.
+# Hot unplug while the process still has its objects, then hot plug of another adapter.
 check start-2 start replug
 check pull-2 labctl removed vm1 on
 check told-2 until_true 60 grep -q 'queues-live' "$log.watch"
@@ -57,7 +57,7 @@ check plug labctl qmp vm1 device_add driver=tern id=tern0 bus=rp1 netdev=wire ma
 check up-2 tern-up
 check works-2 pingpong
 
-# In good order, but with a process that holds all it has and traffic that does not end.
+# Orderly removal, with a process that keeps its objects and with endless traffic.
 function_of() { echo "/sys/bus/pci/devices/$pci"; }
 remove() { echo 1 >"$(function_of)/remove" && gone; }
 rescan() { echo 1 >/sys/bus/pci/rescan; }
@@ -70,7 +70,7 @@ orderly() { # NUMBER OUT BACK
 	check "told-$1" until_true 60 grep -q 'queues-live' "$log.watch"
 	[ "$3" = true ] || check "$3" "$3"
 	check "up-$1" tern-up
-	# The old objects are still there when the new device works.
+	# The old objects still exist when the new device works.
 	check "works-$1" pingpong
 	check "watcher-$1" finish
 	end-test

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Sourced: result lines. A script sets $group first and ends with `exit $failed`.
+# Sourced: prints result lines. A script sets $group first and ends with `exit $failed`.
 failed=0
 check_log=$(mktemp)
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# window-example.sh: Documentation/examples/window.c with the server in vm2: lent, used, revoked, refused.
+# window-example.sh: runs Documentation/examples/window.c with the server in vm2: a window is bound, used, revoked and refused.
 bin=/mnt/tern/build/guest/window
 group=window-example
 # shellcheck source=tests/guest/results.sh
@@ -13,17 +13,17 @@ client=$?
 wait $server
 server=$?
 
-says() { # NAME END LINE...: the program of that end has ended well and said each line
+says() { # NAME END STATUS LINE...: the program of that end has succeeded and printed each line
 	local name=$1 end=$2 status=$3 line
 	shift 3
 	for line; do
 		if ! grep -qE -- "$line" "/run/window.$end"; then
-			not_ok "$name" "the $end does not say: $line"
+			not_ok "$name" "the $end did not print: $line"
 			return
 		fi
 	done
 	if [ "$status" != 0 ]; then
-		not_ok "$name" "the $end ends with $status: $(tail -n 1 "/run/window.$end")"
+		not_ok "$name" "the $end ended with $status: $(tail -n 1 "/run/window.$end")"
 	else
 		ok "$name"
 	fi
