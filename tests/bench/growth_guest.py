@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""growth_guest.py: makes queue pairs, then registers memory. After each step it says how many there are and waits until somebody
-outside has looked at the emulator: /mnt/share/growth-STEP, and -STEP.seen from there."""
+"""growth_guest.py: creates queue pairs, then registers memory. After each step it writes their number to /mnt/share/growth-STEP and
+waits for growth-STEP.seen, which the host writes after it has measured QEMU."""
 import ctypes
 import mmap
 import os
@@ -37,7 +37,7 @@ def step(name, number):
 context = Context(name="tern0")
 pd = PD(context)
 cq = CQ(context, 16)
-# One entry for each page of 4 KiB, as for memory that is not in large pages.
+# Small pages, so that each 4 KiB has a page list entry.
 memory = mmap.mmap(-1, BYTES)
 memory.madvise(MADV_NOHUGEPAGE)
 address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -52,7 +52,7 @@ def register(number, length):
     return [MR(pd, length, 0, address=address) for _ in range(number)]
 
 
-# What the emulator translates on the way is not the device's.
+# Warm up: memory for translated code does not count as the device's.
 for made in make_qps(64), register(1, mmap.PAGESIZE):
     for thing in made:
         thing.close()
@@ -61,5 +61,5 @@ qps = make_qps(QPS)
 step("qps", count("alive_qp"))
 mrs = register(REGIONS, BYTES)
 step("pages", count("page_entries"))
-# The process and the machine end here; taking all apart one by one would only take time.
+# Skip the destruction of all objects: the machine ends anyway.
 os._exit(0)

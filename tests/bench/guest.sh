@@ -1,6 +1,6 @@
 #!/bin/bash
-# guest.sh SECONDS: what `make bench` measures in the guests, in vm1 of two machines with --virtio-wire. Lines of JSON, results
-# of iperf3 and of mmio_store are left in the directory shared with the host.
+# guest.sh SECONDS: makes the measurements of `make bench` in the guests. Runs in vm1 of two machines with --virtio-wire. Leaves
+# lines of JSON and the results of iperf3 and mmio_store in the directory shared with the host.
 set -u
 export PATH=/mnt/tern/build/guest:$PATH
 seconds=$1
@@ -16,7 +16,7 @@ bench() { # DEV WORD...
 		failed=1
 	}
 }
-# One device after the other in each step, so that both see the machine in the same mood.
+# Alternate between the devices, so that both see the same load.
 for dev in tern0 rxe0; do bench $dev loop; done
 for dev in tern0 rxe0; do
 	# shellcheck disable=SC2029
@@ -25,8 +25,8 @@ for dev in tern0 rxe0; do
 	wait
 done
 bench tern0 memory
-# Its windows, the last of these, fail now and then: what was measured before stands.
-verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines || echo "bench: that was Soft-RoCE; the figure is left out" >&2
+# Soft-RoCE's windows, which come last, sometimes fail: keep the earlier figures.
+verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines || echo "bench: Soft-RoCE failed; its remaining figures are left out" >&2
 bench tern0 limits
 for net in tern0:77 rxe0:79; do
 	ssh vm2 iperf3 -s -1 -D
@@ -35,7 +35,7 @@ for net in tern0:77 rxe0:79; do
 		sleep 0.2
 	done
 done
-# The doorbell page belongs to the driver as long as there is one.
+# A bound driver owns the doorbell page: unbind it.
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 echo "$pci" >/sys/bus/pci/drivers/tern/unbind
 mmio_store "/sys/bus/pci/devices/$pci/resource2" >$out/mmio || failed=1

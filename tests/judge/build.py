@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Packets and conversations for the judge's test. Knows nothing of how the judge reads them.
+"""Packets and conversations for the judge's test. Shares no code with the judge's decoder.
 
 A frame is a dict of its fields; encode() packs it. A Scene is a list of frames with times, which a test changes before it is
 written to a file.
@@ -29,7 +29,7 @@ def sum16(data):
     return ~total & 0xFFFF
 
 
-# What stands behind the BTH, in this order; a frame has those of its keys that are there.
+# The headers after the BTH, in order; a frame has those whose keys it has.
 def headers(f):
     out = b""
     if "qkey" in f:
@@ -101,7 +101,7 @@ def text(n, seed=1):
 
 
 class Scene:
-    """Frames in the order of time."""
+    """The frames, ordered by time."""
 
     def __init__(self):
         self.now = 1_000_000_000
@@ -121,7 +121,7 @@ class Scene:
         self.frames = [f for f in self.frames if not any(f is d for d in frames)]
 
     def insert(self, where, frame, after=100):
-        """Puts a copy of a frame behind another."""
+        """Inserts a copy of a frame after another."""
         frame = dict(frame, time=where["time"] + after, tag="planted")
         at = next(i for i, f in enumerate(self.frames) if f is where)
         self.frames.insert(at + 1, frame)
@@ -138,7 +138,7 @@ class Scene:
 
 
 class Link:
-    """One direction of a connection: x's requests and y's responses. `back` makes the other one."""
+    """One direction of a connection: x's requests and y's responses. `back` creates the other direction."""
 
     def __init__(self, scene, qx=0x11, qy=0x22, psn=0xFFFFF8, cls=RC, mtu=1024, msn=0, ip6=False, srq=None, vlan=None, port=None):
         self.scene, self.cls, self.mtu = scene, cls, mtu
@@ -170,7 +170,7 @@ class Link:
         return self.respond(0x11, psn, tag, syndrome=syndrome, **more)
 
     def data(self, kind, n, tag=None, imm=None, inv=None, se=0, va=0x10000, key=0x77, parts=None, seed=1, first_psn=None):
-        """The request packets of a SEND (kind 0) or WRITE (kind 6); PSNs go on unless first_psn repeats a message."""
+        """The request packets of a SEND (kind 0) or WRITE (kind 6); PSNs continue unless first_psn repeats a message."""
         repeat = first_psn is not None
         psn = first_psn if repeat else self.psn
         whole = text(n, seed)
@@ -212,7 +212,7 @@ class Link:
         self.respond(0x11, self.psn - 1 if psn is None else psn, tag and tag + ".ack")
 
     def ask_read(self, n, tag=None, skip=0, psn=None, va=0x20000, key=0x99):
-        """A READ request; from packet `skip` on when it is repeated."""
+        """A READ request; a repeated one begins at packet `skip`."""
         new = psn is None
         psn = self.psn if new else psn
         self.request(0x0C, psn + skip, tag, va=va + skip * self.mtu, key=key, dma=n - skip * self.mtu, ack=1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One capture is read twice: once to learn who talks to whom, once to judge."""
+"""Reads a capture twice: first to find the connections, then to check them."""
 from flows import Connections
 from frame import OPCODES, RC, UC, UD, XRC, Decoder, records
 from reliable import Connection
@@ -7,26 +7,26 @@ from unreliable import Datagrams, UcStream
 
 
 class Taps:
-    """What the place of the capture lets us conclude."""
+    """Conclusions from the place of the capture."""
 
     def __init__(self, kind="sender", devices=(), lossless=False, faults=False):
         self.kind, self.devices, self.lossless, self.faults = kind, frozenset(devices), lossless, faults
 
     def complete_from(self, mac):
-        """Whether everything that this station sends to the wire is in the capture, in this order."""
+        """Whether the capture has everything that this station sends to the wire, in this order."""
         return self.kind in ("sender", "both") or mac in self.devices
 
     def complete(self, flow):
         return self.lossless or self.complete_from(flow.smac)
 
     def exact(self, flow):
-        """Whether a frame in the capture is one that arrives at its destination, just then."""
+        """Whether a captured frame arrives at its destination at that moment."""
         if self.faults and (self.kind == "both" or flow.smac == flow.dmac):
-            return False  # it turns round inside: faults lie behind the tap
+            return False  # looped back: faults happen after the tap
         return self.kind in ("receiver", "both") or flow.dmac in self.devices
 
     def orderly(self, mac):
-        """Whether what this station sends is in the capture as it was sent: once, in order, undamaged."""
+        """Whether the capture has the frames of this station as they were sent: once, in order, undamaged."""
         return not self.faults or self.complete_from(mac)
 
 
@@ -66,7 +66,7 @@ class Judge:
 
     def open(self, flow, connections):
         if flow.key[2] == UC:
-            # What is sent while the port is down shows nowhere, and is not repeated.
+            # Frames sent while the port is down are not captured, and not repeated.
             complete = self.taps.complete(flow) and not self.taps.faults
             return UcStream(self.report, connections.path_mtu(flow), complete, self.taps.orderly(flow.smac))
         return Connection(self, flow, connections)

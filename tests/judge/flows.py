@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who talks to whom.
+"""Finds the connections in a capture.
 
-A packet of a connection names the QP it goes to, never the one it comes from. A flow is what goes from one address to one
-QP of another; two flows, there and back, are a connection. Which belong together is learned from the whole capture before
-anything is judged: from the UDP source port, which IBTA's convention (rdma_calc_flow_label) computes from both QP numbers,
-else from responses that carry PSNs of requests just seen. A file given by the user overrides both.
+A packet of a connection has the number of its destination QP, but not of its source QP. A flow is the packets from one address
+to one QP of another; two flows in opposite directions are a connection. They are matched over the whole capture before anything
+is judged: by the UDP source port, which IBTA's convention (rdma_calc_flow_label) computes from both QP numbers, else by responses
+with the PSNs of recent requests. A file given by the user overrides both.
 """
 import collections
 import ipaddress
@@ -12,12 +12,12 @@ import ipaddress
 from frame import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, XRC, find_udp, records
 
 PSN_MASK = 0xFFFFFF
-# Requests that a flow remembers, flows that a response is compared with.
+# The number of requests that a flow remembers, and of flows that a response is compared with.
 RECENT = 64
 
 
 def signed(distance):
-    """A distance of PSNs, -2^23 to 2^23 - 1."""
+    """The distance between PSNs, -2^23 to 2^23 - 1."""
     return ((distance + 0x800000) & PSN_MASK) - 0x800000
 
 
@@ -31,7 +31,7 @@ def convention(a, b):
 
 
 class Flow:
-    """All that goes to one QP from one address, with one UDP source port."""
+    """The packets to one QP from one address and UDP source port."""
     __slots__ = ("key", "smac", "dmac", "first", "recent", "sizes", "response_sizes", "longest", "votes", "peer")
 
     def __init__(self, key, smac, dmac, number):
@@ -47,13 +47,13 @@ class Flow:
 
 
 def _mtu(sizes):
-    """What most of the packets that must be full agree on; None if nothing tells."""
+    """The size of most packets that must be full; None if there are none."""
     good = [(n, size) for size, n in sizes.items() if size in MTUS]
     return max(good)[1] if good else None
 
 
 class Connections:
-    """The flows of a capture, each with the one that comes back, if it was found."""
+    """The flows of a capture, each with its reverse flow, if that was found."""
 
     def __init__(self, path, pairs=(), limit=None):
         self.flows = {}
@@ -97,7 +97,7 @@ class Connections:
             self.vote(flow, psn)
 
     def vote(self, flow, psn):
-        """A response of `flow` answers one of the flows that go the other way: most likely the one that asked first."""
+        """A response in `flow` answers a flow in the opposite direction, most likely the one that requested first."""
         src, dst, cls, _, port = flow.key
         candidates = self.port.get((dst, src, cls, port)) or self.back.get((dst, src, cls), ())[-RECENT:]
         asked = [other for other in candidates if psn in other.recent]
@@ -107,7 +107,7 @@ class Connections:
             other.votes[flow.key] += 1
 
     def pair(self, given):
-        """The surest pairs first."""
+        """The most certain pairs first."""
         scores = []
         for flow in self.flows.values():
             src, dst, cls, qp, port = flow.key
@@ -131,11 +131,11 @@ class Connections:
                 flow.peer, other.peer = other, flow
 
     def path_mtu(self, flow):
-        """Of the requests that a flow carries: (path MTU or None, the least it can be)."""
+        """(path MTU or None, its least possible value) of the requests in a flow."""
         mtu = _mtu(flow.sizes) or (flow.peer and _mtu(flow.peer.response_sizes))
         longest = max(flow.longest, flow.peer.longest if flow.peer else 0)
         return mtu, next((m for m in MTUS if m >= longest), MTUS[-1])
 
     def response_mtu(self, flow):
-        """Of the READ responses that a flow carries."""
+        """The same of the READ responses in a flow."""
         return _mtu(flow.response_sizes) or _mtu(flow.sizes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Captures, and what one frame says: Ethernet, IP, UDP, BTH, extension headers, payload, pad, ICRC.
+"""Reads captures and decodes frames: Ethernet, IP, UDP, BTH, extension headers, payload, pad, ICRC.
 
 Written from the text of IBTA volume 1 (chapter 9, annexes A14, A17, A19), not from the engine's source.
 """
@@ -14,7 +14,7 @@ GSI_QKEY = 0x80010000
 RC, UC, UD, CNP, XRC = 0x00, 0x20, 0x60, 0x80, 0xA0
 CLASS_NAMES = {RC: "RC", UC: "UC", UD: "UD", CNP: "CNP", XRC: "XRC"}
 
-# What a packet belongs to.
+# The transports of packets.
 SEND, WRITE, READ, ATOMIC, FLUSH, ATOMIC_WRITE = "SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"
 READ_RESPONSE, ACK, ATOMIC_ACK, NOTIFY = "READ_RESPONSE", "ACK", "ATOMIC_ACK", "CNP"
 
@@ -22,7 +22,7 @@ ICRC_SEED = zlib.crc32(b"\xff" * 8)
 
 
 class Opcode:
-    """What an opcode of one class consists of. `first` and `last`: of its message or response."""
+    """The properties of an opcode of one class. `first` and `last`: in its message or response."""
     __slots__ = ("code", "cls", "name", "kind", "first", "last", "response", "headers", "payload", "size", "data", "answered")
 
     def __init__(self, code, name, kind, first, last, headers, payload):
@@ -33,7 +33,7 @@ class Opcode:
         self.headers, self.payload = headers, payload
         self.size = 12 + sum(HEADER_SIZE[h] for h in headers)
         self.data = kind in (SEND, WRITE)
-        # Requests that a response of their own answers.
+        # Requests with a response of their own.
         self.answered = kind in (READ, ATOMIC, FLUSH, ATOMIC_WRITE)
 
 
@@ -92,7 +92,7 @@ OPCODES = _opcodes()
 
 
 class Packet:
-    """One RoCE frame, decoded. Fields of headers that it has not are absent."""
+    """One decoded RoCE frame. Fields of missing headers are absent."""
     __slots__ = ("frame", "time", "smac", "dmac", "vlan", "src", "dst", "sport", "op", "solicited", "mig_req", "pad", "version",
                  "p_key", "ecn", "reserved", "dest_qp", "ack_req", "psn", "va", "r_key", "dma_length", "swap_add", "compare",
                  "original", "syndrome", "msn", "imm", "inv_key", "q_key", "source_qp", "srq", "feth", "extended", "length", "payload")
@@ -130,13 +130,13 @@ def records(path):
                 at += 16
                 number += 1
                 if at + caplen > end:
-                    return  # the file ends in a frame
+                    return  # the file ends within a frame
                 yield number, sec * 1_000_000_000 + frac * unit, m[at:at + caplen], caplen == length
                 at += caplen
 
 
 def find_udp(data):
-    """(IP header's offset, UDP header's offset, IPv4 or not) if this is a frame to RoCE's port, else None."""
+    """(offset of the IP header, offset of the UDP header, whether it is IPv4) of a frame to RoCE's port, else None."""
     if len(data) < 42:
         return None
     at = 14
@@ -159,7 +159,7 @@ def find_udp(data):
 
 
 def checksum(data):
-    """The Internet checksum: 0 over what contains a right one."""
+    """The Internet checksum: 0 for data that contains a correct one."""
     if len(data) % 2:
         data += b"\0"
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
@@ -169,7 +169,7 @@ def checksum(data):
 
 
 def icrc(data, ip, udp, ip4, end):
-    """What belongs into the 4 bytes before `end`."""
+    """The ICRC that belongs into the 4 bytes before `end`."""
     head = bytearray(data[ip:udp + 20])
     if ip4:
         head[1] = head[8] = head[10] = head[11] = 0xFF
@@ -182,14 +182,14 @@ def icrc(data, ip, udp, ip4, end):
 
 
 class Decoder:
-    """Frames to packets; complains of what is wrong in a frame by itself."""
+    """Decodes frames to packets, and reports errors within single frames."""
 
     def __init__(self, report, orderly=lambda _: True):
         self.report = report
-        self.orderly = orderly  # by MAC: whether its frames are as they were sent
+        self.orderly = orderly  # by MAC: whether its frames are captured as they were sent
 
     def decode(self, number, time, data, whole):
-        """The packet, or None: not RoCE, or so wrong that its place in a stream cannot be judged."""
+        """The packet, or None if it is not RoCE or too wrong to have a place in a stream."""
         report = self.report
         found = find_udp(data)
         if not found:
@@ -216,7 +216,7 @@ class Decoder:
         return p
 
     def network(self, p, data, ip, udp, ip4):
-        """IP and UDP; the end of the ICRC, or None."""
+        """Checks IP and UDP; returns the end of the ICRC, or None."""
         bad = self.report.complain
         udp_length = data[udp + 4] << 8 | data[udp + 5]
         if ip4:
@@ -238,7 +238,7 @@ class Decoder:
         return end
 
     def base(self, p, data, ip, udp, ip4, end):
-        """BTH, lengths and ICRC. False if the rest cannot be read."""
+        """Checks BTH, lengths and ICRC. False if the rest cannot be decoded."""
         bad = self.report.complain
         code, flags, p.p_key, ecn, dest, ack, psn = struct.unpack_from(">BBHB3sB3s", data, udp + 8)
         p.dest_qp, p.psn = int.from_bytes(dest, "big"), int.from_bytes(psn, "big")
@@ -247,7 +247,7 @@ class Decoder:
             if not right:
                 self.report.damaged += 1
                 return False
-            ecn = 0x40 if code == CNP | 1 else 0  # the byte that no ICRC covers
+            ecn = 0x40 if code == CNP | 1 else 0  # the byte that the ICRC does not cover
         p.op = op = OPCODES.get(code)
         p.length = 0
         if op is None:
@@ -359,7 +359,7 @@ class Decoder:
             bad("ack-request", p, "missing")
 
     def groups(self, p):
-        """Multicast and datagrams."""
+        """Checks multicast and datagrams."""
         bad, checked = self.report.complain, self.report.checked
         ip4 = len(p.dst) == 4
         group = p.dst[0] >> 4 == 14 if ip4 else p.dst[0] == 0xFF

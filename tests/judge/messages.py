@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""FIRST, MIDDLE, LAST, ONLY: what one sender's new packets make of messages. The same for RC, XRC and UC."""
+"""FIRST, MIDDLE, LAST, ONLY: how new packets of a sender form messages, in RC, XRC and UC."""
 from frame import MTUS, UC, WRITE, XRC
 
 UNKNOWN = "unknown"
@@ -11,21 +11,21 @@ class Messages:
     def __init__(self, report, mtu, least_mtu):
         self.report = report
         self.mtu, self.least_mtu = mtu, least_mtu
-        self.kind = None    # of the message under way, or UNKNOWN
-        self.left = None    # bytes of a WRITE that are to come
+        self.kind = None    # of the current message, or UNKNOWN
+        self.left = None    # remaining bytes of a WRITE
         self.srq = None     # of an XRC message
 
     def lost(self):
-        """Packets are missing in the capture, or it begins here."""
+        """Packets are missing from the capture, or it begins here."""
         self.kind = UNKNOWN
 
     def packet(self, p):
-        """A packet that was not sent before."""
+        """A packet sent for the first time."""
         op, checked, bad = p.op, self.report.checked, self.report.complain
         checked["opcode-order"] += 1
         begins = op.first or not op.data
         if self.kind is not UNKNOWN:
-            # The sender of an unreliable connection may give up a message that it cannot read from memory.
+            # The sender of an unreliable connection may abandon a message that it cannot read from memory.
             if begins and self.kind and op.cls != UC:
                 bad("opcode-order", p, f"within a {self.kind}")
             if not begins and self.kind != op.kind:
@@ -53,7 +53,7 @@ class Messages:
             bad("last-length", p, f"{p.length} bytes, path MTU {self.mtu}")
 
     def write(self, p):
-        """The RETH's length is a promise."""
+        """The message must have the length in the RETH."""
         if p.op.first:
             self.left = p.dma_length
         if self.left is None:

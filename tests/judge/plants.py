@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One error for each way to break a rule: in which conversation, and what is changed."""
+"""One planted error for each way to break a rule: the conversation, and the change."""
 from build import MS, Link, datagram, text
 from court import Taps
 from scenes import GROUP4, calm, names_and_places, reader, refused, repaired
@@ -14,7 +14,7 @@ class Plant:
 
 
 def plant(rule, scene, name="", taps=None, **options):
-    """Marks change(scene, link)."""
+    """Registers change(scene, link)."""
     def add(change):
         PLANTS.append(Plant(rule, name, scene, change, taps, options))
         return change
@@ -22,14 +22,14 @@ def plant(rule, scene, name="", taps=None, **options):
 
 
 def change(rule, scene, tag, name="", at=0, taps=None, options=None, **fields):
-    """A frame gets other fields."""
+    """Changes fields of a frame."""
     def apply(s, _):
         s.find(tag)[at].update(fields)
     plant(rule, scene, name, taps, **(options or {}))(apply)
 
 
 def extra(rule, tag, name="", scene=calm, **fields):
-    """A copy of a frame with other fields: one that is wrong by itself, and so has no place in the stream."""
+    """Adds a copy of a frame with other fields: wrong by itself, it has no place in the stream."""
     def apply(s, _):
         s.insert(s.find(tag)[0], {**s.find(tag)[0], **fields})
     plant(rule, scene, name)(apply)
@@ -252,7 +252,7 @@ def _(s, link):
 
 @plant("after-nak", refused, "the responder asks")
 def _(s, link):
-    # It asked before, so this is no other life of its QP.
+    # It has sent a request before, so this is not another generation of its QP.
     back = link.back()
     back.data(0, 10, "early")
     back.data(0, 10, "late")

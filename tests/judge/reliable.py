@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Reliable and extended reliable connections: what a requester repeats and when, what a responder answers.
 
-PSNs are kept as integers that do not wrap: the one next to the newest that has the 24 bits seen.
+PSNs are integers that do not wrap: 24 captured bits stand for the nearest such number to the newest one.
 """
 import bisect
 import collections
@@ -11,15 +11,15 @@ from flows import PSN_MASK, signed
 from frame import ACK, ATOMIC, ATOMIC_ACK, ATOMIC_WRITE, MTUS, READ, READ_RESPONSE, SEND, XRC
 from messages import Messages
 
-# A step of the PSNs that is longer than this is another life of the QP.
+# A longer step of the PSNs means another generation of the QP.
 NEAR = 4096
-# A QP that was reset in between may begin at the same PSN again, not sooner than this.
+# A QP that was reset may begin at the same PSN again, but not sooner than this.
 QUIET = 500_000
-# Where answers may be lost, the requester may repeat its first request all the same for so long.
+# Where responses may be lost, the requester may repeat its first request for this long.
 PATIENCE = 10_000_000_000
-# The NAK that ends a connection is under way for no longer than this.
+# The NAK that ends a connection takes no longer than this.
 FLIGHT = 5_000
-# What was acknowledged is remembered for so many PSNs and such requests.
+# Acknowledged requests are remembered for this many PSNs, and this many with responses of their own.
 KEEP_PSNS = 1024
 KEEP_READS = 128
 
@@ -30,7 +30,7 @@ NAK_SEQUENCE, LAST_NAK = 0x60, 0x63
 
 
 class Answered:
-    """A request that a response of its own answers: READ, atomic, FLUSH, ATOMIC WRITE."""
+    """A request with a response of its own: READ, atomic, FLUSH, ATOMIC WRITE."""
     __slots__ = ("op", "first", "ends", "va", "key", "length", "time", "done", "starts", "original", "wanted")
 
     def __init__(self, p, first, ends):
@@ -38,14 +38,14 @@ class Answered:
         self.va, self.key = p.va, p.r_key
         self.length = p.dma_length if p.op.kind == READ else 0
         self.time, self.done, self.starts, self.original = p.time, False, {first}, None
-        self.wanted = first  # PSN of the response that the requester takes next
+        self.wanted = first  # PSN of the response that the requester accepts next
 
 
 Sent = collections.namedtuple("Sent", "time code extended length solicited digest")
 
 
 class Stream:
-    """Requests that go one way, and their responses, which go the other."""
+    """Requests in one direction and their responses in the other."""
 
     def __init__(self, judge, connection, requests, responses, mtu, response_mtu):
         self.judge, self.report, self.connection = judge, judge.report, connection
@@ -61,10 +61,10 @@ class Stream:
         self.base = self.head = None
         self.old = None
 
-    # ---- lives of a QP ----
+    # ---- generations of a QP ----
 
     def begin(self, p, unknown):
-        """The first request that is seen of this life."""
+        """The first captured request of this generation."""
         if self.base is not None:
             self.old = (self.base, self.head)
         self.unknown = unknown
@@ -72,9 +72,9 @@ class Stream:
         self.next = [self.base]      # more than one after a READ of unknown path MTU
         self.head = self.base
         self.sent = {}
-        self.answered = collections.deque()  # the last ones, and all that are not done
-        self.open = collections.deque()      # those that are not done
-        self.ends = []               # last PSNs of messages; the first one of a READ
+        self.answered = collections.deque()  # the last ones, and all that are not complete
+        self.open = collections.deque()      # those that are not complete
+        self.ends = []               # last PSNs of messages; first PSNs of READs
         self.ends_gone = 0
         self.msn_base = None if unknown else 0
         self.msn_last = None
@@ -83,9 +83,9 @@ class Stream:
             self.messages.lost()
         self.nak_time = self.gap_time = self.answer_time = self.went_back = -1
         self.naks = set()            # PSNs that a sequence NAK named
-        self.rnr = None              # (PSN, until, time) of the RNR NAK that counts
-        self.skipped = False         # a response was missing before another
-        self.run = None              # (READ, next PSN) of the READ response under way
+        self.rnr = None              # (PSN, until, time) of the RNR NAK in effect
+        self.skipped = False         # a response before another was missing
+        self.run = None              # (READ, next PSN) of the current READ response
         self.last_time = p.time
         self.connection.alive()
 
@@ -93,7 +93,7 @@ class Stream:
         return self.head + signed(psn - self.head)
 
     def fresh(self, p, x):
-        """Whether this request is of another life of the QP: it was reset, or its number given to another."""
+        """Whether this request belongs to another generation of the QP: it was reset, or its number was reused."""
         dead = self.connection.dead
         if not p.op.first or (x in self.next and not (dead and x == self.base)):
             return False
@@ -107,7 +107,7 @@ class Stream:
             if known is None:
                 return over
             other, quiet = self.differs(p, known), p.time - self.last_time > QUIET
-            # What we saw sent may be under way or lost behind the tap: then the same request comes again, soon.
+            # Captured requests may be delayed or lost after the tap: then the same request is soon repeated.
             if dead:
                 quiet = p.time - dead[3] > FLIGHT
             elif self.judge.taps.faults and not self.answers_exact:
@@ -122,7 +122,7 @@ class Stream:
             self.begin(p, not self.judge.from_start)
         x = self.extend(p.psn)
         if self.fresh(p, x):
-            # Or the first request comes again as its ACK was lost: counted from there all is the same.
+            # Or the first request is repeated because its ACK was lost: counting from there gives the same.
             self.begin(p, self.unknown and x == self.base)
             x = self.base
         self.connection.speaks(p)
@@ -162,14 +162,14 @@ class Stream:
         self.sent[x] = Sent(p.time, p.op.code, p.extended, p.length, p.solicited, zlib.crc32(p.payload) if p.length else 0)
 
     def after(self, p, x):
-        """The PSNs that may be the next."""
+        """The possible next PSNs."""
         if p.op.kind != READ:
             return [x + 1]
         mtus = [self.mtu] if self.mtu else [m for m in MTUS if m >= self.least_mtu]
         return sorted({x + max(1, -(-p.dma_length // m)) for m in mtus})
 
     def lost(self):
-        """Requests are missing in the capture: what follows from their number is not known."""
+        """Requests are missing from the capture: their number, and what depends on it, is unknown."""
         self.messages.lost()
         self.msn_base = None
 
@@ -195,7 +195,7 @@ class Stream:
         return (p.op.code, p.extended, p.length, p.solicited) != known[1:5]
 
     def again(self, p, x):
-        """A request with a PSN that was used."""
+        """A request with a PSN that was used before."""
         checked, bad = self.report.checked, self.report.complain
         request, known = self.covering(x), self.sent.get(x)
         end = x + 1
@@ -228,7 +228,7 @@ class Stream:
         self.cursor = end
 
     def first_seen_late(self, p, x):
-        """What was lost before the tap comes again: messages are counted anew."""
+        """A request lost before the tap is repeated: restart the count of messages."""
         self.msn_base = None
         self.remember(p, x)
         if p.op.last:
@@ -239,7 +239,7 @@ class Stream:
                 requests.insert(sum(1 for r in requests if r.first < x), request)
 
     def restart(self, p, x, request):
-        """A READ that goes on where the response broke off."""
+        """A READ that continues where the response was interrupted."""
         checked, bad = self.report.checked, self.report.complain
         checked["read-restart"] += 1
         mtu = self.mtu or self.response_mtu
@@ -252,7 +252,7 @@ class Stream:
         request.starts.add(x)
 
     def in_order(self, p, x):
-        """A step ahead among PSNs that were used: only over what is acknowledged."""
+        """A step forward among used PSNs may only skip what is acknowledged."""
         if not self.complete or not self.paired or self.cursor >= self.head:
             return
         self.report.checked["retransmit-order"] += 1
@@ -267,11 +267,11 @@ class Stream:
         since, timeout = before.time, self.judge.timeout
         if self.answers_exact and self.went_back > since:
             since, timeout = self.went_back, timeout / 2
-        # What was sent before may have arrived since, unless we see arrivals.
+        # Earlier packets may have arrived since, unless the capture shows arrivals.
         flying = 0 if self.answers_exact else QUIET
         if p.time - since >= timeout or max(self.nak_time, self.gap_time) >= since - flying:
             return
-        # A response that was lost behind the tap makes a later one an implied NAK.
+        # After the loss of a response behind the tap, a later one is an implied NAK.
         if not self.answers_exact and self.answered and self.answered[-1].ends[-1] > x and self.answer_time >= since - flying:
             return
         self.report.complain("retransmit-cause", p, f"{(p.time - before.time) / 1e6:.3f} ms after it was first sent, and no NAK")
@@ -304,7 +304,7 @@ class Stream:
         self.report.checked["rnr-wait"] += 1
         if p.time < until:
             first = self.sent.get(psn)
-            # Unless we know that the NAK arrived, a timeout or another NAK may have come before.
+            # Unless the NAK is known to have arrived, a timeout or another NAK may have come first.
             other = x >= self.cursor or first is None or p.time - first.time >= self.judge.timeout or self.gap_time >= first.time
             if self.answers_exact or not other:
                 self.report.complain("rnr-wait", p, f"{(p.time - told) / 1e6:.3f} ms after the NAK, which says "
@@ -328,7 +328,7 @@ class Stream:
         if y < self.base:
             return
         if self.answers_exact and not self.answers_orderly and y < self.acked:
-            return  # it comes again, or late: the requester is beyond it
+            return  # repeated or late: the requester is past it
         self.answer_time = p.time
         kind = p.op.kind
         if kind == READ_RESPONSE:
@@ -345,11 +345,11 @@ class Stream:
             self.msn(p, y)
 
     def behind_a_loss(self, limit):
-        """Whether a response before `limit` was lost before the tap: then the requester takes what comes as an implied NAK alone."""
+        """Whether a response before `limit` was lost before the tap: then later responses are only an implied NAK."""
         return not self.answers_complete and bool(self.open) and self.open[0].first < limit
 
     def ordered(self, p, limit):
-        """No request that wants a response of its own is without it before `limit`."""
+        """All requests before `limit` that need a response of their own have it."""
         missing = self.open and self.open[0].first < limit
         if not self.answers_complete:
             if missing:
@@ -370,7 +370,7 @@ class Stream:
             self.open.remove(request)
 
     def interrupted(self, p):
-        """Something else than the rest of a READ response. A NAK that is an error may end it."""
+        """Something other than the rest of a READ response. An error NAK may end it."""
         run, self.run = self.run, None
         failed = p.op.kind == ACK and NAK_SEQUENCE < p.syndrome <= LAST_NAK
         if run and self.answers_complete and not run[0].done and not failed:
@@ -474,7 +474,7 @@ class Stream:
             bad("read-length", p, f"{p.length} bytes, not {want}")
 
     def not_acknowledged(self, p, y):
-        """A NAK's PSN is the one that the responder expects."""
+        """A NAK carries the PSN that the responder expects."""
         self.report.checked["nak-psn"] += 1
         if y < self.acked and not self.answers_orderly:
             return False
@@ -508,7 +508,7 @@ class Stream:
         if self.ordered(p, before):
             self.interrupted(p)
         if p.syndrome != NAK_SEQUENCE:
-            # A READ may fail in the middle, and when it is executed again.
+            # A READ may fail in the middle, or when it is repeated.
             good = request is not None or lost or self.not_acknowledged(p, y)
             self.connection.killed(p, self.answers_exact and not lost and not (request and request.done))
             return good
@@ -535,7 +535,7 @@ class Stream:
         return self.ends_gone + bisect.bisect_right(self.ends, x)
 
     def msn(self, p, y):
-        """Bounds of what the responder has completed when it says this."""
+        """The least and most that the responder may have completed when it sends this."""
         request, total = self.covering(y), self.ends_gone + len(self.ends)
         if p.op.kind != ACK or p.syndrome >> 5 == 0:
             least = self.messages_to(y)
@@ -564,7 +564,7 @@ class Stream:
 
 
 class Connection:
-    """Two flows, there and back."""
+    """A flow and its reverse flow."""
 
     def __init__(self, judge, flow, connections):
         self.judge, self.report = judge, judge.report

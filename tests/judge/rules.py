@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The rules by name, and the account of how often each was looked at and broken."""
+"""The rules by name, and counts of how often each was checked and broken."""
 
-# What is looked at in every RoCE frame whose headers can be found.
+# Checked in every RoCE frame whose headers can be found.
 FRAME = {
     "ip-header": "IPv4 without options, header checksum right, Don't Fragment set, no fragment",
     "ip-length": "IP length, UDP length and frame agree, with room for BTH and ICRC",
@@ -96,7 +96,7 @@ PEERS = {
 
 
 class Report:
-    """Complaints, and how often each rule was looked at."""
+    """Complaints, and how often each rule was checked."""
 
     def __init__(self, ignore=(), peers=None, show=20, out=print):
         self.ignore = frozenset(ignore)
@@ -108,13 +108,13 @@ class Report:
         self.allowed = dict.fromkeys(RULES, 0)
         self.frames = 0       # RoCE frames whose headers were found
         self.others = 0       # frames that are not RoCE
-        self.cut = 0          # not whole in the capture
+        self.cut = 0          # cut short in the capture
         self.damaged = 0      # by faults before the tap
         self.file = ""
         self.complaints = []  # (file, frame, rule, reason)
 
     def complain(self, rule, packet, reason):
-        """Rules are counted by who checks them; this says that one did not hold."""
+        """Reports that a rule was broken. The callers count checks."""
         if rule in self.ignore or rule in self.peers.get(packet.src, ()) or rule in self.peers.get(packet.smac, ()):
             self.allowed[rule] += 1
             return
@@ -126,7 +126,7 @@ class Report:
             self.out(f"{self.file}: more of {rule} are counted, not shown")
 
     def finish(self):
-        """Every frame was looked at for these."""
+        """Counts the rules that are checked in every frame."""
         for rule in FRAME:
             self.checked[rule] = self.frames
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Valid conversations, each with tags that tell where a test may plant an error."""
+"""Valid conversations, with tags where a test may plant an error."""
 from build import MS, UC, XRC, Link, Scene, datagram
 
 GROUP4, GROUP6 = bytes([239, 1, 2, 3]), bytes.fromhex("ff0e") + bytes(11) + b"\x01\x02\x03"
@@ -69,35 +69,35 @@ def repaired():
     s = Scene()
     link = Link(s, psn=0x100)
     link.send(3000, "begin")
-    # The first packet is lost, the others are out of sequence.
+    # The first packet is lost, so the others are out of sequence.
     link.data(0, 3000, "seq")
     link.nak(link.psn - 3, 0x60, "nak")
     link.data(0, 3000, "seq-again", first_psn=link.psn - 3)
     link.done("seq-again")
-    # The ACK is lost: after the timeout all comes again, and is acknowledged again.
+    # The ACK is lost: after the timeout everything is repeated and acknowledged again.
     link.write(3000, "timeout")
     s.now += 25 * MS
     link.data(6, 3000, "timeout-again", first_psn=link.psn - 3)
     link.ack("timeout-again")
-    # A response packet is lost, the requester asks for the rest as soon as it sees the next one.
+    # A response packet is lost; the requester requests the rest as soon as it receives the next one.
     psn = link.ask_read(5000, "read")
     link.answer_read(5000, psn, "read")
     link.ask_read(5000, "restart", skip=2, psn=psn)
     link.answer_read(5000, psn, "restart", skip=2)
-    # An atomic's answer is lost.
+    # The response of an atomic is lost.
     psn = link.ask_atomic("atomic")
     link.answer_atomic(psn, 41, "atomic")
     s.now += 25 * MS
     link.ask_atomic("atomic-again", psn=psn)
     link.answer_atomic(psn, 41, "atomic-again")
     link.send(100, "between")
-    # The receiver is not ready for 10.24 ms; what is behind the first packet is silently dropped.
+    # The receiver is not ready for 10.24 ms; packets after the first are silently dropped.
     link.data(0, 2000, "rnr")
     link.nak(link.psn - 2, 0x20 | 20, "rnr-nak")
     s.now += 11 * MS
     link.data(0, 2000, "rnr-again", first_psn=link.psn - 2)
     link.done("rnr-again")
-    # One ACK for many.
+    # One ACK for many requests.
     for i in range(5):
         link.data(0, 10, f"many{i}")
         link.msn += 1
@@ -119,14 +119,14 @@ def repaired():
 
 
 def refused():
-    """A request is refused, then the QPs are connected again and go on elsewhere. What else is given up half way."""
+    """A request is refused, then the QPs are reconnected with other PSNs. Also other operations that are abandoned."""
     s = Scene()
     link = Link(s, psn=0x500)
     link.send(100, "good")
     link.data(6, 100, "bad", key=0xBAD)
     link.nak(link.psn - 1, 0x62, "refusal")
     s.now += 50 * MS
-    # A QP is reset, with a request that waits for a receiver, and begins at the same PSN with the same message.
+    # A QP is reset while a request waits for a receiver, and begins at the same PSN with the same message.
     for kind in (6, 0):
         reset = Link(s, 0x17, 0x18, 0x800)
         reset.send(3000, "same")
@@ -142,7 +142,7 @@ def refused():
     unaligned = Link(s, 0x15, 0x16, 0x700)
     unaligned.nak(unaligned.ask_atomic("unaligned"), 0x61, msn=0)
     s.find("unaligned")[0]["va"] = 0x30001
-    # An unreliable message is given up.
+    # An unreliable message is abandoned.
     uc = Link(s, 0x71, 0x72, 3, cls=UC)
     uc.data(0, 3000, "given-up", parts=[0, 1])
     uc.psn -= 1
@@ -154,11 +154,11 @@ def refused():
 
 
 def overtaken():
-    """At x, before whom packets of y are lost and late: answers behind a lost one are an implied NAK and nothing else."""
+    """A capture at x; packets of y are lost and delayed before it: responses after a lost one are only an implied NAK."""
     s = Scene()
     link = Link(s, psn=0x100)
     link.send(100, "begin")
-    # The READ's last response is late: it comes when the rest was asked for again, and is taken.
+    # The READ's last response is late: it arrives after the rest was requested again, and is accepted.
     psn = link.ask_read(3000, "read")
     link.data(0, 100, "behind")
     link.answer_read(3000, psn, "read", parts=[0, 1])
@@ -168,7 +168,7 @@ def overtaken():
     link.data(0, 100, "behind-again", first_psn=link.psn - 1)
     link.answer_read(3000, psn, "late", parts=[2])
     link.ack("behind-again")
-    # The atomic's answer is lost: what is behind it is sent again at once, though not ready.
+    # The atomic's response is lost: later requests are repeated at once, although the receiver was not ready.
     atomic = link.ask_atomic("lost")
     link.data(0, 100, "rnr")
     link.nak(link.psn - 1, 0x20 | 20, "rnr-nak")
@@ -176,7 +176,7 @@ def overtaken():
     link.data(0, 100, "rnr-again", first_psn=link.psn - 1)
     link.answer_atomic(atomic, 41, "lost-again")
     link.done("rnr-again")
-    # Of y's message the last packet is lost before the tap, and counts when it comes again.
+    # The last packet of y's message is lost before the tap, and counts when it is repeated.
     back = link.back(0x900)
     back.send(100, "back")
     back.data(0, 3000, "gap", parts=[0, 1])
@@ -188,7 +188,7 @@ def overtaken():
     back.data(0, 100, "after-gap-again", first_psn=back.psn - 1)
     back.done("after-gap-again")
     back.send(100, "end")
-    # So does an atomic, before which nobody knows of any loss.
+    # So does an atomic, without any earlier sign of a loss.
     psn = back.psn
     back.psn += 1
     back.data(0, 100, "behind-atomic")
@@ -203,7 +203,7 @@ def overtaken():
 
 
 def twins():
-    """Many connections of the same PSNs at once, also inside of one host, and of one QP with itself."""
+    """Many simultaneous connections with the same PSNs, also within one host, and of one QP with itself."""
     s = Scene()
     links = [Link(s, 0x100 + i, 0x200 + i, 0xFFFFF0) for i in range(8)]
     inside = Link(s, 0x300, 0x301, 0xFFFFF0)
@@ -223,7 +223,7 @@ def twins():
 
 
 def strangers():
-    """No convention for the source ports: who belongs together shows in the PSNs."""
+    """Without the convention for source ports only the PSNs show which flows belong together."""
     s = Scene()
     links = [Link(s, 0x100 + i, 0x200 + i, 0x1000 * i + 77, port=0xD000 + i) for i in range(4)]
     for i, link in enumerate(links):
@@ -236,7 +236,7 @@ def strangers():
         back.send(10, f"b{i}")
         for f in s.find(f"b{i}.ack"):
             f["sport"] = 0xD000 + i
-    # One after the other with the same PSNs.
+    # One after the other, with the same PSNs.
     for i in range(4):
         link = Link(s, 0x140 + i, 0x240 + i, 0x55, port=0xD100 + i)
         link.send(10, f"t{i}")

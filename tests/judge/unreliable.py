@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Unreliable connections and datagrams: nothing is repeated, nothing is answered."""
+"""Unreliable connections and datagrams: without retransmissions and responses."""
 from flows import PSN_MASK, signed
 from messages import Messages
 
-# A step of the PSNs that is longer than this is another life of the QP.
+# A longer step of the PSNs means another generation of the QP.
 NEAR = 1024
 
 
@@ -26,7 +26,7 @@ class UcStream:
         if self.next is None:
             self.begin(p, not p.op.first)
         elif step and p.op.first and (abs(step) > NEAR or p.psn == self.base):
-            self.begin(p, False)  # the QP was connected anew
+            self.begin(p, False)  # the QP was reconnected
         elif step and (self.complete or (self.orderly and step < 0)):
             self.report.complain("uc-psn", p, f"expected {self.next:#x}")
             self.messages.lost()
@@ -38,11 +38,11 @@ class UcStream:
 
 
 class Datagrams:
-    """PSNs of UD QPs. One counts all its datagrams, to whomever they go."""
+    """PSNs of UD QPs. A QP counts all its datagrams, whatever their destination."""
 
     def __init__(self, report, complete):
         self.report = report
-        self.complete = complete  # by MAC: whether all that it sends is in the capture
+        self.complete = complete  # by MAC: whether the capture has everything that it sends
         self.last = {}            # (MAC, QP): (PSN, destination QP)
 
     def packet(self, p):
@@ -55,7 +55,7 @@ class Datagrams:
             return
         self.report.checked["ud-psn"] += 1
         step = signed(p.psn - last[0])
-        # A datagram to a group is sent to the wire and inside. A step back or a long one is another life of the QP.
+        # A datagram to a group is sent to the wire and looped back. A step back or a long step means another generation of the QP.
         if step == 1 or (step == 0 and p.dest_qp == last[1] == 0xFFFFFF) or step < 0 or step > 64:
             return
         self.report.complain("ud-psn", p, f"the one before was {last[0]:#x}")
