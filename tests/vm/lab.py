@@ -253,6 +253,8 @@ class Lab:
         for d in os.listdir("/tmp"):
             if d.startswith("tern-lab-") and not os.path.exists(f"/proc/self/root/tmp/{d}/keep"):
                 try:
+                    if os.stat(f"/tmp/{d}").st_mtime > time.time() - 60:  # its lab may not have locked it yet
+                        continue
                     with open(f"/tmp/{d}/lock") as f:
                         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         shutil.rmtree(f"/tmp/{d}", ignore_errors=True)
