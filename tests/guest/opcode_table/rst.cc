@@ -14,25 +14,25 @@ constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-
 ibv_post_send, cell by cell
 ============================
 
-The tables of ibv_post_send(3), as rdma-core 56.1 has them, but for the column of raw packets, against what tern does. Each
-cell was tried with ``ibv_post_send`` and with ``ibv_wr_*()``, between two QPs of one port.
+The tables of ibv_post_send(3) of rdma-core 56.1, without the column of raw packets, compared with tern. Each cell was tried
+with ``ibv_post_send`` and with ``ibv_wr_*()``, between two QPs of one port.
 
 Opcodes
 =======
 
-*works*: the request does what it says, data and completions of both ends compared. *refused*: the page has no mark there;
-``ibv_post_send`` returns EINVAL, ``ibv_create_qp_ex`` fails with EOPNOTSUPP when asked for the ``ibv_wr_*()`` of it. *no
-offload*: the page has a mark, and the device lacks what it takes; both fail with EOPNOTSUPP. Windows are of type 2 here, as
-these calls want them.
+*works*: the request works; data and completions of both ends were compared. *refused*: the page has no mark there;
+``ibv_post_send`` returns EINVAL, and ``ibv_create_qp_ex`` fails with EOPNOTSUPP when its ``ibv_wr_*()`` is requested. *no
+offload*: the page has a mark, and the device lacks the feature; both fail with EOPNOTSUPP. Windows are of type 2 here, as
+these calls require.
 
 )";
 
 constexpr const char* kBuilt = R"(
-Two more
-========
+Two more opcodes
+================
 
-The page has no marks for these: a ``struct ibv_send_wr`` has no place for what they say. ``ibv_post_send`` returns EINVAL for them
-on every type; *works* and *refused* are said of ``ibv_wr_flush`` and ``ibv_wr_atomic_write``, with the types of ibv_wr_post(3).
+The page has no marks for these, because a ``struct ibv_send_wr`` lacks the fields for them. ``ibv_post_send`` returns EINVAL for
+them on every type; *works* and *refused* refer to ``ibv_wr_flush`` and ``ibv_wr_atomic_write``, with the types of ibv_wr_post(3).
 
 )";
 
@@ -43,22 +43,22 @@ Flags
 )";
 
 constexpr const char* kRefusals = R"(
-What a post is refused for
-==========================
+Refused requests
+================
 
-The errno is the same from ``ibv_post_send`` and ``ibv_wr_complete``. Of a list, the requests before the wrong one are posted,
-and ``bad_wr`` points at it; of a session of ``ibv_wr_*()`` nothing is posted.
+The errno is the same from ``ibv_post_send`` and ``ibv_wr_complete``. In a list, the requests before the wrong one are posted,
+and ``bad_wr`` points to it; in a session of ``ibv_wr_*()`` nothing is posted.
 
 )";
 
 constexpr const char* kNotes = R"(
-.. [1] A window of type 2 is for peers of the QP that bound it, and an XRC sender answers nobody: its peers reach targets,
-   which are other QPs. One of type 1, by ``ibv_bind_mw``, is open to the peers of all QPs of its PD.
-.. [2] The request reaches the target, which invalidates what the kernel registered by work request there. A target has no
-   windows. With the key of an ordinary region, which cannot be invalidated, as here, the receive and the request complete
+.. [1] A window of type 2 is for peers of the QP that bound it, and an XRC sender answers no requests: its peers reach targets,
+   which are other QPs. A window of type 1, bound by ``ibv_bind_mw``, is open to the peers of all QPs of its PD.
+.. [2] The request reaches the target, which invalidates regions that the kernel registered there by work request. A target has
+   no windows. Here the key is that of an ordinary region, which cannot be invalidated, so the receive and the request complete
    with ``IBV_WC_REM_INV_REQ_ERR``.
-.. [3] The device computes no checksums and segments nothing, and its attributes say so.
-.. [4] Accepted; a QP without READs and the like has nothing to wait for. The page has FENCE for RC alone.
+.. [3] The device computes no checksums and does no segmentation, and its attributes say so.
+.. [4] Accepted; a QP without READs and similar requests has nothing to wait for. The page lists FENCE for RC only.
 )";
 
 std::size_t width(const std::string& s) { return s.size(); }
