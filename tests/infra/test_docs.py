@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the documents name exists: functions and files. Each example has a marker, and tests/docs-examples finds them all."""
+import glob
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+import unittest
+
+TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOP = os.path.dirname(TESTS)
+LOADER = importlib.machinery.SourceFileLoader("docs_examples", f"{TESTS}/docs-examples")
+examples = importlib.util.module_from_spec(importlib.util.spec_from_loader("docs_examples", LOADER))
+sys.modules["docs_examples"] = examples
+LOADER.exec_module(examples)
+
+FUNCTION = re.compile(r"(?:(\w+)::)?(\w+)\(\)$")
+LITERAL = re.compile(r"``([^`\n]+)``")
+# Where the paths of a page may begin.
+ROOMS = ("", "kernel", "provider", "qemu-device/engine")
+# A row of a table, or a paragraph.
+CHUNK = re.compile(r"\n(?=\s*\* - )|\n\s*\n(?=\S)")
+
+
+def text_of(page):
+    with open(os.path.join(TOP, page)) as f:
+        return f.read()
+
+
+def exists(function, files):
+    """Whether some of the files has it: Class::name( in a source, name( in a header or in C."""
+    owner, name = FUNCTION.match(function).groups()
+    for path in files:
+        pattern = rf"\b{owner}::{name}\(" if owner and path.endswith(".cc") else rf"\b{name}\("
+        if re.search(pattern, text_of(path)):
+            return True
+    return False
+
+
+def missing_functions(text):
+    """What ``name()`` in a row or paragraph names and no file that is named there has."""
+    found = []
+    for chunk in CHUNK.split(text):
+        literals = LITERAL.findall(chunk)
+        files = [name for name in literals if os.path.isfile(os.path.join(TOP, name))]
+        found += [name for name in literals if FUNCTION.match(name) and not exists(name, files)]
+    return found
+
+
+def missing_files(text, literal=LITERAL):
+    """Literals that are paths below a directory of the repository, without what is built."""
+    tops = {name for name in os.listdir(TOP) if os.path.isdir(os.path.join(TOP, name))} - {"build"}
+    names = {word.rstrip(".,:") for name in literal.findall(text) for word in name.split()[:1]}
+
+    def there(name):
+        name = re.sub(r"\b[A-Z]+\b", "*", name)
+        return any(glob.glob(os.path.join(TOP, room, name)) for room in ROOMS)
+    return sorted(name for name in names if name.partition("/")[0] in tops and "/" in name and not there(name))
+
+
+class Names(unittest.TestCase):
+    def test_functions_of_engine(self):
+        self.assertEqual(missing_functions(text_of("Documentation/engine.rst")), [])
+
+    def test_functions_of_add_a_verb(self):
+        self.assertEqual(missing_functions(text_of("Documentation/add-a-verb.rst")), [])
+
+    def test_files(self):
+        for page in examples.pages():
+            with self.subTest(page):
+                literal = re.compile(r"`([^`\n]+)`") if page.endswith(".md") else LITERAL
+                self.assertEqual(missing_files(text_of(page), literal), [])
+
+    def test_a_function_that_is_not_there_is_found(self):
+        text = "   * - ``qemu-device/engine/control/device.cc``: ``Device::emit()``, ``Device::emits()``\n"
+        self.assertEqual(missing_functions(text), ["Device::emits()"])
+        self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
+        self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"), ["tests/vm/run-it"])
+
+    def test_targets_of_make(self):
+        targets = set(re.search(r"^\.PHONY: (.*)$", text_of("Makefile"), re.M)[1].split())
+        for page in ["README.md", *glob.glob(f"{TOP}/Documentation/*.rst")]:
+            with self.subTest(page):
+                named = re.findall(r"`make ([a-z][\w-]*)", text_of(page))
+                named += [m for block in examples.read(os.path.relpath(page, TOP) if os.path.isabs(page) else page)
+                          for m in re.findall(r"^make ([a-z][\w-]*)", block.text, re.M)]
+                self.assertEqual(sorted(set(named) - targets - {"install", "defconfig", "olddefconfig"}), [])
+
+
+class Markers(unittest.TestCase):
+    def test_every_block_has_one(self):
+        bad = [f"{b.page}:{b.line}: {b.error}" for page in examples.pages() for b in examples.read(page) if b.error]
+        self.assertEqual(bad, [])
+
+
+class Parser(unittest.TestCase):
+    def blocks(self, text, page="p.rst"):
+        return [(b.where or b.reason or b.error, b.status, b.text) for b in examples.parse(page, text)]
+
+    def test_a_block_behind_a_paragraph(self):
+        text = ".. run: host\n\nRun this::\n\n    one\n\n      two\n\nand so on\n"
+        self.assertEqual(self.blocks(text), [("host", 0, "one\n\n  two\n")])
+
+    def test_a_code_block_of_a_shell(self):
+        self.assertEqual(self.blocks(".. run: vm1, status 3\n.. code-block:: sh\n   :caption: x\n\n   one\n"), [("vm1", 3, "one\n")])
+
+    def test_other_languages_and_directives_are_passed_over(self):
+        self.assertEqual(self.blocks(".. code-block:: c\n\n   int x;\n\n.. note::\n\n   text\n\n.. a comment::\n"), [])
+
+    def test_a_reason_over_two_lines(self):
+        text = ".. not run: it takes\n   hours\n\n::\n\n    one\n"
+        self.assertEqual(self.blocks(text), [("it takes hours", 0, "one\n")])
+
+    def test_errors(self):
+        self.assertEqual(self.blocks("::\n\n    one\n")[0][0], "no marker")
+        self.assertEqual(self.blocks(".. run: here\n\n::\n\n    one\n")[0][0], "what is `run: here`?")
+        self.assertEqual(self.blocks(".. run: host\n.. run: host\n\n::\n\n    one\n")[0][0], "two markers")
+        self.assertEqual(self.blocks("text\n\n.. run: host\n")[0][0], "a marker without a block")
+
+    def test_a_marker_is_for_one_block(self):
+        text = ".. run: host\n\n::\n\n    one\n\n::\n\n    two\n"
+        self.assertEqual([b[0] for b in self.blocks(text)], ["host", "no marker"])
+
+    def test_a_block_in_a_list(self):
+        text = "* item::\n\n      .. no marker here\n      one\n\n  goes on\n"
+        self.assertEqual(self.blocks(text), [("no marker", 0, ".. no marker here\none\n")])
+
+    def test_markdown(self):
+        text = "<!-- run: host -->\n\n    one\n\n```text\npicture\n```\n<!-- not run: why -->\n```sh\ntwo\n```\n"
+        self.assertEqual(self.blocks(text, "p.md"), [("host", 0, "one\n"), ("why", 0, "two\n")])
+
+    def test_a_transcript(self):
+        block = examples.parse("p.rst", ".. run: host\n\n::\n\n    $ one \\\n    > two\n    out  put\n    $ three\n    ... end\n")[0]
+        self.assertEqual(block.script(), ("one \\\ntwo\nthree\n", ["out  put", "... end"]))
+        self.assertIsNone(examples.differs(["out  put", "the ... end"], "x\nout put here\nthe very end\n"))
+        self.assertEqual(examples.differs(["b", "a"], "a\nb\n"), "a")
+
+
+if __name__ == "__main__":
+    unittest.main()
