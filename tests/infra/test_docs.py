@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What the documents name exists: functions and files. Each example has a marker, and tests/docs-examples finds them all."""
+import contextlib
 import glob
 import importlib.machinery
 import importlib.util
+import io
 import os
 import re
+import shutil
 import sys
+import tempfile
 import unittest
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -135,6 +139,51 @@ class Parser(unittest.TestCase):
         self.assertEqual(block.script(), ("one \\\ntwo\nthree\n", ["out  put", "... end"]))
         self.assertIsNone(examples.differs(["out  put", "the ... end"], "x\nout put here\nthe very end\n"))
         self.assertEqual(examples.differs(["b", "a"], "a\nb\n"), "a")
+
+
+class Runs(unittest.TestCase):
+    """Blocks are run, here with a shell of this machine for the login."""
+
+    def setUp(self):
+        self.top = tempfile.mkdtemp(prefix="tern-infra-")
+        self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
+        os.makedirs(os.path.join(self.top, examples.WORK))
+        self.addCleanup(setattr, examples, "TOP", examples.TOP)
+        self.addCleanup(setattr, examples, "GUEST_TOP", examples.GUEST_TOP)
+        examples.TOP = examples.GUEST_TOP = self.top
+
+    def results(self, text):
+        """The result lines without comments, and the blocks for the login of make shell."""
+        report, shared, out = examples.Report(), [], io.StringIO()
+        with contextlib.redirect_stdout(out):
+            examples.run_page(examples.parse("p.rst", text), report, shared)
+        return [re.sub(r"p.rst:\d+: ", "", line.partition(" # ")[0]) for line in out.getvalue().splitlines() if not line.startswith("# ")], shared
+
+    def page(self, *blocks):
+        return "".join(f".. run: {marker}\n\n::\n\n" + "".join(f"    {line}\n" for line in lines.splitlines()) + "\n"
+                       for marker, lines in blocks)
+
+    def test_host(self):
+        results, _ = self.results(self.page(("host", "true\nfalse\ntrue"), ("host, status 3", "exit 3"), ("host", "$ echo a  b\na b"),
+                                            ("host", "$ echo a\nb")))
+        self.assertEqual(results, ["not ok p/1 - exit status 1", "ok p/2", "ok p/3",
+                                   "not ok p/4 - its output lacks: b"])
+
+    def test_a_login(self):
+        login = "PS1='vm1:/# ' bash --noprofile --norc -i"
+        results, shared = self.results(self.page(
+            ("terminal", login), ("vm1", "$ sleep 0.2 &\n$ x=5 && echo $((x + 1))\n6"), ("vm1", "wait; test $x = 5"),
+            ("vm1", "false\necho on"), ("vm1, status 1", "false"), ("beside", "echo here"), ("vm1", "$ tty\n/dev/pts/..."), ("host", "true")))
+        self.assertEqual(results, ["ok p/1", "ok p/2", "ok p/3", "not ok p/4 - exit status 1", "ok p/5", "ok p/6", "ok p/7", "ok p/8"])
+        self.assertEqual(shared, [])
+
+    def test_no_login(self):
+        results, _ = self.results(self.page(("terminal", "exit 4"), ("vm1", "true")))
+        self.assertEqual(results, ["not ok p/1 - exit status 4", "not ok p/2 - no login by p/1"])
+
+    def test_the_shared_login_comes_last(self):
+        results, shared = self.results(self.page(("terminal", "make shell"), ("vm1", "true"), ("host", "true"), ("vm1", "true")))
+        self.assertEqual((results, [b.number for b in shared]), (["ok p/3"], [1, 2, 4]))
 
 
 if __name__ == "__main__":
