@@ -92,6 +92,15 @@ class Names(unittest.TestCase):
                 self.assertEqual(sorted(set(named) - targets - {"install", "defconfig", "olddefconfig"}), [])
 
 
+class Figures(unittest.TestCase):
+    def test_windows(self):
+        rows = re.findall(r"^   \* - ``.*\n     - .*\n     - (.*)\n     - (.*)$", text_of("Documentation/windows-comparison.rst"), re.M)
+        tern, other = [sum(result == "yes" for result in column) for column in zip(*rows)]
+        self.assertEqual(tern, len(rows))
+        self.assertIn(f"Of {len(rows)} tests of windows Soft-RoCE passes {other}:", text_of("README.md"))
+        self.assertIn(f"all {len(rows)} tests of memory windows, Soft-RoCE {other}.", text_of("Documentation/index.rst"))
+
+
 class Markers(unittest.TestCase):
     def test_every_block_has_one(self):
         bad = [f"{b.page}:{b.line}: {b.error}" for page in examples.pages() for b in examples.read(page) if b.error]
