@@ -77,8 +77,8 @@ class Names(unittest.TestCase):
                 self.assertEqual(missing_files(text_of(page), literal), [])
 
     def test_a_function_that_is_not_there_is_found(self):
-        text = "   * - ``qemu-device/engine/control/device.cc``: ``Device::emit()``, ``Device::emits()``\n"
-        self.assertEqual(missing_functions(text), ["Device::emits()"])
+        text = "   * - ``qemu-device/engine/lane/port.cc``: ``Port::emit()``, ``Port::emits()``\n"
+        self.assertEqual(missing_functions(text), ["Port::emits()"])
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
         self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"), ["tests/vm/run-it"])
 
