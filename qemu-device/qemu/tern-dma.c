@@ -10,7 +10,7 @@
  * Behind a vIOMMU a translation may raise an interrupt (a fault), and takes the
  * IOMMU's own locks, which its unmap notifiers are called with. So while the
  * address space has an IOMMU region, the engine runs with the BQL held only
- * (TernState.bql_only); and with icount, so that a run can be repeated.
+ * (tern_runner_set_host_only()). So it does with icount, for runs that repeat.
  *
  * A translation, and finding the RAM block of a pointer again, cost more than
  * the copy of a small message. So the engine knows where the large pieces of
@@ -145,12 +145,12 @@ static void tern_know_ram(TernState *s, const TernRamSearch *search)
         }
         ram[num++] = (TernRam) { addr, len, cache->ptr };
     }
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     memcpy(old, s->known, sizeof(old));
     memcpy(s->known, known, sizeof(known));
     s->num_known = num;
     tern_engine_set_ram(s->engine, ram, num);
-    tern_unlock(s);
+    tern_runner_unlock(s->runner);
     for (i = 0; i < num_old; i++) {
         address_space_cache_destroy(&old[i]);
     }
@@ -178,9 +178,9 @@ static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
     uint64_t len = tlb->addr_mask + 1 ? tlb->addr_mask + 1 : UINT64_MAX;
 
     trace_tern_iommu_unmap(s, addr, len);
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     tern_engine_dma_invalidate(s->engine, addr, len);
-    tern_leave_quietly(s);
+    tern_runner_unlock_without_delivering(s->runner);
 }
 
 static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
@@ -203,7 +203,7 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
                         int128_get64(end), index);
     /*
      * A guest can enable an IOMMU that takes no notifiers (VT-d with snoop
-     * control). We work without: behind an IOMMU bql_only is set, the engine
+     * control). We work without: behind an IOMMU the engine runs with the BQL,
      * maps nothing for longer than a slice, and no RAM is known.
      */
     iommu->notified = !memory_region_register_iommu_notifier(
@@ -213,9 +213,9 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
         error_free(err);
     }
     QLIST_INSERT_HEAD(&s->iommus, iommu, next);
-    tern_lock(s);
-    s->bql_only = true;
-    tern_unlock(s);
+    tern_runner_lock(s->runner);
+    tern_runner_set_host_only(s->runner, true);
+    tern_runner_unlock_without_delivering(s->runner);
 }
 
 static void tern_iommu_del(TernState *s, MemoryRegionSection *section)
@@ -267,17 +267,18 @@ static void tern_region_del(MemoryListener *listener,
 
 static void tern_invalidate(TernState *s)
 {
+    bool bql_only = icount_enabled() || !QLIST_EMPTY(&s->iommus);
     uint64_t start = s->stale_start, len;
 
     len = s->stale_last - start == UINT64_MAX ? UINT64_MAX
                                               : s->stale_last - start + 1;
     s->stale_start = UINT64_MAX;
     s->stale_last = 0;
-    tern_lock(s);
-    s->bql_only = icount_enabled() || !QLIST_EMPTY(&s->iommus);
-    trace_tern_dma_layout(s, start, len, s->bql_only);
+    tern_runner_lock(s->runner);
+    tern_runner_set_host_only(s->runner, bql_only);
+    trace_tern_dma_layout(s, start, len, bql_only);
     tern_engine_dma_invalidate(s->engine, start, len);
-    tern_leave_quietly(s);
+    tern_runner_unlock_without_delivering(s->runner);
 }
 
 /*
@@ -296,7 +297,7 @@ static void tern_commit(MemoryListener *listener)
     if (s->stale_start <= s->stale_last) {
         tern_invalidate(s);
     }
-    tern_poll_allow(s);
+    tern_runner_update_polling(s->runner);
 }
 
 void tern_dma_start(TernState *s)
@@ -304,10 +305,10 @@ void tern_dma_start(TernState *s)
     QLIST_INIT(&s->iommus);
     s->stale_start = UINT64_MAX;
     s->stale_last = 0;
-    tern_lock(s);
-    s->bql_only = icount_enabled();
-    tern_unlock(s);
-    tern_poll_allow(s);
+    tern_runner_lock(s->runner);
+    tern_runner_set_host_only(s->runner, icount_enabled());
+    tern_runner_unlock_without_delivering(s->runner);
+    tern_runner_update_polling(s->runner);
     s->listener = (MemoryListener) {
         .name = "tern",
         .region_add = tern_region_add,

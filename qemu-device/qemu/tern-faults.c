@@ -28,11 +28,11 @@ static char *tern_get_faults(Object *obj, Error **errp)
     if (!s->started) {
         return g_strdup(s->faults ?: "");
     }
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     len = tern_engine_get_faults(s->engine, NULL, 0);
     text = g_malloc(len + 1);
     tern_engine_get_faults(s->engine, text, len + 1);
-    tern_unlock(s);
+    tern_runner_unlock(s->runner);
     return text;
 }
 
@@ -57,12 +57,12 @@ static void tern_set_faults(Object *obj, const char *text, Error **errp)
         s->faults = g_strdup(text);
         return;
     }
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     if (tern_apply_faults(s, text, errp)) {
         trace_tern_faults(s, text);
     }
-    tern_run(s);
-    tern_leave(s);
+    tern_runner_run(s->runner);
+    tern_runner_unlock_and_deliver(s->runner);
 }
 
 /* ---- ICRC ---- */
@@ -87,9 +87,9 @@ static void tern_set_icrc(Object *obj, int mode, Error **errp)
 
     s->icrc = mode;
     if (s->started) {
-        tern_lock(s);
+        tern_runner_lock(s->runner);
         tern_engine_set_icrc_mode(s->engine, s->icrc);
-        tern_unlock(s);
+        tern_runner_unlock(s->runner);
     }
 }
 
@@ -140,6 +140,7 @@ static void tern_set_removed(Object *obj, bool removed, Error **errp)
         return;
     }
     trace_tern_removed(s, removed);
+    tern_runner_set_present(s->runner, !removed);
     if (removed) {
         /* No more power. Where its BARs were is remembered: they read ones. */
         device_cold_reset(DEVICE(s));

@@ -93,7 +93,7 @@ struct TernWire {
 
     /*
      * What we believe of the indices; memory is written from here, never read
-     * back. Sending: whoever may touch TernBatch lists. Receiving: the BQL.
+     * back. Sending: see tern_wire_put(). Receiving: the BQL.
      */
     uint64_t head;
     uint64_t peer_tail;         /* at least */
@@ -284,9 +284,9 @@ static void tern_wire_forget_peer(TernWire *w)
 {
     const TernRing *mapped = w->mapped;
 
-    tern_lock(w->dev);
+    tern_runner_lock(w->dev->runner);
     w->mapped = w->peer = NULL;
-    tern_unlock(w->dev);
+    tern_runner_unlock(w->dev->runner);
     if (mapped) {
         munmap((void *)mapped, sizeof(*mapped));
         close(w->peer_bell);
@@ -387,11 +387,11 @@ static void tern_wire_accept(TernWire *w, const int fds[2])
         return;
     }
     w->peer_bell = fds[1];
-    tern_lock(w->dev);
+    tern_runner_lock(w->dev->runner);
     w->tail = w->told_tail = 0;
     qatomic_set(&w->own->tail, 0);
     w->mapped = w->peer = ring;
-    tern_unlock(w->dev);
+    tern_runner_unlock(w->dev->runner);
     trace_tern_wire_up(w->dev);
     /* What is there already has rung no bell that we heard. */
     qemu_bh_schedule(w->bh);

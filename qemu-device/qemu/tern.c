@@ -58,9 +58,9 @@ static uint64_t tern_regs_read(void *opaque, hwaddr addr, unsigned size)
         !tern_is_word(s, "regs", addr, size)) {
         return UINT64_MAX;
     }
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     value = tern_engine_reg_read(s->engine, addr);
-    tern_unlock(s);
+    tern_runner_unlock(s->runner);
     trace_tern_reg_read(s, addr, value);
     return value;
 }
@@ -75,10 +75,10 @@ static void tern_regs_write(void *opaque, hwaddr addr, uint64_t value,
         return;
     }
     trace_tern_reg_write(s, addr, value);
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     tern_engine_reg_write(s->engine, addr, value);
-    tern_run(s);
-    tern_leave(s);
+    tern_runner_run(s->runner);
+    tern_runner_unlock_and_deliver(s->runner);
 }
 
 static uint64_t tern_uar_read(void *opaque, hwaddr addr, unsigned size)
@@ -89,9 +89,9 @@ static uint64_t tern_uar_read(void *opaque, hwaddr addr, unsigned size)
     if (!s->started || !tern_is_word(s, "uar", addr, size)) {
         return UINT64_MAX;
     }
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     value = tern_engine_uar_read(s->engine, addr);
-    tern_unlock(s);
+    tern_runner_unlock(s->runner);
     trace_tern_uar_read(s, addr, value);
     return value;
 }
@@ -105,7 +105,7 @@ static void tern_uar_write(void *opaque, hwaddr addr, uint64_t value,
         return;
     }
     trace_tern_doorbell(s, addr, value);
-    tern_doorbell(s, addr, value);
+    tern_runner_doorbell(s->runner, addr, value);
 }
 
 /* Any size reaches us whole, so that the wrong ones can read ones. */
@@ -140,15 +140,11 @@ static void tern_update_power(TernState *s)
         return;
     }
     trace_tern_power(s, bus_master, awake);
-    tern_lock(s);
+    tern_runner_lock(s->runner);
     s->bus_master = bus_master;
-    if (awake && !s->awake) {
-        /* Deadlines may have passed meanwhile. */
-        s->due = true;
-        qemu_bh_schedule(s->bh);
-    }
     s->awake = awake;
-    tern_leave_quietly(s);
+    tern_runner_set_awake(s->runner, awake);
+    tern_runner_unlock_without_delivering(s->runner);
 }
 
 static uint32_t tern_read_config(PCIDevice *dev, uint32_t addr, int len)
@@ -172,18 +168,17 @@ static void tern_write_config(PCIDevice *dev, uint32_t addr, uint32_t val,
 static void tern_reset_hold(Object *obj, ResetType type)
 {
     TernState *s = TERN(obj);
+    uint32_t generation;
 
     if (!s->started) {
         return;
     }
-    tern_lock(s);
-    tern_engine_reset(s->engine);
-    tern_drop_effects(s);
-    s->work = false;
+    tern_runner_lock(s->runner);
     s->bus_master = false;
     s->awake = true;
-    trace_tern_reset(s, s->generation);
-    tern_unlock(s);
+    generation = tern_runner_reset(s->runner);
+    trace_tern_reset(s, generation);
+    tern_runner_unlock(s->runner);
 }
 
 /* ---- host functions and properties ---- */
@@ -308,9 +303,9 @@ static void tern_set_mutation(Object *obj, const char *rule, Error **errp)
     g_free(s->mutation);
     s->mutation = g_strdup(rule);
     if (s->started) {
-        tern_lock(s);
+        tern_runner_lock(s->runner);
         tern_engine_set_mutation(s->engine, rule);
-        tern_unlock(s);
+        tern_runner_unlock(s->runner);
     }
 }
 
@@ -455,7 +450,6 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     tern_add_bars(s);
     tern_faults_start(s);
 
-    qemu_mutex_init(&s->lock);
     tern_start(s);
     tern_dma_start(s);
     s->started = true;
@@ -478,7 +472,6 @@ static void tern_exit(PCIDevice *dev)
     tern_stop(s);
     tern_engine_free(s->engine);
     s->engine = NULL;
-    qemu_mutex_destroy(&s->lock);
     tern_pcap_close(s->pcap);
     s->pcap = NULL;
     tern_faults_stop(s);

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "tern_runner.h"
+
+#include <system_error>
+
+#include "runner.h"
+
+namespace {
+
+using tern::runner::Config;
+using tern::runner::Host;
+using tern::runner::Runner;
+
+static_assert(TERN_CALL_TAKE_FRAMES == static_cast<int>(Host::Call::kTakeFrames));
+static_assert(TERN_TIMER_RECEIVE == static_cast<int>(Host::Timer::kReceive));
+static_assert(TERN_SENT_BLOCKED == static_cast<int>(Host::Sent::kBlocked));
+static_assert(TERN_EVENT_CONTENTION == static_cast<int>(Host::Event::kContention));
+
+// The host's functions as the runner wants them.
+class CallbackHost final : public Host {
+ public:
+  CallbackHost(const TernRunnerOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
+
+  std::uint64_t now() override { return ops_.now(opaque_); }
+  void schedule(Call call) override { ops_.schedule(opaque_, static_cast<TernCall>(call)); }
+  void trace(Event event, std::uint64_t a, std::uint64_t b) override {
+    ops_.trace(opaque_, static_cast<TernEvent>(event), a, b);
+  }
+  void capture(const TernFrame& frame) override { ops_.capture(opaque_, &frame); }
+  void arm(Timer timer, std::uint64_t at) override { ops_.arm(opaque_, static_cast<TernTimer>(timer), at); }
+  void disarm(Timer timer) override { ops_.disarm(opaque_, static_cast<TernTimer>(timer)); }
+  void raise(unsigned vector) override { ops_.raise(opaque_, vector); }
+  Sent send(const TernFrame& frame) override { return static_cast<Sent>(ops_.send(opaque_, &frame)); }
+  void receive_again() override { ops_.receive_again(opaque_); }
+  std::span<const std::byte> next_frame() override {
+    std::uint32_t len = 0;
+    const void* const frame = ops_.next_frame(opaque_, &len);
+    if (frame == nullptr) return {};
+    return {static_cast<const std::byte*>(frame), len};
+  }
+  bool wait_for_frames() override { return ops_.wait_for_frames(opaque_); }
+  void worker_begins() override { ops_.worker_begins(opaque_); }
+  void worker_ends() override { ops_.worker_ends(opaque_); }
+
+ private:
+  TernRunnerOps ops_;
+  void* opaque_;
+};
+
+Config to_config(const TernRunnerConfig& c) {
+  Config config;
+  config.poll = c.poll;
+  config.direct_send = c.direct_send;
+  config.running = c.running;
+  return config;
+}
+
+}  // namespace
+
+struct TernRunner {
+  TernRunner(TernEngine* e, const TernRunnerConfig& config, const TernRunnerOps& ops, void* opaque)
+      : host(ops, opaque), runner(e, host, to_config(config)) {}
+
+  CallbackHost host;
+  Runner runner;
+};
+
+namespace {
+
+// No exception crosses: without memory, or with a lock that fails, a device that runs ends the process.
+template <class F>
+auto guarded(F&& f) noexcept {
+  return f();
+}
+
+}  // namespace
+
+TernRunner* tern_runner_new(TernEngine* e, const TernRunnerConfig* config, const TernRunnerOps* ops,
+                            void* opaque) {
+  return guarded([&] { return new TernRunner(e, *config, *ops, opaque); });
+}
+
+void tern_runner_free(TernRunner* r) {
+  guarded([&] { delete r; });
+}
+
+bool tern_runner_start(TernRunner* r) {
+  return guarded([&] {
+    try {
+      r->runner.start();
+      return true;
+    } catch (const std::system_error&) {
+      return false;
+    }
+  });
+}
+
+void tern_runner_stop(TernRunner* r) {
+  guarded([&] { r->runner.stop(); });
+}
+
+void tern_runner_doorbell(TernRunner* r, std::uint64_t offset, std::uint32_t value) {
+  guarded([&] { r->runner.doorbell(offset, value); });
+}
+
+bool tern_runner_receive(TernRunner* r, const void* frame, std::size_t len) {
+  return guarded([&] { return r->runner.receive({static_cast<const std::byte*>(frame), len}); });
+}
+
+void tern_runner_take_frames(TernRunner* r) {
+  guarded([&] { r->runner.take_frames(); });
+}
+
+void tern_runner_resumed(TernRunner* r) {
+  guarded([&] { r->runner.resumed(); });
+}
+
+void tern_runner_set_link(TernRunner* r, bool up) {
+  guarded([&] { r->runner.set_link(up); });
+}
+
+void tern_runner_set_running(TernRunner* r, bool running) {
+  guarded([&] { r->runner.set_running(running); });
+}
+
+void tern_runner_update_polling(TernRunner* r) {
+  guarded([&] { r->runner.update_polling(); });
+}
+
+void tern_runner_set_present(TernRunner* r, bool present) {
+  guarded([&] { r->runner.set_present(present); });
+}
+
+void tern_runner_deliver(TernRunner* r) {
+  guarded([&] { r->runner.deliver(); });
+}
+
+void tern_runner_expired(TernRunner* r, TernTimer timer) {
+  guarded([&] { r->runner.expired(static_cast<Host::Timer>(timer)); });
+}
+
+void tern_runner_lock(TernRunner* r) {
+  guarded([&] { r->runner.lock(); });
+}
+
+void tern_runner_unlock(TernRunner* r) {
+  guarded([&] { r->runner.unlock(); });
+}
+
+void tern_runner_run(TernRunner* r) {
+  guarded([&] { r->runner.run(); });
+}
+
+void tern_runner_unlock_and_deliver(TernRunner* r) {
+  guarded([&] { r->runner.unlock_and_deliver(); });
+}
+
+void tern_runner_unlock_without_delivering(TernRunner* r) {
+  guarded([&] { r->runner.unlock_without_delivering(); });
+}
+
+std::uint32_t tern_runner_reset(TernRunner* r) {
+  return guarded([&] {
+    r->runner.reset();
+    return r->runner.generation();
+  });
+}
+
+void tern_runner_set_awake(TernRunner* r, bool awake) {
+  guarded([&] { r->runner.set_awake(awake); });
+}
+
+void tern_runner_set_host_only(TernRunner* r, bool host_only) {
+  guarded([&] { r->runner.set_host_only(host_only); });
+}

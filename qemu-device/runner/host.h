@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the runner needs of its host: a hypervisor's device model, a daemon, a test.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "tern_engine.h"
+
+namespace tern::runner {
+
+// Each function says who calls it:
+//   [host]  the host thread, without the engine lock: the function may call the runner again
+//   [lock]  any thread, with the engine lock: it must neither take the host lock nor call the runner
+//   [any]   either of them, and the worker without a lock
+class Host {
+ public:
+  virtual ~Host() = default;
+
+  enum class Call : std::uint8_t { kDeliver, kTakeFrames };
+  enum class Timer : std::uint8_t {
+    kEngine,    // the engine's next deadline, or earlier
+    kPatience,  // the wire has taken nothing for so long
+    kReceive,   // a frame that was refused is offered again
+  };
+  enum class Sent : std::uint8_t {
+    kTaken,    // sent, or lost on the way
+    kHeld,     // taken, but Runner::resumed() comes before the next; never with Config::direct_send
+    kBlocked,  // not taken; Runner::resumed() says when there is room
+  };
+  enum class Event : std::uint8_t {
+    kSlice,         // of the worker; whether there is more
+    kBlocked,       // frames of the batch that wait
+    kResumed,
+    kLost,          // frames
+    kRefused,       // a received frame; bytes
+    kContention,    // measured; ns running, ns waiting for a processor
+  };
+
+  // [any] The device clock in ns.
+  virtual std::uint64_t now() = 0;
+  // [any] The host thread is to call Runner::deliver() or Runner::take_frames() soon. Calls before that count as one.
+  virtual void schedule(Call call) = 0;
+  // [any] For debugging; the values are those of the event.
+  virtual void trace(Event event, std::uint64_t a, std::uint64_t b) = 0;
+  // [lock] Shows a frame to the capture.
+  virtual void capture(const TernFrame& frame) = 0;
+
+  // [host] Runner::expired() is to be called when the device clock reaches `at`; replaces an earlier one.
+  virtual void arm(Timer timer, std::uint64_t at) = 0;
+  virtual void disarm(Timer timer) = 0;
+  // [host] Raises an interrupt.
+  virtual void raise(unsigned vector) = 0;
+  // [host], with Config::direct_send also [lock], but by one thread at a time: sends a frame.
+  virtual Sent send(const TernFrame& frame) = 0;
+  // [host] A frame that Runner::receive() refused may be offered again.
+  virtual void receive_again() = 0;
+
+  // [lock], in the host thread: the next frame that lies on the wire, valid until the next call; empty: there is none. Called in
+  // Runner::take_frames() alone.
+  virtual std::span<const std::byte> next_frame() = 0;
+  // The same: gives room to the other end. True: no frame has come meanwhile, and Runner::take_frames() will be called when one does.
+  virtual bool wait_for_frames() = 0;
+
+  // In the worker's thread, when it begins and before it ends.
+  virtual void worker_begins() = 0;
+  virtual void worker_ends() = 0;
+};
+
+}  // namespace tern::runner

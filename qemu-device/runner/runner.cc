@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "runner.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <bit>
+#include <csignal>
+#include <utility>
+
+namespace tern::runner {
+
+namespace {
+
+// How often the worker looks whether the lock was taken, before it sleeps.
+constexpr unsigned kSpins = 200;
+// Contention is judged after so many slices and polls, about half a millisecond.
+constexpr unsigned kJudgeEvery = 16384;
+
+void cpu_relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// A thread made while this lives takes no signals: they are the host's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+Runner::Runner(TernEngine* engine, Host& host, const Config& config)
+    : engine_(engine),
+      host_(host),
+      limits_(config.limits),
+      poll_(config.poll && config.processors > 1),
+      direct_send_(config.direct_send),
+      open_cpu_clock_(config.open_cpu_clock),
+      running_(config.running),
+      transmit_(host, config.limits.tx_patience) {
+  allow_polling();
+}
+
+Runner::~Runner() {
+  stop();
+  acquire();
+  drop_effects();
+  free_batches(transmit_.queue());
+  mutex_.unlock();
+}
+
+void Runner::start() {
+  const SignalsBlocked blocked;
+  const std::lock_guard lock(mutex_);
+  worker_ = std::thread(&Runner::work_loop, this);
+  started_ = true;
+}
+
+void Runner::stop() {
+  if (!worker_.joinable()) return;
+  lock();
+  state_.store(WorkerState::kStopping);
+  wake_.notify_one();
+  mutex_.unlock();
+  worker_.join();
+}
+
+// ---- the engine lock ----
+
+void Runner::acquire() {
+  waiters_.fetch_add(1);
+  mutex_.lock();
+  waiters_.fetch_sub(1);
+  free_batches(transmit_.done());
+}
+
+void Runner::lock() {
+  acquire();
+  work_ |= take_doorbells();
+}
+
+void Runner::unlock() {
+  // If somebody else waits, their unlock() wakes the worker.
+  if (worker_state() == WorkerState::kIdle && worker_may_run()) wake_.notify_one();
+  mutex_.unlock();
+}
+
+void Runner::unlock_without_delivering() {
+  bool schedule = collect();
+  schedule |= may_run() && ((work_ && host_runs()) || tern_engine_next_deadline(engine_) < armed_);
+  unlock();
+  if (schedule) host_.schedule(Host::Call::kDeliver);
+}
+
+// ---- effects ----
+
+void Runner::free_batches(Batches& batches) {
+  for (const Batch& batch : batches) {
+    backlog_ -= batch.bytes;
+    tern_engine_effects_free(engine_, batch.effects);
+  }
+  batches.clear();
+}
+
+// Nothing is in the transmit queue: sends frames under the lock, up to the first that the wire has no room for. Returns its index.
+std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
+  for (std::size_t i = 0; i < frames; ++i) {
+    const TernFrame frame = tern_engine_effects_frame(effects, i);
+    if (frame.to_wire && host_.send(frame) == Host::Sent::kBlocked) return i;
+  }
+  return frames;
+}
+
+// Takes the effects made so far out of the engine. True: there is something to deliver.
+bool Runner::collect() {
+  TernEffects* const effects = tern_engine_take_effects(engine_);
+  if (effects == nullptr) return false;
+  const std::uint64_t* const vectors = tern_engine_effects_vectors(effects);
+  for (std::size_t i = 0; i < kVectorWords; ++i) collected_vectors_[i] |= vectors[i];
+
+  const std::size_t frames = tern_engine_effects_frames(effects);
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < frames; ++i) {
+    const TernFrame frame = tern_engine_effects_frame(effects, i);
+    if (frame.shown) host_.capture(frame);
+    if (frame.to_wire) bytes += frame.len;
+  }
+  std::size_t next = 0;
+  if (bytes != 0 && direct_send_ && backlog_ == 0) next = send_now(effects, frames);
+  const bool lost = bytes != 0 && next != frames && backlog_ + bytes > limits_.tx_hard;
+  if (lost) host_.trace(Host::Event::kLost, frames - next, 0);
+  if (bytes == 0 || next == frames || lost) {
+    tern_engine_effects_free(engine_, effects);
+    return std::ranges::any_of(collected_vectors_, [](std::uint64_t word) { return word != 0; });
+  }
+  collected_.push_back({effects, next, bytes, transmit_.generation()});
+  backlog_ += bytes;
+  return true;
+}
+
+void Runner::reset() {
+  tern_engine_reset(engine_);
+  drop_effects();
+  work_ = false;
+  awake_ = true;
+}
+
+void Runner::drop_effects() {
+  if (TernEffects* const effects = tern_engine_take_effects(engine_)) tern_engine_effects_free(engine_, effects);
+  free_batches(collected_);
+  collected_vectors_ = {};
+  vectors_ = {};
+  transmit_.disown();
+}
+
+// Delivers with the host lock alone. What happens in `host_` may bring an input at once (a hub returns a frame), whose effects the loop
+// that is under way delivers.
+void Runner::deliver_effects(bool frames) {
+  if (delivering_ || !running_) return;
+  delivering_ = true;
+  do {
+    raise_vectors();
+  } while (frames && transmit_.send_batch());
+  raise_vectors();
+  delivering_ = false;
+}
+
+void Runner::raise_vectors() {
+  for (std::size_t i = 0; i < kVectorWords; ++i) {
+    while (vectors_[i] != 0) {
+      const int bit = std::countr_zero(vectors_[i]);
+      vectors_[i] &= vectors_[i] - 1;
+      host_.raise(static_cast<unsigned>(i) * 64 + static_cast<unsigned>(bit));
+    }
+  }
+}
+
+// With the lock, which it drops. `scheduled`: in deliver().
+void Runner::finish(bool scheduled) {
+  const std::uint64_t deadline = tern_engine_next_deadline(engine_);
+  // A deadline that has passed fires at once, again and again, as long as nobody runs the engine: so no timer while nothing may run, and
+  // none while the worker is about to run, which would have to fight this thread for the lock.
+  const bool arm = deadline < armed_ && may_run() && !worker_may_run();
+  collect();
+  for (std::size_t i = 0; i < kVectorWords; ++i) vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
+  transmit_.add(collected_);
+  if (arm) armed_ = deadline;
+  const bool frames = scheduled || backlog_ <= limits_.tx_inline;
+  const bool throttled = work_ && backlog_ >= limits_.tx_soft;
+  const bool again = (work_ && host_runs() && may_run() && !throttled) ||
+                     (!scheduled && refused_ && tern_engine_can_receive(engine_));
+  unlock();
+
+  if (arm) host_.arm(Host::Timer::kEngine, deadline);
+  deliver_effects(frames);
+  // deliver() gives back the batches just sent, and wakes a worker that waits for that.
+  if (again || !frames || (throttled && !transmit_.done().empty())) host_.schedule(Host::Call::kDeliver);
+}
+
+// ---- inputs ----
+
+void Runner::run() {
+  if (!may_run()) {
+    work_ = true;
+  } else if (!worker_may_run()) {
+    work_ = tern_engine_run(engine_, backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
+  }
+}
+
+bool Runner::worker_busy() const {
+  const WorkerState state = state_.load(std::memory_order_seq_cst);
+  return state == WorkerState::kWorking || state == WorkerState::kPolling;
+}
+
+bool Runner::take_doorbells() {
+  return doorbells_.take_all([this](const Doorbell& d) { tern_engine_doorbell(engine_, d.offset, d.value); });
+}
+
+void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
+  const bool put = worker_busy() && doorbells_.put({offset, value});
+  if (put && worker_busy()) return;
+  acquire();
+  take_doorbells();
+  if (!put) tern_engine_doorbell(engine_, offset, value);
+  run();
+  unlock_and_deliver();
+}
+
+bool Runner::receive(std::span<const std::byte> frame) {
+  if (!awake_ || !present_) return true;
+  lock();
+  refused_ = !running_ || !tern_engine_can_receive(engine_);
+  if (refused_) {
+    unlock();
+    host_.trace(Host::Event::kRefused, frame.size(), 0);
+    host_.arm(Host::Timer::kReceive, host_.now() + limits_.rx_retry);
+    return false;
+  }
+  tern_engine_receive(engine_, frame.data(), frame.size());
+  run();
+  unlock_and_deliver();
+  return true;
+}
+
+void Runner::take_frames() {
+  // A machine that goes on looks again.
+  if (!running_) return;
+  lock();
+  std::uint64_t bytes = 0;
+  bool waits = false;
+  // A look that finds nothing counts: the peer may be adding frames all the time.
+  for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits; ++looks) {
+    const auto frame = host_.next_frame();
+    if (frame.empty()) {
+      waits = host_.wait_for_frames();
+      continue;
+    }
+    bytes += frame.size();
+    if (awake_ && present_) tern_engine_receive(engine_, frame.data(), frame.size());
+  }
+  if (!waits) {
+    // The other end has the room at once, and we look again.
+    host_.wait_for_frames();
+    host_.schedule(Host::Call::kTakeFrames);
+  }
+  run();
+  unlock_and_deliver();
+}
+
+void Runner::resumed() {
+  if (transmit_.resumed()) host_.schedule(Host::Call::kDeliver);
+}
+
+void Runner::set_link(bool up) {
+  if (!up) {
+    transmit_.link_down();
+    host_.schedule(Host::Call::kDeliver);
+  }
+  lock();
+  tern_engine_set_link(engine_, up);
+  run();
+  unlock_without_delivering();
+}
+
+void Runner::set_running(bool running) {
+  lock();
+  running_ = running;
+  unlock();
+  if (running) {
+    due_ = true;
+    host_.schedule(Host::Call::kDeliver);
+    host_.schedule(Host::Call::kTakeFrames);
+  }
+}
+
+void Runner::set_awake(bool awake) {
+  if (awake && !awake_) {
+    // Deadlines may have passed meanwhile.
+    due_ = true;
+    host_.schedule(Host::Call::kDeliver);
+  }
+  awake_ = awake;
+}
+
+void Runner::deliver() {
+  lock();
+  if (due_) armed_ = UINT64_MAX;
+  if (due_ || work_) {
+    due_ = false;
+    run();
+  }
+  finish(true);
+  if (refused_) host_.receive_again();
+}
+
+void Runner::expired(Host::Timer timer) {
+  switch (timer) {
+    case Host::Timer::kEngine:
+      due_ = true;
+      host_.schedule(Host::Call::kDeliver);
+      break;
+    case Host::Timer::kPatience:
+      transmit_.patience_over();
+      host_.schedule(Host::Call::kDeliver);
+      break;
+    case Host::Timer::kReceive:
+      // Nothing says that software has posted a buffer, so the frame is offered again.
+      if (refused_) host_.receive_again();
+      break;
+  }
+}
+
+// ---- the worker ----
+
+void Runner::enter(WorkerState next) {
+  if (worker_state() != WorkerState::kStopping) state_.store(next, std::memory_order_relaxed);
+}
+
+// Host threads that wait for the lock have it for as long as it takes.
+void Runner::yield(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  for (unsigned i = 0; i < kSpins && contended(); ++i) cpu_relax();
+  lock.lock();
+}
+
+// Until there is work, and no host thread waits for the lock.
+void Runner::idle(std::unique_lock<std::mutex>& lock) {
+  // Sequentially consistent: the ring is read after this store (see doorbell()).
+  state_.store(WorkerState::kIdle, std::memory_order_seq_cst);
+  work_ |= take_doorbells();
+  if (worker_may_run() && !contended()) return;
+  judge_contention();
+  wake_.wait(lock);
+  if (may_poll_) contention_.skip();
+}
+
+void Runner::work_loop() {
+  host_.worker_begins();
+  contention_.start(open_cpu_clock_());
+  {
+    std::unique_lock lock(mutex_);
+    while (worker_state() != WorkerState::kStopping) {
+      if (contended()) yield(lock);
+      work_ |= take_doorbells();
+      if (worker_may_run() && !contended()) {
+        work_slice();
+      } else if (worker_state() != WorkerState::kStopping) {
+        idle(lock);
+      }
+    }
+  }
+  host_.worker_ends();
+}
+
+void Runner::work_slice() {
+  enter(WorkerState::kWorking);
+  work_ = tern_engine_run(engine_, limits_.slice);
+  host_.trace(Host::Event::kSlice, work_, 0);
+  // Deadlines that pass while the worker works are its own: see finish().
+  if (collect() || (!worker_may_run() && tern_engine_next_deadline(engine_) < armed_)) {
+    host_.schedule(Host::Call::kDeliver);
+  }
+  if (worker_may_run()) poll();
+}
+
+void Runner::poll() {
+  enter(WorkerState::kPolling);
+  do {
+    if (++looks_ % kJudgeEvery == 0) judge_contention();
+    if (tern_engine_look(engine_)) break;
+    cpu_relax();
+  } while (!doorbells_.pending() && !contended());
+  enter(WorkerState::kWorking);
+}
+
+// ---- polling and contention ----
+
+void Runner::allow_polling() {
+  may_poll_ = poll_ && !host_only_;
+  tern_engine_allow_polling(engine_, may_poll_ ? 0 : UINT64_MAX);
+  // The next run looks once more at the queues that were polled.
+  work_ = true;
+}
+
+void Runner::update_polling() {
+  if (may_poll_ == (poll_ && !host_only_)) return;
+  lock();
+  allow_polling();
+  unlock_without_delivering();
+}
+
+void Runner::judge_contention() {
+  if (!may_poll_) return;
+  const auto verdict = contention_.judge();
+  if (!verdict) return;
+  host_.trace(Host::Event::kContention, verdict->ran, verdict->waited);
+  if (verdict->pause != 0) tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
+}
+
+}  // namespace tern::runner

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "contention.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "doorbell_ring.h"
+
+namespace tern::runner {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+
+// A clock whose figures the test moves.
+class FakeClock final : public CpuClock {
+ public:
+  explicit FakeClock(const CpuTimes& times, const bool& works) : times_(times), works_(works) {}
+  bool read(CpuTimes& times) override {
+    if (works_) times = times_;
+    return works_;
+  }
+
+ private:
+  const CpuTimes& times_;
+  const bool& works_;
+};
+
+class ContentionTest : public testing::Test {
+ protected:
+  ContentionTest() { contention.start(std::make_unique<FakeClock>(times, works)); }
+  std::optional<Contention::Verdict> after(std::uint64_t ran_ms, std::uint64_t waited_ms) {
+    times.ran += ran_ms * kMs;
+    times.waited += waited_ms * kMs;
+    return contention.judge();
+  }
+  std::uint64_t pause_after(std::uint64_t ran_ms, std::uint64_t waited_ms) {
+    const auto verdict = after(ran_ms, waited_ms);
+    EXPECT_TRUE(verdict.has_value());
+    return verdict ? verdict->pause / kMs : 0;
+  }
+
+  CpuTimes times{100 * kMs, 50 * kMs};
+  bool works = true;
+  Contention contention;
+};
+
+TEST_F(ContentionTest, JudgesOnceInAWindow) {
+  EXPECT_FALSE(after(0, 0)) << "what was before the start does not count";
+  EXPECT_FALSE(after(10, 0));
+  EXPECT_FALSE(after(9, 0));
+  const auto verdict = after(1, 0);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->ran, 20 * kMs);
+  EXPECT_EQ(verdict->waited, 0U);
+  EXPECT_EQ(verdict->pause, 0U);
+  EXPECT_FALSE(after(19, 0)) << "a new window";
+}
+
+TEST_F(ContentionTest, AQuarterOfTheWindowIsAllowed) {
+  EXPECT_EQ(pause_after(15, 5), 0U);
+  EXPECT_EQ(pause_after(14, 6), 200U);
+}
+
+TEST_F(ContentionTest, ThePauseDoublesWhileContentionLasts) {
+  for (const unsigned pause : {200U, 400U, 800U, 1600U, 3200U, 6400U, 6400U}) EXPECT_EQ(pause_after(0, 20), pause);
+  EXPECT_EQ(pause_after(20, 0), 0U);
+  EXPECT_EQ(pause_after(0, 20), 200U) << "from the start";
+}
+
+TEST_F(ContentionTest, WakingUpDoesNotCount) {
+  times.waited += 1000 * kMs;
+  contention.skip();
+  EXPECT_EQ(pause_after(20, 0), 0U);
+}
+
+TEST_F(ContentionTest, WithoutFiguresThereIsNone) {
+  works = false;
+  EXPECT_FALSE(after(0, 1000));
+  works = true;
+  EXPECT_EQ(pause_after(0, 0), 200U) << "the figures are back";
+  contention.start(nullptr);
+  EXPECT_FALSE(after(0, 1000));
+}
+
+TEST(SchedStat, CountsTheTimeThatAThreadRan) {
+  const auto clock = open_schedstat();
+  if (!clock) GTEST_SKIP() << "no /proc/thread-self/schedstat";
+  CpuTimes before, after;
+  ASSERT_TRUE(clock->read(before));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  do {
+    ASSERT_TRUE(clock->read(after));
+  } while (after.ran - before.ran < 2 * kMs && std::chrono::steady_clock::now() < end);
+  EXPECT_GE(after.ran - before.ran, 2 * kMs);
+  EXPECT_GE(after.waited, before.waited);
+}
+
+TEST(DoorbellRing, KeepsTheOrderAndHasAnEnd) {
+  DoorbellRing ring;
+  std::uint32_t put = 0, taken = 0;
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_FALSE(ring.pending());
+    while (ring.put({put * 8ULL, put})) ++put;
+    EXPECT_EQ(put - taken, DoorbellRing::kSize);
+    EXPECT_TRUE(ring.pending());
+    const auto take = [&](const Doorbell& doorbell) {
+      EXPECT_EQ(doorbell.value, taken);
+      EXPECT_EQ(doorbell.offset, taken * 8ULL);
+      ++taken;
+    };
+    EXPECT_TRUE(ring.take_all(take));
+    EXPECT_FALSE(ring.take_all(take));
+    ASSERT_TRUE(ring.put({put * 8ULL, put}));
+    ++put;
+    EXPECT_TRUE(ring.take_all(take));
+    EXPECT_EQ(taken, put);
+  }
+}
+
+TEST(DoorbellRing, BetweenTwoThreads) {
+  constexpr std::uint32_t kCount = 200'000;
+  DoorbellRing ring;
+  std::thread poster([&ring] {
+    for (std::uint32_t i = 0; i < kCount;) {
+      if (ring.put({i + 1ULL, i})) {
+        ++i;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  std::uint32_t taken = 0;
+  while (taken < kCount) {
+    const bool some = ring.take_all([&](const Doorbell& doorbell) {
+      ASSERT_EQ(doorbell.value, taken);
+      ASSERT_EQ(doorbell.offset, taken + 1ULL);
+      ++taken;
+    });
+    if (!some) std::this_thread::yield();
+  }
+  poster.join();
+}
+
+}  // namespace
+}  // namespace tern::runner

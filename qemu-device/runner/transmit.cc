@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transmit.h"
+
+namespace tern::runner {
+
+// False: the wire takes no more for now.
+bool Transmit::send(Batch& batch) {
+  const std::size_t frames = tern_engine_effects_frames(batch.effects);
+  while (batch.next < frames && batch.generation == generation_) {
+    if (state_ == TransmitState::kLost) {
+      host_.trace(Host::Event::kLost, frames - batch.next, 0);
+      return true;
+    }
+    const TernFrame frame = tern_engine_effects_frame(batch.effects, batch.next);
+    const auto sent = frame.to_wire ? host_.send(frame) : Host::Sent::kTaken;
+    if (sent != Host::Sent::kBlocked) ++batch.next;
+    if (sent != Host::Sent::kTaken) {
+      host_.trace(Host::Event::kBlocked, frames - batch.next, 0);
+      state_ = TransmitState::kBlocked;
+      host_.arm(Host::Timer::kPatience, host_.now() + patience_);
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Transmit::send_batch() {
+  if (queue_.empty() || state_ == TransmitState::kBlocked || !send(queue_.front())) return false;
+  done_.splice(done_.end(), queue_, queue_.begin());
+  return true;
+}
+
+bool Transmit::resumed() {
+  if (state_ == TransmitState::kOpen) return false;
+  host_.trace(Host::Event::kResumed, 0, 0);
+  state_ = TransmitState::kOpen;
+  host_.disarm(Host::Timer::kPatience);
+  return true;
+}
+
+void Transmit::patience_over() {
+  if (state_ == TransmitState::kBlocked) state_ = TransmitState::kLost;
+}
+
+}  // namespace tern::runner
