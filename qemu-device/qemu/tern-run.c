@@ -140,7 +140,7 @@ static bool tern_wait_for_frames(void *opaque)
 {
     TernState *s = opaque;
 
-    return tern_wire_rest(s->wire);
+    return tern_wire_idle(s->wire);
 }
 
 /* The engine maps guest memory in this thread. */

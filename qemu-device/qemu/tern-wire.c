@@ -3,21 +3,21 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * Two tern devices of one host, each in its own QEMU, hand each other whole
+ * Two tern devices of one host, each in its own QEMU, pass each other whole
  * Ethernet frames through memory, so that a frame costs neither a system call
- * nor a pass through the net layer. A unix socket (a chardev) joins them; over
- * it go the messages below, each with the descriptors it needs.
+ * nor a pass through the net layer. A unix socket (a chardev) joins them; it
+ * carries the messages below, with file descriptors.
  *
- * Each side owns a ring: memory that it alone writes. There it puts the frames
- * it sends, and how far it has come: head, the bytes it ever put into its own
- * ring, and tail, the bytes it ever took from the other's. Neither wraps. A side
- * that sleeps says at which index of the other's it wants its bell rung: a byte
- * through a socket that it gave the other side.
+ * Each side owns a ring: memory that it alone writes. It stores there the
+ * frames that it sends, and two indices: head, the bytes it ever put into its
+ * own ring, and tail, the bytes it ever took from the other's. Neither wraps.
+ * Before a side sleeps it stores the index of the other's at which it wants a
+ * notification: a byte through a socket that it gave the other side.
  *
- * The other side is not trusted: what it writes is read once and checked. A ring
- * that makes no sense is a cable that was cut. Flags of a descriptor belong to
- * both who share it, so nothing here relies on O_NONBLOCK of one that the other
- * side has too: bells are rung and taken with MSG_DONTWAIT.
+ * The other side is not trusted: what it writes is read once and checked. A
+ * side with an invalid ring is treated as a cut cable. Both sides can change
+ * the flags of a descriptor that they share, so nothing here relies on
+ * O_NONBLOCK of one: notifications are sent and received with MSG_DONTWAIT.
  */
 
 #include "qemu/osdep.h"
@@ -34,11 +34,11 @@
 #include "tern.h"
 #include "trace.h"
 
-/* Frames under way in one direction; more than what RC has unacknowledged. */
+/* Frames in flight in one direction; more than RC leaves unacknowledged. */
 #define TERN_RING_BYTES     (4 * MiB)
 /* Each frame begins with its length, at a multiple of this. */
 #define TERN_RING_ALIGN     64
-/* A length that means: go on at the start of the ring. */
+/* A length that means: the next frame is at the start of the ring. */
 #define TERN_RING_WRAP      UINT32_MAX
 #define TERN_WIRE_MAGIC     0x65726977 /* "wire" */
 #define TERN_WIRE_VERSION   2
@@ -54,16 +54,16 @@ typedef struct TernRing {
     uint8_t pad0[TERN_RING_ALIGN - 8];
     uint64_t tail;
     uint8_t pad1[TERN_RING_ALIGN - 8];
-    uint64_t wake_head;         /* ring when the other's head gets there */
+    uint64_t wake_head;         /* notify when the other's head gets there */
     uint64_t wake_tail;         /* the same of its tail */
     uint8_t pad2[TERN_RING_ALIGN - 16];
     uint8_t data[TERN_RING_BYTES];
 } TernRing;
 
 enum {
-    TERN_WIRE_HELLO = 1,        /* a new device: what was before is over */
-    TERN_WIRE_RING = 2,         /* with the ring's memory and the bell */
-    TERN_WIRE_BYE = 3,          /* the device goes */
+    TERN_WIRE_HELLO = 1,        /* a new device: the earlier session is over */
+    TERN_WIRE_RING = 2,         /* with the ring and a notification socket */
+    TERN_WIRE_BYE = 3,          /* the device is removed */
 };
 
 typedef struct TernWireMsg {
@@ -77,47 +77,47 @@ typedef struct TernWireMsg {
 struct TernWire {
     TernState *dev;
     CharBackend *chr;
-    TernWireMsg msg;            /* what has come of it */
+    TernWireMsg msg;            /* received so far */
     unsigned msg_len;
-    QEMUBH *bh;                 /* the session began, or it ends */
-    bool hangs_up;              /* the other side is to be disconnected */
-    bool warned;                /* it cannot fill the log */
+    QEMUBH *bh;                 /* the session began, or is to end */
+    bool disconnect;            /* the other side is to be disconnected */
+    bool warned;                /* once: it cannot fill the log */
 
     TernRing *own;              /* NULL: none yet */
     const TernRing *mapped;     /* the other's; NULL: none yet */
-    const TernRing *peer;       /* the same while the wire is whole */
+    const TernRing *peer;       /* the same while the link is up */
     int own_fd;
-    int bell;                   /* rung for us; while there is own */
-    int bell_given;             /* its other end, the peer's */
-    int peer_bell;              /* while there is mapped */
+    int notify_fd;              /* we are notified; while there is own */
+    int notify_fd_given;        /* its other end, the peer's */
+    int peer_notify_fd;         /* while there is mapped */
 
     /*
-     * What we believe of the indices; memory is written from here, never read
+     * Our copies of the indices; memory is written from them and never read
      * back. Sending: see tern_wire_put(). Receiving: the BQL.
      */
     uint64_t head;
-    uint64_t peer_tail;         /* at least */
+    uint64_t peer_tail;         /* a lower bound */
     uint64_t tail;
-    uint64_t told_tail;         /* the other side has been told of */
+    uint64_t reported_tail;     /* the other side was notified of */
     uint8_t frame[TERN_WIRE_FRAME_MAX]; /* received, copied once */
 };
 
 /* ---- indices ---- */
 
-/* Whether `want` is passed by a step from old to now. */
+/* Whether a step from old to now passes `want`. */
 static bool tern_passes(uint64_t want, uint64_t old, uint64_t now)
 {
     return want - old - 1 < now - old;
 }
 
-/* A bell that has no room has not been heard yet, and will be. */
-static void tern_ring_bell(TernWire *w)
+/* A socket without room holds notifications that were not received yet. */
+static void tern_notify(TernWire *w)
 {
-    trace_tern_wire_bell(w->dev);
-    send(w->peer_bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    trace_tern_wire_notify(w->dev);
+    send(w->peer_notify_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Maybe without the BQL: tern_wire_bh() sees to the rest. */
+/* Maybe without the BQL: tern_wire_bh() ends the session. */
 static void tern_wire_broken(TernWire *w)
 {
     trace_tern_wire_broken(w->dev);
@@ -169,7 +169,7 @@ bool tern_wire_put(TernWire *w, const void *data, uint32_t len)
     qatomic_store_release(&w->own->head, w->head);
     smp_mb();
     if (tern_passes(qatomic_read(&w->peer->wake_head), old, w->head)) {
-        tern_ring_bell(w);
+        tern_notify(w);
     }
     return true;
 }
@@ -216,7 +216,7 @@ broken:
     return NULL;
 }
 
-bool tern_wire_rest(TernWire *w)
+bool tern_wire_idle(TernWire *w)
 {
     if (!w->peer) {
         return true;
@@ -224,10 +224,11 @@ bool tern_wire_rest(TernWire *w)
     qatomic_store_release(&w->own->tail, w->tail);
     qatomic_set(&w->own->wake_head, w->tail + 1);
     smp_mb();
-    if (tern_passes(qatomic_read(&w->peer->wake_tail), w->told_tail, w->tail)) {
-        tern_ring_bell(w);
+    if (tern_passes(qatomic_read(&w->peer->wake_tail), w->reported_tail,
+                    w->tail)) {
+        tern_notify(w);
     }
-    w->told_tail = w->tail;
+    w->reported_tail = w->tail;
     return qatomic_load_acquire(&w->peer->head) == w->tail;
 }
 
@@ -246,19 +247,19 @@ static void tern_wire_warn(TernWire *w, const char *what)
     }
 }
 
-/* The BH does it: a chardev's callbacks do not expect to find it closed. */
-static void tern_wire_hang_up(TernWire *w, const char *why)
+/* By the BH: the callbacks of a chardev do not expect it to be closed. */
+static void tern_wire_disconnect(TernWire *w, const char *why)
 {
     tern_wire_warn(w, why);
-    w->hangs_up = true;
+    w->disconnect = true;
     qemu_bh_schedule(w->bh);
 }
 
 /*
- * An honest end leaves few messages unread: the socket's buffer is queue enough,
- * and an end that lets it fill up is disconnected.
+ * A well-behaved end leaves few messages unread, so the buffer of the socket is
+ * queue enough. An end that lets it fill up is disconnected.
  */
-static void tern_wire_say(TernWire *w, unsigned kind, int *fds, int num)
+static void tern_wire_send(TernWire *w, unsigned kind, int *fds, int num)
 {
     TernWireMsg msg = {
         .magic = TERN_WIRE_MAGIC,
@@ -268,15 +269,15 @@ static void tern_wire_say(TernWire *w, unsigned kind, int *fds, int num)
     };
     int ret;
 
-    trace_tern_wire_say(w->dev, kind);
-    /* Without descriptors as well: those of a message that failed may be left. */
+    trace_tern_wire_send(w->dev, kind);
+    /* Also without descriptors: those of a message that failed may be left. */
     if (qemu_chr_fe_set_msgfds(w->chr, fds, num) < 0 && num) {
         warn_report("tern: the chardev of a wire must be a unix socket");
         return;
     }
     ret = qemu_chr_fe_write(w->chr, (uint8_t *)&msg, sizeof(msg));
     if (ret >= 0 ? ret < sizeof(msg) : errno == EAGAIN) {
-        tern_wire_hang_up(w, "reads no answers");
+        tern_wire_disconnect(w, "reads no answers");
     }
 }
 
@@ -289,7 +290,7 @@ static void tern_wire_forget_peer(TernWire *w)
     tern_runner_unlock(w->dev->runner);
     if (mapped) {
         munmap((void *)mapped, sizeof(*mapped));
-        close(w->peer_bell);
+        close(w->peer_notify_fd);
     }
 }
 
@@ -298,23 +299,23 @@ static void tern_wire_forget(TernWire *w)
 {
     tern_wire_forget_peer(w);
     if (w->own) {
-        qemu_set_fd_handler(w->bell, NULL, NULL, NULL);
-        close(w->bell);
-        close(w->bell_given);
+        qemu_set_fd_handler(w->notify_fd, NULL, NULL, NULL);
+        close(w->notify_fd);
+        close(w->notify_fd_given);
         qemu_memfd_free(w->own, sizeof(*w->own), w->own_fd);
         w->own = NULL;
     }
 }
 
-static void tern_wire_rang(void *opaque);
+static void tern_wire_notified(void *opaque);
 
-/* Begins ours of a session. False: the wire stays cut. */
+/* Begins our part of a session. False: the link stays down. */
 static bool tern_wire_offer(TernWire *w)
 {
     Error *err = NULL;
-    int bell[2], fds[2];
+    int pair[2], fds[2];
 
-    if (qemu_socketpair(AF_UNIX, SOCK_STREAM, 0, bell) < 0) {
+    if (qemu_socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0) {
         warn_report("tern: no descriptor for the wire");
         return false;
     }
@@ -323,23 +324,23 @@ static bool tern_wire_offer(TernWire *w)
                               &w->own_fd, &err);
     if (!w->own) {
         warn_report_err(err);
-        close(bell[0]);
-        close(bell[1]);
+        close(pair[0]);
+        close(pair[1]);
         return false;
     }
-    w->bell = bell[0];
-    w->bell_given = bell[1];
-    qemu_set_fd_handler(w->bell, tern_wire_rang, NULL, w);
+    w->notify_fd = pair[0];
+    w->notify_fd_given = pair[1];
+    qemu_set_fd_handler(w->notify_fd, tern_wire_notified, NULL, w);
     w->head = w->peer_tail = 0;
     w->own->wake_head = 1;
     fds[0] = w->own_fd;
-    fds[1] = w->bell_given;
-    tern_wire_say(w, TERN_WIRE_RING, fds, ARRAY_SIZE(fds));
+    fds[1] = w->notify_fd_given;
+    tern_wire_send(w, TERN_WIRE_RING, fds, ARRAY_SIZE(fds));
     return true;
 }
 
 /*
- * Memory that is large enough, and stays so: else a look at it could kill us.
+ * Memory that is large enough and stays so: otherwise reading it could kill us.
  * So could huge pages, which run out when the other side punches holes.
  */
 static const TernRing *tern_wire_map(int fd)
@@ -358,8 +359,8 @@ static const TernRing *tern_wire_map(int fd)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* Only of these do we know that nobody can make send() wait. */
-static bool tern_wire_is_bell(int fd)
+/* For no other kind of file do we know that send() never waits. */
+static bool tern_is_notify_socket(int fd)
 {
     int domain, type;
     socklen_t len = sizeof(int);
@@ -370,44 +371,45 @@ static bool tern_wire_is_bell(int fd)
            type == SOCK_STREAM;
 }
 
-/* The other's part of a session. Takes the descriptors. */
+/* The other side's part of a session. Takes the descriptors. */
 static void tern_wire_accept(TernWire *w, const int fds[2])
 {
-    bool is_bell = tern_wire_is_bell(fds[1]);
-    const TernRing *ring = is_bell ? tern_wire_map(fds[0]) : NULL;
+    bool can_notify = tern_is_notify_socket(fds[1]);
+    const TernRing *ring = can_notify ? tern_wire_map(fds[0]) : NULL;
 
     close(fds[0]);
     tern_wire_forget_peer(w);
     if (!ring || (!w->own && !tern_wire_offer(w))) {
-        tern_wire_warn(w, is_bell ? "offers no ring" : "offers no bell");
+        tern_wire_warn(w, can_notify ? "offers no ring"
+                                     : "offers no notification socket");
         close(fds[1]);
         if (ring) {
             munmap((void *)ring, sizeof(*ring));
         }
         return;
     }
-    w->peer_bell = fds[1];
+    w->peer_notify_fd = fds[1];
     tern_runner_lock(w->dev->runner);
-    w->tail = w->told_tail = 0;
+    w->tail = w->reported_tail = 0;
     qatomic_set(&w->own->tail, 0);
     w->mapped = w->peer = ring;
     tern_runner_unlock(w->dev->runner);
     trace_tern_wire_up(w->dev);
-    /* What is there already has rung no bell that we heard. */
+    /* Frames may be there already, whose notification we did not receive. */
     qemu_bh_schedule(w->bh);
 }
 
-static void tern_wire_take(TernWire *w)
+static void tern_wire_handle(TernWire *w)
 {
     int fds[2], num;
 
     if (w->msg.magic != TERN_WIRE_MAGIC ||
         w->msg.version != TERN_WIRE_VERSION ||
         w->msg.ring_bytes != TERN_RING_BYTES) {
-        tern_wire_hang_up(w, "speaks another language");
+        tern_wire_disconnect(w, "speaks another protocol");
         return;
     }
-    trace_tern_wire_take(w->dev, w->msg.kind);
+    trace_tern_wire_handle(w->dev, w->msg.kind);
     switch (w->msg.kind) {
     case TERN_WIRE_HELLO:
         tern_wire_forget(w);
@@ -432,7 +434,7 @@ static int tern_wire_can_read(void *opaque)
 {
     TernWire *w = opaque;
 
-    return w->hangs_up ? 0 : sizeof(w->msg) - w->msg_len;
+    return w->disconnect ? 0 : sizeof(w->msg) - w->msg_len;
 }
 
 static void tern_wire_read(void *opaque, const uint8_t *buf, int size)
@@ -443,7 +445,7 @@ static void tern_wire_read(void *opaque, const uint8_t *buf, int size)
     w->msg_len += size;
     if (w->msg_len == sizeof(w->msg)) {
         w->msg_len = 0;
-        tern_wire_take(w);
+        tern_wire_handle(w);
     }
 }
 
@@ -453,8 +455,8 @@ static void tern_wire_event(void *opaque, QEMUChrEvent event)
 
     if (event == CHR_EVENT_OPENED) {
         w->msg_len = 0;
-        w->hangs_up = false;
-        tern_wire_say(w, TERN_WIRE_HELLO, NULL, 0);
+        w->disconnect = false;
+        tern_wire_send(w, TERN_WIRE_HELLO, NULL, 0);
     } else if (event == CHR_EVENT_CLOSED) {
         tern_wire_forget(w);
         tern_wire_changed(w->dev);
@@ -465,8 +467,8 @@ static void tern_wire_bh(void *opaque)
 {
     TernWire *w = opaque;
 
-    if (w->hangs_up) {
-        w->hangs_up = false;
+    if (w->disconnect) {
+        w->disconnect = false;
         tern_wire_forget(w);
         qemu_chr_fe_disconnect(w->chr);
         tern_wire_changed(w->dev);
@@ -479,14 +481,14 @@ static void tern_wire_bh(void *opaque)
     }
 }
 
-static void tern_wire_rang(void *opaque)
+static void tern_wire_notified(void *opaque)
 {
     TernWire *w = opaque;
-    uint8_t rings[256];
-    ssize_t n = recv(w->bell, rings, sizeof(rings), MSG_DONTWAIT);
+    uint8_t bytes[256];
+    ssize_t n = recv(w->notify_fd, bytes, sizeof(bytes), MSG_DONTWAIT);
 
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-        /* Shut down: it would be readable for ever. */
+        /* Shut down: it would stay readable. */
         tern_wire_warn(w, "breaks its rules");
         tern_wire_forget(w);
         tern_wire_changed(w->dev);
@@ -514,7 +516,7 @@ void tern_wire_start(TernWire *w)
 
 void tern_wire_close(TernWire *w)
 {
-    tern_wire_say(w, TERN_WIRE_BYE, NULL, 0);
+    tern_wire_send(w, TERN_WIRE_BYE, NULL, 0);
     qemu_chr_fe_set_handlers(w->chr, NULL, NULL, NULL, NULL, NULL, NULL, true);
     tern_wire_forget(w);
     qemu_bh_delete(w->bh);

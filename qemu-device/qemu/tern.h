@@ -140,7 +140,7 @@ void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
-/* The shared wire is whole or cut; there are frames or there is room on it. */
+/* The shared wire came up or went down; it has frames, or room again. */
 void tern_wire_changed(TernState *s);
 void tern_wire_moved(TernState *s);
 
@@ -153,24 +153,24 @@ void tern_stop(TernState *s);
 
 #define TERN_WIRE_FRAME_MAX 10240   /* bytes */
 
-/* A wire whose other end is found through a unix socket; start() looks for it. */
+/* A wire whose other end is reached through a unix socket; start() connects. */
 TernWire *tern_wire_open(TernState *s, CharBackend *chr);
 void tern_wire_start(TernWire *w);
 void tern_wire_close(TernWire *w);
 bool tern_wire_is_up(const TernWire *w);
 /*
  * False: there is no room for the frame, and tern_wire_moved() will be called.
- * On a wire that is cut it is lost. By one thread at a time, which has the BQL
- * or the engine lock.
+ * While the link is down the frame is lost. By one thread at a time, which has
+ * the BQL or the engine lock.
  */
 bool tern_wire_put(TernWire *w, const void *data, uint32_t len);
 /* The next frame, until the next call; NULL: there is none. With the BQL. */
 const void *tern_wire_get(TernWire *w, uint32_t *len);
 /*
- * Gives room to the other end. True: nothing has come meanwhile, and
- * tern_wire_moved() will be called when it does. With the BQL.
+ * Gives room to the other end. True: no frame has come meanwhile, and
+ * tern_wire_moved() will be called when one does. With the BQL.
  */
-bool tern_wire_rest(TernWire *w);
+bool tern_wire_idle(TernWire *w);
 
 /* tern-pcap.c */
 
