@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Queues that the device looks at by itself: Documentation/spec/doorbells.rst, "Queues that the
-// device polls".
+// Documentation/spec/doorbells.rst, "Send queues that the device polls".
 #include <gtest/gtest.h>
 
 #include <utility>
