@@ -126,11 +126,11 @@ class Liar:
         self.cable = cable
         cable.settimeout(5)
         self.peer = None
-        self.bells = []
+        self.sockets = []
 
     def close(self):
-        for bell in self.bells:
-            bell.close()
+        for end in self.sockets:
+            end.close()
 
     def say(self, kind, fds=(), magic=MAGIC, version=VERSION, size=RING):
         socket.send_fds(self.cable, [struct.pack("=IHHII", magic, version, kind, size, 0)], list(fds))
@@ -140,8 +140,8 @@ class Liar:
         kind = struct.unpack("=IHHII", data)[2] if data else None
         if kind == OFFER:
             self.peer = mmap.mmap(fds[0], SIZE, prot=mmap.PROT_READ)
-            self.peer_bell = socket.socket(fileno=fds[1])
-            self.bells.append(self.peer_bell)
+            self.peer_notify = socket.socket(fileno=fds[1])
+            self.sockets.append(self.peer_notify)
             os.close(fds[0])
         return kind
 
@@ -159,14 +159,14 @@ class Liar:
         self.offer()
 
     def offer(self):
-        """A new ring and a new bell."""
+        """A new ring and a new notification socket."""
         memory = self.memory()
-        self.bell, self.bell_given = socket.socketpair()
-        self.bells += self.bell, self.bell_given
-        self.bell.setblocking(False)
+        self.notify, self.notify_given = socket.socketpair()
+        self.sockets += self.notify, self.notify_given
+        self.notify.setblocking(False)
         self.own = mmap.mmap(memory, SIZE)
         self.put(WAKE_HEAD, 1)
-        self.say(OFFER, (memory, self.bell_given.fileno()))
+        self.say(OFFER, (memory, self.notify_given.fileno()))
         os.close(memory)
         self.head = self.tail = 0
 
@@ -178,13 +178,13 @@ class Liar:
 
     def ring(self):
         try:
-            self.peer_bell.send(b"\0", socket.MSG_DONTWAIT)
+            self.peer_notify.send(b"\0", socket.MSG_DONTWAIT)
         except BlockingIOError:
             pass  # it has not heard the earlier ones yet
 
     def rung(self):
         """How often the device rang since this was asked."""
-        return len(self.bell.recv(1 << 16))
+        return len(self.notify.recv(1 << 16))
 
     def send(self, data, length=None, step=None):
         """A frame, whose length and step may be a lie."""
@@ -270,7 +270,7 @@ class AgainstLies(unittest.TestCase):
             self.port.send(frame(i, 60 + i * 20))
             self.assertEqual(self.liar.take(), frame(i, 60 + i * 20))
 
-    def test_the_bell_rings_for_who_sleeps(self):
+    def test_an_end_that_sleeps_is_notified(self):
         self.up()
         self.port.send(frame(1))
         self.liar.take()
@@ -311,7 +311,7 @@ class AgainstLies(unittest.TestCase):
         self.liar.say(BYE)
         self.expect_cut()
 
-    def test_another_language(self):
+    def test_another_protocol(self):
         for wrong in ({"magic": MAGIC + 1}, {"version": VERSION + 1}, {"size": RING // 2}):
             with self.subTest(**wrong):
                 mine, theirs = socket.socketpair()
@@ -323,19 +323,19 @@ class AgainstLies(unittest.TestCase):
                     liar.say(HELLO, **wrong)
                     self.assertIsNone(liar.hear())
                     self.assertEqual(link(port), 0)
-                    self.assertIn("another language", qemu.output())
+                    self.assertIn("another protocol", qemu.output())
 
     def test_memory_that_is_none(self):
         self.assertEqual(self.liar.hear(), HELLO)
         self.liar.say(HELLO)
         self.assertEqual(self.liar.hear(), OFFER)
-        bell, _ = pair = [s.detach() for s in socket.socketpair()]
+        end, _ = pair = [s.detach() for s in socket.socketpair()]
         for fd in pair:
             self.addCleanup(os.close, fd)
-        offers = [(), (bell,), (self.liar.memory(4096), bell), (self.liar.memory(seals=0), bell), (bell, bell),
-                  (os.open("/dev/null", os.O_RDWR), bell)]
+        offers = [(), (end,), (self.liar.memory(4096), end), (self.liar.memory(seals=0), end), (end, end),
+                  (os.open("/dev/null", os.O_RDWR), end)]
         try:
-            offers.append((self.liar.memory(8 << 20, flags=os.MFD_HUGETLB), bell))
+            offers.append((self.liar.memory(8 << 20, flags=os.MFD_HUGETLB), end))
         except OSError:
             pass  # a kernel without huge pages
         for fds in offers:
@@ -344,44 +344,44 @@ class AgainstLies(unittest.TestCase):
                 self.assertEqual(link(self.port), 0)
         self.expect_cut()
 
-    def test_a_bell_that_may_block(self):
+    def test_a_notification_socket_that_may_block(self):
         self.assertEqual(self.liar.hear(), HELLO)
         self.liar.say(HELLO)
         self.assertEqual(self.liar.hear(), OFFER)
         # Files whose write() or send() can be made to wait.
         udp = self.enterContext(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        for bell in (os.eventfd(0), os.pipe()[1], udp.fileno(), os.memfd_create("bell")):
-            self.liar.say(OFFER, (self.liar.memory(), bell))
+        for end in (os.eventfd(0), os.pipe()[1], udp.fileno(), os.memfd_create("tern")):
+            self.liar.say(OFFER, (self.liar.memory(), end))
             for _ in range(20):
                 self.assertEqual(link(self.port), 0)
-        self.assertIn("no bell", self.qemu.output())
+        self.assertIn("no notification socket", self.qemu.output())
         self.expect_cut()
 
-    def test_a_bell_that_is_full(self):
+    def test_a_notification_socket_that_is_full(self):
         self.up()
-        for end in self.liar.bell, self.liar.bell_given, self.liar.peer_bell:
+        for end in self.liar.notify, self.liar.notify_given, self.liar.peer_notify:
             end.setblocking(True)
         try:
             while True:
-                self.liar.bell_given.send(bytes(4096), socket.MSG_DONTWAIT)
+                self.liar.notify_given.send(bytes(4096), socket.MSG_DONTWAIT)
         except BlockingIOError:
             pass
         for i in range(2000):
             self.liar.put(WAKE_HEAD, self.liar.tail + 1)
             self.port.send(frame(i))
             self.assertEqual(index_of(self.liar.take()), i)
-        # The other way as well: the device's bell is full, or emptied before it looks.
+        # The other way as well: the device's socket is full, or emptied before it looks.
         try:
             while True:
-                self.liar.peer_bell.send(bytes(4096), socket.MSG_DONTWAIT)
+                self.liar.peer_notify.send(bytes(4096), socket.MSG_DONTWAIT)
         except BlockingIOError:
             pass
         self.assert_responsive()
         self.assertEqual(link(self.port), 1)
 
-    def test_a_bell_that_is_shut_down(self):
+    def test_a_notification_socket_that_is_shut_down(self):
         self.up()
-        self.liar.peer_bell.shutdown(socket.SHUT_RDWR)
+        self.liar.peer_notify.shutdown(socket.SHUT_RDWR)
         self.expect_cut()
 
     def test_endless_greetings(self):
@@ -394,7 +394,7 @@ class AgainstLies(unittest.TestCase):
 
         def say():
             self.liar.say(BYE)
-            self.liar.say(OFFER, (memory, self.liar.bell_given.fileno()))
+            self.liar.say(OFFER, (memory, self.liar.notify_given.fileno()))
         self.cable_full(say)
 
     def cable_full(self, say):
@@ -409,7 +409,7 @@ class AgainstLies(unittest.TestCase):
         message = struct.pack("=IHHII", MAGIC, VERSION, OFFER, RING, 0)
         for _ in range(200):
             for piece in (message[:1], message[1:7], message[7:]):
-                socket.send_fds(self.liar.cable, [piece], [self.liar.bell_given.fileno()] * 3)
+                socket.send_fds(self.liar.cable, [piece], [self.liar.notify_given.fileno()] * 3)
         self.expect_cut()
 
     def test_lies_about_frames(self):
