@@ -66,17 +66,17 @@ struct Limits {
   // The same while the transmit backlog is at `tx_soft`: admin commands and answers still make progress.
   std::uint32_t trickle = 4 * 1024;
   // Bytes of frames in the transmit backlog: with more, an input sends none itself,
-  std::uint64_t tx_inline = 128 * 1024;
+  std::uint64_t tx_inline = std::uint64_t{128} * 1024;
   // ... with so many the worker pauses,
-  std::uint64_t tx_soft = 1024 * 1024;
+  std::uint64_t tx_soft = std::uint64_t{1024} * 1024;
   // ... and frames that would make it more are lost.
-  std::uint64_t tx_hard = 16 * 1024 * 1024;
+  std::uint64_t tx_hard = std::uint64_t{16} * 1024 * 1024;
   // A wire that takes nothing for so many ns is a cable that leads nowhere.
   std::uint64_t tx_patience = 1'000'000'000;
   // A frame that the engine cannot take now is offered again after so many ns.
   std::uint64_t rx_retry = 250'000;
   // Bytes, and frames, that one take_frames() takes.
-  std::uint64_t rx_bytes = 128 * 1024;
+  std::uint64_t rx_bytes = std::uint64_t{128} * 1024;
   unsigned rx_frames = 512;
 };
 

@@ -158,7 +158,7 @@ TEST(Worker, NoDoorbellIsLost) {
   while (std::chrono::steady_clock::now() < end || rounds < 100) {
     qps.from.post(64, 2);
     qps.from.ring();
-    // About when the last completion is written; it moves to and fro.
+    // About when the last completion is written, give or take.
     for (unsigned n = 0; qps.from.poll() != qps.from.posted(); ++n) ASSERT_LT(n, 100'000'000U) << "round " << rounds;
     for (std::atomic<unsigned> i = 0; i < delay; ++i) {
     }
