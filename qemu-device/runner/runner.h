@@ -71,7 +71,7 @@ struct Limits {
   std::uint64_t tx_soft = std::uint64_t{1024} * 1024;
   // ... and frames that would make it more are lost.
   std::uint64_t tx_hard = std::uint64_t{16} * 1024 * 1024;
-  // A wire that takes nothing for so many ns is a cable that leads nowhere.
+  // A wire that takes nothing for so many ns counts as unplugged.
   std::uint64_t tx_patience = 1'000'000'000;
   // A frame that the engine cannot take now is offered again after so many ns.
   std::uint64_t rx_retry = 250'000;

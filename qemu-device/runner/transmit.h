@@ -11,7 +11,7 @@
 //   State    Event                      Next     Effect
 //   Open     send() holds or blocks     Blocked  the patience timer runs
 //   Blocked  resumed(), link down       Open     sending goes on
-//   Blocked  the patience timer fires   Lost     the queue is dropped: a cable that leads nowhere
+//   Blocked  the patience timer fires   Lost     the queue is dropped, as if unplugged
 //   Lost     resumed(), link down       Open     what is sent from now on leaves
 //
 // A reset disowns what is in the queue: its generation is over.

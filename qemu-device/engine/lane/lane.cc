@@ -11,7 +11,7 @@ namespace tern {
 namespace {
 
 // A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
-// nobody waits for more than N such turns. Who is alone goes on to the end of the slice.
+// nobody waits for more than N such turns. A lone QP continues to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kTimers = 64;
 

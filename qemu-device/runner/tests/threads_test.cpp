@@ -124,7 +124,7 @@ TEST(Worker, ItsInterruptsComeFromTheHostThread) {
     qps.from.ring();
     ASSERT_TRUE(wait_until([&] { return a.raised(Adapter::kVector) != before; })) << i;
     ASSERT_TRUE(qps.from.drain());
-    // The event tells of one or more; the next arm is for a newer one.
+    // An event reports one or more completions; the next arm asks for a newer one.
   }
 }
 
