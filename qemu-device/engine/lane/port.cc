@@ -166,11 +166,9 @@ bool Port::set_faults(std::string_view text, std::string& error) {
   // What the old rules hold back is not lost.
   if (faults_ != nullptr) faults_->rules().release();
   faults_.reset();
-  lane_.allow_trains(!lane_.config.capture);
-  if (rules->empty()) return true;
-  faults_ = std::make_unique<PortFaults>(*this, lane_, std::move(*rules));
-  lane_.allow_trains(false);
-  faults_->rules().begin();
+  if (!rules->empty()) faults_ = std::make_unique<PortFaults>(*this, lane_, std::move(*rules));
+  lane_.allow_trains(faults_ == nullptr && !lane_.config.capture);
+  if (faults_ != nullptr) faults_->rules().begin();
   return true;
 }
 
