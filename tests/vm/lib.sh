@@ -111,3 +111,22 @@ fi
 copy() {
 	"$VM_DIR/sysroot-run" rsync -rlcp "$@"
 }
+
+# ninja_build NAME SOURCE [CMAKE-OPTION]... -- TARGET...: builds the targets of the CMake project qemu-device/SOURCE in build/NAME.
+ninja_build() {
+	local name=$1 source=$TERN_TOP/qemu-device/$2 build=$TERN_TOP/build/$1 options=()
+	shift 2
+	while [ "$1" != -- ]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	# Lets ccache take compilations that use CMake's precompiled header, which is made with the same definitions.
+	export CCACHE_SLOPPINESS=pch_defines,time_macros
+	mkdir -p "$build"
+	lock "$name-$(key "$TERN_TOP")"
+	[ -e "$build/build.ninja" ] ||
+		logged "$name-configure" "$VM_DIR/sysroot-run" cmake -G Ninja -S "$source" -B "$build" \
+			-DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${options[@]}"
+	logged "$name" "$VM_DIR/sysroot-run" ninja -C "$build" "$@"
+}
