@@ -47,18 +47,22 @@ bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64
 
 }  // namespace
 
-Memory::Entry* Memory::find_for_command(std::uint32_t key) const {
-  Entry* const region = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
-  if (!region || region->is_window) return nullptr;
-  return region->key == key || region->fast ? region : nullptr;
+Memory::Region* Memory::region_at(std::uint32_t index) const {
+  Entry* const entry = entries_.find(index);
+  return entry && entry->region.key != 0 ? &entry->region : nullptr;
 }
 
-Memory::Entry* Memory::find(std::uint32_t key) const {
+Memory::Region* Memory::find_for_command(std::uint32_t key) const {
+  Region* const region = region_at(key >> TERN_KEY_INDEX_SHIFT);
+  return region && (region->key == key || region->fast) ? region : nullptr;
+}
+
+Memory::Region* Memory::find(std::uint32_t key) const {
   Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return entry && entry->key == key ? entry : nullptr;
+  return entry && entry->region.key == key ? &entry->region : nullptr;
 }
 
-const Memory::Entry* Memory::permitted(const Entry* region, const Accessor& who,
+const Memory::Region* Memory::permitted(const Region* region, const Accessor& who,
                                         std::uint64_t addr, std::uint64_t len,
                                         std::uint32_t rights) {
   if (!region || !region->open || region->pd != who.pd) return nullptr;
@@ -70,16 +74,16 @@ const Memory::Entry* Memory::permitted(const Entry* region, const Accessor& who,
   return region;
 }
 
-const Memory::Entry* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
+const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const {
-  const Entry* entry = find(key);
-  if (!entry && holds(Rule::kMwVariant, false)) entry = find_window(key);
-  if (entry && entry->is_window) [[unlikely]] return through(*entry, who, addr, len, rights);
-  return permitted(entry, who, addr, len, rights);
+  if (const Region* const region = find(key)) [[likely]] return permitted(region, who, addr, len, rights);
+  const Window* const window = find_window(key);
+  if (!window || !holds(Rule::kMwVariant, window->key == key)) return nullptr;
+  return through(*window, who, addr, len, rights);
 }
 
-Access Memory::append(const Entry& region, std::uint64_t addr, std::uint64_t len, bool write,
+Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t len, bool write,
                       SpanList& out) {
   std::uint64_t at = region.offset + (addr - region.iova);
   if (region.dmn != 0) {
@@ -104,7 +108,7 @@ Access Memory::append(const Entry& region, std::uint64_t addr, std::uint64_t len
 }
 
 // Whether all pages of an access to an on-demand region are there.
-Access Memory::present(const Entry& region, std::uint64_t addr, std::uint64_t len, bool write) {
+Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
   const std::uint64_t usable = region.pages.usable(region.offset + (addr - region.iova), len, write);
   if (usable == len) return Access::kReady;
   missing_ = {addr + usable, len - usable, region.key, write};
@@ -118,7 +122,7 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
     if (!who.privileged) return Access::kDenied;
     return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
   }
-  const Entry* const region =
+  const Region* const region =
       permitted(find(lkey), who, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
   return region ? append(*region, addr, len, write, out) : Access::kDenied;
 }
@@ -126,7 +130,7 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                       std::uint32_t rights, SpanList& out) {
   if (len == 0) return Access::kReady;
-  const Entry* const region = permitted_remote(who, rkey, va, len, rights);
+  const Region* const region = permitted_remote(who, rkey, va, len, rights);
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   if (!region) return Access::kDenied;
   const Access access = append(*region, va, len, write, out);
@@ -138,7 +142,7 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   return access;
 }
 
-bool Memory::readable(const Entry& region, std::uint64_t addr, std::uint64_t len) const {
+bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t len) const {
   if (region.dmn != 0) return true;
   for (std::uint64_t at = region.offset + (addr - region.iova); len != 0;) {
     const PageList::Run run = region.pages.at(at, len);
@@ -160,7 +164,7 @@ Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64
 Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                            std::uint64_t len, bool whole, std::uint32_t rights) const {
   if (whole) {
-    const Entry* const region = find(rkey);
+    const Region* const region = find(rkey);
     va = region ? region->iova : 0;
     len = 0;
   }
@@ -197,7 +201,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
 }
 
 // A region on device memory has no list, and all of it is inside one part.
-Status Memory::load_device(const tern_cmd_create_mr& cmd, Entry& region) {
+Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
   constexpr tern_pages none{};
   if (std::memcmp(&cmd.pages, &none, sizeof(none)) != 0 || cmd.flags != 0) {
     return TERN_ST_BAD_PARAM;
@@ -213,7 +217,7 @@ Status Memory::load_device(const tern_cmd_create_mr& cmd, Entry& region) {
 }
 
 // A region for REG_MR is nothing yet but room for a list.
-Status Memory::load_fast(const tern_cmd_create_mr& cmd, Entry& region) {
+Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
   tern_cmd_create_mr rest = cmd;
   rest.pages.num = 0;
   rest.pdn = 0;
@@ -235,15 +239,15 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   const bool device = cmd.kind == TERN_MR_DM;
   if (device && (dm_ == nullptr || dm_->size() == 0)) return TERN_ST_NOT_SUPPORTED;
   if (cmd.kind == TERN_MR_FAST) {
-    Entry region;
+    Region region;
     region.pd = Pdn(le(cmd.pdn));
     if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
     if (const Status st = load_fast(cmd, region); st != TERN_ST_OK) return st;
-    *key = insert(std::move(region));
+    *key = insert_region(std::move(region));
     return TERN_ST_OK;
   }
   if (!device && cmd.dmn != 0) return TERN_ST_BAD_PARAM;
-  Entry region;
+  Region region;
   region.access = le(cmd.access);
   region.pd = Pdn(le(cmd.pdn));
   region.open = !(cmd.flags & TERN_MR_F_INCOMPLETE);
@@ -260,19 +264,25 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
                            : load(cmd.pages, cmd.flags, region.offset, region.length, on_demand,
                                   region.pages);
   if (st != TERN_ST_OK) return st;
-  *key = insert(std::move(region));
+  *key = insert_region(std::move(region));
   return TERN_ST_OK;
 }
 
-// Numbers a region that has been checked; its key.
-std::uint32_t Memory::insert(Entry region) {
+std::uint32_t Memory::insert_region(Region region) {
   page_entries_ += region.pages.entries_held();
   if (region.dmn != 0) ++dm_->find(region.dmn)->users;
-  ++pd_users_[region.pd.value];
-  return entries_.find(entries_.insert([&](std::uint32_t index) {
-    region.key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
-    return std::move(region);
-  }))->key;
+  return insert({std::move(region), nullptr});
+}
+
+std::uint32_t Memory::insert(Entry entry) {
+  ++pd_users_[entry.pd().value];
+  std::uint32_t key = 0;
+  entries_.insert([&](std::uint32_t index) {
+    key = index << TERN_KEY_INDEX_SHIFT | new_variant(index);
+    entry.set_key(key);
+    return std::move(entry);
+  });
+  return key;
 }
 
 // Nobody can guess a variant from the one that the index had before, and it is never the same.
@@ -284,26 +294,27 @@ std::uint8_t Memory::new_variant(std::uint32_t index) {
 }
 
 Status Memory::destroy_mr(std::uint32_t key) {
-  const Entry* const region = find_for_command(key);
+  const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
-  remove(*region);
+  page_entries_ -= region->pages.entries_held();
+  budget_.release(region->pages.entries_held());
+  if (region->dmn != 0) --dm_->find(region->dmn)->users;
+  erase(region->key, region->pd);
   return TERN_ST_OK;
 }
 
-void Memory::remove(const Entry& region) {
-  const std::uint32_t index = region.key >> TERN_KEY_INDEX_SHIFT;
-  // A WQE may have changed it: the next key here gets another one than was valid last.
-  variants_[index - kFirstIndex] = static_cast<std::uint8_t>(region.key & TERN_KEY_VARIANT_MASK);
-  page_entries_ -= region.pages.entries_held();
-  budget_.release(region.pages.entries_held());
-  if (region.dmn != 0) --dm_->find(region.dmn)->users;
-  forget_user(region.pd);
+void Memory::erase(std::uint32_t key, Pdn pd) {
+  const std::uint32_t index = key >> TERN_KEY_INDEX_SHIFT;
+  // A WQE may have changed the variant: the next key of this index must differ from the last valid one.
+  variants_[index - kFirstIndex] = static_cast<std::uint8_t>(key & TERN_KEY_VARIANT_MASK);
+  forget_user(pd);
   entries_.erase(index);
 }
+
 // Everything is found out before anything changes.
 Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
-  Entry* const region = find_for_command(le(cmd.key));
+  Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
   if (region->fast || region->dmn != 0) return TERN_ST_BAD_STATE;
   const std::uint32_t mask = le(cmd.mask);
@@ -349,7 +360,7 @@ void Memory::forget_user(Pdn pd) {
 }
 
 Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
-  Entry* const region = find_for_command(le(cmd.key));
+  Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
   if (region->fast || (region->dmn != 0 && cmd.pages.num != 0)) return TERN_ST_BAD_STATE;
   const std::uint32_t flags = le(cmd.flags);
@@ -372,7 +383,7 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
 
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const std::uint32_t key = le(std::uint32_t{seg.key});
-  Entry* const region = find_for_command(key);
+  Region* const region = find_for_command(key);
   if (!who.privileged || !region || !region->fast || region->open || region->pd != who.pd) {
     return Access::kDenied;
   }
@@ -398,15 +409,15 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   return Access::kReady;
 }
 
-Memory::Entry* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
-  Entry* const region = find(key);
+Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
+  Region* const region = find(key);
   if (!region || !region->fast || !region->open || region->pd != who.pd) return nullptr;
   return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
 }
 
 bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
-  if (Entry* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
-  Entry* const region = invalidatable(who, key);
+  if (Window* const window = find_window(key)) return invalidate_mw(*window, who, key);
+  Region* const region = invalidatable(who, key);
   if (!region) return false;
   region->open = false;
   return true;
@@ -414,19 +425,19 @@ bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
 
 // A peer closes only what was opened to peers.
 bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
-  if (Entry* const entry = find_window(key)) return invalidate_mw(*entry, who, key);
-  Entry* const region = invalidatable(who, key);
+  if (Window* const window = find_window(key)) return invalidate_mw(*window, who, key);
+  Region* const region = invalidatable(who, key);
   if (!region || !(region->access & kRemoteRights)) return false;
   region->open = false;
   return true;
 }
 
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
-  if (const Entry* const entry = find_window(key)) {
-    const bool named = entry->key == key || entry->window->type == 2;
-    return named ? query_mw(*entry, rsp) : Status{TERN_ST_BAD_HANDLE};
+  if (const Window* const window = find_window(key)) {
+    const bool named = window->key == key || window->type == 2;
+    return named ? query_mw(*window, rsp) : Status{TERN_ST_BAD_HANDLE};
   }
-  const Entry* const region = find_for_command(key);
+  const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};
   rsp->iova = le(region->iova);

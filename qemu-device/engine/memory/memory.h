@@ -118,70 +118,76 @@ class Memory {
  private:
   static constexpr std::uint32_t kFirstIndex = 2;  // 0: no region; 1: TERN_LKEY_DMA
 
-  // What a key refers to: a region or a window. Both have a key, rights, a PD and a range of addresses; the other members are a
-  // region's but for `window`, and keep their defaults in a window. An access finds an entry by find() and is checked by
-  // permitted(), or by through() when it is a window.
-  struct alignas(64) Entry {
-    // What an access looks at is one line of the cache.
+  // The members that an access reads come first: they share a cache line.
+  struct Region {
     [[no_unique_address]] PageList pages;
-    bool open = false;  // never set in a window: code that needs a region checks nothing else
+    bool open = false;
     bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
-    bool is_window = false;
-    std::uint32_t key = 0;  // 0: no key
+    std::uint32_t key = 0;
     std::uint32_t access = 0;
     Pdn pd;
-    std::uint32_t dmn = 0;  // the part of device memory it is on, 0: it has a page list
+    std::uint32_t dmn = 0;  // the allocation of device memory it is in; 0: it has a page list
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
-    std::uint64_t offset = 0;  // of the first byte in the page list, or in all device memory
+    std::uint64_t offset = 0;   // of the first byte, in the page list or in all device memory
+    std::uint32_t windows = 0;  // number bound to it
+  };
 
-    std::uint32_t windows = 0;       // bound to it
-    std::unique_ptr<Window> window;  // null: a region
+  // An entry of the key table: a region, a window or vacant.
+  struct alignas(64) Entry {
+    Region region;                   // its key is 0 unless the entry is a region
+    std::unique_ptr<Window> window;  // null unless the entry is a window
 
-    [[nodiscard]] bool vacant() const { return key == 0; }
+    [[nodiscard]] bool vacant() const { return region.key == 0 && window == nullptr; }
+    [[nodiscard]] Pdn pd() const { return window ? window->pd : region.pd; }
+    void set_key(std::uint32_t key) { (window ? window->key : region.key) = key; }
   };
   static_assert(sizeof(Entry) == 128);
 
-  [[nodiscard]] Entry* find(std::uint32_t key) const;
-  // The same; of a fast region any variant, because commands cannot know the one in force.
-  [[nodiscard]] Entry* find_for_command(std::uint32_t key) const;
-  [[nodiscard]] static const Entry* permitted(const Entry* region, const Accessor& who,
+  // The region with exactly this key.
+  [[nodiscard]] Region* find(std::uint32_t key) const;
+  // The same, but any variant of a fast region: commands cannot know the current one.
+  [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
+  [[nodiscard]] Region* region_at(std::uint32_t index) const;
+  [[nodiscard]] static const Region* permitted(const Region* region, const Accessor& who,
                                                std::uint64_t addr, std::uint64_t len,
                                                std::uint32_t rights);
   // The same for a peer's key, which may be a window's: `addr` becomes an address of the region.
-  [[nodiscard]] const Entry* permitted_remote(const Accessor& who, std::uint32_t key,
+  [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const;
-  [[nodiscard]] Access append(const Entry& region, std::uint64_t addr, std::uint64_t len,
+  [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
-  [[nodiscard]] Access present(const Entry& region, std::uint64_t addr, std::uint64_t len,
+  [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
   // Whether the device can read all of it.
-  [[nodiscard]] bool readable(const Entry& region, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] Entry* invalidatable(const Accessor& who, std::uint32_t key) const;
-  // Copies the list of a region of kind MEMORY into `list`, which the budget is charged for.
+  [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
+  [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
+  // Copies the list of a region of kind MEMORY into `list` and charges the budget.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                             std::uint64_t length, bool on_demand, PageList& list);
-  [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Entry& region);
-  [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Entry& region);
+  [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
+  [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
   void forget_user(Pdn pd);
-  std::uint32_t insert(Entry region);
-  void remove(const Entry& region);
+  [[nodiscard]] std::uint32_t insert_region(Region region);
+  // Gives the entry a key and returns it.
+  [[nodiscard]] std::uint32_t insert(Entry entry);
+  void erase(std::uint32_t key, Pdn pd);
   [[nodiscard]] std::uint8_t new_variant(std::uint32_t index);
 
-  // Windows: memory/window.cc. `entry` is one.
-  [[nodiscard]] Entry* find_window(std::uint32_t key) const;  // any variant
-  [[nodiscard]] Status query_mw(const Entry& entry, tern_rsp_mr* rsp) const;
+  // Windows: memory/window.cc.
+  [[nodiscard]] Window* find_window(std::uint32_t key) const;  // any variant
+  [[nodiscard]] Status query_mw(const Window& w, tern_rsp_mr* rsp) const;
   [[nodiscard]] bool holds(Rule rule, bool kept) const { return mutations.holds(rule, kept); }
-  [[nodiscard]] bool belongs(const Entry& entry, const Accessor& who, Rule pd, Rule qp) const;
+  [[nodiscard]] bool belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const;
   [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
-  [[nodiscard]] bool in_window(const Entry& entry, std::uint64_t addr, std::uint64_t len) const;
-  [[nodiscard]] const Entry* through(const Entry& entry, const Accessor& who, std::uint64_t& addr,
+  [[nodiscard]] bool in_window(const Window& w, std::uint64_t addr, std::uint64_t len) const;
+  [[nodiscard]] const Region* through(const Window& w, const Accessor& who, std::uint64_t& addr,
                                       std::uint64_t len, std::uint32_t rights) const;
-  [[nodiscard]] Entry* bindable(const Accessor& who, const tern_bind_seg& seg) const;
-  [[nodiscard]] Entry* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
-  void unbind(Entry& entry);
-  [[nodiscard]] bool invalidate_mw(Entry& entry, const Accessor& who, std::uint32_t key);
+  [[nodiscard]] Window* bindable(const Accessor& who, const tern_bind_seg& seg) const;
+  [[nodiscard]] Region* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
+  void unbind(Window& w);
+  [[nodiscard]] bool invalidate_mw(Window& w, const Accessor& who, std::uint32_t key);
 
   Host& host_;
   PageBudget& budget_;

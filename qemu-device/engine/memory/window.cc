@@ -15,54 +15,50 @@ namespace tern {
 Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
   if (type != 1 && type != 2) return TERN_ST_BAD_PARAM;
   if (windows_ == max_mw_) return TERN_ST_NO_RESOURCE;
-  Entry entry;
-  entry.pd = pd;
-  entry.is_window = true;
-  entry.window = std::make_unique<Window>();
-  entry.window->type = type;
-  *key = insert(std::move(entry));
+  auto window = std::make_unique<Window>();
+  window->pd = pd;
+  window->type = type;
+  *key = insert({{}, std::move(window)});
   ++windows_;
   return TERN_ST_OK;
 }
 
 Status Memory::free_mw(std::uint32_t key) {
-  Entry* const entry = find_window(key);
-  if (!entry) return TERN_ST_BAD_HANDLE;
-  unbind(*entry);
-  remove(*entry);
+  Window* const window = find_window(key);
+  if (!window) return TERN_ST_BAD_HANDLE;
+  unbind(*window);
+  erase(window->key, window->pd);
   --windows_;
   return TERN_ST_OK;
 }
 
-Status Memory::query_mw(const Entry& entry, tern_rsp_mr* rsp) const {
-  const Window& w = *entry.window;
+Status Memory::query_mw(const Window& w, tern_rsp_mr* rsp) const {
   *rsp = {};
-  rsp->key = le(entry.key);
-  rsp->pdn = le(entry.pd.value);
+  rsp->key = le(w.key);
+  rsp->pdn = le(w.pd.value);
   rsp->type = w.type;
   rsp->state = w.bound || w.type == 1 ? TERN_KEY_ST_VALID : TERN_KEY_ST_FREE;
   if (!w.bound) return TERN_ST_OK;
-  rsp->iova = le(entry.iova);
-  rsp->length = le(entry.length);
-  rsp->access = le(entry.access);
+  rsp->iova = le(w.iova);
+  rsp->length = le(w.length);
+  rsp->access = le(w.access);
   if (w.type == 2) rsp->qpn = le(w.qp.value);
-  if (const Entry* const region = entries_.find(w.region)) rsp->mr_key = le(region->key);
+  if (const Region* const region = region_at(w.region)) rsp->mr_key = le(region->key);
   return TERN_ST_OK;
 }
 
-Memory::Entry* Memory::find_window(std::uint32_t key) const {
+Window* Memory::find_window(std::uint32_t key) const {
   Entry* const entry = entries_.find(key >> TERN_KEY_INDEX_SHIFT);
-  return entry && entry->is_window ? entry : nullptr;
+  return entry ? entry->window.get() : nullptr;
 }
 
 // ---- accesses ----
 
 // A type 1 window is for the QPs of its PD, 2A for the QP that bound it, 2B for that QP, which is
 // in its PD. A QP that was reset since is another one.
-bool Memory::belongs(const Entry& entry, const Accessor& who, Rule pd, Rule qp) const {
-  const Window& w = *entry.window;
+bool Memory::belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const {
   const bool by_pd = w.type == 1 || !mw_type_2a_;
-  if (by_pd && entry.pd != who.pd) return holds(pd, false);
+  if (by_pd && w.pd != who.pd) return holds(pd, false);
   return w.type == 1 || holds(qp, w.qp_generation == who.generation);
 }
 
@@ -76,25 +72,24 @@ bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
 
 // Last bytes are compared, so that a window may end where the 64-bit numbers do; `len` is not 0, but
 // for a FLUSH, which no window allows.
-bool Memory::in_window(const Entry& entry, std::uint64_t addr, std::uint64_t len) const {
+bool Memory::in_window(const Window& w, std::uint64_t addr, std::uint64_t len) const {
   const std::uint64_t last = addr + (len - 1);
-  return holds(Rule::kMwLow, addr >= entry.iova) && holds(Rule::kMwWrap, last >= addr) &&
-         holds(Rule::kMwHigh, last <= entry.iova + (entry.length - 1));
+  return holds(Rule::kMwLow, addr >= w.iova) && holds(Rule::kMwWrap, last >= addr) &&
+         holds(Rule::kMwHigh, last <= w.iova + (w.length - 1));
 }
 
-const Memory::Entry* Memory::through(const Entry& entry, const Accessor& who, std::uint64_t& addr,
+const Memory::Region* Memory::through(const Window& w, const Accessor& who, std::uint64_t& addr,
                                       std::uint64_t len, std::uint32_t rights) const {
-  const Window& w = *entry.window;
   if (!holds(Rule::kMwUnbound, w.bound)) return nullptr;
-  if (!belongs(entry, who, Rule::kMwPd, Rule::kMwQp) || !allows(entry.access, rights) ||
-      !in_window(entry, addr, len)) {
+  if (!belongs(w, who, Rule::kMwPd, Rule::kMwQp) || !allows(w.access, rights) ||
+      !in_window(w, addr, len)) {
     return nullptr;
   }
   // It is there as long as the window is bound; closed it may be.
-  const Entry* const region = entries_.find(w.region);
+  const Region* const region = region_at(w.region);
   if (!region || !region->open) return nullptr;
   if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
-  addr = region->iova + w.offset + (addr - entry.iova);
+  addr = region->iova + w.offset + (addr - w.iova);
   return region;
 }
 
@@ -102,29 +97,29 @@ const Memory::Entry* Memory::through(const Entry& entry, const Accessor& who, st
 
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   const std::uint32_t access = le(std::uint32_t{seg.access});
-  Entry* const entry = bindable(who, seg);
-  if (!entry || (access & ~kWindowRights) ||
+  Window* const window = bindable(who, seg);
+  if (!window || (access & ~kWindowRights) ||
       std::ranges::any_of(seg.rsvd_21, [](std::uint8_t b) { return b != 0; })) {
     return false;
   }
   const std::uint32_t variant = le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK;
-  const std::uint32_t new_key = (entry->key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | variant;
-  Window& w = *entry->window;
+  const std::uint32_t new_key = (window->key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | variant;
+  Window& w = *window;
   const std::uint64_t length = le(std::uint64_t{seg.length});
   if (length == 0) {
     if (!holds(Rule::kBindZeroLength, w.type == 1)) return false;
-    unbind(*entry);
-    entry->key = new_key;
+    unbind(w);
+    w.key = new_key;
     return true;
   }
-  Entry* const region = bind_target(who, seg);
+  Region* const region = bind_target(who, seg);
   if (!region) return false;
-  unbind(*entry);
+  unbind(w);
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
-  entry->key = new_key;
-  entry->access = access;
-  entry->iova = access & TERN_ACCESS_ZERO_BASED ? 0 : addr;
-  entry->length = length;
+  w.key = new_key;
+  w.access = access;
+  w.iova = access & TERN_ACCESS_ZERO_BASED ? 0 : addr;
+  w.length = length;
   w.bound = true;
   w.region = region->key >> TERN_KEY_INDEX_SHIFT;
   w.offset = addr - region->iova;
@@ -138,23 +133,23 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
 }
 
 // The window that a bind names, if it may be bound now.
-Memory::Entry* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
+Window* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
   const std::uint32_t key = le(std::uint32_t{seg.rkey});
-  Entry* const entry = find_window(key);
-  if (!entry) return nullptr;
-  const Window& w = *entry->window;
+  Window* const window = find_window(key);
+  if (!window) return nullptr;
+  const Window& w = *window;
   if (!holds(Rule::kBindType, seg.type == w.type)) return nullptr;
   // Who binds a type 2 window need not know which of its variants was the last.
-  const bool named = (w.type == 2 || key == entry->key) &&
+  const bool named = (w.type == 2 || key == w.key) &&
                      (le(std::uint32_t{seg.new_rkey}) ^ key) >> TERN_KEY_INDEX_SHIFT == 0;
   if (!holds(Rule::kBindKey, named)) return nullptr;
   if (!holds(Rule::kBindFree, w.type == 1 || !w.bound)) return nullptr;
-  return holds(Rule::kBindQpPd, entry->pd == who.pd) ? entry : nullptr;
+  return holds(Rule::kBindQpPd, w.pd == who.pd) ? window : nullptr;
 }
 
 // The region that a bind names, if the window may lie there.
-Memory::Entry* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
-  Entry* const region = find(le(std::uint32_t{seg.lkey}));
+Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
+  Region* const region = find(le(std::uint32_t{seg.lkey}));
   const std::uint32_t access = le(std::uint32_t{seg.access});
   if (!region || !region->open) return nullptr;
   if (!holds(Rule::kBindMrPd, region->pd == who.pd)) return nullptr;
@@ -168,11 +163,10 @@ Memory::Entry* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg
   return holds(Rule::kBindRange, inside) ? region : nullptr;
 }
 
-void Memory::unbind(Entry& entry) {
-  Window& w = *entry.window;
+void Memory::unbind(Window& w) {
   if (!w.bound) return;
   w.bound = false;
-  if (Entry* const region = entries_.find(w.region); region && region->windows != 0) {
+  if (Region* const region = region_at(w.region); region && region->windows != 0) {
     --region->windows;
   }
   if (w.type == 1) return;
@@ -182,13 +176,12 @@ void Memory::unbind(Entry& entry) {
 
 // ---- invalidation ----
 
-bool Memory::invalidate_mw(Entry& entry, const Accessor& who, std::uint32_t key) {
-  const Window& w = *entry.window;
-  if (!holds(Rule::kInvVariant, entry.key == key)) return false;
+bool Memory::invalidate_mw(Window& w, const Accessor& who, std::uint32_t key) {
+  if (!holds(Rule::kInvVariant, w.key == key)) return false;
   if (!holds(Rule::kInvType, w.type == 2)) return false;
   if (w.type == 2 && !w.bound) return holds(Rule::kInvFree, false);
-  if (!belongs(entry, who, Rule::kInvPd, Rule::kInvQp)) return false;
-  unbind(entry);
+  if (!belongs(w, who, Rule::kInvPd, Rule::kInvQp)) return false;
+  unbind(w);
   return true;
 }
 

@@ -9,15 +9,18 @@
 
 namespace tern {
 
-// What a window has besides an address range and rights, which are in its entry (Memory::Entry) and
-// undefined while it is not bound.
 struct Window {
+  std::uint32_t key = 0;
+  Pdn pd;
   std::uint8_t type = 1;  // 1 or 2
-  bool bound = false;
-  Qpn qp;                    // type 2: who bound it,
-  std::uint64_t qp_generation = 0;  // and its generation
+  bool bound = false;     // the members below are undefined unless it is
+  std::uint32_t access = 0;
+  std::uint64_t iova = 0;
+  std::uint64_t length = 0;
   std::uint32_t region = 0;  // index of the region's key
   std::uint64_t offset = 0;  // of the first byte in the region
+  Qpn qp;                    // type 2: the QP that bound it,
+  std::uint64_t qp_generation = 0;  // and its generation
 };
 
 inline constexpr std::uint32_t kWindowRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
