@@ -14,7 +14,8 @@ void ConnectedReceiver::reset() {
 std::uint8_t ConnectedReceiver::begin_write(const Packet& packet, const Accessor& who) {
   Context& context = qp_.context();
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) return kNakInvalidRequest;
-  // Counting a repeat after RNR once is not worth a flag: ONLY with immediate comes again.
+  // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. It is not worth a
+  // flag.
   context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
   if (packet.dma_len > 0 &&
       context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len, TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of a connection: messages of several packets, and memory that the peer names.
+// The receiving half of a connection: messages of several packets, and RDMA WRITE.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,25 @@ class ConnectedReceiver : public Receiver {
   void reset() override;
 
  protected:
-  // What the next packet goes on with; none as well while the rest of a lost message is dropped.
+  // The message that the next packet continues. Also kNone while the rest of a lost message is
+  // dropped.
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
-  // The first packet of a WRITE: checks its RETH and remembers where the bytes go. Zero, or the syndrome of
-  // the NAK that the request deserves.
+  // Handles the first packet of a WRITE: checks its RETH and records where the bytes go. Returns
+  // zero or the syndrome of the NAK to send.
   [[nodiscard]] std::uint8_t begin_write(const Packet& packet, const Accessor& who);
-  // Whether a packet of a WRITE carries as many bytes as the RETH left for it.
+  // Returns whether the length of a WRITE packet agrees with the bytes that the RETH left.
   [[nodiscard]] bool as_announced(const Packet& packet) const;
-  // Finds memory that a request names, in Context::scatter. With another result than kReady the list is empty;
-  // with kPending the page fault is raised. `rest`: bytes of the message behind the packet.
+  // Maps the memory that a request addresses into Context::scatter. The list is empty unless the
+  // result is kReady. For kPending the page fault is raised. `rest`: bytes of the message after the
+  // packet.
   [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                              std::uint32_t rights, std::uint64_t rest = 0);
-  // The same where the WRITE goes on.
+  // The same for the next `len` bytes of the WRITE.
   [[nodiscard]] Access reach_write(const Accessor& who, std::uint32_t len) {
     return reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, write_left_ - len);
   }
-  // The bytes of a packet of the WRITE are stored.
+  // Advances the WRITE by `len` stored bytes.
   void written(std::uint32_t len) {
     write_va_ += len;
     write_left_ -= len;

@@ -13,10 +13,10 @@ namespace tern {
 
 namespace {
 
-constexpr std::uint32_t kGrh = 40;  // bytes before the payload, whatever the network
+constexpr std::uint32_t kGrh = 40;  // bytes before the payload, for IPv4 as well
 constexpr std::uint32_t kMaxPayload = 4096;
 constexpr std::uint32_t kQpnMask = 0xffffff;
-constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: the QP's, not the WQE's
+constexpr std::uint32_t kOwnQkey = 1U << 31;  // IBTA 10.2.5: use the QP's Q_Key, not the WQE's
 
 }  // namespace
 
@@ -58,8 +58,8 @@ bool DatagramReceiver::fits(std::uint64_t len) const {
   return len <= room;
 }
 
-// A datagram that cannot be received is dropped, and the WQE is for the next one. A WQE that is
-// wrong in itself takes the QP to the error state.
+// A datagram that cannot be received is dropped, and the next one uses the receive WQE. An invalid
+// receive WQE moves the QP to the error state.
 void DatagramReceiver::deliver(const Packet& packet) {
   Context& context = qp_.context();
   if (packet.qkey != qp_.attr().qkey) return context.counters.add(TERN_CNT_QKEY_VIOLATIONS);

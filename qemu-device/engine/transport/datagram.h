@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Unreliable datagrams, the GSI QP's too: a message is a packet, and where it goes stands in its
-// WQE (IBTA 9.8.3, 10.2.2, A17.4.5).
+// Unreliable datagrams, including those of the GSI QP: a message is one packet, and its WQE holds
+// the address vector (IBTA 9.8.3, 10.2.2, A17.4.5).
 #pragma once
 
 #include <cstdint>

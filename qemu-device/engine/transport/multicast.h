@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Multicast groups of UD QPs (IBTA 10.5, A17.4.6): who gets a copy of a datagram to QP 0xffffff.
+// Multicast groups of UD QPs (IBTA 10.5, A17.4.6): the QPs that get a copy of a datagram to QP
+// 0xffffff.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +20,17 @@ inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
 class Multicast {
  public:
-  // The same attachment twice is one. NO_RESOURCE: too many groups, or QPs of the group.
+  // Attaches the QP to the group. To do so twice has no effect. Returns TERN_ST_NO_RESOURCE if
+  // there are too many groups, or too many QPs in the group.
   [[nodiscard]] Status attach(const Gid& group, Qp& qp);
-  // BAD_HANDLE: it was not attached.
+  // Returns TERN_ST_BAD_HANDLE if the QP is not attached.
   [[nodiscard]] Status detach(const Gid& group, const Qp& qp);
-  // The QP is going: it leaves every group.
+  // Removes the QP, which is going away, from every group.
   void forget(const Qp& qp);
   void clear() { groups_.clear(); }
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
-  // Gives the packet to each QP of its group; returns their number.
+  // Delivers the packet to each QP of its group. Returns their number.
   std::uint32_t deliver(const Packet& packet) const;
 
   [[nodiscard]] std::uint32_t attachments() const;

@@ -26,7 +26,7 @@ Transport transport_of(std::uint8_t type) {
   }
 }
 
-// The page list stays as it is: QueueBuffer reads it.
+// The page list stays little-endian: QueueBuffer converts it.
 tern_cmd_create_qp swap_order(tern_cmd_create_qp cmd) {
   cmd.record = le(std::uint64_t{cmd.record});
   cmd.sq_offset = le(std::uint32_t{cmd.sq_offset});
@@ -88,7 +88,7 @@ Qp::~Qp() {
 }
 
 Status Qp::init() {
-  if (xrc_target()) return TERN_ST_OK;  // it has neither record nor buffer
+  if (xrc_target()) return TERN_ST_OK;  // an XRC target has neither record nor buffer
   if (!record_.fits<tern_qp_record>()) return TERN_ST_BAD_PARAM;
   const auto end = [](std::uint32_t offset, unsigned log_bytes) {
     return std::uint64_t{offset} + (std::uint64_t{1} << log_bytes);
@@ -144,7 +144,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
 
 void Qp::complete_send(tern_cqe& cqe) {
   cqe.qpn = le(qpn_.value);
-  (void)send_cq_->push(cqe);  // a failure is the CQ's, which tells its QPs
+  (void)send_cq_->push(cqe);  // the CQ reports a failure to its QPs
 }
 
 void Qp::complete_recv(tern_cqe& cqe) {
@@ -152,7 +152,8 @@ void Qp::complete_recv(tern_cqe& cqe) {
   if (!xrc_target()) {
     (void)recv_cq_->push(cqe);
   } else if (const Srq* const from = receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
-    // The CQ's failure reached those that wait for a completion; this one is not among them.
+    // When the CQ fails, xrc_cq_failed() finds the targets that hold a receive WQE. This QP no
+    // longer holds one.
     enter_error(TERN_EV_QP_FATAL);
   }
 }
@@ -160,10 +161,10 @@ void Qp::complete_recv(tern_cqe& cqe) {
 // ---- doorbells and turns ----
 
 void Qp::store_status() {
-  if (xrc_target()) return;  // it has no record
+  if (xrc_target()) return;  // an XRC target has no record
   const std::uint32_t status = (attr_.state == TERN_QPS_ERR ? TERN_QP_ST_RQ_KICK : 0) |
                                (polled.on ? TERN_QP_ST_SQ_POLLED : 0);
-  // An unreachable record harms its owner.
+  // An unreachable record harms only its owner.
   (void)record_.store32(context_.host, offsetof(tern_qp_record, status), status);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
@@ -191,8 +192,9 @@ bool Qp::service(std::uint32_t& allowance) {
       return receiver_->transmit(allowance);
     case TERN_QPS_RTS:
     case TERN_QPS_SQD: {
-      // Half a turn for answers, the rest for requests, and what they leave for answers again:
-      // neither starves the other, and who is alone has all of it.
+      // Half of the turn is for the responder, the other half for the requester, and what that
+      // leaves goes to the responder again. Neither starves the other, and one alone uses the whole
+      // turn.
       const std::uint32_t given = allowance - allowance / 2;
       std::uint32_t half = given;
       bool answers = receiver_->transmit(half);
@@ -227,7 +229,7 @@ void Qp::deliver(const Packet& packet) {
   const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
   const bool request = traits(packet.transport, packet.op).request;
   if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) {
-    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // it has only the other half
+    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // the QP has only the other half
     return;
   }
   if (request) {
@@ -296,17 +298,18 @@ void Qp::enter_error(int event, bool silent) {
   attr_.sq_draining = 0;
   cancel_faults();
   sender_->stop();
-  // Who posts from now on must kick; who posted before is seen by the flush.
+  // Software must ring for WQEs that it posts from now on. The flush finds those posted before.
   context_.forget_polled(*this);
   store_status();
-  // A poster has no barrier between its index and the status it reads: one that saw the old status has stored
-  // an index that is seen by then.
+  // A poster of receives has no barrier between its store of rq_pi and its load of the status. If
+  // it read the old status, its index is visible when this timer expires.
   if (has_rq()) rq_settled_.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {
     context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
   }
-  // The WQE it had is completed, and it takes no other (IBTA 10.3.1, affiliated event).
+  // The QP has completed the receive WQE it held and takes no other (IBTA 10.3.1, affiliated
+  // event).
   if (srq_ != nullptr || xrc_target()) context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
   wake();
 }

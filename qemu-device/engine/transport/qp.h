@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A queue pair: its state machine (IBTA 10.3.1), its queues, and the two halves that its type
-// makes of them: SendQueue and Receiver.
+// selects: SendQueue and Receiver.
 #pragma once
 
 #include <array>
@@ -24,10 +24,10 @@ namespace tern {
 class Context;
 class Srq;
 
-// All of it lies in a row, so that prefetch() reaches it.
+// The members that a message needs come first and are contiguous: prefetch() fetches them.
 class alignas(64) Qp {
  public:
-  // `cmd` has been checked against limits; init() checks and copies the page list.
+  // The caller has checked `cmd` against limits; init() checks and copies the page list.
   Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq, bool privileged,
      Srq* srq = nullptr);
   ~Qp();
@@ -41,11 +41,13 @@ class alignas(64) Qp {
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
   void query(tern_rsp_query_qp* rsp) const;
 
-  // RESUME_QP: ends the fault of one half, TERN_FAULT_*, by TERN_RESUME_*. TERN_ST_BAD_STATE: no such fault waits.
+  // RESUME_QP: ends the page fault of half `side` (TERN_FAULT_*) with `result` (TERN_RESUME_*).
+  // Returns TERN_ST_BAD_STATE if that half has no reported fault with this token.
   [[nodiscard]] Status resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result);
 
-  // An access of one half met an absent page, Memory::missing(): reports it, unless that half has a fault
-  // already. `rest`: bytes behind the access that the message will use as well. False: it has one.
+  // Reports a page fault of half `side`, whose access met an absent page (Memory::missing()).
+  // `rest`: bytes after the access that the message will use as well. Returns false, and reports
+  // nothing, if the half has a fault already.
   bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
   [[nodiscard]] bool faulting(std::uint8_t side) const {
     return faulting_ & 1U << side;
@@ -54,20 +56,21 @@ class alignas(64) Qp {
   // Doorbells.
   void kick_sq();
   void kick_rq();
-  // All of them: TERN_DB_CMD_PAGE.
+  // TERN_DB_CMD_PAGE: as if software had rung every doorbell of the QP.
   void look();
 
-  // Serves the QP for about `allowance` bytes, decrementing it; true when it has more to do.
+  // Does work for about `allowance` bytes and decrements it. Returns true if the QP has more to do.
   bool service(std::uint32_t& allowance);
-  // A packet addressed to this QP, its transport class already compared.
+  // Handles a packet addressed to this QP. The caller has compared the transport class.
   void deliver(const Packet& packet);
-  // Whether the QP is connected, and the packet that came by `route` is from its peer.
+  // Returns whether the QP is connected and a packet with this `route` is from its peer.
   [[nodiscard]] bool has_peer(const Route& route) const;
 
-  // To the error state: flushes both queues. `event`: TERN_EV_* or none (negative).
+  // Moves the QP to the error state and flushes both queues. `event`: TERN_EV_*, negative for none.
+  // `silent`: software requested the state, and queued answers are not sent.
   void enter_error(int event, bool silent = false);
-  // A send WQE completed with an error: ERR when somebody waits for answers, else SQE, where
-  // receiving goes on (IBTA 10.3.1.6).
+  // A send WQE completed with an error. An RC or XRC QP goes to ERR, a UC or UD QP to SQE, in which
+  // receiving continues (IBTA 10.3.1.6).
   void send_failed();
 
   [[nodiscard]] Qpn number() const { return qpn_; }
@@ -86,36 +89,38 @@ class alignas(64) Qp {
   [[nodiscard]] Cq* send_cq() const { return send_cq_; }
   [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
-  // Of an XRC target: whether the receive WQE it holds can never complete, because the CQ is dead.
+  // XRC target: returns whether the receive WQE it holds can never complete because the CQ is dead.
   [[nodiscard]] bool holds_dead_receive() const { return receiver_->receives_into_dead(); }
 
-  // Send queue as SendQueue reads it.
+  // The queues, for SendQueue and Receiver.
   [[nodiscard]] std::uint32_t sq_size() const { return 1U << cmd_.log_sq_size; }
   [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
-  // Whether it shows something that nobody has told the send queue of.
+  // Returns whether sq_pi has moved since the send queue read it, and no kick is pending. An
+  // unreadable record counts as moved.
   [[nodiscard]] bool sq_moved();
-  // Bytes of slot `index` from `offset` on; false when they cannot be reached.
+  // Reads bytes of slot `index`, from byte `offset` on. Returns false if they are not reachable.
   [[nodiscard]] bool read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to);
-  // The next receive WQE, of the RQ or the SRQ. kFailed (DMA error, index jump, too many SGEs): the
-  // queue's own fault. `xrc`: the SRQ an XRC request named.
+  // Takes the next receive WQE of the RQ or the SRQ. kFailed: the queue itself is unusable (DMA
+  // error, index jump, too many SGEs). `xrc`: the SRQ that an XRC request refers to.
   [[nodiscard]] Take take_rq_wqe(RecvWqe& wqe, Srq* xrc = nullptr);
-  // Completes into the send or receive CQ; a failed push is the CQ's error, not the caller's. An
-  // XRC target's receive goes to the CQ of the SRQ, and vanishes with that.
+  // Writes a completion to the send or receive CQ. The CQ handles a failed push. A receive of an
+  // XRC target completes into the CQ of its SRQ, and is dropped if the SRQ is gone.
   void complete_send(tern_cqe& cqe);
   void complete_recv(tern_cqe& cqe);
-  // First packet of an established connection while in RTR (IBTA 11.6.3.1, COMM_EST).
+  // A valid packet arrived. The first one in RTR raises COMM_EST (IBTA 11.6.3.1).
   void communication_established();
+  // The send queue is drained: raises SQ_DRAINED if software asked for it.
   void sq_drained();
 
-  // Tells software in its record which doorbells the device wants. A full barrier follows: who
-  // posts and has not seen it yet has stored an index that is seen from here on.
+  // Stores in the QP's record which doorbells the device needs, then issues a full barrier. If a
+  // poster of sends read the old status, the device sees its producer index from here on.
   void store_status();
   // Asks the scheduler for a turn.
   void wake();
-  // It will be wanted soon: among many queue pairs it is in no cache near by.
+  // The QP will be used soon. With many QPs it is not likely to be in a cache.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
     const auto used = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&page_queue_) - bytes);
@@ -126,7 +131,7 @@ class alignas(64) Qp {
 
   // Scheduler's bookkeeping.
   Hook<Qp> ready{this};
-  std::uint32_t turn_left = 0;  // bytes of a turn that a budget cut short
+  std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
   SqPolled polled;
 
  private:
@@ -139,12 +144,12 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t rq_size() const { return 1U << cmd_.log_rq_size; }
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
 
-  Transport transport_;  // in the line of what the scheduler looks at
+  Transport transport_;  // in the cache line that the scheduler reads
   bool privileged_;
   bool has_route_ = false;
-  std::uint8_t faulting_ = 0;  // a bit for each of faults_ that is not over
+  std::uint8_t faulting_ = 0;  // a bit for each of faults_ that has not ended
   Context& context_;
-  tern_cmd_create_qp cmd_;  // in host byte order, but for the page list
+  tern_cmd_create_qp cmd_;  // in host byte order, except for the page list
   Cq* send_cq_;
   Cq* recv_cq_;
   Srq* srq_;
@@ -158,17 +163,17 @@ class alignas(64) Qp {
   bool comm_est_ = false;
   bool sqd_notify_ = false;
 
-  // The halves that its type has.
+  // The two halves that the QP type selects.
   std::variant<std::monostate, Requester, UcSender, DatagramSender> sender_space_;
   std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
-  // From here on prefetch() does not reach: no message needs it.
+  // prefetch() stops here: no message needs the members below.
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
   std::array<Fault, 2> faults_;  // by TERN_FAULT_*
-  Timer rq_settled_;  // in ERR: rq_pi is read once more
+  Timer rq_settled_;  // in ERR: when it expires, rq_pi is read once more
 };
 
 }  // namespace tern

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// MODIFY_QP and QUERY_QP: the state machine of IBTA 10.3.1 with the attributes each transition
-// needs and takes (IBTA table 91).
+// MODIFY_QP and QUERY_QP: the state machine of IBTA 10.3.1, with the required and optional
+// attributes of each transition (IBTA table 91).
 #include <array>
 #include <cstddef>
 #include <span>
@@ -60,7 +60,7 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
 };
 
-// UD and GSI: who talks to whom stands in each WQE and packet.
+// UD and GSI: each WQE and each packet carries its own addresses.
 constexpr std::array kDatagram = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT},
@@ -79,7 +79,8 @@ std::span<const Transition> transitions_of(Transport transport) {
   return kReliable;
 }
 
-// Attributes of a reliable connection that its other half in XRC has and this one has not.
+// Attributes of a reliable connection that an XRC QP of this type lacks: only the other half of the
+// connection uses them.
 constexpr std::uint32_t unused_attributes(std::uint8_t type) {
   switch (type) {
     case TERN_QPT_XRC_INI:
@@ -190,7 +191,8 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   const std::uint8_t previous = attr_.state;
   if (next == TERN_QPS_RESET) return to_reset();
   if (next == TERN_QPS_ERR) {
-    // Software's own wish counts from RESET too, where the device itself never leaves.
+    // Software may move a QP from RESET to ERR. enter_error() ignores a QP in RESET, because the
+    // device never does that by itself.
     if (previous == TERN_QPS_RESET) attr_.state = TERN_QPS_INIT;
     return enter_error(-1, true);
   }
@@ -198,7 +200,7 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   if (previous == next) return;
   if (next == TERN_QPS_RTR) receiver_->start();
   if (next == TERN_QPS_RTS) {
-    // Sending goes on before the queue was drained: nobody waits for that any more.
+    // Sending continues, so a drain that has not finished is cancelled.
     attr_.sq_draining = 0;
     sqd_notify_ = false;
     if (previous == TERN_QPS_RTR) sender_->start();
@@ -231,7 +233,7 @@ void Qp::to_reset() {
 void Qp::query(tern_rsp_query_qp* rsp) const {
   *rsp = tern_rsp_query_qp{};
   tern_qp_attr a = attr_;
-  // What a peer or a successor needs to know: the next PSNs, not the first ones.
+  // Reports the next PSNs, not the initial ones: a peer or a successor needs those.
   if (has_sq() && a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) {
     a.sq_psn = sender_->next_psn().value();
   }

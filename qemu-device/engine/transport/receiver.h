@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of a QP of any type: takes receive WQEs, puts payload where they say,
+// The receiving half of a QP of any type: takes receive WQEs, scatters payload to their SGEs,
 // completes them.
 #pragma once
 
@@ -26,45 +26,49 @@ class Receiver {
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
-  // To RTR. Back to nothing.
+  // The QP goes to RTR.
   virtual void start() {}
+  // Returns the receiver to its state after creation.
   virtual void reset();
 
-  // A request packet.
+  // Handles a request packet.
   virtual void deliver(const Packet& packet) = 0;
-  // Sends what is owed for requests; true when the allowance ran out before it was done.
+  // Sends queued answers. Returns true if the allowance ran out first.
   virtual bool transmit(std::uint32_t&) { return false; }
-  // The error state: the receive WQE that is held is flushed.
+  // The QP goes to ERR: flushes the held receive WQE. `silent`: see Qp::enter_error().
   virtual void stop(bool silent);
 
-  // The page fault of this half is over: software resolved it, or the access must fail.
+  // The page fault of this half has ended. `failed`: software did not resolve it, and the access
+  // fails.
   virtual void fault_over(bool failed) = 0;
 
   [[nodiscard]] virtual Psn expected_psn() const { return Psn(); }
-  // XRC: the SRQ of the message; null when that is gone.
+  // XRC: the SRQ of the message, null if it is gone.
   [[nodiscard]] virtual Srq* srq() const { return nullptr; }
-  // XRC: the CQ of the held WQE is dead.
+  // XRC: returns whether the CQ of the held WQE is dead.
   [[nodiscard]] bool receives_into_dead() const;
 
  protected:
-  // Takes a receive WQE unless one is held. As Qp::take_rq_wqe().
+  // Takes a receive WQE unless one is held; returns as Qp::take_rq_wqe() does.
   [[nodiscard]] Take take();
-  // What locate() and scatter() return besides the statuses of CQEs: a page is absent, and the fault is
+  // locate() and scatter() return this instead of a CQE status if a page is absent and the fault is
   // reported.
   static constexpr std::uint8_t kAbsent = 0xff;
-  // Finds `len` bytes from byte `offset` on of what the held WQE describes. A CQE status, or kAbsent; with
-  // another than success `to` is empty.
+  // Finds bytes [offset, offset + len) of the memory that the held WQE describes. Returns a CQE
+  // status or kAbsent. `to` is empty unless that is success.
   [[nodiscard]] std::uint8_t locate(std::uint64_t offset, std::uint64_t len, SpanList& to);
-  // Copies `payload` behind the bytes received before. A CQE status, or kAbsent.
+  // Copies `payload` to the memory after the bytes received so far. Returns a CQE status or
+  // kAbsent.
   [[nodiscard]] std::uint8_t scatter(const SpanList& payload);
-  // A completion of the held WQE; of the message that `packet` ends.
+  // Builds a CQE for the held WQE: with the given status, or with the fields of `packet`, which
+  // ends the message.
   [[nodiscard]] tern_cqe cqe_of(std::uint8_t opcode, std::uint8_t status) const;
   [[nodiscard]] tern_cqe cqe_of(const Packet& packet, std::uint8_t opcode) const;
   // Completes the held WQE.
   void complete(tern_cqe cqe);
 
-  // What the page fault of this half stopped: scattering to the held WQE, a request for memory that the
-  // peer names, the response to a READ.
+  // What the page fault of this half stopped: scattering to the held WQE, a request to memory that
+  // the peer addresses, or the response to a READ.
   enum class Faulted : std::uint8_t { kReceive, kRequest, kAnswer };
 
   Qp& qp_;

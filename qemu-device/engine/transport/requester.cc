@@ -13,7 +13,8 @@ namespace tern {
 
 namespace {
 
-// Packets of SENDs and WRITEs in flight; bounds what a loss costs and what the wire must hold.
+// Limit of SEND and WRITE packets in flight: bounds the cost of a loss and what the wire must
+// buffer.
 constexpr std::uint32_t kMaxUnacked = 128;
 constexpr std::uint32_t kAckInterval = 32;
 constexpr std::uint32_t kMaxOpenPsns = 1U << 23;
@@ -64,7 +65,7 @@ void Requester::reset() {
 
 // ---- sending ----
 
-// In SQD nothing begins, not even to fail.
+// In SQD a WQE that has not begun waits, even if it is going to fail.
 bool Requester::waits(const SendWqe& wqe) const {
   return qp_.state() != TERN_QPS_RTS && wqe.psns == 0;
 }
@@ -90,7 +91,7 @@ bool Requester::window_full(const SendWqe& wqe) const {
   return distance(window_psn_, wqe.first_psn.plus(cursor_packet_)) >= kMaxUnacked;
 }
 
-// After going back, acknowledgements of what was sent before may overtake the cursor.
+// After a go-back, acknowledgements of earlier transmissions may overtake the cursor.
 void Requester::catch_up() {
   while (cursor_ != fetched_ && window_.at(cursor_).done) {
     ++cursor_;
@@ -134,7 +135,7 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   } else if (wqe.atomic_write()) {
     if (!send_atomic_write(wqe)) return false;
   } else {
-    // The peer may answer before this returns, and the WQE be gone.
+    // The peer may answer before send_data() returns, and the WQE may be gone by then.
     const std::uint32_t train = train_of(wqe, allowance);
     cost = train * (kPacketCost + std::min(wqe.length, qp_.mtu()));
     if (!send_data(wqe, train)) return false;
@@ -143,10 +144,10 @@ bool Requester::send_one(SendWqe& wqe, std::uint32_t& allowance) {
   return qp_.state() != TERN_QPS_ERR;
 }
 
-// What takes no packet is done when its turn comes and completes in order. False: not yet, or it
-// failed, or the queue pair did.
+// A local WQE (bind, invalidate, register) executes when the cursor reaches it, and completes in
+// order. Returns false if the WQE has to wait, or if it or the QP failed.
 bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
-  // A key goes when nothing before needs it any more, not even to send a packet again.
+  // Earlier WQEs may need the key until they complete, if only for a retransmission.
   if (wqe.opcode == TERN_WR_LOCAL_INV && cursor_ != una_) return false;
   allowance -= std::min(allowance, kPacketCost);
   wqe.status = execute_local(wqe);
@@ -191,7 +192,7 @@ void Requester::send_read(SendWqe& wqe) {
   emit(Op::kReadRequest, psn);
 }
 
-// A request of one packet that a response of its own answers.
+// Sends a request of one packet that the peer answers with a response of its own.
 void Requester::emit_answered(const SendWqe& wqe, Op op) {
   Packet& packet = qp_.context().tx_packet;
   packet.va = wqe.raddr;
@@ -238,8 +239,9 @@ void Requester::send_flush(SendWqe& wqe) {
   emit_answered(wqe, Op::kFlush);
 }
 
-// Packets of the message from the cursor on that go as one: as many as would go anyway before
-// anybody else has a turn or acknowledges some, none of them sent before.
+// Returns how many packets of the message, from the cursor on, to send as one train: as many as fit
+// into this turn and the window, up to the next packet that requests an ACK. A train contains no
+// retransmission.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   if (wqe.psns == 1 || psn != sent_psn_ || !qp_.context().may_train(*qp_.route())) return 1;
@@ -249,7 +251,8 @@ std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) c
   return std::min({turn, open, to_ack, wqe.psns - cursor_packet_});
 }
 
-// The bytes of a request cannot be had, by gather()'s status. False.
+// The bytes of a request are not available, and gather() returned `status`: parks or fails the WQE.
+// Returns false.
 bool Requester::unavailable(SendWqe& wqe, std::uint8_t status) {
   if (status == kAbsent) {
     park(wqe.index);
@@ -263,10 +266,11 @@ bool Requester::unavailable(SendWqe& wqe, std::uint8_t status) {
 bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
   const std::uint32_t whole = train;
   std::uint8_t status = load_data(wqe, train);
-  // Pages may never all be there at the same time: what one packet needs is enough to get on.
+  // The pages of a train may never all be present at the same time. Those of one packet are enough
+  // to make progress.
   if (status == kAbsent && train > 1) status = load_data(wqe, train = 1);
   if (status != TERN_CQE_SUCCESS) {
-    // The fault names what the train needs.
+    // Report the pages that the whole train needs.
     if (status == kAbsent && whole > 1) (void)load_data(wqe, whole);
     return unavailable(wqe, status);
   }
@@ -299,7 +303,7 @@ void Requester::deliver(const Packet& packet) {
         case kSyndromeKindNak:
           return on_nak(packet);
         default:
-          return;  // reserved: as if it had not come
+          return;  // reserved: ignored
       }
     case Op::kAtomicAck:
       return on_atomic_ack(packet);
@@ -322,14 +326,14 @@ void Requester::mark_done(std::uint32_t index) {
   if (wqe.responds() && is_before(index, cursor_)) --reads_out_;
 }
 
-// Takes everything before `psn` as received by the peer. False when a response is missing: an
-// implied NAK (IBTA 9.7.5.1.1), and the oldest missing PSN is the one to go back to.
+// Treats every PSN before `psn` as received by the peer. Returns false if a response is missing.
+// That is an implied NAK (IBTA 9.7.5.1.1), and una_psn_ is then the oldest missing PSN.
 bool Requester::acknowledge_before(Psn psn) {
   const std::uint32_t limit = offset_of(psn);
   const Psn before = una_psn_;
   const bool complete = acknowledge(psn, limit);
   if (una_psn_ != before) {
-    // Any progress, an implied one too, starts the counting of retries anew (IBTA 9.9.2.1.1).
+    // Any progress, even an implied one, resets the retry counters (IBTA 9.9.2.1.1).
     retries_left_ = qp_.attr().retry_cnt;
     rnr_left_ = qp_.attr().rnr_retry;
     went_back_ = false;
@@ -394,8 +398,9 @@ void Requester::on_rnr(const Packet& packet) {
   timer_.arm(qp_.context().host.now() + rnr_nanos(packet.syndrome));
 }
 
-// Where bytes of a response go. False: it is dropped. At an absent page this half parks, and asks for the
-// missing bytes again when the fault is over; that costs no retry.
+// Finds the memory for bytes of a response. Returns false if the response is dropped. On an absent
+// page this half parks, and requests the missing bytes again after the fault without using up a
+// retry.
 bool Requester::target(SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
   const std::uint8_t status = locate(wqe, offset, len, to);
   if (status == TERN_CQE_SUCCESS) return true;
@@ -455,7 +460,8 @@ void Requester::on_atomic_ack(const Packet& packet) {
   progressed();
 }
 
-// Completes what is done, in order. False when the QP has gone to the error state.
+// Completes WQEs that are done, or have failed, in order. Returns false if the QP is in the error
+// state.
 bool Requester::retire() {
   while (una_ != fetched_) {
     const SendWqe& wqe = window_.at(una_);
@@ -480,7 +486,8 @@ bool Requester::retire() {
 
 // ---- retries and the timer ----
 
-// While this half is parked a missing response is missing because of that, as far as anybody knows.
+// A response that is missing while this half is parked was probably dropped because of the fault:
+// request it again after the fault.
 void Requester::implied_nak() {
   if (parked()) {
     repeat_ = true;
@@ -491,9 +498,8 @@ void Requester::implied_nak() {
   go_back_once();
 }
 
-// A response that is missing is noticed again with each later one of the same stream, and a NAK
-// may arrive twice: until something gets on, one time back is enough. A wait for a receiver that is
-// not ready goes on: its timer is what ends it.
+// Every later response of the same stream reveals a missing response again, and a NAK may arrive
+// twice: go back only once until there is progress. An RNR wait continues until its timer expires.
 void Requester::go_back_once() {
   if (!retire() || went_back_ || rnr_wait_) return;
   if (parked()) {
@@ -508,7 +514,7 @@ void Requester::fault_over(bool failed) {
   SendQueue::fault_over(failed);
   if (repeat_) {
     repeat_ = false;
-    // What is still on its way must not make it go back once more.
+    // Packets still in flight must not cause another go-back.
     went_back_ = true;
     go_back();
   }
@@ -528,7 +534,7 @@ void Requester::progressed() {
   if (retire()) qp_.wake();
 }
 
-// Sends again from the oldest PSN that is not acknowledged (go-back-N).
+// Retransmits from the oldest unacknowledged PSN (go-back-N).
 void Requester::go_back() {
   cursor_ = una_;
   while (cursor_ != fetched_ && window_.at(cursor_).done) ++cursor_;
@@ -554,7 +560,7 @@ void Requester::retry() {
   }
   --retries_left_;
   go_back();
-  // It starts again with the packet, which may have to wait for its turn.
+  // The timer restarts with the packet, which may have to wait for the QP's turn.
   timer_.cancel();
   qp_.wake();
 }
@@ -565,8 +571,8 @@ void Requester::arm_ack_timer() {
     timer_.cancel();
     return;
   }
-  // IBTA 9.7.6.1.3: at least 4.096 us * 2^code and at most four times that. We take it all: the
-  // peer shares our processors, and a retry that was not needed makes both slower.
+  // IBTA 9.7.6.1.3: at least 4.096 us * 2^code and at most four times that. Use the maximum: the
+  // peer shares our processors, and a needless retry slows both down.
   const Nanos timeout = std::max(4 * (Nanos{4096} << code), kMinAckTimeout);
   timer_use_ = TimerUse::kAck;
   timer_.arm(qp_.context().host.now() + timeout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The sending half of a reliable connection: fetches send WQEs, cuts them into packets, takes
-// acknowledgements and responses, sends again what was lost (IBTA 9.7.3 to 9.7.8, 10.7).
+// The sending half of a reliable connection: fetches send WQEs, segments them into packets, handles
+// acknowledgements and responses, and retransmits lost packets (IBTA 9.7.3 to 9.7.8, 10.7).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Requester final : public SendQueue {
   void stop() override { timer_.cancel(); }
   bool transmit(std::uint32_t& allowance) override;
   void fault_over(bool failed) override;
-  // ACK, NAK, READ response or ATOMIC acknowledge.
+  // Handles an ACK, NAK, READ response or ATOMIC acknowledge.
   void deliver(const Packet& packet) override;
 
  private:
@@ -63,7 +63,8 @@ class Requester final : public SendQueue {
   void arm_ack_timer();
   void expired();
 
-  // Distances are unsigned: a READ of 2 GiB at MTU 256 takes all 2^23 PSNs a side may have open.
+  // Distances are unsigned: a READ of 2 GiB at MTU 256 takes all 2^23 PSNs a side may have
+  // outstanding.
   [[nodiscard]] static std::uint32_t distance(Psn from, Psn to) {
     return (to.value() - from.value()) & 0xffffffU;
   }
@@ -74,13 +75,13 @@ class Requester final : public SendQueue {
   Timer timer_;
   Psn una_psn_;      // oldest PSN not acknowledged
   Psn sent_psn_;     // one past the highest PSN sent (READ: of its response)
-  Psn window_psn_;   // what the limit of unacknowledged packets counts from
-  std::uint32_t reads_out_ = 0;  // READs and atomics begun before the cursor and not done
+  Psn window_psn_;   // start of the window of unacknowledged packets
+  std::uint32_t reads_out_ = 0;  // responds() WQEs before the cursor that are not done
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_left_ = 0;
   TimerUse timer_use_ = TimerUse::kAck;
   bool rnr_wait_ = false;
-  bool repeat_ = false;     // go back when the page fault is over
+  bool repeat_ = false;     // go back once the page fault has ended
   bool went_back_ = false;  // since the last progress or timeout
 };
 

@@ -14,8 +14,9 @@ namespace tern {
 
 namespace {
 
-// Executes on the 8 bytes of `at`; returns what was there. Serialised with every other access
-// of the device by the engine, with the CPUs' by a host atomic where the word is aligned.
+// Executes the operation on the 8 bytes of `at` and returns their old value. The engine serialises
+// it with every other access of the device. A host atomic serialises it with CPUs if the word is
+// aligned.
 std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
   const bool swap = packet.op == Op::kCompareSwap;
   if (at.pieces().size() == 1) {
@@ -36,7 +37,8 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
 
 void Responder::start() {
   epsn_ = Psn(qp_.attr().rq_psn);
-  // Every pending resource, an ACK between each, repeated answers and the final NAK.
+  // Room for every pending resource, an ACK between any two of them, repeated answers and the final
+  // NAK.
   out_size_ = std::bit_ceil(4U * qp_.attr().max_dest_rd_atomic + 8U);
 }
 
@@ -52,7 +54,8 @@ void Responder::reset() {
 // ---- requests ----
 
 void Responder::deliver(const Packet& packet) {
-  // An answer to a later request would acknowledge the READ (IBTA 9.7.5.1.2); the peer sends it again.
+  // An answer to a later request would acknowledge the READ (IBTA 9.7.5.1.2). The peer will repeat
+  // the dropped request.
   if (owes_read_ && packet.psn.ahead_of(unread_) > 0) return;
   const std::int32_t ahead = packet.psn.ahead_of(epsn_);
   if (ahead < 0) return duplicate(packet);
@@ -63,7 +66,8 @@ void Responder::deliver(const Packet& packet) {
     nak(epsn_, kNakSequence);
     return;
   }
-  // A peer that opens more than was agreed waits until answers have gone out.
+  // A peer with more outstanding requests than agreed has to repeat them after answers have been
+  // sent.
   if (room() < 2) return;
   if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
   nak_sent_ = false;
@@ -88,8 +92,8 @@ bool Responder::admit(const Packet&, bool) {
 
 std::optional<Accessor> Responder::keys_of(const SrqRef&) const { return qp_.accessor(); }
 
-// FIRST, MIDDLE, LAST, ONLY follow one another as IBTA 9.7.4.1.3 wants it, and only the last
-// packet of a message, which may end a train, is shorter than the path MTU.
+// Checks that FIRST, MIDDLE, LAST and ONLY follow each other as IBTA 9.7.4.1.3 requires, and that
+// only the last packet of a message, which may end a train, is shorter than the path MTU.
 bool Responder::in_sequence(const Packet& packet) {
   const OpTraits& t = traits(packet.transport, packet.op);
   const bool data = t.send || t.write;
@@ -107,7 +111,8 @@ bool Responder::in_sequence(const Packet& packet) {
   return len <= whole && (len > before || (t.first && before == 0));
 }
 
-// Takes the receive WQE of the message unless it has one. False: RNR or failure, handled.
+// Takes the receive WQE of the message unless one is held. Returns false after handling RNR or a
+// failure.
 bool Responder::take_receive(const Packet& packet) {
   const Take got = take();
   if (got == Take::kTaken) return true;
@@ -120,13 +125,14 @@ bool Responder::take_receive(const Packet& packet) {
   return false;
 }
 
-// The expected request must come again later.
+// Queues an RNR NAK: the peer has to repeat the expected request later.
 void Responder::not_ready() {
   nak_sent_ = true;
   nak(epsn_, rnr());
 }
 
-// The memory of a request, by what reach() found. Null: it cannot be had, and the peer is told.
+// Returns the memory of a request, for which reach() returned `access`. Null if it is not
+// accessible: the NAK is then queued.
 SpanList* Responder::open(const Packet& packet, Access access) {
   if (access == Access::kReady) [[likely]] return &qp_.context().scatter;
   if (access == Access::kPending) {
@@ -149,7 +155,8 @@ void Responder::on_send(const Packet& packet) {
     faulted_psn_ = packet.psn;
     return not_ready();
   }
-  // Behind the bytes, which may have needed the key; a repeated packet does not come here.
+  // Invalidate only now, because storing the bytes may have needed the key. A duplicate does not
+  // reach this code.
   if (t.ieth && status == TERN_CQE_SUCCESS &&
       !qp_.context().memory.invalidate_remote(keys_, packet.inv_rkey)) {
     status = TERN_CQE_REM_INV_REQ_ERR;
@@ -196,11 +203,11 @@ void Responder::on_write(const Packet& packet) {
   if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
-// The slot of the next request that has a response of its own; nullptr when the peer opens more
-// than it was granted.
+// Returns the slot for the next request with a response of its own, or nullptr (and fails the QP)
+// if the peer has more outstanding than it was granted.
 Responder::Resource* Responder::new_resource(const Packet& packet) {
   if (resources_.empty()) resources_.assign(qp_.attr().max_dest_rd_atomic, Resource{});
-  // A repeated answer that is still queued does not hold its slot: the peer has moved on.
+  // A repeated answer that is still queued does not reserve its slot: the peer has moved on.
   if (resources_.empty() || resources_[next_resource_].pending) {
     fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
     return nullptr;
@@ -218,7 +225,8 @@ Responder::Resource* Responder::new_resource(const Packet& packet) {
   return &r;
 }
 
-// The new resource has been executed, or will be when it is answered: its PSNs are used up.
+// Queues the answer to the new resource and consumes its PSNs. A READ is executed when it is
+// answered, the others have been executed.
 void Responder::answer_later(Answer kind) {
   const Resource& r = resources_[next_resource_];
   epsn_ = epsn_.plus(r.psns);
@@ -264,8 +272,8 @@ void Responder::on_atomic(const Packet& packet) {
   answer_later(Answer::kAtomic);
 }
 
-// The bytes of requests before are in memory when it comes here: stores are made packet by packet,
-// none is put off. What is left to do is to order them before the answer for every observer.
+// The bytes of earlier requests are in memory already, because the device stores each packet on
+// arrival. The fence orders them before the answer for every observer.
 void Responder::on_flush(const Packet& packet) {
   constexpr std::uint8_t types = TERN_FLUSH_GLOBAL | TERN_FLUSH_PERSISTENT;
   const std::uint8_t type = packet.flush_type;
@@ -298,23 +306,25 @@ void Responder::on_atomic_write(const Packet& packet) {
   qp_.context().counters.add(TERN_CNT_RX_WRITE_REQUESTS);
   std::uint64_t value = 0;
   packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
-  to->copy_from(std::as_bytes(std::span(&value, 1)));  // one store where it is aligned
+  to->copy_from(std::as_bytes(std::span(&value, 1)));  // a single store if aligned
   to->clear();
   answer_later(Answer::kDone);
 }
 
-// IBTA 9.7.5.1.3: SEND and WRITE are acknowledged again, a READ is executed again, all else is
-// answered from what was kept (A19 for FLUSH and ATOMIC WRITE), and what is not found is dropped.
+// IBTA 9.7.5.1.3: a repeated SEND or WRITE is acknowledged again, a READ is executed again, and any
+// other request is answered from its resource (A19 for FLUSH and ATOMIC WRITE). A request without a
+// resource is dropped.
 void Responder::duplicate(const Packet& packet) {
   qp_.context().counters.add(TERN_CNT_DUPLICATE_REQUEST);
   if (room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send || t.write) {
-    // While a NAK is owed for the expected packet, an ACK of the one before is still true.
+    // Even while a NAK for the expected packet is pending, an ACK of the packet before it is
+    // correct.
     if (packet.ack_req) acknowledge(acknowledgeable(packet.psn));
     return;
   }
-  // The newest first: after 2^24 PSNs an old request may still be kept that has the same ones.
+  // Newest first: after 2^24 PSNs an older resource may cover the same PSNs.
   const auto kept = static_cast<std::uint32_t>(resources_.size());
   for (std::uint32_t age = 1; age <= kept; ++age) {
     const std::uint32_t i = (next_resource_ + kept - age) % kept;
@@ -335,7 +345,8 @@ void Responder::duplicate(const Packet& packet) {
       out.kind = Answer::kRead;
       out.packet = out.start = static_cast<std::uint32_t>(skip);
       if (owes_read_ && unread_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns)) owes_read_ = false;
-      // The answer to the first request may still be going out: this one replaces it.
+      // If the answer to the first request is still queued, restart it here instead of adding
+      // another.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
         Out& before = queued(k);
         if (before.kind == Answer::kRead && before.resource == i && before.first == r.first) {
@@ -355,8 +366,9 @@ void Responder::duplicate(const Packet& packet) {
   }
 }
 
-// The newest PSN that an acknowledgement of the repeated SEND or WRITE may name: none of a READ or
-// atomic behind it, whose response alone says that it is done. Some peers take the ACK for it.
+// Returns the newest PSN that an ACK of the repeated SEND or WRITE may carry. It must not cover a
+// later READ or atomic, which only its own response completes: some peers would take the ACK for
+// that response.
 Psn Responder::acknowledgeable(Psn repeated) const {
   Psn newest = epsn_.prev();
   for (const Resource& r : resources_) {
@@ -384,7 +396,7 @@ void Responder::forget_answers() {
   out_ = nullptr;
 }
 
-// Consecutive acknowledgements are one: the last says everything.
+// Merges consecutive ACKs: the newest one covers the others.
 void Responder::acknowledge(Psn psn) {
   if (out_head_ != out_tail_) {
     Out& last = queued(out_tail_ - 1);
@@ -424,12 +436,13 @@ void Responder::fail(Psn psn, std::uint8_t syndrome, int event) {
 
 void Responder::fail(const Packet& packet, std::uint8_t syndrome, int event) {
   fail(packet.psn, syndrome, event);
-  // The rest of the train finds the queue pair in error.
+  // The rest of the train reaches a QP in error.
   qp_.context().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
 }
 
-// The remote memory of a request cannot be had: not allowed, or not there. A receive WQE that was
-// taken for its immediate tells software (IBTA: local access error); else an event does.
+// Rejects a request whose memory is not permitted or not RAM. If a receive WQE was taken for its
+// immediate data, its completion reports the error to software (IBTA: local access error),
+// otherwise an event does.
 void Responder::refuse(const Packet& packet, Access access) {
   refuse(packet.psn, access);
   qp_.context().counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train - 1);
@@ -446,7 +459,7 @@ void Responder::refuse(Psn psn, Access access) {
   fail(psn, dma ? kNakRemoteOperation : kNakRemoteAccess, event);
 }
 
-// The peer asks again by itself, so there is nothing to do unless the access must fail.
+// The peer repeats the request by itself, so there is nothing to do unless the access must fail.
 void Responder::fault_over(bool failed) {
   if (!failed) return;
   if (faulted_ == Faulted::kRequest) return refuse(faulted_psn_, Access::kDenied);
@@ -498,15 +511,16 @@ void Responder::send_done(const Out& out) {
   qp_.context().emit(packet);
 }
 
-// The bytes of a READ response from `psn` on are on an absent page: the peer asks for them again, as after
-// an RNR NAK of any request, and for everything behind them. `rest`: bytes of the message behind those that
-// were looked for.
+// A READ response met an absent page at `psn`. Sends an RNR NAK, after which the peer requests the
+// rest of the READ and everything behind it again. `rest`: bytes of the message after those that
+// were looked up.
 void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
   if (qp_.raise_fault(TERN_FAULT_RESPONDER, rest)) {
     faulted_ = Faulted::kAnswer;
     faulted_psn_ = psn;
   }
-  // What was executed is answered from what is kept when it comes again.
+  // The answers behind it are dropped. An executed request is answered from its resource when the
+  // peer repeats it.
   for (std::uint32_t i = out_head_; i != out_tail_; ++i) {
     const Out& dropped = queued(i);
     const bool answers = dropped.kind != Answer::kAck && dropped.kind != Answer::kNak;
@@ -523,7 +537,8 @@ void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
   send_ack(out);
 }
 
-// Sends packets of a READ response; true when the last one has gone (or it failed).
+// Sends packets of a READ response. Returns true if the answer is finished: the last packet was
+// sent, the READ failed, or it met an absent page.
 bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   Resource& r = resources_[out.resource];
   const std::uint32_t mtu = qp_.mtu();
@@ -534,7 +549,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
         qp_.context().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
-    // Checked again for each packet: the region may have gone since the request came.
+    // Checked again for each packet: the region may be gone since the request arrived.
     const auto keys = keys_of(r.srq);
     const auto find = [&] {
       return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
@@ -542,7 +557,8 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     };
     Access access = !keys ? Access::kDenied : len > 0 ? find() : Access::kReady;
     if (access == Access::kPending) [[unlikely]] {
-      // Pages may never all be there at the same time: what one packet needs is enough to get on.
+      // The pages of a train may never all be present at the same time. Those of one packet are
+      // enough to make progress.
       if (train > 1) {
         train = 1;
         len = mtu;
@@ -588,7 +604,7 @@ bool Responder::transmit(std::uint32_t& allowance) {
     Out& out = queued(out_head_);
     const bool answers = out.kind != Answer::kAck && out.kind != Answer::kNak;
     if (answers && resources_[out.resource].first != out.first) {
-      ++out_head_;  // the slot is another request's by now
+      ++out_head_;  // another request has the slot by now
       continue;
     }
     switch (out.kind) {

@@ -18,24 +18,24 @@ class Responder : public ConnectedReceiver {
   using ConnectedReceiver::ConnectedReceiver;
   ~Responder() override { forget_answers(); }
 
-  // With attr().rq_psn and max_dest_rd_atomic.
+  // Starts with attr().rq_psn and max_dest_rd_atomic.
   void start() override;
   void reset() override;
   void deliver(const Packet& packet) override;
   void fault_over(bool failed) override;
   // Sends acknowledgements and responses.
   bool transmit(std::uint32_t& allowance) override;
-  // What was accepted before still is answered, then the NAK goes out; `silent`, when software
-  // asked for the state: nothing is.
+  // The QP goes to ERR. Requests accepted before are still answered, and the NAK follows. `silent`:
+  // software requested the state, and queued answers are dropped.
   void stop(bool silent) override;
 
   [[nodiscard]] Psn expected_psn() const override { return epsn_; }
 
  protected:
-  // Finds out whose keys the request uses; `begins`: it is the first packet of a message. False:
-  // an invalid request.
+  // Determines whose keys the request uses. `begins`: it is the first packet of a message. Returns
+  // false for an invalid request.
   [[nodiscard]] virtual bool admit(const Packet& packet, bool begins);
-  // The keys of requests that belong to `ref`; nothing when they are gone with it.
+  // Returns the keys of requests that refer to `ref`, or nothing if the SRQ is gone.
   [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
 
   SrqRef srq_;     // XRC: the SRQ of the message
@@ -45,26 +45,27 @@ class Responder : public ConnectedReceiver {
   // kDone: the empty READ response of a FLUSH or ATOMIC WRITE (IBTA A19).
   enum class Answer : std::uint8_t { kAck, kNak, kRead, kAtomic, kDone };
 
-  // A request with a response of its own that was executed, kept to be repeated (IBTA 9.7.5.1.5
-  // "responder resources").
+  // An accepted request with a response of its own, kept so that the response can be repeated (IBTA
+  // 9.7.5.1.5 "responder resources").
   struct Resource {
     std::uint64_t va = 0;
     std::uint64_t result = 0;
     std::uint32_t rkey = 0;
     std::uint32_t len = 0;
     std::uint32_t psns = 0;
-    SrqRef srq;  // XRC: whose keys it uses
+    SrqRef srq;  // XRC: the SRQ whose keys it uses
     Psn first;
     Op op = Op::kReadRequest;
     bool used = false;
-    bool pending = false;  // its first answer has not gone out
+    bool pending = false;  // its first response has not been sent
   };
+  // A queued acknowledgement or response.
   struct Out {
     Answer kind = Answer::kAck;
     std::uint8_t syndrome = 0;
     std::uint16_t resource = 0;
     Psn psn;
-    Psn first;  // of the resource it answers
+    Psn first;  // first PSN of the resource it answers
     std::uint32_t msn = 0;
     std::uint32_t packet = 0;  // READ: next packet of the response
     std::uint32_t start = 0;   // READ: first packet of this answer
@@ -95,7 +96,7 @@ class Responder : public ConnectedReceiver {
   [[nodiscard]] std::uint8_t rnr() const;
   void push(const Out& out);
   [[nodiscard]] Out& queued(std::uint32_t index) { return out_[index & (out_size_ - 1)]; }
-  // All answers are out, or none will be.
+  // Drops all queued answers and gives their memory back.
   void forget_answers();
   [[nodiscard]] std::uint32_t room() const { return out_size_ - (out_tail_ - out_head_); }
   void send_ack(const Out& out);
@@ -106,15 +107,15 @@ class Responder : public ConnectedReceiver {
 
   Psn epsn_;
   std::uint32_t msn_ = 0;
-  Psn faulted_psn_;  // of the packet that met the absent page
-  Psn unread_;  // with owes_read_: where a READ response stopped at an absent page
-  bool nak_sent_ = false;      // nothing more is said until the expected packet comes
-  bool owes_read_ = false;     // nothing behind that response is answered until the peer asks for it again
+  Psn faulted_psn_;  // PSN of the packet that met the absent page
+  Psn unread_;  // with owes_read_: PSN at which a READ response stopped at an absent page
+  bool nak_sent_ = false;      // no further NAK until the expected packet arrives
+  bool owes_read_ = false;     // later requests are dropped until the peer repeats the READ
   std::uint32_t next_resource_ = 0;
   std::uint32_t out_head_ = 0;  // free running
   std::uint32_t out_tail_ = 0;
-  std::vector<Resource> resources_;  // none before the first request that needs one
-  // A ring of out_size_ answers, a block of the pool while there are any.
+  std::vector<Resource> resources_;  // allocated by the first request that needs one
+  // A ring of out_size_ answers, in a block of the pool that is held only while answers are queued.
   Out* out_ = nullptr;
   std::uint32_t out_size_ = 0;
 };

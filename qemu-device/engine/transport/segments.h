@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What both halves of a connection reckon with: packets of a message, bytes behind SGEs.
+// Arithmetic for both halves of a connection: packets of a message, bytes that SGEs describe.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace tern {
 
-// What a packet, an answer or a flushed WQE costs of a turn besides its payload, in bytes.
+// Bytes that a packet, an acknowledgement or a flushed WQE takes off a turn besides its payload.
 inline constexpr std::uint32_t kPacketCost = 64;
 
 // Order of free-running WQE indices.
@@ -18,13 +18,14 @@ constexpr bool is_before(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b) < 0;
 }
 
-// Packets of a message of `bytes`: an empty one takes one.
+// Packets of a message of `bytes`. An empty message takes one.
 [[nodiscard]] constexpr std::uint32_t packets_of(std::uint32_t bytes, std::uint32_t mtu) {
   return bytes == 0 ? 1 : (bytes - 1) / mtu + 1;
 }
 
-// Appends bytes [offset, offset + len) of what SGEs at(0) .. at(n - 1) describe to `out` and takes
-// what was found off `len`. Anything but kReady leaves `out` untouched by the device.
+// Appends bytes [offset, offset + len) of the memory that SGEs at(0) .. at(n - 1) describe to
+// `out`, and subtracts the bytes found from `len`. With any result but kReady, `out` is emptied and
+// nothing counts as stored.
 template <class SgeAt>
 [[nodiscard]] Access map_sges(Memory& memory, const Accessor& who, unsigned n, SgeAt at,
                               std::uint64_t offset, std::uint64_t& len, bool write, SpanList& out) {

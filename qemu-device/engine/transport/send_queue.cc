@@ -13,12 +13,12 @@ namespace tern {
 
 namespace {
 
-// First piece of a slot that is copied; most WQEs end inside it.
+// Bytes of a slot that are copied first; most WQEs are not longer.
 constexpr std::size_t kFirstCopy = 64;
-// WQEs that are fetched at a time before their turn.
+// WQEs to fetch ahead at a time.
 constexpr std::uint32_t kAhead = 4;
 
-// The opcode of a SEND's or WRITE's packet by its place in the message.
+// The opcode of a SEND or WRITE packet from its position in the message.
 Op data_op(std::uint8_t opcode, bool first, bool last) {
   switch (opcode) {
     case TERN_WR_SEND:
@@ -98,8 +98,8 @@ bool SendQueue::fetch() {
   return fetch_ahead();
 }
 
-// Those behind the WQE at the cursor, as long as they can be had: while that is sent, their keys
-// come into the cache.
+// Fetches WQEs beyond the cursor, and prefetches their keys while the WQE at the cursor is sent. If
+// one cannot be read, fetch() reports that when the cursor reaches it.
 bool SendQueue::fetch_ahead() {
   const std::uint32_t room = window_.limit() - (fetched_ - una_);
   const std::uint32_t end = fetched_ + std::min({posted_ - fetched_, room, kAhead});
@@ -122,7 +122,7 @@ bool SendQueue::fetch_one() {
   return true;
 }
 
-// The peer's key, too: it may be this device's.
+// Also prefetches the peer's key: in loopback it is a key of this device.
 void SendQueue::prefetch_keys(const SendWqe& wqe) const {
   const Memory& memory = qp_.context().memory;
   if (wqe.failed() || wqe.local) return;
@@ -186,7 +186,7 @@ void SendQueue::park(std::uint32_t index) {
 
 void SendQueue::fault_over(bool failed) {
   parked_ = false;
-  // It may be complete by now: an access to send a packet again was in vain.
+  // The WQE may be complete by now, if the access was for a retransmission that proved needless.
   const bool open = parked_wqe_ - una_ < fetched_ - una_ && !window_.at(parked_wqe_).done;
   if (failed && open) window_.at(parked_wqe_).status = TERN_CQE_LOC_PROT_ERR;
   qp_.wake();
@@ -239,7 +239,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     allowance -= std::min(allowance, kPacketCost);
     tern_sq_hdr hdr{};
     if (window_.is_open() && is_before(una_, fetched_)) {
-      // What a key is now depends on it: who bound the window must know.
+      // The bind has changed the key, so software must learn that it succeeded.
       if (const SendWqe& bound = window_.at(una_); bound.done && bound.opcode == TERN_WR_BIND_MW) {
         ++una_;
         complete(bound, TERN_CQE_SUCCESS);

@@ -20,7 +20,7 @@ T load(std::span<const std::byte> from, std::size_t offset) {
   return value;
 }
 
-// What the segment of a FLUSH says; it has no data.
+// Decodes the operation segment of a FLUSH, which has no data.
 std::uint8_t decode_flush(std::span<const std::byte> slot, SendWqe& wqe) {
   const auto seg = load<tern_flush_seg>(slot, sizeof(tern_sq_hdr));
   constexpr std::uint8_t types = TERN_FLUSH_GLOBAL | TERN_FLUSH_PERSISTENT;
@@ -93,7 +93,7 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
   data = slot.subspan(data_at);
   wqe.data_at = static_cast<std::uint8_t>(data_at);
   wqe.local = shape.local;
-  // Nothing moves: SGEs are not looked at.
+  // A local WQE moves no data, so SGEs are ignored.
   if (wqe.local) return wqe.is_inline() ? TERN_CQE_LOC_QP_OP_ERR : TERN_CQE_SUCCESS;
 
   if (transport != Transport::kUd && shape.segment >= sizeof(tern_rdma_seg)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Send WQEs in flight. A WQE is copied out of the user's memory once; requester and completer
-// trust only this copy, also when a packet has to be sent again.
+// Send WQEs in flight. A WQE is copied out of the user's memory once. The requester uses only this
+// copy, for retransmissions too.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +26,17 @@ struct SendWqe {
   std::uint32_t inv_rkey = 0;
   std::uint32_t xrc_srqn = 0;  // 24 bits
   Psn first_psn;
-  std::uint32_t psns = 0;      // PSNs it takes; 0: none given yet
-  std::uint32_t received = 0;  // READ: packets of the response that came
+  std::uint32_t psns = 0;      // PSNs assigned to it; 0: none yet
+  std::uint32_t received = 0;  // READ: response packets received
   std::uint8_t opcode = 0;
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
   std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload
   std::uint8_t flush_type = 0;   // TERN_FLUSH_*
   std::uint8_t flush_level = 0;  // TERN_FLUSH_LEVEL_*
-  std::uint8_t status = TERN_CQE_SUCCESS;  // other: fails when it is the oldest
+  std::uint8_t status = TERN_CQE_SUCCESS;  // an error completes it once it is the oldest
   bool done : 1 = false;
-  bool local : 1 = false;  // takes no packet: NOP and what is done to a key here
+  bool local : 1 = false;  // takes no packet: NOP, LOCAL_INV, BIND_MW, REG_MR
 
   [[nodiscard]] bool read() const { return opcode == TERN_WR_RDMA_READ; }
   [[nodiscard]] bool atomic() const {
@@ -44,36 +44,36 @@ struct SendWqe {
   }
   [[nodiscard]] bool flush() const { return opcode == TERN_WR_FLUSH; }
   [[nodiscard]] bool atomic_write() const { return opcode == TERN_WR_ATOMIC_WRITE; }
-  // A READ response answers it: with the bytes, or empty.
+  // The peer answers with a READ response, which is empty for FLUSH and ATOMIC WRITE.
   [[nodiscard]] bool read_response() const { return read() || flush() || atomic_write(); }
-  // A response of its own answers it, not an ACK, and the peer keeps that.
+  // The peer answers with a response of its own, not an ACK, and keeps it to repeat it.
   [[nodiscard]] bool responds() const { return read_response() || atomic(); }
   [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
 };
-// One line of the cache: there may be many.
+// One cache line: there may be many.
 static_assert(sizeof(SendWqe) == 64);
 
-// What an opcode looks like in the send queue of a QP; the rest is valid only for known ones.
+// Layout of the WQE of an opcode. The other members are valid only if `known` is set.
 struct WqeShape {
-  bool known;  // QPs of that transport class execute it
+  bool known;  // QPs of this transport class support it
   bool may_inline;
   bool local;  // executed here, without a packet
   std::uint8_t segment;  // bytes of the operation segment
 };
 [[nodiscard]] WqeShape wqe_shape(Transport transport, std::uint8_t opcode);
 
-// Decodes a slot whose bytes have been copied to `slot`. TERN_CQE_SUCCESS, or the status the
+// Decodes a WQE from `slot`, a copy of its slot. Returns TERN_CQE_SUCCESS or the status that the
 // WQE completes with. `data`: its SGEs or inline payload, inside `slot`.
 [[nodiscard]] std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot,
                                       SendWqe& wqe, std::span<const std::byte>& data);
 
-// The WQEs between the oldest incomplete one and the newest fetched: a ring that is open while the
-// queue pair can send, and has memory while there are any.
+// A ring of WQEs, from the oldest incomplete one to the newest fetched. It is open while the QP can
+// send, and holds memory only while it contains WQEs.
 class SendWindow {
  public:
   static constexpr std::uint32_t kMaxWqes = 64;
-  static constexpr std::uint32_t kFewWqes = 8;  // what it has room for at first
+  static constexpr std::uint32_t kFewWqes = 8;  // room at first
 
   explicit SendWindow(BlockPool& pool) : pool_(&pool) {}
   ~SendWindow() { close(); }
@@ -84,18 +84,20 @@ class SendWindow {
   void close();
   [[nodiscard]] bool is_open() const { return capacity_ != 0; }
   [[nodiscard]] std::uint32_t capacity() const { return capacity_; }
-  // How many it may hold now. While the pool is scarce it does not grow: one WQE is enough to get on.
+  // Number of WQEs it may hold now. While the pool is scarce it does not grow; one WQE is enough to
+  // make progress.
   [[nodiscard]] std::uint32_t limit() const {
     return !pool_->scarce() ? capacity_ : wqes_ != nullptr ? mask_ + 1 : 1;
   }
-  // Room for WQE `next` besides those from `first` on, which may move; less than limit() apart.
+  // Makes room for WQE `next` besides those in [first, next), which may move. `next - first` is
+  // less than limit().
   void make_room(std::uint32_t first, std::uint32_t next);
-  // There is no WQE: the memory is for others.
+  // Gives the memory back to the pool. No WQE is left.
   void rest();
 
   [[nodiscard]] SendWqe& at(std::uint32_t index) { return wqes_[index & mask_]; }
   [[nodiscard]] const SendWqe& at(std::uint32_t index) const { return wqes_[index & mask_]; }
-  // Room for the copy of slot `index`, stride bytes.
+  // The copy of slot `index`, stride bytes.
   [[nodiscard]] std::span<std::byte> slot(std::uint32_t index) {
     return {slots_ + std::size_t{index & mask_} * stride_, stride_};
   }
@@ -117,8 +119,8 @@ class SendWindow {
     return (std::size_t{mask_} + 1) * (sizeof(SendWqe) + stride_);
   }
   BlockPool* pool_;
-  SendWqe* wqes_ = nullptr;     // a block of the pool: the WQEs,
-  std::byte* slots_ = nullptr;  // ... and behind them the copies of their slots
+  SendWqe* wqes_ = nullptr;     // a block of the pool: WQEs,
+  std::byte* slots_ = nullptr;  // ... followed by the copies of their slots
   std::uint32_t mask_ = 0;
   std::uint32_t stride_ = 0;
   std::uint32_t capacity_ = 0;

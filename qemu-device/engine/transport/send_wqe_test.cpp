@@ -140,7 +140,7 @@ TEST(SendWqe, FlushNamesARangeOrAllOfARegion) {
   EXPECT_EQ(decode(seg), TERN_CQE_LOC_QP_OP_ERR);
 }
 
-// The table of wqe.rst: which QP types execute what, and where its data begins.
+// The table of wqe.rst: the opcodes of each QP type, and the offset of the data.
 TEST(SendWqe, EachTransportHasItsOpcodes) {
   for (const Transport transport :
        {Transport::kRc, Transport::kXrc, Transport::kUc, Transport::kUd}) {
@@ -198,7 +198,7 @@ TEST(SendWindow, KeepsSlotsApart) {
   EXPECT_FALSE(window.is_open());
 }
 
-// More WQEs than it has room for at first take those before with them; one that is idle holds nothing.
+// A window that grows keeps its WQEs. An idle window holds no memory.
 TEST(SendWindow, GrowsAndRests) {
   BlockPool pool;
   SendWindow window(pool);
@@ -224,7 +224,7 @@ TEST(SendWindow, GrowsAndRests) {
   EXPECT_EQ(&other.at(kFirst), held) << "the next one has the same memory";
 }
 
-// Much is under way in the device: who has something keeps it, who has nothing gets on one by one.
+// While the pool is scarce, a window that has memory keeps it, and one without holds a single WQE.
 TEST(SendWindow, HoldsOneWhileThePoolIsScarce) {
   BlockPool pool;
   pool.set_plenty(1);

@@ -17,7 +17,7 @@ void UnreliableSender::reset() {
 void UnreliableSender::resume() {
   kick();
   const auto pi = qp_.read_sq_pi();
-  // An index that jumped is found when the queue is read.
+  // fetch() reports an index that jumped.
   if (pi && *pi - una_ <= qp_.sq_size()) flush_end_ = pi;
 }
 
@@ -53,7 +53,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
   return false;
 }
 
-// Nothing of the WQE is left to be sent, or it failed.
+// Completes the WQE: its last packet was sent, or it failed.
 void UnreliableSender::finish(const SendWqe& wqe) {
   cursor_ = ++una_;
   cursor_packet_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What sending without acknowledgements has in common: a WQE is complete when its last packet has
-// left, and one that fails stops the send queue alone (IBTA 9.8, 10.3.1.6).
+// Base of send queues without acknowledgements: a WQE is complete once its last packet is sent, and
+// a WQE that fails stops only the send queue (IBTA 9.8, 10.3.1.6).
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ class UnreliableSender : public SendQueue {
   bool transmit(std::uint32_t& allowance) override;
 
  protected:
-  // Sends the packet at the cursor and adds what it takes of a turn to `cost`, kPacketCost but for
-  // the first copy; sets psns of the WQE with the first packet. A CQE status, or kAbsent.
+  // Sends the packet at the cursor and adds the bytes it takes off the turn to `cost`, in which the
+  // caller has included kPacketCost for one copy. Sets psns of the WQE with its first packet.
+  // Returns a CQE status or kAbsent.
   virtual std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) = 0;
 
  private:
   void finish(const SendWqe& wqe);
 
-  std::optional<std::uint32_t> flush_end_;  // what was posted before resume() ends here
+  std::optional<std::uint32_t> flush_end_;  // end of the WQEs posted before resume()
 };
 
 }  // namespace tern

@@ -28,8 +28,8 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
 
 void UcReceiver::start() { epsn_ = Psn(qp_.attr().rq_psn); }
 
-// The packet is lost, and with it what is left of its message. A receive WQE that was taken for
-// it is for the next one.
+// Drops the packet and the rest of its message. The next message uses the receive WQE that was
+// taken for this one.
 void UcReceiver::drop() { message_ = Message::kNone; }
 
 void UcReceiver::drop(unsigned counter) {
@@ -37,7 +37,7 @@ void UcReceiver::drop(unsigned counter) {
   drop();
 }
 
-// The held WQE tells of it.
+// Completes the held WQE with an error and moves the QP to the error state.
 void UcReceiver::fail(std::uint8_t status) {
   drop();
   complete(cqe_of(TERN_RECV_SEND, status));
@@ -53,7 +53,7 @@ void UcReceiver::deliver(const Packet& packet) {
   on_write(packet);
 }
 
-// FIRST and ONLY begin anew whatever was before; only the last packet of a message is shorter
+// FIRST and ONLY begin a new message in any state. Only the last packet of a message is shorter
 // than the path MTU.
 bool UcReceiver::in_sequence(const Packet& packet) const {
   const OpTraits& t = traits(packet.transport, packet.op);
@@ -63,7 +63,8 @@ bool UcReceiver::in_sequence(const Packet& packet) const {
   return len <= qp_.mtu() && (t.first || len > 0);
 }
 
-// The message is lost already. Of a WRITE nobody learns more.
+// The message is lost already. If the access must fail, a WRITE is only counted; a SEND fails its
+// receive WQE.
 void UcReceiver::fault_over(bool failed) {
   if (!failed) return;
   if (faulted_ == Faulted::kRequest) return drop(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
@@ -86,7 +87,7 @@ void UcReceiver::on_send(const Packet& packet) {
   if (status == kAbsent) return drop(TERN_CNT_OUT_OF_BUFFER);
   if (status == TERN_CQE_LOC_LEN_ERR) return drop(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   if (status != TERN_CQE_SUCCESS) return fail(status);
-  // Behind the bytes, which may have needed the key.
+  // Invalidate only now, because storing the bytes may have needed the key.
   if (t.ieth && !qp_.context().memory.invalidate_remote(qp_.accessor(), packet.inv_rkey)) {
     return fail(TERN_CQE_REM_INV_REQ_ERR);
   }
@@ -109,7 +110,7 @@ void UcReceiver::on_write(const Packet& packet) {
   if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
 }
 
-// Puts payload where the WRITE goes on.
+// Stores payload as the next bytes of the WRITE.
 bool UcReceiver::store(const SpanList& payload) {
   const auto len = static_cast<std::uint32_t>(payload.size());
   const Access access = reach_write(qp_.accessor(), len);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Unreliable connections: messages of any length to one peer, nothing acknowledged, nothing
-// repeated. A message of which a packet is missing is lost as a whole (IBTA 9.8.2).
+// Unreliable connections: messages of any length to one peer, without acknowledgements and
+// retransmissions. A message that lacks a packet is lost as a whole (IBTA 9.8.2).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class UcReceiver final : public ConnectedReceiver {
  public:
   using ConnectedReceiver::ConnectedReceiver;
 
-  // With attr().rq_psn.
+  // Starts with attr().rq_psn.
   void start() override;
   void deliver(const Packet& packet) override;
   void fault_over(bool failed) override;

@@ -8,7 +8,7 @@ namespace tern {
 
 Srq* XrcResponder::srq() const { return qp_.context().find_srq(srq_); }
 
-// Every packet names an SRQ of the domain; the message belongs to that of its first one.
+// Every packet refers to an SRQ of the domain. The message uses the SRQ of its first packet.
 bool XrcResponder::admit(const Packet& packet, bool begins) {
   const Srq* const named = qp_.context().find_srq(packet.xrc_srq.value);
   if (named == nullptr || named->xrcd() != qp_.xrcd()) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The receiving half of an extended reliable connection (IBTA A14): a responder without a PD, a
-// CQ and receive WQEs of its own. All three are those of the SRQ that a request names.
+// The receiving half of an extended reliable connection (IBTA A14): a responder without a PD, CQ
+// and receive WQEs of its own. It uses those of the SRQ that a request refers to.
 #pragma once
 
 #include "transport/responder.h"
