@@ -10,8 +10,8 @@ namespace tern {
 
 namespace {
 
-// A QP's turn in bytes, a packet counting kPacketCost besides its payload: with N others ready,
-// nobody waits for more than N such turns. A lone QP continues to the end of the slice.
+// A QP's turn in bytes: payload, and kPacketCost for each packet. With N other QPs ready, no QP
+// waits for more than N turns. A lone QP continues to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kTimers = 64;
 
@@ -29,7 +29,7 @@ Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget
   trains_ = !config.capture;
 }
 
-// ---- what the rooms below see ----
+// ---- Context: what the layers below see ----
 
 void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
 
@@ -78,7 +78,8 @@ void Lane::flush_events() {
   page_faults.flush();
 }
 
-// Looks at queues whose page was rung, and returns what that cost: half of the budget at most, so that the queues found get some.
+// Checks the queues of doorbell pages that were rung. Returns the cost, which is at most about half
+// of the budget, so that some is left for the queues with work.
 std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
   constexpr std::uint32_t kLookCost = 256;  // bytes
   if (!uars.pending()) [[likely]] return 0;
@@ -105,8 +106,8 @@ void Lane::make_ready(Qp& qp) {
   ready_.push_back(qp.ready);
 }
 
-// Round robin by bytes. A budget that ends within a turn does not end the turn. What a turn costs is what
-// was sent in it, also where the last packet was more than was left.
+// Round robin by bytes. A turn that the budget cuts short continues in the next run. All bytes sent
+// in a turn are charged, even if the last packet exceeded what was left of it.
 bool Lane::run_qps(std::uint32_t budget) {
   while (!ready_.empty() && budget > 0 && status.enabled()) {
     Qp& qp = *ready_.pop_front();

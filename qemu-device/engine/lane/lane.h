@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One thread's worth of data path: which QPs are ready, timers, the packets being built and parsed, effects and counters. A QP belongs
-// to one lane; there is one.
+// The data path of one thread: ready QPs, timers, the packets being built and parsed, effects and
+// counters. A QP belongs to one lane; there is one lane.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,21 @@ class Lane final : public Context {
   Lane(Host& host, const Config& config, DeviceStatus& status, PageBudget& budget, Memory& memory, const Table<Qp>& qps,
        const Table<Srq>& srqs, Port& port);
 
-  // The device is enabled with so many doorbell pages.
+  // Enables the lane with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
-  void reset();  // no object is left
+  void reset();  // all objects are gone
 
-  // Does work for about `budget` bytes; true when more is left. `more`: admin commands are left already.
+  // Does work for about `budget` bytes. `more`: admin commands are still waiting. Returns true if
+  // work is left or a send queue is polled.
   bool run(std::uint32_t budget, bool more);
-  // Polls the send queues that software need not ring for. False: run() would find nothing to do yet.
+  // Polls send queues. Returns false while run() would find nothing to do, and true also when no
+  // queue is polled any more.
   bool look();
   [[nodiscard]] Nanos next_deadline() const { return status.enabled() ? timers.next() : kNever; }
 
-  // Events that waited for room in the kernel's queues, the asynchronous and the fault EQ.
+  // Posts events that waited for room in the asynchronous or the fault EQ.
   void flush_events();
-  // A packet was sent; `cost` is taken off the QP's turn.
+  // Charges the turn of a QP with `cost` bytes for a packet that was sent.
   void charge(std::uint32_t cost) { emitted_ += cost; }
   void allow_trains(bool allow) { trains_ = allow; }
 
@@ -55,9 +57,9 @@ class Lane final : public Context {
   Port& port_;
   List<Qp> ready_;
   PageQueue kernel_events_;
-  bool unfinished_ = false;       // the last run left something
-  std::uint32_t emitted_ = 0;     // cost of the packets sent since a QP got its turn
-  std::uint32_t xrc_unseen_ = 0;  // QP numbers below are still to be looked at
+  bool unfinished_ = false;       // the last run() left work
+  std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
+  std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it
 };
 
 }  // namespace tern

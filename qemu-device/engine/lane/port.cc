@@ -45,7 +45,7 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route) const {
 }
 
 void Port::accept(std::span<const std::byte> frame, bool inside) {
-  // A looped back frame was shown when it was sent.
+  // A looped back frame was captured when it was sent.
   if (lane_.config.capture && !inside) lane_.effects->show(frame, true, lane_.host.now());
   if (!lane_.status.enabled() || !addresses.active()) return;
   Packet& packet = lane_.rx_packet;
@@ -72,7 +72,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
       break;
   }
   packet.payload.clear();
-  // A group is not ours alone.
+  // The Ethernet function may be a member of the group as well.
   if (whose == Claim::kGroup && !inside) ethernet.receive(frame);
 }
 
@@ -97,7 +97,7 @@ std::uint32_t Port::dispatch(Packet& packet) {
   return 0;
 }
 
-// A congestion notification (IBTA A17.9.4): counted, and no rate is limited.
+// Counts a congestion notification (IBTA A17.9.4). The device has no rate control.
 std::uint32_t Port::notify(const Qp* qp, const Packet& packet) {
   std::array<std::byte, kCnpPayload> reserved;
   packet.payload.copy_to(reserved);
@@ -163,7 +163,7 @@ void Port::reset() {
 bool Port::set_faults(std::string_view text, std::string& error) {
   auto rules = parse_faults(text, error);
   if (!rules) return false;
-  // What the old rules hold back is not lost.
+  // Frames that the old rules hold back are not lost.
   if (faults_ != nullptr) faults_->rules().release();
   faults_.reset();
   if (!rules->empty()) faults_ = std::make_unique<PortFaults>(*this, lane_, std::move(*rules));

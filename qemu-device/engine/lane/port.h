@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A port: its addresses, the Ethernet function, multicast groups, and who gets a frame or a packet. Between it and the wire stand the
-// faults that rules want.
+// A port: addresses, Ethernet function, multicast groups, and the demultiplexing of frames and
+// packets. Fault rules apply between the port and the wire.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class Lane;
 class PortFaults;
 
 class Port {
-  // With the addresses in the lines of the cache that each packet needs.
+  // First, so that they share cache lines with the addresses, which every packet needs.
   Lane& lane_;
   const Table<Qp>& qps_;
   std::unique_ptr<PortFaults> faults_;  // null: none
@@ -37,31 +37,34 @@ class Port {
   Port(const Port&) = delete;
   Port& operator=(const Port&) = delete;
 
-  // A frame from the wire.
+  // Handles a frame from the wire.
   void receive(std::span<const std::byte> frame);
-  // A frame that no rule stops: from the wire, or one that was looped back.
+  // Handles a frame that the fault rules let through. `inside`: it was looped back, otherwise it
+  // came from the wire.
   void accept(std::span<const std::byte> frame, bool inside);
-  // Whose a frame is: the Ethernet function's, or RoCE to an address or a group of this port. Fills
-  // `route`.
+  // Classifies a frame: for the Ethernet function, or RoCE to an address or a multicast group of
+  // this port. Fills `route`.
   enum class Claim : std::uint8_t { kEthernet, kAddress, kGroup };
   [[nodiscard]] Claim claim(std::span<const std::byte> frame, Route& route) const;
   // Context::emit().
   std::uint32_t emit(Packet& packet);
-  // Hands a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1 that
-  // need no QP state. Returns the number of QPs.
+  // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
+  // that need no QP state. Returns the number of QPs.
   std::uint32_t dispatch(Packet& packet);
 
   void set_link(bool up);
-  // Before the QPs go: frames that faults hold back are lost, and groups are empty.
+  // Called before the QPs are destroyed: drops frames that fault rules hold back, and empties the
+  // multicast groups.
   void forget();
   void reset();  // addresses and Ethernet queues; the link and the faults stay
 
-  // ---- faults on demand (Documentation/faults.rst) ----
-  // Replaces the rules; the empty text: by none. False, and why, when the text is no list of rules.
+  // ---- fault injection (Documentation/faults.rst) ----
+  // Replaces the rules; an empty text removes them. Returns false, with the reason in `error`, if
+  // the text is not a valid list of rules.
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error);
   // The rules with their counts.
   [[nodiscard]] std::string faults() const;
-  // Whether a rule swallows this admin command.
+  // Returns whether a rule drops this admin command.
   [[nodiscard]] bool swallows(std::uint16_t command);
 
   Addresses addresses;

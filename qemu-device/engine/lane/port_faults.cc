@@ -16,7 +16,7 @@ PortFaults::PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rule
 
 PortFaults::~PortFaults() { lane_.host.gate = nullptr; }
 
-// The tap sees the packet as the HCA made it; what becomes of it happens on its way.
+// The capture tap sees the packet as the HCA built it; the rules apply after that.
 void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {
   frame_.resize(packet.payload.size() + kMaxFrameOverhead);
   const auto frame = std::span<const std::byte>(frame_).first(serialize(packet, ip_id, frame_));

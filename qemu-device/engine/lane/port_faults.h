@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Between a port and its faults: packets become frames on their way out, and what comes through
-// goes where it would have gone.
+// Connects a port with its fault rules: serialises outgoing packets to frames, and forwards the
+// frames that the rules let through.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ class Port;
 
 class PortFaults final : public Faults::Port {
  public:
-  // The device's memory accesses pass by `rules` from now on, until this is destroyed.
+  // `rules` apply to the device's memory accesses from now on, until this is destroyed.
   PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rules);
   ~PortFaults() override;
   PortFaults(const PortFaults&) = delete;
   PortFaults& operator=(const PortFaults&) = delete;
 
-  // A packet that the HCA sends: to the wire or inside, as its route says.
+  // Sends a packet to the wire or in loopback, as its route says.
   void emit(const Packet& packet, std::uint16_t ip_id);
-  // A frame from the wire.
+  // Handles a frame from the wire.
   void receive(std::span<const std::byte> frame);
   [[nodiscard]] Faults& rules() { return faults_; }
 
