@@ -161,7 +161,8 @@ bool Admin::run() {
   return enabled() && (head_ != tail_ || num_clearing_ != 0);
 }
 
-// Zeroes device memory that allocations wait for, in turn, so that a large one does not keep a small one waiting.
+// Zeroes device memory for the allocations in progress, round robin, so that a large one does not
+// delay a small one.
 void Admin::clear(std::uint64_t& budget) {
   while (enabled() && num_clearing_ != 0 && budget != 0) {
     const Clearing first = clearing_[0];
@@ -180,7 +181,7 @@ void Admin::clear(std::uint64_t& budget) {
 void Admin::cleared(const Clearing& done) {
   const auto reply = std::as_bytes(std::span(&done.reply, 1)).first(done.out_len);
   if (dma_write(device_.host, done.out_addr, reply)) return complete(done.tag, TERN_ST_OK, done.out_len);
-  // Nobody learns the number.
+  // Software does not learn the number, so the part cannot stay allocated.
   (void)device_.registry.dm.free(done.dmn);
   complete(done.tag, TERN_ST_DMA_ERROR, 0);
 }
@@ -194,7 +195,7 @@ void Admin::execute(const tern_aq_entry& entry) {
   if (dmn == 0) complete(entry.tag, status, out_len);
 }
 
-// `tag` is as it stands in the entry.
+// `tag` has the byte order of the entry.
 void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
   const std::uint32_t index = completed_++;
   tern_acq_entry done{};
@@ -211,8 +212,8 @@ void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
   device_.lane.effects->raise(0);
 }
 
-// Everything that can go wrong with the command's memory is found out before the command
-// changes anything: the input is copied, the reply's room mapped.
+// Copies the input and maps the reply before the command runs, so that a command whose memory is
+// unreachable changes nothing.
 Status Admin::perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn) {
   const Command* const command = find_command(le(std::uint16_t{entry.opcode}));
   if (command == nullptr) return TERN_ST_BAD_OPCODE;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Registers, life cycle and the admin queue. The commands themselves:
-// admin_commands.h.
+// Registers, life cycle and the admin queue. The commands are in admin_commands.h.
 #pragma once
 
 #include <array>
@@ -18,29 +17,30 @@ class Admin {
  public:
   explicit Admin(Device& device) : device_(device) {}
 
-  // BAR0. An offset without a register reads TERN_REG_GONE and takes no write.
+  // BAR0. An offset without a register reads as TERN_REG_GONE and ignores writes.
   std::uint32_t reg_read(std::uint32_t offset);
   void reg_write(std::uint32_t offset, std::uint32_t value);
   void reset();  // registers and life cycle; the Device resets the objects
 
-  // Executes a slice of commands; true when more wait or are under way.
+  // Executes a slice of commands. Returns true if more are waiting or in progress.
   bool run();
 
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
-  // Doorbell pages: number of the page an offset in BAR2 lies in.
+  // Returns the number of the doorbell page that contains `offset` in BAR2.
   [[nodiscard]] std::uint32_t uar_of(std::uint64_t offset) const;
-  [[nodiscard]] std::uint32_t uar_pages() const;  // of BAR2, the kernel's included
+  [[nodiscard]] std::uint32_t uar_pages() const;  // in BAR2, including the kernel's
 
  private:
-  // A slice ends after so many commands, or when they have made so much work.
+  // A slice ends after so many commands, or once they have done as much work as reading so many
+  // page list entries.
   static constexpr unsigned kCommands = 16;
   static constexpr std::uint64_t kPageEntries = kMaxCmdPages;
-  static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory
-  // Allocations of device memory under way; with so many no further command is fetched.
+  static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory to zero
+  // Limit of ALLOC_DM commands in progress, at which no further command is fetched.
   static constexpr std::size_t kMaxClearing = 16;
 
-  // An ALLOC_DM whose completion waits until the part is zero.
+  // An ALLOC_DM command that completes once its part of device memory is zeroed.
   struct Clearing {
     std::uint32_t dmn;
     std::uint32_t tag;  // as in the entry
@@ -55,14 +55,14 @@ class Admin {
   void configure(std::uint32_t offset, std::uint32_t value);
   void set_tail(std::uint32_t tail);
   void execute(const tern_aq_entry& entry);
-  // `dmn`: not 0 when the command goes on until that part of device memory is zero.
+  // Sets `dmn` to a part of device memory if the command completes only once that part is zeroed.
   [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn);
   void complete(std::uint32_t tag, Status status, std::uint16_t out_len);
   void clear(std::uint64_t& budget);
   void cleared(const Clearing& done);
 
   Device& device_;
-  unsigned page_shift_ = TERN_PAGE_SHIFT_MIN;  // in force: ENABLE has checked it
+  unsigned page_shift_ = TERN_PAGE_SHIFT_MIN;  // in use: ENABLE has checked it
   std::uint32_t page_shift_reg_ = TERN_PAGE_SHIFT_MIN;
   std::uint32_t aq_lo_ = 0;
   std::uint32_t aq_hi_ = 0;
@@ -70,7 +70,7 @@ class Admin {
   std::uint32_t acq_hi_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t head_ = 0;       // fetched; each gets one completion, unless a fault swallows it
+  std::uint32_t head_ = 0;       // fetched; each gets one completion, unless a fault rule drops it
   std::uint32_t completed_ = 0;
   std::array<Clearing, kMaxClearing> clearing_;
   std::size_t num_clearing_ = 0;

@@ -30,7 +30,7 @@ constexpr Command typed(std::span<const Reserved> reserved = {}, std::uint64_t n
 // A device has windows of both types or of none.
 constexpr std::uint64_t kAnyMw = TERN_CAP_MW_TYPE_1;
 
-// A member's place; offsetof() needs the preprocessor.
+// Offset and length of a member. A macro, because offsetof() needs the member's name.
 #define RSVD(type, member) \
   Reserved { offsetof(type, member), sizeof(type::member) }
 constexpr std::array kObject = {RSVD(tern_cmd_object, rsvd_4)};

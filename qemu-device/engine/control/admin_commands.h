@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The admin commands: what each takes and gives, and the functions that do them.
+// The admin commands: the input and reply of each, and the functions that execute them.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace tern {
 class Admin;
 class Device;
 
-// What a command writes back, unless it fails.
+// What a command writes back if it succeeds.
 class Reply {
  public:
   template <class T>
@@ -26,7 +26,7 @@ class Reply {
     size_ = sizeof(T);
   }
   void set_id(std::uint32_t id) { set(tern_rsp_object{le(id), 0}); }
-  // The command is complete, and the reply good, when this part of device memory is zero.
+  // The command completes, and the reply is valid, only once this part of device memory is zeroed.
   void when_clear(std::uint32_t dmn) { dmn_ = dmn; }
   [[nodiscard]] std::uint32_t clearing() const { return dmn_; }
   [[nodiscard]] std::size_t size() const { return size_; }
@@ -47,26 +47,28 @@ struct Reserved {
 
 struct Command {
   bool known = false;
-  std::uint16_t in_size = 0;   // least input, bytes
-  std::uint16_t out_size = 0;  // most reply, bytes
+  std::uint16_t in_size = 0;   // minimum input, bytes
+  std::uint16_t out_size = 0;  // maximum reply, bytes
   std::span<const Reserved> reserved;
   // `in` has in_size bytes.
   Status (*run)(Admin& admin, Device& device, const std::byte* in, Reply& reply) = nullptr;
-  std::uint64_t needs = 0;  // TERN_CAP_*, of which one will do; 0: none
+  std::uint64_t needs = 0;  // TERN_CAP_*, at least one of them; 0: none
 };
 
-// The command with this code; null when the contract has none.
+// Returns the command with this opcode, null if there is none.
 [[nodiscard]] const Command* find_command(std::uint16_t opcode);
 
-// Whether reserved bytes and bytes past the structure are zero; `in` has in_size bytes or more.
+// Returns whether reserved bytes and bytes past the structure are zero. `in` has in_size bytes or
+// more.
 [[nodiscard]] bool is_clean(const Command& command, std::span<const std::byte> in);
 
-// The commands. Reserved bytes have been checked; all else is theirs. TERN_ST_*.
+// The commands. The caller has checked reserved bytes; a command checks everything else. They
+// return TERN_ST_*.
 namespace commands {
 
 struct None {};  // no input
 
-// The object that a command names.
+// The number of the object that a command refers to.
 inline std::uint32_t id_of(const tern_cmd_object& cmd) { return le(std::uint32_t{cmd.id}); }
 
 Status nop(Admin&, Device&, const None&, Reply&);

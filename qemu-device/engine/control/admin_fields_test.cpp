@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Every admin command with every field of every width set to values at and beyond the ends of its
-// range, and with every address and page list out of reach: a status, never more; and a command that
-// fails has changed nothing that QUERY_OBJECTS or another object could tell.
+// Runs every admin command with every field of every width set to values at and beyond the ends of
+// its range, and with every address and page list out of reach. The device may only return a
+// status, and a command that fails must change nothing that QUERY_OBJECTS or a query of another
+// object shows.
 #include <functional>
 #include <map>
 #include <set>
@@ -15,7 +16,7 @@ namespace tern {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-// A command's opcode, and which kind of object it is about where there are several.
+// A command's opcode, and the kind of object if the command takes several.
 using Input = std::pair<std::uint16_t, std::string>;
 
 template <class T>
@@ -31,7 +32,7 @@ class AdminFields : public AdminTest {
   std::uint32_t dmn = 0, free_dmn = 0, dm_key = 0;
   std::uint64_t caps = 0;
 
-  // A device with one object of each kind, so that every command has something to name.
+  // Creates one object of each kind, so that every command has one to refer to.
   void build() {
     set(TERN_REG_CTRL, TERN_CTRL_RESET);
     enable();
@@ -122,7 +123,7 @@ class AdminFields : public AdminTest {
     c.xrcdn = xrcd;
     return c;
   }
-  // To INIT.
+  // Moves the QP to INIT.
   static tern_cmd_modify_qp modify_command(std::uint32_t number) {
     tern_cmd_modify_qp c{};
     c.qpn = number;
@@ -139,7 +140,7 @@ class AdminFields : public AdminTest {
     return c;
   }
 
-  // A good input of each command; nothing for those without input.
+  // A valid input for each command that has input.
   std::map<Input, Bytes> good() {
     std::map<Input, Bytes> m;
     const auto add = [&m](std::uint16_t opcode, const auto& in, const char* what = "") {
@@ -225,7 +226,7 @@ class AdminFields : public AdminTest {
     const auto o = objects();
     return bytes_of(o);
   }
-  // What QUERY_* say of the objects that were there before.
+  // What QUERY_* report for the objects that build() created.
   Bytes state() {
     Bytes all = counts();
     const auto more = [&](std::uint16_t code, std::uint32_t id, std::size_t len) {
@@ -248,14 +249,15 @@ class AdminFields : public AdminTest {
     return all;
   }
 
-  // Runs the command with this input; says whether the device still is as it was.
+  // Runs the command with this input. Returns its status.
   Status attempt(std::uint16_t opcode, const Bytes& in) {
     std::memcpy(host.at(in_buf), in.data(), in.size());
     return run(entry(opcode, in.size(), 512));
   }
 };
 
-// Positions are tried as fields of 1, 2, 4 and 8 bytes: the structures' own fields are among them.
+// Tries each position as a field of 1, 2, 4 and 8 bytes, which includes the fields of the
+// structures.
 TEST_F(AdminFields, EveryFieldOutOfRange) {
   build();
   Bytes before = state();
@@ -264,7 +266,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
   const auto all = good();
   for (const auto& [input, first] : all) {
     const auto& [opcode, what] = input;
-    // As it is, it is refused for what is in use or not there at the most.
+    // A valid input fails at most because an object is in use or missing.
     ASSERT_NE(attempt(opcode, good().at(input)), TERN_ST_BAD_PARAM) << opcode << ' ' << what;
     build();
     before = state();
@@ -274,7 +276,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
       const std::uint64_t values[] = {0, 1, 2, 3, 31, 32, 0x40, 0x1000, top, top - 1, top / 2, top / 2 + 1, top - 63};
       for (std::size_t at = 0; at + width <= bytes; at += width) {
         for (const std::uint64_t value : values) {
-          // Objects are made anew when a command went through: good() names those that live.
+          // build() creates new objects after a command succeeded, so good() must be called again.
           const auto now = good();
           Bytes in = now.at(input);
           for (std::size_t i = 0; i < width; ++i) in[at + i] = static_cast<std::byte>(value >> (8 * i));
@@ -295,14 +297,14 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
     }
   }
   EXPECT_GT(tried, 5000U);
-  // Every command that takes more than a number was refused for its fields, and none only refused.
+  // Every command that takes more than a number was refused for its fields.
   for (const auto& [input, statuses] : seen) {
     if (all.at(input).size() <= 8) continue;
     EXPECT_TRUE(statuses.contains(TERN_ST_BAD_PARAM)) << input.first << ' ' << input.second;
   }
 }
 
-// The array of a page list, its chunks, and entries that are not aligned, of each command that takes a list.
+// For each command that takes a page list: an array or chunk out of reach, and unaligned entries.
 TEST_F(AdminFields, PageListsOutOfReach) {
   build();
   const Bytes before = state();
@@ -333,7 +335,8 @@ TEST_F(AdminFields, PageListsOutOfReach) {
     EXPECT_EQ(with([&](tern_pages& p) { p.addr += 4; }), TERN_ST_BAD_PARAM) << opcode;
     EXPECT_EQ(with([&](tern_pages& p) { host.put(p.addr, host.get<std::uint64_t>(p.addr) + 64); }),
               TERN_ST_BAD_PARAM) << opcode;
-    // Half of the array, then a chunk, then the array of chunks.
+    // An array out of reach, a chunk out of reach, an unaligned chunk, an array of chunks out of
+    // reach.
     const std::uint64_t edge = host.alloc(4096);
     EXPECT_EQ(with([&](tern_pages& p) { p.addr = edge + 4096, p.kind = TERN_PAGES_LIST; }), TERN_ST_DMA_ERROR);
     const std::uint64_t chunks = host.alloc(64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A device with nothing but its registers and an admin queue, and makers of every object.
+// A device with only registers and an admin queue, and helpers that create every kind of object.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ class AdminTest : public testing::Test {
     EXPECT_EQ(last.aq_head, done);
     return last.status;
   }
-  // An entry for bytes that already lie in in_buf.
+  // An entry whose input is in in_buf already.
   tern_aq_entry entry(std::uint16_t opcode, std::size_t in_len, std::size_t out_len) {
     tern_aq_entry e{};
     e.opcode = opcode;

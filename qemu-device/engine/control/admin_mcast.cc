@@ -10,7 +10,7 @@ namespace tern::commands {
 
 namespace {
 
-// The group and the QP a command names.
+// Finds the group and the QP that a command refers to.
 Status find_both(Device& device, const tern_cmd_mcast& cmd, Gid& group, Qp*& qp) {
   std::ranges::copy(cmd.gid, group.begin());
   if (!is_port(cmd.port) || !is_multicast(group)) return TERN_ST_BAD_PARAM;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands that make, change, ask about and destroy objects.
+// Commands that create, modify, query and destroy objects.
 #include "control/admin_commands.h"
 
 #include <array>
@@ -34,7 +34,7 @@ TEST_F(AdminTest, DoorbellPages) {
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[4]), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[4]), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(make_uar(), uars[4]);
-  // A freed page rests while others are free.
+  // The search for a free page continues after the page that was allocated last.
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[2]), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uars[9]), TERN_ST_OK);
   EXPECT_EQ(make_uar(), uars[9]);
@@ -106,7 +106,8 @@ TEST_F(AdminTest, AsyncQueueGetsWhatWaited) {
   EXPECT_EQ(eqe.phase, 1U);
 }
 
-// Only what changes is an event: the driver answers an event with a command, and may set what is set.
+// Only a change raises an event: the driver answers an event with a command, which may set the same
+// values again.
 TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
   enable();
   device.set_link(true);
@@ -145,7 +146,7 @@ TEST_F(AdminTest, PortThatStaysAsItIsRaisesNothing) {
   EXPECT_EQ(events(), 2U);
 }
 
-// Records are used again, and memory that software hands over holds anything.
+// Records are reused, and memory from software may contain anything.
 TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   enable();
   const std::uint32_t pdn = make_pd();
@@ -163,7 +164,7 @@ TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0U);
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, sq_pi)), 0xeeeeeeeeU) << "software's";
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, rq_pi)), 0xeeeeeeeeU) << "software's";
-  // RESET, from any state, leaves 0 as well.
+  // RESET stores 0 too, from any state.
   tern_cmd_modify_qp m{};
   m.qpn = qpn;
   m.mask = TERN_QPA_STATE;
@@ -178,7 +179,7 @@ TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   EXPECT_EQ(go(TERN_QPS_RESET), 0U);
   dirty(qp.record, sizeof(tern_qp_record));
   EXPECT_EQ(go(TERN_QPS_RESET), 0U) << "whatever software has stored there";
-  // The next one may have the record of one that ended in error.
+  // A new QP may have the record of one that ended in error.
   EXPECT_EQ(go(TERN_QPS_ERR), std::uint32_t{TERN_QP_ST_RQ_KICK});
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), std::uint32_t{TERN_QP_ST_RQ_KICK});
@@ -298,7 +299,7 @@ TEST_F(AdminTest, ReregisteredRegions) {
     c.pdn = none;
     EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_BAD_HANDLE);
   }
-  c.mask = 0;  // then the PD is not looked at
+  c.mask = 0;  // then the PD is ignored
   EXPECT_EQ(run(TERN_CMD_REREG_MR, c), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_BUSY);
   c.mask = TERN_REREG_PD | TERN_REREG_TRANS;
@@ -439,12 +440,12 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset += 8; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.record += 60; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.record += 128; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},      // ends of SQ and RQ overlap
-      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},         // all of it
-      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // past the list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},      // end of SQ overlaps RQ
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},         // full overlap
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // beyond the page list
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 0xffffffc0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192 + 64; }},
-      // Rings that lie apart, in a list that reaches so far: too many entries for nothing.
+      // Rings far apart in a page list that covers them: the gap would waste entries.
       {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(18), c.rq_offset = 4096 + 65536 + 64; }},
       {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(20), c.sq_offset = c.rq_offset + 65536 + 4096 + 64; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},

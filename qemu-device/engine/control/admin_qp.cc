@@ -20,7 +20,7 @@ bool is_qp_event(std::uint16_t type) {
   return type >= TERN_EV_QP_FATAL && type <= TERN_EV_PATH_MIG_ERR;
 }
 
-// What one part of a QP's buffer takes: bytes [begin, end).
+// Bytes [begin, end) of a QP's buffer, used by one of its rings.
 struct Part {
   std::uint64_t begin;
   std::uint64_t end;
@@ -30,8 +30,8 @@ constexpr std::uint64_t kMaxGap = 1 << TERN_PAGE_SHIFT_MAX;
 
 bool overlap(const Part& a, const Part& b) { return a.begin < b.end && b.begin < a.end; }
 
-// SQ and RQ: each in its limits, 64-byte aligned, neither over the other. That the page list covers
-// them is the QP's check.
+// Checks that SQ and RQ are each within their limits, 64-byte aligned and do not overlap.
+// Qp::init() checks that the page list covers them.
 Status check_layout(const tern_cmd_create_qp& cmd) {
   std::array<Part, 2> parts;
   std::size_t n = 0;
@@ -55,7 +55,8 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
     return TERN_ST_BAD_PARAM;
   }
   if (n == 2 && overlap(parts[0], parts[1])) return TERN_ST_BAD_PARAM;
-  // The page list has entries for what lies between the rings: the largest page of a host at most.
+  // The page list has entries for the gaps before and between the rings too, so a gap is limited to
+  // the largest page of a host.
   std::ranges::sort(std::span(parts).first(n), {}, &Part::begin);
   std::uint64_t end = 0;
   for (const Part& part : std::span(parts).first(n)) {
@@ -65,7 +66,7 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
   return TERN_ST_OK;
 }
 
-// An XRC target has no buffer and names nothing but its domain.
+// An XRC target has no buffer and refers only to its domain.
 Status check_target(const tern_cmd_create_qp& cmd) {
   constexpr tern_pages none{};
   const bool bare = std::memcmp(&cmd.pages, &none, sizeof(none)) == 0 && cmd.sq_offset == 0 &&
@@ -79,20 +80,20 @@ Status check_type(const tern_cmd_create_qp& cmd) {
   if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
   const bool initiator = cmd.type == TERN_QPT_XRC_INI;
   const bool target = cmd.type == TERN_QPT_XRC_TGT;
-  // Of an SRQ or an XRC domain that is not there nothing may be said; and who takes WQEs from an
-  // SRQ has no RQ besides.
+  // A QP with an SRQ has no RQ of its own.
   const bool shares = cmd.flags & TERN_QP_F_SRQ;
   if (shares && (!(cmd.flags & TERN_QP_F_NO_RQ) || cmd.type == TERN_QPT_GSI)) {
     return TERN_ST_BAD_PARAM;
   }
+  // A QP without an SRQ or XRC domain must have 0 in place of its number.
   if ((!shares && cmd.srqn != 0) || (!target && cmd.xrcdn != 0)) return TERN_ST_BAD_PARAM;
-  // Half a connection has no RQ; the one that answers has no SQ either.
+  // An XRC initiator has no RQ; an XRC target has no SQ either.
   if (initiator && cmd.flags != TERN_QP_F_NO_RQ) return TERN_ST_BAD_PARAM;
   if (target && cmd.flags != (TERN_QP_F_NO_RQ | TERN_QP_F_NO_SQ)) return TERN_ST_BAD_PARAM;
   return target ? check_target(cmd) : check_layout(cmd);
 }
 
-// What a new QP refers to; null what its type has not.
+// The objects that a new QP refers to; null if its type has none.
 struct Parents {
   Registry::Pd* pd = nullptr;
   Registry::Xrcd* xrcd = nullptr;
@@ -115,9 +116,9 @@ Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents
       (shares && p.srq == nullptr) || !device.lane.uars.live(le(std::uint32_t{cmd.uar}))) {
     return TERN_ST_BAD_HANDLE;
   }
-  // An XRC SRQ takes messages that name it, and only those.
+  // An XRC SRQ receives only messages that refer to it.
   if (shares && p.srq->xrcd() != 0) return TERN_ST_BAD_PARAM;
-  // A dead CQ has told its QPs that it died; one that came later would never know.
+  // A dead CQ reported its failure to the QPs it had; a new one would never learn of it.
   return p.send_cq->broken() || p.recv_cq->broken() ? TERN_ST_BAD_STATE : TERN_ST_OK;
 }
 
@@ -141,7 +142,7 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
-  // The record may have been another queue's.
+  // Another queue may have used the record before.
   made->store_status();
   if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);

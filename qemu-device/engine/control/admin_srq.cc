@@ -34,13 +34,13 @@ Status free_xrcd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply& reply) {
   if (cmd.flags & ~TERN_SRQ_F_XRC) return TERN_ST_BAD_PARAM;
   const bool xrc = cmd.flags & TERN_SRQ_F_XRC;
-  // Of an XRC domain or a CQ that is not there nothing may be said.
+  // An SRQ that is not for XRC has neither domain nor CQ: both numbers must be 0.
   if (!xrc && (cmd.xrcdn != 0 || cmd.cqn != 0)) return TERN_ST_BAD_PARAM;
   Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
   Registry::Xrcd* const xrcd = xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
   Cq* const cq = xrc ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
   if (pd == nullptr || (xrc && (xrcd == nullptr || cq == nullptr))) return TERN_ST_BAD_HANDLE;
-  // A dead CQ has told the SRQs it had that it died.
+  // A dead CQ reported its failure to the SRQs it had; a new one would never learn of it.
   if (xrc && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
   auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq, device.registry.next_srq_serial());
@@ -48,7 +48,7 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
   made->set_number(srqn);
-  // The record may have been another queue's. One that is unreachable is found out with the first WQE.
+  // Another queue may have used the record before. If it is unreachable, the SRQ fails with the first WQE.
   (void)made->store_ci();
   ++pd->users;
   if (xrc) ++xrcd->users;

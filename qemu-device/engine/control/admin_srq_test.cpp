@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on shared receive queues and on the objects of XRC.
+// Commands on shared receive queues and XRC objects.
 #include <functional>
 #include <utility>
 #include <vector>
@@ -124,7 +124,7 @@ TEST_F(AdminSrqTest, CountsAndUsers) {
 
 TEST_F(AdminSrqTest, NoMoreThanTheLimit) {
   good.pages = {};
-  good.pages.addr = host.alloc(2 * 4096);  // one buffer for all: nothing is posted
+  good.pages.addr = host.alloc(2 * 4096);  // one buffer for all, because nothing is posted
   for (unsigned i = 0; i < 16384; ++i) (void)make(TERN_CMD_CREATE_SRQ, good);
   EXPECT_EQ(run(TERN_CMD_CREATE_SRQ, good, 8), TERN_ST_NO_RESOURCE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, 100), TERN_ST_OK);
@@ -143,7 +143,7 @@ TEST_F(AdminSrqTest, ModifyChecksEveryField) {
   const std::pair<Status, std::function<void(C&)>> rows[] = {
       {TERN_ST_BAD_PARAM, [](C& c) { c.mask = 4; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= 0x80000000; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.mask = TERN_SRQA_LIMIT; }},  // and a page list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.mask = TERN_SRQA_LIMIT; }},  // with a page list
       {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= TERN_SRQA_LIMIT, c.limit = 33; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.mask |= TERN_SRQA_LIMIT, c.limit = 0xffffffff; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.log_size = 16; }},
@@ -310,7 +310,7 @@ TEST_F(AdminXrcTest, HalfConnectionsCheckEveryField) {
     EXPECT_EQ(run(TERN_CMD_CREATE_QP, c, 8), st) << "initiator, row " << row;
     ++row;
   }
-  // An XRC SRQ is nobody's receive queue.
+  // An XRC SRQ cannot be the receive queue of a QP.
   tern_cmd_create_qp rc = qp_command(pd, uar, cqn);
   rc.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
   rc.srqn = srqn;

@@ -145,7 +145,7 @@ TEST_F(AdminTest, RunsInPieces) {
   enable();
   set(TERN_REG_CTRL, TERN_CTRL_RESET);
   configure();
-  // A bigger queue than one run serves.
+  // A queue larger than one run() serves.
   aq = host.alloc(256 * sizeof(tern_aq_entry));
   acq = host.alloc(256 * sizeof(tern_acq_entry));
   configure();
@@ -202,7 +202,7 @@ TEST_F(AdminTest, QueuesThroughShortMappings) {
 
 // ---- rules of every command ----
 
-// Every command with its input's size, all that must be zero in it, and its reply's size.
+// A command: size of its input, offsets that must be zero in it, size of its reply.
 struct Shape {
   std::uint16_t opcode;
   std::size_t in;
@@ -316,7 +316,7 @@ TEST_F(AdminTest, BytesPastTheStructureMustBeZero) {
       std::memset(host.at(in_buf), 0, 2048);
       host.put<std::uint8_t>(in_buf + at, 1);
       EXPECT_EQ(run(entry(s.opcode, 1024, 0)), TERN_ST_BAD_PARAM) << s.opcode << ' ' << at;
-      // What is not part of the command is not looked at.
+      // Bytes past the end of the input are ignored.
       EXPECT_EQ(run(entry(TERN_CMD_NOP, at, 0)), TERN_ST_OK);
     }
   }
@@ -356,7 +356,7 @@ TEST_F(AdminTest, AddressesOfArguments) {
     e.out_addr = hole;
     EXPECT_EQ(run(e), TERN_ST_DMA_ERROR);
   }
-  // Ignored when there are no bytes.
+  // The addresses are ignored when there are no bytes.
   e = entry(TERN_CMD_NOP, 0, 0);
   e.in_addr = e.out_addr = 1;
   EXPECT_EQ(run(e), TERN_ST_OK);
@@ -370,7 +370,7 @@ TEST_F(AdminTest, CommandWhoseReplyCannotBeWrittenDoesNothing) {
   EXPECT_EQ(run(e), TERN_ST_DMA_ERROR);
   host.put(in_buf, tern_cmd_alloc_pd{});
   e = entry(TERN_CMD_ALLOC_PD, 8, 8);
-  host.punch(out_buf + 4, 4);  // half of the reply
+  host.punch(out_buf + 4, 4);  // second half of the reply
   EXPECT_EQ(run(e), TERN_ST_DMA_ERROR);
   host.mend(out_buf + 4);
   const auto counts = objects();
@@ -398,8 +398,8 @@ TEST_F(AdminTest, NothingRunsInFatal) {
   EXPECT_EQ(host.get<tern_acq_entry>(acq).phase, 0U);
 }
 
-// Commands of random bytes, near to good ones often enough to get far: nothing may break, and a
-// reset must leave nothing behind.
+// Random commands, often close enough to valid ones to pass the first checks. Nothing may break,
+// and a reset must leave nothing behind.
 TEST_F(AdminTest, RandomCommands) {
   FakeHost dice(7);
   const auto roll = [&](std::uint64_t n) { return dice.random() % n; };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a hostile driver can make the device hold and do: Documentation/spec/limits.rst.
+// Limits of what a hostile driver can make the device hold and do: Documentation/spec/limits.rst.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -10,7 +10,7 @@
 namespace tern {
 namespace {
 
-// A device with the limits that hosts give it, but for a budget of pages that the test can afford to fill.
+// A device with the default limits, except for a page budget that the test can afford to fill.
 constexpr std::uint64_t kPages = 1 << 20;
 
 class BudgetTest : public AdminTest {
@@ -37,7 +37,7 @@ class BudgetTest : public AdminTest {
     hostile.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
     hostile_tail = 0;
   }
-  // One command; its status.
+  // Runs one command and returns its status.
   Status order(const tern_aq_entry& e) {
     host.put(aq + hostile_tail % kEntries * sizeof(e), e);
     const std::uint32_t slot = hostile_tail % kEntries;
@@ -53,7 +53,8 @@ class BudgetTest : public AdminTest {
     return order(entry(opcode, sizeof(in), 64));
   }
   std::uint32_t id() { return host.get<std::uint32_t>(out_buf); }
-  // `num` pages as chunks of which all are the same one: a few KiB of memory name as many pages as one likes.
+  // A list of `num` pages whose chunks are all the same chunk: a few KiB of memory can describe any
+  // number of pages.
   tern_pages repeated(std::uint64_t num) {
     tern_pages p{};
     if (chunk == 0) {
@@ -69,7 +70,7 @@ class BudgetTest : public AdminTest {
     p.kind = TERN_PAGES_INDIRECT;
     return p;
   }
-  // Makes objects until the device refuses one; how many it were.
+  // Creates objects until the device refuses one. Returns their number.
   template <class F>
   std::uint32_t fill(F&& make) {
     std::uint32_t n = 0;
@@ -111,7 +112,7 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   cq.record = record;
   cq.eqn = TERN_NO_EQ;
   cq.log_size = kMaxLogCq;
-  // Lists as long as there is room for any, then queues that need none.
+  // CQs with page lists until the budget is used up, then CQs that need no entries.
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_CQ, cq); }), kPages / kMaxCmdPages);
   EXPECT_EQ(answer.status, TERN_ST_NO_MEMORY);
   EXPECT_EQ(hostile.registry.page_entries(), kPages);
@@ -146,7 +147,7 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   qp.log_rq_stride = 7;
   qp.rq_offset = 1024;
   EXPECT_EQ(many([&] { return order(TERN_CMD_CREATE_QP, qp); }), 16384U);
-  // Every QP in a group, and each group with as many QPs as it may have.
+  // Attach every QP to a group, and fill every group.
   tern_cmd_mcast group{};
   group.port = 1;
   group.gid[0] = 0xff;
@@ -171,9 +172,10 @@ TEST_F(BudgetTest, AllThatADriverCanMakeIsBounded) {
   const std::uint64_t used = heap() - before;
   RecordProperty("bytes", std::to_string(used));
   RecordProperty("objects", std::to_string(objects_made));
-  // Documentation/spec/limits.rst, "What a driver can make the device hold": 96 MiB and the page lists.
+  // Documentation/spec/limits.rst, "What a driver can make the device hold": 96 MiB and the page
+  // lists.
   EXPECT_LT(used, (std::uint64_t{96} << 20) + kPages * 8);
-  // All of it is counted, and all of it comes back.
+  // All entries are counted, and a reset releases all of them.
   EXPECT_EQ(hostile.registry.page_entries(), kPages);
   hostile.reset();
   EXPECT_EQ(hostile.registry.page_entries(), 0U);
@@ -221,7 +223,7 @@ TEST_F(BudgetTest, OneCommandReadsSoManyEntries) {
   EXPECT_EQ(order(TERN_CMD_UPDATE_PAGES, update), TERN_ST_OK);
 }
 
-// A slice ends when its commands have read enough, whatever their number.
+// A slice ends when its commands have read enough entries, however few commands there were.
 TEST_F(BudgetTest, EntriesEndASlice) {
   start();
   ASSERT_EQ(order(TERN_CMD_ALLOC_PD, tern_cmd_alloc_pd{}), TERN_ST_OK);
@@ -240,7 +242,7 @@ TEST_F(BudgetTest, EntriesEndASlice) {
   }
 }
 
-// A failed CQ tells those that use it, and looks at nobody else.
+// A failed CQ notifies its users and visits no other object.
 TEST_F(BudgetTest, AFailedQueueVisitsItsUsers) {
   start();
   const std::uint64_t record = host.alloc(4096);
@@ -299,7 +301,7 @@ class ClearingTest : public AdminTest {
     large.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
     std::ranges::fill(large.registry.config.dm, std::byte{0x5a});
   }
-  // Each command has an input and a reply of its own: they complete in any order.
+  // Each command has its own input and reply, because they complete in any order.
   template <class In>
   void submit_to(std::uint16_t opcode, const In& in, std::size_t out_len) {
     const std::uint64_t at = in_buf + submitted * 64;
@@ -332,7 +334,7 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
   EXPECT_EQ(completion(0).aq_head, 2U) << "fetched, though one of them is not complete";
   unsigned slices = 2;
   while (large.run(1 << 20)) ++slices;
-  // A MiB a slice, and the small one in its turn before the large one is through.
+  // A slice zeroes 1 MiB, and the small allocation completes before the large one.
   EXPECT_GE(slices, 4U);
   EXPECT_LE(slices, 6U);
   EXPECT_EQ(completion(1).tag, 0x102U);
@@ -362,7 +364,7 @@ TEST_F(ClearingTest, ResetDropsThem) {
   EXPECT_EQ(completion(0).status, TERN_ST_OK) << "all of it is free again";
 }
 
-// The reply cannot be written any more: nobody would know the number.
+// If the reply can no longer be written, software does not learn the number.
 TEST_F(ClearingTest, TheReplysMemoryGoes) {
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
   EXPECT_TRUE(large.run(1 << 20));

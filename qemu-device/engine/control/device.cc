@@ -71,7 +71,7 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 
 bool Device::run(std::uint32_t budget) { return lane.run(budget, admin_->run()); }
 
-// Users go before what they use.
+// Destroys users before the objects they use.
 void Device::reset() {
   port.forget();
   registry.reset_qps();
@@ -80,7 +80,7 @@ void Device::reset() {
   lane.async_events.eq = lane.page_faults.eq = nullptr;
   lane.reset();
   admin_->reset();
-  // Frames and interrupts of what is no more.
+  // Drop frames and interrupts of the objects that were destroyed.
   lane.effects->clear();
 }
 

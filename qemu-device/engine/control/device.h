@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The device: a registry, a lane and a port, and the inputs that the C surface and tests give them.
+// The device: a registry, a lane and a port, and the entry points for the C interface and for
+// tests.
 #pragma once
 
 #include <cstddef>
@@ -31,15 +32,16 @@ class Device {
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
   void receive(std::span<const std::byte> frame) { port.receive(frame); }
-  [[nodiscard]] static bool can_receive() { return true; }  // the Ethernet function drops and counts
+  [[nodiscard]] static bool can_receive() { return true; }  // the Ethernet function counts drops
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();
   bool run(std::uint32_t budget);
   bool look() { return lane.look(); }
-  // Switches a rule off: core/mutations.h.
+  // Switches off a rule of core/mutations.h.
   bool set_mutation(std::string_view rule) { return registry.memory.mutations.set(rule); }
-  // Device clock of the next expiry; never while the device is not enabled, because nothing runs then.
+  // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
+  // runs then.
   [[nodiscard]] Nanos next_deadline() const { return lane.next_deadline(); }
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error) { return port.set_faults(text, error); }
   [[nodiscard]] std::string faults() const { return port.faults(); }

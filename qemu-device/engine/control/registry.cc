@@ -7,7 +7,7 @@ namespace tern {
 
 namespace {
 
-// What works whatever the properties are, a line each.
+// Features of every configuration, one per line.
 constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_UC |
                                 TERN_CAP_UD |

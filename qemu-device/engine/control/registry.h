@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The registry: tables of all objects, memory, and what they may hold together.
+// The registry: tables of all objects, memory, and the limits that they share.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace tern {
 
-// The QP of connection management has this number always (IBTA 3.9.3.2); 0 is never used.
+// The QP of connection management always has this number (IBTA 3.9.3.2); 0 is never used.
 inline constexpr std::uint32_t kGsiQpn = 1;
 
 class Registry {
  public:
-  // Objects an admin command or another object may name.
+  // Objects that an admin command or another object may refer to.
   struct Pd {
     bool privileged = false;
     std::uint32_t users = 0;
@@ -34,15 +34,16 @@ class Registry {
 
   Registry(Host& host, const Config& config);
 
-  // TERN_CAP_*: what works, with these properties.
+  // TERN_CAP_*: the features of this configuration.
   [[nodiscard]] std::uint64_t caps() const;
   [[nodiscard]] std::uint64_t page_entries() const { return page_budget.held(); }
   [[nodiscard]] std::uint64_t next_srq_serial() { return ++srq_serials_; }
-  // Whether a QP would find a number that no window names; destroys one.
+  // Returns whether there is a number for a new QP to which no memory window is bound.
   [[nodiscard]] bool qp_number_left();
+  // Destroys a QP. Withholds its number while a memory window is bound to it.
   void remove_qp(std::uint32_t qpn);
 
-  // A device reset: QPs first, then, when no Ethernet queue is left, all else.
+  // Device reset: destroys the QPs first, and everything else once the Ethernet queues are gone.
   void reset_qps();
   void reset();
 
@@ -60,7 +61,7 @@ class Registry {
 
  private:
   std::uint64_t srq_serials_ = 0;             // given out; outlives resets
-  std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows name
+  std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows are bound to
 };
 
 }  // namespace tern
