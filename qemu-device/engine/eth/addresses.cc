@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kDefaultMtu = 1500;
 constexpr std::uint32_t kMinMtu = 68;  // RFC 791
-// Bytes a packet may add to its path MTU: what software reckons with for RoCEv2.
+// Bytes that headers add to the path MTU; software assumes the same for RoCEv2.
 constexpr std::uint32_t kPathMtuOverhead = 80;
 constexpr std::uint16_t kVlanMax = 4094;
 constexpr std::uint32_t kPortMask = TERN_PORT_MTU | TERN_PORT_MAC | TERN_PORT_ENABLE;
@@ -29,8 +29,8 @@ bool is_zero(std::span<const std::uint8_t> bytes) {
   return std::ranges::all_of(bytes, [](std::uint8_t b) { return b == 0; });
 }
 
-// The UDP source port spreads flows over paths; who sends with the same flow label, or without
-// one between the same queue pairs, uses the same port: 14 bits above 0xc000.
+// The UDP source port spreads flows over paths: 0xc000 plus 14 bits. Packets with the same flow
+// label use the same port, as do packets without one between the same two QPs.
 std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
   if (flow_label == 0) {
     const std::uint64_t product = std::uint64_t{a.value} * b.value;
@@ -40,7 +40,7 @@ std::uint16_t udp_source_port(std::uint32_t flow_label, Qpn a, Qpn b) {
   return static_cast<std::uint16_t>(0xc000U | ((flow_label ^ (flow_label >> 14)) & 0x3fffU));
 }
 
-// Whether a GID stands for an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
+// Whether a GID maps an IPv4 address: ::ffff:0:0/96 (RFC 4291 2.5.5.2).
 bool is_mapped(const Gid& gid) {
   return is_zero(std::span(gid).first<10>()) && gid[10] == 0xff && gid[11] == 0xff;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Addresses of a port: link, MAC, MTU and the GID table, and routes made of them.
+// Addresses of a port: link, MAC, MTU and the GID table, and the routes derived from them.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace tern {
 
-// Whether a GID is an IPv6 multicast address (RFC 4291 2.7) or stands for an IPv4 one.
+// Returns whether a GID is an IPv6 multicast address (RFC 4291 2.7) or maps an IPv4 one.
 [[nodiscard]] bool is_multicast(const Gid& gid);
 
-// Whether a station may have the address: neither a group's nor zero.
+// Returns whether a station may have the address: it is neither a group address nor zero.
 [[nodiscard]] bool is_station(const Mac& mac);
 
 class Addresses {
@@ -27,25 +27,25 @@ class Addresses {
   void set_link(bool up) { link_up_ = up; }
   void reset();  // GIDs cleared, permanent MAC, disabled; the link stays as it is
 
-  // Carries traffic: link up and enabled by software.
+  // Whether the port carries traffic: the link is up and software has enabled the port.
   [[nodiscard]] bool active() const { return link_up_ && enabled_; }
   [[nodiscard]] bool link_up() const { return link_up_; }
   [[nodiscard]] bool enabled() const { return enabled_; }
   [[nodiscard]] const Mac& mac() const { return mac_; }
   [[nodiscard]] const Mac& permanent_mac() const { return permanent_; }
   [[nodiscard]] std::uint32_t mtu() const { return mtu_; }
-  // The largest path MTU a packet may have that leaves by this port, in bytes; 0: not even 256.
+  // The largest path MTU of packets sent through this port, in bytes; 0 if not even 256 fits.
   [[nodiscard]] std::uint32_t path_mtu() const;
   [[nodiscard]] std::uint32_t max_mtu() const { return max_mtu_; }
   [[nodiscard]] std::uint32_t gid_count() const;
 
   // Index of a valid entry with this GID and VLAN.
   [[nodiscard]] std::optional<std::uint16_t> find_gid(const Gid& gid, std::uint16_t vlan) const;
-  // Whether a valid entry is on this VLAN; TERN_VLAN_NONE: on none.
+  // Whether a valid entry is on this VLAN; TERN_VLAN_NONE: whether one is untagged.
   [[nodiscard]] bool has_vlan(std::uint16_t vlan) const;
-  // The route of packets sent with `av`; nothing when its source GID is not in the table or
-  // not of the destination's address family, or when `av` is not of `port`, the QP's. local: dgid
-  // is one of our own (same VLAN).
+  // The route of packets sent with `av`. Nothing if its source GID is not in the table or not of
+  // the destination's address family, or if `av` is not for `port`, which is the QP's. Sets
+  // Route::local if dgid is in the table with the same VLAN.
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
                                              Qpn dst) const;
 

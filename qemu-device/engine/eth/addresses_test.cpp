@@ -57,7 +57,7 @@ TEST_F(PortTest, StartsDown) {
 
 TEST_F(PortTest, ModifiesWhatTheMaskNames) {
   tern_cmd_modify_port cmd{};
-  cmd.mtu = le(1U);  // not asked for
+  cmd.mtu = le(1U);  // not in the mask
   cmd.port = 1;
   cmd.mask = le(TERN_PORT_ENABLE);
   cmd.enable = 1;

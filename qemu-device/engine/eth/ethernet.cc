@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kHeader = 14;
 constexpr std::size_t kTag = 4;
 constexpr std::size_t kMinFrame = 60;          // without FCS
-constexpr std::uint32_t kFrameCost = 256;      // bytes of budget a frame costs besides its own
+constexpr std::uint32_t kFrameCost = 256;      // bytes of budget per frame besides its length
 constexpr std::uint8_t kLogSizeMin = 4;
 constexpr std::uint8_t kLogSizeMax = 14;
 constexpr std::uint32_t kDescriptor = sizeof(tern_eth_txd);
@@ -37,7 +37,7 @@ Mac destination(std::span<const std::byte> frame) {
 
 bool is_group(const Mac& mac) { return (mac[0] & 1) != 0; }
 
-// VLAN id of a frame, 0 when it has no tag or a priority tag.
+// VLAN ID of a frame, 0 if it has no tag or a priority tag.
 std::uint16_t vlan_of(std::span<const std::byte> frame) {
   if (frame.size() < kHeader + kTag) return 0;
   if (frame[12] != std::byte{0x81} || frame[13] != std::byte{0x00}) return 0;
@@ -58,8 +58,8 @@ struct Ethernet::Queue {
   std::uint32_t pi = 0;  // last read
   std::uint32_t ci = 0;
   bool kicked = false;
-  bool broken = false;  // stopped for good: only its destruction helps
-  // It finds out with its next completion.
+  bool broken = false;  // stopped until it is destroyed
+  // The queue learns that the CQ failed from its next completion.
   CqUser cq_user{[](void*) {}, nullptr};
   PageQueue page_queue{[](void* self) { static_cast<Queue*>(self)->kicked = true; }, this};
 
@@ -143,7 +143,7 @@ bool Ethernet::run(std::uint32_t budget) {
 }
 
 void Ethernet::run_queue(Queue& q, std::uint32_t& budget) {
-  // The kick is taken before the index is read: one that comes later is served later.
+  // Clear the kick before reading the index, so that a later kick is not lost.
   q.kicked = false;
   if (q.broken || !read_pi(q)) return;
   for (;;) {
@@ -182,7 +182,7 @@ std::uint32_t Ethernet::most_bytes() const {
   return addresses_.mtu() + static_cast<std::uint32_t>(kHeader + 2 * kTag);
 }
 
-// Copies the descriptors of the next frame; kNothing while its last one is not posted.
+// Copies the descriptors of the next frame. Returns kNothing if the last of them is not posted yet.
 Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
   while (frame.count < q.pi - q.ci) {
     if (frame.count == TERN_ETH_MAX_TXD) {
@@ -202,7 +202,7 @@ Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
   return Took::kNothing;
 }
 
-// Gathers a frame and hands it to the wire; the status of its completion.
+// Gathers a frame and sends it to the wire. Returns the status of its completion.
 std::uint8_t Ethernet::send(const TxFrame& frame) {
   Counters& counters = context_.counters;
   if (frame.bytes < kHeader || frame.bytes > most_bytes()) {
@@ -210,7 +210,7 @@ std::uint8_t Ethernet::send(const TxFrame& frame) {
     return TERN_CQE_LOC_LEN_ERR;
   }
   if (!addresses_.active()) {
-    // Like a cable that is not plugged in: the frame is gone, the driver need not know.
+    // As with an unplugged cable, the frame is lost and the driver is not told.
     counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
     return TERN_CQE_SUCCESS;
   }
@@ -244,11 +244,11 @@ void Ethernet::complete(Queue& q, std::uint32_t index, std::uint8_t opcode, std:
   cqe.opcode = opcode;
   cqe.status = status;
   cqe.flags = opcode == TERN_ETH_RX ? TERN_CQE_F_RECV : 0;
-  // A completion queue that takes no more cannot be told so; its event says it.
+  // A failed CQ takes no completion about this; the CQ's own event reports the failure.
   if (!q.cq->push(cqe)) q.broken = true;
 }
 
-// The ring cannot be understood from `index` on: says so once and stops.
+// The ring is invalid from `index` on: reports that once and stops the queue.
 void Ethernet::fail(Queue& q, std::uint32_t index) {
   complete(q, index, q.transmits() ? TERN_ETH_TX : TERN_ETH_RX, TERN_CQE_LOC_QP_OP_ERR, 0);
   q.broken = true;
@@ -281,7 +281,7 @@ bool Ethernet::wanted(std::span<const std::byte> frame) const {
 
 void Ethernet::receive(std::span<const std::byte> frame) {
   Queue* const q = first(TERN_ETH_QUEUE_RX);
-  // Nobody listens: the interface is down, or its driver not there. No loss worth counting.
+  // The interface is down, or has no driver or no working queue. The loss is not worth counting.
   if (!addresses_.active() || !q || q->broken || frame.size() < kHeader) return;
   Counters& counters = context_.counters;
   if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);

@@ -22,18 +22,19 @@ class Ethernet {
   Ethernet(Context& context, const Addresses& addresses);
   ~Ethernet();
 
-  // The caller has checked that the UAR page, one of `uars`, is handed out; all else is checked here. `cq`: the CQ that the command
-  // names, null when there is none.
+  // The caller has checked that the UAR page, one of `uars`, is allocated; the rest is checked
+  // here. `cq`: the CQ that the command refers to, null if it does not exist.
   [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);
   [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
   void reset();
 
-  // TERN_DB_CMD_ETH_TX through page `uar`; false when that queue is not of that page.
+  // TERN_DB_CMD_ETH_TX through page `uar`. Returns false if the page has no such transmit queue.
   [[nodiscard]] bool kick(std::uint32_t id, std::uint32_t uar);
-  // Sends up to `budget` bytes of frames; true when more is waiting.
+  // Sends frames for about `budget` bytes. Returns true if more are waiting.
   bool run(std::uint32_t budget);
-  // A frame that is not RoCE to us: filter, copy, complete; counters say what became of it.
+  // Handles a frame that is not RoCE to this port: filters, copies and completes it. Counters
+  // record the outcome.
   void receive(std::span<const std::byte> frame);
 
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }

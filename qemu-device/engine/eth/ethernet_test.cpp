@@ -27,7 +27,7 @@ class EthernetTest : public ::testing::Test {
     ASSERT_EQ(tx.created(), TERN_ST_OK);
     ASSERT_EQ(rx.created(), TERN_ST_OK);
   }
-  // What b gets of a frame that a's wire carries, if anything.
+  // Sends a frame from the wire to b. Returns what b received, if anything.
   std::optional<std::vector<std::byte>> pass(std::span<const std::byte> frame) {
     b.device.receive(frame);
     b.wake();
@@ -104,7 +104,7 @@ TEST_F(EthernetTest, TakesAsManyPiecesAsPromised) {
   const Wc sent = wide.cq().wait();
   EXPECT_EQ(sent.status, TERN_CQE_SUCCESS);
   EXPECT_EQ(wide.cq().wait().status, TERN_CQE_LOC_QP_OP_ERR);
-  // The ring's structure is lost: it stays silent.
+  // The ring is invalid, so the queue stays silent.
   wide.send(frame);
   sim.run_until_idle();
   EXPECT_FALSE(wide.cq().poll());
@@ -121,7 +121,7 @@ TEST_F(EthernetTest, RefusesLengths) {
   EXPECT_EQ(status_of(4200 + 23), TERN_CQE_LOC_LEN_ERR);
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_ERRORS), 2U);
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_PACKETS), 2U);
-  // Lengths that add up past 32 bits.
+  // Lengths whose sum exceeds 32 bits.
   const std::uint64_t addr = a.host.alloc(64);
   tx.put(addr, 0xffffffff, 0);
   tx.put(addr, 65, TERN_ETH_F_EOP);
