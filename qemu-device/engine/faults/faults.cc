@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kBth = 12;
 constexpr std::size_t kIcrc = 4;
-constexpr std::size_t kQpByte = 7;  // of the BTH: the last ones of its numbers
+constexpr std::size_t kQpByte = 7;  // last byte of the QP number in the BTH
 constexpr std::size_t kPsnByte = 11;
 constexpr std::uint64_t kMillion = 1'000'000;
 
@@ -51,7 +51,7 @@ struct Faults::Verdict {
   std::uint64_t behind = 0;
 };
 
-// A rule with what it has done so far.
+// A rule and its counts so far.
 struct Faults::Active {
   explicit Active(FaultRule r) : rule(std::move(r)), random(rule.seed) {}
 
@@ -69,7 +69,7 @@ struct Faults::Active {
            (h.syndrome && (*h.syndrome & rule.syndrome_mask) == rule.syndrome);
   }
 
-  // One more that matches: whether it is one of those meant.
+  // Counts a match. Returns whether the rule applies to it.
   bool hits() {
     ++matched;
     bool hit = true;
@@ -85,7 +85,7 @@ struct Faults::Active {
     return hit;
   }
 
-  // Turns over one bit of what `header` describes.
+  // Flips one bit of the frame that `header` describes.
   void corrupt(const Header& header, std::span<std::byte> frame) {
     const FrameParts& at = header.at;
     const auto packet = frame.subspan(at.bth, at.icrc + kIcrc - at.bth);
@@ -154,7 +154,8 @@ void Faults::receive(std::span<const std::byte> frame, bool inside) {
   carry(Side::kRx, frame, inside);
 }
 
-// Every rule sees the frame as it came; `changed` becomes what they made of its bytes.
+// Every rule matches against the original frame. `changed` receives the modified frame, if any rule
+// modifies it.
 Faults::Verdict Faults::judge(Side side, const Header& header, std::vector<std::byte>& changed,
                               std::span<const std::byte> frame) {
   using Action = FaultRule::Action;
@@ -198,11 +199,11 @@ Faults::Verdict Faults::judge(Side side, const Header& header, std::vector<std::
 void Faults::carry(Side side, std::span<const std::byte> frame, bool inside) {
   if (stopped_) return;
   const auto at = find_parts(frame);
-  // Not a packet that rules can name.
+  // Rules cannot match this frame.
   if (!at) return pass(side, frame, inside);
   const HeaderReader<kBth> bth(frame.subspan(at->bth).first<kBth>());
   Header header{*at, bth.u8<0>(), bth.u24<5>(), Psn(bth.u24<9>()), std::nullopt};
-  // No extension header stands before an AETH.
+  // No extension header precedes an AETH.
   if (traits_of(header.opcode).aeth && at->icrc > at->bth + kBth) {
     header.syndrome = std::to_integer<std::uint8_t>(frame[at->bth + kBth]);
   }
@@ -233,7 +234,7 @@ void Faults::pass(Side side, std::span<const std::byte> frame, bool inside) {
   port_.send(frame);
 }
 
-// False: there is no room, the frame goes on now.
+// Returns false if there is no room: the frame then passes at once.
 bool Faults::hold(Held held, Nanos wait) {
   if (held_.size() >= kMaxHeld) {
     ++overflows_;
@@ -244,7 +245,7 @@ bool Faults::hold(Held held, Nanos wait) {
   return true;
 }
 
-// A frame went by those that wait for it.
+// A frame has passed those held behind others. Passes on the ones that have waited for enough.
 void Faults::overtaken(Side side) {
   std::vector<Held> due;
   for (auto it = held_.begin(); it != held_.end();) {
@@ -308,7 +309,7 @@ std::uint64_t Faults::reachable(std::uint64_t addr, std::uint64_t len, bool writ
     if (a.rule.action != FaultRule::Action::kDmaError) continue;
     if (!(write ? a.rule.writes : a.rule.reads) || addr > a.rule.last_addr) continue;
     if (addr < a.rule.first_addr) {
-      // A mapping ends where a range begins: what lies behind is another access.
+      // End the mapping where the range begins: the bytes after it are a separate access.
       len = std::min(len, a.rule.first_addr - addr);
     } else if (a.hits()) {
       return 0;

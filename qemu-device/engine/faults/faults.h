@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Faults on demand: what rules make of packets, admin commands and memory accesses. Packets pass
-// through here as frames between the HCA and its wire, also those that turn round inside, which
-// leave (tx) and come (rx) like any other.
+// Fault injection: applies rules to packets, admin commands and memory accesses. Packets pass
+// through here as frames between the HCA and its wire. Looped back packets pass through here too,
+// first as tx, then as rx.
 #pragma once
 
 #include <cstddef>
@@ -21,40 +21,43 @@ namespace tern {
 
 class Faults final : public DmaGate {
  public:
-  // Where frames go on that got through. None of its functions may come back here with a packet.
+  // Where frames go that the rules let through. Its functions must not call back with a packet.
   class Port {
    public:
     virtual ~Port() = default;
-    // Out to the wire; the HCA's, from the wire or from inside.
+    // Sends a frame to the wire.
     virtual void send(std::span<const std::byte> frame) = 0;
+    // Passes a frame to the HCA. `inside`: it was looped back, otherwise it came from the wire.
     virtual void accept(std::span<const std::byte> frame, bool inside) = 0;
     virtual void fatal(std::uint32_t code) = 0;
   };
 
-  // Frames held back, for a time or behind others; more go on at once.
+  // Limit of frames that are held back. With so many, further frames pass at once.
   static constexpr std::size_t kMaxHeld = 4096;
-  // A frame that waits for others waits no longer than this.
+  // A frame held behind others waits no longer than this, unless it is also delayed for longer.
   static constexpr Nanos kMaxWait = 100'000'000;
 
   Faults(std::vector<FaultRule> rules, Port& port, TimerQueue& timers, Host& host);
   ~Faults() override;
 
-  // Carries out what the rules want at once.
+  // Applies rules that act at once: a fatal error without a packet.
   void begin();
 
-  // A frame of the HCA on its way to the wire, or to the HCA itself; one that comes.
+  // Handles a frame from the HCA to the wire, or to the HCA itself (`inside`).
   void transmit(std::span<const std::byte> frame, bool inside);
+  // Handles a frame to the HCA.
   void receive(std::span<const std::byte> frame, bool inside);
-  // Whether an admin command is neither executed nor answered.
+  // Returns whether an admin command is dropped: neither executed nor completed.
   [[nodiscard]] bool swallows(std::uint16_t opcode);
   [[nodiscard]] std::uint64_t reachable(std::uint64_t addr, std::uint64_t len,
                                         bool write) override;
 
-  // What is held back goes on now; is lost.
+  // Passes on all frames that are held back.
   void release();
+  // Drops them. After a fatal error, frames pass again.
   void forget();
 
-  // The rules with their counts, a line each; parse_faults() reads it.
+  // The rules with their counts, one per line, in a form that parse_faults() accepts.
   [[nodiscard]] std::string report() const;
 
  private:
@@ -66,7 +69,7 @@ class Faults final : public DmaGate {
     std::vector<std::byte> frame;
     Side side;
     bool inside;
-    std::uint64_t behind;  // frames of this side to wait for; 0: for the time alone
+    std::uint64_t behind;  // frames of this side to wait for; 0: only for the time
   };
 
   void carry(Side side, std::span<const std::byte> frame, bool inside);
@@ -82,9 +85,9 @@ class Faults final : public DmaGate {
   Host& host_;
   Timer timer_;
   std::vector<Active> rules_;
-  std::multimap<Nanos, Held> held_;  // by the time when they go on
+  std::multimap<Nanos, Held> held_;  // by the time when they pass
   std::uint64_t overflows_ = 0;
-  bool stopped_ = false;  // a fatal error was wanted: nothing goes through until a reset
+  bool stopped_ = false;  // a fatal error was injected: nothing passes until a reset
 };
 
 }  // namespace tern

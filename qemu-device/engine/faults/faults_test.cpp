@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Bytes = std::vector<std::byte>;
 
-// Remembers what got through.
+// Records the frames that pass.
 class Collector final : public Faults::Port {
  public:
   void send(std::span<const std::byte> frame) override { sent.emplace_back(frame.begin(), frame.end()); }
@@ -89,7 +89,7 @@ class FaultsTest : public ::testing::Test {
   }
 };
 
-// ---- which ----
+// ---- selection ----
 
 TEST_F(FaultsTest, PicksTheNth) {
   set("drop tx nth=3");
@@ -202,7 +202,7 @@ TEST_F(FaultsTest, WhatIsNoPacketGoesBy) {
   EXPECT_EQ(out.sent.size(), 5U);
 }
 
-// ---- what ----
+// ---- actions ----
 
 TEST_F(FaultsTest, Duplicates) {
   set("duplicate=2 tx nth=2");
@@ -299,7 +299,7 @@ TEST_F(FaultsTest, CorruptedFramesFailTheIcrcUnlessSealed) {
     EXPECT_EQ(parsed(out.sent.at(0)), ParseResult::kOk);
     EXPECT_NE(out.sent.at(0), packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4));
   }
-  // Without payload it is the ICRC.
+  // Without payload the ICRC is corrupted.
   out.sent.clear();
   set("corrupt=payload tx");
   faults->transmit(packet(1, Op::kAck), false);

@@ -45,7 +45,7 @@ constexpr OpName kOps[] = {
     {"atomic-write", Op::kAtomicWrite},
 };
 
-// Every name that begins so belongs to the group of that name.
+// Each prefix is also the name of a group: all packets whose name begins with it.
 constexpr std::string_view kPrefixes[] = {"send", "write", "read-response"};
 
 constexpr Transport kClasses[] = {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc};

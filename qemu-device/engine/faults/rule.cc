@@ -26,7 +26,7 @@ using Action = FaultRule::Action;
 using Part = FaultRule::Part;
 using Way = FaultRule::Way;
 
-// What kinds of words a rule of each action takes, besides those that pick.
+// The kinds of words that an action takes, besides those that select matches.
 enum Words : unsigned { kPacketWords = 1, kCommandWords = 2, kMemoryWords = 4 };
 
 struct ActionName {
@@ -76,7 +76,7 @@ std::optional<std::uint64_t> to_number(std::string_view s) {
   return value;
 }
 
-// "0.05" or "5%" in millionths, no more than six digits behind the point.
+// Converts "0.05" or "5%" to millionths, with at most six digits after the point.
 std::optional<std::uint32_t> to_millionths(std::string_view s) {
   const bool percent = s.ends_with('%');
   if (percent) s.remove_suffix(1);
@@ -106,7 +106,7 @@ class RuleReader {
  public:
   explicit RuleReader(std::string_view text) : text_(text) { rule_.text = text; }
 
-  // False, and why in error().
+  // Returns false if the rule is wrong; error() says why.
   bool read();
   [[nodiscard]] const std::string& error() const { return error_; }
   [[nodiscard]] FaultRule take() { return std::move(rule_); }
@@ -159,7 +159,7 @@ bool RuleReader::nanos(Nanos& to) {
   std::string_view digits = value_;
   std::uint64_t scale = 1;
   for (const Unit& unit : kUnits) {
-    // "ns" ends with "s", too: what is in front must be a digit.
+    // "ns" ends with "s" too, so a unit must follow a digit.
     if (!value_.ends_with(unit.name)) continue;
     const std::string_view rest = value_.substr(0, value_.size() - unit.name.size());
     if (rest.empty() || rest.back() < '0' || rest.back() > '9') continue;
@@ -373,7 +373,7 @@ bool RuleReader::word(std::string_view whole) {
   return fail(std::string(seen_[0]) + " knows no '" + std::string(whole) + "'");
 }
 
-// What no word alone can be blamed for.
+// Checks combinations of words.
 bool RuleReader::sensible() {
   const int ways = (rule_.nth != 0) + (rule_.every != 0) + rule_.ppm.has_value();
   if (ways > 1) return fail("of nth, every and rate there may be one");
@@ -382,7 +382,7 @@ bool RuleReader::sensible() {
     return fail("seed goes with rate and corrupt=any");
   }
   if (rule_.opcodes.none()) return fail("no packet has that opcode and that transport");
-  // A fatal error that names no packet is one at once.
+  // A fatal rule that selects no packet acts at once.
   const bool at_once = rule_.action == Action::kFatal && seen_.size() == 1;
   if ((words_ & kPacketWords) && rule_.way == Way::kNone && !at_once) {
     return fail(std::string(seen_[0]) + " needs tx or rx");
@@ -400,7 +400,7 @@ bool RuleReader::read() {
   return sensible();
 }
 
-// Without comment and blanks at both ends.
+// Returns the line without its comment and without blanks at both ends.
 std::string_view trimmed(std::string_view line) {
   line = line.substr(0, line.find('#'));
   line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
@@ -416,7 +416,7 @@ std::optional<std::vector<FaultRule>> parse_faults(std::string_view text, std::s
     return std::nullopt;
   }
   while (!text.empty()) {
-    // A comment ends with its line: a ';' in it separates nothing.
+    // A comment extends to the end of its line: a ';' in it separates nothing.
     const std::size_t hash = text.find('#');
     std::size_t end = text.find_first_of(";\n");
     if (hash < end) end = text.find('\n', hash);

@@ -17,7 +17,7 @@ std::string error_of(std::string_view text) {
   return error;
 }
 
-// The one rule of `text`.
+// Parses `text`, which is one rule.
 FaultRule rule_of(std::string_view text) {
   std::string error;
   auto rules = parse_faults(text, error);
@@ -209,7 +209,7 @@ TEST(FaultRule, OpcodesByName) {
   one("drop tx opcode=read-request|fetch-add transport=rc", {0x0c, 0x14});
   EXPECT_TRUE(rule_of("drop tx").opcodes.all());
   EXPECT_EQ(rule_of("drop tx transport=ud").opcodes.count(), 32U);
-  // Each valid opcode of a class that has names is a request or a response, and not both.
+  // Each valid opcode of a class with named opcodes is either a request or a response.
   const auto requests = opcodes_named("request");
   const auto responses = opcodes_named("response");
   EXPECT_TRUE((requests & responses).none());
