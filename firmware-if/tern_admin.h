@@ -358,7 +358,8 @@ static_assert(sizeof(struct tern_cmd_alloc_pd) == 8, "tern_cmd_alloc_pd");
 /*
  * ---- CREATE_EQ: out: tern_rsp_object ----
  * A completion EQ has an entry for each CQ mapped to it, so it cannot overflow. An
- * event that finds the asynchronous or the fault EQ full waits in its object.
+ * event for which the asynchronous or the fault EQ has no room stays pending in its
+ * object.
  * Software stores ci past an entry before it acts on the entry.
  */
 struct tern_cmd_create_eq {
@@ -644,7 +645,7 @@ static_assert(sizeof(struct tern_qp_attr) == 72, "tern_qp_attr");
 struct tern_cmd_modify_qp {
 	__le32			qpn;
 	__le32			mask;		/* TERN_QPA_* */
-	__le32			cur_state;	/* with TERN_QPA_CUR_STATE: else BAD_STATE */
+	__le32			cur_state;	/* TERN_QPA_CUR_STATE: expected, or BAD_STATE */
 	__le32			flags;		/* TERN_QPM_* */
 	struct tern_qp_attr	attr;
 };
@@ -680,7 +681,7 @@ static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
 
 /*
  * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it
- * stopped. BAD_STATE when no such fault waits, because the QP has left the state.
+ * stopped. BAD_STATE if the fault is not pending: the QP has left its state.
  */
 struct tern_cmd_resume_qp {
 	__le32	qpn;
@@ -756,7 +757,7 @@ static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_e
 #define TERN_ETH_QUEUE_TX		0
 #define TERN_ETH_QUEUE_RX		1
 
-/* ---- SET_RX_FILTER: frames that pass besides those to the port's MAC and broadcast ---- */
+/* ---- SET_RX_FILTER: frames accepted besides those to the port's MAC and broadcast ---- */
 struct tern_cmd_set_rx_filter {
 	__le16	flags;			/* TERN_RXF_* */
 	__le16	num_macs;		/* entries of macs */

@@ -22,7 +22,8 @@
 
 namespace tern {
 
-// Little-endian member to host number and back; the contract's only byte order.
+// Converts between a little-endian member and a host number; the contract has
+// no other byte order.
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T le(T v) noexcept {
   if constexpr (std::endian::native == std::endian::little || sizeof(T) == 1) {
@@ -36,12 +37,12 @@ template <std::unsigned_integral T>
   }
 }
 
-// The bits of `word` that `mask` names, moved down to bit 0.
+// Returns the bits of `word` that are in `mask`, shifted down to bit 0.
 [[nodiscard]] constexpr std::uint32_t field_get(std::uint32_t mask, std::uint32_t word) noexcept {
   return (word & mask) >> std::countr_zero(mask);
 }
 
-// `value` moved up to where `mask` is.
+// Returns `value` shifted up to the position of `mask`.
 [[nodiscard]] constexpr std::uint32_t field_prep(std::uint32_t mask, std::uint32_t value) noexcept {
   return (value << std::countr_zero(mask)) & mask;
 }

@@ -97,7 +97,7 @@ struct tern_sq_hdr {
 	__u8	num_sge;
 	__u8	rsvd_3;
 	__le32	length;		/* bytes of inline payload, else 0 */
-	__le64	wr_id;		/* comes back in the CQE */
+	__le64	wr_id;		/* returned in the CQE */
 	__be32	imm;		/* *_WITH_IMM: sent unchanged */
 	__le32	inv_rkey;	/* SEND_WITH_INV, LOCAL_INV: the key */
 	__le32	xrc_srqn;	/* XRC: number of the remote SRQ */
