@@ -98,7 +98,7 @@ static void tern_report_work(struct work_struct *work)
 {
 	struct tern_dev *tdev = container_of(work, struct tern_dev, report_work);
 
-	/* The holder checks the device later. A removed one stays down. */
+	/* A held device is checked on release. A removed one stays down. */
 	if (test_bit(TERN_DEV_HELD, &tdev->flags) || tern_dev_gone(tdev))
 		return;
 	devlink_health_report(tdev->fatal_reporter,
