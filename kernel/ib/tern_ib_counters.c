@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counters of the port for "rdma statistic": what the RDMA function counted, by
- * the names mlx5 gave those things.
+ * Port counters of the RDMA function for "rdma statistic", with mlx5's names.
  */
 
 #include "tern_ib.h"
@@ -57,9 +56,9 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 /**
  * tern_get_hw_stats() - read all counters
  * @ibdev: the device
- * @stats: filled
+ * @stats: output
  * @port: 1
- * @index: the counter that is asked for; one command brings them all
+ * @index: requested counter; ignored, because one command reads all of them
  *
  * Return: number of counters filled, or a negative errno.
  */

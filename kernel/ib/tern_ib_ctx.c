@@ -11,7 +11,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 
-/* If a live device keeps the pages, it has fewer left to give. */
+/* If a live device refuses, it keeps the pages until its next reset. */
 static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 			    u32 id)
 {
@@ -245,8 +245,8 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 }
 
 /*
- * Nothing to do: ib_core zaps the mappings of rdma_user_mmap_io(), which are
- * all that lead to the device. The clock page is ordinary memory: a mapping
+ * Nothing to do: ib_core zaps the mappings of rdma_user_mmap_io(), the only
+ * ones that reach the device. The clock page is ordinary memory: a mapping
  * keeps it with its last contents.
  */
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
@@ -350,7 +350,7 @@ int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 
 int tern_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
-	/* If a live device keeps the PD, it has one less to give. */
+	/* If a live device refuses, it keeps the PD until its next reset. */
 	tern_ib_destroy(to_tdev(ibpd->device), TERN_CMD_FREE_PD,
 			to_tpd(ibpd)->pdn);
 	return 0;

@@ -135,8 +135,8 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 		attr->phys_state = IB_PORT_PHYS_STATE_DISABLED;
 
 	/*
-	 * If not even the smallest MTU fits a frame, report it all the same:
-	 * there is no value for none.
+	 * Report the smallest MTU even if no frame can hold it: there is no
+	 * value for none.
 	 */
 	attr->max_mtu = iboe_get_mtu(READ_ONCE(ndev->max_mtu)) ?: IB_MTU_256;
 	attr->active_mtu = iboe_get_mtu(READ_ONCE(ndev->mtu)) ?: IB_MTU_256;

@@ -45,7 +45,7 @@ int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
  */
 int tern_dealloc_mw(struct ib_mw *ibmw)
 {
-	/* If a live device keeps the window, it has one less to give. */
+	/* If a live device refuses, it keeps the window until its next reset. */
 	tern_ib_destroy(to_tdev(ibmw->device), TERN_CMD_FREE_MW,
 			to_tmw(ibmw)->key);
 	return 0;

@@ -56,7 +56,10 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
 	tern_ref_put(&qp->ref);
 }
 
-/* Fills in what depends on the verb's attributes, not on queue memory. */
+/*
+ * Fills in the parameters that depend on the verb's attributes, not on queue
+ * memory.
+ */
 static void tern_qp_fill_create(const struct tern_qp *qp,
 				const struct ib_qp_init_attr *attr,
 				struct tern_cmd_create_qp *cmd)

@@ -19,7 +19,7 @@ struct tern_qp;
 /* Not an opcode of the device: the request does not exist in RoCE. */
 #define TERN_WR_NONE		0xff
 
-/* Inline: each receive request of a QP or SRQ runs this and the next. */
+/* Inline, because every receive request executes this and the next function. */
 static inline void tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
 				  int num_sge)
 {

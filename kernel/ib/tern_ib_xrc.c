@@ -27,7 +27,7 @@ int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 
 int tern_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	/* If a live device keeps the domain, it has one less to give. */
+	/* If a live device refuses, it keeps the domain until its next reset. */
 	tern_ib_destroy(to_tdev(ibxrcd->device), TERN_CMD_FREE_XRCD,
 			to_txrcd(ibxrcd)->xrcdn);
 	return 0;
