@@ -256,7 +256,7 @@ static void tern_test_interrupt_lost(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_aq_reap(&fake->tdev));
 }
 
-/* An answer that is there right after the doorbell, before its interrupt. */
+/* The answer is there right after the doorbell, before its interrupt. */
 static void tern_test_at_once(struct kunit *test)
 {
 	struct tern_test_aq *fake = test->priv;

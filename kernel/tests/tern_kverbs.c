@@ -27,7 +27,7 @@
 #define KV_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
-/* Memory of one side. "half" is the device's address plus offset. */
+/* One of the two QPs, and its memory. */
 struct kv_side {
 	struct ib_qp *qp;
 	u8 *buf;
