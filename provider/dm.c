@@ -71,7 +71,7 @@ static int tern_memcpy_from_dm(void *host_addr, struct ibv_dm *ibvdm,
 	if (err)
 		return err;
 
-	/* Order the loads after whatever told the caller of the data. */
+	/* Order the loads after the event that announced the data. */
 	udma_from_device_barrier();
 
 	for (i = 0; i < length / TERN_DM_WORD; i++) {

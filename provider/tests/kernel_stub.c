@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Stubs of libibverbs, with a kernel that does as the test says. */
+/* Stubs of libibverbs; the test determines the kernel's results. */
 
 #include <errno.h>
 #include <string.h>

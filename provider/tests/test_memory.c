@@ -323,8 +323,8 @@ void test_memory_objects(void)
 }
 
 /*
- * The same context twice: the doorbell page is at the kernel's offset, and
- * failures leave nothing behind.
+ * Allocates and imports a context: the doorbell page is at the kernel's offset,
+ * and failures leave nothing behind.
  */
 void test_contexts(void)
 {

@@ -29,7 +29,7 @@ static int protect_record(int prot)
 	return mprotect((void *)(record & ~(uintptr_t)(PAGE - 1)), PAGE, prot);
 }
 
-/* Counts work queues ahead of the CQ's record, then completes the store. */
+/* Detects slots freed before ci was stored, then lets the store proceed. */
 static void on_store(int sig)
 {
 	uint32_t ci = tern_shared_read(&stopped_cq->record->ci);

@@ -74,8 +74,8 @@ static uint64_t slot_id(const struct tern_srq *srq, uint32_t index)
 }
 
 /*
- * A queue is full of WQEs that the device has not fetched, regardless of
- * completions. No doorbell is used.
+ * Only WQEs that the device has not fetched occupy slots, whatever has
+ * completed. No doorbell is used.
  */
 void test_srq_queue(void)
 {
@@ -431,7 +431,7 @@ void test_srq_refused(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* ---- threads: two posters, the device, one that resizes ---- */
+/* ---- threads: two posters, the device, a resizer ---- */
 
 #define EACH 2000U
 

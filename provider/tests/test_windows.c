@@ -372,7 +372,10 @@ void test_local_inv(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-/* Opcodes of their completions, with both polling interfaces. */
+/*
+ * Opcodes in completions of binds and invalidations, with both polling
+ * interfaces.
+ */
 void test_window_cqes(void)
 {
 	static const struct {
