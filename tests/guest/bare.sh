@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# bare.sh: tests a device without memory windows and device memory.
+# bare.sh: tests a device that has neither memory windows nor device memory.
 devmem -b
 devmem_status=$?
 . "${0%/*}/pairs.sh"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Registers 64 GiB of address space in a machine that has nothing like it: one small memfd of
-// huge pages, mapped over and over. RDMA writes and reads at both ends, at page list chunk
-// borders and in the middle land where they must; the page list is counted while it lives and
-// gone afterwards.
+// Registers 64 GiB of address space on a machine with far less memory, by mapping one small memfd
+// of huge pages repeatedly. RDMA writes and reads at both ends, at the borders of page list chunks
+// and in the middle must reach the right bytes. The page list is counted while the region exists
+// and freed afterwards.
 //
 // usage: bigmr [device]; prints ok / not ok lines.
 
@@ -117,7 +117,7 @@ ibv_wc_status move(Link& link, ibv_wr_opcode opcode, ibv_mr* local, std::uint64_
   return wc.status;
 }
 
-// Writes a pattern to `offset` of the region, finds it in the file, and reads it back.
+// Writes a pattern to `offset` of the region, checks it in the file, and reads it back.
 bool crosses(Link& link, ibv_mr* small, char* buffer, ibv_mr* big, std::uint64_t iova, const char* file,
              std::uint64_t offset, std::uint32_t len) {
   for (std::uint32_t i = 0; i < len; ++i) buffer[i] = static_cast<char>(offset / kPage + i * 7 + 1);
@@ -141,7 +141,7 @@ void exercise(Link& link, ibv_mr* small, char* buffer, char* region, std::uint64
   char note[64];
   std::snprintf(note, sizeof(note), "registered in %.2f s", took.count());
   report(true, name + "-register", note);
-  // A chunk of the page list is 512 entries; UPDATE_PAGES works in pieces of 512 chunks.
+  // A page list chunk has 512 entries; one UPDATE_PAGES command takes up to 512 chunks.
   const std::uint64_t chunk = 512 * kPage;
   const std::uint64_t piece = 512 * chunk;
   const std::uint64_t offsets[] = {0, kPage - 3, chunk - 5, piece - 100, 17 * piece - 1, kRegion / 2 + 12345,
@@ -185,7 +185,8 @@ int main(int argc, char** argv) {
   ibv_mr* const small = ibv_reg_mr(link.pd, buffer, 16384, IBV_ACCESS_LOCAL_WRITE);
   if (small == nullptr) die("ibv_reg_mr");
   const auto base = reinterpret_cast<std::uint64_t>(region);
-  // Same alignment: pages of 2 MiB. An address off by 4 KiB: 16 Mi pages of 4 KiB.
+  // With the same alignment the region has 2 MiB pages. With an IOVA off by 4 KiB it has 16 Mi
+  // pages of 4 KiB.
   exercise(link, small, buffer, region, base, region, "64g-2m-pages");
   exercise(link, small, buffer, region, base + kPage, region, "64g-4k-pages");
   return failures != 0;

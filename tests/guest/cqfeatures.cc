@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// cqfeatures: what completion queues can do besides being polled, on QPs connected to each other in this process.
+// cqfeatures: completion queue features besides polling, on QPs connected within this process.
 //
 //   cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
-// Resizing while completions come, event moderation, overruns that are ignored, time stamps by the device's clock and
-// by the system's, and that no order of data is promised. Nothing is asserted that depends on how fast the machine is.
+// Covers resizing under traffic, event moderation, ignored overruns, timestamps in device time and
+// in system time, and ibv_query_qp_data_in_order(). No assertion depends on the machine's speed.
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -25,8 +25,8 @@
 namespace guest {
 namespace {
 
-constexpr int kSoon = 20000;  // ms in which an event must come
-constexpr int kNever = 150;   // ms in which none may
+constexpr int kSoon = 20000;  // ms; an expected event must arrive within this time
+constexpr int kNever = 150;   // ms; no event may arrive within this time
 constexpr std::uint32_t kDepth = 64;  // requests outstanding at most
 constexpr std::uint64_t kNsPerUs = 1000;
 constexpr std::uint64_t kNsPerMs = 1000000;
@@ -54,7 +54,7 @@ struct CqSpec {
   std::uint32_t flags = 0;
 };
 
-// A QP that writes to its twin, with a channel and a CQ of its own for what it has sent.
+// A QP that writes to its twin, with a channel and a CQ of its own for its send completions.
 class Rig {
  public:
   explicit Rig(const Device& dev, const CqSpec& spec = {})
@@ -86,7 +86,7 @@ class Rig {
   [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
   [[nodiscard]] const Memory& memory() const { return memory_; }
 
-  // Writes the first 8 bytes of the memory over those at 2048; wr_id counts up from 0.
+  // Writes the first 8 bytes of the memory to offset 2048. wr_id counts up from 0.
   void write(unsigned count = 1) {
     for (; count > 0; count--) {
       Send send;
@@ -99,7 +99,7 @@ class Rig {
       require(err == 0, "post {}: {}", posted_ - 1, errno_name(err));
     }
   }
-  // What is completed comes next in order.
+  // Checks that the completions are the next ones in order.
   void take(std::span<const ibv_wc> wcs) {
     for (const ibv_wc& wc : wcs) require_status(wc, taken_++, IBV_WC_SUCCESS);
   }
@@ -132,7 +132,8 @@ class Rig {
 
 // ---- resizing ----
 
-// Waits until so many completions wait: the last one's write is there, and those of others before it.
+// Waits until all completions are in the CQ: the data of the last write has arrived, so all earlier
+// writes are done.
 void settle(Rig& rig) {
   rig.memory().store64(0, 0x7e57 + rig.posted());
   rig.write();
@@ -141,7 +142,8 @@ void settle(Rig& rig) {
     require(ms < kSoon, "a write has not arrived");
     sleep_ms(1);
   }
-  sleep_ms(50);  // the completion follows the data; that it does is what is polled for later
+  // The last completion follows its data by a moment; the caller's poll shows that it came.
+  sleep_ms(50);
 }
 
 void resize_keeps_what_waits(const Device& dev) {
@@ -176,7 +178,7 @@ void resize_refused(const Device& dev) {
   rig.poll_all(50);
 }
 
-// An arm that has not fired outlives the buffer it was given with.
+// A pending arm survives a resize.
 void resize_keeps_the_arm(const Device& dev) {
   Rig rig(dev, {.entries = 16});
   for (const int entries : {100, 10, 1000}) {
@@ -189,8 +191,8 @@ void resize_keeps_the_arm(const Device& dev) {
   }
 }
 
-// Polls, and every other time sleeps for an event before, while another thread resizes: each completion once, in order,
-// no wake-up lost.
+// Polls while another thread resizes the CQ, and waits for an event before every second poll: each
+// completion comes once and in order, and no wake-up is lost.
 void resize_under_traffic(const Device& dev) {
   constexpr std::uint64_t kRequests = 20000;
   constexpr unsigned kResizes = 50;
@@ -251,7 +253,8 @@ void moderation_limits(const Device& dev) {
   require_err(ibv_modify_cq(rig.cq(), &none), EINVAL, "an unknown attribute");
 }
 
-// Without: one event an arm. With: one for so many completions, or after the period.
+// Unmoderated, each arm gives one event. Moderated, an event comes after `count` completions or
+// after the period.
 void moderation_counts(const Device& dev) {
   constexpr unsigned kCount = 16;
   constexpr unsigned kRounds = 40;
@@ -285,7 +288,7 @@ void moderation_counts(const Device& dev) {
   }
 }
 
-// The period begins with the first completion: no event before it ends, one after.
+// The period starts with the first completion: no event comes before it ends, one comes after.
 void moderation_period(const Device& dev) {
   constexpr std::uint16_t kPeriod = 30000;
   Rig rig(dev, {.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP});
@@ -309,7 +312,7 @@ void moderation_period(const Device& dev) {
   }
 }
 
-// Switched off, it tells at once what waited for its count and period.
+// Switching moderation off delivers a pending event at once.
 void moderation_off(const Device& dev) {
   Rig rig(dev);
   for (int round = 0; round < 10; round++) {
@@ -330,7 +333,8 @@ void overrun_ignored(const Device& dev) {
     rig.write(4);
     rig.poll_all(4);
   }
-  // Ten times more than it holds, none polled; unsignaled requests free no slots, so these are all.
+  // Fills the send queue without polling: many more completions than the CQ holds, and no slot is
+  // freed meanwhile.
   rig.write(kDepth - 1);
   settle(rig);
   require(!dev.wait_async(IBV_EVENT_CQ_ERR, kNever), "IBV_EVENT_CQ_ERR");
@@ -369,7 +373,7 @@ void clock_attributes(const Device& dev) {
   }
 }
 
-// As fast as the system's, to a thousandth.
+// The device clock runs at the system's rate, within a thousandth.
 void clock_rate(const Device& dev) {
   const std::uint64_t outer = now_ns(CLOCK_MONOTONIC);
   const std::uint64_t start = raw_clock(dev.context());
@@ -383,7 +387,7 @@ void clock_rate(const Device& dev) {
   require(end - start >= least && end - start <= most, "{} ns, should be {} to {}", end - start, least, most);
 }
 
-// Two threads that read through one page: each reads an instant of its own.
+// Two threads read the clock through one page: each reading is consistent.
 void clock_shared(const Device& dev) {
   std::exception_ptr broken;
   std::atomic<bool> done = false;
@@ -403,7 +407,7 @@ void clock_shared(const Device& dev) {
     }
   });
   std::uint64_t last = raw_clock(dev.context());
-  const std::uint64_t end = last + 6 * kNsPerSecond;  // its low half wraps around meanwhile
+  const std::uint64_t end = last + 6 * kNsPerSecond;  // long enough for the low half to wrap around
   std::string why;
   while (last < end && why.empty()) {
     const std::uint64_t next = raw_clock(dev.context());
@@ -416,7 +420,8 @@ void clock_shared(const Device& dev) {
   require(why.empty(), "the clock went {}", why);
 }
 
-// Each stamp lies between the clock before the post and the clock after the poll, and they are in order.
+// Each timestamp lies between the clock before the post and the clock after the poll, and
+// timestamps never decrease.
 void stamps(const Device& dev) {
   Rig rig(dev, {.wc_flags = kStamps});
   ibv_cq_ex* const cq = rig.cq_ex();
@@ -441,7 +446,7 @@ void stamps(const Device& dev) {
   }
 }
 
-// One write and its completion's time by the system's clock, with that clock before and after.
+// One write, its wallclock completion timestamp, and CLOCK_REALTIME before and after it.
 struct Wall {
   std::uint64_t before, at, after;
 };
@@ -458,7 +463,7 @@ Wall wall_of_write(Rig& rig) {
   return w;
 }
 
-// What a machine with more threads than CPUs may get wrong when it compares two clocks.
+// Tolerance for comparing two clocks on a machine with more threads than CPUs.
 constexpr std::uint64_t kSlack = 2 * kNsPerMs;
 
 void require_wall(const Wall& w, const char* when) {
@@ -478,7 +483,7 @@ void wallclock(const Device& dev) {
   std::printf("# at most %" PRIu64 " ns outside what the system's clock says\n", worst);
 }
 
-// Set forward and back again, with what passed meanwhile added.
+// Steps the system's clock, and restores it in the end with the elapsed time added.
 class ClockStep {
  public:
   explicit ClockStep(std::int64_t seconds) : start_(now_ns(CLOCK_MONOTONIC)), real_(now_ns(CLOCK_REALTIME)) {
@@ -496,7 +501,8 @@ class ClockStep {
   std::uint64_t start_, real_;
 };
 
-// A step forward is followed at once. A step back is not: time runs slower until the system's clock has caught up.
+// The wallclock follows a step forward at once. After a step back it runs slower until the system's
+// clock has caught up.
 void wallclock_follows_steps(const Device& dev) {
   Rig rig(dev, {.wc_flags = kStamps});
   require_wall(wall_of_write(rig), "before the step");
@@ -507,8 +513,8 @@ void wallclock_follows_steps(const Device& dev) {
     last = wall_of_write(rig);
     require_wall(last, "after a step");
   }
-  constexpr std::uint64_t kSlewed = 100 * kNsPerMs;  // a difference below is no step
-  constexpr int kRounds = 600;  // bounds a clock that never meets the system's
+  constexpr std::uint64_t kSlewed = 100 * kNsPerMs;  // a smaller difference is slewed
+  constexpr int kRounds = 600;  // ends the test if the clocks never meet
   for (int i = 0; i < kRounds; i++) {
     sleep_ms(50);
     const Wall w = wall_of_write(rig);

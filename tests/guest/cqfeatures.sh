@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# cqfeatures.sh: runs cqfeatures, then a program of rdma-core that reads time stamps, in one machine and between two.
+# cqfeatures.sh: runs cqfeatures, then ibv_rc_pingpong with timestamps, in one machine and across.
 cqfeatures
 own=$?
 . "${0%/*}/pairs.sh"

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# exported.sh: tests that kernel and rdma-core built from the exported series work together. Runs in vm1.
-# First it checks what the machines run: a test of the lab's own drivers would prove nothing.
+# exported.sh: tests that kernel and rdma-core built from the exported series work together. Runs in
+# vm1. First checks that the machines do run them: a test of the lab's own drivers would prove
+# nothing.
 group=export-run
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
-show() { # NAME CMD...: check, which also prints the output as comments
+show() { # NAME CMD...: check, and print the output as comments
 	check "$@" </dev/null
 	sed 's/^/# /' "$check_log"
 }
@@ -28,6 +29,7 @@ show rc-loopback sh -c 'timeout 600 ibv_rc_pingpong -d tern0 -g "$(gid-index v4)
 show rc-across sh -c 'ssh vm2 "timeout 600 ibv_rc_pingpong -d tern0 -g \$(gid-index v4) -c" & ssh vm2 "wait-listen 18515" && timeout 600 ibv_rc_pingpong -d tern0 -g "$(gid-index v4)" -c vm2 && wait $!'
 show rdma-cm sh -c 'ssh vm2 "timeout 600 rping -s -a 10.77.0.2 -C 10 -V" & ssh vm2 "wait-listen 7174" && timeout 600 rping -c -a 10.77.0.2 -C 10 -V && wait $!'
 if windows --kind 2b; then ok windows; else not_ok windows "the program failed"; fi
-# With the series' patch to ib_core, an aborted region with a bound window stays, without a warning.
+# With the series' patch to ib_core, a region whose registration is aborted while a window is bound
+# stays, without a warning.
 if lostmr; then ok lostmr; else not_ok lostmr "the program failed"; fi
 exit $failed

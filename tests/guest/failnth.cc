@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Every allocation and copy the kernel does for a verb fails once, one after the other
-// (Documentation/fault-injection: fail-nth). The verb then says so with an errno and leaves nothing
-// behind, or has managed without; a destroy that failed works when it is tried again.
+// Makes every allocation and user copy that the kernel does for a verb fail once, one after the
+// other (Documentation/fault-injection: fail-nth). The verb must fail with an errno and leak
+// nothing, or succeed without it. A destroy that failed must succeed when repeated.
 //
-// usage: failnth [-d DEV] [-n N] [PATTERN...]; -n: the N-th alone. Prints ok / not ok lines. Needs
-// root and a kernel with FAULT_INJECTION, FAILSLAB and FAIL_PAGE_ALLOC: that of the lane debug.
+// usage: failnth [-d DEV] [-n N] [PATTERN...]; -n: only the N-th point. Prints ok / not ok lines.
+// Needs root and a kernel with FAULT_INJECTION, FAILSLAB and FAIL_PAGE_ALLOC, as in lane debug.
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
@@ -33,11 +33,11 @@
 namespace guest {
 namespace {
 
-constexpr int kMost = 5000;  // points of one verb: a bound on what does not end
+constexpr int kMost = 5000;  // points of one verb; bounds an endless loop
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kLarge = 8 << 20;  // its page list has two levels
+constexpr std::size_t kLarge = 8 << 20;  // needs a page list of two levels
 
-// Makes the n-th point at which this thread's kernel code can fail do so.
+// Makes the n-th point fail at which kernel code of this thread can fail.
 class Faults {
  public:
   Faults() : fd_(open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC)) {
@@ -46,12 +46,12 @@ class Faults {
     for (const char* kind : {"failslab", "fail_page_alloc"}) {
       set(debug + kind + "/ignore-gfp-wait", "N");
     }
-    // Pages of this program itself stay: what is tested is not how it dies.
+    // Spares this program's own pages: the test is not about how it dies.
     set(debug + "fail_page_alloc/ignore-gfp-highmem", "Y");
     for (const char* kind : {"failslab", "fail_page_alloc", "fail_usercopy"}) {
       set(debug + kind + "/verbose", "0");
     }
-    // What checks the use of DMA would end with the first allocation of its own that fails.
+    // DMA-API debugging would switch itself off when one of its own allocations fails.
     const auto [begin, end] = place_of("add_dma_entry");
     set(debug + "failslab/reject-start", begin);
     set(debug + "failslab/reject-end", end);
@@ -64,7 +64,8 @@ class Faults {
     const std::string text = std::to_string(n);
     if (pwrite(fd_, text.data(), text.size(), 0) < 0) fail_errno("fail-nth");
   }
-  // Whether it has happened. The look at it has points of its own, at which it may happen, too.
+  // Returns whether the fault was injected. The pread() and pwrite() have fault points of their
+  // own.
   [[nodiscard]] bool disarm() const {
     char left[16] = {};
     const bool happened = pread(fd_, left, sizeof(left) - 1, 0) > 0 && std::atoi(left) == 0;
@@ -75,7 +76,7 @@ class Faults {
   }
 
  private:
-  // Addresses at which a function of the kernel begins and the next one does.
+  // Returns the addresses of a kernel function and of the next symbol.
   static std::pair<std::string, std::string> place_of(const std::string& function) {
     std::ifstream symbols("/proc/kallsyms");
     std::vector<std::uint64_t> places;
@@ -103,7 +104,8 @@ class Faults {
   int fd_;
 };
 
-// before: without faults. act: the verb, with them; its errno. after: without, told act's errno.
+// before: prepares, without faults. act: calls the verb, with faults; returns an errno. after:
+// cleans up, without faults; gets the errno of act.
 struct Op {
   std::string name;
   std::function<void()> before;
@@ -111,7 +113,7 @@ struct Op {
   std::function<void(int err)> after;
 };
 
-// What a verb that returns a pointer says.
+// The errno of a verb that returns a pointer, which it stores in `out`.
 template <typename T>
 int made(T*& out, T* object) {
   out = object;
@@ -119,7 +121,7 @@ int made(T*& out, T* object) {
   return errno != 0 ? errno : -1;
 }
 
-// An operation that makes an object, and the one that destroys it.
+// Adds an operation that makes an object, and one that destroys it.
 template <typename T>
 void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*()> make,
                 std::function<int(T*)> destroy) {
@@ -142,8 +144,8 @@ void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*(
                  },
                  [held, destroy] { return destroy(*held); },
                  [held, destroy, destroy_now](int err) {
-                   // Core destroys and then cannot store its answer: the object is gone all the same,
-                   // which the count of objects tells.
+                   // EFAULT: the core destroyed the object but could not store its response. The
+                   // count of objects shows whether it is gone.
                    if (err == EFAULT) {
                      destroy(*held);
                    } else if (err != 0) {
@@ -152,7 +154,7 @@ void add_object(std::vector<Op>& ops, const std::string& name, std::function<T*(
                  }});
 }
 
-// What the operations work on; made without faults.
+// The objects that the operations use, created without faults.
 class Bench {
  public:
   explicit Bench(const std::string& device)
@@ -271,7 +273,7 @@ void Bench::add_memory(std::vector<Op>& ops) {
                    require(*mr != nullptr, "no MR");
                  },
                  [this, mr]() -> int {
-                   // A positive answer is an errno, a negative one says how much of the region is left.
+                   // A failure returns an IBV_REREG_MR_ERR_* value and sets errno.
                    errno = 0;
                    const int err = ibv_rereg_mr(*mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr,
                                                 area_, kLarge, 0);
@@ -334,8 +336,8 @@ void Bench::add_qps(std::vector<Op>& ops) {
     add_object<ibv_qp>(ops, std::string("qp-") + name,
                        [this, type = type] { return make_qp(type); }, ibv_destroy_qp);
   }
-  // Linux 7.2: create_xrc_qp_user() counts a use of the domain, and when an allocation of its
-  // own fails nobody takes the count back. The domain cannot be closed then, which is a WARNING.
+  // Linux 7.2: create_xrc_qp_user() takes a reference to the XRC domain and does not drop it when
+  // one of its allocations fails. Closing the domain then fails with a WARNING.
   std::erase_if(ops, [](const Op& op) { return op.name == "make-qp-xrc-recv"; });
   std::puts("ok failnth/make-qp-xrc-recv # SKIP ib_core keeps a use of the XRC domain when it runs out of memory");
   auto qp = std::make_shared<ibv_qp*>(nullptr);
@@ -409,9 +411,9 @@ std::vector<Op> Bench::ops() {
   return ops;
 }
 
-// One operation, from its first point to its last; only: that point alone, if not 0.
+// Runs an operation once for each fault point. only: just that point, if not 0.
 void run(const Op& op, const Faults& faults, const std::string& device, int only) {
-  // What is made once and stays, such as pages of tables, is made before the count.
+  // Objects that are created once and kept, such as table pages, must exist before the count.
   op.before();
   const int without = op.act();
   require(without == 0, "it fails without a fault: {}", errno_name(without));
@@ -433,7 +435,7 @@ void run(const Op& op, const Faults& faults, const std::string& device, int only
   }
   const std::string left = killer::difference(counts, killer::read_counts(device));
   require(left.empty(), "left behind: {}", left);
-  // A destroy that only closes a file has nothing that can fail.
+  // A destroy that only closes a file has no fault point.
   require(only != 0 || n > 2 || op.name.starts_with("destroy-"), "nothing was made to fail");
   std::printf("# %s: %d points, %d of them refused\n", op.name.c_str(), n - 2, failed);
 }

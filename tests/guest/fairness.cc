@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// fairness: what others' long messages do to a short one.
+// fairness: measures how the long messages of other QPs delay a short one.
 //
 //   fairness [-d DEV] [-g GID_INDEX] [-n QPS] [-m MIB] [-s SENDS]
 //
-// QPS QPs each keep an RDMA WRITE, then an RDMA READ, of MIB megabytes outstanding, while another QP
-// sends 8 bytes at a time. Reports the latency of the sends and the packets that the device sent
-// in between; asserts only what does not depend on time: that every request completes, and that the sends do not
-// wait for the long messages to end.
+// QPS QPs each keep an RDMA WRITE, then an RDMA READ, of MIB megabytes outstanding, while another
+// QP sends 8 bytes at a time. Reports the latency of the sends and the packets that the device sent
+// in between. Asserts only what does not depend on time: every request completes, and the sends do
+// not wait for the end of the long messages.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,15 +25,15 @@
 namespace guest {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{4} << 20;  // the memory behind it all, again and again
+constexpr std::size_t kPiece = std::size_t{4} << 20;  // the memory that is mapped repeatedly
 constexpr std::uint32_t kSmall = 8;
-// Sends that must be over before the first long message is: were they to wait for it, there would be one at most.
-// A machine whose time slices are long may not manage many more.
+// Sends that must complete before the first long message does. If they waited for it, only one
+// could. A machine with long time slices may not manage many more.
 constexpr unsigned kSoon = 3;
 
 using Clock = std::chrono::steady_clock;
 
-// A region as long as it likes over a small piece of memory.
+// A region of any length over a small piece of memory, mapped repeatedly.
 class Mirror {
  public:
   Mirror(ibv_pd* pd, std::size_t length) : length_(length) {
@@ -66,7 +66,7 @@ class Mirror {
   MrPtr mr_;
 };
 
-// Two QPs of this process, connected.
+// Two connected QPs of this process.
 struct Pair {
   explicit Pair(const Device& dev) {
     Connection how;
@@ -117,7 +117,7 @@ class Run {
 
   void idle() { report("idle", measure(options_.sends), 0); }
 
-  // False: something that does not depend on time went wrong.
+  // Returns false if one of the assertions failed.
   bool beside(ibv_wr_opcode opcode, const char* name) {
     opcode_ = opcode;
     long_done_ = 0;
@@ -149,7 +149,7 @@ class Run {
     if (const int err = post(pair.a.get(), Api::kPost, send)) fail("post of a long message: {}", errno_name(err));
     ++outstanding_;
   }
-  // Takes completions of long messages; each is followed by the next.
+  // Polls the long messages' CQs and replaces each completed message.
   void reap() {
     for (auto& pair : busy_) {
       ibv_wc wc{};
@@ -160,7 +160,7 @@ class Run {
       if (!stop_) start(*pair);
     }
   }
-  // Microseconds of each send, from its post to its completion at the receiver.
+  // Returns each send's latency in microseconds, from its post to its completion at the receiver.
   std::vector<double> measure(unsigned count) {
     std::vector<double> times;
     for (unsigned i = 0; i < count; ++i) {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# faults.sh: tests faults on demand, mostly of vm2's adapter, and their effects on its driver and on programs: rules and their
-# counts, lost commands, a failed device, link changes. micro tests faults of single packets.
+# faults.sh: tests fault injection, mostly in vm2's adapter, and its effects on the driver and on
+# programs: rules and their counts, lost commands, a failed device, link changes. micro tests faults
+# of single packets.
 set -u
 group=faults
 # shellcheck source=tests/guest/results.sh
@@ -21,7 +22,7 @@ refuses() { # TEXT ERROR
 	echo "$out"
 	[[ $out == *"$2"* ]]
 }
-pingpong() { # OPTION...: from here to vm2
+pingpong() { # OPTION...: from this machine to vm2
 	on2 "timeout 200 ibv_rc_pingpong -d tern0 -g \$(gid-index) $*" >"$log.server" 2>&1 &
 	local server=$!
 	on2 'wait-listen 18515'
@@ -73,8 +74,9 @@ check port-events until_true 30 on2 'grep -q PORT_ERR /run/watch && grep -q PORT
 on2 'cat /run/watch; kill $(cat /run/watch.pid)'
 check traffic-after-link pingpong -n 50
 
-# A lost command in each machine, at once because each takes half a minute. In vm1 only its caller fails, and the device
-# continues. In vm2 the command gave memory to the device: the driver stops the device, and a reset recovers it.
+# A lost command in each machine, at the same time because each takes half a minute. In vm1 only its
+# caller fails, and the device continues. In vm2 the command gave memory to the device: the driver
+# stops the device, and a reset recovers it.
 labctl faults vm1 'admin-drop opcode=query-counters nth=1'
 labctl faults vm2 'admin-drop opcode=create-mr nth=1'
 cat $hw/tx_rdma_packets >"$log.lost" 2>&1 &
@@ -90,7 +92,7 @@ check stopped-device-answers-nothing sh -c "! ssh vm2 'cat $hw/tx_rdma_packets'"
 check reset-brings-it-back reset_vm2
 check traffic-after-both pingpong -n 50
 
-# A fatal error, immediately and at a packet.
+# A fatal error: at once, then at a packet.
 labctl faults vm2 fatal
 check fatal-is-noticed until_true 30 sh -c "! ssh vm2 'cat $hw/tx_rdma_packets' 2>/dev/null"
 labctl faults vm2 -

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# health.sh: tests devlink's health reporter: a failed device is reported with its reason, recovers automatically or on request,
-# and then netdev and RDMA work. Runs in vm1.
+# health.sh: tests the devlink health reporter: a failed device is reported with its reason,
+# recovers automatically or on request, and netdev and RDMA work again. Runs in vm1.
 set -u
 group=health
 # shellcheck source=tests/guest/results.sh
@@ -24,14 +24,14 @@ objects_are_counted() {
 	tern-objects
 	[ "$(tern-objects | sed -n 's/^alive_qp //p')" -ge 1 ]
 }
-# Counters only: a gauge is no counter.
+# `rdma statistic` shows counters, no gauges.
 statistic_has_counters_only() {
 	local text
 	text=$(rdma statistic show link tern0/1)
 	echo "$text"
 	[[ $text == *tx_rdma_packets* ]] && ! [[ $text =~ alive_|dm_bytes|page_entries|parked_faults ]]
 }
-# No numbers of a device that is dead.
+# The counts of a dead device cannot be read.
 objects_cannot_be_read() {
 	local text
 	text=$(tern-objects 2>&1) && return 1
@@ -43,7 +43,7 @@ open_file_fails() { ! cat <&"$objects"; }
 count() { # error|recover
 	health show "pci/$pci" reporter fw_fatal | tr '\n' ' ' | sed -n "s/.* $1 \([0-9]*\).*/\1/p"
 }
-counts() { # ERRORS RECOVERIES since the test began, in the format of devlink
+counts() { # ERRORS RECOVERIES since the test began, in devlink's format
 	echo "error $((errors + $1)) recover $((recoveries + $2)) "
 }
 
@@ -88,7 +88,7 @@ check reset sh -c "echo 1 >/sys/bus/pci/devices/$pci/reset"
 check is-healthy-after-reset shows 'state healthy' "$(counts 3 2)"
 check works-after-reset works
 
-# While a program uses the device.
+# A failure while a program uses the device.
 check auto-recovery-goes-on set_reporter auto_recover true
 ib_write_bw -d tern0 -x "$(gid-index)" -F -D 600 -p 18600 >/dev/null 2>&1 &
 server=$!
@@ -101,7 +101,7 @@ kill -KILL $server $client 2>/dev/null
 wait
 check works-after-traffic works
 
-# The driver is unbound during recovery, and while a file in debugfs is open.
+# The driver is unbound during recovery and while a debugfs file is open.
 exec {objects}<"/sys/kernel/debug/tern/$pci/objects"
 check fails-before-removal fail_device
 check unbind sh -c "echo $pci >/sys/bus/pci/drivers/tern/unbind"

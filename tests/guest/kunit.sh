@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# kunit.sh: loads the drivers' KUnit modules and prints the result of each test. The debug lane's kernel has KUnit built in.
+# kunit.sh: loads the drivers' KUnit modules and prints the result of each test. The debug lane's
+# kernel has KUnit built in.
 . /tern/conf
 shopt -s nullglob
 suites=0
@@ -14,7 +15,8 @@ for ko in "/mnt/tern/$OUT"/tern*_test.ko; do
 	for suite in $(comm -13 <(echo "$before") <(ls /sys/kernel/debug/kunit)); do
 		suites=$((suites + 1))
 		results=/sys/kernel/debug/kunit/$suite/results
-		# KTAP: '    ok 1 tern_test_tag', '    not ok 2 ...', '    ok 3 name # SKIP why', the reasons in comments before it.
+		# KTAP: '    ok 1 tern_test_tag', '    not ok 2 ...', '    ok 3 name # SKIP why'. The
+		# reasons are in comments before the line.
 		awk -v suite="$suite" '
 			/^ +# .*EXPECT|^ +# .*ASSERT|^ +(Expected|[a-z_]+.* ==)/ { why = why " " $0 }
 			/^    (not )?ok [0-9]+ / {

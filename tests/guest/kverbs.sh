@@ -43,7 +43,7 @@ report unload
 tern-up
 report load-use
 
-# With memory decoding off the function reads as all ones, like one that was unplugged.
+# With memory decoding off, reads of the function return all ones, as after surprise removal.
 printf '\0\0' | dd of="$pci/config" bs=1 seek=4 conv=notrunc status=none
 sleep 3
 check dead-unload timeout 300 rmmod tern_ib

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# lab.sh: tests that the machines are as run-vm documents, and that tern's netdev carries TCP.
+# lab.sh: tests that the machines are as run-vm documents them, and that tern's netdev carries TCP.
 group=lab
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -13,7 +13,7 @@ transfer() {
 	nc -N 10.77.0.2 9001 </tmp/lab.data && wait
 	[ "$(sha256sum </tmp/lab.data)" = "$(ssh vm2 'sha256sum </tmp/lab.data')" ]
 }
-# BAR 4 has this size and an address, and is prefetchable 64-bit memory.
+# BAR 4 has the expected size and an address, and is prefetchable 64-bit memory.
 bar4() { # DEVICE BYTES
 	local start end flags
 	read -r start end flags < <(sed -n 5p "/sys/bus/pci/devices/$1/resource")

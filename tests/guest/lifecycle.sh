@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# lifecycle.sh: loads, unloads, kills, unbinds, resets: no object is left over, and dmesg stays clean.
-# Runs in vm1.
+# lifecycle.sh: tests load, unload, kill, unbind and reset: no object is left over, and dmesg stays
+# clean. Runs in vm1.
 set -u
 group=lifecycle
 # shellcheck source=tests/guest/results.sh

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Registrations whose answer cannot be stored: the kernel takes the region back. A process that
-// looks for the key meanwhile can have bound a window to it. The answer's page is a userfaultfd's,
-// so the kernel waits at that place for as long as the test likes.
+// Registrations whose response cannot be stored: the kernel destroys the region again. A process
+// that looks up the key before that can have bound a window to it. The response goes to a
+// userfaultfd page, so the kernel blocks there as long as the test wants.
 //
-// A region with a window cannot be taken back; it goes with the file. ib_core warns about that
-// unless the first patch of export/linux/rdma/series is applied, so windows are bound only under
-// a kernel that was built from the series: its tern_ib is no module out of tree.
+// A region with a bound window cannot be destroyed; it stays until the file is closed. ib_core
+// warns about that unless the first patch of export/linux/rdma/series is applied. So windows are
+// bound only under a kernel built from the series, in which tern_ib is no out-of-tree module.
 //
 // usage: lostmr [device]; prints ok / not ok lines. Needs root.
 
@@ -41,12 +41,12 @@ using guest::fail_errno;
 using guest::require;
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kLength = 3 * kPage;  // nobody else's region has it
+constexpr std::size_t kLength = 3 * kPage;  // no other region has this length
 constexpr int kAccess = guest::kAllAccess | IBV_ACCESS_MW_BIND;
 
 std::string device = "tern0";
 
-// A page that is not there; whoever touches it waits until it is gone altogether.
+// A page that blocks whoever accesses it, until it is unmapped and the access fails.
 class Trap {
  public:
   Trap() : fd_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))) {
@@ -88,7 +88,7 @@ class Trap {
   bool sprung_ = false;
 };
 
-// The key of the region with kLength bytes: "... rkey 0x100 lkey 0x100 mrlen 12288 ..."
+// Returns the key of the region of kLength bytes: "... rkey 0x100 lkey 0x100 mrlen 12288 ..."
 std::uint32_t find_key() {
   FILE* pipe = popen("rdma resource show mr", "r");
   require(pipe != nullptr, "cannot run rdma");
@@ -110,7 +110,7 @@ std::uint32_t find_key() {
   return found;
 }
 
-// What binds: a QP that is connected to itself, and a window, in a PD of their own.
+// A QP connected to itself, and a window to bind, in a PD of their own.
 struct Binder {
   explicit Binder(const guest::Device& dev) : cq(guest::create_cq(dev, 16)) {
     pd.reset(ibv_alloc_pd(dev.context()));
@@ -149,7 +149,7 @@ struct Binder {
   guest::MwPtr mw;
 };
 
-// Registers with the answer at `to`; the errno.
+// Registers a region, with the response at `to`. Returns an errno.
 using Register = std::function<int(const Binder& binder, void* to)>;
 
 int reg_mr(const Binder& binder, void* memory, void* to) {
@@ -187,7 +187,7 @@ int reg_dm_mr(const Binder& binder, const ibv_dm* dm, void* to) {
 
 std::int64_t count(const char* name) { return killer::read_counts(device).at(name); }
 
-// What the kernel gives back may take a moment.
+// Waits for these counts; the kernel frees objects a moment later.
 void require_counts(const killer::Counts& wanted) {
   killer::Counts now;
   for (int i = 0; i < 500; ++i) {
@@ -198,7 +198,7 @@ void require_counts(const killer::Counts& wanted) {
   fail("{}", killer::difference(wanted, now));
 }
 
-// Loses one registration, with a window bound to it or none.
+// Makes one registration fail late, after binding a window to the region if `bound`.
 void lose(Binder& binder, const Register& reg, void* address, bool bound) {
   Trap trap;
   int err = 0;
@@ -224,7 +224,7 @@ void lose(Binder& binder, const Register& reg, void* address, bool bound) {
   guest::require_err(err, EFAULT, "registration");
 }
 
-// The region stays when its windows are gone, and with it its PD: only the file ends them.
+// The region and its PD stay even after its windows are gone, until the file is closed.
 void end(Binder& binder) {
   guest::require_err(ibv_dealloc_pd(binder.pd.get()), EBUSY, "ibv_dealloc_pd under a window");
   binder.qp.reset();
@@ -235,7 +235,7 @@ void end(Binder& binder) {
   static_cast<void>(binder.pd.release());
 }
 
-// Whether tern_ib was built in the kernel's own tree.
+// Returns whether tern_ib was built in the kernel tree.
 bool in_tree() {
   FILE* taint = std::fopen("/sys/module/tern_ib/taint", "r");
   require(taint != nullptr, "tern_ib is not loaded");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// nosyscall: the data path makes no system call.
+// nosyscall: tests that the data path makes no system call.
 //
 //   nosyscall [-d DEV] [-g GID_INDEX] [-n COUNT] [-t SECONDS]
 //
-// A child connects QPs to each other, installs a seccomp filter that kills on every system call
-// but exit_group, and then posts and polls COUNT requests of each opcode through ibv_post_send
-// and ibv_wr_*(), checks every byte, arms CQs, binds and invalidates windows, copies to and from
-// device memory and drives QPs into errors. It reports through shared memory: it cannot even
-// print. Then "ok NAME" or "not ok NAME - why" for each part.
+// A child connects QPs to each other and installs a seccomp filter that kills it at any system call
+// but exit_group. Then it posts and polls COUNT requests of each opcode through ibv_post_send() and
+// ibv_wr_*(), checks every byte, arms CQs, binds and invalidates windows, copies to and from device
+// memory and drives QPs into errors. It reports through shared memory, since it cannot even print.
+// The parent prints "ok NAME" or "not ok NAME - why" for each part.
 #include <arpa/inet.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -35,12 +35,12 @@
 namespace guest {
 namespace {
 
-constexpr std::uint32_t kBatch = 16;      // requests a batch
-constexpr std::uint32_t kSlot = 64;       // bytes of a request's piece of memory
-constexpr int kCqEntries = 64;            // so that CQs go round thousands of times
+constexpr std::uint32_t kBatch = 16;      // requests per batch
+constexpr std::uint32_t kSlot = 64;       // bytes of memory per request
+constexpr int kCqEntries = 64;            // small, so that the CQs wrap thousands of times
 constexpr unsigned kSignaled = IBV_SEND_SIGNALED;
 constexpr unsigned kInline = IBV_SEND_INLINE;
-constexpr std::uint64_t kSpins = 400'000'000;  // polls without a completion: it will not come
+constexpr std::uint64_t kSpins = 400'000'000;  // polls until a completion counts as lost
 
 struct Op {
   const char* name;
@@ -68,7 +68,7 @@ constexpr std::size_t kNumMemories = std::size(kMemories);
 constexpr std::size_t kNumParts = kNumOps + kNumMemories + kNumErrors;
 constexpr std::uint32_t kDmLength = 4096;
 
-// What the child tells the parent.
+// Results, in memory shared by child and parent.
 struct Report {
   std::atomic<std::uint32_t> parts_done;
   std::atomic<std::uint64_t> posts;
@@ -79,7 +79,7 @@ struct Report {
 
 Report* report;
 
-// Ends the child; nothing else can be done under the filter.
+// Ends the child; the filter allows no other system call.
 [[noreturn]] void leave(int status) {
   ::syscall(SYS_exit_group, status);
   __builtin_unreachable();
@@ -145,7 +145,7 @@ MrPtr make_dm_mr(const Device& dev, ibv_dm* dm) {
   return mr;
 }
 
-// Two connected QPs of this process: a asks, b answers and receives.
+// Two connected QPs of this process: a is the requester, b responds and receives.
 struct Link {
   QpPtr a;
   QpPtr b;
@@ -178,7 +178,7 @@ class Machine {
   CqPtr make_send_cq();
   Link make_link();
 
-  // One batch of kBatch requests, from post to the last byte checked.
+  // One batch of kBatch requests, from the post to the check of the last byte.
   void batch(const Op& op, std::uint64_t number);
   void prepare(const Op& op, std::uint64_t number);
   void post_recvs(ibv_qp* qp, std::uint64_t wr_id, std::uint32_t length);
@@ -188,7 +188,7 @@ class Machine {
   void poll_recvs(const Op& op, std::uint64_t number);
   void verify(const Op& op, std::uint64_t number);
 
-  // One round of each kind of kMemories.
+  // One round of each kind in kMemories.
   void bind_type1(std::uint64_t number);
   void bind_type2(std::uint64_t number);
   void device_memory(std::uint64_t number);
@@ -229,7 +229,7 @@ class Machine {
   MrPtr dm_mr_;
   Link main_;
   std::array<Link, kNumErrors> errors_;
-  std::uint64_t counter_ = 0;  // what the memory of the atomics holds
+  std::uint64_t counter_ = 0;  // the expected value of the atomics' target
 };
 
 CqPtr Machine::make_send_cq() {
@@ -282,7 +282,7 @@ ibv_wc Machine::wait(ibv_cq* cq) {
   CHECK(false, "no completion on CQ %s", cq == send_cq_.get() ? "of sends" : "of receives");
 }
 
-// The same through the extended CQ's calls.
+// The same with the extended CQ's calls.
 ibv_wc Machine::wait_ex() {
   ibv_cq_ex* cq = reinterpret_cast<ibv_cq_ex*>(send_cq_.get());
   ibv_poll_cq_attr attr{};
@@ -305,7 +305,7 @@ ibv_wc Machine::wait_ex() {
   CHECK(false, "no completion on the extended CQ");
 }
 
-// Source with the batch's pattern, target with its complement.
+// Fills the source with the batch's pattern and the target with its complement.
 void Machine::prepare(const Op& op, std::uint64_t number) {
   const bool read = op.opcode == IBV_WR_RDMA_READ;
   const Memory& from = read ? there_ : here_;
@@ -343,7 +343,7 @@ void Machine::post_list(const Op& op, std::uint64_t number, bool all_signaled) {
     ibv_send_wr& wr = wrs[i];
     wr.wr_id = number * kBatch + i;
     wr.next = i + 1 < kBatch ? &wrs[i + 1] : nullptr;
-    // Two pieces, except for what an atomic can take.
+    // Two SGEs; an atomic below takes only one.
     sges[i][0] = here_.sge(at, bytes / 2);
     sges[i][1] = here_.sge(at + bytes / 2, bytes - bytes / 2);
     wr.sg_list = sges[i].data();
@@ -506,7 +506,7 @@ void Machine::expect(std::uint64_t wr_id, ibv_wc_opcode opcode, std::uint64_t nu
         static_cast<int>(wc.opcode));
 }
 
-// The other end writes the first slot here through a window.
+// The other end writes the first slot of this end through a window.
 void Machine::write_through(std::uint32_t rkey, std::uint64_t number) {
   for (std::uint32_t at = 0; at < kSlot; at++) {
     slot(there_, 0)[at] = pattern(number, 0, at);
@@ -580,7 +580,8 @@ void Machine::bind_type2(std::uint64_t number) {
   expect(number, IBV_WC_LOCAL_INV, number);
 }
 
-// From the CPU to device memory, from there to the other end, back to other device memory.
+// Data goes from the CPU to device memory, to the other end, and back to another part of device
+// memory.
 void Machine::device_memory(std::uint64_t number) {
   std::array<std::byte, kSlot> data{};
   for (std::uint32_t at = 0; at < kSlot; at++) {
@@ -622,7 +623,7 @@ void Machine::atomic_write(std::uint64_t number) {
   CHECK(there_.load64(8) == value, "memory holds %#lx, not %#lx", there_.load64(8), value);
 }
 
-// Behind a WRITE that completes without a word, of its bytes or of all.
+// A FLUSH after an unsignaled WRITE, alternately of its range and of the whole region.
 void Machine::flush(std::uint64_t number) {
   ibv_qp_ex* qpx = ibv_qp_to_qp_ex(main_.a.get());
   for (std::uint32_t at = 0; at < kSlot; at++) {
@@ -659,7 +660,7 @@ void Machine::run_memory(std::size_t part, std::size_t kind, std::uint64_t count
   }
 }
 
-// One bad request among good ones, then posts to both queues of QPs in error.
+// One bad request among good ones, then posts to both queues of a QP in the error state.
 void Machine::run_error(std::size_t part, std::size_t kind) {
   const Link& link = errors_[kind];
   constexpr std::uint32_t kBad = 5;
@@ -701,7 +702,8 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
       CHECK(wc.status == want && wc.wr_id == i, "%s, round %u: request %u is %lu, %s",
             kErrors[kind], round, i, wc.wr_id, ibv_wc_status_str(wc.status));
     }
-    // Receives that come to a QP in error are flushed: only a kick tells the device of them.
+    // Receives posted to a QP in error are flushed too; only a doorbell tells the device about
+    // them.
     post_recvs(link.a.get(), 100, 4);
     for (std::uint32_t i = 0; i < kBatch; i++) {
       ibv_wc wc = wait(recv_cq_.get());
@@ -745,7 +747,7 @@ const char* part_name(std::size_t part) {
   return part < kNumMemories ? kMemories[part] : kErrors[part - kNumMemories];
 }
 
-// Status of the child, or a made-up SIGALRM when it takes longer than seconds.
+// Returns the child's wait status, or SIGALRM if it ran longer than `seconds` and was killed.
 int reap(pid_t child, unsigned seconds) {
   int status = 0;
   for (unsigned tenths = 0; tenths < seconds * 10; tenths++) {
@@ -759,7 +761,7 @@ int reap(pid_t child, unsigned seconds) {
   return SIGALRM;
 }
 
-// The filter does kill: a test that could not fail would show nothing.
+// Checks that the filter does kill; otherwise the test could not fail.
 bool filter_kills() {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# nvme.sh: vm2 exports a disk in memory with nvmet-rdma, and vm1 has a file system on it through nvme-rdma. Tests kernel verbs,
-# the connection manager and fast registration as a storage driver uses them.
+# nvme.sh: vm2 exports a disk in memory with nvmet-rdma, and vm1 uses it with a file system through
+# nvme-rdma. Tests kernel verbs, the connection manager and fast registration as a storage driver
+# uses them.
 set -u
 nqn=nqn.2014-08.org.nvmexpress:tern-test
 host=(--hostnqn=nqn.2014-08.org.nvmexpress:uuid:7e177e17-0000-4000-8000-000000000001
@@ -89,7 +90,7 @@ random_4k() {
 		return 1
 	}
 }
-# Whether vm2 finds the file on the disk, which must not be open elsewhere.
+# Checks that vm2 finds the file on the disk, which must not be open elsewhere.
 target_has_it() {
 	[ "$(on2 'ns=$(echo /sys/kernel/config/nvmet/subsystems/*/namespaces/1) loop=$(cat /run/nvme.loop)
 		echo 0 >$ns/enable
@@ -98,7 +99,7 @@ target_has_it() {
 		umount /run/nvme.mnt
 		echo 1 >$ns/enable')" = "$sum" ]
 }
-# The raw disk, with large requests and the other address family.
+# The raw disk, with large requests and over IPv6.
 raw_v6() {
 	local sum2
 	connect fd77::2 && disk=$(find_disk) || return
@@ -118,7 +119,8 @@ disk=
 check export export_disk 10.77.0.2 ipv4 1
 if check connect connect 10.77.0.2; then
 	check first-disconnect disconnect
-	# Count from here on: ib_core keeps the CQs that storage drivers share until the RDMA device is removed.
+	# Count from here on: ib_core keeps the CQs that it shares among storage drivers until the
+	# RDMA device is removed.
 	before1=$(objects vm1) before2=$(objects vm2)
 	check connect-again connect 10.77.0.2
 	disk=$(find_disk)

@@ -117,7 +117,8 @@ perftest_others() {
 	not_ok gid "$dev has no IPv4 GID"
 	exit 1
 }
-# A timeout of 4 s: under load the peer may wait for a processor longer than perftest's default.
+# An ACK timeout of 4 s: under load the peer may wait for a processor longer than perftest's default
+# timeout.
 common="-d $dev -x $gid -F -u 18"
 for w in "${@:-loopback}"; do
 	part=${w#loopback-}

@@ -18,12 +18,12 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEVICE = "tern0"
-MODULE_TIMEOUT = 1200  # seconds, bounds a hang
+MODULE_TIMEOUT = 1200  # seconds; bounds a hang
 PATIENCE = 10  # the tests' time limits assume a fast machine
 
 
 def ipv4_gid_index():
-    """Index of the first IPv4 GID, which every lane has."""
+    """Returns the index of the first IPv4 GID, which every lane has."""
     gids = f"/sys/class/infiniband/{DEVICE}/ports/1/gids"
     for index in sorted(os.listdir(gids), key=int):
         with open(os.path.join(gids, index)) as f:
@@ -129,7 +129,7 @@ def read_expectation(path):
 
 
 def judge(expected, results):
-    """(verdict, name, outcome, note) of each test that is expected or was run."""
+    """Yields (verdict, name, outcome, note) for each test that is expected or was run."""
     for name in sorted(expected.keys() | results.keys()):
         outcome, detail = results.get(name, ("missing", ""))
         want, reason = expected.get(name, ("unknown", ""))

@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rdma_core_write.sh: runs rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which sends commands to the kernel by
-# write() where it can. Runs in vm1.
+# rdma_core_write.sh: runs rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which
+# sends commands by write() where it can. Runs in vm1.
 set -u
 . /tern/conf
 library=/mnt/tern/$OUT/write
 
-written() { # LIBRARY-PATH: counts the commands of a client, which creates its objects before it misses its server
+# written LIBRARY-PATH: counts the commands of a client, which creates its objects before it finds
+# that it has no server.
+written() {
 	LD_LIBRARY_PATH=$1 strace -f -y -e trace=write,ioctl -o /run/written ibv_rc_pingpong -d tern0 -g "$(gid-index)" 127.0.0.1 >/dev/null 2>&1
 	grep -c 'write([0-9]*</dev/infiniband/uverbs' /run/written
 }
@@ -17,7 +19,7 @@ else
 	echo "not ok rdma-core-write/by-write - $with commands use write(), $without with the distribution's library"
 	exit 1
 fi
-# Impossible by write() with any driver.
+# These tests cannot pass by write() with any driver.
 sed -e 's/^\(tests.test_device.DMTest.test_multi_process_alloc_dm\) .*/\1 fail the kernel takes write() only from the process that opened the file (ib_safe_file_access)/' \
 	-e 's/^\(tests.test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write\) .*/\1 fail libibverbs makes the CQ of an imported context by ioctl() alone/' \
 	"$(dirname "$(command -v rdma_core.py)")/rdma_core.expect" >/run/rdma_core_write.expect

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# reload.sh: unloads and loads both modules 50 times: idle, right after a kill, under a running process, before the driver has
-# settled. No object is left over, and dmesg stays clean. Runs in vm1.
+# reload.sh: unloads and loads both modules 50 times: idle, right after a kill, under a running
+# process, and right after a load. No object is left over, and dmesg stays clean. Runs in vm1.
 #
 #   reload.sh [ROUNDS [traffic]]   traffic: each round under a running process with traffic
 set -u
@@ -28,7 +28,7 @@ settled() { # waits, because objects of a killed process and of the core change 
 	diff <(echo "$baseline") <(objects 2>&1) | grep '^[<>]' | tr '\n' ' '
 	return 1
 }
-start_victim() { # a process that uses everything of the device, and may fork, until it is killed
+start_victim() { # starts a process that uses every kind of object, and may fork, until it is killed
 	setsid killer --victim "$1" &
 	victim=$!
 	sleep 0.3
@@ -38,7 +38,7 @@ kill_victim() { kill -KILL "$victim"; }
 bury_victim() {
 	kill -KILL -- "-$victim" 2>/dev/null
 	wait "$victim" 2>/dev/null
-	[ $? = 137 ] # it was killed, and had not ended before
+	[ $? = 137 ] # it was killed, and did not end before
 }
 unload() { rmmod tern_ib && rmmod tern; }
 

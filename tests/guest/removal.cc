@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// removal: a process whose adapter vanishes. It has every kind of object, and work in flight; says
-// "ready", and then what it sees: the event of a device that failed, verbs that fail with EIO
-// instead of hanging, and objects that go one by one. What it prints are result lines.
+// removal: a process whose adapter vanishes. It connects two QPs, does one WRITE and prints
+// "ready". Then it waits for IBV_EVENT_DEVICE_FATAL and checks that verbs fail with EIO or ENODEV
+// instead of hanging, that posting and polling still work, and that all objects can be destroyed.
+// Prints result lines.
 //
-//   removal NAME [FILE]   FILE: it waits for that before it destroys what it has
+//   removal NAME [FILE]   FILE: wait until it exists before destroying the objects
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ namespace guest {
 namespace {
 
 constexpr int kEventMs = 60000;
-constexpr unsigned kLimit = 240;  // seconds: a bound on what hangs
+constexpr unsigned kLimit = 240;  // seconds; bounds a hang
 constexpr std::uint32_t kLength = 32 * 1024;
 
 void say(const std::string& name, const char* what, const std::string& why) {
@@ -33,7 +34,7 @@ void say(const std::string& name, const char* what, const std::string& why) {
   std::fflush(stdout);
 }
 
-// "" when making an object failed with the errno that a dead device has.
+// Returns "" if creating an object failed with an errno of a dead device.
 std::string refused(const char* verb, const void* made) {
   if (made != nullptr) {
     return std::string(verb) + " works; ";
@@ -56,7 +57,7 @@ std::string verbs_fail(const Device& dev, const Session& session) {
   return why;
 }
 
-// Posting and polling touch memory alone, and a doorbell that nobody hears.
+// Posting and polling only touch memory and ring a doorbell, which goes nowhere.
 std::string queues_live(const Session& session, const Send& send) {
   for (int i = 0; i < 8; i++) {
     const int err = post(session.qp(), Api::kPost, send);

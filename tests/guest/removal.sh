@@ -22,7 +22,7 @@ start() {
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
 	until_true 60 grep -qs ready "$log.watch"
 }
-# The watcher ends by itself, and fails if one of its results does.
+# The watcher ends by itself; finish fails if one of its results is not ok.
 finish() {
 	touch /run/removal.go
 	wait $watcher

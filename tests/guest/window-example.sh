@@ -13,7 +13,7 @@ client=$?
 wait $server
 server=$?
 
-says() { # NAME END STATUS LINE...: the program of that end has succeeded and printed each line
+says() { # NAME END STATUS LINE...: that end's program succeeded and printed each line
 	local name=$1 end=$2 status=$3 line
 	shift 3
 	for line; do

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Sends the driver requests that no provider would: too short, too long, with reserved bits, sizes
-// that do not fit together, buffers that are not there; first by a table with the errno of each,
-// then at random. Nothing crashes, nothing stays behind, and what is right still works.
+// Sends the driver requests that no provider would send: too short, too long, with reserved bits
+// set, with inconsistent sizes, with unmapped buffers. A table gives each bad request and its
+// errno; random requests follow. Nothing may crash or leak, and valid requests must still succeed.
 //
 // usage: badudata [--seed N] [--calls N]; prints ok / not ok lines.
 
@@ -35,16 +35,17 @@ namespace {
 
 constexpr const char* kDevice = "tern0";
 constexpr std::size_t kArena = 64 * kPage;
-constexpr std::size_t kRecords = 60 * kPage;  // where the records are
+constexpr std::size_t kRecords = 60 * kPage;  // offset of the doorbell records
 
-// A request of which parts are changed by name. The kernel's structures end in an array without
-// length, which C++ does not know.
+// A request whose fields the cases change by name. The kernel's structures end in a flexible array
+// member, which ISO C++ lacks.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 template <typename Core, typename Driver>
 struct Typed {
   Driver driver{};
-  std::size_t driver_bytes = sizeof(Driver);  // how much of it is sent; beyond it, tail
+  // Number of bytes to send; those beyond the structure are `tail`.
+  std::size_t driver_bytes = sizeof(Driver);
   std::uint8_t tail = 0;
 
   [[nodiscard]] Request request(std::uint32_t command, std::size_t core_response,
@@ -70,7 +71,7 @@ using ModifySrq = Typed<ib_uverbs_modify_srq, tern_ureq_modify_srq>;
 
 constexpr std::uint64_t rounded(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// What the requests need: memory, a PD, a CQ.
+// The objects that the requests refer to: memory, a PD, a CQ.
 class Bench {
  public:
   explicit Bench(const std::string& path) : verbs(path) {
@@ -191,7 +192,7 @@ void run_table(Bench& bench, const std::string& verb, const R& good,
   run_table<R>(verb, good, cases, [&](const R& r) { return bench.verbs.call(Bench::send(r)); });
 }
 
-// The buffer and the length of the request: the same for every verb.
+// Bad buffers and lengths, which every verb must refuse.
 template <typename R>
 std::vector<Case<R>> common([[maybe_unused]] const Bench& bench) {
   return {
@@ -213,7 +214,7 @@ std::vector<Case<R>> common([[maybe_unused]] const Bench& bench) {
   };
 }
 
-// A record is aligned to its size, in memory that can be written.
+// A record must be aligned to its size and lie in writable memory.
 template <typename R>
 std::vector<Case<R>> record(const Bench& bench, std::uint64_t size) {
   return {
@@ -329,7 +330,8 @@ void srq_tables(Bench& bench) {
            }));
 }
 
-// Commands without a request of the driver's; what is zero may be a handle or an index.
+// Commands without a driver part; one in eight gets one all the same. Zeroed fields serve as
+// handles and indices.
 Request bare(killer::Random& random) {
   struct Bare {
     std::uint32_t command;
@@ -362,7 +364,8 @@ Request bare(killer::Random& random) {
   return request;
 }
 
-// Changes some bytes of a request, but not where its answer goes.
+// Changes up to 3 bytes of a request from offset `from` on; the bytes before it hold the response
+// address.
 void spoil(killer::Random& random, std::vector<std::byte>& bytes, std::size_t from) {
   if (bytes.size() <= from) return;
   constexpr std::uint8_t values[] = {0, 1, 2, 3, 4, 5, 7, 8, 31, 32, 63, 64, 127, 128, 254, 255};

@@ -92,11 +92,11 @@ class Bench {
   void* read_only_;
 };
 
-// Both end in an array without length, which C++ does not know.
+// Both core structures end in a flexible array member, which ISO C++ lacks.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
 struct AllocMw {
-  std::uint64_t driver = 0;  // sent unless it is 0: the driver wants none
+  std::uint64_t driver = 0;  // 0: no driver part, as the driver expects
 
   [[nodiscard]] Request request() const {
     Request r{.command = IB_USER_VERBS_CMD_ALLOC_MW};
@@ -148,7 +148,7 @@ void windows(Bench& bench) {
   }
 }
 
-// Memory, PD and rights of a region at once are right; each row spoils one thing.
+// A call may change translation, PD and access at once; each row makes one of them invalid.
 void regions(Bench& bench) {
   const std::function<int(const Rereg&)> call = [&](const Rereg& r) {
     return bench.verbs.call(r.request());
@@ -196,7 +196,7 @@ void regions(Bench& bench) {
       },
       call);
 
-  // Memory that was pinned for reading is pinned anew with its translation only.
+  // A region that was pinned read-only becomes writable only together with a new translation.
   Rereg write;
   write.core.mr_handle = bench.reg_mr(bench.arena(), 0);
   write.core.flags = kAccess;
@@ -210,7 +210,7 @@ void regions(Bench& bench) {
          std::string(std::strerror(err_access)) + ", " + std::strerror(err_write));
 }
 
-// What UVERBS_METHOD_REG_MR registers; the headers of older kernels do not know it.
+// Registers memory by UVERBS_METHOD_REG_MR, which older kernel headers do not define.
 int reg_mr_by_ioctl(Bench& bench, std::uint64_t start, std::uint64_t length, std::uint64_t iova,
                     std::uint32_t& handle) {
   constexpr std::uint16_t kRegMr = 5;
@@ -231,7 +231,7 @@ int reg_mr_by_ioctl(Bench& bench, std::uint64_t start, std::uint64_t length, std
   return err;
 }
 
-// The core tells an importer of a region what the driver has noted.
+// QUERY_MR returns the length and IOVA that the driver has stored in the ib_mr.
 void region_attributes(Bench& bench) {
   std::uint32_t handle = 0;
   const std::uint64_t iova = 0x10000000 + 64;
@@ -260,7 +260,7 @@ struct AllocDm {
   std::uint64_t length = 0;
   std::uint32_t alignment = 0;
   tern_uresp_alloc_dm* to = nullptr;
-  std::size_t to_bytes = sizeof(tern_uresp_alloc_dm);  // 0: no place for the answer
+  std::size_t to_bytes = sizeof(tern_uresp_alloc_dm);  // 0: no response buffer
 
   [[nodiscard]] Method method() const {
     Method m{.object = UVERBS_OBJECT_DM, .method = UVERBS_METHOD_DM_ALLOC};
@@ -472,7 +472,7 @@ std::int64_t dm_bytes(const std::string& device) {
   return killer::read_counts(device).at("dm_bytes");
 }
 
-// What is freed under a mapping is nobody else's before the mapping is gone.
+// Device memory that is freed while mapped is not reused before its last mapping is gone.
 void mappings(Bench& bench, const std::string& device) {
   const std::int64_t before = dm_bytes(device);
   Dm first(bench, kLength);

@@ -5,7 +5,7 @@
 
 namespace badudata {
 
-// Windows, changes of regions and device memory of the device at `path`.
+// Tests memory windows, reregistration and device memory of the device at `path`.
 void memory_tables(const std::string& path, const std::string& device);
 
 }  // namespace badudata

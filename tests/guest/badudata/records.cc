@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::uint64_t kRecord = 64;
 
-// A ring of one page at 0, pages of records behind it.
+// Page 0 is the ring; the pages behind it hold records.
 class Arena {
  public:
   static constexpr std::size_t kPages = 4;
@@ -58,7 +58,7 @@ class Cqs {
  public:
   explicit Cqs(const std::string& path) : verbs_(path) {}
 
-  // The handle of a CQ with a ring of one page, 0 and errno in `err` without one.
+  // Creates a CQ with a ring of one page. Returns its handle, or 0 with the errno in `err`.
   std::uint32_t create(std::uint64_t ring, std::uint64_t record) {
     Request r{.command = IB_USER_VERBS_CMD_CREATE_CQ};
     ib_uverbs_create_cq core = {};
@@ -76,7 +76,8 @@ class Cqs {
     err = verbs_.call(r);
     return err == 0 ? verbs_.response<ib_uverbs_create_cq_resp>().cq_handle : 0;
   }
-  // The same by ioctl(): a child may not write() to a file that its parent opened.
+  // The same by ioctl(): uverbs refuses write() from a process other than the one that opened the
+  // file.
   void create_by_ioctl(std::uint64_t ring, std::uint64_t record) {
     const tern_ureq_create_cq driver = {.buf_addr = ring,
                                         .buf_len = kPage,
@@ -110,12 +111,12 @@ class Cqs {
   Uverbs verbs_;
 };
 
-// Pages that are pinned, whoever is charged for them.
+// Pages that the driver has pinned, whichever process they are charged to.
 std::int64_t pinned(const std::string& device) {
   return killer::read_counts(device).at("pinned_pages");
 }
 
-// What the kernel gives back may take a moment.
+// Waits for a pin count; the kernel may release pages a moment after the call.
 bool settles(const std::string& device, std::int64_t wanted) {
   for (int i = 0; i < 250; ++i) {
     if (pinned(device) == wanted) return true;
@@ -130,7 +131,7 @@ std::string counts(const std::string& device, std::int64_t charged_before,
          std::to_string(pinned(device) - pinned_before) + " pinned";
 }
 
-// 64 CQs have their records in one page and one ring each pins; the last to go unpins the page.
+// 64 CQs share one page of records; each pins its ring. The page is unpinned with the last CQ.
 void shared_page(const std::string& path, const std::string& device) {
   const Arena arena;
   const std::int64_t charged_before = charged_pages();
@@ -160,7 +161,7 @@ void shared_page(const std::string& path, const std::string& device) {
          counts(device, charged_before, pinned_before));
 }
 
-// A record whose page goes away, and another page in its place.
+// The page of a record in use is unmapped and another page is mapped in its place.
 void unmapped_page(const std::string& path, const std::string& device) {
   Arena arena;
   const std::int64_t charged_before = charged_pages();
@@ -184,7 +185,7 @@ void unmapped_page(const std::string& path, const std::string& device) {
          "pages-mapped-anew-are-unpinned", counts(device, charged_before, pinned_before));
 }
 
-// A child has the file and the addresses, but memory of its own.
+// A child inherits the file and the addresses but has its own memory.
 void forked(const std::string& path, const std::string& device) {
   const Arena arena;
   const std::int64_t charged_before = charged_pages();

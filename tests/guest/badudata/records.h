@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Pages of doorbell records: pinned once for all records in them, for as long as one is in use.
+// Tests of doorbell record pages: a page is pinned once for all its records, and stays pinned as
+// long as one of them is in use.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace badudata {
 
-// Pages that this process has pinned, as the limit of locked memory counts them.
+// Pages that this process has pinned, as charged to RLIMIT_MEMLOCK (VmPin).
 std::int64_t charged_pages();
 
 void record_tests(const std::string& path, const std::string& device);

@@ -39,7 +39,7 @@ Method& Method::value(unsigned id, std::size_t bytes, std::uint64_t value) {
 }
 
 int call(int fd, Method& method) {
-  // The header's array has no length, which C++ does not know.
+  // The header ends in a flexible array member, which ISO C++ lacks.
   constexpr std::size_t kHeader = offsetof(ib_uverbs_ioctl_hdr, attrs);
   const std::size_t attrs = method.attrs.size() * sizeof(ib_uverbs_attr);
   std::vector<std::uint64_t> words((kHeader + attrs + 7) / 8);

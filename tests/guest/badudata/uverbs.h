@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// An open device by its file alone, requests to it, and tables of requests that are refused.
+// Raw uverbs requests on an open device file, and tables of requests that must be refused.
 #pragma once
 
 #include <rdma/ib_user_verbs.h>
@@ -18,7 +18,7 @@ inline constexpr std::size_t kPage = 4096;
 
 // Prints a result line.
 void report(bool ok, const std::string& name, const std::string& why = "");
-// Results so far that were not ok.
+// Returns the number of failed results so far.
 int failures();
 
 template <typename T>
@@ -27,7 +27,7 @@ void append(std::vector<std::byte>& to, const T& value) {
   to.insert(to.end(), bytes, bytes + sizeof(T));
 }
 
-// A command of the write() interface: the core's part, then the driver's.
+// A command of the write() interface: the core's structure, then the driver's.
 struct Request {
   std::uint32_t command = 0;
   std::vector<std::byte> core{};
@@ -36,22 +36,22 @@ struct Request {
   std::size_t driver_response = 0;
 };
 
-// A method of the ioctl() interface. Handles that it makes stand in the attributes afterwards.
+// A method of the ioctl() interface. After a call, `attrs` holds the handles it has created.
 struct Method {
   std::uint16_t object = 0;
   std::uint16_t method = 0;
   std::vector<ib_uverbs_attr> attrs{};
 
-  // A handle, or a value of up to 8 bytes.
+  // Appends a handle, or a value of up to 8 bytes.
   Method& value(unsigned id, std::size_t bytes, std::uint64_t value);
   Method& handle(unsigned id, std::uint32_t handle) { return value(id, 0, handle); }
-  // Where an answer goes.
+  // Appends an output attribute: the kernel writes the response to `to`.
   Method& out(unsigned id, std::size_t bytes, void* to) {
     return value(id, bytes, reinterpret_cast<std::uint64_t>(to));
   }
 };
 
-// errno of a method called on an open device's file, 0 for success.
+// Calls a method on an open device file. Returns 0 or an errno.
 int call(int fd, Method& method);
 
 class Uverbs {
@@ -61,7 +61,7 @@ class Uverbs {
   Uverbs& operator=(const Uverbs&) = delete;
   ~Uverbs();
 
-  // errno, 0 for success.
+  // Returns 0 or an errno.
   int call(const Request& request);
   int call(Method& method) { return badudata::call(fd_, method); }
   [[nodiscard]] int fd() const { return fd_; }
@@ -79,7 +79,7 @@ class Uverbs {
   std::vector<std::byte> response_;
 };
 
-// The character device of an RDMA device, by sysfs.
+// Returns the path of an RDMA device's character device, found in sysfs.
 std::string uverbs_path(const std::string& device);
 
 template <typename R>
@@ -89,7 +89,8 @@ struct Case {
   int err;
 };
 
-// `call` sends a request and gives its errno. The good one works after all bad ones.
+// Sends each bad request, then the good one, which must succeed. `call` sends a request and returns
+// its errno.
 template <typename R>
 void run_table(const std::string& verb, const R& good, const std::vector<Case<R>>& cases,
                const std::function<int(const R&)>& call) {

@@ -33,7 +33,7 @@ std::array<int, 2> make_pair() {
   return fds;
 }
 
-// Space for one file.
+// Ancillary data with room for one file descriptor.
 union Control {
   cmsghdr header;
   std::array<char, CMSG_SPACE(sizeof(int))> bytes;

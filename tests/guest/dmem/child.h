@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A process of a test's own that is talked to, and may be killed at any moment.
+// A child process that exchanges messages with a test and can be killed at any moment.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace guest {
 
 using Words = std::array<std::uint64_t, 8>;
 
-// One side of the conversation between a process and its parent.
+// One end of the socket between a process and its parent.
 class Talk {
  public:
   explicit Talk(int fd) : fd_(fd) {}
@@ -22,11 +22,11 @@ class Talk {
   ~Talk();
 
   void tell(const Words& words = {}) const;
-  // What the other side tells; its failure is one here, and so is its silence.
+  // Receives a message. Throws if the other end reports a failure, has gone, or stays silent.
   [[nodiscard]] Words hear() const;
   void wait() const { static_cast<void>(hear()); }
   void tell_failure(const std::string& why) const;
-  // A file of this process for the other one.
+  // Passes an open file to the other process.
   void give(int file) const;
   [[nodiscard]] int take() const;
 
@@ -36,18 +36,18 @@ class Talk {
 
 class Child {
  public:
-  // The body runs in a new process, which ends with it.
+  // Forks a process that runs `body` and exits.
   explicit Child(const std::function<void(const Talk&)>& body);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   ~Child();
 
   [[nodiscard]] const Talk& talk() const { return talk_; }
-  // Tells, and hears the answer.
+  // Sends a message and receives the answer.
   [[nodiscard]] Words ask(const Words& words = {}) const;
-  // SIGKILL, and until it is gone.
+  // Sends SIGKILL and reaps the process.
   void kill();
-  // Until the body has ended; a failure of it is one here.
+  // Waits until `body` has returned. Throws if it failed.
   void finish();
 
  private:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// devmem: device memory as ibv_alloc_dm(3) has it.
+// devmem: tests device memory as ibv_alloc_dm(3) describes it.
 //
-//   devmem [-d DEV] [-g GID_INDEX] [-m BYTES] [PATTERN...]   both ends here
+//   devmem [-d DEV] [-g GID_INDEX] [-m BYTES] [PATTERN...]   both ends on this machine
 //   devmem ... -c HOST [-p PORT]                             the far end on HOST
-//   devmem -s [-p PORT] [-d DEV] [-g GID_INDEX]              be that far end for one client
-//   devmem -b                                                the device has neither windows nor
-//   device memory
+//   devmem -s [-p PORT] [-d DEV] [-g GID_INDEX]              serve as far end for one client
+//   devmem -b                                                test a device that has neither windows
+//                                                            nor device memory
 //
-// -m: what max_dm_size must be. Prints "ok devmem/NAME" or "not ok devmem/NAME - why" for each
+// -m: the expected max_dm_size. Prints "ok devmem/NAME" or "not ok devmem/NAME - why" for each
 // test.
 #include "devmem.h"
 

@@ -12,17 +12,17 @@ namespace guest {
 
 struct Env {
   const Device& dev;
-  Wire* wire;              // nullptr with a device that has no device memory
+  Wire* wire;              // nullptr if the device has no device memory
   std::uint64_t size;      // max_dm_size
-  std::uint64_t expected;  // what the device was given, 0: unknown
+  std::uint64_t expected;  // the size configured for the device; 0: unknown
   bool across;             // the far end is on another machine
 };
 
-// What one process asks of its allocations and regions.
+// Allocations and regions of one process.
 std::vector<Named> api_tests(const Env& env);
 // Requests of every type from, to and between both kinds of memory.
 std::vector<Named> data_tests(const Env& env);
-// What keeps a request inside of its region, and what the CPU and the device see of each other.
+// Bounds of regions, and ordering between CPU and device accesses.
 std::vector<Named> bounds_tests(const Env& env);
 // A device with neither windows nor device memory.
 std::vector<Named> bare_tests(const Env& env);

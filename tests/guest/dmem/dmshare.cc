@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// dmshare: device memory of several processes: what keeps it apart, how it is shared, and that all
-// of it comes back whoever dies.
+// dmshare: tests device memory of several processes: isolation, sharing, and release after any of
+// them dies.
 //
 //   dmshare [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
-// Prints "ok dmshare/NAME" or "not ok dmshare/NAME - why" for each test. After each the device's
-// objects and the kernel's pins must be what they were before.
+// Prints "ok dmshare/NAME" or "not ok dmshare/NAME - why" for each test. After each test the
+// device's object counts and the kernel's pin counts must be the same as before.
 #include "dmshare.h"
 
 #include <sys/mman.h>
@@ -65,7 +65,7 @@ std::byte* map_again(const Device& dev, std::uint64_t offset, std::uint64_t leng
 
 namespace {
 
-// Nothing is left of a test: the counts come back to what they were.
+// Runs a test and checks that it leaks nothing: the counts return to their values before it.
 void sealed(const Where& where, const Named& test) {
   const killer::Counts before = killer::read_counts(where.device);
   test.run();
@@ -78,7 +78,8 @@ void sealed(const Where& where, const Named& test) {
   require(now == before, "left behind: {}", killer::difference(before, now));
 }
 
-// The first user of a device leaves caches behind that stay, the first that is killed, too.
+// The first process that uses the device, and the first one that is killed, leave caches behind for
+// good.
 void warm_up(Where& where) {
   for (int i = 0; i < 2; i++) {
     Child child([&where](const Talk& talk) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One end of a connection: a QP of any type with memory of both kinds.
+// One end of a connection: a QP of any type with host and device memory.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 
 namespace guest {
 
-// What the UD payload of a receive has in front of it.
+// Bytes that precede the payload in a UD receive buffer.
 constexpr std::uint32_t kGrh = 40;
 
 struct EndSpec {
-  ibv_qp_type type = IBV_QPT_RC;  // of the end that asks
-  bool answers = false;           // the end that is asked: for XRC another type of QP
-  bool srq = false;               // receives come from an SRQ; with XRC always
+  ibv_qp_type type = IBV_QPT_RC;  // QP type of the requester
+  bool answers = false;           // this end is the responder: with XRC, an XRC_RECV QP
+  bool srq = false;               // receives come from an SRQ; always so with XRC
   std::uint64_t length = 64 * 1024;
-  int access = kAllAccess;  // of the regions
-  Part part{};              // of the device memory
+  int access = kAllAccess;  // access rights of the regions
+  Part part{};              // part of the device memory that the region covers
 };
 
-// A piece of the memory of an end.
+// A range of an end's memory.
 struct Piece {
   Kind kind = Kind::kHost;
   std::uint32_t length = 0;
@@ -31,7 +31,7 @@ struct Piece {
 };
 using Pieces = std::span<const Piece>;
 
-// What the other end must know.
+// The attributes that the other end needs.
 struct Address {
   Endpoint endpoint;
   std::uint32_t srqn = 0;
@@ -59,7 +59,7 @@ class End {
   void connect(const Endpoint& other);
   [[nodiscard]] std::vector<ibv_sge> sges(Pieces pieces) const;
   void recv(std::uint64_t wr_id, Pieces pieces) const;
-  // Waits until the memory is this, if the type has no completion that says so.
+  // Checks the memory; waits for it if the QP type has no completion that proves arrival.
   void check(Kind kind, std::uint64_t background, Patches patches) const;
 
  private:

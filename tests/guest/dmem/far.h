@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The end that answers: in this process, or on another machine behind TCP.
+// The responder's end: in this process, or on another machine over TCP.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace guest {
 
 enum class Verb : std::uint32_t { kOpen, kConnect, kPaint, kCheck, kRecv, kPoll, kClose };
 
-// Both go over the wire as they stand: the two ends run the same program.
+// Sent over TCP as raw structures: both ends run the same program.
 struct Order {
   Verb verb{};
   std::uint32_t end = 0;
@@ -21,7 +21,7 @@ struct Order {
   Endpoint other;
   Kind kind = Kind::kHost;
   std::uint32_t count = 0;
-  std::uint64_t value = 0;  // a background, or a wr_id
+  std::uint64_t value = 0;  // background of the memory, or a wr_id
   std::array<Patch, 4> patches{};
   std::array<Piece, 4> pieces{};
 };
@@ -34,7 +34,7 @@ struct Answer {
   ibv_wc wc{};
 };
 
-// Does what orders say, on ends that live until closed or this is gone.
+// Executes orders on its ends, which exist until they are closed or the server is destroyed.
 class Server {
  public:
   explicit Server(const Device& dev) : dev_(dev) {}
@@ -48,11 +48,11 @@ class Server {
   std::uint32_t next_ = 1;
 };
 
-// How orders get to a server.
+// Carries orders to a server.
 class Wire {
  public:
   virtual ~Wire() = default;
-  // The answer; a failure at the other end is a Failure here.
+  // Returns the answer. Throws a Failure if the order failed at the other end.
   Answer call(const Order& order);
 
  private:
@@ -61,7 +61,7 @@ class Wire {
 
 std::unique_ptr<Wire> local_wire(Server& server);
 std::unique_ptr<Wire> tcp_wire(const std::string& host, const std::string& port);
-// Serves one client on a device of its own.
+// Opens a device and serves one client.
 void serve(const std::string& device, int gid_index, const std::string& port);
 
 class FarEnd {
@@ -77,7 +77,7 @@ class FarEnd {
   void check(Kind kind, std::uint64_t background, Patches patches = {}) const;
   void recv(std::uint64_t wr_id, Pieces pieces) const;
   void recv(std::uint64_t wr_id, const Piece& piece) const { recv(wr_id, {&piece, 1}); }
-  // The next receive completion.
+  // Returns the next receive completion.
   [[nodiscard]] ibv_wc poll() const;
 
  private:
@@ -89,7 +89,7 @@ class FarEnd {
   Address address_;
 };
 
-// Two connected ends, and how one asks the other.
+// Two connected ends, and the requests of the near end to the far end.
 class Couple {
  public:
   Couple(const Device& dev, Wire& wire, EndSpec spec = {}, std::optional<EndSpec> other = {});
@@ -97,14 +97,14 @@ class Couple {
   End near;
   FarEnd far;
 
-  // A request of these pieces here on one piece there.
+  // Builds a request from these pieces here and this piece there.
   [[nodiscard]] Send request(ibv_wr_opcode opcode, Pieces here, const Piece& there) const;
   [[nodiscard]] Send request(ibv_wr_opcode opcode, const Piece& here, const Piece& there) const {
     return request(opcode, {&here, 1}, there);
   }
-  // Posts it, and the completion has this status.
+  // Posts the request and checks the status of its completion.
   void run(const Send& send, Api api = Api::kPost, ibv_wc_status status = IBV_WC_SUCCESS) const;
-  // Post a receive for piece there, and what it completed with.
+  // Posts a receive at the far end, and returns its completion.
   void recv(std::uint64_t wr_id, Piece piece) const;
   ibv_wc received(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
 

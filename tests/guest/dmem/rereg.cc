@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// rereg: ibv_rereg_mr(3): every combination of flags, what its failures leave behind, and requests
-// under way.
+// rereg: tests ibv_rereg_mr(3): every combination of flags, the state after failures, and calls
+// while requests are in flight.
 //
 //   rereg [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
@@ -33,7 +33,7 @@ constexpr int kTrans = IBV_REREG_MR_CHANGE_TRANSLATION;
 constexpr int kPd = IBV_REREG_MR_CHANGE_PD;
 constexpr int kAccess = IBV_REREG_MR_CHANGE_ACCESS;
 
-// Anonymous memory that nobody has registered.
+// Anonymous memory, not registered.
 class Pages {
  public:
   explicit Pages(std::size_t length = kLength, int protection = PROT_READ | PROT_WRITE)
@@ -70,7 +70,7 @@ class Pages {
   void* map_;
 };
 
-// Two connected QPs of a PD.
+// Two connected QPs of one PD.
 class Link {
  public:
   Link(const Device& dev, ibv_pd* pd) : cq_(create_cq(dev, 64)) {
@@ -124,28 +124,28 @@ MrPtr reg(ibv_pd* pd, const Pages& pages, int access = kAllAccess) {
 
 void must(int result) { require(result == 0, "ibv_rereg_mr: {}, {}", result, errno_name(errno)); }
 
-// A region under test as its users see it: who may do what at which address, each by QPs of its
-// own, since a refusal ends one.
+// Accesses the region under test through its lkey and its rkey. Each access uses new QPs, since a
+// refused one ends its QP.
 class Probe {
  public:
   Probe(const Device& dev, ibv_pd* pd, const ibv_mr* mr)
       : dev_(dev), pd_(pd), other_(), key_(reg(pd, other_)), mr_(mr) {}
 
-  // Moves n bytes from or to this address by the remote key; the status.
+  // Moves n bytes from or to `address` by the region's rkey. Returns the completion status.
   [[nodiscard]] ibv_wc_status remote(ibv_wr_opcode opcode, std::uint64_t address,
                                      std::uint32_t n = 8) const {
     const Link link(dev_, pd_);
     return link.run(opcode, {.addr = other_.address(), .length = n, .lkey = key_->lkey}, address,
                     mr_->rkey);
   }
-  // The same where the region is what a local SGE names.
+  // The same with the region in the local SGE.
   [[nodiscard]] ibv_wc_status local(ibv_wr_opcode opcode, std::uint64_t address,
                                     std::uint32_t n = 8) const {
     const Link link(dev_, pd_);
     return link.run(opcode, {.addr = address, .length = n, .lkey = mr_->lkey}, other_.address(),
                     key_->rkey);
   }
-  // Both keys reach these bytes, all of them and none beside: data moved both ways.
+  // Checks that both keys reach all bytes of `pages` and none beside them: data moves both ways.
   void reaches(const Pages& pages, const char* what) const {
     const auto n = static_cast<std::uint32_t>(pages.bytes().size());
     const std::uint64_t at = pages.address();
@@ -157,7 +157,7 @@ class Probe {
             what);
     require(remote(IBV_WR_RDMA_READ, at - 1) == IBV_WC_REM_ACCESS_ERR, "{}: a byte before", what);
   }
-  // Neither key reaches this address, and no byte there moves.
+  // Checks that neither key reaches these pages, and that no byte there changes.
   void refuses(const Pages& pages, const char* what) const {
     pages.paint(71);
     other_.paint(72);
@@ -188,7 +188,7 @@ class Probe {
   const ibv_mr* mr_;
 };
 
-// What every successful call keeps, and what it changes in struct ibv_mr.
+// The members of struct ibv_mr that every successful call must keep.
 struct Keys {
   explicit Keys(const ibv_mr* mr) : lkey(mr->lkey), rkey(mr->rkey), handle(mr->handle) {}
   void same(const ibv_mr* mr) const {
@@ -199,13 +199,13 @@ struct Keys {
   std::uint32_t handle;
 };
 
-// All that the flags name changes at once, and nothing else.
+// Everything that the flags name changes at once, and nothing else.
 void combination(const Env& env, int flags) {
   const PdPtr pd(ibv_alloc_pd(env.dev.context()));
   const Pages first;
   const Pages second(kLength - 3 * kPage);
-  // Both rights are such that `reaches` shows the one, and `rights` the other. Rights to write come
-  // without TRANS only to memory that was registered for writing.
+  // Probe::reaches() shows that rights were added; rights() tests their removal. Without TRANS,
+  // write access needs memory that was registered for writing.
   const MrPtr mr = reg(env.dev.pd(), first,
                        (flags & kAccess) != 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
                                               : kAllAccess);
@@ -229,7 +229,7 @@ void combination(const Env& env, int flags) {
   }
 }
 
-// Each right that comes or goes, by what it is for.
+// Grants and revokes each right and tests it with the operation that needs it.
 void rights(const Env& env) {
   struct Right {
     int access;
@@ -267,7 +267,7 @@ void rights(const Env& env) {
   }
 }
 
-// Longer, shorter, at any byte of a page, over itself and onto a part of itself.
+// Longer, shorter, at any byte of a page, over the old range and onto a part of it.
 void places(const Env& env) {
   const Pages pages(64 * kPage);
   const MrPtr mr = reg(env.dev.pd(), pages);
@@ -295,7 +295,7 @@ void places(const Env& env) {
       require(probe.remote(IBV_WR_RDMA_WRITE, outside, n) == IBV_WC_REM_ACCESS_ERR,
               "outside of it");
     }
-    // Nothing but what was allowed has come.
+    // Only the bytes that were written may have changed.
     const auto untouched = [&](std::size_t from, std::size_t to) {
       require(std::ranges::equal(pages.bytes().subspan(from, to - from),
                                  std::span(want).subspan(from, to - from)),
@@ -306,7 +306,7 @@ void places(const Env& env) {
   }
 }
 
-// The old PD has no part in the region any more, the new one cannot go.
+// The old PD loses the region and can be deallocated; the new one cannot.
 void pds(const Env& env) {
   PdPtr first(ibv_alloc_pd(env.dev.context()));
   PdPtr second(ibv_alloc_pd(env.dev.context()));
@@ -322,7 +322,7 @@ void pds(const Env& env) {
   Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "back in a PD");
 }
 
-// What the library refuses by itself, without the device: the errno is EINVAL.
+// The library refuses these calls itself, without the device: the errno is EINVAL.
 void refused_by_the_library(const Env& env) {
   const Pages pages;
   const Pages other;
@@ -351,7 +351,8 @@ void refused_by_the_library(const Env& env) {
   Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "after the refusals");
 }
 
-// What the kernel or the device refuses: IBV_REREG_MR_ERR_CMD, and the old registration is valid.
+// The kernel or the device refuses these calls: IBV_REREG_MR_ERR_CMD, and the old registration
+// stays valid.
 void failure_leaves_the_old(const Env& env) {
   const Pages pages;
   const Pages other;
@@ -400,7 +401,7 @@ void failure_leaves_the_old(const Env& env) {
   }
 }
 
-// Memory that may not be written may be registered for reading, and stays that.
+// Read-only memory can be registered for reading and stays read-only.
 void read_only_memory(const Env& env) {
   const Pages pages;
   const Pages secret;
@@ -431,7 +432,7 @@ void read_only_memory(const Env& env) {
   probe.reaches(pages, "on other memory");
 }
 
-// Memory that was registered for reading: rights to write come with the translation alone.
+// A region registered for reading gains write access only together with a new translation.
 void rights_to_write_come(const Env& env) {
   const Pages pages;
   const MrPtr mr = reg(env.dev.pd(), pages, 0);
@@ -442,7 +443,7 @@ void rights_to_write_come(const Env& env) {
   Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "with rights to write");
 }
 
-// The pages it left are unpinned, page lists are given back.
+// The call unpins the pages of the old translation and frees its page list.
 void pins(const Env& env) {
   const char* name = ibv_get_device_name(env.dev.context()->device);
   const Pages large(512 * kPage);
@@ -462,8 +463,8 @@ void pins(const Env& env) {
   }
 }
 
-// Long WRITEs while the region grows and shrinks around them: every one succeeds, and no byte
-// beside it changes.
+// Long WRITEs while the region grows and shrinks around their target: every one succeeds, and no
+// byte beside the target changes.
 void under_writes(const Env& env) {
   constexpr std::uint32_t kBig = 256 * kPage;
   const Pages source(kBig);
@@ -477,7 +478,7 @@ void under_writes(const Env& env) {
     pages.paint(82);
     link.start(IBV_WR_RDMA_WRITE, {.addr = source.address(), .length = kBig, .lkey = from->lkey},
                middle, mr->rkey);
-    // The middle is always covered.
+    // Both translations cover the target.
     const std::size_t offset = round % 2 == 0 ? 0 : kBig / 4;
     must(ibv_rereg_mr(mr.get(), kTrans, nullptr, pages.bytes().data() + offset,
                       2 * kBig - 2 * offset, 0));
@@ -494,8 +495,8 @@ void under_writes(const Env& env) {
   }
 }
 
-// A WRITE is under way when the region leaves: it may end either way, but when the call has
-// returned the memory that was left is the program's own.
+// A WRITE is in flight when the region is moved. It may succeed or fail, but once the call has
+// returned the device must not write to the old memory.
 void revoked_under_writes(const Env& env) {
   constexpr std::uint32_t kBig = 1024 * kPage;
   const Pages source(kBig);
@@ -521,8 +522,8 @@ void revoked_under_writes(const Env& env) {
   std::printf("# rereg: %u of 40 WRITEs were stopped on the way\n", refused);
 }
 
-// Requests one after the other while another thread changes the region's rights: each is allowed or
-// refused as a whole, and none that is refused moves a byte.
+// WRITEs one after the other while another thread changes the region's rights: each is allowed or
+// refused as a whole, and a refused one moves no byte.
 void rights_under_writes(const Env& env) {
   const Pages source(kPage);
   const MrPtr from = reg(env.dev.pd(), source);

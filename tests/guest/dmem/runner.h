@@ -14,8 +14,9 @@ struct Named {
   std::function<void()> run;
 };
 
-// The tests whose names match one of the patterns, or all; "ok PREFIX/NAME" or "not ok PREFIX/NAME
-// - why" each. True if all are ok. A test that does not end is one line, too, and ends the program.
+// Runs the tests whose names match one of the patterns, or all without patterns; prints "ok
+// PREFIX/NAME" or "not ok PREFIX/NAME - why" for each. Returns true if all passed. A test that
+// hangs gets a "not ok" line too, and ends the program.
 bool run_named(const std::string& prefix, std::span<const Named> tests,
                std::span<const char* const> patterns);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ibv_alloc_dm, ibv_free_dm, the copies of the CPU and ibv_reg_dm_mr, in one process.
+// ibv_alloc_dm, ibv_free_dm, copies by the CPU and ibv_reg_dm_mr, in one process.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -32,7 +32,7 @@ void refused(const DmPtr& dm, int expected, const std::string& what) {
           errno_name(expected));
 }
 
-// As many allocations of this size as there are; the refusal is ENOMEM.
+// Makes as many allocations of this size as fit; the one after them fails with ENOMEM.
 std::vector<DmPtr> exhaust(const Env& env, std::uint64_t length, std::uint32_t log_align = 0) {
   std::vector<DmPtr> all;
   while (DmPtr dm = try_alloc_dm(env.dev.context(), length, log_align)) {
@@ -71,7 +71,7 @@ void lengths(const Env& env) {
     fill(bytes, n);
     dm_write(dm.get(), 0, bytes);
     require(dm_read(dm.get(), 0, bytes.size()) == bytes, "{} bytes differ", n);
-    // Not a byte more than was asked for, whatever the page has.
+    // No byte beyond the requested length is accessible, although pages are allocated.
     std::array<std::uint32_t, 2> word{};
     require_err(ibv_memcpy_from_dm(word.data(), dm.get(), n & ~3UL, 4), EFAULT, "copy at the end");
     const MrPtr mr = reg_dm(env.dev.pd(), dm.get(), 0, n);
@@ -80,7 +80,7 @@ void lengths(const Env& env) {
   }
 }
 
-// Of one page at this alignment there are as many as places, whatever lies between them.
+// Allocations of one page at this alignment fill every aligned place, despite the gaps between.
 void alignments(const Env& env) {
   for (std::uint32_t log = 0; log <= 12; log++) {
     require(alloc_dm(env.dev.context(), 64, log) != nullptr, "alignment {}", log);
@@ -107,7 +107,7 @@ void exhaustion(const Env& env) {
     require(all.size() == 64, "{} of 64 chunks", all.size());
     require(dm_bytes(env) == env.size && alive_dms(env) == 64, "{} bytes in {} allocations",
             dm_bytes(env), alive_dms(env));
-    // Every second one goes: there is room, but not for two in one piece.
+    // After every second one is freed there is room, but no gap of two chunks.
     for (std::size_t i = 0; i < all.size(); i += 2) {
       all[i].reset();
     }
@@ -136,7 +136,7 @@ void pages(const Env& env) {
   if (most * kPage == env.size) {
     refused(try_alloc_dm(env.dev.context(), 1), ENOMEM, "of a byte when every page is taken");
   }
-  // Of 64, 128 and so on: no other allocation's bytes came there.
+  // Allocations 64, 128, ... still hold their pattern: no other one overlaps them.
   for (std::uint64_t i = 64; i < most; i += 64) {
     std::vector<std::byte> bytes(4);
     fill(bytes, i);
@@ -163,7 +163,7 @@ void copies(const Env& env) {
   for (std::uint64_t offset = 0; offset < 40; offset += 4) {
     for (const std::uint64_t n : {0UL, 4UL, 8UL, 12UL, 60UL, 64UL, 68UL, 500UL, kLength - 40}) {
       space.paint(1);
-      // The host's buffer begins at any byte.
+      // The host's buffer can start at any byte.
       std::vector<std::byte> host(n + 2 * kGuard + 1);
       fill(host, 2);
       const std::size_t begin = kGuard + offset / 4 % 2;
@@ -182,7 +182,7 @@ void copies(const Env& env) {
   }
 }
 
-// Neither a byte of the device's nor one of the host's changes.
+// A refused copy changes no byte on either side.
 void refused_copies(const Env& env, const std::vector<std::array<std::uint64_t, 2>>& cases,
                     int expected) {
   constexpr std::uint64_t kLength = 1024;
@@ -211,7 +211,7 @@ void comp_mask(const Env& env) {
   require(alive_dms(env) == 0, "{} allocations", alive_dms(env));
 }
 
-// The refusal leaves everything usable: mapping, region, keys.
+// A refused ibv_free_dm() leaves mapping, regions and keys usable.
 void free_busy(const Env& env) {
   DmPtr dm = alloc_dm(env.dev.context(), 4 * kPage);
   MrPtr first = reg_dm(env.dev.pd(), dm.get(), 0, kPage);

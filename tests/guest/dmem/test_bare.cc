@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A device that was given neither windows nor device memory: nothing says it has them, every verb
-// of theirs is refused as a missing feature, and the rest works.
+// A device configured without windows and device memory: it advertises neither, refuses their verbs
+// as unsupported, and does everything else.
 #include <algorithm>
 #include <cerrno>
 
@@ -38,7 +38,7 @@ void no_window(const Env& env) {
   }
 }
 
-// A QP that would bind, and a bind on one that did not say so.
+// A QP with bind among its send operations, and a bind on a QP without it.
 void no_bind(const Env& env) {
   const CqPtr cq = create_cq(env.dev, 16);
   QpSpec spec{.type = IBV_QPT_RC,
@@ -79,7 +79,7 @@ void no_object(const Env& env) {
   }
 }
 
-// Two QPs here, a WRITE, a READ and a SEND between them.
+// A WRITE, a READ and a SEND between two local QPs.
 void other_things(const Env& env) {
   const CqPtr cq = create_cq(env.dev, 16);
   const Memory memory(env.dev.pd(), 8192, kAllAccess);

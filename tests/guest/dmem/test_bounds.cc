@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A key to device memory reaches its region alone; what the CPU and the device see of each other.
+// A key to device memory reaches only its region. CPU and device accesses are ordered by doorbells
+// and completions.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -12,8 +13,7 @@ namespace {
 constexpr std::uint64_t kLength = 16384;
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-// A part of device memory there: its first and its last byte can be hit, and the ones beside them
-// belong to the same allocation.
+// A part of the device memory such that the bytes beside it belong to the same allocation.
 struct Case {
   Part part;
   std::uint64_t offset;  // of the access, in the region
@@ -73,11 +73,11 @@ void outside(const Env& env, ibv_wr_opcode opcode) {
   }
 }
 
-// The same for what an SGE names here: to be sent, and to be written by what is fetched.
+// The same for the local SGE, as source of a WRITE and destination of a READ.
 void outside_here(const Env& env) {
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     for (const Case& c : kOutside) {
-      // One packet: of a longer message what is in front of the bad byte may have gone.
+      // Only single packets: of a longer message, packets before the bad byte may already be sent.
       if (c.length > 4096) {
         continue;
       }
@@ -105,7 +105,7 @@ void receive_outside(const Env& env) {
   couple.far.check(Kind::kDevice, 2);
 }
 
-// Without a right nothing of its kind.
+// An operation without its access right is refused.
 void rights(const Env& env) {
   struct Right {
     ibv_wr_opcode opcode;
@@ -151,7 +151,7 @@ void misaligned_atomic(const Env& env) {
   }
 }
 
-// A region's key is nothing to a QP of another PD, and nothing at all once it is deregistered.
+// A region's key is invalid for a QP of another PD, and invalid once the region is deregistered.
 void foreign_and_stale(const Env& env) {
   const PdPtr pd(ibv_alloc_pd(env.dev.context()));
   const DmPtr dm = alloc_dm(env.dev.context(), kLength);
@@ -174,7 +174,7 @@ void foreign_and_stale(const Env& env) {
   require(dm_read(dm.get(), 0, kLength) == bytes, "bytes came to the device memory");
 }
 
-// The doorbell tells of what the CPU stored before it.
+// The device sees what the CPU stored before the doorbell.
 void store_then_doorbell(const Env& env) {
   const Couple couple(env.dev, *env.wire, {.length = 1024});
   const std::uint64_t rounds = env.across ? 200 : 4000;
@@ -193,8 +193,8 @@ void store_then_doorbell(const Env& env) {
   }
 }
 
-// Who has seen the completion sees what the device stored: the requester a READ's data, the
-// receiver a SEND's.
+// After a completion the CPU sees what the device stored: the requester READ data, the receiver
+// SEND data.
 void store_then_completion(const Env& env) {
   const Couple couple(env.dev, *env.wire, {.length = 1024});
   const std::uint64_t rounds = env.across ? 200 : 4000;
@@ -220,7 +220,7 @@ void store_then_completion(const Env& env) {
   }
 }
 
-// The CPU stores into one word while the device stores into those beside it: all arrive.
+// The CPU stores into a word while the device stores into the words beside it: all arrive.
 void words_beside(const Env& env) {
   const Couple couple(env.dev, *env.wire, {.length = 1024});
   const Space& device = couple.near.space(Kind::kDevice);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Requests of every type whose data comes from, goes to or goes between both kinds of memory.
+// Requests of every type with device memory as source, destination or both.
 #include <arpa/inet.h>
 
 #include <array>
@@ -44,8 +44,8 @@ bool takes_receive(ibv_wr_opcode opcode) {
   return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-// One request of length bytes: what it fetched or left, at both ends, to the last byte of both
-// memories.
+// One request of `length` bytes. Checks all of both memories afterwards, the bytes around the data
+// too.
 void transfer(const Couple& couple, const Op& op, const Piece& here, const Piece& there, Api api,
               std::uint64_t seed, unsigned flags = 0) {
   const bool read = op.opcode == IBV_WR_RDMA_READ;
@@ -75,7 +75,7 @@ void transfer(const Couple& couple, const Op& op, const Piece& here, const Piece
   couple.far.check(there.kind, 2000 + seed, {&far, 1});
 }
 
-// Lengths around words, cache lines, packets and pages, each at other offsets.
+// Lengths around words, cache lines, packets and pages, each at a different offset.
 void transfers(const Env& env, const Type& type, const Op& op, Kind here, Kind there) {
   constexpr std::uint32_t kLengths[] = {1,  3,    4,    5,    8,    63,   64,
                                         65, 1023, 1024, 4095, 4096, 4097, 12345};
@@ -99,7 +99,7 @@ void atomics(const Env& env, const Type& type, const Op& op, Kind here, Kind the
     const std::uint64_t was = 0xfffffffffffffff0U + i * 3;
     const bool add = op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
     const bool hits = i % 2 == 0;
-    // The answer goes to any address here.
+    // The returned value may go to any address.
     const Piece result{.kind = here, .length = 8, .offset = 500 + i};
     const Patch before{.offset = at, .length = 8, .seed = was, .number = true};
     couple.near.space(here).paint(100 + i);
@@ -116,7 +116,7 @@ void atomics(const Env& env, const Type& type, const Op& op, Kind here, Kind the
   }
 }
 
-// Many at once from here, and the CPU's own additions have no part in it: none is lost.
+// Batches of FETCH_AND_ADD on one word: each fetches the next value, and none is lost.
 void many_additions(const Env& env) {
   const Couple couple(env.dev, *env.wire);
   couple.far.paint(Kind::kDevice, 5, {});
@@ -147,7 +147,7 @@ void many_additions(const Env& env) {
   couple.far.check(Kind::kDevice, 5, {&sum, 1});
 }
 
-// Inline data is the CPU's; it goes to both kinds.
+// Inline data comes from the CPU and goes to both kinds of memory.
 void inline_data(const Env& env, const Type& type) {
   const Couple couple(env.dev, *env.wire, {.type = type.type});
   std::uint64_t i = 0;
@@ -164,7 +164,7 @@ void inline_data(const Env& env, const Type& type) {
   }
 }
 
-// One message gathered from and scattered to both kinds.
+// One message is gathered from both kinds of memory and scattered to both.
 void mixed_pieces(const Env& env) {
   const Couple couple(env.dev, *env.wire);
   constexpr std::array<std::uint32_t, 4> kLength{100, 5001, 37, 3000};
@@ -204,7 +204,7 @@ void srq(const Env& env) {
   }
 }
 
-// Messages of a thousand packets.
+// Messages of at least 512 packets.
 void large(const Env& env) {
   constexpr std::uint32_t kLength = 2 << 20;
   const Couple couple(env.dev, *env.wire, {.length = kLength + 4096});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Everything comes back when a process is killed, wherever it was.
+// All device memory is freed when a process is killed, whatever it was doing.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Kills a process that has done what `body` does and says so, then asks for all of the memory.
+// Runs `body` in a child, kills the child once it has reported, then checks that all memory is
+// free.
 void killed_after(const Where& where, const std::function<void(const Device&, const Talk&)>& body) {
   Child child([&where, &body](const Talk& talk) {
     const Device dev = where.open();
@@ -63,7 +64,7 @@ void with_freed_and_mapped(const Where& where) {
   });
 }
 
-// Messages between two spaces of the process's own, without an end.
+// Endless messages between two spaces of the process.
 void with_traffic(const Where& where, ibv_wr_opcode opcode) {
   for (unsigned round = 0; round < 6; round++) {
     Child child([&where, opcode](const Talk& talk) {
@@ -87,7 +88,7 @@ void with_traffic(const Where& where, ibv_wr_opcode opcode) {
   }
 }
 
-// Allocating, registering and freeing at random until the end comes.
+// Allocates, registers and frees at random until it is killed.
 void at_any_moment(const Where& where) {
   std::mt19937 random(5);
   for (unsigned round = 0; round < 30; round++) {
@@ -125,7 +126,7 @@ void at_any_moment(const Where& where) {
   where.expect_all_free();
 }
 
-// Several at once, each of which dies while the others allocate.
+// Several processes; each dies while the others allocate.
 void one_of_many(const Where& where) {
   const std::uint64_t share = where.size / 8;
   std::vector<std::unique_ptr<Child>> all;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What one process stored is nothing that another can read, and no mapping reaches further than its
-// allocation.
+// No process can read what another has stored, and no mapping reaches beyond its allocation.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ void require_all(std::span<const std::byte> bytes, std::byte value, const char* 
           std::to_integer<unsigned>(bytes[static_cast<std::size_t>(at - bytes.begin())]));
 }
 
-// All that is left, in chunks; each is zero.
+// Allocates all free device memory in chunks and checks that each is zero.
 std::vector<DmPtr> take_all(const Device& dev, std::uint64_t chunk) {
   std::vector<DmPtr> all;
   while (DmPtr dm = try_alloc_dm(dev.context(), chunk)) {
@@ -38,7 +37,7 @@ std::vector<DmPtr> take_all(const Device& dev, std::uint64_t chunk) {
   return all;
 }
 
-// Allocations of many sizes, full of bytes, freed or left to the end of the process.
+// Fills allocations of many sizes and frees them, or leaves them to the end of the process.
 void zeroed_for_another(const Where& where) {
   for (const bool frees : {true, false}) {
     Child first([&where, frees](const Talk& talk) {
@@ -65,7 +64,7 @@ void zeroed_for_another(const Where& where) {
   }
 }
 
-// Bytes that the device itself wrote, in a process that goes on living.
+// The same with bytes written by the device, in a process that continues to run.
 void zeroed_after_the_device(const Where& where) {
   Child first([&where](const Talk& talk) {
     const Device dev = where.open();
@@ -88,8 +87,8 @@ void zeroed_after_the_device(const Where& where) {
   first.finish();
 }
 
-// ibv_free_dm while the process has another mapping of the bytes: they stay its own until that
-// goes.
+// ibv_free_dm() while the process has a second mapping: the memory stays its own until that is
+// unmapped.
 void free_with_a_mapping(const Where& where) {
   Child first([&where](const Talk& talk) {
     const Device dev = where.open();
@@ -102,7 +101,7 @@ void free_with_a_mapping(const Where& where) {
     require_all({kept, kChunk}, std::byte{0x11}, "the second mapping");
     require(ibv_free_dm(dm.release()) == 0, "ibv_free_dm: {}", errno_name(errno));
     require(map_again(dev, own.offset, own.length) == nullptr, "a mapping of what is freed");
-    // The other process has taken what it could get, and filled it.
+    // The other process now allocates the rest and fills it.
     talk.tell();
     talk.wait();
     for (unsigned round = 0; round < 4; round++) {
@@ -133,7 +132,7 @@ void free_with_a_mapping(const Where& where) {
         require(dm_read(dm.get(), 0, kChunk) == own, "bytes of the first process");
       }
     }
-    // The last mapping is gone: now they are anybody's, and zero.
+    // The last mapping is gone: the memory is free again, and zeroed.
     all.push_back(alloc_dm(dev.context(), kChunk));
     require_zero(dm_read(all.back().get(), 0, kChunk), "what came back");
     talk.tell();
@@ -147,7 +146,7 @@ void free_with_a_mapping(const Where& where) {
     static_cast<void>(first.ask());
     static_cast<void>(second.ask());
   }
-  static_cast<void>(first.ask());  // unmapped
+  static_cast<void>(first.ask());  // first unmaps
   where.expect_count("dm_bytes", where.size - kChunk);
   static_cast<void>(second.ask({1}));
   first.talk().tell();
@@ -156,7 +155,8 @@ void free_with_a_mapping(const Where& where) {
   second.finish();
 }
 
-// A mapping that a forked process has keeps the bytes, whatever became of the one that allocated.
+// A mapping in a forked process keeps the memory allocated, even if the parent has freed it or
+// exited.
 void mapping_of_a_forked_process(const Where& where) {
   for (const bool frees : {true, false}) {
     Child first([&where, frees](const Talk& talk) {
@@ -166,7 +166,7 @@ void mapping_of_a_forked_process(const Where& where) {
       const Mapping own = mapping_of(before);
       dm_write(dm.get(), 0, std::vector<std::byte>(kChunk, std::byte{0x21}));
       if (::fork() == 0) {
-        // Nothing but the mapping: not the file.
+        // The child keeps the mapping and closes the file.
         ::close(dev.context()->cmd_fd);
         auto* bytes = reinterpret_cast<std::byte*>(own.start);
         talk.wait();
@@ -205,7 +205,7 @@ void mapping_of_a_forked_process(const Where& where) {
   }
 }
 
-// Offsets and lengths that are not an allocation's.
+// Offsets and lengths that do not match an allocation are refused.
 void no_mapping_beyond(const Where& where) {
   Child child([&where](const Talk&) {
     const Device dev = where.open();
@@ -237,8 +237,8 @@ void no_mapping_beyond(const Where& where) {
   child.finish();
 }
 
-// What a process may map is what it has, whatever others have: every page of the file's first ones,
-// and some further on.
+// A process can map only its own allocations: tries the other process's offsets, the first pages of
+// the file and some further ones.
 void nothing_of_another(const Where& where) {
   Child first([&where](const Talk& talk) {
     const Device dev = where.open();
@@ -280,7 +280,7 @@ void nothing_of_another(const Where& where) {
   first.finish();
 }
 
-// Neighbours, each one page: what is stored in one is in none beside it.
+// Neighbouring pages of two processes: a store to one does not change the next.
 void neighbours(const Where& where) {
   const std::uint64_t pages = std::min<std::uint64_t>(where.size / kPage, 64);
   Child first([&where, pages](const Talk& talk) {
@@ -289,7 +289,7 @@ void neighbours(const Where& where) {
     for (std::uint64_t i = 0; i < pages; i++) {
       all.push_back(alloc_dm(dev.context(), kPage));
     }
-    // Every second one goes to the other process.
+    // Every second page is freed for the other process.
     for (std::uint64_t i = 0; i < pages; i += 2) {
       all[i].reset();
     }

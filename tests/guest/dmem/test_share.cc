@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ibv_import_device, ibv_import_pd, ibv_import_mr and ibv_import_dm: one process exports, another
-// imports what the first has, by the file that came over a socket and the handles.
+// ibv_import_device, ibv_import_pd, ibv_import_mr and ibv_import_dm: the importer gets the
+// exporter's device file over a socket, and the handles.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint64_t kLength = 4 * kPage;
 constexpr std::uint64_t kHost = 65536;
 
-// What the exporter does when it is asked.
+// Orders to the exporter.
 enum Ask : std::uint64_t { kPaint, kCheck, kPaintHost, kCheckHost, kEnd };
 
-// Has one object of each kind, and does to its bytes what it is told: {ask, seed}.
+// Creates one object of each kind, and executes orders {ask, seed} on their bytes.
 void exporter(const Where& where, const Talk& talk) {
   const Device dev = where.open();
   const Space host(dev, Kind::kHost, kHost);
@@ -73,7 +73,7 @@ Exported hear_exported(const Talk& talk) {
   return {fd, word(0), word(1), word(2), word(3), word(4), word(5), word(6), w[7]};
 }
 
-// All that was exported, imported; unimported in turn.
+// All exported objects, imported; the destructor unimports them.
 class Imported {
  public:
   explicit Imported(const Exported& from) : from_(from) {
@@ -121,7 +121,7 @@ class Imported {
                 (dm_->comp_mask & IBV_DM_MASK_HANDLE) != 0,
             "another handle");
   }
-  // They are destroyed, not unimported.
+  // Destroy the objects, instead of unimporting them.
   int dereg_region() {
     const int err = ibv_dereg_mr(region_);
     region_ = err == 0 ? nullptr : region_;
@@ -147,7 +147,7 @@ class Imported {
   ibv_mr* plain_ = nullptr;
 };
 
-// Two QPs of the importer's own on the imported PD; the device of its own says where it is.
+// Two QPs of the importer on the imported PD. `own` provides GID and MTU.
 class Pair {
  public:
   Pair(const Device& own, const Imported& from)
@@ -187,14 +187,14 @@ class Pair {
   QpPtr b_;
 };
 
-// An exporter and, with what it has, an importer.
+// An exporter, and an importer of its objects.
 struct Sides {
   explicit Sides(const Where& where,
                  const std::function<void(const Talk&, const Exported&)>& importer)
       : first([&where](const Talk& talk) { exporter(where, talk); }),
         from(hear_exported(first.talk())),
         second([this, &importer](const Talk& talk) { importer(talk, from); }) {
-    // The program itself keeps nothing of the device.
+    // This process keeps nothing of the device open.
     ::close(from.fd);
   }
   void end() {
@@ -211,7 +211,7 @@ void same_keys(const Where& where) {
   Sides sides(where, [](const Talk&, const Exported& from) {
     const Imported all(from);
     all.check_keys();
-    // Twice in one process is two imports of one object.
+    // Importing twice in one process gives two references to one object.
     const Imported again({::dup(from.fd), from.pd, from.dm, from.region, from.plain,
                           from.region_key, from.plain_lkey, from.plain_rkey, from.address});
     again.check_keys();
@@ -220,7 +220,7 @@ void same_keys(const Where& where) {
   sides.end();
 }
 
-// Bytes stored by one process are read by the other, both ways, by CPU.
+// Bytes that the CPU stores in one process are read in the other, both ways.
 void same_bytes(const Where& where) {
   Sides sides(where, [](const Talk& talk, const Exported& from) {
     const Imported all(from);
@@ -249,8 +249,8 @@ void same_bytes(const Where& where) {
   sides.end();
 }
 
-// The importer's requests move bytes between the exporter's memory and the device memory. What it
-// wants of the exporter it tells.
+// The importer's requests move bytes between the exporter's memory and the device memory. The
+// importer sends the parent the orders for the exporter.
 void move_bytes(const Where& where, const Exported& from, const Talk& talk) {
   const Imported all(from);
   const Device own = where.open();
@@ -265,12 +265,12 @@ void move_bytes(const Where& where, const Exported& from, const Talk& talk) {
   want(kPaintHost, 21);
   pair.run(IBV_WR_RDMA_WRITE, host, 0, all.region()->rkey);
   require(!mismatch(dm_read(all.dm(), 0, kLength), 21), "what was written into the device memory");
-  // The other way, with what the importer stored by CPU.
+  // The other direction, with bytes stored by the importer's CPU.
   fill(bytes, 22);
   dm_write(all.dm(), 0, bytes);
   pair.run(IBV_WR_RDMA_WRITE, device, from.address, all.plain()->rkey);
   want(kCheck, 22);
-  // Fetched: the whole of the exporter's memory is one pattern again, to the byte.
+  // READ: the exporter's memory holds one pattern again.
   fill(bytes, 21);
   dm_write(all.dm(), 0, bytes);
   pair.run(IBV_WR_RDMA_READ, host, 0, all.region()->rkey);
@@ -323,7 +323,7 @@ void unimport_leaves_all(const Where& where) {
   sides.end();
 }
 
-// What is not there cannot be imported.
+// Objects that do not exist cannot be imported.
 void refused_imports(const Where& where) {
   Sides sides(where, [&where](const Talk&, const Exported& from) {
     require(ibv_import_device(-1) == nullptr, "ibv_import_device of no file");
@@ -336,11 +336,11 @@ void refused_imports(const Where& where) {
     for (const std::uint32_t handle : {from.pd, from.dm, 0xffffU, 0x7fffffffU, 0xffffffffU}) {
       require(ibv_import_mr(all.pd(), handle) == nullptr, "ibv_import_mr of {}", handle);
     }
-    // Handles are a file's: another file has none of them.
+    // Handles belong to a file: they are invalid in another one.
     const Device own = where.open();
     require(ibv_import_dm(own.context(), from.dm) == nullptr, "the handle of another file");
     require(ibv_import_mr(own.pd(), from.region) == nullptr, "the handle of another file");
-    // A PD that is none gives nothing, now or at its first use.
+    // A PD that does not exist is refused at import or at its first use.
     ibv_pd* pd = ibv_import_pd(all.context(), 0xffff);
     if (pd != nullptr) {
       std::array<std::byte, 64> bytes{};
@@ -352,7 +352,7 @@ void refused_imports(const Where& where) {
   sides.end();
 }
 
-// The importer destroys for both, in the order that objects allow.
+// The importer destroys the objects for both processes, in the order of their dependencies.
 void destroyed_by_the_importer(const Where& where) {
   const std::uint64_t regions = where.count("alive_mr");
   Sides sides(where, [](const Talk& talk, const Exported& from) {
@@ -367,7 +367,7 @@ void destroyed_by_the_importer(const Where& where) {
   });
   sides.second.talk().wait();
   where.expect_count("alive_mr", regions + 2);
-  // Freed, and the exporter's mapping still has the bytes: nobody else gets them.
+  // Freed, but still mapped by the exporter: nobody else gets the memory.
   where.expect_count("dm_bytes", kLength);
   static_cast<void>(sides.first.ask({kPaint, 31}));
   {
@@ -386,12 +386,12 @@ void destroyed_by_the_importer(const Where& where) {
   }
   sides.second.talk().tell();
   sides.second.finish();
-  // The exporter would find its objects gone: it may only end.
+  // The exporter's objects are gone, so it is killed without destroying them.
   sides.first.kill();
   where.expect_all_free();
 }
 
-// The file belongs to both: the importer goes on when the exporter is dead.
+// Both hold the file open: the importer continues after the exporter's death.
 void exporter_dies(const Where& where) {
   Sides sides(where, [&where](const Talk& talk, const Exported& from) {
     const Imported all(from);
@@ -405,7 +405,7 @@ void exporter_dies(const Where& where) {
     const Memory memory(all.pd(), kLength, kAllAccess);
     pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), 0, all.region()->rkey);
     require(!mismatch(memory.bytes(), 41), "the device memory differs");
-    // The exporter's memory is pinned for as long as the region is.
+    // The exporter's memory stays pinned as long as the region exists.
     pair.run(IBV_WR_RDMA_READ, memory.sge(0, kLength), from.address, all.plain()->rkey);
     require(!mismatch(memory.bytes(), 42), "the dead process's memory differs");
     talk.tell();
@@ -420,7 +420,7 @@ void exporter_dies(const Where& where) {
   where.expect_all_free();
 }
 
-// And the other way round; what the importer made in the file stays until the file goes.
+// The importer dies. Objects that it created in the file stay until the file is closed.
 void importer_dies(const Where& where) {
   Sides sides(where, [&where](const Talk& talk, const Exported& from) {
     const Imported all(from);

@@ -10,7 +10,7 @@
 namespace killer {
 namespace {
 
-// "alive_qp 1" and the like, a line each; the read of a dead device fails.
+// Reads lines such as "alive_qp 1". The read fails if the device is dead.
 void read_device(const std::string& device, Counts& counts) {
   const std::filesystem::path function =
       std::filesystem::canonical("/sys/class/infiniband/" + device + "/device");
@@ -23,7 +23,7 @@ void read_device(const std::string& device, Counts& counts) {
 }
 
 void read_pins(Counts& counts) {
-  // The counters of each processor are added up on demand only.
+  // The kernel sums the per-CPU counters only on demand.
   std::ofstream("/proc/sys/vm/stat_refresh") << "1\n";
   std::ifstream in("/proc/vmstat");
   std::string name;
@@ -36,7 +36,7 @@ void read_pins(Counts& counts) {
   counts["pinned_pages"] = pins;
 }
 
-// "1: tern0: pd 1 cq 1 qp 1 ..."
+// Parses "1: tern0: pd 1 cq 1 qp 1 ...".
 void read_restrack(const std::string& device, Counts& counts) {
   FILE* pipe = popen(("rdma resource show " + device).c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run rdma");

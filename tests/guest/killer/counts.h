@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What must be as before once a process is dead: the device's live objects and the kernel's pins.
+// Counts that must return to their old values after a process's death: live device objects and
+// pinned pages.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@ namespace killer {
 
 using Counts = std::map<std::string, std::int64_t>;
 
-// The objects file of the device in debugfs (without GIDs, which come and go with addresses), the
-// pages the kernel has pinned, and what restrack knows of the device.
+// Reads the device's objects file in debugfs (without GIDs, which follow addresses), the kernel's
+// count of pinned pages, and the device's restrack counts. Throws if the device is dead.
 Counts read_counts(const std::string& device);
 
-// "alive_qp 0 -> 2, ..." of what differs.
+// Lists the counts that differ: "alive_qp 0 -> 2, ...".
 std::string difference(const Counts& before, const Counts& after);
 
 }  // namespace killer

@@ -25,7 +25,8 @@ ibv_context* open_device(const std::string& device) {
   return verbs;
 }
 
-// Memory that does not lie in one piece: what does needs no page list, and counts none.
+// Memory without huge pages: a contiguous region needs no page list, so page_entries would not
+// move.
 void* scattered_memory(std::size_t length) {
   void* const memory =
       mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -34,7 +35,7 @@ void* scattered_memory(std::size_t length) {
   return memory;
 }
 
-// One of each.
+// Creates at least one object of each type.
 bool make_objects(const std::string& device) {
   constexpr std::size_t length = std::size_t{4} << 20;
   ibv_context* const verbs = open_device(device);

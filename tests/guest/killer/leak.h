@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A leak that is planted, to see it found.
+// A deliberate leak, for testing that the killer finds it.
 #pragma once
 
 #include <array>
@@ -7,11 +7,11 @@
 
 namespace killer {
 
-// Starts a child that keeps objects of the device until this process ends, and returns when it has
-// them. Throws std::runtime_error when it does not get them.
+// Starts a child that holds objects of the device until this process ends. Returns when the child
+// has them; throws std::runtime_error if it cannot get them.
 void plant_leak(const std::string& device);
 
-// The counts that differ while it lives.
+// The counts that the leak changes.
 inline constexpr std::array kLeakedCounts = {
     "alive_uar",    "alive_pd",    "alive_mr",    "alive_cq",    "alive_qp",     "alive_srq",
     "alive_xrcd",   "alive_mw",    "alive_dm",    "dm_bytes",    "page_entries", "pinned_pages",

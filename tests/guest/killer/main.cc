@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Kills processes that use the device, between two verbs and at any moment, and looks at what
-// they leave behind. Each victim walks a random program of verbs with traffic in flight; half of
-// them share an XRC domain with a second process, some have forked. Afterwards the device's
-// objects, the kernel's pins and restrack must be as before the first victim.
+// Kills processes that use the device, between two verbs or at any moment, and checks that nothing
+// is left behind. Each victim walks a random program of verbs with traffic in flight. Half of them
+// share an XRC domain with a second process; some have forked. Afterwards the device's objects, the
+// kernel's pins and restrack must be as before the first victim.
 //
 // usage: killer [--rounds N] [--seed N] [--device NAME] [--verbose]
-//        killer --replay ROUND-SEED      the round that a failure named, alone
-//        killer --self-test              a leak that is planted must make it fail, and be named
-//        killer --victim SEED            one process that walks until somebody kills it, even
-//                                        without its device
+//        killer --replay ROUND-SEED      only the round that a failure named
+//        killer --self-test              a deliberate leak must fail the test and be named
+//        killer --victim SEED            one process that runs until it is killed, even without its
+//                                        device
 
 #include <fcntl.h>
 #include <signal.h>
@@ -40,7 +40,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kXrcdFile = "/run/killer.xrcd";
-constexpr auto kPatience = std::chrono::seconds(120);  // for a process to reach its verb, and to die
+// For a process to reach its verb, and to die.
+constexpr auto kPatience = std::chrono::seconds(120);
 
 struct Settings {
   std::string device = "tern0";
@@ -48,12 +49,12 @@ struct Settings {
   unsigned rounds = 200;
   bool verbose = false;
   bool self_test = false;
-  bool leak = false;  // plant one after the round of a replay
+  bool leak = false;  // leak objects after the round of a replay
   std::optional<std::uint64_t> replay;
   std::optional<std::uint64_t> victim;
 };
 
-// All that is random about a round comes from its seed.
+// All random choices of a round, derived from its seed.
 struct Plan {
   explicit Plan(std::uint64_t seed) : random(seed) {
     by_moment = random.below(10) < 3;
@@ -66,11 +67,11 @@ struct Plan {
     program_seed[1] = random.next();
   }
   Random random;
-  bool by_moment;  // else after a number of verbs
+  bool by_moment;  // otherwise after a number of verbs
   bool partner;
   std::uint32_t kill_after[2];
   milliseconds moment;
-  milliseconds grace;  // of the second process and of forked ones after the first's death
+  milliseconds grace;  // how long the second process and forked ones outlive the first
   std::uint64_t program_seed[2];
 };
 
@@ -81,7 +82,7 @@ class Killer {
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     shared_ = new (memory) Shared{};
-    // Children of killed children come to us: nobody is missed.
+    // Orphaned children are reparented to us, so that we reap all of them.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
   }
 
@@ -124,7 +125,7 @@ pid_t Killer::start(const Plan& plan, unsigned role, pid_t group) {
     setpgid(0, group);
     victim(plan.program_seed[role], role, plan.by_moment ? 0 : plan.kill_after[role]);
   }
-  setpgid(pid, group == 0 ? pid : group);  // whoever comes first
+  setpgid(pid, group == 0 ? pid : group);  // parent and child both do this, as either can run first
   return pid;
 }
 
@@ -183,7 +184,7 @@ std::string Killer::describe() const {
   return text.empty() ? "before the first verb" : "after " + text;
 }
 
-// What a process leaves is taken away a moment after its end.
+// Waits for the counts to return: the kernel frees a process's objects a moment after its end.
 bool Killer::judge(const std::string& name, std::uint64_t seed) {
   const auto deadline = Clock::now() + std::chrono::seconds(30);
   Counts now = read_counts(settings_.device);
@@ -211,7 +212,7 @@ int Killer::replay(std::uint64_t seed) {
 
 int Killer::run_all() {
   Random seeds(settings_.seed);
-  // The first user of a device leaves caches behind that stay.
+  // The first user of a device leaves caches behind for good.
   round(seeds.next());
   std::this_thread::sleep_for(milliseconds(500));
   baseline_ = read_counts(settings_.device);
@@ -249,7 +250,7 @@ struct Outcome {
   std::string output;
 };
 
-// Another killer replays a round.
+// Replays a round in a child process.
 Outcome replay_apart(const Settings& settings) {
   int out[2];
   if (pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
@@ -279,7 +280,7 @@ Outcome replay_apart(const Settings& settings) {
   return outcome;
 }
 
-// What is wrong with the outcome of a round that leaked; empty if nothing is.
+// Returns why the outcome of a leaking round is wrong; empty if it is right.
 std::string leak_missed(const Outcome& outcome) {
   if (outcome.status != 1) return "exit status " + std::to_string(outcome.status);
   if (!outcome.output.starts_with("not ok killer/replay - ")) return "said " + outcome.output;
@@ -290,7 +291,7 @@ std::string leak_missed(const Outcome& outcome) {
   return missed.empty() ? "" : "not named:" + missed + "; said " + outcome.output;
 }
 
-// The same round without a leak, with one and without: only the leak makes the difference.
+// The same round without a leak, with one, and without again: only the leak may make a difference.
 int self_test(Settings settings) {
   int failures = 0;
   const auto report = [&](const char* name, std::string why) {
@@ -303,7 +304,7 @@ int self_test(Settings settings) {
     const Outcome outcome = replay_apart(settings);
     report(name, outcome.status == 0 ? "" : "said " + outcome.output);
   };
-  // The first user of a device leaves caches behind that stay.
+  // The first user of a device leaves caches behind for good.
   (void)replay_apart(settings);
   std::this_thread::sleep_for(milliseconds(500));
   clean("no-leak-is-none");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Windows, device memory and regions that change.
+// Operations on memory windows, device memory and reregistered regions.
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 
@@ -20,7 +20,8 @@ void Program::make_mw() {
   step("ibv_alloc_mw");
 }
 
-// A type 2 window that is bound is invalidated, as it must be free. Whether it is bound now.
+// Binds the window. A type 2 window that is bound is invalidated instead, since only a free one can
+// be bound. Returns whether the window is bound now.
 bool Program::post_bind(Queue& queue, Window& window, const Region& region) {
   ibv_mw_bind_info info = {};
   info.mr = region.object;
@@ -49,7 +50,7 @@ bool Program::post_bind(Queue& queue, Window& window, const Region& region) {
   return true;
 }
 
-// One in eight without a look at the region's rights: it is refused, and the QP fails.
+// One in eight ignores whether the region allows binds: such a bind can fail, and the QP with it.
 void Program::bind_mw() {
   auto* window = any(mws_);
   if (window == nullptr) return;
@@ -83,7 +84,7 @@ void Program::make_dm_mr() {
   if (dm == nullptr || mrs_.size() >= 16) return;
   const auto* pd = any(pds_, dm->context);
   if (pd == nullptr) return;
-  // What does not fit is refused.
+  // May exceed the allocation: the device refuses such a region.
   const std::uint64_t offset = random_.below(1024);
   const std::size_t length = 1 + random_.below(2048);
   const bool bindable = random_.one_in(2);
@@ -116,7 +117,7 @@ void Program::rereg_mr() {
   } else if (errno == EOPNOTSUPP) {
     role_.missing[kRereg] = 1;
   }
-  // Pinned, if it worked.
+  // If the call succeeded, the pages are pinned.
   if (memory != nullptr && random_.one_in(4)) munmap(memory, kMaxRegion);
   step("ibv_rereg_mr");
 }
@@ -125,7 +126,7 @@ bool Program::in_use(const ibv_dm* dm) const {
   return std::ranges::any_of(mrs_, [&](const Region& r) { return r.dm == dm; });
 }
 
-// A region under windows is busy, and so is device memory under a region: both stay.
+// A region with bound windows is busy, and so is device memory with regions: both stay.
 void Program::destroy_memory() {
   switch (random_.below(4)) {
     case 0:

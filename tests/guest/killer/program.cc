@@ -46,7 +46,7 @@ int ipv4_gid(ibv_context* context) {
   return -1;
 }
 
-// ::ffff:239.1.1.n
+// The multicast GID ::ffff:239.1.1.n.
 ibv_gid group(std::uint8_t n) {
   ibv_gid gid = {};
   gid.raw[10] = gid.raw[11] = 0xff;
@@ -130,7 +130,7 @@ void Program::open_device() {
   if (list != nullptr) ibv_free_device_list(list);
   step("ibv_open_device");
   if (verbs == nullptr) return;
-  // Nothing waits for an event that may never come.
+  // Reads must not block on an event that may never come.
   fcntl(verbs->async_fd, F_SETFL, fcntl(verbs->async_fd, F_GETFL) | O_NONBLOCK);
   Context context{.verbs = verbs, .attr = {}, .gid = {}, .gid_index = 0};
   const int index = ipv4_gid(verbs);
@@ -156,7 +156,8 @@ void Program::open_device() {
   step("ibv_query_gid");
 }
 
-// With everything in it: the kernel takes the objects away, their user memory is lost.
+// Closes a device with everything in it: the kernel destroys the objects, and libibverbs' memory
+// for them leaks.
 void Program::close_device() {
   Context* context = contexts_.size() < 2 ? nullptr : &contexts_[random_.below(contexts_.size())];
   if (context == nullptr) return;
@@ -197,7 +198,7 @@ void Program::make_mr() {
                           std::min(length, kMaxRegion - offset),
                           bindable ? kRegionAccess | IBV_ACCESS_MW_BIND : kRegionAccess);
   if (mr != nullptr) mrs_.push_back({pd->context, mr, pd->object, bindable});
-  // The pages stay pinned without their mapping.
+  // The pages stay pinned after their mapping is gone.
   if (random_.one_in(4)) munmap(memory, kMaxRegion);
   step("ibv_reg_mr");
 }
@@ -271,7 +272,7 @@ void Program::make_xrc_target() {
   step("ibv_create_qp");
 }
 
-// A target of the other process, if it has published one, else an own one.
+// Opens the other process's XRC target if that has published one, otherwise one of its own.
 void Program::open_target() {
   const auto* xrcd = any(xrcds_);
   const Queue* own = any_queue(kXrcRecv, random_.one_in(2));
@@ -346,7 +347,7 @@ void Program::make_ah() {
   step("ibv_create_ah");
 }
 
-// To ib_core the same group under two LIDs is two attachments, to the device it is one.
+// ib_core treats the same group under two LIDs as two attachments; to the device they are one.
 void Program::attach() {
   const Queue* queue = any_queue(kUd, random_.one_in(2));
   if (queue == nullptr || members_.size() >= 8 || role_.missing[kMcast]) return;
@@ -409,7 +410,8 @@ void Program::connect_one(Queue& queue, std::uint32_t peer) {
   step("ibv_modify_qp to RTS");
 }
 
-// A QP to another one of its kind or, one in four, to itself; XRC to a target of either process.
+// Connects a QP to another one of its kind or, one in four, to itself; XRC to a target of either
+// process.
 void Program::connect() {
   constexpr Kind kinds[] = {kRc, kRc, kUc, kUd, kXrcSend, kXrcRecv};
   const Kind kind = kinds[random_.below(std::size(kinds))];
@@ -568,7 +570,7 @@ void Program::take_async_event() {
   step("ibv_get_async_event");
 }
 
-// A child keeps the open device and its mappings past its parent's death.
+// A child keeps the open device and its mappings beyond its parent's death.
 void Program::fork_holder() {
   if (forks_ >= 1 || contexts_.empty()) return;
   const pid_t child = fork();
@@ -580,7 +582,7 @@ void Program::fork_holder() {
 }
 
 void Program::destroy_qp(Queue& queue) {
-  // libibverbs wants them detached first; uverbs does it for a process that dies.
+  // libibverbs requires that they are detached first; uverbs does that for a process that dies.
   const ibv_qp* qp = queue.object;
   if (std::ranges::any_of(members_, [&](const Membership& m) { return m.qp == qp; })) return;
   if (ibv_destroy_qp(queue.object) == 0) forget(qps_, static_cast<const Queue*>(&queue));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A random walk through the verbs that never ends by itself.
+// An endless random walk through the verbs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,13 +20,15 @@ inline constexpr int kRegionAccess =
 struct Options {
   std::string device = "tern0";
   std::uint64_t seed = 0;
-  std::uint32_t kill_after = 0;  // verbs; 0: somebody else kills
-  bool second = false;           // shares what the first process made
-  bool orderly = false;  // destroys nothing that is in use: a device that is gone refuses nothing
-  int xrcd_fd = -1;      // the file that names the shared XRC domain
+  std::uint32_t kill_after = 0;  // verbs; 0: killed from outside
+  bool second = false;           // is the second process, which uses the first one's XRC objects
+  // Never destroys objects that are in use, since a removed device would not refuse it.
+  bool orderly = false;
+  int xrcd_fd = -1;      // the file that identifies the shared XRC domain
 };
 
-// Objects of one process. Destroying goes in any order: what is in use is refused and stays.
+// The objects of one process. It destroys them in any order: the kernel refuses to destroy one that
+// is in use.
 class Program {
  public:
   Program(const Options& options, Shared& shared);
@@ -50,27 +52,27 @@ class Program {
     ibv_mr* object;
     ibv_pd* pd;
     bool bindable = false;
-    ibv_dm* dm = nullptr;  // that it lies in
+    ibv_dm* dm = nullptr;  // set if the region is in device memory
   };
   struct Window {
     ibv_context* context;
     ibv_mw* object;
     ibv_pd* pd;
-    bool bound = false;  // as far as was posted
+    bool bound = false;  // as far as posted
   };
   struct Queue {
     ibv_context* context;
     ibv_qp* object;
     Kind kind;
     bool connected;
-    ibv_xrcd* xrcd;  // of a target
+    ibv_xrcd* xrcd;  // XRC targets only
   };
   struct SharedQueue {
     ibv_context* context;
     ibv_srq* object;
     ibv_pd* pd;
-    ibv_cq* cq;      // of an XRC SRQ
-    ibv_xrcd* xrcd;  // likewise
+    ibv_cq* cq;      // XRC SRQs only
+    ibv_xrcd* xrcd;  // XRC SRQs only
     std::uint32_t max_wr;
   };
   struct Membership {
@@ -79,7 +81,7 @@ class Program {
     std::uint16_t lid;
   };
 
-  // The verb called what has returned: the place to die.
+  // Records that the verb `what` has returned. Kills the process after the kill_after-th verb.
   void step(const char* what);
   [[nodiscard]] std::size_t queues(Kind kind) const;
   void one_operation();

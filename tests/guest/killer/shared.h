@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a victim writes down while it lives, in memory that outlives it.
+// Shared memory in which a victim records its progress; it outlives the victim.
 #pragma once
 
 #include <array>
@@ -42,12 +42,12 @@ constexpr std::array<const char*, kKinds> kKindNames = {
     "xrc-send", "xrc-recv", "open-qp", "srq",     "xrc-srq", "xrcd",      "ah",      "mcast",
     "mw",       "bound-mw", "dm",      "dm-mr",   "rereg",   "connected", "traffic", "fork"};
 
-// One process. A killed process has stopped writing; nobody else writes.
+// One process. Only the process itself writes here.
 struct Role {
   std::atomic<std::uint32_t> verbs;  // called so far
   std::atomic<const char*> last;     // the last of them, a literal
   std::array<std::atomic<std::uint32_t>, kKinds> live;
-  std::array<std::atomic<std::uint32_t>, kKinds> missing;  // 1: the device has no such thing
+  std::array<std::atomic<std::uint32_t>, kKinds> missing;  // 1: the device does not support it
 };
 
 struct Shared {
@@ -56,7 +56,7 @@ struct Shared {
   std::atomic<std::uint32_t> srqn;        // an XRC SRQ of either process, or 0
 };
 
-// SplitMix64: the same numbers everywhere.
+// SplitMix64: the same sequence on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -67,7 +67,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // 0 to bound - 1.
+  // Returns 0 to bound - 1.
   std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(next() % bound); }
   bool one_in(std::size_t n) { return below(n) == 0; }
 

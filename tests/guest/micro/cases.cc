@@ -15,14 +15,14 @@ namespace {
 constexpr std::uint32_t kMtu = 1024;
 constexpr std::uint32_t kPackets = 10;
 constexpr std::uint32_t kBytes = kPackets * kMtu;
-constexpr std::uint64_t kOld = 1000;  // seeds of what was there before, and of what comes
+constexpr std::uint64_t kOld = 1000;  // seeds of the old contents and of the new data
 constexpr std::uint64_t kNew = 2000;
-constexpr std::uint8_t kRnrNever = 0;  // 655 ms: so long that a receive comes before it ends
+constexpr std::uint8_t kRnrNever = 0;  // 655 ms: longer than it takes to post a receive
 
 Connection usual() {
   Connection how;
   how.mtu = IBV_MTU_1024;
-  how.timeout = 16;  // 1 s as the device takes it: no slow host makes a retry of its own
+  how.timeout = 16;  // 268 ms; tern waits four times that, so a slow host causes no retransmission
   return how;
 }
 
@@ -46,7 +46,7 @@ PairOptions wrapping(ibv_qp_type here = IBV_QPT_RC, ibv_qp_type there = IBV_QPT_
   return o;
 }
 
-// One end is told of packets of 1024 bytes, the other of 512.
+// The case connects one end with a path MTU of 1024 bytes and the other with 512.
 PairOptions unconnected(ibv_qp_type here, ibv_qp_type there) {
   PairOptions o = of_type(here, there);
   o.connect = false;
@@ -138,7 +138,7 @@ void send(const Pair& pair, std::uint32_t length) {
 }
 void long_send(const Pair& pair) { send(pair, kBytes); }
 
-// The receive is posted when the sender has been told that there is none.
+// The receive is posted after the sender got an RNR NAK.
 void send_before_recv(const Pair& pair) {
   pair.fill({0, kBytes}, kNew);
   pair.remote.fill({0, kBytes}, kOld);
@@ -160,7 +160,7 @@ void fetch_add(const Pair& pair) {
   require(pair.remote.load64(0) == 105, "the sum is {}", pair.remote.load64(0));
 }
 
-// What the peer stored after the WRITE stays: the second copy of it is not executed.
+// The duplicate of the WRITE must not be executed: data stored after the first one stays.
 void write_with_ghost(const Pair& pair) {
   pair.fill({0, 64}, kNew);
   pair.post(write_of(pair, 64));
@@ -171,7 +171,7 @@ void write_with_ghost(const Pair& pair) {
   pair.remote.check({0, 64}, kOld);
 }
 
-// Four requests, of which the first fails: the rest is flushed, in order.
+// Four requests, of which the first fails: the others are flushed in order.
 void fail_first(const Pair& pair, ibv_wr_opcode opcode, ibv_wc_status status) {
   std::vector<Send> sends;
   for (std::uint64_t id = 1; id <= 4; id++) {
@@ -186,7 +186,7 @@ void fail_first(const Pair& pair, ibv_wr_opcode opcode, ibv_wc_status status) {
 void writes_fail(const Pair& pair) { fail_first(pair, IBV_WR_RDMA_WRITE, IBV_WC_RETRY_EXC_ERR); }
 void sends_fail(const Pair& pair) { fail_first(pair, IBV_WR_SEND, IBV_WC_RNR_RETRY_EXC_ERR); }
 
-// Memory that the device does not reach, of the source, the target or the receiver.
+// DMA errors in the memory of the source, the target and the receiver.
 void source_unreachable(const Pair& pair) {
   pair.post(write_of(pair, 100));
   pair.expect(1, IBV_WC_LOC_PROT_ERR);
@@ -202,7 +202,8 @@ void receiver_unreachable(const Pair& pair) {
   pair.expect_recv(7, IBV_WC_LOC_PROT_ERR);
 }
 
-// Three messages of three packets; the second is lost, the receive it took is the third's.
+// Three messages of three packets. The second is lost, and the third takes the receive that it
+// would have used.
 void second_of_three_lost(const Pair& pair) {
   constexpr std::uint32_t kLength = 3 * kMtu;
   pair.remote.fill({0, 3 * kLength}, kOld);
@@ -221,7 +222,7 @@ void second_of_three_lost(const Pair& pair) {
   pair.remote.check({kLength, kLength}, kNew + 2);
 }
 
-// Seven is no number of RNR retries: the receive comes after many more.
+// An rnr_retry of 7 means unlimited: the receive is posted after many more RNR NAKs.
 void send_long_before_recv(const Pair& pair) {
   pair.fill({0, 100}, kNew);
   pair.post(send_of(pair, 100, 1));
@@ -231,7 +232,7 @@ void send_long_before_recv(const Pair& pair) {
   expect_received(pair, 7, 100);
 }
 
-// UC: a message that finds no receive is lost, and no other.
+// UC: a message without a receive is lost, but not the next one.
 void no_receive(const Pair& pair) {
   pair.post(send_of(pair, 3 * kMtu, 1));
   pair.expect(1);
@@ -256,7 +257,7 @@ void refused_mtu(const Pair& pair) {
   pair.post(write_of(pair, kBytes));
   pair.expect(1, IBV_WC_REM_INV_REQ_ERR);
   require(pair.remote.wait_async(IBV_EVENT_QP_REQ_ERR, 10000), "no IBV_EVENT_QP_REQ_ERR");
-  // A target takes WQEs of SRQs, and says that it will take none any more.
+  // An XRC target receives from SRQs and reports that it will take no more WQEs.
   require(pair.remote.endpoint().srqn == 0 ||
               pair.remote.wait_async(IBV_EVENT_QP_LAST_WQE_REACHED, 10000),
           "no IBV_EVENT_QP_LAST_WQE_REACHED");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What one fault does to one operation: the rules, the operation, and what is counted.
+// The effect of faults on one operation: the rules, the operation, and the counters that move.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace guest {
 
-// A counter that moves, by exactly `least` unless `most` says more.
+// A counter that moves by `least` to `most`.
 struct Moves {
   const char* counter;
   std::uint64_t least;
-  std::uint64_t most = 0;  // 0: as least
+  std::uint64_t most = 0;  // 0: the same as `least`
 };
 
 struct Case {
   const char* name;
-  // Rules of the machine that asks and of the one that answers; {here} and {there} are the QP
-  // numbers of the two, {page} is where the memory of that machine begins.
+  // Fault rules for the requester's and the responder's machine. {here} and {there} stand for their
+  // QP numbers, {page} for the physical address of that machine's memory.
   const char* rules_here;
   const char* rules_there;
   std::vector<Moves> here;
@@ -29,7 +29,7 @@ struct Case {
   void (*run)(const Pair& pair);
   PairOptions options{};
   const char* icrc_there = "check";
-  bool every_rule_once = true;  // each is applied exactly once, else at least once
+  bool every_rule_once = true;  // each rule is applied exactly once, otherwise at least once
 };
 
 std::span<const Case> cases();

@@ -16,7 +16,7 @@ namespace guest {
 namespace {
 
 constexpr char kCounters[] = "grep . /sys/class/infiniband/tern0/ports/1/hw_counters/*";
-// ib_core reads the device no more often than every 10 ms, and answers from memory between.
+// ib_core caches the counters for 10 ms.
 constexpr auto kLifespan = std::chrono::milliseconds(20);
 
 std::string host_name() {

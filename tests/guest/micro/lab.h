@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A machine of the lab as a test sees it: the faults of its adapter, and the adapter's counters.
+// A machine of the lab: the faults and counters of its adapter.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@ namespace guest {
 
 using Counters = std::map<std::string, std::uint64_t>;
 
-// Standard output of a shell command; a failure when it fails.
+// Returns the standard output of a shell command. Throws if the command fails.
 std::string shell(const std::string& command);
 
 class Machine {
  public:
-  // An empty name is this machine.
+  // An empty name stands for this machine.
   explicit Machine(std::string name);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // Replaces the rules; none when empty.
+  // Replaces the fault rules; an empty string clears them.
   void set_faults(const std::string& rules) const;
-  // How often each rule was applied.
+  // Returns how often each rule was applied.
   [[nodiscard]] std::vector<std::uint64_t> applied() const;
   void set_icrc(const std::string& mode) const;
-  // Those of the HCA, by the names of `rdma statistic`.
+  // Returns the hardware counters by their names in `rdma statistic`.
   [[nodiscard]] Counters counters() const;
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// micro: what one packet that is lost, late, doubled or damaged does to one operation, by the
-// completions of both ends, their data, and every counter that tells of trouble.
+// micro: tests how one lost, delayed, duplicated or corrupted packet affects one operation:
+// completions and data at both ends, and every counter that indicates trouble.
 //
-//   micro [-g GID_INDEX] [PATTERN...]                 both ends here
-//   micro [-g GID_INDEX] -c MACHINE [PATTERN...]      the other end in another machine of the lab
-//   micro -s [-g GID_INDEX]                           be that other end, for one client
+//   micro [-g GID_INDEX] [PATTERN...]                 both ends on this machine
+//   micro [-g GID_INDEX] -c MACHINE [PATTERN...]      the other end on another machine of the lab
+//   micro -s [-g GID_INDEX]                           serve as that other end, for one client
 #include <fnmatch.h>
 #include <unistd.h>
 
@@ -27,9 +27,9 @@ namespace guest {
 namespace {
 
 constexpr char kPort[] = "18517";
-constexpr unsigned kLimit = 300;  // seconds of a case: a bound on what hangs
+constexpr unsigned kLimit = 300;  // seconds per case; bounds a hang
 
-// Whoever is not named by a case does not move.
+// Counters that must not move unless the case names them.
 constexpr std::array<const char*, 17> kTrouble = {
     "out_of_buffer",         "out_of_sequence",
     "duplicate_request",     "rnr_nak_retry_err",
@@ -61,7 +61,7 @@ std::string with_numbers(std::string rules, const Pair& pair, std::uint64_t page
   return rules;
 }
 
-// The two machines of a run; one, when both ends are here.
+// The two machines of a run, or one if both ends are here.
 class Bench {
  public:
   explicit Bench(const std::string& peer) : there_(peer), alone_(peer.empty()) {}
@@ -109,7 +109,8 @@ void Bench::check_applied(const Case& c) const {
   }
 }
 
-// What is to move has moved, in a while; the rest stays. No time is judged.
+// Waits until the counters in `moves` have moved as expected and all others are unchanged. Asserts
+// nothing about time.
 void Bench::check_counters(const Machine& machine, const Counters& before,
                            const std::vector<Moves>& moves) const {
   std::set<std::string> names(kTrouble.begin(), kTrouble.end());

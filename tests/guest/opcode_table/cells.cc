@@ -9,7 +9,7 @@
 namespace guest {
 namespace {
 
-constexpr std::uint32_t kLength = 1000;  // a datagram of the smallest path MTU of RoCE has it
+constexpr std::uint32_t kLength = 1000;  // fits into one datagram at RoCE's smallest path MTU
 
 // A row of the page: marks for UD, UC, RC, XRC_SEND.
 struct Opcode {
@@ -17,7 +17,7 @@ struct Opcode {
   const char* name;
   std::uint64_t send_op;
   std::array<bool, 4> marks;
-  const char* lacking;  // what a marked cell says when the device has not what it needs
+  const char* lacking;  // note for a marked cell when the device lacks the feature
 };
 
 constexpr std::array kOpcodes{
@@ -113,8 +113,8 @@ MwPtr alloc_window(const Device& dev) {
   return mw;
 }
 
-// The peer writes through a window that the sender bound to its own memory. Nobody reaches an XRC
-// sender: of its window shows that it is bound.
+// The peer writes through a window that the sender has bound to its own memory. Nobody can address
+// an XRC sender, so there a second bind shows that the window is bound.
 void bind_cell(const Ends& ends, const Device& dev, const Type& type, Api api) {
   const MwPtr mw = alloc_window(dev);
   const Send s = ends.bind(mw.get(), ends.here(), 7, 1, kLength, 4096);
@@ -134,7 +134,7 @@ void bind_cell(const Ends& ends, const Device& dev, const Type& type, Api api) {
   ends.check(ends.here(), 4096, kLength, 16);
 }
 
-// Of a free window alone is it that a bind succeeds.
+// Only a free window can be bound, so the second bind shows that the window was invalidated.
 void local_inv_cell(const Ends& ends, const Device& dev, Api api) {
   const MwPtr mw = alloc_window(dev);
   Send s{.opcode = IBV_WR_LOCAL_INV, .wr_id = 2};
@@ -147,7 +147,7 @@ void local_inv_cell(const Ends& ends, const Device& dev, Api api) {
   ends.sent(3);
 }
 
-// The peer's window is free when it has the message.
+// The peer's window is free once it has received the message.
 void send_inv_cell(const Ends& ends, const Device& dev, Api api) {
   const MwPtr mw = alloc_window(dev);
   const Send bound = ends.bind(mw.get(), ends.there(), 7, 3, kLength, 4096);
@@ -169,8 +169,8 @@ void send_inv_cell(const Ends& ends, const Device& dev, Api api) {
   ends.peer_sent(4);
 }
 
-// The request goes out, and the peer finds that no process may invalidate what it names: a target
-// has no windows, and the key of an ordinary region cannot be invalidated.
+// The request is sent, and the responder refuses to invalidate the key: an XRC target has no
+// windows, and the key of an ordinary region cannot be invalidated.
 void send_inv_to_target(const Ends& ends, Api api) {
   ends.recv(2, 0, kLength);
   Send s = ends.request(IBV_WR_SEND_WITH_INV, 1, kLength);
@@ -203,7 +203,7 @@ void works(const Device& dev, const Type& type, ibv_wr_opcode opcode, Api api) {
   }
 }
 
-// The errno with which ibv_create_qp_ex() refuses ibv_wr_*() for the opcode, 0 if it does not.
+// Returns the errno with which ibv_create_qp_ex() refuses the opcode for ibv_wr_*(), or 0.
 int create_errno(const Device& dev, const Type& type, std::uint64_t send_op) {
   const CqPtr cq = create_cq(dev, 4);
   QpSpec spec{.type = type.type,
@@ -248,7 +248,7 @@ constexpr std::array kBuilt{
            {false, false, true, true}, nullptr},
 };
 
-// Behind a WRITE that completes without a word, of its bytes and of all.
+// A FLUSH after an unsignaled WRITE, of its range and of the whole region.
 void flush_cell(const Ends& ends) {
   for (const std::uint8_t level : {IBV_FLUSH_RANGE, IBV_FLUSH_MR}) {
     fill(ends.here().bytes().first(kLength), 18 + level);
@@ -341,7 +341,7 @@ void inlined(const Ends& ends, const Type& type, Api api) {
     s.sges[0].lkey = 0xdeadbeef;
     s.flags |= IBV_SEND_INLINE;
     ends.post(s, api);
-    fill(data, 15);  // the bytes were taken at once
+    fill(data, 15);  // inline data was copied when posted
     ends.sent(1);
     if (opcode == IBV_WR_SEND) {
       ends.received(2);
@@ -355,8 +355,8 @@ void inlined(const Ends& ends, const Type& type, Api api) {
   }
 }
 
-// What a READ fetched is what a fenced SEND behind it sends; without READs there is nothing to wait
-// for.
+// A fenced SEND behind a READ sends the data that the READ has fetched. Without READs there is
+// nothing to wait for.
 void fenced(const Ends& ends, const Type& type, Api api) {
   for (std::uint64_t i = 0; i < 20; i++) {
     ends.recv(3, 0, kLength);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// opcode_table: ibv_post_send(3), cell by cell.
+// opcode_table: tests the table of ibv_post_send(3) cell by cell.
 //
 //   opcode_table [-d DEV] [-g GID_INDEX]    prints "ok NAME" or "not ok NAME - why" for each cell
-//   opcode_table --rst FILE                 also writes the table as it was measured
-//   opcode_table --compare FILE             also fails when FILE is not that table
+//   opcode_table --rst FILE                 also writes the measured table
+//   opcode_table --compare FILE             also fails if FILE is not that table
 #include <getopt.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is refused when it is posted, with which errno, and what the requests around it come to.
+// Requests that are refused when posted: the errno, and the fate of the requests around them.
 #include <cerrno>
 
 #include "table.h"
@@ -7,7 +7,7 @@
 namespace guest {
 namespace {
 
-// One more request than the queue has slots; a polled completion gives one back.
+// One request more than the queue has slots. A polled completion frees a slot.
 void full(const Ends& ends, Api api) {
   const std::size_t slots = ends.cap().max_send_wr;
   const std::vector<Send> sends(slots + 1, ends.request(IBV_WR_SEND, 1, 8));
@@ -73,7 +73,7 @@ void no_address(const Ends& ends, Api api) {
   check_refusal(ends, api, s, EINVAL);
 }
 
-// A bind of a window of the other type, with a right that windows lack, or without a region; binds
+// Binds of a window of the other type, with a right that windows lack, or without a region; binds
 // and invalidations with inline data.
 void windows(const Device& dev, const Ends& ends, Api api) {
   const MwPtr type1(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_1));
@@ -94,7 +94,7 @@ void windows(const Device& dev, const Ends& ends, Api api) {
   }
 }
 
-// What ibv_bind_mw() refuses leaves the key of the window as it was.
+// A bind that ibv_bind_mw() refuses leaves the window's key unchanged.
 void bind_verb(const Device& dev, const Ends& ends, const Type& type) {
   const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_1));
   const MwPtr type2(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
@@ -123,7 +123,7 @@ void bind_verb(const Device& dev, const Ends& ends, const Type& type) {
   expect_quiet(ends.send_cq(), 5);
 }
 
-// Receives: too many SGEs, and one more than the queue has slots.
+// Receives with too many SGEs, and one receive more than the queue has slots.
 void receives(const Ends& ends, const Type& type) {
   std::vector<ibv_sge> list(64, ends.there().sge(0, 8));
   require_err(ends.try_recv(1, list), EINVAL, "a receive with 64 SGEs");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The page Documentation/opcode-table.rst, from what was measured.
+// Generates Documentation/opcode-table.rst from the measurements.
 #include <algorithm>
 
 #include "table.h"

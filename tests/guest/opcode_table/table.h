@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What is measured, and what of it goes into the table.
+// The measurements, and the rows that they give in the tables.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,17 @@
 
 namespace guest {
 
-// Runs body as the test NAME; prints the result line. False when it failed.
+// Runs `body` as the test `name` and prints its result line. Returns false if it failed.
 using Runner = std::function<bool(const std::string& name, const std::function<void()>& body)>;
 
-// A cell: what happened, as the table says it, the same through both APIs.
+// A row of the table. A cell says what happened, which must be the same through both APIs.
 struct Row {
   std::string name;
   std::vector<std::string> cells;
 };
 
 std::vector<Row> opcode_rows(const Device& dev, const Runner& run);
-// What ibv_wr_*() alone posts.
+// Requests that only ibv_wr_*() can post.
 std::vector<Row> built_rows(const Device& dev, const Runner& run);
 std::vector<Row> flag_rows(const Device& dev, const Runner& run);
 std::vector<Row> refusal_rows(const Device& dev, const Runner& run);
@@ -28,8 +28,8 @@ std::vector<Row> refusal_rows(const Device& dev, const Runner& run);
 std::string to_rst(const std::vector<Row>& opcodes, const std::vector<Row>& built,
                    const std::vector<Row>& flags, const std::vector<Row>& refusals);
 
-// A list of three of which the second is wrong is refused at the second, with this errno, and the
-// first alone arrives; with ibv_wr_*() nothing does.
+// Posts three requests of which the second is wrong. ibv_post_send() must refuse the second with
+// this errno and execute only the first; ibv_wr_*() must post none.
 void check_refusal(const Ends& ends, Api api, const Send& wrong, int err);
 
 }  // namespace guest

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// rcverify: what a reliable connection must do, as named tests.
+// rcverify: tests the behaviour of a reliable connection.
 //
-//   rcverify [-d DEV] [-g GID_INDEX] [-e PERCENT] [PATTERN...]   both ends here
+//   rcverify [-d DEV] [-g GID_INDEX] [-e PERCENT] [PATTERN...]   both ends on this machine
 //   rcverify ... -c HOST [-p PORT]                               the other end on HOST
-//   rcverify -s [-p PORT] [-d DEV] [-g GID_INDEX]                be that other end
+//   rcverify -s [-p PORT] [-d DEV] [-g GID_INDEX]                serve as that other end
 //   rcverify -l                                                  list the tests
 //
-// Prints "ok NAME" or "not ok NAME - why" for each; the exit status is 0 only when all are ok.
-// -e scales what is repeated for coverage; -1 with -s serves one client and ends.
+// Prints "ok NAME" or "not ok NAME - why" for each test; the exit status is 0 only if all pass.
+// -e scales what is repeated for coverage. -1 with -s serves one client and exits.
 #include <fnmatch.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The other end of a connection: in this process, or on another machine behind TCP.
+// The other end of a connection: in this process, or on another machine over TCP.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace guest {
 
-// What one end of a connection is made of.
+// The attributes of one end of a connection.
 struct SessionOptions {
   ibv_qp_type type = IBV_QPT_RC;     // or UC, XRC_SEND, XRC_RECV
   std::uint32_t memory = 64 * 1024;  // bytes
@@ -26,12 +26,13 @@ struct SessionOptions {
   int send_cqe = 256;
   int recv_cqe = 256;
   bool signal_all = false;
-  bool foreign_pd = false;  // the memory belongs to another PD than the QP
-  std::uint64_t more_ops = 0;  // of an RC or XRC_SEND QP: for ibv_wr_*(), besides the usual ones
+  bool foreign_pd = false;  // the memory belongs to a PD other than the QP's
+  // RC or XRC_SEND: further operations for ibv_wr_*(), besides the usual ones.
+  std::uint64_t more_ops = 0;
   std::uint32_t psn = 0x123456;
 };
 
-// One end: a QP, a CQ for each direction (the receiving one with a channel), and memory.
+// One end: a QP, a CQ for each direction (the receive CQ with a channel), and memory.
 class Session {
  public:
   Session(const Device& dev, const SessionOptions& options);
@@ -43,7 +44,7 @@ class Session {
   [[nodiscard]] ibv_comp_channel* channel() const { return channel_.get(); }
   [[nodiscard]] const Memory& memory() const { return memory_; }
   [[nodiscard]] const ibv_qp_cap& cap() const { return cap_; }
-  [[nodiscard]] ibv_srq* srq() const { return srq_.get(); }  // of XRC_RECV
+  [[nodiscard]] ibv_srq* srq() const { return srq_.get(); }  // XRC_RECV only
   [[nodiscard]] Endpoint endpoint() const {
     return {.qpn = qp_->qp_num, .psn = psn_, .gid = dev_.gid(), .srqn = srqn_};
   }
@@ -95,7 +96,7 @@ enum class Cmd : std::uint32_t {
   kClose,
 };
 
-// A send request for a peer to post, with the first range as its memory.
+// A send request for the peer to post; the request's first range is its local memory.
 struct Work {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = IBV_SEND_SIGNALED;
@@ -104,13 +105,13 @@ struct Work {
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;  // host order
   std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;  // ATOMIC_WRITE: the value
+  std::uint64_t swap = 0;  // ATOMIC_WRITE: the value to write
   std::uint64_t flush_length = 0;
   std::uint32_t inv_rkey = 0;
   std::uint32_t srqn = 0;
 };
 
-// Both go over the wire as they stand: the two ends run the same program.
+// Sent over TCP as raw structures: both ends run the same program.
 struct Request {
   Cmd cmd{};
   std::uint32_t session = 0;
@@ -137,7 +138,8 @@ struct Reply {
   std::array<ibv_wc, 64> wcs{};
 };
 
-// Executes requests on a device; sessions live until closed or this is gone.
+// Executes requests on a device. Sessions exist until they are closed or the responder is
+// destroyed.
 class Responder {
  public:
   explicit Responder(const Device& dev) : dev_(dev) {}
@@ -153,11 +155,11 @@ class Responder {
   std::uint32_t next_ = 1;
 };
 
-// How requests get to a responder.
+// Carries requests to a responder.
 class Link {
  public:
   virtual ~Link() = default;
-  // The reply; a failure at the other end is a Failure here.
+  // Returns the reply. Throws a Failure if the request failed at the other end.
   Reply call(const Request& request);
 
  private:
@@ -165,9 +167,9 @@ class Link {
 };
 
 std::unique_ptr<Link> local_link(Responder& responder);
-// Waits for the other machine, which may still be starting.
+// Waits for the other machine, which may still be booting.
 std::unique_ptr<Link> tcp_link(const std::string& host, const std::string& port);
-// Serves one client after another, for ever when `once` is false.
+// Serves one client after another, or only one if `once`.
 void serve(const std::string& device, int gid_index, const std::string& port, bool once);
 
 // A session at the other end.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The tests, by subject, and what they share: a connected pair and expectations.
+// The tests by subject, and their common parts: a connected pair and expectations.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace guest {
 struct Env {
   const Device& dev;
   Link& link;
-  // Factor on everything that is repeated for coverage, in percent.
+  // Scales what is repeated for coverage, in percent.
   unsigned effort = 100;
 };
 
@@ -35,7 +35,7 @@ struct PairOptions {
   bool connect = true;
 };
 
-// Two ends, connected unless told otherwise.
+// Two ends, connected unless the options say otherwise.
 class Pair {
  public:
   explicit Pair(const Env& env, const PairOptions& options = {});
@@ -45,18 +45,18 @@ class Pair {
   Connection how;
 
   void connect();
-  // A request on this pair: length bytes of local memory from local_at, remote memory from
+  // Builds a request of `length` bytes, with local memory from local_at and remote memory from
   // remote_at.
   [[nodiscard]] Send request(ibv_wr_opcode opcode, std::uint32_t length,
                              std::uint64_t local_at = 0, std::uint64_t remote_at = 0) const;
-  // Posts and requires success.
+  // Posts the requests and requires success.
   void post(const Send& send, Api api = Api::kPost) const;
   void post(std::span<const Send> sends, Api api = Api::kPost) const;
-  // The next send completion is for wr_id, with this status.
+  // Checks that the next send completion is for wr_id and has this status.
   ibv_wc expect(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
-  // The next receive completion at the other end.
+  // Checks the next receive completion at the other end.
   ibv_wc expect_recv(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
-  // A SEND from here arrives whole: the connection works.
+  // Checks that the connection works: sends a message and verifies it.
   void expect_traffic() const;
   void fill(Range range, std::uint64_t seed) const;
   void check(Range range, std::uint64_t seed) const;

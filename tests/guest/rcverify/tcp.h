@@ -17,7 +17,7 @@ class Socket {
 
   [[nodiscard]] int fd() const { return fd_; }
   void write(const void* data, std::size_t size) const;
-  // False when the other side has closed before the first byte.
+  // Returns false if the other side has closed before the first byte.
   [[nodiscard]] bool read(void* data, std::size_t size) const;
   [[nodiscard]] Socket accept() const;
 
@@ -25,7 +25,7 @@ class Socket {
   int fd_;
 };
 
-// Tries for about two minutes: the other machine may still be starting.
+// Retries for about two minutes: the other machine may still be booting.
 Socket tcp_connect(const std::string& host, const std::string& port);
 Socket tcp_listen(const std::string& port);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Bytes arrive where they belong, and nowhere else.
+// Data arrives where it belongs, and nowhere else.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace guest {
 namespace {
 
 constexpr std::uint32_t kSizes[] = {0, 1, 3, 4095, 4096, 4097, 64 * 1024, 1 << 20, 8 << 20};
-constexpr std::uint32_t kGuard = 67;  // bytes before and behind a target: nothing is aligned
+// Bytes before and after a target; a prime, so that nothing is aligned.
+constexpr std::uint32_t kGuard = 67;
 
 PairOptions big_memory() {
   PairOptions o;
@@ -109,7 +110,7 @@ void every_mtu(Env& env) {
   }
 }
 
-// Gathers from pieces of several lengths, 0 among them, and scatters to others.
+// Gathers from SGEs of several lengths, 0 among them, and scatters to others.
 void gather_scatter(Env& env) {
   PairOptions o;
   o.local.send_sge = o.remote.recv_sge = 5;
@@ -129,7 +130,7 @@ void gather_scatter(Env& env) {
       done += n;
       at += n + 13;
     }
-    // Pieces that follow each other without a gap: the whole is checked as one.
+    // Adjacent pieces, so that the data can be checked as one.
     std::vector<Range> to;
     at = 9;
     for (const std::uint32_t n : kTo) {
@@ -146,7 +147,7 @@ void gather_scatter(Env& env) {
   }
 }
 
-// READ scatters, WRITE gathers.
+// READ scatters and WRITE gathers.
 void rdma_sge_list(Env& env) {
   const Pair pair(env);
   for (const Api api : kBothApis) {
@@ -165,7 +166,7 @@ void rdma_sge_list(Env& env) {
   }
 }
 
-// Inline data is taken at the post: the buffer changes right after it, and its lkey is nothing.
+// Inline data is copied at the post: the buffer may change right after it, and its lkey is ignored.
 void inline_data(Env& env) {
   const Pair pair(env);
   const std::uint32_t most = pair.local.cap().max_inline_data;
@@ -236,7 +237,7 @@ void compare_swap(Env& env) {
     require(pair.expect(0).opcode == IBV_WC_COMP_SWAP, "completion opcode");
     require(pair.local.memory().load64(0) == 0x1122334455667788U, "original value");
     require(pair.remote.load64(0) == 0x0102030405060708U, "not swapped");
-    // The memory holds something else now: it stays.
+    // The memory differs from the compare value now, so it stays.
     pair.post(send, api);
     pair.expect(0);
     require(pair.local.memory().load64(0) == 0x0102030405060708U, "original value of a miss");
@@ -244,7 +245,7 @@ void compare_swap(Env& env) {
   }
 }
 
-// READ, then a fenced SEND of what it fetched: without the fence it may send old bytes.
+// A fenced SEND of the data that a READ fetches: without the fence it could send old data.
 void fence(Env& env) {
   const Pair pair(env, big_memory());
   constexpr std::uint32_t kLength = 256 * 1024;
@@ -263,7 +264,7 @@ void fence(Env& env) {
   }
 }
 
-// A SEND behind a WRITE: once it has arrived so has the WRITE.
+// A SEND after a WRITE: when it has arrived, the WRITE has too.
 void write_then_send(Env& env) {
   const Pair pair(env, big_memory());
   constexpr std::uint32_t kLength = 1 << 20;

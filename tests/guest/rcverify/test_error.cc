@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Requests that must fail: with which status, at which end, and without moving a byte.
+// Requests that must fail: the status at each end, and no byte moves.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,7 +11,7 @@
 namespace guest {
 namespace {
 
-// After a failed request everything behind it is flushed, here and at the other end.
+// Checks that the request after a failed one is flushed and that the QP is in the error state.
 void expect_flushed(const Pair& pair, std::uint64_t wr_id) {
   pair.expect(wr_id, IBV_WC_WR_FLUSH_ERR);
   ibv_qp_attr attr{};
@@ -20,7 +20,7 @@ void expect_flushed(const Pair& pair, std::uint64_t wr_id) {
   require(attr.qp_state == IBV_QPS_ERR, "QP in state {}", static_cast<int>(attr.qp_state));
 }
 
-// Posts the request and one behind it; the first fails with status, the other is flushed.
+// Posts the bad request and one after it: the first fails with `status`, the other is flushed.
 void expect_failure(const Pair& pair, Send bad, ibv_wc_status status, Api api = Api::kPost) {
   bad.wr_id = 1;
   Send behind = pair.request(IBV_WR_RDMA_WRITE, 8);
@@ -38,7 +38,8 @@ bool is_atomic(ibv_wr_opcode op) {
   return op == IBV_WR_ATOMIC_CMP_AND_SWP || op == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-// A refused access: the status here, the event there, and the memory there untouched.
+// A refused access: the status at the requester, the event at the responder, and memory unchanged
+// at both ends.
 void refused(Env& env, const PairOptions& options, const Send& change, ibv_wc_status status,
              std::uint32_t length) {
   for (const Api api : kBothApis) {
@@ -72,7 +73,7 @@ void bad_rkey(Env& env) {
   }
 }
 
-// By one byte (one word for atomics) past either end.
+// One byte (one word for atomics) past either end of the region.
 void out_of_range(Env& env) {
   PairOptions o;
   o.remote.memory = 4096;
@@ -110,7 +111,7 @@ void missing_right(Env& env) {
   }
 }
 
-// The QP at the other end does not let peers do it at all.
+// The responder's QP allows no remote access.
 void qp_access(Env& env) {
   for (const ibv_wr_opcode op : kRemoteOps) {
     PairOptions o;
@@ -129,7 +130,7 @@ void unaligned_atomic(Env& env) {
   }
 }
 
-// Keys of another PD of the same process, at either end.
+// Keys of another PD in the same process, at either end.
 void other_pd(Env& env) {
   PairOptions there;
   there.remote.foreign_pd = true;
@@ -142,7 +143,7 @@ void other_pd(Env& env) {
   }
 }
 
-// Nothing is accessed, so nothing is checked: not even the key.
+// A request of length 0 accesses nothing, so even its key is not checked.
 void zero_length(Env& env) {
   const Pair pair(env);
   for (const Api api : kBothApis) {
@@ -183,7 +184,7 @@ void local_range(Env& env) {
   }
 }
 
-// READ and atomics write here: the region must allow it.
+// READ and atomics write to local memory, so the region must allow it.
 void local_write_right(Env& env) {
   PairOptions o;
   o.local.mr_access = 0;
@@ -205,7 +206,7 @@ void atomic_length(Env& env) {
   }
 }
 
-// What the first error leaves: requests before it succeed, all behind it are flushed in order.
+// Requests before the first error succeed; all after it are flushed in order.
 void flush_order(Env& env) {
   PairOptions o;
   o.local.send_wr = 32;
@@ -214,7 +215,7 @@ void flush_order(Env& env) {
   for (std::uint64_t i = 0; i < 20; i++) {
     list.push_back(pair.request(IBV_WR_RDMA_WRITE, 64));
     list.back().wr_id = i;
-    // Flushed requests complete even when no completion was asked for.
+    // Flushed requests complete even if unsignaled.
     list.back().flags = i >= 10 && i % 2 == 1 ? 0 : IBV_SEND_SIGNALED;
   }
   list[7].rkey += 1;
@@ -238,7 +239,7 @@ void flush_order(Env& env) {
   }
 }
 
-// Posted to a QP in error: flushed at once, both queues, as often as one likes.
+// Requests posted to a QP in error are flushed at once, on both queues, any number of times.
 void post_in_error(Env& env) {
   PairOptions o;
   o.local.send_wr = o.local.recv_wr = 8;
@@ -266,7 +267,7 @@ constexpr Test kLocalTests[] = {
     {"zero_length", zero_length},
 };
 
-// The receive is too short for the message.
+// The receive is shorter than the message.
 void recv_too_small(Env& env) {
   const Pair pair(env);
   pair.remote.fill({0, 4096}, 1);
@@ -278,7 +279,7 @@ void recv_too_small(Env& env) {
   pair.remote.check({0, 4096}, 1);
 }
 
-// The receive names memory its end may not write.
+// The receive refers to memory that may not be written.
 void recv_protection(Env& env) {
   PairOptions o;
   o.remote.mr_access = IBV_ACCESS_REMOTE_READ;
@@ -297,7 +298,7 @@ void rnr_fails(Env& env) {
   }
 }
 
-// rnr_retry 7 waits for ever: a receive that comes late is found.
+// An rnr_retry of 7 retries without limit: a late receive is used.
 void rnr_waits(Env& env) {
   const Pair pair(env);
   pair.fill({0, 5000}, 3);
@@ -317,7 +318,7 @@ void rnr_waits(Env& env) {
   require(pair.expect_recv(2).opcode == IBV_WC_RECV_RDMA_WITH_IMM, "opcode");
 }
 
-// Nobody answers: the QP at the other end is gone.
+// No response: the QP at the other end is gone.
 void no_answer(Env& env) {
   PairOptions o;
   o.how.timeout = 12;
@@ -327,7 +328,7 @@ void no_answer(Env& env) {
   expect_failure(pair, pair.request(IBV_WR_RDMA_WRITE, 8), IBV_WC_RETRY_EXC_ERR);
 }
 
-// The other end is there and in error: it does not answer either.
+// A QP in the error state does not respond either.
 void peer_in_error(Env& env) {
   PairOptions o;
   o.how.timeout = 12;
@@ -337,7 +338,7 @@ void peer_in_error(Env& env) {
   expect_failure(pair, pair.request(IBV_WR_RDMA_READ, 8), IBV_WC_RETRY_EXC_ERR);
 }
 
-// A key dies with its region.
+// A key is invalid once its region is deregistered.
 void key_after_dereg(Env& env) {
   const Pair pair(env);
   Send send = pair.request(IBV_WR_RDMA_WRITE, 8);

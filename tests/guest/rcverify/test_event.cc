@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Completion events, solicited and not, and asynchronous events.
+// Completion events, solicited or not, and asynchronous events.
 #include <vector>
 
 #include "suite.h"
@@ -7,14 +7,14 @@
 namespace guest {
 namespace {
 
-constexpr int kSoon = 5000;  // ms in which an event must come
-constexpr int kNever = 150;  // ms in which none may
+constexpr int kSoon = 5000;  // ms; an expected event must arrive within this time
+constexpr int kNever = 150;  // ms; no event may arrive within this time
 
 void arm(ibv_cq* cq, bool solicited_only) {
   require_err(ibv_req_notify_cq(cq, solicited_only ? 1 : 0), 0, "ibv_req_notify_cq");
 }
 
-// One event for each arm, none without.
+// Each arm gives one event; without an arm there is none.
 void one_event_an_arm(Env& env) {
   const Pair pair(env);
   for (std::uint64_t i = 0; i < 20; i++) {
@@ -35,7 +35,7 @@ void one_event_an_arm(Env& env) {
   require(!pair.remote.wait_event(kNever), "event without an arm");
 }
 
-// The completion is there before the arm: the event comes at once.
+// If the completion precedes the arm, the event comes at once.
 void arm_after_completion(Env& env) {
   const Pair pair(env);
   for (int i = 0; i < 10; i++) {
@@ -46,7 +46,7 @@ void arm_after_completion(Env& env) {
     require(pair.remote.wait_event(kSoon), "no event");
     pair.expect_recv(1);
   }
-  // Polled before the arm: it counts no more.
+  // A completion polled before the arm raises no event.
   pair.remote.arm(false);
   require(!pair.remote.wait_event(kNever), "event of a polled completion");
 }
@@ -73,7 +73,7 @@ void solicited(Env& env) {
   }
 }
 
-// An unsuccessful completion is an event for who waits for solicited ones too.
+// An unsuccessful completion raises an event even if armed for solicited ones only.
 void solicited_error(Env& env) {
   const Pair pair(env);
   pair.remote.arm(true);
@@ -83,7 +83,7 @@ void solicited_error(Env& env) {
   pair.expect_recv(1, IBV_WC_WR_FLUSH_ERR);
 }
 
-// A later, weaker request does not take back the first.
+// Arming for solicited completions does not weaken an earlier arm for any completion.
 void any_outlives_solicited(Env& env) {
   const Pair pair(env);
   pair.remote.arm(false);
@@ -95,7 +95,7 @@ void any_outlives_solicited(Env& env) {
   pair.expect_recv(1);
 }
 
-// Wait, arm, poll: the loop every program has. No wake-up is lost in it.
+// Wait, arm, poll: the usual loop must lose no wake-up.
 void wake_up_loop(Env& env) {
   const Pair pair(env);
   const ChannelPtr channel(ibv_create_comp_channel(env.dev.context()));
@@ -118,14 +118,14 @@ void wake_up_loop(Env& env) {
     require(wait_event(channel.get(), kSoon), "no event for completion {}", i);
     arm(cq.get(), false);
     require_status(poll(cq.get(), 1).front(), i, IBV_WC_SUCCESS);
-    // The arm came before the poll: the same completion may have been an event once more.
+    // The arm preceded the poll, so the polled completion may have raised one more event.
     while (wait_event(channel.get(), 0)) {
       arm(cq.get(), false);
     }
   }
 }
 
-// More completions than the CQ holds: the CQ is in error and says so; so is the QP.
+// More completions than the CQ holds raise IBV_EVENT_CQ_ERR.
 void cq_overflow(Env& env) {
   PairOptions o;
   o.local.send_cqe = 4;
@@ -134,7 +134,7 @@ void cq_overflow(Env& env) {
                                pair.request(IBV_WR_RDMA_WRITE, 8));
   pair.post(list);
   require(env.dev.wait_async(IBV_EVENT_CQ_ERR, kSoon), "no IBV_EVENT_CQ_ERR");
-  // Others are not harmed.
+  // Other QPs are not affected.
   const Pair next(env);
   next.expect_traffic();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FLUSH and ATOMIC WRITE: what they do, and what is refused, at which end.
+// FLUSH and ATOMIC WRITE: their effects, and what is refused at which end.
 #include <rdma/ib_user_verbs.h>
 
 #include <array>
@@ -28,7 +28,7 @@ Send flush(const Pair& pair, std::uint64_t at, std::size_t length) {
   return send;
 }
 
-// Of what it names nobody asks.
+// At level MR the device ignores address and length.
 Send flush_region(const Pair& pair) {
   Send send = flush(pair, 0x123456789, 12345678);
   send.flush_level = IBV_FLUSH_MR;
@@ -46,7 +46,7 @@ void expect_done(const Pair& pair, const Send& send, ibv_wc_opcode opcode) {
   require(pair.expect(send.wr_id).opcode == opcode, "another opcode");
 }
 
-// What was written before is at the peer when FLUSH completes, whoever asks it there.
+// When a FLUSH completes, earlier writes are visible to the responder's CPU.
 void flush_after_writes(Env& env) {
   const Pair pair(env, flush_options());
   for (std::uint64_t seed = 1; seed <= 20; seed++) {
@@ -58,7 +58,7 @@ void flush_after_writes(Env& env) {
     require(pair.expect(0).opcode == IBV_WC_FLUSH, "another opcode");
     pair.remote.check({0, kLength}, seed);
   }
-  // To the byte, and nothing.
+  // The last byte of the region, and a range of length 0.
   constexpr std::uint64_t kEnd = 64 * 1024;
   expect_done(pair, flush(pair, kEnd - 1, 1), IBV_WC_FLUSH);
   expect_done(pair, flush(pair, kEnd, 0), IBV_WC_FLUSH);
@@ -76,7 +76,7 @@ void atomic_writes(Env& env) {
   }
 }
 
-// More of them than may be outstanding, READs and atomics in between: all are done, in order.
+// More than may be outstanding, mixed with READs and atomics: all complete, in order.
 void flush_many(Env& env) {
   PairOptions o = flush_options();
   o.how.max_rd_atomic = o.how.max_dest_rd_atomic = 2;
@@ -101,7 +101,7 @@ void flush_many(Env& env) {
   }
 }
 
-// The request fails with status and the QP with it.
+// The request fails with `status`, and the QP enters the error state.
 void refused(Env& env, const PairOptions& options, const std::function<Send(const Pair&)>& make,
              ibv_wc_status status) {
   const Pair pair(env, options);
@@ -175,7 +175,7 @@ void atomic_write_refused(Env& env) {
           IBV_WC_REM_ACCESS_ERR);
 }
 
-// What can be seen to be none is refused when it is posted.
+// Malformed requests are refused when posted.
 void flush_posts_refused(Env& env) {
   const Pair pair(env, flush_options());
   const auto expect_einval = [&](const Send& send, Api api) {
@@ -195,7 +195,7 @@ void flush_posts_refused(Env& env) {
   pair.expect_traffic();
 }
 
-// What the device says of itself, and that no region gets the right to persistence.
+// The advertised capabilities; no region can have persistent flush access.
 void flush_attributes(Env& env) {
   ibv_device_attr_ex attr{};
   require_err(ibv_query_device_ex(env.dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Queues as objects: capacities, what a post refuses, slots and their return, completions.
+// Queues: capacities, requests that a post refuses, slots and their reuse, completions.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ void cq_sizes(Env& env) {
   require(past == nullptr && errno == EINVAL, "vector past the last");
 }
 
-// A list with a bad third request: two go out, bad_wr names the third.
+// A list whose third request is bad: two are posted, and bad_wr points to the third.
 void bad_wr(Env& env) {
   const Pair pair(env);
   const std::uint32_t most = pair.local.cap().max_send_sge;
@@ -117,7 +117,7 @@ void bad_wr(Env& env) {
   }
 }
 
-// The same through ibv_wr_*(): nothing at all is posted, and the next session works.
+// The same through ibv_wr_*(): nothing is posted, and the next session works.
 void bad_session(Env& env) {
   const Pair pair(env);
   const std::uint32_t most = pair.local.cap().max_send_sge;
@@ -158,7 +158,7 @@ void wr_abort(Env& env) {
   pair.expect_traffic();
 }
 
-// The queue takes max_send_wr requests, refuses one more, and takes as many again once polled.
+// The queue takes max_send_wr requests, refuses one more, and takes as many again after polling.
 template <Api kApi>
 void sq_full(Env& env) {
   PairOptions o;
@@ -184,7 +184,7 @@ void sq_full(Env& env) {
   }
 }
 
-// A session that does not fit is refused whole.
+// A session that does not fit is refused as a whole.
 void session_too_long(Env& env) {
   PairOptions o;
   o.local.send_wr = 16;
@@ -214,7 +214,7 @@ void rq_full(Env& env) {
   require_err(post_recv(pair.local.qp(), 0, {&sge, 1}), ENOMEM, "receive to a full queue");
 }
 
-// Requests without a completion of their own are freed by the next one with.
+// An unsignaled request's slot is freed with the next signaled completion.
 void unsignaled(Env& env) {
   PairOptions o;
   o.local.send_wr = 32;
@@ -250,7 +250,7 @@ void signal_all(Env& env) {
   }
 }
 
-// Both APIs on one queue, many times around it; wr_id keeps its 64 bits.
+// Both APIs on one queue, over many wraps; wr_id keeps its 64 bits.
 void mixed_apis(Env& env) {
   PairOptions o;
   o.local.send_wr = 8;
@@ -267,7 +267,7 @@ void mixed_apis(Env& env) {
   }
 }
 
-// Two threads post to one QP while a third polls: nothing is lost or done twice.
+// Two threads post to one QP while a third polls: every request is executed exactly once.
 void threads(Env& env) {
   PairOptions o;
   o.local.send_wr = 64;
@@ -303,7 +303,8 @@ void threads(Env& env) {
   require(pair.remote.load64(0) == 2 * each, "{} of {} done", pair.remote.load64(0), 2 * each);
 }
 
-// Completions of a QP that was destroyed or reset are gone; those of others stay, in order.
+// Completions of a destroyed or reset QP are removed from the CQ; those of other QPs stay, in
+// order.
 template <bool kDestroy>
 void purge(Env& env) {
   const CqPtr cq = create_cq(env.dev, 64);
@@ -327,7 +328,7 @@ void purge(Env& env) {
   write.sges = {memory.sge(0, 8)};
   write.raddr = memory.address(64);
   write.rkey = memory.rkey();
-  // Around the CQ more than once, so that both phases and the seam are met.
+  // Wrap the CQ more than once, to cover both phases and the wrap itself.
   for (int round = 0; round < 9; round++) {
     for (std::uint64_t i = 0; i < 5; i++) {
       for (const std::size_t q : {0U, 2U}) {
@@ -345,7 +346,7 @@ void purge(Env& env) {
       require_err(post(qps[q].get(), Api::kPost, write), 0, "post");
     }
   }
-  // Both QPs are done when the peers' memory says so; no completion is polled for that.
+  // Let both QPs complete their requests, without polling.
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const std::uint32_t kept = qps[2]->qp_num;
   if (kDestroy) {
@@ -364,8 +365,8 @@ void purge(Env& env) {
   require_status(poll(cq.get(), 1).front(), 7, IBV_WC_SUCCESS);
 }
 
-// QPs come and go on a CQ that another thread polls, their numbers again and again: what belongs
-// to the QP that stays arrives whole and in order.
+// QPs are created and destroyed on a CQ that another thread polls, reusing their numbers. The
+// completions of the QP that stays arrive without loss and in order.
 void churn(Env& env) {
   const CqPtr cq = create_cq(env.dev, 256);
   const Memory memory(env.dev.pd(), 4096, kAllAccess);
@@ -451,7 +452,7 @@ int start_poll(ibv_cq_ex* cq) {
   return err;
 }
 
-// The extended CQ: each standard field of receive completions, several in one batch.
+// The extended CQ: every standard field of receive completions, several in one batch.
 void cq_ex(Env& env) {
   const CqPtr send_cq = create_cq(env.dev, 64);
   ibv_cq_ex* cqx = create_cq_ex(env.dev, 4, IBV_WC_STANDARD_FLAGS);

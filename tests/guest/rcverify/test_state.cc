@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The states of a QP: what each takes, which steps are refused, and coming back from an error.
+// QP states: the posts that each accepts, refused transitions, and recovery from an error.
 #include <array>
 #include <cerrno>
 #include <vector>
@@ -15,7 +15,7 @@ PairOptions unconnected() {
   return o;
 }
 
-// What each state below RTS refuses at the post.
+// Posts that the states below RTS refuse.
 void posts_below_rts(Env& env) {
   Pair pair(env, unconnected());
   const Connection& how = pair.how;
@@ -70,7 +70,7 @@ void refused_steps(Env& env) {
   require_err(to_state(qp, IBV_QPS_ERR), EINVAL, "RESET to ERR");
 }
 
-// What was set can be read back.
+// Attributes that were set can be queried.
 void query(Env& env) {
   PairOptions o;
   o.how.timeout = 11;
@@ -105,7 +105,7 @@ void query(Env& env) {
   require(a.ah_attr.grh.sgid_index == env.dev.gid_index(), "sgid_index");
 }
 
-// From an error, or from work in progress, through RESET to a working connection again.
+// From an error, or with work outstanding, through RESET to a working connection.
 void reset_and_reuse(Env& env) {
   Pair pair(env);
   for (int round = 0; round < 4; round++) {
@@ -118,7 +118,7 @@ void reset_and_reuse(Env& env) {
       pair.post(bad);
       pair.expect(0, IBV_WC_REM_ACCESS_ERR);
     } else {
-      // Unfinished: the other end has no receive for it.
+      // Outstanding: the other end has no receive for it.
       pair.post(pair.request(IBV_WR_SEND, 8));
     }
     require_err(to_state(pair.local.qp(), IBV_QPS_RESET), 0, "to RESET");
@@ -131,7 +131,7 @@ void reset_and_reuse(Env& env) {
   pair.expect_traffic();
 }
 
-// Everything posted is flushed in order when the user moves the QP to ERR.
+// Moving the QP to ERR flushes all posted requests in order.
 void flush_on_err(Env& env) {
   const Pair pair(env);
   const ibv_sge sge = pair.local.memory().sge(0, 64);
@@ -141,7 +141,7 @@ void flush_on_err(Env& env) {
     list.push_back(pair.request(IBV_WR_SEND, 8));
     list.back().wr_id = i;
   }
-  pair.post(list);  // no receives there: none completes
+  pair.post(list);  // without receives at the other end none completes
   expect_quiet(pair.local.send_cq(), 30);
   require_err(to_state(pair.local.qp(), IBV_QPS_ERR), 0, "to ERR");
   const auto recvs = poll(pair.local.recv_cq(), 8);
@@ -158,7 +158,8 @@ int to_sqd(ibv_qp* qp) {
   return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
 }
 
-// SQD: what was begun finishes, an event says when; what is posted then waits for RTS.
+// SQD: requests already started finish, and an event reports that. Requests posted then wait for
+// RTS.
 void send_queue_drained(Env& env) {
   PairOptions o;
   o.local.memory = o.remote.memory = 1 << 20;
@@ -171,12 +172,12 @@ void send_queue_drained(Env& env) {
     Send later = pair.request(IBV_WR_RDMA_WRITE, 8);
     later.wr_id = 1;
     pair.post(later);
-    // The first one was begun before or not at all: the second must wait in any case.
+    // The first request has finished if it was started. The second must wait in any case.
     for (const ibv_wc& wc : poll(pair.local.send_cq(), 1)) {
       require_status(wc, 0, IBV_WC_SUCCESS);
     }
     expect_quiet(pair.local.send_cq(), 50);
-    // Receiving goes on in SQD.
+    // Receiving continues in SQD.
     const ibv_sge sge = pair.local.memory().sge(0, 64);
     require_err(post_recv(pair.local.qp(), 9, {&sge, 1}), 0, "ibv_post_recv");
     pair.remote.send(2, {0, 64});
@@ -187,7 +188,7 @@ void send_queue_drained(Env& env) {
   }
 }
 
-// A request that the receiver was not ready for is outstanding: no SQ_DRAINED before its completion.
+// A request that got an RNR NAK is outstanding: no SQ_DRAINED before its completion.
 void drained_after_rnr(Env& env) {
   PairOptions o;
   o.how.rnr_retry = 7;

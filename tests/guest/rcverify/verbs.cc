@@ -212,7 +212,7 @@ int to_init(ibv_qp* qp, const Connection& how) {
 
 namespace {
 
-// Whether the end of this type answers requests that need resources, or sends such.
+// A responder has resources for READs and atomics; a requester sends such requests.
 bool is_responder(const ibv_qp* qp) {
   return qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
 }
@@ -410,7 +410,7 @@ int post_list(ibv_qp* qp, std::span<const Send> sends, std::size_t* bad) {
   return err;
 }
 
-// The data of a request, or the SGEs that name it.
+// Sets the inline data of a request, or its SGEs.
 void set_data(ibv_qp_ex* qpx, const Send& s) {
   if ((s.flags & IBV_SEND_INLINE) == 0) {
     if (s.sges.size() == 1) {

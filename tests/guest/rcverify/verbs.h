@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Owners of verbs objects and the steps every test of a transport needs: open, connect, post, poll.
+// Owners of verbs objects, and the steps every transport test needs: open, connect, post, poll.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,7 +16,7 @@
 
 namespace guest {
 
-// A test's expectation that did not hold, or a verb that failed where it must not.
+// A failed expectation of a test, or a verb that failed where it must not.
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -34,15 +34,16 @@ void require(bool condition, std::format_string<Args...> text, Args&&... args) {
   }
 }
 
-// errno of a verb that reports by errno, as "what: text".
+// Throws a Failure "what: text" for a verb that reports by errno.
 [[noreturn]] void fail_errno(const char* what);
-// Name of an errno value, "0" for none.
+// Returns the name of an errno value, "0" for none.
 std::string errno_name(int err);
 
 void require_err(int err, int expected, const char* what);
 void require_status(const ibv_wc& wc, std::uint64_t wr_id, ibv_wc_status status);
 
-// A destroy that fails is a test failure: destructors only note it here, the runner asks.
+// A failed destroy fails the test. Destructors only record it here; the runner calls
+// take_destroy_errors().
 void note_destroy(const char* what, int err);
 std::string take_destroy_errors();
 
@@ -50,7 +51,7 @@ template <typename T, int (*kDestroy)(T*)>
 struct Destroyer {
   void operator()(T* object) const { note_destroy("destroy", kDestroy(object)); }
 };
-// The verbs are inline and have no linkage for a template.
+// These verbs are static inline functions; a template argument needs functions with linkage.
 inline int dealloc_mw(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
 inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
 using ContextPtr = std::unique_ptr<ibv_context, Destroyer<ibv_context, ibv_close_device>>;
@@ -69,19 +70,20 @@ constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kRemoteAccess =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-// What FLUSH takes besides, of a region and of a QP.
+// Includes the access right that FLUSH needs, of a region and of a QP.
 constexpr int kFlushAccess = kAllAccess | IBV_ACCESS_FLUSH_GLOBAL;
 constexpr std::uint64_t kRcSendOps =
     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
     IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
     IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-// What ibv_wr_*() alone can post.
+// Operations that only ibv_wr_*() can post.
 constexpr std::uint64_t kBuiltOps = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 // An open device, a PD, and the port and GID the tests use.
 class Device {
  public:
-  // gid_index < 0: the first RoCE v2 GID that is an IPv4 address, else the first RoCE v2 GID.
+  // gid_index < 0 selects the first RoCE v2 GID that is an IPv4 address, or else the first RoCE v2
+  // GID.
   Device(const std::string& name, int gid_index);
 
   [[nodiscard]] ibv_context* context() const { return context_.get(); }
@@ -91,7 +93,7 @@ class Device {
   [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
   [[nodiscard]] const ibv_gid& gid() const { return gid_; }
 
-  // Takes and acknowledges asynchronous events until one of this type comes; false after
+  // Acknowledges asynchronous events until one of this type arrives. Returns false after
   // timeout_ms.
   bool wait_async(ibv_event_type type, int timeout_ms) const;
 
@@ -106,7 +108,7 @@ class Device {
   ibv_gid gid_{};
 };
 
-// Page-aligned, zeroed memory with an MR on all of it.
+// Page-aligned, zeroed memory that is registered as a whole.
 class Memory {
  public:
   Memory(ibv_pd* pd, std::size_t length, int access, std::optional<std::uint64_t> iova = {});
@@ -116,7 +118,7 @@ class Memory {
 
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, length_}; }
   [[nodiscard]] std::size_t length() const { return length_; }
-  // The address a peer or an SGE uses for the byte at offset.
+  // Returns the address of a byte, as used in an SGE or by the peer.
   [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return base_ + offset; }
   [[nodiscard]] ibv_mr* mr() const { return mr_.get(); }
   [[nodiscard]] std::uint32_t lkey() const { return mr_->lkey; }
@@ -124,7 +126,7 @@ class Memory {
   [[nodiscard]] ibv_sge sge(std::uint64_t offset, std::uint32_t length) const {
     return {.addr = address(offset), .length = length, .lkey = lkey()};
   }
-  // Where the first byte lies in the machine's memory; for root alone.
+  // Returns the physical address of the first byte; only for root.
   [[nodiscard]] std::uint64_t physical() const;
   [[nodiscard]] std::uint64_t load64(std::uint64_t offset) const;
   void store64(std::uint64_t offset, std::uint64_t value) const;
@@ -136,9 +138,9 @@ class Memory {
   MrPtr mr_;
 };
 
-// Bytes that depend on a seed and their position.
+// Fills memory with bytes that depend on a seed and on their position.
 void fill(std::span<std::byte> out, std::uint64_t seed);
-// Position of the first byte that differs from what fill() wrote, or nothing.
+// Returns the position of the first byte that differs from fill()'s pattern, if any.
 std::optional<std::size_t> mismatch(std::span<const std::byte> in, std::uint64_t seed);
 
 struct Endpoint {
@@ -148,11 +150,11 @@ struct Endpoint {
   std::uint32_t srqn = 0;  // XRC
 };
 
-// What a connection is made with; the defaults suit two idle machines under emulation.
+// Connection attributes. The defaults suit two idle machines under emulation.
 struct Connection {
-  ibv_mtu mtu{};  // 0: the largest both ports have
+  ibv_mtu mtu{};  // 0: the largest that both ports support
   int qp_access = kRemoteAccess;
-  std::uint8_t timeout = 18;  // about 1 s
+  std::uint8_t timeout = 18;  // about 1 s; tern waits four times that
   std::uint8_t retry_cnt = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 12;  // 0.64 ms
@@ -160,40 +162,40 @@ struct Connection {
   std::uint8_t max_dest_rd_atomic = 16;
 };
 
-// The Q_Key of every UD QP.
+// The Q_Key of all UD QPs.
 constexpr std::uint32_t kQkey = 0x11111111;
 
-// Transitions with the attributes that the type of the QP wants; the errno.
+// State transitions with the attributes that the QP type needs. They return an errno.
 int to_init(ibv_qp* qp, const Connection& how);
 int to_rtr(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& remote);
 int to_rts(ibv_qp* qp, const Connection& how, std::uint32_t sq_psn);
 int to_state(ibv_qp* qp, ibv_qp_state state);
 ibv_qp_state state_of(ibv_qp* qp);
-// RESET to RTS; fails the test when a step is refused.
+// Takes the QP from RESET to RTS; a refused transition fails the test.
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote);
 
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
-// An RC QP that also serves ibv_wr_*(). cap is updated to what was made.
+// Creates an RC QP that also supports ibv_wr_*(). `cap` returns the capacities of the QP.
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,
                    bool signal_all = false, std::uint64_t more_ops = 0);
 
-// What makes a QP of any type. cap is updated to what was made. The errno is left in errno, and the
-// pointer empty, when it is refused.
+// Attributes of a QP of any type. try_create_qp() updates `cap` to the QP's capacities; if refused,
+// it returns an empty pointer and sets errno.
 struct QpSpec {
   ibv_qp_type type = IBV_QPT_RC;
-  ibv_pd* pd = nullptr;  // null: the device's
+  ibv_pd* pd = nullptr;  // null: the device's PD
   ibv_cq* send_cq = nullptr;
   ibv_cq* recv_cq = nullptr;
   ibv_srq* srq = nullptr;
-  ibv_xrcd* xrcd = nullptr;  // XRC_RECV
+  ibv_xrcd* xrcd = nullptr;  // XRC_RECV only
   ibv_qp_cap cap{};
   std::uint64_t send_ops = 0;
   bool signal_all = false;
 };
 QpPtr try_create_qp(const Device& dev, QpSpec& spec);
 
-// An XRC domain and an SRQ of this PD in it.
+// An XRC domain with an SRQ in it, which belongs to `pd`.
 struct XrcShare {
   XrcdPtr xrcd;
   SrqPtr srq;
@@ -205,7 +207,7 @@ enum class Api { kPost, kWr };
 constexpr Api kBothApis[] = {Api::kPost, Api::kWr};
 const char* api_name(Api api);
 
-// One send request in a form both APIs can post.
+// A send request that either API can post.
 struct Send {
   ibv_wr_opcode opcode = IBV_WR_SEND;
   std::vector<ibv_sge> sges{};
@@ -215,12 +217,12 @@ struct Send {
   std::uint32_t rkey = 0;
   std::uint32_t imm = 0;         // host order
   std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;      // ATOMIC_WRITE: the value
+  std::uint64_t swap = 0;      // ATOMIC_WRITE: the value to write
   std::size_t flush_length = 0;
   std::uint8_t flush_type = IBV_FLUSH_GLOBAL;
   std::uint8_t flush_level = IBV_FLUSH_RANGE;
   std::uint32_t inv_rkey = 0;  // SEND_WITH_INV, LOCAL_INV
-  ibv_mw* mw = nullptr;        // BIND_MW: of type 2
+  ibv_mw* mw = nullptr;        // BIND_MW, type 2
   ibv_mw_bind_info bind{};
   std::uint32_t bind_rkey = 0;
   ibv_ah* ah = nullptr;  // UD
@@ -229,18 +231,18 @@ struct Send {
   std::uint32_t srqn = 0;  // XRC
 };
 
-// Posts all of them with one call or session; the errno, and with kPost in *bad the index of the
-// request that failed.
+// Posts all requests with one call or session. Returns an errno; with kPost, *bad is the index of
+// the request that failed.
 int post(ibv_qp* qp, Api api, std::span<const Send> sends, std::size_t* bad = nullptr);
 int post(ibv_qp* qp, Api api, const Send& send);
 int post_recv(ibv_qp* qp, std::uint64_t wr_id, std::span<const ibv_sge> sges);
 int post_srq_recv(ibv_srq* srq, std::uint64_t wr_id, std::span<const ibv_sge> sges);
 
-// Exactly count completions, or a failure after timeout_ms.
+// Returns exactly `count` completions. Throws a Failure after timeout_ms.
 std::vector<ibv_wc> poll(ibv_cq* cq, std::size_t count, int timeout_ms = 10000);
-// Waits ms and requires that nothing completed.
+// Waits `ms` and requires that nothing has completed.
 void expect_quiet(ibv_cq* cq, int ms);
-// One completion event, acknowledged; false after timeout_ms.
+// Waits for one completion event and acknowledges it. Returns false after timeout_ms.
 bool wait_event(ibv_comp_channel* channel, int timeout_ms);
 
 }  // namespace guest

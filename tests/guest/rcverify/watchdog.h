@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Ends a program whose test hangs, with the result line of that test.
+// Ends a program whose test hangs, with that test's result line.
 #pragma once
 
 #include <unistd.h>
@@ -11,7 +11,7 @@ namespace guest {
 
 class Watchdog {
  public:
-  // The lines that follow until it goes are of this test, and take so many seconds at most.
+  // Allows `test` this many seconds, until the watchdog is destroyed.
   Watchdog(const std::string& test, unsigned seconds) {
     text_ = "not ok " + test + " - hangs\n";
     std::signal(SIGALRM, bark);

@@ -17,11 +17,11 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kFirstPsn = 0xffff80;  // soon wraps
-constexpr auto kStuck = 120s;                  // a bound on what hangs
-constexpr auto kQuiet = 500ms;                 // for what may still be on the wire
-constexpr auto kPause = 100us;                 // lets the device have the processor
+constexpr auto kStuck = 120s;                  // bounds a hang
+constexpr auto kQuiet = 500ms;                 // for packets that may still be on the wire
+constexpr auto kPause = 100us;                 // leaves the processor to the device
 
-// What the ends say to each other when they meet.
+// The message by which the ends synchronize.
 struct Word {
   bool failed = false;
   std::array<char, 240> text{};
@@ -30,7 +30,7 @@ struct Word {
 Connection connection() {
   Connection how;
   how.mtu = IBV_MTU_1024;
-  how.timeout = 14;  // 268 ms as the device takes it
+  how.timeout = 14;  // 67 ms; tern waits four times that
   how.max_rd_atomic = 8;
   return how;
 }
@@ -58,7 +58,7 @@ void End::open(ibv_qp_type here, ibv_qp_type there) {
   channels_.push_back({std::make_unique<Session>(dev_, options), here, there});
 }
 
-// The same in both ends, which know each other's sessions by their place.
+// Both ends create their sessions in the same order, so a session's index identifies it at both.
 void End::introduce() {
   for (unsigned i = 0; i < kRcFlows; i++) {
     open(IBV_QPT_RC, IBV_QPT_RC);
@@ -91,7 +91,7 @@ void End::introduce() {
   }
 }
 
-// Flow 2i is asked by the first end's session i, flow 2i + 1 by the second's.
+// In flow 2i the first end's session i is the requester; in flow 2i + 1 the second's is.
 void End::add_flows(std::size_t index, const Introduction& other) {
   const Channel& c = channels_[index];
   const auto id = static_cast<std::uint32_t>(2 * index);
@@ -189,7 +189,7 @@ void End::round(std::uint64_t number) {
   }
 }
 
-// What is on the wire may still come; it may change nothing of what is complete.
+// Late packets may still arrive; they must not change completed messages.
 void End::settle() {
   const auto end = Clock::now() + kQuiet;
   poll_until([end] { return Clock::now() >= end; });
@@ -215,7 +215,7 @@ void End::play() {
   const Totals here = totals();
   peer_.write(&here, sizeof(here));
   there_ = receive<Totals>(peer_);
-  // The sessions go when both ends are through with them.
+  // The sessions may be destroyed once both ends have finished.
   meet();
 }
 
@@ -227,7 +227,7 @@ void End::run() {
     try {
       meet(e.what());
     } catch (const std::exception&) {
-      // The peer has failed as well, or has gone: what was wrong first counts.
+      // The peer has failed too, or has gone; report the first failure.
     }
     throw;
   }

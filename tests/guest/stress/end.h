@@ -13,35 +13,35 @@
 
 namespace guest {
 
-// Flows in which an end is asked.
+// The number of flows in which an end is the responder.
 constexpr unsigned kRcFlows = 4;
 constexpr unsigned kXrcFlows = 2;
 constexpr unsigned kReliableFlows = kRcFlows + kXrcFlows;
 constexpr unsigned kUcFlows = 2;
 constexpr unsigned kUdFlows = 2;
 
-// What the asking end tells the other; no rounds: there is nothing more to do.
+// Sent by the client to the server; 0 rounds: nothing more to do.
 struct Job {
   std::uint64_t seed = 0;
   std::uint64_t rounds = 0;
-  bool in_order = true;  // the wire keeps the order and doubles nothing
+  bool in_order = true;  // the wire neither reorders nor duplicates packets
 };
 
 struct Totals {
-  std::uint64_t reliable = 0;  // messages that came to this end
+  std::uint64_t reliable = 0;  // messages that arrived at this end
   std::uint64_t uc = 0;
   std::uint64_t ud = 0;
 };
 
 class End {
  public:
-  // `second`: which of the two; they have the halves of every connection.
+  // `second` selects the end; each has one half of every connection.
   End(const Device& dev, const Socket& peer, const Job& job, bool second);
 
-  // All rounds; a failure at either end is a Failure at both.
+  // Runs all rounds. A failure at either end is a Failure at both.
   void run();
   [[nodiscard]] Totals totals() const;
-  // As the other end counted.
+  // Returns the totals that the other end counted.
   [[nodiscard]] Totals totals_there() const { return there_; }
 
  private:
@@ -50,14 +50,14 @@ class End {
   void add_flows(std::size_t index, const Introduction& other);
   void play();
   void round(std::uint64_t number);
-  // Polls everything until `done`; a failure when nothing moves any more.
+  // Polls everything until `done`. Throws a Failure when nothing progresses any more.
   void poll_until(const std::function<bool()>& done);
   bool poll_all();
   void settle();
   void check_states() const;
-  // The two ends are at the same place.
+  // Waits until the other end is at the same point; reports a failure to it.
   void meet(const std::string& failure = {}) const;
-  // A failure of the other end that it has told already.
+  // Throws if the other end has already reported a failure.
   void look_at_peer() const;
   [[nodiscard]] std::string where() const;
 

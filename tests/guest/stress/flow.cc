@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBatch = 16;
 
-// Of this flow: which one failed must be told from the others.
+// Like require(), with the flow's number in the failure.
 template <typename... Args>
 void require_of(const Flow& flow, bool condition, std::format_string<Args...> text,
                 Args&&... args) {
@@ -28,7 +28,7 @@ void require_success(const Flow& flow, const ibv_wc& wc) {
              ibv_wc_status_str(wc.status));
 }
 
-// Takes what there is; calls `each`.
+// Polls a batch of completions and calls `each` for them. Returns whether there were any.
 template <typename Each>
 bool drain(ibv_cq* cq, Each each) {
   std::array<ibv_wc, kBatch> wcs{};
@@ -42,7 +42,7 @@ bool drain(ibv_cq* cq, Each each) {
 
 }  // namespace
 
-// ---- who asks ----
+// ---- requester ----
 
 Asker::Asker(const Flow& flow, const Session& session, const Introduction& other)
     : flow_(flow), session_(session), other_(other) {
@@ -130,7 +130,7 @@ void Asker::verify() const {
   }
 }
 
-// ---- who is asked ----
+// ---- responder ----
 
 std::span<std::byte> Asked::bytes(std::uint64_t offset, std::uint64_t length) const {
   return session_.memory().bytes().subspan(offset, length);
@@ -153,7 +153,7 @@ void AskedReliably::prepare(std::uint64_t round) {
   for (std::uint64_t i = 0; i < kRound; i++) {
     const std::uint64_t number = round * kRound + i;
     const Message m = message(flow_, number);
-    // Nothing has come back to where the message of two rounds ago was.
+    // No duplicate may have been written to the slot of the message two rounds ago.
     if (number >= kSlots) {
       const Message before = message(flow_, number - kSlots);
       require_of(flow_, is_atomic(before.opcode) || is_blank(guarded(before), flow_, before),
@@ -168,7 +168,7 @@ void AskedReliably::prepare(std::uint64_t round) {
     }
     word_ = after(m, word_);
   }
-  // The last ones are posted late: their senders may find nothing ready.
+  // The last receives are posted late, so that their senders may get an RNR NAK.
   constexpr std::size_t kLate = 4;
   post_up_to(expected_.size() > kLate ? expected_.size() - kLate : 1);
 }
@@ -204,7 +204,7 @@ bool AskedReliably::poll() {
   });
 }
 
-// Then the memory is blank again, and stays so.
+// After verifying a message, makes its slot blank again, so that a duplicate will be noticed.
 void AskedReliably::verify(std::uint64_t round) {
   for (std::uint64_t i = 0; i < kRound; i++) {
     const Message m = message(flow_, round * kRound + i);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One direction of a connection: who asks, and who is asked. Rounds: prepare, and then, when both
-// ends are prepared, post and poll until all is done, and when it is at both ends, verify.
+// One direction of a connection: requester (Asker) and responder (Asked). A round has three steps:
+// prepare; once both ends have prepared, post and poll until everything is done; once both ends are
+// done, verify.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace guest {
 
-// What an end tells the other of its session.
+// What an end must know about the other's session.
 struct Introduction {
   Endpoint endpoint;
   std::uint64_t address = 0;
@@ -26,7 +27,7 @@ class Asker {
 
   void prepare(std::uint64_t round);
   void post() const;
-  // True when something completed.
+  // Returns true if something has completed.
   bool poll();
   [[nodiscard]] bool done() const { return completed_ == kRound; }
   void verify() const;
@@ -42,7 +43,7 @@ class Asker {
   AhPtr ah_;
   std::vector<Message> messages_;
   std::vector<Send> sends_;
-  std::uint64_t word_ = 0;  // what the word of the atomics is when all posted is done
+  std::uint64_t word_ = 0;  // the value of the atomics' target after all posted requests
   std::vector<std::uint64_t> originals_;
   std::uint64_t completed_ = 0;
 };
@@ -60,12 +61,12 @@ class Asked {
   virtual void verify(std::uint64_t round) = 0;
   virtual void finish(std::uint64_t rounds) = 0;
   [[nodiscard]] const Flow& flow() const { return flow_; }
-  // Messages that this end can tell to have come.
+  // Returns the number of messages known to have arrived.
   [[nodiscard]] std::uint64_t arrived() const { return arrived_; }
 
  protected:
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t length) const;
-  // The memory of a message with what guards it.
+  // The memory of a message with the guard bytes behind it.
   [[nodiscard]] std::span<std::byte> guarded(const Message& m) const;
   void post(std::uint64_t wr_id, std::uint64_t offset, std::uint32_t length) const;
 
@@ -74,7 +75,7 @@ class Asked {
   std::uint64_t arrived_ = 0;
 };
 
-// RC and XRC: every message, once, in order.
+// RC and XRC: every message arrives once and in order.
 class AskedReliably final : public Asked {
  public:
   using Asked::Asked;
@@ -89,14 +90,14 @@ class AskedReliably final : public Asked {
   void post_up_to(std::size_t count);
   void check_one(const Message& m, const ibv_wc& wc) const;
 
-  std::vector<Message> expected_;  // those that take a receive, of this round
+  std::vector<Message> expected_;  // the messages of this round that consume a receive
   std::size_t posted_ = 0;
   std::size_t received_ = 0;
   std::uint64_t word_ = 0;
 };
 
-// UC and UD: what completes is whole; unless the wire doubles packets or swaps them it comes at most
-// once and in order. What a WRITE that was cut short leaves behind is its beginning.
+// UC and UD: completed messages are whole. Unless the wire duplicates or reorders packets, they
+// arrive at most once and in order. A WRITE that was cut short leaves a prefix of whole packets.
 class AskedUnreliably final : public Asked {
  public:
   AskedUnreliably(const Flow& flow, const Session& session, bool in_order)
@@ -113,7 +114,7 @@ class AskedUnreliably final : public Asked {
 
   bool in_order_;
   std::optional<std::uint64_t> last_;
-  std::uint64_t sent_ = 0;  // what may have been sent so far
+  std::uint64_t sent_ = 0;  // number of messages that may have been sent so far
 };
 
 }  // namespace guest

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// stress: every operation over many connections between two machines of the lab, while their devices
-// lose packets in both directions; every byte is verified at both ends.
+// stress: every operation over many connections between two machines of the lab, while their
+// devices inject faults in both directions. Every byte is verified at both ends.
 //
 //   stress [-g GID_INDEX] [-r ROUNDS] -c MACHINE [PATTERN...]
-//   stress -s [-g GID_INDEX]                     be the other end, for one client
+//   stress -s [-g GID_INDEX]                     serve as the other end, for one client
 #include <fnmatch.h>
 #include <unistd.h>
 
@@ -23,14 +23,14 @@ namespace guest {
 namespace {
 
 constexpr char kPort[] = "18518";
-constexpr unsigned kLimit = 900;  // seconds of a case: a bound on what hangs
+constexpr unsigned kLimit = 900;  // seconds per case; bounds a hang
 constexpr std::uint64_t kSeed = 20;
 
 struct Case {
   const char* name;
-  std::vector<std::string> rules;  // of packets on their way out; a seed is added to each
+  std::vector<std::string> rules;  // for outgoing packets; a seed is added to each
   bool in_order;
-  std::vector<const char*> must_move;      // counters, of both machines together
+  std::vector<const char*> must_move;      // counters, summed over both machines
   std::vector<const char*> must_not_move;
 };
 
@@ -38,7 +38,7 @@ const std::vector<const char*> kRetries = {
     "out_of_sequence", "packet_seq_err", "duplicate_request", "implied_nak_seq_err",
     "local_ack_timeout_err"};
 
-// What nothing on the wire brings about.
+// Counters that no fault on the wire may move.
 const std::vector<const char*> kErrors = {
     "rnr_nak_retry_err",        "resp_local_length_error",    "resp_cqe_error",
     "req_cqe_error",            "req_cqe_flush_error",        "resp_cqe_flush_error",
@@ -64,7 +64,7 @@ std::vector<Case> cases() {
   };
 }
 
-// Said, and not judged.
+// Counters that are printed but not checked.
 constexpr std::array kTold = {"tx_rdma_packets", "rx_rdma_packets", "out_of_buffer"};
 
 struct Options {
@@ -91,7 +91,7 @@ std::uint64_t sum(const std::vector<std::uint64_t>& numbers) {
   return all;
 }
 
-// The two machines: their faults and what they counted.
+// The faults and counters of both machines.
 class Bench {
  public:
   explicit Bench(const std::string& peer) : there_(peer) {}
@@ -117,7 +117,7 @@ class Bench {
   Counters before_there_;
 };
 
-// Each rule was applied.
+// Checks that each rule was applied.
 void Bench::check_rules(const Machine& machine) const {
   const auto applied = machine.applied();
   require(!applied.empty() && std::ranges::find(applied, 0U) == applied.end(),
@@ -150,7 +150,8 @@ void Bench::check(const Case& c) const {
   }
 }
 
-// All that is reliable, and of the rest most; a WRITE of UC does not tell that it came.
+// All reliable messages must arrive, and a good part of the unreliable ones: a UC WRITE without
+// immediate data does not show that it arrived.
 void check_totals(const Totals& here, const Totals& there, std::uint64_t rounds) {
   std::printf("# messages: %llu of RC and XRC, %llu of UC and %llu of UD that arrived\n",
               static_cast<unsigned long long>(here.reliable + there.reliable),
@@ -227,7 +228,7 @@ int run_all(const Options& options) {
   return passed == run && run != 0 ? 0 : 1;
 }
 
-// A client of a failed case says why; here it is enough to be ready for the next one.
+// The client reports a failed case; the server just gets ready for the next one.
 void serve_all(const Options& options) {
   const Device dev("tern0", options.gid_index);
   const Socket listener = tcp_listen(kPort);

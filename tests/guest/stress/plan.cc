@@ -21,7 +21,7 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// One number for each thing that is to be told from every other.
+// A pseudo-random number for one property of one message.
 std::uint64_t draw(const Flow& flow, std::uint64_t number, std::uint64_t what) {
   return mix(mix(mix(flow.seed) + flow.id) + number * 8 + what);
 }

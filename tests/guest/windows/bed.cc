@@ -35,7 +35,7 @@ constexpr std::uint64_t kWindowOps =
     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
 
 std::uint64_t ops_for(ibv_qp_type type, const Env& env) {
-  // Soft-RoCE binds on UC and cannot invalidate there.
+  // Soft-RoCE can bind on UC but cannot invalidate there.
   return type == IBV_QPT_UC && !env.uc_local_inv ? kWindowOps
                                                  : kWindowOps | IBV_QP_EX_WITH_LOCAL_INV;
 }
@@ -44,7 +44,7 @@ ibv_qp_type peer_type(ibv_qp_type type) {
   return type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND : type;
 }
 
-// An event of this QP; others are taken and forgotten.
+// Waits for an event of this QP; discards others.
 bool wait_qp_event(const Device& dev, const ibv_qp* qp, ibv_event_type type) {
   const auto end = Clock::now() + std::chrono::milliseconds(kEventWait);
   while (Clock::now() < end) {
@@ -65,7 +65,7 @@ bool wait_qp_event(const Device& dev, const ibv_qp* qp, ibv_event_type type) {
   return false;
 }
 
-// Refusals that were asked for and came.
+// Accesses and binds that were refused as expected.
 unsigned refusals = 0;
 
 const ibv_wc& expect(const ibv_wc& wc, const char* what, std::uint64_t wr_id,
@@ -372,7 +372,7 @@ void Path::denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t
     recv(kRecvId);
   }
   const ibv_wc_status got = attempt(op, rkey, addr, length);
-  if (!reliable()) {  // nobody answers: what comes next shows that it has been dealt with
+  if (!reliable()) {  // no response on UC: the next SEND shows that the request was processed
     require(got == IBV_WC_SUCCESS, "{}: {}", op_name(op), ibv_wc_status_str(got));
     peer_.post({.wr_id = kPeerId}, here);
     require_status(peer_.poll_send(1).front(), kPeerId, IBV_WC_SUCCESS);
@@ -461,7 +461,7 @@ int post_local_inv(ibv_qp* qp, std::uint32_t rkey, Api api) {
 
 namespace {
 
-// A request of the owner that fails stops its queue.
+// A failed request of the owner must stop its queue.
 void expect_stopped(const Path& path, ibv_wc_status status) {
   if (status == IBV_WC_SUCCESS) {
     return;
@@ -480,7 +480,7 @@ std::uint32_t bind(const Path& path, const Bind& bind, ibv_wc_status status, Api
   require(status != IBV_WC_SUCCESS || wc.opcode == IBV_WC_BIND_MW, "another opcode than BIND_MW");
   expect_stopped(path, status);
   if (status == IBV_WC_SUCCESS && bind.mw->type == IBV_MW_TYPE_2) {
-    bind.mw->rkey = bind.new_rkey;  // tern does not ask for it, other devices do
+    bind.mw->rkey = bind.new_rkey;  // tern does not need this, other devices do
   }
   return bind.mw->rkey;
 }
@@ -502,7 +502,7 @@ Bed::Bed(const Env& env, const Form& form)
               .device_memory = form.device_memory}),
       path(env, {.type = form.via, .flushes = form.flushes}),
       form_(form) {
-  if (form.via == IBV_QPT_XRC_RECV) {  // which cannot bind
+  if (form.via == IBV_QPT_XRC_RECV) {  // an XRC target cannot bind
     binder_ = std::make_unique<Path>(env);
   }
   mw = alloc_mw(env.dev.pd(), form.type);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a test of memory windows is made of: a region of the owner, windows on parts of it, and
-// paths on which a peer gets at them. The owner is this process; the peer may be on another
+// Building blocks of the memory window tests: a region of the owner, windows on parts of it, and
+// paths by which a peer accesses them. The owner is this process; the peer may be on another
 // machine.
 #pragma once
 
@@ -18,20 +18,21 @@ namespace guest::windows {
 struct Env {
   const Device& dev;
   Link& link;
-  bool exact = true;         // events and flushed receives of refused accesses are tern's
+  // After a refused access the device raises events and flushes receives as tern does.
+  bool exact = true;
   bool uc_local_inv = true;  // a UC QP can have LOCAL_INV
-  std::string kind{};        // of type 2 windows that it must have, 2a or 2b, or empty
-  std::string device{};      // its name
-  bool counts = true;        // its live objects can be counted
+  std::string kind{};        // required kind of type 2 windows: 2a, 2b, or empty for either
+  std::string device{};      // the device's name
+  bool counts = true;        // the device's live objects can be counted
 };
 
-// A test that has nothing to say here.
+// Thrown by a test that does not apply here.
 class Skip : public Failure {
  public:
   using Failure::Failure;
 };
 
-// Refusals that were asked for and came, since the last call.
+// Returns the number of expected refusals since the last call.
 unsigned take_refusals();
 void count_refusal();
 
@@ -42,17 +43,17 @@ MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type);
 inline int free_dm(ibv_dm* dm) { return ibv_free_dm(dm); }
 using DmPtr = std::unique_ptr<ibv_dm, Destroyer<ibv_dm, free_dm>>;
 
-// What a region is made of.
+// The attributes of a region.
 struct RegionOptions {
-  ibv_pd* pd = nullptr;  // null: the device's
+  ibv_pd* pd = nullptr;  // null: the device's PD
   std::size_t length = 3UL * 4096;
   int access = kWindowable;
   std::optional<std::uint64_t> iova{};
   bool device_memory = false;  // zero-based
 };
 
-// Memory with an MR on all of it and a pattern in it. What it should hold is kept beside it: every
-// byte that nobody may touch is a canary.
+// Memory that is registered as a whole and filled with a pattern. An image of the expected contents
+// is kept beside it, so that every byte that nobody may touch is a canary.
 class Region {
  public:
   explicit Region(const Env& env, const RegionOptions& options = {});
@@ -62,23 +63,23 @@ class Region {
 
   [[nodiscard]] ibv_mr* mr() const { return mr_; }
   [[nodiscard]] std::size_t length() const { return image_.size(); }
-  // What a peer or a bind calls the byte at offset.
+  // Returns the address of a byte, as used by the peer or in a bind.
   [[nodiscard]] std::uint64_t address(std::uint64_t offset = 0) const { return base_ + offset; }
 
-  // Bytes of another pattern from offset on, there and in what it should hold.
+  // Writes another pattern to a range, in memory and in the image.
   void fill(Range range, std::uint64_t seed);
-  // This is what the range should hold from now on; the memory is not touched.
+  // Changes the expected contents of the range, but not the memory.
   void expect(Range range, std::uint64_t seed);
   void expect64(std::uint64_t offset, std::uint64_t value);
   [[nodiscard]] std::uint64_t expected64(std::uint64_t offset) const;
-  // Every byte is what it should be.
+  // Checks that every byte is as expected.
   void check(const char* after) const;
-  // The memory as it is.
+  // Returns the current contents of the memory.
   [[nodiscard]] std::vector<std::byte> load() const;
-  // The first word of host memory as it is now: somebody else may be writing it.
+  // Returns the current first word of host memory, which the device may be writing.
   [[nodiscard]] std::uint64_t first64() const;
 
-  // Deregisters; the errno. Memory and MR stay when it fails.
+  // Deregisters the MR. Returns an errno; on failure memory and MR stay.
   [[nodiscard]] int deregister();
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] ibv_dm* device_memory() const { return dm_.get(); }
@@ -94,7 +95,7 @@ class Region {
 };
 
 enum class Op { kRead, kWrite, kWriteImm, kCmpSwap, kFetchAdd, kAtomicWrite, kFlush };
-// Those that every path can have; the others need one whose options say so.
+// Operations that every path supports; the others need a path whose options allow them.
 constexpr Op kAllOps[] = {Op::kRead, Op::kWrite, Op::kWriteImm, Op::kCmpSwap, Op::kFetchAdd};
 constexpr Op kUcOps[] = {Op::kWrite, Op::kWriteImm};
 const char* op_name(Op op);
@@ -102,15 +103,15 @@ std::span<const Op> ops_of(ibv_qp_type type);
 constexpr bool is_atomic(Op op) { return op == Op::kCmpSwap || op == Op::kFetchAdd; }
 
 struct PathOptions {
-  ibv_qp_type type = IBV_QPT_RC;  // of the owner's end: RC, UC or XRC_RECV
-  ibv_pd* pd = nullptr;           // of that QP, of the SRQ with XRC_RECV; null: the device's
+  ibv_qp_type type = IBV_QPT_RC;  // of the owner's QP: RC, UC or XRC_RECV
+  ibv_pd* pd = nullptr;           // of that QP, or of the SRQ with XRC_RECV; null: the device's PD
   int qp_access = kRemoteAccess;
-  bool flushes = false;  // FLUSH and ATOMIC WRITE too; not UC
+  bool flushes = false;  // also FLUSH and ATOMIC WRITE; not on UC
   bool signal_all = false;
   std::uint32_t peer_memory = 16384;
 };
 
-// A QP of the owner, and one of the peer connected to it.
+// A QP of the owner, connected to one of the peer.
 class Path {
  public:
   explicit Path(const Env& env, const PathOptions& options = {});
@@ -122,27 +123,29 @@ class Path {
   [[nodiscard]] const Memory& inbox() const { return inbox_; }
   [[nodiscard]] bool reliable() const { return options_.type != IBV_QPT_UC; }
   void destroy_qp() { qp_.reset(); }
-  // Both ends through RESET to RTS again.
+  // Takes both ends through RESET back to RTS.
   void reconnect();
 
-  // The owner posts on its own QP, and takes the completion.
+  // Requests and receives of the owner, and their completions.
   void post(const Send& send, Api api = Api::kPost) const;
   ibv_wc done(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
   void recv(std::uint64_t wr_id, std::uint32_t length = 64) const;
   ibv_wc received(std::uint64_t wr_id, ibv_wc_status status = IBV_WC_SUCCESS) const;
 
-  // The peer accesses this address through this key; what its completion says.
+  // The peer accesses this address by this key. Returns the status of its completion.
   ibv_wc_status attempt(Op op, std::uint32_t rkey, std::uint64_t addr, std::uint32_t length) const;
-  // It works: exactly these bytes of the region have moved. addr is what the peer calls offset.
+  // Checks that the access works and moves exactly these bytes of the region. `addr` is the address
+  // of at.offset by that key.
   void allowed(Region& region, Op op, std::uint32_t rkey, std::uint64_t addr, Range at) const;
-  // It is refused as it must be, both ends say so, and no byte has moved. The path is dead then.
+  // Checks that the access is refused, that both ends report it, and that no byte has moved. The
+  // path cannot be used afterwards.
   void denied(const Region& region, Op op, std::uint32_t rkey, std::uint64_t addr,
               std::uint32_t length, ibv_wc_status status = IBV_WC_REM_ACCESS_ERR) const;
-  // The owner's end has failed and told so: the QP is in ERR.
+  // Checks that the owner's QP is in ERR and has raised the event.
   void expect_owner_error(ibv_event_type event) const;
-  // A SEND of the peer arrives: everything it sent before has been dealt with.
+  // Waits for a SEND of the peer: everything it sent before has been processed.
   void sync() const;
-  // The peer sends with invalidate, which ends like this at both ends.
+  // The peer sends with invalidate; checks its status at both ends.
   void send_inv(std::uint32_t rkey, ibv_wc_status status = IBV_WC_SUCCESS) const;
 
  private:
@@ -159,10 +162,10 @@ class Path {
   Remote peer_;
 };
 
-// A QP of the owner that can only send: it binds and invalidates.
+// A QP of the owner that can only send, and so bind and invalidate.
 class XrcSender {
  public:
-  // Any QP of the peer does to be connected to: nothing is sent.
+  // It is connected to any QP of the peer, since nothing is sent.
   XrcSender(const Env& env, const Path& any);
 
   [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
@@ -190,28 +193,29 @@ struct Bind {
     return {.mr = mr, .addr = addr, .length = length, .mw_access_flags = access};
   }
 };
-// The key with another low byte.
+// Replaces the low byte of a key.
 constexpr std::uint32_t with_variant(std::uint32_t key, std::uint32_t variant) {
   return (key & ~0xffU) | (variant & 0xffU);
 }
-// The errno; type 1 through ibv_bind_mw.
+// Return an errno. A type 1 window is bound by ibv_bind_mw().
 int post_bind(ibv_qp* qp, const Bind& bind, Api api = Api::kPost);
 int post_local_inv(ibv_qp* qp, std::uint32_t rkey, Api api = Api::kPost);
-// These require that posting works, and that the completion has this status. The window's key.
+// These require that the post succeeds and that the completion has this status. bind() returns the
+// window's key.
 std::uint32_t bind(const Path& path, const Bind& bind, ibv_wc_status status = IBV_WC_SUCCESS,
                    Api api = Api::kPost);
 void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status = IBV_WC_SUCCESS,
                Api api = Api::kPost);
 
-// How a bed's window is made.
+// How a bed's window is created.
 struct Form {
   ibv_mw_type type = IBV_MW_TYPE_1;
   bool zero_based = false;
   bool device_memory = false;
-  ibv_qp_type via = IBV_QPT_RC;  // the path's
+  ibv_qp_type via = IBV_QPT_RC;  // of the path
   unsigned access = kRemoteAccess;
   int mr_access = kWindowable;
-  bool flushes = false;  // region and QP allow FLUSH, and the path can have it and ATOMIC WRITE
+  bool flushes = false;  // region and QP allow FLUSH; the path supports it and ATOMIC WRITE
   std::optional<std::uint64_t> iova{};
   Range at{.offset = 1000, .length = 2000};
 };
@@ -226,20 +230,20 @@ class Bed {
   MwPtr mw;
   std::uint32_t key = 0;
 
-  // What a peer calls the window's byte at offset, which may be negative.
+  // Returns the address of a byte of the window, as the peer uses it; `offset` may be negative.
   [[nodiscard]] std::uint64_t address(std::int64_t offset = 0) const;
   [[nodiscard]] Bind request() const;
-  // Binds, or binds again; key is the new one.
+  // Binds, or rebinds; updates `key`.
   void rebind(const Bind& request);
-  // Every operation of the path's type works on these bytes of the window.
+  // Checks that every operation of the path's type works on these bytes of the window.
   void all_work(Range at, std::uint32_t rkey);
   void all_work() { all_work({.offset = 0, .length = 64}, key); }
-  // One that is refused: addr as address() gives it.
+  // Checks that an access is refused; `addr` is as returned by address().
   void denied(Op op, std::uint32_t rkey, std::uint64_t addr, std::uint32_t length) const {
     path.denied(region, op, rkey, addr, length);
   }
 
-  // What binds: the path, or where that cannot bind another one.
+  // Returns the path that binds: `path`, or another one if that cannot bind.
   [[nodiscard]] const Path& binder() const { return binder_ ? *binder_ : path; }
 
  private:

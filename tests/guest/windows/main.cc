@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// windows: what a memory window must do and refuse, as named tests.
+// windows: tests what a memory window must allow and refuse.
 //
-//   windows [-d DEV] [-g GID_INDEX] [PATTERN...]     owner and peer here
-//   windows ... --across HOST [-p PORT]              the peer on HOST
-//   windows --serve [-p PORT] [-d DEV] [-g GID_INDEX]  be that peer, for one run
-//   windows --list                                   names, rules and what holds, by tabs
-//   windows --kind 2a|2b ...                         type 2 windows must be of this kind
-//   windows --mutations[=K/N] [RULE...]              switch the device's rules off (part K of N), see
-//                                                    mutate.h
-//   windows --against ... [NAME]                     on Soft-RoCE; what crashes it only by its name
-//   windows --table FILE ...                         also writes NAME TAB result
+//   windows [-d DEV] [-g GID_INDEX] [PATTERN...]       owner and peer on this machine
+//   windows ... --across HOST [-p PORT]                the peer on HOST
+//   windows --serve [-p PORT] [-d DEV] [-g GID_INDEX]  serve as that peer, for one run
+//   windows --list                                     names, rules and descriptions, by tabs
+//   windows --kind 2a|2b ...                           type 2 windows must be of this kind
+//   windows --mutations[=K/N] [RULE...]                switch the device's rules off (part K of N),
+//                                                      see mutate.h
+//   windows --against ... [NAME]                       for Soft-RoCE; a test that crashes it runs
+//                                                      only by name
+//   windows --table FILE ...                           also writes NAME TAB result
 //
-// Prints "ok NAME" or "not ok NAME - why" for each; the exit status is 0 only when all are ok.
+// Prints "ok NAME" or "not ok NAME - why" for each test; the exit status is 0 only if all pass.
 #include <fnmatch.h>
 #include <getopt.h>
 
@@ -137,7 +138,7 @@ Tests chosen(const Options& options) {
   return tests;
 }
 
-// Why it failed, or nothing.
+// Returns why the test failed, or "".
 std::string run(const Test& test, const Env& env) {
   const Watchdog watchdog(test.name, kTestLimit);
   take_refusals();

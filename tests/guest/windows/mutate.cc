@@ -10,7 +10,7 @@
 namespace guest::windows {
 namespace {
 
-// The engine's names (core/mutations.h), but for those that kernel verbs alone can reach.
+// The engine's rule names (core/mutations.h), except those that only kernel verbs can reach.
 constexpr std::array kRules{"mw-pd",      "mw-qp",         "mw-low",           "mw-high",
                             "mw-wrap",    "mw-read",       "mw-write",         "mw-atomic",
                             "mw-flush",   "mw-variant",    "mw-unbound",       "mw-mr-write",
@@ -36,7 +36,7 @@ bool claims(const Test& test, const std::string& rule) {
   return std::ranges::find(rules, rule) != rules.end();
 }
 
-// Switches this rule of this machine's device off and all others on; "": all on.
+// Switches off this rule of this machine's device and all others on; "" switches all on.
 void switch_off(const std::string& rule) {
   const std::string command =
       "labctl qmp $(hostname) qom-set path=/machine/peripheral/tern0 property=mutate value='\"" +
@@ -46,7 +46,7 @@ void switch_off(const std::string& rule) {
 
 void add(std::string& list, const std::string& name) { list += (list.empty() ? "" : " ") + name; }
 
-// What is not as the table says, or nothing.
+// Returns how the results differ from the tests' claims, or "".
 std::string run_rule(const Tests& tests, const std::string& rule, const Runner& run) {
   std::string missed;
   std::string others;

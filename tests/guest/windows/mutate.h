@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rules of the device switched off, one after the other: exactly the tests that claim them must
-// fail.
+// Mutation tests: with one rule of the device switched off, exactly the tests that claim the rule
+// must fail.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace guest::windows {
 
-// Runs one test; why it failed, or nothing.
+// Runs one test. Returns why it failed, or "".
 using Runner = std::function<std::string(const Test&)>;
 
-// What is wrong with the table of rules and tests, or nothing.
+// Checks that tests claim only existing rules, and every rule. Returns what is wrong, or "".
 std::string check_claims(const Tests& tests);
 
-// A part of the rules: machines can share them.
+// A share of the rules, for splitting the run between machines.
 struct Part {
   std::size_t number = 1;
   std::size_t of = 1;
 
-  // From "K/N"; whether it is that.
+  // Parses "K/N". Returns false if the text is malformed.
   bool parse(const char* text);
 };
 
-// One result line for each rule; whether all are good. The rules are those of these names, or all.
-// The first part also tells of the table of rules, and of the tests with all rules on.
+// Prints a result line for each rule of these names, or for all rules; returns whether all are
+// good. The first part also checks the claims, and the tests with all rules on.
 bool run_mutations(const Tests& tests, const std::vector<std::string>& rules, const Part& part,
                    const Runner& run);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The tests by subject, and what the tables say of them.
+// The tests by subject, and their descriptions for the tables.
 #pragma once
 
 #include <functional>
@@ -12,12 +12,12 @@ namespace guest::windows {
 
 struct Test {
   std::string name;
-  std::string says;  // what holds, for the tables
-  // Of a test that something is refused: the rules, of which each one switched off makes it fail,
-  // or "- why" there is none.
+  std::string says;  // the property that is tested, for the tables
+  // For a test of a refusal: rules, separated by commas, each of which makes the test fail when it
+  // is switched off; or "- " and the reason why there is none.
   std::string rules;
   std::function<void(const Env&)> run;
-  bool crashes_soft_roce = false;  // it takes that kernel down: a machine of its own
+  bool crashes_soft_roce = false;  // crashes its kernel, so it runs in a machine of its own
 };
 using Tests = std::vector<Test>;
 
@@ -30,7 +30,7 @@ void add_end_tests(Tests& tests);
 void add_memory_tests(Tests& tests);
 Tests all_tests();
 
-// The forms of window that most rules hold for alike.
+// The forms of window to which most rules apply alike.
 struct NamedForm {
   const char* name;
   const char* text;
@@ -48,7 +48,7 @@ inline const char* type_text(ibv_mw_type type) {
   return type == IBV_MW_TYPE_1 ? "a type 1 window" : "a type 2 window";
 }
 
-// The process that the test of a process's death kills: binds windows, says so, and waits.
+// The victim of the process death test: binds windows, reports that, and waits to be killed.
 int be_victim(const std::string& device, int gid_index);
 
 }  // namespace guest::windows

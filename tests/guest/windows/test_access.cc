@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an access through a window needs: range, rights, PD and QP.
+// Conditions for an access through a window: range, rights, PD and QP.
 #include <algorithm>
 
 #include "suite.h"
@@ -7,7 +7,7 @@
 namespace guest::windows {
 namespace {
 
-// ---- range, to the byte ----
+// ---- range, exact to the byte ----
 
 void exact(const Env& env, const Form& form) {
   Bed bed(env, form);
@@ -26,7 +26,7 @@ void exact(const Env& env, const Form& form) {
   }
 }
 
-// The window begins inside the word of the atomic, which is part of the region.
+// The window starts inside the atomic's word; the region contains the whole word.
 void low(const Env& env, Form form) {
   form.at = {.offset = 1004, .length = 2000};
   for (const Op op : kAllOps) {
@@ -54,7 +54,7 @@ void high(const Env& env, Form form) {
   }
 }
 
-// The first packets of the message are inside.
+// The first packets of the message are within the window.
 void long_message(const Env& env, Form form) {
   form.at = {.offset = 1000, .length = 6000};
   for (const Op op : {Op::kRead, Op::kWrite}) {
@@ -63,7 +63,7 @@ void long_message(const Env& env, Form form) {
   }
 }
 
-// Addresses near 2^64 of which the end, wrapped around, lies in the window.
+// Addresses near 2^64; the end of the range wraps around into the window.
 void wrap(const Env& env, Form form) {
   form.iova = 4096;
   for (const Op op : {Op::kRead, Op::kWrite, Op::kWriteImm}) {
@@ -73,7 +73,7 @@ void wrap(const Env& env, Form form) {
   }
 }
 
-// The last byte of the address space is an address like any other.
+// The last byte of the address space can be accessed like any other.
 void top(const Env& env, Form form) {
   constexpr std::uint64_t kRegion = 3UL * 4096;
   form.iova = std::uint64_t{0} - kRegion;
@@ -166,9 +166,9 @@ void add_right_tests(Tests& t) {
   }
 }
 
-// FLUSH and ATOMIC WRITE, by what they need of the window.
+// FLUSH and ATOMIC WRITE, by the rights they need.
 
-// The region can be flushed by its own key, its window not.
+// The region can be flushed by its own key, but not through the window.
 void flush(const Env& env, const Form& form) {
   Bed bed(env, form);
   const Range at{.offset = form.at.offset, .length = 64};
@@ -178,7 +178,7 @@ void flush(const Env& env, const Form& form) {
   bed.denied(Op::kFlush, bed.key, bed.address(), 64);
 }
 
-// The right to WRITE is enough for it, and no other helps.
+// REMOTE_WRITE access is both sufficient and necessary.
 void atomic_write(const Env& env, Form form) {
   form.access = IBV_ACCESS_REMOTE_WRITE;
   Bed bed(env, form);
@@ -191,7 +191,7 @@ void atomic_write(const Env& env, Form form) {
   closed.denied(Op::kAtomicWrite, closed.key, closed.address(), 8);
 }
 
-// The window begins and ends inside of words of the region.
+// The window starts and ends within words of the region.
 void atomic_write_range(const Env& env, Form form) {
   form.at = {.offset = 1004, .length = 2000};
   for (const std::int64_t at : {-4, 1996}) {
@@ -223,7 +223,7 @@ void add_built_tests(Tests& t) {
 
 // ---- PD and QP ----
 
-// A path that is not the one that bound the window, in this PD or in another.
+// A path that did not bind the window, in the same PD or in another.
 void by_another(const Env& env, ibv_mw_type type, ibv_qp_type via, bool other_pd) {
   const PdPtr pd = alloc_pd(env.dev);
   for (const Op op : ops_of(via)) {
@@ -234,7 +234,7 @@ void by_another(const Env& env, ibv_mw_type type, ibv_qp_type via, bool other_pd
   }
 }
 
-// A window of type 2 that an XRC_SEND QP bound answers nobody: targets are other QPs.
+// Nobody can use a type 2 window bound by an XRC_SEND QP, since XRC targets are other QPs.
 void bound_by_xrc(const Env& env) {
   Bed bed(env, {.type = IBV_MW_TYPE_2});
   const XrcSender sender(env, bed.path);
@@ -278,7 +278,7 @@ void add_owner_tests(Tests& t) {
                "mw-qp", bound_by_xrc});
 }
 
-// ---- around it ----
+// ---- other uses of a window's key ----
 
 void as_lkey(const Env& env, ibv_mw_type type) {
   const Bed bed(env, {.type = type});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Binds that are refused, and what is left as it was.
+// Binds that are refused, and the state they leave unchanged.
 #include <cerrno>
 
 #include "suite.h"
@@ -7,7 +7,7 @@
 namespace guest::windows {
 namespace {
 
-// Two QPs of the owner with a region, and a window: of type 1 it is bound, of type 2 it is free.
+// Two QPs of the owner, a region, and a window: a type 1 window is bound, a type 2 window is free.
 struct Scene {
   Scene(const Env& environment, ibv_mw_type type, ibv_qp_type via)
       : env(environment),
@@ -34,9 +34,9 @@ struct Scene {
   Bind good;
   std::uint32_t key = 0;
 
-  // The window is as it was: bound with its key, or free to be bound.
+  // Checks that the window is unchanged: bound with its key, or free to be bound.
   void unchanged() {
-    mw->rkey = key;  // as ibv_bind_mw(3) asks of who sees a bind fail
+    mw->rkey = key;  // ibv_bind_mw(3) asks the caller to restore it after a failed bind
     if (mw->type == IBV_MW_TYPE_2) {
       bind(other, good);
       key = good.new_rkey;
@@ -51,7 +51,7 @@ struct Scene {
   }
 };
 
-// What makes a good bind bad.
+// Makes a good bind bad.
 using Spoil = std::function<void(Bind&, Scene&)>;
 
 void refused(const Env& env, ibv_mw_type type, const Spoil& spoil, ibv_qp_type via = IBV_QPT_RC) {
@@ -61,7 +61,7 @@ void refused(const Env& env, ibv_mw_type type, const Spoil& spoil, ibv_qp_type v
   scene.refused(bad);
 }
 
-// The region of the bind is this one.
+// A bind to this region is refused.
 void refused_on(const Env& env, ibv_mw_type type, const RegionOptions& options, unsigned access) {
   const Region region(env, options);
   refused(env, type, [&](Bind& bad, Scene&) {
@@ -78,7 +78,7 @@ void read_only_region(const Env& env, ibv_mw_type type) {
   bed.path.allowed(bed.region, Op::kRead, bed.key, bed.address(), {.offset = 1000, .length = 2000});
 }
 
-// The region itself need not be open to peers.
+// The region needs no remote access rights of its own.
 void private_region(const Env& env, ibv_mw_type type) {
   Bed bed(env, {.type = type, .mr_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND});
   bed.all_work();
@@ -90,7 +90,7 @@ void whole_region(const Env& env, ibv_mw_type type) {
                    {.offset = 0, .length = 3 * 4096});
 }
 
-// ---- PDs: of QP, window and region ----
+// ---- the PDs of QP, window and region ----
 
 void qp_of_other_pd(const Env& env, ibv_mw_type type) {
   const PdPtr pd = alloc_pd(env.dev);
@@ -100,7 +100,7 @@ void qp_of_other_pd(const Env& env, ibv_mw_type type) {
   scene.unchanged();
 }
 
-// ibv_bind_mw compares window and region itself: of type 2 only.
+// Only type 2: for type 1 ibv_bind_mw() itself compares the PDs of window and region.
 void window_of_other_pd(const Env& env) {
   const PdPtr pd = alloc_pd(env.dev);
   const MwPtr mw = alloc_mw(pd.get(), IBV_MW_TYPE_2);
@@ -115,7 +115,7 @@ void region_of_other_pd(const Env& env) {
   refused_on(env, IBV_MW_TYPE_2, {.pd = pd.get()}, kRemoteAccess);
 }
 
-// ---- what libibverbs says before the device is asked ----
+// ---- refused by libibverbs, before the device sees it ----
 
 void arguments(const Env& env) {
   const PdPtr pd = alloc_pd(env.dev);
@@ -140,7 +140,7 @@ void arguments(const Env& env) {
 
 // ---- the window ----
 
-// Bound through another QP before, with the key that it has.
+// The window is already bound through another QP.
 void not_free(const Env& env) {
   Scene scene(env, IBV_MW_TYPE_2, IBV_QPT_RC);
   bind(scene.other, scene.good);
@@ -152,7 +152,7 @@ void not_free(const Env& env) {
                       {.offset = 1000, .length = 2000});
 }
 
-// Where a post works that should not, how it ends is what there is to say.
+// Expects EINVAL; if the post works, reports how the request completes.
 void expect_einval(const Path& path, int err, const char* what) {
   if (err == 0) {
     const ibv_wc wc = poll(path.send_cq(), 1).front();
@@ -161,7 +161,7 @@ void expect_einval(const Path& path, int err, const char* what) {
   require_err(err, EINVAL, what);
 }
 
-// A type 1 window through a send request, which is for type 2.
+// A type 1 window in a send request, which is for type 2 only.
 void type1_by_post(const Env& env, Api api) {
   Scene scene(env, IBV_MW_TYPE_1, IBV_QPT_RC);
   Send send{.opcode = IBV_WR_BIND_MW, .wr_id = kBindId};
@@ -172,7 +172,7 @@ void type1_by_post(const Env& env, Api api) {
   scene.unchanged();
 }
 
-// A program that lies about the type of its window gets past its own libraries alone.
+// A program that lies about a window's type deceives only its own library, not the device.
 void forged_type(const Env& env, ibv_mw_type type) {
   Scene scene(env, type, IBV_QPT_RC);
   scene.mw->type = type == IBV_MW_TYPE_1 ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1;
@@ -184,7 +184,7 @@ void forged_type(const Env& env, ibv_mw_type type) {
   scene.unchanged();
 }
 
-// What the provider refuses leaves the queue as it was.
+// A bind that the provider refuses leaves the queue unchanged.
 void refused_at_post(const Env& env, ibv_mw_type type, const Spoil& spoil) {
   Scene scene(env, type, IBV_QPT_RC);
   Bind bad = scene.good;
@@ -195,14 +195,14 @@ void refused_at_post(const Env& env, ibv_mw_type type, const Spoil& spoil) {
   scene.path.sync();
 }
 
-// The program gives the window a key that is not the current one.
+// The program sets the window's key to a value that is not the current one.
 void stale_key(const Env& env) {
   Scene scene(env, IBV_MW_TYPE_1, IBV_QPT_RC);
   scene.mw->rkey = with_variant(scene.key, scene.key + 5);
   scene.refused(scene.good);
 }
 
-// A failed bind stops what was posted behind it.
+// A failed bind flushes the requests after it.
 void flushes(const Env& env) {
   Scene scene(env, IBV_MW_TYPE_2, IBV_QPT_RC);
   Bind bad = scene.good;

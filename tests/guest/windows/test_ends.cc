@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What ends regions, PDs, QPs and processes while windows are bound.
+// Destruction of regions, PDs, QPs and processes while windows are bound.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,7 +122,7 @@ void rereg_read_only(const Env& env, ibv_mw_type type) {
 
 // ---- PDs and QPs ----
 
-// The window is all that the PD has.
+// The window is the PD's only object.
 void pd_busy(const Env& env, ibv_mw_type type) {
   PdPtr pd = alloc_pd(env.dev);
   MwPtr mw = alloc_mw(pd.get(), type);
@@ -158,7 +158,7 @@ void qp_reset_type2(const Env& env) {
   require_free(bed.region);
 }
 
-// A QP that comes later must not be taken for the one that bound the window.
+// A later QP must not be mistaken for the one that bound the window.
 void number_not_reused(const Env& env) {
   Bed bed(env, {.type = IBV_MW_TYPE_2});
   const std::uint32_t qpn = bed.path.qp()->qp_num;
@@ -197,7 +197,7 @@ void process_death(const Env& env) {
   require(during.find("alive_mw") != std::string::npos, "no window is counted while it lives: {}",
           during);
   std::string left;
-  for (int i = 0; i < 300; i++) {  // the kernel takes a moment after the process is gone
+  for (int i = 0; i < 300; i++) {  // the kernel frees its objects a moment after its end
     left = killer::difference(before, killer::read_counts(env.device));
     if (left.empty()) {
       return;

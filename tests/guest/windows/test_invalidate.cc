@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Invalidations that are refused, by LOCAL_INV and by SEND_WITH_INV, and accesses under way.
+// Refused invalidations, by LOCAL_INV and by SEND_WITH_INV, and invalidations during an access.
 #include <chrono>
 #include <thread>
 
@@ -11,7 +11,7 @@ namespace {
 enum class How { kLocal, kSend };
 constexpr How kBothHows[] = {How::kLocal, How::kSend};
 
-// A region with windows that `owner` bound, and a QP that tries to invalidate.
+// A region with windows that `owner` has bound, and a QP that tries to invalidate them.
 struct Scene {
   explicit Scene(const Env& env, ibv_pd* pd = nullptr)
       : region(env),
@@ -40,7 +40,7 @@ struct Scene {
             .length = 2000,
             .new_rkey = with_variant(mw->rkey, mw->rkey + 3)};
   }
-  // Windows and region are as they were.
+  // Checks that windows and region are unchanged.
   void unchanged() {
     const Range at{.offset = 1000, .length = 2000};
     owner.allowed(region, Op::kWrite, key1, region.address(1000), at);
@@ -73,7 +73,7 @@ void never_bound(const Env& env, How how) {
   scene.unchanged();
 }
 
-// The second time by the QP that did it the first time.
+// Invalidates a window twice, by the QP that bound it.
 void twice(const Env& env, How how) {
   Scene scene(env);
   const Bind request = scene.on(scene.never.get());
@@ -84,7 +84,7 @@ void twice(const Env& env, How how) {
   scene.unchanged();
 }
 
-// By the QP that bound it, with another low byte than the bind gave.
+// The QP that bound the window uses a key with another low byte.
 void variant(const Env& env, How how) {
   Scene scene(env);
   const Bind request = scene.on(scene.never.get());
@@ -119,7 +119,7 @@ void uc_send(const Env& env) {
   scene.unchanged();
 }
 
-// ---- an access under way ----
+// ---- invalidation during an access ----
 
 constexpr std::uint32_t kLong = 32U << 20;
 constexpr int kTries = 20;
@@ -153,7 +153,7 @@ void wait_until(const std::function<bool()>& begun) {
   }
 }
 
-// What a READ brings after the invalidation is complete must not be there at all.
+// A READ must not return data written to the region after the invalidation completed.
 void read_under_way(const Env& env) {
   Transfer x(env);
   for (int i = 0; i < kTries; i++) {
@@ -176,7 +176,7 @@ void read_under_way(const Env& env) {
   fail("no READ of {} was caught under way", kTries);
 }
 
-// What a WRITE has stored when the invalidation is complete is all that it ever stores.
+// A WRITE must not store anything after the invalidation completed.
 void write_under_way(const Env& env) {
   Transfer x(env);
   for (int i = 0; i < kTries; i++) {

@@ -48,7 +48,7 @@ void rights(const Env& env, Form form) {
   }
 }
 
-// The region is an MR on part of the memory: a window does not leave it.
+// The bind's range ends one byte beyond the region.
 void out_of_region(const Env& env, const Form& form) {
   const Bed bed(env, form);
   const Path path(env);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The life of a type 1 window: ibv_bind_mw(3).
+// The life cycle of a type 1 window: ibv_bind_mw(3).
 #include <cerrno>
 
 #include "suite.h"
@@ -125,7 +125,7 @@ void signal_all(const Env& env) {
   path.done(kBindId);
 }
 
-// The peer takes the key from a message that was posted right after the bind.
+// The peer learns the key from a message that was posted right after the bind.
 void send_after_bind(const Env& env) {
   Bed bed(env, kType1);
   const Path& path = bed.path;

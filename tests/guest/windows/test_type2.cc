@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The life of a type 2 window: bound and freed by work requests.
+// The life cycle of a type 2 window, bound and invalidated by work requests.
 #include "suite.h"
 
 namespace guest::windows {
@@ -16,7 +16,7 @@ void bound_by(const Env& env, Api api) {
   bed.all_work(kAll, request.new_rkey);
 }
 
-// Any value does, also the one it has.
+// Any low byte works, including the current one.
 void low_byte(const Env& env) {
   Bed bed(env, kType2);
   local_inv(bed.path, bed.key);
@@ -46,7 +46,7 @@ void freed_by_send_inv(const Env& env) {
   }
 }
 
-// The owner sends: the window is the peer's then, so that only the form of posting is shown.
+// The owner sends an invalidation that the peer refuses: only the posting is tested here.
 void send_inv_by(const Env& env, Api api) {
   Bed bed(env, kType2);
   const Path& path = bed.path;
@@ -70,7 +70,7 @@ void bound_again(const Env& env) {
   }
 }
 
-// A bind, an access of the peer and an invalidation, all posted before the first completes.
+// A bind, an access by the peer and an invalidation, all posted before the first completes.
 void pipelined(const Env& env) {
   Bed bed(env, kType2);
   const Path& path = bed.path;
@@ -106,7 +106,7 @@ void send_after_bind(const Env& env) {
   path.done(4);
 }
 
-// mw->rkey is what it was when the window was allocated: a bind names it by the index.
+// mw->rkey still is the key of the allocation: a bind refers to the window by its index.
 void names_by_index(const Env& env) {
   Bed bed(env, kType2);
   const std::uint32_t first = bed.mw->rkey;
@@ -172,7 +172,7 @@ void bound_by_xrc(const Env& env) {
   require_status(sender.done(), kInvId, IBV_WC_SUCCESS);
 }
 
-// Unlike type 1, the kind of window decides who may use it; either kind has to be there.
+// A type 2 window's kind (2A or 2B) decides who may use it; the device must have exactly one.
 void kind(const Env& env) {
   const unsigned flags = env.dev.attr().device_cap_flags;
   require((flags & IBV_DEVICE_MEM_WINDOW) != 0, "no IBV_DEVICE_MEM_WINDOW");
