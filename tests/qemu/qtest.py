@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A machine without a CPU: QEMU's qtest protocol, PCI config space, BARs."""
+"""Runs QEMU without a CPU, by the qtest protocol: memory, PCI config space, BARs."""
 
 import json
 import os
@@ -10,16 +10,16 @@ import tempfile
 import time
 
 QEMU = os.environ.get("TERN_QEMU", "qemu-system-x86_64")
-# One whose tern devices can have a rule switched off.
+# A build whose tern devices allow a rule to be switched off, for mutation tests.
 QEMU_MUTATE = os.environ.get("TERN_QEMU_MUTATE")
 RAM_SIZE = 256 << 20
 
 
 class Qemu:
-    """Runs QEMU with qtest as its only CPU, until the end of a with block.
+    """Runs QEMU with qtest as its only CPU, for the duration of a with block.
 
-    args: words of the command line besides the machine; fds: descriptors it inherits; binary:
-    another QEMU; env: more of the environment. Guest RAM is at 0.
+    args: words of the command line after the machine; fds: descriptors that it inherits; binary:
+    another QEMU; env: additional environment. Guest RAM starts at 0.
     """
 
     def __init__(self, *args, fds=(), binary=QEMU, env=None):
@@ -73,12 +73,12 @@ class Qemu:
         self.dir.cleanup()
 
     def output(self):
-        """What QEMU printed so far."""
+        """Returns everything that QEMU has printed so far."""
         with open(self.path("log"), encoding="utf-8", errors="replace") as log:
             return log.read()
 
     def qmp(self, command, **arguments):
-        """Runs a monitor command; what it returns."""
+        """Runs a monitor command and returns its result."""
         with socket.socket(socket.AF_UNIX) as monitor:
             monitor.settimeout(20)
             monitor.connect(self.path("qmp"))
@@ -98,7 +98,7 @@ class Qemu:
         return self.process.poll() is None
 
     def command(self, *words):
-        """Sends a qtest command; the words of its answer after OK."""
+        """Sends a qtest command and returns the words of its answer after OK."""
         while True:
             try:
                 if words:
@@ -130,11 +130,11 @@ class Qemu:
         self.command("writel", hex(addr), hex(value & 0xffffffff))
 
     def clock_step(self, ns):
-        """Lets the virtual clock advance."""
+        """Advances the virtual clock."""
         self.command("clock_step", ns)
 
     def wait(self, condition, what, step_ns=100000, seconds=10):
-        """Polls until condition() is true, the virtual clock going on meanwhile."""
+        """Waits until condition() is true, and lets the virtual clock run meanwhile."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -144,7 +144,7 @@ class Qemu:
 
 
 class PciFunction:
-    """A function's config space, by the ports of configuration mechanism 1."""
+    """The config space of a function, accessed by the ports of configuration mechanism 1."""
 
     COMMAND = 0x04
     MEMORY, MASTER = 2, 4
@@ -164,7 +164,7 @@ class PciFunction:
         self.qemu.command(op, hex(0xcfc | offset & 3), hex(value))
 
     def capability(self, number):
-        """Offset of a capability, None without it."""
+        """Returns the offset of a capability, or None."""
         at = self.config_read(0x34, 1)
         while at:
             if self.config_read(at, 1) == number:
@@ -173,7 +173,7 @@ class PciFunction:
         return None
 
     def bar_size(self, bar):
-        """Size in bytes; 0 when the BAR is absent."""
+        """Returns the size in bytes, or 0 if the BAR is absent."""
         at = 0x10 + 4 * bar
         old = self.config_read(at, 4)
         wide = old & 7 == 4

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The hardware contract for tests: constants come from firmware-if's headers."""
+"""The hardware contract for tests, with constants from firmware-if's headers."""
 
 import os
 import re
@@ -10,7 +10,8 @@ FIRMWARE_IF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..
 
 
 def _constants():
-    """Every #define of the contract whose value is a number, BIT(), GENMASK() or another one."""
+    """Returns each #define of the contract whose value is a number, BIT(), GENMASK() or a
+    combination of those."""
     values = {"BIT": lambda n: 1 << n, "GENMASK": lambda h, l: (1 << h + 1) - (1 << l)}
     for name in ("tern_regs.h", "tern_io.h", "tern_admin.h"):
         with open(os.path.join(FIRMWARE_IF, name), encoding="ascii") as header:
@@ -80,14 +81,14 @@ class Tern(PciFunction):
         self.config_write(control, 2, self.config_read(control, 2) | 0x8000)
 
     def start(self):
-        """Maps the BARs, resets, enables."""
+        """Maps the BARs, resets the device and enables it."""
         self.map_bars()
         self.reset()
         self.enable()
         return self
 
     def post(self, opcode, data=b"", out_len=0, version=None, in_addr=None, ring=True):
-        """Puts one command into the admin queue and rings the bell."""
+        """Puts a command into the admin queue; rings the doorbell unless `ring` is false."""
         word = (lambda v, n: v.to_bytes(n, "little"))
         in_addr = self.IN if in_addr is None else in_addr
         if data and in_addr == self.IN:
@@ -102,11 +103,11 @@ class Tern(PciFunction):
             self.ring()
 
     def ring(self):
-        """Tells the device of the commands."""
+        """Writes the tail register, which submits all commands queued so far."""
         self.set_reg(REG_AQ_TAIL, self.tail)
 
     def answer(self):
-        """Waits for the next completion: (tag, status, bytes of the answer)."""
+        """Waits for the next completion and returns (tag, status, bytes of the answer)."""
         size = 1 << self.AQ_LOG_SIZE
         at = self.ACQ + 16 * (self.seen % size)
         phase = ~(self.seen // size) & 1
@@ -124,7 +125,7 @@ class Tern(PciFunction):
                 self.qemu.read(self.OUT, out) if out else b"")
 
     def run(self, opcode, data=b"", out_len=0, **more):
-        """One command: (status, answer)."""
+        """Runs one command and returns (status, answer)."""
         self.post(opcode, data, out_len, **more)
         tag, status, out = self.answer()
         assert tag == self.tail, (tag, self.tail)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a hostile driver can make QEMU spend: memory for its objects, time for one command."""
+"""Limits of what a hostile driver can make QEMU spend: memory for its objects, time for one
+command."""
 
 import re
 import struct
@@ -12,11 +13,11 @@ PAGE = 4096
 
 
 class Driver(hw.Tern):
-    """Makes objects out of page lists whose chunks and pages are all the same."""
+    """Creates objects with page lists whose chunks and pages are all the same."""
 
     CHUNKS, CHUNK, RING, RECORD = (hw.Tern.FREE + n * 0x10000 for n in range(4))
 
-    direct = False  # lists that are one address
+    direct = False  # page lists with a single address
 
     def begin(self):
         self.start()
@@ -29,7 +30,7 @@ class Driver(hw.Tern):
         return self
 
     def make(self, command, data, out_len=8):
-        """(status, number)"""
+        """Runs a command that creates an object; returns (status, number)."""
         status, out = self.run(command, data, out_len)
         return status, int.from_bytes(out[:4], "little")
 
@@ -63,12 +64,12 @@ class Driver(hw.Tern):
         return pages + struct.pack("<QQQIIIBBH", 0, num * PAGE, 0, self.pd, hw.ACCESS_LOCAL_WRITE, 0, hw.MR_MEMORY, flags, 0)
 
     def held(self):
-        """Page list entries that the device says it holds."""
+        """Returns the number of page list entries that the device reports."""
         return int.from_bytes(self.run(hw.CMD_QUERY_OBJECTS, out_len=72)[1][64:72], "little")
 
 
 def resident(qemu):
-    """Bytes that QEMU has in memory, but for the guest's RAM."""
+    """Returns the resident memory of QEMU without the guest's RAM."""
     total, counts = 0, True
     with open(f"/proc/{qemu.process.pid}/smaps", encoding="ascii", errors="replace") as smaps:
         for line in smaps:
@@ -85,7 +86,7 @@ class Memory(unittest.TestCase):
         self.driver = Driver(self.qemu, 0, 4).begin()
 
     def exhaust(self, create):
-        """Creates until a limit is reached; how many there are."""
+        """Creates objects until a limit is reached, and returns their number."""
         count = 0
         while (status := create()[0]) == hw.ST_OK:
             count += 1
@@ -101,14 +102,14 @@ class Memory(unittest.TestCase):
                     lambda: d.create_eq(4), lambda: d.create_mr(1),
                     lambda: d.make(hw.CMD_ALLOC_MW, struct.pack("<IB3x", d.pd, 1))]
         count = sum(self.exhaust(create) for create in largest)
-        # Nothing is left but for what needs no list.
+        # The entries are used up; objects without a list can still be created.
         self.assertEqual(d.held(), d.max_pages)
         d.direct = True
         count += sum(self.exhaust(create) for create in smallest)
         self.assertEqual(d.held(), d.max_pages)
         return count
 
-    # Of an object, beside its list: that and its place in tables.
+    # Bytes allowed per object besides its list: the object itself and its slots in tables.
     OBJECT = 4096
 
     def check(self, properties):
@@ -118,7 +119,7 @@ class Memory(unittest.TestCase):
         grown = resident(self.qemu) - before
         self.assertLess(grown, 8 * self.driver.max_pages + self.OBJECT * count + (8 << 20), (count, self.driver.max_pages))
         self.assertEqual(self.driver.run(hw.CMD_NOP)[0], hw.ST_OK)
-        # And it all comes back.
+        # A reset frees everything.
         self.driver.begin()
         self.assertEqual(self.driver.held(), 0)
 
@@ -146,7 +147,7 @@ class Memory(unittest.TestCase):
         self.assertEqual(d.create_mr(d.max_cmd_pages + 1)[0], hw.ST_BAD_PARAM)
         self.assertEqual(d.create_mr(d.max_cmd_pages)[0], hw.ST_OK)
         self.assertEqual(d.held(), d.max_cmd_pages)
-        # More than that in pieces, as far as the limit goes.
+        # Longer lists are registered in pieces, up to the device's limit.
         self.assertEqual(d.create_mr(1_000_000 - d.max_cmd_pages + 1, hw.MR_F_INCOMPLETE)[0], hw.ST_NO_MEMORY)
         status, key = d.create_mr(200_000, hw.MR_F_INCOMPLETE)
         self.assertEqual(status, hw.ST_OK)
@@ -165,12 +166,12 @@ class Time(unittest.TestCase):
             tern = hw.Tern(qemu).start()
             self.assertEqual(self.slices(qemu), 0)
             tern.post(hw.CMD_ALLOC_DM, struct.pack("<QII", size, 0, 0), 24)
-            # While the device is at it, or just after, everything else is served.
+            # Other requests are served while the device zeroes the memory.
             self.assertEqual(qemu.qmp("query-status")["status"], "running")
             tern.post(hw.CMD_NOP)
             answers = sorted(tern.answer()[:2] for _ in range(2))
             self.assertEqual(answers, [(1, hw.ST_OK), (2, hw.ST_OK)])
-            # Between two slices whoever waits has the lock.
+            # The lock is released between slices.
             self.assertGreaterEqual(self.slices(qemu), 16)
 
     def test_a_reset_in_the_middle_of_it(self):
@@ -193,7 +194,7 @@ class Time(unittest.TestCase):
             self.assertEqual(qemu.qmp("query-status")["status"], "running")
             for _ in range(8):
                 self.assertEqual(driver.answer()[1], hw.ST_OK)
-            # A slice has one or two such commands, and the first is that of the doorbell.
+            # The first slice runs in the doorbell store. A slice has one or two such commands.
             self.assertGreaterEqual(self.slices(qemu), 2)
 
 

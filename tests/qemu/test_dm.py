@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Device memory: BAR4 as the CPU sees it, and what the device does to it."""
+"""Device memory: BAR4 as the CPU sees it, and the device's commands on it."""
 
 import unittest
 
@@ -17,7 +17,7 @@ class DeviceMemory(unittest.TestCase):
         self.tern = hw.Tern(self.qemu).start()
 
     def alloc(self, length, log_align=0):
-        """(status, offset, size, number)"""
+        """Returns (status, offset, size, number)."""
         status, answer = self.tern.run(
             hw.CMD_ALLOC_DM, length.to_bytes(8, "little") + log_align.to_bytes(8, "little"), 24)
         number = (lambda a, b: int.from_bytes(answer[a:b], "little"))
@@ -50,7 +50,7 @@ class DeviceMemory(unittest.TestCase):
         self.assertEqual(self.read(offset, 6), bytes(6))
 
     def test_all_of_it_and_no_more(self):
-        # The BAR is a power of two; what lies past dm-size is given to nobody.
+        # The BAR's size is a power of two; the part beyond dm-size is never allocated.
         self.assertEqual(self.tern.bar_size(hw.BAR_DM), 512 << 10)
         self.assertEqual(self.alloc(SIZE + 1)[0], hw.ST_BAD_PARAM)
         status, offset, size, number = self.alloc(SIZE)

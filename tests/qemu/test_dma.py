@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Admin commands and memory: what the device reaches, and what a hostile guest gets."""
+"""Admin commands and DMA: the memory that the device can reach, and its reaction to a hostile
+guest."""
 
 import unittest
 
@@ -38,12 +39,12 @@ class Caps(unittest.TestCase):
             self.assertEqual(tern.run(0x7777)[0], hw.ST_BAD_OPCODE)
             self.assertEqual(tern.run(hw.CMD_NOP, version=9)[0], hw.ST_BAD_VERSION)
             self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(4), 8)[0], hw.ST_BAD_LENGTH)
-            for _ in range(40):  # round the queues more than once
+            for _ in range(40):  # wraps the queues more than once
                 self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
 
 
 class Memory(unittest.TestCase):
-    # Not RAM: device BARs, beyond the RAM, the last bytes of the address space, ROM.
+    # Addresses that are not RAM: BARs of the device, beyond RAM, the end of the address space, ROM.
     NOWHERE = (hw.Tern.REGS, hw.Tern.UAR, hw.Tern.DM, RAM_SIZE + 0x1000, 0xfee00000,
                (1 << 64) - 64, 0x7fffffffffffffc0)
 
@@ -67,7 +68,8 @@ class Memory(unittest.TestCase):
             self.assertEqual(status, hw.ST_DMA_ERROR, hex(addr))
 
     def test_another_function(self):
-        # Its memory is reachable, its registers are not: Documentation/spec/overview.rst.
+        # The other function's device memory is reachable, its registers are not: see
+        # Documentation/spec/overview.rst.
         with Qemu("-device", "tern,addr=4", "-device", "tern,addr=5") as qemu:
             tern, other = hw.Tern(qemu).start(), hw.Tern(qemu, slot=5)
             other.REGS, other.UAR, other.DM = 0xe2000000, 0xe3000000, 0x900000000
@@ -79,7 +81,7 @@ class Memory(unittest.TestCase):
             self.assertEqual(len(caps), 192)
             self.assertEqual(qemu.read(other.DM + 0x2000, 192), caps)
             self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_OK)
-            # Gone with the other's decoding.
+            # Unreachable once the other function stops decoding memory.
             other.command(0)
             self.assertEqual(tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_DMA_ERROR)
 
@@ -141,7 +143,7 @@ class Memory(unittest.TestCase):
 
 
 class Vtd:
-    """Intel's IOMMU, just enough of it: 4 levels, one domain, 4 KiB pages."""
+    """A minimal Intel IOMMU: 4 levels, one domain, 4 KiB pages."""
 
     BASE = 0xfed90000
     GCMD, GSTS, RTADDR, CCMD, IOTLB = 0x18, 0x1c, 0x20, 0x28, 0xf8
@@ -159,7 +161,7 @@ class Vtd:
         self.qemu.command("writeq", hex(self.BASE + offset), hex(value))
 
     def map(self, iova, addr, access=READ | WRITE):
-        """Maps a page; addr None takes the page away. No invalidation."""
+        """Maps a page, or unmaps it if addr is None. Does not invalidate caches."""
         table = self.TABLES
         for level in (39, 30, 21, 12):
             at = table + 8 * (iova >> level & 511)
@@ -201,16 +203,16 @@ class Iommu(unittest.TestCase):
         tern.enable(aq=far + tern.AQ, acq=far + tern.ACQ)
         self.assertEqual(tern.run(hw.CMD_NOP)[0], hw.ST_OK)
         self.assertEqual(tern.run(hw.CMD_NOP, bytes(8), in_addr=far + tern.IN)[0], hw.ST_OK)
-        # The plain address is nobody's now.
+        # The physical address is not mapped.
         self.assertEqual(tern.run(hw.CMD_NOP, bytes(8), in_addr=tern.IN)[0], hw.ST_DMA_ERROR)
-        # The completion queue moves under the device's feet.
+        # The completion queue is remapped while in use,
         moved = tern.FREE + 0x10000
         self.qemu.write(moved, bytes(4096))
         vtd.map(far + tern.ACQ, moved)
         vtd.flush()
         tern.post(hw.CMD_NOP)
         self.qemu.wait(lambda: self.qemu.read(moved + 16 * 3 + 12, 1) == b"\1", "the completion")
-        # And goes.
+        # and then unmapped.
         vtd.map(far + tern.ACQ, None)
         vtd.flush()
         tern.post(hw.CMD_NOP)
@@ -228,7 +230,7 @@ class Iommu(unittest.TestCase):
 
 
 class SilentIommu(Iommu):
-    """One that refuses notifiers, which it does only when the guest enables it."""
+    """An IOMMU that refuses notifiers, but only once the guest enables it."""
 
     IOMMU = "intel-iommu,snoop-control=on"
 

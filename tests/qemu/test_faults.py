@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Faults on demand as properties: rules, ICRC mode, surprise removal."""
+"""Fault injection by properties: rules, ICRC mode, surprise removal."""
 
 import subprocess
 import unittest
@@ -26,7 +26,7 @@ class Rules(unittest.TestCase):
 
     def test_those_of_the_command_line_hold(self):
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
-        self.tern.post(hw.CMD_NOP)  # never answered
+        self.tern.post(hw.CMD_NOP)  # dropped by the rule
         self.tern.post(hw.CMD_NOP)
         tag, status, _ = self.tern.answer()
         self.assertEqual((tag, status), (3, hw.ST_OK))

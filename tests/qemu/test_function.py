@@ -12,7 +12,7 @@ PCIE, PM, MSIX = 0x10, 0x01, 0x11
 
 
 def refused(*properties, binary=QEMU, env=None):
-    """The last line QEMU prints for a device it does not make."""
+    """Returns the last line that QEMU prints when it refuses a device."""
     args = [binary, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-nodefaults", "-display",
             "none", "-machine", "q35", "-S", "-device", ",".join(("tern",) + properties)]
     done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -136,7 +136,7 @@ class Access(unittest.TestCase):
 
 
 class Mutations(unittest.TestCase):
-    """The property that switches a rule off exists in a build for it, and nowhere else."""
+    """The property that switches a rule off exists only in a build for mutation tests."""
 
     PATH = "/machine/peripheral/t"
 
@@ -237,7 +237,7 @@ class Reset(unittest.TestCase):
         self.use()
 
     def use(self):
-        """Brings the device up from whatever state and leaves an object in it."""
+        """Starts the device in any state and creates an object."""
         self.tern.start()
         self.assertEqual(self.objects(), 0)
         self.assertEqual(self.tern.run(hw.CMD_ALLOC_PD, bytes(8), 8)[0], hw.ST_OK)

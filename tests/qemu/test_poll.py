@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Queues that the device looks at by itself: Documentation/spec/doorbells.rst."""
+"""Send queues that the device polls: Documentation/spec/doorbells.rst."""
 
 import struct
 import time
@@ -9,11 +9,11 @@ import tern_hw as hw
 from qtest import Qemu
 from test_dma import Vtd
 
-OFTEN = 200  # doorbells that are enough
+OFTEN = 200  # enough doorbells to make the device poll
 
 
 class NopQp:
-    """A UD QP in RTS, on page 0, whose software posts NOPs."""
+    """A UD QP in RTS, on page 0, whose driver posts NOPs."""
 
     CQ, QP = hw.Tern.FREE, hw.Tern.FREE + 0x1000
     CQ_RECORD, QP_RECORD = hw.Tern.FREE + 0x2000, hw.Tern.FREE + 0x2100
@@ -57,14 +57,14 @@ class NopQp:
         return self.run(hw.CMD_QUERY_QP, struct.pack("<II", self.number, 0), 80)[0x3e]
 
     def post(self):
-        """A NOP; nobody is told."""
+        """Posts a NOP without a doorbell."""
         slot = self.QP + 64 * (self.pi % (1 << self.LOG_SIZE))
         self.qemu.write(slot, struct.pack("<BB30x", hw.WR_NOP, hw.WQE_F_SIGNALED))
         self.pi += 1
         self.qemu.writel(self.QP_RECORD, self.pi)
 
     def completed(self):
-        """Takes the next completion, if it is there."""
+        """Takes the next completion, if there is one."""
         slot = self.CQ + 64 * (self.ci % (1 << self.LOG_SIZE))
         phase = ~(self.ci >> self.LOG_SIZE) & 1
         if self.qemu.readl(slot + 60) & hw.CQE_PHASE != phase:
@@ -81,7 +81,7 @@ class SqPoller(unittest.TestCase):
         return NopQp(self.qemu, self.tern)
 
     def ring_often(self, qp):
-        """While the machine stands still: the device hears the doorbells, and does nothing."""
+        """Rings while the machine is stopped: the device counts the doorbells but does not run."""
         self.qemu.qmp("stop")
         for _ in range(OFTEN):
             qp.ring()
@@ -123,7 +123,7 @@ class SqPoller(unittest.TestCase):
         self.assert_rings(qp)
 
     def test_ends_where_an_iommu_translates(self):
-        # Only a thread with QEMU's big lock may touch memory then.
+        # With translation, only a thread that holds QEMU's big lock may access memory.
         qp = self.start(machine=("-device", "intel-iommu"))
         vtd = Vtd(self.qemu, 4)
         for at in (self.tern.AQ, self.tern.ACQ, self.tern.IN, self.tern.OUT, qp.CQ, qp.QP, qp.CQ_RECORD):

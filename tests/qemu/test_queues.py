@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Queues as a driver makes them: doorbells of a whole page, memory that an IOMMU maps for one direction."""
+"""Queues as a driver creates them: doorbells for a whole page, and memory mapped by an IOMMU for
+one direction."""
 
 import time
 import unittest
@@ -21,7 +22,7 @@ class PageDoorbell(unittest.TestCase):
             self.qp.post()
             self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_PAGE << 28)
             self.qemu.wait(self.qp.completed, "a completion")
-        # The number means nothing.
+        # The queue number is ignored.
         self.qp.post()
         self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_PAGE << 28 | 0x123456)
         self.qemu.wait(self.qp.completed, "a completion")
@@ -32,7 +33,7 @@ class PageDoorbell(unittest.TestCase):
         self.qp.post()
         for _ in range(10):
             self.tern.doorbell(page, hw.DB_CMD_PAGE << 28)
-        # A command that comes later and is done says that the doorbells were looked at.
+        # The answer to a later command shows that the doorbells were processed.
         self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
         time.sleep(0.05)
         self.assertFalse(self.qp.completed())
@@ -46,7 +47,7 @@ class PageDoorbell(unittest.TestCase):
 
 
 class Directions(unittest.TestCase):
-    """Each page is mapped for what the device does there and for nothing else."""
+    """Each page is mapped only for the direction in which the device accesses it."""
 
     def setUp(self):
         self.qemu = self.enterContext(Qemu("-device", "intel-iommu", "-device", "tern,addr=4,poll=off"))
@@ -54,7 +55,7 @@ class Directions(unittest.TestCase):
         self.vtd = Vtd(self.qemu, 4)
 
     def start(self, **wrong):
-        """Maps all that a QP needs, what is in `wrong` with another access."""
+        """Maps everything that a QP needs; `wrong` overrides the access of single pages."""
         read, write = Vtd.READ, Vtd.WRITE
         access = {"AQ": read, "ACQ": write, "IN": read, "OUT": write, "CQ": write, "QP": read,
                   "CQ_RECORD": read | write, **wrong}

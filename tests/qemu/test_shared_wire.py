@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A wire in memory that two processes share: with another QEMU at its end, and with somebody who lies."""
+"""A wire in memory shared by two processes, with another QEMU or a malicious peer at its end."""
 
 import fcntl
 import mmap
@@ -71,7 +71,7 @@ class TwoMachines(unittest.TestCase):
         self.b.qmp("stop")
         for start in range(0, 4500, 500):
             self.pa.send(*(frame(start + i, 1514) for i in range(500)))
-        # The ring is full, and some are held back; what is lost is lost at the end.
+        # The ring is full, and the device holds some frames back; it drops the newest ones.
         self.assertEqual(self.pa.run(hw.CMD_NOP)[0], hw.ST_OK)
         for _ in range(30):
             self.a.clock_step(50_000_000)
@@ -79,7 +79,7 @@ class TwoMachines(unittest.TestCase):
         self.a.wait(lambda: self.pa.completed() == 4500, "the completions")
         self.b.qmp("cont")
         self.assertEqual([index_of(self.pb.receive()) for _ in range(1000)], list(range(1000)))
-        # The wire works again when there is room.
+        # The wire works again once there is room.
         self.pb.post()
         self.a.wait(lambda: (self.pa.send(frame(9999)), self.pb.cqe(1, self.pb.taken))[1], "a frame")
 
@@ -120,7 +120,7 @@ class Properties(unittest.TestCase):
 
 
 class Liar:
-    """The other end, in our hands. What it offers can be wrong in any way."""
+    """The other end, played by the test, which can offer anything."""
 
     def __init__(self, cable):
         self.cable = cable
@@ -152,14 +152,14 @@ class Liar:
         return fd
 
     def meet(self):
-        """A session as it should begin."""
+        """Starts a session correctly."""
         assert self.hear() == HELLO
         self.say(HELLO)
         assert self.hear() == OFFER
         self.offer()
 
     def offer(self):
-        """A new ring and a new notification socket."""
+        """Offers a new ring and a new notification socket."""
         memory = self.memory()
         self.notify, self.notify_given = socket.socketpair()
         self.sockets += self.notify, self.notify_given
@@ -180,14 +180,14 @@ class Liar:
         try:
             self.peer_notify.send(b"\0", socket.MSG_DONTWAIT)
         except BlockingIOError:
-            pass  # it has not heard the earlier ones yet
+            pass  # earlier notifications are still unread
 
     def rung(self):
-        """How often the device rang since this was asked."""
+        """Returns how often the device has notified us since the last call."""
         return len(self.notify.recv(1 << 16))
 
     def send(self, data, length=None, step=None):
-        """A frame, whose length and step may be a lie."""
+        """Sends a frame, whose length and step may be wrong."""
         need = (4 + len(data) + 63) // 64 * 64
         at = self.head % RING
         if at + need > RING:
@@ -200,14 +200,14 @@ class Liar:
         self.ring()
 
     def fill(self, length):
-        """A ring full of the smallest frames."""
+        """Fills the ring with frames of the smallest size."""
         word = struct.pack("=I", length)
         self.own[DATA:] = (word + bytes(60)) * (RING // 64)
         self.put(HEAD, self.head + RING)
         self.ring()
 
     def skip(self):
-        """Good frames up to the middle, and there the mark of the end."""
+        """Puts valid frames up to the middle of the ring, and an end-of-ring mark there."""
         while self.head < RING // 2:
             at = DATA + self.head
             self.own[at:at + 4] = struct.pack("=I", 60)
@@ -217,7 +217,7 @@ class Liar:
         self.ring()
 
     def take(self):
-        """The next frame of the device."""
+        """Takes the next frame from the device."""
         end = time.monotonic() + 5
         while self.get(HEAD) == self.tail:
             assert time.monotonic() < end, "waited in vain for a frame"
@@ -337,7 +337,7 @@ class AgainstLies(unittest.TestCase):
         try:
             offers.append((self.liar.memory(8 << 20, flags=os.MFD_HUGETLB), end))
         except OSError:
-            pass  # a kernel without huge pages
+            pass  # the kernel has no huge pages
         for fds in offers:
             self.liar.say(OFFER, fds)
             for _ in range(20):
@@ -348,7 +348,7 @@ class AgainstLies(unittest.TestCase):
         self.assertEqual(self.liar.hear(), HELLO)
         self.liar.say(HELLO)
         self.assertEqual(self.liar.hear(), OFFER)
-        # Files whose write() or send() can be made to wait.
+        # Descriptors on which write() or send() can block.
         udp = self.enterContext(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         for end in (os.eventfd(0), os.pipe()[1], udp.fileno(), os.memfd_create("tern")):
             self.liar.say(OFFER, (self.liar.memory(), end))
@@ -370,7 +370,7 @@ class AgainstLies(unittest.TestCase):
             self.liar.put(WAKE_HEAD, self.liar.tail + 1)
             self.port.send(frame(i))
             self.assertEqual(index_of(self.liar.take()), i)
-        # The other way as well: the device's socket is full, or emptied before it looks.
+        # In the other direction: the device's socket is full, or emptied before it reads.
         try:
             while True:
                 self.liar.peer_notify.send(bytes(4096), socket.MSG_DONTWAIT)
@@ -398,7 +398,7 @@ class AgainstLies(unittest.TestCase):
         self.cable_full(say)
 
     def cable_full(self, say):
-        """Says it without end and reads no answer, until the device hangs up."""
+        """Repeats the message and reads no answers, until the device hangs up."""
         with self.assertRaises((BrokenPipeError, ConnectionResetError)):
             for _ in range(1_000_000):
                 say()

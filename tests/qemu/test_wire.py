@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Frames between guest memory and the netdev, and the capture of them."""
+"""Frames between guest memory and the netdev, and their capture."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ PEER = bytes.fromhex("525400445566")
 
 
 def frame(index, size=200, to=PEER):
-    """A frame of an experimental type that carries its number."""
+    """Returns a frame of an experimental type with its number in it."""
     head = to + (MAC if to == PEER else PEER) + b"\x88\xb5"
     return head + index.to_bytes(4, "little") + bytes(size - len(head) - 4)
 
@@ -25,7 +25,7 @@ def index_of(data):
 
 
 def read_pcap(path):
-    """The frames of a capture; raises if it is not whole."""
+    """Returns the frames of a capture; fails if the file is truncated or malformed."""
     with open(path, "rb") as capture:
         data = capture.read()
     magic, major, minor, _, _, snaplen, link = struct.unpack_from("=IHHiIII", data)
@@ -42,7 +42,7 @@ def read_pcap(path):
 
 
 class Port(hw.Tern):
-    """The Ethernet function of a device: one queue of each direction, polled."""
+    """The Ethernet function of a device: one queue for each direction, polled."""
 
     LOG_SIZE = 10
     CQ, TX, RX, TX_DATA, RX_DATA = 0x400000, 0x440000, 0x460000, 0x1000000, 0x2000000
@@ -78,7 +78,7 @@ class Port(hw.Tern):
         return index % (1 << self.LOG_SIZE)
 
     def completed(self):
-        """Counts the completions of sent frames, and lets their entries go."""
+        """Counts the completions of sent frames and returns their CQ entries to the device."""
         while self.done < self.sent and (entry := self.cqe(0, self.done)):
             assert entry[0x28] == hw.ETH_TX and entry[0x29] == hw.CQE_SUCCESS, entry.hex()
             self.done += 1
@@ -86,7 +86,7 @@ class Port(hw.Tern):
         return self.done
 
     def send(self, *frames):
-        """Posts frames and rings once; waits first while the ring is full."""
+        """Posts frames and rings once; waits for room in the ring first."""
         self.qemu.wait(lambda: self.sent - self.completed() + len(frames) <= 1 << self.LOG_SIZE,
                        "room in the ring", step_ns=10_000_000)
         for data in frames:
@@ -99,7 +99,7 @@ class Port(hw.Tern):
         self.doorbell(0, hw.DB_CMD_ETH_TX << 28 | self.queues[0])
 
     def post(self, *words, **more):
-        """A receive buffer, or an admin command."""
+        """Without arguments posts a receive buffer, otherwise an admin command."""
         if words:
             return super().post(*words, **more)
         slot = self.slot(self.posted)
@@ -115,7 +115,7 @@ class Port(hw.Tern):
         return entry if there else None
 
     def receive(self):
-        """Waits for the next received frame."""
+        """Waits for the next received frame and returns it."""
         self.qemu.wait(lambda: self.cqe(1, self.taken), "a frame", step_ns=10000)
         entry = self.cqe(1, self.taken)
         assert entry[0x28] == hw.ETH_RX and entry[0x29] == hw.CQE_SUCCESS
@@ -126,9 +126,9 @@ class Port(hw.Tern):
 
 
 class OnWire(unittest.TestCase):
-    """A device whose wire ends here."""
+    """A device whose wire ends in the test."""
 
-    MORE = ""  # properties of the device
+    MORE = ""  # further properties of the device
 
     def setUp(self):
         self.cable, theirs = socket.socketpair()
@@ -141,14 +141,14 @@ class OnWire(unittest.TestCase):
             "-device", f"tern,id=tern,addr=4,netdev=n,mac={MAC.hex(':')},pcap={self.pcap}{self.MORE}",
             fds=[theirs.fileno()]))
         theirs.close()
-        # Before that, what is sent is lost.
+        # Frames sent before the netdev is connected are lost.
         self.qemu.wait(lambda: "connecting" not in self.qemu.qmp(
             "human-monitor-command", **{"command-line": "info network"}), "the netdev")
         self.port = Port(self.qemu).open()
         self.received = b""
 
     def from_wire(self):
-        """The next frame that the device sent."""
+        """Returns the next frame that the device sent."""
         def need(size):
             while len(self.received) < size:
                 more = self.cable.recv(1 << 18)
@@ -190,7 +190,7 @@ class Wire(OnWire):
     def test_a_slow_peer_loses_nothing(self):
         for start in (0, 512):
             self.port.send(*(frame(start + i, 1514) for i in range(512)))
-        # So many that the device holds some back: commands are served all the same.
+        # So many that the device holds some back; it still executes commands.
         self.assertEqual(self.port.run(hw.CMD_NOP)[0], hw.ST_OK)
         self.assertLess(self.port.completed(), 1024)
         self.assertEqual([index_of(self.from_wire()) for _ in range(1024)], list(range(1024)))
@@ -269,7 +269,7 @@ class LimitedCapture(OnWire):
         self.assertFalse(self.full())
         self.port.send(frame(fit, size))
         self.qemu.wait(self.full, "the limit")
-        # Later ones do not count, short as they are, and the device goes on.
+        # Later frames are not captured, however short, and the device continues to send.
         self.port.send(*(frame(fit + 1 + i, 60) for i in range(100)))
         self.qemu.wait(lambda: self.port.completed() == fit + 101, "the completions")
         self.assertEqual([index_of(self.from_wire()) for _ in range(fit + 101)], list(range(fit + 101)))
