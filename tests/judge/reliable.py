@@ -122,7 +122,8 @@ class Stream:
             self.begin(p, not self.judge.from_start)
         x = self.extend(p.psn)
         if self.fresh(p, x):
-            # Or the first request is repeated because its ACK was lost: counting from there gives the same.
+            # This may also be the first request, repeated because its ACK was lost; counting from
+            # there gives the same result.
             self.begin(p, self.unknown and x == self.base)
             x = self.base
         self.connection.speaks(p)
@@ -252,7 +253,7 @@ class Stream:
         request.starts.add(x)
 
     def in_order(self, p, x):
-        """A step forward among used PSNs may only skip what is acknowledged."""
+        """A step forward among used PSNs may only skip acknowledged requests."""
         if not self.complete or not self.paired or self.cursor >= self.head:
             return
         self.report.checked["retransmit-order"] += 1
@@ -600,7 +601,7 @@ class Connection:
         self.asks.clear()
 
     def killed(self, p, arrived):
-        """Both QPs go to the error state; the one it was sent to when it arrives."""
+        """Both QPs go to the error state, the NAK's receiver when the NAK arrives."""
         self.report.checked["after-nak"] += 1
         self.dead = (p.frame, self.speaker, arrived, p.time)
 
