@@ -12,7 +12,7 @@ PATIENCE = 300
 
 
 def emulator_below(pid):
-    """The process id of the QEMU among a process's descendants, or None."""
+    """Returns the process id of the QEMU among a process's descendants, or None."""
     with open(f"/proc/{pid}/task/{pid}/children") as f:
         children = f.read().split()
     for name in children:
@@ -38,14 +38,14 @@ def resident(pid):
 
 
 def of_device():
-    """The bytes that a device adds to a QEMU that has not started to run."""
+    """Returns the bytes that a device adds to a QEMU that has not started to run."""
     qemu = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
     sizes = []
     for device in [], ["-device", "tern"]:
         with subprocess.Popen([f"{VM}/sysroot-run", qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-M", "q35", "-m", "2G", "-accel", "qtest",
                                "-display", "none", "-nodefaults", "-S", "-qmp", "stdio", *device],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as p:
-            # The greeting, then the answer, which comes when the machine is complete.
+            # The greeting, then the answer, which comes once the machine is complete.
             p.stdin.write('{"execute": "qmp_capabilities"}\n')
             p.stdin.flush()
             p.stdout.readline()
@@ -65,7 +65,8 @@ def wait_for(path, process):
 
 
 def figures(out):
-    """(what, bytes) of a device, a queue pair and a registered page; `out`: a working directory."""
+    """Yields (what, bytes) for a device, a queue pair and a registered page. `out` is a working
+    directory."""
     share = os.path.join(out, "growth")
     os.makedirs(share, exist_ok=True)
     for name in os.listdir(share):

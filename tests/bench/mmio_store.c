@@ -6,7 +6,8 @@
  *   mmio_store RESOURCE [OFFSET [VALUE]]
  *
  * RESOURCE is a device's resourceN in sysfs. The store must be harmless there:
- * VALUE 0 at OFFSET 0 of tern's doorbell BAR names no queue.
+ * VALUE 0 at OFFSET 0 of tern's doorbell BAR kicks the queues of page 0, of which
+ * there are none without a driver.
  */
 #include <err.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 #define ROUNDS	60
-#define SPAN_NS	20000000ULL	/* of a round */
+#define SPAN_NS	20000000ULL	/* of one round */
 
 struct wqe {
 	uint32_t word[16];
@@ -39,7 +40,7 @@ static uint64_t now_ns(void)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* One batch: so many WQEs, the record if asked for, so many stores to the BAR. */
+/* One batch: posts WQEs, updates the record if wanted, and stores to the BAR. */
 static void post(unsigned int wqes, int with_record, unsigned int stores)
 {
 	static uint32_t pi;
@@ -56,7 +57,7 @@ static void post(unsigned int wqes, int with_record, unsigned int stores)
 		*mmio = value;
 }
 
-/* The best of some rounds, in ns a batch: noise only ever adds. */
+/* Returns the best of all rounds, in ns per batch: noise only adds to the time. */
 static double measure(unsigned int wqes, int with_record, unsigned int stores)
 {
 	double best = 1e18;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Time by the processor's counter: under emulation a clock_gettime() is a system call and an access to a timer's port, which
-// costs more than a message.
+// Time from the processor's cycle counter. Under emulation clock_gettime() is a system call and
+// reads a timer's port, which costs more than a message.
 #pragma once
 
 #include <x86intrin.h>
@@ -13,7 +13,7 @@ namespace guest::bench {
 
 inline std::uint64_t ticks() { return __rdtsc(); }
 
-// Nanoseconds a tick; measured once.
+// Nanoseconds per tick, measured once.
 inline double tick_ns() {
   static const double ns = [] {
     using Clock = std::chrono::steady_clock;

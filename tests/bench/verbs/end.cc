@@ -11,9 +11,9 @@ namespace guest::bench {
 namespace {
 
 constexpr std::uint32_t kPage = 4096;
-// Twice as many receives as messages under way: a sender never finds none.
+// Twice as many receives as messages in flight, so that a sender always finds one.
 constexpr std::uint32_t kSpare = 2;
-// A server looks for its client's word once in so many steps.
+// Steps between two checks for a message of the client.
 constexpr unsigned kSteps = 2000;
 
 std::size_t bytes_of(const Job& job) {
@@ -159,7 +159,7 @@ class RemotePeer : public Peer {
       const Job end{.part = Part::kEnd};
       socket_.write(&end, sizeof(end));
     } catch (const std::exception&) {
-      // It has gone before us.
+      // The server has gone first.
     }
   }
   void begin(End& end) override {
@@ -178,7 +178,7 @@ class RemotePeer : public Peer {
   }
 
  private:
-  // For the server to be where this end is.
+  // Waits until the server has reached the same point.
   void wait() const {
     char word = 0;
     require(socket_.read(&word, 1), "the server has gone");
@@ -196,7 +196,7 @@ void serve_job(const Device& dev, const Socket& socket, const Job& job) {
   socket.write(&mine, sizeof(mine));
   socket.write(&word, 1);
   pollfd fd{.fd = socket.fd(), .events = POLLIN, .revents = 0};
-  // Who has no part leaves the processor to its device.
+  // An end without a part leaves the processor to its device.
   const int patience = job.part == Part::kNothing ? -1 : 0;
   while (::poll(&fd, 1, patience) == 0) {
     for (unsigned i = 0; i < kSteps; ++i) end.step();

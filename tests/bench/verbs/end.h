@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The two ends of a measurement: one asks, the other does its part, in the same thread or on another machine.
+// The two ends of a measurement: one sends requests, the other does its part, in the same thread or
+// on another machine.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,22 @@
 
 namespace guest::bench {
 
-// What the other end does.
+// The part of the other end.
 enum class Part : std::uint32_t {
-  kNothing,    // its device does it all
-  kWriteBack,  // writes each number that comes back
+  kNothing,    // its device does everything
+  kWriteBack,  // writes each number that arrives back
   kSendBack,   // answers each message
-  kTake,       // takes messages
+  kTake,       // receives messages
   kEnd,        // no measurement follows
 };
 
 struct Job {
   Part part = Part::kNothing;
-  std::uint32_t size = 8;     // bytes of a message
-  std::uint32_t buffers = 1;  // messages at once, each with memory of its own
+  std::uint32_t size = 8;     // bytes per message
+  std::uint32_t buffers = 1;  // concurrent messages, each with its own memory
 };
 
-// Goes over the wire as it stands: both ends run the same program.
+// Sent over TCP as a raw structure: both ends run the same program.
 struct Address {
   Endpoint endpoint;
   std::uint64_t memory = 0;
@@ -40,7 +41,7 @@ class End {
   End(const Device& dev, const Job& job);
 
   [[nodiscard]] Address address() const;
-  // Throws Failure when a transition is refused.
+  // Throws a Failure if a transition is refused.
   void connect(const Address& remote);
 
   [[nodiscard]] const Job& job() const { return job_; }
@@ -50,17 +51,17 @@ class End {
   [[nodiscard]] const Address& remote() const { return remote_; }
 
   void post_recv(std::uint32_t buffer) const;
-  // A request for this buffer and the same one there.
+  // Builds a request from this buffer to the same one at the other end.
   [[nodiscard]] ibv_send_wr request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sge) const;
   void post(ibv_send_wr& wr) const;
-  // Completions, all good ones, or a Failure.
+  // Polls up to num completions. Throws a Failure if one of them is unsuccessful.
   int poll(ibv_wc* wcs, int num) const;
 
-  // The other end's part of the work, as far as there is some.
+  // Does the other end's part of the work, if there is any to do.
   void step();
 
-  static constexpr std::uint32_t kNumberAt = 0;  // where a number comes in,
-  static constexpr std::uint32_t kOwnAt = 64;    // and where one that goes out is made
+  static constexpr std::uint32_t kNumberAt = 0;  // where a number arrives
+  static constexpr std::uint32_t kOwnAt = 64;    // where a number to be sent is stored
 
  private:
   void write_back();
@@ -77,20 +78,20 @@ class End {
   std::uint64_t seen_ = 0;
 };
 
-// Who is at the other end.
+// The other end.
 class Peer {
  public:
   virtual ~Peer() = default;
-  // Makes the other end and connects it with this one.
+  // Creates the other end and connects it to `end`.
   virtual void begin(End& end) = 0;
-  // To be called while waiting.
+  // Must be called while waiting.
   virtual void step() {}
   virtual void finish() = 0;
 };
 
 std::unique_ptr<Peer> local_peer(const Device& dev);
 std::unique_ptr<Peer> remote_peer(const std::string& host, const std::string& port);
-// Serves one client until it goes.
+// Serves one client until it disconnects.
 void serve(const Device& dev, const std::string& port);
 
 }  // namespace guest::bench

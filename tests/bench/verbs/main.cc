@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// verbs_bench: what a device does in a second, as lines of JSON.
+// verbs_bench: measures the performance of a device; prints lines of JSON.
 //
 //   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop          both ends in this thread
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   the other end is `serve` there
+//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   with `serve` on HOST
 //   verbs_bench [-d DEV] [-g GID_INDEX] serve
 //   verbs_bench [-d DEV] [-t SECONDS] memory|limits
-// FIGURE: that one alone, as in write-bandwidth/65536.
+// FIGURE: only this one, such as write-bandwidth/65536.
 #include <unistd.h>
 
 #include <cstdio>

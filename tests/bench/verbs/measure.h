@@ -6,11 +6,11 @@
 
 namespace guest::bench {
 
-// Between two ends: latency, bandwidth, messages a second.
+// Between two ends: latency, bandwidth, message rate.
 void measure_messages(const Device& dev, Peer& peer, const Scene& scene);
-// Of one device alone: registration, windows, device memory.
+// One device alone: registration, windows, device memory.
 void measure_memory(const Device& dev, const Scene& scene);
-// What bounds them: the library without a device behind it, and copies by the guest's processor.
+// Limits: the library without a device, and copies by the guest's processor.
 void measure_limits(const Device& dev, const Scene& scene);
 
 }  // namespace guest::bench

@@ -20,7 +20,7 @@ constexpr std::size_t kCopySizes[] = {4096, 65536, std::size_t{1} << 20};
 constexpr std::size_t kCopyBytes = std::size_t{8} << 20;
 constexpr std::size_t kMostCopies = 64;
 
-// Pages that are there before they are measured.
+// Memory whose pages are allocated before the measurement.
 class Pages {
  public:
   explicit Pages(std::size_t length)
@@ -39,7 +39,7 @@ class Pages {
   void* data_;
 };
 
-// Nanoseconds of one call, over calls for that long.
+// Returns the nanoseconds per call, averaged over a time.
 template <typename Call>
 double each(double seconds, Call call) {
   std::uint64_t n = 0;
@@ -70,7 +70,7 @@ void registration(const Device& dev, const Scene& scene, std::size_t size) {
   report_times(scene, "deregister", size, gone, 1);
 }
 
-// Type 2 windows, each bound and invalidated, posted as one list.
+// Type 2 windows: binds and invalidates each, in one list of requests.
 void windows(const Device& dev, const Scene& scene) {
   if (!(dev.attr().device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B))) return;
   End end(dev, {});
@@ -134,7 +134,7 @@ void measure_limits(const Device& dev, const Scene& scene) {
   const auto peer = local_peer(dev);
   peer->begin(end);
   if (ibv_qp_ex* const ex = ibv_qp_to_qp_ex(end.qp())) {
-    // Built and given up: no doorbell rings.
+    // Built and aborted, so that no doorbell is rung.
     const double post = each(scene.seconds, [&] {
       ibv_wr_start(ex);
       ex->wr_id = 1;

@@ -14,16 +14,17 @@ constexpr std::uint32_t kSmall = 8;
 constexpr std::size_t kWarmUp = 50;
 constexpr std::size_t kMostTimes = 20000;
 constexpr std::uint32_t kSizes[] = {4096, 65536, 1 << 20};
-// Bytes under way, as far as 64 messages are that many.
+// Bytes in flight, limited to 64 messages.
 constexpr std::uint32_t kUnderWay = 8 << 20;
 constexpr std::uint32_t kMostUnderWay = 64;
 constexpr std::uint32_t kRateSize = 64;
 constexpr std::uint32_t kRateDepth = 256;
 constexpr std::uint32_t kList = 32;
-// A bound on what hangs.
+// Seconds; bounds a hang.
 constexpr double kPatience = 60;
 
-// Bounds a loop that looks again and again. The counter's cache line under emulation is also the device's clock's: seldom read.
+// Ends a polling loop without progress. It reads the cycle counter only seldom: under emulation
+// that touches the cache line of the device's clock.
 class Vigil {
  public:
   void look() {
@@ -39,7 +40,8 @@ class Vigil {
   unsigned looks_ = 0;
 };
 
-// Runs once(number) until time is up, and keeps what each run took but for the first.
+// Calls once(number) until the time is up. Returns the duration of each call, except the first
+// ones.
 template <typename Once>
 std::vector<std::uint64_t> sample(double seconds, Once once) {
   std::vector<std::uint64_t> times;
@@ -65,7 +67,7 @@ void wait_for(End& end, Peer& peer, unsigned completions) {
   }
 }
 
-// There and back; half of it is the latency.
+// The latency is half of the round trip.
 void write_latency(const Device& dev, Peer& peer, const Scene& scene) {
   if (!scene.wants("write-latency", kSmall)) return;
   End end(dev, {.part = Part::kWriteBack});
@@ -105,7 +107,7 @@ void send_latency(const Device& dev, Peer& peer, const Scene& scene) {
   report_times(scene, "send-latency", kSmall, times, 2);
 }
 
-// To the other end and, with the answer, back: a latency as it is.
+// The time to the completion is the latency, since it includes the response.
 void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode, const char* what) {
   if (!scene.wants(what, kSmall)) return;
   End end(dev, {});
@@ -146,7 +148,7 @@ void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode 
         end.post(wrs[buffer]);
         ++under_way;
       }
-      // The first round touches memory and code for the first time.
+      // The first round includes the first accesses to memory and code.
       if (++done == depth) begin = ticks();
     }
     peer.step();
@@ -162,7 +164,7 @@ void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode 
   report(scene, what, size, static_cast<double>(done - depth) * size / took / 1e9, "GB/s");
 }
 
-// WRITEs of 64 bytes, posted one by one or as lists; one of a list is signaled.
+// WRITEs of 64 bytes, posted one by one or as lists; one per list is signaled.
 void message_rate(const Device& dev, Peer& peer, const Scene& scene, bool lists) {
   const char* const what = lists ? "write-rate-lists" : "write-rate";
   if (!scene.wants(what, kRateSize)) return;
