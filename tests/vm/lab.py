@@ -99,7 +99,7 @@ def arguments():
 
 
 def plan(a):
-    """What run-vm prepares before the machines start, as shell assignments."""
+    """Returns what run-vm must prepare before the machines start, as shell assignments."""
     path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
              "mutate": "--mutate" * a.mutate, **path}
@@ -504,7 +504,7 @@ class Lab:
     def gone(self, m):
         raise Trouble(f"{m.name} stopped (QEMU's exit status {m.process.wait()})", m)
 
-    # the whole
+    # main loop
 
     def loop(self):
         boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
