@@ -21,15 +21,16 @@ constexpr std::uint64_t kDmGranule = 1 << TERN_PAGE_SHIFT_MAX;
 constexpr std::uint64_t kUarMin = 2 << TERN_PAGE_SHIFT_MAX;  // one page besides the kernel's
 constexpr std::uint64_t kUarMax = std::uint64_t{1} << 32;
 constexpr std::uint64_t kDmMax = std::uint64_t{1} << 40;
-// Doorbells name queues by 24 bits, keys regions and windows; 0 and 1 are never given out.
+// Doorbells and keys have 24 bits for the number of a queue, region or window; 0 and 1 are never
+// allocated.
 constexpr std::uint32_t kMaxObjects = (1U << 24) - 2;
-constexpr std::uint64_t kPagesMin = 1024;  // less is no device
+constexpr std::uint64_t kPagesMin = 1024;  // fewer are of no use
 constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMtuMin = 1500;
 constexpr std::uint32_t kMtuMax = 9216;
 constexpr std::size_t kPoolMax = 8;
 
-// The host's functions as the engine wants them.
+// The host's C functions as a tern::Host.
 class CallbackHost final : public tern::Host {
  public:
   CallbackHost(const TernHostOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
@@ -102,7 +103,7 @@ struct TernEngine {
 
   CallbackHost host;
   tern::Device device;
-  std::vector<std::unique_ptr<TernEffects>> pool;  // batches to be used again
+  std::vector<std::unique_ptr<TernEffects>> pool;  // batches to reuse
 };
 
 TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
@@ -110,7 +111,8 @@ TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, vo
       ops->unmap == nullptr || ops->now == nullptr || ops->random == nullptr) {
     return nullptr;
   }
-  // The one exception that the library throws. Of a device that runs it ends the process: nobody can serve it any more.
+  // The only exception that the library throws. In a device that runs already it ends the process,
+  // because the device cannot continue.
   try {
     return new TernEngine(*config, *ops, opaque);
   } catch (const std::bad_alloc&) {
@@ -161,7 +163,7 @@ void tern_engine_reset(TernEngine* e) { e->device.reset(); }
 
 namespace {
 
-// As much of `text` as fits, and a NUL.
+// Copies as much of `text` as fits, and a NUL.
 void copy_text(const std::string& text, char* to, std::size_t len) {
   if (len == 0) return;
   to[text.copy(to, len - 1)] = '\0';

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The engine's only C surface: what a host (QEMU, a vfio-user server, a test)
+ * The engine's only C interface: what a host (QEMU, a vfio-user server, a test)
  * calls, and what it must provide.
  *
  * Threads: the engine has none and takes no lock. The host serialises all calls
- * on one engine, except tern_engine_effects_*() on a batch already taken. Inputs
- * only enqueue; tern_engine_run() does the work; effects (frames, interrupts,
- * the next deadline) are collected and handed out by tern_engine_take_effects(),
- * so that the host can act on them after it dropped its lock.
+ * on one engine, except for reading a batch that it has taken
+ * (tern_engine_effects_frames(), _frame() and _vectors()). A received frame is
+ * delivered to its QP or queue at once; other work that inputs cause waits for
+ * tern_engine_run(). The engine collects effects (frames, interrupts), and
+ * tern_engine_take_effects() hands them over, so that the host can act on them
+ * without its lock.
  */
 #ifndef TERN_ENGINE_H
 #define TERN_ENGINE_H
@@ -27,36 +29,36 @@ typedef struct TernEffects TernEffects;
 typedef struct TernHostOps {
     /*
      * Makes *len bytes of DMA address space at addr accessible and returns the
-     * host address, or NULL when addr is not RAM. May shorten *len (never to 0).
-     * is_write: the device is going to store. Concurrent maps are allowed.
+     * host address, or NULL if addr is not RAM. May shorten *len (never to 0).
+     * is_write: the device is going to store. Several maps may exist at a time.
      */
     void *(*map)(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
-    /* Ends a map; the first written bytes of it were stored to. */
+    /* Ends a map. The device stored to its first `written` bytes. */
     void (*unmap)(void *opaque, void *ptr, uint64_t len, bool is_write,
                   uint64_t written);
     /* Monotonic device clock in ns. */
     uint64_t (*now)(void *opaque);
-    /* 64 random bits: first PSNs of nothing, key variants, tags. */
+    /* 64 random bits, for the variants of keys. */
     uint64_t (*random)(void *opaque);
-    /* The device stored to len bytes of dm_storage. NULL: nobody needs to know. */
+    /* The device stored to len bytes of dm_storage. May be NULL. */
     void (*dm_written)(void *opaque, void *ptr, uint64_t len);
-    /* The same of memory that tern_engine_set_ram() told of. */
+    /* The same for memory passed to tern_engine_set_ram(). May be NULL. */
     void (*ram_written)(void *opaque, void *ptr, uint64_t len);
 } TernHostOps;
 
-/* len bytes of DMA address space from addr on that lie at ptr. */
+/* len bytes of DMA address space from addr on, accessible at ptr. */
 typedef struct TernRam {
     uint64_t addr;
     uint64_t len;
     void *ptr;
 } TernRam;
 
-/* Pieces that tern_engine_set_ram() takes. */
+/* Limit of pieces that tern_engine_set_ram() takes. */
 #define TERN_MAX_RAM 4
 
 typedef struct TernConfig {
     uint64_t dm_size;        /* bytes, multiple of 64 KiB; 0: none */
-    void *dm_storage;        /* dm_size bytes, the host's; BAR4 shows the same */
+    void *dm_storage;        /* dm_size bytes of the host, also in BAR4 */
     uint64_t uar_bar_size;   /* bytes of BAR2 */
     uint32_t max_qp;
     uint32_t max_cq;
@@ -64,90 +66,106 @@ typedef struct TernConfig {
     uint32_t max_mw;
     uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
     uint32_t max_mtu;        /* of the wire, 1500..9216 */
-    uint32_t link_speed;     /* Mbit/s, as told to software */
+    uint32_t link_speed;     /* Mbit/s, as reported to software */
     uint8_t mac[6];
     uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
-    uint8_t capture;         /* collect what turns round inside, and what comes, too */
-    uint64_t max_pages;      /* page list entries of all objects, 8 bytes each; 0: the default */
+    uint8_t capture;         /* also collect looped back and received frames */
+    /*
+     * Limit of page list entries of all objects, 8 bytes each; 0: the default.
+     */
+    uint64_t max_pages;
 } TernConfig;
 
-/* NULL: a field is out of range or no memory. */
+/* Returns NULL if a field is out of range or memory runs out. */
 TernEngine *tern_engine_new(const TernConfig *config, const TernHostOps *ops,
                             void *opaque);
 void tern_engine_free(TernEngine *e);
 
-/* BAR0 below the MSI-X table and BAR2. Only 32-bit accesses; size checked by the host. */
+/*
+ * BAR0 below the MSI-X table, and BAR2. The host has checked that an access has
+ * 32 bits.
+ */
 uint32_t tern_engine_reg_read(TernEngine *e, uint32_t offset);
 void tern_engine_reg_write(TernEngine *e, uint32_t offset, uint32_t value);
 uint32_t tern_engine_uar_read(TernEngine *e, uint64_t offset);
 void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
 
-/* A frame from the wire, without FCS. The bytes are used only during the call. */
+/*
+ * A frame from the wire, without FCS. Its bytes are used only during the call.
+ */
 void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
 /*
- * Whether the host may hand over a frame. Always: what the Ethernet function has no
- * buffer for is dropped and counted, as adapters do, because holding it back would
- * hold back the RoCE frames behind it too.
+ * Returns whether the host may pass a frame. It always may: like other
+ * adapters, the Ethernet function drops and counts a frame for which it has no
+ * buffer. Holding the frame back would also hold back the RoCE frames behind
+ * it.
  */
 bool tern_engine_can_receive(TernEngine *e);
 
 void tern_engine_set_link(TernEngine *e, bool up);
-/* Cached mappings of [addr, addr + len) are stale (vIOMMU unmap, new memory layout). */
+/*
+ * Cached mappings of [addr, addr + len) are stale (vIOMMU unmap, new memory
+ * layout).
+ */
 void tern_engine_dma_invalidate(TernEngine *e, uint64_t addr, uint64_t len);
 /*
- * RAM that the engine reads and writes without map() from now on, until the next call
- * tells of other: n pieces that do not overlap, at most TERN_MAX_RAM.
+ * Replaces the RAM that the engine accesses without map(): n pieces that do not
+ * overlap, at most TERN_MAX_RAM. Nothing may be mapped during the call.
  */
 void tern_engine_set_ram(TernEngine *e, const TernRam *ram, size_t n);
 /* Same as TERN_CTRL_RESET; for FLR and bus reset. */
 void tern_engine_reset(TernEngine *e);
 
 /*
- * Faults on demand: Documentation/faults.rst has the grammar. Replaces all rules,
- * the empty text by none. False: the text is wrong, nothing has changed, and error
- * (len bytes, may be NULL when len is 0) says why.
+ * Fault injection: Documentation/faults.rst has the grammar. Replaces all
+ * rules; an empty text removes them. If the text is wrong, returns false,
+ * changes nothing, and writes the reason to error (len bytes, may be NULL if
+ * len is 0).
  */
 bool tern_engine_set_faults(TernEngine *e, const char *text, char *error,
                             size_t len);
 /*
- * Writes the rules with what each has matched and done to buf, as much as fits in
- * len bytes with a NUL at the end; returns the length of the whole, without NUL.
+ * Writes the rules, with how often each has matched and was applied, to buf: as
+ * much as fits into len bytes, with a NUL at the end. Returns the length of the
+ * whole text, without the NUL.
  */
 size_t tern_engine_get_faults(TernEngine *e, char *buf, size_t len);
 
 typedef enum TernIcrcMode {
-    TERN_ICRC_CHECK,         /* frames with a wrong ICRC are dropped and counted */
-    TERN_ICRC_WARN,          /* ... are counted, and taken */
-    TERN_ICRC_OFF,           /* nobody looks */
+    TERN_ICRC_CHECK,         /* frames with a wrong ICRC are dropped, counted */
+    TERN_ICRC_WARN,          /* ... are counted and accepted */
+    TERN_ICRC_OFF,           /* the ICRC is not checked */
 } TernIcrcMode;
 
 void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
 
 /*
- * Does up to budget bytes of transport work (a packet counts its bytes plus a
- * fixed cost), expired timers and admin commands. True when more is left, or while
- * the engine polls send queues: their software rings no doorbell, so the host keeps
- * calling.
+ * Runs expired timers, admin commands and about budget bytes of transport work
+ * (a packet counts its bytes plus a fixed cost). Returns true if more is left,
+ * or if the engine polls send queues: software rings no doorbell for them, so
+ * the host must keep calling.
  */
 bool tern_engine_run(TernEngine *e, uint32_t budget);
 /*
- * Allow the engine, from this time of the device clock (ns), to poll send queues
- * whose software rings often, so that the software need not ring. UINT64_MAX, the
- * initial value, forbids it. Allow it only if tern_engine_run() is called again soon
- * after it returned true. Queues that are polled at the moment stop being polled; the
- * next run looks at them once more.
+ * Allows the engine, from this time of the device clock (ns) on, to poll send
+ * queues whose software rings often, so that the software need not ring.
+ * UINT64_MAX, the initial value, forbids it. Allow it only if tern_engine_run()
+ * is called again soon after it returned true. The call ends the polling of all
+ * queues; the next run checks them once more.
  */
 void tern_engine_allow_polling(TernEngine *e, uint64_t from);
 /*
- * Look at the polled queues: cheaper than tern_engine_run(), for use between two
- * calls of it. False: tern_engine_run() has nothing to do but inputs and timers.
+ * Polls the send queues: cheaper than tern_engine_run(), for use between two
+ * calls of it. Returns false while tern_engine_run() has nothing to do but
+ * inputs and timers, and true also when no queue is polled any more.
  */
 bool tern_engine_look(TernEngine *e);
 
 /*
- * The effects collected so far, or NULL when there are none; the caller owns
- * them until tern_engine_effects_free(), which recycles their memory and must be
- * serialised with the other calls. The others need no serialisation.
+ * Returns the effects collected so far, or NULL if there are none. The caller
+ * owns them until tern_engine_effects_free(), which recycles their memory. Both
+ * functions must be serialised with the other calls on the engine; the
+ * functions that read a batch need not.
  */
 TernEffects *tern_engine_take_effects(TernEngine *e);
 void tern_engine_effects_free(TernEngine *e, TernEffects *fx);
@@ -157,7 +175,7 @@ typedef struct TernFrame {
     uint32_t len;
     bool to_wire;            /* false: seen by the capture tap only */
     bool shown;              /* false: not seen by the capture tap */
-    uint64_t time;           /* device clock when it was made, ns */
+    uint64_t time;           /* device clock when it was created, ns */
 } TernFrame;
 
 size_t tern_engine_effects_frames(const TernEffects *fx);
@@ -165,7 +183,10 @@ TernFrame tern_engine_effects_frame(const TernEffects *fx, size_t i);
 /* Bit v of word v / 64: raise vector v. words: TERN_MAX_VECTORS / 64 = 2. */
 const uint64_t *tern_engine_effects_vectors(const TernEffects *fx);
 
-/* Device clock of the next expiry, UINT64_MAX for none. Ask after each run. */
+/*
+ * Device clock of the next timer expiry, UINT64_MAX for none. Call it after
+ * each run.
+ */
 uint64_t tern_engine_next_deadline(const TernEngine *e);
 
 /* Statistics for traces and the monitor. */
@@ -180,11 +201,15 @@ void tern_engine_info(const TernEngine *e, TernEngineInfo *info);
 
 /*
  * For tests, in a build of the engine with TERN_MUTATIONS: switches one rule of
- * memory windows off and every other on; "" switches all on. It outlives resets.
- * False, and nothing changes: no such rule, or a build without.
+ * memory windows off and all others on; "" switches all on. Resets do not
+ * change that. Returns false, and changes nothing, if there is no such rule or
+ * the build has no mutations.
  */
 bool tern_engine_set_mutation(TernEngine *e, const char *rule);
-/* Name of rule i, counted from 0; NULL past the last one, and in a build without. */
+/*
+ * Name of rule i, counted from 0. NULL past the last one, and in a build
+ * without mutations.
+ */
 const char *tern_engine_mutation(size_t i);
 
 #ifdef __cplusplus

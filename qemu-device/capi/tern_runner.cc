@@ -16,7 +16,7 @@ static_assert(TERN_TIMER_RECEIVE == static_cast<int>(Host::Timer::kReceive));
 static_assert(TERN_SENT_BLOCKED == static_cast<int>(Host::Sent::kBlocked));
 static_assert(TERN_EVENT_CONTENTION == static_cast<int>(Host::Event::kContention));
 
-// The host's functions as the runner wants them.
+// The host's C functions as a Host.
 class CallbackHost final : public Host {
  public:
   CallbackHost(const TernRunnerOps& ops, void* opaque) : ops_(ops), opaque_(opaque) {}
@@ -67,7 +67,7 @@ struct TernRunner {
 
 namespace {
 
-// No exception crosses: without memory, or with a lock that fails, a device that runs ends the process.
+// No exception leaves the C interface. If memory runs out or a lock fails, the process ends.
 template <class F>
 auto guarded(F&& f) noexcept {
   return f();

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The runner's C surface, for a host written in C: who runs the engine when, and
- * what becomes of its effects. runner/runner.h describes threads, locks and
- * states; the functions here are its members of the same name.
+ * The runner's C interface, for a host written in C. The runner decides when
+ * and in which thread the engine runs, and delivers its effects.
+ * runner/runner.h describes threads, locks and states; the functions here are
+ * its members of the same name.
  *
  * The host serialises all calls, so that there is one host thread at a time (in
  * QEMU: the one that holds the big lock). Lock order: the host's lock, then the
@@ -19,7 +20,7 @@ extern "C" {
 
 typedef struct TernRunner TernRunner;
 
-/* What the host thread is asked to call soon. */
+/* A call that the host thread has to make soon. */
 typedef enum TernCall {
     TERN_CALL_DELIVER,       /* tern_runner_deliver() */
     TERN_CALL_TAKE_FRAMES,   /* tern_runner_take_frames() */
@@ -28,15 +29,17 @@ typedef enum TernCall {
 
 typedef enum TernTimer {
     TERN_TIMER_ENGINE,       /* the engine's next deadline, or earlier */
-    TERN_TIMER_PATIENCE,     /* the wire has taken nothing for so long */
-    TERN_TIMER_RECEIVE,      /* a frame that was refused is offered again */
+    TERN_TIMER_PATIENCE,     /* the wire has taken nothing for too long */
+    TERN_TIMER_RECEIVE,      /* time to offer a refused frame again */
     TERN_NUM_TIMERS,
 } TernTimer;
 
 typedef enum TernSent {
     TERN_SENT_TAKEN,         /* sent, or lost on the way */
-    TERN_SENT_HELD,          /* taken, but tern_runner_resumed() comes before the next */
-    TERN_SENT_BLOCKED,       /* not taken; tern_runner_resumed() says when there is room */
+    /* Taken, but tern_runner_resumed() is called before the next frame. */
+    TERN_SENT_HELD,
+    /* Not taken; tern_runner_resumed() is called when there is room. */
+    TERN_SENT_BLOCKED,
 } TernSent;
 
 typedef enum TernEvent {
@@ -45,33 +48,44 @@ typedef enum TernEvent {
     TERN_EVENT_RESUMED,
     TERN_EVENT_LOST,         /* frames */
     TERN_EVENT_REFUSED,      /* a received frame; bytes */
-    TERN_EVENT_CONTENTION,   /* measured; ns running, ns waiting for a processor */
+    TERN_EVENT_CONTENTION,   /* measured; ns running, ns waiting to run */
 } TernEvent;
 
 /*
- * Called by the runner. [host]: in the host thread, without the engine lock, and
- * may call the runner again. [lock]: in any thread, with the engine lock; must
- * neither take the host's lock nor call the runner. [any]: either, or by the
- * worker without a lock.
+ * Called by the runner. [host]: in the host thread, without the engine lock,
+ * and may call the runner again. [lock]: in any thread, with the engine lock;
+ * must neither take the host's lock nor call the runner. [any]: either, or by
+ * the worker without a lock.
  */
 typedef struct TernRunnerOps {
-    uint64_t (*now)(void *opaque);                                  /* [any] device clock, ns */
+    /* The device clock in ns. */
+    uint64_t (*now)(void *opaque);                                  /* [any] */
     void (*schedule)(void *opaque, TernCall call);                  /* [any] */
-    void (*trace)(void *opaque, TernEvent event, uint64_t a, uint64_t b); /* [any] */
+    /* [any] */
+    void (*trace)(void *opaque, TernEvent event, uint64_t a, uint64_t b);
     void (*capture)(void *opaque, const TernFrame *frame);          /* [lock] */
-    /* Call tern_runner_expired() at this time; replaces an earlier one. */
+    /*
+     * Has tern_runner_expired() called at this time; replaces an earlier one.
+     */
     void (*arm)(void *opaque, TernTimer timer, uint64_t at);        /* [host] */
     void (*disarm)(void *opaque, TernTimer timer);                  /* [host] */
     void (*raise)(void *opaque, unsigned vector);                   /* [host] */
-    /* With direct_send also [lock], by one thread at a time, and never TERN_SENT_HELD. */
+    /*
+     * With direct_send also [lock], by one thread at a time, and never returns
+     * TERN_SENT_HELD.
+     */
     TernSent (*send)(void *opaque, const TernFrame *frame);         /* [host] */
     /* A frame that was refused may be offered again. */
     void (*receive_again)(void *opaque);                            /* [host] */
-    /* In the host thread: the next frame on the wire, until the next call, or NULL. */
+    /*
+     * In the host thread: returns the next frame on the wire, valid until the
+     * next call, or NULL.
+     */
     const void *(*next_frame)(void *opaque, uint32_t *len);         /* [lock] */
     /*
-     * In the host thread: gives room to the other end. True: no frame has come
-     * meanwhile, and tern_runner_take_frames() will be called when one does.
+     * In the host thread: releases room to the peer. Returns true if no frame
+     * has come meanwhile; the host then calls tern_runner_take_frames() when
+     * one does.
      */
     bool (*wait_for_frames)(void *opaque);                          /* [lock] */
     /* In the worker's thread. */
@@ -85,12 +99,12 @@ typedef struct TernRunnerConfig {
     bool running;            /* the machine runs */
 } TernRunnerConfig;
 
-/* Does not own the engine, which must outlive it. */
+/* The runner does not own the engine, which must outlive it. */
 TernRunner *tern_runner_new(TernEngine *e, const TernRunnerConfig *config,
                             const TernRunnerOps *ops, void *opaque);
 /* Stops the worker if it runs. */
 void tern_runner_free(TernRunner *r);
-/* False: there is no thread to be had. */
+/* Returns false if no thread can be created. */
 bool tern_runner_start(TernRunner *r);
 /* Ends the worker; inputs do no work afterwards. */
 void tern_runner_stop(TernRunner *r);
@@ -98,16 +112,19 @@ void tern_runner_stop(TernRunner *r);
 /* ---- inputs ---- */
 
 void tern_runner_doorbell(TernRunner *r, uint64_t offset, uint32_t value);
-/* False: not taken; receive_again() says when to offer it again. */
+/*
+ * Returns false if the frame is not taken; receive_again() then asks for it
+ * again.
+ */
 bool tern_runner_receive(TernRunner *r, const void *frame, size_t len);
 void tern_runner_take_frames(TernRunner *r);
 /* The wire has room again. */
 void tern_runner_resumed(TernRunner *r);
 void tern_runner_set_link(TernRunner *r, bool up);
 void tern_runner_set_running(TernRunner *r, bool running);
-/* After set_host_only(), when memory can be accessed again. */
+/* Called after set_host_only(), once memory can be accessed again. */
 void tern_runner_update_polling(TernRunner *r);
-/* False: removed by surprise; frames are lost. */
+/* present is false after a surprise removal: frames are lost. */
 void tern_runner_set_present(TernRunner *r, bool present);
 void tern_runner_deliver(TernRunner *r);
 void tern_runner_expired(TernRunner *r, TernTimer timer);
@@ -115,20 +132,26 @@ void tern_runner_expired(TernRunner *r, TernTimer timer);
 /* ---- for other calls to the engine ---- */
 
 void tern_runner_lock(TernRunner *r);
-/* After what caused neither work nor effects. */
+/* Unlocks after calls that caused neither work nor effects. */
 void tern_runner_unlock(TernRunner *r);
-/* With the lock: does what the inputs so far ask for, within bounds. */
+/* With the lock: does up to a slice of the work that inputs caused. */
 void tern_runner_run(TernRunner *r);
-/* Unlocks and delivers what the engine made. */
+/* Unlocks and delivers the effects. */
 void tern_runner_unlock_and_deliver(TernRunner *r);
-/* The same for callers in which nothing may be delivered. */
+/* The same for callers that must not deliver anything themselves. */
 void tern_runner_unlock_without_delivering(TernRunner *r);
 
-/* With the lock: resets the engine and forgets all effects. Returns the number of resets so far. */
+/*
+ * With the lock: resets the engine and drops all effects. Returns the number of
+ * resets so far.
+ */
 uint32_t tern_runner_reset(TernRunner *r);
-/* With the lock, tern_runner_unlock_without_delivering() comes next: power state D0. */
+/*
+ * With the lock; tern_runner_unlock_without_delivering() must follow. awake:
+ * power state D0.
+ */
 void tern_runner_set_awake(TernRunner *r, bool awake);
-/* The same: the engine runs in the host thread only. */
+/* Likewise. host_only: the engine runs in the host thread only. */
 void tern_runner_set_host_only(TernRunner *r, bool host_only);
 
 #ifdef __cplusplus
