@@ -3,21 +3,22 @@
  *
  * SPDX-License-Identifier: GPL-2.0-or-later
  *
- * The device itself is the engine behind tern_engine.h, and the runner behind
- * tern_runner.h calls it. These files give both a PCI function, guest memory, a
- * wire, interrupts and time:
+ * The engine behind tern_engine.h implements the device, and the runner behind
+ * tern_runner.h calls the engine. These files provide a PCI function, guest
+ * memory, a wire, interrupts and time:
  *   tern.c       properties, PCI function, registers, reset
  *   tern-dma.c   guest memory by DMA address
- *   tern-faults.c  faults on demand
- *   tern-run.c   what the runner needs of QEMU
+ *   tern-faults.c  fault injection
+ *   tern-run.c   what the runner needs from QEMU
  *   tern-wire.c  a wire in memory shared with another QEMU
  *   tern-pcap.c  the capture tap
  *
- * Locks: the BQL is taken before the engine lock, which is the runner's, never
- * after it. The engine is called with the engine lock held and calls back into
- * tern-dma.c, clock and random numbers, none of which may take the BQL. The
- * runner calls what may take it (interrupts, the net layer) without the engine
- * lock, in a thread that holds the BQL. The lock of TernPcap is a leaf.
+ * Locks: the BQL is taken before the engine lock, which belongs to the runner,
+ * never after it. The engine is called with the engine lock held and calls back
+ * into tern-dma.c, the clock and the random number generator, none of which may
+ * take the BQL. The runner calls functions that need the BQL (interrupts, the
+ * net layer) without the engine lock, in a thread that holds the BQL. The lock
+ * of TernPcap is a leaf.
  */
 
 #ifndef HW_TERN_TERN_H
@@ -33,7 +34,7 @@
 #include "qom/object.h"
 #include "system/runstate.h"
 
-/* The contract leaves these two to its includer; BIT() is QEMU's. */
+/* tern_regs.h needs BIT() and GENMASK() from its includer; BIT() is QEMU's. */
 #include "qemu/bitops.h"
 #ifndef GENMASK
 #define GENMASK(high, low) ((uint32_t)MAKE_64BIT_MASK(low, (high) - (low) + 1))
@@ -55,7 +56,7 @@ typedef struct TernIommu {
     struct TernState *dev;
     MemoryRegion *mr;
     hwaddr offset;              /* DMA address of the region's address 0 */
-    bool notified;              /* the IOMMU takes notifiers */
+    bool notified;              /* the IOMMU supports notifiers */
     IOMMUNotifier notifier;
     QLIST_ENTRY(TernIommu) next;
 } TernIommu;
@@ -80,12 +81,12 @@ struct TernState {
     char *pcap_path;
     uint64_t pcap_limit;
     bool poll;                  /* may poll busy send queues */
-    char *mutation;             /* of a test build only */
-    char *faults;               /* as created; later the engine has them */
+    char *mutation;             /* in a test build only */
+    char *faults;               /* initial rules; later the engine has them */
     int icrc;                   /* TERN_ICRC_* */
     bool removed;               /* written under the BQL */
 
-    /* Made at realize. */
+    /* Created at realize. */
     MemoryRegion regs;
     MemoryRegion uar;
     MemoryRegion dm;
@@ -104,7 +105,7 @@ struct TernState {
     /* Under the engine lock; written under the BQL too. */
     bool awake;                 /* power state D0 */
     bool bus_master;            /* PCI_COMMAND lets us do DMA */
-    /* RAM that the engine reaches without asking. */
+    /* RAM that the engine accesses without tern_dma_map(). */
     MemoryRegionCache known[TERN_MAX_RAM];
     unsigned num_known;
 
@@ -125,66 +126,68 @@ void tern_dma_unmap(void *opaque, void *ptr, uint64_t len, bool is_write,
 /* TernHostOps.dm_written and .ram_written. */
 void tern_dm_written(void *opaque, void *ptr, uint64_t len);
 void tern_ram_written(void *opaque, void *ptr, uint64_t len);
-/* Follows the changes of the DMA address space from now on, until stop. */
+/* Tracks changes of the DMA address space until tern_dma_stop(). */
 void tern_dma_start(TernState *s);
 void tern_dma_stop(TernState *s);
 
 /* tern-faults.c; all with the BQL held */
 
 void tern_faults_class_init(ObjectClass *klass);
-/* Gives the new engine its rules. */
+/* Sets the initial rules of a new engine. Returns false on error. */
 bool tern_faults_apply(TernState *s, Error **errp);
-/* When the BARs exist, and before they go. */
+/* Called once the BARs exist, and before they are destroyed. */
 void tern_faults_start(TernState *s);
 void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
-/* The shared wire came up or went down; it has frames, or room again. */
+/* The shared wire came up or went down. */
 void tern_wire_changed(TernState *s);
+/* The shared wire has frames, or room again. */
 void tern_wire_moved(TernState *s);
 
-/* Makes the runner, the net client and the timers, and starts the worker. */
+/* Creates the runner, the net client and the timers, and starts the worker. */
 void tern_start(TernState *s);
-/* Undoes it; no call into the engine comes from here afterwards. */
+/* Reverts tern_start(); tern-run.c does not call the engine afterwards. */
 void tern_stop(TernState *s);
 
 /* tern-wire.c */
 
 #define TERN_WIRE_FRAME_MAX 10240   /* bytes */
 
-/* A wire whose other end is reached through a unix socket; start() connects. */
+/* Creates a wire to a peer that is reached through a unix socket. */
 TernWire *tern_wire_open(TernState *s, CharBackend *chr);
+/* Connects the wire. */
 void tern_wire_start(TernWire *w);
 void tern_wire_close(TernWire *w);
 bool tern_wire_is_up(const TernWire *w);
 /*
- * False: there is no room for the frame, and tern_wire_moved() will be called.
- * While the link is down the frame is lost. By one thread at a time, which has
- * the BQL or the engine lock.
+ * Sends a frame. Returns false if there is no room for it; tern_wire_moved() is
+ * called when there is. While the link is down the frame is lost. Called by one
+ * thread at a time, which holds the BQL or the engine lock.
  */
 bool tern_wire_put(TernWire *w, const void *data, uint32_t len);
-/* The next frame, until the next call; NULL: there is none. With the BQL. */
+/* Returns the next frame, valid until the next call, or NULL. With the BQL. */
 const void *tern_wire_get(TernWire *w, uint32_t *len);
 /*
- * Gives room to the other end. True: no frame has come meanwhile, and
- * tern_wire_moved() will be called when one does. With the BQL.
+ * Releases room to the peer. Returns true if no frame has come meanwhile;
+ * tern_wire_moved() is then called when one does. With the BQL.
  */
 bool tern_wire_idle(TernWire *w);
 
 /* tern-pcap.c */
 
 /*
- * Creates a capture file (nanosecond pcap, Ethernet) of at most limit bytes, 0
- * for any number. NULL and *errp if that fails. The file is whole 100 ms after
- * a frame, at VM stop and at exit.
+ * Creates a capture file (nanosecond pcap, Ethernet) of at most limit bytes; 0
+ * for no limit. Returns NULL and sets *errp on failure. The file is complete
+ * 100 ms after a frame, at VM stop and at exit.
  */
 TernPcap *tern_pcap_open(const char *path, uint64_t limit, Error **errp);
-/* The limit was reached: the file is whole and closed. Any thread. */
+/* The limit was reached: the file is complete and closed. Any thread. */
 bool tern_pcap_is_full(TernPcap *p);
 /* Adds a frame; time is the device clock in ns. Any thread. */
 void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len);
-/* Writes out what is held back, and compares device clock and wall time. */
+/* Writes buffered frames, and relates the device clock to wall time. */
 void tern_pcap_sync(TernPcap *p);
 void tern_pcap_close(TernPcap *p);
 
