@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Whether other threads need the processor that the worker polls on.
 //
-// The kernel does not report contention for a processor, but it reports how long a thread waited for one.
+// The kernel does not report contention for a processor, but it reports how long a thread waited
+// for one.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace tern::runner {
 
-// Of one thread since it began, in ns.
+// Times of one thread since it began, in ns.
 struct CpuTimes {
   std::uint64_t ran = 0;
   std::uint64_t waited = 0;  // ready to run, without a processor
@@ -19,26 +20,27 @@ struct CpuTimes {
 class CpuClock {
  public:
   virtual ~CpuClock() = default;
-  // False, and `times` is as before: there are no figures.
+  // Returns false, with `times` unchanged, if the times are not available.
   virtual bool read(CpuTimes& times) = 0;
 };
 
-// The calling thread's, by /proc/thread-self/schedstat. Null where the kernel has none.
+// The clock of the calling thread, from /proc/thread-self/schedstat. Null if the kernel has none.
 std::unique_ptr<CpuClock> open_schedstat();
 
 class Contention {
  public:
-  // Judged over so much time running or waiting to run, in ns.
+  // Contention is judged over this much time running or waiting to run, in ns.
   static constexpr std::uint64_t kWindow = 20'000'000;
-  // There is contention if the thread waited for more than one part in so many.
+  // There is contention if the thread waited for more than one kPart-th of the window.
   static constexpr std::uint64_t kPart = 4;
-  // Polling then pauses for so long; the pause doubles while contention lasts.
+  // Polling then pauses for kMinPause ns; the pause doubles while contention lasts, up to
+  // kMaxPause.
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // A null clock: there is never contention.
+  // With a null clock there is never contention.
   void start(std::unique_ptr<CpuClock> clock);
-  // The thread slept: the time until it was woken and ran does not count.
+  // The thread has slept: the time until it was woken and ran does not count.
   void skip();
 
   struct Verdict {
@@ -46,7 +48,7 @@ class Contention {
     std::uint64_t waited;
     std::uint64_t pause;  // ns without polling; 0: no contention
   };
-  // Once in a window; nothing in between.
+  // Returns a verdict once in a window, and nothing in between.
   std::optional<Verdict> judge();
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Doorbells that wait for the worker: one thread puts, the holder of the engine lock takes, and neither waits.
+// Pending doorbells for the worker: one thread puts, the holder of the engine lock takes, and
+// neither waits.
 #pragma once
 
 #include <array>
@@ -17,12 +18,12 @@ class DoorbellRing {
  public:
   static constexpr unsigned kSize = 64;  // a power of two
 
-  // False: there is no room.
+  // Returns false if there is no room.
   bool put(const Doorbell& doorbell) {
     const unsigned in = in_.load(std::memory_order_relaxed);
     if (in - out_.load(std::memory_order_acquire) >= kSize) return false;
     ring_[in % kSize] = doorbell;
-    // Sequentially consistent: what the caller reads next is read after this store (Runner::doorbell()).
+    // Sequentially consistent: the caller's next load comes after this store (Runner::doorbell()).
     in_.store(in + 1, std::memory_order_seq_cst);
     return true;
   }
@@ -31,7 +32,7 @@ class DoorbellRing {
     return out_.load(std::memory_order_relaxed) != in_.load(std::memory_order_seq_cst);
   }
 
-  // Calls take(doorbell) for each that is pending now. True: there was one.
+  // Calls take(doorbell) for each doorbell that is pending now. Returns true if there was one.
   template <class Take>
   bool take_all(Take&& take) {
     const unsigned in = in_.load(std::memory_order_seq_cst);
@@ -47,7 +48,7 @@ class DoorbellRing {
 
  private:
   std::array<Doorbell, kSize> ring_{};
-  std::atomic<unsigned> in_ = 0;   // both run freely
+  std::atomic<unsigned> in_ = 0;   // both free running
   std::atomic<unsigned> out_ = 0;
 };
 

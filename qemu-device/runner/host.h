@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the runner needs of its host: a hypervisor's device model, a daemon, a test.
+// What the runner needs from its host: a hypervisor's device model, a daemon, a test.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,8 @@ namespace tern::runner {
 
 // Each function says who calls it:
 //   [host]  the host thread, without the engine lock: the function may call the runner again
-//   [lock]  any thread, with the engine lock: it must neither take the host lock nor call the runner
+//   [lock]  any thread, with the engine lock: it must neither take the host lock nor call the
+//           runner
 //   [any]   either of them, and the worker without a lock
 class Host {
  public:
@@ -21,8 +22,8 @@ class Host {
   enum class Call : std::uint8_t { kDeliver, kTakeFrames };
   enum class Timer : std::uint8_t {
     kEngine,    // the engine's next deadline, or earlier
-    kPatience,  // the wire has taken nothing for so long
-    kReceive,   // a frame that was refused is offered again
+    kPatience,  // the wire has taken nothing for too long
+    kReceive,   // time to offer a refused frame again
   };
   enum class Sent : std::uint8_t {
     kTaken,    // sent, or lost on the way
@@ -40,14 +41,16 @@ class Host {
 
   // [any] The device clock in ns.
   virtual std::uint64_t now() = 0;
-  // [any] The host thread is to call Runner::deliver() or Runner::take_frames() soon. Calls before that count as one.
+  // [any] Makes the host thread call Runner::deliver() or Runner::take_frames() soon. Further
+  // requests before that call have no effect.
   virtual void schedule(Call call) = 0;
-  // [any] For debugging; the values are those of the event.
+  // [any] For debugging; Event describes the values.
   virtual void trace(Event event, std::uint64_t a, std::uint64_t b) = 0;
-  // [lock] Shows a frame to the capture.
+  // [lock] Passes a frame to the capture tap.
   virtual void capture(const TernFrame& frame) = 0;
 
-  // [host] Runner::expired() is to be called when the device clock reaches `at`; replaces an earlier one.
+  // [host] Has Runner::expired() called when the device clock reaches `at`; replaces an earlier
+  // deadline.
   virtual void arm(Timer timer, std::uint64_t at) = 0;
   virtual void disarm(Timer timer) = 0;
   // [host] Raises an interrupt.
@@ -57,10 +60,11 @@ class Host {
   // [host] A frame that Runner::receive() refused may be offered again.
   virtual void receive_again() = 0;
 
-  // [lock], in the host thread: the next frame that lies on the wire, valid until the next call; empty: there is none. Called in
-  // Runner::take_frames() alone.
+  // [lock], in the host thread, and only in Runner::take_frames(): returns the next frame on the
+  // wire, valid until the next call, or an empty span if there is none.
   virtual std::span<const std::byte> next_frame() = 0;
-  // The same: gives room to the other end. True: no frame has come meanwhile, and Runner::take_frames() will be called when one does.
+  // The same: releases room to the peer. Returns true if no frame has come meanwhile; the host then
+  // calls Runner::take_frames() when one does.
   virtual bool wait_for_frames() = 0;
 
   // In the worker's thread, when it begins and before it ends.

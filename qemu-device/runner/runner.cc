@@ -12,9 +12,9 @@ namespace tern::runner {
 
 namespace {
 
-// How often the worker looks whether the lock was taken, before it sleeps.
+// How often the worker checks for threads that wait for the lock, before it sleeps on the lock.
 constexpr unsigned kSpins = 200;
-// Contention is judged after so many slices and polls, about half a millisecond.
+// Contention is judged after this many polls, about half a millisecond.
 constexpr unsigned kJudgeEvery = 16384;
 
 void cpu_relax() {
@@ -25,7 +25,7 @@ void cpu_relax() {
 #endif
 }
 
-// A thread made while this lives takes no signals: they are the host's.
+// A thread created while this object exists takes no signals: they are for the host's threads.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -94,7 +94,8 @@ void Runner::lock() {
 }
 
 void Runner::unlock() {
-  // If somebody else waits, their unlock() wakes the worker.
+  // If another thread waits for the lock, the worker goes idle again, and that thread's unlock()
+  // wakes it.
   if (worker_state() == WorkerState::kIdle && worker_may_run()) wake_.notify_one();
   mutex_.unlock();
 }
@@ -116,7 +117,8 @@ void Runner::free_batches(Batches& batches) {
   batches.clear();
 }
 
-// Nothing is in the transmit queue: sends frames under the lock, up to the first that the wire has no room for. Returns its index.
+// Sends frames under the engine lock while the transmit queue is empty. Returns the index of the
+// first frame for which the wire has no room.
 std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
   for (std::size_t i = 0; i < frames; ++i) {
     const TernFrame frame = tern_engine_effects_frame(effects, i);
@@ -125,7 +127,8 @@ std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
   return frames;
 }
 
-// Takes the effects made so far out of the engine. True: there is something to deliver.
+// Takes the effects collected so far out of the engine. Returns true if there is something to
+// deliver.
 bool Runner::collect() {
   TernEffects* const effects = tern_engine_take_effects(engine_);
   if (effects == nullptr) return false;
@@ -167,8 +170,8 @@ void Runner::drop_effects() {
   transmit_.disown();
 }
 
-// Delivers with the host lock alone. What happens in `host_` may bring an input at once (a hub returns a frame), whose effects the loop
-// that is under way delivers.
+// Delivers with only the host lock held. A call to `host_` may cause an input at once (a hub
+// returns a frame). The loop in progress then delivers the effects of that input.
 void Runner::deliver_effects(bool frames) {
   if (delivering_ || !running_) return;
   delivering_ = true;
@@ -189,11 +192,12 @@ void Runner::raise_vectors() {
   }
 }
 
-// With the lock, which it drops. `scheduled`: in deliver().
+// Called with the lock, which it drops. `scheduled`: the caller is deliver().
 void Runner::finish(bool scheduled) {
   const std::uint64_t deadline = tern_engine_next_deadline(engine_);
-  // A deadline that has passed fires at once, again and again, as long as nobody runs the engine: so no timer while nothing may run, and
-  // none while the worker is about to run, which would have to fight this thread for the lock.
+  // A timer for a deadline that has passed fires again and again until the engine runs. So arm none
+  // while nothing may run, and none while the worker is about to run, because it would contend with
+  // this thread for the lock.
   const bool arm = deadline < armed_ && may_run() && !worker_may_run();
   collect();
   for (std::size_t i = 0; i < kVectorWords; ++i) vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
@@ -207,7 +211,7 @@ void Runner::finish(bool scheduled) {
 
   if (arm) host_.arm(Host::Timer::kEngine, deadline);
   deliver_effects(frames);
-  // deliver() gives back the batches just sent, and wakes a worker that waits for that.
+  // deliver() frees the batches just sent, and wakes a worker that waits for that.
   if (again || !frames || (throttled && !transmit_.done().empty())) host_.schedule(Host::Call::kDeliver);
 }
 
@@ -257,12 +261,12 @@ bool Runner::receive(std::span<const std::byte> frame) {
 }
 
 void Runner::take_frames() {
-  // A machine that goes on looks again.
+  // set_running() schedules another call when the machine continues.
   if (!running_) return;
   lock();
   std::uint64_t bytes = 0;
   bool waits = false;
-  // A look that finds nothing counts: the peer may be adding frames all the time.
+  // An empty look counts too: the peer may be adding frames all the time.
   for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits; ++looks) {
     const auto frame = host_.next_frame();
     if (frame.empty()) {
@@ -273,7 +277,7 @@ void Runner::take_frames() {
     if (awake_ && present_) tern_engine_receive(engine_, frame.data(), frame.size());
   }
   if (!waits) {
-    // The other end has the room at once, and we look again.
+    // Releases the room to the peer now. The next call takes the rest.
     host_.wait_for_frames();
     host_.schedule(Host::Call::kTakeFrames);
   }
@@ -338,7 +342,7 @@ void Runner::expired(Host::Timer timer) {
       host_.schedule(Host::Call::kDeliver);
       break;
     case Host::Timer::kReceive:
-      // Nothing says that software has posted a buffer, so the frame is offered again.
+      // No event reports that the engine can receive again, so the frame is offered again.
       if (refused_) host_.receive_again();
       break;
   }
@@ -350,14 +354,14 @@ void Runner::enter(WorkerState next) {
   if (worker_state() != WorkerState::kStopping) state_.store(next, std::memory_order_relaxed);
 }
 
-// Host threads that wait for the lock have it for as long as it takes.
+// Lets host threads that wait for the lock take it.
 void Runner::yield(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   for (unsigned i = 0; i < kSpins && contended(); ++i) cpu_relax();
   lock.lock();
 }
 
-// Until there is work, and no host thread waits for the lock.
+// Sleeps until woken, unless there is work and no host thread waits for the lock.
 void Runner::idle(std::unique_lock<std::mutex>& lock) {
   // Sequentially consistent: the ring is read after this store (see doorbell()).
   state_.store(WorkerState::kIdle, std::memory_order_seq_cst);
@@ -390,7 +394,7 @@ void Runner::work_slice() {
   enter(WorkerState::kWorking);
   work_ = tern_engine_run(engine_, limits_.slice);
   host_.trace(Host::Event::kSlice, work_, 0);
-  // Deadlines that pass while the worker works are its own: see finish().
+  // The worker itself handles deadlines that pass while it works: see finish().
   if (collect() || (!worker_may_run() && tern_engine_next_deadline(engine_) < armed_)) {
     host_.schedule(Host::Call::kDeliver);
   }
@@ -412,7 +416,7 @@ void Runner::poll() {
 void Runner::allow_polling() {
   may_poll_ = poll_ && !host_only_;
   tern_engine_allow_polling(engine_, may_poll_ ? 0 : UINT64_MAX);
-  // The next run looks once more at the queues that were polled.
+  // The next run checks the queues that were polled once more.
   work_ = true;
 }
 

@@ -3,7 +3,7 @@
 
 namespace tern::runner {
 
-// False: the wire takes no more for now.
+// Returns false if the wire takes no more for now.
 bool Transmit::send(Batch& batch) {
   const std::size_t frames = tern_engine_effects_frames(batch.effects);
   while (batch.next < frames && batch.generation == generation_) {

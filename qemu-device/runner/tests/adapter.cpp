@@ -117,7 +117,8 @@ void Adapter::arm(Timer timer, std::uint64_t at) {
 
 void Adapter::disarm(Timer timer) { arm(timer, UINT64_MAX); }
 
-// With mutex_: makes the next call that is due, without it. False: there is none.
+// Called with mutex_, which it drops meanwhile: makes the next call that is due. Returns false if
+// there is none.
 bool Adapter::call_next(std::unique_lock<std::mutex>& lock) {
   const auto task = std::ranges::find(tasks_, true);
   const auto timer = std::ranges::find_if(timers_, [t = now()](std::uint64_t at) { return at <= t; });
@@ -175,7 +176,7 @@ void Adapter::raise(unsigned vector) {
   ++raised_.at(vector);
 }
 
-// An EQ that nobody reads would be full.
+// Consumes events, because an EQ that nobody reads fills up.
 void Adapter::take_events() {
   for (;; store(eq_record_, ++eq_ci_)) {
     const std::uint64_t entry = eq_ + eq_ci_ % kEvents * sizeof(tern_eqe);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// An engine, a runner and a host for them, with memory, a wire and the least of a driver.
+// An engine, a runner and a host for them, with memory, a wire and a minimal driver.
 //
-// Without `threads` all happens in the test's thread: it calls pump() for what the runner scheduled, and moves the clock. With them the
-// worker runs, and a thread is the host's main loop; a test takes the host lock with host().
+// Without `threads` everything happens in the test's thread, which calls pump() for what the runner
+// scheduled, and moves the clock. With `threads` the worker runs, and another thread is the host's
+// main loop; a test takes the host lock with host().
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,7 +30,7 @@ namespace tern::runner {
 
 using Bytes = std::vector<std::byte>;
 
-// Until `done` says so; false after 30 s.
+// Waits until done() is true. Returns false after 30 s.
 bool wait_until(const std::function<bool()>& done);
 
 inline Config two_processors() {
@@ -43,12 +44,12 @@ class Adapter final : public Host {
   struct Options {
     bool threads = false;
     unsigned id = 1;
-    unsigned slowness = 1;  // of the clock with threads, for sanitizers
+    unsigned slowness = 1;  // divides the clock with threads, for sanitizers
     Config config = two_processors();
   };
   explicit Adapter(const Options& options);
   ~Adapter() override;
-  // Ends the threads. A peer must not outlive them.
+  // Ends the threads. They must not outlive a connected peer.
   void shut_down();
 
   // ---- the host ----
@@ -68,14 +69,14 @@ class Adapter final : public Host {
   [[nodiscard]] unsigned raised(unsigned vector) const { return raised_.at(vector).load(); }
   [[nodiscard]] std::uint64_t events(Event event) const { return events_.at(static_cast<std::size_t>(event)).load(); }
 
-  // Called in trace(), in whatever thread.
+  // Called by trace(), in any thread.
   std::function<void(Event)> on_event;
   // The wire. Frames of an adapter without a peer are kept.
   std::atomic<bool> blocked = false;
-  bool holds = false;                  // a blocked wire keeps the frame that it is given
+  bool holds = false;                  // a blocked wire takes a frame and holds it
   std::function<void()> on_send;       // after a frame was taken
-  std::atomic<unsigned> lose_every = 0;  // of frames to the peer
-  std::size_t inbox_size = 64;         // frames that wait for this adapter
+  std::atomic<unsigned> lose_every = 0;  // one of so many frames to the peer; 0: none
+  std::size_t inbox_size = 64;         // limit of frames that wait for this adapter
   [[nodiscard]] std::vector<Bytes> take_sent();
   void connect(Adapter& peer) { peer_ = &peer; }
   // A frame for next_frame(), without a notification.
@@ -145,18 +146,18 @@ class Adapter final : public Host {
   const Options options_;
   std::mutex big_;  // the host lock
 
-  std::mutex mutex_;  // a leaf: below
+  std::mutex mutex_;  // a leaf lock, for the members below
   std::condition_variable wake_;
   std::array<bool, kTasks> tasks_{};
   std::array<std::uint64_t, 3> timers_{UINT64_MAX, UINT64_MAX, UINT64_MAX};
   bool ends_ = false;
   std::vector<Bytes> sent_;
   std::deque<Bytes> inbox_;
-  bool waits_ = true;         // for frames
-  bool wants_room_ = false;   // the peer
+  bool waits_ = true;         // for frames from the peer
+  bool wants_room_ = false;   // the peer waits for room in the inbox
   unsigned sent_to_peer_ = 0;
 
-  Bytes frame_;  // what next_frame() gave
+  Bytes frame_;  // returned by next_frame()
   Adapter* peer_ = nullptr;
   std::atomic<std::uint64_t> clock_ = 1'000'000;  // without threads
   std::array<std::atomic<unsigned>, TERN_MAX_VECTORS> raised_{};
@@ -174,7 +175,7 @@ class Adapter final : public Host {
   std::uint32_t eq_ci_ = 0;
 };
 
-// An RC QP without receive queue, and its completion queue: RDMA WRITEs from a buffer to the peer's.
+// An RC QP without a receive queue, and its CQ. Sends RDMA WRITEs from its buffer to the peer's.
 class Qp {
  public:
   static constexpr std::uint32_t kLogSize = 6;
@@ -183,20 +184,20 @@ class Qp {
   explicit Qp(Adapter& adapter);
   // `timeout`: for the acknowledgement, 4.096 us * 2^timeout.
   void connect(const Qp& peer, std::uint8_t timeout = 14, std::uint8_t retries = 7);
-  // Posts WRITEs without telling the device.
+  // Posts WRITEs without a doorbell.
   void post(std::uint32_t bytes, unsigned n = 1);
-  // A doorbell, if the queue is not polled. True: it was rung.
+  // Rings the doorbell unless the queue is polled. Returns whether it rang.
   bool ring();
   [[nodiscard]] std::uint32_t free_slots() const { return (1U << kLogSize) - (pi_ - done_); }
   [[nodiscard]] bool polled();
-  // Takes completions; the number of them so far.
+  // Takes completions. Returns their number so far.
   std::uint32_t poll();
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
   [[nodiscard]] std::uint32_t failed() const { return failed_; }
   void arm();
   [[nodiscard]] std::span<std::byte> buffer() { return {adapter_.at<std::byte>(buffer_), kBytes}; }
   [[nodiscard]] std::uint32_t number() const { return qpn_; }
-  // Waits for all that was posted.
+  // Waits until all posted WQEs are complete.
   [[nodiscard]] bool drain();
 
  private:
@@ -215,7 +216,7 @@ class Qp {
 class EthernetQueue {
  public:
   explicit EthernetQueue(Adapter& adapter);
-  // Frames of `len` bytes whose bytes count the frames so far, and one doorbell.
+  // Sends frames of `len` bytes, each filled with the number of the frame, and rings one doorbell.
   void send(unsigned frames, std::uint32_t len);
 
  private:

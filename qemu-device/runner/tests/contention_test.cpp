@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMs = 1'000'000;
 
-// A clock whose figures the test moves.
+// A clock whose times the test sets.
 class FakeClock final : public CpuClock {
  public:
   explicit FakeClock(const CpuTimes& times, const bool& works) : times_(times), works_(works) {}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A program of its own, built without sanitizers: their atomic operations order more than the processor does.
+// A separate program, built without sanitizers: their atomic operations order more than the
+// processor does.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,8 +12,8 @@
 namespace tern::runner {
 namespace {
 
-// The handshake of Runner::doorbell() and a worker that goes idle: each stores, then reads what the other stores. Both may see the
-// other, and one must.
+// The handshake of Runner::doorbell() and a worker that goes idle: each stores, then reads what the
+// other stores. At least one of them must see the other's store.
 TEST(DoorbellRing, PosterAndIdleWorkerSeeEachOther) {
   DoorbellRing ring;
   std::atomic<bool> idle = false;
@@ -38,7 +39,7 @@ TEST(DoorbellRing, PosterAndIdleWorkerSeeEachOther) {
       idle = false;
       ring.take_all([](const Doorbell&) {});
       begun.store(++rounds, std::memory_order_release);
-      // About as long as the other thread needs to hear of it; it varies.
+      // About as long as the other thread needs to see it, varied by round.
       for (std::atomic<unsigned> n = 0; n < rounds % 32; n.fetch_add(1, std::memory_order_relaxed)) {
       }
       idle.store(true, std::memory_order_seq_cst);

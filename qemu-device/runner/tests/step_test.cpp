@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The runner in one thread, without a worker: what happens when, step by step.
+// The runner in one thread without a worker, step by step.
 #include <algorithm>
 
 #include "adapter.h"
@@ -21,7 +21,7 @@ class StepTest : public testing::Test {
     a.bring_up();
     a.pump();
   }
-  // Marks of the frames that left since the last call: EthernetQueue counts them.
+  // Marks of the frames sent since the last call: EthernetQueue numbers its frames.
   std::vector<int> sent() {
     std::vector<int> marks;
     for (const Bytes& frame : a.take_sent()) marks.push_back(std::to_integer<int>(frame.back()));
@@ -174,14 +174,14 @@ TEST_F(StepTest, AResetWhileABatchIsSent) {
   EXPECT_EQ(backlog(), 0U);
 }
 
-// A hub: what is sent comes back before send() returns, and makes the device send.
+// A hub: a frame comes back before send() returns, and makes the device send.
 TEST_F(StepTest, AFrameThatComesBackAtOnce) {
   EthernetQueue queue(a);
   int depth = 0, deepest = 0, more = 5;
   a.on_send = [&] {
     deepest = std::max(deepest, ++depth);
     if (more-- > 0) {
-      // In the host thread already.
+      // This is the host thread already.
       a.runner->receive(Bytes(64));
       a.runner->lock();
       a.runner->run();
@@ -244,7 +244,7 @@ TEST_F(StepTest, ARefusedFrameIsOfferedAgain) {
   EXPECT_EQ(a.receive_agains, before + 1);
 }
 
-// A peer whose WRITEs the adapter acknowledges: what it does with frames can be seen.
+// A peer whose WRITEs the adapter acknowledges, which shows what the adapter does with frames.
 class FramesTest : public StepTest {
  protected:
   FramesTest() : b({.threads = false, .id = 2}) {
@@ -263,7 +263,7 @@ class FramesTest : public StepTest {
     EXPECT_EQ(frames.size(), 1U);
     return frames.empty() ? Bytes(64) : frames.front();
   }
-  // Whether the adapter answers it, in whatever way it comes.
+  // Returns whether the adapter answers it. The answer must not depend on how the frame arrives.
   bool answers(const Bytes& frame) {
     EXPECT_TRUE(a.runner->receive(frame));
     a.pump();
@@ -312,7 +312,7 @@ TEST_F(FramesTest, ARemovedFunctionLosesFrames) {
 }
 
 TEST_F(StepTest, FramesAreTakenInPieces) {
-  // By their number,
+  // Limited by their number,
   for (int i = 0; i < 1000; ++i) a.put_in_inbox(Bytes(20));
   a.runner->take_frames();
   EXPECT_EQ(a.inbox(), 1000U - Limits{}.rx_frames);
@@ -320,7 +320,7 @@ TEST_F(StepTest, FramesAreTakenInPieces) {
   a.pump();
   EXPECT_EQ(a.inbox(), 0U);
   EXPECT_FALSE(a.scheduled(Host::Call::kTakeFrames)) << "the peer notifies";
-  // and by their bytes.
+  // ... and by their bytes.
   for (int i = 0; i < 100; ++i) a.put_in_inbox(Bytes(4096));
   a.runner->take_frames();
   EXPECT_EQ(a.inbox(), 100U - 32U);
@@ -348,7 +348,7 @@ TEST_F(StepTest, ADeadlineSendsAgain) {
   EXPECT_TRUE(a.take_sent().empty());
   a.runner->set_running(true);
   a.pump();
-  // The first deadline may be an earlier one than that of the QP.
+  // The first deadline may be earlier than that of the QP.
   std::size_t again = a.take_sent().size();
   for (int i = 0; i < 20 && again == 0; ++i) {
     const auto next = a.armed(Host::Timer::kEngine);
@@ -387,7 +387,7 @@ TEST_F(SmallLimits, ABacklogSlowsTheEngineAndIsBounded) {
   queue.send(9, 1000);
   a.pump();
   EXPECT_EQ(backlog(), 9000U);
-  // Above the soft limit it makes progress by a trickle.
+  // Above the soft limit it still makes progress, in small steps.
   queue.send(8, 1000);
   EXPECT_GT(backlog(), 9000U);
   EXPECT_LT(backlog(), 17'000U);
@@ -421,7 +421,7 @@ TEST_F(DirectSend, FramesNeedNoDelivery) {
   EXPECT_EQ(backlog(), 0U);
 }
 
-// The first frame that the wire does not take, and all after it, go through the queue.
+// The first frame that the wire does not take, and all frames after it, go through the queue.
 TEST_F(DirectSend, WhatTheWireDoesNotTakeWaits) {
   EthernetQueue queue(a);
   a.on_send = [&, n = 0]() mutable { a.blocked = ++n == 2; };
@@ -476,11 +476,11 @@ TEST_F(HostOnly, NoQueueIsPolled) {
   to.connect(from);
   for (const bool host_only : {true, false, true}) {
     set(host_only);
-    // While the machine stands still: the queue is polled when it rang often, and nobody looks at it.
+    // While the machine is stopped, a queue that rings often becomes polled, but nothing polls it.
     a.runner->set_running(false);
     for (int i = 0; i < 200; ++i) from.ring();
     EXPECT_EQ(from.polled(), !host_only);
-    // The engine reports that polling ends when memory can be written, and not before.
+    // The engine reports the end of polling only once memory can be written.
     a.runner->lock();
     a.runner->set_host_only(true);
     a.runner->unlock_without_delivering();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The runner with its worker, a main loop and threads that are vCPUs: for the thread sanitizer, and for what only threads do.
+// The runner with its worker, a main loop and vCPU threads: for the thread sanitizer, and for
+// behaviour that needs threads.
 #include <chrono>
 #include <memory>
 
@@ -11,13 +12,14 @@ namespace {
 using namespace std::chrono_literals;
 
 Adapter::Options threaded(unsigned id, void (*change)(Config&) = [](Config&) {}) {
-  // 64 doorbells within 256 us, which begin polling, are many for a thread sanitizer.
+  // Polling begins after 64 doorbells within 256 us. A slower clock gives a thread sanitizer the
+  // time.
   Adapter::Options options{.threads = true, .id = id, .slowness = 4};
   change(options.config);
   return options;
 }
 
-// Stops the worker at the end of a slice, with the engine lock held, until it is opened.
+// Holds the worker at the end of a slice, with the engine lock, until the gate is opened.
 class Gate {
  public:
   explicit Gate(Adapter& adapter) : adapter_(adapter) {
@@ -41,7 +43,7 @@ class Gate {
   [[nodiscard]] bool late() const { return late_; }
 
  private:
-  // With both locks, since trace() is called with one of them.
+  // Takes both locks, because trace() may be called with either.
   void on_event(std::function<void(Host::Event)> f) {
     adapter_.host([&](Runner& r) {
       r.lock();
@@ -56,7 +58,7 @@ class Gate {
   std::atomic<bool> late_ = false;
 };
 
-// Two QPs of one adapter whose work the worker does, not the doorbell.
+// Two QPs of one adapter, connected to each other.
 struct Loopback {
   explicit Loopback(Adapter& adapter) : from(adapter), to(adapter) {
     from.connect(to);
@@ -65,6 +67,7 @@ struct Loopback {
   Qp from, to;
 };
 
+// Leaves work to the worker: a doorbell does next to none.
 void leave_work(Config& config) {
   config.limits.inline_slice = 1;
   config.poll = false;
@@ -99,7 +102,7 @@ TEST(Worker, ADoorbellDoesNotWaitForIt) {
   qps.from.post(64, 4);
   for (unsigned i = 0; i < DoorbellRing::kSize; ++i) qps.from.ring();
   EXPECT_FALSE(gate.late()) << "a doorbell waited for the lock";
-  // No room: this one waits.
+  // The ring is full: this doorbell waits for the lock.
   std::atomic<bool> rung = false;
   std::thread vcpu([&] {
     qps.from.ring();
@@ -147,7 +150,8 @@ TEST(Worker, StopsWhileItWorks) {
   }
 }
 
-// The handshake between a doorbell and a worker that goes idle: each round rings once while the worker ends what was rung before.
+// The handshake between a doorbell and a worker that goes idle: each round rings once while the
+// worker finishes the work of the doorbell before.
 TEST(Worker, NoDoorbellIsLost) {
   Adapter a(threaded(1, leave_work));
   a.bring_up();
@@ -158,7 +162,7 @@ TEST(Worker, NoDoorbellIsLost) {
   while (std::chrono::steady_clock::now() < end || rounds < 100) {
     qps.from.post(64, 2);
     qps.from.ring();
-    // About when the last completion is written, give or take.
+    // Rings around the time when the last completion is written.
     for (unsigned n = 0; qps.from.poll() != qps.from.posted(); ++n) ASSERT_LT(n, 100'000'000U) << "round " << rounds;
     for (std::atomic<unsigned> i = 0; i < delay; ++i) {
     }
@@ -202,12 +206,12 @@ TEST(Polling, FindsWorkWithoutADoorbell) {
   EXPECT_TRUE(seen_polling);
   EXPECT_GE(unrung, 100U);
   EXPECT_EQ(qps.from.failed(), 0U);
-  // A queue that nobody uses is polled no longer.
+  // The device stops polling an idle queue.
   EXPECT_TRUE(wait_until([&] { return !qps.from.polled(); }));
   EXPECT_TRUE(wait_until([&] { return a.runner->worker_state() == WorkerState::kIdle; }));
 }
 
-// The worker polls until somebody wants the lock or rings.
+// The worker polls until another thread wants the lock or rings.
 TEST(Polling, LetsOthersIn) {
   Adapter a(threaded(1));
   a.bring_up();
@@ -231,7 +235,7 @@ TEST(Polling, LetsOthersIn) {
 
 std::atomic<bool> contention = false;
 
-// Says that as long as there is `contention` the thread waits most of the time.
+// Reports that the thread waits most of the time while `contention` is set.
 class FakeClock final : public CpuClock {
  public:
   bool read(CpuTimes& times) override {
@@ -258,7 +262,7 @@ TEST(Polling, PausesWhileThereIsContention) {
     }
     return true;
   };
-  // Rings often; whether the device polls then.
+  // Rings often. Returns whether the device then polls the queue.
   const auto polled = [&] {
     a.host([](Runner& r) { r.set_running(false); });
     for (int i = 0; i < 200; ++i) qps.from.ring();
@@ -282,7 +286,7 @@ void queued(Config& config) { config.direct_send = false; }
 
 class Across : public testing::TestWithParam<void (*)(Config&)> {
  protected:
-  // B first takes nothing: its machine stands still.
+  // B takes nothing at first, because its machine is stopped.
   void block(void (*change)(Config&), std::uint8_t timeout) {
     a = std::make_unique<Adapter>(threaded(1, change));
     b = std::make_unique<Adapter>(threaded(2, change));
@@ -345,7 +349,7 @@ INSTANTIATE_TEST_SUITE_P(Send, Across, testing::Values(&queued, &direct),
 
 class Storm : public testing::TestWithParam<void (*)(Config&)> {};
 
-// What a vCPU does: posts, rings, waits, now and then arms.
+// A vCPU: posts, rings, polls for completions, and arms the CQ now and then.
 void vcpu(Qp& qp, const std::atomic<bool>& ends, unsigned seed) {
   constexpr std::array<std::uint32_t, 4> kSizes = {8, 64, 4096, 20'000};
   for (unsigned i = seed; !ends; ++i) {
@@ -383,7 +387,7 @@ TEST_P(Storm, LosesNothing) {
   std::atomic<bool> ends = false;
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < pairs.size(); ++i) threads.emplace_back(vcpu, std::ref(*pairs[i].first), std::cref(ends), i);
-  // What happens to a machine meanwhile.
+  // Meanwhile the host stops and resumes machines, runs commands, and changes power state and link.
   for (unsigned i = 0; i < 60; ++i) {
     Adapter& one = i % 2 != 0 ? a : b;
     switch (i / 2 % 5) {
@@ -465,7 +469,7 @@ TEST_P(Storm, ResetsInTheMiddle) {
     ends = true;
     one.join();
     two.join();
-    // What was on its way is disowned, and given back.
+    // Batches in the queue are disowned and freed.
     EXPECT_TRUE(wait_until([&] {
       return a.host([](Runner& r) {
         r.lock();
