@@ -32,8 +32,8 @@ class Admin {
   [[nodiscard]] std::uint32_t uar_pages() const;  // in BAR2, including the kernel's
 
  private:
-  // A slice ends after so many commands, or once they have done as much work as reading so many
-  // page list entries.
+  // A slice ends after kCommands commands, or once they have done as much work as reading
+  // kPageEntries page list entries.
   static constexpr unsigned kCommands = 16;
   static constexpr std::uint64_t kPageEntries = kMaxCmdPages;
   static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory to zero

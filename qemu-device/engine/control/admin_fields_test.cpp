@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Runs every admin command with every field of every width set to values at and beyond the ends of
-// its range, and with every address and page list out of reach. The device may only return a
-// status, and a command that fails must change nothing that QUERY_OBJECTS or a query of another
-// object shows.
+// its range, and with every address and page list unreachable. The device may only return a status,
+// and a command that fails must change nothing that QUERY_OBJECTS or a query of another object
+// shows.
 #include <functional>
 #include <map>
 #include <set>
@@ -304,7 +304,7 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
   }
 }
 
-// For each command that takes a page list: an array or chunk out of reach, and unaligned entries.
+// For each command that takes a page list: an unreachable array or chunk, and unaligned entries.
 TEST_F(AdminFields, PageListsOutOfReach) {
   build();
   const Bytes before = state();
@@ -335,8 +335,8 @@ TEST_F(AdminFields, PageListsOutOfReach) {
     EXPECT_EQ(with([&](tern_pages& p) { p.addr += 4; }), TERN_ST_BAD_PARAM) << opcode;
     EXPECT_EQ(with([&](tern_pages& p) { host.put(p.addr, host.get<std::uint64_t>(p.addr) + 64); }),
               TERN_ST_BAD_PARAM) << opcode;
-    // An array out of reach, a chunk out of reach, an unaligned chunk, an array of chunks out of
-    // reach.
+    // An unreachable array, an unreachable chunk, an unaligned chunk, an unreachable array of
+    // chunks.
     const std::uint64_t edge = host.alloc(4096);
     EXPECT_EQ(with([&](tern_pages& p) { p.addr = edge + 4096, p.kind = TERN_PAGES_LIST; }), TERN_ST_DMA_ERROR);
     const std::uint64_t chunks = host.alloc(64);

@@ -48,7 +48,8 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
   made->set_number(srqn);
-  // Another queue may have used the record before. If it is unreachable, the SRQ fails with the first WQE.
+  // Another queue may have used the record before. If it is unreachable, the SRQ fails with the
+  // first WQE.
   (void)made->store_ci();
   ++pd->users;
   if (xrc) ++xrcd->users;

@@ -32,7 +32,7 @@ class Faults final : public DmaGate {
     virtual void fatal(std::uint32_t code) = 0;
   };
 
-  // Limit of frames that are held back. With so many, further frames pass at once.
+  // Limit of frames that are held back. At the limit, further frames pass at once.
   static constexpr std::size_t kMaxHeld = 4096;
   // A frame held behind others waits no longer than this, unless it is also delayed for longer.
   static constexpr Nanos kMaxWait = 100'000'000;

@@ -10,7 +10,7 @@
 
 namespace tern {
 
-// Bytes that a packet, an acknowledgement or a flushed WQE takes off a turn besides its payload.
+// Bytes that a packet, an acknowledgement or a flushed WQE is charged in addition to its payload.
 inline constexpr std::uint32_t kPacketCost = 64;
 
 // Order of free-running WQE indices.

@@ -46,7 +46,7 @@ struct SendWqe {
   [[nodiscard]] bool atomic_write() const { return opcode == TERN_WR_ATOMIC_WRITE; }
   // The peer answers with a READ response, which is empty for FLUSH and ATOMIC WRITE.
   [[nodiscard]] bool read_response() const { return read() || flush() || atomic_write(); }
-  // The peer answers with a response of its own, not an ACK, and keeps it to repeat it.
+  // The peer answers with a response, not an ACK, and keeps the response to repeat it.
   [[nodiscard]] bool responds() const { return read_response() || atomic(); }
   [[nodiscard]] bool is_inline() const { return flags & TERN_WQE_F_INLINE; }
   [[nodiscard]] bool failed() const { return status != TERN_CQE_SUCCESS; }
