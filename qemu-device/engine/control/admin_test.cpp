@@ -3,11 +3,14 @@
 #include "control/admin.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "control/admin_fixture.h"
+#include "faults/rule.h"
 
 namespace tern {
 namespace {
@@ -205,6 +208,7 @@ TEST_F(AdminTest, QueuesThroughShortMappings) {
 // A command: size of its input, offsets that must be zero in it, size of its reply.
 struct Shape {
   std::uint16_t opcode;
+  std::string name;  // in the contract, without TERN_CMD_
   std::size_t in;
   std::vector<std::size_t> reserved;
   std::size_t out;
@@ -221,52 +225,65 @@ std::vector<std::size_t> operator+(std::vector<std::size_t> a, const std::vector
   return a;
 }
 
+#define COMMAND(name) TERN_CMD_##name, #name
+
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
-      {TERN_CMD_NOP, 0, {}, 0},
-      {TERN_CMD_QUERY_CAPS, 0, {}, 192},
-      {TERN_CMD_QUERY_OBJECTS, 0, {}, 72},
-      {TERN_CMD_QUERY_COUNTERS, 8, range(5, 3), 272},
-      {TERN_CMD_QUERY_PORT, 8, range(1, 7), 24},
-      {TERN_CMD_MODIFY_PORT, 16, {}, 0},
-      {TERN_CMD_SET_GID, 32, range(13, 3), 0},
-      {TERN_CMD_ALLOC_UAR, 0, {}, 8},
-      {TERN_CMD_FREE_UAR, 8, range(4, 4), 0},
-      {TERN_CMD_ALLOC_PD, 8, range(4, 4), 8},
-      {TERN_CMD_FREE_PD, 8, range(4, 4), 0},
-      {TERN_CMD_CREATE_EQ, 32, range(14, 2) + range(0x1c, 4), 8},
-      {TERN_CMD_DESTROY_EQ, 8, range(4, 4), 0},
-      {TERN_CMD_CREATE_CQ, 40, range(14, 2) + range(0x22, 6), 8},
-      {TERN_CMD_DESTROY_CQ, 8, range(4, 4), 0},
-      {TERN_CMD_RESIZE_CQ, 24, range(14, 2) + range(0x15, 3), 8},
-      {TERN_CMD_MODIFY_CQ, 8, {}, 0},
-      {TERN_CMD_CREATE_MR, 56, range(14, 2) + range(0x36, 2), 8},
-      {TERN_CMD_DESTROY_MR, 8, range(4, 4), 0},
-      {TERN_CMD_UPDATE_PAGES, 32, range(14, 2), 0},
-      {TERN_CMD_REREG_MR, 64, range(14, 2) + range(0x39, 7), 0},
-      {TERN_CMD_QUERY_MR, 8, range(4, 4), 48},
-      {TERN_CMD_ALLOC_MW, 8, range(5, 3), 8},
-      {TERN_CMD_FREE_MW, 8, range(4, 4), 0},
-      {TERN_CMD_ALLOC_DM, 16, range(12, 4), 24},
-      {TERN_CMD_FREE_DM, 8, range(4, 4), 0},
-      {TERN_CMD_CREATE_QP, 64, range(14, 2) + range(0x3e, 2), 8},
-      {TERN_CMD_DESTROY_QP, 8, range(4, 4), 0},
-      {TERN_CMD_MODIFY_QP, 88, range(0x10 + 0x23, 5), 0},
-      {TERN_CMD_QUERY_QP, 8, range(4, 4), 80},
-      {TERN_CMD_RESUME_QP, 16, range(0xa, 6), 0},
-      {TERN_CMD_ALLOC_XRCD, 0, {}, 8},
-      {TERN_CMD_FREE_XRCD, 8, range(4, 4), 0},
-      {TERN_CMD_CREATE_SRQ, 40, range(14, 2) + range(0x27, 1), 8},
-      {TERN_CMD_DESTROY_SRQ, 8, range(4, 4), 0},
-      {TERN_CMD_MODIFY_SRQ, 32, range(14, 2) + range(0x1d, 3), 0},
-      {TERN_CMD_QUERY_SRQ, 8, range(4, 4), 8},
-      {TERN_CMD_ATTACH_MCAST, 24, range(0x15, 3), 0},
-      {TERN_CMD_DETACH_MCAST, 24, range(0x15, 3), 0},
-      {TERN_CMD_CREATE_ETH_QUEUE, 40, range(14, 2) + range(0x23, 5), 8},
-      {TERN_CMD_DESTROY_ETH_QUEUE, 8, range(4, 4), 0},
-      {TERN_CMD_SET_RX_FILTER, 904, range(5, 3), 0},
+      {COMMAND(NOP), 0, {}, 0},
+      {COMMAND(QUERY_CAPS), 0, {}, 192},
+      {COMMAND(QUERY_OBJECTS), 0, {}, 72},
+      {COMMAND(QUERY_COUNTERS), 8, range(5, 3), 272},
+      {COMMAND(QUERY_PORT), 8, range(1, 7), 24},
+      {COMMAND(MODIFY_PORT), 16, {}, 0},
+      {COMMAND(SET_GID), 32, range(13, 3), 0},
+      {COMMAND(ALLOC_UAR), 0, {}, 8},
+      {COMMAND(FREE_UAR), 8, range(4, 4), 0},
+      {COMMAND(ALLOC_PD), 8, range(4, 4), 8},
+      {COMMAND(FREE_PD), 8, range(4, 4), 0},
+      {COMMAND(CREATE_EQ), 32, range(14, 2) + range(0x1c, 4), 8},
+      {COMMAND(DESTROY_EQ), 8, range(4, 4), 0},
+      {COMMAND(CREATE_CQ), 40, range(14, 2) + range(0x22, 6), 8},
+      {COMMAND(DESTROY_CQ), 8, range(4, 4), 0},
+      {COMMAND(RESIZE_CQ), 24, range(14, 2) + range(0x15, 3), 8},
+      {COMMAND(MODIFY_CQ), 8, {}, 0},
+      {COMMAND(CREATE_MR), 56, range(14, 2) + range(0x36, 2), 8},
+      {COMMAND(DESTROY_MR), 8, range(4, 4), 0},
+      {COMMAND(UPDATE_PAGES), 32, range(14, 2), 0},
+      {COMMAND(REREG_MR), 64, range(14, 2) + range(0x39, 7), 0},
+      {COMMAND(QUERY_MR), 8, range(4, 4), 48},
+      {COMMAND(ALLOC_MW), 8, range(5, 3), 8},
+      {COMMAND(FREE_MW), 8, range(4, 4), 0},
+      {COMMAND(ALLOC_DM), 16, range(12, 4), 24},
+      {COMMAND(FREE_DM), 8, range(4, 4), 0},
+      {COMMAND(CREATE_QP), 64, range(14, 2) + range(0x3e, 2), 8},
+      {COMMAND(DESTROY_QP), 8, range(4, 4), 0},
+      {COMMAND(MODIFY_QP), 88, range(0x10 + 0x23, 5), 0},
+      {COMMAND(QUERY_QP), 8, range(4, 4), 80},
+      {COMMAND(RESUME_QP), 16, range(0xa, 6), 0},
+      {COMMAND(ALLOC_XRCD), 0, {}, 8},
+      {COMMAND(FREE_XRCD), 8, range(4, 4), 0},
+      {COMMAND(CREATE_SRQ), 40, range(14, 2) + range(0x27, 1), 8},
+      {COMMAND(DESTROY_SRQ), 8, range(4, 4), 0},
+      {COMMAND(MODIFY_SRQ), 32, range(14, 2) + range(0x1d, 3), 0},
+      {COMMAND(QUERY_SRQ), 8, range(4, 4), 8},
+      {COMMAND(ATTACH_MCAST), 24, range(0x15, 3), 0},
+      {COMMAND(DETACH_MCAST), 24, range(0x15, 3), 0},
+      {COMMAND(CREATE_ETH_QUEUE), 40, range(14, 2) + range(0x23, 5), 8},
+      {COMMAND(DESTROY_ETH_QUEUE), 8, range(4, 4), 0},
+      {COMMAND(SET_RX_FILTER), 904, range(5, 3), 0},
   };
   return all;
+}
+
+#undef COMMAND
+
+// Fault rules select a command by its name in lower case, with hyphens.
+TEST_F(AdminTest, EveryCommandHasANameForFaultRules) {
+  for (const Shape& s : shapes()) {
+    std::string name = s.name;
+    for (char& c : name) c = c == '_' ? '-' : static_cast<char>(std::tolower(c));
+    EXPECT_EQ(command_named(name), s.opcode) << name;
+  }
 }
 
 TEST_F(AdminTest, EveryCodeOfTheContractAndNoOther) {

@@ -98,6 +98,7 @@ constexpr CommandName kCommands[] = {
     {"destroy-qp", TERN_CMD_DESTROY_QP},
     {"modify-qp", TERN_CMD_MODIFY_QP},
     {"query-qp", TERN_CMD_QUERY_QP},
+    {"resume-qp", TERN_CMD_RESUME_QP},
     {"create-srq", TERN_CMD_CREATE_SRQ},
     {"destroy-srq", TERN_CMD_DESTROY_SRQ},
     {"modify-srq", TERN_CMD_MODIFY_SRQ},

@@ -27,8 +27,9 @@ class Lane final : public Context {
   void enable(std::uint32_t uar_pages);
   void reset();  // all objects are gone
 
-  // Does work for about `budget` bytes. `more`: admin commands are still waiting. Returns true if
-  // work is left or a send queue is polled.
+  // Serves QPs for about `budget` bytes, and Ethernet queues for about as many: neither delays the
+  // other. `more`: admin commands are still waiting. Returns true if work is left or a send queue is
+  // polled.
   bool run(std::uint32_t budget, bool more);
   // Polls send queues. Returns false while run() would find nothing to do, and true also when no
   // queue is polled any more.
