@@ -65,111 +65,64 @@ struct TernRunner {
   Runner runner;
 };
 
-namespace {
-
-// No exception leaves the C interface. If memory runs out or a lock fails, the process ends.
-template <class F>
-auto guarded(F&& f) noexcept {
-  return f();
-}
-
-}  // namespace
-
+// Functions throw only if memory runs out or a lock fails. No caller handles that, so std::terminate() ends the process.
 TernRunner* tern_runner_new(TernEngine* e, const TernRunnerConfig* config, const TernRunnerOps* ops,
                             void* opaque) {
-  return guarded([&] { return new TernRunner(e, *config, *ops, opaque); });
+  return new TernRunner(e, *config, *ops, opaque);
 }
 
-void tern_runner_free(TernRunner* r) {
-  guarded([&] { delete r; });
-}
+void tern_runner_free(TernRunner* r) { delete r; }
 
 bool tern_runner_start(TernRunner* r) {
-  return guarded([&] {
-    try {
-      r->runner.start();
-      return true;
-    } catch (const std::system_error&) {
-      return false;
-    }
-  });
+  try {
+    r->runner.start();
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
 }
 
-void tern_runner_stop(TernRunner* r) {
-  guarded([&] { r->runner.stop(); });
-}
+void tern_runner_stop(TernRunner* r) { r->runner.stop(); }
 
 void tern_runner_doorbell(TernRunner* r, std::uint64_t offset, std::uint32_t value) {
-  guarded([&] { r->runner.doorbell(offset, value); });
+  r->runner.doorbell(offset, value);
 }
 
 bool tern_runner_receive(TernRunner* r, const void* frame, std::size_t len) {
-  return guarded([&] { return r->runner.receive({static_cast<const std::byte*>(frame), len}); });
+  return r->runner.receive({static_cast<const std::byte*>(frame), len});
 }
 
-void tern_runner_take_frames(TernRunner* r) {
-  guarded([&] { r->runner.take_frames(); });
-}
+void tern_runner_take_frames(TernRunner* r) { r->runner.take_frames(); }
 
-void tern_runner_resumed(TernRunner* r) {
-  guarded([&] { r->runner.resumed(); });
-}
+void tern_runner_resumed(TernRunner* r) { r->runner.resumed(); }
 
-void tern_runner_set_link(TernRunner* r, bool up) {
-  guarded([&] { r->runner.set_link(up); });
-}
+void tern_runner_set_link(TernRunner* r, bool up) { r->runner.set_link(up); }
 
-void tern_runner_set_running(TernRunner* r, bool running) {
-  guarded([&] { r->runner.set_running(running); });
-}
+void tern_runner_set_running(TernRunner* r, bool running) { r->runner.set_running(running); }
 
-void tern_runner_update_polling(TernRunner* r) {
-  guarded([&] { r->runner.update_polling(); });
-}
+void tern_runner_update_polling(TernRunner* r) { r->runner.update_polling(); }
 
-void tern_runner_set_present(TernRunner* r, bool present) {
-  guarded([&] { r->runner.set_present(present); });
-}
+void tern_runner_set_present(TernRunner* r, bool present) { r->runner.set_present(present); }
 
-void tern_runner_deliver(TernRunner* r) {
-  guarded([&] { r->runner.deliver(); });
-}
+void tern_runner_deliver(TernRunner* r) { r->runner.deliver(); }
 
-void tern_runner_expired(TernRunner* r, TernTimer timer) {
-  guarded([&] { r->runner.expired(static_cast<Host::Timer>(timer)); });
-}
+void tern_runner_expired(TernRunner* r, TernTimer timer) { r->runner.expired(static_cast<Host::Timer>(timer)); }
 
-void tern_runner_lock(TernRunner* r) {
-  guarded([&] { r->runner.lock(); });
-}
+void tern_runner_lock(TernRunner* r) { r->runner.lock(); }
 
-void tern_runner_unlock(TernRunner* r) {
-  guarded([&] { r->runner.unlock(); });
-}
+void tern_runner_unlock(TernRunner* r) { r->runner.unlock(); }
 
-void tern_runner_run(TernRunner* r) {
-  guarded([&] { r->runner.run(); });
-}
+void tern_runner_run(TernRunner* r) { r->runner.run(); }
 
-void tern_runner_unlock_and_deliver(TernRunner* r) {
-  guarded([&] { r->runner.unlock_and_deliver(); });
-}
+void tern_runner_unlock_and_deliver(TernRunner* r) { r->runner.unlock_and_deliver(); }
 
-void tern_runner_unlock_without_delivering(TernRunner* r) {
-  guarded([&] { r->runner.unlock_without_delivering(); });
-}
+void tern_runner_unlock_without_delivering(TernRunner* r) { r->runner.unlock_without_delivering(); }
 
 std::uint32_t tern_runner_reset(TernRunner* r) {
-  return guarded([&] {
-    r->runner.reset();
-    return r->runner.generation();
-  });
+  r->runner.reset();
+  return r->runner.generation();
 }
 
-void tern_runner_set_awake(TernRunner* r, bool awake) {
-  guarded([&] { r->runner.set_awake(awake); });
-}
+void tern_runner_set_awake(TernRunner* r, bool awake) { r->runner.set_awake(awake); }
 
-void tern_runner_set_host_only(TernRunner* r, bool host_only) {
-  guarded([&] { r->runner.set_host_only(host_only); });
-}
+void tern_runner_set_host_only(TernRunner* r, bool host_only) { r->runner.set_host_only(host_only); }
