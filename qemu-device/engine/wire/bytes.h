@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Big-endian fields of headers. A header is a view of exactly its size, so the offset of every
-// field is checked by the compiler; only taking a view is checked at run time.
+// Big-endian header fields. A view of a header has exactly the header's size, so the compiler
+// checks every field's offset; only taking the view needs a check at run time.
 #pragma once
 
 #include <cstddef>
@@ -97,8 +97,8 @@ class HeaderWriter {
   std::span<std::byte, N> bytes_;
 };
 
-// Takes headers off the front of a buffer. Who takes has compared lengths before: taking more
-// than there is would be this program's mistake, and ends it.
+// Takes headers off the front of a buffer. The caller has checked the length: taking more bytes
+// than are left is a bug in the engine, so take() aborts.
 template <class Byte>
 class HeaderCursor {
  public:

@@ -38,7 +38,7 @@ constexpr std::uint8_t kBthBecn = 0x40;
 constexpr std::uint8_t kBthAckReq = 0x80;
 constexpr std::uint8_t kClassMask = 0xe0;
 
-// The masked LRH, IP header, UDP header and BTH: what the ICRC starts with.
+// The ICRC starts with the masked LRH, IP header, UDP header and BTH.
 constexpr std::size_t kMaxMasked = 8 + kIpv6 + kUdp + kBth;
 
 // ISA-L keeps the complemented CRC between calls, as zlib does.
@@ -67,7 +67,7 @@ std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
   return crc32(0, std::span(masked).first(8 + headers.size()));
 }
 
-// Ones' complement sum of an IPv4 header; 0 when its checksum field is right.
+// Complement of the ones' complement sum of an IPv4 header; 0 if its checksum field is correct.
 std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> ip) {
   std::uint32_t sum = 0;
   for (std::size_t i = 0; i < kIpv4; i += 2) {
@@ -78,11 +78,11 @@ std::uint16_t ipv4_checksum(std::span<const std::byte, kIpv4> ip) {
   return static_cast<std::uint16_t>(~sum);
 }
 
-// Where the parts of a frame are.
+// Offsets and lengths of a frame's parts.
 struct Layout {
   std::size_t ip = kEth;       // offset of the IP header
-  std::size_t ip_header = 0;   // its bytes
-  std::size_t ip_payload = 0;  // bytes the IP header says follow it; not compared with the frame
+  std::size_t ip_header = 0;   // its length in bytes
+  std::size_t ip_payload = 0;  // length by the IP header; not yet compared with the frame
   std::uint16_t tci = 0;
   bool tagged = false;
   bool ipv4 = false;
@@ -93,8 +93,8 @@ bool locate_ipv4(std::span<const std::byte> rest, Layout& at) {
   if (rest.size() < kIpv4) return false;
   const auto header = rest.first<kIpv4>();
   const HeaderReader<kIpv4> ip(header);
-  // Options do not occur (version and length 0x45); fragments are the host stack's business,
-  // and so is a header with a wrong checksum.
+  // IP options are not accepted (version and length 0x45). The host's stack handles fragments and
+  // headers with a wrong checksum.
   const std::size_t total = ip.u16<2>();
   if (ip.u8<0>() != 0x45 || total < kIpv4 + kUdp || (ip.u16<6>() & kFragmentBits) != 0 ||
       ip.u8<9>() != kProtoUdp || ipv4_checksum(header) != 0) {
@@ -115,8 +115,8 @@ bool locate_ipv6(std::span<const std::byte> rest, Layout& at) {
   return true;
 }
 
-// Finds IP and UDP headers; false when the frame is not UDP to the RoCEv2 port. Afterwards the
-// frame is known to hold all of both headers.
+// Finds the IP and UDP headers. Returns false unless the frame is UDP to the RoCEv2 port; otherwise
+// the frame holds both headers completely.
 bool locate(std::span<const std::byte> frame, Layout& at) {
   if (frame.size() < kEth) return false;
   std::uint16_t type = HeaderReader<kEth>(frame.first<kEth>()).u16<12>();
@@ -138,9 +138,9 @@ bool locate(std::span<const std::byte> frame, Layout& at) {
   return HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<2>() == kRoceUdpPort;
 }
 
-// Bytes from the UDP header to the ICRC, both included; 0 when the lengths do not fit together. A
-// short frame was padded on its way, so the end is where the UDP length says. The UDP checksum,
-// zero or not, covers nothing that the ICRC does not.
+// Bytes from the UDP header to the ICRC, both included; 0 if the lengths are inconsistent. Short
+// frames are padded in transit, so the UDP length gives the end. The UDP checksum is ignored: it
+// covers nothing that the ICRC does not.
 std::size_t packet_length(std::span<const std::byte> frame, const Layout& at) {
   const std::size_t len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
   const bool fits = len == at.ip_payload && len >= kUdp + kBth + kIcrc &&
@@ -165,8 +165,8 @@ Gid mapped_gid(std::span<const std::byte, 4> ip) {
   return gid;
 }
 
-// Whether what follows the headers can be the payload of such a packet. Lengths that depend on
-// the path MTU are the responder's and the completer's to judge.
+// Whether the bytes after the headers are a valid payload for the operation. Responder and
+// completer check the lengths that depend on the path MTU.
 bool payload_fits(const OpTraits& t, Transport transport, Op op, std::size_t payload,
                   std::size_t pad) {
   if (!t.payload) return payload == 0 && pad == 0;
@@ -186,7 +186,7 @@ void read_bth(const HeaderReader<kBth>& bth, Packet& p) {
   p.psn = Psn(bth.u24<9>());
 }
 
-// Fields of headers that this packet does not have become zero: a packet is used many times.
+// Packets are reused: clears the fields of headers that this one does not have.
 void clear_extensions(Packet& p) {
   p.va = p.swap_add = p.compare = p.original = 0;
   p.rkey = p.dma_len = p.msn = p.imm = p.inv_rkey = p.qkey = 0;
@@ -228,7 +228,7 @@ void read_extensions(HeaderCursor<const std::byte>& cursor, const OpTraits& t, P
     p.msn = aeth.u24<1>();
   }
   if (t.atomic_ack_eth) p.original = HeaderReader<8>(cursor.take<8>()).u64<0>();
-  // Memory order of the wire's bytes, as the field of WQE and CQE has it.
+  // The wire's byte order in memory, as in the immediate fields of WQE and CQE.
   if (t.imm) std::memcpy(&p.imm, cursor.take<4>().data(), 4);
   if (t.ieth) p.inv_rkey = HeaderReader<4>(cursor.take<4>()).u32<0>();
 }
@@ -280,7 +280,7 @@ void write_extensions(HeaderCursor<std::byte>& cursor, const OpTraits& t, const 
   if (t.ieth) HeaderWriter<4>(cursor.take<4>()).u32<0>(p.inv_rkey);
 }
 
-// `payload`: bytes behind the IP header.
+// `payload`: bytes after the IP header.
 void write_ipv4(std::span<std::byte, kIpv4> out, const Route& r, std::uint16_t id,
                 std::size_t payload) {
   const HeaderWriter<kIpv4> ip(out);
@@ -419,7 +419,7 @@ std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
 void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {
   constexpr std::byte kCongestionExperienced{0x03};
   if (!at.ipv4) {
-    frame[at.ip + 1] |= kCongestionExperienced << 4;  // the traffic class starts in the middle
+    frame[at.ip + 1] |= kCongestionExperienced << 4;  // the traffic class straddles two bytes
     return;
   }
   const auto header = frame.subspan(at.ip).first<kIpv4>();

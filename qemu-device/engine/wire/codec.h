@@ -12,37 +12,38 @@
 namespace tern {
 
 inline constexpr std::uint16_t kRoceUdpPort = 4791;
-// Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + BTH and extension headers (up to 40) + ICRC 4 + pad 3.
+// Ethernet 14 + VLAN 4 + IPv6 40 + UDP 8 + BTH and extension headers (up to 44) + ICRC 4 + pad 3.
 inline constexpr std::size_t kMaxFrameOverhead = 128;
 
-// What a wrong ICRC means to a received frame.
+// How the device treats a received frame with a wrong ICRC.
 enum class IcrcMode : std::uint8_t {
-  kCheck,  // the frame is dropped
-  kWarn,   // it is noted
-  kOff,    // nobody looks
+  kCheck,  // drops it
+  kWarn,   // accepts and counts it
+  kOff,    // accepts it: the ICRC is not computed
 };
 
 enum class ParseResult : std::uint8_t {
   kOk,
-  kOkBadIcrc,  // decoded all the same: IcrcMode::kWarn
-  kNotRoce,    // the Ethernet function's frame
-  kMalformed,  // lengths, TVer, opcode, pad: counted and dropped
+  kOkBadIcrc,  // decoded nevertheless: IcrcMode::kWarn
+  kNotRoce,    // belongs to the Ethernet function
+  kMalformed,  // bad length, TVer, opcode or pad: counted and dropped
   kBadIcrc,    // counted and dropped
 };
 
-// Reads the addresses of a frame: kOk when it is UDP to port 4791 over unfragmented IP without
-// options or extension headers, with `route` filled from the sender's point of view (sgid_index
-// 0, local false); the caller decides whether dgid is its own. Else kNotRoce.
+// Reads the addresses of a frame. Returns kOk if it is UDP to port 4791 over unfragmented IP
+// without options or extension headers, and fills `route` from the sender's point of view
+// (sgid_index 0, local false); the caller decides whether dgid is its own. Returns kNotRoce
+// otherwise.
 [[nodiscard]] ParseResult parse_route(std::span<const std::byte> frame, Route& route);
 
-// Decodes the rest of such a frame, all of `packet` but its route; opcode and lengths are
-// checked before the ICRC is computed (IBTA 9.6, A17.3). The payload refers to `frame`. Unless
-// kOk or kOkBadIcrc comes back, only the payload of `packet` has changed: it is empty.
+// Decodes the rest of such a frame: every member of `packet` except its route. Checks opcode and
+// lengths before it computes the ICRC (IBTA 9.6, A17.3). The payload refers to `frame`. On any
+// result other than kOk and kOkBadIcrc, `packet` keeps its members and only its payload is cleared.
 [[nodiscard]] ParseResult parse_packet(std::span<const std::byte> frame, Packet& packet,
                                        IcrcMode mode = IcrcMode::kCheck);
 
-// Where the parts of a RoCE frame begin, as far as its lengths fit together: BTH and ICRC are
-// there. The opcode may be any.
+// Offsets of the parts of a RoCE frame whose lengths are consistent: BTH and ICRC are present. The
+// opcode may be any value.
 struct FrameParts {
   std::size_t ip;
   std::size_t bth;
@@ -51,21 +52,21 @@ struct FrameParts {
 };
 [[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
 
-// Sets the mark "congestion experienced" (RFC 3168) in such a frame.
+// Sets "congestion experienced" (RFC 3168) in the IP header of such a frame.
 void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
 
-// Writes the frame of `packet` into `out` (its payload's size + kMaxFrameOverhead suffices)
-// and returns its length, at least 60 bytes. The payload is copied once, the ICRC computed right
-// after. A hop limit of 0 becomes 64.
+// Writes the frame of `packet` into `out` (the payload's size + kMaxFrameOverhead is enough) and
+// returns its length, at least 60 bytes. Copies the payload once and computes the ICRC right after
+// the copy. A hop limit of 0 becomes 64.
 [[nodiscard]] std::size_t serialize(const Packet& packet, std::uint16_t ip_id,
                                     std::span<std::byte> out);
 
-// The 40 bytes a UD receive buffer starts with (IBTA A17.4.5.1): the frame's IPv6 header, or 20
-// zero bytes and the IPv4 header with a valid checksum.
+// The 40 bytes in front of the payload in a UD receive buffer (IBTA A17.4.5.1): the frame's IPv6
+// header, or 20 zero bytes and the IPv4 header with a valid checksum.
 void make_grh(const Packet& packet, std::span<std::byte, 40> out);
 
-// The ICRC of the IP packet in `ip` (IBTA A17.3.3; from the IP header up to, not including, the
-// ICRC), as a number whose little-endian bytes go to the wire.
+// The ICRC of the IP packet in `ip`, which spans the IP header up to but not including the ICRC
+// (IBTA A17.3.3). The number goes to the wire in little-endian byte order.
 [[nodiscard]] std::uint32_t icrc(std::span<const std::byte> ip, bool ipv4);
 
 }  // namespace tern

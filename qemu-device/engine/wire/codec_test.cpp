@@ -25,7 +25,7 @@ std::vector<std::byte> from_hex(std::string_view hex) {
 
 class CodecTest : public ::testing::Test {
  protected:
-  // Decodes as the device does; what came back first decides.
+  // Decodes as the device does; returns the first result other than kOk.
   ParseResult decode(std::span<const std::byte> frame, Packet& p) {
     p.route = Route{};
     const ParseResult r = parse_route(frame, p.route);
@@ -44,7 +44,7 @@ class CodecTest : public ::testing::Test {
     p.payload.append_plain(std::span<const std::byte>(data));
     return encode(p);
   }
-  // Computes the ICRC of a frame anew after a test has changed it.
+  // Recomputes the ICRC of a frame that a test has changed.
   static void fix_icrc(std::vector<std::byte>& frame, bool ipv4 = true) {
     const std::size_t udp = 14 + (ipv4 ? 20 : 40);
     const std::size_t len = std::to_integer<std::size_t>(frame[udp + 4]) << 8 |
@@ -53,7 +53,7 @@ class CodecTest : public ::testing::Test {
     const std::uint32_t crc = icrc(std::span(frame).subspan(14, end - 14), ipv4);
     std::memcpy(frame.data() + end, &crc, 4);
   }
-  // The IPv4 checksum likewise.
+  // Recomputes the IPv4 checksum.
   static void fix_ip(std::vector<std::byte>& frame) {
     frame[24] = frame[25] = std::byte{0};
     std::uint32_t sum = 0;
@@ -70,9 +70,9 @@ class CodecTest : public ::testing::Test {
   FakeHost host;
 };
 
-// ---- against others' packets ----
+// ---- frames from other sources ----
 
-// Built byte by byte from the specification by a script with zlib's CRC.
+// A script with zlib's CRC built the frame byte by byte from the specification.
 TEST_F(CodecTest, SendMatchesHandMadeFrame) {
   EXPECT_EQ(sample(Transport::kRc, Op::kSendOnly, 6),
             from_hex("5254007700025254007700010800456a003443214000211101920a4d00010a4d0002"
@@ -92,7 +92,7 @@ TEST_F(CodecTest, AckMatchesHandMadeFrame) {
                      "d23412b7001c00001140ffff0012345600fedcba1fabcdefb259dbd1"));
 }
 
-// A UC SEND as ConnectX hardware put it on the wire, with a UDP checksum.
+// A UC SEND captured from ConnectX hardware, with a UDP checksum.
 TEST_F(CodecTest, UnderstandsHardwareSend) {
   const auto frame = from_hex(
       "248a07a8fa22248a07a8fa22080045010040047840004011b4d5c0a80007c0a80007"
@@ -185,7 +185,7 @@ TEST_F(CodecTest, EveryOpcodeSurvivesTheWire) {
           const auto frame = encode(in);
           ASSERT_GE(frame.size(), 60U);
           Packet out(host);
-          out.va = out.rkey = out.imm = out.qkey = 77;  // what was there before must not stay
+          out.va = out.rkey = out.imm = out.qkey = 77;  // old values must not survive
           ASSERT_EQ(decode(frame, out), ParseResult::kOk);
           expect_equal(in, out);
           ASSERT_EQ(out.payload.size(), data.size());
@@ -257,7 +257,7 @@ TEST_F(CodecTest, RoutersMayChangeWhatIsMasked) {
   EXPECT_EQ(decode(v6), ParseResult::kBadIcrc);
 }
 
-// ---- what is not RoCE ----
+// ---- not RoCE ----
 
 TEST_F(CodecTest, LeavesTheRestToEthernet) {
   const auto v4 = sample(Transport::kRc, Op::kSendOnly, 64);
@@ -282,7 +282,7 @@ TEST_F(CodecTest, LeavesTheRestToEthernet) {
     EXPECT_EQ(changed(v6, kIp + 6, next), ParseResult::kNotRoce);
   }
   auto twice = sample(Transport::kRc, Op::kSendOnly, 64, true, 5);
-  twice[16] = std::byte{0x81};  // another tag inside
+  twice[16] = std::byte{0x81};  // an inner tag
   twice[17] = std::byte{0x00};
   EXPECT_EQ(decode(twice), ParseResult::kNotRoce);
   auto service = sample(Transport::kRc, Op::kSendOnly, 64, true, 5);
@@ -338,7 +338,7 @@ TEST_F(CodecTest, RefusesVersionsAndPad) {
   EXPECT_EQ(decode(ack), ParseResult::kMalformed);
 }
 
-// Changes the transport part's length; IP, UDP and ICRC agree with it.
+// Changes the length of the transport part and makes the IP and UDP lengths agree.
 std::vector<std::byte> resized(std::vector<std::byte> frame, std::size_t transport) {
   frame.resize(14 + 20 + 8 + transport + 4);
   const std::size_t udp = 8 + transport + 4;
@@ -388,7 +388,7 @@ TEST_F(CodecTest, ShortFramesAreHarmless) {
     for (const bool ipv4 : {true, false}) {
       const auto good = sample(transport, op, 32, ipv4, ipv4 ? 0xffff : 9);
       for (std::size_t n = 0; n < good.size(); ++n) {
-        // A copy of its own, so that a sanitizer sees any byte too many.
+        // A separate copy, so that a sanitizer detects any read past the end.
         const std::vector<std::byte> cut(good.begin(), good.begin() + static_cast<long>(n));
         const ParseResult r = decode(cut);
         EXPECT_TRUE(r != ParseResult::kOk || n >= 58);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What each opcode consists of: IBTA 9.2.1 table 38, 9.3, annexes A14 (XRC), A17 (RoCEv2), A19
-// (FLUSH, ATOMIC WRITE).
+// The headers and payload of each opcode: IBTA 9.2.1 table 38, 9.3, annexes A14 (XRC), A17
+// (RoCEv2), A19 (FLUSH, ATOMIC WRITE).
 #include <array>
 #include <cstddef>
 
@@ -56,7 +56,7 @@ constexpr Row response(bool first, bool last, bool payload) {
   return r;
 }
 
-// SEND and RDMA WRITE: what reliable and unreliable connections have in common.
+// SEND and RDMA WRITE, which reliable and unreliable connections share.
 constexpr Class sends_and_writes() {
   Class c{};
   c[at(Op::kSendFirst)] = send(true, false);
@@ -71,7 +71,7 @@ constexpr Class sends_and_writes() {
   c[at(Op::kWriteLastImm)] = with_imm(write(false, true));
   c[at(Op::kWriteOnly)] = write(true, true);
   c[at(Op::kWriteOnlyImm)] = with_imm(write(true, true));
-  // IBTA has the two for reliable connections alone; ibv_post_send(3) has them for UC, too.
+  // IBTA defines these two for reliable connections only; ibv_post_send(3) allows them for UC, too.
   c[at(Op::kSendLastInv)] = with_inv(send(false, true));
   c[at(Op::kSendOnlyInv)] = with_inv(send(true, true));
   return c;
@@ -104,7 +104,7 @@ constexpr Class reliable() {
   return c;
 }
 
-// Requests of XRC name the SRQ; its responses are those of RC.
+// XRC requests carry the SRQ number; XRC responses are the same as those of RC.
 constexpr Class extended() {
   Class c = reliable();
   for (Row& r : c) r.xrceth = r.valid && r.request;
@@ -119,7 +119,7 @@ constexpr Class datagram() {
   return c;
 }
 
-// The one congestion notification packet: 16 reserved bytes follow the BTH.
+// The congestion notification packet (CNP): 16 reserved bytes follow the BTH.
 constexpr Class notification() {
   Class c{};
   c[at(kCnpOp)] = response(true, true, true);
@@ -127,7 +127,8 @@ constexpr Class notification() {
   return c;
 }
 
-// By the upper three bits of the opcode; RD and the manufacturers' classes are empty.
+// Indexed by the upper three bits of the opcode. RD and the manufacturer-specific classes are
+// empty.
 constexpr std::array<Class, 8> kTable = {
     reliable(), sends_and_writes(), Class{}, datagram(), notification(), extended(), Class{}, Class{},
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A transport packet with its headers decoded: what requester and responder exchange,
-// whether it crossed the wire or turned round inside. Field layouts: IBTA 9.2, 9.3.
+// A transport packet with decoded headers. Requester and responder exchange it, both over the wire
+// and in loopback. Field layouts: IBTA 9.2, 9.3.
 #pragma once
 
 #include <cstdint>
@@ -47,12 +47,12 @@ inline constexpr Op kCnpOp = Op{0x01};
 inline constexpr std::uint32_t kCnpPayload = 16;
 inline constexpr std::uint32_t kAtomicWritePayload = 8;
 
-// What an operation is made of; one row per opcode of a transport class.
+// Properties of an operation; one row per opcode of a transport class.
 struct OpTraits {
   bool valid : 1;
-  bool request : 1;  // for the responder, else for the requester
-  bool first : 1;    // FIRST, ONLY, or all that comes as one packet: starts a message
-  bool last : 1;     // LAST, ONLY, or all that comes as one packet: ends a message
+  bool request : 1;  // goes to the responder, otherwise to the requester
+  bool first : 1;    // FIRST, ONLY or a single-packet operation: starts a message
+  bool last : 1;     // LAST, ONLY or a single-packet operation: ends a message
   bool send : 1;
   bool write : 1;    // RDMA WRITE; ATOMIC WRITE is neither send nor write
   bool reth : 1;
@@ -64,17 +64,17 @@ struct OpTraits {
   bool deth : 1;
   bool xrceth : 1;
   bool feth : 1;
-  bool payload : 1;  // may carry some
+  bool payload : 1;  // may carry payload
 };
 
-// Row of `op` in class `transport`; valid is false for what that class does not have.
+// Row of `op` in class `transport`; `valid` is false if the class does not have the operation.
 [[nodiscard]] const OpTraits& traits(Transport transport, Op op);
-// The same by the first byte of the BTH.
+// The same, indexed by the first byte of the BTH.
 [[nodiscard]] const OpTraits& traits_of(std::uint8_t opcode);
-// Bytes of BTH and extension headers of such a packet.
+// Bytes of BTH and extension headers of a packet with these traits.
 [[nodiscard]] std::uint32_t header_bytes(const OpTraits& traits);
 
-// AETH syndromes (IBTA 9.7.5.2.1): the upper three bits are the kind.
+// AETH syndromes (IBTA 9.7.5.2.1): the upper three bits give the kind.
 inline constexpr std::uint8_t kSyndromeAck = 0x1f;  // ACK, no end-to-end credits
 inline constexpr std::uint8_t kSyndromeKindMask = 0xe0;
 inline constexpr std::uint8_t kSyndromeKindAck = 0x00;
@@ -85,7 +85,7 @@ inline constexpr std::uint8_t kNakInvalidRequest = 0x61;
 inline constexpr std::uint8_t kNakRemoteAccess = 0x62;
 inline constexpr std::uint8_t kNakRemoteOperation = 0x63;
 
-// Where a packet goes and came from.
+// Source and destination of a packet.
 struct Route {
   Gid sgid{};
   Gid dgid{};
@@ -94,13 +94,13 @@ struct Route {
   std::uint16_t vlan = 0xffff;  // TERN_VLAN_NONE
   std::uint16_t udp_sport = 0;
   std::uint32_t flow_label = 0;
-  std::uint16_t sgid_index = 0;  // transmit: entry the source came from; receive: of dgid
+  std::uint16_t sgid_index = 0;  // transmit: table entry of the source; receive: of dgid
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 0;
   std::uint8_t sl = 0;
   bool ipv4 = false;
   bool local = false;  // the destination is this device
-  std::uint8_t port = 1;  // it leaves by, or came through
+  std::uint8_t port = 1;  // by which it leaves or arrived
 };
 
 struct Packet {
@@ -135,8 +135,9 @@ struct Packet {
 
   Route route;
   SpanList payload;  // without padding
-  // Inside the device one may stand for so many of a message that follow one another, with the payload of all and the opcode that
-  // says whether the first and the last of the message are among them: Context::may_train().
+  // Loopback only: one Packet may stand for `train` consecutive packets of a message. It carries
+  // the payload of all of them, and its opcode says whether they include the first and the last of
+  // the message. See Context::may_train().
   std::uint32_t train = 1;
 };
 
