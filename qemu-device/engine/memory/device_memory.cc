@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::uint32_t kMaxLogAlign = 63;
 
-// `align` is a power of two. Offsets are far below 2^63: this does not wrap.
+// `align` is a power of two. Offsets are far below 2^63, so this does not wrap.
 std::uint64_t round_up(std::uint64_t value, std::uint64_t align) {
   return (value + (align - 1)) & ~(align - 1);
 }
 
 }  // namespace
 
-// Small parts go to small gaps, so that the large ones stay whole.
+// Small parts go to small gaps, so that large gaps stay whole.
 std::uint64_t DeviceMemory::place(std::uint64_t size, std::uint64_t align) const {
   std::uint64_t best = storage_.size();
   std::uint64_t least = UINT64_MAX;
@@ -56,7 +56,7 @@ Status DeviceMemory::alloc(const tern_cmd_alloc_dm& cmd, unsigned page_shift,
   return TERN_ST_OK;
 }
 
-// What somebody else left here, or what the CPU stored where nothing was given out.
+// The part may hold data of its last owner, or of a CPU that stored to unallocated BAR4.
 std::uint64_t DeviceMemory::clear(std::uint32_t number, std::uint64_t most) {
   Part& part = *parts_.find(number);
   const std::uint64_t len = std::min(most, part.size - part.cleared);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Device memory: which part of BAR4 was given to whom.
+// Device memory: the allocator of BAR4.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,39 @@
 
 namespace tern {
 
-// The bytes are the host's; nothing here allocates any.
+// The host owns the bytes; this class allocates no storage.
 class DeviceMemory {
  public:
-  // `max`: allocations.
+  // `max`: number of allocations.
   DeviceMemory(Host& host, std::span<std::byte> storage, std::uint32_t max)
       : host_(host), storage_(storage), max_(storage.empty() ? 0 : max), parts_(1, max_) {}
 
-  // Admin commands: TERN_ST_*. `page_shift` says what whole pages are. What alloc() reserves is nobody's until clear() has
-  // zeroed all of it.
+  // Admin commands; return TERN_ST_*. The page size is 1 << page_shift. alloc() reserves a part;
+  // find() does not return it until clear() has zeroed all of it.
   [[nodiscard]] Status alloc(const tern_cmd_alloc_dm& cmd, unsigned page_shift,
                              tern_rsp_alloc_dm* rsp);
-  // Zeroes up to `most` bytes of a part that is reserved, and returns how many.
+  // Zeroes up to `most` bytes of a reserved part and returns how many.
   std::uint64_t clear(std::uint32_t number, std::uint64_t most);
   [[nodiscard]] Status free(std::uint32_t number);
 
   struct Part {
     std::uint64_t offset;
     std::uint64_t size;
-    std::uint64_t cleared = 0;  // bytes
-    std::uint32_t users = 0;    // regions on it
+    std::uint64_t cleared = 0;  // bytes zeroed
+    std::uint32_t users = 0;    // regions on the part
     [[nodiscard]] bool ready() const { return cleared == size; }
   };
-  // Null also of a part that is not ready.
+  // Returns null also for a part that is not ready.
   [[nodiscard]] Part* find(std::uint32_t number) const {
     Part* const part = parts_.find(number);
     return part != nullptr && part->ready() ? part : nullptr;
   }
-  // Where the device reads and writes; [offset, offset + len) is inside one part.
+  // Storage of [offset, offset + len), which must lie inside one part.
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t len) const {
     return storage_.subspan(offset, len);
   }
 
-  void reset();  // frees all
+  void reset();  // frees all parts
 
   [[nodiscard]] std::uint64_t size() const { return storage_.size(); }
   [[nodiscard]] std::uint32_t max() const { return max_; }
@@ -54,18 +54,19 @@ class DeviceMemory {
     std::uint32_t parts;
     std::uint64_t bytes;
   };
-  // Of parts that are ready.
+  // Counts ready parts only.
   [[nodiscard]] Counts counts() const { return {parts_.count() - reserved_, used_}; }
 
  private:
-  // Where `size` bytes fit best: in the smallest gap, the first of equals. size() if nowhere.
+  // Best fit: offset in the smallest gap that holds `size` bytes, in the first of equal gaps.
+  // Returns the size of the storage if there is none.
   [[nodiscard]] std::uint64_t place(std::uint64_t size, std::uint64_t align) const;
 
   Host& host_;
   std::span<std::byte> storage_;
   std::uint32_t max_;
   Table<Part> parts_;
-  std::map<std::uint64_t, std::uint64_t> taken_;  // offset: size; what is between them is free
+  std::map<std::uint64_t, std::uint64_t> taken_;  // offset -> size, also of reserved parts
   std::uint64_t used_ = 0;
   std::uint32_t reserved_ = 0;  // parts that are not ready
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Who gets which part of device memory, and regions on a part, to the byte.
+// Placement in device memory, and regions on a part of it, checked to the byte.
 #include "memory/device_memory.h"
 
 #include <gtest/gtest.h>
@@ -102,7 +102,7 @@ TEST_F(DeviceMemoryTest, AlignmentIsOfTheOffset) {
     EXPECT_NE(part.offset, 0U);
     EXPECT_EQ(dm.free(part.dmn), TERN_ST_OK);
   }
-  // Only offset 0 has so many zeros.
+  // Only offset 0 is aligned this far.
   for (std::uint32_t log = 17; log <= 63; ++log) EXPECT_EQ(refused(1, log), TERN_ST_NO_MEMORY) << log;
   EXPECT_EQ(dm.free(first.dmn), TERN_ST_OK);
   for (std::uint32_t log = 17; log <= 63; ++log) {
@@ -113,7 +113,7 @@ TEST_F(DeviceMemoryTest, AlignmentIsOfTheOffset) {
 }
 
 TEST_F(DeviceMemoryTest, AlignedPartBehindTheEndDoesNotFit) {
-  (void)take(17);  // the one aligned place with room lies inside it
+  (void)take(17);  // every offset with that alignment lies in this part
   EXPECT_EQ(refused(kPage, 16), TERN_ST_NO_MEMORY);
   EXPECT_EQ(refused(16 * kPage), TERN_ST_NO_MEMORY);
   EXPECT_EQ(take(15).offset, 17 * kPage);
@@ -123,7 +123,7 @@ TEST_F(DeviceMemoryTest, FreedNeighboursAreOnePieceAgain) {
   std::vector<tern_rsp_alloc_dm> parts;
   for (int i = 0; i < 8; ++i) parts.push_back(take(4));
   EXPECT_EQ(refused(1), TERN_ST_NO_MEMORY);
-  // In any order of freeing: behind, before, between.
+  // Part 3 extends the gap upwards, part 1 downwards.
   for (const int i : {2, 3, 1}) EXPECT_EQ(dm.free(parts.at(i).dmn), TERN_ST_OK);
   EXPECT_EQ(refused(13 * kPage), TERN_ST_NO_MEMORY);
   EXPECT_EQ(take(12).offset, 4 * kPage);
@@ -166,7 +166,7 @@ TEST_F(DeviceMemoryTest, ZeroedBeforeItIsGivenOut) {
   EXPECT_TRUE(is(part.offset, 2 * kPage, std::byte{0}));
   EXPECT_TRUE(is(2 * kPage, kBytes - 2 * kPage, std::byte{0xee})) << "nobody else's bytes";
   EXPECT_EQ(host.dm_bytes_written, 2 * kPage);
-  // What one had, the next does not see.
+  // The next owner must not see the data of the previous one.
   std::ranges::fill(storage.subspan(part.offset, part.size), std::byte{0x55});
   EXPECT_EQ(dm.free(part.dmn), TERN_ST_OK);
   const auto again = take(1);
@@ -211,7 +211,7 @@ TEST_F(DeviceMemoryTest, NoneAtAll) {
   EXPECT_EQ(none.alloc({1, 0, 0}, 12, &rsp), TERN_ST_BAD_PARAM);
 }
 
-// Against a model that looks at every page: parts never overlap, and NO_MEMORY is the truth.
+// Compares with a model of every page: parts never overlap, and NO_MEMORY is justified.
 TEST_F(DeviceMemoryTest, RandomUse) {
   FakeHost dice(11);
   std::map<std::uint32_t, tern_rsp_alloc_dm> live;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Regions of kind FAST: what REG_MR takes, what invalidation closes, what is left behind.
+// Regions of kind FAST: what REG_MR accepts, what invalidation closes, and what remains afterwards.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -38,7 +38,7 @@ class FastReg : public testing::Test {
     EXPECT_EQ(memory.create_mr(command(entries), &key), TERN_ST_OK);
     return key;
   }
-  // Pages that are never neighbours, and a segment that names them all but 0x123 bytes.
+  // `page` gets pages that are never adjacent; the segment covers all of them except 0x123 bytes.
   std::vector<std::uint64_t> page;
   tern_reg_seg segment(std::uint32_t key, std::uint32_t pages) {
     page.clear();
@@ -148,7 +148,7 @@ TEST_F(FastReg, OpensWhatTheSegmentNames) {
     EXPECT_EQ(le(q.iova), kIova);
     EXPECT_EQ(le(q.length), len);
     EXPECT_EQ(le(q.access), kRemote);
-    // The list was copied: what software does to it now means nothing.
+    // The device copied the list: later changes to it have no effect.
     host.put(le(std::uint64_t{seg.pages}), ~std::uint64_t{0});
     EXPECT_EQ(use(kernel, key, kIova, len), Access::kReady);
     ASSERT_TRUE(memory.invalidate_local(kernel, key));
@@ -199,7 +199,7 @@ TEST_F(FastReg, RefusesBadSegments) {
       {Access::kDenied, [](Seg& s) { s.page_shift = 11; }},
       {Access::kDenied, [](Seg& s) { s.page_shift = 32; }},
       {Access::kDenied, [](Seg& s) { s.page_shift = 255; }},
-      {Access::kDenied, [](Seg& s) { s.page_shift = 20; }},  // no such page
+      {Access::kDenied, [](Seg& s) { s.page_shift = 20; }},  // not aligned to this page size
       {Access::kDenied, [](Seg& s) { s.pages = le(le(std::uint64_t{s.pages}) + 1); }},
       {Access::kDmaError, [](Seg& s) { s.pages = le(std::uint64_t{8}); }},
       {Access::kDmaError, [](Seg& s) { s.pages = le(~std::uint64_t{7}); }},
@@ -243,7 +243,7 @@ TEST_F(FastReg, APageThatIsNoPageNeverGetsUsed) {
   tern_reg_seg bad = segment(key, 3);
   host.put(le(std::uint64_t{bad.pages}) + 16, le(page[2] + 1));
   EXPECT_EQ(memory.register_fast(kernel, bad), Access::kDenied);
-  // The old pages are not there any more under a shorter list either.
+  // A shorter list does not expose the old pages either.
   const tern_reg_seg one = segment(key, 1);
   ASSERT_EQ(memory.register_fast(kernel, one), Access::kReady);
   EXPECT_EQ(use(kernel, key, kIova, 4096 - 0x123), Access::kReady);
@@ -266,7 +266,7 @@ TEST_F(FastReg, InvalidationNeedsTheValidKeyOfItsDomain) {
   EXPECT_FALSE(memory.invalidate_local(kernel, key));
   EXPECT_EQ(use(kernel, key, kIova, 1), Access::kDenied);
 
-  // A peer has no say over what was never opened to peers.
+  // A peer cannot invalidate a region without remote rights.
   seg.access = le(std::uint32_t{TERN_ACCESS_LOCAL_WRITE});
   ASSERT_EQ(memory.register_fast(kernel, seg), Access::kReady);
   EXPECT_FALSE(memory.invalidate_remote(kernel, key));
@@ -302,7 +302,7 @@ TEST_F(FastReg, PagesAreRegMrsAlone) {
   EXPECT_EQ(query(key).state, TERN_KEY_ST_VALID);
 }
 
-// Software need not know which of its REG_MRs were executed before the queue pair failed.
+// Software need not know which of its REG_MRs executed before the QP failed.
 TEST_F(FastReg, DestroyedOpenUnderAnyVariant) {
   const std::uint32_t key = create(2);
   const std::uint32_t open = variant(key, (key + 9) & 0xff);
@@ -315,7 +315,7 @@ TEST_F(FastReg, DestroyedOpenUnderAnyVariant) {
   EXPECT_EQ(memory.destroy_mr(key), TERN_ST_BAD_HANDLE);
 }
 
-// The key that was valid last must not come back with the next region of that index.
+// The next region of an index must not get the variant that was valid last.
 TEST_F(FastReg, TheLastVariantIsNotGivenOutNext) {
   Memory one(host, budget, 1);
   const auto make = [&] {

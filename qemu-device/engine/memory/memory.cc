@@ -16,10 +16,10 @@ constexpr std::uint32_t kRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_W
                                   TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                   TERN_ACCESS_MW_BIND | TERN_ACCESS_ZERO_BASED |
                                   TERN_ACCESS_FLUSH_GLOBAL;
-// Rights whose capabilities the device does not have: no memory behind it outlives power.
+// Rights whose capability the device lacks: it has no memory that survives a power loss.
 constexpr std::uint32_t kUnsupported = TERN_ACCESS_FLUSH_PERSISTENT;
 
-// `listed`: the region has a page list of its own, whose pages may be absent.
+// `listed`: the region has its own page list, whose pages may be absent.
 Status check_access(std::uint32_t access, bool listed) {
   const std::uint32_t unsupported = kUnsupported | (listed ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
   if (access & ~(kRights | TERN_ACCESS_ON_DEMAND | kUnsupported)) return TERN_ST_BAD_PARAM;
@@ -32,15 +32,15 @@ Status check_access(std::uint32_t access, bool listed) {
 constexpr std::uint32_t kRemoteRights =
     TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
 
-// What a region of any origin is: its rights, and where its addresses are.
+// Checks common to all kinds of region: rights and address range.
 Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed) {
   if (const Status st = check_access(access, listed); st != TERN_ST_OK) return st;
   if (length > kMaxMrSize || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
-// Whether `num` pages hold `length` bytes from `offset` in the first page on. `length` has been
-// checked, so nothing wraps.
+// Whether `num` pages hold `length` bytes that begin at `offset` in the first page. `length` has
+// been checked, so nothing wraps.
 bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64_t length) {
   return offset >> shift == 0 && offset + length <= num << shift;
 }
@@ -67,7 +67,7 @@ const Memory::Region* Memory::permitted(const Region* region, const Accessor& wh
                                         std::uint32_t rights) {
   if (!region || !region->open || region->pd != who.pd) return nullptr;
   if ((region->access & rights) != rights) return nullptr;
-  // Unsigned differences that are compared before they are used: nothing wraps.
+  // Each unsigned difference is compared before it is used, so nothing wraps.
   if (addr < region->iova) return nullptr;
   const std::uint64_t offset = addr - region->iova;
   if (offset > region->length || len > region->length - offset) return nullptr;
@@ -87,13 +87,13 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
                       SpanList& out) {
   std::uint64_t at = region.offset + (addr - region.iova);
   if (region.dmn != 0) {
-    // Where a rule of windows is switched off, a window may lie outside its region.
+    // With a window rule switched off (core/mutations.h), a window may lie outside its region.
     if (at > dm_->size() || len > dm_->size() - at) return Access::kDmaError;
     out.append_device(dm_->bytes(at, len), write);
     return Access::kReady;
   }
   if (region.access & TERN_ACCESS_ON_DEMAND) [[unlikely]] {
-    // All pages are there, or nothing is mapped.
+    // Maps nothing unless all pages are present.
     if (const Access access = present(region, addr, len, write); access != Access::kReady) {
       return access;
     }
@@ -107,7 +107,7 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
   return Access::kReady;
 }
 
-// Whether all pages of an access to an on-demand region are there.
+// Whether all pages of an access to an on-demand region are present.
 Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
   const std::uint64_t usable = region.pages.usable(region.offset + (addr - region.iova), len, write);
   if (usable == len) return Access::kReady;
@@ -134,7 +134,7 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   if (!region) return Access::kDenied;
   const Access access = append(*region, va, len, write, out);
-  // An atomic reads its operand too, and an IOMMU may let the device write alone.
+  // An atomic also reads its operand, and an IOMMU may allow the device to write only.
   if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady && !readable(*region, va, len)) {
     out.abandon();
     return Access::kDmaError;
@@ -171,12 +171,12 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
   return permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
 }
 
-// The page list of a region must cover it.
+// The page list has to cover the region.
 Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                     std::uint64_t length, bool on_demand, PageList& list) {
   if (flags & ~TERN_MR_F_INCOMPLETE) return TERN_ST_BAD_PARAM;
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
-  // The list comes with UPDATE_PAGES; nothing of one may be here.
+  // UPDATE_PAGES brings the list later; the command must carry none.
   if (incomplete && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
   if (pages.kind == TERN_PAGES_DIRECT) {
     if (on_demand) return TERN_ST_BAD_PARAM;  // its pages cannot be absent
@@ -192,7 +192,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   if (!covers(num, shift, offset, length)) return TERN_ST_BAD_PARAM;
   if (!incomplete && num > kMaxCmdPages) return TERN_ST_BAD_PARAM;
   if (!budget_.charge(num)) return TERN_ST_NO_MEMORY;
-  // Clearing an entry takes less than reading one.
+  // Clearing an entry is cheaper than reading one.
   budget_.work(incomplete ? num / 8 : num);
   const Status st =
       incomplete ? list.reserve(num, shift, on_demand) : list.load(host_, pages, num, on_demand);
@@ -200,7 +200,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   return st;
 }
 
-// A region on device memory has no list, and all of it is inside one part.
+// A region on device memory has no page list and must lie inside one part.
 Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
   constexpr tern_pages none{};
   if (std::memcmp(&cmd.pages, &none, sizeof(none)) != 0 || cmd.flags != 0) {
@@ -216,7 +216,7 @@ Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
   return TERN_ST_OK;
 }
 
-// A region for REG_MR is nothing yet but room for a list.
+// A region for REG_MR begins closed, with room for a page list.
 Status Memory::load_fast(const tern_cmd_create_mr& cmd, Region& region) {
   tern_cmd_create_mr rest = cmd;
   rest.pages.num = 0;
@@ -285,7 +285,7 @@ std::uint32_t Memory::insert(Entry entry) {
   return key;
 }
 
-// Nobody can guess a variant from the one that the index had before, and it is never the same.
+// The new variant cannot be guessed from the last one of the index, and always differs from it.
 std::uint8_t Memory::new_variant(std::uint32_t index) {
   const std::size_t i = index - kFirstIndex;
   if (i >= variants_.size()) variants_.resize(i + 1);
@@ -306,13 +306,14 @@ Status Memory::destroy_mr(std::uint32_t key) {
 
 void Memory::erase(std::uint32_t key, Pdn pd) {
   const std::uint32_t index = key >> TERN_KEY_INDEX_SHIFT;
-  // A WQE may have changed the variant: the next key of this index must differ from the last valid one.
+  // REG_MR or BIND_MW may have changed the variant: the next key of this index must differ from the
+  // last valid one.
   variants_[index - kFirstIndex] = static_cast<std::uint8_t>(key & TERN_KEY_VARIANT_MASK);
   forget_user(pd);
   entries_.erase(index);
 }
 
-// Everything is found out before anything changes.
+// Checks everything before it changes anything.
 Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
@@ -327,7 +328,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint64_t length = trans ? le(cmd.length) : region->length;
   if (const Status st = check_region(access, iova, length, true); st != TERN_ST_OK) return st;
   const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
-  // Entries of the two kinds of list differ.
+  // Entries of on-demand lists and of other lists differ.
   if (!trans && ((access ^ region->access) & TERN_ACCESS_ON_DEMAND)) return TERN_ST_BAD_PARAM;
   if (trans) {
     const std::uint64_t offset = le(cmd.offset);
@@ -423,7 +424,7 @@ bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
   return true;
 }
 
-// A peer closes only what was opened to peers.
+// A peer may invalidate only a region that grants remote access.
 bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
   if (Window* const window = find_window(key)) return invalidate_mw(*window, who, key);
   Region* const region = invalidatable(who, key);

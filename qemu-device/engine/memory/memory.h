@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Keys: one path from (key, address, length) to bytes.
+// Keys: the one path from (key, address, length) to bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@
 
 namespace tern {
 
-// Who asks for access: the QP's protection domain and number.
+// The initiator of an access: protection domain and number of its QP.
 struct Accessor {
   Pdn pd;
   bool privileged = false;
   Qpn qp;
-  std::uint64_t generation = 0;  // of a QP: each reset begins one that no QP had before
+  std::uint64_t generation = 0;  // of the QP: every reset begins a new one, unique on the device
 };
 
 enum class Access : std::uint8_t {
   kReady,
-  kPending,   // on-demand page not present: missing() says which; nothing appended
-  kDenied,    // nothing appended
-  kDmaError,  // an address is not RAM; what was appended before it must be abandoned
+  kPending,   // an on-demand page is absent, see missing(); nothing was appended
+  kDenied,    // nothing was appended
+  kDmaError,  // an address is not RAM; abandon the pieces appended before it
 };
 
 class Memory {
  public:
-  // `max_mr` regions and `max_mw` windows, together at most 2^24 - 2. `dm`: null when the device
-  // has none.
+  // `max_mr` regions and `max_mw` windows, together at most 2^24 - 2. `dm` is null if the device
+  // has no device memory.
   Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
          bool mw_type_2a = false)
       : host_(host),
@@ -49,33 +49,33 @@ class Memory {
         max_mw_(max_mw),
         mw_type_2a_(mw_type_2a) {}
 
-  // One SGE of a WQE: appends its bytes to `out`. `write`: the device stores there. No bytes
-  // need no key (IBTA 10.6.3.1).
+  // Appends the bytes of a WQE's SGE to `out`. `write`: the device stores there. Zero bytes need no
+  // key (IBTA 10.6.3.1).
   [[nodiscard]] Access local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
                              std::uint64_t len, bool write, SpanList& out);
-  // What a peer asks for by RETH or AtomicETH; `rights` are TERN_ACCESS_REMOTE_*. No bytes
-  // need no key (IBTA C9-88).
+  // Appends the bytes that a peer addresses by RETH or AtomicETH; `rights` are
+  // TERN_ACCESS_REMOTE_*. Zero bytes need no key (IBTA C9-88).
   [[nodiscard]] Access remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                               std::uint64_t len, std::uint32_t rights, SpanList& out);
-  // The same checks without touching memory.
+  // The same checks without accessing memory.
   [[nodiscard]] Access check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                     std::uint64_t len, std::uint32_t rights) const;
-  // A FLUSH of [va, va + len), or of the `whole` region; `rights` are TERN_ACCESS_FLUSH_*. No bytes
-  // need a key as well, and an address that is the region's or its end.
+  // Checks a FLUSH of [va, va + len), or of the `whole` region; `rights` are TERN_ACCESS_FLUSH_*. A
+  // flush of zero bytes also needs a key, and an address in the region or at its end.
   [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                    std::uint64_t len, bool whole, std::uint32_t rights) const;
 
-  // Where the access stopped that was kPending last.
+  // Where the last access that returned kPending stopped.
   struct Missing {
-    std::uint64_t addr = 0;    // first absent byte, an address of the region
-    std::uint64_t length = 0;  // bytes of the access from there on
-    std::uint32_t key = 0;     // the region's
+    std::uint64_t addr = 0;    // first absent byte, as an address of the region
+    std::uint64_t length = 0;  // bytes of the access from there to its end
+    std::uint32_t key = 0;     // of the region
     bool write = false;
   };
   [[nodiscard]] const Missing& missing() const { return missing_; }
 
-  // Admin commands: TERN_ST_*. They check everything but the PD's existence, which the caller
-  // did; of reserved bytes only those of the page list.
+  // Admin commands; return TERN_ST_*. The caller has checked that the PD exists and that reserved
+  // bytes outside the page list are zero; these functions check the rest.
   [[nodiscard]] Status create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key);
   [[nodiscard]] Status destroy_mr(std::uint32_t key);
   [[nodiscard]] Status rereg_mr(const tern_cmd_rereg_mr& cmd);
@@ -84,14 +84,14 @@ class Memory {
   [[nodiscard]] Status alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key);
   [[nodiscard]] Status free_mw(std::uint32_t key);
 
-  // REG_MR: opens a closed region of kind FAST with the pages the segment names. kReady, or why it
-  // stays closed.
+  // REG_MR: opens a closed region of kind FAST on the pages in the segment. Returns kReady, or the
+  // reason why the region stays closed.
   [[nodiscard]] Access register_fast(const Accessor& who, const tern_reg_seg& seg);
-  // LOCAL_INV, or SEND_WITH_INV of a peer: closes the key. False: it is not one that `who` may
-  // close, and nothing has changed.
+  // LOCAL_INV, or SEND_WITH_INV from a peer: closes the key. Returns false if `who` may not close
+  // it; then nothing has changed.
   [[nodiscard]] bool invalidate_local(const Accessor& who, std::uint32_t key);
   [[nodiscard]] bool invalidate_remote(const Accessor& who, std::uint32_t key);
-  // BIND_MW. False: refused, and nothing has changed.
+  // BIND_MW. Returns false if it is refused; then nothing has changed.
   [[nodiscard]] bool bind_mw(const Accessor& who, const tern_bind_seg& seg);
 
   void reset();
@@ -105,12 +105,12 @@ class Memory {
     return {entries_.count() - windows_, windows_, page_entries_};
   }
 
-  // The key will be used soon, if it is one.
+  // Hint that `key`, which need not be valid, will be used soon.
   void prefetch(std::uint32_t key) const { entries_.prefetch(key >> TERN_KEY_INDEX_SHIFT); }
 
-  // Keys that refer to a PD; FREE_PD asks.
+  // Number of keys that belong to the PD; FREE_PD fails while there are any.
   [[nodiscard]] std::uint32_t users_of(Pdn pd) const;
-  // Whether a bound window names the QP: its number is not for another one.
+  // Whether a bound type 2 window refers to the QP by its number, which must not be reused then.
   [[nodiscard]] bool names(Qpn qp) const { return qp_windows_.contains(qp.value); }
 
   Mutations mutations;  // outlives resets
@@ -122,15 +122,15 @@ class Memory {
   struct Region {
     [[no_unique_address]] PageList pages;
     bool open = false;
-    bool fast = false;  // REG_MR and invalidation open and close it, and change the variant
+    bool fast = false;  // kind FAST: REG_MR opens it and sets its variant; invalidation closes it
     std::uint32_t key = 0;
     std::uint32_t access = 0;
     Pdn pd;
-    std::uint32_t dmn = 0;  // the allocation of device memory it is in; 0: it has a page list
+    std::uint32_t dmn = 0;  // its part of device memory; 0: it has a page list
     std::uint64_t iova = 0;
     std::uint64_t length = 0;
     std::uint64_t offset = 0;   // of the first byte, in the page list or in all device memory
-    std::uint32_t windows = 0;  // number bound to it
+    std::uint32_t windows = 0;  // number of windows bound to it
   };
 
   // An entry of the key table: a region, a window or vacant.
@@ -146,13 +146,14 @@ class Memory {
 
   // The region with exactly this key.
   [[nodiscard]] Region* find(std::uint32_t key) const;
-  // The same, but any variant of a fast region: commands cannot know the current one.
+  // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] Region* region_at(std::uint32_t index) const;
   [[nodiscard]] static const Region* permitted(const Region* region, const Accessor& who,
                                                std::uint64_t addr, std::uint64_t len,
                                                std::uint32_t rights);
-  // The same for a peer's key, which may be a window's: `addr` becomes an address of the region.
+  // The same for a peer's key, which may belong to a window: then `addr` becomes an address of the
+  // region.
   [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const;
@@ -160,10 +161,10 @@ class Memory {
                               bool write, SpanList& out);
   [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
                                bool write);
-  // Whether the device can read all of it.
+  // Whether the device can read all of the range.
   [[nodiscard]] bool readable(const Region& region, std::uint64_t addr, std::uint64_t len) const;
   [[nodiscard]] Region* invalidatable(const Accessor& who, std::uint32_t key) const;
-  // Copies the list of a region of kind MEMORY into `list` and charges the budget.
+  // Copies the list of a region of kind MEMORY into `list` and charges its entries to the budget.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                             std::uint64_t length, bool on_demand, PageList& list);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
@@ -197,11 +198,11 @@ class Memory {
   const std::uint32_t max_mw_;
   const bool mw_type_2a_;
   std::uint32_t windows_ = 0;
-  std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // bound, by the QP they name
+  std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
-  std::uint64_t page_entries_ = 0;  // of regions, of what the budget holds
+  std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
-  std::vector<std::uint8_t> variants_;  // last one of each index; outlives regions and resets
+  std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets
 };
 
 }  // namespace tern

@@ -21,7 +21,7 @@ class PageListTest : public testing::Test {
  protected:
   FakeHost host;
 
-  // `n` pages of 1 << shift bytes at addresses that are never neighbours.
+  // `n` pages of 1 << shift bytes at addresses that are never adjacent.
   std::vector<std::uint64_t> pages(std::size_t n, unsigned shift = 12) {
     std::vector<std::uint64_t> list;
     for (std::size_t i = 0; i < n; ++i) list.push_back((2 * i + 2) << shift);
@@ -215,7 +215,7 @@ class MemoryTest : public PageListTest {
   const Accessor user{Pdn(7), false, Qpn(2)};
   const Accessor kernel{Pdn(8), true, Qpn(3)};
 
-  // A region of `length` bytes at `offset` in scattered pages, and where its bytes are.
+  // A region of `length` bytes at `offset` in scattered pages, and the addresses of these pages.
   struct Made {
     std::uint32_t key = 0;
     std::vector<std::uint64_t> page;
@@ -417,7 +417,7 @@ TEST_F(MemoryTest, DirectRegion) {
   EXPECT_EQ(local(user, key, 0x5000, 1), Access::kDenied);
   up.pages = list({0x3000});
   EXPECT_EQ(memory.update_pages(up), TERN_ST_BAD_STATE);
-  // All that a region may have, far beyond what is RAM.
+  // The largest region, far beyond the end of RAM.
   cmd = command(0, kMaxMrSize, 0, kAll);
   ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
   EXPECT_EQ(local(user, key, addr, 10000), Access::kReady);
@@ -453,7 +453,7 @@ TEST_F(MemoryTest, CreationRefuses) {
        [](auto& c) { c.pages.num = 0xffffffff, c.pages.addr = 0, c.flags = TERN_MR_F_INCOMPLETE; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.offset = 193; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 11; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 14; }},  // 0x2000 is no such page
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 14; }},  // 0x2000 is unaligned
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.page_shift = 64; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.rsvd_e = 1; }},
@@ -498,7 +498,7 @@ TEST_F(MemoryTest, LimitOfRegionsAndNewVariants) {
     keys.push_back(key);
   }
   EXPECT_EQ(memory.create_mr(cmd, &key), TERN_ST_NO_RESOURCE);
-  // An index that is used again gets another variant, and not always by the same step.
+  // An index gets a new variant each time it is reused, and the step varies.
   std::set<std::uint32_t> steps;
   for (int i = 0; i < 1000; ++i) {
     const std::uint32_t old = keys[0];
@@ -597,7 +597,7 @@ TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
   cmd.pages.kind = TERN_PAGES_LIST;
   std::uint32_t key;
   ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
-  // One page behind all of it, as many entries at a time as a command takes.
+  // Every entry refers to the same page; each command brings as many entries as it may.
   constexpr std::uint64_t kStep = kMaxCmdPages;
   const std::uint64_t page = host.alloc(4096);
   const tern_pages chunk = list(std::vector<std::uint64_t>(TERN_PAGES_CHUNK, page));
@@ -617,7 +617,7 @@ TEST_F(MemoryTest, SixtyFourGigabytesOfSmallPages) {
   EXPECT_EQ(local(user, key, cmd.iova + cmd.length - 100, 101), Access::kDenied);
 }
 
-// What a page lacks decides, by the bits of its entry; nothing is mapped of an access that has to wait.
+// The bits of each entry decide which page is missing; an access that has to wait maps nothing.
 TEST_F(MemoryTest, AbsentPagesOfOnDemandRegions) {
   std::vector<std::uint64_t> pages;
   for (int i = 0; i < 4; ++i) pages.push_back(host.alloc(4096));
@@ -640,7 +640,7 @@ TEST_F(MemoryTest, AbsentPagesOfOnDemandRegions) {
   EXPECT_TRUE(memory.missing().write);
   EXPECT_EQ(remote(user, key, second + 8192, 4096, TERN_ACCESS_REMOTE_ATOMIC), Access::kReady);
   EXPECT_EQ(local(user, key, second + 8192, 4097), Access::kDenied) << "the end of the region";
-  // Other bits are no page address.
+  // Other bits are invalid.
   cmd.pages = list({pages[0] | 4, pages[1], pages[2], pages[3]});
   EXPECT_EQ(memory.create_mr(cmd, &key), TERN_ST_BAD_PARAM);
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kEntryBytes = sizeof(std::uint64_t);
 
-// Copies `to.size()` little-endian 64-bit words.
+// Reads `to.size()` little-endian 64-bit words.
 bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
   if (!dma_read(host, addr, std::as_writable_bytes(to))) return false;
   if constexpr (std::endian::native != std::endian::little) {
@@ -27,7 +27,7 @@ bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
 PageList& PageList::operator=(PageList&& other) noexcept {
   if (this == &other) return *this;
   std::free(pages());
-  pages_ = std::exchange(other.pages_, nullptr);  // or the base: as many bytes
+  pages_ = std::exchange(other.pages_, nullptr);  // moves base_ as well: same size
   room_ = std::exchange(other.room_, 0);
   count_ = std::exchange(other.count_, 0);
   shift_ = other.shift_;
@@ -37,7 +37,7 @@ PageList& PageList::operator=(PageList&& other) noexcept {
 }
 
 PageList::Entries PageList::allocate(std::uint64_t entries) {
-  // A list of no entries has storage, too: a null pointer means that memory ran out.
+  // A list without entries has storage too: a null pointer means out of memory.
   return Entries(static_cast<std::uint64_t*>(
       std::calloc(std::max<std::uint64_t>(entries, 1), kEntryBytes)));
 }

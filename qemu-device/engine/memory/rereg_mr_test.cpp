@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// REREG_MR: all that the mask names at once, or nothing.
+// REREG_MR: changes everything in the mask, or nothing.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -243,7 +243,7 @@ TEST_F(ReregTest, DirectAndBack) {
   EXPECT_EQ(memory.counts().page_entries, 3U);
 }
 
-// The old list counts as long as the new one is made: both are there.
+// Old and new list both count while the new one is loaded, since both exist then.
 TEST_F(ReregTest, EntriesOfAllRegionsAreLimited) {
   tern_cmd_create_mr big{};
   const std::uint64_t before = budget.held();

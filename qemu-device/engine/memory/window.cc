@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The windows' part of Memory. Every rule has a name and asks holds(): core/mutations.h.
+// The window part of Memory. Every rule has a name and is checked through holds(), see
+// core/mutations.h.
 #include "memory/window.h"
 
 #include <algorithm>
@@ -54,8 +55,9 @@ Window* Memory::find_window(std::uint32_t key) const {
 
 // ---- accesses ----
 
-// A type 1 window is for the QPs of its PD, 2A for the QP that bound it, 2B for that QP, which is
-// in its PD. A QP that was reset since is another one.
+// A type 1 window is usable by every QP of its PD, 2A by the QP that bound it, 2B by that QP while
+// it is in the window's PD. A reset gives the QP a new generation, so it cannot use its windows any
+// more.
 bool Memory::belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const {
   const bool by_pd = w.type == 1 || !mw_type_2a_;
   if (by_pd && w.pd != who.pd) return holds(pd, false);
@@ -70,8 +72,8 @@ bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
          holds(Rule::kMwFlush, !(lacking & (TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT)));
 }
 
-// Last bytes are compared, so that a window may end where the 64-bit numbers do; `len` is not 0, but
-// for a FLUSH, which no window allows.
+// Compares last bytes, so that a window may end at the last 64-bit address. `len` is not 0 except
+// in a FLUSH, which no window allows.
 bool Memory::in_window(const Window& w, std::uint64_t addr, std::uint64_t len) const {
   const std::uint64_t last = addr + (len - 1);
   return holds(Rule::kMwLow, addr >= w.iova) && holds(Rule::kMwWrap, last >= addr) &&
@@ -85,7 +87,7 @@ const Memory::Region* Memory::through(const Window& w, const Accessor& who, std:
       !in_window(w, addr, len)) {
     return nullptr;
   }
-  // It is there as long as the window is bound; closed it may be.
+  // The region exists as long as the window is bound, but it may be closed.
   const Region* const region = region_at(w.region);
   if (!region || !region->open) return nullptr;
   if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
@@ -132,14 +134,14 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   return true;
 }
 
-// The window that a bind names, if it may be bound now.
+// Returns the window to bind, or null if it must not be bound now.
 Window* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
   const std::uint32_t key = le(std::uint32_t{seg.rkey});
   Window* const window = find_window(key);
   if (!window) return nullptr;
   const Window& w = *window;
   if (!holds(Rule::kBindType, seg.type == w.type)) return nullptr;
-  // Who binds a type 2 window need not know which of its variants was the last.
+  // The binder of a type 2 window need not know its last variant.
   const bool named = (w.type == 2 || key == w.key) &&
                      (le(std::uint32_t{seg.new_rkey}) ^ key) >> TERN_KEY_INDEX_SHIFT == 0;
   if (!holds(Rule::kBindKey, named)) return nullptr;
@@ -147,7 +149,7 @@ Window* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
   return holds(Rule::kBindQpPd, w.pd == who.pd) ? window : nullptr;
 }
 
-// The region that a bind names, if the window may lie there.
+// Returns the region to bind the window to, or null if the region does not allow it.
 Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
   Region* const region = find(le(std::uint32_t{seg.lkey}));
   const std::uint32_t access = le(std::uint32_t{seg.access});

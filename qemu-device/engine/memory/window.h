@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory windows: a second key to a part of a region, given and taken back by work requests.
+// Memory windows: a second key to a part of a region, bound and invalidated by work requests.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ struct Window {
   std::uint64_t length = 0;
   std::uint32_t region = 0;  // index of the region's key
   std::uint64_t offset = 0;  // of the first byte in the region
-  Qpn qp;                    // type 2: the QP that bound it,
+  Qpn qp;                           // type 2: the QP that bound it,
   std::uint64_t qp_generation = 0;  // and its generation
 };
 
 inline constexpr std::uint32_t kWindowRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
                                                TERN_ACCESS_REMOTE_READ |
                                                TERN_ACCESS_REMOTE_ATOMIC | TERN_ACCESS_ZERO_BASED;
-// What a peer may do that changes bytes: the region's owner must be able to do as much.
+// Rights of a peer to change bytes: the region must grant TERN_ACCESS_LOCAL_WRITE for them.
 inline constexpr std::uint32_t kRemoteChange = TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC;
 
 }  // namespace tern
