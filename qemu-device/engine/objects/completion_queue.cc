@@ -42,8 +42,9 @@ Status Cq::init() {
   return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
 }
 
-// Whether there is a free entry; the record is read only when none is known. A consumer index
-// that cannot be, ahead of ours or too far behind, is an overflow, too.
+// Returns whether an entry is free; fails the queue if not. Reads the record only if the last ci
+// leaves no room. An impossible consumer index, ahead of pi_ or too far behind it, counts as
+// overflow, too.
 bool Cq::make_room() {
   const auto index = static_cast<std::uint32_t>(pi_);
   if (ignores_overrun() || index - ci_ < size()) return true;
@@ -86,19 +87,19 @@ void Cq::arm() {
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
   if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_) return;
-  // A request for any completion stays one when one for solicited ones follows.
+  // Arming for solicited completions does not narrow an earlier arm for any completion.
   const bool any = armed_ && armed_seq_ == seq && !armed_solicited_;
   armed_ = true;
   armed_seq_ = seq;
   armed_solicited_ = !any && (*word & TERN_CQ_ARM_SOLICITED);
 
-  // CQEs with an index not below CI, none when CI is ahead of us; and how many of them came
-  // after the newest that counts.
+  // `unseen`: CQEs with an index of at least CI; kBehind or more means that CI is ahead of us.
+  // `later`: CQEs behind the newest one that counts for this arm.
   constexpr std::uint32_t kBehind = (TERN_CQ_ARM_CI_MASK + 1) / 2;
   const std::uint64_t unseen = (pi_ - (*word & TERN_CQ_ARM_CI_MASK)) & TERN_CQ_ARM_CI_MASK;
   const std::uint64_t later = armed_solicited_ ? pi_ - solicited_end_ : 0;
-  // What an earlier event told of is not told again, whether or not software has read it: who
-  // arms before it polls would be woken for nothing.
+  // Does not report a CQE a second time, even if software has not polled it: software that arms
+  // before it polls would be woken for nothing.
   pending_ = 0;
   if (unseen < kBehind && unseen > later && pi_ - told_ > later) {
     tell(std::min(unseen, armed_solicited_ ? untold_solicited_ : pi_ - told_));
@@ -107,7 +108,7 @@ void Cq::arm() {
   }
 }
 
-// So many CQEs more wait for the armed event: now or, with moderation, later.
+// Counts `more` CQEs for the armed event and fires it now or, with moderation, later.
 void Cq::tell(std::uint64_t more) {
   pending_ += more;
   if (!moderated() || (count_ != 0 && pending_ >= count_)) {
@@ -117,7 +118,7 @@ void Cq::tell(std::uint64_t more) {
   }
 }
 
-// One event that is not consumed is enough: who takes it looks at the queue after that.
+// One unconsumed event is enough: software that consumes it polls the queue afterwards.
 void Cq::fire() {
   if (eqe_posted_ && !eq_->consumed(eqe_index_)) {
     context_.counters.add(TERN_CNT_EQ_COALESCED);
@@ -155,7 +156,8 @@ Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
   if (st != TERN_ST_OK) return st;
   const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
   if (!ci) return TERN_ST_DMA_ERROR;
-  // Software puts what it has not consumed in front of what comes, or has lost it already.
+  // Software copies unconsumed CQEs in front of the new ones. More of them than the old buffer
+  // holds means that some are lost already.
   const std::uint32_t unconsumed = static_cast<std::uint32_t>(pi_) - *ci;
   if (unconsumed > size()) return TERN_ST_BAD_STATE;
   if (unconsumed > 1U << cmd.log_size) return TERN_ST_BAD_PARAM;
@@ -171,7 +173,7 @@ Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {
 Status Cq::modify(const tern_cmd_modify_cq& cmd) {
   const std::uint16_t count = le(std::uint16_t{cmd.count});
   const std::uint16_t period = le(std::uint16_t{cmd.period});
-  // The last CQEs before a pause would never be told.
+  // Without a period, the last CQEs before a pause would never be reported.
   if (count > 1 && period == 0) return TERN_ST_BAD_PARAM;
   if (broken_) return TERN_ST_BAD_STATE;
   count_ = count;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What objects, transports and the Ethernet function see of the device. Lane is the only Context, so nothing is virtual: functions
-// that need rooms above this one are declared here and defined in lane/lane.cc.
+// The view of the device for objects, transports and the Ethernet function. Lane is the only
+// Context, so nothing is virtual: functions that need higher layers are declared here and defined
+// in lane/lane.cc.
 #pragma once
 
 #include <cstdint>
@@ -31,34 +32,35 @@ class Context {
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  // ---- turns ----
-  // Gives the QP a turn; takes it back.
+  // ---- scheduling ----
+  // Puts the QP on the ready list or takes it off.
   void schedule(Qp& qp);
   void unschedule(Qp& qp);
-  // Ends polling of the QP's send queue, SqPoller::forget() and release().
+  // End polling of the QP's send queue: SqPoller::forget() and release().
   void forget_polled(Qp& qp);
   void release_polled(Qp& qp);
 
   // ---- packets ----
-  // Sends a packet on its route: a frame to the wire, or straight to the local QP. When the
-  // capture tap is on, a looped back packet becomes a frame that is only shown. A packet to a
-  // multicast group goes both ways. Returns how often its payload was copied, at least 1.
+  // Sends a packet on its route: as a frame to the wire, or directly to the local QP. With the
+  // capture tap on, a looped-back packet also becomes a frame, for the capture only. A multicast
+  // packet takes both ways. Returns how often the payload was copied, at least 1.
   std::uint32_t emit(Packet& packet);
-  // Whether nobody can tell packets on this route from a train of them: they are looped back, and not shown.
+  // Whether packets on this route may be sent as a train: they are looped back and not captured, so
+  // a train is indistinguishable from single packets.
   [[nodiscard]] bool may_train(const Route& route) const { return route.local && trains_; }
-  // Addresses::resolve() and path_mtu().
+  // Addresses::resolve() and Addresses::path_mtu().
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const;
   [[nodiscard]] std::uint32_t path_mtu() const;
 
   // ---- objects ----
-  // Null when there is none; the SRQ that `ref` remembers: null when it is gone.
+  // Both return null if there is no such SRQ; by SrqRef also if the number has been reused.
   [[nodiscard]] Srq* find_srq(std::uint32_t number) const;
   [[nodiscard]] Srq* find_srq(const SrqRef& ref) const;
-  // The CQ of an XRC SRQ takes no more completions. Targets that hold a WQE of that SRQ are found by a walk over all QPs,
-  // which the lane makes in slices.
+  // The CQ of an XRC SRQ has failed. The lane walks all QPs in slices to find the XRC targets that
+  // hold a WQE of that SRQ.
   void xrc_cq_failed();
   [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
-  // Stops the device: TERN_FATAL_*; the first one stays.
+  // Stops the device with TERN_FATAL_* `code`; only the first code is kept.
   void fatal(std::uint32_t code) {
     if (status.stop(code)) effects->raise(0);
   }
@@ -68,21 +70,21 @@ class Context {
   Memory& memory;
   PageBudget& page_budget;
   const Config& config;
-  std::unique_ptr<Effects> effects;  // swapped out by the C surface
+  std::unique_ptr<Effects> effects;  // the C surface swaps it out
   TimerQueue timers;
 
-  // The packet being built by whoever has its turn.
+  // The packet that the running QP builds.
   Packet tx_packet;
-  // Where the payload of the packet being delivered goes.
+  // Payload destination of the packet being delivered.
   SpanList scatter;
-  // The GRH that precedes a datagram being delivered.
+  // Destination of the GRH of the datagram being delivered.
   SpanList grh;
 
   Counters counters;
-  BlockPool blocks;  // of what is under way
+  BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
   PageFaults page_faults;
-  std::uint64_t visits = 0;  // objects looked at because of another one; tests bound it
+  std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
 
  protected:
   Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_)
@@ -102,7 +104,7 @@ class Context {
   bool trains_ = true;
 
  private:
-  std::uint64_t qp_generations_ = 0;  // given out; outlives resets
+  std::uint64_t qp_generations_ = 0;  // last one given out; outlives resets
 };
 
 }  // namespace tern

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Completion queues that change while they are used: RESIZE_CQ, MODIFY_CQ, and overruns that are
-// ignored.
+// Completion queues that change in use: RESIZE_CQ, MODIFY_CQ, and CQs that ignore overruns.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -12,7 +11,7 @@ namespace {
 
 // ---- RESIZE_CQ ----
 
-// Beside the queue its software: a buffer, an index, and what it has polled.
+// Adds the software side of the queue: buffer, consumer index, and the number of polled CQEs.
 class ResizeTest : public CqTest {
  protected:
   struct Buffer {
@@ -23,7 +22,7 @@ class ResizeTest : public CqTest {
   };
   Buffer buf{cmd.pages.addr, 3, 0};
   std::uint32_t ci = 0;
-  std::uint64_t polled = 0;  // CQEs; their wr_id is this count
+  std::uint64_t polled = 0;  // number of CQEs; pushed CQEs have consecutive wr_ids
 
   tern_cmd_resize_cq resize_command(std::uint8_t log_size) {
     tern_cmd_resize_cq c{};
@@ -38,7 +37,7 @@ class ResizeTest : public CqTest {
     const auto e = host.get<tern_cqe>(slot(buf, index));
     return (e.phase & TERN_CQE_PHASE) == (~((index - buf.base) >> buf.log_size) & 1);
   }
-  // Polls up to `n` entries; they come in order, none is missing, none comes twice.
+  // Polls up to `n` entries and checks that they are in order, without gaps or duplicates.
   unsigned poll(unsigned n) {
     unsigned got = 0;
     for (; got < n && ready(ci); ++got, ++ci) {
@@ -47,7 +46,7 @@ class ResizeTest : public CqTest {
     consume(ci);
     return got;
   }
-  // As the data book has it: the record stays, CQEs not consumed are put in front.
+  // As in the data book: the record stays, and unconsumed CQEs are copied in front of new ones.
   Status resize(std::uint8_t log_size) {
     const tern_cmd_resize_cq c = resize_command(log_size);
     Buffer fresh{c.pages.addr, log_size, 0};
@@ -214,7 +213,7 @@ TEST_F(ResizeTest, KeepsOnlyWhatTheNewQueueNeeds) {
 class ModerationTest : public CqTest {
  protected:
   Status moderate(std::uint16_t n, std::uint16_t period) { return cq->modify({77, n, period}); }
-  // Lets time pass, as the device does between two of its turns.
+  // Advances time and runs the timers, as the device does.
   void wait(Nanos ns) {
     host.advance(ns);
     (void)device.lane.timers.run(host.now(), 64);
@@ -329,7 +328,7 @@ TEST_F(ModerationTest, ArmingAgainDoesNotPutThePeriodOff) {
   arm(0, 0);
   wait(4000);
   EXPECT_EQ(events(), 1U);
-  // But one that says that all was seen ends it.
+  // An arm whose CI covers all CQEs cancels the period.
   arm(1, 1);
   ASSERT_TRUE(push());
   consume(2);

@@ -31,15 +31,15 @@ Status Eq::init() {
 void Eq::read_ci() {
   const auto ci = record_.load32(context_.host, offsetof(tern_eq_record, ci));
   if (!ci) return context_.fatal(TERN_FATAL_EQ_DMA);
-  // An index ahead of ours, or behind by more than the queue holds, consumes nothing.
+  // An index ahead of pi_, or behind it by more than the queue holds, consumes nothing.
   const std::uint32_t waiting = static_cast<std::uint32_t>(pi_) - *ci;
   if (waiting <= size()) ci_ = pi_ - waiting;
 }
 
 bool Eq::consumed(std::uint64_t index) {
   if (ci_ > index) return true;
-  // What led to the event that may be folded into this one must be visible before ci is read:
-  // software that stored ci later looks at the object after that.
+  // The caller may coalesce a new event into this one. What caused the new event must be visible
+  // before ci is read, so that software that stores ci later finds it.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   read_ci();
   return ci_ > index;
@@ -83,7 +83,7 @@ bool Eq::publish(std::span<const std::byte> entry) {
 // ---- AsyncEvents ----
 
 void AsyncEvents::raise(std::uint16_t type, std::uint32_t id) {
-  // Nothing overtakes what waits.
+  // Events stay in order: a new one must not overtake those that wait.
   if (waiting_.empty() && eq != nullptr && eq->post(type, id)) return;
   if (known_.emplace(type, id).second) {
     waiting_.emplace_back(type, id);

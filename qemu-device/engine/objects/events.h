@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Asynchronous events on their way to software.
+// Queue of asynchronous events for software.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ namespace tern {
 
 class Eq;
 
-// Asynchronous events: what the queue has no room for waits here, once per (type, id).
+// An event that does not fit the event queue waits here, once per (type, id).
 class AsyncEvents {
  public:
   explicit AsyncEvents(Counters& counters) : counters_(counters) {}
   void raise(std::uint16_t type, std::uint32_t id);
-  void flush();  // after software consumed, or the queue came to be
-  // The object whose events `of_type` tells is gone: what waits for it is dropped.
+  void flush();  // call it when software has consumed events, or the queue was created
+  // Object `id` is gone: drops its waiting events. `of_type` selects the event types of its kind.
   void forget(std::uint32_t id, bool (*of_type)(std::uint16_t));
   void clear();
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
@@ -30,7 +30,7 @@ class AsyncEvents {
  private:
   Counters& counters_;
   std::deque<std::pair<std::uint16_t, std::uint32_t>> waiting_;
-  std::set<std::pair<std::uint16_t, std::uint32_t>> known_;  // the same, for looking up
+  std::set<std::pair<std::uint16_t, std::uint32_t>> known_;  // the same, for lookup
 };
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Page faults: accesses to on-demand regions that found a page absent, and how software learns of them.
+// Page faults: accesses to absent pages of on-demand regions, and their delivery to software.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,19 @@ namespace tern {
 class Eq;
 struct Counters;
 
-// The fault of one half of a QP, part of that half: it has at most one at a time, so none is lost and none is allocated.
+// Fault of the requester or responder of a QP, and a member of it. Each has at most one fault at a
+// time, so none is lost and none is allocated.
 struct Fault {
   enum class State : std::uint8_t {
     kNone,
-    kWaiting,   // for room in the queue, or for a queue
-    kReported,  // software knows it: RESUME_QP may end it
+    kWaiting,   // for room in the event queue, or for an event queue
+    kReported,  // to software: RESUME_QP may end it
   };
   Fault() = default;
   Fault(const Fault&) = delete;
   Fault& operator=(const Fault&) = delete;
 
-  // What happened, in host byte order; for raise().
+  // The access, in host byte order. The caller of raise() sets it.
   std::uint64_t addr = 0;
   std::uint64_t length = 0;
   std::uint32_t key = 0;
@@ -32,7 +33,7 @@ struct Fault {
   bool write = false;
   std::uint8_t port = 1;
 
-  // Of PageFaults.
+  // PageFaults sets these.
   State state = State::kNone;
   std::uint32_t token = 0;
   Hook<Fault> hook{this};
@@ -42,15 +43,15 @@ class PageFaults {
  public:
   explicit PageFaults(Counters& counters) : counters_(counters) {}
 
-  // Reports a fault, now or when the queue has room. Its state is kNone before.
+  // Reports a fault as soon as the queue has room. `fault.state` must be kNone.
   void raise(Fault& fault);
-  // The fault ends, whether or not software knows it: its QP leaves the state, or goes.
+  // Ends the fault, whether or not it was reported: the QP changes state or is destroyed.
   void cancel(Fault& fault);
-  // RESUME_QP: ends the fault if software knows it by this token.
+  // RESUME_QP: ends the fault if it was reported with this token. Returns whether it did.
   [[nodiscard]] bool resume(Fault& fault, std::uint32_t token);
-  // Software has consumed entries, or the queue has come to be.
+  // Call it when software has consumed entries, or the queue was created.
   void flush();
-  // Faults that have not ended.
+  // Number of faults that have not ended.
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 
   Eq* eq = nullptr;  // the fault event queue, if there is one
@@ -61,7 +62,7 @@ class PageFaults {
   Counters& counters_;
   List<Fault> waiting_;  // oldest first
   std::uint32_t parked_ = 0;
-  std::uint32_t tokens_ = 0;  // given out; outlives resets
+  std::uint32_t tokens_ = 0;  // last token; outlives resets
 };
 
 }  // namespace tern

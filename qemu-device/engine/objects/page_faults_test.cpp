@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Page faults on their way to software: none is lost, none is allocated.
+// Delivery of page faults to software: none is lost, none is allocated.
 #include "objects/page_faults.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,7 @@ TEST_F(PageFaultsTest, TheEntrySaysWhatHappened) {
   EXPECT_EQ(device.lane.counters.rdma[TERN_CNT_PAGE_FAULTS], 1U);
 }
 
-// Before there is a queue, while it is full, and as software consumes: each comes once, in order.
+// Faults raised without a queue and with a full queue are all reported once and in order.
 TEST_F(PageFaultsTest, WhatTheQueueHasNoRoomForWaits) {
   for (std::size_t i = 0; i < 3; ++i) raise(i);
   EXPECT_EQ(fault[0].state, Fault::State::kWaiting);
@@ -80,7 +80,7 @@ TEST_F(PageFaultsTest, WhatTheQueueHasNoRoomForWaits) {
     ASSERT_EQ(e.phase, ~(ci / kSize) & 1) << ci;
     ASSERT_EQ(e.qpn, ci);
     host.put(cmd.record, ++ci);
-    // The doorbell, and at other times the one that says nothing.
+    // Link changes raise asynchronous events, which must not affect fault events.
     device.set_link(ci % 2 != 0);
     faults.flush();
   }

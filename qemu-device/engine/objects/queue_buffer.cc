@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-// Rings begin at the start of a line.
+// Rings start on a cache line.
 constexpr std::uint64_t kRingAlign = TERN_RECORD_LINE;
 
 }  // namespace
 
 bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from) {
-  if (from.size() < kWord) return false;  // no entry is
+  if (from.size() < kWord) return false;  // no entry is this short
   const std::size_t body = from.size() - kWord;
   std::uint32_t last;
   std::memcpy(&last, from.data() + body, kWord);

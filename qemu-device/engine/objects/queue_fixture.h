@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A device with an event queue and a completion queue of eight entries, and nothing around them.
+// Fixtures for the queues: a bare device, an event queue of 16 entries and a completion queue of 8.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class QueueTest : public testing::Test {
     p.addr = host.alloc(bytes);
     return p;
   }
-  // A list of `n` pages, none next to another; their addresses go to `where`.
+  // A list of `n` pages that are not adjacent; stores their addresses in `where`.
   tern_pages list(std::size_t n, std::vector<std::uint64_t>* where = nullptr) {
     tern_pages p{};
     p.addr = host.alloc(n * 8);
@@ -106,7 +106,7 @@ class CqTest : public EqTest {
                  (valid ? TERN_CQ_ARM_VALID : 0) | field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
     cq->arm();
   }
-  // Events written since the last call; they count as consumed after it.
+  // Number of events posted since the last call; consumes them.
   std::uint64_t events() {
     const std::uint64_t n = eq->pi() - taken;
     taken = eq->pi();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The queues software and device share: rings, event queues, completion queues.
+// The queues that software and device share: rings, event queues, completion queues.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +19,31 @@
 
 namespace tern {
 
-// Writes `from` but for its last 4 bytes, then (release) those: entries with a phase word.
-// `addr`: 4-byte aligned. False when not all of it is RAM.
+// Writes an entry with a phase word: `from` without its last 4 bytes, then these 4 bytes with a
+// release store. `addr` is 4-byte aligned. Returns false if part of the entry is not RAM.
 [[nodiscard]] bool dma_publish(Host& host, std::uint64_t addr, std::span<const std::byte> from);
 
-// The rings of a queue in DMA memory, addressed by byte offset: of WQEs and descriptors, which the device only reads, or of CQEs
-// and EQEs, which it only writes. Every access may fail: the memory is the user's, and a vIOMMU may have taken it away.
+// The rings of a queue in DMA memory, addressed by byte offset. The device only reads WQEs and
+// descriptors, and only writes CQEs and EQEs. Every access may fail: the memory belongs to the
+// user, and a vIOMMU may have unmapped it.
 class QueueBuffer {
  public:
   explicit QueueBuffer(PageBudget& budget) : budget_(&budget) {}
   ~QueueBuffer() { budget_->release(page_entries()); }
   QueueBuffer(const QueueBuffer&) = delete;
   QueueBuffer& operator=(const QueueBuffer&) = delete;
-  // Of the same device. What this one had is given back.
+  // `other` must belong to the same device. It takes over the old rings and releases them.
   QueueBuffer& operator=(QueueBuffer&& other) noexcept {
     std::swap(pages_, other.pages_);
     return *this;
   }
 
-  // `bytes`: what the queue needs; the list must cover it (TERN_ST_BAD_PARAM), what it has
-  // beyond that is not kept. Once.
+  // Call it once. `bytes` is the size of the rings. The list must cover them (else
+  // TERN_ST_BAD_PARAM); entries beyond them are not kept.
   [[nodiscard]] Status load(Host& host, const tern_pages& pages, std::uint64_t bytes);
 
   [[nodiscard]] bool read(Host& host, std::uint64_t offset, std::span<std::byte> to) const;
-  // dma_publish() of an entry that does not cross a page: CQEs and EQEs.
+  // dma_publish() of a CQE or EQE, which does not cross a page.
   [[nodiscard]] bool publish(Host& host, std::uint64_t offset,
                              std::span<const std::byte> from) const;
 
@@ -55,10 +56,10 @@ class QueueBuffer {
 
 class Context;
 
-// Who completes into a CQ: a QP, an XRC SRQ or an Ethernet queue. Part of it.
+// A user of a CQ. The QP, XRC SRQ or Ethernet queue that completes into the CQ contains it.
 class CqUser {
  public:
-  // `failed`: the CQ takes no more completions.
+  // `failed` is called when the CQ takes no more completions.
   CqUser(void (*failed)(void*), void* user) : failed_(failed), user_(user) {}
 
  private:
@@ -72,17 +73,18 @@ class CqUser {
 class Eq {
  public:
   Eq(Context& context, const tern_cmd_create_eq& cmd);
-  // Checks the command and takes the buffer.
+  // Checks the command and loads the buffer.
   [[nodiscard]] Status init();
 
-  // Index of the next event: a count that never wraps.
+  // Index of the next event; it never wraps.
   [[nodiscard]] std::uint64_t pi() const { return pi_; }
-  // Whether software has consumed event `index`, which is below pi(). Reads ci if it has to.
+  // Whether software has consumed event `index`, which is below pi(). Reads ci from the record if
+  // necessary.
   [[nodiscard]] bool consumed(std::uint64_t index);
-  // Writes an event and raises the vector; false when the queue is full or not reachable,
-  // which is fatal.
+  // Writes an event and raises the vector. Returns false if the queue is full, or if it is
+  // unreachable, which is fatal to the device.
   [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id);
-  // The same with an entry of a fault queue; the phase word is this function's.
+  // The same for an entry of a fault queue; sets its phase word.
   [[nodiscard]] bool post(tern_fault& entry);
 
   void attach_cq() { ++users_; }
@@ -103,34 +105,34 @@ class Eq {
   Record record_;
   QueueBuffer buffer_;
   std::uint64_t pi_ = 0;
-  std::uint64_t ci_ = 0;  // last read
+  std::uint64_t ci_ = 0;  // last value read
   std::uint32_t users_ = 0;
 };
 
 // Completion queue (CREATE_CQ).
 class Cq {
  public:
-  // `eq`: may be null, then the queue takes no arm.
+  // `eq` may be null; then the CQ cannot be armed.
   Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq);
   ~Cq();
   Cq(const Cq&) = delete;
   Cq& operator=(const Cq&) = delete;
-  // Checks the command but for the objects it names, and takes the buffer.
+  // Checks the command except for the objects it refers to, and loads the buffer.
   [[nodiscard]] Status init();
   void set_number(std::uint32_t cqn) { cqn_ = cqn; }
 
-  // Appends a completion (its time stamp and phase word are this function's), fires an armed
-  // event when it qualifies. False: overflow or DMA error; the queue is then dead, the event
-  // raised, its QPs told, and every later push fails too.
+  // Appends a completion and sets its time stamp and phase word. Fires the event if the CQ is armed
+  // for this completion. Returns false on overflow or DMA error: the CQ is then broken, the error
+  // event is raised, its users are notified, and every later push fails.
   [[nodiscard]] bool push(tern_cqe& cqe);
-  // TERN_DB_CMD_CQ_ARM: looks at the arm word.
+  // TERN_DB_CMD_CQ_ARM: reads the arm word.
   void arm();
-  // RESIZE_CQ: the next completion goes to the new buffer. Fails with nothing changed.
+  // RESIZE_CQ: the next completion goes to the new buffer. On failure nothing has changed.
   [[nodiscard]] Status resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp);
-  // MODIFY_CQ: moderation of events, 0 and 0 for none.
+  // MODIFY_CQ: event moderation; 0 and 0 disable it.
   [[nodiscard]] Status modify(const tern_cmd_modify_cq& cmd);
 
-  // QPs, SRQs and Ethernet queues that complete into it.
+  // QPs, SRQs and Ethernet queues that complete into the CQ.
   void attach(CqUser& user) { users_.push_back(user.hook_); }
   static void detach(CqUser& user) { user.hook_.unlink(); }
   [[nodiscard]] bool used() const { return !users_.empty(); }
@@ -156,17 +158,17 @@ class Cq {
   Record record_;
   std::uint32_t cqn_ = 0;
   List<CqUser> users_;
-  std::uint64_t base_ = 0;           // index of the CQE in slot 0 of this buffer's first pass
-  std::uint64_t pi_ = 0;             // counts that never wrap
+  std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
+  std::uint64_t pi_ = 0;             // index of the next CQE; never wraps
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
-  std::uint64_t told_ = 0;           // an event was fired for every CQE below this index
-  std::uint64_t untold_solicited_ = 0;  // solicited and failed CQEs from there on
-  std::uint64_t eqe_index_ = 0;      // of the last event, while eqe_posted_
-  std::uint64_t pending_ = 0;        // CQEs that count for the arm and wait for its event
-  Timer period_end_;                 // of them
-  std::uint32_t ci_ = 0;             // last read; read again only when the queue looks full
-  std::uint16_t count_ = 0;          // moderation: CQEs, 0 for no limit
-  std::uint16_t period_ = 0;         // the same in microseconds
+  std::uint64_t told_ = 0;           // every CQE below this index was reported by an event
+  std::uint64_t untold_solicited_ = 0;  // solicited and failed CQEs from told_ on
+  std::uint64_t eqe_index_ = 0;      // of the last event; valid if eqe_posted_
+  std::uint64_t pending_ = 0;        // CQEs that wait for the armed event
+  Timer period_end_;                 // of the moderation of these
+  std::uint32_t ci_ = 0;             // last value read; reread only when the queue looks full
+  std::uint16_t count_ = 0;          // moderation: CQEs; 0 for no limit
+  std::uint16_t period_ = 0;         // moderation: microseconds
   std::uint8_t log_size_ = 0;
   std::uint8_t fired_seq_ = 0xff;    // sequence number of the arm that fired last
   std::uint8_t armed_seq_ = 0;

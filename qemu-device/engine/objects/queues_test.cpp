@@ -203,7 +203,7 @@ TEST_F(EqTest, FullAndConsumed) {
   EXPECT_FALSE(eq.consumed(1));
   EXPECT_TRUE(eq.post(TERN_EV_COMPLETION, 99));
   EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
-  // Ahead of the device, or backwards: nothing is consumed by that.
+  // An index ahead of the device, or one that went back, consumes nothing.
   set_ci(cmd, kSize + 2);
   EXPECT_FALSE(eq.consumed(1));
   EXPECT_FALSE(eq.post(TERN_EV_COMPLETION, 100));
@@ -264,7 +264,7 @@ TEST_F(AsyncTest, WaitsForTheQueueOnceEach) {
   EXPECT_EQ(at(cmd, 0).type, TERN_EV_PORT_CHANGE);
   EXPECT_EQ(at(cmd, 1).id, 7U);
   EXPECT_EQ(at(cmd, 2).id, 8U);
-  // What was written may happen again.
+  // An event that was delivered may be raised again.
   events.raise(TERN_EV_PORT_CHANGE, 0);
   EXPECT_EQ(eq->pi(), 4U);
 }
@@ -466,7 +466,7 @@ TEST_F(CqTest, SolicitedArm) {
   EXPECT_EQ(events(), 1U) << "entry 5 was not seen";
 }
 
-// What perftest does: take the event, arm, then poll what the event told of.
+// perftest takes the event, arms, then polls the CQEs that the event reported.
 TEST_F(CqTest, ArmBeforePollIsNotWokenForWhatItWasTold) {
   arm(0, 0);
   ASSERT_TRUE(push());
@@ -476,7 +476,7 @@ TEST_F(CqTest, ArmBeforePollIsNotWokenForWhatItWasTold) {
   consume(1);
   ASSERT_TRUE(push());
   EXPECT_EQ(events(), 1U);
-  // One that came between event and arm is news.
+  // A CQE that arrives between event and arm is reported.
   ASSERT_TRUE(push());
   arm(1, 2);
   EXPECT_EQ(events(), 1U);

@@ -11,7 +11,7 @@ bool dma_store32(Host& host, std::uint64_t addr, std::uint32_t value) {
     host.release(span, true, sizeof(value));
     return true;
   }
-  // The host cuts a word in two: nothing can be atomic then.
+  // The host's mapping splits the word, so the store cannot be atomic.
   if (!span.empty()) host.release(span, true, 0);
   return dma_write(host, addr, std::as_bytes(std::span(&value, 1)));
 }

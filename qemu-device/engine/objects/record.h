@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Doorbell records: words that software and device share, outside of the rings.
+// Doorbell records: words that software and device share outside the rings.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@
 
 namespace tern {
 
-// A record at a DMA address. Every access may fail: the memory is the user's, and a vIOMMU may have taken it away. An address
-// that is aligned to the record's size keeps the record within a page.
+// A record at a DMA address. Every access may fail: the memory belongs to the user, and a vIOMMU
+// may have unmapped it. A record whose address is aligned to its size does not cross a page.
 class Record {
  public:
   Record() = default;
   explicit Record(std::uint64_t addr) : addr_(addr) {}
-  // Whether a record of type T may lie there.
+  // Whether the address is aligned for a record of type T.
   template <class T>
   [[nodiscard]] bool fits() const {
     static_assert((sizeof(T) & (sizeof(T) - 1)) == 0);
     return addr_ % sizeof(T) == 0;
   }
 
-  // The 32-bit word at byte `offset`, 4-byte aligned: acquire load, release store.
+  // Accesses to the 4-byte aligned word at byte `offset`: acquire load, release store. They return
+  // nullopt or false if it is not RAM.
   [[nodiscard]] std::optional<std::uint32_t> load32(Host& host, std::size_t offset) const {
     const auto span = host.reach(addr_ + offset, kWord, false);
     if (span.size() != kWord) [[unlikely]] return load_pieces(host, offset, span);
@@ -42,7 +43,8 @@ class Record {
   std::uint64_t addr_ = 0;
 };
 
-// Stores a 32-bit word in DMA memory as one piece (release); `addr` is 4-byte aligned. False when it is not RAM.
+// Stores an aligned 32-bit word in DMA memory with a release store; in pieces if the host's mapping
+// splits the word. Returns false if it is not RAM.
 [[nodiscard]] bool dma_store32(Host& host, std::uint64_t addr, std::uint32_t value);
 
 }  // namespace tern

@@ -54,7 +54,8 @@ Status Srq::init() {
 
 bool Srq::store_ci() { return record_.store32(context_.host, offsetof(tern_srq_record, ci), ci_); }
 
-// WQEs posted and not taken; nothing, and the SRQ has failed, when the record cannot say.
+// Number of WQEs posted and not yet taken. Fails the SRQ and returns nullopt if the record is
+// unreachable or wrong.
 std::optional<std::uint32_t> Srq::posted() {
   if (failed_) return std::nullopt;
   const auto pi = record_.load32(context_.host, offsetof(tern_srq_record, pi));
@@ -77,7 +78,7 @@ Take Srq::take(RecvWqe& wqe) {
   wqe.owner = owner_;
   wqe.srqn = srqn_;
   wqe.index = ci_++;
-  // The copy is made: from now on the slot is software's.
+  // The WQE has been copied, so the slot belongs to software again.
   if (!store_ci()) {
     fail();
     return Take::kFailed;
@@ -111,7 +112,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
   const std::uint32_t limit = mask & TERN_SRQA_LIMIT ? le(std::uint32_t{cmd.limit}) : limit_;
   if (limit > 1U << (resizes ? cmd.log_size : log_size_)) return TERN_ST_BAD_PARAM;
   if (mask == 0) return TERN_ST_OK;
-  // A record that is wrong is its owner's doing, and found out now instead of with a message.
+  // A bad record fails the SRQ now rather than with the next message.
   const auto left = posted();
   if (!left) return TERN_ST_BAD_STATE;
   if (resizes) {
@@ -123,7 +124,7 @@ Status Srq::modify(const tern_cmd_modify_srq& cmd) {
   return TERN_ST_OK;
 }
 
-// Software has copied what is posted. The record shows what was taken since: it stays where it is.
+// Software has copied the posted WQEs to the new buffer. ci_ stays, so the record stays valid.
 Status Srq::resize(const tern_cmd_modify_srq& cmd) {
   QueueBuffer fresh(context_.page_budget);
   const Status st = fresh.load(context_.host, cmd.pages, ring_bytes(cmd.log_size));

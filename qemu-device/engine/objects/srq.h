@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Shared receive queue: its WQEs go to the queue pairs that need them, in the order in which their
-// messages begin.
+// Shared receive queue: QPs take its WQEs in the order in which their messages begin.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ namespace tern {
 
 class Context;
 
-// An SRQ as somebody remembers it: the number may be another's by now, the serial never is.
+// Weak reference to an SRQ: the number may be reused, the serial never is.
 struct SrqRef {
   std::uint32_t number = 0;
   std::uint64_t serial = 0;
@@ -21,39 +20,39 @@ struct SrqRef {
 
 class Srq {
  public:
-  // `cmd` names a PD that exists; `privileged` tells of it. `cq`: with TERN_SRQ_F_XRC, which needs
-  // an XRC domain that exists; else null. `serial`: SrqRef's.
+  // The PD in `cmd` exists; `privileged` is a property of that PD. `cq` is null unless the flags
+  // have TERN_SRQ_F_XRC; then the XRC domain in `cmd` exists, too. `serial`: see SrqRef.
   Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq, std::uint64_t serial);
   ~Srq();
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
-  // Checks the command but for the objects it names, and takes the buffer.
+  // Checks the command except for the objects it refers to, and loads the buffer.
   [[nodiscard]] Status init();
   void set_number(std::uint32_t srqn) { srqn_ = srqn; }
-  // Tells software how many WQEs were taken; false when the record is unreachable.
+  // Reports the number of WQEs taken in the record. Returns false if the record is unreachable.
   [[nodiscard]] bool store_ci();
 
-  // The next receive WQE. kFailed: the SRQ has failed, now or before, and gives no more. The keys are
-  // those of the SRQ's PD; Accessor::qp is the caller's to fill.
+  // Takes the next receive WQE. kFailed: the SRQ has failed, now or earlier, and delivers no more.
+  // The WQE's accessor is that of the SRQ's PD; the caller sets Accessor::qp.
   [[nodiscard]] Take take(RecvWqe& wqe);
 
-  // It gives no more WQEs, and its owner is told.
+  // Puts the SRQ into error: it delivers no more WQEs and raises TERN_EV_SRQ_ERR.
   void fail();
 
-  // MODIFY_SRQ: all checks first, then all changes. QUERY_SRQ.
+  // MODIFY_SRQ and QUERY_SRQ. modify() checks everything before it changes anything.
   [[nodiscard]] Status modify(const tern_cmd_modify_srq& cmd);
   void query(tern_rsp_query_srq* rsp) const;
 
-  // QPs that take their receive WQEs from it.
+  // Counts the QPs that take their receive WQEs from it.
   void attach() { ++users_; }
   void detach() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
   [[nodiscard]] SrqRef ref() const { return {srqn_, serial_}; }
   [[nodiscard]] Pdn pd() const { return owner_.pd; }
-  // Who asks for memory in its name; Accessor::qp is the caller's to fill.
+  // Accessor for memory accesses on the SRQ's behalf; the caller sets Accessor::qp.
   [[nodiscard]] const Accessor& owner() const { return owner_; }
-  // XRC: its domain and CQ; else 0 and null.
+  // XRC domain and CQ of an XRC SRQ; 0 and null for others.
   [[nodiscard]] std::uint32_t xrcd() const { return le(std::uint32_t{cmd_.xrcdn}); }
   [[nodiscard]] Cq* cq() const { return cq_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }

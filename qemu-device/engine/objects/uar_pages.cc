@@ -16,7 +16,7 @@ void UarPages::reset() {
   next_ = 1;
 }
 
-// The search goes on behind the page given out last: a page rests before it is used again.
+// Searches from the page after the last one allocated, so that a freed page is not reused at once.
 Status UarPages::alloc(std::uint32_t* uar) {
   const auto count = static_cast<std::uint32_t>(pages_.size());
   if (handed_out_ + 1 >= count) return TERN_ST_NO_RESOURCE;
@@ -37,7 +37,7 @@ Status UarPages::free(std::uint32_t uar) {
   return TERN_ST_OK;
 }
 
-// Queues that were looked at, and may have been written since, are looked at again.
+// Also requeues queues that run() has looked at already: they may have been written since.
 bool UarPages::ring(std::uint32_t uar) {
   if (!live(uar)) return false;
   Page& page = *pages_[uar];

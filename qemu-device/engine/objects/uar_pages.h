@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Doorbell pages: which are handed out, which queues ring through each, and looking at all queues of a page.
+// Doorbell (UAR) pages: allocation, the queues of each page, and service of all queues of a page.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace tern {
 
-// A queue as its doorbell page knows it; part of the queue, and leaves the page with it.
+// A queue's entry in the list of its doorbell page. The queue contains it, so it leaves the list
+// with the queue.
 class PageQueue {
  public:
-  // `look`: as if software had rung each doorbell of the queue.
+  // `look` acts as if software had rung every doorbell of the queue.
   PageQueue(void (*look)(void*), void* queue) : look_(look), queue_(queue) {}
 
  private:
@@ -26,40 +27,41 @@ class PageQueue {
 
 class UarPages {
  public:
-  // The device is enabled with `count` pages, the kernel's included.
+  // Enables `count` pages; the kernel's page is one of them.
   void enable(std::uint32_t count);
-  void reset();  // no queue is left
+  void reset();  // call it when no queue is left
 
   [[nodiscard]] Status alloc(std::uint32_t* uar);
-  // TERN_ST_BUSY while a queue rings through it.
+  // Returns TERN_ST_BUSY while queues use the page.
   [[nodiscard]] Status free(std::uint32_t uar);
-  // Whether queues may ring through it.
+  // Whether queues may use the page.
   [[nodiscard]] bool live(std::uint32_t uar) const { return uar < pages_.size() && pages_[uar]; }
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
-  // `uar` is live.
+  // `uar` must be live.
   void add(std::uint32_t uar, PageQueue& queue) { pages_[uar]->queues.push_back(queue.hook_); }
 
-  // TERN_DB_CMD_PAGE: run() looks at every queue of the page. False: there is no such page.
+  // TERN_DB_CMD_PAGE: makes run() look at every queue of the page. Returns false if there is no
+  // such page.
   [[nodiscard]] bool ring(std::uint32_t uar);
-  // Looks at up to `most` queues; returns how many it was.
+  // Looks at up to `most` queues and returns the number of queues looked at.
   std::uint32_t run(std::uint32_t most);
   // Whether run() has more to do.
   [[nodiscard]] bool pending() const { return !rung_.empty(); }
 
  private:
-  // With many queues on a page, the other pages are not kept waiting.
+  // Queues of one page in a row, so that a page with many queues does not delay other pages.
   static constexpr std::uint32_t kTurn = 64;
 
   struct Page {
-    List<PageQueue> queues;  // all but
-    List<PageQueue> unseen;  // those that run() has still to look at
+    List<PageQueue> queues;  // queues that run() need not look at
+    List<PageQueue> unseen;  // queues that run() has still to look at
     Hook<Page> rung{this};
   };
-  std::vector<std::unique_ptr<Page>> pages_;  // null: not handed out
+  std::vector<std::unique_ptr<Page>> pages_;  // null: not allocated
   List<Page> rung_;
   std::uint32_t handed_out_ = 0;
-  std::uint32_t next_ = 1;  // where the search for a free page goes on
+  std::uint32_t next_ = 1;  // where the search for a free page starts
 };
 
 }  // namespace tern
