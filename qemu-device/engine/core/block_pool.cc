@@ -11,7 +11,7 @@ namespace tern {
 
 namespace {
 
-// Free bytes that are kept of each size; what is more goes back.
+// Free bytes kept of each block size; the rest is freed.
 constexpr std::size_t kKept = 1 << 20;
 
 std::size_t size_of_class(std::size_t bytes) { return std::bit_ceil(std::max(bytes, BlockPool::kAlign)); }
@@ -30,7 +30,7 @@ std::byte* BlockPool::take(std::size_t bytes) {
     ASAN_UNPOISON_MEMORY_REGION(block, bytes);
   }
   taken_ += size;
-  // What is behind the bytes asked for is nobody's.
+  // Catches accesses past the bytes asked for.
   ASAN_POISON_MEMORY_REGION(block + bytes, size - bytes);
   return block;
 }

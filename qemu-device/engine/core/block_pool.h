@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory of what is under way. The block given back last is taken first, so that many queues that work in turn use the same few
-// lines of the cache, and one that is idle holds nothing.
+// Memory for data in flight. The block returned last is taken first, so that many queues that run
+// in turn share a few cache lines, and an idle queue holds none.
 #pragma once
 
 #include <array>
@@ -15,18 +15,19 @@ class BlockPool {
  public:
   static constexpr std::size_t kAlign = 64;
 
-  // Bytes taken beyond which it is scarce.
+  // Memory is scarce when at least this many bytes are taken.
   static constexpr std::size_t kPlenty = std::size_t{256} << 20;
 
   BlockPool() = default;
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // `bytes` bytes that hold anything, aligned to kAlign. give() wants the same number.
+  // Returns `bytes` uninitialized bytes, aligned to kAlign. Pass the same number to give().
   [[nodiscard]] std::byte* take(std::size_t bytes);
   void give(std::byte* block, std::size_t bytes);
 
-  // Much is taken: an owner that can do with less takes no more than it needs for one step.
+  // Whether much memory is taken. An owner that can do with less then takes only enough for one
+  // step.
   [[nodiscard]] bool scarce() const { return taken_ >= plenty_; }
   void set_plenty(std::size_t bytes) { plenty_ = bytes; }
   [[nodiscard]] std::size_t taken() const { return taken_; }
@@ -35,13 +36,13 @@ class BlockPool {
   struct Free {
     void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kAlign}); }
   };
-  std::size_t taken_ = 0;  // bytes, as the blocks are large
+  std::size_t taken_ = 0;  // sum of the block sizes
   std::size_t plenty_ = kPlenty;
-  // By the logarithm of their size.
+  // Indexed by the logarithm of the block size.
   std::array<std::vector<std::unique_ptr<std::byte[], Free>>, 32> free_;
 };
 
-// The same of a type: held by one owner at a time.
+// A T in a block of the pool, with one owner at a time.
 template <class T>
 class Pooled {
  public:

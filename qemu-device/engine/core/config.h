@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The properties a device is made with.
+// Properties of a device, set at creation.
 #pragma once
 
 #include <cstddef>

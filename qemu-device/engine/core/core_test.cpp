@@ -33,7 +33,7 @@ TEST(Table, NumbersFromFirstAndReusesTheOldestLast) {
   EXPECT_EQ(table.insert(std::make_unique<int>(10)), 2U);
   EXPECT_EQ(table.insert(std::make_unique<int>(11)), 3U);
   table.erase(2);
-  // A fresh number goes before a freed one, so that a stale reference finds nothing.
+  // Unused numbers come before freed ones, so that a stale reference finds nothing.
   EXPECT_EQ(table.insert(std::make_unique<int>(12)), 4U);
   table.erase(3);
   EXPECT_EQ(table.insert(std::make_unique<int>(13)), 2U);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Where a device is in its life cycle: TERN_REG_STATUS and TERN_REG_FATAL.
+// State of the device's life cycle: TERN_REG_STATUS and TERN_REG_FATAL.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ class DeviceStatus {
  public:
   [[nodiscard]] std::uint32_t bits() const { return bits_; }
   [[nodiscard]] std::uint32_t fatal_code() const { return fatal_; }
-  // Reset, and neither enabled nor stopped since.
+  // True after a reset until the device is enabled or stopped.
   [[nodiscard]] bool idle() const { return bits_ == TERN_STATUS_READY; }
   [[nodiscard]] bool enabled() const { return bits_ == (TERN_STATUS_READY | TERN_STATUS_ENABLED); }
 
   void enable() { bits_ |= TERN_STATUS_ENABLED; }
-  // Stops the device: TERN_FATAL_*. False: it was stopped before, and the first code stays.
+  // Stops the device with TERN_FATAL_* `code`. Returns false if it was stopped before; the first
+  // code is kept.
   [[nodiscard]] bool stop(std::uint32_t code) {
     if (bits_ & TERN_STATUS_FATAL) return false;
     bits_ |= TERN_STATUS_FATAL;

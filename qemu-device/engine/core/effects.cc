@@ -6,7 +6,7 @@
 namespace tern {
 
 namespace {
-constexpr std::size_t kAlign = 64;  // frames start on a cache line of their own
+constexpr std::size_t kAlign = 64;  // each frame starts on a new cache line
 }  // namespace
 
 std::span<std::byte> Effects::begin_frame(std::size_t max) {

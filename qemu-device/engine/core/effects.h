@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the engine wants done outside: frames to send or show, vectors to raise. Collected
-// during a call, handed out whole, recycled.
+// Work for the host: frames to send or capture, and vectors to raise. Collected during a call,
+// handed out as a whole, and recycled.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ class Effects {
     std::uint32_t len;
     bool to_wire;
     Nanos time;
-    bool shown = true;      // to the capture tap
-    bool received = false;  // came from the wire; only shown
+    bool shown = true;      // by the capture tap
+    bool received = false;  // came from the wire: captured only
   };
 
-  // Room for a frame of up to `max` bytes, valid until the next call on this object.
+  // Returns room for a frame of up to `max` bytes, valid until the next call on this object.
   [[nodiscard]] std::span<std::byte> begin_frame(std::size_t max);
-  // Keeps the first `len` bytes of the room as a frame.
+  // Makes the first `len` bytes of the room a frame.
   void commit_frame(std::size_t len, bool to_wire, Nanos time);
-  // Frames that are there already. One that is only for the tap; one that the tap does not see,
-  // because it has seen what this was made of.
+  // These copy an existing frame. show() adds it for the capture tap only; send_unseen() hides it
+  // from the tap, which has seen the original.
   void show(std::span<const std::byte> frame, bool received, Nanos time);
   void send_unseen(std::span<const std::byte> frame, Nanos time);
   void raise(unsigned vector) { vectors_[vector / 64] |= std::uint64_t{1} << (vector % 64); }

@@ -18,7 +18,7 @@ void add_frame(Effects& fx, std::size_t len, unsigned value) {
 TEST(Effects, KeepsFramesInOrder) {
   Effects fx;
   EXPECT_TRUE(fx.empty());
-  // Many enough that the storage moves several times.
+  // Enough frames to reallocate the storage several times.
   for (unsigned i = 0; i < 200; ++i) add_frame(fx, 1 + i * 37, i);
   EXPECT_FALSE(fx.empty());
   ASSERT_EQ(fx.frames().size(), 200U);

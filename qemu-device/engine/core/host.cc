@@ -95,7 +95,7 @@ void SpanList::append_plain(std::span<std::byte> bytes) {
 
 void SpanList::append_plain(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  // One piece type serves sources and targets; the piece is marked as not to be written.
+  // Sources and destinations share the piece type; `write` = false marks the piece as a source.
   pieces_.push_back({{const_cast<std::byte*>(bytes.data()), bytes.size()}, Origin::kPlain, false});
   size_ += bytes.size();
 }
@@ -139,7 +139,8 @@ void SpanList::copy(const SpanList& from, SpanList& to) {
     return copy_ending(Mover{}, to.pieces_[0].bytes.data(), from.pieces_[0].bytes.data(), total);
   }
   if (overlap(from, to)) {
-    // Piece by piece, one copy could destroy the source of the next; rare enough to bounce.
+    // Copying piece by piece could overwrite the source of a later piece. Rare enough for a bounce
+    // buffer.
     std::vector<std::byte> bounce(total);
     from.copy_to(bounce);
     to.copy_from(bounce);
@@ -161,7 +162,7 @@ std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add) {
 
 std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap) {
   if (aligned(p, sizeof(std::uint64_t))) {
-    // On failure the builtin leaves what it found in `compare`; on success that is what was there.
+    // On failure the builtin stores the old value in `compare`; on success `compare` equals it.
     __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(p), &compare, swap, false,
                                 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return compare;

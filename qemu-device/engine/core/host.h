@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the engine needs of the world. See capi/tern_engine.h for the rules.
+// The host interface of the engine. See capi/tern_engine.h for the rules.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,19 @@
 
 namespace tern {
 
-// Stands between the device and its host's memory while faults are wanted.
+// Filters the device's accesses to host memory while faults are injected.
 class DmaGate {
  public:
   virtual ~DmaGate() = default;
-  // How many of `len` bytes, from `addr` on, may be mapped now; 0: as if it were not RAM.
+  // How many of `len` bytes from `addr` may be mapped now; 0: treat the address as not RAM.
   virtual std::uint64_t reachable(std::uint64_t addr, std::uint64_t len, bool write) = 0;
 };
 
 class Host {
  public:
   virtual ~Host() = default;
-  // What the engine maps memory with, past the gate: RAM that is known, else map(). release() ends it.
+  // The engine maps memory only through reach(), which applies the gate and uses known RAM or else
+  // map(). release() ends the mapping.
   std::span<std::byte> reach(std::uint64_t addr, std::uint64_t len, bool write) {
     if (gate != nullptr) [[unlikely]] {
       len = gate->reachable(addr, len, write);
@@ -36,8 +37,8 @@ class Host {
       }
     }
     const auto span = map(addr, len, write);
-    // Known RAM at another DMA address. release() cannot tell the two apart, and known RAM stays where it is: it is as if it had
-    // been reached at the address that is known.
+    // Known RAM at another DMA address. release() cannot tell the two addresses apart, so unmap it
+    // now and treat it as known RAM, which stays where it is.
     if (const Ram* const ram = ram_at(span)) [[unlikely]] {
       unmap(span, write, 0);
       return span.first(static_cast<std::size_t>(
@@ -51,7 +52,8 @@ class Host {
   }
   DmaGate* gate = nullptr;
 
-  // RAM that needs no map(), at most kMaxRams pieces, until the next call. Nothing may be mapped.
+  // RAM that needs no map(): at most kMaxRams pieces, which replace those of the previous call.
+  // Nothing may be mapped during set_ram().
   struct Ram {
     std::uint64_t start;  // DMA address
     std::uint64_t len;
@@ -63,21 +65,21 @@ class Host {
     std::ranges::copy(rams, ram_.begin());
   }
 
-  // Up to `len` bytes at DMA address `addr`; an empty span when it is not RAM.
+  // Maps up to `len` bytes at DMA address `addr`; returns an empty span if it is not RAM.
   virtual std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) = 0;
   virtual void unmap(std::span<std::byte> span, bool write, std::uint64_t written) = 0;
-  // The device stored to these bytes of known RAM.
+  // The device has stored to these bytes of known RAM.
   virtual void ram_written(std::span<std::byte> span) = 0;
-  // The device stored to these bytes of device memory.
+  // The device has stored to these bytes of device memory.
   virtual void dm_written(std::span<std::byte> span) = 0;
   virtual Nanos now() = 0;
   virtual std::uint64_t random() = 0;
 
  private:
-  // The known RAM that `span` begins in.
+  // The known RAM that contains the first byte of `span`; null if there is none.
   [[nodiscard]] const Ram* ram_at(std::span<const std::byte> span) const {
     for (const Ram& ram : std::span(ram_).first(rams_)) {
-      // Of pieces that do not contain it the difference is any number.
+      // If the piece does not contain it, the difference is at least ram.len.
       if (reinterpret_cast<std::uintptr_t>(span.data()) - reinterpret_cast<std::uintptr_t>(ram.base) < ram.len) return &ram;
     }
     return nullptr;
@@ -87,12 +89,12 @@ class Host {
   std::size_t rams_ = 0;
 };
 
-// Copies between DMA address space and engine memory; false when an address is not RAM.
+// Copy between DMA address space and engine memory. Return false if an address is not RAM.
 [[nodiscard]] bool dma_read(Host& host, std::uint64_t addr, std::span<std::byte> to);
 [[nodiscard]] bool dma_write(Host& host, std::uint64_t addr, std::span<const std::byte> from);
 
-// A list of mapped pieces of memory that together are one byte sequence. Unmaps what it
-// holds when cleared; its storage is kept, so a long-lived list does not allocate.
+// A list of mapped pieces of memory that form one byte sequence. clear() unmaps the pieces and
+// keeps the list's storage, so a long-lived list does not allocate.
 class SpanList {
  public:
   explicit SpanList(Host& host) : host_(&host) { pieces_.reserve(40); }
@@ -107,17 +109,17 @@ class SpanList {
     bool write;
   };
 
-  // Appends [addr, addr + len) of DMA space; false (nothing appended) when not RAM.
+  // Appends [addr, addr + len) of DMA space. Returns false and appends nothing if it is not RAM.
   [[nodiscard]] bool append_dma(std::uint64_t addr, std::uint64_t len, bool write);
   // Appends device memory.
   void append_device(std::span<std::byte> bytes, bool write);
-  // Appends memory of the engine's own (a received frame, inline data).
+  // Appends the engine's own memory (a received frame, inline data).
   void append_plain(std::span<std::byte> bytes);
   void append_plain(std::span<const std::byte> bytes);  // never written: source lists only
 
-  // Unmaps everything; written pieces count as stored to in full.
+  // Unmaps everything; reports pieces mapped for writing as written in full.
   void clear();
-  // Unmaps everything as untouched: nothing was stored.
+  // Unmaps everything; reports nothing as written.
   void abandon();
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
@@ -127,7 +129,7 @@ class SpanList {
   void copy_to(std::span<std::byte> to) const;      // to.size() <= size()
   // Both store the last byte last (core/ordered_copy.h).
   void copy_from(std::span<const std::byte> from);  // from.size() <= size()
-  // Copies min(size) bytes list to list; the two may overlap.
+  // Copies from list to list, as many bytes as the shorter one has; the two may overlap.
   static void copy(const SpanList& from, SpanList& to);
 
  private:
@@ -137,8 +139,8 @@ class SpanList {
   std::uint64_t size_ = 0;
 };
 
-// The word at `p`, as the CPU sees it: atomic when aligned, towards guest CPUs too. The 64-bit
-// operations return the old value.
+// Operations on the word at `p` in CPU byte order; atomic if it is aligned, also with respect to
+// guest CPUs. The 64-bit operations return the old value.
 std::uint64_t atomic_fetch_add(std::byte* p, std::uint64_t add);
 std::uint64_t atomic_compare_swap(std::byte* p, std::uint64_t compare, std::uint64_t swap);
 void store_release32(std::byte* p, std::uint32_t value);

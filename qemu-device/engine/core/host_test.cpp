@@ -54,10 +54,10 @@ TEST_F(DmaTest, SaysWhenItIsNotRam) {
   EXPECT_FALSE(dma_read(host, 0, buf));
 }
 
-// The same RAM at a second DMA address, which set_ram() has no place for: its mappings are not left behind.
+// Known RAM that is also mapped at a second DMA address: no mapping may leak.
 TEST_F(DmaTest, KnownRamAtAnotherAddress) {
   const std::uint64_t addr = host.alloc(4096);
-  // Known by an address that no map() answers; the one that map() answers is the second.
+  // set_ram() gets an address that map() does not serve; map() serves the second address.
   constexpr std::uint64_t kKnown = 0x7000'0000'0000;
   const Host::Ram ram{kKnown, 4096, host.at(addr)};
   host.set_ram(std::span(&ram, 1));
@@ -131,7 +131,7 @@ TEST_F(DmaTest, ReadMappingsCountAsNotWritten) {
   EXPECT_EQ(host.bytes_written, 50U);
 }
 
-// Known RAM is reached without map(), up to where it ends, and what is stored there is told.
+// Known RAM is accessed without map() up to its end, and stores to it are reported.
 TEST_F(DmaTest, KnownRamNeedsNoMapping) {
   const std::uint64_t addr = host.alloc(2 * FakeHost::kPage);
   const Host::Ram known[] = {{addr, FakeHost::kPage, host.at(addr)}};
@@ -170,7 +170,7 @@ TEST_F(DmaTest, EmptyPiecesAreNoPieces) {
 TEST_F(DmaTest, CopiesBetweenPieces) {
   std::vector<std::byte> source = ramp(100);
   std::vector<std::byte> target(100);
-  // Every way of cutting both sides in up to three pieces.
+  // Split both sides in every way, in steps of 13 and 17 bytes.
   for (std::size_t a = 1; a < 99; a += 13) {
     for (std::size_t b = 1; b < 99; b += 17) {
       SpanList from(host), to(host);
@@ -203,7 +203,7 @@ TEST_F(DmaTest, CopiesTheShorterLength) {
   EXPECT_EQ(source, ramp(10, 1));
 }
 
-// Random cuts of a source and a target in one buffer: the result is memmove's.
+// A source and a target in one buffer, split at random: the result must equal memmove's.
 TEST_F(DmaTest, OverlapIsMemmove) {
   std::mt19937 rng(7);
   for (int round = 0; round < 500; ++round) {
@@ -243,7 +243,7 @@ TEST_F(DmaTest, CopyToAndFrom) {
   EXPECT_EQ(std::memcmp(host.at(addr, 100), data.data(), 100), 0);
 }
 
-// A Mover that keeps a record of its stores.
+// A Mover that records its stores.
 struct Recorder {
   struct Store {
     std::byte* at;
@@ -263,7 +263,8 @@ struct Recorder {
   std::vector<Store> stores;
 };
 
-// The end, as large a word as is aligned, is stored by itself behind the rest, wherever the bytes come from.
+// The end is stored separately and last, as the largest aligned word, whether or not the source
+// overlaps.
 TEST(OrderedCopy, TheEndIsTheLastStore) {
   alignas(64) std::array<std::byte, 256> buffer;
   for (std::size_t d = 64; d < 80; ++d) {
@@ -324,7 +325,7 @@ TEST(OrderedCopy, PiecesInOrderAndOneEnd) {
   }
 }
 
-// Every way through SpanList ends alike: one piece, several, overlapping ones, the engine's own memory.
+// Targets of one and of two pieces, aligned and unaligned: the last byte is always stored last.
 TEST(OrderedCopy, AWatcherOfTheLastByteSeesTheRest) {
   FakeHost host;
   constexpr std::size_t kLen = 192;
@@ -340,7 +341,7 @@ TEST(OrderedCopy, AWatcherOfTheLastByteSeesTheRest) {
           const auto end = __atomic_load_n(to_bytes + kLen - 1, __ATOMIC_ACQUIRE);
           const auto first = __atomic_load_n(to_bytes, __ATOMIC_RELAXED);
           const auto middle = __atomic_load_n(to_bytes + kLen / 2, __ATOMIC_RELAXED);
-          // Behind `end` by less than half of all values: older than the end.
+          // Older than `end` if it is up to 128 values behind, modulo 256.
           const auto older = [&](std::byte b) {
             const auto ahead = static_cast<std::uint8_t>(std::to_integer<unsigned>(b) - std::to_integer<unsigned>(end));
             return ahead >= 128;
@@ -370,7 +371,7 @@ TEST(OrderedCopy, AWatcherOfTheLastByteSeesTheRest) {
 }
 
 TEST(AtomicWord, AddsAndSwaps) {
-  for (const std::size_t shift : {0U, 4U, 1U}) {  // aligned, and not
+  for (const std::size_t shift : {0U, 4U, 1U}) {  // aligned and unaligned
     alignas(8) std::array<std::byte, 16> memory{};
     std::byte* const p = memory.data() + shift;
     EXPECT_EQ(atomic_fetch_add(p, 5), 0U);

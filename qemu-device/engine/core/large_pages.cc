@@ -8,7 +8,7 @@ namespace tern {
 LargePage new_large_page() {
   LargePage page(static_cast<std::byte*>(::operator new(kLargePage, std::align_val_t{kLargePage})));
 #ifdef MADV_HUGEPAGE
-  // Only a wish: without it all is the same, but slower.
+  // A hint: without large pages everything still works, only more slowly.
   (void)madvise(page.get(), kLargePage, MADV_HUGEPAGE);
 #endif
   return page;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory for what is looked up at random: in large pages, where the system has them, a look-up finds its translation in the TLB.
+// Memory for random lookups. Large pages, where the system has them, keep the lookups in the TLB.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct LargePageDeleter {
 };
 using LargePage = std::unique_ptr<std::byte, LargePageDeleter>;
 
-// kLargePage bytes, which take up memory as they are written. Throws std::bad_alloc.
+// Allocates kLargePage bytes, which use memory only once written. Throws std::bad_alloc.
 LargePage new_large_page();
 
 }  // namespace tern

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Limits the device was built with: what QUERY_CAPS tells and the commands enforce.
+// Compile-time limits of the device, reported by QUERY_CAPS and enforced by the commands.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ inline constexpr std::uint32_t kMaxXrcd = 16384;
 inline constexpr std::uint32_t kMaxDm = 65536;
 inline constexpr std::uint8_t kMinLogEq = 4;
 inline constexpr std::uint8_t kMaxLogEq = 20;
-// An arm names a CQ index by 24 bits: a queue must stay well below that.
+// An arm has 24 bits for a CQ index, so a CQ must stay well below 2^24 entries.
 inline constexpr std::uint8_t kMinLogCq = 1;
 inline constexpr std::uint8_t kMaxLogCq = 22;
 inline constexpr std::uint8_t kMaxLogWq = 15;
 inline constexpr std::uint32_t kMaxMcastGroups = 8192;
-// A datagram to a group is copied so often in one piece.
+// Bounds the copies of a multicast datagram, all of which are made in one step.
 inline constexpr std::uint32_t kMaxMcastQps = 64;
 inline constexpr std::uint16_t kMaxSge = 32;
 inline constexpr std::uint32_t kMaxInline = 1024;
@@ -31,13 +31,14 @@ inline constexpr std::uint8_t kNumPorts = 1;
 constexpr bool is_port(std::uint8_t port) { return port >= 1 && port <= kNumPorts; }
 
 inline constexpr std::uint64_t kMaxMrSize = std::uint64_t{1} << 40;
-// Page list entries of all objects together, unless the host says otherwise: 512 MiB of lists, for 256 GiB of 4 KiB pages.
+// Page list entries of all objects together, unless the host sets a limit: 512 MiB of lists, which
+// describe 256 GiB of 4 KiB pages.
 inline constexpr std::uint64_t kMaxPages = std::uint64_t{1} << 26;
-// Entries that one command reads: the largest ring of 4 KiB pages has so many.
+// Entries that one command reads; enough for the largest ring in 4 KiB pages.
 inline constexpr std::uint32_t kMaxCmdPages = 65536;
 static_assert(std::uint64_t{64} << kMaxLogCq <= std::uint64_t{kMaxCmdPages} << 12);
 
-// Entries of a list that REG_MR takes: 2 MiB of 4 KiB pages, and the list fills one of them.
+// Entries of a REG_MR list: 2 MiB of 4 KiB pages. The list itself fills one such page.
 inline constexpr std::uint32_t kMaxFastRegPages = 512;
 
 inline constexpr unsigned kPageShiftMin = 12;  // of page lists

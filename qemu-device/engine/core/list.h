@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Doubly linked lists of objects that carry their own links: nothing is allocated, and an object leaves its list in O(1).
+// Doubly linked intrusive lists: no allocation, and an object leaves its list in O(1).
 #pragma once
 
 namespace tern {
@@ -7,7 +7,8 @@ namespace tern {
 template <class T>
 class List;
 
-// A place in a List<T>. Its owner may go at any time: the hook leaves the list first.
+// An object's link in a List<T>. The owner may be destroyed at any time: the hook leaves its list
+// first.
 template <class T>
 class Hook {
  public:
@@ -50,19 +51,19 @@ class List {
   List& operator=(const List&) = delete;
 
   [[nodiscard]] bool empty() const { return head_.next_ == &head_; }
-  // Null when there is none.
+  // Null if the list is empty.
   [[nodiscard]] T* front() const { return head_.next_->owner_; }
   // The hook must not be in a list.
   void push_back(Hook<T>& hook) { hook.link_before(head_); }
   void push_front(Hook<T>& hook) { hook.link_before(*head_.next_); }
-  // Takes the first one out; null when there is none.
+  // Removes and returns the first object; null if the list is empty.
   T* pop_front() {
     Hook<T>& first = *head_.next_;
     if (&first == &head_) return nullptr;
     first.unlink();
     return first.owner_;
   }
-  // Appends all of `other`, which is empty then; in O(1).
+  // Appends all of `other` and leaves it empty; O(1).
   void take_all(List& other) {
     if (other.empty()) return;
     Hook<T>& first = *other.head_.next_;
@@ -73,7 +74,7 @@ class List {
     head_.prev_->next_ = &first;
     head_.prev_ = &last;
   }
-  // Calls f for each object; f may take that object out of the list, but no other one.
+  // Calls f for each object; f may remove that object from the list, but no other.
   template <class F>
   void for_each(F&& f) const {
     for (Hook<T>* at = head_.next_; at != &head_;) {
@@ -84,7 +85,7 @@ class List {
   }
 
  private:
-  Hook<T> head_{nullptr};  // between the last and the first
+  Hook<T> head_{nullptr};  // between the last hook and the first
 };
 
 }  // namespace tern

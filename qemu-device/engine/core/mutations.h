@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rules of memory windows, each by the name of the check that holds it. A build with
-// TERN_MUTATIONS can switch one off, so that tests can show that they notice; in others a rule holds
-// exactly when it is kept.
+// The rules of memory windows, named after the checks that enforce them. A build with
+// TERN_MUTATIONS can switch off one rule, so that tests can prove that they detect the violation;
+// other builds enforce every rule.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ enum class Rule : std::uint8_t {
   kNone,  // all rules hold
 };
 
-// The rules' names, in the order of Rule. Each ends with a NUL: the C surface hands them out.
+// Names of the rules, in the order of Rule. Each ends with a NUL because the C API returns it.
 inline constexpr auto kRuleNames = std::to_array<std::string_view>({
     "mw-pd",       "mw-qp",         "mw-low",           "mw-high",     "mw-wrap",
     "mw-read",     "mw-write",      "mw-atomic",        "mw-flush",    "mw-variant",
@@ -59,7 +59,8 @@ class Mutations {
  public:
 #ifdef TERN_MUTATIONS
   static constexpr bool kBuilt = true;
-  // Switches this rule off and all others on; "": none off. False: no such rule, nothing changes.
+  // Switches off this rule only; "" switches all rules on. Returns false if there is no such rule;
+  // then nothing changes.
   bool set(std::string_view name) {
     if (name.empty()) {
       off_ = Rule::kNone;
@@ -73,7 +74,7 @@ class Mutations {
     return false;
   }
   [[nodiscard]] bool off(Rule rule) const { return off_ == rule; }
-  // Whether nothing speaks against going on: the rule is kept, or switched off.
+  // Whether the operation may proceed: the rule is kept, or switched off.
   [[nodiscard]] bool holds(Rule rule, bool kept) const { return kept || off(rule); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Numbers of objects. A number that came back is the last to be given out again, so that a stale reference hits nothing for as
-// long as possible.
+// Allocator of object numbers. Freed numbers are reused last, the oldest first, so that stale
+// references find nothing for as long as possible.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace tern {
 
 class Numbers {
  public:
-  // 0 .. reserved + capacity - 1, of which take() never gives out the `reserved` lowest.
+  // Numbers 0 .. reserved + capacity - 1; take() never returns the `reserved` lowest.
   explicit Numbers(std::uint32_t capacity, std::uint32_t reserved = 0)
       : limit_(reserved + capacity), reserved_(reserved), used_(reserved) {}
 
   [[nodiscard]] bool none_left() const { return used_ == limit_ && free_.empty(); }
-  // All that were ever given out, and the reserved, are below.
+  // All reserved numbers and all numbers ever taken are below used().
   [[nodiscard]] std::uint32_t used() const { return used_; }
 
-  // There must be one left.
+  // A number must be left.
   std::uint32_t take() {
     if (used_ < limit_) return used_++;
     const std::uint32_t number = free_.front();

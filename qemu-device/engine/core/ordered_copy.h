@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Copies whose last store is the end of the message. Programs poll the last byte of a buffer that a peer
-// writes, and read the rest when it changes; memmove() may store the end first.
+// Copies that store the end of the message last. Programs poll the last byte of a buffer that a
+// peer writes, and read the rest when it changes; memmove() may store the end first.
 #pragma once
 
 #include <algorithm>
@@ -12,24 +12,24 @@
 
 namespace tern {
 
-// Stores for copy_ending(); tests have one that keeps a record.
+// The stores of copy_ending(); tests substitute a Mover that records them.
 struct Mover {
-  // Bytes in any order; the two may overlap. n is not 0.
+  // Stores n > 0 bytes in any order; `to` and `from` may overlap.
   static void body(std::byte* to, const std::byte* from, std::size_t n) {
     std::memmove(to, from, n);
   }
-  // One store of an aligned word, behind all stores before it.
+  // Stores an aligned word at once, after all earlier stores.
   template <class T>
   static void last(std::byte* to, T value) {
     __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
   }
 };
 
-// Copies n bytes, which may overlap. The last store is the largest aligned word of up to 8 bytes that
-// ends where `to` ends: a reader that sees its last byte sees all others.
+// Copies n bytes; `to` and `from` may overlap. The last store is the largest aligned word of up to
+// 8 bytes that ends with the last byte of `to`: a reader that sees the last byte sees all others.
 template <class M>
 inline void copy_ending(M&& m, std::byte* to, const std::byte* from, std::size_t n) {
-  // The end is loaded before the body is stored, which may be where it is.
+  // Load the end before storing the body, which may overwrite it.
   const auto with = [&]<class T>(T end) {
     const std::size_t before = n - sizeof(T);
     std::memcpy(&end, from + before, sizeof(T));
@@ -44,8 +44,8 @@ inline void copy_ending(M&& m, std::byte* to, const std::byte* from, std::size_t
   with(std::uint8_t{});
 }
 
-// Copies `total` bytes from a sequence of pieces to another; none of them overlap. The last store is as
-// in copy_ending().
+// Copies `total` bytes from one sequence of pieces to another; no two may overlap. The last store
+// is that of copy_ending().
 template <class M, class Pieces>
 void copy_pieces_ending(M&& m, const Pieces& from, const Pieces& to, std::size_t total) {
   for (std::size_t i = 0, j = 0, i_off = 0, j_off = 0; total != 0;) {

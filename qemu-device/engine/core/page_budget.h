@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Entries of page lists: how many all objects of a device may hold together, and how many its commands have read.
+// Page list entries: bounds how many all objects of a device hold, and counts how many its commands
+// have read.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ class PageBudget {
   PageBudget(const PageBudget&) = delete;
   PageBudget& operator=(const PageBudget&) = delete;
 
-  // Before the memory for so many entries is allocated. False: they would be too many.
+  // Call it before allocating `entries`. Returns false if they exceed the limit.
   [[nodiscard]] bool charge(std::uint64_t entries) {
     if (entries > limit_ - held_) return false;
     held_ += entries;
@@ -22,7 +23,8 @@ class PageBudget {
   [[nodiscard]] std::uint64_t held() const { return held_; }
   [[nodiscard]] std::uint64_t limit() const { return limit_; }
 
-  // Work that a command has made: entries read, or as many as take as long. A slice of commands ends when it has made enough.
+  // Adds to the work of a command: entries read, or other work of the same cost. A slice of
+  // commands ends after a certain amount of work.
   void work(std::uint64_t entries) { worked_ += entries; }
   [[nodiscard]] std::uint64_t worked() const { return worked_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Numbered objects that lie in a row, for what is looked up for every packet: an object is found without a look at anything
-// else, so that its lines can be on their way into the cache before it is wanted.
+// Numbered objects in contiguous memory, for those looked up with every packet: the number alone
+// gives the address, so that an object can be prefetched.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace tern {
 
-// T{} is a vacant place, which T::vacant() tells.
+// T{} is vacant, and T::vacant() reports that.
 template <class T>
 class Slab {
  public:
@@ -23,7 +23,8 @@ class Slab {
   Slab& operator=(const Slab&) = delete;
   ~Slab() { clear(); }
 
-  // Inserts what make(number) returns, which is not vacant, and returns the number; the slab must not be full.
+  // Inserts the result of make(number), which must not be vacant, and returns the number. The slab
+  // must not be full.
   template <class F>
   std::uint32_t insert(F&& make) {
     const std::uint32_t before = numbers_.used();
@@ -43,7 +44,7 @@ class Slab {
     T& object = at(i);
     return object.vacant() ? nullptr : &object;
   }
-  // find() will be called soon.
+  // Hint that find() will be called soon.
   void prefetch(std::uint32_t number) const {
     if (const std::uint32_t i = number - first_; i < numbers_.used()) __builtin_prefetch(&at(i));
   }

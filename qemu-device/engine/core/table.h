@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Numbered objects, each by itself.
+// Numbered objects, each allocated separately.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace tern {
 template <class T>
 class Table {
  public:
-  // Numbers first .. first + reserved + capacity - 1. insert() never gives out the `reserved`
-  // lowest: only put() fills them.
+  // Numbers first .. first + reserved + capacity - 1. insert() never uses the `reserved` lowest;
+  // only put() does.
   Table(std::uint32_t first, std::uint32_t capacity, std::uint32_t reserved = 0)
       : first_(first), reserved_(reserved), numbers_(capacity, reserved) {
     slots_.resize(reserved);
@@ -36,7 +36,7 @@ class Table {
     return first_ + i;
   }
 
-  // Makes `object` the one with a reserved number, which must be free.
+  // Stores `object` under a reserved number, which must be free.
   void put(std::uint32_t number, std::unique_ptr<T> object) {
     slots_[number - first_] = std::move(object);
     ++count_;
@@ -47,7 +47,7 @@ class Table {
     return i < slots_.size() ? slots_[i].get() : nullptr;
   }
 
-  // `withhold`: the number waits for release().
+  // `withhold`: the number is not reused before release().
   void erase(std::uint32_t number, bool withhold = false) {
     const std::uint32_t i = number - first_;
     if (i >= slots_.size() || !slots_[i]) return;
@@ -56,7 +56,7 @@ class Table {
     --count_;
   }
 
-  // A number that erase() withheld may be given out again.
+  // Frees a number that erase() withheld.
   void release(std::uint32_t number) { numbers_.give_back(number - first_); }
 
   void clear() {
@@ -67,7 +67,7 @@ class Table {
   }
 
   [[nodiscard]] std::uint32_t count() const { return count_; }
-  // All numbers given out are below.
+  // All numbers in use are below.
   [[nodiscard]] std::uint32_t end() const { return first_ + static_cast<std::uint32_t>(slots_.size()); }
 
   template <class F>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Timers as a heap of intrusive nodes: arming and cancelling allocate nothing once warm.
+// Timers in a heap of intrusive nodes: arm() and cancel() do not allocate once the heap has grown.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class Timer {
 class TimerQueue {
  public:
   [[nodiscard]] Nanos next() const { return heap_.empty() ? kNever : heap_[0]->deadline_; }
-  // Runs what is due at `now`, at most `limit` timers; true when more is due.
+  // Runs timers due at `now`, at most `limit` of them; returns true if more are due.
   bool run(Nanos now, unsigned limit);
 
  private:

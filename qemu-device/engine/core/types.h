@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Strong types for the numbers that must not be mixed up.
+// Strong types for numbers that must not be confused.
 #pragma once
 
 #include <array>
@@ -50,7 +50,7 @@ class Psn {
 using Gid = std::array<std::uint8_t, 16>;
 using Mac = std::array<std::uint8_t, 6>;
 
-// The same as ==, without a call: each packet is compared.
+// The same as ==, without a function call: every packet needs a comparison.
 inline bool same(const Gid& a, const Gid& b) {
   std::array<std::uint64_t, 2> x;
   std::array<std::uint64_t, 2> y;
@@ -59,7 +59,7 @@ inline bool same(const Gid& a, const Gid& b) {
   return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
 }
 
-// Whether [start, start + len) ends before the 64-bit numbers do.
+// Whether [start, start + len) does not wrap around 2^64.
 constexpr bool in_range(std::uint64_t start, std::uint64_t len) {
   return len == 0 || start + (len - 1) >= start;
 }
