@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The engine alone: messages and packets a second by operation and size, inside a device and between two, over many QPs and
-// many keys; its part of a registration; beside them what bounds them, copies of the same shape and the CRC.
-// CPU time counts: all is one thread.
+// Benchmarks of the engine alone: messages per second by operation and size, in loopback and
+// between two devices, over many QPs and over many keys, and the device's part of a memory
+// registration. For comparison, the costs that bound them: copies of the same shape and the CRC.
+// Everything runs in one thread, so CPU time counts.
 //
 //   engine_bench --benchmark_filter=loopback/write --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
@@ -21,7 +22,7 @@
 namespace tern {
 namespace {
 
-constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 30;  // address space: what is not touched costs nothing
+constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 30;  // untouched pages cost nothing
 constexpr std::uint64_t kData = 8 << 20;
 constexpr std::uint8_t kLogSq = 6;
 constexpr std::uint32_t kRing = 1U << kLogSq;
@@ -51,7 +52,7 @@ QpOptions qp_options(TestCq* cq) {
   return o;
 }
 
-// A machine whose memory is one piece.
+// A machine with contiguous memory.
 struct Machine : TestNode {
   explicit Machine(Sim& s) : TestNode(s, node_options()) {
     host.use_arena(kArenaBytes);
@@ -61,12 +62,12 @@ struct Machine : TestNode {
 
 enum class Kind { kSend, kWrite, kInline, kRead, kAtomic };
 
-// One or two machines, pairs of QPs between the first and the last, and rings full of the same request.
+// One or two machines, QP pairs that connect them, and rings full of copies of one request.
 class World {
  public:
   World(bool wire, unsigned pairs, Kind kind, std::uint32_t size)
       : kind_(kind), a_(std::make_unique<Machine>(sim_)), b_(wire ? std::make_unique<Machine>(sim_) : nullptr) {
-    // Nobody reads what completes: the queues go round.
+    // Nothing polls the CQs, so they must accept overruns.
     TestCq& from_cq = from().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     TestCq& to_cq = to().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     source_ = &from().reg(kData);
@@ -81,20 +82,20 @@ class World {
       for (std::uint32_t k = 0; kind == Kind::kSend && k < kRing; ++k) {
         pair.second->post_recv({target_->sge(0, std::max(size, 1U))});
       }
-      // What post() has published is taken back: the benchmark publishes it, again and again.
+      // Hides the WQEs that were posted above: the benchmark publishes them again and again.
       pair.first->store_sq_pi(0);
       pair.second->store_rq_pi(0);
     }
   }
 
-  // Posts the next request of pair i and rings.
+  // Publishes the next requests of pair i and rings the doorbell.
   void post(unsigned i, std::uint32_t count = 1, bool rings = true) {
     pi_[i] += count;
     if (kind_ == Kind::kSend) pairs_[i].second->store_rq_pi(pi_[i] + kRing / 2);
     pairs_[i].first->store_sq_pi(pi_[i]);
     if (rings) from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
   }
-  // Puts the next request of pair i into its slot again, as whoever posts it does.
+  // Rewrites the slot of pair i's next request, as a poster would.
   void write_request(unsigned i) {
     TestQp& qp = *pairs_[i].first;
     if (wqe_.empty()) {
@@ -103,7 +104,7 @@ class World {
     }
     std::memcpy(from().host.at(qp.memory().address(qp.sq_slot(pi_[i]))), wqe_.data(), kWqe);
   }
-  // Until nothing is left to do.
+  // Runs until all devices are idle.
   void finish() {
     do {
       while (from().device.run(kBudget)) {
@@ -137,7 +138,7 @@ class World {
 
  private:
   std::uint64_t doorbell_offset() { return std::uint64_t{from().uar()} << 12; }
-  // Everything that `x` sent, to `y`; whether there was something.
+  // Delivers all frames that `x` sent to `y`; returns whether there were any.
   bool pass(Machine& x, Machine& y) {
     Effects& fx = *x.device.lane.effects;
     if (fx.empty()) return false;
@@ -158,7 +159,7 @@ class World {
   std::vector<std::byte> wqe_;
 };
 
-// `size` bytes, as many in flight as make 256 KiB, up to half a ring.
+// Messages of `size` bytes: as many in flight as make up 256 KiB, at most half a ring.
 void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size) {
   World world(wire, 1, kind, size);
   const std::uint32_t batch = std::clamp(256U * 1024 / std::max(size, 1U), 1U, kRing / 2);
@@ -172,8 +173,8 @@ void messages(benchmark::State& state, bool wire, Kind kind, std::uint32_t size)
   state.SetBytesProcessed(done * size);
 }
 
-// Messages over `state.range(0)` QPs in turn, `burst` at a time with one doorbell; or what posting them costs alone, when
-// nobody rings.
+// Messages over `state.range(0)` QPs in turn, `burst` of them with one doorbell; without doorbells,
+// the cost of posting alone.
 void many_qps(benchmark::State& state, unsigned burst, bool rings) {
   const auto pairs = static_cast<unsigned>(state.range(0));
   constexpr unsigned kTurn = 64;
@@ -192,7 +193,7 @@ void many_qps(benchmark::State& state, unsigned burst, bool rings) {
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kTurn);
 }
 
-// Writes that each name two of `state.range(0)` keys, drawn at random; all regions show the same memory.
+// Each WRITE uses two random keys out of `state.range(0)`; all regions map the same memory.
 void many_keys(benchmark::State& state) {
   const auto keys = static_cast<std::size_t>(state.range(0));
   World world(false, 1, Kind::kWrite, 64);
@@ -234,7 +235,7 @@ void many_keys(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<std::int64_t>(state.iterations()) * kTurn);
 }
 
-// Regions of so many pages, as the driver makes them: the device's part of a registration.
+// Command to register `pages` pages, as the driver builds it.
 tern_cmd_create_mr listed(Machine& machine, std::uint64_t pages) {
   const std::uint64_t lists = (pages + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK;
   const std::uint64_t data = machine.host.alloc(FakeHost::kPage);
@@ -268,13 +269,13 @@ void registration(benchmark::State& state) {
   }
 }
 
-// ---- what bounds them ----
+// ---- bounds ----
 
 void copy(benchmark::State& state) {
   const auto size = static_cast<std::size_t>(state.range(0));
   std::vector<std::byte> from(kData);
   std::vector<std::byte> to(kData);
-  // As many buffers in turn as a guest's benchmark has messages under way.
+  // As many buffers in turn as a guest's benchmark has messages in flight.
   const std::size_t end = std::min(kData, 64 * size);
   std::size_t at = 0;
   for (auto _ : state) {
