@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The admin queue and the registers: commands that are nearly right, in any order, with traffic
-// between them.
+// The admin queue and the registers: nearly valid commands in any order, with traffic in between.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -14,7 +13,7 @@ namespace {
 
 constexpr unsigned kMaxSteps = 48;
 
-// Objects of each kind that the input has made, newest last.
+// Types of objects. live_ lists those that the input has created, newest last.
 enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kKinds };
 
 struct Shape {
@@ -101,7 +100,7 @@ class AdminPlay {
 
   void command();
   void registers();
-  // Destroys everything; what is then left is left behind.
+  // Destroys all objects and checks that none is left.
   void finish();
 
  private:
@@ -110,7 +109,7 @@ class AdminPlay {
     return list.empty() ? 0 : list[list.size() - 1 - in_.pick(static_cast<unsigned>(list.size()))];
   }
   tern_pages pages(std::uint64_t bytes);
-  // An address for a record, seldom one that is not aligned.
+  // An address for a record, rarely unaligned.
   std::uint64_t record(std::uint64_t align);
   [[nodiscard]] std::uint8_t port() { return in_.u8() % 16 == 15 ? in_.u8() : 1; }
   [[nodiscard]] Bytes good(const Shape& shape);
@@ -129,7 +128,7 @@ class AdminPlay {
   bool nameless_ = false;
 };
 
-// A buffer of a few pages, as an array somewhere in RAM or as one piece.
+// A buffer of a few pages, as a page list or as one piece.
 tern_pages AdminPlay::pages(std::uint64_t bytes) {
   tern_pages p{};
   const unsigned first = page::kFree + in_.pick(page::kEnd - page::kFree);
@@ -421,7 +420,7 @@ std::uint64_t AdminPlay::some_address() {
   }
 }
 
-// Changes fields of a command that is right.
+// Changes fields of a valid command.
 void AdminPlay::bend(Bytes& in) {
   const auto put = [&](std::size_t at, std::uint64_t value, std::size_t n) {
     for (std::size_t i = 0; i < n && at + i < in.size(); ++i) {
@@ -446,8 +445,8 @@ void AdminPlay::bend(Bytes& in) {
   }
 }
 
-// Lists that would take more memory than the fuzzer has, where the contract allows them: hundreds
-// of megabytes of zeros are no news to it.
+// Lists that the contract allows but that need more memory than the fuzzer has: hundreds of
+// megabytes of zeros find no bugs.
 bool AdminPlay::too_big(const Shape& shape, const Bytes& in) const {
   if (shape.opcode != TERN_CMD_CREATE_MR && shape.opcode != TERN_CMD_REREG_MR) return false;
   std::uint32_t num = 0;
@@ -456,9 +455,9 @@ bool AdminPlay::too_big(const Shape& shape, const Bytes& in) const {
 }
 
 
-// ---- what may be written ----
+// ---- grants ----
 
-// The memory that a page list names.
+// Allows access to the pages of a list.
 void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes, unsigned rights) {
   if (p.kind == TERN_PAGES_DIRECT) return w_.host.grant(p.addr, bytes, rights);
   const std::uint32_t num = std::min(p.num, 65536U);
@@ -478,12 +477,12 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
     std::memcpy(&cmd, in.data(), sizeof(cmd));
     return cmd;
   };
-  // Rings that the device writes, or reads; records are both.
+  // The device either writes or reads a ring; it does both to a record.
   const auto ring = [&](const auto& c, std::uint64_t bytes, unsigned rights) {
     grant(c.pages, bytes, rights);
     if constexpr (requires { c.record; }) w_.host.grant(c.record, 256, FuzzHost::kRead | FuzzHost::kWrite);
   };
-  constexpr std::uint64_t kQp = std::uint64_t{1} << 33;  // as far as its offsets reach
+  constexpr std::uint64_t kQp = std::uint64_t{1} << 33;  // as far as its offsets can reach
   switch (opcode) {
     case TERN_CMD_ALLOC_PD:
       if (as(tern_cmd_alloc_pd{}).flags & TERN_PD_PRIVILEGED) w_.host.grant_all();
@@ -507,7 +506,7 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
     case TERN_CMD_MODIFY_SRQ:
       return ring(as(tern_cmd_modify_srq{}), std::uint64_t{1} << 25, FuzzHost::kRead);
     case TERN_CMD_CREATE_ETH_QUEUE:
-      w_.host.grant_all();  // descriptors name any DMA address
+      w_.host.grant_all();  // descriptors may contain any DMA address
       break;
     case TERN_CMD_CREATE_QP:
       return ring(as(tern_cmd_create_qp{}), kQp, FuzzHost::kRead);
@@ -575,14 +574,14 @@ void AdminPlay::command() {
   w_.host.store(World::input_addr(), in);
   if ((how & 0xc0) == 0xc0) twist(e);
 
-  // What the device will read, wherever it is.
+  // The input that the device will read, wherever it is.
   in.assign(TERN_CMD_MAX_LEN, std::byte{0});
   w_.host.load(e.in_addr, std::span(in).first(std::min<std::size_t>(e.in_len, in.size())));
   const auto known = std::ranges::find(kShapes, e.opcode, &Shape::opcode);
   shape = known == std::end(kShapes) ? nullptr : known;
   if (shape != nullptr && too_big(*shape, in)) return;
   w_.host.grant(e.out_addr, std::min<std::uint64_t>(e.out_len, TERN_CMD_MAX_LEN), FuzzHost::kWrite);
-  // A queue may be written to while the command that makes it is executed.
+  // The device may write to a queue during the command that creates it.
   const bool region = e.opcode == TERN_CMD_CREATE_MR || e.opcode == TERN_CMD_REREG_MR ||
                       e.opcode == TERN_CMD_UPDATE_PAGES;
   if (!region && shape != nullptr) grant(e.opcode, in);
@@ -593,7 +592,7 @@ void AdminPlay::command() {
     const bool dm = shape->makes == kDm;
     const std::size_t at = dm ? offsetof(tern_rsp_alloc_dm, dmn) : 0;
     if (e.out_len < at + 4 || !FuzzHost::is_ram(e.out_addr + at, 4)) {
-      nameless_ = true;  // it lives, and nobody was told its number
+      nameless_ = true;  // the object exists, but its number is unknown
     } else {
       live_[static_cast<unsigned>(shape->makes)].push_back(w_.host.get<std::uint32_t>(e.out_addr + at));
     }
@@ -601,7 +600,7 @@ void AdminPlay::command() {
   if (shape->destroys >= 0) {
     std::uint32_t id;
     std::memcpy(&id, in.data(), sizeof(id));
-    // Of FAST regions and of windows any variant of the key does.
+    // Any variant of the key destroys a FAST region or a window.
     const unsigned variant = shape->destroys == kKey || shape->destroys == kWindow ? TERN_KEY_VARIANT_MASK : 0;
     std::erase_if(live_[static_cast<unsigned>(shape->destroys)],
                   [&](std::uint32_t live) { return (live | variant) == (id | variant); });
@@ -619,7 +618,7 @@ void AdminPlay::registers() {
   if (how & 0x40) w_.device->reg_write(offset, value);
   if (how & 0x10) w_.device->dma_invalidate(in_.u64(), in_.u64());
   w_.settle();
-  // Entries that were in the ring were executed again: what they made has no name here.
+  // The device executed old entries of the ring again, so the numbers of new objects are unknown.
   if (how & 0x40 && offset == TERN_REG_AQ_TAIL && w_.enabled()) {
     w_.follow_tail(value);
     nameless_ = true;
@@ -633,7 +632,7 @@ void AdminPlay::finish() {
     std::uint16_t opcode;
     Kind kind;
   };
-  // In the order in which nothing is busy any more.
+  // In this order no object is busy.
   constexpr Step steps[] = {
       {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
@@ -644,7 +643,7 @@ void AdminPlay::finish() {
   for (const Step& s : steps) {
     for (const std::uint32_t id : live_[s.kind]) {
       auto status = w_.on(s.opcode, id);
-      // Work requests give keys other variants.
+      // Work requests may have changed the variant of a key.
       for (std::uint32_t v = 0; status == TERN_ST_BAD_HANDLE && v < 256; ++v) {
         if (s.kind != kKey && s.kind != kWindow) break;
         status = w_.on(s.opcode, (id & ~TERN_KEY_VARIANT_MASK) | v);
@@ -682,7 +681,7 @@ int run(std::span<const std::uint8_t> bytes) {
   const Scene scene = read_scene(in, caps);
   const std::uint8_t end = in.u8();
   w.build(scene);
-  // What a command reads may be anywhere; what the device writes was named by one.
+  // Commands may read any memory; the device may write only memory that a command gave it.
   host.grant_reads();
   w.trust_sent = false;
   Play play(w, in);

@@ -4,7 +4,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using tern::fuzz::Step;
-  // One byte chooses: frames are most of it. The order is the format of the corpus.
+  // Selected by one byte, mostly frames. The order is part of the corpus format.
   static constexpr Step table[] = {
       Step::kFrame, Step::kFrame,    Step::kFrame, Step::kFrame, Step::kEcho,  Step::kPostRecv,
       Step::kPostSend, Step::kRun,   Step::kTimer, Step::kPoll,  Step::kState, Step::kRawFrame,

@@ -111,7 +111,7 @@ bool FuzzHost::allowed(std::uint64_t offset, std::uint64_t len, unsigned right) 
   return true;
 }
 
-// Not instrumented for coverage: the fuzzer must not learn addresses from comparisons here.
+// Not instrumented for coverage: the fuzzer must not learn addresses from the comparisons here.
 __attribute__((no_sanitize("coverage"))) std::span<std::byte> FuzzHost::map(std::uint64_t addr,
                                                                             std::uint64_t len,
                                                                             bool write) {
@@ -142,8 +142,8 @@ __attribute__((no_sanitize("coverage"))) std::span<std::byte> FuzzHost::map(std:
   return {at, static_cast<std::size_t>(room)};
 }
 
-// What was mapped first is mostly unmapped first: the one to look at is behind the last one found. There may be thousands, each
-// of a few bytes.
+// Mappings mostly end in the order in which they began, so the search starts after the last match.
+// There may be thousands of mappings of a few bytes each.
 __attribute__((no_sanitize("coverage"))) void FuzzHost::unmap(std::span<std::byte> span, bool write,
                                                               std::uint64_t written) {
   std::size_t left = live_.size();
@@ -159,7 +159,7 @@ __attribute__((no_sanitize("coverage"))) void FuzzHost::unmap(std::span<std::byt
     live_.clear();
     next_ = 0;
   }
-  // A granule that another mapping shares stays open as long as that.
+  // A granule stays accessible while another mapping includes it.
   const auto offset = static_cast<std::uint64_t>(span.data() - theirs_);
   for (std::uint64_t g = offset / kGranule; g <= (offset + span.size() - 1) / kGranule; ++g) {
     if (--held_[g] == 0) ASAN_POISON_MEMORY_REGION(theirs_ + g * kGranule, kGranule);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Host of the fuzzers: a little RAM that knows what of it the device may touch.
+// The Host of the fuzzers: a small RAM that records what the device may access.
 //
-// Three nets catch an access that nothing allows: a map() outside what was granted stops the
-// run; the engine sees the RAM through a view of its own, which AddressSanitizer guards but for what is
-// mapped at the moment; and a mapping that outlives the call it was made in stops the run, too.
-// Device memory, which the engine does not map, AddressSanitizer guards but for what was granted.
+// Three checks detect a forbidden access. A map() outside the grants stops the run. The engine sees
+// the RAM through its own view, in which AddressSanitizer poisons everything that is not mapped. A
+// mapping that outlives the call that made it stops the run, too. The engine does not map device
+// memory: AddressSanitizer poisons all of it except the granted parts.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace tern::fuzz {
 
-// Says why and stops: what the fuzzer reports as a crash.
+// Prints the reason and aborts, which the fuzzer reports as a crash.
 [[noreturn]] void violation(const char* why, std::uint64_t a = 0, std::uint64_t b = 0);
 
 class FuzzHost final : public Host {
@@ -40,15 +40,15 @@ class FuzzHost final : public Host {
   FuzzHost(const FuzzHost&) = delete;
   FuzzHost& operator=(const FuzzHost&) = delete;
 
-  // Back to zeroed RAM that nothing is granted of. What was used before decides what it costs.
+  // Returns to zeroed RAM without grants. The cost depends on the pages used before.
   void restart();
 
   [[nodiscard]] static constexpr std::uint64_t page(unsigned n) { return kBase + n * kPage; }
-  // Whether [addr, addr + len) is RAM: holes do not count here.
+  // Whether [addr, addr + len) is RAM. Holes count as RAM.
   [[nodiscard]] static bool is_ram(std::uint64_t addr, std::uint64_t len) {
     return addr >= kBase && addr - kBase <= kBytes && len <= kBytes - (addr - kBase);
   }
-  // Software's own view of the RAM; what is not RAM reads zeros and takes no write.
+  // Software's view of the RAM. Outside RAM, stores have no effect and get() returns zeros.
   void store(std::uint64_t addr, std::span<const std::byte> bytes);
   void load(std::uint64_t addr, std::span<std::byte> bytes) const;
   template <class T>
@@ -64,29 +64,29 @@ class FuzzHost final : public Host {
     return value;
   }
 
-  // Allows accesses to [addr, addr + len) and what was granted of the same pages before, and all
-  // between them. Parts outside RAM are ignored.
+  // Allows accesses to [addr, addr + len). Each page has one granted range, which grows to include
+  // the new one and everything between. Parts outside RAM are ignored.
   void grant(std::uint64_t addr, std::uint64_t len, unsigned rights);
   void grant_reads() { granted_ |= kRead; }
   void grant_all() { granted_ = kRead | kWrite; }
-  // Device memory: nothing of it, a part besides, or all of it is the device's to touch.
+  // Device memory: forbids all of it, allows one more part, or allows all of it.
   [[nodiscard]] std::span<std::byte> dm() { return dm_; }
   void close_dm();
   void grant_dm(std::uint64_t offset, std::uint64_t len);
   void open_dm() { grant_dm(0, kDmBytes); }
-  // Pages that are not RAM for the device now.
+  // Holes: pages that are not RAM for the device.
   void punch(unsigned page) { holes_.set(page % kPages); }
   void mend(unsigned page) { holes_.reset(page % kPages); }
   void mend_all() { holes_.reset(); }
 
   Nanos clock = 1'000'000;
-  bool cut_pages = false;  // no mapping crosses a page, as with bounce buffers
-  std::uint64_t most = 0;  // bytes of a mapping; 0: no limit
+  bool cut_pages = false;  // no mapping crosses a page, as with a bounce buffer
+  std::uint64_t most = 0;  // maximum length of a mapping; 0: no limit
   [[nodiscard]] std::size_t outstanding() const { return outstanding_; }
 
   std::span<std::byte> map(std::uint64_t addr, std::uint64_t len, bool write) override;
   void unmap(std::span<std::byte> span, bool write, std::uint64_t written) override;
-  void ram_written(std::span<std::byte>) override {}  // none is told of
+  void ram_written(std::span<std::byte>) override {}  // there is no known RAM
   void dm_written(std::span<std::byte> span) override;
   Nanos now() override { return clock; }
   std::uint64_t random() override;
@@ -97,7 +97,7 @@ class FuzzHost final : public Host {
     std::uint16_t end = 0;
     std::uint8_t rights = 0;
   };
-  static constexpr std::uint64_t kGranule = 8;  // what ASan tells apart
+  static constexpr std::uint64_t kGranule = 8;  // granularity of ASan
   struct Live {
     std::byte* at;  // null: unmapped
     std::size_t len;
@@ -112,11 +112,11 @@ class FuzzHost final : public Host {
   std::bitset<kPages> holes_;
   std::bitset<kPages> dirty_;
   std::vector<Live> live_;  // in the order of mapping
-  std::size_t next_ = 0;    // of live_: where unmap() looks first
+  std::size_t next_ = 0;    // index in live_ where unmap() starts to search
   std::size_t outstanding_ = 0;
-  std::array<std::uint16_t, kBytes / kGranule> held_{};  // mappings of each granule
+  std::array<std::uint16_t, kBytes / kGranule> held_{};  // number of mappings of each granule
   std::uint64_t seed_ = 1;
-  unsigned granted_ = 0;  // of all of it
+  unsigned granted_ = 0;  // rights to all of the RAM
 };
 
 }  // namespace tern::fuzz

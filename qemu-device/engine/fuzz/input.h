@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A fuzzer's input as a stream of numbers: whatever is asked for behind its end is 0.
+// A fuzzer's input as a stream of numbers, padded with zeros.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class Input {
   std::uint64_t u64() { return take<std::uint64_t>(); }
   // 0 .. n - 1.
   unsigned pick(unsigned n) { return u8() % n; }
-  // The next `n` bytes, or as many as there are.
+  // The next `n` bytes, or as many as are left.
   std::span<const std::uint8_t> bytes(std::size_t n) {
     const auto piece = rest_.first(std::min(n, rest_.size()));
     rest_ = rest_.subspan(piece.size());

@@ -11,7 +11,7 @@ namespace tern::fuzz {
 namespace {
 
 constexpr unsigned kMaxSteps = 64;
-// Bytes that choose no step of the target's table, but fault rules.
+// Step bytes from here on select fault rules instead of an entry of the target's table.
 constexpr std::uint8_t kFaults = 0xf8;
 
 constexpr std::array kTypes = {TERN_QPT_RC, TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_XRC_INI, TERN_QPT_GSI};
@@ -59,7 +59,7 @@ std::uint64_t Play::address(std::uint32_t key) {
   }
   switch (in_.pick(8)) {
     case 0:
-      return r->iova + r->length - in_.u8();  // over its end, or just not
+      return r->iova + r->length - in_.u8();  // near its end
     case 1:
       return r->iova - 1;
     case 2:
@@ -95,7 +95,7 @@ std::uint32_t Play::length(std::uint32_t most) {
 
 // ---- faults ----
 
-// One rule in the language of Documentation/faults.rst, of words that the input chooses.
+// A rule in the language of Documentation/faults.rst, built from the input.
 std::string Play::rule() {
   constexpr std::array kActions = {"drop", "duplicate", "delay", "reorder", "corrupt", "mark"};
   constexpr std::array kParts = {"icrc", "payload", "psn", "qp", "opcode", "any"};
@@ -116,7 +116,7 @@ std::string Play::rule() {
   const bool out = what & 0x80;
   text += out ? " tx" : " rx";
   if (action == 4 && how & 2) text += " sealed";
-  // What leaves damaged is nothing that must be well-formed.
+  // A frame that is corrupted on its way out need not be well-formed.
   if (action == 4 && out) w_.trust_sent = false;
   if (how & 4) text += std::string(" opcode=") + kOpcodes[in_.pick(kOpcodes.size())];
   if ((how & 12) == 8) text += std::string(" syndrome=") + kSyndromes[in_.pick(kSyndromes.size())];
@@ -213,7 +213,7 @@ void Play::step(Step what) {
   }
 }
 
-// ---- the whole ----
+// ---- a whole input ----
 
 Scene read_scene(Input& in, const tern_rsp_caps& caps) {
   Scene s;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What an input can do to a world: one step for each group of its bytes. A target is a choice of
-// steps; the numbers of the steps are the format of the corpora, so they only ever grow.
+// What an input can do to a world: one step for each group of its bytes. A target is a table of
+// steps. The step numbers are the format of the corpora: only add new ones at the end.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@
 namespace tern::fuzz {
 
 enum class Step : std::uint8_t {
-  kFrame,       // a well-formed packet with any field changed
-  kRawFrame,    // bytes of the input, ICRC made right or not
-  kEcho,        // a frame that the device sent, changed, sent back
-  kPostRecv,    // good receive WQEs
-  kPostSend,    // a good send WQE
-  kRun,         // one turn with a small budget
-  kTimer,       // time until the next timer
-  kHole,        // takes a page away, or gives it back
-  kState,       // MODIFY_QP: SQD, RTS, ERR, or RESET and up again
+  kFrame,       // a valid packet with any field changed
+  kRawFrame,    // bytes of the input, with or without a correct ICRC
+  kEcho,        // a frame that the device sent, changed and sent back
+  kPostRecv,    // valid receive WQEs
+  kPostSend,    // a valid send WQE
+  kRun,         // one run() with a small budget
+  kTimer,       // advances time to the next timer
+  kHole,        // takes a page away, or restores all
+  kState,       // MODIFY_QP: SQD, RTS, ERR, or RESET and reconnect
   kLink,        // link down or up
   kPoll,        // software consumes completions and events
   kArm,         // arms a CQ
-  kWqe,         // a send WQE whose every field the input chooses
+  kWqe,         // a send WQE with every field from the input
   kRawWqe,      // bytes of the input in a send or receive slot
-  kRecvWqe,     // a receive WQE whose every field the input chooses
+  kRecvWqe,     // a receive WQE with every field from the input
   kRecord,      // a word of a doorbell record
   kScribble,    // bytes of the input anywhere in the queues
   kDoorbell,    // any doorbell through any page
   kEth,         // Ethernet descriptors and their indices
-  kMemory,      // limits of mappings
-  kFaults,      // fault rules, or none; by a byte of 0xf8 or more, in no table
+  kMemory,      // limits on the size of mappings
+  kFaults,      // replaces the fault rules; selected by a byte >= 0xf8, not by a table
   kNum
 };
 
@@ -47,7 +47,7 @@ class Play {
 
  private:
   FuzzQp& qp() { return w_.qps[in_.pick(static_cast<unsigned>(w_.qps.size()))]; }
-  // Keys and addresses, good ones more often than others.
+  // Return mostly valid keys and addresses.
   std::uint32_t key();
   std::uint64_t address(std::uint32_t key);
   std::uint32_t length(std::uint32_t most);
@@ -72,7 +72,7 @@ class Play {
   void doorbell();
   void eth();
   void hole();
-  // A turn of 1 << bits; some of them begin to poll a QP.
+  // A run() with a budget of 1 << bits; small budgets also start polling a QP.
   void run(unsigned bits);
   std::string rule();
   void faults();
@@ -81,13 +81,14 @@ class Play {
   Input& in_;
 };
 
-// The scene that the first bytes of an input choose.
+// Reads the scene from the first bytes of an input.
 [[nodiscard]] Scene read_scene(Input& in, const tern_rsp_caps& caps);
 
-// The whole of an input: builds, plays with the steps of `table`, checks, tears down.
+// Runs an input: builds the world, performs steps of `table`, checks, tears down. Returns the
+// result for libFuzzer.
 int run_scene(std::span<const std::uint8_t> bytes, std::span<const Step> table);
 
-// The ICRC of a RoCE frame, made right where there is room for it.
+// Corrects IPv4 checksum and ICRC of a RoCE frame that is long enough to have them.
 void fix_icrc(std::span<std::byte> frame);
 
 }  // namespace tern::fuzz

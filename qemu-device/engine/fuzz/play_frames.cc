@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames that arrive.
+// Received frames.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -65,7 +65,7 @@ void Play::fill(Packet& p, const FuzzQp& to) {
   p.op = Op{static_cast<std::uint8_t>(in_.u8() & 0x1f)};
   p.dest_qp = Qpn(how % 32 == 30 ? in_.u32() & 0xffffff : how % 32 == 29 ? 0xffffffU : to.number);
   const OpTraits& t = traits(p.transport, p.op);
-  // A request near the PSN that is expected, an answer near what is outstanding.
+  // A request has a PSN near the expected one, a response one near the outstanding requests.
   const auto delta = static_cast<std::int8_t>(how & 0x40 ? in_.u8() : 0);
   const std::uint32_t base = t.request ? now.attr.rq_psn : now.attr.sq_psn - 1;
   p.psn = Psn(base + static_cast<std::uint32_t>(delta));
@@ -108,7 +108,7 @@ void Play::fill(Packet& p, const FuzzQp& to) {
   }
   if (t.xrceth) p.xrc_srq = Srqn(more & 64 ? in_.u8() : w_.srqs[1]);
   if (t.feth) {
-    // Mostly what is executed.
+    // Mostly a type that the device executes.
     const std::uint8_t what = in_.u8();
     p.flush_type = what & 0xc0 ? std::uint8_t{TERN_FLUSH_GLOBAL} : what;
     p.flush_level = in_.u8();
@@ -135,7 +135,7 @@ void Play::frame() {
   inject(frame, damage);
 }
 
-// `damage`: what is done to the frame before it arrives; most values do nothing.
+// `damage` >> 5 selects a change to the frame before it arrives; 0 to 2 select none.
 void Play::inject(std::vector<std::byte>& frame, std::uint8_t damage) {
   const auto turn = [&] {
     if (!frame.empty()) frame[in_.u16() % frame.size()] ^= static_cast<std::byte>(in_.u8());
@@ -149,7 +149,7 @@ void Play::inject(std::vector<std::byte>& frame, std::uint8_t damage) {
       fix_icrc(frame);
       break;
     case 5:
-      turn();  // and the ICRC is wrong
+      turn();  // leaves the ICRC wrong
       break;
     case 6:
       frame.resize(frame.size() + in_.u8());  // padded
@@ -163,7 +163,7 @@ void Play::inject(std::vector<std::byte>& frame, std::uint8_t damage) {
     default:
       break;
   }
-  // A piece of memory of just its size: what is read behind it is noticed.
+  // An allocation of exactly this size, so that ASan detects reads past the end.
   const auto exact = std::make_unique<std::byte[]>(frame.size());
   std::ranges::copy(frame, exact.get());
   w_.device->receive({exact.get(), frame.size()});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Work that is posted: good, and of any bytes; records, doorbells, Ethernet, memory that goes away.
+// Posted work, valid and arbitrary; records, doorbells, Ethernet, and memory that goes away.
 #include <algorithm>
 #include <cstring>
 
@@ -174,7 +174,7 @@ void Play::state() {
 
 void Play::poll() {
   for (unsigned i = 0; i < w_.cqs.size(); ++i) {
-    // The phase word of each entry says how far the device is.
+    // The phase word of an entry shows whether the device has written it.
     const std::uint64_t buffer = FuzzHost::page(page::kCq + i);
     const std::uint64_t record = record::cq(i);
     auto ci = w_.host.get<std::uint32_t>(record);
@@ -436,7 +436,7 @@ void Play::eth() {
 
 void Play::hole() {
   const std::uint8_t n = in_.u8();
-  // The admin queue's pages stay: without them there is nothing to see.
+  // Keeps the pages of the admin queue: without them the device executes nothing.
   constexpr unsigned first = page::kEqs;
   const unsigned page = first + n % (page::kFree - first);
   if (n & 0x80) {

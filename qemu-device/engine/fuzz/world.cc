@@ -14,7 +14,7 @@ constexpr std::uint32_t kAll = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRIT
                                TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                TERN_ACCESS_FLUSH_GLOBAL;
 constexpr std::uint32_t kBudget = 65536;
-// Many more than any input can need: what goes on for longer never ends.
+// Far more than any input needs: a device that takes longer never finishes.
 constexpr unsigned kMaxTurns = 20000;
 constexpr std::size_t kKeepFrames = 8;
 
@@ -75,7 +75,7 @@ std::optional<Status> World::perform(const tern_aq_entry& entry) {
   const std::uint64_t aq = FuzzHost::page(page::kAdmin);
   host.put(aq + slot * sizeof(entry), entry);
   const auto freed = host.get<std::uint32_t>(entry.in_addr);
-  if (entry.opcode == TERN_CMD_ALLOC_DM) host.open_dm();  // what it gives out it clears
+  if (entry.opcode == TERN_CMD_ALLOC_DM) host.open_dm();  // it zeroes the new part
   device->reg_write(TERN_REG_AQ_TAIL, aq_tail_);
   settle();
   if (!enabled()) return std::nullopt;
@@ -171,20 +171,20 @@ void World::build(const Scene& s) {
   for (unsigned i = 0; i < s.qps; ++i) make_qp(i);
   for (unsigned i = 0; i < s.qps; ++i) {
     FuzzQp& qp = qps[i];
-    // Local ones in a ring, so that an odd number works, too.
+    // Local QPs form a ring, which also works for an odd number.
     const std::uint32_t dest = s.loopback ? qps[(i + 1) % s.qps].number
                                           : kPeerQpn + i;
     if (!connect(qp, dest, s.loopback)) violation("a QP cannot be connected", qp.type);
   }
   bind_windows();
   host.cut_pages = s.cut_pages;
-  // Who may name DMA addresses, a privileged PD and the Ethernet function, may reach everything.
+  // A privileged PD and the Ethernet function may use any DMA address.
   if (s.privileged || s.eth) host.grant_all();
 }
 
 void World::make_queues() {
   using H = FuzzHost;
-  // Of rings the device only writes these, and only reads those with work.
+  // The device only writes the rings of EQs and CQs, and only reads those of work queues.
   host.grant(record::kPage, H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kEqs), H::kPage, H::kWrite);
   tern_cmd_create_eq e{};
@@ -242,7 +242,7 @@ void World::make_memory() {
   c.access = TERN_ACCESS_REMOTE_READ;
   reg(ro, c);
   host.grant(H::page(page::kRo), 0x800, H::kRead);
-  // Nothing of it is granted: no QP of the scene is in its PD.
+  // Allows no access to it: no QP of the scene is in its PD.
   c.pages = direct(H::page(page::kOther));
   c.iova = 0x30'0000'0000;
   c.pdn = pd2;
@@ -266,7 +266,7 @@ void World::make_memory() {
   }
 }
 
-// Of a part of two pages all but the ends.
+// A region on a part of two pages, except its ends.
 void World::make_dm() {
   constexpr std::uint64_t kEnd = 16;
   const tern_cmd_alloc_dm a{2 * FuzzHost::kPage, 0, 0};
@@ -347,7 +347,7 @@ void World::make_qp(unsigned index) {
   FuzzQp qp;
   qp.type = scene.type;
   qp.log_sq_stride = scene.log_sq_stride;
-  // A GSI QP is alone of its kind; XRC comes in pairs of halves.
+  // There is only one GSI QP; XRC QPs alternate between initiator and target.
   if (qp.type == TERN_QPT_GSI && index > 0) qp.type = TERN_QPT_UD;
   if (qp.type == TERN_QPT_XRC_INI && index % 2 == 1) qp.type = TERN_QPT_XRC_TGT;
   const bool xrc = qp.type == TERN_QPT_XRC_INI || qp.type == TERN_QPT_XRC_TGT;
@@ -412,7 +412,7 @@ bool World::modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t
   return false;
 }
 
-// What each type wants on its way; of several masks the first that is taken counts.
+// The attributes that each type needs. Of several masks, the first that the device accepts is used.
 bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   constexpr std::uint32_t kPeer =
       TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
@@ -487,7 +487,7 @@ void World::collect() {
   fx.clear();
 }
 
-// What leaves the device is a frame that the wire takes and that a peer can read.
+// A transmitted frame must have a size that the wire accepts, and a peer must be able to parse it.
 void World::look_at(const Effects::Frame& f) {
   if (f.received) return;
   const auto bytes = device->lane.effects->bytes(f);
@@ -532,7 +532,7 @@ void World::tear_down(bool reset) {
     must(TERN_CMD_DESTROY_ETH_QUEUE, eth_rx);
     for (const std::uint32_t srq : srqs) must(TERN_CMD_DESTROY_SRQ, srq);
     must(TERN_CMD_FREE_XRCD, xrcd);
-    for (const Region& mw : windows) must(TERN_CMD_FREE_MW, mw.key);  // whatever its variant is
+    for (const Region& mw : windows) must(TERN_CMD_FREE_MW, mw.key);  // in any variant
     must(TERN_CMD_DESTROY_MR, rw.key);
     must(TERN_CMD_DESTROY_MR, ro.key);
     must(TERN_CMD_DESTROY_MR, other.key);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A device with live objects of every kind its capabilities name, made over the admin queue, and
-// the checks that hold after every input.
+// A device with live objects of every type that its capabilities report, created over the admin
+// queue, and the checks that hold after every input.
 #pragma once
 
 #include <array>
@@ -15,45 +15,45 @@
 
 namespace tern::fuzz {
 
-// What a world consists of; from the first bytes of an input.
+// The parameters of a world, from the first bytes of an input.
 struct Scene {
   std::uint8_t type = TERN_QPT_RC;  // of its QPs
-  bool privileged = false;          // their PD; then they may name any DMA address
-  bool loopback = false;            // the QPs are connected with each other, not with the wire
-  bool srq = false;                 // they take receives from an SRQ
+  bool privileged = false;          // their PD is, so they may use any DMA address
+  bool loopback = false;            // the QPs are connected to each other, not to the wire
+  bool srq = false;                 // the QPs take receive WQEs from an SRQ
   bool eth = false;                 // Ethernet queues
   bool capture = false;
   bool ipv4 = false;
   bool vlan = false;
-  bool cut_pages = false;           // short mappings
+  bool cut_pages = false;           // no mapping crosses a page
   std::uint8_t log_mtu = 10;
   std::uint8_t log_sq_stride = 8;
   std::uint8_t qps = 2;
 };
 
-// Pages of RAM and what lies in them.
+// Pages of RAM and their use.
 namespace page {
 inline constexpr unsigned kArgs = 1;     // input; reply at 2048
 inline constexpr unsigned kEqs = 2;      // asynchronous EQ; completion EQ at 2048
 inline constexpr unsigned kCq = 3;       // three CQs
 inline constexpr unsigned kSrq = 6;      // two SRQs
 inline constexpr unsigned kEth = 8;      // TX, RX
-inline constexpr unsigned kLists = 10;   // arrays of page addresses
+inline constexpr unsigned kLists = 10;   // page lists
 inline constexpr unsigned kQp = 12;      // two pages for each of up to four QPs
 inline constexpr unsigned kQpPages = 2;
-inline constexpr unsigned kRw = 20;      // a region with every right: pages 20 and 23
+inline constexpr unsigned kRw = 20;      // a region with all rights: pages 20 and 23
 inline constexpr unsigned kRw2 = 23;
-inline constexpr unsigned kRo = 25;      // one that may only be read
-inline constexpr unsigned kOther = 27;   // one of another PD
-inline constexpr unsigned kFast = 29;    // what REG_MR gives, and its array
+inline constexpr unsigned kRo = 25;      // a read-only region
+inline constexpr unsigned kOther = 27;   // a region of another PD
+inline constexpr unsigned kFast = 29;    // pages for REG_MR, and their list
 inline constexpr unsigned kEthBuffers = 31;
-inline constexpr unsigned kFree = 33;    // up to kEnd: nobody's
+inline constexpr unsigned kFree = 33;    // free, up to kEnd
 inline constexpr unsigned kEnd = 120;
 inline constexpr unsigned kRecords = 124;  // doorbell records
 inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
 }  // namespace page
 
-// Where the doorbell records lie, one page for all.
+// Addresses of the doorbell records; they share one page.
 namespace record {
 inline constexpr std::uint64_t kPage = FuzzHost::page(page::kRecords);
 constexpr std::uint64_t eq(unsigned i) { return kPage + 64 * i; }
@@ -69,7 +69,7 @@ struct Region {
   std::uint64_t length = 0;
 };
 
-// A part of device memory.
+// An allocation of device memory.
 struct DmPart {
   std::uint32_t number = 0;
   std::uint64_t offset = 0;
@@ -102,7 +102,7 @@ class World {
   static constexpr unsigned kLogSrqStride = 7;
   static constexpr unsigned kLogEth = 4;
   static constexpr std::uint32_t kQkey = 0x11111111;
-  static constexpr std::uint32_t kPsn = 0xfffffa;  // soon wraps
+  static constexpr std::uint32_t kPsn = 0xfffffa;  // wraps soon
   static constexpr std::uint32_t kPeerQpn = 0x123456;
   static constexpr Mac kMac = {0x52, 0x54, 0, 0x77, 0, 1};
   static constexpr Mac kPeerMac = {0x52, 0x54, 0, 0x77, 0, 2};
@@ -110,11 +110,12 @@ class World {
 
   explicit World(FuzzHost& host) : host(host) {}
 
-  // A device that is enabled and has its port up, without objects; then those of `scene`.
+  // plug() makes an enabled device with its port up and without objects. build() calls it and adds
+  // the objects of `scene`.
   void plug(bool capture);
   void build(const Scene& scene);
 
-  // One admin command to its end; nothing when the device answers none (any more).
+  // Executes an admin command. Returns nullopt if the device is not enabled any more.
   std::optional<Status> command(std::uint16_t opcode, std::span<const std::byte> in,
                                 std::size_t out_len = 0);
   template <class In>
@@ -124,18 +125,18 @@ class World {
   std::optional<Status> on(std::uint16_t opcode, std::uint32_t id) {
     return command(opcode, tern_cmd_object{id, 0});
   }
-  // An entry of the admin queue, to its end.
+  // The same for an admin queue entry.
   std::optional<Status> perform(const tern_aq_entry& entry);
-  // The device may touch all that was given out of device memory, and nothing else.
+  // Allows the device exactly the allocated parts of device memory.
   void grant_dm();
-  // Nobody knows any more what parts of device memory there are.
+  // From now on the allocated parts are unknown: allows all device memory.
   void lose_dm();
-  // The number that the last command replied.
+  // The number in the reply to the last command.
   [[nodiscard]] std::uint32_t reply() const { return host.get<std::uint32_t>(reply_addr()); }
   [[nodiscard]] static std::uint64_t input_addr() { return FuzzHost::page(page::kArgs); }
   [[nodiscard]] static std::uint64_t reply_addr() { return FuzzHost::page(page::kArgs) + 2048; }
 
-  // Brings a QP that is in RESET to RTS, or as near as its type gets.
+  // Brings a QP from RESET to RTS. Returns false if the device refuses a transition.
   bool connect(FuzzQp& qp, std::uint32_t dest, bool local);
   [[nodiscard]] tern_av av(bool local) const;
   [[nodiscard]] Gid own_gid() const { return gid(1, scene.ipv4); }
@@ -146,18 +147,19 @@ class World {
     device->doorbell(std::uint64_t{through} << 12, cmd << 28 | (number & 0xffffff));
   }
 
-  // Runs the device until it has nothing to do now; stops the fuzzer when that never happens.
+  // Runs the device until it is idle; a violation if that never happens.
   void settle();
-  // The input wrote TERN_REG_AQ_TAIL, and the device has gone there.
+  // The input has written TERN_REG_AQ_TAIL, and the device has followed.
   void follow_tail(std::uint32_t tail) { aq_tail_ = tail; }
-  // Lets time go on to the next timer.
+  // Advances time to the next timer and settles. Returns false if no timer is armed.
   bool next_timer();
-  // Looks at the effects and throws them away.
+  // Checks the effects and discards them.
   void collect();
   [[nodiscard]] bool enabled() const;
-  // Every promise that must hold between calls.
+  // Checks the invariants that hold between calls.
   void check();
-  // Destroys what build() made and compares the counts with those before; or resets.
+  // Destroys the objects of build() and compares the object counts with those before it, or resets
+  // the device.
   void tear_down(bool reset);
   [[nodiscard]] std::optional<tern_rsp_objects> objects();
 
@@ -178,11 +180,11 @@ class World {
   std::uint32_t eth_rx = 0;
   Region rw, ro, other, fast, dm;
   std::vector<DmPart> dm_parts;
-  std::vector<Region> windows;  // of type 1 and 2, bound to parts of rw if a QP of the scene can
+  std::vector<Region> windows;  // one of each type, bound to parts of rw if the first QP can bind
   std::vector<FuzzQp> qps;
-  // The last frames that went to the wire, for sending them back.
+  // The last frames sent to the wire, for Step::kEcho.
   std::vector<std::vector<std::byte>> sent;
-  bool trust_sent = true;  // every RoCE frame that comes out is to be well-formed
+  bool trust_sent = true;  // whether every frame sent must be well-formed RoCE
 
   [[nodiscard]] bool can(std::uint32_t cap) const { return caps.flags & cap; }
 

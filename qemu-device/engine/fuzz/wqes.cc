@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Queues that their owner fills with anything: WQEs, records, doorbells.
+// Queues with arbitrary contents: WQEs, records, doorbells.
 #include "play.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
