@@ -92,7 +92,7 @@ void ReceivePool::check_resting() {
 }
 
 void ReceivePool::post(unsigned n) {
-  // The one that has rested longest comes first.
+  // Starts with the slot that has rested longest.
   for (std::size_t tries = places_.size(); n > 0 && left_ > 0 && tries > 0; --tries) {
     const unsigned slot = next_;
     Place& place = places_[slot];

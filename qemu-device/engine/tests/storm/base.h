@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What all of the storm needs: its random numbers, what its oracle may find, contents and memory.
+// Basics of the storm: random numbers, findings of the oracle, message contents, and memory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace tern::storm {
 
-// All that is random in a storm, but for the wire's own dice, which have the same seed.
+// All randomness of a storm except that of the wire, which uses the same seed.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -27,16 +27,16 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// What is claimed of the engine, and may turn out not to hold.
+// Claims about the engine that the oracle may find violated.
 enum class Claim : std::uint8_t {
-  kLost,       // reported as done, or delivered whole by the wire, and not there
-  kDoubled,    // came more often than it may
-  kReordered,  // came, or was reported, out of order
-  kCorrupted,  // other bytes, length, immediate data, value
-  kOutside,    // memory changed that nobody named, or after it was done
-  kStatus,     // a completion with a status that nothing justifies
-  kStall,      // work that does not get done
-  kProtocol,   // packets that the rules forbid
+  kLost,       // reported as done or delivered complete by the wire, but missing
+  kDoubled,    // arrived more often than allowed
+  kReordered,  // arrived or was reported out of order
+  kCorrupted,  // wrong bytes, length, immediate data or value
+  kOutside,    // memory changed that no request refers to, or changed after completion
+  kStatus,     // a completion with an unjustified status
+  kStall,      // work that does not complete
+  kProtocol,   // packets that violate the protocol
 };
 [[nodiscard]] const char* claim_name(Claim claim);
 
@@ -60,21 +60,21 @@ class Findings {
 
 // ---- contents ----
 
-// The bytes of a message follow from its key alone.
+// The content of a message depends on its key only.
 [[nodiscard]] std::uint64_t content_key(std::uint64_t seed, std::uint64_t flow,
                                         std::uint64_t number);
 void fill_content(std::span<std::byte> bytes, std::uint64_t key);
-// How many bytes from the first on are those of the content.
+// Number of leading bytes that match the content.
 [[nodiscard]] std::size_t matching(std::span<const std::byte> bytes, std::uint64_t key);
 [[nodiscard]] inline bool is_content(std::span<const std::byte> bytes, std::uint64_t key) {
   return matching(bytes, key) == bytes.size();
 }
 
-// What lies where nobody writes.
+// Fill byte of memory that must stay untouched.
 inline constexpr std::byte kGuard{0xa5};
 [[nodiscard]] bool is_guard(std::span<const std::byte> bytes);
 
-// Places for one message each in a region, with bytes before and behind that nobody may touch.
+// Slots in a region for one message each, with margins before and after that must stay untouched.
 class Slots {
  public:
   static constexpr std::uint32_t kMargin = 64;
@@ -82,13 +82,13 @@ class Slots {
   Slots(TestMr& mr, std::uint32_t room, unsigned count) : mr_(&mr), room_(room), count_(count) {
     for (unsigned i = 0; i < count; ++i) wipe(i);
   }
-  // Bytes that a region for them must have.
+  // Size of a region with `count` slots.
   [[nodiscard]] static std::uint64_t bytes_for(std::uint32_t room, unsigned count) {
     return std::uint64_t{count} * stride_of(room);
   }
   [[nodiscard]] unsigned count() const { return count_; }
   [[nodiscard]] std::uint32_t room() const { return room_; }
-  // Offset of a slot's first byte for data in the region.
+  // Offset in the region of a slot's first data byte.
   [[nodiscard]] std::uint64_t offset(unsigned i) const {
     return std::uint64_t{i} * stride_of(room_) + kMargin;
   }
@@ -98,12 +98,12 @@ class Slots {
   [[nodiscard]] std::span<std::byte> whole(unsigned i) const {
     return mr_->bytes(offset(i) - kMargin, stride_of(room_));
   }
-  // Nothing of the slot but its first `len` bytes was written.
+  // Whether only the first `len` data bytes of the slot may have been written.
   [[nodiscard]] bool clean_but(unsigned i, std::uint32_t len) const {
     const auto all = whole(i);
     return is_guard(all.first(kMargin)) && is_guard(all.subspan(kMargin + len));
   }
-  // The margins alone were not.
+  // Whether the margins are untouched.
   [[nodiscard]] bool margins_clean(unsigned i) const {
     const auto all = whole(i);
     return is_guard(all.first(kMargin)) && is_guard(all.subspan(kMargin + room_));
@@ -112,7 +112,7 @@ class Slots {
     const auto all = whole(i);
     std::memset(all.data(), std::to_integer<int>(kGuard), all.size());
   }
-  // The first `len` bytes as one to three SGEs.
+  // The first `len` data bytes of a slot, split into one to three SGEs.
   [[nodiscard]] std::vector<tern_sge> sges(unsigned i, std::uint32_t len, Random& random) const;
   [[nodiscard]] TestMr& mr() const { return *mr_; }
 
@@ -127,40 +127,41 @@ class Slots {
 
 // ---- receives ----
 
-// Receive WQEs of a QP, or of an SRQ that QPs share, and where they put messages. What was received is
-// compared once more when its place is used again: nothing may have changed by then.
+// Receive WQEs of a QP or of an SRQ, and their buffers. A received message is compared again when
+// its slot is reused: it must not have changed since.
 class ReceivePool {
  public:
   enum class Kind : std::uint8_t { kQueue, kShared, kXrc };
 
-  // `srq`: null, and then attach() says whose they are.
+  // `srq`: null if the WQEs are for the QP of attach().
   ReceivePool(TestNode& node, std::uint32_t pd, std::uint32_t room, unsigned count, TestSrq* srq,
               Kind kind, Findings& findings);
   void attach(TestQp& qp) { qp_ = &qp; }
 
-  // Posts at most `n`, as far as there are places.
+  // Posts up to `n` WQEs, as far as slots are available.
   void post(unsigned n);
-  // The place of a completion; nothing when it was not posted.
+  // Finds the slot of a completion. Returns false if it was not posted.
   [[nodiscard]] bool take(const Wc& wc, unsigned* slot);
-  // Its message has been looked at.
+  // The message in `slot` has been checked: keeps a copy for the second comparison.
   void rest(unsigned slot);
-  // What rests is as it was.
+  // Compares all resting slots with their copies.
   void check_resting();
 
   [[nodiscard]] const Slots& slots() const { return slots_; }
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] TestSrq* srq() const { return srq_; }
   [[nodiscard]] unsigned posted() const { return posted_; }
-  // For plants: a posted place that gets the bytes of `slot`, as if its message had come twice.
+  // For plants: copies `slot` to a posted slot, as if its message had been received twice. Returns
+  // that slot.
   [[nodiscard]] std::optional<unsigned> copy_to_posted(unsigned slot);
-  // Not more than so many are posted from now on.
+  // Posts at most `n` more WQEs from now on.
   void limit(std::uint64_t n) { left_ = n; }
 
  private:
   enum class State : std::uint8_t { kFree, kPosted, kTaken, kResting };
   struct Place {
     State state = State::kFree;
-    std::vector<std::byte> was;  // while it rests
+    std::vector<std::byte> was;  // the bytes of a resting slot
   };
   void check(unsigned slot);
 

@@ -89,7 +89,7 @@ bool Datagrams::right(const End& end, const Arrival& arrival, const Wc& wc, unsi
   const auto all = end.pool->slots().data(slot, kGrh + d.len);
   const bool ipv4 = d.gid == 1 || d.gid == 2;
   const Gid sgid = from.qp->node().gid(d.gid);
-  // Of the header the source address: the last 4 or 16 bytes of 8 and 32 before the end.
+  // The source address in the GRH: the last 4 bytes of an IPv4-mapped GID, or all 16.
   const auto source = ipv4 ? all.subspan(32, 4) : all.subspan(8, 16);
   const auto want = std::as_bytes(std::span(sgid)).last(source.size());
   return le(std::uint32_t{wc.byte_len}) == kGrh + d.len && (wc.flags & TERN_CQE_F_GRH) &&

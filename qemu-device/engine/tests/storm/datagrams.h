@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// UD QPs that send datagrams to each other. What the wire delivers arrives, whole and in that order,
-// as often as the wire delivers it, when there is a receive WQE; else it does not.
+// UD QPs that send datagrams to each other. If a receive WQE is available, a datagram is received
+// as often as the wire delivers it, complete and in that order. Otherwise it is dropped.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,7 @@ class Datagrams final : public Arrivals {
 
   void add(TestQp& qp, QpView& view, ReceivePool& pool, std::uint32_t pd);
   void post();
-  // Whether the completion is one of its QPs'.
+  // Handles the completion if it belongs to one of the UD QPs. Returns whether it does.
   [[nodiscard]] bool completed(unsigned node, const Wc& wc);
   [[nodiscard]] bool done() const;
   void finish();
@@ -46,7 +46,7 @@ class Datagrams final : public Arrivals {
     TestQp* qp;
     ReceivePool* pool;
     Slots near;
-    std::vector<Datagram> sent;  // all, by number, which is the PSN too
+    std::vector<Datagram> sent;  // all datagrams, by number (the offset of the PSN)
     std::uint64_t completed = 0;
     std::deque<Arrival> arrivals;
   };

@@ -78,7 +78,7 @@ std::string ConnectedFlow::name_of(const Message& m) const {
          std::to_string(m.len) + " bytes at PSN " + std::to_string(m.psn.value());
 }
 
-// Nothing, little, around the borders of packets, or anything.
+// Zero, small, around packet boundaries, or random.
 std::uint32_t ConnectedFlow::length() {
   const std::uint32_t most = o_.max_len;
   switch (c_.random.pick(8)) {
@@ -128,7 +128,7 @@ SendWr ConnectedFlow::request(const Message& m) {
   return wr;
 }
 
-// The near slot has the value of an ATOMIC WRITE, or gets the result of an atomic.
+// The near slot holds the value of an ATOMIC WRITE, or receives the result of an atomic.
 void ConnectedFlow::aim_at_word(SendWr& wr, const Message& m) {
   wr.raddr = word_.mr().iova + word_.offset(0);
   wr.rkey = word_.mr().key;
@@ -145,7 +145,7 @@ void ConnectedFlow::aim_at_word(SendWr& wr, const Message& m) {
 void ConnectedFlow::aim_at_slot(SendWr& wr, const Message& m) {
   wr.raddr = far_.mr().iova + far_.offset(slot_of(m));
   wr.rkey = far_.mr().key;
-  // Nothing needs no key.
+  // A request of no bytes needs no key.
   if (m.len == 0 && c_.random.one_in(2)) {
     wr.rkey = kWrongKey;
     wr.raddr = c_.random();
@@ -166,7 +166,7 @@ void ConnectedFlow::compare_write(const Message& m, bool whole) {
   if (!far_.clean_but(slot, m.len)) find(Claim::kOutside, "bytes around the target of " + name_of(m));
   const std::size_t same = matching(data, key_of(m));
   if (same == m.len) return;
-  // What is not there begins with a packet; a byte of the guard may be right by chance.
+  // Missing data begins at a packet boundary; some guard bytes may match by chance.
   if (!is_guard(data.subspan(same - same % mtu_))) {
     find(Claim::kCorrupted, "byte " + std::to_string(same) + " of the target of " + name_of(m));
   } else if (whole) {
@@ -180,7 +180,7 @@ void ConnectedFlow::compare_read(const Message& m, bool whole) {
   if (!near_.clean_but(slot, m.len)) find(Claim::kOutside, "bytes around the sink of " + name_of(m));
   const std::size_t same = matching(data, key_of(m));
   if (same == m.len) return;
-  // What is not there begins with a packet; a byte of the guard may be right by chance.
+  // Missing data begins at a packet boundary; some guard bytes may match by chance.
   if (!is_guard(data.subspan(same - same % mtu_))) {
     find(Claim::kCorrupted, "byte " + std::to_string(same) + " of the sink of " + name_of(m));
   } else if (whole) {
@@ -209,7 +209,7 @@ void UcFlow::arrived(const QpView&, unsigned, std::uint32_t, Psn last, bool) {
   if (m->needs_receive()) {
     arrivals_.push_back(m->number);
   } else {
-    // It came again, so late that its target was looked at: it must be as before.
+    // It may arrive again after its target was compared, which must not change then.
     if (!m->compared) compare_write(*m, true);
     m->compared = true;
   }

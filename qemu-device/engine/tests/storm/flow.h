@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Messages from one QP to another, and what must come of them.
+// Flows of messages from one QP to another, and the results they must have.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace tern::storm {
 
 inline constexpr std::uint64_t kRegTag = std::uint64_t{1} << 63;  // wr_id of a REG_MR
 
-// What flows share.
+// Shared by all flows.
 struct Context {
   std::uint64_t seed;
   Sim& sim;
@@ -32,20 +32,20 @@ class Flow {
   Flow(const Flow&) = delete;
   Flow& operator=(const Flow&) = delete;
 
-  // Posts some messages, if it likes to; no more after wind_up().
+  // May post some messages, but none after wind_up().
   virtual void post() = 0;
   virtual void wind_up() { winding_up_ = true; }
-  // A completion of the requester; of the responder.
+  // Handles a completion of the requester, or of the responder.
   virtual void sent(const Wc& wc) = 0;
   virtual void received(const Wc& wc) = 0;
-  // Everything posted is complete, and everything expected has come.
+  // Whether everything posted is complete and everything expected has arrived.
   [[nodiscard]] virtual bool done() const = 0;
-  // When all is quiet: what remains to be compared.
+  // Compares the rest once the simulation is idle.
   virtual void finish() = 0;
   [[nodiscard]] virtual std::string describe() const = 0;
 
   [[nodiscard]] std::uint64_t messages() const { return completed_; }
-  // Since when nothing has happened.
+  // Time of the last progress.
   [[nodiscard]] Nanos quiet_since() const { return progress_; }
 
  protected:
@@ -65,16 +65,16 @@ struct Message {
   std::uint32_t len = 0;
   std::uint32_t imm = 0;
   std::uint32_t key = 0;     // SEND_WITH_INV
-  std::uint64_t before = 0;  // atomic, ATOMIC WRITE: what it finds, and what it leaves
+  std::uint64_t before = 0;  // atomic, ATOMIC WRITE: old and new value of the word
   std::uint64_t after = 0;
-  std::uint64_t from = 0;    // FLUSH: the first of its len bytes of the far region
-  bool all = false;          // FLUSH: of the far region, whatever from and len are
+  std::uint64_t from = 0;    // FLUSH: offset of its len bytes in the far region
+  bool all = false;          // FLUSH of the whole far region; ignores from and len
   Psn psn;
   std::uint32_t psns = 1;
   bool signaled = true;
-  bool received = false;     // its receive completion has come
-  bool compared = false;     // WRITE: the bytes were there
-  bool flushed = false;      // WRITE: a FLUSH of them was answered
+  bool received = false;     // its receive has completed
+  bool compared = false;     // WRITE: its bytes have been seen in the target
+  bool flushed = false;      // WRITE: a FLUSH of its bytes was answered
   Nanos done_at = 0;
 
   [[nodiscard]] bool write() const {
@@ -85,7 +85,7 @@ struct Message {
     return opcode == TERN_WR_ATOMIC_CMP_AND_SWP || opcode == TERN_WR_ATOMIC_FETCH_AND_ADD;
   }
   [[nodiscard]] bool atomic_write() const { return opcode == TERN_WR_ATOMIC_WRITE; }
-  // It works on the flow's word.
+  // Whether it accesses the flow's word.
   [[nodiscard]] bool on_word() const { return atomic() || atomic_write(); }
   [[nodiscard]] bool flush() const { return opcode == TERN_WR_FLUSH; }
   [[nodiscard]] bool with_imm() const {
@@ -101,31 +101,31 @@ struct Message {
 enum class Fate : std::uint8_t {
   kLive,
   kBlackHole,  // the wire loses everything from some message on
-  kStarve,     // no more receives from some message on
-  kImpatient,  // few retries: it may die, or not
+  kStarve,     // no receives are posted from some message on
+  kImpatient,  // few retries: it may fail or not
 };
 
 struct FlowOptions {
   TestQp* from;
   TestQp* to;
-  QpView* from_view;  // null: inside of one device
+  QpView* from_view;  // null: both QPs are in one device
   QpView* to_view;
   ReceivePool* pool;
   std::uint32_t pd_from;
   std::uint32_t pd_to;
   std::uint32_t max_len;
-  unsigned depth;     // messages that may be open
+  unsigned depth;     // maximum number of open messages
   Fate fate = Fate::kLive;
-  unsigned quota = 0;  // of kBlackHole and kStarve: messages that go well
-  bool invalidates = false;  // SEND_WITH_INV as well; both ends have an SQ and privileged PDs
+  unsigned quota = 0;  // kBlackHole and kStarve: number of messages that succeed
+  bool invalidates = false;  // uses SEND_WITH_INV, too; both ends have an SQ and privileged PDs
 };
 
-// Near and far memory of a flow, a slot of each for every message that may be open.
+// A flow with near and far memory, which has a slot for every open message.
 class ConnectedFlow : public Flow {
  public:
   ConnectedFlow(Context& context, unsigned id, const FlowOptions& options);
   [[nodiscard]] std::string describe() const override;
-  // For plants: the local and the remote memory of a message.
+  // For plants: local and remote memory of a message.
   [[nodiscard]] std::span<std::byte> near_bytes(std::uint64_t number) const {
     return near_.whole(static_cast<unsigned>(number % o_.depth)).subspan(Slots::kMargin);
   }
@@ -144,11 +144,11 @@ class ConnectedFlow : public Flow {
   }
   [[nodiscard]] std::string name_of(const Message& m) const;
   [[nodiscard]] SendWr request(const Message& m);
-  // The parts of a request that say what it does at the far end.
+  // Set the part of a request that determines what it does at the far end.
   void aim_at_word(SendWr& wr, const Message& m);
   void aim_at_slot(SendWr& wr, const Message& m);
   void aim_flush(SendWr& wr, const Message& m) const;
-  // The target of a WRITE is as when `whole`, or a part that ends with a packet.
+  // Checks the target of a WRITE: all of it if `whole`, else a prefix of whole packets.
   void compare_write(const Message& m, bool whole);
   void compare_read(const Message& m, bool whole);
 
@@ -156,12 +156,12 @@ class ConnectedFlow : public Flow {
   std::uint32_t mtu_;
   Slots near_;
   Slots far_;
-  Slots word_;  // what atomics and ATOMIC WRITEs work on, at the far end
+  Slots word_;  // target of atomics and ATOMIC WRITEs, at the far end
   std::uint64_t next_ = 0;
   Psn next_psn_;
 };
 
-// RC and XRC: all of it, once, in order; or an error with a reason.
+// RC and XRC: every message once and in order, or an error with a reason.
 class ReliableFlow final : public ConnectedFlow, public Flushes {
  public:
   ReliableFlow(Context& context, unsigned id, const FlowOptions& options);
@@ -172,12 +172,12 @@ class ReliableFlow final : public ConnectedFlow, public Flushes {
   void received(const Wc& wc) override;
   [[nodiscard]] bool done() const override;
   void finish() override;
-  // A REG_MR that the far end did for us.
+  // Handles the completion of a REG_MR that the far end has posted for this flow.
   void registered(const Wc& wc);
-  // What a FLUSH names is in place when it is answered.
+  // Compares the targets that the FLUSH at `psn` covers, when its response is sent.
   void flush_answered(Psn psn) override;
-  // For plants: the target of a WRITE that is open and that the FLUSH of this PSN, or number, names; or
-  // nothing.
+  // For plants: the target of an open WRITE that is covered by the FLUSH with this PSN or number.
+  // Empty if there is none.
   [[nodiscard]] std::span<std::byte> flushed_bytes(Psn psn) const;
   [[nodiscard]] std::span<std::byte> flushed_bytes(std::uint64_t number) const {
     return flushed_bytes(open_[number - base_].psn);
@@ -185,7 +185,7 @@ class ReliableFlow final : public ConnectedFlow, public Flushes {
   [[nodiscard]] const Message& message(std::uint64_t number) const { return open_[number - base_]; }
   [[nodiscard]] bool is_open(std::uint64_t number) const { return number >= base_ && number < next_; }
   [[nodiscard]] bool dead() const { return dead_; }
-  // Whether all that it has begun went well; for the world, to tell neighbours apart.
+  // Whether the flow is meant to fail.
   [[nodiscard]] bool doomed() const { return o_.fate == Fate::kBlackHole || o_.fate == Fate::kStarve; }
 
  private:
@@ -208,21 +208,21 @@ class ReliableFlow final : public ConnectedFlow, public Flushes {
   [[nodiscard]] bool same(const Message& m, const Wc& wc, unsigned slot) const;
   Message& at(std::uint64_t number) { return open_[number - base_]; }
 
-  std::deque<Message> open_;  // from base_ on; of a dead flow all that were open when it died
+  std::deque<Message> open_;  // from base_ on; in a dead flow, all that were open when it died
   std::deque<Message> history_;
   std::uint64_t base_ = 0;
-  std::uint64_t flushed_ = 0;  // dead: the next to be flushed
-  std::uint64_t value_ = 0;    // of the word when all posted is done
-  std::uint64_t reached_ = 0;  // of the word by what has succeeded
+  std::uint64_t flushed_ = 0;  // in a dead flow: the next message to be flushed
+  std::uint64_t value_ = 0;    // of the word when everything posted is done
+  std::uint64_t reached_ = 0;  // of the word after the requests that have succeeded
   bool dead_ = false;
   bool hole_ = false;
-  std::uint64_t hole_from_ = 0;  // the first message that falls into it, one past the last
+  std::uint64_t hole_from_ = 0;  // first message that falls into the hole, and one past the last
   std::uint64_t hole_end_ = 0;
   FastMr fast_;
   Key key_ = Key::kClosed;
 };
 
-// UC: a message arrives whole or not at all, when its last packet does, and not without all of its packets.
+// UC: a message arrives complete, with its last packet, or not at all.
 class UcFlow final : public ConnectedFlow, public Arrivals {
  public:
   UcFlow(Context& context, unsigned id, const FlowOptions& options);
@@ -236,17 +236,17 @@ class UcFlow final : public ConnectedFlow, public Arrivals {
                bool whole) override;
 
  private:
-  // What is old enough that no packet of it is on the wire any more.
+  // After this time no packet of a message is on the wire.
   static constexpr Nanos kRest = 3'000'000;
 
   void close_oldest();
   [[nodiscard]] bool same(const Message& m, const Wc& wc, unsigned slot) const;
   [[nodiscard]] Message* find_psn(Psn last);
 
-  std::deque<Message> open_;  // posted, and its slots not used again
+  std::deque<Message> open_;  // posted, and the slots not reused yet
   std::uint64_t base_ = 0;
   unsigned unsent_ = 0;
-  std::deque<std::uint64_t> arrivals_;  // that must complete a receive, in this order
+  std::deque<std::uint64_t> arrivals_;  // must complete a receive, in this order
 };
 
 }  // namespace tern::storm

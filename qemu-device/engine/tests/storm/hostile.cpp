@@ -8,7 +8,7 @@
 
 namespace tern::storm {
 
-// Whom an offence hits; kAny: RC or XRC.
+// The QP type of an offence; kAny: RC or XRC.
 enum class On : std::uint8_t { kRc, kAny, kXrc, kUc, kUd };
 
 namespace {
@@ -17,7 +17,7 @@ constexpr std::uint32_t kNobodys = 0xdead0001;
 constexpr std::uint8_t k61 = kNakInvalidRequest;
 constexpr std::uint8_t k62 = kNakRemoteAccess;
 
-// ---- frames made by hand ----
+// ---- forged frames ----
 
 void order_no_first(Scene& s) {
   s.put(s.random().one_in(2) ? Op::kSendMiddle : Op::kWriteLast, s.mtu());
@@ -45,7 +45,8 @@ void order_other(Scene& s) {
   s.expect_nak(k61, 1, TERN_EV_QP_REQ_ERR);
 }
 
-// Of no kind, or not on 8 bytes: nobody executes it.
+// A FLUSH without placement type, or an ATOMIC WRITE that is not aligned to 8 bytes: never
+// executed.
 void opcode(Scene& s) {
   const bool flush = s.random().one_in(2);
   Packet& p = s.begin(flush ? Op::kFlush : Op::kAtomicWrite);
@@ -116,7 +117,7 @@ void reads_refused(Scene& s) {
   s.expect_nak(k61, 0, TERN_EV_QP_REQ_ERR);
 }
 
-// Both are there before the responder has its turn: the first is answered, then comes the NAK.
+// Both arrive before the responder runs: it answers the first, then sends the NAK.
 void reads_too_many(Scene& s) {
   s.put_read(s.target(), 8);
   s.put_answered();
@@ -159,7 +160,7 @@ void atomic_unknown(Scene& s) {
   s.expect_untouched();
 }
 
-// Forgets the answer to the first request; the next one has its PSN again.
+// Forgets the answer to the first request; the next request has the same PSN.
 void answered_once(Scene& s) {
   s.settle();
   s.expect_answer(Op::kReadResponseOnly, 0);
@@ -195,7 +196,7 @@ void flush_unknown(Scene& s) {
   s.expect_silence();
 }
 
-// Answered once more it has not written again, either.
+// The repeated request is answered again, but must not write again.
 void atomic_write_elsewhere(Scene& s) {
   s.put_atomic_write(s.target());
   answered_once(s);
@@ -232,7 +233,7 @@ void atomic_write_length(Scene& s) {
   s.expect_nak(k61, 0, TERN_EV_QP_REQ_ERR);
 }
 
-// More pad than there are bytes.
+// More pad bytes than payload.
 void pad(Scene& s) {
   s.receive();
   s.put(Op::kSendOnly, 0, [](std::vector<std::byte>& bth_on) { bth_on[1] |= std::byte{0x30}; });
@@ -253,7 +254,7 @@ void access_receive(Scene& s) {
 void read_key_gone(Scene& s) {
   TestMr& gone = s.b().reg(1 << 20);
   s.put_read(gone, 1 << 20);
-  // A part has been answered when the key goes.
+  // The key is destroyed when a part has been answered.
   s.sim().run_until([&] { return !s.answers().empty(); }, 1'000'000);
   s.b().dereg(gone);
   s.expect_late_nak(k62, TERN_EV_QP_ACCESS_ERR);
@@ -298,7 +299,7 @@ void ud_length(Scene& s) {
   s.expect_received(40 + 99);
 }
 
-// ---- requests that a program posts ----
+// ---- requests posted by a program ----
 
 void flag_write(Scene& s) { s.fails(write({s.near().sge(0, 64)}, s.target()), TERN_EV_QP_REQ_ERR); }
 void flag_read(Scene& s) { s.fails(read({s.near().sge(0, 64)}, s.target()), TERN_EV_QP_REQ_ERR); }
@@ -309,7 +310,7 @@ void flag_atomic(Scene& s) {
 void flag_flush(Scene& s) { s.fails(flush(s.target(), 0, 64), TERN_EV_QP_REQ_ERR); }
 void flag_atomic_write(Scene& s) { s.fails(atomic_write(7, s.target(), 0), TERN_EV_QP_REQ_ERR); }
 
-// A WRITE, a READ, or one with immediate that would take a receive.
+// A WRITE, a WRITE with immediate (which takes a receive), or a READ.
 SendWr any_access(Scene& s, const TestMr& to, std::uint64_t at, std::uint32_t len) {
   switch (s.random().pick(3)) {
     case 0:
@@ -351,7 +352,7 @@ void atomic_key(Scene& s) {
   s.fails(compare_swap(s.near().sge(0, 8), other, 0, 0, 1), TERN_EV_QP_ACCESS_ERR);
 }
 
-// Nobody's key, another PD's, or that of a region without `right`.
+// A key that is destroyed, belongs to another PD, or lacks `right`.
 TestMr& closed(Scene& s, std::uint32_t right) {
   switch (s.random().pick(3)) {
     case 0:
@@ -410,7 +411,7 @@ void invalidate(Scene& s) {
   s.expect_receive(TERN_CQE_REM_INV_REQ_ERR);
 }
 
-// Receives and their SRQ; the last WQE is told of.
+// The receives belong to an SRQ: the last-WQE event is raised.
 void last_wqe(Scene& s) {
   TestMr other = s.target();
   other.key = kNobodys;

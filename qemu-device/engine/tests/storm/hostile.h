@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Requests that are refused, on QPs of their own in the midst of a storm: posted by a program that may
-// not do what it asks for, or made by hand and put on the wire as no requester would send them.
+// Requests that must be refused, each on its own QPs during a storm: a program posts a request that
+// is not allowed, or forged frames are put on the wire that no requester would send.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Hostile {
   [[nodiscard]] std::uint64_t count() const { return order_.size(); }
   [[nodiscard]] std::uint64_t tried() const { return next_; }
   [[nodiscard]] bool done() const { return next_ == order_.size(); }
-  // The next offence, from its beginning to its end; the others go on meanwhile.
+  // Runs the next offence to its end; all other traffic continues.
   void next();
 
   struct Offence;

@@ -10,7 +10,7 @@ namespace tern::storm {
 namespace {
 
 constexpr std::size_t kPlants = static_cast<std::size_t>(Plant::kNum);
-constexpr std::uint64_t kFirstTick = 300;  // everything is under way by then
+constexpr std::uint64_t kFirstTick = 300;  // everything is in flight by then
 
 struct PlantText {
   const char* name;
@@ -19,8 +19,8 @@ struct PlantText {
 
 const std::array<PlantText, kPlants>& texts() {
   using C = Claim;
-  // Where a message is lost, the next one stands in its place: what is noticed first depends on which, and
-  // an empty one tells nothing but that it is another.
+  // When a message is lost, the next one takes its place. What is noticed first depends on the two:
+  // an empty message only shows that it is another one.
   static const std::array<PlantText, kPlants> all = {{
       {"None", {}},
       {"Lose", {C::kLost, C::kReordered, C::kCorrupted}},
@@ -51,7 +51,7 @@ const std::array<PlantText, kPlants>& texts() {
 
 void flip(std::span<std::byte> bytes) { bytes[0] ^= std::byte{1}; }
 
-// As before anybody wrote there. False: there are none.
+// Restores the fill byte. Returns false if there are no bytes.
 bool unwrite(std::span<std::byte> bytes) {
   std::ranges::fill(bytes, kGuard);
   return !bytes.empty();
@@ -63,7 +63,7 @@ const char* plant_name(Plant plant) { return texts()[static_cast<std::size_t>(pl
 
 std::vector<Claim> plant_claims(Plant plant) { return texts()[static_cast<std::size_t>(plant)].claims; }
 
-// True: the completion went where the plant wants it.
+// Returns true if the plant has handled the completion.
 bool World::planted(Node& node, const Wc& wc) {
   const std::uint32_t qpn = le(std::uint32_t{wc.qpn});
   if (silenced_ != 0 && &node == &nodes_[0] && qpn == silenced_ && !(wc.flags & TERN_CQE_F_RECV)) return true;
@@ -73,7 +73,7 @@ bool World::planted(Node& node, const Wc& wc) {
   return wc.flags & TERN_CQE_F_RECV ? plant_receive(node, it->second, wc) : plant_send(node, it->second, wc);
 }
 
-// Once more, from another place that was posted.
+// Delivers the completion, then again with another posted slot.
 void World::pass_again(Node& node, const Duties& duties, Wc wc) {
   const auto other = duties.pool->copy_to_posted(static_cast<unsigned>(le(std::uint64_t{wc.wr_id})));
   dispatch_one(node, wc);
@@ -187,7 +187,7 @@ bool World::plant_send(Node& node, const Duties& duties, const Wc& wc) {
   }
 }
 
-// The word as it was before an ATOMIC WRITE that is done, or as an older one left it.
+// Sets the word to its value before a completed ATOMIC WRITE, or to that left by an older one.
 bool World::plant_word(const ReliableFlow& flow, const Wc& wc) {
   const std::uint64_t number = le(std::uint64_t{wc.wr_id});
   if (!flow.is_open(number)) return false;
@@ -201,7 +201,7 @@ bool World::plant_word(const ReliableFlow& flow, const Wc& wc) {
       wrote_ = &flow;
       written_ = m.after;
     }
-    // Right behind it that would look as if the later one were lost.
+    // After the next request it would look as if the later one were lost.
     if (wrote_ != &flow || written_ == m.before || written_ == m.after) return false;
     value = written_;
   }
@@ -209,7 +209,7 @@ bool World::plant_word(const ReliableFlow& flow, const Wc& wc) {
   return true;
 }
 
-// What the wire itself does against all rules.
+// Plants of a wire that breaks the rules.
 void World::plant_on_the_wire() {
   if (o_.plant == Plant::kNone) return;
   honest_ = sim_.pass;
@@ -225,7 +225,7 @@ void World::plant_on_the_wire() {
   };
 }
 
-// True: the frame is lost; nobody but us has seen it.
+// Returns true if the frame is lost; no one else has seen it.
 bool World::plant_frame(const Seen& seen, unsigned from, std::span<const std::byte> frame) {
   switch (o_.plant) {
     case Plant::kNakTwice:
@@ -251,7 +251,7 @@ bool World::plant_frame(const Seen& seen, unsigned from, std::span<const std::by
   }
 }
 
-// Of a FLUSH that has not been answered yet.
+// Plants for the response of a FLUSH that was not answered before.
 bool World::plant_response(const Seen& seen, unsigned from) {
   const auto it = nodes_[seen.to_node].duties.find(seen.dest);
   const QpView* const view = watch_->find(seen.to_node, seen.dest);
@@ -270,7 +270,7 @@ bool World::plant_response(const Seen& seen, unsigned from) {
   return true;
 }
 
-// Only then does its answer say no more than that it was executed.
+// Only then does the forged answer acknowledge this request alone.
 bool World::is_next(const Seen& seen) {
   Node& to = nodes_[seen.to_node];
   const auto it = to.duties.find(seen.dest);
@@ -281,7 +281,7 @@ bool World::is_next(const Seen& seen) {
   return Psn(le(std::uint32_t{q.attr.rq_psn})) == seen.psn;
 }
 
-// The answer to a request, as its receiver would write it, with so many bytes.
+// The answer to a request as its receiver would write it, with `bytes` bytes of payload.
 std::vector<std::byte> World::answer_to(const Seen& seen, Op op, unsigned bytes) {
   TestNode& by = *nodes_[seen.to_node];
   const Qp* const qp = by.device.registry.qps.find(seen.dest);

@@ -10,7 +10,7 @@ namespace tern::storm {
 namespace {
 
 constexpr std::size_t kHistory = 64;
-constexpr unsigned kIntoTheHole = 5;  // messages that follow a flow's last good one
+constexpr unsigned kIntoTheHole = 5;  // posted after the last message that succeeds
 
 std::string what_came(const Wc& wc) {
   return "a completion with " + std::string(status_name(wc.status)) + " of request " +
@@ -62,8 +62,8 @@ void ReliableFlow::choose(Message& m) {
   m.imm = static_cast<std::uint32_t>(c_.random());
 }
 
-// Atomics and ATOMIC WRITEs on one word: each atomic tells by its result that all before it were
-// executed once.
+// Atomics and ATOMIC WRITEs on one word. The result of each atomic shows that all requests before
+// it were executed exactly once.
 void ReliableFlow::chain(Message& m) {
   m.before = value_;
   switch (c_.random.pick(4)) {
@@ -73,7 +73,7 @@ void ReliableFlow::chain(Message& m) {
       break;
     case 1:
       m.opcode = TERN_WR_ATOMIC_CMP_AND_SWP;
-      // Some compare with what is not there.
+      // Some compare with a value that the word does not have.
       m.after = c_.random.one_in(5) ? m.before : c_.random();
       break;
     default:
@@ -84,7 +84,7 @@ void ReliableFlow::chain(Message& m) {
   value_ = m.after;
 }
 
-// Of all of the region, of nothing, of the target of one that is open, or of anything.
+// A FLUSH of the whole region, a random range, or the target of an open message.
 void ReliableFlow::choose_flush(Message& m) {
   m.opcode = TERN_WR_FLUSH;
   const std::uint64_t length = far_.mr().length;
@@ -138,7 +138,7 @@ void ReliableFlow::post_one(bool last) {
   progressed();
 }
 
-// The good part of a flow's life is over.
+// The messages that succeed are over.
 void ReliableFlow::doom() {
   if (!open_.empty()) return;
   hole_ = true;
@@ -147,7 +147,7 @@ void ReliableFlow::doom() {
   if (o_.fate == Fate::kBlackHole) {
     o_.from_view->black_hole = true;
   } else {
-    // What is posted is used up first; the next one finds nothing.
+    // The posted receives are used first; the next message finds none.
     o_.pool->limit(0);
   }
 }
@@ -177,12 +177,12 @@ void ReliableFlow::post() {
 
 void ReliableFlow::wind_up() {
   winding_up_ = true;
-  // Something must tell that the last ones are done.
+  // A signaled request must report that the last ones are done.
   if (!dead_ && !hole_ && !open_.empty() && !open_.back().signaled) {
     if (open_.size() < o_.depth) {
       post_one(true);
     } else {
-      winding_up_ = false;  // the next time
+      winding_up_ = false;  // try again next time
     }
   }
 }
@@ -212,7 +212,7 @@ void ReliableFlow::sent(const Wc& wc) {
   if (wc.status == TERN_CQE_SUCCESS) {
     const std::uint32_t len = m.flush() ? 0 : m.on_word() ? 8 : m.len;
     if (le(std::uint32_t{wc.byte_len}) != len) find(Claim::kCorrupted, what_came(wc) + " has another length");
-    // Before those that it covers are done with.
+    // Compare before the covered WRITEs are removed from open_.
     if (m.flush()) compare_flushed(m);
   }
   while (base_ < number) {
@@ -259,7 +259,7 @@ void ReliableFlow::compare_atomic(const Message& m) {
   }
 }
 
-// The word is as this one has left it, or one behind it that is executed already.
+// The word must have the value left by `m`, or by a later request that has executed already.
 void ReliableFlow::compare_word(const Message& m) {
   if (!word_.clean_but(0, 8)) find(Claim::kOutside, "bytes around the word of " + name_of(m));
   const auto word = word_.mr().get<std::uint64_t>(word_.offset(0));
@@ -298,7 +298,7 @@ const Message* ReliableFlow::open_at(Psn psn) const {
 
 void ReliableFlow::flush_answered(Psn psn) {
   const Message* const m = open_at(psn);
-  if (m == nullptr) return;  // done, and answered once more
+  if (m == nullptr) return;  // complete, and answered again
   if (!m->flush()) return find(Claim::kProtocol, name_of(*m) + " was answered as a FLUSH");
   compare_flushed(*m);
 }
@@ -313,7 +313,7 @@ std::span<std::byte> ReliableFlow::flushed_bytes(Psn psn) const {
 
 // ---- errors ----
 
-// The first that fails. What the wire and the peer did must be a reason.
+// The first request that fails: the packets must justify the status.
 void ReliableFlow::fail(Message& m, std::uint8_t status) {
   dead_ = true;
   flushed_ = m.number + 1;
@@ -324,7 +324,7 @@ void ReliableFlow::fail(Message& m, std::uint8_t status) {
   if (status == TERN_CQE_RETRY_EXC_ERR) {
     c_.counts.add(Rule::kStatusRetries);
     const unsigned sent = v->most_sent(m.psn, m.psns);
-    // One less: a NAK may come between a timeout and the QP's turn.
+    // One less is possible: a NAK may arrive between a timeout and the QP's turn.
     if (sent < q.retry_cnt || sent == 0) find(Claim::kStatus, name + " after " + std::to_string(sent) + " times");
     if (o_.fate == Fate::kBlackHole && hole_ && m.number >= hole_from_ && sent != q.retry_cnt + 1U) {
       find(Claim::kStatus, name + " after " + std::to_string(sent) + " times with nobody there");
@@ -355,9 +355,9 @@ bool ReliableFlow::same(const Message& m, const Wc& wc, unsigned slot) const {
          (m.write() || is_content(o_.pool->slots().data(slot, len), key_of(m)));
 }
 
-// It is not `m`: another one, or broken.
+// `wc` is not the receive of `m`: finds out whether it belongs to another message or is corrupt.
 void ReliableFlow::misplaced(const Message& m, const Wc& wc, unsigned slot) {
-  // Empty ones are all alike.
+  // Empty messages cannot be told apart.
   const bool telling = le(std::uint32_t{wc.byte_len}) >= 8 || (wc.flags & TERN_CQE_F_IMM);
   const auto is_it = [&](const Message& other) {
     return &other != &m && other.needs_receive() && same(other, wc, slot);
@@ -399,7 +399,7 @@ void ReliableFlow::received(const Wc& wc) {
     compare_receive(*due, wc, slot);
     due->received = true;
     if (due->opcode == TERN_WR_SEND_WITH_INV) key_ = Key::kClosed;
-    // What was written before is there, too: requests are executed in order.
+    // Requests execute in order, so all earlier WRITEs must be in place.
     for (auto it = open_.begin(); it != due + 1; ++it) {
       if (!it->write() || it->compared) continue;
       compare_write(*it, true);
@@ -421,7 +421,7 @@ void ReliableFlow::finish() {
   std::uint64_t word = word_.mr().get<std::uint64_t>(word_.offset(0));
   bool known = word == reached_;
   if (!word_.clean_but(0, 8)) find(Claim::kOutside, "bytes around the word of the atomics");
-  // What was under way when the flow died may have been done in part, from the first on.
+  // The requests in flight when the flow died may have executed in part, from the first packet on.
   for (const Message& m : open_) {
     const unsigned slot = slot_of(m);
     if (m.write()) compare_write(m, m.compared || m.flushed);

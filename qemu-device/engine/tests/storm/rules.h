@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The rules of PSNs and of the responder's checks, and how often a storm met each.
+// The rules of PSNs, of the responder's checks and of errors, and how often a storm has met each.
 #pragma once
 
 #include <array>
@@ -107,7 +107,7 @@ enum class Rule : std::uint8_t {
   kInvalidate,
   kCqOverflow,
   kIcrc,
-  // What it means to the requester, and to both queues.
+  // What errors mean to the requester and to both queues.
   kStatusInvalid,
   kStatusAccess,
   kStatusOperation,
@@ -123,7 +123,7 @@ struct RuleText {
   const char* section;  // of the reference
   const char* name;
   const char* text;
-  bool forged;  // met by frames made by hand
+  bool forged;  // met by forged frames
 };
 [[nodiscard]] const RuleText& text_of(Rule rule);
 
@@ -134,9 +134,9 @@ class RuleCounts {
   void add(const RuleCounts& more) {
     for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
   }
-  // A line for each rule.
+  // One line per rule.
   [[nodiscard]] std::string table() const;
-  // Names of those that nothing has met.
+  // Names of the rules that were not met.
   [[nodiscard]] std::string missing() const;
 
  private:

@@ -10,7 +10,7 @@ namespace {
 constexpr Nanos kSettle = 300'000;
 constexpr Nanos kPatience = 20'000'000'000;
 constexpr std::uint32_t kMemory = 65536;
-constexpr unsigned kBehind = 3;  // requests behind one that fails
+constexpr unsigned kBehind = 3;  // number of requests behind the failing one
 
 std::uint8_t status_of(std::uint8_t syndrome) {
   switch (syndrome) {
@@ -21,7 +21,7 @@ std::uint8_t status_of(std::uint8_t syndrome) {
     case kNakRemoteOperation:
       return TERN_CQE_REM_OP_ERR;
     default:
-      return TERN_CQE_RETRY_EXC_ERR;  // no NAK has come
+      return TERN_CQE_RETRY_EXC_ERR;  // no NAK arrived
   }
 }
 
@@ -70,7 +70,7 @@ Scene::Scene(Context& context, WireWatch& watch, TestNode& a, TestNode& b, std::
 }
 
 Scene::~Scene() {
-  // Of the regions, which stay; what came late has been judged.
+  // The regions outlive the scene; late answers do not matter any more.
   view_y_->keep_answers = false;
   packet_.payload.clear();
 }
@@ -182,7 +182,7 @@ void Scene::put_answered() {
 
 void Scene::settle() { c_.sim.run_for(kSettle); }
 
-// ---- what must come of it ----
+// ---- expected results ----
 
 bool Scene::has_event(int event) {
   const auto more = b_.async_events();
@@ -279,7 +279,7 @@ void Scene::expect_received(std::uint32_t len) {
 void Scene::expect_still_receiving() {
   if (receive_cq().poll()) wrong("something was received");
   receive();
-  // The WQE that was there before, if there was one, may be the shorter.
+  // A receive posted earlier may be shorter, so the message must fit that, too.
   put(Op::kSendOnly, 90);
   expect_received(90);
 }
@@ -319,7 +319,7 @@ void Scene::fails(const SendWr& wr, int event) {
   flushed(status);
   settle();
   if (!srq_ && event >= 0) {
-    // Both that nothing came for.
+    // Both receives are unused.
     const auto wcs = receive_cq().poll_all();
     c_.counts.add(Rule::kFlushedReceives, wcs.size());
     if (wcs.size() != 2 || wcs[0].status != TERN_CQE_WR_FLUSH_ERR || wcs[1].status != TERN_CQE_WR_FLUSH_ERR) {
@@ -332,7 +332,7 @@ void Scene::fails(const SendWr& wr, int event) {
   if (event >= 0 && !is_guard(target_->bytes())) wrong("the target was written");
 }
 
-// What the status and the queues of both ends tell.
+// Counts the rules that the status and the flushed requests show.
 void Scene::flushed(std::uint8_t first_status) {
   c_.counts.add(Rule::kFlushedSends, kBehind);
   switch (first_status) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two QPs for one offence: who does it, or in whose name frames are made by hand, and whom it hits.
+// Two QPs for one offence: x commits it, or forged frames carry its name, and y is the target.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace tern::storm {
 struct SceneOptions {
   std::uint32_t access = kAllAccess;
   std::uint8_t max_dest_rd_atomic = 4;
-  bool shared = false;    // receives come from an SRQ
-  bool small_cq = false;  // of the requester: two entries
+  bool shared = false;    // y receives from an SRQ
+  bool small_cq = false;  // the requester's CQ has only two entries
 };
 
 struct Scene {
@@ -39,7 +39,7 @@ struct Scene {
   [[nodiscard]] bool good() const { return good_; }
 
   // ---- frames ----
-  // A request with the next PSN; end() gives it payload and puts it on the wire.
+  // begin() starts a request with the next PSN; end() adds payload and puts it on the wire.
   Packet& begin(Op op);
   void end(std::uint32_t payload, const Change& change = {});
   void put(Op op, std::uint32_t payload, const Change& change = {}) {
@@ -51,16 +51,17 @@ struct Scene {
   void put_atomic(const TestMr& at, std::uint64_t offset);
   void put_flush(const TestMr& of, std::uint32_t len, std::uint64_t at = 0);
   void put_atomic_write(const TestMr& to, std::uint64_t at = 0, std::uint32_t dma_len = 8);
-  // One of those that have a READ response as their answer.
+  // Puts a random request that is answered by a READ response.
   void put_answered();
-  // The next one is so many PSNs back.
+  // The next request has a PSN `n` lower.
   void back(std::uint32_t n) { psn_ = Psn(psn_.value() - n); }
-  // Until what is on the wire has come, and been answered.
+  // Runs until the frames on the wire have arrived and been answered.
   void settle();
 
-  // ---- what must come of it ----
-  // NAK of request `request`, counted from the first PSN, the QP in error, the event at its end (negative:
-  // none). Nothing but the first `written` bytes of the target may have changed.
+  // ---- expected results ----
+  // Expects one NAK, of request `request` (counted from the first PSN), the QP in error, and
+  // `event` at its end (negative: no event). The target must be untouched unless `written` is not
+  // 0.
   void expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, std::uint32_t written = 0);
   void expect_late_nak(std::uint8_t syndrome, int event);
   void expect_answer(Op op, std::uint32_t request);
@@ -70,15 +71,16 @@ struct Scene {
   void expect_event(int event);
   void expect_receive(std::uint8_t status);
   void expect_received(std::uint32_t len);
-  // A message that is right is received afterwards.
+  // Expects that a valid message is still received.
   void expect_still_receiving();
   [[nodiscard]] const std::vector<Answer>& answers() const { return view_y_->answers; }
   void forget_answers() { view_y_->answers.clear(); }
 
   // ---- posted requests ----
-  // A receive for what comes, of at most `len` bytes.
+  // Posts a receive of at most `len` bytes.
   void receive(std::uint32_t len = 65536);
-  // The request fails as the NAK says that has come; those behind it are flushed, and the receives.
+  // Posts `wr`, which must fail as the received NAK says; the requests behind it and the receives
+  // must be flushed.
   void fails(const SendWr& wr, int event);
   void overflows();
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// engine_storm                   the fixed corpus, and what shows that the oracle sees: gtest's options work
+// engine_storm                   the fixed corpus and the tests of the oracle; takes gtest options
 // engine_storm --corpus          the corpus alone, with the table of rules
-// engine_storm --seed N          one seed, as in any other run; prints a hash of the trace
-// engine_storm --seconds S       random seeds for so long (wall clock); a failure names its seed
-// With the last two: --packets N, of each seed.
+// engine_storm --seed N          one seed; prints a hash of its trace
+// engine_storm --seconds S       random seeds for S seconds (wall clock); a failure names its seed
+// The last two also take --packets N: packets of each seed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace tern::storm {
 namespace {
 
-constexpr std::uint64_t kCorpus = 24;  // seeds from 1 on
+constexpr std::uint64_t kCorpus = 24;  // seeds 1 to kCorpus
 constexpr std::uint64_t kLeastPackets = 1'000'000;
 constexpr std::uint64_t kLeastUnrung = 1'000;
 
@@ -61,7 +61,7 @@ class StormCorpus : public ::testing::TestWithParam<std::uint64_t> {
     counts = {};
     packets = unrung = seeds = 0;
   }
-  // What all seeds together must have met; of a part of them nothing is asked.
+  // All seeds together must meet every rule; a part of them need not.
   static void TearDownTestSuite() {
     if (seeds != kCorpus) return;
     std::printf("%llu packets; how often each rule was met:\n%s", static_cast<unsigned long long>(packets),
@@ -83,7 +83,7 @@ TEST_P(StormCorpus, EverythingOnceAndInOrder) {
   packets += r.wire.sent;
   unrung += r.unrung;
   ++seeds;
-  // It was a storm.
+  // There was enough traffic.
   EXPECT_GT(r.messages, 1000U);
 }
 

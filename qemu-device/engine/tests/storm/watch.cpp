@@ -14,7 +14,7 @@ constexpr std::size_t kXrcEth = 4;
 constexpr std::size_t kFeth = 4;
 constexpr std::uint32_t kWindow = 128;
 
-// A READ response without bytes is its answer.
+// Whether a READ response without payload answers it.
 bool is_answered_empty(Op op) { return op == Op::kFlush || op == Op::kAtomicWrite; }
 
 std::uint64_t big(std::span<const std::byte> bytes, std::size_t at, std::size_t n) {
@@ -118,7 +118,7 @@ void WireWatch::finish() {
   }
 }
 
-// ---- packets that are sent ----
+// ---- packets sent ----
 
 bool WireWatch::on_sent(unsigned from, std::span<const std::byte> frame) {
   fingerprint_ = (fingerprint_ ^ hash_bytes(frame.last(4)) ^ from) * 0x100000001b3 + sim_.now();
@@ -234,7 +234,7 @@ void WireWatch::sent_empty(QpView& by, const Seen& seen, Awaited& awaited) {
   by.again_empty.reset();
 }
 
-// ---- packets that arrive ----
+// ---- packets received ----
 
 WireWatch::Before WireWatch::state_of(SimNode& node, std::uint32_t qpn) const {
   Before b;
@@ -257,7 +257,7 @@ void WireWatch::on_delivery(SimNode& to, std::span<const std::byte> frame, bool 
     before_ = now;
     return;
   }
-  // Only what a QP has taken: the device has looked at the ICRC and at who it is for.
+  // Only packets that a QP has accepted: the device has checked ICRC and destination.
   if (moved(now, TERN_CNT_RX_RDMA_PACKETS) != 1 || moved(now, TERN_CNT_RX_QP_MISMATCH) != 0) return;
   QpView* const at = find(to.index(), seen->dest);
   if (at == nullptr) return;
@@ -295,7 +295,7 @@ void WireWatch::got_executed(QpView& at, const Seen& seen, const Before& now) {
   if (now.expected != before_.expected.plus(psns)) {
     findings_.add(Claim::kProtocol, "the expected PSN has not grown by what the request takes");
   }
-  // What was answered under a PSN of 2^24 ago is another request's now.
+  // PSNs wrap: an earlier result under this PSN belonged to another request.
   if (seen.traits->atomic_eth) at.results.erase(seen.psn.value());
   if (read && psns > 1) counts_.add(Rule::kReadPsns);
   if (read && seen.dma_len == 0) counts_.add(Rule::kReadEmpty);
@@ -313,7 +313,7 @@ void WireWatch::got_executed(QpView& at, const Seen& seen, const Before& now) {
   if (seen.op == Op::kWriteOnly && seen.dma_len == 0 && other_key) counts_.add(Rule::kZeroWrite);
 }
 
-// What it asks for again; the answer is what counts.
+// Notes what a repeated request asks for; the rule is counted when it is answered.
 void WireWatch::got_repeated(QpView& at, const Seen& seen) {
   if (seen.op == Op::kReadRequest) {
     at.again_read = seen.psn;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Looks at every packet on the simulated wire, when it is sent and when it reaches a device: counts
-// the rules that it meets, and gathers what justifies a completion with an error.
+// Inspects every packet on the simulated wire, when it is sent and when a device receives it.
+// Counts the rules that it meets, and collects what justifies a completion with an error.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace tern::storm {
 
-// A packet as it looks on the wire.
+// A packet as seen on the wire.
 struct Seen {
   Transport transport;
   Op op;
@@ -36,20 +36,20 @@ struct Seen {
   std::uint32_t dma_len;
   std::uint32_t src_qp;    // with DETH
 };
-// Nothing when it is no packet of a known opcode.
+// Returns nullopt unless the frame is a packet with a known opcode.
 [[nodiscard]] std::optional<Seen> look_at(std::span<const std::byte> frame);
 
 struct QpView;
 
-// Who wants to know when the response of a FLUSH goes out, before the wire has it.
+// Notified when the response of a FLUSH is sent, before it is on the wire.
 class Flushes {
  public:
   virtual ~Flushes() = default;
   virtual void flush_answered(Psn psn) = 0;
 };
 
-// Who wants to know that a message that needs a receive WQE has arrived on an unreliable QP. `whole`:
-// every packet of it was there in order, and there was a WQE for it.
+// Notified when a message that needs a receive WQE has arrived at an unreliable QP. `whole`: all
+// its packets arrived in order, and a receive WQE was available.
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
@@ -57,61 +57,61 @@ class Arrivals {
                        bool whole) = 0;
 };
 
-// What a packet that answers a request said.
+// A packet that answers a request.
 struct Answer {
   Op op;
   std::uint8_t syndrome;
   Psn psn;
 };
 
-// A FLUSH or ATOMIC WRITE, which an empty READ response answers.
+// A FLUSH or ATOMIC WRITE, which is answered by an empty READ response.
 struct Awaited {
   Op op;
   bool answered = false;
 };
 
-// A QP as its packets show it.
+// The state of a QP, as far as its packets show it.
 struct QpView {
   TestQp* qp = nullptr;
   QpView* peer = nullptr;      // null: UD
   unsigned node = 0;
   std::uint32_t mtu = 0;
   ReceivePool::Kind receives = ReceivePool::Kind::kQueue;
-  std::uint32_t good_key = 0;  // of what its peers may name
+  std::uint32_t good_key = 0;  // the key that its peers may use
   Arrivals* arrivals = nullptr;
-  Flushes* flushes = nullptr;  // of its peer's
-  bool black_hole = false;     // the wire loses all that it sends or should get
+  Flushes* flushes = nullptr;  // of the peer's flow
+  bool black_hole = false;     // the wire loses everything to and from this QP
   bool keep_answers = false;
 
-  // As a requester.
+  // Requester:
   Psn first_psn;
-  Psn una;                              // as far as answers have reached it
+  Psn una;                              // PSNs before it have been acknowledged
   Psn window_base;
   Psn end;                              // one past the highest PSN sent
   std::vector<std::uint8_t> sent;       // how often each PSN was sent, from first_psn on
-  std::set<std::uint32_t> reads;        // PSNs at which READs began
+  std::set<std::uint32_t> reads;        // first PSNs of READs
   std::map<std::uint32_t, Awaited> awaited;  // by PSN
-  std::deque<Psn> outstanding;          // last PSN of each that has a response of its own
-  std::unordered_map<std::uint32_t, unsigned> rnr_naks;  // that have reached it, by PSN
-  std::uint8_t fatal_nak = 0;           // the syndrome that has reached it
+  std::deque<Psn> outstanding;          // last PSN of each request with a response of its own
+  std::unordered_map<std::uint32_t, unsigned> rnr_naks;  // received, by PSN
+  std::uint8_t fatal_nak = 0;           // syndrome of the first fatal NAK received; 0: none
 
-  // As a responder.
-  bool nak_owed = false;   // a packet ahead was taken note of, and the expected one has not come
-  unsigned naks_due = 0;   // NAK 0x60 to be sent for that
+  // Responder:
+  bool nak_owed = false;   // the QP has noted a gap and has not received the expected packet since
+  unsigned naks_due = 0;   // NAKs 0x60 that it may send for gaps
   std::optional<Psn> again_read;
   bool again_part = false;
   bool again_send = false;
   bool again_write = false;
   std::optional<Psn> again_atomic;
-  std::optional<Psn> again_empty;  // FLUSH or ATOMIC WRITE
+  std::optional<Psn> again_empty;  // a FLUSH or ATOMIC WRITE
   std::map<std::uint32_t, std::uint64_t> results;  // of atomics, by PSN
   std::vector<Answer> answers;
-  // UC.
+  // UC:
   Psn expected;
   bool in_message = false;
-  bool lost_step = false;  // a gap, and nothing began since
+  bool lost_step = false;  // after a gap, until a message begins
 
-  // The most that a PSN of [first, first + n) was sent.
+  // Highest number of transmissions, or of RNR NAKs, among the PSNs [first, first + n).
   [[nodiscard]] unsigned most_sent(Psn first, std::uint32_t n) const;
   [[nodiscard]] unsigned most_rnr(Psn first, std::uint32_t n) const;
 };
@@ -123,13 +123,13 @@ class WireWatch {
   WireWatch(const WireWatch&) = delete;
   WireWatch& operator=(const WireWatch&) = delete;
 
-  // A QP whose packets are to be followed; connect() tells of the other end.
+  // Follows the packets of a QP; connect() links it with its peer.
   QpView& add(TestQp& qp);
   static void connect(QpView& a, QpView& b);
   [[nodiscard]] QpView* find(unsigned node, std::uint32_t qpn) const;
-  // What the devices counted, at the end.
+  // Adds the devices' counters at the end.
   void finish();
-  // Of the packets so far: the same in every run of a seed.
+  // Hash of the packets so far: the same in every run of a seed.
   [[nodiscard]] std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:

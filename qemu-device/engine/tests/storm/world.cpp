@@ -13,10 +13,10 @@ constexpr unsigned kLogCq = 13;
 constexpr std::uint32_t kSharedLen = 8192;
 constexpr unsigned kSharedSlots = 48;
 constexpr unsigned kOwnSlots = 24;
-constexpr Nanos kQuiet = 30'000'000'000;  // nothing happens for so long: it never will
+constexpr Nanos kQuiet = 30'000'000'000;  // no progress for so long is a stall
 constexpr unsigned kStepsATick = 12;
 
-// Shortly before the numbers begin anew.
+// Shortly before the PSN wraps.
 std::uint32_t late_psn(Random& random) { return 0xffffff - random.pick(random.one_in(2) ? 20 : 600); }
 
 }  // namespace
@@ -63,7 +63,7 @@ World::World(const StormOptions& options, StormResult& result)
   hostile_ = std::make_unique<Hostile>(context_, *watch_, *nodes_[0], *nodes_[1]);
 }
 
-// Each seed has rates of its own, up to 5 % of each; every fourth all of it.
+// Each seed has its own rates of up to 5 %; every fourth seed has 5 % of each.
 void World::set_wire() {
   const auto rate = [&] { return o_.seed % 4 == 0 ? 0.05 : random_.pick(5001) / 100'000.0; };
   sim_.wire.bits_per_ns = 200;
@@ -72,7 +72,7 @@ void World::set_wire() {
   sim_.wire.corrupt = rate();
   sim_.wire.reorder = rate();
   sim_.wire.reorder_by = 2'000 + random_.pick(100'000);
-  // Every third seed's doorbells go through something that loses their value now and then.
+  // With every third seed, some doorbells lose their value.
   sim_.lost_values = o_.seed % 3 == 0 ? 64 : 0;
   sim_.budget = 8192;
   sim_.turn_time = 500;
@@ -90,7 +90,7 @@ void World::add_node() {
   n.node = std::make_unique<TestNode>(sim_);
   TestNode& node = *n.node;
   node.host.hash_stores = o_.trace;
-  // Every other seed's devices are run all the time, and may look instead of being rung.
+  // With every other seed, the devices may poll send queues instead of waiting for doorbells.
   if (o_.seed % 2 != 0) node.device.lane.sq_poller.allow(0);
   n.send_cq = &node.create_cq(kLogCq);
   n.recv_cq = &node.create_cq(kLogCq);
@@ -202,7 +202,8 @@ void World::add_xrc(Node& a, Node& b) {
   add_direction(a, b, x, y, o);
 }
 
-// Two QPs of one device: what goes between them never sees the wire, and the device's own faults take its part.
+// Two QPs of one device: their packets never reach the wire, so the device's own fault rules
+// replace it.
 void World::add_inside(Node& a) {
   QpOptions options = options_for(TERN_QPT_RC, a);
   options.rq_psn = options.sq_psn;
@@ -273,11 +274,12 @@ void World::add_datagrams() {
 
 void World::post_receives() {
   for (ReceivePool& pool : pools_) {
-    // Seldom enough that some messages find none.
+    // Rarely enough that some messages find none.
     if (random_.one_in(6)) pool.post(1 + random_.pick(8));
   }
-  // An RNR NAK is no progress: losses in the course of many would add up to what ends the flow inside of
-  // the device, and no packet seen here could justify that. So there are none.
+  // An RNR NAK does not reset the retry count: losses around many of them could add up and end the
+  // flow inside the device, and no packet seen here would justify that. So this flow never runs out
+  // of receives.
   inside_->post(kOwnSlots);
 }
 
@@ -293,7 +295,7 @@ void World::tick() {
 }
 
 void World::poll() {
-  // Receives first: what is reported as done has been received before.
+  // Receives first: a request that is reported as done must have been received before.
   for (Node& n : nodes_) {
     while (const auto wc = n.recv_cq->poll()) dispatch(n, *wc);
   }
@@ -327,7 +329,7 @@ bool World::stalled(bool idle) {
   bool stuck = false;
   for (const auto& flow : flows_) {
     if (flow->done() || (!idle && sim_.now() - flow->quiet_since() < kQuiet)) continue;
-    // Before winding up a flow may have nothing to do.
+    // A flow may be idle before winding up.
     if (!idle && sim_.stats.sent < o_.packets) continue;
     result_.findings.add(Claim::kStall, flow->describe());
     stuck = true;
@@ -353,7 +355,7 @@ void World::run() {
       poll();
     }
     if (winding_up && all_done()) break;
-    // Long without a packet, whatever the clock says: nothing will come any more.
+    // No packet for many rounds, whatever the clock says: none will come any more.
     idle_ticks = sim_.stats.sent == last_sent ? idle_ticks + 1 : 0;
     last_sent = sim_.stats.sent;
     const bool idle = idle_ticks > 50'000;
@@ -385,7 +387,7 @@ std::uint64_t World::hash_trace() const {
   return h;
 }
 
-// What is still under way comes to an end, and must change nothing.
+// Lets everything in flight end; it must not change anything.
 void World::finish() {
   sim_.run_for(1'000'000'000);
   poll();

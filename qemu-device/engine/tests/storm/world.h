@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A storm: three devices on a wire that loses, doubles, delays and damages frames, flows of every
-// transport and operation between them, frames made by hand in between; all of it from one seed.
+// A storm: three devices on a wire that loses, duplicates, delays and damages frames, flows of
+// every transport and operation between them, and forged frames. Everything follows from one seed.
 #pragma once
 
 #include <cstdint>
@@ -16,55 +16,56 @@
 
 namespace tern::storm {
 
-// What is made wrong behind the engine's back, to see that it is found.
+// Faults planted behind the engine's back, which the oracle must find.
 enum class Plant : std::uint8_t {
   kNone,
-  kLose,         // a receive completion is not passed on
-  kDouble,       // one is passed on twice
-  kReorder,      // two of a flow are passed on in the wrong order
-  kCorrupt,      // a bit of what was received is turned over
-  kCorruptRead,  // of what was read
-  kOutside,      // a byte beside a receive buffer
-  kGhost,        // a WRITE's bytes are stored once more when it is long done
-  kAtomicTwice,  // an atomic is added once more
-  kStatus,       // the status of a failed request is another
-  kFlushOrder,   // two flushed requests complete in the wrong order
-  kStall,        // a send completion is not passed on
-  kForgedAck,    // the wire swallows a SEND and acknowledges it
-  kUcDouble,     // a UC completion is passed on twice
+  kLose,         // drops a receive completion
+  kDouble,       // delivers a receive completion twice
+  kReorder,      // swaps two receive completions of a flow
+  kCorrupt,      // flips a bit of a received message
+  kCorruptRead,  // flips a bit of READ data
+  kOutside,      // changes a byte next to a receive buffer
+  kGhost,        // stores the data of a WRITE again after it is done
+  kAtomicTwice,  // changes the word again after an atomic
+  kStatus,       // changes the status of a failed request
+  kFlushOrder,   // swaps the completions of two flushed requests
+  kStall,        // drops all further send completions of a QP
+  kForgedAck,    // the wire drops a SEND and acknowledges it
+  kUcDouble,     // delivers a UC receive completion twice
   kUcLose,
   kNakTwice,     // the wire repeats a NAK as if it had been sent twice
-  kFlushAnswer,  // what a FLUSH names is not there when its response goes out
-  kFlushDone,    // it is not there when the FLUSH completes
-  kFlushAcked,   // an ACK takes the place of the response
-  kFlushBytes,   // the response has bytes
-  kWordLost,     // an ATOMIC WRITE is done, and the word is as before
-  kWordTwice,    // one is executed again behind a later one
-  kForgedWord,   // the wire swallows an ATOMIC WRITE and answers it
+  kFlushAnswer,  // data covered by a FLUSH is missing when its response is sent
+  kFlushDone,    // data covered by a FLUSH is missing when it completes
+  kFlushAcked,   // an ACK replaces the response
+  kFlushBytes,   // the response has payload
+  kWordLost,     // an ATOMIC WRITE completes with the word unchanged
+  kWordTwice,    // an ATOMIC WRITE is executed again after a later one
+  kForgedWord,   // the wire drops an ATOMIC WRITE and answers it
   kNum
 };
 [[nodiscard]] const char* plant_name(Plant plant);
-// What must be found then.
+// The first finding must be of one of these claims.
 [[nodiscard]] std::vector<Claim> plant_claims(Plant plant);
 
 struct StormOptions {
   std::uint64_t seed = 1;
-  std::uint64_t packets = 100'000;  // on the wire, before it winds up
+  std::uint64_t packets = 100'000;  // to send before winding up
   Plant plant = Plant::kNone;
-  bool trace = false;  // StormResult::trace
+  bool trace = false;  // compute StormResult::trace
 };
 
 struct StormResult {
   Findings findings;
   RuleCounts counts;
   Sim::Stats wire;
-  std::uint64_t messages = 0;   // delivered
-  std::uint64_t unrung = 0;     // requests that needed no doorbell
+  std::uint64_t messages = 0;   // number of messages delivered
+  std::uint64_t unrung = 0;     // requests posted without a doorbell
   std::uint64_t fingerprint = 0;
-  // Hash of every frame sent and delivered, interrupt and device store (CQEs, EQEs, payload) with its time.
+  // Hash of every sent and delivered frame, interrupt and device store (CQEs, EQEs, payload), with
+  // times.
   std::uint64_t trace = 0;
   Nanos simulated = 0;
-  std::string rates;            // of the wire
+  std::string rates;            // of the wire, as text
 };
 
 [[nodiscard]] StormResult run_storm(const StormOptions& options);
@@ -75,20 +76,20 @@ class World {
   void run();
 
  private:
-  // Completions of a QP belong to the flow that it sends for and the one that it receives for.
+  // A QP's completions belong to the flow it sends for and to the flow it receives for.
   struct Duties {
     Flow* sends = nullptr;
     Flow* receives = nullptr;
-    ReliableFlow* registers = nullptr;  // for whom it does REG_MR
-    ReliableFlow* reliable = nullptr;   // of those it sends for
+    ReliableFlow* registers = nullptr;  // flow for which the QP posts REG_MR
+    ReliableFlow* reliable = nullptr;   // sends, if it is a ReliableFlow
     ReceivePool* pool = nullptr;
-    ConnectedFlow* connected = nullptr;  // of those it sends for
+    ConnectedFlow* connected = nullptr;  // sends, if it is a ConnectedFlow
   };
   struct Node {
     std::unique_ptr<TestNode> node;
     TestCq* send_cq;
     TestCq* recv_cq;
-    std::uint32_t pd;  // privileged
+    std::uint32_t pd;  // a privileged PD
     TestSrq* srq;
     ReceivePool* shared;
     std::uint32_t xrcd;
@@ -136,16 +137,16 @@ class World {
   std::deque<Node> nodes_;
   std::unique_ptr<WireWatch> watch_;
   std::deque<ReceivePool> pools_;
-  ReceivePool* inside_ = nullptr;  // of the flow inside of a device: never empty
+  ReceivePool* inside_ = nullptr;  // of the flow in one device: never empty
   std::vector<std::unique_ptr<Flow>> flows_;
   std::vector<ReliableFlow*> reliable_;
   std::unique_ptr<Datagrams> datagrams_;
   std::unique_ptr<Hostile> hostile_;
-  decltype(Sim::pass) honest_;  // what the wire would do without a plant
-  std::optional<Wc> held_;  // of a plant that changes the order
-  const ReliableFlow* wrote_ = nullptr;  // of kWordTwice: whose ATOMIC WRITE it is, and of what
+  decltype(Sim::pass) honest_;  // the wire's behaviour without a plant
+  std::optional<Wc> held_;  // completion held back by a plant that swaps two
+  const ReliableFlow* wrote_ = nullptr;  // kWordTwice: flow and value of the WRITE
   std::uint64_t written_ = 0;
-  std::uint32_t silenced_ = 0;  // QP of a plant that loses all completions, on node 0
+  std::uint32_t silenced_ = 0;  // QP on node 0 whose send completions a plant drops
   bool planted_ = false;
   std::uint64_t ticks_ = 0;
 };
