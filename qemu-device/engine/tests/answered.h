@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two nodes and a connection between them, for the tests of requests that an empty READ response
-// answers: FLUSH and ATOMIC WRITE.
+// Two connected nodes, for tests of requests that are answered by an empty READ response: FLUSH and
+// ATOMIC WRITE.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ class AnsweredTest : public ::testing::Test {
     qa = &x;
     qb = &y;
   }
-  // The responder refused: both QPs are in error, and b was told why.
+  // The responder refused: both QPs are in error, and b got the event.
   void expect_refused(std::uint8_t status, std::uint16_t event) {
     const Wc wc = qa->wait_send();
     EXPECT_EQ(wc.status, status) << status_name(wc.status);
@@ -46,7 +46,7 @@ class AnsweredTest : public ::testing::Test {
     EXPECT_EQ(le(events[0].id), qb->number());
   }
 
-  // The opcode of a frame of these tests: untagged IPv6.
+  // Opcode of a frame in these tests, which use untagged IPv6.
   static std::uint8_t opcode_of(std::span<const std::byte> frame) {
     return std::to_integer<std::uint8_t>(frame[62]);
   }
@@ -56,10 +56,10 @@ class AnsweredTest : public ::testing::Test {
       return node != from || opcode_of(f) != static_cast<std::uint8_t>(op) || count-- <= 0;
     };
   }
-  // Lets `change` spoil each frame to b, or each one back.
+  // Applies `change` to every frame to b, or to every frame to a.
   void forge(std::function<void(Packet&)> change) { forge(0, b, std::move(change)); }
   void forge_back(std::function<void(Packet&)> change) { forge(1, a, std::move(change)); }
-  // The frame as it is when `change` has been at it.
+  // The frame after `change` has been applied.
   std::vector<std::byte> forged(std::span<const std::byte> f,
                                 const std::function<void(Packet&)>& change) {
     Packet packet(a.host);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ATOMIC WRITE (IBTA annex A19): 8 bytes that a reader sees wholly or not at all, written once.
+// ATOMIC WRITE (IBTA annex A19): a reader sees all 8 bytes or none, and they are written once.
 #include <array>
 
 #include "tests/answered.h"
@@ -34,7 +34,7 @@ TEST_F(AtomicWrite, ValueFromTheWqeOrFromMemory) {
   src.put(101, kNew + 1);
   expect_done(atomic_write(src.sge(101, 8), dst, dst.length - 8));
   EXPECT_EQ(dst.get<std::uint64_t>(dst.length - 8), kNew + 1);
-  // In two pieces, neither aligned.
+  // From two pieces, neither of them aligned.
   src.put(201, kNew + 2);
   SendWr wr = atomic_write(src.sge(201, 3), dst, 24);
   wr.sges.push_back(src.sge(204, 5));
@@ -65,7 +65,7 @@ TEST_F(AtomicWrite, OnTheWire) {
   EXPECT_EQ(responses, 1U);
 }
 
-// ---- who may, and where ----
+// ---- permissions and addresses ----
 
 TEST_F(AtomicWrite, Refusals) {
   TestMr wrong_key = dst;
@@ -88,7 +88,7 @@ TEST_F(AtomicWrite, Refusals) {
     expect_refused(status, status == TERN_CQE_REM_ACCESS_ERR ? TERN_EV_QP_ACCESS_ERR
                                                              : TERN_EV_QP_REQ_ERR);
   }
-  // The right to WRITE, not that to atomics.
+  // It needs the right to WRITE, not the right to atomics.
   connect({.access = kAllAccess & ~TERN_ACCESS_REMOTE_WRITE});
   qa->post(atomic_write(kNew, dst, 0));
   expect_refused(TERN_CQE_REM_INV_REQ_ERR, TERN_EV_QP_REQ_ERR);
@@ -165,9 +165,9 @@ TEST_F(AtomicWrite, DeviceMemory) {
   EXPECT_EQ(src.get<std::uint64_t>(0), kNew);
 }
 
-// ---- once ----
+// ---- duplicates ----
 
-// The value is not written again by the repetition: a WRITE behind it was executed in between.
+// A duplicate does not write the value again: a WRITE behind it has executed in between.
 TEST_F(AtomicWrite, LostResponseIsRepeatedNotExecuted) {
   connect({.timeout = 8});
   lose(1, Op::kReadResponseOnly, 3);
@@ -188,7 +188,8 @@ TEST_F(AtomicWrite, LostRequestComesAgain) {
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 0U);
 }
 
-// What is repeated must be what was kept, and be kept still; else there is silence.
+// A duplicate must equal the stored request, which must still be stored; otherwise it gets no
+// answer.
 TEST_F(AtomicWrite, DuplicatesThatAreNone) {
   connect({.max_rd_atomic = 2, .max_dest_rd_atomic = 2});
   std::vector<std::byte> request;
@@ -234,7 +235,7 @@ TEST_F(AtomicWrite, DuplicatesThatAreNone) {
 TEST_F(AtomicWrite, InOrderOnABadWire) {
   sim.wire.loss = sim.wire.duplicate = sim.wire.reorder = 0.03;
   connect({.max_rd_atomic = 4, .max_dest_rd_atomic = 4, .timeout = 8});
-  // Each round writes the same word by turns in both ways; the last of them must stand.
+  // Each round writes the same word in two ways by turns; the last write must win.
   for (std::uint64_t i = 1; i <= 300; ++i) {
     src.put(0, i * 2);
     qa->post(atomic_write(i * 2 - 1, dst, 0).unsignaled());

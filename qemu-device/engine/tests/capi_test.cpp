@@ -15,7 +15,7 @@
 
 namespace {
 
-// Which allocation from now on fails; negative: none.
+// How many allocations succeed before one fails; negative: none fails.
 thread_local int failing_allocation = -1;
 
 }  // namespace
@@ -26,18 +26,18 @@ thread_local int failing_allocation = -1;
   }
   throw std::bad_alloc();
 }
-// The library's own would be the sanitizer's, whose memory free() refuses.
+// The library's version would call the sanitizer's, whose memory free() rejects.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   return std::malloc(size != 0 ? size : 1);
 }
-// Not inlined: the compiler would see the pair as one of new and free().
+// Not inlined: the compiler would take it for new paired with free().
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace tern {
 namespace {
 
-// A FakeHost behind C functions.
+// C functions that call a FakeHost.
 void* map_c(void* opaque, uint64_t addr, uint64_t* len, bool write) {
   const auto span = static_cast<FakeHost*>(opaque)->map(addr, *len, write);
   *len = span.size();
@@ -128,7 +128,7 @@ TEST(Capi, RefusesConfigurationsOutOfRange) {
   }
 }
 
-// Whichever allocation fails, there is no device, and nothing is left of it.
+// Whichever allocation fails, no device is created and nothing leaks.
 TEST(Capi, NoDeviceWithoutMemory) {
   FakeHost host;
   const TernConfig config = good_config();
@@ -184,7 +184,7 @@ class CapiTest : public testing::Test {
     command(opcode, std::as_bytes(std::span(&in, 1)), sizeof(tern_rsp_object));
     return host.get<tern_rsp_object>(buf + 2048).id;
   }
-  // Enables the port and sends one frame of `len` bytes through the Ethernet function.
+  // Enables the port and sends a frame of `len` bytes through the Ethernet function.
   void send_frame(std::uint32_t len) {
     tern_cmd_modify_port port{};
     port.mask = TERN_PORT_ENABLE;
@@ -233,7 +233,7 @@ TEST_F(CapiTest, EffectsAreTakenWhole) {
   tern_engine_effects_free(engine, nullptr);
 }
 
-// By the register as by tern_engine_reset(): nothing of the time before leaves the device.
+// A reset drops undelivered effects, by the register and by tern_engine_reset().
 TEST_F(CapiTest, AResetDropsEffects) {
   for (const bool by_register : {true, false}) {
     send_frame(100);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Congestion notification packets: counted for the QP they name, dropped when they are not what they
-// should be; none is ever sent.
+// Congestion notification packets: counted for the QP that they are addressed to, dropped if they
+// are malformed, and never sent.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ class Congestion : public ::testing::Test {
   std::vector<std::byte> reserved = std::vector<std::byte>(kCnpPayload);
   Route from_peer;
 
-  // The way of the packets that come from `qp`.
+  // Learns the route of packets from `qp`.
   void learn_route(TestQp& qp) {
     TestMr& src = a.reg(4096);
     sim.pass = [this](unsigned from, std::span<const std::byte> frame) {
@@ -49,7 +49,7 @@ class Congestion : public ::testing::Test {
     b.device.receive(encode(p));
     p.payload.clear();
   }
-  // The counters of b that move: handled, malformed, mismatch.
+  // The affected counters of b: handled, malformed, mismatch.
   void expect(std::uint64_t handled, std::uint64_t malformed, std::uint64_t mismatch) {
     EXPECT_EQ(b.counter(TERN_CNT_RP_CNP_HANDLED), handled);
     EXPECT_EQ(b.counter(TERN_CNT_RX_MALFORMED), malformed);

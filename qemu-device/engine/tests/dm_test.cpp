@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Device memory at both ends of every operation, over the wire and turned round inside.
+// Device memory at both ends of every operation, over the wire and in loopback.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace tern {
 namespace {
 
 constexpr std::uint64_t kPart = 65536;
-constexpr std::uint64_t kOffset = 13;  // of the regions: nothing is aligned
+constexpr std::uint64_t kOffset = 13;  // of the regions, so that nothing is aligned
 constexpr std::uint64_t kRegion = 50000;
 constexpr std::byte kCanary{0xa5};
 
@@ -38,7 +38,7 @@ class DmOps : public ::testing::TestWithParam<Path> {
   std::pair<TestQp&, TestQp&> qps = rc_pair(a, b, {.type = GetParam().type, .log_mtu = 10});
   TestQp& qa = qps.first;
   TestQp& qb = qps.second;
-  std::span<std::byte> src_whole, dst_whole;  // the memory the regions are in the middle of
+  std::span<std::byte> src_whole, dst_whole;  // the memory around the regions
   TestMr& src = make(a, GetParam().from_dm, src_whole);
   TestMr& dst = make(b, GetParam().to_dm, dst_whole);
 
@@ -54,7 +54,7 @@ class DmOps : public ::testing::TestWithParam<Path> {
   }
   void SetUp() override { src.fill(1); }
   void clean() { std::ranges::fill(dst_whole, kCanary); }
-  // [at, at + len) of the target is as the source's, and every other byte as it was.
+  // [at, at + len) of the target equals the source from `from` on; every other byte is unchanged.
   void expect_moved(std::uint64_t at, std::uint64_t len, std::uint64_t from) {
     EXPECT_TRUE(same_bytes(dst.bytes(at, len), src.bytes(from, len)));
     const auto is_canary = [](std::byte x) { return x == kCanary; };
@@ -81,7 +81,7 @@ std::vector<Path> paths(std::initializer_list<std::uint8_t> types) {
   return all;
 }
 
-// What UC does not have, or tells nobody.
+// Operations that UC lacks, and errors that it does not report.
 class RcDmOps : public DmOps {};
 
 INSTANTIATE_TEST_SUITE_P(All, DmOps, ::testing::ValuesIn(paths({TERN_QPT_RC, TERN_QPT_UC})),
@@ -226,7 +226,7 @@ TEST_P(DmAtomics, LastWordOfARegionAndNotBehindIt) {
   EXPECT_EQ(target.get<std::uint64_t>(4096 + 24), 0U);
 }
 
-// The address that counts is the peer's: the word behind it may lie anywhere.
+// Only the peer's address must be aligned, not the word in device memory.
 TEST_P(DmAtomics, WordThatIsNotAligned) {
   TestMr& odd = b.reg_dm(theirs, 3, 100);
   odd.put<std::uint64_t>(8, 41);
@@ -277,7 +277,7 @@ TEST_P(DmDatagrams, BothEndsAndTheGrh) {
   }
 }
 
-// ---- life ----
+// ---- life cycle ----
 
 class DmLife : public ::testing::Test {
  protected:
@@ -291,7 +291,7 @@ TEST_F(DmLife, DeviceWithoutIt) {
   EXPECT_EQ(le(bare.caps().max_dm), 0U);
   TestDm dm;
   EXPECT_EQ(bare.try_alloc_dm(1, 0, &dm), TERN_ST_NOT_SUPPORTED);
-  // Nothing of the input is looked at.
+  // The device does not examine the input.
   EXPECT_EQ(bare.command(TERN_CMD_ALLOC_DM, std::uint32_t{1}), TERN_ST_NOT_SUPPORTED);
   EXPECT_EQ(bare.command(TERN_CMD_FREE_DM, tern_cmd_object{1, 1}), TERN_ST_NOT_SUPPORTED);
   tern_cmd_create_mr mr{};
@@ -371,7 +371,7 @@ TEST_F(DmLife, RegionThatGoesUnderARead) {
   EXPECT_TRUE(std::ranges::all_of(dst.bytes(40000, 25536), [](std::byte x) { return x == std::byte{0}; }));
 }
 
-// The device does not reach its own memory by DMA addresses.
+// The device's DMA addresses do not include its own memory.
 TEST_F(DmLife, NoQueueLivesInIt) {
   TestNode a(sim);
   (void)a.alloc_dm(65536);

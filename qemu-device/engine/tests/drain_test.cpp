@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// SQD: the event that the send queue is drained comes once, when everything begun before is complete,
-// also when packets have to be sent again.
+// SQD: the event SQ_DRAINED is raised once, when all WQEs begun before are complete, also when
+// packets have to be retransmitted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -85,7 +85,7 @@ TEST_F(Drain, ReadsHoldItUp) {
   sim.step();
   drain();
   expect_draining();
-  // Two packets of the first response are lost: an implied NAK, and it is asked for again.
+  // Two packets of the first response are lost: an implied NAK, and the READ is repeated.
   EXPECT_EQ(le(qa->wait_send().wr_id), 1U);
   EXPECT_GE(a.counter(TERN_CNT_IMPLIED_NAK_SEQ_ERR), 1U);
   for (std::uint64_t i = 2; i <= 4; ++i) {
@@ -96,7 +96,7 @@ TEST_F(Drain, ReadsHoldItUp) {
   expect_drained();
 }
 
-// Going on before it was drained: the event does not come any more, and a later SQD has its own.
+// Back to RTS before the queue is drained: the event is cancelled, and a later SQD raises its own.
 TEST_F(Drain, ToRtsBeforeItIsDrained) {
   connect({.min_rnr_timer = 14});
   qa->post(send({src.sge(0, 3000)}).id(1));
@@ -135,7 +135,7 @@ TEST_P(DrainStorm, OnceAndNotBeforeTheLastOne) {
   };
   TestMr& src = a.reg(kPiece * kQps);
   TestMr& dst = b.reg(kPiece * kQps);
-  TestMr& landing = a.reg(kPiece * kQps);  // what is sent again must be what was sent before
+  TestMr& landing = a.reg(kPiece * kQps);  // not `src`: retransmitted data must not change
   std::vector<Link> links;
   for (unsigned i = 0; i < kQps; ++i) {
     const auto [x, y] = rc_pair(a, b, {.log_sq_size = 7, .min_rnr_timer = 5, .timeout = 1});
@@ -190,7 +190,7 @@ TEST_P(DrainStorm, OnceAndNotBeforeTheLastOne) {
     ASSERT_EQ(l.qa->to_state(TERN_QPS_SQD, TERN_QPM_SQD_NOTIFY), TERN_ST_OK);
     collect();
     if (l.events == 0) ++waited;
-    // Not begun: it must wait.
+    // Posted in SQD: it must not begin.
     post(l, piece);
     for (unsigned i = 0; i < 8000 && l.events == 0; ++i) {
       sim.run_for(random() % 100'000);
@@ -204,7 +204,7 @@ TEST_P(DrainStorm, OnceAndNotBeforeTheLastOne) {
     }
     EXPECT_EQ(l.events, 1U) << "round " << round;
     EXPECT_EQ(l.qa->query().attr.sq_draining, 0);
-    // Whatever was begun is complete, so nothing more completes.
+    // All WQEs that were begun are complete, so none completes now.
     const std::uint64_t done = l.completed;
     receive(l);
     sim.run_for(50'000'000);

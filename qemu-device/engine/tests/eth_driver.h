@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The network half of the tests' driver: one transmit and one receive queue.
+// Ethernet part of the tests' driver: a transmit or receive queue.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class TestEthQueue {
   [[nodiscard]] std::uint64_t record() const { return record_.address(); }
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
 
-  // One descriptor; publish() shows it, and what was put before, to the device.
+  // Writes a descriptor; publish() makes it and earlier ones visible to the device.
   void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
     tern_eth_txd txd{};
     txd.addr = le(addr);
@@ -40,7 +40,7 @@ class TestEthQueue {
   void store_pi(std::uint32_t pi) { record_.put(offsetof(tern_eth_record, pi), pi); }
   void kick() { node_.doorbell(node_.uar(), TERN_DB_CMD_ETH_TX, id_); }
 
-  // Sends `frame` gathered from pieces of the given sizes, the rest as the last piece.
+  // Sends `frame` in pieces of the given sizes; the last piece holds the rest.
   void send(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
     std::size_t at = 0;
     for (const std::size_t n : cuts) {
@@ -52,7 +52,7 @@ class TestEthQueue {
     publish();
     kick();
   }
-  // Posts a receive buffer; received() finds it by its index.
+  // Posts a receive buffer; received() finds it by the WQE index.
   void post_buffer(std::uint32_t len = 2048) {
     const std::uint64_t addr = node_.host.alloc(std::max(len, 1U), 64);
     buffers_.push_back(addr);

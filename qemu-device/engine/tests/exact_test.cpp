@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a requester and a responder do to the letter, RC and XRC alike: every code of both timers, every
-// count of retries, acknowledgements for many, repeated requests, peers that were given another
-// path MTU, a port that goes and comes. And what of it holds for UC.
+// Exact behaviour of requester and responder, for RC and XRC: every code of both timers, every
+// retry count, coalesced acknowledgements, repeated requests, peers with another path MTU, and a
+// port that goes down and up. Then the parts that apply to UC.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST_P(Exact, EveryCodeOfTheRnrTimer) {
   }
 }
 
-// 4.096 us * 2^code at least, and no more than four times that or 20 ms.
+// At least 4.096 us * 2^code, and at most the larger of four times that and 20 ms.
 TEST_P(Exact, EveryCodeOfTheAckTimer) {
   for (std::uint8_t code = 1; code < 32; ++code) {
     connect({.timeout = code});
@@ -168,7 +168,7 @@ TEST_P(Exact, OneAcknowledgementTellsOfAllBefore) {
   };
   for (std::uint32_t i = 0; i < 8; ++i) {
     post(write({src.sge(8 * i, 8)}, dst, 8 * i).id(i));
-    // Each has its own acknowledgement, if it wants one.
+    // Time for a separate acknowledgement of each request.
     sim.run_for(100'000);
   }
   for (std::uint32_t i = 0; i < 8; ++i) {
@@ -182,7 +182,7 @@ TEST_P(Exact, OneAcknowledgementTellsOfAllBefore) {
   EXPECT_TRUE(same_bytes(dst.bytes(0, 64), src.bytes(0, 64)));
 }
 
-// A peer that gives few credits, or none, is not heeded: what limits us is RNR.
+// Credits are ignored, even few or none: only RNR NAKs limit the requester.
 TEST_P(Exact, CreditsAreNotHeeded) {
   connect();
   for (const char* const rules :
@@ -199,7 +199,7 @@ TEST_P(Exact, CreditsAreNotHeeded) {
   EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 0U);
 }
 
-// ---- what is outstanding ----
+// ---- outstanding requests ----
 
 TEST_P(Exact, ReadsAndAtomicsOutstandingAreAsManyAsAgreed) {
   for (const std::uint8_t most : {std::uint8_t{1}, std::uint8_t{3}}) {
@@ -243,10 +243,10 @@ TEST_P(Exact, DrainedWhenAllThatWasBegunIsAcknowledged) {
   EXPECT_TRUE(same_bytes(dst.bytes(0, 10000), src.bytes(0, 10000)));
 }
 
-// ---- what is repeated ----
+// ---- repeated requests ----
 
 struct Repeat {
-  const char* here;   // rules of who asks, of who answers
+  const char* here;   // fault rules of the requester and of the responder
   const char* there;
   int op;             // 0 write, 1 read, 2 fetch-add, 3 send
   std::uint64_t timeouts, naks, implied, duplicates;
@@ -304,7 +304,7 @@ TEST_P(Exact, WhatIsLostIsRepeatedAndNothingElse) {
   }
 }
 
-// ---- another path MTU at the other end ----
+// ---- peers with another path MTU ----
 
 TEST_P(Exact, PeersOfAnotherPathMtuAreRefused) {
   struct Way {
@@ -313,7 +313,7 @@ TEST_P(Exact, PeersOfAnotherPathMtuAreRefused) {
   for (const auto& [here, there] : {Way{11, 10}, Way{10, 11}, Way{12, 8}}) {
     const QpOptions ours{.log_mtu = here};
     const QpOptions theirs{.log_mtu = there};
-    // What fits into one packet of both is no matter.
+    // A message that fits into one packet at both ends works.
     connect(ours, theirs);
     dst.fill(1);
     post(write({src.sge(0, 200)}, dst));
@@ -321,7 +321,7 @@ TEST_P(Exact, PeersOfAnotherPathMtuAreRefused) {
     EXPECT_TRUE(same_bytes(dst.bytes(0, 200), src.bytes(0, 200)));
     post(read({src.sge(0, 200)}, dst));
     expect_sent();
-    // What does not is an invalid request, of which no byte is stored.
+    // A longer one is an invalid request, and none of its bytes are stored.
     for (const bool sends : {false, true}) {
       connect(ours, theirs);
       (void)events(a);
@@ -336,7 +336,7 @@ TEST_P(Exact, PeersOfAnotherPathMtuAreRefused) {
       EXPECT_EQ(qb->query().attr.state, TERN_QPS_ERR);
       EXPECT_TRUE(same_bytes(dst.bytes(), was));
     }
-    // The answer to a READ is cut by who answers.
+    // The responder splits the READ response by its own path MTU.
     connect(ours, theirs);
     post(read({src.sge(0, 9000)}, dst));
     expect_sent(TERN_CQE_BAD_RESP_ERR);
@@ -386,7 +386,7 @@ class UcExact : public ::testing::Test {
   TestMr& dst = b.reg(65536);
 };
 
-// Whoever sends learns nothing of it; what fits into one packet arrives.
+// The sender is not told; messages of one packet arrive.
 TEST_F(UcExact, MessagesOfAnotherPathMtuVanish) {
   for (const bool larger : {false, true}) {
     TestQp& x = a.create_qp({.type = TERN_QPT_UC, .log_mtu = larger ? 11U : 10U});
@@ -430,7 +430,7 @@ TEST_F(UcExact, WhatIsSentWhileAPortIsDownIsLost) {
   }
 }
 
-// First, middle, last: the message is gone, and no other.
+// A lost first, middle or last packet loses its message and no other.
 TEST_F(UcExact, AnyLostPacketTakesItsMessage) {
   for (const char* const opcode : {"send-first", "send-middle", "send-last-imm", "send-only-imm"}) {
     SCOPED_TRACE(opcode);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// How long a short message waits behind long ones, in packets that the device sends in between:
-// the bound that Documentation/spec/limits.rst states.
+// How long a short message waits behind long ones, counted in packets that the device sends
+// meanwhile: the bound in Documentation/spec/limits.rst.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::uint64_t kMessage = std::uint64_t{1} << 31;
 
-// Packets of one turn of a QP that has messages longer than a path MTU to send.
+// Packets in one turn of a QP that sends messages longer than a path MTU.
 constexpr std::uint64_t turn_packets(std::uint32_t mtu) { return 16384 / (mtu + 64) + 3; }
 
 enum class Load { kWrites, kReadResponses, kBoth };
 
-// Busy QPs, log2 of the path MTU, budget of a device's run, what keeps them busy.
+// Number of busy QPs, log2 of the path MTU, budget of a run, and the load.
 using Param = std::tuple<unsigned, unsigned, std::uint32_t, Load>;
 
 std::uint32_t dest_qp(std::span<const std::byte> frame, std::size_t bth) {
@@ -42,11 +42,11 @@ class Fairness : public ::testing::TestWithParam<Param> {
   TestMr* from = nullptr;
   TestMr* to = nullptr;
 
-  // Commands come before work: they run a device to its end, and that is far away then.
+  // Commands come before work: a command runs the device until it is idle, which takes long then.
   void SetUp() override {
     const auto& [busy, log_mtu, budget, load] = GetParam();
     sim.budget = budget;
-    // The device is slower than the wire: what is posted finds the others ready to send.
+    // The device is slower than the wire, so that a message finds the other QPs ready to send.
     sim.turn_time = std::max(500U, budget / 8);
     sim.wire.latency = 200;
     sim.wire.bits_per_ns = 400;
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Loads, Fairness,
                                             ::testing::Values(Load::kWrites, Load::kReadResponses,
                                                               Load::kBoth)),
                          name_of);
-// A host that is behind gives the device a trickle; others give it all at once.
+// A busy host gives the device tiny budgets, an idle one large ones.
 INSTANTIATE_TEST_SUITE_P(Budgets, Fairness,
                          ::testing::Combine(::testing::Values(4U), ::testing::Values(12U),
                                             ::testing::Values(1U, 100U, 1U << 20),
@@ -130,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Budgets, Fairness,
                                                               Load::kBoth)),
                          name_of);
 
-// One run sends what its budget allows and the rest of a packet, not a whole turn.
+// A run sends what its budget allows and completes a packet, but not a whole turn.
 TEST(FairShare, ARunKeepsItsBudget) {
   constexpr std::uint64_t kFrame = 4096 + 128;
   for (const std::uint32_t budget : {1U, 1000U, 4096U, 10000U, 65536U}) {
@@ -153,14 +153,14 @@ TEST(FairShare, ARunKeepsItsBudget) {
   }
 }
 
-// Two QPs that are always ready share by bytes, whatever the budget cuts: neither large packets nor a
-// budget smaller than a turn get one of them more.
+// Two QPs that are always ready share by bytes for every budget: neither large packets nor a budget
+// smaller than a turn favour one of them.
 TEST(FairShare, ByBytesWhateverTheBudget) {
   for (const std::uint32_t budget : {1U, 1000U, 4096U, 20000U, 65536U}) {
     Sim sim;
     sim.budget = budget;
     sim.turn_time = std::max(500U, budget / 8);
-    sim.wire.bits_per_ns = 400;  // the device is what both wait for
+    sim.wire.bits_per_ns = 400;  // the device is the bottleneck
     TestNode a(sim);
     TestNode b(sim);
     RegOptions aliased;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A Host for unit tests: RAM with holes behind DMA addresses, a clock that only the test
-// moves, seeded random numbers, and a count of every mapping. Misuse fails the test.
+// A Host for unit tests: RAM with holes, a clock that only the test advances, seeded random
+// numbers, and a count of all mappings. Misuse fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,16 +24,16 @@ namespace tern {
 
 class FakeHost : public Host {
  public:
-  static constexpr std::uint64_t kBase = 0x1'0000'0000;  // first address alloc() gives out
+  static constexpr std::uint64_t kBase = 0x1'0000'0000;  // first address from alloc()
   static constexpr std::uint64_t kPage = 4096;
   static constexpr std::uint64_t kArena = 0x1'0000'0000'0000;
-  static constexpr std::uint64_t kDm = 0xd0'0000'0000;  // where tests see device memory
+  static constexpr std::uint64_t kDm = 0xd0'0000'0000;  // address of device memory for tests
 
   explicit FakeHost(std::uint64_t seed = 1) : seed_(seed) {}
   ~FakeHost() override { EXPECT_EQ(outstanding(), 0U) << "mappings left behind"; }
 
   // ---- memory ----
-  // Zeroed RAM of `len` bytes at a new address, `gap` unmapped bytes behind it.
+  // Returns zeroed RAM of `len` bytes at a new address, followed by `gap` unmapped bytes.
   std::uint64_t alloc(std::uint64_t len, std::uint64_t align = kPage, std::uint64_t gap = kPage) {
     const std::uint64_t addr = (next_ + align - 1) & ~(align - 1);
     next_ = ((addr + len + kPage - 1) & ~(kPage - 1)) + gap;
@@ -44,10 +44,11 @@ class FakeHost : public Host {
     }
     return addr;
   }
-  // For benchmarks: alloc() takes from one piece of `len` bytes from now on, and mappings of it are not accounted for.
+  // For benchmarks: from now on alloc() takes memory from one piece of `len` bytes, whose mappings
+  // are not counted.
   void use_arena(std::uint64_t len) {
     arena_.reset(static_cast<std::byte*>(std::calloc(1, len)));
-    // In large pages, as QEMU has its machine's memory. Without them it is only slower.
+    // Large pages, as QEMU has for guest memory. Everything works without them, only more slowly.
     constexpr std::uintptr_t kHuge = 2 << 20;
     const std::uintptr_t start = (reinterpret_cast<std::uintptr_t>(arena_.get()) + kHuge - 1) & ~(kHuge - 1);
     (void)madvise(reinterpret_cast<void*>(start), len - kHuge, MADV_HUGEPAGE);
@@ -58,21 +59,21 @@ class FakeHost : public Host {
   }
   // Zeroed RAM at a given address; must not overlap other RAM.
   void add_ram(std::uint64_t addr, std::uint64_t len) {
-    // calloc: pages nobody touches cost nothing, so tests may be generous.
+    // calloc: untouched pages cost nothing, so tests may allocate generously.
     Ram ram{len, {static_cast<std::byte*>(std::calloc(1, len ? len : 1)), &std::free}};
     ram_.emplace(addr, std::move(ram));
   }
-  // Zeroed device memory. at() knows it from kDm on, map() does not.
+  // Zeroed device memory. at() finds it at kDm, map() does not.
   std::span<std::byte> make_dm(std::uint64_t len) {
     add_ram(kDm, len);
     punch(kDm, len);
     return {at(kDm, len), len};
   }
-  // Takes [addr, addr + len) away (not RAM any more) and gives it back.
+  // punch() makes [addr, addr + len) not RAM; mend() restores it.
   void punch(std::uint64_t addr, std::uint64_t len) { holes_[addr] = len; }
   void mend(std::uint64_t addr) { holes_.erase(addr); }
 
-  // The test's own view, past holes and accounting.
+  // The test's view: ignores holes and is not counted.
   [[nodiscard]] std::byte* at(std::uint64_t addr, std::uint64_t len = 1) {
     if (addr - kArena < arena_len_) return arena_.get() + (addr - kArena);
     auto it = ram_.upper_bound(addr);
@@ -99,24 +100,24 @@ class FakeHost : public Host {
     std::memcpy(p, &value, sizeof(T));
   }
 
-  // ---- what tests turn ----
-  std::uint64_t short_span = 0;      // no map gives more bytes than this; 0: no limit
-  bool bounce_pages = false;         // no map crosses a 4 KiB boundary
-  std::uint64_t write_only = 0;      // the page there may be mapped for writing alone; 0: none
-  std::uint64_t fail_maps_from = 0;  // this map (counted from 1) and all later fail; 0: none
+  // ---- settings of the test ----
+  std::uint64_t short_span = 0;      // maximum length of a mapping; 0: no limit
+  bool bounce_pages = false;         // no mapping crosses a 4 KiB boundary
+  std::uint64_t write_only = 0;      // address in a write-only page; 0: none
+  std::uint64_t fail_maps_from = 0;  // mappings from this number (1 or more) on fail; 0: none
   Nanos clock = 1'000'000;
   void advance(Nanos by) { clock += by; }
-  std::function<void(std::byte*)> stored;  // called when the device has stored there
-  bool hash_stores = false;                // keep `stores`
+  std::function<void(std::byte*)> stored;  // called after the device has stored to a mapping
+  bool hash_stores = false;                // compute `stores`
 
-  // ---- what tests look at ----
-  std::uint64_t maps = 0;     // successful ones
-  std::uint64_t refused = 0;  // maps of what is not RAM
+  // ---- results for the test ----
+  std::uint64_t maps = 0;     // successful mappings
+  std::uint64_t refused = 0;  // failed mappings
   std::uint64_t unmaps = 0;
-  std::uint64_t bytes_written = 0;  // as told to unmap()
-  std::uint64_t ram_bytes_written = 0;  // as told to ram_written()
-  std::uint64_t dm_bytes_written = 0;   // as told to dm_written()
-  std::uint64_t stores = 0;  // hash of what the device stored and when, in order
+  std::uint64_t bytes_written = 0;  // reported to unmap()
+  std::uint64_t ram_bytes_written = 0;  // reported to ram_written()
+  std::uint64_t dm_bytes_written = 0;   // reported to dm_written()
+  std::uint64_t stores = 0;  // hash of the device's stores and their times, in order
   [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
 
   // ---- Host ----
@@ -179,7 +180,7 @@ class FakeHost : public Host {
     for (const std::byte b : bytes) stores = (stores ^ std::to_integer<std::uint64_t>(b)) * kPrime;
   }
 
-  // Bytes of RAM from `addr` up to the end of its piece or the next hole.
+  // Bytes of RAM from `addr` to the end of its piece or the next hole.
   std::uint64_t ram_at(std::uint64_t addr) {
     auto it = ram_.upper_bound(addr);
     if (it == ram_.begin()) return 0;

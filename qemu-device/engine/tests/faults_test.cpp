@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Rules at work in a device: on the wire, on what turns round inside, on admin commands and on
-// memory; and that a device without rules, or without them again, is as before.
+// Fault rules in a device: on the wire, in loopback, on admin commands and on memory. Without
+// rules, or after clearing them, the device works as usual.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ class DeviceFaultsTest : public ::testing::Test {
   TestNode b{sim};
   TestMr& src = a.reg(65536);
   TestMr& dst = b.reg(65536);
-  TestMr& near = a.reg(65536);  // target of what turns round
+  TestMr& near = a.reg(65536);  // target of looped-back requests
 
   static void set(TestNode& node, std::string_view text) {
     std::string error;
@@ -40,7 +40,7 @@ class DeviceFaultsTest : public ::testing::Test {
   }
 };
 
-// The same on the wire and inside: the packet is lost and comes again.
+// On the wire and in loopback: a lost packet is retransmitted.
 TEST_F(DeviceFaultsTest, LostPacketsComeAgain) {
   for (const bool inside : {false, true}) {
     const auto [qp, peer] = rc_pair(a, inside ? a : b);
@@ -128,13 +128,13 @@ TEST_F(DeviceFaultsTest, DelayAndReorder) {
     const auto out_of_order = far.counter(TERN_CNT_OUT_OF_SEQUENCE);
     set(a, "reorder=2 tx opcode=write-middle nth=7");
     expect_write(qp, inside ? near : dst);
-    // Who overtook is dropped: when the late one has come, they are missing.
+    // The receiver drops packets that overtook: they are missing after the late one has arrived.
     EXPECT_EQ(far.counter(TERN_CNT_OUT_OF_SEQUENCE), out_of_order + 2);
     set(a, "");
   }
 }
 
-// Rules that go let go of what they hold.
+// Clearing the rules releases the packets that they hold.
 TEST_F(DeviceFaultsTest, ClearedRulesReleaseWhatTheyHold) {
   const auto [qp, peer] = rc_pair(a, b);
   (void)peer;
@@ -209,7 +209,7 @@ TEST_F(DeviceFaultsTest, FatalStopsTheDeviceUntilAReset) {
   EXPECT_EQ(a.device.reg_read(TERN_REG_STATUS), static_cast<std::uint32_t>(TERN_STATUS_READY));
 }
 
-// A swallowed command leaves no hole where its completion would be.
+// A dropped command leaves no gap in the completion queue.
 class SwallowedCommand : public AdminTest {};
 
 TEST_F(SwallowedCommand, IsNeverCompleted) {
@@ -234,7 +234,7 @@ TEST_F(SwallowedCommand, IsNeverCompleted) {
   device.lane.effects->clear();
 }
 
-// Two runs with the same rules and seeds are the same to the last frame.
+// Two runs with the same rules and seeds are equal to the last frame.
 TEST(DeviceFaultsRepeat, SameSeedSameRun) {
   const auto run = [] {
     Sim sim;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// FLUSH (IBTA annex A19): who may, of what, and when it is done.
+// FLUSH (IBTA annex A19): permissions, ranges, and ordering.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ using ::testing::Contains;
 class Flush : public AnsweredTest {
  protected:
   static constexpr std::uint32_t kFlushRights =
-      kAllAccess | TERN_ACCESS_FLUSH_PERSISTENT;  // of a QP
+      kAllAccess | TERN_ACCESS_FLUSH_PERSISTENT;  // of a QP; no region can have all
   void expect_denied(const SendWr& wr) {
     connect();
     qa->post(wr);
@@ -31,7 +31,7 @@ class Flush : public AnsweredTest {
   }
 };
 
-// ---- what it names ----
+// ---- range ----
 
 TEST_F(Flush, RangeIsCheckedToTheByte) {
   expect_done(flush(dst, 0, dst.length));
@@ -46,7 +46,7 @@ TEST_F(Flush, RangeIsCheckedToTheByte) {
   EXPECT_EQ(a.counter(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS), 5U);
 }
 
-// Unlike a WRITE or a READ of no bytes (C9-88).
+// Unlike a WRITE or READ of no bytes (C9-88).
 TEST_F(Flush, NoBytesNeedAKeyAndAnAddressAllTheSame) {
   expect_done(flush(dst, 0, 0));
   expect_done(flush(dst, dst.length, 0));
@@ -88,7 +88,7 @@ TEST_F(Flush, RegionMustGrantIt) {
   TestMr& mr = b.reg(4096, {.access = kAllAccess & ~TERN_ACCESS_FLUSH_GLOBAL});
   expect_denied(flush(mr, 0, 8));
   expect_denied(flush_all(mr));
-  // It needs no other right, and gives none.
+  // FLUSH needs no other right, and its right implies no other.
   TestMr& only = b.reg(4096, {.access = TERN_ACCESS_FLUSH_GLOBAL});
   connect();
   expect_done(flush(only, 0, 8));
@@ -107,7 +107,7 @@ TEST_F(Flush, QueuePairMustGrantIt) {
   expect_done(flush(dst, 0, 8));
 }
 
-// No region has the right: a QP that has it meets that of the region, others their own.
+// No region can grant it. A QP with the right is refused by the region, a QP without it by itself.
 TEST_F(Flush, PersistenceIsRefused) {
   TestMr none;
   EXPECT_EQ(b.try_reg(4096, {.access = TERN_ACCESS_FLUSH_PERSISTENT}, &none),
@@ -168,14 +168,14 @@ TEST_F(Flush, DeviceMemory) {
   expect_denied(flush(mr, 1, 5000));
 }
 
-// The pages are not looked at: their bytes went there when they came.
+// FLUSH does not access the pages: a WRITE stores its data when it executes.
 TEST_F(Flush, OfMemoryThatIsGone) {
   b.host.punch(dst.dma, 4096);
   expect_done(flush(dst, 0, 4096));
   b.host.mend(dst.dma);
 }
 
-// ---- requests that none are ----
+// ---- invalid requests ----
 
 TEST_F(Flush, RequesterRefuses) {
   const auto expect_local = [&](const SendWr& wr, std::uint8_t status) {
@@ -197,7 +197,7 @@ TEST_F(Flush, RequesterRefuses) {
   expect_local(flush(dst, 0, 0x80000001), TERN_CQE_LOC_LEN_ERR);
   expect_local(flush(dst, 0, ~std::uint64_t{0}), TERN_CQE_LOC_LEN_ERR);
   expect_local(flush(dst, 0, 8).with(TERN_WQE_F_INLINE), TERN_CQE_LOC_QP_OP_ERR);
-  // SGEs are not looked at.
+  // SGEs are ignored.
   SendWr wr = flush(dst, 0, 8);
   wr.sges.assign(1, {.addr = 0, .length = 4096, .lkey = 0xdead});
   expect_local(wr, TERN_CQE_SUCCESS);
@@ -222,7 +222,7 @@ TEST_F(Flush, ResponderRefusesWhatTheWireMayBring) {
   bad([](Packet& p) { p.dma_len = 0x80000001; });
 }
 
-// FETH: the placement type in bits 3 to 0, the selectivity in bits 5 and 4; RETH behind it.
+// FETH: placement type in bits 3 to 0, selectivity in bits 5 and 4. RETH follows.
 TEST_F(Flush, OnTheWire) {
   unsigned requests = 0, responses = 0;
   sim.pass = [&](unsigned from, std::span<const std::byte> f) {
@@ -246,7 +246,7 @@ TEST_F(Flush, OnTheWire) {
   EXPECT_EQ(responses, 2U);
 }
 
-// ---- what it promises ----
+// ---- ordering ----
 
 TEST_F(Flush, WhatWasWrittenBeforeIsThere) {
   for (int round = 0; round < 20; ++round) {
@@ -294,7 +294,7 @@ TEST_F(Flush, LostRequestComesAgain) {
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 0U);
 }
 
-// A response with bytes answers a READ, not this.
+// Only a READ response without payload answers a FLUSH.
 TEST_F(Flush, ResponsesThatAreNone) {
   for (const bool bytes : {false, true}) {
     connect();
@@ -314,7 +314,7 @@ TEST_F(Flush, ResponsesThatAreNone) {
   }
 }
 
-// ---- how many at once ----
+// ---- limits ----
 
 TEST_F(Flush, SharesTheLimitOfReads) {
   for (const std::uint8_t most : {std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{5}}) {
@@ -347,7 +347,7 @@ TEST_F(Flush, NeedsAResponderResource) {
   connect({.max_rd_atomic = 0});
   qa->post(flush(dst, 0, 8));
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_LOC_QP_OP_ERR);
-  // One resource, which a READ still has.
+  // The only responder resource is still in use by a READ.
   connect({.max_dest_rd_atomic = 1});
   sim.budget = 4096;
   sim.turn_time = 1000;
@@ -389,7 +389,7 @@ TEST_F(Flush, FlushedInTheErrorState) {
   }
 }
 
-// Datagrams and unreliable connections have neither of the two.
+// Unreliable QPs have neither FLUSH nor ATOMIC WRITE.
 TEST_F(Flush, UnreliableConnectionsHaveNone) {
   for (const SendWr& wr : {flush(dst, 0, 8), atomic_write(1, dst, 0)}) {
     const auto [x, y] = rc_pair(a, b, {.type = TERN_QPT_UC});

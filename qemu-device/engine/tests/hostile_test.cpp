@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a hostile program, peer or kernel tries that has a name: each ends in a status, a counter or an
-// event of whoever did it, and a neighbour on the same device does not notice. What has no name
-// is the fuzzers' (fuzz/).
+// Known attacks by a hostile program, peer or kernel. Each ends in a status, a counter or an event
+// of the attacker, and a neighbour on the same device does not notice. The fuzzers (fuzz/) try
+// unknown ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,11 +20,11 @@ class Hostile : public ::testing::Test {
   Sim sim;
   TestNode a{sim};
   TestNode b{sim};
-  // The neighbours, who must not notice.
+  // The neighbours, which must not notice.
   TestMr& calm_src = a.reg(4096);
   TestMr& calm_dst = b.reg(4096);
   std::pair<TestQp&, TestQp&> calm = rc_pair(a, b);
-  // Those who are hostile, and whom it hits.
+  // The memory of attackers and victims.
   TestMr& src = a.reg(65536);
   TestMr& dst = b.reg(65536);
   unsigned round_ = 0;
@@ -47,7 +47,7 @@ class Hostile : public ::testing::Test {
 
 // ---- doorbells ----
 
-// Every command through every page for every number that could be somebody's.
+// Every command, through every page, for every number that may be in use.
 TEST_F(Hostile, DoorbellsForOthersQueuesOnlyCount) {
   TestQp& victim = rc_pair(a, b).first;
   TestCq& cq = victim.send_cq();
@@ -57,8 +57,8 @@ TEST_F(Hostile, DoorbellsForOthersQueuesOnlyCount) {
   std::uint64_t rung = 0;
   for (const std::uint32_t page : {std::uint32_t{TERN_UAR_KERNEL}, other, other + 1, other + 2}) {
     for (std::uint32_t command = 0; command < 16; ++command) {
-      if (page == TERN_UAR_KERNEL && command == TERN_DB_CMD_EQ_CI) continue;  // the kernel's own
-      // It names no queue: of a page that is handed out it is a good one.
+      if (page == TERN_UAR_KERNEL && command == TERN_DB_CMD_EQ_CI) continue;  // for the kernel only
+      // The page doorbell refers to no queue: it is valid on every allocated page.
       const bool good = command == TERN_DB_CMD_PAGE && page <= other;
       for (std::uint32_t number = 0; number < 64; ++number) {
         a.doorbell(page, command, number);
@@ -87,9 +87,9 @@ TEST_F(Hostile, DoorbellStormOnOnesOwnQueueIsHarmless) {
   expect_calm();
 }
 
-// ---- queues full of nonsense ----
+// ---- queues with random contents ----
 
-// Slots of random bytes: whatever they say, no memory changes that the QP has no key for.
+// Slots of random bytes: no memory changes that the QP has no key for.
 TEST_F(Hostile, QueuesOfRandomBytes) {
   std::mt19937_64 random(5);
   TestMr& foreign = b.reg(65536, {.pd = b.alloc_pd()});
@@ -110,7 +110,7 @@ TEST_F(Hostile, QueuesOfRandomBytes) {
           qp->memory().put(qp->sq_slot(slot) + at, word);
           qp->memory().put(qp->rq_slot(slot) + at, word);
         }
-        // An opcode and flags that get a little further than the first look.
+        // Mostly a valid opcode and valid flags, to pass the first checks.
         if (random() % 4) qp->memory().put(qp->sq_slot(slot), static_cast<std::uint8_t>(random() % 14));
         if (random() % 4) qp->memory().put(qp->sq_slot(slot) + 1, static_cast<std::uint16_t>(random() % 3 << 8));
       }
@@ -134,7 +134,7 @@ TEST_F(Hostile, QueuesOfRandomBytes) {
   expect_calm();
 }
 
-// Each word of a record with each kind of jump, while the queue is in use.
+// Every word of a record, with every kind of jump, while the queue is in use.
 TEST_F(Hostile, RecordsThatJump) {
   for (const std::uint32_t jump : {65U, 0x7fffffffU, 0x80000000U, 0xffffffffU, 0xffffff00U}) {
     for (int word = 0; word < 3; ++word) {
@@ -157,8 +157,8 @@ TEST_F(Hostile, RecordsThatJump) {
 
 // ---- frames ----
 
-// A frame of each kind that a connection carries, cut at every length and with every bit turned over,
-// as a wire does it: without its ICRC being made right.
+// A frame of each kind on a connection, truncated at every length and with every bit flipped, as a
+// wire does it: without a correct ICRC.
 TEST_F(Hostile, CutAndCorruptFramesOnlyCount) {
   const auto [x, y] = rc_pair(a, b, {.log_mtu = 8});
   std::vector<std::pair<unsigned, std::vector<std::byte>>> frames;
@@ -190,7 +190,7 @@ TEST_F(Hostile, CutAndCorruptFramesOnlyCount) {
       to.receive(cut);
     }
     for (std::size_t bit = 0; bit < frame.size() * 8; ++bit) {
-      // The wire's own header has no share in the ICRC, nor have fields that routers change.
+      // The ICRC does not cover the Ethernet header and the fields that routers change.
       const std::size_t byte = bit / 8;
       if (byte < 14 || byte == 14 || byte == 15 || byte == 16 || byte == 17 || byte == 21) continue;
       if (byte == 60 || byte == 61 || byte == 66) continue;
@@ -210,11 +210,11 @@ TEST_F(Hostile, CutAndCorruptFramesOnlyCount) {
   expect_calm();
 }
 
-// ---- memory that is not there ----
+// ---- memory that is unmapped ----
 
 struct Place {
   const char* name;
-  // Where the memory is that goes away, on which device, and what then uses it.
+  // Address of the memory to unmap, whether it is at a, and the operation that then uses it.
   std::function<std::uint64_t(Hostile&, TestQp&, TestQp&)> where;
   bool at_a;
   int op;  // 0 send, 1 write, 2 read, 3 atomic
@@ -257,7 +257,7 @@ TEST_P(HostileMemory, OwnerIsToldAndNobodyElse) {
   node.host.punch(at, FakeHost::kPage);
   x.ring();
   sim.run_until_idle();
-  // Somebody was told: a completion with an error, or an event.
+  // An error is reported: by a completion or an event.
   bool told = !node.async_events().empty();
   for (TestCq* const cq : {&x.send_cq(), &y.recv_cq()}) {
     for (const Wc& wc : cq->poll_all()) told |= wc.status != TERN_CQE_SUCCESS;
@@ -266,7 +266,7 @@ TEST_P(HostileMemory, OwnerIsToldAndNobodyElse) {
   EXPECT_LE(node.counter(TERN_CNT_DMA_ERRORS) - errors, 1U) << "told once";
   EXPECT_EQ((place.at_a ? x : y).query().attr.state, TERN_QPS_ERR);
   expect_calm();
-  // And with the memory back, a reset is all that it takes, unless a CQ died.
+  // Once the memory is back, a reset is enough, unless a CQ has failed.
   node.host.mend(at);
   if (std::string(place.name).ends_with("Completions")) return;
   for (TestQp* const qp : {&x, &y}) {

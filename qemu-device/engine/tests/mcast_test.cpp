@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Multicast of UD QPs: who gets a copy, over the wire and inside, what the Ethernet function sees,
-// and the commands with their limits.
+// Multicast of UD QPs: which QPs get a copy, over the wire and in loopback, what the Ethernet
+// function receives, and the commands with their limits.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -50,7 +50,7 @@ class Mcast : public ::testing::Test {
   static Status detach(TestQp& qp, const Gid& group) {
     return command(TERN_CMD_DETACH_MCAST, qp.node(), group, qp.number());
   }
-  // A datagram to a group from the source GID of the QP's options.
+  // A datagram to a group, from the source GID in the QP's options.
   SendWr to_group(TestQp& from, const Gid& group, std::uint32_t len = 100) {
     SendWr wr = datagram(from, from, {src.sge(0, len)});
     std::ranges::copy(group, wr.ud.av.dgid);
@@ -63,7 +63,7 @@ class Mcast : public ::testing::Test {
     EXPECT_EQ(from.wait_send().status, TERN_CQE_SUCCESS);
     sim.run_until_idle();
   }
-  // Posts a receive; expect_copy() finds the message in it.
+  // Posts a receive, which expect_copy() checks.
   TestMr& post(TestQp& qp) {
     TestMr& mr = qp.node().reg(512);
     qp.post_recv({mr.sge()});
@@ -108,7 +108,7 @@ TEST_F(Mcast, EachMemberGetsACopyTheSenderToo) {
     expect_copy(far2, m2, sender);
     EXPECT_FALSE(stranger.recv_cq().poll());
     EXPECT_EQ(nobodys.bytes()[kGrh], std::byte{0});
-    // The GRH names the group.
+    // The GRH contains the group.
     EXPECT_TRUE(same_bytes(m1.bytes(36, 4), std::as_bytes(std::span(group)).last(4)));
     for (TestQp* const qp : {&sender, &neighbour, &stranger, &far1, &far2}) qp->node().destroy(*qp);
     EXPECT_EQ(le(a.objects().mcast), 0U) << "attachments end with their QPs";
@@ -164,7 +164,7 @@ TEST_F(Mcast, DetachEndsIt) {
   send_to(sender, kGroup6);
   EXPECT_FALSE(one.recv_cq().poll());
   expect_copy(two, mr, sender);
-  // Attachments outlive RESET.
+  // Attachments survive RESET.
   ASSERT_EQ(two.to_state(TERN_QPS_RESET), TERN_ST_OK);
   EXPECT_EQ(le(b.objects().mcast), 2U);
   ASSERT_EQ(detach(two, kGroup6), TERN_ST_OK);
@@ -177,25 +177,25 @@ TEST_F(Mcast, OnlyPacketsToEveryoneInTheVlanOfAnEntry) {
   TestQp& on_vlan = ud(a, {.gid_index = 3});
   TestQp& member = ud(b);
   ASSERT_EQ(attach(member, kGroup6), TERN_ST_OK);
-  // To the member by number, but to the group's address.
+  // To the member's number, but with the group's address.
   (void)post(member);
   SendWr wr = to_group(sender, kGroup6);
   wr.ud.dqpn = member.number();
   sender.post(wr);
-  // To everyone, but to one address.
+  // To the multicast number, but with a unicast address.
   wr = datagram(sender, member, {src.sge(0, 8)});
   wr.ud.dqpn = kEveryone;
   sender.post(wr);
   sim.run_until_idle();
   EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH), 2U);
   EXPECT_FALSE(member.recv_cq().poll());
-  // b has entries on the VLAN and without one: both are heard.
+  // b has GIDs on the VLAN and without VLAN, so it receives both.
   send_to(on_vlan, kGroup6);
   const auto wc = member.recv_cq().poll();
   ASSERT_TRUE(wc);
   EXPECT_TRUE(wc->flags & TERN_CQE_F_VLAN);
   EXPECT_EQ(le(wc->vlan), TestNode::kVlan);
-  // Without entries on it, it is a wire that b is not on.
+  // Without GIDs on the VLAN, b does not receive from it.
   for (const std::uint16_t index : std::array<std::uint16_t, 2>{2, 3}) {
     tern_cmd_set_gid cmd{};
     cmd.port = 1;
@@ -232,7 +232,7 @@ TEST_F(Mcast, TheEthernetFunctionSeesThemIfItsFilterWants) {
   ASSERT_TRUE(wc);
   EXPECT_EQ(wc->opcode, TERN_ETH_RX);
   EXPECT_EQ(rx.received(*wc)[0], std::byte{0x33});
-  // A group that nobody is in is the Ethernet function's alone, whatever is in the frame.
+  // A group without members belongs to the Ethernet function, whatever the frame contains.
   ASSERT_EQ(detach(member, kGroup6), TERN_ST_OK);
   const std::uint64_t packets = b.counter(TERN_CNT_RX_RDMA_PACKETS);
   send_to(sender, kGroup6);
@@ -256,7 +256,7 @@ TEST_F(Mcast, DamagedFramesReachNoMember) {
   frame[frame.size() - 6] ^= std::byte{1};
   b.device.receive(frame);
   EXPECT_EQ(b.counter(TERN_CNT_RX_ICRC_ERRORS), 1U);
-  frame[14 + 40 + 8] = std::byte{0xff};  // no such opcode
+  frame[14 + 40 + 8] = std::byte{0xff};  // not an opcode
   b.device.receive(frame);
   EXPECT_EQ(b.counter(TERN_CNT_RX_MALFORMED), 1U);
   EXPECT_FALSE(member.recv_cq().poll());
@@ -308,7 +308,7 @@ TEST_F(Mcast, Limits) {
   EXPECT_EQ(attach(*qps[2], group), TERN_ST_OK);
 }
 
-// A copy for each member is work like any other: the turn pays for it.
+// The copy for each member is charged to the sender's turn.
 TEST_F(Mcast, CopiesCostTheSendersTurn) {
   TestQp& flood = ud(a, {.log_sq_size = 10, .log_cq_size = 11});
   std::vector<TestQp*> members;
@@ -327,7 +327,7 @@ TEST_F(Mcast, CopiesCostTheSendersTurn) {
   const std::uint64_t before = a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER];
   quick.post(write({src.sge(0, 8)}, dst));
   sim.run_until([&] { return b.device.lane.counters.rdma[TERN_CNT_RX_WRITE_REQUESTS] != 0; });
-  // A turn of 16 KiB is one datagram to a sender and 15 members; a few may pass until the WRITE
+  // A turn of 16 KiB is one datagram to a sender and 15 members; a few may be sent until the WRITE
   // has crossed the wire.
   EXPECT_LE(a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER] - before, 15U * 8);
 }

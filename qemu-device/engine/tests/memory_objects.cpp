@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Device memory and reregistration, as a driver does them; mini_driver.h.
+// Device memory and reregistration of the tests' driver (mini_driver.h).
 #include <algorithm>
 
 #include "tests/mini_driver.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One fault, one operation: what the completions of both ends, the data and every counter of trouble
-// say. Between two devices, and in one, where packets turn round inside. tests/guest/micro has the
-// same table for machines.
+// One operation with one fault: checks the completions of both ends, the data, and every error
+// counter. Runs between two devices, and in loopback. tests/guest/micro runs the same table between
+// machines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,15 +45,15 @@ using Moves = std::map<unsigned, std::uint64_t>;
 
 struct Micro {
   const char* name;
-  const char* here;   // rules of who asks; {here}, {there}: the QP numbers
-  const char* there;  // rules of who answers
+  const char* here;   // fault rules of the requester; {here}, {there}: the QP numbers
+  const char* there;  // fault rules of the responder
   void (*run)(struct Bench& bench);
   Moves asks;
   Moves answers;
   QpOptions options{};
 };
 
-// The two ends of a case.
+// Both ends of a case.
 struct Bench {
   Bench(TestNode& x, TestNode& y, const QpOptions& options)
       : a(x),
@@ -131,7 +131,7 @@ void add(Bench& t) {
   EXPECT_EQ(t.dst.get<std::uint64_t>(0), 105U);
 }
 
-// What the peer stored after the WRITE stays.
+// The late duplicate of the WRITE does not overwrite what the peer has stored since.
 void write_with_ghost(Bench& t) {
   write_of(t, 64);
   t.dst.put(0, std::uint64_t{0x5555});
@@ -151,7 +151,7 @@ void fail_first(Bench& t, bool sends, std::uint8_t status) {
 void writes_fail(Bench& t) { fail_first(t, false, TERN_CQE_RETRY_EXC_ERR); }
 void sends_fail(Bench& t) { fail_first(t, true, TERN_CQE_RNR_RETRY_EXC_ERR); }
 
-// Three messages of three packets; the second is lost, the receive it took is the third's.
+// Three messages of three packets. The second is lost, and the third takes its receive WQE.
 void second_of_three_lost(Bench& t) {
   constexpr std::uint32_t kLength = 3 * kMtu;
   for (std::uint32_t i = 0; i < 3; ++i) t.qb.post_recv({t.dst.sge(i * kLength, kLength)}, 10 + i);

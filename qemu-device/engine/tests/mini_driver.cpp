@@ -36,7 +36,7 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
 QueueMemory::QueueMemory(FakeHost& host, std::uint64_t bytes) : host_(&host) {
   const std::uint64_t n = (bytes + kPage - 1) / kPage;
   const std::uint64_t list = host.alloc(n * 8);
-  // Every page on its own, with gaps between: nothing may rely on them being neighbours.
+  // Scattered pages with gaps: no code may rely on adjacent pages.
   for (std::uint64_t i = 0; i < n; ++i) {
     page_.push_back(host.alloc(kPage));
     host.put(list + i * 8, le(page_.back()));
@@ -390,7 +390,7 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   if (!ring_now) return;
   if (record_status() & TERN_QP_ST_SQ_POLLED) {
     ++node_.unrung;
-    node_.wake();  // the host runs the device all the time
+    node_.wake();  // the device is always running
   } else {
     ring();
   }
@@ -713,7 +713,7 @@ Status TestNode::try_reg(std::uint64_t len, const RegOptions& options, TestMr* m
   cmd.access = le(options.access);
   cmd.kind = TERN_MR_MEMORY;
   const tern_pages pages = cmd.pages;
-  // A command reads so many entries: the list of a larger region comes in parts.
+  // A command reads a limited number of entries: the list of a larger region comes in parts.
   const std::uint64_t part = le(caps_.max_cmd_pages);
   const bool parts = options.kind != TERN_PAGES_DIRECT && num > part;
   if (parts) {
@@ -791,7 +791,7 @@ tern_rsp_objects TestNode::objects() {
 }
 
 void TestNode::doorbell(std::uint32_t uar, std::uint32_t db, std::uint32_t number) {
-  // Which ones lose it differs between nodes, and is the same in each run.
+  // Nodes lose different doorbells, but the same ones in every run.
   const std::uint32_t hash = (++doorbells_ + id_) * 2654435761U;
   const bool lost = hash >> 24 < sim.lost_values;
   device.doorbell((std::uint64_t{uar} << options_.page_shift) + TERN_UAR_DB,
@@ -801,7 +801,7 @@ void TestNode::doorbell(std::uint32_t uar, std::uint32_t db, std::uint32_t numbe
 }
 
 TestQp* TestNode::find_qp(std::uint32_t qpn) {
-  // The newest first: numbers may be used again.
+  // The newest first: numbers are reused.
   const auto it = std::ranges::find_if(qps_.rbegin(), qps_.rend(),
                                        [&](const TestQp& q) { return q.number() == qpn; });
   return it == qps_.rend() ? nullptr : &*it;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a kernel driver and its provider do, over the contract alone: the tests' way to use a
-// device. Nothing in here looks inside the engine.
+// The tests' driver and provider. They use a device through the contract alone and never look
+// inside the engine.
 //
 //   Sim sim;
 //   TestNode a(sim), b(sim);
@@ -30,7 +30,7 @@ class TestSrq;
 
 // ---- buffers ----
 
-// Page-aligned DMA memory of a queue, its pages anywhere, with the page list for the device.
+// DMA memory of a queue in scattered pages, with the page list for the device.
 class QueueMemory {
  public:
   QueueMemory(FakeHost& host, std::uint64_t bytes);
@@ -54,7 +54,7 @@ class QueueMemory {
   tern_pages pages_{};
 };
 
-// A doorbell record: zeroed, aligned to its size, many to a page.
+// A doorbell record, zeroed and aligned to its size. Records share pages.
 template <class T>
 class TestRecord {
  public:
@@ -74,25 +74,25 @@ inline constexpr std::uint32_t kAllAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCES
                                             TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                             TERN_ACCESS_FLUSH_GLOBAL;
 
-// A region over contiguous memory, or over the same pages again and again.
+// A region over contiguous memory, or one that maps the same pages repeatedly.
 struct TestMr {
   FakeHost* host = nullptr;
   std::uint32_t key = 0;
   std::uint64_t iova = 0;
   std::uint64_t length = 0;
-  std::uint64_t dma = 0;    // of the first byte
-  std::uint64_t backed = 0;  // bytes of memory behind it
+  std::uint64_t dma = 0;    // DMA address of the first byte
+  std::uint64_t backed = 0;  // bytes of memory in the region
 
   [[nodiscard]] tern_sge sge(std::uint64_t offset, std::uint32_t len) const {
     return {iova + offset, len, key};
   }
   [[nodiscard]] tern_sge sge() const { return sge(0, static_cast<std::uint32_t>(length)); }
-  // The memory itself; regions over repeated pages show their first pass only.
+  // The memory of the region. Of repeated pages, only the first pass.
   [[nodiscard]] std::span<std::byte> bytes() const { return {host->at(dma, backed), backed}; }
   [[nodiscard]] std::span<std::byte> bytes(std::uint64_t offset, std::uint64_t len) const {
     return bytes().subspan(offset, len);
   }
-  // Fills with a pattern that differs by `seed`, and compares with it.
+  // Fills the memory with a pattern that depends on `seed`.
   void fill(unsigned seed) const;
   template <class T>
   [[nodiscard]] T get(std::uint64_t offset) const {
@@ -109,12 +109,12 @@ struct RegOptions {
   std::uint32_t access = kAllAccess;
   std::uint64_t iova = 0;  // 0: the DMA address
   std::uint64_t offset = 0;  // of the first byte in the first page
-  std::uint64_t alias = 0;   // bytes of real memory the region consists of again and again; 0: all
+  std::uint64_t alias = 0;   // if not 0, the region maps this many bytes of memory repeatedly
   unsigned page_shift = 12;
   std::uint8_t kind = TERN_PAGES_LIST;
 };
 
-// A part of device memory.
+// An allocation of device memory.
 struct TestDm {
   std::uint32_t number = 0;
   std::uint64_t offset = 0;  // in BAR4
@@ -139,7 +139,7 @@ struct SendWr {
   std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
   tern_reg_seg reg{};                    // REG_MR; as in the WQE
   tern_bind_seg bind{};                  // BIND_MW; as in the WQE
-  tern_ud_seg ud{};                      // of UD QPs, in host byte order
+  tern_ud_seg ud{};                      // UD QPs; in host byte order
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
@@ -148,7 +148,7 @@ struct SendWr {
   SendWr&& immediate(std::uint32_t v) &&;  // turns SEND and WRITE into their _WITH_IMM
 };
 
-// The usual requests. `at`: offset in the remote region.
+// Common requests. `at`: offset in the remote region.
 [[nodiscard]] SendWr send(std::vector<tern_sge> sges);
 [[nodiscard]] SendWr send_inline(std::span<const std::byte> data);
 [[nodiscard]] SendWr write(std::vector<tern_sge> sges, const TestMr& to, std::uint64_t at = 0);
@@ -162,20 +162,20 @@ struct SendWr {
 [[nodiscard]] SendWr flush(const TestMr& of, std::uint64_t at, std::uint64_t len,
                            std::uint8_t type = TERN_FLUSH_GLOBAL);
 [[nodiscard]] SendWr flush_all(const TestMr& of, std::uint8_t type = TERN_FLUSH_GLOBAL);
-// The value is inline, or what the SGE names.
+// The value is inline data, or that in the SGE.
 [[nodiscard]] SendWr atomic_write(std::uint64_t value, const TestMr& to, std::uint64_t at);
 [[nodiscard]] SendWr atomic_write(const tern_sge& value, const TestMr& to, std::uint64_t at);
 
-// A region of kind FAST and memory for it: whole pages, in a row.
+// A region of kind FAST and its memory: contiguous whole pages.
 struct FastMr {
-  TestMr mr;               // its key is the one of the last REG_MR made
+  TestMr mr;               // the key is that of the last reg_mr()
   std::uint64_t list = 0;  // DMA address of the page list
 };
-// Opens all of it under the next variant; afterwards software uses fast.mr.
+// Opens the whole region under the next variant, and stores the new key in fast.mr.
 [[nodiscard]] SendWr reg_mr(FastMr& fast, std::uint32_t access = kAllAccess);
 [[nodiscard]] SendWr local_inv(std::uint32_t key);
 [[nodiscard]] SendWr send_inv(std::vector<tern_sge> sges, std::uint32_t key);
-// A datagram from `from` to `to`, with what the options of `from` say of vector and Q_Key.
+// A datagram from `from` to `to`, with the address vector and Q_Key from the options of `from`.
 class TestQp;
 [[nodiscard]] SendWr datagram(const TestQp& from, const TestQp& to, std::vector<tern_sge> sges);
 
@@ -188,9 +188,9 @@ class TestEq {
   TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size);
   [[nodiscard]] std::uint32_t number() const { return eqn_; }
   [[nodiscard]] Status created() const { return status_; }
-  // The next event, consumed.
+  // Consumes and returns the next event.
   std::optional<tern_eqe> take();
-  // The same of a queue for page faults.
+  // The same for a page fault queue.
   std::optional<tern_fault> take_fault();
   [[nodiscard]] std::vector<tern_eqe> take_all();
   [[nodiscard]] std::uint16_t vector() const { return vector_; }
@@ -215,15 +215,15 @@ class TestCq {
   TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags = 0);
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
   [[nodiscard]] Status created() const { return status_; }
-  // The next completion, consumed; nothing when there is none.
+  // Consumes and returns the next completion; nullopt if there is none.
   std::optional<Wc> poll();
   [[nodiscard]] std::vector<Wc> poll_all();
-  // Runs the simulation until there is a completion; fails the test when none ever comes.
+  // Runs the simulation until there is a completion; fails the test if none arrives.
   Wc wait();
   void arm(bool solicited_only = false);
-  // Software took the event of the last arm.
+  // Call it when software has consumed the event of the last arm.
   void event_taken() { seq_ = (seq_ + 1) & 3; }
-  // Doorbell record as software keeps it, for tests that lie in it.
+  // Overwrites ci in the doorbell record, for tests with a bad record.
   void store_ci(std::uint32_t ci);
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t record() const { return record_.address(); }
@@ -242,9 +242,9 @@ class TestCq {
 
 struct QpOptions {
   std::uint32_t pd = 0;          // 0: the node's own
-  TestSrq* srq = nullptr;        // null: an RQ of its own
+  TestSrq* srq = nullptr;        // null: the QP has an RQ
   std::uint32_t xrcd = 0;        // of an XRC target
-  TestCq* send_cq = nullptr;     // null: one of its own
+  TestCq* send_cq = nullptr;     // null: the QP gets its own
   TestCq* recv_cq = nullptr;
   std::uint8_t type = TERN_QPT_RC;
   std::uint8_t log_sq_size = 6;
@@ -253,11 +253,11 @@ struct QpOptions {
   std::uint8_t log_rq_stride = 8;
   unsigned log_cq_size = 8;      // of its own CQs
   TestEq* eq = nullptr;          // of its own CQs
-  // For connecting:
+  // Attributes for connecting:
   unsigned log_mtu = 10;
   std::uint16_t gid_index = 0;   // 0: IPv6, 1: IPv4, 2: IPv4 on VLAN 77, 3: IPv6 on VLAN 77
   std::uint32_t access = kAllAccess;
-  std::uint32_t sq_psn = 0xfffff0;  // soon wraps
+  std::uint32_t sq_psn = 0xfffff0;  // wraps soon
   std::uint32_t rq_psn = 0xfffff0;
   std::uint8_t max_rd_atomic = 16;
   std::uint8_t max_dest_rd_atomic = 16;
@@ -269,7 +269,7 @@ struct QpOptions {
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
-  std::uint32_t qkey = 0x11111111;  // UD: its own, and that of the peer
+  std::uint32_t qkey = 0x11111111;  // UD: Q_Key of this QP and of the peer
 };
 
 class TestQp {
@@ -279,7 +279,7 @@ class TestQp {
   [[nodiscard]] Status created() const { return status_; }
   [[nodiscard]] const QpOptions& options() const { return options_; }
 
-  // MODIFY_QP as it stands, and the usual ways up.
+  // MODIFY_QP with any attributes, and the usual transitions.
   [[nodiscard]] Status modify(const tern_qp_attr& attr, std::uint32_t mask, std::uint32_t flags = 0,
                               std::uint32_t cur_state = 0);
   [[nodiscard]] Status to_init();
@@ -287,13 +287,13 @@ class TestQp {
   [[nodiscard]] Status to_rts();
   [[nodiscard]] Status to_state(std::uint8_t state, std::uint32_t flags = 0);
   [[nodiscard]] tern_rsp_query_qp query();
-  // RESET to RTS with `peer`, which does not matter to a UD QP; expects success.
+  // RESET to RTS, connected to `peer` (any QP for UD); expects success.
   void connect(const TestQp& peer);
   void connect() { connect(*this); }
-  // After RESET software starts again from index 0.
+  // After RESET, software starts from index 0.
   void forget_posted();
 
-  // Writes a WQE and publishes it; `ring` false: the device is not told.
+  // Writes and publishes a WQE; rings the doorbell unless `ring` is false.
   void post(const SendWr& wr, bool ring = true);
   void post_recv(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
   void ring(std::uint32_t command = TERN_DB_CMD_SQ);
@@ -303,10 +303,10 @@ class TestQp {
   [[nodiscard]] std::uint32_t rq_free() const {
     return (1U << options_.log_rq_size) - (rq_pi_ - rq_done_);
   }
-  // Lies in the doorbell record.
+  // Overwrite an index in the doorbell record.
   void store_sq_pi(std::uint32_t pi);
   void store_rq_pi(std::uint32_t pi);
-  // Memory of a slot, for tests that write nonsense.
+  // Memory of the rings, for tests that write invalid WQEs.
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t sq_slot(std::uint32_t index) const;
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
@@ -319,7 +319,7 @@ class TestQp {
   Wc wait_send() { return send_cq_->wait(); }
   Wc wait_recv() { return recv_cq_->wait(); }
   [[nodiscard]] TestNode& node() const { return node_; }
-  // As the options say, in the contract's byte order.
+  // The address vector according to the options, in the contract's byte order.
   [[nodiscard]] tern_av av_to(const TestQp& peer) const;
 
  private:
@@ -359,20 +359,21 @@ class TestSrq {
   [[nodiscard]] Status created() const { return status_; }
 
   void post(std::vector<tern_sge> sges, std::uint64_t wr_id = 0);
-  // How many may be posted; WQEs the device took, as the record tells.
+  // Free slots, and WQEs taken by the device according to the record.
   [[nodiscard]] std::uint32_t free() const { return (1U << options_.log_size) - (pi_ - taken()); }
   [[nodiscard]] std::uint32_t taken() const;
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
   [[nodiscard]] Status set_limit(std::uint32_t limit);
   [[nodiscard]] tern_rsp_query_srq query() const;
-  // Copies WQEs to a buffer of the new size; then tells the device, and uses it. post() writes to both.
+  // prepare_resize() copies the WQEs to a buffer of the new size; until resize() executes
+  // MODIFY_SRQ and switches to it, post() writes to both buffers.
   void prepare_resize(unsigned log_size);
   [[nodiscard]] Status resize();
-  // Where the page list of the new buffer is.
+  // Address of the new buffer's page list.
   [[nodiscard]] std::uint64_t next_pages() const { return le(next_->pages().addr); }
-  // Lies in the record.
+  // Overwrites pi in the doorbell record.
   void store_pi(std::uint32_t pi);
-  // For tests that write nonsense or take memory away.
+  // For tests that write invalid WQEs or unmap memory.
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t slot(std::uint32_t index) const;
   [[nodiscard]] std::uint64_t record() const { return record_.address(); }
@@ -382,7 +383,7 @@ class TestSrq {
   SrqOptions options_;
   QueueMemory memory_;
   TestRecord<tern_srq_record> record_;
-  std::optional<QueueMemory> next_;  // while it is resized
+  std::optional<QueueMemory> next_;  // while a resize is in progress
   std::uint8_t next_log_size_ = 0;
   std::uint32_t pi_ = 0;
   std::uint32_t srqn_ = 0;
@@ -400,7 +401,7 @@ struct NodeOptions {
   unsigned page_shift = 12;
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;
-  bool bring_up = true;  // false: only plugged in, nothing written yet
+  bool bring_up = true;  // false: only plugged in, no register written
 };
 
 class TestNode : public SimNode {
@@ -411,11 +412,11 @@ class TestNode : public SimNode {
   explicit TestNode(Sim& simulation, const NodeOptions& options = {});
   ~TestNode() override;
 
-  // Registers, admin queue, asynchronous EQ, port, GIDs, PD, UAR page, completion EQ.
+  // Sets up registers, admin queue, asynchronous EQ, port, GIDs, PD, UAR page, and completion EQ.
   void bring_up();
   void start_admin_queue();
 
-  // Runs one admin command to its end.
+  // Executes an admin command.
   template <class In>
   [[nodiscard]] Status command(std::uint16_t opcode, const In& in) {
     return command(opcode, std::as_bytes(std::span(&in, 1)), {});
@@ -441,16 +442,17 @@ class TestNode : public SimNode {
   // Expects success; the memory is zero.
   TestMr& reg(std::uint64_t len, const RegOptions& options = {});
   [[nodiscard]] Status try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr);
-  // A closed region for `pages` pages, in a privileged PD; expects success.
+  // A closed region with room for `pages` pages, in a privileged PD; expects success.
   [[nodiscard]] FastMr alloc_fast(std::uint32_t pages, std::uint32_t pd);
   // Device memory; expects success.
   [[nodiscard]] TestDm alloc_dm(std::uint64_t len, std::uint32_t log_align = 0);
   [[nodiscard]] Status try_alloc_dm(std::uint64_t len, std::uint32_t log_align, TestDm* dm);
   void free(const TestDm& dm) { destroy(TERN_CMD_FREE_DM, dm.number); }
-  // A zero-based region on [offset, offset + len) of it; expects success.
+  // A zero-based region on [offset, offset + len) of `dm`; expects success.
   TestMr& reg_dm(const TestDm& dm, std::uint64_t offset, std::uint64_t len,
                  std::uint32_t access = kAllAccess, std::uint32_t pd = 0);
-  // REREG_MR: what `mask` names becomes as in `options`, the memory a new piece of `len` bytes.
+  // REREG_MR: takes the attributes in `mask` from `options`; the new memory is a new piece of `len`
+  // bytes.
   [[nodiscard]] Status rereg(TestMr& mr, std::uint32_t mask, const RegOptions& options = {},
                              std::uint64_t len = 0);
   void dereg(const TestMr& mr) { destroy(TERN_CMD_DESTROY_MR, mr.key); }
@@ -458,11 +460,11 @@ class TestNode : public SimNode {
   void destroy(TestCq& cq);
   void destroy(TestSrq& srq);
 
-  std::uint64_t unrung = 0;  // send requests that needed no doorbell, because the device polled their queue
+  std::uint64_t unrung = 0;  // requests posted without a doorbell because the device polled the SQ
   [[nodiscard]] std::uint64_t counter(unsigned index);
   [[nodiscard]] std::uint64_t eth_counter(unsigned index);
   [[nodiscard]] tern_rsp_objects objects();
-  // All asynchronous events that wait, consumed.
+  // Consumes and returns all asynchronous events.
   std::vector<tern_eqe> async_events() { return async_->take_all(); }
 
   void doorbell(std::uint32_t uar, std::uint32_t command, std::uint32_t number);
@@ -502,11 +504,11 @@ class TestNode : public SimNode {
   std::deque<TestMr> mrs_;
 };
 
-// Two connected QPs, RC if `options` do not say UC; a and b may be one node. `options.pd` and CQs go to both ends, so leave
-// them alone unless a is b.
+// Two connected QPs, RC unless `options` say UC. a and b may be the same node. Both QPs get
+// `options.pd` and the CQs of `options`, so set these only if a is b.
 std::pair<TestQp&, TestQp&> rc_pair(TestNode& a, TestNode& b, const QpOptions& options = {});
 
-// Compares two pieces of memory and says where they differ.
+// Compares two pieces of memory and reports the first difference.
 ::testing::AssertionResult same_bytes(std::span<const std::byte> got,
                                       std::span<const std::byte> want);
 

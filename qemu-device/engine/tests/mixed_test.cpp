@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Traffic of every kind at once on a wire that loses, doubles, delays and corrupts frames: what is
-// promised arrives once and in order. tests/engine/judge-engine judges the frames as well.
+// Traffic of every kind at once on a wire that loses, duplicates, delays and corrupts frames:
+// reliable requests are executed once and in order. tests/judge/engine also checks the frames.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,11 +19,11 @@ constexpr unsigned kPieces = 4;
 constexpr unsigned kRounds = 40;
 
 struct Faults {
-  double rate;  // of each kind
+  double rate;  // of each kind of fault
   std::uint64_t seed;
 };
 
-// One end sends, the other is written to and read from. Each round moves a few messages.
+// One end sends; the other is the target of WRITEs and READs. Each round moves a few messages.
 class Pair {
  public:
   Pair(TestNode& a, TestNode& b, std::uint64_t seed, QpOptions options) : random_(seed) {
@@ -48,7 +48,7 @@ class Pair {
     if (xrcd_ == 0) fast_ = b.alloc_fast(4, pd_b);
   }
 
-  // Posts the requests of a round; receives that they need come now or are owed.
+  // Posts the requests of a round. The receives that they need are posted now or later.
   void begin() {
     for (unsigned i = 0; i < kPieces; ++i) {
       jobs_.push_back({static_cast<unsigned>(random_() % (reliable_ ? 10 : 5)), length(), i});
@@ -78,7 +78,7 @@ class Pair {
     }
     return done_ == jobs_.size();
   }
-  // All requests are complete: compares what they moved.
+  // All requests are complete: compares the data that they moved.
   void end() {
     TestCq& cq = srq_cq_ ? *srq_cq_ : to_->recv_cq();
     for (const Job& job : jobs_) {
@@ -100,7 +100,7 @@ class Pair {
       }
     }
     EXPECT_FALSE(reliable_ && cq.poll());
-    // What a lost datagram or message left behind is for the next round, which is alike.
+    // Receive WQEs left over from lost messages serve the next round, which needs the same.
     (void)cq.poll_all();
     jobs_.clear();
     done_ = 0;
@@ -141,7 +141,7 @@ class Pair {
     switch (job.kind) {
       case kSendInv:
         if (xrcd_ == 0 && reliable_ && !invalidates_) {
-          // The key must be open when the peer invalidates it, which the round before did.
+          // The key must be open when the peer invalidates it; the round before has closed it.
           invalidates_ = true;
           to_->post(reg_mr(fast_));
           EXPECT_EQ(to_->wait_send().status, TERN_CQE_SUCCESS);

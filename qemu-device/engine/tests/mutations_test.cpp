@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The tests of the windows' rules notice when a rule is broken: with a rule's check switched off
-// each of its cases finds it, and no case of another rule does. For an engine with TERN_MUTATIONS.
+// Checks the tests of window rules: with the check of a rule switched off, every case of that rule
+// fails and no case of another rule does. Needs an engine with TERN_MUTATIONS.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -39,7 +39,7 @@ std::string name_of_rule(const ::testing::TestParamInfo<std::size_t>& info) {
 INSTANTIATE_TEST_SUITE_P(Rules, Mutation, ::testing::Range(std::size_t{0}, kRuleNames.size()),
                          name_of_rule);
 
-// The storm moves bytes where a rule is broken that keeps them.
+// The storm detects violations of the rules that protect memory.
 class StormMutation : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StormMutation, IsNoticed) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// On-demand paging: an access that meets an absent page parks its half of the QP, is reported once, and
-// goes on where it stopped when software says so.
+// On-demand paging: an access to an absent page parks the requester or responder of the QP, is
+// reported once, and resumes where it stopped when software says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ class Odp : public ::testing::Test {
     dst.write(0, pattern(kLen, 2));
     near.fill(3);
     far.fill(4);
-    // No retry is to spare: what faults cost nobody.
+    // No retries: a fault must not cost any.
     connect({.timeout = 1, .retry_cnt = 0});
   }
   void connect(const QpOptions& options) {
@@ -51,7 +51,7 @@ class Odp : public ::testing::Test {
     (void)b.async_events();
   }
   void settle() { sim.run_for(200'000'000); }
-  // One fault waits in the queue of `pager`; it names [addr, addr + length) of `mr`.
+  // Expects one fault in the queue of `pager`, at offset `at` of `mr`.
   tern_fault expect_fault(Pager& pager, const OnDemandMr& mr, const TestQp& qp, std::uint8_t side,
                           bool write, std::uint64_t at) {
     settle();
@@ -91,7 +91,7 @@ TEST_F(Odp, ASendThatCannotBeRead) {
   const tern_fault f = expect_fault(pa, src, *qa, TERN_FAULT_REQUESTER, false, 100);
   EXPECT_EQ(le(a.objects().parked), 1U);
   EXPECT_GT(le(f.length), 0U);
-  // Others go on.
+  // Other QPs make progress.
   const auto [qc, qd] = rc_pair(a, b);
   qc.post(write({near.sge(0, 100)}, far));
   EXPECT_EQ(qc.wait_send().status, TERN_CQE_SUCCESS);
@@ -187,7 +187,7 @@ TEST_F(Odp, TheReceiveFails) {
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_REM_OP_ERR);
 }
 
-// Both ends of a READ, and what is behind it waits.
+// Both ends of a READ fault, and the requests behind it wait.
 TEST_F(Odp, ReadsFaultAtBothEnds) {
   pa.whole = pb.whole = false;
   qa->post(read({src.sge(10, 30000)}, dst.mr, 20).id(1));
@@ -223,7 +223,7 @@ TEST_F(Odp, TheReadFailsAtItsTarget) {
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_LOC_PROT_ERR);
 }
 
-// A fault that waits for an hour costs no retry and no packet.
+// A fault that takes an hour to resolve costs no retry and no packet.
 TEST_F(Odp, NobodyLosesPatience) {
   qa->post(write({near.sge(0, 5000)}, far).id(1));
   qa->post(write({src.sge(0, 5000)}, far).id(2));
@@ -276,7 +276,7 @@ TEST_F(Odp, StaleTokens) {
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
 }
 
-// The access is made again, and may fault again.
+// The access is repeated, and may fault again.
 TEST_F(Odp, ResumeWithoutAPage) {
   qa->post(write({src.sge(0, 8)}, far));
   const tern_fault first = expect_fault(pa, src, *qa, TERN_FAULT_REQUESTER, false, 0);
@@ -288,7 +288,7 @@ TEST_F(Odp, ResumeWithoutAPage) {
   EXPECT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
 }
 
-// A window leads to the region: the fault names that, and an address of it.
+// For an access through a window, the fault has the key and an address of the region.
 TEST_F(Odp, ThroughAWindow) {
   for (const std::uint32_t zero_based : {0U, std::uint32_t{TERN_ACCESS_ZERO_BASED}}) {
     const tern_cmd_alloc_mw alloc{.pdn = le(b.pd()), .type = 2, .rsvd_5 = {}};
@@ -319,7 +319,8 @@ TEST_F(Odp, ThroughAWindow) {
   expect_no_retries();
 }
 
-// Nothing waits for a receiver of datagrams: they are lost, and the WQE is for a later one.
+// Senders do not wait for an unreliable receiver: messages are lost during the fault, and the
+// receive WQE serves a later one.
 TEST_F(Odp, UnreliableReceivers) {
   for (const int type : {TERN_QPT_UC, TERN_QPT_UD}) {
     connect({.type = static_cast<std::uint8_t>(type)});
@@ -342,7 +343,7 @@ TEST_F(Odp, UnreliableReceivers) {
     EXPECT_EQ(le(wc.wr_id), 5U);
     const std::uint64_t grh = type == TERN_QPT_UD ? 40 : 0;
     EXPECT_TRUE(same_bytes(dst.read(grh, 1000), near.bytes(0, 1000)));
-    // And one that fails.
+    // A fault that fails.
     dst.evict(0, 16);
     qb->post_recv({dst.sge(0, 4000)}, 6);
     post();
@@ -382,7 +383,7 @@ TEST_F(Odp, UnreliableSenders) {
   }
 }
 
-// Of one device: trains of packets that are looped back.
+// Trains of packets that are looped back.
 TEST_F(Odp, LoopedBack) {
   OnDemandMr to{a, kLen, 0, kAllAccess, 0x600000000000};
   pa.add(to);
@@ -391,7 +392,7 @@ TEST_F(Odp, LoopedBack) {
     pa.whole = whole;
     qc.post(write({src.sge(0, 60000)}, to.mr, 0));
     qc.post(read({src.sge(0, 60000)}, to.mr, 0));
-    // A READ that is made again may be overtaken: a fence keeps the order.
+    // A later request may overtake a READ that resumes: a fence keeps the order.
     qc.post(write({src.sge(0, 60000)}, to.mr, 5000).with(TERN_WQE_F_FENCE));
     finish();
     for (int i = 0; i < 3; ++i) EXPECT_EQ(qc.wait_send().status, TERN_CQE_SUCCESS);
@@ -412,7 +413,8 @@ struct StormOptions {
 
 class OdpStorm : public ::testing::TestWithParam<std::tuple<int, unsigned>> {};
 
-// Pages come late and go at any time, on both sides, and yet each message arrives once and in order.
+// Pages become present late and absent at any time, at both ends, and yet every message arrives
+// once and in order.
 TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
   constexpr unsigned kQps = 3;
   constexpr unsigned kMessages = 80;
@@ -441,7 +443,7 @@ TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
     TestSrq* srq = nullptr;
     TestCq* cq = nullptr;
     std::uint64_t posted = 0, completed = 0, received = 0;
-    std::uint64_t word = 0;  // that fetch-adds count
+    std::uint64_t word = 0;  // result of the fetch-adds
     int op = -1;
     std::uint32_t at = 0, len = 0;
     std::vector<std::byte> before{};
@@ -559,7 +561,7 @@ TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
       p->collect(static_cast<unsigned>(random() % 3));
       if (!p->faults.empty() && random() % 4 == 0) (void)p->resolve(random() % p->faults.size());
     }
-    // The host takes pages back, often the ones that came a moment ago.
+    // The host reclaims pages, often those that have just become present.
     if (random() % 3 == 0) {
       OnDemandMr* const mrs[] = {&src, &dst, &sink};
       OnDemandMr& mr = *mrs[random() % 3];
@@ -580,7 +582,7 @@ TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, OdpStorm, ::testing::Combine(::testing::Range(0, 2), ::testing::Range(1U, 9U)));
 
-// More faults than their queue has entries.
+// More faults than the event queue has entries.
 TEST(OdpCrowd, AThousandFaultsAtOnce) {
   constexpr unsigned kQps = 1200;
   Sim sim(5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// One packet of every opcode, with a recognisable value in every field.
+// A packet of every opcode with a recognizable value in every field.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +85,7 @@ inline void fill_sample(Packet& p, Transport transport, Op op) {
   }
 }
 
-// Bytes of payload such a packet may have, near `want`.
+// Payload size near `want` that such a packet may have.
 inline std::size_t sample_payload(Transport transport, Op op, std::size_t want) {
   const OpTraits& t = traits(transport, op);
   if (!t.payload) return 0;

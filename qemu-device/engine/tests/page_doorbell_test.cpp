@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The doorbell that names no queue: the device looks at all of the page (Documentation/spec/doorbells.rst).
+// The page doorbell, which refers to no queue: the device looks at all queues of the page
+// (Documentation/spec/doorbells.rst).
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -35,7 +36,7 @@ TEST_F(PageDoorbell, SendQueue) {
 TEST_F(PageDoorbell, ReceiveQueueInError) {
   auto [qp, peer] = rc_pair(node, node);
   ASSERT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
-  // Long after the device has looked for the last time by itself.
+  // Long after the device's own last look.
   sim.run_for(100'000'000);
   ASSERT_TRUE(qp.record_status() & TERN_QP_ST_RQ_KICK);
   qp.store_rq_pi(1);
@@ -53,7 +54,7 @@ TEST_F(PageDoorbell, Arm) {
   qp.post(write({from.sge(0, 64)}, to));
   sim.run_until_idle();
   EXPECT_EQ(node.take_interrupts(TestNode::kCompletionVector), 1U);
-  // The arm word still stands there: it has fired, and is not served again.
+  // The arm word has not changed. It has fired already, so it must not fire again.
   ring_page(node.uar());
   sim.run_until_idle();
   EXPECT_EQ(node.take_interrupts(TestNode::kCompletionVector), 0U);
@@ -99,7 +100,8 @@ TEST_F(PageDoorbell, AnotherPageAndNone) {
   EXPECT_EQ(node.counter(TERN_CNT_BAD_DOORBELL), 1U);
 }
 
-// A page with many queues: a slice looks at some, says that more is left, and objects may go meanwhile.
+// A page with many queues: a run looks at some and reports that there are more. QPs may be
+// destroyed meanwhile.
 TEST_F(PageDoorbell, ManyQueuesInSlices) {
   constexpr int kMany = 300;
   std::vector<TestQp*> qps;
@@ -112,7 +114,7 @@ TEST_F(PageDoorbell, ManyQueuesInSlices) {
   }
   for (TestQp* const qp : qps) qp->post(write({from.sge(0, 8)}, to), false);
   ring_page(node.uar());
-  // 2 looks a run: the budget bounds them.
+  // The budget bounds a run to 2 looks.
   EXPECT_TRUE(node.device.run(4 * 256));
   EXPECT_TRUE(node.device.look()) << "it knows of the rest";
   ASSERT_TRUE(node.device.lane.uars.pending());
@@ -121,11 +123,11 @@ TEST_F(PageDoorbell, ManyQueuesInSlices) {
   EXPECT_FALSE(node.device.lane.uars.pending());
   std::size_t done = 0;
   for (const Wc& wc : options.send_cq->poll_all()) done += wc.status == TERN_CQE_SUCCESS;
-  // Those whose peer is gone do not complete.
+  // QPs whose peer is destroyed do not complete.
   EXPECT_GE(done, static_cast<std::size_t>(kMany) / 3 - 2);
 }
 
-// Pages take turns: one that owns many queues does not keep one waiting that owns few.
+// Pages take turns: a page with many queues does not delay one with few.
 TEST_F(PageDoorbell, PagesTakeTurns) {
   UarPages pages;
   pages.enable(4);
@@ -150,7 +152,7 @@ TEST_F(PageDoorbell, PagesTakeTurns) {
   EXPECT_EQ(looked_small, 1);
   EXPECT_EQ(pages.free(big), TERN_ST_BUSY);
   EXPECT_EQ(pages.free(small), TERN_ST_BUSY);
-  // Those that go while others still wait for a look.
+  // Some queues are destroyed while others still wait for a look.
   queues.resize(500);
   while (pages.pending()) (void)pages.run(7);
   EXPECT_EQ(looked, 500 + 0);
@@ -159,7 +161,7 @@ TEST_F(PageDoorbell, PagesTakeTurns) {
   EXPECT_FALSE(pages.ring(big));
 }
 
-// The usual traffic while every second doorbell loses its value.
+// Ordinary traffic while half of the doorbells lose their value.
 TEST_F(PageDoorbell, TrafficGoesOnWithoutValues) {
   sim.lost_values = 128;
   TestNode other(sim);

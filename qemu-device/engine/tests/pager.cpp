@@ -62,7 +62,7 @@ void OnDemandMr::evict(std::uint64_t first, std::uint64_t n) {
   n = std::min(n, pages() - first);
   std::fill_n(bits_.begin() + static_cast<std::ptrdiff_t>(first), n, std::uint8_t{0});
   update(first, n);
-  // From here on the device must not touch them.
+  // From now on the device must not access the old frames.
   for (std::uint64_t i = first; i < first + n; ++i) {
     const std::uint64_t fresh = node_.host.alloc(kPage, kPage, 0);
     std::copy_n(node_.host.at(frames_[i], kPage), kPage, node_.host.at(fresh, kPage));

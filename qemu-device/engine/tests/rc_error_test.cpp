@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What goes wrong on a reliable connection, who is told, and how: completions of both sides,
-// the QPs' states, asynchronous events, counters.
+// Errors on a reliable connection and how they are reported: completions at both ends, QP states,
+// asynchronous events, counters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class RcError : public RcPairTest {
   void expect_state(TestQp& qp, std::uint8_t state) {
     EXPECT_EQ(qp.query().attr.state, state);
   }
-  // The remote side refused: both QPs are in error, b was told why.
+  // The responder refused: both QPs are in error, and b got the event.
   void expect_refused(std::uint8_t status, std::uint16_t event) {
     expect_status(status);
     sim.run_until_idle();
@@ -37,7 +37,7 @@ class RcError : public RcPairTest {
     ASSERT_THAT(types_of(events), ElementsAre(event));
     EXPECT_EQ(le(events[0].id), qb->number());
   }
-  // The local side refused; the peer knows nothing of it.
+  // The requester refused; the peer does not notice.
   void expect_local(std::uint8_t status) {
     expect_status(status);
     sim.run_until_idle();
@@ -158,7 +158,7 @@ TEST_F(RcError, MemoryBehindTheRegionIsGone) {
   b.host.mend(dst.dma + 8192);
 }
 
-// Behind an IOMMU: what the device may write and not read gives no old value.
+// Behind an IOMMU: memory that the device can write but not read yields no old value.
 TEST_F(RcError, AtomicNeedsToReadItsTarget) {
   b.host.write_only = dst.dma;
   qa->post(write({src.sge(0, 8)}, dst, 0));
@@ -184,7 +184,7 @@ TEST_F(RcError, RegionGoesAwayDuringARead) {
 }
 
 TEST_F(RcError, MoreReadsThanGranted) {
-  // b grants one, a believes in more.
+  // b grants one, a assumes sixteen.
   TestQp& x = a.create_qp({.max_rd_atomic = 16});
   TestQp& y = b.create_qp({.max_dest_rd_atomic = 1});
   x.connect(y);
@@ -194,7 +194,8 @@ TEST_F(RcError, MoreReadsThanGranted) {
   for (int i = 0; i < 8; ++i) x.post(read({src.sge(0, 30000)}, dst));
   std::vector<std::uint8_t> seen;
   for (int i = 0; i < 8; ++i) seen.push_back(x.wait_send().status);
-  // What comes while the first is answered is refused; nothing is answered wrongly.
+  // Requests that arrive while the first READ is being answered are refused; none gets a wrong
+  // answer.
   EXPECT_THAT(seen, ::testing::Contains(TERN_CQE_REM_INV_REQ_ERR));
 }
 
@@ -454,7 +455,7 @@ TEST_F(RcError, MessageUnderWayIsFlushedAtTheReceiver) {
     EXPECT_EQ(wc.status, TERN_CQE_WR_FLUSH_ERR);
     EXPECT_EQ(le(wc.wr_id), i);
   }
-  // Nobody answers any more.
+  // The responder does not answer any more.
   expect_status(TERN_CQE_RETRY_EXC_ERR);
 }
 
@@ -468,7 +469,7 @@ TEST_F(RcError, ResetForgetsEverything) {
   sim.run_until_idle();
   EXPECT_FALSE(qa->send_cq().poll());
   EXPECT_FALSE(qb->recv_cq().poll());
-  // And the same queue pairs work again.
+  // The same QPs work again.
   qa->forget_posted();
   qb->forget_posted();
   qa->connect(*qb);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fast registration over a reliable connection: REG_MR, LOCAL_INV and SEND_WITH_INV in their
-// order, under loss, and refused.
+// Fast registration over a reliable connection: ordering of REG_MR, LOCAL_INV and SEND_WITH_INV,
+// loss of packets, and refused requests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ class RcFastReg : public ::testing::Test {
     EXPECT_EQ(wc.opcode, opcode);
     EXPECT_EQ(wc.status, status) << status_name(wc.status);
   }
-  // Registers and waits for it.
+  // Registers the region and waits for the completion.
   static void open(TestQp& qp, FastMr& fast, std::uint32_t access = kAllAccess) {
     qp.post(reg_mr(fast, access));
     expect(qp.wait_send(), TERN_WR_REG_MR);
@@ -59,7 +59,7 @@ class RcFastReg : public ::testing::Test {
   static bool untouched(std::span<const std::byte> bytes) {
     return std::ranges::all_of(bytes, [](std::byte x) { return x == std::byte{0}; });
   }
-  // Loses frames from node `from`: the `skip`-th and `count` - 1 behind it, of this opcode.
+  // Loses `count` frames from node `from` with this opcode, after the first `skip` of them.
   void lose(unsigned from, Op op, int skip, int count = 1) {
     sim.pass = [=](unsigned node, std::span<const std::byte> f) mutable {
       if (node != from || f[62] != static_cast<std::byte>(op)) return true;
@@ -94,7 +94,7 @@ TEST_F(RcFastReg, RightsAreThoseOfTheSegment) {
   expect(qa->wait_send(), TERN_WR_RDMA_WRITE, TERN_CQE_REM_ACCESS_ERR);
 }
 
-// No fence, one doorbell, and a WQE behind REG_MR has the key.
+// Without a fence and with one doorbell, the WQE after REG_MR can use the key.
 TEST_F(RcFastReg, NextWqeHasTheKey) {
   fast_a.mr.fill(4);
   qb->post_recv({dst.sge()});
@@ -180,7 +180,7 @@ TEST_F(RcFastReg, FlushedWorkChangesNoKey) {
   qa->post(reg_mr(fast_a));
   expect(qa->wait_send(), TERN_WR_REG_MR, TERN_CQE_WR_FLUSH_ERR);
   EXPECT_FALSE(is_open(a, fast_a));
-  a.dereg(fast_a.mr);  // under the variant that never was valid
+  a.dereg(fast_a.mr);  // under a variant that was never valid
 }
 
 TEST_F(RcFastReg, WaitsWhileDraining) {
@@ -263,7 +263,7 @@ TEST_F(RcFastReg, LocalInvalidateRefuses) {
   qa->post(local_inv(fast_a.mr.key ^ 1));
   expect(qa->wait_send(), TERN_WR_LOCAL_INV, TERN_CQE_LOC_QP_OP_ERR);
   EXPECT_TRUE(is_open(a, fast_a));
-  const auto [x, y] = rc_pair(a, b);  // no user's queue pair reaches it
+  const auto [x, y] = rc_pair(a, b);  // a QP in a user's PD does not reach it
   (void)y;
   x.post(local_inv(fast_a.mr.key));
   expect(x.wait_send(), TERN_WR_LOCAL_INV, TERN_CQE_LOC_QP_OP_ERR);
@@ -301,7 +301,7 @@ TEST_F(RcFastReg, PeerInvalidates) {
   EXPECT_TRUE(same_bytes(dst.bytes(0, 60), src.bytes(100, 60)));
 }
 
-// The receive buffer may lie in the region that goes: its bytes come first.
+// The receive buffer may lie in the region that is invalidated: the payload is stored first.
 TEST_F(RcFastReg, PayloadIntoTheRegionThatGoes) {
   open(*qb, fast_b);
   qb->post_recv({fast_b.mr.sge()});
@@ -323,7 +323,7 @@ TEST_F(RcFastReg, InvalidatesWithTheLastPacket) {
   EXPECT_FALSE(is_open(b, fast_b));
 }
 
-// The ACK was lost: the repeated request meets a new life of the same key and leaves it alone.
+// The ACK is lost, and the key is registered again: the repeated request must not invalidate it.
 TEST_F(RcFastReg, DuplicateInvalidatesNothing) {
   open(*qb, fast_b);
   const std::uint32_t key = fast_b.mr.key;
@@ -383,7 +383,7 @@ TEST_F(RcFastReg, RemoteInvalidateRefuses) {
   }
   EXPECT_TRUE(is_open(b, fast_b));
   EXPECT_TRUE(is_open(b, priv));
-  // A queue pair of another domain.
+  // A QP in another PD.
   pd_b = b.alloc_pd(true);
   TestMr& there = b.reg(4096, {.pd = pd_b});
   connect();
@@ -391,7 +391,7 @@ TEST_F(RcFastReg, RemoteInvalidateRefuses) {
   qa->post(send_inv({src.sge(0, 100)}, fast_b.mr.key));
   expect(qa->wait_send(), TERN_WR_SEND_WITH_INV, TERN_CQE_REM_INV_REQ_ERR);
   EXPECT_TRUE(is_open(b, fast_b));
-  // Bytes that find no place invalidate nothing.
+  // A message that does not fit its receive buffer invalidates nothing.
   FastMr mine = b.alloc_fast(16, pd_b);
   connect();
   open(*qb, mine);
@@ -401,7 +401,7 @@ TEST_F(RcFastReg, RemoteInvalidateRefuses) {
   EXPECT_TRUE(is_open(b, mine));
 }
 
-// ---- accesses under way ----
+// ---- accesses in progress ----
 
 TEST_F(RcFastReg, ReadUnderWayIsCutOff) {
   open(*qb, fast_b);
@@ -413,7 +413,7 @@ TEST_F(RcFastReg, ReadUnderWayIsCutOff) {
   sim.run_until([&] { return src.bytes()[0] != std::byte{0}; });
   qb->post(local_inv(fast_b.mr.key));
   expect(qb->wait_send(), TERN_WR_LOCAL_INV);
-  std::ranges::fill(fast_b.mr.bytes(), std::byte{0xee});  // what the region is used for now
+  std::ranges::fill(fast_b.mr.bytes(), std::byte{0xee});  // the memory has a new use now
   expect(qa->wait_send(), TERN_WR_RDMA_READ, TERN_CQE_REM_ACCESS_ERR);
   const auto got = src.bytes();
   EXPECT_NE(got[0], std::byte{0}) << "the test cut too early";
@@ -464,8 +464,8 @@ TEST_F(RcFastReg, HoldsItsDomain) {
   a.destroy(TERN_CMD_FREE_PD, pd);
 }
 
-// A storage protocol on a bad wire: the host registers and sends a command, the target reads or
-// writes under the key and answers with SEND_WITH_INV. Each round the key is another one.
+// A storage protocol on a bad wire: the host registers memory and sends a command, the target reads
+// or writes with the key and answers with SEND_WITH_INV. Every round has another key.
 TEST_F(RcFastReg, StorageProtocolUnderLoss) {
   sim.wire = {.loss = 0.03, .duplicate = 0.02, .corrupt = 0.01, .reorder = 0.02};
   for (unsigned round = 0; round < 150; ++round) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Corners of a reliable connection that a reader of the data book found: what is not offered must
-// not look as if it were, and every failure has its one teller.
+// Corner cases of a reliable connection, found with the data book: features that are not offered
+// must not appear to exist, and every failure is reported exactly once.
 #include <gtest/gtest.h>
 
 #include "tests/mini_driver.h"
@@ -18,7 +18,7 @@ class RcFault : public ::testing::Test {
   TestMr& dst = b.reg(65536);
 };
 
-// The receive WQE that was taken for the immediate tells of the fault; no event does.
+// The receive WQE taken for the immediate reports the fault; no event does.
 TEST_F(RcFault, WriteWithImmediateToMemoryThatIsGone) {
   const auto [qa, qb] = rc_pair(a, b);
   qb.post_recv({}, 7);
@@ -32,7 +32,7 @@ TEST_F(RcFault, WriteWithImmediateToMemoryThatIsGone) {
   EXPECT_EQ(b.counter(TERN_CNT_DMA_ERRORS), 1U);
 }
 
-// A WQE that is wrong waits in SQD like any other, and fails when the queue goes on.
+// An invalid WQE waits in SQD like any other, and fails when the queue returns to RTS.
 TEST_F(RcFault, WrongWqeDoesNotFailWhileDraining) {
   const auto [qa, qb] = rc_pair(a, b);
   (void)qb;
@@ -48,7 +48,7 @@ TEST_F(RcFault, WrongWqeDoesNotFailWhileDraining) {
   EXPECT_EQ(qa.query().attr.state, TERN_QPS_ERR);
 }
 
-// Software may ask for the error state from RESET; receives posted later are told to kick.
+// Software may enter ERR from RESET; the record then says that receives need a doorbell.
 TEST_F(RcFault, ErrorStateFromResetFlushesReceives) {
   TestQp& qp = a.create_qp();
   ASSERT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
@@ -70,7 +70,7 @@ TEST_F(RcFault, DoorbellPageHasALatchedClockAndNothingElse) {
   EXPECT_EQ(a.device.uar_read(page + 0x40), TERN_REG_GONE);
 }
 
-// Many responses of one stream arrive behind a lost one: that is one loss, not one each.
+// Many responses that follow a lost one count as one loss.
 TEST_F(RcFault, LostResponseCostsOneRetry) {
   const auto [qa, qb] = rc_pair(a, b, {.retry_cnt = 1});
   (void)qb;
@@ -89,8 +89,8 @@ TEST_F(RcFault, LostResponseCostsOneRetry) {
   EXPECT_TRUE(same_bytes(src.bytes(), dst.bytes()));
 }
 
-// A NAK that comes late, or twice, does not end the wait for a receiver that is not ready, nor cost
-// another retry; the wait ends by itself and the SEND goes out again.
+// A late or duplicate NAK neither ends the wait for the receiver nor costs another retry; the SEND
+// is repeated when the wait ends.
 TEST_F(RcFault, NakDuringRnrWait) {
   const auto [qa, qb] = rc_pair(a, b, {.min_rnr_timer = 14, .rnr_retry = 1});
   std::vector<std::byte> nak;
@@ -120,8 +120,8 @@ TEST_F(RcFault, NakDuringRnrWait) {
   EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 0U);
 }
 
-// A READ that is repeated late, when its answer has long been used, does not take the slot that the
-// next READ was promised.
+// A READ that is repeated late, long after its response was used, does not occupy the resource of
+// the next READ.
 TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {
   const auto [qa, qb] = rc_pair(a, b, {.max_rd_atomic = 1, .max_dest_rd_atomic = 1});
   (void)qb;
@@ -150,8 +150,8 @@ TEST_F(RcFault, RepeatedReadDoesNotHoldItsSlot) {
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 1U);
 }
 
-// A WRITE that comes again is acknowledged, but not beyond the atomic behind it: Soft-RoCE takes an
-// ACK with the PSN of an atomic for its answer.
+// The ACK of a duplicate WRITE must not have the PSN of the atomic behind it: Soft-RoCE takes such
+// an ACK for the response to the atomic.
 TEST_F(RcFault, RepeatedAcknowledgementNamesNoAtomic) {
   const auto [qa, qb] = rc_pair(a, b);
   (void)qb;
@@ -184,7 +184,7 @@ TEST_F(RcFault, RepeatedAcknowledgementNamesNoAtomic) {
   EXPECT_EQ(acks[0].next(), *atomic);
 }
 
-// A device that failed runs nothing; its host must not be told of a deadline that stays in the past.
+// A failed device does not run, so its host must not see a deadline, which would stay in the past.
 TEST_F(RcFault, FailedDeviceHasNoDeadline) {
   const auto [qa, qb] = rc_pair(a, b);
   (void)qb;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Every operation of a reliable connection, over the wire and turned round inside, at every
-// path MTU and around every boundary of it.
+// Every operation of a reliable connection, over the wire and in loopback, at every path MTU and
+// around every multiple of it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -42,7 +42,7 @@ class RcOps : public ::testing::TestWithParam<Path> {
 
   void SetUp() override { src.fill(1); }
   void TearDown() override {
-    // Whatever a test did, nothing was left over and nothing was strange.
+    // No completion is left over, and no error was counted.
     sim.run_until_idle();
     EXPECT_FALSE(qa.send_cq().poll());
     EXPECT_FALSE(qb.send_cq().poll());
@@ -62,7 +62,7 @@ class RcOps : public ::testing::TestWithParam<Path> {
     return {0,       1,       2,           3,           4,       63,          mtu - 1,
             mtu,     mtu + 1, 2 * mtu - 3, 2 * mtu,     3 * mtu, 3 * mtu + 5, 12 * mtu + 1};
   }
-  // `to` has the first `len` bytes of `from`, and nothing behind them.
+  // `to` begins with the first `len` bytes of `from`; the byte after them is unchanged.
   static void expect_copied(const TestMr& from, const TestMr& to, std::uint32_t len) {
     EXPECT_TRUE(same_bytes(to.bytes(0, len), from.bytes(0, len)));
     EXPECT_EQ(to.bytes()[len], kUntouched);
@@ -199,7 +199,7 @@ TEST_P(RcOps, Flush) {
 }
 
 TEST_P(RcOps, Inline) {
-  for (const std::size_t len : {0, 1, 7, 64, 200, 208}) {  // what fits a slot of 256
+  for (const std::size_t len : {0, 1, 7, 64, 200, 208}) {  // up to the room in a slot of 256 bytes
     const auto data = src.bytes(0, len);
     qa.post(write_inline(data, dst));
     expect_sent(TERN_WR_RDMA_WRITE, 0);
@@ -213,7 +213,7 @@ TEST_P(RcOps, Inline) {
 }
 
 TEST_P(RcOps, GatherAndScatter) {
-  // Twelve pieces of odd lengths, zero among them, out of order in memory.
+  // Twelve pieces of odd lengths, some of them empty, in reverse order in memory.
   const auto cut = [](const TestMr& mr, std::initializer_list<std::uint32_t> lens) {
     std::vector<tern_sge> sges;
     std::uint64_t at = mr.length;
@@ -248,7 +248,7 @@ TEST_P(RcOps, GatherAndScatter) {
   expect_sent(TERN_WR_RDMA_WRITE, 0);
   EXPECT_TRUE(same_bytes(dst.bytes(11, want.size()), want));
 
-  // Back into a scatter list.
+  // READ back into the scatter list.
   std::ranges::fill(src.bytes(), kUntouched);
   qa.post(read(from, dst, 11));
   expect_sent(TERN_WR_RDMA_READ, 0);
@@ -264,7 +264,7 @@ TEST_P(RcOps, NothingAtAllNeedsNoKey) {
   qa.post(send({}));
   expect_sent(TERN_WR_SEND, 0);
   EXPECT_EQ(le(qb.wait_recv().byte_len), 0U);
-  qb.post_recv({{0, 0, 0}});  // a length of 0 is 0 bytes, whatever its key
+  qb.post_recv({{0, 0, 0}});  // a length of 0 needs no key
   qa.post(send({{0, 0, 0}}));
   expect_sent(TERN_WR_SEND, 0);
   EXPECT_EQ(le(qb.wait_recv().byte_len), 0U);
@@ -283,7 +283,7 @@ TEST_P(RcOps, UnsignaledWorkIsSilent) {
 }
 
 TEST_P(RcOps, CompletesInOrder) {
-  // More than fit the queue at once; slow ones before fast ones.
+  // More than fit the queue at once; slow requests before fast ones.
   std::uint64_t next = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     if (qa.sq_free() == 0) expect_sent(next % 3 ? TERN_WR_RDMA_WRITE : TERN_WR_RDMA_READ, next), ++next;
@@ -354,7 +354,7 @@ TEST_P(RcOps, UnalignedAddressesAndPageSizes) {
   }
 }
 
-// Memory comes in pieces of any size and place.
+// Mappings may have any length and position.
 TEST_P(RcOps, ShortMappings) {
   a.host.short_span = 129;
   b.host.short_span = 129;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two nodes on a wire, with a region each and a reliable connection between them.
+// Two nodes, each with a region, and a reliable connection between them.
 #pragma once
 
 #include <cstdint>

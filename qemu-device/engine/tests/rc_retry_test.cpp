@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What a reliable connection does when the peer is not ready, does not answer, or the wire
-// loses, repeats, delays and damages frames.
+// A reliable connection when the peer is not ready or does not answer, and when the wire loses,
+// duplicates, delays and corrupts frames.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,14 +14,14 @@ using ::testing::IsEmpty;
 
 class RcRetry : public RcPairTest {
  protected:
-  // The opcode and PSN of a frame of these tests: untagged IPv6.
+  // Opcode and syndrome of a frame in these tests, which use untagged IPv6.
   static std::uint8_t opcode_of(std::span<const std::byte> frame) {
     return std::to_integer<std::uint8_t>(frame[62]);
   }
   static std::uint8_t syndrome_of(std::span<const std::byte> frame) {
     return std::to_integer<std::uint8_t>(frame[74]);
   }
-  // Loses the frames of `from` with this opcode, from the `skip`-th on, `count` times.
+  // Loses `count` frames of `from` with this opcode, after the first `skip` of them.
   void lose(unsigned from, Op op, int count, int skip = 0) {
     sim.pass = [=, this](unsigned node, std::span<const std::byte> f) mutable {
       if (node != from || opcode_of(f) != static_cast<std::uint8_t>(op)) return true;
@@ -141,7 +141,7 @@ TEST_F(RcRetry, ReceiverNotReadyInside) {
   EXPECT_EQ(sim.stats.sent, 0U);
 }
 
-// ---- nobody answers ----
+// ---- no answer ----
 
 TEST_F(RcRetry, TimesOutAfterTheAgreedRetries) {
   for (const std::uint8_t retries : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{7}}) {
@@ -152,7 +152,7 @@ TEST_F(RcRetry, TimesOutAfterTheAgreedRetries) {
     qa->post(write({src.sge(0, 8)}, dst).id(2));
     expect_status(TERN_CQE_RETRY_EXC_ERR);
     expect_status(TERN_CQE_WR_FLUSH_ERR);
-    // 67.1 ms a try; up to four times that is allowed.
+    // 67.1 ms per try; up to four times as long is allowed.
     const Nanos timeout = Nanos{4096} << 14;
     EXPECT_GE(sim.now() - before, timeout * (retries + 1U));
     EXPECT_LE(sim.now() - before, 4 * timeout * (retries + 1U));
@@ -193,7 +193,7 @@ TEST_F(RcRetry, LinkThatComesBackInTime) {
 
 TEST_F(RcRetry, RetriesStartAnewAfterProgress) {
   connect({.timeout = 10, .retry_cnt = 1});
-  // Every second try of each of many messages is lost.
+  // Every second frame of the requester is lost.
   bool odd = false;
   sim.pass = [&](unsigned node, std::span<const std::byte>) { return node != 0 || (odd = !odd); };
   for (int i = 0; i < 20; ++i) {
@@ -202,7 +202,7 @@ TEST_F(RcRetry, RetriesStartAnewAfterProgress) {
   }
 }
 
-// A receiver that is not ready is there, but what was lost around its answer was lost in a row.
+// An RNR NAK does not reset the retry count: the losses before and after it are consecutive.
 TEST_F(RcRetry, RnrNakIsNoProgress) {
   connect({.min_rnr_timer = 14, .timeout = 8, .retry_cnt = 1});
   int sent = 0;
@@ -214,7 +214,7 @@ TEST_F(RcRetry, RnrNakIsNoProgress) {
   EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 2U);
 }
 
-// What is before its PSN has arrived: that is progress.
+// An RNR NAK acknowledges the requests before its PSN, which resets the retry count.
 TEST_F(RcRetry, WhatAnRnrNakAcknowledgesIsProgress) {
   connect({.min_rnr_timer = 14, .timeout = 8, .retry_cnt = 1});
   int sent = 0;
@@ -333,7 +333,7 @@ TEST_P(RcBadWire, EverythingArrivesOnceAndInOrder) {
   sim.wire.duplicate = w.duplicate;
   sim.wire.reorder = w.reorder;
   sim.wire.corrupt = w.corrupt;
-  // Each message has its own place, so that the result can be checked at the end.
+  // Each message has its own slot, so that the result can be checked at the end.
   constexpr std::uint64_t kSlot = 6000;
   std::uint64_t done = 0, received = 0;
   const auto reap = [&] {

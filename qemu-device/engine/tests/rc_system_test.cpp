@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What holds for a whole device: the QP's state machine from every state to every state, order
-// and limits of requests, CQ overflow, turns among QPs, messages at the end of their range, and
-// that the same inputs do the same thing.
+// Properties of a whole device: QP transitions from every state to every state, order and limits of
+// requests, CQ overflow, scheduling, the largest message, and determinism.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -42,7 +41,7 @@ class RcStates : public ::testing::TestWithParam<std::tuple<int, int>> {
       case TERN_QPS_RTR:
         return qp.to_rtr(peer);
       case TERN_QPS_RTS:
-        // From RTR with its attributes; else the state alone.
+        // From RTR with its attributes; otherwise only the state.
         return qp.query().attr.state == TERN_QPS_RTR ? qp.to_rts() : qp.to_state(TERN_QPS_RTS);
       default:
         return qp.to_state(static_cast<std::uint8_t>(state));
@@ -50,7 +49,7 @@ class RcStates : public ::testing::TestWithParam<std::tuple<int, int>> {
   }
 };
 
-// IBTA 10.3.1, reliable connections: SQE does not exist there.
+// IBTA 10.3.1. Reliable connections do not have SQE.
 bool allowed(int from, int to) {
   if (to == TERN_QPS_RESET || to == TERN_QPS_ERR) return true;
   static const std::map<int, std::vector<int>> next = {
@@ -103,7 +102,7 @@ TEST_F(RcSystem, CurrentStateIsCompared) {
 
 // ---- order ----
 
-// A fenced WRITE behind a READ of the same bytes must not change what the READ returns.
+// A fenced WRITE after a READ of the same bytes must not change what the READ returns.
 TEST_F(RcSystem, FenceWaitsForReads) {
   const auto [qa, qb] = rc_pair(a, b);
   (void)qb;
@@ -155,15 +154,16 @@ TEST_F(RcSystem, OverflowBreaksTheQueueAndItsQpsOnly) {
   EXPECT_EQ(events.size(), 2U);
   EXPECT_EQ(events[TERN_EV_CQ_ERR], small.number());
   EXPECT_EQ(events[TERN_EV_QP_FATAL], qa.number());
-  // What was written before is still there, and nobody else noticed.
+  // Earlier completions are still there, and other QPs are not affected.
   EXPECT_EQ(small.poll_all().size(), 2U);
   other.post(write({src.sge(0, 8)}, dst));
   EXPECT_EQ(other.wait_send().status, TERN_CQE_SUCCESS);
 }
 
-// ---- turns ----
+// ---- scheduling ----
 
-// A short message waits for at most one turn of each other QP, however much they have to send.
+// A short message waits for at most one turn of each other QP, however much the others have to
+// send.
 TEST_F(RcSystem, LongMessagesDoNotHoldShortOnes) {
   constexpr unsigned kBusy = 4;
   constexpr std::uint64_t kTurn = 16 * 1024;
@@ -222,8 +222,8 @@ TEST_F(RcSystem, TwoGibibytesAndNotOneByteMore) {
 
 // ---- determinism ----
 
-// Random traffic of every kind, both ways and inside one device; data verified by construction
-// of disjoint pieces, the trace returned.
+// Random traffic of every kind, in both directions and in loopback. The pieces are disjoint so that
+// the data can be verified. Returns the trace.
 std::vector<TraceEntry> random_traffic(std::uint64_t seed) {
   Sim sim(seed);
   sim.tracing = true;
@@ -291,7 +291,7 @@ TEST_P(RcRandom, SameSeedSameTrace) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RcRandom, ::testing::Range(std::uint64_t{1}, std::uint64_t{13}));
 
-// While much is under way in the device each QP copies one WQE at a time, and all of them get on.
+// While block memory is scarce, each QP copies one WQE at a time, and all of them make progress.
 TEST(ScarceMemory, EveryQueuePairGetsOn) {
   Sim sim{3};
   TestNode a{sim};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Regions that change while work is under way.
+// Regions that change while requests are in progress.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class Rereg : public ::testing::Test {
   TestQp& qb = qps.second;
   TestMr& src = a.reg(kLen);
   TestMr& dst = b.reg(kLen);
-  unsigned full = 0;  // frames with a whole packet's payload, either way
+  unsigned full = 0;  // frames with a full payload, both directions
 
   void SetUp() override {
     src.fill(1);
@@ -32,7 +32,7 @@ class Rereg : public ::testing::Test {
       return true;
     };
   }
-  // Some packets of a message have been sent, and by far not all.
+  // Runs until some packets of a message have been sent, but far from all.
   void run_into_it() {
     ASSERT_TRUE(sim.run_until([this] { return full >= 6; }));
     ASSERT_LT(full, 40U);
@@ -51,7 +51,7 @@ TEST_F(Rereg, OtherMemoryAtTheNextPacketOfARead) {
   ASSERT_EQ(b.rereg(dst, TERN_REREG_TRANS, {.iova = dst.iova}, kLen), TERN_ST_OK);
   EXPECT_EQ(dst.key, before.key);
   ASSERT_EQ(status(), TERN_CQE_SUCCESS);
-  // First what was there, then the zeros of the new memory; the change is between two packets.
+  // First the old data, then the zeros of the new memory; the change falls between two packets.
   std::uint32_t at = 0;
   while (at < kLen && std::ranges::equal(src.bytes(at, kMtu), before.bytes(at, kMtu))) at += kMtu;
   EXPECT_GE(at, 6 * kMtu);
@@ -144,7 +144,7 @@ TEST_F(Rereg, ReceiveIntoARegionThatBecameReadOnly) {
   EXPECT_TRUE(zero(dst.bytes()));
 }
 
-// A peer that knows the key uses the new memory and nothing else; the old memory may be gone.
+// A peer with the key uses the new memory only; the old memory may be unmapped.
 TEST_F(Rereg, OldMemoryMayGoAway) {
   const TestMr before = dst;
   ASSERT_EQ(b.rereg(dst, 7, {.pd = b.pd(), .iova = dst.iova}, kLen), TERN_ST_OK);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Writes a capture with every opcode for tests/engine/tshark-check, which says where to by
-// TERN_SAMPLES. Each frame's fields have the values that check expects.
+// Writes a capture with every opcode to the path in TERN_SAMPLES, for tests/engine/tshark-check.
+// The fields of each frame have the values that the check expects.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -29,7 +29,7 @@ TEST(Samples, Write) {
           p.route = sample_route(ipv4, vlan);
           p.payload.append_plain(std::span<const std::byte>(data));
           pcap.frame(time += 1000, encode(p));
-          if (data.size() != want) break;  // its length is fixed
+          if (data.size() != want) break;  // the opcode fixes the length
         }
       });
     }

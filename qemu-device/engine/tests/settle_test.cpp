@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A receive that is posted while its QP goes to the error state, by software that has not seen that yet.
+// A receive posted while its QP enters the error state, by software that has not noticed yet.
 #include <gtest/gtest.h>
 
 #include "tests/mini_driver.h"
@@ -18,7 +18,7 @@ class RqSettle : public ::testing::Test {
 TEST_F(RqSettle, TheIndexIsReadOnceMore) {
   ASSERT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
   sim.run_for(TERN_RQ_SETTLE_NS / 2);
-  qp.store_rq_pi(2);  // becomes visible now, and nobody kicks
+  qp.store_rq_pi(2);  // becomes visible now, without a doorbell
   sim.run_for(TERN_RQ_SETTLE_NS / 4);
   EXPECT_FALSE(qp.recv_cq().poll());
   sim.run_for(TERN_RQ_SETTLE_NS / 2);
@@ -27,7 +27,7 @@ TEST_F(RqSettle, TheIndexIsReadOnceMore) {
     ASSERT_TRUE(wc);
     EXPECT_EQ(wc->status, TERN_CQE_WR_FLUSH_ERR);
   }
-  // After that it is the poster's to kick.
+  // After that, the poster has to ring.
   qp.store_rq_pi(3);
   sim.run_for(10 * TERN_RQ_SETTLE_NS);
   EXPECT_FALSE(qp.recv_cq().poll());

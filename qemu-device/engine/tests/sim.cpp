@@ -144,7 +144,7 @@ void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nano
   flying_.push({when, order_++, from.index_, std::move(bytes)});
 }
 
-// A switch that knows where everybody is: to the owner of the address, else to all.
+// Like a switch: delivers to the owner of the address, or floods if there is none.
 void Sim::deliver(const InFlight& f) {
   SimNode* owner = nullptr;
   for (SimNode* const n : nodes_) {

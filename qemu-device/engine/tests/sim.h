@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Devices on one wire inside one thread. Time is simulated, everything random comes from one
-// seed, so a run with the same seed and the same program is the same to the last frame.
+// Devices on one wire in one thread. Time is simulated and all randomness comes from one seed: a
+// run with the same seed and the same program repeats every frame.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace tern {
 
-// What the wire does to frames. Rates are probabilities of each frame.
+// What the wire does to frames. The rates are probabilities per frame.
 struct WireModel {
   Nanos latency = 2'000;       // one way
-  double bits_per_ns = 100.0;  // of each sender
+  double bits_per_ns = 100.0;  // rate of each sender
   double loss = 0;
   double duplicate = 0;
-  double corrupt = 0;          // one bit is turned over
-  double reorder = 0;          // the frame is held back
+  double corrupt = 0;          // one bit is flipped
+  double reorder = 0;          // the frame is delayed by reorder_by
   Nanos reorder_by = 20'000;
 };
 
@@ -39,15 +39,15 @@ class SimNode {
   SimNode& operator=(const SimNode&) = delete;
   virtual ~SimNode();
 
-  // Runs the device alone until it has nothing to do now; the clock stands still.
+  // Runs this device alone until it is idle; the clock stands still.
   void pump();
-  // Something was written to the device: it gets a turn.
+  // Call it after writing to the device: the next round runs the device.
   void wake() { busy_ = true; }
 
   [[nodiscard]] bool raised(unsigned vector) const { return vectors_raised_.at(vector) != 0; }
-  // Its place on the wire: what Sim::pass calls it.
+  // Node number on the wire, as in Sim::pass.
   [[nodiscard]] unsigned index() const { return index_; }
-  // How often a vector was raised since the last call.
+  // Returns how often the vector was raised since the last call.
   unsigned take_interrupts(unsigned vector);
 
   Sim& sim;
@@ -60,11 +60,11 @@ class SimNode {
   void collect();
   unsigned index_ = 0;
   bool busy_ = false;
-  Nanos tx_free_ = 0;  // when the sender's end of the wire is free again
+  Nanos tx_free_ = 0;  // when the transmitter will be idle
   std::vector<unsigned> vectors_raised_;
 };
 
-// One thing that happened, for comparing runs.
+// An event of the simulation, to compare runs.
 struct TraceEntry {
   enum class Kind : std::uint8_t { kSent, kDelivered, kInterrupt };
   Nanos time;
@@ -76,48 +76,50 @@ struct TraceEntry {
 
 class Sim {
  public:
-  // With TERN_CAPTURES=DIR in the environment every simulation is captured in a file there that has
-  // the test's name, up to its 10,000th frame: input for tests/judge.
+  // With TERN_CAPTURES=DIR in the environment, every simulation writes its first 10,000 frames to a
+  // file in DIR that is named after the test: input for tests/judge.
   explicit Sim(std::uint64_t seed = 1);
 
   [[nodiscard]] Nanos now() const { return now_; }
-  // One round: every busy device gets a turn; when none is busy, time goes on to the next frame
-  // or timer. False when nothing will ever happen by itself.
+  // One round: runs every busy device once. If none is busy, advances time to the next frame or
+  // timer. Returns false if there is none either.
   bool step();
-  // Until step() has nothing to do; fails the test after `limit` of simulated time.
+  // Steps until nothing is left to do; fails the test after `limit` of simulated time.
   void run_until_idle(Nanos limit = 100'000'000'000);
-  // For `span` of simulated time, also when nothing happens.
+  // Runs for `span` of simulated time, even if nothing happens.
   void run_for(Nanos span);
-  // Until `done()`; false when all was idle, or `limit` passed, before.
+  // Steps until `done()`. Returns its last value: false if everything became idle or `limit`
+  // passed.
   bool run_until(const std::function<bool()>& done, Nanos limit = 100'000'000'000);
 
-  // The next number of a node of this simulation, from 1.
+  // Number for a new node of this simulation, from 1.
   [[nodiscard]] unsigned new_node_id() { return ++node_ids_; }
 
   WireModel wire;
-  // Bytes of budget of each turn of a device, and how long a round of turns takes. With 0 the
-  // devices are infinitely fast, and only the wire takes time.
+  // Budget of each run of a device in bytes, and the duration of a round. If turn_time is 0,
+  // devices are infinitely fast and only the wire takes time.
   std::uint32_t budget = 65536;
   Nanos turn_time = 0;
-  // Of 256 doorbells so many arrive without their value: TERN_DB_CMD_PAGE.
+  // How many of 256 doorbells lose their value and arrive as TERN_DB_CMD_PAGE.
   unsigned lost_values = 0;
-  // Called for each frame put on the wire; false: it is lost.
+  // Called for each frame put on the wire; false loses the frame.
   std::function<bool(unsigned from, std::span<const std::byte> frame)> pass;
 
-  // Called right before and right after a frame of the wire is handed to a device.
+  // Called right before and right after a device receives a frame from the wire.
   std::function<void(SimNode& to, std::span<const std::byte> frame, bool after)> tap;
-  // Puts a frame on the wire as if `from` had sent it; it arrives as it is. `pass` does not see it.
+  // Puts a frame on the wire as if `from` had sent it. It arrives unchanged, and `pass` does not
+  // see it.
   void inject(SimNode& from, std::span<const std::byte> frame);
 
-  // Frames and interrupts so far, kept while `tracing`.
+  // Frames and interrupts recorded while `tracing`.
   bool tracing = false;
   [[nodiscard]] const std::vector<TraceEntry>& trace() const { return trace_; }
-  // Every frame that is sent or turns round inside goes to this file, too, the first `limit` ones.
+  // Also writes the first `limit` frames, sent or looped back, to this file.
   void capture(const std::string& path, std::uint64_t limit = UINT64_MAX) {
     pcap_ = std::make_unique<PcapWriter>(path);
     pcap_left_ = limit;
   }
-  // Whether nodes must hand over the frames that turn round inside.
+  // Whether nodes must hand over looped-back frames.
   [[nodiscard]] bool captures() const { return pcap_ != nullptr; }
 
   struct Stats {
@@ -134,7 +136,7 @@ class Sim {
   friend class SimNode;
   struct InFlight {
     Nanos time;
-    std::uint64_t order;  // of sending; ties are served in it
+    std::uint64_t order;  // number of the transmission; breaks ties
     unsigned from;
     std::shared_ptr<std::vector<std::byte>> bytes;
     bool operator>(const InFlight& o) const {

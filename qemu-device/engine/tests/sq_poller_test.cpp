@@ -11,7 +11,7 @@
 namespace tern {
 namespace {
 
-// More than enough doorbells for a QP to be polled, more than enough idle polls for the device to stop.
+// More doorbells than it takes to be polled, and more idle polls than it takes to be dropped.
 constexpr int kOften = 200;
 constexpr int kForgotten = 10'000;
 constexpr std::size_t kMost = 16;
@@ -25,7 +25,7 @@ struct SqPolling : ::testing::Test {
   void SetUp() override { node.device.lane.sq_poller.allow(0); }
 
   static bool polled(const TestQp& qp) { return (qp.record_status() & TERN_QP_ST_SQ_POLLED) != 0; }
-  // A write of 8 bytes, and one turn of the device: it does not run until it polls no queue.
+  // Posts a WRITE of 8 bytes and runs the device once; it would be busy while it polls a queue.
   void write_one(TestQp& qp, bool ring) {
     qp.post(write({from.sge(0, 8)}, to, 8), ring);
     (void)node.device.run(1 << 16);
@@ -44,7 +44,7 @@ struct SqPolling : ::testing::Test {
     EXPECT_TRUE(polled(qp));
     return qp;
   }
-  // As the host's worker does: looks, and runs when there is something.
+  // Like the host's worker: looks for work, and runs the device if there is any.
   void idle() {
     for (int i = 0; i < kForgotten && !(node.device.look() && !node.device.run(1 << 16)); ++i) {
     }
@@ -61,7 +61,7 @@ TEST_F(SqPolling, WhoRingsOftenNeedNotRing) {
     write_one(qp, false);
     ASSERT_EQ(qp.send_cq().poll_all().size(), 1U);
   }
-  // A doorbell more than needed does no harm.
+  // An unnecessary doorbell does no harm.
   write_one(qp, true);
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
@@ -77,7 +77,7 @@ TEST_F(SqPolling, LookFindsWhatWasPosted) {
   EXPECT_FALSE(node.device.look());
 }
 
-// Other work goes on while the device polls a queue.
+// The device does other work while it polls a queue.
 TEST_F(SqPolling, OtherWorkGoesOn) {
   auto [qp, peer] = rc_pair(node, node);
   TestEthQueue tx(node, TERN_ETH_QUEUE_TX, node.create_cq());
@@ -136,7 +136,7 @@ TEST_F(SqPolling, WhoIsIdleHasToRingAgain) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-// A message now and then is not worth a processor that does nothing but look.
+// An occasional message does not justify a processor that only polls.
 TEST_F(SqPolling, WhoPostsRarelyIsLetGo) {
   TestQp& qp = polled_qp();
   for (int i = 0; i < 20 && polled(qp); ++i) {
@@ -147,7 +147,7 @@ TEST_F(SqPolling, WhoPostsRarelyIsLetGo) {
   EXPECT_FALSE(polled(qp));
 }
 
-// The index is stored after the device has looked the last time, and the status read before it changes.
+// The index is stored after the device's last poll, and the status is read before it changes.
 TEST_F(SqPolling, WhatIsPostedMeanwhileIsFound) {
   TestQp& qp = polled_qp();
   bool posted = false;
@@ -172,7 +172,7 @@ TEST_F(SqPolling, WhatIsPostedWhenTheHostForbidsIsFound) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-// What one state lets happen by itself, another does not.
+// The device polls in RTS only, and a change of state ends polling.
 TEST_F(SqPolling, OnlyInRts) {
   TestQp& qp = polled_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_SQD), TERN_ST_OK);
@@ -192,7 +192,7 @@ TEST_F(SqPolling, OnlyInRts) {
   EXPECT_FALSE(node.device.run(1 << 16));
 }
 
-// From RESET, too: a receive posted then needs its doorbell as well.
+// Also from RESET: a receive posted in ERR needs its doorbell.
 TEST_F(SqPolling, ErrorFromResetTells) {
   TestQp& qp = node.create_qp();
   EXPECT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
@@ -213,7 +213,7 @@ TEST_F(SqPolling, DestroyedAndNobodyLooks) {
   EXPECT_TRUE(node.device.look());
 }
 
-// UD and UC go to SQE and wait there for software.
+// UD and UC QPs enter SQE and wait there for software.
 TEST_F(SqPolling, SendQueueErrorEndsIt) {
   TestQp& qp = polled_qp({.type = TERN_QPT_UC});
   qp.post(write({{.addr = 0, .length = 8, .lkey = 0x12345600}}, to, 8), false);
@@ -237,7 +237,7 @@ TEST_F(SqPolling, AnIndexThatJumpsIsAnErrorOnce) {
   EXPECT_FALSE(node.device.run(1 << 16));
 }
 
-// A record that is no memory any more: as if the doorbell had been rung for it.
+// A record that is not RAM any more: the same as if the doorbell had been rung.
 TEST_F(SqPolling, ARecordThatIsGone) {
   TestQp& qp = polled_qp();
   node.host.punch(qp.record(), sizeof(tern_qp_record));
@@ -262,7 +262,7 @@ TEST_F(SqPolling, SoManyAtMost) {
   EXPECT_GT(count(), 0U);
   for (std::size_t q = kMost; q < qps.size(); ++q) write_often(*qps[q]);
   EXPECT_LE(count(), kMost);
-  // SqPolled or not, everybody gets on.
+  // Every QP makes progress, polled or not.
   for (TestQp* const qp : qps) {
     write_one(*qp, !polled(*qp));
     EXPECT_EQ(qp->send_cq().poll_all().size(), 1U);
@@ -271,7 +271,7 @@ TEST_F(SqPolling, SoManyAtMost) {
   EXPECT_EQ(count(), 0U);
 }
 
-// Many QPs that ring in turn: nobody of them often.
+// Many QPs ring in turn: none of them rings often enough.
 TEST_F(SqPolling, NobodyOfMany) {
   std::vector<TestQp*> qps;
   for (std::size_t i = 0; i < 64; ++i) qps.push_back(&rc_pair(node, node).first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Shared receive queues under reliable connections: who gets which WQE, when the limit tells, what
-// a resize does to traffic, what becomes of queues that lie.
+// Shared receive queues: the order in which messages take WQEs, the limit event, resizing under
+// traffic, and hostile queues.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// (type, object) of events.
+// (type, object) of an event.
 using Event = std::pair<std::uint16_t, std::uint32_t>;
 std::vector<Event> told(TestNode& node) {
   std::vector<Event> events;
@@ -32,7 +32,7 @@ class SrqTest : public ::testing::Test {
   TestMr& src = a.reg(1 << 16);
   TestMr& dst = b.reg(1 << 16);
   TestSrq* srq = nullptr;
-  TestCq* cq = nullptr;  // of all receives
+  TestCq* cq = nullptr;  // all receives complete here
   std::vector<TestQp*> qa;
   std::vector<TestQp*> qb;
 
@@ -51,7 +51,8 @@ class SrqTest : public ::testing::Test {
       qb.back()->connect(*qa.back());
     }
   }
-  // Posts `n` WQEs of 4 KiB, wr_id = first, first + 1, ...; slots of `dst` in their order.
+  // Posts `n` WQEs of 4 KiB with wr_id = first, first + 1, ...; they use the slots of `dst` in
+  // order.
   void post(unsigned n, std::uint64_t first = 0) {
     for (std::uint64_t i = first; i < first + n; ++i) srq->post({dst.sge(i % 16 * 4096, 4096)}, i);
   }
@@ -95,7 +96,7 @@ TEST_F(SrqTest, SlotsAreFreeWhenWqesAreTakenNotWhenTheyComplete) {
   qa[0]->post(send({from.sge()}));
   sim.run_until([&] { return srq->taken() == 1; });
   EXPECT_FALSE(cq->poll()) << "the message is on its way";
-  // The slot is written again at once; the message goes where its WQE said.
+  // The slot is reused at once, but the message goes to the buffers of its own WQE.
   srq->post({dst.sge(0, 4096)}, 2);
   srq->post({dst.sge(4096, 4096)}, 3);
   qa[1]->post(send({src.sge(0, 50)}));
@@ -172,12 +173,12 @@ TEST_F(SrqTest, KeysOfReceivesAreThoseOfTheSrqsDomain) {
   qa[0]->post(send({src.sge(0, 100)}));
   expect_sent(*qa[0]);
   EXPECT_EQ(cq->wait().status, TERN_CQE_SUCCESS);
-  // A WRITE goes by the QP's own domain.
+  // A WRITE uses the QP's own PD.
   qa[0]->post(write({src.sge(0, 100)}, dst));
   expect_sent(*qa[0]);
   qa[1]->post(write({src.sge(0, 100)}, theirs));
   expect_sent(*qa[1], TERN_CQE_REM_ACCESS_ERR);
-  // And the QP's keys are nothing to the SRQ.
+  // Keys of the QP's PD do not work in WQEs of the SRQ.
   srq->post({dst.sge(0, 4096)}, 2);
   qa[0]->post(send({src.sge(0, 100)}));
   expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
@@ -185,7 +186,7 @@ TEST_F(SrqTest, KeysOfReceivesAreThoseOfTheSrqsDomain) {
   EXPECT_EQ(wc.status, TERN_CQE_LOC_PROT_ERR);
   EXPECT_EQ(le(wc.wr_id), 2U);
   EXPECT_EQ(le(wc.srqn), srq->number());
-  // The others go on.
+  // Other QPs are not affected.
   srq->post({theirs.sge()}, 3);
   qa[2]->post(send({src.sge(0, 100)}));
   expect_sent(*qa[2]);
@@ -224,13 +225,13 @@ TEST_F(SrqTest, TheLimitTellsOnceWhenFewerAreLeft) {
   qa[2]->post(send({src.sge(0, 10)}));
   expect_sent(*qa[2]);
   EXPECT_THAT(told(b), IsEmpty()) << "once";
-  // Below it already: at once. Exactly at it: not.
+  // Below the limit already: at once. Exactly at the limit: no event.
   EXPECT_EQ(srq->set_limit(2), TERN_ST_OK);
   EXPECT_THAT(told(b), IsEmpty());
   EXPECT_EQ(srq->set_limit(3), TERN_ST_OK);
   EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_SRQ_LIMIT, srq->number())));
   EXPECT_EQ(srq->query().limit, 0U);
-  // Taken away, it tells nothing.
+  // A limit that has been removed raises no event.
   EXPECT_EQ(srq->set_limit(2), TERN_ST_OK);
   EXPECT_EQ(srq->set_limit(0), TERN_ST_OK);
   qa[2]->post(send({src.sge(0, 10)}));
@@ -269,7 +270,8 @@ TEST_F(SrqTest, ResizeUnderTraffic) {
   };
   for (const unsigned log_size : {5U, 2U, 4U, 0U, 6U}) {
     while (srq->free() > 0) post(1, next_id++);
-    // Down to what the new size holds, and one message begins while the copy is made.
+    // Consumes WQEs until the rest fits the new size. One more message begins while software
+    // copies.
     const std::uint32_t keep = std::min(srq->posted() - srq->taken(), 1U << log_size);
     traffic(srq->posted() - srq->taken() - keep);
     sim.run_until_idle();
@@ -305,7 +307,7 @@ TEST_F(SrqTest, ResizeKeepsTheOldBufferWhenItIsRefused) {
   }
 }
 
-// Software posts to both buffers while the command is executed, as many as the smaller one holds.
+// Software posts to both buffers during the command, as many as the smaller one holds.
 TEST_F(SrqTest, PostsWhileTheDeviceSwitches) {
   struct Gate : DmaGate {
     std::function<void(std::uint64_t)> access;
@@ -321,7 +323,7 @@ TEST_F(SrqTest, PostsWhileTheDeviceSwitches) {
     post(1, next_id++);
     EXPECT_EQ(srq->set_limit(1), TERN_ST_OK);
     srq->prepare_resize(log_size);
-    // The page list of the new buffer is read behind the index.
+    // The device reads the page list of the new buffer after it has read the index.
     const std::uint64_t list = srq->next_pages();
     unsigned posted = 0;
     Gate gate;
@@ -380,7 +382,7 @@ TEST_F(SrqTest, LastWqeIsReached) {
   sim.run_until_idle();
   EXPECT_FALSE(cq->poll()) << "nothing of an SRQ is flushed";
   EXPECT_EQ(srq->taken(), 0U);
-  // After RESET and the way up it takes WQEs again, and tells again.
+  // After RESET and back to RTS it takes WQEs again, and raises the event again.
   EXPECT_EQ(qb[0]->to_state(TERN_QPS_RESET), TERN_ST_OK);
   EXPECT_EQ(qa[0]->to_state(TERN_QPS_RESET), TERN_ST_OK);
   qb[0]->forget_posted();
@@ -438,7 +440,7 @@ TEST_F(SrqTest, AMessageTooLongIsItsReceiversError) {
 
 class HostileSrq : public SrqTest {
  protected:
-  // The next message finds the SRQ failed: its QP dies, the others when they need a WQE.
+  // The next message finds the SRQ failed: its QP fails, and other QPs fail when they need a WQE.
   void expect_failed() {
     qa[0]->post(send({src.sge(0, 10)}));
     expect_sent(*qa[0], TERN_CQE_REM_OP_ERR);
@@ -520,7 +522,7 @@ TEST_F(HostileSrq, TheCommandFindsOutToo) {
   srq->prepare_resize(3);
   EXPECT_EQ(srq->resize(), TERN_ST_BAD_STATE);
   EXPECT_EQ(srq->query().ci, 0U);
-  // It stays so, whatever the record says later.
+  // It stays failed, whatever the record contains later.
   srq->store_pi(3);
   EXPECT_EQ(srq->set_limit(1), TERN_ST_BAD_STATE);
   EXPECT_THAT(told(b), IsEmpty());
@@ -541,7 +543,7 @@ TEST_F(HostileSrq, AMessageOnItsWayIsReceivedToItsEnd) {
   EXPECT_TRUE(same_bytes(dst.bytes(), src.bytes()));
 }
 
-// ---- types without acknowledgement ----
+// ---- unreliable types ----
 
 TEST_F(SrqTest, UnreliableConnections) {
   make({}, 2, {.type = TERN_QPT_UC});
@@ -587,7 +589,8 @@ TEST_F(SrqTest, Datagrams) {
   EXPECT_EQ(le(wc.srqn), srq->number());
   EXPECT_EQ(le(wc.byte_len), 140U);
   EXPECT_TRUE(same_bytes(theirs.bytes(40, 100), src.bytes(0, 100)));
-  // Too long for its WQE: the QP keeps that for the next datagram, or tells of it in ERR.
+  // The datagram is too long for its WQE: the QP keeps that for the next datagram, or flushes it in
+  // ERR.
   qa[1]->post(datagram(*qa[1], *qb[1], {src.sge(0, 100)}));
   sim.run_until_idle();
   EXPECT_FALSE(cq->poll());
@@ -599,7 +602,7 @@ TEST_F(SrqTest, Datagrams) {
   EXPECT_EQ(le(flushed->wr_id), 6U);
   EXPECT_EQ(le(flushed->srqn), srq->number());
   EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_LAST_WQE, qb[1]->number())));
-  // Memory of the QP's domain is nothing to the SRQ.
+  // Keys of the QP's PD do not work in WQEs of the SRQ.
   srq->post({dst.sge()}, 9);
   qa[0]->post(datagram(*qa[0], *qb[0], {src.sge(0, 10)}));
   const Wc refused = cq->wait();
@@ -607,7 +610,7 @@ TEST_F(SrqTest, Datagrams) {
   EXPECT_EQ(le(refused.wr_id), 9U);
 }
 
-// ---- lives ----
+// ---- life cycle ----
 
 TEST_F(SrqTest, DestroyedWhenNobodyTakesFromIt) {
   const auto before = b.objects();

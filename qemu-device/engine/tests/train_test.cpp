@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Packets that turn round inside go as trains where nobody sees them. Whoever looks at completions, memory, counters, packet
-// sequence numbers must not be able to tell.
+// Looped-back packets travel as trains unless they are captured. Completions, memory, counters and
+// packet sequence numbers must be the same.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -35,7 +35,7 @@ void take(Outcome& out, TestCq& cq) {
 
 class Train : public ::testing::TestWithParam<std::uint8_t> {
  protected:
-  // Runs `work` on a device with a capture, where each packet is made, or without.
+  // Runs `work` on a device with a capture, which makes every packet, or on one without.
   template <class Work>
   static Outcome outcome_of(bool captured, Work work, const QpOptions& more = {}) {
     Sim sim;
@@ -60,7 +60,8 @@ class Train : public ::testing::TestWithParam<std::uint8_t> {
     for (const tern_eqe& e : node.async_events()) out.events.push_back(le(e.type));
     return out;
   }
-  // `overflow`: a receive is too short. What it holds then is anything, and where in the train it ended nobody says.
+  // `overflow`: a receive is too short. Its contents are undefined then, and how many packets are
+  // dropped after the error depends on the trains.
   template <class Work>
   static Outcome expect_same(Work work, const QpOptions& options = {}, bool overflow = false) {
     Outcome plain = outcome_of(false, work, options);
@@ -98,7 +99,7 @@ TEST_P(Train, Messages) {
   EXPECT_GT(out.counters[TERN_CNT_TX_RDMA_PACKETS], 900U);
 }
 
-// The receiver is not ready for the second message until its sender has waited.
+// The receiver is not ready for the second message until the sender has waited.
 TEST_P(Train, NoReceive) {
   if (GetParam() != TERN_QPT_RC) GTEST_SKIP() << "nobody waits";
   const Outcome out = expect_same([](Sim& sim, TestQp& qa, TestQp& qb, TestMr& src, TestMr& dst) {
@@ -112,7 +113,7 @@ TEST_P(Train, NoReceive) {
   EXPECT_EQ(out.completions.size(), 6U);
 }
 
-// Errors that come in the middle of a message, and what is behind it.
+// Errors in the middle of a message, with requests behind it.
 TEST_P(Train, Errors) {
   const auto overflow = [](Sim&, TestQp& qa, TestQp& qb, TestMr& src, TestMr& dst) {
     qb.post_recv({dst.sge(0, 10 * kMtu)}, 1);
@@ -127,7 +128,7 @@ TEST_P(Train, Errors) {
   });
 }
 
-// What a peer may have open at a time, and the numbers' wrap, do not change.
+// Many requests in flight in both directions, with wrapping PSNs.
 TEST_P(Train, ManyAtATime) {
   for (const std::uint32_t psn : {0U, 0xffff80U, 0x7fffffU}) {
     QpOptions options;

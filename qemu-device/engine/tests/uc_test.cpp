@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Unreliable connections: every operation at every size, what a lost packet takes with it and what
-// comes after, which errors are told to whom.
+// Unreliable connections: every operation at every size, what a lost packet affects, and how errors
+// are reported.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ QpOptions uc(QpOptions options = {}) {
   return options;
 }
 
-// ---- on every path ----
+// ---- every path ----
 
 struct Path {
   bool loopback;
@@ -130,7 +130,7 @@ TEST_P(UcOps, WriteAndWriteWithImmediate) {
 }
 
 TEST_P(UcOps, SendWithInvalidate) {
-  // The key of a region that work requests open: the peer closes it with its message.
+  // The key of a FAST region: the peer invalidates it with its message.
   const std::uint32_t pd = b.alloc_pd(true);
   TestQp& inviter = a.create_qp(uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
   TestQp& owner = b.create_qp(
@@ -148,7 +148,7 @@ TEST_P(UcOps, SendWithInvalidate) {
   EXPECT_EQ(wc.status, TERN_CQE_SUCCESS) << status_name(wc.status);
   EXPECT_EQ(wc.flags, TERN_CQE_F_RECV | TERN_CQE_F_INV);
   EXPECT_EQ(le(wc.inv_rkey), fast.mr.key);
-  // What is closed cannot be closed again: the receiver is told, the sender never.
+  // A closed key cannot be invalidated: the receiver is told, the sender is not.
   owner.post_recv({into.sge()});
   inviter.post(send_inv({src.sge(0, 1)}, fast.mr.key));
   EXPECT_EQ(inviter.wait_send().status, TERN_CQE_SUCCESS);
@@ -191,7 +191,7 @@ class Uc : public ::testing::Test {
   unsigned frames = 0;
 
   void SetUp() override { src.fill(1); }
-  // The wire loses the frames with these numbers, counted from now.
+  // The wire loses the frames with these numbers, counted from 0 at this call.
   void lose(std::vector<unsigned> numbers) {
     frames = 0;
     sim.pass = [this, numbers](unsigned, std::span<const std::byte>) {
@@ -205,7 +205,7 @@ class Uc : public ::testing::Test {
     EXPECT_TRUE(b.async_events().empty());
     EXPECT_EQ(b.device.lane.counters.rdma[TERN_CNT_TX_RDMA_PACKETS], 0U) << "nobody answers";
   }
-  // The next message, whole, takes `wr_id`.
+  // The next message arrives complete and uses the receive `wr_id`.
   void expect_next(std::uint64_t wr_id) {
     sim.pass = nullptr;
     std::ranges::fill(dst.bytes(), kUntouched);
@@ -229,7 +229,7 @@ TEST_F(Uc, ALostPacketTakesItsMessageAndNoOther) {
     EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS) << "a sender never learns of it";
     sim.run_until_idle();
     EXPECT_FALSE(qb.recv_cq().poll());
-    expect_next(10 + lost);  // with the WQE that the lost one had
+    expect_next(10 + lost);  // with the WQE of the lost message
     EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_SEQUENCE), gaps + 1);
   }
   EXPECT_TRUE(b.async_events().empty());
@@ -305,7 +305,7 @@ TEST_F(Uc, NoWqe) {
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
   expect_quiet_receiver();
   EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U) << "once a message";
-  // A WRITE has arrived, its immediate has not.
+  // The data of the WRITE arrives, its immediate does not.
   qa.post(write({src.sge(0, 2 * kMtu)}, dst).immediate(1));
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
   expect_quiet_receiver();
@@ -342,7 +342,7 @@ TEST_F(Uc, WritesThatAreNotAllowedVanish) {
   ASSERT_EQ(qb.modify(attr, TERN_QPA_ACCESS), TERN_ST_OK);
   refused(write({src.sge(0, 8)}, dst));
   EXPECT_EQ(dst.bytes()[0], kUntouched);
-  // The region goes while a message is on its way.
+  // The region is destroyed while a message is in flight.
   attr.access = le(kAllAccess);
   ASSERT_EQ(qb.modify(attr, TERN_QPA_ACCESS), TERN_ST_OK);
   TestMr& gone = b.reg(16384);
@@ -439,7 +439,7 @@ TEST_F(Uc, SendErrorsStopTheSendQueueAlone) {
     expect_next(33);
   };
   failing(send({{src.iova, 8, src.key ^ 1}}), TERN_CQE_LOC_PROT_ERR);
-  // Found in the third packet: two have gone, the peer drops them.
+  // The error is found in the third packet: two have been sent, and the peer drops them.
   failing(send({src.sge(0, 2 * kMtu), {src.iova, 8, src.key ^ 1}}), TERN_CQE_LOC_PROT_ERR);
   failing(read({src.sge(0, 8)}, dst), TERN_CQE_LOC_QP_OP_ERR);
   failing(fetch_add(src.sge(0, 8), dst, 0, 1), TERN_CQE_LOC_QP_OP_ERR);
@@ -454,7 +454,7 @@ TEST_F(Uc, DrainsTheMessageThatWasBegun) {
   qb.post_recv({dst.sge()}, 2);
   qa.post(send({src.sge()}).id(1), false);
   qa.post(send({src.sge(0, 4)}).id(2));
-  // The second turn has not come yet when the state changes.
+  // The state changes before the second turn.
   sim.step();
   ASSERT_EQ(qa.to_state(TERN_QPS_SQD, TERN_QPM_SQD_NOTIFY), TERN_ST_OK);
   EXPECT_EQ(le(qa.wait_send().wr_id), 1U);

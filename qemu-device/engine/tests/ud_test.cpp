@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Unreliable datagrams and the GSI QP, over the wire and turned round inside: every byte of the
-// GRH, every field of the completion, every reason to drop, and the send queue error state.
+// Unreliable datagrams and the GSI QP, over the wire and in loopback: every byte of the GRH, every
+// field of the completion, every reason to drop, and the send queue error state.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +15,7 @@ constexpr std::uint32_t kGrh = 40;
 constexpr std::uint32_t kQkey = 0x11111111;
 constexpr std::uint32_t kOwnQkey = 0x80000000;
 
-// ---- on every path ----
+// ---- every path ----
 
 struct Path {
   bool loopback;
@@ -52,7 +52,7 @@ class UdPaths : public ::testing::TestWithParam<Path> {
     src.fill(1);
   }
 
-  // The GRH a receiver must see, written down from RFC 791, RFC 8200 and IBTA A17.4.5.1.
+  // The GRH that the receiver must get, according to RFC 791, RFC 8200 and IBTA A17.4.5.1.
   [[nodiscard]] std::vector<std::byte> grh(std::uint32_t len, std::uint32_t headers) {
     const Gid from = a.gid(GetParam().gid_index);
     const Gid to = b.gid(GetParam().gid_index);
@@ -147,7 +147,7 @@ TEST_P(UdPaths, ImmediateSolicitedAndInline) {
   EXPECT_TRUE(wc.flags & TERN_CQE_F_IMM);
   EXPECT_TRUE(wc.flags & TERN_CQE_F_SOLICITED);
   EXPECT_EQ(wc.imm, 0xd4c3b2a1);
-  // The GRH is scattered like anything else: 10 bytes, 25, then 5 with the payload behind them.
+  // The GRH is scattered like payload: 10 bytes, 25, then 5 followed by the payload.
   const auto want = grh(text.size(), 12 + 8 + 4);
   EXPECT_TRUE(same_bytes(dst.bytes(0, 10), std::span(want).first(10)));
   EXPECT_TRUE(same_bytes(dst.bytes(1000, 25), std::span(want).subspan(10, 25)));
@@ -175,7 +175,7 @@ TEST_P(UdPaths, OrderUnsignaledAndBothWays) {
   EXPECT_EQ(le(qa.wait_recv().wr_id), 5U);
 }
 
-// ---- Q_Keys, vectors, lengths ----
+// ---- Q_Keys, address vectors, lengths ----
 
 class Ud : public ::testing::Test {
  protected:
@@ -226,7 +226,7 @@ TEST_F(Ud, WrongQkeyIsDroppedAndCounted) {
   EXPECT_FALSE(qb.recv_cq().poll());
   EXPECT_EQ(b.counter(TERN_CNT_QKEY_VIOLATIONS), 1U);
   EXPECT_TRUE(b.async_events().empty());
-  // The WQE is still there for who knows the key.
+  // The WQE is still there for a sender with the right key.
   qa.post(hello());
   EXPECT_EQ(qb.wait_recv().status, TERN_CQE_SUCCESS);
 }
@@ -258,7 +258,7 @@ TEST_F(Ud, UnusableVectors) {
   post([](tern_ud_seg& ud) { ud.av.sgid_index = le(std::uint16_t{4}); });
   post([](tern_ud_seg& ud) { ud.av.sgid_index = le(std::uint16_t{128}); });
   post([](tern_ud_seg& ud) { ud.av.sgid_index = le(std::uint16_t{0xffff}); });
-  post([](tern_ud_seg& ud) { ud.av.sgid_index = le(std::uint16_t{1}); });  // of the other family
+  post([](tern_ud_seg& ud) { ud.av.sgid_index = le(std::uint16_t{1}); });  // the other family
   post([](tern_ud_seg& ud) { ud.dqpn = 0x1000000; });
   EXPECT_EQ(a.counter(TERN_CNT_REQ_CQE_ERROR), 5U);
 }
@@ -279,7 +279,7 @@ TEST_F(Ud, LongerThanThePathMtu) {
   qa.post(hello(4097));
   expect_sqe(TERN_CQE_LOC_LEN_ERR);
   recover();
-  // The limit is the port's, as it is when the WQE is executed.
+  // The limit is that of the port when the WQE executes.
   tern_cmd_modify_port port{};
   port.port = 1;
   port.mask = le(std::uint32_t{TERN_PORT_MTU});
@@ -332,7 +332,7 @@ TEST_F(Ud, SqeStopsSendingAndNothingElse) {
   qa.post(std::move(bad).id(2).unsignaled(), false);
   qa.post(hello().id(3).unsignaled(), false);
   qa.post(hello().id(4));
-  EXPECT_EQ(le(qa.wait_send().wr_id), 2U);  // the first was executed and is silent
+  EXPECT_EQ(le(qa.wait_send().wr_id), 2U);  // the first one was executed and is unsignaled
   for (const std::uint64_t id : {3, 4}) {
     const Wc wc = qa.wait_send();
     EXPECT_EQ(wc.status, TERN_CQE_WR_FLUSH_ERR);
@@ -340,10 +340,10 @@ TEST_F(Ud, SqeStopsSendingAndNothingElse) {
   }
   EXPECT_EQ(qa.query().attr.state, TERN_QPS_SQE);
   EXPECT_EQ(qa.record_status(), 0U) << "the receive queue is not in error";
-  // What is posted now is flushed, too.
+  // WQEs posted in SQE are flushed, too.
   qa.post(hello().id(5));
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_WR_FLUSH_ERR);
-  // Receiving goes on.
+  // Receiving continues.
   TestMr& own = a.reg(4096);
   qa.post_recv({own.sge(0, 200)}, 77);
   qb.post(datagram(qb, qa, {dst.sge(0, 10)}));
@@ -359,7 +359,7 @@ TEST_F(Ud, WhatWasPostedBeforeTheReturnToRtsIsFlushed) {
   bad.ud.dqpn = 0xffffffff;
   qa.post(bad);
   expect_sqe(TERN_CQE_LOC_QP_OP_ERR);
-  // Posted without a doorbell: nobody has looked at them when the state changes.
+  // Posted without a doorbell: the device has not seen them when the state changes.
   for (std::uint64_t i = 0; i < 40; ++i) qa.post(hello().id(i), false);
   sim.budget = 64;
   ASSERT_EQ(qa.to_state(TERN_QPS_RTS), TERN_ST_OK);
@@ -420,7 +420,7 @@ TEST_F(Ud, TooLongForTheWqe) {
   std::ranges::fill(dst.bytes(), std::byte{0xee});
   expect_dropped(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   EXPECT_EQ(dst.bytes()[0], std::byte{0xee});
-  // The WQE is there for one that fits.
+  // The WQE stays for a datagram that fits.
   qa.post(hello(31));
   const Wc wc = qb.wait_recv();
   EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
@@ -428,7 +428,7 @@ TEST_F(Ud, TooLongForTheWqe) {
   // Not even the GRH fits.
   qb.post_recv({dst.sge(0, kGrh - 1)}, 2);
   expect_dropped(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
-  // It is flushed when the QP goes, as the oldest.
+  // In ERR it is flushed first, being the oldest.
   qb.post_recv({dst.sge(0, 100)}, 3);
   ASSERT_EQ(qb.to_state(TERN_QPS_ERR), TERN_ST_OK);
   for (const std::uint64_t id : {2, 3}) {
@@ -522,9 +522,9 @@ TEST_F(Ud, SqdHoldsWhatWasNotBegun) {
   EXPECT_EQ(qb.wait_recv().status, TERN_CQE_SUCCESS);
 }
 
-// ---- turns ----
+// ---- scheduling ----
 
-// A QP that floods does not keep a connection waiting for more than its turn.
+// A QP that floods delays a connection by no more than its turn.
 TEST_F(Ud, DatagramsCostTheirTurn) {
   TestQp& flood = a.create_qp({.type = TERN_QPT_UD, .log_sq_size = 10, .log_cq_size = 11});
   flood.connect();

@@ -25,7 +25,7 @@ const std::vector<RuleTest>& rule_tests() {
         for (const MwKind kind : c.kinds) {
           for (const Path path : c.paths) {
             for (const Op3 op : c.ops) {
-              // UC has WRITE alone.
+              // UC has neither READ nor atomics.
               if (path != Path::kUc || op == Op3::kWrite) tests.push_back({c, kind, path, op});
             }
           }

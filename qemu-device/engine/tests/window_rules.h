@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Each rule of memory windows as things that a device must refuse. What the cases name decides:
-// where the rule's check is switched off, just its own cases find that something was let through.
+// The rules of memory windows as actions that a device must refuse. If the check of a rule is
+// switched off, exactly the cases of that rule must detect it.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace tern {
 
 struct RuleCase {
   const char* name;
-  Rule rule;  // whose check refuses it; kNone: no rule that can be switched off
+  Rule rule;  // the check that refuses it; kNone: no check that can be switched off
   std::vector<MwKind> kinds;
   std::vector<Path> paths;
-  std::vector<Op3> ops;  // of accesses; else one that nobody looks at
-  // What was not as it must be; empty: all was.
+  std::vector<Op3> ops;  // of accesses; otherwise a placeholder
+  // Returns what went wrong; empty: nothing.
   std::string (*run)(WindowWorld& w, Op3 op);
 };
 
@@ -25,23 +25,23 @@ inline const std::vector<MwKind> kAnyKind = {MwKind::kType1, MwKind::kType2A, Mw
 inline const std::vector<MwKind> kType1 = {MwKind::kType1};
 inline const std::vector<MwKind> kType2 = {MwKind::kType2A, MwKind::kType2B};
 inline const std::vector<Path> kAnyPath = {Path::kRc, Path::kUc, Path::kXrc};
-// Where the QP that binds is the one that answers.
+// The paths on which the QP that binds is the responder.
 inline const std::vector<Path> kOwnPath = {Path::kRc, Path::kUc};
 inline const std::vector<Op3> kAnyOp = {Op3::kWrite, Op3::kRead, Op3::kAtomic};
 inline const std::vector<Op3> kNoOp = {Op3::kWrite};
 
 [[nodiscard]] std::vector<RuleCase> access_cases();
 [[nodiscard]] std::vector<RuleCase> bind_cases();
-[[nodiscard]] std::vector<RuleCase> end_cases();  // invalidation, and the region's end
+[[nodiscard]] std::vector<RuleCase> end_cases();  // invalidation, and destruction of the region
 
-// A case with a type of window, a path and an operation that exist together.
+// A case with a valid combination of window type, path and operation.
 struct RuleTest {
   RuleCase rule_case;
   MwKind kind;
   Path path;
   Op3 op;
   [[nodiscard]] std::string name() const;
-  // In a device of its own, with `off` switched off.
+  // Runs the case on a new device with rule `off` switched off.
   [[nodiscard]] std::string run(Rule off = Rule::kNone) const;
 };
 [[nodiscard]] const std::vector<RuleTest>& rule_tests();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Accesses that a window does not allow. The windows begin 4 bytes before a multiple of 8 and end
-// one byte before one, so that aligned atomics lie across both ends.
+// one byte before one, so that aligned atomics can cross both ends.
 #include "tests/window_rules.h"
 
 #include <utility>
@@ -21,7 +21,7 @@ std::string refused_at(WindowWorld& w, Op3 op, const TestMw& mw, std::uint64_t a
 
 TestMw zero_based(WindowWorld& w) { return w.window(kWindowAccess | TERN_ACCESS_ZERO_BASED); }
 
-// A window whose last byte has the last address there is; its region does not fill its last page.
+// A window that ends at the last 64-bit address; its region does not fill its last page.
 TestMw at_the_end(WindowWorld& w) {
   const std::uint64_t length = 8092;
   const TestMr& mr = w.b.reg(length, {.pd = w.pd, .access = kBindable, .iova = before(length)});
@@ -59,7 +59,7 @@ std::vector<RuleCase> who_cases() {
   };
 }
 
-// Over XRC a type 2 window answers nobody: nothing else of it can be seen there.
+// No peer can use a type 2 window over XRC, so other rules can be seen there with type 1 only.
 std::vector<RuleCase> both(const RuleCase& c) {
   RuleCase own = c;
   own.paths = kOwnPath;
@@ -133,7 +133,7 @@ std::vector<RuleCase> right_cases() {
                    TERN_ST_OK);
          return refused_at(w, op, mw, kInside, 64);
        }},
-      // Not even what the region's owner may do gives a peer a right.
+      // The local write right of a window gives the peer no right.
       {"LocalWriteIsNone", Rule::kMwWrite, kAnyKind, {}, {Op3::kWrite},
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_READ),
@@ -142,7 +142,7 @@ std::vector<RuleCase> right_cases() {
   };
 }
 
-// What UC does not have; over XRC a type 2 window answers nobody.
+// Operations that UC does not have. No peer can use a type 2 window over XRC.
 std::vector<RuleCase> answered_cases() {
   std::vector<RuleCase> all;
   for (const auto& [kinds, path] : {std::pair{kAnyKind, Path::kRc}, std::pair{kType1, Path::kXrc}}) {

@@ -10,7 +10,7 @@ constexpr std::uint64_t kLength = WindowWorld::kLength;
 constexpr std::uint64_t kBelow = UINT64_MAX;  // one byte before the region
 constexpr std::uint64_t kWraps = std::uint64_t{0} - 50;
 
-// A bind of a window that was never bound, spoilt by `change`.
+// A bind of a window that was never bound, modified by `change`.
 template <class F>
 std::string refused_if(WindowWorld& w, const TestMr& mr, std::uint64_t offset, std::uint64_t length,
                        std::uint32_t access, F&& change) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What may not end a window, and which regions a bound window keeps.
+// What must not end a window, and changes to a region that a bound window prevents.
 #include "tests/window_rules.h"
 
 namespace tern {
@@ -102,8 +102,8 @@ std::vector<RuleCase> local_cases() {
   };
 }
 
-// An XRC target is never the QP that bound: what it may not end for another reason, too, says
-// nothing about that reason.
+// An XRC target never is the QP that bound the window and refuses for that reason. Such a refusal
+// says nothing about other rules, so cases of rules that are checked later do not run over XRC.
 std::vector<RuleCase> remote_cases() {
   return {
       {"RemoteInvOfAFreeWindow", Rule::kInvFree, kType2, kAnyPath, kNoOp, free_window<remote>},

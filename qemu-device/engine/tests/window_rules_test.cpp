@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What memory windows refuse: every rule, over every path that has it, to the byte.
+// What memory windows refuse: every rule on every path that has it, checked to the byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST_P(WindowRule, Holds) {
 std::vector<RuleCase> cases() {
   std::vector<RuleCase> each;
   for (const RuleTest& test : rule_tests()) {
-    // Cases that differ only in their paths have one name.
+    // Cases that differ only in their paths share a name.
     if (std::ranges::none_of(each, [&](const RuleCase& c) {
           return std::string_view(c.name) == test.rule_case.name;
         })) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The storm of windows and accesses, from several seeds.
-// TERN_SIM_SEED=N engine_tests --gtest_filter='*WindowSim*1' runs seed N alone.
+// The window storm with several seeds.
+// TERN_SIM_SEED=N engine_tests --gtest_filter='*WindowSim*1' runs only seed N.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ TEST_P(WindowSim, NoByteOutsideALiveWindow) {
   const WindowStorm::Tally& t = storm.tally();
   EXPECT_EQ(t.changed, 0U) << "TERN_SIM_SEED=" << seed;
   EXPECT_EQ(t.leaked, 0U) << "TERN_SIM_SEED=" << seed;
-  // It was a storm.
+  // There was enough activity.
   EXPECT_GT(t.binds, 300U);
   EXPECT_GT(t.ends, 300U);
   EXPECT_GT(t.allowed, 500U);

@@ -7,9 +7,9 @@ namespace tern {
 
 namespace {
 
-constexpr std::byte kSecret{0xee};   // wherever no window is
-constexpr std::byte kOffered{0x11};  // what the owner puts into a window
-constexpr std::byte kBrought{0x22};  // what peers write
+constexpr std::byte kSecret{0xee};   // outside all windows
+constexpr std::byte kOffered{0x11};  // stored by the owner into a window
+constexpr std::byte kBrought{0x22};  // written by peers
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void WindowStorm::run(unsigned rounds) {
   }
 }
 
-// ---- what must hold ----
+// ---- invariants ----
 
 bool WindowStorm::alive(const Place& place) const {
   tern_rsp_mr q{};
@@ -66,7 +66,7 @@ void WindowStorm::mark_writable(std::vector<bool>& bytes) const {
   }
 }
 
-// A step of the simulation; false: there is nothing left to do.
+// One step of the simulation; returns false if nothing is left to do.
 bool WindowStorm::step() {
   std::vector<bool> writable(kLength);
   mark_writable(writable);
@@ -82,13 +82,13 @@ bool WindowStorm::step() {
   return more;
 }
 
-// The owner's own stores.
+// Stores by the owner itself.
 void WindowStorm::store(std::uint64_t first, std::uint64_t length, std::byte value) {
   std::ranges::fill(mr_.bytes(first, length), value);
   std::fill_n(shadow_.begin() + static_cast<std::ptrdiff_t>(first), length, value);
 }
 
-// All of a slot but `place` is nobody's any more.
+// Hides the slot except for `place`, which no window covers any more.
 void WindowStorm::hide(const Pair& p, const std::optional<Place>& place) {
   const std::uint64_t slot = std::uint64_t{index(p)} * kSlot;
   const std::uint64_t first = place ? place->first : slot;
@@ -129,7 +129,7 @@ void WindowStorm::post_end(Pair& p) {
   }
 }
 
-// It is nowhere any more.
+// The window is unbound or freed.
 void WindowStorm::ended(Pair& p) {
   p.places.clear();
   p.coming.reset();
@@ -169,15 +169,15 @@ void WindowStorm::owner_hears(Pair& p, const Wc& wc) {
 
 void WindowStorm::peer_acts(Pair& p) {
   if (p.broken || p.accesses >= 4) return;
-  // Mostly of its own window; some of another's, under a key that is not right, or besides it.
+  // Mostly its own window; sometimes another one, a wrong key, or an address outside.
   const Pair& whose = pick(12) == 0 ? pairs_[pick(kPairs)] : p;
   TestMr view = whose.mw.view;
   if (pick(40) == 0) view.key = with_variant(view.key, view.key - 1);
   const std::uint64_t room = std::max<std::uint64_t>(view.length, 1);
   auto len = static_cast<std::uint32_t>(1 + pick(std::min<std::uint64_t>(room, kSlot)));
   std::uint64_t at = pick(room - std::min<std::uint64_t>(len, room) + 1);
-  if (pick(20) == 0) at = room - std::min<std::uint64_t>(room, len) + 1;  // a byte beyond
-  if (pick(20) == 0) at = std::uint64_t{0} - 1 - pick(len);               // from before it on
+  if (pick(20) == 0) at = room - std::min<std::uint64_t>(room, len) + 1;  // one byte too far
+  if (pick(20) == 0) at = std::uint64_t{0} - 1 - pick(len);               // starts before it
   if (pick(40) == 0) at = rng_();
   ++p.accesses;
   if (pick(2)) {
@@ -202,7 +202,7 @@ void WindowStorm::listen() {
   for (Pair& p : pairs_) {
     while (const auto wc = p.own->send_cq().poll()) owner_hears(p, *wc);
     while (const auto wc = p.own->recv_cq().poll()) {
-      // SEND_WITH_INV has done its work, or failed with it.
+      // SEND_WITH_INV has succeeded or failed.
       if (wc->status != TERN_CQE_SUCCESS) {
         p.broken = true;
       } else if (wc->flags & TERN_CQE_F_INV) {
@@ -216,7 +216,7 @@ void WindowStorm::listen() {
   }
 }
 
-// Connections that failed begin anew, each with a new window, when nothing is under way.
+// When nothing is in flight, reconnects failed connections, each with a new window.
 void WindowStorm::repair() {
   if (std::ranges::none_of(pairs_, [](const Pair& p) { return p.broken; })) return;
   while (step()) listen();

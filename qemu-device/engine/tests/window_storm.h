@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Windows that are bound, moved, invalidated and freed while peers access them, over a wire that
-// loses, repeats and disorders frames. After each step of the simulation every byte that changed
-// must lie in a window that was alive then, and no byte that a peer ever gets may come from elsewhere.
+// Windows are bound, moved, invalidated and freed while peers access them over a wire that loses,
+// duplicates and reorders frames. After each step of the simulation, every changed byte must lie in
+// a window that was valid then, and no byte that a peer receives may come from elsewhere.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace tern {
 
 class WindowStorm {
  public:
-  // `rule`: switched off at the owner, when that is an engine that can.
+  // `rule` is switched off at the owner, if the engine was built with TERN_MUTATIONS.
   explicit WindowStorm(std::uint64_t seed, std::string_view rule = {});
-  // Until something was wrong, at most so many rounds.
+  // Runs at most `rounds` rounds, or until the first violation.
   void run(unsigned rounds);
 
   struct Tally {
@@ -26,8 +26,8 @@ class WindowStorm {
     unsigned ends = 0;
     unsigned allowed = 0;
     unsigned refused = 0;
-    unsigned changed = 0;  // bytes outside of every window that changed
-    unsigned leaked = 0;   // that a peer has got
+    unsigned changed = 0;  // bytes changed outside all windows
+    unsigned leaked = 0;   // bytes that a peer got from outside all windows
   };
   [[nodiscard]] const Tally& tally() const { return tally_; }
   [[nodiscard]] bool calm() const { return tally_.changed == 0 && tally_.leaked == 0; }
@@ -35,24 +35,24 @@ class WindowStorm {
   Sim sim;
 
  private:
-  static constexpr std::uint32_t kSlot = 2048;  // of each window
+  static constexpr std::uint32_t kSlot = 2048;  // bytes of the region for each window
   static constexpr unsigned kPairs = 6;
   static constexpr std::uint32_t kLength = kSlot * kPairs;
 
-  // Where a window may be, as software knows it, and under which key.
+  // A range that a window may cover, and its key there, as software knows them.
   struct Place {
     std::uint32_t key;
     std::uint64_t first;  // in the region
     std::uint64_t length;
     std::uint32_t access;
   };
-  // A connection, and the window that its end at the owner's looks after.
+  // A connection, and the window that its end at the owner manages.
   struct Pair {
     TestQp* peer;
     TestQp* own;
     TestMr* sink;  // at the peer
     TestMw mw;
-    std::vector<Place> places;    // it is in one of them or nowhere
+    std::vector<Place> places;    // the window covers one of these, or nothing
     std::optional<Place> coming;  // a bind is posted
     bool ending = false;          // an unbind, LOCAL_INV or SEND_WITH_INV is posted
     unsigned accesses = 0;        // posted by the peer

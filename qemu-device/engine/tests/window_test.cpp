@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory windows at work: what they allow, in which order binds are executed, and what becomes of
-// them when other objects end. What they refuse: window_rules*.cpp.
+// Memory windows in use: what they allow, in which order binds execute, and what happens to windows
+// when other objects are destroyed. window_rules*.cpp has what they refuse.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,14 +47,14 @@ class WindowTest : public ::testing::TestWithParam<Param> {
     if (w.path == Path::kUc) return {Op3::kWrite};
     return {Op3::kWrite, Op3::kRead, Op3::kAtomic};
   }
-  // Ends a bound window as its type can be ended by a WQE.
+  // Unbinds or invalidates a bound window by a WQE, depending on its type.
   void end(TestMw& mw) {
     link.binder->post(w.type() == 1 ? unbind(mw) : local_inv(mw.view.key));
     EXPECT_EQ(w.wait_bind(link).status, TERN_CQE_SUCCESS);
   }
 };
 
-// ---- all that can be bound ----
+// ---- all types and paths that can bind ----
 
 class WindowBound : public WindowTest {};
 
@@ -182,7 +182,7 @@ TEST_P(WindowBound, DeviceResetEndsAll) {
   EXPECT_FALSE(w.b.device.registry.memory.names(Qpn(link.binder->number())));
 }
 
-// A window may be refused and bound again: UC goes on behind SQE.
+// A window can be bound after a refused bind: UC recovers from SQE.
 TEST_P(WindowBound, RefusedThenBound) {
   TestMw mw = w.make_mw();
   TestMw bad = mw;
@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(All, WindowBound,
                                  Values(Path::kRc, Path::kUc, Path::kXrc)),
                          name_of_param);
 
-// ---- all that can be accessed ----
+// ---- all types and paths that can access ----
 
 class WindowAccess : public WindowTest {};
 
@@ -311,7 +311,7 @@ TEST_P(WindowAccess, LocalWriteComesBack) {
   EXPECT_EQ(w.works(link, Op3::kWrite, mw.view, 0, 100), "");
 }
 
-// A FAST region under a window is closed when the window has gone, not before.
+// A FAST region under a window can be invalidated once the window is unbound.
 TEST_P(WindowAccess, FastRegion) {
   FastMr fast = w.b.alloc_fast(2, w.pd);
   link.binder->post(reg_mr(fast, kBindable));
@@ -327,7 +327,7 @@ TEST_P(WindowAccess, FastRegion) {
   expect(w.wait_bind(link), TERN_WR_LOCAL_INV);
 }
 
-// Type 2 over XRC answers nobody.
+// No peer can use a type 2 window over XRC.
 INSTANTIATE_TEST_SUITE_P(All, WindowAccess,
                          Combine(Values(MwKind::kType1, MwKind::kType2A, MwKind::kType2B),
                                  Values(Path::kRc, Path::kUc)),
@@ -335,10 +335,10 @@ INSTANTIATE_TEST_SUITE_P(All, WindowAccess,
 INSTANTIATE_TEST_SUITE_P(Xrc, WindowAccess,
                          Combine(Values(MwKind::kType1), Values(Path::kXrc)), name_of_param);
 
-// Where the QP that binds sends as well.
+// Paths on which the QP that binds also sends.
 class WindowPair : public WindowTest {};
 
-// The bind and the message that tells of it, in one go.
+// The bind and the message that carries the new key are posted together.
 TEST_P(WindowPair, SendCarriesTheNewKey) {
   link.peer->post_recv({w.src.sge(0, 4)});
   TestMw mw = w.make_mw();
@@ -399,7 +399,8 @@ TEST_P(WindowRc, FencedBindWaitsForReads) {
   EXPECT_EQ(le(query_key(w.b, w.mr.key).num_windows), 1U);
 }
 
-// It was executed and cannot be undone: software hears so, though the WQE before it failed.
+// An executed bind cannot be undone, so it completes with success although the WQE before it
+// failed.
 TEST_P(WindowRc, BoundBehindARequestThatFails) {
   TestMw mw = w.make_mw();
   TestMw silent = w.make_mw();
@@ -454,7 +455,7 @@ TEST_P(WindowRc, ReadUnderWayIsCutOff) {
       over.own->post(w.type() == 1 ? unbind(mw) : local_inv(mw.view.key));
       EXPECT_EQ(over.own->wait_send().status, TERN_CQE_SUCCESS);
     }
-    std::ranges::fill(w.mr.bytes(), std::byte{0xee});  // what the memory is used for now
+    std::ranges::fill(w.mr.bytes(), std::byte{0xee});  // the memory has a new use now
     expect(over.peer->wait_send(), TERN_WR_RDMA_READ, TERN_CQE_REM_ACCESS_ERR);
     const auto got = theirs.bytes(0, WindowWorld::kLength);
     EXPECT_NE(got[0], std::byte{0}) << "the test cut too early";
@@ -485,7 +486,7 @@ INSTANTIATE_TEST_SUITE_P(All, WindowRc,
                                  Values(Path::kRc)),
                          name_of_param);
 
-// ---- type 2: invalidation by the peer, and the QP's end ----
+// ---- type 2: invalidation by the peer, and destruction of the QP ----
 
 class WindowType2 : public WindowTest {
  protected:
@@ -507,14 +508,14 @@ TEST_P(WindowType2, PeerInvalidates) {
     EXPECT_EQ(le(wc.byte_len), 3000U);
     EXPECT_TRUE(same_bytes(w.mr.bytes(0, 3000), w.src.bytes(0, 3000)));
     EXPECT_EQ(query_key(w.b, mw.view.key).state, TERN_KEY_ST_FREE);
-    // The consumer names the next variant, whatever it is.
+    // The consumer may choose any next variant.
     mw.view.key = with_variant(mw.view.key, variant);
     w.bound(mw, w.mr);
     EXPECT_EQ(w.works(link, Op3::kWrite, mw.view, 0, kBytes), "");
   }
 }
 
-// A bind names a type 2 window by its index.
+// A bind refers to a type 2 window by its index, whatever the variant.
 TEST_P(WindowType2, BoundUnderTheVariantItHadAndAnyOther) {
   TestMw mw = w.make_mw();
   for (unsigned round = 0; round < 3; ++round) {
@@ -530,7 +531,7 @@ TEST_P(WindowType2, BoundUnderTheVariantItHadAndAnyOther) {
   }
 }
 
-// Right it has none: a window is freed by whoever may use it.
+// Invalidation needs no access right to the window.
 TEST_P(WindowType2, PeerNeedsNoRightToInvalidate) {
   TestMw mw = w.make_mw();
   w.bound(mw, w.mr, 0, 64, 0);
@@ -567,9 +568,10 @@ INSTANTIATE_TEST_SUITE_P(All, WindowType2,
                                  Values(Path::kRc, Path::kUc)),
                          name_of_param);
 
-// ---- what needs a node of its own ----
+// ---- tests with nodes of their own ----
 
-// The ACK was lost: the repeated request meets the window bound again under the same key.
+// The ACK is lost, and the window is bound again under the same key: the repeated request must not
+// invalidate it.
 TEST(Window, RepeatedSendInvalidatesNothingTwice) {
   WindowWorld w(MwKind::kType2B, Path::kRc);
   TestMw mw = w.window();
@@ -593,7 +595,7 @@ TEST(Window, RepeatedSendInvalidatesNothingTwice) {
   EXPECT_EQ(w.works(w.link(), Op3::kWrite, mw.view, 0, kBytes), "");
 }
 
-// A bind is executed once, also when packets before it are sent again.
+// A bind executes once, even if packets before it are retransmitted.
 TEST(Window, GoingBackBindsNothingTwice) {
   WindowWorld w(MwKind::kType2B, Path::kRc);
   TestMr& theirs = w.a.reg(16 * 1024);
@@ -618,7 +620,7 @@ TEST(Window, NumberOfAQpRestsWhileAWindowNamesIt) {
   TestMr& mr = node.reg(4096, {.access = kBindable});
   std::vector<TestMw> windows;
   std::vector<std::uint32_t> numbers;
-  // Each QP leaves a window behind.
+  // Each QP leaves a bound window behind.
   for (unsigned i = 0; i < 4; ++i) {
     TestQp& qp = node.create_qp();
     qp.connect(qp);
@@ -632,7 +634,7 @@ TEST(Window, NumberOfAQpRestsWhileAWindowNamesIt) {
   TestQp none(node, {});
   EXPECT_EQ(none.created(), TERN_ST_NO_RESOURCE);
   EXPECT_EQ(le(node.objects().qp), 0U);
-  // The third number comes back, and no other.
+  // Only the third number can be reused.
   EXPECT_EQ(free_mw(node, windows[2].view.key), TERN_ST_OK);
   TestQp& qp = node.create_qp();
   EXPECT_EQ(qp.number(), numbers[2]);
@@ -647,7 +649,7 @@ TEST(Window, Limits) {
   std::vector<TestMw> windows = {alloc_mw(node, 1), alloc_mw(node, 2)};
   tern_cmd_alloc_mw cmd{le(node.pd()), 1, {}};
   EXPECT_EQ(node.command(TERN_CMD_ALLOC_MW, cmd), TERN_ST_NO_RESOURCE);
-  // Neither takes the other's room.
+  // Regions and windows have separate limits.
   for (unsigned i = 0; i < 3; ++i) (void)node.reg(64);
   TestMr more;
   EXPECT_EQ(node.try_reg(64, {}, &more), TERN_ST_NO_RESOURCE);
@@ -702,7 +704,7 @@ TEST(Window, SegmentBeyondTheSlot) {
   expect(qp.wait_send(), TERN_WR_BIND_MW, TERN_CQE_LOC_QP_OP_ERR);
 }
 
-// A message to itself turns round inside; rules and windows are the same.
+// Rules and windows are the same in loopback.
 TEST(Window, OverLoopback) {
   Sim sim;
   TestNode node(sim);

@@ -41,7 +41,7 @@ Link WindowWorld::connect(std::uint32_t own_pd) {
     l.own->connect(*l.peer);
     return l;
   }
-  // Two halves in each direction: the peer sends over one of them, b binds on the other.
+  // XRC needs two QPs per direction: the peer sends over one pair, and b binds on the other.
   l.recv_cq = &b.create_cq();
   l.srq = &b.create_srq({.pd = own_pd, .xrcd = xrcd_b_, .cq = l.recv_cq});
   l.peer = &a.create_qp({.type = TERN_QPT_XRC_INI});
@@ -140,7 +140,7 @@ std::string WindowWorld::refused(Link& over, SendWr wr) {
   const std::uint8_t want = path == Path::kUc ? TERN_CQE_SUCCESS : TERN_CQE_REM_ACCESS_ERR;
   if (wc.status != want) return std::string("completed with ") + status_name(wc.status);
   if (b.counter(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS) != counted + 1) return "not counted";
-  if (path == Path::kUc) return "";  // it is as if the packet had been lost
+  if (path == Path::kUc) return "";  // as if the packet had been lost
   const auto events = b.async_events();
   return unless(!events.empty() && le(events[0].type) == TERN_EV_QP_ACCESS_ERR &&
                     le(events[0].id) == over.own->number() &&

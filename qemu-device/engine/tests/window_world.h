@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Two nodes around windows of one of them, and the ways from the peer to it: what the tests of the
-// windows' rules are made of.
+// Two nodes, windows of one of them, and connections from the peer: the base of the tests of window
+// rules.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace tern {
 
-// A type of window as the device was configured for it.
+// Window type, as the device is configured.
 enum class MwKind : std::uint8_t { kType1, kType2A, kType2B };
-// Over what the peer accesses and the owner binds.
+// The connection for the peer's accesses and the owner's binds.
 enum class Path : std::uint8_t { kRc, kUc, kXrc };
 enum class Op3 : std::uint8_t { kWrite, kRead, kAtomic };
 
@@ -23,7 +23,7 @@ enum class Op3 : std::uint8_t { kWrite, kRead, kAtomic };
 [[nodiscard]] const char* name_of(Path path);
 [[nodiscard]] const char* name_of(Op3 op);
 
-// A connection. The peer at a sends; `own` at b answers and, unless the path is XRC, sends as well.
+// A connection. The peer at a sends; `own` at b responds and, except for XRC, also sends.
 struct Link {
   TestQp* peer = nullptr;
   TestQp* own = nullptr;
@@ -35,42 +35,43 @@ struct Link {
 class WindowWorld {
  public:
   static constexpr std::uint64_t kLength = 3 * 4096;
-  // Neither end is aligned, so that an aligned atomic may lie across it.
+  // Neither end is aligned, so that an aligned atomic can cross it.
   static constexpr std::uint64_t kFirst = 4100;
   static constexpr std::uint64_t kBytes = 1003;
 
   WindowWorld(MwKind kind, Path path);
 
-  // The first connection; another one in the same PD of b; one in another PD.
+  // The first connection, another one in the same PD of b, and one in another PD.
   Link& link() { return link_; }
   Link& second();
   Link& foreign();
   Link connect(std::uint32_t pd);
-  // RESET and back to RTS, both ends.
+  // Takes both ends to RESET and back to RTS.
   void reconnect(Link& link);
 
   [[nodiscard]] std::uint8_t type() const { return kind == MwKind::kType1 ? 1 : 2; }
   [[nodiscard]] TestMw make_mw(std::uint32_t pd_of = 0) {
     return alloc_mw(b, type(), pd_of ? pd_of : pd);
   }
-  // A bind that must work, over link().
+  // Binds over link() and expects success.
   void bound(TestMw& mw, const TestMr& to, std::uint64_t offset = kFirst,
              std::uint64_t length = kBytes, std::uint32_t access = kWindowAccess);
   // A window bound to the middle of mr.
   [[nodiscard]] TestMw window(std::uint32_t access = kWindowAccess);
 
-  // An access from the peer, of `len` bytes from byte `at` of the window on; an atomic takes 8.
+  // The peer's access to `len` bytes at offset `at` in the window; an atomic always takes 8 bytes.
   [[nodiscard]] SendWr access(Op3 op, const TestMr& to, std::uint64_t at, std::uint32_t len) const;
 
-  // Each of these does something and tells what differs from what it names; empty: nothing.
+  // Each of these performs an action and returns how the result differs from its name; empty if it
+  // does not.
   [[nodiscard]] std::string works(Link& over, Op3 op, const TestMr& to, std::uint64_t at,
                                   std::uint32_t len);
   [[nodiscard]] std::string refused(Link& over, SendWr wr);
   [[nodiscard]] std::string bind_refused(Link& over, const SendWr& wr, std::uint32_t key);
-  // `look`: a key that must not have changed; 0: none.
+  // `look`: a key whose state must not change; 0: none.
   [[nodiscard]] std::string local_inv_refused(Link& over, std::uint32_t key, std::uint32_t look);
   [[nodiscard]] std::string remote_inv_refused(Link& over, std::uint32_t key, std::uint32_t look);
-  // For an expectation in between.
+  // For a check between actions.
   [[nodiscard]] static std::string unless(bool held, const char* why) { return held ? "" : why; }
 
   void post_recv(Link& over);

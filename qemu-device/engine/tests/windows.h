@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Memory windows as a driver and a provider handle them.
+// Memory windows of the tests' driver and provider.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ inline constexpr std::uint32_t kWindowAccess =
     TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
 inline constexpr std::uint32_t kBindable = kAllAccess | TERN_ACCESS_MW_BIND;
 
-// A window as its owner knows it. `view` is what a peer is told, so that requests take it for a
-// region: the key, the address of the first byte, the length.
+// A window. `view` is what a peer may know, in the form of a region for requests: key, address of
+// the first byte, length.
 struct TestMw {
   std::uint8_t type = 1;
   TestMr view;
@@ -30,15 +30,15 @@ struct TestMw {
   return with_variant(key, key + 1);
 }
 
-// A region whose addresses count from 0; expects success.
+// A region whose addresses start at 0; expects success.
 [[nodiscard]] TestMr reg_zero_based(TestNode& node, std::uint64_t len, std::uint32_t pd,
                                     std::uint32_t access = kBindable);
 
-// A bind of `length` bytes from `offset` in the region on, under the next variant; `mw` is what it
-// will be when that has worked.
+// A bind of `length` bytes from `offset` in the region, under the next variant. Updates `mw` to the
+// state after a successful bind.
 [[nodiscard]] SendWr bind(TestMw& mw, const TestMr& mr, std::uint64_t offset, std::uint64_t length,
                           std::uint32_t access = kWindowAccess);
-// Takes a type 1 window away.
+// Unbinds a type 1 window.
 [[nodiscard]] SendWr unbind(TestMw& mw);
 
 }  // namespace tern

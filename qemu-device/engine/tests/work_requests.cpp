@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The usual work requests of mini_driver.h.
+// The common work requests of mini_driver.h.
 #include "tests/mini_driver.h"
 
 namespace tern {
@@ -63,7 +63,7 @@ SendWr flush(const TestMr& of, std::uint64_t at, std::uint64_t len, std::uint8_t
   return wr;
 }
 
-// Of the address and the length nobody asks.
+// The device ignores address and length.
 SendWr flush_all(const TestMr& of, std::uint8_t type) {
   SendWr wr = flush(of, ~of.iova, ~std::uint64_t{0}, type);
   wr.flush.level = TERN_FLUSH_LEVEL_MR;

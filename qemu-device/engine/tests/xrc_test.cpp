@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Extended reliable connections: one target, many shared receive queues; whose keys a request
-// uses, where its completion goes, and who suffers from what.
+// Extended reliable connections: one target with many SRQs. Which keys a request may use, where it
+// completes, and which QPs an error affects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ std::vector<Event> told(TestNode& node) {
   return events;
 }
 
-// A process at b: PD, CQ, SRQ and memory of its own, in an XRC domain it shares.
+// A process at b with its own PD, CQ, SRQ and memory, in a shared XRC domain.
 struct Process {
   Process(TestNode& node, std::uint32_t xrcd, SrqOptions options = {}, unsigned log_cq = 8)
       : pd(node.alloc_pd()),
@@ -56,7 +56,7 @@ class XrcTest : public ::testing::Test {
     src.fill(21);
     std::tie(ini, tgt) = connect();
   }
-  // a's half sends, b's half receives.
+  // An initiator at a (or `from`) and a target at b.
   std::pair<TestQp*, TestQp*> connect(QpOptions options = {}, TestNode* from = nullptr) {
     options.min_rnr_timer = 14;  // 1.28 ms
     options.type = TERN_QPT_XRC_INI;
@@ -85,7 +85,7 @@ class XrcTest : public ::testing::Test {
     EXPECT_EQ(le(wc.byte_len), bytes);
     EXPECT_EQ(wc.flags & TERN_CQE_F_RECV, TERN_CQE_F_RECV);
   }
-  // The target refused: `event`, then that it takes no more WQEs.
+  // The target refused: `event`, then the last-WQE event.
   void expect_refused(std::uint8_t status, std::uint16_t event) {
     expect_sent(*ini, status);
     sim.run_until_idle();
@@ -96,7 +96,7 @@ class XrcTest : public ::testing::Test {
     EXPECT_THAT(told(a), IsEmpty());
     std::tie(ini, tgt) = connect();
   }
-  // One request of each kind to memory of `mr`, in the name of SRQ `srqn`.
+  // A request of each kind to the memory of `mr`, for SRQ `srqn`.
   std::vector<SendWr> each_request(const TestMr& mr, std::uint32_t srqn) {
     std::vector<SendWr> all;
     for (SendWr wr : {send({src.sge(0, 100)}), send({src.sge(0, 3000)}),
@@ -110,7 +110,7 @@ class XrcTest : public ::testing::Test {
     }
     return all;
   }
-  // Decodes each frame to b, lets `change` spoil it, and passes on what it has become.
+  // Decodes each frame to b, applies `change` and delivers the result.
   void forge(std::function<void(Packet&)> change) {
     sim.pass = [this, change = std::move(change)](unsigned from, std::span<const std::byte> f) {
       if (from != 0) return true;
@@ -127,7 +127,7 @@ class XrcTest : public ::testing::Test {
   }
 };
 
-// ---- what it does ----
+// ---- operations ----
 
 TEST_F(XrcTest, EveryOpcode) {
   p.post(1);
@@ -259,14 +259,14 @@ TEST_F(XrcTest, BothHalvesInOneDevice) {
 TEST_F(XrcTest, NotReadyUntilAReceiveIsPosted) {
   EXPECT_EQ(p.srq.set_limit(0), TERN_ST_OK);
   ini->post(send({src.sge(0, 3000)}).to_srq(p.number()));
-  q.post(9);  // of no use to p's message
+  q.post(9);  // does not help p's message
   sim.run_for(500'000);
   EXPECT_FALSE(ini->send_cq().poll());
   EXPECT_EQ(b.counter(TERN_CNT_OUT_OF_BUFFER), 1U);
   p.post(1);
   expect_sent(*ini);
   expect_received(p, 1, 3000);
-  // The same with the last packet of a WRITE.
+  // The same for the last packet of a WRITE.
   ini->post(write({src.sge(0, 3000)}, p.mr).immediate(1).to_srq(p.number()));
   sim.run_for(500'000);
   EXPECT_FALSE(ini->send_cq().poll());
@@ -322,7 +322,7 @@ TEST_F(XrcTest, EverythingArrivesOnceOnABadWire) {
   EXPECT_GT(sim.stats.lost, 10U);
 }
 
-// ---- who may ----
+// ---- permissions ----
 
 TEST_F(XrcTest, KeysOfAnotherProcessAreRefused) {
   for (const auto& [wr, status] :
@@ -490,7 +490,7 @@ TEST_F(XrcTest, ARepeatedReadKeepsItToo) {
   EXPECT_TRUE(same_bytes(into.bytes(), q.mr.bytes()));
 }
 
-// ---- SRQs that go away ----
+// ---- destroyed SRQs ----
 
 TEST_F(XrcTest, AnSrqDestroyedUnderItsMessage) {
   slow();
@@ -505,7 +505,7 @@ TEST_F(XrcTest, AnSrqDestroyedUnderItsMessage) {
 }
 
 TEST_F(XrcTest, AnSrqDestroyedUnderAWrite) {
-  // Naming another later does not help the message.
+  // Another SRQ number in later packets does not help the message.
   int packets = 0;
   forge([&](Packet& packet) {
     if (++packets == 10) b.destroy(p.srq);
@@ -514,7 +514,7 @@ TEST_F(XrcTest, AnSrqDestroyedUnderAWrite) {
   ini->post(write({src.sge()}, p.mr).to_srq(p.number()));
   expect_refused(TERN_CQE_REM_INV_REQ_ERR, TERN_EV_QP_REQ_ERR);
   sim.pass = nullptr;
-  // What it wrote so far is there; the rest is not.
+  // The data written so far is there; the rest is not.
   EXPECT_TRUE(same_bytes(p.mr.bytes(0, 9 * 1024), src.bytes(0, 9 * 1024)));
   EXPECT_EQ(p.mr.get<std::uint64_t>(9 * 1024), 0U);
 }
@@ -529,7 +529,7 @@ TEST_F(XrcTest, AnSrqDestroyedUnderARead) {
   EXPECT_LT(answers, 64);
   const std::uint32_t number = p.number();
   b.destroy(p.srq);
-  // Another gets the number: same domain, same PD; the READ was not made in its name.
+  // A new SRQ gets the same number, domain and PD. The READ does not belong to it.
   tern_cmd_create_srq cmd{};
   const QueueMemory memory(b.host, 4096);
   cmd.pages = memory.pages();
@@ -641,7 +641,7 @@ TEST_F(XrcTest, ADeadCqTakesItsSrqsAndWhoIsReceivingFromThem) {
     ini->post(send({src.sge(0, 10)}).to_srq(small.number()));
     expect_sent(*ini);
   }
-  // tgt2 is in the middle of a message when tgt's completion finds no room.
+  // tgt2 is in the middle of a message when tgt's completion overflows the CQ.
   ini2->post(send({src.sge()}).to_srq(small.number()));
   sim.run_until([&] { return small.srq.taken() == 3; });
   ini->post(send({src.sge(0, 10)}).to_srq(small.number()));
@@ -654,7 +654,7 @@ TEST_F(XrcTest, ADeadCqTakesItsSrqsAndWhoIsReceivingFromThem) {
                                   Event(TERN_EV_QP_FATAL, tgt2->number()),
                                   Event(TERN_EV_QP_LAST_WQE, tgt2->number())));
   EXPECT_EQ(tgt2->query().attr.state, TERN_QPS_ERR);
-  // tgt3 has nothing to do with it until it needs a WQE.
+  // tgt3 is not affected until it needs a WQE.
   q.post(1);
   ini3->post(send({src.sge(0, 10)}).to_srq(q.number()));
   expect_sent(*ini3);
@@ -664,12 +664,12 @@ TEST_F(XrcTest, ADeadCqTakesItsSrqsAndWhoIsReceivingFromThem) {
   expect_sent(*ini3, TERN_CQE_REM_OP_ERR);
   EXPECT_THAT(told(b), ElementsAre(Event(TERN_EV_QP_FATAL, tgt3->number()),
                                    Event(TERN_EV_QP_LAST_WQE, tgt3->number())));
-  // No SRQ is made on a dead CQ.
+  // No SRQ can be created on a failed CQ.
   TestSrq late(b, {.xrcd = xrcd, .cq = &small.cq});
   EXPECT_EQ(late.created(), TERN_ST_BAD_STATE);
 }
 
-// ---- halves ----
+// ---- initiators and targets ----
 
 TEST_F(XrcTest, AnInitiatorTakesNoRequest) {
   QpOptions options{.type = TERN_QPT_XRC_INI};
@@ -705,7 +705,7 @@ TEST_F(XrcTest, PacketsOfRcAreNotForXrc) {
   sim.run_for(100'000);
   EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH), 1U);
   sim.pass = nullptr;
-  expect_sent(*ini);  // repeated after the timeout
+  expect_sent(*ini);  // retransmitted after the timeout
 }
 
 TEST_F(XrcTest, TheAttributesOfEachHalf) {
@@ -733,7 +733,7 @@ TEST_F(XrcTest, TheAttributesOfEachHalf) {
   }
   EXPECT_EQ(in_sqd(*ini, TERN_QPA_MAX_DEST_RD_ATOMIC), TERN_ST_BAD_PARAM);
   EXPECT_EQ(in_sqd(*tgt, TERN_QPA_TIMEOUT), TERN_ST_OK);
-  // On the way up: the same two sets.
+  // The same two sets on the way from RTR to RTS.
   TestQp& x = a.create_qp({.type = TERN_QPT_XRC_INI});
   TestQp& y = b.create_qp({.xrcd = xrcd, .type = TERN_QPT_XRC_TGT});
   EXPECT_EQ(x.to_init(), TERN_ST_OK);
@@ -771,7 +771,7 @@ TEST_F(XrcTest, ATargetHasNothingToDrain) {
   p.post(1);
   ini->post(send({src.sge(0, 10)}).to_srq(p.number()));
   expect_sent(*ini);
-  // Doorbells say nothing to it: it has no page, and the kernel's may ring in vain.
+  // Doorbells have no effect on a target, which has no UAR page. The kernel's page may ring it.
   b.doorbell(TERN_UAR_KERNEL, TERN_DB_CMD_SQ, tgt->number());
   b.doorbell(TERN_UAR_KERNEL, TERN_DB_CMD_RQ, tgt->number());
   EXPECT_EQ(tgt->to_state(TERN_QPS_ERR), TERN_ST_OK);
