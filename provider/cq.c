@@ -13,6 +13,13 @@
 /* Maximum number of work queues whose slots are freed in one batch. */
 #define TERN_RETIRE_MAX 16
 
+/* Bits of a datagram's service level. */
+#define TERN_SL_IPV6 1
+#define TERN_SL_IPV4 2
+#define TERN_SL_UDP 8 /* RoCE v2: a UDP header follows */
+
+#define TERN_VLAN_PRIO_SHIFT 13
+
 /*
  * Whether CQE number index has been written: its phase bit is 1 on even passes
  * over the buffer.
@@ -205,6 +212,20 @@ static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 	return flags;
 }
 
+/*
+ * A RoCE packet carries no service level. That of a datagram is the type of its
+ * IP header, by which programs find the addresses in the GRH; the values are
+ * those of mlx5. The priority in a VLAN tag is part of what read_cvlan() gives.
+ */
+static uint8_t tern_wc_sl(const struct tern_cqe *cqe)
+{
+	if (!(cqe->flags & TERN_CQE_F_GRH))
+		return 0;
+
+	return TERN_SL_UDP | (cqe->net_type == TERN_NET_IPV4 ? TERN_SL_IPV4 :
+							       TERN_SL_IPV6);
+}
+
 static void tern_fill_wc(struct ibv_wc *wc, const struct tern_cqe *cqe)
 {
 	wc->wr_id = le64toh(cqe->wr_id);
@@ -221,7 +242,7 @@ static void tern_fill_wc(struct ibv_wc *wc, const struct tern_cqe *cqe)
 	wc->wc_flags = tern_wc_flags(cqe);
 	wc->pkey_index = le16toh(cqe->pkey_index);
 	wc->slid = 0;
-	wc->sl = cqe->sl;
+	wc->sl = tern_wc_sl(cqe);
 	wc->dlid_path_bits = 0;
 }
 
@@ -371,7 +392,7 @@ static uint32_t tern_read_slid(struct ibv_cq_ex *ibvcq)
 
 static uint8_t tern_read_sl(struct ibv_cq_ex *ibvcq)
 {
-	return to_tern_cq_ex(ibvcq)->cur.sl;
+	return tern_wc_sl(&to_tern_cq_ex(ibvcq)->cur);
 }
 
 static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
@@ -379,12 +400,15 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 	return 0;
 }
 
-/* VLAN tag of a datagram, 0 if there is none. */
+/* VLAN tag of a datagram with its priority, 0 if there is none. */
 static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
-	return cqe->flags & TERN_CQE_F_VLAN ? le16toh(cqe->vlan) : 0;
+	if (!(cqe->flags & TERN_CQE_F_VLAN))
+		return 0;
+
+	return le16toh(cqe->vlan) | cqe->sl << TERN_VLAN_PRIO_SHIFT;
 }
 
 static uint64_t tern_read_completion_ts(struct ibv_cq_ex *ibvcq)

@@ -127,6 +127,7 @@ void test_xrc(void);
 void test_types_refused(void);
 void test_post_refused(void);
 void test_cq_fields(void);
+void test_cq_sl(void);
 void test_cq_session(void);
 
 /* test_wallclock.c */

@@ -696,6 +696,7 @@ int main(void)
 		{ "types_refused", test_types_refused },
 		{ "post_refused", test_post_refused },
 		{ "cq_fields", test_cq_fields },
+		{ "cq_sl", test_cq_sl },
 		{ "cq_session", test_cq_session },
 		{ "flush", test_flush },
 		{ "atomic_write", test_atomic_write },

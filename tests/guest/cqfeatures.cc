@@ -4,7 +4,9 @@
 //   cqfeatures [-d DEV] [-g GID_INDEX] [PATTERN...]
 //
 // Covers resizing under traffic, event moderation, ignored overruns, timestamps in device time and
-// in system time, and ibv_query_qp_data_in_order(). No assertion depends on the machine's speed.
+// in system time, the service level of datagrams, and ibv_query_qp_data_in_order(). No assertion
+// depends on the machine's speed.
+#include <netinet/in.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -18,6 +20,7 @@
 #include <exception>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "dmem/runner.h"
 #include "verbs.h"
@@ -526,6 +529,80 @@ void wallclock_follows_steps(const Device& dev) {
           last.after);
 }
 
+// ---- datagrams ----
+
+// Returns the service level of the next completion, by the extended interface.
+std::uint8_t read_sl(ibv_cq_ex* cq) {
+  ibv_poll_cq_attr attr{};
+  while (ibv_start_poll(cq, &attr) != 0) sleep_ms(1);
+  const ibv_wc_status status = cq->status;
+  const std::uint8_t sl = ibv_wc_read_sl(cq);
+  ibv_end_poll(cq);
+  require(status == IBV_WC_SUCCESS, "status {}", static_cast<int>(status));
+  return sl;
+}
+
+std::vector<ibv_gid_entry> roce_v2_gids(const Device& dev) {
+  std::vector<ibv_gid_entry> gids(256);
+  const ssize_t count = ibv_query_gid_table(dev.context(), gids.data(), gids.size(), 0);
+  if (count < 0) fail_errno("ibv_query_gid_table");
+  gids.resize(static_cast<std::size_t>(count));
+  std::erase_if(gids, [](const ibv_gid_entry& gid) { return gid.gid_type != IBV_GID_TYPE_ROCE_V2; });
+  return gids;
+}
+
+AhPtr create_ah(const Device& dev, const ibv_gid_entry& gid) {
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.dgid = gid.gid;
+  attr.grh.sgid_index = static_cast<std::uint8_t>(gid.gid_index);
+  attr.grh.hop_limit = 64;
+  AhPtr ah(ibv_create_ah(dev.pd(), &attr));
+  if (!ah) fail_errno("ibv_create_ah");
+  return ah;
+}
+
+// The service level is the type of the IP header, as with mlx5, over each address of the port and
+// with both interfaces.
+void datagram_sl(const Device& dev) {
+  constexpr std::uint32_t kGrh = 40;
+  constexpr std::uint32_t kBytes = 8;
+  const CqPtr send_cq = create_cq(dev, 8);
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 8;
+  attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+  ibv_cq_ex* cq_ex = ibv_create_cq_ex(dev.context(), &attr);
+  if (cq_ex == nullptr) fail_errno("ibv_create_cq_ex");
+  const CqPtr recv_cq(ibv_cq_ex_to_cq(cq_ex));
+  QpSpec spec{.type = IBV_QPT_UD, .send_cq = send_cq.get(), .recv_cq = recv_cq.get()};
+  spec.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  const QpPtr qp = try_create_qp(dev, spec);
+  if (!qp) fail_errno("ibv_create_qp_ex");
+  const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
+  connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+  const Memory memory(dev.pd(), 4096, IBV_ACCESS_LOCAL_WRITE);
+  bool seen[2]{};
+  for (const ibv_gid_entry& gid : roce_v2_gids(dev)) {
+    const bool ipv4 = IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(gid.gid.raw));
+    const AhPtr ah = create_ah(dev, gid);
+    for (const bool extended : {false, true}) {
+      const ibv_sge buffer = memory.sge(0, kGrh + kBytes);
+      require_err(post_recv(qp.get(), 0, {&buffer, 1}), 0, "ibv_post_recv");
+      const Send send{.sges = {memory.sge(2048, kBytes)}, .ah = ah.get(), .remote_qpn = qp->qp_num, .remote_qkey = kQkey};
+      require_err(post(qp.get(), Api::kPost, send), 0, "post");
+      require_status(poll(send_cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
+      const std::uint8_t sl = extended ? read_sl(cq_ex) : poll(recv_cq.get(), 1).front().sl;
+      const std::byte version = memory.bytes()[ipv4 ? 20 : 0] >> 4;
+      require(version == std::byte{ipv4 ? 4 : 6}, "GID {}: an IP header of version {}", gid.gid_index,
+              std::to_integer<int>(version));
+      require(sl == (ipv4 ? 0xa : 0x9), "GID {}: service level {:#x}", gid.gid_index, sl);
+    }
+    seen[ipv4 ? 0 : 1] = true;
+  }
+  require(seen[0] && seen[1], "no GID of {}", seen[0] ? "IPv6" : "IPv4");
+}
+
 // ---- what is not promised ----
 
 void data_in_order(const Device& dev) {
@@ -560,6 +637,7 @@ constexpr Entry kTests[] = {
     {"stamps", stamps},
     {"wallclock", wallclock},
     {"wallclock_follows_steps", wallclock_follows_steps},
+    {"datagram_sl", datagram_sl},
     {"data_in_order", data_in_order},
 };
 

@@ -497,6 +497,7 @@ void cq_ex(Env& env) {
       require(ibv_wc_read_wc_flags(cqx) == IBV_WC_WITH_IMM, "flags");
       require(ibv_wc_read_qp_num(cqx) == b->qp_num, "QP number");
       require(ibv_wc_read_slid(cqx) == 0 && ibv_wc_read_dlid_path_bits(cqx) == 0, "LIDs");
+      require(ibv_wc_read_sl(cqx) == 0, "service level");
     }
     require_err(ibv_next_poll(cqx), ENOENT, "ibv_next_poll of an empty CQ");
     ibv_end_poll(cqx);
