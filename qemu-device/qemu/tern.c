@@ -15,6 +15,7 @@
 #include "qapi/error.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci.h"
+#include "hw/pci/pci_bridge.h"
 #include "hw/pci/pcie.h"
 #include "hw/qdev-properties.h"
 #include "hw/qdev-properties-system.h"
@@ -34,6 +35,13 @@
 
 /* Power management capability, version 3: D0 and D3hot, state kept in D3hot. */
 #define TERN_PM_PMC         0x0003
+
+/*
+ * The PCI Express link. 16 lanes of 8 GT/s carry 104 Gbit/s of payload in TLPs
+ * of 128 bytes, the largest that we and QEMU's ports have.
+ */
+#define TERN_LINK_WIDTH     QEMU_PCI_EXP_LNK_X16
+#define TERN_LINK_8GT_MBPS  100000ULL
 
 /* ---- registers and doorbells ---- */
 
@@ -379,6 +387,54 @@ static bool tern_make_engine(TernState *s, Error **errp)
     return true;
 }
 
+/* The lowest speed from 8 GT/s on at which the link sustains the port. */
+static PCIExpLinkSpeed tern_link_speed(const TernState *s)
+{
+    PCIExpLinkSpeed speed = QEMU_PCI_EXP_LNK_8GT;
+    uint64_t sustained = TERN_LINK_8GT_MBPS;
+
+    while (sustained < s->speed && speed < QEMU_PCI_EXP_LNK_64GT) {
+        sustained *= 2;
+        speed++;
+    }
+    return speed;
+}
+
+/*
+ * A link runs at what both of its ends are capable of. On a read of the port's
+ * status, pcie_sync_bridge_lnk() does the same for its end.
+ */
+static void tern_negotiate_link(PCIDevice *dev, const PCIDevice *port)
+{
+    uint8_t *status = dev->config + dev->exp.exp_cap + PCI_EXP_LNKSTA;
+    uint32_t other = pci_get_long(port->config + port->exp.exp_cap +
+                                  PCI_EXP_LNKCAP);
+    uint16_t ours = pci_get_word(status);
+    uint16_t width = MIN(ours & PCI_EXP_LNKSTA_NLW, other & PCI_EXP_LNKCAP_MLW);
+    uint16_t speed = MIN(ours & PCI_EXP_LNKSTA_CLS, other & PCI_EXP_LNKCAP_SLS);
+
+    /* A port whose capability has none of them runs at the least. */
+    width = MAX(width, QEMU_PCI_EXP_LNKSTA_NLW(QEMU_PCI_EXP_LNK_X1));
+    speed = MAX(speed, QEMU_PCI_EXP_LNKSTA_CLS(QEMU_PCI_EXP_LNK_2_5GT));
+    pci_set_word(status, width | speed);
+}
+
+static void tern_init_link(TernState *s)
+{
+    PCIDevice *dev = PCI_DEVICE(s);
+    PCIBus *bus = pci_get_bus(dev);
+    uint8_t *cap = dev->config + dev->exp.exp_cap;
+
+    /* On a root bus we are an integrated endpoint, which has no link. */
+    if (pci_bus_is_root(bus)) {
+        pci_set_long(cap + PCI_EXP_LNKCAP, 0);
+        pci_set_word(cap + PCI_EXP_LNKSTA, 0);
+        return;
+    }
+    pcie_cap_fill_link_ep_usp(dev, TERN_LINK_WIDTH, tern_link_speed(s));
+    tern_negotiate_link(dev, pci_bridge_get_device(bus));
+}
+
 static bool tern_add_capabilities(TernState *s, Error **errp)
 {
     PCIDevice *dev = PCI_DEVICE(s);
@@ -388,6 +444,7 @@ static bool tern_add_capabilities(TernState *s, Error **errp)
         error_setg(errp, "tern: no room for the PCI Express capability");
         return false;
     }
+    tern_init_link(s);
     pcie_cap_flr_init(dev);
 
     pos = pci_pm_init(dev, 0, errp);
@@ -526,7 +583,8 @@ static const struct {
                    "takes 8 bytes of this process" },
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },
     { "mtu", "largest Ethernet MTU, 1500 to 9216 bytes" },
-    { "speed", "link speed told to software, Mbit/s" },
+    { "speed", "port speed told to software, Mbit/s; the PCI Express link is "
+               "one that sustains it" },
     { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
                  "QP number and PD; the default)" },
     { "poll", "poll busy send queues, so that software rings fewer doorbells, "

@@ -19,6 +19,11 @@ bar4() { # DEVICE BYTES
 	read -r start end flags < <(sed -n 5p "/sys/bus/pci/devices/$1/resource")
 	[ $((start)) != 0 ] && [ $((end - start + 1)) = "$2" ] && [ $((flags & 0x20102200)) = $((0x102200)) ]
 }
+pci=$(readlink -f "/sys/class/net/$dev/device")
+# The PCI Express link of a function, as it is (current) or could be (max): what carries the port's 100 Gbit/s.
+pcie_link() { # FUNCTION current|max
+	[ "$(cat "$1/$2_link_speed" "$1/$2_link_width")" = $'8.0 GT/s PCIe\n16' ]
+}
 check name [ "$(hostname)" = vm1 ]
 check ssh-there [ "$(on2 hostname)" = vm2 ]
 check ssh-back [ "$(on2 ssh vm1 hostname)" = vm1 ]
@@ -32,5 +37,9 @@ check active grep -q ACTIVE /sys/class/infiniband/tern0/ports/1/state
 check memlock [ "$(ulimit -l)" = unlimited ]
 check share touch /mnt/share/.lab
 check qmp labctl qmp vm2 query-status
-check device-memory bar4 "$(basename "$(readlink -f "/sys/class/net/$dev/device")")" $((16 << 20))
+check device-memory bar4 "${pci##*/}" $((16 << 20))
+check port-speed [ "$(cat /sys/class/infiniband/tern0/ports/1/rate)" = '100 Gb/sec (4X EDR)' ]
+check pcie-capability pcie_link "$pci" max
+check pcie-link pcie_link "$pci" current
+check pcie-port pcie_link "${pci%/*}" current
 exit $failed

@@ -96,6 +96,86 @@ class ConfigSpace(unittest.TestCase):
             self.assertEqual(behind.config_read(behind.capability(PCIE) + 2, 1) >> 4, 0)
 
 
+class Link(unittest.TestCase):
+    """The PCI Express link: what the function has, and what it and its port agree on."""
+
+    GT_S = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
+    FULL = {"x-speed": 64, "x-width": 16}
+
+    @staticmethod
+    def machine(*links):
+        """Machine of one root port with a tern device for each (properties of port, of device)."""
+        args = []
+        for i, (port, tern) in enumerate(links):
+            def words(props):
+                return "".join(f",{k}={v}" for k, v in props.items())
+            args += ["-device", f"pcie-root-port,id=rp{i},chassis={i},addr={i + 4}" + words(port),
+                     "-device", f"tern,bus=rp{i},dm-size=0" + words(tern)]
+        return Qemu(*args)
+
+    @staticmethod
+    def ends(qemu, index):
+        """The functions at both ends of a link, the port first."""
+        port = PciFunction(qemu, 0, index + 4)
+        port.config_write(0x18, 4, 0x010100 * (index + 1))
+        return port, PciFunction(qemu, index + 1, 0)
+
+    @staticmethod
+    def status(function):
+        """Speed code and width."""
+        value = function.config_read(function.capability(PCIE) + 0x12, 2)
+        return value & 0xf, value >> 4 & 0x3f
+
+    def assert_capability(self, tern, speed, width):
+        pcie = tern.capability(PCIE)
+        caps = tern.config_read(pcie + 0xc, 4)
+        self.assertEqual((caps & 0xf, caps >> 4 & 0x3f), (speed, width))
+        self.assertEqual(tern.config_read(pcie + 0x2c, 4) & 0xfe, (2 << speed) - 2)  # and all below
+        self.assertEqual(tern.config_read(pcie + 0x30, 2) & 0xf, speed)  # target
+
+    def carries(self, speed, width):
+        """Gbit/s of payload in TLPs of 128 bytes with 26 bytes around each."""
+        return self.GT_S[speed] * width * 128 / 130 * 128 / 154
+
+    def test_it_sustains_the_port(self):
+        speeds = ((1, 3), (25000, 3), (100000, 3), (100001, 4), (200000, 4), (400000, 5), (400001, 6),
+                  (800000, 6), (2**32 - 1, 6))
+        with self.machine(*((self.FULL, {"speed": mbps}) for mbps, _ in speeds)) as qemu:
+            for index, (mbps, speed) in enumerate(speeds):
+                with self.subTest(speed=mbps):
+                    port, tern = self.ends(qemu, index)
+                    self.assert_capability(tern, speed, 16)
+                    self.assertEqual(self.status(tern), (speed, 16))
+                    self.assertEqual(self.status(port), (speed, 16))
+                    if mbps <= 800000:
+                        self.assertGreater(self.carries(speed, 16) * 1000, mbps)
+
+    def test_by_default(self):
+        with self.machine(({}, {})) as qemu:
+            port, tern = self.ends(qemu, 0)
+            self.assert_capability(tern, 3, 16)
+            self.assertEqual(self.status(tern), (3, 16))
+            self.assertEqual(self.status(port), (3, 16))
+
+    def test_a_port_can_be_slower_or_narrower(self):
+        with self.machine(({"x-speed": 5, "x-width": 4}, {}), ({"x-speed": 5, "x-width": 32}, {}),
+                          ({"x-speed": 16, "x-width": 1}, {}),
+                          ({"x-speed": "2_5", "x-width": 2}, {"speed": 400000})) as qemu:
+            for index, (capability, agreed) in enumerate((((3, 16), (2, 4)), ((3, 16), (2, 16)),
+                                                          ((3, 16), (3, 1)), ((5, 16), (1, 2)))):
+                with self.subTest(index=index):
+                    port, tern = self.ends(qemu, index)
+                    self.assert_capability(tern, *capability)
+                    self.assertEqual(self.status(tern), agreed)
+                    self.assertEqual(self.status(port), agreed)
+
+    def test_an_integrated_endpoint_has_none(self):
+        with Qemu("-device", "tern,addr=4") as qemu:
+            tern = hw.Tern(qemu)
+            pcie = tern.capability(PCIE)
+            self.assertEqual([tern.config_read(pcie + at, 4) for at in (0xc, 0x10, 0x2c, 0x30)], [0] * 4)
+
+
 class Access(unittest.TestCase):
     def setUp(self):
         self.qemu = self.enterContext(Qemu("-device", "tern,addr=4,dm-size=64K"))
