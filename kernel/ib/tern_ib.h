@@ -187,18 +187,18 @@ struct tern_pd {
  * @umem: the pinned memory, NULL for kernel regions and device memory
  * @dm_entry: the registered device memory, on which the region holds a
  *	reference, or NULL
- * @page_list: page list for REG_MR, used only for IB_MR_TYPE_MEM_REG
+ * @page_list: page with the list for REG_MR, used only for IB_MR_TYPE_MEM_REG
  * @access: IB_ACCESS_* flags
  * @page_shift: log2 of the page size in the device
  * @num_pages: number of pages
- * @max_pages: size of @page_list in entries
+ * @max_pages: maximum number of entries in @page_list
  * @first_offset: with @page_list, offset of the first byte in the first page
  */
 struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
 	struct rdma_user_mmap_entry *dm_entry;
-	struct tern_kbuf page_list;
+	struct tern_kpage page_list;
 	int access;
 	unsigned int page_shift;
 	u32 num_pages;

@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 
 #include "tern_ib.h"
+#include "tern_ib_limits.h"
 
 static int tern_fast_mr_create(struct tern_ib_dev *dev, struct tern_mr *mr,
 			       struct tern_pd *pd)
@@ -39,14 +40,13 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 			    u32 max_num_sg)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
-	struct tern_pages pages;
 	struct tern_mr *mr;
 	int err;
 
 	if (type != IB_MR_TYPE_MEM_REG)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!max_num_sg ||
-	    max_num_sg > le32_to_cpu(dev->core->caps->max_fast_reg_pages))
+	    max_num_sg > tern_max_fast_reg_pages(dev->core->caps))
 		return ERR_PTR(-EINVAL);
 
 	mr = kzalloc_obj(*mr);
@@ -54,20 +54,19 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 		return ERR_PTR(-ENOMEM);
 
 	/* The device learns the address of the page list only from the WQE. */
-	err = tern_kbuf_alloc(dev, &mr->page_list, max_num_sg * sizeof(__le64),
-			      &pages);
+	err = tern_kpage_alloc(dev, &mr->page_list);
 	if (err)
 		goto err_free;
 
 	mr->max_pages = max_num_sg;
 	err = tern_fast_mr_create(dev, mr, to_tpd(ibpd));
 	if (err)
-		goto err_free_kbuf;
+		goto err_free_page;
 
 	return &mr->ibmr;
 
-err_free_kbuf:
-	tern_kbuf_free(dev, &mr->page_list);
+err_free_page:
+	tern_kpage_free(dev, &mr->page_list);
 err_free:
 	kfree(mr);
 	return ERR_PTR(err);

@@ -21,6 +21,16 @@ struct tern_ib_dev;
 struct tern_qp;
 
 /**
+ * struct tern_kpage - page of coherent memory
+ * @cpu: virtual address, NULL if there is no page
+ * @dma: DMA address
+ */
+struct tern_kpage {
+	void *cpu;
+	dma_addr_t dma;
+};
+
+/**
  * struct tern_kbuf - memory of a kernel queue, which the device reads and
  * writes
  * @cpu: virtual address, NULL if there is none
@@ -99,10 +109,19 @@ struct tern_kcq {
 };
 
 /* tern_ib_mem.c */
+int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page);
+void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page);
+void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err);
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 		    size_t size, struct tern_pages *pages);
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
+#if IS_ENABLED(CONFIG_KUNIT)
+void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
+			  dma_addr_t *dma);
+void tern_coherent_free(struct tern_ib_dev *dev, size_t size, void *cpu,
+			dma_addr_t dma);
+#endif
 
 /* tern_ib_kern.c */
 int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,

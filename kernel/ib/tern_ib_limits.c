@@ -38,6 +38,14 @@ bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rq_stride_ok);
 
+/* The list that a work request registers is contiguous: it is one page. */
+u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps)
+{
+	return min_t(u32, le32_to_cpu(caps->max_fast_reg_pages),
+		     PAGE_SIZE / sizeof(__le64));
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_max_fast_reg_pages);
+
 /* Device limits, without those that depend on a capability. */
 void tern_fill_limits(const struct tern_rsp_caps *caps,
 		      struct ib_device_attr *attr)
@@ -128,7 +136,7 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
 		attr->max_fast_reg_page_list_len =
-			le32_to_cpu(caps->max_fast_reg_pages);
+			tern_max_fast_reg_pages(caps);
 	}
 
 	tern_fill_mw_dm(dev, attr);

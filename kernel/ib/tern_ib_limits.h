@@ -17,6 +17,7 @@ static inline int tern_limit(__le32 value)
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar);
 bool tern_queue_len_ok(u64 len, u64 need);
 bool tern_rq_stride_ok(unsigned int log_stride, u32 max_sge);
+u32 tern_max_fast_reg_pages(const struct tern_rsp_caps *caps);
 void tern_fill_limits(const struct tern_rsp_caps *caps,
 		      struct ib_device_attr *attr);
 void tern_fill_optional(const struct tern_ib_dev *dev,

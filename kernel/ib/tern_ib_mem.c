@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Page lists, which tell the device the memory of a region or queue. */
 
+#include <kunit/static_stub.h>
 #include <kunit/visibility.h>
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -266,6 +267,75 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);
 }
 
+/* Allocates zeroed memory that the device reads and writes. */
+VISIBLE_IF_KUNIT void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
+					   dma_addr_t *dma)
+{
+	KUNIT_STATIC_STUB_REDIRECT(tern_coherent_alloc, dev, size, dma);
+
+	return dma_alloc_coherent(&dev->core->pdev->dev, size, dma, GFP_KERNEL);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_coherent_alloc);
+
+VISIBLE_IF_KUNIT void tern_coherent_free(struct tern_ib_dev *dev, size_t size,
+					 void *cpu, dma_addr_t dma)
+{
+	KUNIT_STATIC_STUB_REDIRECT(tern_coherent_free, dev, size, cpu, dma);
+
+	dma_free_coherent(&dev->core->pdev->dev, size, cpu, dma);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_coherent_free);
+
+static void tern_report_kept(struct tern_ib_dev *dev, size_t size, int err)
+{
+	ibdev_err_ratelimited(&dev->ibdev,
+			      "device keeps an object (%d), %zu bytes are not freed\n",
+			      err, size);
+}
+
+/**
+ * tern_kpage_alloc() - allocate a page of coherent memory
+ * @dev: the device
+ * @page: output; the memory is zeroed
+ *
+ * May sleep.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page)
+{
+	page->cpu = tern_coherent_alloc(dev, PAGE_SIZE, &page->dma);
+	return page->cpu ? 0 : -ENOMEM;
+}
+
+/**
+ * tern_kpage_free() - free a page
+ * @dev: the device
+ * @page: the page, which the device no longer uses; may be all zero
+ */
+void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page)
+{
+	if (page->cpu)
+		tern_coherent_free(dev, PAGE_SIZE, page->cpu, page->dma);
+	page->cpu = NULL;
+}
+
+/**
+ * tern_kpage_done() - free the page of a destroyed object
+ * @dev: the device
+ * @page: the page; may be all zero
+ * @err: return value of tern_ib_destroy() for the object
+ *
+ * If the device may still use the page, it is never freed.
+ */
+void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
+{
+	if (!err)
+		tern_kpage_free(dev, page);
+	else if (page->cpu)
+		tern_report_kept(dev, PAGE_SIZE, err);
+}
+
 /**
  * tern_kbuf_alloc() - allocate memory for a kernel queue
  * @dev: the device
@@ -280,8 +350,7 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
 		    size_t size, struct tern_pages *pages)
 {
-	kbuf->cpu = dma_alloc_coherent(&dev->core->pdev->dev, size, &kbuf->dma,
-				       GFP_KERNEL);
+	kbuf->cpu = tern_coherent_alloc(dev, size, &kbuf->dma);
 	if (!kbuf->cpu)
 		return -ENOMEM;
 
@@ -305,8 +374,7 @@ void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 	if (!kbuf->cpu)
 		return;
 
-	dma_free_coherent(&dev->core->pdev->dev, kbuf->size, kbuf->cpu,
-			  kbuf->dma);
+	tern_coherent_free(dev, kbuf->size, kbuf->cpu, kbuf->dma);
 	kbuf->cpu = NULL;
 }
 
@@ -323,7 +391,5 @@ void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 	if (!err)
 		tern_kbuf_free(dev, kbuf);
 	else if (kbuf->cpu)
-		ibdev_err_ratelimited(&dev->ibdev,
-				      "device keeps an object (%d), %zu bytes are not freed\n",
-				      err, kbuf->size);
+		tern_report_kept(dev, kbuf->size, err);
 }

@@ -551,7 +551,7 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 		return err;
 
 	tern_ib_umem_done(dev, mr->umem, err);
-	tern_kbuf_done(dev, &mr->page_list, err);
+	tern_kpage_done(dev, &mr->page_list, err);
 	if (mr->dm_entry)
 		rdma_user_mmap_entry_put(mr->dm_entry);
 	kfree(mr);

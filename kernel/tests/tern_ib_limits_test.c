@@ -143,6 +143,24 @@ static void tern_test_optional(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, attr->max_total_mcast_qp_attach, INT_MAX);
 }
 
+/* The list of a fast registration is one page, even if the device reads more. */
+static void tern_test_fast_reg(struct kunit *test)
+{
+	const u32 max = PAGE_SIZE / sizeof(__le64);
+	const u32 cases[][2] = {
+		{ 0, 0 }, { 1, 1 }, { 511, 511 }, { max, max },
+		{ max + 1, max }, { U32_MAX, max },
+	};
+	struct tern_rsp_caps caps = {};
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		caps.max_fast_reg_pages = cpu_to_le32(cases[i][0]);
+		KUNIT_EXPECT_EQ_MSG(test, tern_max_fast_reg_pages(&caps),
+				    cases[i][1], "device reads %u", cases[i][0]);
+	}
+}
+
 static void tern_test_uctx_caps(struct kunit *test)
 {
 	struct tern_test_dev *dev = test->priv;
@@ -426,6 +444,7 @@ static void tern_test_rereg_mask(struct kunit *test)
 static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_limits),
 	KUNIT_CASE(tern_test_optional),
+	KUNIT_CASE(tern_test_fast_reg),
 	KUNIT_CASE(tern_test_uctx_caps),
 	KUNIT_CASE(tern_test_cq),
 	KUNIT_CASE(tern_test_cq_flags),
