@@ -52,25 +52,22 @@ EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
 int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 		  struct tern_cmd_create_cq *cmd)
 {
-	size_t bytes;
 	int err;
 
-	/* Coherent memory is page-aligned, so offsets keep alignment. */
 	kcq->log_size = tern_queue_log_size(cqe, TERN_CQ_LOG_SIZE_MIN);
-	bytes = ALIGN(sizeof(*kcq->cqes) << kcq->log_size,
-		      sizeof(*kcq->record));
-	err = tern_kbuf_alloc(dev, &kcq->buf, bytes + sizeof(*kcq->record),
-			      &cmd->pages);
+	err = tern_kbuf_alloc(dev, &kcq->buf,
+			      sizeof(*kcq->cqes) << kcq->log_size,
+			      sizeof(*kcq->record), &cmd->pages);
 	if (err)
 		return err;
 
 	kcq->cqes = kcq->buf.cpu;
-	kcq->record = kcq->buf.cpu + bytes;
+	kcq->record = kcq->buf.record;
 	spin_lock_init(&kcq->lock);
 	INIT_LIST_HEAD(&kcq->sqs);
 	INIT_LIST_HEAD(&kcq->rqs);
 
-	cmd->record = cpu_to_le64(kcq->buf.dma + bytes);
+	cmd->record = cpu_to_le64(kcq->buf.record_dma);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
 	cmd->log_size = kcq->log_size;
 	return 0;
@@ -112,16 +109,14 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 	tern_wq_init(rq, cap->max_recv_wr, tern_recv_stride(cap->max_recv_sge));
 	sq_bytes = tern_wq_bytes(sq);
 	end = attr->srq ? sq_bytes : sq_bytes + tern_wq_bytes(rq);
-	end = ALIGN(end, sizeof(*kqp->record));
-
-	err = tern_kbuf_alloc(dev, &kqp->buf, end + sizeof(*kqp->record),
+	err = tern_kbuf_alloc(dev, &kqp->buf, end, sizeof(*kqp->record),
 			      &cmd->pages);
 	if (err)
 		return err;
 
 	sq->slots = kqp->buf.cpu;
-	kqp->record = kqp->buf.cpu + end;
-	cmd->record = cpu_to_le64(kqp->buf.dma + end);
+	kqp->record = kqp->buf.record;
+	cmd->record = cpu_to_le64(kqp->buf.record_dma);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
 	cmd->log_sq_size = sq->log_size;
 	cmd->log_sq_stride = sq->log_stride;

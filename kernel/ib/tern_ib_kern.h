@@ -31,16 +31,20 @@ struct tern_kpage {
 };
 
 /**
- * struct tern_kbuf - memory of a kernel queue, which the device reads and
- * writes
+ * struct tern_kbuf - memory of a kernel queue: the ring, and the doorbell record
+ * behind it
  * @cpu: virtual address, NULL if there is none
  * @dma: DMA address
  * @size: size in bytes
+ * @record: the record
+ * @record_dma: DMA address of the record
  */
 struct tern_kbuf {
 	void *cpu;
 	dma_addr_t dma;
 	size_t size;
+	void *record;
+	dma_addr_t record_dma;
 };
 
 /**
@@ -113,7 +117,8 @@ int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page);
 void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page);
 void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err);
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    size_t size, struct tern_pages *pages);
+		    size_t ring_size, size_t record_size,
+		    struct tern_pages *pages);
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
 #if IS_ENABLED(CONFIG_KUNIT)

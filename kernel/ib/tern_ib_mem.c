@@ -340,7 +340,8 @@ void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
  * tern_kbuf_alloc() - allocate memory for a kernel queue
  * @dev: the device
  * @kbuf: output; the memory is zeroed
- * @size: size in bytes
+ * @ring_size: size of the ring in bytes
+ * @record_size: size of the doorbell record in bytes, a power of two
  * @pages: output for the command
  *
  * May sleep.
@@ -348,13 +349,19 @@ void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
  * Return: 0 or -ENOMEM.
  */
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    size_t size, struct tern_pages *pages)
+		    size_t ring_size, size_t record_size,
+		    struct tern_pages *pages)
 {
-	kbuf->cpu = tern_coherent_alloc(dev, size, &kbuf->dma);
+	size_t record = ALIGN(ring_size, record_size);
+
+	kbuf->size = record + record_size;
+	kbuf->cpu = tern_coherent_alloc(dev, kbuf->size, &kbuf->dma);
 	if (!kbuf->cpu)
 		return -ENOMEM;
 
-	kbuf->size = size;
+	/* The memory is page-aligned, so the record has its alignment. */
+	kbuf->record = kbuf->cpu + record;
+	kbuf->record_dma = kbuf->dma + record;
 	*pages = (struct tern_pages){
 		.addr = cpu_to_le64(kbuf->dma),
 		.num = cpu_to_le32(1),

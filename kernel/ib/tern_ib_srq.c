@@ -166,7 +166,6 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 				  struct ib_srq_init_attr *attr)
 {
 	struct tern_pages pages;
-	size_t record_offset;
 	int err;
 
 	srq->max_wr = roundup_pow_of_two(attr->attr.max_wr);
@@ -174,16 +173,15 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 				order_base_2(sizeof(struct tern_rq_hdr) +
 					     attr->attr.max_sge *
 					     sizeof(struct tern_sge)));
-	record_offset = ALIGN((size_t)srq->max_wr << srq->log_stride,
-			      sizeof(*srq->record));
 	err = tern_kbuf_alloc(dev, &srq->kbuf,
-			      record_offset + sizeof(*srq->record), &pages);
+			      (size_t)srq->max_wr << srq->log_stride,
+			      sizeof(*srq->record), &pages);
 	if (err)
 		return err;
 
-	srq->record = srq->kbuf.cpu + record_offset;
+	srq->record = srq->kbuf.record;
 	err = tern_srq_exec_create(dev, srq, attr, &pages,
-				   srq->kbuf.dma + record_offset);
+				   srq->kbuf.record_dma);
 	if (err)
 		goto err_free_kbuf;
 
