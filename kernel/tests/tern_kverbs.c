@@ -14,18 +14,16 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
-#define KV_PORT		1
+#include "tern_kverbs.h"
+
 #define KV_WRS		16
 #define KV_SGES		4
 #define KV_INLINE	64
 #define KV_CQES		256
 #define KV_BYTES	(2 * PAGE_SIZE)
 #define KV_WAIT		(5 * HZ)
-#define KV_ACCESS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC)
 
 /* One of the two QPs, and its memory. */
 struct kv_side {
@@ -54,11 +52,6 @@ struct kv {
 };
 
 static struct ib_client kv_client;
-
-static void kv_check(const char *name, bool ok)
-{
-	pr_info("kverbs: %sok kverbs/%s\n", ok ? "" : "not ", name);
-}
 
 static void kv_req_done(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -92,46 +85,7 @@ static bool kv_req_ok(struct kv_req *req, enum ib_wc_opcode opcode)
 
 static int kv_connect(struct ib_qp *qp, struct ib_qp *peer, struct kv *kv)
 {
-	struct ib_qp_attr attr = {
-		.qp_state = IB_QPS_INIT,
-		.port_num = KV_PORT,
-		.qp_access_flags = KV_ACCESS,
-	};
-	int err;
-
-	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
-			   IB_QP_PORT | IB_QP_ACCESS_FLAGS);
-	if (err)
-		return err;
-
-	attr.qp_state = IB_QPS_RTR;
-	attr.path_mtu = IB_MTU_1024;
-	attr.dest_qp_num = peer->qp_num;
-	attr.max_dest_rd_atomic = 1;
-	attr.min_rnr_timer = 1;
-	attr.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE;
-	rdma_ah_set_port_num(&attr.ah_attr, KV_PORT);
-	rdma_ah_set_grh(&attr.ah_attr, (union ib_gid *)&kv->gid->gid, 0,
-			kv->gid->index, 64, 0);
-	/* The device connects to itself. */
-	err = rdma_read_gid_l2_fields(kv->gid, NULL, attr.ah_attr.roce.dmac);
-	if (err)
-		return err;
-
-	err = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_AV |
-			   IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			   IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
-	if (err)
-		return err;
-
-	attr.qp_state = IB_QPS_RTS;
-	attr.timeout = 14;
-	attr.retry_cnt = 7;
-	attr.rnr_retry = 7;
-	attr.max_rd_atomic = 1;
-	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN |
-			    IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			    IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
+	return kv_connect_qp(qp, peer, kv->gid);
 }
 
 static int kv_side_init(struct kv *kv, struct kv_side *side)
@@ -184,23 +138,6 @@ static void kv_free(struct kv *kv)
 	if (!IS_ERR_OR_NULL(kv->gid))
 		rdma_put_gid_attr(kv->gid);
 	kfree(kv);
-}
-
-static const struct ib_gid_attr *kv_find_gid(struct ib_device *dev)
-{
-	const struct ib_gid_attr *attr;
-	int i;
-
-	for (i = 0; i < dev->port_data[KV_PORT].immutable.gid_tbl_len; i++) {
-		attr = rdma_get_gid_attr(dev, KV_PORT, i);
-		if (IS_ERR(attr))
-			continue;
-		if (attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP)
-			return attr;
-		rdma_put_gid_attr(attr);
-	}
-
-	return ERR_PTR(-ENOENT);
 }
 
 static int kv_init(struct kv *kv)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# kverbs.sh: tests kernel verbs with tern_kverbs.ko: use, unload of the driver, and unload with a dead device.
+# kverbs.sh: tests kernel verbs. tern_kverbs.ko: use, unload of the driver, and unload with a dead device. tern_kqueues.ko: the
+# largest queues, in fragmented memory.
 . /tern/conf
 group=kverbs
 # shellcheck source=tests/guest/results.sh
@@ -35,6 +36,11 @@ report use
 rmmod tern_kverbs
 report end
 check leaves-nothing settled "$before"
+
+insmod "${ko%/*}/tern_kqueues.ko"
+report queues
+rmmod tern_kqueues
+check leaves-nothing-queues settled "$before"
 
 insmod "$ko"
 report unload-use
