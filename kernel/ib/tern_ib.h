@@ -443,6 +443,9 @@ int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 			 struct tern_pages *pages);
 int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 			  struct ib_umem *umem, struct tern_pages *pages);
+int tern_table_from_kbuf(struct tern_ib_dev *dev, struct tern_table *table,
+			 const struct tern_kbuf *kbuf,
+			 struct tern_pages *pages);
 
 /* tern_ib_record.c */
 int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,

@@ -291,6 +291,7 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct tern_ib_dev *dev = to_tdev(ibcq->device);
 	struct tern_cmd_create_cq cmd = {};
 	struct tern_cq *cq = to_tcq(ibcq);
+	struct tern_table table;
 	int err;
 
 	if (attr->flags)
@@ -306,7 +307,12 @@ int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (err)
 		goto err_put_eq;
 
+	err = tern_table_from_kbuf(dev, &table, &cq->kern.buf, &cmd.pages);
+	if (err)
+		goto err_free_kbuf;
+
 	err = tern_cq_exec_create(dev, cq, &cmd);
+	tern_table_free(&table);
 	if (err)
 		goto err_free_kbuf;
 

@@ -8,6 +8,11 @@
 #include "tern_ib.h"
 #include "tern_ib_util.h"
 
+/* A slot that is aligned to its size does not cross a page. */
+static_assert(BIT(TERN_SQ_STRIDE_MAX) <= PAGE_SIZE);
+static_assert(BIT(TERN_RQ_STRIDE_MAX) <= PAGE_SIZE);
+static_assert(PAGE_SIZE % sizeof(struct tern_cqe) == 0);
+
 /* Maximum size in bytes of a send WQE, for any opcode. */
 VISIBLE_IF_KUNIT size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge,
 					    u32 max_inline)
@@ -43,11 +48,11 @@ EXPORT_SYMBOL_IF_KUNIT(tern_recv_stride);
  * @dev: the device
  * @kcq: the queue, zeroed
  * @cqe: requested entries
- * @cmd: output, the parameters for the device
+ * @cmd: output, the parameters for the device without the page list
  *
  * tern_kbuf_free() or tern_kbuf_done() undoes it.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0; -EINVAL if the device cannot read the page list; -ENOMEM.
  */
 int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 		  struct tern_cmd_create_cq *cmd)
@@ -56,12 +61,11 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 
 	kcq->log_size = tern_queue_log_size(cqe, TERN_CQ_LOG_SIZE_MIN);
 	err = tern_kbuf_alloc(dev, &kcq->buf,
-			      sizeof(*kcq->cqes) << kcq->log_size,
-			      sizeof(*kcq->record), &cmd->pages);
+			      (u64)sizeof(struct tern_cqe) << kcq->log_size,
+			      sizeof(*kcq->record));
 	if (err)
 		return err;
 
-	kcq->cqes = kcq->buf.cpu;
 	kcq->record = kcq->buf.record;
 	spin_lock_init(&kcq->lock);
 	INIT_LIST_HEAD(&kcq->sqs);
@@ -72,6 +76,7 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 	cmd->log_size = kcq->log_size;
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kcq_init);
 
 static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 {
@@ -86,18 +91,20 @@ static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
  * @dev: the device
  * @kqp: the queues, zeroed
  * @attr: requested capacities; updated to the actual ones
- * @cmd: output, the parameters for the device
+ * @cmd: output, the parameters for the device without the page list
  *
  * tern_kbuf_free() or tern_kbuf_done() undoes it.
  *
- * Return: 0; -EINVAL if no slot is large enough for the WQEs; -ENOMEM.
+ * Return: 0; -EINVAL if no slot is large enough for the WQEs, or if the device
+ * cannot read the page list; -ENOMEM.
  */
 int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		  struct ib_qp_init_attr *attr, struct tern_cmd_create_qp *cmd)
 {
 	struct tern_wq *sq = &kqp->sq, *rq = &kqp->rq;
 	struct ib_qp_cap *cap = &attr->cap;
-	size_t send_bytes, sq_bytes, end;
+	u64 rq_offset = 0, end;
+	size_t send_bytes;
 	int err;
 
 	send_bytes = tern_send_wqe_bytes(attr->qp_type, cap->max_send_sge,
@@ -107,14 +114,19 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 
 	tern_wq_init(sq, cap->max_send_wr, tern_send_stride(send_bytes));
 	tern_wq_init(rq, cap->max_recv_wr, tern_recv_stride(cap->max_recv_sge));
-	sq_bytes = tern_wq_bytes(sq);
-	end = attr->srq ? sq_bytes : sq_bytes + tern_wq_bytes(rq);
-	err = tern_kbuf_alloc(dev, &kqp->buf, end, sizeof(*kqp->record),
-			      &cmd->pages);
+	end = tern_wq_bytes(sq);
+	if (!attr->srq) {
+		if (rq->log_stride > TERN_RQ_STRIDE_MAX)
+			return -EINVAL;
+		rq_offset = ALIGN(end, BIT_ULL(rq->log_stride));
+		end = rq_offset + tern_wq_bytes(rq);
+	}
+
+	err = tern_kbuf_alloc(dev, &kqp->buf, end, sizeof(*kqp->record));
 	if (err)
 		return err;
 
-	sq->slots = kqp->buf.cpu;
+	sq->pages = kqp->buf.pages;
 	kqp->record = kqp->buf.record;
 	cmd->record = cpu_to_le64(kqp->buf.record_dma);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
@@ -127,13 +139,15 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		return 0;
 	}
 
-	rq->slots = kqp->buf.cpu + sq_bytes;
-	cmd->rq_offset = cpu_to_le32(sq_bytes);
+	rq->pages = kqp->buf.pages;
+	rq->offset = rq_offset;
+	cmd->rq_offset = cpu_to_le32(rq_offset);
 	cmd->log_rq_size = rq->log_size;
 	cmd->log_rq_stride = rq->log_stride;
 	cap->max_recv_wr = BIT(rq->log_size);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kqp_init);
 
 static void tern_wq_attach(struct tern_wq *wq, struct ib_cq *ibcq,
 			   struct list_head *queues)

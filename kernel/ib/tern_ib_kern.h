@@ -7,6 +7,7 @@
 #define TERN_IB_KERN_H
 
 #include <linux/list.h>
+#include <linux/mm.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
@@ -33,16 +34,16 @@ struct tern_kpage {
 /**
  * struct tern_kbuf - memory of a kernel queue: the ring, and the doorbell record
  * behind it
- * @cpu: virtual address, NULL if there is none
- * @dma: DMA address
- * @size: size in bytes
- * @record: the record
+ * @pages: the pages, which need not be adjacent; NULL if there are none
+ * @num_pages: number of @pages
+ * @ring_pages: number of pages that hold entries of the ring: the first ones
+ * @record: the record, in the last page
  * @record_dma: DMA address of the record
  */
 struct tern_kbuf {
-	void *cpu;
-	dma_addr_t dma;
-	size_t size;
+	struct tern_kpage *pages;
+	unsigned int num_pages;
+	unsigned int ring_pages;
 	void *record;
 	dma_addr_t record_dma;
 };
@@ -50,7 +51,8 @@ struct tern_kbuf {
 /**
  * struct tern_wq - send or receive queue of a kernel QP
  * @lock: serializes posts; innermost lock
- * @slots: ring of WQEs
+ * @pages: pages with the ring of WQEs, NULL if there is no ring
+ * @offset: offset of the ring in @pages in bytes, a multiple of the entry size
  * @pi: number of entries posted; protected by @lock
  * @ci: number of entries completed; written under the CQ's lock
  * @log_size: log2 of the number of entries
@@ -59,7 +61,8 @@ struct tern_kbuf {
  */
 struct tern_wq {
 	spinlock_t lock;	/* serializes posts */
-	void *slots;
+	const struct tern_kpage *pages;
+	u32 offset;
 	u32 pi;
 	u32 ci;
 	u8 log_size;
@@ -72,7 +75,7 @@ struct tern_wq {
  * @buf: memory of both queues and the record
  * @record: doorbell record in @buf, NULL for a user QP
  * @sq: send queue
- * @rq: receive queue, without slots if the QP has an SRQ
+ * @rq: receive queue, without a ring if the QP has an SRQ
  */
 struct tern_kqp {
 	struct tern_kbuf buf;
@@ -84,8 +87,7 @@ struct tern_kqp {
 /**
  * struct tern_kcq - ring of a kernel CQ
  * @buf: memory of ring and record
- * @cqes: the ring, NULL for a user CQ
- * @record: doorbell record in @buf
+ * @record: doorbell record in @buf, NULL for a user CQ
  * @lock: protects everything below but @arm_seq; outer to &struct tern_wq.lock
  * @sqs: send queues that use this CQ
  * @rqs: receive queues that use this CQ
@@ -99,7 +101,6 @@ struct tern_kqp {
  */
 struct tern_kcq {
 	struct tern_kbuf buf;
-	struct tern_cqe *cqes;
 	struct tern_cq_record *record;
 	spinlock_t lock;	/* polling and arming */
 	struct list_head sqs;
@@ -117,8 +118,7 @@ int tern_kpage_alloc(struct tern_ib_dev *dev, struct tern_kpage *page);
 void tern_kpage_free(struct tern_ib_dev *dev, struct tern_kpage *page);
 void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err);
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    size_t ring_size, size_t record_size,
-		    struct tern_pages *pages);
+		    u64 ring_size, size_t record_size);
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf);
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err);
 #if IS_ENABLED(CONFIG_KUNIT)
@@ -157,10 +157,16 @@ struct ib_mr *tern_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 int tern_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int sg_nents,
 		   unsigned int *sg_offset);
 
+/* Address of an entry that does not cross a page, at an offset in bytes. */
+static inline void *tern_kpage_at(const struct tern_kpage *pages, size_t offset)
+{
+	return pages[offset >> PAGE_SHIFT].cpu + offset_in_page(offset);
+}
+
 /* Only kernel queues have memory of the driver. */
 static inline bool tern_kcq_used(const struct tern_kcq *kcq)
 {
-	return kcq->cqes;
+	return kcq->record;
 }
 
 static inline bool tern_kqp_used(const struct tern_kqp *kqp)

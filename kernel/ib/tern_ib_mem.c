@@ -174,9 +174,20 @@ int tern_table_map(struct tern_table *table, unsigned int page_shift,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_table_map);
 
-/* A umem of a single page is contiguous and needs no list. */
-static struct tern_pages tern_pages_direct(struct ib_umem *umem,
-					   unsigned long pgsz)
+/* Memory within a single page needs no list. */
+static struct tern_pages tern_pages_direct(dma_addr_t addr,
+					   unsigned int page_shift)
+{
+	return (struct tern_pages){
+		.addr = cpu_to_le64(addr),
+		.num = cpu_to_le32(1),
+		.page_shift = page_shift,
+		.kind = TERN_PAGES_DIRECT,
+	};
+}
+
+/* DMA address of the first byte of a umem of a single page. */
+static dma_addr_t tern_umem_addr(struct ib_umem *umem, unsigned long pgsz)
 {
 	struct ib_block_iter biter;
 	dma_addr_t page = 0;
@@ -184,12 +195,7 @@ static struct tern_pages tern_pages_direct(struct ib_umem *umem,
 	rdma_umem_for_each_dma_block(umem, &biter, pgsz)
 		page = rdma_block_iter_dma_address(&biter);
 
-	return (struct tern_pages){
-		.addr = cpu_to_le64(page + (umem->iova & (pgsz - 1))),
-		.num = cpu_to_le32(1),
-		.page_shift = __ffs(pgsz),
-		.kind = TERN_PAGES_DIRECT,
-	};
+	return page + (umem->iova & (pgsz - 1));
 }
 
 /**
@@ -216,7 +222,8 @@ int tern_table_from_umem(struct tern_ib_dev *dev, struct tern_table *table,
 
 	if (num == 1) {
 		*table = (struct tern_table){};
-		*pages = tern_pages_direct(umem, pgsz);
+		*pages = tern_pages_direct(tern_umem_addr(umem, pgsz),
+					   __ffs(pgsz));
 		return 0;
 	}
 
@@ -267,13 +274,61 @@ int tern_table_from_queue(struct tern_ib_dev *dev, struct tern_table *table,
 	return tern_table_from_umem(dev, table, umem, pgsz, pages);
 }
 
+/**
+ * tern_table_from_kbuf() - describe the ring of a kernel queue to the device
+ * @dev: the device
+ * @table: output, the page list; free it with tern_table_free() after the
+ *	command
+ * @kbuf: the memory of the queue
+ * @pages: output for the command
+ *
+ * Return: 0, or -ENOMEM, in which case there is nothing to free.
+ */
+int tern_table_from_kbuf(struct tern_ib_dev *dev, struct tern_table *table,
+			 const struct tern_kbuf *kbuf, struct tern_pages *pages)
+{
+	unsigned int i;
+	int err;
+
+	if (kbuf->ring_pages == 1) {
+		*table = (struct tern_table){};
+		*pages = tern_pages_direct(kbuf->pages[0].dma, PAGE_SHIFT);
+		return 0;
+	}
+
+	err = tern_table_init(table, &dev->core->pdev->dev, kbuf->ring_pages);
+	if (err)
+		goto err_free;
+
+	for (i = 0; i < kbuf->ring_pages; i++)
+		tern_table_add(table, kbuf->pages[i].dma);
+
+	err = tern_table_map(table, PAGE_SHIFT, pages);
+	if (err)
+		goto err_free;
+
+	return 0;
+
+err_free:
+	tern_table_free(table);
+	return err;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_table_from_kbuf);
+
+/*
+ * A queue has many pages, and a peer can cause its creation: fail rather than
+ * kill processes or complain.
+ */
+#define TERN_COHERENT_GFP	(GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
 /* Allocates zeroed memory that the device reads and writes. */
 VISIBLE_IF_KUNIT void *tern_coherent_alloc(struct tern_ib_dev *dev, size_t size,
 					   dma_addr_t *dma)
 {
 	KUNIT_STATIC_STUB_REDIRECT(tern_coherent_alloc, dev, size, dma);
 
-	return dma_alloc_coherent(&dev->core->pdev->dev, size, dma, GFP_KERNEL);
+	return dma_alloc_coherent(&dev->core->pdev->dev, size, dma,
+				  TERN_COHERENT_GFP);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_coherent_alloc);
 
@@ -340,63 +395,86 @@ void tern_kpage_done(struct tern_ib_dev *dev, struct tern_kpage *page, int err)
  * tern_kbuf_alloc() - allocate memory for a kernel queue
  * @dev: the device
  * @kbuf: output; the memory is zeroed
- * @ring_size: size of the ring in bytes
+ * @ring_size: size of the ring in bytes, which is not 0
  * @record_size: size of the doorbell record in bytes, a power of two
- * @pages: output for the command
+ *
+ * The memory consists of single pages. An entry whose offset is a multiple of
+ * its size, a power of two, does not cross a page.
  *
  * May sleep.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0; -EINVAL if the device cannot read the page list of the ring;
+ * -ENOMEM. On failure there is nothing to free.
  */
 int tern_kbuf_alloc(struct tern_ib_dev *dev, struct tern_kbuf *kbuf,
-		    size_t ring_size, size_t record_size,
-		    struct tern_pages *pages)
+		    u64 ring_size, size_t record_size)
 {
-	size_t record = ALIGN(ring_size, record_size);
+	u64 record = ALIGN(ring_size, (u64)record_size);
+	u64 ring_pages = ((ring_size - 1) >> PAGE_SHIFT) + 1;
+	unsigned int i;
 
-	kbuf->size = record + record_size;
-	kbuf->cpu = tern_coherent_alloc(dev, kbuf->size, &kbuf->dma);
-	if (!kbuf->cpu)
+	/* As in user queues, offsets have 32 bits. */
+	if (record > U32_MAX ||
+	    ring_pages > tern_table_limit(dev->core->caps))
+		return -EINVAL;
+
+	/* Aligned to its size, the record does not cross a page either. */
+	kbuf->ring_pages = ring_pages;
+	kbuf->num_pages = (record >> PAGE_SHIFT) + 1;
+	kbuf->pages = kvzalloc_objs(*kbuf->pages, kbuf->num_pages);
+	if (!kbuf->pages)
 		return -ENOMEM;
 
-	/* The memory is page-aligned, so the record has its alignment. */
-	kbuf->record = kbuf->cpu + record;
-	kbuf->record_dma = kbuf->dma + record;
-	*pages = (struct tern_pages){
-		.addr = cpu_to_le64(kbuf->dma),
-		.num = cpu_to_le32(1),
-		.page_shift = PAGE_SHIFT,
-		.kind = TERN_PAGES_DIRECT,
-	};
+	for (i = 0; i < kbuf->num_pages; i++)
+		if (tern_kpage_alloc(dev, &kbuf->pages[i]))
+			goto err_free_pages;
+
+	kbuf->record = tern_kpage_at(kbuf->pages, record);
+	kbuf->record_dma = kbuf->pages[i - 1].dma + offset_in_page(record);
 	return 0;
+
+err_free_pages:
+	tern_kbuf_free(dev, kbuf);
+	return -ENOMEM;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_alloc);
 
 /**
  * tern_kbuf_free() - free the memory of a kernel queue
  * @dev: the device
- * @kbuf: the memory, which the device no longer uses
+ * @kbuf: the memory, which the device no longer uses; may be all zero
  */
 void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 {
-	if (!kbuf->cpu)
+	unsigned int i;
+
+	if (!kbuf->pages)
 		return;
 
-	tern_coherent_free(dev, kbuf->size, kbuf->cpu, kbuf->dma);
-	kbuf->cpu = NULL;
+	for (i = 0; i < kbuf->num_pages; i++)
+		tern_kpage_free(dev, &kbuf->pages[i]);
+	kvfree(kbuf->pages);
+	kbuf->pages = NULL;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_free);
 
 /**
  * tern_kbuf_done() - free the memory of a destroyed object
  * @dev: the device
- * @kbuf: the memory
+ * @kbuf: the memory; may be all zero
  * @err: return value of tern_ib_destroy() for the object
  *
- * If the device may still write to the memory, it is never freed.
+ * If the device may still write to the memory, its pages are never freed.
  */
 void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 {
-	if (!err)
+	if (!err) {
 		tern_kbuf_free(dev, kbuf);
-	else if (kbuf->cpu)
-		tern_report_kept(dev, kbuf->size, err);
+	} else if (kbuf->pages) {
+		tern_report_kept(dev, (size_t)kbuf->num_pages << PAGE_SHIFT,
+				 err);
+		kvfree(kbuf->pages);
+		kbuf->pages = NULL;
+	}
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kbuf_done);

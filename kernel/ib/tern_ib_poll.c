@@ -152,7 +152,9 @@ EXPORT_SYMBOL_IF_KUNIT(tern_flush_wc);
 
 static struct tern_cqe *tern_kcq_slot(struct tern_kcq *kcq, u32 index)
 {
-	return &kcq->cqes[tern_ring_slot(index, kcq->log_size)];
+	size_t slot = tern_ring_slot(index, kcq->log_size);
+
+	return tern_kpage_at(kcq->buf.pages, slot * sizeof(struct tern_cqe));
 }
 
 /* Returns entry @index if the device has written it, otherwise NULL. */

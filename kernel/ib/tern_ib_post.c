@@ -400,7 +400,7 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 
 	spin_lock_irqsave(&rq->lock, flags);
 	first = rq->pi;
-	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->slots)
+	if (READ_ONCE(qp->state) == IB_QPS_RESET || !rq->pages)
 		err = -EINVAL;
 	while (wr && !err) {
 		err = tern_post_one_recv(qp, wr);

@@ -180,6 +180,7 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 struct ib_qp_init_attr *attr)
 {
 	struct tern_cmd_create_qp cmd = {};
+	struct tern_table table;
 	int err;
 
 	if (attr->qp_type == IB_QPT_XRC_INI)
@@ -190,7 +191,12 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		return err;
 
+	err = tern_table_from_kbuf(dev, &table, &qp->kern.buf, &cmd.pages);
+	if (err)
+		goto err_free_kbuf;
+
 	err = tern_qp_exec_create(dev, qp, &cmd);
+	tern_table_free(&table);
 	if (err)
 		goto err_free_kbuf;
 

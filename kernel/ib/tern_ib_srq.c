@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Shared receive queues of user space and of the kernel. */
 
+#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 
@@ -161,27 +162,61 @@ err_release_umem:
 	return err;
 }
 
+/**
+ * tern_ksrq_init() - allocate the memory of a kernel SRQ
+ * @dev: the device
+ * @srq: the SRQ
+ * @attr: requested capacities
+ *
+ * tern_kbuf_free() or tern_kbuf_done() undoes it.
+ *
+ * Return: 0; -EINVAL if no slot is large enough for the WQEs, or if the device
+ * cannot read the page list; -ENOMEM.
+ */
+VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
+				    struct tern_srq *srq,
+				    const struct ib_srq_attr *attr)
+{
+	int err;
+
+	srq->max_wr = roundup_pow_of_two(attr->max_wr);
+	srq->log_stride = max_t(int, TERN_RQ_STRIDE_MIN,
+				order_base_2(sizeof(struct tern_rq_hdr) +
+					     attr->max_sge *
+					     sizeof(struct tern_sge)));
+	if (srq->log_stride > TERN_RQ_STRIDE_MAX)
+		return -EINVAL;
+
+	err = tern_kbuf_alloc(dev, &srq->kbuf,
+			      (u64)srq->max_wr << srq->log_stride,
+			      sizeof(*srq->record));
+	if (err)
+		return err;
+
+	srq->record = srq->kbuf.record;
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_ksrq_init);
+
 static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 				  struct tern_srq *srq,
 				  struct ib_srq_init_attr *attr)
 {
 	struct tern_pages pages;
+	struct tern_table table;
 	int err;
 
-	srq->max_wr = roundup_pow_of_two(attr->attr.max_wr);
-	srq->log_stride = max_t(int, TERN_RQ_STRIDE_MIN,
-				order_base_2(sizeof(struct tern_rq_hdr) +
-					     attr->attr.max_sge *
-					     sizeof(struct tern_sge)));
-	err = tern_kbuf_alloc(dev, &srq->kbuf,
-			      (size_t)srq->max_wr << srq->log_stride,
-			      sizeof(*srq->record), &pages);
+	err = tern_ksrq_init(dev, srq, &attr->attr);
 	if (err)
 		return err;
 
-	srq->record = srq->kbuf.record;
+	err = tern_table_from_kbuf(dev, &table, &srq->kbuf, &pages);
+	if (err)
+		goto err_free_kbuf;
+
 	err = tern_srq_exec_create(dev, srq, attr, &pages,
 				   srq->kbuf.record_dma);
+	tern_table_free(&table);
 	if (err)
 		goto err_free_kbuf;
 
@@ -402,8 +437,8 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 	if (srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
 		return -ENOMEM;
 
-	tern_recv_wqe_fill(srq->kbuf.cpu + ((size_t)slot << srq->log_stride),
-			   wr);
+	tern_recv_wqe_fill(tern_kpage_at(srq->kbuf.pages,
+					 (size_t)slot << srq->log_stride), wr);
 	srq->pi++;
 	return 0;
 }

@@ -11,7 +11,9 @@
 #include "tern_ib_kern.h"
 #include "tern_util.h"
 
+struct tern_ib_dev;
 struct tern_qp;
+struct tern_srq;
 
 /* Minimum log2 of entries for CREATE_CQ. */
 #define TERN_CQ_LOG_SIZE_MIN	1
@@ -48,14 +50,15 @@ static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
 /* Returns the slot of WQE @index. */
 static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
 {
-	return wq->slots + ((size_t)tern_ring_slot(index, wq->log_size)
-			    << wq->log_stride);
+	size_t slot = tern_ring_slot(index, wq->log_size);
+
+	return tern_kpage_at(wq->pages, wq->offset + (slot << wq->log_stride));
 }
 
 /* Total size of the slots in bytes. */
-static inline size_t tern_wq_bytes(const struct tern_wq *wq)
+static inline u64 tern_wq_bytes(const struct tern_wq *wq)
 {
-	return (size_t)1 << (wq->log_size + wq->log_stride);
+	return BIT_ULL(wq->log_size + wq->log_stride);
 }
 
 /*
@@ -77,6 +80,10 @@ static inline u8 tern_queue_log_size(u32 num, u8 min)
 /* tern_ib_kern.c */
 size_t tern_send_wqe_bytes(enum ib_qp_type type, u32 max_sge, u32 max_inline);
 u8 tern_recv_stride(u32 max_sge);
+
+/* tern_ib_srq.c */
+int tern_ksrq_init(struct tern_ib_dev *dev, struct tern_srq *srq,
+		   const struct ib_srq_attr *attr);
 
 /* tern_ib_post.c */
 u8 tern_wr_opcode(enum ib_wr_opcode opcode);

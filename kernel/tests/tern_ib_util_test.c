@@ -130,16 +130,24 @@ static void tern_test_recv_wqe(struct kunit *test)
 
 static void tern_test_slot(struct kunit *test)
 {
-	u8 memory[4 * 64];
+	u8 *memory = kunit_kzalloc(test, 2 * PAGE_SIZE, GFP_KERNEL);
+	/* Half of the ring is at the end of a page, half in the next one. */
+	void *first = memory + 2 * PAGE_SIZE - 128, *second = memory;
+	const struct tern_kpage pages[] = {
+		{ .cpu = memory + PAGE_SIZE }, { .cpu = memory },
+	};
 	const struct tern_wq wq = {
-		.slots = memory, .log_size = 2, .log_stride = 6,
+		.pages = pages, .offset = PAGE_SIZE - 128,
+		.log_size = 2, .log_stride = 6,
 	};
 
-	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 0), (void *)memory);
-	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 3), (void *)memory + 192);
-	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 4), (void *)memory);
-	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, U32_MAX),
-			    (void *)memory + 192);
+	KUNIT_ASSERT_NOT_NULL(test, memory);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 0), first);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 1), first + 64);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 2), second);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 3), second + 64);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, 4), first);
+	KUNIT_EXPECT_PTR_EQ(test, tern_wq_slot(&wq, U32_MAX), second + 64);
 }
 
 static void tern_test_wq_bytes(struct kunit *test)
