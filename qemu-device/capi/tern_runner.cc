@@ -52,6 +52,7 @@ Config to_config(const TernRunnerConfig& c) {
   config.poll = c.poll;
   config.direct_send = c.direct_send;
   config.running = c.running;
+  config.processors = c.processors;
   return config;
 }
 

@@ -97,6 +97,7 @@ typedef struct TernRunnerConfig {
     bool poll;               /* the engine may poll busy send queues */
     bool direct_send;        /* send() takes no lock of the host */
     bool running;            /* the machine runs */
+    unsigned processors;     /* that our threads may use; polling needs two */
 } TernRunnerConfig;
 
 /* The runner does not own the engine, which must outlive it. */

@@ -75,14 +75,19 @@ static void tern_arm(void *opaque, TernTimer timer, uint64_t at)
 {
     TernState *s = opaque;
 
-    timer_mod_ns(s->timers[timer], MIN(at, INT64_MAX));
+    /* NULL if tern_stop() was called within tern_send(). */
+    if (s->timers[timer]) {
+        timer_mod_ns(s->timers[timer], MIN(at, INT64_MAX));
+    }
 }
 
 static void tern_disarm(void *opaque, TernTimer timer)
 {
     TernState *s = opaque;
 
-    timer_del(s->timers[timer]);
+    if (s->timers[timer]) {
+        timer_del(s->timers[timer]);
+    }
 }
 
 static void tern_raise(void *opaque, unsigned vector)
@@ -268,6 +273,7 @@ void tern_start(TernState *s)
         .poll = s->poll,
         .direct_send = qemu_chr_fe_backend_connected(&s->wire_chr),
         .running = runstate_is_running(),
+        .processors = g_get_num_processors(),
     };
     DeviceState *dev = DEVICE(s);
     int i;
@@ -302,8 +308,6 @@ void tern_stop(TernState *s)
 {
     int i;
 
-    /* The worker never wants the BQL, which we hold. */
-    tern_runner_stop(s->runner);
     if (s->wire) {
         tern_wire_close(s->wire);
         s->wire = NULL;
@@ -312,9 +316,9 @@ void tern_stop(TernState *s)
     qemu_del_nic(s->nic);
     qemu_bh_delete(s->bh);
     qemu_bh_delete(s->rx_bh);
+    s->bh = s->rx_bh = NULL;
     for (i = 0; i < TERN_NUM_TIMERS; i++) {
         timer_free(s->timers[i]);
+        s->timers[i] = NULL;
     }
-    tern_runner_free(s->runner);
-    s->runner = NULL;
 }

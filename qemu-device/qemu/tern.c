@@ -331,10 +331,19 @@ static void tern_init(Object *obj)
     }
 }
 
+static void tern_free(TernState *s)
+{
+    tern_runner_free(s->runner);
+    s->runner = NULL;
+    tern_engine_free(s->engine);
+    s->engine = NULL;
+}
+
 static void tern_finalize(Object *obj)
 {
     TernState *s = TERN(obj);
 
+    tern_free(s);
     g_free(s->mutation);
     g_free(s->faults);
 }
@@ -485,6 +494,7 @@ static void tern_realize(PCIDevice *dev, Error **errp)
 {
     TernState *s = TERN(dev);
 
+    tern_free(s);
     if (!tern_check_properties(s, errp)) {
         return;
     }
@@ -520,15 +530,29 @@ close_pcap:
     s->pcap = NULL;
 }
 
+static void tern_release(struct rcu_head *rcu)
+{
+    object_unref(OBJECT(container_of(rcu, TernState, rcu)));
+}
+
+/*
+ * An interrupt of ours can be a store to the register that unplugs us. The
+ * runner is on the stack then, so it lives until the BQL has been released.
+ */
 static void tern_exit(PCIDevice *dev)
 {
     TernState *s = TERN(dev);
 
+    object_ref(OBJECT(s));
+    call_rcu1(&s->rcu, tern_release);
     s->started = false;
+    /*
+     * Before the address space changes: the worker may not translate through an
+     * IOMMU without the BQL. The worker never wants the BQL, which we hold.
+     */
+    tern_runner_stop(s->runner);
     tern_dma_stop(s);
     tern_stop(s);
-    tern_engine_free(s->engine);
-    s->engine = NULL;
     tern_pcap_close(s->pcap);
     s->pcap = NULL;
     tern_faults_stop(s);

@@ -25,6 +25,7 @@
 #define HW_TERN_TERN_H
 
 #include "qemu/queue.h"
+#include "qemu/rcu.h"
 #include "qemu/thread.h"
 #include "qemu/timer.h"
 #include "chardev/char-fe.h"
@@ -96,6 +97,7 @@ struct TernState {
     TernPcap *pcap;
     VMChangeStateEntry *vm_state;
     TernEngine *engine;
+    struct rcu_head rcu;        /* delays finalize() after exit() */
     TernRunner *runner;
     QEMUBH *bh;                 /* for TERN_CALL_DELIVER */
     QEMUBH *rx_bh;              /* for TERN_CALL_TAKE_FRAMES */
@@ -148,7 +150,7 @@ void tern_wire_moved(TernState *s);
 
 /* Creates the runner, the net client and the timers, and starts the worker. */
 void tern_start(TernState *s);
-/* Reverts tern_start(); tern-run.c does not call the engine afterwards. */
+/* Reverts tern_start(), except that engine and runner stay. The worker has stopped. */
 void tern_stop(TernState *s);
 
 /* tern-wire.c */

@@ -71,12 +71,13 @@ void Runner::start() {
 }
 
 void Runner::stop() {
-  if (!worker_.joinable()) return;
   lock();
   state_.store(WorkerState::kStopping);
+  transmit_.disown();
   wake_.notify_one();
   mutex_.unlock();
-  worker_.join();
+  vectors_ = {};
+  if (worker_.joinable()) worker_.join();
 }
 
 // ---- the engine lock ----
@@ -104,7 +105,7 @@ void Runner::unlock_without_delivering() {
   bool schedule = collect();
   schedule |= may_run() && ((work_ && host_runs()) || tern_engine_next_deadline(engine_) < armed_);
   unlock();
-  if (schedule) host_.schedule(Host::Call::kDeliver);
+  if (schedule) request(Host::Call::kDeliver);
 }
 
 // ---- effects ----
@@ -122,7 +123,9 @@ void Runner::free_batches(Batches& batches) {
 std::size_t Runner::send_now(const TernEffects* effects, std::size_t frames) {
   for (std::size_t i = 0; i < frames; ++i) {
     const TernFrame frame = tern_engine_effects_frame(effects, i);
-    if (frame.to_wire && host_.send(frame) == Host::Sent::kBlocked) return i;
+    if (!frame.to_wire) continue;
+    if (host_.send(frame) == Host::Sent::kBlocked) return i;
+    transmit_.took();
   }
   return frames;
 }
@@ -171,15 +174,20 @@ void Runner::drop_effects() {
 }
 
 // Delivers with only the host lock held. A call to `host_` may cause an input at once (a hub
-// returns a frame). The loop in progress then delivers the effects of that input.
+// returns a frame). The loop in progress then delivers the effects of that input. It may also cause
+// stop(), because a guest can aim an interrupt at the register that unplugs the adapter.
 void Runner::deliver_effects(bool frames) {
-  if (delivering_ || !running_) return;
+  if (delivering_ || !running_ || stopping()) return;
   delivering_ = true;
   do {
     raise_vectors();
-  } while (frames && transmit_.send_batch());
+  } while (frames && !stopping() && transmit_.send_batch());
   raise_vectors();
   delivering_ = false;
+}
+
+void Runner::request(Host::Call call) {
+  if (!stopping()) host_.schedule(call);
 }
 
 void Runner::raise_vectors() {
@@ -195,13 +203,13 @@ void Runner::raise_vectors() {
 // Called with the lock, which it drops. `scheduled`: the caller is deliver().
 void Runner::finish(bool scheduled) {
   const std::uint64_t deadline = tern_engine_next_deadline(engine_);
+  collect();
+  for (std::size_t i = 0; i < kVectorWords; ++i) vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
+  transmit_.add(collected_);
   // A timer for a deadline that has passed fires again and again until the engine runs. So arm none
   // while nothing may run, and none while the worker is about to run, because it would contend with
   // this thread for the lock.
   const bool arm = deadline < armed_ && may_run() && !worker_may_run();
-  collect();
-  for (std::size_t i = 0; i < kVectorWords; ++i) vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
-  transmit_.add(collected_);
   if (arm) armed_ = deadline;
   const bool frames = scheduled || backlog_ <= limits_.tx_inline;
   const bool throttled = work_ && backlog_ >= limits_.tx_soft;
@@ -212,7 +220,7 @@ void Runner::finish(bool scheduled) {
   if (arm) host_.arm(Host::Timer::kEngine, deadline);
   deliver_effects(frames);
   // deliver() frees the batches just sent, and wakes a worker that waits for that.
-  if (again || !frames || (throttled && !transmit_.done().empty())) host_.schedule(Host::Call::kDeliver);
+  if (again || !frames || (throttled && !transmit_.done().empty())) request(Host::Call::kDeliver);
 }
 
 // ---- inputs ----
@@ -262,7 +270,7 @@ bool Runner::receive(std::span<const std::byte> frame) {
 
 void Runner::take_frames() {
   // set_running() schedules another call when the machine continues.
-  if (!running_) return;
+  if (!running_ || stopping()) return;
   lock();
   std::uint64_t bytes = 0;
   bool waits = false;
@@ -279,20 +287,20 @@ void Runner::take_frames() {
   if (!waits) {
     // Releases the room to the peer now. The next call takes the rest.
     host_.wait_for_frames();
-    host_.schedule(Host::Call::kTakeFrames);
+    request(Host::Call::kTakeFrames);
   }
   run();
   unlock_and_deliver();
 }
 
 void Runner::resumed() {
-  if (transmit_.resumed()) host_.schedule(Host::Call::kDeliver);
+  if (transmit_.resumed()) request(Host::Call::kDeliver);
 }
 
 void Runner::set_link(bool up) {
   if (!up) {
     transmit_.link_down();
-    host_.schedule(Host::Call::kDeliver);
+    request(Host::Call::kDeliver);
   }
   lock();
   tern_engine_set_link(engine_, up);
@@ -306,8 +314,8 @@ void Runner::set_running(bool running) {
   unlock();
   if (running) {
     due_ = true;
-    host_.schedule(Host::Call::kDeliver);
-    host_.schedule(Host::Call::kTakeFrames);
+    request(Host::Call::kDeliver);
+    request(Host::Call::kTakeFrames);
   }
 }
 
@@ -315,7 +323,7 @@ void Runner::set_awake(bool awake) {
   if (awake && !awake_) {
     // Deadlines may have passed meanwhile.
     due_ = true;
-    host_.schedule(Host::Call::kDeliver);
+    request(Host::Call::kDeliver);
   }
   awake_ = awake;
 }
@@ -328,18 +336,18 @@ void Runner::deliver() {
     run();
   }
   finish(true);
-  if (refused_) host_.receive_again();
+  if (refused_ && !stopping()) host_.receive_again();
 }
 
 void Runner::expired(Host::Timer timer) {
   switch (timer) {
     case Host::Timer::kEngine:
       due_ = true;
-      host_.schedule(Host::Call::kDeliver);
+      request(Host::Call::kDeliver);
       break;
     case Host::Timer::kPatience:
       transmit_.patience_over();
-      host_.schedule(Host::Call::kDeliver);
+      request(Host::Call::kDeliver);
       break;
     case Host::Timer::kReceive:
       // No event reports that the engine can receive again, so the frame is offered again.
@@ -396,7 +404,7 @@ void Runner::work_slice() {
   host_.trace(Host::Event::kSlice, work_, 0);
   // The worker itself handles deadlines that pass while it works: see finish().
   if (collect() || (!worker_may_run() && tern_engine_next_deadline(engine_) < armed_)) {
-    host_.schedule(Host::Call::kDeliver);
+    request(Host::Call::kDeliver);
   }
   if (worker_may_run()) poll();
 }

@@ -91,7 +91,7 @@ struct Config {
   bool poll = true;          // the engine may poll busy send queues
   bool direct_send = false;  // Host::send() may be called with the engine lock, by any thread
   bool running = true;       // the machine runs
-  unsigned processors = std::thread::hardware_concurrency();  // polling needs more than one
+  unsigned processors = 1;   // that the threads of the host may use; polling needs more than one
   // Called in the worker's thread.
   std::function<std::unique_ptr<CpuClock>()> open_cpu_clock = open_schedstat;
   Limits limits{};
@@ -108,8 +108,8 @@ class Runner {
 
   // Starts the worker. Without it the host thread does all the work, as with set_host_only().
   void start();
-  // Ends the worker. Inputs are allowed afterwards and do no work. The caller may hold the host
-  // lock.
+  // Ends the worker. Inputs are allowed afterwards: they do no work, deliver nothing and call no
+  // Host function. The caller may hold the host lock, and may be in a Host function.
   void stop();
 
   // ---- inputs: the host thread ----
@@ -167,8 +167,10 @@ class Runner {
   static constexpr std::size_t kVectorWords = TERN_MAX_VECTORS / 64;
   using Vectors = std::array<std::uint64_t, kVectorWords>;
 
+  // With or without the lock: only the host thread starts to stop.
+  [[nodiscard]] bool stopping() const { return worker_state() == WorkerState::kStopping; }
   // With the lock.
-  [[nodiscard]] bool may_run() const { return running_ && awake_ && worker_state() != WorkerState::kStopping; }
+  [[nodiscard]] bool may_run() const { return running_ && awake_ && !stopping(); }
   [[nodiscard]] bool worker_may_run() const {
     return work_ && may_run() && !host_runs() && backlog_ < limits_.tx_soft;
   }
@@ -188,6 +190,9 @@ class Runner {
   void finish(bool scheduled);
   void deliver_effects(bool frames);
   void raise_vectors();
+
+  // Any thread: has the host make the call, unless the runner stops.
+  void request(Host::Call call);
 
   // Worker, with the lock.
   void work_loop();

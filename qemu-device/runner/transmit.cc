@@ -14,14 +14,23 @@ bool Transmit::send(Batch& batch) {
     const TernFrame frame = tern_engine_effects_frame(batch.effects, batch.next);
     const auto sent = frame.to_wire ? host_.send(frame) : Host::Sent::kTaken;
     if (sent != Host::Sent::kBlocked) ++batch.next;
-    if (sent != Host::Sent::kTaken) {
-      host_.trace(Host::Event::kBlocked, frames - batch.next, 0);
-      state_ = TransmitState::kBlocked;
-      host_.arm(Host::Timer::kPatience, host_.now() + patience_);
+    if (sent == Host::Sent::kTaken) {
+      took();
+    } else {
+      block(frames - batch.next, sent == Host::Sent::kHeld);
       return false;
     }
   }
   return true;
+}
+
+// A notification without room does not extend the time that the wire has to take a frame.
+void Transmit::block(std::size_t frames, bool held) {
+  host_.trace(Host::Event::kBlocked, frames, 0);
+  state_ = TransmitState::kBlocked;
+  held_ = held;
+  if (took_.exchange(false, std::memory_order_relaxed) || lost_at_ == 0) lost_at_ = host_.now() + patience_;
+  host_.arm(Host::Timer::kPatience, lost_at_);
 }
 
 bool Transmit::send_batch() {
@@ -34,6 +43,9 @@ bool Transmit::resumed() {
   if (state_ == TransmitState::kOpen) return false;
   host_.trace(Host::Event::kResumed, 0, 0);
   state_ = TransmitState::kOpen;
+  // The wire has taken the frame that it held.
+  if (held_) took();
+  held_ = false;
   host_.disarm(Host::Timer::kPatience);
   return true;
 }

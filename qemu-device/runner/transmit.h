@@ -15,9 +15,13 @@
 //   Blocked  the patience timer fires   Lost     the queue is dropped, as if unplugged
 //   Lost     resumed(), link down       Open     frames sent from now on leave
 //
+// The patience timer runs from the first frame that the wire did not take: notifications of a wire
+// that takes nothing do not extend it.
+//
 // A reset disowns the batches in the queue: their generation is over.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -49,8 +53,14 @@ class Transmit {
   // The wire has room again. Returns false if nothing waited for it.
   bool resumed();
   void patience_over();
+  // The wire has taken a frame. Any thread.
+  void took() { took_.store(true, std::memory_order_relaxed); }
   // The wire may never take the frame that it holds.
-  void link_down() { state_ = TransmitState::kOpen; }
+  void link_down() {
+    state_ = TransmitState::kOpen;
+    held_ = false;
+    lost_at_ = 0;
+  }
   // Called by a reset, with the engine lock too. send_batch() may be in progress.
   void disown() { ++generation_; }
   [[nodiscard]] std::uint32_t generation() const { return generation_; }
@@ -61,10 +71,14 @@ class Transmit {
 
  private:
   bool send(Batch& batch);
+  void block(std::size_t frames, bool held);
 
   Host& host_;
   const std::uint64_t patience_;  // ns
   TransmitState state_ = TransmitState::kOpen;
+  bool held_ = false;          // Blocked: the wire holds a frame
+  std::uint64_t lost_at_ = 0;  // when the wire counts as unplugged; 0: not known
+  std::atomic<bool> took_ = false;  // a frame since lost_at_ was set
   Batches queue_;
   Batches done_;
   std::uint32_t generation_ = 0;  // written with the engine lock

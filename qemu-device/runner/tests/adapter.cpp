@@ -174,6 +174,7 @@ void Adapter::capture(const TernFrame& frame) { EXPECT_NE(frame.len, 0U); }
 void Adapter::raise(unsigned vector) {
   if (vector == kVector) take_events();
   ++raised_.at(vector);
+  if (on_raise) on_raise();
 }
 
 // Consumes events, because an EQ that nobody reads fills up.

@@ -75,6 +75,7 @@ class Adapter final : public Host {
   std::atomic<bool> blocked = false;
   bool holds = false;                  // a blocked wire takes a frame and holds it
   std::function<void()> on_send;       // after a frame was taken
+  std::function<void()> on_raise;      // after a vector was raised
   std::atomic<unsigned> lose_every = 0;  // one of so many frames to the peer; 0: none
   std::size_t inbox_size = 64;         // limit of frames that wait for this adapter
   [[nodiscard]] std::vector<Bytes> take_sent();

@@ -121,6 +121,34 @@ TEST_F(StepTest, AWireThatTakesNothingLosesFrames) {
   EXPECT_EQ(transmit(), TransmitState::kOpen) << "the timer is not armed";
 }
 
+// A peer may send notifications and take nothing.
+TEST_F(StepTest, NotificationsWithoutRoomDoNotExtendThePatience) {
+  EthernetQueue queue(a);
+  a.blocked = true;
+  queue.send(3, 100);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(transmit(), TransmitState::kBlocked);
+    EXPECT_EQ(a.armed(Host::Timer::kPatience), a.now() + kPatience - kPatience / 4 * i);
+    a.advance(kPatience / 4);
+    a.runner->resumed();
+    a.pump();
+  }
+  a.advance(kPatience / 4);
+  EXPECT_EQ(transmit(), TransmitState::kLost);
+  EXPECT_EQ(backlog(), 0U);
+  a.runner->resumed();
+  queue.send(1, 100);
+  a.pump();
+  EXPECT_EQ(transmit(), TransmitState::kLost) << "it has taken nothing since";
+  a.blocked = false;
+  a.runner->resumed();
+  queue.send(1, 100);
+  EXPECT_EQ(sent().size(), 1U);
+  a.blocked = true;
+  queue.send(1, 100);
+  EXPECT_EQ(a.armed(Host::Timer::kPatience), a.now() + kPatience);
+}
+
 TEST_F(StepTest, ALinkThatGoesDownOpensTheWay) {
   EthernetQueue queue(a);
   for (const bool lost : {false, true}) {
@@ -172,6 +200,43 @@ TEST_F(StepTest, AResetWhileABatchIsSent) {
   a.pump();
   EXPECT_EQ(sent(), marks(0, 1));
   EXPECT_EQ(backlog(), 0U);
+}
+
+// A guest may aim an interrupt, or a frame through a hub, at the register that unplugs the adapter.
+TEST_F(StepTest, AStopWhileEffectsAreDelivered) {
+  EthernetQueue queue(a);
+  Qp from(a), to(a);
+  from.connect(to);
+  to.connect(from);
+  a.on_send = [this] { a.runner->stop(); };
+  queue.send(3, 100);
+  EXPECT_EQ(sent(), marks(0, 1));
+  EXPECT_FALSE(a.scheduled(Host::Call::kDeliver));
+  EXPECT_FALSE(a.armed(Host::Timer::kPatience));
+  from.post(64);
+  from.ring();
+  a.runner->resumed();
+  a.runner->deliver();
+  EXPECT_EQ(from.poll(), 0U);
+  EXPECT_TRUE(sent().empty());
+}
+
+TEST_F(StepTest, AStopWhileAVectorIsRaised) {
+  EthernetQueue queue(a);
+  Qp from(a), to(a);
+  from.connect(to);
+  to.connect(from);
+  from.arm();
+  a.on_raise = [this] { a.runner->stop(); };
+  a.blocked = true;
+  queue.send(1, 100);
+  a.blocked = false;
+  a.runner->resumed();
+  from.post(64);
+  from.ring();
+  EXPECT_EQ(a.runner->worker_state(), WorkerState::kStopping);
+  a.pump();
+  EXPECT_TRUE(sent().empty());
 }
 
 // A hub: a frame comes back before send() returns, and makes the device send.
