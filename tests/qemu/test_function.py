@@ -140,15 +140,14 @@ class Link(unittest.TestCase):
     def test_it_sustains_the_port(self):
         speeds = ((1, 3), (25000, 3), (100000, 3), (100001, 4), (200000, 4), (400000, 5), (400001, 6),
                   (800000, 6), (2**32 - 1, 6))
-        with self.machine(*((self.FULL, {"speed": mbps}) for mbps, _ in speeds)) as qemu:
-            for index, (mbps, speed) in enumerate(speeds):
-                with self.subTest(speed=mbps):
-                    port, tern = self.ends(qemu, index)
-                    self.assert_capability(tern, speed, 16)
-                    self.assertEqual(self.status(tern), (speed, 16))
-                    self.assertEqual(self.status(port), (speed, 16))
-                    if mbps <= 800000:
-                        self.assertGreater(self.carries(speed, 16) * 1000, mbps)
+        for mbps, speed in speeds:
+            with self.subTest(speed=mbps), self.machine((self.FULL, {"speed": mbps})) as qemu:
+                port, tern = self.ends(qemu, 0)
+                self.assert_capability(tern, speed, 16)
+                self.assertEqual(self.status(tern), (speed, 16))
+                self.assertEqual(self.status(port), (speed, 16))
+                if mbps <= 800000:
+                    self.assertGreater(self.carries(speed, 16) * 1000, mbps)
 
     def test_by_default(self):
         with self.machine(({}, {})) as qemu:
@@ -305,10 +304,11 @@ class Interrupts(unittest.TestCase):
 
 class Reset(unittest.TestCase):
     def setUp(self):
+        # Freed memory is overwritten.
         self.qemu = self.enterContext(Qemu(
             "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
             "-device", "pcie-root-port,id=rp,addr=6",
-            "-device", "tern,id=tern,bus=rp,dm-size=0"))
+            "-device", "tern,id=tern,bus=rp,dm-size=0", env={"MALLOC_PERTURB_": "90"}))
         port = self.port = PciFunction(self.qemu, 0, 6)
         port.config_write(0x18, 4, 0x010100)
         port.config_write(0x20, 4, 0xe1f0e000)  # window 0xe0000000 to 0xe1ffffff
@@ -375,6 +375,25 @@ class Reset(unittest.TestCase):
         self.qemu.qmp("cont")
         self.assertEqual(self.tern.answer()[1], hw.ST_OK)
 
+    def peripherals(self):
+        return [d["name"] for d in self.qemu.qmp("qom-list", path="/machine/peripheral")]
+
+    def test_an_interrupt_that_unplugs_the_device(self):
+        # A message to the Slot Control register of the port, by MMCONFIG.
+        mmconfig = 0xb0000000
+        bridge = PciFunction(self.qemu, 0, 0)
+        bridge.config_write(0x64, 4, 0)
+        bridge.config_write(0x60, 4, mmconfig | 1)
+        self.assertEqual(self.qemu.readl(mmconfig + (1 << 20)), self.tern.config_read(0, 4))
+        slot_control = mmconfig + (6 << 15) + self.port.capability(PCIE) + 0x18
+        self.tern.set_vector(0, slot_control, 0x0700)  # power and indicator off
+        self.tern.post(hw.CMD_NOP)
+        self.qemu.wait(lambda: self.tern.config_read(0, 4) == 0xffffffff, "the unplug")
+        self.qemu.wait(lambda: "tern" not in self.peripherals(), "the device to go")
+        self.qemu.qmp("device_add", driver="tern", id="tern", bus="rp", **{"dm-size": 0})
+        self.port.config_write(self.port.capability(PCIE) + 0x18, 2, 0x0100)
+        self.use()
+
     def test_unplug_and_plug(self):
         slot_control = self.port.capability(PCIE) + 0x18
         for _ in range(3):
@@ -382,9 +401,7 @@ class Reset(unittest.TestCase):
             self.port.config_write(slot_control, 2, 0x0700)  # power and indicator off
             self.qemu.wait(lambda: self.tern.config_read(0, 4) == 0xffffffff, "the unplug")
             self.assertEqual(self.tern.reg(hw.REG_MAGIC), 0)  # nothing decodes the address
-            self.qemu.wait(lambda: "tern" not in (
-                d["name"] for d in self.qemu.qmp("qom-list", path="/machine/peripheral")),
-                           "the device to go")
+            self.qemu.wait(lambda: "tern" not in self.peripherals(), "the device to go")
             self.qemu.qmp("device_add", driver="tern", id="tern", bus="rp", **{"dm-size": 0})
             self.port.config_write(slot_control, 2, 0x0100)
             self.use()
