@@ -208,21 +208,34 @@ VISIBLE_IF_KUNIT void tern_copy_inline(void *to, const struct ib_send_wr *wr)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_copy_inline);
 
-/* Whether the QP accepts the request. */
-VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
-				      const struct ib_send_wr *wr, u8 opcode)
+/* Maximum number of SGEs of a request with data. */
+static u32 tern_wr_max_sge(const struct tern_qp *qp, u8 opcode)
 {
 	const struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
 	u32 max_sge = qp->cap.max_send_sge;
 
+	switch (opcode) {
+	case TERN_WR_RDMA_READ:
+		return min_t(u32, max_sge,
+			     le16_to_cpu(dev->core->caps->max_sge_rd));
+	case TERN_WR_ATOMIC_CMP_AND_SWP:
+	case TERN_WR_ATOMIC_FETCH_AND_ADD:
+		/* The result, 8 bytes. The slot has no room for more. */
+		return 1;
+	default:
+		return max_sge;
+	}
+}
+
+/* Whether the QP accepts the request. */
+VISIBLE_IF_KUNIT bool tern_send_wr_ok(const struct tern_qp *qp,
+				      const struct ib_send_wr *wr, u8 opcode)
+{
 	if (!tern_wr_allowed(qp->ibqp.qp_type, opcode))
 		return false;
 	if (!tern_wr_has_data(opcode))
 		return true;
-	if (opcode == TERN_WR_RDMA_READ)
-		max_sge = min_t(u32, max_sge,
-				le16_to_cpu(dev->core->caps->max_sge_rd));
-	if (wr->num_sge < 0 || wr->num_sge > max_sge)
+	if (wr->num_sge < 0 || wr->num_sge > tern_wr_max_sge(qp, opcode))
 		return false;
 	if (!(wr->send_flags & IB_SEND_INLINE))
 		return true;

@@ -540,8 +540,15 @@ static void tern_test_send_wr(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_NONE));
 	/* READ may have a lower SGE limit. */
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
+	/* The slot of an atomic has room for one SGE. */
+	wr.num_sge = 2;
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_WRITE));
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_CMP_AND_SWP));
+	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_FETCH_AND_ADD));
 	wr.num_sge = 1;
 	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_RDMA_READ));
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_CMP_AND_SWP));
+	KUNIT_EXPECT_TRUE(test, tern_send_wr_ok(qp, &wr, TERN_WR_ATOMIC_FETCH_AND_ADD));
 	wr.num_sge = 4;
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 	wr.num_sge = -1;
