@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Queue pairs: user QPs, kernel QPs, and XRC targets, which have no queues. */
 
+#include <kunit/visibility.h>
 #include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -439,7 +440,8 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  * @mask: IB_QP_* requested; all attributes are filled in
  * @init_attr: output, the creation attributes
  *
- * Return: 0, -EIO if the device is dead, or another negative errno.
+ * Return: 0, -EIO if the device is dead or returns an invalid state, or another
+ * negative errno.
  */
 int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr)
@@ -452,6 +454,9 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	mutex_lock(&qp->lock);
 	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,
 			    sizeof(rsp));
+	/* ib_modify_qp_is_ok() indexes a table with the state. */
+	if (!err && rsp.attr.state > TERN_QPS_ERR)
+		err = -EIO;
 	if (!err)
 		WRITE_ONCE(qp->state, rsp.attr.state);
 	mutex_unlock(&qp->lock);
@@ -476,3 +481,4 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init_attr->sq_sig_type = qp->sq_sig_type;
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_query_qp);

@@ -139,6 +139,9 @@ int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 	int index;
 	int err;
 
+	KUNIT_STATIC_STUB_REDIRECT(tern_cmd_exec, core, opcode, in, in_len, out,
+				   out_len);
+
 	might_sleep();
 	if (WARN_ON_ONCE(in_len > TERN_CMD_MAX_LEN || out_len > TERN_CMD_MAX_LEN))
 		return -EINVAL;

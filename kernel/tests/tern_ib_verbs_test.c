@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Tests of tern_ib.ko's verbs: a stub executes the commands as the device. */
+
+#include <kunit/static_stub.h>
+#include <kunit/test.h>
+#include <linux/module.h>
+
+#include "tern_ib.h"
+#include "tern_ib_util.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+
+#define TERN_TEST_QPN	17
+
+/**
+ * struct tern_test_verbs - a device and its objects
+ * @ib: the RDMA device
+ * @qp: QP with number TERN_TEST_QPN
+ * @state: state of the QP in the device
+ */
+struct tern_test_verbs {
+	struct tern_ib_dev ib;
+	struct tern_qp qp;
+	u8 state;
+};
+
+/* Replaces tern_cmd_exec(). */
+static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
+			  size_t in_len, void *out, size_t out_len)
+{
+	struct tern_test_verbs *dev = kunit_get_current_test()->priv;
+	struct tern_rsp_query_qp *rsp = out;
+
+	memset(out, 0, out_len);
+	switch (opcode) {
+	case TERN_CMD_QUERY_QP:
+		rsp->attr.state = dev->state;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static int tern_test_verbs_init(struct kunit *test)
+{
+	struct tern_test_verbs *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	test->priv = dev;
+	dev->qp.ibqp.device = &dev->ib.ibdev;
+	dev->qp.ibqp.qp_num = TERN_TEST_QPN;
+	dev->qp.ibqp.qp_type = IB_QPT_RC;
+	mutex_init(&dev->qp.lock);
+	kunit_activate_static_stub(test, tern_cmd_exec, tern_test_exec);
+	return 0;
+}
+
+/* A state that does not exist must not reach ib_core's tables. */
+static void tern_test_query_state(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct ib_qp_init_attr init_attr;
+	struct ib_qp_attr attr;
+	unsigned int state;
+
+	for (state = 0; state <= U8_MAX; state++) {
+		bool valid = state <= IB_QPS_ERR;
+
+		dev->state = state;
+		dev->qp.state = IB_QPS_SQD;
+		KUNIT_EXPECT_EQ_MSG(test, tern_query_qp(&dev->qp.ibqp, &attr, 0,
+							&init_attr),
+				    valid ? 0 : -EIO, "state %u", state);
+		KUNIT_EXPECT_EQ(test, dev->qp.state, valid ? state : IB_QPS_SQD);
+	}
+}
+
+static struct kunit_case tern_ib_verbs_cases[] = {
+	KUNIT_CASE(tern_test_query_state),
+	{}
+};
+
+static struct kunit_suite tern_ib_verbs_suite = {
+	.name = "tern_ib_verbs",
+	.init = tern_test_verbs_init,
+	.test_cases = tern_ib_verbs_cases,
+};
+
+kunit_test_suite(tern_ib_verbs_suite);
+
+MODULE_DESCRIPTION("KUnit tests of tern_ib's verbs");
+MODULE_LICENSE("Dual BSD/GPL");
