@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* devlink: device information, and recovery after a fatal error. */
 
+#include <kunit/visibility.h>
+
 #include "tern_dev.h"
 #include "tern_devlink.h"
 
@@ -91,6 +93,19 @@ static const struct devlink_health_reporter_ops tern_fatal_ops = {
 };
 
 /*
+ * Whether there is a failure to report. The device may have been recovered
+ * since the work was queued: reporting it again would leave the reporter in the
+ * error state, because the grace period has not passed.
+ */
+VISIBLE_IF_KUNIT bool tern_report_due(struct tern_dev *tdev)
+{
+	/* A held device is checked on release. A removed one stays down. */
+	return tern_dev_dead(tdev) && !test_bit(TERN_DEV_HELD, &tdev->flags) &&
+	       !tern_dev_gone(tdev);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_report_due);
+
+/*
  * Queued once a failure was delivered. Recovery takes the device down, so it
  * needs a work item of its own.
  */
@@ -98,11 +113,10 @@ static void tern_report_work(struct work_struct *work)
 {
 	struct tern_dev *tdev = container_of(work, struct tern_dev, report_work);
 
-	/* A held device is checked on release. A removed one stays down. */
-	if (test_bit(TERN_DEV_HELD, &tdev->flags) || tern_dev_gone(tdev))
-		return;
-	devlink_health_report(tdev->fatal_reporter,
-			      tern_fatal_text(READ_ONCE(tdev->fatal)), NULL);
+	if (tern_report_due(tdev))
+		devlink_health_report(tdev->fatal_reporter,
+				      tern_fatal_text(READ_ONCE(tdev->fatal)),
+				      NULL);
 }
 
 /*

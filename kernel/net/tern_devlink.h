@@ -15,6 +15,9 @@ int tern_devlink_port_register(struct tern_dev *tdev);
 void tern_devlink_port_unregister(struct tern_dev *tdev);
 int tern_devlink_register(struct tern_dev *tdev);
 void tern_devlink_unregister(struct tern_dev *tdev);
+#if IS_ENABLED(CONFIG_KUNIT)
+bool tern_report_due(struct tern_dev *tdev);
+#endif
 void tern_devlink_healthy(struct tern_dev *tdev);
 
 #endif /* TERN_DEVLINK_H */

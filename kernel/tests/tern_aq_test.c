@@ -10,6 +10,7 @@
 #include <linux/module.h>
 
 #include "tern_dev.h"
+#include "tern_devlink.h"
 #include "tern_util.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
@@ -435,6 +436,23 @@ static void tern_test_dies_while_taken_down(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
 }
 
+/* Only the failure of a device that nobody else brings up is reported. */
+static void tern_test_report_due(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_dev *tdev = &fake->tdev;
+
+	/* The work was queued, and then the device was recovered. */
+	KUNIT_EXPECT_FALSE(test, tern_report_due(tdev));
+	tern_dev_kill(tdev);
+	KUNIT_EXPECT_TRUE(test, tern_report_due(tdev));
+	set_bit(TERN_DEV_HELD, &tdev->flags);
+	KUNIT_EXPECT_FALSE(test, tern_report_due(tdev));
+	clear_bit(TERN_DEV_HELD, &tdev->flags);
+	WRITE_ONCE(*tern_test_reg(fake, TERN_REG_STATUS), TERN_REG_GONE);
+	KUNIT_EXPECT_FALSE(test, tern_report_due(tdev));
+}
+
 static int tern_test_aq_init(struct kunit *test)
 {
 	struct tern_test_aq *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
@@ -494,6 +512,7 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_late_with_memory),
 	KUNIT_CASE(tern_test_dies),
 	KUNIT_CASE(tern_test_dies_while_taken_down),
+	KUNIT_CASE(tern_test_report_due),
 	{}
 };
 
