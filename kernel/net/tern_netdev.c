@@ -101,6 +101,21 @@ static void tern_net_down(struct tern_net *net)
 	tern_queues_stop(net);
 }
 
+/*
+ * Takes over the addresses and flags of the netdev. While it was detached, the
+ * core did not report changes, and it does not do so afterwards.
+ */
+static void tern_net_fill_filter(struct tern_net *net)
+{
+	struct net_device *netdev = net->netdev;
+
+	netif_addr_lock_bh(netdev);
+	tern_filter_fill(&net->filter, netdev->flags,
+			 netdev->features & NETIF_F_HW_VLAN_CTAG_FILTER,
+			 &netdev->uc, &netdev->mc);
+	netif_addr_unlock_bh(netdev);
+}
+
 static int tern_net_open(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
@@ -109,6 +124,7 @@ static int tern_net_open(struct net_device *netdev)
 	err = tern_queues_alloc(net);
 	if (err)
 		return err;
+	tern_net_fill_filter(net);
 	err = tern_net_send_filter(net);
 	if (err)
 		goto free_queues;
@@ -394,6 +410,7 @@ void tern_net_detach(struct tern_net *net)
 		tern_net_stop(netdev);
 	rtnl_unlock();
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_detach);
 
 /* After a reset: reopens the interface with its configuration. */
 void tern_net_attach(struct tern_net *net)
@@ -406,3 +423,4 @@ void tern_net_attach(struct tern_net *net)
 	netif_device_attach(netdev);
 	rtnl_unlock();
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_net_attach);

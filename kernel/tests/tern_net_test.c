@@ -7,6 +7,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/delay.h>
+#include <linux/etherdevice.h>
 #include <linux/irq.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
@@ -31,6 +32,7 @@ struct tern_test_net {
 	u16 refused;		/* opcode that fails with NO_MEMORY */
 	u32 port_mtu;
 	bool port_enabled;
+	struct tern_cmd_set_rx_filter filter;
 	int eth_queues;
 	bool rtnl_released;
 	struct completion rtnl_taken;
@@ -69,6 +71,9 @@ static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 	switch (opcode) {
 	case TERN_CMD_MODIFY_PORT:
 		tern_test_modify_port(fake, in);
+		return 0;
+	case TERN_CMD_SET_RX_FILTER:
+		memcpy(&fake->filter, in, sizeof(fake->filter));
 		return 0;
 	case TERN_CMD_QUERY_PORT:
 		memcpy(out, &port, sizeof(port));
@@ -295,6 +300,42 @@ static void tern_test_empty_ring(struct kunit *test)
 	tern_test_expect_up(test, ETH_DATA_LEN);
 }
 
+static bool tern_test_filter_has(struct kunit *test, const u8 *mac)
+{
+	struct tern_test_net *fake = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < le16_to_cpu(fake->filter.num_macs); i++)
+		if (ether_addr_equal(fake->filter.macs[i], mac))
+			return true;
+	return false;
+}
+
+/* The filter changes during a reset, in which the core reports nothing. */
+static void tern_test_filter_detached(struct kunit *test)
+{
+	static const u8 group[ETH_ALEN] = { 0x33, 0x33, 0, 0, 0x12, 0x34 };
+	struct tern_test_net *fake = test->priv;
+	struct net_device *netdev = fake->tdev.net->netdev;
+
+	tern_test_open(test);
+	KUNIT_EXPECT_FALSE(test, tern_test_filter_has(test, group));
+	tern_net_detach(fake->tdev.net);
+	rtnl_lock();
+	KUNIT_EXPECT_EQ(test, dev_mc_add(netdev, group), 0);
+	KUNIT_EXPECT_EQ(test, dev_set_promiscuity(netdev, 1), 0);
+	rtnl_unlock();
+	tern_net_attach(fake->tdev.net);
+	KUNIT_EXPECT_TRUE(test, tern_test_filter_has(test, group));
+	KUNIT_EXPECT_TRUE(test, le16_to_cpu(fake->filter.flags) & TERN_RXF_PROMISC);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+
+	rtnl_lock();
+	dev_set_promiscuity(netdev, -1);
+	dev_mc_del(netdev, group);
+	rtnl_unlock();
+}
+
 static void tern_test_hold_rtnl(struct work_struct *work)
 {
 	struct tern_test_net *fake = container_of(work, struct tern_test_net, rtnl_work);
@@ -410,6 +451,7 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_mtu_no_memory),
 	KUNIT_CASE(tern_test_refused),
 	KUNIT_CASE(tern_test_empty_ring),
+	KUNIT_CASE(tern_test_filter_detached),
 	KUNIT_CASE(tern_test_late_error),
 	{}
 };
