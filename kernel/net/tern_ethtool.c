@@ -83,7 +83,7 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 	u64 counters[TERN_ETH_CNT_NUM] = {};
 	unsigned int i;
 
-	if (tern_cmd_query_eth_counters(net->tdev, counters))
+	if (tern_net_query_counters(net, counters))
 		memset(counters, 0, sizeof(counters));
 	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
 		data[i] = counters[tern_stats[i].counter];
@@ -99,7 +99,7 @@ static void tern_get_eth_mac_stats(struct net_device *netdev,
 	struct tern_net *net = netdev_priv(netdev);
 	u64 counters[TERN_ETH_CNT_NUM];
 
-	if (tern_cmd_query_eth_counters(net->tdev, counters))
+	if (tern_net_query_counters(net, counters))
 		return;
 	stats->FramesTransmittedOK = counters[TERN_ETH_CNT_TX_PACKETS];
 	stats->OctetsTransmittedOK = counters[TERN_ETH_CNT_TX_BYTES];

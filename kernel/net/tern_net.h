@@ -87,8 +87,14 @@ struct tern_rx {
  * @restart_work: recreates the queues after a fault, with retries
  * @refill_work: allocates receive buffers in process context
  * @stats_work: refreshes @hw_counters
- * @hw_counters: last values read, indexed by TERN_ETH_CNT_*
- * @hw_syncp: protects @hw_counters
+ * @hw_counters: counters of the device as last read, plus @counters_base;
+ *	indexed by TERN_ETH_CNT_*
+ * @hw_syncp: lets readers of @hw_counters detect a write
+ * @counters_lock: serializes writers of @hw_counters; protects the members
+ *	below
+ * @counters_base: @hw_counters at the last reset, which clears the device's
+ * @counters_frozen: the netdev is detached, so the device's counters do not
+ *	count on top of @counters_base
  */
 struct tern_net {
 	struct tern_dev *tdev;
@@ -107,6 +113,9 @@ struct tern_net {
 	struct work_struct stats_work;
 	u64_stats_t hw_counters[TERN_ETH_CNT_NUM];
 	struct u64_stats_sync hw_syncp;
+	struct mutex counters_lock;	/* see above */
+	u64 counters_base[TERN_ETH_CNT_NUM];
+	bool counters_frozen;
 };
 
 /* tern_netdev.c */
@@ -118,6 +127,7 @@ void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
 void tern_net_update_link(struct tern_net *net);
 void tern_net_lose_link(struct tern_net *net);
+int tern_net_query_counters(struct tern_net *net, u64 *counters);
 
 /* tern_txrx.c */
 void tern_queues_init(struct tern_net *net);

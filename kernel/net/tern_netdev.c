@@ -263,20 +263,85 @@ static int tern_vlan_rx_kill_vid(struct net_device *netdev, __be16 proto, u16 vi
 	return tern_set_vlan(netdev, proto, vid, false);
 }
 
-static void tern_net_stats_work(struct work_struct *work)
+/*
+ * Adds the device's counters to those of the time before its last reset, and
+ * stores the sum. While the netdev is detached, the device is not asked.
+ */
+static int tern_net_update_counters(struct tern_net *net)
 {
-	struct tern_net *net = container_of(work, struct tern_net, stats_work);
 	u64 counters[TERN_ETH_CNT_NUM];
 	unsigned long flags;
 	unsigned int i;
+	int err;
 
-	if (tern_cmd_query_eth_counters(net->tdev, counters))
-		return;
+	lockdep_assert_held(&net->counters_lock);
+
+	if (net->counters_frozen)
+		return 0;
+	err = tern_cmd_query_eth_counters(net->tdev, counters);
+	if (err)
+		return err;
 	/* Where this takes a lock, its holder must not be preempted. */
 	flags = u64_stats_update_begin_irqsave(&net->hw_syncp);
 	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
-		u64_stats_set(&net->hw_counters[i], counters[i]);
+		u64_stats_set(&net->hw_counters[i],
+			      net->counters_base[i] + counters[i]);
 	u64_stats_update_end_irqrestore(&net->hw_syncp, flags);
+	return 0;
+}
+
+/**
+ * tern_net_query_counters() - read the counters of the Ethernet function
+ * @net: the network device
+ * @counters: output, TERN_ETH_CNT_NUM counters, which a reset does not clear
+ *
+ * Process context.
+ *
+ * Return: 0, or the error of tern_cmd_exec().
+ */
+int tern_net_query_counters(struct tern_net *net, u64 *counters)
+{
+	unsigned int i;
+	int err;
+
+	mutex_lock(&net->counters_lock);
+	err = tern_net_update_counters(net);
+	for (i = 0; i < TERN_ETH_CNT_NUM && !err; i++)
+		counters[i] = u64_stats_read(&net->hw_counters[i]);
+	mutex_unlock(&net->counters_lock);
+	return err;
+}
+
+/*
+ * Before a reset, which clears the device's counters. Of a dead device the
+ * values read last remain.
+ */
+static void tern_net_freeze_counters(struct tern_net *net)
+{
+	unsigned int i;
+
+	mutex_lock(&net->counters_lock);
+	tern_net_update_counters(net);
+	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
+		net->counters_base[i] = u64_stats_read(&net->hw_counters[i]);
+	net->counters_frozen = true;
+	mutex_unlock(&net->counters_lock);
+}
+
+static void tern_net_thaw_counters(struct tern_net *net)
+{
+	mutex_lock(&net->counters_lock);
+	net->counters_frozen = false;
+	mutex_unlock(&net->counters_lock);
+}
+
+static void tern_net_stats_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(work, struct tern_net, stats_work);
+
+	mutex_lock(&net->counters_lock);
+	tern_net_update_counters(net);
+	mutex_unlock(&net->counters_lock);
 }
 
 /* Atomic context: device counters are as old as the previous call. */
@@ -337,6 +402,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	net->netdev = netdev;
 	net->filter.port = TERN_ETH_PORT;
 	mutex_init(&net->link_lock);
+	mutex_init(&net->counters_lock);
 	u64_stats_init(&net->hw_syncp);
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
 	INIT_WORK(&net->stats_work, tern_net_stats_work);
@@ -357,6 +423,7 @@ void tern_net_free(struct tern_net *net)
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
 	disable_work_sync(&net->stats_work);
+	mutex_destroy(&net->counters_lock);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
@@ -406,6 +473,7 @@ void tern_net_detach(struct tern_net *net)
 
 	rtnl_lock();
 	netif_device_detach(netdev);
+	tern_net_freeze_counters(net);
 	if (netif_running(netdev))
 		tern_net_stop(netdev);
 	rtnl_unlock();
@@ -417,6 +485,7 @@ void tern_net_attach(struct tern_net *net)
 {
 	struct net_device *netdev = net->netdev;
 
+	tern_net_thaw_counters(net);
 	rtnl_lock();
 	if (netif_running(netdev) && tern_net_open(netdev))
 		dev_close(netdev);

@@ -33,6 +33,7 @@ struct tern_test_net {
 	u32 port_mtu;
 	bool port_enabled;
 	struct tern_cmd_set_rx_filter filter;
+	u64 counters[TERN_ETH_CNT_NUM];
 	int eth_queues;
 	bool rtnl_released;
 	struct completion rtnl_taken;
@@ -67,11 +68,16 @@ static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 		.link_up = fake->port_enabled,
 		.max_mtu = cpu_to_le32(9000),
 	};
+	unsigned int i;
 
 	switch (opcode) {
 	case TERN_CMD_MODIFY_PORT:
 		tern_test_modify_port(fake, in);
 		return 0;
+	case TERN_CMD_QUERY_COUNTERS:
+		for (i = 0; i < TERN_ETH_CNT_NUM; i++)
+			((__le64 *)out)[i] = cpu_to_le64(READ_ONCE(fake->counters[i]));
+		return TERN_ETH_CNT_NUM * sizeof(__le64);
 	case TERN_CMD_SET_RX_FILTER:
 		memcpy(&fake->filter, in, sizeof(fake->filter));
 		return 0;
@@ -336,6 +342,55 @@ static void tern_test_filter_detached(struct kunit *test)
 	rtnl_unlock();
 }
 
+static u64 tern_test_missed(struct kunit *test)
+{
+	struct tern_net *net = tern_test_net(test);
+	struct rtnl_link_stats64 stats;
+
+	/* The values are as old as the previous call. */
+	dev_get_stats(net->netdev, &stats);
+	flush_work(&net->stats_work);
+	dev_get_stats(net->netdev, &stats);
+	flush_work(&net->stats_work);
+	return stats.rx_missed_errors;
+}
+
+static u64 tern_test_filtered(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	u64 data[2] = {};
+
+	/* hw_tx_errors, hw_rx_filtered */
+	netdev->ethtool_ops->get_ethtool_stats(netdev, NULL, data);
+	return data[1];
+}
+
+/* Statistics do not run backwards at a reset, which clears the device's. */
+static void tern_test_counters(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	u64 *missed = &fake->counters[TERN_ETH_CNT_RX_NO_BUFFER];
+	u64 *filtered = &fake->counters[TERN_ETH_CNT_RX_FILTERED];
+
+	tern_test_open(test);
+	WRITE_ONCE(*missed, 5);
+	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 5);
+	WRITE_ONCE(*missed, 7);
+	WRITE_ONCE(*filtered, 100);
+	tern_net_detach(fake->tdev.net);
+	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 7);
+	WRITE_ONCE(*missed, 0);
+	WRITE_ONCE(*filtered, 0);
+	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 7);
+	tern_net_attach(fake->tdev.net);
+	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 7);
+	KUNIT_EXPECT_EQ(test, tern_test_filtered(test), 100);
+	WRITE_ONCE(*missed, 2);
+	WRITE_ONCE(*filtered, 1);
+	KUNIT_EXPECT_EQ(test, tern_test_missed(test), 9);
+	KUNIT_EXPECT_EQ(test, tern_test_filtered(test), 101);
+}
+
 static void tern_test_hold_rtnl(struct work_struct *work)
 {
 	struct tern_test_net *fake = container_of(work, struct tern_test_net, rtnl_work);
@@ -452,6 +507,7 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_refused),
 	KUNIT_CASE(tern_test_empty_ring),
 	KUNIT_CASE(tern_test_filter_detached),
+	KUNIT_CASE(tern_test_counters),
 	KUNIT_CASE(tern_test_late_error),
 	{}
 };
