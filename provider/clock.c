@@ -12,8 +12,9 @@
 #include "tern.h"
 
 /*
- * Returns the device's clock in ns at some instant between call and return, or
- * all ones if the device is gone. Other readers of the same page, also in other
+ * Returns the device's clock in ns at some instant between call and return. If
+ * the device is gone, returns all ones, or 0 once the kernel has replaced the
+ * doorbell page by zeroed memory. Other readers of the same page, also in other
  * processes, may latch another high half in between. If the low half has not
  * wrapped since, the result is still an instant within the call.
  */
@@ -51,7 +52,7 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 		return EOPNOTSUPP;
 
 	clock = tern_read_clock(ctx);
-	if (clock == UINT64_MAX)
+	if (clock == 0 || clock == UINT64_MAX)
 		return EIO;
 
 	values->raw_clock.tv_sec = 0;

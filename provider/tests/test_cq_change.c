@@ -342,7 +342,12 @@ void test_clock(void)
 	values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK | 2;
 	CHECK(tern_query_rt_values(ibvctx, &values) == EOPNOTSUPP);
 	CHECK(!values.comp_mask);
+	/* A device that is gone, before and after ib_core has removed it. */
 	set_clock(UINT64_MAX);
+	values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+	CHECK(tern_query_rt_values(ibvctx, &values) == EIO);
+	CHECK(!values.comp_mask);
+	set_clock(0);
 	values.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	CHECK(tern_query_rt_values(ibvctx, &values) == EIO);
 	CHECK(!values.comp_mask);
