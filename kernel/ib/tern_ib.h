@@ -453,7 +453,10 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 void tern_record_put(struct tern_record *record);
 void tern_record_done(struct tern_record *record, int err);
 void tern_records_init(struct tern_ucontext *ucontext);
-void tern_records_abandon(struct tern_ucontext *ucontext);
+#if IS_ENABLED(CONFIG_KUNIT)
+struct ib_umem *tern_record_umem(struct tern_ucontext *ucontext,
+				 unsigned long addr);
+#endif
 
 /* tern_ib_dev.c */
 int tern_add_gid(const struct ib_gid_attr *attr, void **context);

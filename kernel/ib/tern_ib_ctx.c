@@ -239,7 +239,6 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
 
-	tern_records_abandon(ucontext);
 	tern_del_clock(ucontext);
 	tern_del_uar(ucontext);
 }

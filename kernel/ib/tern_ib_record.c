@@ -4,6 +4,8 @@
  * reference to it.
  */
 
+#include <kunit/static_stub.h>
+#include <kunit/visibility.h>
 #include <linux/slab.h>
 
 #include <rdma/iter.h>
@@ -45,6 +47,17 @@ tern_record_page_find(struct tern_ucontext *ucontext, unsigned long addr)
 	return NULL;
 }
 
+VISIBLE_IF_KUNIT struct ib_umem *
+tern_record_umem(struct tern_ucontext *ucontext, unsigned long addr)
+{
+	KUNIT_STATIC_STUB_REDIRECT(tern_record_umem, ucontext, addr);
+
+	/* The device reads software's words and writes its own. */
+	return ib_umem_get_va(ucontext->ibucontext.device, addr, PAGE_SIZE,
+			      IB_ACCESS_LOCAL_WRITE);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_record_umem);
+
 static struct tern_record_page *
 tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
 {
@@ -56,9 +69,7 @@ tern_record_page_pin(struct tern_ucontext *ucontext, unsigned long addr)
 	if (!page)
 		return ERR_PTR(-ENOMEM);
 
-	/* The device reads software's words and writes its own. */
-	page->umem = ib_umem_get_va(ucontext->ibucontext.device, addr,
-				    PAGE_SIZE, IB_ACCESS_LOCAL_WRITE);
+	page->umem = tern_record_umem(ucontext, addr);
 	if (IS_ERR(page->umem)) {
 		err = PTR_ERR(page->umem);
 		kfree(page);
@@ -107,6 +118,7 @@ int tern_record_get(struct tern_ucontext *ucontext, struct tern_record *record,
 	record->dma = page->dma + offset_in_page(addr);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_record_get);
 
 /**
  * tern_record_put() - undo tern_record_get()
@@ -139,25 +151,30 @@ void tern_record_put(struct tern_record *record)
  * @record: the record; does nothing if it has no page
  * @err: return value of tern_ib_destroy() for the object
  *
- * If the device may still write to the record, its page stays pinned forever.
+ * If the device may still write to the record, its page stays pinned forever,
+ * and no other queue finds it: the process may use the memory for another
+ * record already.
  */
 void tern_record_done(struct tern_record *record, int err)
 {
-	if (!err)
+	struct tern_record_page *page = record->page;
+
+	if (!err) {
 		tern_record_put(record);
+		return;
+	}
+	if (!page)
+		return;
+
+	mutex_lock(&page->ucontext->record_lock);
+	list_del_init(&page->entry);
+	mutex_unlock(&page->ucontext->record_lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_record_done);
 
 void tern_records_init(struct tern_ucontext *ucontext)
 {
 	mutex_init(&ucontext->record_lock);
 	INIT_LIST_HEAD(&ucontext->record_pages);
 }
-
-/* The pages left are those that a live device kept: they stay pinned. */
-void tern_records_abandon(struct tern_ucontext *ucontext)
-{
-	struct tern_record_page *page, *next;
-
-	list_for_each_entry_safe(page, next, &ucontext->record_pages, entry)
-		list_del_init(&page->entry);
-}
+EXPORT_SYMBOL_IF_KUNIT(tern_records_init);

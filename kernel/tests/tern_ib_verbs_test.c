@@ -4,6 +4,7 @@
 #include <kunit/static_stub.h>
 #include <kunit/test.h>
 #include <linux/module.h>
+#include <linux/scatterlist.h>
 
 #include "tern_ib.h"
 #include "tern_ib_util.h"
@@ -17,11 +18,13 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @ib: the RDMA device
  * @qp: QP with number TERN_TEST_QPN
  * @state: state of the QP in the device
+ * @num_pinned: number of pages pinned
  */
 struct tern_test_verbs {
 	struct tern_ib_dev ib;
 	struct tern_qp qp;
 	u8 state;
+	unsigned int num_pinned;
 };
 
 /* Replaces tern_cmd_exec(). */
@@ -75,8 +78,75 @@ static void tern_test_query_state(struct kunit *test)
 	}
 }
 
+/**
+ * struct tern_test_umem - pinned memory of the test
+ * @umem: the memory as the driver sees it
+ * @sg: its page
+ */
+struct tern_test_umem {
+	struct ib_umem umem;
+	struct scatterlist sg;
+};
+
+/* Replaces tern_record_umem(). */
+static struct ib_umem *tern_test_pin(struct tern_ucontext *ucontext,
+				     unsigned long addr)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_test_umem *pinned;
+
+	pinned = kunit_kzalloc(test, sizeof(*pinned), GFP_KERNEL);
+	if (!pinned)
+		return ERR_PTR(-ENOMEM);
+
+	sg_init_table(&pinned->sg, 1);
+	sg_dma_address(&pinned->sg) = (++dev->num_pinned) * PAGE_SIZE;
+	sg_dma_len(&pinned->sg) = PAGE_SIZE;
+	pinned->umem.sgt_append.sgt.sgl = &pinned->sg;
+	pinned->umem.sgt_append.sgt.nents = 1;
+	pinned->umem.sgt_append.sgt.orig_nents = 1;
+	pinned->umem.owning_mm = current->mm;
+	pinned->umem.address = addr;
+	pinned->umem.length = PAGE_SIZE;
+	return &pinned->umem;
+}
+
+/* No queue gets a record in a page in which the device keeps one. */
+static void tern_test_record_kept(struct kunit *test)
+{
+	const u64 addr = 16 * PAGE_SIZE;
+	struct tern_record a = {}, b = {}, c = {};
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_ucontext *ucontext;
+
+	ucontext = kunit_kzalloc(test, sizeof(*ucontext), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ucontext);
+	tern_records_init(ucontext);
+	kunit_activate_static_stub(test, tern_record_umem, tern_test_pin);
+
+	KUNIT_ASSERT_EQ(test, tern_record_get(ucontext, &a, addr, 64), 0);
+	KUNIT_ASSERT_EQ(test, tern_record_get(ucontext, &b, addr + 64, 64), 0);
+	KUNIT_EXPECT_EQ(test, dev->num_pinned, 1);
+	KUNIT_EXPECT_PTR_EQ(test, a.page, b.page);
+	tern_record_done(&a, -EBUSY);
+
+	KUNIT_ASSERT_EQ(test, tern_record_get(ucontext, &c, addr, 64), 0);
+	KUNIT_EXPECT_EQ(test, dev->num_pinned, 2);
+	KUNIT_EXPECT_PTR_NE(test, a.page, c.page);
+	KUNIT_EXPECT_NE(test, a.dma, c.dma);
+	/* The page with the record that the device kept stays. */
+	tern_record_done(&b, 0);
+	tern_record_done(&c, -EBUSY);
+	KUNIT_EXPECT_TRUE(test, list_empty(&ucontext->record_pages));
+
+	kfree(a.page);
+	kfree(c.page);
+}
+
 static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_query_state),
+	KUNIT_CASE(tern_test_record_kept),
 	{}
 };
 
