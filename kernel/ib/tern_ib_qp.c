@@ -123,13 +123,33 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
+/* Stops a kernel QP and drops its completions. */
+static void tern_kqp_quiesce(struct tern_ib_dev *dev, struct tern_qp *qp)
+{
+	struct tern_cmd_modify_qp cmd = {
+		.qpn = cpu_to_le32(qp->ibqp.qp_num),
+		.mask = cpu_to_le32(TERN_QPA_STATE),
+		.attr.state = TERN_QPS_RESET,
+	};
+
+	/* It can only fail in a dead device, which completes nothing. */
+	tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd), NULL,
+		      0);
+	tern_kqp_detach(qp);
+}
+
 /* Destroys the QP and releases its memory. */
 static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 {
-	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
+	int err;
 
+	/*
+	 * Before the number is free: polling would take the completions for
+	 * those of a new QP with this number.
+	 */
 	if (tern_kqp_used(&qp->kern))
-		tern_kqp_detach(qp);
+		tern_kqp_quiesce(dev, qp);
+	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_QP, qp->ibqp.qp_num);
 	tern_ib_umem_done(dev, qp->umem, err);
 	tern_record_done(&qp->record, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);

@@ -8,6 +8,7 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/etherdevice.h>
+#include <linux/ethtool.h>
 #include <linux/irq.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
