@@ -18,12 +18,6 @@ def read_line(text):
     return m[2], "fail" if m[1] else "skip" if skip else "pass", skip[1] if skip and not m[1] else ""
 
 
-def read_lanes(path):
-    """{lane: factor of its time limits} from tests/vm/lanes; the first lane is the default."""
-    with open(path) as f:
-        return {words[0]: int(words[1]) for words in (line.split("#")[0].split() for line in f) if words}
-
-
 class Skips:
     """The list of allowed skips. A line is `TEST LANE RESULT REASON`; the first three are shell patterns."""
 

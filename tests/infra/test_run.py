@@ -39,7 +39,7 @@ class Run(unittest.TestCase):
         self.top = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
         os.makedirs(f"{self.top}/tests/vm")
-        for name in ("run", "outcome.py", "vm/lanes"):
+        for name in ("run", "outcome.py", "vm/lanes", "vm/lanes.py"):
             shutil.copy(f"{TESTS}/{name}", f"{self.top}/tests/{name}")
         self.script("tests/vm/build", "#!/bin/sh\n")
         self.script("tests/vm/sysroot-run", '#!/bin/sh\nexec "$@"\n')

@@ -23,14 +23,14 @@ import time
 import tty
 
 import stall
+from lanes import read_lanes
 
 TOP = os.environ["TERN_TOP"]
 CACHE = os.environ["TERN_CACHE"]
 QEMU = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
 VM_DIR = os.path.join(TOP, "tests/vm")
 
-with open(os.path.join(VM_DIR, "lanes")) as _f:
-    LANES = [line.split()[0] for line in _f if line.split("#")[0].strip()]
+LANES = list(read_lanes())
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
 BAD = re.compile("|".join(line for line in _lines if not line.startswith("!")))
