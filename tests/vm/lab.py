@@ -2,10 +2,8 @@
 """The lab: boots machines on a shared wire and runs a command in the first one. run-vm starts it inside the sysroot.
 
 With TERN_CHECK=1, outside the sysroot: checks the arguments and prints those that run-vm needs, as shell variables."""
-import argparse
 import fcntl
 import glob
-import io
 import json
 import os
 import re
@@ -23,14 +21,14 @@ import time
 import tty
 
 import stall
-from lanes import read_lanes
+from machine import Machine, add_adapters, add_ports, connect, cpio, qemu_command
+from options import LANES, arguments, plan
 
 TOP = os.environ["TERN_TOP"]
 CACHE = os.environ["TERN_CACHE"]
 QEMU = os.path.join(TOP, "build/qemu/qemu-system-x86_64")
 VM_DIR = os.path.join(TOP, "tests/vm")
 
-LANES = list(read_lanes())
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
 BAD = re.compile("|".join(line for line in _lines if not line.startswith("!")))
@@ -40,70 +38,6 @@ HARMLESS = re.compile("|".join(line[1:] for line in _lines if line.startswith("!
 def say(text):
     t = int(time.time()) - int(os.environ.get("TERN_T0", time.time()))
     print(f"[{t // 60:3}:{t % 60:02}] {text}", file=sys.stderr, flush=True)
-
-
-def arguments():
-    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
-    p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
-    p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
-    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, including tern and tern_ib, instead of the lane's kernel")
-    p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
-    p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
-    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
-    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="additional argument for every QEMU")
-    p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
-    p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
-    p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
-    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
-    p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
-    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
-    p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
-    p.add_argument("--stdin", action="store_true", help="CMD reads this standard input, which is read to its end before the boot")
-    p.add_argument("--iommu", action="store_true", help="put an emulated VT-d between devices and memory")
-    p.add_argument("--no-driver", action="store_true", help="do not load the drivers; CMD can, with tern-up")
-    p.add_argument("--no-tern", action="store_true", help="machines without the tern device and its drivers")
-    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
-    p.add_argument("--net-wire", action="store_true", help="connect two machines by a -netdev, as more are, instead of shared memory")
-    p.add_argument("--virtio-wire", action="store_true", help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
-    p.add_argument("--mtu", type=int, default=4500, help="MTU of the wires (4500, enough for a path MTU of 4096)")
-    p.add_argument("--mutate", action="store_true", help="use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows")
-    p.add_argument("--no-build", action="store_true", help="use the existing build")
-    p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
-    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
-    a = p.parse_args()
-    if a.cmd[:1] == ["--"]:
-        a.cmd = a.cmd[1:]
-    if not a.cmd:
-        p.error("no CMD")
-    if not 1 <= a.vms <= 16:
-        p.error("--vms takes 1 to 16")
-    if a.timeout is not None and a.timeout <= 0:
-        p.error("--timeout takes more than 0 seconds")
-    if not re.fullmatch(r"\d+[KMGT]?", a.mem):
-        p.error(f"--mem takes a size such as 2G, not {a.mem}")
-    if not 1 <= a.smp <= 255:
-        p.error("--smp takes 1 to 255")
-    if a.kernel and len(glob.glob(f"{glob.escape(a.kernel)}/lib/modules/*/vmlinuz")) != 1:
-        p.error(f"--kernel: {a.kernel} needs exactly one lib/modules/RELEASE/vmlinuz")
-    if a.overlay and not os.path.isdir(a.overlay):
-        p.error(f"--overlay: no such directory: {a.overlay}")
-    for path in (a.share, a.run_dir):
-        if path and os.path.exists(path) and not os.path.isdir(path):
-            p.error(f"{path} is not a directory")
-    if a.tty and not sys.stdin.isatty():
-        p.error("--tty needs a terminal")
-    unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
-    if unknown or (a.soft_roce and a.no_tern):
-        p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
-    return a
-
-
-def plan(a):
-    """Returns what run-vm must prepare before the machines start, as shell assignments."""
-    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
-    words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
-             "mutate": "--mutate" * a.mutate, **path}
-    return "\n".join(f"{k}={shlex.quote(str(v))}" for k, v in words.items())
 
 
 def kvm_works(qemu, kernel):
@@ -126,86 +60,6 @@ def kvm_works(qemu, kernel):
     with open(memo, "w") as f:
         f.write("yes" if ok else "no")
     return ok
-
-
-def cpio(files):
-    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first initramfs."""
-    out = io.BytesIO()
-
-    def entry(name, mode, data):
-        out.write(b"070701" + b"".join(b"%08x" % n for n in
-                  (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)) + name.encode() + b"\0")
-        out.write(bytes(-out.tell() % 4) + data)
-        out.write(bytes(-out.tell() % 4))
-
-    dirs = set()
-    for name, (mode, data) in files.items():
-        parts = name.split("/")[:-1]
-        for i in range(len(parts)):
-            d = "/".join(parts[:i + 1])
-            if d not in dirs:
-                dirs.add(d)
-                entry(d, 0o040755, b"")
-        entry(name, 0o100000 | mode, data)
-    entry("TRAILER!!!", 0, b"")
-    return out.getvalue()
-
-
-class Machine:
-    def __init__(self, index):
-        self.index = index
-        self.name = f"vm{index}"
-        self.process = None
-        self.ready = False
-        self.soft_roce = False
-        self.shared_wire = False
-        self.stall_shown = False
-        self.fds = []
-        self.args = []
-        self.ports = {}
-
-    def pair(self):
-        """A socket pair: one end stays here, this machine's QEMU inherits the other."""
-        mine, theirs = socket.socketpair()
-        theirs.set_inheritable(True)
-        self.fds.append(theirs)
-        return mine, theirs.fileno()
-
-    def port(self, nr, name):
-        mine, fd = self.pair()
-        mine.setblocking(False)
-        self.ports[name] = mine
-        self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
-
-
-def shared_wire(machines):
-    """Connects the tern devices of two machines by shared memory, which they negotiate over a socket pair."""
-    for s, m in zip(socket.socketpair(), machines):
-        s.set_inheritable(True)
-        m.fds.append(s)
-        m.args += ["-chardev", f"socket,id=wire,fd={s.fileno()}"]
-        m.shared_wire = True
-
-
-def wire(machines, net):
-    """Connects the machines: two by a stream, more by a hub in vm1's QEMU."""
-    links = []
-    first = machines[0]
-    for other in machines[1:]:
-        a, b = socket.socketpair()
-        for s, m in ((a, first), (b, other)):
-            s.set_inheritable(True)
-            m.fds.append(s)
-        other.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={b.fileno()}"]
-        links.append(a.fileno())
-    if len(links) == 1:
-        first.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={links[0]}"]
-        return
-    hub = {"wire": 1, "control": 2, "virtio": 3}[net]
-    for i, fd in enumerate(links):
-        first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
-                       "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
-    first.args += ["-netdev", f"hubport,id={net},hubid={hub}"]
 
 
 class Lab:
@@ -307,72 +161,16 @@ class Lab:
     def start(self):
         opt = self.opt
         kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
-        nets = ["control"] + ["wire"] * (not opt.no_tern) + ["virtio"] * opt.virtio_wire
-        if opt.vms == 2 and not (opt.no_tern or opt.soft_roce or opt.net_wire):
-            nets.remove("wire")
-            shared_wire(self.machines)
-        if opt.vms > 1:
-            for net in nets:
-                wire(self.machines, net)
-        else:  # the wire ends in this process, which discards all frames
-            m = self.machines[0]
-            for net in nets:
-                mine, fd = m.pair()
-                m.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={fd}"]
-                self.watch(mine, lambda sock: sock.recv(1 << 20))
+        # A wire that ends in this process discards all frames.
+        for end in connect(opt, self.machines):
+            self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
-            m.args += ["-device", "virtio-serial-pci,max_ports=8"]
-            m.port(1, "ctl")
-            m.port(4, "lab")
-            if m.index == 1:
-                m.port(2, "out")
-                m.port(3, "err")
-                if opt.tty:
-                    mine, fd = m.pair()
-                    mine.setblocking(False)
-                    m.ports["tty"] = mine
-                    m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
-            if m.soft_roce:
-                m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
-            elif not opt.no_tern:
-                end = "wire" if m.shared_wire else "netdev"
-                props = [f"tern,id=tern0,{end}=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
-                if opt.pcap and m.index == 1:
-                    props.append(f"pcap={self.run}/wire.pcap")
-                for p in opt.device_prop:
-                    who = re.fullmatch(r"vm(\d+):(.*)", p)
-                    if not who or int(who[1]) == m.index:
-                        props.append(who[2] if who else p)
-                m.args += ["-device", ",".join(props)]
-            if opt.virtio_wire:
-                m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
-            iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
-            accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off"]
-            append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
-                      "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
-                      + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
-            args = [self.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
-                    "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
-                    "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-                    "-kernel", f"{self.image}/vmlinuz", "-initrd", self.initrd(m), "-append", append,
-                    "-chardev", f"file,id=console,path={self.run}/{m.name}.log,append=on", "-serial", "chardev:console",
-                    "-qmp", f"unix:{self.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
-                    "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=2G",
-                    "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=2G",
-                    "-drive", f"file={self.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
-                    "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
-                    "-fsdev", f"local,id=share,path={self.share},security_model=none,multidevs=remap",
-                    "-device", "virtio-9p-pci,fsdev=share,mount_tag=share",
-                    "-fsdev", f"local,id=tern,path={TOP},security_model=none,readonly=on,multidevs=remap",
-                    "-device", "virtio-9p-pci,fsdev=tern,mount_tag=tern",
-                    *(["-fsdev", f"local,id=overlay,path={os.path.abspath(opt.overlay)},security_model=none,readonly=on,multidevs=remap",
-                       "-device", "virtio-9p-pci,fsdev=overlay,mount_tag=overlay"] if opt.overlay else []),
-                    "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
-                    *m.args, *opt.qemu_arg]
+            add_ports(m, opt)
+            add_adapters(m, opt, self.run)
             # One file for the console and QEMU's messages; both append.
             self.errors = open(f"{self.run}/{m.name}.log", "ab")
-            m.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.errors, stderr=self.errors, close_fds=True,
-                                         pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+            m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
+                                         stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
         for m in self.machines:
             for s in m.fds:
                 s.close()

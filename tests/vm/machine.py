@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A machine of the lab, the wires between machines, and the archive of files that a machine boots with."""
+import io
+import os
+import re
+import socket
+
+TOP = os.environ["TERN_TOP"]
+
+
+class Machine:
+    def __init__(self, index):
+        self.index = index
+        self.name = f"vm{index}"
+        self.process = None
+        self.ready = False
+        self.soft_roce = False
+        self.shared_wire = False
+        self.stall_shown = False
+        self.fds = []
+        self.args = []
+        self.ports = {}
+
+    def pair(self):
+        """A socket pair: one end stays here, this machine's QEMU inherits the other."""
+        mine, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        self.fds.append(theirs)
+        return mine, theirs.fileno()
+
+    def port(self, nr, name):
+        mine, fd = self.pair()
+        mine.setblocking(False)
+        self.ports[name] = mine
+        self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
+
+
+def shared_wire(machines):
+    """Connects the tern devices of two machines by shared memory, which they negotiate over a socket pair."""
+    for s, m in zip(socket.socketpair(), machines):
+        s.set_inheritable(True)
+        m.fds.append(s)
+        m.args += ["-chardev", f"socket,id=wire,fd={s.fileno()}"]
+        m.shared_wire = True
+
+
+def wire(machines, net):
+    """Connects the machines: two by a stream, more by a hub in vm1's QEMU."""
+    links = []
+    first = machines[0]
+    for other in machines[1:]:
+        a, b = socket.socketpair()
+        for s, m in ((a, first), (b, other)):
+            s.set_inheritable(True)
+            m.fds.append(s)
+        other.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={b.fileno()}"]
+        links.append(a.fileno())
+    if len(links) == 1:
+        first.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={links[0]}"]
+        return
+    hub = {"wire": 1, "control": 2, "virtio": 3}[net]
+    for i, fd in enumerate(links):
+        first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
+                       "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
+    first.args += ["-netdev", f"hubport,id={net},hubid={hub}"]
+
+
+def connect(opt, machines):
+    """Connects the machines. Those of a single machine's wires end in this process: returns their sockets."""
+    nets = ["control"] + ["wire"] * (not opt.no_tern) + ["virtio"] * opt.virtio_wire
+    if opt.vms == 2 and not (opt.no_tern or opt.soft_roce or opt.net_wire):
+        nets.remove("wire")
+        shared_wire(machines)
+    if opt.vms > 1:
+        for net in nets:
+            wire(machines, net)
+        return []
+    ends = []
+    m = machines[0]
+    for net in nets:
+        mine, fd = m.pair()
+        m.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={fd}"]
+        ends.append(mine)
+    return ends
+
+
+def add_ports(m, opt):
+    """The ports between guest-init and the lab."""
+    m.args += ["-device", "virtio-serial-pci,max_ports=8"]
+    m.port(1, "ctl")
+    m.port(4, "lab")
+    if m.index == 1:
+        m.port(2, "out")
+        m.port(3, "err")
+        if opt.tty:
+            mine, fd = m.pair()
+            mine.setblocking(False)
+            m.ports["tty"] = mine
+            m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
+
+
+def add_adapters(m, opt, run):
+    """The tern adapter, or what takes its place, and the end of the second wire."""
+    if m.soft_roce:
+        m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+    elif not opt.no_tern:
+        end = "wire" if m.shared_wire else "netdev"
+        props = [f"tern,id=tern0,{end}=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
+        if opt.pcap and m.index == 1:
+            props.append(f"pcap={run}/wire.pcap")
+        for p in opt.device_prop:
+            who = re.fullmatch(r"vm(\d+):(.*)", p)
+            if not who or int(who[1]) == m.index:
+                props.append(who[2] if who else p)
+        m.args += ["-device", ",".join(props)]
+    if opt.virtio_wire:
+        m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+
+
+def qemu_command(m, lab, initrd, kvm):
+    opt = lab.opt
+    iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
+    accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off"]
+    append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
+              "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
+              + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
+    return [lab.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
+            "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
+            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd, "-append", append,
+            "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on", "-serial", "chardev:console",
+            "-qmp", f"unix:{lab.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
+            "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=2G",
+            "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=2G",
+            "-drive", f"file={lab.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
+            "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
+            *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
+            *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
+            "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
+            *m.args, *opt.qemu_arg]
+
+
+def share(tag, path, more):
+    """A directory of the host that guests mount by 9p."""
+    return ["-fsdev", f"local,id={tag},path={path},security_model=none{more},multidevs=remap", "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+
+
+def cpio(files):
+    """A newc cpio archive of {name: (mode, bytes)}; the kernel unpacks it after the first initramfs."""
+    out = io.BytesIO()
+
+    def entry(name, mode, data):
+        out.write(b"070701" + b"".join(b"%08x" % n for n in
+                  (0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)) + name.encode() + b"\0")
+        out.write(bytes(-out.tell() % 4) + data)
+        out.write(bytes(-out.tell() % 4))
+
+    dirs = set()
+    for name, (mode, data) in files.items():
+        parts = name.split("/")[:-1]
+        for i in range(len(parts)):
+            d = "/".join(parts[:i + 1])
+            if d not in dirs:
+                dirs.add(d)
+                entry(d, 0o040755, b"")
+        entry(name, 0o100000 | mode, data)
+    entry("TRAILER!!!", 0, b"")
+    return out.getvalue()

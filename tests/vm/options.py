@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The options of run-vm."""
+import argparse
+import glob
+import os
+import re
+import shlex
+import sys
+
+from lanes import read_lanes
+
+LANES = list(read_lanes())
+
+
+def arguments():
+    p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
+    p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
+    p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
+    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, including tern and tern_ib, instead of the lane's kernel")
+    p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
+    p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
+    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
+    p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="additional argument for every QEMU")
+    p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
+    p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
+    p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
+    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
+    p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
+    p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
+    p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
+    p.add_argument("--stdin", action="store_true", help="CMD reads this standard input, which is read to its end before the boot")
+    p.add_argument("--iommu", action="store_true", help="put an emulated VT-d between devices and memory")
+    p.add_argument("--no-driver", action="store_true", help="do not load the drivers; CMD can, with tern-up")
+    p.add_argument("--no-tern", action="store_true", help="machines without the tern device and its drivers")
+    p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
+    p.add_argument("--net-wire", action="store_true", help="connect two machines by a -netdev, as more are, instead of shared memory")
+    p.add_argument("--virtio-wire", action="store_true", help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
+    p.add_argument("--mtu", type=int, default=4500, help="MTU of the wires (4500, enough for a path MTU of 4096)")
+    p.add_argument("--mutate", action="store_true", help="use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows")
+    p.add_argument("--no-build", action="store_true", help="use the existing build")
+    p.add_argument("--kvm", choices=["auto", "off"], default=os.environ.get("TERN_KVM", "auto"))
+    p.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD...")
+    a = p.parse_args()
+    if a.cmd[:1] == ["--"]:
+        a.cmd = a.cmd[1:]
+    if not a.cmd:
+        p.error("no CMD")
+    if not 1 <= a.vms <= 16:
+        p.error("--vms takes 1 to 16")
+    if a.timeout is not None and a.timeout <= 0:
+        p.error("--timeout takes more than 0 seconds")
+    if not re.fullmatch(r"\d+[KMGT]?", a.mem):
+        p.error(f"--mem takes a size such as 2G, not {a.mem}")
+    if not 1 <= a.smp <= 255:
+        p.error("--smp takes 1 to 255")
+    if a.kernel and len(glob.glob(f"{glob.escape(a.kernel)}/lib/modules/*/vmlinuz")) != 1:
+        p.error(f"--kernel: {a.kernel} needs exactly one lib/modules/RELEASE/vmlinuz")
+    if a.overlay and not os.path.isdir(a.overlay):
+        p.error(f"--overlay: no such directory: {a.overlay}")
+    for path in (a.share, a.run_dir):
+        if path and os.path.exists(path) and not os.path.isdir(path):
+            p.error(f"{path} is not a directory")
+    if a.tty and not sys.stdin.isatty():
+        p.error("--tty needs a terminal")
+    unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
+    if unknown or (a.soft_roce and a.no_tern):
+        p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
+    return a
+
+
+def plan(a):
+    """What run-vm prepares before the machines start, as shell assignments."""
+    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
+    words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
+             "mutate": "--mutate" * a.mutate, **path}
+    return "\n".join(f"{k}={shlex.quote(str(v))}" for k, v in words.items())
