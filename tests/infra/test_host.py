@@ -168,6 +168,8 @@ class Arguments(unittest.TestCase):
         for args, word in (([], "no CMD"), (["--vms", "17", "--", "true"], "--vms"), (["--nope", "--", "true"], "--nope"),
                            (["--lane", "sid", "--", "true"], "sid"), (["--timeout", "0", "--", "true"], "--timeout"),
                            (["--mem", "lots", "--", "true"], "lots"), (["--soft-roce", "vm9", "--", "true"], "--soft-roce"),
+                           (["--modules", "/tmp", "--", "true"], "--kernel"),
+                           (["--kernel", "/etc/passwd", "--", "true"], "bzImage"),
                            (["--kernel", "/nonexistent", "--", "true"], "vmlinuz"), (["--overlay", "/nonexistent", "--", "true"], "/nonexistent"),
                            (["--share", "/etc/passwd", "--", "true"], "/etc/passwd"), (["--tty", "--", "true"], "terminal"),
                            (["--no-buil", "--", "true"], "--no-buil")):

@@ -15,7 +15,7 @@ apt_state() {
 
 # apt_lists SUITE...: reads their package lists, unless that was done in the last twelve hours.
 apt_lists() {
-	local suite
+	local s
 	"$VM_DIR/host-setup"
 	mkdir -p "$TERN_CACHE/locks"
 	exec 8>"$TERN_CACHE/locks/lists"
@@ -27,7 +27,7 @@ apt_lists() {
 	say "reading the package lists of $*"
 	mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
 	touch "$state/status"
-	for suite; do "$VM_DIR/apt-sources" "$suite"; done >"$state/sources.list"
+	for s; do "$VM_DIR/apt-sources" "$s"; done >"$state/sources.list"
 	logged "${state##*/}-lists" apt-get "${apt_opts[@]}" update
 	touch "$state/stamp"
 	exec 8>&-

@@ -131,7 +131,9 @@ class Lab:
             for key in ("id_ed25519", "host_key"):
                 subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", f"{ssh}/{key}"], check=True)
             os.rename(f"{ssh}/id_ed25519.pub", f"{ssh}/authorized_keys")
-        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and bool(opt.kernel or os.path.exists(f"{TOP}/{self.out}/tern.ko"))
+        # Empty: the kernel has the drivers.
+        drivers = os.environ.get("TERN_DRIVERS", "" if opt.kernel else self.out)
+        driver = not (opt.no_tern or opt.no_driver or m.soft_roce) and (not drivers or os.path.exists(f"{TOP}/{drivers}/tern.ko"))
         provider = [] if opt.overlay and glob.glob(f"{glob.escape(opt.overlay)}/usr/lib/*/libibverbs/libtern-rdmav*") else \
             glob.glob(f"{glob.escape(TOP)}/{self.out}/libtern-rdmav*")
         conf = {
@@ -139,7 +141,7 @@ class Lab:
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
             "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out,
             "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime, default="")),
-            "OWN_KERNEL": int(bool(opt.kernel)), "OVERLAY": int(bool(opt.overlay)),
+            "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)),
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),

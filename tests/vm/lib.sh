@@ -107,6 +107,13 @@ else
 	UNSHARE=(unshare --user --map-root-user --map-auto)
 fi
 
+# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built from.
+bind_tree() {
+	local source
+	source=$(readlink -e "$1/source" || true)
+	printf '%s' "${TERN_BIND:+$TERN_BIND:}$1${source:+:$source}"
+}
+
 # copy RSYNC-ARG...: copies files whose contents differ, so that others keep their date.
 copy() {
 	"$VM_DIR/sysroot-run" rsync -rlcp "$@"

@@ -137,7 +137,17 @@ def qemu_command(m, lab, initrd, kvm):
             *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
             *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
             "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
-            *m.args, *opt.qemu_arg]
+            *layers(lab.image), *m.args, *opt.qemu_arg]
+
+
+def layers(image):
+    """What lies over the root file system: another kernel's modules. The initramfs finds them by their serial numbers."""
+    args = []
+    found = [path for path in (f"{image}/modules.erofs",) if os.path.exists(path)]
+    for n, path in enumerate(found, 1):
+        args += ["-drive", f"file={path},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
+                 "-device", f"virtio-blk-pci,drive=layer{n},serial=layer{n}"]
+    return args
 
 
 def share(tag, path, more):

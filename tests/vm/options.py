@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The options of run-vm."""
 import argparse
-import glob
 import os
 import re
 import shlex
 import sys
 
+import kernel
 from lanes import read_lanes
 
 LANES = list(read_lanes())
@@ -16,7 +16,9 @@ def arguments():
     p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
     p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
-    p.add_argument("--kernel", metavar="DIR", help="boot DIR/lib/modules/RELEASE/vmlinuz with the modules beside it, including tern and tern_ib, instead of the lane's kernel")
+    p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
+                   "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
+    p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
     p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
     p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
     p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
@@ -53,10 +55,7 @@ def arguments():
         p.error(f"--mem takes a size such as 2G, not {a.mem}")
     if not 1 <= a.smp <= 255:
         p.error("--smp takes 1 to 255")
-    if a.kernel and len(glob.glob(f"{glob.escape(a.kernel)}/lib/modules/*/vmlinuz")) != 1:
-        p.error(f"--kernel: {a.kernel} needs exactly one lib/modules/RELEASE/vmlinuz")
-    if a.overlay and not os.path.isdir(a.overlay):
-        p.error(f"--overlay: no such directory: {a.overlay}")
+    check_kernel(p, a)
     for path in (a.share, a.run_dir):
         if path and os.path.exists(path) and not os.path.isdir(path):
             p.error(f"{path} is not a directory")
@@ -68,9 +67,24 @@ def arguments():
     return a
 
 
+def check_kernel(p, a):
+    """Sets a.own to the kernel.Kernel of --kernel. In the sysroot, which does not show it, run-vm has taken all of it."""
+    a.own = None
+    if a.modules and not a.kernel:
+        p.error("--modules belongs to --kernel")
+    if not a.kernel or os.environ.get("TERN_IMAGE"):
+        return
+    try:
+        a.own = kernel.find(a.kernel, a.modules, "" if a.no_tern else "later" if a.no_driver else "needed")
+    except kernel.Wrong as e:
+        p.error(f"--kernel: {e}")
+
+
 def plan(a):
     """What run-vm prepares before the machines start, as shell assignments."""
-    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "kernel", "overlay")}
+    path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "overlay")}
+    own = a.own or kernel.Kernel("", "")
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
-             "mutate": "--mutate" * a.mutate, **path}
+             "mutate": "--mutate" * a.mutate, "kernel": own.image, "release": own.release, "modules": own.modules, "tree": own.tree,
+             "drivers": own.drivers, **path}
     return "\n".join(f"{k}={shlex.quote(str(v))}" for k, v in words.items())
