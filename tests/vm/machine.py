@@ -141,9 +141,9 @@ def qemu_command(m, lab, initrd, kvm):
 
 
 def layers(image):
-    """What lies over the root file system: another kernel's modules. The initramfs finds them by their serial numbers."""
+    """What lies over the root file system: another kernel's modules, packages. The initramfs finds them by their serial numbers."""
     args = []
-    found = [path for path in (f"{image}/modules.erofs",) if os.path.exists(path)]
+    found = [path for path in (f"{image}/modules.erofs", os.environ.get("TERN_PACKAGES")) if path and os.path.exists(path)]
     for n, path in enumerate(found, 1):
         args += ["-drive", f"file={path},format=raw,if=none,id=layer{n},readonly=on,file.locking=off",
                  "-device", f"virtio-blk-pci,drive=layer{n},serial=layer{n}"]

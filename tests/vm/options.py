@@ -19,6 +19,7 @@ def arguments():
     p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
                    "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
     p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
+    p.add_argument("--package", metavar="NAME[,NAME]...", action="append", default=[], help="add Debian packages to the guests: names, or .deb files")
     p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
     p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
     p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
@@ -56,6 +57,7 @@ def arguments():
     if not 1 <= a.smp <= 255:
         p.error("--smp takes 1 to 255")
     check_kernel(p, a)
+    check_packages(p, a)
     for path in (a.share, a.run_dir):
         if path and os.path.exists(path) and not os.path.isdir(path):
             p.error(f"{path} is not a directory")
@@ -80,6 +82,18 @@ def check_kernel(p, a):
         p.error(f"--kernel: {e}")
 
 
+def check_packages(p, a):
+    """Makes a.package a list of names and of absolute paths."""
+    a.package = [name for word in a.package for name in word.split(",") if name]
+    for i, name in enumerate(a.package):
+        if name.endswith(".deb"):
+            if not os.path.isfile(name) and not os.environ.get("TERN_PACKAGES"):
+                p.error(f"--package: no such file: {name}")
+            a.package[i] = os.path.realpath(name)
+        elif not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?", name):
+            p.error(f"--package: {name} is no name of a package")
+
+
 def plan(a):
     """What run-vm prepares before the machines start, as shell assignments."""
     path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "overlay")}
@@ -87,4 +101,5 @@ def plan(a):
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
              "mutate": "--mutate" * a.mutate, "kernel": own.image, "release": own.release, "modules": own.modules, "tree": own.tree,
              "drivers": own.drivers, **path}
-    return "\n".join(f"{k}={shlex.quote(str(v))}" for k, v in words.items())
+    lines = [f"{k}={shlex.quote(str(v))}" for k, v in words.items()]
+    return "\n".join([*lines, f"packages=({shlex.join(a.package)})"])
