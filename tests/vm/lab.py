@@ -101,7 +101,7 @@ class Lab:
         if self.run != base:
             say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
         for f in os.listdir(self.run):
-            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\.pcap" if self.opt.pcap else ""), f):
+            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\d*\.pcap" if self.opt.pcap else ""), f):
                 os.unlink(os.path.join(self.run, f))
         # In /tmp, because the names of sockets are short. Removes the directories of labs that were killed.
         for d in os.listdir("/tmp"):
@@ -141,7 +141,7 @@ class Lab:
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
             "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out,
             "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime, default="")),
-            "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)),
+            "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)), "ADAPTERS": int(not opt.no_tern) and opt.adapters,
         }
         files = {
             "tern/init": (0o755, open(f"{VM_DIR}/guest-init", "rb").read()),

@@ -2,8 +2,9 @@
 """A machine of the lab, the wires between machines, and the archive of files that a machine boots with."""
 import io
 import os
-import re
 import socket
+
+from options import split_prop
 
 TOP = os.environ["TERN_TOP"]
 
@@ -35,12 +36,17 @@ class Machine:
         self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
 
 
-def shared_wire(machines):
-    """Connects the tern devices of two machines by shared memory, which they negotiate over a socket pair."""
+def wire_of(adapter):
+    """The name of the wire that connects this adapter of all machines."""
+    return f"wire{adapter or ''}"
+
+
+def shared_wire(machines, name):
+    """Connects tern devices of two machines by shared memory, which they negotiate over a socket pair."""
     for s, m in zip(socket.socketpair(), machines):
         s.set_inheritable(True)
         m.fds.append(s)
-        m.args += ["-chardev", f"socket,id=wire,fd={s.fileno()}"]
+        m.args += ["-chardev", f"socket,id={name},fd={s.fileno()}"]
         m.shared_wire = True
 
 
@@ -58,7 +64,7 @@ def wire(machines, net):
     if len(links) == 1:
         first.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={links[0]}"]
         return
-    hub = {"wire": 1, "control": 2, "virtio": 3}[net]
+    hub = {"wire": 1, "control": 2, "virtio": 3}.get(net) or 3 + int(net.removeprefix("wire"))
     for i, fd in enumerate(links):
         first.args += ["-netdev", f"stream,id={net}-s{i},server=off,addr.type=fd,addr.str={fd}",
                        "-netdev", f"hubport,id={net}-p{i},hubid={hub},netdev={net}-s{i}"]
@@ -67,10 +73,12 @@ def wire(machines, net):
 
 def connect(opt, machines):
     """Connects the machines. Those of a single machine's wires end in this process: returns their sockets."""
-    nets = ["control"] + ["wire"] * (not opt.no_tern) + ["virtio"] * opt.virtio_wire
-    if opt.vms == 2 and not (opt.no_tern or opt.soft_roce or opt.net_wire):
-        nets.remove("wire")
-        shared_wire(machines)
+    wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
+    if opt.vms == 2 and not (opt.soft_roce or opt.net_wire):
+        for name in wires:
+            shared_wire(machines, name)
+        wires = []
+    nets = ["control", *wires] + ["virtio"] * opt.virtio_wire
     if opt.vms > 1:
         for net in nets:
             wire(machines, net)
@@ -100,19 +108,19 @@ def add_ports(m, opt):
 
 
 def add_adapters(m, opt, run):
-    """The tern adapter, or what takes its place, and the end of the second wire."""
+    """The tern adapters, or what takes their place, and the end of the second wire."""
     if m.soft_roce:
         m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
     elif not opt.no_tern:
         end = "wire" if m.shared_wire else "netdev"
-        props = [f"tern,id=tern0,{end}=wire,bus=rp1,mac=52:54:00:77:00:{m.index:02x}"]
-        if opt.pcap and m.index == 1:
-            props.append(f"pcap={run}/wire.pcap")
-        for p in opt.device_prop:
-            who = re.fullmatch(r"vm(\d+):(.*)", p)
-            if not who or int(who[1]) == m.index:
-                props.append(who[2] if who else p)
-        m.args += ["-device", ",".join(props)]
+        for n in range(opt.adapters):
+            props = [f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1},mac=52:54:00:77:{n:02x}:{m.index:02x}"]
+            if opt.pcap and m.index == 1:
+                props.append(f"pcap={run}/{wire_of(n)}.pcap")
+            for vm, adapter, prop in map(split_prop, opt.device_prop):
+                if vm in (None, m.index) and adapter in (None, n):
+                    props.append(prop)
+            m.args += ["-device", ",".join(props)]
     if opt.virtio_wire:
         m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
 
@@ -130,14 +138,21 @@ def qemu_command(m, lab, initrd, kvm):
             "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd, "-append", append,
             "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on", "-serial", "chardev:console",
             "-qmp", f"unix:{lab.tmp}/{m.name}.qmp,server=on,wait=off", *iommu,
-            "-device", "pcie-root-port,id=rp1,chassis=1,slot=1,mem-reserve=64M,pref64-reserve=2G",
-            "-device", "pcie-root-port,id=rp2,chassis=2,slot=2,mem-reserve=64M,pref64-reserve=2G",
+            *root_ports(opt.adapters + 1),
             "-drive", f"file={lab.image}/root.erofs,format=raw,if=none,id=root,readonly=on,file.locking=off",
             "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci",
             *share("share", lab.share, ""), *share("tern", TOP, ",readonly=on"),
             *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
             "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
             *layers(lab.image), *m.args, *opt.qemu_arg]
+
+
+def root_ports(number):
+    """A port for each adapter, and an empty one."""
+    args = []
+    for n in range(1, number + 1):
+        args += ["-device", f"pcie-root-port,id=rp{n},chassis={n},slot={n},mem-reserve=64M,pref64-reserve=2G"]
+    return args
 
 
 def layers(image):

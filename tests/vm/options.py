@@ -16,18 +16,20 @@ def arguments():
     p = argparse.ArgumentParser(prog="run-vm", usage="run-vm [option]... -- CMD...", allow_abbrev=False)
     p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
     p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
+    p.add_argument("--adapters", metavar="N", type=int, default=1, help="number of tern adapters in each machine; those with the same number share a wire (1)")
     p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
                    "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
     p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
     p.add_argument("--package", metavar="NAME[,NAME]...", action="append", default=[], help="add Debian packages to the guests: names, or .deb files")
     p.add_argument("--overlay", metavar="DIR", help="files copied over the guests' root file system; a libtern among them replaces the checkout's")
     p.add_argument("--share", metavar="DIR", help="directory that every guest mounts at /mnt/share (RUN-DIR/share)")
-    p.add_argument("--device-prop", metavar="[vmJ:]K=V", action="append", default=[], help="property of the tern device, in all machines or in one")
+    p.add_argument("--device-prop", metavar="[vmJ:][A:]K=V", action="append", default=[],
+                   help="property of the tern devices, in all machines or in one, of all adapters or of one (0, 1, ...)")
     p.add_argument("--qemu-arg", metavar="A", action="append", default=[], help="additional argument for every QEMU")
     p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
     p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
     p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
-    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap")
+    p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
     p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
@@ -56,8 +58,18 @@ def arguments():
         p.error(f"--mem takes a size such as 2G, not {a.mem}")
     if not 1 <= a.smp <= 255:
         p.error("--smp takes 1 to 255")
+    if not 1 <= a.adapters <= 8:
+        p.error("--adapters takes 1 to 8")
+    if a.adapters > 1 and (a.no_tern or a.soft_roce):
+        p.error("--adapters does not go with --no-tern or --soft-roce")
     check_kernel(p, a)
     check_packages(p, a)
+    for prop in a.device_prop:
+        vm, adapter, _ = split_prop(prop)
+        if not 1 <= (vm or 1) <= a.vms or not 0 <= (adapter or 0) < a.adapters:
+            p.error(f"--device-prop {prop}: there is no such {'machine' if not 1 <= (vm or 1) <= a.vms else 'adapter'}")
+    if a.overlay and not os.path.isdir(a.overlay):
+        p.error(f"--overlay: no such directory: {a.overlay}")
     for path in (a.share, a.run_dir):
         if path and os.path.exists(path) and not os.path.isdir(path):
             p.error(f"{path} is not a directory")
@@ -67,6 +79,12 @@ def arguments():
     if unknown or (a.soft_roce and a.no_tern):
         p.error("--soft-roce takes the name of a machine, and does not go with --no-tern")
     return a
+
+
+def split_prop(text):
+    """(machine or None, adapter or None, K=V) of a --device-prop."""
+    m = re.fullmatch(r"(?:vm(\d+):)?(?:(\d+):)?(.*)", text, re.S)
+    return *(None if n is None else int(n) for n in m.groups()[:2]), m[3]
 
 
 def check_kernel(p, a):
