@@ -20,6 +20,7 @@ import termios
 import time
 import tty
 
+import failure
 import stall
 from machine import Machine, add_adapters, add_ports, connect, cpio, qemu_command
 from options import LANES, arguments, plan
@@ -82,6 +83,7 @@ class Lab:
             m.soft_roce = m.name in opt.soft_roce
         self.status = None
         self.tail = {1: b"", 2: b""}
+        self.last = b""
         self.done = set()
         self.saved_tty = None
         self.deadline = time.monotonic() + opt.timeout if opt.timeout else None
@@ -232,9 +234,9 @@ class Lab:
             sock.sendall(json.dumps(answer).encode() + b"\n")
             sock.setblocking(False)
 
-    def qmp(self, who, command):
+    def qmp(self, who, command, seconds=120):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(120)
+            s.settimeout(seconds)
             s.connect(f"{self.tmp}/{who}.qmp")
             f = s.makefile("rw")
             f.readline()
@@ -288,7 +290,7 @@ class Lab:
         token = self.token[1:]
         at = data.find(token)
         if at >= 0:
-            write_all(fd, data[:at])
+            self.write(fd, data[:at])
             self.tail[fd] = b""
             self.done.add(fd)
             self.selector.unregister(sock)
@@ -298,8 +300,12 @@ class Lab:
             if token.startswith(data[-n:]):
                 keep = n
                 break
-        write_all(fd, data[:len(data) - keep])
+        self.write(fd, data[:len(data) - keep])
         self.tail[fd] = data[len(data) - keep:]
+
+    def write(self, fd, data):
+        self.last = (self.last + data)[-failure.OUTPUT:]
+        write_all(fd, data)
 
     def gone(self, m):
         raise Trouble(f"{m.name} stopped (QEMU's exit status {m.process.wait()})", m)
@@ -391,16 +397,25 @@ class NotBooted(Trouble):
 def run(opt, again):
     """Runs a lab; returns it with the command's exit status, or with None if a machine did not boot and may be restarted."""
     lab = Lab(opt, again)
+    why = ""
     try:
-        lab.start()
-        status = lab.loop()
-    except Trouble as t:
-        say(f"run-vm: {t}")
-        for m in [t.machine] if t.machine else lab.machines:
-            with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
-                for line in f.read().splitlines()[-20:]:
-                    print(f"  {m.name}| {line}", file=sys.stderr)
-        status = None if again and isinstance(t, NotBooted) else t.status
+        try:
+            lab.start()
+            status = lab.loop()
+        except Trouble as t:
+            why = str(t)
+            say(f"run-vm: {t}")
+            for m in [t.machine] if t.machine else lab.machines:
+                with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
+                    for line in f.read().splitlines()[-20:]:
+                        print(f"  {m.name}| {line}", file=sys.stderr)
+            status = None if again and isinstance(t, NotBooted) else t.status
+        if status == 0 and opt.judge_kernels and lab.kernel_complaints():
+            why = "a kernel complained"
+        # The status of a login says nothing: it is that of whatever was typed last.
+        if (why or status and not opt.tty) and status is not None and not opt.no_collect:
+            path = failure.collect(lab, status, why)
+            say(f"run-vm: {why or f'exit status {status}'}; consoles, counters and resources are in {os.path.relpath(path, TOP)}")
     except KeyboardInterrupt:
         status = 130
     finally:
@@ -423,7 +438,7 @@ def main():
     complaints = lab.kernel_complaints()
     for line in complaints[:10]:
         say(f"kernel complaint: {line}")
-    if complaints and (opt.check_dmesg or opt.lane == "debug") and status == 0:
+    if complaints and opt.judge_kernels and status == 0:
         status = 99
     return status
 

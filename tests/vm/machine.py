@@ -97,6 +97,7 @@ def add_ports(m, opt):
     m.args += ["-device", "virtio-serial-pci,max_ports=8"]
     m.port(1, "ctl")
     m.port(4, "lab")
+    m.port(5, "state")
     if m.index == 1:
         m.port(2, "out")
         m.port(3, "err")

@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
     p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
+    p.add_argument("--no-collect", action="store_true", help="collect nothing when CMD fails; otherwise RUN-DIR/failure-N has the state of all machines")
     p.add_argument("--tty", action="store_true", help="CMD gets a terminal")
     p.add_argument("--stdin", action="store_true", help="CMD reads this standard input, which is read to its end before the boot")
     p.add_argument("--iommu", action="store_true", help="put an emulated VT-d between devices and memory")
@@ -73,6 +74,7 @@ def arguments():
     for path in (a.share, a.run_dir):
         if path and os.path.exists(path) and not os.path.isdir(path):
             p.error(f"{path} is not a directory")
+    a.judge_kernels = a.check_dmesg or a.lane == "debug"
     if a.tty and not sys.stdin.isatty():
         p.error("--tty needs a terminal")
     unknown = set(a.soft_roce) - {f"vm{i + 1}" for i in range(a.vms)}
