@@ -15,7 +15,7 @@ help:
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
 	@echo 'make bench       compare tern with Soft-RoCE and with its limits: a table, and build/bench.json (bench-full: five passes;'
 	@echo '                 bench-check: report ratios that fell below tests/bench/recorded.json)'
-	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine'
+	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine (OPTIONS="...": options of run-vm)'
 	@echo 'make check       static checks: compilers with all warnings, sparse, checkpatch, clang-tidy, spelling, ...'
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
@@ -54,7 +54,7 @@ bench-check:
 	@tests/vm/host-setup && tests/bench/bench --passes 3 --check
 
 shell:
-	@tests/vm/run-vm --tty -- bash -l
+	@tests/vm/run-vm $(OPTIONS) --tty -- bash -l
 
 check:
 	@tests/check/all
