@@ -394,6 +394,14 @@ class NotBooted(Trouble):
     pass
 
 
+def collected(lab, status, why):
+    """Collects the state of the machines; returns the end of the line that says where it is."""
+    try:
+        return f"consoles, counters and resources are in {os.path.relpath(failure.collect(lab, status, why), TOP)}"
+    except OSError as e:  # a full disk
+        return f"the state of the machines could not be collected ({e.strerror or e})"
+
+
 def run(opt, again):
     """Runs a lab; returns it with the command's exit status, or with None if a machine did not boot and may be restarted."""
     lab = Lab(opt, again)
@@ -414,8 +422,7 @@ def run(opt, again):
             why = "a kernel complained"
         # The status of a login says nothing: it is that of whatever was typed last.
         if (why or status and not opt.tty) and status is not None and not opt.no_collect:
-            path = failure.collect(lab, status, why)
-            say(f"run-vm: {why or f'exit status {status}'}; consoles, counters and resources are in {os.path.relpath(path, TOP)}")
+            say(f"run-vm: {why or f'exit status {status}'}; {collected(lab, status, why)}")
     except KeyboardInterrupt:
         status = 130
     finally:
