@@ -593,9 +593,8 @@ void datagram_sl(const Device& dev) {
       require_err(post(qp.get(), Api::kPost, send), 0, "post");
       require_status(poll(send_cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
       const std::uint8_t sl = extended ? read_sl(cq_ex) : poll(recv_cq.get(), 1).front().sl;
-      const std::byte version = memory.bytes()[ipv4 ? 20 : 0] >> 4;
-      require(version == std::byte{ipv4 ? 4 : 6}, "GID {}: an IP header of version {}", gid.gid_index,
-              std::to_integer<int>(version));
+      const int version = std::to_integer<int>(memory.bytes()[ipv4 ? 20 : 0] >> 4);
+      require(version == (ipv4 ? 4 : 6), "GID {}: an IP header of version {}", gid.gid_index, version);
       require(sl == (ipv4 ? 0xa : 0x9), "GID {}: service level {:#x}", gid.gid_index, sl);
     }
     seen[ipv4 ? 0 : 1] = true;

@@ -115,7 +115,7 @@ def check_packages(p, a):
 
 
 def plan(a):
-    """What run-vm prepares before the machines start, as shell assignments."""
+    """Returns what run-vm must prepare before the machines start, as shell assignments."""
     path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "overlay")}
     own = a.own or kernel.Kernel("", "")
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
