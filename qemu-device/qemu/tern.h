@@ -150,7 +150,7 @@ void tern_wire_moved(TernState *s);
 
 /* Creates the runner, the net client and the timers, and starts the worker. */
 void tern_start(TernState *s);
-/* Reverts tern_start(), except that engine and runner stay. The worker has stopped. */
+/* Reverts tern_start() after tern_runner_stop(); engine and runner stay. */
 void tern_stop(TernState *s);
 
 /* tern-wire.c */
