@@ -80,7 +80,7 @@ class DeviceMemory(unittest.TestCase):
         self.tern.tail = self.tern.seen = 0
         self.tern.start()
 
-    def test_stores_of_the_device_are_told_to_dirty_logs(self):
+    def test_dirty_logs_see_stores_of_the_device(self):
         self.assertNotIn("tern_dm_written", self.qemu.output())
         _, offset, size, _ = self.alloc(3 * PAGE)
         self.assertRegex(self.qemu.output(), rf"tern_dm_written .* offset {offset:#x} len {size:#x}\b")

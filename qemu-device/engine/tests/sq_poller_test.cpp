@@ -51,7 +51,7 @@ struct SqPolling : ::testing::Test {
   }
 };
 
-TEST_F(SqPolling, WhoRingsOftenNeedNotRing) {
+TEST_F(SqPolling, BusyQueueNeedsNoDoorbell) {
   auto [qp, peer] = rc_pair(node, node);
   EXPECT_FALSE(polled(qp));
   write_often(qp);

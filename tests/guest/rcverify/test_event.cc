@@ -134,6 +134,8 @@ void cq_overflow(Env& env) {
                                pair.request(IBV_WR_RDMA_WRITE, 8));
   pair.post(list);
   require(env.dev.wait_async(IBV_EVENT_CQ_ERR, kSoon), "no IBV_EVENT_CQ_ERR");
+  require(env.dev.wait_async(IBV_EVENT_QP_FATAL, kSoon), "no IBV_EVENT_QP_FATAL");
+  require(state_of(pair.local.qp()) == IBV_QPS_ERR, "the QP is not in ERR");
   // Other QPs are not affected.
   const Pair next(env);
   next.expect_traffic();

@@ -217,7 +217,7 @@ void Scene::expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, 
     wrong("an event and a completion");
   }
   if (event == TERN_EV_QP_ACCESS_ERR && good_) c_.counts.add(Rule::kAccessEvent);
-  expect_untouched(written == 0 ? 0 : kMemory);
+  expect_untouched(written);
 }
 
 void Scene::expect_late_nak(std::uint8_t syndrome, int event) {

@@ -66,7 +66,7 @@ class StormCorpus : public ::testing::TestWithParam<std::uint64_t> {
     if (seeds != kCorpus) return;
     std::printf("%llu packets; how often each rule was met:\n%s", static_cast<unsigned long long>(packets),
                 counts.table().c_str());
-    std::printf("%llu requests without doorbell, to queues that were watched\n", static_cast<unsigned long long>(unrung));
+    std::printf("%llu requests without doorbell, to queues that the device polled\n", static_cast<unsigned long long>(unrung));
     EXPECT_GE(packets, kLeastPackets);
     EXPECT_GT(unrung, kLeastUnrung);
     EXPECT_EQ(counts.missing(), "");
