@@ -163,6 +163,8 @@ void Runner::reset() {
   drop_effects();
   work_ = false;
   awake_ = true;
+  // There is no event queue now, so this writes nothing.
+  tern_engine_set_link(engine_, link_);
 }
 
 void Runner::drop_effects() {
@@ -303,14 +305,21 @@ void Runner::set_link(bool up) {
     request(Host::Call::kDeliver);
   }
   lock();
-  tern_engine_set_link(engine_, up);
+  link_ = up;
+  follow_link();
   run();
   unlock_without_delivering();
+}
+
+// The engine tells the driver in memory, which it may not touch while nothing may run.
+void Runner::follow_link() {
+  if (may_run()) tern_engine_set_link(engine_, link_);
 }
 
 void Runner::set_running(bool running) {
   lock();
   running_ = running;
+  follow_link();
   unlock();
   if (running) {
     due_ = true;
@@ -326,6 +335,7 @@ void Runner::set_awake(bool awake) {
     request(Host::Call::kDeliver);
   }
   awake_ = awake;
+  follow_link();
 }
 
 void Runner::deliver() {

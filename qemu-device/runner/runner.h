@@ -122,6 +122,7 @@ class Runner {
   void take_frames();
   // The wire has room again.
   void resumed();
+  // The engine learns of it once it may run.
   void set_link(bool up);
   void set_running(bool running);
   // Called after set_host_only(), once memory can be accessed again: the engine stores in guest
@@ -185,6 +186,7 @@ class Runner {
   void drop_effects();
   std::size_t send_now(const TernEffects* effects, std::size_t frames);
   void allow_polling();
+  void follow_link();
 
   // Host thread, without the lock.
   void finish(bool scheduled);
@@ -225,6 +227,7 @@ class Runner {
   bool running_;                  // written in the host thread
   bool awake_ = true;             // written in the host thread
   bool host_only_ = false;
+  bool link_ = false;
   bool started_ = false;  // there is a worker
   bool may_poll_ = false;  // the engine may poll
   std::uint64_t armed_ = UINT64_MAX;  // when Timer::kEngine fires

@@ -309,6 +309,71 @@ TEST_F(StepTest, ARefusedFrameIsOfferedAgain) {
   EXPECT_EQ(a.receive_agains, before + 1);
 }
 
+// The peer decides when the link changes, but DMA stops with the machine and with the function.
+class LinkTest : public StepTest {
+ protected:
+  LinkTest() : events_(a.alloc(kBytes)) {
+    std::memset(a.at<std::byte>(events_), 0, kBytes);
+    tern_cmd_create_eq eq{};
+    eq.pages = a.pages(events_, kBytes);
+    eq.record = a.alloc(64);
+    eq.vector = 0;
+    eq.log_size = 6;
+    eq.kind = TERN_EQ_ASYNC;
+    a.make(TERN_CMD_CREATE_EQ, eq);
+    a.pump();
+    (void)told();  // bring_up() changed the link
+  }
+  // Returns whether the queue has changed since the last call.
+  bool told() {
+    const std::span now(a.at<std::byte>(events_), kBytes);
+    const bool changed = !std::ranges::equal(now, seen_);
+    seen_.assign(now.begin(), now.end());
+    return changed;
+  }
+  void set_awake(bool awake) {
+    a.runner->lock();
+    a.runner->set_awake(awake);
+    a.runner->unlock_without_delivering();
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 64 * sizeof(tern_eqe);
+  std::uint64_t events_;
+  Bytes seen_ = Bytes(kBytes);
+};
+
+TEST_F(LinkTest, IsToldAtOnce) {
+  a.runner->set_link(false);
+  EXPECT_TRUE(told());
+}
+
+TEST_F(LinkTest, IsToldWhenTheMachineContinues) {
+  a.runner->set_running(false);
+  a.runner->set_link(false);
+  a.pump();
+  EXPECT_FALSE(told());
+  a.runner->set_running(true);
+  a.pump();
+  EXPECT_TRUE(told());
+  a.runner->set_running(false);
+  a.runner->set_link(true);
+  a.runner->set_link(false);
+  a.runner->set_running(true);
+  a.pump();
+  EXPECT_FALSE(told()) << "it is what it was";
+}
+
+TEST_F(LinkTest, IsToldWhenTheFunctionWakes) {
+  set_awake(false);
+  a.runner->set_link(false);
+  a.pump();
+  EXPECT_FALSE(told());
+  set_awake(true);
+  a.pump();
+  EXPECT_TRUE(told());
+}
+
 // A peer whose WRITEs the adapter acknowledges, which shows what the adapter does with frames.
 class FramesTest : public StepTest {
  protected:
