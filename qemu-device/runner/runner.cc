@@ -165,6 +165,8 @@ void Runner::reset() {
   awake_ = true;
   // There is no event queue now, so this writes nothing.
   tern_engine_set_link(engine_, link_);
+  // Until the disowned batches are done, they count as backlog.
+  if (!transmit_.queue().empty()) request(Host::Call::kDeliver);
 }
 
 void Runner::drop_effects() {

@@ -34,7 +34,10 @@ void Transmit::block(std::size_t frames, bool held) {
 }
 
 bool Transmit::send_batch() {
-  if (queue_.empty() || state_ == TransmitState::kBlocked || !send(queue_.front())) return false;
+  if (queue_.empty()) return false;
+  // A blocked wire does not hold up what nobody sends any more.
+  if (state_ == TransmitState::kBlocked && queue_.front().generation == generation_) return false;
+  if (!send(queue_.front())) return false;
   done_.splice(done_.end(), queue_, queue_.begin());
   return true;
 }

@@ -18,7 +18,8 @@
 // The patience timer runs from the first frame that the wire did not take: notifications of a wire
 // that takes nothing do not extend it.
 //
-// A reset disowns the batches in the queue: their generation is over.
+// A reset disowns the batches in the queue: their generation is over. They leave the queue in any
+// state, and the state remains, because it is that of the wire.
 #pragma once
 
 #include <atomic>

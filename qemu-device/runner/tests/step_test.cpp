@@ -176,6 +176,9 @@ TEST_F(StepTest, AResetDisownsWhatWaits) {
   a.runner->reset();
   a.runner->unlock();
   EXPECT_EQ(a.runner->generation(), generation + 1);
+  a.pump();
+  EXPECT_EQ(transmit(), TransmitState::kBlocked);
+  EXPECT_EQ(backlog(), 0U) << "the new driver does not pay for the old one's frames";
   a.blocked = false;
   a.runner->resumed();
   a.pump();
