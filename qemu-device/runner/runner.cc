@@ -179,15 +179,22 @@ void Runner::drop_effects() {
 
 // Delivers with only the host lock held. A call to `host_` may cause an input at once (a hub
 // returns a frame). The loop in progress then delivers the effects of that input. It may also cause
-// stop(), because a guest can aim an interrupt at the register that unplugs the adapter.
+// stop(), because a guest can aim an interrupt at the register that unplugs the adapter. Two adapters
+// on a hub could feed each other's loop for ever, so it leaves what is above a limit to deliver().
 void Runner::deliver_effects(bool frames) {
   if (delivering_ || !running_ || stopping()) return;
   delivering_ = true;
-  do {
+  raise_vectors();
+  std::uint64_t sent = 0;
+  while (frames && !stopping() && sent < limits_.tx_inline) {
+    const std::uint64_t bytes = transmit_.send_batch();
+    if (bytes == 0) break;
+    sent += bytes;
     raise_vectors();
-  } while (frames && !stopping() && transmit_.send_batch());
+  }
   raise_vectors();
   delivering_ = false;
+  if (sent >= limits_.tx_inline) request(Host::Call::kDeliver);
 }
 
 void Runner::request(Host::Call call) {

@@ -72,7 +72,8 @@ struct Limits {
   // The same while the transmit backlog is at `tx_soft`, so that admin commands and
   // acknowledgements still make progress.
   std::uint32_t trickle = 4 * 1024;
-  // Limits of the transmit backlog in bytes of frames. Above this an input sends no frames itself,
+  // Limits of the transmit backlog in bytes of frames. Above this an input sends no frames
+  // itself, and one delivery sends no further batch,
   std::uint64_t tx_inline = std::uint64_t{128} * 1024;
   // ... at this the worker pauses,
   std::uint64_t tx_soft = std::uint64_t{1024} * 1024;

@@ -33,13 +33,13 @@ void Transmit::block(std::size_t frames, bool held) {
   host_.arm(Host::Timer::kPatience, lost_at_);
 }
 
-bool Transmit::send_batch() {
-  if (queue_.empty()) return false;
+std::uint64_t Transmit::send_batch() {
+  if (queue_.empty()) return 0;
   // A blocked wire does not hold up what nobody sends any more.
-  if (state_ == TransmitState::kBlocked && queue_.front().generation == generation_) return false;
-  if (!send(queue_.front())) return false;
+  if (state_ == TransmitState::kBlocked && queue_.front().generation == generation_) return 0;
+  if (!send(queue_.front())) return 0;
   done_.splice(done_.end(), queue_, queue_.begin());
-  return true;
+  return done_.back().bytes;
 }
 
 bool Transmit::resumed() {

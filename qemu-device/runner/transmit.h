@@ -49,8 +49,9 @@ class Transmit {
   [[nodiscard]] TransmitState state() const { return state_; }
   // With the engine lock: appends batches to the queue.
   void add(Batches& collected) { queue_.splice(queue_.end(), collected); }
-  // Sends the rest of the first batch. Returns false if nothing more can be sent now.
-  bool send_batch();
+  // Sends the rest of the first batch. Returns the bytes of the batch, or 0 if nothing more can be
+  // sent now.
+  std::uint64_t send_batch();
   // The wire has room again. Returns false if nothing waited for it.
   bool resumed();
   void patience_over();

@@ -436,6 +436,34 @@ TEST_F(FramesTest, AnAdapterThatSleepsLosesFrames) {
   EXPECT_TRUE(answers(frame));
 }
 
+// On a hub each frame is answered before send() returns. The host lock must not be held meanwhile for
+// as long as there is work.
+TEST_F(FramesTest, AnswersThatComeAtOnceDoNotProlongADelivery) {
+  unsigned frames = 0;
+  b.on_send = [&] {
+    ++frames;
+    for (const Bytes& frame : b.take_sent()) a.runner->receive(frame);
+  };
+  a.on_send = [&] {
+    for (const Bytes& frame : a.take_sent()) b.runner->receive(frame);
+  };
+  from->post(Qp::kBytes, 32);
+  from->ring();
+  unsigned most = frames;
+  for (int i = 0; i < 10'000 && from->poll() != from->posted(); ++i) {
+    for (Adapter* each : {&a, &b}) {
+      frames = 0;
+      each->runner->deliver();
+      most = std::max(most, frames);
+    }
+  }
+  EXPECT_EQ(from->poll(), from->posted());
+  EXPECT_EQ(from->failed(), 0U);
+  // A batch is a slice, which may have twice its budget.
+  EXPECT_LE(most * 4096, Limits{}.tx_inline + std::uint64_t{2} * Limits{}.inline_slice);
+  b.on_send = a.on_send = nullptr;
+}
+
 TEST_F(FramesTest, ARemovedFunctionLosesFrames) {
   const Bytes frame = request();
   a.runner->set_present(false);
