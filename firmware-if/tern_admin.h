@@ -113,7 +113,7 @@ static_assert(sizeof(struct tern_cmd_object) == 8, "tern_cmd_object");
 /* Reply of commands that only return the new object's number or key. */
 struct tern_rsp_object {
 	__le32	id;
-	__le32	rsvd_4;
+	__le32	generation;		/* CQ, QP, SRQ: as in its events; else 0 */
 };
 static_assert(sizeof(struct tern_rsp_object) == 8, "tern_rsp_object");
 
@@ -386,7 +386,7 @@ struct tern_eqe {
 	__le16	type;			/* TERN_EV_* */
 	__le16	detail;
 	__le32	id;			/* QP, CQ, SRQ or port number; 0 for the device */
-	__le32	rsvd_8;
+	__le32	generation;		/* of the QP, CQ or SRQ with this number; else 0 */
 	__le32	phase;			/* bit 0 as in struct tern_cqe, written last */
 };
 static_assert(sizeof(struct tern_eqe) == 16, "tern_eqe");

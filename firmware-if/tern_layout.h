@@ -151,7 +151,7 @@ TERN_AT(tern_cmd_object, id, 0x00);
 TERN_AT(tern_cmd_object, rsvd_4, 0x04);
 
 TERN_AT(tern_rsp_object, id, 0x00);
-TERN_AT(tern_rsp_object, rsvd_4, 0x04);
+TERN_AT(tern_rsp_object, generation, 0x04);
 
 TERN_AT(tern_pages, addr, 0x00);
 TERN_AT(tern_pages, num, 0x08);
@@ -263,7 +263,7 @@ TERN_AT(tern_eq_record, rsvd_4, 0x04);
 TERN_AT(tern_eqe, type, 0x00);
 TERN_AT(tern_eqe, detail, 0x02);
 TERN_AT(tern_eqe, id, 0x04);
-TERN_AT(tern_eqe, rsvd_8, 0x08);
+TERN_AT(tern_eqe, generation, 0x08);
 TERN_AT(tern_eqe, phase, 0x0c);
 
 TERN_AT(tern_fault, addr, 0x00);

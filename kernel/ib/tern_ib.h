@@ -37,10 +37,12 @@
  * struct tern_ref - reference count of an object that events look up
  * @count: one for the object itself and one for each event being handled
  * @idle: completed when @count drops to 0
+ * @generation: of the object's number, as in the object's events
  */
 struct tern_ref {
 	refcount_t count;
 	struct completion idle;
+	u32 generation;
 };
 
 static inline void tern_ref_init(struct tern_ref *ref)
@@ -390,6 +392,8 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 }
 
 /* tern_ib_cmd.c */
+int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
+		       size_t len, u32 *id, u32 *generation);
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		   size_t len, u32 *id);
 int tern_ib_destroy(struct tern_ib_dev *dev, u16 opcode, u32 id);
@@ -531,7 +535,11 @@ int tern_resize_user_cq(struct ib_cq *ibcq, unsigned int cqe,
 			struct ib_udata *udata);
 int tern_ib_create_eqs(struct tern_ib_dev *dev);
 void tern_ib_destroy_eqs(struct tern_ib_dev *dev);
-void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event);
+void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
+		   enum ib_event_type event);
+#if IS_ENABLED(CONFIG_KUNIT)
+void tern_completion_event(void *context, const struct tern_eqe *eqe);
+#endif
 
 /* tern_ib_qp.c */
 int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
@@ -541,7 +549,8 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata);
 int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr);
-void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event);
+void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
+		   enum ib_event_type event);
 
 /* tern_ib_srq.c */
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
@@ -552,7 +561,7 @@ int tern_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr);
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
-void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
+void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event);
 
 /* tern_ib_xrc.c */

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Commands on a single object, and the fate of its memory if they fail. */
 
+#include <kunit/visibility.h>
+
 #include "tern_ib.h"
 
 /**
@@ -18,6 +20,27 @@
 int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		   size_t len, u32 *id)
 {
+	u32 generation;
+
+	return tern_ib_create_gen(dev, opcode, cmd, len, id, &generation);
+}
+
+/**
+ * tern_ib_create_gen() - create an object that has events
+ * @dev: the device
+ * @opcode: TERN_CMD_CREATE_CQ, CREATE_QP or CREATE_SRQ
+ * @cmd: command payload
+ * @len: size of @cmd in bytes
+ * @id: output, the object's number
+ * @generation: output, the generation in the object's events
+ *
+ * May sleep.
+ *
+ * Return: 0, or the negative errno of tern_cmd_exec().
+ */
+int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
+		       size_t len, u32 *id, u32 *generation)
+{
 	struct tern_rsp_object rsp = {};
 	int err;
 
@@ -26,8 +49,10 @@ int tern_ib_create(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		return err;
 
 	*id = le32_to_cpu(rsp.id);
+	*generation = le32_to_cpu(rsp.generation);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_ib_create_gen);
 
 /**
  * tern_ib_destroy() - destroy an object in the device

@@ -4,6 +4,7 @@
  * tern_ib_poll.c.
  */
 
+#include <kunit/visibility.h>
 #include <linux/log2.h>
 #include <linux/slab.h>
 
@@ -15,13 +16,17 @@
 /* Room for outstanding events of CQs that were destroyed. */
 #define TERN_EQ_SLACK		64
 
-static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn)
+/* Returns the CQ that an event names, with a reference, or NULL if it is gone. */
+static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn,
+				   u32 generation)
 {
 	unsigned long flags;
 	struct tern_cq *cq;
 
 	xa_lock_irqsave(&dev->cqs, flags);
 	cq = xa_load(&dev->cqs, cqn);
+	if (cq && cq->ref.generation != generation)
+		cq = NULL;
 	if (cq)
 		tern_ref_get(&cq->ref);
 	xa_unlock_irqrestore(&dev->cqs, flags);
@@ -30,28 +35,35 @@ static struct tern_cq *tern_cq_get(struct tern_ib_dev *dev, u32 cqn)
 }
 
 /* Hard interrupt context. Events of destroyed CQs are ignored. */
-static void tern_completion_event(void *context, const struct tern_eqe *eqe)
+VISIBLE_IF_KUNIT void tern_completion_event(void *context,
+					    const struct tern_eqe *eqe)
 {
 	struct tern_ib_dev *dev = context;
 	struct tern_cq *cq;
 
-	cq = tern_cq_get(dev, le32_to_cpu(eqe->id));
+	cq = tern_cq_get(dev, le32_to_cpu(eqe->id),
+			 le32_to_cpu(eqe->generation));
 	if (!cq)
 		return;
 
 	if (tern_kcq_used(&cq->kern))
 		tern_kcq_event_taken(&cq->kern);
-	cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+	/* ib_core sets it only after it has created a kernel CQ. */
+	if (cq->ibcq.comp_handler)
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
 	tern_ref_put(&cq->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_completion_event);
 
 /**
  * tern_cq_event() - report an asynchronous event of a CQ to its owner
  * @dev: the device
  * @cqn: number of the CQ, which may no longer exist
+ * @generation: generation in the event; a successor has another
  * @event: IB_EVENT_CQ_*
  */
-void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
+void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, u32 generation,
+		   enum ib_event_type event)
 {
 	struct ib_event ibevent = {
 		.device = &dev->ibdev,
@@ -59,7 +71,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
 	};
 	struct tern_cq *cq;
 
-	cq = tern_cq_get(dev, cqn);
+	cq = tern_cq_get(dev, cqn, generation);
 	if (!cq)
 		return;
 
@@ -70,6 +82,7 @@ void tern_cq_event(struct tern_ib_dev *dev, u32 cqn, enum ib_event_type event)
 		tern_kcq_lose(cq);
 	tern_ref_put(&cq->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_cq_event);
 
 /**
  * tern_ib_create_eqs() - create a completion EQ for each completion vector
@@ -146,8 +159,8 @@ static int tern_cq_exec_create(struct tern_ib_dev *dev, struct tern_cq *cq,
 			       struct tern_cmd_create_cq *cmd)
 {
 	cmd->eqn = cpu_to_le32(tern_eq_number(cq->eq->eq));
-	return tern_ib_create(dev, TERN_CMD_CREATE_CQ, cmd, sizeof(*cmd),
-			      &cq->cqn);
+	return tern_ib_create_gen(dev, TERN_CMD_CREATE_CQ, cmd, sizeof(*cmd),
+				  &cq->cqn, &cq->ref.generation);
 }
 
 /* Creates the CQ in the device. Its memory is pinned. */

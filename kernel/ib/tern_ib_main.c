@@ -181,40 +181,42 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 {
 	struct tern_ib_dev *dev = container_of(nb, struct tern_ib_dev, event_nb);
 	const struct tern_eqe *eqe = data;
+	u32 id, gen;
 
-	switch (action) {
-	case TERN_CORE_EV_DEAD:
+	if (action == TERN_CORE_EV_DEAD) {
 		tern_ib_device_fatal(dev);
-		break;
+		return NOTIFY_OK;
+	}
+
+	id = le32_to_cpu(eqe->id);
+	gen = le32_to_cpu(eqe->generation);
+	switch (action) {
 	case TERN_EV_QP_FATAL:
-		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_QP_FATAL);
+		tern_qp_event(dev, id, gen, IB_EVENT_QP_FATAL);
 		break;
 	case TERN_EV_QP_REQ_ERR:
-		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_QP_REQ_ERR);
+		tern_qp_event(dev, id, gen, IB_EVENT_QP_REQ_ERR);
 		break;
 	case TERN_EV_QP_ACCESS_ERR:
-		tern_qp_event(dev, le32_to_cpu(eqe->id),
-			      IB_EVENT_QP_ACCESS_ERR);
+		tern_qp_event(dev, id, gen, IB_EVENT_QP_ACCESS_ERR);
 		break;
 	case TERN_EV_COMM_EST:
-		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_COMM_EST);
+		tern_qp_event(dev, id, gen, IB_EVENT_COMM_EST);
 		break;
 	case TERN_EV_SQ_DRAINED:
-		tern_qp_event(dev, le32_to_cpu(eqe->id), IB_EVENT_SQ_DRAINED);
+		tern_qp_event(dev, id, gen, IB_EVENT_SQ_DRAINED);
 		break;
 	case TERN_EV_QP_LAST_WQE:
-		tern_qp_event(dev, le32_to_cpu(eqe->id),
-			      IB_EVENT_QP_LAST_WQE_REACHED);
+		tern_qp_event(dev, id, gen, IB_EVENT_QP_LAST_WQE_REACHED);
 		break;
 	case TERN_EV_SRQ_ERR:
-		tern_srq_event(dev, le32_to_cpu(eqe->id), IB_EVENT_SRQ_ERR);
+		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_ERR);
 		break;
 	case TERN_EV_SRQ_LIMIT:
-		tern_srq_event(dev, le32_to_cpu(eqe->id),
-			       IB_EVENT_SRQ_LIMIT_REACHED);
+		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_LIMIT_REACHED);
 		break;
 	case TERN_EV_CQ_ERR:
-		tern_cq_event(dev, le32_to_cpu(eqe->id), IB_EVENT_CQ_ERR);
+		tern_cq_event(dev, id, gen, IB_EVENT_CQ_ERR);
 		break;
 	default:
 		return NOTIFY_DONE;

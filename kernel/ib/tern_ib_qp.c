@@ -33,9 +33,11 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
  * tern_qp_event() - report an asynchronous event of a QP to its owner
  * @dev: the device
  * @qpn: number of the QP, which may no longer exist
+ * @generation: generation in the event; a successor has another
  * @event: IB_EVENT_*
  */
-void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
+void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
+		   enum ib_event_type event)
 {
 	struct ib_event ibevent = {
 		.device = &dev->ibdev,
@@ -45,6 +47,8 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
 
 	xa_lock(&dev->qps);
 	qp = xa_load(&dev->qps, qpn);
+	if (qp && qp->ref.generation != generation)
+		qp = NULL;
 	if (qp)
 		tern_ref_get(&qp->ref);
 	xa_unlock(&dev->qps);
@@ -56,6 +60,7 @@ void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, enum ib_event_type event)
 		qp->ibqp.event_handler(&ibevent, qp->ibqp.qp_context);
 	tern_ref_put(&qp->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_event);
 
 /*
  * Fills in the parameters that depend on the verb's attributes, not on queue
@@ -88,8 +93,8 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 static int tern_qp_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 			       const struct tern_cmd_create_qp *cmd)
 {
-	return tern_ib_create(dev, TERN_CMD_CREATE_QP, cmd, sizeof(*cmd),
-			      &qp->ibqp.qp_num);
+	return tern_ib_create_gen(dev, TERN_CMD_CREATE_QP, cmd, sizeof(*cmd),
+				  &qp->ibqp.qp_num, &qp->ref.generation);
 }
 
 /* Creates the QP in the device. Its memory is pinned. */
@@ -360,7 +365,7 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	/* The owner of a QP with an SRQ waits for the last WQE event. */
 	if (next == IB_QPS_ERR && qp->ibqp.srq)
-		tern_qp_event(dev, qp->ibqp.qp_num,
+		tern_qp_event(dev, qp->ibqp.qp_num, qp->ref.generation,
 			      IB_EVENT_QP_LAST_WQE_REACHED);
 	return 0;
 }

@@ -15,9 +15,10 @@
  * tern_srq_event() - report an asynchronous event of an SRQ to its owner
  * @dev: the device
  * @srqn: number of the SRQ, which may no longer exist
+ * @generation: generation in the event; a successor has another
  * @event: IB_EVENT_SRQ_*
  */
-void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
+void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event)
 {
 	struct ib_event ibevent = {
@@ -28,6 +29,8 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 
 	xa_lock(&dev->srqs);
 	srq = xa_load(&dev->srqs, srqn);
+	if (srq && srq->ref.generation != generation)
+		srq = NULL;
 	if (srq)
 		tern_ref_get(&srq->ref);
 	xa_unlock(&dev->srqs);
@@ -39,6 +42,7 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn,
 		srq->ibsrq.event_handler(&ibevent, srq->ibsrq.srq_context);
 	tern_ref_put(&srq->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_srq_event);
 
 /* Creates the SRQ in the device, with the memory that @pages describes. */
 static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
@@ -61,8 +65,8 @@ static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
 	}
 
-	err = tern_ib_create(dev, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
-			     &srq->srqn);
+	err = tern_ib_create_gen(dev, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
+				 &srq->srqn, &srq->ref.generation);
 	if (err)
 		return err;
 

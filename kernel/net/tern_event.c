@@ -66,7 +66,7 @@ void tern_async_work(struct work_struct *work)
 		    le32_to_cpu(eqe.id) == TERN_ETH_PORT)
 			tern_net_update_link(tdev->net);
 		else if (type == TERN_EV_CQ_ERR)
-			tern_net_cq_error(tdev->net, le32_to_cpu(eqe.id));
+			tern_net_cq_error(tdev->net, &eqe);
 		blocking_notifier_call_chain(&tdev->events, type, &eqe);
 	}
 	/* Events that did not fit wait in the device for this kick. */

@@ -27,6 +27,7 @@ struct tern_net_cq {
 	struct tern_cq_record *record;
 	u32 ci;
 	u32 id;
+	u32 generation;		/* of @id, as in the events of this queue */
 	u8 log_size;
 	u32 arm_seq;		/* events received; written by the event queue's handler */
 	spinlock_t arm_lock;	/* the end of a poll may overlap the next poll */
@@ -131,7 +132,7 @@ int tern_net_query_counters(struct tern_net *net, u64 *counters);
 
 /* tern_txrx.c */
 void tern_queues_init(struct tern_net *net);
-void tern_net_cq_error(struct tern_net *net, u32 id);
+void tern_net_cq_error(struct tern_net *net, const struct tern_eqe *eqe);
 int tern_queues_alloc(struct tern_net *net);
 void tern_queues_free(struct tern_net *net);
 int tern_queues_resize(struct tern_net *net, unsigned int mtu);

@@ -29,11 +29,17 @@ static void tern_net_fault(struct tern_net *net)
 	schedule_delayed_work(&net->restart_work, 0);
 }
 
-/* The device reported an error of completion queue @id. Process context. */
-void tern_net_cq_error(struct tern_net *net, u32 id)
+/* Whether the event is about the queue, not about an earlier one with its number. */
+static bool tern_net_cq_has(const struct tern_net_cq *cq, const struct tern_eqe *eqe)
 {
-	/* A stale number is harmless: the work recreates working queues. */
-	if (id == READ_ONCE(net->tx.cq.id) || id == READ_ONCE(net->rx.cq.id))
+	return le32_to_cpu(eqe->id) == READ_ONCE(cq->id) &&
+	       le32_to_cpu(eqe->generation) == READ_ONCE(cq->generation);
+}
+
+/* The device reported an error of a completion queue. Process context. */
+void tern_net_cq_error(struct tern_net *net, const struct tern_eqe *eqe)
+{
+	if (tern_net_cq_has(&net->tx.cq, eqe) || tern_net_cq_has(&net->rx.cq, eqe))
 		tern_net_fault(net);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_cq_error);
@@ -61,12 +67,19 @@ static int tern_net_cq_create(struct tern_net *net, struct tern_net_cq *cq)
 		.uar = cpu_to_le32(TERN_UAR_KERNEL),
 		.log_size = cq->log_size,
 	};
+	struct tern_rsp_object rsp;
+	int err;
 
 	memset(cq->buf.va, 0, cq->buf.size);
 	cq->ci = 0;
 	cq->arm_seq = 0;
-	return tern_cmd_create(net->tdev, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd),
-			       &cq->id);
+	err = tern_cmd_exec(&net->tdev->core, TERN_CMD_CREATE_CQ, &cmd, sizeof(cmd),
+			    &rsp, sizeof(rsp));
+	if (err)
+		return err;
+	WRITE_ONCE(cq->id, le32_to_cpu(rsp.id));
+	WRITE_ONCE(cq->generation, le32_to_cpu(rsp.generation));
+	return 0;
 }
 
 static void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
@@ -116,12 +129,11 @@ static void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 static void tern_net_event(void *context, const struct tern_eqe *eqe)
 {
 	struct tern_net *net = context;
-	u32 id = le32_to_cpu(eqe->id);
 	struct tern_net_cq *cq;
 
-	if (id == net->rx.cq.id)
+	if (tern_net_cq_has(&net->rx.cq, eqe))
 		cq = &net->rx.cq;
-	else if (id == net->tx.cq.id)
+	else if (tern_net_cq_has(&net->tx.cq, eqe))
 		cq = &net->tx.cq;
 	else
 		return; /* stale event of a destroyed queue */

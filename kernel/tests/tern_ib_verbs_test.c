@@ -12,6 +12,7 @@
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 #define TERN_TEST_QPN	17
+#define TERN_TEST_NUMBER	5
 
 /**
  * struct tern_test_verbs - a device and its objects
@@ -19,12 +20,18 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @qp: QP with number TERN_TEST_QPN
  * @state: state of the QP in the device
  * @num_pinned: number of pages pinned
+ * @generation: last generation given out
+ * @num_completions: number of calls of the CQ's completion handler
+ * @num_events: number of calls of the event handlers
  */
 struct tern_test_verbs {
 	struct tern_ib_dev ib;
 	struct tern_qp qp;
 	u8 state;
 	unsigned int num_pinned;
+	u32 generation;
+	unsigned int num_completions;
+	unsigned int num_events;
 };
 
 /* Replaces tern_cmd_exec(). */
@@ -33,11 +40,19 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 {
 	struct tern_test_verbs *dev = kunit_get_current_test()->priv;
 	struct tern_rsp_query_qp *rsp = out;
+	struct tern_rsp_object *object = out;
 
 	memset(out, 0, out_len);
 	switch (opcode) {
 	case TERN_CMD_QUERY_QP:
 		rsp->attr.state = dev->state;
+		return 0;
+	case TERN_CMD_CREATE_CQ:
+	case TERN_CMD_CREATE_QP:
+	case TERN_CMD_CREATE_SRQ:
+		/* Each gets the number of the one before. */
+		object->id = cpu_to_le32(TERN_TEST_NUMBER);
+		object->generation = cpu_to_le32(++dev->generation);
 		return 0;
 	default:
 		return 0;
@@ -144,9 +159,133 @@ static void tern_test_record_kept(struct kunit *test)
 	kfree(c.page);
 }
 
+/* Creates the successor of an object and lets events find it. */
+static void tern_test_succeed(struct kunit *test, u16 opcode, struct xarray *objects,
+			      void *object, struct tern_ref *ref)
+{
+	struct tern_test_verbs *dev = test->priv;
+	u32 id;
+
+	dev->generation = U32_MAX - 1; /* of the object before */
+	KUNIT_ASSERT_EQ(test, tern_ib_create_gen(&dev->ib, opcode, NULL, 0, &id,
+						 &ref->generation), 0);
+	KUNIT_ASSERT_EQ(test, ref->generation, U32_MAX);
+	tern_ref_init(ref);
+	xa_init_flags(objects, XA_FLAGS_LOCK_IRQ);
+	KUNIT_ASSERT_EQ(test, xa_err(xa_store_irq(objects, id, object, GFP_KERNEL)), 0);
+}
+
+static void tern_test_comp_handler(struct ib_cq *ibcq, void *context)
+{
+	struct tern_test_verbs *dev = context;
+
+	dev->num_completions++;
+}
+
+static void tern_test_event_handler(struct ib_event *event, void *context)
+{
+	struct tern_test_verbs *dev = context;
+
+	dev->num_events++;
+}
+
+/* A CQ whose predecessor had the same number. ib_core has not got to know it. */
+static struct tern_cq *tern_test_new_cq(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_cq *cq = kunit_kzalloc(test, sizeof(*cq), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, cq);
+	cq->ibcq.device = &dev->ib.ibdev;
+	cq->ibcq.cq_context = dev;
+	cq->ibcq.event_handler = tern_test_event_handler;
+	cq->kern.record = kunit_kzalloc(test, sizeof(*cq->kern.record), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, cq->kern.record);
+	spin_lock_init(&cq->kern.lock);
+	INIT_LIST_HEAD(&cq->kern.sqs);
+	INIT_LIST_HEAD(&cq->kern.rqs);
+	tern_test_succeed(test, TERN_CMD_CREATE_CQ, &dev->ib.cqs, cq, &cq->ref);
+	return cq;
+}
+
+static void tern_test_stale_completion(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_eqe eqe = { .id = cpu_to_le32(TERN_TEST_NUMBER) };
+	struct tern_cq *cq = tern_test_new_cq(test);
+
+	eqe.generation = cpu_to_le32(U32_MAX - 1);
+	tern_completion_event(&dev->ib, &eqe);
+	KUNIT_EXPECT_EQ(test, cq->kern.arm_seq, 0);
+	/* Not even its own event calls a handler that is not there. */
+	eqe.generation = cpu_to_le32(U32_MAX);
+	tern_completion_event(&dev->ib, &eqe);
+	KUNIT_EXPECT_EQ(test, cq->kern.arm_seq, 1);
+
+	cq->ibcq.comp_handler = tern_test_comp_handler;
+	eqe.generation = cpu_to_le32(U32_MAX - 1);
+	tern_completion_event(&dev->ib, &eqe);
+	KUNIT_EXPECT_EQ(test, dev->num_completions, 0);
+	eqe.generation = cpu_to_le32(U32_MAX);
+	tern_completion_event(&dev->ib, &eqe);
+	KUNIT_EXPECT_EQ(test, dev->num_completions, 1);
+	KUNIT_EXPECT_EQ(test, cq->kern.arm_seq, 2);
+	xa_destroy(&dev->ib.cqs);
+}
+
+/* A healthy CQ must not be taken for the broken one whose number it has. */
+static void tern_test_stale_cq_error(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_cq *cq = tern_test_new_cq(test);
+
+	tern_cq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX - 1, IB_EVENT_CQ_ERR);
+	KUNIT_EXPECT_FALSE(test, cq->kern.lost);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 0);
+	tern_cq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX, IB_EVENT_CQ_ERR);
+	KUNIT_EXPECT_TRUE(test, cq->kern.lost);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 1);
+	xa_destroy(&dev->ib.cqs);
+}
+
+static void tern_test_stale_qp_event(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_qp *qp = &dev->qp;
+
+	qp->ibqp.event_handler = tern_test_event_handler;
+	qp->ibqp.qp_context = dev;
+	tern_test_succeed(test, TERN_CMD_CREATE_QP, &dev->ib.qps, qp, &qp->ref);
+	tern_qp_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX - 1, IB_EVENT_QP_FATAL);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 0);
+	tern_qp_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX, IB_EVENT_QP_FATAL);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 1);
+	xa_destroy(&dev->ib.qps);
+}
+
+static void tern_test_stale_srq_event(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct tern_srq *srq = kunit_kzalloc(test, sizeof(*srq), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, srq);
+	srq->ibsrq.event_handler = tern_test_event_handler;
+	srq->ibsrq.srq_context = dev;
+	tern_test_succeed(test, TERN_CMD_CREATE_SRQ, &dev->ib.srqs, srq, &srq->ref);
+	tern_srq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX - 1, IB_EVENT_SRQ_ERR);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 0);
+	tern_srq_event(&dev->ib, TERN_TEST_NUMBER, U32_MAX, IB_EVENT_SRQ_ERR);
+	KUNIT_EXPECT_EQ(test, dev->num_events, 1);
+	xa_destroy(&dev->ib.srqs);
+}
+
 static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_query_state),
 	KUNIT_CASE(tern_test_record_kept),
+	KUNIT_CASE(tern_test_stale_completion),
+	KUNIT_CASE(tern_test_stale_cq_error),
+	KUNIT_CASE(tern_test_stale_qp_event),
+	KUNIT_CASE(tern_test_stale_srq_event),
 	{}
 };
 

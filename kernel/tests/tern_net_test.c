@@ -22,6 +22,8 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 
 /* Timeout in milliseconds, which only catches hangs. */
 #define TERN_TEST_PATIENCE	60000
+/* What the fake device adds to a number for its generation. */
+#define TERN_TEST_GENERATION	0x80000000
 
 struct tern_test_net {
 	struct tern_dev tdev;
@@ -64,7 +66,11 @@ static void tern_test_modify_port(struct tern_test_net *fake,
 static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 			     const void *in, void *out)
 {
-	struct tern_rsp_object object = { .id = cpu_to_le32(++fake->next_id) };
+	u32 id = ++fake->next_id;
+	struct tern_rsp_object object = {
+		.id = cpu_to_le32(id),
+		.generation = cpu_to_le32(id + TERN_TEST_GENERATION),
+	};
 	struct tern_rsp_port port = {
 		.link_up = fake->port_enabled,
 		.max_mtu = cpu_to_le32(9000),
@@ -408,13 +414,20 @@ static void tern_test_late_error(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct tern_net *net = fake->tdev.net;
+	struct tern_eqe eqe = { .type = cpu_to_le16(TERN_EV_CQ_ERR) };
 
 	tern_test_open(test);
 	tern_net_unregister(net);
 	queue_work(system_unbound_wq, &fake->rtnl_work);
 	wait_for_completion(&fake->rtnl_taken);
 	/* The restart waits for the lock that the other thread holds. */
-	tern_net_cq_error(net, net->rx.cq.id);
+	eqe.id = cpu_to_le32(net->rx.cq.id);
+	/* That of an earlier queue with this number changes nothing. */
+	eqe.generation = cpu_to_le32(net->rx.cq.generation - 1);
+	tern_net_cq_error(net, &eqe);
+	KUNIT_EXPECT_EQ(test, work_busy(&net->restart_work.work), 0);
+	eqe.generation = cpu_to_le32(net->rx.cq.id + TERN_TEST_GENERATION);
+	tern_net_cq_error(net, &eqe);
 	while (delayed_work_pending(&net->restart_work))
 		usleep_range(100, 200);
 	tern_net_free(net);

@@ -90,7 +90,7 @@ Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& r
   const std::uint32_t cqn = device.registry.cqs.insert(std::move(cq));
   made->set_number(cqn);
   device.lane.uars.add(made->uar(), made->page_queue());
-  reply.set_id(cqn);
+  reply.set_id(cqn, made->generation());
   return TERN_ST_OK;
 }
 

@@ -560,6 +560,32 @@ TEST_F(AdminQpTest, EventsOfADestroyedObjectAreDropped) {
   EXPECT_EQ(device.lane.async_events.waiting(), 1U);
 }
 
+// An event of an object that is gone must not pass for one of its successor's.
+TEST_F(AdminQpTest, SuccessorsHaveANewGeneration) {
+  std::set<std::uint32_t> generations;
+  const auto remake = [&](std::uint16_t create, std::uint16_t destroy, const auto& cmd) {
+    const std::uint32_t number = make(create, cmd);
+    generations.insert(out<tern_rsp_object>().generation);
+    EXPECT_EQ(on(destroy, number), TERN_ST_OK);
+    for (std::size_t n = 1;; ++n) {
+      const std::uint32_t next = make(create, cmd);
+      EXPECT_TRUE(generations.insert(out<tern_rsp_object>().generation).second) << "object " << n;
+      EXPECT_EQ(on(destroy, next), TERN_ST_OK);
+      if (next == number) return;
+      ASSERT_LT(n, std::size_t{1} << 20) << "no number is used again";
+    }
+  };
+  const tern_cmd_create_cq cq = cq_command(TERN_NO_EQ, uar);
+  const tern_cmd_create_srq srq = srq_command(pd);
+  for (int round = 0; round < 2; ++round) {
+    remake(TERN_CMD_CREATE_CQ, TERN_CMD_DESTROY_CQ, cq);
+    remake(TERN_CMD_CREATE_QP, TERN_CMD_DESTROY_QP, good);
+    remake(TERN_CMD_CREATE_SRQ, TERN_CMD_DESTROY_SRQ, srq);
+  }
+  (void)make_pd();
+  EXPECT_EQ(out<tern_rsp_object>().generation, 0U) << "nothing has events about it";
+}
+
 TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, good);
   tern_cmd_modify_qp m{};

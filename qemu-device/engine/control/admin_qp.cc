@@ -146,7 +146,7 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
   made->store_status();
   if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
   ++(p.pd != nullptr ? p.pd->users : p.xrcd->users);
-  reply.set_id(qpn);
+  reply.set_id(qpn, made->generation());
   return TERN_ST_OK;
 }
 

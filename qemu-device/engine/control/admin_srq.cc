@@ -43,7 +43,7 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   // A dead CQ reported its failure to the SRQs it had; a new one would never learn of it.
   if (xrc && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
-  auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq, device.registry.next_srq_serial());
+  auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq);
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
   Srq* const made = srq.get();
   const std::uint32_t srqn = device.registry.srqs.insert(std::move(srq));
@@ -53,7 +53,7 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   (void)made->store_ci();
   ++pd->users;
   if (xrc) ++xrcd->users;
-  reply.set_id(srqn);
+  reply.set_id(srqn, made->generation());
   return TERN_ST_OK;
 }
 

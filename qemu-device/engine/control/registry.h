@@ -37,7 +37,6 @@ class Registry {
   // TERN_CAP_*: the features of this configuration.
   [[nodiscard]] std::uint64_t caps() const;
   [[nodiscard]] std::uint64_t page_entries() const { return page_budget.held(); }
-  [[nodiscard]] std::uint64_t next_srq_serial() { return ++srq_serials_; }
   // Returns whether there is a number for a new QP to which no memory window is bound.
   [[nodiscard]] bool qp_number_left();
   // Destroys a QP. Withholds its number while a memory window is bound to it.
@@ -60,7 +59,6 @@ class Registry {
   Table<Qp> qps;
 
  private:
-  std::uint64_t srq_serials_ = 0;             // given out; outlives resets
   std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows are bound to
 };
 

@@ -25,6 +25,7 @@ Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
       buffer_(context.page_budget),
       eq_(eq),
       record_(le(std::uint64_t{cmd.record})),
+      serial_(context.next_serial()),
       period_end_(context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
       log_size_(cmd.log_size) {
   if (eq_ != nullptr) eq_->attach_cq();
@@ -124,7 +125,7 @@ void Cq::fire() {
     context_.counters.add(TERN_CNT_EQ_COALESCED);
   } else {
     const std::uint64_t index = eq_->pi();
-    if (!eq_->post(TERN_EV_COMPLETION, cqn_)) return;  // stays armed
+    if (!eq_->post(TERN_EV_COMPLETION, cqn_, generation())) return;  // stays armed
     eqe_index_ = index;
     eqe_posted_ = true;
   }
@@ -141,7 +142,7 @@ void Cq::fail(unsigned counter) {
   armed_ = false;
   period_end_.cancel();
   context_.counters.add(counter);
-  context_.async_events.raise(TERN_EV_CQ_ERR, cqn_);
+  context_.async_events.raise(TERN_EV_CQ_ERR, cqn_, generation());
   users_.for_each([this](CqUser& user) {
     ++context_.visits;
     user.failed_(user.user_);

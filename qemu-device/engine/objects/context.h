@@ -59,6 +59,9 @@ class Context {
   // The CQ of an XRC SRQ has failed. The lane walks all QPs in slices to find the XRC targets that
   // hold a WQE of that SRQ.
   void xrc_cq_failed();
+  // A serial for a new CQ, QP or SRQ. Software knows the low 32 bits as the generation of the
+  // object's number, which the object's events carry.
+  [[nodiscard]] std::uint64_t next_serial() { return ++serials_; }
   [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
   // Stops the device with TERN_FATAL_* `code`; only the first code is kept.
   void fatal(std::uint32_t code) {
@@ -104,7 +107,9 @@ class Context {
   bool trains_ = true;
 
  private:
-  std::uint64_t qp_generations_ = 0;  // last one given out; outlives resets
+  // The last ones given out; they outlive resets.
+  std::uint64_t serials_ = 0;
+  std::uint64_t qp_generations_ = 0;
 };
 
 }  // namespace tern

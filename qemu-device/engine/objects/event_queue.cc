@@ -54,11 +54,12 @@ std::uint32_t Eq::phase() const {
   return le(static_cast<std::uint32_t>(~(pi_ >> cmd_.log_size) & TERN_CQE_PHASE));
 }
 
-bool Eq::post(std::uint16_t type, std::uint32_t id) {
+bool Eq::post(std::uint16_t type, std::uint32_t id, std::uint32_t generation) {
   if (!make_room()) return false;
   tern_eqe eqe{};
   eqe.type = le(type);
   eqe.id = le(id);
+  eqe.generation = le(generation);
   eqe.phase = phase();
   return publish(std::as_bytes(std::span(&eqe, 1)));
 }
@@ -82,11 +83,12 @@ bool Eq::publish(std::span<const std::byte> entry) {
 
 // ---- AsyncEvents ----
 
-void AsyncEvents::raise(std::uint16_t type, std::uint32_t id) {
+void AsyncEvents::raise(std::uint16_t type, std::uint32_t id, std::uint32_t generation) {
   // Events stay in order: a new one must not overtake those that wait.
-  if (waiting_.empty() && eq != nullptr && eq->post(type, id)) return;
-  if (known_.emplace(type, id).second) {
-    waiting_.emplace_back(type, id);
+  if (waiting_.empty() && eq != nullptr && eq->post(type, id, generation)) return;
+  const Event event{type, id, generation};
+  if (known_.insert(event).second) {
+    waiting_.push_back(event);
   } else {
     counters_.add(TERN_CNT_EQ_COALESCED);
   }
@@ -94,15 +96,15 @@ void AsyncEvents::raise(std::uint16_t type, std::uint32_t id) {
 
 void AsyncEvents::flush() {
   while (eq != nullptr && !waiting_.empty()) {
-    const auto [type, id] = waiting_.front();
-    if (!eq->post(type, id)) return;
-    known_.erase({type, id});
+    const Event event = waiting_.front();
+    if (!eq->post(event.type, event.id, event.generation)) return;
+    known_.erase(event);
     waiting_.pop_front();
   }
 }
 
 void AsyncEvents::forget(std::uint32_t id, bool (*of_type)(std::uint16_t)) {
-  const auto gone = [&](const auto& event) { return event.second == id && of_type(event.first); };
+  const auto gone = [&](const Event& event) { return event.id == id && of_type(event.type); };
   std::erase_if(waiting_, gone);
   std::erase_if(known_, gone);
 }

@@ -83,7 +83,7 @@ class Eq {
   [[nodiscard]] bool consumed(std::uint64_t index);
   // Writes an event and raises the vector. Returns false if the queue is full, or if it is
   // unreachable, which is fatal to the device.
-  [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id);
+  [[nodiscard]] bool post(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
   // The same for an entry of a fault queue; sets its phase word.
   [[nodiscard]] bool post(tern_fault& entry);
 
@@ -139,6 +139,8 @@ class Cq {
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
+  // Of its number; see Context::next_serial().
+  [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
   [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
 
@@ -156,6 +158,7 @@ class Cq {
   QueueBuffer buffer_;
   Eq* eq_;
   Record record_;
+  std::uint64_t serial_;
   std::uint32_t cqn_ = 0;
   List<CqUser> users_;
   std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first

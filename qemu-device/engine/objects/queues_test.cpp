@@ -286,6 +286,21 @@ TEST_F(AsyncTest, KeepsTheOrderPastAFullQueue) {
   EXPECT_EQ(events.waiting(), 0U);
 }
 
+TEST_F(AsyncTest, CarryTheGeneration) {
+  events.raise(TERN_EV_CQ_ERR, 7, 0x80000001);
+  events.raise(TERN_EV_CQ_ERR, 7, 0x80000002);
+  EXPECT_EQ(events.waiting(), 2U) << "of two objects";
+  connect();
+  events.flush();
+  events.raise(TERN_EV_CQ_ERR, 7, 0x80000003);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(at(cmd, i).id, 7U);
+    EXPECT_EQ(at(cmd, i).generation, 0x80000001 + i);
+  }
+  events.raise(TERN_EV_PORT_CHANGE, 1);
+  EXPECT_EQ(at(cmd, 3).generation, 0U);
+}
+
 TEST_F(AsyncTest, ForgetsWhatIsGone) {
   for (std::uint16_t type = 1; type < TERN_EV_NUM; ++type) events.raise(type, 5);
   events.raise(TERN_EV_CQ_ERR, 6);

@@ -24,12 +24,12 @@ bool read_recv_wqe(Host& host, const QueueBuffer& buffer, std::uint64_t slot, un
   return true;
 }
 
-Srq::Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq, std::uint64_t serial)
+Srq::Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq)
     : context_(context),
       cmd_(cmd),
       cq_(cq),
       cq_user_([](void* self) { static_cast<Srq*>(self)->cq_failed(); }, this),
-      serial_(serial),
+      serial_(context.next_serial()),
       buffer_(context.page_budget),
       owner_{Pdn(le(std::uint32_t{cmd.pdn})), privileged, Qpn()},
       record_(le(std::uint64_t{cmd.record})),
@@ -90,14 +90,14 @@ Take Srq::take(RecvWqe& wqe) {
 void Srq::check_limit(std::uint32_t left) {
   if (left >= limit_) return;
   limit_ = 0;
-  context_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_);
+  context_.async_events.raise(TERN_EV_SRQ_LIMIT, srqn_, generation());
 }
 
 void Srq::fail() {
   if (failed_) return;
   failed_ = true;
   limit_ = 0;
-  context_.async_events.raise(TERN_EV_SRQ_ERR, srqn_);
+  context_.async_events.raise(TERN_EV_SRQ_ERR, srqn_, generation());
 }
 
 Status Srq::modify(const tern_cmd_modify_srq& cmd) {

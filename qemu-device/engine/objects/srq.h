@@ -21,8 +21,8 @@ struct SrqRef {
 class Srq {
  public:
   // The PD in `cmd` exists; `privileged` is a property of that PD. `cq` is null unless the flags
-  // have TERN_SRQ_F_XRC; then the XRC domain in `cmd` exists, too. `serial`: see SrqRef.
-  Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq, std::uint64_t serial);
+  // have TERN_SRQ_F_XRC; then the XRC domain in `cmd` exists, too.
+  Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq);
   ~Srq();
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
@@ -48,6 +48,8 @@ class Srq {
   void detach() { --users_; }
   [[nodiscard]] std::uint32_t users() const { return users_; }
   [[nodiscard]] std::uint32_t number() const { return srqn_; }
+  // Of its number; see Context::next_serial().
+  [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
   [[nodiscard]] SrqRef ref() const { return {srqn_, serial_}; }
   [[nodiscard]] Pdn pd() const { return owner_.pd; }
   // Accessor for memory accesses on the SRQ's behalf; the caller sets Accessor::qp.

@@ -98,7 +98,11 @@ std::optional<T> TestEq::take_entry() {
   return entry;
 }
 
-std::optional<tern_eqe> TestEq::take() { return take_entry<tern_eqe>(); }
+std::optional<tern_eqe> TestEq::take() {
+  const auto eqe = take_entry<tern_eqe>();
+  if (eqe) node_.check_generation(*eqe);
+  return eqe;
+}
 
 std::optional<tern_fault> TestEq::take_fault() { return take_entry<tern_fault>(); }
 
@@ -619,11 +623,37 @@ Status TestNode::command(std::uint16_t opcode, std::span<const std::byte> in,
     EXPECT_EQ(le(done.tag), le(entry.tag));
     EXPECT_LE(le(done.out_len), out.size());
     if (!out.empty()) std::memcpy(out.data(), host.at(out_), out.size());
+    if (done.status == TERN_ST_OK && out.size() == sizeof(tern_rsp_object)) {
+      const auto made = host.get<tern_rsp_object>(out_);
+      generations_[{opcode, le(made.id)}] = le(made.generation);
+    }
     return le(done.status);
   }
   ADD_FAILURE() << "command " << opcode << " does not complete; status register "
                 << device.reg_read(TERN_REG_STATUS);
   return TERN_ST_INTERNAL;
+}
+
+void TestNode::check_generation(const tern_eqe& eqe) const {
+  std::uint16_t creator = TERN_CMD_CREATE_QP;
+  switch (le(eqe.type)) {
+    case TERN_EV_PORT_CHANGE:
+      EXPECT_EQ(le(eqe.generation), 0U);
+      return;
+    case TERN_EV_COMPLETION:
+    case TERN_EV_CQ_ERR:
+      creator = TERN_CMD_CREATE_CQ;
+      break;
+    case TERN_EV_SRQ_ERR:
+    case TERN_EV_SRQ_LIMIT:
+      creator = TERN_CMD_CREATE_SRQ;
+      break;
+    default:
+      break;
+  }
+  const auto known = generations_.find({creator, le(eqe.id)});
+  ASSERT_NE(known, generations_.end()) << "event " << le(eqe.type) << " of " << le(eqe.id);
+  EXPECT_EQ(le(eqe.generation), known->second) << "event " << le(eqe.type) << " of " << le(eqe.id);
 }
 
 void TestNode::destroy(std::uint16_t opcode, std::uint32_t id) {

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <deque>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -467,6 +468,9 @@ class TestNode : public SimNode {
   // Consumes and returns all asynchronous events.
   std::vector<tern_eqe> async_events() { return async_->take_all(); }
 
+  // Expects that an event carries the generation of the object with its number.
+  void check_generation(const tern_eqe& eqe) const;
+
   void doorbell(std::uint32_t uar, std::uint32_t command, std::uint32_t number);
   [[nodiscard]] std::uint32_t uar() const { return uar_; }
   [[nodiscard]] std::uint32_t pd() const { return pd_; }
@@ -495,6 +499,8 @@ class TestNode : public SimNode {
   std::uint32_t uar_ = 0;
   std::uint32_t pd_ = 0;
   std::uint32_t doorbells_ = 0;
+  // By the command that created the object, and its number.
+  std::map<std::pair<std::uint16_t, std::uint32_t>, std::uint32_t> generations_;
   TestEq* async_ = nullptr;
   TestEq* completion_ = nullptr;
   std::deque<TestEq> eqs_;

@@ -68,6 +68,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
       srq_(srq),
       record_(cmd_.record),
       buffer_(context.page_budget),
+      serial_(context.next_serial()),
       generation_(context.next_qp_generation()),
       sender_(make_sender(*this, sender_space_)),
       receiver_(make_receiver(*this, receiver_space_)),
@@ -245,14 +246,14 @@ void Qp::deliver(const Packet& packet) {
 void Qp::communication_established() {
   if (comm_est_ || attr_.state != TERN_QPS_RTR) return;
   comm_est_ = true;
-  context_.async_events.raise(TERN_EV_COMM_EST, qpn_.value);
+  context_.async_events.raise(TERN_EV_COMM_EST, qpn_.value, generation());
 }
 
 void Qp::sq_drained() {
   attr_.sq_draining = 0;
   if (!sqd_notify_) return;
   sqd_notify_ = false;
-  context_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value);
+  context_.async_events.raise(TERN_EV_SQ_DRAINED, qpn_.value, generation());
 }
 
 // ---- page faults ----
@@ -306,11 +307,13 @@ void Qp::enter_error(int event, bool silent) {
   if (has_rq()) rq_settled_.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {
-    context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value);
+    context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value, generation());
   }
   // The QP has completed the receive WQE it held and takes no other (IBTA 10.3.1, affiliated
   // event).
-  if (srq_ != nullptr || xrc_target()) context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value);
+  if (srq_ != nullptr || xrc_target()) {
+    context_.async_events.raise(TERN_EV_QP_LAST_WQE, qpn_.value, generation());
+  }
   wake();
 }
 

@@ -36,6 +36,8 @@ class alignas(64) Qp {
 
   [[nodiscard]] Status init();
   void set_number(Qpn qpn) { qpn_ = qpn; }
+  // Of its number, for the QP's life; see Context::next_serial().
+  [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
 
   // MODIFY_QP: all checks first, then all changes. QUERY_QP.
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
@@ -157,6 +159,7 @@ class alignas(64) Qp {
   QueueBuffer buffer_;
   Qpn qpn_;
   std::uint32_t rq_ci_ = 0;
+  std::uint64_t serial_;
   std::uint64_t generation_;  // Accessor::generation
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
