@@ -223,7 +223,7 @@ void Runner::finish(bool scheduled) {
   const bool arm = deadline < armed_ && may_run() && !worker_may_run();
   if (arm) armed_ = deadline;
   const bool frames = scheduled || backlog_ <= limits_.tx_inline;
-  const bool throttled = work_ && backlog_ >= limits_.tx_soft;
+  const bool throttled = backlog_ >= limits_.tx_soft;
   const bool again = (work_ && host_runs() && may_run() && !throttled) ||
                      (!scheduled && refused_ && tern_engine_can_receive(engine_));
   unlock();
@@ -394,6 +394,9 @@ void Runner::idle(std::unique_lock<std::mutex>& lock) {
   state_.store(WorkerState::kIdle, std::memory_order_seq_cst);
   work_ |= take_doorbells();
   if (worker_may_run() && !contended()) return;
+  // A doorbell came through the ring because the worker was busy, and now only the host thread may
+  // serve it.
+  if (work_ && may_run() && !worker_may_run()) request(Host::Call::kDeliver);
   judge_contention();
   wake_.wait(lock);
   if (may_poll_) contention_.skip();

@@ -73,6 +73,33 @@ void leave_work(Config& config) {
   config.poll = false;
 }
 
+// The doorbell finds the worker busy, so it goes into the ring; then the worker may not run any more.
+TEST(Doorbells, ReachTheHostThreadWhenTheWorkerMayNotRun) {
+  Adapter a(threaded(1, leave_work));
+  a.bring_up();
+  Loopback first(a), second(a);
+  second.from.post(64);
+  std::atomic<bool> rung = false;
+  const auto on_event = [&](std::function<void(Host::Event)> f) {
+    a.host([&](Runner& r) {
+      r.lock();
+      a.on_event = std::move(f);
+      r.unlock();
+    });
+  };
+  on_event([&](Host::Event event) {  // in the worker, with the lock
+    if (event != Host::Event::kSlice || rung.load()) return;
+    a.runner->doorbell(0, field_prep(TERN_DB_CMD_MASK, TERN_DB_CMD_SQ) | second.from.number());
+    a.runner->set_host_only(true);
+    rung = true;
+  });
+  first.from.post(32 * 1024);
+  first.from.ring();
+  EXPECT_TRUE(wait_until([&] { return rung.load(); }));
+  EXPECT_TRUE(second.from.drain());
+  on_event(nullptr);
+}
+
 TEST(Worker, DoesWhatADoorbellLeaves) {
   Adapter a(threaded(1, leave_work));
   Gate gate(a);
