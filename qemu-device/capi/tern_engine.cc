@@ -142,7 +142,6 @@ void tern_engine_receive(TernEngine* e, const void* frame, std::size_t len) {
   e->device.receive({static_cast<const std::byte*>(frame), len});
 }
 
-bool tern_engine_can_receive(TernEngine* e) { return e->device.can_receive(); }
 
 void tern_engine_set_link(TernEngine* e, bool up) { e->device.set_link(up); }
 

@@ -92,15 +92,10 @@ void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
 
 /*
  * A frame from the wire, without FCS. Its bytes are used only during the call.
+ * Like other adapters, the Ethernet function drops and counts a frame for which
+ * it has no buffer. To hold it back would also hold back RoCE frames behind it.
  */
 void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
-/*
- * Returns whether the host may pass a frame. It always may: like other
- * adapters, the Ethernet function drops and counts a frame for which it has no
- * buffer. Holding the frame back would also hold back the RoCE frames behind
- * it.
- */
-bool tern_engine_can_receive(TernEngine *e);
 
 void tern_engine_set_link(TernEngine *e, bool up);
 /*

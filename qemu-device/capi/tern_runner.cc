@@ -12,7 +12,6 @@ using tern::runner::Host;
 using tern::runner::Runner;
 
 static_assert(TERN_CALL_TAKE_FRAMES == static_cast<int>(Host::Call::kTakeFrames));
-static_assert(TERN_TIMER_RECEIVE == static_cast<int>(Host::Timer::kReceive));
 static_assert(TERN_SENT_BLOCKED == static_cast<int>(Host::Sent::kBlocked));
 static_assert(TERN_EVENT_CONTENTION == static_cast<int>(Host::Event::kContention));
 

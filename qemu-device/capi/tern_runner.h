@@ -30,7 +30,6 @@ typedef enum TernCall {
 typedef enum TernTimer {
     TERN_TIMER_ENGINE,       /* the engine's next deadline, or earlier */
     TERN_TIMER_PATIENCE,     /* the wire has taken nothing for too long */
-    TERN_TIMER_RECEIVE,      /* time to offer a refused frame again */
     TERN_NUM_TIMERS,
 } TernTimer;
 

@@ -151,6 +151,7 @@ static bool tern_wait_for_frames(void *opaque)
 /* The engine maps guest memory in this thread. */
 static void tern_worker_begins(void *opaque)
 {
+    pthread_setname_np(pthread_self(), "tern");
     rcu_register_thread();
 }
 
@@ -203,13 +204,6 @@ static void tern_patience_expired(void *opaque)
     TernState *s = opaque;
 
     tern_runner_expired(s->runner, TERN_TIMER_PATIENCE);
-}
-
-static void tern_receive_expired(void *opaque)
-{
-    TernState *s = opaque;
-
-    tern_runner_expired(s->runner, TERN_TIMER_RECEIVE);
 }
 
 static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
@@ -267,7 +261,6 @@ void tern_start(TernState *s)
     static QEMUTimerCB *const expired[TERN_NUM_TIMERS] = {
         [TERN_TIMER_ENGINE] = tern_engine_expired,
         [TERN_TIMER_PATIENCE] = tern_patience_expired,
-        [TERN_TIMER_RECEIVE] = tern_receive_expired,
     };
     TernRunnerConfig config = {
         .poll = s->poll,

@@ -23,7 +23,6 @@ class Host {
   enum class Timer : std::uint8_t {
     kEngine,    // the engine's next deadline, or earlier
     kPatience,  // the wire has taken nothing for too long
-    kReceive,   // time to offer a refused frame again
   };
   enum class Sent : std::uint8_t {
     kTaken,    // sent, or lost on the way

@@ -224,8 +224,7 @@ void Runner::finish(bool scheduled) {
   if (arm) armed_ = deadline;
   const bool frames = scheduled || backlog_ <= limits_.tx_inline;
   const bool throttled = backlog_ >= limits_.tx_soft;
-  const bool again = (work_ && host_runs() && may_run() && !throttled) ||
-                     (!scheduled && refused_ && tern_engine_can_receive(engine_));
+  const bool again = work_ && host_runs() && may_run() && !throttled;
   unlock();
 
   if (arm) host_.arm(Host::Timer::kEngine, deadline);
@@ -266,11 +265,10 @@ void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
 bool Runner::receive(std::span<const std::byte> frame) {
   if (!awake_ || !present_) return true;
   lock();
-  refused_ = !running_ || !tern_engine_can_receive(engine_);
-  if (refused_) {
+  if (!running_) {
+    refused_ = true;
     unlock();
     host_.trace(Host::Event::kRefused, frame.size(), 0);
-    host_.arm(Host::Timer::kReceive, host_.now() + limits_.rx_retry);
     return false;
   }
   tern_engine_receive(engine_, frame.data(), frame.size());
@@ -355,7 +353,7 @@ void Runner::deliver() {
     run();
   }
   finish(true);
-  if (refused_ && !stopping()) host_.receive_again();
+  if (running_ && !stopping() && std::exchange(refused_, false)) host_.receive_again();
 }
 
 void Runner::expired(Host::Timer timer) {
@@ -367,10 +365,6 @@ void Runner::expired(Host::Timer timer) {
     case Host::Timer::kPatience:
       transmit_.patience_over();
       request(Host::Call::kDeliver);
-      break;
-    case Host::Timer::kReceive:
-      // No event reports that the engine can receive again, so the frame is offered again.
-      if (refused_) host_.receive_again();
       break;
   }
 }

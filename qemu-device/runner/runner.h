@@ -81,8 +81,6 @@ struct Limits {
   std::uint64_t tx_hard = std::uint64_t{16} * 1024 * 1024;
   // A wire that takes nothing for this many ns counts as unplugged.
   std::uint64_t tx_patience = 1'000'000'000;
-  // A frame that was refused is offered again after this many ns.
-  std::uint64_t rx_retry = 250'000;
   // Limits of one take_frames(), in bytes and in frames.
   std::uint64_t rx_bytes = std::uint64_t{128} * 1024;
   unsigned rx_frames = 512;

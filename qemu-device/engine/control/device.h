@@ -32,7 +32,6 @@ class Device {
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
   void receive(std::span<const std::byte> frame) { port.receive(frame); }
-  [[nodiscard]] static bool can_receive() { return true; }  // the Ethernet function counts drops
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();

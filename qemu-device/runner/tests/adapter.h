@@ -150,7 +150,7 @@ class Adapter final : public Host {
   std::mutex mutex_;  // a leaf lock, for the members below
   std::condition_variable wake_;
   std::array<bool, kTasks> tasks_{};
-  std::array<std::uint64_t, 3> timers_{UINT64_MAX, UINT64_MAX, UINT64_MAX};
+  std::array<std::uint64_t, 2> timers_{UINT64_MAX, UINT64_MAX};
   bool ends_ = false;
   std::vector<Bytes> sent_;
   std::deque<Bytes> inbox_;
