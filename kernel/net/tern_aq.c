@@ -205,10 +205,31 @@ int tern_aq_overrun(struct tern_dev *tdev)
 }
 
 /*
+ * Whether the command takes as long as the device needs to zero memory. So that
+ * slots remain for other commands, only TERN_AQ_MAX_SLOW may be in flight.
+ */
+static bool tern_cmd_is_slow(u16 opcode)
+{
+	return opcode == TERN_CMD_ALLOC_DM;
+}
+
+/* Returns the number of slots that slow commands use, also abandoned ones. */
+static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
+{
+	unsigned int i, num = 0;
+
+	lockdep_assert_held(&aq->lock);
+
+	for_each_clear_bit(i, aq->free, TERN_AQ_SIZE)
+		num += aq->slots[i].slow;
+	return num;
+}
+
+/*
  * Returns true when the claim is settled: @index is a slot, or -EIO if the
  * device is dead.
  */
-static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
+static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, int *index)
 {
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
@@ -220,10 +241,13 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 	 */
 	if (tern_dev_dead(tdev)) {
 		*index = -EIO;
+	} else if (slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW) {
+		*index = TERN_AQ_SIZE;
 	} else {
 		*index = find_first_bit(aq->free, TERN_AQ_SIZE);
 		if (*index < TERN_AQ_SIZE) {
 			__clear_bit(*index, aq->free);
+			aq->slots[*index].slow = slow;
 			aq->users++;
 		}
 	}
@@ -232,17 +256,27 @@ static bool tern_aq_try_claim(struct tern_dev *tdev, int *index)
 }
 
 /*
- * Claims a free slot. Returns -EIO if the device is dead, -ETIMEDOUT if no slot
- * becomes free.
+ * Claims a free slot within @timeout jiffies. Returns -EIO if the device is
+ * dead, -ETIMEDOUT if no slot becomes free. For a slow command, the wait for
+ * other slow commands also ends with -EINTR when the caller is killed.
  */
-int tern_aq_claim(struct tern_dev *tdev)
+int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout)
 {
+	wait_queue_head_t *wait = &tdev->aq.wait;
+	long left;
 	int index;
 
-	if (!wait_event_timeout(tdev->aq.wait, tern_aq_try_claim(tdev, &index),
-				tdev->aq.timeout))
-		return -ETIMEDOUT;
-	return index;
+	if (tern_cmd_is_slow(opcode))
+		left = wait_event_killable_timeout(*wait,
+						   tern_aq_try_claim(tdev, true, &index),
+						   timeout);
+	else
+		left = wait_event_timeout(*wait,
+					  tern_aq_try_claim(tdev, false, &index),
+					  timeout);
+	if (left < 0)
+		return -EINTR;
+	return left ? index : -ETIMEDOUT;
 }
 
 /* Returns a slot whose command was answered. */

@@ -90,11 +90,49 @@ static int tern_cmd_abandon(struct tern_dev *tdev, unsigned int index, u16 opcod
 	return -ETIMEDOUT;
 }
 
+static unsigned long tern_cmd_timeout(struct tern_dev *tdev, u16 opcode)
+{
+	return tdev->aq.timeout +
+	       HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
+}
+
+/*
+ * Whether the caller frees memory afterwards, also if the command fails. A
+ * command that gives memory to the device changes nothing if it is not submitted.
+ */
+static bool tern_cmd_frees_memory(u16 opcode)
+{
+	switch (opcode) {
+	case TERN_CMD_DESTROY_EQ:
+	case TERN_CMD_DESTROY_CQ:
+	case TERN_CMD_DESTROY_MR:
+	case TERN_CMD_DESTROY_QP:
+	case TERN_CMD_MODIFY_QP:	/* to RESET: drops posted work */
+	case TERN_CMD_DESTROY_SRQ:
+	case TERN_CMD_DESTROY_ETH_QUEUE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * If no slot becomes free, the device has answered none of the commands in them.
+ * Memory that it may still access would be lost, so it is stopped.
+ */
+static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
+{
+	int index = tern_aq_claim(tdev, opcode, tern_cmd_timeout(tdev, opcode));
+
+	if (index == -ETIMEDOUT && tern_cmd_frees_memory(opcode))
+		tern_dev_kill(tdev);
+	return index;
+}
+
 static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
 {
 	struct tern_cmd_slot *slot = &tdev->aq.slots[index];
-	unsigned long deadline = jiffies + tdev->aq.timeout +
-		HZ * tern_cmd_extra_seconds(opcode, tdev->core.dm_size);
+	unsigned long deadline = jiffies + tern_cmd_timeout(tdev, opcode);
 
 	while (!wait_for_completion_timeout(&slot->done, TERN_CMD_POLL)) {
 		/*
@@ -121,13 +159,15 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
  * @out_len: size of @out in bytes, up to TERN_CMD_MAX_LEN; bytes that the
  *	device does not write are zeroed
  *
- * Process context. Sleeps up to half a minute, longer while the device zeroes
- * memory for ALLOC_DM. Safe to call concurrently.
+ * Process context. Sleeps up to a minute, longer while the device zeroes memory
+ * for ALLOC_DM. Safe to call concurrently; of ALLOC_DM, only TERN_AQ_MAX_SLOW
+ * are in flight, so that other commands need not wait for them.
  *
  * Return: 0 on success; the errno of the device's status, see
- * tern_status_to_errno(); -ETIMEDOUT without an answer: the device may still
- * execute the command, unless the command moves memory, in which case the
- * device was stopped; -EIO if the device is dead.
+ * tern_status_to_errno(); -ETIMEDOUT if no slot became free, or without an
+ * answer: the device may still execute the command, unless the command moves
+ * memory, in which case the device was stopped; -EIO if the device is dead;
+ * -EINTR if the caller was killed before ALLOC_DM was submitted.
  */
 int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 		  size_t in_len, void *out, size_t out_len)
@@ -146,7 +186,7 @@ int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
 	if (WARN_ON_ONCE(in_len > TERN_CMD_MAX_LEN || out_len > TERN_CMD_MAX_LEN))
 		return -EINVAL;
 
-	index = tern_aq_claim(tdev);
+	index = tern_cmd_claim(tdev, opcode);
 	if (index < 0)
 		return index;
 

@@ -34,6 +34,8 @@ struct tern_buf {
 
 #define TERN_AQ_LOG_SIZE	5
 #define TERN_AQ_SIZE		BIT(TERN_AQ_LOG_SIZE)
+/* Most slots for commands that wait until device memory is zeroed. */
+#define TERN_AQ_MAX_SLOW	8
 
 struct tern_mailbox {
 	u8 in[TERN_CMD_MAX_LEN];
@@ -59,6 +61,7 @@ struct tern_cmd_slot {
 	enum tern_cmd_state state;
 	u32 tag;
 	u16 out_len;
+	bool slow;
 	int err;
 };
 
@@ -180,7 +183,7 @@ void tern_aq_free(struct tern_dev *tdev);
 bool tern_aq_reap(struct tern_dev *tdev);
 void tern_aq_fail_all(struct tern_dev *tdev);
 int tern_aq_overrun(struct tern_dev *tdev);
-int tern_aq_claim(struct tern_dev *tdev);
+int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout);
 void tern_aq_release(struct tern_aq *aq, unsigned int index);
 void tern_aq_submit(struct tern_dev *tdev, unsigned int index, u16 opcode,
 		    size_t in_len, size_t out_len);

@@ -21,6 +21,7 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
 /* A command that does not move memory, and one that does. */
 #define TERN_TEST_STAYS		TERN_CMD_QUERY_PORT
 #define TERN_TEST_MOVES		TERN_CMD_CREATE_MR
+#define TERN_TEST_FREES		TERN_CMD_DESTROY_MR
 
 struct tern_test_call {
 	struct work_struct work;
@@ -357,6 +358,63 @@ static void tern_test_silent(struct kunit *test)
 	tern_test_rounds(test);
 }
 
+/*
+ * Commands that take long, more than there are slots: others find a slot, and
+ * the device is not taken for dead.
+ */
+static void tern_test_slow(struct kunit *test)
+{
+	const unsigned int last = TERN_TEST_CALLS - 1;
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmds[TERN_AQ_MAX_SLOW], cmd;
+	unsigned int i, n, left;
+
+	for (i = 0; i < last; i++)
+		tern_test_start(fake, i, TERN_CMD_ALLOC_DM);
+	for (left = last; left; left -= n) {
+		n = min(left, TERN_AQ_MAX_SLOW);
+		tern_test_expect(test, n);
+		for (i = 0; i < n; i++)
+			cmds[i] = tern_test_fetch(fake);
+
+		tern_test_start(fake, last, TERN_TEST_MOVES);
+		tern_test_expect(test, 1);
+		cmd = tern_test_fetch(fake);
+		KUNIT_EXPECT_EQ(test, le16_to_cpu(cmd.opcode), TERN_TEST_MOVES);
+		tern_test_serve(fake, &cmd);
+		tern_aq_reap(&fake->tdev);
+		tern_test_check(test, last);
+
+		for (i = 0; i < n; i++)
+			tern_test_serve(fake, &cmds[i]);
+		tern_aq_reap(&fake->tdev);
+	}
+	for (i = 0; i < last; i++)
+		tern_test_check(test, i);
+	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+	tern_test_rounds(test);
+}
+
+/* A device that has not answered for so long must not keep memory that is freed. */
+static void tern_test_no_slot_for_memory(struct kunit *test)
+{
+	struct tern_test_aq *fake = test->priv;
+	unsigned int i;
+
+	fake->tdev.aq.timeout = HZ / 5;
+	for (i = 0; i < TERN_AQ_SIZE; i++)
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+	for (i = 0; i < TERN_AQ_SIZE; i++)
+		KUNIT_EXPECT_EQ(test, tern_test_end(test, i), -ETIMEDOUT);
+	/* It never saw this command, so it has no new memory. */
+	tern_test_start(fake, 0, TERN_TEST_MOVES);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), -ETIMEDOUT);
+	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+	tern_test_start(fake, 0, TERN_TEST_FREES);
+	KUNIT_EXPECT_EQ(test, tern_test_end(test, 0), -ETIMEDOUT);
+	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
+}
+
 /* A device that may own memory is stopped before the memory is freed. */
 static void tern_test_late_with_memory(struct kunit *test)
 {
@@ -509,6 +567,8 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_bogus),
 	KUNIT_CASE(tern_test_late),
 	KUNIT_CASE(tern_test_silent),
+	KUNIT_CASE(tern_test_slow),
+	KUNIT_CASE(tern_test_no_slot_for_memory),
 	KUNIT_CASE(tern_test_late_with_memory),
 	KUNIT_CASE(tern_test_dies),
 	KUNIT_CASE(tern_test_dies_while_taken_down),

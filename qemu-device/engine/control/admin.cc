@@ -142,6 +142,7 @@ void Admin::set_tail(std::uint32_t tail) {
 }
 
 bool Admin::run() {
+  static_assert(kMaxClearing == std::size_t{1} << kLogSizeMax);
   std::uint64_t to_clear = kClearBytes;
   clear(to_clear);
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
@@ -166,8 +167,7 @@ bool Admin::run() {
 void Admin::clear(std::uint64_t& budget) {
   while (enabled() && num_clearing_ != 0 && budget != 0) {
     const Clearing first = clearing_[0];
-    const std::uint64_t share = std::max<std::uint64_t>(kClearBytes / kMaxClearing, 1);
-    budget -= device_.registry.dm.clear(first.dmn, std::min(budget, share));
+    budget -= device_.registry.dm.clear(first.dmn, std::min(budget, kClearTurn));
     std::shift_left(clearing_.begin(), clearing_.begin() + num_clearing_, 1);
     if (device_.registry.dm.find(first.dmn) != nullptr) {
       --num_clearing_;

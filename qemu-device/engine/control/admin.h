@@ -37,8 +37,10 @@ class Admin {
   static constexpr unsigned kCommands = 16;
   static constexpr std::uint64_t kPageEntries = kMaxCmdPages;
   static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory to zero
-  // Limit of ALLOC_DM commands in progress, at which no further command is fetched.
-  static constexpr std::size_t kMaxClearing = 16;
+  // Limit of ALLOC_DM commands in progress, at which no further command is fetched: the entries of
+  // the largest queue, which software never exceeds if it obeys the limit of outstanding commands.
+  static constexpr std::size_t kMaxClearing = 256;
+  static constexpr std::uint64_t kClearTurn = kClearBytes / 16;  // of an allocation
 
   // An ALLOC_DM command that completes once its part of device memory is zeroed.
   struct Clearing {

@@ -282,14 +282,16 @@ TEST_F(BudgetTest, AFailedQueueVisitsItsUsers) {
 class ClearingTest : public AdminTest {
  protected:
   static constexpr std::uint64_t kLarge = 4 << 20;
+  static constexpr std::uint64_t kStorage = 32 << 20;
   Config large_config() {
     Config c = admin_test_config();
     c.dm = storage;
     return c;
   }
-  std::vector<std::byte> storage = std::vector<std::byte>(2 * kLarge);
+  std::vector<std::byte> storage = std::vector<std::byte>(kStorage);
   Device large{host, large_config()};
   std::uint32_t submitted = 0;
+  std::uint64_t replies = host.alloc(32 * 128);
 
   void SetUp() override {
     large.reg_write(TERN_REG_PAGE_SHIFT, 12);
@@ -309,14 +311,14 @@ class ClearingTest : public AdminTest {
     tern_aq_entry e = entry(opcode, sizeof(in), out_len);
     e.tag = 0x100 + submitted;
     e.in_addr = at;
-    e.out_addr = out_buf + submitted * 128;
+    e.out_addr = replies + submitted * 128;
     host.put(aq + submitted % kEntries * sizeof(e), e);
     large.reg_write(TERN_REG_AQ_TAIL, ++submitted);
   }
   tern_acq_entry completion(std::uint32_t n) { return host.get<tern_acq_entry>(acq + n * sizeof(tern_acq_entry)); }
   template <class Out>
   Out reply_of(std::uint32_t n) {
-    return host.get<Out>(out_buf + n * 128);
+    return host.get<Out>(replies + n * 128);
   }
 };
 
@@ -350,6 +352,27 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
   EXPECT_EQ(completion(3).status, TERN_ST_OK);
 }
 
+// Software may have a queue full of them outstanding. The device goes on fetching.
+TEST_F(ClearingTest, AnyNumberHoldsUpNoOther) {
+  constexpr std::uint32_t kMany = 17;
+  for (std::uint32_t n = 0; n < kMany; ++n) {
+    submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kStorage / kMany / 4096 * 4096, 0, 0}, sizeof(tern_rsp_alloc_dm));
+    if (n % 8 == 7) {
+      EXPECT_TRUE(large.run(1 << 20));
+    }
+  }
+  submit_to(TERN_CMD_NOP, tern_cmd_object{}, 0);
+  EXPECT_TRUE(large.run(1 << 20));
+  EXPECT_TRUE(large.run(1 << 20)) << "still zeroing";
+  EXPECT_EQ(completion(0).tag, 0x100U + kMany);
+  EXPECT_EQ(completion(0).status, TERN_ST_OK);
+  EXPECT_EQ(completion(0).aq_head, kMany + 1);
+  EXPECT_EQ(completion(1).phase, 0U);
+  while (large.run(1 << 20)) {
+  }
+  EXPECT_EQ(large.registry.dm.counts().parts, kMany);
+}
+
 TEST_F(ClearingTest, ResetDropsThem) {
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{2 * kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
   EXPECT_TRUE(large.run(1 << 20));
@@ -368,7 +391,7 @@ TEST_F(ClearingTest, ResetDropsThem) {
 TEST_F(ClearingTest, TheReplysMemoryGoes) {
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kLarge, 0, 0}, sizeof(tern_rsp_alloc_dm));
   EXPECT_TRUE(large.run(1 << 20));
-  host.punch(out_buf, 64);
+  host.punch(replies, 64);
   while (large.run(1 << 20)) {
   }
   EXPECT_EQ(completion(0).status, TERN_ST_DMA_ERROR);
