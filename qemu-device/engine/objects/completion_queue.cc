@@ -76,9 +76,9 @@ bool Cq::push(tern_cqe& cqe) {
   const bool solicits = (cqe.flags & TERN_CQE_F_SOLICITED) || cqe.status != TERN_CQE_SUCCESS;
   if (solicits) {
     solicited_end_ = pi_;
-    ++untold_solicited_;
+    ++unreported_solicited_;
   }
-  if (armed_ && (solicits || !armed_solicited_)) tell(1);
+  if (armed_ && (solicits || !armed_solicited_)) report(1);
   return true;
 }
 
@@ -102,15 +102,15 @@ void Cq::arm() {
   // Does not report a CQE a second time, even if software has not polled it: software that arms
   // before it polls would be woken for nothing.
   pending_ = 0;
-  if (unseen < kBehind && unseen > later && pi_ - told_ > later) {
-    tell(std::min(unseen, armed_solicited_ ? untold_solicited_ : pi_ - told_));
+  if (unseen < kBehind && unseen > later && pi_ - reported_ > later) {
+    report(std::min(unseen, armed_solicited_ ? unreported_solicited_ : pi_ - reported_));
   } else {
     period_end_.cancel();
   }
 }
 
 // Counts `more` CQEs for the armed event and fires it now or, with moderation, later.
-void Cq::tell(std::uint64_t more) {
+void Cq::report(std::uint64_t more) {
   pending_ += more;
   if (!moderated() || (count_ != 0 && pending_ >= count_)) {
     fire();
@@ -129,8 +129,8 @@ void Cq::fire() {
     eqe_index_ = index;
     eqe_posted_ = true;
   }
-  told_ = pi_;
-  untold_solicited_ = 0;
+  reported_ = pi_;
+  unreported_solicited_ = 0;
   fired_seq_ = armed_seq_;
   armed_ = false;
   pending_ = 0;
@@ -180,7 +180,7 @@ Status Cq::modify(const tern_cmd_modify_cq& cmd) {
   count_ = count;
   period_ = period;
   period_end_.cancel();
-  if (armed_ && pending_ != 0) tell(0);
+  if (armed_ && pending_ != 0) report(0);
   return TERN_ST_OK;
 }
 

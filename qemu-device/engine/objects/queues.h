@@ -149,7 +149,7 @@ class Cq {
   [[nodiscard]] bool ignores_overrun() const { return cmd_.flags & TERN_CQ_F_IGNORE_OVERRUN; }
   [[nodiscard]] bool moderated() const { return count_ != 0 || period_ != 0; }
   [[nodiscard]] bool make_room();
-  void tell(std::uint64_t more);
+  void report(std::uint64_t more);
   void fire();
   void fail(unsigned counter);
 
@@ -164,8 +164,8 @@ class Cq {
   std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
   std::uint64_t pi_ = 0;             // index of the next CQE; never wraps
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
-  std::uint64_t told_ = 0;           // every CQE below this index was reported by an event
-  std::uint64_t untold_solicited_ = 0;  // solicited and failed CQEs from told_ on
+  std::uint64_t reported_ = 0;       // every CQE below this index was reported by an event
+  std::uint64_t unreported_solicited_ = 0;  // solicited and failed CQEs from there on
   std::uint64_t eqe_index_ = 0;      // of the last event; valid if eqe_posted_
   std::uint64_t pending_ = 0;        // CQEs that wait for the armed event
   Timer period_end_;                 // of the moderation of these
