@@ -7,10 +7,11 @@
  * BAR. Anything else would be an MMIO access to some other device, from a thread
  * that does not hold the BQL. So would be the BAR of a passed-through device.
  *
- * Behind a vIOMMU a translation may raise an interrupt (a fault), and takes the
- * IOMMU's own locks, which its unmap notifiers are called with. So while the
- * address space has an IOMMU region, the engine runs with the BQL held only
- * (tern_runner_set_host_only()). So it does with icount, for runs that repeat.
+ * Behind a vIOMMU a translation may raise an interrupt (a fault), which may
+ * call us again (tern.h), and takes the IOMMU's own locks, which its unmap
+ * notifiers are called with. So while the address space has an IOMMU region,
+ * the engine runs with the BQL held only (tern_runner_set_host_only()). So it
+ * does with icount, for runs that repeat.
  *
  * A translation, and finding the RAM block of a pointer again, cost more than
  * the copy of a small message. So the engine knows where the large pieces of
@@ -28,19 +29,43 @@
 #include "tern.h"
 #include "trace.h"
 
+/* A fault may call us again, and even unplug the device. */
+static MemoryRegion *tern_translate(TernState *s, uint64_t addr, hwaddr *xlat,
+                                    hwaddr *len, bool is_write,
+                                    MemTxAttrs attrs)
+{
+    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
+    bool may_fault = bql_locked();
+    MemoryRegion *mr;
+
+    if (may_fault) {
+        s->in_map = true;
+    }
+    mr = address_space_translate(as, addr, xlat, len, is_write, attrs);
+    if (may_fault) {
+        s->in_map = false;
+        if (s->deferred) {
+            qemu_bh_schedule(s->deferred_bh);
+        }
+    }
+    return mr;
+}
+
 void *tern_dma_map(void *opaque, uint64_t addr, uint64_t *len, bool is_write)
 {
     TernState *s = opaque;
-    AddressSpace *as = pci_get_address_space(PCI_DEVICE(s));
     MemTxAttrs attrs = MEMTXATTRS_UNSPECIFIED;
-    hwaddr xlat, l = *len;
+    hwaddr xlat = 0, l = *len;
     MemoryRegion *mr;
 
     RCU_READ_LOCK_GUARD();
-    mr = address_space_translate(as, addr, &xlat, &l, is_write, attrs);
+    /* After exit() there is no address space. */
+    mr = s->bus_master ? tern_translate(s, addr, &xlat, &l, is_write, attrs)
+                       : NULL;
     /*
-     * Our own device memory is refused as well: the engine has it under another
-     * name, and a copy from itself to itself is nothing a bus would carry.
+     * A fault may have ended DMA. Our own device memory is refused as well: the
+     * engine has it under another name, and a copy from itself to itself is
+     * nothing a bus would carry.
      */
     if (!s->bus_master || !l || mr == &s->dm ||
         !memory_access_is_direct(mr, is_write, attrs)) {
@@ -169,6 +194,12 @@ static void tern_find_ram(TernState *s)
     tern_know_ram(s, &search);
 }
 
+static void tern_add_stale(TernState *s, uint64_t start, uint64_t last)
+{
+    s->stale_start = MIN(s->stale_start, start);
+    s->stale_last = MAX(s->stale_last, last);
+}
+
 static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
 {
     TernIommu *iommu = container_of(n, TernIommu, notifier);
@@ -178,6 +209,10 @@ static void tern_iommu_unmap(IOMMUNotifier *n, IOMMUTLBEntry *tlb)
     uint64_t len = tlb->addr_mask + 1 ? tlb->addr_mask + 1 : UINT64_MAX;
 
     trace_tern_iommu_unmap(s, addr, len);
+    if (tern_defer(s, TERN_DEFERRED_LAYOUT)) {
+        tern_add_stale(s, addr, addr + MIN(len - 1, UINT64_MAX - addr));
+        return;
+    }
     tern_runner_lock(s->runner);
     tern_engine_dma_invalidate(s->engine, addr, len);
     tern_runner_unlock_without_delivering(s->runner);
@@ -213,9 +248,12 @@ static void tern_iommu_add(TernState *s, MemoryRegionSection *section)
         error_free(err);
     }
     QLIST_INSERT_HEAD(&s->iommus, iommu, next);
-    tern_runner_lock(s->runner);
-    tern_runner_set_host_only(s->runner, true);
-    tern_runner_unlock_without_delivering(s->runner);
+    /* In a fault, which another IOMMU region reports, that is so already. */
+    if (!s->in_map) {
+        tern_runner_lock(s->runner);
+        tern_runner_set_host_only(s->runner, true);
+        tern_runner_unlock_without_delivering(s->runner);
+    }
 }
 
 static void tern_iommu_del(TernState *s, MemoryRegionSection *section)
@@ -261,8 +299,7 @@ static void tern_region_del(MemoryListener *listener,
         return;
     }
     s->ram_changed |= memory_region_is_ram(section->mr);
-    s->stale_start = MIN(s->stale_start, start);
-    s->stale_last = MAX(s->stale_last, last);
+    tern_add_stale(s, start, last);
 }
 
 static void tern_invalidate(TernState *s)
@@ -281,6 +318,21 @@ static void tern_invalidate(TernState *s)
     tern_runner_unlock_without_delivering(s->runner);
 }
 
+void tern_dma_changed(TernState *s)
+{
+    if (tern_defer(s, TERN_DEFERRED_LAYOUT)) {
+        return;
+    }
+    if (s->ram_changed) {
+        s->ram_changed = false;
+        tern_find_ram(s);
+    }
+    if (s->stale_start <= s->stale_last) {
+        tern_invalidate(s);
+    }
+    tern_runner_update_polling(s->runner);
+}
+
 /*
  * The address space is new only now: what region_del() would invalidate, the
  * worker could map again before the change took place; and before it there may
@@ -290,14 +342,9 @@ static void tern_commit(MemoryListener *listener)
 {
     TernState *s = container_of(listener, TernState, listener);
 
-    if (s->ram_changed) {
-        s->ram_changed = false;
-        tern_find_ram(s);
+    if (s->started) {
+        tern_dma_changed(s);
     }
-    if (s->stale_start <= s->stale_last) {
-        tern_invalidate(s);
-    }
-    tern_runner_update_polling(s->runner);
 }
 
 void tern_dma_start(TernState *s)
@@ -321,8 +368,12 @@ void tern_dma_start(TernState *s)
 
 void tern_dma_stop(TernState *s)
 {
+    memory_listener_unregister(&s->listener);
+}
+
+void tern_dma_forget(TernState *s)
+{
     TernRamSearch none = { .s = s };
 
-    memory_listener_unregister(&s->listener);
     tern_know_ram(s, &none);
 }

@@ -178,10 +178,16 @@ static const TernRunnerOps tern_runner_ops = {
 
 /* ---- what calls the runner; all with the BQL ---- */
 
+/* Within map() a bottom half runs again later. */
+
 static void tern_bh(void *opaque)
 {
     TernState *s = opaque;
 
+    if (s->in_map) {
+        qemu_bh_schedule(s->bh);
+        return;
+    }
     tern_runner_deliver(s->runner);
 }
 
@@ -189,6 +195,10 @@ static void tern_rx_bh(void *opaque)
 {
     TernState *s = opaque;
 
+    if (s->in_map) {
+        qemu_bh_schedule(s->rx_bh);
+        return;
+    }
     tern_runner_take_frames(s->runner);
 }
 
@@ -210,6 +220,10 @@ static ssize_t tern_receive(NetClientState *nc, const uint8_t *buf, size_t len)
 {
     TernState *s = qemu_get_nic_opaque(nc);
 
+    if (s->in_map) {
+        trace_tern_reentered(s);
+        return len;
+    }
     if (!tern_runner_receive(s->runner, buf, len)) {
         return 0;
     }
@@ -238,13 +252,22 @@ void tern_wire_moved(TernState *s)
     tern_runner_take_frames(s->runner);
 }
 
+void tern_vm_changed(TernState *s)
+{
+    if (tern_defer(s, TERN_DEFERRED_VM_STATE)) {
+        return;
+    }
+    trace_tern_vm_state(s, s->vm_running);
+    tern_runner_set_running(s->runner, s->vm_running);
+    tern_pcap_sync(s->pcap);
+}
+
 static void tern_vm_state(void *opaque, bool running, RunState state)
 {
     TernState *s = opaque;
 
-    trace_tern_vm_state(s, running);
-    tern_runner_set_running(s->runner, running);
-    tern_pcap_sync(s->pcap);
+    s->vm_running = running;
+    tern_vm_changed(s);
 }
 
 /* ---- life cycle ---- */

@@ -467,7 +467,9 @@ static void tern_wire_bh(void *opaque)
 {
     TernWire *w = opaque;
 
-    if (w->disconnect) {
+    if (w->dev->in_map) {
+        qemu_bh_schedule(w->bh);
+    } else if (w->disconnect) {
         w->disconnect = false;
         tern_wire_forget(w);
         qemu_chr_fe_disconnect(w->chr);

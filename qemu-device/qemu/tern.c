@@ -45,6 +45,18 @@
 
 /* ---- registers and doorbells ---- */
 
+/*
+ * An access that began before the device was unplugged may end after, and one
+ * may come from within map().
+ */
+static bool tern_is_ready(TernState *s)
+{
+    if (s->in_map) {
+        trace_tern_reentered(s);
+    }
+    return s->started && !s->in_map;
+}
+
 /* A word, or not: the contract knows naturally aligned 32-bit accesses only. */
 static bool tern_is_word(TernState *s, const char *region, hwaddr addr,
                          unsigned size)
@@ -61,8 +73,7 @@ static uint64_t tern_regs_read(void *opaque, hwaddr addr, unsigned size)
     TernState *s = opaque;
     uint32_t value;
 
-    /* An access that began before the device was unplugged may end after. */
-    if (!s->started || addr >= TERN_MSIX_TABLE_OFFSET ||
+    if (!tern_is_ready(s) || addr >= TERN_MSIX_TABLE_OFFSET ||
         !tern_is_word(s, "regs", addr, size)) {
         return UINT64_MAX;
     }
@@ -78,7 +89,7 @@ static void tern_regs_write(void *opaque, hwaddr addr, uint64_t value,
 {
     TernState *s = opaque;
 
-    if (!s->started || addr >= TERN_MSIX_TABLE_OFFSET ||
+    if (!tern_is_ready(s) || addr >= TERN_MSIX_TABLE_OFFSET ||
         !tern_is_word(s, "regs", addr, size)) {
         return;
     }
@@ -94,7 +105,7 @@ static uint64_t tern_uar_read(void *opaque, hwaddr addr, unsigned size)
     TernState *s = opaque;
     uint32_t value;
 
-    if (!s->started || !tern_is_word(s, "uar", addr, size)) {
+    if (!tern_is_ready(s) || !tern_is_word(s, "uar", addr, size)) {
         return UINT64_MAX;
     }
     tern_runner_lock(s->runner);
@@ -109,7 +120,7 @@ static void tern_uar_write(void *opaque, hwaddr addr, uint64_t value,
 {
     TernState *s = opaque;
 
-    if (!s->started || !tern_is_word(s, "uar", addr, size)) {
+    if (!tern_is_ready(s) || !tern_is_word(s, "uar", addr, size)) {
         return;
     }
     trace_tern_doorbell(s, addr, value);
@@ -144,7 +155,8 @@ static void tern_update_power(TernState *s)
     bool awake = !(pci_get_word(dev->config + dev->pm_cap + PCI_PM_CTRL) &
                    PCI_PM_CTRL_STATE_MASK);
 
-    if (bus_master == s->bus_master && awake == s->awake) {
+    if (tern_defer(s, TERN_DEFERRED_POWER) ||
+        (bus_master == s->bus_master && awake == s->awake)) {
         return;
     }
     trace_tern_power(s, bus_master, awake);
@@ -172,13 +184,11 @@ static void tern_write_config(PCIDevice *dev, uint32_t addr, uint32_t val,
     tern_update_power(TERN(dev));
 }
 
-/* Of the machine, the bus or (FLR) the function; config space is reset next. */
-static void tern_reset_hold(Object *obj, ResetType type)
+static void tern_reset(TernState *s)
 {
-    TernState *s = TERN(obj);
     uint32_t generation;
 
-    if (!s->started) {
+    if (tern_defer(s, TERN_DEFERRED_RESET)) {
         return;
     }
     tern_runner_lock(s->runner);
@@ -187,6 +197,48 @@ static void tern_reset_hold(Object *obj, ResetType type)
     generation = tern_runner_reset(s->runner);
     trace_tern_reset(s, generation);
     tern_runner_unlock(s->runner);
+}
+
+/* Of the machine, the bus or (FLR) the function; config space is reset next. */
+static void tern_reset_hold(Object *obj, ResetType type)
+{
+    TernState *s = TERN(obj);
+
+    if (s->started) {
+        tern_reset(s);
+    }
+}
+
+/* ---- what comes from within map(): see the locks in tern.h ---- */
+
+bool tern_defer(TernState *s, TernDeferred what)
+{
+    if (s->in_map) {
+        trace_tern_reentered(s);
+        s->bus_master = false;
+        s->deferred |= BIT(what) | BIT(TERN_DEFERRED_POWER);
+    }
+    return s->in_map;
+}
+
+static void tern_do_deferred(void *opaque)
+{
+    static void (*const calls[TERN_NUM_DEFERRED])(TernState *s) = {
+        [TERN_DEFERRED_RESET] = tern_reset,
+        [TERN_DEFERRED_LAYOUT] = tern_dma_changed,
+        [TERN_DEFERRED_VM_STATE] = tern_vm_changed,
+        [TERN_DEFERRED_POWER] = tern_update_power,
+    };
+    TernState *s = opaque;
+    unsigned long deferred = s->deferred;
+
+    s->deferred = 0;
+    for (int i = 0; i < TERN_NUM_DEFERRED; i++) {
+        /* A call may unplug the device. */
+        if (s->started && (deferred & BIT(i))) {
+            calls[i](s);
+        }
+    }
 }
 
 /* ---- host functions and properties ---- */
@@ -517,9 +569,11 @@ static void tern_realize(PCIDevice *dev, Error **errp)
     tern_add_bars(s);
     tern_faults_start(s);
 
+    s->deferred_bh = qemu_bh_new_guarded(tern_do_deferred, s,
+                                         &DEVICE(s)->mem_reentrancy_guard);
     tern_start(s);
-    tern_dma_start(s);
     s->started = true;
+    tern_dma_start(s);
     return;
 
 free_engine:
@@ -530,14 +584,33 @@ close_pcap:
     s->pcap = NULL;
 }
 
+/* Ends what needs the engine lock to end. */
+static void tern_halt(TernState *s)
+{
+    /* The worker never wants the BQL, which we hold. */
+    tern_runner_stop(s->runner);
+    tern_dma_forget(s);
+    tern_stop(s);
+    qemu_bh_delete(s->deferred_bh);
+    s->deferred_bh = NULL;
+    tern_pcap_close(s->pcap);
+    s->pcap = NULL;
+}
+
 static void tern_release(struct rcu_head *rcu)
 {
-    object_unref(OBJECT(container_of(rcu, TernState, rcu)));
+    TernState *s = container_of(rcu, TernState, rcu);
+
+    if (s->deferred_bh) {
+        tern_halt(s);
+    }
+    object_unref(OBJECT(s));
 }
 
 /*
- * An interrupt of ours can be a store to the register that unplugs us. The
- * runner is on the stack then, so it lives until the BQL has been released.
+ * An interrupt, ours or one that reports a fault of the IOMMU, can be a store to
+ * the register that unplugs us. The runner is on the stack then, so it lives
+ * until the BQL has been released, and within map() goes on until then.
  */
 static void tern_exit(PCIDevice *dev)
 {
@@ -547,14 +620,15 @@ static void tern_exit(PCIDevice *dev)
     call_rcu1(&s->rcu, tern_release);
     s->started = false;
     /*
-     * Before the address space changes: the worker may not translate through an
-     * IOMMU without the BQL. The worker never wants the BQL, which we hold.
+     * The engine does not learn of it: the worker must not believe that there is
+     * no IOMMU any more, and translate without the BQL.
      */
-    tern_runner_stop(s->runner);
     tern_dma_stop(s);
-    tern_stop(s);
-    tern_pcap_close(s->pcap);
-    s->pcap = NULL;
+    if (s->in_map) {
+        s->bus_master = false;
+    } else {
+        tern_halt(s);
+    }
     tern_faults_stop(s);
     pcie_cap_exit(dev);
     msix_unuse_all_vectors(dev);

@@ -19,6 +19,15 @@
  * take the BQL. The runner calls functions that need the BQL (interrupts, the
  * net layer) without the engine lock, in a thread that holds the BQL. The lock
  * of TernPcap is a leaf.
+ *
+ * tern_dma_map() can lead back to us, although the engine lock is held: behind a
+ * vIOMMU it runs with the BQL held, and a fault can be reported by an interrupt,
+ * which is a store to an address that the guest has chosen. Whatever a store can
+ * cause may call us then. in_map is set meanwhile: accesses to BARs and frames
+ * are dropped, tern_defer() postpones what must not be lost, and bottom halves
+ * run again later (a reset of another device that waits for its I/O runs them).
+ * Timers, descriptors and the monitor do not call us, because no store runs the
+ * main loop.
  */
 
 #ifndef HW_TERN_TERN_H
@@ -48,6 +57,15 @@
 OBJECT_DECLARE_SIMPLE_TYPE(TernState, TERN)
 
 #define TERN_GONE_REGIONS 3     /* one over each BAR */
+
+/* What tern_defer() postpones, in the order in which it is done. */
+typedef enum TernDeferred {
+    TERN_DEFERRED_RESET,
+    TERN_DEFERRED_LAYOUT,
+    TERN_DEFERRED_VM_STATE,
+    TERN_DEFERRED_POWER,
+    TERN_NUM_DEFERRED,
+} TernDeferred;
 
 typedef struct TernPcap TernPcap;
 typedef struct TernWire TernWire;
@@ -102,7 +120,13 @@ struct TernState {
     QEMUBH *bh;                 /* for TERN_CALL_DELIVER */
     QEMUBH *rx_bh;              /* for TERN_CALL_TAKE_FRAMES */
     QEMUTimer *timers[TERN_NUM_TIMERS];
-    bool started;               /* the worker and all the above exist */
+    QEMUBH *deferred_bh;        /* does what tern_defer() postponed */
+    bool started;               /* from realize() to exit() */
+
+    /* Under the BQL. */
+    bool in_map;                /* translating, with the engine lock */
+    unsigned long deferred;     /* bits: TernDeferred */
+    bool vm_running;
 
     /* Under the engine lock; written under the BQL too. */
     bool awake;                 /* power state D0 */
@@ -114,10 +138,19 @@ struct TernState {
     /* DMA address space, under the BQL. */
     MemoryListener listener;
     QLIST_HEAD(, TernIommu) iommus;
-    uint64_t stale_start;       /* of this transaction; empty: start > last */
+    uint64_t stale_start;       /* not yet told; empty: start > last */
     uint64_t stale_last;
-    bool ram_changed;           /* in this transaction */
+    bool ram_changed;           /* not yet told */
 };
+
+/* tern.c */
+
+/*
+ * Called first by what needs the engine lock. Returns false if the caller may
+ * take it. Otherwise the device stops DMA at once, and the caller returns: it is
+ * called again once the lock is free. With the BQL.
+ */
+bool tern_defer(TernState *s, TernDeferred what);
 
 /* tern-dma.c */
 
@@ -131,6 +164,10 @@ void tern_ram_written(void *opaque, void *ptr, uint64_t len);
 /* Tracks changes of the DMA address space until tern_dma_stop(). */
 void tern_dma_start(TernState *s);
 void tern_dma_stop(TernState *s);
+/* Tells the engine what has changed; with the BQL held. */
+void tern_dma_changed(TernState *s);
+/* The engine knows no RAM any more; after tern_dma_stop(). */
+void tern_dma_forget(TernState *s);
 
 /* tern-faults.c; all with the BQL held */
 
@@ -143,6 +180,8 @@ void tern_faults_stop(TernState *s);
 
 /* tern-run.c; all with the BQL held */
 
+/* The machine runs, or has stopped (TernState.vm_running). */
+void tern_vm_changed(TernState *s);
 /* The shared wire came up or went down. */
 void tern_wire_changed(TernState *s);
 /* The shared wire has frames, or room again. */

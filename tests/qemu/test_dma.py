@@ -5,7 +5,7 @@ guest."""
 import unittest
 
 import tern_hw as hw
-from qtest import RAM_SIZE, Qemu
+from qtest import RAM_SIZE, PciFunction, Qemu
 
 
 def number(data, offset, size):
@@ -239,6 +239,130 @@ class SilentIommu(Iommu):
         self.assertIn("tern_iommu_silent", self.qemu.output())
         self.vtd.switch(False)
         self.assertTrue(self.qemu.alive())
+
+
+class AmdIommu:
+    """An AMD IOMMU that refuses all DMA of bus 0 and reports each fault by a message, which it
+    sends while the device asks for the translation."""
+
+    BASE = 0xfed80000
+    DEVICES, EVENTS, CONTROL = 0, 0x10, 0x18
+    TABLE, LOG = 0x200000, 0x202000
+    CLASS, MSI = 0x0806, 5
+
+    def __init__(self, qemu):
+        self.qemu = qemu
+        nothing = (1 << 9 | 3).to_bytes(32, "little")  # valid, one level, neither read nor write
+        qemu.write(self.TABLE, nothing * 256)
+        self.function = next(f for f in (PciFunction(qemu, 0, slot) for slot in range(32))
+                             if f.config_read(0xa, 2) == self.CLASS)
+
+    def writeq(self, offset, value):
+        self.qemu.command("writeq", hex(self.BASE + offset), hex(value))
+
+    def switch(self, on):
+        self.writeq(self.DEVICES, self.TABLE | 1)  # 8 KiB
+        self.writeq(self.EVENTS, 8 << 56 | self.LOG)
+        self.writeq(self.CONTROL, 5 if on else 0)  # translation, event log
+
+    def set_message(self, addr, data):
+        """Each fault stores data (16 bits) in the word at addr."""
+        msi = self.function.capability(self.MSI)
+        for at, size, value in ((4, 4, addr & 0xffffffff), (8, 4, addr >> 32), (12, 2, data), (2, 2, 1)):
+            self.function.config_write(msi + at, size, value)
+
+    def logged(self):
+        return any(self.qemu.read(self.LOG, 16))
+
+
+class FaultMessages(unittest.TestCase):
+    """A fault of ours whose message is a store to the registers of our own function."""
+
+    MMCONFIG = 0xb0000000
+    PCIE, PM = 0x10, 1
+
+    def setUp(self):
+        # Freed memory is overwritten.
+        self.qemu = self.enterContext(Qemu(
+            "-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off", "-device", "amd-iommu",
+            "-device", "pcie-root-port,id=rp,addr=6", "-device", "tern,id=tern,bus=rp,dm-size=0",
+            env={"MALLOC_PERTURB_": "90"}))
+        bridge = PciFunction(self.qemu, 0, 0)
+        bridge.config_write(0x64, 4, 0)
+        bridge.config_write(0x60, 4, self.MMCONFIG | 1)
+        port = self.port = PciFunction(self.qemu, 0, 6)
+        port.config_write(0x18, 4, 0x010100)
+        port.config_write(0x20, 4, 0xe1f0e000)  # window 0xe0000000 to 0xe1ffffff
+        port.command(port.MEMORY | port.MASTER)
+        self.tern = hw.Tern(self.qemu, bus=1, slot=0)
+        self.iommu = AmdIommu(self.qemu)
+        self.use()
+
+    def use(self):
+        self.tern.start()
+        self.assertEqual(self.tern.run(hw.CMD_NOP)[0], hw.ST_OK)
+
+    def provoke(self, addr, data):
+        """Has the device read its admin queue, which the IOMMU refuses with a store at addr."""
+        self.iommu.set_message(addr, data)
+        self.iommu.switch(True)
+        self.tern.post(hw.CMD_NOP)
+        self.assertTrue(self.iommu.logged())
+        self.assertEqual(self.qemu.qmp("query-status")["status"], "running")
+
+    def own(self, offset):
+        return self.MMCONFIG + (1 << 20) + offset
+
+    def assert_fatal(self):
+        self.assertTrue(self.tern.reg(hw.REG_STATUS) & hw.STATUS_FATAL)
+        self.assertEqual(self.tern.reg(hw.REG_FATAL), hw.FATAL_AQ_DMA)
+
+    def test_to_the_command_register(self):
+        tern = self.tern
+        self.provoke(self.own(tern.COMMAND), tern.MEMORY)
+        self.assertEqual(tern.config_read(tern.COMMAND, 2), tern.MEMORY)
+        self.assert_fatal()
+        self.iommu.switch(False)
+        tern.reset()
+        tern.enable()
+        tern.post(hw.CMD_NOP)
+        self.assert_fatal()  # no bus master
+        self.use()
+
+    def test_which_hides_the_function(self):
+        self.provoke(self.own(self.tern.COMMAND), 0)
+        self.assertEqual(self.tern.config_read(self.tern.COMMAND, 2), 0)
+        self.iommu.switch(False)
+        self.use()
+
+    def test_that_resets_the_function(self):
+        tern = self.tern
+        self.provoke(self.own(tern.capability(self.PCIE) + 8), 0x8000)
+        self.assertEqual(tern.config_read(tern.COMMAND, 2), 0)
+        self.iommu.switch(False)
+        tern.map_bars()
+        self.assertEqual(tern.reg(hw.REG_STATUS), hw.STATUS_READY)
+        self.use()
+
+    def test_that_puts_it_to_sleep(self):
+        tern = self.tern
+        control = tern.capability(self.PM) + 4
+        self.provoke(self.own(control), 3)
+        self.assertEqual(tern.config_read(control, 2) & 3, 3)
+        self.iommu.switch(False)
+        tern.config_write(control, 2, 0)
+        self.use()
+
+    def test_that_unplugs_it(self):
+        slot_control = self.port.capability(self.PCIE) + 0x18
+        self.provoke(self.MMCONFIG + (6 << 15) + slot_control, 0x0700)  # power and indicator off
+        self.assertEqual(self.tern.config_read(0, 4), 0xffffffff)
+        self.qemu.wait(lambda: "tern" not in [d["name"] for d in self.qemu.qmp(
+            "qom-list", path="/machine/peripheral")], "the device to go")
+        self.iommu.switch(False)
+        self.qemu.qmp("device_add", driver="tern", id="tern", bus="rp", **{"dm-size": 0})
+        self.port.config_write(slot_control, 2, 0x0100)
+        self.use()
 
 
 if __name__ == "__main__":
