@@ -1,0 +1,174 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Sourced by the scripts in this directory: each runs one client of RDMA between vm1 and vm2, first over tern, then over Soft-RoCE,
+# in the same boot (run-vm --virtio-wire). tests/clients makes Documentation/clients.rst of their rows.
+#
+# A script sets $kind (storage, messaging, sockets or operations) and $group (the name of its test), sources this file, prepares
+# what it needs, calls `compare` for each row of the page, and ends with `finish`. The function that it gives to `compare` runs in
+# this shell, once for each device, with these variables:
+#	via		tern or soft-roce
+#	dev netdev	the RDMA device and its network device in this machine; netdev2: the one in vm2
+#	ip1 ip2		the IPv4 addresses of vm1 and vm2 on the wire; ip1_6 ip2_6: the IPv6 ones
+#	mib		how many MiB to transfer: Soft-RoCE is slow under emulation, so it gets fewer
+#	lossy		1 if the wire loses 1 % of the packets
+# It compares the data itself, by checksums at both ends (`sum_here`, `sum_there`), and sets `rate` (with `timed` or itself). It fails by
+# its status, and its output is shown then. An exit status alone proves nothing.
+#
+#	compare ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
+#
+# ROW is the name in the result lines `ok GROUP/ROW-tern` and `ok GROUP/ROW-soft-roce`; the other words are the cells of the row, printed as
+#	client: KIND|CLIENT|VERSION|TRANSPORT|VERIFIED|RATE OVER TERN|RATE OVER SOFT-ROCE|REMARK
+# `loss=1 compare ...` does it with 1 % loss in both directions. `remark=TEXT compare ...` adds a remark.
+# Where a client cannot work, the script says so: `fails_on="soft-roce" why="CAUSE" match="REGEX" compare ...`. The failure is
+# then expected, its output must match REGEX, and the cause becomes the remark; if it works, or fails otherwise, the result is `not ok`.
+# fails_on may name both devices.
+# shellcheck source=tests/guest/results.sh
+. /mnt/tern/tests/guest/results.sh
+set -u
+# shellcheck disable=SC1091
+. /tern/conf
+: "${kind:?}" "${group:?}"
+work=/run/client-$group
+: "${loss:=}" "${remark:=}" "${fails_on:=}" "${why:=}" "${match:=}" "${limit:=150}"
+
+on2() {
+	# shellcheck disable=SC2029 # expanded here
+	ssh vm2 "$@"
+}
+
+# over tern|soft-roce: sets the variables of a device.
+over() {
+	via=$1 dev=tern0 net=77 mib=16
+	[ "$via" = tern ] || { dev=rxe0 net=79 mib=4; }
+	netdev=$(netdev_of "$dev") netdev2=$(on2 "rdma link show $dev/1" | netdev_in)
+	ip1=10.$net.0.1 ip2=10.$net.0.2 ip1_6=fd$net::1 ip2_6=fd$net::2
+}
+netdev_in() { sed -nE 's/.* netdev (\S+).*/\1/p'; }
+netdev_of() { rdma link show "$1/1" | netdev_in; }
+
+# data FILE [MIB]: random bytes; prints nothing.
+data() { head -c $((${2:-$mib} * 1048576)) /dev/urandom >"$1"; }
+sum_here() { sha256sum <"$1" | cut -d ' ' -f 1; }
+sum_there() { on2 "sha256sum <$1" | cut -d ' ' -f 1; }
+# same A B: fails, with both, unless they are equal and not empty.
+same() {
+	[ -n "$1" ] && [ "$1" = "$2" ] && return
+	echo "checksums differ: $1 and $2"
+	return 1
+}
+
+# timed BYTES CMD...: runs CMD and sets rate.
+timed() {
+	local bytes=$1 began took
+	shift
+	began=$(date +%s%N)
+	"$@" || return
+	took=$(($(date +%s%N) - began))
+	rate=$(awk -v b="$bytes" -v t="$took" 'BEGIN { printf "%.1f MB/s\n", b * 1000 / t }')
+}
+
+# lose on|off: 1 % of the packets of this device, in both directions. Off fails if none was lost.
+lose() {
+	local n i
+	if [ "$via" = tern ]; then
+		for i in 1 2; do
+			if [ "$1" = on ]; then
+				labctl faults vm$i "drop tx rate=1% seed=$i" || return
+			else
+				labctl faults vm$i >>"$work/rules"
+				labctl faults vm$i -
+			fi
+		done
+		[ "$1" = on ] || { n=$(grep -oE 'applied [0-9]+' "$work/rules" | awk '{ s += $2 } END { print s + 0 }') && rm -f "$work/rules"; }
+	elif [ "$1" = on ]; then
+		modprobe sch_netem && tc qdisc add dev "$netdev" root netem limit 10000 loss 1% &&
+			on2 "modprobe sch_netem && tc qdisc add dev $netdev2 root netem limit 10000 loss 1%" || return
+	else
+		n=$({ tc -s qdisc show dev "$netdev" && on2 "tc -s qdisc show dev $netdev2"; } |
+			sed -nE 's/.*dropped ([0-9]+).*/\1/p' | awk '{ s += $1 } END { print s + 0 }')
+		tc qdisc del dev "$netdev" root
+		on2 "tc qdisc del dev $netdev2 root"
+	fi
+	[ "$1" = on ] && return
+	echo "$n packets were lost"
+	[ "$n" -gt 0 ]
+}
+
+# attempt FUNCTION [ARGUMENT...]: one run over the device of `over`. It runs in a shell of its own, which $limit seconds end.
+attempt() {
+	local status=0
+	rm -f "$work/rate"
+	lossy=0
+	[ "$loss" != 1 ] || { lossy=1 && lose on || return; }
+	(
+		trap 'exit 143' TERM
+		rate=''
+		"$@"
+		status=$?
+		echo "$rate" >"$work/rate"
+		exit $status
+	) </dev/null &
+	local pid=$! end=$((SECONDS + limit))
+	while kill -0 $pid 2>/dev/null; do
+		if [ $SECONDS -ge $end ]; then
+			echo "no end after $limit s"
+			tree $pid | xargs -r kill -KILL 2>/dev/null
+			break
+		fi
+		sleep 0.05
+	done
+	wait $pid || status=$?
+	[ "$loss" != 1 ] || lose off || { [ $status != 0 ] || status=1; }
+	rate=$(cat "$work/rate" 2>/dev/null)
+	[ $status = 0 ] && [ -z "$rate" ] && { echo "no rate was measured" && status=1; }
+	return $status
+}
+# tree PID: the process and its descendants.
+tree() {
+	local child
+	echo "$1"
+	for child in $(pgrep -P "$1"); do tree "$child"; done
+}
+
+compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
+	local row=$1 client=$2 version=$3 transport=$4 verified=$5 said=$remark rates=()
+	shift 5
+	[ -n "$version" ] || { not_ok "$row" "the client has no version" && return 1; }
+	[ "$loss" != 1 ] || transport+=", 1 % loss"
+	for via in tern soft-roce; do
+		over $via
+		if [[ " $fails_on " == *" $via "* ]]; then
+			if attempt "$@" >"$check_log" 2>&1; then
+				not_ok "$row-$via" "works now, though the script says: $why"
+			elif ! grep -qE -- "$match" "$check_log"; then
+				not_ok "$row-$via" "fails in another way: $(tail -n 3 "$check_log" | tr -s '\n' ' ')"
+			else
+				ok "$row-$via-fails-as-known"
+				said="${said:+$said; }$why"
+			fi
+			rates+=(none)
+		elif check "$row-$via" attempt "$@"; then
+			rates+=("$rate")
+		else
+			sed "s/^/# /" "$check_log"
+			rates+=(fails)
+		fi
+	done
+	echo "client: $kind|$client|$version|$transport|$verified|${rates[0]}|${rates[1]}|${said:--}"
+}
+
+# version_of PACKAGE: the version of the installed package, without epoch and Debian's revision.
+version_of() { dpkg-query -W -f '${Version}\n' "$1" | sed -E 's/^[0-9]+://; s/-[^-]*$//'; }
+# The kernel's clients have its version.
+kernel_version() { echo "Linux $(uname -r | grep -oE '^[0-9]+\.[0-9]+(\.[0-9]+)?')"; }
+
+# finish: removes the script's files in both machines and exits.
+finish() {
+	rm -rf "$work"
+	on2 "rm -rf $work"
+	# shellcheck disable=SC2154 # results.sh
+	exit "$failed"
+}
+rm -rf "$work"
+mkdir -p "$work"
+on2 "rm -rf $work && mkdir -p $work"
