@@ -4,12 +4,13 @@
 RESUMED = $(if $(RESUME),--resume)
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-full test-lanes kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
+.PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
 
 help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
 	@echo 'make test        the tests that CI runs (test-quick: only those that take seconds; tests/run NAME: a single one)'
 	@echo 'make test-lanes  the quick tests in guests of Debian testing and of a debug kernel (KASAN, lockdep, ...)'
+	@echo 'make test-clients  storage, messaging and sockets over RDMA, beside Soft-RoCE; writes Documentation/clients.rst'
 	@echo 'make test-full   all tests, including long ones and the lanes; writes Documentation/test-results.rst; takes hours'
 	@echo '                 (RESUME=1 with any of these: skip what passed in the previous run)'
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
@@ -37,6 +38,9 @@ test-quick:
 
 test-lanes:
 	@tests/vm/host-setup && tests/run --lanes $(RESUMED)
+
+test-clients:
+	@tests/vm/host-setup && tests/run --clients $(RESUMED); status=$$?; tests/clients && exit $$status
 
 test-full:
 	@tests/vm/host-setup && TERN_COMMAND='make test-full' tests/run --all $(RESUMED); status=$$?; tests/report && exit $$status
