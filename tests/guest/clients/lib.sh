@@ -29,6 +29,8 @@ set -u
 . /tern/conf
 : "${kind:?}" "${group:?}"
 work=/run/client-$group
+# Kernel modules and programs that Debian does not build.
+modules=/mnt/tern/$OUT/clients
 : "${loss:=}" "${remark:=}" "${fails_on:=}" "${why:=}" "${match:=}" "${limit:=150}"
 
 on2() {

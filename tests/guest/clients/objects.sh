@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# objects.sh: what iproute2's rdma and infiniband-diags show of a device in use.
+kind=operations group=objects
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+
+gid_here() { gid-index v4 "$dev"; }
+# live FUNCTION: calls FUNCTION while a program that compares its data is stopped in the middle, with objects of all kinds.
+live() {
+	local server client cm status=0
+	on2 "timeout 100 ibv_srq_pingpong -d $dev -g \$(gid-index v4 $dev) -q 4 -n 400 -c" >"$work/server" 2>&1 &
+	server=$!
+	rping -s -a "$ip1" -p 7500 >/dev/null 2>&1 &
+	cm=$!
+	on2 "wait-listen 18515 30" && wait-listen 7500 30 || return
+	timeout 100 ibv_srq_pingpong -d "$dev" -g "$(gid_here)" -q 4 -n 400 -c vm2 >"$work/client" 2>&1 &
+	client=$!
+	until_true 30 sh -c "rdma resource show qp dev $dev | grep -q 'state RTS.*ibv_srq'" || { cat "$work/client" && return 1; }
+	pkill -STOP -x ibv_srq_pingpon
+	"$1" || status=1
+	pkill -CONT -x ibv_srq_pingpon
+	wait $client && wait $server || { cat "$work/client" "$work/server" && status=1; }
+	kill $cm
+	wait $cm 2>/dev/null
+	return $status
+}
+# shows CMD... matches REGEX in each line, and there are some.
+shows() { # REGEX CMD...
+	local regex=$1
+	shift
+	"$@" >"$work/shown" 2>&1 || { echo "$*: $(head -n 2 "$work/shown")" && return 1; }
+	grep -qE -- "$regex" "$work/shown" || { echo "$* does not show $regex: $(head -n 3 "$work/shown")" && return 1; }
+}
+all_objects() {
+	local o
+	for o in ctx pd cq qp mr srq; do
+		shows 'comm ibv_srq' rdma -dd resource show $o dev "$dev" || return
+		rdma -dd -j resource show $o dev "$dev" | python3 -c 'import json, sys; assert json.load(sys.stdin)' || { echo "$o: no JSON" && return 1; }
+	done
+	shows 'comm rping' rdma -dd resource show cm_id || return
+	shows "$dev" rdma -dd resource show dev "$dev" || return
+	shows "netdev $netdev" rdma -dd link show "$dev/1" || return
+	shows 'node_guid' rdma -dd dev show "$dev" || return
+	shows "$dev" rdma -dd statistic show link "$dev/1" || return
+	shows netns rdma system show || return
+	rate=works
+}
+diags() {
+	# Those that read sysfs and verbs; the others ask a subnet manager, by SMPs, which RoCE has not.
+	shows "CA '$dev'" ibstat "$dev" || return
+	shows "$dev" ibstatus "$dev" || return
+	shows "$dev" ibv_devices || return
+	shows "hca_id:.*$dev" ibv_devinfo -v -d "$dev" || return
+	shows "$dev" rdma-ndd --help 2>/dev/null || :
+	rate=works
+}
+no_smp() { ibnetdiscover -C "$dev" -P 1 2>&1 && return; }
+
+iproute="iproute2 $(version_of iproute2)"
+compare objects "rdma -dd resource, link, dev, statistic, system" "$iproute" "RC with SRQ, rdma_cm" \
+	"each object names its program, in text and JSON; the program's data is intact" live all_objects
+compare diags "infiniband-diags: ibstat, ibstatus" "$(version_of infiniband-diags)" "queries" "they show the device and its port" diags
+fails_on="tern soft-roce" match="." why="RoCE has no subnet management: the port answers no SMP" \
+	compare smp "infiniband-diags: ibnetdiscover" "$(version_of infiniband-diags)" "SMPs on QP 0" "it ends with an error" no_smp
+finish

@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# rds.sh: RDS over RDMA.
+kind=sockets group=rds
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+here=${0%/*}
+port=5400
+
+send_file() {
+	local server
+	data "$work/data"
+	on2 "timeout 100 $here/stream.py rds serve $ip2 $port $work/there" >"$work/server" &
+	server=$!
+	until_true 30 grep -q listening "$work/server" || return
+	rate=$(timeout 100 "$here/stream.py" rds send "$ip2" $port "$work/data" "$ip1") || return
+	wait $server
+	same "$(sum_here "$work/data")" "$(sum_there "$work/there")" || return
+	# rds_rdma has a QP to the other machine; RDS over TCP is not loaded.
+	rdma resource show qp dev "$dev" | grep -q 'comm \[rds_rdma\]\|kern.*rds' || { rdma resource show qp dev "$dev" && echo "no QP of RDS" && return 1; }
+}
+modprobe -a rds rds_rdma && on2 "modprobe -a rds rds_rdma"
+check no-rds-over-tcp sh -c '! grep -q ^rds_tcp /proc/modules'
+verified="a file in datagrams of 8 KiB, SHA-256 at the other end; rds_rdma owns the QP"
+compare rds "RDS" "$(kernel_version)" "RC: SEND, fast registration" "$verified" send_file
+loss=1 compare loss "RDS" "$(kernel_version)" "RC: SEND, fast registration" "$verified" send_file
+modprobe -r rds_rdma rds
+on2 "modprobe -r rds_rdma rds"
+finish

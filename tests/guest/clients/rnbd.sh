@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# rnbd.sh: vm2 exports a disk in memory by RNBD over RTRS, and vm1 maps it. Debian's kernel has neither: build-client-modules makes them.
+kind=storage group=rnbd
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+
+serve() {
+	on2 "set -e
+	modprobe loop
+	modprobe -a ib_core rdma_cm
+	truncate -s 64M $work/disk
+	losetup -f --show $work/disk >$work/loop
+	for m in rtrs-core rtrs-server rnbd-server; do insmod $modules/\$m.ko; done"
+}
+stop() {
+	rmmod rnbd_client rtrs_client rtrs_core
+	on2 "rmmod rnbd_server rtrs_server rtrs_core; losetup -d \$(cat $work/loop)"
+}
+transfer() {
+	local d loop status=0
+	loop=$(on2 "cat $work/loop")
+	data "$work/data"
+	echo "sessname=client-$via path=ip:$ip1@ip:$ip2 device_path=$loop" >/sys/devices/virtual/rnbd-client/ctl/map_device || return
+	d=$(basename "$(readlink -f "/sys/class/rnbd-client/ctl/devices/${loop//\//!}@client-$via")")
+	until_true 20 test -b "/dev/$d" || return
+	{ timed $((mib * 1048576)) dd if="$work/data" of="/dev/$d" bs=256k oflag=direct status=none &&
+		same "$(sum_here "$work/data")" "$(dd if="/dev/$d" bs=256k count=$((mib * 4)) iflag=direct status=none | sha256sum | cut -d ' ' -f 1)" &&
+		same "$(sum_here "$work/data")" "$(on2 "head -c $((mib * 1048576)) $loop | sha256sum" | cut -d ' ' -f 1)"; } || status=1
+	echo normal >"/sys/block/$d/rnbd/unmap_device" || status=1
+	return $status
+}
+
+modprobe -a ib_core rdma_cm
+verbs="RC: RDMA WRITE with immediate, SEND with invalidate, fast registration"
+verified="a disk written and read, SHA-256 there and at the exported device"
+if check modules sh -c "for m in rtrs-core rtrs-client rnbd-client; do insmod $modules/\$m.ko || exit; done" && check serve serve; then
+	remark="modules of Debian's linux-source of that version" compare rnbd "RNBD over RTRS" "$(kernel_version)" "$verbs" "$verified" transfer
+	remark="modules of Debian's linux-source of that version" loss=1 compare loss "RNBD over RTRS" "$(kernel_version)" "$verbs" "$verified" transfer
+fi
+stop
+finish

@@ -1,0 +1,36 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# smc.sh: SMC-R version 2. Its own counters tell it from the TCP to which it would fall back.
+kind=sockets group=smc
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+here=${0%/*}
+port=5300
+
+counter() { "$here/smc.py" stats | awk -v n="$1" '$1 == n { print $2 }'; }
+# send_file v4|v6 PROTOCOL: a file to vm2.
+send_file() {
+	local to=$ip2 before bytes server
+	[ "$1" = v4 ] || to=$ip2_6
+	data "$work/data"
+	on2 "timeout 100 $here/stream.py smc serve $to $port $work/there" >"$work/server" &
+	server=$!
+	until_true 30 grep -q listening "$work/server" || return
+	before=$(counter client-v2) bytes=$(counter tx-bytes)
+	rate=$(timeout 100 "$here/stream.py" smc send "$to" $port "$work/data") || return
+	wait $server || return
+	same "$(sum_here "$work/data")" "$(sum_there "$work/there")" || return
+	"$here/smc.py" stats
+	[ "$(counter client-v2)" -gt "$before" ] && [ $(($(counter tx-bytes) - bytes)) -ge $((mib * 1048576)) ] || { echo "SMC fell back to TCP" && return 1; }
+}
+
+modprobe smc && on2 "modprobe smc"
+if check eid "$here/smc.py" ueid TERN-LAB && check eid-vm2 on2 "$here/smc.py ueid TERN-LAB"; then
+	verified="a file, SHA-256 at the other end; SMC's statistics count its bytes in an SMC-Rv2 connection"
+	compare v4 "SMC-Rv2" "$(kernel_version)" "RC: RDMA WRITE, SEND; IPv4" "$verified" send_file v4
+	fails_on="tern soft-roce" match="fell back to TCP" \
+		why="Linux $(uname -r | cut -d . -f 1,2) offers SMC-Rv2 on IPv4 connections only (smc_find_rdma_v2_device_clnt), and RoCE v1, which neither device has, on IPv6: it falls back to TCP" \
+		compare v6 "SMC-R, IPv6" "$(kernel_version)" "TCP, to which it falls back" "$verified" send_file v6
+	loss=1 compare loss "SMC-Rv2" "$(kernel_version)" "RC: RDMA WRITE, SEND; IPv4" "$verified" send_file v4
+fi
+finish

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# srp.sh: vm2 exports a disk in memory by SRP (ib_srpt), and vm1 uses it with ib_srp. Both connect by rdma_cm: RoCE has no subnet
+# administrator.
+kind=storage group=srp
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+# shellcheck source=tests/guest/clients/scsi.sh
+. "${0%/*}/scsi.sh"
+port=5555
+
+# The names that ib_srpt gives to the port of a device, and that initiators use: its GUID and its GID.
+wwn() { on2 "cat /sys/class/infiniband/$1/node_guid"; }
+tpg() { echo "$target/srpt/0x0000000000000000$(wwn "$1" | tr -d :)/0x0000000000000000$(wwn "$1" | tr -d :)"; }
+serve() {
+	local d
+	backstore && on2 "modprobe ib_srpt rdma_cm_port=$port" || return
+	for d in tern0 rxe0; do
+		local name
+		name=$(wwn $d)
+		tpgs+=("$target/srpt/$name/$name")
+		on2 "set -e
+		mkdir -p $target/srpt/$name/$name/lun/lun_0
+		ln -s $store $target/srpt/$name/$name/lun/lun_0/disk
+		echo 1 >$target/srpt/$name/$name/enable" || return
+		# Any initiator may log in.
+		on2 "echo 1 >$target/srpt/$name/$name/attrib/generate_node_acls 2>/dev/null || true"
+	done
+}
+stop() {
+	local t
+	modprobe -r ib_srp
+	for t in "${tpgs[@]}"; do
+		on2 "echo 0 >$t/enable; for a in $t/acls/*/; do rm -f \$a/lun_0/*; rmdir \$a/lun_0 \$a; done 2>/dev/null; rm -f $t/lun/lun_0/disk; rmdir $t/lun/lun_0 $t ${t%/*}"
+	done
+	on2 "rmdir $target/srpt"
+	withdraw
+	on2 "modprobe -r ib_srpt"
+}
+transfer() {
+	local status=0 guid host acl
+	guid=$(wwn "$dev" | tr -d :)
+	acl=$(cat "/sys/class/infiniband/$dev/node_guid")
+	on2 "cd $target/srpt/$(wwn "$dev")/$(wwn "$dev")/acls && mkdir -p $ip1 $acl && for a in $ip1 $acl; do mkdir -p \$a/lun_0; [ -e \$a/lun_0/disk ] || ln -s ../../../lun/lun_0 \$a/lun_0/disk; done" || return
+	echo "id_ext=$guid,ioc_guid=$guid,dest=$ip2:$port" >"/sys/class/infiniband_srp/srp-$dev-1/add_target" || return
+	scsi_transfer || status=1
+	for host in /sys/class/srp_remote_ports/*; do echo 1 >"$host/delete"; done
+	sleep 1
+	return $status
+}
+
+tpgs=()
+modprobe -a ib_srp sd_mod
+verbs="RC: SEND, RDMA WRITE and READ, fast registration"
+if check serve serve; then
+	compare srp "SRP" "$(kernel_version)" "$verbs" "$scsi_verified" transfer
+	loss=1 compare loss "SRP" "$(kernel_version)" "$verbs" "$scsi_verified" transfer
+fi
+stop
+finish
