@@ -35,13 +35,14 @@ modules=/mnt/tern/$OUT/clients
 
 on2() {
 	# shellcheck disable=SC2029 # expanded here
-	ssh vm2 "$@"
+	ssh vm2 "${attempt:+export CLIENT_ATTEMPT=1; }$*"
 }
+attempt=
 
 # over tern|soft-roce: sets the variables of a device.
 over() {
-	via=$1 dev=tern0 net=77 mib=16
-	[ "$via" = tern ] || { dev=rxe0 net=79 mib=4; }
+	via=$1 dev=tern0 net=77 mib=${MIB:-16}
+	[ "$via" = tern ] || { dev=rxe0 net=79 mib=$(((mib + 3) / 4)); }
 	netdev=$(netdev_of "$dev") netdev2=$(on2 "rdma link show $dev/1" | netdev_in)
 	ip1=10.$net.0.1 ip2=10.$net.0.2 ip1_6=fd$net::1 ip2_6=fd$net::2
 }
@@ -103,8 +104,7 @@ attempt() {
 	lossy=0
 	[ "$loss" != 1 ] || { lossy=1 && lose on || return; }
 	(
-		trap 'exit 143' TERM
-		rate=''
+		attempt=1 rate=''
 		"$@"
 		status=$?
 		echo "$rate" >"$work/rate"
@@ -120,6 +120,7 @@ attempt() {
 		sleep 0.05
 	done
 	wait $pid || status=$?
+	[ $status = 0 ] || on2 'grep -lsz "^CLIENT_ATTEMPT=" /proc/[0-9]*/environ | cut -d / -f 3 | xargs -r kill -KILL' 2>/dev/null
 	[ "$loss" != 1 ] || lose off || { [ $status != 0 ] || status=1; }
 	rate=$(cat "$work/rate" 2>/dev/null)
 	[ $status = 0 ] && [ -z "$rate" ] && { echo "no rate was measured" && status=1; }
@@ -146,7 +147,7 @@ compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 				not_ok "$row-$via" "fails in another way: $(tail -n 3 "$check_log" | tr -s '\n' ' ')"
 			else
 				ok "$row-$via-fails-as-known"
-				said="${said:+$said; }$why"
+				[[ $said == *"$why"* ]] || said="${said:+$said; }$why"
 			fi
 			rates+=(none)
 		elif check "$row-$via" attempt "$@"; then

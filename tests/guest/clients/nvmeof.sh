@@ -44,8 +44,8 @@ stop() {
 }
 disk() { # waits for it, too: a scan takes its time
 	local i d
-	for ((i = 0; i < 300; i++)); do
-		d=$(grep -ls "$nqn" /sys/block/nvme*n1/device/subsysnqn | cut -d / -f 4)
+	for ((i = 0; i < 150; i++)); do
+		d=$(grep -ls "$nqn" /sys/block/nvme[0-9]n1/device/subsysnqn | cut -d / -f 4)
 		[ -z "$d" ] || [ ! -b "/dev/$d" ] || { echo "/dev/$d" && return; }
 		sleep 0.1
 	done
@@ -83,7 +83,7 @@ scenarios() {
 	nvme discover -t rdma -a "$ip2" -s 4420 "${host[@]}" | grep -q "$nqn" || { echo "discovery does not name the subsystem" && return 1; }
 	for ((i = 0; i < 5; i++)); do connect v4 && disconnect || return; done
 	connect v4 || return
-	d=$(disk) c=$(basename "$(ls -d /sys/block/"${d#/dev/}"/device/nvme[0-9]* | head -n 1)")
+	d=$(disk) c=$(basename "$(find "/sys/block/${d#/dev/}/device/" -maxdepth 1 -name 'nvme[0-9]' | head -n 1)")
 	timed $((4 * 1048576)) verify_io "$d" || return
 	verify_io "$d" --runtime=6 --time_based=1 --size=2M &
 	i=$!

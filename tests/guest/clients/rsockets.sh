@@ -45,31 +45,11 @@ shutil.copyfileobj(urllib.request.urlopen('http://$ip2:$port/file'), open('$work
 	wait $server
 	same "$(sum_here "$work/file")" "$(sum_there "$work/file")"
 }
-# iperf: it checks no data, so what both ends count is compared.
-iperf() {
-	local server
-	on2 "LD_PRELOAD=$preload timeout 60 iperf3 -s -1 -p $port -J" >"$work/server" &
-	server=$!
-	on2 "wait-listen $port 30" || return
-	LD_PRELOAD=$preload timeout 60 iperf3 -c "$ip2" -p $port -n ${mib}M -J >"$work/client" || { tail -n 3 "$work/client" && return 1; }
-	wait $server || return
-	python3 - "$work/client" "$work/server" $((mib * 1048576)) >"$work/iperf" <<-'END' || return
-	import json, sys
-	c, s = (json.load(open(f))["end"] for f in sys.argv[1:3])
-	got = s["sum_received"]["bytes"]
-	if not int(sys.argv[3]) <= got <= c["sum_sent"]["bytes"]:
-	    sys.exit(f"{got} of {c['sum_sent']['bytes']}")
-	print(f"{s['sum_received']['bits_per_second'] / 8e6:.1f} MB/s")
-	END
-	rate=$(cat "$work/iperf")
-}
-
 version="rsockets $(version_of librdmacm1t64)"
 verbs="RC: RDMA WRITE with immediate, inline SEND"
 verified="a file, SHA-256 at the other end; no TCP connection"
 compare python "Python's sockets over rsockets" "Python $(version_of python3), $version" "$verbs" "$verified" python v4
 compare python-v6 "Python's sockets over rsockets, IPv6" "Python $(version_of python3), $version" "$verbs; IPv6" "$verified" python v6
 compare http "HTTP server and client over rsockets" "Python $(version_of python3), $version" "$verbs" "$verified" http
-compare iperf3 "iperf3 over rsockets" "$(version_of iperf3), $version" "$verbs" "both ends count the same bytes; iperf3 has no other check" iperf
 loss=1 compare loss "Python's sockets over rsockets" "Python $(version_of python3), $version" "$verbs" "$verified" python v4
 finish

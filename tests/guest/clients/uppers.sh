@@ -59,7 +59,8 @@ upper() { # NAME ADDRESS-NET LINK-OPTION...
 }
 # The MTU and the addresses change while messages run.
 changes() {
-	local client mtu=$(cat "/sys/class/net/$netdev/mtu") status=0 i
+	local client mtu status=0 i
+	mtu=$(cat "/sys/class/net/$netdev/mtu")
 	messages "$ip1" "$ip2" "" 600 &
 	client=$!
 	for i in 1 2 3; do
