@@ -9,12 +9,11 @@ kind=storage group=srp
 . "${0%/*}/scsi.sh"
 port=5555
 
-# The names that ib_srpt gives to the port of a device, and that initiators use: its GUID and its GID.
+# The name that ib_srpt gives to the port of a device.
 wwn() { on2 "cat /sys/class/infiniband/$1/node_guid"; }
-tpg() { echo "$target/srpt/0x0000000000000000$(wwn "$1" | tr -d :)/0x0000000000000000$(wwn "$1" | tr -d :)"; }
 serve() {
 	local d
-	backstore && on2 "modprobe ib_srpt rdma_cm_port=$port" || return
+	backstore && on2 "modprobe ib_srpt && mkdir -p $target/srpt && echo $port >$target/srpt/discovery_auth/rdma_cm_port" || return
 	for d in tern0 rxe0; do
 		local name
 		name=$(wwn $d)
@@ -23,8 +22,6 @@ serve() {
 		mkdir -p $target/srpt/$name/$name/lun/lun_0
 		ln -s $store $target/srpt/$name/$name/lun/lun_0/disk
 		echo 1 >$target/srpt/$name/$name/enable" || return
-		# Any initiator may log in.
-		on2 "echo 1 >$target/srpt/$name/$name/attrib/generate_node_acls 2>/dev/null || true"
 	done
 }
 stop() {
@@ -38,14 +35,16 @@ stop() {
 	on2 "modprobe -r ib_srpt"
 }
 transfer() {
-	local status=0 guid host acl
-	guid=$(wwn "$dev" | tr -d :)
-	acl=$(cat "/sys/class/infiniband/$dev/node_guid")
-	on2 "cd $target/srpt/$(wwn "$dev")/$(wwn "$dev")/acls && mkdir -p $ip1 $acl && for a in $ip1 $acl; do mkdir -p \$a/lun_0; [ -e \$a/lun_0/disk ] || ln -s ../../../lun/lun_0 \$a/lun_0/disk; done" || return
-	echo "id_ext=$guid,ioc_guid=$guid,dest=$ip2:$port" >"/sys/class/infiniband_srp/srp-$dev-1/add_target" || return
+	local status=0 guid host t
+	t=$target/srpt/$(wwn "$dev")/$(wwn "$dev")
+	# The target knows an initiator by its address.
+	on2 "mkdir -p $t/acls/$ip1/lun_0 && { [ -e $t/acls/$ip1/lun_0/disk ] || ln -s $t/lun/lun_0 $t/acls/$ip1/lun_0/disk; }" || return
+	guid=$(on2 "cat /sys/module/ib_srpt/parameters/srpt_service_guid")
+	guid=${guid#0x}
+	echo "id_ext=$guid,ioc_guid=$guid,dest=$ip2:$port" >"/sys/class/infiniband_srp/srp-$dev-1/add_target" || { dmesg | tail -n 3 && return 1; }
 	scsi_transfer || status=1
 	for host in /sys/class/srp_remote_ports/*; do echo 1 >"$host/delete"; done
-	sleep 1
+	until_true 20 sh -c '[ -z "$(ls /sys/class/srp_remote_ports)" ]' || status=1
 	return $status
 }
 
