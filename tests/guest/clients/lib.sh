@@ -9,7 +9,7 @@
 #	via		tern or soft-roce
 #	dev netdev	the RDMA device and its network device in this machine; netdev2: the one in vm2
 #	ip1 ip2		the IPv4 addresses of vm1 and vm2 on the wire; ip1_6 ip2_6: the IPv6 ones
-#	mib		how many MiB to transfer: Soft-RoCE is slow under emulation, so it gets fewer
+#	mib		how many MiB to transfer ($MIB over tern): Soft-RoCE is slow under emulation, so it gets fewer
 #	lossy		1 if the wire loses 1 % of the packets
 # It compares the data itself, by checksums at both ends (`sum_here`, `sum_there`), and sets `rate` (with `timed` or itself). It fails by
 # its status, and its output is shown then. An exit status alone proves nothing.
@@ -22,6 +22,7 @@
 # Where a client cannot work, the script says so: `fails_on="soft-roce" why="CAUSE" match="REGEX" compare ...`. The failure is
 # then expected, its output must match REGEX, and the cause becomes the remark; if it works, or fails otherwise, the result is `not ok`.
 # fails_on may name both devices.
+# Arguments of a script are the rows to run; without any, it runs all.
 # shellcheck source=tests/guest/results.sh
 . /mnt/tern/tests/guest/results.sh
 set -u
@@ -31,6 +32,7 @@ set -u
 work=/run/client-$group
 # Kernel modules and programs that Debian does not build.
 modules=/mnt/tern/$OUT/clients
+only=" $* "
 : "${loss:=}" "${remark:=}" "${fails_on:=}" "${why:=}" "${match:=}" "${limit:=150}"
 
 on2() {
@@ -136,6 +138,7 @@ tree() {
 compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 	local row=$1 client=$2 version=$3 transport=$4 verified=$5 said=$remark rates=()
 	shift 5
+	[ "$only" = "  " ] || [[ $only == *" $row "* ]] || return 0
 	[ -n "$version" ] || { not_ok "$row" "the client has no version" && return 1; }
 	[ "$loss" != 1 ] || transport+=", 1 % loss"
 	for via in tern soft-roce; do

@@ -30,8 +30,8 @@ files() {
 modprobe -a 9p 9pnet_rdma
 verified="a file each way, SHA-256 at the other end"
 if check serve serve; then
-	remark="the server is Debian's source of diod, built with RDMA" compare ninep "9P" "$(kernel_version), diod $(version_of diod)" "RC: SEND" "$verified" transfer
-	remark="the server is Debian's source of diod, built with RDMA" loss=1 compare loss "9P" "$(kernel_version), diod $(version_of diod)" "RC: SEND" "$verified" transfer
+	remark="the server is Debian's source of diod, built with RDMA" compare ninep "9P" "$(kernel_version), diod $(cat "$modules/diod.version")" "RC: SEND" "$verified" transfer
+	remark="the server is Debian's source of diod, built with RDMA" loss=1 compare loss "9P" "$(kernel_version), diod $(cat "$modules/diod.version")" "RC: SEND" "$verified" transfer
 fi
 stop
 finish
