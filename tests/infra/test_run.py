@@ -119,6 +119,14 @@ quick 60 three test -e {top}/two && echo ok three/a
             self.assertEqual((1, "6 passed, 1 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
             os.unlink(f"{self.top}/two")
 
+    def test_clients(self):
+        """A test may belong to the clients and to another tier; a run of the clients writes no result of a complete run."""
+        self.put(SUITE + "clients 60 five echo ok five/a\nfull,clients 60 six echo ok six/a\n", EXPECTED + "five 1\nsix 1\n", SKIPS)
+        for option, ran in (("--clients", "3 passed, 0 failed, 0 skipped"), ("--long", "6 passed, 0 failed, 1 skipped"), ("--quick", "5 passed, 0 failed, 0 skipped")):
+            status, out = self.run_it(option)
+            self.assertEqual((0, ran), (status, out.splitlines()[-1]), out)
+            self.assertEqual(option != "--clients", os.path.exists(f"{self.top}/build/test/result.json"))
+
     def test_stages(self):
         out = self.run_it("--boots", "1")[1]
         stages = out[out.index("seconds, processor seconds:"):]

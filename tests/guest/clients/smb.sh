@@ -8,18 +8,23 @@ kind=storage group=smb
 mnt=$work/mnt
 mkdir -p "$mnt"
 
-# load MODULE: with what the module needs of the kernel's.
+# load MODULE: ours, after what the kernel's own needs.
+load() {
+	local m
+	modprobe -a ib_core rdma_cm && for m in $(modprobe --show-depends "$1" | sed -nE '$d; s#^insmod .*/([^/.]+)\.ko.*#\1#p'); do
+		modprobe "$m" || return
+	done && insmod "$modules/$1.ko"
+}
 serve() {
 	on2 "set -e
-	modprobe -a ib_core rdma_cm fscache dns_resolver nls_utf8 ccm gcm ctr cmac hmac md5 sha256 sha512 nls_ucs2_utils oid_registry crc32c_generic libarc4 aes 2>/dev/null || true
-	modprobe ksmbd && modprobe -r ksmbd
-	insmod $modules/ksmbd.ko
+	modules=$modules
+	$(declare -f load)
+	load ksmbd
 	mkdir -p /run/smb /etc/ksmbd /run/lock
 	chmod 777 /run/smb
 	printf '[global]\n\tserver multi channel support = no\n\tsmb2 leases = no\n[share]\n\tpath = /run/smb\n\twritable = yes\n\tguest ok = no\n' >/etc/ksmbd/ksmbd.conf
 	ksmbd.adduser --add -p secret root
-	ksmbd.mountd
-	cat /sys/module/ksmbd/version 2>/dev/null || true"
+	ksmbd.mountd"
 }
 stop() {
 	on2 "ksmbd.control --shutdown; sleep 1; rmmod ksmbd"
@@ -40,13 +45,10 @@ files() {
 	same "$(sum_here "$mnt/back")" "$(sum_there /run/smb/back)" || return
 	rm -f "$mnt/file" "$mnt/back"
 }
-modules_here() {
-	modprobe cifs && modprobe -r cifs && insmod "$modules/cifs.ko"
-}
 version="$(kernel_version), ksmbd-tools $(version_of ksmbd-tools)"
 verbs="RC: SEND, RDMA WRITE and READ, fast registration"
 verified="a file each way, SHA-256 at the other end"
-if check modules modules_here && check serve serve; then
+if check modules load cifs && check serve serve; then
 	remark="modules of Debian's linux-source of that version" compare smb "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
 	remark="modules of Debian's linux-source of that version" loss=1 compare loss "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
 fi
