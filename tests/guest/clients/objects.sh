@@ -16,7 +16,7 @@ live() {
 	on2 "wait-listen 18515 30" && wait-listen 7500 30 || return
 	timeout 100 ibv_srq_pingpong -d "$dev" -g "$(gid_here)" -q 4 -n 400 -c vm2 >"$work/client" 2>&1 &
 	client=$!
-	until_true 30 sh -c "rdma resource show qp dev $dev | grep -q 'state RTS.*ibv_srq'" || { cat "$work/client" && return 1; }
+	until_true 30 sh -c "rdma resource show qp link $dev/1 | grep -q 'state RTS.*ibv_srq'" || { cat "$work/client" && return 1; }
 	pkill -STOP -x ibv_srq_pingpon
 	"$1" || status=1
 	pkill -CONT -x ibv_srq_pingpon
@@ -33,13 +33,15 @@ shows() { # REGEX CMD...
 	grep -qE -- "$regex" "$work/shown" || { echo "$* does not show $regex: $(head -n 3 "$work/shown")" && return 1; }
 }
 all_objects() {
-	local o
-	for o in ctx pd cq qp mr srq; do
-		shows 'comm ibv_srq' rdma -dd resource show $o dev "$dev" || return
-		rdma -dd -j resource show $o dev "$dev" | python3 -c 'import json, sys; assert json.load(sys.stdin)' || { echo "$o: no JSON" && return 1; }
+	local o of
+	for o in ctx pd cq mr srq qp; do
+		of="dev $dev"
+		[ $o != qp ] || of="link $dev/1"
+		shows 'comm ibv_srq' rdma -dd resource show $o $of || return
+		rdma -dd -j resource show $o $of | python3 -c 'import json, sys; assert json.load(sys.stdin)' || { echo "$o: no JSON" && return 1; }
 	done
 	shows 'comm rping' rdma -dd resource show cm_id || return
-	shows "$dev" rdma -dd resource show dev "$dev" || return
+	shows "$dev" rdma -dd resource show "$dev" || return
 	shows "netdev $netdev" rdma -dd link show "$dev/1" || return
 	shows 'node_guid' rdma -dd dev show "$dev" || return
 	shows "$dev" rdma -dd statistic show link "$dev/1" || return
@@ -52,7 +54,6 @@ diags() {
 	shows "$dev" ibstatus "$dev" || return
 	shows "$dev" ibv_devices || return
 	shows "hca_id:.*$dev" ibv_devinfo -v -d "$dev" || return
-	shows "$dev" rdma-ndd --help 2>/dev/null || :
 	rate=works
 }
 no_smp() { ibnetdiscover -C "$dev" -P 1 2>&1 && return; }

@@ -16,12 +16,13 @@ send_file() {
 	rate=$(timeout 100 "$here/stream.py" rds send "$ip2" $port "$work/data" "$ip1") || return
 	wait $server
 	same "$(sum_here "$work/data")" "$(sum_there "$work/there")" || return
-	# rds_rdma has a QP to the other machine; RDS over TCP is not loaded.
-	rdma resource show qp dev "$dev" | grep -q 'comm \[rds_rdma\]\|kern.*rds' || { rdma resource show qp dev "$dev" && echo "no QP of RDS" && return 1; }
+	# rds_rdma has a connection over the device; RDS over TCP is not loaded.
+	rdma resource show cm_id link "$dev/1" >"$work/cm"
+	grep 'CONNECT.*rds_rdma' "$work/cm" || { cat "$work/cm" && echo "RDS has no connection over $dev" && return 1; }
 }
 modprobe -a rds rds_rdma && on2 "modprobe -a rds rds_rdma"
 check no-rds-over-tcp sh -c '! grep -q ^rds_tcp /proc/modules'
-verified="a file in datagrams of 8 KiB, SHA-256 at the other end; rds_rdma owns the QP"
+verified="a file in datagrams of 8 KiB, SHA-256 at the other end; rds_rdma owns a connection over the device"
 compare rds "RDS" "$(kernel_version)" "RC: SEND, fast registration" "$verified" send_file
 loss=1 compare loss "RDS" "$(kernel_version)" "RC: SEND, fast registration" "$verified" send_file
 modprobe -r rds_rdma rds
