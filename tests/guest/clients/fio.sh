@@ -9,8 +9,8 @@ port=5250
 # engine VERB: the client writes into vm2's memory, reads from there, or sends. fio's engine verifies nothing of what the peer has:
 # the row says so.
 engine() {
-	local server size=$((mib * 1048576)) verb=$1 way=write
-	[ "$verb" != read ] || way=read
+	local server size=$((mib * 1048576)) verb=$1 way="write"
+	[ "$verb" != read ] || way="read"
 	on2 "timeout 100 fio --name=there --ioengine=rdma --port=$port --bs=64k --iodepth=8 --size=$size --rw=read --output=$work/fio" &
 	server=$!
 	on2 "wait-listen $port 30" || return
