@@ -8,13 +8,13 @@ mnt=$work/mnt
 mkdir -p "$mnt"
 
 serve() {
-	on2 "mkdir -p $work/export && mount -t tmpfs tmpfs $work/export && ($modules/diod -f -n -U root -S -e $work/export -l 0.0.0.0:5641 -L $work/log </dev/null >$work/out 2>&1 &)
+	on2 "mkdir -p $work/export && mount -t tmpfs tmpfs $work/export && ($modules/diod -d 1 -f -n -U root -S -e $work/export -l 0.0.0.0:5641 -L $work/log </dev/null >$work/out 2>&1 &)
 	wait-listen 5640 20 || { cat $work/out $work/log; exit 1; }"
 }
 stop() { on2 "pkill -x diod; sleep 0.3; umount $work/export"; }
 transfer() {
 	local status=0
-	mount -t 9p "$ip2" "$mnt" -o "trans=rdma,port=5640,version=9p2000.L,uname=root,access=any,msize=65536,aname=$work/export" || return
+	mount -t 9p "$ip2" "$mnt" -o "trans=rdma,port=5640,version=9p2000.L,uname=root,access=any,msize=65536,aname=$work/export" || { dmesg | tail -n 3 && on2 "cat $work/log $work/out"; return 1; }
 	files || status=1
 	umount "$mnt" || umount -l "$mnt"
 	return $status

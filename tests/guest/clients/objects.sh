@@ -17,8 +17,10 @@ live() {
 	timeout 100 ibv_srq_pingpong -d "$dev" -g "$(gid_here)" -q 4 -n 400 -c vm2 >"$work/client" 2>&1 &
 	client=$!
 	until_true 30 sh -c "rdma resource show qp link $dev/1 | grep -q 'state RTS.*ibv_srq'" || { cat "$work/client" && return 1; }
+	echo "the program runs"
 	pkill -STOP -x ibv_srq_pingpon
 	"$1" || status=1
+	echo "and goes on"
 	pkill -CONT -x ibv_srq_pingpon
 	wait $client && wait $server || { cat "$work/client" "$work/server" && status=1; }
 	kill $cm

@@ -54,7 +54,6 @@ def send(protocol, address, port, path, local):
     began = time.monotonic()
     if protocol == "rds":
         s.bind((local, 0))
-        s.settimeout(100)
     else:
         s.connect((address, port))
     with open(path, "rb") as f:
