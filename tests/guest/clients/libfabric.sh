@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# libfabric.sh: fabtests of libfabric's source over its verbs provider, alone and below ofi_rxm and ofi_rxd.
+# fabtests itself compares the data where the option is -v or -V. A test that a provider cannot run says so with the status 61 (no data).
+kind=messaging group=libfabric
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+# shellcheck source=tests/guest/clients/messages.sh
+. "${0%/*}/messages.sh"
+port=9228
+
+msg=("fi_msg_pingpong -I 5 -v" "fi_msg_bw -I 5 -v" "fi_rma_bw -e msg -o write -I 5 -v" "fi_rma_bw -e msg -o read -I 5" "fi_rma_bw -e msg -o writedata -I 5"
+	"fi_cq_data -e msg -o senddata" "fi_msg_epoll" "fi_multi_ep -e msg -v" "fi_shared_ctx -e msg --no-tx-shared-ctx")
+rxm=("fi_rdm_pingpong -I 5 -v" "fi_rdm_tagged_pingpong -I 5 -v" "fi_rdm_tagged_bw -I 5 -v" "fi_rma_bw -e rdm -o write -I 5 -v" "fi_rma_bw -e rdm -o read -I 5"
+	"fi_rdm_atomic -I 2 -o all -v" "fi_unexpected_msg -e rdm -I 10 -v" "fi_multi_recv -e rdm -I 5" "fi_rdm_tagged_peek" "fi_shared_ctx --no-tx-shared-ctx")
+rxd=("fi_rdm_pingpong -I 5 -v" "fi_rdm_tagged_pingpong -I 5 -v" "fi_rma_bw -e rdm -o write -I 5" "fi_unexpected_msg -e rdm -I 10 -v")
+
+# one PROVIDER TEST: the test's server in vm2, its client here. Both must end well.
+one() {
+	local provider=$1 test=$2 env="FI_VERBS_DEVICE_NAME=$dev" status=0 there="-s $ip2" here="-s $ip1 $ip2"
+	[[ $provider != *rxd ]] || there=-E here="-E $ip2"
+	on2 "$env timeout 60 $programs/fabtests/$test -p '$provider' $there" >"$work/server" 2>&1 &
+	on2 "timeout 30 wait-listen $port" || status=1
+	# shellcheck disable=SC2086 # words
+	env $env timeout 60 $programs/fabtests/$test -p "$provider" $here >"$work/client" 2>&1 || status=$?
+	wait $! || status="$status, server $?"
+	[ "$status" = 0 ] && return
+	echo "$test: client $status"
+	tail -n 3 "$work/client" "$work/server"
+	return 1
+}
+
+all() { # PROVIDER BANDWIDTH-TEST TEST...
+	local provider=$1 bandwidth=$2 test bad=0
+	shift 2
+	for test; do one "$provider" "$test" || bad=$((bad + 1)); done
+	[ $bad = 0 ] || { echo "$bad of $# tests failed" && return 1; }
+	one "$provider" "$bandwidth -S 1048576 -W 4 -I $((mib * 2)) -v" || return
+	rate=$(awk '$1 == "1m" { print $5 " MB/s" }' "$work/client" | tail -n 1)
+}
+
+version=$(version_of libfabric1)
+for list in msg rxm rxd; do
+	declare -n tests=$list
+	verified="${#tests[@]} of fabtests, most of which compare the data"
+	case $list in
+	msg) compare msg "libfabric, verbs" "$version" "RC: SEND, RDMA WRITE and READ" "$verified" by_device all verbs fi_msg_bw "${tests[@]}" ;;
+	rxm) compare rxm "libfabric, verbs;ofi_rxm" "$version" "RC: SEND, RDMA WRITE and READ, SRQ" "$verified" by_device all "verbs;ofi_rxm" fi_rdm_tagged_bw "${tests[@]}" ;;
+	rxd) compare rxd "libfabric, verbs;ofi_rxd" "$version" "UD: SEND" "$verified" by_device all "verbs;ofi_rxd" fi_rdm_tagged_bw "${tests[@]}" ;;
+	esac
+done
+finish

@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2.
+# Debian's /etc/openmpi/openmpi-mca-params.conf excludes UCX and libfabric, so that MPI takes TCP unless it is told otherwise.
+kind=messaging group=openmpi
+# shellcheck source=tests/guest/clients/lib.sh
+. "${0%/*}/lib.sh"
+# shellcheck source=tests/guest/clients/messages.sh
+. "${0%/*}/messages.sh"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+run() { # RANKS
+	local ranks=$1 chosen=() setting
+	for setting in $(ucx_settings); do chosen+=(-x "$setting"); done
+	by_device timeout -k 5 120 mpirun -H "vm1:$((ranks / 2)),vm2:$((ranks / 2))" --mca pml ucx --mca osc ucx "${chosen[@]}" \
+		"$programs/mpi-openmpi" 20 "$mib" >"$work/out" 2>&1 || { tail -n 20 "$work/out"; return 1; }
+	grep -q 'all ranks compared everything' "$work/out" || { cat "$work/out"; return 1; }
+	rate=$(sed -n 's/^rate //p' "$work/out")
+}
+
+version="$(version_of libopenmpi40), UCX $(version_of libucx0)"
+verified="every rank compares what it gets: point to point, collectives, put, get, atomics"
+for n in 2 4; do
+	remark="with --mca pml ucx --mca osc ucx, which Debian's configuration excludes; $by_tcp" \
+		compare "ranks-$n" "Open MPI, $n ranks" "$version" "UCX: RC, UD" "$verified" run "$n"
+done
+finish
