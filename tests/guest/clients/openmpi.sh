@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2.
 # Debian's /etc/openmpi/openmpi-mca-params.conf excludes UCX and libfabric, so that MPI takes TCP unless it is told otherwise.
-# One-sided operations are slow here for reasons above the adapter: over plain verbs UCX does atomics in software, in the target's
-# process, and its strong fence fails and prints two errors for each connection ("flush(remote) is not supported"), which only mlx5 has.
+# One-sided operations are slow over plain verbs: UCX does atomics in software, in the target's process, and its strong fence fails and
+# prints two errors for each connection ("flush(remote) is not supported"). Whether rc loses more here than ud is not explained yet.
 kind=messaging group=openmpi
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
