@@ -129,7 +129,7 @@ class Repository(unittest.TestCase):
         self.suite = set()
         with open(f"{TESTS}/suite") as f:
             for line in f:
-                m = re.match(r"(?:quick|full|long)(?:@\w+)?\s+\d+\s+(\S+)", line)
+                m = re.match(r"(?:quick|full|long|clients)(?:,clients)?(?:@\w+)?\s+\d+\s+(\S+)", line)
                 if m:
                     self.suite.add(m[1])
 
