@@ -62,6 +62,14 @@ same() {
 	return 1
 }
 
+# write_disk DISK THERE: writes data to DISK, which vm2 exports from THERE, and compares what each end then reads. Sets rate.
+write_disk() {
+	data "$work/data"
+	timed $((mib * 1048576)) dd if="$work/data" of="$1" bs=256k oflag=direct status=none &&
+		same "$(sum_here "$work/data")" "$(dd if="$1" bs=256k count=$((mib * 4)) iflag=direct status=none | sha256sum | cut -d ' ' -f 1)" &&
+		same "$(sum_here "$work/data")" "$(on2 "head -c $((mib * 1048576)) $2 | sha256sum" | cut -d ' ' -f 1)"
+}
+
 # timed BYTES CMD...: runs CMD and sets rate.
 timed() {
 	local bytes=$1 began took

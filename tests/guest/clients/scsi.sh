@@ -29,9 +29,5 @@ scsi_disk() {
 }
 scsi_transfer() {
 	local d
-	data "$work/data"
-	d=$(scsi_disk) || return
-	timed $((mib * 1048576)) dd if="$work/data" of="$d" bs=256k oflag=direct status=none || return
-	same "$(sum_here "$work/data")" "$(dd if="$d" bs=256k count=$((mib * 4)) iflag=direct status=none | sha256sum | cut -d ' ' -f 1)" || return
-	same "$(sum_here "$work/data")" "$(on2 "head -c $((mib * 1048576)) $work/disk | sha256sum" | cut -d ' ' -f 1)"
+	d=$(scsi_disk) && write_disk "$d" "$work/disk"
 }
