@@ -4,8 +4,7 @@
 # shellcheck disable=SC2034,SC2154
 programs=$modules
 
-# Settings for UCX, one in a word. Over tern there are none. Soft-RoCE is chosen by name, and TCP brings up its connections: UCX up to
-# 1.18 reads the IP version of a datagram in its service level, where Soft-RoCE has 0, and drops it (openucx/ucx#10209).
+# Settings for UCX, one in a word. Over tern there are none. Soft-RoCE is chosen by name, and TCP brings up its connections: see $drops.
 ucx_settings() {
 	[ "$via" = tern ] || printf '%s\n' "UCX_NET_DEVICES=rxe0:1,$netdev" UCX_TLS=rc_verbs,tcp,self,sm
 }

@@ -46,8 +46,9 @@ exclusive() {
 	everywhere 'rdma system set netns exclusive; ip netns add $ns; rdma dev set $dev netns $ns; ip netns exec $ns rdma dev show $dev; ! rdma dev show $dev 2>/dev/null' || status=1
 	if [ $status = 0 ]; then
 		everywhere 'ip -n $ns link set lo up; ip link set $n netns $ns; set -- "ip netns exec $ns"; '"$addresses" && exchange || status=1
-		everywhere 'ip netns exec $ns rdma dev set $dev netns 1 2>/dev/null || true; ip -n $ns link set $n netns 1' || status=1
+		everywhere 'ip -n $ns link set $n netns 1' || status=1
 	fi
+	# The RDMA device returns when its namespace ends.
 	everywhere 'ip netns del $ns; sleep 1; set -- ""; '"$addresses"'; rdma system set netns shared' || status=1
 	return $status
 }

@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 
-GET_STATS, GET_FBACK_STATS, ADD_UEID = 7, 8, 10
+GET_STATS, ADD_UEID = 7, 10
 DUMP = 0x300
 STATS, SMCR_TECH = 7, 2
 TECH = {7: "client-v1", 8: "client-v2", 9: "server-v1", 10: "server-v2", 16: "rx-bytes", 17: "tx-bytes"}
