@@ -125,17 +125,24 @@ struct Faults::Active {
   std::uint64_t applied = 0;
 };
 
-Faults::Faults(std::vector<FaultRule> rules, Port& port, TimerQueue& timers, Host& host)
+Faults::Faults(Port& port, TimerQueue& timers, Host& host)
     : port_(port),
       host_(host),
-      timer_(timers, [](void* self) { static_cast<Faults*>(self)->expired(); }, this) {
-  rules_.reserve(rules.size());
-  for (FaultRule& rule : rules) rules_.emplace_back(std::move(rule));
-}
+      timer_(timers, [](void* self) { static_cast<Faults*>(self)->expired(); }, this) {}
 
 Faults::~Faults() = default;
 
-void Faults::begin() {
+void Faults::set(std::vector<FaultRule> rules) {
+  rules_.clear();
+  rules_.reserve(rules.size());
+  for (FaultRule& rule : rules) rules_.emplace_back(std::move(rule));
+  overflows_ = 0;
+  stopped_ = false;
+  // Passing them now could access guest memory while the machine is stopped.
+  std::multimap<Nanos, Held> due;
+  for (auto& [when, held] : held_) due.emplace_hint(due.end(), host_.now(), std::move(held));
+  held_ = std::move(due);
+  arm();
   for (Active& a : rules_) {
     if (a.rule.action != FaultRule::Action::kFatal || a.rule.way != FaultRule::Way::kNone) continue;
     if (!a.hits()) continue;
@@ -275,14 +282,6 @@ void Faults::arm() {
     timer_.cancel();
   } else {
     timer_.arm(held_.begin()->first);
-  }
-}
-
-void Faults::release() {
-  timer_.cancel();
-  while (!held_.empty()) {
-    const auto node = held_.extract(held_.begin());
-    pass(node.mapped().side, node.mapped().frame, node.mapped().inside);
   }
 }
 

@@ -37,11 +37,12 @@ class Faults final : public DmaGate {
   // A frame held behind others waits no longer than this, unless it is also delayed for longer.
   static constexpr Nanos kMaxWait = 100'000'000;
 
-  Faults(std::vector<FaultRule> rules, Port& port, TimerQueue& timers, Host& host);
+  Faults(Port& port, TimerQueue& timers, Host& host);
   ~Faults() override;
 
-  // Applies rules that act at once: a fatal error without a packet.
-  void begin();
+  // Replaces the rules. Frames that the old rules hold back pass when the timers next run. A fatal
+  // error that waits for no packet happens at once.
+  void set(std::vector<FaultRule> rules);
 
   // Handles a frame from the HCA to the wire, or to the HCA itself (`inside`).
   void transmit(std::span<const std::byte> frame, bool inside);
@@ -52,9 +53,7 @@ class Faults final : public DmaGate {
   [[nodiscard]] std::uint64_t reachable(std::uint64_t addr, std::uint64_t len,
                                         bool write) override;
 
-  // Passes on all frames that are held back.
-  void release();
-  // Drops them. After a fatal error, frames pass again.
+  // Drops all frames that are held back. After a fatal error, frames pass again.
   void forget();
 
   // The rules with their counts, one per line, in a form that parse_faults() accepts.

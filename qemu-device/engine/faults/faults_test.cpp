@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,14 +39,13 @@ class FaultsTest : public ::testing::Test {
   FakeHost host;
   TimerQueue timers;
   Collector out;
-  std::unique_ptr<Faults> faults;
+  Faults faults{out, timers, host};
 
   void set(std::string_view text) {
     std::string error;
     auto rules = parse_faults(text, error);
     ASSERT_TRUE(rules) << text << ": " << error;
-    faults = std::make_unique<Faults>(std::move(*rules), out, timers, host);
-    faults->begin();
+    faults.set(std::move(*rules));
   }
   Bytes packet(std::uint32_t psn, Op op = Op::kSendOnly, Transport transport = Transport::kRc,
                std::uint32_t qpn = 7, std::uint8_t syndrome = kSyndromeAck, bool ipv4 = true) {
@@ -64,7 +62,7 @@ class FaultsTest : public ::testing::Test {
     return frame;
   }
   void send(std::uint32_t first, std::uint32_t last) {
-    for (std::uint32_t psn = first; psn <= last; ++psn) faults->transmit(packet(psn), false);
+    for (std::uint32_t psn = first; psn <= last; ++psn) faults.transmit(packet(psn), false);
   }
   void wait(Nanos span) {
     host.advance(span);
@@ -95,7 +93,7 @@ TEST_F(FaultsTest, PicksTheNth) {
   set("drop tx nth=3");
   send(1, 6);
   EXPECT_THAT(psns(out.sent), ElementsAre(1, 2, 4, 5, 6));
-  EXPECT_EQ(faults->report(), "drop tx nth=3  # matched 6, applied 1\n");
+  EXPECT_EQ(faults.report(), "drop tx nth=3  # matched 6, applied 1\n");
 }
 
 TEST_F(FaultsTest, PicksARow) {
@@ -108,7 +106,7 @@ TEST_F(FaultsTest, PicksEverySo) {
   set("drop tx every=2 count=2");
   send(1, 8);
   EXPECT_THAT(psns(out.sent), ElementsAre(1, 3, 5, 6, 7, 8));
-  EXPECT_THAT(faults->report(), HasSubstr("matched 8, applied 2"));
+  EXPECT_THAT(faults.report(), HasSubstr("matched 8, applied 2"));
 }
 
 TEST_F(FaultsTest, PicksTheFirst) {
@@ -119,9 +117,9 @@ TEST_F(FaultsTest, PicksTheFirst) {
 
 TEST_F(FaultsTest, ReportCanBeSetAgain) {
   set("drop tx nth=3;corrupt=any rx rate=1% seed=4");
-  const std::string report = faults->report();
+  const std::string report = faults.report();
   set(report);
-  EXPECT_EQ(faults->report(), report);
+  EXPECT_EQ(faults.report(), report);
 }
 
 TEST_F(FaultsTest, AFractionIsThatFractionAndOfItsSeed) {
@@ -159,11 +157,11 @@ TEST_F(FaultsTest, MatchesFields) {
   for (const auto& row : rows) {
     out.sent.clear();
     set(std::string("drop tx ") + row.words);
-    faults->transmit(packet(100), false);
+    faults.transmit(packet(100), false);
     EXPECT_EQ(out.sent.empty(), row.matches) << row.words;
     set(std::string("drop rx ") + row.words);
     out.sent.clear();
-    faults->transmit(packet(100), false);
+    faults.transmit(packet(100), false);
     EXPECT_EQ(out.sent.size(), 1U) << "the other way: " << row.words;
   }
 }
@@ -172,7 +170,7 @@ TEST_F(FaultsTest, MatchesWhatAnAcknowledgementSays) {
   const auto dropped = [&](const char* text, std::uint8_t syndrome, Op op = Op::kAck) {
     out.came.clear();
     set(text);
-    faults->receive(packet(1, op, Transport::kRc, 7, syndrome), false);
+    faults.receive(packet(1, op, Transport::kRc, 7, syndrome), false);
     return out.came.empty();
   };
   EXPECT_TRUE(dropped("drop rx syndrome=ack", kSyndromeAck));
@@ -195,8 +193,8 @@ TEST_F(FaultsTest, WhatIsNoPacketGoesBy) {
   ASSERT_TRUE(at);
   for (const std::size_t len : {std::size_t{0}, std::size_t{13}, at->bth, at->bth + 11, at->icrc}) {
     EXPECT_FALSE(find_parts(std::span(frame).first(len)));
-    faults->receive(std::span(frame).first(len), false);
-    faults->transmit(std::span(frame).first(len), false);
+    faults.receive(std::span(frame).first(len), false);
+    faults.transmit(std::span(frame).first(len), false);
   }
   EXPECT_EQ(out.came.size(), 5U);
   EXPECT_EQ(out.sent.size(), 5U);
@@ -225,7 +223,7 @@ TEST_F(FaultsTest, DelaysInOrder) {
   set("delay=1ms tx count=2");
   send(1, 3);
   EXPECT_THAT(psns(out.sent), ElementsAre(3));
-  EXPECT_THAT(faults->report(), HasSubstr("held back now: 2"));
+  EXPECT_THAT(faults.report(), HasSubstr("held back now: 2"));
   wait(1'000'000);
   EXPECT_THAT(psns(out.sent), ElementsAre(3, 1, 2));
   EXPECT_EQ(timers.next(), kNever);
@@ -250,7 +248,7 @@ TEST_F(FaultsTest, ReorderedFrameDoesNotWaitForEver) {
 TEST_F(FaultsTest, LostAndOppositeFramesOvertakeNobody) {
   set("reorder=1 tx nth=1; drop tx psn=2");
   send(1, 2);
-  faults->receive(packet(9), false);
+  faults.receive(packet(9), false);
   EXPECT_THAT(out.sent, IsEmpty());
   send(3, 3);
   EXPECT_THAT(psns(out.sent), ElementsAre(3, 1));
@@ -273,7 +271,7 @@ TEST_F(FaultsTest, CorruptsOneBit) {
       out = {};
       set(std::string(row.what) + " tx");
       const Bytes frame = packet(1);
-      faults->transmit(frame, inside);
+      faults.transmit(frame, inside);
       const auto& through = inside ? out.turned : out.sent;
       ASSERT_EQ(through.size(), 1U) << row.what;
       for (std::size_t i = 0; i < frame.size(); ++i) {
@@ -290,19 +288,19 @@ TEST_F(FaultsTest, CorruptedFramesFailTheIcrcUnlessSealed) {
       const Bytes frame = packet(1, Op::kWriteFirst, Transport::kRc, 7, 0, ipv4);
       out.sent.clear();
       set(std::string("corrupt=") + part + " tx");
-      faults->transmit(frame, false);
+      faults.transmit(frame, false);
       EXPECT_NE(parsed(out.sent.at(0)), ParseResult::kOk) << part;
     }
     out.sent.clear();
     set("corrupt=payload tx sealed");
-    faults->transmit(packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4), false);
+    faults.transmit(packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4), false);
     EXPECT_EQ(parsed(out.sent.at(0)), ParseResult::kOk);
     EXPECT_NE(out.sent.at(0), packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4));
   }
   // Without payload the ICRC is corrupted.
   out.sent.clear();
   set("corrupt=payload tx");
-  faults->transmit(packet(1, Op::kAck), false);
+  faults.transmit(packet(1, Op::kAck), false);
   EXPECT_EQ(parsed(out.sent.at(0)), ParseResult::kBadIcrc);
 }
 
@@ -322,7 +320,7 @@ TEST_F(FaultsTest, MarksKeepTheFrameValid) {
   for (const bool ipv4 : {true, false}) {
     out.came.clear();
     set("mark rx");
-    faults->receive(packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4), false);
+    faults.receive(packet(1, Op::kSendOnly, Transport::kRc, 7, 0, ipv4), false);
     Route route;
     ASSERT_EQ(parse_route(out.came.at(0), route), ParseResult::kOk);
     EXPECT_EQ(route.traffic_class, 0x6b);
@@ -342,7 +340,7 @@ TEST_F(FaultsTest, RulesWorkTogether) {
 
 TEST_F(FaultsTest, WhatTurnsRoundLeavesAndComes) {
   set("drop tx nth=1; drop rx nth=1; duplicate rx nth=2");
-  for (std::uint32_t psn = 1; psn <= 4; ++psn) faults->transmit(packet(psn), true);
+  for (std::uint32_t psn = 1; psn <= 4; ++psn) faults.transmit(packet(psn), true);
   EXPECT_THAT(psns(out.turned), ElementsAre(3, 3, 4));
   EXPECT_THAT(out.sent, IsEmpty());
   EXPECT_THAT(out.came, IsEmpty());
@@ -350,18 +348,35 @@ TEST_F(FaultsTest, WhatTurnsRoundLeavesAndComes) {
 
 TEST_F(FaultsTest, OnlySoManyAreHeld) {
   set("delay=1s tx");
-  for (std::size_t i = 0; i < Faults::kMaxHeld + 2; ++i) faults->transmit(packet(1), false);
+  for (std::size_t i = 0; i < Faults::kMaxHeld + 2; ++i) faults.transmit(packet(1), false);
   EXPECT_EQ(out.sent.size(), 2U);
-  EXPECT_THAT(faults->report(), HasSubstr("want of room: 2"));
-  faults->release();
+  EXPECT_THAT(faults.report(), HasSubstr("want of room: 2"));
+  set("");
+  EXPECT_EQ(out.sent.size(), 2U) << "the machine may be stopped";
+  wait(0);
   EXPECT_EQ(out.sent.size(), Faults::kMaxHeld + 2);
   EXPECT_EQ(timers.next(), kNever);
+}
+
+// They pass in order, once, and the new rules see those that turn round.
+TEST_F(FaultsTest, NewRulesPassWhatTheOldOnesHold) {
+  set("delay=2s tx psn=1; delay=1s tx psn=2; reorder=9 tx psn=3");
+  send(1, 3);
+  faults.transmit(packet(1), true);
+  set("delay=3s tx; drop rx");
+  send(4, 4);
+  EXPECT_THAT(faults.report(), HasSubstr("held back now: 5"));
+  wait(0);
+  EXPECT_THAT(psns(out.sent), ElementsAre(3, 2, 1));
+  EXPECT_THAT(out.turned, IsEmpty());
+  wait(3'000'000'000);
+  EXPECT_THAT(psns(out.sent), ElementsAre(3, 2, 1, 4));
 }
 
 TEST_F(FaultsTest, ForgottenFramesAreLost) {
   set("delay=1s tx");
   send(1, 3);
-  faults->forget();
+  faults.forget();
   wait(2'000'000'000);
   EXPECT_THAT(out.sent, IsEmpty());
 }
@@ -376,7 +391,7 @@ TEST_F(FaultsTest, FatalAtOnceAndAtAPacket) {
   send(1, 3);
   EXPECT_THAT(psns(out.sent), ElementsAre(1));
   EXPECT_THAT(out.codes, ElementsAre(TERN_FATAL_INTERNAL, TERN_FATAL_EQ_DMA));
-  faults->forget();
+  faults.forget();
   send(4, 4);
   EXPECT_THAT(psns(out.sent), ElementsAre(1, 4));
 }
@@ -385,28 +400,28 @@ TEST_F(FaultsTest, FatalAtOnceAndAtAPacket) {
 
 TEST_F(FaultsTest, SwallowsCommands) {
   set("admin-drop opcode=create-qp nth=2");
-  EXPECT_FALSE(faults->swallows(TERN_CMD_CREATE_QP));
-  EXPECT_FALSE(faults->swallows(TERN_CMD_NOP));
-  EXPECT_TRUE(faults->swallows(TERN_CMD_CREATE_QP));
-  EXPECT_FALSE(faults->swallows(TERN_CMD_CREATE_QP));
+  EXPECT_FALSE(faults.swallows(TERN_CMD_CREATE_QP));
+  EXPECT_FALSE(faults.swallows(TERN_CMD_NOP));
+  EXPECT_TRUE(faults.swallows(TERN_CMD_CREATE_QP));
+  EXPECT_FALSE(faults.swallows(TERN_CMD_CREATE_QP));
   set("admin-drop count=1");
-  EXPECT_TRUE(faults->swallows(TERN_CMD_NOP));
-  EXPECT_FALSE(faults->swallows(TERN_CMD_NOP));
+  EXPECT_TRUE(faults.swallows(TERN_CMD_NOP));
+  EXPECT_FALSE(faults.swallows(TERN_CMD_NOP));
 }
 
 TEST_F(FaultsTest, RefusesMemory) {
   set("dma-error addr=0x2000-0x2fff");
-  EXPECT_EQ(faults->reachable(0x1000, 0x800, true), 0x800U);
-  EXPECT_EQ(faults->reachable(0x1000, 0x1800, true), 0x1000U);
-  EXPECT_EQ(faults->reachable(0x2000, 1, false), 0U);
-  EXPECT_EQ(faults->reachable(0x2fff, 1, true), 0U);
-  EXPECT_EQ(faults->reachable(0x3000, 16, true), 16U);
-  EXPECT_THAT(faults->report(), HasSubstr("matched 2, applied 2"));
+  EXPECT_EQ(faults.reachable(0x1000, 0x800, true), 0x800U);
+  EXPECT_EQ(faults.reachable(0x1000, 0x1800, true), 0x1000U);
+  EXPECT_EQ(faults.reachable(0x2000, 1, false), 0U);
+  EXPECT_EQ(faults.reachable(0x2fff, 1, true), 0U);
+  EXPECT_EQ(faults.reachable(0x3000, 16, true), 16U);
+  EXPECT_THAT(faults.report(), HasSubstr("matched 2, applied 2"));
   set("dma-error write nth=2");
-  EXPECT_EQ(faults->reachable(0, 8, true), 8U);
-  EXPECT_EQ(faults->reachable(0, 8, false), 8U);
-  EXPECT_EQ(faults->reachable(0, 8, true), 0U);
-  EXPECT_EQ(faults->reachable(0, 8, true), 8U);
+  EXPECT_EQ(faults.reachable(0, 8, true), 8U);
+  EXPECT_EQ(faults.reachable(0, 8, false), 8U);
+  EXPECT_EQ(faults.reachable(0, 8, true), 0U);
+  EXPECT_EQ(faults.reachable(0, 8, true), 8U);
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ void Port::set_link(bool up) {
 }
 
 void Port::forget() {
-  if (faults_ != nullptr) faults_->rules().forget();
+  if (injector_ != nullptr) injector_->rules().forget();
   multicast.clear();
 }
 
@@ -163,12 +163,14 @@ void Port::reset() {
 bool Port::set_faults(std::string_view text, std::string& error) {
   auto rules = parse_faults(text, error);
   if (!rules) return false;
-  // Frames that the old rules hold back are not lost.
-  if (faults_ != nullptr) faults_->rules().release();
-  faults_.reset();
-  if (!rules->empty()) faults_ = std::make_unique<PortFaults>(*this, lane_, std::move(*rules));
-  lane_.allow_trains(faults_ == nullptr && !lane_.config.capture);
-  if (faults_ != nullptr) faults_->rules().begin();
+  const bool none = rules->empty();
+  if (injector_ == nullptr) {
+    if (none) return true;
+    injector_ = std::make_unique<PortFaults>(*this, lane_);
+  }
+  faults_ = none ? nullptr : injector_.get();
+  lane_.allow_trains(none && !lane_.config.capture);
+  injector_->set(std::move(*rules));
   return true;
 }
 

@@ -28,7 +28,7 @@ class Port {
   // First, so that they share cache lines with the addresses, which every packet needs.
   Lane& lane_;
   const Table<Qp>& qps_;
-  std::unique_ptr<PortFaults> faults_;  // null: none
+  PortFaults* faults_ = nullptr;  // null if there are no rules
   std::uint16_t ip_id_ = 0;
 
  public:
@@ -74,6 +74,9 @@ class Port {
 
  private:
   std::uint32_t notify(const Qp* qp, const Packet& packet);
+
+  // Made with the first rules. After the last ones it still passes on what they held back.
+  std::unique_ptr<PortFaults> injector_;
 };
 
 }  // namespace tern

@@ -9,12 +9,15 @@
 
 namespace tern {
 
-PortFaults::PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rules)
-    : port_(port), lane_(lane), faults_(std::move(rules), *this, lane.timers, lane.host) {
-  lane_.host.gate = &faults_;
-}
+PortFaults::PortFaults(tern::Port& port, Lane& lane)
+    : port_(port), lane_(lane), faults_(*this, lane.timers, lane.host) {}
 
 PortFaults::~PortFaults() { lane_.host.gate = nullptr; }
+
+void PortFaults::set(std::vector<FaultRule> rules) {
+  lane_.host.gate = rules.empty() ? nullptr : &faults_;
+  faults_.set(std::move(rules));
+}
 
 // The capture tap sees the packet as the HCA built it; the rules apply after that.
 void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {

@@ -19,12 +19,13 @@ class Port;
 
 class PortFaults final : public Faults::Port {
  public:
-  // `rules` apply to the device's memory accesses from now on, until this is destroyed.
-  PortFaults(tern::Port& port, Lane& lane, std::vector<FaultRule> rules);
+  PortFaults(tern::Port& port, Lane& lane);
   ~PortFaults() override;
   PortFaults(const PortFaults&) = delete;
   PortFaults& operator=(const PortFaults&) = delete;
 
+  // Replaces the rules, which apply to the device's memory accesses as well.
+  void set(std::vector<FaultRule> rules);
   // Sends a packet to the wire or in loopback, as its route says.
   void emit(const Packet& packet, std::uint16_t ip_id);
   // Handles a frame from the wire.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The runner in one thread without a worker, step by step.
 #include <algorithm>
+#include <array>
 
 #include "adapter.h"
 
@@ -436,6 +437,25 @@ TEST_F(FramesTest, AnAdapterThatSleepsLosesFrames) {
   a.pump();
   EXPECT_EQ(inside.poll(), 1U);
   EXPECT_TRUE(answers(frame));
+}
+
+TEST_F(FramesTest, FramesThatFaultRulesHoldBackWaitForTheMachine) {
+  const auto set_faults = [this](const char* rules) {
+    std::array<char, 64> why{};
+    a.runner->lock();
+    EXPECT_TRUE(tern_engine_set_faults(a.engine, rules, why.data(), why.size())) << why.data();
+    a.runner->run();
+    a.runner->unlock_and_deliver();
+    a.pump();
+  };
+  set_faults("delay=10s rx");
+  EXPECT_FALSE(answers(request()));
+  a.runner->set_running(false);
+  set_faults("");
+  EXPECT_TRUE(a.take_sent().empty());
+  a.runner->set_running(true);
+  a.pump();
+  EXPECT_FALSE(a.take_sent().empty());
 }
 
 // On a hub each frame is answered before send() returns. The host lock must not be held meanwhile for
