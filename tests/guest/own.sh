@@ -67,7 +67,7 @@ if [ -d "/lib/modules/$(uname -r)/kernel" ]; then
 		brd zram dm_mod raid1 sd_mod scsi_debug nd_pmem xfs btrfs ib_ipoib bridge vxlan vrf bonding team veth macvlan wireguard \
 		sch_netem sch_tbf sch_fq cls_u32 cls_flower act_mirred nf_tables nft_nat
 else
-	echo "ok $group/modules # SKIP the kernel of the lane debug has only what tests need (tests/vm/debug.config), built in"
+	echo "ok $group/modules # SKIP this kernel has no modules"
 fi
 check no-complaints sh -c '! kernel-complaints | grep .'
 ssh vm2 'valkey-cli -h 10.77.1.2 -p 6400 shutdown nosave'

@@ -8,13 +8,14 @@ kind=operations group=objects
 gid_here() { gid-index v4 "$dev"; }
 # live FUNCTION: calls FUNCTION while a program that compares its data is stopped in the middle, with objects of all kinds.
 live() {
-	local server client cm status=0
-	on2 "timeout 100 ibv_srq_pingpong -d $dev -g \$(gid-index v4 $dev) -q 4 -n 400 -c" >"$work/server" 2>&1 &
+	local server client cm status=0 n=20000
+	[ "$via" = tern ] || n=1000
+	on2 "timeout 100 ibv_srq_pingpong -d $dev -g \$(gid-index v4 $dev) -q 4 -n $n -c" >"$work/server" 2>&1 &
 	server=$!
 	rping -s -a "$ip1" -p 7500 >/dev/null 2>&1 &
 	cm=$!
 	on2 "wait-listen 18515 30" && wait-listen 7500 30 || return
-	timeout 100 ibv_srq_pingpong -d "$dev" -g "$(gid_here)" -q 4 -n 400 -c vm2 >"$work/client" 2>&1 &
+	timeout 100 ibv_srq_pingpong -d "$dev" -g "$(gid_here)" -q 4 -n $n -c vm2 >"$work/client" 2>&1 &
 	client=$!
 	until_true 30 sh -c "rdma resource show qp link $dev/1 | grep -q 'state RTS.*ibv_srq'" || { cat "$work/client" && return 1; }
 	echo "the program runs"
