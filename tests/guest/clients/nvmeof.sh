@@ -63,7 +63,7 @@ transfer() { # v4|v6
 	local d status=0
 	connect "$1" || return
 	d=$(disk)
-	write_disk "$d" "\$(cat $work/loop)" || status=1
+	write_disk "$d" "$work/disk" || status=1
 	disconnect
 	return $status
 }

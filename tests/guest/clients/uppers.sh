@@ -77,6 +77,7 @@ changes() {
 verified="pingpong and rping compare their data"
 verbs="RC: SEND; rdma_cm"
 compare vlan "VLAN" "$(kernel_version)" "$verbs" "$verified" upper vlan10 10.82.0 type vlan id 10
-compare macvlan "macvlan" "$(kernel_version)" "$verbs" "$verified" upper mac0 10.83.0 type macvlan mode bridge
+fails_on="soft-roce" match="client <==" why="Soft-RoCE drops the packets that macvlan receives: it finds its device by the network device, and looks below VLANs only" \
+	compare macvlan "macvlan" "$(kernel_version)" "$verbs" "$verified" upper mac0 10.83.0 type macvlan mode bridge
 compare changes "MTU and addresses change under traffic" "$(kernel_version)" "RC: SEND" "pingpong compares its data" changes
 finish
