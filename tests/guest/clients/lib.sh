@@ -80,6 +80,24 @@ timed() {
 	rate=$(awk -v b="$bytes" -v t="$took" 'BEGIN { printf "%.1f MB/s\n", b * 1000 / t }')
 }
 
+# bytes: what the device has sent; Soft-RoCE counts packets only.
+bytes() {
+	if [ "$via" = tern ]; then
+		cat /sys/class/infiniband/tern0/ports/1/hw_counters/tx_rdma_bytes
+	else
+		cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
+	fi
+}
+# by_device CMD...: fails unless the device sent something while CMD ran. A client may have other ways than RDMA.
+by_device() {
+	local before
+	before=$(bytes)
+	"$@" || return
+	[ "$(bytes)" -gt "$before" ] && return
+	echo "$dev sent nothing"
+	return 1
+}
+
 # lose on|off: 1 % of the packets of this device, in both directions. Off fails if none was lost.
 lose() {
 	local n i

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# libfabric.sh: fabtests of libfabric's source over its verbs provider, alone and below ofi_rxm and ofi_rxd.
+# libfabric.sh: fi_pingpong, and fabtests of libfabric's source, over its verbs provider, alone and below ofi_rxm and ofi_rxd.
 # fabtests itself compares the data where the option is -v or -V. A test that a provider cannot run says so with the status 61 (no data).
 kind=messaging group=libfabric
 # shellcheck source=tests/guest/clients/lib.sh

@@ -10,21 +10,3 @@ ucx_settings() {
 }
 drops="UCX up to 1.18 reads the IP version of a datagram in its service level, where Soft-RoCE has 0, and drops it (openucx/ucx#10209)"
 by_tcp="over Soft-RoCE with UCX_TLS=rc_verbs,tcp, because UCX drops its datagrams"
-
-# bytes: what the device has sent; Soft-RoCE counts packets only.
-bytes() {
-	if [ "$via" = tern ]; then
-		cat /sys/class/infiniband/tern0/ports/1/hw_counters/tx_rdma_bytes
-	else
-		cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts
-	fi
-}
-# by_device CMD...: fails unless the device sent something while CMD ran. A client may have other ways than RDMA.
-by_device() {
-	local before
-	before=$(bytes)
-	"$@" || return
-	[ "$(bytes)" -gt "$before" ] && return
-	echo "$dev sent nothing"
-	return 1
-}

@@ -21,7 +21,7 @@ EOS
 )
 enter='ip netns add $ns; ip -n $ns link set lo up; ip link set $n netns $ns; set -- "ip netns exec $ns"; '$addresses
 leave='ip -n $ns link set $n netns 1; ip netns del $ns; set -- ""; '$addresses
-# Soft-RoCE's device has ended.
+# Makes Soft-RoCE's device again, which ends when its network device moves.
 restore='[ $dev = tern0 ] || rdma link show rxe0/1 2>/dev/null || rdma link add rxe0 type rxe netdev $n'
 # exchange: a pingpong inside, which compares its data.
 exchange() {

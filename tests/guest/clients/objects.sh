@@ -8,6 +8,7 @@ kind=operations group=objects
 gid_here() { gid-index v4 "$dev"; }
 # live FUNCTION: calls FUNCTION while a program that compares its data is stopped in the middle, with objects of all kinds.
 live() {
+	# Enough messages that the program still runs when it is stopped.
 	local server client cm status=0 n=20000
 	[ "$via" = tern ] || n=300
 	on2 "timeout 100 ibv_srq_pingpong -d $dev -g \$(gid-index v4 $dev) -q 4 -n $n -c" >"$work/server" 2>&1 &

@@ -5,8 +5,6 @@
 kind=sockets group=rsockets
 # shellcheck source=tests/guest/clients/lib.sh
 . "${0%/*}/lib.sh"
-# shellcheck source=tests/guest/clients/messages.sh
-. "${0%/*}/messages.sh"
 preload=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so
 port=5200
 

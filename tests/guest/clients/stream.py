@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""stream.py PROTOCOL serve ADDRESS PORT FILE | PROTOCOL send ADDRESS PORT FILE: sends a file over sockets of a protocol (tcp, smc or rds).
+"""stream.py PROTOCOL serve ADDRESS PORT FILE | PROTOCOL send ADDRESS PORT FILE: sends a file over sockets of a protocol (smc or rds).
 
 The receiver answers with the SHA-256 of what it got. The sender fails unless that is the file's; it prints its rate."""
 import hashlib
@@ -17,7 +17,7 @@ def make(protocol, address):
     if protocol == "rds":
         return socket.socket(socket.AF_RDS, socket.SOCK_SEQPACKET, 0)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    s = socket.socket(family, socket.SOCK_STREAM, SMC if protocol == "smc" else 0)
+    s = socket.socket(family, socket.SOCK_STREAM, SMC)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return s
 
