@@ -31,5 +31,6 @@ show rdma-cm sh -c 'ssh vm2 "timeout 600 rping -s -a 10.77.0.2 -C 10 -V" & ssh v
 if windows --kind 2b; then ok windows; else not_ok windows "the program failed"; fi
 # With the series' patch to ib_core, a region whose registration is aborted while a window is bound
 # stays, without a warning.
+if badudata; then ok badudata; else not_ok badudata "the program failed"; fi
 if lostmr; then ok lostmr; else not_ok lostmr "the program failed"; fi
 exit $failed

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -70,9 +71,16 @@ class Trap {
   }
 
   [[nodiscard]] void* page() const { return page_; }
-  void wait() const {
+  // Waits until something accesses the page. Returns false if `over` becomes true before.
+  [[nodiscard]] bool wait(const std::atomic<bool>& over) const {
     pollfd events = {fd_, POLLIN, 0};
-    require(::poll(&events, 1, 60000) == 1, "the kernel does not store the answer");
+    for (int i = 0; i < 600; ++i) {
+      const bool late = over;
+      const int ready = ::poll(&events, 1, late ? 0 : 100);
+      if (ready == 1) return true;
+      if (late) return false;
+    }
+    fail("the registration does not end");
   }
   void spring() {
     if (sprung_) return;
@@ -202,9 +210,13 @@ void require_counts(const killer::Counts& wanted) {
 void lose(Binder& binder, const Register& reg, void* address, bool bound) {
   Trap trap;
   int err = 0;
-  std::thread caller([&] { err = reg(binder, trap.page()); });
+  std::atomic<bool> over = false;
+  std::thread caller([&] {
+    err = reg(binder, trap.page());
+    over = true;
+  });
   try {
-    trap.wait();
+    if (!trap.wait(over)) fail("the registration ends before its answer, errno {}", err);
     if (bound) {
       ibv_mr mr = {};
       mr.context = binder.pd->context;
@@ -311,6 +323,8 @@ void bound_dm_test() {
     guest::require_err(ibv_free_dm(dm), EBUSY, "ibv_free_dm under a region");
     require(count("dm_bytes") == before.at("dm_bytes"), "memory that a window shows is free");
     end(binder);
+    // The mapping would keep the file open.
+    ibv_unimport_dm(dm);
   }
   require_counts(start);
 }

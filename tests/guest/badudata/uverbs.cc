@@ -38,7 +38,9 @@ Method& Method::value(unsigned id, std::size_t bytes, std::uint64_t value) {
   return *this;
 }
 
-int call(int fd, Method& method) {
+namespace {
+
+int send(int fd, Method& method, std::uint32_t driver_id) {
   // The header ends in a flexible array member, which ISO C++ lacks.
   constexpr std::size_t kHeader = offsetof(ib_uverbs_ioctl_hdr, attrs);
   const std::size_t attrs = method.attrs.size() * sizeof(ib_uverbs_attr);
@@ -51,11 +53,29 @@ int call(int fd, Method& method) {
   put(offsetof(ib_uverbs_ioctl_hdr, object_id), method.object);
   put(offsetof(ib_uverbs_ioctl_hdr, method_id), method.method);
   put(offsetof(ib_uverbs_ioctl_hdr, num_attrs), static_cast<std::uint16_t>(method.attrs.size()));
-  put(offsetof(ib_uverbs_ioctl_hdr, driver_id), std::uint32_t{RDMA_DRIVER_UNKNOWN});
+  put(offsetof(ib_uverbs_ioctl_hdr, driver_id), driver_id);
   std::memcpy(bytes + kHeader, method.attrs.data(), attrs);
   const int err = ioctl(fd, RDMA_VERBS_IOCTL, bytes) < 0 ? errno : 0;
   std::memcpy(method.attrs.data(), bytes + kHeader, attrs);
   return err;
+}
+
+// Returns the driver id that the kernel expects: RDMA_DRIVER_UNKNOWN of a driver out of tree, its
+// own of the exported driver. The kernel checks the id before it looks for the method.
+std::uint32_t find_driver_id(int fd) {
+  constexpr std::uint32_t kIds = 1024;
+  Method none{.object = 0xfff, .method = 0xfff};
+  for (std::uint32_t id = 0; id < kIds; ++id) {
+    if (send(fd, none, id) == EPROTONOSUPPORT) return id;
+  }
+  throw std::runtime_error("the kernel accepts no driver id");
+}
+
+}  // namespace
+
+int call(int fd, Method& method) {
+  static const std::uint32_t driver_id = find_driver_id(fd);
+  return send(fd, method, driver_id);
 }
 
 Uverbs::Uverbs(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
