@@ -261,7 +261,8 @@ void Qp::sq_drained() {
 bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   if (faulting(side)) return false;
   const Memory::Missing& missing = context_.memory.missing();
-  Fault& fault = faults_[side];
+  if (!faults_) faults_ = std::make_unique<std::array<Fault, 2>>();
+  Fault& fault = (*faults_)[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;
   fault.key = missing.key;
@@ -275,7 +276,7 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!context_.page_faults.resume(faults_[side], token)) return TERN_ST_BAD_STATE;
+  if (!faults_ || !context_.page_faults.resume((*faults_)[side], token)) return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
   if (side == TERN_FAULT_REQUESTER) {
@@ -287,7 +288,8 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 }
 
 void Qp::cancel_faults() {
-  for (Fault& fault : faults_) context_.page_faults.cancel(fault);
+  if (!faults_) return;
+  for (Fault& fault : *faults_) context_.page_faults.cancel(fault);
   faulting_ = 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <variant>
 
 #include "core/timers.h"
@@ -175,7 +176,7 @@ class alignas(64) Qp {
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
-  std::array<Fault, 2> faults_;  // by TERN_FAULT_*
+  std::unique_ptr<std::array<Fault, 2>> faults_;  // by TERN_FAULT_*; made by the first fault
   Timer rq_settled_;  // in ERR: when it expires, rq_pi is read once more
 };
 
