@@ -11,7 +11,8 @@ namespace guest::bench {
 namespace {
 
 constexpr std::uint32_t kPage = 4096;
-// Twice as many receives as messages in flight, so that a sender always finds one.
+// Twice as many receives as messages in flight: a message is acknowledged before its receiver polls
+// and posts the next receive.
 constexpr std::uint32_t kSpare = 2;
 // Steps between two checks for a message of the client.
 constexpr unsigned kSteps = 2000;
