@@ -28,10 +28,10 @@ files() {
 	rm -f "$mnt/file" "$mnt/back"
 }
 modprobe -a 9p 9pnet_rdma
+# No row with loss: Linux's client asks rdma_cm for no retries, so the first lost packet ends the connection.
 verified="a file each way, SHA-256 at the other end"
 if check serve serve; then
 	remark="the server is Debian's source of diod, built with RDMA" compare ninep "9P" "$(kernel_version), diod $(cat "$modules/diod.version")" "RC: SEND" "$verified" transfer
-	remark="the server is Debian's source of diod, built with RDMA" loss=1 compare loss "9P" "$(kernel_version), diod $(cat "$modules/diod.version")" "RC: SEND" "$verified" transfer
 fi
 stop
 finish

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2.
+# openmpi.sh: Open MPI over UCX with 2 and 4 ranks on vm1 and vm2, or with 8 on 8 machines (ranks-8, in a boot that has them).
 # Debian's /etc/openmpi/openmpi-mca-params.conf excludes UCX and libfabric, so that MPI takes TCP unless it is told otherwise.
 # One-sided operations are slow over plain verbs: UCX does atomics in software, in the target's process, and its strong fence fails and
 # prints two errors for each connection ("flush(remote) is not supported"). Whether rc loses more here than ud is not explained yet.
@@ -11,10 +11,11 @@ kind=messaging group=openmpi
 . "${0%/*}/messages.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-run() { # RANKS
-	local ranks=$1 chosen=() setting
+run() { # RANKS MACHINES
+	local ranks=$1 chosen=() setting hosts
 	for setting in $(ucx_settings); do chosen+=(-x "$setting"); done
-	by_device timeout -k 5 120 mpirun -H "vm1:$((ranks / 2)),vm2:$((ranks / 2))" --mca pml ucx --mca osc ucx "${chosen[@]}" \
+	hosts=$(seq -f "vm%g:$((ranks / $2))" -s , "$2")
+	by_device timeout -k 5 $((limit - 20)) mpirun -H "$hosts" --mca pml ucx --mca osc ucx "${chosen[@]}" \
 		"$programs/mpi-openmpi" 20 "$mib" >"$work/out" 2>&1 || { tail -n 20 "$work/out"; return 1; }
 	grep -q 'all ranks compared everything' "$work/out" || { cat "$work/out"; return 1; }
 	rate=$(sed -n 's/^rate //p' "$work/out")
@@ -22,8 +23,13 @@ run() { # RANKS
 
 version="$(version_of libopenmpi40), UCX $(version_of libucx0)"
 verified="every rank compares what it gets: point to point, collectives, put, get, atomics"
-for n in 2 4; do
+for n in 2 4 8; do
+	machines=2
+	if [ $n = 8 ]; then
+		[[ $only == *" ranks-8 "* ]] || continue
+		machines=8 limit=600
+	fi
 	remark="with --mca pml ucx --mca osc ucx, which Debian's configuration excludes; $by_tcp" \
-		compare "ranks-$n" "Open MPI, $n ranks" "$version" "UCX: RC, UD" "$verified" run "$n"
+		compare "ranks-$n" "Open MPI, $n ranks, $machines machines" "$version" "UCX: RC, UD" "$verified" run "$n" "$machines"
 done
 finish
