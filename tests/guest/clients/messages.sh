@@ -10,3 +10,9 @@ ucx_settings() {
 }
 drops="UCX up to 1.18 reads the IP version of a datagram in its service level, where Soft-RoCE has 0, and drops it (openucx/ucx#10209)"
 by_tcp="over Soft-RoCE with UCX_TLS=rc_verbs,tcp, because UCX drops its datagrams"
+
+# last FILE: what a failed program said first, and last.
+last() {
+	grep -m 5 -iE 'error|fatal|abort|wrong' "$1"
+	tail -n 20 "$1"
+}

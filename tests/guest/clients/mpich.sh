@@ -11,7 +11,7 @@ run() { # RANKS
 	local setting=() word
 	for word in $(ucx_settings); do setting+=(-genv "${word%%=*}" "${word#*=}"); done
 	by_device timeout -k 5 120 mpiexec.mpich -hosts "vm1:$(($1 / 2)),vm2:$(($1 / 2))" -iface ctl0 -n "$1" "${setting[@]}" "$programs/mpi-mpich" 20 "$mib" >"$work/out" 2>&1 ||
-		{ tail -n 20 "$work/out"; return 1; }
+		{ last "$work/out"; return 1; }
 	grep -q 'all ranks compared everything' "$work/out" || { cat "$work/out"; return 1; }
 	rate=$(sed -n 's/^rate //p' "$work/out")
 }
