@@ -32,6 +32,27 @@ set -u
 work=/run/client-$group
 # Kernel modules and programs that Debian does not build.
 modules=/mnt/tern/$OUT/clients
+# load MODULE...: the module of build-client-modules, after what the kernel's own needs; without one, the kernel's.
+load() {
+	local m dep
+	for m; do
+		[ -e "$modules/$m.ko" ] || { modprobe "$m" && continue || return; }
+		for dep in $(modprobe --show-depends "$m" 2>/dev/null | sed -nE '$d; s#^insmod .*/([^/.]+)\.ko.*#\1#p'); do
+			modprobe "$dep" || return
+		done
+		insmod "$modules/$m.ko" || return
+	done
+}
+# load_there MODULE...: the same in vm2.
+load_there() { on2 "modules=$modules; $(declare -f load); load $*"; }
+# unload MODULE...: unloads those of build-client-modules.
+unload() {
+	local m
+	for m; do [ ! -e "$modules/$m.ko" ] || rmmod "${m//-/_}" || return; done
+}
+unload_there() { on2 "modules=$modules; $(declare -f unload); unload $*"; }
+# by_modules MODULE: the remark of a row whose client is such a module.
+by_modules() { [ ! -e "$modules/$1.ko" ] || echo "modules of Debian's linux-source of that version"; }
 only=" $* "
 : "${loss:=}" "${remark:=}" "${fails_on:=}" "${why:=}" "${match:=}" "${limit:=150}"
 

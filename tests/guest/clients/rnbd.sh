@@ -10,12 +10,12 @@ serve() {
 	modprobe loop
 	modprobe -a ib_core rdma_cm
 	truncate -s 64M $work/disk
-	losetup -f --show $work/disk >$work/loop
-	for m in rtrs-core rtrs-server rnbd-server; do insmod $modules/\$m.ko; done"
+	losetup -f --show $work/disk >$work/loop" && load_there rtrs-core rtrs-server rnbd-server
 }
 stop() {
-	rmmod rnbd_client rtrs_client rtrs_core
-	on2 "rmmod rnbd_server rtrs_server rtrs_core; losetup -d \$(cat $work/loop)"
+	unload rnbd-client rtrs-client rtrs-core
+	unload_there rnbd-server rtrs-server rtrs-core
+	on2 "losetup -d \$(cat $work/loop)"
 }
 transfer() {
 	local d loop status=0
@@ -31,9 +31,9 @@ transfer() {
 modprobe -a ib_core rdma_cm
 verbs="RC: RDMA WRITE with immediate, SEND with invalidate, fast registration"
 verified="a disk written and read, SHA-256 there and at the exported device"
-if check modules sh -c "for m in rtrs-core rtrs-client rnbd-client; do insmod $modules/\$m.ko || exit; done" && check serve serve; then
-	remark="modules of Debian's linux-source of that version" compare rnbd "RNBD over RTRS" "$(kernel_version)" "$verbs" "$verified" transfer
-	remark="modules of Debian's linux-source of that version" loss=1 \
+if check modules load rtrs-core rtrs-client rnbd-client && check serve serve; then
+	remark=$(by_modules rnbd-client) compare rnbd "RNBD over RTRS" "$(kernel_version)" "$verbs" "$verified" transfer
+	remark=$(by_modules rnbd-client) loss=1 \
 		fails_on="soft-roce" match="Input/output error" why="after a loss Soft-RoCE executes a fast registration again and refuses it, because the region is not free (rxe_reg_fast_mr())" \
 		compare loss "RNBD over RTRS" "$(kernel_version)" "$verbs" "$verified" transfer
 fi

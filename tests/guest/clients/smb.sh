@@ -8,18 +8,8 @@ kind=storage group=smb
 mnt=$work/mnt
 mkdir -p "$mnt"
 
-# load MODULE: ours, after what the kernel's own needs.
-load() {
-	local m
-	modprobe -a ib_core rdma_cm && for m in $(modprobe --show-depends "$1" | sed -nE '$d; s#^insmod .*/([^/.]+)\.ko.*#\1#p'); do
-		modprobe "$m" || return
-	done && insmod "$modules/$1.ko"
-}
 serve() {
-	on2 "set -e
-	modules=$modules
-	$(declare -f load)
-	load ksmbd
+	on2 "modprobe -a ib_core rdma_cm" && load_there ksmbd && on2 "set -e
 	mkdir -p /run/smb /etc/ksmbd /run/lock
 	chmod 777 /run/smb
 	printf '[global]\n\tserver multi channel support = no\n\tsmb2 leases = no\n[share]\n\tpath = /run/smb\n\twritable = yes\n\tguest ok = no\n' >/etc/ksmbd/ksmbd.conf
@@ -27,8 +17,9 @@ serve() {
 	ksmbd.mountd"
 }
 stop() {
-	on2 "ksmbd.control --shutdown; sleep 1; rmmod ksmbd"
-	rmmod cifs
+	on2 "ksmbd.control --shutdown; sleep 1"
+	unload_there ksmbd
+	unload cifs
 }
 transfer() { # OPTIONS
 	local status=0
@@ -48,9 +39,10 @@ files() {
 version="$(kernel_version), ksmbd-tools $(version_of ksmbd-tools)"
 verbs="RC: SEND, RDMA WRITE and READ, fast registration"
 verified="a file each way, SHA-256 at the other end"
+modprobe -a ib_core rdma_cm
 if check modules load cifs && check serve serve; then
-	remark="modules of Debian's linux-source of that version" compare smb "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
-	remark="modules of Debian's linux-source of that version" loss=1 compare loss "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
+	remark=$(by_modules cifs) compare smb "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
+	remark=$(by_modules cifs) loss=1 compare loss "SMB Direct (cifs, ksmbd)" "$version" "$verbs" "$verified" transfer
 fi
 stop
 finish
