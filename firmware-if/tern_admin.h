@@ -475,6 +475,7 @@ static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
  * ---- CREATE_MR: out: tern_rsp_object, id = key (both lkey and rkey) ----
  * With TERN_MR_F_INCOMPLETE pages.addr is 0 and the MR has room for pages.num
  * entries. UPDATE_PAGES fills them, and with TERN_UPDATE_LAST opens the key.
+ * With TERN_MR_F_SPARSE pages.addr and num are 0, and UPDATE_PAGES makes room.
  */
 struct tern_cmd_create_mr {
 	struct tern_pages	pages;		/* TERN_MR_FAST: num = entries to hold */
@@ -494,6 +495,7 @@ static_assert(sizeof(struct tern_cmd_create_mr) == 56, "tern_cmd_create_mr");
 #define TERN_MR_DM			1	/* device memory: no pages */
 #define TERN_MR_FAST			2	/* for REG_MR: no pages yet, key closed */
 #define TERN_MR_F_INCOMPLETE		BIT(0)
+#define TERN_MR_F_SPARSE		BIT(1)	/* ON_DEMAND: up to 2^64 - 1 bytes */
 
 /* ---- DESTROY_MR: tern_cmd_object with the key; BUSY while windows are bound ---- */
 
@@ -508,6 +510,7 @@ static_assert(sizeof(struct tern_cmd_update_pages) == 32, "tern_cmd_update_pages
 
 #define TERN_UPDATE_LAST		BIT(0)	/* opens the key */
 #define TERN_UPDATE_CLOSE		BIT(1)	/* closes it: accesses fail until LAST */
+#define TERN_UPDATE_ABSENT		BIT(2)	/* ON_DEMAND: num entries, without a list */
 
 /* ---- REREG_MR: changes all that mask selects at once; TRANS, PD with windows: BUSY ---- */
 struct tern_cmd_rereg_mr {

@@ -79,9 +79,13 @@ struct tern_sge {
 };
 static_assert(sizeof(struct tern_sge) == 16, "tern_sge");
 
-/* The only lkey without a region: for DMA addresses, in privileged PDs only. */
+/*
+ * Lkeys without a region: for DMA addresses, in privileged PDs only; and for any
+ * address in any PD: what is stored there is discarded, and what is read is zero.
+ */
 #define TERN_LKEY_DMA			0x00000100U
-/* Key index 0 is never assigned, index 1 is TERN_LKEY_DMA. */
+#define TERN_LKEY_NULL			0x00000200U
+/* Key index 0 is never assigned, 1 and 2 are TERN_LKEY_DMA and TERN_LKEY_NULL. */
 #define TERN_KEY_INDEX_SHIFT		8
 #define TERN_KEY_VARIANT_MASK		GENMASK(7, 0)
 #define TERN_KEY_INVALID		0U

@@ -29,13 +29,17 @@ Status check_access(std::uint32_t access, bool listed) {
   return remote_change && !(access & TERN_ACCESS_LOCAL_WRITE) ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
+// Memory behind TERN_LKEY_NULL, used again and again.
+constexpr std::size_t kNullBytes = 64 << 10;
+
 constexpr std::uint32_t kRemoteRights =
     TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC;
 
 // Checks common to all kinds of region: rights and address range.
-Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed) {
+Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t length, bool listed,
+                    bool sparse = false) {
   if (const Status st = check_access(access, listed); st != TERN_ST_OK) return st;
-  if (length > kMaxMrSize || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
+  if ((length > kMaxMrSize && !sparse) || !in_range(iova, length)) return TERN_ST_BAD_PARAM;
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
@@ -118,13 +122,32 @@ Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t l
 Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
                      std::uint64_t len, bool write, SpanList& out) {
   if (len == 0) return Access::kReady;
-  if (lkey == TERN_LKEY_DMA) {
-    if (!who.privileged) return Access::kDenied;
-    return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
+  if (lkey >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
+    return reserved(who, lkey, addr, len, write, out);
   }
   const Region* const region =
       permitted(find(lkey), who, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
   return region ? append(*region, addr, len, write, out) : Access::kDenied;
+}
+
+Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
+                        std::uint64_t len, bool write, SpanList& out) {
+  if (lkey == TERN_LKEY_DMA && who.privileged) {
+    return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
+  }
+  if (lkey != TERN_LKEY_NULL || !in_range(addr, len)) return Access::kDenied;
+  zeros_.resize(kNullBytes);
+  discard_.resize(kNullBytes);
+  while (len != 0) {
+    const std::size_t n = std::min<std::uint64_t>(len, kNullBytes);
+    if (write) {
+      out.append_plain(std::span(discard_).first(n));
+    } else {
+      out.append_plain(std::span(std::as_const(zeros_)).first(n));
+    }
+    len -= n;
+  }
+  return Access::kReady;
 }
 
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
@@ -174,10 +197,11 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
 // The page list has to cover the region.
 Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                     std::uint64_t length, bool on_demand, PageList& list) {
-  if (flags & ~TERN_MR_F_INCOMPLETE) return TERN_ST_BAD_PARAM;
+  if (flags & ~(TERN_MR_F_INCOMPLETE | TERN_MR_F_SPARSE)) return TERN_ST_BAD_PARAM;
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
+  const bool sparse = flags & TERN_MR_F_SPARSE;
   // UPDATE_PAGES brings the list later; the command must carry none.
-  if (incomplete && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
+  if ((incomplete || sparse) && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
   if (pages.kind == TERN_PAGES_DIRECT) {
     if (on_demand) return TERN_ST_BAD_PARAM;  // its pages cannot be absent
     const std::uint64_t addr = le(pages.addr);
@@ -189,6 +213,12 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
     return TERN_ST_BAD_PARAM;
   }
   const std::uint64_t num = le(pages.num);
+  if (sparse) {
+    if (!on_demand || num != 0 || offset >> shift != 0 || !in_range(offset, length)) {
+      return TERN_ST_BAD_PARAM;
+    }
+    return list.reserve_sparse(shift);
+  }
   if (!covers(num, shift, offset, length)) return TERN_ST_BAD_PARAM;
   if (!incomplete && num > kMaxCmdPages) return TERN_ST_BAD_PARAM;
   if (!budget_.charge(num)) return TERN_ST_NO_MEMORY;
@@ -255,7 +285,8 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
   region.length = le(cmd.length);
   region.offset = le(cmd.offset);
   const bool on_demand = region.access & TERN_ACCESS_ON_DEMAND;
-  if (const Status st = check_region(region.access, region.iova, region.length, !device);
+  if (const Status st = check_region(region.access, region.iova, region.length, !device,
+                                     cmd.flags & TERN_MR_F_SPARSE);
       st != TERN_ST_OK) {
     return st;
   }
@@ -326,7 +357,9 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint32_t access = mask & TERN_REREG_ACCESS ? le(cmd.access) : region->access;
   const std::uint64_t iova = trans ? le(cmd.iova) : region->iova;
   const std::uint64_t length = trans ? le(cmd.length) : region->length;
-  if (const Status st = check_region(access, iova, length, true); st != TERN_ST_OK) return st;
+  // Without TRANS the length has been checked before.
+  const bool sparse = !trans || (cmd.flags & TERN_MR_F_SPARSE);
+  if (const Status st = check_region(access, iova, length, true, sparse); st != TERN_ST_OK) return st;
   const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
   // Entries of on-demand lists and of other lists differ.
   if (!trans && ((access ^ region->access) & TERN_ACCESS_ON_DEMAND)) return TERN_ST_BAD_PARAM;
@@ -360,6 +393,20 @@ void Memory::forget_user(Pdn pd) {
   if (--users->second == 0) pd_users_.erase(users);
 }
 
+Status Memory::invalidate_pages(Region& region, const tern_cmd_update_pages& cmd) {
+  if (cmd.pages.addr != 0 || cmd.pages.kind != TERN_PAGES_LIST || cmd.pages.rsvd_e != 0) {
+    return TERN_ST_BAD_PARAM;
+  }
+  budget_.work(le(cmd.pages.num) / 8 + 1);
+  return region.pages.clear(budget_, le(cmd.first), le(cmd.pages.num));
+}
+
+Status Memory::replace_pages(Region& region, const tern_cmd_update_pages& cmd) {
+  if (cmd.pages.num == 0) return TERN_ST_OK;
+  budget_.work(le(cmd.pages.num));
+  return region.pages.update(host_, budget_, le(cmd.first), cmd.pages);
+}
+
 Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   Region* const region = find_for_command(le(cmd.key));
   if (!region) return TERN_ST_BAD_HANDLE;
@@ -367,15 +414,14 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   const std::uint32_t flags = le(cmd.flags);
   const bool last = flags & TERN_UPDATE_LAST;
   const bool close = flags & TERN_UPDATE_CLOSE;
-  if ((flags & ~(TERN_UPDATE_LAST | TERN_UPDATE_CLOSE)) || (last && close)) {
+  if ((flags & ~(TERN_UPDATE_LAST | TERN_UPDATE_CLOSE | TERN_UPDATE_ABSENT)) || (last && close)) {
     return TERN_ST_BAD_PARAM;
   }
   if (le(cmd.pages.num) > kMaxCmdPages) return TERN_ST_BAD_PARAM;
-  if (cmd.pages.num != 0) {
-    budget_.work(le(cmd.pages.num));
-    const Status st = region->pages.update(host_, le(cmd.first), cmd.pages);
-    if (st != TERN_ST_OK) return st;
-  }
+  const std::uint64_t held = region->pages.entries_held();
+  const Status st = flags & TERN_UPDATE_ABSENT ? invalidate_pages(*region, cmd) : replace_pages(*region, cmd);
+  page_entries_ = page_entries_ - held + region->pages.entries_held();
+  if (st != TERN_ST_OK) return st;
   if (last || close) region->open = last;
   return TERN_ST_OK;
 }

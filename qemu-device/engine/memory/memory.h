@@ -37,7 +37,7 @@ enum class Access : std::uint8_t {
 
 class Memory {
  public:
-  // `max_mr` regions and `max_mw` windows, together at most 2^24 - 2. `dm` is null if the device
+  // `max_mr` regions and `max_mw` windows, together at most 2^24 - 3. `dm` is null if the device
   // has no device memory.
   Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
          bool mw_type_2a = false)
@@ -116,7 +116,7 @@ class Memory {
   Mutations mutations;  // outlives resets
 
  private:
-  static constexpr std::uint32_t kFirstIndex = 2;  // 0: no region; 1: TERN_LKEY_DMA
+  static constexpr std::uint32_t kFirstIndex = 3;  // 0: no region; 1, 2: TERN_LKEY_*
 
   // The members that an access reads come first: they share a cache line.
   struct Region {
@@ -157,6 +157,9 @@ class Memory {
   [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const;
+  // Access by an lkey without a region.
+  [[nodiscard]] Access reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
+                                std::uint64_t len, bool write, SpanList& out);
   [[nodiscard]] Access append(const Region& region, std::uint64_t addr, std::uint64_t len,
                               bool write, SpanList& out);
   [[nodiscard]] Access present(const Region& region, std::uint64_t addr, std::uint64_t len,
@@ -167,6 +170,8 @@ class Memory {
   // Copies the list of a region of kind MEMORY into `list` and charges its entries to the budget.
   [[nodiscard]] Status load(const tern_pages& pages, std::uint8_t flags, std::uint64_t offset,
                             std::uint64_t length, bool on_demand, PageList& list);
+  [[nodiscard]] Status invalidate_pages(Region& region, const tern_cmd_update_pages& cmd);
+  [[nodiscard]] Status replace_pages(Region& region, const tern_cmd_update_pages& cmd);
   [[nodiscard]] Status load_fast(const tern_cmd_create_mr& cmd, Region& region);
   [[nodiscard]] Status load_device(const tern_cmd_create_mr& cmd, Region& region);
   void forget_user(Pdn pd);
@@ -202,6 +207,8 @@ class Memory {
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
+  std::vector<std::byte> zeros_;    // read through TERN_LKEY_NULL
+  std::vector<std::byte> discard_;  // written through it
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets
 };
 

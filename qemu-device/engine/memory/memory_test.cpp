@@ -20,6 +20,7 @@ constexpr std::uint32_t kAll = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRIT
 class PageListTest : public testing::Test {
  protected:
   FakeHost host;
+  PageBudget budget{kMaxPages};
 
   // `n` pages of 1 << shift bytes at addresses that are never adjacent.
   std::vector<std::uint64_t> pages(std::size_t n, unsigned shift = 12) {
@@ -173,43 +174,111 @@ TEST_F(PageListTest, ReserveAndUpdate) {
   ASSERT_EQ(l.reserve(4, 12), TERN_ST_OK);
   EXPECT_EQ(l.at(0, 1).len, 0U) << "absent";
   const tern_pages two = list({0x2000, 0x7000});
-  ASSERT_EQ(l.update(host, 1, two), TERN_ST_OK);
+  ASSERT_EQ(l.update(host, budget, 1, two), TERN_ST_OK);
   EXPECT_EQ(l.at(0, 1).len, 0U);
   EXPECT_EQ(l.at(0x1000, 1).addr, 0x2000U);
   EXPECT_EQ(l.at(0x2000, 1).addr, 0x7000U);
   EXPECT_EQ(l.at(0x2000, 0x2000).len, 0x1000U) << "the next one is absent";
-  ASSERT_EQ(l.update(host, 2, two), TERN_ST_OK);
-  EXPECT_EQ(l.update(host, 3, two), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(l.update(host, 5, two), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(l.update(host, UINT64_MAX, two), TERN_ST_BAD_PARAM);
-  ASSERT_EQ(l.update(host, 0, list({0})), TERN_ST_OK);
+  ASSERT_EQ(l.update(host, budget, 2, two), TERN_ST_OK);
+  EXPECT_EQ(l.update(host, budget, 3, two), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, 5, two), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, UINT64_MAX, two), TERN_ST_BAD_PARAM);
+  ASSERT_EQ(l.update(host, budget, 0, list({0})), TERN_ST_OK);
   EXPECT_EQ(l.at(0, 1).len, 1U) << "DMA address 0 is an address";
   EXPECT_EQ(l.at(0, 1).addr, 0U);
 
   tern_pages p = two;
   p.kind = TERN_PAGES_DIRECT;
-  EXPECT_EQ(l.update(host, 0, p), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, 0, p), TERN_ST_BAD_PARAM);
   p.kind = 7;
-  EXPECT_EQ(l.update(host, 0, p), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, 0, p), TERN_ST_BAD_PARAM);
   p = two;
   p.page_shift = 13;
-  EXPECT_EQ(l.update(host, 0, p), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, 0, p), TERN_ST_BAD_PARAM);
   p = two;
   p.rsvd_e = 0x100;
-  EXPECT_EQ(l.update(host, 0, p), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.update(host, budget, 0, p), TERN_ST_BAD_PARAM);
   p = two;
   p.addr = 0x10;
-  EXPECT_EQ(l.update(host, 0, p), TERN_ST_DMA_ERROR);
+  EXPECT_EQ(l.update(host, budget, 0, p), TERN_ST_DMA_ERROR);
   EXPECT_EQ(l.at(0x1000, 1).addr, 0x2000U) << "nothing was changed";
   p.num = 0;
-  EXPECT_EQ(l.update(host, 4, p), TERN_ST_OK);
+  EXPECT_EQ(l.update(host, budget, 4, p), TERN_ST_OK);
   ASSERT_EQ(l.load(host, tern_pages{}, 0), TERN_ST_OK);
-  EXPECT_EQ(l.update(host, 0, two), TERN_ST_BAD_STATE);
+  EXPECT_EQ(l.update(host, budget, 0, two), TERN_ST_BAD_STATE);
+}
+
+// Entries of an on-demand list.
+constexpr std::uint64_t on(std::uint64_t addr) { return addr | TERN_PAGE_READ | TERN_PAGE_WRITE; }
+
+TEST_F(PageListTest, ASparseListHoldsOnlyBlocksWithPresentPages) {
+  constexpr std::uint64_t kBlock = TERN_PAGES_CHUNK;
+  constexpr std::uint64_t kFar = std::uint64_t{0x7fffdeadb} - 1;  // last but one of no block
+  PageList l;
+  EXPECT_EQ(l.reserve_sparse(11), TERN_ST_BAD_PARAM);
+  ASSERT_EQ(l.reserve_sparse(12), TERN_ST_OK);
+  EXPECT_EQ(l.entries_held(), 0U);
+  EXPECT_EQ(l.at(kFar << 12, 1).len, 0U);
+  ASSERT_EQ(l.update(host, budget, kFar, list({on(0x5000), on(0x6000), 0, on(0x9000)})), TERN_ST_OK);
+  EXPECT_EQ(l.entries_held(), kBlock);
+  EXPECT_EQ(budget.held(), kBlock);
+  EXPECT_EQ(l.at((kFar << 12) + 0x10, 1 << 20).addr, 0x5010U);
+  EXPECT_EQ(l.at((kFar << 12) + 0x10, 1 << 20).len, 0x1ff0U) << "two pages, then a hole";
+  EXPECT_EQ(l.usable((kFar << 12) + 0x10, 1 << 20, true), 0x1ff0U);
+  EXPECT_EQ(l.usable((kFar + 3) << 12, 100, true), 100U);
+  EXPECT_EQ(l.usable((kFar - 1) << 12, 100, false), 0U);
+  // A run continues in the next block.
+  ASSERT_EQ(l.update(host, budget, 3 * kBlock - 1, list({on(0x20000), on(0x21000)})), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 3 * kBlock);
+  EXPECT_EQ(l.at((3 * kBlock - 1) << 12, 1 << 20).len, 0x2000U);
+  // Absent pages do not take room, and the last one of a block returns it.
+  ASSERT_EQ(l.update(host, budget, 100 * kBlock, list({0, 0})), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 3 * kBlock);
+  ASSERT_EQ(l.update(host, budget, 3 * kBlock - 1, list({0, on(0x21000)})), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 2 * kBlock);
+  EXPECT_EQ(l.at(3 * kBlock << 12, 1).addr, 0x21000U);
+  ASSERT_EQ(l.clear(budget, kFar - 200 * kBlock, 200 * kBlock + 3), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 2 * kBlock) << "the fourth page is still there";
+  EXPECT_EQ(l.at(kFar << 12, 1).len, 0U);
+  ASSERT_EQ(l.clear(budget, kFar, 4), TERN_ST_OK);
+  ASSERT_EQ(l.clear(budget, 3 * kBlock, 1), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 0U);
+}
+
+TEST_F(PageListTest, ASparseListEndsWithTheAddressSpaceAndTheBudget) {
+  PageBudget small{2 * TERN_PAGES_CHUNK};
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 52;
+  PageList l;
+  ASSERT_EQ(l.reserve_sparse(12), TERN_ST_OK);
+  ASSERT_EQ(l.update(host, small, kEnd - 1, list({on(0x5000)})), TERN_ST_OK);
+  EXPECT_EQ(l.at(UINT64_MAX, 1).addr, 0x5fffU);
+  EXPECT_EQ(l.usable(UINT64_MAX - 10, 11, true), 11U);
+  EXPECT_EQ(l.update(host, small, kEnd - 1, list({on(0x5000), on(0x6000)})), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.clear(small, kEnd, 1), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.clear(small, UINT64_MAX, 1), TERN_ST_BAD_PARAM);
+  // Two more blocks exceed the budget, and nothing changes.
+  EXPECT_EQ(l.update(host, small, 511, list({on(0x5000), on(0x6000)})), TERN_ST_NO_MEMORY);
+  EXPECT_EQ(l.at(511 << 12, 1).len, 0U);
+  EXPECT_EQ(small.held(), std::uint64_t{TERN_PAGES_CHUNK});
+  PageList moved = std::move(l);
+  EXPECT_EQ(moved.entries_held(), std::uint64_t{TERN_PAGES_CHUNK});
+  EXPECT_EQ(l.entries_held(), 0U);
+}
+
+TEST_F(PageListTest, OnlyOnDemandListsAreCleared) {
+  PageList l;
+  ASSERT_EQ(l.load(host, list({0x3000}), 1), TERN_ST_OK);
+  EXPECT_EQ(l.clear(budget, 0, 1), TERN_ST_BAD_STATE);
+  EXPECT_EQ(l.at(0, 1).addr, 0x3000U);
+  ASSERT_EQ(l.load(host, list({on(0x3000), on(0x5000)}), 2, true), TERN_ST_OK);
+  EXPECT_EQ(l.clear(budget, 1, 2), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(l.clear(budget, 1, 1), TERN_ST_OK);
+  EXPECT_EQ(l.at(0, 1).addr, 0x3000U);
+  EXPECT_EQ(l.at(0x1000, 1).len, 0U);
 }
 
 class MemoryTest : public PageListTest {
  protected:
-  PageBudget budget{kMaxPages};
   Memory memory{host, budget, 64};
   SpanList out{host};
   const Accessor user{Pdn(7), false, Qpn(2)};
@@ -685,6 +754,61 @@ TEST_F(MemoryTest, OneMappingForEachPage) {
   const std::uint64_t before = host.maps;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(local(user, mr.key, 0, 4096), Access::kReady);
   EXPECT_EQ(host.maps - before, 100U);
+}
+
+// A region of the whole address space.
+TEST_F(MemoryTest, ASparseRegion) {
+  tern_cmd_create_mr cmd = command(0, UINT64_MAX, 0, kAll | TERN_ACCESS_ON_DEMAND);
+  cmd.pages.page_shift = 12;
+  cmd.pages.kind = TERN_PAGES_LIST;
+  std::uint32_t key = 0;
+  EXPECT_EQ(memory.create_mr(cmd, &key), TERN_ST_BAD_PARAM) << "longer than max_mr_size";
+  cmd.flags = TERN_MR_F_SPARSE;
+  for (const auto change : std::vector<void (*)(tern_cmd_create_mr&)>{
+           [](auto& c) { c.access &= ~TERN_ACCESS_ON_DEMAND; }, [](auto& c) { c.pages.num = 1; },
+           [](auto& c) { c.pages.addr = 0x1000; }, [](auto& c) { c.offset = 2; },
+           [](auto& c) { c.iova = 2; }, [](auto& c) { c.pages.kind = TERN_PAGES_DIRECT; },
+           [](auto& c) { c.pages.page_shift = 11; }, [](auto& c) { c.flags |= 4; }}) {
+    tern_cmd_create_mr bad = cmd;
+    change(bad);
+    EXPECT_EQ(memory.create_mr(bad, &key), TERN_ST_BAD_PARAM);
+  }
+  ASSERT_EQ(memory.create_mr(cmd, &key), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0x7f1234567fff, 100), Access::kPending);
+  EXPECT_EQ(memory.missing().addr, 0x7f1234567fffU);
+  EXPECT_EQ(memory.missing().length, 100U);
+  EXPECT_EQ(local(user, key, UINT64_MAX, 1), Access::kDenied) << "the length is one byte less";
+  const std::uint64_t page = host.alloc(4096);
+  tern_cmd_update_pages update{};
+  update.key = key;
+  update.first = 0x7f1234567;
+  update.pages = list({on(page), on(page)});
+  ASSERT_EQ(memory.update_pages(update), TERN_ST_OK);
+  EXPECT_EQ(memory.counts().page_entries, std::uint64_t{TERN_PAGES_CHUNK});
+  EXPECT_EQ(local(user, key, 0x7f1234567fff, 100, true), Access::kReady);
+  EXPECT_EQ(remote(user, key, 0x7f1234567fff, 100, TERN_ACCESS_REMOTE_WRITE), Access::kReady);
+  update.pages.addr = 0;
+  update.flags = TERN_UPDATE_ABSENT;
+  ASSERT_EQ(memory.update_pages(update), TERN_ST_OK);
+  EXPECT_EQ(local(user, key, 0x7f1234567fff, 100, true), Access::kPending);
+  EXPECT_EQ(memory.counts().page_entries, 0U);
+  update.pages.addr = 0x1000;
+  EXPECT_EQ(memory.update_pages(update), TERN_ST_BAD_PARAM);
+  ASSERT_EQ(memory.destroy_mr(key), TERN_ST_OK);
+  EXPECT_EQ(budget.held(), 0U);
+}
+
+TEST_F(MemoryTest, TheNullKeyReadsZerosAndDiscards) {
+  const std::uint64_t len = 200000;  // more than the memory behind it
+  EXPECT_EQ(local(user, TERN_LKEY_NULL, 0xdead0000beef, len, true), Access::kReady);
+  for (const auto& piece : out.pieces()) std::ranges::fill(piece.bytes, std::byte{0x55});
+  EXPECT_EQ(local(user, TERN_LKEY_NULL, 0, len), Access::kReady);
+  for (const auto& piece : out.pieces()) {
+    EXPECT_TRUE(std::ranges::all_of(piece.bytes, [](std::byte b) { return b == std::byte{0}; }));
+  }
+  EXPECT_EQ(local(user, TERN_LKEY_NULL, UINT64_MAX, 2), Access::kDenied) << "wraps";
+  EXPECT_EQ(local(user, TERN_LKEY_NULL | 1, 0, 1), Access::kDenied) << "another variant";
+  EXPECT_EQ(remote(user, TERN_LKEY_NULL, 0, 1, TERN_ACCESS_REMOTE_READ), Access::kDenied);
 }
 
 }  // namespace

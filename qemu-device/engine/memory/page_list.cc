@@ -24,14 +24,23 @@ bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
 
 }  // namespace
 
+static_assert(sizeof(std::uint64_t*) == sizeof(SparsePages*));
+
+void PageList::drop() {
+  if (kind_ == Kind::kList) std::free(pages_);
+  if (kind_ == Kind::kSparse) delete sparse_;
+}
+
 PageList& PageList::operator=(PageList&& other) noexcept {
   if (this == &other) return *this;
-  std::free(pages());
-  pages_ = std::exchange(other.pages_, nullptr);  // moves base_ as well: same size
+  drop();
+  base_ = other.base_;  // the widest member
+  other.base_ = 0;
+  other.pages_ = nullptr;
   room_ = std::exchange(other.room_, 0);
   count_ = std::exchange(other.count_, 0);
   shift_ = other.shift_;
-  direct_ = std::exchange(other.direct_, false);
+  kind_ = std::exchange(other.kind_, Kind::kList);
   on_demand_ = std::exchange(other.on_demand_, false);
   return *this;
 }
@@ -84,7 +93,7 @@ std::uint64_t PageList::usable(std::uint64_t offset, std::uint64_t want, bool wr
   std::uint64_t got = 0;
   for (std::uint64_t at = offset; got < want; at = offset + got) {
     const std::uint64_t i = at >> shift_;
-    if (i >= count_ || (pages_[i] & need) != need) break;
+    if ((entry(i) & need) != need) break;
     got += page - (at & (page - 1));
   }
   return std::min(got, want);
@@ -95,7 +104,7 @@ Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entr
   if (desc.rsvd_e != 0 || (on_demand && desc.kind == TERN_PAGES_DIRECT)) return TERN_ST_BAD_PARAM;
   if (desc.kind == TERN_PAGES_DIRECT) {
     *this = PageList();
-    direct_ = true;
+    kind_ = Kind::kDirect;
     base_ = le(desc.addr);
     return TERN_ST_OK;
   }
@@ -120,17 +129,70 @@ Status PageList::reserve(std::uint64_t entries, unsigned page_shift, bool on_dem
   return TERN_ST_OK;
 }
 
-Status PageList::update(Host& host, std::uint64_t first, const tern_pages& desc) {
+Status PageList::reserve_sparse(unsigned page_shift) {
+  if (page_shift < kPageShiftMin || page_shift > kPageShiftMax) return TERN_ST_BAD_PARAM;
+  *this = PageList();
+  kind_ = Kind::kSparse;
+  sparse_ = std::make_unique<SparsePages>().release();
+  shift_ = static_cast<std::uint8_t>(page_shift);
+  on_demand_ = true;
+  return TERN_ST_OK;
+}
+
+bool PageList::within(std::uint64_t first, std::uint64_t num) const {
+  const std::uint64_t end = sparse_list() ? (UINT64_MAX >> shift_) + 1 : count_;
+  return first <= end && num <= end - first;
+}
+
+PageList::Run PageList::sparse_run(std::uint64_t offset, std::uint64_t want) const {
+  if (!sparse_list()) return {0, 0};
+  std::uint64_t i = offset >> shift_;
+  std::uint64_t page = sparse_->at(i);
+  if (page == 0) return {0, 0};
+  const std::uint64_t size = std::uint64_t{1} << shift_;
+  const std::uint64_t in_page = offset & (size - 1);
+  const std::uint64_t addr = (page & ~kBits) + in_page;
+  std::uint64_t len = size - in_page;
+  while (len < want && sparse_->at(++i) == page + size) {
+    page += size;
+    len += size;
+  }
+  return {addr, std::min(want, len)};
+}
+
+Status PageList::update(Host& host, PageBudget& budget, std::uint64_t first, const tern_pages& desc) {
   const std::uint64_t num = le(desc.num);
-  if (direct_) return TERN_ST_BAD_STATE;
+  if (kind_ == Kind::kDirect) return TERN_ST_BAD_STATE;
   if (desc.rsvd_e != 0 || desc.page_shift != shift_) return TERN_ST_BAD_PARAM;
   if (desc.kind != TERN_PAGES_LIST && desc.kind != TERN_PAGES_INDIRECT) return TERN_ST_BAD_PARAM;
-  if (first > count_ || num > count_ - first) return TERN_ST_BAD_PARAM;
+  if (!within(first, num)) return TERN_ST_BAD_PARAM;
   if (num == 0) return TERN_ST_OK;
   const Entries fresh = allocate(num);
   if (!fresh) return TERN_ST_NO_MEMORY;
-  if (const Status st = read(host, desc, {fresh.get(), num}, on_demand_); st != TERN_ST_OK) return st;
-  std::memcpy(pages_ + first, fresh.get(), num * kEntryBytes);
+  const std::span<std::uint64_t> entries(fresh.get(), num);
+  if (const Status st = read(host, desc, entries, on_demand_); st != TERN_ST_OK) return st;
+  if (!sparse_list()) {
+    std::memcpy(pages_ + first, fresh.get(), num * kEntryBytes);
+    return TERN_ST_OK;
+  }
+  const std::uint64_t growth = sparse_->growth(first, entries);
+  const std::uint64_t before = sparse_->held();
+  if (!budget.charge(growth)) return TERN_ST_NO_MEMORY;
+  sparse_->store(first, entries);
+  budget.release(before + growth - sparse_->held());
+  return TERN_ST_OK;
+}
+
+Status PageList::clear(PageBudget& budget, std::uint64_t first, std::uint64_t num) {
+  if (!on_demand_) return TERN_ST_BAD_STATE;
+  if (!within(first, num)) return TERN_ST_BAD_PARAM;
+  if (!sparse_list()) {
+    std::fill_n(pages_ + first, num, 0);
+    return TERN_ST_OK;
+  }
+  const std::uint64_t before = sparse_->held();
+  sparse_->clear(first, num);
+  budget.release(before - sparse_->held());
   return TERN_ST_OK;
 }
 

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/host.h"
+#include "core/page_budget.h"
+#include "memory/sparse_pages.h"
 #include "tern_hw.hpp"
 
 namespace tern {
@@ -20,7 +22,7 @@ using Status = std::uint16_t;  // TERN_ST_*
 class PageList {
  public:
   PageList() = default;
-  ~PageList() { std::free(pages()); }
+  ~PageList() { drop(); }
   PageList(PageList&& other) noexcept { *this = std::move(other); }
   PageList& operator=(PageList&& other) noexcept;
   // Copies the list described by `desc`, of at most `max_entries` entries. Returns TERN_ST_OK or
@@ -30,9 +32,14 @@ class PageList {
                             bool on_demand = false);
   // Makes a list of `entries` absent pages of 1 << page_shift bytes.
   [[nodiscard]] Status reserve(std::uint64_t entries, unsigned page_shift, bool on_demand = false);
-  // Replaces entries [first, first + desc.num), all of them or none. Returns TERN_ST_BAD_STATE for
-  // a direct list, which has no entries.
-  [[nodiscard]] Status update(Host& host, std::uint64_t first, const tern_pages& desc);
+  // Makes an on-demand list of absent pages whose entries take memory only when they are present.
+  [[nodiscard]] Status reserve_sparse(unsigned page_shift);
+  // Replaces entries [first, first + desc.num), all of them or none. `budget` is charged for the
+  // growth of a sparse list. Returns TERN_ST_BAD_STATE for a direct list, which has no entries.
+  [[nodiscard]] Status update(Host& host, PageBudget& budget, std::uint64_t first,
+                              const tern_pages& desc);
+  // Makes entries [first, first + num) absent. On-demand lists only.
+  [[nodiscard]] Status clear(PageBudget& budget, std::uint64_t first, std::uint64_t num);
   // Turns a list made by reserve() into one of `num` pages of another size; `num` must not exceed
   // the reserved entries. The page addresses are read from `addr`. On failure all pages are absent.
   [[nodiscard]] Status refill(Host& host, std::uint64_t addr, std::uint64_t num,
@@ -50,7 +57,8 @@ class PageList {
   // present, and writable if `write`.
   [[nodiscard]] std::uint64_t usable(std::uint64_t offset, std::uint64_t want, bool write) const;
 
-  [[nodiscard]] std::uint64_t entries_held() const { return room_; }
+  // What the list is charged for.
+  [[nodiscard]] std::uint64_t entries_held() const { return sparse_list() ? sparse_->held() : room_; }
 
  private:
   // An entry is an address with bit 0 set, or 0 for an absent page, so memory from calloc() is a
@@ -62,7 +70,16 @@ class PageList {
     void operator()(std::uint64_t* p) const { std::free(p); }
   };
   using Entries = std::unique_ptr<std::uint64_t[], Free>;
-  [[nodiscard]] std::uint64_t* pages() const { return direct_ ? nullptr : pages_; }
+  enum class Kind : std::uint8_t { kList, kDirect, kSparse };
+  [[nodiscard]] bool sparse_list() const { return kind_ == Kind::kSparse; }
+  [[nodiscard]] std::uint64_t entry(std::uint64_t i) const {
+    if (i < count_) return pages_[i];
+    return sparse_list() ? sparse_->at(i) : 0;
+  }
+  [[nodiscard]] Run sparse_run(std::uint64_t offset, std::uint64_t want) const;
+  // Whether entries [first, first + num) exist.
+  [[nodiscard]] bool within(std::uint64_t first, std::uint64_t num) const;
+  void drop();  // frees the memory
 
   [[nodiscard]] static Entries allocate(std::uint64_t entries);
   [[nodiscard]] static Status read(Host& host, const tern_pages& desc,
@@ -71,22 +88,24 @@ class PageList {
   union {
     std::uint64_t* pages_ = nullptr;  // owned
     std::uint64_t base_;              // base address of a direct list
+    SparsePages* sparse_;             // owned
   };
   std::uint32_t room_ = 0;   // entries allocated
-  std::uint32_t count_ = 0;  // entries in use
+  std::uint32_t count_ = 0;  // entries in use; 0 in a direct or sparse list
   std::uint8_t shift_ = 0;   // 0 in an empty or direct list
-  bool direct_ = false;
+  Kind kind_ = Kind::kList;
   bool on_demand_ = false;
 };
 
 inline PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) const {
-  if (direct_) {
+  if (kind_ == Kind::kDirect) {
     const std::uint64_t addr = base_ + offset;
     if (addr < base_) return {0, 0};
     return {addr, std::min(want, UINT64_MAX - addr)};
   }
   std::uint64_t i = offset >> shift_;
-  if (i >= count_ || pages_[i] == 0) return {0, 0};
+  if (i >= count_) [[unlikely]] return sparse_run(offset, want);
+  if (pages_[i] == 0) return {0, 0};
   const std::uint64_t page = std::uint64_t{1} << shift_;
   const std::uint64_t in_page = offset & (page - 1);
   const std::uint64_t addr = (pages_[i] & ~kBits) + in_page;

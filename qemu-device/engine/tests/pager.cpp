@@ -10,8 +10,8 @@ constexpr std::byte kCanary{0xc3};
 }
 
 OnDemandMr::OnDemandMr(TestNode& node, std::uint64_t len, std::uint32_t pd, std::uint32_t access,
-                       std::uint64_t iova)
-    : node_(node) {
+                       std::uint64_t iova, bool sparse)
+    : node_(node), base_(sparse ? iova / kPage : 0) {
   const std::uint64_t num = (len + kPage - 1) / kPage;
   list_ = node.host.alloc(num * 8);
   for (std::uint64_t i = 0; i < num; ++i) frames_.push_back(node.host.alloc(kPage, kPage, 0));
@@ -19,16 +19,17 @@ OnDemandMr::OnDemandMr(TestNode& node, std::uint64_t len, std::uint32_t pd, std:
   tern_cmd_create_mr cmd{};
   cmd.pages.kind = TERN_PAGES_LIST;
   cmd.pages.page_shift = 12;
-  cmd.pages.num = le(static_cast<std::uint32_t>(num));
-  cmd.iova = le(iova);
-  cmd.length = le(len);
+  cmd.pages.num = le(sparse ? 0 : static_cast<std::uint32_t>(num));
+  cmd.iova = le(sparse ? 0 : iova);
+  cmd.length = le(sparse ? UINT64_MAX : len);
   cmd.pdn = le(pd ? pd : node.pd());
   cmd.access = le(access | TERN_ACCESS_ON_DEMAND);
   cmd.kind = TERN_MR_MEMORY;
-  cmd.flags = TERN_MR_F_INCOMPLETE;
+  cmd.flags = sparse ? TERN_MR_F_SPARSE : TERN_MR_F_INCOMPLETE;
   tern_rsp_object rsp{};
   EXPECT_EQ(node.command(TERN_CMD_CREATE_MR, cmd, &rsp), TERN_ST_OK);
   mr = {.host = &node.host, .key = le(rsp.id), .iova = iova, .length = len};
+  if (sparse) return;
   tern_cmd_update_pages open{};
   open.key = le(mr.key);
   open.flags = le(std::uint32_t{TERN_UPDATE_LAST});
@@ -42,7 +43,7 @@ void OnDemandMr::update(std::uint64_t first, std::uint64_t n) {
   }
   tern_cmd_update_pages cmd{};
   cmd.key = le(mr.key);
-  cmd.first = le(first);
+  cmd.first = le(base_ + first);
   cmd.pages.kind = TERN_PAGES_LIST;
   cmd.pages.page_shift = 12;
   cmd.pages.addr = le(list_ + first * 8);
@@ -61,7 +62,13 @@ void OnDemandMr::populate(std::uint64_t first, std::uint64_t n, bool writable) {
 void OnDemandMr::evict(std::uint64_t first, std::uint64_t n) {
   n = std::min(n, pages() - first);
   std::fill_n(bits_.begin() + static_cast<std::ptrdiff_t>(first), n, std::uint8_t{0});
-  update(first, n);
+  tern_cmd_update_pages cmd{};
+  cmd.key = le(mr.key);
+  cmd.first = le(base_ + first);
+  cmd.flags = le(std::uint32_t{TERN_UPDATE_ABSENT});
+  cmd.pages.kind = TERN_PAGES_LIST;
+  cmd.pages.num = le(static_cast<std::uint32_t>(n));
+  EXPECT_EQ(node_.command(TERN_CMD_UPDATE_PAGES, cmd), TERN_ST_OK);
   // From now on the device must not access the old frames.
   for (std::uint64_t i = first; i < first + n; ++i) {
     const std::uint64_t fresh = node_.host.alloc(kPage, kPage, 0);

@@ -18,9 +18,11 @@ class OnDemandMr {
  public:
   static constexpr std::uint64_t kPage = FakeHost::kPage;
 
-  // Created closed with absent pages, then opened by an UPDATE_PAGES without pages.
+  // Created closed with absent pages, then opened by an UPDATE_PAGES without pages. With `sparse`,
+  // the region of the device is the whole address space, and these pages are those at `iova`.
   OnDemandMr(TestNode& node, std::uint64_t len, std::uint32_t pd = 0,
-             std::uint32_t access = kAllAccess, std::uint64_t iova = 0x7f0000000000);
+             std::uint32_t access = kAllAccess, std::uint64_t iova = 0x7f0000000000,
+             bool sparse = false);
   ~OnDemandMr() { check_canaries(); }
   OnDemandMr(const OnDemandMr&) = delete;
   OnDemandMr& operator=(const OnDemandMr&) = delete;
@@ -44,6 +46,7 @@ class OnDemandMr {
  private:
   void update(std::uint64_t first, std::uint64_t n);
   TestNode& node_;
+  std::uint64_t base_ = 0;  // index of the first page in the device's list
   std::uint64_t list_;
   std::vector<std::uint64_t> frames_;  // current frame of each page
   std::vector<std::uint8_t> bits_;
