@@ -174,6 +174,32 @@ static inline struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start,
 }
 
 #define tern_reg_user_mr(...) tern_reg_user_mr_dmah(__VA_ARGS__)
+
+struct ib_mr *tern_reg_user_mr_dmabuf_dmah(struct ib_pd *ibpd, u64 offset,
+					   u64 length, u64 virt, int fd,
+					   int access, struct ib_dmah *dmah,
+					   struct uverbs_attr_bundle *attrs);
+
+static inline struct ib_mr *
+tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 virt,
+			int fd, int access, struct uverbs_attr_bundle *attrs)
+{
+	return tern_reg_user_mr_dmabuf_dmah(ibpd, offset, length, virt, fd,
+					    access, NULL, attrs);
+}
+
+#define tern_reg_user_mr_dmabuf(...) tern_reg_user_mr_dmabuf_dmah(__VA_ARGS__)
+#endif
+
+/* uAPI bits that such a kernel passes to user space without knowing them. */
+#ifndef TERN_HAVE_ODP_FLUSH
+#define IB_ODP_SUPPORT_FLUSH		BIT(6)
+#define IB_ODP_SUPPORT_ATOMIC_WRITE	BIT(7)
+#endif
+
+/* A dma-buf importer's operation has another name. */
+#ifndef TERN_HAVE_INVALIDATE_MAPPINGS
+#define invalidate_mappings move_notify
 #endif
 
 #ifndef TERN_HAVE_CURR_PORT_STATE

@@ -107,6 +107,13 @@ struct tern_clock {
  *	every CQ of the device
  * @flush_work: completes kernel work requests when the device no longer does
  * @clock: the clock page
+ * @odps: on-demand regions by index of their key
+ * @fault_eq: event queue of page faults, NULL without on-demand paging
+ * @fault_work: takes faults from @fault_eq
+ * @fault_wq: runs requests that wait for pages
+ * @fault_lock: protects @waiting_faults and the lists of requests
+ * @waiting_faults: faults that wait, by QP and side
+ * @kernel_faults: requests of kernel users
  */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -120,6 +127,13 @@ struct tern_ib_dev {
 	unsigned int cqs_per_eq;
 	struct work_struct flush_work;
 	struct tern_clock clock;
+	struct xarray odps;
+	struct tern_fault_eq *fault_eq;
+	struct work_struct fault_work;
+	struct workqueue_struct *fault_wq;
+	struct mutex fault_lock;	/* see above */
+	struct xarray waiting_faults;
+	struct tern_odp_user *kernel_faults;
 };
 
 /* Contents of a mapping, returned to the device after the last unmap. */
@@ -150,6 +164,7 @@ struct tern_mmap_entry {
  * @clock_entry: the clock page, NULL if the device has no time stamps
  * @record_lock: protects @record_pages and their reference counts
  * @record_pages: pinned pages that hold doorbell records
+ * @faults: page faults of its regions, NULL without on-demand paging
  */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
@@ -157,8 +172,11 @@ struct tern_ucontext {
 	struct tern_mmap_entry *clock_entry;
 	struct mutex record_lock;	/* see above */
 	struct list_head record_pages;
+	struct tern_odp_user *faults;
 };
 
+struct tern_odp;
+struct tern_odp_user;
 struct tern_record_page;
 
 /**
@@ -186,7 +204,8 @@ struct tern_pd {
 /**
  * struct tern_mr - memory region
  * @ibmr: the MR in ib_core; lkey and rkey are the device's key
- * @umem: the pinned memory, NULL for kernel regions and device memory
+ * @umem: the pinned memory, or NULL
+ * @odp: memory whose pages may be absent, or NULL
  * @dm_entry: the registered device memory, on which the region holds a
  *	reference, or NULL
  * @page_list: page with the list for REG_MR, used only for IB_MR_TYPE_MEM_REG
@@ -199,6 +218,7 @@ struct tern_pd {
 struct tern_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
+	struct tern_odp *odp;
 	struct rdma_user_mmap_entry *dm_entry;
 	struct tern_kpage page_list;
 	int access;
@@ -391,6 +411,13 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 	return le64_to_cpu(dev->core->caps->flags) & cap;
 }
 
+/* Whether regions may be registered on demand. */
+static inline bool tern_has_odp(const struct tern_ib_dev *dev)
+{
+	return IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING) &&
+	       tern_has_cap(dev, TERN_CAP_ODP);
+}
+
 /* tern_ib_cmd.c */
 int tern_ib_create_gen(struct tern_ib_dev *dev, u16 opcode, const void *cmd,
 		       size_t len, u32 *id, u32 *generation);
@@ -506,6 +533,10 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_dm_defs[];
 
+/* tern_ib_dm_export.c */
+int tern_dm_export_init(struct tern_ib_dev *dev);
+extern const struct ib_device_ops tern_dm_export_ops;
+
 /* tern_ib_mw.c */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);
@@ -523,6 +554,68 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
+
+/* tern_ib_odp.c, tern_ib_dmabuf.c, tern_ib_fault.c */
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			      u64 virt, int access);
+int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
+struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+				      u64 length, u64 virt, int fd, int access,
+				      struct ib_dmah *dmah,
+				      struct uverbs_attr_bundle *attrs);
+int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
+		   u32 flags, struct ib_sge *sg, u32 num_sge,
+		   struct uverbs_attr_bundle *attrs);
+int tern_faults_init(struct tern_ib_dev *dev);
+void tern_faults_free(struct tern_ib_dev *dev);
+void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn);
+struct tern_odp_user *tern_odp_user_alloc(void);
+void tern_odp_user_put(struct tern_odp_user *user);
+int tern_odp_destroy(struct tern_mr *mr);
+void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd, int access);
+bool tern_odp_is_dmabuf(const struct tern_odp *odp);
+extern const struct ib_device_ops tern_dev_odp_ops;
+#else
+/* tern_has_odp() is false, and no region has on-demand memory. */
+static inline struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start,
+					    u64 length, u64 virt, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline int tern_faults_init(struct tern_ib_dev *dev)
+{
+	return 0;
+}
+
+static inline void tern_faults_free(struct tern_ib_dev *dev) {}
+static inline void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn) {}
+
+static inline struct tern_odp_user *tern_odp_user_alloc(void)
+{
+	return NULL;
+}
+
+static inline void tern_odp_user_put(struct tern_odp_user *user) {}
+
+static inline int tern_odp_destroy(struct tern_mr *mr)
+{
+	return 0;
+}
+
+static inline void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd,
+				       int access)
+{
+}
+
+static inline bool tern_odp_is_dmabuf(const struct tern_odp *odp)
+{
+	return false;
+}
+
+static const struct ib_device_ops tern_dev_odp_ops;
+#endif
 
 /* tern_ib_cq.c */
 int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,

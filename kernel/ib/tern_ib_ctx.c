@@ -181,9 +181,15 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 		return err;
 
 	tern_records_init(ucontext);
+	if (tern_has_odp(dev)) {
+		ucontext->faults = tern_odp_user_alloc();
+		if (!ucontext->faults)
+			return -ENOMEM;
+	}
+
 	err = tern_add_uar(dev, ucontext);
 	if (err)
-		return err;
+		goto err_put_faults;
 
 	err = tern_add_clock(dev, ucontext);
 	if (err)
@@ -200,6 +206,8 @@ err_del_clock:
 	tern_del_clock(ucontext);
 err_del_uar:
 	tern_del_uar(ucontext);
+err_put_faults:
+	tern_odp_user_put(ucontext->faults);
 	return err;
 }
 
@@ -241,6 +249,7 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 
 	tern_del_clock(ucontext);
 	tern_del_uar(ucontext);
+	tern_odp_user_put(ucontext->faults);
 }
 
 /*

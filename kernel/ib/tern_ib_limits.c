@@ -95,6 +95,41 @@ static void tern_fill_mw_dm(const struct tern_ib_dev *dev,
 		attr->max_dm_size = tern_max_dm_size(dev->core);
 }
 
+#define TERN_ODP_REQUESTER	IB_ODP_SUPPORT_SEND
+#define TERN_ODP_RELIABLE	(IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV | \
+				 IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ | \
+				 IB_ODP_SUPPORT_SRQ_RECV)
+
+/*
+ * On-demand paging. An unreliable transport loses the message for which its
+ * receiver faults, so only sends are supported there.
+ */
+static void tern_fill_odp(const struct tern_ib_dev *dev,
+			  struct ib_device_attr *attr)
+{
+	struct ib_odp_caps *caps = &attr->odp_caps;
+	u32 reliable = TERN_ODP_RELIABLE;
+
+	if (!tern_has_odp(dev))
+		return;
+
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC))
+		reliable |= IB_ODP_SUPPORT_ATOMIC;
+	if (tern_has_cap(dev, TERN_CAP_FLUSH))
+		reliable |= IB_ODP_SUPPORT_FLUSH;
+	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
+		reliable |= IB_ODP_SUPPORT_ATOMIC_WRITE;
+
+	attr->kernel_cap_flags |= IBK_ON_DEMAND_PAGING;
+	caps->general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	caps->per_transport_caps.rc_odp_caps = reliable;
+	caps->per_transport_caps.uc_odp_caps = TERN_ODP_REQUESTER;
+	if (tern_has_cap(dev, TERN_CAP_UD))
+		caps->per_transport_caps.ud_odp_caps = TERN_ODP_REQUESTER;
+	if (tern_has_cap(dev, TERN_CAP_XRC))
+		caps->per_transport_caps.xrc_odp_caps = reliable;
+}
+
 /* The device clock counts nanoseconds. */
 #define TERN_CLOCK_KHZ		1000000
 
@@ -141,6 +176,7 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 
 	tern_fill_mw_dm(dev, attr);
 	tern_fill_cq(dev, attr);
+	tern_fill_odp(dev, attr);
 
 	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
 		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);

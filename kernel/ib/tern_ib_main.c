@@ -134,6 +134,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		const struct ib_device_ops *ops;
 	} optional[] = {
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
+		{ TERN_CAP_DM, &tern_dm_export_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
 		{ TERN_CAP_MODERATE_CQ, &tern_dev_moderate_ops },
@@ -150,6 +151,8 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
+	if (tern_has_odp(dev))
+		ib_set_device_ops(&dev->ibdev, &tern_dev_odp_ops);
 
 	dev->ibdev.driver_def = tern_uapi_defs;
 }
@@ -269,6 +272,10 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
 
+	err = tern_dm_export_init(dev);
+	if (err)
+		goto err_dealloc;
+
 	err = tern_clock_init(dev);
 	if (err)
 		goto err_dealloc;
@@ -277,9 +284,13 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	if (err)
 		goto err_free_clock;
 
-	err = tern_register_event_notifier(dev->core, &dev->event_nb);
+	err = tern_faults_init(dev);
 	if (err)
 		goto err_destroy_eqs;
+
+	err = tern_register_event_notifier(dev->core, &dev->event_nb);
+	if (err)
+		goto err_free_faults;
 
 	err = tern_ib_register(dev);
 	if (err)
@@ -291,6 +302,8 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 err_unregister_notifier:
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);
 	cancel_work_sync(&dev->flush_work);
+err_free_faults:
+	tern_faults_free(dev);
 err_destroy_eqs:
 	tern_ib_destroy_eqs(dev);
 err_free_clock:
@@ -311,6 +324,7 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	ib_unregister_device(&dev->ibdev);
 	tern_unregister_event_notifier(dev->core, &dev->event_nb);
 	cancel_work_sync(&dev->flush_work);
+	tern_faults_free(dev);
 	tern_ib_destroy_eqs(dev);
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));

@@ -256,12 +256,15 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	struct tern_mr *mr;
 	int err;
 
-	if (dmah || access & ~TERN_MR_ACCESS)
+	if (dmah || access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND))
 		return ERR_PTR(-EOPNOTSUPP);
 
 	err = ib_no_udata_io(udata);
 	if (err)
 		return ERR_PTR(err);
+
+	if (access & IB_ACCESS_ON_DEMAND)
+		return tern_reg_odp_mr(ibpd, start, length, virt, access);
 
 	mr = kzalloc_obj(*mr);
 	if (!mr)
@@ -365,6 +368,64 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
 	return err;
 }
 
+/* The number of windows that are bound to a region, or a negative errno. */
+static long tern_mr_num_windows(struct tern_mr *mr)
+{
+	struct tern_rsp_mr rsp;
+	int err;
+
+	err = tern_ib_query(to_tdev(mr->ibmr.device), TERN_CMD_QUERY_MR,
+			    mr->ibmr.lkey, &rsp, sizeof(rsp));
+	return err ?: (long)le32_to_cpu(rsp.num_windows);
+}
+
+/*
+ * A region whose memory becomes, or stops to be, on demand is registered anew:
+ * ib_core then replaces it.
+ */
+static struct ib_mr *tern_rereg_odp_mr(struct tern_mr *mr, int flags, u64 start,
+				       u64 length, u64 virt, int access,
+				       struct ib_pd *ibpd,
+				       struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(mr->ibmr.device);
+	struct tern_cmd_rereg_mr cmd = {
+		.key = cpu_to_le32(mr->ibmr.lkey),
+		.mask = cpu_to_le32(tern_rereg_mask(flags)),
+	};
+	struct ib_pd *pd = flags & IB_MR_REREG_PD ? ibpd : mr->ibmr.pd;
+	long num_windows;
+	int err;
+
+	if (flags & IB_MR_REREG_TRANS) {
+		num_windows = tern_mr_num_windows(mr);
+		if (num_windows)
+			return ERR_PTR(num_windows < 0 ? num_windows : -EBUSY);
+		return tern_reg_user_mr(pd, start, length, virt, access, NULL,
+					udata);
+	}
+
+	/* A dma-buf's rights are those of its registration. */
+	if (!mr->odp || tern_odp_is_dmabuf(mr->odp) ||
+	    access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
+	    (access ^ mr->access) & (IB_ACCESS_ON_DEMAND | IB_ZERO_BASED))
+		return ERR_PTR(-EOPNOTSUPP);
+
+	cmd.pdn = cpu_to_le32(to_tpd(pd)->pdn);
+	cmd.access = cpu_to_le32(tern_mr_access(access) |
+				 TERN_ACCESS_ON_DEMAND);
+	if (flags) {
+		err = tern_cmd_exec(dev->core, TERN_CMD_REREG_MR, &cmd,
+				    sizeof(cmd), NULL, 0);
+		if (err)
+			return ERR_PTR(err);
+	}
+
+	tern_odp_set_access(mr->odp, pd, access);
+	mr->access = access;
+	return NULL;
+}
+
 /**
  * tern_rereg_user_mr() - change a region in place, keeping its key
  * @ibmr: the region
@@ -376,7 +437,8 @@ static int tern_mr_rereg_trans(struct tern_ib_dev *dev, struct tern_mr *mr,
  * @ibpd: new PD, with PD
  * @udata: user request without driver data
  *
- * Return: NULL, or an ERR_PTR with the region unchanged: -EBUSY for TRANS or PD
+ * Return: NULL; a new region that replaces this one, if either has memory on
+ * demand; or an ERR_PTR with the region unchanged: -EBUSY for TRANS or PD
  * while windows are bound; -EACCES for write access without TRANS to memory
  * that was pinned read-only; or another errno.
  */
@@ -401,6 +463,9 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = mr->access;
+	if ((access | mr->access) & IB_ACCESS_ON_DEMAND || mr->odp)
+		return tern_rereg_odp_mr(mr, flags, start, length, virt, access,
+					 ibpd, udata);
 	/* Whether the region is zero-based is part of the translation. */
 	if (access & ~TERN_MR_ACCESS ||
 	    (!(flags & IB_MR_REREG_TRANS) &&
@@ -473,6 +538,9 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	struct tern_mr *mr;
 	int err;
 
+	/* Device memory is always present. */
+	if (attr->access_flags & IB_ACCESS_ON_DEMAND)
+		return ERR_PTR(-EINVAL);
 	if (attr->access_flags & ~TERN_MR_ACCESS)
 		return ERR_PTR(-EOPNOTSUPP);
 
@@ -544,6 +612,13 @@ int tern_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	if (ibmr->lkey == TERN_LKEY_DMA) {
 		kfree(mr);
 		return 0;
+	}
+
+	if (mr->odp) {
+		err = tern_odp_destroy(mr);
+		if (!err)
+			kfree(mr);
+		return err;
 	}
 
 	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, ibmr->lkey);

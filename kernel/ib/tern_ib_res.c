@@ -25,8 +25,14 @@ static int tern_put_mr(struct sk_buff *msg, struct tern_mr *mr)
 	struct tern_rsp_mr rsp;
 
 	/* The device does not know the DMA lkey; other kernel keys change. */
-	if (!mr->umem && !mr->dm_entry)
+	if (!mr->umem && !mr->dm_entry && !mr->odp)
 		return 0;
+
+	if (mr->odp &&
+	    rdma_nl_put_driver_string(msg, "memory",
+				      mr->access & IB_ACCESS_ON_DEMAND ?
+				      "on-demand" : "dma-buf"))
+		return -EMSGSIZE;
 
 	if (mr->umem &&
 	    (rdma_nl_put_driver_u32_hex(msg, "page_size",

@@ -15,6 +15,8 @@
 
 struct tern_eq;
 struct tern_eqe;
+struct tern_fault;
+struct tern_fault_eq;
 
 #define TERN_AUX_RDMA_NAME	"rdma"
 
@@ -70,6 +72,9 @@ int tern_cmd_exec(struct tern_core *core, u16 opcode, const void *in,
  */
 bool tern_core_dead(struct tern_core *core);
 
+/* Stops a device that may access memory it must not access. Any context. */
+void tern_core_stop(struct tern_core *core);
+
 /* Called for each EQE in hard interrupt context. The EQE is a copy. */
 typedef void (*tern_eq_handler_t)(void *context, const struct tern_eqe *eqe);
 
@@ -83,6 +88,19 @@ struct tern_eq *tern_eq_create(struct tern_core *core, unsigned int vector,
 			       void *context);
 void tern_eq_destroy(struct tern_eq *eq);
 u32 tern_eq_number(const struct tern_eq *eq);
+
+/*
+ * The event queue for page faults. @notify is called in hard interrupt context
+ * when there are faults, which one thread takes with tern_fault_eq_next() until
+ * that returns false, followed by tern_fault_eq_done(). @notify does not run
+ * after tern_fault_eq_destroy() returned.
+ */
+struct tern_fault_eq *tern_fault_eq_create(struct tern_core *core,
+					   void (*notify)(void *context),
+					   void *context);
+void tern_fault_eq_destroy(struct tern_fault_eq *eq);
+bool tern_fault_eq_next(struct tern_fault_eq *eq, struct tern_fault *fault);
+void tern_fault_eq_done(struct tern_fault_eq *eq);
 
 /*
  * Asynchronous events. The action is one of TERN_EV_* or TERN_CORE_EV_DEAD, the

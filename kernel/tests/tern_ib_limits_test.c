@@ -131,6 +131,28 @@ static void tern_test_optional(struct kunit *test)
 				bit == TERN_CAP_TIMESTAMP ? 1000000 : 0);
 	}
 
+	/* What a region on demand supports depends on the other capabilities. */
+	dev->caps.flags = cpu_to_le64(TERN_CAP_ODP | TERN_CAP_ATOMIC | TERN_CAP_XRC);
+	memset(attr, 0, sizeof(*attr));
+	tern_fill_optional(&dev->ib, attr);
+	if (IS_ENABLED(CONFIG_INFINIBAND_ON_DEMAND_PAGING)) {
+		KUNIT_EXPECT_EQ(test, attr->odp_caps.general_caps,
+				IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT);
+		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.rc_odp_caps,
+				IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
+				IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
+				IB_ODP_SUPPORT_SRQ_RECV | IB_ODP_SUPPORT_ATOMIC);
+		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.xrc_odp_caps,
+				attr->odp_caps.per_transport_caps.rc_odp_caps);
+		KUNIT_EXPECT_EQ(test, attr->odp_caps.per_transport_caps.ud_odp_caps, 0);
+		KUNIT_EXPECT_TRUE(test, attr->kernel_cap_flags & IBK_ON_DEMAND_PAGING);
+	}
+	dev->caps.flags &= ~cpu_to_le64(TERN_CAP_ODP);
+	memset(attr, 0, sizeof(*attr));
+	tern_fill_optional(&dev->ib, attr);
+	KUNIT_EXPECT_EQ(test, attr->odp_caps.general_caps, 0);
+	KUNIT_EXPECT_FALSE(test, attr->kernel_cap_flags & IBK_ON_DEMAND_PAGING);
+
 	/* Existing flags stay. Groups times QPs exceeds an int. */
 	dev->caps.flags = cpu_to_le64(TERN_CAP_XRC | TERN_CAP_MCAST);
 	dev->caps.max_mcast_grp = cpu_to_le32(U32_MAX);

@@ -1,0 +1,704 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * On-demand regions: their pages become present when the device faults or the
+ * user gives advice, and absent when the kernel invalidates them.
+ *
+ * An explicit region has one part. An implicit region is as large as the
+ * address space; parts of it exist only while they have present pages.
+ *
+ * umem_mutex of a part protects the device's entries of its pages. Invalidation
+ * takes it in memory reclaim, so nothing may allocate memory under it.
+ */
+
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+
+#include <rdma/restrack.h>
+#include <uapi/rdma/rdma_netlink.h>
+
+#include "tern_ib_odp.h"
+
+/* Pages of a part of an implicit region. */
+#define TERN_ODP_PART_PAGES	TERN_ODP_BATCH
+#define TERN_ODP_PART_SIZE	((u64)TERN_ODP_PART_PAGES << PAGE_SHIFT)
+
+static void tern_odp_part_put(struct tern_odp_part *part)
+{
+	if (refcount_dec_and_test(&part->count))
+		schedule_work(&part->release_work);
+}
+
+static void tern_odp_part_release(struct tern_odp_part *part)
+{
+	struct tern_odp *odp = part->odp;
+
+	ib_umem_odp_release(part->umem);
+	kfree(part);
+	tern_ref_put(&odp->parts_ref);
+}
+
+static void tern_odp_release_work(struct work_struct *work)
+{
+	tern_odp_part_release(container_of(work, struct tern_odp_part,
+					   release_work));
+}
+
+/* Takes a part without present pages out of its region. */
+static void tern_odp_part_retire(struct tern_odp_part *part)
+{
+	lockdep_assert_held(&part->umem->umem_mutex);
+
+	if (part->retired || part == &part->odp->whole)
+		return;
+
+	part->retired = true;
+	xa_erase(&part->odp->parts, part->index);
+	tern_odp_part_put(part);
+}
+
+/**
+ * tern_odp_clear() - make pages absent in the device
+ * @odp: the region
+ * @first: index of the first page
+ * @num: number of pages
+ *
+ * On return the device does not access the pages: a device that refuses is
+ * stopped. Sleeps, but allocates no memory.
+ */
+void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
+{
+	struct tern_core *core = odp->dev->core;
+	u32 limit = le32_to_cpu(core->caps->max_cmd_pages);
+	struct tern_cmd_update_pages cmd = {
+		.pages.page_shift = PAGE_SHIFT,
+		.pages.kind = TERN_PAGES_LIST,
+		.key = cpu_to_le32(odp->key),
+		.flags = cpu_to_le32(TERN_UPDATE_ABSENT),
+	};
+	u32 n;
+	int err;
+
+	for (; num; num -= n, first += n) {
+		n = min_t(u64, num, limit);
+		cmd.first = cpu_to_le64(first);
+		cmd.pages.num = cpu_to_le32(n);
+		err = tern_cmd_exec(core, TERN_CMD_UPDATE_PAGES, &cmd,
+				    sizeof(cmd), NULL, 0);
+		if (!err)
+			continue;
+		/* The key of a region that is being destroyed may be gone. */
+		if (err == -ETIMEDOUT || !READ_ONCE(odp->closing))
+			tern_core_stop(core);
+		return;
+	}
+}
+
+static bool tern_odp_invalidate(struct mmu_interval_notifier *mni,
+				const struct mmu_notifier_range *range,
+				unsigned long seq)
+{
+	struct ib_umem_odp *umem = container_of(mni, struct ib_umem_odp,
+						notifier);
+	struct tern_odp_part *part;
+	u64 start, end, first, num;
+	int before;
+
+	if (!mmu_notifier_range_blockable(range))
+		return false;
+
+	mutex_lock(&umem->umem_mutex);
+	mmu_interval_set_seq(mni, seq);
+	/* Without pages, private may not be set yet. */
+	if (!umem->npages)
+		goto unlock;
+
+	part = umem->private;
+	start = max_t(u64, ib_umem_start(umem), range->start);
+	end = min_t(u64, ib_umem_end(umem), range->end);
+	first = (start - ib_umem_start(umem)) >> PAGE_SHIFT;
+	num = (end - start) >> PAGE_SHIFT;
+	before = umem->npages;
+	tern_odp_clear(part->odp, part->first + first, num);
+	ib_umem_odp_unmap_dma_pages(umem, start, end);
+	atomic64_add(before - umem->npages, &part->odp->invalidations);
+	if (!umem->npages)
+		tern_odp_part_retire(part);
+unlock:
+	mutex_unlock(&umem->umem_mutex);
+	return true;
+}
+
+static const struct mmu_interval_notifier_ops tern_odp_notifier_ops = {
+	.invalidate = tern_odp_invalidate,
+};
+
+/**
+ * tern_odp_update() - replace entries of the device's page list
+ * @odp: the region
+ * @first: index of the first entry
+ * @table: the entries, with TERN_PAGE_* bits; emptied
+ *
+ * Allocates no memory.
+ *
+ * Return: 0, also if the region is gone, or the errno of tern_cmd_exec().
+ */
+int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table)
+{
+	struct tern_cmd_update_pages cmd = {
+		.first = cpu_to_le64(first),
+		.key = cpu_to_le32(odp->key),
+	};
+	int err;
+
+	err = tern_table_map(table, PAGE_SHIFT, &cmd.pages);
+	if (!err)
+		err = tern_cmd_exec(odp->dev->core, TERN_CMD_UPDATE_PAGES, &cmd,
+				    sizeof(cmd), NULL, 0);
+	tern_table_reset(table);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Maps at most TERN_ODP_BATCH pages of a part. Returns their number or -errno. */
+static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
+			      unsigned int flags)
+{
+	struct ib_umem_odp *umem = part->umem;
+	struct tern_odp *odp = part->odp;
+	struct tern_table table;
+	u64 page;
+	int i, err, num;
+	size_t first;
+
+	err = tern_table_init(&table, &odp->dev->core->pdev->dev,
+			      TERN_ODP_BATCH);
+	if (err)
+		goto free;
+
+	num = tern_umem_odp_map(umem, va, bytes, flags & TERN_ODP_WRITE,
+				!(flags & TERN_ODP_SNAPSHOT));
+	if (num < 0) {
+		err = num;
+		mutex_lock(&umem->umem_mutex);
+		goto unlock;
+	}
+
+	if (part->retired) {
+		err = -EAGAIN;
+		goto unlock;
+	}
+
+	first = (va - ib_umem_start(umem)) >> PAGE_SHIFT;
+	for (i = 0; i < num; i++) {
+		/* 0 if the page is not in memory. */
+		err = tern_umem_odp_entry(umem, first + i,
+					  tern_odp_writable(odp), &page);
+		if (err)
+			break;
+		tern_table_add(&table, page);
+	}
+	if (i)
+		err = tern_odp_update(odp, part->first + first, &table);
+	num = i;
+unlock:
+	if (!umem->npages)
+		tern_odp_part_retire(part);
+	mutex_unlock(&umem->umem_mutex);
+free:
+	tern_table_free(&table);
+	return err ?: num;
+}
+
+static struct tern_odp_part *tern_odp_part_alloc(struct tern_odp *odp,
+						 unsigned long index)
+{
+	struct tern_odp_part *part;
+
+	part = kzalloc_obj(*part);
+	if (!part)
+		return ERR_PTR(-ENOMEM);
+
+	part->odp = odp;
+	part->index = index;
+	part->first = (u64)index * TERN_ODP_PART_PAGES;
+	/* For odp->parts, and for the caller. */
+	refcount_set(&part->count, 2);
+	INIT_WORK(&part->release_work, tern_odp_release_work);
+	part->umem = ib_umem_odp_alloc_child(odp->root,
+					     index * TERN_ODP_PART_SIZE,
+					     TERN_ODP_PART_SIZE,
+					     &tern_odp_notifier_ops);
+	if (IS_ERR(part->umem)) {
+		void *err = ERR_CAST(part->umem);
+
+		kfree(part);
+		return err;
+	}
+
+	part->umem->private = part;
+	tern_ref_get(&odp->parts_ref);
+	return part;
+}
+
+/* Returns the part with a reference, or an ERR_PTR. */
+static struct tern_odp_part *tern_odp_part_get(struct tern_odp *odp,
+					       unsigned long index)
+{
+	struct tern_odp_part *part;
+	int err;
+
+	do {
+		xa_lock(&odp->parts);
+		part = xa_load(&odp->parts, index);
+		if (part)
+			refcount_inc(&part->count);
+		xa_unlock(&odp->parts);
+		if (part)
+			return part;
+
+		part = tern_odp_part_alloc(odp, index);
+		if (IS_ERR(part))
+			return part;
+
+		err = xa_insert(&odp->parts, index, part, GFP_KERNEL);
+		if (!err)
+			return part;
+		tern_odp_part_release(part);
+	} while (err == -EBUSY);
+
+	return ERR_PTR(err);
+}
+
+/* Like tern_odp_map_part(), for a range of an implicit region. */
+static long tern_odp_map_implicit(struct tern_odp *odp, u64 va, u64 bytes,
+				  unsigned int flags)
+{
+	struct tern_odp_part *part;
+	long num;
+
+	bytes = min(bytes, TERN_ODP_PART_SIZE - va % TERN_ODP_PART_SIZE);
+	do {
+		part = tern_odp_part_get(odp, va / TERN_ODP_PART_SIZE);
+		if (IS_ERR(part))
+			return PTR_ERR(part);
+
+		num = tern_odp_map_part(part, va, bytes, flags);
+		tern_odp_part_put(part);
+		/* Its last page was invalidated meanwhile. */
+	} while (num == -EAGAIN);
+
+	return num;
+}
+
+/**
+ * tern_odp_map() - make pages present in the device
+ * @odp: the region
+ * @va: user virtual address, or offset in a dma-buf
+ * @bytes: length in bytes, not 0, within the region
+ * @flags: TERN_ODP_*
+ *
+ * Return: number of pages mapped from @va on, which may be fewer than asked
+ * for, or a negative errno: -EFAULT for an address that is not mapped or not
+ * writable.
+ */
+long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags)
+{
+	u64 limit = (u64)TERN_ODP_BATCH * PAGE_SIZE - offset_in_page(va);
+
+	if (odp->dmabuf)
+		return tern_dmabuf_map(odp);
+
+	bytes = min(bytes, limit);
+	if (odp->root)
+		return tern_odp_map_implicit(odp, va, bytes, flags);
+	return tern_odp_map_part(&odp->whole, va, bytes, flags);
+}
+
+/**
+ * tern_odp_fault_in() - bring pages into memory
+ * @mm: the address space, of which the caller holds a user reference
+ * @va: user virtual address
+ * @bytes: length in bytes, not 0
+ * @flags: TERN_ODP_*
+ *
+ * tern_odp_map() does not wait for userfaultfd; this does.
+ *
+ * Return: number of pages, or a negative errno.
+ */
+long tern_odp_fault_in(struct mm_struct *mm, u64 va, u64 bytes,
+		       unsigned int flags)
+{
+	u64 last = va + bytes - 1;
+	unsigned long num;
+	int locked = 1;
+	long ret;
+
+	num = min_t(u64, (last >> PAGE_SHIFT) - (va >> PAGE_SHIFT) + 1,
+		    TERN_ODP_BATCH);
+	mmap_read_lock(mm);
+	ret = get_user_pages_remote(mm, va & PAGE_MASK, num,
+				    flags & TERN_ODP_WRITE ? FOLL_WRITE : 0,
+				    NULL, &locked);
+	if (locked)
+		mmap_read_unlock(mm);
+
+	return ret ?: -EFAULT;
+}
+
+/**
+ * tern_odp_get() - look up an on-demand region
+ * @dev: the device
+ * @key: lkey or rkey
+ *
+ * Return: the region, to be released with tern_odp_put(), or NULL.
+ */
+struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key)
+{
+	struct tern_odp *odp;
+
+	xa_lock(&dev->odps);
+	odp = xa_load(&dev->odps, key >> TERN_KEY_INDEX_SHIFT);
+	if (odp && odp->key == key)
+		tern_ref_get(&odp->ref);
+	else
+		odp = NULL;
+	xa_unlock(&dev->odps);
+
+	return odp;
+}
+
+void tern_odp_put(struct tern_odp *odp)
+{
+	tern_ref_put(&odp->ref);
+}
+
+/* Whether the region's user may write to its memory. */
+bool tern_odp_writable(const struct tern_odp *odp)
+{
+	return READ_ONCE(odp->writable);
+}
+
+/**
+ * tern_odp_alloc() - allocate the on-demand part of a region
+ * @ibpd: the PD
+ * @start: user virtual address, or offset in the dma-buf, of the first byte
+ * @length: length in bytes
+ * @iova: address of the first byte in the device
+ * @access: IB_ACCESS_*
+ *
+ * Return: the part, without memory, or NULL.
+ */
+struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
+				u64 iova, int access)
+{
+	struct tern_odp *odp;
+
+	odp = kzalloc_obj(*odp);
+	if (!odp)
+		return NULL;
+
+	odp->dev = to_tdev(ibpd->device);
+	odp->pd = ibpd;
+	odp->user = tern_odp_user_get(ibpd);
+	odp->start = start;
+	odp->length = length;
+	odp->iova = iova;
+	odp->writable = ib_access_writable(access);
+	odp->whole.odp = odp;
+	tern_ref_init(&odp->ref);
+	xa_init(&odp->parts);
+	tern_ref_init(&odp->parts_ref);
+	return odp;
+}
+
+/**
+ * tern_odp_create() - create an on-demand region in the device
+ * @odp: the region's on-demand part, with its memory
+ * @mr: the region; receives the keys
+ * @cmd: the command, without access; it must leave the key closed or have a
+ *	sparse list
+ *
+ * Return: 0, or a negative errno: the device does not have the region.
+ */
+int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
+		    struct tern_cmd_create_mr *cmd)
+{
+	struct tern_cmd_update_pages open = {
+		.pages.page_shift = PAGE_SHIFT,
+		.flags = cpu_to_le32(TERN_UPDATE_LAST),
+	};
+	struct tern_ib_dev *dev = odp->dev;
+	int err;
+
+	cmd->access = cpu_to_le32(tern_mr_access(mr->access) |
+				  TERN_ACCESS_ON_DEMAND);
+	cmd->pdn = cpu_to_le32(to_tpd(odp->pd)->pdn);
+	cmd->kind = TERN_MR_MEMORY;
+	cmd->pages.page_shift = PAGE_SHIFT;
+	cmd->pages.kind = TERN_PAGES_LIST;
+	err = tern_ib_create(dev, TERN_CMD_CREATE_MR, cmd, sizeof(*cmd),
+			     &odp->key);
+	if (err)
+		return err;
+
+	err = xa_insert(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp,
+			GFP_KERNEL);
+	if (err)
+		goto destroy;
+
+	if (cmd->flags & TERN_MR_F_INCOMPLETE) {
+		open.key = cpu_to_le32(odp->key);
+		err = tern_cmd_exec(dev->core, TERN_CMD_UPDATE_PAGES, &open,
+				    sizeof(open), NULL, 0);
+		if (err)
+			goto erase;
+	}
+
+	mr->odp = odp;
+	mr->ibmr.lkey = odp->key;
+	mr->ibmr.rkey = odp->key;
+	return 0;
+
+erase:
+	xa_erase(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT);
+destroy:
+	WRITE_ONCE(odp->closing, true);
+	if (tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, odp->key))
+		tern_core_stop(dev->core);
+	return err;
+}
+
+static void tern_odp_release_parts(struct tern_odp *odp)
+{
+	struct tern_odp_part *part;
+	unsigned long index;
+
+	/* An invalidation may retire parts at the same time. */
+	xa_for_each(&odp->parts, index, part) {
+		xa_lock(&odp->parts);
+		part = xa_load(&odp->parts, index);
+		if (part)
+			refcount_inc(&part->count);
+		xa_unlock(&odp->parts);
+		if (!part)
+			continue;
+
+		mutex_lock(&part->umem->umem_mutex);
+		tern_odp_part_retire(part);
+		mutex_unlock(&part->umem->umem_mutex);
+		tern_odp_part_put(part);
+	}
+	tern_ref_kill(&odp->parts_ref);
+	xa_destroy(&odp->parts);
+}
+
+/**
+ * tern_odp_free() - free the on-demand part of a region
+ * @odp: the part, which the device and tern_odp_get() do not know
+ */
+void tern_odp_free(struct tern_odp *odp)
+{
+	tern_odp_release_parts(odp);
+	if (odp->whole.umem)
+		ib_umem_odp_release(odp->whole.umem);
+	if (odp->root)
+		ib_umem_odp_release(odp->root);
+	if (odp->dmabuf)
+		ib_umem_release(&odp->dmabuf->umem);
+	if (odp->mm)
+		mmdrop(odp->mm);
+	tern_odp_user_put(odp->user);
+	kfree(odp);
+}
+
+/* Destroys the region in the device. See tern_odp_destroy(). */
+int tern_odp_forget(struct tern_odp *odp)
+{
+	struct tern_ib_dev *dev = odp->dev;
+	int err;
+
+	WRITE_ONCE(odp->closing, true);
+	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, odp->key);
+	if (err == -EBUSY) {
+		WRITE_ONCE(odp->closing, false);
+		return err;
+	}
+	/* Nobody would tell it of an invalidation. */
+	if (err)
+		tern_core_stop(dev->core);
+
+	xa_erase(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT);
+	tern_ref_kill(&odp->ref);
+	return 0;
+}
+
+/**
+ * tern_odp_destroy() - destroy an on-demand region
+ * @mr: the region
+ *
+ * Waits for the mapping of pages, but not for a page that does not arrive.
+ *
+ * Return: 0, or -EBUSY while memory windows are bound to the region, which is
+ * unchanged then.
+ */
+int tern_odp_destroy(struct tern_mr *mr)
+{
+	int err = tern_odp_forget(mr->odp);
+
+	if (!err)
+		tern_odp_free(mr->odp);
+	return err;
+}
+
+static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
+{
+	struct tern_cmd_create_mr cmd = {
+		.iova = cpu_to_le64(odp->iova),
+		.length = cpu_to_le64(odp->length),
+		.offset = cpu_to_le64(offset_in_page(odp->start)),
+		.flags = TERN_MR_F_INCOMPLETE,
+	};
+	u64 max = le64_to_cpu(odp->dev->core->caps->max_mr_size);
+	struct ib_umem_odp *umem;
+	size_t num_pages;
+
+	if (!odp->length || odp->length > max)
+		return -EINVAL;
+
+	/* The entries are single pages also where huge pages are mapped. */
+	umem = ib_umem_odp_get(&odp->dev->ibdev, odp->start, odp->length,
+			       mr->access & ~IB_ACCESS_HUGETLB,
+			       &tern_odp_notifier_ops);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	odp->whole.umem = umem;
+	umem->private = &odp->whole;
+	num_pages = ib_umem_odp_num_pages(umem);
+	if (num_pages > U32_MAX)
+		return -EINVAL;
+
+	cmd.pages.num = cpu_to_le32(num_pages);
+	return tern_odp_create(odp, mr, &cmd);
+}
+
+static int tern_odp_create_implicit(struct tern_odp *odp, struct tern_mr *mr)
+{
+	struct tern_cmd_create_mr cmd = {
+		.length = cpu_to_le64(odp->length),
+		.flags = TERN_MR_F_SPARSE,
+	};
+	struct ib_umem_odp *root;
+
+	root = ib_umem_odp_alloc_implicit(&odp->dev->ibdev,
+					  mr->access & ~IB_ACCESS_HUGETLB);
+	if (IS_ERR(root))
+		return PTR_ERR(root);
+
+	odp->root = root;
+	return tern_odp_create(odp, mr, &cmd);
+}
+
+/**
+ * tern_reg_odp_mr() - register memory on demand
+ * @ibpd: the PD
+ * @start: user virtual address; 0 with length U64_MAX for the address space
+ * @length: length in bytes
+ * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
+ * @access: IB_ACCESS_*
+ *
+ * Return: the region, without present pages, or an ERR_PTR.
+ */
+struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
+			      u64 virt, int access)
+{
+	bool implicit = !start && length == U64_MAX;
+	struct tern_odp *odp;
+	struct tern_mr *mr;
+	int err = -ENOMEM;
+
+	if (!tern_has_odp(to_tdev(ibpd->device)))
+		return ERR_PTR(-EOPNOTSUPP);
+	if (implicit && virt)
+		return ERR_PTR(-EINVAL);
+
+	mr = kzalloc_obj(*mr);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	odp = tern_odp_alloc(ibpd, start, length,
+			     access & IB_ZERO_BASED ? 0 : virt, access);
+	if (!odp)
+		goto free_mr;
+
+	mr->access = access;
+	mr->ibmr.iova = virt;
+	mr->ibmr.length = length;
+	odp->mm = current->mm;
+	mmgrab(odp->mm);
+	if (implicit)
+		err = tern_odp_create_implicit(odp, mr);
+	else
+		err = tern_odp_create_explicit(odp, mr);
+	if (err)
+		goto free_odp;
+
+	return &mr->ibmr;
+
+free_odp:
+	tern_odp_free(odp);
+free_mr:
+	kfree(mr);
+	return ERR_PTR(err);
+}
+
+/**
+ * tern_odp_set_access() - follow a change of a region's rights
+ * @odp: the region, whose key has the new rights
+ * @ibpd: its PD
+ * @access: IB_ACCESS_*
+ */
+void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd, int access)
+{
+	WRITE_ONCE(odp->pd, ibpd);
+	WRITE_ONCE(odp->writable, ib_access_writable(access));
+}
+
+/* "rdma statistic show mr", with mlx5's names. */
+int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct tern_odp *odp = to_tmr(ibmr)->odp;
+	struct nlattr *table;
+
+	if (!odp)
+		return 0;
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_STAT_HWCOUNTERS);
+	if (!table)
+		return -EMSGSIZE;
+
+	if (rdma_nl_stat_hwcounter_entry(msg, "page_faults",
+					 atomic64_read(&odp->faults)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_invalidations",
+					 atomic64_read(&odp->invalidations)) ||
+	    rdma_nl_stat_hwcounter_entry(msg, "page_prefetch",
+					 atomic64_read(&odp->prefetches))) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+/* Whether the region is on a dma-buf. */
+bool tern_odp_is_dmabuf(const struct tern_odp *odp)
+{
+	return odp->dmabuf;
+}
+
+const struct ib_device_ops tern_dev_odp_ops = {
+	.advise_mr = tern_advise_mr,
+	.fill_stat_mr_entry = tern_fill_stat_mr_entry,
+	.reg_user_mr_dmabuf = tern_reg_user_mr_dmabuf,
+};

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* On-demand regions, and dma-bufs that may move: their pages and page faults. */
+#ifndef TERN_IB_ODP_H
+#define TERN_IB_ODP_H
+
+#include <rdma/ib_umem_odp.h>
+
+#include "tern_ib.h"
+
+/* Most pages that one UPDATE_PAGES of a fault makes present: a chunk. */
+#define TERN_ODP_BATCH		TERN_PAGES_CHUNK
+
+struct tern_odp;
+
+/**
+ * struct tern_odp_part - a range of an on-demand region with its own notifier
+ * @odp: the region
+ * @umem: the range; its umem_mutex protects the device's entries of the range
+ * @first: index of the first page in the device's page list
+ * @index: of an implicit region's part, its key in @odp->parts
+ * @count: references to an implicit region's part: one for @odp->parts, one for
+ *	each user
+ * @retired: it is no longer in @odp->parts; protected by umem_mutex
+ * @release_work: releases an implicit region's part
+ */
+struct tern_odp_part {
+	struct tern_odp *odp;
+	struct ib_umem_odp *umem;
+	u64 first;
+	unsigned long index;
+	refcount_t count;
+	bool retired;
+	struct work_struct release_work;
+};
+
+/**
+ * struct tern_odp_user - page faults on behalf of a user context, or of all
+ * kernel users
+ * @count: references
+ * @waiting: requests that wait until one of the running ones ends
+ * @running: number of requests in the work queue
+ *
+ * tern_ib_dev.fault_lock protects @waiting and @running.
+ */
+struct tern_odp_user {
+	refcount_t count;
+	struct list_head waiting;
+	unsigned int running;
+};
+
+/**
+ * struct tern_odp - on-demand part of a region
+ * @dev: the device
+ * @pd: the region's PD
+ * @user: the context that its faults are charged to
+ * @ref: held while pages are mapped
+ * @mm: address space of the memory, NULL for a dma-buf
+ * @start: user virtual address, or offset in the dma-buf, of the first byte
+ * @iova: address of the first byte in the device
+ * @length: length in bytes
+ * @key: lkey and rkey
+ * @whole: the only part of an explicit region; its umem is NULL otherwise
+ * @root: parent of the parts of an implicit region, or NULL
+ * @parts: parts of an implicit region
+ * @parts_ref: held by parts that are not released, also retired ones
+ * @dmabuf: the memory of a dma-buf region, or NULL
+ * @writable: the region has a right to write
+ * @closing: the region is being destroyed: the device may not know its key
+ * @faults: pages mapped for page faults
+ * @invalidations: pages invalidated
+ * @prefetches: pages mapped for ibv_advise_mr()
+ */
+struct tern_odp {
+	struct tern_ib_dev *dev;
+	struct ib_pd *pd;
+	struct tern_odp_user *user;
+	struct tern_ref ref;
+	struct mm_struct *mm;
+	u64 start;
+	u64 iova;
+	u64 length;
+	u32 key;
+	struct tern_odp_part whole;
+	struct ib_umem_odp *root;
+	struct xarray parts;
+	struct tern_ref parts_ref;
+	struct ib_umem_dmabuf *dmabuf;
+	bool writable;
+	bool closing;
+	atomic64_t faults;
+	atomic64_t invalidations;
+	atomic64_t prefetches;
+};
+
+/* How to map pages. */
+#define TERN_ODP_WRITE		BIT(0)	/* the device is about to write */
+#define TERN_ODP_SNAPSHOT	BIT(1)	/* only pages that are in memory */
+#define TERN_ODP_PREFETCH	BIT(2)	/* for ibv_advise_mr() */
+
+/* tern_ib_odp.c */
+long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags);
+long tern_odp_fault_in(struct mm_struct *mm, u64 va, u64 bytes,
+		       unsigned int flags);
+void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num);
+int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table);
+struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key);
+void tern_odp_put(struct tern_odp *odp);
+bool tern_odp_writable(const struct tern_odp *odp);
+struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
+				u64 iova, int access);
+int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
+		    struct tern_cmd_create_mr *cmd);
+void tern_odp_free(struct tern_odp *odp);
+int tern_odp_forget(struct tern_odp *odp);
+
+/* tern_ib_dmabuf.c */
+long tern_dmabuf_map(struct tern_odp *odp);
+
+/* tern_ib_fault.c */
+struct tern_odp_user *tern_odp_user_get(struct ib_pd *ibpd);
+
+/* tern_ib_odp_pages.c */
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, bool write,
+		      bool fault);
+int tern_umem_odp_entry(struct ib_umem_odp *umem, size_t index, bool writable,
+			u64 *entry);
+
+#endif /* TERN_IB_ODP_H */
