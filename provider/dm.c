@@ -87,6 +87,7 @@ static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
 		       const struct tern_uresp_alloc_dm *resp, uint64_t length)
 {
 	dm->mmap_size = resp->mmap_size;
+	dm->mmap_offset = resp->mmap_offset;
 	/* Too large for a 32-bit process. */
 	if (dm->mmap_size != resp->mmap_size)
 		return ENOMEM;
@@ -229,3 +230,12 @@ struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 
 	return &vmr->ibv_mr;
 }
+
+#if IBVERBS_PABI_VERSION >= 62
+/* ibv_dm_export_dmabuf_fd(3). */
+int tern_dm_export_dmabuf_fd(struct ibv_dm *ibvdm)
+{
+	return ibv_cmd_export_dmabuf_fd(ibvdm->context,
+					to_tern_dm(ibvdm)->mmap_offset);
+}
+#endif

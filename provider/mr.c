@@ -105,10 +105,56 @@ int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
 				sizeof(resp));
 }
 
+/* ibv_reg_dmabuf_mr(3). */
+struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
+				  size_t length, uint64_t iova, int fd,
+				  int access)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_dmabuf_mr(ibvpd, offset, length, iova, fd, access,
+				    vmr, NULL);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
+/* ibv_alloc_null_mr(3): the device knows the key, the kernel no region. */
+struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd)
+{
+	struct verbs_mr *vmr;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	vmr->ibv_mr.context = ibvpd->context;
+	vmr->ibv_mr.pd = ibvpd;
+	vmr->ibv_mr.length = SIZE_MAX;
+	vmr->ibv_mr.lkey = TERN_LKEY_NULL;
+	vmr->mr_type = IBV_MR_TYPE_NULL_MR;
+
+	return &vmr->ibv_mr;
+}
+
 /* ibv_dereg_mr(3): EBUSY while windows are bound to the region. */
 int tern_dereg_mr(struct verbs_mr *vmr)
 {
 	int err;
+
+	if (vmr->mr_type == IBV_MR_TYPE_NULL_MR) {
+		free(vmr);
+		return 0;
+	}
 
 	err = ibv_cmd_dereg_mr(vmr);
 	if (err)

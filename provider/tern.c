@@ -20,8 +20,10 @@ static const struct verbs_match_ent tern_match_table[] = {
 };
 
 static const struct verbs_context_ops tern_ctx_ops = {
+	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = tern_alloc_dm,
 	.alloc_mw = tern_alloc_mw,
+	.alloc_null_mr = tern_alloc_null_mr,
 	.alloc_pd = tern_alloc_pd,
 	.attach_mcast = tern_attach_mcast,
 	.bind_mw = tern_bind_mw,
@@ -43,6 +45,9 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.destroy_srq = tern_destroy_srq,
 	.detach_mcast = tern_detach_mcast,
 	.free_context = tern_free_context,
+#if IBVERBS_PABI_VERSION >= 62
+	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
+#endif
 	.free_dm = tern_free_dm,
 	.get_srq_num = tern_get_srq_num,
 	.import_dm = tern_import_dm,
@@ -64,6 +69,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.query_rt_values = tern_query_rt_values,
 	.query_srq = tern_query_srq,
 	.reg_dm_mr = tern_reg_dm_mr,
+	.reg_dmabuf_mr = tern_reg_dmabuf_mr,
 	.reg_mr = tern_reg_mr,
 	.req_notify_cq = tern_req_notify_cq,
 	.rereg_mr = tern_rereg_mr,

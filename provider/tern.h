@@ -100,6 +100,7 @@ struct tern_dm {
 	struct verbs_dm vdm;
 	void *addr; /* mapping of the whole allocation */
 	size_t mmap_size;
+	uint64_t mmap_offset;
 	uint64_t length; /* requested size in bytes */
 };
 
@@ -391,6 +392,10 @@ struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 			   uint64_t hca_va, int access);
 int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
 		  void *addr, size_t length, int access);
+struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
+				  size_t length, uint64_t iova, int fd,
+				  int access);
+struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd);
 int tern_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);
 void tern_unimport_mr(struct ibv_mr *ibvmr);
@@ -400,6 +405,7 @@ int tern_dealloc_mw(struct ibv_mw *ibvmw);
 /* dm.c */
 struct ibv_dm *tern_alloc_dm(struct ibv_context *ibvctx,
 			     struct ibv_alloc_dm_attr *attr);
+int tern_dm_export_dmabuf_fd(struct ibv_dm *ibvdm);
 int tern_free_dm(struct ibv_dm *ibvdm);
 struct ibv_dm *tern_import_dm(struct ibv_context *ibvctx, uint32_t handle);
 void tern_unimport_dm(struct ibv_dm *ibvdm);

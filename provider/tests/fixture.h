@@ -169,6 +169,7 @@ void test_bind_threads(void);
 /* test_memory.c */
 void test_dm_copy(void);
 void test_dm_copy_refused(void);
+void test_other_regions(void);
 void test_dm_objects(void);
 void test_dm_import(void);
 void test_memory_objects(void);

@@ -716,6 +716,7 @@ int main(void)
 		{ "bind_threads", test_bind_threads },
 		{ "dm_copy", test_dm_copy },
 		{ "dm_copy_refused", test_dm_copy_refused },
+		{ "other_regions", test_other_regions },
 		{ "dm_objects", test_dm_objects },
 		{ "dm_import", test_dm_import },
 		{ "memory_objects", test_memory_objects },

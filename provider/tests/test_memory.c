@@ -391,3 +391,30 @@ void test_contexts(void)
 	}
 	close_storage();
 }
+
+/* A region of a dma-buf, and one that only the device knows. */
+void test_other_regions(void)
+{
+	struct ibv_mr *mr;
+	unsigned int calls;
+
+	open_storage();
+	mr = tern_reg_dmabuf_mr(&pd, 4096, 8192, 0x10000, 33,
+				IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr && mr->lkey == 0x900 && last_mr.offset == 4096 &&
+	      last_mr.length == 8192 && last_mr.flags == 33);
+	memory_err = EBUSY;
+	CHECK(tern_dereg_mr(verbs_get_mr(mr)) == EBUSY);
+	errno = 0;
+	CHECK(!tern_reg_dmabuf_mr(&pd, 0, 1, 0, 33, 0) && errno == EBUSY);
+	memory_err = 0;
+	CHECK(!tern_dereg_mr(verbs_get_mr(mr)));
+
+	calls = memory_calls;
+	mr = tern_alloc_null_mr(&pd);
+	CHECK(mr && mr->lkey == TERN_LKEY_NULL && mr->pd == &pd &&
+	      mr->length == SIZE_MAX);
+	CHECK(!tern_dereg_mr(verbs_get_mr(mr)));
+	CHECK(memory_calls == calls);
+	close_storage();
+}
