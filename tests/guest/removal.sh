@@ -11,7 +11,7 @@ log=$(mktemp)
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 gone() { [ ! -e "/sys/bus/pci/devices/$pci" ]; }
 
-# start NAME: starts a process that watches for events, and endless traffic, before the adapter is removed.
+# start NAME: starts a process that watches for events, and endless traffic and page faults, before the adapter is removed.
 start() {
 	rm -f /run/removal.go
 	# Without this variable libibverbs reports an error for objects that the kernel destroyed at the removal.
@@ -20,7 +20,8 @@ start() {
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 >/dev/null 2>&1 &
 	wait-listen 18600
 	ib_write_bw -d tern0 -x "$(gid-index)" -F -s 65536 -D 600 -p 18600 127.0.0.1 >/dev/null 2>&1 &
-	until_true 60 grep -qs ready "$log.watch"
+	odp --churn >"$log.churn" 2>&1 &
+	until_true 60 grep -qs ready "$log.churn" && until_true 60 grep -qs ready "$log.watch"
 }
 # The watcher ends by itself; finish fails if one of its results is not ok.
 finish() {

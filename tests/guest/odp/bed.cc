@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "bed.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace guest {
+
+Map::Map(std::size_t length, int protection, int flags, int fd, void* at)
+    : at_(static_cast<std::byte*>(::mmap(at, length, protection, flags, fd, 0))), length_(length) {
+  require(at_ != MAP_FAILED, "mmap of {} bytes: {}", length, errno_name(errno));
+}
+
+void Map::advise(int advice, std::size_t offset, std::size_t length) const {
+  if (::madvise(at_ + offset, length ? length : length_ - offset, advice) != 0) fail_errno("madvise");
+}
+
+Pair::Pair(const Device& dev, unsigned depth, ibv_srq* srq) : cq_(create_cq(dev, static_cast<int>(depth) * 4)) {
+  for (QpPtr* qp : {&a_, &b_}) {
+    QpSpec spec;
+    spec.send_cq = spec.recv_cq = cq_.get();
+    spec.cap = {.max_send_wr = depth, .max_recv_wr = srq ? 0U : depth, .max_send_sge = 2, .max_recv_sge = srq ? 0U : 2U, .max_inline_data = 0};
+    spec.srq = srq;
+    spec.send_ops = kRcSendOps | kBuiltOps;
+    *qp = try_create_qp(dev, spec);
+    require(*qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
+  }
+  Connection how;
+  how.mtu = dev.active_mtu();
+  how.qp_access = kRemoteAccess | IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_MW_BIND;
+  how.min_rnr_timer = 1;  // 10 us
+  const Endpoint a{.qpn = a_->qp_num, .psn = 1, .gid = dev.gid()};
+  const Endpoint b{.qpn = b_->qp_num, .psn = 1, .gid = dev.gid()};
+  connect(a_.get(), dev, how, a, b);
+  connect(b_.get(), dev, how, b, a);
+}
+
+ibv_wc_status Pair::run(const Send& send, int timeout_ms) {
+  require_err(post(a(), send.opcode == IBV_WR_FLUSH || send.opcode == IBV_WR_ATOMIC_WRITE ? Api::kWr : Api::kPost, send), 0, "post");
+  return poll(cq(), 1, timeout_ms)[0].status;
+}
+
+void Pair::must(const Send& send, const char* what) {
+  const ibv_wc_status status = run(send);
+  require(status == IBV_WC_SUCCESS, "{}: {}", what, ibv_wc_status_str(status));
+}
+
+MrPtr reg(const Device& dev, const Map& map, int access) {
+  MrPtr mr(ibv_reg_mr(dev.pd(), map.at(), map.length(), static_cast<unsigned>(access)));
+  require(mr != nullptr, "ibv_reg_mr: {}", errno_name(errno));
+  return mr;
+}
+
+MrPtr reg_all(const Device& dev, int access) {
+  MrPtr mr(ibv_reg_mr(dev.pd(), nullptr, SIZE_MAX, static_cast<unsigned>(access)));
+  require(mr != nullptr, "ibv_reg_mr of the address space: {}", errno_name(errno));
+  return mr;
+}
+
+Send write_from(const ibv_sge& from, std::uint64_t to, std::uint32_t rkey) {
+  Send s{.opcode = IBV_WR_RDMA_WRITE, .sges = {from}};
+  s.raddr = to;
+  s.rkey = rkey;
+  return s;
+}
+
+Send read_into(const ibv_sge& into, std::uint64_t from, std::uint32_t rkey) {
+  Send s = write_from(into, from, rkey);
+  s.opcode = IBV_WR_RDMA_READ;
+  return s;
+}
+
+ibv_sge sge(const ibv_mr* mr, std::uint64_t address, std::uint32_t length) {
+  return {.addr = address, .length = length, .lkey = mr->lkey};
+}
+
+void expect_pattern(std::span<const std::byte> bytes, std::uint64_t seed, const char* what) {
+  const auto at = mismatch(bytes, seed);
+  require(!at, "{}: byte {} is wrong", what, at.value_or(0));
+}
+
+void expect_zeros(std::span<const std::byte> bytes, const char* what) {
+  const auto it = std::ranges::find_if(bytes, [](std::byte b) { return b != std::byte{0}; });
+  require(it == bytes.end(), "{}: byte {} is not 0", what, it - bytes.begin());
+}
+
+std::string get(const std::string& path) {
+  std::ifstream in(path);
+  std::string text;
+  std::getline(in, text);
+  return text;
+}
+
+void put(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text << std::flush;
+  require(out.good(), "cannot write {} to {}", text, path);
+}
+
+std::uint64_t counter(const Device& dev, const std::string& name) {
+  return std::stoull(get(std::string("/sys/class/infiniband/") + ibv_get_device_name(dev.context()->device) +
+                         "/ports/1/hw_counters/" + name));
+}
+
+}  // namespace guest

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the tests of on-demand paging share: mapped memory, connected QPs, one request at a time.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "dmem/runner.h"
+#include "verbs.h"
+
+namespace guest {
+
+constexpr std::size_t kPage = 4096;
+constexpr int kOdpAccess = kFlushAccess | IBV_ACCESS_ON_DEMAND;
+
+// Mapped memory, which the tests change under a region.
+class Map {
+ public:
+  explicit Map(std::size_t length, int protection = PROT_READ | PROT_WRITE,
+               int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1, void* at = nullptr);
+  Map(const Map&) = delete;
+  Map& operator=(const Map&) = delete;
+  ~Map() { ::munmap(at_, length_); }
+
+  [[nodiscard]] std::byte* at(std::size_t offset = 0) const { return at_ + offset; }
+  [[nodiscard]] std::span<std::byte> bytes() const { return {at_, length_}; }
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t offset, std::size_t n) const { return {at_ + offset, n}; }
+  [[nodiscard]] std::size_t length() const { return length_; }
+  [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uintptr_t>(at_) + offset;
+  }
+  void advise(int advice, std::size_t offset = 0, std::size_t length = 0) const;
+
+ private:
+  std::byte* at_;
+  std::size_t length_;
+};
+
+// Two connected RC QPs of one PD.
+class Pair {
+ public:
+  explicit Pair(const Device& dev, unsigned depth = 64, ibv_srq* srq = nullptr);
+  [[nodiscard]] ibv_cq* cq() const { return cq_.get(); }
+  [[nodiscard]] ibv_qp* a() const { return a_.get(); }
+  [[nodiscard]] ibv_qp* b() const { return b_.get(); }
+  // Posts a request to a() and returns the status of its completion.
+  ibv_wc_status run(const Send& send, int timeout_ms = 60000);
+  void must(const Send& send, const char* what);
+  void close() { a_.reset(), b_.reset(); }
+
+ private:
+  CqPtr cq_;
+  QpPtr a_, b_;
+};
+
+// A region that a test registers over memory it has mapped. A refusal fails the test.
+MrPtr reg(const Device& dev, const Map& map, int access = kOdpAccess);
+MrPtr reg_all(const Device& dev, int access = kOdpAccess);  // implicit
+
+Send write_from(const ibv_sge& from, std::uint64_t to, std::uint32_t rkey);
+Send read_into(const ibv_sge& into, std::uint64_t from, std::uint32_t rkey);
+ibv_sge sge(const ibv_mr* mr, std::uint64_t address, std::uint32_t length);
+
+void expect_pattern(std::span<const std::byte> bytes, std::uint64_t seed, const char* what);
+void expect_zeros(std::span<const std::byte> bytes, const char* what);
+
+// A port counter of the device.
+std::uint64_t counter(const Device& dev, const std::string& name);
+void put(const std::string& path, const std::string& text);
+std::string get(const std::string& path);
+
+std::vector<Named> explicit_tests(const Device& dev);
+std::vector<Named> move_tests(const Device& dev);
+std::vector<Named> swap_tests(const Device& dev);
+std::vector<Named> late_tests(const Device& dev);
+std::vector<Named> dmabuf_tests(const Device& dev);
+std::vector<Named> peer_tests(const Device& dev);  // need two adapters and rdma-core 62
+
+}  // namespace guest

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// odp: tests on-demand paging, ibv_advise_mr(3), ibv_alloc_null_mr(3) and ibv_reg_dmabuf_mr(3).
+//
+//   odp [PATTERN...]
+//   odp --peer     only the test with two adapters
+//   odp --swap     only the test that swaps
+//   odp --churn    faults without end, until the device is gone; prints "ready" when it has begun
+//
+// Prints "ok odp/NAME" or "not ok odp/NAME - why" for each test. Needs root.
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+#include "bed.h"
+
+namespace {
+
+int churn() {
+  using namespace guest;
+  const Device dev("tern0", -1);
+  const Map map(1024 * kPage), plain(kPage);
+  const MrPtr mr = reg(dev, map), all = reg_all(dev), local = reg(dev, plain, kAllAccess);
+  Pair pair(dev);
+  try {
+    for (std::size_t i = 0;; ++i) {
+      const std::size_t at = i % 1000 * kPage;
+      const ibv_mr* const to = i % 2 ? mr.get() : all.get();
+      if (pair.run(write_from(sge(local.get(), plain.address(), kPage), map.address(at) + 8, to->rkey), 5000) != IBV_WC_SUCCESS) break;
+      if (i % 16 == 15) map.advise(MADV_DONTNEED);
+      if (i == 100) {
+        std::printf("ready\n");
+        std::fflush(stdout);
+      }
+    }
+  } catch (const Failure&) {
+    // A device that was pulled out does not complete anything.
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  using namespace guest;
+  if (argc == 2 && std::string_view(argv[1]) == "--churn") return churn();
+  const Device dev("tern0", -1);
+  std::vector<Named> tests;
+  for (const auto& part : {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {
+    tests.insert(tests.end(), part.begin(), part.end());
+  }
+  if (argc == 2 && std::string_view(argv[1]) == "--swap") return run_named("odp", swap_tests(dev), {}) ? 0 : 1;
+  if (argc == 2 && std::string_view(argv[1]) == "--peer") return run_named("odp", peer_tests(dev), {}) ? 0 : 1;
+  return run_named("odp", tests, std::span(argv + 1, static_cast<std::size_t>(argc - 1))) ? 0 : 1;
+} catch (const std::exception& e) {
+  std::printf("not ok odp/setup - %s\n", e.what());
+  return 1;
+}
