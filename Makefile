@@ -2,6 +2,8 @@
 
 # RESUME=1: test targets do not repeat what passed in their last run.
 RESUMED = $(if $(RESUME),--resume)
+# What bench-check compares with.
+BASE ?= HEAD^
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
@@ -15,7 +17,7 @@ help:
 	@echo '                 (RESUME=1 with any of these: skip what passed in the previous run)'
 	@echo 'make kunit       the drivers'\'' KUnit tests, in the debug kernel'
 	@echo 'make bench       compare tern with Soft-RoCE and with its limits: a table, and build/bench.json (bench-full: five passes;'
-	@echo '                 bench-check: report ratios that fell below tests/bench/recorded.json)'
+	@echo '                 bench-check: alternate with BASE=COMMIT, and fail if a figure fell)'
 	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine (OPTIONS="...": options of run-vm)'
 	@echo 'make check       static checks: compilers with all warnings, sparse, checkpatch, clang-tidy, spelling, ...'
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
@@ -55,7 +57,7 @@ bench-full:
 	@tests/vm/host-setup && tests/bench/bench --passes 5
 
 bench-check:
-	@tests/vm/host-setup && tests/bench/bench --passes 3 --check
+	@tests/vm/host-setup && tests/bench/bench --passes 3 --against $(BASE)
 
 shell:
 	@tests/vm/run-vm $(OPTIONS) --tty -- bash -l
