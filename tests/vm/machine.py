@@ -134,7 +134,8 @@ def qemu_command(m, lab, initrd, kvm):
               "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
               + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
     return [lab.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
-            "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", str(opt.smp),
+            "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}",
+            *numa_nodes(opt),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd, "-append", append,
             "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on", "-serial", "chardev:console",
@@ -146,6 +147,20 @@ def qemu_command(m, lab, initrd, kvm):
             *(share("overlay", os.path.abspath(opt.overlay), ",readonly=on") if opt.overlay else []),
             "-device", f"virtio-net-pci,netdev=control,mac=52:54:00:78:00:{m.index:02x},romfile=",
             *layers(lab.image), *m.args, *opt.qemu_arg]
+
+
+def numa_nodes(opt):
+    """A socket and an equal part of the memory for each node."""
+    if opt.nodes == 1:
+        return []
+    processors = opt.smp // opt.nodes
+    unit = opt.mem.lstrip("0123456789")
+    kib = int(opt.mem.removesuffix(unit)) * {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}[unit] // opt.nodes
+    args = []
+    for n in range(opt.nodes):
+        args += ["-object", f"memory-backend-ram,id=node{n},size={kib}K",
+                 "-numa", f"node,memdev=node{n},cpus={n * processors}-{(n + 1) * processors - 1}"]
+    return args
 
 
 def root_ports(number):

@@ -29,6 +29,7 @@ def arguments():
     p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
     p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
     p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
+    p.add_argument("--nodes", metavar="N", type=int, default=1, help="number of NUMA nodes of each machine, with equal parts of its memory and processors (1)")
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
     p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
@@ -59,6 +60,8 @@ def arguments():
         p.error(f"--mem takes a size such as 2G, not {a.mem}")
     if not 1 <= a.smp <= 255:
         p.error("--smp takes 1 to 255")
+    if not 1 <= a.nodes <= min(a.smp, 8) or a.smp % a.nodes:
+        p.error("--nodes takes 1 to 8, and divides --smp")
     if not 1 <= a.adapters <= 8:
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):

@@ -76,6 +76,7 @@ std::string get(const std::string& path);
 std::vector<Named> explicit_tests(const Device& dev);
 std::vector<Named> move_tests(const Device& dev);
 std::vector<Named> swap_tests(const Device& dev);
+std::vector<Named> node_tests(const Device& dev);  // need two NUMA nodes
 std::vector<Named> late_tests(const Device& dev);
 std::vector<Named> dmabuf_tests(const Device& dev);
 std::vector<Named> peer_tests(const Device& dev);  // need two adapters and rdma-core 62

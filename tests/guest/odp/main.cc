@@ -3,6 +3,7 @@
 //
 //   odp [PATTERN...]
 //   odp --peer     only the test with two adapters
+//   odp --nodes    only the tests with two NUMA nodes
 //   odp --swap     only the test that swaps
 //   odp --churn    faults without end, until the device is gone; prints "ready" when it has begun
 //
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 #include "bed.h"
 
@@ -48,8 +50,9 @@ int main(int argc, char** argv) try {
   for (const auto& part : {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {
     tests.insert(tests.end(), part.begin(), part.end());
   }
-  if (argc == 2 && std::string_view(argv[1]) == "--swap") return run_named("odp", swap_tests(dev), {}) ? 0 : 1;
-  if (argc == 2 && std::string_view(argv[1]) == "--peer") return run_named("odp", peer_tests(dev), {}) ? 0 : 1;
+  for (const auto& [option, part] : {std::pair("--swap", &swap_tests), {"--peer", &peer_tests}, {"--nodes", &node_tests}}) {
+    if (argc == 2 && std::string_view(argv[1]) == option) return run_named("odp", part(dev), {}) ? 0 : 1;
+  }
   return run_named("odp", tests, std::span(argv + 1, static_cast<std::size_t>(argc - 1))) ? 0 : 1;
 } catch (const std::exception& e) {
   std::printf("not ok odp/setup - %s\n", e.what());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Regions on dma-bufs of udmabuf, the system heap and vgem.
+#include <drm/drm.h>
 #include <fcntl.h>
 #include <linux/dma-heap.h>
 #include <linux/udmabuf.h>
@@ -52,6 +53,28 @@ Fd heap() {
   dma_heap_allocation_data data{.len = kBuf, .fd = 0, .fd_flags = O_RDWR | O_CLOEXEC, .heap_flags = 0};
   require(::ioctl(dev.get(), DMA_HEAP_IOCTL_ALLOC, &data) == 0, "DMA_HEAP_IOCTL_ALLOC: {}", errno_name(errno));
   return Fd(static_cast<int>(data.fd));
+}
+
+// A buffer of vgem, a DRM device without hardware.
+Fd vgem() {
+  if (::system("modprobe vgem 2>/dev/null") != 0) fail("there is no vgem");
+  for (int n = 0; n < 4; ++n) {
+    const Fd dev(::open(("/dev/dri/card" + std::to_string(n)).c_str(), O_RDWR));
+    char name[16] = "";
+    drm_version version{};
+    version.name_len = sizeof(name) - 1;
+    version.name = name;
+    if (dev.get() < 0 || ::ioctl(dev.get(), DRM_IOCTL_VERSION, &version) != 0 || std::string_view(name) != "vgem") continue;
+    drm_mode_create_dumb create{};
+    create.height = kBuf / kPage;
+    create.width = kPage / 4;
+    create.bpp = 32;
+    require(::ioctl(dev.get(), DRM_IOCTL_MODE_CREATE_DUMB, &create) == 0, "DRM_IOCTL_MODE_CREATE_DUMB: {}", errno_name(errno));
+    drm_prime_handle prime{.handle = create.handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
+    require(::ioctl(dev.get(), DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) == 0, "DRM_IOCTL_PRIME_HANDLE_TO_FD: {}", errno_name(errno));
+    return Fd(prime.fd);  // The buffer outlives the device's descriptor.
+  }
+  fail("vgem has no /dev/dri/card*");
 }
 
 MrPtr try_reg(const Device& dev, int fd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int access = kAllAccess) {
@@ -156,7 +179,8 @@ std::vector<Named> peer_tests(const Device& dev) {
 }
 
 std::vector<Named> dmabuf_tests(const Device& dev) {
-  return {{"udmabuf", [&] { use(dev, udmabuf()); }}, {"dma-heap", [&] { use(dev, heap()); }}, {"dma-buf-errors", [&] { errors(dev); }}};
+  return {{"udmabuf", [&] { use(dev, udmabuf()); }}, {"dma-heap", [&] { use(dev, heap()); }},
+          {"vgem", [&] { use(dev, vgem()); }},       {"dma-buf-errors", [&] { errors(dev); }}};
 }
 
 }  // namespace guest

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The kernel and the process take pages away from a region, in every way, while the peer uses it.
 #include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -292,6 +296,90 @@ void swapped(const Device& dev) {
   require(why.empty(), "{}", why);
 }
 
+// Moves the pages of a map to a node; returns how many are there now.
+std::size_t move_to_node(const Map& map, int node) {
+  const std::size_t n = map.length() / kPage;
+  std::vector<void*> pages(n);
+  for (std::size_t p = 0; p < n; ++p) pages[p] = map.at(p * kPage);
+  const std::vector<int> nodes(n, node);
+  std::vector<int> status(n, -1);
+  require(::syscall(SYS_move_pages, 0, n, pages.data(), nodes.data(), status.data(), MPOL_MF_MOVE) >= 0, "move_pages: {}", errno_name(errno));
+  return static_cast<std::size_t>(std::ranges::count(status, node));
+}
+
+void moved_by_request(const Device& dev) {
+  constexpr std::uint32_t kLen = 256 * kPage;
+  Bed bed(dev, kLen);
+  bed.map.advise(MADV_NOHUGEPAGE);
+  std::size_t moved = 0;
+  for (int i = 0; i < 40; ++i) {
+    bed.write(0, kLen, static_cast<std::uint64_t>(i));
+    moved += move_to_node(bed.map, i % 2);
+    expect_pattern(bed.read(0, kLen), static_cast<std::uint64_t>(i), "READ after the pages have moved");
+    bed.write(kPage, kSpan, static_cast<std::uint64_t>(100 + i));
+    expect_pattern(bed.map.bytes(kPage, kSpan), static_cast<std::uint64_t>(100 + i), "WRITE after the pages have moved");
+  }
+  require(moved > std::size_t{20} * 256, "only {} pages have moved", moved);
+}
+
+std::uint64_t vmstat(const std::string& name) {
+  std::ifstream in("/proc/vmstat");
+  std::string key;
+  for (std::uint64_t value = 0; in >> key >> value;) {
+    if (key == name) return value;
+  }
+  fail("/proc/vmstat has no {}", name);
+}
+
+// The kernel moves pages to the node of the processor that uses them, and takes them from the region twice: to see who uses them, and
+// to move them.
+void balanced(const Device& dev) {
+  constexpr std::uint32_t kLen = 256 * kPage;
+  const std::string knobs = "/sys/kernel/debug/sched/numa_balancing/";
+  put(knobs + "scan_delay_ms", "10");
+  put(knobs + "scan_period_min_ms", "20");
+  put("/proc/sys/kernel/numa_balancing", "1");
+  Bed bed(dev, kLen);
+  bed.map.advise(MADV_NOHUGEPAGE);
+  const std::uint64_t before = vmstat("numa_pages_migrated");
+  const std::uint64_t faults = counter(dev, "page_faults");
+  std::atomic<bool> stop = false;
+  std::atomic<unsigned> node = 0;
+  std::jthread user([&] {
+    std::uint64_t sum = 0;
+    while (!stop) {
+      cpu_set_t cpus;
+      CPU_ZERO(&cpus);
+      CPU_SET(node, &cpus);  // processor N is node N's
+      ::sched_setaffinity(0, sizeof(cpus), &cpus);
+      for (unsigned n = 0; n < 1000 && !stop; ++n) {
+        for (std::size_t p = 0; p < kLen / kPage; ++p) {
+          sum += static_cast<std::uint64_t>(*const_cast<volatile std::byte*>(bed.map.at(p * kPage)));
+        }
+      }
+    }
+    (void)sum;
+  });
+  std::string why;
+  try {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(3);
+    std::uint64_t i = 0;
+    // Other processes' pages move, too.
+    while (vmstat("numa_pages_migrated") < before + 300 || counter(dev, "page_faults") < faults + 20) {
+      require(std::chrono::steady_clock::now() < end, "{} pages moved, {} faults", vmstat("numa_pages_migrated") - before,
+              counter(dev, "page_faults") - faults);
+      node = static_cast<unsigned>(++i / 8 % 2);
+      bed.write(0, kLen, i);
+      expect_pattern(bed.read(0, kLen), i, "READ while pages move");
+    }
+    expect_pattern(bed.map.bytes(0, kLen), i, "the memory");
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  stop = true;
+  require(why.empty(), "{}", why);
+}
+
 }  // namespace
 
 std::vector<Named> move_tests(const Device& dev) {
@@ -303,6 +391,10 @@ std::vector<Named> move_tests(const Device& dev) {
 
 std::vector<Named> swap_tests(const Device& dev) {
   return {{"swap", [&] { swapped(dev); }}};
+}
+
+std::vector<Named> node_tests(const Device& dev) {
+  return {{"move-pages", [&] { moved_by_request(dev); }}, {"numa-balancing", [&] { balanced(dev); }}};
 }
 
 }  // namespace guest
