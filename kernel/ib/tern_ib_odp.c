@@ -3,8 +3,10 @@
  * On-demand regions: their pages become present when the device faults or the
  * user gives advice, and absent when the kernel invalidates them.
  *
- * An explicit region has one part. An implicit region is as large as the
- * address space; parts of it exist only while they have present pages.
+ * A region is divided into parts, each with its own notifier. A part is made
+ * when one of its pages becomes present, so registration costs the same for
+ * any length. An implicit region is as large as the address space: its parts
+ * exist only while they have present pages.
  *
  * umem_mutex of a part protects the device's entries of its pages. Invalidation
  * takes it in memory reclaim, so nothing may allocate memory under it.
@@ -19,7 +21,7 @@
 
 #include "tern_ib_odp.h"
 
-/* Pages of a part of an implicit region. */
+/* Most pages of a part. */
 #define TERN_ODP_PART_PAGES	TERN_ODP_BATCH
 #define TERN_ODP_PART_SIZE	((u64)TERN_ODP_PART_PAGES << PAGE_SHIFT)
 
@@ -44,17 +46,29 @@ static void tern_odp_release_work(struct work_struct *work)
 					   release_work));
 }
 
-/* Takes a part without present pages out of its region. */
+static bool tern_odp_is_implicit(const struct tern_odp *odp)
+{
+	return odp->length == U64_MAX;
+}
+
+/* Takes a part out of its region. */
 static void tern_odp_part_retire(struct tern_odp_part *part)
 {
 	lockdep_assert_held(&part->umem->umem_mutex);
 
-	if (part->retired || part == &part->odp->whole)
+	if (part->retired)
 		return;
 
 	part->retired = true;
 	xa_erase(&part->odp->parts, part->index);
 	tern_odp_part_put(part);
+}
+
+/* Without present pages, a part of an implicit region is released. */
+static void tern_odp_part_check(struct tern_odp_part *part)
+{
+	if (!part->umem->npages && tern_odp_is_implicit(part->odp))
+		tern_odp_part_retire(part);
 }
 
 /**
@@ -122,8 +136,7 @@ static bool tern_odp_invalidate(struct mmu_interval_notifier *mni,
 	tern_odp_clear(part->odp, part->first + first, num);
 	ib_umem_odp_unmap_dma_pages(umem, start, end);
 	atomic64_add(before - umem->npages, &part->odp->invalidations);
-	if (!umem->npages)
-		tern_odp_part_retire(part);
+	tern_odp_part_check(part);
 unlock:
 	mutex_unlock(&umem->umem_mutex);
 	return true;
@@ -201,8 +214,7 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 		err = tern_odp_update(odp, part->first + first, &table);
 	num = i;
 unlock:
-	if (!umem->npages)
-		tern_odp_part_retire(part);
+	tern_odp_part_check(part);
 	mutex_unlock(&umem->umem_mutex);
 free:
 	tern_table_free(&table);
@@ -212,7 +224,14 @@ free:
 static struct tern_odp_part *tern_odp_part_alloc(struct tern_odp *odp,
 						 unsigned long index)
 {
+	u64 start = odp->start & PAGE_MASK;
+	u64 last = odp->start + odp->length - 1;
+	u64 first_byte = index * TERN_ODP_PART_SIZE;
+	u64 last_byte = first_byte + TERN_ODP_PART_SIZE - 1;
 	struct tern_odp_part *part;
+
+	first_byte = max(first_byte, start);
+	last_byte = min(last_byte, last | ~PAGE_MASK);
 
 	part = kzalloc_obj(*part);
 	if (!part)
@@ -220,13 +239,12 @@ static struct tern_odp_part *tern_odp_part_alloc(struct tern_odp *odp,
 
 	part->odp = odp;
 	part->index = index;
-	part->first = (u64)index * TERN_ODP_PART_PAGES;
+	part->first = (first_byte - start) >> PAGE_SHIFT;
 	/* For odp->parts, and for the caller. */
 	refcount_set(&part->count, 2);
 	INIT_WORK(&part->release_work, tern_odp_release_work);
-	part->umem = ib_umem_odp_alloc_child(odp->root,
-					     index * TERN_ODP_PART_SIZE,
-					     TERN_ODP_PART_SIZE,
+	part->umem = ib_umem_odp_alloc_child(odp->root, first_byte,
+					     last_byte - first_byte + 1,
 					     &tern_odp_notifier_ops);
 	if (IS_ERR(part->umem)) {
 		void *err = ERR_CAST(part->umem);
@@ -269,27 +287,6 @@ static struct tern_odp_part *tern_odp_part_get(struct tern_odp *odp,
 	return ERR_PTR(err);
 }
 
-/* Like tern_odp_map_part(), for a range of an implicit region. */
-static long tern_odp_map_implicit(struct tern_odp *odp, u64 va, u64 bytes,
-				  unsigned int flags)
-{
-	struct tern_odp_part *part;
-	long num;
-
-	bytes = min(bytes, TERN_ODP_PART_SIZE - va % TERN_ODP_PART_SIZE);
-	do {
-		part = tern_odp_part_get(odp, va / TERN_ODP_PART_SIZE);
-		if (IS_ERR(part))
-			return PTR_ERR(part);
-
-		num = tern_odp_map_part(part, va, bytes, flags);
-		tern_odp_part_put(part);
-		/* Its last page was invalidated meanwhile. */
-	} while (num == -EAGAIN);
-
-	return num;
-}
-
 /**
  * tern_odp_map() - make pages present in the device
  * @odp: the region
@@ -303,15 +300,24 @@ static long tern_odp_map_implicit(struct tern_odp *odp, u64 va, u64 bytes,
  */
 long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags)
 {
-	u64 limit = (u64)TERN_ODP_BATCH * PAGE_SIZE - offset_in_page(va);
+	struct tern_odp_part *part;
+	long num;
 
 	if (odp->dmabuf)
 		return tern_dmabuf_map(odp);
 
-	bytes = min(bytes, limit);
-	if (odp->root)
-		return tern_odp_map_implicit(odp, va, bytes, flags);
-	return tern_odp_map_part(&odp->whole, va, bytes, flags);
+	bytes = min(bytes, TERN_ODP_PART_SIZE - va % TERN_ODP_PART_SIZE);
+	do {
+		part = tern_odp_part_get(odp, va / TERN_ODP_PART_SIZE);
+		if (IS_ERR(part))
+			return PTR_ERR(part);
+
+		num = tern_odp_map_part(part, va, bytes, flags);
+		tern_odp_part_put(part);
+		/* Its last page was invalidated meanwhile. */
+	} while (num == -EAGAIN);
+
+	return num;
 }
 
 /**
@@ -404,7 +410,6 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	odp->length = length;
 	odp->iova = iova;
 	odp->writable = ib_access_writable(access);
-	odp->whole.odp = odp;
 	tern_ref_init(&odp->ref);
 	xa_init(&odp->parts);
 	tern_ref_init(&odp->parts_ref);
@@ -499,8 +504,6 @@ static void tern_odp_release_parts(struct tern_odp *odp)
 void tern_odp_free(struct tern_odp *odp)
 {
 	tern_odp_release_parts(odp);
-	if (odp->whole.umem)
-		ib_umem_odp_release(odp->whole.umem);
 	if (odp->root)
 		ib_umem_odp_release(odp->root);
 	if (odp->dmabuf)
@@ -559,22 +562,15 @@ static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
 		.flags = TERN_MR_F_INCOMPLETE,
 	};
 	u64 max = le64_to_cpu(odp->dev->core->caps->max_mr_size);
-	struct ib_umem_odp *umem;
-	size_t num_pages;
+	u64 end, num_pages;
 
 	if (!odp->length || odp->length > max)
 		return -EINVAL;
+	if (check_add_overflow(odp->start, odp->length, &end) ||
+	    end > PAGE_ALIGN_DOWN(ULONG_MAX))
+		return -EOVERFLOW;
 
-	/* The entries are single pages also where huge pages are mapped. */
-	umem = ib_umem_odp_get(&odp->dev->ibdev, odp->start, odp->length,
-			       mr->access & ~IB_ACCESS_HUGETLB,
-			       &tern_odp_notifier_ops);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
-
-	odp->whole.umem = umem;
-	umem->private = &odp->whole;
-	num_pages = ib_umem_odp_num_pages(umem);
+	num_pages = PFN_UP(end) - PFN_DOWN(odp->start);
 	if (num_pages > U32_MAX)
 		return -EINVAL;
 
@@ -588,14 +584,7 @@ static int tern_odp_create_implicit(struct tern_odp *odp, struct tern_mr *mr)
 		.length = cpu_to_le64(odp->length),
 		.flags = TERN_MR_F_SPARSE,
 	};
-	struct ib_umem_odp *root;
 
-	root = ib_umem_odp_alloc_implicit(&odp->dev->ibdev,
-					  mr->access & ~IB_ACCESS_HUGETLB);
-	if (IS_ERR(root))
-		return PTR_ERR(root);
-
-	odp->root = root;
 	return tern_odp_create(odp, mr, &cmd);
 }
 
@@ -613,6 +602,7 @@ struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 virt, int access)
 {
 	bool implicit = !start && length == U64_MAX;
+	struct ib_umem_odp *root;
 	struct tern_odp *odp;
 	struct tern_mr *mr;
 	int err = -ENOMEM;
@@ -636,6 +626,15 @@ struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	mr->ibmr.length = length;
 	odp->mm = current->mm;
 	mmgrab(odp->mm);
+	/* The entries are single pages also where huge pages are mapped. */
+	root = ib_umem_odp_alloc_implicit(ibpd->device,
+					  access & ~IB_ACCESS_HUGETLB);
+	if (IS_ERR(root)) {
+		err = PTR_ERR(root);
+		goto free_odp;
+	}
+
+	odp->root = root;
 	if (implicit)
 		err = tern_odp_create_implicit(odp, mr);
 	else

@@ -17,11 +17,10 @@ struct tern_odp;
  * @odp: the region
  * @umem: the range; its umem_mutex protects the device's entries of the range
  * @first: index of the first page in the device's page list
- * @index: of an implicit region's part, its key in @odp->parts
- * @count: references to an implicit region's part: one for @odp->parts, one for
- *	each user
+ * @index: its key in @odp->parts
+ * @count: references: one for @odp->parts, one for each user
  * @retired: it is no longer in @odp->parts; protected by umem_mutex
- * @release_work: releases an implicit region's part
+ * @release_work: releases it
  */
 struct tern_odp_part {
 	struct tern_odp *odp;
@@ -59,9 +58,8 @@ struct tern_odp_user {
  * @iova: address of the first byte in the device
  * @length: length in bytes
  * @key: lkey and rkey
- * @whole: the only part of an explicit region; its umem is NULL otherwise
- * @root: parent of the parts of an implicit region, or NULL
- * @parts: parts of an implicit region
+ * @root: parent of the parts, NULL for a dma-buf
+ * @parts: parts, by address
  * @parts_ref: held by parts that are not released, also retired ones
  * @dmabuf: the memory of a dma-buf region, or NULL
  * @writable: the region has a right to write
@@ -80,7 +78,6 @@ struct tern_odp {
 	u64 iova;
 	u64 length;
 	u32 key;
-	struct tern_odp_part whole;
 	struct ib_umem_odp *root;
 	struct xarray parts;
 	struct tern_ref parts_ref;
