@@ -61,13 +61,16 @@ class PageList {
   [[nodiscard]] std::uint64_t entries_held() const { return sparse_list() ? sparse_->held() : room_; }
 
  private:
-  // An entry is an address with bit 0 set, or 0 for an absent page, so memory from calloc() is a
-  // list of absent pages without being touched. Pages are at least 4 KiB, so the low address bits
+  // An entry is an address with bit 0 set, or 0 for an absent page, so fresh memory is a list of
+  // absent pages without being touched. Pages are at least 4 KiB, so the low address bits
   // are free. On-demand lists use bit 1, too.
   static constexpr std::uint64_t kPresent = TERN_PAGE_READ;
   static constexpr std::uint64_t kBits = TERN_PAGE_READ | TERN_PAGE_WRITE;
+  // Frees what allocate() returned for so many entries.
+  static void free_entries(std::uint64_t* pages, std::uint64_t entries);
   struct Free {
-    void operator()(std::uint64_t* p) const { std::free(p); }
+    std::uint64_t entries = 0;
+    void operator()(std::uint64_t* p) const { free_entries(p, entries); }
   };
   using Entries = std::unique_ptr<std::uint64_t[], Free>;
   enum class Kind : std::uint8_t { kList, kDirect, kSparse };
