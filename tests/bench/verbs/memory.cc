@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,6 +6,7 @@
 
 #include "clock.h"
 #include "measure.h"
+#include "pages.h"
 
 namespace guest::bench {
 namespace {
@@ -19,25 +18,6 @@ constexpr std::size_t kDmCopy = 64 * 1024;
 constexpr std::size_t kCopySizes[] = {4096, 65536, std::size_t{1} << 20};
 constexpr std::size_t kCopyBytes = std::size_t{8} << 20;
 constexpr std::size_t kMostCopies = 64;
-
-// Memory whose pages are allocated before the measurement.
-class Pages {
- public:
-  explicit Pages(std::size_t length)
-      : length_(length),
-        data_(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)) {
-    if (data_ == MAP_FAILED) fail_errno("mmap");
-  }
-  Pages(const Pages&) = delete;
-  Pages& operator=(const Pages&) = delete;
-  ~Pages() { ::munmap(data_, length_); }
-  [[nodiscard]] void* data() const { return data_; }
-  [[nodiscard]] std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_) + offset; }
-
- private:
-  std::size_t length_;
-  void* data_;
-};
 
 // Returns the nanoseconds per call, averaged over a time.
 template <typename Call>
@@ -127,6 +107,7 @@ void measure_memory(const Device& dev, const Scene& scene) {
   for (const std::size_t size : kSizes) registration(dev, scene, size);
   windows(dev, scene);
   device_memory(dev, scene);
+  measure_on_demand(dev, scene);
 }
 
 void measure_limits(const Device& dev, const Scene& scene) {
