@@ -575,7 +575,6 @@ void tern_odp_user_put(struct tern_odp_user *user);
 int tern_odp_destroy(struct tern_mr *mr);
 void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd, int access);
 bool tern_odp_is_dmabuf(const struct tern_odp *odp);
-extern const struct ib_device_ops tern_dev_odp_ops;
 #else
 /* tern_has_odp() is false, and no region has on-demand memory. */
 static inline struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start,
@@ -613,9 +612,9 @@ static inline bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 {
 	return false;
 }
-
-static const struct ib_device_ops tern_dev_odp_ops;
 #endif
+/* Used only where tern_has_odp() may be true. */
+extern const struct ib_device_ops tern_dev_odp_ops;
 
 /* tern_ib_cq.c */
 int tern_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
