@@ -32,22 +32,22 @@ double each(double seconds, Call call) {
   return seconds_since(begin) * 1e9 / static_cast<double>(n);
 }
 
-void registration(const Device& dev, const Scene& scene, std::size_t size) {
+void registration(const Device& dev, const Scene& scene, std::size_t size, int access, const std::string& suffix) {
   const Pages pages(size);
   std::vector<std::uint64_t> made;
   std::vector<std::uint64_t> gone;
   const std::uint64_t begin = ticks();
   do {
     const std::uint64_t first = ticks();
-    ibv_mr* const mr = ibv_reg_mr(dev.pd(), pages.data(), size, kAllAccess);
+    ibv_mr* const mr = ibv_reg_mr(dev.pd(), pages.data(), size, static_cast<unsigned>(access));
     const std::uint64_t second = ticks();
     if (mr == nullptr) fail_errno("ibv_reg_mr");
     if (const int err = ibv_dereg_mr(mr)) fail("ibv_dereg_mr: {}", errno_name(err));
     made.push_back(second - first);
     gone.push_back(ticks() - second);
   } while (seconds_since(begin) < scene.seconds);
-  report_times(scene, "register", size, made, 1);
-  report_times(scene, "deregister", size, gone, 1);
+  report_times(scene, "register" + suffix, size, made, 1);
+  report_times(scene, "deregister" + suffix, size, gone, 1);
 }
 
 // Type 2 windows: binds and invalidates each, in one list of requests.
@@ -103,8 +103,12 @@ void device_memory(const Device& dev, const Scene& scene) {
 
 }  // namespace
 
+void measure_registration(const Device& dev, const Scene& scene, int access, const std::string& suffix) {
+  for (const std::size_t size : kSizes) registration(dev, scene, size, access, suffix);
+}
+
 void measure_memory(const Device& dev, const Scene& scene) {
-  for (const std::size_t size : kSizes) registration(dev, scene, size);
+  measure_registration(dev, scene, kAllAccess, "");
   windows(dev, scene);
   device_memory(dev, scene);
   measure_on_demand(dev, scene);

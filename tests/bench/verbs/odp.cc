@@ -11,7 +11,6 @@ namespace guest::bench {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kSizes[] = {kPage, std::size_t{1} << 20, std::size_t{256} << 20};
 constexpr std::size_t kFirstTouch = std::size_t{1} << 30;
 constexpr std::uint32_t kMessage = 1 << 20;
 constexpr std::uint32_t kPresent = 1 << 16;
@@ -58,18 +57,6 @@ class Writer {
   std::unique_ptr<Peer> peer_;
 };
 
-void registration(const Device& dev, const Scene& scene, std::size_t size) {
-  const Pages pages(size);
-  std::vector<std::uint64_t> made;
-  const std::uint64_t begin = ticks();
-  do {
-    const std::uint64_t first = ticks();
-    const MrPtr mr = reg(dev, pages, kOnDemand);
-    made.push_back(ticks() - first);
-  } while (seconds_since(begin) < scene.seconds);
-  report_times(scene, "register-on-demand", size, made, 1);
-}
-
 // A WRITE of a page that the process has and the device does not; then the page is taken away from both, and from the process only.
 void faults(const Device& dev, const Scene& scene) {
   constexpr std::size_t kPages = 256;
@@ -86,7 +73,7 @@ void faults(const Device& dev, const Scene& scene) {
   };
   const std::uint64_t begin = ticks();
   do {
-    const Pages pages(kPages * kPage, MAP_POPULATE);
+    const Pages pages(kPages * kPage);
     const MrPtr mr = reg(dev, pages, kOnDemand);
     for (std::size_t p = 0; p < kPages; ++p) {
       const std::uint64_t first = ticks();
@@ -145,7 +132,7 @@ void measure_on_demand(const Device& dev, const Scene& scene) {
       !(attr.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE)) {
     return;
   }
-  for (const std::size_t size : kSizes) registration(dev, scene, size);
+  measure_registration(dev, scene, kOnDemand, "-on-demand");
   faults(dev, scene);
   first_touch(dev, scene, "first-touch-pinned", kAllAccess);
   first_touch(dev, scene, "first-touch-on-demand", kOnDemand);
