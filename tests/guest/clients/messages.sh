@@ -11,11 +11,12 @@ ucx_settings() {
 drops="UCX up to 1.18 reads the IP version of a datagram in its service level, where Soft-RoCE has 0, and drops it (openucx/ucx#10209)"
 by_tcp="over Soft-RoCE with UCX_TLS=rc_verbs,tcp, because UCX drops its datagrams"
 
-# late_abort FILE: whether UCX aborted over Soft-RoCE after the program had compared everything. Soft-RoCE reports the last WQE of a QP
-# each time its responder runs in the error state (flush_recv_queue(), Linux 6.12), and UCX asserts that it does once.
-late_abort() {
-	[ "$via" = soft-roce ] && grep -q 'all ranks compared everything' "$1" &&
-		grep -q "Assertion .wait_ctx->cb_id == UCS_CALLBACKQ_ID_NULL' failed" "$1"
+# late_failure STATUS FILE: whether a program failed over Soft-RoCE only after it had compared everything. Soft-RoCE reports the last WQE
+# of a QP each time its responder runs in the error state (flush_recv_queue(), Linux 6.12), and UCX asserts that it does once. Seldom a
+# rank does not end, until the time limit (STATUS 124); the cause of that is not known.
+late_failure() {
+	[ "$via" = soft-roce ] && grep -q 'all ranks compared everything' "$2" &&
+		{ [ "$1" = 124 ] || grep -q "Assertion .wait_ctx->cb_id == UCS_CALLBACKQ_ID_NULL' failed" "$2"; }
 }
 
 # last FILE: the first and the last lines of a program that failed.

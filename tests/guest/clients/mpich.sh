@@ -10,7 +10,7 @@ kind=messaging group=mpich
 run() { # RANKS
 	local setting=() word
 	for word in $(ucx_settings); do setting+=(-genv "${word%%=*}" "${word#*=}"); done
-	by_device timeout -k 5 120 mpiexec.mpich -hosts "vm1:$(($1 / 2)),vm2:$(($1 / 2))" -iface ctl0 -n "$1" "${setting[@]}" "$programs/mpi-mpich" 20 "$mib" >"$work/out" 2>&1 || late_abort "$work/out" ||
+	by_device timeout -k 5 120 mpiexec.mpich -hosts "vm1:$(($1 / 2)),vm2:$(($1 / 2))" -iface ctl0 -n "$1" "${setting[@]}" "$programs/mpi-mpich" 20 "$mib" >"$work/out" 2>&1 || late_failure $? "$work/out" ||
 		{ last "$work/out"; return 1; }
 	grep -q 'all ranks compared everything' "$work/out" || { cat "$work/out"; return 1; }
 	rate=$(sed -n 's/^rate //p' "$work/out")

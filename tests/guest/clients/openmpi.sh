@@ -16,7 +16,7 @@ run() { # RANKS MACHINES
 	for setting in $(ucx_settings); do chosen+=(-x "$setting"); done
 	hosts=$(seq -f "vm%g:$((ranks / $2))" -s , "$2")
 	by_device timeout -k 5 $((limit - 20)) mpirun -H "$hosts" --mca pml ucx --mca osc ucx "${chosen[@]}" \
-		"$programs/mpi-openmpi" 20 "$mib" >"$work/out" 2>&1 || late_abort "$work/out" || { last "$work/out"; return 1; }
+		"$programs/mpi-openmpi" 20 "$mib" >"$work/out" 2>&1 || late_failure $? "$work/out" || { last "$work/out"; return 1; }
 	grep -q 'all ranks compared everything' "$work/out" || { cat "$work/out"; return 1; }
 	rate=$(sed -n 's/^rate //p' "$work/out")
 }
