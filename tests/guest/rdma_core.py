@@ -4,12 +4,15 @@
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [--without MODULE] [MODULE...]
 
-The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
+The dma-bufs of test_mr are of memory (udmabuf), not of a GPU. The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
 another outcome, is missing or is not listed. Each module runs in a process of its own.
 """
 import argparse
+import fcntl
 import json
+import mmap
 import os
+import struct
 import subprocess
 import sys
 import threading
@@ -79,6 +82,45 @@ def be_patient():
     utils.POLL_CQ_TIMEOUT *= PATIENCE
 
 
+class Memory:
+    """A dma-buf of shared memory (udmabuf), where the tests would allocate it from a GPU."""
+
+    CREATE = 0x40187542  # UDMABUF_CREATE
+
+    def __init__(self, size, gpu=0, gtt=0):
+        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        memfd = os.memfd_create("dma-buf", os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(memfd, size)
+            fcntl.fcntl(memfd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+            self.bytes = mmap.mmap(memfd, size)
+            with open("/dev/udmabuf", "wb") as device:
+                self.fd = fcntl.ioctl(device, self.CREATE, bytearray(struct.pack("IIQQ", memfd, 0, 0, size)))
+        finally:
+            os.close(memfd)
+
+    def __del__(self):
+        os.close(self.fd)
+
+
+def use_memory_for_dmabufs(module):
+    """Makes the tests of this module take their dma-bufs from memory."""
+    class MemoryMR(module.DmaBufMR):
+        def __init__(self, pd, length, access, offset=0, gpu=0, gtt=0):
+            self.memory = Memory(length + offset)
+            super().__init__(pd, length, access, dmabuf=self.memory.fd, offset=offset)
+
+        def write(self, data, length, offset=0):
+            at = offset + self.offset
+            self.memory.bytes[at:at + length] = (data.encode() if isinstance(data, str) else data)[:length]
+
+        def read(self, length, offset):
+            at = offset + self.offset
+            return self.memory.bytes[at:at + length]
+
+    module.DmaBuf, module.DmaBufMR = Memory, MemoryMR
+
+
 def child(tests_dir, module, gid):
     """Runs one module without the package's loader, which imports all of them."""
     sys.path.insert(0, tests_dir)
@@ -90,6 +132,10 @@ def child(tests_dir, module, gid):
     parser.parse_args()
     be_patient()
     suite = unittest.defaultTestLoader.loadTestsFromName(f"tests.{module}")
+    if module == "test_mr":
+        if not os.path.exists("/dev/udmabuf"):
+            subprocess.run(["modprobe", "udmabuf"], check=True)
+        use_memory_for_dmabufs(sys.modules["tests.test_mr"])
     unittest.TextTestRunner(verbosity=2, resultclass=Recorder).run(suite)
 
 
