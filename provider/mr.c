@@ -128,6 +128,72 @@ struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 	return &vmr->ibv_mr;
 }
 
+#if IBVERBS_PABI_VERSION >= 62
+/* ibv_reg_mr_ex(3). */
+struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
+			      struct ibv_mr_init_attr *attr)
+{
+	struct verbs_mr *vmr;
+	int err;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	err = ibv_cmd_reg_mr_ex(ibvpd, vmr, attr);
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
+/* ibv_alloc_dmah(3): the kernel checks the combination of hints. */
+struct ibv_dmah *tern_alloc_dmah(struct ibv_context *ibvctx,
+				 struct ibv_dmah_init_attr *attr)
+{
+	struct verbs_dmah *dmah;
+	int err;
+
+	if (!check_comp_mask(attr->comp_mask,
+			     IBV_DMAH_INIT_ATTR_MASK_CPU_ID |
+			     IBV_DMAH_INIT_ATTR_MASK_PH |
+			     IBV_DMAH_INIT_ATTR_MASK_TPH_MEM_TYPE)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+
+	dmah = calloc(1, sizeof(*dmah));
+	if (!dmah)
+		return NULL;
+
+	err = ibv_cmd_alloc_dmah(ibvctx, dmah, attr);
+	if (err) {
+		free(dmah);
+		errno = err;
+		return NULL;
+	}
+
+	return &dmah->dmah;
+}
+
+/* ibv_dealloc_dmah(3): EBUSY while regions use the handle. */
+int tern_dealloc_dmah(struct ibv_dmah *ibvdmah)
+{
+	struct verbs_dmah *dmah = verbs_get_dmah(ibvdmah);
+	int err;
+
+	err = ibv_cmd_free_dmah(dmah);
+	if (err)
+		return err;
+
+	free(dmah);
+	return 0;
+}
+#endif
+
 /* ibv_alloc_null_mr(3): the device knows the key, the kernel no region. */
 struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd)
 {

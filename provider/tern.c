@@ -22,6 +22,12 @@ static const struct verbs_match_ent tern_match_table[] = {
 static const struct verbs_context_ops tern_ctx_ops = {
 	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = tern_alloc_dm,
+#if IBVERBS_PABI_VERSION >= 62
+	.alloc_dmah = tern_alloc_dmah,
+	.dealloc_dmah = tern_dealloc_dmah,
+	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
+	.reg_mr_ex = tern_reg_mr_ex,
+#endif
 	.alloc_mw = tern_alloc_mw,
 	.alloc_null_mr = tern_alloc_null_mr,
 	.alloc_pd = tern_alloc_pd,
@@ -45,9 +51,6 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.destroy_srq = tern_destroy_srq,
 	.detach_mcast = tern_detach_mcast,
 	.free_context = tern_free_context,
-#if IBVERBS_PABI_VERSION >= 62
-	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
-#endif
 	.free_dm = tern_free_dm,
 	.get_srq_num = tern_get_srq_num,
 	.import_dm = tern_import_dm,

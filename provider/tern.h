@@ -396,6 +396,13 @@ struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 				  size_t length, uint64_t iova, int fd,
 				  int access);
 struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd);
+#if IBVERBS_PABI_VERSION >= 62
+struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
+			      struct ibv_mr_init_attr *attr);
+struct ibv_dmah *tern_alloc_dmah(struct ibv_context *ibvctx,
+				 struct ibv_dmah_init_attr *attr);
+int tern_dealloc_dmah(struct ibv_dmah *ibvdmah);
+#endif
 int tern_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle);
 void tern_unimport_mr(struct ibv_mr *ibvmr);

@@ -537,6 +537,9 @@ extern const struct uapi_definition tern_dm_defs[];
 int tern_dm_export_init(struct tern_ib_dev *dev);
 extern const struct ib_device_ops tern_dm_export_ops;
 
+/* tern_ib_dmah.c */
+extern const struct ib_device_ops tern_dmah_ops;
+
 /* tern_ib_mw.c */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);

@@ -140,7 +140,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
  * @virt: I/O virtual address of the first byte
  * @fd: file descriptor of the dma-buf
  * @access: IB_ACCESS_*
- * @dmah: DMA hints, not supported
+ * @dmah: DMA hints, without effect
  * @attrs: unused
  *
  * Return: the region or an ERR_PTR: -EINVAL for a range outside the dma-buf, an
@@ -154,9 +154,6 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 	struct tern_odp *odp;
 	struct tern_mr *mr;
 	int err = -ENOMEM;
-
-	if (dmah)
-		return ERR_PTR(-EOPNOTSUPP);
 
 	mr = kzalloc_obj(*mr);
 	if (!mr)

@@ -148,6 +148,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	unsigned int i;
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
+	ib_set_device_ops(&dev->ibdev, &tern_dmah_ops);
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);

@@ -242,7 +242,7 @@ static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span
  * @length: length in bytes
  * @virt: I/O virtual address of the first byte; 0 with IB_ZERO_BASED
  * @access: IB_ACCESS_*
- * @dmah: DMA hints, not supported
+ * @dmah: DMA hints, without effect; not with IB_ACCESS_ON_DEMAND
  * @udata: user request without driver data
  *
  * Return: the region or an ERR_PTR.
@@ -256,7 +256,8 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	struct tern_mr *mr;
 	int err;
 
-	if (dmah || access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND))
+	if (access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
+	    (dmah && access & IB_ACCESS_ON_DEMAND))
 		return ERR_PTR(-EOPNOTSUPP);
 
 	err = ib_no_udata_io(udata);
