@@ -57,6 +57,13 @@ connect() { # v4|v6
 	[ "$1" = v4 ] || to=$ip2_6
 	nvme connect -t rdma -a "$to" -s 4420 -n "$nqn" -i 2 -Q 32 "${host[@]}" && disk >/dev/null
 }
+# controller DISK: with multipath, the disk's device is the subsystem and has the controller.
+controller() {
+	local device
+	device=$(readlink -f "/sys/block/${1#/dev/}/device")
+	[ -e "$device/reset_controller" ] || device=$(find "$device/" -maxdepth 1 -name 'nvme[0-9]' | head -n 1)
+	basename "$device"
+}
 disconnect() { nvme disconnect -n "$nqn" >/dev/null; }
 # written: a file to the disk and from it; the target compares its backing file.
 transfer() { # v4|v6
@@ -80,7 +87,7 @@ scenarios() {
 	nvme discover -t rdma -a "$ip2" -s 4420 "${host[@]}" | grep -q "$nqn" || { echo "discovery does not name the subsystem" && return 1; }
 	for ((i = 0; i < 5; i++)); do connect v4 && disconnect || return; done
 	connect v4 || return
-	d=$(disk) c=$(basename "$(find "/sys/block/${d#/dev/}/device/" -maxdepth 1 -name 'nvme[0-9]' | head -n 1)")
+	d=$(disk) c=$(controller "$d")
 	timed $((4 * 1048576)) verify_io "$d" || return
 	verify_io "$d" --runtime=6 --time_based=1 --size=2M &
 	i=$!
