@@ -554,6 +554,10 @@ struct ib_mr *tern_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			       u64 virt, int access, struct ib_dmah *dmah,
 			       struct ib_udata *udata);
+struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+				      u64 length, u64 virt, int fd, int access,
+				      struct ib_dmah *dmah,
+				      struct uverbs_attr_bundle *attrs);
 struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
@@ -563,10 +567,8 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 virt, int access);
 int tern_fill_stat_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
-struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
-				      u64 length, u64 virt, int fd, int access,
-				      struct ib_dmah *dmah,
-				      struct uverbs_attr_bundle *attrs);
+struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
+				  u64 virt, int fd, int access);
 int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		   u32 flags, struct ib_sge *sg, u32 num_sge,
 		   struct uverbs_attr_bundle *attrs);
@@ -582,6 +584,13 @@ bool tern_odp_is_dmabuf(const struct tern_odp *odp);
 /* tern_has_odp() is false, and no region has on-demand memory. */
 static inline struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start,
 					    u64 length, u64 virt, int access)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static inline struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset,
+						u64 length, u64 virt, int fd,
+						int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }

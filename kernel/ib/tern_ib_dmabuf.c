@@ -132,24 +132,9 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 	return 0;
 }
 
-/**
- * tern_reg_user_mr_dmabuf() - register a dma-buf
- * @ibpd: the PD
- * @offset: offset of the first byte in the dma-buf
- * @length: length in bytes
- * @virt: I/O virtual address of the first byte
- * @fd: file descriptor of the dma-buf
- * @access: IB_ACCESS_*
- * @dmah: DMA hints, without effect
- * @attrs: unused
- *
- * Return: the region or an ERR_PTR: -EINVAL for a range outside the dma-buf, an
- * errno of the exporter, or another errno.
- */
-struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
-				      u64 length, u64 virt, int fd, int access,
-				      struct ib_dmah *dmah,
-				      struct uverbs_attr_bundle *attrs)
+/* As tern_reg_user_mr_dmabuf(), with memory that may move. */
+struct ib_mr *tern_reg_odp_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length,
+				  u64 virt, int fd, int access)
 {
 	struct tern_odp *odp;
 	struct tern_mr *mr;

@@ -50,6 +50,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.query_qp = tern_query_qp,
 	.query_ucontext = tern_query_ucontext,
 	.reg_user_mr = tern_reg_user_mr,
+	.reg_user_mr_dmabuf = tern_reg_user_mr_dmabuf,
 	.req_notify_cq = tern_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, tern_cq, ibcq),

@@ -56,20 +56,13 @@ u32 tern_mr_access(int access)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_mr_access);
 
-static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
-		       u64 start, u64 length, u64 virt, int access)
+/* Describes pinned memory. Releases it on failure. */
+static int tern_mr_fill_span(struct tern_ib_dev *dev, struct tern_mr_span *span,
+			     struct ib_umem *umem, u64 virt, int access)
 {
 	const struct tern_rsp_caps *caps = dev->core->caps;
-	struct ib_umem *umem;
 	size_t num_pages;
 	int err;
-
-	if (length > le64_to_cpu(caps->max_mr_size))
-		return -EINVAL;
-
-	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
 
 	span->pgsz = ib_umem_find_best_pgsz(umem,
 					    le64_to_cpu(caps->page_shift_mask),
@@ -94,6 +87,21 @@ static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
 err_release:
 	ib_umem_release(umem);
 	return err;
+}
+
+static int tern_mr_pin(struct tern_ib_dev *dev, struct tern_mr_span *span,
+		       u64 start, u64 length, u64 virt, int access)
+{
+	struct ib_umem *umem;
+
+	if (length > le64_to_cpu(dev->core->caps->max_mr_size))
+		return -EINVAL;
+
+	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	return tern_mr_fill_span(dev, span, umem, virt, access);
 }
 
 /*
@@ -235,6 +243,34 @@ static void tern_mr_set_span(struct tern_mr *mr, const struct tern_mr_span *span
 	mr->num_pages = span->num_pages;
 }
 
+/* Registers pinned memory. Releases it on failure. */
+static struct ib_mr *tern_reg_span(struct ib_pd *ibpd,
+				   struct tern_mr_span *span, u64 length,
+				   u64 virt, int access)
+{
+	struct tern_mr *mr;
+	int err;
+
+	mr = kzalloc_obj(*mr);
+	if (!mr) {
+		ib_umem_release(span->umem);
+		return ERR_PTR(-ENOMEM);
+	}
+
+	mr->access = access;
+	mr->ibmr.iova = virt;
+	mr->ibmr.length = length;
+	tern_mr_set_span(mr, span);
+	/* Consumes the memory, also on failure. */
+	err = tern_mr_create(to_tdev(ibpd->device), mr, to_tpd(ibpd), span);
+	if (err) {
+		kfree(mr);
+		return ERR_PTR(err);
+	}
+
+	return &mr->ibmr;
+}
+
 /**
  * tern_reg_user_mr() - register user memory
  * @ibpd: the PD
@@ -253,7 +289,6 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
 	struct tern_mr_span span;
-	struct tern_mr *mr;
 	int err;
 
 	if (access & ~(TERN_MR_ACCESS | IB_ACCESS_ON_DEMAND) ||
@@ -267,28 +302,65 @@ struct ib_mr *tern_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length,
 	if (access & IB_ACCESS_ON_DEMAND)
 		return tern_reg_odp_mr(ibpd, start, length, virt, access);
 
-	mr = kzalloc_obj(*mr);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-
 	err = tern_mr_pin(dev, &span, start, length, virt, access);
 	if (err)
-		goto err_free;
+		return ERR_PTR(err);
 
-	mr->access = access;
-	mr->ibmr.iova = virt;
-	mr->ibmr.length = length;
-	tern_mr_set_span(mr, &span);
-	/* Consumes the memory, also on failure. */
-	err = tern_mr_create(dev, mr, to_tpd(ibpd), &span);
+	return tern_reg_span(ibpd, &span, length, virt, access);
+}
+
+/*
+ * Without page faults the memory must stay where it is. An exporter that cannot
+ * promise this refuses.
+ */
+static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
+					    u64 length, u64 virt, int fd,
+					    int access)
+{
+	struct tern_ib_dev *dev = to_tdev(ibpd->device);
+	struct ib_umem_dmabuf *dmabuf;
+	struct tern_mr_span span;
+	int err;
+
+	if (length > le64_to_cpu(dev->core->caps->max_mr_size))
+		return ERR_PTR(-EINVAL);
+
+	dmabuf = ib_umem_dmabuf_get_pinned(&dev->ibdev, offset, length, fd,
+					   access);
+	if (IS_ERR(dmabuf))
+		return ERR_CAST(dmabuf);
+
+	err = tern_mr_fill_span(dev, &span, &dmabuf->umem, virt, access);
 	if (err)
-		goto err_free;
+		return ERR_PTR(err);
 
-	return &mr->ibmr;
+	return tern_reg_span(ibpd, &span, length, virt, access);
+}
 
-err_free:
-	kfree(mr);
-	return ERR_PTR(err);
+/**
+ * tern_reg_user_mr_dmabuf() - register a dma-buf
+ * @ibpd: the PD
+ * @offset: offset of the first byte in the dma-buf
+ * @length: length in bytes
+ * @virt: I/O virtual address of the first byte
+ * @fd: file descriptor of the dma-buf
+ * @access: IB_ACCESS_*
+ * @dmah: DMA hints, without effect
+ * @attrs: unused
+ *
+ * Return: the region or an ERR_PTR: -EINVAL for a range outside the dma-buf, an
+ * errno of the exporter, or another errno.
+ */
+struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
+				      u64 length, u64 virt, int fd, int access,
+				      struct ib_dmah *dmah,
+				      struct uverbs_attr_bundle *attrs)
+{
+	if (tern_has_odp(to_tdev(ibpd->device)))
+		return tern_reg_odp_dmabuf(ibpd, offset, length, virt, fd,
+					   access);
+
+	return tern_reg_pinned_dmabuf(ibpd, offset, length, virt, fd, access);
 }
 
 /* Returns the current memory of a region. */
@@ -467,6 +539,9 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 	if ((access | mr->access) & IB_ACCESS_ON_DEMAND || mr->odp)
 		return tern_rereg_odp_mr(mr, flags, start, length, virt, access,
 					 ibpd, udata);
+	/* A dma-buf's rights are those of its registration. */
+	if (mr->umem && mr->umem->is_dmabuf)
+		return ERR_PTR(-EOPNOTSUPP);
 	/* Whether the region is zero-based is part of the translation. */
 	if (access & ~TERN_MR_ACCESS ||
 	    (!(flags & IB_MR_REREG_TRANS) &&

@@ -699,5 +699,4 @@ bool tern_odp_is_dmabuf(const struct tern_odp *odp)
 const struct ib_device_ops tern_dev_odp_ops = {
 	.advise_mr = tern_advise_mr,
 	.fill_stat_mr_entry = tern_fill_stat_mr_entry,
-	.reg_user_mr_dmabuf = tern_reg_user_mr_dmabuf,
 };
