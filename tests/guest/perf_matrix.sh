@@ -57,6 +57,24 @@ pingpong() {
 	more xsrq_pingpong-events ibv_xsrq_pingpong -d $dev -g "$gid" -e -n 200
 }
 
+# On-demand paging: explicit and implicit regions, with and without a prefetch.
+on_demand() {
+	run rc_pingpong-odp $rc -o -n 200 -c
+	run rc_pingpong-odp-prefetch $rc -o -P -n 200 -c
+	run rc_pingpong-odp-implicit $rc -O -n 200 -c
+	run rc_pingpong-odp-implicit-prefetch $rc -O -P -s 1048576 -n 20 -c
+	more rc_pingpong-odp-new-send-events $rc -o -N -e -n 200 -c
+	run srq_pingpong-odp ibv_srq_pingpong -d $dev -g "$gid" -o -q 4 -n 200 -c
+	for tool in ib_send_bw ib_write_bw ib_read_bw; do
+		run "$tool-odp" $tool $common --odp -s 1048576 -n 20 --tx-depth=16
+	done
+	for tool in ib_send_lat ib_write_lat ib_read_lat ib_atomic_lat; do
+		size="-s 4096"
+		[ $tool != ib_atomic_lat ] || size=
+		run "$tool-odp" $tool $common --odp $size -n 100
+	done
+}
+
 perftest_rc() {
 	for tool in ib_send_bw ib_write_bw ib_read_bw; do
 		more "$tool-1byte" $tool $common -s 1 -n 200
@@ -124,6 +142,7 @@ for w in "${@:-loopback}"; do
 	part=${w#loopback-}
 	place "${w%%-*}"
 	pingpong
+	on_demand
 	perftest_rc
 	perftest_others
 done
