@@ -134,10 +134,17 @@ void errors(const Device& dev) {
   require(pair.run(write_from(sge(local.get(), plain.address(), 8), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "WRITE without the right");
 }
 
-// Device memory of one adapter in a region of another one, in both directions. rdma-core has the verb from 62 on.
+// Exports device memory. rdma-core has the verb from 62 on.
+Fd export_dm(ibv_dm* dm) {
+  const auto verb = reinterpret_cast<int (*)(ibv_dm*)>(::dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd"));
+  require(verb != nullptr, "libibverbs has no ibv_dm_export_dmabuf_fd()");
+  Fd buf(verb(dm));
+  require(buf.get() >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(errno));
+  return buf;
+}
+
+// Device memory of one adapter in a region of another one, in both directions.
 void peer_to_peer(const Device& first) {
-  const auto export_dm = reinterpret_cast<int (*)(ibv_dm*)>(::dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd"));
-  require(export_dm != nullptr, "libibverbs has no ibv_dm_export_dmabuf_fd()");
   const Device second("tern1", -1);
   constexpr std::uint32_t kLen = 16 * kPage;
   for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
@@ -145,8 +152,7 @@ void peer_to_peer(const Device& first) {
     attr.length = kLen;
     ibv_dm* const dm = ibv_alloc_dm(from->context(), &attr);
     require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
-    Fd buf(export_dm(dm));
-    require(buf.get() >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(errno));
+    Fd buf = export_dm(dm);
     const MrPtr mr = try_reg(*to, buf.get(), 0, kLen, 0);
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
     const Map plain(kLen);
@@ -172,10 +178,45 @@ void peer_to_peer(const Device& first) {
   }
 }
 
+void write_sysfs(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_WRONLY));
+  require(file.get() >= 0 && ::write(file.get(), "1", 1) == 1, "{}: {}", path, errno_name(errno));
+}
+
+// The adapter that exports its memory is removed while a region of another one uses it. The region stays, and is empty.
+void exporter_removed(const Device& dev) {
+  constexpr std::uint32_t kLen = 16 * kPage;
+  const Map plain(kLen);
+  const MrPtr local = reg(dev, plain, kAllAccess);
+  MrPtr mr;
+  Fd buf;
+  {
+    const Device exporter("tern1", -1);
+    ibv_alloc_dm_attr attr{};
+    attr.length = kLen;
+    ibv_dm* const dm = ibv_alloc_dm(exporter.context(), &attr);
+    require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
+    buf = export_dm(dm);
+    mr = try_reg(dev, buf.get(), 0, kLen, 0);
+    require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
+    Pair pair(dev);
+    pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey), "WRITE to the other's memory");
+    write_sysfs("/sys/class/infiniband/tern1/device/remove");
+    require(pair.run(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "WRITE after the removal");
+    (void)ibv_free_dm(dm);
+  }
+  require(try_reg(dev, buf.get(), 0, kLen, 0) == nullptr, "memory of a removed adapter can be registered");
+  Pair other(dev);
+  require(other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "READ after the removal");
+  mr.reset();
+  buf.reset();
+  write_sysfs("/sys/bus/pci/rescan");
+}
+
 }  // namespace
 
 std::vector<Named> peer_tests(const Device& dev) {
-  return {{"peer-to-peer", [&] { peer_to_peer(dev); }}};
+  return {{"peer-to-peer", [&] { peer_to_peer(dev); }}, {"exporter-removed", [&] { exporter_removed(dev); }}};
 }
 
 std::vector<Named> dmabuf_tests(const Device& dev) {
