@@ -222,13 +222,8 @@ struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 
 	err = ibv_cmd_reg_dm_mr(ibvpd, &to_tern_dm(ibvdm)->vdm, offset, length,
 				access, vmr, NULL);
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
 
-	return &vmr->ibv_mr;
+	return tern_new_mr(vmr, err);
 }
 
 #if IBVERBS_PABI_VERSION >= 62

@@ -63,6 +63,18 @@ void tern_unimport_pd(struct ibv_pd *ibvpd)
 	free(ibvpd);
 }
 
+/* Returns a region; if its command failed with @err, frees it and sets errno. */
+struct ibv_mr *tern_new_mr(struct verbs_mr *vmr, int err)
+{
+	if (err) {
+		free(vmr);
+		errno = err;
+		return NULL;
+	}
+
+	return &vmr->ibv_mr;
+}
+
 /* ibv_reg_mr(3), ibv_reg_mr_iova(3). */
 struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 			   uint64_t hca_va, int access)
@@ -78,13 +90,8 @@ struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 
 	err = ibv_cmd_reg_mr(ibvpd, addr, length, hca_va, access, vmr, &cmd,
 			     sizeof(cmd), &resp, sizeof(resp));
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
 
-	return &vmr->ibv_mr;
+	return tern_new_mr(vmr, err);
 }
 
 /*
@@ -119,13 +126,8 @@ struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 
 	err = ibv_cmd_reg_dmabuf_mr(ibvpd, offset, length, iova, fd, access,
 				    vmr, NULL);
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
 
-	return &vmr->ibv_mr;
+	return tern_new_mr(vmr, err);
 }
 
 #if IBVERBS_PABI_VERSION >= 62
@@ -141,13 +143,8 @@ struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
 		return NULL;
 
 	err = ibv_cmd_reg_mr_ex(ibvpd, vmr, attr);
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
 
-	return &vmr->ibv_mr;
+	return tern_new_mr(vmr, err);
 }
 
 /* ibv_alloc_dmah(3): the kernel checks the combination of hints. */
@@ -241,13 +238,8 @@ struct ibv_mr *tern_import_mr(struct ibv_pd *ibvpd, uint32_t handle)
 		return NULL;
 
 	err = ibv_cmd_query_mr(ibvpd, vmr, handle);
-	if (err) {
-		free(vmr);
-		errno = err;
-		return NULL;
-	}
 
-	return &vmr->ibv_mr;
+	return tern_new_mr(vmr, err);
 }
 
 void tern_unimport_mr(struct ibv_mr *ibvmr)

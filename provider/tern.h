@@ -396,6 +396,7 @@ struct ibv_mr *tern_reg_dmabuf_mr(struct ibv_pd *ibvpd, uint64_t offset,
 				  size_t length, uint64_t iova, int fd,
 				  int access);
 struct ibv_mr *tern_alloc_null_mr(struct ibv_pd *ibvpd);
+struct ibv_mr *tern_new_mr(struct verbs_mr *vmr, int err);
 #if IBVERBS_PABI_VERSION >= 62
 struct ibv_mr *tern_reg_mr_ex(struct ibv_pd *ibvpd,
 			      struct ibv_mr_init_attr *attr);

@@ -134,6 +134,14 @@ void errors(const Device& dev) {
   require(pair.run(write_from(sge(local.get(), plain.address(), 8), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "WRITE without the right");
 }
 
+ibv_dm* alloc_dm(const Device& dev, std::size_t length) {
+  ibv_alloc_dm_attr attr{};
+  attr.length = length;
+  ibv_dm* const dm = ibv_alloc_dm(dev.context(), &attr);
+  require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
+  return dm;
+}
+
 // Exports device memory. rdma-core has the verb from 62 on.
 Fd export_dm(ibv_dm* dm) {
   const auto verb = reinterpret_cast<int (*)(ibv_dm*)>(::dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd"));
@@ -148,10 +156,7 @@ void peer_to_peer(const Device& first) {
   const Device second("tern1", -1);
   constexpr std::uint32_t kLen = 16 * kPage;
   for (const auto& [from, to] : {std::pair(&first, &second), std::pair(&second, &first)}) {
-    ibv_alloc_dm_attr attr{};
-    attr.length = kLen;
-    ibv_dm* const dm = ibv_alloc_dm(from->context(), &attr);
-    require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
+    ibv_dm* const dm = alloc_dm(*from, kLen);
     Fd buf = export_dm(dm);
     const MrPtr mr = try_reg(*to, buf.get(), 0, kLen, 0);
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
@@ -192,10 +197,7 @@ void exporter_removed(const Device& dev) {
   Fd buf;
   {
     const Device exporter("tern1", -1);
-    ibv_alloc_dm_attr attr{};
-    attr.length = kLen;
-    ibv_dm* const dm = ibv_alloc_dm(exporter.context(), &attr);
-    require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
+    ibv_dm* const dm = alloc_dm(exporter, kLen);
     buf = export_dm(dm);
     mr = try_reg(dev, buf.get(), 0, kLen, 0);
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
