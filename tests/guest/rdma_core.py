@@ -4,8 +4,9 @@
 
 usage: rdma_core.py [--tests DIR] [--expect FILE] [--table FILE] [--without MODULE] [MODULE...]
 
-The dma-bufs of test_mr are of memory (udmabuf), not of a GPU. The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
-another outcome, is missing or is not listed. Each module runs in a process of its own.
+The expectation lists every test of the modules with 'pass', or with 'skip' or 'fail' and the reason. The run fails if a test has
+another outcome, is missing or is not listed. Each module runs in a process of its own. The dma-bufs of test_mr are of memory
+(udmabuf), not of a GPU.
 """
 import argparse
 import fcntl

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# rdma_core_write.sh: runs rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which
+# rdma_core_write.sh [ARGUMENT of rdma_core.py]...: runs rdma-core's tests with a libibverbs built with IOCTL_MODE=write, which
 # sends commands by write() where it can. Runs in vm1.
 set -u
 . /tern/conf
@@ -23,4 +23,4 @@ fi
 sed -e 's/^\(tests.test_device.DMTest.test_multi_process_alloc_dm\) .*/\1 fail the kernel takes write() only from the process that opened the file (ib_safe_file_access)/' \
 	-e 's/^\(tests.test_shared_pd.SharedPDTestCase.test_imported_rc_ex_rdma_write\) .*/\1 fail libibverbs makes the CQ of an imported context by ioctl() alone/' \
 	"$(dirname "$(command -v rdma_core.py)")/rdma_core.expect" >/run/rdma_core_write.expect
-LD_LIBRARY_PATH=$library exec rdma_core.py --expect /run/rdma_core_write.expect
+LD_LIBRARY_PATH=$library exec rdma_core.py --expect /run/rdma_core_write.expect "$@"
