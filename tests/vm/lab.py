@@ -32,8 +32,9 @@ VM_DIR = os.path.join(TOP, "tests/vm")
 
 with open(os.path.join(VM_DIR, "guest/complaints")) as _f:
     _lines = [line for line in _f.read().splitlines() if not line.startswith("#")]
-BAD = re.compile("|".join(line for line in _lines if not line.startswith("!")))
+BAD = re.compile("|".join(line for line in _lines if line[0] not in "!~"))
 HARMLESS = re.compile("|".join(line[1:] for line in _lines if line.startswith("!")))
+FOREIGN = re.compile("|".join(line[1:] for line in _lines if line.startswith("~")))
 
 
 def say(text):
@@ -372,8 +373,10 @@ class Lab:
         found = []
         for m in self.machines:
             path = os.path.join(self.run, f"{m.name}.log")
+            foreign = False
             for line in open(path, errors="replace").read().splitlines():
-                if BAD.search(line) and not HARMLESS.search(line):
+                foreign = foreign and "end trace" not in line or bool(FOREIGN.search(line))
+                if not foreign and BAD.search(line) and not HARMLESS.search(line):
                     found.append(f"{m.name}: {line.strip()}")
         return found
 

@@ -10,6 +10,8 @@ ip=10.84.0
 bond_up() { # NUMBER
 	local d
 	modprobe bonding
+	# A kernel with bonding built in has one already.
+	ip link del bond0 2>/dev/null
 	ip link add bond0 type bond mode active-backup miimon 100 || return
 	for d in tern0 tern1; do
 		d=$(rdma link show $d/1 | sed -nE 's/.* netdev (\S+).*/\1/p')

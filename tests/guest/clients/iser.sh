@@ -9,11 +9,9 @@ kind=storage group=iser
 iqn=iqn.2026-01.lab.tern:disk
 tpg=$target/iscsi/$iqn/tpgt_1
 
-# reports_about DRIVER: the DMA debugging of vm2's kernel, if it has that, reports errors of this driver only; '': of all. ib_isert syncs a
-# header before it maps it (isert_create_send_desc(), Linux 7.2), and the kernel would say that of tern's driver.
-reports_about() { on2 "f=/sys/kernel/debug/dma-api/driver_filter; [ ! -e \$f ] || echo '$1' >\$f"; }
 serve() {
-	reports_about none
+	# It syncs a header before it maps it: isert_create_send_desc().
+	dma_reports none
 	backstore && on2 "set -e
 	modprobe -a iscsi_target_mod ib_isert
 	mkdir -p $tpg/lun/lun_0 $tpg/np
@@ -22,13 +20,16 @@ serve() {
 	for k in 'authentication 0' 'demo_mode_write_protect 0' 'generate_node_acls 1' 'cache_dynamic_acls 1'; do set -- \$k; echo \$2 >$tpg/attrib/\$1; done
 	echo 1 >$tpg/enable"
 }
+# A target that is removed before its sessions have ended is used after it was freed: iscsit_close_session().
+sessions_end() { until_true 30 on2 "! pgrep -x iscsi_trx"; }
 stop() {
 	pkill -x iscsid
+	sessions_end
 	on2 "echo 0 >$tpg/enable; rm -f $tpg/lun/lun_0/disk; rmdir $tpg/np/* $tpg/lun/lun_0 $tpg $target/iscsi/$iqn $target/iscsi"
 	withdraw
 	modprobe -r ib_iser
 	on2 "modprobe -r ib_isert iscsi_target_mod"
-	reports_about ""
+	dma_reports ""
 }
 login() {
 	iscsiadm -m discovery -t sendtargets -p "$ip2" -I iser >"$work/found" || iscsiadm -m node -o new -T $iqn -p "$ip2:3260" -I iser || return

@@ -72,6 +72,13 @@ over() {
 netdev_in() { sed -nE 's/.* netdev (\S+).*/\1/p'; }
 netdev_of() { rdma link show "$1/1" | netdev_in; }
 
+# dma_reports DRIVER: the DMA debugging of both kernels, if they have that, reports errors of this driver only; '': of all. For
+# clients that handle DMA wrongly: the kernel blames the adapter's driver.
+dma_reports() {
+	local set="f=/sys/kernel/debug/dma-api/driver_filter; [ ! -e \$f ] || echo '$1' >\$f"
+	sh -c "$set" && on2 "$set"
+}
+
 # data FILE [MIB]: random bytes; prints nothing.
 data() { head -c $((${2:-$mib} * 1048576)) /dev/urandom >"$1"; }
 sum_here() { sha256sum <"$1" | cut -d ' ' -f 1; }
