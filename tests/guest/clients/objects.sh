@@ -10,7 +10,7 @@ gid_here() { gid-index v4 "$dev"; }
 live() {
 	# Enough messages that the program still runs when it is stopped.
 	local server client cm status=0 n=20000
-	[ "$via" = tern ] || n=300
+	[ "$via" = tern ] || n=1000
 	on2 "timeout 100 ibv_srq_pingpong -d $dev -g \$(gid-index v4 $dev) -q 4 -n $n -c" >"$work/server" 2>&1 &
 	server=$!
 	rping -s -a "$ip1" -p 7500 >/dev/null 2>&1 &

@@ -30,6 +30,7 @@ scp -q "$work/gid-of" "vm2:$work/gid-of"
 # messages ADDRESS1 ADDRESS2 [MESSAGES]: a pingpong that compares its data, between these addresses; its rate.
 messages() {
 	local server g1 g2 n=${3:-100} status=0
+	[ "$via" = tern ] || n=$((n / 5))
 	g1=$("$work/gid-of" "$dev" "$1") && g2=$(on2 "$work/gid-of $dev $2") || return
 	on2 "timeout 60 ibv_rc_pingpong -d $dev -g $g2 -n $n -s 16384 -c" >"$work/server" 2>&1 &
 	server=$!
