@@ -24,14 +24,15 @@
 #include <vector>
 
 #include "runner.h"
-#include "tern_hw.hpp"
+#include "testing/driver.h"
 
 namespace tern::runner {
 
 using Bytes = std::vector<std::byte>;
 
-// Waits until done() is true. Returns false after 30 s.
-bool wait_until(const std::function<bool()>& done);
+using test::EthernetQueue;
+using test::Qp;
+using test::wait_until;
 
 inline Config two_processors() {
   Config config;
@@ -39,7 +40,7 @@ inline Config two_processors() {
   return config;
 }
 
-class Adapter final : public Host {
+class Adapter final : public Host, public test::Driver {
  public:
   struct Options {
     bool threads = false;
@@ -87,37 +88,18 @@ class Adapter final : public Host {
 
   // ---- the driver ----
 
+  // Driver::bring_up(), with the link up.
   void bring_up();
-  // After a reset: all objects are gone.
-  void forget();
-  [[nodiscard]] std::uint64_t alloc(std::uint64_t bytes);
-  template <class T>
-  T* at(std::uint64_t addr) {
-    return reinterpret_cast<T*>(ram.data() + addr);
-  }
-  void store(std::uint64_t addr, std::uint32_t value);
-  [[nodiscard]] std::uint32_t load(std::uint64_t addr);
-  void doorbell(std::uint32_t command, std::uint32_t number);
-  template <class In>
-  std::uint32_t make(std::uint16_t opcode, const In& in) {
-    return command(opcode, std::as_bytes(std::span(&in, 1)), true);
-  }
-  template <class In>
-  void run(std::uint16_t opcode, const In& in) {
-    command(opcode, std::as_bytes(std::span(&in, 1)), false);
-  }
-  [[nodiscard]] tern_pages pages(std::uint64_t addr, std::uint64_t bytes) const;
-  [[nodiscard]] std::array<std::uint8_t, 6> mac() const;
-  [[nodiscard]] std::array<std::uint8_t, 16> gid() const;
-  [[nodiscard]] std::uint32_t reg_read(std::uint32_t offset);
-  void reg_write(std::uint32_t offset, std::uint32_t value);
+  std::span<std::byte> memory() override { return ram; }
+  std::uint32_t reg_read(std::uint32_t offset) override;
+  void reg_write(std::uint32_t offset, std::uint32_t value) override;
+  void ring(std::uint32_t value) override;
+  void waits() override;
+  void with_events(const std::function<void()>& change) override;
 
   Bytes ram = Bytes(16 << 20);
   TernEngine* engine = nullptr;
   std::optional<Runner> runner;
-  std::uint32_t pd = 0;
-  std::uint32_t eqn = 0;
-  static constexpr std::uint16_t kVector = 1;
 
   // ---- what the runner calls ----
 
@@ -138,8 +120,6 @@ class Adapter final : public Host {
 
  private:
   enum Task { kDeliver, kTakeFrames, kResumed, kTasks };
-  std::uint32_t command(std::uint16_t opcode, std::span<const std::byte> in, bool out);
-  void start_admin_queue();
   void main_loop();
   bool call_next(std::unique_lock<std::mutex>& lock);
   void post(Task task);
@@ -164,67 +144,7 @@ class Adapter final : public Host {
   std::array<std::atomic<unsigned>, TERN_MAX_VECTORS> raised_{};
   std::array<std::atomic<std::uint64_t>, 6> events_{};
 
-  std::uint64_t next_ = 4096;
-  std::uint64_t aq_, acq_, in_, out_;
-  std::uint32_t aq_tail_ = 0;
   std::thread loop_;
-
-  // The completion EQ, host thread.
-  void take_events();
-  std::uint64_t eq_ = 0;
-  std::uint64_t eq_record_ = 0;
-  std::uint32_t eq_ci_ = 0;
-};
-
-// An RC QP without a receive queue, and its CQ. Sends RDMA WRITEs from its buffer to the peer's.
-class Qp {
- public:
-  static constexpr std::uint32_t kLogSize = 6;
-  static constexpr std::uint32_t kBytes = 1 << 20;  // of the buffer
-
-  explicit Qp(Adapter& adapter);
-  // `timeout`: for the acknowledgement, 4.096 us * 2^timeout.
-  void connect(const Qp& peer, std::uint8_t timeout = 14, std::uint8_t retries = 7);
-  // Posts WRITEs without a doorbell.
-  void post(std::uint32_t bytes, unsigned n = 1);
-  // Rings the doorbell unless the queue is polled. Returns whether it rang.
-  bool ring();
-  [[nodiscard]] std::uint32_t free_slots() const { return (1U << kLogSize) - (pi_ - done_); }
-  [[nodiscard]] bool polled();
-  // Takes completions. Returns their number so far.
-  std::uint32_t poll();
-  [[nodiscard]] std::uint32_t posted() const { return pi_; }
-  [[nodiscard]] std::uint32_t failed() const { return failed_; }
-  void arm();
-  [[nodiscard]] std::span<std::byte> buffer() { return {adapter_.at<std::byte>(buffer_), kBytes}; }
-  [[nodiscard]] std::uint32_t number() const { return qpn_; }
-  // Waits until all posted WQEs are complete.
-  [[nodiscard]] bool drain();
-
- private:
-  Adapter& adapter_;
-  const Qp* peer_ = nullptr;
-  std::uint64_t sq_, record_, cq_, cq_record_, buffer_;
-  std::uint32_t cqn_, qpn_, key_;
-  std::uint32_t pi_ = 0;
-  std::uint32_t ci_ = 0;
-  std::uint32_t done_ = 0;
-  std::uint32_t failed_ = 0;
-  std::uint32_t arm_sequence_ = 0;
-};
-
-// An Ethernet transmit queue.
-class EthernetQueue {
- public:
-  explicit EthernetQueue(Adapter& adapter);
-  // Sends frames of `len` bytes, each filled with the number of the frame, and rings one doorbell.
-  void send(unsigned frames, std::uint32_t len);
-
- private:
-  Adapter& adapter_;
-  std::uint64_t ring_, record_, frames_;
-  std::uint32_t number_;
-  std::uint32_t pi_ = 0;
 };
 
 }  // namespace tern::runner
