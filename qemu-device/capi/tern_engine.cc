@@ -87,6 +87,7 @@ tern::Config to_config(const TernConfig& c) {
   std::ranges::copy(c.mac, config.mac.begin());
   config.mw_type_2a = c.mw_type_2a != 0;
   config.capture = c.capture != 0;
+  if (c.doorbell_cost != 0) config.doorbell_cost = c.doorbell_cost;
   if (c.max_pages != 0) config.max_pages = c.max_pages;
   return config;
 }
@@ -251,6 +252,10 @@ void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
   info->rx_packets =
       counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS];
 }
+
+const std::uint64_t* tern_engine_rdma_counters(const TernEngine* e) { return e->device.lane.counters.rdma.data(); }
+
+const std::uint64_t* tern_engine_eth_counters(const TernEngine* e) { return e->device.lane.counters.eth.data(); }
 
 bool tern_engine_set_mutation(TernEngine* e, const char* rule) {
   return rule != nullptr && e->device.set_mutation(rule);

@@ -70,6 +70,7 @@ typedef struct TernConfig {
     uint8_t mac[6];
     uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
     uint8_t capture;         /* also collect looped back and received frames */
+    uint32_t doorbell_cost;  /* ns that a doorbell costs software; 0: 1000 */
     /*
      * Limit of page list entries of all objects, 8 bytes each; 0: the default.
      */
@@ -193,6 +194,12 @@ typedef struct TernEngineInfo {
     uint64_t rx_packets;
 } TernEngineInfo;
 void tern_engine_info(const TernEngine *e, TernEngineInfo *info);
+/*
+ * The counters of QUERY_COUNTERS, by TERN_CNT_* (TERN_CNT_RDMA_NUM of them) and
+ * TERN_ETH_CNT_* (TERN_ETH_CNT_NUM). A reset clears them.
+ */
+const uint64_t *tern_engine_rdma_counters(const TernEngine *e);
+const uint64_t *tern_engine_eth_counters(const TernEngine *e);
 
 /*
  * For tests, in a build of the engine with TERN_MUTATIONS: switches one rule of

@@ -24,6 +24,7 @@ struct Config {
   std::uint32_t link_speed = 100000;
   Mac mac{};
   bool mw_type_2a = false;
+  Nanos doorbell_cost = 1'000;  // what a doorbell costs software
   bool capture = false;
 };
 

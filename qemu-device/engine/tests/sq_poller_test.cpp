@@ -66,6 +66,27 @@ TEST_F(SqPolling, BusyQueueNeedsNoDoorbell) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
+// Where a doorbell is a message to another process, fewer of them are worth polling for, and for longer.
+TEST_F(SqPolling, DearDoorbellsMakeRareOnesWorthPolling) {
+  auto [qp, peer] = rc_pair(node, node);
+  const auto write_rarely = [&, &q = qp] {
+    for (int i = 0; i < kOften && !polled(q); ++i) {
+      write_one(q, true);
+      (void)q.send_cq().poll_all();
+      sim.run_for(100'000);
+    }
+  };
+  write_rarely();
+  EXPECT_FALSE(polled(qp));
+  node.device.lane.sq_poller.set_doorbell_cost(50'000);
+  write_rarely();
+  ASSERT_TRUE(polled(qp));
+  for (int i = 0; i < 20'000; ++i) node.device.lane.sq_poller.look();
+  EXPECT_TRUE(polled(qp));
+  for (int i = 0; i < 10'000; ++i) node.device.lane.sq_poller.look();
+  EXPECT_FALSE(polled(qp));
+}
+
 TEST_F(SqPolling, LookFindsWhatWasPosted) {
   TestQp& qp = polled_qp();
   EXPECT_FALSE(node.device.look());

@@ -8,6 +8,12 @@
 
 namespace tern {
 
+void SqPoller::set_doorbell_cost(Nanos cost) {
+  cost = std::min(cost, kMaxCost);
+  dense_limit_ = kPeriod * 4 * cost;
+  patience_ = static_cast<std::uint16_t>(std::max<Nanos>(cost / 2, 64));
+}
+
 void SqPoller::allow(Nanos from) {
   from_ = from;
   dense_ = false;
@@ -18,7 +24,7 @@ void SqPoller::allow(Nanos from) {
 void SqPoller::count(Qp& qp) {
   if (rings_++ == kPeriod) {
     const Nanos now = context_.host.now();
-    dense_ = now - began_ <= kDense && now >= from_;
+    dense_ = now - began_ <= dense_limit_ && now >= from_;
     began_ = now;
     rings_ = 1;
     ++period_;
@@ -59,9 +65,9 @@ void SqPoller::look() {
     Qp& qp = *qps_[i];
     SqPolled& w = qp.polled;
     if (qp.sq_moved()) {
-      w.idle -= std::min(w.idle, kWorth);
+      w.idle -= std::min<std::uint16_t>(w.idle, patience_ / 2);
       qp.kick_sq();
-    } else if (++w.idle == kPatience) {
+    } else if (++w.idle >= patience_) {
       release(qp);
     }
   }

@@ -18,13 +18,17 @@ class Qp;
 struct SqPolled {
   std::uint32_t period = 0;  // of the last doorbell
   std::uint16_t rings = 0;   // doorbells in that period
-  std::uint16_t idle = 0;    // polls without work, less kWorth for each with work
+  std::uint16_t idle = 0;    // polls without work, less half of the patience for each with work
   bool on = false;
 };
 
 class SqPoller {
  public:
-  explicit SqPoller(Context& context) : context_(context) {}
+  explicit SqPoller(Context& context) : context_(context) { set_doorbell_cost(1'000); }
+
+  // What a doorbell costs software, at most kMaxCost ns: a queue may be rung more rarely, and is
+  // polled longer in vain, the more its doorbells cost.
+  void set_doorbell_cost(Nanos cost);
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
   // to call look(), continuously from then on while any(). Stops polling the queues polled so far.
@@ -51,20 +55,20 @@ class SqPoller {
   // Doorbells in a period, and how many of them from one QP make it worth polling.
   static constexpr std::uint32_t kPeriod = 64;
   static constexpr std::uint16_t kRings = 4;
-  // Doorbells are dense if a period is no longer than this: 4 us per doorbell.
-  static constexpr Nanos kDense = 256'000;
-  // Polls without work after which a QP is released, at about 20 ns each, and how many of them one
-  // poll with work offsets.
-  static constexpr std::uint16_t kPatience = 512;
-  static constexpr std::uint16_t kWorth = 256;
+  static constexpr Nanos kMaxCost = 100'000;
 
   void count(Qp& qp);
 
   Context& context_;
+  // Doorbells are dense if a period is no longer than this: four times their cost.
+  Nanos dense_limit_ = 0;
+  // Polls without work after which a QP is released, at about 20 ns each: ten times the cost of a
+  // doorbell. One poll with work offsets half of them.
+  std::uint16_t patience_ = 0;
   std::array<Qp*, kMost> qps_{};
   std::size_t count_ = 0;
   Nanos from_ = kNever;
-  bool dense_ = false;       // the last period was no longer than kDense
+  bool dense_ = false;       // the last period was no longer than dense_limit_
   Nanos began_ = 0;          // start of this period
   std::uint32_t period_ = 1;
   std::uint32_t rings_ = 0;  // in this period
