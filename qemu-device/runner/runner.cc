@@ -356,6 +356,21 @@ void Runner::deliver() {
   if (running_ && !stopping() && std::exchange(refused_, false)) host_.receive_again();
 }
 
+bool Runner::poll_only() {
+  if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty()) return false;
+  lock();
+  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !tern_engine_look(engine_);
+  mutex_.unlock();
+  return only;
+}
+
+void Runner::pause_polling(std::uint64_t until) {
+  lock();
+  if (may_poll_) tern_engine_allow_polling(engine_, until);
+  work_ = true;
+  unlock_without_delivering();
+}
+
 void Runner::expired(Host::Timer timer) {
   switch (timer) {
     case Host::Timer::kEngine:

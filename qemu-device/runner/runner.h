@@ -131,6 +131,12 @@ class Runner {
   void set_present(bool present) { present_ = present; }
   // Called as requested by Host::schedule() and Host::arm().
   void deliver();
+  // Without a worker, in place of a deliver() that was requested: returns true if deliver() would do
+  // nothing but poll send queues, which this call has done. The request stands.
+  bool poll_only();
+  // Without a worker: the engine polls no send queues until this time of the device clock. With one,
+  // the worker judges contention itself.
+  void pause_polling(std::uint64_t until);
   void expired(Host::Timer timer);
 
   // ---- other calls to the engine: the host thread, between lock() and one of the unlocks ----
