@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "adapter.h"
+
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <syslog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <future>
+#include <stdexcept>
+
+#include "clock.h"
+#include "log.h"
+
+namespace tern::daemon {
+
+namespace {
+
+// How long the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
+// much.
+constexpr std::uint64_t kSpin = 30'000;
+// Turns of the loop between two looks at the hypervisor's socket while the thread does not sleep.
+constexpr unsigned kServeEvery = 64;
+// Turns between two judgements of contention.
+constexpr unsigned kJudgeEvery = 8192;
+// Messages of the hypervisor that are handled at a time.
+constexpr unsigned kMessages = 16;
+// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message).
+constexpr std::uint32_t kDoorbellCost = 50'000;
+// How long call() waits.
+constexpr auto kCallPatience = std::chrono::seconds(3);
+// Messages about one hypervisor in the journal: a burst, and one more in each interval.
+constexpr unsigned kLogBurst = 10;
+constexpr std::uint64_t kLogInterval = 10'000'000'000;
+// The largest egress queue that a port can be given while the daemon runs.
+constexpr std::size_t kQueueMax = std::size_t{4} << 20;
+
+constexpr auto kEngineTimer = static_cast<std::size_t>(runner::Host::Timer::kEngine);
+constexpr auto kPatienceTimer = static_cast<std::size_t>(runner::Host::Timer::kPatience);
+
+// As encoded in PCI Express's Link Capabilities Register: the lowest speed from 8 GT/s on at which
+// 16 lanes sustain the port. 8 GT/s carry 104 Gbit/s of payload in TLPs of 128 bytes.
+std::uint32_t link_speed(std::uint32_t port_speed) {
+  constexpr std::uint32_t k8Gt = 3;
+  constexpr std::uint32_t k64Gt = 6;
+  std::uint32_t speed = k8Gt;
+  for (std::uint64_t sustained = 100'000; sustained < port_speed && speed < k64Gt; sustained *= 2) ++speed;
+  return speed;
+}
+
+}  // namespace
+
+Adapter::Adapter(const AdapterConfig& config, Switch& fabric)
+    : config_(config), port_(fabric.add(config.name, *this, kQueueMax)), dm_(config.dm_size),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+  port_.set_policy(config_.port);
+  make_engine();
+  if (!config_.pcap.empty()) capture_ = std::make_unique<Capture>(config_.pcap, config_.pcap_limit);
+  make_function();
+  epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
+  watch_function();
+}
+
+Adapter::~Adapter() {
+  stop();
+  if (function_) function_->close();
+}
+
+void Adapter::make_engine() {
+  static constexpr TernHostOps kOps = {
+      .map = map, .unmap = unmap, .now = engine_now, .random = engine_random, .dm_written = nullptr, .ram_written = nullptr};
+  TernConfig c{};
+  c.dm_size = config_.dm_size;
+  c.dm_storage = dm_.data();
+  c.uar_bar_size = config_.uar_size;
+  c.max_qp = config_.max_qp;
+  c.max_cq = config_.max_cq;
+  c.max_mr = config_.max_mr;
+  c.max_mw = config_.max_mw;
+  c.max_pages = config_.max_pages;
+  c.num_vectors = config_.vectors;
+  c.max_mtu = config_.mtu;
+  c.link_speed = config_.speed;
+  std::ranges::copy(config_.mac, std::begin(c.mac));
+  c.mw_type_2a = config_.mw_type_2a;
+  c.doorbell_cost = kDoorbellCost;
+  // A capture can begin at any time.
+  c.capture = 1;
+  engine_.reset(tern_engine_new(&c, &kOps, this));
+  if (!engine_) throw std::invalid_argument(config_.path + ": the engine refuses these properties");
+  if (const std::string why = set_faults(config_.faults); !why.empty()) {
+    throw std::invalid_argument("property 'faults': " + why);
+  }
+  tern_engine_set_icrc_mode(engine_.get(), config_.icrc);
+
+  runner::Config rc;
+  rc.poll = config_.poll;
+  rc.direct_send = true;
+  rc.processors = std::thread::hardware_concurrency();
+  // The thread serves its hypervisor between two slices.
+  rc.limits.inline_slice = rc.limits.slice;
+  runner_ = std::make_unique<runner::Runner>(engine_.get(), *this, rc);
+}
+
+void Adapter::make_function() {
+  ConfigSpace::Options options;
+  options.uar_size = config_.uar_size;
+  options.dm_size = dm_.size();
+  options.vectors = config_.vectors;
+  options.link_speed = link_speed(config_.speed);
+  function_ = std::make_unique<Function>(config_.path, options, DmFile{dm_.fd(), dm_.data()}, *this);
+}
+
+void Adapter::start() {
+  thread_ = std::thread(&Adapter::loop, this);
+  running_.wait(false);
+}
+
+void Adapter::stop() {
+  if (!thread_.joinable()) return;
+  request(kStop);
+  thread_.join();
+}
+
+// ---- other threads ----
+
+void Adapter::request(unsigned calls) {
+  requests_.fetch_or(calls, std::memory_order_seq_cst);
+  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
+}
+
+void Adapter::frames_wait() {
+  // The loop looks at the port itself while it does not sleep.
+  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
+}
+
+void Adapter::room() { request(kRoom); }
+
+bool Adapter::call(const std::function<void()>& task) {
+  auto done = std::make_shared<std::promise<void>>();
+  std::future<void> future = done->get_future();
+  // Of the two, the one that sets it decides whether the task runs.
+  auto taken = std::make_shared<std::atomic<bool>>(false);
+  {
+    const std::lock_guard lock(tasks_mutex_);
+    tasks_.emplace_back([&task, done, taken] {
+      if (taken->exchange(true)) return;
+      task();
+      done->set_value();
+    });
+  }
+  request(kTasks);
+  if (future.wait_for(kCallPatience) == std::future_status::ready) return true;
+  if (!taken->exchange(true)) return false;
+  future.wait();
+  return true;
+}
+
+// ---- the thread ----
+
+void Adapter::loop() {
+  pthread_setname_np(pthread_self(), config_.name.substr(0, 15).c_str());
+  memory_.adopt();
+  contention_.start(config_.poll ? runner::open_schedstat() : nullptr);
+  running_.store(true);
+  running_.notify_one();
+  for (unsigned turn = 0;; ++turn) {
+    if (turn % kJudgeEvery == 0) judge_contention();
+    const bool busy = work();
+    if (stop_) break;
+    if (busy) {
+      if (turn % kServeEvery == 0) serve();
+      continue;
+    }
+    if (polling_ || (now() < active_at_ + kSpin && now() >= no_spin_before_)) {
+      if (turn % kServeEvery == 0) serve();
+      // There may be more adapters than processors.
+      std::this_thread::yield();
+      continue;
+    }
+    sleep();
+  }
+  runner_->stop();
+}
+
+// Returns false if there was nothing to do.
+bool Adapter::work() {
+  bool busy = run_timers();
+  polling_ = false;
+  unsigned calls = requests_.load(std::memory_order_relaxed) == 0 ? 0 : requests_.exchange(0, std::memory_order_acquire);
+  if (calls == kDeliver && runner_->poll_only()) {
+    requests_.fetch_or(kDeliver, std::memory_order_relaxed);
+    polling_ = true;
+    calls = 0;
+  }
+  if ((calls & kTasks) != 0) run_tasks();
+  if ((calls & kStop) != 0) stop_ = true;
+  if ((calls & kRoom) != 0) {
+    retry_at_ = UINT64_MAX;
+    runner_->resumed();
+  }
+  if ((calls & kTakeFrames) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
+    runner_->take_frames();
+    busy = true;
+  }
+  if ((calls & kDeliver) != 0) {
+    runner_->deliver();
+    busy = true;
+  }
+  if (memory_.lost()) [[unlikely]] {
+    memory_.forget_lost();
+    log(LOG_WARNING, "the hypervisor's memory is shorter than it says: it is dropped");
+    function_->drop();
+  }
+  if (busy) active_at_ = now();
+  return busy;
+}
+
+bool Adapter::run_timers() {
+  const std::uint64_t time = now();
+  bool any = false;
+  for (const Timer timer : {Timer::kEngine, Timer::kPatience}) {
+    std::uint64_t& deadline = deadlines_[static_cast<std::size_t>(timer)];
+    if (time < deadline) continue;
+    deadline = UINT64_MAX;
+    runner_->expired(timer);
+    any = true;
+  }
+  if (time >= retry_at_) {
+    retry_at_ = UINT64_MAX;
+    runner_->resumed();
+    any = true;
+  }
+  if (time >= frame_due_) {
+    frame_due_ = UINT64_MAX;
+    any = true;
+  }
+  return any;
+}
+
+void Adapter::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    const std::lock_guard lock(tasks_mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+void Adapter::serve() {
+  epoll_event event;
+  if (epoll_wait(epoll_.get(), &event, 1, 0) != 1) return;
+  if (event.data.fd == wake_.get()) {
+    eventfd_t value;
+    eventfd_read(wake_.get(), &value);
+    return;
+  }
+  function_->serve(kMessages);
+  watch_function();
+}
+
+// The descriptor changes when a hypervisor attaches or detaches.
+void Adapter::watch_function() {
+  const int fd = function_->fd();
+  if (fd == watched_) return;
+  // A closed one has left by itself, unless it has the number of another one now.
+  if (watched_ >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_, nullptr);
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  watched_ = fd;
+}
+
+void Adapter::sleep() {
+  const std::uint64_t due = std::min({deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_});
+  const std::uint64_t time = now();
+  if (due <= time) return;
+  sleeping_.store(true, std::memory_order_seq_cst);
+  // Whoever puts something after this sees that the thread sleeps.
+  if (requests_.load(std::memory_order_seq_cst) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
+    sleeping_.store(false, std::memory_order_relaxed);
+    return;
+  }
+  timespec left{};
+  if (due != UINT64_MAX) {
+    left.tv_sec = static_cast<time_t>((due - time) / 1'000'000'000);
+    left.tv_nsec = static_cast<long>((due - time) % 1'000'000'000);
+  }
+  epoll_event event;
+  const int events = epoll_pwait2(epoll_.get(), &event, 1, due == UINT64_MAX ? nullptr : &left, nullptr);
+  sleeping_.store(false, std::memory_order_relaxed);
+  contention_.skip();
+  if (events > 0) serve();
+}
+
+void Adapter::judge_contention() {
+  const auto verdict = contention_.judge();
+  if (!verdict || verdict->pause == 0) return;
+  no_spin_before_ = now() + verdict->pause;
+  runner_->pause_polling(no_spin_before_);
+}
+
+// ---- the function's owner ----
+
+std::uint32_t Adapter::read_register(std::uint64_t offset) {
+  if (removed_) return UINT32_MAX;
+  runner_->lock();
+  const std::uint32_t value = tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
+  runner_->unlock();
+  return value;
+}
+
+void Adapter::write_register(std::uint64_t offset, std::uint32_t value) {
+  if (removed_) return;
+  runner_->lock();
+  tern_engine_reg_write(engine_.get(), static_cast<std::uint32_t>(offset), value);
+  runner_->run();
+  runner_->unlock_and_deliver();
+}
+
+std::uint32_t Adapter::read_doorbell(std::uint64_t offset) {
+  if (removed_) return UINT32_MAX;
+  runner_->lock();
+  const std::uint32_t value = tern_engine_uar_read(engine_.get(), offset);
+  runner_->unlock();
+  return value;
+}
+
+void Adapter::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
+  if (!removed_) runner_->doorbell(offset, value);
+}
+
+void Adapter::tell_memory() {
+  const std::vector<TernRam> rams = bus_master_ ? memory_.largest(TERN_MAX_RAM) : std::vector<TernRam>();
+  tern_engine_set_ram(engine_.get(), rams.data(), rams.size());
+}
+
+void Adapter::memory_added(const GuestMemory::Region& region) {
+  runner_->lock();
+  memory_.add(region);
+  tell_memory();
+  runner_->unlock_without_delivering();
+}
+
+void Adapter::memory_removed(const GuestMemory::Region& region) {
+  runner_->lock();
+  memory_.remove(region.addr);
+  tell_memory();
+  tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
+  runner_->unlock_without_delivering();
+}
+
+void Adapter::reset() {
+  runner_->lock();
+  bus_master_ = false;
+  runner_->reset();
+  tell_memory();
+  runner_->unlock();
+}
+
+void Adapter::power_changed(bool bus_master, bool awake) {
+  runner_->lock();
+  bus_master_ = bus_master;
+  tell_memory();
+  if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
+  runner_->set_awake(awake);
+  runner_->unlock_without_delivering();
+}
+
+void Adapter::attached() {
+  log(LOG_INFO, "a hypervisor is attached");
+  set_link(link_wanted_);
+}
+
+void Adapter::detached() {
+  log(LOG_INFO, "the hypervisor is gone");
+  port_.set_link(false);
+  runner_->set_link(false);
+  // The next hypervisor plugs in an adapter that is there.
+  removed_ = false;
+  runner_->set_present(true);
+  finish_frame();
+  while (!port_.front(UINT64_MAX, nullptr).empty()) port_.pop();
+  port_.release();
+  frame_due_ = UINT64_MAX;
+  dm_.renew();
+  function_->set_dm({dm_.fd(), dm_.data()});
+}
+
+void Adapter::log(int priority, const char* message) {
+  const std::uint64_t time = now();
+  if (const std::uint64_t more = (time - log_refilled_) / kLogInterval; more != 0) {
+    log_tokens_ = static_cast<unsigned>(std::min<std::uint64_t>(kLogBurst, log_tokens_ + more));
+    log_refilled_ = time;
+  }
+  if (log_tokens_ == 0) return;
+  --log_tokens_;
+  write_log(priority, config_.name, message);
+}
+
+// ---- the runner's host ----
+
+std::uint64_t Adapter::now() { return clock_ns(); }
+
+void Adapter::schedule(Call call) { requests_.fetch_or(call == Call::kDeliver ? kDeliver : kTakeFrames, std::memory_order_relaxed); }
+
+void Adapter::capture(const TernFrame& frame) {
+  if (capture_) capture_->add(frame.time, std::as_bytes(std::span(frame.data, frame.len)));
+}
+
+runner::Host::Sent Adapter::send(const TernFrame& frame) {
+  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time) == Port::Sent::kTaken) return Sent::kTaken;
+  // The watchdog may then discard it.
+  retry_at_ = now() + Switch::kWatchdog;
+  return Sent::kBlocked;
+}
+
+void Adapter::finish_frame() {
+  if (frame_taken_) port_.pop();
+  frame_taken_ = false;
+}
+
+std::span<const std::byte> Adapter::next_frame() {
+  finish_frame();
+  std::uint64_t due = UINT64_MAX;
+  const auto frame = port_.front(now(), &due);
+  frame_taken_ = !frame.empty();
+  frame_due_ = due;
+  return frame;
+}
+
+bool Adapter::wait_for_frames() {
+  finish_frame();
+  port_.release();
+  return frame_due_ != UINT64_MAX || port_.empty();
+}
+
+// ---- the engine's host ----
+
+void* Adapter::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
+  Adapter& a = *static_cast<Adapter*>(opaque);
+  if (!a.bus_master_) return nullptr;
+  const auto span = a.memory_.find(addr, *len, is_write);
+  *len = span.size();
+  return span.data();
+}
+
+std::uint64_t Adapter::engine_now(void*) { return clock_ns(); }
+
+std::uint64_t Adapter::engine_random(void*) {
+  std::uint64_t value = 0;
+  // Up to 256 bytes come whole once the kernel's generator is initialised.
+  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
+  return value;
+}
+
+// ---- within call() ----
+
+Adapter::Status Adapter::status() const {
+  Status s{function_->attached(), port_.link(), memory_.bytes(), {}};
+  tern_engine_info(engine_.get(), &s.engine);
+  return s;
+}
+
+void Adapter::set_link(bool up) {
+  link_wanted_ = up;
+  if (!function_->attached()) return;
+  port_.set_link(up);
+  runner_->set_link(up);
+}
+
+std::string Adapter::set_faults(const std::string& text) {
+  std::array<char, 512> why{};
+  if (runner_) runner_->lock();
+  const bool ok = tern_engine_set_faults(engine_.get(), text.c_str(), why.data(), why.size());
+  if (runner_) {
+    runner_->run();
+    runner_->unlock_without_delivering();
+  }
+  return ok ? "" : why.data();
+}
+
+std::string Adapter::faults() const {
+  std::string text(tern_engine_get_faults(engine_.get(), nullptr, 0), '\0');
+  tern_engine_get_faults(engine_.get(), text.data(), text.size() + 1);
+  return text;
+}
+
+void Adapter::set_removed(bool removed) {
+  if (removed == removed_) return;
+  removed_ = removed;
+  runner_->set_present(!removed);
+  function_->set_removed(removed);
+}
+
+void Adapter::set_icrc(TernIcrcMode mode) { tern_engine_set_icrc_mode(engine_.get(), mode); }
+
+}  // namespace tern::daemon

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// One adapter: an engine, the runner that runs it, its PCI function and its port of the switch, all
+// in one thread (a lane).
+//
+// The thread is the runner's host thread, and there is no worker. It serves the hypervisor's
+// messages, takes frames from the port, runs the engine and polls. It sleeps only in sleep(): other
+// threads wake it by request().
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "adapter_config.h"
+#include "capture.h"
+#include "descriptor.h"
+#include "device_memory.h"
+#include "function.h"
+#include "guest_memory.h"
+#include "runner.h"
+#include "switch.h"
+
+namespace tern::daemon {
+
+class Adapter final : public FunctionOwner, public PortUser, public runner::Host {
+ public:
+  // Throws std::system_error, and std::invalid_argument for a property.
+  Adapter(const AdapterConfig& config, Switch& fabric);
+  ~Adapter() override;
+
+  // Returns once the thread needs no more files.
+  void start();
+  void stop();
+
+  [[nodiscard]] const AdapterConfig& config() const { return config_; }
+  [[nodiscard]] Port& port() { return port_; }
+  // Runs `task` in the adapter's thread and waits for it. Returns false if the thread did not take
+  // it in time: its hypervisor keeps it waiting.
+  bool call(const std::function<void()>& task);
+
+  // ---- within call() ----
+
+  struct Status {
+    bool attached;
+    bool link;
+    std::uint64_t memory;  // bytes that the hypervisor lets us access
+    TernEngineInfo engine;
+  };
+  [[nodiscard]] Status status() const;
+  // The link as the guest sees it, while a hypervisor is attached.
+  void set_link(bool up);
+  // Returns the reason if the text is wrong.
+  std::string set_faults(const std::string& text);
+  [[nodiscard]] std::string faults() const;
+  void set_icrc(TernIcrcMode mode);
+  // Removes the function by surprise, as if it were pulled out of its slot, or puts one back, which
+  // the guest must scan for.
+  void set_removed(bool removed);
+  [[nodiscard]] bool removed() const { return removed_; }
+  // Captures all frames of this adapter from now on; null ends the capture.
+  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
+  [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
+
+  // PortUser
+  void frames_wait() override;
+  void room() override;
+
+ private:
+  enum Request : unsigned { kDeliver = 1, kTakeFrames = 2, kRoom = 4, kTasks = 8, kStop = 16 };
+
+  struct FreeEngine {
+    void operator()(TernEngine* e) const { tern_engine_free(e); }
+  };
+
+  // FunctionOwner
+  std::uint32_t read_register(std::uint64_t offset) override;
+  void write_register(std::uint64_t offset, std::uint32_t value) override;
+  std::uint32_t read_doorbell(std::uint64_t offset) override;
+  void ring_doorbell(std::uint64_t offset, std::uint32_t value) override;
+  void memory_added(const GuestMemory::Region& region) override;
+  void memory_removed(const GuestMemory::Region& region) override;
+  void reset() override;
+  void power_changed(bool bus_master, bool awake) override;
+  void attached() override;
+  void detached() override;
+  void log(int priority, const char* message) override;
+
+  // runner::Host
+  std::uint64_t now() override;
+  void schedule(Call call) override;
+  void trace(Event, std::uint64_t, std::uint64_t) override {}
+  void capture(const TernFrame& frame) override;
+  void arm(Timer timer, std::uint64_t at) override { deadlines_[static_cast<std::size_t>(timer)] = at; }
+  void disarm(Timer timer) override { deadlines_[static_cast<std::size_t>(timer)] = UINT64_MAX; }
+  void raise(unsigned vector) override { function_->raise(vector); }
+  Sent send(const TernFrame& frame) override;
+  void receive_again() override {}
+  std::span<const std::byte> next_frame() override;
+  bool wait_for_frames() override;
+  void worker_begins() override {}
+  void worker_ends() override {}
+
+  // For the engine.
+  static void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write);
+  static void unmap(void*, void*, std::uint64_t, bool, std::uint64_t) {}
+  static std::uint64_t engine_now(void* opaque);
+  static std::uint64_t engine_random(void*);
+
+  void make_engine();
+  void make_function();
+  void request(unsigned calls);
+  void loop();
+  bool work();
+  bool run_timers();
+  void run_tasks();
+  void serve();
+  void watch_function();
+  void sleep();
+  void judge_contention();
+  // With the engine lock: what the engine knows of guest memory.
+  void tell_memory();
+  void finish_frame();
+
+  const AdapterConfig config_;
+  Port& port_;
+  DeviceMemory dm_;
+  GuestMemory memory_;
+  std::unique_ptr<TernEngine, FreeEngine> engine_;
+  std::unique_ptr<runner::Runner> runner_;
+  std::unique_ptr<Function> function_;
+  std::unique_ptr<Capture> capture_;
+  Descriptor epoll_;
+  Descriptor wake_;  // an eventfd
+  int watched_ = -1;  // the function's descriptor in epoll_
+
+  std::atomic<unsigned> requests_ = 0;
+  std::atomic<bool> sleeping_ = false;
+  std::atomic<bool> running_ = false;
+  std::mutex tasks_mutex_;
+  std::vector<std::function<void()>> tasks_;
+
+  // The adapter's thread.
+  std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
+  std::uint64_t retry_at_ = UINT64_MAX;      // a blocked frame is offered again
+  std::uint64_t frame_due_ = UINT64_MAX;     // the port's next frame is held back until then
+  std::uint64_t active_at_ = 0;              // when there was work last
+  std::uint64_t no_spin_before_ = 0;
+  std::uint64_t log_refilled_ = 0;
+  unsigned log_tokens_ = 0;
+  runner::Contention contention_;
+  bool frame_taken_ = false;  // next_frame() returned the port's first frame
+  bool polling_ = false;      // the engine has nothing to do but poll
+  bool bus_master_ = false;
+  bool link_wanted_ = true;
+  bool removed_ = false;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace tern::daemon

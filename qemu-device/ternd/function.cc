@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "function.h"
+
+// The library's headers are C11.
+#define _Static_assert static_assert
+#include <libvfio-user.h>
+#undef _Static_assert
+#include <linux/pci_regs.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "tern_hw.hpp"
+#include "unix_socket.h"
+
+namespace tern::daemon {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+
+}  // namespace
+
+struct Function::Access {
+  static Function& of(vfu_ctx_t* ctx) { return *static_cast<Function*>(vfu_get_private(ctx)); }
+
+  // The contract knows naturally aligned accesses of 32 bits. Others read ones, and write nothing.
+  template <class Read, class Write>
+  static ssize_t word(char* buf, std::size_t count, loff_t offset, bool is_write, Read&& read, Write&& write) {
+    std::uint32_t value = UINT32_MAX;
+    if (count != sizeof(value) || offset % 4 != 0) {
+      if (!is_write) std::memset(buf, 0xff, count);
+    } else if (is_write) {
+      std::memcpy(&value, buf, sizeof(value));
+      write(static_cast<std::uint64_t>(offset), value);
+    } else {
+      value = read(static_cast<std::uint64_t>(offset));
+      std::memcpy(buf, &value, sizeof(value));
+    }
+    return static_cast<ssize_t>(count);
+  }
+
+  static ssize_t registers(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+    FunctionOwner& owner = of(ctx).owner_;
+    // The hypervisor has the MSI-X table, and asks for pending bits, which we never have.
+    if (offset >= TERN_MSIX_TABLE_OFFSET) {
+      if (!is_write) std::memset(buf, 0, count);
+      return static_cast<ssize_t>(count);
+    }
+    return word(
+        buf, count, offset, is_write, [&](std::uint64_t at) { return owner.read_register(at); },
+        [&](std::uint64_t at, std::uint32_t value) { owner.write_register(at, value); });
+  }
+
+  static ssize_t doorbells(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+    FunctionOwner& owner = of(ctx).owner_;
+    return word(
+        buf, count, offset, is_write, [&](std::uint64_t at) { return owner.read_doorbell(at); },
+        [&](std::uint64_t at, std::uint32_t value) { owner.ring_doorbell(at, value); });
+  }
+
+  static ssize_t device_memory(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+    std::byte* const at = of(ctx).dm_.data + offset;
+    if (is_write) {
+      std::memcpy(at, buf, count);
+    } else {
+      std::memcpy(buf, at, count);
+    }
+    return static_cast<ssize_t>(count);
+  }
+
+  static ssize_t config_space(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+    Function& f = of(ctx);
+    const auto at = static_cast<std::size_t>(offset);
+    if (f.removed_) {
+      if (!is_write) std::memset(buf, 0xff, count);
+    } else if (!is_write) {
+      f.space_.read(at, std::as_writable_bytes(std::span(buf, count)));
+    } else if (f.space_.write(at, std::as_bytes(std::span(buf, count)))) {
+      reset(ctx, VFU_RESET_PCI_FLR);
+    }
+    return static_cast<ssize_t>(count);
+  }
+
+  static GuestMemory::Region region(const vfu_dma_info_t& info) {
+    return {reinterpret_cast<std::uintptr_t>(info.iova.iov_base), info.iova.iov_len, static_cast<std::byte*>(info.vaddr),
+            (info.prot & PROT_WRITE) != 0};
+  }
+  static void added(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_added(region(*info)); }
+  static void removed(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_removed(region(*info)); }
+
+  static int reset(vfu_ctx_t* ctx, vfu_reset_type_t type) {
+    Function& f = of(ctx);
+    f.reset();
+    if (type == VFU_RESET_LOST_CONN) f.on_detached();
+    return 0;
+  }
+
+  static void log(vfu_ctx_t* ctx, int level, const char* message) { of(ctx).owner_.log(level, message); }
+};
+
+Function::Function(const std::string& path, const ConfigSpace::Options& options, const DmFile& dm, FunctionOwner& owner)
+    : path_(path), options_(options), owner_(owner), space_(options), dm_(dm) {
+  remove_stale_socket(path_);
+  ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, path_.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this, VFU_DEV_TYPE_PCI);
+  if (ctx_ == nullptr) fail(path_);
+  vfu_setup_log(ctx_, Access::log, LOG_ERR);
+  if (vfu_pci_init(ctx_, VFU_PCI_TYPE_EXPRESS, PCI_HEADER_TYPE_NORMAL, 0) != 0) fail("PCI function");
+  add_regions();
+  vfu_setup_device_reset_cb(ctx_, Access::reset);
+  if (vfu_setup_device_dma(ctx_, Access::added, Access::removed) != 0 ||
+      vfu_setup_device_nr_irqs(ctx_, VFU_DEV_MSIX_IRQ, options_.vectors) != 0 || vfu_realize_ctx(ctx_) != 0) {
+    fail("PCI function");
+  }
+}
+
+Function::~Function() { close(); }
+
+void Function::close() {
+  if (ctx_ == nullptr) return;
+  vfu_destroy_ctx(ctx_);
+  ctx_ = nullptr;
+  unlink(path_.c_str());
+}
+
+void Function::add_regions() {
+  constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
+  // The library's own config space is not used: it takes writes that leave a capability.
+  constexpr int kConfig = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB;
+  if (vfu_setup_region(ctx_, VFU_PCI_DEV_CFG_REGION_IDX, ConfigSpace::kSize, Access::config_space, kConfig, nullptr, 0, -1, 0) != 0 ||
+      vfu_setup_region(ctx_, TERN_BAR_REGS, TERN_BAR_REGS_SIZE, Access::registers, kMemory, nullptr, 0, -1, 0) != 0 ||
+      vfu_setup_region(ctx_, TERN_BAR_UAR, options_.uar_size, Access::doorbells, kMemory, nullptr, 0, -1, 0) != 0) {
+    fail("regions");
+  }
+  add_dm();
+}
+
+void Function::add_dm() {
+  constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
+  if (options_.dm_size == 0) return;
+  if (vfu_setup_region(ctx_, TERN_BAR_DM, options_.dm_size, Access::device_memory, kMemory, nullptr, 0, dm_.fd, 0) != 0) fail("BAR4");
+}
+
+void Function::set_dm(const DmFile& dm) {
+  dm_ = dm;
+  add_dm();
+}
+
+int Function::fd() const { return vfu_get_poll_fd(ctx_); }
+
+void Function::reset() {
+  space_.reset();
+  bus_master_ = false;
+  awake_ = true;
+  owner_.reset();
+}
+
+void Function::set_removed(bool removed) {
+  removed_ = removed;
+  reset();
+}
+
+void Function::sync_power() {
+  if (space_.bus_master() == bus_master_ && space_.awake() == awake_) return;
+  bus_master_ = space_.bus_master();
+  awake_ = space_.awake();
+  owner_.power_changed(bus_master_, awake_);
+}
+
+void Function::attach() {
+  if (vfu_attach_ctx(ctx_) != 0) return;
+  const timeval patience{kPatience / 1000, kPatience % 1000 * 1000};
+  setsockopt(fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  setsockopt(fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  attached_ = true;
+  owner_.attached();
+}
+
+void Function::on_detached() {
+  if (!attached_) return;
+  attached_ = false;
+  removed_ = false;
+  owner_.detached();
+}
+
+void Function::serve(unsigned limit) {
+  if (!attached_) return attach();
+  for (unsigned i = 0; i < limit; ++i) {
+    const int done = vfu_run_ctx(ctx_);
+    if (!attached_) return;
+    sync_power();
+    if (done > 0) continue;
+    // Without an error there was no message, or one that was refused.
+    if (done < 0) {
+      owner_.log(LOG_WARNING, "the hypervisor breaks the protocol: it is dropped");
+      drop();
+    }
+    return;
+  }
+}
+
+void Function::drop() {
+  if (attached_) shutdown(fd(), SHUT_RDWR);
+}
+
+void Function::raise(unsigned vector) {
+  // A vector without a descriptor is one that the guest does not use.
+  if (attached_) vfu_irq_trigger(ctx_, vector);
+}
+
+}  // namespace tern::daemon

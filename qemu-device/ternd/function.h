@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// An adapter's PCI Express function, served to one hypervisor at a time by the vfio-user protocol.
+//
+// The only file that knows libvfio-user is function.cc. Messages are the library's work; the owner
+// sees accesses to BARs, guest memory, resets and power.
+//
+// Used by one thread, the adapter's. Its calls to the owner are made within serve().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "config_space.h"
+#include "guest_memory.h"
+
+struct vfu_ctx;
+
+namespace tern::daemon {
+
+class FunctionOwner {
+ public:
+  virtual ~FunctionOwner() = default;
+  virtual std::uint32_t read_register(std::uint64_t offset) = 0;
+  virtual void write_register(std::uint64_t offset, std::uint32_t value) = 0;
+  virtual std::uint32_t read_doorbell(std::uint64_t offset) = 0;
+  virtual void ring_doorbell(std::uint64_t offset, std::uint32_t value) = 0;
+  // A region of memory has come, or is about to be unmapped.
+  virtual void memory_added(const GuestMemory::Region& region) = 0;
+  virtual void memory_removed(const GuestMemory::Region& region) = 0;
+  // A reset of the device or function. Config space has its initial contents afterwards.
+  virtual void reset() = 0;
+  // Config space lets the function do DMA, and has it in power state D0.
+  virtual void power_changed(bool bus_master, bool awake) = 0;
+  virtual void attached() = 0;
+  virtual void detached() = 0;
+  // For the journal.
+  virtual void log(int priority, const char* message) = 0;
+};
+
+// The file and the memory behind BAR4; both have ConfigSpace::Options::dm_size bytes.
+struct DmFile {
+  int fd = -1;
+  std::byte* data = nullptr;
+};
+
+class Function {
+ public:
+  // Creates the socket. Throws std::system_error.
+  Function(const std::string& path, const ConfigSpace::Options& options, const DmFile& dm, FunctionOwner& owner);
+  ~Function();
+  Function(const Function&) = delete;
+  Function& operator=(const Function&) = delete;
+
+  // Becomes readable when serve() has something to do. It changes when a hypervisor attaches or
+  // detaches.
+  [[nodiscard]] int fd() const;
+  // Attaches a hypervisor, or handles up to `limit` of its messages. Never waits for it longer than
+  // kPatience.
+  void serve(unsigned limit);
+  [[nodiscard]] bool attached() const { return attached_; }
+  // Detaches the hypervisor, which the owner is told, and removes the socket.
+  void close();
+  // Detaches the hypervisor, which sees the end of its connection. The owner is told by serve().
+  void drop();
+  // Within FunctionOwner::detached(): another file is behind BAR4.
+  void set_dm(const DmFile& dm);
+  // Resets the function. Then, if it is removed by surprise, config space reads ones and takes no
+  // writes.
+  void set_removed(bool removed);
+  // Raises an interrupt.
+  void raise(unsigned vector);
+
+ private:
+  struct Access;  // the library's callbacks
+
+  // How long the hypervisor may take to send the rest of a message, or to read an answer, in ms.
+  static constexpr unsigned kPatience = 2000;
+
+  void add_regions();
+  void add_dm();
+  void reset();
+  void sync_power();
+  void attach();
+  void on_detached();
+
+  const std::string path_;
+  const ConfigSpace::Options options_;
+  FunctionOwner& owner_;
+  ConfigSpace space_;
+  DmFile dm_;
+  vfu_ctx* ctx_ = nullptr;
+  bool attached_ = false;
+  bool removed_ = false;
+  bool bus_master_ = false;
+  bool awake_ = true;
+};
+
+}  // namespace tern::daemon

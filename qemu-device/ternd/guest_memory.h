@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The memory that a hypervisor lets its adapter access, by DMA address.
+//
+// The hypervisor passes regions as file descriptors (DMA_MAP), and libvfio-user maps them. A region
+// without a descriptor cannot be accessed: its bytes would have to pass through the socket.
+//
+// A file may be shorter than its region, and may shrink at any time. An access beyond its end then
+// raises SIGBUS. GuestMemory::handle_sigbus() puts a page of zeros there, so that the access
+// completes, and lost() is true from then on: the adapter drops its hypervisor.
+//
+// Used by one thread, the adapter's.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tern_engine.h"
+
+namespace tern::daemon {
+
+class GuestMemory {
+ public:
+  struct Region {
+    std::uint64_t addr;
+    std::uint64_t len;
+    std::byte* ptr;  // null: not accessible
+    bool writable;
+  };
+
+  // Installs the handler of SIGBUS for the process.
+  static void handle_sigbus();
+  // The calling thread accesses this memory from now on.
+  void adopt() const;
+
+  // Adds a region, or replaces the one at its address: a hypervisor may map one twice.
+  void add(const Region& region);
+  // Removes the region that begins at `addr`. The engine must have been told before.
+  void remove(std::uint64_t addr);
+
+  // The longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is none, or
+  // it is read only and `write` is set.
+  [[nodiscard]] std::span<std::byte> find(std::uint64_t addr, std::uint64_t len, bool write) const;
+  // The largest writable regions.
+  [[nodiscard]] std::vector<TernRam> largest(std::size_t limit) const;
+
+  [[nodiscard]] std::size_t regions() const { return regions_.size(); }
+  [[nodiscard]] std::uint64_t bytes() const;
+  // Memory of the hypervisor was not there when it was accessed.
+  [[nodiscard]] bool lost() const { return lost_ != 0; }
+  void forget_lost() { lost_ = 0; }
+
+ private:
+  static void on_sigbus(int signal, siginfo_t* info, void* context);
+  bool replace_page(std::uintptr_t fault) const;
+
+  std::vector<Region> regions_;  // by address; they do not overlap
+  mutable volatile std::sig_atomic_t lost_ = 0;
+};
+
+}  // namespace tern::daemon

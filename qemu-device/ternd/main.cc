@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <syslog.h>
+
+#include <csignal>
+#include <exception>
+
+#include "daemon.h"
+#include "log.h"
+
+int main(int argc, char** argv) {
+  using namespace tern::daemon;
+  int status = 0;
+  const auto options = parse_options(argc, argv, &status);
+  if (!options) return status;
+  // Before there is a thread: all take them over.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    Daemon(*options).run();
+  } catch (const std::exception& e) {
+    write_log(LOG_ERR, "", e.what());
+    return 1;
+  }
+  return 0;
+}

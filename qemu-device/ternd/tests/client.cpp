@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "client.h"
+
+#include <linux/vfio.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tern::daemon {
+
+namespace {
+
+enum Command : std::uint16_t { kVersion = 1, kDmaMap = 2, kDmaUnmap = 3, kRegionInfo = 5, kSetIrqs = 8, kRead = 9, kWrite = 10, kReset = 13 };
+
+struct Header {
+  std::uint16_t id;
+  std::uint16_t command;
+  std::uint32_t size;
+  std::uint32_t flags;
+  std::uint32_t error;
+};
+constexpr std::uint32_t kReply = 1;
+constexpr std::uint32_t kError = 1 << 5;
+
+struct DmaMap {
+  std::uint32_t argsz = sizeof(DmaMap);
+  std::uint32_t flags;
+  std::uint64_t offset;
+  std::uint64_t addr;
+  std::uint64_t size;
+};
+struct DmaUnmap {
+  std::uint32_t argsz = sizeof(DmaUnmap);
+  std::uint32_t flags = 0;
+  std::uint64_t addr;
+  std::uint64_t size;
+};
+struct Region {
+  std::uint64_t offset;
+  std::uint32_t region;
+  std::uint32_t count;
+};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+constexpr std::size_t kMaxFds = 8;
+
+}  // namespace
+
+Client::Client(const std::string& path) : socket_(checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
+  sockaddr_un addr{};
+  addr.sun_family = AF_UNIX;
+  path.copy(addr.sun_path, sizeof(addr.sun_path) - 1);
+  if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
+    throw std::system_error(errno, std::generic_category(), path);
+  }
+  constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}";
+  std::vector<std::byte> body(4 + sizeof(kText));
+  body[2] = std::byte{1};  // version 0.1
+  std::memcpy(body.data() + 4, kText, sizeof(kText));
+  if (const int error = command(kVersion, body)) throw std::system_error(error, std::generic_category(), "version");
+}
+
+void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
+  iovec vec{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &vec;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* const c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
+  }
+  [[maybe_unused]] const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+}
+
+int Client::command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds, std::vector<std::byte>* answer,
+                    std::vector<Descriptor>* files) {
+  const Header header{next_id_++, number, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0};
+  std::vector<std::byte> message(sizeof(header) + body.size());
+  std::memcpy(message.data(), &header, sizeof(header));
+  if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
+  send_raw(message, fds);
+
+  Header reply{};
+  iovec vec{&reply, sizeof(reply)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
+  msghdr in{};
+  in.msg_iov = &vec;
+  in.msg_iovlen = 1;
+  in.msg_control = control.data();
+  in.msg_controllen = control.size();
+  if (recvmsg(socket_.get(), &in, MSG_WAITALL | MSG_CMSG_CLOEXEC) != sizeof(reply)) return ECONNRESET;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&in); c != nullptr; c = CMSG_NXTHDR(&in, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+      Descriptor file(fd);
+      if (files != nullptr) files->push_back(std::move(file));
+    }
+  }
+  std::vector<std::byte> data(reply.size - sizeof(reply));
+  if (!data.empty() && recv(socket_.get(), data.data(), data.size(), MSG_WAITALL) != static_cast<ssize_t>(data.size())) return ECONNRESET;
+  if (reply.id != header.id || (reply.flags & 0xf) != kReply) return EPROTO;
+  if (answer != nullptr) *answer = std::move(data);
+  return (reply.flags & kError) != 0 ? static_cast<int>(reply.error) : 0;
+}
+
+int Client::map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset, bool writable) {
+  const DmaMap body{.flags = writable ? 3U : 1U, .offset = offset, .addr = addr, .size = len};
+  return command(kDmaMap, bytes_of(body), fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
+}
+
+int Client::unmap(std::uint64_t addr, std::uint64_t len) { return command(kDmaUnmap, bytes_of(DmaUnmap{.addr = addr, .size = len})); }
+
+int Client::read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len) {
+  std::vector<std::byte> answer;
+  const int error = command(kRead, bytes_of(Region{offset, region, len}), {}, &answer);
+  if (error != 0) return error;
+  if (answer.size() != sizeof(Region) + len) return EPROTO;
+  std::memcpy(to, answer.data() + sizeof(Region), len);
+  return 0;
+}
+
+int Client::write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len) {
+  const Region head{offset, region, len};
+  std::vector<std::byte> body(sizeof(head) + len);
+  std::memcpy(body.data(), &head, sizeof(head));
+  std::memcpy(body.data() + sizeof(head), from, len);
+  return command(kWrite, body);
+}
+
+int Client::reset() { return command(kReset, {}); }
+
+int Client::set_vector(unsigned vector, int fd) {
+  vfio_irq_set set{};
+  set.argsz = sizeof(set);
+  set.flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+  set.index = VFIO_PCI_MSIX_IRQ_INDEX;
+  set.start = vector;
+  set.count = 1;
+  return command(kSetIrqs, bytes_of(set), fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
+}
+
+Descriptor Client::dm_file(std::uint64_t* size) {
+  vfio_region_info info{};
+  info.argsz = 1024;
+  info.index = TERN_BAR_DM;
+  std::vector<std::byte> answer;
+  std::vector<Descriptor> files;
+  if (command(kRegionInfo, bytes_of(info), {}, &answer, &files) != 0 || answer.size() < sizeof(info) || files.empty()) return Descriptor();
+  std::memcpy(&info, answer.data(), sizeof(info));
+  *size = info.size;
+  return std::move(files[0]);
+}
+
+bool Client::ended() {
+  pollfd p{socket_.get(), POLLIN, 0};
+  if (poll(&p, 1, 5000) != 1) return false;
+  char c;
+  return recv(socket_.get(), &c, 1, 0) <= 0;
+}
+
+// ---- a machine ----
+
+TestMachine::TestMachine(const std::string& path, unsigned id)
+    : Driver(id), client(path), file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
+      event(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+  if (ftruncate(file.get(), static_cast<off_t>(kMemory)) != 0) throw std::system_error(errno, std::generic_category(), "memory");
+  void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory");
+  memory_ = static_cast<std::byte*>(p);
+  EXPECT_EQ(client.map(0, kMemory, file.get(), 0), 0);
+  EXPECT_EQ(client.set_vector(kVector, event.get()), 0);
+  set_bus_master(true);
+}
+
+TestMachine::~TestMachine() { munmap(memory_, kMemory); }
+
+void TestMachine::set_bus_master(bool on) {
+  const std::uint16_t command = on ? 6 : 2;
+  EXPECT_EQ(client.write(Client::kConfig, 4, &command, sizeof(command)), 0);
+}
+
+std::uint32_t TestMachine::reg_read(std::uint32_t offset) {
+  std::uint32_t value = 0;
+  EXPECT_EQ(client.read(TERN_BAR_REGS, offset, &value, sizeof(value)), 0);
+  return value;
+}
+
+void TestMachine::reg_write(std::uint32_t offset, std::uint32_t value) {
+  EXPECT_EQ(client.write(TERN_BAR_REGS, offset, &value, sizeof(value)), 0);
+}
+
+void TestMachine::ring(std::uint32_t value) {
+  ++rung;
+  EXPECT_EQ(client.write(TERN_BAR_UAR, TERN_UAR_DB, &value, sizeof(value)), 0);
+}
+
+bool TestMachine::wait_interrupt() {
+  pollfd p{event.get(), POLLIN, 0};
+  if (poll(&p, 1, 5000) != 1) return false;
+  eventfd_t value;
+  return eventfd_read(event.get(), &value) == 0;
+}
+
+}  // namespace tern::daemon

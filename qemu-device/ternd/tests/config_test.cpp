@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/pci_regs.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "adapter_config.h"
+#include "config_space.h"
+#include "guest_memory.h"
+#include "tern_hw.hpp"
+#include "uplink.h"
+
+namespace tern::daemon {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::string& text) {
+  try {
+    (void)parse_adapter(text);
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(AdapterConfigTest, ThePathAloneIsEnough) {
+  const AdapterConfig c = parse_adapter("/run/ternd/vm1.sock");
+  EXPECT_EQ(c.path, "/run/ternd/vm1.sock");
+  EXPECT_EQ(c.name, "vm1");
+  EXPECT_EQ(c.dm_size, 16U << 20);
+  EXPECT_EQ(c.mac[0] & 3, 2) << "locally administered, a station";
+  EXPECT_EQ(c.mac, parse_adapter("/run/ternd/vm1.sock").mac);
+  EXPECT_NE(c.mac, parse_adapter("/run/ternd/vm2.sock").mac);
+}
+
+TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
+  const AdapterConfig c = parse_adapter(
+      "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw=13,max-pages=2K,vectors=2,"
+      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,faults=drop tx,icrc=warn");
+  EXPECT_EQ(c.name, "x");
+  EXPECT_THAT(c.mac, testing::ElementsAre(0x52, 0x54, 0, 0x12, 0x34, 0x56));
+  EXPECT_EQ(c.dm_size, 0U);
+  EXPECT_EQ(c.uar_size, 131072U);
+  EXPECT_EQ(c.max_qp, 10U);
+  EXPECT_EQ(c.max_cq, 11U);
+  EXPECT_EQ(c.max_mr, 12U);
+  EXPECT_EQ(c.max_mw, 13U);
+  EXPECT_EQ(c.max_pages, 2048U);
+  EXPECT_EQ(c.vectors, 2U);
+  EXPECT_EQ(c.mtu, 1500U);
+  EXPECT_EQ(c.speed, 400000U);
+  EXPECT_TRUE(c.mw_type_2a);
+  EXPECT_FALSE(c.poll);
+  EXPECT_EQ(c.pcap, "f.pcap");
+  EXPECT_EQ(c.pcap_limit, 1U << 20);
+  EXPECT_EQ(c.faults, "drop tx");
+  EXPECT_EQ(c.icrc, TERN_ICRC_WARN);
+}
+
+TEST(AdapterConfigTest, TakesPropertiesOfThePort) {
+  const PortPolicy p = parse_adapter("a,queue=1M,full=drop,rate=2.5G,delay=1.5us,red-min=10K,red-max=20K,red-probability=10%,loss=0.5,vlan=7").port;
+  EXPECT_EQ(p.queue, 1U << 20);
+  EXPECT_TRUE(p.drop);
+  EXPECT_EQ(p.rate, 2'500'000'000U);
+  EXPECT_EQ(p.delay, 1500U);
+  EXPECT_EQ(p.red_min, 10240U);
+  EXPECT_EQ(p.red_max, 20480U);
+  EXPECT_DOUBLE_EQ(p.red_probability, 0.1);
+  EXPECT_DOUBLE_EQ(p.loss, 0.5);
+  EXPECT_EQ(p.vlan, 7);
+}
+
+TEST(AdapterConfigTest, SaysWhatIsWrong) {
+  EXPECT_THAT(refusal(",mtu=1500"), HasSubstr("path"));
+  EXPECT_THAT(refusal("a,nothing=1"), HasSubstr("no property 'nothing'"));
+  EXPECT_THAT(refusal("a,mtu"), HasSubstr("has no value"));
+  EXPECT_THAT(refusal("a,mtu=100"), HasSubstr("from 1500 to 9216"));
+  EXPECT_THAT(refusal("a,mtu=1500.5"), HasSubstr("from 1500 to 9216"));
+  EXPECT_THAT(refusal("a,mtu=2K"), HasSubstr("number"));
+  EXPECT_THAT(refusal("a,mtu=-1"), HasSubstr("number"));
+  EXPECT_THAT(refusal("a,mtu=nan"), HasSubstr("number"));
+  EXPECT_THAT(refusal("a,mtu="), HasSubstr("number"));
+  EXPECT_THAT(refusal("a,dm-size=1"), HasSubstr("multiple of 64 KiB"));
+  EXPECT_THAT(refusal("a,dm-size=4G"), HasSubstr("dm-size"));
+  EXPECT_THAT(refusal("a,uar-size=200K"), HasSubstr("power of two"));
+  EXPECT_THAT(refusal("a,max-mw=16777214"), HasSubstr("max-mr"));
+  EXPECT_THAT(refusal("a,mw-type=3"), HasSubstr("2a, 2b"));
+  EXPECT_THAT(refusal("a,poll=yes"), HasSubstr("on or off"));
+  EXPECT_THAT(refusal("a,loss=2"), HasSubstr("0 to 1"));
+  EXPECT_THAT(refusal("a,red-max=10K,red-min=10K"), HasSubstr("less than"));
+  for (const char* mac : {"52:54:00:12:34", "52:54:00:12:34:56:78", "525400123456", "52:54:00:12:34:5x", "01:00:5e:00:00:01", ""}) {
+    EXPECT_THAT(refusal(std::string("a,mac=") + mac), HasSubstr("mac")) << mac;
+  }
+}
+
+TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 27U); }
+
+// ---- config space ----
+
+struct ConfigSpaceTest : testing::Test {
+  static ConfigSpace::Options options() {
+    ConfigSpace::Options o;
+    o.uar_size = 1 << 24;
+    o.dm_size = 1 << 25;
+    o.vectors = 16;
+    o.link_speed = 3;
+    return o;
+  }
+  std::uint32_t read(std::size_t at, std::size_t len = 4) const {
+    std::uint32_t value = 0;
+    space.read(at, std::as_writable_bytes(std::span(&value, 1)).first(len));
+    return value;
+  }
+  bool write(std::size_t at, std::uint32_t value, std::size_t len = 4) {
+    return space.write(at, std::as_bytes(std::span(&value, 1)).first(len));
+  }
+  std::size_t capability(unsigned id) const {
+    std::size_t at = read(PCI_CAPABILITY_LIST, 1);
+    while (at != 0 && read(at, 1) != id) at = read(at + 1, 1);
+    return at;
+  }
+  ConfigSpace space{options()};
+};
+
+TEST_F(ConfigSpaceTest, NamesTheFunction) {
+  EXPECT_EQ(read(0), std::uint32_t{TERN_PCI_DEVICE_ID} << 16 | TERN_PCI_VENDOR_ID);
+  EXPECT_EQ(read(PCI_CLASS_REVISION), std::uint32_t{TERN_PCI_CLASS} << 8 | TERN_PCI_REVISION);
+  for (const unsigned id : {PCI_CAP_ID_PM, PCI_CAP_ID_EXP, PCI_CAP_ID_MSIX}) EXPECT_NE(capability(id), 0U) << id;
+  EXPECT_EQ(read(PCI_CFG_SPACE_SIZE), 0U) << "no extended capability";
+}
+
+TEST_F(ConfigSpaceTest, BarsTellTheirSizes) {
+  for (unsigned bar = 0; bar < 6; ++bar) write(PCI_BASE_ADDRESS_0 + 4 * bar, UINT32_MAX);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_0), UINT32_MAX << 16);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_1), 0U);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_2), UINT32_MAX << 24 | PCI_BASE_ADDRESS_MEM_TYPE_64);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_3), UINT32_MAX);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_4), UINT32_MAX << 25 | PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_5), UINT32_MAX);
+}
+
+TEST_F(ConfigSpaceTest, OnlyWritableBitsChange) {
+  const ConfigSpace before = space;
+  for (std::size_t at = 0; at < ConfigSpace::kSize; at += 4) {
+    if (at == capability(PCI_CAP_ID_EXP) + PCI_EXP_DEVCTL) continue;
+    EXPECT_FALSE(write(at, UINT32_MAX)) << at;
+  }
+  EXPECT_EQ(read(0), std::uint32_t{TERN_PCI_DEVICE_ID} << 16 | TERN_PCI_VENDOR_ID);
+  EXPECT_TRUE(space.bus_master());
+  EXPECT_FALSE(space.awake());
+  const std::size_t msix = capability(PCI_CAP_ID_MSIX);
+  EXPECT_EQ(read(msix + 2, 2), 15U | PCI_MSIX_FLAGS_ENABLE | PCI_MSIX_FLAGS_MASKALL);
+  EXPECT_EQ(read(msix + PCI_MSIX_TABLE), std::uint32_t{TERN_MSIX_TABLE_OFFSET});
+  space.reset();
+  for (std::size_t at = 0; at < ConfigSpace::kSize; at += 4) {
+    std::uint32_t was = 0;
+    before.read(at, std::as_writable_bytes(std::span(&was, 1)));
+    EXPECT_EQ(read(at), was) << at;
+  }
+}
+
+TEST_F(ConfigSpaceTest, FlrIsRequestedByItsBitOnly) {
+  const std::size_t exp = capability(PCI_CAP_ID_EXP);
+  EXPECT_FALSE(write(exp + PCI_EXP_DEVCTL, 0x7fff, 2));
+  EXPECT_TRUE(write(exp + PCI_EXP_DEVCTL, 0x8000, 2));
+  EXPECT_EQ(read(exp + PCI_EXP_DEVCTL, 2) & 0x8000U, 0U);
+  EXPECT_TRUE(write(exp + PCI_EXP_DEVCTL + 1, 0x80, 1));
+}
+
+// ---- memory ----
+
+TEST(GuestMemoryTest, FindsTheLongestPiece) {
+  std::array<std::byte, 64> a{};
+  std::array<std::byte, 64> b{};
+  GuestMemory memory;
+  memory.add({0x2000, 64, b.data(), false});
+  memory.add({0x1000, 64, a.data(), true});
+  memory.add({0x3000, 64, nullptr, true});
+  EXPECT_TRUE(memory.find(0xfff, 1, false).empty());
+  EXPECT_EQ(memory.find(0x1000, 1000, true).data(), a.data());
+  EXPECT_EQ(memory.find(0x1000, 1000, true).size(), 64U);
+  EXPECT_EQ(memory.find(0x1030, 8, true).data(), a.data() + 48);
+  EXPECT_EQ(memory.find(0x1030, 8, true).size(), 8U);
+  EXPECT_TRUE(memory.find(0x1040, 1, false).empty());
+  EXPECT_EQ(memory.find(0x2000, 4, false).data(), b.data());
+  EXPECT_TRUE(memory.find(0x2000, 4, true).empty()) << "read only";
+  EXPECT_TRUE(memory.find(0x3000, 4, false).empty()) << "without a descriptor";
+  EXPECT_TRUE(memory.find(UINT64_MAX, 4, false).empty());
+  EXPECT_EQ(memory.largest(4).size(), 1U);
+  EXPECT_EQ(memory.bytes(), 192U);
+  memory.remove(0x1000);
+  EXPECT_TRUE(memory.find(0x1000, 1, false).empty());
+  EXPECT_EQ(memory.find(0x2000, 4, false).data(), b.data());
+}
+
+// ---- uplinks ----
+
+TEST(UplinkTest, FinishesChecksums) {
+  // A UDP datagram of 3 bytes with the sum of its pseudo header in the field, as Linux leaves it.
+  std::array<std::byte, 11> datagram{};
+  datagram[1] = std::byte{53};
+  datagram[3] = std::byte{54};
+  datagram[5] = std::byte{11};
+  datagram[7] = std::byte{0x21};
+  datagram[8] = std::byte{'a'};
+  datagram[9] = std::byte{'b'};
+  datagram[10] = std::byte{'c'};
+  ASSERT_TRUE(finish_checksum(datagram, 0, 6));
+  const unsigned expected = 0xffff & ~(53U + 54 + 11 + 0x21 + 0x6162 + 0x6300);
+  EXPECT_EQ(std::to_integer<unsigned>(datagram[6]) << 8 | std::to_integer<unsigned>(datagram[7]), expected);
+  EXPECT_FALSE(finish_checksum(datagram, 0, 10));
+  EXPECT_FALSE(finish_checksum(datagram, 12, 0));
+  EXPECT_FALSE(finish_checksum(datagram, 5, SIZE_MAX));
+}
+
+TEST(UplinkTest, SaysWhatIsWrong) {
+  Switch fabric;
+  EXPECT_THROW(Uplink("eth0", fabric), std::invalid_argument);
+  EXPECT_THROW(Uplink("wire=eth0", fabric), std::invalid_argument);
+  EXPECT_THROW(Uplink("tap=", fabric), std::invalid_argument);
+  EXPECT_THROW(Uplink("tap=a-name-that-is-too-long", fabric), std::invalid_argument);
+  EXPECT_THROW(Uplink("tap=t,mtu=1500", fabric), std::invalid_argument);
+  EXPECT_THROW(Uplink("packet=no-such-if0", fabric), std::system_error);
+}
+
+}  // namespace
+}  // namespace tern::daemon

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The whole daemon: its commands, metrics and captures, and eight adapters at work.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "commands.h"
+#include "control.h"
+#include "daemon.h"
+#include "fixture.h"
+#include "metrics.h"
+
+namespace tern::daemon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using test::Qp;
+using testing::HasSubstr;
+
+struct DaemonTest : AdapterFixture {
+  Json ask(const Json& request, Descriptor file = Descriptor()) {
+    return Json::parse(run_command({adapters, uplinks}, request.dump(), std::move(file)));
+  }
+  Json result(const Json& request, Descriptor file = Descriptor()) {
+    const Json answer = ask(request, std::move(file));
+    EXPECT_TRUE(answer.contains("result")) << answer;
+    return answer.value("result", Json::object());
+  }
+  std::string error(const Json& request) { return ask(request).value("error", ""); }
+  std::deque<Uplink> uplinks;
+};
+
+TEST_F(DaemonTest, ListsWhatIsThere) {
+  make(2);
+  attach(1);
+  const Json list = result({{"command", "list"}});
+  ASSERT_EQ(list.at("adapters").size(), 2U);
+  const Json& first = list.at("adapters").at(0);
+  EXPECT_EQ(first.at("name"), "1");
+  EXPECT_EQ(first.at("path"), path(1));
+  EXPECT_EQ(first.at("mac"), "52:54:00:77:00:01");
+  EXPECT_EQ(first.at("attached"), true);
+  EXPECT_EQ(first.at("memory"), TestMachine::kMemory);
+  EXPECT_EQ(first.at("port").at("link"), true);
+  EXPECT_EQ(list.at("adapters").at(1).at("attached"), false);
+}
+
+TEST_F(DaemonTest, ChangesPortsAndLinks) {
+  make(1);
+  EXPECT_EQ(result({{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "10G"}, {"delay", "5us"}}}}).at("properties").at("rate"),
+            10'000'000'000U);
+  EXPECT_EQ(fabric.ports()[0].policy().delay, 5000U);
+  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "fast"}}}}), HasSubstr("rate"));
+  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"speed", "1"}}}}), HasSubstr("no property"));
+  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"red-max", "10K"}, {"red-min", "20K"}}}}), HasSubstr("less than"));
+  EXPECT_EQ(fabric.ports()[0].policy().rate, 10'000'000'000U) << "a wrong change changes nothing";
+  attach(1);
+  result({{"command", "link"}, {"adapter", "1"}, {"up", false}});
+  EXPECT_FALSE(fabric.ports()[0].link());
+}
+
+TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
+  make(1);
+  EXPECT_THAT(run_command({adapters, uplinks}, "{", Descriptor()), HasSubstr("error"));
+  EXPECT_THAT(run_command({adapters, uplinks}, "[1]", Descriptor()), HasSubstr("error"));
+  EXPECT_THAT(run_command({adapters, uplinks}, "{\"command\":1}", Descriptor()), HasSubstr("error"));
+  EXPECT_THAT(error({{"command", "dance"}}), HasSubstr("no command 'dance'"));
+  EXPECT_THAT(error({{"command", "link"}, {"adapter", "9"}, {"up", true}}), HasSubstr("no adapter '9'"));
+  EXPECT_NE(error({{"command", "link"}, {"adapter", "1"}, {"up", "yes"}}), "");
+  EXPECT_NE(error({{"command", "icrc"}, {"adapter", "1"}, {"mode", "maybe"}}), "");
+  EXPECT_THAT(error({{"command", "faults"}, {"adapter", "1"}, {"rules", "explode"}}), HasSubstr("explode"));
+}
+
+TEST_F(DaemonTest, CapturesBeginAndEnd) {
+  make(1);
+  TestMachine& m = attach(1);
+  Qp x(m);
+  Qp y(m);
+  connect(x, y);
+  const std::string file = dir + "/capture.pcap";
+  result({{"command", "capture"}, {"adapter", "1"}}, checked(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), file));
+  exchange(x, y, 1);
+  result({{"command", "capture"}, {"adapter", "1"}});
+  const auto size = std::filesystem::file_size(file);
+  EXPECT_GT(size, Qp::kBytes) << "looped back frames";
+  std::uint32_t magic = 0;
+  std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&magic), sizeof(magic));
+  EXPECT_EQ(magic, 0xa1b23c4dU) << "nanoseconds";
+  exchange(x, y, 2);
+  EXPECT_EQ(std::filesystem::file_size(file), size);
+}
+
+TEST_F(DaemonTest, AnAdapterIsRemovedBySurprise) {
+  make(1);
+  TestMachine& m = attach(1);
+  result({{"command", "removed"}, {"adapter", "1"}, {"on", true}});
+  EXPECT_EQ(m.reg_read(TERN_REG_MAGIC), std::uint32_t{TERN_REG_GONE});
+  std::uint32_t id = 0;
+  EXPECT_EQ(m.client.read(Client::kConfig, 0, &id, 4), 0);
+  EXPECT_EQ(id, UINT32_MAX);
+  result({{"command", "removed"}, {"adapter", "1"}, {"on", false}});
+  EXPECT_EQ(m.reg_read(TERN_REG_MAGIC), std::uint32_t{TERN_MAGIC});
+  EXPECT_EQ(m.reg_read(TERN_REG_STATUS), std::uint32_t{TERN_STATUS_READY});
+  m.set_bus_master(true);
+  m.forget();
+  m.bring_up();
+}
+
+TEST_F(DaemonTest, TheNextHypervisorGetsAnAdapterThatIsThere) {
+  make(1);
+  {
+    const TestMachine m(path(1), 1);
+    result({{"command", "removed"}, {"adapter", "1"}, {"on", true}});
+  }
+  ASSERT_TRUE(test::wait_until([&] { return !attached(1); }));
+  TestMachine m(path(1), 1);
+  EXPECT_EQ(m.reg_read(TERN_REG_MAGIC), std::uint32_t{TERN_MAGIC});
+}
+
+TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
+  make(2);
+  TestMachine& a = attach(1);
+  TestMachine& b = attach(2);
+  Qp qa(a);
+  Qp qb(b);
+  connect(qa, qb);
+  exchange(qa, qb, 1);
+  const auto value = [&](const std::string& name, const std::string& who) {
+    for (const auto& family : Metrics(adapters, uplinks).Collect()) {
+      for (const auto& metric : family.metric) {
+        if (family.name == name && metric.label.at(0).value == who) return metric.counter.value + metric.gauge.value;
+      }
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(value("tern_rx_write_requests_total", "2"), 5);
+  EXPECT_EQ(value("tern_rx_write_requests_total", "1"), 0);
+  EXPECT_GT(value("tern_tx_rdma_bytes_total", "1"), Qp::kBytes);
+  EXPECT_EQ(value("tern_adapter_attached", "1"), 1);
+  EXPECT_GT(value("tern_port_out_frames_total", "2"), 250);
+  EXPECT_EQ(value("tern_out_of_sequence_total", "2"), 0);
+}
+
+// ---- the control socket ----
+
+TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
+  const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
+  Control control(path, [](const std::string& request, Descriptor) { return "<" + request + ">"; });
+  const Descriptor a = connect_to(path);
+  const Descriptor b = connect_to(path);
+  control.serve();
+  const auto say = [](const Descriptor& s, const std::string& text) { return send(s.get(), text.data(), text.size(), MSG_NOSIGNAL); };
+  const auto hear = [](const Descriptor& s) {
+    std::array<char, 256> data{};
+    const ssize_t n = recv(s.get(), data.data(), data.size(), MSG_DONTWAIT);
+    return std::string(data.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  };
+  say(a, "one\ntwo\nth");
+  say(b, "x\n");
+  control.serve();
+  EXPECT_EQ(hear(a), "<one>\n<two>\n");
+  EXPECT_EQ(hear(b), "<x>\n");
+  say(a, "ree\n");
+  control.serve();
+  EXPECT_EQ(hear(a), "<three>\n");
+  // A line without end.
+  const std::string much(4096, 'x');
+  for (std::size_t sent = 0; sent <= Control::kMaxRequest + 4096; sent += much.size()) {
+    say(a, much);
+    control.serve();
+  }
+  char c;
+  EXPECT_EQ(recv(a.get(), &c, 1, MSG_DONTWAIT), 0) << "dropped";
+  say(b, "y\n");
+  control.serve();
+  EXPECT_EQ(hear(b), "<y>\n");
+}
+
+// ---- many adapters ----
+
+// Eight adapters in four pairs, each pair driven by a thread of its own, while another thread asks.
+TEST_F(DaemonTest, EightAdaptersWorkAtATime) {
+  make(8);
+  std::deque<Qp> qps;
+  for (unsigned id = 1; id <= 8; ++id) qps.emplace_back(attach(id));
+  for (std::size_t i = 0; i < 8; i += 2) connect(qps[i], qps[i + 1]);
+  std::atomic<bool> done = false;
+  std::thread watcher([&] {
+    while (!done) {
+      EXPECT_EQ(result({{"command", "list"}}).at("adapters").size(), 8U);
+      EXPECT_FALSE(Metrics(adapters, uplinks).Collect().empty());
+      result({{"command", "port"}, {"port", "3"}, {"properties", {{"delay", "1us"}}}});
+      result({{"command", "port"}, {"port", "3"}, {"properties", {{"delay", "0"}}}});
+    }
+  });
+  std::vector<std::thread> drivers;
+  for (std::size_t i = 0; i < 8; i += 2) {
+    drivers.emplace_back([&, i] {
+      for (unsigned round = 0; round < 5; ++round) {
+        exchange(qps[i], qps[i + 1], round);
+        exchange(qps[i + 1], qps[i], round + 100);
+      }
+    });
+  }
+  for (std::thread& t : drivers) t.join();
+  done = true;
+  watcher.join();
+  for (const Port& port : fabric.ports()) EXPECT_EQ(port.counters().out_discards, 0U) << port.name();
+}
+
+}  // namespace
+}  // namespace tern::daemon

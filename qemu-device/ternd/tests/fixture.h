@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A switch with adapters, and machines that use them.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <string>
+
+#include "adapter.h"
+#include "client.h"
+#include "unix_socket.h"
+
+namespace tern::daemon {
+
+struct AdapterFixture : testing::Test {
+  AdapterFixture() {
+    GuestMemory::handle_sigbus();
+    std::string pattern = testing::TempDir() + "ternd-XXXXXX";
+    dir = mkdtemp(pattern.data());
+  }
+  ~AdapterFixture() override {
+    machines.clear();
+    // Their threads wake each other.
+    for (Adapter& adapter : adapters) adapter.stop();
+    adapters.clear();
+    std::filesystem::remove_all(dir);
+  }
+
+  std::string path(unsigned id) const { return dir + "/" + std::to_string(id) + ".sock"; }
+  // Adapters 1 to n, running.
+  void make(unsigned n, const std::string& properties = "") {
+    for (unsigned id = 1; id <= n; ++id) {
+      const std::string mac = "52:54:00:77:00:0" + std::to_string(id);
+      adapters.emplace_back(parse_adapter(path(id) + ",mac=" + mac + properties), fabric).start();
+    }
+  }
+  TestMachine& attach(unsigned id) {
+    TestMachine& m = machines.emplace_back(path(id), id);
+    m.bring_up();
+    return m;
+  }
+  bool attached(unsigned id) {
+    bool is = false;
+    EXPECT_TRUE(adapters[id - 1].call([&] { is = adapters[id - 1].status().attached; }));
+    return is;
+  }
+  static void connect(test::Qp& a, test::Qp& b) {
+    a.connect(b);
+    b.connect(a);
+  }
+  // Sends WRITEs from a to b and compares the data.
+  static void exchange(test::Qp& a, test::Qp& b, unsigned seed) {
+    for (const std::uint32_t size : {1U, 8U, 4096U, 65536U, test::Qp::kBytes}) {
+      for (std::size_t i = 0; i < size; ++i) a.buffer()[i] = static_cast<std::byte>(seed + size + i * 7 + (i >> 8));
+      std::ranges::fill(b.buffer(), std::byte{0});
+      a.post(size);
+      a.ring();
+      ASSERT_TRUE(a.drain());
+      ASSERT_EQ(a.failed(), 0U);
+      ASSERT_TRUE(std::ranges::equal(a.buffer().first(size), b.buffer().first(size))) << size;
+      ASSERT_TRUE(size == test::Qp::kBytes || b.buffer()[size] == std::byte{0}) << size;
+    }
+  }
+
+  std::string dir;
+  Switch fabric;
+  std::deque<Adapter> adapters;
+  std::deque<TestMachine> machines;
+};
+
+}  // namespace tern::daemon
