@@ -47,16 +47,25 @@ check up-1 tern-up
 check works-1 pingpong
 
 # Hot unplug while the process still has its objects, then hot plug of another adapter.
-check start-2 start replug
-check pull-2 labctl removed vm1 on
-check told-2 until_true 60 grep -q 'queues-live' "$log.watch"
-check unplug labctl qmp vm1 device_del id=tern0
-check unplugged until_true 120 gone
-check watcher-2 finish
-end-test
-check plug labctl qmp vm1 device_add driver=tern id=tern0 bus=rp1 netdev=wire mac=52:54:00:77:00:01
-check up-2 tern-up
-check works-2 pingpong
+replug() {
+	check start-2 start replug
+	check pull-2 labctl removed vm1 on
+	check told-2 until_true 60 grep -q 'queues-live' "$log.watch"
+	check unplug labctl qmp vm1 device_del id=tern0
+	check unplugged until_true 120 gone
+	check watcher-2 finish
+	end-test
+	check plug labctl qmp vm1 device_add driver=tern id=tern0 bus=rp1 netdev=wire mac=52:54:00:77:00:01
+	check up-2 tern-up
+	check works-2 pingpong
+}
+. /tern/conf
+if [ "$FRONT" = vfio-user ]; then
+	# vfio_user_msix_teardown() asserts that the BAR still has a region that was removed with the device.
+	echo "ok removal/unplug # SKIP QEMU 11.1 ends with an assertion when a vfio-user-pci device is unplugged"
+else
+	replug
+fi
 
 # Orderly removal, with a process that keeps its objects and with endless traffic.
 function_of() { echo "/sys/bus/pci/devices/$pci"; }

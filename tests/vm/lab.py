@@ -21,6 +21,7 @@ import time
 import tty
 
 import failure
+import front
 import stall
 from machine import Machine, add_adapters, add_ports, connect, cpio, qemu_command
 from options import LANES, arguments, plan
@@ -76,7 +77,11 @@ class Lab:
         else:
             with open(os.path.join(TOP, self.out, "image")) as f:
                 self.image = f.read().strip()
-        self.qemu = QEMU + ("-mutate" if opt.mutate else "")
+        self.daemons = []
+        self.environment = None
+        self.qemu = [QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]
+        if opt.front == "vfio-user":
+            self.qemu, self.environment = front.stock_qemu()
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
@@ -142,7 +147,7 @@ class Lab:
         conf = {
             "NAME": m.name, "INDEX": m.index, "VMS": opt.vms, "MTU": opt.mtu, "CTL_MAC": f"52:54:00:78:00:{m.index:02x}",
             "TTY": int(opt.tty), "DEBUG": int(os.environ.get("TERN_DEBUG", 0)), "DRIVER": int(driver), "TOKEN": self.token.decode()[1:],
-            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "OUT": self.out,
+            "SOFT_ROCE": int(m.soft_roce), "VIRTIO_WIRE": int(opt.virtio_wire), "LANE": opt.lane, "FRONT": opt.front, "OUT": self.out,
             "PROVIDER": os.path.basename(max(provider, key=os.path.getmtime, default="")),
             "DRIVERS": drivers, "OVERLAY": int(bool(opt.overlay)), "ADAPTERS": int(not opt.no_tern) and opt.adapters,
         }
@@ -165,17 +170,22 @@ class Lab:
 
     def start(self):
         opt = self.opt
-        kvm = opt.kvm == "auto" and kvm_works(self.qemu, f"{self.image}/vmlinuz")
+        kvm = opt.kvm == "auto" and kvm_works(QEMU, f"{self.image}/vmlinuz")
+        if opt.front == "vfio-user":
+            self.daemons = front.start_daemons(self)
         # A wire that ends in this process discards all frames.
         for end in connect(opt, self.machines):
             self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
             add_ports(m, opt)
-            add_adapters(m, opt, self.run)
+            if opt.front == "vfio-user" and not (opt.no_tern or m.soft_roce):
+                m.args += front.devices(self, m)
+            else:
+                add_adapters(m, opt, self.run)
             # One file for the console and QEMU's messages; both append.
             self.errors = open(f"{self.run}/{m.name}.log", "ab")
             m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
-                                         stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+                                         stderr=self.errors, close_fds=True, env=self.environment, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
         for m in self.machines:
             for s in m.fds:
                 s.close()
@@ -236,6 +246,10 @@ class Lab:
             sock.setblocking(False)
 
     def qmp(self, who, command, seconds=120):
+        if self.opt.front == "vfio-user":
+            answer, command = front.qmp(self, who, command)
+            if answer:
+                return answer
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(seconds)
             s.connect(f"{self.tmp}/{who}.qmp")
@@ -363,6 +377,13 @@ class Lab:
             except subprocess.TimeoutExpired:
                 m.process.kill()
                 m.process.wait()
+        for daemon in self.daemons:
+            daemon.terminate()
+        for daemon in self.daemons:
+            try:
+                daemon.wait(5)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
         shutil.rmtree(self.tmp, ignore_errors=True)
         qmp = os.path.join(self.run, "qmp")
         if os.path.islink(qmp):

@@ -74,7 +74,9 @@ def wire(machines, net):
 def connect(opt, machines):
     """Connects the machines. Those of a single machine's wires end in this process: returns their sockets."""
     wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
-    if opt.vms == 2 and not (opt.soft_roce or opt.net_wire):
+    if opt.front == "vfio-user" and not opt.soft_roce:
+        wires = []
+    elif opt.vms == 2 and not (opt.soft_roce or opt.net_wire):
         for name in wires:
             shared_wire(machines, name)
         wires = []
@@ -133,9 +135,9 @@ def qemu_command(m, lab, initrd, kvm):
     append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
               "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
               + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))
-    return [lab.qemu, "-L", "/usr/share/seabios", "-L", "/usr/share/qemu", "-name", m.name,
+    return [*lab.qemu, "-name", m.name,
             "-M", "q35,smm=off,usb=off,vmport=off" + (",kernel-irqchip=split" if opt.iommu else ""), *accel, "-m", opt.mem, "-smp", f"{opt.smp},sockets={opt.nodes}",
-            *numa_nodes(opt),
+            *memory(opt),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", f"{lab.image}/vmlinuz", "-initrd", initrd, "-append", append,
             "-chardev", f"file,id=console,path={lab.run}/{m.name}.log,append=on", "-serial", "chardev:console",
@@ -149,16 +151,18 @@ def qemu_command(m, lab, initrd, kvm):
             *layers(lab.image), *m.args, *opt.qemu_arg]
 
 
-def numa_nodes(opt):
-    """A socket and an equal part of the memory for each node."""
+def memory(opt):
+    """A socket and an equal part of the memory for each node. ternd accesses memory that is shared."""
+    shared = opt.front == "vfio-user"
+    kind, more = ("memfd", ",share=on") if shared else ("ram", "")
     if opt.nodes == 1:
-        return []
+        return ["-object", f"memory-backend-memfd,id=ram,size={opt.mem},share=on", "-machine", "memory-backend=ram"] if shared else []
     processors = opt.smp // opt.nodes
     unit = opt.mem.lstrip("0123456789")
     kib = int(opt.mem.removesuffix(unit)) * {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}[unit] // opt.nodes
     args = []
     for n in range(opt.nodes):
-        args += ["-object", f"memory-backend-ram,id=node{n},size={kib}K",
+        args += ["-object", f"memory-backend-{kind},id=node{n},size={kib}K{more}",
                  "-numa", f"node,memdev=node{n},cpus={n * processors}-{(n + 1) * processors - 1}"]
     return args
 

@@ -17,6 +17,7 @@ def arguments():
     p.add_argument("--vms", type=int, default=2, help="number of machines (2)")
     p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
     p.add_argument("--adapters", metavar="N", type=int, default=1, help="number of tern adapters in each machine; those with the same number share a wire (1)")
+    p.add_argument("--front", choices=["qemu", "vfio-user"], default="qemu", help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU")
     p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
                    "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
     p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
@@ -66,6 +67,8 @@ def arguments():
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
+    if a.front == "vfio-user" and (a.mutate or a.soft_roce or a.net_wire):
+        p.error("--front vfio-user does not go with --mutate, --soft-roce or --net-wire")
     check_kernel(p, a)
     check_packages(p, a)
     for prop in a.device_prop:
@@ -122,7 +125,7 @@ def plan(a):
     path = {name: os.path.realpath(getattr(a, name)) if getattr(a, name) else "" for name in ("share", "run_dir", "overlay")}
     own = a.own or kernel.Kernel("", "")
     words = {"build": int(not a.no_build), "tern": int(not a.no_tern), "terminal": int(a.tty), "lane": a.lane,
-             "mutate": "--mutate" * a.mutate, "kernel": own.image, "release": own.release, "modules": own.modules, "tree": own.tree,
+             "front": a.front, "mutate": "--mutate" * a.mutate, "kernel": own.image, "release": own.release, "modules": own.modules, "tree": own.tree,
              "drivers": own.drivers, **path}
     lines = [f"{k}={shlex.quote(str(v))}" for k, v in words.items()]
     return "\n".join([*lines, f"packages=({shlex.join(a.package)})"])

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The front ends: tern as a device of our QEMU, or adapters of ternd that stock QEMU attaches by vfio-user."""
+import json
+import os
+import socket
+import subprocess
+import time
+
+from options import split_prop
+
+TOP = os.environ["TERN_TOP"]
+TERND = os.path.join(TOP, "build/ternd/ternd")
+
+
+def adapter_socket(lab, m, n):
+    return f"{lab.tmp}/{m.name}-{n}.sock"
+
+
+def stock_qemu():
+    """The command of Debian testing's QEMU, and what it needs in the environment. See tests/vm/stock-qemu."""
+    root = os.environ["TERN_HYPERVISOR"]
+    lib = f"{root}/usr/lib/x86_64-linux-gnu"
+    return ([f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", lib, f"{root}/usr/bin/qemu-system-x86_64",
+             "-L", f"{root}/usr/share/seabios", "-L", f"{root}/usr/share/qemu"], {**os.environ, "QEMU_MODULE_DIR": f"{lib}/qemu"})
+
+
+def start_daemons(lab):
+    """Starts a ternd for each wire, with an adapter for each machine; returns the processes once their sockets exist."""
+    opt = lab.opt
+    processes = []
+    paths = []
+    for n in range(0 if opt.no_tern else opt.adapters):
+        command = [TERND]
+        for m in lab.machines:
+            if m.soft_roce:
+                continue
+            props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
+            if opt.pcap and m.index == 1:
+                props.append(f"pcap={lab.run}/wire{n or ''}.pcap")
+            for vm, adapter, prop in map(split_prop, opt.device_prop):
+                if vm in (None, m.index) and adapter in (None, n):
+                    props.append(prop)
+            paths.append(adapter_socket(lab, m, n))
+            command += ["--adapter", ",".join([paths[-1], *props])]
+        command += ["--control", f"{lab.tmp}/ternd{n}.ctl"]
+        log = open(f"{lab.run}/ternd{n or ''}.log", "wb")
+        processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+    end = time.monotonic() + 30
+    while not all(os.path.exists(p) for p in paths):
+        if time.monotonic() > end or any(p.poll() is not None for p in processes):
+            raise OSError("ternd does not start: see ternd.log")
+        time.sleep(0.05)
+    return processes
+
+
+def devices(lab, m):
+    """The arguments of QEMU for the adapters of a machine."""
+    args = []
+    for n in range(lab.opt.adapters):
+        args += ["-device", '{"driver":"vfio-user-pci","id":"tern%d","bus":"rp%d","socket":{"type":"unix","path":"%s"}}'
+                 % (n, n + 1, adapter_socket(lab, m, n))]
+    return args
+
+
+# What labctl asks of our QEMU's device, as stock QEMU or ternd know it.
+
+def adapter_of(path):
+    """N of ternN or /machine/peripheral/ternN; None for other devices."""
+    name = path.removeprefix("/machine/peripheral/")
+    return int(name.removeprefix("tern")) if name.startswith("tern") and name[4:].isdigit() else None
+
+
+def ask(lab, n, request):
+    """A request to the control socket of a ternd."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect(f"{lab.tmp}/ternd{n}.ctl")
+        f = s.makefile("rw")
+        f.write(json.dumps(request) + "\n")
+        f.flush()
+        answer = json.loads(f.readline() or '{"error": "ternd is gone"}')
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer["result"]
+
+
+def qmp(lab, who, command):
+    """Executes a command that concerns an adapter, and returns its answer. Otherwise returns (None, command), changed if need be."""
+    name, args = command.get("execute"), command.get("arguments", {})
+    if name in ("qom-set", "qom-get") and adapter_of(args.get("path", "")) is not None:
+        n = adapter_of(args["path"])
+        adapter = {"adapter": f"{who}-{n}"}
+        prop = args.get("property")
+        if prop == "faults":
+            rules = {"rules": args["value"]} if name == "qom-set" else {}
+            result = ask(lab, n, {"command": "faults", **adapter, **rules})
+            return {"return": {} if rules else result["rules"]}, command
+        if prop == "icrc" and name == "qom-set":
+            ask(lab, n, {"command": "icrc", **adapter, "mode": args["value"]})
+            return {"return": {}}, command
+        if prop == "removed":
+            on = {"on": args["value"]} if name == "qom-set" else {}
+            result = ask(lab, n, {"command": "removed", **adapter, **on})
+            return {"return": {} if on else result["removed"]}, command
+        raise ValueError(f"ternd has no property '{prop}'")
+    if name == "set_link" and adapter_of(args.get("name", "")) is not None:
+        n = adapter_of(args["name"])
+        ask(lab, n, {"command": "link", "adapter": f"{who}-{n}", "up": args["up"]})
+        return {"return": {}}, command
+    if name == "device_add" and args.get("driver") == "tern":
+        n = adapter_of(args["id"])
+        machine = next(m for m in lab.machines if m.name == who)
+        return None, {"execute": name, "arguments": {"driver": "vfio-user-pci", "id": args["id"], "bus": args["bus"],
+                                                     "socket": {"type": "unix", "path": adapter_socket(lab, machine, n)}}}
+    return None, command
