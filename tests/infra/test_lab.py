@@ -22,7 +22,7 @@ import options  # noqa: E402
 
 
 def opt(**more):
-    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "virtio_wire": False, "pcap": False, "device_prop": [],
+    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "front": "qemu", "virtio_wire": False, "pcap": False, "device_prop": [],
                 "mtu": 4500, "tty": False, "no_collect": False, "lane": "trixie", "cmd": ["true", "a b"]}
     return types.SimpleNamespace(**{**defaults, **more})
 
