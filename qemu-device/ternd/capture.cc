@@ -74,11 +74,6 @@ void Capture::add(std::uint64_t time, std::span<const std::byte> frame) {
   pending_ = true;
 }
 
-bool Capture::full() const {
-  const std::lock_guard lock(mutex_);
-  return full_;
-}
-
 void Capture::flush() {
   const std::lock_guard lock(mutex_);
   if (pending_) pcap_dump_flush(dumper_);

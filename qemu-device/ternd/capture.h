@@ -29,7 +29,6 @@ class Capture {
 
   // Any thread. `time` is of the monotonic clock, in ns.
   void add(std::uint64_t time, std::span<const std::byte> frame);
-  [[nodiscard]] bool full() const;
 
   // Writes what all captures have buffered, so that a file can be read soon after a frame.
   static void flush_all();
@@ -39,7 +38,7 @@ class Capture {
   void flush();
 
   const std::uint64_t limit_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   pcap* handle_ = nullptr;
   pcap_dumper* dumper_ = nullptr;
   std::int64_t epoch_ = 0;  // wall time minus monotonic time, in ns

@@ -72,7 +72,6 @@ class Port {
   Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] unsigned number() const { return number_; }
 
   // A port whose link is down neither sends nor receives; its addresses are forgotten.
   void set_link(bool up);

@@ -10,7 +10,7 @@ namespace tern {
 
 void SqPoller::set_doorbell_cost(Nanos cost) {
   cost = std::min(cost, kMaxCost);
-  dense_limit_ = kPeriod * 4 * cost;
+  dense_limit_ = Nanos{kPeriod} * 4 * cost;
   patience_ = static_cast<std::uint16_t>(std::max<Nanos>(cost / 2, 64));
 }
 

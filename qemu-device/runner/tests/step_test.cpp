@@ -675,6 +675,30 @@ TEST_F(HostOnly, NoQueueIsPolled) {
   }
 }
 
+// There is no worker here: the host thread polls between two deliveries.
+TEST_F(StepTest, AHostWithoutAWorkerPolls) {
+  Qp from(a), to(a);
+  from.connect(to);
+  to.connect(from);
+  EXPECT_FALSE(a.runner->poll_only()) << "nothing is polled";
+  a.runner->set_running(false);
+  for (int i = 0; i < 200; ++i) from.ring();
+  a.runner->set_running(true);
+  a.runner->deliver();
+  ASSERT_TRUE(from.polled());
+  EXPECT_TRUE(a.scheduled(Host::Call::kDeliver));
+  EXPECT_TRUE(a.runner->poll_only());
+  from.post(64);
+  EXPECT_FALSE(a.runner->poll_only()) << "there is work";
+  a.runner->deliver();
+  EXPECT_EQ(from.poll(), 1U);
+  EXPECT_TRUE(from.polled());
+  a.runner->pause_polling(UINT64_MAX);
+  a.runner->deliver();
+  EXPECT_FALSE(from.polled());
+  EXPECT_FALSE(a.runner->poll_only());
+}
+
 TEST(Config, PollingNeedsAnotherProcessor) {
   for (const unsigned processors : {1U, 2U}) {
     Config config;
