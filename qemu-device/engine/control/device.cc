@@ -11,9 +11,7 @@ Device::Device(Host& host_, const Config& config)
       lane(host, registry.config, registry.status, registry.page_budget, registry.memory, registry.qps, registry.srqs, port),
       port(lane, registry.qps),
       admin_(std::make_unique<Admin>(*this)),
-      uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {
-  lane.sq_poller.set_doorbell_cost(config.doorbell_cost);
-}
+      uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
 
 Device::~Device() { reset(); }
 

@@ -20,7 +20,7 @@ constexpr unsigned kTimers = 64;
 Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_, const Table<Qp>& qps,
            const Table<Srq>& srqs, Port& port)
     : Context(host_, config_, status_, budget, memory_),
-      sq_poller(*this),
+      sq_poller(*this, config_.doorbell_cost),
       rx_packet(host_),
       qps_(qps),
       srqs_(srqs),

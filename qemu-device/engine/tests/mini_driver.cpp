@@ -23,6 +23,7 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
   c.max_mr = options.max_mr;
   c.max_mw = options.max_mw;
   c.mw_type_2a = options.mw_type_2a;
+  c.doorbell_cost = options.doorbell_cost;
   c.max_mtu = 9000;
   c.mac = mac_of(id);
   c.capture = options.capture || captured;

@@ -402,6 +402,7 @@ struct NodeOptions {
   unsigned page_shift = 12;
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;
+  Nanos doorbell_cost = Config{}.doorbell_cost;
   bool bring_up = true;  // false: only plugged in, no register written
 };
 

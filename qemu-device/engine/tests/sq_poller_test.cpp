@@ -66,25 +66,29 @@ TEST_F(SqPolling, BusyQueueNeedsNoDoorbell) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-// Where a doorbell is a message to another process, fewer of them are worth polling for, and for longer.
-TEST_F(SqPolling, DearDoorbellsMakeRareOnesWorthPolling) {
-  auto [qp, peer] = rc_pair(node, node);
-  const auto write_rarely = [&, &q = qp] {
-    for (int i = 0; i < kOften && !polled(q); ++i) {
+// Where a doorbell is a message to another process, rarer doorbells are worth polling for, and for longer.
+TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
+  for (const Nanos cost : {1'000U, 50'000U}) {
+    Sim sim;
+    TestNode node(sim, {.doorbell_cost = cost});
+    node.device.lane.sq_poller.allow(0);
+    TestMr& from = node.reg(4096);
+    TestMr& to = node.reg(4096);
+    auto [qp, peer] = rc_pair(node, node);
+    const auto polled = [&q = qp] { return (q.record_status() & TERN_QP_ST_SQ_POLLED) != 0; };
+    for (int i = 0; i < kOften && !polled(); ++i) {
       sim.run_for(100'000);
-      write_one(q, true);
-      (void)q.send_cq().poll_all();
+      qp.post(write({from.sge(0, 8)}, to, 8));
+      (void)node.device.run(1 << 16);
+      (void)qp.send_cq().poll_all();
     }
-  };
-  write_rarely();
-  EXPECT_FALSE(polled(qp));
-  node.device.lane.sq_poller.set_doorbell_cost(50'000);
-  write_rarely();
-  ASSERT_TRUE(polled(qp));
-  for (int i = 0; i < 10'000; ++i) node.device.lane.sq_poller.look();
-  EXPECT_TRUE(polled(qp));
-  for (int i = 0; i < 20'000; ++i) node.device.lane.sq_poller.look();
-  EXPECT_FALSE(polled(qp));
+    ASSERT_EQ(polled(), cost == 50'000) << "a doorbell each 100 us";
+    if (!polled()) continue;
+    for (int i = 0; i < 10'000; ++i) node.device.lane.sq_poller.look();
+    EXPECT_TRUE(polled());
+    for (int i = 0; i < 20'000; ++i) node.device.lane.sq_poller.look();
+    EXPECT_FALSE(polled());
+  }
 }
 
 TEST_F(SqPolling, LookFindsWhatWasPosted) {

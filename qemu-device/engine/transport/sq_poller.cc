@@ -8,11 +8,10 @@
 
 namespace tern {
 
-void SqPoller::set_doorbell_cost(Nanos cost) {
-  cost = std::min(cost, kMaxCost);
-  dense_limit_ = Nanos{kPeriod} * 4 * cost;
-  patience_ = static_cast<std::uint16_t>(std::max<Nanos>(cost / 2, 64));
-}
+SqPoller::SqPoller(Context& context, Nanos doorbell_cost)
+    : context_(context),
+      dense_limit_(Nanos{kPeriod} * 4 * std::min(doorbell_cost, kMaxCost)),
+      patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxCost) * 512 / 1000, 64))) {}
 
 void SqPoller::allow(Nanos from) {
   from_ = from;
@@ -65,7 +64,7 @@ void SqPoller::look() {
     Qp& qp = *qps_[i];
     SqPolled& w = qp.polled;
     if (qp.sq_moved()) {
-      w.idle -= std::min<std::uint16_t>(w.idle, patience_ / 2);
+      w.idle -= std::min(w.idle, worth());
       qp.kick_sq();
     } else if (++w.idle >= patience_) {
       release(qp);

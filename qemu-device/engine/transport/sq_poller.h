@@ -18,17 +18,15 @@ class Qp;
 struct SqPolled {
   std::uint32_t period = 0;  // of the last doorbell
   std::uint16_t rings = 0;   // doorbells in that period
-  std::uint16_t idle = 0;    // polls without work, less half of the patience for each with work
+  std::uint16_t idle = 0;    // polls without work, less worth() for each with work
   bool on = false;
 };
 
 class SqPoller {
  public:
-  explicit SqPoller(Context& context) : context_(context) { set_doorbell_cost(1'000); }
-
-  // What a doorbell costs software, at most kMaxCost ns: a queue may be rung more rarely, and is
-  // polled longer in vain, the more its doorbells cost.
-  void set_doorbell_cost(Nanos cost);
+  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, up to kMaxCost ns, the more
+  // rarely a queue may be rung, and the longer it is polled in vain.
+  SqPoller(Context& context, Nanos doorbell_cost);
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
   // to call look(), continuously from then on while any(). Stops polling the queues polled so far.
@@ -58,13 +56,15 @@ class SqPoller {
   static constexpr Nanos kMaxCost = 100'000;
 
   void count(Qp& qp);
+  // How many polls without work one with work offsets.
+  [[nodiscard]] std::uint16_t worth() const { return patience_ / 2; }
 
   Context& context_;
   // Doorbells are dense if a period is no longer than this: four times their cost.
-  Nanos dense_limit_ = 0;
+  const Nanos dense_limit_;
   // Polls without work after which a QP is released, at about 20 ns each: ten times the cost of a
-  // doorbell. One poll with work offsets half of them.
-  std::uint16_t patience_ = 0;
+  // doorbell.
+  const std::uint16_t patience_;
   std::array<Qp*, kMost> qps_{};
   std::size_t count_ = 0;
   Nanos from_ = kNever;
