@@ -6,22 +6,15 @@ import socket
 import subprocess
 import time
 
-from options import split_prop
+from machine import adapter_properties
 
 TOP = os.environ["TERN_TOP"]
+STOCK_QEMU = os.path.join(TOP, "tests/vm/stock-qemu")
 TERND = os.path.join(TOP, "build/ternd/ternd")
 
 
 def adapter_socket(lab, m, n):
     return f"{lab.tmp}/{m.name}-{n}.sock"
-
-
-def stock_qemu():
-    """The command of Debian testing's QEMU, and what it needs in the environment. See tests/vm/stock-qemu."""
-    root = os.environ["TERN_HYPERVISOR"]
-    lib = f"{root}/usr/lib/x86_64-linux-gnu"
-    return ([f"{root}/lib64/ld-linux-x86-64.so.2", "--library-path", lib, f"{root}/usr/bin/qemu-system-x86_64",
-             "-L", f"{root}/usr/share/seabios", "-L", f"{root}/usr/share/qemu"], {**os.environ, "QEMU_MODULE_DIR": f"{lib}/qemu"})
 
 
 def start_daemons(lab):
@@ -32,16 +25,8 @@ def start_daemons(lab):
     for n in range(0 if opt.no_tern else opt.adapters):
         command = [TERND]
         for m in lab.machines:
-            if m.soft_roce:
-                continue
-            props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
-            if opt.pcap and m.index == 1:
-                props.append(f"pcap={lab.run}/wire{n or ''}.pcap")
-            for vm, adapter, prop in map(split_prop, opt.device_prop):
-                if vm in (None, m.index) and adapter in (None, n):
-                    props.append(prop)
             paths.append(adapter_socket(lab, m, n))
-            command += ["--adapter", ",".join([paths[-1], *props])]
+            command += ["--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])]
         command += ["--control", f"{lab.tmp}/ternd{n}.ctl"]
         log = open(f"{lab.run}/ternd{n or ''}.log", "wb")
         processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))

@@ -78,10 +78,9 @@ class Lab:
             with open(os.path.join(TOP, self.out, "image")) as f:
                 self.image = f.read().strip()
         self.daemons = []
-        self.environment = None
         self.qemu = [QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]
         if opt.front == "vfio-user":
-            self.qemu, self.environment = front.stock_qemu()
+            self.qemu = [front.STOCK_QEMU]
         self.token = b"\0tern-end-" + secrets.token_hex(12).encode()
         self.selector = selectors.DefaultSelector()
         self.machines = [Machine(i + 1) for i in range(opt.vms)]
@@ -178,14 +177,14 @@ class Lab:
             self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
             add_ports(m, opt)
-            if opt.front == "vfio-user" and not (opt.no_tern or m.soft_roce):
+            if opt.front == "vfio-user" and not opt.no_tern:
                 m.args += front.devices(self, m)
             else:
                 add_adapters(m, opt, self.run)
             # One file for the console and QEMU's messages; both append.
             self.errors = open(f"{self.run}/{m.name}.log", "ab")
             m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
-                                         stderr=self.errors, close_fds=True, env=self.environment, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+                                         stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
         for m in self.machines:
             for s in m.fds:
                 s.close()

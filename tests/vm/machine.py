@@ -74,7 +74,7 @@ def wire(machines, net):
 def connect(opt, machines):
     """Connects the machines. Those of a single machine's wires end in this process: returns their sockets."""
     wires = [] if opt.no_tern else [wire_of(adapter) for adapter in range(opt.adapters)]
-    if opt.front == "vfio-user" and not opt.soft_roce:
+    if opt.front == "vfio-user":
         wires = []
     elif opt.vms == 2 and not (opt.soft_roce or opt.net_wire):
         for name in wires:
@@ -110,6 +110,14 @@ def add_ports(m, opt):
             m.args += ["-chardev", f"socket,id=tty,fd={fd}", "-device", "virtconsole,nr=6,chardev=tty"]
 
 
+def adapter_properties(m, n, opt, run):
+    """The properties of adapter n of a machine, whatever has it."""
+    props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
+    if opt.pcap and m.index == 1:
+        props.append(f"pcap={run}/{wire_of(n)}.pcap")
+    return props + [prop for vm, adapter, prop in map(split_prop, opt.device_prop) if vm in (None, m.index) and adapter in (None, n)]
+
+
 def add_adapters(m, opt, run):
     """The tern adapters, or what takes their place, and the end of the second wire."""
     if m.soft_roce:
@@ -117,13 +125,7 @@ def add_adapters(m, opt, run):
     elif not opt.no_tern:
         end = "wire" if m.shared_wire else "netdev"
         for n in range(opt.adapters):
-            props = [f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1},mac=52:54:00:77:{n:02x}:{m.index:02x}"]
-            if opt.pcap and m.index == 1:
-                props.append(f"pcap={run}/{wire_of(n)}.pcap")
-            for vm, adapter, prop in map(split_prop, opt.device_prop):
-                if vm in (None, m.index) and adapter in (None, n):
-                    props.append(prop)
-            m.args += ["-device", ",".join(props)]
+            m.args += ["-device", ",".join([f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1}", *adapter_properties(m, n, opt, run)])]
     if opt.virtio_wire:
         m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
 
