@@ -334,38 +334,33 @@ void Adapter::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
   if (!removed_) runner_->doorbell(offset, value);
 }
 
-void Adapter::tell_memory() {
-  const std::vector<TernRam> rams = bus_master_ ? memory_.largest(TERN_MAX_RAM) : std::vector<TernRam>();
-  tern_engine_set_ram(engine_.get(), rams.data(), rams.size());
-}
-
 void Adapter::memory_added(const GuestMemory::Region& region) {
   runner_->lock();
   memory_.add(region);
-  tell_memory();
+  memory_.tell(engine_.get());
   runner_->unlock_without_delivering();
 }
 
 void Adapter::memory_removed(const GuestMemory::Region& region) {
   runner_->lock();
   memory_.remove(region.addr);
-  tell_memory();
+  memory_.tell(engine_.get());
   tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
   runner_->unlock_without_delivering();
 }
 
 void Adapter::reset() {
   runner_->lock();
-  bus_master_ = false;
+  memory_.allow(false);
   runner_->reset();
-  tell_memory();
+  memory_.tell(engine_.get());
   runner_->unlock();
 }
 
 void Adapter::power_changed(bool bus_master, bool awake) {
   runner_->lock();
-  bus_master_ = bus_master;
-  tell_memory();
+  memory_.allow(bus_master);
+  memory_.tell(engine_.get());
   if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
   runner_->set_awake(awake);
   runner_->unlock_without_delivering();
@@ -442,9 +437,7 @@ bool Adapter::wait_for_frames() {
 // ---- the engine's host ----
 
 void* Adapter::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
-  Adapter& a = *static_cast<Adapter*>(opaque);
-  if (!a.bus_master_) return nullptr;
-  const auto span = a.memory_.find(addr, *len, is_write);
+  const auto span = static_cast<Adapter*>(opaque)->memory_.find(addr, *len, is_write);
   *len = span.size();
   return span.data();
 }

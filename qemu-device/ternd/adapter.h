@@ -124,8 +124,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void watch_function();
   void sleep();
   void judge_contention();
-  // With the engine lock: what the engine knows of guest memory.
-  void tell_memory();
   void finish_frame();
 
   const AdapterConfig config_;
@@ -157,7 +155,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   runner::Contention contention_;
   bool frame_taken_ = false;  // next_frame() returned the port's first frame
   bool polling_ = false;      // the engine has nothing to do but poll
-  bool bus_master_ = false;
   bool link_wanted_ = true;
   bool removed_ = false;
   bool stop_ = false;

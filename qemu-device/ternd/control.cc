@@ -7,7 +7,8 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "unix_socket.h"
 
@@ -35,21 +36,10 @@ void Control::accept_clients() {
 // Returns false if the client is to be dropped.
 bool Control::serve_client(Client& client) {
   std::array<char, 4096> data;
-  iovec vec{data.data(), data.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &vec;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = recvmsg(client.socket.get(), &message, MSG_CMSG_CLOEXEC);
+  std::vector<Descriptor> files;
+  const ssize_t got = receive_message(client.socket.get(), std::as_writable_bytes(std::span(data)), 0, files);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-    client.file = Descriptor(fd);
-  }
+  if (!files.empty()) client.file = std::move(files.front());
   client.input.append(data.data(), static_cast<std::size_t>(got));
   for (std::size_t end = client.input.find('\n'); end != std::string::npos; end = client.input.find('\n')) {
     const std::string request = client.input.substr(0, end);

@@ -9,24 +9,14 @@
 #include <cstring>
 #include <new>
 
+#include "frame.h"
+
 namespace tern::daemon {
 
 namespace {
 
-constexpr std::size_t kMacs = 12;
-constexpr std::size_t kTag = 4;
-constexpr std::uint16_t kTpid = 0x8100;
 constexpr std::uint16_t kIpv4 = 0x0800;
 constexpr std::uint16_t kIpv6 = 0x86dd;
-
-std::uint16_t get16(std::span<const std::byte> from, std::size_t at) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(from[at]) << 8 | std::to_integer<unsigned>(from[at + 1]));
-}
-
-void put16(std::span<std::byte> to, std::size_t at, std::uint16_t value) {
-  to[at] = static_cast<std::byte>(value >> 8);
-  to[at + 1] = static_cast<std::byte>(value);
-}
 
 }  // namespace
 
@@ -76,7 +66,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
       break;
     case TagChange::Kind::kInsert:
       std::memcpy(to.data(), frame.data(), kMacs);
-      put16(to, kMacs, kTpid);
+      put16(to, kMacs, kVlanTpid);
       put16(to, kMacs + 2, tag.vlan);
       std::memcpy(to.data() + kMacs + kTag, frame.data() + kMacs, frame.size() - kMacs);
       break;
@@ -119,7 +109,7 @@ std::size_t find_ip(std::span<const std::byte> frame, std::uint16_t& type) {
   std::size_t at = kMacs;
   if (frame.size() < at + 2 + kTag + kIpv4Size) return 0;
   type = get16(frame, at);
-  if (type == kTpid) {
+  if (type == kVlanTpid) {
     at += kTag;
     type = get16(frame, at);
   }

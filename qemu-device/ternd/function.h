@@ -55,8 +55,8 @@ class Function {
   // Becomes readable when serve() has something to do. It changes when a hypervisor attaches or
   // detaches.
   [[nodiscard]] int fd() const;
-  // Attaches a hypervisor, or handles up to `limit` of its messages. Never waits for it longer than
-  // kPatience.
+  // Attaches a hypervisor, and waits for it to negotiate the version, or handles up to `limit` of its
+  // messages. Then it waits for it no longer than kPatience.
   void serve(unsigned limit);
   [[nodiscard]] bool attached() const { return attached_; }
   // Detaches the hypervisor, which the owner is told, and removes the socket.

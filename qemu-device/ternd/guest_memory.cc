@@ -59,7 +59,13 @@ void GuestMemory::remove(std::uint64_t addr) {
   if (at != regions_.end() && at->addr == addr) regions_.erase(at);
 }
 
+void GuestMemory::tell(TernEngine* engine) const {
+  const std::vector<TernRam> rams = largest(TERN_MAX_RAM);
+  tern_engine_set_ram(engine, rams.data(), rams.size());
+}
+
 std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bool write) const {
+  if (!allowed_) return {};
   auto at = std::ranges::upper_bound(regions_, addr, {}, &Region::addr);
   if (at == regions_.begin()) return {};
   --at;
@@ -69,6 +75,7 @@ std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bo
 }
 
 std::vector<TernRam> GuestMemory::largest(std::size_t limit) const {
+  if (!allowed_) return {};
   std::vector<TernRam> rams;
   for (const Region& region : regions_) {
     if (region.ptr != nullptr && region.writable) rams.push_back({region.addr, region.len, region.ptr});

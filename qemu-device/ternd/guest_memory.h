@@ -42,10 +42,15 @@ class GuestMemory {
   // Removes the region that begins at `addr`. The engine must have been told before.
   void remove(std::uint64_t addr);
 
+  // Whether the function is bus master. While it is not, no memory is found.
+  void allow(bool bus_master) { allowed_ = bus_master; }
+  // With the engine lock: what the engine accesses without asking for it.
+  void tell(TernEngine* engine) const;
+
   // The longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is none, or
   // it is read only and `write` is set.
   [[nodiscard]] std::span<std::byte> find(std::uint64_t addr, std::uint64_t len, bool write) const;
-  // The largest writable regions.
+  // The largest writable regions, at most `limit`.
   [[nodiscard]] std::vector<TernRam> largest(std::size_t limit) const;
 
   [[nodiscard]] std::size_t regions() const { return regions_.size(); }
@@ -59,6 +64,7 @@ class GuestMemory {
   bool replace_page(std::uintptr_t fault) const;
 
   std::vector<Region> regions_;  // by address; they do not overlap
+  bool allowed_ = false;
   mutable volatile std::sig_atomic_t lost_ = 0;
 };
 

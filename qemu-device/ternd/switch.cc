@@ -7,14 +7,13 @@
 #include <utility>
 
 #include "clock.h"
+#include "frame.h"
 
 namespace tern::daemon {
 
 namespace {
 
 constexpr std::size_t kHeader = 14;
-constexpr std::size_t kMacs = 12;
-constexpr std::size_t kTag = 4;
 constexpr std::uint16_t kVlanMask = 0xfff;
 constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -23,10 +22,6 @@ std::uint64_t get48(std::span<const std::byte> from) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < 6; ++i) value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
   return value;
-}
-
-std::uint16_t get16(std::span<const std::byte> from) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(from[0]) << 8 | std::to_integer<unsigned>(from[1]));
 }
 
 // Never 0 for a station's address.
@@ -283,9 +278,9 @@ Port::Sent Switch::send(Port& from, std::span<const std::byte> frame, std::uint6
     count(from.in_discards_);
     return Port::Sent::kTaken;
   }
-  const bool tagged = frame.size() >= kHeader + kTag && get16(frame.subspan(kMacs)) == 0x8100;
+  const bool tagged = frame.size() >= kHeader + kTag && get16(frame, kMacs) == kVlanTpid;
   const std::uint16_t access = from.vlan_.load(kRelaxed);
-  std::uint16_t vlan = tagged ? get16(frame.subspan(kMacs + 2)) & kVlanMask : access;
+  std::uint16_t vlan = tagged ? get16(frame, kMacs + 2) & kVlanMask : access;
   if (access != 0 && tagged) {
     // An access port has no tagged frames of other VLANs; a priority tag belongs to the port's.
     if (vlan != 0 && vlan != access) {

@@ -5,6 +5,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <array>
+#include <cassert>
+#include <cstring>
+
 namespace tern::daemon {
 
 namespace {
@@ -41,6 +45,52 @@ Descriptor connect_to(const std::string& path) {
   Descriptor socket_fd = checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), path);
   if (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) fail(errno, path);
   return socket_fd;
+}
+
+namespace {
+
+using Ancillary = std::array<char, CMSG_SPACE(kMaxDescriptors * sizeof(int))>;
+
+}  // namespace
+
+bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors) {
+  assert(descriptors.size() <= kMaxDescriptors);
+  iovec vec{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  alignas(cmsghdr) Ancillary ancillary{};
+  msghdr message{};
+  message.msg_iov = &vec;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    message.msg_control = ancillary.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+    cmsghdr* const c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+    std::memcpy(CMSG_DATA(c), descriptors.data(), descriptors.size_bytes());
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+}
+
+ssize_t receive_message(int socket, std::span<std::byte> to, int flags, std::vector<Descriptor>& descriptors) {
+  iovec vec{to.data(), to.size()};
+  alignas(cmsghdr) Ancillary ancillary{};
+  msghdr message{};
+  message.msg_iov = &vec;
+  message.msg_iovlen = 1;
+  message.msg_control = ancillary.data();
+  message.msg_controllen = ancillary.size();
+  const ssize_t got = recvmsg(socket, &message, flags | MSG_CMSG_CLOEXEC);
+  if (got < 0) return got;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t at = 0; at < c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(c) + at, sizeof(fd));
+      descriptors.emplace_back(fd);
+    }
+  }
+  return got;
 }
 
 }  // namespace tern::daemon

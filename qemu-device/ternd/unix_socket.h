@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "descriptor.h"
 
@@ -13,5 +18,12 @@ void remove_stale_socket(const std::string& path);
 Descriptor listen_at(const std::string& path);
 // Connects to the socket at `path`. Throws std::system_error.
 Descriptor connect_to(const std::string& path);
+
+// Descriptors that go with one message.
+inline constexpr std::size_t kMaxDescriptors = 8;
+// Sends bytes and, with the first of them, copies of descriptors. Returns false if not all was sent.
+bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
+// Like recv(2), and appends the descriptors that came with the bytes.
+ssize_t receive_message(int socket, std::span<std::byte> to, int flags, std::vector<Descriptor>& descriptors);
 
 }  // namespace tern::daemon

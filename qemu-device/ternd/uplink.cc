@@ -26,7 +26,6 @@ namespace tern::daemon {
 
 namespace {
 
-constexpr std::size_t kMacs = 12;
 constexpr std::size_t kQueue = std::size_t{4} << 20;
 // Frames taken at a time from each side.
 constexpr unsigned kBurst = 64;
@@ -56,8 +55,7 @@ bool finish_checksum(std::span<std::byte> frame, std::size_t start, std::size_t 
   std::uint64_t value = ~sum & 0xffff;
   // In UDP, 0 means that there is none.
   if (value == 0) value = 0xffff;
-  bytes[offset] = static_cast<std::byte>(value >> 8);
-  bytes[offset + 1] = static_cast<std::byte>(value);
+  put16(bytes, offset, static_cast<std::uint16_t>(value));
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "descriptor.h"
+#include "frame.h"
 #include "switch.h"
 
 namespace tern::daemon {
@@ -38,8 +39,6 @@ class Uplink final : public PortUser {
   void room() override;
 
  private:
-  static constexpr std::size_t kTag = 4;
-
   void open_tap(const std::string& name);
   void open_packet(const std::string& name);
   void wake();

@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -28,21 +28,8 @@ constexpr const char* kDefaultSocket = "/run/ternd/control";
 Json ask(const std::string& path, const Json& request, int file = -1) {
   const Descriptor socket = tern::daemon::connect_to(path);
   const std::string line = request.dump() + "\n";
-  iovec vec{const_cast<char*>(line.data()), line.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &vec;
-  message.msg_iovlen = 1;
-  if (file >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(c), &file, sizeof(file));
-  }
-  if (sendmsg(socket.get(), &message, MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) throw std::runtime_error("ternd does not listen");
+  const auto files = std::span(&file, file >= 0 ? 1U : 0U);
+  if (!tern::daemon::send_message(socket.get(), std::as_bytes(std::span(line)), files)) throw std::runtime_error("ternd does not listen");
   std::string answer;
   std::array<char, 4096> data{};
   while (answer.empty() || answer.back() != '\n') {

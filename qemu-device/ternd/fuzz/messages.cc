@@ -143,24 +143,9 @@ class World final : public FunctionOwner {
       std::memset(m.data() + 16 + 9, 0, 3);
     }
     const auto fds = descriptors(nfds);
-    iovec vec{m.data(), m.size()};
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(8 * sizeof(int))> control{};
-    msghdr message{};
-    message.msg_iov = &vec;
-    message.msg_iovlen = 1;
-    if (!fds.empty()) {
-      message.msg_control = control.data();
-      message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-      cmsghdr* const c = CMSG_FIRSTHDR(&message);
-      c->cmsg_level = SOL_SOCKET;
-      c->cmsg_type = SCM_RIGHTS;
-      c->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
-      for (std::size_t i = 0; i < fds.size(); ++i) {
-        const int number = fds[i].get();
-        std::memcpy(CMSG_DATA(c) + i * sizeof(int), &number, sizeof(number));
-      }
-    }
-    [[maybe_unused]] const ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL);
+    std::vector<int> numbers;
+    for (const Descriptor& d : fds) numbers.push_back(d.get());
+    (void)tern::daemon::send_message(fd, std::as_bytes(std::span(m)), numbers);
     return input.subspan(len);
   }
 
@@ -184,21 +169,21 @@ class World final : public FunctionOwner {
   void ring_doorbell(std::uint64_t offset, std::uint32_t value) override { tern_engine_doorbell(engine_, offset, value); }
   void memory_added(const GuestMemory::Region& region) override {
     memory_.add(region);
-    tell();
+    memory_.tell(engine_);
   }
   void memory_removed(const GuestMemory::Region& region) override {
     memory_.remove(region.addr);
-    tell();
+    memory_.tell(engine_);
     tern_engine_dma_invalidate(engine_, region.addr, region.len);
   }
   void reset() override {
-    bus_master_ = false;
-    tell();
+    memory_.allow(false);
+    memory_.tell(engine_);
     tern_engine_reset(engine_);
   }
   void power_changed(bool bus_master, bool) override {
-    bus_master_ = bus_master;
-    tell();
+    memory_.allow(bus_master);
+    memory_.tell(engine_);
     if (!bus_master) tern_engine_dma_invalidate(engine_, 0, UINT64_MAX);
   }
   void attached() override { tern_engine_set_link(engine_, true); }
@@ -208,14 +193,8 @@ class World final : public FunctionOwner {
     function_->set_dm({dm_.fd(), dm_.data()});
   }
   void log(int, const char*) override {}
-  void tell() {
-    const auto rams = bus_master_ ? memory_.largest(TERN_MAX_RAM) : std::vector<TernRam>();
-    tern_engine_set_ram(engine_, rams.data(), rams.size());
-  }
-
   static void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
-    World& w = *static_cast<World*>(opaque);
-    const auto span = w.bus_master_ ? w.memory_.find(addr, *len, is_write) : std::span<std::byte>();
+    const auto span = static_cast<World*>(opaque)->memory_.find(addr, *len, is_write);
     *len = span.size();
     return span.data();
   }
@@ -229,7 +208,6 @@ class World final : public FunctionOwner {
   TernEngine* engine_ = nullptr;
   std::string path_;
   std::unique_ptr<Function> function_;
-  bool bus_master_ = false;
 };
 
 // Descriptors that are open in this process, without the pipes of the fuzzer's symbolizer.

@@ -29,11 +29,7 @@ using AdapterTest = AdapterFixture;
 
 TEST_F(AdapterTest, TwoMachinesWriteToEachOther) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   exchange(qa, qb, 1);
   exchange(qb, qa, 2);
   EXPECT_EQ(fabric.ports()[0].counters().out_discards, 0U);
@@ -51,11 +47,7 @@ TEST_F(AdapterTest, AMachineWritesToItself) {
 
 TEST_F(AdapterTest, AnArmedCqRaisesAnInterrupt) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   for (int i = 0; i < 20; ++i) {
     qa.arm();
     qa.post(64);
@@ -126,11 +118,7 @@ TEST_F(AdapterTest, AResetAndAnFlrEndEverything) {
 
 TEST_F(AdapterTest, WithoutBusMasterThereIsNoDma) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   b.set_bus_master(false);
   std::ranges::fill(qb.buffer(), std::byte{0});
   qa.buffer()[0] = std::byte{1};
@@ -143,11 +131,7 @@ TEST_F(AdapterTest, WithoutBusMasterThereIsNoDma) {
 
 TEST_F(AdapterTest, UnmappedMemoryIsNotTouched) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   // The buffer's memory goes while WRITEs arrive. After the answer the adapter cannot store there.
   qa.buffer()[0] = std::byte{1};
   qa.post(Qp::kBytes, 16);
@@ -180,11 +164,7 @@ TEST_F(AdapterTest, ReadOnlyMemoryIsNotWritten) {
 
 TEST_F(AdapterTest, AFileThatIsTooShortCostsOnlyItsHypervisor) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   ASSERT_EQ(ftruncate(b.file.get(), 4096), 0);
   qa.post(Qp::kBytes, 4);
   qa.ring();

@@ -6,10 +6,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "unix_socket.h"
 
 namespace tern::daemon {
 
@@ -51,17 +52,9 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-constexpr std::size_t kMaxFds = 8;
-
 }  // namespace
 
-Client::Client(const std::string& path) : socket_(checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), "socket")) {
-  sockaddr_un addr{};
-  addr.sun_family = AF_UNIX;
-  path.copy(addr.sun_path, sizeof(addr.sun_path) - 1);
-  if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
-    throw std::system_error(errno, std::generic_category(), path);
-  }
+Client::Client(const std::string& path) : socket_(connect_to(path)) {
   constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}";
   std::vector<std::byte> body(4 + sizeof(kText));
   body[2] = std::byte{1};  // version 0.1
@@ -69,23 +62,7 @@ Client::Client(const std::string& path) : socket_(checked(socket(AF_UNIX, SOCK_S
   if (const int error = command(kVersion, body)) throw std::system_error(error, std::generic_category(), "version");
 }
 
-void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
-  iovec vec{const_cast<std::byte*>(bytes.data()), bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &vec;
-  message.msg_iovlen = 1;
-  if (!fds.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-    cmsghdr* const c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(fds.size_bytes());
-    std::memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
-  }
-  [[maybe_unused]] const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-}
+void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) { (void)send_message(socket_.get(), bytes, fds); }
 
 int Client::command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds, std::vector<std::byte>* answer,
                     std::vector<Descriptor>* files) {
@@ -96,23 +73,10 @@ int Client::command(std::uint16_t number, std::span<const std::byte> body, std::
   send_raw(message, fds);
 
   Header reply{};
-  iovec vec{&reply, sizeof(reply)};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
-  msghdr in{};
-  in.msg_iov = &vec;
-  in.msg_iovlen = 1;
-  in.msg_control = control.data();
-  in.msg_controllen = control.size();
-  if (recvmsg(socket_.get(), &in, MSG_WAITALL | MSG_CMSG_CLOEXEC) != sizeof(reply)) return ECONNRESET;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&in); c != nullptr; c = CMSG_NXTHDR(&in, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-      Descriptor file(fd);
-      if (files != nullptr) files->push_back(std::move(file));
-    }
-  }
+  std::vector<Descriptor> came;
+  const auto head = std::as_writable_bytes(std::span(&reply, 1));
+  if (receive_message(socket_.get(), head, MSG_WAITALL, came) != sizeof(reply)) return ECONNRESET;
+  if (files != nullptr) *files = std::move(came);
   std::vector<std::byte> data(reply.size - sizeof(reply));
   if (!data.empty() && recv(socket_.get(), data.data(), data.size(), MSG_WAITALL) != static_cast<ssize_t>(data.size())) return ECONNRESET;
   if (reply.id != header.id || (reply.flags & 0xf) != kReply) return EPROTO;

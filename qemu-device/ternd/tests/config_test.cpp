@@ -179,6 +179,9 @@ TEST(GuestMemoryTest, FindsTheLongestPiece) {
   memory.add({0x2000, 64, b.data(), false});
   memory.add({0x1000, 64, a.data(), true});
   memory.add({0x3000, 64, nullptr, true});
+  EXPECT_TRUE(memory.find(0x1000, 1, false).empty()) << "no bus master";
+  EXPECT_TRUE(memory.largest(4).empty());
+  memory.allow(true);
   EXPECT_TRUE(memory.find(0xfff, 1, false).empty());
   EXPECT_EQ(memory.find(0x1000, 1000, true).data(), a.data());
   EXPECT_EQ(memory.find(0x1000, 1000, true).size(), 64U);

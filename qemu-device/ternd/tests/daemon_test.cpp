@@ -123,11 +123,7 @@ TEST_F(DaemonTest, TheNextHypervisorGetsAnAdapterThatIsThere) {
 
 TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
   make(2);
-  TestMachine& a = attach(1);
-  TestMachine& b = attach(2);
-  Qp qa(a);
-  Qp qb(b);
-  connect(qa, qb);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   exchange(qa, qb, 1);
   const auto value = [&](const std::string& name, const std::string& who) {
     for (const auto& family : Metrics(adapters, uplinks).Collect()) {

@@ -18,6 +18,18 @@
 
 namespace tern::daemon {
 
+// Two machines with QPs that are connected.
+struct ConnectedPair {
+  ConnectedPair(TestMachine& first, TestMachine& second) : a(first), b(second), qa(a), qb(b) {
+    qa.connect(qb);
+    qb.connect(qa);
+  }
+  TestMachine& a;
+  TestMachine& b;
+  test::Qp qa;
+  test::Qp qb;
+};
+
 struct AdapterFixture : testing::Test {
   AdapterFixture() {
     GuestMemory::handle_sigbus();
