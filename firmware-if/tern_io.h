@@ -55,16 +55,24 @@ static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
 
 struct tern_cq_record {
 	__le32	ci;		/* consumer: CQEs consumed */
-	__le32	arm;		/* consumer: TERN_CQ_ARM_*, then kick TERN_DB_CMD_CQ_ARM */
+	__le32	arm;		/* consumer: TERN_CQ_ARM_* */
 	__u8	rsvd_8[56];
+	__le32	reported;	/* device: every CQE below this index was reported by an event */
+	__u8	rsvd_44[60];
 };
-static_assert(sizeof(struct tern_cq_record) == 64, "tern_cq_record");
+static_assert(sizeof(struct tern_cq_record) == 128, "tern_cq_record");
 
 /*
  * An arm requests one event as soon as there is a CQE (or a solicited one) whose
  * index is not below CI and that no earlier event reported. Such a CQE may exist
  * already. The device ignores an arm whose sequence number has fired: software
  * increments the number for each event that it takes.
+ *
+ * The device reads the word after it has written CQEs. Software stores it, issues a
+ * full barrier, and kicks TERN_DB_CMD_CQ_ARM only if the first CQE that is neither
+ * consumed nor below "reported" is there already: the device may have read the word
+ * before it was stored. The device writes the CQEs, issues a full barrier and reads
+ * the word.
  */
 #define TERN_CQ_ARM_CI_MASK		GENMASK(23, 0)
 #define TERN_CQ_ARM_SOLICITED		BIT(24)

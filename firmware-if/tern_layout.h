@@ -27,6 +27,8 @@ TERN_AT(tern_srq_record, rsvd_44, 0x44);
 TERN_AT(tern_cq_record, ci, 0x00);
 TERN_AT(tern_cq_record, arm, 0x04);
 TERN_AT(tern_cq_record, rsvd_8, 0x08);
+TERN_AT(tern_cq_record, reported, 0x40);
+TERN_AT(tern_cq_record, rsvd_44, 0x44);
 
 TERN_AT(tern_sge, addr, 0x00);
 TERN_AT(tern_sge, length, 0x08);

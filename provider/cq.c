@@ -601,6 +601,23 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 }
 
 /*
+ * Whether the device may have written a CQE that the arm with consumer index ci
+ * is for before it could see the arm. It reads the arm word after the next CQE.
+ */
+static bool tern_cq_must_kick(struct tern_cq *cq, uint32_t ci)
+{
+	uint32_t reported = tern_shared_read(&cq->record->reported);
+
+	/*
+	 * A slot keeps its CQE until the index has passed it. If another thread
+	 * polls concurrently, the phase may be that of a later CQE.
+	 */
+	return tern_cqe_ready(cq, (int32_t)(reported - ci) > 0 ? reported :
+								 ci) ||
+	       tern_cq_ci(cq) != ci;
+}
+
+/*
  * ibv_req_notify_cq(3). The arm word is computed and stored under the lock: an
  * older word must not replace a newer one, because the device serves each event
  * once.
@@ -608,7 +625,7 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 {
 	struct tern_cq *cq = to_tern_cq(ibvcq);
-	uint32_t seq, arm;
+	uint32_t ci, seq, arm;
 
 	tern_cq_arm_lock(cq);
 	seq = atomic_load_explicit(&cq->arm_seq, memory_order_relaxed);
@@ -622,16 +639,18 @@ int tern_req_notify_cq(struct ibv_cq *ibvcq, int solicited_only)
 	 * If another thread advances the index concurrently, the only effect is
 	 * a spurious event.
 	 */
-	arm = TERN_CQ_ARM_VALID |
-	      FIELD_PREP(TERN_CQ_ARM_CI_MASK, tern_cq_ci(cq)) |
+	ci = tern_cq_ci(cq);
+	arm = TERN_CQ_ARM_VALID | FIELD_PREP(TERN_CQ_ARM_CI_MASK, ci) |
 	      FIELD_PREP(TERN_CQ_ARM_SEQ_MASK, seq);
 	if (solicited_only)
 		arm |= TERN_CQ_ARM_SOLICITED;
 	tern_shared_write(&cq->record->arm, arm);
 
-	/* Write the arm word before the kick that makes the device read it. */
-	udma_to_device_barrier();
-	tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM, cq->cqn);
+	/* Write the arm word before looking for CQEs, and before the kick. */
+	udma_full_barrier();
+	if (tern_cq_must_kick(cq, ci))
+		tern_ring(to_tern_ctx(ibvcq->context), TERN_DB_CMD_CQ_ARM,
+			  cq->cqn);
 	tern_cq_arm_unlock(cq);
 
 	return 0;

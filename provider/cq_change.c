@@ -77,7 +77,7 @@ static void tern_cq_move(struct tern_cq *cq, const struct tern_cq *new)
 
 /*
  * ibv_resize_cq(3): EINVAL for a size out of range, or if more completions are
- * outstanding than fit. Polling waits meanwhile.
+ * outstanding than fit. Polling and arming wait meanwhile: both look at CQEs.
  */
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 {
@@ -95,6 +95,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 		return err;
 
 	tern_cq_lock(cq);
+	tern_cq_arm_lock(cq);
 	unused = new.buf;
 	/* A CQ that already has this size keeps its buffer. */
 	if (new.mask != cq->mask) {
@@ -104,6 +105,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 			tern_cq_move(cq, &new);
 		}
 	}
+	tern_cq_arm_unlock(cq);
 	tern_cq_unlock(cq);
 
 	tern_free_buf(&unused);

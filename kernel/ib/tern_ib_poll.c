@@ -392,7 +392,7 @@ int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	unsigned long irq_flags;
 	bool solicited;
 	int missed = 0;
-	u32 arm;
+	u32 arm, next;
 
 	solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
 
@@ -404,7 +404,12 @@ int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 		arm = tern_cq_arm_word(kcq->ci, READ_ONCE(kcq->arm_seq),
 				       solicited);
 		WRITE_ONCE(kcq->record->arm, cpu_to_le32(arm));
-		tern_ring(dev->core, TERN_DB_CMD_CQ_ARM, cq->cqn);
+		/* The device writes a CQE, then reads the word. */
+		dma_mb();
+		next = tern_cq_unreported(kcq->ci,
+					  le32_to_cpu(READ_ONCE(kcq->record->reported)));
+		if (tern_kcq_peek(kcq, next))
+			tern_ring(dev->core, TERN_DB_CMD_CQ_ARM, cq->cqn);
 	}
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
 		missed = tern_kcq_pending(kcq);

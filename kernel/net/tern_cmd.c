@@ -22,10 +22,10 @@
 #define TERN_DM_ZERO_RATE	SZ_128M
 
 static_assert(TERN_ETH_CNT_NUM * sizeof(__le64) <= TERN_CMD_MAX_LEN);
-/* A record fills exactly one aligned line. */
-static_assert(sizeof(struct tern_eq_record) == TERN_RECORD_LINE);
-static_assert(sizeof(struct tern_cq_record) == TERN_RECORD_LINE);
-static_assert(sizeof(struct tern_eth_record) == TERN_RECORD_LINE);
+/* Every record fits, and is aligned to its size. */
+#define TERN_BUF_RECORD		sizeof(struct tern_cq_record)
+static_assert(sizeof(struct tern_eq_record) <= TERN_BUF_RECORD);
+static_assert(sizeof(struct tern_eth_record) <= TERN_BUF_RECORD);
 
 /*
  * Seconds to add to a command's timeout. ALLOC_DM completes once its memory is
@@ -212,11 +212,11 @@ EXPORT_SYMBOL_GPL(tern_cmd_exec);
 int tern_buf_alloc(struct tern_dev *tdev, struct tern_buf *buf,
 		   size_t entry_size, u8 log_size)
 {
-	size_t entries = ALIGN(entry_size << log_size, TERN_RECORD_LINE);
+	size_t entries = ALIGN(entry_size << log_size, TERN_BUF_RECORD);
 
 	KUNIT_STATIC_STUB_REDIRECT(tern_buf_alloc, tdev, buf, entry_size, log_size);
 
-	buf->size = entries + TERN_RECORD_LINE;
+	buf->size = entries + TERN_BUF_RECORD;
 	buf->record_offset = entries;
 	buf->va = dma_alloc_coherent(tern_dma_dev(tdev), buf->size, &buf->dma,
 				     GFP_KERNEL);

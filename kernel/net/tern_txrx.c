@@ -87,18 +87,22 @@ static void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq)
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_CQ, cq->id);
 }
 
+static bool tern_net_cq_written(const struct tern_net_cq *cq, u32 index)
+{
+	const struct tern_cqe *cqe = &cq->ring[tern_ring_slot(index, cq->log_size)];
+
+	return tern_phase_valid(le32_to_cpu(READ_ONCE(cqe->phase)), index,
+				cq->log_size);
+}
+
 /* Returns the next entry, or NULL. */
 static const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq)
 {
-	const struct tern_cqe *cqe;
-
-	cqe = &cq->ring[tern_ring_slot(cq->ci, cq->log_size)];
-	if (!tern_phase_valid(le32_to_cpu(READ_ONCE(cqe->phase)), cq->ci,
-			      cq->log_size))
+	if (!tern_net_cq_written(cq, cq->ci))
 		return NULL;
 	/* The rest of the entry was written before its phase. */
 	dma_rmb();
-	return cqe;
+	return &cq->ring[tern_ring_slot(cq->ci, cq->log_size)];
 }
 
 /* Returns consumed entries to the device. */
@@ -112,16 +116,22 @@ static void tern_net_cq_release(struct tern_net_cq *cq)
 /*
  * Requests an event. NAPI no longer owns the queue here: the lock keeps an arm
  * word with an old sequence number from overwriting that of a later poll on
- * another CPU.
+ * another CPU. If such a poll advances ci, the entry may be a later one than it
+ * seems.
  */
 static void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq)
 {
-	u32 word;
+	u32 ci, next, word;
 
 	spin_lock(&cq->arm_lock);
-	word = tern_cq_arm_word(READ_ONCE(cq->ci), READ_ONCE(cq->arm_seq), false);
+	ci = READ_ONCE(cq->ci);
+	word = tern_cq_arm_word(ci, READ_ONCE(cq->arm_seq), false);
 	WRITE_ONCE(cq->record->arm, cpu_to_le32(word));
-	tern_ring(&net->tdev->core, TERN_DB_CMD_CQ_ARM, cq->id);
+	/* The device writes an entry, then reads the word. */
+	dma_mb();
+	next = tern_cq_unreported(ci, le32_to_cpu(READ_ONCE(cq->record->reported)));
+	if (tern_net_cq_written(cq, next) || READ_ONCE(cq->ci) != ci)
+		tern_ring(&net->tdev->core, TERN_DB_CMD_CQ_ARM, cq->id);
 	spin_unlock(&cq->arm_lock);
 }
 

@@ -63,6 +63,15 @@ static inline u32 tern_cq_arm_word(u32 ci, u32 seq, bool solicited)
 	       (solicited ? TERN_CQ_ARM_SOLICITED : 0) | TERN_CQ_ARM_VALID;
 }
 
+/*
+ * Index of the first CQE for which an arm is not too late: neither consumed nor
+ * reported by an event.
+ */
+static inline u32 tern_cq_unreported(u32 ci, u32 reported)
+{
+	return (s32)(reported - ci) > 0 ? reported : ci;
+}
+
 /* Log2 of the size of an EQ for @nent events. CREATE_EQ accepts 4..20. */
 static inline u8 tern_eq_log_size(unsigned int nent)
 {

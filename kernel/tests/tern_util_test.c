@@ -164,6 +164,15 @@ static void tern_test_arm_word(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, word, TERN_CQ_ARM_SEQ_MASK | TERN_CQ_ARM_VALID);
 }
 
+static void tern_test_cq_unreported(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, tern_cq_unreported(0, 0), 0);
+	KUNIT_EXPECT_EQ(test, tern_cq_unreported(3, 2), 3);
+	KUNIT_EXPECT_EQ(test, tern_cq_unreported(3, 7), 7);
+	KUNIT_EXPECT_EQ(test, tern_cq_unreported(U32_MAX - 1, 2), 2);
+	KUNIT_EXPECT_EQ(test, tern_cq_unreported(2, U32_MAX - 1), 2);
+}
+
 static void tern_test_eq_size(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, tern_eq_log_size(1), 4);
@@ -211,6 +220,7 @@ static struct kunit_case tern_util_cases[] = {
 	KUNIT_CASE(tern_test_phase),
 	KUNIT_CASE(tern_test_ring),
 	KUNIT_CASE(tern_test_arm_word),
+	KUNIT_CASE(tern_test_cq_unreported),
 	KUNIT_CASE(tern_test_eq_size),
 	KUNIT_CASE(tern_test_frame_len),
 	KUNIT_CASE(tern_test_vectors),

@@ -175,6 +175,11 @@ void test_dm_import(void);
 void test_memory_objects(void);
 void test_contexts(void);
 
+/* test_arm.c */
+void test_arm(void);
+void test_arm_kick(void);
+void test_arm_threads(void);
+
 /* test_cq_change.c */
 void test_cq_resize(void);
 void test_cq_resize_arm(void);

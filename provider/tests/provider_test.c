@@ -430,31 +430,6 @@ static void test_cq_ex(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-static void test_arm(void)
-{
-	struct tern_cq *cq = make_cq(16);
-	struct ibv_cq *ibvcq = &cq->vcq.cq;
-	uint32_t any = TERN_CQ_ARM_VALID;
-	uint32_t seq;
-
-	atomic_store(&cq->ci, 0x12345678);
-	for (seq = 0; seq < 6; seq++) {
-		uint32_t word = any | 0x345678 | (seq & 3) << 28;
-
-		CHECK(!tern_req_notify_cq(ibvcq, 1));
-		CHECK(tern_shared_read(&cq->record->arm) ==
-		      (word | TERN_CQ_ARM_SOLICITED));
-		CHECK(last_kick() == kick_of(TERN_DB_CMD_CQ_ARM, cq->cqn));
-		CHECK(!tern_req_notify_cq(ibvcq, 0));
-		CHECK(tern_shared_read(&cq->record->arm) == word);
-		/* The stronger of two requests for one event stands. */
-		CHECK(!tern_req_notify_cq(ibvcq, 1));
-		CHECK(tern_shared_read(&cq->record->arm) == word);
-		tern_cq_event(ibvcq);
-	}
-	tern_destroy_cq(ibvcq);
-}
-
 /*
  * A number that is reused before its previous owner is cleaned up: one owner,
  * no stale completion.
@@ -687,6 +662,8 @@ int main(void)
 		{ "purge", test_purge },
 		{ "cq_ex", test_cq_ex },
 		{ "arm", test_arm },
+		{ "arm_kick", test_arm_kick },
+		{ "arm_threads", test_arm_threads },
 		{ "number_reuse", test_number_reuse },
 		{ "reset", test_reset },
 		{ "refusals", test_refusals },

@@ -7,7 +7,7 @@
 #include "fixture.h"
 
 static const size_t sizes[TERN_NUM_RECORD_TYPES] = {
-	[TERN_RECORD_CQ] = 64,
+	[TERN_RECORD_CQ] = 128,
 	[TERN_RECORD_SRQ] = 128,
 	[TERN_RECORD_QP] = 256,
 };

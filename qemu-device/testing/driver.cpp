@@ -236,12 +236,17 @@ bool Qp::ring() {
   return true;
 }
 
+std::uint64_t Qp::cqe_at(std::uint32_t index) const { return cq_ + index % (1U << kLogSize) * sizeof(tern_cqe); }
+
+bool Qp::written(std::uint32_t index) const {
+  const std::uint32_t phase = (index >> kLogSize) & 1 ? 0 : 1;
+  return (driver_.load(cqe_at(index) + offsetof(tern_cqe, phase)) & TERN_CQE_PHASE) == phase;
+}
+
 std::uint32_t Qp::poll() {
   for (;;) {
-    const std::uint64_t slot = cq_ + ci_ % (1U << kLogSize) * sizeof(tern_cqe);
-    const std::uint32_t phase = (ci_ >> kLogSize) & 1 ? 0 : 1;
-    if ((driver_.load(slot + offsetof(tern_cqe, phase)) & TERN_CQE_PHASE) != phase) return done_;
-    const tern_cqe cqe = *driver_.at<tern_cqe>(slot);
+    if (!written(ci_)) return done_;
+    const tern_cqe cqe = *driver_.at<tern_cqe>(cqe_at(ci_));
     EXPECT_EQ(cqe.wqe_index, done_);
     done_ = cqe.wqe_index + 1;
     failed_ += cqe.status != TERN_CQE_SUCCESS;
@@ -249,10 +254,14 @@ std::uint32_t Qp::poll() {
   }
 }
 
-void Qp::arm() {
+bool Qp::arm() {
   driver_.store(cq_record_ + offsetof(tern_cq_record, arm),
                  field_prep(TERN_CQ_ARM_CI_MASK, ci_) | TERN_CQ_ARM_VALID | field_prep(TERN_CQ_ARM_SEQ_MASK, arm_sequence_++));
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t reported = driver_.load(cq_record_ + offsetof(tern_cq_record, reported));
+  if (!written(static_cast<std::int32_t>(reported - ci_) > 0 ? reported : ci_)) return false;
   driver_.doorbell(TERN_DB_CMD_CQ_ARM, cqn_);
+  return true;
 }
 
 bool Qp::drain() {
@@ -265,7 +274,7 @@ EthernetQueue::EthernetQueue(Driver& driver)
     : driver_(driver), ring_(driver.alloc(4096)), record_(driver.alloc(64)), frames_(driver.alloc(256 * 4096)) {
   tern_cmd_create_cq cq{};
   cq.pages = driver.pages(driver.alloc(256 * sizeof(tern_cqe)), 256 * sizeof(tern_cqe));
-  cq.record = driver.alloc(64);
+  cq.record = driver.alloc(sizeof(tern_cq_record));
   cq.eqn = TERN_NO_EQ;
   cq.log_size = 8;
   cq.flags = TERN_CQ_F_IGNORE_OVERRUN;

@@ -107,13 +107,17 @@ class Qp {
   std::uint32_t poll();
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
   [[nodiscard]] std::uint32_t failed() const { return failed_; }
-  void arm();
+  // Arms the CQ. Returns whether that took a doorbell.
+  bool arm();
   [[nodiscard]] std::span<std::byte> buffer() { return {driver_.at<std::byte>(buffer_), kBytes}; }
   [[nodiscard]] std::uint32_t number() const { return qpn_; }
   // Waits until all posted WQEs are complete.
   [[nodiscard]] bool drain();
 
  private:
+  [[nodiscard]] std::uint64_t cqe_at(std::uint32_t index) const;
+  [[nodiscard]] bool written(std::uint32_t index) const;
+
   Driver& driver_;
   const Qp* peer_ = nullptr;
   std::uint64_t sq_, record_, cq_, cq_record_, buffer_;

@@ -69,7 +69,11 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
   // Nothing is cached across calls: every access is mapped when it happens.
 }
 
-bool Device::run(std::uint32_t budget) { return lane.run(budget, admin_->run()); }
+bool Device::run(std::uint32_t budget) {
+  const bool more = lane.run(budget, admin_->run());
+  lane.look_at_arms();
+  return more;
+}
 
 // Destroys users before the objects they use.
 void Device::reset() {

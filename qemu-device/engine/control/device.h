@@ -31,7 +31,10 @@ class Device {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
-  void receive(std::span<const std::byte> frame) { port.receive(frame); }
+  void receive(std::span<const std::byte> frame) {
+    port.receive(frame);
+    lane.look_at_arms();
+  }
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);
   void reset();

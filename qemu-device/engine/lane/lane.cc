@@ -2,6 +2,7 @@
 #include "lane/lane.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "lane/port.h"
 #include "transport/segments.h"
@@ -71,6 +72,13 @@ void Lane::reset() {
   async_events.clear();
   counters = Counters{};
   uars.reset();
+}
+
+void Lane::look_at_arms() {
+  if (written_cqs.empty()) return;
+  // Software stores the word, issues a full barrier, and then looks for CQEs.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  while (Cq* const cq = written_cqs.pop_front()) cq->arm();
 }
 
 void Lane::flush_events() {

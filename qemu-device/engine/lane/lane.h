@@ -36,6 +36,9 @@ class Lane final : public Context {
   bool look();
   [[nodiscard]] Nanos next_deadline() const { return status.enabled() ? timers.next() : kNever; }
 
+  // Reads the arm words of the CQs that got CQEs since the last call: software need not kick for an
+  // arm that it stored before.
+  void look_at_arms();
   // Posts events that waited for room in the asynchronous or the fault EQ.
   void flush_events();
   // Charges the turn of a QP with `cost` bytes for a packet that was sent.

@@ -79,6 +79,7 @@ bool Cq::push(tern_cqe& cqe) {
     ++unreported_solicited_;
   }
   if (armed_ && (solicits || !armed_solicited_)) report(1);
+  if (eq_ != nullptr && !written_.linked()) context_.written_cqs.push_back(written_);
   return true;
 }
 
@@ -87,10 +88,11 @@ void Cq::arm() {
   const auto word = record_.load32(context_.host, offsetof(tern_cq_record, arm));
   if (!word) return fail(TERN_CNT_DMA_ERRORS);
   const auto seq = static_cast<std::uint8_t>(field_get(TERN_CQ_ARM_SEQ_MASK, *word));
-  if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_) return;
+  if (!(*word & TERN_CQ_ARM_VALID) || seq == fired_seq_ || (armed_ && *word == armed_word_)) return;
   // Arming for solicited completions does not narrow an earlier arm for any completion.
   const bool any = armed_ && armed_seq_ == seq && !armed_solicited_;
   armed_ = true;
+  armed_word_ = *word;
   armed_seq_ = seq;
   armed_solicited_ = !any && (*word & TERN_CQ_ARM_SOLICITED);
 
@@ -135,6 +137,13 @@ void Cq::fire() {
   armed_ = false;
   pending_ = 0;
   period_end_.cancel();
+  store_reported();
+}
+
+// Software that reads an older value kicks for nothing.
+void Cq::store_reported() {
+  const auto index = static_cast<std::uint32_t>(reported_);
+  if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index)) fail(TERN_CNT_DMA_ERRORS);
 }
 
 void Cq::fail(unsigned counter) {

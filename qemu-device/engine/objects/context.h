@@ -14,6 +14,7 @@
 #include "core/device_status.h"
 #include "core/effects.h"
 #include "core/host.h"
+#include "core/list.h"
 #include "core/page_budget.h"
 #include "core/timers.h"
 #include "memory/memory.h"
@@ -23,6 +24,7 @@
 
 namespace tern {
 
+class Cq;
 class Qp;
 class Srq;
 struct SrqRef;
@@ -87,6 +89,7 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
   PageFaults page_faults;
+  List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::look_at_arms()
   std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
 
  protected:

@@ -101,10 +101,17 @@ class CqTest : public EqTest {
   }
   void consume(std::uint32_t ci) { host.put(cmd.record, ci); }
   void arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
+    store_arm(ci, seq, only_solicited, valid);
+    cq->arm();
+  }
+  // Arms without a doorbell.
+  void store_arm(std::uint32_t ci, unsigned seq, bool only_solicited = false, bool valid = true) {
     host.put(cmd.record + offsetof(tern_cq_record, arm),
              (ci & TERN_CQ_ARM_CI_MASK) | (only_solicited ? TERN_CQ_ARM_SOLICITED : 0) |
                  (valid ? TERN_CQ_ARM_VALID : 0) | field_prep(TERN_CQ_ARM_SEQ_MASK, seq));
-    cq->arm();
+  }
+  std::uint32_t reported() {
+    return host.get<std::uint32_t>(cmd.record + offsetof(tern_cq_record, reported));
   }
   // Number of events posted since the last call; consumes them.
   std::uint64_t events() {

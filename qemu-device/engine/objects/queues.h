@@ -125,7 +125,7 @@ class Cq {
   // for this completion. Returns false on overflow or DMA error: the CQ is then broken, the error
   // event is raised, its users are notified, and every later push fails.
   [[nodiscard]] bool push(tern_cqe& cqe);
-  // TERN_DB_CMD_CQ_ARM: reads the arm word.
+  // Reads the arm word: for TERN_DB_CMD_CQ_ARM, and after CQEs were written (Context::written_cqs).
   void arm();
   // RESIZE_CQ: the next completion goes to the new buffer. On failure nothing has changed.
   [[nodiscard]] Status resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp);
@@ -151,6 +151,7 @@ class Cq {
   [[nodiscard]] bool make_room();
   void report(std::uint64_t more);
   void fire();
+  void store_reported();
   void fail(unsigned counter);
 
   Context& context_;
@@ -161,6 +162,7 @@ class Cq {
   std::uint64_t serial_;
   std::uint32_t cqn_ = 0;
   List<CqUser> users_;
+  Hook<Cq> written_{this};           // in Context::written_cqs
   std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
   std::uint64_t pi_ = 0;             // index of the next CQE; never wraps
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
@@ -170,6 +172,7 @@ class Cq {
   std::uint64_t pending_ = 0;        // CQEs that wait for the armed event
   Timer period_end_;                 // of the moderation of these
   std::uint32_t ci_ = 0;             // last value read; reread only when the queue looks full
+  std::uint32_t armed_word_ = 0;     // valid if armed_
   std::uint16_t count_ = 0;          // moderation: CQEs; 0 for no limit
   std::uint16_t period_ = 0;         // moderation: microseconds
   std::uint8_t log_size_ = 0;

@@ -133,8 +133,8 @@ TEST_F(RecordTest, AlignedToItsSize) {
   EXPECT_FALSE(Record(0x1180).fits<tern_qp_record>());
   EXPECT_TRUE(Record(0x1180).fits<tern_srq_record>());
   EXPECT_FALSE(Record(0x1140).fits<tern_srq_record>());
-  EXPECT_TRUE(Record(0x1140).fits<tern_cq_record>());
-  EXPECT_FALSE(Record(0x1120).fits<tern_cq_record>());
+  EXPECT_TRUE(Record(0x1140).fits<tern_eq_record>());
+  EXPECT_FALSE(Record(0x1120).fits<tern_eq_record>());
 }
 
 // ---- Eq ----
@@ -153,8 +153,8 @@ TEST_F(EqTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 21; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 255; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 4; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 32; }},
-      {TERN_ST_OK, [](auto& c) { c.record += 64; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += sizeof(tern_cq_record) / 2; }},
+      {TERN_ST_OK, [](auto& c) { c.record += sizeof(tern_cq_record); }},
       {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 8; }},
       {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 9; }},
       {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 6, c.kind = TERN_EQ_FAULT; }},
@@ -324,8 +324,8 @@ TEST_F(CqTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 0; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 23; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.log_size = 200; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += 32; }},
-      {TERN_ST_OK, [](auto& c) { c.record += 64; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.record += sizeof(tern_cq_record) / 2; }},
+      {TERN_ST_OK, [](auto& c) { c.record += sizeof(tern_cq_record); }},
       {TERN_ST_OK, [this](auto& c) { c.pages = list(1), c.log_size = 6; }},
       {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 7; }},
       {TERN_ST_OK, [](auto& c) { c.flags = TERN_CQ_F_IGNORE_OVERRUN; }},
@@ -444,6 +444,59 @@ TEST_F(CqTest, ArmFiresAtOnceForWhatIsThere) {
   EXPECT_EQ(events(), 0U) << "all were seen";
   ASSERT_TRUE(push());
   EXPECT_EQ(events(), 1U);
+}
+
+TEST_F(CqTest, ArmNeedsNoDoorbellBeforeTheEntry) {
+  store_arm(0, 0);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 0U);
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 1U);
+  EXPECT_EQ(reported(), 1U);
+  device.lane.look_at_arms();
+  ASSERT_TRUE(push());
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 0U) << "that sequence number has fired";
+  EXPECT_EQ(reported(), 1U) << "software that arms now must kick";
+
+  store_arm(2, 1);
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 0U) << "no entry was written";
+  ASSERT_TRUE(push());
+  ASSERT_TRUE(push());
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 1U);
+  EXPECT_EQ(reported(), 4U);
+}
+
+TEST_F(CqTest, SolicitedArmIsWidenedWithoutADoorbell) {
+  arm(0, 0, true);
+  ASSERT_TRUE(push());
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 0U);
+  store_arm(1, 0);
+  ASSERT_TRUE(push());
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 1U);
+  EXPECT_EQ(reported(), 2U);
+}
+
+TEST_F(CqTest, UnreachableReportedIndexKillsTheQueue) {
+  arm(0, 0);
+  host.punch(cmd.record + offsetof(tern_cq_record, reported), 4);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(events(), 1U);
+  EXPECT_TRUE(cq->broken());
+  EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
+  device.lane.look_at_arms();
+}
+
+TEST_F(CqTest, DestroyedBeforeItsArmIsRead) {
+  store_arm(0, 0);
+  ASSERT_TRUE(push());
+  cq.reset();
+  device.lane.look_at_arms();
+  EXPECT_EQ(events(), 0U);
 }
 
 TEST_F(CqTest, SequenceNumbersWrap) {

@@ -136,10 +136,18 @@ void TestCq::store_ci(std::uint32_t ci) {
   record_.put(offsetof(tern_cq_record, ci), ci);
 }
 
+tern_cqe TestCq::cqe_at(std::uint32_t index) const {
+  return memory_.get<tern_cqe>((index & ((1U << log_size_) - 1)) * sizeof(tern_cqe));
+}
+
+bool TestCq::written(std::uint32_t index) const {
+  const std::uint32_t want = (index >> log_size_) & 1 ? 0 : 1;
+  return (le(cqe_at(index).phase) & TERN_CQE_PHASE) == want;
+}
+
 std::optional<Wc> TestCq::poll() {
-  const auto cqe = memory_.get<tern_cqe>((ci_ & ((1U << log_size_) - 1)) * sizeof(tern_cqe));
-  const std::uint32_t want = (ci_ >> log_size_) & 1 ? 0 : 1;
-  if ((le(cqe.phase) & TERN_CQE_PHASE) != want) return std::nullopt;
+  if (!written(ci_)) return std::nullopt;
+  const tern_cqe cqe = cqe_at(ci_);
   store_ci(++ci_);
   if (TestQp* const qp = node_.find_qp(le(cqe.qpn))) qp->completed(cqe);
   return cqe;
@@ -168,7 +176,10 @@ void TestCq::arm(bool solicited_only) {
                              (solicited_only ? TERN_CQ_ARM_SOLICITED : 0) | TERN_CQ_ARM_VALID |
                              field_prep(TERN_CQ_ARM_SEQ_MASK, seq_);
   record_.put(offsetof(tern_cq_record, arm), word);
-  node_.doorbell(node_.uar(), TERN_DB_CMD_CQ_ARM, cqn_);
+  const std::uint32_t reported = record_.get(offsetof(tern_cq_record, reported));
+  if (written(static_cast<std::int32_t>(reported - ci_) > 0 ? reported : ci_)) {
+    node_.doorbell(node_.uar(), TERN_DB_CMD_CQ_ARM, cqn_);
+  }
 }
 
 // ---- queue pairs ----

@@ -221,6 +221,7 @@ class TestCq {
   [[nodiscard]] std::vector<Wc> poll_all();
   // Runs the simulation until there is a completion; fails the test if none arrives.
   Wc wait();
+  // Kicks only if it must.
   void arm(bool solicited_only = false);
   // Call it when software has consumed the event of the last arm.
   void event_taken() { seq_ = (seq_ + 1) & 3; }
@@ -231,6 +232,9 @@ class TestCq {
   [[nodiscard]] std::uint32_t consumed() const { return ci_; }
 
  private:
+  [[nodiscard]] tern_cqe cqe_at(std::uint32_t index) const;
+  [[nodiscard]] bool written(std::uint32_t index) const;
+
   TestNode& node_;
   QueueMemory memory_;
   TestRecord<tern_cq_record> record_;

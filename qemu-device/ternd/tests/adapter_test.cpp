@@ -49,10 +49,11 @@ TEST_F(AdapterTest, AnArmedCqRaisesAnInterrupt) {
   make(2);
   auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   for (int i = 0; i < 20; ++i) {
-    qa.arm();
+    EXPECT_FALSE(qa.arm()) << "no CQE is there: no message";
     qa.post(64);
     qa.ring();
     ASSERT_TRUE(a.wait_interrupt()) << i;
+    EXPECT_FALSE(qa.arm()) << "the CQE that is there was reported";
     ASSERT_TRUE(qa.drain());
     a.take_events();
   }
