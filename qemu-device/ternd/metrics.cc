@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "metrics.h"
 
+#include <algorithm>
 #include <array>
+#include <ranges>
 #include <string>
 
 #include "tern_hw.hpp"
@@ -10,50 +12,22 @@ namespace tern::daemon {
 
 namespace {
 
+// As `rdma statistic` shows them in the guest, by index.
+constexpr const char* kRdma[] = {
+#define TERN_COUNTER(index, name) name,
+#include "tern_counters.h"
+};
+constexpr unsigned kRdmaOrder[] = {
+#define TERN_COUNTER(index, name) index,
+#include "tern_counters.h"
+};
+static_assert(std::size(kRdma) == TERN_CNT_RDMA_NUM);
+static_assert(std::ranges::equal(kRdmaOrder, std::views::iota(0U, std::size(kRdmaOrder))));
+
 struct Name {
   unsigned index;
   const char* name;
 };
-
-// As `rdma statistic` shows them in the guest.
-constexpr Name kRdma[] = {
-    {TERN_CNT_RX_WRITE_REQUESTS, "rx_write_requests"},
-    {TERN_CNT_RX_READ_REQUESTS, "rx_read_requests"},
-    {TERN_CNT_RX_ATOMIC_REQUESTS, "rx_atomic_requests"},
-    {TERN_CNT_OUT_OF_BUFFER, "out_of_buffer"},
-    {TERN_CNT_OUT_OF_SEQUENCE, "out_of_sequence"},
-    {TERN_CNT_DUPLICATE_REQUEST, "duplicate_request"},
-    {TERN_CNT_RNR_NAK_RETRY_ERR, "rnr_nak_retry_err"},
-    {TERN_CNT_PACKET_SEQ_ERR, "packet_seq_err"},
-    {TERN_CNT_IMPLIED_NAK_SEQ_ERR, "implied_nak_seq_err"},
-    {TERN_CNT_LOCAL_ACK_TIMEOUT_ERR, "local_ack_timeout_err"},
-    {TERN_CNT_RESP_LOCAL_LENGTH_ERROR, "resp_local_length_error"},
-    {TERN_CNT_RESP_CQE_ERROR, "resp_cqe_error"},
-    {TERN_CNT_REQ_CQE_ERROR, "req_cqe_error"},
-    {TERN_CNT_REQ_REMOTE_INVALID_REQUEST, "req_remote_invalid_request"},
-    {TERN_CNT_REQ_REMOTE_ACCESS_ERRORS, "req_remote_access_errors"},
-    {TERN_CNT_RESP_REMOTE_ACCESS_ERRORS, "resp_remote_access_errors"},
-    {TERN_CNT_RESP_CQE_FLUSH_ERROR, "resp_cqe_flush_error"},
-    {TERN_CNT_REQ_CQE_FLUSH_ERROR, "req_cqe_flush_error"},
-    {TERN_CNT_RX_ICRC_ERRORS, "rx_icrc_encapsulated"},
-    {TERN_CNT_RX_MALFORMED, "rx_malformed"},
-    {TERN_CNT_RX_QP_MISMATCH, "rx_qp_mismatch"},
-    {TERN_CNT_QKEY_VIOLATIONS, "qkey_violations"},
-    {TERN_CNT_BAD_DOORBELL, "bad_doorbell"},
-    {TERN_CNT_DMA_ERRORS, "dma_errors"},
-    {TERN_CNT_CQ_OVERRUNS, "cq_overruns"},
-    {TERN_CNT_TX_RDMA_PACKETS, "tx_rdma_packets"},
-    {TERN_CNT_TX_RDMA_BYTES, "tx_rdma_bytes"},
-    {TERN_CNT_RX_RDMA_PACKETS, "rx_rdma_packets"},
-    {TERN_CNT_RX_RDMA_BYTES, "rx_rdma_bytes"},
-    {TERN_CNT_NP_ECN_MARKED, "np_ecn_marked_roce_packets"},
-    {TERN_CNT_NP_CNP_SENT, "np_cnp_sent"},
-    {TERN_CNT_RP_CNP_HANDLED, "rp_cnp_handled"},
-    {TERN_CNT_EQ_COALESCED, "eq_coalesced"},
-    {TERN_CNT_PAGE_FAULTS, "page_faults"},
-};
-static_assert(std::size(kRdma) == TERN_CNT_RDMA_NUM);
-
 constexpr Name kEthernet[] = {
     {TERN_ETH_CNT_TX_PACKETS, "tx_packets"},       {TERN_ETH_CNT_TX_BYTES, "tx_bytes"},         {TERN_ETH_CNT_TX_ERRORS, "tx_errors"},
     {TERN_ETH_CNT_RX_PACKETS, "rx_packets"},       {TERN_ETH_CNT_RX_BYTES, "rx_bytes"},         {TERN_ETH_CNT_RX_NO_BUFFER, "rx_out_of_buffer"},
@@ -132,7 +106,9 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     out.add("tern_adapter_queue_pairs", kGauge, "adapter", name, status.engine.live_qps);
     out.add("tern_adapter_keys", kGauge, "adapter", name, status.engine.live_keys);
     out.add("tern_adapter_page_entries", kGauge, "adapter", name, static_cast<double>(status.engine.page_entries));
-    for (const Name& n : kRdma) out.add(std::string("tern_") + n.name + "_total", kCounter, "adapter", name, static_cast<double>(rdma.at(n.index)));
+    for (std::size_t i = 0; i < rdma.size(); ++i) {
+      out.add(std::string("tern_") + kRdma[i] + "_total", kCounter, "adapter", name, static_cast<double>(rdma.at(i)));
+    }
     for (const Name& n : kEthernet) {
       out.add(std::string("tern_") + n.name + "_total", kCounter, "adapter", name, static_cast<double>(ethernet.at(n.index)));
     }
