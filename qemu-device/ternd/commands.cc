@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "commands.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 
 #include "version.h"
 
@@ -165,7 +168,7 @@ Json port(const Parts& parts, const Json& request, Descriptor) {
 
 using Command = Json (*)(const Parts&, const Json&, Descriptor);
 struct Entry {
-  const char* name;
+  std::string_view name;
   Command run;
 };
 constexpr Entry kCommands[] = {{"list", list}, {"link", link}, {"faults", faults}, {"icrc", icrc}, {"removed", removed}, {"capture", capture}, {"port", port}};
@@ -177,10 +180,9 @@ std::string run_command(const Parts& parts, const std::string& request, Descript
   try {
     const Json json = Json::parse(request);
     const auto name = json.at("command").get<std::string>();
-    for (const Entry& entry : kCommands) {
-      if (name == entry.name) answer = {{"result", entry.run(parts, json, std::move(file))}};
-    }
-    if (answer.is_null()) throw std::invalid_argument("there is no command '" + name + "'");
+    const auto* const entry = std::ranges::find(kCommands, name, &Entry::name);
+    if (entry == std::end(kCommands)) throw std::invalid_argument("there is no command '" + name + "'");
+    answer = {{"result", entry->run(parts, json, std::move(file))}};
   } catch (const std::exception& e) {
     answer = {{"error", e.what()}};
   }

@@ -17,7 +17,7 @@ class Control {
 
   // Clients that may be connected at a time, and the length of a request.
   static constexpr std::size_t kMaxClients = 16;
-  static constexpr std::size_t kMaxRequest = 64 * 1024;
+  static constexpr std::size_t kMaxRequest = std::size_t{64} * 1024;
 
   // Throws std::system_error.
   Control(const std::string& path, Handler handler);

@@ -2,7 +2,7 @@
 #include "function.h"
 
 // The library's headers are C11.
-#define _Static_assert static_assert
+#define _Static_assert static_assert  // NOLINT(bugprone-reserved-identifier)
 #include <libvfio-user.h>
 #undef _Static_assert
 #include <linux/pci_regs.h>

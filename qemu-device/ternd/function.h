@@ -75,7 +75,7 @@ class Function {
   struct Access;  // the library's callbacks
 
   // How long the hypervisor may take to send the rest of a message, or to read an answer, in ms.
-  static constexpr unsigned kPatience = 2000;
+  static constexpr long kPatience = 2000;
 
   void add_regions();
   void add_dm();

@@ -37,7 +37,7 @@ bool GuestMemory::replace_page(std::uintptr_t fault) const {
     if (region.ptr == nullptr || fault < start || fault - start >= region.len) continue;
     const auto size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     // A file of huge pages takes a whole huge page: then this fails, and the process ends.
-    void* const page = reinterpret_cast<void*>(fault & ~(size - 1));
+    std::byte* const page = region.ptr + (fault - start) - fault % size;
     if (mmap(page, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
     lost_ = 1;
     return true;

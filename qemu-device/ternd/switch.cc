@@ -106,7 +106,7 @@ Port::Sent Port::full(Port& from) {
   waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64, std::memory_order_seq_cst);
   add(blocked_);
   // The user's thread may have made room just before it could see who waits.
-  if (queue_.length() == 0) release();
+  if (queue_.length() == 0) release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
   return Sent::kBlocked;
 }
 

@@ -30,7 +30,7 @@ class Switch;
 
 // What the switch does to frames that leave through a port.
 struct PortPolicy {
-  std::uint64_t queue = 512 * 1024;  // bytes that may wait
+  std::uint64_t queue = std::uint64_t{512} * 1024;  // bytes that may wait
   bool drop = false;                 // drop frames instead of blocking their sender
   std::uint64_t rate = 0;            // bits a second; 0: not limited
   std::uint64_t delay = 0;           // ns

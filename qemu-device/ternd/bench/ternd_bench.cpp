@@ -83,7 +83,7 @@ void BM_Write(benchmark::State& state) {
     return done;
   };
   std::uint64_t target = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     ++target;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       while (keep_busy(i, target + kDepth) + kDepth < target + kDepth) std::this_thread::yield();
@@ -101,7 +101,7 @@ void BM_CopyAndChecksum(benchmark::State& state) {
   std::vector<unsigned char> from(1 << 20, 1);
   std::vector<unsigned char> to(1 << 20);
   std::size_t at = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     std::memcpy(to.data() + at, from.data() + at, 4096);
     benchmark::DoNotOptimize(crc32_gzip_refl(0, to.data() + at, 4096));
     at = (at + 4096) % from.size();
@@ -115,7 +115,7 @@ void BM_Latency(benchmark::State& state) {
   Pairs pairs(1);
   test::Qp& q = pairs.sender(0);
   std::vector<double> times;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const auto start = Clock::now();
     q.post(8);
     q.ring();
@@ -140,7 +140,7 @@ void BM_Message(benchmark::State& state) {
     Adapter adapter(parse_adapter(dir + "/m.sock"), fabric);
     adapter.start();
     TestMachine m(dir + "/m.sock", 1);
-    for (auto _ : state) benchmark::DoNotOptimize(m.reg_read(TERN_REG_MAGIC));
+    for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(m.reg_read(TERN_REG_MAGIC));
   }
   std::filesystem::remove_all(dir);
 }

@@ -48,8 +48,9 @@ struct AdapterFixture : testing::Test {
   // Adapters 1 to n, running.
   void make(unsigned n, const std::string& properties = "") {
     for (unsigned id = 1; id <= n; ++id) {
-      const std::string mac = "52:54:00:77:00:0" + std::to_string(id);
-      adapters.emplace_back(parse_adapter(path(id) + ",mac=" + mac + properties), fabric).start();
+      std::string text = path(id);
+      text.append(",mac=52:54:00:77:00:0").append(std::to_string(id)).append(properties);
+      adapters.emplace_back(parse_adapter(text), fabric).start();
     }
   }
   TestMachine& attach(unsigned id) {

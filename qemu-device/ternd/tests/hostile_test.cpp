@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Hypervisors that break the protocol or stop reading. The others must not notice.
-#include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/vfio.h>
 #include <sys/mman.h>
 
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -142,9 +142,7 @@ TEST_F(HostileTest, MemoryThatIsNoneOrOverlaps) {
 
 unsigned open_descriptors() {
   unsigned n = 0;
-  DIR* const dir = opendir("/proc/self/fd");
-  while (readdir(dir) != nullptr) ++n;
-  closedir(dir);
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
   return n;
 }
 
