@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Fuzzes what a guest can do: accesses of any size to BAR0, BAR2, BAR4 and config space of an adapter
+// that a driver has brought up, with queues in memory that the guest overwrites, and memory that the
+// hypervisor takes away, shortens or makes read-only. Each message is a correct one.
+//
+// An input is a byte of options and a list of steps: a byte that chooses one of kSteps, and the
+// step's own bytes. Missing bytes are 0. After the last step a reset must make the adapter usable
+// again, if the options say so.
+#include <linux/pci_regs.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "testing/driver.h"
+#include "unix_socket.h"
+#include "world.h"
+
+namespace tern::daemon {
+namespace {
+
+constexpr std::size_t kMaxSteps = 24;
+constexpr std::uint32_t kConfig = 7;
+// Guest memory comes in pieces, which can go one by one.
+constexpr unsigned kPieces = 4;
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMemory = kPieces * kPiece;
+
+#define REQUIRE(condition)                                              \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                     \
+    }                                                                   \
+  } while (false)
+
+class Input {
+ public:
+  explicit Input(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+  [[nodiscard]] bool empty() const { return bytes_.empty(); }
+  template <class T>
+  T take() {
+    T value{};
+    const std::size_t n = std::min(sizeof(T), bytes_.size());
+    if (n != 0) std::memcpy(&value, bytes_.data(), n);
+    bytes_ = bytes_.subspan(n);
+    return value;
+  }
+  std::uint8_t byte() { return take<std::uint8_t>(); }
+
+ private:
+  std::span<const std::uint8_t> bytes_;
+};
+
+// A vfio-user client in the thread of its function.
+class Hypervisor {
+ public:
+  enum Command : std::uint16_t { kVersion = 1, kMap = 2, kUnmap = 3, kRead = 9, kWrite = 10, kReset = 13 };
+
+  explicit Hypervisor(World& world) : world_(world), socket_(connect_to(world.path())) {
+    constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
+    std::vector<std::byte> body(4 + sizeof(kText));
+    body[2] = std::byte{1};
+    std::memcpy(body.data() + 4, kText, sizeof(kText));
+    REQUIRE(command(kVersion, body) == 0);
+  }
+
+  // Returns the answer's error number, and its body in `answer`.
+  int command(std::uint16_t number, std::span<const std::byte> body, int fd = -1, std::vector<std::byte>* answer = nullptr) {
+    if (gone_) return ECONNRESET;
+    const Header header{++id_, number, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0};
+    std::vector<std::byte> message(sizeof(header) + body.size());
+    std::memcpy(message.data(), &header, sizeof(header));
+    if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
+    const bool sent = send_message(socket_.get(), message, fd < 0 ? std::span<const int>() : std::span(&fd, 1));
+    if (sent) world_.serve();
+    Header reply{};
+    const ssize_t n = sent ? recv(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) : 0;
+    if (n == 0) {
+      REQUIRE(cheats_);
+      gone_ = true;
+      return ECONNRESET;
+    }
+    REQUIRE(n == sizeof(reply) && reply.id == id_ && (reply.flags & 0xf) == 1 && reply.size >= sizeof(reply));
+    std::vector<std::byte> data(reply.size - sizeof(reply));
+    REQUIRE(data.empty() || recv(socket_.get(), data.data(), data.size(), MSG_DONTWAIT) == static_cast<ssize_t>(data.size()));
+    if (answer != nullptr) *answer = std::move(data);
+    return (reply.flags & 0x20) != 0 ? static_cast<int>(reply.error) : 0;
+  }
+
+  int read(std::uint32_t region, std::uint64_t offset, std::span<std::byte> to) {
+    const Access access{offset, region, static_cast<std::uint32_t>(to.size())};
+    std::vector<std::byte> answer;
+    const int error = command(kRead, std::as_bytes(std::span(&access, 1)), -1, &answer);
+    // An access of no length has an answer without a body.
+    if (error != 0 || to.empty()) return error;
+    REQUIRE(answer.size() == sizeof(access) + to.size());
+    std::ranges::copy(std::span(answer).subspan(sizeof(access)), to.begin());
+    return 0;
+  }
+  int write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> from) {
+    const Access access{offset, region, static_cast<std::uint32_t>(from.size())};
+    std::vector<std::byte> body(sizeof(access) + from.size());
+    std::memcpy(body.data(), &access, sizeof(access));
+    std::ranges::copy(from, body.begin() + sizeof(access));
+    return command(kWrite, body);
+  }
+  int map(std::uint64_t addr, std::uint64_t len, int fd, bool writable) {
+    const MapBody body{sizeof(MapBody), writable ? 3U : 1U, addr, addr, len};
+    return command(kMap, std::as_bytes(std::span(&body, 1)), fd);
+  }
+  int unmap(std::uint64_t addr, std::uint64_t len) {
+    const UnmapBody body{sizeof(UnmapBody), 0, addr, len};
+    return command(kUnmap, std::as_bytes(std::span(&body, 1)));
+  }
+  int reset() { return command(kReset, {}); }
+  // From now on the function may end the connection: memory is shorter than it should be.
+  void cheat() { cheats_ = true; }
+  [[nodiscard]] bool gone() const { return gone_; }
+
+ private:
+  struct Header {
+    std::uint16_t id;
+    std::uint16_t command;
+    std::uint32_t size;
+    std::uint32_t flags;
+    std::uint32_t error;
+  };
+  struct Access {
+    std::uint64_t offset;
+    std::uint32_t region;
+    std::uint32_t count;
+  };
+  struct MapBody {
+    std::uint32_t argsz;
+    std::uint32_t flags;
+    std::uint64_t offset;
+    std::uint64_t addr;
+    std::uint64_t size;
+  };
+  struct UnmapBody {
+    std::uint32_t argsz;
+    std::uint32_t flags;
+    std::uint64_t addr;
+    std::uint64_t size;
+  };
+
+  World& world_;
+  Descriptor socket_;
+  std::uint16_t id_ = 0;
+  bool cheats_ = false;
+  bool gone_ = false;
+};
+
+class Machine final : public test::Driver {
+ public:
+  explicit Machine(World& world)
+      : Driver(1), world_(world), hypervisor_(world), file_(checked(memfd_create("guest", MFD_CLOEXEC), "memory")) {
+    REQUIRE(ftruncate(file_.get(), kMemory) == 0);
+    void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    REQUIRE(p != MAP_FAILED);
+    memory_ = static_cast<std::byte*>(p);
+    plug();
+  }
+  ~Machine() override { munmap(memory_, kMemory); }
+
+  // Driver
+  std::span<std::byte> memory() override { return {memory_, kMemory}; }
+  std::uint32_t reg_read(std::uint32_t offset) override {
+    std::uint32_t value = 0;
+    hypervisor_.read(TERN_BAR_REGS, offset, std::as_writable_bytes(std::span(&value, 1)));
+    return value;
+  }
+  void reg_write(std::uint32_t offset, std::uint32_t value) override {
+    if (offset == TERN_REG_AQ_TAIL) aq_tail_ = value;
+    hypervisor_.write(TERN_BAR_REGS, offset, std::as_bytes(std::span(&value, 1)));
+  }
+  void ring(std::uint32_t value) override { hypervisor_.write(TERN_BAR_UAR, TERN_UAR_DB, std::as_bytes(std::span(&value, 1))); }
+  void waits() override { world_.run(); }
+
+  // A driver with two connected QPs.
+  void start() {
+    bring_up();
+    for (auto& qp : qps_) qp = std::make_unique<test::Qp>(*this);
+    qps_[0]->connect(*qps_[1]);
+    qps_[1]->connect(*qps_[0]);
+  }
+
+  void step(Input& in) { (this->*kSteps[in.byte() % kSteps.size()])(in); }
+  [[nodiscard]] bool gone() const { return hypervisor_.gone(); }
+
+  void check_config();
+  // Whatever has happened, a reset makes a new adapter.
+  void recover();
+
+ private:
+  using Step = void (Machine::*)(Input&);
+
+  void plug();
+  void expect_answer(int error, std::uint32_t region, std::uint64_t offset, std::size_t count) const;
+
+  void write_register(Input& in);
+  void read_register(Input& in);
+  void write_doorbell(Input& in);
+  void read_doorbell(Input& in);
+  void write_anywhere(Input& in);
+  void read_anywhere(Input& in);
+  void write_config(Input& in);
+  void overwrite_memory(Input& in);
+  void post(Input& in);
+  void post_changed(Input& in);
+  void admin(Input& in);
+  void unmap(Input& in);
+  void map(Input& in);
+  void shorten_memory(Input& in);
+  void reset(Input& in);
+  void pass_time(Input& in);
+  void change_link(Input& in);
+  void remove(Input& in);
+
+  // The numbers are the format of inputs: add new ones at the end.
+  static constexpr std::array<Step, 18> kSteps = {
+      &Machine::write_register, &Machine::read_register,    &Machine::write_doorbell, &Machine::read_doorbell, &Machine::write_anywhere,
+      &Machine::read_anywhere,  &Machine::write_config,     &Machine::overwrite_memory, &Machine::post,        &Machine::post_changed,
+      &Machine::admin,          &Machine::unmap,            &Machine::map,            &Machine::shorten_memory, &Machine::reset,
+      &Machine::pass_time,      &Machine::change_link,      &Machine::remove};
+
+  World& world_;
+  Hypervisor hypervisor_;
+  Descriptor file_;
+  std::byte* memory_ = nullptr;
+  std::array<std::unique_ptr<test::Qp>, 2> qps_;
+  std::uint32_t aq_tail_ = 0;
+  bool removed_ = false;
+};
+
+void Machine::plug() {
+  for (unsigned i = 0; i < kPieces; ++i) REQUIRE(hypervisor_.map(i * kPiece, kPiece, file_.get(), true) == 0);
+  const std::uint16_t command = PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
+  REQUIRE(hypervisor_.write(kConfig, PCI_COMMAND, std::as_bytes(std::span(&command, 1))) == 0);
+}
+
+std::uint64_t size_of(std::uint32_t region) {
+  switch (region) {
+    case TERN_BAR_REGS:
+      return TERN_BAR_REGS_SIZE;
+    case TERN_BAR_UAR:
+      return World::kUar;
+    case TERN_BAR_DM:
+      return World::kDm;
+    case kConfig:
+      return 4096;
+    default:
+      return 0;
+  }
+}
+
+// An access within a region succeeds, any other is refused.
+void Machine::expect_answer(int error, std::uint32_t region, std::uint64_t offset, std::size_t count) const {
+  if (gone() || count == 0) return;
+  const std::uint64_t size = size_of(region);
+  REQUIRE((error == 0) == (offset < size && count <= size - offset));
+}
+
+void Machine::write_register(Input& in) { reg_write(in.byte() * 4U, in.take<std::uint32_t>()); }
+
+void Machine::read_register(Input& in) { (void)reg_read(in.byte() * 4U); }
+
+void Machine::write_doorbell(Input& in) {
+  const std::uint8_t where = in.byte();
+  std::uint32_t value = in.take<std::uint32_t>();
+  // A queue that exists, most of the time.
+  if ((where & 0x80) == 0 && qps_[0]) value = field_prep(TERN_DB_CMD_MASK, value >> 28) | qps_[value & 1]->number();
+  const std::uint64_t offset = (where & 0x40) == 0 ? TERN_UAR_DB : std::uint64_t{where & 0x3fU} * 2048;
+  hypervisor_.write(TERN_BAR_UAR, offset, std::as_bytes(std::span(&value, 1)));
+}
+
+void Machine::read_doorbell(Input& in) {
+  std::uint32_t value = 0;
+  hypervisor_.read(TERN_BAR_UAR, std::uint64_t{in.take<std::uint16_t>()} * 4, std::as_writable_bytes(std::span(&value, 1)));
+}
+
+struct Place {
+  explicit Place(Input& in) {
+    constexpr std::array<std::uint32_t, 8> kRegions{TERN_BAR_REGS, TERN_BAR_UAR, TERN_BAR_DM, kConfig, TERN_BAR_REGS, TERN_BAR_DM, 1, 8};
+    const std::uint8_t choice = in.byte();
+    region = kRegions[choice % 8];
+    count = (choice & 0x40) != 0 ? in.take<std::uint16_t>() % 4096U : 1U << (choice >> 3) % 4;
+    offset = in.take<std::uint32_t>();
+    // Within the region, or near its end.
+    if (const std::uint64_t size = size_of(region); (choice & 0x80) == 0 && size != 0) offset %= size + 16;
+  }
+  std::uint32_t region;
+  std::uint32_t count;
+  std::uint64_t offset;
+};
+
+void Machine::write_anywhere(Input& in) {
+  const Place at(in);
+  const auto pattern = std::bit_cast<std::array<std::byte, 4>>(in.take<std::uint32_t>());
+  std::vector<std::byte> data(at.count);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern[i % 4];
+  expect_answer(hypervisor_.write(at.region, at.offset, data), at.region, at.offset, at.count);
+  if (gone() || at.region != TERN_BAR_DM || at.count == 0 || at.offset >= World::kDm || at.count > World::kDm - at.offset) return;
+  // Nothing but a reset stores to device memory here.
+  std::vector<std::byte> now(at.count);
+  REQUIRE(hypervisor_.read(at.region, at.offset, now) == 0 && now == data);
+}
+
+void Machine::read_anywhere(Input& in) {
+  const Place at(in);
+  std::vector<std::byte> data(at.count);
+  const int error = hypervisor_.read(at.region, at.offset, data);
+  expect_answer(error, at.region, at.offset, at.count);
+  if (error != 0 || (at.count == 4 && at.offset % 4 == 0)) return;
+  const bool word_only = at.region == TERN_BAR_UAR || (at.region == TERN_BAR_REGS && at.offset < TERN_MSIX_TABLE_OFFSET);
+  if (word_only) REQUIRE(std::ranges::all_of(data, [](std::byte x) { return x == std::byte{0xff}; }));
+}
+
+void Machine::write_config(Input& in) {
+  // Command, power management, device control, MSI-X, BARs; or anywhere.
+  constexpr std::array<std::uint64_t, 8> kPlaces{PCI_COMMAND, 0x40 + PCI_PM_CTRL, 0x48 + PCI_EXP_DEVCTL, 0x84 + PCI_MSIX_FLAGS,
+                                                 PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_2, PCI_COMMAND, 0};
+  const std::uint8_t choice = in.byte();
+  const std::uint64_t offset = choice % 8 == 7 ? in.take<std::uint16_t>() % 4096U : kPlaces[choice % 8];
+  const auto value = std::bit_cast<std::array<std::byte, 4>>(in.take<std::uint32_t>());
+  const std::size_t count = std::size_t{1} << (choice >> 3) % 3;
+  expect_answer(hypervisor_.write(kConfig, offset, std::span(value).first(count)), kConfig, offset, count);
+}
+
+// The driver's queues are in the first pages, those of the second QP behind the buffer of the first.
+void Machine::overwrite_memory(Input& in) {
+  const std::uint8_t where = in.byte();
+  const std::uint64_t page = where % 32 < 16 ? where % 16 : 260 + where % 16;
+  const std::uint64_t offset = page * 4096 + in.take<std::uint16_t>() % 4096U;
+  const auto value = std::bit_cast<std::array<std::byte, 8>>(in.take<std::uint64_t>());
+  std::ranges::copy(std::span(value).first(1 + where / 32), memory().subspan(offset).begin());
+}
+
+void Machine::post(Input& in) {
+  if (!qps_[0]) return;
+  const std::uint8_t choice = in.byte();
+  test::Qp& qp = *qps_[choice & 1];
+  qp.post(in.take<std::uint32_t>() % (2 * test::Qp::kBytes), 1 + (choice >> 1) % 8);
+  if ((choice & 0x80) == 0) qp.ring();
+  if ((choice & 0x40) != 0) qp.arm();
+}
+
+// A WRITE with bytes of its WQE changed. Its producer index is the number posted so far.
+void Machine::post_changed(Input& in) {
+  if (!qps_[0]) return;
+  const std::uint8_t choice = in.byte();
+  test::Qp& qp = *qps_[choice & 1];
+  qp.post(64);
+  // As the constructor of Qp allocates: the send queue is before its record, its CQ, its record and its buffer.
+  const auto buffer = static_cast<std::uint64_t>(qp.buffer().data() - memory_);
+  const std::uint64_t queue = buffer - std::uint64_t{3} * 4096 - ((64U << test::Qp::kLogSize) + 4096U);
+  const std::uint64_t slot = queue + std::uint64_t{(qp.posted() - 1) % (1U << test::Qp::kLogSize)} * 64;
+  for (unsigned i = 0; i <= (choice >> 1) % 8U; ++i) {
+    const std::uint8_t at = in.byte();
+    memory_[slot + at % 64] = static_cast<std::byte>(in.byte());
+  }
+  qp.ring();
+}
+
+// A command with an input of the fuzzer's bytes. The driver has its admin queue first, and its arguments in the third page.
+void Machine::admin(Input& in) {
+  constexpr std::uint64_t kAdminQueue = 4096;
+  constexpr std::uint64_t kInput = std::uint64_t{3} * 4096;
+  tern_aq_entry entry{};
+  entry.opcode = in.byte() % 0x80;
+  entry.version = TERN_CMD_VERSION;
+  const std::uint8_t lengths = in.byte();
+  entry.in_len = static_cast<std::uint16_t>(lengths % 16 * 8);
+  entry.out_len = static_cast<std::uint16_t>(lengths / 16 * 8);
+  entry.in_addr = kInput;
+  entry.out_addr = kInput + 4096;
+  for (unsigned i = 0; i < entry.in_len; ++i) memory_[kInput + i] = static_cast<std::byte>(in.byte());
+  std::memcpy(memory_ + kAdminQueue + aq_tail_ % 16 * sizeof(entry), &entry, sizeof(entry));
+  reg_write(TERN_REG_AQ_TAIL, aq_tail_ + 1);
+}
+
+void Machine::unmap(Input& in) { (void)hypervisor_.unmap(in.byte() % kPieces * kPiece, kPiece); }
+
+void Machine::map(Input& in) {
+  const std::uint8_t choice = in.byte();
+  (void)hypervisor_.map(choice % kPieces * kPiece, kPiece, file_.get(), (choice & 0x80) == 0);
+}
+
+// The file is short while the device works; the machine itself does not look at it then.
+void Machine::shorten_memory(Input& in) {
+  hypervisor_.cheat();
+  REQUIRE(ftruncate(file_.get(), std::int64_t{in.take<std::uint16_t>()} % 1024 * 4096) == 0);
+  world_.pass(1'000'000);
+  world_.run();
+  REQUIRE(ftruncate(file_.get(), kMemory) == 0);
+}
+
+void Machine::reset(Input& in) {
+  switch (in.byte() % 3) {
+    case 0:
+      (void)hypervisor_.reset();
+      break;
+    case 1: {
+      const std::uint16_t flr = PCI_EXP_DEVCTL_BCR_FLR;
+      (void)hypervisor_.write(kConfig, 0x48 + PCI_EXP_DEVCTL, std::as_bytes(std::span(&flr, 1)));
+      break;
+    }
+    default:
+      reg_write(TERN_REG_CTRL, TERN_CTRL_RESET);
+  }
+}
+
+void Machine::pass_time(Input& in) {
+  const std::uint8_t choice = in.byte();
+  world_.pass(std::uint64_t{1} << choice % 36);
+  world_.allow_polling((choice & 0x80) != 0);
+  world_.run();
+}
+
+void Machine::change_link(Input& in) {
+  world_.set_link((in.byte() & 1) != 0);
+  world_.run();
+}
+
+void Machine::remove(Input& in) {
+  removed_ = (in.byte() & 1) != 0;
+  world_.function().set_removed(removed_);
+}
+
+void Machine::check_config() {
+  std::array<std::byte, 256> space{};
+  if (hypervisor_.read(kConfig, 0, space) != 0) return;
+  if (removed_) {
+    REQUIRE(std::ranges::all_of(space, [](std::byte x) { return x == std::byte{0xff}; }));
+    return;
+  }
+  const auto word = [&](std::size_t at) { return static_cast<unsigned>(space[at]) | static_cast<unsigned>(space[at + 1]) << 8; };
+  REQUIRE(word(PCI_VENDOR_ID) == TERN_PCI_VENDOR_ID && word(PCI_DEVICE_ID) == TERN_PCI_DEVICE_ID);
+  std::vector<unsigned> capabilities;
+  for (unsigned at = word(PCI_CAPABILITY_LIST) & 0xff; at != 0; at = word(at) >> 8) {
+    capabilities.push_back(word(at) & 0xff);
+    REQUIRE(capabilities.size() <= 3);
+  }
+  REQUIRE((capabilities == std::vector<unsigned>{PCI_CAP_ID_PM, PCI_CAP_ID_EXP, PCI_CAP_ID_MSIX}));
+}
+
+void Machine::recover() {
+  if (removed_) world_.function().set_removed(false);
+  world_.set_link(true);
+  for (unsigned i = 0; i < kPieces; ++i) (void)hypervisor_.unmap(i * kPiece, kPiece);
+  if (hypervisor_.reset() != 0) return;
+  const TernEngineInfo left = world_.info();
+  REQUIRE(left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0);
+  plug();
+  forget();
+  start();
+  qps_[0]->buffer()[0] = std::byte{0x5a};
+  qps_[1]->buffer()[0] = std::byte{};
+  qps_[0]->post(1);
+  qps_[0]->ring();
+  for (int i = 0; i < 100 && qps_[0]->poll() == 0; ++i) {
+    world_.pass(100'000);
+    world_.run();
+  }
+  REQUIRE(qps_[0]->poll() == 1 && qps_[0]->failed() == 0 && qps_[1]->buffer()[0] == std::byte{0x5a});
+}
+
+void play(World& world, std::span<const std::uint8_t> bytes) {
+  Input in(bytes);
+  const std::uint8_t options = in.byte();
+  {
+    Machine machine(world);
+    if ((options & 1) == 0) machine.start();
+    for (std::size_t i = 0; i < kMaxSteps && !in.empty() && !machine.gone(); ++i) machine.step(in);
+    machine.check_config();
+    if ((options & 6) == 6) machine.recover();
+  }
+  world.end();
+}
+
+}  // namespace
+}  // namespace tern::daemon
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  // What the driver expects, and does not find, ends the process.
+  testing::GTEST_FLAG(break_on_failure) = true;
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static tern::daemon::World world;
+  tern::daemon::play(world, {data, size});
+  tern::daemon::check_descriptors();
+  return 0;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "world.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+
+namespace tern::daemon {
+
+namespace {
+
+constexpr unsigned kVectors = 4;
+
+// Descriptors that are open in this process, without the pipes of the fuzzer's symbolizer.
+unsigned open_descriptors() {
+  unsigned n = 0;
+  for (int fd = 0; fd < 256; ++fd) {
+    struct stat status {};
+    n += fstat(fd, &status) == 0 && !S_ISFIFO(status.st_mode) ? 1U : 0U;
+  }
+  return n;
+}
+
+}  // namespace
+
+World::World() : dm_(kDm) {
+  static constexpr TernHostOps kOps = {map, unmap, now, random, nullptr, nullptr};
+  GuestMemory::handle_sigbus();
+  memory_.adopt();
+  TernConfig c{};
+  c.dm_size = dm_.size();
+  c.dm_storage = dm_.data();
+  c.uar_bar_size = kUar;
+  c.max_qp = c.max_cq = c.max_mr = c.max_mw = 64;
+  c.num_vectors = kVectors;
+  c.max_mtu = 9216;
+  c.link_speed = 1000;
+  c.mac[0] = 2;
+  engine_.reset(tern_engine_new(&c, &kOps, this));
+  std::string directory = "/tmp/ternd-fuzz-XXXXXX";
+  if (mkdtemp(directory.data()) == nullptr) std::abort();
+  path_ = directory + "/sock";
+  ConfigSpace::Options o;
+  o.uar_size = kUar;
+  o.dm_size = dm_.size();
+  o.vectors = c.num_vectors;
+  o.link_speed = 3;
+  function_ = std::make_unique<Function>(path_, o, DmFile{dm_.fd(), dm_.data()}, *this);
+}
+
+World::~World() {
+  function_->close();
+  rmdir(path_.substr(0, path_.rfind('/')).c_str());
+}
+
+void World::serve() {
+  function_->serve(1);
+  run();
+}
+
+void World::run() {
+  for (int i = 0; i < 4 && tern_engine_run(engine_.get(), 65536); ++i) {
+  }
+  if (TernEffects* const fx = tern_engine_take_effects(engine_.get())) {
+    for (unsigned v = 0; v < kVectors; ++v) {
+      if ((tern_engine_effects_vectors(fx)[0] >> v & 1) != 0) function_->raise(v);
+    }
+    tern_engine_effects_free(engine_.get(), fx);
+  }
+  if (memory_.lost()) {
+    memory_.forget_lost();
+    function_->drop();
+  }
+}
+
+void World::end() {
+  for (int i = 0; i < 1000 && (i == 0 || function_->attached()); ++i) serve();
+  if (function_->attached()) std::abort();
+}
+
+TernEngineInfo World::info() const {
+  TernEngineInfo info{};
+  tern_engine_info(engine_.get(), &info);
+  return info;
+}
+
+std::uint32_t World::read_register(std::uint64_t offset) { return tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset)); }
+
+void World::write_register(std::uint64_t offset, std::uint32_t value) {
+  tern_engine_reg_write(engine_.get(), static_cast<std::uint32_t>(offset), value);
+}
+
+std::uint32_t World::read_doorbell(std::uint64_t offset) { return tern_engine_uar_read(engine_.get(), offset); }
+
+void World::ring_doorbell(std::uint64_t offset, std::uint32_t value) { tern_engine_doorbell(engine_.get(), offset, value); }
+
+void World::memory_added(const GuestMemory::Region& region) {
+  memory_.add(region);
+  memory_.tell(engine_.get());
+}
+
+void World::memory_removed(const GuestMemory::Region& region) {
+  memory_.remove(region.addr);
+  memory_.tell(engine_.get());
+  tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
+}
+
+void World::reset() {
+  memory_.allow(false);
+  memory_.tell(engine_.get());
+  tern_engine_reset(engine_.get());
+}
+
+void World::power_changed(bool bus_master, bool) {
+  memory_.allow(bus_master);
+  memory_.tell(engine_.get());
+  if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
+}
+
+void World::attached() { tern_engine_set_link(engine_.get(), true); }
+
+void World::detached() {
+  tern_engine_set_link(engine_.get(), false);
+  const TernEngineInfo left = info();
+  const bool clean = memory_.regions() == 0 && left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0;
+  if (!clean) {
+    std::fputs("a hypervisor that is gone leaves objects or memory behind\n", stderr);
+    std::abort();
+  }
+  dm_.renew();
+  function_->set_dm({dm_.fd(), dm_.data()});
+}
+
+void* World::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {
+  const auto span = static_cast<World*>(opaque)->memory_.find(addr, *len, is_write);
+  *len = span.size();
+  return span.data();
+}
+
+void check_descriptors() {
+  static unsigned runs = 0;
+  static unsigned before = 0;
+  // The fuzzer itself opens files at its start.
+  if (++runs == 1000) before = open_descriptors();
+  if (runs > 1000 && runs % 64 == 0 && open_descriptors() > before) {
+    std::fputs("descriptors are left open:\n", stderr);
+    std::system("ls -l /proc/$PPID/fd >&2");
+    std::abort();
+  }
+}
+
+}  // namespace tern::daemon

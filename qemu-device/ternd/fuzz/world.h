@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the fuzz targets of ternd have in common: a function with an engine behind it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device_memory.h"
+#include "function.h"
+#include "guest_memory.h"
+#include "tern_engine.h"
+
+namespace tern::daemon {
+
+// A function with an engine, without a runner: the owner runs the engine after each message. What a
+// hypervisor has left behind when it is gone ends the process.
+class World final : public FunctionOwner {
+ public:
+  static constexpr std::uint64_t kUar = std::uint64_t{128} * 1024;
+  static constexpr std::uint64_t kDm = std::uint64_t{64} * 1024;
+
+  World();
+  ~World() override;
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] Function& function() { return *function_; }
+  // Handles a message, or attaches a hypervisor, and runs the engine.
+  void serve();
+  // Runs the engine, no longer than a guest can keep it busy in one call.
+  void run();
+  // Serves until the hypervisor, which has closed its socket, is detached.
+  void end();
+  void allow_polling(bool allow) { tern_engine_allow_polling(engine_.get(), allow ? now_ : UINT64_MAX); }
+  void set_link(bool up) { tern_engine_set_link(engine_.get(), up); }
+  void pass(std::uint64_t ns) { now_ += ns; }
+  [[nodiscard]] TernEngineInfo info() const;
+
+ private:
+  struct FreeEngine {
+    void operator()(TernEngine* e) const { tern_engine_free(e); }
+  };
+
+  // FunctionOwner
+  std::uint32_t read_register(std::uint64_t offset) override;
+  void write_register(std::uint64_t offset, std::uint32_t value) override;
+  std::uint32_t read_doorbell(std::uint64_t offset) override;
+  void ring_doorbell(std::uint64_t offset, std::uint32_t value) override;
+  void memory_added(const GuestMemory::Region& region) override;
+  void memory_removed(const GuestMemory::Region& region) override;
+  void reset() override;
+  void power_changed(bool bus_master, bool awake) override;
+  void attached() override;
+  void detached() override;
+  void log(int, const char*) override {}
+
+  static void* map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write);
+  static void unmap(void*, void*, std::uint64_t, bool, std::uint64_t) {}
+  static std::uint64_t now(void* opaque) { return static_cast<World*>(opaque)->now_; }
+  static std::uint64_t random(void*) { return 0x9e3779b97f4a7c15; }
+
+  DeviceMemory dm_;
+  GuestMemory memory_;
+  std::unique_ptr<TernEngine, FreeEngine> engine_;
+  std::string path_;
+  std::unique_ptr<Function> function_;
+  std::uint64_t now_ = 0;
+};
+
+// Ends the process if more and more descriptors are open. Called after each input.
+void check_descriptors();
+
+}  // namespace tern::daemon
