@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "unix_socket.h"
 
@@ -54,7 +55,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 }  // namespace
 
-Client::Client(const std::string& path) : socket_(connect_to(path)) {
+Client::Client(const std::string& path, Hook before_command) : socket_(connect_to(path)), before_command_(std::move(before_command)) {
   constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}";
   std::vector<std::byte> body(4 + sizeof(kText));
   body[2] = std::byte{1};  // version 0.1
@@ -70,6 +71,7 @@ int Client::command(std::uint16_t number, std::span<const std::byte> body, std::
   std::vector<std::byte> message(sizeof(header) + body.size());
   std::memcpy(message.data(), &header, sizeof(header));
   if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
+  if (before_command_) before_command_(socket_.get(), message);
   send_raw(message, fds);
 
   Header reply{};
@@ -141,8 +143,8 @@ bool Client::ended() {
 
 // ---- a machine ----
 
-TestMachine::TestMachine(const std::string& path, unsigned id)
-    : Driver(id), client(path), file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
+TestMachine::TestMachine(const std::string& path, unsigned id, Client::Hook before_command)
+    : Driver(id), client(path, std::move(before_command)), file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
       event(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   if (ftruncate(file.get(), static_cast<off_t>(kMemory)) != 0) throw std::system_error(errno, std::generic_category(), "memory");
   void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);

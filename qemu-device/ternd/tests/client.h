@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,11 @@ class Client {
  public:
   static constexpr std::uint32_t kConfig = 7;  // region of config space
 
+  // Called with the socket and each command before it is sent.
+  using Hook = std::function<void(int, std::span<const std::byte>)>;
+
   // Connects and negotiates the version. Throws std::system_error.
-  explicit Client(const std::string& path);
+  explicit Client(const std::string& path, Hook before_command = {});
 
   int map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset, bool writable = true);
   int unmap(std::uint64_t addr, std::uint64_t len);
@@ -44,6 +48,7 @@ class Client {
 
  private:
   Descriptor socket_;
+  Hook before_command_;
   std::uint16_t next_id_ = 1;
 };
 
@@ -52,7 +57,7 @@ class TestMachine final : public test::Driver {
  public:
   static constexpr std::uint64_t kMemory = std::uint64_t{64} << 20;
 
-  TestMachine(const std::string& path, unsigned id);
+  TestMachine(const std::string& path, unsigned id, Client::Hook before_command = {});
   ~TestMachine() override;
 
   std::span<std::byte> memory() override { return {memory_, kMemory}; }
