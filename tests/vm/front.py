@@ -87,6 +87,9 @@ def qmp(lab, who, command):
             on = {"on": args["value"]} if name == "qom-set" else {}
             result = ask(lab, n, {"command": "removed", **adapter, **on})
             return {"return": {} if on else result["removed"]}, command
+        if prop == "state" and name == "qom-get":
+            a = next(a for a in ask(lab, n, {"command": "list"})["adapters"] if a["name"] == adapter["adapter"])
+            return {"return": {"link": a["port"]["link"], **{key: a[key] for key in ("attached", "memory", "queue_pairs", "keys")}}}, command
         raise ValueError(f"ternd has no property '{prop}'")
     if name == "set_link" and adapter_of(args.get("name", "")) is not None:
         n = adapter_of(args["name"])

@@ -176,29 +176,57 @@ class Lab:
         for end in connect(opt, self.machines):
             self.watch(end, lambda sock: sock.recv(1 << 20))
         for m in self.machines:
-            add_ports(m, opt)
-            if opt.front == "vfio-user" and not opt.no_tern:
-                m.args += front.devices(self, m)
-            else:
-                add_adapters(m, opt, self.run)
-            # One file for the console and QEMU's messages; both append.
-            self.errors = open(f"{self.run}/{m.name}.log", "ab")
-            m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
-                                         stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
-        for m in self.machines:
-            for s in m.fds:
-                s.close()
-            self.watch(m.ports["ctl"], self.control, m)
-            self.watch(m.ports["lab"], self.lab_request, m)
-            m.lines = {"ctl": b"", "lab": b""}
-            pidfd = os.pidfd_open(m.process.pid)
-            self.selector.register(pidfd, selectors.EVENT_READ, (self.gone, m))
+            self.start_machine(m, kvm)
         first = self.machines[0]
         if opt.tty:
             self.watch(first.ports["tty"], self.from_tty)
         else:
             self.watch(first.ports["out"], self.output, 1)
             self.watch(first.ports["err"], self.output, 2)
+
+    def start_machine(self, m, kvm):
+        """Starts the QEMU of a machine that is connected, and watches it."""
+        add_ports(m, self.opt)
+        if self.opt.front == "vfio-user" and not self.opt.no_tern:
+            m.args += front.devices(self, m)
+        else:
+            add_adapters(m, self.opt, self.run)
+        # One file for the console and QEMU's messages; both append.
+        self.errors = open(f"{self.run}/{m.name}.log", "ab")
+        m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,
+                                     stderr=self.errors, close_fds=True, pass_fds=[s.fileno() for s in m.fds], start_new_session=True)
+        for s in m.fds:
+            s.close()
+        self.watch(m.ports["ctl"], self.control, m)
+        self.watch(m.ports["lab"], self.lab_request, m)
+        m.lines = {"ctl": b"", "lab": b""}
+        m.pidfd = os.pidfd_open(m.process.pid)
+        self.selector.register(m.pidfd, selectors.EVENT_READ, (self.gone, m))
+
+    def power(self, who, on):
+        """Kills the QEMU of a machine, or starts another one. That one is not on the control network, whose sockets ended with
+        the first QEMU."""
+        i = next((i for i, m in enumerate(self.machines) if m.name == who), 0)
+        if not i or self.opt.front != "vfio-user":
+            raise ValueError("only --front vfio-user has adapters that outlive a machine, and vm1 runs the command")
+        m = self.machines[i]
+        if on == (m.process.poll() is None):
+            raise ValueError(f"{who} is {'on' if on else 'off'} already")
+        if not on:
+            self.selector.unregister(m.pidfd)
+            os.close(m.pidfd)
+            for port in m.ports.values():
+                if port in self.selector.get_map():
+                    self.selector.unregister(port)
+            m.process.kill()
+            m.process.wait()
+            return
+        m = self.machines[i] = Machine(i + 1)
+        m.replaced = True
+        m.ports["control"], fd = m.pair()
+        m.args += ["-netdev", f"stream,id=control,server=off,addr.type=fd,addr.str={fd}"]
+        self.watch(m.ports["control"], lambda sock: sock.recv(1 << 20))
+        self.start_machine(m, False)
 
     def watch(self, sock, handler, *args):
         self.selector.register(sock, selectors.EVENT_READ, (handler, sock, *args))
@@ -224,7 +252,7 @@ class Lab:
             word, _, rest = line.partition(" ")
             if word == "ready":
                 m.ready = True
-                if all(x.ready for x in self.machines):
+                if not m.replaced and all(x.ready for x in self.machines):
                     self.go()
             elif word == "fail":
                 raise Trouble(f"{m.name}: {rest}", m)
@@ -235,11 +263,17 @@ class Lab:
         for line in self.lines(sock, m, "lab"):
             try:
                 word, who, command = line.split(" ", 2)
-                if word != "qmp" or not re.fullmatch(r"vm\d+", who):
-                    raise ValueError("expected: qmp VM JSON")
-                answer = self.qmp(who, json.loads(command))
+                if word not in ("qmp", "power") or not re.fullmatch(r"vm\d+", who):
+                    raise ValueError("expected: qmp VM JSON, or power VM on|off")
+                if word == "qmp":
+                    answer = self.qmp(who, json.loads(command))
+                else:
+                    self.power(who, command == "on")
+                    answer = {"return": {}}
             except (ValueError, OSError) as e:
                 answer = {"error": {"class": "Lab", "desc": str(e)}}
+            if m.process.poll() is not None:  # it had itself killed
+                return
             sock.setblocking(True)
             sock.sendall(json.dumps(answer).encode() + b"\n")
             sock.setblocking(False)
@@ -336,7 +370,7 @@ class Lab:
             now = time.monotonic()
             if self.deadline and now > self.deadline:
                 raise Trouble(f"timed out after {self.opt.timeout:g} s", None, 124)
-            for late in (m for m in self.machines if not m.ready):
+            for late in (m for m in self.machines if not m.ready and not m.replaced):
                 if now > boot_limit:
                     raise NotBooted(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
                 if self.again and self.stalled(late):

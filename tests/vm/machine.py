@@ -15,6 +15,7 @@ class Machine:
         self.name = f"vm{index}"
         self.process = None
         self.ready = False
+        self.replaced = False
         self.soft_roce = False
         self.shared_wire = False
         self.stall_shown = False
