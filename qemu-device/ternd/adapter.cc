@@ -8,9 +8,7 @@
 #include <syslog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <future>
 #include <stdexcept>
 
 #include "clock.h"
@@ -31,8 +29,6 @@ constexpr unsigned kJudgeEvery = 8192;
 constexpr unsigned kMessages = 16;
 // What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message).
 constexpr std::uint32_t kDoorbellCost = 50'000;
-// How long call() waits.
-constexpr auto kCallPatience = std::chrono::seconds(3);
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.
 constexpr unsigned kLogBurst = 10;
 constexpr std::uint64_t kLogInterval = 10'000'000'000;
@@ -142,23 +138,7 @@ void Adapter::frames_wait() {
 void Adapter::room() { request(kRoom); }
 
 bool Adapter::call(const std::function<void()>& task) {
-  auto done = std::make_shared<std::promise<void>>();
-  std::future<void> future = done->get_future();
-  // Of the two, the one that sets it decides whether the task runs.
-  auto taken = std::make_shared<std::atomic<bool>>(false);
-  {
-    const std::lock_guard lock(tasks_mutex_);
-    tasks_.emplace_back([&task, done, taken] {
-      if (taken->exchange(true)) return;
-      task();
-      done->set_value();
-    });
-  }
-  request(kTasks);
-  if (future.wait_for(kCallPatience) == std::future_status::ready) return true;
-  if (!taken->exchange(true)) return false;
-  future.wait();
-  return true;
+  return tasks_.call(task, [this] { request(kTasks); });
 }
 
 // ---- the thread ----
@@ -198,7 +178,7 @@ bool Adapter::work() {
     polling_ = true;
     calls = 0;
   }
-  if ((calls & kTasks) != 0) run_tasks();
+  if ((calls & kTasks) != 0) tasks_.run();
   if ((calls & kStop) != 0) stop_ = true;
   if ((calls & kRoom) != 0) {
     retry_at_ = UINT64_MAX;
@@ -241,15 +221,6 @@ bool Adapter::run_timers() {
     any = true;
   }
   return any;
-}
-
-void Adapter::run_tasks() {
-  std::vector<std::function<void()>> tasks;
-  {
-    const std::lock_guard lock(tasks_mutex_);
-    tasks.swap(tasks_);
-  }
-  for (const auto& task : tasks) task();
 }
 
 void Adapter::serve() {

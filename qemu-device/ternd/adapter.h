@@ -12,11 +12,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "adapter_config.h"
 #include "capture.h"
@@ -26,6 +24,7 @@
 #include "guest_memory.h"
 #include "runner.h"
 #include "switch.h"
+#include "task_queue.h"
 
 namespace tern::daemon {
 
@@ -119,7 +118,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void loop();
   bool work();
   bool run_timers();
-  void run_tasks();
   void serve();
   void watch_function();
   void sleep();
@@ -141,8 +139,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   std::atomic<unsigned> requests_ = 0;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> running_ = false;
-  std::mutex tasks_mutex_;
-  std::vector<std::function<void()>> tasks_;
+  TaskQueue tasks_;
 
   // The adapter's thread.
   std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
