@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -55,6 +56,10 @@ void call(Adapter& adapter, const std::function<void()>& task) {
   if (!adapter.call(task)) throw std::runtime_error("adapter '" + adapter.config().name + "' does not respond: its hypervisor keeps it waiting");
 }
 
+void call(Uplink& uplink, const std::function<void()>& task) {
+  if (!uplink.call(task)) throw std::runtime_error("uplink '" + uplink.port().name() + "' does not respond");
+}
+
 Json describe(Adapter& adapter) {
   Json j = {{"name", adapter.config().name}, {"path", adapter.config().path}, {"mac", text_of(adapter.config().mac)}};
   Adapter::Status status{};
@@ -76,27 +81,39 @@ Json list(const Parts& parts, const Json&, Descriptor) {
   Json uplinks = Json::array();
   for (Adapter& adapter : parts.adapters) adapters.push_back(describe(adapter));
   for (Uplink& uplink : parts.uplinks) {
-    uplinks.push_back({{"name", uplink.port().name()}, {"unfinished", uplink.unfinished()}, {"port", describe(uplink.port())}});
+    uplinks.push_back({{"name", uplink.port().name()}, {"unfinished", uplink.unfinished()}, {"overruns", uplink.overruns()}, {"port", describe(uplink.port())}});
   }
   return {{"version", kVersion}, {"adapters", adapters}, {"uplinks", uplinks}};
 }
 
+Adapter* find_adapter(const Parts& parts, const std::string& name) {
+  for (Adapter& adapter : parts.adapters) {
+    if (adapter.config().name == name) return &adapter;
+  }
+  return nullptr;
+}
+
+Uplink* find_uplink(const Parts& parts, const std::string& name) {
+  for (Uplink& uplink : parts.uplinks) {
+    if (uplink.port().name() == name) return &uplink;
+  }
+  return nullptr;
+}
+
 Adapter& adapter_of(const Parts& parts, const Json& request) {
   const auto name = request.at("adapter").get<std::string>();
-  for (Adapter& adapter : parts.adapters) {
-    if (adapter.config().name == name) return adapter;
-  }
+  if (Adapter* const adapter = find_adapter(parts, name)) return *adapter;
   throw std::invalid_argument("there is no adapter '" + name + "'");
 }
 
-Port& port_of(const Parts& parts, const Json& request) {
+// Calls `run` with the adapter or the uplink that the request names, by "port" or, for an adapter, by
+// "adapter".
+template <typename Run>
+auto with_port(const Parts& parts, const Json& request, Run run) {
+  if (request.contains("adapter")) return run(adapter_of(parts, request));
   const auto name = request.at("port").get<std::string>();
-  for (Adapter& adapter : parts.adapters) {
-    if (adapter.config().name == name) return adapter.port();
-  }
-  for (Uplink& uplink : parts.uplinks) {
-    if (uplink.port().name() == name) return uplink.port();
-  }
+  if (Adapter* const adapter = find_adapter(parts, name)) return run(*adapter);
+  if (Uplink* const uplink = find_uplink(parts, name)) return run(*uplink);
   throw std::invalid_argument("there is no port '" + name + "'");
 }
 
@@ -109,14 +126,15 @@ Json link(const Parts& parts, const Json& request, Descriptor) {
 
 // Without "rules": reads them.
 Json faults(const Parts& parts, const Json& request, Descriptor) {
-  Adapter& adapter = adapter_of(parts, request);
   const bool set = request.contains("rules");
   const std::string rules = set ? request.at("rules").get<std::string>() : "";
   std::string error;
   std::string text;
-  call(adapter, [&] {
-    if (set) error = adapter.set_faults(rules);
-    text = adapter.faults();
+  with_port(parts, request, [&](auto& user) {
+    call(user, [&] {
+      if (set) error = user.set_faults(rules);
+      text = user.faults();
+    });
   });
   if (!error.empty()) throw std::invalid_argument(error);
   return {{"rules", text}};
@@ -146,16 +164,15 @@ Json removed(const Parts& parts, const Json& request, Descriptor) {
 
 // The file comes as a descriptor, because the daemon opens none. Without one, the capture ends.
 Json capture(const Parts& parts, const Json& request, Descriptor file) {
-  Adapter& adapter = adapter_of(parts, request);
   const auto limit = request.value("limit", std::uint64_t{0});
   std::unique_ptr<Capture> capture;
   if (file) capture = std::make_unique<Capture>(std::move(file), limit);
-  call(adapter, [&] { adapter.set_capture(std::move(capture)); });
+  with_port(parts, request, [&](auto& user) { call(user, [&] { user.set_capture(std::move(capture)); }); });
   return Json::object();
 }
 
 Json port(const Parts& parts, const Json& request, Descriptor) {
-  Port& port = port_of(parts, request);
+  Port& port = with_port(parts, request, [](auto& user) -> std::reference_wrapper<Port> { return user.port(); });
   PortPolicy policy = port.policy();
   const Json changes = request.value("properties", Json::object());
   for (const auto& [name, value] : changes.items()) {

@@ -30,6 +30,12 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void check_name(Switch& fabric, const std::string& name) {
+  for (const Port& port : fabric.ports()) {
+    if (port.name() == name) throw std::invalid_argument("two ports have the name '" + name + "': give an adapter a property name=");
+  }
+}
+
 }  // namespace
 
 Daemon::Daemon(const Options& options) : options_(options) {
@@ -37,12 +43,13 @@ Daemon::Daemon(const Options& options) : options_(options) {
   GuestMemory::handle_sigbus();
   for (const std::string& text : options_.adapters) {
     const AdapterConfig config = parse_adapter(text);
-    for (const Port& port : fabric_.ports()) {
-      if (port.name() == config.name) throw std::invalid_argument("two adapters have the name '" + config.name + "': give one a property name=");
-    }
+    check_name(fabric_, config.name);
     adapters_.emplace_back(config, fabric_);
   }
-  for (const std::string& text : options_.uplinks) uplinks_.emplace_back(text, fabric_);
+  for (const std::string& text : options_.uplinks) {
+    check_name(fabric_, Uplink::name_in(text));
+    uplinks_.emplace_back(text, fabric_);
+  }
   if (!options_.pcap.empty()) {
     pcap_ = std::make_unique<Capture>(options_.pcap, 0);
     fabric_.set_tap([this](const Port&, std::span<const std::byte> frame, std::uint64_t time) { pcap_->add(time, frame); });

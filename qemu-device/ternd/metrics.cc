@@ -116,6 +116,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   for (Uplink& uplink : uplinks_) {
     add_port(out, uplink.port());
     out.add("tern_uplink_unfinished_total", kCounter, "port", uplink.port().name(), static_cast<double>(uplink.unfinished()));
+    out.add("tern_uplink_overruns_total", kCounter, "port", uplink.port().name(), static_cast<double>(uplink.overruns()));
   }
   return out.take();
 }

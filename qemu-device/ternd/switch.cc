@@ -178,6 +178,13 @@ void Port::pop() {
   queue_.pop();
 }
 
+void Port::discard() {
+  add(out_discards_);
+  count(taken_);
+  front_due_ = 0;
+  queue_.pop();
+}
+
 Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now) { return switch_.send(*this, frame, now); }
 
 void Port::release() {

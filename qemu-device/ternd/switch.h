@@ -48,7 +48,7 @@ struct PortPolicy {
 struct PortCounters {
   std::uint64_t in_frames, in_bytes, in_discards;
   std::uint64_t out_frames, out_bytes;
-  std::uint64_t out_discards;   // queue full, not drained, or by RED
+  std::uint64_t out_discards;   // queue full, not drained, not usable, or by RED
   std::uint64_t out_lost;       // PortPolicy::loss
   std::uint64_t out_marked;     // by RED
   std::uint64_t blocked;        // times that a sender was blocked by this port
@@ -94,6 +94,8 @@ class Port {
   // none; if one waits for its time, `*due` is when.
   [[nodiscard]] std::span<const std::byte> front(std::uint64_t now, std::uint64_t* due);
   void pop();
+  // The same for a frame that the user could not use: it counts as discarded.
+  void discard();
   // Senders that wait for room are resumed if there is some.
   void release();
   // For a thread that is about to sleep: nothing waits.

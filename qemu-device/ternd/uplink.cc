@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "uplink.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
-#include <linux/if_packet.h>
-#include <linux/if_tun.h>
-#include <net/ethernet.h>
 #include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
+#include <syslog.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <stdexcept>
 
 #include "adapter_config.h"
 #include "clock.h"
+#include "log.h"
 
 namespace tern::daemon {
 
@@ -29,35 +21,10 @@ namespace {
 constexpr std::size_t kQueue = std::size_t{4} << 20;
 // Frames taken at a time from each side.
 constexpr unsigned kBurst = 64;
-
-// struct virtio_net_hdr of linux/virtio_net.h, which is no C++.
-struct VnetHeader {
-  static constexpr std::uint8_t kNeedsChecksum = 1;
-  std::uint8_t flags;
-  std::uint8_t gso_type;  // 0: whole packets
-  std::uint16_t hdr_len;
-  std::uint16_t gso_size;
-  std::uint16_t csum_start;
-  std::uint16_t csum_offset;
-};
-static_assert(sizeof(VnetHeader) == 10);
+// Turns of the loop between two looks at the link while the thread does not sleep.
+constexpr unsigned kLookEvery = 64;
 
 }  // namespace
-
-bool finish_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset) {
-  if (start > frame.size() || offset > frame.size() - start || frame.size() - start - offset < 2) return false;
-  std::uint64_t sum = 0;
-  const auto bytes = frame.subspan(start);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    sum += std::to_integer<std::uint64_t>(bytes[i]) << (i % 2 == 0 ? 8 : 0);
-  }
-  while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
-  std::uint64_t value = ~sum & 0xffff;
-  // In UDP, 0 means that there is none.
-  if (value == 0) value = 0xffff;
-  put16(bytes, offset, static_cast<std::uint16_t>(value));
-  return true;
-}
 
 Uplink::Uplink(std::string_view text, Switch& fabric) : wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   const std::size_t equals = text.find('=');
@@ -65,9 +32,8 @@ Uplink::Uplink(std::string_view text, Switch& fabric) : wake_(checked(eventfd(0,
   if (equals == std::string_view::npos || (kind != "tap" && kind != "packet")) {
     throw std::invalid_argument("an uplink is tap=NAME or packet=NAME, not '" + std::string(text) + "'");
   }
-  text.remove_prefix(equals + 1);
+  const std::string name = name_in(text);
   std::size_t comma = text.find(',');
-  const std::string name(text.substr(0, comma));
   if (name.empty() || name.size() >= IFNAMSIZ) throw std::invalid_argument("'" + name + "' is no name of an interface");
   PortPolicy policy;
   while (comma != std::string_view::npos) {
@@ -79,53 +45,35 @@ Uplink::Uplink(std::string_view text, Switch& fabric) : wake_(checked(eventfd(0,
       throw std::invalid_argument("an uplink has no property '" + std::string(item.substr(0, at)) + "'");
     }
   }
-  packet_ = kind == "packet";
-  packet_ ? open_packet(name) : open_tap(name);
+  host_ = std::make_unique<HostInterface>(kind == "tap" ? HostInterface::Kind::kTap : HostInterface::Kind::kPacket, name);
+  link_ = std::make_unique<LinkWatch>(host_->index());
   port_ = &fabric.add(name, *this, kQueue);
   port_->set_policy(policy);
 }
 
 Uplink::~Uplink() { stop(); }
 
-void Uplink::open_tap(const std::string& name) {
-  file_ = checked(open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK), "/dev/net/tun");
-  ifreq request{};
-  name.copy(request.ifr_name, IFNAMSIZ - 1);
-  request.ifr_flags = IFF_TAP | IFF_NO_PI;
-  if (ioctl(file_.get(), TUNSETIFF, &request) != 0) throw std::system_error(errno, std::generic_category(), "tap " + name);
+std::string Uplink::name_in(std::string_view text) {
+  text.remove_prefix(std::min(text.find('=') + 1, text.size()));
+  return std::string(text.substr(0, text.find(',')));
 }
 
-void Uplink::open_packet(const std::string& name) {
-  file_ = checked(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "packet socket");
-  const unsigned index = if_nametoindex(name.c_str());
-  if (index == 0) throw std::system_error(errno, std::generic_category(), "interface " + name);
-  const int on = 1;
-  packet_mreq all{};
-  all.mr_ifindex = static_cast<int>(index);
-  all.mr_type = PACKET_MR_PROMISC;
-  sockaddr_ll addr{};
-  addr.sll_family = AF_PACKET;
-  addr.sll_protocol = htons(ETH_P_ALL);
-  addr.sll_ifindex = static_cast<int>(index);
-  if (setsockopt(file_.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)) != 0 ||
-      bind(file_.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
-    throw std::system_error(errno, std::generic_category(), "interface " + name);
-  }
-}
-
-void Uplink::start() {
-  port_->set_link(true);
-  thread_ = std::thread(&Uplink::loop, this);
-}
+void Uplink::start() { thread_ = std::thread(&Uplink::loop, this); }
 
 void Uplink::stop() {
   if (!thread_.joinable()) return;
   stop_.store(true);
   eventfd_write(wake_.get(), 1);
   thread_.join();
+}
+
+bool Uplink::call(const std::function<void()>& task) {
+  return tasks_.call(task, [this] { wake(); });
+}
+
+std::string Uplink::set_faults(const std::string& text) {
+  if (!faults_) faults_ = std::make_unique<UplinkFaults>();
+  return faults_->set(text);
 }
 
 void Uplink::wake() {
@@ -139,66 +87,71 @@ void Uplink::room() {
 
 void Uplink::loop() {
   pthread_setname_np(pthread_self(), "uplink");
-  while (!stop_.load(std::memory_order_relaxed)) {
+  for (unsigned turn = 0; !stop_.load(std::memory_order_relaxed); ++turn) {
+    if (turn % kLookEvery == 0) watch_link();
+    if (!tasks_.empty()) tasks_.run();
+    const bool due = run_faults();
     const bool in = take_in();
     const bool out = send_out();
-    if (!in && !out) sleep(blocked_out_);
+    if (!due && !in && !out) sleep();
   }
+}
+
+void Uplink::watch_link() {
+  if (gone_) return;
+  const LinkWatch::State state = link_->read();
+  gone_ = state == LinkWatch::State::kGone;
+  if (gone_) write_log(LOG_WARNING, port_->name(), "the interface was deleted");
+  port_->set_link(state == LinkWatch::State::kUp);
+}
+
+// Passes on what the rules held back. Returns false if nothing is due.
+bool Uplink::run_faults() {
+  if (!faults_ || faults_->due() == UINT64_MAX) return false;
+  const std::uint64_t now = clock_ns();
+  if (now < faults_->due()) return false;
+  faults_->run(now);
+  return true;
 }
 
 // From the host into the switch. Returns false if there is nothing, or the switch takes no more.
 bool Uplink::take_in() {
   for (unsigned i = 0; i < kBurst; ++i) {
     if (!has_room_.load(std::memory_order_seq_cst)) return i != 0;
-    if (frame_.empty() && !receive()) return i != 0;
-    if (frame_.empty()) continue;
+    if (frame_.empty()) {
+      frame_ = incoming();
+      if (frame_.empty()) return i != 0;
+      frame_time_ = clock_ns();
+    }
     has_room_.store(false, std::memory_order_seq_cst);
     if (port_->send(frame_, frame_time_) == Port::Sent::kBlocked) return i != 0;
     has_room_.store(true, std::memory_order_seq_cst);
-    frame_ = {};
+    if (capture_) capture_->add(frame_time_, frame_);
+    pop_incoming();
   }
   return true;
 }
 
-// Reads the host's next frame. Returns false if there is none.
-bool Uplink::receive() {
-  std::byte* const data = in_.data() + kTag;
-  VnetHeader header{};
-  iovec parts[2] = {{&header, sizeof(header)}, {data, in_.size() - kTag}};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(tpacket_auxdata))> control{};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = 2;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t got = packet_ ? recvmsg(file_.get(), &message, 0) : read(file_.get(), data, in_.size() - kTag);
-  if (got < 0) return errno == EINTR;
-  const std::size_t head = packet_ ? sizeof(header) : 0;
-  if (static_cast<std::size_t>(got) < head + kMacs + 2) return got != 0;
-  std::span<std::byte> frame(data, static_cast<std::size_t>(got) - head);
-  frame_time_ = clock_ns();
-  frame_ = {};
-  if (packet_) {
-    const bool finished = (header.flags & VnetHeader::kNeedsChecksum) == 0 || finish_checksum(frame, header.csum_start, header.csum_offset);
-    if (!finished || header.gso_type != 0 || (message.msg_flags & MSG_TRUNC) != 0) {
-      unfinished_.fetch_add(1, std::memory_order_relaxed);
-      return true;
-    }
-    // The kernel has taken the tag out of the frame.
-    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-      if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA) continue;
-      tpacket_auxdata aux;
-      std::memcpy(&aux, CMSG_DATA(c), sizeof(aux));
-      if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0) continue;
-      std::memmove(in_.data(), data, kMacs);
-      const std::array<std::uint16_t, 2> tag{
-          htons((aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? aux.tp_vlan_tpid : std::uint16_t{ETHERTYPE_VLAN}), htons(aux.tp_vlan_tci)};
-      std::memcpy(in_.data() + kMacs, tag.data(), sizeof(tag));
-      frame = {in_.data(), frame.size() + kTag};
-    }
+// The next frame for the switch; empty if there is none now.
+std::span<const std::byte> Uplink::incoming() {
+  for (unsigned i = 0; i < kBurst; ++i) {
+    if (faults_ && !faults_->in().empty()) return faults_->in().front();
+    if (host_->frame().empty() && (gone_ || !host_->receive())) return {};
+    if (host_->frame().empty()) continue;
+    if (!faults_) return host_->frame();
+    faults_->receive(host_->frame());
+    host_->next();
   }
-  frame_ = frame;
-  return true;
+  return {};
+}
+
+void Uplink::pop_incoming() {
+  frame_ = {};
+  if (faults_ && !faults_->in().empty()) {
+    faults_->in().pop_front();
+  } else {
+    host_->next();
+  }
 }
 
 // From the switch to the host. Returns false if there is nothing, or the host takes no more.
@@ -206,41 +159,64 @@ bool Uplink::send_out() {
   unsigned sent = 0;
   blocked_out_ = false;
   due_ = UINT64_MAX;
-  for (; sent < kBurst; ++sent) {
-    const auto frame = port_->front(clock_ns(), &due_);
-    if (frame.empty()) break;
-    VnetHeader header{};
-    const iovec parts[2] = {{&header, sizeof(header)}, {const_cast<std::byte*>(frame.data()), frame.size()}};
-    const ssize_t written = writev(file_.get(), packet_ ? parts : parts + 1, packet_ ? 2 : 1);
-    if (written < 0 && errno == EAGAIN) {
-      blocked_out_ = true;
-      break;
-    }
-    // Other errors lose the frame: the interface is down, or the frame is longer than its MTU.
-    port_->pop();
-  }
+  while (sent < kBurst && (send_held() || send_front())) ++sent;
   port_->release();
   return sent != 0;
 }
 
-void Uplink::sleep(bool writable) {
+// Sends the first frame of the port, or hands it to the rules.
+bool Uplink::send_front() {
+  if (blocked_out_) return false;
+  const std::uint64_t now = clock_ns();
+  const auto frame = port_->front(now, &due_);
+  if (frame.empty()) return false;
+  HostInterface::Sent sent = gone_ ? HostInterface::Sent::kRefused : HostInterface::Sent::kTaken;
+  if (!gone_ && !faults_) sent = host_->send(frame);
+  if (sent == HostInterface::Sent::kFull) {
+    blocked_out_ = true;
+    return false;
+  }
+  if (capture_) capture_->add(now, frame);
+  if (!gone_ && faults_) faults_->transmit(frame);
+  sent == HostInterface::Sent::kTaken ? port_->pop() : port_->discard();
+  return true;
+}
+
+// Sends the first frame that the rules have let through.
+bool Uplink::send_held() {
+  if (!faults_ || faults_->out().empty()) return false;
+  if (!gone_ && host_->send(faults_->out().front()) == HostInterface::Sent::kFull) {
+    blocked_out_ = true;
+    return false;
+  }
+  faults_->out().pop_front();
+  return true;
+}
+
+void Uplink::sleep() {
   sleeping_.store(true, std::memory_order_seq_cst);
   // Whoever puts something after this sees that the thread sleeps.
   const bool waits = !frame_.empty() && !has_room_.load(std::memory_order_seq_cst);
-  const bool frames = !writable && due_ == UINT64_MAX && !port_->empty();
-  if ((frame_.empty() || waits) && !frames) {
+  const bool frames = !blocked_out_ && due_ == UINT64_MAX && !port_->empty();
+  // take_in() may have handed a whole burst to the rules.
+  const bool in = frame_.empty() ? !host_->frame().empty() : !waits;
+  if (!in && !frames && tasks_.empty()) {
     const std::uint64_t now = clock_ns();
+    std::uint64_t until = std::min(due_, faults_ ? faults_->due() : UINT64_MAX);
     // The switch's watchdog may discard a frame that is offered again.
-    const std::uint64_t until = std::min(due_, waits ? now + Switch::kWatchdog : UINT64_MAX);
+    if (waits) until = std::min(until, now + Switch::kWatchdog);
     const std::uint64_t left = until > now ? until - now : 0;
     const timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
-    pollfd fds[2] = {{wake_.get(), POLLIN, 0}, {file_.get(), static_cast<short>((waits ? 0 : POLLIN) | (writable ? POLLOUT : 0)), 0}};
-    const int events = ppoll(fds, 2, until == UINT64_MAX ? nullptr : &limit, nullptr);
-    if (events == 0 && waits) has_room_.store(true, std::memory_order_seq_cst);
-    if (fds[0].revents != 0) {
+    const int events = (waits ? 0 : POLLIN) | (blocked_out_ ? POLLOUT : 0);
+    pollfd fds[3] = {{wake_.get(), POLLIN, 0}, {gone_ ? -1 : host_->fd(), static_cast<short>(events), 0}, {gone_ ? -1 : link_->fd(), POLLIN, 0}};
+    const int ready = ppoll(fds, 3, until == UINT64_MAX ? nullptr : &limit, nullptr);
+    if (ready == 0 && waits) has_room_.store(true, std::memory_order_seq_cst);
+    if ((fds[0].revents & POLLIN) != 0) {
       eventfd_t value;
       eventfd_read(wake_.get(), &value);
     }
+    if ((fds[1].revents & POLLERR) != 0) host_->clear_error();
+    if (fds[2].revents != 0) watch_link();
   }
   sleeping_.store(false, std::memory_order_relaxed);
 }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A port of the switch to a network of the host: a tap, or any Ethernet interface by a packet
-// socket. It has a thread.
-//
-// The host's stack may leave the checksum of a packet to the interface. A packet socket then hands
-// it over unfinished, with a virtio-net header; the uplink finishes it. It discards packets that the
-// host left to the interface to segment: they are longer than the MTU.
+// socket. It has a thread. The port's link is that of the interface.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 
+#include "capture.h"
 #include "descriptor.h"
-#include "frame.h"
+#include "host_interface.h"
+#include "link_watch.h"
 #include "switch.h"
+#include "task_queue.h"
+#include "uplink_faults.h"
 
 namespace tern::daemon {
 
@@ -27,48 +29,67 @@ class Uplink final : public PortUser {
   // std::system_error.
   Uplink(std::string_view text, Switch& fabric);
   ~Uplink() override;
+  // The name of the interface, and of the port.
+  static std::string name_in(std::string_view text);
 
   void start();
   void stop();
+
+  // ---- any thread ----
+
   [[nodiscard]] Port& port() { return *port_; }
   // Packets that the host left unfinished in a way that the uplink does not finish.
-  [[nodiscard]] std::uint64_t unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t unfinished() const { return host_->unfinished(); }
+  // Packets that were lost because the uplink did not take them in time.
+  [[nodiscard]] std::uint64_t overruns() { return host_->overruns(); }
+  // Runs `task` in the uplink's thread and waits for it. Returns false if the thread does not run.
+  bool call(const std::function<void()>& task);
 
   // PortUser
   void frames_wait() override { wake(); }
   void room() override;
 
+  // ---- within call() ----
+
+  // Captures all frames from now on, as the switch sees them; null ends the capture.
+  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
+  // Returns the reason if the text is wrong.
+  std::string set_faults(const std::string& text);
+  [[nodiscard]] std::string faults() const { return faults_ ? faults_->report() : ""; }
+
  private:
-  void open_tap(const std::string& name);
-  void open_packet(const std::string& name);
   void wake();
   void loop();
+  void watch_link();
+  bool run_faults();
   bool take_in();
-  bool receive();
+  [[nodiscard]] std::span<const std::byte> incoming();
+  void pop_incoming();
   bool send_out();
-  void sleep(bool writable);
+  bool send_front();
+  bool send_held();
+  void sleep();
 
-  bool packet_ = false;
-  Descriptor file_;
+  std::unique_ptr<HostInterface> host_;
+  std::unique_ptr<LinkWatch> link_;
   Descriptor wake_;
   Port* port_ = nullptr;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> has_room_ = true;
   std::atomic<bool> stop_ = false;
-  std::atomic<std::uint64_t> unfinished_ = 0;
-  std::uint64_t due_ = UINT64_MAX;  // of the port's next frame
-  bool blocked_out_ = false;        // the interface takes no more for now
+  TaskQueue tasks_;
 
-  // A frame from the host, from kTag on; before it is room for a tag.
-  alignas(16) std::array<std::byte, kTag + 65536> in_{};
-  std::span<const std::byte> frame_;
+  // The thread.
+  std::unique_ptr<Capture> capture_;
+  // Made with the first rules. After the last ones it still passes on what they held back.
+  std::unique_ptr<UplinkFaults> faults_;
+  bool gone_ = false;                 // the interface was deleted
+  bool blocked_out_ = false;          // it takes no more for now
+  std::uint64_t due_ = UINT64_MAX;    // of the port's next frame
+  std::span<const std::byte> frame_;  // offered to the switch; empty: none
   std::uint64_t frame_time_ = 0;
 
   std::thread thread_;
 };
-
-// Finishes the checksum of a packet: that of the bytes from `start` on goes `offset` bytes behind it.
-// Returns false if there is no room for it.
-bool finish_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset);
 
 }  // namespace tern::daemon

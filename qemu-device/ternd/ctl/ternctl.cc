@@ -109,14 +109,14 @@ int run(int argc, char** argv) {
   auto* const link = app.add_subcommand("link", "set the link of an adapter up or down");
   link->add_option("adapter", a.name)->required();
   link->add_option("state", a.text)->required()->check(CLI::IsMember({"up", "down"}));
-  auto* const faults = app.add_subcommand("faults", "show the rules of faults of an adapter, or replace them; '' removes all");
-  faults->add_option("adapter", a.name)->required();
+  auto* const faults = app.add_subcommand("faults", "show the rules of faults of a port, or replace them; '' removes all");
+  faults->add_option("port", a.name, "an adapter's or uplink's name")->required();
   auto* const rules = faults->add_option("rules", a.text, "rules, separated by ';'");
   auto* const icrc = app.add_subcommand("icrc", "what an adapter does with packets that have a wrong ICRC");
   icrc->add_option("adapter", a.name)->required();
   icrc->add_option("mode", a.text)->required()->check(CLI::IsMember({"check", "warn", "off"}));
-  auto* const capture = app.add_subcommand("capture", "capture all frames of an adapter in a file; without a file, end the capture");
-  capture->add_option("adapter", a.name)->required();
+  auto* const capture = app.add_subcommand("capture", "capture all frames of a port in a file; without a file, end the capture");
+  capture->add_option("port", a.name, "an adapter's or uplink's name")->required();
   capture->add_option("file", a.file);
   capture->add_option("--limit", a.limit, "bytes after which the capture ends");
   CLI11_PARSE(app, argc, argv);
@@ -124,16 +124,18 @@ int run(int argc, char** argv) {
   const std::string command = app.get_subcommands().front()->get_name();
   Json request = {{"command", command}};
   Descriptor file;
-  if (command == "port") {
+  if (command == "link" || command == "icrc") {
+    request["adapter"] = a.name;
+  } else if (command != "list") {
     request["port"] = a.name;
+  }
+  if (command == "port") {
     request["properties"] = Json::object();
     for (const std::string& p : a.properties) {
       const std::size_t equals = p.find('=');
       if (equals == std::string::npos) throw std::runtime_error("write PROPERTY=VALUE, not '" + p + "'");
       request["properties"][p.substr(0, equals)] = p.substr(equals + 1);
     }
-  } else if (command != "list") {
-    request["adapter"] = a.name;
   }
   if (command == "link") request["up"] = a.text == "up";
   if (command == "faults" && rules->count() != 0) request["rules"] = a.text;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Frames from and to an interface of the host: a tap, or any Ethernet interface by a packet socket.
+//
+// What the host's stack left to the interface to finish is finished here. A tap has nothing of the
+// kind: without IFF_VNET_HDR and offloads the kernel finishes packets before it puts them there.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "descriptor.h"
+#include "frame.h"
+#include "segmentation.h"
+
+namespace tern::daemon {
+
+class HostInterface {
+ public:
+  enum class Kind { kTap, kPacket };
+
+  // A tap is created if there is none. Throws std::system_error.
+  HostInterface(Kind kind, const std::string& name);
+
+  // Readable when there are frames, writable when frames are taken.
+  [[nodiscard]] int fd() const { return file_.get(); }
+  [[nodiscard]] unsigned index() const { return index_; }
+
+  // Reads the host's next packet. Returns false if there is none. There may be no frame afterwards,
+  // because the packet was discarded.
+  bool receive();
+  // The current frame of the packet, valid until next() or receive(). Empty: there are no more.
+  [[nodiscard]] std::span<const std::byte> frame() const { return segments_.frame(); }
+  void next() { segments_.next(); }
+  // Packets that the host left unfinished in a way that is not known here. Any thread.
+  [[nodiscard]] std::uint64_t unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
+  // Packets that a packet socket had no room for. A tap's are the interface's own. Any thread.
+  std::uint64_t overruns();
+
+  enum class Sent { kTaken, kFull, kRefused };
+  // kRefused: the interface is down, or the frame is longer than its MTU.
+  Sent send(std::span<const std::byte> frame);
+  // Forgets an error, which would keep the file readable.
+  void clear_error();
+
+ private:
+  // Of a packet that the host sent: an IP packet of 64 KiB and its Ethernet header.
+  static constexpr std::size_t kPacketMax = 65536 + 64;
+
+  void open_tap(const std::string& name);
+  void open_packet(const std::string& name);
+  bool receive_packet();
+
+  bool packet_;
+  unsigned index_ = 0;
+  Descriptor file_;
+  std::atomic<std::uint64_t> unfinished_ = 0;
+  std::atomic<std::uint64_t> overruns_ = 0;
+  Segmenter segments_;
+  // The packet from kTag on; before it is room for a tag.
+  alignas(16) std::array<std::byte, kTag + kPacketMax> in_{};
+};
+
+}  // namespace tern::daemon
