@@ -171,6 +171,7 @@ class Arguments(unittest.TestCase):
                            (["--adapters", "0", "--", "true"], "--adapters"), (["--adapters", "9", "--", "true"], "--adapters"),
                            (["--adapters", "2", "--no-tern", "--", "true"], "--no-tern"),
                            (["--adapters", "2", "--soft-roce", "vm2", "--", "true"], "--soft-roce"),
+                           (["--two-hosts", "--", "true"], "--front"), (["--front", "vfio-user", "--soft-roce", "vm2", "--", "true"], "--two-hosts"),
                            (["--device-prop", "vm3:a=b", "--", "true"], "machine"), (["--device-prop", "1:a=b", "--", "true"], "adapter"),
                            (["--package", "a b", "--", "true"], "a b"), (["--package", "gcc,foo-", "--", "true"], "foo-"),
                            (["--package", "./none.deb", "--", "true"], "./none.deb"), (["--modules", "/tmp", "--", "true"], "--kernel"),

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The front ends: tern as a device of our QEMU, or adapters of ternd that stock QEMU attaches by vfio-user."""
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import time
 
-from machine import adapter_properties
+import hosts
+from machine import adapter_properties, soft_roce_device
 
 TOP = os.environ["TERN_TOP"]
 STOCK_QEMU = os.path.join(TOP, "tests/vm/stock-qemu")
@@ -17,29 +19,52 @@ def adapter_socket(lab, m, n):
     return f"{lab.tmp}/{m.name}-{n}.sock"
 
 
+def control_socket(lab, m, n):
+    """Of the ternd that has adapter n of a machine."""
+    host = host_of(lab, m)
+    return f"{lab.tmp}/ternd{n}{f'-{host.number}' if host else ''}.ctl"
+
+
+def host_of(lab, m):
+    return lab.hosts[(m.index - 1) % len(lab.hosts)] if lab.hosts else None
+
+
 def start_daemons(lab):
-    """Starts a ternd for each wire, with an adapter for each machine; returns the processes once their sockets exist."""
+    """Starts a ternd for each wire, with an adapter for each machine; on two hosts, one on each, for the machines there. Returns the
+    processes once their sockets exist."""
     opt = lab.opt
     processes = []
     paths = []
+    machines = [m for m in lab.machines if not m.soft_roce]
     for n in range(0 if opt.no_tern else opt.adapters):
-        command = [TERND]
-        for m in lab.machines:
-            paths.append(adapter_socket(lab, m, n))
-            command += ["--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])]
-        command += ["--control", f"{lab.tmp}/ternd{n}.ctl"]
-        log = open(f"{lab.run}/ternd{n or ''}.log", "wb")
-        processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+        for host in lab.hosts or [None]:
+            here = [m for m in machines if host_of(lab, m) is host]
+            if not here:
+                continue
+            command = [TERND]
+            for m in here:
+                paths.append(adapter_socket(lab, m, n))
+                command += ["--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])]
+            command += ["--control", control_socket(lab, here[0], n)] + (["--uplink", host.uplink] if host else [])
+            log = open(f"{lab.run}/ternd{n or ''}{f'-{host.number}' if host else ''}.log", "wb")
+            with host or contextlib.nullcontext():
+                processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
     end = time.monotonic() + 30
     while not all(os.path.exists(p) for p in paths):
         if time.monotonic() > end or any(p.poll() is not None for p in processes):
             raise OSError("ternd does not start: see ternd.log")
         time.sleep(0.05)
+    for host in {host_of(lab, m) for m in machines} - {None}:
+        hosts.join(host, opt.mtu)
     return processes
 
 
 def devices(lab, m):
-    """The arguments of QEMU for the adapters of a machine."""
+    """The arguments of QEMU for the adapters of a machine, or for what Soft-RoCE has instead."""
+    if m.soft_roce:
+        tap = hosts.open_tap(host_of(lab, m), m.name, lab.opt.mtu)
+        m.fds.append(tap)
+        return ["-netdev", f"tap,id=wire,fd={tap.fileno()}", *soft_roce_device(m, lab.opt)]
     args = []
     for n in range(lab.opt.adapters):
         args += ["-device", '{"driver":"vfio-user-pci","id":"tern%d","bus":"rp%d","socket":{"type":"unix","path":"%s"}}'
@@ -55,11 +80,12 @@ def adapter_of(path):
     return int(name.removeprefix("tern")) if name.startswith("tern") and name[4:].isdigit() else None
 
 
-def ask(lab, n, request):
-    """A request to the control socket of a ternd."""
+def ask(lab, who, n, request):
+    """A request to the control socket of the ternd of a machine."""
+    m = next(m for m in lab.machines if m.name == who)
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(60)
-        s.connect(f"{lab.tmp}/ternd{n}.ctl")
+        s.connect(control_socket(lab, m, n))
         f = s.makefile("rw")
         f.write(json.dumps(request) + "\n")
         f.flush()
@@ -78,14 +104,14 @@ def qmp(lab, who, command):
         prop = args.get("property")
         if prop == "faults":
             rules = {"rules": args["value"]} if name == "qom-set" else {}
-            result = ask(lab, n, {"command": "faults", **adapter, **rules})
+            result = ask(lab, who, n, {"command": "faults", **adapter, **rules})
             return {"return": {} if rules else result["rules"]}, command
         if prop == "icrc" and name == "qom-set":
-            ask(lab, n, {"command": "icrc", **adapter, "mode": args["value"]})
+            ask(lab, who, n, {"command": "icrc", **adapter, "mode": args["value"]})
             return {"return": {}}, command
         if prop == "removed":
             on = {"on": args["value"]} if name == "qom-set" else {}
-            result = ask(lab, n, {"command": "removed", **adapter, **on})
+            result = ask(lab, who, n, {"command": "removed", **adapter, **on})
             return {"return": {} if on else result["removed"]}, command
         if prop == "state" and name == "qom-get":
             a = next(a for a in ask(lab, n, {"command": "list"})["adapters"] if a["name"] == adapter["adapter"])
@@ -93,7 +119,7 @@ def qmp(lab, who, command):
         raise ValueError(f"ternd has no property '{prop}'")
     if name == "set_link" and adapter_of(args.get("name", "")) is not None:
         n = adapter_of(args["name"])
-        ask(lab, n, {"command": "link", "adapter": f"{who}-{n}", "up": args["up"]})
+        ask(lab, who, n, {"command": "link", "adapter": f"{who}-{n}", "up": args["up"]})
         return {"return": {}}, command
     if name == "device_add" and args.get("driver") == "tern":
         n = adapter_of(args["id"])

@@ -22,6 +22,7 @@ import tty
 
 import failure
 import front
+import hosts
 import stall
 from machine import Machine, add_adapters, add_ports, connect, cpio, qemu_command
 from options import LANES, arguments, plan
@@ -78,6 +79,7 @@ class Lab:
             with open(os.path.join(TOP, self.out, "image")) as f:
                 self.image = f.read().strip()
         self.daemons = []
+        self.hosts = []
         self.qemu = [QEMU + ("-mutate" if opt.mutate else ""), "-L", "/usr/share/seabios", "-L", "/usr/share/qemu"]
         if opt.front == "vfio-user":
             self.qemu = [front.STOCK_QEMU]
@@ -171,6 +173,7 @@ class Lab:
         opt = self.opt
         kvm = opt.kvm == "auto" and kvm_works(QEMU, f"{self.image}/vmlinuz")
         if opt.front == "vfio-user":
+            self.hosts = hosts.make_hosts(opt.mtu) if opt.two_hosts else []
             self.daemons = front.start_daemons(self)
         # A wire that ends in this process discards all frames.
         for end in connect(opt, self.machines):
@@ -417,6 +420,8 @@ class Lab:
                 daemon.wait(5)
             except subprocess.TimeoutExpired:
                 daemon.kill()
+        for host in self.hosts:
+            host.close()
         shutil.rmtree(self.tmp, ignore_errors=True)
         qmp = os.path.join(self.run, "qmp")
         if os.path.islink(qmp):

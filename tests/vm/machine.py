@@ -119,10 +119,14 @@ def adapter_properties(m, n, opt, run):
     return props + [prop for vm, adapter, prop in map(split_prop, opt.device_prop) if vm in (None, m.index) and adapter in (None, n)]
 
 
+def soft_roce_device(m, opt):
+    return ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+
+
 def add_adapters(m, opt, run):
     """The tern adapters, or what takes their place, and the end of the second wire."""
     if m.soft_roce:
-        m.args += ["-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:77:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
+        m.args += soft_roce_device(m, opt)
     elif not opt.no_tern:
         end = "wire" if m.shared_wire else "netdev"
         for n in range(opt.adapters):

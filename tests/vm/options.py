@@ -18,6 +18,8 @@ def arguments():
     p.add_argument("--lane", choices=LANES, default=LANES[0], help="kernel and user space of the guests")
     p.add_argument("--adapters", metavar="N", type=int, default=1, help="number of tern adapters in each machine; those with the same number share a wire (1)")
     p.add_argument("--front", choices=["qemu", "vfio-user"], default="qemu", help="who has the adapters: our QEMU, or ternd with Debian testing's QEMU")
+    p.add_argument("--two-hosts", action="store_true", help="with --front vfio-user: odd machines on one host, even ones on another, "
+                   "each a network namespace with a ternd; VXLAN joins their bridges")
     p.add_argument("--kernel", metavar="TREE|BZIMAGE|DIR", help="boot this kernel instead of the lane's: the tree where it was built, its image, or a "
                    "directory with lib/modules/RELEASE/vmlinuz. Without tern among its modules, the drivers are built for the tree")
     p.add_argument("--modules", metavar="DIR", help="the modules of --kernel: lib/modules/RELEASE, or the directory above lib")
@@ -67,8 +69,10 @@ def arguments():
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
-    if a.front == "vfio-user" and (a.mutate or a.soft_roce or a.net_wire):
-        p.error("--front vfio-user does not go with --mutate, --soft-roce or --net-wire")
+    if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
+        p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
+    if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
+        p.error("--front vfio-user does not go with --mutate or --net-wire, and with --soft-roce only on --two-hosts")
     check_kernel(p, a)
     check_packages(p, a)
     for prop in a.device_prop:

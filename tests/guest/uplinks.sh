@@ -1,0 +1,109 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+# shellcheck disable=SC1091,SC2034,SC2154,SC2086,SC2029
+# Machines on two hosts (run-vm --two-hosts): tern in vm1 and vm2, which VXLAN is between, and Soft-RoCE on a virtio-net in vm3, on
+# vm1's host.
+set -u
+group=uplinks
+. "${0%/*}/pairs.sh"
+port=18900
+netdev=$(basename /sys/bus/pci/drivers/tern*/*/net/*)
+mtu=$(cat "/sys/class/net/$netdev/mtu")
+[ "$mtu" -lt 4200 ] && path_mtu=1024 || path_mtu=4096
+
+# at MACHINE COMMAND
+at() {
+	if [ "$1" = vm1 ]; then sh -c "$2"; else ssh "$1" "$2"; fi
+}
+device_of() {
+	if [ "$1" = vm3 ]; then echo rxe0; else echo tern0; fi
+}
+
+# between CLIENT SERVER: where the next programs run.
+between() {
+	from_vm=$1 to_vm=$2
+	where=$1-to-$2
+	client_side="$(device_of "$1") $(at "$1" "gid-index v4 $(device_of "$1")")"
+	server_side="$(device_of "$2") $(at "$2" "gid-index v4 $(device_of "$2")")"
+	ip=10.77.0.${2#vm}
+}
+here() { at "$from_vm" "$1"; }
+there() { at "$to_vm" "$1"; }
+# on "DEVICE GID" COMMAND: @D and @G stand for them.
+on() { echo "$2" | sed "s/@D/${1% *}/g; s/@G/${1#* }/g"; }
+
+# run PROGRAM OPTION...: the client gets the server's address.
+run() {
+	port=$((port + 1))
+	pair "$1" "$1" $port "$(on "$server_side" "$* -p $port")" "$(on "$client_side" "$* -p $port $ip")"
+}
+
+# Emulated Soft-RoCE takes milliseconds per packet: timeouts of 4 s and few messages.
+programs() {
+	run ib_send_bw -d @D -x @G -F -u 18 -m $path_mtu -s 65536 -n 20 --tx-depth=4
+	run ib_write_bw -d @D -x @G -F -u 18 -m $path_mtu -s 65536 -n 20 --tx-depth=4
+	run ib_read_bw -d @D -x @G -F -u 18 -m $path_mtu -o 4 -s 65536 -n 20 --tx-depth=4
+	run ib_send_lat -d @D -x @G -F -u 18 -s 64 -n 50
+	port=$((port + 1))
+	pair rping rping $port "rping -s -a $ip -p $port -C 10 -S 60000 -V" "rping -c -a $ip -p $port -C 10 -S 60000 -V"
+}
+
+# Operations of RC with their data verified, by the program that tests tern against tern.
+verify() {
+	port=$((port + 1))
+	there "timeout 1100 $(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")" >"$log.s" 2>&1 </dev/null &
+	server_pid=$!
+	there "wait-listen $port"
+	here "timeout 1000 $(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $ip") $*" >"$log" 2>&1 </dev/null
+	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
+	! grep -q '^not ok' "$log" || failed=1
+	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
+	there "pkill -x rcverify"
+	wait $server_pid 2>/dev/null
+}
+
+# transfer FROM TO ADDRESS: 8 MiB by TCP, compared by their checksum.
+transfer() {
+	at "$1" 'head -c 8388608 /dev/urandom >/tmp/tcp.data'
+	at "$2" "nc ${4:-} -l 9001 >/tmp/tcp.data" &
+	tcp=$!
+	at "$2" 'wait-listen 9001'
+	at "$1" "timeout 300 nc -N $3 9001 </tmp/tcp.data" || return
+	wait $tcp
+	[ "$(at "$1" 'sha256sum </tmp/tcp.data')" = "$(at "$2" 'sha256sum </tmp/tcp.data')" ]
+}
+
+# vlan MACHINE: gives it an interface in VLAN 5.
+vlan() {
+	at "$1" "ip link add link \$(ip -br -4 addr show to 10.77.0.0/24 | cut -d' ' -f1) name v5 type vlan id 5 &&
+		ip link set v5 up && ip addr add 10.85.0.${1#vm}/24 dev v5"
+}
+
+for pair in 'vm1 vm2' 'vm2 vm1' 'vm1 vm3' 'vm3 vm1' 'vm2 vm3' 'vm3 vm2'; do
+	from=${pair% *} to=${pair#* }
+	check "$from-to-$to/largest-frame" at "$from" "ping -c 3 -i 0.2 -q -M do -s $((mtu - 28)) 10.77.0.${to#vm}"
+	check "$from-to-$to/tcp" transfer "$from" "$to" "10.77.0.${to#vm}"
+	check "$from-to-$to/tcp6" transfer "$from" "$to" "fd77::${to#vm}" -6
+done
+for vm in vm1 vm2 vm3; do vlan $vm; done
+# Those of virtio-net are left to segment.
+for pair in 'vm1 vm2' 'vm3 vm1' 'vm3 vm2'; do
+	check "${pair% *}-to-${pair#* }/vlan" transfer ${pair% *} ${pair#* } "10.85.0.${pair#* vm}"
+done
+for vm in vm1 vm2 vm3; do at $vm 'ip link del v5'; done
+
+ibv_devinfo -d tern0 | grep active_mtu >/tmp/active_mtu
+check path-mtu grep -q "$path_mtu" /tmp/active_mtu
+rc="send*sizes* write*sizes* read*sizes* every_mtu rdma_sge_list fetch_add compare_swap fence write_then_send many_reads psn_wrap both_ways zero_length"
+between vm1 vm2
+programs
+verify $rc
+between vm2 vm1
+verify $rc
+for pair in 'vm1 vm3' 'vm2 vm3' 'vm3 vm2'; do
+	between ${pair% *} ${pair#* }
+	programs
+	verify send_sizes_post write_sizes_post read_sizes_post fetch_add compare_swap psn_wrap
+done
+show_matrix
+exit $failed
