@@ -134,6 +134,8 @@ typedef enum TernIcrcMode {
 } TernIcrcMode;
 
 void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
+/* Replaces TernConfig.capture. */
+void tern_engine_set_capture(TernEngine *e, bool capture);
 
 /*
  * Runs expired timers, admin commands and about budget bytes of transport work
@@ -171,7 +173,11 @@ typedef struct TernFrame {
     uint32_t len;
     bool to_wire;            /* false: seen by the capture tap only */
     bool shown;              /* false: not seen by the capture tap */
-    uint64_t time;           /* device clock when it was created, ns */
+    /*
+     * Device clock in ns when it was created; of a RoCE frame without capture,
+     * when the tern_engine_run() that created it began.
+     */
+    uint64_t time;
 } TernFrame;
 
 size_t tern_engine_effects_frames(const TernEffects *fx);

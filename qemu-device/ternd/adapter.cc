@@ -55,7 +55,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric)
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   port_.set_policy(config_.port);
   make_engine();
-  if (!config_.pcap.empty()) capture_ = std::make_unique<Capture>(config_.pcap, config_.pcap_limit);
+  if (!config_.pcap.empty()) set_capture(std::make_unique<Capture>(config_.pcap, config_.pcap_limit));
   make_function();
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
@@ -85,8 +85,6 @@ void Adapter::make_engine() {
   std::ranges::copy(config_.mac, std::begin(c.mac));
   c.mw_type_2a = config_.mw_type_2a;
   c.doorbell_cost = kDoorbellCost;
-  // A capture can begin at any time.
-  c.capture = 1;
   engine_.reset(tern_engine_new(&c, &kOps, this));
   if (!engine_) throw std::invalid_argument(config_.path + ": the engine refuses these properties");
   if (const std::string why = set_faults(config_.faults); !why.empty()) {
@@ -459,6 +457,11 @@ void Adapter::set_removed(bool removed) {
   removed_ = removed;
   runner_->set_present(!removed);
   function_->set_removed(removed);
+}
+
+void Adapter::set_capture(std::unique_ptr<Capture> capture) {
+  tern_engine_set_capture(engine_.get(), capture != nullptr);
+  capture_ = std::move(capture);
 }
 
 void Adapter::set_icrc(TernIcrcMode mode) { tern_engine_set_icrc_mode(engine_.get(), mode); }

@@ -64,7 +64,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void set_removed(bool removed);
   [[nodiscard]] bool removed() const { return removed_; }
   // Captures all frames of this adapter from now on; null ends the capture.
-  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
+  void set_capture(std::unique_ptr<Capture> capture);
   [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
 
   // PortUser

@@ -142,7 +142,8 @@ bool Lane::run_qps(std::uint32_t budget) {
 bool Lane::run(std::uint32_t budget, bool more) {
   unfinished_ = more;
   if (!status.enabled()) return more;
-  more |= timers.run(host.now(), kTimers);
+  began_ = host.now();
+  more |= timers.run(began_, kTimers);
   budget -= std::min(budget, look_at_pages(budget));
   if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
   more |= uars.pending() || xrc_unseen_ != 0;

@@ -44,6 +44,8 @@ class Lane final : public Context {
   // Charges the turn of a QP with `cost` bytes for a packet that was sent.
   void charge(std::uint32_t cost) { emitted_ += cost; }
   void allow_trains(bool allow) { trains_ = allow; }
+  // When the last run() began.
+  [[nodiscard]] Nanos began() const { return began_; }
 
   UarPages uars;
   SqPoller sq_poller;
@@ -62,6 +64,7 @@ class Lane final : public Context {
   List<Qp> ready_;
   PageQueue kernel_events_;
   bool unfinished_ = false;       // the last run() left work
+  Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it
 };

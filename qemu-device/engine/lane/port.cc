@@ -20,7 +20,7 @@ constexpr std::uint8_t kEcnCongested = 0x03;
 }  // namespace
 
 Port::Port(Lane& lane, const Table<Qp>& qps)
-    : lane_(lane), qps_(qps), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {}
+    : lane_(lane), qps_(qps), capture_(lane.config.capture), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {}
 
 Port::~Port() = default;
 
@@ -46,7 +46,7 @@ Port::Claim Port::claim(std::span<const std::byte> frame, Route& route) const {
 
 void Port::accept(std::span<const std::byte> frame, bool inside) {
   // A looped back frame was captured when it was sent.
-  if (lane_.config.capture && !inside) lane_.effects->show(frame, true, lane_.host.now());
+  if (capture_ && !inside) lane_.effects->show(frame, true, lane_.host.now());
   if (!lane_.status.enabled() || !addresses.active()) return;
   Packet& packet = lane_.rx_packet;
   Route& route = packet.route;
@@ -123,10 +123,10 @@ std::uint32_t Port::emit(Packet& packet) {
   if (faults_ != nullptr) [[unlikely]] {
     faults_->emit(packet, ip_id_++);
     if (packet.route.local) return 1;
-  } else if (!packet.route.local || lane.config.capture) {
+  } else if (!packet.route.local || capture_) {
     const auto room = lane.effects->begin_frame(packet.payload.size() + kMaxFrameOverhead);
     const std::size_t len = serialize(packet, ip_id_++, room);
-    lane.effects->commit_frame(len, !packet.route.local, lane.config.capture ? lane.host.now() : 0);
+    lane.effects->commit_frame(len, !packet.route.local, capture_ ? lane.host.now() : lane.began());
   }
   if (packet.route.local) {
     packet.train = train;
@@ -141,6 +141,13 @@ std::uint32_t Port::emit(Packet& packet) {
 }
 
 // ---- life cycle ----
+
+void Port::allow_trains() { lane_.allow_trains(faults_ == nullptr && !capture_); }
+
+void Port::set_capture(bool capture) {
+  capture_ = capture;
+  allow_trains();
+}
 
 void Port::set_link(bool up) {
   if (up == addresses.link_up()) return;
@@ -169,7 +176,7 @@ bool Port::set_faults(std::string_view text, std::string& error) {
     injector_ = std::make_unique<PortFaults>(*this, lane_);
   }
   faults_ = none ? nullptr : injector_.get();
-  lane_.allow_trains(none && !lane_.config.capture);
+  allow_trains();
   injector_->set(std::move(*rules));
   return true;
 }

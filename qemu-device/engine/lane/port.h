@@ -29,6 +29,7 @@ class Port {
   Lane& lane_;
   const Table<Qp>& qps_;
   PortFaults* faults_ = nullptr;  // null if there are no rules
+  bool capture_;                  // also collects looped back and received frames
   std::uint16_t ip_id_ = 0;
 
  public:
@@ -53,6 +54,8 @@ class Port {
   std::uint32_t dispatch(Packet& packet);
 
   void set_link(bool up);
+  [[nodiscard]] bool capture() const { return capture_; }
+  void set_capture(bool capture);
   // Called before the QPs are destroyed: drops frames that fault rules hold back, and empties the
   // multicast groups.
   void forget();
@@ -73,6 +76,7 @@ class Port {
   Ethernet ethernet;
 
  private:
+  void allow_trains();
   std::uint32_t notify(const Qp* qp, const Packet& packet);
 
   // Made with the first rules. After the last ones it still passes on what they held back.

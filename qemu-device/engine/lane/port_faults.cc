@@ -23,7 +23,7 @@ void PortFaults::set(std::vector<FaultRule> rules) {
 void PortFaults::emit(const Packet& packet, std::uint16_t ip_id) {
   frame_.resize(packet.payload.size() + kMaxFrameOverhead);
   const auto frame = std::span<const std::byte>(frame_).first(serialize(packet, ip_id, frame_));
-  if (lane_.config.capture) lane_.effects->show(frame, false, lane_.host.now());
+  if (port_.capture()) lane_.effects->show(frame, false, lane_.host.now());
   faults_.transmit(frame, packet.route.local);
 }
 

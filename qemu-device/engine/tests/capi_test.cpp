@@ -279,6 +279,26 @@ TEST_F(CapiTest, FramesStayValidWhileTheEngineGoesOn) {
   tern_engine_effects_free(engine, fx);
 }
 
+TEST_F(CapiTest, ACaptureBeginsAndEnds) {
+  tern_engine_set_link(engine, true);
+  tern_engine_effects_free(engine, tern_engine_take_effects(engine));
+  const std::vector<std::uint8_t> in(100, 0x52);
+  for (const bool capture : {false, true, false}) {
+    tern_engine_set_capture(engine, capture);
+    tern_engine_receive(engine, in.data(), in.size());
+    TernEffects* const fx = tern_engine_take_effects(engine);
+    ASSERT_EQ(fx != nullptr, capture);
+    if (fx == nullptr) continue;
+    ASSERT_EQ(tern_engine_effects_frames(fx), 1U);
+    const TernFrame frame = tern_engine_effects_frame(fx, 0);
+    EXPECT_TRUE(frame.shown);
+    EXPECT_FALSE(frame.to_wire);
+    EXPECT_EQ(frame.time, host.clock);
+    EXPECT_EQ(std::vector(frame.data, frame.data + frame.len), in);
+    tern_engine_effects_free(engine, fx);
+  }
+}
+
 TEST_F(CapiTest, ManyBatchesAtOnce) {
   std::vector<TernEffects*> held;
   for (int i = 0; i < 30; ++i) {
