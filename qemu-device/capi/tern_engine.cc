@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
 #include <new>
 #include <string>
@@ -94,9 +95,29 @@ tern::Config to_config(const TernConfig& c) {
 
 }  // namespace
 
+// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders. The last one deletes it.
 struct TernEffects {
+  explicit TernEffects(std::atomic<std::uint32_t>& batches) : held_batches(batches) {}
+
+  [[nodiscard]] bool held() const { return users.load(std::memory_order_acquire) != 1; }
+  void drop(std::uint32_t n) {
+    if (users.fetch_sub(n, std::memory_order_acq_rel) == n) delete this;
+  }
+
   std::unique_ptr<tern::Effects> effects = std::make_unique<tern::Effects>();
+  std::atomic<std::uint32_t>& held_batches;  // of the engine; holders do not access it
+  bool counted = false;                      // there
+  std::atomic<std::uint32_t> users = 1;      // the owner, and holds
 };
+
+namespace {
+
+struct DropOwner {
+  void operator()(TernEffects* fx) const { fx->drop(1); }
+};
+using Batch = std::unique_ptr<TernEffects, DropOwner>;
+
+}  // namespace
 
 struct TernEngine {
   TernEngine(const TernConfig& config, const TernHostOps& ops, void* opaque)
@@ -104,7 +125,9 @@ struct TernEngine {
 
   CallbackHost host;
   tern::Device device;
-  std::vector<std::unique_ptr<TernEffects>> pool;  // batches to reuse
+  std::atomic<std::uint32_t> held_batches = 0;
+  std::vector<Batch> pool;  // batches to reuse
+  std::vector<Batch> held;  // freed by the host, and held when that was seen last; the oldest first
 };
 
 TernEngine* tern_engine_new(const TernConfig* config, const TernHostOps* ops, void* opaque) {
@@ -206,11 +229,40 @@ void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.la
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 
+namespace {
+
+void recycle(TernEngine* e, Batch batch) {
+  if (std::exchange(batch->counted, false)) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
+  if (e->pool.size() >= kPoolMax) return;
+  batch->effects->clear();
+  e->pool.push_back(std::move(batch));
+}
+
+// Recycles batches that nobody holds any more: the oldest ones, because most readers are equally fast, or all if none may be held.
+void reclaim(TernEngine* e) {
+  const bool all = e->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD;
+  auto kept = e->held.begin();
+  auto at = kept;
+  for (; at != e->held.end(); ++at) {
+    if (!(*at)->held()) {
+      recycle(e, std::move(*at));
+    } else if (all) {
+      *kept++ = std::move(*at);
+    } else {
+      break;
+    }
+  }
+  e->held.erase(std::move(at, e->held.end(), kept), e->held.end());
+}
+
+}  // namespace
+
 TernEffects* tern_engine_take_effects(TernEngine* e) {
   if (e->device.lane.effects->empty()) return nullptr;
-  std::unique_ptr<TernEffects> batch;
+  if (!e->held.empty()) reclaim(e);
+  Batch batch;
   if (e->pool.empty()) {
-    batch = std::make_unique<TernEffects>();
+    batch.reset(new TernEffects(e->held_batches));
   } else {
     batch = std::move(e->pool.back());
     e->pool.pop_back();
@@ -220,11 +272,23 @@ TernEffects* tern_engine_take_effects(TernEngine* e) {
 }
 
 void tern_engine_effects_free(TernEngine* e, TernEffects* fx) {
-  std::unique_ptr<TernEffects> batch(fx);
-  if (!batch || e->pool.size() >= kPoolMax) return;
-  batch->effects->clear();
-  e->pool.push_back(std::move(batch));
+  if (fx == nullptr) return;
+  Batch batch(fx);
+  if (!batch->held()) return recycle(e, std::move(batch));
+  e->held.push_back(std::move(batch));
 }
+
+bool tern_engine_effects_hold(TernEffects* fx) {
+  if (!fx->counted) {
+    if (fx->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD) return false;
+    fx->held_batches.fetch_add(1, std::memory_order_relaxed);
+    fx->counted = true;
+  }
+  fx->users.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void tern_engine_effects_release(TernEffects* fx, std::uint32_t holds) { fx->drop(holds); }
 
 std::size_t tern_engine_effects_frames(const TernEffects* fx) {
   return fx->effects->frames().size();
@@ -233,7 +297,7 @@ std::size_t tern_engine_effects_frames(const TernEffects* fx) {
 TernFrame tern_engine_effects_frame(const TernEffects* fx, std::size_t i) {
   const tern::Effects::Frame& frame = fx->effects->frames()[i];
   const auto bytes = fx->effects->bytes(frame);
-  return {reinterpret_cast<const std::uint8_t*>(bytes.data()), frame.len, frame.to_wire,
+  return {const_cast<TernEffects*>(fx), reinterpret_cast<const std::uint8_t*>(bytes.data()), frame.len, frame.to_wire,
           frame.shown, frame.time};
 }
 

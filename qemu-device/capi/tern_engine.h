@@ -169,6 +169,7 @@ TernEffects *tern_engine_take_effects(TernEngine *e);
 void tern_engine_effects_free(TernEngine *e, TernEffects *fx);
 
 typedef struct TernFrame {
+    TernEffects *batch;      /* that the frame belongs to */
     const uint8_t *data;     /* whole Ethernet frame, without FCS */
     uint32_t len;
     bool to_wire;            /* false: seen by the capture tap only */
@@ -184,6 +185,17 @@ size_t tern_engine_effects_frames(const TernEffects *fx);
 TernFrame tern_engine_effects_frame(const TernEffects *fx, size_t i);
 /* Bit v of word v / 64: raise vector v. words: TERN_MAX_VECTORS / 64 = 2. */
 const uint64_t *tern_engine_effects_vectors(const TernEffects *fx);
+
+/*
+ * Keeps the frames of a batch valid after tern_engine_effects_free(), until as
+ * many calls of release: another thread may read a frame where it is. The
+ * caller of hold owns the batch. Returns false if TERN_MAX_HELD batches of the
+ * engine are held already, so that a slow reader cannot take more memory.
+ * release may be called by any thread, and after tern_engine_free().
+ */
+#define TERN_MAX_HELD 32
+bool tern_engine_effects_hold(TernEffects *fx);
+void tern_engine_effects_release(TernEffects *fx, uint32_t holds);
 
 /*
  * Device clock of the next timer expiry, UINT64_MAX for none. Call it after

@@ -377,7 +377,7 @@ void Adapter::capture(const TernFrame& frame) {
 }
 
 runner::Host::Sent Adapter::send(const TernFrame& frame) {
-  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time) == Port::Sent::kTaken) return Sent::kTaken;
+  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time, frame.batch) == Port::Sent::kTaken) return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;
   return Sent::kBlocked;

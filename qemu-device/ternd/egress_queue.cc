@@ -29,40 +29,49 @@ EgressQueue::EgressQueue(std::size_t bytes) : size_(std::bit_ceil(std::max(bytes
   ring_ = {static_cast<std::byte*>(p), Unmap{size_}};
 }
 
-bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion) {
-  assert(frame.size() >= kMacs + 2 && frame.size() + kTag <= kFrameMax);
-  std::size_t len = frame.size();
-  if (tag.kind == TagChange::Kind::kInsert) len += kTag;
-  if (tag.kind == TagChange::Kind::kStrip) len -= kTag;
-  const std::size_t size = (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1);
+EgressQueue::~EgressQueue() {
+  while (!front().bytes.empty()) pop();
+}
 
-  const std::lock_guard lock(producers_);
-  const std::uint64_t out = out_.load(std::memory_order_acquire);
-  std::uint64_t in = in_.load(std::memory_order_relaxed);
-  if (waiting(in, out) + size > std::min(limit, size_)) return false;
+EgressQueue::Header EgressQueue::header_at(std::uint64_t position) const {
+  Header header;
+  std::memcpy(&header, ring_.get() + at(position), sizeof(header));
+  return header;
+}
+
+EgressQueue::Reference EgressQueue::reference_at(std::uint64_t position) const {
+  Reference reference;
+  std::memcpy(&reference, ring_.get() + at(position) + sizeof(Header), sizeof(reference));
+  return reference;
+}
+
+// Returns room for a record at `in`, which moves past a filler. Null if there is none.
+std::byte* EgressQueue::room(std::uint64_t& in, std::uint64_t out, std::size_t size, std::size_t limit) {
+  std::uint64_t start = in;
   // An empty ring starts again from its beginning once there is room for `limit` bytes before this
   // position: so what is used of it stays in a processor's cache.
   if (till_end(in) < size || (in == out && at(in) >= limit + kFrameMax)) {
     const std::size_t rest = till_end(in);
-    if (in - out + rest + size > size_) return false;
-    filler_at_.store(in, std::memory_order_relaxed);
-    filler_size_.store(rest, std::memory_order_relaxed);
+    if (in - out + rest + size > size_) return nullptr;
     const Header filler{kFiller, static_cast<std::uint32_t>(rest), 0};
     std::memcpy(ring_.get() + at(in), &filler, sizeof(filler));
-    in += rest;
+    start += rest;
   }
-  if (in - out + size > size_) return false;
-  std::byte* const record = ring_.get() + at(in);
-  const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size), time};
-  std::memcpy(record, &header, sizeof(header));
-  const std::span<std::byte> to(record + sizeof(header), len);
+  if (start - out + size > size_) return nullptr;
+  in = start;
+  return ring_.get() + at(in);
+}
+
+namespace {
+
+void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagChange tag) {
   switch (tag.kind) {
     case TagChange::Kind::kKeep:
-      std::memcpy(to.data(), frame.data(), len);
+      std::memcpy(to.data(), frame.data(), to.size());
       break;
     case TagChange::Kind::kStrip:
       std::memcpy(to.data(), frame.data(), kMacs);
-      std::memcpy(to.data() + kMacs, frame.data() + kMacs + kTag, len - kMacs);
+      std::memcpy(to.data() + kMacs, frame.data() + kMacs + kTag, to.size() - kMacs);
       break;
     case TagChange::Kind::kInsert:
       std::memcpy(to.data(), frame.data(), kMacs);
@@ -71,32 +80,81 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
       std::memcpy(to.data() + kMacs + kTag, frame.data() + kMacs, frame.size() - kMacs);
       break;
   }
-  if (congestion) mark_congestion(to);
+}
+
+}  // namespace
+
+bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion,
+                      TernEffects* batch) {
+  assert(frame.size() >= kMacs + 2 && frame.size() + kTag <= kFrameMax);
+  std::size_t len = frame.size();
+  if (tag.kind == TagChange::Kind::kInsert) len += kTag;
+  if (tag.kind == TagChange::Kind::kStrip) len -= kTag;
+  const bool in_place = batch != nullptr && len >= kLong && tag.kind == TagChange::Kind::kKeep && !congestion;
+
+  const std::lock_guard lock(producers_);
+  const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
+  if (bytes - bytes_out_.load(std::memory_order_acquire) + counted(len) > std::min(limit, size_)) return false;
+  const std::uint64_t out = out_.load(std::memory_order_acquire);
+  std::uint64_t in = in_.load(std::memory_order_relaxed);
+  std::size_t size = sizeof(Header) + sizeof(Reference);
+  std::byte* record = in_place ? room(in, out, size, limit) : nullptr;
+  if (record != nullptr && tern_engine_effects_hold(batch)) {
+    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | kReference, time};
+    const Reference reference{frame.data(), batch};
+    std::memcpy(record, &header, sizeof(header));
+    std::memcpy(record + sizeof(header), &reference, sizeof(reference));
+  } else {
+    size = counted(len);
+    in = in_.load(std::memory_order_relaxed);
+    record = room(in, out, size, limit);
+    if (record == nullptr) return false;
+    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size), time};
+    std::memcpy(record, &header, sizeof(header));
+    const std::span<std::byte> to(record + sizeof(header), len);
+    copy_frame(to, frame, tag);
+    if (congestion) mark_congestion(to);
+  }
+  bytes_in_.store(bytes + counted(len), std::memory_order_relaxed);
   // Sequentially consistent: the caller then reads whether the consumer sleeps.
   in_.store(in + size, std::memory_order_seq_cst);
   return true;
 }
 
+void EgressQueue::release_batch() {
+  if (taken_ != 0) tern_engine_effects_release(batch_, taken_);
+  taken_ = 0;
+}
+
 EgressQueue::Frame EgressQueue::front() {
   const std::uint64_t in = in_.load(std::memory_order_acquire);
   std::uint64_t out = out_.load(std::memory_order_relaxed);
-  if (in == out) return {};
-  Header header;
-  std::memcpy(&header, ring_.get() + at(out), sizeof(header));
+  if (in == out) {
+    release_batch();
+    return {};
+  }
+  Header header = header_at(out);
   if (header.len == kFiller) {
     // A frame follows: both were published at once.
     out += header.size;
     out_.store(out, std::memory_order_release);
-    std::memcpy(&header, ring_.get() + at(out), sizeof(header));
+    header = header_at(out);
   }
-  return {{ring_.get() + at(out) + sizeof(header), header.len}, header.time};
+  const bool in_place = (header.size & kReference) != 0;
+  return {{in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header), header.len}, header.time};
 }
 
 void EgressQueue::pop() {
   const std::uint64_t out = out_.load(std::memory_order_relaxed);
-  Header header;
-  std::memcpy(&header, ring_.get() + at(out), sizeof(header));
-  out_.store(out + header.size, std::memory_order_release);
+  const Header header = header_at(out);
+  if ((header.size & kReference) != 0) {
+    TernEffects* const batch = reference_at(out).batch;
+    if (batch != batch_) release_batch();
+    batch_ = batch;
+    ++taken_;
+  }
+  bytes_out_.store(bytes_out_.load(std::memory_order_relaxed) + counted(header.len), std::memory_order_release);
+  out_.store(out + (header.size & ~kReference), std::memory_order_release);
 }
 
 namespace {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames that wait to leave the switch through one port. Any thread may put, one thread takes.
 //
-// A ring of bytes: a frame is copied once, into the ring, and read in place. Producers take turns
-// by a lock; the consumer takes none.
+// A ring of records. A short frame is copied into its record and read in place. A long one stays where
+// the sender's engine made it, and the record refers to it: a switch that copied it would cost as much
+// as the receiver does. Producers take turns by a lock; the consumer takes none.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+
+#include "tern_engine.h"
 
 namespace tern::daemon {
 
@@ -28,16 +31,24 @@ class EgressQueue {
 
   // `bytes` of frames and headers, at least 4 * kFrameMax.
   explicit EgressQueue(std::size_t bytes);
+  ~EgressQueue();
+  EgressQueue(const EgressQueue&) = delete;
+  EgressQueue& operator=(const EgressQueue&) = delete;
 
   struct Frame {
     std::span<const std::byte> bytes;  // empty: no frame
     std::uint64_t time;                // when it was put
   };
 
-  // Any thread. Returns false if `limit` bytes wait already, or there is no room.
-  bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion);
-  // Any thread: bytes of frames and headers that wait.
-  [[nodiscard]] std::size_t length() const { return waiting(in_.load(std::memory_order_relaxed), out_.load(std::memory_order_acquire)); }
+  // Any thread. Returns false if `limit` bytes wait already, or there is no room. `batch`: that the
+  // frame belongs to, null if it must be copied.
+  bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion,
+           TernEffects* batch = nullptr);
+  // Any thread: bytes of frames and headers that wait, wherever the frames are.
+  [[nodiscard]] std::size_t length() const {
+    const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
+    return static_cast<std::size_t>(bytes_in_.load(std::memory_order_relaxed) - out);
+  }
 
   // The consumer: the frame that has waited longest, valid until pop().
   [[nodiscard]] Frame front();
@@ -51,8 +62,16 @@ class EgressQueue {
     std::uint32_t size;  // of the record with this header
     std::uint64_t time;
   };
+  // Follows the header of a record with kReference in `size`.
+  struct Reference {
+    const std::byte* data;
+    TernEffects* batch;
+  };
   static constexpr std::uint32_t kFiller = UINT32_MAX;
+  static constexpr std::uint32_t kReference = 1;  // sizes are multiples of kAlign
   static constexpr std::size_t kAlign = alignof(std::max_align_t);
+  // Shorter frames are copied. Many of them could hold as much memory as many batches.
+  static constexpr std::size_t kLong = 1024;
 
   struct Unmap {
     std::size_t bytes;
@@ -60,21 +79,25 @@ class EgressQueue {
   };
 
   [[nodiscard]] std::size_t at(std::uint64_t position) const { return static_cast<std::size_t>(position) & (size_ - 1); }
-  // Without the filler. Only one can wait: two are further apart than the ring is long.
-  [[nodiscard]] std::size_t waiting(std::uint64_t in, std::uint64_t out) const {
-    const std::uint64_t filler = out <= filler_at_.load(std::memory_order_relaxed) ? filler_size_.load(std::memory_order_relaxed) : 0;
-    return static_cast<std::size_t>(in - out - std::min(filler, in - out));
-  }
+  // What a frame counts, which is its record if it is copied.
+  [[nodiscard]] static std::size_t counted(std::size_t len) { return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1); }
+  [[nodiscard]] Header header_at(std::uint64_t position) const;
+  [[nodiscard]] Reference reference_at(std::uint64_t position) const;
+  [[nodiscard]] std::byte* room(std::uint64_t& in, std::uint64_t out, std::size_t size, std::size_t limit);
+  void release_batch();
   [[nodiscard]] std::size_t till_end(std::uint64_t position) const { return size_ - at(position); }
 
   std::size_t size_;
   std::unique_ptr<std::byte, Unmap> ring_;
   alignas(64) std::mutex producers_;
-  std::atomic<std::uint64_t> in_ = 0;  // free running
-  // The last filler.
-  std::atomic<std::uint64_t> filler_at_ = 0;
-  std::atomic<std::uint64_t> filler_size_ = 0;
+  std::atomic<std::uint64_t> in_ = 0;  // free running, as all of these
+  std::atomic<std::uint64_t> bytes_in_ = 0;
   alignas(64) std::atomic<std::uint64_t> out_ = 0;
+  std::atomic<std::uint64_t> bytes_out_ = 0;
+  // The consumer's: a batch, and how many of its frames were taken and not yet released. It releases them together, because
+  // the sender's processor has the counter.
+  TernEffects* batch_ = nullptr;
+  std::uint32_t taken_ = 0;
 };
 
 // Whether it is an ECN capable IP packet, with or without one VLAN tag.

@@ -110,7 +110,7 @@ Port::Sent Port::full(Port& from) {
   return Sent::kBlocked;
 }
 
-Port::Sent Port::offer(Port& from, std::span<const std::byte> frame, std::uint16_t vlan, bool tagged, std::uint64_t now) {
+Port::Sent Port::offer(Port& from, const Passing& frame) {
   if (!link_.load(kRelaxed)) {
     add(out_discards_);
     return Sent::kTaken;
@@ -118,10 +118,10 @@ Port::Sent Port::offer(Port& from, std::span<const std::byte> frame, std::uint16
   const std::uint16_t access = vlan_.load(kRelaxed);
   TagChange tag;
   if (access != 0) {
-    if (access != vlan) return Sent::kTaken;
-    if (tagged) tag.kind = TagChange::Kind::kStrip;
-  } else if (vlan != 0 && !tagged) {
-    tag = {TagChange::Kind::kInsert, vlan};
+    if (access != frame.vlan) return Sent::kTaken;
+    if (frame.tagged) tag.kind = TagChange::Kind::kStrip;
+  } else if (frame.vlan != 0 && !frame.tagged) {
+    tag = {TagChange::Kind::kInsert, frame.vlan};
   }
   bool mark = false;
   if (chance_.load(kRelaxed)) {
@@ -136,12 +136,13 @@ Port::Sent Port::offer(Port& from, std::span<const std::byte> frame, std::uint16
       const auto max = static_cast<double>(policy.red_max);
       mark = length >= max || draw(random_) < policy.red_probability * (length - min) / (max - min);
     }
-    if (mark && !is_ecn_capable(frame)) {
+    if (mark && !is_ecn_capable(frame.bytes)) {
       add(out_discards_);
       return Sent::kTaken;
     }
   }
-  if (!queue_.put(frame, tag, now, static_cast<std::size_t>(limit_.load(kRelaxed)), mark)) return full(from);
+  const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
+  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch)) return full(from);
   if (mark) add(out_marked_);
   user_.frames_wait();
   return Sent::kTaken;
@@ -185,7 +186,9 @@ void Port::discard() {
   queue_.pop();
 }
 
-Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now) { return switch_.send(*this, frame, now); }
+Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch) {
+  return switch_.send(*this, {.bytes = frame, .batch = batch, .time = now});
+}
 
 void Port::release() {
   full_since_.store(0, kRelaxed);
@@ -263,15 +266,15 @@ const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) 
   return port == kNone ? nullptr : &ports_[port];
 }
 
-Port::Sent Switch::flood(Port& from, std::span<const std::byte> frame, std::uint16_t vlan, bool tagged, std::uint64_t now) {
+Port::Sent Switch::flood(Port& from, const Port::Passing& frame) {
   // A frame that was blocked goes on with the port that blocked it.
-  unsigned next = frame.data() == from.flooding_ && now == from.flooding_time_ ? from.flooded_ : 0;
+  unsigned next = frame.bytes.data() == from.flooding_ && frame.time == from.flooding_time_ ? from.flooded_ : 0;
   for (; next < ports_.size(); ++next) {
     Port& port = ports_[next];
     if (&port == &from || !port.link_.load(kRelaxed)) continue;
-    if (port.offer(from, frame, vlan, tagged, now) == Port::Sent::kBlocked) {
-      from.flooding_ = frame.data();
-      from.flooding_time_ = now;
+    if (port.offer(from, frame) == Port::Sent::kBlocked) {
+      from.flooding_ = frame.bytes.data();
+      from.flooding_time_ = frame.time;
       from.flooded_ = next;
       return Port::Sent::kBlocked;
     }
@@ -280,15 +283,16 @@ Port::Sent Switch::flood(Port& from, std::span<const std::byte> frame, std::uint
   return Port::Sent::kTaken;
 }
 
-Port::Sent Switch::send(Port& from, std::span<const std::byte> frame, std::uint64_t now) {
+Port::Sent Switch::send(Port& from, Port::Passing passing) {
+  const std::span<const std::byte> frame = passing.bytes;
   if (!from.link_.load(kRelaxed) || frame.size() < kHeader || frame.size() + kTag > EgressQueue::kFrameMax) {
     count(from.in_discards_);
     return Port::Sent::kTaken;
   }
-  const bool tagged = frame.size() >= kHeader + kTag && get16(frame, kMacs) == kVlanTpid;
+  passing.tagged = frame.size() >= kHeader + kTag && get16(frame, kMacs) == kVlanTpid;
   const std::uint16_t access = from.vlan_.load(kRelaxed);
-  std::uint16_t vlan = tagged ? get16(frame, kMacs + 2) & kVlanMask : access;
-  if (access != 0 && tagged) {
+  std::uint16_t vlan = passing.tagged ? get16(frame, kMacs + 2) & kVlanMask : access;
+  if (access != 0 && passing.tagged) {
     // An access port has no tagged frames of other VLANs; a priority tag belongs to the port's.
     if (vlan != 0 && vlan != access) {
       count(from.in_discards_);
@@ -296,10 +300,11 @@ Port::Sent Switch::send(Port& from, std::span<const std::byte> frame, std::uint6
     }
     vlan = access;
   }
+  passing.vlan = vlan;
   const std::uint64_t to = get48(frame);
   const std::uint64_t source = get48(frame.subspan(6));
   constexpr std::uint64_t kGroup = std::uint64_t{1} << 40;
-  const auto seconds = static_cast<std::uint32_t>(now / kSecond);
+  const auto seconds = static_cast<std::uint32_t>(passing.time / kSecond);
   if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from.number_, seconds);
 
   Port::Sent sent = Port::Sent::kTaken;
@@ -307,14 +312,14 @@ Port::Sent Switch::send(Port& from, std::span<const std::byte> frame, std::uint6
   const bool fresh = entry != nullptr && seconds - entry->seen.load(kRelaxed) <= kAge;
   const std::uint32_t number = fresh ? entry->port.load(kRelaxed) : kNone;
   if (number == kNone) {
-    sent = flood(from, frame, vlan, tagged, now);
+    sent = flood(from, passing);
   } else if (number != from.number_) {
-    sent = ports_[number].offer(from, frame, vlan, tagged, now);
+    sent = ports_[number].offer(from, passing);
   }
   if (sent == Port::Sent::kBlocked) return sent;
   count(from.in_frames_);
   count(from.in_bytes_, frame.size());
-  if (tap_) tap_(from, frame, now);
+  if (tap_) tap_(from, frame, passing.time);
   return sent;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The Ethernet switch between the adapters of one daemon and its uplinks.
 //
-// It has no thread: the thread that sends a frame copies it to the egress queue of each port that
+// It has no thread: the thread that sends a frame puts it into the egress queue of each port that
 // the frame leaves through, and wakes the threads of these ports. It learns addresses by VLAN,
 // floods frames to unknown and multicast addresses, and knows access ports.
 //
@@ -88,8 +88,8 @@ class Port {
 
   // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the same
   // frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has passed,
-  // or another one instead.
-  Sent send(std::span<const std::byte> frame, std::uint64_t now);
+  // or another one instead. `batch`: that the frame belongs to, if its bytes may stay where they are.
+  Sent send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch = nullptr);
   // The next frame that leaves through the port at time `now`, valid until pop(). Empty if there is
   // none; if one waits for its time, `*due` is when.
   [[nodiscard]] std::span<const std::byte> front(std::uint64_t now, std::uint64_t* due);
@@ -104,7 +104,15 @@ class Port {
  private:
   friend class Switch;
 
-  Sent offer(Port& from, std::span<const std::byte> frame, std::uint16_t vlan, bool tagged, std::uint64_t now);
+  // A frame on its way through the switch.
+  struct Passing {
+    std::span<const std::byte> bytes;
+    TernEffects* batch;
+    std::uint64_t time;
+    std::uint16_t vlan = 0;
+    bool tagged = false;
+  };
+  Sent offer(Port& from, const Passing& frame);
   Sent full(Port& from);
   bool stuck(std::uint64_t now);
 
@@ -189,8 +197,8 @@ class Switch {
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
   void forget(unsigned port);
   void learn(std::uint64_t key, unsigned port, std::uint32_t seconds);
-  Port::Sent send(Port& from, std::span<const std::byte> frame, std::uint64_t now);
-  Port::Sent flood(Port& from, std::span<const std::byte> frame, std::uint16_t vlan, bool tagged, std::uint64_t now);
+  Port::Sent send(Port& from, Port::Passing passing);
+  Port::Sent flood(Port& from, const Port::Passing& frame);
 
   std::deque<Port> ports_;
   Tap tap_;

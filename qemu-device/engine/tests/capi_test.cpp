@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -297,6 +298,59 @@ TEST_F(CapiTest, ACaptureBeginsAndEnds) {
     EXPECT_EQ(std::vector(frame.data, frame.data + frame.len), in);
     tern_engine_effects_free(engine, fx);
   }
+}
+
+TEST_F(CapiTest, HeldFramesStayValid) {
+  tern_engine_set_capture(engine, true);
+  const std::vector<std::uint8_t> in(1000, 0x5a);
+  const auto take = [&] {
+    tern_engine_receive(engine, in.data(), in.size());
+    TernEffects* const fx = tern_engine_take_effects(engine);
+    EXPECT_EQ(tern_engine_effects_frame(fx, 0).batch, fx);
+    return fx;
+  };
+  const auto intact = [](const TernFrame& frame) {
+    return std::all_of(frame.data, frame.data + frame.len, [](std::uint8_t byte) { return byte == 0x5a; });
+  };
+  tern_engine_effects_free(engine, tern_engine_take_effects(engine));
+  std::vector<TernFrame> frames;
+  TernEffects* const slow = take();
+  frames.push_back(tern_engine_effects_frame(slow, 0));
+  ASSERT_TRUE(tern_engine_effects_hold(slow));
+  ASSERT_TRUE(tern_engine_effects_hold(slow));
+  tern_engine_effects_release(slow, 1);
+  tern_engine_effects_free(engine, slow);
+  // The others are released at once.
+  for (unsigned i = 0; i < 4 * TERN_MAX_HELD; ++i) {
+    TernEffects* const fx = take();
+    ASSERT_NE(fx, slow);
+    ASSERT_TRUE(tern_engine_effects_hold(fx)) << i;
+    tern_engine_effects_free(engine, fx);
+    tern_engine_effects_release(fx, 1);
+  }
+  // These are not.
+  for (unsigned i = 1;; ++i) {
+    TernEffects* const fx = take();
+    const bool held = tern_engine_effects_hold(fx);
+    ASSERT_EQ(held, i < TERN_MAX_HELD) << "a limit";
+    if (held) frames.push_back(tern_engine_effects_frame(fx, 0));
+    tern_engine_effects_free(engine, fx);
+    if (!held) break;
+  }
+  EXPECT_TRUE(std::ranges::all_of(frames, intact));
+  // One of them makes room for one.
+  tern_engine_effects_release(frames.back().batch, 1);
+  frames.pop_back();
+  tern_engine_effects_free(engine, take());
+  TernEffects* const last = take();
+  EXPECT_TRUE(tern_engine_effects_hold(last));
+  frames.push_back(tern_engine_effects_frame(last, 0));
+  tern_engine_effects_free(engine, last);
+  // The frames outlive the engine.
+  tern_engine_free(engine);
+  engine = nullptr;
+  EXPECT_TRUE(std::ranges::all_of(frames, intact));
+  for (const TernFrame& frame : frames) tern_engine_effects_release(frame.batch, 1);
 }
 
 TEST_F(CapiTest, ManyBatchesAtOnce) {
