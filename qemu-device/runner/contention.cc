@@ -21,14 +21,16 @@ class SchedStat final : public CpuClock {
   SchedStat& operator=(const SchedStat&) = delete;
 
   bool read(CpuTimes& times) override {
-    std::array<char, 64> text;
+    std::array<char, 96> text;
     const ssize_t n = pread(fd_, text.data(), text.size(), 0);
     if (n <= 0) return false;
     CpuTimes now;
     const char* const end = text.data() + n;
     const auto ran = std::from_chars(text.data(), end, now.ran);
     if (ran.ec != std::errc() || ran.ptr == end) return false;
-    if (std::from_chars(ran.ptr + 1, end, now.waited).ec != std::errc()) return false;
+    const auto waited = std::from_chars(ran.ptr + 1, end, now.waited);
+    if (waited.ec != std::errc() || waited.ptr == end) return false;
+    if (std::from_chars(waited.ptr + 1, end, now.waits).ec != std::errc()) return false;
     times = now;
     return true;
   }
@@ -45,8 +47,9 @@ std::unique_ptr<CpuClock> open_schedstat() {
   return std::make_unique<SchedStat>(fd);
 }
 
-void Contention::start(std::unique_ptr<CpuClock> clock) {
+void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t patience) {
   clock_ = std::move(clock);
+  patience_ = patience;
   skip();
 }
 
@@ -59,15 +62,16 @@ std::optional<Contention::Verdict> Contention::judge() {
   skip();
   ran_ += last_.ran - before.ran;
   waited_ += last_.waited - before.waited;
+  waits_ += last_.waits - before.waits;
   if (ran_ + waited_ < kWindow) return std::nullopt;
   Verdict verdict{ran_, waited_, 0};
-  if (waited_ > kWindow / kPart) {
+  if (waited_ > kWindow / kPart && waited_ >= patience_ * waits_) {
     verdict.pause = pause_;
     pause_ = std::min(2 * pause_, kMaxPause);
   } else {
     pause_ = kMinPause;
   }
-  ran_ = waited_ = 0;
+  ran_ = waited_ = waits_ = 0;
   return verdict;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Whether other threads need the processor that the worker polls on.
+// Whether other threads need the processor that a thread polls on.
 //
 // The kernel does not report contention for a processor, but it reports how long a thread waited
 // for one.
@@ -15,6 +15,7 @@ namespace tern::runner {
 struct CpuTimes {
   std::uint64_t ran = 0;
   std::uint64_t waited = 0;  // ready to run, without a processor
+  std::uint64_t waits = 0;   // how often
 };
 
 class CpuClock {
@@ -38,8 +39,10 @@ class Contention {
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // With a null clock there is never contention.
-  void start(std::unique_ptr<CpuClock> clock);
+  // With a null clock there is never contention. `patience`: for a thread that yields to others
+  // between two polls, so that it waits for all that do the same. No contention are waits that
+  // take no more ns than this on average.
+  void start(std::unique_ptr<CpuClock> clock, std::uint64_t patience = 0);
   // The thread has slept: the time until it was woken and ran does not count.
   void skip();
 
@@ -56,6 +59,8 @@ class Contention {
   CpuTimes last_;
   std::uint64_t ran_ = 0;  // in this window
   std::uint64_t waited_ = 0;
+  std::uint64_t waits_ = 0;
+  std::uint64_t patience_ = 0;
   std::uint64_t pause_ = kMinPause;  // at the next contention
 };
 

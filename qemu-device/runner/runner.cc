@@ -16,6 +16,10 @@ namespace {
 constexpr unsigned kSpins = 200;
 // Contention is judged after this many polls, about half a millisecond.
 constexpr unsigned kJudgeEvery = 16384;
+// The same for a host thread that polls, in ns: while it yields, a turn takes as long as others like.
+constexpr std::uint64_t kJudgeInterval = 1'000'000;
+// What such a thread waits for others in a turn, in ns, before sleeping and being woken is better.
+constexpr std::uint64_t kYieldPatience = 200'000;
 
 void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -364,13 +368,6 @@ bool Runner::poll_only() {
   return only;
 }
 
-void Runner::pause_polling(std::uint64_t until) {
-  lock();
-  if (may_poll_) tern_engine_allow_polling(engine_, until);
-  work_ = true;
-  unlock_without_delivering();
-}
-
 void Runner::expired(Host::Timer timer) {
   switch (timer) {
     case Host::Timer::kEngine:
@@ -466,12 +463,33 @@ void Runner::update_polling() {
   unlock_without_delivering();
 }
 
+// Returns how long nothing may poll from now on.
+std::uint64_t Runner::pause_after_judgement() {
+  const auto verdict = contention_.judge();
+  if (!verdict) return 0;
+  host_.trace(Host::Event::kContention, verdict->ran, verdict->waited);
+  return verdict->pause;
+}
+
 void Runner::judge_contention() {
   if (!may_poll_) return;
-  const auto verdict = contention_.judge();
-  if (!verdict) return;
-  host_.trace(Host::Event::kContention, verdict->ran, verdict->waited);
-  if (verdict->pause != 0) tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
+  if (const std::uint64_t pause = pause_after_judgement()) tern_engine_allow_polling(engine_, host_.now() + pause);
+}
+
+void Runner::begin_polling() { contention_.start(poll_ ? open_cpu_clock_() : nullptr, kYieldPatience); }
+
+bool Runner::may_spin(std::uint64_t now) {
+  if (now >= judge_at_) {
+    judge_at_ = now + kJudgeInterval;
+    if (const std::uint64_t pause = pause_after_judgement()) {
+      no_spin_until_ = now + pause;
+      lock();
+      if (may_poll_) tern_engine_allow_polling(engine_, no_spin_until_);
+      work_ = true;
+      unlock_without_delivering();
+    }
+  }
+  return now >= no_spin_until_;
 }
 
 }  // namespace tern::runner

@@ -134,10 +134,17 @@ class Runner {
   // Without a worker, in place of a deliver() that was requested: returns true if deliver() would do
   // nothing but poll send queues, which this call has done. The request stands.
   bool poll_only();
-  // Without a worker: the engine polls no send queues until this time of the device clock. With one,
-  // the worker judges contention itself.
-  void pause_polling(std::uint64_t until);
   void expired(Host::Timer timer);
+
+  // ---- a host without a worker: its thread polls, and yields after each turn ----
+
+  // At the beginning of the thread.
+  void begin_polling();
+  // Before each turn, with the time of the device clock: returns false while there is contention. The
+  // engine then polls no send queues, and the thread should sleep when it has nothing to do.
+  bool may_spin(std::uint64_t now);
+  // The thread has slept.
+  void slept() { contention_.skip(); }
 
   // ---- other calls to the engine: the host thread, between lock() and one of the unlocks ----
 
@@ -208,7 +215,10 @@ class Runner {
   void yield(std::unique_lock<std::mutex>& lock);
   void idle(std::unique_lock<std::mutex>& lock);
   void poll();
+
+  // The thread that polls.
   void judge_contention();
+  std::uint64_t pause_after_judgement();
 
   TernEngine* const engine_;
   Host& host_;
@@ -223,8 +233,10 @@ class Runner {
   DoorbellRing doorbells_;
 
   // The worker's.
-  Contention contention_;
   unsigned looks_ = 0;
+
+  // The worker's, or the host thread's if there is none.
+  Contention contention_;
 
   // With the lock.
   std::condition_variable wake_;  // the idle worker waits for it
@@ -247,6 +259,8 @@ class Runner {
   bool delivering_ = false;
   bool due_ = false;      // a deadline has passed, or may have
   bool refused_ = false;  // a frame was refused and will be offered again
+  std::uint64_t judge_at_ = 0;      // without a worker
+  std::uint64_t no_spin_until_ = 0;
 
   std::thread worker_;
 };

@@ -21,10 +21,10 @@ namespace {
 // How long the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
 // much.
 constexpr std::uint64_t kSpin = 30'000;
-// Turns of the loop between two looks at the hypervisor's socket while the thread does not sleep.
-constexpr unsigned kServeEvery = 64;
-// Turns between two judgements of contention.
-constexpr unsigned kJudgeEvery = 8192;
+// How often the thread looks at the hypervisor's socket while it does not sleep, in ns.
+constexpr std::uint64_t kServeEvery = 20'000;
+// How often the thread yields while it is busy, in ns.
+constexpr std::uint64_t kYieldEvery = 10'000;
 // Messages of the hypervisor that are handled at a time.
 constexpr unsigned kMessages = 16;
 // What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message).
@@ -144,24 +144,27 @@ bool Adapter::call(const std::function<void()>& task) {
 void Adapter::loop() {
   pthread_setname_np(pthread_self(), config_.name.substr(0, 15).c_str());
   memory_.adopt();
-  contention_.start(config_.poll ? runner::open_schedstat() : nullptr);
+  runner_->begin_polling();
   running_.store(true);
   running_.notify_one();
-  for (unsigned turn = 0;; ++turn) {
-    if (turn % kJudgeEvery == 0) judge_contention();
+  for (;;) {
     const bool busy = work();
     if (stop_) break;
-    if (busy) {
-      if (turn % kServeEvery == 0) serve();
+    if (busy) active_at_ = turn_at_;
+    const bool spin = runner_->may_spin(turn_at_) && (polling_ || turn_at_ < active_at_ + kSpin);
+    if (!busy && !spin) {
+      sleep();
       continue;
     }
-    if (polling_ || (now() < active_at_ + kSpin && now() >= no_spin_before_)) {
-      if (turn % kServeEvery == 0) serve();
-      // There may be more adapters than processors.
+    if (turn_at_ >= served_at_ + kServeEvery) {
+      served_at_ = turn_at_;
+      serve();
+    }
+    // There may be more adapters than processors, and what this one has done may be work for another one.
+    if (spin && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {
       std::this_thread::yield();
-      continue;
+      yielded_at_ = turn_at_;
     }
-    sleep();
   }
   runner_->stop();
 }
@@ -195,12 +198,11 @@ bool Adapter::work() {
     log(LOG_WARNING, "the hypervisor's memory is shorter than it says: it is dropped");
     function_->drop();
   }
-  if (busy) active_at_ = now();
   return busy;
 }
 
 bool Adapter::run_timers() {
-  const std::uint64_t time = now();
+  const std::uint64_t time = turn_at_ = now();
   bool any = false;
   for (const Timer timer : {Timer::kEngine, Timer::kPatience}) {
     std::uint64_t& deadline = deadlines_[static_cast<std::size_t>(timer)];
@@ -262,15 +264,8 @@ void Adapter::sleep() {
   epoll_event event;
   const int events = epoll_pwait2(epoll_.get(), &event, 1, due == UINT64_MAX ? nullptr : &left, nullptr);
   sleeping_.store(false, std::memory_order_relaxed);
-  contention_.skip();
+  runner_->slept();
   if (events > 0) serve();
-}
-
-void Adapter::judge_contention() {
-  const auto verdict = contention_.judge();
-  if (!verdict || verdict->pause == 0) return;
-  no_spin_before_ = now() + verdict->pause;
-  runner_->pause_polling(no_spin_before_);
 }
 
 // ---- the function's owner ----
@@ -391,7 +386,7 @@ void Adapter::finish_frame() {
 std::span<const std::byte> Adapter::next_frame() {
   finish_frame();
   std::uint64_t due = UINT64_MAX;
-  const auto frame = port_.front(now(), &due);
+  const auto frame = port_.front(turn_at_, &due);
   frame_taken_ = !frame.empty();
   frame_due_ = due;
   return frame;

@@ -121,7 +121,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void serve();
   void watch_function();
   void sleep();
-  void judge_contention();
   void finish_frame();
 
   const AdapterConfig config_;
@@ -137,19 +136,20 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   int watched_ = -1;  // the function's descriptor in epoll_
 
   std::atomic<unsigned> requests_ = 0;
-  std::atomic<bool> sleeping_ = false;
-  std::atomic<bool> running_ = false;
+  alignas(64) std::atomic<bool> sleeping_ = false;  // read for each frame that the switch puts into the queue
+  alignas(64) std::atomic<bool> running_ = false;
   TaskQueue tasks_;
 
   // The adapter's thread.
   std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
   std::uint64_t retry_at_ = UINT64_MAX;      // a blocked frame is offered again
   std::uint64_t frame_due_ = UINT64_MAX;     // the port's next frame is held back until then
+  std::uint64_t turn_at_ = 0;                // when this turn began
   std::uint64_t active_at_ = 0;              // when there was work last
-  std::uint64_t no_spin_before_ = 0;
+  std::uint64_t yielded_at_ = 0;
+  std::uint64_t served_at_ = 0;              // when the thread looked at the hypervisor's socket last
   std::uint64_t log_refilled_ = 0;
   unsigned log_tokens_ = 0;
-  runner::Contention contention_;
   bool frame_taken_ = false;  // next_frame() returned the port's first frame
   bool polling_ = false;      // the engine has nothing to do but poll
   bool link_wanted_ = true;

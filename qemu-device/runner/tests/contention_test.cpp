@@ -75,6 +75,16 @@ TEST_F(ContentionTest, WakingUpDoesNotCount) {
   EXPECT_EQ(pause_after(20, 0), 0U);
 }
 
+// A thread that yields waits often, and for as long as the others work before they yield.
+TEST_F(ContentionTest, ShortWaitsAreNone) {
+  contention.start(std::make_unique<FakeClock>(times, works), kMs);
+  times.waits += 19;
+  EXPECT_EQ(pause_after(1, 19), 200U);
+  times.waits += 20;
+  EXPECT_EQ(pause_after(1, 19), 0U);
+  EXPECT_EQ(pause_after(1, 19), 200U) << "others do not yield";
+}
+
 TEST_F(ContentionTest, WithoutFiguresThereIsNone) {
   works = false;
   EXPECT_FALSE(after(0, 1000));
@@ -95,6 +105,7 @@ TEST(SchedStat, CountsTheTimeThatAThreadRan) {
   } while (after.ran - before.ran < 2 * kMs && std::chrono::steady_clock::now() < end);
   EXPECT_GE(after.ran - before.ran, 2 * kMs);
   EXPECT_GE(after.waited, before.waited);
+  EXPECT_GT(after.waits, 0U);
 }
 
 TEST(DoorbellRing, KeepsTheOrderAndHasAnEnd) {

@@ -693,10 +693,68 @@ TEST_F(StepTest, AHostWithoutAWorkerPolls) {
   a.runner->deliver();
   EXPECT_EQ(from.poll(), 1U);
   EXPECT_TRUE(from.polled());
-  a.runner->pause_polling(UINT64_MAX);
+}
+
+// What the thread's processor reports.
+CpuTimes cpu_times;
+
+class FakeClock final : public CpuClock {
+ public:
+  bool read(CpuTimes& times) override {
+    times = cpu_times;
+    return true;
+  }
+};
+
+class HostPolls : public StepTest {
+ protected:
+  HostPolls() : StepTest(with([](Config& config) { config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); }; })) {
+    cpu_times = {};
+    a.runner->begin_polling();
+    from.connect(to);
+    to.connect(from);
+  }
+  // The thread has run and waited for 20 ms each, and the wait took that many turns.
+  bool spins(std::uint64_t waits) {
+    cpu_times.ran += 20'000'000;
+    cpu_times.waited += 20'000'000;
+    cpu_times.waits += waits;
+    a.advance(2'000'000);
+    return a.runner->may_spin(a.now());
+  }
+  void ring_often() {
+    a.runner->set_running(false);
+    for (int i = 0; i < 200; ++i) from.ring();
+    a.runner->set_running(true);
+    a.runner->deliver();
+  }
+
+  Qp from{a}, to{a};
+};
+
+TEST_F(HostPolls, PausesWhileThereIsContention) {
+  EXPECT_TRUE(spins(20'000)) << "the others yield, too";
+  ring_often();
+  EXPECT_TRUE(from.polled());
+  EXPECT_FALSE(spins(10));
+  EXPECT_GT(a.events(Host::Event::kContention), 0U);
   a.runner->deliver();
   EXPECT_FALSE(from.polled());
   EXPECT_FALSE(a.runner->poll_only());
+  ring_often();
+  EXPECT_FALSE(from.polled());
+  a.advance(Contention::kMinPause);
+  EXPECT_TRUE(a.runner->may_spin(a.now()));
+  ring_often();
+  EXPECT_TRUE(from.polled()) << "the pause is over";
+}
+
+// A sleeping thread does not wait for a processor, and being woken is no contention.
+TEST_F(HostPolls, SleepDoesNotCount) {
+  cpu_times.waited += 1'000'000'000;
+  cpu_times.waits += 1;
+  a.runner->slept();
+  EXPECT_TRUE(spins(20'000));
 }
 
 TEST(Config, PollingNeedsAnotherProcessor) {
