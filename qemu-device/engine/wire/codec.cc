@@ -2,6 +2,9 @@
 #include "wire/codec.h"
 
 #include <isa-l/crc.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -41,9 +44,20 @@ constexpr std::uint8_t kClassMask = 0xe0;
 // The ICRC starts with the masked LRH, IP header, UDP header and BTH.
 constexpr std::size_t kMaxMasked = 8 + kIpv6 + kUdp + kBth;
 
+#if defined(__x86_64__)
+[[gnu::target("avx")]] void clear_upper_halves() { _mm256_zeroupper(); }
+const bool has_avx = __builtin_cpu_supports("avx");
+#endif
+
 // ISA-L keeps the complemented CRC between calls, as zlib does.
 std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
-  return crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  crc = crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+#if defined(__x86_64__)
+  // ISA-L 2.31 leaves data in the upper halves of vector registers: the next SSE instruction would take longer than the CRC of
+  // a packet.
+  if (has_avx) clear_upper_halves();
+#endif
+  return crc;
 }
 
 // CRC over the masked LRH and the masked headers in `headers`: IP, UDP, BTH.
