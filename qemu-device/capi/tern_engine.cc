@@ -29,7 +29,7 @@ constexpr std::uint64_t kPagesMin = 1024;  // fewer are of no use
 constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMtuMin = 1500;
 constexpr std::uint32_t kMtuMax = 9216;
-constexpr std::size_t kPoolMax = 8;
+constexpr std::size_t kPoolMax = TERN_MAX_HELD;
 
 // The host's C functions as a tern::Host.
 class CallbackHost final : public tern::Host {
@@ -232,9 +232,10 @@ bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 namespace {
 
 void recycle(TernEngine* e, Batch batch) {
-  if (std::exchange(batch->counted, false)) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
+  const bool lent = std::exchange(batch->counted, false);
+  if (lent) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
   if (e->pool.size() >= kPoolMax) return;
-  batch->effects->clear();
+  batch->effects->clear(lent);
   e->pool.push_back(std::move(batch));
 }
 
