@@ -149,6 +149,7 @@ void Adapter::loop() {
   running_.notify_one();
   for (;;) {
     const bool busy = work();
+    port_.wake_receivers();
     if (stop_) break;
     if (busy) active_at_ = turn_at_;
     const bool spin = runner_->may_spin(turn_at_) && (polling_ || turn_at_ < active_at_ + kSpin);
@@ -159,6 +160,7 @@ void Adapter::loop() {
     if (turn_at_ >= served_at_ + kServeEvery) {
       served_at_ = turn_at_;
       serve();
+      port_.wake_receivers();
     }
     // There may be more adapters than processors, and what this one has done may be work for another one.
     if (spin && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {

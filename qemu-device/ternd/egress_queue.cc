@@ -15,6 +15,12 @@ namespace tern::daemon {
 
 namespace {
 
+// Bytes of the ring after which producers look at the consumer's position. The shortest ring has room for a filler and the longest
+// record besides.
+constexpr std::size_t kLookEvery = 32 * 1024;
+
+constexpr std::size_t kLine = 64;  // of a cache
+
 constexpr std::uint16_t kIpv4 = 0x0800;
 constexpr std::uint16_t kIpv6 = 0x86dd;
 
@@ -45,8 +51,14 @@ EgressQueue::Reference EgressQueue::reference_at(std::uint64_t position) const {
   return reference;
 }
 
+void EgressQueue::look_at_consumer() {
+  out_seen_ = out_.load(std::memory_order_acquire);
+  bytes_out_seen_ = bytes_out_.load(std::memory_order_relaxed);
+}
+
 // Returns room for a record at `in`, which moves past a filler. Null if there is none.
-std::byte* EgressQueue::room(std::uint64_t& in, std::uint64_t out, std::size_t size, std::size_t limit) {
+std::byte* EgressQueue::room(std::uint64_t& in, std::size_t size, std::size_t limit) {
+  const std::uint64_t out = out_seen_;
   std::uint64_t start = in;
   // An empty ring starts again from its beginning once there is room for `limit` bytes before this
   // position: so what is used of it stays in a processor's cache.
@@ -93,12 +105,13 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
   const bool in_place = batch != nullptr && len >= kLong && tag.kind == TagChange::Kind::kKeep && !congestion;
 
   const std::lock_guard lock(producers_);
+  limit = std::min(limit, size_);
   const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
-  if (bytes - bytes_out_.load(std::memory_order_acquire) + counted(len) > std::min(limit, size_)) return false;
-  const std::uint64_t out = out_.load(std::memory_order_acquire);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
+  if (in - out_seen_ >= kLookEvery || bytes - bytes_out_seen_ + counted(len) > limit) look_at_consumer();
+  if (bytes - bytes_out_seen_ + counted(len) > limit) return false;
   std::size_t size = sizeof(Header) + sizeof(Reference);
-  std::byte* record = in_place ? room(in, out, size, limit) : nullptr;
+  std::byte* record = in_place ? room(in, size, limit) : nullptr;
   if (record != nullptr && tern_engine_effects_hold(batch)) {
     const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | kReference, time};
     const Reference reference{frame.data(), batch};
@@ -107,7 +120,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
   } else {
     size = counted(len);
     in = in_.load(std::memory_order_relaxed);
-    record = room(in, out, size, limit);
+    record = room(in, size, limit);
     if (record == nullptr) return false;
     const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size), time};
     std::memcpy(record, &header, sizeof(header));
@@ -116,8 +129,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
     if (congestion) mark_congestion(to);
   }
   bytes_in_.store(bytes + counted(len), std::memory_order_relaxed);
-  // Sequentially consistent: the caller then reads whether the consumer sleeps.
-  in_.store(in + size, std::memory_order_seq_cst);
+  in_.store(in + size, std::memory_order_release);
   return true;
 }
 
@@ -126,12 +138,23 @@ void EgressQueue::release_batch() {
   taken_ = 0;
 }
 
+// Prefetches the frame of a record that waits, if it is somewhere else: another processor's cache has it.
+void EgressQueue::prefetch(std::uint64_t position) const {
+  if (position == in_seen_) return;
+  const Header header = header_at(position);
+  if ((header.size & kReference) == 0 || header.len == kFiller) return;
+  const std::byte* const data = reference_at(position).data;
+  for (std::size_t i = 0; i < header.len; i += kLine) __builtin_prefetch(data + i, 0, 2);
+}
+
 EgressQueue::Frame EgressQueue::front() {
-  const std::uint64_t in = in_.load(std::memory_order_acquire);
   std::uint64_t out = out_.load(std::memory_order_relaxed);
-  if (in == out) {
-    release_batch();
-    return {};
+  if (out == in_seen_) {
+    in_seen_ = in_.load(std::memory_order_acquire);
+    if (out == in_seen_) {
+      release_batch();
+      return {};
+    }
   }
   Header header = header_at(out);
   if (header.len == kFiller) {
@@ -141,6 +164,7 @@ EgressQueue::Frame EgressQueue::front() {
     header = header_at(out);
   }
   const bool in_place = (header.size & kReference) != 0;
+  prefetch(out + (header.size & ~kReference));
   return {{in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header), header.len}, header.time};
 }
 

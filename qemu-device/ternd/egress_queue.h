@@ -50,6 +50,9 @@ class EgressQueue {
     return static_cast<std::size_t>(bytes_in_.load(std::memory_order_relaxed) - out);
   }
 
+  // Any thread, after put(): a consumer that is about to sleep sees the frame, or the caller sees that it sleeps.
+  void publish() { in_.fetch_add(0, std::memory_order_seq_cst); }
+
   // The consumer: the frame that has waited longest, valid until pop().
   [[nodiscard]] Frame front();
   void pop();
@@ -83,17 +86,24 @@ class EgressQueue {
   [[nodiscard]] static std::size_t counted(std::size_t len) { return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1); }
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
-  [[nodiscard]] std::byte* room(std::uint64_t& in, std::uint64_t out, std::size_t size, std::size_t limit);
+  void look_at_consumer();
+  void prefetch(std::uint64_t position) const;
+  [[nodiscard]] std::byte* room(std::uint64_t& in, std::size_t size, std::size_t limit);
   void release_batch();
   [[nodiscard]] std::size_t till_end(std::uint64_t position) const { return size_ - at(position); }
 
   std::size_t size_;
   std::unique_ptr<std::byte, Unmap> ring_;
   alignas(64) std::mutex producers_;
-  std::atomic<std::uint64_t> in_ = 0;  // free running, as all of these
+  // Free running, as all of these: positions, and bytes that count.
+  std::atomic<std::uint64_t> in_ = 0;
   std::atomic<std::uint64_t> bytes_in_ = 0;
+  // The last that the producers saw of the consumer's. They look again after a while, or when it leaves no room.
+  std::uint64_t out_seen_ = 0;
+  std::uint64_t bytes_out_seen_ = 0;
   alignas(64) std::atomic<std::uint64_t> out_ = 0;
   std::atomic<std::uint64_t> bytes_out_ = 0;
+  std::uint64_t in_seen_ = 0;  // the last that the consumer saw
   // The consumer's: a batch, and how many of its frames were taken and not yet released. It releases them together, because
   // the sender's processor has the counter.
   TernEffects* batch_ = nullptr;

@@ -144,7 +144,7 @@ Port::Sent Port::offer(Port& from, const Passing& frame) {
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
   if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch)) return full(from);
   if (mark) add(out_marked_);
-  user_.frames_wait();
+  from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
   return Sent::kTaken;
 }
 
@@ -187,11 +187,22 @@ void Port::discard() {
 }
 
 Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch) {
-  return switch_.send(*this, {.bytes = frame, .batch = batch, .time = now});
+  Passing passing{.bytes = frame, .batch = batch, .time = now};
+  return switch_.send(*this, passing);
+}
+
+void Port::wake_receivers() {
+  for (std::size_t word = 0; word < kWords; ++word) {
+    for (std::uint64_t ports = std::exchange(receivers_[word], 0); ports != 0; ports &= ports - 1) {
+      Port& port = switch_.ports_[word * 64 + static_cast<std::size_t>(std::countr_zero(ports))];
+      port.queue_.publish();
+      port.user_.frames_wait();
+    }
+  }
 }
 
 void Port::release() {
-  full_since_.store(0, kRelaxed);
+  if (full_since_.load(kRelaxed) != 0) full_since_.store(0, kRelaxed);
   for (std::size_t word = 0; word < kWords; ++word) {
     if (waiting_[word].load(std::memory_order_seq_cst) == 0) continue;
     if (queue_.length() > limit_.load(kRelaxed) / 2) return;
@@ -283,7 +294,7 @@ Port::Sent Switch::flood(Port& from, const Port::Passing& frame) {
   return Port::Sent::kTaken;
 }
 
-Port::Sent Switch::send(Port& from, Port::Passing passing) {
+Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const std::span<const std::byte> frame = passing.bytes;
   if (!from.link_.load(kRelaxed) || frame.size() < kHeader || frame.size() + kTag > EgressQueue::kFrameMax) {
     count(from.in_discards_);

@@ -2,7 +2,7 @@
 // The Ethernet switch between the adapters of one daemon and its uplinks.
 //
 // It has no thread: the thread that sends a frame puts it into the egress queue of each port that
-// the frame leaves through, and wakes the threads of these ports. It learns addresses by VLAN,
+// the frame leaves through, and then wakes the threads of these ports. It learns addresses by VLAN,
 // floods frames to unknown and multicast addresses, and knows access ports.
 //
 // A full egress queue blocks the sender, as priority flow control does, unless the port's policy
@@ -90,6 +90,9 @@ class Port {
   // frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has passed,
   // or another one instead. `batch`: that the frame belongs to, if its bytes may stay where they are.
   Sent send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch = nullptr);
+  // After send(), and before the user sleeps: wakes the users whose ports have been given frames. Once for many frames, because
+  // it waits until other processors see them.
+  void wake_receivers();
   // The next frame that leaves through the port at time `now`, valid until pop(). Empty if there is
   // none; if one waits for its time, `*due` is when.
   [[nodiscard]] std::span<const std::byte> front(std::uint64_t now, std::uint64_t* due);
@@ -116,6 +119,8 @@ class Port {
   Sent full(Port& from);
   bool stuck(std::uint64_t now);
 
+  static constexpr std::size_t kWords = 4;
+
   Switch& switch_;
   const unsigned number_;
   const std::string name_;
@@ -133,25 +138,25 @@ class Port {
   std::atomic<bool> chance_ = false;   // RED or loss
   std::atomic<std::uint16_t> vlan_ = 0;
 
-  // The watchdog.
-  std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
-  std::atomic<std::uint64_t> taken_ = 0;       // frames, written by the user's thread
-  std::atomic<std::uint64_t> taken_when_full_ = 0;
-
-  static constexpr std::size_t kWords = 4;
-  std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for room
-
-  // The user's thread.
+  // Each of these groups has one writer while frames flow, and cache lines of its own. Here, it is the user's thread that takes.
+  alignas(64) std::atomic<std::uint64_t> taken_ = 0;  // frames
+  std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0;
   std::uint64_t wire_free_ = 0;  // when the last frame has left, at the policy's rate
   std::uint64_t front_due_ = 0;  // of the first frame; 0: not computed
 
-  // The sender's side: a frame that was flooded to some ports before one blocked it.
+  // The user's thread that sends, and a frame that was flooded to some ports before one blocked it.
+  alignas(64) std::atomic<std::uint64_t> in_frames_ = 0;
+  std::atomic<std::uint64_t> in_bytes_ = 0, in_discards_ = 0;
   const std::byte* flooding_ = nullptr;
   std::uint64_t flooding_time_ = 0;
   unsigned flooded_ = 0;
+  std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
 
-  std::atomic<std::uint64_t> in_frames_ = 0, in_bytes_ = 0, in_discards_ = 0;
-  std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0, out_discards_ = 0, out_lost_ = 0, out_marked_ = 0;
+  // Senders to this port, while it is full or has a policy.
+  alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
+  std::atomic<std::uint64_t> taken_when_full_ = 0;
+  std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for room
+  std::atomic<std::uint64_t> out_discards_ = 0, out_lost_ = 0, out_marked_ = 0;
   std::atomic<std::uint64_t> blocked_ = 0, watchdog_ = 0;
   std::atomic<std::uint64_t> random_;
 };
@@ -197,7 +202,7 @@ class Switch {
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
   void forget(unsigned port);
   void learn(std::uint64_t key, unsigned port, std::uint32_t seconds);
-  Port::Sent send(Port& from, Port::Passing passing);
+  Port::Sent send(Port& from, Port::Passing& passing);
   Port::Sent flood(Port& from, const Port::Passing& frame);
 
   std::deque<Port> ports_;

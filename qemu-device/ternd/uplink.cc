@@ -92,6 +92,7 @@ void Uplink::loop() {
     if (!tasks_.empty()) tasks_.run();
     const bool due = run_faults();
     const bool in = take_in();
+    port_->wake_receivers();
     const bool out = send_out();
     if (!due && !in && !out) sleep();
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "switch.h"
+#include "tern_hw.hpp"
 
 namespace tern::daemon {
 namespace {
@@ -98,6 +99,112 @@ TEST(EgressQueueTest, TwoProducersAndAConsumerInThreads) {
   for (std::thread& producer : producers) producer.join();
 }
 
+// An engine whose capture makes batches of one frame.
+class Engine {
+ public:
+  Engine() {
+    static constexpr TernHostOps kOps = {.map = [](void*, std::uint64_t, std::uint64_t*, bool) -> void* { return nullptr; },
+                                         .unmap = [](void*, void*, std::uint64_t, bool, std::uint64_t) {},
+                                         .now = [](void*) { return std::uint64_t{1}; },
+                                         .random = [](void*) { return std::uint64_t{1}; },
+                                         .dm_written = nullptr,
+                                         .ram_written = nullptr};
+    TernConfig config{};
+    config.uar_bar_size = 2 << TERN_PAGE_SHIFT_MAX;
+    config.max_qp = config.max_cq = config.max_mr = config.max_mw = 2;
+    config.num_vectors = 2;
+    config.max_mtu = 9216;
+    config.link_speed = 1000;
+    config.mac[0] = 2;
+    config.capture = 1;
+    engine_.reset(tern_engine_new(&config, &kOps, nullptr));
+  }
+  // The frame's batch has an owner, who frees it.
+  TernFrame make(const Bytes& frame) {
+    tern_engine_receive(engine_.get(), frame.data(), frame.size());
+    return tern_engine_effects_frame(tern_engine_take_effects(engine_.get()), 0);
+  }
+  void free(const TernFrame& frame) { tern_engine_effects_free(engine_.get(), frame.batch); }
+  void end() { engine_.reset(); }
+
+ private:
+  struct Free {
+    void operator()(TernEngine* e) const { tern_engine_free(e); }
+  };
+  std::unique_ptr<TernEngine, Free> engine_;
+};
+
+std::span<const std::byte> bytes_of(const TernFrame& frame) { return std::as_bytes(std::span(frame.data, frame.len)); }
+
+TEST(EgressQueueTest, ALongFrameStaysWhereItIs) {
+  Engine engine;
+  EgressQueue queue(kQueue);
+  for (unsigned round = 0; round < 3 * TERN_MAX_HELD; ++round) {
+    const Bytes bytes = frame_of(4000, round);
+    std::array<TernFrame, 2> frames{engine.make(bytes), engine.make(frame_of(4000, round + 1))};
+    for (const TernFrame& frame : frames) {
+      ASSERT_TRUE(queue.put(bytes_of(frame), {}, round, kQueue, false, frame.batch));
+      engine.free(frame);
+    }
+    EXPECT_EQ(queue.length(), 2U * 4016);
+    for (unsigned i = 0; i < 2; ++i) {
+      const auto front = queue.front();
+      ASSERT_EQ(static_cast<const void*>(front.bytes.data()), frames.at(i).data) << round;
+      ASSERT_EQ(front.time, round);
+      ASSERT_TRUE(std::ranges::equal(front.bytes, frame_of(4000, round + i)));
+      queue.pop();
+    }
+    EXPECT_EQ(queue.length(), 0U);
+    ASSERT_TRUE(queue.front().bytes.empty());
+  }
+}
+
+TEST(EgressQueueTest, WhatIsChangedOrShortIsCopied) {
+  Engine engine;
+  EgressQueue queue(kQueue);
+  const auto copied = [&](const Bytes& bytes, TagChange tag, bool congestion) {
+    const TernFrame frame = engine.make(bytes);
+    EXPECT_TRUE(queue.put(bytes_of(frame), tag, 0, kQueue, congestion, frame.batch));
+    const bool is = static_cast<const void*>(queue.front().bytes.data()) != frame.data;
+    EXPECT_TRUE(std::ranges::equal(bytes_of(frame), bytes)) << "the sender's is not changed";
+    queue.pop();
+    engine.free(frame);
+    return is;
+  };
+  Bytes packet = frame_of(4000, 1);
+  packet[12] = std::byte{8};
+  packet[13] = std::byte{0};
+  EXPECT_TRUE(copied(frame_of(100, 1), {}, false));
+  EXPECT_TRUE(copied(packet, {}, true));
+  EXPECT_TRUE(copied(packet, {TagChange::Kind::kInsert, 7}, false));
+  EXPECT_TRUE(copied(packet, {TagChange::Kind::kStrip, 0}, false));
+  EXPECT_FALSE(copied(packet, {}, false));
+}
+
+// Frames outlive their engine. More than the engine lends are copied; the queue releases what nobody takes.
+TEST(EgressQueueTest, FramesOutliveTheirEngine) {
+  Engine engine;
+  {
+    EgressQueue queue(1 << 20);
+    for (unsigned i = 0; i < 2 * TERN_MAX_HELD; ++i) {
+      const TernFrame frame = engine.make(frame_of(4000, i));
+      ASSERT_TRUE(queue.put(bytes_of(frame), {}, i, 1 << 20, false, frame.batch));
+      engine.free(frame);
+    }
+    engine.end();
+    for (unsigned i = 0; i < TERN_MAX_HELD + 10; ++i) {
+      ASSERT_TRUE(std::ranges::equal(queue.front().bytes, frame_of(4000, i))) << i;
+      queue.pop();
+    }
+  }
+  Engine other;
+  EgressQueue queue(kQueue);
+  const TernFrame frame = other.make(frame_of(4000, 1));
+  ASSERT_TRUE(queue.put(bytes_of(frame), {}, 0, kQueue, false, frame.batch));
+  other.free(frame);
+  other.end();
+}
+
 // ---- the switch ----
 
 struct User final : PortUser {
@@ -165,6 +272,35 @@ TEST_F(SwitchTest, LearnsAddressesAndFloodsUnknownOnes) {
   EXPECT_TRUE(take(2).empty());
   EXPECT_EQ(port(0).counters().in_frames, 2U);
   EXPECT_EQ(port(1).counters().out_frames, 2U);
+}
+
+TEST_F(SwitchTest, ReceiversAreWokenOnceForManyFrames) {
+  add(3);
+  send(0, frame(0xff, 1));
+  send(0, frame(0xff, 1));
+  EXPECT_EQ(users[1].woken + users[2].woken, 0U);
+  port(0).wake_receivers();
+  EXPECT_EQ(users[1].woken, 1U);
+  EXPECT_EQ(users[2].woken, 1U);
+  send(1, frame(1, 2));
+  port(0).wake_receivers();
+  EXPECT_EQ(users[0].woken, 0U) << "that is another sender's";
+  port(1).wake_receivers();
+  EXPECT_EQ(users[0].woken, 1U);
+  EXPECT_EQ(users[2].woken, 1U);
+}
+
+TEST_F(SwitchTest, PortsShareALongFrame) {
+  add(3);
+  Engine engine;
+  const Bytes bytes = frame(0xff, 1, 4000);
+  const TernFrame broadcast = engine.make(bytes);
+  EXPECT_EQ(port(0).send(bytes_of(broadcast), now, broadcast.batch), Port::Sent::kTaken);
+  engine.free(broadcast);
+  for (const std::size_t i : {1U, 2U}) {
+    EXPECT_EQ(static_cast<const void*>(port(i).front(now, nullptr).data()), broadcast.data);
+    EXPECT_THAT(take(i), testing::ElementsAre(bytes));
+  }
 }
 
 TEST_F(SwitchTest, AFrameDoesNotReturnToItsPort) {
