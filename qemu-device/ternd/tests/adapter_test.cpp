@@ -147,6 +147,31 @@ TEST_F(AdapterTest, UnmappedMemoryIsNotTouched) {
   EXPECT_GT(qa.failed(), 0U);
 }
 
+// As a vIOMMU does: it maps page by page, and unmaps ranges.
+TEST_F(AdapterTest, ARangeOfRegionsIsUnmapped) {
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kPages = 64;
+  make(1);
+  TestMachine m(path(1), 1);
+  const auto mapped = [&] {
+    std::uint64_t bytes = 0;
+    EXPECT_TRUE(adapters[0].call([&] { bytes = adapters[0].status().memory; }));
+    return bytes;
+  };
+  const std::uint64_t before = mapped();
+  constexpr std::uint64_t kFirst = std::uint64_t{1} << 36;
+  for (std::uint64_t i = 0; i < kPages; ++i) {
+    ASSERT_EQ(m.client.map(kFirst + i * kPage, kPage, m.file.get(), i * kPage), 0);
+  }
+  EXPECT_EQ(mapped(), before + kPages * kPage);
+  EXPECT_EQ(m.client.unmap(kFirst + 4 * kPage, 8 * kPage), 0);
+  EXPECT_EQ(mapped(), before + (kPages - 8) * kPage);
+  EXPECT_EQ(m.client.map(kFirst + 5 * kPage, kPage, m.file.get(), 60 * kPage), 0) << "another page is there now";
+  EXPECT_EQ(m.client.unmap(kFirst, std::uint64_t{1} << 36), 0) << "all that is left, and a hole";
+  EXPECT_EQ(mapped(), before);
+  EXPECT_EQ(m.client.unmap(kFirst, kPages * kPage), 0);
+}
+
 TEST_F(AdapterTest, ReadOnlyMemoryIsNotWritten) {
   make(1);
   TestMachine m(path(1), 1);

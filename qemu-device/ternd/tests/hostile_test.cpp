@@ -129,7 +129,10 @@ TEST_F(HostileTest, MemoryThatIsNoneOrOverlaps) {
   EXPECT_NE(c.map(4096, 4096, file.get(), 0), 0) << "overlaps";
   EXPECT_NE(c.map(0, 1 << 20, file.get(), 4096), 0) << "the same with another offset";
   EXPECT_NE(c.unmap(0, 4096), 0) << "a part";
-  EXPECT_NE(c.unmap(1 << 20, 4096), 0);
+  EXPECT_NE(c.unmap(4096, 1 << 20), 0) << "a part at its end";
+  EXPECT_NE(c.unmap(0, 0), 0);
+  EXPECT_NE(c.unmap(4096, UINT64_MAX - 4095), 0) << "wraps";
+  EXPECT_EQ(c.unmap(1 << 20, 4096), 0) << "nothing is there, as with the kernel's VFIO";
   const Descriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
   EXPECT_NE(c.map(1 << 24, 4096, null.get(), 0), 0) << "not mappable";
   EXPECT_NE(c.map(1 << 25, std::uint64_t{1} << 60, file.get(), 0), 0) << "too long";
