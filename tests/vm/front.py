@@ -114,7 +114,7 @@ def qmp(lab, who, command):
             result = ask(lab, who, n, {"command": "removed", **adapter, **on})
             return {"return": {} if on else result["removed"]}, command
         if prop == "state" and name == "qom-get":
-            a = next(a for a in ask(lab, n, {"command": "list"})["adapters"] if a["name"] == adapter["adapter"])
+            a = next(a for a in ask(lab, who, n, {"command": "list"})["adapters"] if a["name"] == adapter["adapter"])
             return {"return": {"link": a["port"]["link"], **{key: a[key] for key in ("attached", "memory", "queue_pairs", "keys")}}}, command
         raise ValueError(f"ternd has no property '{prop}'")
     if name == "set_link" and adapter_of(args.get("name", "")) is not None:
