@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <new>
 #include <string>
@@ -126,7 +127,7 @@ struct TernEngine {
   CallbackHost host;
   tern::Device device;
   std::atomic<std::uint32_t> held_batches = 0;
-  std::vector<Batch> pool;  // batches to reuse
+  std::deque<Batch> pool;   // batches to reuse
   std::vector<Batch> held;  // freed by the host, and held when that was seen last; the oldest first
 };
 
@@ -231,12 +232,14 @@ bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 
 namespace {
 
+// Batches are reused from the front. One that was held goes to the back, because its lines are in another processor's cache;
+// they have left it when its turn comes.
 void recycle(TernEngine* e, Batch batch) {
   const bool lent = std::exchange(batch->counted, false);
   if (lent) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
   if (e->pool.size() >= kPoolMax) return;
-  batch->effects->clear(lent);
-  e->pool.push_back(std::move(batch));
+  batch->effects->clear();
+  e->pool.insert(lent ? e->pool.end() : e->pool.begin(), std::move(batch));
 }
 
 // Recycles batches that nobody holds any more: the oldest ones, because most readers are equally fast, or all if none may be held.
@@ -265,8 +268,8 @@ TernEffects* tern_engine_take_effects(TernEngine* e) {
   if (e->pool.empty()) {
     batch.reset(new TernEffects(e->held_batches));
   } else {
-    batch = std::move(e->pool.back());
-    e->pool.pop_back();
+    batch = std::move(e->pool.front());
+    e->pool.pop_front();
   }
   std::swap(batch->effects, e->device.lane.effects);
   return batch.release();

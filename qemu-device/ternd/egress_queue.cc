@@ -7,6 +7,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "frame.h"

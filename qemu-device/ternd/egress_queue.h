@@ -11,9 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 
+#include "spin_lock.h"
 #include "tern_engine.h"
 
 namespace tern::daemon {
@@ -94,7 +94,7 @@ class EgressQueue {
 
   std::size_t size_;
   std::unique_ptr<std::byte, Unmap> ring_;
-  alignas(64) std::mutex producers_;
+  alignas(64) SpinLock producers_;
   // Free running, as all of these: positions, and bytes that count.
   std::atomic<std::uint64_t> in_ = 0;
   std::atomic<std::uint64_t> bytes_in_ = 0;

@@ -7,19 +7,11 @@ namespace tern {
 
 namespace {
 constexpr std::size_t kAlign = 64;  // each frame starts on a new cache line
-
-// Frames from this size on are worth a prefetch.
-constexpr std::size_t kLong = 1024;
 }  // namespace
 
 std::span<std::byte> Effects::begin_frame(std::size_t max) {
   if (arena_.size() - used_ < max) {
     arena_.resize(std::max(used_ + max, arena_.size() * 2));
-  }
-  if (lent_ && max >= kLong) {
-    // Stores wait until the other processor's cache gives the lines up. The next frame is probably as long as this one.
-    const std::size_t end = std::min(arena_.size(), used_ + 2 * max);
-    for (std::size_t at = used_ + max; at < end; at += kAlign) __builtin_prefetch(arena_.data() + at, 1);
   }
   return std::span(arena_).subspan(used_, max);
 }
@@ -47,8 +39,7 @@ void Effects::send_unseen(std::span<const std::byte> frame, Nanos time) {
   append(frame, {.offset = 0, .len = 0, .to_wire = true, .time = time, .shown = false});
 }
 
-void Effects::clear(bool lent) {
-  lent_ = lent;
+void Effects::clear() {
   used_ = 0;
   frames_.clear();
   vectors_.fill(0);

@@ -44,14 +44,12 @@ class Effects {
   [[nodiscard]] const std::array<std::uint64_t, TERN_MAX_VECTORS / 64>& vectors() const {
     return vectors_;
   }
-  // Keeps the storage. `lent`: another processor has read the frames.
-  void clear(bool lent = false);
+  void clear();  // keeps the storage
 
  private:
   void append(std::span<const std::byte> frame, const Frame& attributes);
   std::vector<std::byte> arena_;
   std::size_t used_ = 0;
-  bool lent_ = false;  // what the arena held before
   std::vector<Frame> frames_;
   std::array<std::uint64_t, TERN_MAX_VECTORS / 64> vectors_{};
 };
