@@ -238,7 +238,7 @@ std::vector<Case<R>> with(std::vector<Case<R>> cases, std::vector<Case<R>> more)
 void tables(Bench& bench) {
   run_table<CreateCq>(
       bench, "create_cq", bench.cq(),
-      with(with(common<CreateCq>(bench), record<CreateCq>(bench, 64)),
+      with(with(common<CreateCq>(bench), record<CreateCq>(bench, 128)),
            {
                {"buffer read-only", [&](CreateCq& r) { r.driver.buf_addr = bench.read_only(); },
                 EFAULT},

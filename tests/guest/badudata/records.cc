@@ -25,7 +25,7 @@
 namespace badudata {
 namespace {
 
-constexpr std::uint64_t kRecord = 64;
+constexpr std::uint64_t kRecord = 128;  // of a CQ
 
 // Page 0 is the ring; the pages behind it hold records.
 class Arena {
@@ -131,7 +131,7 @@ std::string counts(const std::string& device, std::int64_t charged_before,
          std::to_string(pinned(device) - pinned_before) + " pinned";
 }
 
-// 64 CQs share one page of records; each pins its ring. The page is unpinned with the last CQ.
+// 32 CQs share one page of records; each pins its ring. The page is unpinned with the last CQ.
 void shared_page(const std::string& path, const std::string& device) {
   const Arena arena;
   const std::int64_t charged_before = charged_pages();
