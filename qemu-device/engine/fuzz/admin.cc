@@ -178,7 +178,7 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       tern_cmd_create_cq c{};
       c.log_size = static_cast<std::uint8_t>(1 + in_.pick(6));
       c.pages = pages(64U << c.log_size);
-      c.record = record(64);
+      c.record = record(sizeof(tern_cq_record));
       const std::uint8_t how = in_.u8();
       c.eqn = how & 1 ? TERN_NO_EQ : any(kEq);
       c.flags = how & 0x10 ? TERN_CQ_F_IGNORE_OVERRUN : 0;
