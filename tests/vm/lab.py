@@ -24,7 +24,7 @@ import failure
 import front
 import hosts
 import stall
-from machine import Machine, add_adapters, add_ports, connect, cpio, qemu_command
+from machine import Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
 from options import LANES, arguments, plan
 
 TOP = os.environ["TERN_TOP"]
@@ -194,6 +194,7 @@ class Lab:
             m.args += front.devices(self, m)
         else:
             add_adapters(m, self.opt, self.run)
+        add_second_wire(m, self.opt)
         # One file for the console and QEMU's messages; both append.
         self.errors = open(f"{self.run}/{m.name}.log", "ab")
         m.process = subprocess.Popen(qemu_command(m, self, self.initrd(m), kvm), stdin=subprocess.DEVNULL, stdout=self.errors,

@@ -124,13 +124,17 @@ def soft_roce_device(m, opt):
 
 
 def add_adapters(m, opt, run):
-    """The tern adapters, or what takes their place, and the end of the second wire."""
+    """The tern adapters, or what takes their place."""
     if m.soft_roce:
         m.args += soft_roce_device(m, opt)
     elif not opt.no_tern:
         end = "wire" if m.shared_wire else "netdev"
         for n in range(opt.adapters):
             m.args += ["-device", ",".join([f"tern,id=tern{n},{end}={wire_of(n)},bus=rp{n + 1}", *adapter_properties(m, n, opt, run)])]
+
+
+def add_second_wire(m, opt):
+    """The end of the second wire."""
     if opt.virtio_wire:
         m.args += ["-device", f"virtio-net-pci,netdev=virtio,mac=52:54:00:79:00:{m.index:02x},host_mtu={opt.mtu},romfile="]
 
