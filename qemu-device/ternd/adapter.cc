@@ -258,11 +258,7 @@ void Adapter::sleep() {
     sleeping_.store(false, std::memory_order_relaxed);
     return;
   }
-  timespec left{};
-  if (due != UINT64_MAX) {
-    left.tv_sec = static_cast<time_t>((due - time) / 1'000'000'000);
-    left.tv_nsec = static_cast<long>((due - time) % 1'000'000'000);
-  }
+  const timespec left = timespec_of(due - time);
   epoll_event event;
   const int events = epoll_pwait2(epoll_.get(), &event, 1, due == UINT64_MAX ? nullptr : &left, nullptr);
   sleeping_.store(false, std::memory_order_relaxed);

@@ -12,4 +12,8 @@ inline std::uint64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
+inline timespec timespec_of(std::uint64_t ns) {
+  return {static_cast<std::time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+}
+
 }  // namespace tern::daemon

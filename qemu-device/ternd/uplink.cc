@@ -206,8 +206,7 @@ void Uplink::sleep() {
     std::uint64_t until = std::min(due_, faults_ ? faults_->due() : UINT64_MAX);
     // The switch's watchdog may discard a frame that is offered again.
     if (waits) until = std::min(until, now + Switch::kWatchdog);
-    const std::uint64_t left = until > now ? until - now : 0;
-    const timespec limit{static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+    const timespec limit = timespec_of(until > now ? until - now : 0);
     const int events = (waits ? 0 : POLLIN) | (blocked_out_ ? POLLOUT : 0);
     pollfd fds[3] = {{wake_.get(), POLLIN, 0}, {gone_ ? -1 : host_->fd(), static_cast<short>(events), 0}, {gone_ ? -1 : link_->fd(), POLLIN, 0}};
     const int ready = ppoll(fds, 3, until == UINT64_MAX ? nullptr : &limit, nullptr);

@@ -102,28 +102,13 @@ programs() {
 }
 
 # Every opcode with verified data, by the program that also tests tern against tern.
-verify_with() {
-	server=$(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")
-	client=$(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $control $*")
-	there "timeout 1100 $server" >"$log.s" 2>&1 </dev/null &
-	server_pid=$!
-	there "wait-listen $port"
-	here "timeout 1000 $client" >"$log" 2>&1 </dev/null
-	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
-	! grep -q '^not ok' "$log" || failed=1
-	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
-	there "pkill -x rcverify"
-	wait $server_pid 2>/dev/null
-}
-
 verify() {
-	port=$((port + 1))
 	# Soft-RoCE as the sender fails these two even with Soft-RoCE as its peer.
 	# flush_after_writes is left out: tests/judge finds a wrong ICRC in Soft-RoCE's FLUSH
 	# (tshark accepts tern's), and Soft-RoCE does not answer one with a right ICRC.
 	own=
 	[ $where = to-tern ] || own="gather_scatter inline_data"
-	verify_with 'send*sizes*' 'write*sizes*' 'read*sizes*' every_mtu rdma_sge_list fetch_add compare_swap fence write_then_send \
+	verify_with "$control" 'send*sizes*' 'write*sizes*' 'read*sizes*' every_mtu rdma_sge_list fetch_add compare_swap fence write_then_send \
 		many_reads psn_wrap both_ways zero_length atomic_writes $own
 }
 

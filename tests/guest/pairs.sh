@@ -109,6 +109,25 @@ pair() {
 	fi
 }
 
+# verify_with ADDRESS TEST...: rcverify against one that listens at ADDRESS. `on`, $server_side and $client_side are the script's: on SIDE
+# COMMAND puts device and GID of a side in place of @D and @G.
+verify_with() {
+	address=$1
+	shift
+	port=$((port + 1))
+	server=$(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")
+	client=$(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $address $*")
+	there "timeout 1100 $server" >"$log.s" 2>&1 </dev/null &
+	server_pid=$!
+	there "wait-listen $port"
+	here "timeout 1000 $client" >"$log" 2>&1 </dev/null
+	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
+	! grep -q '^not ok' "$log" || failed=1
+	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
+	there "pkill -x rcverify"
+	wait $server_pid 2>/dev/null
+}
+
 # show_matrix: prints for each program the number of passed runs and of all runs.
 show_matrix() {
 	awk 'function cell(p, w) { return (p, w) in all ? good[p, w] + 0 "/" all[p, w] : "-" }

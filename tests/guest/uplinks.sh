@@ -49,18 +49,7 @@ programs() {
 }
 
 # Operations of RC with their data verified, by the program that tests tern against tern.
-verify() {
-	port=$((port + 1))
-	there "timeout 1100 $(on "$server_side" "/mnt/tern/build/guest/rcverify -s -1 -d @D -g @G -p $port")" >"$log.s" 2>&1 </dev/null &
-	server_pid=$!
-	there "wait-listen $port"
-	here "timeout 1000 $(on "$client_side" "/mnt/tern/build/guest/rcverify -e 10 -d @D -g @G -p $port -c $ip") $*" >"$log" 2>&1 </dev/null
-	sed -nE "s,^((not )?ok) ,\1 $group/$where/verify-,p" "$log"
-	! grep -q '^not ok' "$log" || failed=1
-	grep -q '^ok' "$log" || not_ok "$where/verify" "$(tail -n 1 "$log")"
-	there "pkill -x rcverify"
-	wait $server_pid 2>/dev/null
-}
+verify() { verify_with "$ip" "$@"; }
 
 # transfer FROM TO ADDRESS: 8 MiB by TCP, compared by their checksum.
 transfer() {

@@ -27,6 +27,7 @@
 
 #include "testing/driver.h"
 #include "unix_socket.h"
+#include "tests/protocol.h"
 #include "world.h"
 
 namespace tern::daemon {
@@ -68,43 +69,33 @@ class Input {
 // A vfio-user client in the thread of its function.
 class Hypervisor {
  public:
-  enum Command : std::uint16_t { kVersion = 1, kMap = 2, kUnmap = 3, kRead = 9, kWrite = 10, kReset = 13 };
-
   explicit Hypervisor(World& world) : world_(world), socket_(connect_to(world.path())) {
-    constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
-    std::vector<std::byte> body(4 + sizeof(kText));
-    body[2] = std::byte{1};
-    std::memcpy(body.data() + 4, kText, sizeof(kText));
-    REQUIRE(command(kVersion, body) == 0);
+    REQUIRE(command(protocol::kVersion, protocol::version("{\"capabilities\":{\"max_msg_fds\":8}}")) == 0);
   }
 
   // Returns the answer's error number, and its body in `answer`.
   int command(std::uint16_t number, std::span<const std::byte> body, int fd = -1, std::vector<std::byte>* answer = nullptr) {
     if (gone_) return ECONNRESET;
-    const Header header{++id_, number, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0};
-    std::vector<std::byte> message(sizeof(header) + body.size());
-    std::memcpy(message.data(), &header, sizeof(header));
-    if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
-    const bool sent = send_message(socket_.get(), message, fd < 0 ? std::span<const int>() : std::span(&fd, 1));
+    const bool sent = send_message(socket_.get(), protocol::message(++id_, number, body), fd < 0 ? std::span<const int>() : std::span(&fd, 1));
     if (sent) world_.serve();
-    Header reply{};
+    protocol::Header reply{};
     const ssize_t n = sent ? recv(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) : 0;
     if (n == 0) {
       REQUIRE(cheats_);
       gone_ = true;
       return ECONNRESET;
     }
-    REQUIRE(n == sizeof(reply) && reply.id == id_ && (reply.flags & 0xf) == 1 && reply.size >= sizeof(reply));
+    REQUIRE(n == sizeof(reply) && reply.id == id_ && (reply.flags & protocol::kTypeMask) == protocol::kReply && reply.size >= sizeof(reply));
     std::vector<std::byte> data(reply.size - sizeof(reply));
     REQUIRE(data.empty() || recv(socket_.get(), data.data(), data.size(), MSG_DONTWAIT) == static_cast<ssize_t>(data.size()));
     if (answer != nullptr) *answer = std::move(data);
-    return (reply.flags & 0x20) != 0 ? static_cast<int>(reply.error) : 0;
+    return (reply.flags & protocol::kError) != 0 ? static_cast<int>(reply.error) : 0;
   }
 
   int read(std::uint32_t region, std::uint64_t offset, std::span<std::byte> to) {
-    const Access access{offset, region, static_cast<std::uint32_t>(to.size())};
+    const protocol::Access access{offset, region, static_cast<std::uint32_t>(to.size())};
     std::vector<std::byte> answer;
-    const int error = command(kRead, std::as_bytes(std::span(&access, 1)), -1, &answer);
+    const int error = command(protocol::kRead, protocol::bytes_of(access), -1, &answer);
     // An access of no length has an answer without a body.
     if (error != 0 || to.empty()) return error;
     REQUIRE(answer.size() == sizeof(access) + to.size());
@@ -112,52 +103,22 @@ class Hypervisor {
     return 0;
   }
   int write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> from) {
-    const Access access{offset, region, static_cast<std::uint32_t>(from.size())};
-    std::vector<std::byte> body(sizeof(access) + from.size());
-    std::memcpy(body.data(), &access, sizeof(access));
-    std::ranges::copy(from, body.begin() + sizeof(access));
-    return command(kWrite, body);
+    return command(protocol::kWrite, protocol::joined(protocol::Access{offset, region, static_cast<std::uint32_t>(from.size())}, from));
   }
   int map(std::uint64_t addr, std::uint64_t len, int fd, bool writable) {
-    const MapBody body{sizeof(MapBody), writable ? 3U : 1U, addr, addr, len};
-    return command(kMap, std::as_bytes(std::span(&body, 1)), fd);
+    const protocol::DmaMap body{
+        .flags = writable ? protocol::kReadable | protocol::kWritable : protocol::kReadable, .offset = addr, .addr = addr, .size = len};
+    return command(protocol::kDmaMap, protocol::bytes_of(body), fd);
   }
   int unmap(std::uint64_t addr, std::uint64_t len) {
-    const UnmapBody body{sizeof(UnmapBody), 0, addr, len};
-    return command(kUnmap, std::as_bytes(std::span(&body, 1)));
+    return command(protocol::kDmaUnmap, protocol::bytes_of(protocol::DmaUnmap{.addr = addr, .size = len}));
   }
-  int reset() { return command(kReset, {}); }
+  int reset() { return command(protocol::kReset, {}); }
   // From now on the function may end the connection: memory is shorter than it should be.
   void cheat() { cheats_ = true; }
   [[nodiscard]] bool gone() const { return gone_; }
 
  private:
-  struct Header {
-    std::uint16_t id;
-    std::uint16_t command;
-    std::uint32_t size;
-    std::uint32_t flags;
-    std::uint32_t error;
-  };
-  struct Access {
-    std::uint64_t offset;
-    std::uint32_t region;
-    std::uint32_t count;
-  };
-  struct MapBody {
-    std::uint32_t argsz;
-    std::uint32_t flags;
-    std::uint64_t offset;
-    std::uint64_t addr;
-    std::uint64_t size;
-  };
-  struct UnmapBody {
-    std::uint32_t argsz;
-    std::uint32_t flags;
-    std::uint64_t addr;
-    std::uint64_t size;
-  };
-
   World& world_;
   Descriptor socket_;
   std::uint16_t id_ = 0;

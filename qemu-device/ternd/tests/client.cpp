@@ -11,55 +11,15 @@
 #include <cstring>
 #include <utility>
 
+#include "protocol.h"
 #include "unix_socket.h"
 
 namespace tern::daemon {
 
-namespace {
-
-enum Command : std::uint16_t { kVersion = 1, kDmaMap = 2, kDmaUnmap = 3, kRegionInfo = 5, kSetIrqs = 8, kRead = 9, kWrite = 10, kReset = 13 };
-
-struct Header {
-  std::uint16_t id;
-  std::uint16_t command;
-  std::uint32_t size;
-  std::uint32_t flags;
-  std::uint32_t error;
-};
-constexpr std::uint32_t kReply = 1;
-constexpr std::uint32_t kError = 1 << 5;
-
-struct DmaMap {
-  std::uint32_t argsz = sizeof(DmaMap);
-  std::uint32_t flags;
-  std::uint64_t offset;
-  std::uint64_t addr;
-  std::uint64_t size;
-};
-struct DmaUnmap {
-  std::uint32_t argsz = sizeof(DmaUnmap);
-  std::uint32_t flags = 0;
-  std::uint64_t addr;
-  std::uint64_t size;
-};
-struct Region {
-  std::uint64_t offset;
-  std::uint32_t region;
-  std::uint32_t count;
-};
-
-template <class T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-}  // namespace
+using namespace protocol;
 
 Client::Client(const std::string& path, Hook before_command) : socket_(connect_to(path)), before_command_(std::move(before_command)) {
-  constexpr char kText[] = "{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}";
-  std::vector<std::byte> body(4 + sizeof(kText));
-  body[2] = std::byte{1};  // version 0.1
-  std::memcpy(body.data() + 4, kText, sizeof(kText));
+  const auto body = version("{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}");
   if (const int error = command(kVersion, body)) throw std::system_error(error, std::generic_category(), "version");
 }
 
@@ -67,12 +27,10 @@ void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds
 
 int Client::command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds, std::vector<std::byte>* answer,
                     std::vector<Descriptor>* files) {
-  const Header header{next_id_++, number, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0};
-  std::vector<std::byte> message(sizeof(header) + body.size());
-  std::memcpy(message.data(), &header, sizeof(header));
-  if (!body.empty()) std::memcpy(message.data() + sizeof(header), body.data(), body.size());
-  if (before_command_) before_command_(socket_.get(), message);
-  send_raw(message, fds);
+  const std::uint16_t id = next_id_++;
+  const auto request = message(id, number, body);
+  if (before_command_) before_command_(socket_.get(), request);
+  send_raw(request, fds);
 
   Header reply{};
   std::vector<Descriptor> came;
@@ -81,13 +39,13 @@ int Client::command(std::uint16_t number, std::span<const std::byte> body, std::
   if (files != nullptr) *files = std::move(came);
   std::vector<std::byte> data(reply.size - sizeof(reply));
   if (!data.empty() && recv(socket_.get(), data.data(), data.size(), MSG_WAITALL) != static_cast<ssize_t>(data.size())) return ECONNRESET;
-  if (reply.id != header.id || (reply.flags & 0xf) != kReply) return EPROTO;
+  if (reply.id != id || (reply.flags & kTypeMask) != kReply) return EPROTO;
   if (answer != nullptr) *answer = std::move(data);
   return (reply.flags & kError) != 0 ? static_cast<int>(reply.error) : 0;
 }
 
 int Client::map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset, bool writable) {
-  const DmaMap body{.flags = writable ? 3U : 1U, .offset = offset, .addr = addr, .size = len};
+  const DmaMap body{.flags = writable ? kReadable | kWritable : kReadable, .offset = offset, .addr = addr, .size = len};
   return command(kDmaMap, bytes_of(body), fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
 }
 
@@ -95,19 +53,15 @@ int Client::unmap(std::uint64_t addr, std::uint64_t len) { return command(kDmaUn
 
 int Client::read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len) {
   std::vector<std::byte> answer;
-  const int error = command(kRead, bytes_of(Region{offset, region, len}), {}, &answer);
+  const int error = command(kRead, bytes_of(Access{offset, region, len}), {}, &answer);
   if (error != 0) return error;
-  if (answer.size() != sizeof(Region) + len) return EPROTO;
-  std::memcpy(to, answer.data() + sizeof(Region), len);
+  if (answer.size() != sizeof(Access) + len) return EPROTO;
+  std::memcpy(to, answer.data() + sizeof(Access), len);
   return 0;
 }
 
 int Client::write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len) {
-  const Region head{offset, region, len};
-  std::vector<std::byte> body(sizeof(head) + len);
-  std::memcpy(body.data(), &head, sizeof(head));
-  std::memcpy(body.data() + sizeof(head), from, len);
-  return command(kWrite, body);
+  return command(kWrite, joined(Access{offset, region, len}, {static_cast<const std::byte*>(from), len}));
 }
 
 int Client::reset() { return command(kReset, {}); }

@@ -80,6 +80,16 @@ struct AdapterFixture : testing::Test {
       ASSERT_TRUE(size == test::Qp::kBytes || b.buffer()[size] == std::byte{0}) << size;
     }
   }
+  // A new hypervisor can use the adapter.
+  void expect_usable(unsigned id) {
+    TestMachine m(path(id), id);
+    m.bring_up();
+    EXPECT_TRUE(fabric.ports()[id - 1].link());
+    test::Qp x(m);
+    test::Qp y(m);
+    connect(x, y);
+    exchange(x, y, 77);
+  }
 
   std::string dir;
   Switch fabric;

@@ -78,15 +78,6 @@ struct KillTest : AdapterFixture {
     EXPECT_TRUE(attached(1));
     EXPECT_TRUE(attached(2));
   }
-  void expect_usable() {
-    TestMachine m(path(kVictim), kVictim);
-    m.bring_up();
-    EXPECT_TRUE(fabric.ports()[kVictim - 1].link());
-    Qp x(m);
-    Qp y(m);
-    connect(x, y);
-    exchange(x, y, 77);
-  }
 
   TestMachine* a = nullptr;
   TestMachine* b = nullptr;
@@ -132,7 +123,7 @@ TEST_F(KillTest, AtEachMessage) {
       if (HasFailure()) return;
     }
   }
-  expect_usable();
+  expect_usable(kVictim);
 }
 
 TEST_F(KillTest, UnderTraffic) {
@@ -170,7 +161,7 @@ TEST_F(KillTest, UnderTraffic) {
     EXPECT_TRUE(attached(kPeer));
     if (HasFailure()) return;
   }
-  expect_usable();
+  expect_usable(kVictim);
 }
 
 }  // namespace
