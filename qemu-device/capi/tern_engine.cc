@@ -96,7 +96,7 @@ tern::Config to_config(const TernConfig& c) {
 
 }  // namespace
 
-// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders. The last one deletes it.
+// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders. The last owner deletes it.
 struct TernEffects {
   explicit TernEffects(std::atomic<std::uint32_t>& batches) : held_batches(batches) {}
 
@@ -235,14 +235,14 @@ namespace {
 // Batches are reused from the front. One that was held goes to the back, because its lines are in another processor's cache;
 // they have left it when its turn comes.
 void recycle(TernEngine* e, Batch batch) {
-  const bool lent = std::exchange(batch->counted, false);
-  if (lent) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
+  const bool was_held = std::exchange(batch->counted, false);
+  if (was_held) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
   if (e->pool.size() >= kPoolMax) return;
   batch->effects->clear();
-  e->pool.insert(lent ? e->pool.end() : e->pool.begin(), std::move(batch));
+  e->pool.insert(was_held ? e->pool.end() : e->pool.begin(), std::move(batch));
 }
 
-// Recycles batches that nobody holds any more: the oldest ones, because most readers are equally fast, or all if none may be held.
+// Recycles batches that are held no more: the oldest ones, because most readers are equally fast, or all of them at the limit.
 void reclaim(TernEngine* e) {
   const bool all = e->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD;
   auto kept = e->held.begin();

@@ -39,9 +39,9 @@ class Contention {
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // With a null clock there is never contention. `patience`: for a thread that yields to others
-  // between two polls, so that it waits for all that do the same. No contention are waits that
-  // take no more ns than this on average.
+  // With a null clock there is never contention. `patience`, in ns: waits that are
+  // shorter on average are no contention. It is for a thread that yields between two polls, and
+  // so waits for all that do the same.
   void start(std::unique_ptr<CpuClock> clock, std::uint64_t patience = 0);
   // The thread has slept: the time until it was woken and ran does not count.
   void skip();

@@ -253,7 +253,7 @@ void Adapter::sleep() {
   const std::uint64_t time = now();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
-  // Whoever puts something after this sees that the thread sleeps.
+  // A thread that puts something after this sees that this one sleeps.
   if (requests_.load(std::memory_order_seq_cst) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
     sleeping_.store(false, std::memory_order_relaxed);
     return;

@@ -16,9 +16,9 @@ namespace tern::daemon {
 
 namespace {
 
-// Bytes of the ring after which producers look at the consumer's position. The shortest ring has room for a filler and the longest
+// Bytes of the ring after which producers read the consumer's position. The shortest ring has room for a filler and the longest
 // record besides.
-constexpr std::size_t kLookEvery = 32 * 1024;
+constexpr std::size_t kReadEvery = 32 * 1024;
 
 constexpr std::size_t kLine = 64;  // of a cache
 
@@ -52,7 +52,7 @@ EgressQueue::Reference EgressQueue::reference_at(std::uint64_t position) const {
   return reference;
 }
 
-void EgressQueue::look_at_consumer() {
+void EgressQueue::read_consumer() {
   out_seen_ = out_.load(std::memory_order_acquire);
   bytes_out_seen_ = bytes_out_.load(std::memory_order_relaxed);
 }
@@ -109,7 +109,7 @@ bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint
   limit = std::min(limit, size_);
   const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
-  if (in - out_seen_ >= kLookEvery || bytes - bytes_out_seen_ + counted(len) > limit) look_at_consumer();
+  if (in - out_seen_ >= kReadEvery || bytes - bytes_out_seen_ + counted(len) > limit) read_consumer();
   if (bytes - bytes_out_seen_ + counted(len) > limit) return false;
   std::size_t size = sizeof(Header) + sizeof(Reference);
   std::byte* record = in_place ? room(in, size, limit) : nullptr;

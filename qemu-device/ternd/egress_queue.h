@@ -82,11 +82,11 @@ class EgressQueue {
   };
 
   [[nodiscard]] std::size_t at(std::uint64_t position) const { return static_cast<std::size_t>(position) & (size_ - 1); }
-  // What a frame counts, which is its record if it is copied.
+  // Bytes that a frame counts: the size of its record, as if it were copied.
   [[nodiscard]] static std::size_t counted(std::size_t len) { return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1); }
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
-  void look_at_consumer();
+  void read_consumer();
   void prefetch(std::uint64_t position) const;
   [[nodiscard]] std::byte* room(std::uint64_t& in, std::size_t size, std::size_t limit);
   void release_batch();

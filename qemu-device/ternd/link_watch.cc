@@ -56,7 +56,7 @@ LinkWatch::State LinkWatch::read() {
     // Only the kernel has port 0.
     if (from.nl_pid != 0 || size < sizeof(news.header)) continue;
     if (news.header.nlmsg_type == NLMSG_ERROR && size >= sizeof(news.header) + sizeof(int) && news.error.error == -ENODEV) state_ = State::kGone;
-    // A bridge tells of its ports with its own family: one that leaves it is not gone.
+    // A bridge reports with its own family that a port leaves it: the port still exists.
     if (size < sizeof(news.header) + sizeof(news.info) || news.info.ifi_family != AF_UNSPEC) continue;
     if (news.info.ifi_index != static_cast<int>(index_)) continue;
     constexpr unsigned kWorks = IFF_UP | IFF_RUNNING;

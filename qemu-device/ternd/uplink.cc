@@ -196,7 +196,7 @@ bool Uplink::send_held() {
 
 void Uplink::sleep() {
   sleeping_.store(true, std::memory_order_seq_cst);
-  // Whoever puts something after this sees that the thread sleeps.
+  // A thread that puts something after this sees that this one sleeps.
   const bool waits = !frame_.empty() && !has_room_.load(std::memory_order_seq_cst);
   const bool frames = !blocked_out_ && due_ == UINT64_MAX && !port_->empty();
   // take_in() may have handed a whole burst to the rules.

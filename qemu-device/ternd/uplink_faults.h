@@ -25,7 +25,7 @@ class UplinkFaults final : private Faults::Port, private Host {
   std::string set(const std::string& text);
   [[nodiscard]] std::string report() const { return faults_.report(); }
 
-  // What passes is put into out() or in(), now or later.
+  // A frame that passes goes into out() or in(), now or later.
   void transmit(std::span<const std::byte> frame) { faults_.transmit(frame, false); }
   void receive(std::span<const std::byte> frame) { faults_.receive(frame, false); }
   [[nodiscard]] Frames& out() { return out_; }

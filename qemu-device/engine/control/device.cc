@@ -71,7 +71,7 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 
 bool Device::run(std::uint32_t budget) {
   const bool more = lane.run(budget, admin_->run());
-  lane.look_at_arms();
+  lane.read_arms();
   return more;
 }
 

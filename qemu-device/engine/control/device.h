@@ -33,7 +33,7 @@ class Device {
   void doorbell(std::uint64_t offset, std::uint32_t value);
   void receive(std::span<const std::byte> frame) {
     port.receive(frame);
-    lane.look_at_arms();
+    lane.read_arms();
   }
   void set_link(bool up) { port.set_link(up); }
   void dma_invalidate(std::uint64_t addr, std::uint64_t len);

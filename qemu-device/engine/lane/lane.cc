@@ -74,7 +74,7 @@ void Lane::reset() {
   uars.reset();
 }
 
-void Lane::look_at_arms() {
+void Lane::read_arms() {
   if (written_cqs.empty()) return;
   // Software stores the word, issues a full barrier, and then looks for CQEs.
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -38,7 +38,7 @@ class Lane final : public Context {
 
   // Reads the arm words of the CQs that got CQEs since the last call: software need not kick for an
   // arm that it stored before.
-  void look_at_arms();
+  void read_arms();
   // Posts events that waited for room in the asynchronous or the fault EQ.
   void flush_events();
   // Charges the turn of a QP with `cost` bytes for a packet that was sent.

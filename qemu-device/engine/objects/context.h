@@ -89,7 +89,7 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
   PageFaults page_faults;
-  List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::look_at_arms()
+  List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::read_arms()
   std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
 
  protected:

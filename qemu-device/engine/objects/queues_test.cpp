@@ -450,21 +450,21 @@ TEST_F(CqTest, ArmNeedsNoDoorbellBeforeTheEntry) {
   store_arm(0, 0);
   ASSERT_TRUE(push());
   EXPECT_EQ(events(), 0U);
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 1U);
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   ASSERT_TRUE(push());
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 0U) << "that sequence number has fired";
   EXPECT_EQ(reported(), 1U) << "software that arms now must kick";
 
   store_arm(2, 1);
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 0U) << "no entry was written";
   ASSERT_TRUE(push());
   ASSERT_TRUE(push());
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 4U);
 }
@@ -472,11 +472,11 @@ TEST_F(CqTest, ArmNeedsNoDoorbellBeforeTheEntry) {
 TEST_F(CqTest, SolicitedArmIsWidenedWithoutADoorbell) {
   arm(0, 0, true);
   ASSERT_TRUE(push());
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 0U);
   store_arm(1, 0);
   ASSERT_TRUE(push());
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 1U);
   EXPECT_EQ(reported(), 2U);
 }
@@ -488,14 +488,14 @@ TEST_F(CqTest, UnreachableReportedIndexKillsTheQueue) {
   EXPECT_EQ(events(), 1U);
   EXPECT_TRUE(cq->broken());
   EXPECT_EQ(count(TERN_CNT_DMA_ERRORS), 1U);
-  device.lane.look_at_arms();
+  device.lane.read_arms();
 }
 
 TEST_F(CqTest, DestroyedBeforeItsArmIsRead) {
   store_arm(0, 0);
   ASSERT_TRUE(push());
   cq.reset();
-  device.lane.look_at_arms();
+  device.lane.read_arms();
   EXPECT_EQ(events(), 0U);
 }
 
