@@ -19,7 +19,7 @@ constexpr unsigned kJudgeEvery = 16384;
 // The same for a host thread that polls, in ns: while it yields, a turn takes as long as others like.
 constexpr std::uint64_t kJudgeInterval = 1'000'000;
 // What such a thread waits for others in a turn, in ns, before sleeping and being woken is better.
-constexpr std::uint64_t kYieldPatience = 200'000;
+constexpr std::uint64_t kYieldPatience = 1'000'000;
 
 void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)

@@ -27,8 +27,8 @@ constexpr std::uint64_t kServeEvery = 20'000;
 constexpr std::uint64_t kYieldEvery = 10'000;
 // Messages of the hypervisor that are handled at a time.
 constexpr unsigned kMessages = 16;
-// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message).
-constexpr std::uint32_t kDoorbellCost = 50'000;
+// What a doorbell costs a guest, with a margin for busy processors: a message of its hypervisor and the answer (ternd_bench, BM_Message).
+constexpr std::uint32_t kDoorbellCost = 100'000;
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.
 constexpr unsigned kLogBurst = 10;
 constexpr std::uint64_t kLogInterval = 10'000'000'000;
