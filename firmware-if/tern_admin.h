@@ -102,6 +102,19 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_CREATE_ETH_QUEUE	0x40
 #define TERN_CMD_DESTROY_ETH_QUEUE	0x41
 #define TERN_CMD_SET_RX_FILTER		0x42
+#define TERN_CMD_SET_RX_DEFAULT		0x43
+#define TERN_CMD_CREATE_RSS		0x44
+#define TERN_CMD_MODIFY_RSS		0x45
+#define TERN_CMD_DESTROY_RSS		0x46
+#define TERN_CMD_CREATE_FLOW		0x48
+#define TERN_CMD_DESTROY_FLOW		0x49
+#define TERN_CMD_CREATE_FLOW_COUNTER	0x4a
+#define TERN_CMD_QUERY_FLOW_COUNTER	0x4b
+#define TERN_CMD_DESTROY_FLOW_COUNTER	0x4c
+#define TERN_CMD_CREATE_COUNTER_SET	0x50
+#define TERN_CMD_DESTROY_COUNTER_SET	0x51
+#define TERN_CMD_QUERY_COUNTER_SET	0x52
+#define TERN_CMD_BIND_COUNTER_SET	0x53
 
 /* Input of commands on one object. Replies without content have no structure. */
 struct tern_cmd_object {
@@ -190,9 +203,13 @@ struct tern_rsp_caps {
 	__u8	fw_name[32];		/* NUL-terminated text */
 	__le64	max_pages;		/* most page list entries of all objects together */
 	__le32	max_cmd_pages;		/* most page list entries that one command reads */
-	__le32	rsvd_bc;
+	__le32	max_rss;		/* groups */
+	__le32	max_flows;
+	__le32	max_flow_shapes;
+	__le32	max_flow_counters;
+	__le32	max_counter_sets;
 };
-static_assert(sizeof(struct tern_rsp_caps) == 192, "tern_rsp_caps");
+static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 
 /* The device refuses the commands and opcodes of a capability bit that is clear. */
 #define TERN_CAP_RC			BIT(0)
@@ -217,6 +234,10 @@ static_assert(sizeof(struct tern_rsp_caps) == 192, "tern_rsp_caps");
 #define TERN_CAP_TIMESTAMP		BIT(19)
 #define TERN_CAP_ODP			BIT(20)
 #define TERN_CAP_VLAN			BIT(21)	/* GIDs and frames with a VLAN tag */
+#define TERN_CAP_ETH_OFFLOAD		BIT(22)	/* TERN_ETH_OP_*, TERN_ETH_QF_*, TERN_CQE_F_L3_OK, L4_OK */
+#define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
+#define TERN_CAP_RAW_QP			BIT(24)
+#define TERN_CAP_COUNTER_SETS		BIT(25)
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -236,8 +257,12 @@ struct tern_rsp_objects {
 	__le32	parked;			/* page faults that wait for RESUME_QP */
 	__le64	dm_bytes;
 	__le64	page_entries;		/* page list entries that all objects hold */
+	__le32	rss;
+	__le32	flow;
+	__le32	flow_counter;
+	__le32	counter_set;
 };
-static_assert(sizeof(struct tern_rsp_objects) == 72, "tern_rsp_objects");
+static_assert(sizeof(struct tern_rsp_objects) == 88, "tern_rsp_objects");
 
 /* ---- QUERY_COUNTERS: out: __le64 counter[] ---- */
 struct tern_cmd_query_counters {
@@ -295,7 +320,32 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_ETH_CNT_RX_TOO_LONG		6
 #define TERN_ETH_CNT_RX_FILTERED		7
 #define TERN_ETH_CNT_RX_MULTICAST		8
-#define TERN_ETH_CNT_NUM			9
+#define TERN_ETH_CNT_TX_MULTICAST		9
+#define TERN_ETH_CNT_TX_BROADCAST		10
+#define TERN_ETH_CNT_RX_BROADCAST		11
+#define TERN_ETH_CNT_RX_FLOW_DROPPED		12	/* by a flow without destination */
+#define TERN_ETH_CNT_RX_CSUM_ERRORS		13	/* wrong checksum of IPv4, TCP or UDP */
+#define TERN_ETH_CNT_TX_SEGMENTED		14	/* frames that the device cut */
+/* Frames by bytes with FCS: up to 64, 127, 255, 511, 1023, 1518, and longer. */
+#define TERN_ETH_CNT_TX_SIZES			15
+#define TERN_ETH_CNT_RX_SIZES			22
+#define TERN_ETH_SIZES				7
+#define TERN_ETH_CNT_NUM			29
+
+/*
+ * ---- CREATE_COUNTER_SET: no input; out: tern_rsp_object. QUERY_COUNTER_SET:
+ * tern_cmd_object; out: __le64 counter[TERN_CNT_RDMA_NUM] ----
+ * Events of a QP count in the set that the QP is bound to, and otherwise in
+ * TERN_COUNTERS_RDMA. Packets, and counters that do not concern one QP, stay 0.
+ * DESTROY_COUNTER_SET, tern_cmd_object, is BUSY while a QP is bound to the set.
+ */
+
+/* ---- BIND_COUNTER_SET: allowed in every state of the QP, and kept by RESET ---- */
+struct tern_cmd_bind_counter_set {
+	__le32	qpn;
+	__le32	set;			/* 0: none */
+};
+static_assert(sizeof(struct tern_cmd_bind_counter_set) == 8, "tern_cmd_bind_counter_set");
 
 /* ---- QUERY_PORT ---- */
 struct tern_cmd_query_port {
@@ -610,10 +660,15 @@ static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 #define TERN_QPT_XRC_INI		3
 #define TERN_QPT_XRC_TGT		4
 #define TERN_QPT_GSI			5	/* QP 1, privileged PD, at most one */
+#define TERN_QPT_RAW			6	/* Ethernet frames */
 
 #define TERN_QP_F_SRQ			BIT(0)
-#define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT */
-#define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC */
+#define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT, RAW */
+#define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC, RAW */
+/* RAW: */
+#define TERN_QP_F_STRIP_VLAN		BIT(3)
+#define TERN_QP_F_KEEP_FCS		BIT(4)	/* 4 bytes of FCS follow the frame */
+#define TERN_QP_F_NO_MCAST_LOOPBACK	BIT(5)	/* its own frames to groups do not come back to it */
 
 /* Attributes that MODIFY_QP sets and QUERY_QP returns. */
 struct tern_qp_attr {
@@ -673,6 +728,8 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 #define TERN_QPA_PORT			BIT(16)
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
+#define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */
+#define TERN_QPM_KEEP_VLAN		BIT(2)	/* RAW, in any state: clears it */
 
 /* ---- QUERY_QP: tern_cmd_object ---- */
 struct tern_rsp_query_qp {
@@ -743,37 +800,5 @@ struct tern_cmd_mcast {
 	__u8	rsvd_15[3];
 };
 static_assert(sizeof(struct tern_cmd_mcast) == 24, "tern_cmd_mcast");
-
-/* ---- CREATE_ETH_QUEUE: out: tern_rsp_object ---- */
-struct tern_cmd_create_eth_queue {
-	struct tern_pages	pages;		/* descriptors; the device only reads them */
-	__le64			record;		/* DMA address of struct tern_eth_record */
-	__le32			cqn;
-	__le32			uar;
-	__u8			direction;	/* TERN_ETH_QUEUE_* */
-	__u8			log_size;	/* log2 of descriptors, 4..14 */
-	__u8			port;
-	__u8			rsvd_23[5];
-};
-static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_eth_queue");
-
-#define TERN_ETH_QUEUE_TX		0
-#define TERN_ETH_QUEUE_RX		1
-
-/* ---- SET_RX_FILTER: frames accepted besides those to the port's MAC and broadcast ---- */
-struct tern_cmd_set_rx_filter {
-	__le16	flags;			/* TERN_RXF_* */
-	__le16	num_macs;		/* entries of macs */
-	__u8	port;
-	__u8	rsvd_5[3];
-	__u8	macs[64][6];		/* unicast and multicast */
-	__le32	vlans[128];		/* bit map of VLAN ids; untagged frames always pass */
-};
-static_assert(sizeof(struct tern_cmd_set_rx_filter) == 904, "tern_cmd_set_rx_filter");
-
-#define TERN_RXF_PROMISC		BIT(0)
-#define TERN_RXF_ALLMULTI		BIT(1)
-#define TERN_RXF_VLANS			BIT(2)	/* filter by the bit map */
-#define TERN_RX_FILTER_MACS		64
 
 #endif /* TERN_ADMIN_H */

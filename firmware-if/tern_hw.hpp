@@ -19,6 +19,7 @@
 #include "tern_regs.h"
 #include "tern_io.h"
 #include "tern_admin.h"
+#include "tern_eth.h"
 
 namespace tern {
 

@@ -124,7 +124,7 @@ static_assert(sizeof(struct tern_sq_hdr) == 32, "tern_sq_hdr");
 
 /* Opcodes of send WQEs; the comments give the segment that follows the header. */
 #define TERN_WR_NOP			0x00	/* - */
-#define TERN_WR_SEND			0x01	/* - ; UD: tern_ud_seg */
+#define TERN_WR_SEND			0x01	/* - ; UD: tern_ud_seg; raw QP: tern_eth_offload */
 #define TERN_WR_SEND_WITH_IMM		0x02	/* - ; UD: tern_ud_seg */
 #define TERN_WR_SEND_WITH_INV		0x03	/* - */
 #define TERN_WR_RDMA_WRITE		0x04	/* tern_rdma_seg */
@@ -246,16 +246,16 @@ struct tern_cqe {
 	__le32	qpn;		/* Ethernet: the queue number */
 	__le32	byte_len;	/* bytes received, or of the send WQE's message */
 	__be32	imm;
-	__le32	inv_rkey;
-	__le32	src_qp;		/* UD */
+	__le32	inv_rkey;	/* received frame: RSS hash */
+	__le32	src_qp;		/* UD; received frame: flow tag */
 	__le32	wqe_index;	/* free-running index of the completed WQE */
 	__le64	timestamp;	/* device clock, ns */
 	__u8	opcode;		/* TERN_WR_* of the requester, TERN_RECV_* */
 	__u8	status;		/* TERN_CQE_* */
 	__u8	vendor_err;
 	__u8	flags;		/* TERN_CQE_F_* */
-	__le16	pkey_index;
-	__le16	vlan;		/* VLAN id, if TERN_CQE_F_VLAN */
+	__le16	pkey_index;	/* received frame: TERN_ETH_HASH_* */
+	__le16	vlan;		/* TERN_CQE_F_VLAN: VLAN id; received frame: the whole tag */
 	__u8	smac[6];	/* UD */
 	__u8	sl;
 	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */
@@ -272,6 +272,8 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_CQE_F_INV			BIT(3)
 #define TERN_CQE_F_SOLICITED		BIT(4)
 #define TERN_CQE_F_VLAN			BIT(5)
+#define TERN_CQE_F_L3_OK		BIT(6)	/* received frame: IPv4 header checksum, or IPv6 */
+#define TERN_CQE_F_L4_OK		BIT(7)	/* received frame: checksum of TCP or UDP */
 
 /* Opcodes of completions that are not TERN_WR_*. */
 #define TERN_RECV_SEND			0x40
@@ -311,36 +313,5 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_ACCESS_ON_DEMAND		BIT(6)
 #define TERN_ACCESS_FLUSH_GLOBAL	BIT(7)
 #define TERN_ACCESS_FLUSH_PERSISTENT	BIT(8)
-
-/*
- * Ethernet transmit descriptor. A frame is a run of descriptors, the last of them
- * with TERN_ETH_F_EOP; the frame's CQE carries the index of that descriptor. The
- * device computes no checksum; the frame has no FCS.
- */
-struct tern_eth_txd {
-	__le64	addr;
-	__le32	length;
-	__le16	flags;		/* TERN_ETH_F_* */
-	__le16	rsvd_e;
-};
-static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
-
-#define TERN_ETH_F_EOP			BIT(0)
-#define TERN_ETH_MAX_TXD		18	/* descriptors of a frame */
-#define TERN_ETH_MAX_FRAME		9238	/* bytes, with header, without FCS */
-
-/* Ethernet receive descriptor: one buffer for one frame; longer frames are dropped and counted. */
-struct tern_eth_rxd {
-	__le64	addr;
-	__le32	length;
-	__le32	rsvd_c;
-};
-static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
-
-struct tern_eth_record {
-	__le32	pi;		/* poster: descriptors posted */
-	__u8	rsvd_4[60];
-};
-static_assert(sizeof(struct tern_eth_record) == 64, "tern_eth_record");
 
 #endif /* TERN_IO_H */

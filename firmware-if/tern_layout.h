@@ -122,18 +122,6 @@ TERN_AT(tern_cqe, net_type, 0x37);
 TERN_AT(tern_cqe, srqn, 0x38);
 TERN_AT(tern_cqe, phase, 0x3c);
 
-TERN_AT(tern_eth_txd, addr, 0x00);
-TERN_AT(tern_eth_txd, length, 0x08);
-TERN_AT(tern_eth_txd, flags, 0x0c);
-TERN_AT(tern_eth_txd, rsvd_e, 0x0e);
-
-TERN_AT(tern_eth_rxd, addr, 0x00);
-TERN_AT(tern_eth_rxd, length, 0x08);
-TERN_AT(tern_eth_rxd, rsvd_c, 0x0c);
-
-TERN_AT(tern_eth_record, pi, 0x00);
-TERN_AT(tern_eth_record, rsvd_4, 0x04);
-
 TERN_AT(tern_aq_entry, opcode, 0x00);
 TERN_AT(tern_aq_entry, version, 0x02);
 TERN_AT(tern_aq_entry, tag, 0x04);
@@ -200,7 +188,11 @@ TERN_AT(tern_rsp_caps, rsvd_8c, 0x8c);
 TERN_AT(tern_rsp_caps, fw_name, 0x90);
 TERN_AT(tern_rsp_caps, max_pages, 0xb0);
 TERN_AT(tern_rsp_caps, max_cmd_pages, 0xb8);
-TERN_AT(tern_rsp_caps, rsvd_bc, 0xbc);
+TERN_AT(tern_rsp_caps, max_rss, 0xbc);
+TERN_AT(tern_rsp_caps, max_flows, 0xc0);
+TERN_AT(tern_rsp_caps, max_flow_shapes, 0xc4);
+TERN_AT(tern_rsp_caps, max_flow_counters, 0xc8);
+TERN_AT(tern_rsp_caps, max_counter_sets, 0xcc);
 
 TERN_AT(tern_rsp_objects, uar, 0x00);
 TERN_AT(tern_rsp_objects, pd, 0x04);
@@ -218,10 +210,17 @@ TERN_AT(tern_rsp_objects, eth_queue, 0x30);
 TERN_AT(tern_rsp_objects, parked, 0x34);
 TERN_AT(tern_rsp_objects, dm_bytes, 0x38);
 TERN_AT(tern_rsp_objects, page_entries, 0x40);
+TERN_AT(tern_rsp_objects, rss, 0x48);
+TERN_AT(tern_rsp_objects, flow, 0x4c);
+TERN_AT(tern_rsp_objects, flow_counter, 0x50);
+TERN_AT(tern_rsp_objects, counter_set, 0x54);
 
 TERN_AT(tern_cmd_query_counters, group, 0x00);
 TERN_AT(tern_cmd_query_counters, port, 0x04);
 TERN_AT(tern_cmd_query_counters, rsvd_5, 0x05);
+
+TERN_AT(tern_cmd_bind_counter_set, qpn, 0x00);
+TERN_AT(tern_cmd_bind_counter_set, set, 0x04);
 
 TERN_AT(tern_cmd_query_port, port, 0x00);
 TERN_AT(tern_cmd_query_port, rsvd_1, 0x01);
@@ -429,6 +428,27 @@ TERN_AT(tern_cmd_mcast, qpn, 0x10);
 TERN_AT(tern_cmd_mcast, port, 0x14);
 TERN_AT(tern_cmd_mcast, rsvd_15, 0x15);
 
+TERN_AT(tern_eth_txd, addr, 0x00);
+TERN_AT(tern_eth_txd, length, 0x08);
+TERN_AT(tern_eth_txd, flags, 0x0c);
+TERN_AT(tern_eth_txd, rsvd_e, 0x0e);
+
+TERN_AT(tern_eth_offload, csum_start, 0x00);
+TERN_AT(tern_eth_offload, csum_offset, 0x02);
+TERN_AT(tern_eth_offload, mss, 0x04);
+TERN_AT(tern_eth_offload, header_len, 0x06);
+TERN_AT(tern_eth_offload, vlan, 0x08);
+TERN_AT(tern_eth_offload, ops, 0x0a);
+TERN_AT(tern_eth_offload, flags, 0x0c);
+TERN_AT(tern_eth_offload, rsvd_e, 0x0e);
+
+TERN_AT(tern_eth_rxd, addr, 0x00);
+TERN_AT(tern_eth_rxd, length, 0x08);
+TERN_AT(tern_eth_rxd, rsvd_c, 0x0c);
+
+TERN_AT(tern_eth_record, pi, 0x00);
+TERN_AT(tern_eth_record, rsvd_4, 0x04);
+
 TERN_AT(tern_cmd_create_eth_queue, pages, 0x00);
 TERN_AT(tern_cmd_create_eth_queue, record, 0x10);
 TERN_AT(tern_cmd_create_eth_queue, cqn, 0x18);
@@ -436,7 +456,8 @@ TERN_AT(tern_cmd_create_eth_queue, uar, 0x1c);
 TERN_AT(tern_cmd_create_eth_queue, direction, 0x20);
 TERN_AT(tern_cmd_create_eth_queue, log_size, 0x21);
 TERN_AT(tern_cmd_create_eth_queue, port, 0x22);
-TERN_AT(tern_cmd_create_eth_queue, rsvd_23, 0x23);
+TERN_AT(tern_cmd_create_eth_queue, flags, 0x23);
+TERN_AT(tern_cmd_create_eth_queue, rsvd_24, 0x24);
 
 TERN_AT(tern_cmd_set_rx_filter, flags, 0x00);
 TERN_AT(tern_cmd_set_rx_filter, num_macs, 0x02);
@@ -444,6 +465,54 @@ TERN_AT(tern_cmd_set_rx_filter, port, 0x04);
 TERN_AT(tern_cmd_set_rx_filter, rsvd_5, 0x05);
 TERN_AT(tern_cmd_set_rx_filter, macs, 0x08);
 TERN_AT(tern_cmd_set_rx_filter, vlans, 0x188);
+
+TERN_AT(tern_cmd_rss, id, 0x00);
+TERN_AT(tern_cmd_rss, port, 0x04);
+TERN_AT(tern_cmd_rss, log_entries, 0x05);
+TERN_AT(tern_cmd_rss, kind, 0x06);
+TERN_AT(tern_cmd_rss, func, 0x07);
+TERN_AT(tern_cmd_rss, fields, 0x08);
+TERN_AT(tern_cmd_rss, key, 0x10);
+TERN_AT(tern_cmd_rss, entries, 0x38);
+
+TERN_AT(tern_cmd_set_rx_default, id, 0x00);
+TERN_AT(tern_cmd_set_rx_default, dest, 0x04);
+TERN_AT(tern_cmd_set_rx_default, port, 0x05);
+TERN_AT(tern_cmd_set_rx_default, rsvd_6, 0x06);
+
+TERN_AT(tern_flow_fields, dmac, 0x00);
+TERN_AT(tern_flow_fields, smac, 0x06);
+TERN_AT(tern_flow_fields, ether_type, 0x0c);
+TERN_AT(tern_flow_fields, vlan, 0x0e);
+TERN_AT(tern_flow_fields, src_ip, 0x10);
+TERN_AT(tern_flow_fields, dst_ip, 0x20);
+TERN_AT(tern_flow_fields, flow_label, 0x30);
+TERN_AT(tern_flow_fields, tos, 0x34);
+TERN_AT(tern_flow_fields, ttl, 0x35);
+TERN_AT(tern_flow_fields, protocol, 0x36);
+TERN_AT(tern_flow_fields, frag, 0x37);
+TERN_AT(tern_flow_fields, src_port, 0x38);
+TERN_AT(tern_flow_fields, dst_port, 0x3a);
+
+TERN_AT(tern_cmd_create_flow, priority, 0x00);
+TERN_AT(tern_cmd_create_flow, dest_id, 0x04);
+TERN_AT(tern_cmd_create_flow, tag, 0x08);
+TERN_AT(tern_cmd_create_flow, counter, 0x0c);
+TERN_AT(tern_cmd_create_flow, kind, 0x10);
+TERN_AT(tern_cmd_create_flow, dest, 0x11);
+TERN_AT(tern_cmd_create_flow, port, 0x12);
+TERN_AT(tern_cmd_create_flow, flags, 0x13);
+TERN_AT(tern_cmd_create_flow, layers, 0x14);
+TERN_AT(tern_cmd_create_flow, inner_layers, 0x16);
+TERN_AT(tern_cmd_create_flow, vni, 0x18);
+TERN_AT(tern_cmd_create_flow, vni_mask, 0x1c);
+TERN_AT(tern_cmd_create_flow, value, 0x20);
+TERN_AT(tern_cmd_create_flow, mask, 0x5c);
+TERN_AT(tern_cmd_create_flow, inner_value, 0x98);
+TERN_AT(tern_cmd_create_flow, inner_mask, 0xd4);
+
+TERN_AT(tern_rsp_flow_counter, packets, 0x00);
+TERN_AT(tern_rsp_flow_counter, bytes, 0x08);
 
 #undef TERN_AT
 

@@ -11,5 +11,6 @@
 #include "tern_regs.h"
 #include "tern_io.h"
 #include "tern_admin.h"
+#include "tern_eth.h"
 
 #endif /* TERN_HW_H */

@@ -26,6 +26,7 @@ constexpr std::uint64_t kDmMax = std::uint64_t{1} << 40;
 // Doorbells and keys have 24 bits for the number of a queue, region or window; 0 and 1 are never
 // allocated.
 constexpr std::uint32_t kMaxObjects = (1U << 24) - 2;
+constexpr std::uint32_t kMaxEthQueues = 16;
 constexpr std::uint64_t kPagesMin = 1024;  // fewer are of no use
 constexpr std::uint64_t kPagesMax = std::uint64_t{1} << 32;
 constexpr std::uint32_t kMtuMin = 1500;
@@ -69,7 +70,7 @@ bool is_valid(const TernConfig& c) {
          (c.dm_size == 0 || c.dm_storage != nullptr) && c.uar_bar_size % kUarMin == 0 &&
          in(c.uar_bar_size, kUarMin, kUarMax) && in(c.max_qp, 1, kMaxObjects) &&
          in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
-         c.max_mw <= kMaxObjects - c.max_mr && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
+         c.max_mw <= kMaxObjects - c.max_mr && c.max_eth_queues <= kMaxEthQueues && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
          in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) &&
          c.mw_type_2a <= 1 && c.capture <= 1 &&
          (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
@@ -82,6 +83,7 @@ tern::Config to_config(const TernConfig& c) {
   config.max_qp = c.max_qp;
   config.max_cq = c.max_cq;
   config.max_mr = c.max_mr;
+  if (c.max_eth_queues != 0) config.max_eth_queues = static_cast<std::uint16_t>(c.max_eth_queues);
   config.max_mw = c.max_mw;
   config.num_vectors = c.num_vectors;
   config.max_mtu = c.max_mtu;

@@ -64,6 +64,7 @@ typedef struct TernConfig {
     uint32_t max_cq;
     uint32_t max_mr;
     uint32_t max_mw;
+    uint32_t max_eth_queues; /* of each direction, 1 to 16; 0: the default */
     uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
     uint32_t max_mtu;        /* of the wire, 1500..9216 */
     uint32_t link_speed;     /* Mbit/s, as reported to software */

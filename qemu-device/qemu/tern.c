@@ -30,6 +30,7 @@
 #define TERN_UAR_SIZE_MAX   (1 * GiB)
 #define TERN_PAGES_MIN      1024ULL
 #define TERN_PAGES_MAX      (4ULL * GiB)
+#define TERN_ETH_QUEUES_MAX 16
 #define TERN_MTU_MIN        1500
 #define TERN_MTU_MAX        9216
 
@@ -287,6 +288,8 @@ static bool tern_check_properties(TernState *s, Error **errp)
         !tern_check_range("max-cq", s->max_cq, 1, objects, errp) ||
         !tern_check_range("max-mr", s->max_mr, 1, objects, errp) ||
         !tern_check_range("max-mw", s->max_mw, 0, objects, errp) ||
+        !tern_check_range("eth-queues", s->eth_queues, 1, TERN_ETH_QUEUES_MAX,
+                          errp) ||
         !tern_check_range("max-pages", s->max_pages, TERN_PAGES_MIN,
                           TERN_PAGES_MAX, errp) ||
         !tern_check_range("vectors", s->num_vectors, 2, TERN_MAX_VECTORS,
@@ -424,6 +427,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
         .max_cq = s->max_cq,
         .max_mr = s->max_mr,
         .max_mw = s->max_mw,
+        .max_eth_queues = s->eth_queues,
         .max_pages = s->max_pages,
         .num_vectors = s->num_vectors,
         .max_mtu = s->mtu,
@@ -651,8 +655,9 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
     DEFINE_PROP_UINT32("max-mr", TernState, max_mr, 65536),
     DEFINE_PROP_UINT32("max-mw", TernState, max_mw, 65536),
+    DEFINE_PROP_UINT32("eth-queues", TernState, eth_queues, 16),
     DEFINE_PROP_UINT64("max-pages", TernState, max_pages, 64 * MiB),
-    DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 16),
+    DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 32),
     DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
     DEFINE_PROP_STRING("mw-type", TernState, mw_type),
@@ -677,6 +682,8 @@ static const struct {
     { "max-cq", "completion queues" },
     { "max-mr", "memory regions" },
     { "max-mw", "memory windows; 0 for none" },
+    { "eth-queues", "pairs of Ethernet queues, 1 to 16; a driver uses one for "
+                    "each vector but the first" },
     { "max-pages", "page list entries of all regions and queues together; each "
                    "takes 8 bytes of this process" },
     { "vectors", "MSI-X vectors, 2 to 128; the first serves admin and events" },

@@ -32,6 +32,17 @@ constexpr Name kEthernet[] = {
     {TERN_ETH_CNT_TX_PACKETS, "tx_packets"},       {TERN_ETH_CNT_TX_BYTES, "tx_bytes"},         {TERN_ETH_CNT_TX_ERRORS, "tx_errors"},
     {TERN_ETH_CNT_RX_PACKETS, "rx_packets"},       {TERN_ETH_CNT_RX_BYTES, "rx_bytes"},         {TERN_ETH_CNT_RX_NO_BUFFER, "rx_out_of_buffer"},
     {TERN_ETH_CNT_RX_TOO_LONG, "rx_oversize"},     {TERN_ETH_CNT_RX_FILTERED, "rx_filtered"},   {TERN_ETH_CNT_RX_MULTICAST, "rx_multicast"},
+    {TERN_ETH_CNT_TX_MULTICAST, "tx_multicast"},   {TERN_ETH_CNT_TX_BROADCAST, "tx_broadcast"}, {TERN_ETH_CNT_RX_BROADCAST, "rx_broadcast"},
+    {TERN_ETH_CNT_RX_FLOW_DROPPED, "rx_steered_drop"}, {TERN_ETH_CNT_RX_CSUM_ERRORS, "rx_csum_errors"},
+    {TERN_ETH_CNT_TX_SEGMENTED, "tx_tso_packets"},
+    {TERN_ETH_CNT_TX_SIZES + 0, "tx_64_bytes"},    {TERN_ETH_CNT_TX_SIZES + 1, "tx_65_to_127_bytes"},
+    {TERN_ETH_CNT_TX_SIZES + 2, "tx_128_to_255_bytes"},   {TERN_ETH_CNT_TX_SIZES + 3, "tx_256_to_511_bytes"},
+    {TERN_ETH_CNT_TX_SIZES + 4, "tx_512_to_1023_bytes"},  {TERN_ETH_CNT_TX_SIZES + 5, "tx_1024_to_1518_bytes"},
+    {TERN_ETH_CNT_TX_SIZES + 6, "tx_1519_to_max_bytes"},
+    {TERN_ETH_CNT_RX_SIZES + 0, "rx_64_bytes"},    {TERN_ETH_CNT_RX_SIZES + 1, "rx_65_to_127_bytes"},
+    {TERN_ETH_CNT_RX_SIZES + 2, "rx_128_to_255_bytes"},   {TERN_ETH_CNT_RX_SIZES + 3, "rx_256_to_511_bytes"},
+    {TERN_ETH_CNT_RX_SIZES + 4, "rx_512_to_1023_bytes"},  {TERN_ETH_CNT_RX_SIZES + 5, "rx_1024_to_1518_bytes"},
+    {TERN_ETH_CNT_RX_SIZES + 6, "rx_1519_to_max_bytes"},
 };
 static_assert(std::size(kEthernet) == TERN_ETH_CNT_NUM);
 

@@ -20,6 +20,7 @@
 #include "tests/mini_driver.h"
 
 namespace tern {
+
 namespace {
 
 constexpr std::uint64_t kArenaBytes = std::uint64_t{4} << 30;  // untouched pages cost nothing

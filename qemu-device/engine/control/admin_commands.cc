@@ -61,8 +61,9 @@ constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_modify_srq, rsvd_1d)};
 constexpr std::array kMcast = {RSVD(tern_cmd_mcast, rsvd_15)};
 constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rsvd_e),
-                                        RSVD(tern_cmd_create_eth_queue, rsvd_23)};
+                                        RSVD(tern_cmd_create_eth_queue, rsvd_24)};
 constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_5)};
+constexpr std::array kSetRxDefault = {RSVD(tern_cmd_set_rx_default, rsvd_6)};
 #undef RSVD
 
 using commands::None;
@@ -71,7 +72,7 @@ using Number = tern_rsp_object;
 using CounterReply = std::array<std::uint64_t, TERN_CNT_RDMA_NUM>;
 static_assert(TERN_ETH_CNT_NUM <= TERN_CNT_RDMA_NUM);
 
-constexpr std::size_t kCodes = TERN_CMD_SET_RX_FILTER + 1;
+constexpr std::size_t kCodes = TERN_CMD_BIND_COUNTER_SET + 1;
 
 constexpr std::array<Command, kCodes> make_table() {
   namespace c = commands;
@@ -123,6 +124,22 @@ constexpr std::array<Command, kCodes> make_table() {
       typed<tern_cmd_create_eth_queue, c::create_eth_queue, Number>(kCreateEthQueue);
   t[TERN_CMD_DESTROY_ETH_QUEUE] = typed<Object, c::destroy_eth_queue, None>(kObject);
   t[TERN_CMD_SET_RX_FILTER] = typed<tern_cmd_set_rx_filter, c::set_rx_filter, None>(kSetRxFilter);
+  t[TERN_CMD_SET_RX_DEFAULT] =
+      typed<tern_cmd_set_rx_default, c::set_rx_default, None>(kSetRxDefault, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_RSS] = typed<tern_cmd_rss, c::create_rss, Number>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_MODIFY_RSS] = typed<tern_cmd_rss, c::modify_rss, None>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_DESTROY_RSS] = typed<Object, c::destroy_rss, None>(kObject, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_FLOW] = typed<tern_cmd_create_flow, c::create_flow, Number>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_DESTROY_FLOW] = typed<Object, c::destroy_flow, None>(kObject, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_FLOW_COUNTER] = typed<None, c::create_flow_counter, Number>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_QUERY_FLOW_COUNTER] =
+      typed<Object, c::query_flow_counter, tern_rsp_flow_counter>(kObject, TERN_CAP_STEERING);
+  t[TERN_CMD_DESTROY_FLOW_COUNTER] = typed<Object, c::destroy_flow_counter, None>(kObject, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_COUNTER_SET] = typed<None, c::create_counter_set, Number>({}, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_DESTROY_COUNTER_SET] = typed<Object, c::destroy_counter_set, None>(kObject, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_QUERY_COUNTER_SET] = typed<Object, c::query_counter_set, CounterReply>(kObject, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_BIND_COUNTER_SET] =
+      typed<tern_cmd_bind_counter_set, c::bind_counter_set, None>({}, TERN_CAP_COUNTER_SETS);
   return t;
 }
 

@@ -119,6 +119,20 @@ Status detach_mcast(Admin&, Device&, const tern_cmd_mcast&, Reply&);
 Status create_eth_queue(Admin&, Device&, const tern_cmd_create_eth_queue&, Reply&);
 Status destroy_eth_queue(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status set_rx_filter(Admin&, Device&, const tern_cmd_set_rx_filter&, Reply&);
+Status set_rx_default(Admin&, Device&, const tern_cmd_set_rx_default&, Reply&);
+Status create_rss(Admin&, Device&, const tern_cmd_rss&, Reply&);
+Status modify_rss(Admin&, Device&, const tern_cmd_rss&, Reply&);
+Status destroy_rss(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status create_flow(Admin&, Device&, const tern_cmd_create_flow&, Reply&);
+Status destroy_flow(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status create_flow_counter(Admin&, Device&, const None&, Reply&);
+Status query_flow_counter(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status destroy_flow_counter(Admin&, Device&, const tern_cmd_object&, Reply&);
+
+Status create_counter_set(Admin&, Device&, const None&, Reply&);
+Status destroy_counter_set(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status query_counter_set(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status bind_counter_set(Admin&, Device&, const tern_cmd_bind_counter_set&, Reply&);
 
 }  // namespace commands
 

@@ -30,6 +30,7 @@ class AdminFields : public AdminTest {
   std::uint32_t uar = 0, pd = 0, eqn = 0, cqn = 0, key = 0, qpn = 0, srqn = 0;
   std::uint32_t xrcd = 0, ini_qpn = 0, tgt_qpn = 0, xrc_srqn = 0, ud_qpn = 0;
   std::uint32_t dmn = 0, free_dmn = 0, dm_key = 0;
+  std::uint32_t eth_rx = 0, rss = 0, flow = 0, flow_counter = 0, counter_set = 0;
   std::uint64_t caps = 0;
 
   // Creates one object of each kind, so that every command has one to refer to.
@@ -54,6 +55,19 @@ class AdminFields : public AdminTest {
       tern_cmd_create_qp ud = qp_command(pd, uar, cqn);
       ud.type = TERN_QPT_UD;
       ud_qpn = make(TERN_CMD_CREATE_QP, ud);
+    }
+    tern_cmd_create_eth_queue receive = eth_command(cqn, uar);
+    receive.direction = TERN_ETH_QUEUE_RX;
+    eth_rx = make(TERN_CMD_CREATE_ETH_QUEUE, receive);
+    if (caps & TERN_CAP_STEERING) {
+      rss = make(TERN_CMD_CREATE_RSS, rss_command());
+      flow = make(TERN_CMD_CREATE_FLOW, flow_command());
+      EXPECT_EQ(run(entry(TERN_CMD_CREATE_FLOW_COUNTER, 0, 8)), TERN_ST_OK);
+      flow_counter = out<tern_rsp_object>().id;
+    }
+    if (caps & TERN_CAP_COUNTER_SETS) {
+      EXPECT_EQ(run(entry(TERN_CMD_CREATE_COUNTER_SET, 0, 8)), TERN_ST_OK);
+      counter_set = out<tern_rsp_object>().id;
     }
     if (caps & TERN_CAP_XRC) {
       xrcd = make_xrcd();
@@ -123,6 +137,25 @@ class AdminFields : public AdminTest {
     c.xrcdn = xrcd;
     return c;
   }
+  tern_cmd_rss rss_command() const {
+    tern_cmd_rss c{};
+    c.port = 1;
+    c.log_entries = 1;
+    c.kind = TERN_DEST_ETH_QUEUE;
+    c.fields[TERN_RSS_TCP4] = TERN_RSS_FIELD_SRC_PORT;
+    c.entries[0] = c.entries[1] = eth_rx;
+    return c;
+  }
+  tern_cmd_create_flow flow_command() const {
+    tern_cmd_create_flow c{};
+    c.dest_id = eth_rx;
+    c.dest = TERN_DEST_ETH_QUEUE;
+    c.counter = TERN_NO_COUNTER;
+    c.port = 1;
+    c.layers = TERN_LAYER_ETH | TERN_LAYER_IPV4;
+    c.value.dst_ip[3] = c.mask.dst_ip[3] = 1;
+    return c;
+  }
   // Moves the QP to INIT.
   static tern_cmd_modify_qp modify_command(std::uint32_t number) {
     tern_cmd_modify_qp c{};
@@ -188,8 +221,25 @@ class AdminFields : public AdminTest {
                                    {TERN_CMD_DESTROY_EQ, eqn}, {TERN_CMD_DESTROY_CQ, cqn},
                                    {TERN_CMD_DESTROY_MR, key}, {TERN_CMD_QUERY_MR, key},
                                    {TERN_CMD_DESTROY_QP, qpn}, {TERN_CMD_QUERY_QP, qpn},
-                                   {TERN_CMD_DESTROY_ETH_QUEUE, 1U}}) {
+                                   {TERN_CMD_DESTROY_ETH_QUEUE, eth_rx}}) {
       add(static_cast<std::uint16_t>(code), tern_cmd_object{id, 0});
+    }
+    if (caps & TERN_CAP_STEERING) {
+      add(TERN_CMD_SET_RX_DEFAULT, tern_cmd_set_rx_default{rss, TERN_DEST_RSS, 1, {}});
+      add(TERN_CMD_CREATE_RSS, rss_command());
+      tern_cmd_rss modify = rss_command();
+      modify.id = rss;
+      add(TERN_CMD_MODIFY_RSS, modify);
+      add(TERN_CMD_CREATE_FLOW, flow_command());
+      add(TERN_CMD_DESTROY_RSS, tern_cmd_object{rss, 0});
+      add(TERN_CMD_DESTROY_FLOW, tern_cmd_object{flow, 0});
+      add(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{flow_counter, 0});
+      add(TERN_CMD_DESTROY_FLOW_COUNTER, tern_cmd_object{flow_counter, 0});
+    }
+    if (caps & TERN_CAP_COUNTER_SETS) {
+      add(TERN_CMD_DESTROY_COUNTER_SET, tern_cmd_object{counter_set, 0});
+      add(TERN_CMD_QUERY_COUNTER_SET, tern_cmd_object{counter_set, 0});
+      add(TERN_CMD_BIND_COUNTER_SET, tern_cmd_bind_counter_set{qpn, counter_set});
     }
     if (caps & TERN_CAP_SRQ) {
       add(TERN_CMD_CREATE_SRQ, srq_command_of());

@@ -418,7 +418,7 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = TERN_QPT_XRC_INI; }},  // with an RQ
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = TERN_QPT_XRC_TGT; }},  // with queues
       {TERN_ST_DENIED, [](C& c) { c.type = TERN_QPT_GSI; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.type = 6; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.type = TERN_QPT_RAW + 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.type = 255; }},
       {TERN_ST_BAD_HANDLE, [](C& c) { c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ, c.srqn = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_QP_F_SRQ; }},  // and an RQ
@@ -700,7 +700,9 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_MW_TYPE_1 | TERN_CAP_MW_TYPE_2B |
                             TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
                             TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
-                            TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN);
+                            TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
+                            TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
+                            TERN_CAP_COUNTER_SETS);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);
@@ -715,6 +717,12 @@ TEST_F(AdminTest, Capabilities) {
   EXPECT_EQ(caps.guid, 0x505400fffe123456U);
   EXPECT_EQ(caps.num_vectors, 4U);
   EXPECT_EQ(caps.num_ports, 1U);
+  EXPECT_EQ(caps.max_eth_queues, 16U);
+  EXPECT_EQ(caps.max_rss, 64U);
+  EXPECT_EQ(caps.max_flows, 16384U);
+  EXPECT_EQ(caps.max_flow_shapes, 64U);
+  EXPECT_EQ(caps.max_flow_counters, 16384U);
+  EXPECT_EQ(caps.max_counter_sets, 4096U);
   EXPECT_EQ(std::memcmp(caps.mac, "\x52\x54\x00\x12\x34\x56", 6), 0);
   EXPECT_NE(std::memchr(caps.fw_name, 0, sizeof(caps.fw_name)), nullptr);
   for (const std::uint32_t limit : {caps.max_cqe, caps.max_qp_wr, caps.max_srq_wr}) {

@@ -76,8 +76,10 @@ Status check_target(const tern_cmd_create_qp& cmd) {
 }
 
 Status check_type(const tern_cmd_create_qp& cmd) {
-  constexpr unsigned known = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
-  if (cmd.type > TERN_QPT_GSI || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
+  constexpr unsigned raw = TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS | TERN_QP_F_NO_MCAST_LOOPBACK;
+  constexpr unsigned every = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
+  const unsigned known = cmd.type == TERN_QPT_RAW ? every | raw : every;
+  if (cmd.type > TERN_QPT_RAW || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
   const bool initiator = cmd.type == TERN_QPT_XRC_INI;
   const bool target = cmd.type == TERN_QPT_XRC_TGT;
   // A QP with an SRQ has no RQ of its own.
@@ -153,6 +155,7 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
 Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   const Qp* const qp = device.registry.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
+  if (device.port.ethernet.refers_to_qp(id_of(cmd))) return TERN_ST_BUSY;
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   device.port.multicast.forget(*qp);

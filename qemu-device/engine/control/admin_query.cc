@@ -72,13 +72,18 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.max_rd_atomic = le(std::uint16_t{kMaxRdAtomic});
   caps.gid_table_len = le(Addresses::kGidTableLen);
   caps.num_vectors = le(static_cast<std::uint16_t>(config.num_vectors));
-  caps.max_eth_queues = le(Ethernet::kMaxQueues);
+  caps.max_eth_queues = le(device.port.ethernet.max_queues());
   std::ranges::copy(config.mac, caps.mac);
   caps.local_ca_ack_delay = kLocalAckDelay;
   caps.num_ports = kNumPorts;
   std::memcpy(caps.fw_name, kName.data(), kName.size());
   caps.max_pages = le(device.registry.page_budget.limit());
   caps.max_cmd_pages = le(kMaxCmdPages);
+  caps.max_rss = le(Ethernet::kMaxRss);
+  caps.max_flows = le(eth::Steering::kMaxFlows);
+  caps.max_flow_shapes = le(eth::Steering::kMaxShapes);
+  caps.max_flow_counters = le(eth::Steering::kMaxCounters);
+  caps.max_counter_sets = le(kMaxCounterSets);
   reply.set(caps);
   return TERN_ST_OK;
 }
@@ -101,6 +106,10 @@ Status query_objects(Admin&, Device& device, const None&, Reply& reply) {
   rsp.eth_queue = le(device.port.ethernet.queue_count());
   rsp.parked = le(device.lane.page_faults.parked());
   rsp.page_entries = le(device.registry.page_entries());
+  rsp.rss = le(device.port.ethernet.rss_count());
+  rsp.flow = le(device.port.ethernet.steering.flows());
+  rsp.flow_counter = le(device.port.ethernet.steering.counters());
+  rsp.counter_set = le(device.registry.counter_sets.count());
   reply.set(rsp);
   return TERN_ST_OK;
 }
@@ -136,25 +145,6 @@ Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Repl
 
 Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
   return device.port.addresses.set_gid(cmd);
-}
-
-// ---- the Ethernet function ----
-
-Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd,
-                        Reply& reply) {
-  if (!device.lane.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
-  std::uint32_t id;
-  const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)), device.lane.uars, &id);
-  if (st == TERN_ST_OK) reply.set_id(id);
-  return st;
-}
-
-Status destroy_eth_queue(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.port.ethernet.destroy_queue(id_of(cmd));
-}
-
-Status set_rx_filter(Admin&, Device& device, const tern_cmd_set_rx_filter& cmd, Reply&) {
-  return device.port.ethernet.set_filter(cmd);
 }
 
 }  // namespace tern::commands

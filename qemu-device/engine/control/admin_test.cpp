@@ -230,8 +230,8 @@ std::vector<std::size_t> operator+(std::vector<std::size_t> a, const std::vector
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {COMMAND(NOP), 0, {}, 0},
-      {COMMAND(QUERY_CAPS), 0, {}, 192},
-      {COMMAND(QUERY_OBJECTS), 0, {}, 72},
+      {COMMAND(QUERY_CAPS), 0, {}, 208},
+      {COMMAND(QUERY_OBJECTS), 0, {}, 88},
       {COMMAND(QUERY_COUNTERS), 8, range(5, 3), 272},
       {COMMAND(QUERY_PORT), 8, range(1, 7), 24},
       {COMMAND(MODIFY_PORT), 16, {}, 0},
@@ -268,9 +268,22 @@ const std::vector<Shape>& shapes() {
       {COMMAND(QUERY_SRQ), 8, range(4, 4), 8},
       {COMMAND(ATTACH_MCAST), 24, range(0x15, 3), 0},
       {COMMAND(DETACH_MCAST), 24, range(0x15, 3), 0},
-      {COMMAND(CREATE_ETH_QUEUE), 40, range(14, 2) + range(0x23, 5), 8},
+      {COMMAND(CREATE_ETH_QUEUE), 40, range(14, 2) + range(0x24, 4), 8},
       {COMMAND(DESTROY_ETH_QUEUE), 8, range(4, 4), 0},
       {COMMAND(SET_RX_FILTER), 904, range(5, 3), 0},
+      {COMMAND(SET_RX_DEFAULT), 8, range(6, 2), 0},
+      {COMMAND(CREATE_RSS), 568, {}, 8},
+      {COMMAND(MODIFY_RSS), 568, {}, 0},
+      {COMMAND(DESTROY_RSS), 8, range(4, 4), 0},
+      {COMMAND(CREATE_FLOW), 272, {}, 8},
+      {COMMAND(DESTROY_FLOW), 8, range(4, 4), 0},
+      {COMMAND(CREATE_FLOW_COUNTER), 0, {}, 8},
+      {COMMAND(QUERY_FLOW_COUNTER), 8, range(4, 4), 16},
+      {COMMAND(DESTROY_FLOW_COUNTER), 8, range(4, 4), 0},
+      {COMMAND(CREATE_COUNTER_SET), 0, {}, 8},
+      {COMMAND(DESTROY_COUNTER_SET), 8, range(4, 4), 0},
+      {COMMAND(QUERY_COUNTER_SET), 8, range(4, 4), 272},
+      {COMMAND(BIND_COUNTER_SET), 8, {}, 0},
   };
   return all;
 }

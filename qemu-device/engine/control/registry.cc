@@ -25,7 +25,11 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_REREG_MR |
                                 TERN_CAP_TIMESTAMP |
                                 TERN_CAP_ODP |
-                                TERN_CAP_VLAN;
+                                TERN_CAP_VLAN |
+                                TERN_CAP_ETH_OFFLOAD |
+                                TERN_CAP_STEERING |
+                                TERN_CAP_RAW_QP |
+                                TERN_CAP_COUNTER_SETS;
 
 }  // namespace
 
@@ -39,6 +43,7 @@ Registry::Registry(Host& host, const Config& config_)
       cqs(1, config.max_cq),
       xrcds(1, kMaxXrcd),
       srqs(1, kMaxSrq),
+      counter_sets(1, kMaxCounterSets),
       qps(kGsiQpn, config.max_qp, 1) {}
 
 std::uint64_t Registry::caps() const {
@@ -72,6 +77,7 @@ void Registry::reset_qps() {
 }
 
 void Registry::reset() {
+  counter_sets.clear();
   srqs.clear();
   xrcds.clear();
   cqs.clear();

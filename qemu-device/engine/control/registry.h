@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/counters.h"
 #include "core/device_status.h"
 #include "core/host.h"
 #include "core/page_budget.h"
@@ -56,6 +57,7 @@ class Registry {
   Table<Cq> cqs;
   Table<Xrcd> xrcds;
   Table<Srq> srqs;
+  Table<CounterSet> counter_sets;
   Table<Qp> qps;
 
  private:

@@ -19,7 +19,8 @@ struct Config {
   std::uint32_t max_mr = 65536;
   std::uint32_t max_mw = 65536;
   std::uint64_t max_pages = kMaxPages;  // page list entries of all objects
-  std::uint32_t num_vectors = 16;
+  std::uint32_t num_vectors = 32;
+  std::uint16_t max_eth_queues = 16;  // of each direction
   std::uint32_t max_mtu = 9000;
   std::uint32_t link_speed = 100000;
   Mac mac{};

@@ -16,4 +16,10 @@ struct Counters {
   void add_eth(unsigned index, std::uint64_t n = 1) { eth[index] += n; }
 };
 
+// CREATE_COUNTER_SET: counts for the QPs that are bound to it.
+struct CounterSet {
+  Counters values;
+  std::uint32_t users = 0;
+};
+
 }  // namespace tern

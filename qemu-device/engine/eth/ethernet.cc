@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+// The Ethernet function: its objects and their references.
 #include "eth/ethernet.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "core/limits.h"
 #include "eth/addresses.h"
+#include "eth/frame_bytes.h"
 #include "objects/context.h"
 #include "objects/uar_pages.h"
 
@@ -14,155 +15,94 @@ namespace tern {
 
 namespace {
 
-constexpr std::size_t kHeader = 14;
-constexpr std::size_t kTag = 4;
-constexpr std::size_t kMinFrame = 60;          // without FCS
-constexpr std::uint32_t kFrameCost = 256;      // bytes of budget per frame besides its length
 constexpr std::uint8_t kLogSizeMin = 4;
 constexpr std::uint8_t kLogSizeMax = 14;
-constexpr std::uint32_t kDescriptor = sizeof(tern_eth_txd);
-static_assert(sizeof(tern_eth_rxd) == kDescriptor);
-constexpr Mac kBroadcast = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+constexpr std::uint8_t kLogEntriesMax = 7;
+static_assert(1 << kLogEntriesMax == TERN_RSS_ENTRIES);
+static_assert(sizeof(tern_eth_rxd) == sizeof(tern_eth_txd));
 
-template <class T>
-std::span<std::byte> bytes_of(T& object) {
-  return std::as_writable_bytes(std::span(&object, 1));
-}
-
-Mac destination(std::span<const std::byte> frame) {
-  Mac mac;
-  std::memcpy(mac.data(), frame.data(), mac.size());
-  return mac;
-}
-
-bool is_group(const Mac& mac) { return (mac[0] & 1) != 0; }
-
-// VLAN ID of a frame, 0 if it has no tag or a priority tag.
-std::uint16_t vlan_of(std::span<const std::byte> frame) {
-  if (frame.size() < kHeader + kTag) return 0;
-  if (frame[12] != std::byte{0x81} || frame[13] != std::byte{0x00}) return 0;
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[14] & std::byte{0x0f}) << 8 |
-                                    std::to_integer<unsigned>(frame[15]));
-}
+constexpr std::uint8_t kRxFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS;
 
 }  // namespace
 
-struct Ethernet::Queue {
-  explicit Queue(PageBudget& budget) : buffer(budget) {}
-
-  tern_cmd_create_eth_queue cmd{};
-  QueueBuffer buffer;
-  Record record;
-  Cq* cq = nullptr;
-  std::uint32_t id = 0;
-  std::uint32_t pi = 0;  // last read
-  std::uint32_t ci = 0;
-  bool kicked = false;
-  bool broken = false;  // stopped until it is destroyed
-  // The queue learns that the CQ failed from its next completion.
-  CqUser cq_user{[](void*) {}, nullptr};
-  PageQueue page_queue{[](void* self) { static_cast<Queue*>(self)->kicked = true; }, this};
-
-  [[nodiscard]] std::uint32_t size() const { return 1U << cmd.log_size; }
-  [[nodiscard]] bool transmits() const { return cmd.direction == TERN_ETH_QUEUE_TX; }
-  [[nodiscard]] std::uint64_t slot(std::uint32_t index) const {
-    return std::uint64_t{index & (size() - 1)} * kDescriptor;
-  }
-};
-
-// The descriptors of one frame, copied.
-struct Ethernet::TxFrame {
-  std::array<tern_eth_txd, TERN_ETH_MAX_TXD> txd;
-  std::uint32_t count = 0;
-  std::uint64_t bytes = 0;
-};
-
 Ethernet::Ethernet(Context& context, const Addresses& addresses)
-    : context_(context), addresses_(addresses), queues_(1, 2 * kMaxQueues) {}
+    : steering(context.host.random()),
+      context_(context),
+      addresses_(addresses),
+      queues_(1, 2 * kMaxQueues),
+      groups_(1, kMaxRss) {}
 
 Ethernet::~Ethernet() = default;
 
-Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id) {
-  const Record record(le(std::uint64_t{cmd.record}));
-  if (cmd.direction > TERN_ETH_QUEUE_RX || cmd.log_size < kLogSizeMin ||
-      cmd.log_size > kLogSizeMax || !is_port(cmd.port) || !record.fits<tern_eth_record>()) {
-    return TERN_ST_BAD_PARAM;
-  }
-  if (!cq) return TERN_ST_BAD_HANDLE;
-  if (cq->broken()) return TERN_ST_BAD_STATE;
-  if (first(cmd.direction)) return TERN_ST_NO_RESOURCE;
-  auto q = std::make_unique<Queue>(context_.page_budget);
-  q->cmd = cmd;
-  q->cq = cq;
-  q->record = record;
-  const std::uint64_t ring = std::uint64_t{kDescriptor} << cmd.log_size;
-  if (const Status st = q->buffer.load(context_.host, cmd.pages, ring)) return st;
-  cq->attach(q->cq_user);
-  Queue* const queue = q.get();
-  *id = queue->id = queues_.insert(std::move(q));
-  uars.add(le(cmd.uar), queue->page_queue);
-  return TERN_ST_OK;
-}
-
-Status Ethernet::destroy_queue(std::uint32_t id) {
-  Queue* const q = queues_.find(id);
-  if (!q) return TERN_ST_BAD_HANDLE;
-  queues_.erase(id);
-  return TERN_ST_OK;
-}
-
-Status Ethernet::set_filter(const tern_cmd_set_rx_filter& cmd) {
-  constexpr std::uint16_t known = TERN_RXF_PROMISC | TERN_RXF_ALLMULTI | TERN_RXF_VLANS;
-  if ((le(cmd.flags) & ~known) != 0 || le(cmd.num_macs) > TERN_RX_FILTER_MACS ||
-      !is_port(cmd.port)) {
-    return TERN_ST_BAD_PARAM;
-  }
-  filter_ = cmd;
-  return TERN_ST_OK;
-}
-
 void Ethernet::reset() {
+  steering.reset();
+  claims_.clear();
+  claim_of_.clear();
+  groups_.clear();
+  qp_entries_.clear();
+  default_ = {};
+  first_rx_ = nullptr;
   queues_.clear();
   filter_ = {};
 }
 
-bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
-  Queue* const q = queues_.find(id);
-  if (!q || !q->transmits() || le(q->cmd.uar) != uar) return false;
-  q->kicked = true;
-  return true;
-}
+// ---- queues ----
 
-bool Ethernet::run(std::uint32_t budget) {
-  bool more = false;
-  queues_.for_each([&](std::uint32_t, Queue& q) {
-    if (q.transmits() && q.kicked) run_queue(q, budget);
-    more |= q.transmits() && q.kicked;
-  });
-  return more;
-}
-
-void Ethernet::run_queue(Queue& q, std::uint32_t& budget) {
-  // Clear the kick before reading the index, so that a later kick is not lost.
-  q.kicked = false;
-  if (q.broken || !read_pi(q)) return;
-  for (;;) {
-    if (budget == 0) {
-      q.kicked = true;
-      return;
-    }
-    TxFrame frame;
-    if (take_frame(q, frame) != Took::kFrame) return;
-    q.ci += frame.count;
-    const std::uint8_t status = send(frame);
-    complete(q, q.ci - 1, TERN_ETH_TX, status, 0);
-    if (q.broken) return;
-    const std::uint64_t cost = frame.bytes + kFrameCost;
-    budget = cost < budget ? budget - static_cast<std::uint32_t>(cost) : 0;
+Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id) {
+  const Record record(le(std::uint64_t{cmd.record}));
+  const std::uint8_t flags = cmd.direction == TERN_ETH_QUEUE_RX ? kRxFlags : 0;
+  if (cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 || cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax ||
+      !is_port(cmd.port) || !record.fits<tern_eth_record>()) {
+    return TERN_ST_BAD_PARAM;
   }
+  if (!cq) return TERN_ST_BAD_HANDLE;
+  if (cq->broken()) return TERN_ST_BAD_STATE;
+  if (count_of(cmd.direction) >= max_queues()) return TERN_ST_NO_RESOURCE;
+  auto q = std::make_unique<EthQueue>(context_.page_budget, kicked_);
+  q->cmd = cmd;
+  q->cq = cq;
+  q->record = record;
+  const std::uint64_t ring = sizeof(tern_eth_txd) << cmd.log_size;
+  if (const Status st = q->buffer.load(context_.host, cmd.pages, ring)) return st;
+  if (q->transmits()) q->large = std::make_unique<TxLarge>();
+  cq->attach(q->cq_user);
+  EthQueue* const queue = q.get();
+  *id = queue->id = queues_.insert(std::move(q));
+  uars.add(le(cmd.uar), queue->page_queue);
+  if (!queue->transmits() && (first_rx_ == nullptr || queue->id < first_rx_->id)) first_rx_ = queue;
+  return TERN_ST_OK;
 }
 
-bool Ethernet::read_pi(Queue& q) {
+Status Ethernet::destroy_queue(std::uint32_t id) {
+  const EthQueue* const q = queues_.find(id);
+  if (!q) return TERN_ST_BAD_HANDLE;
+  const bool is_default = default_.dest == TERN_DEST_ETH_QUEUE && default_.id == id;
+  if (q->references != 0 || is_default || steering.refers_to(TERN_DEST_ETH_QUEUE, id)) return TERN_ST_BUSY;
+  queues_.erase(id);
+  if (q != first_rx_) return TERN_ST_OK;
+  first_rx_ = nullptr;
+  queues_.for_each([this](std::uint32_t, EthQueue& other) {
+    if (first_rx_ == nullptr && !other.transmits()) first_rx_ = &other;
+  });
+  return TERN_ST_OK;
+}
+
+std::uint32_t Ethernet::count_of(std::uint8_t direction) const {
+  std::uint32_t count = 0;
+  queues_.for_each([&](std::uint32_t, const EthQueue& q) { count += q.cmd.direction == direction ? 1 : 0; });
+  return count;
+}
+
+std::uint16_t Ethernet::max_queues() const { return std::min(kMaxQueues, context_.config.max_eth_queues); }
+
+EthQueue* Ethernet::receive_queue(std::uint32_t id) const {
+  EthQueue* const q = queues_.find(id);
+  return q != nullptr && !q->transmits() ? q : nullptr;
+}
+
+std::size_t Ethernet::most_bytes() const { return eth::most_bytes(addresses_.mtu()); }
+
+bool Ethernet::read_pi(EthQueue& q) {
   const auto pi = q.record.load32(context_.host, offsetof(tern_eth_record, pi));
   if (!pi) {
     context_.counters.add(TERN_CNT_DMA_ERRORS);
@@ -177,135 +117,171 @@ bool Ethernet::read_pi(Queue& q) {
   return true;
 }
 
-// A frame of full MTU has up to two tags (IEEE 802.1ad).
-std::uint32_t Ethernet::most_bytes() const {
-  return addresses_.mtu() + static_cast<std::uint32_t>(kHeader + 2 * kTag);
-}
-
-// Copies the descriptors of the next frame. Returns kNothing if the last of them is not posted yet.
-Ethernet::Took Ethernet::take_frame(Queue& q, TxFrame& frame) {
-  while (frame.count < q.pi - q.ci) {
-    if (frame.count == TERN_ETH_MAX_TXD) {
-      fail(q, q.ci);
-      return Took::kBroken;
-    }
-    tern_eth_txd& txd = frame.txd[frame.count];
-    if (!q.buffer.read(context_.host, q.slot(q.ci + frame.count), bytes_of(txd))) {
-      context_.counters.add(TERN_CNT_DMA_ERRORS);
-      fail(q, q.ci);
-      return Took::kBroken;
-    }
-    ++frame.count;
-    frame.bytes += le(txd.length);
-    if (le(txd.flags) & TERN_ETH_F_EOP) return Took::kFrame;
-  }
-  return Took::kNothing;
-}
-
-// Gathers a frame and sends it to the wire. Returns the status of its completion.
-std::uint8_t Ethernet::send(const TxFrame& frame) {
-  Counters& counters = context_.counters;
-  if (frame.bytes < kHeader || frame.bytes > most_bytes()) {
-    counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
-    return TERN_CQE_LOC_LEN_ERR;
-  }
-  if (!addresses_.active()) {
-    // As with an unplugged cable, the frame is lost and the driver is not told.
-    counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
-    return TERN_CQE_SUCCESS;
-  }
-  const auto bytes = static_cast<std::size_t>(frame.bytes);
-  const std::size_t len = std::max(bytes, kMinFrame);
-  const auto room = context_.effects->begin_frame(len);
-  std::size_t at = 0;
-  for (std::uint32_t i = 0; i < frame.count; ++i) {
-    const std::uint32_t n = le(frame.txd[i].length);
-    if (!dma_read(context_.host, le(frame.txd[i].addr), room.subspan(at, n))) {
-      counters.add_eth(TERN_ETH_CNT_TX_ERRORS);
-      counters.add(TERN_CNT_DMA_ERRORS);
-      return TERN_CQE_LOC_PROT_ERR;
-    }
-    at += n;
-  }
-  std::ranges::fill(room.subspan(bytes), std::byte{0});
-  context_.effects->commit_frame(len, true, context_.host.now());
-  counters.add_eth(TERN_ETH_CNT_TX_PACKETS);
-  counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes);
-  return TERN_CQE_SUCCESS;
-}
-
-void Ethernet::complete(Queue& q, std::uint32_t index, std::uint8_t opcode, std::uint8_t status,
-                        std::uint32_t len) {
-  tern_cqe cqe{};
+void Ethernet::complete(EthQueue& q, std::uint32_t index, tern_cqe& cqe) {
   cqe.qpn = le(q.id);
-  cqe.byte_len = le(len);
   cqe.wqe_index = le(index);
-  cqe.timestamp = le(context_.host.now());
-  cqe.opcode = opcode;
-  cqe.status = status;
-  cqe.flags = opcode == TERN_ETH_RX ? TERN_CQE_F_RECV : 0;
   // A failed CQ takes no completion about this; the CQ's own event reports the failure.
   if (!q.cq->push(cqe)) q.broken = true;
 }
 
 // The ring is invalid from `index` on: reports that once and stops the queue.
-void Ethernet::fail(Queue& q, std::uint32_t index) {
-  complete(q, index, q.transmits() ? TERN_ETH_TX : TERN_ETH_RX, TERN_CQE_LOC_QP_OP_ERR, 0);
+void Ethernet::fail(EthQueue& q, std::uint32_t index) {
+  tern_cqe cqe{};
+  cqe.opcode = q.transmits() ? TERN_ETH_TX : TERN_ETH_RX;
+  cqe.flags = q.transmits() ? 0 : TERN_CQE_F_RECV;
+  cqe.status = TERN_CQE_LOC_QP_OP_ERR;
+  complete(q, index, cqe);
   q.broken = true;
 }
 
-Ethernet::Queue* Ethernet::first(std::uint8_t direction) const {
-  Queue* found = nullptr;
-  queues_.for_each([&](std::uint32_t, Queue& q) {
-    if (!found && q.cmd.direction == direction) found = &q;
-  });
-  return found;
+// ---- filter and default ----
+
+Status Ethernet::set_filter(const tern_cmd_set_rx_filter& cmd) {
+  constexpr std::uint16_t known = TERN_RXF_PROMISC | TERN_RXF_ALLMULTI | TERN_RXF_VLANS;
+  if ((le(cmd.flags) & ~known) != 0 || le(cmd.num_macs) > TERN_RX_FILTER_MACS ||
+      !is_port(cmd.port)) {
+    return TERN_ST_BAD_PARAM;
+  }
+  filter_ = cmd;
+  return TERN_ST_OK;
 }
 
-bool Ethernet::mac_wanted(const Mac& dst) const {
-  if (dst == addresses_.mac() || dst == kBroadcast) return true;
-  if (is_group(dst) && (le(filter_.flags) & TERN_RXF_ALLMULTI)) return true;
-  const auto list = std::span(filter_.macs).first(le(filter_.num_macs));
-  return std::ranges::any_of(
-      list, [&](const auto& mac) { return std::memcmp(mac, dst.data(), dst.size()) == 0; });
+Status Ethernet::set_default(const tern_cmd_set_rx_default& cmd) {
+  const std::uint32_t id = le(std::uint32_t{cmd.id});
+  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_RSS || (cmd.dest == TERN_DEST_NONE && id != 0)) return TERN_ST_BAD_PARAM;
+  if (!is_destination(cmd.dest, id)) return TERN_ST_BAD_HANDLE;
+  default_ = {.dest = cmd.dest, .id = id};
+  return TERN_ST_OK;
 }
 
-bool Ethernet::wanted(std::span<const std::byte> frame) const {
-  const std::uint16_t flags = le(filter_.flags);
-  if (flags & TERN_RXF_PROMISC) return true;
-  if (!mac_wanted(destination(frame))) return false;
-  const std::uint16_t vlan = vlan_of(frame);
-  if (vlan == 0 || !(flags & TERN_RXF_VLANS)) return true;
-  return (le(filter_.vlans[vlan / 32]) >> (vlan % 32)) & 1;
+bool Ethernet::is_destination(std::uint8_t dest, std::uint32_t id) const {
+  switch (dest) {
+    case TERN_DEST_NONE:
+      return true;
+    case TERN_DEST_ETH_QUEUE:
+      return receive_queue(id) != nullptr;
+    case TERN_DEST_RSS:
+      return groups_.find(id) != nullptr;
+    default:
+      return context_.takes_frames(id);
+  }
 }
 
-void Ethernet::receive(std::span<const std::byte> frame) {
-  Queue* const q = first(TERN_ETH_QUEUE_RX);
-  // The interface is down, or has no driver or no working queue. The loss is not worth counting.
-  if (!addresses_.active() || !q || q->broken || frame.size() < kHeader) return;
-  Counters& counters = context_.counters;
-  if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
-  if (frame.size() > most_bytes()) {
-    return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
+// ---- RSS groups ----
+
+Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
+  constexpr unsigned kAddresses = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP;
+  constexpr unsigned kAll = kAddresses | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
+  if (!is_port(cmd.port) || cmd.log_entries > kLogEntriesMax || cmd.func > TERN_RSS_FUNC_SYMMETRIC ||
+      (cmd.kind != TERN_DEST_ETH_QUEUE && cmd.kind != TERN_DEST_QP)) {
+    return TERN_ST_BAD_PARAM;
   }
-  if (q->ci == q->pi && !read_pi(*q)) return;
-  if (q->ci == q->pi) return counters.add_eth(TERN_ETH_CNT_RX_NO_BUFFER);
-  tern_eth_rxd rxd;
-  if (!q->buffer.read(context_.host, q->slot(q->ci), bytes_of(rxd))) {
-    counters.add(TERN_CNT_DMA_ERRORS);
-    return fail(*q, q->ci);
+  for (unsigned i = 0; i < std::size(cmd.fields); ++i) {
+    const unsigned known = i > TERN_RSS_UDP6 ? 0 : i <= TERN_RSS_IPV6 ? kAddresses : kAll;
+    if ((cmd.fields[i] & ~known) != 0) return TERN_ST_BAD_PARAM;
   }
-  if (le(rxd.length) < frame.size()) return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
-  const std::uint32_t index = q->ci++;
-  if (!dma_write(context_.host, le(rxd.addr), frame)) {
-    counters.add(TERN_CNT_DMA_ERRORS);
-    return complete(*q, index, TERN_ETH_RX, TERN_CQE_LOC_PROT_ERR, 0);
+  const auto unused = std::span(cmd.entries).subspan(std::size_t{1} << cmd.log_entries);
+  return std::ranges::all_of(unused, [](std::uint32_t entry) { return entry == 0; }) ? TERN_ST_OK : TERN_ST_BAD_PARAM;
+}
+
+// Finds the objects that the entries name.
+Status Ethernet::resolve(Group& group) const {
+  for (std::size_t i = 0; i < std::size_t{1} << group.cmd.log_entries; ++i) {
+    const std::uint32_t id = le(group.cmd.entries[i]);
+    if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
+      group.queues[i] = receive_queue(id);
+      if (group.queues[i] == nullptr) return TERN_ST_BAD_HANDLE;
+    } else if (!context_.takes_frames(id)) {
+      return TERN_ST_BAD_HANDLE;
+    }
   }
-  counters.add_eth(TERN_ETH_CNT_RX_PACKETS);
-  counters.add_eth(TERN_ETH_CNT_RX_BYTES, frame.size());
-  const Mac dst = destination(frame);
-  if (is_group(dst) && dst != kBroadcast) counters.add_eth(TERN_ETH_CNT_RX_MULTICAST);
-  complete(*q, index, TERN_ETH_RX, TERN_CQE_SUCCESS, static_cast<std::uint32_t>(frame.size()));
+  return TERN_ST_OK;
+}
+
+// Adds or removes the references of a group.
+void Ethernet::refer(const Group& group, bool add) {
+  for (std::size_t i = 0; i < std::size_t{1} << group.cmd.log_entries; ++i) {
+    if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
+      group.queues[i]->references += add ? 1 : -1U;
+      continue;
+    }
+    const std::uint32_t qpn = le(group.cmd.entries[i]);
+    if (add) {
+      ++qp_entries_[qpn];
+    } else if (const auto at = qp_entries_.find(qpn); --at->second == 0) {
+      qp_entries_.erase(at);
+    }
+  }
+}
+
+Status Ethernet::create_rss(const tern_cmd_rss& cmd, std::uint32_t* id) {
+  if (cmd.id != 0) return TERN_ST_BAD_PARAM;
+  if (const Status st = check_rss(cmd); st != TERN_ST_OK) return st;
+  auto group = std::make_unique<Group>(cmd);
+  if (const Status st = resolve(*group); st != TERN_ST_OK) return st;
+  if (groups_.full()) return TERN_ST_NO_RESOURCE;
+  refer(*group, true);
+  *id = groups_.insert(std::move(group));
+  return TERN_ST_OK;
+}
+
+Status Ethernet::modify_rss(const tern_cmd_rss& cmd) {
+  if (const Status st = check_rss(cmd); st != TERN_ST_OK) return st;
+  Group* const group = groups_.find(le(std::uint32_t{cmd.id}));
+  if (group == nullptr) return TERN_ST_BAD_HANDLE;
+  if (cmd.kind != group->cmd.kind || cmd.log_entries != group->cmd.log_entries) return TERN_ST_BAD_PARAM;
+  Group fresh(cmd);
+  if (const Status st = resolve(fresh); st != TERN_ST_OK) return st;
+  refer(fresh, true);
+  refer(*group, false);
+  *group = fresh;
+  return TERN_ST_OK;
+}
+
+Status Ethernet::destroy_rss(std::uint32_t id) {
+  const Group* const group = groups_.find(id);
+  if (group == nullptr) return TERN_ST_BAD_HANDLE;
+  const bool is_default = default_.dest == TERN_DEST_RSS && default_.id == id;
+  if (is_default || steering.refers_to(TERN_DEST_RSS, id)) return TERN_ST_BUSY;
+  refer(*group, false);
+  groups_.erase(id);
+  return TERN_ST_OK;
+}
+
+bool Ethernet::refers_to_qp(std::uint32_t qpn) const {
+  return qp_entries_.contains(qpn) || steering.refers_to(TERN_DEST_QP, qpn);
+}
+
+// ---- flows ----
+
+Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
+  const std::uint32_t dest_id = le(std::uint32_t{cmd.dest_id});
+  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_QP || (cmd.dest == TERN_DEST_NONE && dest_id != 0)) return TERN_ST_BAD_PARAM;
+  if (!is_destination(cmd.dest, dest_id)) return TERN_ST_BAD_HANDLE;
+  if (const Status st = steering.create(cmd, id); st != TERN_ST_OK) return st;
+  if (claims(cmd)) {
+    const std::uint64_t mac = as_number(cmd.value.dmac);
+    ++claims_[mac];
+    claim_of_[*id] = mac;
+  }
+  return TERN_ST_OK;
+}
+
+Status Ethernet::destroy_flow(std::uint32_t id) {
+  if (const Status st = steering.destroy(id); st != TERN_ST_OK) return st;
+  const auto claim = claim_of_.find(id);
+  if (claim == claim_of_.end()) return TERN_ST_OK;
+  if (const auto at = claims_.find(claim->second); --at->second == 0) claims_.erase(at);
+  claim_of_.erase(claim);
+  return TERN_ST_OK;
+}
+
+// Whether frames of this port to the flow's destination address stay inside: the flow is one of raw QPs, and matches the whole address.
+bool Ethernet::claims(const tern_cmd_create_flow& cmd) const {
+  if (cmd.kind != TERN_FLOW_NORMAL || !(le(std::uint16_t{cmd.layers}) & TERN_LAYER_ETH)) return false;
+  if (!std::ranges::all_of(cmd.mask.dmac, [](std::uint8_t byte) { return byte == 0xff; })) return false;
+  if (cmd.dest == TERN_DEST_QP) return true;
+  return cmd.dest == TERN_DEST_RSS && groups_.find(le(std::uint32_t{cmd.dest_id}))->cmd.kind == TERN_DEST_QP;
 }
 
 }  // namespace tern

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Ethernet function: transmit and receive queues, receive filter.
+// The Ethernet function of a port: transmit and receive queues, receive filter, RSS groups and flows.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <unordered_map>
 
+#include "core/list.h"
 #include "core/table.h"
+#include "eth/eth_queue.h"
+#include "eth/offload.h"
+#include "eth/steering.h"
 #include "objects/queues.h"
 
 namespace tern {
@@ -14,52 +21,133 @@ namespace tern {
 class Addresses;
 class Context;
 class UarPages;
+class StoredFrame;
+struct RxFrame;
 
 class Ethernet {
  public:
-  static constexpr std::uint16_t kMaxQueues = 1;  // of each direction
+  static constexpr std::uint16_t kMaxQueues = 16;  // of each direction
+  static constexpr std::uint32_t kMaxRss = 64;     // groups
 
   Ethernet(Context& context, const Addresses& addresses);
   ~Ethernet();
 
-  // The caller has checked that the UAR page, one of `uars`, is allocated; the rest is checked
-  // here. `cq`: the CQ that the command refers to, null if it does not exist.
+  // ---- commands ----
+  // The caller has checked reserved bytes; the rest is checked here. The UAR page, one of `uars`, is allocated. `cq`: the CQ that the
+  // command refers to, null if it does not exist.
   [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);
   [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
+  [[nodiscard]] Status set_default(const tern_cmd_set_rx_default& cmd);
+  [[nodiscard]] Status create_rss(const tern_cmd_rss& cmd, std::uint32_t* id);
+  [[nodiscard]] Status modify_rss(const tern_cmd_rss& cmd);
+  [[nodiscard]] Status destroy_rss(std::uint32_t id);
+  [[nodiscard]] Status create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id);
+  [[nodiscard]] Status destroy_flow(std::uint32_t id);
   void reset();
 
+  // Whether a flow or a group refers to the QP, which must not be destroyed then.
+  [[nodiscard]] bool refers_to_qp(std::uint32_t qpn) const;
+
+  // ---- sending ----
   // TERN_DB_CMD_ETH_TX through page `uar`. Returns false if the page has no such transmit queue.
   [[nodiscard]] bool kick(std::uint32_t id, std::uint32_t uar);
   // Sends frames for about `budget` bytes. Returns true if more are waiting.
   bool run(std::uint32_t budget);
-  // Handles a frame that is not RoCE to this port: filters, copies and completes it. Counters
-  // record the outcome.
-  void receive(std::span<const std::byte> frame);
 
+  // Who sends a frame. The frames of a raw QP reach this port, too: those to its own address instead of the wire, those to groups
+  // besides.
+  struct Sender {
+    std::uint32_t qpn = 0;      // 0: a transmit queue
+    bool skip_self = false;     // its frames to groups do not come back to it (TERN_QP_F_NO_MCAST_LOOPBACK)
+  };
+  // Sends the frame in the first `bytes` bytes of `room`, which Effects::begin_frame() has just returned and which has space for
+  // eth::kMinFrame. Pads and counts it. It goes to the wire, or into this port, or to both. If the port is not active it is lost, and
+  // counted as an error.
+  void emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender);
+
+  // ---- receiving ----
+  // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the outcome.
+  void receive(std::span<const std::byte> frame);
+  // Shows a RoCE frame to this port to the sniffers.
+  void sniff(std::span<const std::byte> frame) {
+    if (steering.any_sniffer()) [[unlikely]] show_sniffers(frame);
+  }
+
+  // Of each direction.
+  [[nodiscard]] std::uint16_t max_queues() const;
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
+  [[nodiscard]] std::uint32_t rss_count() const { return groups_.count(); }
+
+  eth::Steering steering;  // counters are created and destroyed directly
+  bool capture = false;    // looped back frames become captured frames
 
  private:
-  struct Queue;
-  struct TxFrame;
-  enum class Took : std::uint8_t { kFrame, kNothing, kBroken };
+  // A group with its queues looked up.
+  struct Group {
+    explicit Group(const tern_cmd_rss& command) : cmd(command), toeplitz(command.key) {}
+    tern_cmd_rss cmd;
+    eth::Toeplitz toeplitz;
+    std::array<EthQueue*, TERN_RSS_ENTRIES> queues{};  // of a group of receive queues
+  };
 
+  // Commands.
+  [[nodiscard]] EthQueue* receive_queue(std::uint32_t id) const;
+  [[nodiscard]] std::uint32_t count_of(std::uint8_t direction) const;
+  [[nodiscard]] Status check_rss(const tern_cmd_rss& cmd) const;
+  [[nodiscard]] Status resolve(Group& group) const;
+  void refer(const Group& group, bool add);
+  [[nodiscard]] bool is_destination(std::uint8_t dest, std::uint32_t id) const;
+  [[nodiscard]] bool claims(const tern_cmd_create_flow& cmd) const;
+
+  // Sending: ethernet_tx.cc.
+  enum class Took : std::uint8_t { kFrame, kNothing, kBroken };
+  bool serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent);
+  [[nodiscard]] Took take(EthQueue& q, TxDescriptors& frame);
+  std::uint32_t send(EthQueue& q, const TxDescriptors& frame);
+  std::uint32_t send_plain(EthQueue& q, const TxDescriptors& frame);
+  std::uint32_t send_whole(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload);
+  std::uint32_t begin_large(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload);
+  std::uint32_t send_segment(EthQueue& q);
+  [[nodiscard]] bool gather(const TxDescriptors& frame, std::size_t offset, std::span<std::byte> to);
+  void sent(EthQueue& q, std::uint8_t status);
+  void count_sent(std::span<const std::byte> frame, std::size_t bytes);
+  [[nodiscard]] bool loop_back(std::span<const std::byte> frame, const Sender& sender);
+
+  // Receiving: ethernet_rx.cc.
   [[nodiscard]] bool wanted(std::span<const std::byte> frame) const;
   [[nodiscard]] bool mac_wanted(const Mac& dst) const;
-  [[nodiscard]] Queue* first(std::uint8_t direction) const;
-  [[nodiscard]] bool read_pi(Queue& q);
-  [[nodiscard]] std::uint32_t most_bytes() const;
-  void run_queue(Queue& q, std::uint32_t& budget);
-  [[nodiscard]] Took take_frame(Queue& q, TxFrame& frame);
-  [[nodiscard]] std::uint8_t send(const TxFrame& frame);
-  void complete(Queue& q, std::uint32_t index, std::uint8_t opcode, std::uint8_t status,
-                std::uint32_t len);
-  void fail(Queue& q, std::uint32_t index);
+  void show_sniffers(std::span<const std::byte> frame);
+  bool steer(RxFrame& frame, const Sender* sender);
+  void to_default(RxFrame& frame, const Sender* sender);
+  void give(const eth::Target& target, RxFrame& frame, const Sender* sender);
+  void give_to_group(const Group& group, RxFrame& frame, const Sender* sender);
+  void give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sender);
+  void examine(RxFrame& frame);
+  void count_received(RxFrame& frame);
+  [[nodiscard]] bool find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers);
+  [[nodiscard]] bool scatter(const StoredFrame& frame, const RxBuffers& buffers);
+  void store(EthQueue& q, RxFrame& frame);
+
+  // Both.
+  [[nodiscard]] bool read_pi(EthQueue& q);
+  [[nodiscard]] std::size_t most_bytes() const;
+  void complete(EthQueue& q, std::uint32_t index, tern_cqe& cqe);
+  void fail(EthQueue& q, std::uint32_t index);
 
   Context& context_;
   const Addresses& addresses_;
-  Table<Queue> queues_;
+  List<EthQueue> kicked_;
+  Table<EthQueue> queues_;
+  EthQueue* first_rx_ = nullptr;  // the receive queue with the lowest number
   tern_cmd_set_rx_filter filter_{};
+  eth::Target default_;
+  Table<Group> groups_;
+  // Of groups of raw QPs: how many entries name a QP.
+  std::unordered_map<std::uint32_t, std::uint32_t> qp_entries_;
+  // Destination addresses that flows to raw QPs match in full: how many flows, and the address of each such flow.
+  std::unordered_map<std::uint64_t, std::uint32_t> claims_;
+  std::unordered_map<std::uint32_t, std::uint64_t> claim_of_;
 };
 
 }  // namespace tern

@@ -89,7 +89,7 @@ TEST_F(EthernetTest, PadsShortFramesWithZeros) {
 
 TEST_F(EthernetTest, TakesAsManyPiecesAsPromised) {
   rx.post_buffer();
-  const auto frame = eth_frame(b.mac(), a.mac(), 18 * 10);
+  const auto frame = eth_frame(b.mac(), a.mac(), TERN_ETH_MAX_TXD * 10);
   tx.send(frame, std::vector<std::size_t>(15, 10));  // the ring has 16 entries
   EXPECT_EQ(rx.received(rx.cq().wait()), frame);
 
@@ -417,9 +417,12 @@ TEST_F(EthernetTest, RefusesBadQueues) {
   EXPECT_EQ(status([](auto& c) { c.pages.addr = le(std::uint64_t{0xdead0000}); }),
             TERN_ST_DMA_ERROR);
   EXPECT_EQ(a.objects().eth_queue, le(1U));
-  EXPECT_EQ(status([](auto&) {}), TERN_ST_OK);
+  EXPECT_EQ(status([](auto& c) { c.flags = 8; }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX, c.flags = TERN_ETH_QF_SCATTER; }), TERN_ST_BAD_PARAM);
+  for (unsigned i = 0; i < le(a.caps().max_eth_queues); ++i) EXPECT_EQ(status([](auto& c) { c.flags = 7; }), TERN_ST_OK);
   EXPECT_EQ(status([](auto&) {}), TERN_ST_NO_RESOURCE);
-  EXPECT_EQ(a.objects().eth_queue, le(2U));
+  EXPECT_EQ(a.objects().eth_queue, le(17U));
+  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX; }), TERN_ST_OK) << "the other direction";
 }
 
 TEST_F(EthernetTest, QueuesHoldTheirCq) {

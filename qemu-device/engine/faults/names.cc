@@ -108,6 +108,19 @@ constexpr CommandName kCommands[] = {
     {"create-eth-queue", TERN_CMD_CREATE_ETH_QUEUE},
     {"destroy-eth-queue", TERN_CMD_DESTROY_ETH_QUEUE},
     {"set-rx-filter", TERN_CMD_SET_RX_FILTER},
+    {"set-rx-default", TERN_CMD_SET_RX_DEFAULT},
+    {"create-rss", TERN_CMD_CREATE_RSS},
+    {"modify-rss", TERN_CMD_MODIFY_RSS},
+    {"destroy-rss", TERN_CMD_DESTROY_RSS},
+    {"create-flow", TERN_CMD_CREATE_FLOW},
+    {"destroy-flow", TERN_CMD_DESTROY_FLOW},
+    {"create-flow-counter", TERN_CMD_CREATE_FLOW_COUNTER},
+    {"query-flow-counter", TERN_CMD_QUERY_FLOW_COUNTER},
+    {"destroy-flow-counter", TERN_CMD_DESTROY_FLOW_COUNTER},
+    {"create-counter-set", TERN_CMD_CREATE_COUNTER_SET},
+    {"destroy-counter-set", TERN_CMD_DESTROY_COUNTER_SET},
+    {"query-counter-set", TERN_CMD_QUERY_COUNTER_SET},
+    {"bind-counter-set", TERN_CMD_BIND_COUNTER_SET},
 };
 
 std::size_t byte_of(Transport transport, Op op) {

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned kMaxSteps = 48;
 
 // Types of objects. live_ lists those that the input has created, newest last.
-enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kKinds };
+enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kRss, kFlow, kFlowCounter, kKinds };
 
 struct Shape {
   std::uint16_t opcode;
@@ -67,6 +67,15 @@ constexpr Shape kShapes[] = {
     {TERN_CMD_CREATE_ETH_QUEUE, sizeof(tern_cmd_create_eth_queue), 8, kEth, -1},
     {TERN_CMD_DESTROY_ETH_QUEUE, sizeof(tern_cmd_object), 0, -1, kEth},
     {TERN_CMD_SET_RX_FILTER, sizeof(tern_cmd_set_rx_filter), 0, -1, -1},
+    {TERN_CMD_SET_RX_DEFAULT, sizeof(tern_cmd_set_rx_default), 0, -1, -1},
+    {TERN_CMD_CREATE_RSS, sizeof(tern_cmd_rss), 8, kRss, -1},
+    {TERN_CMD_MODIFY_RSS, sizeof(tern_cmd_rss), 0, -1, -1},
+    {TERN_CMD_DESTROY_RSS, sizeof(tern_cmd_object), 0, -1, kRss},
+    {TERN_CMD_CREATE_FLOW, sizeof(tern_cmd_create_flow), 8, kFlow, -1},
+    {TERN_CMD_DESTROY_FLOW, sizeof(tern_cmd_object), 0, -1, kFlow},
+    {TERN_CMD_CREATE_FLOW_COUNTER, 0, 8, kFlowCounter, -1},
+    {TERN_CMD_QUERY_FLOW_COUNTER, sizeof(tern_cmd_object), sizeof(tern_rsp_flow_counter), -1, -1},
+    {TERN_CMD_DESTROY_FLOW_COUNTER, sizeof(tern_cmd_object), 0, -1, kFlowCounter},
 };
 
 using Bytes = std::vector<std::byte>;
@@ -115,6 +124,10 @@ class AdminPlay {
   [[nodiscard]] Bytes good(const Shape& shape);
   [[nodiscard]] Bytes good_create(std::uint16_t opcode);
   [[nodiscard]] Bytes good_change(std::uint16_t opcode);
+  [[nodiscard]] tern_cmd_rss good_rss();
+  [[nodiscard]] tern_cmd_create_flow good_flow();
+  // A destination of a group, flow or default, and the number of such an object.
+  std::uint8_t destination(std::uint8_t kinds, std::uint32_t* id);
   void bend(Bytes& in);
   [[nodiscard]] std::uint64_t some_address();
   [[nodiscard]] bool too_big(const Shape& shape, const Bytes& in) const;
@@ -161,8 +174,53 @@ std::uint64_t AdminPlay::record(std::uint64_t align) {
   return how == 0xff ? at + in_.u8() : at;
 }
 
+std::uint8_t AdminPlay::destination(std::uint8_t kinds, std::uint32_t* id) {
+  const std::uint8_t dest = in_.u8() % kinds;
+  *id = dest == TERN_DEST_ETH_QUEUE ? any(kEth) : dest == TERN_DEST_RSS ? any(kRss) : dest == TERN_DEST_QP ? any(kQp) : 0;
+  return dest;
+}
+
+tern_cmd_rss AdminPlay::good_rss() {
+  tern_cmd_rss c{};
+  const std::uint8_t how = in_.u8();
+  c.port = port();
+  c.log_entries = how % 4;
+  c.kind = how & 0x80 ? TERN_DEST_QP : TERN_DEST_ETH_QUEUE;
+  c.func = how >> 4 & 1;
+  for (unsigned i = 0; i < 6; ++i) c.fields[i] = i < 2 ? in_.u8() & 3 : in_.u8() & 15;
+  for (unsigned i = 0; i < 1U << c.log_entries; ++i) c.entries[i] = any(c.kind == TERN_DEST_QP ? kQp : kEth);
+  return c;
+}
+
+tern_cmd_create_flow AdminPlay::good_flow() {
+  constexpr std::array<std::uint16_t, 4> kLayers = {
+      TERN_LAYER_ETH, TERN_LAYER_ETH | TERN_LAYER_IPV4, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP,
+      TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_LAYER_IPV6 | TERN_LAYER_TCP};
+  tern_cmd_create_flow c{};
+  const std::uint8_t how = in_.u8();
+  std::uint32_t id = 0;
+  c.dest = destination(4, &id);
+  c.dest_id = id;
+  c.priority = how % 8;
+  c.tag = in_.u8();
+  c.counter = how & 8 ? any(kFlowCounter) : TERN_NO_COUNTER;
+  c.port = port();
+  c.kind = how & 0x80 ? in_.u8() % 4 : 0;
+  c.flags = how >> 4 & 1;
+  if (c.kind != TERN_FLOW_NORMAL) return c;
+  c.layers = kLayers[how >> 5 & 3];
+  std::ranges::copy(World::kMac, c.value.dmac);
+  std::ranges::fill(c.mask.dmac, in_.u8() & 1 ? 0xff : 0);
+  if (c.layers & TERN_LAYER_UDP) c.mask.dst_port = in_.u8();
+  return c;
+}
+
 Bytes AdminPlay::good_create(std::uint16_t opcode) {
   switch (opcode) {
+    case TERN_CMD_CREATE_RSS:
+      return bytes_of(good_rss());
+    case TERN_CMD_CREATE_FLOW:
+      return bytes_of(good_flow());
     case TERN_CMD_ALLOC_PD:
       return bytes_of(tern_cmd_alloc_pd{in_.u8() & 1U, 0});
     case TERN_CMD_CREATE_EQ: {
@@ -218,7 +276,7 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
     case TERN_CMD_CREATE_QP: {
       tern_cmd_create_qp c{};
       const std::uint8_t how = in_.u8();
-      c.type = how % 6;
+      c.type = (how & 0x78) == 0x78 ? TERN_QPT_RAW : how % 6;
       c.pdn = any(kPd);
       c.uar = any(kUar);
       c.send_cqn = any(kCq);
@@ -234,6 +292,7 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
         c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
         c.srqn = any(kSrq);
       }
+      if (c.type == TERN_QPT_RAW) c.flags |= in_.u8();
       if (c.type == TERN_QPT_XRC_INI) {
         c.flags = TERN_QP_F_NO_RQ;
         c.srqn = 0;
@@ -268,7 +327,9 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.port = port();
       c.cqn = any(kCq);
       c.uar = any(kUar);
-      c.direction = in_.u8() & 1;
+      const std::uint8_t how = in_.u8();
+      c.direction = how & 1;
+      c.flags = how & 1 ? how >> 1 & 7 : 0;
       c.log_size = 4;
       return bytes_of(c);
     }
@@ -382,6 +443,19 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.port = port();
       return bytes_of(c);
     }
+    case TERN_CMD_MODIFY_RSS: {
+      tern_cmd_rss c = good_rss();
+      c.id = any(kRss);
+      return bytes_of(c);
+    }
+    case TERN_CMD_SET_RX_DEFAULT: {
+      tern_cmd_set_rx_default c{};
+      std::uint32_t id = 0;
+      c.dest = destination(3, &id);
+      c.id = id;
+      c.port = port();
+      return bytes_of(c);
+    }
     default: {
       tern_cmd_set_rx_filter c{};
       c.port = port();
@@ -396,10 +470,12 @@ Bytes AdminPlay::good(const Shape& shape) {
   if (shape.in_len == 0) return {};
   if (shape.in_len == sizeof(tern_cmd_object) && shape.opcode != TERN_CMD_ALLOC_PD &&
       shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ &&
-      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_COUNTERS) {
+      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_COUNTERS &&
+      shape.opcode != TERN_CMD_SET_RX_DEFAULT) {
     unsigned kind = shape.destroys >= 0 ? static_cast<unsigned>(shape.destroys) : unsigned{kQp};
     if (shape.opcode == TERN_CMD_QUERY_MR) kind = in_.u8() & 1 ? kKey : kWindow;
     if (shape.opcode == TERN_CMD_QUERY_SRQ) kind = kSrq;
+    if (shape.opcode == TERN_CMD_QUERY_FLOW_COUNTER) kind = kFlowCounter;
     return bytes_of(tern_cmd_object{any(kind), 0});
   }
   return shape.makes >= 0 ? good_create(shape.opcode) : good_change(shape.opcode);
@@ -634,12 +710,16 @@ void AdminPlay::finish() {
   };
   // In this order no object is busy.
   constexpr Step steps[] = {
+      {TERN_CMD_DESTROY_FLOW, kFlow}, {TERN_CMD_DESTROY_RSS, kRss}, {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
       {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
       {TERN_CMD_FREE_DM, kDm},       {TERN_CMD_DESTROY_CQ, kCq},         {TERN_CMD_DESTROY_EQ, kEq},
       {TERN_CMD_FREE_PD, kPd},       {TERN_CMD_FREE_UAR, kUar},
   };
   if (nameless_) return;
+  tern_cmd_set_rx_default none_set{};
+  none_set.port = 1;
+  (void)w_.command(TERN_CMD_SET_RX_DEFAULT, none_set);
   for (const Step& s : steps) {
     for (const std::uint32_t id : live_[s.kind]) {
       auto status = w_.on(s.opcode, id);

@@ -221,6 +221,7 @@ Scene read_scene(Input& in, const tern_rsp_caps& caps) {
   const std::uint8_t b = in.u8();
   const unsigned i = a % kTypes.size();
   if (caps.flags & kTypeCaps[i]) s.type = static_cast<std::uint8_t>(kTypes[i]);
+  if ((b & 0x80) && (caps.flags & TERN_CAP_RAW_QP)) s.type = TERN_QPT_RAW;
   s.loopback = a & 0x80;
   s.qps = a & 0x40 ? 3 : 2;
   s.privileged = s.type == TERN_QPT_GSI || (b & 0x07) == 7;

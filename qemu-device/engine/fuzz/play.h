@@ -60,6 +60,7 @@ class Play {
   void post_recv();
   void put_recv(FuzzQp& qp, std::span<const std::byte> slot);
   void post_send();
+  std::uint32_t raw_frame_of(std::uint8_t flags, std::vector<std::byte>& segment);
   void put_send(FuzzQp& qp, std::span<const std::byte> slot, bool ring);
   void state();
   void poll();

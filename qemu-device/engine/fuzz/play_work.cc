@@ -127,6 +127,7 @@ void Play::post_send() {
       break;
     }
     default:
+      if (q.type == TERN_QPT_RAW) len = raw_frame_of(flags, segment);
       if (datagram) {
         tern_ud_seg ud{};
         ud.av = w_.av(w_.scene.loopback);
@@ -152,6 +153,41 @@ void Play::post_send() {
   slot.insert(slot.end(), segment.begin(), segment.end());
   if (hdr.num_sge != 0) append(slot, tern_sge{w_.rw.iova + 3, len, w_.rw.key});
   put_send(q, slot, true);
+}
+
+// The segment of a raw QP's SEND, with the headers of a frame that is cut. Stores the frame or the headers in the region. Returns the
+// bytes of the payload.
+std::uint32_t Play::raw_frame_of(std::uint8_t flags, std::vector<std::byte>& segment) {
+  constexpr std::array<Mac, 4> targets = {World::kPeerMac, World::kMac, World::kClaimedMac, Mac{1, 0, 0x5e, 0, 0, 1}};
+  constexpr std::uint16_t kHead = 54;  // Ethernet, IPv4, TCP
+  std::array<std::uint8_t, kHead> head{};
+  std::ranges::copy(targets[flags >> 4 & 3], head.begin());
+  std::ranges::copy(World::kMac, head.begin() + 6);
+  head[12] = 0x08;
+  head[14] = 0x45;
+  head[22] = 64;
+  head[23] = 6;
+  head[46] = 0x50;
+  tern_eth_offload eth{};
+  const std::uint8_t how = in_.u8();
+  eth.ops = how & (TERN_ETH_OP_IP_CSUM | TERN_ETH_OP_TSO | TERN_ETH_OP_VLAN);
+  eth.csum_start = 34;
+  eth.csum_offset = 16;
+  eth.vlan = in_.u8();
+  eth.mss = static_cast<std::uint16_t>(8 + in_.u8() * 8);
+  eth.header_len = kHead;
+  append(segment, eth);
+  if (eth.ops & TERN_ETH_OP_TSO) {
+    const auto bytes = std::as_bytes(std::span(head));
+    segment.insert(segment.end(), bytes.begin(), bytes.end());
+    segment.resize((segment.size() + 15) / 16 * 16);
+    return length(0x1400);
+  }
+  const std::uint32_t len = kHead + length(1500);
+  head[16] = static_cast<std::uint8_t>((len - 14) >> 8);
+  head[17] = static_cast<std::uint8_t>(len - 14);
+  w_.host.store(FuzzHost::page(page::kRw) + (w_.rw.iova + 3) % FuzzHost::kPage, std::as_bytes(std::span(head)));
+  return len;
 }
 
 void Play::state() {
@@ -232,6 +268,20 @@ void Play::wqe() {
     case TERN_WR_SEND:
     case TERN_WR_SEND_WITH_IMM:
     case TERN_WR_SEND_WITH_INV:
+      if (q.type == TERN_QPT_RAW) {
+        tern_eth_offload eth{};
+        eth.csum_start = how & 64 ? in_.u16() : in_.u8();
+        eth.csum_offset = in_.u8();
+        eth.mss = how & 128 ? in_.u16() : in_.u8();
+        eth.header_len = how & 64 ? in_.u16() : in_.u8();
+        eth.vlan = in_.u8();
+        eth.ops = how & 128 ? in_.u16() : in_.u8() & 0x1f;
+        eth.flags = how & 128 ? in_.u8() : 0;
+        append(slot, eth);
+        const auto headers = std::as_bytes(in_.bytes(eth.ops & (TERN_ETH_OP_TSO | TERN_ETH_OP_USO) ? eth.header_len % 128U : 0U));
+        slot.insert(slot.end(), headers.begin(), headers.end());
+        slot.resize((slot.size() + 15) / 16 * 16);
+      }
       if (datagram) {
         tern_ud_seg ud{};
         ud.av = w_.av(how & 64);
@@ -415,9 +465,23 @@ void Play::eth() {
   const std::uint64_t record = record::eth(direction);
   auto pi = w_.host.get<std::uint32_t>(record);
   const unsigned n = how & 2 ? 1 + in_.pick(20) : 1;
+  if (how & 128 && direction == TERN_ETH_QUEUE_TX) {
+    // TCP over IPv4, or nearly, with offloads.
+    tern_eth_offload offload{};
+    offload.ops = in_.u8();
+    offload.mss = in_.u16();
+    offload.header_len = static_cast<std::uint16_t>(offload.mss & 1 ? in_.u8() : 54);
+    offload.csum_start = offload.mss & 2 ? in_.u8() : 34;
+    offload.csum_offset = 16;
+    offload.flags = TERN_ETH_F_OFFLOAD;
+    w_.host.put(ring + (pi++ & ((1U << World::kLogEth) - 1)) * 16, offload);
+    constexpr std::array<std::uint8_t, 12> kIpv4 = {0x08, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6};
+    w_.host.put(FuzzHost::page(page::kEthBuffers) + 12, kIpv4);
+    w_.host.put(FuzzHost::page(page::kEthBuffers) + 46, std::uint8_t{0x50});
+  }
   for (unsigned i = 0; i < n; ++i) {
     tern_eth_txd txd{};
-    txd.addr = how & 4 ? in_.u64() % FuzzHost::kBase : FuzzHost::page(page::kEthBuffers) + in_.u16() % 4096;
+    txd.addr = how & 4 ? in_.u64() % FuzzHost::kBase : FuzzHost::page(page::kEthBuffers) + (how & 128 ? 0 : in_.u16() % 4096);
     txd.length = how & 8 ? in_.u32() : in_.u16() % 4096;
     txd.flags = how & 16 || i + 1 == n ? TERN_ETH_F_EOP : in_.u8();
     w_.host.put(ring + (pi++ & ((1U << World::kLogEth) - 1)) * 16, txd);

@@ -177,6 +177,7 @@ void World::build(const Scene& s) {
     if (!connect(qp, dest, s.loopback)) violation("a QP cannot be connected", qp.type);
   }
   bind_windows();
+  if (s.type == TERN_QPT_RAW && can(TERN_CAP_STEERING)) make_flows();
   host.cut_pages = s.cut_pages;
   // A privileged PD and the Ethernet function may use any DMA address.
   if (s.privileged || s.eth) host.grant_all();
@@ -288,7 +289,7 @@ void World::make_dm() {
 }
 
 void World::bind_windows() {
-  if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI) return;
+  if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI || qps[0].type == TERN_QPT_RAW) return;
   const Accessor who = device->registry.qps.find(qps[0].number)->accessor();
   for (std::size_t i = 0; i < windows.size(); ++i) {
     Region& mw = windows[i];
@@ -375,12 +376,36 @@ void World::make_qp(unsigned index) {
   c.flags = static_cast<std::uint8_t>((shared ? TERN_QP_F_SRQ : 0U) |
                                       (qp.has_sq ? 0U : TERN_QP_F_NO_SQ) |
                                       (qp.has_rq ? 0U : TERN_QP_F_NO_RQ));
+  if (qp.type == TERN_QPT_RAW) c.flags |= index % 2 ? TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS : TERN_QP_F_NO_MCAST_LOOPBACK;
   c.log_sq_size = qp.log_sq;
   c.log_sq_stride = qp.log_sq_stride;
   c.log_rq_size = qp.log_rq;
   c.log_rq_stride = qp.log_rq_stride;
   qp.number = make(TERN_CMD_CREATE_QP, c);
   qps.push_back(qp);
+}
+
+// The last raw QP gets the frames to the port, and every one a copy of those to groups.
+void World::make_flows() {
+  trust_sent = false;  // its frames are what the input says
+  tern_cmd_create_flow c{};
+  c.dest = TERN_DEST_QP;
+  c.counter = TERN_NO_COUNTER;
+  c.port = 1;
+  for (const FuzzQp& qp : qps) {
+    c.kind = TERN_FLOW_MULTICAST;
+    c.flags = TERN_FLOW_F_CONTINUE;
+    c.dest_id = c.tag = qp.number;
+    flows.push_back(make(TERN_CMD_CREATE_FLOW, c));
+  }
+  c.kind = TERN_FLOW_NORMAL;
+  c.flags = 0;
+  c.layers = TERN_LAYER_ETH;
+  for (const Mac& mac : {kMac, kClaimedMac}) {
+    std::ranges::copy(mac, c.value.dmac);
+    std::ranges::fill(c.mask.dmac, 0xff);
+    flows.push_back(make(TERN_CMD_CREATE_FLOW, c));
+  }
 }
 
 // ---- connecting ----
@@ -441,6 +466,11 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
       constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
       return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
              modify(qp, TERN_QPS_RTS, rts, a);
+    }
+    case TERN_QPT_RAW: {
+      constexpr std::array<std::uint32_t, 1> init = {TERN_QPA_PORT};
+      constexpr std::array<std::uint32_t, 1> none = {0};
+      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, none, a) && modify(qp, TERN_QPS_RTS, none, a);
     }
     case TERN_QPT_UC: {
       constexpr std::array<std::uint32_t, 1> init = {kInit};
@@ -527,6 +557,7 @@ void World::tear_down(bool reset) {
   host.mend_all();
   host.most = 0;
   if (!reset && enabled()) {
+    for (const std::uint32_t flow : flows) must(TERN_CMD_DESTROY_FLOW, flow);
     for (const FuzzQp& qp : qps) must(TERN_CMD_DESTROY_QP, qp.number);
     must(TERN_CMD_DESTROY_ETH_QUEUE, eth_tx);
     must(TERN_CMD_DESTROY_ETH_QUEUE, eth_rx);

@@ -106,6 +106,7 @@ class World {
   static constexpr std::uint32_t kPeerQpn = 0x123456;
   static constexpr Mac kMac = {0x52, 0x54, 0, 0x77, 0, 1};
   static constexpr Mac kPeerMac = {0x52, 0x54, 0, 0x77, 0, 2};
+  static constexpr Mac kClaimedMac = {0x52, 0x54, 0, 0x77, 0, 3};  // of raw QPs
   static constexpr std::uint16_t kVlan = 77;
 
   explicit World(FuzzHost& host) : host(host) {}
@@ -182,6 +183,7 @@ class World {
   std::vector<DmPart> dm_parts;
   std::vector<Region> windows;  // one of each type, bound to parts of rw if the first QP can bind
   std::vector<FuzzQp> qps;
+  std::vector<std::uint32_t> flows;
   // The last frames sent to the wire, for Step::kEcho.
   std::vector<std::vector<std::byte>> sent;
   bool trust_sent = true;  // whether every frame sent must be well-formed RoCE
@@ -196,6 +198,7 @@ class World {
   void make_srqs();
   void make_eth();
   void make_qp(unsigned index);
+  void make_flows();
   void bind_windows();
   std::uint32_t make(std::uint16_t opcode, std::span<const std::byte> in);
   template <class In>

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "eth/rx_frame.h"
 #include "lane/port.h"
 #include "transport/segments.h"
 
@@ -47,6 +48,29 @@ std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn 
 }
 
 std::uint32_t Context::path_mtu() const { return static_cast<const Lane*>(this)->port_.addresses.path_mtu(); }
+
+std::uint32_t Context::mtu() const { return static_cast<const Lane*>(this)->port_.addresses.mtu(); }
+
+std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from) {
+  auto* const lane = static_cast<Lane*>(this);
+  const std::uint32_t before = lane->emitted_;
+  lane->charge(static_cast<std::uint32_t>(bytes) + kPacketCost);
+  lane->port_.ethernet.emit(room, bytes, {from.number().value, (from.flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0});
+  return lane->emitted_ - before;
+}
+
+bool Context::takes_frames(std::uint32_t qpn) const {
+  const Qp* const qp = static_cast<const Lane*>(this)->qps_.find(qpn);
+  return qp != nullptr && qp->transport() == Transport::kRaw && qp->receives();
+}
+
+bool Context::receive_frame(std::uint32_t qpn, const RxFrame& frame) {
+  auto* const lane = static_cast<Lane*>(this);
+  Qp* const qp = lane->qps_.find(qpn);
+  // A frame that is looped back is charged to its sender.
+  lane->charge(static_cast<std::uint32_t>(frame.bytes.size()) + kPacketCost);
+  return qp != nullptr && qp->receive(frame);
+}
 
 Srq* Context::find_srq(std::uint32_t number) const { return static_cast<const Lane*>(this)->srqs_.find(number); }
 

@@ -20,7 +20,9 @@ constexpr std::uint8_t kEcnCongested = 0x03;
 }  // namespace
 
 Port::Port(Lane& lane, const Table<Qp>& qps)
-    : lane_(lane), qps_(qps), capture_(lane.config.capture), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {}
+    : lane_(lane), qps_(qps), capture_(lane.config.capture), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {
+  ethernet.capture = capture_;
+}
 
 Port::~Port() = default;
 
@@ -56,6 +58,8 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
     return;
   }
   route.local = inside;
+  // Those to a group reach the Ethernet function, which has sniffers as well.
+  if (!inside && whose == Claim::kAddress) ethernet.sniff(frame);
   switch (parse_packet(frame, packet, icrc_mode)) {
     case ParseResult::kOkBadIcrc:
       lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
@@ -145,7 +149,7 @@ std::uint32_t Port::emit(Packet& packet) {
 void Port::allow_trains() { lane_.allow_trains(faults_ == nullptr && !capture_); }
 
 void Port::set_capture(bool capture) {
-  capture_ = capture;
+  capture_ = ethernet.capture = capture;
   allow_trains();
 }
 

@@ -27,6 +27,7 @@ namespace tern {
 class Cq;
 class Qp;
 class Srq;
+struct RxFrame;
 struct SrqRef;
 
 class Context {
@@ -53,6 +54,17 @@ class Context {
   // Addresses::resolve() and Addresses::path_mtu().
   [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const;
   [[nodiscard]] std::uint32_t path_mtu() const;
+
+  // ---- Ethernet frames (eth/rx_frame.h) ----
+  // Addresses::mtu().
+  [[nodiscard]] std::uint32_t mtu() const;
+  // Sends the frame in the first `bytes` bytes of `room` for the raw QP `from`: Ethernet::emit(). Returns the bytes that its turn is
+  // charged, for the copies to local QPs as well.
+  std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from);
+  // Whether flows and RSS groups may refer to the QP: it is a raw QP with a receive queue.
+  [[nodiscard]] bool takes_frames(std::uint32_t qpn) const;
+  // Gives a frame to such a QP. Returns whether it was stored; the QP counts what it drops. Sends nothing.
+  bool receive_frame(std::uint32_t qpn, const RxFrame& frame);
 
   // ---- objects ----
   // Both return null if there is no such SRQ; by SrqRef also if the number has been reused.
@@ -84,6 +96,8 @@ class Context {
   SpanList scatter;
   // Destination of the GRH of the datagram being delivered.
   SpanList grh;
+  // The Ethernet frame that is being stored for a raw QP.
+  SpanList raw_frame;
 
   Counters counters;
   BlockPool blocks;  // for data in flight
@@ -103,6 +117,7 @@ class Context {
         tx_packet(host),
         scatter(host),
         grh(host),
+        raw_frame(host),
         async_events(counters),
         page_faults(counters) {}
   ~Context() = default;

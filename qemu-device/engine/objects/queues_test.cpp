@@ -144,8 +144,8 @@ TEST_F(EqTest, CreationChecksEveryField) {
   const std::pair<Status, std::function<void(tern_cmd_create_eq&)>> rows[] = {
       {TERN_ST_OK, [](auto&) {}},
       {TERN_ST_OK, [](auto& c) { c.kind = TERN_EQ_ASYNC; }},
-      {TERN_ST_OK, [](auto& c) { c.vector = 15; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 16; }},
+      {TERN_ST_OK, [](auto& c) { c.vector = 31; }},
+      {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 32; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.vector = 0xffff; }},
       {TERN_ST_OK, [](auto& c) { c.kind = TERN_EQ_FAULT; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.kind = 3; }},

@@ -13,13 +13,13 @@ namespace tern {
 
 class TestEthQueue {
  public:
-  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4)
+  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4, std::uint8_t flags = 0)
       : node_(node),
         cq_(cq),
         log_size_(log_size),
         memory_(node.host, 16U << log_size),
         record_(node.host) {
-    status_ = create(direction);
+    status_ = create(direction, flags);
   }
   [[nodiscard]] std::uint32_t number() const { return id_; }
   [[nodiscard]] Status created() const { return status_; }
@@ -52,6 +52,22 @@ class TestEthQueue {
     publish();
     kick();
   }
+  // The first descriptor of a frame with offloads; the members in host byte order.
+  void put_offload(const tern_eth_offload& offload) {
+    tern_eth_offload entry = offload;
+    entry.csum_start = le(std::uint16_t{offload.csum_start});
+    entry.csum_offset = le(std::uint16_t{offload.csum_offset});
+    entry.mss = le(std::uint16_t{offload.mss});
+    entry.header_len = le(std::uint16_t{offload.header_len});
+    entry.vlan = le(std::uint16_t{offload.vlan});
+    entry.ops = le(std::uint16_t{offload.ops});
+    entry.flags = le(static_cast<std::uint16_t>(TERN_ETH_F_OFFLOAD | offload.flags));
+    memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, entry);
+  }
+  void send(const tern_eth_offload& offload, std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
+    put_offload(offload);
+    send(frame, cuts);
+  }
   // Posts a receive buffer; received() finds it by the WQE index.
   void post_buffer(std::uint32_t len = 2048) {
     const std::uint64_t addr = node_.host.alloc(std::max(len, 1U), 64);
@@ -64,9 +80,21 @@ class TestEthQueue {
     const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index)), len);
     return {p, p + len};
   }
+  // The same from buffers of `size` bytes each.
+  [[nodiscard]] std::vector<std::byte> gathered(const Wc& wc, std::uint32_t size) {
+    const std::uint32_t len = le(wc.byte_len);
+    const std::uint32_t count = (len + size - 1) / size;
+    std::vector<std::byte> all;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t n = std::min(size, len - i * size);
+      const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index) + 1 - count + i), n);
+      all.insert(all.end(), p, p + n);
+    }
+    return all;
+  }
 
  private:
-  Status create(std::uint8_t direction) {
+  Status create(std::uint8_t direction, std::uint8_t flags) {
     tern_cmd_create_eth_queue cmd{};
     cmd.pages = memory_.pages();
     cmd.record = le(record_.address());
@@ -75,6 +103,7 @@ class TestEthQueue {
     cmd.uar = le(node_.uar());
     cmd.direction = direction;
     cmd.log_size = static_cast<std::uint8_t>(log_size_);
+    cmd.flags = flags;
     tern_rsp_object rsp{};
     const Status st = node_.command(TERN_CMD_CREATE_ETH_QUEUE, cmd, &rsp);
     id_ = le(rsp.id);

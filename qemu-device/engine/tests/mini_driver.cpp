@@ -203,6 +203,7 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
     return;
   }
   if (!send_cq_) send_cq_ = &node.create_cq(options.log_cq_size, options.eq);
+  cmd.flags = options.flags;
   if (options.type == TERN_QPT_XRC_INI) {
     cmd.flags = TERN_QP_F_NO_RQ;
     recv_cq_ = send_cq_;
@@ -217,7 +218,7 @@ TestQp::TestQp(TestNode& node, const QpOptions& options)
   cmd.send_cqn = le(send_cq_->number());
   cmd.recv_cqn = le(recv_cq_->number());
   if (options.srq) {
-    cmd.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
+    cmd.flags = options.flags | TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
     cmd.srqn = le(options.srq->number());
   }
   cmd.log_sq_size = options.log_sq_size;
@@ -259,12 +260,13 @@ Status TestQp::to_init() {
   a.access = le(options_.access);
   a.qkey = le(options_.qkey);
   a.port = 1;
+  if (raw()) return modify(a, TERN_QPA_STATE | TERN_QPA_PORT);
   return modify(a, TERN_QPA_STATE | TERN_QPA_PKEY_INDEX | TERN_QPA_PORT |
                        (sends_datagrams() ? TERN_QPA_QKEY : TERN_QPA_ACCESS));
 }
 
 Status TestQp::to_rtr(const TestQp& peer) {
-  if (sends_datagrams()) return to_state(TERN_QPS_RTR);
+  if (sends_datagrams() || raw()) return to_state(TERN_QPS_RTR);
   tern_qp_attr a{};
   a.state = TERN_QPS_RTR;
   a.av = av_to(peer);
@@ -282,6 +284,7 @@ Status TestQp::to_rtr(const TestQp& peer) {
 }
 
 Status TestQp::to_rts() {
+  if (raw()) return to_state(TERN_QPS_RTS);
   tern_qp_attr a{};
   a.state = TERN_QPS_RTS;
   a.timeout = options_.timeout;
@@ -371,6 +374,11 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
   switch (wr.opcode) {
     case TERN_WR_SEND:
     case TERN_WR_SEND_WITH_IMM:
+      if (raw()) {
+        append(slot, wr.eth);
+        slot.insert(slot.end(), wr.headers.begin(), wr.headers.end());
+        slot.resize((slot.size() + 15) / 16 * 16);
+      }
       if (!sends_datagrams()) break;
       append(slot, tern_ud_seg{wr.ud.av, le(wr.ud.dqpn), le(wr.ud.qkey)});
       break;

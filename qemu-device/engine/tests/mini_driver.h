@@ -141,6 +141,8 @@ struct SendWr {
   tern_reg_seg reg{};                    // REG_MR; as in the WQE
   tern_bind_seg bind{};                  // BIND_MW; as in the WQE
   tern_ud_seg ud{};                      // UD QPs; in host byte order
+  tern_eth_offload eth{};                // raw QPs; as in the WQE
+  std::vector<std::byte> headers{};      // ... that segment
 
   SendWr&& id(std::uint64_t v) && { return wr_id = v, std::move(*this); }
   SendWr&& with(std::uint8_t more_flags) && { return flags |= more_flags, std::move(*this); }
@@ -252,6 +254,7 @@ struct QpOptions {
   TestCq* send_cq = nullptr;     // null: the QP gets its own
   TestCq* recv_cq = nullptr;
   std::uint8_t type = TERN_QPT_RC;
+  std::uint8_t flags = 0;        // TERN_QP_F_*, besides those for the SRQ and XRC
   std::uint8_t log_sq_size = 6;
   std::uint8_t log_sq_stride = 8;
   std::uint8_t log_rq_size = 6;
@@ -330,6 +333,7 @@ class TestQp {
  private:
   friend class TestCq;
   void completed(const Wc& wc);
+  [[nodiscard]] bool raw() const { return options_.type == TERN_QPT_RAW; }
   [[nodiscard]] bool sends_datagrams() const {
     return options_.type == TERN_QPT_UD || options_.type == TERN_QPT_GSI;
   }

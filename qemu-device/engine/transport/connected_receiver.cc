@@ -16,7 +16,7 @@ std::uint8_t ConnectedReceiver::begin_write(const Packet& packet, const Accessor
   if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) return kNakInvalidRequest;
   // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. It is not worth a
   // flag.
-  context.counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+  qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
   if (packet.dma_len > 0 &&
       context.memory.check_remote(who, packet.rkey, packet.va, packet.dma_len, TERN_ACCESS_REMOTE_WRITE) != Access::kReady) {
     return kNakRemoteAccess;

@@ -52,23 +52,17 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   return TERN_CQE_SUCCESS;
 }
 
-bool DatagramReceiver::fits(std::uint64_t len) const {
-  std::uint64_t room = 0;
-  for (unsigned i = 0; i < recv_->num_sge; ++i) room += le(std::uint32_t{recv_->sges[i].length});
-  return len <= room;
-}
-
 // A datagram that cannot be received is dropped, and the next one uses the receive WQE. An invalid
 // receive WQE moves the QP to the error state.
 void DatagramReceiver::deliver(const Packet& packet) {
   Context& context = qp_.context();
-  if (packet.qkey != qp_.attr().qkey) return context.counters.add(TERN_CNT_QKEY_VIOLATIONS);
+  if (packet.qkey != qp_.attr().qkey) return qp_.counters().add(TERN_CNT_QKEY_VIOLATIONS);
   const std::uint64_t len = packet.payload.size();
-  if (len > kMaxPayload) return context.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  if (len > kMaxPayload) return qp_.counters().add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   const Take got = take();
-  if (got == Take::kEmpty) return context.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (got == Take::kEmpty) return qp_.counters().add(TERN_CNT_OUT_OF_BUFFER);
   if (got == Take::kFailed) return qp_.enter_error(TERN_EV_QP_FATAL);
-  if (!fits(kGrh + len)) return context.counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  if (kGrh + len > room()) return qp_.counters().add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
   std::array<std::byte, kGrh> grh;
   make_grh(packet, grh);
   context.grh.append_plain(std::span<const std::byte>(grh));
@@ -79,7 +73,7 @@ void DatagramReceiver::deliver(const Packet& packet) {
     received_ = kGrh;
     status = scatter(packet.payload);
   }
-  if (status == kAbsent) return context.counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (status == kAbsent) return qp_.counters().add(TERN_CNT_OUT_OF_BUFFER);
   if (status != TERN_CQE_SUCCESS) {
     complete(cqe_of(TERN_RECV_SEND, status));
     return qp_.enter_error(-1);

@@ -26,7 +26,6 @@ class DatagramReceiver final : public Receiver {
   void fault_over(bool failed) override;
 
  private:
-  [[nodiscard]] bool fits(std::uint64_t len) const;
   void finish(const Packet& packet);
 };
 

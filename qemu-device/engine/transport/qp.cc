@@ -21,6 +21,8 @@ Transport transport_of(std::uint8_t type) {
     case TERN_QPT_XRC_INI:
     case TERN_QPT_XRC_TGT:
       return Transport::kXrc;
+    case TERN_QPT_RAW:
+      return Transport::kRaw;
     default:
       return Transport::kRc;
   }
@@ -44,6 +46,7 @@ template <class Space>
 SendQueue* make_sender(Qp& qp, Space& space) {
   if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramSender>(qp);
   if (qp.transport() == Transport::kUc) return &space.template emplace<UcSender>(qp);
+  if (qp.transport() == Transport::kRaw) return &space.template emplace<RawSender>(qp);
   return &space.template emplace<Requester>(qp);
 }
 
@@ -51,6 +54,7 @@ template <class Space>
 Receiver* make_receiver(Qp& qp, Space& space) {
   if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramReceiver>(qp);
   if (qp.transport() == Transport::kUc) return &space.template emplace<UcReceiver>(qp);
+  if (qp.transport() == Transport::kRaw) return &space.template emplace<RawReceiver>(qp);
   if (qp.xrc_target()) return &space.template emplace<XrcResponder>(qp);
   return &space.template emplace<Responder>(qp);
 }
@@ -62,6 +66,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
     : transport_(transport_of(cmd.type)),
       privileged_(privileged),
       context_(context),
+      counters_(&context.counters),
       cmd_(swap_order(cmd)),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
@@ -82,6 +87,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
 }
 
 Qp::~Qp() {
+  bind(nullptr);
   cancel_faults();
   context_.forget_polled(*this);
   context_.unschedule(*this);
@@ -157,6 +163,13 @@ void Qp::complete_recv(tern_cqe& cqe) {
     // longer holds one.
     enter_error(TERN_EV_QP_FATAL);
   }
+}
+
+void Qp::bind(CounterSet* set) {
+  if (counter_set_ != nullptr) --counter_set_->users;
+  if (set != nullptr) ++set->users;
+  counter_set_ = set;
+  counters_ = set != nullptr ? &set->values : &context_.counters;
 }
 
 // ---- doorbells and turns ----
@@ -243,6 +256,16 @@ void Qp::deliver(const Packet& packet) {
   context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
 }
 
+bool Qp::receive(const RxFrame& frame) {
+  const std::uint8_t state = attr_.state;
+  auto* const receiver = std::get_if<RawReceiver>(&receiver_space_);
+  if (receiver == nullptr || state < TERN_QPS_RTR || state == TERN_QPS_ERR) {
+    context_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    return false;
+  }
+  return receiver->receive(frame);
+}
+
 void Qp::communication_established() {
   if (comm_est_ || attr_.state != TERN_QPS_RTR) return;
   comm_est_ = true;
@@ -320,7 +343,7 @@ void Qp::enter_error(int event, bool silent) {
 }
 
 void Qp::send_failed() {
-  if (transport_ != Transport::kUc && transport_ != Transport::kUd) return enter_error(-1);
+  if (transport_ == Transport::kRc || transport_ == Transport::kXrc) return enter_error(-1);
   if (attr_.state != TERN_QPS_RTS && attr_.state != TERN_QPS_SQD) return;
   attr_.state = TERN_QPS_SQE;
   attr_.sq_draining = 0;
@@ -344,7 +367,7 @@ bool Qp::flush_rq(std::uint32_t& allowance) {
     cqe.opcode = TERN_RECV_SEND;
     cqe.status = TERN_CQE_WR_FLUSH_ERR;
     cqe.flags = TERN_CQE_F_RECV;
-    context_.counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    counters().add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
     complete_recv(cqe);
     allowance -= std::min(allowance, kPacketCost);
   }

@@ -8,11 +8,13 @@
 #include <memory>
 #include <variant>
 
+#include "core/counters.h"
 #include "core/timers.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
 #include "objects/uar_pages.h"
 #include "transport/datagram.h"
+#include "transport/raw.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/sq_poller.h"
@@ -24,6 +26,7 @@ namespace tern {
 
 class Context;
 class Srq;
+struct RxFrame;
 
 // The members that a message needs come first and are contiguous: prefetch() fetches them.
 class alignas(64) Qp {
@@ -56,6 +59,11 @@ class alignas(64) Qp {
     return faulting_ & 1U << side;
   }
 
+  // BIND_COUNTER_SET: counts in `set` from now on; null: in the device's counters.
+  void bind(CounterSet* set);
+  // TERN_CNT_* of events that concern this QP.
+  [[nodiscard]] Counters& counters() const { return *counters_; }
+
   // Doorbells.
   void kick_sq();
   void kick_rq();
@@ -66,20 +74,23 @@ class alignas(64) Qp {
   bool service(std::uint32_t& allowance);
   // Handles a packet addressed to this QP. The caller has compared the transport class.
   void deliver(const Packet& packet);
+  // Handles a frame that a flow or an RSS group gives to this QP. Returns whether it was stored.
+  bool receive(const RxFrame& frame);
   // Returns whether the QP is connected and a packet with this `route` is from its peer.
   [[nodiscard]] bool has_peer(const Route& route) const;
 
   // Moves the QP to the error state and flushes both queues. `event`: TERN_EV_*, negative for none.
   // `silent`: software requested the state, and queued answers are not sent.
   void enter_error(int event, bool silent = false);
-  // A send WQE completed with an error. An RC or XRC QP goes to ERR, a UC or UD QP to SQE, in which
-  // receiving continues (IBTA 10.3.1.6).
+  // A send WQE completed with an error. An RC or XRC QP goes to ERR, a QP of another type to SQE, in
+  // which receiving continues (IBTA 10.3.1.6).
   void send_failed();
 
   [[nodiscard]] Qpn number() const { return qpn_; }
   [[nodiscard]] std::uint8_t state() const { return attr_.state; }
   [[nodiscard]] std::uint8_t type() const { return cmd_.type; }
   [[nodiscard]] Transport transport() const { return transport_; }
+  [[nodiscard]] std::uint8_t flags() const { return cmd_.flags; }
   [[nodiscard]] bool xrc_target() const { return cmd_.type == TERN_QPT_XRC_TGT; }
   [[nodiscard]] std::uint32_t xrcd() const { return cmd_.xrcdn; }
   [[nodiscard]] std::uint32_t uar() const { return cmd_.uar; }
@@ -100,6 +111,7 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
+  [[nodiscard]] bool receives() const { return has_rq() || srq_ != nullptr; }
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
   // Returns whether sq_pi has moved since the send queue read it, and no kick is pending. An
   // unreadable record counts as moved.
@@ -140,6 +152,7 @@ class alignas(64) Qp {
  private:
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
+  [[nodiscard]] Status set_stripping(std::uint32_t mask, std::uint32_t flags);
   void change_state(std::uint8_t next, bool notify);
   void to_reset();
   void cancel_faults();
@@ -152,6 +165,7 @@ class alignas(64) Qp {
   bool has_route_ = false;
   std::uint8_t faulting_ = 0;  // a bit for each of faults_ that has not ended
   Context& context_;
+  Counters* counters_;
   tern_cmd_create_qp cmd_;  // in host byte order, except for the page list
   Cq* send_cq_;
   Cq* recv_cq_;
@@ -168,14 +182,15 @@ class alignas(64) Qp {
   bool sqd_notify_ = false;
 
   // The two halves that the QP type selects.
-  std::variant<std::monostate, Requester, UcSender, DatagramSender> sender_space_;
-  std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver> receiver_space_;
+  std::variant<std::monostate, Requester, UcSender, DatagramSender, RawSender> sender_space_;
+  std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
   // prefetch() stops here: no message needs the members below.
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
+  CounterSet* counter_set_ = nullptr;
   std::unique_ptr<std::array<Fault, 2>> faults_;  // by TERN_FAULT_*; made by the first fault
   Timer rq_settled_;  // in ERR: when it expires, rq_pi is read once more
 };

@@ -73,9 +73,23 @@ constexpr std::array kDatagram = {
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
 };
 
+// A frame carries its own addresses, too. Nothing in a raw QP is of RoCE.
+constexpr std::array kRaw = {
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PORT, 0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PORT},
+    Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, 0},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, 0, 0},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, 0},
+    Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, 0},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, 0},
+};
+
 std::span<const Transition> transitions_of(Transport transport) {
   if (transport == Transport::kUd) return kDatagram;
   if (transport == Transport::kUc) return kUnreliable;
+  if (transport == Transport::kRaw) return kRaw;
   return kReliable;
 }
 
@@ -148,11 +162,21 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
   if (mask & TERN_QPA_PORT) attr_.port = a.port;
 }
 
+// A raw QP in any state, with no other change.
+Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
+  const bool strip = flags == TERN_QPM_STRIP_VLAN;
+  if (transport_ != Transport::kRaw || mask != 0 || (!strip && flags != TERN_QPM_KEEP_VLAN)) return TERN_ST_BAD_PARAM;
+  constexpr std::uint8_t kBit = TERN_QP_F_STRIP_VLAN;
+  cmd_.flags = static_cast<std::uint8_t>(strip ? cmd_.flags | kBit : cmd_.flags & ~kBit);
+  return TERN_ST_OK;
+}
+
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   constexpr std::uint32_t kAllMask = (TERN_QPA_PORT << 1) - 1;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
+  if ((flags & (TERN_QPM_STRIP_VLAN | TERN_QPM_KEEP_VLAN)) != 0) return set_stripping(mask, flags);
   if ((mask & ~kAllMask) || (flags & ~TERN_QPM_SQD_NOTIFY)) return TERN_ST_BAD_PARAM;
   if ((mask & TERN_QPA_CUR_STATE) && le(std::uint32_t{cmd.cur_state}) != attr_.state) {
     return TERN_ST_BAD_STATE;

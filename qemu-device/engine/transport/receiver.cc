@@ -26,6 +26,12 @@ Take Receiver::take() {
   return got;
 }
 
+std::uint64_t Receiver::room() const {
+  std::uint64_t room = 0;
+  for (unsigned i = 0; i < recv_->num_sge; ++i) room += le(std::uint32_t{recv_->sges[i].length});
+  return room;
+}
+
 std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
   std::uint64_t left = len;
   const Access access = map_sges(qp_.context().memory, recv_->owner, recv_->num_sge,
@@ -35,7 +41,7 @@ std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList&
     return kAbsent;
   }
   if (access != Access::kReady) {
-    if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
+    if (access == Access::kDmaError) qp_.counters().add(TERN_CNT_DMA_ERRORS);
     return TERN_CQE_LOC_PROT_ERR;
   }
   if (left > 0) {
@@ -83,9 +89,9 @@ tern_cqe Receiver::cqe_of(const Packet& packet, std::uint8_t opcode) const {
 
 void Receiver::complete(tern_cqe cqe) {
   if (cqe.status == TERN_CQE_WR_FLUSH_ERR) {
-    qp_.context().counters.add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
+    qp_.counters().add(TERN_CNT_RESP_CQE_FLUSH_ERROR);
   } else if (cqe.status != TERN_CQE_SUCCESS) {
-    qp_.context().counters.add(TERN_CNT_RESP_CQE_ERROR);
+    qp_.counters().add(TERN_CNT_RESP_CQE_ERROR);
   }
   recv_.give();
   qp_.complete_recv(cqe);

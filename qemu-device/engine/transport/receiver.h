@@ -54,6 +54,8 @@ class Receiver {
   // locate() and scatter() return this instead of a CQE status if a page is absent and the fault is
   // reported.
   static constexpr std::uint8_t kAbsent = 0xff;
+  // Bytes that the held WQE has room for.
+  [[nodiscard]] std::uint64_t room() const;
   // Finds bytes [offset, offset + len) of the memory that the held WQE describes. Returns a CQE
   // status or kAbsent. `to` is empty unless that is success.
   [[nodiscard]] std::uint8_t locate(std::uint64_t offset, std::uint64_t len, SpanList& to);

@@ -368,13 +368,13 @@ void Requester::on_nak(const Packet& packet) {
   const bool all = acknowledge_before(packet.psn);
   if (packet.syndrome == kNakSequence || !all) {
     if (!all) return implied_nak();
-    qp_.context().counters.add(TERN_CNT_PACKET_SEQ_ERR);
+    qp_.counters().add(TERN_CNT_PACKET_SEQ_ERR);
     return go_back_once();
   }
   if (packet.syndrome == kNakInvalidRequest) {
-    qp_.context().counters.add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
+    qp_.counters().add(TERN_CNT_REQ_REMOTE_INVALID_REQUEST);
   } else if (packet.syndrome == kNakRemoteAccess) {
-    qp_.context().counters.add(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS);
+    qp_.counters().add(TERN_CNT_REQ_REMOTE_ACCESS_ERRORS);
   }
   if (SendWqe* const wqe = wqe_of(packet.psn)) wqe->status = nak_status(packet.syndrome);
   retire();
@@ -385,7 +385,7 @@ void Requester::on_rnr(const Packet& packet) {
   SendWqe* const wqe = wqe_of(packet.psn);
   if (wqe == nullptr || rnr_wait_) return;
   if (rnr_left_ == 0) {
-    qp_.context().counters.add(TERN_CNT_RNR_NAK_RETRY_ERR);
+    qp_.counters().add(TERN_CNT_RNR_NAK_RETRY_ERR);
     wqe->status = TERN_CQE_RNR_RETRY_EXC_ERR;
     retire();
     return;
@@ -473,7 +473,7 @@ bool Requester::retire() {
     ++una_;
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
-      qp_.context().counters.add(TERN_CNT_REQ_CQE_ERROR);
+      qp_.counters().add(TERN_CNT_REQ_CQE_ERROR);
       qp_.send_failed();
     }
     if (qp_.state() == TERN_QPS_ERR) return false;
@@ -494,7 +494,7 @@ void Requester::implied_nak() {
     retire();
     return;
   }
-  qp_.context().counters.add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
+  qp_.counters().add(TERN_CNT_IMPLIED_NAK_SEQ_ERR);
   go_back_once();
 }
 
@@ -589,7 +589,7 @@ void Requester::expired() {
     repeat_ = true;
     return;
   }
-  qp_.context().counters.add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
+  qp_.counters().add(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR);
   went_back_ = false;
   retry();
 }

@@ -61,7 +61,7 @@ void Responder::deliver(const Packet& packet) {
   if (ahead < 0) return duplicate(packet);
   if (ahead > 0) {
     if (nak_sent_) return;
-    qp_.context().counters.add(TERN_CNT_OUT_OF_SEQUENCE);
+    qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
     nak_sent_ = true;
     nak(epsn_, kNakSequence);
     return;
@@ -120,7 +120,7 @@ bool Responder::take_receive(const Packet& packet) {
     fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
     return false;
   }
-  qp_.context().counters.add(TERN_CNT_OUT_OF_BUFFER);
+  qp_.counters().add(TERN_CNT_OUT_OF_BUFFER);
   not_ready();
   return false;
 }
@@ -163,7 +163,7 @@ void Responder::on_send(const Packet& packet) {
   }
   if (status != TERN_CQE_SUCCESS) {
     const bool invalid = status != TERN_CQE_LOC_PROT_ERR;
-    if (status == TERN_CQE_LOC_LEN_ERR) qp_.context().counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+    if (status == TERN_CQE_LOC_LEN_ERR) qp_.counters().add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
     complete(cqe_of(TERN_RECV_SEND, status));
     return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
   }
@@ -253,7 +253,7 @@ void Responder::on_read(const Packet& packet) {
   }
   Resource* const r = new_resource(packet);
   if (r == nullptr) return;
-  context.counters.add(TERN_CNT_RX_READ_REQUESTS);
+  qp_.counters().add(TERN_CNT_RX_READ_REQUESTS);
   r->psns = packets_of(packet.dma_len, qp_.mtu());
   answer_later(Answer::kRead);
 }
@@ -266,7 +266,7 @@ void Responder::on_atomic(const Packet& packet) {
   if (to == nullptr) return;
   Resource* const r = new_resource(packet);
   if (r == nullptr) return to->abandon();
-  qp_.context().counters.add(TERN_CNT_RX_ATOMIC_REQUESTS);
+  qp_.counters().add(TERN_CNT_RX_ATOMIC_REQUESTS);
   r->result = execute_atomic(packet, *to);
   to->clear();
   answer_later(Answer::kAtomic);
@@ -303,7 +303,7 @@ void Responder::on_atomic_write(const Packet& packet) {
       open(packet, reach(keys_, packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE));
   if (to == nullptr) return;
   if (new_resource(packet) == nullptr) return to->abandon();
-  qp_.context().counters.add(TERN_CNT_RX_WRITE_REQUESTS);
+  qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
   std::uint64_t value = 0;
   packet.payload.copy_to(std::as_writable_bytes(std::span(&value, 1)));
   to->copy_from(std::as_bytes(std::span(&value, 1)));  // a single store if aligned
@@ -315,7 +315,7 @@ void Responder::on_atomic_write(const Packet& packet) {
 // other request is answered from its resource (A19 for FLUSH and ATOMIC WRITE). A request without a
 // resource is dropped.
 void Responder::duplicate(const Packet& packet) {
-  qp_.context().counters.add(TERN_CNT_DUPLICATE_REQUEST);
+  qp_.counters().add(TERN_CNT_DUPLICATE_REQUEST);
   if (room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send || t.write) {
@@ -429,7 +429,7 @@ std::uint8_t Responder::rnr() const {
 }
 
 void Responder::fail(Psn psn, std::uint8_t syndrome, int event) {
-  if (syndrome == kNakRemoteAccess) qp_.context().counters.add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+  if (syndrome == kNakRemoteAccess) qp_.counters().add(TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
   nak(psn, syndrome);
   qp_.enter_error(event);
 }
@@ -451,7 +451,7 @@ void Responder::refuse(const Packet& packet, Access access) {
 void Responder::refuse(Psn psn, Access access) {
   const bool dma = access == Access::kDmaError;
   int event = dma ? TERN_EV_QP_FATAL : TERN_EV_QP_ACCESS_ERR;
-  if (dma) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
+  if (dma) qp_.counters().add(TERN_CNT_DMA_ERRORS);
   if (recv_) {
     complete(cqe_of(TERN_RECV_RDMA_WITH_IMM, TERN_CQE_LOC_ACCESS_ERR));
     event = -1;
@@ -575,7 +575,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     if (access != Access::kReady) {
       packet.payload.abandon();
       const bool dma = access == Access::kDmaError;
-      qp_.context().counters.add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
+      qp_.counters().add(dma ? TERN_CNT_DMA_ERRORS : TERN_CNT_RESP_REMOTE_ACCESS_ERRORS);
       out_tail_ = out_head_ + 1;  // nothing may follow the NAK
       out.kind = Answer::kNak;
       out.syndrome = dma ? kNakRemoteOperation : kNakRemoteAccess;

@@ -75,8 +75,8 @@ bool SendQueue::copy_slot(std::uint32_t index) {
   const std::size_t payload = hdr.flags & TERN_WQE_F_INLINE
                                   ? std::size_t{le(std::uint32_t{hdr.length})}
                                   : std::size_t{hdr.num_sge} * sizeof(tern_sge);
-  const std::size_t need =
-      std::min(slot.size(), sizeof(hdr) + wqe_shape(qp_.transport(), hdr.opcode).segment + payload);
+  const std::size_t segment = segment_bytes(qp_.transport(), wqe_shape(qp_.transport(), hdr.opcode), slot);
+  const std::size_t need = std::min(slot.size(), sizeof(hdr) + segment + payload);
   return need <= head || qp_.read_sq_slot(index, head, slot.subspan(head, need - head));
 }
 
@@ -145,7 +145,7 @@ std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
       break;
     case TERN_WR_REG_MR: {
       const Access access = memory.register_fast(who, window_.segment<tern_reg_seg>(wqe.index));
-      if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
+      if (access == Access::kDmaError) qp_.counters().add(TERN_CNT_DMA_ERRORS);
       done = access == Access::kReady;
       break;
     }
@@ -174,7 +174,7 @@ std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint3
                [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;
-  if (access == Access::kDmaError) qp_.context().counters.add(TERN_CNT_DMA_ERRORS);
+  if (access == Access::kDmaError) qp_.counters().add(TERN_CNT_DMA_ERRORS);
   return TERN_CQE_LOC_PROT_ERR;
 }
 
@@ -254,7 +254,7 @@ bool SendQueue::flush_to(std::uint32_t end, std::uint32_t& allowance) {
     wqe.opcode = hdr.opcode;
     wqe.wr_id = le(std::uint64_t{hdr.wr_id});
     complete(wqe, TERN_CQE_WR_FLUSH_ERR);
-    qp_.context().counters.add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
+    qp_.counters().add(TERN_CNT_REQ_CQE_FLUSH_ERROR);
   }
   cursor_ = begun_ = fetched_ = posted_ = una_;
   cursor_packet_ = 0;

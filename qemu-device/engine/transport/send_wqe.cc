@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/limits.h"
+#include "eth/outgoing.h"
 
 namespace tern {
 
@@ -18,6 +19,16 @@ T load(std::span<const std::byte> from, std::size_t offset) {
   T value;
   std::memcpy(&value, from.data() + offset, sizeof(value));
   return value;
+}
+
+// Of SendWqe::data_at: the header and all segments are multiples of it.
+constexpr std::size_t kDataUnit = 16;
+
+bool valid(const tern_eth_offload& offload) {
+  constexpr unsigned sums = TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM;
+  constexpr unsigned known = sums | TERN_ETH_OP_TSO | TERN_ETH_OP_USO | TERN_ETH_OP_VLAN;
+  const unsigned ops = le(std::uint16_t{offload.ops});
+  return (ops & ~known) == 0 && (ops & sums) != sums && offload.flags == 0 && offload.rsvd_e == 0;
 }
 
 // Decodes the operation segment of a FLUSH, which has no data.
@@ -41,6 +52,10 @@ std::uint8_t decode_flush(std::span<const std::byte> slot, SendWqe& wqe) {
 }  // namespace
 
 WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
+  if (transport == Transport::kRaw) {
+    if (opcode == TERN_WR_SEND) return {true, true, false, sizeof(tern_eth_offload)};
+    return {opcode == TERN_WR_NOP, false, opcode == TERN_WR_NOP, 0};
+  }
   const bool datagram = transport == Transport::kUd;
   const std::uint8_t vector = datagram ? sizeof(tern_ud_seg) : 0;
   const bool reliable = !datagram && transport != Transport::kUc;
@@ -75,6 +90,13 @@ WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
   }
 }
 
+std::size_t segment_bytes(Transport transport, const WqeShape& shape, std::span<const std::byte> slot) {
+  if (transport != Transport::kRaw || shape.segment == 0) return shape.segment;
+  const auto offload = load<tern_eth_offload>(slot, sizeof(tern_sq_hdr));
+  const std::size_t headers = eth::Outgoing::segments(offload) ? le(std::uint16_t{offload.header_len}) : 0;
+  return shape.segment + (headers + kDataUnit - 1) / kDataUnit * kDataUnit;
+}
+
 std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, SendWqe& wqe,
                         std::span<const std::byte>& data) {
   const auto hdr = load<tern_sq_hdr>(slot, 0);
@@ -88,15 +110,17 @@ std::uint8_t decode_wqe(Transport transport, std::span<const std::byte> slot, Se
 
   const WqeShape shape = wqe_shape(transport, hdr.opcode);
   if (!shape.known || (hdr.flags & ~kKnownFlags)) return TERN_CQE_LOC_QP_OP_ERR;
-  const std::size_t data_at = sizeof(tern_sq_hdr) + shape.segment;
+  const std::size_t data_at = sizeof(tern_sq_hdr) + segment_bytes(transport, shape, slot);
   if (data_at > slot.size()) return TERN_CQE_LOC_QP_OP_ERR;
   data = slot.subspan(data_at);
-  wqe.data_at = static_cast<std::uint8_t>(data_at);
+  wqe.data_at = static_cast<std::uint8_t>(data_at / kDataUnit);
   wqe.local = shape.local;
   // A local WQE moves no data, so SGEs are ignored.
   if (wqe.local) return wqe.is_inline() ? TERN_CQE_LOC_QP_OP_ERR : TERN_CQE_SUCCESS;
 
-  if (transport != Transport::kUd && shape.segment >= sizeof(tern_rdma_seg)) {
+  if (transport == Transport::kRaw) {
+    if (!valid(load<tern_eth_offload>(slot, sizeof(tern_sq_hdr)))) return TERN_CQE_LOC_QP_OP_ERR;
+  } else if (transport != Transport::kUd && shape.segment >= sizeof(tern_rdma_seg)) {
     const auto seg = load<tern_rdma_seg>(slot, sizeof(tern_sq_hdr));
     wqe.raddr = le(std::uint64_t{seg.raddr});
     wqe.rkey = le(std::uint32_t{seg.rkey});
@@ -159,7 +183,7 @@ void SendWindow::make_room(std::uint32_t first, std::uint32_t next) {
 }
 
 std::span<const std::byte> SendWindow::data(std::uint32_t index) const {
-  const std::size_t skip = at(index).data_at;
+  const std::size_t skip = at(index).data_at * kDataUnit;
   return {slots_ + std::size_t{index & mask_} * stride_ + skip, stride_ - skip};
 }
 

@@ -31,7 +31,7 @@ struct SendWqe {
   std::uint8_t opcode = 0;
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
-  std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload
+  std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload, in units of 16 bytes
   std::uint8_t flush_type = 0;   // TERN_FLUSH_*
   std::uint8_t flush_level = 0;  // TERN_FLUSH_LEVEL_*
   std::uint8_t status = TERN_CQE_SUCCESS;  // an error completes it once it is the oldest
@@ -62,6 +62,9 @@ struct WqeShape {
   std::uint8_t segment;  // bytes of the operation segment
 };
 [[nodiscard]] WqeShape wqe_shape(Transport transport, std::uint8_t opcode);
+// Bytes between the header and the SGEs or inline payload of a WQE with this shape: the segment and, for a raw QP that segments,
+// inline headers. `slot` has at least 64 bytes of the slot.
+[[nodiscard]] std::size_t segment_bytes(Transport transport, const WqeShape& shape, std::span<const std::byte> slot);
 
 // Decodes a WQE from `slot`, a copy of its slot. Returns TERN_CQE_SUCCESS or the status that the
 // WQE completes with. `data`: its SGEs or inline payload, inside `slot`.

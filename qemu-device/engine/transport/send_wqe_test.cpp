@@ -168,7 +168,7 @@ TEST(SendWqe, DatagramsHaveTheirVectorBeforeTheData) {
   slot.hdr.opcode = TERN_WR_SEND;
   slot.hdr.num_sge = 11;  // 32 + 48 + 11 * 16 = 256
   EXPECT_EQ(decode_wqe(Transport::kUd, slot.sealed(), wqe, data), TERN_CQE_SUCCESS);
-  EXPECT_EQ(wqe.data_at, 80);
+  EXPECT_EQ(wqe.data_at * 16, 80);
   slot.hdr.num_sge = 12;
   EXPECT_EQ(decode_wqe(Transport::kUd, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR);
   slot.hdr.num_sge = 0;

@@ -59,7 +59,7 @@ void UnreliableSender::finish(const SendWqe& wqe) {
   cursor_packet_ = 0;
   complete(wqe, wqe.status);
   if (wqe.failed()) {
-    qp_.context().counters.add(TERN_CNT_REQ_CQE_ERROR);
+    qp_.counters().add(TERN_CNT_REQ_CQE_ERROR);
     qp_.send_failed();
   }
   if (qp_.state() == TERN_QPS_SQD) qp_.sq_drained();

@@ -33,7 +33,7 @@ void UcReceiver::start() { epsn_ = Psn(qp_.attr().rq_psn); }
 void UcReceiver::drop() { message_ = Message::kNone; }
 
 void UcReceiver::drop(unsigned counter) {
-  qp_.context().counters.add(counter);
+  qp_.counters().add(counter);
   drop();
 }
 

@@ -10,8 +10,9 @@
 
 namespace tern {
 
-// The transport class: upper three bits of the BTH opcode.
-enum class Transport : std::uint8_t { kRc = 0x00, kUc = 0x20, kUd = 0x60, kCnp = 0x80, kXrc = 0xa0 };
+// The transport class: upper three bits of the BTH opcode. kRaw is that of QPs whose frames have no BTH: no opcode of its class is
+// valid, so a packet never has it.
+enum class Transport : std::uint8_t { kRc = 0x00, kUc = 0x20, kUd = 0x60, kCnp = 0x80, kXrc = 0xa0, kRaw = 0xc0 };
 
 // The operation: lower five bits of the BTH opcode.
 enum class Op : std::uint8_t {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands on counter sets.
+#include <memory>
+
+#include "control/admin_commands.h"
+#include "control/device.h"
+
+namespace tern::commands {
+
+Status create_counter_set(Admin&, Device& device, const None&, Reply& reply) {
+  if (device.registry.counter_sets.full()) return TERN_ST_NO_RESOURCE;
+  reply.set_id(device.registry.counter_sets.insert(std::make_unique<CounterSet>()));
+  return TERN_ST_OK;
+}
+
+Status destroy_counter_set(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
+  const CounterSet* const set = device.registry.counter_sets.find(id_of(cmd));
+  if (set == nullptr) return TERN_ST_BAD_HANDLE;
+  if (set->users != 0) return TERN_ST_BUSY;
+  device.registry.counter_sets.erase(id_of(cmd));
+  return TERN_ST_OK;
+}
+
+Status query_counter_set(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
+  const CounterSet* const set = device.registry.counter_sets.find(id_of(cmd));
+  if (set == nullptr) return TERN_ST_BAD_HANDLE;
+  auto counters = set->values.rdma;
+  for (std::uint64_t& value : counters) value = le(value);
+  reply.set(counters);
+  return TERN_ST_OK;
+}
+
+Status bind_counter_set(Admin&, Device& device, const tern_cmd_bind_counter_set& cmd, Reply&) {
+  const std::uint32_t number = le(std::uint32_t{cmd.set});
+  Qp* const qp = device.registry.qps.find(le(std::uint32_t{cmd.qpn}));
+  CounterSet* const set = number != 0 ? device.registry.counter_sets.find(number) : nullptr;
+  if (qp == nullptr || (number != 0 && set == nullptr)) return TERN_ST_BAD_HANDLE;
+  qp->bind(set);
+  return TERN_ST_OK;
+}
+
+}  // namespace tern::commands

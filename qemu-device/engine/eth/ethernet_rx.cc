@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The Ethernet function: where received and looped back frames go.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "eth/addresses.h"
+#include "eth/ethernet.h"
+#include "eth/frame_bytes.h"
+#include "eth/rx_frame.h"
+#include "objects/context.h"
+
+namespace tern {
+
+namespace {
+
+// VLAN ID of a frame, 0 if it has no tag or a priority tag.
+std::uint16_t vlan_of(std::span<const std::byte> frame) {
+  if (frame.size() < eth::kHeader + eth::kTag) return 0;
+  if (frame[12] != std::byte{0x81} || frame[13] != std::byte{0x00}) return 0;
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[14] & std::byte{0x0f}) << 8 |
+                                    std::to_integer<unsigned>(frame[15]));
+}
+
+}  // namespace
+
+// ---- filter ----
+
+bool Ethernet::mac_wanted(const Mac& dst) const {
+  if (dst == addresses_.mac() || dst == kBroadcast) return true;
+  if (is_group(dst) && (le(filter_.flags) & TERN_RXF_ALLMULTI)) return true;
+  const auto list = std::span(filter_.macs).first(le(filter_.num_macs));
+  return std::ranges::any_of(
+      list, [&](const auto& mac) { return std::memcmp(mac, dst.data(), dst.size()) == 0; });
+}
+
+bool Ethernet::wanted(std::span<const std::byte> frame) const {
+  const std::uint16_t flags = le(filter_.flags);
+  if (flags & TERN_RXF_PROMISC) return true;
+  if (!mac_wanted(destination(frame))) return false;
+  const std::uint16_t vlan = vlan_of(frame);
+  if (vlan == 0 || !(flags & TERN_RXF_VLANS)) return true;
+  return (le(filter_.vlans[vlan / 32]) >> (vlan % 32)) & 1;
+}
+
+// ---- frames from the wire and from this port ----
+
+void Ethernet::receive(std::span<const std::byte> frame) {
+  if (!addresses_.active() || frame.size() < eth::kHeader) return;
+  Counters& counters = context_.counters;
+  const bool flows = steering.flows() != 0;
+  // Without a working queue, the interface has no driver. The loss is not worth counting.
+  const bool queue = first_rx_ != nullptr && !first_rx_->broken;
+  if (!flows) [[likely]] {
+    if (!queue) return;
+    if (!wanted(frame)) return counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
+  }
+  if (frame.size() > most_bytes()) return counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
+  const eth::Headers headers = eth::parse(frame);
+  RxFrame rx{.bytes = frame, .headers = headers};
+  if (flows) [[unlikely]] {
+    if (steer(rx, nullptr)) return;
+    if (!wanted(frame)) {
+      if (queue && !rx.kept) counters.add_eth(TERN_ETH_CNT_RX_FILTERED);
+      return;
+    }
+  }
+  to_default(rx, nullptr);
+}
+
+void Ethernet::show_sniffers(std::span<const std::byte> frame) {
+  if (!addresses_.active() || frame.size() < eth::kHeader || frame.size() > most_bytes()) return;
+  const eth::Headers headers = eth::parse(frame);
+  RxFrame rx{.bytes = frame, .headers = headers};
+  rx.kept = true;  // the counters of the HCA have it
+  const auto verdict = steering.classify(headers, frame.size(), true);
+  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, rx, nullptr);
+}
+
+// Delivers a frame that this port sends to the receivers inside it. Returns whether it goes to the wire, too.
+bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender) {
+  const Mac dst = destination(frame);
+  const bool raw = sender.qpn != 0;
+  const bool group = is_group(dst);
+  const bool own = raw && dst == addresses_.mac();
+  if (!own && !(raw && group) && !claims_.contains(as_number(dst.data()))) return true;
+  const eth::Headers headers = eth::parse(frame);
+  RxFrame rx{.bytes = frame, .headers = headers};
+  const bool taken = steer(rx, &sender);
+  if (raw && !taken && wanted(frame)) to_default(rx, &sender);
+  return group || !(own || taken);
+}
+
+// Gives a frame to the flows that it matches. Returns whether one of them took it.
+bool Ethernet::steer(RxFrame& frame, const Sender* sender) {
+  const auto verdict = steering.classify(frame.headers, frame.bytes.size(), false);
+  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, frame, sender);
+  if (!verdict.taken) return false;
+  if (verdict.target.dest == TERN_DEST_NONE) {
+    context_.counters.add_eth(TERN_ETH_CNT_RX_FLOW_DROPPED);
+  } else {
+    give(verdict.target, frame, sender);
+  }
+  return true;
+}
+
+void Ethernet::to_default(RxFrame& frame, const Sender* sender) {
+  if (default_.dest != TERN_DEST_NONE) return give(default_, frame, sender);
+  if (first_rx_ != nullptr) store(*first_rx_, frame);
+}
+
+void Ethernet::give(const eth::Target& target, RxFrame& frame, const Sender* sender) {
+  frame.tag = target.tag;
+  frame.hash = {};
+  switch (target.dest) {
+    case TERN_DEST_ETH_QUEUE:
+      if (EthQueue* const q = queues_.find(target.id)) store(*q, frame);
+      break;
+    case TERN_DEST_RSS:
+      if (const Group* const group = groups_.find(target.id)) give_to_group(*group, frame, sender);
+      break;
+    case TERN_DEST_QP:
+      give_to_qp(target.id, frame, sender);
+      break;
+    default:
+      break;
+  }
+}
+
+void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* sender) {
+  frame.hash = eth::rss_hash(frame.headers.outer, group.cmd.func, group.cmd.fields, group.toeplitz);
+  const std::uint32_t entry = frame.hash.value & ((1U << group.cmd.log_entries) - 1);
+  if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
+    store(*group.queues[entry], frame);
+  } else {
+    give_to_qp(le(group.cmd.entries[entry]), frame, sender);
+  }
+}
+
+void Ethernet::give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sender) {
+  const bool back = sender != nullptr && sender->qpn == qpn && sender->skip_self && is_group(destination(frame.bytes));
+  if (back) return;
+  examine(frame);
+  if (context_.receive_frame(qpn, frame)) count_received(frame);
+}
+
+// Verifies the checksums, once.
+void Ethernet::examine(RxFrame& frame) {
+  if (frame.examined || !frame.headers.outer.ip()) return;
+  frame.examined = true;
+  frame.checked = eth::check(frame.bytes, frame.headers.outer);
+  if (frame.checked.wrong) [[unlikely]] context_.counters.add_eth(TERN_ETH_CNT_RX_CSUM_ERRORS);
+}
+
+// Counts a frame once, however many receivers get it.
+void Ethernet::count_received(RxFrame& frame) {
+  if (frame.kept) return;
+  frame.kept = true;
+  Counters& counters = context_.counters;
+  counters.add_eth(TERN_ETH_CNT_RX_PACKETS);
+  counters.add_eth(TERN_ETH_CNT_RX_BYTES, frame.bytes.size());
+  counters.add_eth(TERN_ETH_CNT_RX_SIZES + size_class(frame.bytes.size()));
+  const Mac dst = destination(frame.bytes);
+  if (is_group(dst)) counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_RX_BROADCAST : TERN_ETH_CNT_RX_MULTICAST);
+}
+
+// ---- receive queues ----
+
+// Reads descriptors until their buffers hold `size` bytes. Returns false if the frame must be dropped, which is counted: no descriptor
+// is used up then.
+bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
+  Counters& counters = context_.counters;
+  const std::uint32_t most = q.flag(TERN_ETH_QF_SCATTER) ? TERN_ETH_MAX_RXD : 1;
+  for (std::uint64_t room = 0; room < size;) {
+    if (buffers.count == most) {
+      counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
+      return false;
+    }
+    const std::uint32_t index = q.ci + buffers.count;
+    if (index == q.pi && !read_pi(q)) return false;
+    if (index == q.pi) {
+      counters.add_eth(TERN_ETH_CNT_RX_NO_BUFFER);
+      return false;
+    }
+    tern_eth_rxd& rxd = buffers.rxd[buffers.count++];
+    if (!q.buffer.read(context_.host, q.slot(index), std::as_writable_bytes(std::span(&rxd, 1)))) {
+      counters.add(TERN_CNT_DMA_ERRORS);
+      fail(q, q.ci);
+      return false;
+    }
+    room += le(rxd.length);
+  }
+  return true;
+}
+
+// Writes the pieces of a frame to buffers that have room for it. Returns false if one is not reachable.
+bool Ethernet::scatter(const StoredFrame& frame, const RxBuffers& buffers) {
+  std::uint32_t i = 0;
+  std::size_t used = 0;  // of buffer i
+  for (std::span<const std::byte> piece : frame.pieces()) {
+    while (!piece.empty()) {
+      const std::size_t length = le(buffers.rxd[i].length);
+      if (used == length) {
+        ++i;
+        used = 0;
+        continue;
+      }
+      const std::size_t n = std::min(length - used, piece.size());
+      if (!dma_write(context_.host, le(buffers.rxd[i].addr) + used, piece.first(n))) return false;
+      piece = piece.subspan(n);
+      used += n;
+    }
+  }
+  return true;
+}
+
+void Ethernet::store(EthQueue& q, RxFrame& frame) {
+  if (q.broken) return;
+  const bool strip = q.flag(TERN_ETH_QF_STRIP_VLAN);
+  const StoredFrame stored(frame, strip, q.flag(TERN_ETH_QF_KEEP_FCS));
+  RxBuffers buffers;
+  if (!find_buffers(q, stored.size(), buffers)) return;
+  examine(frame);
+  q.ci += buffers.count;
+  tern_cqe cqe{};
+  frame.describe(cqe, strip);
+  if (scatter(stored, buffers)) [[likely]] {
+    cqe.byte_len = le(static_cast<std::uint32_t>(stored.size()));
+    count_received(frame);
+  } else {
+    context_.counters.add(TERN_CNT_DMA_ERRORS);
+    cqe.status = TERN_CQE_LOC_PROT_ERR;
+  }
+  complete(q, q.ci - 1, cqe);
+}
+
+}  // namespace tern

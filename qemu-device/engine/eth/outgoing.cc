@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "eth/outgoing.h"
+
+#include <array>
+#include <cstring>
+
+namespace tern::eth {
+
+namespace {
+
+constexpr std::size_t kAddresses = 12;  // both MAC addresses
+constexpr std::uint16_t kCut = TERN_ETH_OP_TSO | TERN_ETH_OP_USO;
+constexpr std::uint16_t kSums = TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM;
+
+}  // namespace
+
+Outgoing::Outgoing(const tern_eth_offload& offload, std::uint64_t length)
+    : ops_(le(std::uint16_t{offload.ops})),
+      vlan_(le(std::uint16_t{offload.vlan})),
+      csum_start_(le(std::uint16_t{offload.csum_start})),
+      csum_offset_(le(std::uint16_t{offload.csum_offset})),
+      length_(static_cast<std::size_t>(length)) {}
+
+bool Outgoing::segments(const tern_eth_offload& offload) { return (le(std::uint16_t{offload.ops}) & kCut) != 0; }
+
+std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload, std::span<const std::byte> headers, std::uint64_t length,
+                                       std::size_t most) {
+  const std::uint16_t ops = le(std::uint16_t{offload.ops});
+  if ((ops & ~(kCut | kSums | TERN_ETH_OP_VLAN)) != 0 || (ops & kSums) == kSums || offload.rsvd_e != 0) return std::nullopt;
+  // The tag counts: the peer must be able to receive the frame.
+  if (ops & TERN_ETH_OP_VLAN) most -= kTag;
+  if (!segments(offload)) {
+    if (length < kHeader || length > most) return std::nullopt;
+    return Outgoing(offload, length);
+  }
+  if (length > TERN_ETH_MAX_TSO || headers.size() > Segmenter::kMaxHeaders || headers.size() > length) return std::nullopt;
+  auto segmenter = Segmenter::make(headers, static_cast<std::size_t>(length), offload);
+  // The first segment is the longest.
+  if (!segmenter || segmenter->count() == 0 || headers.size() + segmenter->piece(0).length > most) return std::nullopt;
+  Outgoing made(offload, length);
+  made.headers_ = headers.size();
+  made.segmenter_ = segmenter;
+  return made;
+}
+
+Segmenter::Piece Outgoing::piece(std::size_t i) const {
+  if (!segmenter_) return {0, length_};
+  const auto [offset, length] = segmenter_->piece(i);
+  return {headers_ + offset, length};
+}
+
+bool Outgoing::finish(std::size_t i, std::span<std::byte> room) const {
+  const auto frame = room.subspan(start());
+  if (segmenter_) {
+    segmenter_->finish(i, frame);
+  } else if (ops_ & TERN_ETH_OP_CSUM) {
+    if (!complete_checksum(frame, csum_start_, csum_offset_)) return false;
+  } else if (ops_ & TERN_ETH_OP_IP_CSUM) {
+    fill_checksums(frame, parse(frame).outer);
+  }
+  if (tags()) {
+    std::memmove(room.data(), frame.data(), kAddresses);
+    const std::array<std::byte, kTag> tag = {std::byte{0x81}, std::byte{0x00}, static_cast<std::byte>(vlan_ >> 8),
+                                             static_cast<std::byte>(vlan_ & 0xff)};
+    std::memcpy(room.data() + kAddresses, tag.data(), tag.size());
+  }
+  return true;
+}
+
+}  // namespace tern::eth

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A received frame, on its way from the Ethernet function to a receive queue or a raw QP.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "eth/headers.h"
+#include "eth/offload.h"
+
+namespace tern {
+
+struct RxFrame {
+  std::span<const std::byte> bytes;  // as on the wire: with tags, without FCS
+  const eth::Headers& headers;
+  eth::Checked checked{};
+  eth::Hash hash{};       // of the RSS group
+  std::uint32_t tag = 0;  // of the flow
+  // The Ethernet function's notes: whether `checked` is set, and whether a receiver has stored the frame.
+  bool examined = false;
+  bool kept = false;
+
+  // Whether TERN_ETH_QF_STRIP_VLAN or TERN_QP_F_STRIP_VLAN finds an outer tag of type 0x8100.
+  [[nodiscard]] bool tagged() const {
+    return bytes.size() >= 18 && bytes[12] == std::byte{0x81} && bytes[13] == std::byte{0x00};
+  }
+  // Sets the fields of the completion that describe the frame, all but byte_len. `strip`: the outer tag is not stored.
+  void describe(tern_cqe& cqe, bool strip) const;
+};
+
+// The bytes of a frame that a receiver stores, as pieces.
+class StoredFrame {
+ public:
+  // `fcs`: 4 bytes of FCS, of the frame as it was on the wire, follow.
+  StoredFrame(const RxFrame& frame, bool strip, bool fcs);
+  StoredFrame(const StoredFrame&) = delete;
+  StoredFrame& operator=(const StoredFrame&) = delete;
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  // Up to three; none is empty.
+  [[nodiscard]] std::span<const std::span<const std::byte>> pieces() const { return std::span(pieces_).first(count_); }
+
+ private:
+  void add(std::span<const std::byte> bytes);
+
+  std::array<std::span<const std::byte>, 3> pieces_;
+  std::size_t count_ = 0;
+  std::size_t size_ = 0;
+  std::array<std::byte, 4> fcs_;
+};
+
+}  // namespace tern

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "transport/raw.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "eth/rx_frame.h"
+#include "objects/context.h"
+#include "transport/qp.h"
+#include "transport/segments.h"
+
+namespace tern {
+
+// ---- sending ----
+
+// The headers in the WQE that every segment begins with. decode_wqe() has checked that they are in the slot.
+std::span<const std::byte> RawSender::headers(const SendWqe& wqe, const tern_eth_offload& offload) {
+  if (!eth::Outgoing::segments(offload)) return {};
+  return window_.slot(wqe.index).subspan(sizeof(tern_sq_hdr) + sizeof(tern_eth_offload), le(std::uint16_t{offload.header_len}));
+}
+
+// Copies headers and payload of the frame at the cursor to `room`. Returns a CQE status or kAbsent.
+std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::byte> head, std::span<std::byte> room) {
+  const auto [offset, length] = (*frames_)->piece(cursor_packet_);
+  SpanList& payload = qp_.context().tx_packet.payload;
+  payload.clear();
+  // The frame's bytes begin with the head, which the SGEs do not have.
+  const auto at = static_cast<std::uint32_t>(offset - head.size());
+  const std::uint8_t status = gather(wqe, at, static_cast<std::uint32_t>(length), payload);
+  if (status != TERN_CQE_SUCCESS) return status;
+  std::ranges::copy(head, room.begin());
+  payload.copy_to(room.subspan(head.size(), length));
+  return TERN_CQE_SUCCESS;
+}
+
+std::uint8_t RawSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
+  Context& context = qp_.context();
+  const auto offload = window_.segment<tern_eth_offload>(wqe.index);
+  const auto first = headers(wqe, offload);
+  if (cursor_packet_ == 0) {
+    const std::uint64_t bytes = first.size() + std::uint64_t{wqe.length};
+    *frames_ = eth::Outgoing::make(offload, first, bytes, eth::most_bytes(context.mtu()));
+    if (!*frames_) return TERN_CQE_LOC_LEN_ERR;
+    wqe.psns = static_cast<std::uint32_t>((*frames_)->count());
+  }
+  const eth::Outgoing& frames = **frames_;
+  const std::size_t bytes = frames.bytes(cursor_packet_);
+  const auto room = context.effects->begin_frame(std::max(bytes, eth::kMinFrame));
+  const std::uint8_t status = gather_frame(wqe, first, room.subspan(frames.start()));
+  if (status != TERN_CQE_SUCCESS) return status;
+  if (!frames.finish(cursor_packet_, room.first(bytes))) return TERN_CQE_LOC_LEN_ERR;
+  cost = context.emit_frame(room, bytes, qp_);
+  return TERN_CQE_SUCCESS;
+}
+
+// ---- receiving ----
+
+// Copies the frame to the memory of the held WQE. Returns a CQE status or kAbsent.
+std::uint8_t RawReceiver::store(const StoredFrame& frame) {
+  if (frame.size() > room()) return TERN_CQE_LOC_LEN_ERR;
+  SpanList& bytes = qp_.context().raw_frame;
+  for (const auto piece : frame.pieces()) bytes.append_plain(piece);
+  received_ = 0;
+  const std::uint8_t status = scatter(bytes);
+  bytes.clear();
+  return status;
+}
+
+// A frame that is longer than its WQE completes it with an error, and the next frame uses the next one: no peer can stop the QP.
+bool RawReceiver::receive(const RxFrame& frame) {
+  Counters& counters = qp_.counters();
+  const Take got = qp_.receives() ? take() : Take::kEmpty;
+  if (got == Take::kFailed) qp_.enter_error(TERN_EV_QP_FATAL);
+  if (got == Take::kEmpty) counters.add(TERN_CNT_OUT_OF_BUFFER);
+  if (got != Take::kTaken) return false;
+  const bool strip = qp_.flags() & TERN_QP_F_STRIP_VLAN;
+  const StoredFrame stored(frame, strip, qp_.flags() & TERN_QP_F_KEEP_FCS);
+  const std::uint8_t status = store(stored);
+  if (status == kAbsent) {
+    counters.add(TERN_CNT_OUT_OF_BUFFER);
+    return false;
+  }
+  tern_cqe cqe = cqe_of(TERN_ETH_RX, status);
+  if (status == TERN_CQE_SUCCESS) {
+    cqe.byte_len = le(static_cast<std::uint32_t>(stored.size()));
+    frame.describe(cqe, strip);
+  }
+  complete(cqe);
+  if (status == TERN_CQE_LOC_LEN_ERR) {
+    counters.add(TERN_CNT_RESP_LOCAL_LENGTH_ERROR);
+  } else if (status != TERN_CQE_SUCCESS) {
+    qp_.enter_error(-1);
+  }
+  return status == TERN_CQE_SUCCESS;
+}
+
+void RawReceiver::fault_over(bool failed) {
+  if (!failed || !recv_) return;
+  received_ = 0;
+  complete(cqe_of(TERN_ETH_RX, TERN_CQE_LOC_PROT_ERR));
+  qp_.enter_error(-1);
+}
+
+}  // namespace tern

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Raw packet QPs: a message is an Ethernet frame, or with segmentation the frames that it is cut into. Frames are received from flows
+// and RSS groups.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "eth/outgoing.h"
+#include "transport/receiver.h"
+#include "transport/unreliable.h"
+
+namespace tern {
+
+struct RxFrame;
+class StoredFrame;
+
+class RawSender final : public UnreliableSender {
+ public:
+  explicit RawSender(Qp& qp) : UnreliableSender(qp), frames_(std::make_unique<std::optional<eth::Outgoing>>()) {}
+
+ private:
+  std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
+  [[nodiscard]] std::span<const std::byte> headers(const SendWqe& wqe, const tern_eth_offload& offload);
+  [[nodiscard]] std::uint8_t gather_frame(const SendWqe& wqe, std::span<const std::byte> head, std::span<std::byte> room);
+
+  // Of the WQE at the cursor, from its first packet on. Not a member: it would make every QP larger.
+  std::unique_ptr<std::optional<eth::Outgoing>> frames_;
+};
+
+class RawReceiver final : public Receiver {
+ public:
+  using Receiver::Receiver;
+
+  // A RoCE packet never reaches a raw QP.
+  void deliver(const Packet&) override {}
+  void fault_over(bool failed) override;
+  // Returns whether the frame was stored.
+  bool receive(const RxFrame& frame);
+
+ private:
+  [[nodiscard]] std::uint8_t store(const StoredFrame& frame);
+};
+
+}  // namespace tern
