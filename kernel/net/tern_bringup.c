@@ -122,19 +122,36 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 			      pci_resource_len(core->pdev, TERN_BAR_DM));
 	core->dm_phys = core->dm_size ?
 			pci_resource_start(core->pdev, TERN_BAR_DM) : 0;
-	core->num_comp_vectors = tern_num_comp_vectors(tdev->num_vectors);
+	/* The other vectors are for channels of the netdev. */
+	core->num_comp_vectors = min(tern_num_comp_vectors(tdev->num_vectors),
+				     num_online_cpus());
 	return 0;
+}
+
+/*
+ * Spreads the vectors over the CPUs. There are no hints: queues of both drivers
+ * share vectors, and an interrupt with a hint must not lose a handler.
+ */
+static void tern_hw_spread_vectors(struct tern_dev *tdev)
+{
+	struct pci_dev *pdev = tdev->core.pdev;
+	unsigned int i;
+
+	for (i = 1; i < tdev->num_vectors; i++)
+		irq_set_affinity(pci_irq_vector(pdev, i),
+				 cpumask_of(tern_vector_cpu(&pdev->dev, i - 1)));
 }
 
 static int tern_hw_alloc_vectors(struct tern_dev *tdev)
 {
-	/* One each for admin and netdev, and a completion vector per CPU. */
-	int n = pci_alloc_irq_vectors(tdev->core.pdev, 1, num_online_cpus() + 2,
-				      PCI_IRQ_MSIX);
+	/* For admin, then for channels, which share the others with RDMA. */
+	unsigned int want = 1 + max(num_online_cpus() + 1, TERN_MAX_CHANNELS);
+	int n = pci_alloc_irq_vectors(tdev->core.pdev, 1, want, PCI_IRQ_MSIX);
 
 	if (n < 0)
 		return n;
 	tdev->num_vectors = n;
+	tern_hw_spread_vectors(tdev);
 	return 0;
 }
 

@@ -36,6 +36,9 @@ static int tern_objects_show(struct seq_file *s, void *unused)
 	seq_printf(s, "alive_mcast %u\n", le32_to_cpu(rsp.mcast));
 	seq_printf(s, "alive_gid %u\n", le32_to_cpu(rsp.gid));
 	seq_printf(s, "alive_eth_queue %u\n", le32_to_cpu(rsp.eth_queue));
+	seq_printf(s, "alive_rss %u\n", le32_to_cpu(rsp.rss));
+	seq_printf(s, "alive_flow %u\n", le32_to_cpu(rsp.flow));
+	seq_printf(s, "alive_flow_counter %u\n", le32_to_cpu(rsp.flow_counter));
 	seq_printf(s, "dm_bytes %llu\n", le64_to_cpu(rsp.dm_bytes));
 	seq_printf(s, "page_entries %llu\n", le64_to_cpu(rsp.page_entries));
 	seq_printf(s, "parked_faults %u\n", le32_to_cpu(rsp.parked));

@@ -5,6 +5,7 @@
 
 #include <linux/bitmap.h>
 #include <linux/completion.h>
+#include <linux/cpumask.h>
 #include <linux/interrupt.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
@@ -174,6 +175,12 @@ static inline struct device *tern_dma_dev(struct tern_dev *tdev)
 static inline bool tern_dev_dead(struct tern_dev *tdev)
 {
 	return test_bit(TERN_DEV_DEAD, &tdev->flags);
+}
+
+/* CPU of the @index-th vector for completions, and of the channel on it. */
+static inline unsigned int tern_vector_cpu(struct device *dev, unsigned int index)
+{
+	return cpumask_local_spread(index, dev_to_node(dev));
 }
 
 /* tern_aq.c */

@@ -12,6 +12,19 @@ static const struct {
 } tern_stats[] = {
 	{ "hw_tx_errors", TERN_ETH_CNT_TX_ERRORS },
 	{ "hw_rx_filtered", TERN_ETH_CNT_RX_FILTERED },
+	{ "hw_rx_flow_dropped", TERN_ETH_CNT_RX_FLOW_DROPPED },
+	{ "hw_rx_csum_errors", TERN_ETH_CNT_RX_CSUM_ERRORS },
+	{ "hw_tx_segmented", TERN_ETH_CNT_TX_SEGMENTED },
+};
+
+/* Verdicts of XDP programs. */
+static const struct {
+	const char name[ETH_GSTRING_LEN];
+	unsigned int counter;	/* TERN_RX_STAT_* */
+} tern_xdp_stats[] = {
+	{ "rx_xdp_drop", TERN_RX_STAT_XDP_DROP },
+	{ "rx_xdp_tx", TERN_RX_STAT_XDP_TX },
+	{ "rx_xdp_redirect", TERN_RX_STAT_XDP_REDIRECT },
 };
 
 static void tern_get_drvinfo(struct net_device *netdev,
@@ -23,22 +36,66 @@ static void tern_get_drvinfo(struct net_device *netdev,
 		sizeof(info->fw_version));
 }
 
+/* Log2 of the largest ring, which needs a completion queue of its size. */
+static u8 tern_ring_log_max(const struct tern_net *net)
+{
+	return clamp(ilog2(le32_to_cpu(net->tdev->caps.max_cqe) | 1), TERN_RING_LOG_MIN,
+		     TERN_RING_LOG_MAX);
+}
+
 static void tern_get_ringparam(struct net_device *netdev,
 			       struct ethtool_ringparam *ring,
 			       struct kernel_ethtool_ringparam *kernel_ring,
 			       struct netlink_ext_ack *extack)
 {
-	ring->rx_max_pending = BIT(TERN_RX_LOG_SIZE);
-	ring->rx_pending = BIT(TERN_RX_LOG_SIZE);
-	ring->tx_max_pending = BIT(TERN_TX_LOG_SIZE);
-	ring->tx_pending = BIT(TERN_TX_LOG_SIZE);
+	struct tern_net *net = netdev_priv(netdev);
+
+	ring->rx_max_pending = BIT(tern_ring_log_max(net));
+	ring->rx_pending = BIT(net->config.rx_log_size);
+	ring->tx_max_pending = BIT(tern_ring_log_max(net));
+	ring->tx_pending = BIT(net->config.tx_log_size);
+}
+
+static int tern_set_ringparam(struct net_device *netdev,
+			      struct ethtool_ringparam *ring,
+			      struct kernel_ethtool_ringparam *kernel_ring,
+			      struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_net_config config = net->config;
+
+	if (ring->rx_pending < BIT(TERN_RING_LOG_MIN) ||
+	    ring->tx_pending < BIT(TERN_RING_LOG_MIN)) {
+		NL_SET_ERR_MSG(extack, "a ring has at least 64 descriptors");
+		return -EINVAL;
+	}
+	config.rx_log_size = order_base_2(ring->rx_pending);
+	config.tx_log_size = order_base_2(ring->tx_pending);
+	if (config.rx_log_size == net->config.rx_log_size &&
+	    config.tx_log_size == net->config.tx_log_size)
+		return 0;
+	return tern_net_reconfigure(net, &config);
 }
 
 static void tern_get_channels(struct net_device *netdev,
 			      struct ethtool_channels *channels)
 {
-	channels->max_combined = 1;
-	channels->combined_count = 1;
+	struct tern_net *net = netdev_priv(netdev);
+
+	channels->max_combined = tern_max_channels(net);
+	channels->combined_count = net->config.channels;
+}
+
+static int tern_set_channels(struct net_device *netdev, struct ethtool_channels *channels)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_net_config config = net->config;
+
+	/* The core has compared it with the maximum, the table and the rules. */
+	config.channels = channels->combined_count;
+	if (config.channels == net->config.channels)
+		return 0;
+	return tern_net_reconfigure(net, &config);
 }
 
 static int tern_get_link_ksettings(struct net_device *netdev,
@@ -69,11 +126,15 @@ static void tern_get_strings(struct net_device *netdev, u32 set, u8 *data)
 		return;
 	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
 		ethtool_puts(&data, tern_stats[i].name);
+	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
+		ethtool_puts(&data, tern_xdp_stats[i].name);
 }
 
 static int tern_get_sset_count(struct net_device *netdev, int set)
 {
-	return set == ETH_SS_STATS ? ARRAY_SIZE(tern_stats) : -EOPNOTSUPP;
+	if (set != ETH_SS_STATS)
+		return -EOPNOTSUPP;
+	return ARRAY_SIZE(tern_stats) + ARRAY_SIZE(tern_xdp_stats);
 }
 
 static void tern_get_ethtool_stats(struct net_device *netdev,
@@ -81,12 +142,16 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 {
 	struct tern_net *net = netdev_priv(netdev);
 	u64 counters[TERN_ETH_CNT_NUM] = {};
+	u64 rx[TERN_RX_STAT_NUM] = {};
 	unsigned int i;
 
 	if (tern_net_query_counters(net, counters))
 		memset(counters, 0, sizeof(counters));
 	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
-		data[i] = counters[tern_stats[i].counter];
+		*data++ = counters[tern_stats[i].counter];
+	tern_stats_sum_rx(net, rx);
+	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
+		*data++ = rx[tern_xdp_stats[i].counter];
 }
 
 /*
@@ -106,18 +171,96 @@ static void tern_get_eth_mac_stats(struct net_device *netdev,
 	stats->FramesReceivedOK = counters[TERN_ETH_CNT_RX_PACKETS];
 	stats->OctetsReceivedOK = counters[TERN_ETH_CNT_RX_BYTES];
 	stats->MulticastFramesReceivedOK = counters[TERN_ETH_CNT_RX_MULTICAST];
+	stats->BroadcastFramesReceivedOK = counters[TERN_ETH_CNT_RX_BROADCAST];
+	stats->MulticastFramesXmittedOK = counters[TERN_ETH_CNT_TX_MULTICAST];
+	stats->BroadcastFramesXmittedOK = counters[TERN_ETH_CNT_TX_BROADCAST];
 	stats->FrameTooLongErrors = counters[TERN_ETH_CNT_RX_TOO_LONG];
 }
 
+static const struct ethtool_rmon_hist_range tern_rmon_ranges[] = {
+	{    0,   64 },
+	{   65,  127 },
+	{  128,  255 },
+	{  256,  511 },
+	{  512, 1023 },
+	{ 1024, 1518 },
+	{ 1519, TERN_ETH_MAX_FRAME + ETH_FCS_LEN },
+	{}
+};
+
+static_assert(ARRAY_SIZE(tern_rmon_ranges) == TERN_ETH_SIZES + 1);
+
+static void tern_get_rmon_stats(struct net_device *netdev,
+				struct ethtool_rmon_stats *stats,
+				const struct ethtool_rmon_hist_range **ranges)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	u64 counters[TERN_ETH_CNT_NUM];
+	unsigned int i;
+
+	*ranges = tern_rmon_ranges;
+	if (tern_net_query_counters(net, counters))
+		return;
+	stats->oversize_pkts = counters[TERN_ETH_CNT_RX_TOO_LONG];
+	for (i = 0; i < TERN_ETH_SIZES; i++) {
+		stats->hist[i] = counters[TERN_ETH_CNT_RX_SIZES + i];
+		stats->hist_tx[i] = counters[TERN_ETH_CNT_TX_SIZES + i];
+	}
+}
+
+static u32 tern_get_rx_ring_count(struct net_device *netdev)
+{
+	struct tern_net *net = netdev_priv(netdev);
+
+	return net->config.channels;
+}
+
+static int tern_get_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info,
+			  u32 *locations)
+{
+	return tern_ntuple_get(netdev_priv(netdev), info, locations);
+}
+
+static int tern_set_rxnfc(struct net_device *netdev, struct ethtool_rxnfc *info)
+{
+	return tern_ntuple_set(netdev_priv(netdev), info);
+}
+
 const struct ethtool_ops tern_ethtool_ops = {
+	.supported_coalesce_params = ETHTOOL_COALESCE_USECS |
+				     ETHTOOL_COALESCE_MAX_FRAMES |
+				     ETHTOOL_COALESCE_USE_ADAPTIVE,
+	.supported_input_xfrm	= RXH_XFRM_SYM_XOR,
+	.rxfh_per_ctx_fields	= 1,
+	.rxfh_per_ctx_key	= 1,
+	.rxfh_indir_space	= TERN_RSS_ENTRIES,
+	.rxfh_key_space		= TERN_RSS_KEY_SIZE,
+	.rxfh_max_num_contexts	= TERN_MAX_RSS,
 	.get_drvinfo		= tern_get_drvinfo,
 	.get_link		= ethtool_op_get_link,
 	.get_ringparam		= tern_get_ringparam,
+	.set_ringparam		= tern_set_ringparam,
+	.get_coalesce		= tern_get_coalesce,
+	.set_coalesce		= tern_set_coalesce,
 	.get_strings		= tern_get_strings,
 	.get_ethtool_stats	= tern_get_ethtool_stats,
 	.get_sset_count		= tern_get_sset_count,
 	.get_eth_mac_stats	= tern_get_eth_mac_stats,
+	.get_rmon_stats		= tern_get_rmon_stats,
 	.get_channels		= tern_get_channels,
-	.get_ts_info		= ethtool_op_get_ts_info,
+	.set_channels		= tern_set_channels,
+	.get_rx_ring_count	= tern_get_rx_ring_count,
+	.get_rxnfc		= tern_get_rxnfc,
+	.set_rxnfc		= tern_set_rxnfc,
+	.get_rxfh_indir_size	= tern_get_rxfh_size,
+	.get_rxfh_key_size	= tern_get_rxfh_key_size,
+	.get_rxfh		= tern_get_rxfh,
+	.set_rxfh		= tern_set_rxfh,
+	.get_rxfh_fields	= tern_get_rxfh_fields,
+	.set_rxfh_fields	= tern_set_rxfh_fields,
+	.create_rxfh_context	= tern_create_rxfh_context,
+	.modify_rxfh_context	= tern_modify_rxfh_context,
+	.remove_rxfh_context	= tern_remove_rxfh_context,
+	.get_ts_info		= tern_get_ts_info,
 	.get_link_ksettings	= tern_get_link_ksettings,
 };

@@ -3,22 +3,75 @@
 #ifndef TERN_NET_H
 #define TERN_NET_H
 
+#include <linux/dim.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
 #include <linux/spinlock.h>
 #include <linux/u64_stats_sync.h>
 #include <linux/workqueue.h>
+#include <net/xdp.h>
 
 #include "tern_dev.h"
+#include "tern_ptp.h"
+#include "tern_steer.h"
+
+#define TERN_MAX_CHANNELS	16
 
 /*
  * Log2 of the number of descriptors. A completion queue has the same size, so
  * that it cannot overflow.
  */
-#define TERN_TX_LOG_SIZE	9
-#define TERN_RX_LOG_SIZE	9
+#define TERN_RING_LOG_MIN	6
+#define TERN_TX_LOG_DEFAULT	9
+#define TERN_RX_LOG_DEFAULT	10
+#define TERN_RING_LOG_MAX	13
 
+/* The device accepts as many bytes of headers of a frame that it segments. */
+#define TERN_MAX_TSO_HEADERS	256
+
+struct bpf_prog;
+struct ethtool_coalesce;
+struct kernel_ethtool_coalesce;
 struct page_pool;
+struct tern_channel;
+
+/* Statistics of a transmit queue, in frames as on the wire. */
+enum {
+	TERN_TX_STAT_PACKETS,
+	TERN_TX_STAT_BYTES,
+	TERN_TX_STAT_CSUM_NONE,
+	TERN_TX_STAT_NEEDS_CSUM,
+	TERN_TX_STAT_GSO_PACKETS,
+	TERN_TX_STAT_GSO_BYTES,
+	TERN_TX_STAT_GSO_WIRE_PACKETS,
+	TERN_TX_STAT_GSO_WIRE_BYTES,
+	TERN_TX_STAT_ERRORS,
+	TERN_TX_STAT_NUM
+};
+
+/* Statistics of a receive queue. */
+enum {
+	TERN_RX_STAT_PACKETS,
+	TERN_RX_STAT_BYTES,
+	TERN_RX_STAT_ALLOC_FAIL,
+	TERN_RX_STAT_CSUM_UNNECESSARY,
+	TERN_RX_STAT_CSUM_NONE,
+	TERN_RX_STAT_ERRORS,
+	TERN_RX_STAT_XDP_DROP,
+	TERN_RX_STAT_XDP_TX,
+	TERN_RX_STAT_XDP_REDIRECT,
+	TERN_RX_STAT_NUM
+};
+
+/*
+ * Statistics of the queues with one index, which outlive the queues. NAPI is
+ * the only writer.
+ */
+struct tern_stats {
+	struct u64_stats_sync syncp;
+	u64_stats_t tx[TERN_TX_STAT_NUM];
+	u64_stats_t rx[TERN_RX_STAT_NUM];
+};
 
 /* Completion queue, polled only by NAPI. */
 struct tern_net_cq {
@@ -31,14 +84,31 @@ struct tern_net_cq {
 	u8 log_size;
 	u32 arm_seq;		/* events received; written by the event queue's handler */
 	spinlock_t arm_lock;	/* the end of a poll may overlap the next poll */
+	struct dim dim;
 };
 
-/* Descriptors of a frame. The last one holds the skb. */
+/* What the last descriptor of a frame holds. */
+enum tern_tx_owner {
+	TERN_TX_PART,		/* nothing: other descriptors follow */
+	TERN_TX_SKB,
+	TERN_TX_XDP,
+};
+
+enum tern_tx_mapping {
+	TERN_TX_UNMAPPED,	/* not mapped, or by a page pool */
+	TERN_TX_SINGLE,
+	TERN_TX_PAGE,
+};
+
 struct tern_tx_slot {
-	struct sk_buff *skb;
+	union {
+		struct sk_buff *skb;
+		struct xdp_frame *frame;
+	};
 	dma_addr_t dma;
 	u32 len;
-	bool frag;		/* mapped as a page */
+	u8 owner;		/* enum tern_tx_owner */
+	u8 mapping;		/* enum tern_tx_mapping */
 };
 
 struct tern_tx {
@@ -48,6 +118,8 @@ struct tern_tx {
 	struct tern_eth_record *record;
 	struct tern_tx_slot *slots;
 	u32 id;
+	u8 log_size;
+	bool created;		/* exists in the device */
 	u32 pi;			/* written by the transmitter */
 	u32 ci;			/* written by NAPI */
 };
@@ -65,23 +137,83 @@ struct tern_rx {
 	struct tern_eth_record *record;
 	struct tern_rx_slot *slots;
 	struct page_pool *pool;
+	struct xdp_rxq_info xdp_rxq;
 	u32 id;
+	u8 log_size;
+	u8 flags;		/* TERN_ETH_QF_* */
+	bool created;		/* exists in the device */
 	u32 pi;
 	u32 ci;
 	u32 frame_len;		/* maximum frame length in bytes */
+	u32 headroom;		/* in front of a buffer's data */
+	u32 buf_len;		/* bytes that a buffer takes */
+	u32 buf_size;		/* with headroom and what build_skb() needs */
+};
+
+/**
+ * struct tern_channel - a transmit and a receive queue with one NAPI context
+ * @net: the network device
+ * @index: of both queues
+ * @eq: event queue of both completion queues
+ * @napi: polls both completion queues
+ * @tx: transmit queue
+ * @rx: receive queue
+ */
+struct tern_channel {
+	struct tern_net *net;
+	unsigned int index;
+	struct tern_eq *eq;
+	struct napi_struct napi;
+	struct tern_tx tx;
+	struct tern_rx rx;
+};
+
+/**
+ * struct tern_net_config - what the memory of the queues depends on
+ * @channels: number of channels
+ * @tx_log_size: log2 of the descriptors of a transmit queue
+ * @rx_log_size: log2 of the descriptors of a receive queue
+ * @rx_flags: TERN_ETH_QF_* of receive queues
+ * @frame_len: maximum length of received frames
+ * @xdp: there is an XDP program, which needs headroom and may transmit buffers
+ */
+struct tern_net_config {
+	unsigned int channels;
+	u8 tx_log_size;
+	u8 rx_log_size;
+	u8 rx_flags;
+	u32 frame_len;
+	bool xdp;
+};
+
+/* The channels of one configuration. */
+struct tern_queues {
+	struct tern_net_config config;
+	struct tern_channel channel[];
+};
+
+/* Interrupt moderation of one direction. */
+struct tern_moderation {
+	u16 usecs;
+	u16 frames;
+	bool adaptive;
 };
 
 /**
  * struct tern_net - private data of the network device
  * @tdev: the PCI function
  * @netdev: the network device
- * @eq: event queue of both completion queues, while the interface is open
- * @napi: polls both completion queues
- * @tx: transmit queue
- * @rx: receive queue
+ * @queues: the channels, while the interface is open; written under RTNL
+ * @config: configuration of @queues, also for the next open; under RTNL
+ * @rx_moderation: moderation of receive queues; written under RTNL
+ * @tx_moderation: moderation of transmit queues; written under RTNL
+ * @xdp_prog: XDP program, or NULL
+ * @stats: statistics by channel
+ * @steer: receive side scaling and ntuple rules; under RTNL
+ * @ptp: PTP clock and time stamping
  * @open: the queues have memory and the device has the configuration; under
  *	RTNL
- * @queues_up: the queues exist in the device; under RTNL
+ * @queues_up: the queues exist in the device; written under RTNL
  * @filter: last filter given to SET_RX_FILTER; under RTNL
  * @link_lock: protects @port_up and the carrier
  * @port_up: the port is enabled, so the carrier follows its link
@@ -100,10 +232,14 @@ struct tern_rx {
 struct tern_net {
 	struct tern_dev *tdev;
 	struct net_device *netdev;
-	struct tern_eq *eq;
-	struct napi_struct napi;
-	struct tern_tx tx;
-	struct tern_rx rx;
+	struct tern_queues __rcu *queues;
+	struct tern_net_config config;
+	struct tern_moderation rx_moderation;
+	struct tern_moderation tx_moderation;
+	struct bpf_prog *xdp_prog;
+	struct tern_stats stats[TERN_MAX_CHANNELS];
+	struct tern_steer steer;
+	struct tern_ptp ptp;
 	bool open;
 	bool queues_up;
 	struct tern_cmd_set_rx_filter filter;
@@ -119,6 +255,29 @@ struct tern_net {
 	bool counters_frozen;
 };
 
+static inline bool tern_net_has_cap(const struct tern_net *net, u64 cap)
+{
+	return le64_to_cpu(net->tdev->caps.flags) & cap;
+}
+
+/* Handles a fault that only new queues repair. */
+static inline void tern_net_fault(struct tern_net *net)
+{
+	schedule_delayed_work(&net->restart_work, 0);
+}
+
+/* Adds @count to the statistics of a direction. NAPI context. */
+static inline void tern_stats_add(struct tern_stats *stats, u64_stats_t *to,
+				  const u64 *count, unsigned int num)
+{
+	unsigned int i;
+
+	u64_stats_update_begin(&stats->syncp);
+	for (i = 0; i < num; i++)
+		u64_stats_add(&to[i], count[i]);
+	u64_stats_update_end(&stats->syncp);
+}
+
 /* tern_netdev.c */
 int tern_net_alloc(struct tern_dev *tdev);
 void tern_net_free(struct tern_net *net);
@@ -128,23 +287,111 @@ void tern_net_detach(struct tern_net *net);
 void tern_net_attach(struct tern_net *net);
 void tern_net_update_link(struct tern_net *net);
 void tern_net_lose_link(struct tern_net *net);
-int tern_net_query_counters(struct tern_net *net, u64 *counters);
+int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
 
-/* tern_txrx.c */
-void tern_queues_init(struct tern_net *net);
+/* tern_stats.c */
+extern const struct netdev_stat_ops tern_stat_ops;
+void tern_stats_init(struct tern_net *net);
+void tern_stats_exit(struct tern_net *net);
+void tern_stats_sum_rx(const struct tern_net *net, u64 *sum);
+void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
+int tern_net_query_counters(struct tern_net *net, u64 *counters);
+void tern_net_freeze_counters(struct tern_net *net);
+void tern_net_thaw_counters(struct tern_net *net);
+
+/* tern_cq.c */
+int tern_net_cq_alloc(struct tern_net *net, struct tern_net_cq *cq, u8 log_size);
+int tern_net_cq_create(struct tern_channel *ch, struct tern_net_cq *cq,
+		       const struct tern_moderation *moderation);
+void tern_net_cq_destroy(struct tern_net *net, struct tern_net_cq *cq);
+int tern_net_cq_moderate(struct tern_net *net, const struct tern_net_cq *cq,
+			 u16 usecs, u16 frames);
+const struct tern_cqe *tern_net_cq_peek(const struct tern_net_cq *cq);
+void tern_net_cq_release(struct tern_net_cq *cq);
+void tern_net_cq_arm(struct tern_net *net, struct tern_net_cq *cq);
+void tern_net_event(void *context, const struct tern_eqe *eqe);
 void tern_net_cq_error(struct tern_net *net, const struct tern_eqe *eqe);
-int tern_queues_alloc(struct tern_net *net);
-void tern_queues_free(struct tern_net *net);
-int tern_queues_resize(struct tern_net *net, unsigned int mtu);
+int tern_eth_queue_create(struct tern_net *net,
+			  struct tern_cmd_create_eth_queue *cmd,
+			  const struct tern_buf *buf, const struct tern_net_cq *cq,
+			  u32 *id);
+
+/* tern_queue.c */
+unsigned int tern_max_channels(const struct tern_net *net);
+struct tern_queues *tern_queues_alloc(struct tern_net *net,
+				      const struct tern_net_config *config);
+void tern_queues_free(struct tern_net *net, struct tern_queues *queues);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
+void tern_queues_refill_work(struct work_struct *work);
 #if IS_ENABLED(CONFIG_KUNIT)
-struct page_pool *tern_rx_pool_create(struct tern_net *net, unsigned int frame_len);
-struct page *tern_rx_alloc_page(struct page_pool *pool, struct tern_rx_slot *slot,
-				gfp_t gfp);
 int tern_net_poll(struct napi_struct *napi, int budget);
 #endif
+
+/* tern_tx.c */
+int tern_tx_alloc(struct tern_channel *ch, u8 log_size);
+void tern_tx_free(struct tern_channel *ch);
+int tern_tx_create(struct tern_channel *ch);
+void tern_tx_destroy(struct tern_channel *ch);
+void tern_tx_poll(struct tern_channel *ch, int budget);
+int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
+netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
+				      netdev_features_t features);
+#if IS_ENABLED(CONFIG_KUNIT)
+bool tern_tx_offload(const struct sk_buff *skb, struct tern_eth_offload *offload);
+void tern_tx_account(const struct sk_buff *skb, u64 *count);
+#endif
+
+/* tern_rx.c */
+bool tern_rx_fits(const struct tern_net_config *config);
+int tern_rx_alloc(struct tern_channel *ch, const struct tern_net_config *config);
+void tern_rx_free(struct tern_channel *ch);
+int tern_rx_create(struct tern_channel *ch);
+void tern_rx_destroy(struct tern_channel *ch);
+void tern_rx_fill(struct tern_channel *ch, gfp_t gfp);
+bool tern_rx_is_low(const struct tern_rx *rx);
+int tern_rx_poll(struct tern_channel *ch, int budget);
+#if IS_ENABLED(CONFIG_KUNIT)
+struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
+				      const struct tern_net_config *config);
+struct page *tern_rx_alloc_page(struct page_pool *pool, struct tern_rx_slot *slot,
+				gfp_t gfp);
+#endif
+
+/* tern_xdp.c */
+
+/* An XDP buffer with what metadata functions need; the first member is @xdp. */
+struct tern_xdp_buff {
+	struct xdp_buff xdp;
+	struct tern_channel *ch;
+	const struct tern_cqe *cqe;
+};
+
+enum tern_xdp_result {
+	TERN_XDP_PASS,
+	TERN_XDP_CONSUMED,
+	TERN_XDP_REDIRECTED,
+	TERN_XDP_TRANSMITTED,
+};
+
+extern const struct xdp_metadata_ops tern_xdp_metadata_ops;
+enum tern_xdp_result tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog,
+				  struct tern_xdp_buff *buff);
+int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf);
+int tern_xdp_xmit(struct net_device *netdev, int num, struct xdp_frame **frames,
+		  u32 flags);
+
+/* tern_coalesce.c */
+void tern_dim_init(struct tern_channel *ch);
+void tern_dim_update(struct tern_channel *ch);
+void tern_dim_stop(struct tern_channel *ch);
+int tern_get_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
+		      struct kernel_ethtool_coalesce *kernel_coal,
+		      struct netlink_ext_ack *extack);
+int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
+		      struct kernel_ethtool_coalesce *kernel_coal,
+		      struct netlink_ext_ack *extack);
 
 /* tern_ethtool.c */
 extern const struct ethtool_ops tern_ethtool_ops;

@@ -6,9 +6,12 @@
  */
 
 #include <kunit/visibility.h>
+#include <linux/bpf.h>
+#include <linux/cpumask.h>
 #include <linux/etherdevice.h>
 #include <linux/if_vlan.h>
 #include <linux/rtnetlink.h>
+#include <net/netdev_queues.h>
 
 #include "tern_filter.h"
 #include "tern_net.h"
@@ -119,11 +122,16 @@ static void tern_net_fill_filter(struct tern_net *net)
 static int tern_net_open(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
+	struct tern_queues *queues;
 	int err;
 
-	err = tern_queues_alloc(net);
-	if (err)
-		return err;
+	/* After a reset there may be fewer vectors. */
+	net->config.channels = min(net->config.channels, tern_max_channels(net));
+	net->config.frame_len = tern_frame_len(netdev->mtu);
+	queues = tern_queues_alloc(net, &net->config);
+	if (IS_ERR(queues))
+		return PTR_ERR(queues);
+	rcu_assign_pointer(net->queues, queues);
 	tern_net_fill_filter(net);
 	err = tern_net_send_filter(net);
 	if (err)
@@ -135,20 +143,23 @@ static int tern_net_open(struct net_device *netdev)
 	return 0;
 
 free_queues:
-	tern_queues_free(net);
+	RCU_INIT_POINTER(net->queues, NULL);
+	tern_queues_free(net, queues);
 	return err;
 }
 
 static int tern_net_stop(struct net_device *netdev)
 {
 	struct tern_net *net = netdev_priv(netdev);
+	struct tern_queues *queues = rtnl_dereference(net->queues);
 
 	/* It was already stopped before a reset. */
 	if (!net->open)
 		return 0;
 	net->open = false;
 	tern_net_down(net);
-	tern_queues_free(net);
+	RCU_INIT_POINTER(net->queues, NULL);
+	tern_queues_free(net, queues);
 	return 0;
 }
 
@@ -183,27 +194,104 @@ static void tern_tx_timeout(struct net_device *netdev, unsigned int txqueue)
 	schedule_delayed_work(&net->restart_work, 0);
 }
 
-static int tern_change_mtu(struct net_device *netdev, int mtu)
+/**
+ * tern_net_reconfigure() - change what the memory of the queues depends on
+ * @net: the network device
+ * @config: new configuration
+ *
+ * Allocates the new queues first. If they cannot be allocated or the device
+ * refuses them, the old ones continue. The port is left as it is. RTNL held.
+ *
+ * Return: 0 or an error, after which nothing has changed.
+ */
+int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config)
 {
-	struct tern_net *net = netdev_priv(netdev);
+	struct tern_queues *old = rtnl_dereference(net->queues);
+	unsigned int channels = config->channels;
+	struct tern_queues *queues;
 	int err;
 
 	if (!net->open) {
+		if (channels != net->config.channels) {
+			err = netif_set_real_num_queues(net->netdev, channels, channels);
+			if (err)
+				return err;
+		}
+		net->config = *config;
+		tern_rss_spread(net, channels);
+		return 0;
+	}
+	queues = tern_queues_alloc(net, config);
+	if (IS_ERR(queues))
+		return PTR_ERR(queues);
+	tern_queues_stop(net);
+	rcu_assign_pointer(net->queues, queues);
+	err = tern_queues_start(net);
+	if (!err) {
+		net->config = *config;
+		tern_queues_free(net, old);
+		return 0;
+	}
+	rcu_assign_pointer(net->queues, old);
+	tern_queues_free(net, queues);
+	tern_net_restart(net);
+	return err;
+}
+
+/* XDP programs without fragments need each frame in one buffer. */
+static bool tern_mtu_fits_xdp(struct tern_net *net, const struct tern_net_config *config)
+{
+	return !net->xdp_prog || tern_rx_fits(config) ||
+	       (net->xdp_prog->aux->xdp_has_frags &&
+		config->rx_flags & TERN_ETH_QF_SCATTER);
+}
+
+static int tern_change_mtu(struct net_device *netdev, int mtu)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_net_config config = net->config;
+	int err;
+
+	config.frame_len = tern_frame_len(mtu);
+	if (!tern_mtu_fits_xdp(net, &config))
+		return -EINVAL;
+	if (!net->open) {
+		net->config = config;
 		WRITE_ONCE(netdev->mtu, mtu);
 		return 0;
 	}
 	err = tern_net_modify_port(net, TERN_PORT_MTU, mtu, NULL, false);
 	if (err)
 		return err;
-	err = tern_queues_resize(net, mtu);
+	if (config.frame_len != net->config.frame_len)
+		err = tern_net_reconfigure(net, &config);
 	if (err) {
 		tern_net_modify_port(net, TERN_PORT_MTU, netdev->mtu, NULL, false);
 		return err;
 	}
 	WRITE_ONCE(netdev->mtu, mtu);
-	if (!net->queues_up)
-		tern_net_restart(net);
 	return 0;
+}
+
+/* TERN_ETH_QF_* of receive queues with @features. */
+static u8 tern_rx_flags(const struct tern_net *net, netdev_features_t features)
+{
+	if (!tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD))
+		return 0;
+	return TERN_ETH_QF_SCATTER |
+	       (features & NETIF_F_HW_VLAN_CTAG_RX ? TERN_ETH_QF_STRIP_VLAN : 0) |
+	       (features & NETIF_F_RXFCS ? TERN_ETH_QF_KEEP_FCS : 0);
+}
+
+static int tern_set_features(struct net_device *netdev, netdev_features_t features)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_net_config config = net->config;
+
+	config.rx_flags = tern_rx_flags(net, features);
+	if (config.rx_flags == net->config.rx_flags)
+		return 0;
+	return tern_net_reconfigure(net, &config);
 }
 
 static int tern_set_mac_address(struct net_device *netdev, void *addr)
@@ -263,111 +351,6 @@ static int tern_vlan_rx_kill_vid(struct net_device *netdev, __be16 proto, u16 vi
 	return tern_set_vlan(netdev, proto, vid, false);
 }
 
-/*
- * Adds the device's counters to those of the time before its last reset, and
- * stores the sum. While the netdev is detached, the device is not asked.
- */
-static int tern_net_update_counters(struct tern_net *net)
-{
-	u64 counters[TERN_ETH_CNT_NUM];
-	unsigned long flags;
-	unsigned int i;
-	int err;
-
-	lockdep_assert_held(&net->counters_lock);
-
-	if (net->counters_frozen)
-		return 0;
-	err = tern_cmd_query_eth_counters(net->tdev, counters);
-	if (err)
-		return err;
-	/* Where this takes a lock, its holder must not be preempted. */
-	flags = u64_stats_update_begin_irqsave(&net->hw_syncp);
-	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
-		u64_stats_set(&net->hw_counters[i],
-			      net->counters_base[i] + counters[i]);
-	u64_stats_update_end_irqrestore(&net->hw_syncp, flags);
-	return 0;
-}
-
-/**
- * tern_net_query_counters() - read the counters of the Ethernet function
- * @net: the network device
- * @counters: output, TERN_ETH_CNT_NUM counters, which a reset does not clear
- *
- * Process context.
- *
- * Return: 0, or the error of tern_cmd_exec().
- */
-int tern_net_query_counters(struct tern_net *net, u64 *counters)
-{
-	unsigned int i;
-	int err;
-
-	mutex_lock(&net->counters_lock);
-	err = tern_net_update_counters(net);
-	for (i = 0; i < TERN_ETH_CNT_NUM && !err; i++)
-		counters[i] = u64_stats_read(&net->hw_counters[i]);
-	mutex_unlock(&net->counters_lock);
-	return err;
-}
-
-/*
- * Before a reset, which clears the device's counters. Of a dead device the
- * values read last remain.
- */
-static void tern_net_freeze_counters(struct tern_net *net)
-{
-	unsigned int i;
-
-	mutex_lock(&net->counters_lock);
-	tern_net_update_counters(net);
-	for (i = 0; i < TERN_ETH_CNT_NUM; i++)
-		net->counters_base[i] = u64_stats_read(&net->hw_counters[i]);
-	net->counters_frozen = true;
-	mutex_unlock(&net->counters_lock);
-}
-
-static void tern_net_thaw_counters(struct tern_net *net)
-{
-	mutex_lock(&net->counters_lock);
-	net->counters_frozen = false;
-	mutex_unlock(&net->counters_lock);
-}
-
-static void tern_net_stats_work(struct work_struct *work)
-{
-	struct tern_net *net = container_of(work, struct tern_net, stats_work);
-
-	mutex_lock(&net->counters_lock);
-	tern_net_update_counters(net);
-	mutex_unlock(&net->counters_lock);
-}
-
-/* Atomic context: device counters are as old as the previous call. */
-static void tern_get_stats64(struct net_device *netdev,
-			     struct rtnl_link_stats64 *stats)
-{
-	struct tern_net *net = netdev_priv(netdev);
-	u64 no_buffer, too_long, multicast;
-	unsigned int start;
-
-	dev_get_tstats64(netdev, stats);
-	do {
-		start = u64_stats_fetch_begin(&net->hw_syncp);
-		no_buffer = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_NO_BUFFER]);
-		too_long = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_TOO_LONG]);
-		multicast = u64_stats_read(&net->hw_counters[TERN_ETH_CNT_RX_MULTICAST]);
-	} while (u64_stats_fetch_retry(&net->hw_syncp, start));
-
-	stats->rx_missed_errors += no_buffer;
-	stats->rx_length_errors += too_long;
-	stats->rx_errors += too_long;
-	stats->multicast += multicast;
-	if (netif_running(netdev) && !tern_dev_dead(net->tdev))
-		schedule_work(&net->stats_work);
-}
-
 static const struct net_device_ops tern_netdev_ops = {
 	.ndo_open		= tern_net_open,
 	.ndo_stop		= tern_net_stop,
@@ -378,8 +361,14 @@ static const struct net_device_ops tern_netdev_ops = {
 	.ndo_change_mtu		= tern_change_mtu,
 	.ndo_tx_timeout		= tern_tx_timeout,
 	.ndo_get_stats64	= tern_get_stats64,
+	.ndo_features_check	= tern_features_check,
+	.ndo_set_features	= tern_set_features,
 	.ndo_vlan_rx_add_vid	= tern_vlan_rx_add_vid,
 	.ndo_vlan_rx_kill_vid	= tern_vlan_rx_kill_vid,
+	.ndo_bpf		= tern_bpf,
+	.ndo_xdp_xmit		= tern_xdp_xmit,
+	.ndo_hwtstamp_get	= tern_hwtstamp_get,
+	.ndo_hwtstamp_set	= tern_hwtstamp_set,
 };
 
 int tern_net_alloc(struct tern_dev *tdev)
@@ -387,26 +376,30 @@ int tern_net_alloc(struct tern_dev *tdev)
 	struct net_device *netdev;
 	struct tern_net *net;
 
-	netdev = alloc_etherdev(sizeof(*net));
+	netdev = alloc_etherdev_mqs(sizeof(*net), TERN_MAX_CHANNELS, TERN_MAX_CHANNELS);
 	if (!netdev)
 		return -ENOMEM;
+	net = netdev_priv(netdev);
+	if (tern_steer_init(net)) {
+		free_netdev(netdev);
+		return -ENOMEM;
+	}
 	SET_NETDEV_DEV(netdev, tern_dma_dev(tdev));
 	netdev->netdev_ops = &tern_netdev_ops;
 	netdev->ethtool_ops = &tern_ethtool_ops;
-	netdev->pcpu_stat_type = NETDEV_PCPU_STAT_TSTATS;
+	netdev->stat_ops = &tern_stat_ops;
+	netdev->xdp_metadata_ops = &tern_xdp_metadata_ops;
 	netdev->watchdog_timeo = TERN_TX_TIMEOUT;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 
-	net = netdev_priv(netdev);
 	net->tdev = tdev;
 	net->netdev = netdev;
 	net->filter.port = TERN_ETH_PORT;
 	mutex_init(&net->link_lock);
-	mutex_init(&net->counters_lock);
-	u64_stats_init(&net->hw_syncp);
+	tern_stats_init(net);
+	tern_ptp_init(net);
 	INIT_DELAYED_WORK(&net->restart_work, tern_net_restart_work);
-	INIT_WORK(&net->stats_work, tern_net_stats_work);
-	tern_queues_init(net);
+	INIT_DELAYED_WORK(&net->refill_work, tern_queues_refill_work);
 
 	tdev->net = net;
 	tdev->core.netdev = netdev;
@@ -422,12 +415,63 @@ void tern_net_free(struct tern_net *net)
 {
 	disable_delayed_work_sync(&net->restart_work);
 	disable_delayed_work_sync(&net->refill_work);
-	disable_work_sync(&net->stats_work);
-	mutex_destroy(&net->counters_lock);
+	tern_stats_exit(net);
+	tern_steer_exit(net);
 	mutex_destroy(&net->link_lock);
 	free_netdev(net->netdev);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_free);
+
+/* Features that need TERN_CAP_ETH_OFFLOAD. */
+#define TERN_OFFLOADS	(NETIF_F_HW_CSUM | NETIF_F_TSO | NETIF_F_TSO6 | NETIF_F_TSO_ECN | \
+			 NETIF_F_GSO_UDP_L4)
+
+static void tern_net_set_features(struct tern_net *net)
+{
+	netdev_features_t hw = NETIF_F_SG, on = NETIF_F_SG | NETIF_F_HIGHDMA;
+	struct net_device *netdev = net->netdev;
+	xdp_features_t xdp = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
+			     NETDEV_XDP_ACT_NDO_XMIT | NETDEV_XDP_ACT_NDO_XMIT_SG;
+
+	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD)) {
+		hw |= TERN_OFFLOADS | NETIF_F_RXCSUM | NETIF_F_HW_VLAN_CTAG_TX |
+		      NETIF_F_HW_VLAN_CTAG_RX;
+		on |= hw;
+		/* The device numbers the IPv4 packets that it makes. */
+		hw |= NETIF_F_TSO_MANGLEID | NETIF_F_RXFCS;
+		xdp |= NETDEV_XDP_ACT_RX_SG;
+		netif_set_tso_max_size(netdev, TERN_ETH_MAX_TSO);
+	}
+	if (tern_net_has_cap(net, TERN_CAP_STEERING)) {
+		hw |= NETIF_F_RXHASH;
+		on |= NETIF_F_RXHASH | NETIF_F_NTUPLE;
+	}
+	if (tern_net_has_cap(net, TERN_CAP_VLAN))
+		on |= NETIF_F_HW_VLAN_CTAG_FILTER;
+	netdev->hw_features = hw;
+	netdev->features = on;
+	/* Checksums are by offset, so inner ones are possible, too. */
+	netdev->hw_enc_features = on & (NETIF_F_HW_CSUM | NETIF_F_SG | NETIF_F_HIGHDMA);
+	netdev->vlan_features = on & (TERN_OFFLOADS | NETIF_F_SG | NETIF_F_HIGHDMA);
+	xdp_set_features_flag(netdev, xdp);
+}
+
+/* The configuration until the user changes it. */
+static int tern_net_set_config(struct tern_net *net)
+{
+	struct net_device *netdev = net->netdev;
+
+	net->config = (struct tern_net_config){
+		.channels = min(tern_max_channels(net), num_online_cpus()),
+		.tx_log_size = TERN_TX_LOG_DEFAULT,
+		.rx_log_size = TERN_RX_LOG_DEFAULT,
+		.rx_flags = tern_rx_flags(net, netdev->features),
+		.frame_len = tern_frame_len(netdev->mtu),
+	};
+	tern_rss_spread(net, net->config.channels);
+	return netif_set_real_num_queues(netdev, net->config.channels,
+					 net->config.channels);
+}
 
 /* Sets attributes from QUERY_CAPS and QUERY_PORT, and registers the netdev. */
 int tern_net_register(struct tern_net *net)
@@ -444,11 +488,10 @@ int tern_net_register(struct tern_net *net)
 	netdev->max_mtu = min(le32_to_cpu(port.max_mtu), TERN_MAX_MTU);
 	netdev->mtu = min(netdev->max_mtu, ETH_DATA_LEN);
 
-	netdev->features = NETIF_F_SG | NETIF_F_HIGHDMA;
-	netdev->hw_features = NETIF_F_SG;
-	netdev->vlan_features = NETIF_F_SG | NETIF_F_HIGHDMA;
-	if (le64_to_cpu(caps->flags) & TERN_CAP_VLAN)
-		netdev->features |= NETIF_F_HW_VLAN_CTAG_FILTER;
+	tern_net_set_features(net);
+	err = tern_net_set_config(net);
+	if (err)
+		return err;
 
 	if (is_valid_ether_addr(caps->mac))
 		eth_hw_addr_set(netdev, caps->mac);
@@ -456,13 +499,20 @@ int tern_net_register(struct tern_net *net)
 		eth_hw_addr_random(netdev);
 
 	netif_carrier_off(netdev);
-	return register_netdev(netdev);
+	err = tern_ptp_register(net);
+	if (err)
+		return err;
+	err = register_netdev(netdev);
+	if (err)
+		tern_ptp_unregister(net);
+	return err;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_register);
 
 void tern_net_unregister(struct tern_net *net)
 {
 	unregister_netdev(net->netdev);
+	tern_ptp_unregister(net);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_net_unregister);
 
@@ -486,6 +536,7 @@ void tern_net_attach(struct tern_net *net)
 	struct net_device *netdev = net->netdev;
 
 	tern_net_thaw_counters(net);
+	tern_ptp_reset(net);
 	rtnl_lock();
 	if (netif_running(netdev) && tern_net_open(netdev))
 		dev_close(netdev);

@@ -89,8 +89,14 @@ static inline unsigned int tern_frame_len(unsigned int mtu)
 /* MSI-X vector of completion vector @comp if @num_vectors were granted. */
 static inline unsigned int tern_comp_to_msix(unsigned int comp, unsigned int num_vectors)
 {
-	/* 0: admin and events, 1: netdev, others: RDMA, unless shared. */
+	/* 0: admin and events, others: channels of the netdev, from 2 on RDMA, too. */
 	return num_vectors > 2 ? 2 + comp : num_vectors - 1;
+}
+
+/* MSI-X vector of channel @index of the netdev. */
+static inline unsigned int tern_net_to_msix(unsigned int index, unsigned int num_vectors)
+{
+	return num_vectors > 1 ? 1 + index % (num_vectors - 1) : 0;
 }
 
 static inline unsigned int tern_num_comp_vectors(unsigned int num_vectors)

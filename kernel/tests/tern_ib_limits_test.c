@@ -211,7 +211,10 @@ static void tern_test_uctx_caps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib),
 			TERN_UCTX_CAP_SEND_INV | TERN_UCTX_CAP_MW |
 			TERN_UCTX_CAP_MW_2A | TERN_UCTX_CAP_TIMESTAMP |
-			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE);
+			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
+			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS);
+	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
+	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
 	dev->caps.flags = 0;
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), 0);
 }

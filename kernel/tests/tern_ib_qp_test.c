@@ -88,6 +88,16 @@ static void tern_test_create_types(struct kunit *test)
 	}
 	dev->caps.flags = cpu_to_le64(U64_MAX);
 	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+	attr.create_flags = IB_QP_CREATE_SCATTER_FCS;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+	attr.create_flags = IB_QP_CREATE_SOURCE_QPN;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
+	attr.srq = &dev->srq;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+	attr = tern_test_attr(dev, IB_QPT_UD);
+	attr.create_flags = IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
 	attr = tern_test_attr(dev, IB_QPT_DRIVER);
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);

@@ -38,6 +38,12 @@ struct tern_test_net {
 	struct tern_cmd_set_rx_filter filter;
 	u64 counters[TERN_ETH_CNT_NUM];
 	int eth_queues;
+	int rss_groups;
+	int flows;
+	struct tern_cmd_rss rss;		/* last CREATE_RSS or MODIFY_RSS */
+	struct tern_cmd_create_flow flow;	/* last CREATE_FLOW */
+	struct tern_cmd_set_rx_default rx_default;
+	u32 old_id;
 	bool rtnl_released;
 	struct completion rtnl_taken;
 	struct work_struct rtnl_work;
@@ -51,6 +57,11 @@ static struct tern_net *tern_test_net(struct kunit *test)
 	return fake->tdev.net;
 }
 
+static struct tern_queues *tern_test_queues(struct kunit *test)
+{
+	return rcu_dereference_protected(tern_test_net(test)->queues, true);
+}
+
 static void tern_test_modify_port(struct tern_test_net *fake,
 				  const struct tern_cmd_modify_port *cmd)
 {
@@ -60,6 +71,35 @@ static void tern_test_modify_port(struct tern_test_net *fake,
 		WRITE_ONCE(fake->port_mtu, le32_to_cpu(cmd->mtu));
 	if (mask & TERN_PORT_ENABLE)
 		WRITE_ONCE(fake->port_enabled, cmd->enable);
+}
+
+/* Executes a command of steering. Returns whether it creates an object. */
+static bool tern_test_steer(struct tern_test_net *fake, u16 opcode, const void *in)
+{
+	switch (opcode) {
+	case TERN_CMD_CREATE_RSS:
+		memcpy(&fake->rss, in, sizeof(fake->rss));
+		WRITE_ONCE(fake->rss_groups, fake->rss_groups + 1);
+		return true;
+	case TERN_CMD_MODIFY_RSS:
+		memcpy(&fake->rss, in, sizeof(fake->rss));
+		return false;
+	case TERN_CMD_DESTROY_RSS:
+		WRITE_ONCE(fake->rss_groups, fake->rss_groups - 1);
+		return false;
+	case TERN_CMD_CREATE_FLOW:
+		memcpy(&fake->flow, in, sizeof(fake->flow));
+		WRITE_ONCE(fake->flows, fake->flows + 1);
+		return true;
+	case TERN_CMD_DESTROY_FLOW:
+		WRITE_ONCE(fake->flows, fake->flows - 1);
+		return false;
+	case TERN_CMD_SET_RX_DEFAULT:
+		memcpy(&fake->rx_default, in, sizeof(fake->rx_default));
+		return false;
+	default:
+		return false;
+	}
 }
 
 /* Executes a command. Returns the length of the reply. */
@@ -101,7 +141,8 @@ static u16 tern_test_execute(struct tern_test_net *fake, u16 opcode,
 	case TERN_CMD_CREATE_CQ:
 		break;
 	default:
-		return 0;
+		if (!tern_test_steer(fake, opcode, in))
+			return 0;
 	}
 	memcpy(out, &object, sizeof(object));
 	return sizeof(object);
@@ -194,11 +235,13 @@ static void tern_test_expect_up(struct kunit *test, unsigned int mtu)
 	KUNIT_EXPECT_TRUE(test, netif_running(net->netdev));
 	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_has_link, test));
 	KUNIT_EXPECT_FALSE(test, netif_queue_stopped(net->netdev));
+	KUNIT_EXPECT_EQ(test, net->netdev->real_num_rx_queues, net->config.channels);
 	KUNIT_EXPECT_EQ(test, net->netdev->mtu, mtu);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->port_mtu), mtu);
 	KUNIT_EXPECT_TRUE(test, READ_ONCE(fake->port_enabled));
-	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->eth_queues), 2);
-	KUNIT_EXPECT_EQ(test, net->rx.frame_len, tern_frame_len(mtu));
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->eth_queues), 2 * net->config.channels);
+	KUNIT_EXPECT_EQ(test, tern_test_queues(test)->channel[0].rx.frame_len,
+			tern_frame_len(mtu));
 }
 
 /* A new MTU creates new queues. */
@@ -212,7 +255,8 @@ static void tern_test_mtu(struct kunit *test)
 	tern_test_expect_up(test, 1280);
 }
 
-static struct page_pool *tern_test_no_pool(struct tern_net *net, unsigned int frame_len)
+static struct page_pool *tern_test_no_pool(struct tern_channel *ch,
+					   const struct tern_net_config *config)
 {
 	return ERR_PTR(-ENOMEM);
 }
@@ -223,30 +267,29 @@ static int tern_test_no_buf(struct tern_dev *tdev, struct tern_buf *buf,
 	return -ENOMEM;
 }
 
-/* If new buffers cannot be allocated, nothing changes. */
+/* If new queues cannot be allocated, the old ones go on. */
 static void tern_test_mtu_no_memory(struct kunit *test)
 {
-	struct tern_net *net = tern_test_net(test);
-	u32 id;
+	const struct tern_queues *queues;
 
 	tern_test_open(test);
-	id = net->rx.id;
+	queues = tern_test_queues(test);
 	kunit_activate_static_stub(test, tern_rx_pool_create, tern_test_no_pool);
 	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
 	kunit_deactivate_static_stub(test, tern_rx_pool_create);
 	tern_test_expect_up(test, ETH_DATA_LEN);
-	KUNIT_EXPECT_EQ(test, net->rx.id, id);
+	KUNIT_EXPECT_PTR_EQ(test, tern_test_queues(test), queues);
 
-	/* Nothing else may be allocated. */
 	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
-	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
 	kunit_deactivate_static_stub(test, tern_buf_alloc);
-	tern_test_expect_up(test, 9000);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	KUNIT_EXPECT_PTR_EQ(test, tern_test_queues(test), queues);
 }
 
 /*
- * A device that refuses to recreate queues: no link, for RDMA either, until it
- * accepts them.
+ * A device that refuses new queues, and to recreate the old ones: no link, for
+ * RDMA either, until it accepts them.
  */
 static void tern_test_refused(struct kunit *test)
 {
@@ -255,13 +298,126 @@ static void tern_test_refused(struct kunit *test)
 
 	tern_test_open(test);
 	WRITE_ONCE(fake->refused, TERN_CMD_CREATE_ETH_QUEUE);
-	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 9000), -ENOMEM);
 	KUNIT_EXPECT_TRUE(test, netif_running(net->netdev));
 	KUNIT_EXPECT_FALSE(test, netif_carrier_ok(net->netdev));
 	KUNIT_EXPECT_FALSE(test, READ_ONCE(fake->port_enabled));
 	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->eth_queues), 0);
 	WRITE_ONCE(fake->refused, 0);
-	tern_test_expect_up(test, 9000);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+}
+
+static unsigned int tern_test_max_channels(const struct tern_net *net)
+{
+	return 4;
+}
+
+static int tern_test_set_channels(struct kunit *test, unsigned int num)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct ethtool_channels channels = { .combined_count = num };
+	int err;
+
+	rtnl_lock();
+	err = netdev->ethtool_ops->set_channels(netdev, &channels);
+	rtnl_unlock();
+	return err;
+}
+
+static u32 tern_test_rx_id(struct kunit *test, unsigned int channel)
+{
+	return tern_test_queues(test)->channel[channel].rx.id;
+}
+
+/* Makes the device one with RSS, and the netdev one with several channels. */
+static void tern_test_many(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	fake->tdev.caps.flags = cpu_to_le64(TERN_CAP_STEERING);
+	fake->tdev.caps.max_rss = cpu_to_le32(8);
+	fake->tdev.caps.max_flows = cpu_to_le32(16);
+	kunit_activate_static_stub(test, tern_max_channels, tern_test_max_channels);
+	KUNIT_ASSERT_EQ(test, tern_test_set_channels(test, 4), 0);
+}
+
+/* The default group spreads frames over all channels, how many there are. */
+static void tern_test_channels(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	unsigned int i;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->rss_groups), 1);
+	KUNIT_EXPECT_EQ(test, fake->rx_default.dest, TERN_DEST_RSS);
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->rss.entries[i]),
+				tern_test_rx_id(test, i % 4));
+
+	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 3), 0);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->rss_groups), 1);
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->rss.entries[i]),
+				tern_test_rx_id(test, i % 3));
+
+	/* Without memory for new queues, the three continue. */
+	kunit_activate_static_stub(test, tern_buf_alloc, tern_test_no_buf);
+	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 2), -ENOMEM);
+	kunit_deactivate_static_stub(test, tern_buf_alloc);
+	KUNIT_EXPECT_EQ(test, tern_test_net(test)->config.channels, 3);
+	tern_test_expect_up(test, ETH_DATA_LEN);
+}
+
+/* Groups and rules exist in the device again after a reset. */
+static void tern_test_steering(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct net_device *netdev = fake->tdev.net->netdev;
+	const struct ethtool_ops *ops = netdev->ethtool_ops;
+	struct ethtool_rxnfc info = {
+		.cmd = ETHTOOL_SRXCLSRLINS,
+		.fs = {
+			.flow_type = TCP_V4_FLOW,
+			.location = 5,
+			.ring_cookie = 2,
+			.h_u.tcp_ip4_spec.pdst = htons(80),
+			.m_u.tcp_ip4_spec.pdst = htons(0xffff),
+		},
+	};
+
+	tern_test_many(test);
+	tern_test_open(test);
+	rtnl_lock();
+	KUNIT_EXPECT_EQ(test, ops->set_rxnfc(netdev, &info), 0);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->flow.dest_id), tern_test_rx_id(test, 2));
+	info.fs.location = RX_CLS_LOC_ANY;
+	KUNIT_EXPECT_EQ(test, ops->set_rxnfc(netdev, &info), 0);
+	KUNIT_EXPECT_EQ(test, info.fs.location, 0);
+	info.fs.location = 1;
+	info.fs.ring_cookie = 4;
+	KUNIT_EXPECT_EQ(test, ops->set_rxnfc(netdev, &info), -EINVAL);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->flows), 2);
+
+	tern_net_detach(fake->tdev.net);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->flows), 0);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->rss_groups), 0);
+	tern_net_attach(fake->tdev.net);
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->flows), 2);
+	/* Rules are created by their location. */
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->flow.priority), TERN_RULE_PRIORITY + 5);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(fake->flow.dest_id), tern_test_rx_id(test, 2));
+
+	rtnl_lock();
+	info.cmd = ETHTOOL_SRXCLSRLDEL;
+	info.fs.location = 5;
+	KUNIT_EXPECT_EQ(test, ops->set_rxnfc(netdev, &info), 0);
+	KUNIT_EXPECT_EQ(test, ops->set_rxnfc(netdev, &info), -ENOENT);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->flows), 1);
 }
 
 static struct page *tern_test_no_page(struct page_pool *pool,
@@ -272,9 +428,9 @@ static struct page *tern_test_no_page(struct page_pool *pool,
 
 static bool tern_test_ring_is_full(struct kunit *test)
 {
-	struct tern_rx *rx = &tern_test_net(test)->rx;
+	struct tern_rx *rx = &tern_test_queues(test)->channel[0].rx;
 
-	return READ_ONCE(rx->pi) - READ_ONCE(rx->ci) == BIT(TERN_RX_LOG_SIZE);
+	return READ_ONCE(rx->pi) - READ_ONCE(rx->ci) == BIT(rx->log_size);
 }
 
 /*
@@ -284,14 +440,17 @@ static bool tern_test_ring_is_full(struct kunit *test)
 static void tern_test_empty_ring(struct kunit *test)
 {
 	struct tern_net *net = tern_test_net(test);
-	struct tern_rx *rx = &net->rx;
 	struct tern_rx_slot *slot;
+	struct tern_channel *ch;
+	struct tern_rx *rx;
 	int done;
 
 	tern_test_open(test);
-	napi_disable(&net->napi);
+	ch = &tern_test_queues(test)->channel[0];
+	rx = &ch->rx;
+	napi_disable(&ch->napi);
 	for (; rx->ci != rx->pi; rx->ci++) {
-		slot = &rx->slots[tern_ring_slot(rx->ci, TERN_RX_LOG_SIZE)];
+		slot = &rx->slots[tern_ring_slot(rx->ci, rx->log_size)];
 		page_pool_put_full_page(rx->pool, slot->page, false);
 	}
 	kunit_activate_static_stub(test, tern_rx_alloc_page, tern_test_no_page);
@@ -301,12 +460,12 @@ static void tern_test_empty_ring(struct kunit *test)
 	 */
 	rtnl_lock();
 	local_bh_disable();
-	done = tern_net_poll(&net->napi, NAPI_POLL_WEIGHT);
+	done = tern_net_poll(&ch->napi, NAPI_POLL_WEIGHT);
 	local_bh_enable();
 	KUNIT_EXPECT_LT(test, done, NAPI_POLL_WEIGHT);
 	KUNIT_EXPECT_TRUE(test, work_busy(&net->refill_work.work));
 	kunit_deactivate_static_stub(test, tern_rx_alloc_page);
-	napi_enable(&net->napi);
+	napi_enable(&ch->napi);
 	rtnl_unlock();
 
 	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_ring_is_full, test));
@@ -365,9 +524,9 @@ static u64 tern_test_missed(struct kunit *test)
 static u64 tern_test_filtered(struct kunit *test)
 {
 	struct net_device *netdev = tern_test_net(test)->netdev;
-	u64 data[2] = {};
+	u64 data[8] = {};
 
-	/* hw_tx_errors, hw_rx_filtered */
+	/* hw_rx_filtered is the second one. */
 	netdev->ethtool_ops->get_ethtool_stats(netdev, NULL, data);
 	return data[1];
 }
@@ -409,25 +568,48 @@ static void tern_test_hold_rtnl(struct work_struct *work)
 	rtnl_unlock();
 }
 
-/* A CQ error that is reported while the interface is removed. */
-static void tern_test_late_error(struct kunit *test)
+static bool tern_test_restarted(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_queues *queues = tern_test_queues(test);
+
+	return READ_ONCE(queues->channel[0].rx.cq.id) != fake->old_id &&
+	       tern_test_has_link(test);
+}
+
+/* A CQ error creates new queues, unless it is that of an earlier queue. */
+static void tern_test_cq_error(struct kunit *test)
 {
 	struct tern_test_net *fake = test->priv;
 	struct tern_net *net = fake->tdev.net;
 	struct tern_eqe eqe = { .type = cpu_to_le16(TERN_EV_CQ_ERR) };
+	struct tern_net_cq *cq;
+
+	tern_test_open(test);
+	cq = &tern_test_queues(test)->channel[0].rx.cq;
+	fake->old_id = cq->id;
+	eqe.id = cpu_to_le32(cq->id);
+	eqe.generation = cpu_to_le32(cq->generation - 1);
+	tern_net_cq_error(net, &eqe);
+	KUNIT_EXPECT_EQ(test, work_busy(&net->restart_work.work), 0);
+	eqe.generation = cpu_to_le32(cq->id + TERN_TEST_GENERATION);
+	tern_net_cq_error(net, &eqe);
+	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_restarted, test));
+	tern_test_expect_up(test, ETH_DATA_LEN);
+}
+
+/* A fault that is found while the interface is removed. */
+static void tern_test_late_fault(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+	struct tern_net *net = fake->tdev.net;
 
 	tern_test_open(test);
 	tern_net_unregister(net);
 	queue_work(system_unbound_wq, &fake->rtnl_work);
 	wait_for_completion(&fake->rtnl_taken);
 	/* The restart waits for the lock that the other thread holds. */
-	eqe.id = cpu_to_le32(net->rx.cq.id);
-	/* That of an earlier queue with this number changes nothing. */
-	eqe.generation = cpu_to_le32(net->rx.cq.generation - 1);
-	tern_net_cq_error(net, &eqe);
-	KUNIT_EXPECT_EQ(test, work_busy(&net->restart_work.work), 0);
-	eqe.generation = cpu_to_le32(net->rx.cq.id + TERN_TEST_GENERATION);
-	tern_net_cq_error(net, &eqe);
+	net->netdev->netdev_ops->ndo_tx_timeout(net->netdev, 0);
 	while (delayed_work_pending(&net->restart_work))
 		usleep_range(100, 200);
 	tern_net_free(net);
@@ -522,7 +704,10 @@ static struct kunit_case tern_net_cases[] = {
 	KUNIT_CASE(tern_test_empty_ring),
 	KUNIT_CASE(tern_test_filter_detached),
 	KUNIT_CASE(tern_test_counters),
-	KUNIT_CASE(tern_test_late_error),
+	KUNIT_CASE(tern_test_channels),
+	KUNIT_CASE(tern_test_steering),
+	KUNIT_CASE(tern_test_cq_error),
+	KUNIT_CASE(tern_test_late_fault),
 	{}
 };
 

@@ -212,6 +212,17 @@ static void tern_test_vectors(struct kunit *test)
 	}
 }
 
+/* Channels never take vector 0, unless there is no other. */
+static void tern_test_channel_vectors(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(0, 1), 0);
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(5, 1), 0);
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(1, 2), 1);
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(0, 4), 1);
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(2, 4), 3);
+	KUNIT_EXPECT_EQ(test, tern_net_to_msix(3, 4), 1);
+}
+
 static struct kunit_case tern_util_cases[] = {
 	KUNIT_CASE(tern_test_status),
 	KUNIT_CASE(tern_test_moves_memory),
@@ -224,6 +235,7 @@ static struct kunit_case tern_util_cases[] = {
 	KUNIT_CASE(tern_test_eq_size),
 	KUNIT_CASE(tern_test_frame_len),
 	KUNIT_CASE(tern_test_vectors),
+	KUNIT_CASE(tern_test_channel_vectors),
 	{}
 };
 

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* PTP clock over the device clock, and time stamps of frames. */
+#ifndef TERN_PTP_H
+#define TERN_PTP_H
+
+#include <linux/net_tstamp.h>
+#include <linux/ptp_clock_kernel.h>
+#include <linux/seqlock.h>
+#include <linux/timecounter.h>
+
+struct kernel_ethtool_ts_info;
+struct tern_net;
+
+/**
+ * struct tern_ptp - the PTP clock
+ * @info: operations
+ * @clock: the clock, NULL if there is none
+ * @lock: protects @cc and @tc
+ * @cc: the device clock, whose multiplier is the rate
+ * @tc: time of the PTP clock
+ * @config: time stamps in use; written under RTNL
+ */
+struct tern_ptp {
+	struct ptp_clock_info info;
+	struct ptp_clock *clock;
+	seqlock_t lock;		/* see above */
+	struct cyclecounter cc;
+	struct timecounter tc;
+	struct kernel_hwtstamp_config config;
+};
+
+void tern_ptp_init(struct tern_net *net);
+int tern_ptp_register(struct tern_net *net);
+void tern_ptp_unregister(struct tern_net *net);
+void tern_ptp_reset(struct tern_net *net);
+u64 tern_ptp_time(struct tern_net *net, u64 device_ns);
+int tern_hwtstamp_get(struct net_device *netdev, struct kernel_hwtstamp_config *config);
+int tern_hwtstamp_set(struct net_device *netdev, struct kernel_hwtstamp_config *config,
+		      struct netlink_ext_ack *extack);
+int tern_get_ts_info(struct net_device *netdev, struct kernel_ethtool_ts_info *info);
+
+#endif /* TERN_PTP_H */

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Life cycle of the channels: memory, creation in the device, NAPI. */
+
+#include <kunit/static_stub.h>
+#include <kunit/visibility.h>
+#include <linux/cpumask.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+#include <net/netdev_queues.h>
+
+#include "tern_net.h"
+#include "tern_util.h"
+
+/* Delay between attempts to fill receive queues in process context. */
+#define TERN_REFILL_INTERVAL	(HZ / 2)
+
+/* Most channels that the device and its vectors allow. */
+unsigned int tern_max_channels(const struct tern_net *net)
+{
+	unsigned int queues = le16_to_cpu(net->tdev->caps.max_eth_queues);
+	unsigned int vectors = max(net->tdev->num_vectors, 2U) - 1;
+
+	KUNIT_STATIC_STUB_REDIRECT(tern_max_channels, net);
+	/* Without RSS, all frames go to one queue. */
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return 1;
+	return clamp(min(queues, vectors), 1U, TERN_MAX_CHANNELS);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_max_channels);
+
+VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
+{
+	struct tern_channel *ch = container_of(napi, struct tern_channel, napi);
+	struct tern_net *net = ch->net;
+	int done;
+
+	tern_tx_poll(ch, budget);
+	/* netpoll only needs transmit completions. */
+	if (!budget)
+		return 0;
+	done = tern_rx_poll(ch, budget);
+	if (done < budget && napi_complete_done(napi, done)) {
+		tern_dim_update(ch);
+		tern_net_cq_arm(net, &ch->tx.cq);
+		tern_net_cq_arm(net, &ch->rx.cq);
+	}
+	return done;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_net_poll);
+
+static int tern_channel_irq(const struct tern_channel *ch)
+{
+	return pci_irq_vector(ch->net->tdev->core.pdev, ch->eq->vector);
+}
+
+static int tern_channel_alloc(struct tern_channel *ch, const struct tern_net_config *config)
+{
+	struct tern_net *net = ch->net;
+	struct tern_dev *tdev = net->tdev;
+	int err;
+
+	netif_napi_add_config(net->netdev, &ch->napi, tern_net_poll, ch->index);
+	tern_dim_init(ch);
+	err = tern_tx_alloc(ch, config->tx_log_size);
+	if (err)
+		goto del_napi;
+	err = tern_rx_alloc(ch, config);
+	if (err)
+		goto free_tx;
+	ch->eq = tern_eq_create_on(tdev, tern_net_to_msix(ch->index, tdev->num_vectors),
+				   2, tern_net_event, ch);
+	if (IS_ERR(ch->eq)) {
+		err = PTR_ERR(ch->eq);
+		goto free_rx;
+	}
+	return 0;
+
+free_rx:
+	tern_rx_free(ch);
+free_tx:
+	tern_tx_free(ch);
+del_napi:
+	netif_napi_del(&ch->napi);
+	return err;
+}
+
+static void tern_channel_free(struct tern_channel *ch)
+{
+	tern_eq_destroy(ch->eq);
+	tern_rx_free(ch);
+	tern_tx_free(ch);
+	netif_napi_del(&ch->napi);
+}
+
+/**
+ * tern_queues_alloc() - allocate all memory of the channels
+ * @net: the network device
+ * @config: configuration
+ *
+ * The channels have their event queues. They can be stopped and restarted
+ * without allocations. RTNL held.
+ *
+ * Return: the channels, or an error pointer.
+ */
+struct tern_queues *tern_queues_alloc(struct tern_net *net,
+				      const struct tern_net_config *config)
+{
+	struct tern_queues *queues;
+	unsigned int i;
+	int err;
+
+	queues = kvzalloc(struct_size(queues, channel, config->channels), GFP_KERNEL);
+	if (!queues)
+		return ERR_PTR(-ENOMEM);
+	queues->config = *config;
+	for (i = 0; i < config->channels; i++) {
+		queues->channel[i].net = net;
+		queues->channel[i].index = i;
+		err = tern_channel_alloc(&queues->channel[i], config);
+		if (err)
+			goto free;
+	}
+	return queues;
+
+free:
+	while (i--)
+		tern_channel_free(&queues->channel[i]);
+	kvfree(queues);
+	return ERR_PTR(err);
+}
+
+/* The channels must be stopped and no longer be those of the device. RTNL held. */
+void tern_queues_free(struct tern_net *net, struct tern_queues *queues)
+{
+	unsigned int i;
+
+	/* Readers of net->queues. */
+	synchronize_net();
+	for (i = 0; i < queues->config.channels; i++)
+		tern_channel_free(&queues->channel[i]);
+	kvfree(queues);
+}
+
+/* The first poll arms the completion queues. */
+static void tern_channel_napi_start(struct tern_channel *ch)
+{
+	napi_enable(&ch->napi);
+	local_bh_disable();
+	napi_schedule(&ch->napi);
+	local_bh_enable();
+}
+
+static void tern_channel_publish(struct tern_channel *ch)
+{
+	struct net_device *netdev = ch->net->netdev;
+	struct device *dev = tern_dma_dev(ch->net->tdev);
+
+	tern_channel_napi_start(ch);
+	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
+	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
+	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_RX, &ch->napi);
+	/* As for the interrupt. */
+	if (netdev->real_num_tx_queues > 1)
+		netif_set_xps_queue(netdev, cpumask_of(tern_vector_cpu(dev, ch->index)),
+				    ch->index);
+}
+
+static void tern_channel_withdraw(struct tern_channel *ch)
+{
+	struct net_device *netdev = ch->net->netdev;
+
+	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, NULL);
+	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_RX, NULL);
+	napi_disable(&ch->napi);
+}
+
+/* Destroys what exists in the device. */
+static void tern_queues_destroy(struct tern_queues *queues)
+{
+	unsigned int i;
+
+	for (i = 0; i < queues->config.channels; i++) {
+		tern_rx_destroy(&queues->channel[i]);
+		tern_tx_destroy(&queues->channel[i]);
+	}
+}
+
+static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
+{
+	unsigned int num = queues->config.channels;
+	unsigned int i;
+	int err = 0;
+
+	for (i = 0; i < num && !err; i++) {
+		err = tern_tx_create(&queues->channel[i]);
+		if (!err)
+			err = tern_rx_create(&queues->channel[i]);
+	}
+	if (!err)
+		err = netif_set_real_num_queues(net->netdev, num, num);
+	if (!err)
+		err = tern_steer_start(net);
+	if (err)
+		tern_queues_destroy(queues);
+	return err;
+}
+
+/*
+ * Creates the queues and all steering in the device, and starts them. Needs no
+ * memory except for receive buffers. RTNL held.
+ */
+int tern_queues_start(struct tern_net *net)
+{
+	struct tern_queues *queues = rtnl_dereference(net->queues);
+	unsigned int i;
+	int err;
+
+	err = tern_queues_create(net, queues);
+	if (err)
+		return err;
+	for (i = 0; i < queues->config.channels; i++)
+		tern_channel_publish(&queues->channel[i]);
+	WRITE_ONCE(net->queues_up, true);
+	netif_tx_wake_all_queues(net->netdev);
+	return 0;
+}
+
+/* Stops and destroys the queues, if they exist. RTNL held. */
+void tern_queues_stop(struct tern_net *net)
+{
+	struct tern_queues *queues = rtnl_dereference(net->queues);
+	unsigned int i;
+
+	if (!net->queues_up)
+		return;
+	WRITE_ONCE(net->queues_up, false);
+
+	/* NAPI first, because it wakes the transmit queues. */
+	for (i = 0; i < queues->config.channels; i++)
+		tern_channel_withdraw(&queues->channel[i]);
+	netif_tx_disable(net->netdev);
+	netif_trans_update(net->netdev);
+	/* The end of the last poll may still be arming. */
+	synchronize_net();
+
+	for (i = 0; i < queues->config.channels; i++)
+		tern_dim_stop(&queues->channel[i]);
+	tern_steer_stop(net);
+	tern_queues_destroy(queues);
+}
+
+/* Fills a receive queue in process context. */
+static void tern_channel_refill(struct tern_channel *ch)
+{
+	if (!tern_rx_is_low(&ch->rx))
+		return;
+	napi_disable(&ch->napi);
+	/* Writing pages out may use this very interface. */
+	tern_rx_fill(ch, GFP_NOIO | __GFP_NOWARN);
+	/* Before NAPI, which would not delay the work. */
+	if (tern_rx_is_low(&ch->rx))
+		schedule_delayed_work(&ch->net->refill_work, TERN_REFILL_INTERVAL);
+	tern_channel_napi_start(ch);
+}
+
+void tern_queues_refill_work(struct work_struct *work)
+{
+	struct tern_net *net = container_of(to_delayed_work(work),
+					    struct tern_net, refill_work);
+	struct tern_queues *queues;
+	unsigned int i;
+
+	rtnl_lock();
+	queues = rtnl_dereference(net->queues);
+	for (i = 0; net->queues_up && i < queues->config.channels; i++)
+		tern_channel_refill(&queues->channel[i]);
+	rtnl_unlock();
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Receive side scaling: groups of the device, and their ethtool operations. */
+
+#include <kunit/visibility.h>
+#include <linux/ethtool.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+
+#include "tern_net.h"
+
+#define TERN_RSS_L3	(TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP)
+#define TERN_RSS_L4	(TERN_RSS_L3 | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)
+
+/* As fields of ethtool. */
+VISIBLE_IF_KUNIT u64 tern_rss_to_rxh(u8 fields)
+{
+	return (fields & TERN_RSS_FIELD_SRC_IP ? RXH_IP_SRC : 0) |
+	       (fields & TERN_RSS_FIELD_DST_IP ? RXH_IP_DST : 0) |
+	       (fields & TERN_RSS_FIELD_SRC_PORT ? RXH_L4_B_0_1 : 0) |
+	       (fields & TERN_RSS_FIELD_DST_PORT ? RXH_L4_B_2_3 : 0);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rss_to_rxh);
+
+/* The reverse. Returns the fields that the device does not hash. */
+VISIBLE_IF_KUNIT u32 tern_rss_from_rxh(u64 data, u8 *fields)
+{
+	*fields = (data & RXH_IP_SRC ? TERN_RSS_FIELD_SRC_IP : 0) |
+		  (data & RXH_IP_DST ? TERN_RSS_FIELD_DST_IP : 0) |
+		  (data & RXH_L4_B_0_1 ? TERN_RSS_FIELD_SRC_PORT : 0) |
+		  (data & RXH_L4_B_2_3 ? TERN_RSS_FIELD_DST_PORT : 0);
+	return data & ~(u64)(RXH_IP_SRC | RXH_IP_DST | RXH_L4_B_0_1 | RXH_L4_B_2_3);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_rss_from_rxh);
+
+/* Index of the fields of a flow type, or -1. Other protocols count as IP. */
+static int tern_rss_index(u32 flow_type, bool exact)
+{
+	switch (flow_type) {
+	case TCP_V4_FLOW:
+		return TERN_RSS_TCP4;
+	case UDP_V4_FLOW:
+		return TERN_RSS_UDP4;
+	case TCP_V6_FLOW:
+		return TERN_RSS_TCP6;
+	case UDP_V6_FLOW:
+		return TERN_RSS_UDP6;
+	case IPV4_FLOW:
+		return TERN_RSS_IPV4;
+	case IPV6_FLOW:
+		return TERN_RSS_IPV6;
+	case SCTP_V4_FLOW:
+	case AH_ESP_V4_FLOW:
+	case AH_V4_FLOW:
+	case ESP_V4_FLOW:
+		return exact ? -1 : TERN_RSS_IPV4;
+	case SCTP_V6_FLOW:
+	case AH_ESP_V6_FLOW:
+	case AH_V6_FLOW:
+	case ESP_V6_FLOW:
+		return exact ? -1 : TERN_RSS_IPV6;
+	default:
+		return -1;
+	}
+}
+
+/* Spreads the default group evenly, unless the user has set its table. */
+void tern_rss_spread(struct tern_net *net, unsigned int channels)
+{
+	struct tern_rss *rss = net->steer.rss[0];
+	unsigned int i;
+
+	if (netif_is_rxfh_configured(net->netdev))
+		return;
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		rss->indir[i] = ethtool_rxfh_indir_default(i, channels);
+}
+
+int tern_steer_init(struct tern_net *net)
+{
+	struct tern_steer *steer = &net->steer;
+	struct tern_rss *rss;
+
+	INIT_LIST_HEAD(&steer->rules);
+	rss = kzalloc_obj(*rss);
+	if (!rss)
+		return -ENOMEM;
+	netdev_rss_key_fill(rss->key, sizeof(rss->key));
+	rss->fields[TERN_RSS_IPV4] = TERN_RSS_L3;
+	rss->fields[TERN_RSS_IPV6] = TERN_RSS_L3;
+	rss->fields[TERN_RSS_TCP4] = TERN_RSS_L4;
+	rss->fields[TERN_RSS_TCP6] = TERN_RSS_L4;
+	rss->fields[TERN_RSS_UDP4] = TERN_RSS_L4;
+	rss->fields[TERN_RSS_UDP6] = TERN_RSS_L4;
+	steer->rss[0] = rss;
+	return 0;
+}
+
+void tern_steer_exit(struct tern_net *net)
+{
+	unsigned int i;
+
+	tern_ntuple_free(net);
+	for (i = 0; i < TERN_MAX_RSS; i++)
+		kfree(net->steer.rss[i]);
+}
+
+static struct tern_cmd_rss tern_rss_cmd(struct tern_net *net, const struct tern_rss *rss)
+{
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	struct tern_cmd_rss cmd = {
+		.port = TERN_ETH_PORT,
+		.log_entries = ilog2(TERN_RSS_ENTRIES),
+		.kind = TERN_DEST_ETH_QUEUE,
+		.func = rss->symmetric ? TERN_RSS_FUNC_SYMMETRIC : TERN_RSS_FUNC_TOEPLITZ,
+	};
+	unsigned int i, index;
+
+	memcpy(cmd.fields, rss->fields, sizeof(cmd.fields));
+	memcpy(cmd.key, rss->key, sizeof(cmd.key));
+	for (i = 0; i < TERN_RSS_ENTRIES; i++) {
+		/* After a reset there may be fewer channels. */
+		index = rss->indir[i] % queues->config.channels;
+		cmd.entries[i] = cpu_to_le32(queues->channel[index].rx.id);
+	}
+	return cmd;
+}
+
+static int tern_rss_create(struct tern_net *net, struct tern_rss *rss)
+{
+	struct tern_cmd_rss cmd = tern_rss_cmd(net, rss);
+	int err;
+
+	err = tern_cmd_create(net->tdev, TERN_CMD_CREATE_RSS, &cmd, sizeof(cmd), &rss->id);
+	rss->created = !err;
+	return err;
+}
+
+static void tern_rss_destroy(struct tern_net *net, struct tern_rss *rss)
+{
+	if (!rss->created)
+		return;
+	rss->created = false;
+	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_RSS, rss->id);
+}
+
+static int tern_set_rx_default(struct tern_net *net, u8 dest, u32 id)
+{
+	struct tern_cmd_set_rx_default cmd = {
+		.id = cpu_to_le32(id),
+		.dest = dest,
+		.port = TERN_ETH_PORT,
+	};
+
+	return tern_cmd_exec(&net->tdev->core, TERN_CMD_SET_RX_DEFAULT, &cmd, sizeof(cmd),
+			     NULL, 0);
+}
+
+/* Creates groups and rules in the device, whose queues exist. RTNL held. */
+int tern_steer_start(struct tern_net *net)
+{
+	const struct tern_queues *queues = rtnl_dereference(net->queues);
+	struct tern_steer *steer = &net->steer;
+	unsigned int i;
+	int err = 0;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return 0;
+	tern_rss_spread(net, queues->config.channels);
+	for (i = 0; i < TERN_MAX_RSS && !err; i++)
+		if (steer->rss[i])
+			err = tern_rss_create(net, steer->rss[i]);
+	if (!err)
+		err = tern_set_rx_default(net, TERN_DEST_RSS, steer->rss[0]->id);
+	if (!err)
+		err = tern_ntuple_start(net);
+	if (err)
+		tern_steer_stop(net);
+	return err;
+}
+
+/* Undoes tern_steer_start(). The queues must still exist. */
+void tern_steer_stop(struct tern_net *net)
+{
+	struct tern_steer *steer = &net->steer;
+	unsigned int i;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return;
+	tern_ntuple_stop(net);
+	/* On failure the device refuses to destroy the group, and is stopped. */
+	tern_set_rx_default(net, TERN_DEST_NONE, 0);
+	for (i = 0; i < TERN_MAX_RSS; i++)
+		if (steer->rss[i])
+			tern_rss_destroy(net, steer->rss[i]);
+}
+
+/* Replaces the contents of a group, also in the device. */
+static int tern_rss_update(struct tern_net *net, struct tern_rss *rss,
+			   const struct tern_rss *next)
+{
+	struct tern_cmd_rss cmd;
+	int err;
+
+	if (rss->created) {
+		cmd = tern_rss_cmd(net, next);
+		cmd.id = cpu_to_le32(rss->id);
+		err = tern_cmd_exec(&net->tdev->core, TERN_CMD_MODIFY_RSS, &cmd,
+				    sizeof(cmd), NULL, 0);
+		if (err)
+			return err;
+	}
+	*rss = *next;
+	return 0;
+}
+
+/* Applies what @param changes to @rss. */
+static int tern_rss_apply(struct tern_rss *rss, const struct ethtool_rxfh_param *param,
+			  struct netlink_ext_ack *extack)
+{
+	unsigned int i;
+
+	if (param->hfunc != ETH_RSS_HASH_NO_CHANGE && param->hfunc != ETH_RSS_HASH_TOP) {
+		NL_SET_ERR_MSG(extack, "only the Toeplitz hash is supported");
+		return -EOPNOTSUPP;
+	}
+	if (param->input_xfrm != RXH_XFRM_NO_CHANGE) {
+		if (param->input_xfrm & ~RXH_XFRM_SYM_XOR) {
+			NL_SET_ERR_MSG(extack, "only symmetric-xor is supported");
+			return -EOPNOTSUPP;
+		}
+		rss->symmetric = param->input_xfrm & RXH_XFRM_SYM_XOR;
+	}
+	if (param->key)
+		memcpy(rss->key, param->key, sizeof(rss->key));
+	for (i = 0; param->indir && i < TERN_RSS_ENTRIES; i++)
+		rss->indir[i] = param->indir[i];
+	return 0;
+}
+
+u32 tern_get_rxfh_size(struct net_device *netdev)
+{
+	return tern_net_has_cap(netdev_priv(netdev), TERN_CAP_STEERING) ?
+	       TERN_RSS_ENTRIES : 0;
+}
+
+u32 tern_get_rxfh_key_size(struct net_device *netdev)
+{
+	return tern_net_has_cap(netdev_priv(netdev), TERN_CAP_STEERING) ?
+	       TERN_RSS_KEY_SIZE : 0;
+}
+
+int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	const struct tern_rss *rss;
+	unsigned int i;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return -EOPNOTSUPP;
+	if (param->rss_context >= TERN_MAX_RSS || !net->steer.rss[param->rss_context])
+		return -ENOENT;
+	rss = net->steer.rss[param->rss_context];
+	param->hfunc = ETH_RSS_HASH_TOP;
+	param->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
+	if (param->key)
+		memcpy(param->key, rss->key, sizeof(rss->key));
+	for (i = 0; param->indir && i < TERN_RSS_ENTRIES; i++)
+		param->indir[i] = rss->indir[i];
+	return 0;
+}
+
+int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
+		  struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_rss next = *net->steer.rss[0];
+	int err;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return -EOPNOTSUPP;
+	err = tern_rss_apply(&next, param, extack);
+	if (err)
+		return err;
+	return tern_rss_update(net, net->steer.rss[0], &next);
+}
+
+int tern_get_rxfh_fields(struct net_device *netdev, struct ethtool_rxfh_fields *fields)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	int index = tern_rss_index(fields->flow_type, false);
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING) || index < 0)
+		return -EOPNOTSUPP;
+	if (fields->rss_context >= TERN_MAX_RSS || !net->steer.rss[fields->rss_context])
+		return -ENOENT;
+	fields->data = tern_rss_to_rxh(net->steer.rss[fields->rss_context]->fields[index]);
+	return 0;
+}
+
+int tern_set_rxfh_fields(struct net_device *netdev,
+			 const struct ethtool_rxfh_fields *fields,
+			 struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	int index = tern_rss_index(fields->flow_type, true);
+	struct tern_rss *rss, next;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return -EOPNOTSUPP;
+	if (fields->rss_context >= TERN_MAX_RSS || !net->steer.rss[fields->rss_context])
+		return -ENOENT;
+	if (index < 0) {
+		NL_SET_ERR_MSG(extack, "the flow type has the fields of its IP version");
+		return -EOPNOTSUPP;
+	}
+	rss = net->steer.rss[fields->rss_context];
+	next = *rss;
+	if (tern_rss_from_rxh(fields->data, &next.fields[index]) ||
+	    (index <= TERN_RSS_IPV6 && next.fields[index] & ~TERN_RSS_L3)) {
+		NL_SET_ERR_MSG(extack, "the device does not hash these fields");
+		return -EOPNOTSUPP;
+	}
+	return tern_rss_update(net, rss, &next);
+}
+
+int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     const struct ethtool_rxfh_param *param,
+			     struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	u32 *indir = ethtool_rxfh_context_indir(ctx);
+	u32 id = param->rss_context;
+	struct tern_rss *rss;
+	unsigned int i;
+	int err;
+
+	if (!tern_net_has_cap(net, TERN_CAP_STEERING))
+		return -EOPNOTSUPP;
+	if (id >= TERN_MAX_RSS || id >= le32_to_cpu(net->tdev->caps.max_rss)) {
+		NL_SET_ERR_MSG(extack, "the device has no more RSS groups");
+		return -ENOSPC;
+	}
+	/* What is not given is as in the default context. */
+	rss = kmemdup(net->steer.rss[0], sizeof(*rss), GFP_KERNEL);
+	if (!rss)
+		return -ENOMEM;
+	rss->created = false;
+	err = tern_rss_apply(rss, param, extack);
+	if (!err && net->queues_up)
+		err = tern_rss_create(net, rss);
+	if (err) {
+		kfree(rss);
+		return err;
+	}
+	net->steer.rss[id] = rss;
+
+	ctx->hfunc = ETH_RSS_HASH_TOP;
+	ctx->input_xfrm = rss->symmetric ? RXH_XFRM_SYM_XOR : 0;
+	memcpy(ethtool_rxfh_context_key(ctx), rss->key, sizeof(rss->key));
+	for (i = 0; i < TERN_RSS_ENTRIES; i++)
+		indir[i] = rss->indir[i];
+	return 0;
+}
+
+int tern_modify_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     const struct ethtool_rxfh_param *param,
+			     struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_rss *rss = net->steer.rss[param->rss_context];
+	struct tern_rss next = *rss;
+	int err;
+
+	err = tern_rss_apply(&next, param, extack);
+	if (err)
+		return err;
+	return tern_rss_update(net, rss, &next);
+}
+
+int tern_remove_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     u32 context, struct netlink_ext_ack *extack)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_rss *rss = net->steer.rss[context];
+
+	if (tern_ntuple_uses_rss(net, context)) {
+		NL_SET_ERR_MSG(extack, "an ntuple rule uses the context");
+		return -EBUSY;
+	}
+	net->steer.rss[context] = NULL;
+	tern_rss_destroy(net, rss);
+	kfree(rss);
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Receive side scaling and ntuple rules. All functions need RTNL. */
+#ifndef TERN_STEER_H
+#define TERN_STEER_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+
+#include "tern_hw.h"
+
+/* RSS groups of the network device, the default one included. */
+#define TERN_MAX_RSS		32
+#define TERN_RSS_KEY_SIZE	40
+/* Rules of the network device. Their location is their priority. */
+#define TERN_MAX_RULES		1024
+#define TERN_RULE_PRIORITY	0x20000
+
+struct ethtool_ops;
+struct ethtool_rx_flow_spec;
+struct ethtool_rxfh_context;
+struct ethtool_rxfh_fields;
+struct ethtool_rxfh_param;
+struct ethtool_rxnfc;
+struct net_device;
+struct netlink_ext_ack;
+struct tern_net;
+
+/* An RSS group. */
+struct tern_rss {
+	u32 id;			/* in the device, while @created */
+	bool created;
+	bool symmetric;
+	u8 fields[8];		/* as in struct tern_cmd_rss */
+	u8 key[TERN_RSS_KEY_SIZE];
+	u8 indir[TERN_RSS_ENTRIES];	/* channels */
+};
+
+/**
+ * struct tern_steer - steering of the network device
+ * @rss: RSS groups by context; 0 is the default
+ * @rules: rules, sorted by location
+ * @num_rules: number of @rules
+ */
+struct tern_steer {
+	struct tern_rss *rss[TERN_MAX_RSS];
+	struct list_head rules;
+	unsigned int num_rules;
+};
+
+/* tern_rss.c */
+int tern_steer_init(struct tern_net *net);
+void tern_steer_exit(struct tern_net *net);
+int tern_steer_start(struct tern_net *net);
+void tern_steer_stop(struct tern_net *net);
+void tern_rss_spread(struct tern_net *net, unsigned int channels);
+u32 tern_get_rxfh_size(struct net_device *netdev);
+u32 tern_get_rxfh_key_size(struct net_device *netdev);
+int tern_get_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param);
+int tern_set_rxfh(struct net_device *netdev, struct ethtool_rxfh_param *param,
+		  struct netlink_ext_ack *extack);
+int tern_get_rxfh_fields(struct net_device *netdev, struct ethtool_rxfh_fields *fields);
+int tern_set_rxfh_fields(struct net_device *netdev,
+			 const struct ethtool_rxfh_fields *fields,
+			 struct netlink_ext_ack *extack);
+int tern_create_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     const struct ethtool_rxfh_param *param,
+			     struct netlink_ext_ack *extack);
+int tern_modify_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     const struct ethtool_rxfh_param *param,
+			     struct netlink_ext_ack *extack);
+int tern_remove_rxfh_context(struct net_device *netdev, struct ethtool_rxfh_context *ctx,
+			     u32 context, struct netlink_ext_ack *extack);
+#if IS_ENABLED(CONFIG_KUNIT)
+u32 tern_rss_from_rxh(u64 data, u8 *fields);
+u64 tern_rss_to_rxh(u8 fields);
+#endif
+
+/* tern_ntuple.c */
+int tern_ntuple_start(struct tern_net *net);
+void tern_ntuple_stop(struct tern_net *net);
+void tern_ntuple_free(struct tern_net *net);
+bool tern_ntuple_uses_rss(const struct tern_net *net, u32 context);
+int tern_ntuple_get(struct tern_net *net, struct ethtool_rxnfc *info, u32 *locations);
+int tern_ntuple_set(struct tern_net *net, struct ethtool_rxnfc *info);
+#if IS_ENABLED(CONFIG_KUNIT)
+int tern_ntuple_convert(const struct ethtool_rx_flow_spec *spec,
+			struct tern_cmd_create_flow *cmd);
+#endif
+
+#endif /* TERN_STEER_H */

@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Transmit queues. */
+
+#include <kunit/visibility.h>
+#include <linux/dma-mapping.h>
+#include <linux/if_vlan.h>
+#include <linux/skbuff.h>
+#include <linux/slab.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <net/netdev_queues.h>
+#include <net/page_pool/helpers.h>
+
+#include "tern_net.h"
+#include "tern_util.h"
+
+/* Stop the transmit queue without room for a frame, wake it with twice that. */
+#define TERN_TX_STOP		TERN_ETH_MAX_TXD
+#define TERN_TX_WAKE		(2 * TERN_ETH_MAX_TXD)
+
+static_assert(BIT(TERN_RING_LOG_MIN) > TERN_TX_WAKE);
+static_assert(sizeof(struct tern_eth_offload) == sizeof(struct tern_eth_txd));
+
+static struct netdev_queue *tern_txq(const struct tern_channel *ch)
+{
+	return netdev_get_tx_queue(ch->net->netdev, ch->index);
+}
+
+static struct tern_tx_slot *tern_tx_slot(const struct tern_tx *tx, u32 index)
+{
+	return &tx->slots[tern_ring_slot(index, tx->log_size)];
+}
+
+/* Number of free descriptors. */
+static u32 tern_tx_room(const struct tern_tx *tx)
+{
+	return tern_ring_free(READ_ONCE(tx->pi), READ_ONCE(tx->ci), tx->log_size);
+}
+
+static void tern_tx_unmap(struct tern_net *net, const struct tern_tx_slot *slot)
+{
+	struct device *dev = tern_dma_dev(net->tdev);
+
+	if (slot->mapping == TERN_TX_PAGE)
+		dma_unmap_page(dev, slot->dma, slot->len, DMA_TO_DEVICE);
+	else if (slot->mapping == TERN_TX_SINGLE)
+		dma_unmap_single(dev, slot->dma, slot->len, DMA_TO_DEVICE);
+}
+
+/* Bytes of the headers that each segment of a large frame begins with. */
+static unsigned int tern_tx_header_len(const struct sk_buff *skb)
+{
+	unsigned int l4 = skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4 ?
+			  sizeof(struct udphdr) : tcp_hdrlen(skb);
+
+	return skb_transport_offset(skb) + l4;
+}
+
+/* Fills in what the device is to do. False if that is nothing. */
+VISIBLE_IF_KUNIT bool tern_tx_offload(const struct sk_buff *skb,
+				      struct tern_eth_offload *offload)
+{
+	u16 ops = 0;
+
+	*offload = (struct tern_eth_offload){
+		.flags = cpu_to_le16(TERN_ETH_F_OFFLOAD),
+	};
+	if (skb_is_gso(skb)) {
+		ops |= skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4 ?
+		       TERN_ETH_OP_USO : TERN_ETH_OP_TSO;
+		offload->csum_start = cpu_to_le16(skb_transport_offset(skb));
+		offload->mss = cpu_to_le16(skb_shinfo(skb)->gso_size);
+		offload->header_len = cpu_to_le16(tern_tx_header_len(skb));
+	} else if (skb->ip_summed == CHECKSUM_PARTIAL) {
+		ops |= TERN_ETH_OP_CSUM;
+		offload->csum_start = cpu_to_le16(skb_checksum_start_offset(skb));
+		offload->csum_offset = cpu_to_le16(skb->csum_offset);
+	}
+	if (skb_vlan_tag_present(skb)) {
+		ops |= TERN_ETH_OP_VLAN;
+		offload->vlan = cpu_to_le16(skb_vlan_tag_get(skb));
+	}
+	offload->ops = cpu_to_le16(ops);
+	return ops;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_tx_offload);
+
+/* Writes a descriptor of a frame that is not its last. */
+static void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
+			  enum tern_tx_mapping mapping)
+{
+	*tern_tx_slot(tx, index) = (struct tern_tx_slot){
+		.dma = dma,
+		.len = len,
+		.mapping = mapping,
+	};
+	tx->ring[tern_ring_slot(index, tx->log_size)] = (struct tern_eth_txd){
+		.addr = cpu_to_le64(dma),
+		.length = cpu_to_le32(len),
+	};
+}
+
+static void tern_tx_write_offload(struct tern_tx *tx, u32 index,
+				  const struct tern_eth_offload *offload)
+{
+	*tern_tx_slot(tx, index) = (struct tern_tx_slot){};
+	memcpy(&tx->ring[tern_ring_slot(index, tx->log_size)], offload,
+	       sizeof(*offload));
+}
+
+/* Ends a frame whose descriptors lie before @end, and whose owner is set. */
+static void tern_tx_end(struct tern_tx *tx, u32 end)
+{
+	u32 last = tern_ring_slot(end - 1, tx->log_size);
+
+	tx->ring[last].flags = cpu_to_le16(TERN_ETH_F_EOP);
+	WRITE_ONCE(tx->pi, end);
+}
+
+/* Takes back the descriptors from that of tx->pi up to @end. */
+static void tern_tx_unwind(struct tern_channel *ch, u32 end)
+{
+	while (end != ch->tx.pi)
+		tern_tx_unmap(ch->net, tern_tx_slot(&ch->tx, --end));
+}
+
+/* Maps a frame and writes its descriptors. The device does not see them yet. */
+static int tern_tx_map(struct tern_channel *ch, struct sk_buff *skb)
+{
+	struct device *dev = tern_dma_dev(ch->net->tdev);
+	struct tern_eth_offload offload;
+	struct tern_tx *tx = &ch->tx;
+	const skb_frag_t *frag;
+	u32 pi = tx->pi;
+	dma_addr_t dma;
+	unsigned int i;
+
+	if (tern_tx_offload(skb, &offload))
+		tern_tx_write_offload(tx, pi++, &offload);
+
+	dma = dma_map_single(dev, skb->data, skb_headlen(skb), DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, dma))
+		goto unwind;
+	tern_tx_write(tx, pi++, dma, skb_headlen(skb), TERN_TX_SINGLE);
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
+		frag = &skb_shinfo(skb)->frags[i];
+		dma = skb_frag_dma_map(dev, frag, 0, skb_frag_size(frag), DMA_TO_DEVICE);
+		if (dma_mapping_error(dev, dma))
+			goto unwind;
+		tern_tx_write(tx, pi++, dma, skb_frag_size(frag), TERN_TX_PAGE);
+	}
+	tern_tx_slot(tx, pi - 1)->owner = TERN_TX_SKB;
+	tern_tx_slot(tx, pi - 1)->skb = skb;
+	tern_tx_end(tx, pi);
+	return 0;
+
+unwind:
+	tern_tx_unwind(ch, pi);
+	return -ENOMEM;
+}
+
+/* Tells the device how many descriptors there are. */
+static void tern_tx_publish(struct tern_tx *tx)
+{
+	/* Write the descriptors before the index that covers them. */
+	dma_wmb();
+	WRITE_ONCE(tx->record->pi, cpu_to_le32(tx->pi));
+}
+
+static void tern_tx_ring(struct tern_channel *ch)
+{
+	tern_ring(&ch->net->tdev->core, TERN_DB_CMD_ETH_TX, ch->tx.id);
+}
+
+netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
+{
+	u16 index = skb_get_queue_mapping(skb);
+	struct netdev_queue *txq = netdev_get_tx_queue(netdev, index);
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_channel *ch = &rcu_dereference_bh(net->queues)->channel[index];
+	struct tern_tx *tx = &ch->tx;
+	bool kick;
+
+	/* Spurious wake-up: stop again unless there is room by now. */
+	if (unlikely(!netif_txq_maybe_stop(txq, tern_tx_room(tx), TERN_TX_STOP,
+					   TERN_TX_WAKE)))
+		return NETDEV_TX_BUSY;
+
+	/* The head and a descriptor of offloads. */
+	if (skb_shinfo(skb)->nr_frags + 2 > TERN_ETH_MAX_TXD && skb_linearize(skb))
+		goto drop;
+	if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_HW_TSTAMP &&
+		     READ_ONCE(net->ptp.config.tx_type) == HWTSTAMP_TX_ON))
+		skb_shinfo(skb)->tx_flags |= SKBTX_IN_PROGRESS;
+	if (tern_tx_map(ch, skb))
+		goto drop;
+
+	skb_tx_timestamp(skb);
+	netif_txq_maybe_stop(txq, tern_tx_room(tx), TERN_TX_STOP, TERN_TX_WAKE);
+	/* Account for the frame before the device can complete it. */
+	kick = __netdev_tx_sent_queue(txq, skb->len, netdev_xmit_more());
+	tern_tx_publish(tx);
+	if (kick)
+		tern_tx_ring(ch);
+	return NETDEV_TX_OK;
+
+drop:
+	dev_kfree_skb_any(skb);
+	DEV_STATS_INC(netdev, tx_dropped);
+	/* Later frames of the batch share one kick. */
+	if (!netdev_xmit_more())
+		tern_tx_ring(ch);
+	return NETDEV_TX_OK;
+}
+
+netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
+				      netdev_features_t features)
+{
+	unsigned int types = SKB_GSO_TCPV4 | SKB_GSO_TCPV6 | SKB_GSO_UDP_L4;
+
+	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_type & types &&
+	    tern_tx_header_len(skb) > TERN_MAX_TSO_HEADERS)
+		features &= ~NETIF_F_GSO_MASK;
+	return vlan_features_check(skb, features);
+}
+
+/* Sends an XDP frame. The caller holds the queue's lock and kicks. */
+static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, bool pooled)
+{
+	struct device *dev = tern_dma_dev(ch->net->tdev);
+	enum tern_tx_mapping mapping = pooled ? TERN_TX_UNMAPPED : TERN_TX_SINGLE;
+	const struct skb_shared_info *sinfo = NULL;
+	struct tern_tx *tx = &ch->tx;
+	unsigned int i, parts = 1;
+	void *data = frame->data;
+	u32 len = frame->len;
+	u32 pi = tx->pi;
+	dma_addr_t dma;
+
+	if (unlikely(xdp_frame_has_frags(frame))) {
+		sinfo = xdp_get_shared_info_from_frame(frame);
+		parts += sinfo->nr_frags;
+	}
+	if (tern_tx_room(tx) < max(parts, TERN_TX_STOP) || parts > TERN_ETH_MAX_TXD)
+		return -ENOSPC;
+
+	for (i = 0; i < parts; i++) {
+		if (i) {
+			data = skb_frag_address(&sinfo->frags[i - 1]);
+			len = skb_frag_size(&sinfo->frags[i - 1]);
+		}
+		if (pooled) {
+			dma = page_pool_get_dma_addr(virt_to_page(data)) +
+			      offset_in_page(data);
+			dma_sync_single_for_device(dev, dma, len, DMA_BIDIRECTIONAL);
+		} else {
+			dma = dma_map_single(dev, data, len, DMA_TO_DEVICE);
+			if (dma_mapping_error(dev, dma))
+				goto unwind;
+		}
+		tern_tx_write(tx, pi++, dma, len, mapping);
+	}
+	tern_tx_slot(tx, pi - 1)->owner = TERN_TX_XDP;
+	tern_tx_slot(tx, pi - 1)->frame = frame;
+	tern_tx_end(tx, pi);
+	tern_tx_publish(tx);
+	return 0;
+
+unwind:
+	tern_tx_unwind(ch, pi);
+	return -ENOMEM;
+}
+
+/**
+ * tern_tx_xdp() - send XDP frames
+ * @ch: the channel, whose transmit queue the network stack uses, too
+ * @frames: the frames
+ * @num: number of @frames
+ * @pooled: the frames are buffers of a receive queue with an XDP program
+ *
+ * The queues may have stopped unless NAPI of one of them calls. Softirqs are
+ * disabled.
+ *
+ * Return: the number of frames that were taken.
+ */
+int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled)
+{
+	struct netdev_queue *txq = tern_txq(ch);
+	int n = 0;
+
+	__netif_tx_lock(txq, smp_processor_id());
+	/* Stopping the queues takes this lock after it has cleared the flag. */
+	if (READ_ONCE(ch->net->queues_up)) {
+		txq_trans_cond_update(txq);
+		while (n < num && !tern_tx_xdp_frame(ch, frames[n], pooled))
+			n++;
+		if (n)
+			tern_tx_ring(ch);
+	}
+	__netif_tx_unlock(txq);
+	return n;
+}
+
+/* Adds a completed frame to @count, TERN_TX_STAT_*. */
+VISIBLE_IF_KUNIT void tern_tx_account(const struct sk_buff *skb, u64 *count)
+{
+	unsigned int segs = 1, bytes = skb->len;
+
+	if (skb_is_gso(skb)) {
+		segs = skb_shinfo(skb)->gso_segs;
+		count[TERN_TX_STAT_GSO_PACKETS]++;
+		count[TERN_TX_STAT_GSO_BYTES] += bytes;
+		bytes += (segs - 1) * tern_tx_header_len(skb);
+		count[TERN_TX_STAT_GSO_WIRE_PACKETS] += segs;
+		count[TERN_TX_STAT_GSO_WIRE_BYTES] += bytes;
+	}
+	if (skb->ip_summed == CHECKSUM_PARTIAL)
+		count[TERN_TX_STAT_NEEDS_CSUM] += segs;
+	else
+		count[TERN_TX_STAT_CSUM_NONE] += segs;
+	count[TERN_TX_STAT_PACKETS] += segs;
+	count[TERN_TX_STAT_BYTES] += bytes;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_tx_account);
+
+/* Completed frames. Byte queue limits do not know those of XDP. */
+struct tern_tx_done {
+	unsigned int packets;
+	unsigned int bytes;	/* of the network stack */
+};
+
+static void tern_tx_complete_skb(struct tern_channel *ch, struct sk_buff *skb,
+				 const struct tern_cqe *cqe, int budget,
+				 struct tern_tx_done *done, u64 *count)
+{
+	u64 device_ns = le64_to_cpu(cqe->timestamp);
+	struct skb_shared_hwtstamps stamps = {};
+
+	done->bytes += skb->len;
+	if (likely(cqe->status == TERN_CQE_SUCCESS)) {
+		tern_tx_account(skb, count);
+		if (unlikely(skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS)) {
+			stamps.hwtstamp = ns_to_ktime(tern_ptp_time(ch->net, device_ns));
+			skb_tstamp_tx(skb, &stamps);
+		}
+	} else {
+		count[TERN_TX_STAT_ERRORS]++;
+	}
+	napi_consume_skb(skb, budget);
+}
+
+static void tern_tx_complete_xdp(struct xdp_frame *frame, const struct tern_cqe *cqe,
+				 u64 *count)
+{
+	if (likely(cqe->status == TERN_CQE_SUCCESS)) {
+		count[TERN_TX_STAT_PACKETS]++;
+		count[TERN_TX_STAT_CSUM_NONE]++;
+		count[TERN_TX_STAT_BYTES] += xdp_get_frame_len(frame);
+	} else {
+		count[TERN_TX_STAT_ERRORS]++;
+	}
+	xdp_return_frame(frame);
+}
+
+/* Frees frames up to that of @cqe. False if it is not in flight. */
+static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
+			     const struct tern_cqe *cqe, int budget,
+			     struct tern_tx_done *done, u64 *count)
+{
+	u32 end = le32_to_cpu(cqe->wqe_index);
+	struct tern_tx *tx = &ch->tx;
+	struct tern_tx_slot *slot;
+
+	if (tern_ring_used(end, *ci) >= tern_ring_used(READ_ONCE(tx->pi), *ci))
+		return false;
+
+	do {
+		slot = tern_tx_slot(tx, *ci);
+		tern_tx_unmap(ch->net, slot);
+		if (slot->owner != TERN_TX_PART)
+			done->packets++;
+		if (slot->owner == TERN_TX_SKB)
+			tern_tx_complete_skb(ch, slot->skb, cqe, budget, done, count);
+		else if (slot->owner == TERN_TX_XDP)
+			tern_tx_complete_xdp(slot->frame, cqe, count);
+		slot->owner = TERN_TX_PART;
+	} while ((*ci)++ != end);
+	return true;
+}
+
+void tern_tx_poll(struct tern_channel *ch, int budget)
+{
+	struct tern_stats *stats = &ch->net->stats[ch->index];
+	u64 count[TERN_TX_STAT_NUM] = {};
+	struct tern_tx_done done = {};
+	struct tern_tx *tx = &ch->tx;
+	const struct tern_cqe *cqe;
+	u32 ci = tx->ci;
+
+	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+		/* With this status the device has stopped the queue. */
+		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
+			     !tern_tx_complete(ch, &ci, cqe, budget, &done, count)))
+			tern_net_fault(ch->net);
+		tx->cq.ci++;
+	}
+	tern_net_cq_release(&tx->cq);
+	/* Release CQ entries first: new frames will need them. */
+	smp_store_release(&tx->ci, ci);
+
+	tern_stats_add(stats, stats->tx, count, TERN_TX_STAT_NUM);
+	netif_txq_completed_wake(tern_txq(ch), done.packets, done.bytes,
+				 tern_tx_room(tx), TERN_TX_WAKE);
+}
+
+int tern_tx_alloc(struct tern_channel *ch, u8 log_size)
+{
+	struct tern_net *net = ch->net;
+	struct tern_tx *tx = &ch->tx;
+	int err;
+
+	tx->log_size = log_size;
+	tx->slots = kvzalloc_objs(*tx->slots, BIT(log_size));
+	if (!tx->slots)
+		return -ENOMEM;
+	err = tern_net_cq_alloc(net, &tx->cq, log_size);
+	if (err)
+		goto free_slots;
+	err = tern_buf_alloc(net->tdev, &tx->buf, sizeof(*tx->ring), log_size);
+	if (err)
+		goto free_cq;
+	tx->ring = tx->buf.va;
+	tx->record = tx->buf.va + tx->buf.record_offset;
+	return 0;
+
+free_cq:
+	tern_buf_free(net->tdev, &tx->cq.buf);
+free_slots:
+	kvfree(tx->slots);
+	return err;
+}
+
+void tern_tx_free(struct tern_channel *ch)
+{
+	struct tern_net *net = ch->net;
+	struct tern_tx *tx = &ch->tx;
+
+	tern_buf_free(net->tdev, &tx->buf);
+	tern_buf_free(net->tdev, &tx->cq.buf);
+	kvfree(tx->slots);
+}
+
+int tern_tx_create(struct tern_channel *ch)
+{
+	struct tern_cmd_create_eth_queue cmd = {
+		.direction = TERN_ETH_QUEUE_TX,
+		.log_size = ch->tx.log_size,
+	};
+	struct tern_net *net = ch->net;
+	struct tern_tx *tx = &ch->tx;
+	int err;
+
+	err = tern_net_cq_create(ch, &tx->cq, &net->tx_moderation);
+	if (err)
+		return err;
+	memset(tx->buf.va, 0, tx->buf.size);
+	tx->pi = 0;
+	tx->ci = 0;
+	err = tern_eth_queue_create(net, &cmd, &tx->buf, &tx->cq, &tx->id);
+	if (err)
+		tern_net_cq_destroy(net, &tx->cq);
+	tx->created = !err;
+	return err;
+}
+
+/* Frees a frame that the device has not completed. */
+static void tern_tx_drop(struct tern_tx_slot *slot)
+{
+	if (slot->owner == TERN_TX_SKB)
+		dev_kfree_skb(slot->skb);
+	else if (slot->owner == TERN_TX_XDP)
+		xdp_return_frame(slot->frame);
+	slot->owner = TERN_TX_PART;
+}
+
+void tern_tx_destroy(struct tern_channel *ch)
+{
+	struct tern_net *net = ch->net;
+	struct tern_tx *tx = &ch->tx;
+	struct tern_tx_slot *slot;
+
+	if (!tx->created)
+		return;
+	tx->created = false;
+	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, tx->id);
+	tern_net_cq_destroy(net, &tx->cq);
+	for (; tx->ci != tx->pi; tx->ci++) {
+		slot = tern_tx_slot(tx, tx->ci);
+		tern_tx_unmap(net, slot);
+		tern_tx_drop(slot);
+	}
+	netdev_tx_reset_queue(tern_txq(ch));
+}
