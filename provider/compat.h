@@ -17,8 +17,12 @@
  */
 #define RDMA_DRIVER_TERN RDMA_DRIVER_UNKNOWN
 
-/* Both calls gained an argument that tern does not use. */
+/* These calls gained an argument that tern does not use. */
 #if IBVERBS_PABI_VERSION <= 34
+#define ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,          \
+			      resp_size, driver)                               \
+	ibv_cmd_create_qp_ex2(context, qp, attr, cmd, cmd_size, resp,          \
+			      resp_size)
 #define ibv_cmd_get_context(context, cmd, cmd_size, fd_arr, resp, resp_size)   \
 	ibv_cmd_get_context(context, cmd, cmd_size, resp, resp_size)
 #define ibv_cmd_create_cq_ex(context, attr, prov_attr, cq, cmd, cmd_size,      \

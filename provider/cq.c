@@ -13,6 +13,9 @@
 /* Maximum number of work queues whose slots are freed in one batch. */
 #define TERN_RETIRE_MAX 16
 
+/* In tern_cq.cur: a frame that the device cut into segments was sent. */
+#define TERN_CUR_TSO 0x7f
+
 /* Bits of a datagram's service level. */
 #define TERN_SL_IPV6 1
 #define TERN_SL_IPV4 2
@@ -129,6 +132,25 @@ static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
 	retire->num = 0;
 }
 
+/*
+ * Whether the CQE completes a large frame. Only its WQE, whose slot is not free
+ * yet, distinguishes it from other frames.
+ */
+static bool tern_cqe_is_tso(const struct tern_qp *qp,
+			    const struct tern_cqe *cqe)
+{
+	const struct tern_sq_hdr *wqe;
+	const struct tern_eth_offload *seg;
+
+	if (likely(!qp || !qp->type->raw) || tern_cqe_is_recv(cqe) ||
+	    !qp->sq.slots || qp->vqp.qp.qp_num != le32toh(cqe->qpn))
+		return false;
+
+	wqe = tern_wq_slot(&qp->sq, le32toh(cqe->wqe_index));
+	seg = (const void *)(wqe + 1);
+	return seg->ops & htole16(TERN_ETH_OP_TSO);
+}
+
 static enum ibv_wc_status tern_wc_status(const struct tern_cqe *cqe)
 {
 	switch (cqe->status) {
@@ -190,9 +212,12 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 	case TERN_WR_BIND_MW:
 		return IBV_WC_BIND_MW;
 	case TERN_RECV_SEND:
+	case TERN_ETH_RX:
 		return IBV_WC_RECV;
 	case TERN_RECV_RDMA_WITH_IMM:
 		return IBV_WC_RECV_RDMA_WITH_IMM;
+	case TERN_CUR_TSO:
+		return IBV_WC_TSO;
 	default: /* all kinds of SEND */
 		return IBV_WC_SEND;
 	}
@@ -200,6 +225,7 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 
 static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 {
+	const uint8_t csum_ok = TERN_CQE_F_L3_OK | TERN_CQE_F_L4_OK;
 	unsigned int flags = 0;
 
 	if (cqe->flags & TERN_CQE_F_GRH)
@@ -208,6 +234,8 @@ static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 		flags |= IBV_WC_WITH_IMM;
 	if (cqe->flags & TERN_CQE_F_INV)
 		flags |= IBV_WC_WITH_INV;
+	if ((cqe->flags & csum_ok) == csum_ok)
+		flags |= IBV_WC_IP_CSUM_OK;
 
 	return flags;
 }
@@ -226,6 +254,15 @@ static uint8_t tern_wc_sl(const struct tern_cqe *cqe)
 							       TERN_SL_IPV6);
 }
 
+/*
+ * Only a datagram has a source QP and, like every message, P_Key 0. The CQE of
+ * a frame has its flow tag and hash there instead.
+ */
+static uint32_t tern_wc_src_qp(const struct tern_cqe *cqe)
+{
+	return cqe->flags & TERN_CQE_F_GRH ? le32toh(cqe->src_qp) : 0;
+}
+
 static void tern_fill_wc(struct ibv_wc *wc, const struct tern_cqe *cqe)
 {
 	wc->wr_id = le64toh(cqe->wr_id);
@@ -238,9 +275,9 @@ static void tern_fill_wc(struct ibv_wc *wc, const struct tern_cqe *cqe)
 	else
 		wc->imm_data = cqe->imm;
 	wc->qp_num = le32toh(cqe->qpn);
-	wc->src_qp = le32toh(cqe->src_qp);
+	wc->src_qp = tern_wc_src_qp(cqe);
 	wc->wc_flags = tern_wc_flags(cqe);
-	wc->pkey_index = le16toh(cqe->pkey_index);
+	wc->pkey_index = 0;
 	wc->slid = 0;
 	wc->sl = tern_wc_sl(cqe);
 	wc->dlid_path_bits = 0;
@@ -265,6 +302,8 @@ int tern_poll_cq(struct ibv_cq *ibvcq, int num_entries, struct ibv_wc *wc)
 			break;
 		tern_fill_wc(&wc[n], cqe);
 		tern_retire_note(ctx, &retire, cqe);
+		if (unlikely(tern_cqe_is_tso(retire.qp, cqe)))
+			wc[n].opcode = IBV_WC_TSO;
 		if (unlikely(retire.num == TERN_RETIRE_MAX))
 			tern_retire_flush(cq, &retire);
 	}
@@ -308,6 +347,8 @@ static int tern_cq_advance(struct tern_cq *cq)
 			return 0;
 		cq->cur_qp = qp;
 	}
+	if (unlikely(tern_cqe_is_tso(qp, cur)))
+		cur->opcode = TERN_CUR_TSO;
 	tern_wq_free_slots(tern_cqe_is_recv(cur) ? &qp->rq : &qp->sq,
 			   le32toh(cur->wqe_index) + 1);
 
@@ -381,7 +422,15 @@ static uint32_t tern_read_qp_num(struct ibv_cq_ex *ibvcq)
 
 static uint32_t tern_read_src_qp(struct ibv_cq_ex *ibvcq)
 {
-	return le32toh(to_tern_cq_ex(ibvcq)->cur.src_qp);
+	return tern_wc_src_qp(&to_tern_cq_ex(ibvcq)->cur);
+}
+
+/* Tag of the flow that took a frame, 0 if there is none. */
+static uint32_t tern_read_flow_tag(struct ibv_cq_ex *ibvcq)
+{
+	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
+
+	return cqe->flags & TERN_CQE_F_GRH ? 0 : le32toh(cqe->src_qp);
 }
 
 /* RoCE has no LIDs. */
@@ -400,7 +449,10 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 	return 0;
 }
 
-/* VLAN tag of a datagram with its priority, 0 if there is none. */
+/*
+ * VLAN tag of a datagram with its priority, or stripped from a frame; 0 if there
+ * is none.
+ */
 static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
@@ -455,6 +507,8 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 			tern_read_completion_wallclock;
 	if (wc_flags & IBV_WC_EX_WITH_CVLAN)
 		cq->read_cvlan = tern_read_cvlan;
+	if (wc_flags & IBV_WC_EX_WITH_FLOW_TAG)
+		cq->read_flow_tag = tern_read_flow_tag;
 }
 
 static int tern_check_cq_attr(const struct tern_context *ctx,
@@ -462,6 +516,8 @@ static int tern_check_cq_attr(const struct tern_context *ctx,
 {
 	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
 
+	if (ctx->caps & TERN_UCTX_CAP_RSS)
+		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)

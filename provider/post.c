@@ -35,7 +35,7 @@ static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
 
-	if (unlikely(qp->type->ud_size && !wr->wr.ud.ah))
+	if (unlikely(qp->type->ud && !wr->wr.ud.ah))
 		return EINVAL;
 
 	if (unlikely((uint32_t)wr->num_sge > tern_max_sge(qp, op)))
@@ -60,7 +60,7 @@ static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		     !(qp->ops & ~TERN_OPS_BUILT & BIT(wr->opcode))))
 		return tern_no_op_errno(qp->type, wr->opcode);
 
-	err = tern_check_flags(wr->send_flags);
+	err = tern_check_flags(qp, wr->send_flags);
 	if (unlikely(err))
 		return err;
 
@@ -85,6 +85,45 @@ static void tern_copy_inline(void *data, const struct ibv_send_wr *wr)
 		       wr->sg_list[i].length);
 		data += wr->sg_list[i].length;
 	}
+}
+
+/* Writes the data of a request behind everything else in its WQE. */
+static void tern_build_data(struct tern_sq_hdr *wqe, void *data,
+			    const struct ibv_send_wr *wr)
+{
+	if (wr->send_flags & IBV_SEND_INLINE) {
+		tern_copy_inline(data, wr);
+		tern_wqe_inline(wqe,
+				tern_sges_length(wr->sg_list, wr->num_sge));
+	} else {
+		tern_fill_sges(data, wr->sg_list, wr->num_sge);
+		wqe->num_sge = wr->num_sge;
+	}
+}
+
+/* Builds the WQE of an Ethernet frame. Returns 0, or EINVAL for its headers. */
+static int tern_build_raw(struct tern_qp *qp, const struct ibv_send_wr *wr,
+			  uint32_t index)
+{
+	const struct tern_op *op = &tern_ops[wr->opcode];
+	struct tern_sq_hdr *wqe;
+	void *data;
+	int err;
+
+	wqe = tern_wqe_start(qp, index, op, wr->wr_id, wr->send_flags);
+	data = tern_wqe_data(qp, wqe, op);
+	if (wr->opcode == IBV_WR_TSO) {
+		err = tern_wqe_tso(qp, wqe, wr->tso.hdr, wr->tso.hdr_sz,
+				   wr->tso.mss);
+		if (unlikely(err))
+			return err;
+		data += tern_tso_size(wr->tso.hdr_sz);
+	} else {
+		tern_wqe_eth(wqe, wr->send_flags);
+	}
+
+	tern_build_data(wqe, data, wr);
+	return 0;
 }
 
 static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
@@ -115,7 +154,7 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 	if (op->flags & TERN_OP_LOCAL)
 		return;
 
-	if (qp->type->ud_size)
+	if (qp->type->ud)
 		tern_wqe_ud(wqe, wr->wr.ud.ah, wr->wr.ud.remote_qpn,
 			    wr->wr.ud.remote_qkey);
 	else if (qp->type->xrc)
@@ -139,18 +178,12 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 		break;
 	}
 
-	if (wr->send_flags & IBV_SEND_INLINE) {
-		tern_copy_inline(tern_wqe_data(qp, wqe, op), wr);
-		tern_wqe_inline(wqe,
-				tern_sges_length(wr->sg_list, wr->num_sge));
-	} else {
-		tern_wqe_sges(qp, wqe, op, wr->sg_list, wr->num_sge);
-	}
+	tern_build_data(wqe, tern_wqe_data(qp, wqe, op), wr);
 }
 
 /*
  * ibv_post_send(3): EINVAL for a QP below RTS, an opcode that its type lacks,
- * too many SGEs, too much inline data or an invalid bind; EOPNOTSUPP for an
+ * too many SGEs, too much inline data, an invalid bind or invalid headers; EOPNOTSUPP for an
  * opcode or flag that the device does not support; ENOMEM if the queue is full.
  */
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
@@ -172,11 +205,17 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 
 	for (; wr; wr = wr->next) {
 		err = tern_check_send(qp, wr, head);
+		if (likely(!err)) {
+			if (qp->type->raw)
+				err = tern_build_raw(qp, wr, head);
+			else
+				tern_build_send(qp, wr, head);
+		}
 		if (unlikely(err)) {
 			*bad_wr = wr;
 			break;
 		}
-		tern_build_send(qp, wr, head++);
+		head++;
 	}
 
 	if (likely(head != first))
@@ -196,7 +235,7 @@ static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 	if (unlikely(!(qp->ops & BIT(IBV_WR_BIND_MW))))
 		return tern_no_op_errno(qp->type, IBV_WR_BIND_MW);
 
-	err = tern_check_flags(bind->send_flags);
+	err = tern_check_flags(qp, bind->send_flags);
 	if (unlikely(err))
 		return err;
 

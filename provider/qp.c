@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat.h"
 #include "tern.h"
+#include "wqe.h"
 
 /* Whether the QP has its own receive queue. */
 static bool tern_has_own_rq(const struct tern_qp_type *type,
@@ -47,12 +49,13 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 			     IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_XRCD |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			     IBV_QP_INIT_ATTR_MAX_TSO_HEADER |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return EOPNOTSUPP;
 
-	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
-	    attr->create_flags)
-		return EOPNOTSUPP;
+	err = tern_check_raw_qp(ctx, type, attr);
+	if (err)
+		return err;
 
 	if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
 	    !check_comp_mask(attr->send_ops_flags,
@@ -84,7 +87,8 @@ static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
 	size_t offset, bytes, room;
 
 	if (qp->type->has_sq) {
-		offset = tern_qp_type_data_offset(qp->type);
+		offset = tern_qp_type_data_offset(qp->type) +
+			 tern_tso_size(qp->max_tso_header);
 		bytes = offset + max_t(size_t, cap->max_send_sge * sge_size,
 				       cap->max_inline_data);
 		bytes = max_t(size_t, bytes, tern_qp_type_min_wqe(qp->type));
@@ -192,7 +196,7 @@ static void tern_qp_detach(struct tern_context *ctx, struct tern_qp *qp,
  * Makes the QP findable by number. The kernel may reuse a number before the
  * thread that destroys the previous owner has detached it.
  */
-static int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
+int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
 {
 	uint32_t qpn = qp->vqp.qp.qp_num;
 	uint32_t dir = (qpn >> TERN_QP_TABLE_SHIFT) & TERN_QP_TABLE_MASK;
@@ -218,9 +222,22 @@ out:
 	return err;
 }
 
+/* Called for a QP that the kernel has destroyed, before its memory is freed. */
+void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp)
+{
+	pthread_mutex_lock(&ctx->qp_table_mutex);
+	/* A new QP may have taken over the number, and cleaned up. */
+	if (tern_find_qp(ctx, qp->vqp.qp.qp_num) == qp)
+		tern_qp_detach(ctx, qp, NULL);
+	pthread_mutex_unlock(&ctx->qp_table_mutex);
+
+	tern_drain_lock(&qp->sq.lock);
+	tern_drain_lock(&qp->rq.lock);
+}
+
 /* Allocates the send queue, then the receive queue if any, and the record. */
 static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
-				bool own_rq, struct tern_create_qp *cmd)
+				bool own_rq, struct tern_ureq_create_qp *cmd)
 {
 	size_t sq_bytes = tern_wq_bytes(&qp->sq);
 	size_t rq_bytes = own_rq ? tern_wq_bytes(&qp->rq) : 0;
@@ -271,8 +288,7 @@ static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 }
 
 /* A post to a missing queue takes its lock before it is refused. */
-static struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type,
-				     uint32_t caps)
+struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps)
 {
 	struct tern_qp *qp;
 
@@ -282,17 +298,44 @@ static struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type,
 
 	qp->type = type;
 	qp->ops = tern_qp_type_ops(type, caps);
+	qp->send_flags = tern_qp_type_send_flags(type, caps);
 	pthread_spin_init(&qp->sq.lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_spin_init(&qp->rq.lock, PTHREAD_PROCESS_PRIVATE);
 
 	return qp;
 }
 
-static void tern_qp_free(struct tern_qp *qp)
+void tern_qp_free(struct tern_qp *qp)
 {
 	pthread_spin_destroy(&qp->rq.lock);
 	pthread_spin_destroy(&qp->sq.lock);
 	free(qp);
+}
+
+/* Creates the QP in the kernel. Only flags need the extended command. */
+static int tern_qp_cmd_create(struct ibv_context *ibvctx, struct tern_qp *qp,
+			      struct ibv_qp_init_attr_ex *attr,
+			      const struct tern_ureq_create_qp *req)
+{
+	struct tern_create_qp_ex_resp resp_ex = {};
+	struct tern_create_qp_ex cmd_ex = {};
+	struct tern_create_qp_resp resp = {};
+	struct tern_create_qp cmd = {};
+
+	attr->comp_mask &= ~IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+	if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) &&
+	    attr->create_flags) {
+		cmd_ex.drv_payload = *req;
+		return ibv_cmd_create_qp_ex2(ibvctx, &qp->vqp, attr,
+					     &cmd_ex.ibv_cmd, sizeof(cmd_ex),
+					     &resp_ex.ibv_resp,
+					     sizeof(resp_ex), NULL);
+	}
+
+	attr->comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	cmd.drv_payload = *req;
+	return ibv_cmd_create_qp_ex(ibvctx, &qp->vqp, attr, &cmd.ibv_cmd,
+				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
 }
 
 static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
@@ -300,23 +343,23 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 {
 	struct tern_context *ctx = to_tern_ctx(ibvctx);
 	bool own_rq = tern_has_own_rq(qp->type, attr->srq);
-	struct tern_create_qp_resp resp = {};
-	struct tern_create_qp cmd = {};
+	struct tern_ureq_create_qp req = {};
 	int err;
+
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
+		qp->max_tso_header = attr->max_tso_header;
 
 	err = tern_qp_size(ctx, qp, &attr->cap, own_rq);
 	if (err)
 		return err;
 
-	err = tern_qp_alloc_queues(ibvctx, qp, own_rq, &cmd);
+	err = tern_qp_alloc_queues(ibvctx, qp, own_rq, &req);
 	if (err)
 		return err;
 
 	/* Tell the kernel the actual capacities. */
 	tern_qp_get_cap(qp, &attr->cap);
-	attr->comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	err = ibv_cmd_create_qp_ex(ibvctx, &qp->vqp, attr, &cmd.ibv_cmd,
-				   sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	err = tern_qp_cmd_create(ibvctx, qp, attr, &req);
 	if (err)
 		goto err_free_queues;
 
@@ -356,6 +399,10 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 	struct ibv_qp_init_attr_ex actual = *attr;
 	struct tern_qp *qp;
 	int err;
+
+	if (attr->comp_mask & (IBV_QP_INIT_ATTR_IND_TABLE |
+			       IBV_QP_INIT_ATTR_RX_HASH))
+		return tern_create_rss_qp(ibvctx, attr);
 
 	err = tern_check_qp_attr(to_tern_ctx(ibvctx), type, attr);
 	if (err)
@@ -446,7 +493,7 @@ static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
  * Called after the move to RESET: the device counts from 0 again, has dropped
  * all work and has cleared the status.
  */
-static void tern_qp_reset(struct tern_qp *qp)
+void tern_qp_reset(struct tern_qp *qp)
 {
 	tern_lock_cqs(qp);
 	tern_qp_purge_cqs(qp);
@@ -520,14 +567,7 @@ int tern_destroy_qp(struct ibv_qp *ibvqp)
 	if (!qp->type->has_sq)
 		goto out;
 
-	pthread_mutex_lock(&ctx->qp_table_mutex);
-	/* A new QP may have taken over the number, and cleaned up. */
-	if (tern_find_qp(ctx, ibvqp->qp_num) == qp)
-		tern_qp_detach(ctx, qp, NULL);
-	pthread_mutex_unlock(&ctx->qp_table_mutex);
-
-	tern_drain_lock(&qp->sq.lock);
-	tern_drain_lock(&qp->rq.lock);
+	tern_qp_forget(ctx, qp);
 	tern_qp_free_queues(ctx, qp);
 out:
 	tern_qp_free(qp);

@@ -15,6 +15,12 @@ DECLARE_DRV_CMD(tern_resize_cq, IB_USER_VERBS_CMD_RESIZE_CQ,
 		tern_ureq_resize_cq, tern_uresp_resize_cq);
 DECLARE_DRV_CMD(tern_create_qp, IB_USER_VERBS_CMD_CREATE_QP,
 		tern_ureq_create_qp, empty);
+DECLARE_DRV_CMD(tern_create_qp_ex, IB_USER_VERBS_EX_CMD_CREATE_QP,
+		tern_ureq_create_qp, empty);
+DECLARE_DRV_CMD(tern_create_rss_qp, IB_USER_VERBS_EX_CMD_CREATE_QP,
+		tern_ureq_create_rss_qp, empty);
+DECLARE_DRV_CMD(tern_create_wq, IB_USER_VERBS_EX_CMD_CREATE_WQ,
+		tern_ureq_create_wq, empty);
 DECLARE_DRV_CMD(tern_create_srq, IB_USER_VERBS_CMD_CREATE_SRQ,
 		tern_ureq_create_srq, tern_uresp_create_srq);
 DECLARE_DRV_CMD(tern_create_srq_ex, IB_USER_VERBS_CMD_CREATE_XSRQ,

@@ -22,6 +22,8 @@
 #include "tern-abi.h"
 #include "tern_regs.h"
 #include "tern_io.h"
+#include "tern_admin.h"
+#include "tern_eth.h"
 
 /* 24-bit QP numbers: a directory of pages of pointers, made on demand. */
 #define TERN_QP_TABLE_SHIFT 12
@@ -184,10 +186,12 @@ struct tern_qp {
 	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
 	const struct tern_qp_type *type;
 	uint32_t ops; /* BIT(IBV_WR_*) that may be posted */
+	uint32_t send_flags; /* IBV_SEND_* that may be posted */
 	uint32_t srqn; /* number of its SRQ, or 0 */
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
+	uint16_t max_tso_header;
 	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
 
 	/* State of an ibv_wr_start() .. complete() session, under sq.lock. */
@@ -197,6 +201,12 @@ struct tern_qp {
 	struct tern_sq_hdr *wr_wqe;
 	void *wr_data; /* where its SGEs or inline data are written */
 	bool wr_no_address; /* UD address or XRC SRQ number missing */
+};
+
+/* A work queue is to the device, and to the data path, a raw packet QP. */
+struct tern_rwq {
+	struct ibv_wq ibvwq;
+	struct tern_qp qp;
 };
 
 static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
@@ -242,6 +252,11 @@ static inline struct tern_qp *to_tern_qp_ex(struct ibv_qp_ex *ibvqp)
 static inline struct tern_srq *to_tern_srq(struct ibv_srq *ibvsrq)
 {
 	return container_of(ibvsrq, struct tern_srq, vsrq.srq);
+}
+
+static inline struct tern_rwq *to_tern_rwq(struct ibv_wq *ibvwq)
+{
+	return container_of(ibvwq, struct tern_rwq, ibvwq);
 }
 
 /*
@@ -446,17 +461,24 @@ struct tern_qp_type {
 	enum ibv_qp_type qp_type;
 	uint32_t ops; /* BIT(IBV_WR_*); some need a device capability */
 	uint32_t missing; /* BIT(IBV_WR_*) of the type that tern lacks */
-	uint8_t ud_size; /* size of the address in each send WQE, in bytes */
+	/* Size of the address or offloads in each send WQE, in bytes. */
+	uint8_t prefix_size;
+	bool ud; /* each send WQE contains an address */
+	bool raw; /* Ethernet frames; each send WQE contains offloads */
 	bool has_sq;
 	bool has_rq; /* can receive, into its own queue or an SRQ */
 	bool xrc; /* each send WQE contains an SRQ number */
 };
 
+extern const struct tern_qp_type tern_rss_qp_type;
+extern const struct tern_qp_type tern_rwq_type;
 const struct tern_qp_type *tern_qp_type_find(enum ibv_qp_type qp_type);
 uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps);
 uint64_t tern_send_ops(uint32_t ops);
 int tern_no_op_errno(const struct tern_qp_type *type, unsigned int opcode);
 size_t tern_qp_type_data_offset(const struct tern_qp_type *type);
+uint32_t tern_qp_type_send_flags(const struct tern_qp_type *type,
+				 uint32_t caps);
 size_t tern_qp_type_min_wqe(const struct tern_qp_type *type);
 
 /* qp.c */
@@ -464,6 +486,11 @@ struct ibv_qp *tern_create_qp(struct ibv_pd *ibvpd,
 			      struct ibv_qp_init_attr *attr);
 struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr);
+struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps);
+void tern_qp_free(struct tern_qp *qp);
+int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp);
+void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp);
+void tern_qp_reset(struct tern_qp *qp);
 struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 			    struct ibv_qp_open_attr *attr);
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
@@ -501,6 +528,39 @@ int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr);
 int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 		 struct ibv_mw_bind *bind);
+
+/* raw.c */
+int tern_check_raw_qp(const struct tern_context *ctx,
+		      const struct tern_qp_type *type,
+		      const struct ibv_qp_init_attr_ex *attr);
+void tern_raw_query_device(const struct tern_context *ctx,
+			   struct ibv_device_attr_ex *attr, size_t attr_size);
+uint16_t tern_tso_csum_start(const void *header, size_t length);
+struct ibv_qp *tern_create_rss_qp(struct ibv_context *ibvctx,
+				  struct ibv_qp_init_attr_ex *attr);
+
+/* wq.c */
+struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
+			      struct ibv_wq_init_attr *attr);
+int tern_modify_wq(struct ibv_wq *ibvwq, struct ibv_wq_attr *attr);
+int tern_destroy_wq(struct ibv_wq *ibvwq);
+struct ibv_rwq_ind_table *
+tern_create_rwq_ind_table(struct ibv_context *ibvctx,
+			  struct ibv_rwq_ind_table_init_attr *attr);
+int tern_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
+/* flow.c */
+struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,
+				  struct ibv_flow_attr *attr);
+int tern_destroy_flow(struct ibv_flow *ibvflow);
+struct ibv_counters *tern_create_counters(struct ibv_context *ibvctx,
+					  struct ibv_counters_init_attr *attr);
+int tern_destroy_counters(struct ibv_counters *ibvcounters);
+int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
+				    struct ibv_counter_attach_attr *attr,
+				    struct ibv_flow *ibvflow);
+int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
+		       uint32_t num_values, uint32_t flags);
 
 /* wr.c */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);

@@ -70,6 +70,12 @@ const struct tern_op tern_ops[TERN_NUM_OPS] = {
 		.caps = TERN_UCTX_CAP_SEND_INV,
 		.send_op = IBV_QP_EX_WITH_SEND_WITH_INV,
 	},
+	[IBV_WR_TSO] = {
+		.opcode = TERN_WR_SEND,
+		.flags = TERN_OP_SGES | TERN_OP_INLINE,
+		.caps = TERN_UCTX_CAP_RAW_OFFLOAD,
+		.send_op = IBV_QP_EX_WITH_TSO,
+	},
 	[IBV_WR_FLUSH] = {
 		.opcode = TERN_WR_FLUSH,
 		.seg = TERN_SEG_FLUSH,
@@ -118,7 +124,16 @@ static const struct tern_qp_type tern_qp_types[] = {
 		.qp_type = IBV_QPT_UD,
 		.ops = BIT(IBV_WR_SEND) | BIT(IBV_WR_SEND_WITH_IMM),
 		.missing = BIT(IBV_WR_TSO),
-		.ud_size = sizeof(struct tern_ud_seg),
+		.prefix_size = sizeof(struct tern_ud_seg),
+		.ud = true,
+		.has_sq = true,
+		.has_rq = true,
+	},
+	{
+		.qp_type = IBV_QPT_RAW_PACKET,
+		.ops = BIT(IBV_WR_SEND) | BIT(IBV_WR_TSO),
+		.prefix_size = sizeof(struct tern_eth_offload),
+		.raw = true,
 		.has_sq = true,
 		.has_rq = true,
 	},
@@ -131,6 +146,18 @@ static const struct tern_qp_type tern_qp_types[] = {
 	{
 		.qp_type = IBV_QPT_XRC_RECV,
 	},
+};
+
+/* A raw packet QP with an indirection table exists only in the kernel. */
+const struct tern_qp_type tern_rss_qp_type = {
+	.qp_type = IBV_QPT_RAW_PACKET,
+	.raw = true,
+};
+
+const struct tern_qp_type tern_rwq_type = {
+	.qp_type = IBV_QPT_RAW_PACKET,
+	.raw = true,
+	.has_rq = true,
 };
 
 /* Returns NULL for a type that tern does not support. */
@@ -156,6 +183,17 @@ uint32_t tern_qp_type_ops(const struct tern_qp_type *type, uint32_t caps)
 			ops &= ~BIT(i);
 
 	return ops;
+}
+
+/* IBV_SEND_* of the type on a device with these TERN_UCTX_CAP_*. */
+uint32_t tern_qp_type_send_flags(const struct tern_qp_type *type, uint32_t caps)
+{
+	uint32_t flags = TERN_SEND_FLAGS;
+
+	if (type->raw && (caps & TERN_UCTX_CAP_RAW_OFFLOAD))
+		flags |= IBV_SEND_IP_CSUM;
+
+	return flags;
 }
 
 /* Converts a mask of BIT(IBV_WR_*) to IBV_QP_EX_WITH_*. */
@@ -195,7 +233,7 @@ size_t tern_qp_type_data_offset(const struct tern_qp_type *type)
 			seg_size = max_t(size_t, seg_size,
 					 tern_ops[i].seg_size);
 
-	return sizeof(struct tern_sq_hdr) + type->ud_size + seg_size;
+	return sizeof(struct tern_sq_hdr) + type->prefix_size + seg_size;
 }
 
 /* Size in bytes of the largest WQE without an SGE list. */

@@ -7,6 +7,7 @@
 #define TERN_WQE_H
 
 #include <errno.h>
+#include <string.h>
 
 #include <util/compiler.h>
 
@@ -14,6 +15,9 @@
 
 /* Checks that a value of the contract equals that of the verbs. */
 #define TERN_SAME(tern, ibv) static_assert((int)(tern) == (int)(ibv), #tern)
+
+/* Offset of the checksum in the header of TCP. */
+#define TERN_TCP_CSUM_OFFSET 16
 
 /* Segment between a WQE's header and its data. */
 enum tern_seg {
@@ -52,18 +56,19 @@ struct tern_op {
 
 extern const struct tern_op tern_ops[TERN_NUM_OPS];
 
-/* Send flags accepted in a work request. */
+/* Send flags that every QP accepts in a work request. */
 #define TERN_SEND_FLAGS \
 	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | \
 	 IBV_SEND_INLINE)
 
-/* Returns 0, or the errno for flags that tern does not support. */
-static inline int tern_check_flags(unsigned int send_flags)
+/* Returns 0, or the errno for flags that the QP does not support. */
+static inline int tern_check_flags(const struct tern_qp *qp,
+				   unsigned int send_flags)
 {
-	if (likely(!(send_flags & ~TERN_SEND_FLAGS)))
+	if (likely(!(send_flags & ~qp->send_flags)))
 		return 0;
 
-	/* The device does not report support for checksum offload. */
+	/* The device computes checksums only for raw packet QPs, if at all. */
 	return send_flags & IBV_SEND_IP_CSUM ? EOPNOTSUPP : EINVAL;
 }
 
@@ -212,12 +217,58 @@ static inline void tern_wqe_ud(struct tern_sq_hdr *wqe, struct ibv_ah *ibvah,
 	};
 }
 
+/* Writes what the device does to a frame that is sent as it is. */
+static inline void tern_wqe_eth(struct tern_sq_hdr *wqe,
+				unsigned int send_flags)
+{
+	struct tern_eth_offload *seg = (void *)(wqe + 1);
+	uint16_t ops = send_flags & IBV_SEND_IP_CSUM ? TERN_ETH_OP_IP_CSUM : 0;
+
+	*seg = (struct tern_eth_offload) { .ops = htole16(ops) };
+}
+
+/* Bytes that the headers of a large frame take in a WQE. */
+static inline size_t tern_tso_size(size_t header_size)
+{
+	return align(header_size, sizeof(struct tern_sge));
+}
+
+/*
+ * The same for a large frame, whose headers follow. The device completes their
+ * checksums, whatever the flags. Returns 0, or EINVAL for headers that no TCP
+ * segment begins with or that are too long.
+ */
+static inline int tern_wqe_tso(const struct tern_qp *qp,
+			       struct tern_sq_hdr *wqe, const void *header,
+			       uint16_t header_size, uint16_t mss)
+{
+	struct tern_eth_offload *seg = (void *)(wqe + 1);
+	uint16_t csum_start;
+
+	if (unlikely(header_size > qp->max_tso_header || !mss))
+		return EINVAL;
+
+	csum_start = tern_tso_csum_start(header, header_size);
+	if (unlikely(!csum_start))
+		return EINVAL;
+
+	*seg = (struct tern_eth_offload) {
+		.csum_start = htole16(csum_start),
+		.csum_offset = htole16(TERN_TCP_CSUM_OFFSET),
+		.mss = htole16(mss),
+		.header_len = htole16(header_size),
+		.ops = htole16(TERN_ETH_OP_TSO),
+	};
+	memcpy(seg + 1, header, header_size);
+	return 0;
+}
+
 /* Start of the SGEs or the inline data. */
 static inline void *tern_wqe_data(const struct tern_qp *qp,
 				  struct tern_sq_hdr *wqe,
 				  const struct tern_op *op)
 {
-	return (void *)(wqe + 1) + qp->type->ud_size + op->seg_size;
+	return (void *)(wqe + 1) + qp->type->prefix_size + op->seg_size;
 }
 
 static inline void tern_fill_sges(struct tern_sge *sge,
@@ -231,15 +282,6 @@ static inline void tern_fill_sges(struct tern_sge *sge,
 			.length = htole32(list[i].length),
 			.lkey = htole32(list[i].lkey),
 		};
-}
-
-static inline void tern_wqe_sges(const struct tern_qp *qp,
-				 struct tern_sq_hdr *wqe,
-				 const struct tern_op *op,
-				 const struct ibv_sge *list, size_t num)
-{
-	tern_fill_sges(tern_wqe_data(qp, wqe, op), list, num);
-	wqe->num_sge = num;
 }
 
 /* The caller has checked that length bytes fit. */

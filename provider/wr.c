@@ -33,7 +33,7 @@ static inline struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 	if (unlikely(qp->wr_err))
 		return NULL;
 
-	err = tern_check_flags(ibvqp->wr_flags);
+	err = tern_check_flags(qp, ibvqp->wr_flags);
 	if (unlikely(err)) {
 		tern_wr_fail(qp, err);
 		return NULL;
@@ -55,7 +55,7 @@ static inline struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 	qp->wr_data = (void *)(qp->wr_wqe + 1) + op->seg_size;
 	if (addressed) {
 		qp->wr_no_address = !(op->flags & TERN_OP_LOCAL);
-		qp->wr_data += qp->type->ud_size;
+		qp->wr_data += qp->type->prefix_size;
 	}
 
 	return qp->wr_wqe;
@@ -216,6 +216,40 @@ static inline void tern_wr_local_inv(struct ibv_qp_ex *ibvqp,
 	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_LOCAL_INV], addressed);
 	if (likely(wqe))
 		wqe->inv_rkey = htole32(invalidate_rkey);
+}
+
+/* Frames: sent as they are, and cut into segments. */
+static void tern_wr_send_raw(struct ibv_qp_ex *ibvqp)
+{
+	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
+	struct tern_sq_hdr *wqe;
+
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_SEND], false);
+	if (unlikely(!wqe))
+		return;
+
+	tern_wqe_eth(wqe, ibvqp->wr_flags);
+	qp->wr_data += sizeof(struct tern_eth_offload);
+}
+
+static void tern_wr_send_tso(struct ibv_qp_ex *ibvqp, void *hdr,
+			     uint16_t hdr_sz, uint16_t mss)
+{
+	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
+	struct tern_sq_hdr *wqe;
+	int err;
+
+	wqe = tern_wr_begin(ibvqp, &tern_ops[IBV_WR_TSO], false);
+	if (unlikely(!wqe))
+		return;
+
+	err = tern_wqe_tso(qp, wqe, hdr, hdr_sz, mss);
+	if (unlikely(err)) {
+		tern_wr_fail(qp, err);
+		return;
+	}
+
+	qp->wr_data += sizeof(struct tern_eth_offload) + tern_tso_size(hdr_sz);
 }
 
 /*
@@ -399,7 +433,7 @@ static void tern_wr_abort(struct ibv_qp_ex *ibvqp)
 /* Sets the functions behind ibv_wr_*() for the IBV_QP_EX_WITH_* in send_ops. */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 {
-	bool addressed = qp->type->ud_size || qp->type->xrc;
+	bool addressed = qp->type->ud || qp->type->xrc;
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
 
 	qpx->wr_start = tern_wr_start;
@@ -410,10 +444,18 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 	qpx->wr_set_inline_data = tern_wr_set_inline_data;
 	qpx->wr_set_inline_data_list = tern_wr_set_inline_data_list;
 
-	if (qp->type->ud_size)
+	if (qp->type->ud)
 		qpx->wr_set_ud_addr = tern_wr_set_ud_addr;
 	if (qp->type->xrc)
 		qpx->wr_set_xrc_srqn = tern_wr_set_xrc_srqn;
+
+	if (qp->type->raw) {
+		if (send_ops & IBV_QP_EX_WITH_SEND)
+			qpx->wr_send = tern_wr_send_raw;
+		if (send_ops & IBV_QP_EX_WITH_TSO)
+			qpx->wr_send_tso = tern_wr_send_tso;
+		return;
+	}
 
 	TERN_WR_SET(IBV_QP_EX_WITH_SEND, wr_send);
 	TERN_WR_SET(IBV_QP_EX_WITH_SEND_WITH_IMM, wr_send_imm);

@@ -24,6 +24,7 @@
 #include "tern_regs.h"
 #include "tern_io.h"
 #include "tern_admin.h"
+#include "tern_eth.h"
 #include "tern_core.h"
 #include "tern_ib_kern.h"
 
@@ -32,6 +33,10 @@
 /* Capability bits of type 2 windows, and of all window types. */
 #define TERN_CAPS_MW_2		(TERN_CAP_MW_TYPE_2A | TERN_CAP_MW_TYPE_2B)
 #define TERN_CAPS_MW		(TERN_CAP_MW_TYPE_1 | TERN_CAPS_MW_2)
+
+/* What features of raw packet QPs need, all of each. */
+#define TERN_CAPS_RAW_OFFLOAD	(TERN_CAP_RAW_QP | TERN_CAP_ETH_OFFLOAD)
+#define TERN_CAPS_RAW_STEERING	(TERN_CAP_RAW_QP | TERN_CAP_STEERING)
 
 /**
  * struct tern_ref - reference count of an object that events look up
@@ -101,6 +106,7 @@ struct tern_clock {
  * @cqs: CQs by number, for events; locked with interrupts disabled
  * @qps: QPs by number, for events
  * @srqs: SRQs by number, for events
+ * @rwqs: work queues by number, for events
  * @eqs: completion EQs, one per completion vector
  * @num_eqs: number of @eqs
  * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have room for
@@ -122,6 +128,7 @@ struct tern_ib_dev {
 	struct xarray cqs;
 	struct xarray qps;
 	struct xarray srqs;
+	struct xarray rwqs;
 	struct tern_ib_eq *eqs;
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
@@ -320,6 +327,7 @@ struct tern_xrcd {
  * @dest_qpn: QP number of the peer
  * @cap: actual queue capacities
  * @sq_sig_type: which send requests generate a completion
+ * @rssn: the RSS group of an RSS QP, which has none of the above
  */
 struct tern_qp {
 	struct ib_qp ibqp;
@@ -332,6 +340,18 @@ struct tern_qp {
 	u32 dest_qpn;
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
+	u32 rssn;
+};
+
+/* A counter of flows. */
+struct tern_counters {
+	struct ib_counters ibcounters;
+	u32 id;
+};
+
+/* Work queues have a table of ib_core, and nothing to add to it. */
+struct tern_rwq_ind_table {
+	struct ib_rwq_ind_table ibtable;
 };
 
 /**
@@ -400,6 +420,17 @@ static inline struct tern_xrcd *to_txrcd(struct ib_xrcd *ibxrcd)
 	return container_of(ibxrcd, struct tern_xrcd, ibxrcd);
 }
 
+static inline struct tern_counters *to_tcounters(struct ib_counters *counters)
+{
+	return container_of(counters, struct tern_counters, ibcounters);
+}
+
+/* Whether the QP spreads frames over work queues and has no queues itself. */
+static inline bool tern_qp_is_rss(const struct tern_qp *qp)
+{
+	return qp->ibqp.rwq_ind_tbl;
+}
+
 static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 {
 	return container_of(ibah, struct tern_ah, ibah);
@@ -409,6 +440,12 @@ static inline struct tern_ah *to_tah(struct ib_ah *ibah)
 static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 {
 	return le64_to_cpu(dev->core->caps->flags) & cap;
+}
+
+/* Whether the device has all of the capabilities in @caps. */
+static inline bool tern_has_caps(const struct tern_ib_dev *dev, u64 caps)
+{
+	return (le64_to_cpu(dev->core->caps->flags) & caps) == caps;
 }
 
 /* Whether regions may be registered on demand. */
@@ -494,6 +531,7 @@ int tern_add_gid(const struct ib_gid_attr *attr, void **context);
 int tern_del_gid(const struct ib_gid_attr *attr, void **context);
 void tern_get_dev_fw_str(struct ib_device *ibdev, char *str);
 enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port);
+int tern_get_numa_node(struct ib_device *ibdev);
 int tern_get_port_immutable(struct ib_device *ibdev, u32 port,
 			    struct ib_port_immutable *immutable);
 int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
@@ -536,6 +574,9 @@ extern const struct uapi_definition tern_dm_defs[];
 /* tern_ib_dm_export.c */
 int tern_dm_export_init(struct tern_ib_dev *dev);
 extern const struct ib_device_ops tern_dm_export_ops;
+
+/* tern_ib_speed.c */
+extern const struct ib_device_ops tern_speed_ops;
 
 /* tern_ib_dmah.c */
 extern const struct ib_device_ops tern_dmah_ops;
@@ -656,6 +697,31 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 void tern_qp_event(struct tern_ib_dev *dev, u32 qpn, u32 generation,
 		   enum ib_event_type event);
 
+/* tern_ib_wq.c */
+struct ib_wq *tern_create_wq(struct ib_pd *ibpd, struct ib_wq_init_attr *attr,
+			     struct ib_udata *udata);
+int tern_destroy_wq(struct ib_wq *ibwq, struct ib_udata *udata);
+int tern_modify_wq(struct ib_wq *ibwq, struct ib_wq_attr *attr, u32 mask,
+		   struct ib_udata *udata);
+int tern_create_rwq_ind_table(struct ib_rwq_ind_table *table,
+			      struct ib_rwq_ind_table_init_attr *attr,
+			      struct ib_udata *udata);
+int tern_destroy_rwq_ind_table(struct ib_rwq_ind_table *table);
+void tern_wq_fatal(struct tern_ib_dev *dev, u32 wqn, u32 generation);
+
+/* tern_ib_flow.c */
+struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
+				 struct ib_udata *udata);
+int tern_destroy_flow(struct ib_flow *ibflow);
+
+/* tern_ib_flow_counters.c */
+int tern_create_counters(struct ib_counters *ibcounters,
+			 struct uverbs_attr_bundle *attrs);
+int tern_destroy_counters(struct ib_counters *ibcounters);
+int tern_read_counters(struct ib_counters *ibcounters,
+		       struct ib_counters_read_attr *attr,
+		       struct uverbs_attr_bundle *attrs);
+
 /* tern_ib_srq.c */
 int tern_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *attr,
 		    struct ib_udata *udata);
@@ -694,7 +760,10 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 /* tern_ib_res.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
+int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+int tern_fill_res_qp_entry_raw(struct sk_buff *msg, struct ib_qp *ibqp);
 int tern_fill_res_srq_entry(struct sk_buff *msg, struct ib_srq *ibsrq);
+int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq);
 
 #endif /* TERN_IB_H */

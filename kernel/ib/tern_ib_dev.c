@@ -70,6 +70,12 @@ enum rdma_link_layer tern_get_link_layer(struct ib_device *ibdev, u32 port)
 	return IB_LINK_LAYER_ETHERNET;
 }
 
+/* Memory of objects comes from the node that the device is attached to. */
+int tern_get_numa_node(struct ib_device *ibdev)
+{
+	return dev_to_node(&to_tdev(ibdev)->core->pdev->dev);
+}
+
 /**
  * tern_get_port_immutable() - get the immutable port attributes
  * @ibdev: the device

@@ -12,6 +12,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
+#include "tern_ib_raw.h"
 
 /* Whether doorbell page @uar is inside the BAR and is not the kernel's own. */
 bool tern_uar_ok(u64 bar_len, unsigned int page_shift, u32 uar)
@@ -177,6 +178,7 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 	tern_fill_mw_dm(dev, attr);
 	tern_fill_cq(dev, attr);
 	tern_fill_odp(dev, attr);
+	tern_fill_raw(dev, attr);
 
 	if (tern_has_cap(dev, TERN_CAP_MCAST)) {
 		attr->max_mcast_grp = tern_limit(caps->max_mcast_grp);
@@ -217,6 +219,10 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_FLUSH;
 	if (tern_has_cap(dev, TERN_CAP_ATOMIC_WRITE))
 		caps |= TERN_UCTX_CAP_ATOMIC_WRITE;
+	if (tern_has_caps(dev, TERN_CAPS_RAW_OFFLOAD))
+		caps |= TERN_UCTX_CAP_RAW_OFFLOAD;
+	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
+		caps |= TERN_UCTX_CAP_RSS;
 
 	return caps;
 }

@@ -32,11 +32,14 @@ static const struct ib_device_ops tern_dev_ops = {
 	.disassociate_ucontext = tern_disassociate_ucontext,
 	.fill_res_cq_entry = tern_fill_res_cq_entry,
 	.fill_res_mr_entry = tern_fill_res_mr_entry,
+	.fill_res_mr_entry_raw = tern_fill_res_mr_entry_raw,
 	.fill_res_qp_entry = tern_fill_res_qp_entry,
+	.fill_res_qp_entry_raw = tern_fill_res_qp_entry_raw,
 	.get_dev_fw_str = tern_get_dev_fw_str,
 	.get_dma_mr = tern_get_dma_mr,
 	.get_hw_stats = tern_get_hw_stats,
 	.get_link_layer = tern_get_link_layer,
+	.get_numa_node = tern_get_numa_node,
 	.get_port_immutable = tern_get_port_immutable,
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
@@ -63,6 +66,16 @@ static const struct ib_device_ops tern_dev_dm_ops = {
 	.alloc_dm = tern_alloc_dm,
 	.dealloc_dm = tern_dealloc_dm,
 	.reg_dm_mr = tern_reg_dm_mr,
+};
+
+static const struct ib_device_ops tern_dev_flow_ops = {
+	.create_counters = tern_create_counters,
+	.create_flow = tern_create_flow,
+	.destroy_counters = tern_destroy_counters,
+	.destroy_flow = tern_destroy_flow,
+	.read_counters = tern_read_counters,
+
+	INIT_RDMA_OBJ_SIZE(ib_counters, tern_counters, ibcounters),
 };
 
 static const struct ib_device_ops tern_dev_frwr_ops = {
@@ -98,6 +111,7 @@ static const struct ib_device_ops tern_dev_srq_ops = {
 	.create_srq = tern_create_srq,
 	.destroy_srq = tern_destroy_srq,
 	.fill_res_srq_entry = tern_fill_res_srq_entry,
+	.fill_res_srq_entry_raw = tern_fill_res_srq_entry_raw,
 	.modify_srq = tern_modify_srq,
 	.post_srq_recv = tern_post_srq_recv,
 	.query_srq = tern_query_srq,
@@ -112,6 +126,16 @@ static const struct ib_device_ops tern_dev_ud_ops = {
 	.query_ah = tern_query_ah,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, tern_ah, ibah),
+};
+
+static const struct ib_device_ops tern_dev_wq_ops = {
+	.create_rwq_ind_table = tern_create_rwq_ind_table,
+	.create_wq = tern_create_wq,
+	.destroy_rwq_ind_table = tern_destroy_rwq_ind_table,
+	.destroy_wq = tern_destroy_wq,
+	.modify_wq = tern_modify_wq,
+
+	INIT_RDMA_OBJ_SIZE(ib_rwq_ind_table, tern_rwq_ind_table, ibtable),
 };
 
 static const struct ib_device_ops tern_dev_xrc_ops = {
@@ -150,9 +174,15 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
 	ib_set_device_ops(&dev->ibdev, &tern_dmah_ops);
+	ib_set_device_ops(&dev->ibdev, &tern_speed_ops);
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);
+	/* Only raw packet QPs have flows, and only RSS QPs use work queues. */
+	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING)) {
+		ib_set_device_ops(&dev->ibdev, &tern_dev_flow_ops);
+		ib_set_device_ops(&dev->ibdev, &tern_dev_wq_ops);
+	}
 	if (tern_has_odp(dev))
 		ib_set_device_ops(&dev->ibdev, &tern_dev_odp_ops);
 
@@ -198,6 +228,8 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	switch (action) {
 	case TERN_EV_QP_FATAL:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_FATAL);
+		/* A work queue is a QP to the device. */
+		tern_wq_fatal(dev, id, gen);
 		break;
 	case TERN_EV_QP_REQ_ERR:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_REQ_ERR);
@@ -273,6 +305,7 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	lockdep_set_class(&dev->cqs.xa_lock, &tern_cqs_class);
 	xa_init(&dev->qps);
 	xa_init(&dev->srqs);
+	xa_init(&dev->rwqs);
 
 	err = tern_dm_export_init(dev);
 	if (err)
@@ -331,6 +364,7 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	WARN_ON(!xa_empty(&dev->cqs));
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
+	WARN_ON(!xa_empty(&dev->rwqs));
 	tern_clock_free(dev);
 	ib_dealloc_device(&dev->ibdev);
 }

@@ -8,6 +8,7 @@
 
 #include "tern_ib.h"
 #include "tern_ib_qp_util.h"
+#include "tern_ib_raw.h"
 
 /* The state values match those of ib_core. */
 static_assert(TERN_QPS_RESET == (int)IB_QPS_RESET);
@@ -73,7 +74,8 @@ static void tern_qp_fill_create(const struct tern_qp *qp,
 	const struct tern_qp_kind *kind = &tern_qp_kinds[attr->qp_type];
 
 	cmd->type = kind->type;
-	cmd->flags = kind->flags;
+	cmd->flags = kind->flags |
+		     tern_qp_create_flags_to_dev(attr->create_flags);
 	if (attr->qp_type == IB_QPT_XRC_TGT) {
 		cmd->xrcdn = cpu_to_le32(to_txrcd(attr->xrcd)->xrcdn);
 		return;
@@ -211,7 +213,8 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_table table;
 	int err;
 
-	if (attr->qp_type == IB_QPT_XRC_INI)
+	if (attr->qp_type == IB_QPT_XRC_INI ||
+	    attr->qp_type == IB_QPT_RAW_PACKET)
 		return -EOPNOTSUPP;
 
 	tern_qp_fill_create(qp, attr, &cmd);
@@ -309,8 +312,9 @@ err_release_umem:
  * tern_create_qp() - create a QP
  * @ibqp: the QP
  * @attr: CQs, SRQ, XRCD and capabilities, which are updated to the actual ones
- * @udata: struct tern_ureq_create_qp, no response; NULL for kernel users and
- *	XRC targets
+ * @udata: struct tern_ureq_create_qp, or for an RSS QP
+ *	struct tern_ureq_create_rss_qp; no response; NULL for kernel users and XRC
+ *	targets
  *
  * Return: 0; -EOPNOTSUPP for an unsupported type or flag; -EINVAL for
  * attributes that exceed the device's limits or are inconsistent; or another
@@ -322,6 +326,9 @@ int tern_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *attr,
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 	int err;
+
+	if (attr->rwq_ind_tbl)
+		return tern_create_rss_qp(dev, qp, attr, udata);
 
 	err = tern_check_create_qp(dev, attr);
 	if (err)
@@ -348,6 +355,11 @@ int tern_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
+
+	if (tern_qp_is_rss(qp)) {
+		tern_destroy_rss_qp(dev, qp);
+		return 0;
+	}
 
 	tern_qp_unpublish(dev, qp);
 	tern_qp_release(dev, qp);
@@ -433,8 +445,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
  * @mask: IB_QP_*, the valid attributes
  * @udata: user request without driver data, NULL for kernel users
  *
- * Return: 0; -EINVAL for an invalid transition or value; or another negative
- * errno.
+ * Return: 0; -EOPNOTSUPP for an unsupported attribute and for an RSS QP, which
+ * has no attributes; -EINVAL for an invalid transition or value; or another
+ * negative errno.
  */
 int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
@@ -443,7 +456,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct tern_qp *qp = to_tqp(ibqp);
 	int err;
 
-	if (mask & ~TERN_QP_MASK)
+	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
 
 	err = ib_no_udata_io(udata);
@@ -467,8 +480,8 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  * @mask: IB_QP_* requested; all attributes are filled in
  * @init_attr: output, the creation attributes
  *
- * Return: 0, -EIO if the device is dead or returns an invalid state, or another
- * negative errno.
+ * Return: 0; -EOPNOTSUPP for an RSS QP, which has no attributes; -EIO if the
+ * device is dead or returns an invalid state; or another negative errno.
  */
 int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init_attr)
@@ -477,6 +490,9 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct tern_qp *qp = to_tqp(ibqp);
 	struct tern_rsp_query_qp rsp;
 	int err;
+
+	if (tern_qp_is_rss(qp))
+		return -EOPNOTSUPP;
 
 	mutex_lock(&qp->lock);
 	err = tern_ib_query(dev, TERN_CMD_QUERY_QP, ibqp->qp_num, &rsp,

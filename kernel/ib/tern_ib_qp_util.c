@@ -12,6 +12,7 @@
 #include "tern_ib.h"
 #include "tern_ib_limits.h"
 #include "tern_ib_qp_util.h"
+#include "tern_ib_raw.h"
 
 /* Difference between log2 of a path MTU and its enum ib_mtu value. */
 #define TERN_MTU_SHIFT		7
@@ -47,6 +48,11 @@ const struct tern_qp_kind tern_qp_kinds[IB_QPT_MAX] = {
 		.type = TERN_QPT_UD,
 		.op_bytes = sizeof(struct tern_ud_seg),
 	},
+	[IB_QPT_RAW_PACKET] = {
+		.cap = TERN_CAP_RAW_QP,
+		.type = TERN_QPT_RAW,
+		.op_bytes = sizeof(struct tern_eth_offload),
+	},
 	[IB_QPT_XRC_INI] = {
 		.cap = TERN_CAP_XRC,
 		.type = TERN_QPT_XRC_INI,
@@ -81,7 +87,12 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 
 	if (attr->qp_type >= IB_QPT_MAX ||
 	    !tern_has_cap(dev, tern_qp_kinds[attr->qp_type].cap) ||
-	    attr->create_flags || attr->rwq_ind_tbl)
+	    attr->create_flags & ~tern_qp_create_flags(dev, attr->qp_type) ||
+	    attr->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+
+	/* Frames have no receive queue but that of their QP. */
+	if (attr->qp_type == IB_QPT_RAW_PACKET && attr->srq)
 		return -EOPNOTSUPP;
 
 	/* An XRC target has no queues, so the remaining checks do not apply. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Driver details of objects for "rdma resource show ... -dd". ib_core holds a
- * reference to the object during the call. Details that a dead device cannot
- * provide are omitted.
+ * Driver details of objects for "rdma resource show ... -dd", and what the
+ * device knows of them for "-r". ib_core holds a reference to the object during
+ * the call. Details that a dead device cannot provide are omitted.
  */
 
 #include <rdma/restrack.h>
@@ -105,6 +105,44 @@ static int tern_end_entry(struct sk_buff *msg, struct nlattr *table, int err)
 		nla_nest_end(msg, table);
 
 	return err;
+}
+
+/* Adds the device's reply to a query of @len bytes. */
+static int tern_put_raw(struct sk_buff *msg, struct tern_ib_dev *dev,
+			u16 opcode, u32 id, void *rsp, size_t len)
+{
+	if (tern_ib_query(dev, opcode, id, rsp, len))
+		return 0;
+
+	return nla_put(msg, RDMA_NLDEV_ATTR_RES_RAW, len, rsp);
+}
+
+int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct tern_mr *mr = to_tmr(ibmr);
+	struct tern_rsp_mr rsp;
+
+	if (!mr->umem && !mr->dm_entry && !mr->odp)
+		return 0;
+
+	return tern_put_raw(msg, to_tdev(ibmr->device), TERN_CMD_QUERY_MR,
+			    ibmr->lkey, &rsp, sizeof(rsp));
+}
+
+int tern_fill_res_qp_entry_raw(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct tern_rsp_query_qp rsp;
+
+	return tern_put_raw(msg, to_tdev(ibqp->device), TERN_CMD_QUERY_QP,
+			    ibqp->qp_num, &rsp, sizeof(rsp));
+}
+
+int tern_fill_res_srq_entry_raw(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct tern_rsp_query_srq rsp;
+
+	return tern_put_raw(msg, to_tdev(ibsrq->device), TERN_CMD_QUERY_SRQ,
+			    to_tsrq(ibsrq)->srqn, &rsp, sizeof(rsp));
 }
 
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq)

@@ -56,6 +56,19 @@ extern int dontfork_ranges;
 extern int dontfork_err;
 extern unsigned int dontfork_left;
 
+/*
+ * raw_stub.c: arguments of the last call, number of objects that exist, values
+ * to read.
+ */
+extern struct ibv_qp_init_attr_ex last_qp_ex;
+extern struct tern_ureq_create_rss_qp last_rss;
+extern struct tern_ureq_create_wq last_wq;
+extern struct ibv_wq_attr last_wq_attr;
+extern struct ibv_wq_init_attr last_wq_init;
+extern unsigned int raw_objects;
+extern uint64_t counter_packets, counter_bytes;
+extern uint32_t last_read_flags;
+
 /* memory_stub.c: error to return, calls, results, last arguments. */
 #define DM_HANDLE 0x99U
 
@@ -122,6 +135,19 @@ void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
 
 /* test_types.c */
 void test_type_ops(void);
+void test_raw_send(void);
+void test_raw_send_refused(void);
+void test_raw_tso(void);
+void test_raw_tso_refused(void);
+void test_raw_tso_cqe(void);
+void test_raw_flags(void);
+void test_raw_recv(void);
+void test_raw_attr(void);
+void test_rss_qp(void);
+void test_wq(void);
+void test_wq_refused(void);
+void test_flow_objects(void);
+void test_flow_counters(void);
 void test_ud(void);
 void test_xrc(void);
 void test_types_refused(void);

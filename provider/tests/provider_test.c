@@ -493,7 +493,7 @@ static void test_refusals(void)
 	struct ibv_qp_init_attr attr = {
 		.send_cq = &cq->vcq.cq,
 		.recv_cq = &cq->vcq.cq,
-		.qp_type = IBV_QPT_RAW_PACKET,
+		.qp_type = IBV_QPT_DRIVER,
 	};
 	struct ibv_pd pd = { .context = &ctx->vctx.context };
 
@@ -668,6 +668,19 @@ int main(void)
 		{ "reset", test_reset },
 		{ "refusals", test_refusals },
 		{ "type_ops", test_type_ops },
+		{ "raw_send", test_raw_send },
+		{ "raw_send_refused", test_raw_send_refused },
+		{ "raw_tso", test_raw_tso },
+		{ "raw_tso_refused", test_raw_tso_refused },
+		{ "raw_tso_cqe", test_raw_tso_cqe },
+		{ "raw_flags", test_raw_flags },
+		{ "raw_recv", test_raw_recv },
+		{ "raw_attr", test_raw_attr },
+		{ "rss_qp", test_rss_qp },
+		{ "wq", test_wq },
+		{ "wq_refused", test_wq_refused },
+		{ "flow_objects", test_flow_objects },
+		{ "flow_counters", test_flow_counters },
 		{ "ud", test_ud },
 		{ "xrc", test_xrc },
 		{ "types_refused", test_types_refused },

@@ -20,6 +20,8 @@ enum {
 	TERN_UCTX_CAP_MW_2A = 1 << 3,		/* type 2 is 2A, else 2B */
 	TERN_UCTX_CAP_TIMESTAMP = 1 << 4,
 	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
+	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 6,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
+	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -96,6 +98,41 @@ struct tern_ureq_create_qp {
 	__u8 log_rq_size;		/* ignored without a receive queue */
 	__u8 log_rq_stride;
 	__u8 reserved_e0[4];
+};
+
+/* Fields of rx_hash_fields_mask, with the values of the verb. */
+enum {
+	TERN_RX_HASH_SRC_IPV4 = 1 << 0,
+	TERN_RX_HASH_DST_IPV4 = 1 << 1,
+	TERN_RX_HASH_SRC_IPV6 = 1 << 2,
+	TERN_RX_HASH_DST_IPV6 = 1 << 3,
+	TERN_RX_HASH_SRC_PORT_TCP = 1 << 4,
+	TERN_RX_HASH_DST_PORT_TCP = 1 << 5,
+	TERN_RX_HASH_SRC_PORT_UDP = 1 << 6,
+	TERN_RX_HASH_DST_PORT_UDP = 1 << 7,
+	TERN_RX_HASH_FIELDS = (1 << 8) - 1,	/* all of them */
+};
+
+enum {
+	TERN_RX_HASH_FUNC_TOEPLITZ = 1 << 0,
+};
+
+/* A raw packet QP with an indirection table. */
+struct tern_ureq_create_rss_qp {
+	__aligned_u64 rx_hash_fields_mask;	/* TERN_RX_HASH_* */
+	__u8 rx_hash_function;			/* TERN_RX_HASH_FUNC_* */
+	__u8 rx_hash_key_len;			/* bytes, 40 */
+	__u8 reserved_50[6];
+	__u8 rx_hash_key[40];
+};
+
+struct tern_ureq_create_wq {
+	__aligned_u64 buf_addr;		/* read by the device */
+	__aligned_u64 buf_len;
+	__aligned_u64 record_addr;	/* struct tern_qp_record */
+	__u8 log_size;
+	__u8 log_stride;
+	__u8 reserved_d0[6];
 };
 
 struct tern_ureq_create_srq {

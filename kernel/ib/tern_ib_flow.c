@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Flows: rules that steer received Ethernet frames to raw packet QPs. */
+
+#include <kunit/visibility.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include <rdma/uverbs_ioctl.h>
+
+#include "tern_ib.h"
+#include "tern_ib_raw.h"
+
+/*
+ * Priorities in the device's table. Default flows take what no other flow of
+ * verbs takes, and all of them supersede the rules of the network driver, which
+ * begin at 0x20000.
+ */
+#define TERN_FLOW_PRIO_NORMAL		0x8000
+#define TERN_FLOW_PRIO_MC_DEFAULT	(TERN_FLOW_PRIO_NORMAL + U16_MAX + 1)
+#define TERN_FLOW_PRIO_ALL_DEFAULT	(TERN_FLOW_PRIO_MC_DEFAULT + 1)
+
+/* Width of flow tags. */
+#define TERN_FLOW_TAG_MASK		GENMASK(23, 0)
+
+struct tern_flow {
+	struct ib_flow ibflow;
+	u32 id;
+};
+
+/* One side of a tunnel: the fields and layers of its headers. */
+struct tern_flow_level {
+	struct tern_flow_fields *value;
+	struct tern_flow_fields *mask;
+	u16 layers;
+};
+
+/* Adds a layer, unless it or an alternative to it is there. */
+static int tern_flow_add_layer(struct tern_flow_level *level, u16 layer,
+			       u16 alternatives)
+{
+	if (level->layers & (layer | alternatives))
+		return -EINVAL;
+
+	level->layers |= layer;
+	return 0;
+}
+
+static void tern_flow_eth(struct tern_flow_fields *to,
+			  const struct ib_flow_eth_filter *from)
+{
+	memcpy(to->dmac, from->dst_mac, sizeof(to->dmac));
+	memcpy(to->smac, from->src_mac, sizeof(to->smac));
+	to->ether_type = from->ether_type;
+	to->vlan = from->vlan_tag;
+}
+
+static void tern_flow_ipv4(struct tern_flow_fields *to,
+			   const struct ib_flow_ipv4_filter *from)
+{
+	memcpy(to->src_ip, &from->src_ip, sizeof(from->src_ip));
+	memcpy(to->dst_ip, &from->dst_ip, sizeof(from->dst_ip));
+	to->protocol = from->proto;
+	to->tos = from->tos;
+	to->ttl = from->ttl;
+}
+
+static void tern_flow_ipv6(struct tern_flow_fields *to,
+			   const struct ib_flow_ipv6_filter *from)
+{
+	memcpy(to->src_ip, from->src_ip, sizeof(to->src_ip));
+	memcpy(to->dst_ip, from->dst_ip, sizeof(to->dst_ip));
+	to->flow_label = from->flow_label;
+	to->protocol = from->next_hdr;
+	to->tos = from->traffic_class;
+	to->ttl = from->hop_limit;
+}
+
+static void tern_flow_ports(struct tern_flow_fields *to,
+			    const struct ib_flow_tcp_udp_filter *from)
+{
+	to->src_port = from->src_port;
+	to->dst_port = from->dst_port;
+}
+
+/* Converts the spec of a header, whose type is without IB_FLOW_SPEC_INNER. */
+static int tern_flow_header(struct tern_flow_level *level,
+			    const union ib_flow_spec *spec, u32 type)
+{
+	switch (type) {
+	case IB_FLOW_SPEC_ETH:
+		tern_flow_eth(level->value, &spec->eth.val);
+		tern_flow_eth(level->mask, &spec->eth.mask);
+		if (tern_flow_add_layer(level, TERN_LAYER_ETH, 0))
+			return -EINVAL;
+		/* Without a mask, the tag need not exist. */
+		if (spec->eth.mask.vlan_tag)
+			level->layers |= TERN_LAYER_VLAN;
+		return 0;
+	case IB_FLOW_SPEC_IPV4:
+		/* The device does not match the bits of fragmentation. */
+		if (spec->ipv4.mask.flags)
+			return -EOPNOTSUPP;
+		tern_flow_ipv4(level->value, &spec->ipv4.val);
+		tern_flow_ipv4(level->mask, &spec->ipv4.mask);
+		return tern_flow_add_layer(level, TERN_LAYER_IPV4,
+					   TERN_LAYER_IPV6);
+	case IB_FLOW_SPEC_IPV6:
+		tern_flow_ipv6(level->value, &spec->ipv6.val);
+		tern_flow_ipv6(level->mask, &spec->ipv6.mask);
+		return tern_flow_add_layer(level, TERN_LAYER_IPV6,
+					   TERN_LAYER_IPV4);
+	case IB_FLOW_SPEC_TCP:
+	case IB_FLOW_SPEC_UDP:
+		tern_flow_ports(level->value, &spec->tcp_udp.val);
+		tern_flow_ports(level->mask, &spec->tcp_udp.mask);
+		return type == IB_FLOW_SPEC_TCP ?
+		       tern_flow_add_layer(level, TERN_LAYER_TCP,
+					   TERN_LAYER_UDP) :
+		       tern_flow_add_layer(level, TERN_LAYER_UDP,
+					   TERN_LAYER_TCP);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+/* Converts a tunnel or an action, of which each may be there once. */
+static int tern_flow_other(struct tern_cmd_create_flow *cmd,
+			   struct tern_flow_level *outer,
+			   const union ib_flow_spec *spec, u32 *actions)
+{
+	struct tern_counters *counters;
+	u32 action = 0;
+
+	switch (spec->type) {
+	case IB_FLOW_SPEC_VXLAN_TUNNEL:
+		cmd->vni = cpu_to_le32(be32_to_cpu(spec->tunnel.val.tunnel_id));
+		cmd->vni_mask =
+			cpu_to_le32(be32_to_cpu(spec->tunnel.mask.tunnel_id));
+		return tern_flow_add_layer(outer, TERN_LAYER_VXLAN, 0);
+	case IB_FLOW_SPEC_ACTION_TAG:
+		if (spec->flow_tag.tag_id > TERN_FLOW_TAG_MASK)
+			return -EINVAL;
+		cmd->tag = cpu_to_le32(spec->flow_tag.tag_id);
+		action = BIT(0);
+		break;
+	case IB_FLOW_SPEC_ACTION_DROP:
+		cmd->dest = TERN_DEST_NONE;
+		action = BIT(1);
+		break;
+	case IB_FLOW_SPEC_ACTION_COUNT:
+		counters = to_tcounters(spec->flow_count.counters);
+		cmd->counter = cpu_to_le32(counters->id);
+		action = BIT(2);
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+
+	if (*actions & action)
+		return -EINVAL;
+
+	*actions |= action;
+	return 0;
+}
+
+/* Clears the bits of the value that do not matter. */
+static void tern_flow_mask_value(struct tern_flow_level *level)
+{
+	const u8 *mask = (const u8 *)level->mask;
+	u8 *value = (u8 *)level->value;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(*level->value); i++)
+		value[i] &= mask[i];
+}
+
+static int tern_flow_specs(const struct ib_flow_attr *attr,
+			   struct tern_cmd_create_flow *cmd)
+{
+	struct tern_flow_level inner = { &cmd->inner_value, &cmd->inner_mask };
+	struct tern_flow_level outer = { &cmd->value, &cmd->mask };
+	const union ib_flow_spec *spec = attr->flows;
+	u32 actions = 0;
+	unsigned int i;
+	u32 type;
+	int err;
+
+	for (i = 0; i < attr->num_of_specs; i++) {
+		type = spec->type & ~IB_FLOW_SPEC_INNER;
+		if (type < IB_FLOW_SPEC_VXLAN_TUNNEL)
+			err = tern_flow_header(type == spec->type ? &outer :
+								    &inner,
+					       spec, type);
+		else
+			err = tern_flow_other(cmd, &outer, spec, &actions);
+		if (err)
+			return err;
+		spec = (const void *)spec + spec->size;
+	}
+
+	/* VXLAN is the only tunnel, so what is inside is inside of VXLAN. */
+	if (inner.layers)
+		outer.layers |= TERN_LAYER_VXLAN;
+
+	tern_flow_mask_value(&outer);
+	tern_flow_mask_value(&inner);
+	cmd->vni &= cmd->vni_mask;
+	cmd->layers = cpu_to_le16(outer.layers);
+	cmd->inner_layers = cpu_to_le16(inner.layers);
+	return 0;
+}
+
+static int tern_flow_kind(const struct ib_flow_attr *attr,
+			  struct tern_cmd_create_flow *cmd)
+{
+	u32 priority = TERN_FLOW_PRIO_NORMAL + attr->priority;
+
+	switch (attr->type) {
+	case IB_FLOW_ATTR_NORMAL:
+		cmd->kind = TERN_FLOW_NORMAL;
+		break;
+	case IB_FLOW_ATTR_ALL_DEFAULT:
+		cmd->kind = TERN_FLOW_ALL;
+		priority = TERN_FLOW_PRIO_ALL_DEFAULT;
+		break;
+	case IB_FLOW_ATTR_MC_DEFAULT:
+		cmd->kind = TERN_FLOW_MULTICAST;
+		priority = TERN_FLOW_PRIO_MC_DEFAULT;
+		break;
+	case IB_FLOW_ATTR_SNIFFER:
+		cmd->kind = TERN_FLOW_SNIFFER;
+		break;
+	default:
+		return -EINVAL;
+	}
+
+	cmd->priority = cpu_to_le32(priority);
+	return 0;
+}
+
+/*
+ * Converts all but the destination, which is set on entry, and which an action
+ * to drop clears. Returns 0, -EOPNOTSUPP for an unsupported spec or flag,
+ * -EINVAL for specs or flags that contradict each other.
+ */
+VISIBLE_IF_KUNIT int tern_flow_from_attr(const struct ib_flow_attr *attr,
+					 struct tern_cmd_create_flow *cmd)
+{
+	bool drop;
+	int err;
+
+	if (attr->flags & ~IB_FLOW_ATTR_FLAGS_DONT_TRAP)
+		return -EOPNOTSUPP;
+
+	cmd->port = attr->port;
+	cmd->counter = cpu_to_le32(TERN_NO_COUNTER);
+	err = tern_flow_kind(attr, cmd) ?: tern_flow_specs(attr, cmd);
+	if (err)
+		return err;
+
+	/* Only a normal flow looks at headers. */
+	if (cmd->kind != TERN_FLOW_NORMAL && (cmd->layers || cmd->inner_layers))
+		return -EINVAL;
+
+	drop = cmd->dest == TERN_DEST_NONE;
+	if (drop)
+		cmd->dest_id = 0;
+
+	/* A frame that others see, too, cannot be dropped. */
+	if (drop && (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP ||
+		     cmd->kind == TERN_FLOW_SNIFFER))
+		return -EINVAL;
+
+	/* A sniffer's frames are copies anyway. */
+	if (attr->flags & IB_FLOW_ATTR_FLAGS_DONT_TRAP &&
+	    cmd->kind != TERN_FLOW_SNIFFER)
+		cmd->flags = TERN_FLOW_F_CONTINUE;
+
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_flow_from_attr);
+
+/**
+ * tern_create_flow() - create a flow
+ * @ibqp: raw packet QP or RSS QP that receives the frames; ib_core destroys the
+ *	flow before the QP
+ * @attr: type, priority, flags, specs and actions
+ * @udata: user request without driver data
+ *
+ * Return: the flow, or an ERR_PTR: -EINVAL for a QP of another type, or specs
+ * that contradict each other; -EOPNOTSUPP for an unsupported spec or flag; or
+ * another negative errno.
+ */
+struct ib_flow *tern_create_flow(struct ib_qp *ibqp, struct ib_flow_attr *attr,
+				 struct ib_udata *udata)
+{
+	struct tern_ib_dev *dev = to_tdev(ibqp->device);
+	struct tern_qp *qp = to_tqp(ibqp);
+	struct tern_cmd_create_flow cmd = {};
+	struct tern_flow *flow;
+	int err;
+
+	err = ib_no_udata_io(udata);
+	if (err)
+		return ERR_PTR(err);
+
+	if (ibqp->qp_type != IB_QPT_RAW_PACKET)
+		return ERR_PTR(-EINVAL);
+
+	if (tern_qp_is_rss(qp)) {
+		cmd.dest = TERN_DEST_RSS;
+		cmd.dest_id = cpu_to_le32(qp->rssn);
+	} else {
+		cmd.dest = TERN_DEST_QP;
+		cmd.dest_id = cpu_to_le32(ibqp->qp_num);
+	}
+
+	err = tern_flow_from_attr(attr, &cmd);
+	if (err)
+		return ERR_PTR(err);
+
+	flow = kzalloc_obj(*flow);
+	if (!flow)
+		return ERR_PTR(-ENOMEM);
+
+	err = tern_ib_create(dev, TERN_CMD_CREATE_FLOW, &cmd, sizeof(cmd),
+			     &flow->id);
+	if (err) {
+		kfree(flow);
+		return ERR_PTR(err);
+	}
+
+	return &flow->ibflow;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_create_flow);
+
+int tern_destroy_flow(struct ib_flow *ibflow)
+{
+	struct tern_flow *flow = container_of(ibflow, struct tern_flow, ibflow);
+
+	/* If a live device refuses, it keeps the flow until its next reset. */
+	tern_ib_destroy(to_tdev(ibflow->device), TERN_CMD_DESTROY_FLOW,
+			flow->id);
+	kfree(flow);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_destroy_flow);

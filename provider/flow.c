@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Flows and their counters. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include <ccan/list.h>
+
+#include "tern.h"
+
+/* A value of a counter and its place in the caller's array. */
+struct tern_counter_point {
+	struct list_node entry;
+	enum ibv_counter_description desc;
+	uint32_t index;
+};
+
+/* The kernel has both values; only the provider knows the places. */
+struct tern_counters {
+	struct verbs_counters vcounters;
+	pthread_mutex_t lock; /* protects points */
+	struct list_head points;
+};
+
+static struct tern_counters *to_tern_counters(struct ibv_counters *ibvcounters)
+{
+	return container_of(ibvcounters, struct tern_counters,
+			    vcounters.counters);
+}
+
+/* ibv_create_flow(3): the kernel checks type, priority and specs. */
+struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,
+				  struct ibv_flow_attr *attr)
+{
+	struct ibv_flow *flow;
+	int err;
+
+	if (attr->comp_mask) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+
+	flow = calloc(1, sizeof(*flow));
+	if (!flow)
+		return NULL;
+
+	err = ibv_cmd_create_flow(ibvqp, flow, attr, NULL, 0);
+	if (err) {
+		free(flow);
+		errno = err;
+		return NULL;
+	}
+
+	return flow;
+}
+
+int tern_destroy_flow(struct ibv_flow *ibvflow)
+{
+	int err;
+
+	err = ibv_cmd_destroy_flow(ibvflow);
+	if (err)
+		return err;
+
+	free(ibvflow);
+	return 0;
+}
+
+/* ibv_create_counters(3). */
+struct ibv_counters *tern_create_counters(struct ibv_context *ibvctx,
+					  struct ibv_counters_init_attr *attr)
+{
+	struct tern_counters *counters;
+	int err;
+
+	counters = calloc(1, sizeof(*counters));
+	if (!counters)
+		return NULL;
+
+	err = ibv_cmd_create_counters(ibvctx, attr, &counters->vcounters, NULL);
+	if (err) {
+		free(counters);
+		errno = err;
+		return NULL;
+	}
+
+	pthread_mutex_init(&counters->lock, NULL);
+	list_head_init(&counters->points);
+	return &counters->vcounters.counters;
+}
+
+int tern_destroy_counters(struct ibv_counters *ibvcounters)
+{
+	struct tern_counters *counters = to_tern_counters(ibvcounters);
+	struct tern_counter_point *point, *next;
+	int err;
+
+	err = ibv_cmd_destroy_counters(&counters->vcounters);
+	if (err)
+		return err;
+
+	list_for_each_safe(&counters->points, point, next, entry)
+		free(point);
+	pthread_mutex_destroy(&counters->lock);
+	free(counters);
+	return 0;
+}
+
+/*
+ * ibv_attach_counters_point_flow(3): EOPNOTSUPP for a flow that exists, which
+ * has its counters from its specs, and for a counter that the device lacks.
+ */
+int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
+				    struct ibv_counter_attach_attr *attr,
+				    struct ibv_flow *ibvflow)
+{
+	struct tern_counters *counters = to_tern_counters(ibvcounters);
+	struct tern_counter_point *point;
+
+	if (ibvflow || !check_comp_mask(attr->comp_mask, 0) ||
+	    (attr->counter_desc != IBV_COUNTER_PACKETS &&
+	     attr->counter_desc != IBV_COUNTER_BYTES))
+		return EOPNOTSUPP;
+
+	point = calloc(1, sizeof(*point));
+	if (!point)
+		return ENOMEM;
+
+	point->desc = attr->counter_desc;
+	point->index = attr->index;
+	pthread_mutex_lock(&counters->lock);
+	list_add_tail(&counters->points, &point->entry);
+	pthread_mutex_unlock(&counters->lock);
+
+	return 0;
+}
+
+/* Checks that all places are in the array. Called under the lock. */
+static int tern_check_points(const struct tern_counters *counters,
+			     uint32_t num_values)
+{
+	const struct tern_counter_point *point;
+
+	if (list_empty(&counters->points))
+		return EINVAL;
+
+	list_for_each(&counters->points, point, entry)
+		if (point->index >= num_values)
+			return EINVAL;
+
+	return 0;
+}
+
+/*
+ * ibv_read_counters(3): EINVAL if nothing is attached, if no flow refers to the
+ * counters, or if the array is too small.
+ */
+int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
+		       uint32_t num_values, uint32_t flags)
+{
+	struct tern_counters *counters = to_tern_counters(ibvcounters);
+	uint64_t read[] = {
+		[IBV_COUNTER_PACKETS] = 0,
+		[IBV_COUNTER_BYTES] = 0,
+	};
+	struct tern_counter_point *point;
+	int err;
+
+	pthread_mutex_lock(&counters->lock);
+	err = tern_check_points(counters, num_values);
+	if (!err)
+		err = ibv_cmd_read_counters(&counters->vcounters, read, 2,
+					    flags, NULL);
+	if (!err)
+		list_for_each(&counters->points, point, entry)
+			values[point->index] = read[point->desc];
+	pthread_mutex_unlock(&counters->lock);
+
+	return err;
+}

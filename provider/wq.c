@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+/* Work queues: receive queues without a QP, and tables of them. */
+
+#include <ccan/ilog.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tern.h"
+
+/* ibv_post_wq_recv(3): fails like ibv_post_recv(). */
+static int tern_post_wq_recv(struct ibv_wq *ibvwq, struct ibv_recv_wr *wr,
+			     struct ibv_recv_wr **bad_wr)
+{
+	return tern_post_recv(&to_tern_rwq(ibvwq)->qp.vqp.qp, wr, bad_wr);
+}
+
+static int tern_check_wq_attr(const struct tern_context *ctx,
+			      const struct ibv_wq_init_attr *attr)
+{
+	uint32_t flags = 0;
+
+	if (ctx->caps & TERN_UCTX_CAP_RAW_OFFLOAD)
+		flags = IBV_WQ_FLAGS_CVLAN_STRIPPING |
+			IBV_WQ_FLAGS_SCATTER_FCS;
+
+	if (!(ctx->caps & TERN_UCTX_CAP_RSS) || attr->wq_type != IBV_WQT_RQ ||
+	    !check_comp_mask(attr->comp_mask, IBV_WQ_INIT_ATTR_FLAGS) ||
+	    ((attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS) &&
+	     !check_comp_mask(attr->create_flags, flags)))
+		return EOPNOTSUPP;
+
+	if (!attr->pd || !attr->cq || attr->max_wr > ctx->max_recv_wr ||
+	    attr->max_sge > ctx->max_recv_sge)
+		return EINVAL;
+
+	return 0;
+}
+
+static int tern_wq_alloc_queue(struct ibv_context *ibvctx, struct tern_qp *qp,
+			       struct tern_create_wq *cmd)
+{
+	int err;
+
+	err = tern_alloc_buf(ibvctx, &qp->buf, tern_wq_bytes(&qp->rq));
+	if (err)
+		return err;
+
+	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
+				TERN_RECORD_QP);
+	if (err) {
+		tern_free_buf(&qp->buf);
+		return err;
+	}
+
+	qp->rq.slots = qp->buf.addr;
+	qp->record = qp->record_ref.addr;
+
+	cmd->buf_addr = (uintptr_t)qp->buf.addr;
+	cmd->buf_len = qp->buf.len;
+	cmd->record_addr = (uintptr_t)qp->record;
+	cmd->log_size = ilog32(qp->rq.mask + 1) - 1;
+	cmd->log_stride = qp->rq.log_stride;
+	return 0;
+}
+
+static void tern_wq_free_queue(struct tern_context *ctx, struct tern_qp *qp)
+{
+	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
+	tern_free_buf(&qp->buf);
+}
+
+static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
+			struct ibv_wq_init_attr *attr)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvctx);
+	struct ibv_qp *ibvqp = &wq->qp.vqp.qp;
+	struct tern_create_wq_resp resp = {};
+	struct tern_create_wq cmd = {};
+	int err;
+
+	tern_rq_size(&wq->qp.rq, attr->max_wr, attr->max_sge,
+		     ctx->max_recv_sge);
+	if (wq->qp.rq.log_stride > TERN_RQ_STRIDE_MAX)
+		return EINVAL;
+
+	err = tern_wq_alloc_queue(ibvctx, &wq->qp, &cmd);
+	if (err)
+		return err;
+
+	/* Tell the kernel the actual capacities. */
+	attr->max_wr = tern_wq_num(&wq->qp.rq);
+	attr->max_sge = wq->qp.rq.max_sge;
+	/* Without the mask, old kernels get the flags all the same. */
+	if (!(attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS))
+		attr->create_flags = 0;
+	err = ibv_cmd_create_wq(ibvctx, attr, &wq->ibvwq, &cmd.ibv_cmd,
+				sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	if (err)
+		goto err_free_queue;
+
+	wq->ibvwq.state = IBV_WQS_RESET;
+	wq->ibvwq.post_recv = tern_post_wq_recv;
+	ibvqp->context = ibvctx;
+	ibvqp->qp_num = wq->ibvwq.wq_num;
+	ibvqp->recv_cq = attr->cq;
+	ibvqp->state = IBV_QPS_RESET;
+	err = tern_qp_attach(ctx, &wq->qp);
+	if (err)
+		goto err_destroy;
+
+	return 0;
+
+err_destroy:
+	ibv_cmd_destroy_wq(&wq->ibvwq);
+err_free_queue:
+	tern_wq_free_queue(ctx, &wq->qp);
+	return err;
+}
+
+static void tern_wq_free(struct tern_rwq *wq)
+{
+	pthread_spin_destroy(&wq->qp.rq.lock);
+	pthread_spin_destroy(&wq->qp.sq.lock);
+	free(wq);
+}
+
+/*
+ * ibv_create_wq(3): EOPNOTSUPP for a type or flag that the device does not
+ * support, EINVAL for capacities beyond the device's.
+ */
+struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
+			      struct ibv_wq_init_attr *attr)
+{
+	struct ibv_wq_init_attr actual = *attr;
+	struct tern_rwq *wq;
+	int err;
+
+	err = tern_check_wq_attr(to_tern_ctx(ibvctx), attr);
+	if (err)
+		goto err_out;
+
+	wq = calloc(1, sizeof(*wq));
+	if (!wq) {
+		err = ENOMEM;
+		goto err_out;
+	}
+
+	wq->qp.type = &tern_rwq_type;
+	pthread_spin_init(&wq->qp.sq.lock, PTHREAD_PROCESS_PRIVATE);
+	pthread_spin_init(&wq->qp.rq.lock, PTHREAD_PROCESS_PRIVATE);
+	err = tern_wq_init(ibvctx, wq, &actual);
+	if (err) {
+		tern_wq_free(wq);
+		goto err_out;
+	}
+
+	attr->max_wr = actual.max_wr;
+	attr->max_sge = actual.max_sge;
+	return &wq->ibvwq;
+
+err_out:
+	errno = err;
+	return NULL;
+}
+
+/* The state of a raw packet QP that receives as the WQ does. */
+static enum ibv_qp_state tern_wq_qp_state(enum ibv_wq_state state)
+{
+	switch (state) {
+	case IBV_WQS_RDY:
+		return IBV_QPS_RTR;
+	case IBV_WQS_ERR:
+		return IBV_QPS_ERR;
+	default:
+		return IBV_QPS_RESET;
+	}
+}
+
+/* ibv_modify_wq(3): the kernel checks the transition and the flags. */
+int tern_modify_wq(struct ibv_wq *ibvwq, struct ibv_wq_attr *attr)
+{
+	struct tern_rwq *wq = to_tern_rwq(ibvwq);
+	struct ibv_modify_wq cmd = {};
+	int err;
+
+	err = ibv_cmd_modify_wq(ibvwq, attr, &cmd, sizeof(cmd));
+	if (err || !(attr->attr_mask & IBV_WQ_ATTR_STATE))
+		return err;
+
+	wq->qp.vqp.qp.state = tern_wq_qp_state(attr->wq_state);
+	if (attr->wq_state == IBV_WQS_RESET)
+		tern_qp_reset(&wq->qp);
+
+	return 0;
+}
+
+/* ibv_destroy_wq(3). */
+int tern_destroy_wq(struct ibv_wq *ibvwq)
+{
+	struct tern_context *ctx = to_tern_ctx(ibvwq->context);
+	struct tern_rwq *wq = to_tern_rwq(ibvwq);
+	int err;
+
+	err = ibv_cmd_destroy_wq(ibvwq);
+	if (err)
+		return err;
+
+	tern_qp_forget(ctx, &wq->qp);
+	tern_wq_free_queue(ctx, &wq->qp);
+	tern_wq_free(wq);
+	return 0;
+}
+
+/* ibv_create_rwq_ind_table(3): the kernel checks the size. */
+struct ibv_rwq_ind_table *
+tern_create_rwq_ind_table(struct ibv_context *ibvctx,
+			  struct ibv_rwq_ind_table_init_attr *attr)
+{
+	struct ib_uverbs_ex_create_rwq_ind_table_resp resp = {};
+	struct ibv_rwq_ind_table *table;
+	int err;
+
+	/* libibverbs reads the table before it calls the kernel. */
+	if (attr->log_ind_tbl_size >= 32 ||
+	    BIT(attr->log_ind_tbl_size) > TERN_RSS_ENTRIES) {
+		errno = EINVAL;
+		return NULL;
+	}
+
+	table = calloc(1, sizeof(*table));
+	if (!table)
+		return NULL;
+
+	err = ibv_cmd_create_rwq_ind_table(ibvctx, attr, table, &resp,
+					   sizeof(resp));
+	if (err) {
+		free(table);
+		errno = err;
+		return NULL;
+	}
+
+	return table;
+}
+
+int tern_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table)
+{
+	int err;
+
+	err = ibv_cmd_destroy_rwq_ind_table(table);
+	if (err)
+		return err;
+
+	free(table);
+	return 0;
+}
