@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# netdrv.sh TEST...: the kernel's own tests of network drivers (tools/testing/selftests/drivers/net), on tern's interface, with vm2 at the
+# other end. TEST is the path of a script below drivers/net, without .py.
+group=netdrv
+. results.sh
+
+tree=/tmp/selftests
+[ -e $tree ] || cp -r "/mnt/tern/build/out-$TERN_LANE/selftests" $tree
+tests=$tree/tools/testing/selftests/drivers/net
+NETIF=$(basename /sys/class/infiniband/tern0/device/net/*)
+export NETIF LOCAL_V4=10.77.0.1 REMOTE_V4=10.77.0.2 LOCAL_V6=fd77::1 REMOTE_V6=fd77::2 REMOTE_TYPE=ssh REMOTE_ARGS=root@alone
+export PYTHONDONTWRITEBYTECODE=1
+# A shared connection would keep the output of a command open after its ssh was ended.
+cat - /root/.ssh/config >/root/.ssh/config.new <<-END
+	Host alone
+		HostName vm2
+		HostKeyAlias vm2
+		ControlMaster no
+		ControlPath none
+END
+mv /root/.ssh/config.new /root/.ssh/config
+# Tests take the interface down and expect its addresses afterwards.
+for m in vm1 vm2; do
+	ssh $m "sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1"
+done
+
+# Result lines of a report in KTAP. A failure that the test itself expects is a skip here.
+results() {
+	sed -nE "
+	s:^ok [0-9]+ ([^ ]*)$:ok $group/$1.\\1:p
+	s:^ok [0-9]+ ([^ ]*) # (SKIP|XFAIL) *(.*)$:ok $group/$1.\\1 # SKIP \\3:p
+	s:^not ok [0-9]+ ([^ ]*)( #.*)?$:not ok $group/$1.\\1 - see netdrv-$(basename "$1").log:p" | sed "s:$group/$1\.$(basename "$1")\.:$group/$1.:"
+}
+
+for name; do
+	log=/mnt/share/netdrv-$(basename "$name").log
+	(cd "$(dirname "$tests/$name")" && timeout 900 python3 "$tests/$name.py") >"$log" 2>&1
+	status=$?
+	results "$name" <"$log" >/tmp/results
+	pass_on /tmp/results
+	grep -q '^# Totals' "$log" || not_ok "$name" "exit status $status without a summary: $(tail -n 1 "$log")"
+done
+exit $failed
