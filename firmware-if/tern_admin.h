@@ -234,7 +234,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_TIMESTAMP		BIT(19)
 #define TERN_CAP_ODP			BIT(20)
 #define TERN_CAP_VLAN			BIT(21)	/* GIDs and frames with a VLAN tag */
-#define TERN_CAP_ETH_OFFLOAD		BIT(22)	/* TERN_ETH_OP_*, TERN_ETH_QF_*, TERN_CQE_F_L3_OK, L4_OK */
+#define TERN_CAP_ETH_OFFLOAD		BIT(22)	/* TERN_ETH_OP_*, QF_*, CQE_F_L3_OK, L4_OK */
 #define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
 #define TERN_CAP_RAW_QP			BIT(24)
 #define TERN_CAP_COUNTER_SETS		BIT(25)
@@ -668,7 +668,7 @@ static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 /* RAW: */
 #define TERN_QP_F_STRIP_VLAN		BIT(3)
 #define TERN_QP_F_KEEP_FCS		BIT(4)	/* 4 bytes of FCS follow the frame */
-#define TERN_QP_F_NO_MCAST_LOOPBACK	BIT(5)	/* its own frames to groups do not come back to it */
+#define TERN_QP_F_NO_MCAST_LOOPBACK	BIT(5)	/* of its own frames to groups */
 
 /* Attributes that MODIFY_QP sets and QUERY_QP returns. */
 struct tern_qp_attr {

@@ -26,7 +26,7 @@ static_assert(sizeof(struct tern_eth_txd) == 16, "tern_eth_txd");
 #define TERN_ETH_F_OFFLOAD		BIT(1)	/* a struct tern_eth_offload */
 #define TERN_ETH_MAX_TXD		20	/* descriptors of a frame */
 #define TERN_ETH_MAX_FRAME		9238	/* bytes, with header, without FCS */
-#define TERN_ETH_MAX_TSO		65536	/* bytes of headers and payload with TERN_ETH_OP_TSO */
+#define TERN_ETH_MAX_TSO		65536	/* bytes, with headers, of TSO and USO */
 #define TERN_ETH_MAX_TSO_HEADER		256	/* bytes of the headers */
 
 /*
@@ -86,8 +86,8 @@ static_assert(sizeof(struct tern_eth_record) == 64, "tern_eth_record");
 /*
  * CQE of a received frame, of an Ethernet queue or a raw QP: inv_rkey is the RSS hash,
  * pkey_index the TERN_ETH_HASH_* that it was computed from, src_qp the tag of the flow
- * that took the frame, or 0. With TERN_CQE_F_VLAN the outer tag has been stripped, and vlan is its tag
- * control information.
+ * that took the frame, or 0. With TERN_CQE_F_VLAN the outer tag has been stripped, and
+ * vlan is its tag control information.
  */
 #define TERN_ETH_HASH_NONE		0
 #define TERN_ETH_HASH_L3		1	/* addresses only */
@@ -152,7 +152,7 @@ static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 #define TERN_RSS_ENTRIES		128
 
 #define TERN_RSS_FUNC_TOEPLITZ		0
-#define TERN_RSS_FUNC_SYMMETRIC		1	/* Toeplitz of the XOR of both addresses, and of both ports, twice */
+#define TERN_RSS_FUNC_SYMMETRIC		1	/* each field: XOR of both directions */
 
 /* Index into fields. A fragment, or another protocol, is IPV4 or IPV6. */
 #define TERN_RSS_IPV4			0
@@ -168,7 +168,7 @@ static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 #define TERN_RSS_FIELD_DST_PORT		BIT(3)
 
 /* What a frame is given to. */
-#define TERN_DEST_NONE			0	/* flow: DROP; port: the receive queue with the lowest number */
+#define TERN_DEST_NONE			0	/* flow: drop; port: the lowest queue */
 #define TERN_DEST_ETH_QUEUE		1
 #define TERN_DEST_RSS			2
 #define TERN_DEST_QP			3	/* a raw QP */
@@ -250,8 +250,8 @@ static_assert(sizeof(struct tern_cmd_create_flow) == 272, "tern_cmd_create_flow"
 #define TERN_NO_COUNTER			0xffffffffU
 
 /*
- * ---- CREATE_FLOW_COUNTER: no input; out: tern_rsp_object. QUERY_FLOW_COUNTER, DESTROY_FLOW_COUNTER
- * (BUSY while a flow uses it): tern_cmd_object ----
+ * ---- CREATE_FLOW_COUNTER: no input; out: tern_rsp_object. QUERY_FLOW_COUNTER,
+ * DESTROY_FLOW_COUNTER (BUSY while a flow uses it): tern_cmd_object ----
  */
 struct tern_rsp_flow_counter {
 	__le64	packets;
