@@ -3,6 +3,7 @@
 # netdrv.sh TEST...: the kernel's own tests of network drivers (tools/testing/selftests/drivers/net), on tern's interface, with vm2 at the
 # other end. TEST is the path of a script below drivers/net, without .py.
 group=netdrv
+# shellcheck source=tests/guest/results.sh
 . results.sh
 
 tree=/tmp/selftests
