@@ -101,6 +101,7 @@ class AdminPlay {
     w.grant_dm();
     for (const Region& mw : w.windows) live_[kWindow].push_back(mw.key);
     for (const FuzzQp& qp : w.qps) live_[kQp].push_back(qp.number);
+    live_[kFlow] = {w.flows.begin(), w.flows.end()};
     for (const std::uint32_t srq : w.srqs) {
       if (srq != 0) live_[kSrq].push_back(srq);
     }

@@ -97,7 +97,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   }
 }
 
-TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 27U); }
+TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 28U); }
 
 // ---- config space ----
 
