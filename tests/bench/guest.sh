@@ -5,7 +5,7 @@ set -u
 export PATH=/mnt/tern/build/guest:$PATH
 seconds=$1
 out=/mnt/share
-rm -f $out/lines $out/tcp-* $out/mmio
+rm -f $out/lines $out/net-* $out/mmio
 failed=0
 
 bench() { # DEV WORD...
@@ -28,13 +28,28 @@ bench tern0 memory
 # Soft-RoCE's windows, which come last, sometimes fail: keep the earlier figures.
 verbs_bench -d rxe0 -t "$seconds" memory >>$out/lines || echo "bench: Soft-RoCE failed; its remaining figures are left out" >&2
 bench tern0 limits
-for net in tern0:77 rxe0:79; do
+# Without RDMA: tern's network device, the virtio-net below Soft-RoCE, and tern with one queue and without offloads.
+net() { # NAME NETWORK OPTION...
+	local name=$1 network=$2
+	shift 2
 	ssh vm2 iperf3 -s -1 -D
 	for ((i = 0; i < 50; i++)); do
-		iperf3 -J -t 2 -c "10.${net#*:}.0.2" >"$out/tcp-${net%:*}" && break
+		iperf3 -J -t 2 "$@" -c "10.$network.0.2" >"$out/net-$name" && break
 		sleep 0.2
 	done
+}
+for what in "tcp-1" "tcp-4 -P 4" "udp-packets -u -b 0 -l 18"; do
+	read -r name options <<<"$what"
+	for device in tern0:77 rxe0:79; do
+		# shellcheck disable=SC2086
+		net "${device%:*}-$name" "${device#*:}" $options
+	done
 done
+eth=$(basename /sys/class/infiniband/tern0/device/net/*)
+for vm in vm1 vm2; do
+	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off" >/dev/null
+done
+net tern0-tcp-plain 77
 # A bound driver owns the doorbell page: unbind it.
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 echo "$pci" >/sys/bus/pci/drivers/tern/unbind
