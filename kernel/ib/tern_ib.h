@@ -575,6 +575,9 @@ extern const struct uapi_definition tern_dm_defs[];
 int tern_dm_export_init(struct tern_ib_dev *dev);
 extern const struct ib_device_ops tern_dm_export_ops;
 
+/* tern_ib_qp_counters.c */
+extern const struct ib_device_ops tern_qp_counter_ops;
+
 /* tern_ib_speed.c */
 extern const struct ib_device_ops tern_speed_ops;
 

@@ -158,6 +158,7 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 		u64 cap;
 		const struct ib_device_ops *ops;
 	} optional[] = {
+		{ TERN_CAP_COUNTER_SETS, &tern_qp_counter_ops },
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
 		{ TERN_CAP_DM, &tern_dm_export_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
