@@ -278,7 +278,7 @@ void tables(Bench& bench) {
                {"SGEs past the slot", [](CreateQp& r) { r.core.max_send_sge = 16; }, EINVAL},
                {"inline past the slot", [](CreateQp& r) { r.core.max_inline_data = 512; }, EINVAL},
                {"a million WRs", [](CreateQp& r) { r.core.max_send_wr = 1000000; }, EINVAL},
-               {"raw packets", [](CreateQp& r) { r.core.qp_type = 8; }, EOPNOTSUPP},
+               {"a driver's own type", [](CreateQp& r) { r.core.qp_type = 0xff; }, EOPNOTSUPP},
                {"a GSI QP", [](CreateQp& r) { r.core.qp_type = 1; }, EINVAL},
            }));
   // The device only reads work queues.
