@@ -21,10 +21,19 @@ cat - /root/.ssh/config >/root/.ssh/config.new <<-END
 		ControlPath none
 END
 mv /root/.ssh/config.new /root/.ssh/config
-# Tests take the interface down and expect its addresses afterwards.
+# set_mtu MTU: of both machines.
+set_mtu() {
+	local m
+	for m in vm1 vm2; do
+		ssh $m "ip link set \$(basename /sys/class/infiniband/tern0/device/net/*) mtu $1"
+	done
+}
+# Tests take the interface down and expect its addresses afterwards; and they load XDP programs without fragments, which need a
+# frame that fits into a page.
 for m in vm1 vm2; do
 	ssh $m "sysctl -qw net.ipv6.conf.all.keep_addr_on_down=1"
 done
+set_mtu 1500
 
 # Result lines of a report in KTAP. A failure that the test itself expects is a skip here.
 results() {
@@ -42,4 +51,5 @@ for name; do
 	pass_on /tmp/results
 	grep -q '^# Totals' "$log" || not_ok "$name" "exit status $status without a summary: $(tail -n 1 "$log")"
 done
+set_mtu 4500
 exit $failed
