@@ -57,7 +57,7 @@ constexpr const char* kNotes = R"(
 .. [2] The request reaches the target, which invalidates regions that the kernel registered there by work request. A target has
    no windows. Here the key is that of an ordinary region, which cannot be invalidated, so the receive and the request complete
    with ``IBV_WC_REM_INV_REQ_ERR``.
-.. [3] The device computes no checksums and does no segmentation, and its attributes say so.
+.. [3] Checksums and segmentation are offloads of raw packets, and the attributes say so.
 .. [4] Accepted; a QP without READs and similar requests has nothing to wait for. The page lists FENCE for RC only.
 )";
 
