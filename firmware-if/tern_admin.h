@@ -311,27 +311,6 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_CNT_PAGE_FAULTS			33	/* accesses that found a page absent */
 #define TERN_CNT_RDMA_NUM			34
 
-#define TERN_ETH_CNT_TX_PACKETS			0
-#define TERN_ETH_CNT_TX_BYTES			1
-#define TERN_ETH_CNT_TX_ERRORS			2
-#define TERN_ETH_CNT_RX_PACKETS			3
-#define TERN_ETH_CNT_RX_BYTES			4
-#define TERN_ETH_CNT_RX_NO_BUFFER		5
-#define TERN_ETH_CNT_RX_TOO_LONG		6
-#define TERN_ETH_CNT_RX_FILTERED		7
-#define TERN_ETH_CNT_RX_MULTICAST		8
-#define TERN_ETH_CNT_TX_MULTICAST		9
-#define TERN_ETH_CNT_TX_BROADCAST		10
-#define TERN_ETH_CNT_RX_BROADCAST		11
-#define TERN_ETH_CNT_RX_FLOW_DROPPED		12	/* by a flow without destination */
-#define TERN_ETH_CNT_RX_CSUM_ERRORS		13	/* wrong checksum of IPv4, TCP or UDP */
-#define TERN_ETH_CNT_TX_SEGMENTED		14	/* frames that the device cut */
-/* Frames by bytes with FCS: up to 64, 127, 255, 511, 1023, 1518, and longer. */
-#define TERN_ETH_CNT_TX_SIZES			15
-#define TERN_ETH_CNT_RX_SIZES			22
-#define TERN_ETH_SIZES				7
-#define TERN_ETH_CNT_NUM			29
-
 /*
  * ---- CREATE_COUNTER_SET: no input; out: tern_rsp_object. QUERY_COUNTER_SET:
  * tern_cmd_object; out: __le64 counter[TERN_CNT_RDMA_NUM] ----
