@@ -235,6 +235,32 @@ void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp)
 	tern_drain_lock(&qp->rq.lock);
 }
 
+/* Allocates a buffer for queues of @bytes, and the record. */
+int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp, size_t bytes)
+{
+	int err;
+
+	err = tern_alloc_buf(ibvctx, &qp->buf, bytes);
+	if (err)
+		return err;
+
+	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
+				TERN_RECORD_QP);
+	if (err) {
+		tern_free_buf(&qp->buf);
+		return err;
+	}
+
+	qp->record = qp->record_ref.addr;
+	return 0;
+}
+
+void tern_qp_free_memory(struct tern_context *ctx, struct tern_qp *qp)
+{
+	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
+	tern_free_buf(&qp->buf);
+}
+
 /* Allocates the send queue, then the receive queue if any, and the record. */
 static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 				bool own_rq, struct tern_ureq_create_qp *cmd)
@@ -250,19 +276,11 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 	if (!qp->type->has_sq)
 		return 0;
 
-	err = tern_alloc_buf(ibvctx, &qp->buf, sq_bytes + rq_bytes);
+	err = tern_qp_alloc_memory(ibvctx, qp, sq_bytes + rq_bytes);
 	if (err)
 		return err;
 
-	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
-				TERN_RECORD_QP);
-	if (err) {
-		tern_free_buf(&qp->buf);
-		return err;
-	}
-
 	qp->sq.slots = qp->buf.addr;
-	qp->record = qp->record_ref.addr;
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_len = qp->buf.len;
@@ -280,11 +298,8 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 
 static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 {
-	if (!qp->type->has_sq)
-		return;
-
-	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
-	tern_free_buf(&qp->buf);
+	if (qp->type->has_sq)
+		tern_qp_free_memory(ctx, qp);
 }
 
 /* A post to a missing queue takes its lock before it is refused. */

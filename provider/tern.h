@@ -488,6 +488,9 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr);
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps);
 void tern_qp_free(struct tern_qp *qp);
+int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp,
+			 size_t bytes);
+void tern_qp_free_memory(struct tern_context *ctx, struct tern_qp *qp);
 int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp);
 void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp);
 void tern_qp_reset(struct tern_qp *qp);

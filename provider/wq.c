@@ -41,19 +41,11 @@ static int tern_wq_alloc_queue(struct ibv_context *ibvctx, struct tern_qp *qp,
 {
 	int err;
 
-	err = tern_alloc_buf(ibvctx, &qp->buf, tern_wq_bytes(&qp->rq));
+	err = tern_qp_alloc_memory(ibvctx, qp, tern_wq_bytes(&qp->rq));
 	if (err)
 		return err;
 
-	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
-				TERN_RECORD_QP);
-	if (err) {
-		tern_free_buf(&qp->buf);
-		return err;
-	}
-
 	qp->rq.slots = qp->buf.addr;
-	qp->record = qp->record_ref.addr;
 
 	cmd->buf_addr = (uintptr_t)qp->buf.addr;
 	cmd->buf_len = qp->buf.len;
@@ -61,12 +53,6 @@ static int tern_wq_alloc_queue(struct ibv_context *ibvctx, struct tern_qp *qp,
 	cmd->log_size = ilog32(qp->rq.mask + 1) - 1;
 	cmd->log_stride = qp->rq.log_stride;
 	return 0;
-}
-
-static void tern_wq_free_queue(struct tern_context *ctx, struct tern_qp *qp)
-{
-	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
-	tern_free_buf(&qp->buf);
 }
 
 static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
@@ -113,7 +99,7 @@ static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
 err_destroy:
 	ibv_cmd_destroy_wq(&wq->ibvwq);
 err_free_queue:
-	tern_wq_free_queue(ctx, &wq->qp);
+	tern_qp_free_memory(ctx, &wq->qp);
 	return err;
 }
 
@@ -206,7 +192,7 @@ int tern_destroy_wq(struct ibv_wq *ibvwq)
 		return err;
 
 	tern_qp_forget(ctx, &wq->qp);
-	tern_wq_free_queue(ctx, &wq->qp);
+	tern_qp_free_memory(ctx, &wq->qp);
 	tern_wq_free(wq);
 	return 0;
 }
