@@ -149,7 +149,7 @@ static void tern_get_ethtool_stats(struct net_device *netdev,
 		memset(counters, 0, sizeof(counters));
 	for (i = 0; i < ARRAY_SIZE(tern_stats); i++)
 		*data++ = counters[tern_stats[i].counter];
-	tern_stats_sum_rx(net, rx);
+	tern_stats_sum_rx(net, 0, rx);
 	for (i = 0; i < ARRAY_SIZE(tern_xdp_stats); i++)
 		*data++ = rx[tern_xdp_stats[i].counter];
 }

@@ -293,7 +293,7 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 extern const struct netdev_stat_ops tern_stat_ops;
 void tern_stats_init(struct tern_net *net);
 void tern_stats_exit(struct tern_net *net);
-void tern_stats_sum_rx(const struct tern_net *net, u64 *sum);
+void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum);
 void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats);
 int tern_net_query_counters(struct tern_net *net, u64 *counters);
 void tern_net_freeze_counters(struct tern_net *net);

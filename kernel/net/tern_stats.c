@@ -122,12 +122,21 @@ static void tern_stats_read(const struct tern_stats *stats, const u64_stats_t *f
 		sum[i] += value[i];
 }
 
-/* Adds the statistics of all receive queues to @sum, TERN_RX_STAT_*. */
-void tern_stats_sum_rx(const struct tern_net *net, u64 *sum)
+/* Adds the statistics of the transmit queues from @first on to @sum, TERN_TX_STAT_*. */
+static void tern_stats_sum_tx(const struct tern_net *net, unsigned int first, u64 *sum)
 {
 	unsigned int i;
 
-	for (i = 0; i < TERN_MAX_CHANNELS; i++)
+	for (i = first; i < TERN_MAX_CHANNELS; i++)
+		tern_stats_read(&net->stats[i], net->stats[i].tx, sum, TERN_TX_STAT_NUM);
+}
+
+/* The same for the receive queues, TERN_RX_STAT_*. */
+void tern_stats_sum_rx(const struct tern_net *net, unsigned int first, u64 *sum)
+{
+	unsigned int i;
+
+	for (i = first; i < TERN_MAX_CHANNELS; i++)
 		tern_stats_read(&net->stats[i], net->stats[i].rx, sum, TERN_RX_STAT_NUM);
 }
 
@@ -137,11 +146,10 @@ void tern_get_stats64(struct net_device *netdev, struct rtnl_link_stats64 *stats
 	struct tern_net *net = netdev_priv(netdev);
 	u64 tx[TERN_TX_STAT_NUM] = {}, rx[TERN_RX_STAT_NUM] = {};
 	u64 no_buffer, too_long, multicast;
-	unsigned int start, i;
+	unsigned int start;
 
-	for (i = 0; i < TERN_MAX_CHANNELS; i++)
-		tern_stats_read(&net->stats[i], net->stats[i].tx, tx, TERN_TX_STAT_NUM);
-	tern_stats_sum_rx(net, rx);
+	tern_stats_sum_tx(net, 0, tx);
+	tern_stats_sum_rx(net, 0, rx);
 	stats->tx_packets = tx[TERN_TX_STAT_PACKETS];
 	stats->tx_bytes = tx[TERN_TX_STAT_BYTES];
 	stats->tx_errors = tx[TERN_TX_STAT_ERRORS];
@@ -214,17 +222,9 @@ static void tern_get_base_stats(struct net_device *netdev,
 	struct tern_net *net = netdev_priv(netdev);
 	u64 count_tx[TERN_TX_STAT_NUM] = {};
 	u64 count_rx[TERN_RX_STAT_NUM] = {};
-	struct tern_stats *stats;
-	unsigned int i;
 
-	for (i = netdev->real_num_tx_queues; i < TERN_MAX_CHANNELS; i++) {
-		stats = &net->stats[i];
-		tern_stats_read(stats, stats->tx, count_tx, TERN_TX_STAT_NUM);
-	}
-	for (i = netdev->real_num_rx_queues; i < TERN_MAX_CHANNELS; i++) {
-		stats = &net->stats[i];
-		tern_stats_read(stats, stats->rx, count_rx, TERN_RX_STAT_NUM);
-	}
+	tern_stats_sum_tx(net, netdev->real_num_tx_queues, count_tx);
+	tern_stats_sum_rx(net, netdev->real_num_rx_queues, count_rx);
 	tern_fill_tx(count_tx, tx);
 	tern_fill_rx(count_rx, rx);
 }
