@@ -10,6 +10,7 @@
 #include <linux/u64_stats_sync.h>
 #include <linux/workqueue.h>
 #include <net/xdp.h>
+#include <net/xdp_sock.h>
 
 #include "tern_dev.h"
 #include "tern_ptp.h"
@@ -26,6 +27,9 @@
 #define TERN_RX_LOG_DEFAULT	10
 #define TERN_RING_LOG_MAX	13
 
+/* Most descriptors of a frame of an AF_XDP socket: one is for offloads. */
+#define TERN_XSK_MAX_SEGS	(TERN_ETH_MAX_TXD - 1)
+
 /* The device accepts as many bytes of headers of a frame that it segments. */
 #define TERN_MAX_TSO_HEADERS	256
 
@@ -34,6 +38,7 @@ struct ethtool_coalesce;
 struct kernel_ethtool_coalesce;
 struct page_pool;
 struct tern_channel;
+struct xsk_buff_pool;
 
 /* Statistics of a transmit queue, in frames as on the wire. */
 enum {
@@ -87,11 +92,14 @@ struct tern_net_cq {
 	struct dim dim;
 };
 
-/* What the last descriptor of a frame holds. */
+/* What a descriptor holds. */
 enum tern_tx_owner {
 	TERN_TX_PART,		/* nothing: other descriptors follow */
 	TERN_TX_SKB,
 	TERN_TX_XDP,
+	TERN_TX_XSK,		/* a frame of an AF_XDP socket */
+	TERN_TX_BUFF,		/* a receive buffer of an AF_XDP socket */
+	TERN_TX_BUFF_PART,	/* the same, and others follow */
 };
 
 enum tern_tx_mapping {
@@ -104,11 +112,17 @@ struct tern_tx_slot {
 	union {
 		struct sk_buff *skb;
 		struct xdp_frame *frame;
+		struct xdp_buff *xdp;
+		struct xsk_tx_metadata_compl compl;
 	};
-	dma_addr_t dma;
+	union {
+		dma_addr_t dma;
+		u32 xsk_descs;	/* that the pool's owner gets back */
+	};
 	u32 len;
 	u8 owner;		/* enum tern_tx_owner */
 	u8 mapping;		/* enum tern_tx_mapping */
+	bool needs_csum;	/* of TERN_TX_XSK */
 };
 
 struct tern_tx {
@@ -117,15 +131,21 @@ struct tern_tx {
 	struct tern_eth_txd *ring;
 	struct tern_eth_record *record;
 	struct tern_tx_slot *slots;
+	struct xsk_buff_pool *xsk_pool;
 	u32 id;
 	u8 log_size;
 	bool created;		/* exists in the device */
 	u32 pi;			/* written by the transmitter */
 	u32 ci;			/* written by NAPI */
+	u32 xsk_last;		/* last descriptor of the last frame of the pool */
+	bool xsk_skip;		/* a refused frame of the pool goes on */
 };
 
 struct tern_rx_slot {
-	struct page *page;
+	union {
+		struct page *page;
+		struct xdp_buff *xdp;	/* of an AF_XDP socket */
+	};
 	u32 offset;
 	u32 size;
 };
@@ -138,6 +158,8 @@ struct tern_rx {
 	struct tern_rx_slot *slots;
 	struct page_pool *pool;
 	struct xdp_rxq_info xdp_rxq;
+	struct xsk_buff_pool *xsk_pool;	/* the buffers, if not NULL */
+	struct xdp_rxq_info xsk_rxq;
 	u32 id;
 	u8 log_size;
 	u8 flags;		/* TERN_ETH_QF_* */
@@ -208,6 +230,7 @@ struct tern_moderation {
  * @rx_moderation: moderation of receive queues; written under RTNL
  * @tx_moderation: moderation of transmit queues; written under RTNL
  * @xdp_prog: XDP program, or NULL
+ * @xsk_pools: buffers of AF_XDP sockets by channel, or NULL; under RTNL
  * @stats: statistics by channel
  * @steer: receive side scaling and ntuple rules; under RTNL
  * @ptp: PTP clock and time stamping
@@ -237,6 +260,7 @@ struct tern_net {
 	struct tern_moderation rx_moderation;
 	struct tern_moderation tx_moderation;
 	struct bpf_prog *xdp_prog;
+	struct xsk_buff_pool *xsk_pools[TERN_MAX_CHANNELS];
 	struct tern_stats stats[TERN_MAX_CHANNELS];
 	struct tern_steer steer;
 	struct tern_ptp ptp;
@@ -288,6 +312,7 @@ void tern_net_attach(struct tern_net *net);
 void tern_net_update_link(struct tern_net *net);
 void tern_net_lose_link(struct tern_net *net);
 int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *config);
+int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
 
 /* tern_stats.c */
 extern const struct netdev_stat_ops tern_stat_ops;
@@ -334,6 +359,13 @@ void tern_tx_free(struct tern_channel *ch);
 int tern_tx_create(struct tern_channel *ch);
 void tern_tx_destroy(struct tern_channel *ch);
 void tern_tx_poll(struct tern_channel *ch, int budget);
+u32 tern_tx_room(const struct tern_tx *tx);
+void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
+		   enum tern_tx_mapping mapping);
+void tern_tx_write_offload(struct tern_tx *tx, u32 index,
+			   const struct tern_eth_offload *offload);
+void tern_tx_end(struct tern_tx *tx, u32 end);
+void tern_tx_submit(struct tern_channel *ch);
 int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, bool pooled);
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev);
 netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
@@ -347,7 +379,7 @@ void tern_tx_account(const struct sk_buff *skb, u64 *count);
 bool tern_rx_fits(const struct tern_net_config *config);
 int tern_rx_alloc(struct tern_channel *ch, const struct tern_net_config *config);
 void tern_rx_free(struct tern_channel *ch);
-int tern_rx_create(struct tern_channel *ch);
+int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config);
 void tern_rx_destroy(struct tern_channel *ch);
 void tern_rx_fill(struct tern_channel *ch, gfp_t gfp);
 bool tern_rx_is_low(const struct tern_rx *rx);

@@ -16,6 +16,7 @@
 #include "tern_filter.h"
 #include "tern_net.h"
 #include "tern_util.h"
+#include "tern_xsk.h"
 
 #define TERN_MAX_MTU		9000
 /* Emulated machines may stall for seconds. */
@@ -238,6 +239,29 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 	return err;
 }
 
+/*
+ * Gives a pool to a channel, or takes it away if @pool is NULL: then no error
+ * leaves it in use. All queues are recreated, because groups refer to them. Needs
+ * no host memory. RTNL held.
+ */
+int tern_net_set_xsk_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	int err;
+
+	if (!net->open) {
+		net->xsk_pools[qid] = pool;
+		return 0;
+	}
+	tern_queues_stop(net);
+	net->xsk_pools[qid] = pool;
+	err = tern_queues_start(net);
+	if (!err)
+		return 0;
+	net->xsk_pools[qid] = NULL;
+	tern_net_restart(net);
+	return err;
+}
+
 /* XDP programs without fragments need each frame in one buffer. */
 static bool tern_mtu_fits_xdp(struct tern_net *net, const struct tern_net_config *config)
 {
@@ -253,7 +277,8 @@ static int tern_change_mtu(struct net_device *netdev, int mtu)
 	int err;
 
 	config.frame_len = tern_frame_len(mtu);
-	if (!tern_mtu_fits_xdp(net, &config))
+	if (!tern_mtu_fits_xdp(net, &config) ||
+	    !tern_xsk_fits(net, &config, net->xdp_prog))
 		return -EINVAL;
 	if (!net->open) {
 		net->config = config;
@@ -291,6 +316,9 @@ static int tern_set_features(struct net_device *netdev, netdev_features_t featur
 	config.rx_flags = tern_rx_flags(net, features);
 	if (config.rx_flags == net->config.rx_flags)
 		return 0;
+	/* The FCS may not have room in the buffers of a socket. */
+	if (!tern_xsk_fits(net, &config, net->xdp_prog))
+		return -EINVAL;
 	return tern_net_reconfigure(net, &config);
 }
 
@@ -367,6 +395,7 @@ static const struct net_device_ops tern_netdev_ops = {
 	.ndo_vlan_rx_kill_vid	= tern_vlan_rx_kill_vid,
 	.ndo_bpf		= tern_bpf,
 	.ndo_xdp_xmit		= tern_xdp_xmit,
+	.ndo_xsk_wakeup		= tern_xsk_wakeup,
 	.ndo_hwtstamp_get	= tern_hwtstamp_get,
 	.ndo_hwtstamp_set	= tern_hwtstamp_set,
 };
@@ -389,6 +418,7 @@ int tern_net_alloc(struct tern_dev *tdev)
 	netdev->ethtool_ops = &tern_ethtool_ops;
 	netdev->stat_ops = &tern_stat_ops;
 	netdev->xdp_metadata_ops = &tern_xdp_metadata_ops;
+	netdev->xdp_zc_max_segs = TERN_XSK_MAX_SEGS;
 	netdev->watchdog_timeo = TERN_TX_TIMEOUT;
 	netdev->priv_flags |= IFF_UNICAST_FLT | IFF_LIVE_ADDR_CHANGE;
 
@@ -431,7 +461,8 @@ static void tern_net_set_features(struct tern_net *net)
 	netdev_features_t hw = NETIF_F_SG, on = NETIF_F_SG | NETIF_F_HIGHDMA;
 	struct net_device *netdev = net->netdev;
 	xdp_features_t xdp = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT |
-			     NETDEV_XDP_ACT_NDO_XMIT | NETDEV_XDP_ACT_NDO_XMIT_SG;
+			     NETDEV_XDP_ACT_NDO_XMIT | NETDEV_XDP_ACT_NDO_XMIT_SG |
+			     NETDEV_XDP_ACT_XSK_ZEROCOPY;
 
 	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD)) {
 		hw |= TERN_OFFLOADS | NETIF_F_RXCSUM | NETIF_F_HW_VLAN_CTAG_TX |
@@ -440,6 +471,7 @@ static void tern_net_set_features(struct tern_net *net)
 		/* The device numbers the IPv4 packets that it makes. */
 		hw |= NETIF_F_TSO_MANGLEID | NETIF_F_RXFCS;
 		xdp |= NETDEV_XDP_ACT_RX_SG;
+		netdev->xsk_tx_metadata_ops = &tern_xsk_tx_metadata_ops;
 		netif_set_tso_max_size(netdev, TERN_ETH_MAX_TSO);
 	}
 	if (tern_net_has_cap(net, TERN_CAP_STEERING)) {

@@ -10,6 +10,7 @@
 
 #include "tern_net.h"
 #include "tern_util.h"
+#include "tern_xsk.h"
 
 /* Delay between attempts to fill receive queues in process context. */
 #define TERN_REFILL_INTERVAL	(HZ / 2)
@@ -32,13 +33,17 @@ VISIBLE_IF_KUNIT int tern_net_poll(struct napi_struct *napi, int budget)
 {
 	struct tern_channel *ch = container_of(napi, struct tern_channel, napi);
 	struct tern_net *net = ch->net;
+	bool more;
 	int done;
 
 	tern_tx_poll(ch, budget);
 	/* netpoll only needs transmit completions. */
 	if (!budget)
 		return 0;
+	more = ch->tx.xsk_pool && tern_xsk_tx(ch);
 	done = tern_rx_poll(ch, budget);
+	if (more)
+		return budget;
 	if (done < budget && napi_complete_done(napi, done)) {
 		tern_dim_update(ch);
 		tern_net_cq_arm(net, &ch->tx.cq);
@@ -194,7 +199,7 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 	for (i = 0; i < num && !err; i++) {
 		err = tern_tx_create(&queues->channel[i]);
 		if (!err)
-			err = tern_rx_create(&queues->channel[i]);
+			err = tern_rx_create(&queues->channel[i], &queues->config);
 	}
 	if (!err)
 		err = netif_set_real_num_queues(net->netdev, num, num);

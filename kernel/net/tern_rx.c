@@ -14,6 +14,7 @@
 
 #include "tern_net.h"
 #include "tern_util.h"
+#include "tern_xsk.h"
 
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
 /* Number of free receive descriptors that justifies a refill. */
@@ -83,6 +84,10 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 	struct tern_rx_slot *slot;
 	dma_addr_t dma;
 
+	if (rx->xsk_pool) {
+		tern_xsk_rx_fill(rx);
+		return;
+	}
 	while (tern_ring_free(rx->pi, rx->ci, rx->log_size)) {
 		slot = tern_rx_slot(rx, rx->pi);
 		slot->size = rx->buf_size;
@@ -108,14 +113,19 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 /* Whether so few buffers are posted that process context must allocate some. */
 bool tern_rx_is_low(const struct tern_rx *rx)
 {
-	return tern_ring_used(rx->pi, rx->ci) < BIT(rx->log_size) / 2;
+	return !rx->xsk_pool && tern_ring_used(rx->pi, rx->ci) < BIT(rx->log_size) / 2;
 }
 
 /* Frees @num buffers from index rx->ci on. */
 static void tern_rx_put(struct tern_rx *rx, u32 num, bool napi)
 {
-	for (; num; num--, rx->ci++)
-		page_pool_put_full_page(rx->pool, tern_rx_slot(rx, rx->ci)->page, napi);
+	for (; num; num--, rx->ci++) {
+		if (rx->xsk_pool)
+			tern_xsk_rx_free(tern_rx_slot(rx, rx->ci));
+		else
+			page_pool_put_full_page(rx->pool, tern_rx_slot(rx, rx->ci)->page,
+						napi);
+	}
 }
 
 /* Collects the @num buffers of a frame of @len bytes. */
@@ -219,7 +229,8 @@ static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_pr
 		if (result != TERN_XDP_PASS)
 			return result;
 	}
-	skb = tern_rx_build_skb(ch, &buff->xdp);
+	skb = ch->rx.xsk_pool ? tern_xsk_rx_build_skb(ch, &buff->xdp) :
+				tern_rx_build_skb(ch, &buff->xdp);
 	if (unlikely(!skb)) {
 		count[TERN_RX_STAT_ALLOC_FAIL]++;
 		return TERN_XDP_CONSUMED;
@@ -270,49 +281,77 @@ static void tern_rx_count(u64 *count, enum tern_xdp_result result)
 	}
 }
 
-int tern_rx_poll(struct tern_channel *ch, int budget)
+/* Posts buffers after a poll. True if the caller must poll again to get some. */
+static bool tern_rx_refill(struct tern_channel *ch)
 {
-	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
-	struct tern_stats *stats = &ch->net->stats[ch->index];
-	struct tern_xdp_buff buff = { .ch = ch };
-	u64 count[TERN_RX_STAT_NUM] = {};
 	struct tern_rx *rx = &ch->rx;
-	enum tern_xdp_result result;
-	bool redirected = false;
-	int done = 0;
-	u32 num;
 
-	while (done < budget && (buff.cqe = tern_net_cq_peek(&rx->cq))) {
-		rx->cq.ci++;
-		done++;
-		num = tern_rx_num_buffers(rx, buff.cqe);
-		if (unlikely(!num)) {
-			tern_net_fault(ch->net);
-			break;
-		}
-		if (unlikely(!tern_rx_is_good(rx, buff.cqe, num))) {
-			tern_rx_put(rx, num, true);
-			count[TERN_RX_STAT_ERRORS]++;
-			continue;
-		}
-		count[TERN_RX_STAT_PACKETS]++;
-		count[TERN_RX_STAT_BYTES] += le32_to_cpu(buff.cqe->byte_len);
-		tern_rx_collect(rx, &buff.xdp, le32_to_cpu(buff.cqe->byte_len), num);
-		result = tern_rx_frame(ch, prog, &buff, count);
-		if (prog)
-			tern_rx_count(count, result);
-		redirected |= result == TERN_XDP_REDIRECTED;
-	}
-	if (redirected)
-		xdp_do_flush();
-	tern_net_cq_release(&rx->cq);
-	tern_stats_add(stats, stats->rx, count, TERN_RX_STAT_NUM);
+	if (rx->xsk_pool)
+		return tern_xsk_rx_refill(rx);
 	if (tern_ring_free(rx->pi, rx->ci, rx->log_size) >= TERN_RX_BATCH)
 		tern_rx_fill(ch, GFP_ATOMIC | __GFP_NOWARN);
 	/* Under memory pressure, process context can wait for memory. */
 	if (unlikely(tern_rx_is_low(rx)))
 		schedule_delayed_work(&ch->net->refill_work, 0);
-	return done;
+	return false;
+}
+
+/* Handles a received frame. False if the device is faulty. */
+static bool tern_rx_one(struct tern_channel *ch, struct bpf_prog *prog,
+			const struct tern_cqe *cqe, u64 *count, bool *redirected)
+{
+	struct tern_xdp_buff local, *buff = &local;
+	u32 len = le32_to_cpu(cqe->byte_len);
+	struct tern_rx *rx = &ch->rx;
+	enum tern_xdp_result result;
+	u32 num;
+
+	num = tern_rx_num_buffers(rx, cqe);
+	if (unlikely(!num))
+		return false;
+	if (unlikely(!tern_rx_is_good(rx, cqe, num))) {
+		tern_rx_put(rx, num, true);
+		count[TERN_RX_STAT_ERRORS]++;
+		return true;
+	}
+	count[TERN_RX_STAT_PACKETS]++;
+	count[TERN_RX_STAT_BYTES] += len;
+	if (rx->xsk_pool)
+		buff = tern_xsk_rx_collect(rx, len, num);
+	else
+		tern_rx_collect(rx, &buff->xdp, len, num);
+	buff->ch = ch;
+	buff->cqe = cqe;
+	result = tern_rx_frame(ch, prog, buff, count);
+	if (prog)
+		tern_rx_count(count, result);
+	*redirected |= result == TERN_XDP_REDIRECTED;
+	return true;
+}
+
+int tern_rx_poll(struct tern_channel *ch, int budget)
+{
+	struct bpf_prog *prog = READ_ONCE(ch->net->xdp_prog);
+	struct tern_stats *stats = &ch->net->stats[ch->index];
+	u64 count[TERN_RX_STAT_NUM] = {};
+	struct tern_rx *rx = &ch->rx;
+	const struct tern_cqe *cqe;
+	bool redirected = false;
+	int done = 0;
+
+	while (done < budget && (cqe = tern_net_cq_peek(&rx->cq))) {
+		rx->cq.ci++;
+		done++;
+		if (unlikely(!tern_rx_one(ch, prog, cqe, count, &redirected))) {
+			tern_net_fault(ch->net);
+			break;
+		}
+	}
+	if (redirected)
+		xdp_do_flush();
+	tern_net_cq_release(&rx->cq);
+	tern_stats_add(stats, stats->rx, count, TERN_RX_STAT_NUM);
+	return tern_rx_refill(ch) ? budget : done;
 }
 
 /* Creates a pool of the buffers of a configuration. */
@@ -381,7 +420,6 @@ int tern_rx_alloc(struct tern_channel *ch, const struct tern_net_config *config)
 	rx->flags = config->rx_flags;
 	rx->frame_len = config->frame_len;
 	rx->headroom = layout.headroom;
-	rx->buf_len = layout.buf_len;
 	rx->buf_size = layout.buf_size;
 	rx->slots = kvzalloc_objs(*rx->slots, BIT(rx->log_size));
 	if (!rx->slots)
@@ -419,7 +457,7 @@ void tern_rx_free(struct tern_channel *ch)
 	kvfree(rx->slots);
 }
 
-int tern_rx_create(struct tern_channel *ch)
+int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config)
 {
 	struct tern_cmd_create_eth_queue cmd = {
 		.direction = TERN_ETH_QUEUE_RX,
@@ -430,21 +468,31 @@ int tern_rx_create(struct tern_channel *ch)
 	struct tern_rx *rx = &ch->rx;
 	int err;
 
+	rx->buf_len = tern_rx_layout(config).buf_len;
+	if (net->xsk_pools[ch->index]) {
+		err = tern_xsk_rx_start(ch, config, net->xsk_pools[ch->index]);
+		if (err)
+			return err;
+	}
 	err = tern_net_cq_create(ch, &rx->cq, &net->rx_moderation);
 	if (err)
-		return err;
+		goto stop_xsk;
 	memset(rx->buf.va, 0, rx->buf.size);
 	rx->pi = 0;
 	rx->ci = 0;
 	err = tern_eth_queue_create(net, &cmd, &rx->buf, &rx->cq, &rx->id);
-	if (err) {
-		tern_net_cq_destroy(net, &rx->cq);
-		return err;
-	}
+	if (err)
+		goto destroy_cq;
 	rx->created = true;
 	/* If the ring is not full, the first poll refills it. */
 	tern_rx_fill(ch, GFP_KERNEL);
 	return 0;
+
+destroy_cq:
+	tern_net_cq_destroy(net, &rx->cq);
+stop_xsk:
+	tern_xsk_rx_stop(rx);
+	return err;
 }
 
 void tern_rx_destroy(struct tern_channel *ch)
@@ -458,4 +506,5 @@ void tern_rx_destroy(struct tern_channel *ch)
 	tern_cmd_destroy(net->tdev, TERN_CMD_DESTROY_ETH_QUEUE, rx->id);
 	tern_net_cq_destroy(net, &rx->cq);
 	tern_rx_put(rx, tern_ring_used(rx->pi, rx->ci), false);
+	tern_xsk_rx_stop(rx);
 }

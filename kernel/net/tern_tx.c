@@ -13,6 +13,7 @@
 
 #include "tern_net.h"
 #include "tern_util.h"
+#include "tern_xsk.h"
 
 /* Stop the transmit queue without room for a frame, wake it with twice that. */
 #define TERN_TX_STOP		TERN_ETH_MAX_TXD
@@ -32,7 +33,7 @@ static struct tern_tx_slot *tern_tx_slot(const struct tern_tx *tx, u32 index)
 }
 
 /* Number of free descriptors. */
-static u32 tern_tx_room(const struct tern_tx *tx)
+u32 tern_tx_room(const struct tern_tx *tx)
 {
 	return tern_ring_free(READ_ONCE(tx->pi), READ_ONCE(tx->ci), tx->log_size);
 }
@@ -86,8 +87,8 @@ VISIBLE_IF_KUNIT bool tern_tx_offload(const struct sk_buff *skb,
 EXPORT_SYMBOL_IF_KUNIT(tern_tx_offload);
 
 /* Writes a descriptor of a frame that is not its last. */
-static void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
-			  enum tern_tx_mapping mapping)
+void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
+		   enum tern_tx_mapping mapping)
 {
 	*tern_tx_slot(tx, index) = (struct tern_tx_slot){
 		.dma = dma,
@@ -100,8 +101,8 @@ static void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len
 	};
 }
 
-static void tern_tx_write_offload(struct tern_tx *tx, u32 index,
-				  const struct tern_eth_offload *offload)
+void tern_tx_write_offload(struct tern_tx *tx, u32 index,
+			   const struct tern_eth_offload *offload)
 {
 	*tern_tx_slot(tx, index) = (struct tern_tx_slot){};
 	memcpy(&tx->ring[tern_ring_slot(index, tx->log_size)], offload,
@@ -109,7 +110,7 @@ static void tern_tx_write_offload(struct tern_tx *tx, u32 index,
 }
 
 /* Ends a frame whose descriptors lie before @end, and whose owner is set. */
-static void tern_tx_end(struct tern_tx *tx, u32 end)
+void tern_tx_end(struct tern_tx *tx, u32 end)
 {
 	u32 last = tern_ring_slot(end - 1, tx->log_size);
 
@@ -170,6 +171,13 @@ static void tern_tx_publish(struct tern_tx *tx)
 static void tern_tx_ring(struct tern_channel *ch)
 {
 	tern_ring(&ch->net->tdev->core, TERN_DB_CMD_ETH_TX, ch->tx.id);
+}
+
+/* Gives the frames that have ended to the device. */
+void tern_tx_submit(struct tern_channel *ch)
+{
+	tern_tx_publish(&ch->tx);
+	tern_tx_ring(ch);
 }
 
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
@@ -263,7 +271,6 @@ static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, b
 	tern_tx_slot(tx, pi - 1)->owner = TERN_TX_XDP;
 	tern_tx_slot(tx, pi - 1)->frame = frame;
 	tern_tx_end(tx, pi);
-	tern_tx_publish(tx);
 	return 0;
 
 unwind:
@@ -295,7 +302,7 @@ int tern_tx_xdp(struct tern_channel *ch, struct xdp_frame **frames, int num, boo
 		while (n < num && !tern_tx_xdp_frame(ch, frames[n], pooled))
 			n++;
 		if (n)
-			tern_tx_ring(ch);
+			tern_tx_submit(ch);
 	}
 	__netif_tx_unlock(txq);
 	return n;
@@ -377,12 +384,14 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 	do {
 		slot = tern_tx_slot(tx, *ci);
 		tern_tx_unmap(ch->net, slot);
-		if (slot->owner != TERN_TX_PART)
-			done->packets++;
 		if (slot->owner == TERN_TX_SKB)
 			tern_tx_complete_skb(ch, slot->skb, cqe, budget, done, count);
 		else if (slot->owner == TERN_TX_XDP)
 			tern_tx_complete_xdp(slot->frame, cqe, count);
+		else if (slot->owner != TERN_TX_PART)
+			tern_xsk_tx_complete(ch, slot, cqe, count);
+		if (slot->owner != TERN_TX_PART)
+			done->packets++;
 		slot->owner = TERN_TX_PART;
 	} while ((*ci)++ != end);
 	return true;
@@ -466,6 +475,8 @@ int tern_tx_create(struct tern_channel *ch)
 	memset(tx->buf.va, 0, tx->buf.size);
 	tx->pi = 0;
 	tx->ci = 0;
+	tx->xsk_pool = net->xsk_pools[ch->index];
+	tx->xsk_skip = false;
 	err = tern_eth_queue_create(net, &cmd, &tx->buf, &tx->cq, &tx->id);
 	if (err)
 		tern_net_cq_destroy(net, &tx->cq);
@@ -474,12 +485,14 @@ int tern_tx_create(struct tern_channel *ch)
 }
 
 /* Frees a frame that the device has not completed. */
-static void tern_tx_drop(struct tern_tx_slot *slot)
+static void tern_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
 {
 	if (slot->owner == TERN_TX_SKB)
 		dev_kfree_skb(slot->skb);
 	else if (slot->owner == TERN_TX_XDP)
 		xdp_return_frame(slot->frame);
+	else if (slot->owner != TERN_TX_PART)
+		tern_xsk_tx_drop(tx, slot);
 	slot->owner = TERN_TX_PART;
 }
 
@@ -497,7 +510,7 @@ void tern_tx_destroy(struct tern_channel *ch)
 	for (; tx->ci != tx->pi; tx->ci++) {
 		slot = tern_tx_slot(tx, tx->ci);
 		tern_tx_unmap(net, slot);
-		tern_tx_drop(slot);
+		tern_tx_drop(tx, slot);
 	}
 	netdev_tx_reset_queue(tern_txq(ch));
 }

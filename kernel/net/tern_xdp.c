@@ -7,15 +7,28 @@
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
+#include <net/xdp_sock_drv.h>
 
 #include "tern_net.h"
+#include "tern_xsk.h"
 
 /* Sends a buffer of the channel's own receive queue. */
 static bool tern_xdp_transmit(struct tern_channel *ch, struct xdp_buff *xdp)
 {
-	struct xdp_frame *frame = xdp_convert_buff_to_frame(xdp);
+	struct xdp_frame *frame;
 
+	if (ch->rx.xsk_pool)
+		return tern_xsk_tx_buff(ch, xdp);
+	frame = xdp_convert_buff_to_frame(xdp);
 	return frame && tern_tx_xdp(ch, &frame, 1, true) == 1;
+}
+
+static void tern_xdp_drop(struct tern_channel *ch, struct xdp_buff *xdp)
+{
+	if (ch->rx.xsk_pool)
+		xsk_buff_free(xdp);
+	else
+		xdp_return_buff(xdp);
 }
 
 /* Runs the program and executes its verdict. NAPI context. */
@@ -38,7 +51,7 @@ enum tern_xdp_result tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog
 			return TERN_XDP_REDIRECTED;
 		break;
 	case XDP_DROP:
-		xdp_return_buff(xdp);
+		tern_xdp_drop(ch, xdp);
 		return TERN_XDP_CONSUMED;
 	default:
 		bpf_warn_invalid_xdp_action(netdev, prog, verdict);
@@ -47,7 +60,7 @@ enum tern_xdp_result tern_xdp_run(struct tern_channel *ch, struct bpf_prog *prog
 		break;
 	}
 	trace_xdp_exception(netdev, prog, verdict);
-	xdp_return_buff(xdp);
+	tern_xdp_drop(ch, xdp);
 	return TERN_XDP_CONSUMED;
 }
 
@@ -104,6 +117,10 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 		err = tern_xdp_check(&config, prog, extack);
 		if (err)
 			return err;
+		if (!tern_xsk_fits(net, &config, prog)) {
+			NL_SET_ERR_MSG(extack, "MTU too large for the buffers of an AF_XDP socket");
+			return -EOPNOTSUPP;
+		}
 	}
 	/* A program sees only buffers with headroom, whatever is in its way. */
 	if (!prog)
@@ -129,6 +146,8 @@ int tern_bpf(struct net_device *netdev, struct netdev_bpf *bpf)
 	switch (bpf->command) {
 	case XDP_SETUP_PROG:
 		return tern_xdp_setup(net, bpf->prog, bpf->extack);
+	case XDP_SETUP_XSK_POOL:
+		return tern_xsk_setup_pool(net, bpf->xsk.pool, bpf->xsk.queue_id);
 	default:
 		return -EINVAL;
 	}

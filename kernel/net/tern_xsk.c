@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * AF_XDP without copies: the buffers of a channel are those of a socket. The
+ * device sends a socket's frames from the transmit queue that the network stack
+ * uses, too.
+ */
+
+#include <kunit/visibility.h>
+#include <linux/bpf.h>
+#include <linux/dma-mapping.h>
+#include <linux/etherdevice.h>
+#include <linux/filter.h>
+#include <linux/skbuff.h>
+#include <net/xdp_sock_drv.h>
+
+#include "tern_util.h"
+#include "tern_xsk.h"
+
+/* Most buffers taken from a pool at once. */
+#define TERN_XSK_RX_BATCH	32
+/* Most descriptors sent in a poll. */
+#define TERN_XSK_TX_BATCH	64
+/* The allocator synchronizes each buffer. */
+#define TERN_XSK_DMA_ATTRS	DMA_ATTR_SKIP_CPU_SYNC
+
+/* ---- Pools ---- */
+
+static u32 tern_xsk_frame_len(const struct tern_net_config *config)
+{
+	return config->frame_len +
+	       (config->rx_flags & TERN_ETH_QF_KEEP_FCS ? ETH_FCS_LEN : 0);
+}
+
+/*
+ * Bytes that a buffer of the pool takes, or 0 if frames do not fit into as many
+ * buffers as the device fills. If a frame needs several, the first one has the
+ * list of the others at its end, even if the owner does not expect such frames.
+ */
+static u32 tern_xsk_buf_len(struct xsk_buff_pool *pool,
+			    const struct tern_net_config *config)
+{
+	int tail = SKB_DATA_ALIGN(sizeof(struct skb_shared_info));
+	int len = xsk_pool_get_rx_frame_size(pool);
+	int frame_len = tern_xsk_frame_len(config);
+
+	if (len < frame_len) {
+		if (!(config->rx_flags & TERN_ETH_QF_SCATTER))
+			return 0;
+		len = min(len, (int)xsk_pool_get_chunk_size(pool) -
+			       (int)xsk_pool_get_headroom(pool) - tail);
+	}
+	return len * TERN_ETH_MAX_RXD >= frame_len ? len : 0;
+}
+
+static bool tern_xsk_pool_fits(struct xsk_buff_pool *pool,
+			       const struct tern_net_config *config,
+			       const struct bpf_prog *prog)
+{
+	u32 len = tern_xsk_buf_len(pool, config);
+
+	return len && (len >= tern_xsk_frame_len(config) || !prog ||
+		       prog->aux->xdp_has_frags);
+}
+
+/* Whether the buffers of all pools are good for @config and @prog. RTNL held. */
+bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *config,
+		   const struct bpf_prog *prog)
+{
+	unsigned int i;
+
+	for (i = 0; i < TERN_MAX_CHANNELS; i++)
+		if (net->xsk_pools[i] &&
+		    !tern_xsk_pool_fits(net->xsk_pools[i], config, prog))
+			return false;
+	return true;
+}
+
+static int tern_xsk_enable(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	int err;
+
+	if (qid >= net->config.channels)
+		return -EINVAL;
+	err = xsk_pool_dma_map(pool, tern_dma_dev(net->tdev), TERN_XSK_DMA_ATTRS);
+	if (err)
+		return err;
+	/* The size of a buffer depends on the mapping. */
+	if (tern_xsk_pool_fits(pool, &net->config, net->xdp_prog))
+		err = tern_net_set_xsk_pool(net, pool, qid);
+	else
+		err = -EINVAL;
+	if (err)
+		xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
+	return err;
+}
+
+/* The owner of the pool does not expect this to fail. */
+static void tern_xsk_disable(struct tern_net *net, u16 qid)
+{
+	struct xsk_buff_pool *pool;
+
+	if (qid >= TERN_MAX_CHANNELS)
+		return;
+	pool = net->xsk_pools[qid];
+	if (!pool)
+		return;
+	tern_net_set_xsk_pool(net, NULL, qid);
+	xsk_pool_dma_unmap(pool, TERN_XSK_DMA_ATTRS);
+}
+
+/* Gives a pool to a channel, or takes it away if @pool is NULL. RTNL held. */
+int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid)
+{
+	if (pool)
+		return tern_xsk_enable(net, pool, qid);
+	tern_xsk_disable(net, qid);
+	return 0;
+}
+
+/* A socket has frames to send, or buffers to receive. Under RCU. */
+int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags)
+{
+	struct tern_net *net = netdev_priv(netdev);
+	struct tern_queues *queues = rcu_dereference(net->queues);
+	struct tern_channel *ch;
+
+	if (!queues || !READ_ONCE(net->queues_up))
+		return -ENETDOWN;
+	if (qid >= queues->config.channels)
+		return -EINVAL;
+	ch = &queues->channel[qid];
+	if (!READ_ONCE(ch->rx.xsk_pool))
+		return -EINVAL;
+	/* A poll that has looked at the rings already runs once more. */
+	if (!napi_if_scheduled_mark_missed(&ch->napi)) {
+		local_bh_disable();
+		napi_schedule(&ch->napi);
+		local_bh_enable();
+	}
+	return 0;
+}
+
+/* ---- Reception ---- */
+
+/* The channel is stopped. */
+int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *config,
+		      struct xsk_buff_pool *pool)
+{
+	struct tern_rx *rx = &ch->rx;
+	int err;
+
+	XSK_CHECK_PRIV_TYPE(struct tern_xdp_buff);
+	err = __xdp_rxq_info_reg(&rx->xsk_rxq, ch->net->netdev, ch->index,
+				 ch->napi.napi_id, xsk_pool_get_rx_frag_step(pool));
+	if (err)
+		return err;
+	err = xdp_rxq_info_reg_mem_model(&rx->xsk_rxq, MEM_TYPE_XSK_BUFF_POOL, NULL);
+	if (err) {
+		xdp_rxq_info_unreg(&rx->xsk_rxq);
+		return err;
+	}
+	xsk_pool_set_rxq_info(pool, &rx->xsk_rxq);
+	rx->buf_len = tern_xsk_buf_len(pool, config);
+	WRITE_ONCE(rx->xsk_pool, pool);
+	return 0;
+}
+
+void tern_xsk_rx_stop(struct tern_rx *rx)
+{
+	if (!rx->xsk_pool)
+		return;
+	WRITE_ONCE(rx->xsk_pool, NULL);
+	xdp_rxq_info_unreg(&rx->xsk_rxq);
+}
+
+static struct tern_rx_slot *tern_xsk_rx_slot(const struct tern_rx *rx, u32 index)
+{
+	return &rx->slots[tern_ring_slot(index, rx->log_size)];
+}
+
+static void tern_xsk_rx_post(struct tern_rx *rx, struct xdp_buff *xdp)
+{
+	tern_xsk_rx_slot(rx, rx->pi)->xdp = xdp;
+	rx->ring[tern_ring_slot(rx->pi, rx->log_size)] = (struct tern_eth_rxd){
+		.addr = cpu_to_le64(xsk_buff_xdp_get_dma(xdp)),
+		.length = cpu_to_le32(rx->buf_len),
+	};
+	rx->pi++;
+}
+
+/*
+ * Posts buffers of the pool. False if it had too few. Called by NAPI, or with
+ * NAPI disabled.
+ */
+bool tern_xsk_rx_fill(struct tern_rx *rx)
+{
+	struct xdp_buff *buffs[TERN_XSK_RX_BATCH];
+	u32 want, num, i;
+
+	do {
+		want = min(tern_ring_free(rx->pi, rx->ci, rx->log_size),
+			   TERN_XSK_RX_BATCH);
+		num = want ? xsk_buff_alloc_batch(rx->xsk_pool, buffs, want) : 0;
+		for (i = 0; i < num; i++)
+			tern_xsk_rx_post(rx, buffs[i]);
+	} while (num == TERN_XSK_RX_BATCH);
+	/* Write the descriptors before the index that covers them. */
+	dma_wmb();
+	WRITE_ONCE(rx->record->pi, cpu_to_le32(rx->pi));
+	return num == want;
+}
+
+/*
+ * Posts buffers at the end of a poll. True if the pool had too few, and its
+ * owner cannot be told to wake the driver up.
+ */
+bool tern_xsk_rx_refill(struct tern_rx *rx)
+{
+	struct xsk_buff_pool *pool = rx->xsk_pool;
+	bool full = tern_xsk_rx_fill(rx);
+
+	if (!xsk_uses_need_wakeup(pool))
+		return !full && rx->pi == rx->ci;
+	if (!full) {
+		xsk_set_rx_need_wakeup(pool);
+		/* The owner may have added buffers before it could see the flag. */
+		smp_mb();
+		full = tern_xsk_rx_fill(rx);
+	}
+	if (full)
+		xsk_clear_rx_need_wakeup(pool);
+	return false;
+}
+
+void tern_xsk_rx_free(const struct tern_rx_slot *slot)
+{
+	xsk_buff_free(slot->xdp);
+}
+
+/* Collects the @num buffers of a frame of @len bytes. */
+struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num)
+{
+	struct xdp_buff *head = NULL, *xdp;
+	u32 part, i;
+
+	for (i = 0; i < num; i++, rx->ci++, len -= part) {
+		xdp = tern_xsk_rx_slot(rx, rx->ci)->xdp;
+		part = min(len, rx->buf_len);
+		xsk_buff_set_size(xdp, part);
+		xsk_buff_dma_sync_for_cpu(xdp);
+		if (!head)
+			head = xdp;
+		else if (!xsk_buff_add_frag(head, xdp))
+			xsk_buff_free(xdp);
+	}
+	return container_of(head, struct tern_xdp_buff, xdp);
+}
+
+/*
+ * Separates the buffers of a frame. The owner of the pool can write to the list
+ * in the first buffer, but not to that of the pool. Returns their number.
+ */
+static u32 tern_xsk_split(struct xdp_buff *head, struct xdp_buff **parts)
+{
+	struct xdp_buff *part;
+	u32 num = 1;
+
+	parts[0] = head;
+	if (likely(!xdp_buff_has_frags(head)))
+		return num;
+	while (num < TERN_ETH_MAX_RXD && (part = xsk_buff_get_frag(head)))
+		parts[num++] = part;
+	xdp_buff_clear_frags_flag(head);
+	return num;
+}
+
+static u32 tern_xsk_len(const struct xdp_buff *xdp)
+{
+	return xdp->data_end - xdp->data;
+}
+
+/* Copies a frame for the network stack and frees it. */
+struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *xdp)
+{
+	unsigned int metasize = xdp->data - xdp->data_meta;
+	struct xdp_buff *parts[TERN_ETH_MAX_RXD];
+	u32 num = tern_xsk_split(xdp, parts);
+	unsigned int len = metasize;
+	struct sk_buff *skb;
+	u32 i;
+
+	for (i = 0; i < num; i++)
+		len += tern_xsk_len(parts[i]);
+	skb = napi_alloc_skb(&ch->napi, len);
+	if (likely(skb))
+		skb_put_data(skb, xdp->data_meta, metasize);
+	for (i = 0; i < num; i++) {
+		if (likely(skb))
+			skb_put_data(skb, parts[i]->data, tern_xsk_len(parts[i]));
+		xsk_buff_free(parts[i]);
+	}
+	if (skb && metasize) {
+		__skb_pull(skb, metasize);
+		skb_metadata_set(skb, metasize);
+	}
+	return skb;
+}
+
+/* ---- Transmission ---- */
+
+/* What the descriptor of offloads of a frame is made of. */
+struct tern_xsk_request {
+	struct tern_eth_offload offload;
+	bool checksum;
+};
+
+/* What a time stamp is made of. */
+struct tern_xsk_completion {
+	struct tern_net *net;
+	const struct tern_cqe *cqe;
+};
+
+static void tern_xsk_request_timestamp(void *priv)
+{
+	/* The device reports the time of each frame. */
+}
+
+static u64 tern_xsk_fill_timestamp(void *priv)
+{
+	const struct tern_xsk_completion *completion = priv;
+
+	return tern_ptp_time(completion->net, le64_to_cpu(completion->cqe->timestamp));
+}
+
+static void tern_xsk_request_checksum(u16 csum_start, u16 csum_offset, void *priv)
+{
+	struct tern_xsk_request *request = priv;
+
+	request->checksum = true;
+	request->offload = (struct tern_eth_offload){
+		.flags = cpu_to_le16(TERN_ETH_F_OFFLOAD),
+		.ops = cpu_to_le16(TERN_ETH_OP_CSUM),
+		.csum_start = cpu_to_le16(csum_start),
+		.csum_offset = cpu_to_le16(csum_offset),
+	};
+}
+
+const struct xsk_tx_metadata_ops tern_xsk_tx_metadata_ops = {
+	.tmo_request_timestamp	= tern_xsk_request_timestamp,
+	.tmo_fill_timestamp	= tern_xsk_fill_timestamp,
+	.tmo_request_checksum	= tern_xsk_request_checksum,
+};
+
+/*
+ * Finds the end of the frame that @descs begin with. A frame that is too long
+ * for the device, or not complete, is not sent: then @skip tells that its rest
+ * is at the beginning of the next descriptors.
+ */
+VISIBLE_IF_KUNIT struct tern_xsk_frame
+tern_xsk_next_frame(const struct xdp_desc *descs, u32 num, bool *skip)
+{
+	struct tern_xsk_frame frame = {};
+	bool rest = *skip;
+	bool end = false;
+
+	while (!end && frame.num < num)
+		end = xsk_is_eop_desc(&descs[frame.num++]);
+	*skip = !end;
+	frame.good = end && !rest && frame.num <= TERN_XSK_MAX_SEGS;
+	return frame;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);
+
+static struct tern_tx_slot *tern_xsk_tx_slot(const struct tern_tx *tx, u32 index)
+{
+	return &tx->slots[tern_ring_slot(index, tx->log_size)];
+}
+
+/* Posts a frame. The pool's owner may change it until the device has read it. */
+static void tern_xsk_tx_frame(struct tern_tx *tx, const struct xdp_desc *descs, u32 num)
+{
+	struct xsk_buff_pool *pool = tx->xsk_pool;
+	struct tern_xsk_request request = {};
+	struct xsk_tx_metadata *meta;
+	struct tern_tx_slot *slot;
+	u32 bytes = 0, pi = tx->pi;
+	dma_addr_t dma;
+	u32 i;
+
+	meta = xsk_buff_get_metadata(pool, descs[0].addr, descs[0].options);
+	xsk_tx_metadata_request(pool, &meta, &tern_xsk_tx_metadata_ops, &request);
+	if (request.checksum)
+		tern_tx_write_offload(tx, pi++, &request.offload);
+	for (i = 0; i < num; i++) {
+		dma = xsk_buff_raw_get_dma(pool, descs[i].addr);
+		xsk_buff_raw_dma_sync_for_device(pool, dma, descs[i].len);
+		tern_tx_write(tx, pi++, dma, descs[i].len, TERN_TX_UNMAPPED);
+		bytes += descs[i].len;
+	}
+	tx->xsk_last = pi - 1;
+	slot = tern_xsk_tx_slot(tx, tx->xsk_last);
+	slot->owner = TERN_TX_XSK;
+	slot->needs_csum = request.checksum;
+	slot->xsk_descs = num;
+	slot->len = bytes;
+	xsk_tx_metadata_to_compl(meta, &slot->compl);
+	tern_tx_end(tx, pi);
+}
+
+/* The pool's owner gets back the descriptors in the order in which it posted them. */
+static void tern_xsk_tx_refuse(struct tern_tx *tx, u32 num)
+{
+	struct tern_tx_slot *slot = tern_xsk_tx_slot(tx, tx->xsk_last);
+
+	if (slot->owner == TERN_TX_XSK)
+		slot->xsk_descs += num;
+	else
+		xsk_tx_completed(tx->xsk_pool, num);
+}
+
+/* Sends up to @max descriptors. Returns their number. */
+static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
+{
+	struct tern_tx *tx = &ch->tx;
+	const struct xdp_desc *descs = tx->xsk_pool->tx_descs;
+	struct tern_xsk_frame frame;
+	struct tern_stats *stats = &ch->net->stats[ch->index];
+	u64 count[TERN_TX_STAT_NUM] = {};
+	u32 pi = tx->pi;
+	u32 num, i;
+
+	num = xsk_tx_peek_release_desc_batch(tx->xsk_pool, max);
+	for (i = 0; i < num; i += frame.num) {
+		frame = tern_xsk_next_frame(&descs[i], num - i, &tx->xsk_skip);
+		if (likely(frame.good)) {
+			tern_xsk_tx_frame(tx, &descs[i], frame.num);
+		} else {
+			tern_xsk_tx_refuse(tx, frame.num);
+			count[TERN_TX_STAT_ERRORS]++;
+		}
+	}
+	if (tx->pi != pi)
+		tern_tx_submit(ch);
+	if (unlikely(count[TERN_TX_STAT_ERRORS]))
+		tern_stats_add(stats, stats->tx, count, TERN_TX_STAT_NUM);
+	return num;
+}
+
+/* Sends frames of the pool. True if there may be more. NAPI context. */
+bool tern_xsk_tx(struct tern_channel *ch)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(ch->net->netdev, ch->index);
+	struct xsk_buff_pool *pool = ch->tx.xsk_pool;
+	struct tern_tx *tx = &ch->tx;
+	u32 limit = TERN_XSK_TX_BATCH, num = 0;
+	u32 room;
+
+	/* Before the last look at the ring: a later frame sees the flag. */
+	if (xsk_uses_need_wakeup(pool)) {
+		xsk_set_tx_need_wakeup(pool);
+		smp_mb();
+	}
+	__netif_tx_lock(txq, smp_processor_id());
+	/* Leave room for a frame of the network stack. */
+	room = max(tern_tx_room(tx), TERN_ETH_MAX_TXD) - TERN_ETH_MAX_TXD;
+	/* Each frame may need a descriptor of offloads. */
+	if (pool->tx_metadata_len) {
+		limit /= 2;
+		room /= 2;
+	}
+	if (room) {
+		txq_trans_cond_update(txq);
+		num = tern_xsk_tx_batch(ch, min(room, limit));
+	}
+	/* A completion polls again. */
+	if (xsk_uses_need_wakeup(pool) && tx->pi != tx->ci)
+		xsk_clear_tx_need_wakeup(pool);
+	__netif_tx_unlock(txq);
+	return num == limit;
+}
+
+/* The address of the data, which a program may have moved. */
+static dma_addr_t tern_xsk_buff_dma(struct xdp_buff *xdp)
+{
+	return xsk_buff_xdp_get_dma(xdp) + (xdp->data - xdp->data_hard_start) -
+	       XDP_PACKET_HEADROOM;
+}
+
+static void tern_xsk_tx_part(struct tern_tx *tx, u32 index, struct xdp_buff *xdp)
+{
+	dma_addr_t dma = tern_xsk_buff_dma(xdp);
+	u32 len = tern_xsk_len(xdp);
+	struct tern_tx_slot *slot;
+
+	xsk_buff_raw_dma_sync_for_device(tx->xsk_pool, dma, len);
+	tern_tx_write(tx, index, dma, len, TERN_TX_UNMAPPED);
+	slot = tern_xsk_tx_slot(tx, index);
+	slot->owner = TERN_TX_BUFF_PART;
+	slot->xdp = xdp;
+}
+
+/*
+ * Sends a received frame from where it is. Without room, the caller frees what is
+ * left of it. NAPI context.
+ */
+bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
+{
+	struct netdev_queue *txq = netdev_get_tx_queue(ch->net->netdev, ch->index);
+	struct xdp_buff *parts[TERN_ETH_MAX_RXD];
+	u32 num = tern_xsk_split(xdp, parts);
+	struct tern_tx *tx = &ch->tx;
+	bool room;
+	u32 i;
+
+	static_assert(TERN_ETH_MAX_RXD <= TERN_ETH_MAX_TXD);
+	__netif_tx_lock(txq, smp_processor_id());
+	room = tern_tx_room(tx) >= TERN_ETH_MAX_TXD;
+	if (room) {
+		txq_trans_cond_update(txq);
+		for (i = 0; i < num; i++)
+			tern_xsk_tx_part(tx, tx->pi + i, parts[i]);
+		tern_xsk_tx_slot(tx, tx->pi + num - 1)->owner = TERN_TX_BUFF;
+		tern_tx_end(tx, tx->pi + num);
+		tern_tx_submit(ch);
+	}
+	__netif_tx_unlock(txq);
+	for (i = 1; i < num && !room; i++)
+		xsk_buff_free(parts[i]);
+	return room;
+}
+
+/* Ends a frame of the pool, or one that was received into it. */
+void tern_xsk_tx_complete(struct tern_channel *ch, struct tern_tx_slot *slot,
+			  const struct tern_cqe *cqe, u64 *count)
+{
+	struct tern_xsk_completion completion = { .net = ch->net, .cqe = cqe };
+
+	if (unlikely(cqe->status != TERN_CQE_SUCCESS)) {
+		count[TERN_TX_STAT_ERRORS] += slot->owner != TERN_TX_BUFF_PART;
+	} else {
+		count[TERN_TX_STAT_BYTES] += slot->len;
+		if (slot->owner != TERN_TX_BUFF_PART) {
+			count[TERN_TX_STAT_PACKETS]++;
+			count[slot->needs_csum ? TERN_TX_STAT_NEEDS_CSUM :
+						 TERN_TX_STAT_CSUM_NONE]++;
+		}
+		if (slot->owner == TERN_TX_XSK)
+			xsk_tx_metadata_complete(&slot->compl, &tern_xsk_tx_metadata_ops,
+						 &completion);
+	}
+	tern_xsk_tx_drop(&ch->tx, slot);
+}
+
+/* Frees what a descriptor holds. */
+void tern_xsk_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot)
+{
+	if (slot->owner == TERN_TX_XSK)
+		xsk_tx_completed(tx->xsk_pool, slot->xsk_descs);
+	else
+		xsk_buff_free(slot->xdp);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* tern.ko internals: AF_XDP without copies. */
+#ifndef TERN_XSK_H
+#define TERN_XSK_H
+
+#include <linux/if_xdp.h>
+#include <net/xdp_sock.h>
+
+#include "tern_net.h"
+
+/* A frame among the descriptors of a pool. */
+struct tern_xsk_frame {
+	u32 num;		/* descriptors */
+	bool good;		/* can be sent */
+};
+
+extern const struct xsk_tx_metadata_ops tern_xsk_tx_metadata_ops;
+
+bool tern_xsk_fits(const struct tern_net *net, const struct tern_net_config *config,
+		   const struct bpf_prog *prog);
+int tern_xsk_setup_pool(struct tern_net *net, struct xsk_buff_pool *pool, u16 qid);
+int tern_xsk_wakeup(struct net_device *netdev, u32 qid, u32 flags);
+
+int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *config,
+		      struct xsk_buff_pool *pool);
+void tern_xsk_rx_stop(struct tern_rx *rx);
+bool tern_xsk_rx_fill(struct tern_rx *rx);
+struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num);
+void tern_xsk_rx_free(const struct tern_rx_slot *slot);
+struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *xdp);
+bool tern_xsk_rx_refill(struct tern_rx *rx);
+
+bool tern_xsk_tx(struct tern_channel *ch);
+bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp);
+void tern_xsk_tx_complete(struct tern_channel *ch, struct tern_tx_slot *slot,
+			  const struct tern_cqe *cqe, u64 *count);
+void tern_xsk_tx_drop(struct tern_tx *tx, struct tern_tx_slot *slot);
+#if IS_ENABLED(CONFIG_KUNIT)
+struct tern_xsk_frame tern_xsk_next_frame(const struct xdp_desc *descs, u32 num,
+					  bool *skip);
+#endif
+
+#endif /* TERN_XSK_H */
