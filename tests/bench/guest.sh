@@ -5,7 +5,7 @@ set -u
 export PATH=/mnt/tern/build/guest:$PATH
 seconds=$1
 out=/mnt/share
-rm -f $out/lines $out/net-* $out/mmio
+rm -f $out/lines $out/net-* $out/mmio $out/drop
 failed=0
 
 bench() { # DEV WORD...
@@ -46,6 +46,13 @@ for what in "tcp-1" "tcp-4 -P 4" "udp-packets -u -b 0 -l 18"; do
 	done
 done
 eth=$(basename /sys/class/infiniband/tern0/device/net/*)
+# Frames that an XDP program in vm2 drops, sent from an AF_XDP socket.
+read -r peer mac < <(ssh vm2 'cd /sys/class/infiniband/tern0/device/net && echo * && cat */address' | paste -sd' ')
+# shellcheck disable=SC2029
+ssh vm2 "setsid $(command -v xdp) drop $peer >/tmp/drop 2>&1 </dev/null & echo \$! >/tmp/drop.pid; until grep -q ready /tmp/drop; do sleep 0.1; done"
+xdp flood "$eth" "$mac" "$seconds" || failed=1
+# shellcheck disable=SC2016
+ssh vm2 'kill $(cat /tmp/drop.pid); while kill -0 $(cat /tmp/drop.pid) 2>/dev/null; do sleep 0.1; done; tail -n 1 /tmp/drop' >$out/drop
 for vm in vm1 vm2; do
 	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off" >/dev/null
 done

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Tests of XDP and AF_XDP on an interface; each command runs until SIGTERM, or until it has done its work:
-//   xdp drop DEV                        drops all frames; prints their number and, at the end, frames per second
+//   xdp drop DEV                        drops all frames; prints their number and frames per second, from the first one to the last one
 //   xdp reflect DEV                     XDP_TX: sends test frames back
 //   xdp redirect DEV TO                 XDP_REDIRECT to another interface
 //   xdp cpu DEV                         XDP_REDIRECT to another processor, which passes the frames to the stack
 //   xdp echo DEV [OPTION...]            AF_XDP: sends test frames back
 //   xdp ping DEV MAC COUNT [OPTION...]  AF_XDP: sends COUNT test frames to MAC, and checks every byte of the answers; 0: until SIGTERM
+//   xdp flood DEV MAC SECONDS           AF_XDP: sends test frames of 60 bytes to MAC as fast as it can
 // OPTIONs: copy, frags (up to 9000 bytes), no-wakeup (the driver is not to ask for wake-ups), lossy (lost frames are no error).
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -177,6 +178,21 @@ int echo(const char* dev, const Settings& s) {
   return 0;
 }
 
+int flood(const char* dev, const char* peer, unsigned seconds) {
+  Settings s;
+  s.socket.fragments = true;
+  Channel ch(dev, s);
+  const Frame f = make(parse(peer), mac_of(dev), 0, kSmall);
+  std::uint64_t sent = 0;
+  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  while (stop == 0 && Clock::now() < end) {
+    for (std::uint32_t i = 0; i < kWindow && ch.socket.send(f); i++) sent++;
+    ch.socket.kick();
+  }
+  std::printf("{\"frames\": %llu}\n", static_cast<unsigned long long>(sent));
+  return sent != 0 ? 0 : 1;
+}
+
 int wait_for_signal() {
   ready();
   while (stop == 0) pause();
@@ -185,15 +201,21 @@ int wait_for_signal() {
 
 int drop(const char* dev) {
   const xdp::Fd counters = xdp::create_map(BPF_MAP_TYPE_PERCPU_ARRAY, 8, 1);
-  const xdp::Attached program = xdp::attach(xdp::count_and_drop(counters), index_of(dev), false);
+  const xdp::Attached program = xdp::attach(xdp::count_and_drop(counters), index_of(dev), true);
   ready();
   // From the first frame on.
   while (stop == 0 && xdp::sum(counters, 0) == 0) usleep(1000);
   const auto start = Clock::now();
   const std::uint64_t before = xdp::sum(counters, 0);
-  while (stop == 0) pause();
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  const std::uint64_t dropped = xdp::sum(counters, 0) - before;
+  std::uint64_t dropped = 0;
+  auto last = start + std::chrono::milliseconds(1);
+  while (stop == 0) {
+    usleep(10000);
+    const std::uint64_t now = xdp::sum(counters, 0) - before;
+    if (now != dropped) last = Clock::now();
+    dropped = now;
+  }
+  const double seconds = std::chrono::duration<double>(last - start).count();
   std::printf("{\"frames\": %llu, \"per_second\": %.0f}\n", static_cast<unsigned long long>(dropped), static_cast<double>(dropped) / seconds);
   return dropped != 0 ? 0 : 1;
 }
@@ -222,6 +244,7 @@ int run(int argc, char** argv) {
     return wait_for_signal();
   }
   if (command == "ping" && argc >= 5) return ping(dev, argv[3], static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)), Settings::parse(argc, argv, 5));
+  if (command == "flood" && argc >= 5) return flood(dev, argv[3], static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10)));
   std::fprintf(stderr, "xdp: unknown command\n");
   return 2;
 }

@@ -1,0 +1,141 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# ethernet.sh: tern's netdev with the programs that use an Ethernet adapter: captures with VLANs and checksums, iperf3, time stamps and
+# PTP, raw Ethernet QPs of perftest; and changes, resets and a removal under TCP. Runs in vm1; linuxptp is installed.
+set -u
+group=ethernet
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
+dev=$(basename /sys/class/infiniband/tern0/device/net/*)
+pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
+peer_dev=$(ssh vm2 'basename /sys/class/infiniband/tern0/device/net/*')
+mac=$(cat "/sys/class/net/$dev/address")
+peer_mac=$(ssh vm2 "cat /sys/class/net/$peer_dev/address")
+work=$(mktemp -d)
+
+# on2 NAME COMMAND: starts a command in vm2, which end2 ends.
+on2() {
+	# shellcheck disable=SC2029
+	ssh vm2 "setsid $2 >/tmp/$1.log 2>&1 </dev/null & echo \$! >/tmp/$1.pid"
+}
+end2() { ssh vm2 "kill \$(cat /tmp/$1.pid); while kill -0 \$(cat /tmp/$1.pid) 2>/dev/null; do sleep 0.1; done"; }
+says2() { ssh vm2 "grep -q '$2' /tmp/$1.log"; }
+
+# Frames that the device segments and whose checksums it computes, as they arrive: without GRO, which would put them together.
+vlans() {
+	ip link add link "$dev" name tv7 type vlan id 7 && ip addr add 10.77.107.1/24 dev tv7 && ip link set tv7 up &&
+		ssh vm2 "ethtool -K $peer_dev gro off && ip link add link $peer_dev name tv7 type vlan id 7 &&
+		ip addr add 10.77.107.2/24 dev tv7 && ip link set tv7 up"
+}
+capture() { # NAME FILTER COMMAND...
+	local name=$1 filter=$2
+	shift 2
+	on2 capture "tcpdump -i $peer_dev -c 2000 -w /tmp/$name.pcap $filter" && until_true 30 says2 capture listening || return 1
+	"$@" >/dev/null
+	sleep 1
+	end2 capture
+}
+# The capture has frames of that kind, and tcpdump finds no wrong checksum.
+checksums() { # NAME PATTERN
+	# shellcheck disable=SC2029
+	ssh vm2 "tcpdump -r /tmp/$1.pcap -nn -e -vv 2>/dev/null >/tmp/$1.txt; grep -c '$2' /tmp/$1.txt
+		grep -c -E '\(correct\)|udp sum ok' /tmp/$1.txt; ! grep -m 3 -E 'incorrect|bad (udp )?cksum' /tmp/$1.txt" >"$work/found" || return 1
+	awk '$1 < 20 { bad = 1 } { print } END { exit bad || NR < 2 }' "$work/found"
+}
+# iperf ADDRESS OPTION...: with a server of its own.
+iperf() {
+	local address=$1
+	shift
+	on2 iperf "iperf3 -s -1" && until_true 30 ssh vm2 wait-listen 5201 && timeout 120 iperf3 -J -c "$address" "$@" >"$work/iperf"
+}
+received() { # at least one byte at the other end
+	python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))["end"]; sys.exit(not (e.get("sum_received") or e["sum"])["bytes"] > 0)' "$work/iperf"
+}
+
+check vlans vlans
+check capture-tcp capture tcp "tcp and net 10.77.0.0/24" iperf 10.77.0.2 -t 2
+check capture-udp capture udp "udp and net 10.77.0.0/24" iperf 10.77.0.2 -u -t 2 -b 20M -l 1400
+check capture-v6 capture v6 "ip6 and tcp" iperf fd77::2 -t 2
+check capture-vlan capture vlan "vlan 7 and tcp" iperf 10.77.107.2 -t 2
+check checksums-tcp checksums tcp "IPv4"
+check checksums-udp checksums udp "UDP"
+check checksums-v6 checksums v6 "IPv6"
+check checksums-vlan checksums vlan "vlan 7"
+ip link del tv7
+ssh vm2 "ip link del tv7; ethtool -K $peer_dev gro on"
+for v in 10.77.0.2 fd77::2; do
+	for kind in "tcp -P 2" "udp -u -b 50M"; do
+		read -r name options <<<"$kind"
+		# shellcheck disable=SC2086
+		check "iperf-$name-$v" iperf "$v" -t 2 $options
+		check "iperf-$name-$v-received" received
+	done
+done
+
+# Time: both clocks synchronized by the hardware's time stamps.
+clock() { ethtool -T "$dev" | sed -nE 's/^(PTP Hardware Clock|Hardware timestamp provider index): ([0-9]+)$/\2/p'; }
+stamps() { ethtool -T "$dev" | grep -q hardware-transmit && ethtool -T "$dev" | grep -q hardware-receive && [ -e "/dev/ptp$(clock)" ]; }
+check time-stamps stamps
+on2 master "ptp4l -i $peer_dev -H -m -q --tx_timestamp_timeout 1000 --priority1 1"
+ptp4l -i "$dev" -H -m -q -s --tx_timestamp_timeout 1000 >"$work/ptp4l" 2>&1 &
+check ptp4l-follows until_true 120 grep -q 'UNCALIBRATED to SLAVE' "$work/ptp4l"
+# The servo locks from its third sample on.
+check ptp4l-locked until_true 60 grep -q ' s2 freq' "$work/ptp4l"
+phc2sys -s "$dev" -c CLOCK_REALTIME -O 0 -m -q >"$work/phc2sys" 2>&1 &
+check phc2sys-locked until_true 60 grep -q ' s2 freq' "$work/phc2sys"
+kill %phc2sys %ptp4l
+end2 master
+
+# perftest's raw Ethernet QPs. The messages fit into the receive queue, because nothing waits for the receiver.
+raw() { # PROGRAM OPTION...
+	local program=$1
+	shift
+	on2 raw "stdbuf -oL timeout 100 $program -d tern0 --server -B $peer_mac -E $mac $*" && until_true 60 says2 raw '#bytes' &&
+		timeout 100 "$program" -d tern0 --client -B "$mac" -E "$peer_mac" "$@" >"$work/raw" && grep -A 1 '#bytes' "$work/raw" &&
+		end2 raw 2>/dev/null
+}
+check raw-ethernet-bw raw raw_ethernet_bw -n 400 -s 1024
+check raw-ethernet-lat raw raw_ethernet_lat -n 200 -s 64
+check raw-ethernet-burst-lat raw raw_ethernet_burst_lat -n 200 -s 64
+
+# Under TCP.
+on2 iperf "iperf3 -s"
+ssh vm2 wait-listen 5201
+iperf3 -t 3000 -c 10.77.0.2 >/dev/null 2>&1 &
+traffic=$!
+bytes() { cat "/sys/class/net/$dev/statistics/tx_bytes"; }
+# More than what other protocols send.
+moved() {
+	local before
+	before=$(bytes)
+	sleep 1
+	[ $(($(bytes) - before)) -gt 100000 ]
+}
+under_traffic() { # NAME COMMAND...
+	local name=$1
+	shift
+	check "$name" "$@"
+	check "$name-moves" until_true 90 moved
+}
+under_traffic one-channel ethtool -L "$dev" combined 1
+under_traffic two-channels ethtool -L "$dev" combined 2
+under_traffic small-rings ethtool -G "$dev" rx 64 tx 64
+under_traffic large-rings ethtool -G "$dev" rx 4096 tx 4096
+under_traffic one-queue-of-rss ethtool -X "$dev" weight 0 1
+under_traffic all-queues-of-rss ethtool -X "$dev" default
+under_traffic without-offloads ethtool -K "$dev" tx off tso off rx off gro off
+under_traffic with-offloads ethtool -K "$dev" tx on tso on rx on gro on
+under_traffic smaller-mtu ip link set "$dev" mtu 1500
+under_traffic mtu-back ip link set "$dev" mtu 4500
+under_traffic moderation ethtool -C "$dev" rx-usecs 50 rx-frames 32 tx-usecs 50 tx-frames 32
+under_traffic function-level-reset sh -c "echo flr >/sys/bus/pci/devices/$pci/reset_method && echo 1 >/sys/bus/pci/devices/$pci/reset"
+under_traffic devlink-reload devlink dev reload "pci/$pci"
+# A new netdev: the old connection has lost its route until tern-up.
+removed() { echo 1 >"/sys/bus/pci/devices/$pci/remove" && echo 1 >/sys/bus/pci/rescan && tern-up; }
+under_traffic removal removed
+kill $traffic
+end2 iperf
+check no-complaints sh -c '! kernel-complaints | grep .'
+check no-complaints-there ssh vm2 'sh -c "! kernel-complaints | grep ."'
+rm -rf "$work"
+exit $failed
