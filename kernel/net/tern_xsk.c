@@ -377,18 +377,23 @@ static struct tern_tx_slot *tern_xsk_tx_slot(const struct tern_tx *tx, u32 index
 }
 
 /* Posts a frame. The pool's owner may change it until the device has read it. */
-static void tern_xsk_tx_frame(struct tern_tx *tx, const struct xdp_desc *descs, u32 num)
+static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *descs,
+			      u32 num)
 {
+	const struct xsk_tx_metadata_ops *ops = ch->net->netdev->xsk_tx_metadata_ops;
+	struct tern_tx *tx = &ch->tx;
 	struct xsk_buff_pool *pool = tx->xsk_pool;
 	struct tern_xsk_request request = {};
-	struct xsk_tx_metadata *meta;
+	struct xsk_tx_metadata *meta = NULL;
 	struct tern_tx_slot *slot;
 	u32 bytes = 0, pi = tx->pi;
 	dma_addr_t dma;
 	u32 i;
 
-	meta = xsk_buff_get_metadata(pool, descs[0].addr, descs[0].options);
-	xsk_tx_metadata_request(pool, &meta, &tern_xsk_tx_metadata_ops, &request);
+	if (ops) {
+		meta = xsk_buff_get_metadata(pool, descs[0].addr, descs[0].options);
+		xsk_tx_metadata_request(pool, &meta, ops, &request);
+	}
 	if (request.checksum)
 		tern_tx_write_offload(tx, pi++, &request.offload);
 	for (i = 0; i < num; i++) {
@@ -433,7 +438,7 @@ static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 	for (i = 0; i < num; i += frame.num) {
 		frame = tern_xsk_next_frame(&descs[i], num - i, &tx->xsk_skip);
 		if (likely(frame.good)) {
-			tern_xsk_tx_frame(tx, &descs[i], frame.num);
+			tern_xsk_tx_frame(ch, &descs[i], frame.num);
 		} else {
 			tern_xsk_tx_refuse(tx, frame.num);
 			count[TERN_TX_STAT_ERRORS]++;

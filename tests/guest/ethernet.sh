@@ -30,7 +30,7 @@ vlans() {
 capture() { # NAME FILTER COMMAND...
 	local name=$1 filter=$2
 	shift 2
-	on2 capture "tcpdump -i $peer_dev -c 2000 -w /tmp/$name.pcap $filter" && until_true 30 says2 capture listening || return 1
+	on2 capture "tcpdump -i $peer_dev -Q in -c 2000 -w /tmp/$name.pcap $filter" && until_true 30 says2 capture listening || return 1
 	"$@" >/dev/null
 	sleep 1
 	end2 capture
@@ -95,6 +95,7 @@ raw() { # PROGRAM OPTION...
 		end2 raw 2>/dev/null
 }
 check raw-ethernet-bw raw raw_ethernet_bw -n 400 -s 1024
+check raw-ethernet-bw-received until_true 30 says2 raw '^ *1024'
 check raw-ethernet-lat raw raw_ethernet_lat -n 200 -s 64
 check raw-ethernet-burst-lat raw raw_ethernet_burst_lat -n 200 -s 64
 
