@@ -762,6 +762,7 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 
 /* tern_ib_res.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
+int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);

@@ -31,6 +31,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.destroy_qp = tern_destroy_qp,
 	.disassociate_ucontext = tern_disassociate_ucontext,
 	.fill_res_cq_entry = tern_fill_res_cq_entry,
+	.fill_res_cq_entry_raw = tern_fill_res_cq_entry_raw,
 	.fill_res_mr_entry = tern_fill_res_mr_entry,
 	.fill_res_mr_entry_raw = tern_fill_res_mr_entry_raw,
 	.fill_res_qp_entry = tern_fill_res_qp_entry,
