@@ -44,6 +44,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.get_port_immutable = tern_get_port_immutable,
 	.mmap = tern_mmap,
 	.mmap_free = tern_mmap_free,
+	.modify_hw_stat = tern_modify_hw_stat,
 	.modify_qp = tern_modify_qp,
 	.poll_cq = tern_poll_cq,
 	.post_recv = tern_post_recv,

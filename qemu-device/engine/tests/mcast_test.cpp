@@ -137,7 +137,9 @@ TEST_F(Mcast, ASenderThatWantsNoCopyOfItsOwn) {
   expect_copy(shy, own, neighbour);
   (void)post(shy);
   // A frame of another port with the same QP number in it.
-  far.post(to_group(far, kGroup6));
+  SendWr from_far = to_group(far, kGroup6);
+  from_far.sges = {b.reg(4096).sge(0, 100)};
+  far.post(from_far);
   sim.run_until_idle();
   EXPECT_TRUE(shy.recv_cq().poll());
 }
