@@ -189,7 +189,8 @@ void AdminPlay::finish() {
   // In this order no object is busy.
   constexpr Step steps[] = {
       {TERN_CMD_DESTROY_FLOW, kFlow}, {TERN_CMD_DESTROY_RSS, kRss}, {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
-      {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
+      {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_COUNTER_SET, kCounterSet},
+      {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
       {TERN_CMD_FREE_DM, kDm},       {TERN_CMD_DESTROY_CQ, kCq},         {TERN_CMD_DESTROY_EQ, kEq},
       {TERN_CMD_FREE_PD, kPd},       {TERN_CMD_FREE_UAR, kUar},

@@ -54,8 +54,8 @@ tern_cmd_rss AdminPlay::good_rss() {
   c.port = port();
   c.log_entries = how % 4;
   c.kind = how & 0x80 ? TERN_DEST_QP : TERN_DEST_ETH_QUEUE;
-  c.func = how >> 4 & 1;
-  for (unsigned i = 0; i < 6; ++i) c.fields[i] = i < 2 ? in_.u8() & 3 : in_.u8() & 15;
+  c.func = (how >> 4 & 1) | (how & 0x20 ? TERN_RSS_F_INNER : 0);
+  for (unsigned i = 0; i < 8; ++i) c.fields[i] = i < 2 ? in_.u8() & 3 : i < 6 ? in_.u8() & 15 : in_.u8() & 0x13;
   for (unsigned i = 0; i < 1U << c.log_entries; ++i) c.entries[i] = any(c.kind == TERN_DEST_QP ? kQp : kEth);
   return c;
 }
@@ -160,7 +160,7 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
         c.flags = TERN_QP_F_SRQ | TERN_QP_F_NO_RQ;
         c.srqn = any(kSrq);
       }
-      if (c.type == TERN_QPT_RAW) c.flags |= in_.u8();
+      if (c.type == TERN_QPT_RAW || c.type == TERN_QPT_UD) c.flags |= in_.u8();
       if (c.type == TERN_QPT_XRC_INI) {
         c.flags = TERN_QP_F_NO_RQ;
         c.srqn = 0;
@@ -297,6 +297,8 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.result = in_.u8() & 1;
       return bytes_of(c);
     }
+    case TERN_CMD_BIND_COUNTER_SET:
+      return bytes_of(tern_cmd_bind_counter_set{any(kQp), in_.u8() % 4 ? any(kCounterSet) : 0});
     case TERN_CMD_QUERY_PORT:
       return bytes_of(tern_cmd_query_port{port(), {}});
     case TERN_CMD_QUERY_COUNTERS:
@@ -339,11 +341,13 @@ Bytes AdminPlay::good(const Shape& shape) {
   if (shape.in_len == sizeof(tern_cmd_object) && shape.opcode != TERN_CMD_ALLOC_PD &&
       shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ &&
       shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_COUNTERS &&
-      shape.opcode != TERN_CMD_SET_RX_DEFAULT) {
+      shape.opcode != TERN_CMD_SET_RX_DEFAULT && shape.opcode != TERN_CMD_BIND_COUNTER_SET) {
     unsigned kind = shape.destroys >= 0 ? static_cast<unsigned>(shape.destroys) : unsigned{kQp};
     if (shape.opcode == TERN_CMD_QUERY_MR) kind = in_.u8() & 1 ? kKey : kWindow;
     if (shape.opcode == TERN_CMD_QUERY_SRQ) kind = kSrq;
+    if (shape.opcode == TERN_CMD_QUERY_CQ) kind = kCq;
     if (shape.opcode == TERN_CMD_QUERY_FLOW_COUNTER) kind = kFlowCounter;
+    if (shape.opcode == TERN_CMD_QUERY_COUNTER_SET) kind = kCounterSet;
     return bytes_of(tern_cmd_object{any(kind), 0});
   }
   return shape.makes >= 0 ? good_create(shape.opcode) : good_change(shape.opcode);

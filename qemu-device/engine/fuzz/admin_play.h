@@ -13,7 +13,7 @@
 namespace tern::fuzz {
 
 // Types of objects. live_ lists those that the input has created, newest last.
-enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kRss, kFlow, kFlowCounter, kKinds };
+enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kRss, kFlow, kFlowCounter, kCounterSet, kKinds };
 
 struct Shape {
   std::uint16_t opcode;
@@ -43,6 +43,7 @@ inline constexpr Shape kShapes[] = {
     {TERN_CMD_DESTROY_CQ, sizeof(tern_cmd_object), 0, -1, kCq},
     {TERN_CMD_RESIZE_CQ, sizeof(tern_cmd_resize_cq), 8, -1, -1},
     {TERN_CMD_MODIFY_CQ, sizeof(tern_cmd_modify_cq), 0, -1, -1},
+    {TERN_CMD_QUERY_CQ, sizeof(tern_cmd_object), sizeof(tern_rsp_query_cq), -1, -1},
     {TERN_CMD_CREATE_MR, sizeof(tern_cmd_create_mr), 8, kKey, -1},
     {TERN_CMD_DESTROY_MR, sizeof(tern_cmd_object), 0, -1, kKey},
     {TERN_CMD_UPDATE_PAGES, sizeof(tern_cmd_update_pages), 0, -1, -1},
@@ -75,6 +76,10 @@ inline constexpr Shape kShapes[] = {
     {TERN_CMD_CREATE_FLOW_COUNTER, 0, 8, kFlowCounter, -1},
     {TERN_CMD_QUERY_FLOW_COUNTER, sizeof(tern_cmd_object), sizeof(tern_rsp_flow_counter), -1, -1},
     {TERN_CMD_DESTROY_FLOW_COUNTER, sizeof(tern_cmd_object), 0, -1, kFlowCounter},
+    {TERN_CMD_CREATE_COUNTER_SET, 0, 8, kCounterSet, -1},
+    {TERN_CMD_DESTROY_COUNTER_SET, sizeof(tern_cmd_object), 0, -1, kCounterSet},
+    {TERN_CMD_QUERY_COUNTER_SET, sizeof(tern_cmd_object), 8 * TERN_CNT_RDMA_NUM, -1, -1},
+    {TERN_CMD_BIND_COUNTER_SET, sizeof(tern_cmd_bind_counter_set), 0, -1, -1},
 };
 
 using Bytes = std::vector<std::byte>;
