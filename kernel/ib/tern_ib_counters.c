@@ -52,8 +52,8 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
 
-static int tern_read_counters(struct tern_ib_dev *dev, u32 port,
-			      u64 values[TERN_CNT_RDMA_NUM])
+static int tern_port_counters(struct tern_ib_dev *dev, u32 port,
+			      u64 *values)
 {
 	struct tern_cmd_query_counters cmd = {
 		.group = cpu_to_le32(TERN_COUNTERS_RDMA),
@@ -91,7 +91,7 @@ int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 	unsigned int i;
 	int err;
 
-	err = tern_read_counters(dev, port, stats->value);
+	err = tern_port_counters(dev, port, stats->value);
 	if (err)
 		return err;
 
@@ -125,7 +125,7 @@ int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
 	if (!enable)
 		return 0;
 
-	err = tern_read_counters(dev, port, values);
+	err = tern_port_counters(dev, port, values);
 	if (err)
 		return err;
 
