@@ -75,6 +75,7 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_FREE_XRCD		0x15
 #define TERN_CMD_CREATE_EQ		0x18
 #define TERN_CMD_DESTROY_EQ		0x19
+#define TERN_CMD_QUERY_CQ		0x1b
 #define TERN_CMD_CREATE_CQ		0x1c
 #define TERN_CMD_DESTROY_CQ		0x1d
 #define TERN_CMD_RESIZE_CQ		0x1e
@@ -238,6 +239,8 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
 #define TERN_CAP_RAW_QP			BIT(24)
 #define TERN_CAP_COUNTER_SETS		BIT(25)
+#define TERN_CAP_RSS_TUNNEL		BIT(26)	/* TERN_RSS_F_INNER, TERN_RSS_ESP4 and ESP6 */
+#define TERN_CAP_UD_NO_LOOPBACK		BIT(27)	/* TERN_QP_F_NO_MCAST_LOOPBACK of UD */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -500,6 +503,27 @@ struct tern_cmd_modify_cq {
 };
 static_assert(sizeof(struct tern_cmd_modify_cq) == 8, "tern_cmd_modify_cq");
 
+/* ---- QUERY_CQ: tern_cmd_object ---- */
+struct tern_rsp_query_cq {
+	__le32	pi;			/* index: CQEs written */
+	__le32	ci;			/* index: CQEs consumed, by the record */
+	__le32	reported;		/* index: CQEs reported by events */
+	__le32	eqn;			/* or TERN_NO_EQ */
+	__le32	generation;		/* as in its events */
+	__le16	count;			/* of MODIFY_CQ */
+	__le16	period;
+	__u8	log_size;
+	__u8	flags;			/* TERN_CQ_F_* */
+	__u8	state;			/* TERN_CQ_ST_* */
+	__u8	rsvd_1b;
+	__le32	rsvd_1c;
+};
+static_assert(sizeof(struct tern_rsp_query_cq) == 32, "tern_rsp_query_cq");
+
+#define TERN_CQ_ST_ARMED		BIT(0)	/* for any completion, unless SOLICITED */
+#define TERN_CQ_ST_SOLICITED		BIT(1)
+#define TERN_CQ_ST_FAILED		BIT(2)	/* it takes no more completions */
+
 /*
  * ---- CREATE_MR: out: tern_rsp_object, id = key (both lkey and rkey) ----
  * With TERN_MR_F_INCOMPLETE pages.addr is 0 and the MR has room for pages.num
@@ -644,10 +668,9 @@ static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 #define TERN_QP_F_SRQ			BIT(0)
 #define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT, RAW */
 #define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC, RAW */
-/* RAW: */
-#define TERN_QP_F_STRIP_VLAN		BIT(3)
-#define TERN_QP_F_KEEP_FCS		BIT(4)	/* 4 bytes of FCS follow the frame */
-#define TERN_QP_F_NO_MCAST_LOOPBACK	BIT(5)	/* of its own frames to groups */
+#define TERN_QP_F_STRIP_VLAN		BIT(3)	/* RAW */
+#define TERN_QP_F_KEEP_FCS		BIT(4)	/* RAW: 4 bytes of FCS follow the frame */
+#define TERN_QP_F_NO_MCAST_LOOPBACK	BIT(5)	/* RAW, UD: of its own frames to groups */
 
 /* Attributes that MODIFY_QP sets and QUERY_QP returns. */
 struct tern_qp_attr {

@@ -164,8 +164,8 @@ struct tern_cmd_rss {
 	__u8	port;
 	__u8	log_entries;		/* 0..7 */
 	__u8	kind;			/* TERN_DEST_ETH_QUEUE or TERN_DEST_QP */
-	__u8	func;			/* TERN_RSS_FUNC_* */
-	__u8	fields[8];		/* TERN_RSS_FIELD_* by TERN_RSS_*; 6 and 7: 0 */
+	__u8	func;			/* TERN_RSS_FUNC_*, TERN_RSS_F_* */
+	__u8	fields[8];		/* TERN_RSS_FIELD_* by TERN_RSS_* */
 	__u8	key[40];
 	__le32	entries[128];		/* numbers of queues or QPs */
 };
@@ -175,19 +175,26 @@ static_assert(sizeof(struct tern_cmd_rss) == 568, "tern_cmd_rss");
 
 #define TERN_RSS_FUNC_TOEPLITZ		0
 #define TERN_RSS_FUNC_SYMMETRIC		1	/* each field: XOR of both directions */
+#define TERN_RSS_F_INNER		BIT(7)	/* hash the headers inside of VXLAN, if any */
 
-/* Index into fields. A fragment, or another protocol, is IPV4 or IPV6. */
+/*
+ * Index into fields. A fragment, or another protocol, is IPV4 or IPV6, and so is ESP
+ * if its element is 0.
+ */
 #define TERN_RSS_IPV4			0
 #define TERN_RSS_IPV6			1
 #define TERN_RSS_TCP4			2
 #define TERN_RSS_TCP6			3
 #define TERN_RSS_UDP4			4
 #define TERN_RSS_UDP6			5
+#define TERN_RSS_ESP4			6
+#define TERN_RSS_ESP6			7
 
 #define TERN_RSS_FIELD_SRC_IP		BIT(0)
 #define TERN_RSS_FIELD_DST_IP		BIT(1)
 #define TERN_RSS_FIELD_SRC_PORT		BIT(2)
 #define TERN_RSS_FIELD_DST_PORT		BIT(3)
+#define TERN_RSS_FIELD_SPI		BIT(4)	/* ESP, TERN_RSS_FUNC_TOEPLITZ */
 
 /* What a frame is given to. */
 #define TERN_DEST_NONE			0	/* flow: drop; port: the lowest queue */

@@ -298,6 +298,18 @@ TERN_AT(tern_rsp_resize_cq, rsvd_4, 0x04);
 TERN_AT(tern_cmd_modify_cq, cqn, 0x00);
 TERN_AT(tern_cmd_modify_cq, count, 0x04);
 TERN_AT(tern_cmd_modify_cq, period, 0x06);
+TERN_AT(tern_rsp_query_cq, pi, 0x00);
+TERN_AT(tern_rsp_query_cq, ci, 0x04);
+TERN_AT(tern_rsp_query_cq, reported, 0x08);
+TERN_AT(tern_rsp_query_cq, eqn, 0x0c);
+TERN_AT(tern_rsp_query_cq, generation, 0x10);
+TERN_AT(tern_rsp_query_cq, count, 0x14);
+TERN_AT(tern_rsp_query_cq, period, 0x16);
+TERN_AT(tern_rsp_query_cq, log_size, 0x18);
+TERN_AT(tern_rsp_query_cq, flags, 0x19);
+TERN_AT(tern_rsp_query_cq, state, 0x1a);
+TERN_AT(tern_rsp_query_cq, rsvd_1b, 0x1b);
+TERN_AT(tern_rsp_query_cq, rsvd_1c, 0x1c);
 
 TERN_AT(tern_cmd_create_mr, pages, 0x00);
 TERN_AT(tern_cmd_create_mr, iova, 0x10);

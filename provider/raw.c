@@ -18,6 +18,8 @@ TERN_SAME(TERN_RX_HASH_SRC_PORT_TCP, IBV_RX_HASH_SRC_PORT_TCP);
 TERN_SAME(TERN_RX_HASH_DST_PORT_TCP, IBV_RX_HASH_DST_PORT_TCP);
 TERN_SAME(TERN_RX_HASH_SRC_PORT_UDP, IBV_RX_HASH_SRC_PORT_UDP);
 TERN_SAME(TERN_RX_HASH_DST_PORT_UDP, IBV_RX_HASH_DST_PORT_UDP);
+TERN_SAME(TERN_RX_HASH_IPSEC_SPI, IBV_RX_HASH_IPSEC_SPI);
+TERN_SAME(TERN_RX_HASH_INNER, IBV_RX_HASH_INNER);
 TERN_SAME(TERN_RX_HASH_FUNC_TOEPLITZ, IBV_RX_HASH_FUNC_TOEPLITZ);
 
 #define TERN_ETH_HLEN 14
@@ -38,6 +40,9 @@ static uint32_t tern_qp_create_flags(const struct tern_context *ctx,
 {
 	uint32_t flags;
 
+	if (type->qp_type == IBV_QPT_UD &&
+	    (ctx->caps & TERN_UCTX_CAP_UD_NO_LOOPBACK))
+		return IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
 	if (!type->raw)
 		return 0;
 
@@ -50,9 +55,8 @@ static uint32_t tern_qp_create_flags(const struct tern_context *ctx,
 }
 
 /*
- * Checks the attributes that only raw packet QPs have. Returns 0; EOPNOTSUPP
- * for a flag, an SRQ or TSO that the QP does not support; EINVAL for TSO headers
- * that are too long.
+ * Checks creation flags and TSO. Returns 0; EOPNOTSUPP for a flag or TSO that
+ * the QP does not support; EINVAL for TSO headers that are too long.
  */
 int tern_check_raw_qp(const struct tern_context *ctx,
 		      const struct tern_qp_type *type,
@@ -63,9 +67,6 @@ int tern_check_raw_qp(const struct tern_context *ctx,
 			     tern_qp_create_flags(ctx, type)))
 		return EOPNOTSUPP;
 
-	if (type->raw && attr->srq)
-		return EOPNOTSUPP;
-
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER) {
 		if (!(tern_qp_type_ops(type, ctx->caps) & BIT(IBV_WR_TSO)))
 			return EOPNOTSUPP;
@@ -74,6 +75,17 @@ int tern_check_raw_qp(const struct tern_context *ctx,
 	}
 
 	return 0;
+}
+
+/* IBV_RX_HASH_* that an RSS QP may have. */
+static uint64_t tern_rx_hash_fields(const struct tern_context *ctx)
+{
+	uint64_t fields = TERN_RX_HASH_FIELDS;
+
+	if (ctx->caps & TERN_UCTX_CAP_RSS_TUNNEL)
+		fields |= TERN_RX_HASH_IPSEC_SPI | TERN_RX_HASH_INNER;
+
+	return fields;
 }
 
 /* Fills in attributes that the kernel does not pass on. */
@@ -88,7 +100,7 @@ void tern_raw_query_device(const struct tern_context *ctx,
 
 	if (attr_size >= offsetofend(struct ibv_device_attr_ex, rss_caps) &&
 	    (ctx->caps & TERN_UCTX_CAP_RSS)) {
-		attr->rss_caps.rx_hash_fields_mask = TERN_RX_HASH_FIELDS;
+		attr->rss_caps.rx_hash_fields_mask = tern_rx_hash_fields(ctx);
 		attr->rss_caps.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ;
 	}
 }
@@ -158,7 +170,8 @@ static int tern_check_rss_qp(const struct tern_context *ctx,
 		return EINVAL;
 
 	if (conf->rx_hash_function != IBV_RX_HASH_FUNC_TOEPLITZ ||
-	    !check_comp_mask(conf->rx_hash_fields_mask, TERN_RX_HASH_FIELDS))
+	    !check_comp_mask(conf->rx_hash_fields_mask,
+			     tern_rx_hash_fields(ctx)))
 		return EOPNOTSUPP;
 
 	if (conf->rx_hash_key_len !=

@@ -98,6 +98,8 @@ struct tern_clock {
 	unsigned int users;
 };
 
+#define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
+
 /**
  * struct tern_ib_dev - RDMA device
  * @ibdev: the device in ib_core
@@ -120,6 +122,8 @@ struct tern_clock {
  * @fault_lock: protects @waiting_faults and the lists of requests
  * @waiting_faults: faults that wait, by QP and side
  * @kernel_faults: requests of kernel users
+ * @optional_base: value of the device's counter when the optional counter was
+ *	enabled; under the lock of ib_core's statistics
  */
 struct tern_ib_dev {
 	struct ib_device ibdev;
@@ -141,6 +145,7 @@ struct tern_ib_dev {
 	struct mutex fault_lock;	/* see above */
 	struct xarray waiting_faults;
 	struct tern_odp_user *kernel_faults;
+	u64 optional_base[TERN_NUM_OPTIONAL];
 };
 
 /* Contents of a mapping, returned to the device after the last unmap. */
@@ -759,9 +764,12 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port);
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index);
+int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
+			bool enable);
 
 /* tern_ib_res.c */
 int tern_fill_res_cq_entry(struct sk_buff *msg, struct ib_cq *ibcq);
+int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq);
 int tern_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr);
 int tern_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);

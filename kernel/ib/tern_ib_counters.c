@@ -3,15 +3,45 @@
  * Port counters of the RDMA function for "rdma statistic".
  */
 
+#include <kunit/visibility.h>
+
 #include "tern_ib.h"
+
+#define TERN_OPTIONAL(index, text) \
+	[TERN_CNT_RDMA_NUM + (index)] = { \
+		.name = text, .flags = IB_STAT_FLAG_OPTIONAL, \
+	}
 
 static const struct rdma_stat_desc tern_counters[] = {
 #define TERN_COUNTER(index, text) \
 	[index].name = text,
 #include "tern_counters.h"
+	TERN_OPTIONAL(0, "cc_rx_ce_pkts"),
+	TERN_OPTIONAL(1, "cc_rx_cnp_pkts"),
+	TERN_OPTIONAL(2, "cc_tx_cnp_pkts"),
+	TERN_OPTIONAL(3, "rdma_tx_packets"),
+	TERN_OPTIONAL(4, "rdma_tx_bytes"),
+	TERN_OPTIONAL(5, "rdma_rx_packets"),
+	TERN_OPTIONAL(6, "rdma_rx_bytes"),
 };
 
-static_assert(ARRAY_SIZE(tern_counters) == TERN_CNT_RDMA_NUM);
+/*
+ * The device's counter behind each optional one. An optional counter is 0 when
+ * it is enabled; the device counts all the time.
+ */
+static const u8 tern_optional_sources[] = {
+	TERN_CNT_NP_ECN_MARKED,
+	TERN_CNT_RP_CNP_HANDLED,
+	TERN_CNT_NP_CNP_SENT,
+	TERN_CNT_TX_RDMA_PACKETS,
+	TERN_CNT_TX_RDMA_BYTES,
+	TERN_CNT_RX_RDMA_PACKETS,
+	TERN_CNT_RX_RDMA_BYTES,
+};
+
+static_assert(ARRAY_SIZE(tern_optional_sources) == TERN_NUM_OPTIONAL);
+static_assert(ARRAY_SIZE(tern_counters) ==
+	      TERN_CNT_RDMA_NUM + TERN_NUM_OPTIONAL);
 
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port)
@@ -19,6 +49,29 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 	return rdma_alloc_hw_stats_struct(tern_counters,
 					  ARRAY_SIZE(tern_counters),
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
+
+static int tern_port_counters(struct tern_ib_dev *dev, u32 port,
+			      u64 *values)
+{
+	struct tern_cmd_query_counters cmd = {
+		.group = cpu_to_le32(TERN_COUNTERS_RDMA),
+		.port = port,
+	};
+	__le64 counters[TERN_CNT_RDMA_NUM];
+	unsigned int i;
+	int err;
+
+	err = tern_cmd_exec(dev->core, TERN_CMD_QUERY_COUNTERS, &cmd,
+			    sizeof(cmd), counters, sizeof(counters));
+	if (err)
+		return err;
+
+	for (i = 0; i < ARRAY_SIZE(counters); i++)
+		values[i] = le64_to_cpu(counters[i]);
+
+	return 0;
 }
 
 /**
@@ -33,21 +86,50 @@ struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 int tern_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats,
 		      u32 port, int index)
 {
-	struct tern_cmd_query_counters cmd = {
-		.group = cpu_to_le32(TERN_COUNTERS_RDMA),
-		.port = port,
-	};
-	__le64 counters[TERN_CNT_RDMA_NUM];
+	u64 *optional = stats->value + TERN_CNT_RDMA_NUM;
+	struct tern_ib_dev *dev = to_tdev(ibdev);
 	unsigned int i;
 	int err;
 
-	err = tern_cmd_exec(to_tdev(ibdev)->core, TERN_CMD_QUERY_COUNTERS, &cmd,
-			    sizeof(cmd), counters, sizeof(counters));
+	err = tern_port_counters(dev, port, stats->value);
 	if (err)
 		return err;
 
-	for (i = 0; i < ARRAY_SIZE(counters); i++)
-		stats->value[i] = le64_to_cpu(counters[i]);
+	for (i = 0; i < TERN_NUM_OPTIONAL; i++)
+		optional[i] = stats->value[tern_optional_sources[i]] -
+			      dev->optional_base[i];
 
-	return ARRAY_SIZE(counters);
+	return ARRAY_SIZE(tern_counters);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_get_hw_stats);
+
+/**
+ * tern_modify_hw_stat() - enable or disable an optional counter
+ * @ibdev: the device
+ * @port: 1
+ * @index: the counter, which ib_core found to be optional
+ * @enable: whether to enable it; it is 0 then
+ *
+ * ib_core serializes it with tern_get_hw_stats().
+ *
+ * Return: 0, or a negative errno.
+ */
+int tern_modify_hw_stat(struct ib_device *ibdev, u32 port, unsigned int index,
+			bool enable)
+{
+	unsigned int optional = index - TERN_CNT_RDMA_NUM;
+	struct tern_ib_dev *dev = to_tdev(ibdev);
+	u64 values[TERN_CNT_RDMA_NUM];
+	int err;
+
+	if (!enable)
+		return 0;
+
+	err = tern_port_counters(dev, port, values);
+	if (err)
+		return err;
+
+	dev->optional_base[optional] = values[tern_optional_sources[optional]];
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_modify_hw_stat);

@@ -168,6 +168,8 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 	/* Address handles are host memory, so nothing limits their number. */
 	if (tern_has_cap(dev, TERN_CAP_UD))
 		attr->max_ah = INT_MAX;
+	if (tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
+		attr->kernel_cap_flags |= IBK_BLOCK_MULTICAST_LOOPBACK;
 
 	if (tern_has_cap(dev, TERN_CAP_FRWR)) {
 		attr->device_cap_flags |= IB_DEVICE_MEM_MGT_EXTENSIONS;
@@ -223,6 +225,10 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_RAW_OFFLOAD;
 	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
 		caps |= TERN_UCTX_CAP_RSS;
+	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING | TERN_CAP_RSS_TUNNEL))
+		caps |= TERN_UCTX_CAP_RSS_TUNNEL;
+	if (tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
+		caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
 
 	return caps;
 }

@@ -70,7 +70,7 @@ static int tern_counter_set(struct ib_qp *ibqp, u32 id)
  * @ibqp: the QP
  * @port: 1
  *
- * Return: 0; -EOPNOTSUPP for optional counters, which the device lacks; or
+ * Return: 0; -EOPNOTSUPP for optional counters, which only the port has; or
  * another negative errno.
  */
 static int tern_counter_bind_qp(struct rdma_counter *counter, struct ib_qp *ibqp,

@@ -91,10 +91,6 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 	    attr->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 
-	/* Frames have no receive queue but that of their QP. */
-	if (attr->qp_type == IB_QPT_RAW_PACKET && attr->srq)
-		return -EOPNOTSUPP;
-
 	/* An XRC target has no queues, so the remaining checks do not apply. */
 	if (attr->qp_type == IB_QPT_XRC_TGT)
 		return attr->xrcd ? 0 : -EINVAL;

@@ -49,6 +49,8 @@ u32 tern_qp_create_flags(const struct tern_ib_dev *dev, enum ib_qp_type type)
 {
 	u32 flags;
 
+	if (type == IB_QPT_UD && tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
+		return IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
 	if (type != IB_QPT_RAW_PACKET)
 		return 0;
 
@@ -86,11 +88,14 @@ VISIBLE_IF_KUNIT void tern_rss_fields(u64 mask, u8 *fields)
 		u8 kinds;	/* BIT(TERN_RSS_*) */
 	} map[] = {
 #define TERN_RSS_KINDS_IPV4 \
-		(BIT(TERN_RSS_IPV4) | BIT(TERN_RSS_TCP4) | BIT(TERN_RSS_UDP4))
+		(BIT(TERN_RSS_IPV4) | BIT(TERN_RSS_TCP4) | BIT(TERN_RSS_UDP4) | \
+		 BIT(TERN_RSS_ESP4))
 #define TERN_RSS_KINDS_IPV6 \
-		(BIT(TERN_RSS_IPV6) | BIT(TERN_RSS_TCP6) | BIT(TERN_RSS_UDP6))
+		(BIT(TERN_RSS_IPV6) | BIT(TERN_RSS_TCP6) | BIT(TERN_RSS_UDP6) | \
+		 BIT(TERN_RSS_ESP6))
 #define TERN_RSS_KINDS_TCP	(BIT(TERN_RSS_TCP4) | BIT(TERN_RSS_TCP6))
 #define TERN_RSS_KINDS_UDP	(BIT(TERN_RSS_UDP4) | BIT(TERN_RSS_UDP6))
+#define TERN_RSS_KINDS_ESP	(BIT(TERN_RSS_ESP4) | BIT(TERN_RSS_ESP6))
 		{ TERN_RX_HASH_SRC_IPV4, TERN_RSS_FIELD_SRC_IP,
 		  TERN_RSS_KINDS_IPV4 },
 		{ TERN_RX_HASH_DST_IPV4, TERN_RSS_FIELD_DST_IP,
@@ -107,12 +112,20 @@ VISIBLE_IF_KUNIT void tern_rss_fields(u64 mask, u8 *fields)
 		  TERN_RSS_KINDS_UDP },
 		{ TERN_RX_HASH_DST_PORT_UDP, TERN_RSS_FIELD_DST_PORT,
 		  TERN_RSS_KINDS_UDP },
+		{ TERN_RX_HASH_IPSEC_SPI, TERN_RSS_FIELD_SPI,
+		  TERN_RSS_KINDS_ESP },
 	};
 	unsigned int i, kind;
+	u8 kinds = U8_MAX;
+
+	/* Without an SPI, ESP is hashed like other protocols. */
+	if (!(mask & TERN_RX_HASH_IPSEC_SPI))
+		kinds &= ~TERN_RSS_KINDS_ESP;
 
 	for (i = 0; i < ARRAY_SIZE(map); i++)
-		for (kind = TERN_RSS_IPV4; kind <= TERN_RSS_UDP6; kind++)
-			if ((mask & map[i].mask) && map[i].kinds & BIT(kind))
+		for (kind = TERN_RSS_IPV4; kind <= TERN_RSS_ESP6; kind++)
+			if ((mask & map[i].mask) &&
+			    map[i].kinds & kinds & BIT(kind))
 				fields[kind] |= map[i].field;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rss_fields);
@@ -123,18 +136,27 @@ EXPORT_SYMBOL_IF_KUNIT(tern_rss_fields);
  * there must be no other.
  */
 VISIBLE_IF_KUNIT int
-tern_check_rss(const struct tern_ureq_create_rss_qp *req,
+tern_check_rss(const struct tern_ib_dev *dev,
+	       const struct tern_ureq_create_rss_qp *req,
 	       const struct ib_rwq_ind_table *table)
 {
+	u64 known = TERN_RX_HASH_FIELDS;
+	bool hashes;
+
+	if (tern_has_cap(dev, TERN_CAP_RSS_TUNNEL))
+		known |= TERN_RX_HASH_IPSEC_SPI | TERN_RX_HASH_INNER;
+
 	if (memchr_inv(req->reserved_50, 0, sizeof(req->reserved_50)))
 		return -EINVAL;
 
 	if (req->rx_hash_function != TERN_RX_HASH_FUNC_TOEPLITZ ||
-	    req->rx_hash_fields_mask & ~(u64)TERN_RX_HASH_FIELDS)
+	    req->rx_hash_fields_mask & ~known)
 		return -EOPNOTSUPP;
 
+	/* INNER says where the fields are. */
+	hashes = req->rx_hash_fields_mask & ~(u64)TERN_RX_HASH_INNER;
 	if (req->rx_hash_key_len != sizeof(req->rx_hash_key) ||
-	    (!req->rx_hash_fields_mask && table->log_ind_tbl_size))
+	    (!hashes && (req->rx_hash_fields_mask || table->log_ind_tbl_size)))
 		return -EINVAL;
 
 	return 0;
@@ -161,6 +183,8 @@ static int tern_rss_exec_create(struct tern_ib_dev *dev, struct tern_qp *qp,
 	cmd->log_entries = table->log_ind_tbl_size;
 	cmd->kind = TERN_DEST_QP;
 	cmd->func = TERN_RSS_FUNC_TOEPLITZ;
+	if (req->rx_hash_fields_mask & TERN_RX_HASH_INNER)
+		cmd->func |= TERN_RSS_F_INNER;
 	tern_rss_fields(req->rx_hash_fields_mask, cmd->fields);
 	static_assert(sizeof(cmd->key) == sizeof(req->rx_hash_key));
 	memcpy(cmd->key, req->rx_hash_key, sizeof(cmd->key));
@@ -203,7 +227,7 @@ int tern_create_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		return err;
 
-	err = tern_check_rss(&req, table);
+	err = tern_check_rss(dev, &req, table);
 	if (err)
 		return err;
 

@@ -15,7 +15,8 @@ void tern_destroy_rss_qp(struct tern_ib_dev *dev, struct tern_qp *qp);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 void tern_rss_fields(u64 mask, u8 *fields);
-int tern_check_rss(const struct tern_ureq_create_rss_qp *req,
+int tern_check_rss(const struct tern_ib_dev *dev,
+		   const struct tern_ureq_create_rss_qp *req,
 		   const struct ib_rwq_ind_table *table);
 
 /* tern_ib_flow.c */

@@ -117,6 +117,14 @@ static int tern_put_raw(struct sk_buff *msg, struct tern_ib_dev *dev,
 	return nla_put(msg, RDMA_NLDEV_ATTR_RES_RAW, len, rsp);
 }
 
+int tern_fill_res_cq_entry_raw(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct tern_rsp_query_cq rsp;
+
+	return tern_put_raw(msg, to_tdev(ibcq->device), TERN_CMD_QUERY_CQ,
+			    to_tcq(ibcq)->cqn, &rsp, sizeof(rsp));
+}
+
 int tern_fill_res_mr_entry_raw(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	struct tern_mr *mr = to_tmr(ibmr);

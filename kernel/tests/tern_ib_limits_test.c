@@ -96,6 +96,8 @@ static void tern_test_optional(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, attr->atomic_cap,
 				bit == TERN_CAP_ATOMIC ? IB_ATOMIC_HCA : IB_ATOMIC_NONE);
 		KUNIT_EXPECT_EQ(test, attr->max_ah, bit == TERN_CAP_UD ? INT_MAX : 0);
+		KUNIT_EXPECT_EQ(test, !!(attr->kernel_cap_flags & IBK_BLOCK_MULTICAST_LOOPBACK),
+				bit == TERN_CAP_UD_NO_LOOPBACK);
 		KUNIT_EXPECT_EQ(test, attr->max_fast_reg_page_list_len,
 				bit == TERN_CAP_FRWR ? 512 : 0);
 		KUNIT_EXPECT_EQ(test, attr->max_mcast_grp,
@@ -203,6 +205,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			want |= TERN_UCTX_CAP_FLUSH;
 		if (bit == TERN_CAP_ATOMIC_WRITE)
 			want |= TERN_UCTX_CAP_ATOMIC_WRITE;
+		if (bit == TERN_CAP_UD_NO_LOOPBACK)
+			want |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
 		dev->caps.flags = cpu_to_le64(bit);
 		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);
@@ -212,7 +216,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			TERN_UCTX_CAP_SEND_INV | TERN_UCTX_CAP_MW |
 			TERN_UCTX_CAP_MW_2A | TERN_UCTX_CAP_TIMESTAMP |
 			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
-			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS);
+			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS |
+			TERN_UCTX_CAP_RSS_TUNNEL | TERN_UCTX_CAP_UD_NO_LOOPBACK);
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
 	dev->caps.flags = 0;

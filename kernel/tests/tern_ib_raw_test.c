@@ -129,9 +129,12 @@ static void tern_test_raw_flags(struct kunit *test)
 
 	for (type = 0; type < IB_QPT_MAX; type++)
 		KUNIT_EXPECT_EQ_MSG(test, tern_qp_create_flags(&dev->ib, type),
-				    type == IB_QPT_RAW_PACKET ? all : 0,
+				    type == IB_QPT_RAW_PACKET ? all :
+				    type == IB_QPT_UD ?
+				    IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK : 0,
 				    "type %d", type);
-	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP);
+	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_UD);
+	KUNIT_EXPECT_EQ(test, tern_qp_create_flags(&dev->ib, IB_QPT_UD), 0);
 	KUNIT_EXPECT_EQ(test, tern_qp_create_flags(&dev->ib, IB_QPT_RAW_PACKET),
 			IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK);
 
@@ -151,6 +154,7 @@ static void tern_test_rss_fields(struct kunit *test)
 {
 	const u8 src_ip = TERN_RSS_FIELD_SRC_IP, dst_ip = TERN_RSS_FIELD_DST_IP;
 	const u8 src = TERN_RSS_FIELD_SRC_PORT, dst = TERN_RSS_FIELD_DST_PORT;
+	const u8 spi = TERN_RSS_FIELD_SPI;
 	/* In the order of TERN_RSS_*. */
 	const struct {
 		u64 mask;
@@ -170,6 +174,13 @@ static void tern_test_rss_fields(struct kunit *test)
 		  { src_ip, dst_ip, src_ip, dst_ip, src_ip | src, dst_ip | src } },
 		{ TERN_RX_HASH_FIELDS,
 		  { 3, 3, 15, 15, 15, 15 } },
+		{ TERN_RX_HASH_FIELDS | TERN_RX_HASH_INNER,
+		  { 3, 3, 15, 15, 15, 15 } },
+		{ TERN_RX_HASH_IPSEC_SPI, { 0, 0, 0, 0, 0, 0, spi, spi } },
+		{ TERN_RX_HASH_IPSEC_SPI | TERN_RX_HASH_SRC_IPV4 |
+		  TERN_RX_HASH_DST_IPV6,
+		  { src_ip, dst_ip, src_ip, dst_ip, src_ip, dst_ip,
+		    src_ip | spi, dst_ip | spi } },
 	};
 	u8 fields[8];
 	unsigned int i;
@@ -190,16 +201,19 @@ static void tern_test_rss_check(struct kunit *test)
 		.rx_hash_key_len = 40,
 	};
 	struct ib_rwq_ind_table table = { .log_ind_tbl_size = 3 };
+	struct tern_test_raw *dev = test->priv;
 	struct tern_ureq_create_rss_qp req;
 
-	KUNIT_EXPECT_EQ(test, tern_check_rss(&good, &table), 0);
+	KUNIT_EXPECT_EQ(test, tern_check_rss(&dev->ib, &good, &table), 0);
 #define TERN_EXPECT(want, field, value) do {				\
 	req = good;							\
 	req.field = value;						\
-	KUNIT_EXPECT_EQ(test, tern_check_rss(&req, &table), want);	\
+	KUNIT_EXPECT_EQ(test, tern_check_rss(&dev->ib, &req, &table), want); \
 } while (0)
-	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(8));
-	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(31) | BIT(0));
+	TERN_EXPECT(0, rx_hash_fields_mask, BIT(8));
+	TERN_EXPECT(0, rx_hash_fields_mask, BIT(31) | BIT(0));
+	TERN_EXPECT(-EINVAL, rx_hash_fields_mask, BIT(31));
+	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(9));
 	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT_ULL(63));
 	TERN_EXPECT(-EOPNOTSUPP, rx_hash_function, 0);
 	TERN_EXPECT(-EOPNOTSUPP, rx_hash_function, 2);
@@ -210,6 +224,9 @@ static void tern_test_rss_check(struct kunit *test)
 	TERN_EXPECT(-EINVAL, rx_hash_fields_mask, 0);
 	table.log_ind_tbl_size = 0;
 	TERN_EXPECT(0, rx_hash_fields_mask, 0);
+	dev->caps.flags &= ~cpu_to_le64(TERN_CAP_RSS_TUNNEL);
+	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(8));
+	TERN_EXPECT(-EOPNOTSUPP, rx_hash_fields_mask, BIT(31) | BIT(0));
 #undef TERN_EXPECT
 }
 

@@ -23,6 +23,7 @@ MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
  * @generation: last generation given out
  * @num_completions: number of calls of the CQ's completion handler
  * @num_events: number of calls of the event handlers
+ * @packets: packets sent, by the device's counter
  */
 struct tern_test_verbs {
 	struct tern_ib_dev ib;
@@ -32,6 +33,7 @@ struct tern_test_verbs {
 	u32 generation;
 	unsigned int num_completions;
 	unsigned int num_events;
+	u64 packets;
 };
 
 /* Replaces tern_cmd_exec(). */
@@ -41,9 +43,14 @@ static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
 	struct tern_test_verbs *dev = kunit_get_current_test()->priv;
 	struct tern_rsp_query_qp *rsp = out;
 	struct tern_rsp_object *object = out;
+	__le64 *counters = out;
 
 	memset(out, 0, out_len);
 	switch (opcode) {
+	case TERN_CMD_QUERY_COUNTERS:
+		counters[TERN_CNT_TX_RDMA_PACKETS] = cpu_to_le64(dev->packets);
+		counters[TERN_CNT_NP_ECN_MARKED] = cpu_to_le64(3);
+		return 0;
 	case TERN_CMD_QUERY_QP:
 		rsp->attr.state = dev->state;
 		return 0;
@@ -279,6 +286,54 @@ static void tern_test_stale_srq_event(struct kunit *test)
 	xa_destroy(&dev->ib.srqs);
 }
 
+static u64 tern_test_stat(struct rdma_hw_stats *stats, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < stats->num_counters; i++)
+		if (!strcmp(stats->descs[i].name, name))
+			return stats->value[i];
+
+	return U64_MAX;
+}
+
+/* An optional counter begins with 0 whenever it is enabled. */
+static void tern_test_optional_counters(struct kunit *test)
+{
+	struct tern_test_verbs *dev = test->priv;
+	struct ib_device *ibdev = &dev->ib.ibdev;
+	struct rdma_hw_stats *stats = tern_alloc_hw_port_stats(ibdev, 1);
+	unsigned int i, index = 0, optional = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, stats);
+	for (i = 0; i < stats->num_counters; i++) {
+		bool is_optional = stats->descs[i].flags & IB_STAT_FLAG_OPTIONAL;
+
+		KUNIT_EXPECT_NOT_NULL(test, stats->descs[i].name);
+		KUNIT_EXPECT_EQ(test, is_optional, i >= TERN_CNT_RDMA_NUM);
+		KUNIT_EXPECT_EQ(test, is_optional, test_bit(i, stats->is_disabled));
+		optional += is_optional;
+		if (!strcmp(stats->descs[i].name, "rdma_tx_packets"))
+			index = i;
+	}
+	KUNIT_EXPECT_EQ(test, optional, TERN_NUM_OPTIONAL);
+	KUNIT_ASSERT_NE(test, index, 0);
+
+	dev->packets = 10;
+	KUNIT_EXPECT_EQ(test, tern_modify_hw_stat(ibdev, 1, index, true), 0);
+	dev->packets = 17;
+	KUNIT_EXPECT_EQ(test, tern_get_hw_stats(ibdev, stats, 1, 0),
+			stats->num_counters);
+	KUNIT_EXPECT_EQ(test, tern_test_stat(stats, "rdma_tx_packets"), 7);
+	KUNIT_EXPECT_EQ(test, tern_test_stat(stats, "tx_rdma_packets"), 17);
+	KUNIT_EXPECT_EQ(test, tern_test_stat(stats, "cc_rx_ce_pkts"), 3);
+	KUNIT_EXPECT_EQ(test, tern_modify_hw_stat(ibdev, 1, index, false), 0);
+	KUNIT_EXPECT_EQ(test, tern_modify_hw_stat(ibdev, 1, index, true), 0);
+	tern_get_hw_stats(ibdev, stats, 1, 0);
+	KUNIT_EXPECT_EQ(test, tern_test_stat(stats, "rdma_tx_packets"), 0);
+	rdma_free_hw_stats_struct(stats);
+}
+
 static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_query_state),
 	KUNIT_CASE(tern_test_record_kept),
@@ -286,6 +341,7 @@ static struct kunit_case tern_ib_verbs_cases[] = {
 	KUNIT_CASE(tern_test_stale_cq_error),
 	KUNIT_CASE(tern_test_stale_qp_event),
 	KUNIT_CASE(tern_test_stale_srq_event),
+	KUNIT_CASE(tern_test_optional_counters),
 	{}
 };
 

@@ -414,8 +414,18 @@ void test_raw_flags(void)
 				tern_destroy_qp(qp);
 			}
 
-			/* No other type has a flag. */
+			/* UD has the first one, if the device has it. */
 			attr.qp_type = IBV_QPT_UD;
+			CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) &&
+			      errno == EOPNOTSUPP);
+			ctx->caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
+			qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
+			CHECK(i ? !qp && errno == EOPNOTSUPP : !!qp);
+			if (qp) {
+				CHECK(last_qp_ex.create_flags == flags[i]);
+				tern_destroy_qp(qp);
+			}
+			attr.qp_type = IBV_QPT_RC;
 			CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) &&
 			      errno == EOPNOTSUPP);
 		}
@@ -432,9 +442,10 @@ void test_raw_attr(void)
 
 	ctx->caps = TERN_UCTX_CAP_RAW_OFFLOAD;
 	attr.srq = &srq.vsrq.srq;
-	CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) &&
-	      errno == EOPNOTSUPP);
-	attr.srq = NULL;
+	qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
+	CHECK(qp && !attr.cap.max_recv_wr && !attr.cap.max_recv_sge);
+	tern_destroy_qp(qp);
+	attr = raw_attr(cq);
 	attr.comp_mask |= IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
 	attr.max_tso_header = TERN_ETH_MAX_TSO_HEADER + 1;
 	CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) && errno == EINVAL);
@@ -459,6 +470,9 @@ void test_raw_attr(void)
 	CHECK(dev_attr.tso_caps.max_tso == 65536);
 	CHECK(dev_attr.tso_caps.supported_qpts == 1 << IBV_QPT_RAW_PACKET);
 	CHECK(dev_attr.rss_caps.rx_hash_fields_mask == 0xff);
+	ctx->caps |= TERN_UCTX_CAP_RSS_TUNNEL;
+	tern_raw_query_device(ctx, &dev_attr, sizeof(dev_attr));
+	CHECK(dev_attr.rss_caps.rx_hash_fields_mask == 0x800001ff);
 	CHECK(dev_attr.rss_caps.rx_hash_function == IBV_RX_HASH_FUNC_TOEPLITZ);
 	tern_destroy_cq(&cq->vcq.cq);
 }
@@ -521,4 +535,16 @@ void test_rss_qp(void)
 	REFUSED(ENOMEM, cap.max_inline_data, (create_err = ENOMEM, 0));
 #undef REFUSED
 	create_err = 0;
+
+	attr = good;
+	attr.rx_hash_conf.rx_hash_fields_mask = IBV_RX_HASH_INNER |
+						IBV_RX_HASH_IPSEC_SPI;
+	ctx->caps |= TERN_UCTX_CAP_RSS_TUNNEL;
+	qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
+	CHECK(qp && last_rss.rx_hash_fields_mask == 0x80000100);
+	CHECK(!tern_destroy_qp(qp));
+	attr = good;
+	attr.rx_hash_conf.rx_hash_fields_mask = 1 << 9;
+	CHECK(!tern_create_qp_ex(&ctx->vctx.context, &attr) &&
+	      errno == EOPNOTSUPP);
 }

@@ -22,6 +22,8 @@ enum {
 	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
 	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 6,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
 	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
+	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 8,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
+	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 9,	/* of a UD QP's own multicasts */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -110,8 +112,12 @@ enum {
 	TERN_RX_HASH_DST_PORT_TCP = 1 << 5,
 	TERN_RX_HASH_SRC_PORT_UDP = 1 << 6,
 	TERN_RX_HASH_DST_PORT_UDP = 1 << 7,
-	TERN_RX_HASH_FIELDS = (1 << 8) - 1,	/* all of them */
+	TERN_RX_HASH_FIELDS = (1 << 8) - 1,	/* all of the above */
+	TERN_RX_HASH_IPSEC_SPI = 1 << 8,
 };
+
+/* The fields are those inside of VXLAN. */
+#define TERN_RX_HASH_INNER (1U << 31)
 
 enum {
 	TERN_RX_HASH_FUNC_TOEPLITZ = 1 << 0,

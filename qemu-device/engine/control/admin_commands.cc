@@ -97,6 +97,7 @@ constexpr std::array<Command, kCodes> make_table() {
       typed<tern_cmd_resize_cq, c::resize_cq, tern_rsp_resize_cq>(kResizeCq, TERN_CAP_RESIZE_CQ);
   t[TERN_CMD_MODIFY_CQ] =
       typed<tern_cmd_modify_cq, c::modify_cq, None>({}, TERN_CAP_MODERATE_CQ);
+  t[TERN_CMD_QUERY_CQ] = typed<Object, c::query_cq, tern_rsp_query_cq>(kObject);
   t[TERN_CMD_CREATE_MR] = typed<tern_cmd_create_mr, c::create_mr, Number>(kCreateMr);
   t[TERN_CMD_DESTROY_MR] = typed<Object, c::destroy_mr, None>(kObject);
   t[TERN_CMD_UPDATE_PAGES] = typed<tern_cmd_update_pages, c::update_pages, None>(kUpdatePages);

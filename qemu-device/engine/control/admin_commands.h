@@ -90,6 +90,7 @@ Status create_cq(Admin&, Device&, const tern_cmd_create_cq&, Reply&);
 Status destroy_cq(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status resize_cq(Admin&, Device&, const tern_cmd_resize_cq&, Reply&);
 Status modify_cq(Admin&, Device&, const tern_cmd_modify_cq&, Reply&);
+Status query_cq(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status create_mr(Admin&, Device&, const tern_cmd_create_mr&, Reply&);
 Status destroy_mr(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status rereg_mr(Admin&, Device&, const tern_cmd_rereg_mr&, Reply&);

@@ -70,13 +70,24 @@ TEST_F(AdminEthTest, FieldsOfGroups) {
   EXPECT_EQ(status([](auto& c) { c.kind = TERN_DEST_QP; }), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(status([](auto& c) { c.func = 2; }), TERN_ST_BAD_PARAM);
   for (unsigned i = 0; i < 8; ++i) {
-    EXPECT_EQ(status([i](auto& c) { c.fields[i] = 0x10; }), TERN_ST_BAD_PARAM);
+    EXPECT_EQ(status([i](auto& c) { c.fields[i] = 0x20; }), TERN_ST_BAD_PARAM);
+    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SPI; }), i > 5 ? TERN_ST_OK : TERN_ST_BAD_PARAM) << i;
     EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_DST_PORT; }), i < 2 || i > 5 ? TERN_ST_BAD_PARAM : TERN_ST_OK) << i;
-    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SRC_IP; }), i > 5 ? TERN_ST_BAD_PARAM : TERN_ST_OK) << i;
+    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SRC_IP; }), TERN_ST_OK) << i;
   }
+  const auto symmetric_esp = [&](std::uint8_t fields) {
+    return status([fields](auto& c) {
+      c.func = TERN_RSS_FUNC_SYMMETRIC;
+      c.fields[TERN_RSS_ESP4] = fields;
+    });
+  };
+  EXPECT_EQ(symmetric_esp(TERN_RSS_FIELD_SPI), TERN_ST_BAD_PARAM) << "the other direction has another";
+  EXPECT_EQ(symmetric_esp(TERN_RSS_FIELD_SRC_IP), TERN_ST_OK);
+  EXPECT_EQ(status([](auto& c) { c.func = TERN_RSS_F_INNER | TERN_RSS_FUNC_SYMMETRIC; }), TERN_ST_OK);
+  EXPECT_EQ(status([](auto& c) { c.func = TERN_RSS_F_INNER | 2; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([&](auto& c) { c.entries[3] = tx; }), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(status([&](auto& c) { c.entries[3] = 99; }), TERN_ST_BAD_HANDLE);
-  EXPECT_EQ(objects().rss, 10U);
+  EXPECT_EQ(objects().rss, 16U);
 }
 
 TEST_F(AdminEthTest, GroupsUpToTheLimit) {

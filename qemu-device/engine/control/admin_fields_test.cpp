@@ -198,6 +198,7 @@ class AdminFields : public AdminTest {
     add(TERN_CMD_CREATE_EQ, eq_command());
     add(TERN_CMD_CREATE_CQ, cq_command(eqn, uar));
     add(TERN_CMD_RESIZE_CQ, resize_command());
+    add(TERN_CMD_QUERY_CQ, tern_cmd_object{cqn, 0});
     add(TERN_CMD_MODIFY_CQ, tern_cmd_modify_cq{cqn, 16, 100});
     add(TERN_CMD_CREATE_MR, mr_command(pd));
     add(TERN_CMD_CREATE_QP, qp_command(pd, uar, cqn));
@@ -286,6 +287,7 @@ class AdminFields : public AdminTest {
     };
     more(TERN_CMD_QUERY_MR, key, sizeof(tern_rsp_mr));
     if (dm_key != 0) more(TERN_CMD_QUERY_MR, dm_key, sizeof(tern_rsp_mr));
+    more(TERN_CMD_QUERY_CQ, cqn, sizeof(tern_rsp_query_cq));
     more(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp));
     for (const std::uint32_t number : {ud_qpn, ini_qpn, tgt_qpn}) {
       if (number != 0) more(TERN_CMD_QUERY_QP, number, sizeof(tern_rsp_query_qp));

@@ -117,6 +117,15 @@ Status modify_cq(Admin&, Device& device, const tern_cmd_modify_cq& cmd, Reply&) 
   return cq == nullptr ? TERN_ST_BAD_HANDLE : cq->modify(cmd);
 }
 
+Status query_cq(Admin&, Device& device, const tern_cmd_object& cmd, Reply& reply) {
+  const Cq* const cq = device.registry.cqs.find(id_of(cmd));
+  if (cq == nullptr) return TERN_ST_BAD_HANDLE;
+  tern_rsp_query_cq rsp;
+  const Status st = cq->query(&rsp);
+  if (st == TERN_ST_OK) reply.set(rsp);
+  return st;
+}
+
 // ---- regions ----
 
 Status create_mr(Admin&, Device& device, const tern_cmd_create_mr& cmd, Reply& reply) {

@@ -226,6 +226,18 @@ TEST_F(AdminTest, CompletionQueues) {
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_OK);
 }
 
+TEST_F(AdminTest, CompletionQueuesThatAreQueried) {
+  enable();
+  const std::uint32_t eqn = make(TERN_CMD_CREATE_EQ, eq_command());
+  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(eqn, make_uar()));
+  EXPECT_EQ(on(TERN_CMD_QUERY_CQ, cqn + 1, sizeof(tern_rsp_query_cq)), TERN_ST_BAD_HANDLE);
+  ASSERT_EQ(on(TERN_CMD_QUERY_CQ, cqn, sizeof(tern_rsp_query_cq)), TERN_ST_OK);
+  const auto rsp = out<tern_rsp_query_cq>();
+  EXPECT_EQ(rsp.pi, 0U);
+  EXPECT_EQ(rsp.eqn, eqn);
+  EXPECT_NE(rsp.generation, 0U);
+}
+
 TEST_F(AdminTest, CompletionQueuesThatChange) {
   enable();
   const std::uint32_t uar = make_uar();
@@ -702,7 +714,7 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
                             TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
                             TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
-                            TERN_CAP_COUNTER_SETS);
+                            TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

@@ -76,9 +76,10 @@ Status check_target(const tern_cmd_create_qp& cmd) {
 }
 
 Status check_type(const tern_cmd_create_qp& cmd) {
-  constexpr unsigned raw = TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS | TERN_QP_F_NO_MCAST_LOOPBACK;
   constexpr unsigned every = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
-  const unsigned known = cmd.type == TERN_QPT_RAW ? every | raw : every;
+  unsigned known = every;
+  if (cmd.type == TERN_QPT_RAW) known |= TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS | TERN_QP_F_NO_MCAST_LOOPBACK;
+  if (cmd.type == TERN_QPT_UD) known |= TERN_QP_F_NO_MCAST_LOOPBACK;
   if (cmd.type > TERN_QPT_RAW || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
   const bool initiator = cmd.type == TERN_QPT_XRC_INI;
   const bool target = cmd.type == TERN_QPT_XRC_TGT;

@@ -246,6 +246,7 @@ const std::vector<Shape>& shapes() {
       {COMMAND(DESTROY_CQ), 8, range(4, 4), 0},
       {COMMAND(RESIZE_CQ), 24, range(14, 2) + range(0x15, 3), 8},
       {COMMAND(MODIFY_CQ), 8, {}, 0},
+      {COMMAND(QUERY_CQ), 8, range(4, 4), 32},
       {COMMAND(CREATE_MR), 56, range(14, 2) + range(0x36, 2), 8},
       {COMMAND(DESTROY_MR), 8, range(4, 4), 0},
       {COMMAND(UPDATE_PAGES), 32, range(14, 2), 0},

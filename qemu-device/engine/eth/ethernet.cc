@@ -172,12 +172,15 @@ bool Ethernet::is_destination(std::uint8_t dest, std::uint32_t id) const {
 Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
   constexpr unsigned kAddresses = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP;
   constexpr unsigned kAll = kAddresses | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
-  if (!is_port(cmd.port) || cmd.log_entries > kLogEntriesMax || cmd.func > TERN_RSS_FUNC_SYMMETRIC ||
+  const unsigned func = cmd.func & ~unsigned{TERN_RSS_F_INNER};
+  // The SPI of the other direction is another number, which no frame has.
+  const unsigned esp = func == TERN_RSS_FUNC_SYMMETRIC ? kAddresses : kAddresses | TERN_RSS_FIELD_SPI;
+  if (!is_port(cmd.port) || cmd.log_entries > kLogEntriesMax || func > TERN_RSS_FUNC_SYMMETRIC ||
       (cmd.kind != TERN_DEST_ETH_QUEUE && cmd.kind != TERN_DEST_QP)) {
     return TERN_ST_BAD_PARAM;
   }
   for (unsigned i = 0; i < std::size(cmd.fields); ++i) {
-    const unsigned known = i > TERN_RSS_UDP6 ? 0 : i <= TERN_RSS_IPV6 ? kAddresses : kAll;
+    const unsigned known = i > TERN_RSS_UDP6 ? esp : i <= TERN_RSS_IPV6 ? kAddresses : kAll;
     if ((cmd.fields[i] & ~known) != 0) return TERN_ST_BAD_PARAM;
   }
   const auto unused = std::span(cmd.entries).subspan(std::size_t{1} << cmd.log_entries);

@@ -128,7 +128,9 @@ void Ethernet::give(const eth::Target& target, RxFrame& frame, const Sender* sen
 }
 
 void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* sender) {
-  frame.hash = eth::rss_hash(frame.headers.outer, group.cmd.func, group.cmd.fields, group.toeplitz);
+  const bool inner = (group.cmd.func & TERN_RSS_F_INNER) != 0 && (frame.headers.outer.layers & TERN_LAYER_VXLAN) != 0;
+  const std::uint8_t func = group.cmd.func & static_cast<std::uint8_t>(~TERN_RSS_F_INNER);
+  frame.hash = eth::rss_hash(inner ? frame.headers.inner : frame.headers.outer, func, group.cmd.fields, group.toeplitz);
   const std::uint32_t entry = frame.hash.value & ((1U << group.cmd.log_entries) - 1);
   if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
     store(*group.queues[entry], frame);

@@ -9,6 +9,7 @@
 
 #include "eth/headers.h"
 #include "eth/offload.h"
+#include "eth/sample_frames.h"
 #include "tests/eth_driver.h"
 #include "tests/eth_frames.h"
 
@@ -344,6 +345,41 @@ TEST_F(EthernetRxTest, GroupsSpreadByHash) {
     ASSERT_EQ(set_default(TERN_DEST_NONE, 0), TERN_ST_OK);
     b.destroy(TERN_CMD_DESTROY_RSS, id);
   }
+}
+
+// By the headers inside of VXLAN; a frame without them by its own.
+TEST_F(EthernetRxTest, GroupsThatLookInside) {
+  for (int i = 0; i < 3; ++i) add_queue();
+  tern_cmd_rss cmd = group(7);
+  cmd.func = TERN_RSS_FUNC_TOEPLITZ | TERN_RSS_F_INNER;
+  ASSERT_EQ(set_default(TERN_DEST_RSS, create(TERN_CMD_CREATE_RSS, cmd)), TERN_ST_OK);
+  std::set<int> seen;
+  for (unsigned i = 0; i < 60; ++i) {
+    eth::SampleFrame inner;
+    inner.v4 = i % 2 == 0;
+    inner.protocol = i % 3 == 0 ? 17 : 6;
+    inner.src_port = static_cast<std::uint16_t>(1000 + i);
+    const Bytes inside = inner.make();
+    Bytes outside = eth::vxlan(inside, 5).make();
+    std::ranges::copy(std::as_bytes(std::span(b.mac())), outside.begin());
+    const auto want = eth::rss_hash(eth::parse(inside).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key);
+    const int q = where(outside);
+    EXPECT_EQ(q, static_cast<int>((want.value & 127) % 3));
+    EXPECT_EQ(le(last.inv_rkey), want.value);
+    EXPECT_EQ(le(last.pkey_index), TERN_ETH_HASH_L4);
+    seen.insert(q);
+  }
+  EXPECT_EQ(seen.size(), 3U);
+  const Bytes plain = make_frame(spec());
+  (void)where(plain);
+  EXPECT_EQ(le(last.inv_rkey), eth::rss_hash(eth::parse(plain).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key).value);
+  // What is inside is not IP.
+  Bytes arp = eth::SampleFrame{}.make();
+  eth::put16(arp, 12, 0x0806);
+  Bytes around = eth::vxlan(arp, 5).make();
+  std::ranges::copy(std::as_bytes(std::span(b.mac())), around.begin());
+  EXPECT_EQ(where(around), 0);
+  EXPECT_EQ(le(last.pkey_index), TERN_ETH_HASH_NONE);
 }
 
 TEST_F(EthernetRxTest, GroupsChangeUnderTraffic) {

@@ -24,6 +24,7 @@ constexpr std::uint32_t kIpv4 = 20;
 constexpr std::uint32_t kIpv6 = 40;
 constexpr std::uint32_t kTcp = 20;
 constexpr std::uint32_t kUdp = 8;
+constexpr std::uint32_t kEsp = 8;  // SPI and sequence number
 constexpr std::uint32_t kVxlan = 8;
 constexpr std::uint16_t kVxlanPort = 4789;
 constexpr std::uint8_t kVxlanHasVni = 0x08;
@@ -33,6 +34,7 @@ constexpr std::uint8_t kTcpProtocol = 6;
 constexpr std::uint8_t kUdpProtocol = 17;
 constexpr std::uint8_t kRouting = 43;
 constexpr std::uint8_t kFragment = 44;
+constexpr std::uint8_t kEspProtocol = 50;
 constexpr std::uint8_t kDestination = 60;
 // Nobody sends more; a frame cannot make the device walk further.
 constexpr unsigned kMaxExtensions = 8;
@@ -167,6 +169,8 @@ class Parser {
       level_.cut |= lengths_ && length > left;
       level_.layers |= TERN_LAYER_UDP;
     } else {
+      level_.esp = protocol == kEspProtocol && left >= kEsp;
+      if (level_.esp) copy(level_.spi.data(), at, level_.spi.size());
       return;
     }
     static_assert(offsetof(tern_flow_fields, dst_port) == offsetof(tern_flow_fields, src_port) + 2);

@@ -2,6 +2,7 @@
 // Parses the headers of an Ethernet frame, for offloads, hashes and steering.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,6 +25,8 @@ struct Level {
   std::uint32_t payload = 0;        // offset of what follows the TCP or UDP header
   std::uint32_t end = 0;            // of the IP packet: padding may follow it
   bool cut = false;                 // IP or UDP say that they are longer than the frame; the end is that of the frame
+  bool esp = false;                  // the IP packet is not a fragment and contains ESP, of which `spi` is set
+  std::array<std::uint8_t, 4> spi{};
   bool fragment = false;            // any fragment; only the first of a packet has TCP or UDP, and it is not parsed
 
   [[nodiscard]] bool ip() const { return (layers & (TERN_LAYER_IPV4 | TERN_LAYER_IPV6)) != 0; }

@@ -214,14 +214,23 @@ Toeplitz::Toeplitz(std::span<const std::uint8_t, 40> key) {
   }
 }
 
+namespace {
+
+constexpr std::uint8_t kAddressFields = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP;
+constexpr std::uint8_t kEspFields = kAddressFields | TERN_RSS_FIELD_SPI;
+
+}  // namespace
+
 Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz) {
   if (!level.ip()) return {};
   const bool v4 = level.ipv4();
   std::size_t kind = v4 ? TERN_RSS_IPV4 : TERN_RSS_IPV6;
   if (level.tcp()) kind = v4 ? TERN_RSS_TCP4 : TERN_RSS_TCP6;
   if (level.udp()) kind = v4 ? TERN_RSS_UDP4 : TERN_RSS_UDP6;
+  const std::size_t esp = v4 ? TERN_RSS_ESP4 : TERN_RSS_ESP6;
+  if (level.esp && fields[esp] != 0) kind = esp;
   std::uint8_t selected = fields[kind];
-  if (!level.tcp() && !level.udp()) selected &= TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP;
+  if (!level.tcp() && !level.udp()) selected &= kind == esp ? kEspFields : kAddressFields;
   if (selected == 0) return {};
 
   std::array<std::uint8_t, Toeplitz::kMaxInput> input;
@@ -241,8 +250,11 @@ Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_
   static_assert(TERN_RSS_FIELD_DST_IP == 2 * TERN_RSS_FIELD_SRC_IP && TERN_RSS_FIELD_DST_PORT == 2 * TERN_RSS_FIELD_SRC_PORT);
   append(f.src_ip, f.dst_ip, v4 ? 4 : 16, selected / TERN_RSS_FIELD_SRC_IP);
   append(&f.src_port, &f.dst_port, sizeof(f.src_port), selected / TERN_RSS_FIELD_SRC_PORT);
-  const bool ports = (selected & (TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT)) != 0;
-  return {toeplitz(std::span(input).first(size)), static_cast<std::uint8_t>(ports ? TERN_ETH_HASH_L4 : TERN_ETH_HASH_L3)};
+  if (kind == esp && (selected & TERN_RSS_FIELD_SPI) != 0) {
+    std::memcpy(input.data() + std::exchange(size, size + level.spi.size()), level.spi.data(), level.spi.size());
+  }
+  const bool l4 = (selected & ~kAddressFields) != 0;
+  return {toeplitz(std::span(input).first(size)), static_cast<std::uint8_t>(l4 ? TERN_ETH_HASH_L4 : TERN_ETH_HASH_L3)};
 }
 
 Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, std::span<const std::uint8_t, 40> key) {

@@ -69,7 +69,7 @@ struct Hash {
 // The Toeplitz hash with one key. Making it takes about a thousand steps: once for a key.
 class Toeplitz {
  public:
-  static constexpr std::size_t kMaxInput = 36;  // IPv6 addresses and ports
+  static constexpr std::size_t kMaxInput = 36;  // IPv6 addresses, and ports or an SPI
 
   explicit Toeplitz(std::span<const std::uint8_t, 40> key);
   // At most kMaxInput bytes.
@@ -85,7 +85,7 @@ class Toeplitz {
 };
 
 // `fields`: TERN_RSS_FIELD_* by TERN_RSS_*. The input of the Toeplitz hash is, as far as selected: source address, destination address,
-// source port, destination port.
+// source port, destination port, SPI. `func`: TERN_RSS_FUNC_*.
 [[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz);
 // The same without a prepared key: slow.
 [[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, std::span<const std::uint8_t, 40> key);

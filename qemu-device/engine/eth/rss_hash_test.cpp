@@ -161,5 +161,70 @@ TEST(RssHashTest, FramesWithoutIp) {
   EXPECT_EQ(hash.type, TERN_ETH_HASH_NONE);
 }
 
+// ESP in the place of TCP or UDP; the SPI is where they have their ports.
+Bytes esp_frame(SampleFrame f, std::uint32_t spi, std::size_t size = 40) {
+  f.protocol = 50;
+  f.inside.resize(size);
+  for (std::size_t i = 0; i < std::min<std::size_t>(size, 4); ++i) f.inside[i] = static_cast<std::byte>(spi >> (24 - 8 * i));
+  return f.make();
+}
+
+constexpr std::uint8_t kSpi = TERN_RSS_FIELD_SPI;
+
+TEST(RssHashTest, PublishedValuesWithAnSpiInPlaceOfThePorts) {
+  FieldSets fields{};
+  fields[TERN_RSS_ESP4] = fields[TERN_RSS_ESP6] = kAddresses | kSpi;
+  for (const Published& p : kPublished) {
+    Bytes frame = frame_of(p, 50);
+    const std::size_t l4 = frame.size();
+    frame.resize(l4 + 8);
+    put16(frame, p.src.size() == 4 ? 16 : 18, static_cast<std::uint16_t>(p.src.size() == 4 ? 28 : 8));
+    put16(frame, l4, p.src_port);
+    put16(frame, l4 + 2, p.dst_port);
+    const Hash hash = rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, kMicrosoft);
+    EXPECT_EQ(hash.value, p.ports);
+    EXPECT_EQ(hash.type, TERN_ETH_HASH_L4);
+  }
+}
+
+TEST(RssHashTest, EspBySelectedFields) {
+  std::mt19937 random(2);
+  for (unsigned i = 0; i < 2000; ++i) {
+    SampleFrame f = draw_frame(random);
+    f.fragment = false;
+    const auto spi = static_cast<std::uint32_t>(random());
+    const Bytes frame = esp_frame(f, spi);
+    Key key;
+    std::ranges::generate(key, [&] { return static_cast<std::uint8_t>(random()); });
+    FieldSets fields{};
+    const std::uint8_t selected = static_cast<std::uint8_t>(random() % 4 | (random() % 2 != 0 ? kSpi : 0));
+    const std::uint8_t plain = random() % 4;
+    fields[f.v4 ? TERN_RSS_ESP4 : TERN_RSS_ESP6] = selected;
+    fields[f.v4 ? TERN_RSS_IPV4 : TERN_RSS_IPV6] = plain;
+    f.protocol = 50;
+    Bytes input = input_of(f, frame, false, selected != 0 ? selected & kAddresses : plain);
+    if ((selected & kSpi) != 0) {
+      for (unsigned shift = 32; shift != 0; shift -= 8) input.push_back(static_cast<std::byte>(spi >> (shift - 8)));
+    }
+    const Hash hash = rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, Toeplitz(key));
+    ASSERT_EQ(hash.value, plain_toeplitz(key, input)) << i;
+    ASSERT_EQ(hash.type, (selected & kSpi) != 0 ? TERN_ETH_HASH_L4 : input.empty() ? TERN_ETH_HASH_NONE : TERN_ETH_HASH_L3) << i;
+  }
+}
+
+TEST(RssHashTest, FragmentsAndStumpsOfEspHaveAddressesOnly) {
+  FieldSets fields{};
+  fields[TERN_RSS_ESP4] = kAddresses | kSpi;
+  fields[TERN_RSS_IPV4] = kAddresses;
+  SampleFrame f;
+  const auto type = [&](const Bytes& frame) { return rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, kMicrosoft).type; };
+  EXPECT_EQ(type(esp_frame(f, 1, 8)), TERN_ETH_HASH_L4);
+  EXPECT_EQ(type(esp_frame(f, 1, 7)), TERN_ETH_HASH_L3);
+  f.padding = 20;
+  EXPECT_EQ(type(esp_frame(f, 1, 7)), TERN_ETH_HASH_L3) << "padding is not the packet";
+  f.fragment = true;
+  EXPECT_EQ(type(esp_frame(f, 1)), TERN_ETH_HASH_L3);
+}
+
 }  // namespace
 }  // namespace tern::eth

@@ -85,6 +85,7 @@ constexpr CommandName kCommands[] = {
     {"destroy-cq", TERN_CMD_DESTROY_CQ},
     {"resize-cq", TERN_CMD_RESIZE_CQ},
     {"modify-cq", TERN_CMD_MODIFY_CQ},
+    {"query-cq", TERN_CMD_QUERY_CQ},
     {"create-mr", TERN_CMD_CREATE_MR},
     {"destroy-mr", TERN_CMD_DESTROY_MR},
     {"update-pages", TERN_CMD_UPDATE_PAGES},

@@ -123,7 +123,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::segments(frame, ops, frame.size() + more);
   std::array<std::uint8_t, 40> key;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::uint8_t>(37 * i + 11);
-  const eth::Hash hash = eth::rss_hash(eth::parse(frame).outer, func, fields, key);
+  const eth::Headers headers = eth::parse(frame);
+  const bool inner = (func & TERN_RSS_F_INNER) != 0 && (headers.outer.layers & TERN_LAYER_VXLAN) != 0;
+  const eth::Hash hash = eth::rss_hash(inner ? headers.inner : headers.outer, func & 1, fields, key);
   fuzz::expect(hash.type != TERN_ETH_HASH_NONE || hash.value == 0, "a hash of nothing");
   return 0;
 }

@@ -80,7 +80,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
   if (whose == Claim::kGroup && !inside) ethernet.receive(frame);
 }
 
-std::uint32_t Port::dispatch(Packet& packet) {
+std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   constexpr std::uint16_t kPkeyIndexMask = 0x7fff;
   Counters& counters = lane_.counters;
   counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
@@ -88,7 +88,7 @@ std::uint32_t Port::dispatch(Packet& packet) {
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
-    if (const std::uint32_t n = multicast.deliver(packet)) return n;
+    if (const auto n = multicast.deliver(packet, except)) return *n;
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
     Qp* const qp = qps_.find(packet.dest_qp.value);
     if (packet.transport == Transport::kCnp) return notify(qp, packet);
@@ -137,7 +137,9 @@ std::uint32_t Port::emit(Packet& packet) {
     dispatch(packet);
     packet.train = 1;
   } else if (packet.dest_qp.value == kMulticastQpn && multicast.has(packet.route.dgid)) {
-    const std::uint32_t copies = dispatch(packet);
+    const Qp* const sender = qps_.find(packet.src_qp.value);
+    const bool skip = sender != nullptr && (sender->flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0;
+    const std::uint32_t copies = dispatch(packet, skip ? sender : nullptr);
     lane.charge(cost * copies);
     return 1 + copies;
   }

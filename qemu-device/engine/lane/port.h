@@ -50,8 +50,8 @@ class Port {
   // Context::emit().
   std::uint32_t emit(Packet& packet);
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
-  // that need no QP state. Returns the number of QPs.
-  std::uint32_t dispatch(Packet& packet);
+  // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its group.
+  std::uint32_t dispatch(Packet& packet, const Qp* except = nullptr);
 
   void set_link(bool up);
   [[nodiscard]] bool capture() const { return capture_; }

@@ -193,4 +193,22 @@ Status Cq::modify(const tern_cmd_modify_cq& cmd) {
   return TERN_ST_OK;
 }
 
+Status Cq::query(tern_rsp_query_cq* rsp) const {
+  const auto ci = record_.load32(context_.host, offsetof(tern_cq_record, ci));
+  if (!ci) return TERN_ST_DMA_ERROR;
+  *rsp = {};
+  rsp->pi = le(static_cast<std::uint32_t>(pi_));
+  rsp->ci = le(*ci);
+  rsp->reported = le(static_cast<std::uint32_t>(reported_));
+  rsp->eqn = cmd_.eqn;
+  rsp->generation = le(generation());
+  rsp->count = le(count_);
+  rsp->period = le(period_);
+  rsp->log_size = log_size_;
+  rsp->flags = cmd_.flags;
+  if (armed_) rsp->state |= armed_solicited_ ? TERN_CQ_ST_ARMED | TERN_CQ_ST_SOLICITED : TERN_CQ_ST_ARMED;
+  if (broken_) rsp->state |= TERN_CQ_ST_FAILED;
+  return TERN_ST_OK;
+}
+
 }  // namespace tern

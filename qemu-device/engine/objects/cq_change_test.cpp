@@ -9,6 +9,56 @@
 namespace tern {
 namespace {
 
+// ---- QUERY_CQ ----
+
+class QueryCqTest : public CqTest {
+ protected:
+  tern_rsp_query_cq query() {
+    tern_rsp_query_cq rsp;
+    std::memset(&rsp, 0xff, sizeof(rsp));
+    EXPECT_EQ(cq->query(&rsp), TERN_ST_OK);
+    EXPECT_EQ(rsp.rsvd_1b, 0);
+    EXPECT_EQ(rsp.rsvd_1c, 0U);
+    return rsp;
+  }
+};
+
+TEST_F(QueryCqTest, IndicesAndState) {
+  EXPECT_EQ(query().pi, 0U);
+  EXPECT_EQ(query().log_size, 3);
+  EXPECT_EQ(query().eqn, cmd.eqn);
+  EXPECT_EQ(query().generation, cq->generation());
+  EXPECT_EQ(query().state, 0);
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(push());
+  consume(2);
+  EXPECT_EQ(query().pi, 5U);
+  EXPECT_EQ(query().ci, 2U);
+  EXPECT_EQ(query().reported, 0U);
+  arm(5, 1);
+  EXPECT_EQ(query().state, TERN_CQ_ST_ARMED);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(query().state, 0);
+  EXPECT_EQ(query().reported, 6U);
+  arm(6, 2, true);
+  EXPECT_EQ(query().state, TERN_CQ_ST_ARMED | TERN_CQ_ST_SOLICITED);
+  tern_cmd_modify_cq moderation{};
+  moderation.count = 7;
+  moderation.period = 8;
+  ASSERT_EQ(cq->modify(moderation), TERN_ST_OK);
+  EXPECT_EQ(query().count, 7);
+  EXPECT_EQ(query().period, 8);
+}
+
+TEST_F(QueryCqTest, FailedQueuesAndRecordsOutOfReach) {
+  for (std::uint32_t i = 0; i < kCqes; ++i) ASSERT_TRUE(push());
+  ASSERT_FALSE(push());
+  EXPECT_EQ(query().state, TERN_CQ_ST_FAILED);
+  EXPECT_EQ(query().pi, kCqes);
+  host.punch(cmd.record, 64);
+  tern_rsp_query_cq rsp;
+  EXPECT_EQ(cq->query(&rsp), TERN_ST_DMA_ERROR);
+}
+
 // ---- RESIZE_CQ ----
 
 // Adds the software side of the queue: buffer, consumer index, and the number of polled CQEs.

@@ -131,6 +131,8 @@ class Cq {
   [[nodiscard]] Status resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp);
   // MODIFY_CQ: event moderation; 0 and 0 disable it.
   [[nodiscard]] Status modify(const tern_cmd_modify_cq& cmd);
+  // QUERY_CQ.
+  [[nodiscard]] Status query(tern_rsp_query_cq* rsp) const;
 
   // QPs, SRQs and Ethernet queues that complete into the CQ.
   void attach(CqUser& user) { users_.push_back(user.hook_); }

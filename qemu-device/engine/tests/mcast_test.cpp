@@ -116,6 +116,34 @@ TEST_F(Mcast, EachMemberGetsACopyTheSenderToo) {
   }
 }
 
+TEST_F(Mcast, ASenderThatWantsNoCopyOfItsOwn) {
+  TestQp& shy = ud(a, {.flags = TERN_QP_F_NO_MCAST_LOOPBACK});
+  TestQp& far = ud(b, {.flags = TERN_QP_F_NO_MCAST_LOOPBACK});
+  for (TestQp* const qp : {&shy, &far}) ASSERT_EQ(attach(*qp, kGroup6), TERN_ST_OK);
+  TestMr& own = post(shy);
+  TestMr& m = post(far);
+  send_to(shy, kGroup6);
+  expect_copy(far, m, shy);
+  EXPECT_FALSE(shy.recv_cq().poll());
+  EXPECT_EQ(a.counter(TERN_CNT_RX_QP_MISMATCH), 0U) << "there is a group";
+  // A neighbour with the flag gets the copy, and the sender those of others.
+  TestQp& neighbour = ud(a, {.flags = TERN_QP_F_NO_MCAST_LOOPBACK});
+  ASSERT_EQ(attach(neighbour, kGroup6), TERN_ST_OK);
+  TestMr& near = post(neighbour);
+  send_to(shy, kGroup6);
+  expect_copy(neighbour, near, shy);
+  EXPECT_FALSE(shy.recv_cq().poll());
+  send_to(neighbour, kGroup6);
+  expect_copy(shy, own, neighbour);
+  (void)post(shy);
+  // A frame of another port with the same QP number in it.
+  SendWr from_far = to_group(far, kGroup6);
+  from_far.sges = {b.reg(4096).sge(0, 100)};
+  far.post(from_far);
+  sim.run_until_idle();
+  EXPECT_TRUE(shy.recv_cq().poll());
+}
+
 TEST_F(Mcast, AMemberMaySendNothingAndASenderBeNoMember) {
   TestQp& sender = ud(a);
   TestQp& member = ud(b);

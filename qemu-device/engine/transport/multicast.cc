@@ -36,11 +36,16 @@ void Multicast::forget(const Qp& qp) {
   });
 }
 
-std::uint32_t Multicast::deliver(const Packet& packet) const {
+std::optional<std::uint32_t> Multicast::deliver(const Packet& packet, const Qp* except) const {
   const auto it = groups_.find(packet.route.dgid);
-  if (it == groups_.end()) return 0;
-  for (Qp* const qp : it->second) qp->deliver(packet);
-  return static_cast<std::uint32_t>(it->second.size());
+  if (it == groups_.end()) return std::nullopt;
+  std::uint32_t count = 0;
+  for (Qp* const qp : it->second) {
+    if (qp == except) continue;
+    qp->deliver(packet);
+    ++count;
+  }
+  return count;
 }
 
 std::uint32_t Multicast::attachments() const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "core/types.h"
@@ -30,8 +31,8 @@ class Multicast {
   void clear() { groups_.clear(); }
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
-  // Delivers the packet to each QP of its group. Returns their number.
-  std::uint32_t deliver(const Packet& packet) const;
+  // Delivers the packet to each QP of its group but `except`. Returns their number, nullopt if there is no such group.
+  [[nodiscard]] std::optional<std::uint32_t> deliver(const Packet& packet, const Qp* except) const;
 
   [[nodiscard]] std::uint32_t attachments() const;
 
