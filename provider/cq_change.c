@@ -13,13 +13,14 @@
  * usable, because the device compares its index with that in the record.
  * Returns 0 or an errno.
  */
-int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
-		      uint32_t cqe)
+int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
+		      struct tern_cq *cq, uint32_t cqe)
 {
 	uint32_t num = roundup_pow_of_two(max_t(uint32_t, cqe, 2));
 	int err;
 
-	err = tern_alloc_buf(ibvctx, &cq->buf, num * sizeof(struct tern_cqe));
+	err = tern_alloc_buf(ibvctx, pd, &cq->buf,
+			     num * sizeof(struct tern_cqe), TERN_RES_CQ);
 	if (err)
 		return err;
 
@@ -90,7 +91,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 	if (cqe < 1 || (uint32_t)cqe > ctx->max_cqe)
 		return EINVAL;
 
-	err = tern_cq_alloc_buf(ibvcq->context, &new, cqe);
+	err = tern_cq_alloc_buf(ibvcq->context, cq->pd, &new, cqe);
 	if (err)
 		return err;
 
