@@ -53,7 +53,7 @@ void test_records(void)
 			continue;
 		}
 		taken[num].type = (r >> 8) % TERN_NUM_RECORD_TYPES;
-		CHECK(!tern_alloc_record(ctx, &taken[num].record,
+		CHECK(!tern_alloc_record(ctx, NULL, &taken[num].record,
 					 taken[num].type));
 		CHECK((uintptr_t)taken[num].record.addr %
 			      sizes[taken[num].type] == 0);

@@ -33,7 +33,20 @@ void add_creation(Probes& p) {
     attr.cap.max_send_wr = static_cast<std::uint32_t>(dev.attr().max_qp_wr) * 4;
     require(ibv_create_qp(dev.pd(), &attr) == nullptr && errno == EINVAL, "more WQEs than max_qp_wr");
   });
-  p.works({"ibv_create_qp_ex"}, "a QP of each type, with ``ibv_wr_*()``", [](const Device& dev) {
+  p.works({"ibv_create_qp_ex"}, "a QP of each type with ``ibv_wr_*()``; EOPNOTSUPP for flags of others", [](const Device& dev) {
+    const CqPtr cq = create_cq(dev, 16);
+    for (const std::uint32_t flag : {IBV_QP_CREATE_SOURCE_QPN, IBV_QP_CREATE_PCI_WRITE_END_PADDING}) {
+      for (const ibv_qp_type type : {IBV_QPT_UD, IBV_QPT_RAW_PACKET}) {
+        ibv_qp_init_attr_ex attr{};
+        attr.send_cq = attr.recv_cq = cq.get();
+        attr.cap = kCap;
+        attr.qp_type = type;
+        attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+        attr.pd = dev.pd();
+        attr.create_flags = flag;
+        require(ibv_create_qp_ex(dev.context(), &attr) == nullptr && errno == EOPNOTSUPP, "flag {:#x}", flag);
+      }
+    }
     for (const Type& type : kTypes) {
       const Ends ends(dev, type);
       require(ibv_qp_to_qp_ex(ends.qp()) != nullptr, "{}: no ibv_wr_*()", type.name);
@@ -64,6 +77,9 @@ void add_states(Probes& p) {
     require(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == rc.peer()->qp_num && init.qp_type == IBV_QPT_RC,
             "state {}", static_cast<int>(attr.qp_state));
     require(to_state(rc.qp(), IBV_QPS_INIT) == EINVAL, "RTS to INIT");
+    // A QP can only be resized where the device says so.
+    require((dev.attr().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) == 0, "RESIZE_MAX_WR is set");
+    require_err(ibv_modify_qp(rc.qp(), &attr, IBV_QP_CAP), EOPNOTSUPP, "IBV_QP_CAP");
   });
   p.works({"ibv_query_qp_data_in_order"}, "no order beyond the last byte: 0", [](const Device& dev) {
     const Ends rc(dev, kRc);
