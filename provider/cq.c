@@ -511,51 +511,6 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_flow_tag = tern_read_flow_tag;
 }
 
-static int tern_check_cq_attr(const struct tern_context *ctx,
-			      const struct ibv_cq_init_attr_ex *attr)
-{
-	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
-
-	if (ctx->caps & TERN_UCTX_CAP_RSS)
-		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
-	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-
-	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
-	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS |
-					      IBV_CQ_INIT_ATTR_MASK_PD))
-		return EOPNOTSUPP;
-
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
-					  IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
-		return EOPNOTSUPP;
-
-	if (!attr->cqe || attr->cqe > ctx->max_cqe)
-		return EINVAL;
-
-	/* A PD that is no parent domain has nothing for a CQ. */
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
-	    (!attr->parent_domain || !to_tern_parent(attr->parent_domain) ||
-	     attr->parent_domain->context != &ctx->vctx.context))
-		return EINVAL;
-
-	return 0;
-}
-
-/* Whether one thread at a time uses the CQ: by its flag or its thread domain. */
-static bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr)
-{
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
-		return true;
-
-	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
-	       to_tern_pd(attr->parent_domain)->td;
-}
-
 static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 			struct ibv_cq_init_attr_ex *attr)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Resizing and moderation of completion queues. */
+/* Attributes, resizing and moderation of completion queues. */
 
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
@@ -7,6 +7,55 @@
 #include <string.h>
 
 #include "tern.h"
+
+/*
+ * Returns 0; EOPNOTSUPP for fields and flags that the device does not support;
+ * EINVAL for a size out of range and for a PD that is no parent domain.
+ */
+int tern_check_cq_attr(const struct tern_context *ctx,
+		       const struct ibv_cq_init_attr_ex *attr)
+{
+	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
+
+	if (ctx->caps & TERN_UCTX_CAP_RSS)
+		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
+	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS |
+					      IBV_CQ_INIT_ATTR_MASK_PD))
+		return EOPNOTSUPP;
+
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+					  IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		return EOPNOTSUPP;
+
+	if (!attr->cqe || attr->cqe > ctx->max_cqe)
+		return EINVAL;
+
+	/* A PD that is no parent domain has nothing for a CQ. */
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	    (!attr->parent_domain || !to_tern_parent(attr->parent_domain) ||
+	     attr->parent_domain->context != &ctx->vctx.context))
+		return EINVAL;
+
+	return 0;
+}
+
+/* Whether one thread at a time uses the CQ: by its flag or its thread domain. */
+bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr)
+{
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+		return true;
+
+	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	       to_tern_pd(attr->parent_domain)->td;
+}
 
 /*
  * Allocates memory for at least cqe CQEs, and at least two. All entries are

@@ -530,6 +530,9 @@ void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn);
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
 
 /* cq_change.c */
+int tern_check_cq_attr(const struct tern_context *ctx,
+		       const struct ibv_cq_init_attr_ex *attr);
+bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr);
 int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 		      struct tern_cq *cq, uint32_t cqe);
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe);

@@ -400,8 +400,13 @@ static int tern_qp_ece(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		return 0;
 
 	err = ib_copy_validate_udata_in(udata, req, reserved_20);
-	if (err || !req.ece_options)
+	if (err)
 		return err;
+
+	if (memchr_inv(req.reserved_20, 0, sizeof(req.reserved_20)))
+		return -EINVAL;
+	if (!req.ece_options)
+		return 0;
 
 	if (!tern_has_cap(dev, TERN_CAP_ECE))
 		return -EOPNOTSUPP;

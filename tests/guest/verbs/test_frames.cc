@@ -31,7 +31,12 @@ using TablePtr = std::unique_ptr<ibv_rwq_ind_table, Destroyer<ibv_rwq_ind_table,
 class Raw {
  public:
   explicit Raw(const Device& dev)
-      : dev_(dev), send_cq_(create_cq(dev, 16)), recv_cq_(create_cq(dev, 16)), memory_(dev.pd(), 8192, kAllAccess), from_(make_qp()), to_(make_qp()) {
+      : dev_(dev),
+        send_cq_(create_cq(dev, 16)),
+        recv_cq_(create_cq(dev, 16)),
+        memory_(dev.pd(), 8192, kAllAccess),
+        from_(make_qp()),
+        to_(make_qp()) {
     put_header(kExperimental);
   }
 

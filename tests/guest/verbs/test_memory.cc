@@ -151,7 +151,10 @@ void add_windows(Probes& p) {
     ibv_mw_bind bind{};
     bind.wr_id = 1;
     bind.send_flags = IBV_SEND_SIGNALED;
-    bind.bind_info = {.mr = rc.there().mr(), .addr = rc.there().address(), .length = 64, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    bind.bind_info = {.mr = rc.there().mr(),
+                      .addr = rc.there().address(),
+                      .length = 64,
+                      .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
     require_err(ibv_bind_mw(rc.peer(), mw.get(), &bind), 0, "ibv_bind_mw");
     rc.peer_sent(1);
     fill(rc.here().bytes(), 5);
