@@ -241,6 +241,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_COUNTER_SETS		BIT(25)
 #define TERN_CAP_RSS_TUNNEL		BIT(26)	/* TERN_RSS_F_INNER, TERN_RSS_ESP4 and ESP6 */
 #define TERN_CAP_UD_NO_LOOPBACK		BIT(27)	/* TERN_QP_F_NO_MCAST_LOOPBACK of UD */
+#define TERN_CAP_ECE			BIT(28)	/* TERN_QPM_ECE_MASK */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -732,6 +733,11 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 #define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */
 #define TERN_QPM_KEEP_VLAN		BIT(2)	/* RAW, in any state: clears it */
+#define TERN_QPM_ECE_MASK		GENMASK(15, 8)	/* to RTR, RC and XRC: TERN_ECE_* */
+
+/* Options that both ends of a connection agreed on; needs TERN_CAP_ECE. */
+#define TERN_ECE_REPEAT_NAK		BIT(0)	/* sequence NAKs may come more than once */
+#define TERN_ECE_OPTIONS		TERN_ECE_REPEAT_NAK	/* all of them */
 
 /* ---- QUERY_QP: tern_cmd_object ---- */
 struct tern_rsp_query_qp {

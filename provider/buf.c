@@ -10,13 +10,24 @@
 
 /*
  * Allocates zeroed, page-aligned memory for a queue: len bytes, rounded up to
- * pages, excluded from fork()'s copy-on-write. Returns 0 or an errno.
+ * pages, excluded from fork()'s copy-on-write. pd's allocator comes first; pd
+ * may be NULL. Returns 0 or an errno.
  */
-int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len)
+int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
+		   struct tern_buf *buf, size_t len, enum tern_res_type type)
 {
+	size_t page_size = to_tern_dev(ibvctx->device)->page_size;
 	int err;
 
-	buf->len = align(len, to_tern_dev(ibvctx->device)->page_size);
+	*buf = (struct tern_buf){ .len = align(len, page_size), .type = type };
+	err = tern_pd_alloc(pd, buf->len, page_size, type, &buf->addr);
+	if (err)
+		return err;
+	if (buf->addr) {
+		buf->pd = pd;
+		return 0;
+	}
+
 	buf->addr = mmap(NULL, buf->len, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (buf->addr == MAP_FAILED)
@@ -33,6 +44,11 @@ int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len)
 
 void tern_free_buf(struct tern_buf *buf)
 {
+	if (buf->pd) {
+		tern_pd_free(buf->pd, buf->addr, buf->type);
+		return;
+	}
+
 	ibv_dofork_range(buf->addr, buf->len);
 	munmap(buf->addr, buf->len);
 }

@@ -511,33 +511,6 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_flow_tag = tern_read_flow_tag;
 }
 
-static int tern_check_cq_attr(const struct tern_context *ctx,
-			      const struct ibv_cq_init_attr_ex *attr)
-{
-	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
-
-	if (ctx->caps & TERN_UCTX_CAP_RSS)
-		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
-	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
-		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-
-	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
-	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS))
-		return EOPNOTSUPP;
-
-	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
-					  IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
-		return EOPNOTSUPP;
-
-	if (!attr->cqe || attr->cqe > ctx->max_cqe)
-		return EINVAL;
-
-	return 0;
-}
-
 static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 			struct ibv_cq_init_attr_ex *attr)
 {
@@ -546,11 +519,11 @@ static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
 	struct tern_create_cq cmd = {};
 	int err;
 
-	err = tern_cq_alloc_buf(ibvctx, cq, attr->cqe);
+	err = tern_cq_alloc_buf(ibvctx, cq->pd, cq, attr->cqe);
 	if (err)
 		return err;
 
-	err = tern_alloc_record(ctx, &cq->record_ref, TERN_RECORD_CQ);
+	err = tern_alloc_record(ctx, cq->pd, &cq->record_ref, TERN_RECORD_CQ);
 	if (err)
 		goto err_free_buf;
 	cq->record = cq->record_ref.addr;
@@ -583,7 +556,7 @@ err_free_buf:
 
 /*
  * ibv_create_cq_ex(3): EOPNOTSUPP for flags that the device does not support,
- * EINVAL for a size out of range.
+ * EINVAL for a size out of range and for a PD that is no parent domain.
  */
 struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
 				    struct ibv_cq_init_attr_ex *attr)
@@ -602,13 +575,15 @@ struct ibv_cq_ex *tern_create_cq_ex(struct ibv_context *ibvctx,
 		goto err_out;
 	}
 
-	cq->single_threaded = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
-			      (attr->flags &
-			       IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+	cq->single_threaded = tern_cq_single_threaded(attr);
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		cq->pd = to_tern_pd(attr->parent_domain);
 	err = tern_cq_init(ibvctx, cq, &actual);
 	if (err)
 		goto err_free;
 
+	if (cq->pd)
+		tern_pd_get(cq->pd);
 	tern_cq_fill_pfns(&cq->vcq.cq_ex, attr->wc_flags);
 
 	return &cq->vcq.cq_ex;
@@ -651,6 +626,8 @@ int tern_destroy_cq(struct ibv_cq *ibvcq)
 	tern_free_record(to_tern_ctx(ibvcq->context), &cq->record_ref,
 			 TERN_RECORD_CQ);
 	tern_free_buf(&cq->buf);
+	if (cq->pd)
+		tern_pd_put(cq->pd);
 	free(cq);
 
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* Resizing and moderation of completion queues. */
+/* Attributes, resizing and moderation of completion queues. */
 
 #include <ccan/ilog.h>
 #include <ccan/minmax.h>
@@ -9,17 +9,67 @@
 #include "tern.h"
 
 /*
+ * Returns 0; EOPNOTSUPP for fields and flags that the device does not support;
+ * EINVAL for a size out of range and for a PD that is no parent domain.
+ */
+int tern_check_cq_attr(const struct tern_context *ctx,
+		       const struct ibv_cq_init_attr_ex *attr)
+{
+	uint64_t wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_CVLAN;
+
+	if (ctx->caps & TERN_UCTX_CAP_RSS)
+		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)
+		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+	if (!check_comp_mask(attr->wc_flags, wc_flags) ||
+	    !check_comp_mask(attr->comp_mask, IBV_CQ_INIT_ATTR_MASK_FLAGS |
+					      IBV_CQ_INIT_ATTR_MASK_PD))
+		return EOPNOTSUPP;
+
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    !check_comp_mask(attr->flags, IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
+					  IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+		return EOPNOTSUPP;
+
+	if (!attr->cqe || attr->cqe > ctx->max_cqe)
+		return EINVAL;
+
+	/* A PD that is no parent domain has nothing for a CQ. */
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	    (!attr->parent_domain || !to_tern_parent(attr->parent_domain) ||
+	     attr->parent_domain->context != &ctx->vctx.context))
+		return EINVAL;
+
+	return 0;
+}
+
+/* Whether one thread at a time uses the CQ: by its flag or its thread domain. */
+bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr)
+{
+	if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
+	    (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
+		return true;
+
+	return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) &&
+	       to_tern_pd(attr->parent_domain)->td;
+}
+
+/*
  * Allocates memory for at least cqe CQEs, and at least two. All entries are
  * usable, because the device compares its index with that in the record.
  * Returns 0 or an errno.
  */
-int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
-		      uint32_t cqe)
+int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
+		      struct tern_cq *cq, uint32_t cqe)
 {
 	uint32_t num = roundup_pow_of_two(max_t(uint32_t, cqe, 2));
 	int err;
 
-	err = tern_alloc_buf(ibvctx, &cq->buf, num * sizeof(struct tern_cqe));
+	err = tern_alloc_buf(ibvctx, pd, &cq->buf,
+			     num * sizeof(struct tern_cqe), TERN_RES_CQ);
 	if (err)
 		return err;
 
@@ -90,7 +140,7 @@ int tern_resize_cq(struct ibv_cq *ibvcq, int cqe)
 	if (cqe < 1 || (uint32_t)cqe > ctx->max_cqe)
 		return EINVAL;
 
-	err = tern_cq_alloc_buf(ibvcq->context, &new, cqe);
+	err = tern_cq_alloc_buf(ibvcq->context, cq->pd, &new, cqe);
 	if (err)
 		return err;
 

@@ -1,67 +1,10 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/* PDs, memory regions and windows, without binds (post.c, wr.c). */
+/* Memory regions and windows, without binds (post.c, wr.c). */
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "tern.h"
-
-struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx)
-{
-	struct ib_uverbs_alloc_pd_resp resp;
-	struct ibv_alloc_pd cmd;
-	struct ibv_pd *pd;
-	int err;
-
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return NULL;
-
-	err = ibv_cmd_alloc_pd(ibvctx, pd, &cmd, sizeof(cmd), &resp,
-			       sizeof(resp));
-	if (err) {
-		free(pd);
-		errno = err;
-		return NULL;
-	}
-
-	return pd;
-}
-
-int tern_dealloc_pd(struct ibv_pd *ibvpd)
-{
-	int err;
-
-	err = ibv_cmd_dealloc_pd(ibvpd);
-	if (err)
-		return err;
-
-	free(ibvpd);
-	return 0;
-}
-
-/*
- * ibv_import_pd(3): the handle is all there is to a PD. An invalid one is
- * detected on first use.
- */
-struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle)
-{
-	struct ibv_pd *pd;
-
-	pd = calloc(1, sizeof(*pd));
-	if (!pd)
-		return NULL;
-
-	pd->context = ibvctx;
-	pd->handle = handle;
-
-	return pd;
-}
-
-void tern_unimport_pd(struct ibv_pd *ibvpd)
-{
-	free(ibvpd);
-}
 
 /* Returns a region; if its command failed with @err, frees it and sets errno. */
 struct ibv_mr *tern_new_mr(struct verbs_mr *vmr, int err)

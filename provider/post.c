@@ -193,7 +193,7 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 	uint32_t first, head;
 	int err = 0;
 
-	pthread_spin_lock(&qp->sq.lock);
+	tern_wq_lock(&qp->sq);
 	first = qp->sq.head;
 	head = first;
 
@@ -221,7 +221,7 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 	if (likely(head != first))
 		tern_sq_publish(qp, head);
 out:
-	pthread_spin_unlock(&qp->sq.lock);
+	tern_wq_unlock(&qp->sq);
 
 	return err;
 }
@@ -290,11 +290,11 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	 * The key changes under the lock, so that binds are posted in the order
 	 * of their keys.
 	 */
-	pthread_spin_lock(&qp->sq.lock);
+	tern_wq_lock(&qp->sq);
 	if (likely(!tern_sq_closed(qp)))
 		err = tern_check_bind_verb(qp, mw, bind);
 	if (unlikely(err)) {
-		pthread_spin_unlock(&qp->sq.lock);
+		tern_wq_unlock(&qp->sq);
 		return err;
 	}
 
@@ -303,7 +303,7 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 			     bind->wr_id, bind->send_flags);
 	tern_wqe_bind(wqe, mw, rkey, new_rkey, &bind->bind_info);
 	tern_sq_publish(qp, qp->sq.head + 1);
-	pthread_spin_unlock(&qp->sq.lock);
+	tern_wq_unlock(&qp->sq);
 
 	return 0;
 }
@@ -340,7 +340,7 @@ int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 	uint32_t head;
 	int err = 0;
 
-	pthread_spin_lock(&rq->lock);
+	tern_wq_lock(rq);
 	head = rq->head;
 
 	for (; wr; wr = wr->next) {
@@ -359,7 +359,7 @@ int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 
 	if (likely(head != rq->head))
 		tern_rq_publish(qp, head);
-	pthread_spin_unlock(&rq->lock);
+	tern_wq_unlock(rq);
 
 	return err;
 }

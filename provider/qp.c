@@ -235,22 +235,28 @@ void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp)
 	tern_drain_lock(&qp->rq.lock);
 }
 
-/* Allocates a buffer for queues of @bytes, and the record. */
-int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp, size_t bytes)
+/*
+ * Allocates a buffer for queues of @bytes, and the record. They keep the parent
+ * domain, if any, in use.
+ */
+int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp,
+			 size_t bytes, enum tern_res_type type)
 {
 	int err;
 
-	err = tern_alloc_buf(ibvctx, &qp->buf, bytes);
+	err = tern_alloc_buf(ibvctx, qp->pd, &qp->buf, bytes, type);
 	if (err)
 		return err;
 
-	err = tern_alloc_record(to_tern_ctx(ibvctx), &qp->record_ref,
+	err = tern_alloc_record(to_tern_ctx(ibvctx), qp->pd, &qp->record_ref,
 				TERN_RECORD_QP);
 	if (err) {
 		tern_free_buf(&qp->buf);
 		return err;
 	}
 
+	if (qp->pd)
+		tern_pd_get(qp->pd);
 	qp->record = qp->record_ref.addr;
 	return 0;
 }
@@ -259,6 +265,16 @@ void tern_qp_free_memory(struct tern_context *ctx, struct tern_qp *qp)
 {
 	tern_free_record(ctx, &qp->record_ref, TERN_RECORD_QP);
 	tern_free_buf(&qp->buf);
+	if (qp->pd)
+		tern_pd_put(qp->pd);
+}
+
+/* Takes allocators and thread domain from the PD, if it is a parent domain. */
+void tern_qp_set_pd(struct tern_qp *qp, struct ibv_pd *ibvpd)
+{
+	qp->pd = to_tern_parent(ibvpd);
+	qp->sq.single_threaded = qp->pd && qp->pd->td;
+	qp->rq.single_threaded = qp->sq.single_threaded;
 }
 
 /* Allocates the send queue, then the receive queue if any, and the record. */
@@ -276,7 +292,8 @@ static int tern_qp_alloc_queues(struct ibv_context *ibvctx, struct tern_qp *qp,
 	if (!qp->type->has_sq)
 		return 0;
 
-	err = tern_qp_alloc_memory(ibvctx, qp, sq_bytes + rq_bytes);
+	err = tern_qp_alloc_memory(ibvctx, qp, sq_bytes + rq_bytes,
+				   TERN_RES_QP);
 	if (err)
 		return err;
 
@@ -361,6 +378,8 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 	struct tern_ureq_create_qp req = {};
 	int err;
 
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_PD)
+		tern_qp_set_pd(qp, attr->pd);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
 		qp->max_tso_header = attr->max_tso_header;
 
@@ -497,11 +516,11 @@ struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 
 static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
 {
-	pthread_spin_lock(&wq->lock);
+	tern_wq_lock(wq);
 	wq->head = 0;
 	atomic_store_explicit(&wq->tail, 0, memory_order_relaxed);
 	tern_shared_write(index, 0);
-	pthread_spin_unlock(&wq->lock);
+	tern_wq_unlock(wq);
 }
 
 /*
@@ -513,6 +532,7 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_lock_cqs(qp);
 	tern_qp_purge_cqs(qp);
 	tern_unlock_cqs(qp);
+	qp->ece_set = false;
 
 	if (!qp->record)
 		return;
@@ -525,15 +545,24 @@ void tern_qp_reset(struct tern_qp *qp)
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
 {
-	struct ibv_modify_qp cmd = {};
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+	struct tern_modify_qp cmd = {};
+	size_t cmd_size = sizeof(cmd.ibv_cmd);
 	int err;
 
-	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd, sizeof(cmd));
+	/* Options of the connection, if there are any. */
+	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
+	    qp->ece_set && qp->ece) {
+		cmd.ece_options = qp->ece;
+		cmd_size = sizeof(cmd);
+	}
+
+	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd, cmd_size);
 	if (err)
 		return err;
 
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
-		tern_qp_reset(to_tern_qp(ibvqp));
+		tern_qp_reset(qp);
 
 	return 0;
 }

@@ -60,7 +60,8 @@ tern_add_record_page(struct tern_context *ctx, enum tern_record_type type)
 	if (!page)
 		return NULL;
 
-	if (tern_alloc_buf(ibvctx, &page->buf, num * tern_record_size(type))) {
+	if (tern_alloc_buf(ibvctx, NULL, &page->buf,
+			   num * tern_record_size(type), TERN_RES_RECORD)) {
 		free(page);
 		return NULL;
 	}
@@ -74,12 +75,10 @@ tern_add_record_page(struct tern_context *ctx, enum tern_record_type type)
 	return page;
 }
 
-/*
- * Allocates a zeroed record. Its page is excluded from fork()'s copy-on-write.
- * Returns 0 or an errno.
- */
-int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
-		      enum tern_record_type type)
+/* Takes a record from a page of the context. */
+static int tern_take_record(struct tern_context *ctx,
+			    struct tern_record *record,
+			    enum tern_record_type type)
 {
 	size_t size = tern_record_size(type);
 	struct tern_record_page *page;
@@ -107,12 +106,39 @@ int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
 	return 0;
 }
 
+/*
+ * Allocates a zeroed record, from pd's allocator if it has one; pd may be NULL.
+ * Its page is excluded from fork()'s copy-on-write. Returns 0 or an errno.
+ */
+int tern_alloc_record(struct tern_context *ctx, struct tern_pd *pd,
+		      struct tern_record *record, enum tern_record_type type)
+{
+	size_t size = tern_record_size(type);
+	int err;
+
+	*record = (struct tern_record){};
+	err = tern_pd_alloc(pd, size, size, TERN_RES_RECORD, &record->addr);
+	if (err)
+		return err;
+	if (record->addr) {
+		record->pd = pd;
+		return 0;
+	}
+
+	return tern_take_record(ctx, record, type);
+}
+
 /* The kernel has destroyed the queue: nobody uses the record. */
 void tern_free_record(struct tern_context *ctx, struct tern_record *record,
 		      enum tern_record_type type)
 {
 	struct tern_record_page *page = record->page;
 	bool empty;
+
+	if (record->pd) {
+		tern_pd_free(record->pd, record->addr, TERN_RES_RECORD);
+		return;
+	}
 
 	pthread_mutex_lock(&ctx->records_mutex);
 	if (!page->num_free)

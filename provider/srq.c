@@ -47,7 +47,7 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 	uint32_t head;
 	int err = 0;
 
-	pthread_spin_lock(&wq->lock);
+	tern_wq_lock(wq);
 	head = wq->head;
 
 	for (; wr; wr = wr->next) {
@@ -72,7 +72,7 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		udma_to_device_barrier();
 		tern_shared_write(&srq->record->pi, head);
 	}
-	pthread_spin_unlock(&wq->lock);
+	tern_wq_unlock(wq);
 
 	return err;
 }
@@ -186,12 +186,14 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 	if (srq->wq.log_stride > TERN_RQ_STRIDE_MAX)
 		return EINVAL;
 
-	err = tern_alloc_buf(ibvctx, &srq->buf, tern_wq_bytes(&srq->wq));
+	err = tern_alloc_buf(ibvctx, srq->pd, &srq->buf,
+			     tern_wq_bytes(&srq->wq), TERN_RES_SRQ);
 	if (err)
 		return err;
 	srq->wq.slots = srq->buf.addr;
 
-	err = tern_alloc_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
+	err = tern_alloc_record(ctx, srq->pd, &srq->record_ref,
+				TERN_RECORD_SRQ);
 	if (err)
 		goto err_free_buf;
 	srq->record = srq->record_ref.addr;
@@ -244,10 +246,14 @@ struct ibv_srq *tern_create_srq_ex(struct ibv_context *ibvctx,
 		goto err_out;
 	}
 
+	srq->pd = to_tern_parent(attr->pd);
+	srq->wq.single_threaded = srq->pd && srq->pd->td;
 	err = tern_srq_init(ibvctx, srq, &actual);
 	if (err)
 		goto err_free;
 
+	if (srq->pd)
+		tern_pd_get(srq->pd);
 	srq->vsrq.srq.srq_context = attr->srq_context;
 	srq->vsrq.srq.pd = attr->pd;
 	attr->attr.max_wr = tern_wq_num(&srq->wq);
@@ -292,7 +298,7 @@ static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 	uint32_t ci, i;
 	int err = 0;
 
-	pthread_spin_lock(&srq->wq.lock);
+	tern_wq_lock(&srq->wq);
 	ci = tern_srq_ci(srq);
 	if (wq->head - ci > new->mask + 1) {
 		err = EINVAL;
@@ -304,7 +310,7 @@ static int tern_srq_begin_resize(struct tern_srq *srq, struct tern_wq *new)
 		       (size_t)1 << wq->log_stride);
 	srq->next = new;
 out:
-	pthread_spin_unlock(&srq->wq.lock);
+	tern_wq_unlock(&srq->wq);
 	return err;
 }
 
@@ -314,7 +320,7 @@ static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 {
 	struct tern_buf old = srq->buf;
 
-	pthread_spin_lock(&srq->wq.lock);
+	tern_wq_lock(&srq->wq);
 	if (switched) {
 		srq->wq.slots = srq->next->slots;
 		srq->wq.mask = srq->next->mask;
@@ -322,7 +328,7 @@ static void tern_srq_end_resize(struct tern_srq *srq, struct tern_buf *buf,
 		*buf = old;
 	}
 	srq->next = NULL;
-	pthread_spin_unlock(&srq->wq.lock);
+	tern_wq_unlock(&srq->wq);
 }
 
 /*
@@ -344,7 +350,8 @@ static int tern_srq_resize(struct tern_srq *srq, struct ibv_srq_attr *attr,
 
 	tern_wq_size(&new, attr->max_wr, 1U << srq->wq.log_stride,
 		     srq->wq.log_stride);
-	err = tern_alloc_buf(ibvctx, &buf, tern_wq_bytes(&new));
+	err = tern_alloc_buf(ibvctx, srq->pd, &buf, tern_wq_bytes(&new),
+			     TERN_RES_SRQ);
 	if (err)
 		return err;
 	new.slots = buf.addr;
@@ -433,6 +440,8 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 	pthread_mutex_destroy(&srq->resize_mutex);
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 	tern_free_buf(&srq->buf);
+	if (srq->pd)
+		tern_pd_put(srq->pd);
 	free(srq);
 
 	return 0;

@@ -79,10 +79,42 @@ struct tern_context {
 	struct list_head record_pages[TERN_NUM_RECORD_TYPES];
 };
 
+struct tern_td {
+	struct ibv_td ibvtd;
+	atomic_uint users; /* parent domains */
+};
+
+/* What an allocator is asked for; the low half of its resource_type. */
+enum tern_res_type {
+	TERN_RES_QP = 1,
+	TERN_RES_WQ,
+	TERN_RES_SRQ,
+	TERN_RES_CQ,
+	TERN_RES_RECORD,
+};
+
+/* The driver's id is in the high half. */
+#define TERN_RESOURCE(type) ((uint64_t)RDMA_DRIVER_TERN << 32 | (type))
+
+/* A PD, or with a base a parent domain, which has the handle of its PD. */
+struct tern_pd {
+	struct ibv_pd ibvpd;
+	atomic_uint refs; /* the owner, parent domains, queues of a parent domain */
+	struct tern_pd *base; /* NULL for a PD */
+	struct tern_td *td; /* or NULL */
+	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size,
+		       size_t alignment, uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr,
+		     uint64_t resource_type);
+	void *pd_context;
+};
+
 /* Queue memory shared with the device. */
 struct tern_buf {
 	void *addr;
 	size_t len;
+	struct tern_pd *pd; /* whose allocator it comes from, or NULL */
+	enum tern_res_type type;
 };
 
 struct tern_record_page;
@@ -91,6 +123,7 @@ struct tern_record_page;
 struct tern_record {
 	void *addr;
 	struct tern_record_page *page;
+	struct tern_pd *pd; /* whose allocator it comes from instead, or NULL */
 };
 
 struct tern_ah {
@@ -114,6 +147,7 @@ struct tern_wallclock {
 
 struct tern_cq {
 	struct verbs_cq vcq;
+	struct tern_pd *pd; /* parent domain, or NULL */
 	struct tern_buf buf;
 	struct tern_cqe *cqes;
 	struct tern_record record_ref;
@@ -159,11 +193,13 @@ struct tern_wq {
 	 * fetched; a copy of its index, under lock.
 	 */
 	atomic_uint tail;
+	bool single_threaded; /* in a thread domain: the lock is not taken */
 	pthread_spinlock_t lock;
 };
 
 struct tern_srq {
 	struct verbs_srq vsrq;
+	struct tern_pd *pd; /* parent domain, or NULL */
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_srq_record *record; /* record_ref.addr */
@@ -181,6 +217,7 @@ struct tern_qp_type;
 
 struct tern_qp {
 	struct verbs_qp vqp;
+	struct tern_pd *pd; /* parent domain, or NULL */
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
@@ -191,6 +228,8 @@ struct tern_qp {
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
+	uint32_t ece; /* options to connect with, if ece_set */
+	bool ece_set;
 	uint16_t max_tso_header;
 	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
 
@@ -217,6 +256,22 @@ static inline struct tern_device *to_tern_dev(struct ibv_device *ibvdev)
 static inline struct tern_context *to_tern_ctx(struct ibv_context *ibvctx)
 {
 	return container_of(ibvctx, struct tern_context, vctx.context);
+}
+
+static inline struct tern_td *to_tern_td(struct ibv_td *ibvtd)
+{
+	return container_of(ibvtd, struct tern_td, ibvtd);
+}
+
+static inline struct tern_pd *to_tern_pd(struct ibv_pd *ibvpd)
+{
+	return container_of(ibvpd, struct tern_pd, ibvpd);
+}
+
+/* NULL for a PD, and for an object without one. */
+static inline struct tern_pd *to_tern_parent(struct ibv_pd *ibvpd)
+{
+	return ibvpd && to_tern_pd(ibvpd)->base ? to_tern_pd(ibvpd) : NULL;
 }
 
 static inline struct tern_ah *to_tern_ah(struct ibv_ah *ibvah)
@@ -311,6 +366,18 @@ static inline void tern_cq_arm_unlock(struct tern_cq *cq)
 		pthread_spin_unlock(&cq->arm_lock);
 }
 
+static inline void tern_wq_lock(struct tern_wq *wq)
+{
+	if (!wq->single_threaded)
+		pthread_spin_lock(&wq->lock);
+}
+
+static inline void tern_wq_unlock(struct tern_wq *wq)
+{
+	if (!wq->single_threaded)
+		pthread_spin_unlock(&wq->lock);
+}
+
 /* Slot of CQE number index, which is free-running. */
 static inline struct tern_cqe *tern_cqe_at(const struct tern_cq *cq,
 					   uint32_t index)
@@ -364,14 +431,15 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 }
 
 /* buf.c */
-int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_buf *buf, size_t len);
+int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
+		   struct tern_buf *buf, size_t len, enum tern_res_type type);
 void tern_free_buf(struct tern_buf *buf);
 
 /* record.c */
 void tern_init_records(struct tern_context *ctx);
 void tern_uninit_records(struct tern_context *ctx);
-int tern_alloc_record(struct tern_context *ctx, struct tern_record *record,
-		      enum tern_record_type type);
+int tern_alloc_record(struct tern_context *ctx, struct tern_pd *pd,
+		      struct tern_record *record, enum tern_record_type type);
 void tern_free_record(struct tern_context *ctx, struct tern_record *record,
 		      enum tern_record_type type);
 
@@ -398,11 +466,24 @@ int tern_attach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 int tern_detach_mcast(struct ibv_qp *ibvqp, const union ibv_gid *gid,
 		      uint16_t lid);
 
-/* mr.c: PD, MR, MW */
+/* pd.c: PDs, parent domains, thread domains */
 struct ibv_pd *tern_alloc_pd(struct ibv_context *ibvctx);
 int tern_dealloc_pd(struct ibv_pd *ibvpd);
 struct ibv_pd *tern_import_pd(struct ibv_context *ibvctx, uint32_t handle);
 void tern_unimport_pd(struct ibv_pd *ibvpd);
+void tern_pd_get(struct tern_pd *pd);
+void tern_pd_put(struct tern_pd *pd);
+struct ibv_td *tern_alloc_td(struct ibv_context *ibvctx,
+			     struct ibv_td_init_attr *attr);
+int tern_dealloc_td(struct ibv_td *ibvtd);
+struct ibv_pd *
+tern_alloc_parent_domain(struct ibv_context *ibvctx,
+			 struct ibv_parent_domain_init_attr *attr);
+int tern_pd_alloc(struct tern_pd *pd, size_t size, size_t alignment,
+		  enum tern_res_type type, void **addr);
+void tern_pd_free(struct tern_pd *pd, void *addr, enum tern_res_type type);
+
+/* mr.c: MR, MW */
 struct ibv_mr *tern_reg_mr(struct ibv_pd *ibvpd, void *addr, size_t length,
 			   uint64_t hca_va, int access);
 int tern_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibvpd,
@@ -449,8 +530,11 @@ void tern_cq_purge_qp(struct tern_cq *cq, uint32_t qpn, uint32_t srqn);
 void tern_cq_purge_srq(struct tern_cq *cq, uint32_t srqn);
 
 /* cq_change.c */
-int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_cq *cq,
-		      uint32_t cqe);
+int tern_check_cq_attr(const struct tern_context *ctx,
+		       const struct ibv_cq_init_attr_ex *attr);
+bool tern_cq_single_threaded(const struct ibv_cq_init_attr_ex *attr);
+int tern_cq_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
+		      struct tern_cq *cq, uint32_t cqe);
 int tern_resize_cq(struct ibv_cq *ibvcq, int cqe);
 int tern_modify_cq(struct ibv_cq *ibvcq, struct ibv_modify_cq_attr *attr);
 
@@ -488,8 +572,9 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr);
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps);
 void tern_qp_free(struct tern_qp *qp);
+void tern_qp_set_pd(struct tern_qp *qp, struct ibv_pd *ibvpd);
 int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp,
-			 size_t bytes);
+			 size_t bytes, enum tern_res_type type);
 void tern_qp_free_memory(struct tern_context *ctx, struct tern_qp *qp);
 int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp);
 void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp);
@@ -564,6 +649,10 @@ int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 				    struct ibv_flow *ibvflow);
 int tern_read_counters(struct ibv_counters *ibvcounters, uint64_t *values,
 		       uint32_t num_values, uint32_t flags);
+
+/* ece.c */
+int tern_query_ece(struct ibv_qp *ibvqp, struct ibv_ece *ece);
+int tern_set_ece(struct ibv_qp *ibvqp, struct ibv_ece *ece);
 
 /* wr.c */
 void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops);

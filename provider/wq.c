@@ -41,7 +41,8 @@ static int tern_wq_alloc_queue(struct ibv_context *ibvctx, struct tern_qp *qp,
 {
 	int err;
 
-	err = tern_qp_alloc_memory(ibvctx, qp, tern_wq_bytes(&qp->rq));
+	err = tern_qp_alloc_memory(ibvctx, qp, tern_wq_bytes(&qp->rq),
+				   TERN_RES_WQ);
 	if (err)
 		return err;
 
@@ -132,6 +133,7 @@ struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
 	}
 
 	wq->qp.type = &tern_rwq_type;
+	tern_qp_set_pd(&wq->qp, attr->pd);
 	pthread_spin_init(&wq->qp.sq.lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_spin_init(&wq->qp.rq.lock, PTHREAD_PROCESS_PRIVATE);
 	err = tern_wq_init(ibvctx, wq, &actual);

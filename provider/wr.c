@@ -395,7 +395,7 @@ static void tern_wr_start(struct ibv_qp_ex *ibvqp)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	pthread_spin_lock(&qp->sq.lock);
+	tern_wq_lock(&qp->sq);
 	qp->wr_head = qp->sq.head;
 	qp->wr_op = NULL;
 	qp->wr_err = tern_sq_closed(qp) ? EINVAL : 0;
@@ -413,14 +413,14 @@ static int tern_wr_complete(struct ibv_qp_ex *ibvqp)
 	err = qp->wr_err;
 	if (likely(!err && qp->wr_head != qp->sq.head))
 		tern_sq_publish(qp, qp->wr_head);
-	pthread_spin_unlock(&qp->sq.lock);
+	tern_wq_unlock(&qp->sq);
 
 	return err;
 }
 
 static void tern_wr_abort(struct ibv_qp_ex *ibvqp)
 {
-	pthread_spin_unlock(&to_tern_qp_ex(ibvqp)->sq.lock);
+	tern_wq_unlock(&to_tern_qp_ex(ibvqp)->sq);
 }
 
 #define TERN_WR_SET(op, name)                                                  \

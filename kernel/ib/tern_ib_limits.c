@@ -229,6 +229,8 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_RSS_TUNNEL;
 	if (tern_has_cap(dev, TERN_CAP_UD_NO_LOOPBACK))
 		caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
+	if (tern_has_cap(dev, TERN_CAP_ECE))
+		caps |= TERN_UCTX_CAP_ECE;
 
 	return caps;
 }

@@ -2,6 +2,7 @@
 /* Queue pairs: user QPs, kernel QPs, and XRC targets, which have no queues. */
 
 #include <kunit/visibility.h>
+#include <linux/bitfield.h>
 #include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -384,8 +385,42 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+/*
+ * Reads the options of a connection, which a user gives with the state RTR. The
+ * device refuses them for a QP that cannot have them.
+ */
+static int tern_qp_ece(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
+		       int mask, struct ib_udata *udata, u32 *ece)
+{
+	struct tern_ureq_modify_qp req;
+	int err;
+
+	*ece = 0;
+	if (!udata || !udata->inlen)
+		return 0;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_20);
+	if (err)
+		return err;
+
+	if (memchr_inv(req.reserved_20, 0, sizeof(req.reserved_20)))
+		return -EINVAL;
+	if (!req.ece_options)
+		return 0;
+
+	if (!tern_has_cap(dev, TERN_CAP_ECE))
+		return -EOPNOTSUPP;
+	if (req.ece_options & ~TERN_ECE_OPTIONS || !(mask & IB_QP_STATE) ||
+	    attr->qp_state != IB_QPS_RTR)
+		return -EINVAL;
+
+	*ece = req.ece_options;
+	return 0;
+}
+
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
-				 const struct ib_qp_attr *attr, int mask)
+				 const struct ib_qp_attr *attr, int mask,
+				 u32 ece)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -394,6 +429,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
+		.flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK, ece)),
 	};
 	u32 dev_mask;
 	u16 udp_sport;
@@ -414,7 +450,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	}
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
-		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
+		cmd.flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
 	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
 	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
@@ -443,7 +479,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
  * @ibqp: the QP
  * @attr: new attributes, with addresses resolved by ib_core
  * @mask: IB_QP_*, the valid attributes
- * @udata: user request without driver data, NULL for kernel users
+ * @udata: struct tern_ureq_modify_qp or nothing, NULL for kernel users
  *
  * Return: 0; -EOPNOTSUPP for an unsupported attribute and for an RSS QP, which
  * has no attributes; -EINVAL for an invalid transition or value; or another
@@ -454,12 +490,14 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
+	u32 ece;
 	int err;
 
 	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
 
-	err = ib_no_udata_io(udata);
+	err = tern_qp_ece(dev, attr, mask, udata, &ece);
+	err = err ?: ib_respond_empty_udata(udata);
 	if (err)
 		return err;
 
@@ -467,7 +505,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 
 	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, ece);
 	mutex_unlock(&qp->lock);
 
 	return err;

@@ -5,6 +5,7 @@
 
 static struct tern_device device = { .page_size = PAGE };
 struct tern_context *ctx;
+struct tern_pd test_pd;
 
 void setup(void)
 {
@@ -12,6 +13,7 @@ void setup(void)
 
 	ctx = calloc(1, sizeof(*ctx));
 	ctx->vctx.context.device = &device.vdev.device;
+	test_pd.ibvpd.context = &ctx->vctx.context;
 	ctx->uar = aligned_alloc(PAGE, PAGE);
 	memset(ctx->uar, 0, PAGE);
 	ctx->max_send_wr = 4096;
@@ -83,7 +85,7 @@ struct tern_qp *make_typed_qp(enum ibv_qp_type qp_type, struct tern_cq *scq,
 		.comp_mask = (target ? IBV_QP_INIT_ATTR_XRCD :
 				       IBV_QP_INIT_ATTR_PD) |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = target ? NULL : (void *)1,
+		.pd = target ? NULL : &test_pd.ibvpd,
 		.xrcd = target ? &xrcd.xrcd : NULL,
 		.send_ops_flags = send_ops,
 	};

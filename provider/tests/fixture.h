@@ -37,6 +37,7 @@ extern int create_err;
 extern struct tern_ureq_create_qp last_qp;
 extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
+extern uint32_t last_ece; /* options of the last modify_qp, 0 for none */
 extern struct tern_ureq_create_srq last_srq;
 extern struct tern_ureq_modify_srq last_resize;
 extern struct ibv_srq_attr last_srq_attr;
@@ -103,6 +104,7 @@ extern lock_hook before_lock, before_unlock, after_unlock;
 
 /* fixture.c */
 extern struct tern_context *ctx;
+extern struct tern_pd test_pd; /* no parent domain */
 extern const struct ibv_qp_cap small_cap;
 
 void setup(void);
@@ -132,6 +134,17 @@ void put_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn, uint64_t wr_id,
 /* The same for a receive from an SRQ. */
 void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
 		 uint64_t wr_id, uint32_t srqn);
+
+/* test_ece.c */
+void test_ece(void);
+void test_ece_types(void);
+
+/* test_parent.c */
+void test_parent_objects(void);
+void test_parent_refused(void);
+void test_parent_buffers(void);
+void test_parent_allocators(void);
+void test_parent_locks(void);
 
 /* test_types.c */
 void test_type_ops(void);

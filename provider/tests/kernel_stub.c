@@ -16,6 +16,7 @@ int create_err;
 struct tern_ureq_create_qp last_qp;
 struct tern_ureq_create_cq last_cq;
 struct ibv_qp_cap last_cap;
+uint32_t last_ece;
 struct tern_ureq_create_srq last_srq;
 struct tern_ureq_modify_srq last_resize;
 struct ibv_srq_attr last_srq_attr;
@@ -142,6 +143,14 @@ int ibv_cmd_destroy_qp(struct ibv_qp *qp)
 int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
 {
+	struct tern_modify_qp *tcmd =
+		container_of(cmd, struct tern_modify_qp, ibv_cmd);
+
+	last_ece = 0;
+	if (cmd_size == sizeof(*tcmd))
+		last_ece = tcmd->ece_options;
+	if (attr_mask & IBV_QP_STATE)
+		qp->state = attr->qp_state;
 	return 0;
 }
 

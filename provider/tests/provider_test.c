@@ -495,7 +495,7 @@ static void test_refusals(void)
 		.recv_cq = &cq->vcq.cq,
 		.qp_type = IBV_QPT_DRIVER,
 	};
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct ibv_pd *pd = &test_pd.ibvpd;
 
 	CHECK(!tern_create_cq_ex(&ctx->vctx.context, &cattr) &&
 	      errno == EINVAL);
@@ -509,16 +509,16 @@ static void test_refusals(void)
 	CHECK(!tern_create_cq(&ctx->vctx.context, -1, NULL, 0) &&
 	      errno == EINVAL);
 
-	CHECK(!tern_create_qp(&pd, &attr) && errno == EOPNOTSUPP);
+	CHECK(!tern_create_qp(pd, &attr) && errno == EOPNOTSUPP);
 	attr.qp_type = IBV_QPT_RC;
 	attr.cap.max_send_wr = UINT32_MAX;
-	CHECK(!tern_create_qp(&pd, &attr) && errno == EINVAL);
+	CHECK(!tern_create_qp(pd, &attr) && errno == EINVAL);
 	attr.cap.max_send_wr = 1;
 	attr.cap.max_inline_data = ctx->max_inline + 1;
-	CHECK(!tern_create_qp(&pd, &attr) && errno == EINVAL);
+	CHECK(!tern_create_qp(pd, &attr) && errno == EINVAL);
 	attr.cap.max_inline_data = 0;
 	create_err = EPERM;
-	CHECK(!tern_create_qp(&pd, &attr) && errno == EPERM);
+	CHECK(!tern_create_qp(pd, &attr) && errno == EPERM);
 	create_err = 0;
 	tern_destroy_cq(&cq->vcq.cq);
 }
@@ -667,6 +667,13 @@ int main(void)
 		{ "number_reuse", test_number_reuse },
 		{ "reset", test_reset },
 		{ "refusals", test_refusals },
+		{ "ece", test_ece },
+		{ "ece_types", test_ece_types },
+		{ "parent_objects", test_parent_objects },
+		{ "parent_refused", test_parent_refused },
+		{ "parent_buffers", test_parent_buffers },
+		{ "parent_allocators", test_parent_allocators },
+		{ "parent_locks", test_parent_locks },
 		{ "type_ops", test_type_ops },
 		{ "raw_send", test_raw_send },
 		{ "raw_send_refused", test_raw_send_refused },

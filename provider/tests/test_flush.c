@@ -216,7 +216,7 @@ void test_built_ops(void)
 				.qp_type = all[i],
 				.comp_mask = IBV_QP_INIT_ATTR_PD |
 					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-				.pd = (void *)1,
+				.pd = &test_pd.ibvpd,
 				.send_ops_flags = asked[j & 1],
 			};
 			struct ibv_qp *made;

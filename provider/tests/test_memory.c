@@ -17,7 +17,7 @@
 /* All device memory, behind the mappings. */
 static uint8_t *storage;
 
-static struct ibv_pd pd;
+static struct ibv_pd *const pd = &test_pd.ibvpd;
 
 /* A file acts as the device: the context's commands and mappings use it. */
 static void open_storage(void)
@@ -30,7 +30,6 @@ static void open_storage(void)
 	CHECK(storage != MAP_FAILED);
 	memset(storage, 0xc5, DM_PAGES * PAGE);
 	ctx->vctx.context.cmd_fd = fd;
-	pd.context = &ctx->vctx.context;
 	dm_mapping.mmap_offset = DM_OFFSET;
 	dm_mapping.mmap_size = PAGE;
 	dm_length = DM_BYTES;
@@ -197,12 +196,12 @@ void test_dm_objects(void)
 
 	dm = alloc_dm();
 	CHECK(dm->handle == DM_HANDLE && dm->comp_mask == IBV_DM_MASK_HANDLE);
-	mr = tern_reg_dm_mr(&pd, dm, 8, 16, IBV_ACCESS_ZERO_BASED);
+	mr = tern_reg_dm_mr(pd, dm, 8, 16, IBV_ACCESS_ZERO_BASED);
 	CHECK(mr && mr->lkey == 0x700);
 	CHECK(last_mr.offset == 8 && last_mr.length == 16);
-	CHECK(last_mr.access == IBV_ACCESS_ZERO_BASED && last_mr.pd == &pd);
+	CHECK(last_mr.access == IBV_ACCESS_ZERO_BASED && last_mr.pd == pd);
 	memory_err = EINVAL;
-	CHECK(!tern_reg_dm_mr(&pd, dm, 8, 16, 0) && errno == EINVAL);
+	CHECK(!tern_reg_dm_mr(pd, dm, 8, 16, 0) && errno == EINVAL);
 	memory_err = EBUSY;
 	CHECK(tern_free_dm(dm) == EBUSY);
 	CHECK(!ibv_memcpy_to_dm(dm, 0, &word, 4));
@@ -399,20 +398,20 @@ void test_other_regions(void)
 	unsigned int calls;
 
 	open_storage();
-	mr = tern_reg_dmabuf_mr(&pd, 4096, 8192, 0x10000, 33,
+	mr = tern_reg_dmabuf_mr(pd, 4096, 8192, 0x10000, 33,
 				IBV_ACCESS_LOCAL_WRITE);
 	CHECK(mr && mr->lkey == 0x900 && last_mr.offset == 4096 &&
 	      last_mr.length == 8192 && last_mr.flags == 33);
 	memory_err = EBUSY;
 	CHECK(tern_dereg_mr(verbs_get_mr(mr)) == EBUSY);
 	errno = 0;
-	CHECK(!tern_reg_dmabuf_mr(&pd, 0, 1, 0, 33, 0) && errno == EBUSY);
+	CHECK(!tern_reg_dmabuf_mr(pd, 0, 1, 0, 33, 0) && errno == EBUSY);
 	memory_err = 0;
 	CHECK(!tern_dereg_mr(verbs_get_mr(mr)));
 
 	calls = memory_calls;
-	mr = tern_alloc_null_mr(&pd);
-	CHECK(mr && mr->lkey == TERN_LKEY_NULL && mr->pd == &pd &&
+	mr = tern_alloc_null_mr(pd);
+	CHECK(mr && mr->lkey == TERN_LKEY_NULL && mr->pd == pd &&
 	      mr->length == SIZE_MAX);
 	CHECK(!tern_dereg_mr(verbs_get_mr(mr)));
 	CHECK(memory_calls == calls);

@@ -131,13 +131,13 @@ static int (*const posts[])(void) = {
 static void make_posted(unsigned int i, struct tern_cq *cq)
 {
 	struct ibv_srq_init_attr attr = { .attr = { 4, 1, 0 } };
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct ibv_pd *pd = &test_pd.ibvpd;
 
 	posted = NULL;
 	posted_srq = NULL;
 	armed = NULL;
 	if (posts[i] == post_srq_recv) {
-		posted_srq = to_tern_srq(tern_create_srq(&pd, &attr));
+		posted_srq = to_tern_srq(tern_create_srq(pd, &attr));
 		posted_lock = &posted_srq->wq.lock;
 	} else if (posts[i] == arm_cq) {
 		armed = make_cq(4);

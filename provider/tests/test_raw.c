@@ -26,7 +26,7 @@ static struct ibv_qp_init_attr_ex raw_attr(struct tern_cq *cq)
 		.qp_type = IBV_QPT_RAW_PACKET,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = (void *)1,
+		.pd = &test_pd.ibvpd,
 		.send_ops_flags = RAW_OPS,
 	};
 }
@@ -487,7 +487,7 @@ void test_rss_qp(void)
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH |
 			     IBV_QP_INIT_ATTR_IND_TABLE |
 			     IBV_QP_INIT_ATTR_CREATE_FLAGS,
-		.pd = (void *)1,
+		.pd = &test_pd.ibvpd,
 		.rwq_ind_tbl = &table,
 		.rx_hash_conf = {
 			.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,

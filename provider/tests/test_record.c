@@ -53,7 +53,7 @@ void test_records(void)
 			continue;
 		}
 		taken[num].type = (r >> 8) % TERN_NUM_RECORD_TYPES;
-		CHECK(!tern_alloc_record(ctx, &taken[num].record,
+		CHECK(!tern_alloc_record(ctx, NULL, &taken[num].record,
 					 taken[num].type));
 		CHECK((uintptr_t)taken[num].record.addr %
 			      sizes[taken[num].type] == 0);
@@ -81,8 +81,8 @@ void test_record_addresses(void)
 	struct tern_cq *cq = make_cq(64), *other = make_cq(64);
 	struct tern_qp *qp;
 	struct ibv_srq_init_attr attr = { .attr = { 64, 1, 0 } };
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
-	struct tern_srq *srq = to_tern_srq(tern_create_srq(&pd, &attr));
+	struct ibv_pd *pd = &test_pd.ibvpd;
+	struct tern_srq *srq = to_tern_srq(tern_create_srq(pd, &attr));
 	const struct ibv_qp_cap cap = { 32, 64, 1, 1, 0 };
 	void *record;
 
@@ -111,7 +111,7 @@ void test_record_addresses(void)
 /* Without memory, or if the kernel refuses, nothing is left behind. */
 void test_record_refused(void)
 {
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct ibv_pd *pd = &test_pd.ibvpd;
 	struct ibv_srq_init_attr srq_attr = { .attr = { 4, 1, 0 } };
 	struct ibv_qp_init_attr qp_attr = {
 		.cap = small_cap,
@@ -128,7 +128,7 @@ void test_record_refused(void)
 		CHECK(!tern_create_cq(&ctx->vctx.context, 4, NULL, 0) &&
 		      errno == ENOMEM);
 		dontfork_left = i;
-		CHECK(!tern_create_srq(&pd, &srq_attr) && errno == ENOMEM);
+		CHECK(!tern_create_srq(pd, &srq_attr) && errno == ENOMEM);
 	}
 	CHECK(dontfork_ranges == before);
 
@@ -140,15 +140,15 @@ void test_record_refused(void)
 	dontfork_err = ENOMEM;
 	for (i = 0; i < 2; i++) {
 		dontfork_left = i;
-		CHECK(!tern_create_qp(&pd, &qp_attr) && errno == ENOMEM);
+		CHECK(!tern_create_qp(pd, &qp_attr) && errno == ENOMEM);
 	}
 	dontfork_err = 0;
 
 	create_err = EPERM;
 	CHECK(!tern_create_cq(&ctx->vctx.context, 4, NULL, 0) &&
 	      errno == EPERM);
-	CHECK(!tern_create_srq(&pd, &srq_attr) && errno == EPERM);
-	CHECK(!tern_create_qp(&pd, &qp_attr) && errno == EPERM);
+	CHECK(!tern_create_srq(pd, &srq_attr) && errno == EPERM);
+	CHECK(!tern_create_qp(pd, &qp_attr) && errno == EPERM);
 	create_err = 0;
 	CHECK(dontfork_ranges == before);
 	tern_destroy_cq(&cq->vcq.cq);
@@ -158,7 +158,7 @@ void test_record_refused(void)
 /* The address vector matches the attributes and the kernel's reply. */
 void test_ah(void)
 {
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct ibv_pd *pd = &test_pd.ibvpd;
 	struct ibv_ah_attr attr = {
 		.grh = { .flow_label = 0x12345, .sgid_index = 3,
 			 .hop_limit = 64, .traffic_class = 8 },
@@ -173,7 +173,7 @@ void test_ah(void)
 	memset(ah_resp.dmac, 0xcd, 6);
 	ah_resp.udp_sport = 0xc123;
 	memory_err = 0;
-	ah = tern_create_ah(&pd, &attr);
+	ah = tern_create_ah(pd, &attr);
 	CHECK(ah);
 	av = &to_tern_ah(ah)->av;
 	CHECK(av->port == 7);
@@ -184,7 +184,7 @@ void test_ah(void)
 	CHECK(av->sl == 5 && av->static_rate == 2);
 	memory_err = EBUSY;
 	CHECK(tern_destroy_ah(ah) == EBUSY);
-	CHECK(!tern_create_ah(&pd, &attr) && errno == EBUSY);
+	CHECK(!tern_create_ah(pd, &attr) && errno == EBUSY);
 	memory_err = 0;
 	CHECK(!tern_destroy_ah(ah));
 }

@@ -6,15 +6,14 @@
 
 #include "fixture.h"
 
-static struct ibv_pd pd;
+static struct ibv_pd *const pd = &test_pd.ibvpd;
 
 static struct tern_srq *make_srq(uint32_t max_wr, uint32_t max_sge)
 {
 	struct ibv_srq_init_attr attr = { .attr = { max_wr, max_sge, 0 } };
 	struct ibv_srq *srq;
 
-	pd.context = &ctx->vctx.context;
-	srq = tern_create_srq(&pd, &attr);
+	srq = tern_create_srq(pd, &attr);
 	CHECK(srq && attr.attr.max_wr >= max_wr);
 	CHECK(attr.attr.max_sge >= max_sge);
 	CHECK(last_srq_attr.max_wr == attr.attr.max_wr);
@@ -33,14 +32,14 @@ static struct tern_srq *make_xrc_srq(struct tern_cq *cq)
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
 		.srq_type = IBV_SRQT_XRC,
-		.pd = &pd,
+		.pd = pd,
 		.xrcd = &xrcd.xrcd,
 		.cq = &cq->vcq.cq,
 	};
 	struct ibv_srq *srq;
 
 	srq = tern_create_srq_ex(&ctx->vctx.context, &attr);
-	CHECK(srq && srq->context == &ctx->vctx.context && srq->pd == &pd);
+	CHECK(srq && srq->context == &ctx->vctx.context && srq->pd == pd);
 	return to_tern_srq(srq);
 }
 
@@ -400,13 +399,12 @@ void test_srq_refused(void)
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
 		.srq_type = IBV_SRQT_XRC,
-		.pd = &pd,
+		.pd = pd,
 		.xrcd = &xrcd.xrcd,
 		.cq = &cq->vcq.cq,
 	};
 	struct ibv_srq_init_attr_ex attr;
 
-	pd.context = &ctx->vctx.context;
 #define SRQ_REFUSED(change, err)                                               \
 	do {                                                                   \
 		attr = good;                                                   \

@@ -86,7 +86,7 @@ void test_type_ops(void)
 				.qp_type = types[i].type,
 				.comp_mask = IBV_QP_INIT_ATTR_PD |
 					     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-				.pd = (void *)1,
+				.pd = &test_pd.ibvpd,
 			};
 			bool inv = (caps & 1) && types[i].windows;
 			bool bind = (caps & 2) && types[i].windows;
@@ -389,7 +389,7 @@ void test_types_refused(void)
 		.cap = small_cap,
 		.qp_type = IBV_QPT_UD,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = (void *)1,
+		.pd = &test_pd.ibvpd,
 		.xrcd = &xrcd.xrcd,
 	};
 	struct ibv_qp_init_attr_ex attr;

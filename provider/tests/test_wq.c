@@ -11,7 +11,7 @@ static struct ibv_wq_init_attr wq_attr(struct tern_cq *cq)
 		.wq_type = IBV_WQT_RQ,
 		.max_wr = 3,
 		.max_sge = 2,
-		.pd = (void *)1,
+		.pd = &test_pd.ibvpd,
 		.cq = &cq->vcq.cq,
 		.create_flags = 0xff, /* not valid without the mask */
 	};

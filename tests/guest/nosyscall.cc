@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // nosyscall: tests that the data path makes no system call.
 //
-//   nosyscall [-d DEV] [-g GID_INDEX] [-n COUNT] [-t SECONDS]
+//   nosyscall [-d DEV] [-g GID_INDEX] [-n COUNT] [-t SECONDS] [-T]
 //
 // A child connects QPs to each other and installs a seccomp filter that kills it at any system call
 // but exit_group. Then it posts and polls COUNT requests of each opcode through ibv_post_send() and
 // ibv_wr_*(), checks every byte, arms CQs, binds and invalidates windows, copies to and from device
 // memory and drives QPs into errors. It reports through shared memory, since it cannot even print.
-// The parent prints "ok NAME" or "not ok NAME - why" for each part.
+// With -T the QPs and CQs belong to a thread domain. The parent prints "ok NAME" or "not ok NAME - why" for each part.
 #include <arpa/inet.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -153,8 +153,8 @@ struct Link {
 
 class Machine {
  public:
-  Machine(const std::string& device, int gid_index)
-      : dev_(device, gid_index),
+  Machine(const std::string& device, int gid_index, Domain domain)
+      : dev_(device, gid_index, domain),
         channel_(ibv_create_comp_channel(dev_.context())),
         send_cq_(make_send_cq()),
         recv_cq_(create_cq(dev_, kCqEntries, channel_.get())),
@@ -237,6 +237,10 @@ CqPtr Machine::make_send_cq() {
   attr.cqe = kCqEntries;
   attr.channel = channel_.get();
   attr.wc_flags = std::uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+  if (dev_.parent() != nullptr) {
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+    attr.parent_domain = dev_.parent();
+  }
   ibv_cq_ex* cq = ibv_create_cq_ex(dev_.context(), &attr);
   if (cq == nullptr) {
     fail_errno("ibv_create_cq_ex");
@@ -717,9 +721,9 @@ void Machine::run_error(std::size_t part, std::size_t kind) {
   }
 }
 
-void run_child(const std::string& device, int gid_index, std::uint64_t count) {
+void run_child(const std::string& device, int gid_index, Domain domain, std::uint64_t count) {
   try {
-    Machine machine(device, gid_index);
+    Machine machine(device, gid_index, domain);
     install_filter();
     for (std::size_t i = 0; i < kNumOps; i++) {
       machine.run_op(i, kOps[i], count);
@@ -775,7 +779,7 @@ bool filter_kills() {
   return killed;
 }
 
-int run(const std::string& device, int gid_index, std::uint64_t count, unsigned seconds) {
+int run(const std::string& device, int gid_index, Domain domain, std::uint64_t count, unsigned seconds) {
   void* shared = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
@@ -787,7 +791,7 @@ int run(const std::string& device, int gid_index, std::uint64_t count, unsigned 
   std::fflush(stdout);
   const pid_t child = ::fork();
   if (child == 0) {
-    run_child(device, gid_index, count);
+    run_child(device, gid_index, domain, count);
   }
   const int status = reap(child, seconds);
   std::string why;
@@ -822,8 +826,9 @@ int main(int argc, char** argv) {
   int gid_index = -1;
   std::uint64_t count = 100'000;
   unsigned seconds = 1200;
+  guest::Domain domain = guest::Domain::kPd;
   int c = 0;
-  while ((c = ::getopt(argc, argv, "d:g:n:t:")) != -1) {
+  while ((c = ::getopt(argc, argv, "d:g:n:t:T")) != -1) {
     switch (c) {
       case 'd':
         device = optarg;
@@ -837,9 +842,12 @@ int main(int argc, char** argv) {
       case 't':
         seconds = static_cast<unsigned>(std::atoi(optarg));
         break;
+      case 'T':
+        domain = guest::Domain::kThread;
+        break;
       default:
         return 2;
     }
   }
-  return guest::run(device, gid_index, count, seconds);
+  return guest::run(device, gid_index, domain, count, seconds);
 }

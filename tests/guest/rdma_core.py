@@ -23,7 +23,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEVICE = "tern0"
 MODULE_TIMEOUT = 1200  # seconds; bounds a hang
-HUGE_PAGES = {"test_odp": 16}  # of 2 MiB, for these modules
+HUGE_PAGES = {"test_odp": 16, "test_parent_domain": 4}  # of 2 MiB, for these modules
 PATIENCE = 10  # the tests' time limits assume a fast machine
 
 

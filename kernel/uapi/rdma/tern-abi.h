@@ -24,6 +24,7 @@ enum {
 	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
 	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 8,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
 	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 9,	/* of a UD QP's own multicasts */
+	TERN_UCTX_CAP_ECE = 1 << 12,		/* options of a connection */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -100,6 +101,12 @@ struct tern_ureq_create_qp {
 	__u8 log_rq_size;		/* ignored without a receive queue */
 	__u8 log_rq_stride;
 	__u8 reserved_e0[4];
+};
+
+/* Without it, or not to RTR, the QP's options stay as they are. */
+struct tern_ureq_modify_qp {
+	__u32 ece_options;		/* those of the device that both ends accept */
+	__u8 reserved_20[4];
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */

@@ -31,7 +31,8 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_RAW_QP |
                                 TERN_CAP_COUNTER_SETS |
                                 TERN_CAP_RSS_TUNNEL |
-                                TERN_CAP_UD_NO_LOOPBACK;
+                                TERN_CAP_UD_NO_LOOPBACK |
+                                TERN_CAP_ECE;
 
 }  // namespace
 

@@ -280,7 +280,7 @@ Status TestQp::to_rtr(const TestQp& peer) {
   if (options_.type != TERN_QPT_UC && options_.type != TERN_QPT_XRC_INI) {
     mask |= TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
   }
-  return modify(a, mask);
+  return modify(a, mask, field_prep(TERN_QPM_ECE_MASK, options_.ece));
 }
 
 Status TestQp::to_rts() {

@@ -277,6 +277,7 @@ struct QpOptions {
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
+  std::uint8_t ece = 0;          // TERN_ECE_*
   std::uint32_t qkey = 0x11111111;  // UD: Q_Key of this QP and of the peer
 };
 

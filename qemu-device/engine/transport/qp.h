@@ -99,6 +99,8 @@ class alignas(64) Qp {
   [[nodiscard]] const tern_qp_attr& attr() const { return attr_; }
   [[nodiscard]] std::uint32_t mtu() const { return 1U << attr_.path_mtu; }
   [[nodiscard]] const Route* route() const { return has_route_ ? &route_ : nullptr; }
+  // Whether the connection has this option, TERN_ECE_*.
+  [[nodiscard]] bool ece(std::uint8_t option) const { return ece_ & option; }
   [[nodiscard]] Context& context() const { return context_; }
   [[nodiscard]] Cq* send_cq() const { return send_cq_; }
   [[nodiscard]] Cq* recv_cq() const { return recv_cq_; }
@@ -178,6 +180,7 @@ class alignas(64) Qp {
   std::uint64_t generation_;  // Accessor::generation
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
+  std::uint8_t ece_ = 0;  // TERN_ECE_*
   bool comm_est_ = false;
   bool sqd_notify_ = false;
 

@@ -93,6 +93,9 @@ std::span<const Transition> transitions_of(Transport transport) {
   return kReliable;
 }
 
+// Reliable: only such a connection has options.
+bool connects(Transport transport) { return transport == Transport::kRc || transport == Transport::kXrc; }
+
 // Attributes of a reliable connection that an XRC QP of this type lacks: only the other half of the
 // connection uses them.
 constexpr std::uint32_t unused_attributes(std::uint8_t type) {
@@ -177,7 +180,10 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
   if ((flags & (TERN_QPM_STRIP_VLAN | TERN_QPM_KEEP_VLAN)) != 0) return set_stripping(mask, flags);
-  if ((mask & ~kAllMask) || (flags & ~TERN_QPM_SQD_NOTIFY)) return TERN_ST_BAD_PARAM;
+  const std::uint32_t ece = field_get(TERN_QPM_ECE_MASK, flags);
+  if ((mask & ~kAllMask) || (flags & ~(TERN_QPM_SQD_NOTIFY | TERN_QPM_ECE_MASK)) || (ece & ~TERN_ECE_OPTIONS)) {
+    return TERN_ST_BAD_PARAM;
+  }
   if ((mask & TERN_QPA_CUR_STATE) && le(std::uint32_t{cmd.cur_state}) != attr_.state) {
     return TERN_ST_BAD_STATE;
   }
@@ -185,6 +191,9 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   const std::uint32_t given = mask & ~(TERN_QPA_STATE | TERN_QPA_CUR_STATE);
   const bool notify = flags & TERN_QPM_SQD_NOTIFY;
   if (notify && next != TERN_QPS_SQD) return TERN_ST_BAD_PARAM;
+  if (ece != 0 && (!connects(transport_) || attr_.state != TERN_QPS_INIT || next != TERN_QPS_RTR)) {
+    return TERN_ST_BAD_PARAM;
+  }
 
   if (next == TERN_QPS_RESET || next == TERN_QPS_ERR) {
     if (given != 0) return TERN_ST_BAD_PARAM;
@@ -207,6 +216,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
     has_route_ = true;
   }
   apply(given, a);
+  if (ece != 0) ece_ = static_cast<std::uint8_t>(ece);
   change_state(next, notify);
   return TERN_ST_OK;
 }
@@ -252,6 +262,7 @@ void Qp::to_reset() {
   generation_ = context_.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
+  ece_ = 0;
 }
 
 void Qp::query(tern_rsp_query_qp* rsp) const {

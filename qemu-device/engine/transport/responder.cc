@@ -46,7 +46,8 @@ void Responder::reset() {
   ConnectedReceiver::reset();
   forget_answers();
   msn_ = next_resource_ = out_size_ = 0;
-  nak_sent_ = owes_read_ = false;
+  asked_ = Asked::kNothing;
+  owes_read_ = false;
   srq_ = {};
   resources_ = {};
 }
@@ -59,18 +60,12 @@ void Responder::deliver(const Packet& packet) {
   if (owes_read_ && packet.psn.ahead_of(unread_) > 0) return;
   const std::int32_t ahead = packet.psn.ahead_of(epsn_);
   if (ahead < 0) return duplicate(packet);
-  if (ahead > 0) {
-    if (nak_sent_) return;
-    qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
-    nak_sent_ = true;
-    nak(epsn_, kNakSequence);
-    return;
-  }
+  if (ahead > 0) return out_of_sequence(packet);
   // A peer with more outstanding requests than agreed has to repeat them after answers have been
   // sent.
   if (room() < 2) return;
   if (qp_.faulting(TERN_FAULT_RESPONDER)) return not_ready();
-  nak_sent_ = false;
+  asked_ = Asked::kNothing;
   qp_.communication_established();
   if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
@@ -83,6 +78,19 @@ void Responder::deliver(const Packet& packet) {
   if (packet.op == Op::kFlush) return on_flush(packet);
   if (packet.op == Op::kAtomicWrite) return on_atomic_write(packet);
   fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
+}
+
+// A request was lost. One NAK says so, and if it gets lost as well, the peer's timer has to expire.
+// A peer that expects repetitions gets one for each request that asks for an answer, if there is
+// room beside the answers that are owed.
+void Responder::out_of_sequence(const Packet& packet) {
+  if (asked_ != Asked::kNothing) {
+    const bool repeats = asked_ == Asked::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
+    if (!repeats || room() < 2) return;
+  }
+  qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
+  asked_ = Asked::kSequence;
+  nak(epsn_, kNakSequence);
 }
 
 bool Responder::admit(const Packet&, bool) {
@@ -127,7 +135,7 @@ bool Responder::take_receive(const Packet& packet) {
 
 // Queues an RNR NAK: the peer has to repeat the expected request later.
 void Responder::not_ready() {
-  nak_sent_ = true;
+  asked_ = Asked::kLater;
   nak(epsn_, rnr());
 }
 

@@ -87,6 +87,7 @@ class Responder : public ConnectedReceiver {
   [[nodiscard]] Psn acknowledgeable(Psn repeated) const;
   void acknowledge(Psn psn);
   void nak(Psn psn, std::uint8_t syndrome);
+  void out_of_sequence(const Packet& packet);
   void fail(const Packet& packet, std::uint8_t syndrome, int event);
   void fail(Psn psn, std::uint8_t syndrome, int event);
   void refuse(const Packet& packet, Access access);
@@ -109,7 +110,9 @@ class Responder : public ConnectedReceiver {
   std::uint32_t msn_ = 0;
   Psn faulted_psn_;  // PSN of the packet that met the absent page
   Psn unread_;  // with owes_read_: PSN at which a READ response stopped at an absent page
-  bool nak_sent_ = false;      // no further NAK until the expected packet arrives
+  // The NAK that waits for the expected packet; no other one is sent until it arrives.
+  enum class Asked : std::uint8_t { kNothing, kSequence, kLater };
+  Asked asked_ = Asked::kNothing;
   bool owes_read_ = false;     // later requests are dropped until the peer repeats the READ
   std::uint32_t next_resource_ = 0;
   std::uint32_t out_head_ = 0;  // free running

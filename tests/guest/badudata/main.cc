@@ -66,6 +66,7 @@ struct Typed {
 using CreateCq = Typed<ib_uverbs_create_cq, tern_ureq_create_cq>;
 using ResizeCq = Typed<ib_uverbs_resize_cq, tern_ureq_resize_cq>;
 using CreateQp = Typed<ib_uverbs_create_qp, tern_ureq_create_qp>;
+using ModifyQp = Typed<ib_uverbs_modify_qp, tern_ureq_modify_qp>;
 using CreateSrq = Typed<ib_uverbs_create_srq, tern_ureq_create_srq>;
 using ModifySrq = Typed<ib_uverbs_modify_srq, tern_ureq_modify_srq>;
 
@@ -170,6 +171,7 @@ class Bench {
   static Request send(const CreateQp& r) {
     return r.request(IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp_resp), 0);
   }
+  static Request send(const ModifyQp& r) { return r.request(IB_USER_VERBS_CMD_MODIFY_QP, 0, 0); }
   static Request send(const CreateSrq& r) {
     return r.request(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp),
                      sizeof(tern_uresp_create_srq));
@@ -286,6 +288,28 @@ void tables(Bench& bench) {
   fixed.driver.buf_addr = bench.read_only();
   const int err = bench.verbs.call(Bench::send(fixed));
   report(err == 0, "create_qp-takes-read-only-queues", std::strerror(err));
+}
+
+// Options of a connection go with the move to RTR only. The driver part may be missing.
+void modify_qp_table(Bench& bench) {
+  constexpr std::uint32_t kState = 1 << 0, kAccess = 1 << 3, kPkey = 1 << 4, kPort = 1 << 5;  // IBV_QP_*
+  const int err = bench.verbs.call(Bench::send(bench.qp()));
+  report(err == 0, "modify_qp-has-a-qp", std::strerror(err));
+  ModifyQp init;
+  init.core.qp_handle = bench.verbs.response<ib_uverbs_create_qp_resp>().qp_handle;
+  init.core.attr_mask = kState | kAccess | kPkey | kPort;
+  init.core.qp_state = 1;  // INIT
+  init.core.port_num = 1;
+  run_table<ModifyQp>(bench, "modify_qp", init,
+                      {
+                          {"half of it", [](ModifyQp& r) { r.driver_bytes = 4; }, EINVAL},
+                          {"longer by something", [](ModifyQp& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
+                          {"reserved", [](ModifyQp& r) { r.driver.reserved_20[3] = 1; }, EINVAL},
+                          {"an option to INIT", [](ModifyQp& r) { r.driver.ece_options = 1; }, EINVAL},
+                          {"an unknown option to RTR",
+                           [](ModifyQp& r) { r.driver.ece_options = 1U << 31, r.core.qp_state = 2, r.core.attr_mask = 1; }, EINVAL},
+                          {"options without a state", [](ModifyQp& r) { r.driver.ece_options = 1, r.core.attr_mask = 1 << 3; }, EINVAL},
+                      });
 }
 
 void srq_tables(Bench& bench) {
@@ -428,6 +452,7 @@ int run(std::uint64_t seed, unsigned calls) {
   {
     Bench bench(path);
     tables(bench);
+    modify_qp_table(bench);
     srq_tables(bench);
   }
   memory_tables(path, kDevice);

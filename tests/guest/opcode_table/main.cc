@@ -4,6 +4,7 @@
 //   opcode_table [-d DEV] [-g GID_INDEX]    prints "ok NAME" or "not ok NAME - why" for each cell
 //   opcode_table --rst FILE                 also writes the measured table
 //   opcode_table --compare FILE             also fails if FILE is not that table
+//   opcode_table --thread-domain            in a thread domain
 #include <getopt.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ constexpr unsigned kCellLimit = 300;  // seconds
 struct Options {
   std::string device = "tern0";
   int gid_index = -1;
+  Domain domain = Domain::kPd;
   std::string rst;
   std::string compare;
 };
@@ -30,6 +32,7 @@ struct Options {
 Options parse(int argc, char** argv) {
   static const option kLong[] = {{"rst", required_argument, nullptr, 'r'},
                                  {"compare", required_argument, nullptr, 'c'},
+                                 {"thread-domain", no_argument, nullptr, 'T'},
                                  {nullptr, 0, nullptr, 0}};
   Options o;
   int c = 0;
@@ -46,6 +49,9 @@ Options parse(int argc, char** argv) {
         break;
       case 'c':
         o.compare = optarg;
+        break;
+      case 'T':
+        o.domain = Domain::kThread;
         break;
       default:
         std::exit(2);
@@ -79,7 +85,7 @@ std::string read_file(const std::string& path) {
 }
 
 int run_all(const Options& options) {
-  const Device dev(options.device, options.gid_index);
+  const Device dev(options.device, options.gid_index, options.domain);
   bool good = true;
   const Runner run = [&](const std::string& name, const std::function<void()>& body) {
     const bool ok = run_cell(name, body);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -70,7 +71,7 @@ std::string take_destroy_errors() {
   return std::exchange(destroy_errors, {});
 }
 
-Device::Device(const std::string& name, int gid_index) {
+Device::Device(const std::string& name, int gid_index, Domain domain) {
   int num = 0;
   ibv_device** list = ibv_get_device_list(&num);
   if (list == nullptr) {
@@ -93,6 +94,50 @@ Device::Device(const std::string& name, int gid_index) {
   }
   require(port_.state == IBV_PORT_ACTIVE, "port 1 of {} is not active", name);
   choose_gid(gid_index);
+  if (domain == Domain::kThread) {
+    make_parent();
+  }
+}
+
+namespace {
+
+// The allocator of parent domains: it must get back what it gave. No madvise(): these kernels copy
+// pinned pages for the child of a fork().
+int live_buffers = 0;
+
+void* allocate(ibv_pd*, void* context, std::size_t size, std::size_t alignment, std::uint64_t) {
+  void* memory = std::aligned_alloc(alignment, size);
+  if (memory == nullptr || context != &live_buffers) {
+    return nullptr;
+  }
+  ++live_buffers;
+  return std::memset(memory, 0, size);
+}
+
+void release(ibv_pd*, void* context, void* memory, std::uint64_t) {
+  note_destroy("free without alloc", context == &live_buffers && live_buffers-- > 0 ? 0 : EINVAL);
+  std::free(memory);
+}
+
+}  // namespace
+
+void Device::make_parent() {
+  ibv_td_init_attr td{};
+  td_.reset(ibv_alloc_td(context_.get(), &td));
+  if (!td_) {
+    fail_errno("ibv_alloc_td");
+  }
+  ibv_parent_domain_init_attr attr{};
+  attr.pd = pd_.get();
+  attr.td = td_.get();
+  attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  attr.alloc = allocate;
+  attr.free = release;
+  attr.pd_context = &live_buffers;
+  parent_.reset(ibv_alloc_parent_domain(context_.get(), &attr));
+  if (!parent_) {
+    fail_errno("ibv_alloc_parent_domain");
+  }
 }
 
 void Device::choose_gid(int gid_index) {
@@ -288,7 +333,21 @@ void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoin
 }
 
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel) {
-  CqPtr cq(ibv_create_cq(dev.context(), entries, nullptr, channel, 0));
+  CqPtr cq;
+  if (dev.parent() != nullptr) {
+    const int before = live_buffers;
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = static_cast<std::uint32_t>(entries);
+    attr.channel = channel;
+    attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+    attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+    attr.parent_domain = dev.parent();
+    ibv_cq_ex* cq_ex = ibv_create_cq_ex(dev.context(), &attr);
+    cq.reset(cq_ex != nullptr ? ibv_cq_ex_to_cq(cq_ex) : nullptr);
+    require(!cq || live_buffers > before, "a CQ that does not use its parent domain's allocator");
+  } else {
+    cq.reset(ibv_create_cq(dev.context(), entries, nullptr, channel, 0));
+  }
   if (!cq) {
     fail_errno("ibv_create_cq");
   }

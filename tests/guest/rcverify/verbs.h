@@ -54,8 +54,10 @@ struct Destroyer {
 // These verbs are static inline functions; a template argument needs functions with linkage.
 inline int dealloc_mw(ibv_mw* mw) { return ibv_dealloc_mw(mw); }
 inline int close_xrcd(ibv_xrcd* xrcd) { return ibv_close_xrcd(xrcd); }
+inline int dealloc_td(ibv_td* td) { return ibv_dealloc_td(td); }
 using ContextPtr = std::unique_ptr<ibv_context, Destroyer<ibv_context, ibv_close_device>>;
 using PdPtr = std::unique_ptr<ibv_pd, Destroyer<ibv_pd, ibv_dealloc_pd>>;
+using TdPtr = std::unique_ptr<ibv_td, Destroyer<ibv_td, dealloc_td>>;
 using MrPtr = std::unique_ptr<ibv_mr, Destroyer<ibv_mr, ibv_dereg_mr>>;
 using CqPtr = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, ibv_destroy_cq>>;
 using QpPtr = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, ibv_destroy_qp>>;
@@ -79,15 +81,20 @@ constexpr std::uint64_t kRcSendOps =
 // Operations that only ibv_wr_*() can post.
 constexpr std::uint64_t kBuiltOps = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
+// The objects of a thread domain take no locks; their memory comes from an allocator of the program.
+enum class Domain { kPd, kThread };
+
 // An open device, a PD, and the port and GID the tests use.
 class Device {
  public:
   // gid_index < 0 selects the first RoCE v2 GID that is an IPv4 address, or else the first RoCE v2
-  // GID.
-  Device(const std::string& name, int gid_index);
+  // GID. With kThread, pd() is a parent domain with a thread domain.
+  Device(const std::string& name, int gid_index, Domain domain = Domain::kPd);
 
   [[nodiscard]] ibv_context* context() const { return context_.get(); }
-  [[nodiscard]] ibv_pd* pd() const { return pd_.get(); }
+  [[nodiscard]] ibv_pd* pd() const { return parent_ ? parent_.get() : pd_.get(); }
+  // Null without a thread domain.
+  [[nodiscard]] ibv_pd* parent() const { return parent_.get(); }
   [[nodiscard]] const ibv_device_attr& attr() const { return attr_; }
   [[nodiscard]] ibv_mtu active_mtu() const { return port_.active_mtu; }
   [[nodiscard]] std::uint8_t gid_index() const { return gid_index_; }
@@ -99,9 +106,12 @@ class Device {
 
  private:
   void choose_gid(int gid_index);
+  void make_parent();
 
   ContextPtr context_;
   PdPtr pd_;
+  TdPtr td_;
+  PdPtr parent_;
   ibv_device_attr attr_{};
   ibv_port_attr port_{};
   std::uint8_t gid_index_ = 0;
@@ -175,6 +185,7 @@ ibv_qp_state state_of(ibv_qp* qp);
 void connect(ibv_qp* qp, const Device& dev, const Connection& how, const Endpoint& self,
              const Endpoint& remote);
 
+// A CQ of the device's thread domain, if it has one, can also be polled with ibv_start_poll().
 CqPtr create_cq(const Device& dev, int entries, ibv_comp_channel* channel = nullptr);
 // Creates an RC QP that also supports ibv_wr_*(). `cap` returns the capacities of the QP.
 QpPtr create_rc_qp(const Device& dev, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_qp_cap& cap,

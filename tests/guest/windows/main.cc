@@ -11,6 +11,7 @@
 //   windows --against ... [NAME]                       for Soft-RoCE; a test that crashes it runs
 //                                                      only by name
 //   windows --table FILE ...                           also writes NAME TAB result
+//   windows --thread-domain ...                        the owner's objects in a thread domain
 //
 // Prints "ok NAME" or "not ok NAME - why" for each test; the exit status is 0 only if all pass.
 #include <fnmatch.h>
@@ -56,6 +57,7 @@ struct Options {
   std::string port = "18516";
   std::string kind;
   std::string table;
+  Domain domain = Domain::kPd;
   bool serve = false;
   bool victim = false;
   bool list = false;
@@ -74,6 +76,7 @@ Options parse(int argc, char** argv) {
                                  {"list", no_argument, nullptr, 'l'},
                                  {"mutations", optional_argument, nullptr, 'm'},
                                  {"against", no_argument, nullptr, 'a'},
+                                 {"thread-domain", no_argument, nullptr, 'T'},
                                  {nullptr, 0, nullptr, 0}};
   Options o;
   int c = 0;
@@ -96,6 +99,9 @@ Options parse(int argc, char** argv) {
         break;
       case 't':
         o.table = optarg;
+        break;
+      case 'T':
+        o.domain = Domain::kThread;
         break;
       case 's':
         o.serve = true;
@@ -197,7 +203,7 @@ int run_chosen(const Options& options) {
     list(tests);
     return 0;
   }
-  const Device dev(options.device, options.gid_index);
+  const Device dev(options.device, options.gid_index, options.domain);
   std::unique_ptr<Device> peer_dev;
   std::unique_ptr<Responder> responder;
   std::unique_ptr<Link> link;

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// verbs_table: calls each verb that rdma-core has a page of, and sees it do what its page says.
+//
+//   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR    prints "ok NAME" or "not ok NAME - why" for each page and probe
+//   verbs_table ... --rst FILE                         also writes the table of what was seen
+//   verbs_table ... --compare FILE                     also fails if a row of FILE differs from what was seen
+//
+// DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does a probe without a page.
+#include <getopt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "table.h"
+
+namespace guest::verbs {
+namespace {
+
+constexpr unsigned kProbeLimit = 120;  // seconds
+
+struct Options {
+  std::string device = "tern0";
+  int gid_index = -1;
+  std::string pages;
+  std::string rst;
+  std::string compare;
+};
+
+Options parse(int argc, char** argv) {
+  static const option kLong[] = {{"pages", required_argument, nullptr, 'p'},
+                                 {"rst", required_argument, nullptr, 'r'},
+                                 {"compare", required_argument, nullptr, 'c'},
+                                 {nullptr, 0, nullptr, 0}};
+  Options o;
+  int c = 0;
+  while ((c = ::getopt_long(argc, argv, "d:g:", kLong, nullptr)) != -1) {
+    switch (c) {
+      case 'd':
+        o.device = optarg;
+        break;
+      case 'g':
+        o.gid_index = std::atoi(optarg);
+        break;
+      case 'p':
+        o.pages = optarg;
+        break;
+      case 'r':
+        o.rst = optarg;
+        break;
+      case 'c':
+        o.compare = optarg;
+        break;
+      default:
+        std::exit(2);
+    }
+  }
+  return o;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The pages of section 3: files NAME.3 and NAME.3.md, and the second names of CMakeLists.txt's list of aliases.
+std::set<std::string> pages_of(const std::string& dir) {
+  std::set<std::string> pages;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    if (const std::size_t end = name.find(".3"); end != std::string::npos) {
+      pages.insert(name.substr(0, end));
+    }
+  }
+  const std::string list = read_file(dir + "/CMakeLists.txt");
+  std::size_t at = list.find("rdma_alias_man_pages(");
+  require(at != std::string::npos, "{}: no aliases", dir);
+  at = list.find('(', at) + 1;
+  std::string words = list.substr(at, list.find(')', at) - at);
+  std::ranges::replace(words, '\n', ' ');
+  bool alias = false;
+  for (std::size_t begin = words.find_first_not_of(' '); begin != std::string::npos; alias = !alias) {
+    const std::size_t end = words.find(' ', begin);
+    const std::string word = words.substr(begin, end - begin);
+    if (alias && word.ends_with(".3")) {
+      pages.insert(word.substr(0, word.size() - 2));
+    }
+    begin = words.find_first_not_of(' ', end);
+  }
+  require(pages.size() > 100, "{}: {} pages only", dir, pages.size());
+  return pages;
+}
+
+bool report(const std::string& name, const std::string& why) {
+  if (why.empty()) {
+    std::printf("ok %s\n", name.c_str());
+  } else {
+    std::printf("not ok %s - %s\n", name.c_str(), why.c_str());
+  }
+  std::fflush(stdout);
+  return why.empty();
+}
+
+struct Row {
+  Seen seen;
+  std::string saw;
+};
+using Rows = std::map<std::string, Row>;  // by page
+
+// Runs a probe and adds its rows. Returns false if it failed.
+bool run(const Probe& probe, const Device& dev, Rows& rows) {
+  std::string why;
+  Seen seen = Seen::kRefuses;
+  ::alarm(kProbeLimit);
+  try {
+    seen = probe.body(dev);
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  ::alarm(0);
+  why += take_destroy_errors();
+  for (const std::string& page : probe.pages) {
+    report(page, why);
+    if (why.empty()) {
+      rows.emplace(page, Row{seen, probe.saw});
+    }
+  }
+  return why.empty();
+}
+
+constexpr const char* kIntro = R"(.. SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
+.. Written by verbs_table --rst (tests/guest/verbs), which fails when a row of this file is not what it sees.
+
+==================
+Each verb, by page
+==================
+
+Every page of section 3 that rdma-core 65.0's libibverbs has, what tern does, and what the test ``verbs`` saw when it called the
+verb. *works*: all that the test tried did what the page says. *refuses*: the verb returns the error of its page. The list of pages
+comes from rdma-core's sources, so a new page fails the test until it has a row. :doc:`deviations` lists flags and values that a page
+offers and tern does not have, :doc:`opcode-table` the opcodes by type of QP.
+
+)";
+
+std::string to_rst(const Rows& rows) {
+  std::size_t page = 4, saw = 0;
+  for (const auto& [name, row] : rows) {
+    page = std::max(page, name.size());
+    saw = std::max(saw, row.saw.size());
+  }
+  const std::string rule = std::string(page, '=') + " ======= " + std::string(saw, '=') + "\n";
+  std::string out = kIntro + rule + std::format("{:{}} tern    What the test saw\n", "Page", page) + rule;
+  for (const auto& [name, row] : rows) {
+    out += std::format("{:{}} {:7} {}\n", name, page, row.seen == Seen::kWorks ? "works" : "refuses", row.saw);
+  }
+  return out + rule;
+}
+
+// Every row must be in the file as it was seen, whatever the width of the columns.
+std::string differs(const Rows& rows, const std::string& file) {
+  std::map<std::string, std::string> lines;
+  for (std::size_t at = 0; at < file.size();) {
+    const std::size_t end = std::min(file.find('\n', at), file.size());
+    const std::string line = file.substr(at, end - at);
+    const std::size_t name = line.find(' ');
+    if (name != std::string::npos) {
+      lines[line.substr(0, name)] = line.substr(std::min(line.find_first_not_of(' ', name), line.size()));
+    }
+    at = end + 1;
+  }
+  for (const auto& [name, row] : rows) {
+    const std::string want = std::format("{:7} {}", row.seen == Seen::kWorks ? "works" : "refuses", row.saw);
+    if (lines[name] != want) {
+      return std::format("the row of {} is another: make the table anew with --rst", name);
+    }
+  }
+  return {};
+}
+
+int run_all(const Options& options) {
+  const Device dev(options.device, options.gid_index);
+  std::set<std::string> left = pages_of(options.pages);
+  Probes probes;
+  add_device_probes(probes);
+  add_memory_probes(probes);
+  add_queue_probes(probes);
+  add_qp_probes(probes);
+  add_work_probes(probes);
+  add_frame_probes(probes);
+  add_newer_probes(probes);
+  Rows rows;
+  bool good = true;
+  for (const Probe& probe : probes.all()) {
+    good = run(probe, dev, rows) && good;
+    for (const std::string& page : probe.pages) {
+      if (left.erase(page) == 0) {
+        good = report(page + "_page", "there is no such page, or two probes of it") && good;
+      }
+    }
+  }
+  for (const std::string& page : left) {
+    good = report(page, "a page without a probe") && good;
+  }
+  if (!options.rst.empty()) {
+    std::ofstream(options.rst) << to_rst(rows);
+  }
+  if (!options.compare.empty()) {
+    good = report("documented", differs(rows, read_file(options.compare))) && good;
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace guest::verbs
+
+int main(int argc, char** argv) {
+  const guest::verbs::Options options = guest::verbs::parse(argc, argv);
+  try {
+    return guest::verbs::run_all(options);
+  } catch (const std::exception& e) {
+    std::printf("not ok setup - %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Completion queues and their channels, shared receive queues, XRC domains.
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "table.h"
+
+namespace guest::verbs {
+namespace {
+
+// Posts a WRITE of 8 bytes, which completes in the send CQ.
+void complete_one(const Ends& rc, std::uint64_t wr_id) {
+  rc.post(rc.request(IBV_WR_RDMA_WRITE, wr_id, 8), Api::kPost);
+}
+
+void add_cqs(Probes& p) {
+  p.works({"ibv_create_cq", "ibv_destroy_cq"}, "a CQ that is busy as long as a QP uses it", [](const Device& dev) {
+    const CqPtr cq = create_cq(dev, 100);
+    ibv_qp_cap cap{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
+    require(ibv_destroy_cq(cq.get()) == EBUSY, "the CQ of a QP was destroyed");
+  });
+  p.works({"ibv_create_cq_ex"}, "polled with ibv_start_poll, with fields that were asked for", [](const Device& dev) {
+    ibv_cq_init_attr_ex attr{};
+    attr.cqe = 16;
+    attr.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    ibv_cq_ex* const cqx = ibv_create_cq_ex(dev.context(), &attr);
+    require(cqx != nullptr, "ibv_create_cq_ex: {}", errno_name(errno));
+    const CqPtr cq(ibv_cq_ex_to_cq(cqx));
+    ibv_qp_cap cap{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
+    require_err(to_init(qp.get(), {}), 0, "to INIT");
+    require_err(post_recv(qp.get(), 17, {}), 0, "ibv_post_recv");
+    require_err(to_state(qp.get(), IBV_QPS_ERR), 0, "to ERR");
+    ibv_poll_cq_attr poll{};
+    int err = ENOENT;
+    for (int i = 0; err == ENOENT && i < 100'000'000; i++) {
+      err = ibv_start_poll(cqx, &poll);
+    }
+    require_err(err, 0, "ibv_start_poll");
+    const bool good = cqx->wr_id == 17 && cqx->status == IBV_WC_WR_FLUSH_ERR && ibv_wc_read_qp_num(cqx) == qp->qp_num &&
+                      ibv_wc_read_completion_ts(cqx) != 0;
+    ibv_end_poll(cqx);
+    require(good, "another completion");
+  });
+  p.works({"ibv_resize_cq"}, "completions before and after it", [](const Device& dev) {
+    const Ends rc(dev, kRc);
+    complete_one(rc, 1);
+    require_err(ibv_resize_cq(rc.send_cq(), 500), 0, "ibv_resize_cq");
+    require(rc.send_cq()->cqe >= 500, "{} entries", rc.send_cq()->cqe);
+    rc.sent(1);
+    complete_one(rc, 2);
+    rc.sent(2);
+  });
+  p.works({"ibv_modify_cq"}, "moderation, and none without a period", [](const Device& dev) {
+    const Ends rc(dev, kRc);
+    ibv_modify_cq_attr attr{};
+    attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+    attr.moderate = {.cq_count = 8, .cq_period = 100};
+    require_err(ibv_modify_cq(rc.send_cq(), &attr), 0, "ibv_modify_cq");
+    attr.moderate = {.cq_count = 8, .cq_period = 0};
+    require_err(ibv_modify_cq(rc.send_cq(), &attr), EINVAL, "ibv_modify_cq without a period");
+  });
+  p.works({"ibv_poll_cq"}, "as many completions as there are", [](const Device& dev) {
+    const Ends rc(dev, kRc);
+    ibv_wc wc[4];
+    require(ibv_poll_cq(rc.send_cq(), 4, wc) == 0, "a completion of nothing");
+    complete_one(rc, 1);
+    complete_one(rc, 2);
+    require(poll(rc.send_cq(), 2).back().wr_id == 2, "in another order");
+  });
+  p.works({"ibv_create_comp_channel", "ibv_destroy_comp_channel", "ibv_req_notify_cq", "ibv_get_cq_event", "ibv_ack_cq_events"},
+          "an event for the next completion, and one only", [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            require_err(ibv_req_notify_cq(rc.recv_cq(), 0), 0, "ibv_req_notify_cq");
+            rc.recv(1, 0, 64);
+            rc.post(rc.request(IBV_WR_SEND, 2, 8), Api::kPost);
+            rc.sent(2);
+            require(wait_event(rc.channel(), 10000), "no event");
+            rc.received(1);
+            rc.recv(3, 0, 64);
+            rc.post(rc.request(IBV_WR_SEND, 4, 8), Api::kPost);
+            rc.sent(4);
+            rc.received(3);
+            require(!wait_event(rc.channel(), 100), "an event without an arm");
+          });
+}
+
+SrqPtr create_srq(const Device& dev, std::uint32_t max_wr) {
+  ibv_srq_init_attr attr{};
+  attr.attr = {.max_wr = max_wr, .max_sge = 2, .srq_limit = 0};
+  SrqPtr srq(ibv_create_srq(dev.pd(), &attr));
+  if (!srq) {
+    fail_errno("ibv_create_srq");
+  }
+  require(attr.attr.max_wr >= max_wr && attr.attr.max_sge >= 2, "a smaller SRQ");
+  return srq;
+}
+
+void add_srqs(Probes& p) {
+  p.works({"ibv_create_srq", "ibv_destroy_srq", "ibv_post_srq_recv"}, "a SEND takes a WQE of it", [](const Device& dev) {
+    const SrqPtr srq = create_srq(dev, 8);
+    const CqPtr cq = create_cq(dev, 16);
+    const Memory memory(dev.pd(), 4096, kAllAccess);
+    const ibv_qp_cap cap{.max_send_wr = 4, .max_recv_wr = 0, .max_send_sge = 1, .max_recv_sge = 0, .max_inline_data = 0};
+    QpSpec spec{.send_cq = cq.get(), .recv_cq = cq.get(), .srq = srq.get(), .cap = cap};
+    const QpPtr qp = try_create_qp(dev, spec);
+    require(qp != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
+    const Endpoint self{.qpn = qp->qp_num, .gid = dev.gid()};
+    connect(qp.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+    const ibv_sge to = memory.sge(2048, 64);
+    require_err(post_srq_recv(srq.get(), 1, std::span(&to, 1)), 0, "ibv_post_srq_recv");
+    fill(memory.bytes().first(64), 4);
+    require_err(post(qp.get(), Api::kPost, Send{.sges = {memory.sge(0, 64)}, .wr_id = 2}), 0, "ibv_post_send");
+    for (const ibv_wc& wc : poll(cq.get(), 2)) {
+      require(wc.status == IBV_WC_SUCCESS, "wr_id {}: {}", wc.wr_id, ibv_wc_status_str(wc.status));
+    }
+    require(!mismatch(memory.bytes().subspan(2048, 64), 4), "other bytes");
+  });
+  p.works({"ibv_modify_srq", "ibv_query_srq"}, "a limit and another size", [](const Device& dev) {
+    const SrqPtr srq = create_srq(dev, 8);
+    ibv_srq_attr attr{.max_wr = 100, .max_sge = 0, .srq_limit = 3};
+    require_err(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0, "ibv_modify_srq");
+    attr = {};
+    require_err(ibv_query_srq(srq.get(), &attr), 0, "ibv_query_srq");
+    require(attr.max_wr >= 100 && attr.srq_limit == 3 && attr.max_sge >= 2, "{} WQEs, limit {}", attr.max_wr, attr.srq_limit);
+    attr.srq_limit = attr.max_wr + 1;
+    require_err(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT), EINVAL, "a limit above the size");
+  });
+  p.works({"ibv_open_xrcd", "ibv_close_xrcd", "ibv_create_srq_ex", "ibv_get_srq_num"}, "an XRC SRQ, whose number peers use",
+          [](const Device& dev) {
+            const CqPtr cq = create_cq(dev, 16);
+            const XrcShare xrc = open_xrc(dev, dev.pd(), cq.get());
+            std::uint32_t number = 0;
+            require_err(ibv_get_srq_num(xrc.srq.get(), &number), 0, "ibv_get_srq_num");
+            require(number != 0 && number == xrc.srqn, "number {}", number);
+            require(ibv_close_xrcd(xrc.xrcd.get()) == EBUSY, "the domain of an SRQ was closed");
+            const SrqPtr basic = create_srq(dev, 8);
+            require_err(ibv_get_srq_num(basic.get(), &number), EINVAL, "the number of a basic SRQ");
+          });
+}
+
+// Tag matching: an SRQ with tags takes a tag if the device has some, and there is none otherwise.
+Seen probe_tags(const Device& dev) {
+  ibv_device_attr_ex caps{};
+  require_err(ibv_query_device_ex(dev.context(), nullptr, &caps), 0, "ibv_query_device_ex");
+  const CqPtr cq = create_cq(dev, 16);
+  const Memory memory(dev.pd(), 4096, kAllAccess);
+  ibv_srq_init_attr_ex attr{};
+  attr.attr = {.max_wr = 8, .max_sge = 1, .srq_limit = 0};
+  attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+  attr.srq_type = IBV_SRQT_TM;
+  attr.pd = dev.pd();
+  attr.cq = cq.get();
+  attr.tm_cap = {.max_num_tags = 4, .max_ops = 4};
+  errno = 0;
+  SrqPtr srq(ibv_create_srq_ex(dev.context(), &attr));
+  ibv_sge sge = memory.sge(0, 64);
+  ibv_ops_wr op{}, *bad = nullptr;
+  op.wr_id = 1;
+  op.opcode = IBV_WR_TAG_ADD;
+  op.flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
+  op.tm.add = {.recv_wr_id = 2, .sg_list = &sge, .num_sge = 1, .tag = 0x1234, .mask = ~std::uint64_t{0}};
+  if (caps.tm_caps.max_num_tags == 0) {
+    require(srq == nullptr && errno == EOPNOTSUPP, "an SRQ with tags, which are not advertised");
+    const SrqPtr basic = create_srq(dev, 8);
+    require_err(ibv_post_srq_ops(basic.get(), &op, &bad), EOPNOTSUPP, "ibv_post_srq_ops");
+    return Seen::kRefuses;
+  }
+  require(srq != nullptr, "tags are advertised, and ibv_create_srq_ex: {}", errno_name(errno));
+  require_err(ibv_post_srq_ops(srq.get(), &op, &bad), 0, "ibv_post_srq_ops");
+  const ibv_wc wc = poll(cq.get(), 1).front();
+  require(wc.status == IBV_WC_SUCCESS && wc.wr_id == 1 && wc.opcode == IBV_WC_TM_ADD, "another completion");
+  return Seen::kWorks;
+}
+
+}  // namespace
+
+void add_queue_probes(Probes& probes) {
+  add_cqs(probes);
+  add_srqs(probes);
+  probes.as_advertised({"ibv_post_srq_ops"}, "a tag is added to an SRQ if and only if ``tm_caps`` says so", probe_tags);
+}
+
+}  // namespace guest::verbs
