@@ -528,7 +528,11 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	struct ibv_modify_qp cmd = {};
 	int err;
 
-	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (attr_mask & IBV_QP_RATE_LIMIT)
+		err = tern_modify_qp_limit(ibvqp, attr, attr_mask);
+	else
+		err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd,
+					sizeof(cmd));
 	if (err)
 		return err;
 

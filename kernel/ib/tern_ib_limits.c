@@ -223,6 +223,8 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_RAW_OFFLOAD;
 	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
 		caps |= TERN_UCTX_CAP_RSS;
+	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		caps |= TERN_UCTX_CAP_RATE_LIMIT;
 
 	return caps;
 }

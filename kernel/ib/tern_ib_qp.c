@@ -28,7 +28,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN)
+			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -385,7 +385,8 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 }
 
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
-				 const struct ib_qp_attr *attr, int mask)
+				 const struct ib_qp_attr *attr, int mask,
+				 const struct tern_ureq_modify_qp *req)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -401,7 +402,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	lockdep_assert_held(&qp->lock);
 
-	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
+	/* The core's table has the limit for raw QPs only; the device checks it. */
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type,
+				mask & ~IB_QP_RATE_LIMIT))
 		return -EINVAL;
 
 	if (mask & IB_QP_AV) {
@@ -416,6 +419,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
 	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
+	cmd.attr.max_burst = cpu_to_le32(req->max_burst);
+	cmd.attr.typical_packet = cpu_to_le16(req->typical_packet);
 	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
 	    next == IB_QPS_INIT) {
@@ -438,12 +443,30 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+static int tern_qp_copy_limit(struct ib_udata *udata,
+			      struct tern_ureq_modify_qp *to)
+{
+	struct tern_ureq_modify_qp req;
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_30);
+	if (err)
+		return err;
+
+	if (memchr_inv(req.reserved_30, 0, sizeof(req.reserved_30)))
+		return -EINVAL;
+
+	*to = req;
+	return ib_respond_empty_udata(udata);
+}
+
 /**
  * tern_modify_qp() - modify state and attributes of a QP
  * @ibqp: the QP
  * @attr: new attributes, with addresses resolved by ib_core
  * @mask: IB_QP_*, the valid attributes
- * @udata: user request without driver data, NULL for kernel users
+ * @udata: with IB_QP_RATE_LIMIT struct tern_ureq_modify_qp, else no request;
+ *	NULL for kernel users
  *
  * Return: 0; -EOPNOTSUPP for an unsupported attribute and for an RSS QP, which
  * has no attributes; -EINVAL for an invalid transition or value; or another
@@ -454,12 +477,20 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
+	struct tern_ureq_modify_qp req = {};
 	int err;
 
 	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
 
-	err = ib_no_udata_io(udata);
+	if (mask & IB_QP_RATE_LIMIT &&
+	    !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		return -EOPNOTSUPP;
+
+	if (mask & IB_QP_RATE_LIMIT && udata && udata->inlen)
+		err = tern_qp_copy_limit(udata, &req);
+	else
+		err = ib_no_udata_io(udata);
 	if (err)
 		return err;
 
@@ -467,7 +498,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 
 	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &req);
 	mutex_unlock(&qp->lock);
 
 	return err;

@@ -203,6 +203,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			want |= TERN_UCTX_CAP_FLUSH;
 		if (bit == TERN_CAP_ATOMIC_WRITE)
 			want |= TERN_UCTX_CAP_ATOMIC_WRITE;
+		if (bit == TERN_CAP_RATE_LIMIT)
+			want |= TERN_UCTX_CAP_RATE_LIMIT;
 		dev->caps.flags = cpu_to_le64(bit);
 		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);
@@ -212,7 +214,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			TERN_UCTX_CAP_SEND_INV | TERN_UCTX_CAP_MW |
 			TERN_UCTX_CAP_MW_2A | TERN_UCTX_CAP_TIMESTAMP |
 			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
-			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS);
+			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS |
+			TERN_UCTX_CAP_RATE_LIMIT);
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
 	dev->caps.flags = 0;

@@ -35,6 +35,9 @@ extern uint32_t next_qpn;
 extern uint32_t next_srqn;
 extern int create_err;
 extern struct tern_ureq_create_qp last_qp;
+extern struct tern_ureq_modify_qp last_limit;
+extern struct ibv_qp_attr last_modify;
+extern int last_modify_mask;
 extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
 extern struct tern_ureq_create_srq last_srq;
@@ -135,6 +138,8 @@ void put_srq_cqe(struct tern_cq *cq, uint32_t index, uint32_t qpn,
 
 /* test_types.c */
 void test_type_ops(void);
+void test_rate(void);
+void test_rate_caps(void);
 void test_raw_send(void);
 void test_raw_send_refused(void);
 void test_raw_tso(void);

@@ -668,6 +668,8 @@ int main(void)
 		{ "reset", test_reset },
 		{ "refusals", test_refusals },
 		{ "type_ops", test_type_ops },
+		{ "rate", test_rate },
+		{ "rate_caps", test_rate_caps },
 		{ "raw_send", test_raw_send },
 		{ "raw_send_refused", test_raw_send_refused },
 		{ "raw_tso", test_raw_tso },

@@ -22,6 +22,7 @@ enum {
 	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
 	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 6,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
 	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
+	TERN_UCTX_CAP_RATE_LIMIT = 1 << 8,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -36,6 +37,8 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
+	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
+	__u8 reserved_180[4];
 };
 
 /*
@@ -98,6 +101,13 @@ struct tern_ureq_create_qp {
 	__u8 log_rq_size;		/* ignored without a receive queue */
 	__u8 log_rq_stride;
 	__u8 reserved_e0[4];
+};
+
+/* IB_USER_VERBS_EX_CMD_MODIFY_QP with IB_QP_RATE_LIMIT; a request without it has zeros. */
+struct tern_ureq_modify_qp {
+	__u32 max_burst;		/* bytes */
+	__u16 typical_packet;		/* bytes */
+	__u8 reserved_30[2];
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */
