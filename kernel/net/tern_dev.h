@@ -110,12 +110,6 @@ struct tern_eq {
 	void *context;
 };
 
-/* A file of debugfs that shows parameter @index of congestion control. */
-struct tern_cc_file {
-	struct tern_dev *tdev;
-	unsigned int index;
-};
-
 enum {
 	TERN_DEV_DEAD,		/* commands are no longer answered */
 	TERN_DEV_TELL_DEAD,	/* TERN_CORE_EV_DEAD is yet to be delivered */
@@ -139,7 +133,6 @@ enum {
  * @fatal: TERN_FATAL_* of the last failure
  * @devlink_port: port of the network device
  * @debugfs: debugfs directory of the function
- * @cc_files: its files for parameters of congestion control
  * @events: listeners for asynchronous events
  * @clock_lock: serializes clock reads: reading the low word latches the high
  *	word
@@ -162,7 +155,6 @@ struct tern_dev {
 	u32 fatal;
 	struct devlink_port devlink_port;
 	struct dentry *debugfs;
-	struct tern_cc_file cc_files[TERN_CC_NUM];
 	struct blocking_notifier_head events;
 	spinlock_t clock_lock;	/* see above */
 	spinlock_t dead_lock;	/* see above; the admin queue's lock nests inside */

@@ -26,12 +26,16 @@ counter() { # MACHINE DEVICE NAME
 set_cc() { # NAME VALUE
 	local vm
 	for vm in vm1 vm3; do
-		at "$vm" "for f in /sys/kernel/debug/tern/*/cc_params/$1; do echo $2 >\$f || exit; done"
+		at "$vm" "for f in /sys/bus/pci/drivers/tern/*:*; do devlink dev param set pci/\${f##*/} name $1 value $2 cmode runtime || exit; done"
 	done
 }
-at vm1 'mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug'
-at vm3 'mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug'
-
+get_cc() { # NAME: of vm1's adapter
+	local f
+	for f in /sys/bus/pci/drivers/tern/*:*; do
+		devlink dev param show "pci/${f##*/}" name "$1" | sed -n 's/.*runtime value //p'
+		return
+	done
+}
 netdev_of() { # MACHINE DEVICE
 	at "$1" "basename /sys/class/infiniband/$2/device/net/*"
 }
@@ -95,7 +99,8 @@ rp_hai_rate 2
 np_min_time_between_cnps 4000
 END
 check refuses-a-value-out-of-range refused rp_gd 16
-check reads-back test "$(at vm1 'cat /sys/kernel/debug/tern/*/cc_params/rp_time_reset' | head -n 1)" = 5000
+check keeps-the-value-then test "$(get_cc rp_gd)" = 11
+check reads-back test "$(get_cc rp_time_reset)" = 5000
 
 set_cc rp_enable 0
 set_cc np_enable 0

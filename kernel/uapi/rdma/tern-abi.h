@@ -38,7 +38,7 @@ struct tern_uresp_alloc_ucontext {
 	__u32 max_inline_data;
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
 	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
-	__u8 reserved_180[4];
+	__u8 reserved_1a0[4];
 };
 
 /*

@@ -107,7 +107,7 @@ TEST_P(Dcqcn, SendersSettleWhereTheModelSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Senders, Dcqcn, ::testing::Values(2U, 8U, 64U),
-                         [](const auto& info) { return std::to_string(info.param); });
+                         [](const auto& senders) { return std::to_string(senders.param); });
 
 // A port whose queue is shorter than the windows of the senders: it loses packets only if they do
 // not react.
