@@ -116,6 +116,8 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_DESTROY_COUNTER_SET	0x51
 #define TERN_CMD_QUERY_COUNTER_SET	0x52
 #define TERN_CMD_BIND_COUNTER_SET	0x53
+#define TERN_CMD_QUERY_CC		0x58
+#define TERN_CMD_SET_CC			0x59
 
 /* Input of commands on one object. Replies without content have no structure. */
 struct tern_cmd_object {
@@ -200,7 +202,7 @@ struct tern_rsp_caps {
 	__u8	mac[6];			/* permanent address of port 1 */
 	__u8	local_ca_ack_delay;	/* 4.096 us * 2^n */
 	__u8	num_ports;		/* ports are numbered from 1 */
-	__u8	rsvd_8c[4];
+	__le32	max_rate;		/* of a QP's rate limit, kbit/s */
 	__u8	fw_name[32];		/* NUL-terminated text */
 	__le64	max_pages;		/* most page list entries of all objects together */
 	__le32	max_cmd_pages;		/* most page list entries that one command reads */
@@ -242,6 +244,8 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_RSS_TUNNEL		BIT(26)	/* TERN_RSS_F_INNER, TERN_RSS_ESP4 and ESP6 */
 #define TERN_CAP_UD_NO_LOOPBACK		BIT(27)	/* TERN_QP_F_NO_MCAST_LOOPBACK of UD */
 #define TERN_CAP_ECE			BIT(28)	/* TERN_QPM_ECE_MASK */
+#define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
+#define TERN_CAP_CC			BIT(30)	/* congestion control (DCQCN) */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -313,7 +317,8 @@ static_assert(sizeof(struct tern_cmd_query_counters) == 8, "tern_cmd_query_count
 #define TERN_CNT_RP_CNP_HANDLED			31
 #define TERN_CNT_EQ_COALESCED			32	/* events coalesced with a waiting one */
 #define TERN_CNT_PAGE_FAULTS			33	/* accesses that found a page absent */
-#define TERN_CNT_RDMA_NUM			34
+#define TERN_CNT_RP_CNP_IGNORED			34	/* of a priority without rp_enable */
+#define TERN_CNT_RDMA_NUM			35
 
 /*
  * ---- CREATE_COUNTER_SET: no input; out: tern_rsp_object. QUERY_COUNTER_SET:
@@ -692,8 +697,12 @@ struct tern_qp_attr {
 	__u8		rnr_retry;		/* 0..7, 7: for ever */
 	__u8		sq_draining;		/* query only */
 	__u8		port;			/* 1..num_ports */
+	__le32		rate_limit;		/* kbit/s, up to max_rate; 0: none */
+	__le32		max_burst;		/* bytes, up to 2^24; 0: one packet */
+	__le16		typical_packet;		/* bytes, counted in a burst; 0: the path MTU */
+	__u8		rsvd_52[6];
 };
-static_assert(sizeof(struct tern_qp_attr) == 72, "tern_qp_attr");
+static_assert(sizeof(struct tern_qp_attr) == 88, "tern_qp_attr");
 
 #define TERN_QPS_RESET			0
 #define TERN_QPS_INIT			1
@@ -710,7 +719,7 @@ struct tern_cmd_modify_qp {
 	__le32			flags;		/* TERN_QPM_* */
 	struct tern_qp_attr	attr;
 };
-static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
+static_assert(sizeof(struct tern_cmd_modify_qp) == 104, "tern_cmd_modify_qp");
 
 #define TERN_QPA_STATE			BIT(0)
 #define TERN_QPA_CUR_STATE		BIT(1)
@@ -729,6 +738,7 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 #define TERN_QPA_SQ_PSN			BIT(14)
 #define TERN_QPA_DEST_QPN		BIT(15)
 #define TERN_QPA_PORT			BIT(16)
+#define TERN_QPA_RATE_LIMIT		BIT(17)	/* with max_burst and typical_packet */
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 #define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */
@@ -744,8 +754,10 @@ struct tern_rsp_query_qp {
 	struct tern_qp_attr	attr;
 	__le32			sq_ci;		/* index: WQEs completed */
 	__le32			rq_ci;		/* index: WQEs consumed */
+	__le32			rate;		/* now in force, kbit/s; 0: no limit */
+	__le32			rsvd_64;
 };
-static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
+static_assert(sizeof(struct tern_rsp_query_qp) == 104, "tern_rsp_query_qp");
 
 /*
  * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it

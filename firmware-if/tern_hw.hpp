@@ -20,6 +20,7 @@
 #include "tern_io.h"
 #include "tern_admin.h"
 #include "tern_eth.h"
+#include "tern_congestion.h"
 
 namespace tern {
 

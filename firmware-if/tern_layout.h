@@ -184,7 +184,7 @@ TERN_AT(tern_rsp_caps, rsvd_82, 0x82);
 TERN_AT(tern_rsp_caps, mac, 0x84);
 TERN_AT(tern_rsp_caps, local_ca_ack_delay, 0x8a);
 TERN_AT(tern_rsp_caps, num_ports, 0x8b);
-TERN_AT(tern_rsp_caps, rsvd_8c, 0x8c);
+TERN_AT(tern_rsp_caps, max_rate, 0x8c);
 TERN_AT(tern_rsp_caps, fw_name, 0x90);
 TERN_AT(tern_rsp_caps, max_pages, 0xb0);
 TERN_AT(tern_rsp_caps, max_cmd_pages, 0xb8);
@@ -224,6 +224,13 @@ TERN_AT(tern_cmd_bind_counter_set, set, 0x04);
 
 TERN_AT(tern_cmd_query_port, port, 0x00);
 TERN_AT(tern_cmd_query_port, rsvd_1, 0x01);
+
+TERN_AT(tern_cc_params, value, 0x00);
+
+TERN_AT(tern_cmd_set_cc, mask, 0x00);
+TERN_AT(tern_cmd_set_cc, port, 0x04);
+TERN_AT(tern_cmd_set_cc, rsvd_5, 0x05);
+TERN_AT(tern_cmd_set_cc, params, 0x08);
 
 TERN_AT(tern_rsp_port, link_up, 0x00);
 TERN_AT(tern_rsp_port, mac, 0x01);
@@ -398,6 +405,10 @@ TERN_AT(tern_qp_attr, retry_cnt, 0x44);
 TERN_AT(tern_qp_attr, rnr_retry, 0x45);
 TERN_AT(tern_qp_attr, sq_draining, 0x46);
 TERN_AT(tern_qp_attr, port, 0x47);
+TERN_AT(tern_qp_attr, rate_limit, 0x48);
+TERN_AT(tern_qp_attr, max_burst, 0x4c);
+TERN_AT(tern_qp_attr, typical_packet, 0x50);
+TERN_AT(tern_qp_attr, rsvd_52, 0x52);
 
 TERN_AT(tern_cmd_modify_qp, qpn, 0x00);
 TERN_AT(tern_cmd_modify_qp, mask, 0x04);
@@ -406,8 +417,10 @@ TERN_AT(tern_cmd_modify_qp, flags, 0x0c);
 TERN_AT(tern_cmd_modify_qp, attr, 0x10);
 
 TERN_AT(tern_rsp_query_qp, attr, 0x00);
-TERN_AT(tern_rsp_query_qp, sq_ci, 0x48);
-TERN_AT(tern_rsp_query_qp, rq_ci, 0x4c);
+TERN_AT(tern_rsp_query_qp, sq_ci, 0x58);
+TERN_AT(tern_rsp_query_qp, rq_ci, 0x5c);
+TERN_AT(tern_rsp_query_qp, rate, 0x60);
+TERN_AT(tern_rsp_query_qp, rsvd_64, 0x64);
 
 TERN_AT(tern_cmd_resume_qp, qpn, 0x00);
 TERN_AT(tern_cmd_resume_qp, token, 0x04);

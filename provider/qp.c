@@ -557,7 +557,11 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		cmd_size = sizeof(cmd);
 	}
 
-	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd, cmd_size);
+	if (attr_mask & IBV_QP_RATE_LIMIT)
+		err = tern_modify_qp_limit(ibvqp, attr, attr_mask);
+	else
+		err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd,
+					cmd_size);
 	if (err)
 		return err;
 

@@ -70,6 +70,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.import_pd = tern_import_pd,
 	.modify_cq = tern_modify_cq,
 	.modify_qp = tern_modify_qp,
+	.modify_qp_rate_limit = tern_modify_qp_rate_limit,
 	.modify_srq = tern_modify_srq,
 	.modify_wq = tern_modify_wq,
 	.open_qp = tern_open_qp,
@@ -118,6 +119,7 @@ static int tern_init_context(struct tern_context *ctx,
 	ctx->max_send_sge = resp->max_send_sge;
 	ctx->max_recv_sge = resp->max_recv_sge;
 	ctx->max_inline = resp->max_inline_data;
+	ctx->max_rate = resp->max_rate;
 	ctx->uar_size = resp->uar_size;
 	ctx->uar = mmap(NULL, ctx->uar_size, PROT_READ | PROT_WRITE,
 			MAP_SHARED, ctx->vctx.context.cmd_fd,

@@ -61,6 +61,7 @@ struct tern_context {
 	uint32_t max_send_sge;
 	uint32_t max_recv_sge;
 	uint32_t max_inline;
+	uint32_t max_rate; /* kbit/s */
 	/*
 	 * Entries change under qp_table_mutex and the locks of both CQs of the
 	 * QP. Pollers read them under the lock of the CQ that contains the QP
@@ -588,6 +589,14 @@ int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 				uint32_t flags);
 int tern_destroy_qp(struct ibv_qp *ibvqp);
+
+/* rate.c */
+int tern_modify_qp_limit(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+			 int attr_mask);
+int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
+			      struct ibv_qp_rate_limit_attr *attr);
+void tern_rate_query_device(const struct tern_context *ctx,
+			    struct ibv_device_attr_ex *attr, size_t attr_size);
 
 /* buf.c: queue layout */
 void tern_wq_size(struct tern_wq *wq, uint32_t max_wr, size_t bytes,

@@ -26,6 +26,7 @@ int tern_query_device_ex(struct ibv_context *ibvctx,
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
 		 "%" PRIu64, (uint64_t)resp.base.fw_ver);
 	tern_raw_query_device(to_tern_ctx(ibvctx), attr, attr_size);
+	tern_rate_query_device(to_tern_ctx(ibvctx), attr, attr_size);
 
 	return 0;
 }

@@ -30,6 +30,10 @@ int tern_av_from_attr(struct tern_av *av, const struct rdma_ah_attr *attr,
 	    grh->sgid_attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
 		return -EINVAL;
 
+	if (attr->static_rate != IB_RATE_PORT_CURRENT &&
+	    ib_rate_to_mbps(attr->static_rate) < 0)
+		return -EINVAL;
+
 	*av = (struct tern_av){
 		.flow_label = cpu_to_le32(grh->flow_label &
 					  IB_GRH_FLOWLABEL_MASK),

@@ -159,6 +159,7 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
 		.max_inline_data = le32_to_cpu(caps->max_inline),
 		.clock_offset = tern_clock_offset(ucontext),
+		.max_rate = le32_to_cpu(caps->max_rate),
 	};
 }
 

@@ -231,6 +231,8 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
 	if (tern_has_cap(dev, TERN_CAP_ECE))
 		caps |= TERN_UCTX_CAP_ECE;
+	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		caps |= TERN_UCTX_CAP_RATE_LIMIT;
 
 	return caps;
 }

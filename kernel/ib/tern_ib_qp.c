@@ -29,7 +29,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN)
+			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -385,42 +385,9 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
-/*
- * Reads the options of a connection, which a user gives with the state RTR. The
- * device refuses them for a QP that cannot have them.
- */
-static int tern_qp_ece(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
-		       int mask, struct ib_udata *udata, u32 *ece)
-{
-	struct tern_ureq_modify_qp req;
-	int err;
-
-	*ece = 0;
-	if (!udata || !udata->inlen)
-		return 0;
-
-	err = ib_copy_validate_udata_in(udata, req, reserved_20);
-	if (err)
-		return err;
-
-	if (memchr_inv(req.reserved_20, 0, sizeof(req.reserved_20)))
-		return -EINVAL;
-	if (!req.ece_options)
-		return 0;
-
-	if (!tern_has_cap(dev, TERN_CAP_ECE))
-		return -EOPNOTSUPP;
-	if (req.ece_options & ~TERN_ECE_OPTIONS || !(mask & IB_QP_STATE) ||
-	    attr->qp_state != IB_QPS_RTR)
-		return -EINVAL;
-
-	*ece = req.ece_options;
-	return 0;
-}
-
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask,
-				 u32 ece)
+				 const struct tern_ureq_modify_qp *req)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -429,7 +396,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
-		.flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK, ece)),
+		.flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK,
+						req->ece_options)),
 	};
 	u32 dev_mask;
 	u16 udp_sport;
@@ -437,7 +405,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	lockdep_assert_held(&qp->lock);
 
-	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
+	/* The core's table has the limit for raw QPs only; the device checks it. */
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type,
+				mask & ~IB_QP_RATE_LIMIT))
 		return -EINVAL;
 
 	if (mask & IB_QP_AV) {
@@ -452,6 +422,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
 	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
+	cmd.attr.max_burst = cpu_to_le32(req->max_burst);
+	cmd.attr.typical_packet = cpu_to_le16(req->typical_packet);
 	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
 	    next == IB_QPS_INIT) {
@@ -474,6 +446,39 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+/*
+ * Reads what a user gives with attributes: the options of a connection with the
+ * state RTR, and what belongs to a rate limit. The device refuses options for a
+ * QP that cannot have them.
+ */
+static int tern_qp_copy_request(struct tern_ib_dev *dev,
+				const struct ib_qp_attr *attr, int mask,
+				struct ib_udata *udata,
+				struct tern_ureq_modify_qp *to)
+{
+	struct tern_ureq_modify_qp req;
+	int err;
+
+	err = ib_copy_validate_udata_in(udata, req, reserved_50);
+	if (err)
+		return err;
+
+	if (memchr_inv(req.reserved_50, 0, sizeof(req.reserved_50)))
+		return -EINVAL;
+	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
+		return -EINVAL;
+	if (req.ece_options) {
+		if (!tern_has_cap(dev, TERN_CAP_ECE))
+			return -EOPNOTSUPP;
+		if (req.ece_options & ~TERN_ECE_OPTIONS ||
+		    !(mask & IB_QP_STATE) || attr->qp_state != IB_QPS_RTR)
+			return -EINVAL;
+	}
+
+	*to = req;
+	return 0;
+}
+
 /**
  * tern_modify_qp() - modify state and attributes of a QP
  * @ibqp: the QP
@@ -490,13 +495,20 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
-	u32 ece;
+	struct tern_ureq_modify_qp req = {};
 	int err;
 
 	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
 
-	err = tern_qp_ece(dev, attr, mask, udata, &ece);
+	if (mask & IB_QP_RATE_LIMIT &&
+	    !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+		return -EOPNOTSUPP;
+
+	if (udata && udata->inlen)
+		err = tern_qp_copy_request(dev, attr, mask, udata, &req);
+	else
+		err = 0;
 	err = err ?: ib_respond_empty_udata(udata);
 	if (err)
 		return err;
@@ -505,7 +517,7 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return -EINVAL;
 
 	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask, ece);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &req);
 	mutex_unlock(&qp->lock);
 
 	return err;

@@ -223,6 +223,9 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		return false;
 	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index)
 		return false;
+	if (mask & IB_QP_RATE_LIMIT &&
+	    attr->rate_limit > le32_to_cpu(dev->core->caps->max_rate))
+		return false;
 	if (mask & IB_QP_PATH_MTU &&
 	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
 		return false;
@@ -272,6 +275,7 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_SQ_PSN, TERN_QPA_SQ_PSN },
 		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
 		{ IB_QP_PORT, TERN_QPA_PORT },
+		{ IB_QP_RATE_LIMIT, TERN_QPA_RATE_LIMIT },
 	};
 	u32 result = 0;
 	unsigned int i;
@@ -308,6 +312,8 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		to->dest_qpn = cpu_to_le32(attr->dest_qp_num);
 	if (mask & IB_QP_PORT)
 		to->port = attr->port_num;
+	if (mask & IB_QP_RATE_LIMIT)
+		to->rate_limit = cpu_to_le32(attr->rate_limit);
 
 	return result;
 }
@@ -335,5 +341,6 @@ void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 	attr->timeout = from->timeout;
 	attr->retry_cnt = from->retry_cnt;
 	attr->rnr_retry = from->rnr_retry;
+	attr->rate_limit = le32_to_cpu(from->rate_limit);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_attr_from_dev);

@@ -71,7 +71,8 @@ static int tern_put_qp(struct sk_buff *msg, struct tern_qp *qp)
 		return 0;
 
 	if (rdma_nl_put_driver_u32(msg, "sq_ci", le32_to_cpu(rsp.sq_ci)) ||
-	    rdma_nl_put_driver_u32(msg, "rq_ci", le32_to_cpu(rsp.rq_ci)))
+	    rdma_nl_put_driver_u32(msg, "rq_ci", le32_to_cpu(rsp.rq_ci)) ||
+	    rdma_nl_put_driver_u32(msg, "rate_kbps", le32_to_cpu(rsp.rate)))
 		return -EMSGSIZE;
 
 	return 0;

@@ -190,16 +190,23 @@ int tern_devlink_register(struct tern_dev *tdev)
 	if (IS_ERR(reporter))
 		return PTR_ERR(reporter);
 	tdev->fatal_reporter = reporter;
+	err = tern_cc_register(tdev);
+	if (err)
+		goto err_reporter;
 	err = devl_register(devlink);
-	if (err) {
-		devl_health_reporter_destroy(reporter);
-		return err;
-	}
+	if (err)
+		goto err_cc;
 	enable_work(&tdev->report_work);
 	/* The device may have died in the meantime. */
 	if (tern_dev_dead(tdev))
 		schedule_work(&tdev->report_work);
 	return 0;
+
+err_cc:
+	tern_cc_unregister(tdev);
+err_reporter:
+	devl_health_reporter_destroy(reporter);
+	return err;
 }
 
 /* The device was recovered by other means than the reporter. */
@@ -217,6 +224,7 @@ void tern_devlink_unregister(struct tern_dev *tdev)
 	disable_work_sync(&tdev->report_work);
 	devl_lock(devlink);
 	devl_unregister(devlink);
+	tern_cc_unregister(tdev);
 	devl_health_reporter_destroy(tdev->fatal_reporter);
 	devl_unlock(devlink);
 }

@@ -20,4 +20,8 @@ bool tern_report_due(struct tern_dev *tdev);
 #endif
 void tern_devlink_healthy(struct tern_dev *tdev);
 
+/* tern_cc.c */
+int tern_cc_register(struct tern_dev *tdev);
+void tern_cc_unregister(struct tern_dev *tdev);
+
 #endif /* TERN_DEVLINK_H */

@@ -12,5 +12,6 @@
 #include "tern_io.h"
 #include "tern_admin.h"
 #include "tern_eth.h"
+#include "tern_congestion.h"
 
 #endif /* TERN_HW_H */

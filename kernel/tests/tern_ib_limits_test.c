@@ -209,6 +209,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			want |= TERN_UCTX_CAP_UD_NO_LOOPBACK;
 		if (bit == TERN_CAP_ECE)
 			want |= TERN_UCTX_CAP_ECE;
+		if (bit == TERN_CAP_RATE_LIMIT)
+			want |= TERN_UCTX_CAP_RATE_LIMIT;
 		dev->caps.flags = cpu_to_le64(bit);
 		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);
@@ -220,7 +222,7 @@ static void tern_test_uctx_caps(struct kunit *test)
 			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
 			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS |
 			TERN_UCTX_CAP_RSS_TUNNEL | TERN_UCTX_CAP_UD_NO_LOOPBACK |
-			TERN_UCTX_CAP_ECE);
+			TERN_UCTX_CAP_ECE | TERN_UCTX_CAP_RATE_LIMIT);
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
 	dev->caps.flags = 0;

@@ -273,6 +273,10 @@ static void tern_test_attr_ranges(struct kunit *test)
 	TERN_EXPECT(false, IB_QP_RETRY_CNT, retry_cnt, 8);
 	TERN_EXPECT(true, IB_QP_RNR_RETRY, rnr_retry, 7);
 	TERN_EXPECT(false, IB_QP_RNR_RETRY, rnr_retry, 8);
+	dev->caps.max_rate = cpu_to_le32(1000);
+	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 0);
+	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 1000);
+	TERN_EXPECT(false, IB_QP_RATE_LIMIT, rate_limit, 1001);
 #undef TERN_EXPECT
 }
 
@@ -294,12 +298,13 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 		.retry_cnt = 6,
 		.rnr_retry = 7,
 		.port_num = 2,
+		.rate_limit = 12345678,
 	};
 	const int mask = IB_QP_STATE | IB_QP_PATH_MTU | IB_QP_QKEY | IB_QP_RQ_PSN |
 			 IB_QP_SQ_PSN | IB_QP_DEST_QPN | IB_QP_ACCESS_FLAGS |
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
 			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			 IB_QP_RNR_RETRY | IB_QP_PORT;
+			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
 	u32 bits;
@@ -324,6 +329,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, back.retry_cnt, 6);
 	KUNIT_EXPECT_EQ(test, back.rnr_retry, 7);
 	KUNIT_EXPECT_EQ(test, back.port_num, 2);
+	KUNIT_EXPECT_EQ(test, back.rate_limit, 12345678);
 
 	/* Attributes outside the mask are left unchanged. */
 	memset(&to, 0, sizeof(to));

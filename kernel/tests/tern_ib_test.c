@@ -93,6 +93,9 @@ static void tern_test_av(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, av.static_rate, 3);
 	KUNIT_EXPECT_EQ(test, av.port, 2);
 	KUNIT_EXPECT_NULL(test, memchr_inv(av.rsvd_23, 0, sizeof(av.rsvd_23)));
+	attr.static_rate = 1;	/* no such code */
+	KUNIT_EXPECT_EQ(test, tern_av_from_attr(&av, &attr, 0), -EINVAL);
+	attr.static_rate = 3;
 
 	tern_av_to_attr(&av, &back);
 	KUNIT_EXPECT_EQ(test, back.type, attr.type);

@@ -35,6 +35,9 @@ extern uint32_t next_qpn;
 extern uint32_t next_srqn;
 extern int create_err;
 extern struct tern_ureq_create_qp last_qp;
+extern struct tern_ureq_modify_qp last_limit;
+extern struct ibv_qp_attr last_modify;
+extern int last_modify_mask;
 extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
 extern uint32_t last_ece; /* options of the last modify_qp, 0 for none */
@@ -148,6 +151,8 @@ void test_parent_locks(void);
 
 /* test_types.c */
 void test_type_ops(void);
+void test_rate(void);
+void test_rate_caps(void);
 void test_raw_send(void);
 void test_raw_send_refused(void);
 void test_raw_tso(void);

@@ -14,6 +14,9 @@ uint32_t next_srqn = 0x21;
 static uint32_t next_cqn = 7;
 int create_err;
 struct tern_ureq_create_qp last_qp;
+struct tern_ureq_modify_qp last_limit;
+struct ibv_qp_attr last_modify;
+int last_modify_mask;
 struct tern_ureq_create_cq last_cq;
 struct ibv_qp_cap last_cap;
 uint32_t last_ece;
@@ -152,6 +155,20 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	if (attr_mask & IBV_QP_STATE)
 		qp->state = attr->qp_state;
 	return 0;
+}
+
+int ibv_cmd_modify_qp_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			 int attr_mask, struct ibv_modify_qp_ex *cmd,
+			 size_t cmd_size,
+			 struct ib_uverbs_ex_modify_qp_resp *resp,
+			 size_t resp_size)
+{
+	CHECK(cmd_size == sizeof(struct tern_modify_qp_ex));
+	last_limit = container_of(cmd, struct tern_modify_qp_ex,
+				  ibv_cmd)->drv_payload;
+	last_modify = *attr;
+	last_modify_mask = attr_mask;
+	return create_err;
 }
 
 int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,

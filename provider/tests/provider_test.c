@@ -675,6 +675,8 @@ int main(void)
 		{ "parent_allocators", test_parent_allocators },
 		{ "parent_locks", test_parent_locks },
 		{ "type_ops", test_type_ops },
+		{ "rate", test_rate },
+		{ "rate_caps", test_rate_caps },
 		{ "raw_send", test_raw_send },
 		{ "raw_send_refused", test_raw_send_refused },
 		{ "raw_tso", test_raw_tso },

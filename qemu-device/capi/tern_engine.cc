@@ -204,6 +204,17 @@ bool tern_engine_set_faults(TernEngine* e, const char* text, char* error, std::s
   return false;
 }
 
+bool tern_engine_set_congestion(TernEngine* e, const char* text, char* error, std::size_t len) {
+  std::string why;
+  const auto params = tern::parse_congestion(text, why);
+  if (params) {
+    e->device.lane.set_congestion(*params);
+  } else {
+    copy_text(why, error, len);
+  }
+  return params.has_value();
+}
+
 std::size_t tern_engine_get_faults(TernEngine* e, char* buf, std::size_t len) {
   const std::string text = e->device.faults();
   copy_text(text, buf, len);

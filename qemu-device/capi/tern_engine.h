@@ -122,6 +122,13 @@ void tern_engine_reset(TernEngine *e);
 bool tern_engine_set_faults(TernEngine *e, const char *text, char *error,
                             size_t len);
 /*
+ * Parameters of congestion control, for now and after each reset: "on" (the
+ * defaults), "off", or NAME=VALUE words separated by spaces
+ * (Documentation/congestion.rst). Otherwise as tern_engine_set_faults().
+ */
+bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error,
+                                size_t len);
+/*
  * Writes the rules, with how often each has matched and was applied, to buf: as
  * much as fits into len bytes, with a NUL at the end. Returns the length of the
  * whole text, without the NUL.

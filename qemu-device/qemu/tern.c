@@ -417,6 +417,20 @@ static bool tern_make_dm(TernState *s, Error **errp)
                                             pow2ceil(s->dm_size), errp);
 }
 
+static bool tern_set_congestion(TernState *s, Error **errp)
+{
+    char why[128];
+
+    if (!s->congestion || tern_engine_set_congestion(s->engine, s->congestion,
+                                                     why, sizeof(why))) {
+        return true;
+    }
+    error_setg(errp, "tern: congestion: %s", why);
+    tern_engine_free(s->engine);
+    s->engine = NULL;
+    return false;
+}
+
 static bool tern_make_engine(TernState *s, Error **errp)
 {
     TernConfig config = {
@@ -449,7 +463,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
         s->engine = NULL;
         return false;
     }
-    return true;
+    return tern_set_congestion(s, errp);
 }
 
 /* The lowest speed from 8 GT/s on at which the link sustains the port. */
@@ -661,6 +675,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("mtu", TernState, mtu, 9000),
     DEFINE_PROP_UINT32("speed", TernState, speed, 100000),
     DEFINE_PROP_STRING("mw-type", TernState, mw_type),
+    DEFINE_PROP_STRING("congestion", TernState, congestion),
     DEFINE_PROP_CHR("wire", TernState, wire_chr),
     DEFINE_PROP_BOOL("poll", TernState, poll, true),
     DEFINE_PROP_STRING("pcap", TernState, pcap_path),

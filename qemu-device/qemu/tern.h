@@ -97,6 +97,7 @@ struct TernState {
     uint32_t mtu;
     uint32_t speed;
     char *mw_type;
+    char *congestion;
     CharBackend wire_chr;
     char *pcap_path;
     uint64_t pcap_limit;

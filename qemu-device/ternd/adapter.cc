@@ -8,6 +8,7 @@
 #include <syslog.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <stdexcept>
 
@@ -90,6 +91,10 @@ void Adapter::make_engine() {
   if (!engine_) throw std::invalid_argument(config_.path + ": the engine refuses these properties");
   if (const std::string why = set_faults(config_.faults); !why.empty()) {
     throw std::invalid_argument("property 'faults': " + why);
+  }
+  std::array<char, 128> why{};
+  if (!tern_engine_set_congestion(engine_.get(), config_.congestion.c_str(), why.data(), why.size())) {
+    throw std::invalid_argument("property 'congestion': " + std::string(why.data()));
   }
   tern_engine_set_icrc_mode(engine_.get(), config_.icrc);
 

@@ -131,6 +131,8 @@ const std::vector<Property>& own_properties() {
       {{"pcap", "file for a capture of all frames, looped back ones included"}, [](auto& c, auto, auto v) { c.pcap = v; }},
       {{"pcap-limit", "bytes after which the capture ends; 0 for none (0)"},
        [](auto& c, auto n, auto v) { c.pcap_limit = size(n, v, 0, UINT64_MAX >> 12); }},
+      {{"congestion", "congestion control (Documentation/congestion.rst): on, off, or parameters such as 'rp_ai_rate=5 np_enable=0' (on)"},
+       [](auto& c, auto, auto v) { c.congestion = v; }},
       {{"faults", "rules of faults to inject (Documentation/faults.rst), separated by ';'"}, [](auto& c, auto, auto v) { c.faults = v; }},
       {{"icrc", "what happens to packets with a wrong ICRC: check, warn or off (check)"},
        [](auto& c, auto n, auto v) {

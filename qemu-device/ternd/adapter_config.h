@@ -32,6 +32,7 @@ struct AdapterConfig {
   bool poll = true;
   std::string pcap;
   std::uint64_t pcap_limit = 0;
+  std::string congestion = "on";
   std::string faults;
   TernIcrcMode icrc = TERN_ICRC_CHECK;
   PortPolicy port;

@@ -24,6 +24,7 @@ enum {
 	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
 	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 8,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
 	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 9,	/* of a UD QP's own multicasts */
+	TERN_UCTX_CAP_RATE_LIMIT = 1 << 10,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
 	TERN_UCTX_CAP_ECE = 1 << 12,		/* options of a connection */
 };
 
@@ -39,6 +40,8 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
+	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
+	__u8 reserved_1a0[4];
 };
 
 /*
@@ -103,10 +106,12 @@ struct tern_ureq_create_qp {
 	__u8 reserved_e0[4];
 };
 
-/* Without it, or not to RTR, the QP's options stay as they are. */
+/* A request without it has zeros. */
 struct tern_ureq_modify_qp {
-	__u32 ece_options;		/* those of the device that both ends accept */
-	__u8 reserved_20[4];
+	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
+	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
+	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
+	__u8 reserved_50[6];
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */

@@ -53,7 +53,8 @@ constexpr std::array kAllocDm = {RSVD(tern_cmd_alloc_dm, rsvd_c)};
 constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3e)};
-constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23)};
+constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23),
+                                  RSVD(tern_cmd_modify_qp, attr.rsvd_52)};
 constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_create_srq, rsvd_27)};
@@ -64,6 +65,7 @@ constexpr std::array kCreateEthQueue = {RSVD(tern_cmd_create_eth_queue, pages.rs
                                         RSVD(tern_cmd_create_eth_queue, rsvd_24)};
 constexpr std::array kSetRxFilter = {RSVD(tern_cmd_set_rx_filter, rsvd_5)};
 constexpr std::array kSetRxDefault = {RSVD(tern_cmd_set_rx_default, rsvd_6)};
+constexpr std::array kSetCc = {RSVD(tern_cmd_set_cc, rsvd_5)};
 #undef RSVD
 
 using commands::None;
@@ -72,7 +74,7 @@ using Number = tern_rsp_object;
 using CounterReply = std::array<std::uint64_t, TERN_CNT_RDMA_NUM>;
 static_assert(TERN_ETH_CNT_NUM <= TERN_CNT_RDMA_NUM);
 
-constexpr std::size_t kCodes = TERN_CMD_BIND_COUNTER_SET + 1;
+constexpr std::size_t kCodes = TERN_CMD_SET_CC + 1;
 
 constexpr std::array<Command, kCodes> make_table() {
   namespace c = commands;
@@ -141,6 +143,8 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_QUERY_COUNTER_SET] = typed<Object, c::query_counter_set, CounterReply>(kObject, TERN_CAP_COUNTER_SETS);
   t[TERN_CMD_BIND_COUNTER_SET] =
       typed<tern_cmd_bind_counter_set, c::bind_counter_set, None>({}, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_QUERY_CC] = typed<tern_cmd_query_port, c::query_cc, tern_cc_params>(kQueryPort, TERN_CAP_CC);
+  t[TERN_CMD_SET_CC] = typed<tern_cmd_set_cc, c::set_cc, None>(kSetCc, TERN_CAP_CC);
   return t;
 }
 

@@ -80,6 +80,9 @@ Status query_port(Admin&, Device&, const tern_cmd_query_port&, Reply&);
 Status modify_port(Admin&, Device&, const tern_cmd_modify_port&, Reply&);
 Status set_gid(Admin&, Device&, const tern_cmd_set_gid&, Reply&);
 
+Status query_cc(Admin&, Device&, const tern_cmd_query_port&, Reply&);
+Status set_cc(Admin&, Device&, const tern_cmd_set_cc&, Reply&);
+
 Status alloc_uar(Admin&, Device&, const None&, Reply&);
 Status free_uar(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status alloc_pd(Admin&, Device&, const tern_cmd_alloc_pd&, Reply&);

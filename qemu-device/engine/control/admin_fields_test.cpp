@@ -242,6 +242,14 @@ class AdminFields : public AdminTest {
       add(TERN_CMD_QUERY_COUNTER_SET, tern_cmd_object{counter_set, 0});
       add(TERN_CMD_BIND_COUNTER_SET, tern_cmd_bind_counter_set{qpn, counter_set});
     }
+    if (caps & TERN_CAP_CC) {
+      tern_cmd_set_cc c{};
+      c.port = 1;
+      c.mask = 1U << TERN_CC_RP_AI_RATE;
+      c.params.value[TERN_CC_RP_AI_RATE] = 7;
+      add(TERN_CMD_QUERY_CC, tern_cmd_query_port{1, {}});
+      add(TERN_CMD_SET_CC, c);
+    }
     if (caps & TERN_CAP_SRQ) {
       add(TERN_CMD_CREATE_SRQ, srq_command_of());
       add(TERN_CMD_DESTROY_SRQ, tern_cmd_object{srqn, 0});

@@ -76,6 +76,7 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   std::ranges::copy(config.mac, caps.mac);
   caps.local_ca_ack_delay = kLocalAckDelay;
   caps.num_ports = kNumPorts;
+  caps.max_rate = le(max_rate(config.link_speed));
   std::memcpy(caps.fw_name, kName.data(), kName.size());
   caps.max_pages = le(device.registry.page_budget.limit());
   caps.max_cmd_pages = le(kMaxCmdPages);
@@ -145,6 +146,29 @@ Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Repl
 
 Status set_gid(Admin&, Device& device, const tern_cmd_set_gid& cmd, Reply&) {
   return device.port.addresses.set_gid(cmd);
+}
+
+// ---- congestion control ----
+
+Status query_cc(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply& reply) {
+  if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
+  tern_cc_params rsp{};
+  for (unsigned i = 0; i < TERN_CC_NUM; ++i) rsp.value[i] = le(device.lane.congestion.get(i));
+  reply.set(rsp);
+  return TERN_ST_OK;
+}
+
+Status set_cc(Admin&, Device& device, const tern_cmd_set_cc& cmd, Reply&) {
+  if (!is_port(cmd.port)) return TERN_ST_BAD_PARAM;
+  const std::uint32_t mask = le(std::uint32_t{cmd.mask});
+  CongestionParams params = device.lane.congestion;
+  for (unsigned i = 0; i < std::size(cmd.params.value); ++i) {
+    const std::uint32_t value = le(std::uint32_t{cmd.params.value[i]});
+    const bool given = (mask >> i & 1U) != 0;
+    if (given ? !params.set(i, value) : value != 0) return TERN_ST_BAD_PARAM;
+  }
+  device.lane.congestion = params;
+  return TERN_ST_OK;
 }
 
 }  // namespace tern::commands

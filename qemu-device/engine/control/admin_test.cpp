@@ -232,7 +232,7 @@ const std::vector<Shape>& shapes() {
       {COMMAND(NOP), 0, {}, 0},
       {COMMAND(QUERY_CAPS), 0, {}, 208},
       {COMMAND(QUERY_OBJECTS), 0, {}, 88},
-      {COMMAND(QUERY_COUNTERS), 8, range(5, 3), 272},
+      {COMMAND(QUERY_COUNTERS), 8, range(5, 3), 280},
       {COMMAND(QUERY_PORT), 8, range(1, 7), 24},
       {COMMAND(MODIFY_PORT), 16, {}, 0},
       {COMMAND(SET_GID), 32, range(13, 3), 0},
@@ -258,8 +258,8 @@ const std::vector<Shape>& shapes() {
       {COMMAND(FREE_DM), 8, range(4, 4), 0},
       {COMMAND(CREATE_QP), 64, range(14, 2) + range(0x3e, 2), 8},
       {COMMAND(DESTROY_QP), 8, range(4, 4), 0},
-      {COMMAND(MODIFY_QP), 88, range(0x10 + 0x23, 5), 0},
-      {COMMAND(QUERY_QP), 8, range(4, 4), 80},
+      {COMMAND(MODIFY_QP), 104, range(0x10 + 0x23, 5) + range(0x10 + 0x52, 6), 0},
+      {COMMAND(QUERY_QP), 8, range(4, 4), 104},
       {COMMAND(RESUME_QP), 16, range(0xa, 6), 0},
       {COMMAND(ALLOC_XRCD), 0, {}, 8},
       {COMMAND(FREE_XRCD), 8, range(4, 4), 0},
@@ -283,8 +283,10 @@ const std::vector<Shape>& shapes() {
       {COMMAND(DESTROY_FLOW_COUNTER), 8, range(4, 4), 0},
       {COMMAND(CREATE_COUNTER_SET), 0, {}, 8},
       {COMMAND(DESTROY_COUNTER_SET), 8, range(4, 4), 0},
-      {COMMAND(QUERY_COUNTER_SET), 8, range(4, 4), 272},
+      {COMMAND(QUERY_COUNTER_SET), 8, range(4, 4), 280},
       {COMMAND(BIND_COUNTER_SET), 8, {}, 0},
+      {COMMAND(QUERY_CC), 8, range(1, 7), 128},
+      {COMMAND(SET_CC), 136, range(5, 3), 0},
   };
   return all;
 }

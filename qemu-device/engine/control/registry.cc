@@ -32,7 +32,9 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_COUNTER_SETS |
                                 TERN_CAP_RSS_TUNNEL |
                                 TERN_CAP_UD_NO_LOOPBACK |
-                                TERN_CAP_ECE;
+                                TERN_CAP_ECE |
+                                TERN_CAP_RATE_LIMIT |
+                                TERN_CAP_CC;
 
 }  // namespace
 

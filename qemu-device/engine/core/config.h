@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/congestion.h"
 #include "core/limits.h"
 #include "core/types.h"
 
@@ -25,6 +26,7 @@ struct Config {
   std::uint32_t link_speed = 100000;
   Mac mac{};
   bool mw_type_2a = false;
+  CongestionParams congestion;  // after a reset
   Nanos doorbell_cost = 1'000;  // what a doorbell costs software
   bool capture = false;
 };

@@ -122,6 +122,8 @@ constexpr CommandName kCommands[] = {
     {"destroy-counter-set", TERN_CMD_DESTROY_COUNTER_SET},
     {"query-counter-set", TERN_CMD_QUERY_COUNTER_SET},
     {"bind-counter-set", TERN_CMD_BIND_COUNTER_SET},
+    {"query-cc", TERN_CMD_QUERY_CC},
+    {"set-cc", TERN_CMD_SET_CC},
 };
 
 std::size_t byte_of(Transport transport, Op op) {

@@ -16,6 +16,7 @@ namespace {
 // waits for more than N turns. A lone QP continues to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr unsigned kTimers = 64;
+constexpr unsigned kNotifications = 64;  // in one run
 
 }  // namespace
 
@@ -29,6 +30,7 @@ Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget
       port_(port),
       kernel_events_([](void* self) { static_cast<Lane*>(self)->flush_events(); }, this) {
   trains_ = !config.capture;
+  set_congestion(config.congestion);
 }
 
 // ---- Context: what the layers below see ----
@@ -42,6 +44,8 @@ void Context::forget_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.forget
 void Context::release_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.release(qp); }
 
 std::uint32_t Context::emit(Packet& packet) { return static_cast<Lane*>(this)->port_.emit(packet); }
+
+void Context::notify_peer(Qp& qp) { static_cast<Lane*>(this)->notifying_.push_back(qp.notifying); }
 
 std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
   return static_cast<const Lane*>(this)->port_.addresses.resolve(av, port, src, dst);
@@ -95,6 +99,7 @@ void Lane::reset() {
   xrc_unseen_ = 0;
   async_events.clear();
   counters = Counters{};
+  congestion = congestion_preset_;
   uars.reset();
 }
 
@@ -125,6 +130,12 @@ void Lane::walk_xrc_targets() {
     Qp* const qp = qps_.find(--xrc_unseen_);
     if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive()) qp->enter_error(TERN_EV_QP_FATAL);
   }
+}
+
+// Returns whether more are left.
+bool Lane::send_notifications() {
+  for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i) port_.send_notification(*notifying_.pop_front());
+  return !notifying_.empty();
 }
 
 // ---- scheduling ----
@@ -171,6 +182,7 @@ bool Lane::run(std::uint32_t budget, bool more) {
   budget -= std::min(budget, look_at_pages(budget));
   if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
   more |= uars.pending() || xrc_unseen_ != 0;
+  if (!notifying_.empty()) [[unlikely]] more |= send_notifications();
   more |= port_.ethernet.run(budget);
   sq_poller.look();
   more |= run_qps(budget);
@@ -179,7 +191,7 @@ bool Lane::run(std::uint32_t budget, bool more) {
 }
 
 bool Lane::look() {
-  if (unfinished_ || !ready_.empty() || uars.pending()) return true;
+  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending()) return true;
   sq_poller.look();
   return !ready_.empty() || !sq_poller.any();
 }

@@ -43,6 +43,8 @@ class Lane final : public Context {
   void flush_events();
   // Charges the turn of a QP with `cost` bytes for a packet that was sent.
   void charge(std::uint32_t cost) { emitted_ += cost; }
+  // Sets the parameters of congestion control, for now and after each reset.
+  void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
   void allow_trains(bool allow) { trains_ = allow; }
   // When the last run() began.
   [[nodiscard]] Nanos began() const { return began_; }
@@ -55,6 +57,7 @@ class Lane final : public Context {
   friend class Context;
   [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
   bool run_qps(std::uint32_t budget);
+  bool send_notifications();
   void walk_xrc_targets();
   void make_ready(Qp& qp);
 
@@ -62,7 +65,9 @@ class Lane final : public Context {
   const Table<Srq>& srqs_;
   Port& port_;
   List<Qp> ready_;
+  List<Qp> notifying_;  // QPs whose peer has to learn of congestion
   PageQueue kernel_events_;
+  CongestionParams congestion_preset_;
   bool unfinished_ = false;       // the last run() left work
   Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn

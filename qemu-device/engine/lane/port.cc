@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "lane/port.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "lane/lane.h"
@@ -11,13 +9,6 @@
 #include "wire/codec.h"
 
 namespace tern {
-
-namespace {
-
-constexpr std::uint8_t kEcnMask = 0x03;  // of the traffic class (RFC 3168)
-constexpr std::uint8_t kEcnCongested = 0x03;
-
-}  // namespace
 
 Port::Port(Lane& lane, const Table<Qp>& qps)
     : lane_(lane), qps_(qps), capture_(lane.config.capture), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {
@@ -65,7 +56,7 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
       lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
     case ParseResult::kOk:
-      if ((route.traffic_class & kEcnMask) == kEcnCongested) lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
+      if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]] congested(packet);
       dispatch(packet);
       break;
     case ParseResult::kBadIcrc:
@@ -99,19 +90,6 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   }
   counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
   return 0;
-}
-
-// Counts a congestion notification (IBTA A17.9.4). The device has no rate control.
-std::uint32_t Port::notify(const Qp* qp, const Packet& packet) {
-  std::array<std::byte, kCnpPayload> reserved;
-  packet.payload.copy_to(reserved);
-  if (!packet.becn || std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
-    lane_.counters.add(TERN_CNT_RX_MALFORMED);
-    return 0;
-  }
-  const bool heard = qp != nullptr && qp->has_peer(packet.route);
-  lane_.counters.add(heard ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RX_QP_MISMATCH);
-  return heard ? 1 : 0;
 }
 
 // ---- sending ----

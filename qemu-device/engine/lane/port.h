@@ -52,6 +52,8 @@ class Port {
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
   // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its group.
   std::uint32_t dispatch(Packet& packet, const Qp* except = nullptr);
+  // Tells the peer of the QP about congestion on the way from it (IBTA A17.9.3).
+  void send_notification(Qp& qp);
 
   void set_link(bool up);
   [[nodiscard]] bool capture() const { return capture_; }
@@ -77,7 +79,8 @@ class Port {
 
  private:
   void allow_trains();
-  std::uint32_t notify(const Qp* qp, const Packet& packet);
+  std::uint32_t notify(Qp* qp, const Packet& packet);
+  void congested(const Packet& packet);
 
   // Made with the first rules. After the last ones it still passes on what they held back.
   std::unique_ptr<PortFaults> injector_;

@@ -10,6 +10,7 @@
 
 #include "core/block_pool.h"
 #include "core/config.h"
+#include "core/congestion.h"
 #include "core/counters.h"
 #include "core/device_status.h"
 #include "core/effects.h"
@@ -48,6 +49,8 @@ class Context {
   // capture tap on, a looped-back packet also becomes a frame, for the capture only. A multicast
   // packet takes both ways. Returns how often the payload was copied, at least 1.
   std::uint32_t emit(Packet& packet);
+  // Sends a congestion notification to the peer of the QP soon.
+  void notify_peer(Qp& qp);
   // Whether packets on this route may be sent as a train: they are looped back and not captured, so
   // a train is indistinguishable from single packets.
   [[nodiscard]] bool may_train(const Route& route) const { return route.local && trains_; }
@@ -99,6 +102,7 @@ class Context {
   // The Ethernet frame that is being stored for a raw QP.
   SpanList raw_frame;
 
+  CongestionParams congestion;
   Counters counters;
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;

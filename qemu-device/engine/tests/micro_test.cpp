@@ -39,6 +39,8 @@ constexpr unsigned kTrouble[] = {
     TERN_CNT_DMA_ERRORS,
     TERN_CNT_CQ_OVERRUNS,
     TERN_CNT_NP_ECN_MARKED,
+    TERN_CNT_NP_CNP_SENT,
+    TERN_CNT_RP_CNP_HANDLED,
 };
 
 using Moves = std::map<unsigned, std::uint64_t>;
@@ -222,8 +224,8 @@ const Micro kMicros[] = {
     {"write-delayed", "delay=50ms tx opcode=write-only qp={there}", "", short_write, {}, {}},
     {"ack-delayed-beyond-timeout", "delay=400ms rx opcode=ack qp={here} nth=1", "", short_write,
      {{kTimeout, 1}}, {{kAgain, 1}}},
-    {"congestion-marked", "", "mark rx opcode=write-last qp={there}", long_write, {},
-     {{TERN_CNT_NP_ECN_MARKED, 1}}},
+    {"congestion-marked", "", "mark rx opcode=write-last qp={there}", long_write,
+     {{TERN_CNT_RP_CNP_HANDLED, 1}}, {{TERN_CNT_NP_ECN_MARKED, 1}, {TERN_CNT_NP_CNP_SENT, 1}}},
     {"psn-wraps", "drop tx psn=0 opcode=write qp={there} nth=1", "", long_write, {{kNak, 1}},
      {{kGap, 1}}, kWraps},
     {"psn-wraps-in-a-read", "drop rx psn=0xffffff-0 opcode=read-response qp={here} nth=1 count=2",

@@ -20,6 +20,8 @@ Mac mac_of(unsigned id) {
 Config config_of(const NodeOptions& options, unsigned id, bool captured) {
   Config c;
   c.max_qp = options.max_qp;
+  c.link_speed = options.link_speed;
+  c.congestion = options.congestion;
   c.max_mr = options.max_mr;
   c.max_mw = options.max_mw;
   c.mw_type_2a = options.mw_type_2a;
@@ -250,6 +252,7 @@ tern_av TestQp::av_to(const TestQp& peer) const {
   av.hop_limit = options_.hop_limit;
   av.traffic_class = options_.traffic_class;
   av.sl = options_.sl;
+  av.static_rate = options_.static_rate;
   av.port = 1;
   return av;
 }

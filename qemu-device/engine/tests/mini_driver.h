@@ -278,6 +278,7 @@ struct QpOptions {
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
   std::uint8_t ece = 0;          // TERN_ECE_*
+  std::uint8_t static_rate = 0;
   std::uint32_t qkey = 0x11111111;  // UD: Q_Key of this QP and of the peer
 };
 
@@ -412,6 +413,8 @@ struct NodeOptions {
   std::uint64_t dm_size = 1 << 20;
   bool capture = false;
   Nanos doorbell_cost = Config{}.doorbell_cost;
+  std::uint32_t link_speed = Config{}.link_speed;
+  CongestionParams congestion{};
   bool bring_up = true;  // false: only plugged in, no register written
 };
 

@@ -141,7 +141,20 @@ void Sim::inject(SimNode& from, std::span<const std::byte> frame) {
 }
 
 void Sim::fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when) {
-  flying_.push({when, order_++, from.index_, std::move(bytes)});
+  flying_.push({when, order_++, from.index_, std::move(bytes), false});
+}
+
+// Returns whether the frame is in the queue now, or lost.
+bool Sim::enter_queue(const InFlight& f, unsigned to) {
+  const Nanos when = queue(to, *f.bytes);
+  if (when == kNever) {
+    ++stats.lost;
+  } else if (when > now_) {
+    flying_.push({when, order_++, f.from, f.bytes, true});
+  } else {
+    return false;
+  }
+  return true;
 }
 
 // Like a switch: delivers to the owner of the address, or floods if there is none.
@@ -150,6 +163,7 @@ void Sim::deliver(const InFlight& f) {
   for (SimNode* const n : nodes_) {
     if (n && std::memcmp(f.bytes->data(), n->device.port.addresses.mac().data(), sizeof(Mac)) == 0) owner = n;
   }
+  if (queue && owner && !f.queued && enter_queue(f, owner->index_)) return;
   for (SimNode* const n : nodes_) {
     if (!n || n->index_ == f.from || (owner && n != owner)) continue;
     ++stats.delivered;

@@ -105,6 +105,10 @@ class Sim {
   // Called for each frame put on the wire; false loses the frame.
   std::function<bool(unsigned from, std::span<const std::byte> frame)> pass;
 
+  // A queue that frames pass on their way, as in the egress port of a switch. Called when a frame
+  // reaches it; may mark the frame. Returns when the frame has left, or kNever if it is lost.
+  std::function<Nanos(unsigned to, std::span<std::byte> frame)> queue;
+
   // Called right before and right after a device receives a frame from the wire.
   std::function<void(SimNode& to, std::span<const std::byte> frame, bool after)> tap;
   // Puts a frame on the wire as if `from` had sent it. It arrives unchanged, and `pass` does not
@@ -139,6 +143,7 @@ class Sim {
     std::uint64_t order;  // number of the transmission; breaks ties
     unsigned from;
     std::shared_ptr<std::vector<std::byte>> bytes;
+    bool queued = false;  // behind the queue already
     bool operator>(const InFlight& o) const {
       return time != o.time ? time > o.time : order > o.order;
     }
@@ -149,6 +154,7 @@ class Sim {
   void send(SimNode& from, std::span<const std::byte> frame);
   void fly(SimNode& from, std::shared_ptr<std::vector<std::byte>> bytes, Nanos when);
   void deliver(const InFlight& f);
+  bool enter_queue(const InFlight& f, unsigned to);
   void record(TraceEntry::Kind kind, unsigned node, std::uint64_t value);
   [[nodiscard]] Nanos next_event() const;
   void advance(Nanos to);

@@ -27,7 +27,8 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   const std::uint32_t qkey = le(std::uint32_t{ud.qkey});
   if (dqpn > kQpnMask) return TERN_CQE_LOC_QP_OP_ERR;
   const auto route = context.resolve(ud.av, qp_.attr().port, qp_.number(), Qpn(dqpn));
-  if (!route) return TERN_CQE_LOC_QP_OP_ERR;
+  const auto path_rate = static_rate(ud.av.static_rate, context.config.link_speed);
+  if (!route || !path_rate) return TERN_CQE_LOC_QP_OP_ERR;
   if (wqe.length > context.path_mtu()) return TERN_CQE_LOC_LEN_ERR;
 
   Packet& packet = context.tx_packet;
@@ -47,6 +48,8 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
   packet.src_qp = qp_.number();
   packet.route = *route;
+  if (*path_rate != 0) qp_.make_send_rate().sent(frame_bytes(packet), *path_rate);
+  else if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
   const std::uint32_t times = context.emit(packet);
   cost += wqe.length * times + kPacketCost * (times - 1);
   return TERN_CQE_SUCCESS;

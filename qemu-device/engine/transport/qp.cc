@@ -185,10 +185,33 @@ void Qp::store_status() {
 
 void Qp::wake() { context_.schedule(*this); }
 
+SendRate& Qp::make_send_rate() {
+  if (send_rate_ == nullptr) send_rate_ = std::make_unique<SendRate>(*this);
+  return *send_rate_;
+}
+
+bool Qp::may_train() const {
+  return context_.may_train(route_) && (send_rate_ == nullptr || send_rate_->unlimited());
+}
+
+std::uint32_t Qp::packet_bytes() const {
+  constexpr std::uint32_t kHeaders = 64;
+  const bool connected = transport_ != Transport::kRaw && transport_ != Transport::kUd && attr_.path_mtu != 0;
+  return (connected ? mtu() : context_.mtu()) + kHeaders;
+}
+
+bool Qp::congestion_notified() {
+  if (!context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
+  make_send_rate().notified();
+  return true;
+}
+
 void Qp::kick_sq() {
   if (!has_sq()) return;
   sender_->kick();
-  wake();
+  // The pacer wakes the QP for the WQEs that were posted meanwhile as well.
+  const bool held = send_rate_ != nullptr && send_rate_->held() && attr_.state == TERN_QPS_RTS;
+  if (!held) wake();
 }
 
 void Qp::look() {
@@ -206,6 +229,7 @@ bool Qp::service(std::uint32_t& allowance) {
       return receiver_->transmit(allowance);
     case TERN_QPS_RTS:
     case TERN_QPS_SQD: {
+      if (send_rate_ != nullptr) [[unlikely]] return service_paced(allowance);
       // Half of the turn is for the responder, the other half for the requester, and what that
       // leaves goes to the responder again. Neither starves the other, and one alone uses the whole
       // turn.
@@ -226,6 +250,15 @@ bool Qp::service(std::uint32_t& allowance) {
     default:
       return false;
   }
+}
+
+// The halves share one rate, and the one that goes first may use it up.
+bool Qp::service_paced(std::uint32_t& allowance) {
+  const bool requests_first = send_rate_->alternate();
+  bool more = requests_first && sender_->transmit(allowance);
+  more |= receiver_->transmit(allowance);
+  if (!requests_first) more |= sender_->transmit(allowance);
+  return more || attr_.state == TERN_QPS_ERR;
 }
 
 bool Qp::has_peer(const Route& route) const {

@@ -17,6 +17,7 @@
 #include "transport/raw.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
+#include "transport/send_rate.h"
 #include "transport/sq_poller.h"
 #include "transport/unreliable_connection.h"
 #include "transport/xrc.h"
@@ -74,6 +75,8 @@ class alignas(64) Qp {
   bool service(std::uint32_t& allowance);
   // Handles a packet addressed to this QP. The caller has compared the transport class.
   void deliver(const Packet& packet);
+  // Handles a congestion notification from the peer. Returns false if the QP ignores it.
+  bool congestion_notified();
   // Handles a frame that a flow or an RSS group gives to this QP. Returns whether it was stored.
   bool receive(const RxFrame& frame);
   // Returns whether the QP is connected and a packet with this `route` is from its peer.
@@ -137,6 +140,16 @@ class alignas(64) Qp {
   void store_status();
   // Asks the scheduler for a turn.
   void wake();
+
+  // Null if the QP was never limited.
+  [[nodiscard]] SendRate* send_rate() const { return send_rate_.get(); }
+  [[nodiscard]] SendRate& make_send_rate();
+  // Whether its next packet has to wait for the pacer, which then gives the QP a turn.
+  [[nodiscard]] bool paced() const { return send_rate_ != nullptr && !send_rate_->may_send(); }
+  // Context::may_train(): the pacer looks at single packets.
+  [[nodiscard]] bool may_train() const;
+  // Bytes of its longest packets on the wire, roughly.
+  [[nodiscard]] std::uint32_t packet_bytes() const;
   // The QP will be used soon. With many QPs it is not likely to be in a cache.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
@@ -148,8 +161,10 @@ class alignas(64) Qp {
 
   // Scheduler's bookkeeping.
   Hook<Qp> ready{this};
+  Hook<Qp> notifying{this};
   std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
   SqPolled polled;
+  Nanos next_notification = 0;  // not before
 
  private:
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
@@ -159,6 +174,8 @@ class alignas(64) Qp {
   void to_reset();
   void cancel_faults();
   bool flush_rq(std::uint32_t& allowance);
+  bool service_paced(std::uint32_t& allowance);
+  void set_rates(std::uint32_t mask);
   [[nodiscard]] std::uint32_t rq_size() const { return 1U << cmd_.log_rq_size; }
   [[nodiscard]] std::uint64_t rq_slot(std::uint32_t index) const;
 
@@ -189,6 +206,7 @@ class alignas(64) Qp {
   std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
+  std::unique_ptr<SendRate> send_rate_;
   // prefetch() stops here: no message needs the members below.
   PageQueue page_queue_;
   CqUser send_user_;

@@ -25,6 +25,8 @@ struct Transition {
   std::uint32_t optional;
 };
 
+constexpr std::uint32_t kMaxBurst = 1U << 24;
+
 constexpr std::array kReliable = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
@@ -35,14 +37,14 @@ constexpr std::array kReliable = {
     Transition{TERN_QPS_RTR, TERN_QPS_RTS,
                TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
                    TERN_QPA_MAX_RD_ATOMIC,
-               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
                TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                    TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
-                   TERN_QPA_MIN_RNR_TIMER},
+                   TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
 };
 
 constexpr std::array kUnreliable = {
@@ -51,13 +53,13 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
                TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
-    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
 };
 
 // UD and GSI: each WQE and each packet carries its own addresses.
@@ -65,12 +67,12 @@ constexpr std::array kDatagram = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_QKEY},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
-    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
-    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
 };
 
 // A frame carries its own addresses, too. Nothing in a raw QP is of RoCE.
@@ -78,12 +80,12 @@ constexpr std::array kRaw = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, 0},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, 0, 0},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, 0},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, 0, TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, 0},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_RATE_LIMIT},
 };
 
 std::span<const Transition> transitions_of(Transport transport) {
@@ -103,7 +105,7 @@ constexpr std::uint32_t unused_attributes(std::uint8_t type) {
     case TERN_QPT_XRC_INI:
       return TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
     case TERN_QPT_XRC_TGT:
-      return TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
+      return TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_RATE_LIMIT;
     default:
       return 0;
   }
@@ -123,6 +125,9 @@ tern_qp_attr swap_order(tern_qp_attr a) {
   a.rq_psn = le(std::uint32_t{a.rq_psn});
   a.access = le(std::uint32_t{a.access});
   a.pkey_index = le(std::uint16_t{a.pkey_index});
+  a.rate_limit = le(std::uint32_t{a.rate_limit});
+  a.max_burst = le(std::uint32_t{a.max_burst});
+  a.typical_packet = le(std::uint16_t{a.typical_packet});
   return a;
 }
 
@@ -134,7 +139,10 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
   };
   const bool mtu_ok = a.path_mtu >= 8 && a.path_mtu <= 12 &&
                       1U << a.path_mtu <= context_.path_mtu();
-  if (bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
+  const bool rate_ok = a.rate_limit <= max_rate(context_.config.link_speed) && a.max_burst <= kMaxBurst &&
+                       (a.rate_limit != 0 || (a.max_burst == 0 && a.typical_packet == 0));
+  if (bad(TERN_QPA_RATE_LIMIT, !rate_ok) || bad(TERN_QPA_AV, !static_rate(a.av.static_rate, context_.config.link_speed)) ||
+      bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
       bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
       bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
       bad(TERN_QPA_RNR_RETRY, a.rnr_retry > 7) || bad(TERN_QPA_MIN_RNR_TIMER, a.min_rnr_timer > 31) ||
@@ -163,6 +171,21 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
   if (mask & TERN_QPA_SQ_PSN) attr_.sq_psn = a.sq_psn;
   if (mask & TERN_QPA_DEST_QPN) attr_.dest_qpn = a.dest_qpn;
   if (mask & TERN_QPA_PORT) attr_.port = a.port;
+  if (mask & TERN_QPA_RATE_LIMIT) {
+    attr_.rate_limit = a.rate_limit;
+    attr_.max_burst = a.max_burst;
+    attr_.typical_packet = a.typical_packet;
+  }
+  if (mask & (TERN_QPA_RATE_LIMIT | TERN_QPA_AV)) set_rates(mask);
+}
+
+// A QP without any limit has no pacer.
+void Qp::set_rates(std::uint32_t mask) {
+  const std::uint64_t path = static_rate(attr_.av.static_rate, context_.config.link_speed).value_or(0);
+  if (send_rate_ == nullptr && path == 0 && attr_.rate_limit == 0) return;
+  SendRate& rate = make_send_rate();
+  if (mask & TERN_QPA_AV) rate.set_static(path);
+  if (mask & TERN_QPA_RATE_LIMIT) rate.set_limit(attr_.rate_limit, attr_.max_burst, attr_.typical_packet);
 }
 
 // A raw QP in any state, with no other change.
@@ -175,7 +198,7 @@ Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = (TERN_QPA_PORT << 1) - 1;
+  constexpr std::uint32_t kAllMask = (TERN_QPA_RATE_LIMIT << 1) - 1;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
@@ -214,6 +237,10 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;
+    // A switch marks what reacts to marks, and drops the rest.
+    if ((route_.traffic_class & kEcnMask) == 0 && context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) {
+      route_.traffic_class |= kEcnCapable;
+    }
   }
   apply(given, a);
   if (ece != 0) ece_ = static_cast<std::uint8_t>(ece);
@@ -257,6 +284,8 @@ void Qp::to_reset() {
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};
+  send_rate_.reset();
+  notifying.unlink();
   store_status();
   route_ = Route{};
   generation_ = context_.next_qp_generation();
@@ -278,6 +307,7 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   rsp->attr = swap_order(a);
   rsp->sq_ci = le(sender_->consumer_index());
   rsp->rq_ci = le(rq_ci_);
+  if (send_rate_ != nullptr) rsp->rate = le(static_cast<std::uint32_t>((send_rate_->current() + 999) / 1'000));
 }
 
 }  // namespace tern

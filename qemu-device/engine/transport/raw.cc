@@ -49,6 +49,7 @@ std::uint8_t RawSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   const std::uint8_t status = gather_frame(wqe, first, room.subspan(frames.start()));
   if (status != TERN_CQE_SUCCESS) return status;
   if (!frames.finish(cursor_packet_, room.first(bytes))) return TERN_CQE_LOC_LEN_ERR;
+  if (SendRate* const rate = qp_.send_rate()) rate->sent(static_cast<std::uint32_t>(bytes));
   cost = context.emit_frame(room, bytes, qp_);
   return TERN_CQE_SUCCESS;
 }

@@ -8,6 +8,7 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
+#include "wire/codec.h"
 
 namespace tern {
 
@@ -116,6 +117,7 @@ bool Requester::transmit(std::uint32_t& allowance) {
     }
     if ((cursor_packet_ == 0 && !may_start(wqe)) || window_full(wqe)) return false;
     if (allowance == 0) return true;
+    if (!wqe.local && qp_.paced()) return false;
     if (!send_one(wqe, allowance)) return false;
   }
   return false;
@@ -170,6 +172,7 @@ void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   packet.train = train;
   if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
+  if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
   qp_.context().emit(packet);
 }
 
@@ -244,7 +247,7 @@ void Requester::send_flush(SendWqe& wqe) {
 // retransmission.
 std::uint32_t Requester::train_of(const SendWqe& wqe, std::uint32_t allowance) const {
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
-  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.context().may_train(*qp_.route())) return 1;
+  if (wqe.psns == 1 || psn != sent_psn_ || !qp_.may_train()) return 1;
   const std::uint32_t turn = packets_of(allowance, qp_.mtu() + kPacketCost);
   const std::uint32_t open = kMaxUnacked - distance(window_psn_, psn);
   const std::uint32_t to_ack = kAckInterval - cursor_packet_ % kAckInterval;
@@ -277,7 +280,8 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
   Packet& packet = qp_.context().tx_packet;
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   const bool last = cursor_packet_ + train == wqe.psns;
-  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0;
+  const SendRate* const rate = qp_.send_rate();
+  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0 || (rate != nullptr && rate->slow(qp_.mtu()));
   if (last) {
     ++cursor_;
     cursor_packet_ = 0;

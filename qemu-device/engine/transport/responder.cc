@@ -9,6 +9,7 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
+#include "wire/codec.h"
 
 namespace tern {
 
@@ -550,11 +551,11 @@ void Responder::read_not_ready(Out& out, Psn psn, std::uint32_t rest) {
 bool Responder::send_read(Out& out, std::uint32_t& allowance) {
   Resource& r = resources_[out.resource];
   const std::uint32_t mtu = qp_.mtu();
-  while (allowance > 0) {
+  while (allowance > 0 && !qp_.paced()) {
     const std::uint32_t k = out.packet;
     const std::uint64_t offset = std::uint64_t{k} * mtu;
     std::uint32_t train =
-        qp_.context().may_train(*qp_.route()) ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
+        qp_.may_train() ? std::min(packets_of(allowance, mtu + kPacketCost), r.psns - k) : 1;
     std::uint32_t len = std::min(r.len - static_cast<std::uint32_t>(offset), train * mtu);
     Packet& packet = answer(Op::kReadResponseOnly, r.first.plus(k));
     // Checked again for each packet: the region may be gone since the request arrived.
@@ -596,6 +597,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     packet.train = train;
     out.packet += train;
     allowance -= std::min(allowance, len + train * kPacketCost);
+    if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
     qp_.context().emit(packet);
     packet.payload.clear();
     if (last) {
@@ -617,7 +619,7 @@ bool Responder::transmit(std::uint32_t& allowance) {
     }
     switch (out.kind) {
       case Answer::kRead:
-        if (!send_read(out, allowance)) return true;
+        if (!send_read(out, allowance)) return allowance == 0;
         break;
       case Answer::kAtomic:
         send_atomic(out);

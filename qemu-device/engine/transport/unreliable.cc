@@ -30,6 +30,7 @@ bool UnreliableSender::transmit(std::uint32_t& allowance) {
     if (!has_wqe()) return false;
     if (allowance == 0) return true;
     SendWqe& wqe = window_.at(cursor_);
+    if (!wqe.local && !wqe.failed() && qp_.paced()) return false;
     std::uint32_t cost = kPacketCost;
     if (wqe.local) {
       if (!wqe.failed()) wqe.status = execute_local(wqe);

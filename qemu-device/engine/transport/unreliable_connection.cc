@@ -4,6 +4,7 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
+#include "wire/codec.h"
 
 namespace tern {
 
@@ -20,6 +21,7 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.route = *qp_.route();
   next_psn_ = next_psn_.next();
   cost += static_cast<std::uint32_t>(packet.payload.size());
+  if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
   qp_.context().emit(packet);
   return TERN_CQE_SUCCESS;
 }

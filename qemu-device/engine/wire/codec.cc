@@ -478,6 +478,11 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
   return len;
 }
 
+std::uint32_t frame_bytes(const Packet& packet) {
+  const std::size_t tag = packet.route.vlan != TERN_VLAN_NONE ? kTag : 0;
+  return static_cast<std::uint32_t>(kEth + tag + (packet.route.ipv4 ? kIpv4 : kIpv6) + udp_length(packet));
+}
+
 void make_grh(const Packet& packet, std::span<std::byte, 40> out) {
   if (packet.route.ipv4) {
     std::ranges::fill(out.first<20>(), std::byte{0});

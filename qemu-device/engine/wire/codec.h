@@ -52,6 +52,9 @@ struct FrameParts {
 };
 [[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
 
+// Bytes of the frame of `packet`, without FCS and padding.
+[[nodiscard]] std::uint32_t frame_bytes(const Packet& packet);
+
 // Sets "congestion experienced" (RFC 3168) in the IP header of such a frame.
 void mark_congestion(std::span<std::byte> frame, const FrameParts& at);
 

@@ -48,6 +48,11 @@ inline constexpr Op kCnpOp = Op{0x01};
 inline constexpr std::uint32_t kCnpPayload = 16;
 inline constexpr std::uint32_t kAtomicWritePayload = 8;
 
+// The ECN field of a traffic class (RFC 3168).
+inline constexpr std::uint8_t kEcnMask = 0x03;
+inline constexpr std::uint8_t kEcnCapable = 0x02;  // ECT(0)
+inline constexpr std::uint8_t kEcnCongested = 0x03;
+
 // Properties of an operation; one row per opcode of a transport class.
 struct OpTraits {
   bool valid : 1;

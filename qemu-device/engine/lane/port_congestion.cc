@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Congestion of RoCEv2 (IBTA A17.9): the notification point, and what a notification from the wire
+// means. transport/reaction_point.h has the other end.
+#include <algorithm>
+#include <array>
+
+#include "lane/lane.h"
+#include "lane/port.h"
+
+namespace tern {
+
+namespace {
+
+constexpr std::uint8_t kDscpShift = 2;  // of the traffic class
+
+}  // namespace
+
+// A congestion notification from the wire (A17.9.4).
+std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
+  std::array<std::byte, kCnpPayload> reserved;
+  packet.payload.copy_to(reserved);
+  if (!packet.becn || std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
+    lane_.counters.add(TERN_CNT_RX_MALFORMED);
+    return 0;
+  }
+  if (qp == nullptr || !qp->has_peer(packet.route)) {
+    lane_.counters.add(TERN_CNT_RX_QP_MISMATCH);
+    return 0;
+  }
+  lane_.counters.add(qp->congestion_notified() ? TERN_CNT_RP_CNP_HANDLED : TERN_CNT_RP_CNP_IGNORED);
+  return 1;
+}
+
+// A packet with "congestion experienced" arrived. Its QP notifies the peer, unless it has done
+// so a short time ago. The peer may be any host: what it makes us store is one place in a list.
+void Port::congested(const Packet& packet) {
+  lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
+  Qp* const qp = qps_.find(packet.dest_qp.value);
+  const bool flow = qp != nullptr && qp->transport() == packet.transport && packet.transport != Transport::kUd &&
+                    !is_multicast(packet.route.dgid) && qp->has_peer(packet.route);
+  if (!flow || qp->notifying.linked() || !lane_.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl)) return;
+  const Nanos now = lane_.host.now();
+  if (now < qp->next_notification) return;
+  qp->next_notification = now + lane_.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
+  lane_.notify_peer(*qp);
+}
+
+void Port::send_notification(Qp& qp) {
+  if (qp.route() == nullptr) return;  // the QP has been reset since
+  constexpr std::array<std::byte, kCnpPayload> reserved{};
+  const CongestionParams& params = lane_.congestion;
+  Packet& packet = lane_.tx_packet;
+  packet.transport = Transport::kCnp;
+  packet.op = kCnpOp;
+  packet.dest_qp = Qpn(qp.attr().dest_qpn);
+  packet.psn = Psn();
+  packet.ack_req = packet.solicited = packet.mig_req = false;
+  packet.becn = true;
+  packet.route = *qp.route();
+  packet.route.traffic_class = static_cast<std::uint8_t>(params.get(TERN_CC_NP_CNP_DSCP) << kDscpShift);
+  if (params.get(TERN_CC_NP_CNP_PRIO_MODE) == 0) {
+    packet.route.sl = static_cast<std::uint8_t>(params.get(TERN_CC_NP_CNP_PRIO));
+  }
+  packet.payload.clear();
+  packet.payload.append_plain(std::span<const std::byte>(reserved));
+  lane_.counters.add(TERN_CNT_NP_CNP_SENT);
+  emit(packet);
+  packet.payload.clear();
+  packet.becn = false;
+  packet.mig_req = true;
+}
+
+}  // namespace tern

@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# congestion.sh switch|bridge: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is shorter than their windows. Without
+# congestion control the port loses packets again and again; with it, none once the flows have settled. Runs in vm1.
+#   switch: the port is that of ternd's switch, with RED (tests/suite has its properties).
+#   bridge: vm2 is a bridge between the two wires, with "tc red ecn" in front of vm1.
+set -u
+mode=$1
+group=congestion-$mode
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
+log=$(mktemp)
+hw=hw_counters
+
+# at MACHINE CMD
+at() {
+	# shellcheck disable=SC2029 # expanded here
+	if [ "$1" = vm1 ]; then sh -c "$2"; else ssh "$1" "$2"; fi
+}
+# The sender's device: in the bridged net it is on the other wire.
+if [ "$mode" = bridge ]; then sender=tern1; else sender=tern0; fi
+counter() { # MACHINE DEVICE NAME
+	at "$1" "sleep 0.05; cat /sys/class/infiniband/$2/ports/1/$hw/$3"
+}
+# Sets a parameter of every adapter of a machine; both ends are slow, so the times of the paper are longer here.
+set_cc() { # NAME VALUE
+	local vm
+	for vm in vm1 vm3; do
+		at "$vm" "for f in /sys/bus/pci/drivers/tern/*:*; do devlink dev param set pci/\${f##*/} name $1 value $2 cmode runtime || exit; done"
+	done
+}
+get_cc() { # NAME: of vm1's adapter
+	local f
+	for f in /sys/bus/pci/drivers/tern/*:*; do
+		devlink dev param show "pci/${f##*/}" name "$1" | sed -n 's/.*runtime value //p'
+		return
+	done
+}
+netdev_of() { # MACHINE DEVICE
+	at "$1" "basename /sys/class/infiniband/$2/device/net/*"
+}
+
+# vm2 bridges the wires: wire 2 is that of each machine's second adapter.
+make_bridge() {
+	local one two
+	one=$(netdev_of vm2 tern0) two=$(netdev_of vm2 tern1)
+	at vm2 "set -e
+		ip link add br0 type bridge
+		for n in $one $two; do ip addr flush dev \$n; ip link set \$n master br0; ip link set \$n up; done
+		ip link set br0 up
+		tc qdisc add dev $one root handle 1: tbf rate 24mbit burst 16k limit 400k
+		tc qdisc add dev $one parent 1:1 handle 2: red limit 160k min 10k max 60k avpkt 1100 burst 20 probability 0.1 bandwidth 24mbit ecn"
+	# vm3 reaches vm1 by its second adapter only.
+	at vm3 "ip addr flush dev $(netdev_of vm3 tern0); ip addr flush dev $(netdev_of vm3 tern1)
+		ip addr add 10.77.0.3/24 dev $(netdev_of vm3 tern1)"
+}
+
+refused() { # NAME VALUE
+	! set_cc "$1" "$2" 2>/dev/null
+}
+show_qps() {
+	at vm3 'rdma resource show qp -dd' | grep -o 'drv_rate_kbps [0-9]*' | grep -v ' 0$'
+}
+
+# Runs the flows, and counts in $lost the gaps that vm1 sees, and in $moved the packets that it receives, in five seconds in the
+# middle.
+flows() {
+	local i before packets
+	for i in 1 2; do
+		timeout 120 ib_write_bw -d tern0 -x "$(gid-index v4)" -m 1024 -s 65536 -D 14 -p 1880$i >"$log.s$i" 2>&1 &
+		wait-listen 1880$i
+		at vm3 "timeout 120 ib_write_bw -d $sender -x \$(gid-index v4 $sender) -m 1024 -s 65536 -D 14 -u 16 -p 1880$i 10.78.0.1" >"$log.c$i" 2>&1 &
+	done
+	before=$(counter vm1 tern0 rx_rdma_packets)
+	until_true 60 eval '[ "$(counter vm1 tern0 rx_rdma_packets)" -gt $((before + 2000)) ]'
+	sleep 5
+	before=$(counter vm1 tern0 out_of_sequence) packets=$(counter vm1 tern0 rx_rdma_packets)
+	sleep 5
+	limited=$(show_qps | wc -l)
+	lost=$(($(counter vm1 tern0 out_of_sequence) - before))
+	moved=$(($(counter vm1 tern0 rx_rdma_packets) - packets))
+	wait
+	echo "$1: $moved packets, $lost gaps, $limited limited QPs"
+	tail -n 3 "$log.c1" "$log.c2"
+}
+
+[ "$mode" != bridge ] || check makes-the-bridge make_bridge
+check the-machines-see-each-other until_true 60 at vm3 "ping -c 1 -W 2 10.77.0.1"
+
+# Times and rates for a port of some ten Mbit/s.
+while read -r name value; do
+	check "sets-$name" set_cc "$name" "$value"
+done <<'END'
+rp_time_reset 5000
+rp_dce_tcp_rtt 5000
+rp_byte_reset 300000
+rp_ai_rate 1
+rp_hai_rate 2
+np_min_time_between_cnps 4000
+END
+check refuses-a-value-out-of-range refused rp_gd 16
+check keeps-the-value-then test "$(get_cc rp_gd)" = 11
+check reads-back test "$(get_cc rp_time_reset)" = 5000
+
+set_cc rp_enable 0
+set_cc np_enable 0
+flows off
+off_lost=$lost off_moved=$moved
+check loses-packets-without test "$off_lost" -gt 0
+check limits-no-qp-without test "$limited" = 0
+check sends-no-notification-without test "$(counter vm1 tern0 np_cnp_sent)" = 0
+
+set_cc rp_enable 255
+set_cc np_enable 255
+flows on
+check loses-nothing-with test "$lost" = 0
+check moves-as-much-with test $((moved * 10)) -ge $((off_moved * 6))
+check limits-both-qps-with test "$limited" = 2
+check counts-marks test "$(counter vm1 tern0 np_ecn_marked_roce_packets)" -gt 0
+check sends-notifications test "$(counter vm1 tern0 np_cnp_sent)" -gt 0
+check handles-notifications test "$(counter vm3 $sender rp_cnp_handled)" -gt 0
+check ignores-none test "$(counter vm3 $sender rp_cnp_ignored)" = 0
+rm -f "$log"*
+exit $failed
