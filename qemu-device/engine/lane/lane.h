@@ -41,8 +41,7 @@ class Lane final : public Context {
   void read_arms();
   // Posts events that waited for room in the asynchronous or the fault EQ.
   void flush_events();
-  // Charges the turn of a QP with `cost` bytes for a packet that was sent.
-  void charge(std::uint32_t cost) { emitted_ += cost; }
+  using Context::charge;
   void allow_trains(bool allow) { trains_ = allow; }
   // When the last run() began.
   [[nodiscard]] Nanos began() const { return began_; }
@@ -55,6 +54,7 @@ class Lane final : public Context {
   friend class Context;
   [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
   bool run_qps(std::uint32_t budget);
+  [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
   void walk_xrc_targets();
   void make_ready(Qp& qp);
 
