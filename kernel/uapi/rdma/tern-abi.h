@@ -22,6 +22,7 @@ enum {
 	TERN_UCTX_CAP_SEND_INV = 1 << 5,	/* SEND_WITH_INV: peers may invalidate */
 	TERN_UCTX_CAP_RAW_OFFLOAD = 1 << 6,	/* raw packet QPs: checksums, TSO, VLANs, FCS */
 	TERN_UCTX_CAP_RSS = 1 << 7,		/* RSS QPs */
+	TERN_UCTX_CAP_TM = 1 << 8,		/* SRQs with tag matching */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -142,6 +143,11 @@ struct tern_ureq_create_srq {
 	__u8 log_size;
 	__u8 log_stride;
 	__u8 reserved_d0[6];
+	/* Tag matching, else 0: */
+	__aligned_u64 ops_addr;		/* struct tern_tm_op[], read by the device */
+	__aligned_u64 ops_len;
+	__u8 log_ops;			/* log2 of operations */
+	__u8 reserved_188[7];
 };
 
 struct tern_uresp_create_srq {

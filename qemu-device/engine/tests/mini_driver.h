@@ -373,7 +373,7 @@ struct TagOp {
   std::uint64_t tag = 0;
   std::uint64_t mask = ~std::uint64_t{0};
   std::uint32_t unexpected = 0;
-  std::vector<tern_sge> sges;
+  std::vector<tern_sge> sges{};
 };
 
 class TestSrq {
