@@ -82,13 +82,12 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 {
 	enum ibv_srq_type type = IBV_SRQT_BASIC;
 	uint32_t needed = IBV_SRQ_INIT_ATTR_PD;
-	int err;
 
 	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
 		type = attr->srq_type;
 
 	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC &&
-	     type != IBV_SRQT_TM) ||
+	     !(type == IBV_SRQT_TM && ctx->caps & TERN_UCTX_CAP_TM)) ||
 	    !check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
 					      IBV_SRQ_INIT_ATTR_PD |
 					      IBV_SRQ_INIT_ATTR_XRCD |
@@ -103,11 +102,8 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	if ((attr->comp_mask & ~IBV_SRQ_INIT_ATTR_TYPE) != needed)
 		return EINVAL;
 
-	if (type == IBV_SRQT_TM) {
-		err = tern_tm_check_attr(ctx, attr);
-		if (err)
-			return err;
-	}
+	if (type == IBV_SRQT_TM && !tern_tm_cap_ok(&attr->tm_cap))
+		return EINVAL;
 
 	if (!attr->attr.max_wr || attr->attr.max_wr > ctx->max_srq_wr ||
 	    attr->attr.max_sge > ctx->max_recv_sge)

@@ -535,8 +535,7 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
 
 /* tm.c */
-int tern_tm_check_attr(const struct tern_context *ctx,
-		       const struct ibv_srq_init_attr_ex *attr);
+bool tern_tm_cap_ok(const struct ibv_tm_cap *cap);
 int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
 		  const struct ibv_tm_cap *cap,
 		  struct tern_ureq_create_srq *req);

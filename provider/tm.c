@@ -18,19 +18,11 @@ struct tern_tm {
 	uint32_t added; /* tags posted; also the handle of the next one */
 };
 
-/* ibv_create_srq_ex(3): EOPNOTSUPP without tag matching. */
-int tern_tm_check_attr(const struct tern_context *ctx,
-		       const struct ibv_srq_init_attr_ex *attr)
+/* The kernel knows how many tags there may be. */
+bool tern_tm_cap_ok(const struct ibv_tm_cap *cap)
 {
-	if (!(ctx->caps & TERN_UCTX_CAP_TM))
-		return EOPNOTSUPP;
-
-	/* The kernel knows how many tags there may be. */
-	if (!attr->tm_cap.max_num_tags || !attr->tm_cap.max_ops ||
-	    attr->tm_cap.max_ops > 1U << TERN_TM_MAX_LOG_OPS)
-		return EINVAL;
-
-	return 0;
+	return cap->max_num_tags && cap->max_ops &&
+	       cap->max_ops <= 1U << TERN_TM_MAX_LOG_OPS;
 }
 
 /* Allocates the ring, which tern_tm_free() frees, and describes it in req. */
@@ -87,9 +79,10 @@ static int tern_tm_check(const struct tern_srq *srq,
 	if (wr->flags & ~(IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC))
 		return EINVAL;
 
-	/* The device has copied the operations below ops_ci. */
 	if (tm->head - tern_shared_read(&srq->record->ops_ci) > tm->mask)
 		return ENOMEM;
+	/* The device copied the operations below ops_ci before it stored it. */
+	udma_ordering_read_barrier();
 
 	switch (wr->opcode) {
 	case IBV_WR_TAG_ADD:
