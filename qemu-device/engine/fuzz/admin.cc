@@ -314,10 +314,16 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.record = record(128);
       c.pages = pages(4096);
       c.pdn = any(kPd);
-      if (in_.u8() & 1) {
+      const unsigned kind = in_.u8();
+      if (kind & 3) c.cqn = any(kCq);
+      if (kind & 1) {
         c.flags = TERN_SRQ_F_XRC;
         c.xrcdn = any(kXrcd);
-        c.cqn = any(kCq);
+      } else if (kind & 2) {
+        c.flags = TERN_SRQ_F_TM;
+        c.ops_pages = pages(4096);
+        c.uar = any(kUar);
+        c.max_tags = kind & 4 ? in_.u32() : 1 + kind;
       }
       return bytes_of(c);
     }
@@ -531,7 +537,6 @@ bool AdminPlay::too_big(const Shape& shape, const Bytes& in) const {
   return num > 65536 && num <= 1U << 26;
 }
 
-
 // ---- grants ----
 
 // Allows access to the pages of a list.
@@ -541,8 +546,7 @@ void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes, unsigned rights)
   for (std::uint32_t i = 0; i < num; ++i) {
     std::uint64_t at = p.addr + 8ULL * i;
     if (p.kind == TERN_PAGES_INDIRECT) {
-      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) +
-           8ULL * (i % TERN_PAGES_CHUNK);
+      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) + 8ULL * (i % TERN_PAGES_CHUNK);
     }
     if (!FuzzHost::is_ram(at, 8)) return;
     w_.host.grant(w_.host.get<std::uint64_t>(at), 1ULL << (p.page_shift & 31), rights);
@@ -578,6 +582,7 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
     }
     case TERN_CMD_CREATE_SRQ: {
       const auto c = as(tern_cmd_create_srq{});
+      if (c.flags == TERN_SRQ_F_TM) grant(c.ops_pages, sizeof(tern_tm_op) << (c.log_ops & 31));
       return ring(c, std::uint64_t{1} << ((c.log_size + c.log_stride) & 63), FuzzHost::kRead);
     }
     case TERN_CMD_MODIFY_SRQ:
