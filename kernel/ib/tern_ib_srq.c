@@ -117,31 +117,41 @@ static void tern_srq_unpublish(struct tern_ib_dev *dev, struct tern_srq *srq)
 	tern_ref_kill(&srq->ref);
 }
 
-/*
- * Pins the ring of operations on tags and describes it to the device. Frees
- * nothing but its own on failure.
- */
+/* Pins the ring of operations on tags and describes it to the device. */
 static int tern_srq_get_ops(struct tern_ib_dev *dev, struct tern_srq *srq,
 			    const struct tern_ureq_create_srq *req,
 			    struct tern_srq_tm *tm)
 {
+	struct ib_umem *umem;
 	int err;
 
 	/* The device only reads operations. */
-	srq->ops_umem = ib_umem_get_va(&dev->ibdev, req->ops_addr, req->ops_len,
-				       0);
-	if (IS_ERR(srq->ops_umem)) {
-		err = PTR_ERR(srq->ops_umem);
-		srq->ops_umem = NULL;
+	umem = ib_umem_get_va(&dev->ibdev, req->ops_addr, req->ops_len, 0);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	err = tern_table_from_queue(dev, &tm->table, umem, &tm->pages);
+	if (err) {
+		ib_umem_release(umem);
 		return err;
 	}
 
-	err = tern_table_from_queue(dev, &tm->table, srq->ops_umem, &tm->pages);
+	srq->ops_umem = umem;
+	return 0;
+}
+
+/* Undoes tern_srq_get_ops() after a failure, or its page list after success. */
+static void tern_srq_put_ops(struct tern_srq *srq, struct tern_srq_tm *tm,
+			     int err)
+{
+	if (!srq->ops_umem)
+		return;
+
+	tern_table_free(&tm->table);
 	if (err) {
 		ib_umem_release(srq->ops_umem);
 		srq->ops_umem = NULL;
 	}
-	return err;
 }
 
 /* Creates the SRQ in the device. Its ring and its record are pinned. */
@@ -154,27 +164,20 @@ static int tern_srq_create_user(struct tern_ib_dev *dev, struct tern_srq *srq,
 	struct tern_table table;
 	int err;
 
-	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
-	if (err)
-		return err;
-
 	if (attr->srq_type == IB_SRQT_TM) {
 		err = tern_srq_get_ops(dev, srq, req, &tm);
 		if (err)
-			goto out;
+			return err;
 	}
 
-	err = tern_srq_exec_create(dev, srq, attr, &pages, srq->urecord.dma,
-				   &tm);
-	if (attr->srq_type == IB_SRQT_TM) {
-		tern_table_free(&tm.table);
-		if (err) {
-			ib_umem_release(srq->ops_umem);
-			srq->ops_umem = NULL;
-		}
+	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
+	if (!err) {
+		err = tern_srq_exec_create(dev, srq, attr, &pages,
+					   srq->urecord.dma, &tm);
+		tern_table_free(&table);
 	}
-out:
-	tern_table_free(&table);
+
+	tern_srq_put_ops(srq, &tm, err);
 	return err;
 }
 

@@ -315,12 +315,10 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.pages = pages(4096);
       c.pdn = any(kPd);
       const unsigned kind = in_.u8();
-      if (kind & 3) c.cqn = any(kCq);
-      if (kind & 1) {
-        c.flags = TERN_SRQ_F_XRC;
-        c.xrcdn = any(kXrcd);
-      } else if (kind & 2) {
-        c.flags = TERN_SRQ_F_TM;
+      c.flags = kind & 1 ? TERN_SRQ_F_XRC : kind & TERN_SRQ_F_TM;
+      if (c.flags != 0) c.cqn = any(kCq);
+      if (c.flags == TERN_SRQ_F_XRC) c.xrcdn = any(kXrcd);
+      if (c.flags == TERN_SRQ_F_TM) {
         c.ops_pages = pages(4096);
         c.uar = any(kUar);
         c.max_tags = kind & 4 ? in_.u32() : 1 + kind;
