@@ -345,11 +345,18 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_size_ok);
 
-/* Whether the ring of operations on tags is as long as it says. */
-bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req)
+/*
+ * Whether the ring of operations is as long as it says, or does not exist if the
+ * SRQ has no tags.
+ */
+bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags)
 {
-	return !memchr_inv(req->reserved_188, 0, sizeof(req->reserved_188)) &&
-	       req->log_ops <= TERN_TM_MAX_LOG_OPS &&
+	if (memchr_inv(req->reserved_188, 0, sizeof(req->reserved_188)))
+		return false;
+	if (!tags)
+		return !req->ops_addr && !req->ops_len && !req->log_ops;
+
+	return req->log_ops <= TERN_TM_MAX_LOG_OPS &&
 	       tern_queue_len_ok(req->ops_len,
 				 (u64)sizeof(struct tern_tm_op) <<
 					 req->log_ops);

@@ -190,7 +190,7 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	struct tern_ucontext *ucontext;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_d0);
+	err = ib_copy_validate_udata_in(udata, req, reserved_188);
 	if (err)
 		return err;
 
@@ -198,7 +198,7 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	    !tern_rq_stride_ok(req.log_stride, attr->attr.max_sge) ||
 	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, req.log_stride,
 			      attr->attr.max_wr) ||
-	    (attr->srq_type == IB_SRQT_TM && !tern_tm_ring_ok(&req)))
+	    !tern_tm_ring_ok(&req, attr->srq_type == IB_SRQT_TM))
 		return -EINVAL;
 
 	/* The device only reads WQEs. */

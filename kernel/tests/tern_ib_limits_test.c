@@ -383,19 +383,29 @@ static void tern_test_tm_ring(struct kunit *test)
 	const struct tern_ureq_create_srq good = { .ops_len = 128 << 3, .log_ops = 3 };
 	struct tern_ureq_create_srq req = good;
 
-	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, true));
 	req.ops_len--;
-	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
 	req = good;
 	req.reserved_188[6] = 1;
-	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
+
+	/* Without tags there is no ring. */
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&good, false));
+	req = (struct tern_ureq_create_srq){};
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, false));
+	req.log_ops = 1;
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, false));
+	req = (struct tern_ureq_create_srq){ .ops_addr = 4096 };
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, false));
+
 	/* User input is not used as a shift count unless it is in range. */
 	req = (struct tern_ureq_create_srq){ .ops_len = 128 << 12, .log_ops = 12 };
-	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, true));
 	req = (struct tern_ureq_create_srq){ .ops_len = 128 << 13, .log_ops = 13 };
-	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
 	req.log_ops = 255;
-	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req));
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
 }
 
 static void tern_test_srq_size(struct kunit *test)
