@@ -198,7 +198,7 @@ struct tern_rsp_caps {
 	__le16	gid_table_len;
 	__le16	num_vectors;		/* MSI-X vectors, vector 0 included */
 	__le16	max_eth_queues;		/* of each direction */
-	__le16	rsvd_82;
+	__le16	max_tags;		/* of an SRQ; 0: no tag matching */
 	__u8	mac[6];			/* permanent address of port 1 */
 	__u8	local_ca_ack_delay;	/* 4.096 us * 2^n */
 	__u8	num_ports;		/* ports are numbered from 1 */
@@ -672,7 +672,7 @@ static_assert(sizeof(struct tern_cmd_create_qp) == 64, "tern_cmd_create_qp");
 #define TERN_QPT_RAW			6	/* Ethernet frames */
 
 #define TERN_QP_F_SRQ			BIT(0)
-#define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT, RAW */
+#define TERN_QP_F_NO_SQ			BIT(1)	/* XRC_TGT, RAW, RC with TERN_SRQ_F_TM */
 #define TERN_QP_F_NO_RQ			BIT(2)	/* SRQ, XRC, RAW */
 #define TERN_QP_F_STRIP_VLAN		BIT(3)	/* RAW */
 #define TERN_QP_F_KEEP_FCS		BIT(4)	/* RAW: 4 bytes of FCS follow the frame */
@@ -781,15 +781,20 @@ struct tern_cmd_create_srq {
 	__le64			record;		/* DMA address of struct tern_srq_record */
 	__le32			pdn;
 	__le32			xrcdn;		/* with TERN_SRQ_F_XRC */
-	__le32			cqn;		/* with TERN_SRQ_F_XRC */
+	__le32			cqn;		/* with TERN_SRQ_F_XRC or TERN_SRQ_F_TM */
 	__u8			log_size;
 	__u8			log_stride;
-	__u8			flags;		/* TERN_SRQ_F_* */
-	__u8			rsvd_27;
+	__u8			flags;		/* TERN_SRQ_F_*, one of them or none */
+	/* TERN_SRQ_F_TM, else 0: */
+	__u8			log_ops;	/* log2 of operations, 0..TERN_TM_MAX_LOG_OPS */
+	struct tern_pages	ops_pages;	/* struct tern_tm_op[]; the device only reads them */
+	__le32			uar;
+	__le32			max_tags;	/* 1..max_tags of QUERY_CAPS */
 };
-static_assert(sizeof(struct tern_cmd_create_srq) == 40, "tern_cmd_create_srq");
+static_assert(sizeof(struct tern_cmd_create_srq) == 64, "tern_cmd_create_srq");
 
 #define TERN_SRQ_F_XRC			BIT(0)
+#define TERN_SRQ_F_TM			BIT(1)	/* tag matching, for RC QPs */
 
 /* ---- MODIFY_SRQ: the record stays where it is ---- */
 struct tern_cmd_modify_srq {

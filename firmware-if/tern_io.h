@@ -47,9 +47,12 @@ static_assert(sizeof(struct tern_qp_record) == 256, "tern_qp_record");
 
 struct tern_srq_record {
 	__le32	pi;		/* poster: WQEs posted */
-	__u8	rsvd_4[60];
+	__le32	ops_pi;		/* poster: struct tern_tm_op posted */
+	__u8	rsvd_8[56];
 	__le32	ci;		/* device: WQEs taken, whose slots are free */
-	__u8	rsvd_44[60];
+	__le32	ops_ci;		/* device: operations executed, whose slots are free */
+	__le32	tags_released;	/* device: tags added that it holds no longer */
+	__u8	rsvd_4c[52];
 };
 static_assert(sizeof(struct tern_srq_record) == 128, "tern_srq_record");
 
@@ -230,6 +233,62 @@ struct tern_rq_hdr {
 };
 static_assert(sizeof(struct tern_rq_hdr) == 16, "tern_rq_hdr");
 
+/*
+ * Tag matching (SRQ with TERN_SRQ_F_TM): an operation on its list of tags. The slot
+ * of operation i is i modulo the ring's size.
+ */
+struct tern_tm_op {
+	__u8	opcode;		/* TERN_TM_* */
+	__u8	flags;		/* TERN_TM_F_* */
+	__u8	num_sge;	/* ADD */
+	__u8	rsvd_3;
+	__le32	handle;		/* ADD: the tag's name, chosen by software; DEL: that of the tag */
+	__le64	wr_id;		/* returned in the CQE of the operation */
+	__le64	recv_wr_id;	/* ADD: returned in the CQEs of the message */
+	__le64	tag;		/* ADD: matches a message with (its tag & mask) == tag */
+	__le64	mask;
+	__le32	unexpected;	/* TERN_TM_F_SYNC: unexpected messages that software has handled */
+	__u8	rsvd_2c[20];
+	struct tern_sge	sge[4];	/* ADD: where the message goes */
+};
+static_assert(sizeof(struct tern_tm_op) == 128, "tern_tm_op");
+
+#define TERN_TM_ADD			1
+#define TERN_TM_DEL			2
+#define TERN_TM_SYNC			3
+
+#define TERN_TM_F_SIGNALED		BIT(0)
+#define TERN_TM_F_SYNC			BIT(1)
+
+#define TERN_TM_MAX_SGE			4
+#define TERN_TM_MAX_LOG_OPS		12	/* log2 of the operations of a ring */
+
+/*
+ * Header of a message to such an SRQ, on the wire. A rendezvous request has the
+ * second structure behind it, and at most TERN_TM_MAX_RNDV bytes in all.
+ */
+struct tern_tm_header {
+	__u8	opcode;		/* TERN_TMH_* */
+	__u8	rsvd_1[3];
+	__be32	app_ctx;
+	__be64	tag;
+};
+static_assert(sizeof(struct tern_tm_header) == 16, "tern_tm_header");
+
+struct tern_tm_rndv {
+	__be64	va;
+	__be32	rkey;
+	__be32	length;
+};
+static_assert(sizeof(struct tern_tm_rndv) == 16, "tern_tm_rndv");
+
+#define TERN_TMH_NO_TAG			0
+#define TERN_TMH_RNDV			1
+#define TERN_TMH_FIN			2
+#define TERN_TMH_EAGER			3
+
+#define TERN_TM_MAX_RNDV		64
+
 /* Log2 of the bytes of a slot. */
 #define TERN_SQ_STRIDE_MIN		6
 #define TERN_SQ_STRIDE_MAX		11
@@ -256,13 +315,23 @@ struct tern_cqe {
 	__u8	flags;		/* TERN_CQE_F_* */
 	__le16	pkey_index;	/* received frame: TERN_ETH_HASH_* */
 	__le16	vlan;		/* TERN_CQE_F_VLAN: VLAN id; received frame: the whole tag */
-	__u8	smac[6];	/* UD */
+	__u8	smac[6];	/* UD; TERN_CQE_F_TM_MATCH: struct tern_tm_cqe */
 	__u8	sl;
 	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */
 	__le32	srqn;		/* SRQ of the receive WQE, else 0 */
 	__le32	phase;
 };
 static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
+
+/* How a CQE with TERN_CQE_F_TM_MATCH differs; the rest is as in struct tern_cqe. */
+struct tern_tm_cqe {
+	__u8	rsvd_0[24];
+	__le32	app_ctx;	/* of the message's header */
+	__u8	rsvd_1c[20];
+	__le64	tag;
+	__u8	rsvd_38[8];
+};
+static_assert(sizeof(struct tern_tm_cqe) == 64, "tern_tm_cqe");
 
 #define TERN_CQE_PHASE			BIT(0)
 
@@ -274,10 +343,19 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_CQE_F_VLAN			BIT(5)
 #define TERN_CQE_F_L3_OK		BIT(6)	/* received frame: IPv4 header checksum, or IPv6 */
 #define TERN_CQE_F_L4_OK		BIT(7)	/* received frame: checksum of TCP or UDP */
+/* TERN_RECV_TM, TERN_TM_CQE_*: */
+#define TERN_CQE_F_TM_SYNC_REQ		BIT(5)	/* a tag waits for TERN_TM_F_SYNC */
+#define TERN_CQE_F_TM_MATCH		BIT(6)	/* a tag has matched the message */
+#define TERN_CQE_F_TM_DATA_VALID	BIT(7)	/* the message is in the tag's buffer */
 
 /* Opcodes of completions that are not TERN_WR_*. */
 #define TERN_RECV_SEND			0x40
 #define TERN_RECV_RDMA_WITH_IMM		0x41
+#define TERN_RECV_TM			0x42	/* message with a tag */
+#define TERN_RECV_TM_NO_TAG		0x43	/* any other message to an SRQ with tags */
+#define TERN_TM_CQE_ADD			0x48
+#define TERN_TM_CQE_DEL			0x49
+#define TERN_TM_CQE_SYNC		0x4a
 #define TERN_ETH_TX			0x50
 #define TERN_ETH_RX			0x51
 
@@ -302,6 +380,8 @@ static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");
 #define TERN_CQE_FATAL_ERR		14
 #define TERN_CQE_RESP_TIMEOUT_ERR	15
 #define TERN_CQE_GENERAL_ERR		16
+#define TERN_CQE_TM_ERR			17	/* DEL: the device does not hold the tag */
+#define TERN_CQE_TM_RNDV_INCOMPLETE	18	/* the request is in the tag's buffer, not the data */
 
 /* Access rights of regions, windows and QPs. */
 #define TERN_ACCESS_LOCAL_WRITE		BIT(0)

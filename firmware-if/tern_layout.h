@@ -20,9 +20,12 @@ TERN_AT(tern_qp_record, status, 0x80);
 TERN_AT(tern_qp_record, rsvd_84, 0x84);
 
 TERN_AT(tern_srq_record, pi, 0x00);
-TERN_AT(tern_srq_record, rsvd_4, 0x04);
+TERN_AT(tern_srq_record, ops_pi, 0x04);
+TERN_AT(tern_srq_record, rsvd_8, 0x08);
 TERN_AT(tern_srq_record, ci, 0x40);
-TERN_AT(tern_srq_record, rsvd_44, 0x44);
+TERN_AT(tern_srq_record, ops_ci, 0x44);
+TERN_AT(tern_srq_record, tags_released, 0x48);
+TERN_AT(tern_srq_record, rsvd_4c, 0x4c);
 
 TERN_AT(tern_cq_record, ci, 0x00);
 TERN_AT(tern_cq_record, arm, 0x04);
@@ -102,6 +105,34 @@ TERN_AT(tern_rq_hdr, num_sge, 0x00);
 TERN_AT(tern_rq_hdr, rsvd_1, 0x01);
 TERN_AT(tern_rq_hdr, wr_id, 0x08);
 
+TERN_AT(tern_tm_op, opcode, 0x00);
+TERN_AT(tern_tm_op, flags, 0x01);
+TERN_AT(tern_tm_op, num_sge, 0x02);
+TERN_AT(tern_tm_op, rsvd_3, 0x03);
+TERN_AT(tern_tm_op, handle, 0x04);
+TERN_AT(tern_tm_op, wr_id, 0x08);
+TERN_AT(tern_tm_op, recv_wr_id, 0x10);
+TERN_AT(tern_tm_op, tag, 0x18);
+TERN_AT(tern_tm_op, mask, 0x20);
+TERN_AT(tern_tm_op, unexpected, 0x28);
+TERN_AT(tern_tm_op, rsvd_2c, 0x2c);
+TERN_AT(tern_tm_op, sge, 0x40);
+
+TERN_AT(tern_tm_header, opcode, 0x00);
+TERN_AT(tern_tm_header, rsvd_1, 0x01);
+TERN_AT(tern_tm_header, app_ctx, 0x04);
+TERN_AT(tern_tm_header, tag, 0x08);
+
+TERN_AT(tern_tm_rndv, va, 0x00);
+TERN_AT(tern_tm_rndv, rkey, 0x08);
+TERN_AT(tern_tm_rndv, length, 0x0c);
+
+TERN_AT(tern_tm_cqe, rsvd_0, 0x00);
+TERN_AT(tern_tm_cqe, app_ctx, 0x18);
+TERN_AT(tern_tm_cqe, rsvd_1c, 0x1c);
+TERN_AT(tern_tm_cqe, tag, 0x30);
+TERN_AT(tern_tm_cqe, rsvd_38, 0x38);
+
 TERN_AT(tern_cqe, wr_id, 0x00);
 TERN_AT(tern_cqe, qpn, 0x08);
 TERN_AT(tern_cqe, byte_len, 0x0c);
@@ -180,7 +211,7 @@ TERN_AT(tern_rsp_caps, max_rd_atomic, 0x7a);
 TERN_AT(tern_rsp_caps, gid_table_len, 0x7c);
 TERN_AT(tern_rsp_caps, num_vectors, 0x7e);
 TERN_AT(tern_rsp_caps, max_eth_queues, 0x80);
-TERN_AT(tern_rsp_caps, rsvd_82, 0x82);
+TERN_AT(tern_rsp_caps, max_tags, 0x82);
 TERN_AT(tern_rsp_caps, mac, 0x84);
 TERN_AT(tern_rsp_caps, local_ca_ack_delay, 0x8a);
 TERN_AT(tern_rsp_caps, num_ports, 0x8b);
@@ -436,7 +467,10 @@ TERN_AT(tern_cmd_create_srq, cqn, 0x20);
 TERN_AT(tern_cmd_create_srq, log_size, 0x24);
 TERN_AT(tern_cmd_create_srq, log_stride, 0x25);
 TERN_AT(tern_cmd_create_srq, flags, 0x26);
-TERN_AT(tern_cmd_create_srq, rsvd_27, 0x27);
+TERN_AT(tern_cmd_create_srq, log_ops, 0x27);
+TERN_AT(tern_cmd_create_srq, ops_pages, 0x28);
+TERN_AT(tern_cmd_create_srq, uar, 0x38);
+TERN_AT(tern_cmd_create_srq, max_tags, 0x3c);
 
 TERN_AT(tern_cmd_modify_srq, pages, 0x00);
 TERN_AT(tern_cmd_modify_srq, srqn, 0x10);

@@ -92,6 +92,7 @@
 #define TERN_DB_CMD_CQ_ARM		3U	/* CQ: read the arm word */
 #define TERN_DB_CMD_EQ_CI		4U	/* asynchronous and fault EQ: read ci */
 #define TERN_DB_CMD_ETH_TX		5U	/* Ethernet transmit queue: read pi */
+#define TERN_DB_CMD_TM			6U	/* SRQ with tags: read ops_pi */
 
 /* Page 0 belongs to the kernel; ALLOC_UAR allocates the others. */
 #define TERN_UAR_KERNEL			0

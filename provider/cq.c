@@ -186,6 +186,10 @@ static enum ibv_wc_status tern_wc_status(const struct tern_cqe *cqe)
 		return IBV_WC_FATAL_ERR;
 	case TERN_CQE_RESP_TIMEOUT_ERR:
 		return IBV_WC_RESP_TIMEOUT_ERR;
+	case TERN_CQE_TM_ERR:
+		return IBV_WC_TM_ERR;
+	case TERN_CQE_TM_RNDV_INCOMPLETE:
+		return IBV_WC_TM_RNDV_INCOMPLETE;
 	default:
 		return IBV_WC_GENERAL_ERR;
 	}
@@ -218,6 +222,12 @@ static enum ibv_wc_opcode tern_wc_opcode(const struct tern_cqe *cqe)
 		return IBV_WC_RECV_RDMA_WITH_IMM;
 	case TERN_CUR_TSO:
 		return IBV_WC_TSO;
+	case TERN_RECV_TM:
+	case TERN_RECV_TM_NO_TAG:
+	case TERN_TM_CQE_ADD:
+	case TERN_TM_CQE_DEL:
+	case TERN_TM_CQE_SYNC:
+		return tern_tm_wc_opcode(cqe);
 	default: /* all kinds of SEND */
 		return IBV_WC_SEND;
 	}
@@ -234,6 +244,8 @@ static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 		flags |= IBV_WC_WITH_IMM;
 	if (cqe->flags & TERN_CQE_F_INV)
 		flags |= IBV_WC_WITH_INV;
+	if (unlikely(tern_cqe_is_tm(cqe)))
+		return flags | tern_tm_wc_flags(cqe);
 	if ((cqe->flags & csum_ok) == csum_ok)
 		flags |= IBV_WC_IP_CSUM_OK;
 
@@ -430,7 +442,10 @@ static uint32_t tern_read_flow_tag(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
-	return cqe->flags & TERN_CQE_F_GRH ? 0 : le32toh(cqe->src_qp);
+	if (cqe->flags & TERN_CQE_F_GRH || tern_cqe_is_tm(cqe))
+		return 0;
+
+	return le32toh(cqe->src_qp);
 }
 
 /* RoCE has no LIDs. */
@@ -509,6 +524,8 @@ static void tern_cq_fill_pfns(struct ibv_cq_ex *cq, uint64_t wc_flags)
 		cq->read_cvlan = tern_read_cvlan;
 	if (wc_flags & IBV_WC_EX_WITH_FLOW_TAG)
 		cq->read_flow_tag = tern_read_flow_tag;
+	if (wc_flags & IBV_WC_EX_WITH_TM_INFO)
+		cq->read_tm_info = tern_read_tm_info;
 }
 
 static int tern_cq_init(struct ibv_context *ibvctx, struct tern_cq *cq,
@@ -736,12 +753,14 @@ static void tern_cq_purge(struct tern_cq *cq,
 
 /*
  * Whether the CQE belongs to the QP. Its number is not enough: an XRC target
- * may have had the number before, and its receives belong to its XRC SRQ.
+ * may have had the number before, and its receives belong to its XRC SRQ. A
+ * message with a tag belongs to the SRQ: software counts it, or waits for the
+ * tag.
  */
 static bool tern_cqe_of_qp(const struct tern_cqe *cqe, uint32_t qpn,
 			   uint32_t srqn)
 {
-	return le32toh(cqe->qpn) == qpn &&
+	return le32toh(cqe->qpn) == qpn && cqe->opcode != TERN_RECV_TM &&
 	       (!tern_cqe_is_srq(cqe) || le32toh(cqe->srqn) == srqn);
 }
 

@@ -19,6 +19,8 @@ int tern_check_cq_attr(const struct tern_context *ctx,
 
 	if (ctx->caps & TERN_UCTX_CAP_RSS)
 		wc_flags |= IBV_WC_EX_WITH_FLOW_TAG;
+	if (ctx->caps & TERN_UCTX_CAP_TM)
+		wc_flags |= IBV_WC_EX_WITH_TM_INFO;
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP)
 		wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	if (ctx->caps & TERN_UCTX_CAP_TIMESTAMP && ctx->clock)

@@ -18,6 +18,16 @@ static bool tern_has_own_rq(const struct tern_qp_type *type,
 	return type->has_rq && !srq;
 }
 
+/*
+ * Whether the device uses the send queue: the SRQ matches tags, and the program
+ * asks for no send queue.
+ */
+static bool tern_qp_fetches(const struct ibv_qp_init_attr_ex *attr)
+{
+	return attr->srq && to_tern_srq(attr->srq)->tm &&
+	       !attr->cap.max_send_wr;
+}
+
 /* Checks that the attributes have exactly the objects of the QP type. */
 static int tern_check_qp_objects(const struct tern_qp_type *type,
 				 const struct ibv_qp_init_attr_ex *attr)
@@ -66,6 +76,16 @@ static int tern_check_qp_attr(const struct tern_context *ctx,
 	if (err)
 		return err;
 
+	/* Tags are matched on reliable connections only. */
+	if (attr->srq && to_tern_srq(attr->srq)->tm &&
+	    type->qp_type != IBV_QPT_RC)
+		return EOPNOTSUPP;
+
+	if (tern_qp_fetches(attr) &&
+	    (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+	    attr->send_ops_flags)
+		return EINVAL;
+
 	if (type->has_sq && (cap->max_send_wr > ctx->max_send_wr ||
 			     cap->max_send_sge > ctx->max_send_sge ||
 			     cap->max_inline_data > ctx->max_inline))
@@ -113,7 +133,7 @@ static int tern_qp_size(const struct tern_context *ctx, struct tern_qp *qp,
 
 static void tern_qp_get_cap(const struct tern_qp *qp, struct ibv_qp_cap *cap)
 {
-	cap->max_send_wr = tern_wq_num(&qp->sq);
+	cap->max_send_wr = qp->fetches ? 0 : tern_wq_num(&qp->sq);
 	cap->max_recv_wr = tern_wq_num(&qp->rq);
 	cap->max_send_sge = qp->sq.max_sge;
 	cap->max_recv_sge = qp->rq.max_sge;
@@ -382,6 +402,10 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 		tern_qp_set_pd(qp, attr->pd);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_MAX_TSO_HEADER)
 		qp->max_tso_header = attr->max_tso_header;
+	if (tern_qp_fetches(attr)) {
+		qp->fetches = true;
+		qp->ops = 0;
+	}
 
 	err = tern_qp_size(ctx, qp, &attr->cap, own_rq);
 	if (err)

@@ -86,16 +86,23 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE)
 		type = attr->srq_type;
 
-	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) ||
+	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC &&
+	     !(type == IBV_SRQT_TM && ctx->caps & TERN_UCTX_CAP_TM)) ||
 	    !check_comp_mask(attr->comp_mask, IBV_SRQ_INIT_ATTR_TYPE |
 					      IBV_SRQ_INIT_ATTR_PD |
 					      IBV_SRQ_INIT_ATTR_XRCD |
-					      IBV_SRQ_INIT_ATTR_CQ))
+					      IBV_SRQ_INIT_ATTR_CQ |
+					      IBV_SRQ_INIT_ATTR_TM))
 		return EOPNOTSUPP;
 
 	if (type == IBV_SRQT_XRC)
 		needed |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	else if (type == IBV_SRQT_TM)
+		needed |= IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
 	if ((attr->comp_mask & ~IBV_SRQ_INIT_ATTR_TYPE) != needed)
+		return EINVAL;
+
+	if (type == IBV_SRQT_TM && !tern_tm_cap_ok(&attr->tm_cap))
 		return EINVAL;
 
 	if (!attr->attr.max_wr || attr->attr.max_wr > ctx->max_srq_wr ||
@@ -105,7 +112,7 @@ static int tern_check_srq_attr(const struct tern_context *ctx,
 	return 0;
 }
 
-/* Only an XRC SRQ needs the extended command, with a CQ and a domain. */
+/* An SRQ with a CQ, for XRC or tag matching, needs the extended command. */
 static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 			       struct ibv_srq_init_attr_ex *attr,
 			       const struct tern_ureq_create_srq *req)
@@ -117,7 +124,7 @@ static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 	struct ibv_srq_init_attr basic;
 	int err;
 
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) {
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) {
 		cmd_ex.drv_payload = *req;
 		err = ibv_cmd_create_srq_ex(ibvctx, &srq->vsrq, attr,
 					    &cmd_ex.ibv_cmd, sizeof(cmd_ex),
@@ -139,7 +146,7 @@ static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 }
 
 /*
- * Removes the completions of an XRC SRQ that the kernel has destroyed. Called
+ * Removes the completions of an SRQ with a CQ that the kernel has destroyed. Called
  * under xrc_srqs_mutex.
  */
 static void tern_xrc_srq_detach(struct tern_srq *srq)
@@ -206,17 +213,25 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 	req.record_addr = (uintptr_t)srq->record;
 	req.log_size = ilog32(srq->wq.mask + 1) - 1;
 	req.log_stride = srq->wq.log_stride;
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_TM) {
+		err = tern_tm_alloc(ibvctx, srq, &attr->tm_cap, &req);
+		if (err)
+			goto err_free_record;
+	}
+
 	err = tern_srq_cmd_create(ibvctx, srq, attr, &req);
 	if (err)
-		goto err_free_record;
+		goto err_free_tm;
 
 	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_mutex_init(&srq->resize_mutex, NULL);
-	if (srq->vsrq.srq_type == IBV_SRQT_XRC)
+	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ)
 		tern_xrc_srq_attach(ctx, srq);
 
 	return 0;
 
+err_free_tm:
+	tern_tm_free(srq);
 err_free_record:
 	tern_free_record(ctx, &srq->record_ref, TERN_RECORD_SRQ);
 err_free_buf:
@@ -417,8 +432,8 @@ int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num)
 }
 
 /*
- * ibv_destroy_srq(3). No completion of an XRC SRQ remains. Those of other SRQs
- * were removed with their QPs, which are destroyed first.
+ * ibv_destroy_srq(3). No completion of an SRQ with a CQ remains. Those of other
+ * SRQs were removed with their QPs, which are destroyed first.
  */
 int tern_destroy_srq(struct ibv_srq *ibvsrq)
 {
@@ -435,6 +450,7 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 		tern_xrc_srq_detach(srq);
 	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
 
+	tern_tm_free(srq);
 	tern_drain_lock(&srq->wq.lock);
 	pthread_spin_destroy(&srq->wq.lock);
 	pthread_mutex_destroy(&srq->resize_mutex);

@@ -78,6 +78,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.poll_cq = tern_poll_cq,
 	.post_recv = tern_post_recv,
 	.post_send = tern_post_send,
+	.post_srq_ops = tern_post_srq_ops,
 	.post_srq_recv = tern_post_srq_recv,
 	.query_device_ex = tern_query_device_ex,
 	.query_ece = tern_query_ece,

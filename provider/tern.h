@@ -70,7 +70,7 @@ struct tern_context {
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
 	/*
-	 * XRC SRQs by number whose completions have not been cleaned up yet;
+	 * SRQs with a CQ, for XRC or tag matching, by number, whose completions have not been cleaned up yet;
 	 * protected by the mutex.
 	 */
 	pthread_mutex_t xrc_srqs_mutex;
@@ -198,6 +198,8 @@ struct tern_wq {
 	pthread_spinlock_t lock;
 };
 
+struct tern_tm;
+
 struct tern_srq {
 	struct verbs_srq vsrq;
 	struct tern_pd *pd; /* parent domain, or NULL */
@@ -209,8 +211,9 @@ struct tern_srq {
 	struct tern_wq *next;
 	pthread_mutex_t resize_mutex; /* serializes resizes */
 	uint32_t srqn;
-	struct list_node xrc_entry; /* in xrc_srqs, XRC SRQs only */
+	struct list_node xrc_entry; /* in xrc_srqs, SRQs with a CQ only */
 	bool xrc_listed;
+	struct tern_tm *tm; /* NULL without tag matching */
 };
 
 struct tern_op;
@@ -226,6 +229,7 @@ struct tern_qp {
 	uint32_t ops; /* BIT(IBV_WR_*) that may be posted */
 	uint32_t send_flags; /* IBV_SEND_* that may be posted */
 	uint32_t srqn; /* number of its SRQ, or 0 */
+	bool fetches; /* the device sends by itself; nothing can be posted */
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
@@ -384,6 +388,12 @@ static inline struct tern_cqe *tern_cqe_at(const struct tern_cq *cq,
 					   uint32_t index)
 {
 	return &cq->cqes[(index - cq->base) & cq->mask];
+}
+
+/* Whether the CQE is one of tag matching. */
+static inline bool tern_cqe_is_tm(const struct tern_cqe *cqe)
+{
+	return cqe->opcode >= TERN_RECV_TM && cqe->opcode <= TERN_TM_CQE_SYNC;
 }
 
 static inline uint32_t tern_cq_ci(struct tern_cq *cq)
@@ -617,6 +627,18 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq);
 int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num);
 int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
+
+/* tm.c */
+bool tern_tm_cap_ok(const struct ibv_tm_cap *cap);
+int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
+		  const struct ibv_tm_cap *cap,
+		  struct tern_ureq_create_srq *req);
+void tern_tm_free(struct tern_srq *srq);
+int tern_post_srq_ops(struct ibv_srq *ibvsrq, struct ibv_ops_wr *wr,
+		      struct ibv_ops_wr **bad_wr);
+enum ibv_wc_opcode tern_tm_wc_opcode(const struct tern_cqe *cqe);
+unsigned int tern_tm_wc_flags(const struct tern_cqe *cqe);
+void tern_read_tm_info(struct ibv_cq_ex *ibvcq, struct ibv_wc_tm_info *info);
 
 /* post.c */
 int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,

@@ -286,6 +286,7 @@ struct tern_cq {
  * struct tern_srq - shared receive queue
  * @ibsrq: the SRQ in ib_core
  * @umem: ring of a user SRQ
+ * @ops_umem: ring of operations on tags, NULL without tag matching
  * @urecord: doorbell record of a user SRQ
  * @kbuf: ring and record of a kernel SRQ
  * @ref: held by asynchronous events
@@ -301,6 +302,7 @@ struct tern_cq {
 struct tern_srq {
 	struct ib_srq ibsrq;
 	struct ib_umem *umem;
+	struct ib_umem *ops_umem;
 	struct tern_record urecord;
 	struct tern_kbuf kbuf;
 	struct tern_ref ref;
@@ -451,6 +453,12 @@ static inline bool tern_has_cap(const struct tern_ib_dev *dev, u64 cap)
 static inline bool tern_has_caps(const struct tern_ib_dev *dev, u64 caps)
 {
 	return (le64_to_cpu(dev->core->caps->flags) & caps) == caps;
+}
+
+/* Whether SRQs may match tags. */
+static inline bool tern_has_tm(const struct tern_ib_dev *dev)
+{
+	return tern_has_cap(dev, TERN_CAP_SRQ) && dev->core->caps->max_tags;
 }
 
 /* Whether regions may be registered on demand. */

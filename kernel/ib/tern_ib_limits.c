@@ -149,6 +149,22 @@ static void tern_fill_cq(const struct tern_ib_dev *dev,
 	}
 }
 
+/* Tag matching, which is for reliable connections only. */
+static void tern_fill_tm(const struct tern_ib_dev *dev,
+			 struct ib_device_attr *attr)
+{
+	if (!tern_has_tm(dev))
+		return;
+
+	attr->tm_caps = (struct ib_tm_caps){
+		.max_rndv_hdr_size = TERN_TM_MAX_RNDV,
+		.max_num_tags = le16_to_cpu(dev->core->caps->max_tags),
+		.flags = IB_TM_CAP_RNDV_RC,
+		.max_ops = BIT(TERN_TM_MAX_LOG_OPS),
+		.max_sge = TERN_TM_MAX_SGE,
+	};
+}
+
 /* Attributes that depend on a capability; limits are 0 without it. */
 void tern_fill_optional(const struct tern_ib_dev *dev,
 			struct ib_device_attr *attr)
@@ -196,6 +212,7 @@ void tern_fill_optional(const struct tern_ib_dev *dev,
 		attr->max_srq_wr = tern_limit(caps->max_srq_wr);
 		attr->max_srq_sge = le16_to_cpu(caps->max_recv_sge);
 	}
+	tern_fill_tm(dev, attr);
 	if (tern_has_cap(dev, TERN_CAP_SRQ_RESIZE))
 		attr->device_cap_flags |= IB_DEVICE_SRQ_RESIZE;
 
@@ -233,6 +250,8 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_ECE;
 	if (tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
 		caps |= TERN_UCTX_CAP_RATE_LIMIT;
+	if (tern_has_tm(dev))
+		caps |= TERN_UCTX_CAP_TM;
 
 	return caps;
 }
@@ -303,6 +322,14 @@ int tern_check_create_srq(struct tern_ib_dev *dev,
 		if (!attr->ext.xrc.xrcd || !attr->ext.cq)
 			return -EINVAL;
 		break;
+	case IB_SRQT_TM:
+		if (!tern_has_tm(dev))
+			return -EOPNOTSUPP;
+		if (!attr->ext.cq || !attr->ext.tag_matching.max_num_tags ||
+		    attr->ext.tag_matching.max_num_tags >
+			    le16_to_cpu(caps->max_tags))
+			return -EINVAL;
+		break;
 	default:
 		return -EOPNOTSUPP;
 	}
@@ -327,6 +354,24 @@ bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 	       tern_queue_len_ok(buf_len, BIT_ULL(log_size + log_stride));
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_size_ok);
+
+/*
+ * Whether the ring of operations is as long as it says, or does not exist if the
+ * SRQ has no tags.
+ */
+bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags)
+{
+	if (memchr_inv(req->reserved_188, 0, sizeof(req->reserved_188)))
+		return false;
+	if (!tags)
+		return !req->ops_addr && !req->ops_len && !req->log_ops;
+
+	return req->log_ops <= TERN_TM_MAX_LOG_OPS &&
+	       tern_queue_len_ok(req->ops_len,
+				 (u64)sizeof(struct tern_tm_op) <<
+					 req->log_ops);
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_tm_ring_ok);
 
 /*
  * Returns 0, -EINVAL for length 0 or an alignment that exceeds that of the

@@ -30,6 +30,7 @@ int tern_check_create_cq(struct tern_ib_dev *dev,
 			 const struct tern_ureq_create_cq *req);
 int tern_check_create_srq(struct tern_ib_dev *dev,
 			  const struct ib_srq_init_attr *attr);
+bool tern_tm_ring_ok(const struct tern_ureq_create_srq *req, bool tags);
 bool tern_srq_size_ok(struct tern_ib_dev *dev, u64 buf_len,
 		      unsigned int log_size, unsigned int log_stride,
 		      u32 max_wr);

@@ -75,6 +75,17 @@ bool tern_qp_has_rq(const struct ib_qp_init_attr *attr)
 EXPORT_SYMBOL_IF_KUNIT(tern_qp_has_rq);
 
 /*
+ * Whether the device uses the send queue to fetch the data of rendezvous: the
+ * SRQ matches tags, and the user asks for no send queue.
+ */
+bool tern_qp_fetches(const struct ib_qp_init_attr *attr)
+{
+	return attr->srq && attr->srq->srq_type == IB_SRQT_TM &&
+	       !attr->cap.max_send_wr;
+}
+EXPORT_SYMBOL_IF_KUNIT(tern_qp_fetches);
+
+/*
  * Returns 0, -EOPNOTSUPP for unsupported features, -EINVAL for invalid or
  * excessive attributes.
  */
@@ -89,6 +100,11 @@ int tern_check_create_qp(struct tern_ib_dev *dev,
 	    !tern_has_cap(dev, tern_qp_kinds[attr->qp_type].cap) ||
 	    attr->create_flags & ~tern_qp_create_flags(dev, attr->qp_type) ||
 	    attr->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+
+	/* Tags are matched on reliable connections only. */
+	if (attr->qp_type != IB_QPT_RC && attr->srq &&
+	    attr->srq->srq_type == IB_SRQT_TM)
 		return -EOPNOTSUPP;
 
 	/* An XRC target has no queues, so the remaining checks do not apply. */

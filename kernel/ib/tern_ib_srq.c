@@ -44,11 +44,20 @@ void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_srq_event);
 
+/* Where the operations on the tags of an SRQ are. */
+struct tern_srq_tm {
+	struct tern_pages pages;
+	struct tern_table table;
+	u32 uar;
+	u8 log_ops;
+};
+
 /* Creates the SRQ in the device, with the memory that @pages describes. */
 static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 				const struct ib_srq_init_attr *attr,
 				const struct tern_pages *pages,
-				dma_addr_t record)
+				dma_addr_t record,
+				const struct tern_srq_tm *tm)
 {
 	struct tern_cmd_create_srq cmd = {
 		.pages = *pages,
@@ -63,6 +72,14 @@ static int tern_srq_exec_create(struct tern_ib_dev *dev, struct tern_srq *srq,
 		cmd.flags = TERN_SRQ_F_XRC;
 		cmd.xrcdn = cpu_to_le32(to_txrcd(attr->ext.xrc.xrcd)->xrcdn);
 		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
+	} else if (attr->srq_type == IB_SRQT_TM) {
+		cmd.flags = TERN_SRQ_F_TM;
+		cmd.cqn = cpu_to_le32(to_tcq(attr->ext.cq)->cqn);
+		cmd.log_ops = tm->log_ops;
+		cmd.ops_pages = tm->pages;
+		cmd.uar = cpu_to_le32(tm->uar);
+		cmd.max_tags =
+			cpu_to_le32(attr->ext.tag_matching.max_num_tags);
 	}
 
 	err = tern_ib_create_gen(dev, TERN_CMD_CREATE_SRQ, &cmd, sizeof(cmd),
@@ -81,6 +98,7 @@ static void tern_srq_release(struct tern_ib_dev *dev, struct tern_srq *srq)
 	int err = tern_ib_destroy(dev, TERN_CMD_DESTROY_SRQ, srq->srqn);
 
 	tern_ib_umem_done(dev, srq->umem, err);
+	tern_ib_umem_done(dev, srq->ops_umem, err);
 	tern_record_done(&srq->urecord, err);
 	tern_kbuf_done(dev, &srq->kbuf, err);
 }
@@ -99,6 +117,70 @@ static void tern_srq_unpublish(struct tern_ib_dev *dev, struct tern_srq *srq)
 	tern_ref_kill(&srq->ref);
 }
 
+/* Pins the ring of operations on tags and describes it to the device. */
+static int tern_srq_get_ops(struct tern_ib_dev *dev, struct tern_srq *srq,
+			    const struct tern_ureq_create_srq *req,
+			    struct tern_srq_tm *tm)
+{
+	struct ib_umem *umem;
+	int err;
+
+	/* The device only reads operations. */
+	umem = ib_umem_get_va(&dev->ibdev, req->ops_addr, req->ops_len, 0);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+
+	err = tern_table_from_queue(dev, &tm->table, umem, &tm->pages);
+	if (err) {
+		ib_umem_release(umem);
+		return err;
+	}
+
+	srq->ops_umem = umem;
+	return 0;
+}
+
+/* Undoes tern_srq_get_ops() after a failure, or its page list after success. */
+static void tern_srq_put_ops(struct tern_srq *srq, struct tern_srq_tm *tm,
+			     int err)
+{
+	if (!srq->ops_umem)
+		return;
+
+	tern_table_free(&tm->table);
+	if (err) {
+		ib_umem_release(srq->ops_umem);
+		srq->ops_umem = NULL;
+	}
+}
+
+/* Creates the SRQ in the device. Its ring and its record are pinned. */
+static int tern_srq_create_user(struct tern_ib_dev *dev, struct tern_srq *srq,
+				const struct ib_srq_init_attr *attr,
+				const struct tern_ureq_create_srq *req, u32 uar)
+{
+	struct tern_srq_tm tm = { .uar = uar, .log_ops = req->log_ops };
+	struct tern_pages pages;
+	struct tern_table table;
+	int err;
+
+	if (attr->srq_type == IB_SRQT_TM) {
+		err = tern_srq_get_ops(dev, srq, req, &tm);
+		if (err)
+			return err;
+	}
+
+	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
+	if (!err) {
+		err = tern_srq_exec_create(dev, srq, attr, &pages,
+					   srq->urecord.dma, &tm);
+		tern_table_free(&table);
+	}
+
+	tern_srq_put_ops(srq, &tm, err);
+	return err;
+}
+
 static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 				struct ib_srq_init_attr *attr,
 				struct ib_udata *udata)
@@ -106,18 +188,17 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 	struct tern_uresp_create_srq resp = {};
 	struct tern_ureq_create_srq req;
 	struct tern_ucontext *ucontext;
-	struct tern_pages pages;
-	struct tern_table table;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_d0);
+	err = ib_copy_validate_udata_in(udata, req, reserved_188);
 	if (err)
 		return err;
 
 	if (memchr_inv(req.reserved_d0, 0, sizeof(req.reserved_d0)) ||
 	    !tern_rq_stride_ok(req.log_stride, attr->attr.max_sge) ||
 	    !tern_srq_size_ok(dev, req.buf_len, req.log_size, req.log_stride,
-			      attr->attr.max_wr))
+			      attr->attr.max_wr) ||
+	    !tern_tm_ring_ok(&req, attr->srq_type == IB_SRQT_TM))
 		return -EINVAL;
 
 	/* The device only reads WQEs. */
@@ -134,12 +215,8 @@ static int tern_create_user_srq(struct tern_ib_dev *dev, struct tern_srq *srq,
 
 	srq->max_wr = BIT(req.log_size);
 	srq->log_stride = req.log_stride;
-	err = tern_table_from_queue(dev, &table, srq->umem, &pages);
-	if (err)
-		goto err_put_record;
-
-	err = tern_srq_exec_create(dev, srq, attr, &pages, srq->urecord.dma);
-	tern_table_free(&table);
+	err = tern_srq_create_user(dev, srq, attr, &req,
+				   ucontext->uar_entry->id);
 	if (err)
 		goto err_put_record;
 
@@ -210,6 +287,10 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 	struct tern_table table;
 	int err;
 
+	/* The kernel has no verb for operations on tags. */
+	if (attr->srq_type == IB_SRQT_TM)
+		return -EOPNOTSUPP;
+
 	err = tern_ksrq_init(dev, srq, &attr->attr);
 	if (err)
 		return err;
@@ -219,7 +300,7 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 		goto err_free_kbuf;
 
 	err = tern_srq_exec_create(dev, srq, attr, &pages,
-				   srq->kbuf.record_dma);
+				   srq->kbuf.record_dma, NULL);
 	tern_table_free(&table);
 	if (err)
 		goto err_free_kbuf;

@@ -334,9 +334,6 @@ static void tern_test_srq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
 
 	attr = good;
-	attr.srq_type = IB_SRQT_TM;
-	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EOPNOTSUPP);
-
 	attr.srq_type = IB_SRQT_XRC;
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
 	attr.ext.cq = &dev->cq;
@@ -345,6 +342,80 @@ static void tern_test_srq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), 0);
 	dev->caps.flags = cpu_to_le64(TERN_CAP_SRQ);
 	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EOPNOTSUPP);
+}
+
+static void tern_test_srq_tags(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_srq_init_attr attr = {
+		.srq_type = IB_SRQT_TM,
+		.attr = { .max_wr = 512, .max_sge = 8 },
+		.ext = { .cq = &dev->cq, .tag_matching.max_num_tags = 100 },
+	};
+
+	/* The device has no tag matching. */
+	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EOPNOTSUPP);
+	KUNIT_EXPECT_FALSE(test, tern_uctx_caps(&dev->ib) & TERN_UCTX_CAP_TM);
+
+	dev->caps.max_tags = cpu_to_le16(100);
+	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), 0);
+	KUNIT_EXPECT_TRUE(test, tern_uctx_caps(&dev->ib) & TERN_UCTX_CAP_TM);
+	attr.ext.tag_matching.max_num_tags = 101;
+	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
+	attr.ext.tag_matching.max_num_tags = 0;
+	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
+	attr.ext.tag_matching.max_num_tags = 1;
+	attr.ext.cq = NULL;
+	KUNIT_EXPECT_EQ(test, tern_check_create_srq(&dev->ib, &attr), -EINVAL);
+}
+
+static void tern_test_tm_caps(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_device_attr *attr = kunit_kzalloc(test, sizeof(*attr), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, attr);
+	tern_fill_optional(&dev->ib, attr);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.max_num_tags, 0);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.flags, 0);
+
+	dev->caps.max_tags = cpu_to_le16(100);
+	tern_fill_optional(&dev->ib, attr);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.max_num_tags, 100);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.flags, IB_TM_CAP_RNDV_RC);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.max_ops, 4096);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.max_sge, 4);
+	KUNIT_EXPECT_EQ(test, attr->tm_caps.max_rndv_hdr_size, 64);
+}
+
+static void tern_test_tm_ring(struct kunit *test)
+{
+	const struct tern_ureq_create_srq good = { .ops_len = 128 << 3, .log_ops = 3 };
+	struct tern_ureq_create_srq req = good;
+
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, true));
+	req.ops_len--;
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
+	req = good;
+	req.reserved_188[6] = 1;
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
+
+	/* Without tags there is no ring. */
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&good, false));
+	req = (struct tern_ureq_create_srq){};
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, false));
+	req.log_ops = 1;
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, false));
+	req = (struct tern_ureq_create_srq){ .ops_addr = 4096 };
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, false));
+
+	/* User input is not used as a shift count unless it is in range. */
+	req = (struct tern_ureq_create_srq){ .ops_len = 128 << 12, .log_ops = 12 };
+	KUNIT_EXPECT_TRUE(test, tern_tm_ring_ok(&req, true));
+	req = (struct tern_ureq_create_srq){ .ops_len = 128 << 13, .log_ops = 13 };
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
+	req.log_ops = 255;
+	KUNIT_EXPECT_FALSE(test, tern_tm_ring_ok(&req, true));
 }
 
 static void tern_test_srq_size(struct kunit *test)
@@ -485,6 +556,9 @@ static struct kunit_case tern_ib_limits_cases[] = {
 	KUNIT_CASE(tern_test_cq_flags),
 	KUNIT_CASE(tern_test_cq_size),
 	KUNIT_CASE(tern_test_srq),
+	KUNIT_CASE(tern_test_srq_tags),
+	KUNIT_CASE(tern_test_tm_caps),
+	KUNIT_CASE(tern_test_tm_ring),
 	KUNIT_CASE(tern_test_srq_size),
 	KUNIT_CASE(tern_test_alloc_dm),
 	KUNIT_CASE(tern_test_dm_rsp),

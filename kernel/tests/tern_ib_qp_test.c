@@ -217,6 +217,26 @@ static void tern_test_geometry_srq(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_rq_geometry_ok(&attr, 10, &req));
 }
 
+/* Without a send queue, a QP of an SRQ with tags fetches data. */
+static void tern_test_qp_fetches(struct kunit *test)
+{
+	struct tern_test_dev *dev = test->priv;
+	struct ib_qp_init_attr attr = tern_test_attr(dev, IB_QPT_RC);
+
+	attr.cap.max_send_wr = 0;
+	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+	attr.srq = &dev->srq;
+	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+	dev->srq.srq_type = IB_SRQT_TM;
+	KUNIT_EXPECT_TRUE(test, tern_qp_fetches(&attr));
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+	attr.cap.max_send_wr = 1;
+	KUNIT_EXPECT_FALSE(test, tern_qp_fetches(&attr));
+
+	attr.qp_type = IB_QPT_UD;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+}
+
 static void tern_test_qp_access(struct kunit *test)
 {
 	static const int five = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
@@ -342,6 +362,7 @@ static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_create_limits),
 	KUNIT_CASE(tern_test_geometry),
 	KUNIT_CASE(tern_test_geometry_srq),
+	KUNIT_CASE(tern_test_qp_fetches),
 	KUNIT_CASE(tern_test_qp_access),
 	KUNIT_CASE(tern_test_attr_ranges),
 	KUNIT_CASE(tern_test_attr_there_and_back),

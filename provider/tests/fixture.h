@@ -241,4 +241,11 @@ void test_srq_refused(void);
 void test_srq_numbers(void);
 void test_srq_threads(void);
 
+/* test_tm.c */
+void test_tm_create(void);
+void test_tm_ops(void);
+void test_tm_limits(void);
+void test_tm_cqes(void);
+void test_tm_qp(void);
+
 #endif /* TERN_TEST_FIXTURE_H */

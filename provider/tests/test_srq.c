@@ -414,7 +414,7 @@ void test_srq_refused(void)
 	} while (0)
 
 	SRQ_REFUSED(attr.srq_type = IBV_SRQT_TM, EOPNOTSUPP);
-	SRQ_REFUSED(attr.comp_mask |= IBV_SRQ_INIT_ATTR_TM, EOPNOTSUPP);
+	SRQ_REFUSED(attr.comp_mask |= IBV_SRQ_INIT_ATTR_TM, EINVAL);
 	SRQ_REFUSED(attr.comp_mask &= ~IBV_SRQ_INIT_ATTR_CQ, EINVAL);
 	SRQ_REFUSED(attr.comp_mask &= ~IBV_SRQ_INIT_ATTR_XRCD, EINVAL);
 	SRQ_REFUSED(attr.comp_mask &= ~IBV_SRQ_INIT_ATTR_PD, EINVAL);

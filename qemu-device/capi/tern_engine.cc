@@ -72,7 +72,7 @@ bool is_valid(const TernConfig& c) {
          in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
          c.max_mw <= kMaxObjects - c.max_mr && c.max_eth_queues <= kMaxEthQueues && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
          in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) &&
-         c.mw_type_2a <= 1 && c.capture <= 1 &&
+         c.mw_type_2a <= 1 && c.capture <= 1 && c.max_tags <= TERN_MAX_TAGS &&
          (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
 }
 
@@ -85,6 +85,7 @@ tern::Config to_config(const TernConfig& c) {
   config.max_mr = c.max_mr;
   if (c.max_eth_queues != 0) config.max_eth_queues = static_cast<std::uint16_t>(c.max_eth_queues);
   config.max_mw = c.max_mw;
+  config.max_tags = static_cast<std::uint16_t>(c.max_tags);
   config.num_vectors = c.num_vectors;
   config.max_mtu = c.max_mtu;
   config.link_speed = c.link_speed;

@@ -53,6 +53,9 @@ typedef struct TernRam {
     void *ptr;
 } TernRam;
 
+/* Limit of TernConfig.max_tags. */
+#define TERN_MAX_TAGS 4096
+
 /* Limit of pieces that tern_engine_set_ram() takes. */
 #define TERN_MAX_RAM 4
 
@@ -76,6 +79,8 @@ typedef struct TernConfig {
      * Limit of page list entries of all objects, 8 bytes each; 0: the default.
      */
     uint64_t max_pages;
+    /* Tags of an SRQ, up to TERN_MAX_TAGS; 0: no tag matching. */
+    uint32_t max_tags;
 } TernConfig;
 
 /* Returns NULL if a field is out of range or memory runs out. */

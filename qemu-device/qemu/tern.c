@@ -288,6 +288,7 @@ static bool tern_check_properties(TernState *s, Error **errp)
         !tern_check_range("max-cq", s->max_cq, 1, objects, errp) ||
         !tern_check_range("max-mr", s->max_mr, 1, objects, errp) ||
         !tern_check_range("max-mw", s->max_mw, 0, objects, errp) ||
+        !tern_check_range("tm-tags", s->tm_tags, 0, TERN_MAX_TAGS, errp) ||
         !tern_check_range("eth-queues", s->eth_queues, 1, TERN_ETH_QUEUES_MAX,
                           errp) ||
         !tern_check_range("max-pages", s->max_pages, TERN_PAGES_MIN,
@@ -441,6 +442,7 @@ static bool tern_make_engine(TernState *s, Error **errp)
         .max_cq = s->max_cq,
         .max_mr = s->max_mr,
         .max_mw = s->max_mw,
+        .max_tags = s->tm_tags,
         .max_eth_queues = s->eth_queues,
         .max_pages = s->max_pages,
         .num_vectors = s->num_vectors,
@@ -669,6 +671,7 @@ static const Property tern_properties[] = {
     DEFINE_PROP_UINT32("max-cq", TernState, max_cq, 16384),
     DEFINE_PROP_UINT32("max-mr", TernState, max_mr, 65536),
     DEFINE_PROP_UINT32("max-mw", TernState, max_mw, 65536),
+    DEFINE_PROP_UINT32("tm-tags", TernState, tm_tags, 1024),
     DEFINE_PROP_UINT32("eth-queues", TernState, eth_queues, 16),
     DEFINE_PROP_UINT64("max-pages", TernState, max_pages, 64 * MiB),
     DEFINE_PROP_UINT32("vectors", TernState, num_vectors, 32),
@@ -697,6 +700,8 @@ static const struct {
     { "max-cq", "completion queues" },
     { "max-mr", "memory regions" },
     { "max-mw", "memory windows; 0 for none" },
+    { "tm-tags", "tags that a shared receive queue holds for tag matching, up "
+                 "to 4096; 0 for no tag matching" },
     { "eth-queues", "pairs of Ethernet queues, 1 to 16; a driver uses one for "
                     "each vector but the first" },
     { "max-pages", "page list entries of all regions and queues together; each "

@@ -91,6 +91,7 @@ struct TernState {
     uint32_t max_cq;
     uint32_t max_mr;
     uint32_t max_mw;
+    uint32_t tm_tags;
     uint32_t eth_queues;
     uint64_t max_pages;
     uint32_t num_vectors;

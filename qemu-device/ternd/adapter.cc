@@ -79,6 +79,7 @@ void Adapter::make_engine() {
   c.max_cq = config_.max_cq;
   c.max_mr = config_.max_mr;
   c.max_mw = config_.max_mw;
+  c.max_tags = config_.tm_tags;
   c.max_eth_queues = config_.eth_queues;
   c.max_pages = config_.max_pages;
   c.num_vectors = config_.vectors;

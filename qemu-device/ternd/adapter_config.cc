@@ -115,6 +115,8 @@ const std::vector<Property>& own_properties() {
       {{"max-cq", "completion queues (16384)"}, [](auto& c, auto n, auto v) { c.max_cq = number(n, v, 1, kObjects); }},
       {{"max-mr", "memory regions (65536)"}, [](auto& c, auto n, auto v) { c.max_mr = number(n, v, 1, kObjects); }},
       {{"max-mw", "memory windows; 0 for none (65536)"}, [](auto& c, auto n, auto v) { c.max_mw = number(n, v, 0, kObjects); }},
+      {{"tm-tags", "tags that a shared receive queue holds for tag matching, up to 4096; 0 for no tag matching (1024)"},
+       [](auto& c, auto n, auto v) { c.tm_tags = number(n, v, 0, TERN_MAX_TAGS); }},
       {{"eth-queues", "pairs of Ethernet queues, 1 to 16; a driver uses one for each vector but the first (16)"},
        [](auto& c, auto n, auto v) { c.eth_queues = number(n, v, 1, 16); }},
       {{"max-pages", "page list entries of all regions and queues together; each takes 8 bytes of the daemon (64M)"},

@@ -23,6 +23,7 @@ struct AdapterConfig {
   std::uint32_t max_cq = 16384;
   std::uint32_t max_mr = 65536;
   std::uint32_t max_mw = 65536;
+  std::uint32_t tm_tags = 1024;
   std::uint32_t eth_queues = 16;
   std::uint64_t max_pages = std::uint64_t{64} << 20;
   std::uint32_t vectors = 32;

@@ -54,7 +54,7 @@ class Driver(hw.Tern):
 
     def create_srq(self, log_size):
         return self.make(hw.CMD_CREATE_SRQ, self.pages(max(1, 64 << log_size >> 12)) +
-                         struct.pack("<QIIIBBBx", self.RECORD, self.pd, 0, 0, log_size, 6, 0))
+                         struct.pack("<QIIIBBBx24x", self.RECORD, self.pd, 0, 0, log_size, 6, 0))
 
     def create_mr(self, num, flags=0):
         return self.make(hw.CMD_CREATE_MR, self.mr(num, flags))

@@ -31,7 +31,7 @@ class Properties(unittest.TestCase):
         text = help_text()
         for name, default in (("netdev", None), ("mac", None), ("dm-size", 16 << 20),
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
-                              ("max-mr", 65536), ("max-mw", 65536), ("eth-queues", 16), ("max-pages", 1 << 26), ("vectors", 32),
+                              ("max-mr", 65536), ("max-mw", 65536), ("tm-tags", 1024), ("eth-queues", 16), ("max-pages", 1 << 26), ("vectors", 32),
                               ("mtu", 9000), ("speed", 100000), ("mw-type", None), ("congestion", None),
                               ("poll", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0)):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
@@ -41,7 +41,7 @@ class Properties(unittest.TestCase):
 
     def test_wrong_values_are_refused_with_a_reason(self):
         for prop in ("dm-size=1", "dm-size=1T", "dm-size=65537", "dm-size=96K", "uar-size=3M", "uar-size=64K", "max-qp=0",
-                     "max-cq=99999999", "max-mr=0", "max-mw=16777216", "eth-queues=0", "eth-queues=17", "max-pages=1023", "max-pages=4294967297", "vectors=1", "vectors=129", "mtu=1499",
+                     "max-cq=99999999", "max-mr=0", "max-mw=16777216", "tm-tags=4097", "eth-queues=0", "eth-queues=17", "max-pages=1023", "max-pages=4294967297", "vectors=1", "vectors=129", "mtu=1499",
                      "mtu=9217", "speed=0", "mw-type=2c", "mw-type=2", "mw-type=1", "congestion=of", "congestion=rp_gd=16",
                      "mw-type="):
             name = prop.split("=", maxsplit=1)[0]

@@ -25,6 +25,7 @@ enum {
 	TERN_UCTX_CAP_RSS_TUNNEL = 1 << 8,	/* TERN_RX_HASH_IPSEC_SPI and INNER */
 	TERN_UCTX_CAP_UD_NO_LOOPBACK = 1 << 9,	/* of a UD QP's own multicasts */
 	TERN_UCTX_CAP_RATE_LIMIT = 1 << 10,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
+	TERN_UCTX_CAP_TM = 1 << 11,		/* SRQs with tag matching */
 	TERN_UCTX_CAP_ECE = 1 << 12,		/* options of a connection */
 };
 
@@ -160,6 +161,11 @@ struct tern_ureq_create_srq {
 	__u8 log_size;
 	__u8 log_stride;
 	__u8 reserved_d0[6];
+	/* Tag matching, else 0: */
+	__aligned_u64 ops_addr;		/* struct tern_tm_op[], read by the device */
+	__aligned_u64 ops_len;
+	__u8 log_ops;			/* log2 of operations */
+	__u8 reserved_188[7];
 };
 
 struct tern_uresp_create_srq {

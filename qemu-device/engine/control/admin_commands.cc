@@ -57,7 +57,7 @@ constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23),
                                   RSVD(tern_cmd_modify_qp, attr.rsvd_52)};
 constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
-                                   RSVD(tern_cmd_create_srq, rsvd_27)};
+                                   RSVD(tern_cmd_create_srq, ops_pages.rsvd_e)};
 constexpr std::array kModifySrq = {RSVD(tern_cmd_modify_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_modify_srq, rsvd_1d)};
 constexpr std::array kMcast = {RSVD(tern_cmd_mcast, rsvd_15)};

@@ -121,6 +121,11 @@ Status find_parents(const Device& device, const tern_cmd_create_qp& cmd, Parents
   }
   // An XRC SRQ receives only messages that refer to it.
   if (shares && p.srq->xrcd() != 0) return TERN_ST_BAD_PARAM;
+  // All messages to an SRQ with tags complete in one order.
+  if (shares && p.srq->tags() != nullptr) {
+    if (cmd.type != TERN_QPT_RC) return TERN_ST_BAD_PARAM;
+    p.recv_cq = p.srq->cq();
+  }
   // A dead CQ reported its failure to the QPs it had; a new one would never learn of it.
   return p.send_cq->broken() || p.recv_cq->broken() ? TERN_ST_BAD_STATE : TERN_ST_OK;
 }
@@ -154,9 +159,10 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
 }
 
 Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  const Qp* const qp = device.registry.qps.find(id_of(cmd));
+  Qp* const qp = device.registry.qps.find(id_of(cmd));
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   if (device.port.ethernet.refers_to_qp(id_of(cmd))) return TERN_ST_BUSY;
+  qp->end_tags();
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   device.port.multicast.forget(*qp);

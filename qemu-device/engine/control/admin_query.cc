@@ -73,6 +73,7 @@ Status query_caps(Admin& admin, Device& device, const None&, Reply& reply) {
   caps.gid_table_len = le(Addresses::kGidTableLen);
   caps.num_vectors = le(static_cast<std::uint16_t>(config.num_vectors));
   caps.max_eth_queues = le(device.port.ethernet.max_queues());
+  caps.max_tags = le(config.max_tags);
   std::ranges::copy(config.mac, caps.mac);
   caps.local_ca_ack_delay = kLocalAckDelay;
   caps.num_ports = kNumPorts;

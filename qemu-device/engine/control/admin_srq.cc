@@ -15,6 +15,18 @@ bool is_srq_event(std::uint16_t type) {
   return type == TERN_EV_SRQ_ERR || type == TERN_EV_SRQ_LIMIT;
 }
 
+// Numbers and sizes that are not of this kind of SRQ must be 0.
+Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
+  const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
+  const bool tm = cmd.flags == TERN_SRQ_F_TM;
+  if (cmd.flags != 0 && !xrc && !tm) return TERN_ST_BAD_PARAM;
+  if (tm && config.max_tags == 0) return TERN_ST_NOT_SUPPORTED;
+  const bool has_ring = cmd.log_ops != 0 || cmd.ops_pages.addr != 0 || cmd.ops_pages.num != 0 ||
+                        cmd.ops_pages.page_shift != 0 || cmd.ops_pages.kind != 0 || cmd.uar != 0 || cmd.max_tags != 0;
+  if ((!xrc && cmd.xrcdn != 0) || (!xrc && !tm && cmd.cqn != 0) || (!tm && has_ring)) return TERN_ST_BAD_PARAM;
+  return TERN_ST_OK;
+}
+
 }  // namespace
 
 Status alloc_xrcd(Admin&, Device& device, const None&, Reply& reply) {
@@ -32,16 +44,18 @@ Status free_xrcd(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 }
 
 Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply& reply) {
-  if (cmd.flags & ~TERN_SRQ_F_XRC) return TERN_ST_BAD_PARAM;
-  const bool xrc = cmd.flags & TERN_SRQ_F_XRC;
-  // An SRQ that is not for XRC has neither domain nor CQ: both numbers must be 0.
-  if (!xrc && (cmd.xrcdn != 0 || cmd.cqn != 0)) return TERN_ST_BAD_PARAM;
+  if (const Status st = check_kind(cmd, device.registry.config); st != TERN_ST_OK) return st;
+  const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
+  const bool has_cq = cmd.flags != 0;
   Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
   Registry::Xrcd* const xrcd = xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
-  Cq* const cq = xrc ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
-  if (pd == nullptr || (xrc && (xrcd == nullptr || cq == nullptr))) return TERN_ST_BAD_HANDLE;
+  Cq* const cq = has_cq ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
+  if (pd == nullptr || (xrc && xrcd == nullptr) || (has_cq && cq == nullptr) ||
+      (cmd.flags == TERN_SRQ_F_TM && !device.lane.uars.live(le(std::uint32_t{cmd.uar})))) {
+    return TERN_ST_BAD_HANDLE;
+  }
   // A dead CQ reported its failure to the SRQs it had; a new one would never learn of it.
-  if (xrc && cq->broken()) return TERN_ST_BAD_STATE;
+  if (has_cq && cq->broken()) return TERN_ST_BAD_STATE;
   if (device.registry.srqs.full()) return TERN_ST_NO_RESOURCE;
   auto srq = std::make_unique<Srq>(device.lane, cmd, pd->privileged, cq);
   if (const Status st = srq->init(); st != TERN_ST_OK) return st;
@@ -51,6 +65,10 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   // Another queue may have used the record before. If it is unreachable, the SRQ fails with the
   // first WQE.
   (void)made->store_ci();
+  if (TagList* const tags = made->tags(); tags != nullptr) {
+    (void)tags->store_indices();
+    device.lane.uars.add(tags->uar(), tags->page_queue());
+  }
   ++pd->users;
   if (xrc) ++xrcd->users;
   reply.set_id(srqn, made->generation());

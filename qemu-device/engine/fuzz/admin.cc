@@ -18,8 +18,7 @@ void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes, unsigned rights)
   for (std::uint32_t i = 0; i < num; ++i) {
     std::uint64_t at = p.addr + 8ULL * i;
     if (p.kind == TERN_PAGES_INDIRECT) {
-      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) +
-           8ULL * (i % TERN_PAGES_CHUNK);
+      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) + 8ULL * (i % TERN_PAGES_CHUNK);
     }
     if (!FuzzHost::is_ram(at, 8)) return;
     w_.host.grant(w_.host.get<std::uint64_t>(at), 1ULL << (p.page_shift & 31), rights);
@@ -55,6 +54,7 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
     }
     case TERN_CMD_CREATE_SRQ: {
       const auto c = as(tern_cmd_create_srq{});
+      if (c.flags == TERN_SRQ_F_TM) grant(c.ops_pages, sizeof(tern_tm_op) << (c.log_ops & 31));
       return ring(c, std::uint64_t{1} << ((c.log_size + c.log_stride) & 63), FuzzHost::kRead);
     }
     case TERN_CMD_MODIFY_SRQ:

@@ -181,10 +181,14 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
       c.record = record(128);
       c.pages = pages(4096);
       c.pdn = any(kPd);
-      if (in_.u8() & 1) {
-        c.flags = TERN_SRQ_F_XRC;
-        c.xrcdn = any(kXrcd);
-        c.cqn = any(kCq);
+      const unsigned kind = in_.u8();
+      c.flags = kind & 1 ? TERN_SRQ_F_XRC : kind & TERN_SRQ_F_TM;
+      if (c.flags != 0) c.cqn = any(kCq);
+      if (c.flags == TERN_SRQ_F_XRC) c.xrcdn = any(kXrcd);
+      if (c.flags == TERN_SRQ_F_TM) {
+        c.ops_pages = pages(4096);
+        c.uar = any(kUar);
+        c.max_tags = kind & 4 ? in_.u32() : 1 + kind;
       }
       return bytes_of(c);
     }

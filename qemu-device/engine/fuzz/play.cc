@@ -228,6 +228,7 @@ Scene read_scene(Input& in, const tern_rsp_caps& caps) {
   s.ipv4 = b & 0x08;
   s.vlan = (b & 0x30) == 0x30;
   s.srq = (b & 0x40) && (caps.flags & TERN_CAP_SRQ);
+  s.tags = s.srq && s.type == TERN_QPT_RC && caps.max_tags != 0 && (b & 1);
   const std::uint8_t c = in.u8();
   s.log_mtu = static_cast<std::uint8_t>(8 + (c & 7) % 5);
   s.log_sq_stride = static_cast<std::uint8_t>(6 + (c >> 3 & 3));

@@ -58,6 +58,7 @@ class Play {
   void echo();
   void inject(std::vector<std::byte>& frame, std::uint8_t damage);
   void post_recv();
+  void post_tags();
   void put_recv(FuzzQp& qp, std::span<const std::byte> slot);
   void post_send();
   std::uint32_t raw_frame_of(std::uint8_t flags, std::vector<std::byte>& segment);

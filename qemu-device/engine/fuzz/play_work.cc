@@ -39,6 +39,7 @@ void Play::put_recv(FuzzQp& qp, std::span<const std::byte> slot) {
 
 void Play::post_recv() {
   FuzzQp& q = qp();
+  if (w_.scene.tags && (in_.u8() & 1)) return post_tags();
   const unsigned n = 1 + in_.pick(8);
   const unsigned sges = in_.pick(4);
   const std::uint32_t len = length(0x1000);
@@ -46,6 +47,41 @@ void Play::post_recv() {
   append(slot, tern_rq_hdr{static_cast<std::uint8_t>(sges), {}, 0x5ec0});
   for (unsigned i = 0; i < sges; ++i) append(slot, tern_sge{w_.rw.iova + i * 16, len, w_.rw.key});
   for (unsigned i = 0; i < n; ++i) put_recv(q, slot);
+}
+
+// Posts operations on tags, mostly valid, and puts headers of messages where valid SENDs find their bytes.
+void Play::post_tags() {
+  const unsigned n = 1 + in_.pick(4);
+  for (unsigned i = 0; i < n; ++i) {
+    const std::uint8_t how = in_.u8();
+    tern_tm_op op{};
+    op.opcode = static_cast<std::uint8_t>(how >> 6 == 3 ? in_.u8() : 1 + (how >> 6) % 3);
+    op.flags = how & 3;
+    op.num_sge = static_cast<std::uint8_t>(how & 0x20 ? in_.pick(6) : in_.pick(TERN_TM_MAX_SGE + 1));
+    op.handle = in_.pick(16);
+    op.recv_wr_id = op.handle;
+    op.tag = in_.pick(4);
+    op.mask = how & 4 ? in_.u8() : 0xff;
+    op.unexpected = in_.pick(8);
+    const std::uint32_t len = length(0x1000);
+    for (tern_sge& sge : op.sge) sge = {w_.rw.iova + in_.pick(64), len, how & 8 ? in_.u32() : w_.rw.key};
+    const std::uint64_t record = record::srq(0) + offsetof(tern_srq_record, ops_pi);
+    const auto pi = w_.host.get<std::uint32_t>(record);
+    const std::uint32_t slot = pi & ((1U << World::kLogTagOps) - 1);
+    w_.host.store(FuzzHost::page(page::kTags) + slot * sizeof(op), std::as_bytes(std::span(&op, 1)));
+    w_.host.put(record, pi + 1);
+  }
+  const std::uint8_t how = in_.u8();
+  tern_tm_header header{static_cast<std::uint8_t>(how & 4 ? in_.u8() : how & 3), {}, 7, 0};
+  header.tag = __builtin_bswap64(in_.pick(4));
+  const Region& from = how & 8 ? w_.ro : w_.rw;
+  const tern_tm_rndv rndv{__builtin_bswap64(from.iova), __builtin_bswap32(from.key), __builtin_bswap32(length(0x800))};
+  w_.host.put(FuzzHost::page(page::kRw), header);
+  w_.host.put(FuzzHost::page(page::kRw) + sizeof(header), rndv);
+  if (how & 16) return;
+  w_.doorbell(w_.uar, how & 32 ? TERN_DB_CMD_PAGE : TERN_DB_CMD_TM, w_.srqs[0]);
+  w_.collect();
+  w_.check();
 }
 
 void Play::put_send(FuzzQp& qp, std::span<const std::byte> slot, bool ring) {
@@ -444,7 +480,7 @@ void Play::doorbell() {
   }
   const std::uint32_t uar = how & 0x40 ? in_.pick(32) : how & 0x20 ? TERN_UAR_KERNEL : w_.uar;
   const unsigned times = how & 0x80 ? 1 + in_.pick(32) : 1;
-  const std::uint32_t command = how >> 3 & 3 ? in_.pick(16) : (number + in_.pick(6)) % 6;
+  const std::uint32_t command = how >> 3 & 3 ? in_.pick(16) : (number + in_.pick(7)) % 7;
   for (unsigned i = 0; i < times; ++i) {
     if ((how & 0x60) == 0x60) {
       w_.device->doorbell(in_.u32() % World::kUarBytes & ~3U, command << 28 | number);

@@ -321,6 +321,14 @@ void World::make_srqs() {
       c.flags = TERN_SRQ_F_XRC;
       c.xrcdn = xrcd;
       c.cqn = cqs[1];
+    } else if (scene.tags) {
+      host.grant(H::page(page::kTags), sizeof(tern_tm_op) << kLogTagOps, H::kRead);
+      c.flags = TERN_SRQ_F_TM;
+      c.cqn = cqs[1];
+      c.log_ops = kLogTagOps;
+      c.ops_pages = direct(H::page(page::kTags));
+      c.uar = uar;
+      c.max_tags = kTags;
     }
     srqs[i] = make(TERN_CMD_CREATE_SRQ, c);
   }
@@ -353,7 +361,7 @@ void World::make_qp(unsigned index) {
   if (qp.type == TERN_QPT_XRC_INI && index % 2 == 1) qp.type = TERN_QPT_XRC_TGT;
   const bool xrc = qp.type == TERN_QPT_XRC_INI || qp.type == TERN_QPT_XRC_TGT;
   const bool shared = scene.srq && srqs[0] != 0 && !xrc && qp.type != TERN_QPT_GSI;
-  qp.has_sq = qp.type != TERN_QPT_XRC_TGT;
+  qp.has_sq = qp.type != TERN_QPT_XRC_TGT && !(scene.tags && index % 2 == 1);
   qp.has_rq = !xrc && !shared;
   qp.buffer = H::page(page::kQp + index * page::kQpPages);
   qp.rq_offset = 1U << (qp.log_sq + qp.log_sq_stride);

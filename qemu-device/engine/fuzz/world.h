@@ -21,6 +21,7 @@ struct Scene {
   bool privileged = false;          // their PD is, so they may use any DMA address
   bool loopback = false;            // the QPs are connected to each other, not to the wire
   bool srq = false;                 // the QPs take receive WQEs from an SRQ
+  bool tags = false;                // which matches tags; every other QP fetches rendezvous
   bool eth = false;                 // Ethernet queues
   bool capture = false;
   bool ipv4 = false;
@@ -49,6 +50,7 @@ inline constexpr unsigned kFast = 29;    // pages for REG_MR, and their list
 inline constexpr unsigned kEthBuffers = 31;
 inline constexpr unsigned kFree = 33;    // free, up to kEnd
 inline constexpr unsigned kEnd = 120;
+inline constexpr unsigned kTags = 121;     // operations on tags
 inline constexpr unsigned kRecords = 124;  // doorbell records
 inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
 }  // namespace page
@@ -100,6 +102,8 @@ class World {
   static constexpr unsigned kLogCq = 5;
   static constexpr unsigned kLogSrq = 3;
   static constexpr unsigned kLogSrqStride = 7;
+  static constexpr unsigned kLogTagOps = 4;
+  static constexpr std::uint32_t kTags = 12;
   static constexpr unsigned kLogEth = 4;
   static constexpr std::uint32_t kQkey = 0x11111111;
   static constexpr std::uint32_t kPsn = 0xfffffa;  // wraps soon
@@ -176,7 +180,7 @@ class World {
   std::uint32_t async_eq = 0;
   std::uint32_t eq = 0;
   std::array<std::uint32_t, 3> cqs{};
-  std::array<std::uint32_t, 2> srqs{};  // plain, XRC
+  std::array<std::uint32_t, 2> srqs{};  // plain or with tags, XRC
   std::uint32_t eth_tx = 0;
   std::uint32_t eth_rx = 0;
   Region rw, ro, other, fast, dm;

@@ -39,6 +39,8 @@ void Context::schedule(Qp& qp) { static_cast<Lane*>(this)->make_ready(qp); }
 
 void Context::unschedule(Qp& qp) { qp.ready.unlink(); }
 
+void Context::charge(std::uint32_t cost) { static_cast<Lane*>(this)->emitted_ += cost; }
+
 void Context::forget_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.forget(qp); }
 
 void Context::release_polled(Qp& qp) { static_cast<Lane*>(this)->sq_poller.release(qp); }
@@ -174,6 +176,20 @@ bool Lane::run_qps(std::uint32_t budget) {
   return !ready_.empty() && status.enabled();
 }
 
+// Executes operations of tag lists in turn. Returns the cost, which is at most about half of the budget.
+std::uint32_t Lane::run_tags(std::uint32_t budget) {
+  constexpr std::uint32_t kTurn = 4096;
+  std::uint32_t spent = 0;
+  while (spent < budget / 2) {
+    TagList* const list = tag_lists.pop_front();
+    if (list == nullptr) break;
+    bool left = false;
+    spent += list->run(std::min(kTurn, budget / 2 - spent), left);
+    if (left) list->kick();
+  }
+  return spent;
+}
+
 bool Lane::run(std::uint32_t budget, bool more) {
   unfinished_ = more;
   if (!status.enabled()) return more;
@@ -181,8 +197,9 @@ bool Lane::run(std::uint32_t budget, bool more) {
   more |= timers.run(began_, kTimers);
   budget -= std::min(budget, look_at_pages(budget));
   if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
-  more |= uars.pending() || xrc_unseen_ != 0;
   if (!notifying_.empty()) [[unlikely]] more |= send_notifications();
+  if (!tag_lists.empty()) [[unlikely]] budget -= std::min(budget, run_tags(std::max(budget, 2U)));
+  more |= uars.pending() || xrc_unseen_ != 0 || !tag_lists.empty();
   more |= port_.ethernet.run(budget);
   sq_poller.look();
   more |= run_qps(budget);
@@ -191,7 +208,7 @@ bool Lane::run(std::uint32_t budget, bool more) {
 }
 
 bool Lane::look() {
-  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending()) return true;
+  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() || !tag_lists.empty()) return true;
   sq_poller.look();
   return !ready_.empty() || !sq_poller.any();
 }

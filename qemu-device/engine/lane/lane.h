@@ -41,10 +41,9 @@ class Lane final : public Context {
   void read_arms();
   // Posts events that waited for room in the asynchronous or the fault EQ.
   void flush_events();
-  // Charges the turn of a QP with `cost` bytes for a packet that was sent.
-  void charge(std::uint32_t cost) { emitted_ += cost; }
   // Sets the parameters of congestion control, for now and after each reset.
   void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
+  using Context::charge;
   void allow_trains(bool allow) { trains_ = allow; }
   // When the last run() began.
   [[nodiscard]] Nanos began() const { return began_; }
@@ -58,6 +57,7 @@ class Lane final : public Context {
   [[nodiscard]] std::uint32_t look_at_pages(std::uint32_t budget);
   bool run_qps(std::uint32_t budget);
   bool send_notifications();
+  [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
   void walk_xrc_targets();
   void make_ready(Qp& qp);
 

@@ -28,6 +28,7 @@ namespace tern {
 class Cq;
 class Qp;
 class Srq;
+class TagList;
 struct RxFrame;
 struct SrqRef;
 
@@ -43,6 +44,9 @@ class Context {
   // End polling of the QP's send queue: SqPoller::forget() and release().
   void forget_polled(Qp& qp);
   void release_polled(Qp& qp);
+
+  // Charges the turn of the running QP with `cost` bytes.
+  void charge(std::uint32_t cost);
 
   // ---- packets ----
   // Sends a packet on its route: as a frame to the wire, or directly to the local QP. With the
@@ -108,6 +112,7 @@ class Context {
   AsyncEvents async_events;
   PageFaults page_faults;
   List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::read_arms()
+  List<TagList> tag_lists;  // with operations to execute
   std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
 
  protected:

@@ -41,13 +41,18 @@ Srq::~Srq() = default;
 
 void Srq::cq_failed() {
   fail();
-  context_.xrc_cq_failed();
+  // A QP of an SRQ with tags uses the CQ itself.
+  if (!tags_) context_.xrc_cq_failed();
 }
 
 Status Srq::init() {
   if (cmd_.log_stride < TERN_RQ_STRIDE_MIN || cmd_.log_stride > TERN_RQ_STRIDE_MAX ||
       log_size_ > kMaxLogWq || !record_.fits<tern_srq_record>()) {
     return TERN_ST_BAD_PARAM;
+  }
+  if (cmd_.flags & TERN_SRQ_F_TM) {
+    tags_ = std::make_unique<TagList>(context_, cmd_, *this, *cq_);
+    if (const Status st = tags_->init(); st != TERN_ST_OK) return st;
   }
   return buffer_.load(context_.host, cmd_.pages, ring_bytes(log_size_));
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "objects/queues.h"
 #include "objects/recv_wqe.h"
+#include "objects/tag_list.h"
 
 namespace tern {
 
@@ -21,7 +23,7 @@ struct SrqRef {
 class Srq {
  public:
   // The PD in `cmd` exists; `privileged` is a property of that PD. `cq` is null unless the flags
-  // have TERN_SRQ_F_XRC; then the XRC domain in `cmd` exists, too.
+  // have TERN_SRQ_F_XRC or TERN_SRQ_F_TM; then what these need exists, too.
   Srq(Context& context, const tern_cmd_create_srq& cmd, bool privileged, Cq* cq);
   ~Srq();
   Srq(const Srq&) = delete;
@@ -38,6 +40,7 @@ class Srq {
 
   // Puts the SRQ into error: it delivers no more WQEs and raises TERN_EV_SRQ_ERR.
   void fail();
+  [[nodiscard]] bool failed() const { return failed_; }
 
   // MODIFY_SRQ and QUERY_SRQ. modify() checks everything before it changes anything.
   [[nodiscard]] Status modify(const tern_cmd_modify_srq& cmd);
@@ -54,10 +57,15 @@ class Srq {
   [[nodiscard]] Pdn pd() const { return owner_.pd; }
   // Accessor for memory accesses on the SRQ's behalf; the caller sets Accessor::qp.
   [[nodiscard]] const Accessor& owner() const { return owner_; }
-  // XRC domain and CQ of an XRC SRQ; 0 and null for others.
+  // XRC domain of an XRC SRQ; 0 for others.
   [[nodiscard]] std::uint32_t xrcd() const { return le(std::uint32_t{cmd_.xrcdn}); }
+  // CQ of an SRQ for XRC or tag matching; null for others.
   [[nodiscard]] Cq* cq() const { return cq_; }
-  [[nodiscard]] std::uint64_t page_entries() const { return buffer_.page_entries(); }
+  // Null unless the SRQ is for tag matching.
+  [[nodiscard]] TagList* tags() const { return tags_.get(); }
+  [[nodiscard]] std::uint64_t page_entries() const {
+    return buffer_.page_entries() + (tags_ ? tags_->page_entries() : 0);
+  }
 
  private:
   [[nodiscard]] std::uint32_t size() const { return 1U << log_size_; }
@@ -77,6 +85,7 @@ class Srq {
   QueueBuffer buffer_;
   Accessor owner_;
   Record record_;
+  std::unique_ptr<TagList> tags_;
   std::uint32_t srqn_ = 0;
   std::uint32_t users_ = 0;
   std::uint32_t ci_ = 0;

@@ -92,6 +92,8 @@ TEST(Capi, RefusesConfigurationsOutOfRange) {
       {false, [](C& c) { c.max_mr = 0; }},
       {false, [](C& c) { c.max_mr = c.max_mw = 1 << 23; }},
       {true, [](C& c) { c.max_mw = 0; }},
+      {true, [](C& c) { c.max_tags = TERN_MAX_TAGS; }},
+      {false, [](C& c) { c.max_tags = TERN_MAX_TAGS + 1; }},
       {false, [](C& c) { c.num_vectors = 1; }},
       {true, [](C& c) { c.num_vectors = 128; }},
       {false, [](C& c) { c.num_vectors = 129; }},

@@ -24,6 +24,8 @@ Config config_of(const NodeOptions& options, unsigned id, bool captured) {
   c.congestion = options.congestion;
   c.max_mr = options.max_mr;
   c.max_mw = options.max_mw;
+  c.max_tags = options.max_tags;
+  c.max_pages = options.max_pages;
   c.mw_type_2a = options.mw_type_2a;
   c.doorbell_cost = options.doorbell_cost;
   c.max_mtu = 9000;
@@ -468,6 +470,15 @@ TestSrq::TestSrq(TestNode& node, const SrqOptions& options)
     cmd.xrcdn = le(options.xrcd);
     cmd.cqn = le(options.cq->number());
   }
+  if (options.tags != 0) {
+    ops_.emplace(node.host, sizeof(tern_tm_op) << options.log_ops);
+    cmd.flags = TERN_SRQ_F_TM;
+    cmd.cqn = le(options.cq->number());
+    cmd.log_ops = options.log_ops;
+    cmd.ops_pages = ops_->pages();
+    cmd.uar = le(node.uar());
+    cmd.max_tags = le(options.tags);
+  }
   tern_rsp_object rsp{};
   status_ = node.command(TERN_CMD_CREATE_SRQ, cmd, &rsp);
   srqn_ = le(rsp.id);
@@ -479,6 +490,31 @@ std::uint64_t TestSrq::slot(std::uint32_t index) const {
 
 std::uint32_t TestSrq::taken() const {
   return record_.get(offsetof(tern_srq_record, ci));
+}
+
+std::uint32_t TestSrq::ops_done() const { return record_.get(offsetof(tern_srq_record, ops_ci)); }
+
+std::uint32_t TestSrq::tags_released() const { return record_.get(offsetof(tern_srq_record, tags_released)); }
+
+void TestSrq::store_ops_pi(std::uint32_t pi) { record_.put(offsetof(tern_srq_record, ops_pi), pi); }
+
+void TestSrq::post(const TagOp& op, bool ring) {
+  EXPECT_GT(ops_free(), 0U) << "the ring is full";
+  tern_tm_op entry{};
+  entry.opcode = op.opcode;
+  entry.flags = op.flags;
+  entry.num_sge = static_cast<std::uint8_t>(op.sges.size());
+  entry.handle = le(op.handle);
+  entry.wr_id = le(op.wr_id);
+  entry.recv_wr_id = le(op.recv_wr_id);
+  entry.tag = le(op.tag);
+  entry.mask = le(op.mask);
+  entry.unexpected = le(op.unexpected);
+  for (std::size_t i = 0; i < op.sges.size(); ++i) entry.sge[i] = wire_sge(op.sges[i]);
+  const std::uint32_t slot = ops_pi_ & ((1U << options_.log_ops) - 1);
+  ops_->write(slot * sizeof(entry), std::as_bytes(std::span(&entry, 1)));
+  store_ops_pi(++ops_pi_);
+  if (ring) node_.doorbell(node_.uar(), TERN_DB_CMD_TM, srqn_);
 }
 
 void TestSrq::store_pi(std::uint32_t pi) {

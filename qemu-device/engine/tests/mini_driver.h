@@ -360,7 +360,22 @@ struct SrqOptions {
   std::uint8_t log_size = 4;
   std::uint8_t log_stride = 7;
   std::uint32_t xrcd = 0;  // not 0: an XRC SRQ
-  TestCq* cq = nullptr;    // of an XRC SRQ
+  TestCq* cq = nullptr;    // of an XRC SRQ or one with tags
+  std::uint32_t tags = 0;  // not 0: tag matching
+  std::uint8_t log_ops = 4;
+};
+
+// An operation on the tags of an SRQ.
+struct TagOp {
+  std::uint8_t opcode = TERN_TM_ADD;
+  std::uint8_t flags = TERN_TM_F_SIGNALED;
+  std::uint32_t handle = 0;
+  std::uint64_t wr_id = 0;
+  std::uint64_t recv_wr_id = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t mask = ~std::uint64_t{0};
+  std::uint32_t unexpected = 0;
+  std::vector<tern_sge> sges{};
 };
 
 class TestSrq {
@@ -382,8 +397,15 @@ class TestSrq {
   [[nodiscard]] Status resize();
   // Address of the new buffer's page list.
   [[nodiscard]] std::uint64_t next_pages() const { return le(next_->pages().addr); }
-  // Overwrites pi in the doorbell record.
+  // Writes and publishes an operation on the tags; rings the doorbell unless `ring` is false.
+  void post(const TagOp& op, bool ring = true);
+  [[nodiscard]] std::uint32_t ops_free() const { return (1U << options_.log_ops) - (ops_pi_ - ops_done()); }
+  [[nodiscard]] std::uint32_t ops_done() const;
+  [[nodiscard]] std::uint32_t tags_released() const;
+  // Overwrites pi or ops_pi in the doorbell record.
   void store_pi(std::uint32_t pi);
+  void store_ops_pi(std::uint32_t pi);
+  [[nodiscard]] QueueMemory& ops_memory() { return *ops_; }
   // For tests that write invalid WQEs or unmap memory.
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t slot(std::uint32_t index) const;
@@ -394,6 +416,8 @@ class TestSrq {
   SrqOptions options_;
   QueueMemory memory_;
   TestRecord<tern_srq_record> record_;
+  std::optional<QueueMemory> ops_;
+  std::uint32_t ops_pi_ = 0;
   std::optional<QueueMemory> next_;  // while a resize is in progress
   std::uint8_t next_log_size_ = 0;
   std::uint32_t pi_ = 0;
@@ -408,6 +432,8 @@ struct NodeOptions {
   std::uint32_t max_qp = 4096;
   std::uint32_t max_mr = 4096;
   std::uint32_t max_mw = 4096;
+  std::uint16_t max_tags = Config{}.max_tags;
+  std::uint64_t max_pages = kMaxPages;
   bool mw_type_2a = false;
   unsigned page_shift = 12;
   std::uint64_t dm_size = 1 << 20;

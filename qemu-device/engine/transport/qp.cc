@@ -56,6 +56,7 @@ Receiver* make_receiver(Qp& qp, Space& space) {
   if (qp.transport() == Transport::kUc) return &space.template emplace<UcReceiver>(qp);
   if (qp.transport() == Transport::kRaw) return &space.template emplace<RawReceiver>(qp);
   if (qp.xrc_target()) return &space.template emplace<XrcResponder>(qp);
+  if (qp.tag_list() != nullptr) return &space.template emplace<TagResponder>(qp);
   return &space.template emplace<Responder>(qp);
 }
 
@@ -84,6 +85,11 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
   if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
+  if (tag_list() != nullptr && !has_sq()) {
+    cmd_.log_sq_size = Rendezvous::kLogSlots;
+    cmd_.log_sq_stride = Rendezvous::kLogStride;
+    rendezvous_ = std::make_unique<Rendezvous>(*this, *sender_);
+  }
 }
 
 Qp::~Qp() {
@@ -114,6 +120,7 @@ Status Qp::init() {
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
+  if (rendezvous_) [[unlikely]] return rendezvous_->posted();
   return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
@@ -124,6 +131,10 @@ bool Qp::sq_moved() {
 }
 
 bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
+  if (rendezvous_) [[unlikely]] {
+    rendezvous_->read(index, offset, to);
+    return true;
+  }
   const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
   return buffer_.read(context_.host, cmd_.sq_offset + slot + offset, to);
 }
@@ -150,6 +161,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
 }
 
 void Qp::complete_send(tern_cqe& cqe) {
+  if (rendezvous_) [[unlikely]] return rendezvous_->completed(cqe);
   cqe.qpn = le(qpn_.value);
   (void)send_cq_->push(cqe);  // the CQ reports a failure to its QPs
 }
@@ -163,6 +175,21 @@ void Qp::complete_recv(tern_cqe& cqe) {
     // longer holds one.
     enter_error(TERN_EV_QP_FATAL);
   }
+}
+
+TagList* Qp::tag_list() const { return srq_ != nullptr ? srq_->tags() : nullptr; }
+
+Accessor Qp::send_accessor() const {
+  if (!rendezvous_) [[likely]] return accessor();
+  Accessor keys = srq_->owner();
+  keys.qp = qpn_;
+  return keys;
+}
+
+void Qp::end_tags() {
+  if (tag_list() == nullptr) return;
+  receiver_->reset();
+  if (rendezvous_) rendezvous_->reset();
 }
 
 void Qp::bind(CounterSet* set) {
@@ -245,7 +272,7 @@ bool Qp::service(std::uint32_t& allowance) {
       return sender_->flush(allowance);
     case TERN_QPS_ERR:
       if (receiver_->transmit(allowance)) return true;
-      if (has_sq() && sender_->flush(allowance)) return true;
+      if (sends() && sender_->flush(allowance)) return true;
       return has_rq() && flush_rq(allowance);
     default:
       return false;

@@ -15,10 +15,12 @@
 #include "objects/uar_pages.h"
 #include "transport/datagram.h"
 #include "transport/raw.h"
+#include "transport/rendezvous.h"
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/send_rate.h"
 #include "transport/sq_poller.h"
+#include "transport/tag_responder.h"
 #include "transport/unreliable_connection.h"
 #include "transport/xrc.h"
 #include "wire/packet.h"
@@ -27,6 +29,7 @@ namespace tern {
 
 class Context;
 class Srq;
+class TagList;
 struct RxFrame;
 
 // The members that a message needs come first and are contiguous: prefetch() fetches them.
@@ -115,6 +118,16 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t sq_size() const { return 1U << cmd_.log_sq_size; }
   [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
+  // Whether there are send WQEs: the QP has an SQ, or the device uses its sending half itself.
+  [[nodiscard]] bool sends() const { return has_sq() || rendezvous_; }
+  // The list of tags of its SRQ, null if that has none; and what fetches the data of rendezvous,
+  // null if software does.
+  [[nodiscard]] TagList* tag_list() const;
+  [[nodiscard]] Rendezvous* rendezvous() const { return rendezvous_.get(); }
+  // Ends the messages in progress that have matched a tag: the QP is going to be destroyed.
+  void end_tags();
+  // Whose keys the SGEs of send WQEs use.
+  [[nodiscard]] Accessor send_accessor() const;
   [[nodiscard]] bool has_rq() const { return !(cmd_.flags & TERN_QP_F_NO_RQ); }
   [[nodiscard]] bool receives() const { return has_rq() || srq_ != nullptr; }
   [[nodiscard]] std::optional<std::uint32_t> read_sq_pi();
@@ -203,7 +216,7 @@ class alignas(64) Qp {
 
   // The two halves that the QP type selects.
   std::variant<std::monostate, Requester, UcSender, DatagramSender, RawSender> sender_space_;
-  std::variant<std::monostate, Responder, XrcResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_space_;
+  std::variant<std::monostate, Responder, XrcResponder, TagResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_space_;
   SendQueue* sender_;
   Receiver* receiver_;
   std::unique_ptr<SendRate> send_rate_;
@@ -212,6 +225,7 @@ class alignas(64) Qp {
   CqUser send_user_;
   CqUser recv_user_;
   CounterSet* counter_set_ = nullptr;
+  std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<std::array<Fault, 2>> faults_;  // by TERN_FAULT_*; made by the first fault
   Timer rq_settled_;  // in ERR: when it expires, rq_pi is read once more
 };

@@ -281,6 +281,7 @@ void Qp::to_reset() {
   context_.unschedule(*this);
   cancel_faults();
   rq_settled_.cancel();
+  end_tags();
   sender_->reset();
   receiver_->reset();
   attr_ = tern_qp_attr{};
@@ -298,7 +299,7 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   *rsp = tern_rsp_query_qp{};
   tern_qp_attr a = attr_;
   // Reports the next PSNs, not the initial ones: a peer or a successor needs those.
-  if (has_sq() && a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) {
+  if (sends() && a.state >= TERN_QPS_RTS && a.state <= TERN_QPS_SQE) {
     a.sq_psn = sender_->next_psn().value();
   }
   if (a.state >= TERN_QPS_RTR && a.state <= TERN_QPS_SQE) {

@@ -94,6 +94,7 @@ void Receiver::complete(tern_cqe cqe) {
     qp_.counters().add(TERN_CNT_RESP_CQE_ERROR);
   }
   recv_.give();
+  if (labelled_) [[unlikely]] label(cqe);
   qp_.complete_recv(cqe);
 }
 

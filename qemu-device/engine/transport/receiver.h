@@ -69,12 +69,16 @@ class Receiver {
   // Completes the held WQE.
   void complete(tern_cqe cqe);
 
+  // Changes the CQE of a message for which labelled_ is set.
+  virtual void label(tern_cqe&) {}
+
   // What the page fault of this half stopped: scattering to the held WQE, a request to memory that
   // the peer addresses, or the response to a READ.
   enum class Faulted : std::uint8_t { kReceive, kRequest, kAnswer };
 
   Qp& qp_;
   Faulted faulted_ = Faulted::kReceive;
+  bool labelled_ = false;  // the held WQE is one of tag matching: see label()
   Pooled<RecvWqe> recv_;          // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };

@@ -123,7 +123,7 @@ bool Responder::in_sequence(const Packet& packet) {
 // Takes the receive WQE of the message unless one is held. Returns false after handling RNR or a
 // failure.
 bool Responder::take_receive(const Packet& packet) {
-  const Take got = take();
+  const Take got = take_message(packet);
   if (got == Take::kTaken) return true;
   if (got == Take::kFailed) {
     fail(packet, kNakRemoteOperation, TERN_EV_QP_FATAL);
@@ -162,6 +162,7 @@ void Responder::on_send(const Packet& packet) {
                             : scatter(packet.payload);
   if (status == kAbsent) {
     faulted_psn_ = packet.psn;
+    if (labelled_) postponed();
     return not_ready();
   }
   // Invalidate only now, because storing the bytes may have needed the key. A duplicate does not

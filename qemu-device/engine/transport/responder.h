@@ -37,6 +37,10 @@ class Responder : public ConnectedReceiver {
   [[nodiscard]] virtual bool admit(const Packet& packet, bool begins);
   // Returns the keys of requests that refer to `ref`, or nothing if the SRQ is gone.
   [[nodiscard]] virtual std::optional<Accessor> keys_of(const SrqRef& ref) const;
+  // Takes a receive WQE for the message of `packet` unless one is held.
+  [[nodiscard]] virtual Take take_message(const Packet&) { return take(); }
+  // The message that labelled_ is about has to wait for an absent page.
+  virtual void postponed() {}
 
   SrqRef srq_;     // XRC: the SRQ of the message
   Accessor keys_;  // whose keys the request uses

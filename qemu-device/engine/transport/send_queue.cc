@@ -44,7 +44,7 @@ Op data_op(std::uint8_t opcode, bool first, bool last) {
 SendQueue::SendQueue(Qp& qp) : qp_(qp), window_(qp.context().blocks) {}
 
 void SendQueue::start() {
-  if (!qp_.has_sq()) return;
+  if (!qp_.sends()) return;
   window_.open(qp_.sq_size(), qp_.sq_stride());
   next_psn_ = Psn(qp_.attr().sq_psn);
   kicked_ = true;
@@ -170,7 +170,7 @@ std::uint8_t SendQueue::locate(const SendWqe& wqe, std::uint32_t offset, std::ui
 std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list) {
   std::uint64_t left = len;
   const Access access =
-      map_sges(qp_.context().memory, qp_.accessor(), wqe.num_sge,
+      map_sges(qp_.context().memory, qp_.send_accessor(), wqe.num_sge,
                [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;

@@ -38,7 +38,7 @@ TEST(AdapterConfigTest, ThePathAloneIsEnough) {
 
 TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   const AdapterConfig c = parse_adapter(
-      "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw=13,eth-queues=14,max-pages=2K,vectors=2,"
+      "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw=13,tm-tags=15,eth-queues=14,max-pages=2K,vectors=2,"
       "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,faults=drop tx,icrc=warn");
   EXPECT_EQ(c.name, "x");
   EXPECT_THAT(c.mac, testing::ElementsAre(0x52, 0x54, 0, 0x12, 0x34, 0x56));
@@ -48,6 +48,7 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   EXPECT_EQ(c.max_cq, 11U);
   EXPECT_EQ(c.max_mr, 12U);
   EXPECT_EQ(c.max_mw, 13U);
+  EXPECT_EQ(c.tm_tags, 15U);
   EXPECT_EQ(c.eth_queues, 14U);
   EXPECT_EQ(c.max_pages, 2048U);
   EXPECT_EQ(c.vectors, 2U);
@@ -88,6 +89,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("a,dm-size=4G"), HasSubstr("dm-size"));
   EXPECT_THAT(refusal("a,uar-size=200K"), HasSubstr("power of two"));
   EXPECT_THAT(refusal("a,max-mw=16777214"), HasSubstr("max-mr"));
+  EXPECT_THAT(refusal("a,tm-tags=4097"), HasSubstr("tm-tags"));
   EXPECT_THAT(refusal("a,mw-type=3"), HasSubstr("2a, 2b"));
   EXPECT_THAT(refusal("a,poll=yes"), HasSubstr("on or off"));
   EXPECT_THAT(refusal("a,loss=2"), HasSubstr("0 to 1"));

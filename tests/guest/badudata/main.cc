@@ -329,6 +329,8 @@ void srq_tables(Bench& bench) {
       with(with(common<CreateSrq>(bench), record<CreateSrq>(bench, 128)),
            {
                {"reserved", [](CreateSrq& r) { r.driver.reserved_d0[5] = 1; }, EINVAL},
+               {"reserved at the end", [](CreateSrq& r) { r.driver.reserved_188[6] = 1; }, EINVAL},
+               {"operations without tags", [](CreateSrq& r) { r.driver.ops_len = kPage; }, EINVAL},
                {"log size 255", [](CreateSrq& r) { r.driver.log_size = 255; }, EINVAL},
                {"fewer than asked", [](CreateSrq& r) { r.driver.log_size = 3; }, EINVAL},
                {"stride 4", [](CreateSrq& r) { r.driver.log_stride = 4; }, EINVAL},
