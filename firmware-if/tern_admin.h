@@ -238,6 +238,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
 #define TERN_CAP_RAW_QP			BIT(24)
 #define TERN_CAP_COUNTER_SETS		BIT(25)
+#define TERN_CAP_APM			BIT(29)	/* automatic path migration */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -671,6 +672,25 @@ struct tern_qp_attr {
 };
 static_assert(sizeof(struct tern_qp_attr) == 72, "tern_qp_attr");
 
+/*
+ * Automatic path migration of an RC, UC or XRC QP: the alternate path and the state.
+ * When the QP migrates, av, pkey_index, port and timeout become those of the primary
+ * path, and there is no alternate path any more: port is 0.
+ */
+struct tern_qp_alt {
+	struct tern_av	av;
+	__le16		pkey_index;
+	__u8		port;			/* 1..num_ports */
+	__u8		timeout;		/* as in struct tern_qp_attr */
+	__u8		mig_state;		/* TERN_MIG_*; set by TERN_QPA_MIG_STATE */
+	__u8		rsvd_2d[3];
+};
+static_assert(sizeof(struct tern_qp_alt) == 48, "tern_qp_alt");
+
+#define TERN_MIG_MIGRATED		0	/* set: migrate if ARMED */
+#define TERN_MIG_REARM			1	/* set: arm when the peer is ready */
+#define TERN_MIG_ARMED			2	/* query only */
+
 #define TERN_QPS_RESET			0
 #define TERN_QPS_INIT			1
 #define TERN_QPS_RTR			2
@@ -685,8 +705,9 @@ struct tern_cmd_modify_qp {
 	__le32			cur_state;	/* TERN_QPA_CUR_STATE: expected, or BAD_STATE */
 	__le32			flags;		/* TERN_QPM_* */
 	struct tern_qp_attr	attr;
+	struct tern_qp_alt	alt;
 };
-static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
+static_assert(sizeof(struct tern_cmd_modify_qp) == 136, "tern_cmd_modify_qp");
 
 #define TERN_QPA_STATE			BIT(0)
 #define TERN_QPA_CUR_STATE		BIT(1)
@@ -705,6 +726,8 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 88, "tern_cmd_modify_qp");
 #define TERN_QPA_SQ_PSN			BIT(14)
 #define TERN_QPA_DEST_QPN		BIT(15)
 #define TERN_QPA_PORT			BIT(16)
+#define TERN_QPA_ALT_PATH		BIT(18)	/* struct tern_qp_alt but mig_state */
+#define TERN_QPA_MIG_STATE		BIT(19)
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 #define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */
@@ -715,8 +738,9 @@ struct tern_rsp_query_qp {
 	struct tern_qp_attr	attr;
 	__le32			sq_ci;		/* index: WQEs completed */
 	__le32			rq_ci;		/* index: WQEs consumed */
+	struct tern_qp_alt	alt;
 };
-static_assert(sizeof(struct tern_rsp_query_qp) == 80, "tern_rsp_query_qp");
+static_assert(sizeof(struct tern_rsp_query_qp) == 128, "tern_rsp_query_qp");
 
 /*
  * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it

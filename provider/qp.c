@@ -521,6 +521,39 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_wq_reset(&qp->rq, &qp->record->rq_pi);
 }
 
+/*
+ * The kernel's verb takes no alternate path on RoCE ports: it is driver data of the
+ * command, which must be the extended one.
+ */
+static int tern_modify_qp_alt(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+			      int attr_mask)
+{
+	const struct ibv_ah_attr *ah = &attr->alt_ah_attr;
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
+	struct tern_modify_qp_ex cmd = {
+		.flags = TERN_MODIFY_QP_ALT_PATH,
+		.alt = {
+			.flow_label = ah->grh.flow_label,
+			.sgid_index = ah->grh.sgid_index,
+			.pkey_index = attr->alt_pkey_index,
+			.hop_limit = ah->grh.hop_limit,
+			.traffic_class = ah->grh.traffic_class,
+			.sl = ah->sl,
+			.static_rate = ah->static_rate,
+			.port = attr->alt_port_num,
+			.timeout = attr->alt_timeout,
+		},
+	};
+
+	if (!ah->is_global || ah->port_num != attr->alt_port_num)
+		return EINVAL;
+
+	memcpy(cmd.alt.dgid, ah->grh.dgid.raw, sizeof(cmd.alt.dgid));
+	return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask & ~IBV_QP_ALT_PATH,
+				    &cmd.ibv_cmd, sizeof(cmd), &resp,
+				    sizeof(resp));
+}
+
 /* ibv_modify_qp(3). */
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
@@ -528,7 +561,11 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	struct ibv_modify_qp cmd = {};
 	int err;
 
-	err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (attr_mask & IBV_QP_ALT_PATH)
+		err = tern_modify_qp_alt(ibvqp, attr, attr_mask);
+	else
+		err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd,
+					sizeof(cmd));
 	if (err)
 		return err;
 

@@ -341,6 +341,9 @@ struct tern_qp {
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
 	u32 rssn;
+	/* References: a former alternate path that the QP may use, and the loaded one. */
+	const struct ib_gid_attr *path_sgid;
+	const struct ib_gid_attr *alt_sgid;
 };
 
 /* A counter of flows. */

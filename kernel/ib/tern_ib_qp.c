@@ -7,6 +7,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_apm.h"
 #include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
 
@@ -19,7 +20,10 @@ static_assert(TERN_QPS_SQD == (int)IB_QPS_SQD);
 static_assert(TERN_QPS_SQE == (int)IB_QPS_SQE);
 static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 
-/* Supported attribute mask bits. */
+/*
+ * Supported attribute mask bits. An alternate path comes as driver data of the
+ * verb.
+ */
 #define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
 			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY | \
@@ -28,7 +32,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN)
+			 IB_QP_DEST_QPN | IB_QP_PATH_MIG_STATE)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -162,6 +166,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_ib_umem_done(dev, qp->umem, err);
 	tern_record_done(&qp->record, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
+	tern_alt_path_forget(qp);
 }
 
 /* Makes a QP that exists in the device visible to events and polling. */
@@ -385,7 +390,8 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 }
 
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
-				 const struct ib_qp_attr *attr, int mask)
+				 const struct ib_qp_attr *attr, int mask,
+				 struct tern_alt_path *alt)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -394,6 +400,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
+		.alt = alt->dev,
 	};
 	u32 dev_mask;
 	u16 udp_sport;
@@ -412,6 +419,14 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		if (err)
 			return err;
 	}
+
+	if (mask & IB_QP_ALT_PATH) {
+		udp_sport = rdma_get_udp_sport(le32_to_cpu(alt->dev.av.flow_label),
+					       qp->ibqp.qp_num, dest_qpn);
+		cmd.alt.av.udp_sport = cpu_to_le16(udp_sport);
+	}
+	if (mask & IB_QP_PATH_MIG_STATE)
+		cmd.alt.mig_state = attr->path_mig_state;
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
@@ -432,6 +447,10 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_reset(qp);
+	if (next == IB_QPS_RESET)
+		tern_alt_path_forget(qp);
+	if (mask & IB_QP_ALT_PATH)
+		tern_alt_path_loaded(dev, qp, alt);
 	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
@@ -443,7 +462,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
  * @ibqp: the QP
  * @attr: new attributes, with addresses resolved by ib_core
  * @mask: IB_QP_*, the valid attributes
- * @udata: user request without driver data, NULL for kernel users
+ * @udata: nothing or struct tern_ureq_modify_qp, NULL for kernel users
  *
  * Return: 0; -EOPNOTSUPP for an unsupported attribute and for an RSS QP, which
  * has no attributes; -EINVAL for an invalid transition or value; or another
@@ -454,22 +473,32 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
+	struct tern_alt_path alt;
 	int err;
 
 	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
-
-	err = ib_no_udata_io(udata);
-	if (err)
-		return err;
+	if (mask & IB_QP_PATH_MIG_STATE && !tern_has_cap(dev, TERN_CAP_APM))
+		return -EOPNOTSUPP;
 
 	if (!tern_qp_attr_ok(dev, attr, mask))
 		return -EINVAL;
 
-	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask);
-	mutex_unlock(&qp->lock);
+	err = tern_alt_path_get(ibqp, udata, &alt);
+	if (err)
+		return err;
 
+	err = ib_respond_empty_udata(udata);
+	if (err)
+		goto out;
+
+	if (alt.sgid)
+		mask |= IB_QP_ALT_PATH;
+	mutex_lock(&qp->lock);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &alt);
+	mutex_unlock(&qp->lock);
+out:
+	tern_alt_path_put(&alt);
 	return err;
 }
 
@@ -514,6 +543,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else
 		attr->path_mtu = IB_MTU_256;
+	tern_alt_path_to_attr(&rsp.alt, attr);
 
 	attr->cap = qp->cap;
 	init_attr->cap = qp->cap;

@@ -100,6 +100,31 @@ struct tern_ureq_create_qp {
 	__u8 reserved_e0[4];
 };
 
+enum {
+	TERN_MODIFY_QP_ALT_PATH = 1 << 0,	/* instead of IB_QP_ALT_PATH in the mask */
+};
+
+/* The alternate path of ibv_modify_qp(3): an address, and the attributes that go with it. */
+struct tern_ureq_alt_path {
+	__u8 dgid[16];
+	__u32 flow_label;
+	__u16 sgid_index;
+	__u16 pkey_index;
+	__u8 hop_limit;
+	__u8 traffic_class;
+	__u8 sl;
+	__u8 static_rate;
+	__u8 port;
+	__u8 timeout;
+	__u8 reserved_f0[2];
+};
+
+struct tern_ureq_modify_qp {
+	__u8 reserved_0[4];
+	__u32 flags;			/* TERN_MODIFY_QP_* */
+	struct tern_ureq_alt_path alt;
+};
+
 /* Fields of rx_hash_fields_mask, with the values of the verb. */
 enum {
 	TERN_RX_HASH_SRC_IPV4 = 1 << 0,

@@ -47,6 +47,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
   packet.src_qp = qp_.number();
   packet.route = *route;
+  packet.mig_req = true;
   const std::uint32_t times = context.emit(packet);
   cost += wqe.length * times + kPacketCost * (times - 1);
   return TERN_CQE_SUCCESS;

@@ -18,6 +18,9 @@ constexpr std::uint32_t kQpAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE
                                     TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                     TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
 
+// Of connected QPs once they have a peer (IBTA 17.2.8).
+constexpr std::uint32_t kMigration = TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
+
 struct Transition {
   std::uint8_t from;
   std::uint8_t to;
@@ -31,18 +34,18 @@ constexpr std::array kReliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
                    TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER,
-               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
     Transition{TERN_QPS_RTR, TERN_QPS_RTS,
                TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
                    TERN_QPA_MAX_RD_ATOMIC,
-               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kMigration},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kMigration},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kMigration},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
                TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                    TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
-                   TERN_QPA_MIN_RNR_TIMER},
+                   TERN_QPA_MIN_RNR_TIMER | kMigration},
 };
 
 constexpr std::array kUnreliable = {
@@ -50,13 +53,13 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
-               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | kMigration},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kMigration},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kMigration},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS},
+               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kMigration},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS},
 };
 
@@ -162,6 +165,35 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
   if (mask & TERN_QPA_PORT) attr_.port = a.port;
 }
 
+Status Qp::check_migration(std::uint32_t mask, const tern_qp_alt& alt) const {
+  const bool loads = mask & TERN_QPA_ALT_PATH;
+  if (loads && (alt.pkey_index != 0 || alt.timeout > 31 || !is_port(alt.port))) return TERN_ST_BAD_PARAM;
+  if (!(mask & TERN_QPA_MIG_STATE)) return TERN_ST_OK;
+  if (migration_ != nullptr) return migration_->check(alt.mig_state, loads);
+  // Until software loads a path, the QP is as one that has migrated.
+  if (alt.mig_state > TERN_MIG_REARM) return TERN_ST_BAD_PARAM;
+  return alt.mig_state == TERN_MIG_MIGRATED || loads ? TERN_ST_OK : TERN_ST_BAD_STATE;
+}
+
+void Qp::apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route& route) {
+  if ((mask & TERN_QPA_AV) && migration_ != nullptr) migration_->forget_left();
+  if (mask & TERN_QPA_ALT_PATH) {
+    if (migration_ == nullptr) migration_ = std::make_unique<PathMigration>(*this);
+    migration_->load(alt, route);
+  }
+  if ((mask & TERN_QPA_MIG_STATE) && migration_ != nullptr) migration_->request(alt.mig_state);
+}
+
+// Timers and retry counters start again; PSNs and requests that wait for an answer stay.
+void Qp::use_path(const tern_qp_alt& path, const Route& route) {
+  attr_.av = path.av;
+  attr_.pkey_index = le(std::uint16_t{path.pkey_index});
+  attr_.port = path.port;
+  attr_.timeout = path.timeout;
+  route_ = route;
+  sender_->path_changed();
+}
+
 // A raw QP in any state, with no other change.
 Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
   const bool strip = flags == TERN_QPM_STRIP_VLAN;
@@ -172,7 +204,7 @@ Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = (TERN_QPA_PORT << 1) - 1;
+  constexpr std::uint32_t kAllMask = ((TERN_QPA_PORT << 1) - 1) | kMigration;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
@@ -199,14 +231,19 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
     return TERN_ST_BAD_PARAM;
   }
   if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
+  if (const Status status = check_migration(given, cmd.alt); status != TERN_ST_OK) return status;
+  const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
+  std::optional<Route> alternate{std::in_place};
+  if (given & TERN_QPA_ALT_PATH) alternate = context_.resolve(cmd.alt.av, cmd.alt.port, qpn_, dest);
+  if (!alternate) return TERN_ST_BAD_PARAM;
   if (given & TERN_QPA_AV) {
-    const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
     const auto route = context_.resolve(a.av, attr_.port, qpn_, dest);
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;
   }
   apply(given, a);
+  apply_migration(given, cmd.alt, *alternate);
   change_state(next, notify);
   return TERN_ST_OK;
 }
@@ -249,6 +286,7 @@ void Qp::to_reset() {
   attr_ = tern_qp_attr{};
   store_status();
   route_ = Route{};
+  migration_.reset();
   generation_ = context_.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
@@ -267,6 +305,7 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   rsp->attr = swap_order(a);
   rsp->sq_ci = le(sender_->consumer_index());
   rsp->rq_ci = le(rq_ci_);
+  if (migration_ != nullptr) rsp->alt = migration_->query();
 }
 
 }  // namespace tern
