@@ -399,6 +399,7 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
       c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE);
+      if (how & 0x20) c.mask |= TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
       c.attr.state = in_.u8() % 8;
       c.attr.av = w_.av(how & 0x80);
       c.attr.path_mtu = w_.scene.log_mtu;
@@ -409,6 +410,9 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.attr.timeout = 8;
       c.attr.qkey = World::kQkey;
       c.attr.sq_psn = c.attr.rq_psn = World::kPsn;
+      c.alt.av = w_.av(how & 0x10);
+      c.alt.port = c.attr.port;
+      c.alt.mig_state = how & 0x08 ? TERN_MIG_REARM : TERN_MIG_MIGRATED;
       return bytes_of(c);
     }
     case TERN_CMD_MODIFY_SRQ: {
