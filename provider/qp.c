@@ -530,7 +530,8 @@ static int tern_modify_qp_alt(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 {
 	const struct ibv_ah_attr *ah = &attr->alt_ah_attr;
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
-	struct tern_modify_qp_ex cmd = {
+	struct tern_modify_qp_ex cmd = {};
+	struct tern_ureq_modify_qp req = {
 		.flags = TERN_MODIFY_QP_ALT_PATH,
 		.alt = {
 			.flow_label = ah->grh.flow_label,
@@ -548,7 +549,8 @@ static int tern_modify_qp_alt(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	if (!ah->is_global || ah->port_num != attr->alt_port_num)
 		return EINVAL;
 
-	memcpy(cmd.alt.dgid, ah->grh.dgid.raw, sizeof(cmd.alt.dgid));
+	memcpy(req.alt.dgid, ah->grh.dgid.raw, sizeof(req.alt.dgid));
+	cmd.drv_payload = req;
 	return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask & ~IBV_QP_ALT_PATH,
 				    &cmd.ibv_cmd, sizeof(cmd), &resp,
 				    sizeof(resp));

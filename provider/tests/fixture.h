@@ -39,6 +39,8 @@ extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
 extern struct tern_ureq_create_srq last_srq;
 extern struct tern_ureq_modify_srq last_resize;
+extern struct tern_ureq_modify_qp last_modify;
+extern int last_modify_mask;
 extern struct ibv_srq_attr last_srq_attr;
 extern int last_srq_mask;
 /* Called when the device would switch to the new queue. */
@@ -150,6 +152,7 @@ void test_flow_objects(void);
 void test_flow_counters(void);
 void test_ud(void);
 void test_xrc(void);
+void test_alt_path(void);
 void test_types_refused(void);
 void test_post_refused(void);
 void test_cq_fields(void);

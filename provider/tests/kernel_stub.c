@@ -18,6 +18,8 @@ struct tern_ureq_create_cq last_cq;
 struct ibv_qp_cap last_cap;
 struct tern_ureq_create_srq last_srq;
 struct tern_ureq_modify_srq last_resize;
+struct tern_ureq_modify_qp last_modify;
+int last_modify_mask;
 struct ibv_srq_attr last_srq_attr;
 int last_srq_mask;
 void (*on_modify_srq)(void);
@@ -143,6 +145,17 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
 {
 	return 0;
+}
+
+int ibv_cmd_modify_qp_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr,
+			 int attr_mask, struct ibv_modify_qp_ex *cmd,
+			 size_t cmd_size,
+			 struct ib_uverbs_ex_modify_qp_resp *resp,
+			 size_t resp_size)
+{
+	last_modify = container_of(cmd, struct tern_modify_qp_ex, ibv_cmd)->drv_payload;
+	last_modify_mask = attr_mask;
+	return create_err;
 }
 
 int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask,
