@@ -389,6 +389,28 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+/* Fills in the primary and the alternate path, as far as they are given. */
+static int tern_qp_fill_paths(const struct tern_qp *qp,
+			      const struct ib_qp_attr *attr, int mask,
+			      const struct tern_alt_path *alt, u32 dest_qpn,
+			      struct tern_cmd_modify_qp *cmd)
+{
+	u32 flow_label = le32_to_cpu(alt->dev.av.flow_label);
+	u16 udp_sport;
+
+	cmd->alt = alt->dev;
+	udp_sport = rdma_get_udp_sport(flow_label, qp->ibqp.qp_num, dest_qpn);
+	cmd->alt.av.udp_sport = cpu_to_le16(udp_sport);
+	if (mask & IB_QP_PATH_MIG_STATE)
+		cmd->alt.mig_state = attr->path_mig_state;
+	if (!(mask & IB_QP_AV))
+		return 0;
+
+	udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
+				       qp->ibqp.qp_num, dest_qpn);
+	return tern_av_from_attr(&cmd->attr.av, &attr->ah_attr, udp_sport);
+}
+
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask,
 				 struct tern_alt_path *alt)
@@ -400,10 +422,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
-		.alt = alt->dev,
 	};
 	u32 dev_mask;
-	u16 udp_sport;
 	int err;
 
 	lockdep_assert_held(&qp->lock);
@@ -411,22 +431,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
 		return -EINVAL;
 
-	if (mask & IB_QP_AV) {
-		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
-					       qp->ibqp.qp_num, dest_qpn);
-		err = tern_av_from_attr(&cmd.attr.av, &attr->ah_attr,
-					udp_sport);
-		if (err)
-			return err;
-	}
-
-	if (mask & IB_QP_ALT_PATH) {
-		udp_sport = rdma_get_udp_sport(le32_to_cpu(alt->dev.av.flow_label),
-					       qp->ibqp.qp_num, dest_qpn);
-		cmd.alt.av.udp_sport = cpu_to_le16(udp_sport);
-	}
-	if (mask & IB_QP_PATH_MIG_STATE)
-		cmd.alt.mig_state = attr->path_mig_state;
+	err = tern_qp_fill_paths(qp, attr, mask, alt, dest_qpn, &cmd);
+	if (err)
+		return err;
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags = cpu_to_le32(TERN_QPM_SQD_NOTIFY);
@@ -490,14 +497,14 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	err = ib_respond_empty_udata(udata);
 	if (err)
-		goto out;
+		goto put_alt_path;
 
 	if (alt.sgid)
 		mask |= IB_QP_ALT_PATH;
 	mutex_lock(&qp->lock);
 	err = tern_qp_modify_locked(dev, qp, attr, mask, &alt);
 	mutex_unlock(&qp->lock);
-out:
+put_alt_path:
 	tern_alt_path_put(&alt);
 	return err;
 }
