@@ -7,6 +7,7 @@
  */
 
 #include <kunit/visibility.h>
+#include <linux/minmax.h>
 
 #include <rdma/ib_cache.h>
 #include <rdma/uverbs_ioctl.h>
@@ -96,7 +97,7 @@ int tern_alt_path_get(struct ib_qp *ibqp, struct ib_udata *udata,
 		return err;
 
 	if (memchr_inv(req.reserved_0, 0, sizeof(req.reserved_0)) ||
-	    memchr_inv(req.alt.reserved_f0, 0, sizeof(req.alt.reserved_f0)) ||
+	    memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
 	    req.flags & ~TERN_MODIFY_QP_ALT_PATH)
 		return -EINVAL;
 	if (!(req.flags & TERN_MODIFY_QP_ALT_PATH))

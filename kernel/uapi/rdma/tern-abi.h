@@ -108,15 +108,15 @@ enum {
 struct tern_ureq_alt_path {
 	__u8 dgid[16];
 	__u32 flow_label;
-	__u16 sgid_index;
 	__u16 pkey_index;
+	__u8 sgid_index;
 	__u8 hop_limit;
 	__u8 traffic_class;
 	__u8 sl;
 	__u8 static_rate;
 	__u8 port;
 	__u8 timeout;
-	__u8 reserved_f0[2];
+	__u8 reserved_e8[3];
 };
 
 struct tern_ureq_modify_qp {
