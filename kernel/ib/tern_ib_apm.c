@@ -105,7 +105,7 @@ int tern_alt_path_get(struct ib_qp *ibqp, struct ib_udata *udata,
 	if (!tern_has_cap(to_tdev(ibqp->device), TERN_CAP_APM))
 		return -EOPNOTSUPP;
 	if (!rdma_is_port_valid(ibqp->device, req.alt.port) ||
-	    req.alt.pkey_index || req.alt.timeout > TERN_5_BITS)
+	    req.alt.pkey_index)
 		return -EINVAL;
 
 	alt->dev.port = req.alt.port;
