@@ -246,6 +246,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_ECE			BIT(28)	/* TERN_QPM_ECE_MASK */
 #define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
 #define TERN_CAP_CC			BIT(30)	/* congestion control (DCQCN) */
+#define TERN_CAP_APM			BIT(31)	/* automatic path migration */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -704,6 +705,25 @@ struct tern_qp_attr {
 };
 static_assert(sizeof(struct tern_qp_attr) == 88, "tern_qp_attr");
 
+/*
+ * Automatic path migration of an RC, UC or XRC QP: the alternate path and the state.
+ * When the QP migrates, av, pkey_index, port and timeout become those of the primary
+ * path, and there is no alternate path any more: port is 0.
+ */
+struct tern_qp_alt {
+	struct tern_av	av;
+	__le16		pkey_index;
+	__u8		port;			/* 1..num_ports */
+	__u8		timeout;		/* as in struct tern_qp_attr */
+	__u8		mig_state;		/* TERN_MIG_*; set by TERN_QPA_MIG_STATE */
+	__u8		rsvd_2d[3];
+};
+static_assert(sizeof(struct tern_qp_alt) == 48, "tern_qp_alt");
+
+#define TERN_MIG_MIGRATED		0	/* set: migrate if ARMED */
+#define TERN_MIG_REARM			1	/* set: arm when the peer is ready */
+#define TERN_MIG_ARMED			2	/* query only */
+
 #define TERN_QPS_RESET			0
 #define TERN_QPS_INIT			1
 #define TERN_QPS_RTR			2
@@ -718,8 +738,9 @@ struct tern_cmd_modify_qp {
 	__le32			cur_state;	/* TERN_QPA_CUR_STATE: expected, or BAD_STATE */
 	__le32			flags;		/* TERN_QPM_* */
 	struct tern_qp_attr	attr;
+	struct tern_qp_alt	alt;
 };
-static_assert(sizeof(struct tern_cmd_modify_qp) == 104, "tern_cmd_modify_qp");
+static_assert(sizeof(struct tern_cmd_modify_qp) == 152, "tern_cmd_modify_qp");
 
 #define TERN_QPA_STATE			BIT(0)
 #define TERN_QPA_CUR_STATE		BIT(1)
@@ -739,6 +760,8 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 104, "tern_cmd_modify_qp");
 #define TERN_QPA_DEST_QPN		BIT(15)
 #define TERN_QPA_PORT			BIT(16)
 #define TERN_QPA_RATE_LIMIT		BIT(17)	/* with max_burst and typical_packet */
+#define TERN_QPA_ALT_PATH		BIT(18)	/* struct tern_qp_alt but mig_state */
+#define TERN_QPA_MIG_STATE		BIT(19)
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 #define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */
@@ -756,8 +779,9 @@ struct tern_rsp_query_qp {
 	__le32			rq_ci;		/* index: WQEs consumed */
 	__le32			rate;		/* now in force, kbit/s; 0: no limit */
 	__le32			rsvd_64;
+	struct tern_qp_alt	alt;
 };
-static_assert(sizeof(struct tern_rsp_query_qp) == 104, "tern_rsp_query_qp");
+static_assert(sizeof(struct tern_rsp_query_qp) == 152, "tern_rsp_query_qp");
 
 /*
  * ---- RESUME_QP ---- ends a fault: the parked half of the QP continues where it

@@ -441,17 +441,26 @@ TERN_AT(tern_qp_attr, max_burst, 0x4c);
 TERN_AT(tern_qp_attr, typical_packet, 0x50);
 TERN_AT(tern_qp_attr, rsvd_52, 0x52);
 
+TERN_AT(tern_qp_alt, av, 0x00);
+TERN_AT(tern_qp_alt, pkey_index, 0x28);
+TERN_AT(tern_qp_alt, port, 0x2a);
+TERN_AT(tern_qp_alt, timeout, 0x2b);
+TERN_AT(tern_qp_alt, mig_state, 0x2c);
+TERN_AT(tern_qp_alt, rsvd_2d, 0x2d);
+
 TERN_AT(tern_cmd_modify_qp, qpn, 0x00);
 TERN_AT(tern_cmd_modify_qp, mask, 0x04);
 TERN_AT(tern_cmd_modify_qp, cur_state, 0x08);
 TERN_AT(tern_cmd_modify_qp, flags, 0x0c);
 TERN_AT(tern_cmd_modify_qp, attr, 0x10);
+TERN_AT(tern_cmd_modify_qp, alt, 0x68);
 
 TERN_AT(tern_rsp_query_qp, attr, 0x00);
 TERN_AT(tern_rsp_query_qp, sq_ci, 0x58);
 TERN_AT(tern_rsp_query_qp, rq_ci, 0x5c);
 TERN_AT(tern_rsp_query_qp, rate, 0x60);
 TERN_AT(tern_rsp_query_qp, rsvd_64, 0x64);
+TERN_AT(tern_rsp_query_qp, alt, 0x68);
 
 TERN_AT(tern_cmd_resume_qp, qpn, 0x00);
 TERN_AT(tern_cmd_resume_qp, token, 0x04);

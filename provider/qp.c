@@ -565,27 +565,83 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_wq_reset(&qp->rq, &qp->record->rq_pi);
 }
 
+/* Executes the verb with the part of the request that is tern's own. */
+int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+			int attr_mask, const struct tern_ureq_modify_qp *req)
+{
+	struct ib_uverbs_ex_modify_qp_resp resp = {};
+	struct tern_modify_qp_ex cmd_ex = {};
+	struct tern_modify_qp cmd = {};
+
+	if ((attr_mask & IBV_QP_RATE_LIMIT) ||
+	    (req->flags & TERN_MODIFY_QP_ALT_PATH)) {
+		cmd_ex.drv_payload = *req;
+		return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask,
+					    &cmd_ex.ibv_cmd, sizeof(cmd_ex),
+					    &resp, sizeof(resp));
+	}
+
+	cmd.drv_payload = *req;
+	return ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd,
+				 req->ece_options ? sizeof(cmd) :
+						    sizeof(cmd.ibv_cmd));
+}
+
+/*
+ * The kernel's verb takes no alternate path on RoCE ports: the path is driver data,
+ * instead of an attribute.
+ */
+static int tern_fill_alt_path(const struct ibv_qp_attr *attr,
+			      struct tern_ureq_modify_qp *req)
+{
+	const struct ibv_ah_attr *ah = &attr->alt_ah_attr;
+
+	if (!ah->is_global || ah->port_num != attr->alt_port_num)
+		return EINVAL;
+
+	req->flags = TERN_MODIFY_QP_ALT_PATH;
+	req->alt = (struct tern_ureq_alt_path) {
+		.flow_label = ah->grh.flow_label,
+		.sgid_index = ah->grh.sgid_index,
+		.pkey_index = attr->alt_pkey_index,
+		.hop_limit = ah->grh.hop_limit,
+		.traffic_class = ah->grh.traffic_class,
+		.sl = ah->sl,
+		.static_rate = ah->static_rate,
+		.port = attr->alt_port_num,
+		.timeout = attr->alt_timeout,
+	};
+	memcpy(req->alt.dgid, ah->grh.dgid.raw, sizeof(req->alt.dgid));
+
+	return 0;
+}
+
 /* ibv_modify_qp(3). */
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
 {
+	const struct tern_context *ctx = to_tern_ctx(ibvqp->context);
 	struct tern_qp *qp = to_tern_qp(ibvqp);
-	struct tern_modify_qp cmd = {};
-	size_t cmd_size = sizeof(cmd.ibv_cmd);
+	struct tern_ureq_modify_qp req = {};
 	int err;
+
+	if ((attr_mask & IBV_QP_RATE_LIMIT) &&
+	    !(ctx->caps & TERN_UCTX_CAP_RATE_LIMIT))
+		return EOPNOTSUPP;
 
 	/* Options of the connection, if there are any. */
 	if ((attr_mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
-	    qp->ece_set && qp->ece) {
-		cmd.ece_options = qp->ece;
-		cmd_size = sizeof(cmd);
+	    qp->ece_set)
+		req.ece_options = qp->ece;
+
+	if (attr_mask & IBV_QP_ALT_PATH) {
+		err = tern_fill_alt_path(attr, &req);
+		if (err)
+			return err;
 	}
 
-	if (attr_mask & IBV_QP_RATE_LIMIT)
-		err = tern_modify_qp_limit(ibvqp, attr, attr_mask);
-	else
-		err = ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd,
-					cmd_size);
+	err = tern_exec_modify_qp(ibvqp, attr, attr_mask & ~IBV_QP_ALT_PATH,
+				  &req);
 	if (err)
 		return err;
 

@@ -5,32 +5,6 @@
 
 #include "tern.h"
 
-/* Sets the limit in attr. The kernel checks value and state. */
-static int tern_set_limit(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
-			  int attr_mask, const struct tern_ureq_modify_qp *req)
-{
-	struct ib_uverbs_ex_modify_qp_resp resp = {};
-	struct tern_modify_qp_ex cmd = {};
-
-	if (!(to_tern_ctx(ibvqp->context)->caps & TERN_UCTX_CAP_RATE_LIMIT))
-		return EOPNOTSUPP;
-
-	cmd.max_burst = req->max_burst;
-	cmd.typical_packet = req->typical_packet;
-
-	return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask, &cmd.ibv_cmd,
-				    sizeof(cmd), &resp, sizeof(resp));
-}
-
-/* ibv_modify_qp(3) with IBV_QP_RATE_LIMIT: a packet at a time. */
-int tern_modify_qp_limit(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
-			 int attr_mask)
-{
-	const struct tern_ureq_modify_qp req = {};
-
-	return tern_set_limit(ibvqp, attr, attr_mask, &req);
-}
-
 /* ibv_modify_qp_rate_limit(3). */
 int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
 			      struct ibv_qp_rate_limit_attr *attr)
@@ -43,12 +17,14 @@ int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
 		.rate_limit = attr->rate_limit,
 	};
 
+	if (!(to_tern_ctx(ibvqp->context)->caps & TERN_UCTX_CAP_RATE_LIMIT))
+		return EOPNOTSUPP;
 	if (attr->comp_mask)
 		return EINVAL;
 	if (!attr->rate_limit && (attr->max_burst_sz || attr->typical_pkt_sz))
 		return EINVAL;
 
-	return tern_set_limit(ibvqp, &qp_attr, IBV_QP_RATE_LIMIT, &req);
+	return tern_exec_modify_qp(ibvqp, &qp_attr, IBV_QP_RATE_LIMIT, &req);
 }
 
 /* The limits in ibv_query_device_ex(3): those of every type with a send queue. */

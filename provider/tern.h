@@ -601,8 +601,8 @@ int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
 /* rate.c */
-int tern_modify_qp_limit(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
-			 int attr_mask);
+int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+			int attr_mask, const struct tern_ureq_modify_qp *req);
 int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
 			      struct ibv_qp_rate_limit_attr *attr);
 void tern_rate_query_device(const struct tern_context *ctx,

@@ -335,6 +335,8 @@ struct tern_xrcd {
  * @cap: actual queue capacities
  * @sq_sig_type: which send requests generate a completion
  * @rssn: the RSS group of an RSS QP, which has none of the above
+ * @path_sgid: GID of a former alternate path that the QP may use, or NULL
+ * @alt_sgid: GID of the alternate path, or NULL
  */
 struct tern_qp {
 	struct ib_qp ibqp;
@@ -348,6 +350,8 @@ struct tern_qp {
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
 	u32 rssn;
+	const struct ib_gid_attr *path_sgid;
+	const struct ib_gid_attr *alt_sgid;
 };
 
 /* A counter of flows. */

@@ -249,6 +249,12 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	case TERN_EV_QP_LAST_WQE:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_LAST_WQE_REACHED);
 		break;
+	case TERN_EV_PATH_MIG:
+		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG);
+		break;
+	case TERN_EV_PATH_MIG_ERR:
+		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG_ERR);
+		break;
 	case TERN_EV_SRQ_ERR:
 		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_ERR);
 		break;

@@ -8,6 +8,7 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_apm.h"
 #include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
 
@@ -20,7 +21,10 @@ static_assert(TERN_QPS_SQD == (int)IB_QPS_SQD);
 static_assert(TERN_QPS_SQE == (int)IB_QPS_SQE);
 static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 
-/* Supported attribute mask bits. */
+/*
+ * Supported attribute mask bits. An alternate path comes as driver data of the
+ * verb.
+ */
 #define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
 			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY | \
@@ -29,7 +33,8 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT)
+			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT | \
+			 IB_QP_PATH_MIG_STATE)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -166,6 +171,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_ib_umem_done(dev, qp->umem, err);
 	tern_record_done(&qp->record, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
+	tern_alt_path_forget(qp);
 }
 
 /* Makes a QP that exists in the device visible to events and polling. */
@@ -389,9 +395,32 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+/* Fills in the primary and the alternate path, as far as they are given. */
+static int tern_qp_fill_paths(const struct tern_qp *qp,
+			      const struct ib_qp_attr *attr, int mask,
+			      const struct tern_alt_path *alt, u32 dest_qpn,
+			      struct tern_cmd_modify_qp *cmd)
+{
+	u32 flow_label = le32_to_cpu(alt->dev.av.flow_label);
+	u16 udp_sport;
+
+	cmd->alt = alt->dev;
+	udp_sport = rdma_get_udp_sport(flow_label, qp->ibqp.qp_num, dest_qpn);
+	cmd->alt.av.udp_sport = cpu_to_le16(udp_sport);
+	if (mask & IB_QP_PATH_MIG_STATE)
+		cmd->alt.mig_state = attr->path_mig_state;
+	if (!(mask & IB_QP_AV))
+		return 0;
+
+	udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
+				       qp->ibqp.qp_num, dest_qpn);
+	return tern_av_from_attr(&cmd->attr.av, &attr->ah_attr, udp_sport);
+}
+
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask,
-				 const struct tern_ureq_modify_qp *req)
+				 const struct tern_ureq_modify_qp *req,
+				 struct tern_alt_path *alt)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -404,7 +433,6 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 						req->ece_options)),
 	};
 	u32 dev_mask;
-	u16 udp_sport;
 	int err;
 
 	lockdep_assert_held(&qp->lock);
@@ -414,14 +442,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				mask & ~IB_QP_RATE_LIMIT))
 		return -EINVAL;
 
-	if (mask & IB_QP_AV) {
-		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
-					       qp->ibqp.qp_num, dest_qpn);
-		err = tern_av_from_attr(&cmd.attr.av, &attr->ah_attr,
-					udp_sport);
-		if (err)
-			return err;
-	}
+	err = tern_qp_fill_paths(qp, attr, mask, alt, dest_qpn, &cmd);
+	if (err)
+		return err;
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
@@ -444,6 +467,10 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_reset(qp);
+	if (next == IB_QPS_RESET)
+		tern_alt_path_forget(qp);
+	if (mask & IB_QP_ALT_PATH)
+		tern_alt_path_loaded(dev, qp, alt);
 	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
@@ -452,8 +479,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 /*
  * Reads what a user gives with attributes: the options of a connection with the
- * state RTR, and what belongs to a rate limit. The device refuses options for a
- * QP that cannot have them.
+ * state RTR, what belongs to a rate limit, and an alternate path. The device
+ * refuses options for a QP that cannot have them.
  */
 static int tern_qp_copy_request(struct tern_ib_dev *dev,
 				const struct ib_qp_attr *attr, int mask,
@@ -463,11 +490,13 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 	struct tern_ureq_modify_qp req;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_50);
+	err = ib_copy_validate_udata_in(udata, req, reserved_170);
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_50, 0, sizeof(req.reserved_50)))
+	if (memchr_inv(req.reserved_170, 0, sizeof(req.reserved_170)) ||
+	    memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
+	    req.flags & ~TERN_MODIFY_QP_ALT_PATH)
 		return -EINVAL;
 	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
 		return -EINVAL;
@@ -500,30 +529,40 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
 	struct tern_ureq_modify_qp req = {};
+	struct tern_alt_path alt;
 	int err;
 
 	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
-
-	if (mask & IB_QP_RATE_LIMIT &&
-	    !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
+	if ((mask & IB_QP_RATE_LIMIT &&
+	     !tern_has_cap(dev, TERN_CAP_RATE_LIMIT)) ||
+	    (mask & IB_QP_PATH_MIG_STATE && !tern_has_cap(dev, TERN_CAP_APM)))
 		return -EOPNOTSUPP;
 
-	if (udata && udata->inlen)
+	if (udata && udata->inlen) {
 		err = tern_qp_copy_request(dev, attr, mask, udata, &req);
-	else
-		err = 0;
-	err = err ?: ib_respond_empty_udata(udata);
-	if (err)
-		return err;
+		if (err)
+			return err;
+	}
 
 	if (!tern_qp_attr_ok(dev, attr, mask))
 		return -EINVAL;
 
-	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask, &req);
-	mutex_unlock(&qp->lock);
+	err = tern_alt_path_get(ibqp, &req, &alt);
+	if (err)
+		return err;
 
+	err = ib_respond_empty_udata(udata);
+	if (err)
+		goto put_alt_path;
+
+	if (alt.sgid)
+		mask |= IB_QP_ALT_PATH;
+	mutex_lock(&qp->lock);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &req, &alt);
+	mutex_unlock(&qp->lock);
+put_alt_path:
+	tern_alt_path_put(&alt);
 	return err;
 }
 
@@ -568,6 +607,7 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else
 		attr->path_mtu = IB_MTU_256;
+	tern_alt_path_to_attr(&rsp.alt, attr);
 
 	attr->cap = qp->cap;
 	init_attr->cap = qp->cap;

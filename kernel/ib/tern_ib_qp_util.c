@@ -261,6 +261,9 @@ bool tern_qp_attr_ok(struct tern_ib_dev *dev, const struct ib_qp_attr *attr,
 		return false;
 	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > TERN_3_BITS)
 		return false;
+	/* Only the device arms a QP. */
+	if (mask & IB_QP_PATH_MIG_STATE && attr->path_mig_state > IB_MIG_REARM)
+		return false;
 
 	return true;
 }
@@ -292,6 +295,8 @@ u32 tern_qp_attr_to_dev(const struct ib_qp_attr *attr, int mask,
 		{ IB_QP_DEST_QPN, TERN_QPA_DEST_QPN },
 		{ IB_QP_PORT, TERN_QPA_PORT },
 		{ IB_QP_RATE_LIMIT, TERN_QPA_RATE_LIMIT },
+		{ IB_QP_ALT_PATH, TERN_QPA_ALT_PATH },
+		{ IB_QP_PATH_MIG_STATE, TERN_QPA_MIG_STATE },
 	};
 	u32 result = 0;
 	unsigned int i;
@@ -342,7 +347,6 @@ void tern_qp_attr_from_dev(const struct tern_qp_attr *from,
 	attr->qp_state = from->state;
 	attr->cur_qp_state = from->state;
 	attr->path_mtu = from->path_mtu - TERN_MTU_SHIFT;
-	attr->path_mig_state = IB_MIG_MIGRATED;
 	attr->qkey = le32_to_cpu(from->qkey);
 	attr->rq_psn = le32_to_cpu(from->rq_psn);
 	attr->sq_psn = le32_to_cpu(from->sq_psn);

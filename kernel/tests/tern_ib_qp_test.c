@@ -6,6 +6,7 @@
 #include <linux/sizes.h>
 
 #include "tern_ib.h"
+#include "tern_ib_apm.h"
 #include "tern_ib_qp_util.h"
 
 MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
@@ -297,6 +298,10 @@ static void tern_test_attr_ranges(struct kunit *test)
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 0);
 	TERN_EXPECT(true, IB_QP_RATE_LIMIT, rate_limit, 1000);
 	TERN_EXPECT(false, IB_QP_RATE_LIMIT, rate_limit, 1001);
+	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_MIGRATED);
+	TERN_EXPECT(true, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_REARM);
+	TERN_EXPECT(false, IB_QP_PATH_MIG_STATE, path_mig_state, IB_MIG_ARMED);
+	TERN_EXPECT(false, IB_QP_PATH_MIG_STATE, path_mig_state, 3);
 #undef TERN_EXPECT
 }
 
@@ -319,12 +324,15 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 		.rnr_retry = 7,
 		.port_num = 2,
 		.rate_limit = 12345678,
+		.path_mig_state = IB_MIG_REARM,
 	};
 	const int mask = IB_QP_STATE | IB_QP_PATH_MTU | IB_QP_QKEY | IB_QP_RQ_PSN |
 			 IB_QP_SQ_PSN | IB_QP_DEST_QPN | IB_QP_ACCESS_FLAGS |
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
 			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT;
+			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT |
+			 IB_QP_ALT_PATH |
+			 IB_QP_PATH_MIG_STATE;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
 	u32 bits;
@@ -357,6 +365,38 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(&to, 0, sizeof(to)));
 }
 
+/* A QP without an alternate path has none in ib_core's format either. */
+static void tern_test_alt_path(struct kunit *test)
+{
+	struct tern_qp_alt alt = {
+		.av = {
+			.dgid = { 0xfe, 0x80, [15] = 7 },
+			.sgid_index = cpu_to_le16(3),
+			.hop_limit = 9,
+			.port = 2,
+		},
+		.port = 2,
+		.timeout = 11,
+		.mig_state = TERN_MIG_ARMED,
+	};
+	struct ib_qp_attr attr = {};
+
+	tern_alt_path_to_attr(&alt, &attr);
+	KUNIT_EXPECT_EQ(test, attr.path_mig_state, IB_MIG_ARMED);
+	KUNIT_EXPECT_EQ(test, attr.alt_port_num, 2);
+	KUNIT_EXPECT_EQ(test, attr.alt_timeout, 11);
+	KUNIT_EXPECT_EQ(test, rdma_ah_get_port_num(&attr.alt_ah_attr), 2);
+	KUNIT_EXPECT_EQ(test, rdma_ah_read_grh(&attr.alt_ah_attr)->sgid_index, 3);
+	KUNIT_EXPECT_EQ(test, rdma_ah_read_grh(&attr.alt_ah_attr)->hop_limit, 9);
+	KUNIT_EXPECT_EQ(test, rdma_ah_read_grh(&attr.alt_ah_attr)->dgid.raw[15], 7);
+
+	memset(&attr, 0, sizeof(attr));
+	alt.port = 0;
+	alt.mig_state = TERN_MIG_MIGRATED;
+	tern_alt_path_to_attr(&alt, &attr);
+	KUNIT_EXPECT_NULL(test, memchr_inv(&attr, 0, sizeof(attr)));
+}
+
 static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_create_types),
 	KUNIT_CASE(tern_test_create_limits),
@@ -366,6 +406,7 @@ static struct kunit_case tern_ib_qp_cases[] = {
 	KUNIT_CASE(tern_test_qp_access),
 	KUNIT_CASE(tern_test_attr_ranges),
 	KUNIT_CASE(tern_test_attr_there_and_back),
+	KUNIT_CASE(tern_test_alt_path),
 	{}
 };
 

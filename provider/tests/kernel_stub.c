@@ -14,7 +14,7 @@ uint32_t next_srqn = 0x21;
 static uint32_t next_cqn = 7;
 int create_err;
 struct tern_ureq_create_qp last_qp;
-struct tern_ureq_modify_qp last_limit;
+struct tern_ureq_modify_qp last_request;
 struct ibv_qp_attr last_modify;
 int last_modify_mask;
 struct tern_ureq_create_cq last_cq;
@@ -164,8 +164,8 @@ int ibv_cmd_modify_qp_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 			 size_t resp_size)
 {
 	CHECK(cmd_size == sizeof(struct tern_modify_qp_ex));
-	last_limit = container_of(cmd, struct tern_modify_qp_ex,
-				  ibv_cmd)->drv_payload;
+	last_request = container_of(cmd, struct tern_modify_qp_ex,
+				    ibv_cmd)->drv_payload;
 	last_modify = *attr;
 	last_modify_mask = attr_mask;
 	return create_err;

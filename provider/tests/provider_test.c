@@ -692,6 +692,7 @@ int main(void)
 		{ "flow_counters", test_flow_counters },
 		{ "ud", test_ud },
 		{ "xrc", test_xrc },
+		{ "alt_path", test_alt_path },
 		{ "types_refused", test_types_refused },
 		{ "post_refused", test_post_refused },
 		{ "cq_fields", test_cq_fields },

@@ -33,9 +33,9 @@ void test_rate(void)
 	CHECK(!set_limit(qp, 1000, 4096, 512));
 	CHECK(last_modify_mask == IBV_QP_RATE_LIMIT);
 	CHECK(last_modify.rate_limit == 1000);
-	CHECK(last_limit.max_burst == 4096 && last_limit.typical_packet == 512);
+	CHECK(last_request.max_burst == 4096 && last_request.typical_packet == 512);
 	CHECK(!set_limit(qp, 0, 0, 0) && !last_modify.rate_limit);
-	CHECK(!last_limit.max_burst && !last_limit.typical_packet);
+	CHECK(!last_request.max_burst && !last_request.typical_packet);
 
 	/* Without a limit there is no burst. */
 	CHECK(set_limit(qp, 0, 1, 0) == EINVAL && !last_modify_mask);
@@ -43,11 +43,11 @@ void test_rate(void)
 	CHECK(tern_modify_qp_rate_limit(&qp->vqp.qp, &unknown) == EINVAL);
 
 	attr.rate_limit = 77;
-	memset(&last_limit, 0xff, sizeof(last_limit));
+	memset(&last_request, 0xff, sizeof(last_request));
 	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr,
 			      IBV_QP_STATE | IBV_QP_RATE_LIMIT));
 	CHECK(last_modify_mask == (IBV_QP_STATE | IBV_QP_RATE_LIMIT));
-	CHECK(last_modify.rate_limit == 77 && !last_limit.max_burst);
+	CHECK(last_modify.rate_limit == 77 && !last_request.max_burst);
 	last_modify_mask = 0;
 	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr, IBV_QP_STATE));
 	CHECK(!last_modify_mask);

@@ -377,6 +377,54 @@ void test_xrc(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
+/* An alternate path leaves the mask and becomes driver data. */
+void test_alt_path(void)
+{
+	struct tern_cq *cq = make_cq(64);
+	struct tern_qp *qp = make_typed_qp(IBV_QPT_RC, cq, cq, NULL, small_cap,
+					   RC_OPS);
+	struct ibv_qp_attr attr = {
+		.path_mig_state = IBV_MIG_REARM,
+		.alt_ah_attr = {
+			.grh = {
+				.flow_label = 0x12345,
+				.sgid_index = 3,
+				.hop_limit = 9,
+				.traffic_class = 10,
+			},
+			.sl = 4,
+			.is_global = 1,
+			.port_num = 1,
+		},
+		.alt_port_num = 1,
+		.alt_timeout = 14,
+		.alt_pkey_index = 5,
+	};
+	const int mask = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+
+	attr.alt_ah_attr.grh.dgid.raw[15] = 77;
+	CHECK(!tern_modify_qp(&qp->vqp.qp, &attr, mask));
+	CHECK(last_modify_mask == IBV_QP_PATH_MIG_STATE);
+	CHECK(last_request.flags == TERN_MODIFY_QP_ALT_PATH);
+	CHECK(last_request.alt.dgid[15] == 77 && last_request.alt.sgid_index == 3);
+	CHECK(last_request.alt.flow_label == 0x12345 && last_request.alt.sl == 4);
+	CHECK(last_request.alt.hop_limit == 9 &&
+	      last_request.alt.traffic_class == 10);
+	CHECK(last_request.alt.port == 1 && last_request.alt.timeout == 14 &&
+	      last_request.alt.pkey_index == 5);
+
+	create_err = EBUSY;
+	CHECK(tern_modify_qp(&qp->vqp.qp, &attr, mask) == EBUSY);
+	create_err = 0;
+	attr.alt_port_num = 2;
+	CHECK(tern_modify_qp(&qp->vqp.qp, &attr, mask) == EINVAL);
+	attr.alt_port_num = 1;
+	attr.alt_ah_attr.is_global = 0;
+	CHECK(tern_modify_qp(&qp->vqp.qp, &attr, mask) == EINVAL);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
 /* Missing and forbidden objects; capacities of missing queues. */
 void test_types_refused(void)
 {

@@ -107,12 +107,33 @@ struct tern_ureq_create_qp {
 	__u8 reserved_e0[4];
 };
 
+enum {
+	TERN_MODIFY_QP_ALT_PATH = 1 << 0,	/* instead of IB_QP_ALT_PATH in the mask */
+};
+
+/* The alternate path of ibv_modify_qp(3): an address, and the attributes that go with it. */
+struct tern_ureq_alt_path {
+	__u8 dgid[16];
+	__u32 flow_label;
+	__u16 pkey_index;
+	__u8 sgid_index;
+	__u8 hop_limit;
+	__u8 traffic_class;
+	__u8 sl;
+	__u8 static_rate;
+	__u8 port;
+	__u8 timeout;
+	__u8 reserved_e8[3];
+};
+
 /* A request without it has zeros. */
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
+	__u32 flags;			/* TERN_MODIFY_QP_* */
+	struct tern_ureq_alt_path alt;
 	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
-	__u8 reserved_50[6];
+	__u8 reserved_170[2];
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */

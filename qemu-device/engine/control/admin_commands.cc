@@ -54,7 +54,9 @@ constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3e)};
 constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23),
-                                  RSVD(tern_cmd_modify_qp, attr.rsvd_52)};
+                                  RSVD(tern_cmd_modify_qp, attr.rsvd_52),
+                                  RSVD(tern_cmd_modify_qp, alt.av.rsvd_23),
+                                  RSVD(tern_cmd_modify_qp, alt.rsvd_2d)};
 constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_create_srq, ops_pages.rsvd_e)};

@@ -34,7 +34,8 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_UD_NO_LOOPBACK |
                                 TERN_CAP_ECE |
                                 TERN_CAP_RATE_LIMIT |
-                                TERN_CAP_CC;
+                                TERN_CAP_CC |
+                                TERN_CAP_APM;
 
 }  // namespace
 

@@ -269,13 +269,15 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
           0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
-      c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE);
+      c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE) |
+               ((how & 0x30) == 0x30 ? TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE : 0U);
       c.attr.state = in_.u8() % 8;
-      c.attr.av = w_.av(how & 0x80);
+      c.attr.av = c.alt.av = w_.av(how & 0x80);
       c.attr.path_mtu = w_.scene.log_mtu;
       c.attr.dest_qpn = any(kQp);
       c.attr.access = 0xf;
-      c.attr.port = port();
+      c.attr.port = c.alt.port = port();
+      c.alt.mig_state = how >> 3 & 1;
       c.attr.max_rd_atomic = c.attr.max_dest_rd_atomic = in_.u8() % 17;
       c.attr.timeout = 8;
       c.attr.qkey = World::kQkey;

@@ -438,6 +438,11 @@ bool World::modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t
   c.qpn = qp.number;
   c.attr = attr;
   c.attr.state = state;
+  // The alternate path of a connection has the same addresses, so MigReq decides whether a packet moves the QP.
+  c.alt.av = attr.av;
+  c.alt.port = attr.port;
+  c.alt.timeout = attr.timeout;
+  c.alt.mig_state = TERN_MIG_REARM;
   for (const std::uint32_t mask : masks) {
     c.mask = mask | TERN_QPA_STATE;
     if (command(TERN_CMD_MODIFY_QP, c) == TERN_ST_OK) return true;
@@ -453,6 +458,7 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
   constexpr std::uint32_t kSender = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                                     TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC;
   constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_ACCESS;
+  constexpr std::uint32_t kArm = TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
   tern_qp_attr a{};
   a.av = av(local);
   a.dest_qpn = dest;
@@ -483,15 +489,15 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
     case TERN_QPT_UC: {
       constexpr std::array<std::uint32_t, 1> init = {kInit};
       constexpr std::array<std::uint32_t, 1> rtr = {kPeer};
-      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN};
+      constexpr std::array<std::uint32_t, 1> rts = {TERN_QPA_SQ_PSN | kArm};
       return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
              modify(qp, TERN_QPS_RTS, rts, a);
     }
     default: {
       constexpr std::array<std::uint32_t, 1> init = {kInit};
       constexpr std::array<std::uint32_t, 2> rtr = {kPeer | kTarget, kPeer};
-      constexpr std::array<std::uint32_t, 3> rts = {kSender, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN,
-                                                    TERN_QPA_SQ_PSN};
+      constexpr std::array<std::uint32_t, 3> rts = {kSender | kArm, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN | kArm,
+                                                    TERN_QPA_SQ_PSN | kArm};
       return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
              modify(qp, TERN_QPS_RTS, rts, a);
     }

@@ -27,6 +27,7 @@ TEST(Samples, Write) {
           Packet p(host);
           fill_sample(p, transport, op);
           p.route = sample_route(ipv4, vlan);
+          p.mig_req = transport != Transport::kUc;
           p.payload.append_plain(std::span<const std::byte>(data));
           pcap.frame(time += 1000, encode(p));
           if (data.size() != want) break;  // the opcode fixes the length

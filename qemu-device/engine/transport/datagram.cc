@@ -50,6 +50,7 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.route = *route;
   if (*path_rate != 0) qp_.make_send_rate().sent(frame_bytes(packet), *path_rate);
   else if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
+  packet.mig_req = true;
   const std::uint32_t times = context.emit(packet);
   cost += wqe.length * times + kPacketCost * (times - 1);
   return TERN_CQE_SUCCESS;

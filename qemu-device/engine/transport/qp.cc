@@ -294,26 +294,28 @@ bool Qp::has_peer(const Route& route) const {
   return has_route_ && connected && route.sgid == route_.dgid && route.dgid == route_.sgid;
 }
 
+// Returns whether the QP's state and type allow requests, or else responses.
+bool Qp::takes(bool request) const {
+  const std::uint8_t state = attr_.state;
+  if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) return false;  // it has only the other half
+  if (state == TERN_QPS_RTS || state == TERN_QPS_SQD) return true;
+  return request && (state == TERN_QPS_RTR || state == TERN_QPS_SQE);
+}
+
+// Returns whether the packet came by a path of this connection. It may let the QP migrate.
+bool Qp::from_peer(const Packet& packet) {
+  const bool primary = same(packet.route.sgid, route_.dgid) && same(packet.route.dgid, route_.sgid);
+  return migration_ == nullptr ? primary : migration_->accept(packet, primary);
+}
+
 void Qp::deliver(const Packet& packet) {
-  if (has_route_ && !(same(packet.route.sgid, route_.dgid) && same(packet.route.dgid, route_.sgid))) {
+  const bool request = traits(packet.transport, packet.op).request;
+  if (!takes(request) || (has_route_ && !from_peer(packet))) {
     context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
     return;
   }
-  const std::uint8_t state = attr_.state;
-  const bool responses = state == TERN_QPS_RTS || state == TERN_QPS_SQD;
-  const bool request = traits(packet.transport, packet.op).request;
-  if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) {
-    context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);  // the QP has only the other half
-    return;
-  }
-  if (request) {
-    if (responses || state == TERN_QPS_RTR || state == TERN_QPS_SQE) {
-      return receiver_->deliver(packet);
-    }
-  } else if (responses) {
-    return sender_->deliver(packet);
-  }
-  context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+  if (request) return receiver_->deliver(packet);
+  sender_->deliver(packet);
 }
 
 bool Qp::receive(const RxFrame& frame) {

@@ -14,6 +14,7 @@
 #include "objects/queues.h"
 #include "objects/uar_pages.h"
 #include "transport/datagram.h"
+#include "transport/path_migration.h"
 #include "transport/raw.h"
 #include "transport/rendezvous.h"
 #include "transport/requester.h"
@@ -84,6 +85,17 @@ class alignas(64) Qp {
   bool receive(const RxFrame& frame);
   // Returns whether the QP is connected and a packet with this `route` is from its peer.
   [[nodiscard]] bool has_peer(const Route& route) const;
+  // The peer does not answer: goes to the alternate path. Returns false if the QP is not armed.
+  bool migrate() { return migration_ != nullptr && migration_->migrate(); }
+  // From now on `path`, in the contract's byte order, is the primary path.
+  void use_path(const tern_qp_alt& path, const Route& route);
+  // Fills in what all packets to the peer have in common.
+  void address(Packet& packet) const {
+    packet.transport = transport_;
+    packet.dest_qp = Qpn(attr_.dest_qpn);
+    packet.route = route_;
+    packet.mig_req = migration_ == nullptr || migration_->mig_req();
+  }
 
   // Moves the QP to the error state and flushes both queues. `event`: TERN_EV_*, negative for none.
   // `silent`: software requested the state, and queued answers are not sent.
@@ -182,6 +194,12 @@ class alignas(64) Qp {
  private:
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
+  // The way to the address, if the device has its source.
+  [[nodiscard]] std::optional<Route> route_of(const tern_av& av, std::uint8_t port, Qpn dest) const;
+  [[nodiscard]] Status check_migration(std::uint32_t mask, const tern_qp_alt& alt) const;
+  void apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route& route);
+  [[nodiscard]] bool takes(bool request) const;
+  [[nodiscard]] bool from_peer(const Packet& packet);
   [[nodiscard]] Status set_stripping(std::uint32_t mask, std::uint32_t flags);
   void change_state(std::uint8_t next, bool notify);
   void to_reset();
@@ -211,6 +229,7 @@ class alignas(64) Qp {
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
   std::uint8_t ece_ = 0;  // TERN_ECE_*
+  std::unique_ptr<PathMigration> migration_;  // made with the first alternate path
   bool comm_est_ = false;
   bool sqd_notify_ = false;
 

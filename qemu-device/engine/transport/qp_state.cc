@@ -18,6 +18,9 @@ constexpr std::uint32_t kQpAccess = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE
                                     TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
                                     TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT;
 
+// Of connected QPs once they have a peer (IBTA 17.2.8).
+constexpr std::uint32_t kMigration = TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE;
+
 struct Transition {
   std::uint8_t from;
   std::uint8_t to;
@@ -33,18 +36,18 @@ constexpr std::array kReliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
                    TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER,
-               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
     Transition{TERN_QPS_RTR, TERN_QPS_RTS,
                TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
                    TERN_QPA_MAX_RD_ATOMIC,
-               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
                TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                    TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
-                   TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT},
+                   TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
 };
 
 constexpr std::array kUnreliable = {
@@ -52,13 +55,13 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
-               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
+               TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
+               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
 };
 
@@ -188,6 +191,49 @@ void Qp::set_rates(std::uint32_t mask) {
   if (mask & TERN_QPA_RATE_LIMIT) rate.set_limit(attr_.rate_limit, attr_.max_burst, attr_.typical_packet);
 }
 
+std::optional<Route> Qp::route_of(const tern_av& av, std::uint8_t port, Qpn dest) const {
+  std::optional<Route> route = context_.resolve(av, port, qpn_, dest);
+  // A switch marks what reacts to marks, and drops the rest.
+  if (route && (route->traffic_class & kEcnMask) == 0 &&
+      context_.congestion.enabled(TERN_CC_RP_ENABLE, route->sl)) {
+    route->traffic_class |= kEcnCapable;
+  }
+  return route;
+}
+
+Status Qp::check_migration(std::uint32_t mask, const tern_qp_alt& alt) const {
+  const bool loads = mask & TERN_QPA_ALT_PATH;
+  if (loads && (alt.pkey_index != 0 || alt.timeout > 31 || !is_port(alt.port) ||
+                !static_rate(alt.av.static_rate, context_.config.link_speed))) {
+    return TERN_ST_BAD_PARAM;
+  }
+  if (!(mask & TERN_QPA_MIG_STATE)) return TERN_ST_OK;
+  if (migration_ != nullptr) return migration_->check(alt.mig_state, loads);
+  // Until software loads a path, the QP is as one that has migrated.
+  if (alt.mig_state > TERN_MIG_REARM) return TERN_ST_BAD_PARAM;
+  return alt.mig_state == TERN_MIG_MIGRATED || loads ? TERN_ST_OK : TERN_ST_BAD_STATE;
+}
+
+void Qp::apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route& route) {
+  if ((mask & TERN_QPA_AV) && migration_ != nullptr) migration_->forget_left();
+  if (mask & TERN_QPA_ALT_PATH) {
+    if (migration_ == nullptr) migration_ = std::make_unique<PathMigration>(*this);
+    migration_->load(alt, route);
+  }
+  if ((mask & TERN_QPA_MIG_STATE) && migration_ != nullptr) migration_->request(alt.mig_state);
+}
+
+// Timers and retry counters start again; PSNs and requests that wait for an answer stay.
+void Qp::use_path(const tern_qp_alt& path, const Route& route) {
+  attr_.av = path.av;
+  attr_.pkey_index = le(std::uint16_t{path.pkey_index});
+  attr_.port = path.port;
+  attr_.timeout = path.timeout;
+  route_ = route;
+  set_rates(TERN_QPA_AV);
+  sender_->path_changed();
+}
+
 // A raw QP in any state, with no other change.
 Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
   const bool strip = flags == TERN_QPM_STRIP_VLAN;
@@ -198,7 +244,7 @@ Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = (TERN_QPA_RATE_LIMIT << 1) - 1;
+  constexpr std::uint32_t kAllMask = ((TERN_QPA_RATE_LIMIT << 1) - 1) | kMigration;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
@@ -231,19 +277,20 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
     return TERN_ST_BAD_PARAM;
   }
   if (const Status status = check_values(given, a); status != TERN_ST_OK) return status;
+  if (const Status status = check_migration(given, cmd.alt); status != TERN_ST_OK) return status;
+  const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
+  std::optional<Route> alternate{std::in_place};
+  if (given & TERN_QPA_ALT_PATH) alternate = route_of(cmd.alt.av, cmd.alt.port, dest);
+  if (!alternate) return TERN_ST_BAD_PARAM;
   if (given & TERN_QPA_AV) {
-    const Qpn dest(given & TERN_QPA_DEST_QPN ? a.dest_qpn : attr_.dest_qpn);
-    const auto route = context_.resolve(a.av, attr_.port, qpn_, dest);
+    const auto route = route_of(a.av, attr_.port, dest);
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;
-    // A switch marks what reacts to marks, and drops the rest.
-    if ((route_.traffic_class & kEcnMask) == 0 && context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) {
-      route_.traffic_class |= kEcnCapable;
-    }
   }
   apply(given, a);
   if (ece != 0) ece_ = static_cast<std::uint8_t>(ece);
+  apply_migration(given, cmd.alt, *alternate);
   change_state(next, notify);
   return TERN_ST_OK;
 }
@@ -289,6 +336,7 @@ void Qp::to_reset() {
   notifying.unlink();
   store_status();
   route_ = Route{};
+  migration_.reset();
   generation_ = context_.next_qp_generation();
   rq_ci_ = 0;
   has_route_ = comm_est_ = sqd_notify_ = false;
@@ -309,6 +357,7 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   rsp->sq_ci = le(sender_->consumer_index());
   rsp->rq_ci = le(rq_ci_);
   if (send_rate_ != nullptr) rsp->rate = le(static_cast<std::uint32_t>((send_rate_->current() + 999) / 1'000));
+  if (migration_ != nullptr) rsp->alt = migration_->query();
 }
 
 }  // namespace tern

@@ -164,11 +164,9 @@ bool Requester::run_local(SendWqe& wqe, std::uint32_t& allowance) {
 
 void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   Packet& packet = qp_.context().tx_packet;
-  packet.transport = qp_.transport();
+  qp_.address(packet);
   packet.op = op;
-  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
   packet.psn = psn;
-  packet.route = *qp_.route();
   packet.train = train;
   if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
@@ -552,8 +550,16 @@ void Requester::go_back() {
   check_indices();
 }
 
+void Requester::path_changed() {
+  retries_left_ = qp_.attr().retry_cnt;
+  rnr_left_ = qp_.attr().rnr_retry;
+  if (timer_.armed() && timer_use_ == TimerUse::kAck) arm_ack_timer();
+}
+
 void Requester::retry() {
-  if (retries_left_ == 0) {
+  if (retries_left_ > 0) {
+    --retries_left_;
+  } else if (!qp_.migrate()) {
     for (std::uint32_t i = una_; i != fetched_; ++i) {
       if (window_.at(i).done) continue;
       window_.at(i).status = TERN_CQE_RETRY_EXC_ERR;
@@ -562,7 +568,6 @@ void Requester::retry() {
     retire();
     return;
   }
-  --retries_left_;
   go_back();
   // The timer restarts with the packet, which may have to wait for the QP's turn.
   timer_.cancel();

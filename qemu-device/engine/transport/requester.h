@@ -18,6 +18,7 @@ class Requester final : public SendQueue {
 
   void start() override;
   void reset() override;
+  void path_changed() override;
   void stop() override { timer_.cancel(); }
   bool transmit(std::uint32_t& allowance) override;
   void fault_over(bool failed) override;

@@ -486,11 +486,9 @@ void Responder::stop(bool silent) {
 
 Packet& Responder::answer(Op op, Psn psn) {
   Packet& packet = qp_.context().tx_packet;
-  packet.transport = qp_.transport();
+  qp_.address(packet);
   packet.op = op;
-  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
   packet.psn = psn;
-  packet.route = *qp_.route();
   packet.ack_req = false;
   packet.solicited = false;
   packet.syndrome = kSyndromeAck;

@@ -25,6 +25,8 @@ class SendQueue {
   virtual void reset();
   // The QP goes from SQE back to RTS: WQEs posted so far are flushed before any packet is sent.
   virtual void resume() {}
+  // The QP has gone to its alternate path.
+  virtual void path_changed() {}
   // The QP goes to ERR: cancels timers.
   virtual void stop() {}
 

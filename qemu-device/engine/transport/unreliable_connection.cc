@@ -14,11 +14,9 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   if (cursor_packet_ == 0) wqe.psns = packets_of(wqe.length, qp_.mtu());
   if (const std::uint8_t status = load_data(wqe); status != TERN_CQE_SUCCESS) return status;
   Packet& packet = qp_.context().tx_packet;
-  packet.transport = Transport::kUc;
-  packet.dest_qp = Qpn(qp_.attr().dest_qpn);
+  qp_.address(packet);
   packet.psn = next_psn_;
   packet.ack_req = false;
-  packet.route = *qp_.route();
   next_psn_ = next_psn_.next();
   cost += static_cast<std::uint32_t>(packet.payload.size());
   if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
