@@ -223,6 +223,10 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_RAW_OFFLOAD;
 	if (tern_has_caps(dev, TERN_CAPS_RAW_STEERING))
 		caps |= TERN_UCTX_CAP_RSS;
+	if (tern_has_cap(dev, TERN_CAP_DM_OPS))
+		caps |= TERN_UCTX_CAP_DM_OPS;
+	if (tern_has_cap(dev, TERN_CAP_UDP_SPORT))
+		caps |= TERN_UCTX_CAP_UDP_SPORT;
 
 	return caps;
 }

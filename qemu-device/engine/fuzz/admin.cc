@@ -53,6 +53,7 @@ constexpr Shape kShapes[] = {
     {TERN_CMD_FREE_MW, sizeof(tern_cmd_object), 0, -1, kWindow},
     {TERN_CMD_ALLOC_DM, sizeof(tern_cmd_alloc_dm), sizeof(tern_rsp_alloc_dm), kDm, -1},
     {TERN_CMD_FREE_DM, sizeof(tern_cmd_object), 0, -1, kDm},
+    {TERN_CMD_MAP_DM_OP, sizeof(tern_cmd_map_dm_op), 8, kUar, -1},
     {TERN_CMD_CREATE_QP, sizeof(tern_cmd_create_qp), 8, kQp, -1},
     {TERN_CMD_DESTROY_QP, sizeof(tern_cmd_object), 0, -1, kQp},
     {TERN_CMD_MODIFY_QP, sizeof(tern_cmd_modify_qp), 0, -1, -1},
@@ -274,6 +275,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
     }
     case TERN_CMD_ALLOC_DM:
       return bytes_of(tern_cmd_alloc_dm{in_.u16() + 1U, in_.u8() % 20U, 0});
+    case TERN_CMD_MAP_DM_OP:
+      return bytes_of(tern_cmd_map_dm_op{in_.u8() % 4U * 4096U, any(kDm), static_cast<std::uint8_t>(in_.u8() % 4), {}});
     case TERN_CMD_CREATE_QP: {
       tern_cmd_create_qp c{};
       const std::uint8_t how = in_.u8();
@@ -714,8 +717,8 @@ void AdminPlay::finish() {
       {TERN_CMD_DESTROY_FLOW, kFlow}, {TERN_CMD_DESTROY_RSS, kRss}, {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
       {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
-      {TERN_CMD_FREE_DM, kDm},       {TERN_CMD_DESTROY_CQ, kCq},         {TERN_CMD_DESTROY_EQ, kEq},
-      {TERN_CMD_FREE_PD, kPd},       {TERN_CMD_FREE_UAR, kUar},
+      {TERN_CMD_DESTROY_CQ, kCq},    {TERN_CMD_DESTROY_EQ, kEq},         {TERN_CMD_FREE_PD, kPd},
+      {TERN_CMD_FREE_UAR, kUar},     {TERN_CMD_FREE_DM, kDm},
   };
   if (nameless_) return;
   tern_cmd_set_rx_default none_set{};
