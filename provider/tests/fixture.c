@@ -11,6 +11,7 @@ void setup(void)
 	unsigned int i;
 
 	ctx = calloc(1, sizeof(*ctx));
+	device.vdev.ops = driver_ops;
 	ctx->vctx.context.device = &device.vdev.device;
 	ctx->uar = aligned_alloc(PAGE, PAGE);
 	memset(ctx->uar, 0, PAGE);

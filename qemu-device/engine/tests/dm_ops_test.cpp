@@ -33,7 +33,7 @@ class DmOpsTest : public ::testing::Test {
     return uar * kPage;
   }
   std::uint64_t address() const { return FakeHost::kDm + dm.offset + kPage + kAt; }
-  std::uint32_t word() const { return le(a.host.get<std::uint32_t>(address())); }
+  std::uint32_t word() { return le(a.host.get<std::uint32_t>(address())); }
   void set(std::uint32_t value) { a.host.put(address(), le(value)); }
 };
 
