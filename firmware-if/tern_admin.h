@@ -89,6 +89,7 @@ static_assert(sizeof(struct tern_acq_entry) == 16, "tern_acq_entry");
 #define TERN_CMD_FREE_MW		0x29
 #define TERN_CMD_ALLOC_DM		0x2c
 #define TERN_CMD_FREE_DM		0x2d
+#define TERN_CMD_MAP_DM_OP		0x2e
 #define TERN_CMD_CREATE_QP		0x30
 #define TERN_CMD_DESTROY_QP		0x31
 #define TERN_CMD_MODIFY_QP		0x32
@@ -247,6 +248,8 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
 #define TERN_CAP_CC			BIT(30)	/* congestion control (DCQCN) */
 #define TERN_CAP_APM			BIT(31)	/* automatic path migration */
+#define TERN_CAP_DM_OPS			(1ULL << 32)
+#define TERN_CAP_UDP_SPORT		(1ULL << 33)	/* TERN_QPA_UDP_SPORT */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {
@@ -621,7 +624,7 @@ static_assert(sizeof(struct tern_cmd_alloc_mw) == 8, "tern_cmd_alloc_mw");
 /*
  * ---- ALLOC_DM ---- The memory is zeroed and has whole pages (PAGE_SHIFT). The
  * command completes when all of it is zero; others may complete in the meantime.
- * FREE_DM is BUSY while an MR is on the memory.
+ * FREE_DM is BUSY while an MR or an operation page is on the memory.
  */
 struct tern_cmd_alloc_dm {
 	__le64	length;			/* bytes, 1..dm_size */
@@ -637,6 +640,19 @@ struct tern_rsp_alloc_dm {
 	__le32	rsvd_14;
 };
 static_assert(sizeof(struct tern_rsp_alloc_dm) == 24, "tern_rsp_alloc_dm");
+
+/*
+ * ---- MAP_DM_OP: out: tern_rsp_object, id = page of BAR2, ended by FREE_UAR ----
+ * The page of BAR2 executes an operation on a page of device memory. No queue can
+ * use it for doorbells.
+ */
+struct tern_cmd_map_dm_op {
+	__le64	offset;			/* in the allocation, whole pages */
+	__le32	dmn;
+	__u8	op;			/* TERN_DM_OP_* */
+	__u8	rsvd_d[3];
+};
+static_assert(sizeof(struct tern_cmd_map_dm_op) == 16, "tern_cmd_map_dm_op");
 
 /*
  * ---- CREATE_QP: out: tern_rsp_object, id = QP number ----
@@ -762,6 +778,7 @@ static_assert(sizeof(struct tern_cmd_modify_qp) == 152, "tern_cmd_modify_qp");
 #define TERN_QPA_RATE_LIMIT		BIT(17)	/* with max_burst and typical_packet */
 #define TERN_QPA_ALT_PATH		BIT(18)	/* struct tern_qp_alt but mig_state */
 #define TERN_QPA_MIG_STATE		BIT(19)
+#define TERN_QPA_UDP_SPORT		BIT(24)	/* av.udp_sport alone, not 0 */
 
 #define TERN_QPM_SQD_NOTIFY		BIT(0)	/* to SQD: TERN_EV_SQ_DRAINED when drained */
 #define TERN_QPM_STRIP_VLAN		BIT(1)	/* RAW, in any state: sets TERN_QP_F_STRIP_VLAN */

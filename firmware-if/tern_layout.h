@@ -401,6 +401,11 @@ TERN_AT(tern_rsp_alloc_dm, size, 0x08);
 TERN_AT(tern_rsp_alloc_dm, dmn, 0x10);
 TERN_AT(tern_rsp_alloc_dm, rsvd_14, 0x14);
 
+TERN_AT(tern_cmd_map_dm_op, offset, 0x00);
+TERN_AT(tern_cmd_map_dm_op, dmn, 0x08);
+TERN_AT(tern_cmd_map_dm_op, op, 0x0c);
+TERN_AT(tern_cmd_map_dm_op, rsvd_d, 0x0d);
+
 TERN_AT(tern_cmd_create_qp, pages, 0x00);
 TERN_AT(tern_cmd_create_qp, record, 0x10);
 TERN_AT(tern_cmd_create_qp, sq_offset, 0x18);

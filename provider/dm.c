@@ -98,6 +98,7 @@ static int tern_dm_map(struct ibv_context *ibvctx, struct tern_dm *dm,
 		return errno;
 
 	dm->length = length;
+	tern_dm_init_ops(dm);
 	dm->vdm.dm.memcpy_to_dm = tern_memcpy_to_dm;
 	dm->vdm.dm.memcpy_from_dm = tern_memcpy_from_dm;
 
@@ -153,6 +154,7 @@ void tern_unimport_dm(struct ibv_dm *ibvdm)
 {
 	struct tern_dm *dm = to_tern_dm(ibvdm);
 
+	tern_dm_uninit_ops(to_tern_dev(ibvdm->context->device), dm);
 	munmap(dm->addr, dm->mmap_size);
 	free(dm);
 }

@@ -264,4 +264,10 @@ static const struct verbs_device_ops tern_dev_ops = {
 	.import_context = tern_import_context,
 };
 
+/* Whether the device is one of this provider. */
+bool tern_is_tern(const struct ibv_device *ibvdev)
+{
+	return verbs_get_device(ibvdev)->ops == &tern_dev_ops;
+}
+
 PROVIDER_DRIVER(tern, tern_dev_ops);

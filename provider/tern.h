@@ -138,6 +138,9 @@ struct tern_dm {
 	size_t mmap_size;
 	uint64_t mmap_offset;
 	uint64_t length; /* requested size in bytes */
+	/* Mappings of operation pages; protected by the mutex. */
+	pthread_mutex_t ops_mutex;
+	struct list_head ops;
 };
 
 /* The last converted time stamp and its result. */
@@ -441,6 +444,9 @@ static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
 	return page ? page[qpn & TERN_QP_TABLE_MASK] : NULL;
 }
 
+/* tern.c */
+bool tern_is_tern(const struct ibv_device *ibvdev);
+
 /* buf.c */
 int tern_alloc_buf(struct ibv_context *ibvctx, struct tern_pd *pd,
 		   struct tern_buf *buf, size_t len, enum tern_res_type type);
@@ -527,6 +533,10 @@ void tern_unimport_dm(struct ibv_dm *ibvdm);
 struct ibv_mr *tern_reg_dm_mr(struct ibv_pd *ibvpd, struct ibv_dm *ibvdm,
 			      uint64_t offset, size_t length,
 			      unsigned int access);
+
+/* dv.c */
+void tern_dm_init_ops(struct tern_dm *dm);
+void tern_dm_uninit_ops(struct tern_device *dev, struct tern_dm *dm);
 
 /* cq.c */
 struct ibv_cq *tern_create_cq(struct ibv_context *ibvctx, int cqe,

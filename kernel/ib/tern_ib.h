@@ -153,6 +153,7 @@ enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
 	TERN_MMAP_CLOCK,
+	TERN_MMAP_DM_OP,
 };
 
 /**
@@ -161,12 +162,15 @@ enum tern_mmap_type {
  * @address: bus address of the first page; unused for the clock page
  * @type: contents of the pages
  * @id: the device's number for the pages; unused for the clock page
+ * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds a
+ *	reference
  */
 struct tern_mmap_entry {
 	struct rdma_user_mmap_entry rdma_entry;
 	phys_addr_t address;
 	enum tern_mmap_type type;
 	u32 id;
+	struct rdma_user_mmap_entry *memory;
 };
 
 /**
@@ -177,6 +181,7 @@ struct tern_mmap_entry {
  * @record_lock: protects @record_pages and their reference counts
  * @record_pages: pinned pages that hold doorbell records
  * @faults: page faults of its regions, NULL without on-demand paging
+ * @num_dm_ops: number of operation pages
  */
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
@@ -185,6 +190,7 @@ struct tern_ucontext {
 	struct mutex record_lock;	/* see above */
 	struct list_head record_pages;
 	struct tern_odp_user *faults;
+	atomic_t num_dm_ops;
 };
 
 struct tern_odp;
@@ -254,10 +260,14 @@ struct tern_mw {
  * struct tern_dm - device memory
  * @ibdm: the DM in ib_core
  * @entry: mmap entry of its pages, which owns the device's allocation
+ * @ops_lock: serializes changes of @ops
+ * @ops: mmap entries of its operation pages
  */
 struct tern_dm {
 	struct ib_dm ibdm;
 	struct tern_mmap_entry *entry;
+	struct mutex ops_lock;	/* see above */
+	struct xarray ops;
 };
 
 /**
@@ -587,6 +597,12 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct uverbs_attr_bundle *attrs);
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_dm_defs[];
+
+/* tern_ib_dv.c */
+void tern_dm_op_free(struct tern_mmap_entry *entry);
+void tern_dm_ops_init(struct tern_dm *dm);
+void tern_dm_ops_remove(struct tern_dm *dm);
+extern const struct uapi_definition tern_dv_defs[];
 
 /* tern_ib_dm_export.c */
 int tern_dm_export_init(struct tern_ib_dev *dev);

@@ -17,6 +17,7 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 {
 	switch (type) {
 	case TERN_MMAP_UAR:
+	case TERN_MMAP_DM_OP:
 		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, id);
 		break;
 	case TERN_MMAP_DM:
@@ -327,7 +328,10 @@ void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
 	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
 
-	tern_free_pages(dev, entry->type, entry->id);
+	if (entry->type == TERN_MMAP_DM_OP)
+		tern_dm_op_free(entry);
+	else
+		tern_free_pages(dev, entry->type, entry->id);
 	kfree(entry);
 }
 

@@ -92,6 +92,7 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 	}
 
 	dm->entry = entry;
+	tern_dm_ops_init(dm);
 	resp = tern_dm_resp(dm);
 	err = uverbs_copy_to_struct_or_zero(attrs, TERN_IB_ATTR_ALLOC_DM_RESP,
 					    &resp, sizeof(resp));
@@ -121,6 +122,7 @@ int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct tern_dm *dm = to_tdm(ibdm);
 
+	tern_dm_ops_remove(dm);
 	rdma_user_mmap_entry_remove(&dm->entry->rdma_entry);
 	kfree(dm);
 	return 0;

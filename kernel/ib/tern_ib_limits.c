@@ -255,6 +255,10 @@ u32 tern_uctx_caps(const struct tern_ib_dev *dev)
 		caps |= TERN_UCTX_CAP_RATE_LIMIT;
 	if (tern_has_tm(dev))
 		caps |= TERN_UCTX_CAP_TM;
+	if (tern_has_cap(dev, TERN_CAP_DM_OPS))
+		caps |= TERN_UCTX_CAP_DM_OPS;
+	if (tern_has_cap(dev, TERN_CAP_UDP_SPORT))
+		caps |= TERN_UCTX_CAP_UDP_SPORT;
 
 	return caps;
 }

@@ -151,6 +151,7 @@ static const struct ib_device_ops tern_dev_xrc_ops = {
 static const struct uapi_definition tern_uapi_defs[] = {
 	UAPI_DEF_CHAIN(tern_ctx_defs),
 	UAPI_DEF_CHAIN(tern_dm_defs),
+	UAPI_DEF_CHAIN(tern_dv_defs),
 	{}
 };
 

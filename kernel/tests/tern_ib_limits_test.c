@@ -211,6 +211,10 @@ static void tern_test_uctx_caps(struct kunit *test)
 			want |= TERN_UCTX_CAP_ECE;
 		if (bit == TERN_CAP_RATE_LIMIT)
 			want |= TERN_UCTX_CAP_RATE_LIMIT;
+		if (bit == TERN_CAP_DM_OPS)
+			want |= TERN_UCTX_CAP_DM_OPS;
+		if (bit == TERN_CAP_UDP_SPORT)
+			want |= TERN_UCTX_CAP_UDP_SPORT;
 		dev->caps.flags = cpu_to_le64(bit);
 		KUNIT_EXPECT_EQ_MSG(test, tern_uctx_caps(&dev->ib), want,
 				    "capability %#llx", bit);

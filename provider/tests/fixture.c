@@ -12,6 +12,7 @@ void setup(void)
 	unsigned int i;
 
 	ctx = calloc(1, sizeof(*ctx));
+	device.vdev.ops = driver_ops;
 	ctx->vctx.context.device = &device.vdev.device;
 	test_pd.ibvpd.context = &ctx->vctx.context;
 	ctx->uar = aligned_alloc(PAGE, PAGE);

@@ -97,6 +97,29 @@ extern unsigned int contexts; /* existing contexts */
 extern const struct verbs_device_ops *driver_ops;
 extern const struct verbs_context_ops *context_ops;
 
+/* An attribute that the command must have once, with this size; its output. */
+struct ibv_command_buffer;
+struct ib_uverbs_attr *find_attr(struct ibv_command_buffer *cmd, uint16_t id,
+				 size_t len);
+void put_attr(struct ibv_command_buffer *cmd, uint16_t id, const void *value,
+	      size_t len);
+
+/* dv_stub.c: the driver's own methods: error to return, calls, input, results. */
+struct dv_input {
+	uint32_t handle;
+	uint32_t key;
+	uint64_t offset;
+	uint8_t op;
+};
+
+extern int dv_err;
+extern unsigned int dv_calls;
+extern struct dv_input dv_input;
+extern struct tern_uresp_alloc_dm dv_op_mapping;
+extern struct tern_uresp_query_key dv_key;
+extern uint16_t dv_sport;
+int dv_ioctl(struct ibv_command_buffer *cmd);
+
 /*
  * lock_stub.c: hooks that run before a spinlock is taken, and before and after
  * it is released, in the same thread. A hook may do anything that another
@@ -219,6 +242,15 @@ void test_dm_objects(void);
 void test_dm_import(void);
 void test_memory_objects(void);
 void test_contexts(void);
+
+/* test_dv.c */
+void test_dv_device(void);
+void test_dv_post(void);
+void test_dv_poll(void);
+void test_dv_objects(void);
+void test_dv_dm_ops(void);
+void test_dv_keys(void);
+void test_dv_sport(void);
 
 /* test_arm.c */
 void test_arm(void);

@@ -24,8 +24,8 @@ const struct verbs_device_ops *driver_ops;
 const struct verbs_context_ops *context_ops;
 
 /* Finds an attribute that the command must have once, with this size. */
-static struct ib_uverbs_attr *find_attr(struct ibv_command_buffer *cmd,
-					uint16_t id, size_t len)
+struct ib_uverbs_attr *find_attr(struct ibv_command_buffer *cmd, uint16_t id,
+				 size_t len)
 {
 	struct ib_uverbs_attr *attr, *found = NULL;
 
@@ -38,17 +38,19 @@ static struct ib_uverbs_attr *find_attr(struct ibv_command_buffer *cmd,
 	return found;
 }
 
-static void put_attr(struct ibv_command_buffer *cmd, uint16_t id,
-		     const void *value, size_t len)
+void put_attr(struct ibv_command_buffer *cmd, uint16_t id, const void *value,
+	      size_t len)
 {
 	memcpy((void *)(uintptr_t)find_attr(cmd, id, len)->data, value, len);
 }
 
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 {
+	if (cmd->hdr.object_id != UVERBS_OBJECT_DM ||
+	    cmd->hdr.method_id != TERN_IB_METHOD_DM_QUERY)
+		return dv_ioctl(cmd);
+
 	memory_calls++;
-	CHECK(cmd->hdr.object_id == UVERBS_OBJECT_DM);
-	CHECK(cmd->hdr.method_id == TERN_IB_METHOD_DM_QUERY);
 	if (memory_err)
 		return memory_err;
 	CHECK(find_attr(cmd, TERN_IB_ATTR_QUERY_DM_HANDLE, 0)->data ==

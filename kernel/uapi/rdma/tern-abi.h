@@ -27,6 +27,8 @@ enum {
 	TERN_UCTX_CAP_RATE_LIMIT = 1 << 10,	/* IB_QP_RATE_LIMIT, struct tern_ureq_modify_qp */
 	TERN_UCTX_CAP_TM = 1 << 11,		/* SRQs with tag matching */
 	TERN_UCTX_CAP_ECE = 1 << 12,		/* options of a connection */
+	TERN_UCTX_CAP_DM_OPS = 1 << 16,		/* operation pages of device memory */
+	TERN_UCTX_CAP_UDP_SPORT = 1 << 17,	/* UDP source ports of QPs */
 };
 
 struct tern_uresp_alloc_ucontext {
@@ -229,6 +231,7 @@ enum tern_ib_alloc_dm_attrs {
 /* Methods of UVERBS_OBJECT_DM. */
 enum tern_ib_dm_methods {
 	TERN_IB_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_METHOD_DM_MAP_OP,
 };
 
 /* Queries the attributes of a DM that an importer does not know. */
@@ -236,6 +239,70 @@ enum tern_ib_query_dm_attrs {
 	TERN_IB_ATTR_QUERY_DM_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	TERN_IB_ATTR_QUERY_DM_RESP,	/* struct tern_uresp_alloc_dm */
 	TERN_IB_ATTR_QUERY_DM_LENGTH,	/* __u64: bytes requested */
+};
+
+/* Operations: of a word x, with the operand v. A mapping of each is one page. */
+enum tern_dm_map_op {
+	TERN_DM_MAP_OP_ADD,		/* a store of v: x + v; a load: x + 1 */
+	TERN_DM_MAP_OP_OR,		/* x | v; x | 1 */
+	TERN_DM_MAP_OP_CLEAR,		/* x & ~v; 0 */
+	TERN_DM_MAP_OP_NUM,
+};
+
+/* Maps the operation of a page of a DM: EOPNOTSUPP, EINVAL, or ENOSPC beyond a limit. */
+enum tern_ib_map_dm_op_attrs {
+	TERN_IB_ATTR_MAP_DM_OP_DM = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_MAP_DM_OP_OP,	/* __u8: TERN_DM_MAP_OP_* */
+	TERN_IB_ATTR_MAP_DM_OP_OFFSET,	/* __u64: of the page in the DM */
+	TERN_IB_ATTR_MAP_DM_OP_RESP,	/* struct tern_uresp_alloc_dm: the mapping */
+};
+
+/* Methods of UVERBS_OBJECT_PD. */
+enum tern_ib_pd_methods {
+	TERN_IB_METHOD_PD_QUERY_KEY = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* Queries a key of the PD. ENOENT: the PD has no such key. */
+enum tern_ib_query_key_attrs {
+	TERN_IB_ATTR_QUERY_KEY_PD = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_QUERY_KEY_KEY,	/* __u32 */
+	TERN_IB_ATTR_QUERY_KEY_RESP,	/* struct tern_uresp_query_key */
+};
+
+enum tern_key_state {
+	TERN_KEY_STATE_FREE,
+	TERN_KEY_STATE_VALID,
+};
+
+struct tern_uresp_query_key {
+	__aligned_u64 addr;		/* of its first byte */
+	__aligned_u64 length;
+	__u32 key;			/* as valid now */
+	__u32 access;			/* enum ib_uverbs_access_flags */
+	__u32 qp_num;			/* of a bound type 2 window */
+	__u32 num_windows;		/* bound to this region */
+	__u32 mr_key;			/* of the region that a window is bound to */
+	__u8 state;			/* TERN_KEY_STATE_* */
+	__u8 type;			/* 0: region, 1 or 2: window of that type */
+	__u8 reserved_130[2];
+};
+
+/* Methods of UVERBS_OBJECT_QP. */
+enum tern_ib_qp_methods {
+	TERN_IB_METHOD_QP_SET_SPORT = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_METHOD_QP_GET_SPORT,
+};
+
+/* Sets the UDP source port of a connected QP. */
+enum tern_ib_set_sport_attrs {
+	TERN_IB_ATTR_SET_SPORT_QP = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_SET_SPORT_PORT,	/* __u16, not 0 */
+};
+
+/* Queries it. */
+enum tern_ib_get_sport_attrs {
+	TERN_IB_ATTR_GET_SPORT_QP = (1U << UVERBS_ID_NS_SHIFT),
+	TERN_IB_ATTR_GET_SPORT_PORT,	/* __u16 */
 };
 
 #endif /* TERN_ABI_USER_H */

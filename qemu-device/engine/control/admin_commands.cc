@@ -50,6 +50,7 @@ constexpr std::array kUpdatePages = {RSVD(tern_cmd_update_pages, pages.rsvd_e)};
 constexpr std::array kReregMr = {RSVD(tern_cmd_rereg_mr, pages.rsvd_e),
                                  RSVD(tern_cmd_rereg_mr, rsvd_39)};
 constexpr std::array kAllocDm = {RSVD(tern_cmd_alloc_dm, rsvd_c)};
+constexpr std::array kMapDmOp = {RSVD(tern_cmd_map_dm_op, rsvd_d)};
 constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3e)};
@@ -112,6 +113,8 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_ALLOC_DM] =
       typed<tern_cmd_alloc_dm, c::alloc_dm, tern_rsp_alloc_dm>(kAllocDm, TERN_CAP_DM);
   t[TERN_CMD_FREE_DM] = typed<Object, c::free_dm, None>(kObject, TERN_CAP_DM);
+  t[TERN_CMD_MAP_DM_OP] =
+      typed<tern_cmd_map_dm_op, c::map_dm_op, Number>(kMapDmOp, TERN_CAP_DM_OPS);
   t[TERN_CMD_CREATE_QP] = typed<tern_cmd_create_qp, c::create_qp, Number>(kCreateQp);
   t[TERN_CMD_DESTROY_QP] = typed<Object, c::destroy_qp, None>(kObject);
   t[TERN_CMD_MODIFY_QP] = typed<tern_cmd_modify_qp, c::modify_qp, None>(kModifyQp);

@@ -103,6 +103,7 @@ Status alloc_mw(Admin&, Device&, const tern_cmd_alloc_mw&, Reply&);
 Status free_mw(Admin&, Device&, const tern_cmd_object&, Reply&);
 Status alloc_dm(Admin&, Device&, const tern_cmd_alloc_dm&, Reply&);
 Status free_dm(Admin&, Device&, const tern_cmd_object&, Reply&);
+Status map_dm_op(Admin&, Device&, const tern_cmd_map_dm_op&, Reply&);
 
 Status create_qp(Admin&, Device&, const tern_cmd_create_qp&, Reply&);
 Status destroy_qp(Admin&, Device&, const tern_cmd_object&, Reply&);

@@ -211,6 +211,7 @@ class AdminFields : public AdminTest {
     if (caps & TERN_CAP_DM) {
       add(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{8000, 13, 0});
       add(TERN_CMD_FREE_DM, tern_cmd_object{free_dmn, 0});
+      add(TERN_CMD_MAP_DM_OP, tern_cmd_map_dm_op{0, dmn, TERN_DM_OP_ADD, {}});
       add(TERN_CMD_CREATE_MR, dm_mr_command(), "device memory");
       add(TERN_CMD_DESTROY_MR, tern_cmd_object{dm_key, 0}, "device memory");
     }

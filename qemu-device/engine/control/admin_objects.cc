@@ -20,13 +20,15 @@ bool is_cq_event(std::uint16_t type) { return type == TERN_EV_CQ_ERR; }
 
 Status alloc_uar(Admin&, Device& device, const None&, Reply& reply) {
   std::uint32_t uar;
-  const Status st = device.lane.uars.alloc(&uar);
+  const Status st = device.lane.uars.alloc(UarPages::Use::kQueues, &uar);
   if (st == TERN_ST_OK) reply.set_id(uar);
   return st;
 }
 
 Status free_uar(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
-  return device.lane.uars.free(id_of(cmd));
+  const Status st = device.lane.uars.free(id_of(cmd));
+  if (st == TERN_ST_OK) device.registry.dm_ops.unmap(id_of(cmd));
+  return st;
 }
 
 Status alloc_pd(Admin&, Device& device, const tern_cmd_alloc_pd& cmd, Reply& reply) {
@@ -187,6 +189,17 @@ Status alloc_dm(Admin& admin, Device& device, const tern_cmd_alloc_dm& cmd, Repl
 
 Status free_dm(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   return device.registry.dm.free(id_of(cmd));
+}
+
+Status map_dm_op(Admin& admin, Device& device, const tern_cmd_map_dm_op& cmd, Reply& reply) {
+  DmOps& ops = device.registry.dm_ops;
+  if (const Status st = ops.check(cmd, admin.page_shift()); st != TERN_ST_OK) return st;
+  std::uint32_t uar;
+  const Status st = device.lane.uars.alloc(UarPages::Use::kDmOp, &uar);
+  if (st != TERN_ST_OK) return st;
+  ops.map(cmd, uar);
+  reply.set_id(uar);
+  return TERN_ST_OK;
 }
 
 }  // namespace tern::commands

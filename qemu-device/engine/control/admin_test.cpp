@@ -256,6 +256,7 @@ const std::vector<Shape>& shapes() {
       {COMMAND(FREE_MW), 8, range(4, 4), 0},
       {COMMAND(ALLOC_DM), 16, range(12, 4), 24},
       {COMMAND(FREE_DM), 8, range(4, 4), 0},
+      {COMMAND(MAP_DM_OP), 16, range(13, 3), 8},
       {COMMAND(CREATE_QP), 64, range(14, 2) + range(0x3e, 2), 8},
       {COMMAND(DESTROY_QP), 8, range(4, 4), 0},
       {COMMAND(MODIFY_QP), 104, range(0x10 + 0x23, 5) + range(0x10 + 0x52, 6), 0},

@@ -23,6 +23,9 @@ void Device::reg_write(std::uint32_t offset, std::uint32_t value) {
 
 std::uint32_t Device::uar_read(std::uint64_t offset) {
   const std::uint64_t reg = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
+  if (const DmOps::Page* const page = registry.dm_ops.find(admin_->uar_of(offset))) {
+    return registry.dm_ops.load(*page, reg);
+  }
   std::uint32_t& high = uar_clock_hi_[admin_->uar_of(offset)];
   if (reg == TERN_UAR_CLOCK_LO) {
     const Nanos now = host.now();
@@ -34,8 +37,10 @@ std::uint32_t Device::uar_read(std::uint64_t offset) {
 
 void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
-  if (!registry.status.enabled() || in_page != TERN_UAR_DB) return;
+  if (!registry.status.enabled()) return;
   const std::uint32_t uar = admin_->uar_of(offset);
+  if (const DmOps::Page* const page = registry.dm_ops.find(uar)) return registry.dm_ops.store(*page, in_page, value);
+  if (in_page != TERN_UAR_DB) return;
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
     case TERN_DB_CMD_PAGE:

@@ -35,7 +35,8 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_ECE |
                                 TERN_CAP_RATE_LIMIT |
                                 TERN_CAP_CC |
-                                TERN_CAP_APM;
+                                TERN_CAP_APM |
+                                TERN_CAP_UDP_SPORT;
 
 }  // namespace
 
@@ -43,6 +44,7 @@ Registry::Registry(Host& host, const Config& config_)
     : config(config_),
       page_budget(config.max_pages),
       dm(host, config.dm, kMaxDm),
+      dm_ops(host, dm),
       memory(host, page_budget, config.max_mr, &dm, config.max_mw, config.mw_type_2a),
       pds(1, kMaxPd),
       eqs(1, kMaxEq),
@@ -54,7 +56,7 @@ Registry::Registry(Host& host, const Config& config_)
 
 std::uint64_t Registry::caps() const {
   std::uint64_t caps = kCaps;
-  if (dm.size() != 0) caps |= TERN_CAP_DM;
+  if (dm.size() != 0) caps |= TERN_CAP_DM | TERN_CAP_DM_OPS;
   if (config.max_mw != 0) {
     caps |= TERN_CAP_MW_TYPE_1 | (config.mw_type_2a ? TERN_CAP_MW_TYPE_2A : TERN_CAP_MW_TYPE_2B);
   }
@@ -89,6 +91,7 @@ void Registry::reset() {
   cqs.clear();
   eqs.clear();
   memory.reset();
+  dm_ops.reset();
   dm.reset();
   pds.clear();
 }

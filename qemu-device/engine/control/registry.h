@@ -12,6 +12,7 @@
 #include "core/page_budget.h"
 #include "core/table.h"
 #include "memory/device_memory.h"
+#include "memory/dm_ops.h"
 #include "memory/memory.h"
 #include "objects/queues.h"
 #include "objects/srq.h"
@@ -51,6 +52,7 @@ class Registry {
   DeviceStatus status;
   PageBudget page_budget;
   DeviceMemory dm;
+  DmOps dm_ops;
   Memory memory;
   Table<Pd> pds;
   Table<Eq> eqs;

@@ -95,6 +95,7 @@ constexpr CommandName kCommands[] = {
     {"free-mw", TERN_CMD_FREE_MW},
     {"alloc-dm", TERN_CMD_ALLOC_DM},
     {"free-dm", TERN_CMD_FREE_DM},
+    {"map-dm-op", TERN_CMD_MAP_DM_OP},
     {"create-qp", TERN_CMD_CREATE_QP},
     {"destroy-qp", TERN_CMD_DESTROY_QP},
     {"modify-qp", TERN_CMD_MODIFY_QP},

@@ -192,8 +192,8 @@ void AdminPlay::finish() {
       {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_COUNTER_SET, kCounterSet},
       {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
       {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
-      {TERN_CMD_FREE_DM, kDm},       {TERN_CMD_DESTROY_CQ, kCq},         {TERN_CMD_DESTROY_EQ, kEq},
-      {TERN_CMD_FREE_PD, kPd},       {TERN_CMD_FREE_UAR, kUar},
+      {TERN_CMD_DESTROY_CQ, kCq},    {TERN_CMD_DESTROY_EQ, kEq},         {TERN_CMD_FREE_PD, kPd},
+      {TERN_CMD_FREE_UAR, kUar},     {TERN_CMD_FREE_DM, kDm},
   };
   if (nameless_) return;
   tern_cmd_set_rx_default none_set{};

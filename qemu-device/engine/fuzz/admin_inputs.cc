@@ -141,6 +141,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
     }
     case TERN_CMD_ALLOC_DM:
       return bytes_of(tern_cmd_alloc_dm{in_.u16() + 1U, in_.u8() % 20U, 0});
+    case TERN_CMD_MAP_DM_OP:
+      return bytes_of(tern_cmd_map_dm_op{in_.u8() % 4U * 4096U, any(kDm), static_cast<std::uint8_t>(in_.u8() % 4), {}});
     case TERN_CMD_CREATE_QP: {
       tern_cmd_create_qp c{};
       const std::uint8_t how = in_.u8();

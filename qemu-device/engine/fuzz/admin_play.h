@@ -53,6 +53,7 @@ inline constexpr Shape kShapes[] = {
     {TERN_CMD_FREE_MW, sizeof(tern_cmd_object), 0, -1, kWindow},
     {TERN_CMD_ALLOC_DM, sizeof(tern_cmd_alloc_dm), sizeof(tern_rsp_alloc_dm), kDm, -1},
     {TERN_CMD_FREE_DM, sizeof(tern_cmd_object), 0, -1, kDm},
+    {TERN_CMD_MAP_DM_OP, sizeof(tern_cmd_map_dm_op), 8, kUar, -1},
     {TERN_CMD_CREATE_QP, sizeof(tern_cmd_create_qp), 8, kQp, -1},
     {TERN_CMD_DESTROY_QP, sizeof(tern_cmd_object), 0, -1, kQp},
     {TERN_CMD_MODIFY_QP, sizeof(tern_cmd_modify_qp), 0, -1, -1},

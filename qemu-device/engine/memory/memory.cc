@@ -480,10 +480,8 @@ bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
 }
 
 Status Memory::query(std::uint32_t key, tern_rsp_mr* rsp) const {
-  if (const Window* const window = find_window(key)) {
-    const bool named = window->key == key || window->type == 2;
-    return named ? query_mw(*window, rsp) : Status{TERN_ST_BAD_HANDLE};
-  }
+  // A bind that is under way changes the variant, so software may know another one.
+  if (const Window* const window = find_window(key)) return query_mw(*window, rsp);
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   *rsp = {};

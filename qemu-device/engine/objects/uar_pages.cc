@@ -17,12 +17,13 @@ void UarPages::reset() {
 }
 
 // Searches from the page after the last one allocated, so that a freed page is not reused at once.
-Status UarPages::alloc(std::uint32_t* uar) {
+Status UarPages::alloc(Use use, std::uint32_t* uar) {
   const auto count = static_cast<std::uint32_t>(pages_.size());
   if (handed_out_ + 1 >= count) return TERN_ST_NO_RESOURCE;
   std::uint32_t free = next_ % count;
   while (pages_[free]) free = (free + 1) % count;
   pages_[free] = std::make_unique<Page>();
+  pages_[free]->use = use;
   ++handed_out_;
   next_ = free + 1;
   *uar = free;
@@ -30,7 +31,7 @@ Status UarPages::alloc(std::uint32_t* uar) {
 }
 
 Status UarPages::free(std::uint32_t uar) {
-  if (uar == TERN_UAR_KERNEL || !live(uar)) return TERN_ST_BAD_HANDLE;
+  if (uar == TERN_UAR_KERNEL || !allocated(uar)) return TERN_ST_BAD_HANDLE;
   if (!pages_[uar]->queues.empty() || !pages_[uar]->unseen.empty()) return TERN_ST_BUSY;
   pages_[uar].reset();
   --handed_out_;

@@ -31,11 +31,13 @@ class UarPages {
   void enable(std::uint32_t count);
   void reset();  // call it when no queue is left
 
-  [[nodiscard]] Status alloc(std::uint32_t* uar);
+  // What a page of BAR2 is for: doorbells of queues, or an operation on device memory.
+  enum class Use : std::uint8_t { kQueues, kDmOp };
+  [[nodiscard]] Status alloc(Use use, std::uint32_t* uar);
   // Returns TERN_ST_BUSY while queues use the page.
   [[nodiscard]] Status free(std::uint32_t uar);
   // Whether queues may use the page.
-  [[nodiscard]] bool live(std::uint32_t uar) const { return uar < pages_.size() && pages_[uar]; }
+  [[nodiscard]] bool live(std::uint32_t uar) const { return allocated(uar) && pages_[uar]->use == Use::kQueues; }
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
   // `uar` must be live.
@@ -57,7 +59,9 @@ class UarPages {
     List<PageQueue> queues;  // queues that run() need not look at
     List<PageQueue> unseen;  // queues that run() has still to look at
     Hook<Page> rung{this};
+    Use use = Use::kQueues;
   };
+  [[nodiscard]] bool allocated(std::uint32_t uar) const { return uar < pages_.size() && pages_[uar]; }
   std::vector<std::unique_ptr<Page>> pages_;  // null: not allocated
   List<Page> rung_;
   std::uint32_t handed_out_ = 0;

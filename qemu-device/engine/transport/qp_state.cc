@@ -30,6 +30,9 @@ struct Transition {
 
 constexpr std::uint32_t kMaxBurst = 1U << 24;
 
+// What a connection may change once it sends.
+constexpr std::uint32_t kSending = TERN_QPA_RATE_LIMIT | kMigration;
+
 constexpr std::array kReliable = {
     Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
     Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
@@ -40,14 +43,14 @@ constexpr std::array kReliable = {
     Transition{TERN_QPS_RTR, TERN_QPS_RTS,
                TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
                    TERN_QPA_MAX_RD_ATOMIC,
-               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
                TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                    TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
-                   TERN_QPA_MIN_RNR_TIMER | TERN_QPA_RATE_LIMIT | kMigration},
+                   TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
 };
 
 constexpr std::array kUnreliable = {
@@ -56,12 +59,12 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
                TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
-    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
+    Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_ACCESS | kSending},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kSending | TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
-    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
+    Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT | kMigration},
+               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kSending | TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
 };
 
@@ -152,7 +155,8 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
       bad(TERN_QPA_MAX_RD_ATOMIC, a.max_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_RQ_PSN, a.rq_psn > kPsnMask) || bad(TERN_QPA_SQ_PSN, a.sq_psn > kPsnMask) ||
-      bad(TERN_QPA_DEST_QPN, a.dest_qpn > kPsnMask) || bad(TERN_QPA_PORT, !is_port(a.port))) {
+      bad(TERN_QPA_DEST_QPN, a.dest_qpn > kPsnMask) || bad(TERN_QPA_PORT, !is_port(a.port)) ||
+      bad(TERN_QPA_UDP_SPORT, a.av.udp_sport == 0)) {
     return TERN_ST_BAD_PARAM;
   }
   return TERN_ST_OK;
@@ -163,6 +167,10 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
   if (mask & TERN_QPA_PKEY_INDEX) attr_.pkey_index = a.pkey_index;
   if (mask & TERN_QPA_QKEY) attr_.qkey = a.qkey;
   if (mask & TERN_QPA_AV) attr_.av = a.av;
+  if (mask & TERN_QPA_UDP_SPORT) {
+    attr_.av.udp_sport = a.av.udp_sport;
+    route_.udp_sport = le(std::uint16_t{a.av.udp_sport});
+  }
   if (mask & TERN_QPA_PATH_MTU) attr_.path_mtu = a.path_mtu;
   if (mask & TERN_QPA_TIMEOUT) attr_.timeout = a.timeout;
   if (mask & TERN_QPA_RETRY_CNT) attr_.retry_cnt = a.retry_cnt;
@@ -244,7 +252,7 @@ Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = ((TERN_QPA_RATE_LIMIT << 1) - 1) | kMigration;
+  constexpr std::uint32_t kAllMask = ((TERN_QPA_RATE_LIMIT << 1) - 1) | kMigration | TERN_QPA_UDP_SPORT;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Methods for direct verbs, as their KUnit tests call them. */
+#ifndef TERN_IB_DV_H
+#define TERN_IB_DV_H
+
+#include "tern_ib.h"
+
+#if IS_ENABLED(CONFIG_KUNIT)
+int tern_query_key(struct ib_pd *ibpd, u32 key,
+		   struct tern_uresp_query_key *resp);
+int tern_qp_set_sport(struct tern_qp *qp, u16 sport);
+int tern_qp_get_sport(struct tern_qp *qp, u16 *sport);
+#endif
+
+#endif /* TERN_IB_DV_H */

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// UDP source ports. The peer sees them on the wire: a sniffer on its port gets each RoCE frame.
+#include <arpa/inet.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "raw.h"
+#include "tests.h"
+
+namespace guest {
+namespace {
+
+constexpr std::uint32_t kFrame = 2048;
+constexpr std::uint16_t kRoce = 4791;
+constexpr std::uint32_t kMessage = 64;
+constexpr int kSniffed = 32;
+
+// What the client sends; the answer is a Report.
+struct Order {
+  std::uint32_t unconnected = 0;  // 1: the QP at `from` is to be connected
+  std::uint32_t type = IBV_QPT_RC;
+  Endpoint from;
+};
+struct Report {
+  Endpoint self;
+  std::uint16_t sport = 0;  // of the message that arrived last
+};
+
+// A raw packet QP that gets a copy of every frame.
+class Sniffer {
+ public:
+  explicit Sniffer(const Device& dev) : memory_(dev.pd(), kSniffed * kFrame, kAllAccess), cq_(create_cq(dev, kSniffed)) {
+    QpSpec spec;
+    spec.type = IBV_QPT_RAW_PACKET;
+    spec.send_cq = spec.recv_cq = cq_.get();
+    spec.cap = {.max_send_wr = 1, .max_recv_wr = kSniffed, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    qp_ = try_create_qp(dev, spec);
+    require(qp_ != nullptr, "a raw packet QP: {}", errno_name(errno));
+    ibv_qp_attr attr{};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    require_err(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PORT), 0, "INIT");
+    attr.qp_state = IBV_QPS_RTR;
+    require_err(ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE), 0, "RTR");
+    for (std::uint32_t i = 0; i < kSniffed; i++) refill(i);
+    ibv_flow_attr flow{};
+    flow.type = IBV_FLOW_ATTR_SNIFFER;
+    flow.size = sizeof(flow);
+    flow.port = 1;
+    flow_ = ibv_create_flow(qp_.get(), &flow);
+    require(flow_ != nullptr, "a sniffer: {}", errno_name(errno));
+  }
+  Sniffer(const Sniffer&) = delete;
+  Sniffer& operator=(const Sniffer&) = delete;
+  ~Sniffer() { note_destroy("ibv_destroy_flow", ibv_destroy_flow(flow_)); }
+
+  // The source port of the last frame to `qpn` that arrived so far; 0 if there was none.
+  std::uint16_t last_to(std::uint32_t qpn) {
+    std::uint16_t sport = 0;
+    ibv_wc wc{};
+    while (ibv_poll_cq(cq_.get(), 1, &wc) == 1) {
+      const auto slot = static_cast<std::uint32_t>(wc.wr_id);
+      const auto frame = memory_.bytes().subspan(slot * kFrame, wc.byte_len);
+      if (const std::uint16_t port = port_of(frame, qpn); port != 0) sport = port;
+      refill(slot);
+    }
+    return sport;
+  }
+
+ private:
+  static std::uint16_t u16(std::span<const std::byte> frame, std::size_t at) {
+    return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[at]) << 8 | std::to_integer<unsigned>(frame[at + 1]));
+  }
+  // The frame's UDP source port if it is a RoCE packet to the QP.
+  static std::uint16_t port_of(std::span<const std::byte> frame, std::uint32_t qpn) {
+    constexpr std::size_t kEth = 14;
+    if (frame.size() < kEth + 40 + 8 + 12) return 0;
+    const std::size_t udp = kEth + (u16(frame, 12) == 0x0800 ? 20 : 40);
+    const std::size_t bth = udp + 8;
+    const std::uint32_t to = std::to_integer<std::uint32_t>(frame[bth + 5]) << 16 | u16(frame, bth + 6);
+    return u16(frame, udp + 2) == kRoce && to == qpn ? u16(frame, udp) : std::uint16_t{0};
+  }
+  void refill(std::uint32_t slot) const {
+    const ibv_sge sge = memory_.sge(slot * kFrame, kFrame);
+    require_err(post_recv(qp_.get(), slot, std::span(&sge, 1)), 0, "post_recv");
+  }
+
+  Memory memory_;
+  CqPtr cq_;
+  QpPtr qp_;
+  ibv_flow* flow_ = nullptr;
+};
+
+struct Lone {
+  Lone(const Device& dev, ibv_qp_type type) : memory(dev.pd(), kMessage, kAllAccess), cq(create_cq(dev, 8)) {
+    QpSpec spec;
+    spec.type = type;
+    spec.send_cq = spec.recv_cq = cq.get();
+    spec.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    qp = try_create_qp(dev, spec);
+    require(qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
+    self = {.qpn = qp->qp_num, .psn = 7, .gid = dev.gid()};
+  }
+  void receive() const {
+    const ibv_sge sge = memory.sge(0, kMessage);
+    require_err(post_recv(qp.get(), 1, std::span(&sge, 1)), 0, "post_recv");
+  }
+  Memory memory;
+  CqPtr cq;
+  QpPtr qp;
+  Endpoint self;
+};
+
+Report ask(const Socket& peer, const Order& order) {
+  peer.write(&order, sizeof(order));
+  Report report;
+  require(peer.read(&report, sizeof(report)), "the peer has gone");
+  return report;
+}
+
+// Sends one message and returns the source port with which it arrived.
+std::uint16_t send_one(const Socket& peer, const Lone& end) {
+  Send send;
+  send.sges = {end.memory.sge(0, kMessage)};
+  require_err(post(end.qp.get(), Api::kPost, send), 0, "post");
+  require(poll(end.cq.get(), 1).front().status == IBV_WC_SUCCESS, "the SEND failed");
+  return ask(peer, {}).sport;
+}
+
+void on_the_wire(const Device& dev, const Socket& peer, ibv_qp_type type) {
+  const Lone end(dev, type);
+  const Report first = ask(peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.self});
+  connect(end.qp.get(), dev, {}, end.self, first.self);
+  std::uint16_t sport = 0;
+  require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
+  std::uint16_t seen = send_one(peer, end);
+  require(seen == sport && sport >= 0xc000, "port {} on the wire, {} by the query", seen, sport);
+  for (const std::uint16_t port : {std::uint16_t{0xdead}, std::uint16_t{1}, std::uint16_t{65535}}) {
+    require_err(terndv_modify_qp_udp_sport(end.qp.get(), port), 0, "terndv_modify_qp_udp_sport");
+    require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
+    require(sport == port, "{} by the query", sport);
+    seen = send_one(peer, end);
+    require(seen == port, "port {} on the wire, not {}", seen, port);
+  }
+}
+
+void refused(const Device& dev) {
+  std::uint16_t sport = 0;
+  const Lone fresh(dev, IBV_QPT_RC);
+  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), EINVAL, "in RESET");
+  require_err(terndv_query_qp_udp_sport(fresh.qp.get(), &sport), EINVAL, "query in RESET");
+  const Lone datagrams(dev, IBV_QPT_UD);
+  connect(datagrams.qp.get(), dev, {}, datagrams.self, datagrams.self);
+  require_err(terndv_modify_qp_udp_sport(datagrams.qp.get(), 5), EOPNOTSUPP, "UD");
+  require_err(terndv_query_qp_udp_sport(datagrams.qp.get(), &sport), EOPNOTSUPP, "query of UD");
+  connect(fresh.qp.get(), dev, {}, fresh.self, fresh.self);
+  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 0), EINVAL, "port 0");
+  require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), 0, "in RTS");
+}
+
+}  // namespace
+
+void serve(const Device& dev, const Socket& client) {
+  Sniffer sniffer(dev);
+  std::unique_ptr<Lone> end;
+  Order order;
+  while (client.read(&order, sizeof(order))) {
+    Report report;
+    if (order.unconnected != 0) {
+      end = std::make_unique<Lone>(dev, static_cast<ibv_qp_type>(order.type));
+      connect(end->qp.get(), dev, {}, end->self, order.from);
+      end->receive();
+    } else {
+      require(poll(end->cq.get(), 1).front().status == IBV_WC_SUCCESS, "the receive failed");
+      end->receive();
+    }
+    report.self = end->self;
+    report.sport = sniffer.last_to(end->qp->qp_num);
+    client.write(&report, sizeof(report));
+  }
+}
+
+std::vector<Named> sport_tests(const Device& dev, const Socket* peer) {
+  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }}};
+  if (peer == nullptr) return tests;
+  tests.push_back({"sport-rc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_RC); }});
+  tests.push_back({"sport-uc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_UC); }});
+  return tests;
+}
+
+}  // namespace guest
