@@ -36,13 +36,13 @@ optional() { rdma statistic set link tern0/1 optional-counters "$1"; }
 # An optional counter is shown from its enabling on, and begins with 0 each time.
 optional_counters_count() {
 	local before now
-	[ -z "$(stat rdma_tx_packets)" ] && pingpong && before=$(stat tx_rdma_packets) && [ "$before" -gt 100 ] || return
+	[ -z "$(stat rdma_tx_packets)" ] && pingpong && before=$(stat tx_rdma_packets) && [ "$before" -ge 100 ] || return
 	optional rdma_tx_packets,rdma_rx_packets,cc_rx_ce_pkts && now=$(stat rdma_tx_packets) || return
 	echo "$before packets before, $now counted"
 	[ "$now" -lt 100 ] && [ "$(stat cc_rx_ce_pkts)" = 0 ] && pingpong || return
 	now=$(stat rdma_tx_packets) before=$(($(stat tx_rdma_packets) - before))
 	echo "$now packets, $before by the other counter"
-	[ "$now" -gt 100 ] && [ "$now" -le "$before" ] && [ "$(stat rdma_rx_packets)" -gt 100 ] || return
+	[ "$now" -ge 100 ] && [ "$now" -le "$before" ] && [ "$(stat rdma_rx_packets)" -ge 100 ] || return
 	optional cc_tx_cnp_pkts && [ -z "$(stat rdma_tx_packets)" ] && [ "$(stat cc_tx_cnp_pkts)" = 0 ] || return
 	optional rdma_tx_packets && [ "$(stat rdma_tx_packets)" -lt 100 ] || return
 	rdma statistic unset link tern0/1 optional-counters && [ -z "$(stat rdma_tx_packets)" ]
@@ -50,7 +50,7 @@ optional_counters_count() {
 # The reply to QUERY_CQ of each CQ: 32 bytes.
 cq_is_dumped() {
 	local text
-	text=$(rdma -j -r resource show cq link tern0/1)
+	text=$(rdma -j -r resource show cq)
 	echo "$text"
 	python3 -c 'import json, sys
 dumps = [x["data"] for x in json.load(sys.stdin)]
