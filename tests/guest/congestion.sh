@@ -49,9 +49,12 @@ make_bridge() {
 		for n in $one $two; do ip addr flush dev \$n; ip link set \$n master br0; ip link set \$n up; done
 		ip link set br0 up
 		tc qdisc add dev $one root handle 1: tbf rate 24mbit burst 16k limit 400k
-		tc qdisc add dev $one parent 1:1 handle 2: red limit 160k min 10k max 60k avpkt 1100 burst 20 probability 0.1 bandwidth 24mbit ecn"
-	# vm3 reaches vm1 by its second adapter only.
-	at vm3 "ip addr flush dev $(netdev_of vm3 tern0); ip addr flush dev $(netdev_of vm3 tern1)
+		tc qdisc add dev $one parent 1:1 handle 2: red limit 160k min 10k max 60k avpkt 1100 burst 30 probability 0.1 bandwidth 24mbit ecn"
+	# vm1 answers on the first wire only, and vm3 is on the second one only.
+	at vm1 "ip link set $(netdev_of vm1 tern1) down"
+	at vm3 "set -e
+		ip link set $(netdev_of vm3 tern0) down
+		ip addr flush dev $(netdev_of vm3 tern1)
 		ip addr add 10.77.0.3/24 dev $(netdev_of vm3 tern1)"
 }
 
