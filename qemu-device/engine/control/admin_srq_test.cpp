@@ -40,7 +40,12 @@ class AdminSrqTest : public AdminTest {
 TEST_F(AdminSrqTest, CreationChecksEveryField) {
   using C = tern_cmd_create_srq;
   const std::pair<Status, std::function<void(C&)>> rows[] = {
-      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 2; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 4; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.flags = TERN_SRQ_F_XRC | TERN_SRQ_F_TM; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_ops = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.ops_pages.addr = 4096; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.uar = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.max_tags = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.flags = 0x81; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.cqn = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.xrcdn = 1; }},
@@ -68,6 +73,48 @@ TEST_F(AdminSrqTest, CreationChecksEveryField) {
   }
   EXPECT_EQ(objects().srq, 0U);
   EXPECT_EQ(on(TERN_CMD_FREE_PD, pd), TERN_ST_OK) << "no attempt left a user behind";
+}
+
+TEST_F(AdminSrqTest, TagsCheckEveryField) {
+  using C = tern_cmd_create_srq;
+  C tags = good;
+  tags.flags = TERN_SRQ_F_TM;
+  tags.cqn = cqn;
+  tags.log_ops = 5;
+  tags.ops_pages = pages(1);
+  tags.uar = uar;
+  tags.max_tags = 10;
+  const std::pair<Status, std::function<void(C&)>> rows[] = {
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.cqn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { c.pdn = 0; }},
+      {TERN_ST_BAD_HANDLE, [](C& c) { ++c.uar; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.xrcdn = 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.max_tags = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.max_tags = 1025; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.max_tags = 0xffffffff; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_ops = 6; }},  // past the list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_ops = TERN_TM_MAX_LOG_OPS + 1; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.log_ops = 255; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.ops_pages.num = 0; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.ops_pages.rsvd_e = 1; }},
+      {TERN_ST_DMA_ERROR, [](C& c) { c.ops_pages.addr = 0x40; }},
+      {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 0; }},
+  };
+  const auto before = objects();
+  int row = 0;
+  for (const auto& [st, spoil] : rows) {
+    C c = tags;
+    spoil(c);
+    EXPECT_EQ(run(TERN_CMD_CREATE_SRQ, c, 8), st) << "row " << row;
+    ++row;
+  }
+  EXPECT_EQ(objects().page_entries, before.page_entries);
+  const std::uint32_t srqn = make(TERN_CMD_CREATE_SRQ, tags);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_SRQ, srqn), TERN_ST_OK);
+  EXPECT_EQ(objects().page_entries, before.page_entries);
+  EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
 }
 
 TEST_F(AdminSrqTest, LayoutsThatAreFine) {

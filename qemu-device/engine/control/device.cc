@@ -65,8 +65,8 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
       if (port.ethernet.kick(number, uar)) return;
       break;
     case TERN_DB_CMD_TM:
-      if (const Srq* const srq = registry.srqs.find(number); srq != nullptr && srq->tags() != nullptr && srq->tags()->uar() == uar) {
-        return srq->tags()->kick();
+      if (const Srq* const srq = registry.srqs.find(number); srq != nullptr && srq->tags() != nullptr) {
+        if (srq->tags()->uar() == uar) return srq->tags()->kick();
       }
       break;
     default:

@@ -36,6 +36,7 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
   EXPECT_EQ(std::memcmp(src.bytes(0x80000, 32).data(), &want, 32), 0);
   EXPECT_EQ(srq->taken(), 0U);
   EXPECT_EQ(srq->tags_released(), 1U);
+  sim.run_until_idle();
   EXPECT_EQ(b.device.lane.blocks.taken(), 0U) << "an idle QP holds no memory";
 }
 
@@ -197,7 +198,8 @@ TEST_F(TagTest, AFinMessageThatFailsIsAnEventOfTheQp) {
   send_request(1, 5, src, 0, 50);
   expect(TERN_RECV_TM, 5, kMatch);
   expect(TERN_RECV_TM, 5, kData);
-  sim.run_until([&] { return y.query().attr.state == TERN_QPS_ERR; });
+  sim.run_until_idle();
+  EXPECT_EQ(y.query().attr.state, TERN_QPS_ERR);
   bool reported = false;
   for (const tern_eqe& e : b.async_events()) {
     reported |= le(e.type) == TERN_EV_QP_FATAL && le(e.id) == y.number();
@@ -249,6 +251,7 @@ TEST_F(TagTest, AResetQpServesAgain) {
     qp->forget_posted();
   }
   expect(TERN_RECV_TM, 5, TERN_CQE_F_RECV, TERN_CQE_WR_FLUSH_ERR);
+  sim.run_until_idle();  // no packet of the old connection is on its way
   qa[0]->connect(*qb[0]);
   qb[0]->connect(*qa[0]);
   qa[0]->post_recv({src.sge(0x80000, 4096)});
@@ -353,6 +356,7 @@ TEST_P(TagWireTest, EveryMessageArrivesOnce) {
     }
     handled += unexpected;
   }
+  sim.run_until_idle();
   EXPECT_GT(sim.stats.lost, 0U);
   EXPECT_EQ(srq->tags_released(), kRounds * kPairs * 2);
   EXPECT_EQ(b.device.lane.blocks.taken(), 0U);

@@ -89,6 +89,7 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
     cmd_.log_sq_size = Rendezvous::kLogSlots;
     cmd_.log_sq_stride = Rendezvous::kLogStride;
     rendezvous_ = std::make_unique<Rendezvous>(*this, *sender_);
+    fetches_ = true;
   }
 }
 
@@ -120,7 +121,7 @@ Status Qp::init() {
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
-  if (rendezvous_) [[unlikely]] return rendezvous_->posted();
+  if (fetches_) [[unlikely]] return rendezvous_->posted();
   return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
@@ -131,7 +132,7 @@ bool Qp::sq_moved() {
 }
 
 bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
-  if (rendezvous_) [[unlikely]] {
+  if (fetches_) [[unlikely]] {
     rendezvous_->read(index, offset, to);
     return true;
   }
@@ -161,7 +162,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
 }
 
 void Qp::complete_send(tern_cqe& cqe) {
-  if (rendezvous_) [[unlikely]] return rendezvous_->completed(cqe);
+  if (fetches_) [[unlikely]] return rendezvous_->completed(cqe);
   cqe.qpn = le(qpn_.value);
   (void)send_cq_->push(cqe);  // the CQ reports a failure to its QPs
 }
@@ -180,7 +181,7 @@ void Qp::complete_recv(tern_cqe& cqe) {
 TagList* Qp::tag_list() const { return srq_ != nullptr ? srq_->tags() : nullptr; }
 
 Accessor Qp::send_accessor() const {
-  if (!rendezvous_) [[likely]] return accessor();
+  if (!fetches_) [[likely]] return accessor();
   Accessor keys = srq_->owner();
   keys.qp = qpn_;
   return keys;
@@ -189,7 +190,7 @@ Accessor Qp::send_accessor() const {
 void Qp::end_tags() {
   if (tag_list() == nullptr) return;
   receiver_->reset();
-  if (rendezvous_) rendezvous_->reset();
+  if (fetches_) rendezvous_->reset();
 }
 
 void Qp::bind(CounterSet* set) {

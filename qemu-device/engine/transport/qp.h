@@ -131,7 +131,7 @@ class alignas(64) Qp {
   [[nodiscard]] std::uint32_t sq_stride() const { return 1U << cmd_.log_sq_stride; }
   [[nodiscard]] bool has_sq() const { return !(cmd_.flags & TERN_QP_F_NO_SQ); }
   // Whether there are send WQEs: the QP has an SQ, or the device uses its sending half itself.
-  [[nodiscard]] bool sends() const { return has_sq() || rendezvous_; }
+  [[nodiscard]] bool sends() const { return has_sq() || fetches_; }
   // The list of tags of its SRQ, null if that has none; and what fetches the data of rendezvous,
   // null if software does.
   [[nodiscard]] TagList* tag_list() const;
@@ -214,6 +214,7 @@ class alignas(64) Qp {
   bool privileged_;
   bool has_route_ = false;
   std::uint8_t faulting_ = 0;  // a bit for each of faults_ that has not ended
+  bool fetches_ = false;  // rendezvous_ exists
   Context& context_;
   Counters* counters_;
   tern_cmd_create_qp cmd_;  // in host byte order, except for the page list

@@ -75,7 +75,8 @@ void Rendezvous::completed(const tern_cqe& cqe) {
   const bool success = cqe.status == TERN_CQE_SUCCESS;
   if (cqe.opcode == TERN_WR_RDMA_READ) {
     --reads_;
-    end_tag(static_cast<std::uint32_t>(le(std::uint64_t{cqe.wr_id})), cqe.status, success ? le(std::uint32_t{cqe.byte_len}) : 0);
+    const auto tag = static_cast<std::uint32_t>(le(std::uint64_t{cqe.wr_id}));
+    end_tag(tag, cqe.status, success ? le(std::uint32_t{cqe.byte_len}) : 0);
     if (success && qp_.state() != TERN_QPS_ERR) finish(slot(le(std::uint32_t{cqe.wqe_index})).request);
   } else if (!success && cqe.status != TERN_CQE_WR_FLUSH_ERR) {
     // No CQE tells software that the FIN message was lost.

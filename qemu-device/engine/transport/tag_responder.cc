@@ -77,7 +77,9 @@ Take TagResponder::match(const Packet& packet, Kind kind) {
   TagList& tags = *qp_.tag_list();
   const auto position = tags.find(tag());
   if (!position) return Take::kEmpty;
-  Rendezvous* const rendezvous = qp_.state() == TERN_QPS_RTR || qp_.attr().max_rd_atomic != 0 ? qp_.rendezvous() : nullptr;
+  // In RTR the READs of the QP are not known yet: the data is fetched in RTS.
+  const bool may_read = qp_.state() == TERN_QPS_RTR || qp_.attr().max_rd_atomic != 0;
+  Rendezvous* const rendezvous = may_read ? qp_.rendezvous() : nullptr;
   if (kind == Kind::kRendezvous && rendezvous != nullptr && !rendezvous->has_room()) {
     labelled_ = true;
     return Take::kEmpty;
