@@ -238,6 +238,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_STEERING		BIT(23)	/* RSS groups, flows, flow counters */
 #define TERN_CAP_RAW_QP			BIT(24)
 #define TERN_CAP_COUNTER_SETS		BIT(25)
+#define TERN_CAP_ETH_COALESCE		BIT(26)	/* TERN_ETH_QF_COALESCE */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {

@@ -702,7 +702,7 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
                             TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
                             TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
-                            TERN_CAP_COUNTER_SETS);
+                            TERN_CAP_COUNTER_SETS | TERN_CAP_ETH_COALESCE);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

@@ -29,7 +29,8 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_ETH_OFFLOAD |
                                 TERN_CAP_STEERING |
                                 TERN_CAP_RAW_QP |
-                                TERN_CAP_COUNTER_SETS;
+                                TERN_CAP_COUNTER_SETS |
+                                TERN_CAP_ETH_COALESCE;
 
 }  // namespace
 
