@@ -47,7 +47,7 @@ for what in "tcp-1" "tcp-4 -P 4" "udp-packets -u -b 0 -l 18"; do
 done
 eth=$(basename /sys/class/infiniband/tern0/device/net/*)
 for vm in vm1 vm2; do
-	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off" >/dev/null
+	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off gro off rx-gro-hw off sg off" >/dev/null
 done
 net tern0-tcp-plain 77
 # A bound driver owns the doorbell page: unbind it.
