@@ -29,7 +29,6 @@ constexpr std::size_t kTcpUrgent = 18;
 constexpr std::uint8_t kFinPsh = 0x09;
 constexpr std::uint8_t kAck = 0x10;
 constexpr std::uint8_t kEce = 0x40;
-constexpr std::uint16_t kDontFragment = 0x4000;
 
 bool equal(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t from, std::size_t to) {
   return std::memcmp(a.data() + from, b.data() + from, to - from) == 0;
@@ -70,13 +69,10 @@ bool Coalesced::same_network(std::span<const std::byte> frame) const {
   return equal(frame, headers_, 0, l3_ + kIpv6Length) && equal(frame, headers_, l3_ + 6, l4_);
 }
 
-// The second frame decides whether all identifications are the same, as Linux has it for packets that must not be fragmented.
+// The second frame decides whether all identifications are the same, as in Linux.
 bool Coalesced::id_follows(std::uint16_t id) const {
   const std::uint16_t first = get16(headers_, l3_ + kIpv4Id);
-  if (segments_ == 1) {
-    const bool fixed = (get16(headers_, l3_ + kIpv4Fragment) & kDontFragment) != 0 && id == first;
-    return fixed || id == static_cast<std::uint16_t>(first + 1);
-  }
+  if (segments_ == 1 && id == first) return true;
   return id == static_cast<std::uint16_t>(fixed_id_ ? first : first + segments_);
 }
 

@@ -330,7 +330,7 @@ TEST_F(CoalesceTest, Identifications) {
   expect(with({0xfffe, 0xffff, 0, 1}, false), {4});
   expect(with({7, 7, 7, 7}, true), {4});
   EXPECT_TRUE(le(last.srqn) & TERN_ETH_COALESCED_FIXED_ID);
-  expect(with({7, 7, 7, 7}, false), {1, 1, 1, 1});
+  expect(with({7, 7, 7, 7}, false), {4});
   expect(with({7, 8, 8, 8}, true), {2, 2});
   expect(with({7, 7, 8, 9}, true), {2, 2});
   expect(with({7, 9, 11, 13}, true), {1, 1, 1, 1});
