@@ -8,6 +8,7 @@
 #include <linux/ipv6.h>
 #include <linux/skbuff.h>
 #include <linux/tcp.h>
+#include <net/ip.h>
 
 #include "tern_net.h"
 

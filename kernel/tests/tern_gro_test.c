@@ -9,6 +9,7 @@
 #include <linux/ipv6.h>
 #include <linux/module.h>
 #include <linux/tcp.h>
+#include <net/ip.h>
 
 #include "tern_net.h"
 
