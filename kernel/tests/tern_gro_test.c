@@ -114,7 +114,7 @@ static void tern_test_good(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, sinfo->gso_size, TERN_TEST_MSS);
 		KUNIT_EXPECT_EQ(test, sinfo->gso_segs, 3);
 		KUNIT_EXPECT_EQ(test, sinfo->gso_type, p.v6 ? SKB_GSO_TCPV6 : SKB_GSO_TCPV4);
-		KUNIT_EXPECT_EQ(test, p.skb->ip_summed, CHECKSUM_PARTIAL);
+		KUNIT_EXPECT_EQ(test, (int)p.skb->ip_summed, CHECKSUM_PARTIAL);
 		KUNIT_EXPECT_PTR_EQ(test, p.skb->head + p.skb->csum_start, (u8 *)p.th);
 		KUNIT_EXPECT_EQ(test, p.skb->csum_offset, offsetof(struct tcphdr, check));
 		KUNIT_EXPECT_EQ(test, count[TERN_RX_STAT_PACKETS], 3);
