@@ -250,6 +250,7 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_APM			BIT(31)	/* automatic path migration */
 #define TERN_CAP_DM_OPS			(1ULL << 32)
 #define TERN_CAP_UDP_SPORT		(1ULL << 33)	/* TERN_QPA_UDP_SPORT */
+#define TERN_CAP_ETH_COALESCE		(1ULL << 34)	/* TERN_ETH_QF_COALESCE */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {

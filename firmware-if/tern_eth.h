@@ -75,7 +75,7 @@ struct tern_eth_rxd {
 };
 static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
 
-#define TERN_ETH_MAX_RXD		16
+#define TERN_ETH_MAX_RXD		18	/* 64 KiB in pages with room for an skb */
 
 struct tern_eth_record {
 	__le32	pi;		/* poster: descriptors posted */
@@ -92,6 +92,18 @@ static_assert(sizeof(struct tern_eth_record) == 64, "tern_eth_record");
 #define TERN_ETH_HASH_NONE		0
 #define TERN_ETH_HASH_L3		1	/* addresses only */
 #define TERN_ETH_HASH_L4		2	/* ports, too */
+
+/*
+ * TERN_ETH_QF_COALESCE: the device puts TCP segments of one connection that follow each
+ * other into one packet, of which segmentation makes the same frames again. srqn of the
+ * CQE describes it, and is 0 for a single frame. The IP header has the packet's length
+ * and checksum, the TCP header the flags of all segments, and as checksum the sum of the
+ * pseudo header, as for TERN_ETH_OP_CSUM.
+ */
+#define TERN_ETH_COALESCED_SEGS_MASK	0x0000ffffU	/* segments, at least 2 */
+#define TERN_ETH_COALESCED_MSS_MASK	0x7fff0000U	/* bytes of payload of all but the last */
+#define TERN_ETH_COALESCED_FIXED_ID	0x80000000U	/* IPv4: all have the same identification */
+#define TERN_ETH_MAX_COALESCED		65535	/* bytes of the IP packet */
 
 /* ---- QUERY_COUNTERS, group TERN_COUNTERS_ETH ---- */
 #define TERN_ETH_CNT_TX_PACKETS			0
@@ -135,6 +147,7 @@ static_assert(sizeof(struct tern_cmd_create_eth_queue) == 40, "tern_cmd_create_e
 #define TERN_ETH_QF_SCATTER		BIT(0)
 #define TERN_ETH_QF_STRIP_VLAN		BIT(1)
 #define TERN_ETH_QF_KEEP_FCS		BIT(2)	/* 4 bytes of FCS follow the frame */
+#define TERN_ETH_QF_COALESCE		BIT(3)	/* needs SCATTER, not with KEEP_FCS */
 
 /* ---- SET_RX_FILTER: frames accepted besides those to the port's MAC and broadcast ---- */
 struct tern_cmd_set_rx_filter {

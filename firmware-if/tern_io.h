@@ -318,7 +318,7 @@ struct tern_cqe {
 	__u8	smac[6];	/* UD; TERN_CQE_F_TM_MATCH: struct tern_tm_cqe */
 	__u8	sl;
 	__u8	net_type;	/* TERN_NET_IPV4 or TERN_NET_IPV6 */
-	__le32	srqn;		/* SRQ of the receive WQE, else 0 */
+	__le32	srqn;		/* SRQ of the receive WQE; received frame: TERN_ETH_COALESCED_* */
 	__le32	phase;
 };
 static_assert(sizeof(struct tern_cqe) == 64, "tern_cqe");

@@ -62,6 +62,10 @@ enum {
 	TERN_RX_STAT_CSUM_UNNECESSARY,
 	TERN_RX_STAT_CSUM_NONE,
 	TERN_RX_STAT_ERRORS,
+	TERN_RX_STAT_GRO_PACKETS,
+	TERN_RX_STAT_GRO_BYTES,
+	TERN_RX_STAT_GRO_WIRE_PACKETS,
+	TERN_RX_STAT_GRO_WIRE_BYTES,
 	TERN_RX_STAT_XDP_DROP,
 	TERN_RX_STAT_XDP_TX,
 	TERN_RX_STAT_XDP_REDIRECT,
@@ -390,6 +394,9 @@ struct page_pool *tern_rx_pool_create(struct tern_channel *ch,
 struct page *tern_rx_alloc_page(struct page_pool *pool, struct tern_rx_slot *slot,
 				gfp_t gfp);
 #endif
+
+/* tern_gro.c */
+bool tern_gro_complete(struct sk_buff *skb, u32 coalesced, u32 frame_len, u64 *count);
 
 /* tern_xdp.c */
 

@@ -304,8 +304,20 @@ static u8 tern_rx_flags(const struct tern_net *net, netdev_features_t features)
 	if (!tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD))
 		return 0;
 	return TERN_ETH_QF_SCATTER |
+	       (features & NETIF_F_GRO_HW ? TERN_ETH_QF_COALESCE : 0) |
 	       (features & NETIF_F_HW_VLAN_CTAG_RX ? TERN_ETH_QF_STRIP_VLAN : 0) |
 	       (features & NETIF_F_RXFCS ? TERN_ETH_QF_KEEP_FCS : 0);
+}
+
+/* XDP programs see frames as on the wire, and the FCS is that of a frame. */
+static netdev_features_t tern_fix_features(struct net_device *netdev,
+					   netdev_features_t features)
+{
+	struct tern_net *net = netdev_priv(netdev);
+
+	if (net->config.xdp || features & NETIF_F_RXFCS)
+		features &= ~NETIF_F_GRO_HW;
+	return features;
 }
 
 static int tern_set_features(struct net_device *netdev, netdev_features_t features)
@@ -390,6 +402,7 @@ static const struct net_device_ops tern_netdev_ops = {
 	.ndo_tx_timeout		= tern_tx_timeout,
 	.ndo_get_stats64	= tern_get_stats64,
 	.ndo_features_check	= tern_features_check,
+	.ndo_fix_features	= tern_fix_features,
 	.ndo_set_features	= tern_set_features,
 	.ndo_vlan_rx_add_vid	= tern_vlan_rx_add_vid,
 	.ndo_vlan_rx_kill_vid	= tern_vlan_rx_kill_vid,
@@ -473,6 +486,11 @@ static void tern_net_set_features(struct tern_net *net)
 		xdp |= NETDEV_XDP_ACT_RX_SG;
 		netdev->xsk_tx_metadata_ops = &tern_xsk_tx_metadata_ops;
 		netif_set_tso_max_size(netdev, TERN_ETH_MAX_TSO);
+	}
+	if (tern_net_has_cap(net, TERN_CAP_ETH_OFFLOAD) &&
+	    tern_net_has_cap(net, TERN_CAP_ETH_COALESCE)) {
+		hw |= NETIF_F_GRO_HW;
+		on |= NETIF_F_GRO_HW;
 	}
 	if (tern_net_has_cap(net, TERN_CAP_STEERING)) {
 		hw |= NETIF_F_RXHASH;

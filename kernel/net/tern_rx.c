@@ -17,6 +17,8 @@
 #include "tern_xsk.h"
 
 #define TERN_RX_HEADROOM	(NET_SKB_PAD + NET_IP_ALIGN)
+/* Size of the buffers of packets that the device coalesces. */
+#define TERN_RX_COALESCE_SIZE	SZ_4K
 /* Number of free receive descriptors that justifies a refill. */
 #define TERN_RX_BATCH		16
 
@@ -27,9 +29,12 @@ struct tern_rx_layout {
 	u32 buf_size;
 };
 
+/* A coalesced packet must fit into an skb. */
+static_assert(TERN_ETH_MAX_RXD <= MAX_SKB_FRAGS + 1);
+
 /*
  * A frame that is longer than a page takes several buffers, if the device can
- * do that.
+ * do that. Coalesced packets have buffers of a size of their own.
  */
 static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config)
 {
@@ -41,7 +46,10 @@ static struct tern_rx_layout tern_rx_layout(const struct tern_net_config *config
 	if (config->rx_flags & TERN_ETH_QF_KEEP_FCS)
 		layout.buf_len += ETH_FCS_LEN;
 	layout.buf_size = SKB_HEAD_ALIGN(layout.headroom + layout.buf_len);
-	if (layout.buf_size > PAGE_SIZE && config->rx_flags & TERN_ETH_QF_SCATTER) {
+	if (config->rx_flags & TERN_ETH_QF_COALESCE) {
+		layout.buf_size = TERN_RX_COALESCE_SIZE;
+		layout.buf_len = SKB_WITH_OVERHEAD(TERN_RX_COALESCE_SIZE) - layout.headroom;
+	} else if (layout.buf_size > PAGE_SIZE && config->rx_flags & TERN_ETH_QF_SCATTER) {
 		layout.buf_size = PAGE_SIZE;
 		layout.buf_len = SKB_WITH_OVERHEAD(PAGE_SIZE) - layout.headroom;
 	}
@@ -54,7 +62,7 @@ bool tern_rx_fits(const struct tern_net_config *config)
 	struct tern_net_config single = *config;
 
 	single.xdp = true;
-	single.rx_flags &= ~TERN_ETH_QF_SCATTER;
+	single.rx_flags &= ~(TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE);
 	return tern_rx_layout(&single).buf_size <= PAGE_SIZE;
 }
 
@@ -191,12 +199,16 @@ static struct sk_buff *tern_rx_build_skb(struct tern_channel *ch, struct xdp_buf
 	return skb;
 }
 
-/* Takes over what the device found out about a frame. */
-static void tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
+/*
+ * Takes over what the device found out about a frame. Returns false if that is
+ * impossible.
+ */
+static bool tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 			    const struct tern_cqe *cqe, u64 *count)
 {
 	struct net_device *netdev = ch->net->netdev;
 	u16 hash = le16_to_cpu(cqe->pkey_index);
+	u32 coalesced = le32_to_cpu(cqe->srqn);
 
 	if (cqe->flags & TERN_CQE_F_L4_OK && netdev->features & NETIF_F_RXCSUM) {
 		skb->ip_summed = CHECKSUM_UNNECESSARY;
@@ -215,6 +227,8 @@ static void tern_rx_offload(struct tern_channel *ch, struct sk_buff *skb,
 			ns_to_ktime(tern_ptp_time(ch->net, le64_to_cpu(cqe->timestamp)));
 	skb_record_rx_queue(skb, ch->index);
 	skb->protocol = eth_type_trans(skb, netdev);
+	return !coalesced ||
+	       tern_gro_complete(skb, coalesced, READ_ONCE(ch->rx.frame_len), count);
 }
 
 /* Passes a frame to the XDP program, then to the stack. */
@@ -235,7 +249,11 @@ static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_pr
 		count[TERN_RX_STAT_ALLOC_FAIL]++;
 		return TERN_XDP_CONSUMED;
 	}
-	tern_rx_offload(ch, skb, buff->cqe, count);
+	if (unlikely(!tern_rx_offload(ch, skb, buff->cqe, count))) {
+		count[TERN_RX_STAT_ERRORS]++;
+		kfree_skb(skb);
+		return TERN_XDP_PASS;
+	}
 	napi_gro_receive(&ch->napi, skb);
 	return TERN_XDP_PASS;
 }
@@ -258,6 +276,11 @@ static bool tern_rx_is_good(const struct tern_rx *rx, const struct tern_cqe *cqe
 	u32 len = le32_to_cpu(cqe->byte_len);
 	u32 max_len = READ_ONCE(rx->frame_len);
 
+	if (cqe->srqn) {
+		if (!(rx->flags & TERN_ETH_QF_COALESCE))
+			return false;
+		max_len = VLAN_ETH_HLEN + TERN_ETH_MAX_COALESCED;
+	}
 	if (rx->flags & TERN_ETH_QF_KEEP_FCS)
 		max_len += ETH_FCS_LEN;
 	return cqe->status == TERN_CQE_SUCCESS && len >= ETH_HLEN && len <= max_len &&

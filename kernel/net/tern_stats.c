@@ -104,13 +104,13 @@ void tern_stats_exit(struct tern_net *net)
 	mutex_destroy(&net->counters_lock);
 }
 
-static_assert((int)TERN_RX_STAT_NUM <= (int)TERN_TX_STAT_NUM);
+static_assert((int)TERN_TX_STAT_NUM <= (int)TERN_RX_STAT_NUM);
 
 /* Adds the statistics of one index to @sum. */
 static void tern_stats_read(const struct tern_stats *stats, const u64_stats_t *from,
 			    u64 *sum, unsigned int num)
 {
-	u64 value[TERN_TX_STAT_NUM];
+	u64 value[TERN_RX_STAT_NUM];
 	unsigned int start, i;
 
 	do {
@@ -178,6 +178,10 @@ static void tern_fill_rx(const u64 *count, struct netdev_queue_stats_rx *stats)
 	stats->alloc_fail = count[TERN_RX_STAT_ALLOC_FAIL];
 	stats->csum_unnecessary = count[TERN_RX_STAT_CSUM_UNNECESSARY];
 	stats->csum_none = count[TERN_RX_STAT_CSUM_NONE];
+	stats->hw_gro_packets = count[TERN_RX_STAT_GRO_PACKETS];
+	stats->hw_gro_bytes = count[TERN_RX_STAT_GRO_BYTES];
+	stats->hw_gro_wire_packets = count[TERN_RX_STAT_GRO_WIRE_PACKETS];
+	stats->hw_gro_wire_bytes = count[TERN_RX_STAT_GRO_WIRE_BYTES];
 }
 
 static void tern_fill_tx(const u64 *count, struct netdev_queue_stats_tx *stats)

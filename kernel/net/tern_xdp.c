@@ -121,6 +121,8 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 			NL_SET_ERR_MSG(extack, "MTU too large for the buffers of an AF_XDP socket");
 			return -EOPNOTSUPP;
 		}
+		/* It sees frames as on the wire. */
+		config.rx_flags &= ~TERN_ETH_QF_COALESCE;
 	}
 	/* A program sees only buffers with headroom, whatever is in its way. */
 	if (!prog)
@@ -136,6 +138,8 @@ static int tern_xdp_setup(struct tern_net *net, struct bpf_prog *prog,
 	WRITE_ONCE(net->xdp_prog, prog);
 	if (old)
 		bpf_prog_put(old);
+	/* NETIF_F_GRO_HW depends on it. */
+	netdev_update_features(net->netdev);
 	return 0;
 }
 

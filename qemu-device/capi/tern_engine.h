@@ -103,6 +103,13 @@ void tern_engine_doorbell(TernEngine *e, uint64_t offset, uint32_t value);
  * it has no buffer. To hold it back would also hold back RoCE frames behind it.
  */
 void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
+/*
+ * The same for a burst of frames: it may complete frames only when
+ * tern_engine_end_burst() is called, which must follow before the lock is
+ * dropped.
+ */
+void tern_engine_receive_more(TernEngine *e, const void *frame, size_t len);
+void tern_engine_end_burst(TernEngine *e);
 
 void tern_engine_set_link(TernEngine *e, bool up);
 /*

@@ -295,8 +295,9 @@ void Runner::take_frames() {
       continue;
     }
     bytes += frame.size();
-    if (awake_ && present_) tern_engine_receive(engine_, frame.data(), frame.size());
+    if (awake_ && present_) tern_engine_receive_more(engine_, frame.data(), frame.size());
   }
+  tern_engine_end_burst(engine_);
   if (!waits) {
     // Releases the room to the peer now. The next call takes the rest.
     host_.wait_for_frames();

@@ -54,7 +54,7 @@ xdp flood "$eth" "$mac" "$seconds" || failed=1
 # shellcheck disable=SC2016
 ssh vm2 'kill $(cat /tmp/drop.pid); while kill -0 $(cat /tmp/drop.pid) 2>/dev/null; do sleep 0.1; done; tail -n 1 /tmp/drop' >$out/drop
 for vm in vm1 vm2; do
-	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off" >/dev/null
+	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off gro off rx-gro-hw off sg off" >/dev/null
 done
 net tern0-tcp-plain 77
 # A bound driver owns the doorbell page: unbind it.

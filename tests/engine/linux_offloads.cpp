@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Compares the engine's checksums and segments with those of Linux, byte by byte: frames that ask for an offload leave a device without
-// any, va, so that Linux does it in software, and arrive at vb. tests/engine/linux-offloads makes both.
+// any, va, so that Linux does it in software, and arrive at vb. What the engine coalesces, Linux must cut into the same frames again. tests/engine/linux-offloads makes both.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -15,6 +15,7 @@
 #include <cstring>
 #include <optional>
 
+#include "eth/coalesce.h"
 #include "eth/offload.h"
 #include "eth/sample_frames.h"
 
@@ -132,7 +133,9 @@ std::optional<SampleFrame> draw(std::mt19937& random) {
   SampleFrame f = draw_frame(random);
   if (f.fragment || (!f.tcp() && !f.udp())) return {};
   f.padding = 0;
-  f.flags = static_cast<std::uint8_t>(random());
+  // Any flags, or those of data.
+  f.flags = static_cast<std::uint8_t>(random() % 2 == 0 ? random() : 0x18);
+  if (random() % 2 == 0) f.options = 0, f.extensions.clear();
   f.sequence = static_cast<std::uint32_t>(random());
   f.payload = 1 + random() % (random() % 10 == 0 ? 60'000 : 4'000);
   return f;
@@ -177,12 +180,72 @@ bool same(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss
   return !expected.empty();
 }
 
+// A packet of the receiver, with its payload.
+struct Packet {
+  Coalesced headers;
+  Bytes payload;
+  std::vector<Bytes> frames;
+};
+
+// What a receive queue that coalesces makes of these frames.
+std::vector<Packet> coalesce(std::span<const Bytes> frames) {
+  std::vector<Packet> packets;
+  bool open = false;
+  for (const Bytes& frame : frames) {
+    const Level level = parse(frame).outer;
+    const bool joins = Coalesced::may_join(frame, level) && check(frame, level).l4_ok;
+    if (open && joins && packets.back().headers.continues(frame, level)) {
+      packets.back().headers.add(frame, level);
+    } else {
+      open = joins && Coalesced::may_lead(frame, level);
+      if (!open) continue;
+      packets.emplace_back().headers.start(frame, level);
+    }
+    Packet& packet = packets.back();
+    packet.payload.insert(packet.payload.end(), frame.begin() + level.payload, frame.end());
+    packet.frames.push_back(frame);
+  }
+  std::erase_if(packets, [](const Packet& packet) { return packet.frames.size() < 2; });
+  return packets;
+}
+
+// Has Linux cut a packet. Returns whether the frames arrive that it was made of.
+bool same_again(const Wire& out, const Wire& in, Packet& packet) {
+  const std::uint32_t info = packet.headers.describe();
+  const auto headers = packet.headers.finish();
+  const Level level = parse_template(headers);
+  VnetHeader offload{};
+  offload.flags = kNeedsChecksum;
+  offload.gso_type = level.ipv4() ? kTcp4 : kTcp6;
+  offload.hdr_len = static_cast<std::uint16_t>(headers.size());
+  offload.gso_size = static_cast<std::uint16_t>(field_get(TERN_ETH_COALESCED_MSS_MASK, info));
+  offload.csum_start = static_cast<std::uint16_t>(level.l4);
+  offload.csum_offset = 16;
+  Bytes frame(headers.begin(), headers.end());
+  frame.insert(frame.end(), packet.payload.begin(), packet.payload.end());
+  if (!out.send(offload, frame)) return false;
+  return std::ranges::all_of(packet.frames, [&](const Bytes& must) { return in.receive(frame) == must; });
+}
+
+// The segments of TCP, as a receiver coalesces them. Returns their packets, or -1 if Linux cuts one into other frames.
+int coalesced(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss) {
+  Bytes frame = f.make();
+  auto packets = coalesce(segments(f, frame, mss));
+  for (Packet& packet : packets) {
+    if (same_again(out, in, packet)) continue;
+    describe(f, mss, "cut by Linux after it was coalesced, other frames");
+    return -1;
+  }
+  return static_cast<int>(packets.size());
+}
+
 int run() {
   const Wire out("va", true);
   const Wire in("vb", false);
   std::mt19937 random(1);
   unsigned checksums = 0;
   unsigned cut = 0;
+  unsigned joined = 0;
   for (unsigned i = 0; i < kFrames;) {
     auto f = draw(random);
     if (!f) continue;
@@ -193,9 +256,13 @@ int run() {
     const bool segment = f->payload > mss && random() % 4 != 0;
     if (!same(out, in, *f, segment ? mss : 0)) return 1;
     ++(segment ? cut : checksums);
+    if (!segment || !f->tcp()) continue;
+    const int packets = coalesced(out, in, *f, mss);
+    if (packets < 0) return 1;
+    joined += static_cast<unsigned>(packets);
   }
-  std::printf("%u frames with a checksum and %u in segments are those of Linux\n", checksums, cut);
-  return checksums > 100 && cut > 100 ? 0 : 1;
+  std::printf("%u frames with a checksum and %u in segments are those of Linux, and so are %u packets after coalescing\n", checksums, cut, joined);
+  return checksums > 100 && cut > 100 && joined > 100 ? 0 : 1;
 }
 
 }  // namespace

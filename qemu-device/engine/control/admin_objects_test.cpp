@@ -716,7 +716,7 @@ TEST_F(AdminTest, Capabilities) {
                             TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
                             TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
                             TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM |
-                            TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT);
+                            TERN_CAP_DM_OPS | TERN_CAP_UDP_SPORT | TERN_CAP_ETH_COALESCE);
   EXPECT_EQ(caps.max_uar, 16U);
   EXPECT_EQ(caps.max_qp, 8U);
   EXPECT_EQ(caps.max_cq, 40U);

@@ -81,7 +81,7 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 
 bool Device::run(std::uint32_t budget) {
   const bool more = lane.run(budget, admin_->run());
-  lane.read_arms();
+  end_burst();  // of frames that were looped back
   return more;
 }
 

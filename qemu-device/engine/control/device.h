@@ -31,8 +31,14 @@ class Device {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   std::uint32_t uar_read(std::uint64_t offset);
   void doorbell(std::uint64_t offset, std::uint32_t value);
+  // A frame alone, and one of a burst, which end_burst() ends.
   void receive(std::span<const std::byte> frame) {
     port.receive(frame);
+    end_burst();
+  }
+  void receive_more(std::span<const std::byte> frame) { port.receive(frame); }
+  void end_burst() {
+    port.ethernet.end_burst();
     lane.read_arms();
   }
   void set_link(bool up) { port.set_link(up); }

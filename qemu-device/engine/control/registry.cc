@@ -36,7 +36,8 @@ constexpr std::uint64_t kCaps = TERN_CAP_RC |
                                 TERN_CAP_RATE_LIMIT |
                                 TERN_CAP_CC |
                                 TERN_CAP_APM |
-                                TERN_CAP_UDP_SPORT;
+                                TERN_CAP_UDP_SPORT |
+                                TERN_CAP_ETH_COALESCE;
 
 }  // namespace
 

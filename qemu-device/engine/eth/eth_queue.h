@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/list.h"
+#include "eth/coalesce.h"
 #include "eth/outgoing.h"
 #include "objects/queues.h"
 #include "objects/record.h"
@@ -35,10 +36,23 @@ struct TxLarge {
   std::array<std::byte, eth::Segmenter::kMaxHeaders> headers;
 };
 
-// The descriptors of the buffers that a received frame needs, copied.
+// The descriptors of the buffers that a received frame needs, copied, and the place of its next byte.
 struct RxBuffers {
   std::array<tern_eth_rxd, TERN_ETH_MAX_RXD> rxd;
   std::uint32_t count = 0;
+  std::uint64_t room = 0;  // bytes of all of them
+  std::uint32_t at = 0;    // buffer
+  std::uint64_t used = 0;  // bytes of this one
+
+  void clear() { room = at = count = 0, used = 0; }
+};
+
+// The packet of a queue with TERN_ETH_QF_COALESCE to which the next frame may be added. Its buffers are no longer in the ring.
+struct RxOpen {
+  eth::Coalesced packet;
+  RxBuffers buffers;
+  tern_cqe cqe;
+  std::uint32_t size = 0;  // bytes stored
 };
 
 struct EthQueue {
@@ -59,6 +73,8 @@ struct EthQueue {
   Hook<EthQueue> kicked{this};
   // Receive:
   std::uint32_t references = 0;  // entries of RSS groups
+  std::unique_ptr<RxOpen> open;  // with TERN_ETH_QF_COALESCE; in use while `opened` is linked
+  Hook<EthQueue> opened{this};
   // The queue learns that the CQ failed from its next completion.
   CqUser cq_user{[](void*) {}, nullptr};
   PageQueue page_queue{[](void* self) { static_cast<EthQueue*>(self)->kick(); }, this};

@@ -21,7 +21,12 @@ constexpr std::uint8_t kLogEntriesMax = 7;
 static_assert(1 << kLogEntriesMax == TERN_RSS_ENTRIES);
 static_assert(sizeof(tern_eth_rxd) == sizeof(tern_eth_txd));
 
-constexpr std::uint8_t kRxFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS;
+constexpr std::uint8_t kRxFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS | TERN_ETH_QF_COALESCE;
+
+// A packet of several frames takes several buffers, and has no FCS.
+bool may_coalesce(std::uint8_t flags) {
+  return (flags & TERN_ETH_QF_COALESCE) == 0 || (flags & (TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS)) == TERN_ETH_QF_SCATTER;
+}
 
 }  // namespace
 
@@ -52,7 +57,7 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarP
   const Record record(le(std::uint64_t{cmd.record}));
   const std::uint8_t flags = cmd.direction == TERN_ETH_QUEUE_RX ? kRxFlags : 0;
   if (cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 || cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax ||
-      !is_port(cmd.port) || !record.fits<tern_eth_record>()) {
+      !is_port(cmd.port) || !record.fits<tern_eth_record>() || !may_coalesce(cmd.flags)) {
     return TERN_ST_BAD_PARAM;
   }
   if (!cq) return TERN_ST_BAD_HANDLE;
@@ -65,6 +70,7 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarP
   const std::uint64_t ring = sizeof(tern_eth_txd) << cmd.log_size;
   if (const Status st = q->buffer.load(context_.host, cmd.pages, ring)) return st;
   if (q->transmits()) q->large = std::make_unique<TxLarge>();
+  if (q->flag(TERN_ETH_QF_COALESCE)) q->open = std::make_unique<RxOpen>();
   cq->attach(q->cq_user);
   EthQueue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));

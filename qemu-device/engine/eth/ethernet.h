@@ -67,8 +67,13 @@ class Ethernet {
   void emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender);
 
   // ---- receiving ----
-  // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the outcome.
+  // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the outcome. A queue that coalesces may
+  // complete it as late as end_burst().
   void receive(std::span<const std::byte> frame);
+  // Completes the packets to which frames may be added.
+  void end_burst() {
+    while (EthQueue* const q = opened_.front()) close(*q);
+  }
   // Shows a RoCE frame to this port to the sniffers.
   void sniff(std::span<const std::byte> frame) {
     if (steering.any_sniffer()) [[unlikely]] show_sniffers(frame);
@@ -126,8 +131,15 @@ class Ethernet {
   void examine(RxFrame& frame);
   void count_received(RxFrame& frame);
   [[nodiscard]] bool find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers);
-  [[nodiscard]] bool scatter(const StoredFrame& frame, const RxBuffers& buffers);
+  [[nodiscard]] bool write(RxBuffers& buffers, std::span<const std::byte> bytes);
+  [[nodiscard]] bool place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& cqe);
   void store(EthQueue& q, RxFrame& frame);
+  // Coalescing.
+  void coalesce(EthQueue& q, RxFrame& frame);
+  [[nodiscard]] bool join(EthQueue& q, RxFrame& frame);
+  [[nodiscard]] bool extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size);
+  [[nodiscard]] bool write_headers(RxOpen& open);
+  void close(EthQueue& q);
 
   // Both.
   [[nodiscard]] bool read_pi(EthQueue& q);
@@ -138,6 +150,7 @@ class Ethernet {
   Context& context_;
   const Addresses& addresses_;
   List<EthQueue> kicked_;
+  List<EthQueue> opened_;  // receive queues with a packet to which frames may be added
   Table<EthQueue> queues_;
   EthQueue* first_rx_ = nullptr;  // the receive queue with the lowest number
   tern_cmd_set_rx_filter filter_{};

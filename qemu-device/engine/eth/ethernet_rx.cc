@@ -173,7 +173,7 @@ void Ethernet::count_received(RxFrame& frame) {
 bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
   Counters& counters = context_.counters;
   const std::uint32_t most = q.flag(TERN_ETH_QF_SCATTER) ? TERN_ETH_MAX_RXD : 1;
-  for (std::uint64_t room = 0; room < size;) {
+  while (buffers.room < size) {
     if (buffers.count == most) {
       counters.add_eth(TERN_ETH_CNT_RX_TOO_LONG);
       return false;
@@ -190,50 +190,138 @@ bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
       fail(q, q.ci);
       return false;
     }
-    room += le(rxd.length);
+    buffers.room += le(rxd.length);
   }
   return true;
 }
 
-// Writes the pieces of a frame to buffers that have room for it. Returns false if one is not reachable.
-bool Ethernet::scatter(const StoredFrame& frame, const RxBuffers& buffers) {
-  std::uint32_t i = 0;
-  std::size_t used = 0;  // of buffer i
-  for (std::span<const std::byte> piece : frame.pieces()) {
-    while (!piece.empty()) {
-      const std::size_t length = le(buffers.rxd[i].length);
-      if (used == length) {
-        ++i;
-        used = 0;
-        continue;
-      }
-      const std::size_t n = std::min(length - used, piece.size());
-      if (!dma_write(context_.host, le(buffers.rxd[i].addr) + used, piece.first(n))) return false;
-      piece = piece.subspan(n);
-      used += n;
+// Writes the next bytes of a frame to buffers that have room for them. Returns false if one is not reachable.
+bool Ethernet::write(RxBuffers& buffers, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t length = le(buffers.rxd[buffers.at].length);
+    if (buffers.used == length) {
+      ++buffers.at;
+      buffers.used = 0;
+      continue;
     }
+    const std::size_t n = std::min<std::size_t>(length - buffers.used, bytes.size());
+    if (!dma_write(context_.host, le(buffers.rxd[buffers.at].addr) + buffers.used, bytes.first(n))) return false;
+    bytes = bytes.subspan(n);
+    buffers.used += n;
   }
   return true;
 }
 
-void Ethernet::store(EthQueue& q, RxFrame& frame) {
-  if (q.broken) return;
+// Writes a frame to the next buffers of the ring and fills in its CQE. Returns false if the frame was dropped.
+bool Ethernet::place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& cqe) {
   const bool strip = q.flag(TERN_ETH_QF_STRIP_VLAN);
   const StoredFrame stored(frame, strip, q.flag(TERN_ETH_QF_KEEP_FCS));
-  RxBuffers buffers;
-  if (!find_buffers(q, stored.size(), buffers)) return;
+  if (!find_buffers(q, stored.size(), buffers)) return false;
   examine(frame);
   q.ci += buffers.count;
-  tern_cqe cqe{};
   frame.describe(cqe, strip);
-  if (scatter(stored, buffers)) [[likely]] {
+  if (std::ranges::all_of(stored.pieces(), [&](auto piece) { return write(buffers, piece); })) [[likely]] {
     cqe.byte_len = le(static_cast<std::uint32_t>(stored.size()));
     count_received(frame);
   } else {
     context_.counters.add(TERN_CNT_DMA_ERRORS);
     cqe.status = TERN_CQE_LOC_PROT_ERR;
   }
-  complete(q, q.ci - 1, cqe);
+  return true;
+}
+
+void Ethernet::store(EthQueue& q, RxFrame& frame) {
+  if (q.broken) return;
+  if (q.open != nullptr) return coalesce(q, frame);
+  RxBuffers buffers;
+  tern_cqe cqe{};
+  if (place(q, frame, buffers, cqe)) complete(q, q.ci - 1, cqe);
+}
+
+// ---- coalescing ----
+
+// Adds a frame to the queue's open packet. If it is none of its frames, completes the packet, so that the order stays, and stores the frame; others
+// may be added to it then.
+void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
+  const eth::Level& level = frame.headers.outer;
+  const bool may_join = eth::Coalesced::may_join(frame.bytes, level);
+  if (q.opened.linked()) {
+    if (may_join && join(q, frame)) return;
+    close(q);
+    if (q.broken) return;
+  }
+  RxOpen& open = *q.open;
+  open.buffers.clear();
+  open.cqe = {};
+  if (!place(q, frame, open.buffers, open.cqe)) return;
+  const bool good = frame.checked.l3_ok && frame.checked.l4_ok && open.cqe.status == TERN_CQE_SUCCESS;
+  if (!may_join || !good || !eth::Coalesced::may_lead(frame.bytes, level)) return complete(q, q.ci - 1, open.cqe);
+  open.packet.start(frame.bytes, level);
+  open.size = le(std::uint32_t{open.cqe.byte_len});
+  opened_.push_back(q.opened);
+}
+
+// Appends the payload of a frame to the open packet, if it is the next one. Whatever prevents that, the frame is a single one then.
+bool Ethernet::join(EthQueue& q, RxFrame& frame) {
+  RxOpen& open = *q.open;
+  const eth::Level& level = frame.headers.outer;
+  if (!open.packet.continues(frame.bytes, level) || le(open.cqe.src_qp) != frame.tag) return false;
+  examine(frame);
+  if (!frame.checked.l3_ok || !frame.checked.l4_ok) return false;
+  const auto payload = frame.bytes.subspan(level.payload);
+  const std::uint32_t count = open.buffers.count;
+  if (!extend(q, open.buffers, open.size + payload.size())) return false;
+  if (!write(open.buffers, payload)) {
+    open.buffers.count = count;
+    return false;
+  }
+  q.ci += open.buffers.count - count;
+  open.size += static_cast<std::uint32_t>(payload.size());
+  open.packet.add(frame.bytes, level);
+  count_received(frame);
+  if (open.packet.ended()) close(q);
+  return true;
+}
+
+// Reads descriptors until the buffers of the open packet hold `size` bytes. Returns false, and has changed nothing, if that fails: the
+// frame then closes the packet, and finds out why.
+bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
+  std::uint64_t room = buffers.room;
+  std::uint32_t count = buffers.count;
+  for (std::uint32_t index = q.ci; room < size; ++index) {
+    if (count == TERN_ETH_MAX_RXD || index == q.pi) return false;
+    tern_eth_rxd& rxd = buffers.rxd[count++];
+    if (!q.buffer.read(context_.host, q.slot(index), std::as_writable_bytes(std::span(&rxd, 1)))) return false;
+    room += le(rxd.length);
+  }
+  buffers.room = room;
+  buffers.count = count;
+  return true;
+}
+
+// Replaces the headers of the first frame by those of the packet.
+bool Ethernet::write_headers(RxOpen& open) {
+  const auto headers = open.packet.finish();
+  open.buffers.at = 0;
+  open.buffers.used = 0;
+  const bool strip = (open.cqe.flags & TERN_CQE_F_VLAN) != 0;
+  return write(open.buffers, headers.first(eth::kAddresses)) &&
+         write(open.buffers, headers.subspan(eth::kAddresses + (strip ? eth::kTag : 0)));
+}
+
+// Completes the open packet.
+void Ethernet::close(EthQueue& q) {
+  RxOpen& open = *q.open;
+  q.opened.unlink();
+  open.cqe.byte_len = le(open.size);
+  if (open.packet.segments() > 1) {
+    open.cqe.srqn = le(open.packet.describe());
+    if (!write_headers(open)) {
+      context_.counters.add(TERN_CNT_DMA_ERRORS);
+      open.cqe.status = TERN_CQE_LOC_PROT_ERR;
+    }
+  }
+  complete(q, q.ci - 1, open.cqe);
 }
 
 }  // namespace tern

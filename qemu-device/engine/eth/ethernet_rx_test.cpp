@@ -273,9 +273,9 @@ TEST_F(EthernetRxTest, DropsWhatDoesNotFitAndKeepsTheBuffers) {
   EXPECT_EQ(q.gathered(*wc, 100), fits);
   // More buffers than a frame may have.
   for (int i = 0; i < 40; ++i) q.post_buffer(100);
-  EXPECT_FALSE(completion(q, eth_frame(b.mac(), kOther, 1601)));
+  EXPECT_FALSE(completion(q, eth_frame(b.mac(), kOther, 100 * TERN_ETH_MAX_RXD + 1)));
   EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_TOO_LONG), 1U);
-  wc = completion(q, eth_frame(b.mac(), kOther, 1600));
+  wc = completion(q, eth_frame(b.mac(), kOther, 100 * TERN_ETH_MAX_RXD));
   ASSERT_TRUE(wc);
   EXPECT_EQ(le(wc->wqe_index), 2U + TERN_ETH_MAX_RXD);
 }

@@ -97,11 +97,14 @@ std::size_t transport_length(std::span<const std::byte> frame, const Level& leve
   return level.tcp() ? most : std::min<std::size_t>(most, get16(frame, level.l4 + kUdpLength));
 }
 
+std::uint16_t pseudo_sum(std::span<const std::byte> frame, const Level& level, std::size_t length) {
+  const auto addresses = level.ipv4() ? frame.subspan(level.l3 + kIpv4Addresses, 8) : frame.subspan(level.l3 + kIpv6Addresses, 32);
+  return fold(std::uint64_t{ones_sum(addresses)} + (level.tcp() ? kTcpProtocol : kUdpProtocol) + length);
+}
+
 // The sum of the pseudo header and of `length` bytes of TCP or UDP.
 std::uint16_t transport_sum(std::span<const std::byte> frame, const Level& level, std::size_t length) {
-  const auto addresses = level.ipv4() ? frame.subspan(level.l3 + kIpv4Addresses, 8) : frame.subspan(level.l3 + kIpv6Addresses, 32);
-  const std::uint64_t pseudo = ones_sum(addresses) + (level.tcp() ? kTcpProtocol : kUdpProtocol) + length;
-  return ones_sum(frame.subspan(level.l4, length), fold(pseudo));
+  return ones_sum(frame.subspan(level.l4, length), pseudo_sum(frame, level, length));
 }
 
 void fill_ipv4(std::span<std::byte> frame, const Level& level) {
@@ -135,6 +138,11 @@ bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_
 void fill_checksums(std::span<std::byte> frame, const Level& level) {
   if (level.ipv4()) fill_ipv4(frame, level);
   if (level.tcp() || level.udp()) fill_transport(frame, level, transport_length(frame, level));
+}
+
+void fill_pseudo_checksum(std::span<std::byte> headers, const Level& level, std::size_t length) {
+  if (level.ipv4()) fill_ipv4(headers, level);
+  put16(headers, level.l4 + kTcpChecksum, pseudo_sum(headers, level, length));
 }
 
 Checked check(std::span<const std::byte> frame, const Level& level) {

@@ -20,6 +20,9 @@ namespace tern::eth {
 [[nodiscard]] bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset);
 // TERN_ETH_OP_IP_CSUM: fills in the checksums of the outer IPv4 header and of TCP or UDP. A UDP checksum of 0 becomes 0xffff.
 void fill_checksums(std::span<std::byte> frame, const Level& level);
+// Of TCP over IPv4 or IPv6 with `length` bytes of TCP: fills in the checksum of an IPv4 header, and as that of TCP the sum of the pseudo
+// header. `headers`: the frame's bytes in front of the payload, or more.
+void fill_pseudo_checksum(std::span<std::byte> headers, const Level& level, std::size_t length);
 
 // What the receiver of a frame can rely on (TERN_CQE_F_L3_OK, L4_OK). A UDP datagram over IPv4 without a checksum is
 // not ok and not wrong, nor is a packet that is cut.

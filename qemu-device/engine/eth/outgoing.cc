@@ -8,7 +8,6 @@ namespace tern::eth {
 
 namespace {
 
-constexpr std::size_t kAddresses = 12;  // both MAC addresses
 constexpr std::uint16_t kCut = TERN_ETH_OP_TSO | TERN_ETH_OP_USO;
 constexpr std::uint16_t kSums = TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM;
 

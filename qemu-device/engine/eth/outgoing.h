@@ -14,6 +14,7 @@ namespace tern::eth {
 // A frame of full MTU has up to two tags (IEEE 802.1ad).
 inline constexpr std::size_t kHeader = 14;
 inline constexpr std::size_t kTag = 4;
+inline constexpr std::size_t kAddresses = 12;  // both MAC addresses
 constexpr std::size_t most_bytes(std::uint32_t mtu) { return mtu + kHeader + 2 * kTag; }
 inline constexpr std::size_t kMinFrame = 60;  // without FCS
 

@@ -7,12 +7,6 @@
 
 namespace tern {
 
-namespace {
-
-constexpr std::size_t kAddresses = 12;  // both MAC addresses
-
-}  // namespace
-
 void RxFrame::describe(tern_cqe& cqe, bool strip) const {
   cqe.opcode = TERN_ETH_RX;
   cqe.flags |= TERN_CQE_F_RECV;
@@ -23,16 +17,16 @@ void RxFrame::describe(tern_cqe& cqe, bool strip) const {
   if (checked.l4_ok) cqe.flags |= TERN_CQE_F_L4_OK;
   if (strip && tagged()) {
     cqe.flags |= TERN_CQE_F_VLAN;
-    const auto high = std::to_integer<unsigned>(bytes[kAddresses + 2]);
-    const auto low = std::to_integer<unsigned>(bytes[kAddresses + 3]);
+    const auto high = std::to_integer<unsigned>(bytes[eth::kAddresses + 2]);
+    const auto low = std::to_integer<unsigned>(bytes[eth::kAddresses + 3]);
     cqe.vlan = le(static_cast<std::uint16_t>(high << 8 | low));
   }
 }
 
 StoredFrame::StoredFrame(const RxFrame& frame, bool strip, bool fcs) {
   if (strip && frame.tagged()) {
-    add(frame.bytes.first(kAddresses));
-    add(frame.bytes.subspan(kAddresses + eth::kTag));
+    add(frame.bytes.first(eth::kAddresses));
+    add(frame.bytes.subspan(eth::kAddresses + eth::kTag));
   } else {
     add(frame.bytes);
   }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames and offload descriptors: parsing, checksums, segmentation and hashes. The input is an offload descriptor, hash settings, and a
 // frame: bytes, or a good one with changes. What the device completes must satisfy its own check, and each segment must be a frame of its
-// own.
+// own. What segments are coalesced to must become the same segments again.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "eth/coalesce.h"
 #include "eth/headers.h"
 #include "eth/offload.h"
 #include "eth/sample_frames.h"
@@ -82,6 +83,73 @@ void segments(std::span<const std::byte> bytes, const tern_eth_offload& ops, std
   expect(payload == length, "the segments are not the whole");
 }
 
+eth::Bytes segment_of(const eth::Segmenter& segmenter, std::span<const std::byte> headers, std::span<const std::byte> payload, std::size_t i) {
+  const auto [offset, length] = segmenter.piece(i);
+  eth::Bytes segment(headers.begin(), headers.end());
+  segment.insert(segment.end(), payload.begin() + static_cast<std::ptrdiff_t>(offset), payload.begin() + static_cast<std::ptrdiff_t>(offset + length));
+  segmenter.finish(i, segment);
+  return segment;
+}
+
+// A packet of these frames, with this payload, must become the same frames again.
+void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames, std::span<const std::byte> payload) {
+  const std::uint32_t info = packet.describe();
+  if (info == 0) return;
+  const auto headers = packet.finish();
+  tern_eth_offload ops{};
+  ops.csum_start = le(static_cast<std::uint16_t>(eth::parse_template(headers).l4));
+  ops.header_len = le(static_cast<std::uint16_t>(headers.size()));
+  ops.mss = le(static_cast<std::uint16_t>(field_get(TERN_ETH_COALESCED_MSS_MASK, info)));
+  ops.ops = le(std::uint16_t{TERN_ETH_OP_TSO});
+  const auto segmenter = eth::Segmenter::make(headers, headers.size() + payload.size(), ops);
+  expect(segmenter && segmenter->count() == frames.size() && packet.segments() == frames.size(), "a packet has another number of segments");
+  if ((info & TERN_ETH_COALESCED_FIXED_ID) != 0) return;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    expect(segment_of(*segmenter, headers, payload, i) == frames[i], "a packet becomes other frames than it was made of");
+  }
+}
+
+// The segments of a frame, some of them changed by the input, as one burst.
+void coalesce(Input& in, std::span<const std::byte> bytes, const tern_eth_offload& ops) {
+  constexpr std::size_t kMost = 8;
+  const auto headers = bytes.first(std::min<std::size_t>(bytes.size(), le(ops.header_len)));
+  const auto segmenter = eth::Segmenter::make(headers, bytes.size(), ops);
+  if (!segmenter) return;
+  std::vector<eth::Bytes> frames;
+  for (std::size_t i = 0; i < std::min(segmenter->count(), kMost); ++i) {
+    eth::Bytes frame = segment_of(*segmenter, headers, bytes.subspan(headers.size()), i);
+    if (in.pick(4) == 0) {
+      frame[in.u16() % frame.size()] ^= std::byte{in.u8()};
+      eth::fill_checksums(frame, eth::parse(frame).outer);
+    }
+    frames.push_back(std::move(frame));
+  }
+  eth::Coalesced packet;
+  eth::Bytes payload;
+  std::size_t first = 0;  // frame of the packet, if there is one
+  bool open = false;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const Frame frame(frames[i]);
+    const eth::Level level = eth::parse(frame.bytes()).outer;
+    const bool joins = eth::Coalesced::may_join(frame.bytes(), level) && eth::check(frame.bytes(), level).l4_ok;
+    if (open && !(joins && packet.continues(frame.bytes(), level))) {
+      check_packet(packet, std::span(frames).subspan(first, i - first), payload);
+      open = false;
+    }
+    if (!joins || (!open && !eth::Coalesced::may_lead(frame.bytes(), level))) continue;
+    if (open) {
+      packet.add(frame.bytes(), level);
+    } else {
+      packet.start(frame.bytes(), level);
+      payload.clear();
+      first = i;
+      open = true;
+    }
+    payload.insert(payload.end(), frames[i].begin() + level.payload, frames[i].end());
+  }
+  if (open) check_packet(packet, std::span(frames).subspan(first), payload);
+}
+
 // A frame, and offsets that fit it if the input wants so.
 eth::Bytes take_frame(Input& in, tern_eth_offload& ops) {
   constexpr unsigned kRaw = 1;
@@ -121,6 +189,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const eth::Bytes frame = fuzz::take_frame(in, ops);
   fuzz::checksums(frame, ops);
   fuzz::segments(frame, ops, frame.size() + more);
+  fuzz::coalesce(in, frame, ops);
   std::array<std::uint8_t, 40> key;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::uint8_t>(37 * i + 11);
   const eth::Headers headers = eth::parse(frame);

@@ -166,7 +166,12 @@ void Play::inject(std::vector<std::byte>& frame, std::uint8_t damage) {
   // An allocation of exactly this size, so that ASan detects reads past the end.
   const auto exact = std::make_unique<std::byte[]>(frame.size());
   std::ranges::copy(frame, exact.get());
-  w_.device->receive({exact.get(), frame.size()});
+  // The burst that some frames begin ends with the next frame, or when the device runs.
+  if ((damage & 3) == 3) {
+    w_.device->receive_more({exact.get(), frame.size()});
+  } else {
+    w_.device->receive({exact.get(), frame.size()});
+  }
   w_.collect();
   w_.check();
 }

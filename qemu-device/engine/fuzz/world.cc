@@ -346,6 +346,7 @@ void World::make_eth() {
     c.uar = uar;
     c.direction = static_cast<std::uint8_t>(direction);
     c.log_size = kLogEth;
+    if (direction == TERN_ETH_QUEUE_RX) c.flags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE;
     (direction == TERN_ETH_QUEUE_TX ? eth_tx : eth_rx) = make(TERN_CMD_CREATE_ETH_QUEUE, c);
   }
   trust_sent = false;

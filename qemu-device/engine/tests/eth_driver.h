@@ -80,10 +80,12 @@ class TestEthQueue {
     const std::byte* const p = node_.host.at(buffers_.at(le(wc.wqe_index)), len);
     return {p, p + len};
   }
+  // Buffers of `size` bytes that a frame of `len` bytes takes.
+  [[nodiscard]] static std::uint32_t buffers_of(std::uint32_t len, std::uint32_t size) { return (len + size - 1) / size; }
   // The same from buffers of `size` bytes each.
   [[nodiscard]] std::vector<std::byte> gathered(const Wc& wc, std::uint32_t size) {
     const std::uint32_t len = le(wc.byte_len);
-    const std::uint32_t count = (len + size - 1) / size;
+    const std::uint32_t count = buffers_of(len, size);
     std::vector<std::byte> all;
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t n = std::min(size, len - i * size);
