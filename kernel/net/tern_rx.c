@@ -440,7 +440,6 @@ int tern_rx_alloc(struct tern_channel *ch, const struct tern_net_config *config)
 	int err;
 
 	rx->log_size = config->rx_log_size;
-	rx->flags = config->rx_flags;
 	rx->frame_len = config->frame_len;
 	rx->headroom = layout.headroom;
 	rx->buf_size = layout.buf_size;
@@ -485,18 +484,21 @@ int tern_rx_create(struct tern_channel *ch, const struct tern_net_config *config
 	struct tern_cmd_create_eth_queue cmd = {
 		.direction = TERN_ETH_QUEUE_RX,
 		.log_size = ch->rx.log_size,
-		.flags = ch->rx.flags,
 	};
 	struct tern_net *net = ch->net;
 	struct tern_rx *rx = &ch->rx;
 	int err;
 
+	rx->flags = config->rx_flags;
 	rx->buf_len = tern_rx_layout(config).buf_len;
 	if (net->xsk_pools[ch->index]) {
+		/* A socket receives frames as on the wire. */
+		rx->flags &= ~TERN_ETH_QF_COALESCE;
 		err = tern_xsk_rx_start(ch, config, net->xsk_pools[ch->index]);
 		if (err)
 			return err;
 	}
+	cmd.flags = rx->flags;
 	err = tern_net_cq_create(ch, &rx->cq, &net->rx_moderation);
 	if (err)
 		goto stop_xsk;
