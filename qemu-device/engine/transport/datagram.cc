@@ -48,8 +48,8 @@ std::uint8_t DatagramSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.qkey = qkey & kOwnQkey ? qp_.attr().qkey : qkey;
   packet.src_qp = qp_.number();
   packet.route = *route;
-  if (*path_rate != 0) qp_.make_send_rate().sent(frame_bytes(packet), *path_rate);
-  else if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
+  SendRate* const rate = *path_rate != 0 ? &qp_.make_send_rate() : qp_.send_rate();
+  if (rate != nullptr) rate->sent(frame_bytes(packet), *path_rate);
   packet.mig_req = true;
   const std::uint32_t times = context.emit(packet);
   cost += wqe.length * times + kPacketCost * (times - 1);
