@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Posting lists of work requests: ibv_post_send(), ibv_post_recv(). */
 
+#include <config.h>
+
 #include <string.h>
+
+#include <util/compiler.h>
 
 #include "wqe.h"
 
@@ -18,7 +22,7 @@ static uint64_t tern_sges_length(const struct ibv_sge *list, int num)
 }
 
 /* Checks a request that sends nothing. Its SGEs are ignored. */
-static int tern_check_local(const struct ibv_send_wr *wr)
+static ALWAYS_INLINE inline int tern_check_local(const struct ibv_send_wr *wr)
 {
 	if (unlikely(wr->send_flags & IBV_SEND_INLINE))
 		return EINVAL;
@@ -31,7 +35,7 @@ static int tern_check_local(const struct ibv_send_wr *wr)
 }
 
 /* Checks the destination and the amount of data of a request with data. */
-static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
+static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
 
@@ -51,7 +55,7 @@ static int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
 }
 
 /* Checks what ibv_post_send(3) can refuse before anything is written. */
-static int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
+static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 			   uint32_t head)
 {
 	int err;
@@ -126,7 +130,7 @@ static int tern_build_raw(struct tern_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
+static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 			    uint32_t index)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
@@ -181,35 +185,27 @@ static void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
 	tern_build_data(wqe, tern_wqe_data(qp, wqe, op), wr);
 }
 
-/*
- * ibv_post_send(3): EINVAL for a QP below RTS, an opcode that its type lacks,
- * too many SGEs, too much inline data, an invalid bind or invalid headers; EOPNOTSUPP for an
- * opcode or flag that the device does not support; ENOMEM if the queue is full.
- */
-int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
-		   struct ibv_send_wr **bad_wr)
+/* Posts under the lock, or by the one thread that there is. */
+static ALWAYS_INLINE inline int tern_post_sends(struct tern_qp *qp,
+						struct ibv_send_wr *wr,
+						struct ibv_send_wr **bad_wr)
 {
-	struct tern_qp *qp = to_tern_qp(ibvqp);
-	uint32_t first, head;
+	uint32_t first = qp->sq.head;
+	uint32_t head = first;
 	int err = 0;
 
-	tern_wq_lock(&qp->sq);
-	first = qp->sq.head;
-	head = first;
-
 	if (unlikely(tern_sq_closed(qp))) {
-		err = EINVAL;
 		*bad_wr = wr;
-		goto out;
+		return EINVAL;
 	}
 
 	for (; wr; wr = wr->next) {
 		err = tern_check_send(qp, wr, head);
 		if (likely(!err)) {
-			if (qp->type->raw)
-				err = tern_build_raw(qp, wr, head);
-			else
+			if (likely(!qp->type->raw))
 				tern_build_send(qp, wr, head);
+			else
+				err = tern_build_raw(qp, wr, head);
 		}
 		if (unlikely(err)) {
 			*bad_wr = wr;
@@ -220,10 +216,39 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 
 	if (likely(head != first))
 		tern_sq_publish(qp, head);
-out:
-	tern_wq_unlock(&qp->sq);
 
 	return err;
+}
+
+/*
+ * ibv_post_send(3): EINVAL for a QP below RTS, an opcode that its type lacks,
+ * too many SGEs, too much inline data, an invalid bind or invalid headers;
+ * EOPNOTSUPP for an opcode or flag that the device does not support; ENOMEM if
+ * the queue is full.
+ */
+int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr)
+{
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+	int err;
+
+	pthread_spin_lock(&qp->sq.lock);
+	err = tern_post_sends(qp, wr, bad_wr);
+	pthread_spin_unlock(&qp->sq.lock);
+
+	return err;
+}
+
+/* The same in a context with thread domains: the queue may have no lock. */
+int tern_post_send_any(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
+		       struct ibv_send_wr **bad_wr)
+{
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+
+	if (!qp->sq.single_threaded)
+		return tern_post_send(ibvqp, wr, bad_wr);
+
+	return tern_post_sends(qp, wr, bad_wr);
 }
 
 /* Checks what ibv_bind_mw(3) can refuse at once. */
@@ -308,7 +333,8 @@ int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 	return 0;
 }
 
-static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
+static ALWAYS_INLINE inline void tern_rq_publish(struct tern_qp *qp,
+						 uint32_t head)
 {
 	qp->rq.head = head;
 	/* WQEs before the index: the device reads it when a message comes. */
@@ -328,23 +354,18 @@ static void tern_rq_publish(struct tern_qp *qp, uint32_t head)
 	}
 }
 
-/*
- * ibv_post_recv(3): EINVAL for a QP without its own receive queue or in RESET,
- * or too many SGEs; ENOMEM if the queue is full.
- */
-int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
-		   struct ibv_recv_wr **bad_wr)
+/* Posts under the lock, or by the one thread that there is. */
+static ALWAYS_INLINE inline int tern_post_recvs(struct tern_qp *qp,
+						struct ibv_recv_wr *wr,
+						struct ibv_recv_wr **bad_wr)
 {
-	struct tern_qp *qp = to_tern_qp(ibvqp);
 	struct tern_wq *rq = &qp->rq;
-	uint32_t head;
+	uint32_t head = rq->head;
 	int err = 0;
 
-	tern_wq_lock(rq);
-	head = rq->head;
-
 	for (; wr; wr = wr->next) {
-		if (unlikely(!rq->slots || ibvqp->state == IBV_QPS_RESET ||
+		if (unlikely(!rq->slots ||
+			     qp->vqp.qp.state == IBV_QPS_RESET ||
 			     (uint32_t)wr->num_sge > rq->max_sge))
 			err = EINVAL;
 		else if (unlikely(tern_wq_full(rq, head)))
@@ -359,7 +380,35 @@ int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 
 	if (likely(head != rq->head))
 		tern_rq_publish(qp, head);
-	tern_wq_unlock(rq);
 
 	return err;
+}
+
+/*
+ * ibv_post_recv(3): EINVAL for a QP without its own receive queue or in RESET,
+ * or too many SGEs; ENOMEM if the queue is full.
+ */
+int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
+		   struct ibv_recv_wr **bad_wr)
+{
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+	int err;
+
+	pthread_spin_lock(&qp->rq.lock);
+	err = tern_post_recvs(qp, wr, bad_wr);
+	pthread_spin_unlock(&qp->rq.lock);
+
+	return err;
+}
+
+/* The same in a context with thread domains. */
+int tern_post_recv_any(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr)
+{
+	struct tern_qp *qp = to_tern_qp(ibvqp);
+
+	if (!qp->rq.single_threaded)
+		return tern_post_recv(ibvqp, wr, bad_wr);
+
+	return tern_post_recvs(qp, wr, bad_wr);
 }

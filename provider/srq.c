@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Shared receive queues, including XRC SRQs. */
 
+#include <config.h>
+
 #include <ccan/ilog.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,17 +40,14 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	return tern_srq_looks_full(srq, head);
 }
 
-/* ibv_post_srq_recv(3): EINVAL for too many SGEs, ENOMEM if full. */
-int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
-		       struct ibv_recv_wr **bad_wr)
+/* Posts under the lock, or by the one thread that there is. */
+static ALWAYS_INLINE inline int tern_post_srq_recvs(struct tern_srq *srq,
+						    struct ibv_recv_wr *wr,
+						    struct ibv_recv_wr **bad_wr)
 {
-	struct tern_srq *srq = to_tern_srq(ibvsrq);
 	struct tern_wq *wq = &srq->wq;
-	uint32_t head;
+	uint32_t head = wq->head;
 	int err = 0;
-
-	tern_wq_lock(wq);
-	head = wq->head;
 
 	for (; wr; wr = wr->next) {
 		if (unlikely((uint32_t)wr->num_sge > wq->max_sge))
@@ -72,9 +71,34 @@ int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		udma_to_device_barrier();
 		tern_shared_write(&srq->record->pi, head);
 	}
-	tern_wq_unlock(wq);
 
 	return err;
+}
+
+/* ibv_post_srq_recv(3): EINVAL for too many SGEs, ENOMEM if full. */
+int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr)
+{
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
+	int err;
+
+	pthread_spin_lock(&srq->wq.lock);
+	err = tern_post_srq_recvs(srq, wr, bad_wr);
+	pthread_spin_unlock(&srq->wq.lock);
+
+	return err;
+}
+
+/* The same in a context with thread domains. */
+int tern_post_srq_recv_any(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+			   struct ibv_recv_wr **bad_wr)
+{
+	struct tern_srq *srq = to_tern_srq(ibvsrq);
+
+	if (!srq->wq.single_threaded)
+		return tern_post_srq_recv(ibvsrq, wr, bad_wr);
+
+	return tern_post_srq_recvs(srq, wr, bad_wr);
 }
 
 static int tern_check_srq_attr(const struct tern_context *ctx,

@@ -189,7 +189,8 @@ struct tern_wq {
 	uint8_t *slots; /* NULL if the queue does not exist */
 	uint32_t log_stride;
 	uint32_t mask; /* slots - 1 */
-	uint32_t max_sge;
+	uint16_t max_sge;
+	bool single_threaded; /* in a thread domain: the lock is not taken */
 	uint32_t head; /* number of WQEs posted, under lock */
 	/*
 	 * Number of WQEs whose slots are free again. SQ, RQ: completed WQEs;
@@ -197,7 +198,6 @@ struct tern_wq {
 	 * fetched; a copy of its index, under lock.
 	 */
 	atomic_uint tail;
-	bool single_threaded; /* in a thread domain: the lock is not taken */
 	pthread_spinlock_t lock;
 };
 
@@ -224,9 +224,6 @@ struct tern_qp_type;
 
 struct tern_qp {
 	struct verbs_qp vqp;
-	struct tern_pd *pd; /* parent domain, or NULL */
-	struct tern_buf buf;
-	struct tern_record record_ref;
 	struct tern_qp_record *record; /* record_ref.addr; NULL without queues */
 	const struct tern_qp_type *type;
 	uint32_t ops; /* BIT(IBV_WR_*) that may be posted */
@@ -236,8 +233,6 @@ struct tern_qp {
 	struct tern_wq sq;
 	struct tern_wq rq;
 	uint32_t max_inline;
-	uint32_t ece; /* options to connect with, if ece_set */
-	bool ece_set;
 	uint16_t max_tso_header;
 	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
 
@@ -248,6 +243,13 @@ struct tern_qp {
 	struct tern_sq_hdr *wr_wqe;
 	void *wr_data; /* where its SGEs or inline data are written */
 	bool wr_no_address; /* UD address or XRC SRQ number missing */
+
+	/* What posting and polling do not need. */
+	struct tern_buf buf;
+	struct tern_record record_ref;
+	struct tern_pd *pd; /* parent domain, or NULL */
+	uint32_t ece; /* options to connect with, if ece_set */
+	bool ece_set;
 };
 
 /* A work queue is to the device, and to the data path, a raw packet QP. */
@@ -637,6 +639,8 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq);
 int tern_get_srq_num(struct ibv_srq *ibvsrq, uint32_t *srq_num);
 int tern_post_srq_recv(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
+int tern_post_srq_recv_any(struct ibv_srq *ibvsrq, struct ibv_recv_wr *wr,
+			   struct ibv_recv_wr **bad_wr);
 
 /* tm.c */
 bool tern_tm_cap_ok(const struct ibv_tm_cap *cap);
@@ -655,6 +659,10 @@ int tern_post_send(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr);
 int tern_post_recv(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr);
+int tern_post_send_any(struct ibv_qp *ibvqp, struct ibv_send_wr *wr,
+		       struct ibv_send_wr **bad_wr);
+int tern_post_recv_any(struct ibv_qp *ibvqp, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr);
 int tern_bind_mw(struct ibv_qp *ibvqp, struct ibv_mw *mw,
 		 struct ibv_mw_bind *bind);
 

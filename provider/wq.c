@@ -11,7 +11,7 @@
 static int tern_post_wq_recv(struct ibv_wq *ibvwq, struct ibv_recv_wr *wr,
 			     struct ibv_recv_wr **bad_wr)
 {
-	return tern_post_recv(&to_tern_rwq(ibvwq)->qp.vqp.qp, wr, bad_wr);
+	return tern_post_recv_any(&to_tern_rwq(ibvwq)->qp.vqp.qp, wr, bad_wr);
 }
 
 static int tern_check_wq_attr(const struct tern_context *ctx,

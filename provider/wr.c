@@ -390,19 +390,23 @@ static void tern_wr_set_inline_data(struct ibv_qp_ex *ibvqp, void *addr,
 	tern_wr_set_inline_data_list(ibvqp, 1, &buf);
 }
 
-/* ibv_wr_start(3): holds the queue's lock until complete or abort. */
-static void tern_wr_start(struct ibv_qp_ex *ibvqp)
+/*
+ * ibv_wr_start(3): holds the queue's lock until complete or abort. locked is
+ * false in a thread domain, and constant wherever this is inlined.
+ */
+static inline void tern_wr_start(struct ibv_qp_ex *ibvqp, bool locked)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 
-	tern_wq_lock(&qp->sq);
+	if (locked)
+		pthread_spin_lock(&qp->sq.lock);
 	qp->wr_head = qp->sq.head;
 	qp->wr_op = NULL;
 	qp->wr_err = tern_sq_closed(qp) ? EINVAL : 0;
 }
 
 /* ibv_wr_complete(3): posts the whole session, or returns its first error. */
-static int tern_wr_complete(struct ibv_qp_ex *ibvqp)
+static inline int tern_wr_complete(struct ibv_qp_ex *ibvqp, bool locked)
 {
 	struct tern_qp *qp = to_tern_qp_ex(ibvqp);
 	int err;
@@ -413,14 +417,40 @@ static int tern_wr_complete(struct ibv_qp_ex *ibvqp)
 	err = qp->wr_err;
 	if (likely(!err && qp->wr_head != qp->sq.head))
 		tern_sq_publish(qp, qp->wr_head);
-	tern_wq_unlock(&qp->sq);
+	if (locked)
+		pthread_spin_unlock(&qp->sq.lock);
 
 	return err;
 }
 
-static void tern_wr_abort(struct ibv_qp_ex *ibvqp)
+static void tern_wr_start_locked(struct ibv_qp_ex *ibvqp)
 {
-	tern_wq_unlock(&to_tern_qp_ex(ibvqp)->sq);
+	tern_wr_start(ibvqp, true);
+}
+
+static int tern_wr_complete_locked(struct ibv_qp_ex *ibvqp)
+{
+	return tern_wr_complete(ibvqp, true);
+}
+
+static void tern_wr_abort_locked(struct ibv_qp_ex *ibvqp)
+{
+	pthread_spin_unlock(&to_tern_qp_ex(ibvqp)->sq.lock);
+}
+
+static void tern_wr_start_unlocked(struct ibv_qp_ex *ibvqp)
+{
+	tern_wr_start(ibvqp, false);
+}
+
+static int tern_wr_complete_unlocked(struct ibv_qp_ex *ibvqp)
+{
+	return tern_wr_complete(ibvqp, false);
+}
+
+/* Nothing was published. */
+static void tern_wr_abort_unlocked(struct ibv_qp_ex *ibvqp)
+{
 }
 
 #define TERN_WR_SET(op, name)                                                  \
@@ -436,9 +466,15 @@ void tern_qp_fill_wr_pfns(struct tern_qp *qp, uint64_t send_ops)
 	bool addressed = qp->type->ud || qp->type->xrc;
 	struct ibv_qp_ex *qpx = &qp->vqp.qp_ex;
 
-	qpx->wr_start = tern_wr_start;
-	qpx->wr_complete = tern_wr_complete;
-	qpx->wr_abort = tern_wr_abort;
+	if (qp->sq.single_threaded) {
+		qpx->wr_start = tern_wr_start_unlocked;
+		qpx->wr_complete = tern_wr_complete_unlocked;
+		qpx->wr_abort = tern_wr_abort_unlocked;
+	} else {
+		qpx->wr_start = tern_wr_start_locked;
+		qpx->wr_complete = tern_wr_complete_locked;
+		qpx->wr_abort = tern_wr_abort_locked;
+	}
 	qpx->wr_set_sge = tern_wr_set_sge;
 	qpx->wr_set_sge_list = tern_wr_set_sge_list;
 	qpx->wr_set_inline_data = tern_wr_set_inline_data;

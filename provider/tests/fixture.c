@@ -14,6 +14,7 @@ void setup(void)
 	ctx = calloc(1, sizeof(*ctx));
 	device.vdev.ops = driver_ops;
 	ctx->vctx.context.device = &device.vdev.device;
+	atomic_store(&test_pd.refs, 1);
 	test_pd.ibvpd.context = &ctx->vctx.context;
 	ctx->uar = aligned_alloc(PAGE, PAGE);
 	memset(ctx->uar, 0, PAGE);

@@ -57,8 +57,8 @@ void add_frame_probes(Probes& probes);
 void add_newer_probes(Probes& probes);
 
 // kTypes by name.
-constexpr const Type& kUd = kTypes[0];
-constexpr const Type& kRc = kTypes[2];
+inline constexpr const Type& kUd = kTypes[0];
+inline constexpr const Type& kRc = kTypes[2];
 
 // An errno that a refused verb must have set.
 inline void require_errno(int expected, const char* what) { require_err(errno, expected, what); }
