@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /* Direct verbs: terndv.h. */
 
+#include <ccan/array_size.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -60,7 +61,7 @@ int terndv_query_device(struct ibv_context *ibvctx,
 	attrs->comp_mask = wanted & TERNDV_CONTEXT_MASK_DM_OPS;
 	attrs->version = 0;
 	attrs->flags = 0;
-	for (i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(flags); i++)
 		if (ctx->caps & flags[i].cap)
 			attrs->flags |= flags[i].flag;
 	attrs->max_send_wr = ctx->max_send_wr;

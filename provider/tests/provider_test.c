@@ -725,6 +725,7 @@ int main(void)
 		{ "dv_post", test_dv_post },
 		{ "dv_poll", test_dv_poll },
 		{ "dv_objects", test_dv_objects },
+		{ "dv_wq", test_dv_wq },
 		{ "dv_dm_ops", test_dv_dm_ops },
 		{ "dv_keys", test_dv_keys },
 		{ "dv_sport", test_dv_sport },

@@ -158,6 +158,34 @@ void test_dv_objects(void)
 	CHECK(!tern_destroy_cq(&cq->vcq.cq));
 }
 
+void test_dv_wq(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct ibv_wq_init_attr attr = {
+		.wq_type = IBV_WQT_RQ,
+		.max_wr = 3,
+		.max_sge = 2,
+		.pd = (void *)1,
+		.cq = &cq->vcq.cq,
+	};
+	struct terndv_obj obj = {};
+	struct terndv_wq out;
+	struct ibv_wq *wq;
+
+	ctx->caps = TERN_UCTX_CAP_RSS;
+	wq = tern_create_wq(&ctx->vctx.context, &attr);
+	CHECK(wq);
+	obj.wq.in = wq;
+	obj.wq.out = &out;
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_WQ));
+	CHECK(out.wqn == wq->wq_num && out.doorbell == ctx->uar);
+	CHECK((uintptr_t)out.record == last_wq.record_addr);
+	CHECK((uintptr_t)out.rq.buf == last_wq.buf_addr);
+	CHECK(out.rq.wqe_cnt == 4 && out.rq.stride == 1U << last_wq.log_stride);
+	CHECK(!tern_destroy_wq(wq));
+	CHECK(!tern_destroy_cq(&cq->vcq.cq));
+}
+
 /* A file acts as the device memory and its operation pages. */
 static struct ibv_dm *open_dm(void)
 {

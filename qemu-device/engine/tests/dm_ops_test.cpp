@@ -185,7 +185,7 @@ TEST_P(SourcePort, Refused) {
   EXPECT_EQ(set(0), TERN_ST_BAD_PARAM);
   EXPECT_EQ(set(5, TERN_QPA_DEST_QPN), TERN_ST_BAD_PARAM);
   EXPECT_EQ(qps.first.to_state(TERN_QPS_ERR), TERN_ST_OK);
-  EXPECT_EQ(set(5), TERN_ST_BAD_STATE);
+  EXPECT_EQ(set(5), TERN_ST_BAD_PARAM);
   TestQp& unconnected = a.create_qp({.type = GetParam()});
   EXPECT_EQ(unconnected.to_init(), TERN_ST_OK);
   EXPECT_EQ(unconnected.modify({}, TERN_QPA_UDP_SPORT), TERN_ST_BAD_PARAM);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "raw.h"
@@ -55,8 +56,16 @@ class Sniffer {
   Sniffer& operator=(const Sniffer&) = delete;
   ~Sniffer() { note_destroy("ibv_destroy_flow", ibv_destroy_flow(flow_)); }
 
-  // The source port of the last frame to `qpn` that arrived so far; 0 if there was none.
+  // The source port of the last frame to `qpn`. Waits for one: the copy may arrive after the message.
   std::uint16_t last_to(std::uint32_t qpn) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::uint16_t sport = 0;
+    while (sport == 0 && std::chrono::steady_clock::now() < end) sport = drain(qpn);
+    return sport;
+  }
+
+ private:
+  std::uint16_t drain(std::uint32_t qpn) {
     std::uint16_t sport = 0;
     ibv_wc wc{};
     while (ibv_poll_cq(cq_.get(), 1, &wc) == 1) {
@@ -67,8 +76,6 @@ class Sniffer {
     }
     return sport;
   }
-
- private:
   static std::uint16_t u16(std::span<const std::byte> frame, std::size_t at) {
     return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[at]) << 8 | std::to_integer<unsigned>(frame[at + 1]));
   }
@@ -174,9 +181,9 @@ void serve(const Device& dev, const Socket& client) {
     } else {
       require(poll(end->cq.get(), 1).front().status == IBV_WC_SUCCESS, "the receive failed");
       end->receive();
+      report.sport = sniffer.last_to(end->qp->qp_num);
     }
     report.self = end->self;
-    report.sport = sniffer.last_to(end->qp->qp_num);
     client.write(&report, sizeof(report));
   }
 }
