@@ -52,6 +52,8 @@ received() { # at least one byte at the other end
 	python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))["end"]; sys.exit(not (e.get("sum_received") or e["sum"])["bytes"] > 0)' "$work/iperf"
 }
 
+mtu=$(cat "/sys/class/net/$dev/mtu")
+check same-mtu [ "$mtu" = "$(ssh vm2 "cat /sys/class/net/$peer_dev/mtu")" ]
 check vlans vlans
 check capture-tcp capture tcp "tcp and net 10.77.0.0/24" iperf 10.77.0.2 -t 2
 check capture-udp capture udp "udp and net 10.77.0.0/24" iperf 10.77.0.2 -u -t 2 -b 20M -l 1400
@@ -127,7 +129,7 @@ under_traffic all-queues-of-rss ethtool -X "$dev" default
 under_traffic without-offloads ethtool -K "$dev" tx off tso off rx off gro off
 under_traffic with-offloads ethtool -K "$dev" tx on tso on rx on gro on
 under_traffic smaller-mtu ip link set "$dev" mtu 1500
-under_traffic mtu-back ip link set "$dev" mtu 4500
+under_traffic mtu-back ip link set "$dev" mtu "$mtu"
 under_traffic moderation ethtool -C "$dev" rx-usecs 50 rx-frames 32 tx-usecs 50 tx-frames 32
 under_traffic function-level-reset sh -c "echo flr >/sys/bus/pci/devices/$pci/reset_method && echo 1 >/sys/bus/pci/devices/$pci/reset"
 under_traffic devlink-reload devlink dev reload "pci/$pci"

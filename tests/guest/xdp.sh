@@ -106,7 +106,7 @@ for i in 1 2 3 4 5; do
 	start vm1 ping "ping $dev $peer 0 lossy" && sleep 0.3
 	kill -KILL "$(cat /tmp/ping.pid)"
 done
-exchange after-kills "echo $peer_dev lossy" 2>/dev/null
+check after-kills timeout 300 $xdp ping "$dev" "$peer" 3000 lossy
 check ping-start start vm1 ping "ping $dev $peer 0 lossy"
 check unload sh -c 'rmmod tern_ib && rmmod tern'
 kill -KILL "$(cat /tmp/ping.pid)"
