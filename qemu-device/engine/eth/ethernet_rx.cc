@@ -290,7 +290,7 @@ bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
     if (count == TERN_ETH_MAX_RXD) return false;
     if (index == q.pi) {
       const auto pi = q.record.load32(context_.host, offsetof(tern_eth_record, pi));
-      if (!pi || *pi - q.ci > q.size() || *pi == index) return false;
+      if (!pi || *pi == index || *pi - index > q.size() - (index - q.ci)) return false;
       q.pi = *pi;
     }
     tern_eth_rxd& rxd = buffers.rxd[count++];
