@@ -289,7 +289,12 @@ bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
   std::uint64_t room = buffers.room;
   std::uint32_t count = buffers.count;
   for (std::uint32_t index = q.ci; room < size; ++index) {
-    if (count == TERN_ETH_MAX_RXD || index == q.pi) return false;
+    if (count == TERN_ETH_MAX_RXD) return false;
+    if (index == q.pi) {
+      const auto pi = q.record.load32(context_.host, offsetof(tern_eth_record, pi));
+      if (!pi || *pi == index || *pi - index > q.size() - (index - q.ci)) return false;
+      q.pi = *pi;
+    }
     tern_eth_rxd& rxd = buffers.rxd[count++];
     if (!q.buffer.read(context_.host, q.slot(index), std::as_writable_bytes(std::span(&rxd, 1)))) return false;
     room += le(rxd.length);
