@@ -556,7 +556,8 @@ class PathMigrationSeeds : public PathMigrationTest, public ::testing::WithParam
 // Paths die in one or both directions at random times, also with requests in flight. Both ends load
 // the path that died as the alternate one when it is back.
 TEST_P(PathMigrationSeeds, EveryMessageExactlyOnce) {
-  std::mt19937 random(GetParam());
+  std::mt19937 engine(GetParam());
+  const auto random = [&engine] { return static_cast<std::uint32_t>(engine()); };
   sim.wire.loss = random() % 2 == 0 ? 0 : 0.01;
   sim.wire.reorder = random() % 2 == 0 ? 0 : 0.01;
   sim.budget = 8192;
