@@ -113,25 +113,26 @@ class Raw {
   QpPtr to_;
 };
 
-// A flow of the frames to kTo, with counters if there are some.
+// A flow of the frames to kTo, with counters if there are some. The specs follow each other without gaps.
 FlowPtr create_flow(ibv_qp* qp, ibv_counters* counters = nullptr) {
-  struct Spec {
-    ibv_flow_attr attr;
-    ibv_flow_spec_eth eth;
-    ibv_flow_spec_counter_action count;
-  } spec{};
-  spec.attr.type = IBV_FLOW_ATTR_NORMAL;
-  spec.attr.port = 1;
-  spec.attr.num_of_specs = counters != nullptr ? 2 : 1;
-  spec.attr.size = static_cast<std::uint16_t>(counters != nullptr ? sizeof(spec) : offsetof(Spec, count));
-  spec.eth.type = IBV_FLOW_SPEC_ETH;
-  spec.eth.size = sizeof(spec.eth);
-  std::ranges::copy(kTo, spec.eth.val.dst_mac);
-  std::ranges::fill(spec.eth.mask.dst_mac, std::uint8_t{0xff});
-  spec.count.type = IBV_FLOW_SPEC_ACTION_COUNT;
-  spec.count.size = sizeof(spec.count);
-  spec.count.counters = counters;
-  FlowPtr flow(ibv_create_flow(qp, &spec.attr));
+  ibv_flow_spec_eth eth{};
+  eth.type = IBV_FLOW_SPEC_ETH;
+  eth.size = sizeof(eth);
+  std::ranges::copy(kTo, eth.val.dst_mac);
+  std::ranges::fill(eth.mask.dst_mac, std::uint8_t{0xff});
+  ibv_flow_spec_counter_action count{};
+  count.type = IBV_FLOW_SPEC_ACTION_COUNT;
+  count.size = sizeof(count);
+  count.counters = counters;
+  alignas(8) std::array<std::byte, sizeof(ibv_flow_attr) + sizeof(eth) + sizeof(count)> bytes{};
+  auto* const attr = reinterpret_cast<ibv_flow_attr*>(bytes.data());
+  attr->type = IBV_FLOW_ATTR_NORMAL;
+  attr->port = 1;
+  attr->num_of_specs = counters != nullptr ? 2 : 1;
+  attr->size = static_cast<std::uint16_t>(bytes.size() - (counters != nullptr ? 0 : sizeof(count)));
+  std::memcpy(bytes.data() + sizeof(*attr), &eth, sizeof(eth));
+  std::memcpy(bytes.data() + sizeof(*attr) + sizeof(eth), &count, sizeof(count));
+  FlowPtr flow(ibv_create_flow(qp, attr));
   if (!flow) {
     fail_errno("ibv_create_flow");
   }

@@ -136,6 +136,7 @@ void add_sends(Probes& p) {
             const auto bind = [&](std::uint8_t variant) {
               const Send s = rc.bind(mw.get(), rc.here(), variant, 1, kBytes, 0);
               session(rc, [&](ibv_qp_ex* q) { ibv_wr_bind_mw(q, mw.get(), s.bind_rkey, &s.bind); });
+              mw->rkey = s.bind_rkey;
               return s.bind_rkey;
             };
             const auto write = [&](std::uint32_t rkey, ibv_wc_status status) {
@@ -180,7 +181,7 @@ void add_remote(Probes& p) {
   p.works({"ibv_wr_rdma_write_imm"}, "bytes there, and a receive that says so", [](const Device& dev) {
     const Ends rc(dev, kRc);
     fill(rc.here().bytes(), 23);
-    rc.recv(9, 1024, 0);
+    rc.recv(9, 1024, 8);
     session(rc, [&](ibv_qp_ex* q) {
       ibv_wr_rdma_write_imm(q, rc.there().rkey(), rc.there().address(), htonl(77));
       set_sge(rc, q);
