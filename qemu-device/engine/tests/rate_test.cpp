@@ -2,6 +2,7 @@
 // Rate limits of QPs and static rates of addresses: when packets leave, to the nanosecond.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -220,7 +221,7 @@ TEST_F(Rate, ValuesAreChecked) {
   EXPECT_EQ(le(x.query().rate), 0U);
   EXPECT_EQ(x.modify(limit(2), TERN_QPA_RATE_LIMIT), TERN_ST_BAD_PARAM);
 
-  for (const std::uint8_t code : {7, 16, 25}) {  // 40 Gbit/s and more: no limit
+  for (const std::uint8_t code : std::to_array<std::uint8_t>({7, 16, 25})) {  // 40 Gbit/s and more: no limit
     const auto [v, w] = rc_pair(a, b, {.static_rate = code});
     EXPECT_EQ(le(v.query().rate), 0U);
   }
