@@ -565,26 +565,24 @@ void tern_qp_reset(struct tern_qp *qp)
 	tern_wq_reset(&qp->rq, &qp->record->rq_pi);
 }
 
-/* Executes the verb with the part of the request that is tern's own. */
+/*
+ * Executes the verb with the part of the request that is tern's own. Only the
+ * extended command passes it to the driver.
+ */
 int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 			int attr_mask, const struct tern_ureq_modify_qp *req)
 {
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct tern_modify_qp_ex cmd_ex = {};
-	struct tern_modify_qp cmd = {};
+	struct ibv_modify_qp cmd = {};
 
-	if ((attr_mask & IBV_QP_RATE_LIMIT) ||
-	    (req->flags & TERN_MODIFY_QP_ALT_PATH)) {
-		cmd_ex.drv_payload = *req;
-		return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask,
-					    &cmd_ex.ibv_cmd, sizeof(cmd_ex),
-					    &resp, sizeof(resp));
-	}
+	if (!(attr_mask & IBV_QP_RATE_LIMIT) && !req->ece_options && !req->flags)
+		return ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd,
+					 sizeof(cmd));
 
-	cmd.drv_payload = *req;
-	return ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd.ibv_cmd,
-				 req->ece_options ? sizeof(cmd) :
-						    sizeof(cmd.ibv_cmd));
+	cmd_ex.drv_payload = *req;
+	return ibv_cmd_modify_qp_ex(ibvqp, attr, attr_mask, &cmd_ex.ibv_cmd,
+				    sizeof(cmd_ex), &resp, sizeof(resp));
 }
 
 /*

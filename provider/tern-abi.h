@@ -17,8 +17,6 @@ DECLARE_DRV_CMD(tern_create_qp, IB_USER_VERBS_CMD_CREATE_QP,
 		tern_ureq_create_qp, empty);
 DECLARE_DRV_CMD(tern_create_qp_ex, IB_USER_VERBS_EX_CMD_CREATE_QP,
 		tern_ureq_create_qp, empty);
-DECLARE_DRV_CMD(tern_modify_qp, IB_USER_VERBS_CMD_MODIFY_QP,
-		tern_ureq_modify_qp, empty);
 DECLARE_DRV_CMD(tern_modify_qp_ex, IB_USER_VERBS_EX_CMD_MODIFY_QP,
 		tern_ureq_modify_qp, empty);
 DECLARE_DRV_CMD(tern_create_rss_qp, IB_USER_VERBS_EX_CMD_CREATE_QP,

@@ -146,12 +146,8 @@ int ibv_cmd_destroy_qp(struct ibv_qp *qp)
 int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
 {
-	struct tern_modify_qp *tcmd =
-		container_of(cmd, struct tern_modify_qp, ibv_cmd);
-
+	CHECK(cmd_size == sizeof(*cmd));
 	last_ece = 0;
-	if (cmd_size == sizeof(*tcmd))
-		last_ece = tcmd->ece_options;
 	if (attr_mask & IBV_QP_STATE)
 		qp->state = attr->qp_state;
 	return 0;
@@ -166,8 +162,11 @@ int ibv_cmd_modify_qp_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	CHECK(cmd_size == sizeof(struct tern_modify_qp_ex));
 	last_request = container_of(cmd, struct tern_modify_qp_ex,
 				    ibv_cmd)->drv_payload;
+	last_ece = last_request.ece_options;
 	last_modify = *attr;
 	last_modify_mask = attr_mask;
+	if (!create_err && (attr_mask & IBV_QP_STATE))
+		qp->state = attr->qp_state;
 	return create_err;
 }
 

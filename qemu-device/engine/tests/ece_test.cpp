@@ -115,7 +115,7 @@ TEST_F(Ece, OnlyOnTheWayToRtr) {
 }
 
 TEST_F(Ece, OnlyReliableTypes) {
-  for (const std::uint8_t type : {TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_RAW}) {
+  for (const auto type : {TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_RAW}) {
     TestQp& qp = a.create_qp({.type = static_cast<std::uint8_t>(type)});
     ASSERT_EQ(qp.to_init(), TERN_ST_OK);
     EXPECT_EQ(qp.to_state(TERN_QPS_RTR, field_prep(TERN_QPM_ECE_MASK, TERN_ECE_REPEAT_NAK)), TERN_ST_BAD_PARAM)
