@@ -66,7 +66,7 @@ struct Typed {
 using CreateCq = Typed<ib_uverbs_create_cq, tern_ureq_create_cq>;
 using ResizeCq = Typed<ib_uverbs_resize_cq, tern_ureq_resize_cq>;
 using CreateQp = Typed<ib_uverbs_create_qp, tern_ureq_create_qp>;
-using ModifyQp = Typed<ib_uverbs_modify_qp, tern_ureq_modify_qp>;
+using ModifyQp = Typed<ib_uverbs_ex_modify_qp, tern_ureq_modify_qp>;
 using CreateSrq = Typed<ib_uverbs_create_srq, tern_ureq_create_srq>;
 using ModifySrq = Typed<ib_uverbs_modify_srq, tern_ureq_modify_srq>;
 
@@ -171,7 +171,12 @@ class Bench {
   static Request send(const CreateQp& r) {
     return r.request(IB_USER_VERBS_CMD_CREATE_QP, sizeof(ib_uverbs_create_qp_resp), 0);
   }
-  static Request send(const ModifyQp& r) { return r.request(IB_USER_VERBS_CMD_MODIFY_QP, 0, 0); }
+  // Only the extended command passes the driver's part on.
+  static Request send(const ModifyQp& r) {
+    Request request = r.request(IB_USER_VERBS_EX_CMD_MODIFY_QP, sizeof(ib_uverbs_ex_modify_qp_resp), 0);
+    request.extended = true;
+    return request;
+  }
   static Request send(const CreateSrq& r) {
     return r.request(IB_USER_VERBS_CMD_CREATE_SRQ, sizeof(ib_uverbs_create_srq_resp),
                      sizeof(tern_uresp_create_srq));
@@ -296,21 +301,21 @@ void modify_qp_table(Bench& bench) {
   const int err = bench.verbs.call(Bench::send(bench.qp()));
   report(err == 0, "modify_qp-has-a-qp", std::strerror(err));
   ModifyQp init;
-  init.core.qp_handle = bench.verbs.response<ib_uverbs_create_qp_resp>().qp_handle;
-  init.core.attr_mask = kState | kAccess | kPkey | kPort;
-  init.core.qp_state = 1;  // INIT
-  init.core.port_num = 1;
+  init.core.base.qp_handle = bench.verbs.response<ib_uverbs_create_qp_resp>().qp_handle;
+  init.core.base.attr_mask = kState | kAccess | kPkey | kPort;
+  init.core.base.qp_state = 1;  // INIT
+  init.core.base.port_num = 1;
   run_table<ModifyQp>(bench, "modify_qp", init,
                       {
-                          {"half of it", [](ModifyQp& r) { r.driver_bytes = 4; }, EINVAL},
+                          {"half of it", [](ModifyQp& r) { r.driver_bytes = 8; }, EINVAL},
                           {"longer by something", [](ModifyQp& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
                           {"reserved", [](ModifyQp& r) { r.driver.reserved_170[1] = 1; }, EINVAL},
                           {"a burst without a limit", [](ModifyQp& r) { r.driver.max_burst = 1; }, EINVAL},
                           {"a packet size without a limit", [](ModifyQp& r) { r.driver.typical_packet = 1; }, EINVAL},
                           {"an option to INIT", [](ModifyQp& r) { r.driver.ece_options = 1; }, EINVAL},
                           {"an unknown option to RTR",
-                           [](ModifyQp& r) { r.driver.ece_options = 1U << 31, r.core.qp_state = 2, r.core.attr_mask = 1; }, EINVAL},
-                          {"options without a state", [](ModifyQp& r) { r.driver.ece_options = 1, r.core.attr_mask = 1 << 3; }, EINVAL},
+                           [](ModifyQp& r) { r.driver.ece_options = 1U << 31, r.core.base.qp_state = 2, r.core.base.attr_mask = 1; }, EINVAL},
+                          {"options without a state", [](ModifyQp& r) { r.driver.ece_options = 1, r.core.base.attr_mask = 1 << 3; }, EINVAL},
                       });
 }
 

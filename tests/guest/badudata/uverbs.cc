@@ -96,16 +96,29 @@ Uverbs::~Uverbs() {
 int Uverbs::call(const Request& request) {
   response_.assign(request.core_response + request.driver_response, std::byte{0xee});
   std::vector<std::byte> bytes;
+  const std::size_t word = request.extended ? 8 : 4;
+  const auto words = [&](std::size_t size) { return static_cast<std::uint16_t>(size / word); };
+  const auto address = reinterpret_cast<std::uint64_t>(response_.data());
   ib_uverbs_cmd_hdr header = {};
   header.command = request.command;
-  header.in_words = static_cast<std::uint16_t>(
-      (sizeof(header) + request.core.size() + request.driver.size()) / 4);
-  header.out_words = static_cast<std::uint16_t>(response_.size() / 4);
-  append(bytes, header);
+  if (request.extended) {
+    header.command |= IB_USER_VERBS_CMD_FLAG_EXTENDED;
+    header.in_words = words(request.core.size());
+    header.out_words = words(request.core_response);
+    append(bytes, header);
+    ib_uverbs_ex_cmd_hdr more = {};
+    more.response = address;
+    more.provider_in_words = words(request.driver.size());
+    more.provider_out_words = words(request.driver_response);
+    append(bytes, more);
+  } else {
+    header.in_words = words(sizeof(header) + request.core.size() + request.driver.size());
+    header.out_words = words(response_.size());
+    append(bytes, header);
+  }
   bytes.insert(bytes.end(), request.core.begin(), request.core.end());
   bytes.insert(bytes.end(), request.driver.begin(), request.driver.end());
-  if (!response_.empty()) {
-    const auto address = reinterpret_cast<std::uint64_t>(response_.data());
+  if (!request.extended && !response_.empty()) {
     std::memcpy(bytes.data() + sizeof(header), &address, sizeof(address));
   }
   return write(fd_, bytes.data(), bytes.size()) < 0 ? errno : 0;

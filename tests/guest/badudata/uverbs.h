@@ -34,6 +34,7 @@ struct Request {
   std::vector<std::byte> driver{};
   std::size_t core_response = 0;
   std::size_t driver_response = 0;
+  bool extended = false;  // an extended command, whose parts have whole words of 8 bytes
 };
 
 // A method of the ioctl() interface. After a call, `attrs` holds the handles it has created.
