@@ -119,7 +119,7 @@ TEST_F(Ece, OnlyReliableTypes) {
     TestQp& qp = a.create_qp({.type = static_cast<std::uint8_t>(type)});
     ASSERT_EQ(qp.to_init(), TERN_ST_OK);
     EXPECT_EQ(qp.to_state(TERN_QPS_RTR, field_prep(TERN_QPM_ECE_MASK, TERN_ECE_REPEAT_NAK)), TERN_ST_BAD_PARAM)
-        << unsigned{type};
+        << type;
   }
 }
 

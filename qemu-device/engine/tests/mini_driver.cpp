@@ -498,7 +498,7 @@ std::uint32_t TestSrq::tags_released() const { return record_.get(offsetof(tern_
 
 void TestSrq::store_ops_pi(std::uint32_t pi) { record_.put(offsetof(tern_srq_record, ops_pi), pi); }
 
-void TestSrq::post(const TagOp& op, bool ring) {
+void TestSrq::post_op(const TagOp& op, bool ring) {
   EXPECT_GT(ops_free(), 0U) << "the ring is full";
   tern_tm_op entry{};
   entry.opcode = op.opcode;

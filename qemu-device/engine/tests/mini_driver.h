@@ -398,7 +398,7 @@ class TestSrq {
   // Address of the new buffer's page list.
   [[nodiscard]] std::uint64_t next_pages() const { return le(next_->pages().addr); }
   // Writes and publishes an operation on the tags; rings the doorbell unless `ring` is false.
-  void post(const TagOp& op, bool ring = true);
+  void post_op(const TagOp& op, bool ring = true);
   [[nodiscard]] std::uint32_t ops_free() const { return (1U << options_.log_ops) - (ops_pi_ - ops_done()); }
   [[nodiscard]] std::uint32_t ops_done() const;
   [[nodiscard]] std::uint32_t tags_released() const;

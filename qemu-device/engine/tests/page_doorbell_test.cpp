@@ -133,8 +133,8 @@ TEST_F(PageDoorbell, PagesTakeTurns) {
   pages.enable(4);
   std::uint32_t big = 0;
   std::uint32_t small = 0;
-  ASSERT_EQ(pages.alloc(&big), TERN_ST_OK);
-  ASSERT_EQ(pages.alloc(&small), TERN_ST_OK);
+  ASSERT_EQ(pages.alloc(UarPages::Use::kQueues, &big), TERN_ST_OK);
+  ASSERT_EQ(pages.alloc(UarPages::Use::kQueues, &small), TERN_ST_OK);
   int looked = 0;
   int looked_small = 0;
   const auto count = [](void* n) { ++*static_cast<int*>(n); };

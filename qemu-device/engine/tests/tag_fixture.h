@@ -81,7 +81,7 @@ class TagTest : public ::testing::Test {
     op.unexpected = unexpected;
     if (sync) op.flags |= TERN_TM_F_SYNC;
     if (len != 0) op.sges = {dst.sge(at, len)};
-    srq->post(op);
+    srq->post_op(op);
     const Wc wc = cq->wait();
     EXPECT_EQ(wc.opcode, TERN_TM_CQE_ADD);
     EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
@@ -90,14 +90,14 @@ class TagTest : public ::testing::Test {
     return wc;
   }
   Wc remove(std::uint32_t handle) {
-    srq->post(TagOp{.opcode = TERN_TM_DEL, .handle = handle, .wr_id = 77});
+    srq->post_op(TagOp{.opcode = TERN_TM_DEL, .handle = handle, .wr_id = 77});
     const Wc wc = cq->wait();
     EXPECT_EQ(wc.opcode, TERN_TM_CQE_DEL);
     EXPECT_EQ(le(wc.wr_id), 77U);
     return wc;
   }
   Wc synchronize(std::uint32_t unexpected) {
-    srq->post(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .unexpected = unexpected});
+    srq->post_op(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .unexpected = unexpected});
     const Wc wc = cq->wait();
     EXPECT_EQ(wc.opcode, TERN_TM_CQE_SYNC);
     EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);

@@ -43,7 +43,7 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
 TEST_F(TagTest, ARendezvousFillsAllBuffersOfATag) {
   make();
   qa[0]->post_recv({src.sge(0x80000, 4096)});
-  srq->post(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1,
+  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1,
                   .sges = {dst.sge(0, 1000), dst.sge(5000, 10), dst.sge(6000, 0), dst.sge(8000, 5000)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_request(0, 1, src, 0, 3000, 20);
@@ -174,7 +174,7 @@ TEST_F(TagTest, ALocalKeyIsCheckedToo) {
   make();
   qa[0]->post_recv({src.sge(0x80000, 4096)});
   const TestMr& other = b.reg(4096, {.pd = b.alloc_pd()});
-  srq->post(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {other.sge(0, 100)}});
+  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {other.sge(0, 100)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_request(0, 1, src, 0, 50);
   expect(TERN_RECV_TM, 1, kMatch);
@@ -276,7 +276,7 @@ TEST_F(TagTest, AnSrqMayBeDestroyedWithTags) {
 
 TEST_F(TagTest, ADeadCqFailsSrqAndQp) {
   make({.log_cq = 2});
-  for (std::uint32_t i = 0; i < 5; ++i) srq->post(TagOp{.handle = i, .tag = i});
+  for (std::uint32_t i = 0; i < 5; ++i) srq->post_op(TagOp{.handle = i, .tag = i});
   sim.run_until_idle();
   std::multiset<std::uint16_t> events;
   for (const tern_eqe& e : b.async_events()) events.insert(le(e.type));

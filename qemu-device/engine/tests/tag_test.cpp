@@ -56,9 +56,9 @@ TEST_F(TagTest, AnEmptyMessageMatchesATagWithoutABuffer) {
 
 TEST_F(TagTest, TheOldestTagThatMatchesIsTaken) {
   make();
-  srq->post(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x1200, .mask = 0xff00, .sges = {dst.sge(0, 100)}});
-  srq->post(TagOp{.handle = 2, .recv_wr_id = 2, .tag = 0x1234, .sges = {dst.sge(4096, 100)}});
-  srq->post(TagOp{.handle = 3, .recv_wr_id = 3, .tag = 0x0, .mask = 0, .sges = {dst.sge(8192, 100)}});
+  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x1200, .mask = 0xff00, .sges = {dst.sge(0, 100)}});
+  srq->post_op(TagOp{.handle = 2, .recv_wr_id = 2, .tag = 0x1234, .sges = {dst.sge(4096, 100)}});
+  srq->post_op(TagOp{.handle = 3, .recv_wr_id = 3, .tag = 0x0, .mask = 0, .sges = {dst.sge(8192, 100)}});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   for (const std::uint64_t id : {1, 2, 3}) {
     send_eager(0, 0x1234, 10);
@@ -70,7 +70,7 @@ TEST_F(TagTest, TheOldestTagThatMatchesIsTaken) {
 
 TEST_F(TagTest, ATagWithBitsOutsideItsMaskNeverMatches) {
   make();
-  srq->post(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x101, .mask = 0xff, .sges = {dst.sge(0, 100)}});
+  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x101, .mask = 0xff, .sges = {dst.sge(0, 100)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_eager(0, 0x101, 10);
   expect_unexpected(0);
@@ -89,7 +89,7 @@ TEST_F(TagTest, AMessageLongerThanTheBufferIsALengthError) {
 TEST_F(TagTest, ATagWithAKeyOfAnotherPdIsAProtectionError) {
   make();
   const TestMr& other = b.reg(4096, {.pd = b.alloc_pd()});
-  srq->post(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {other.sge(0, 100)}});
+  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {other.sge(0, 100)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_eager(0, 1, 50);
   expect(TERN_RECV_TM, 1, kMatch, TERN_CQE_LOC_PROT_ERR);
@@ -173,7 +173,7 @@ TEST_F(TagTest, EveryOperationCanSynchronize) {
   send_eager(0, 3, 10);
   expect_unexpected(1);
   EXPECT_EQ(add(3, 3).flags, TERN_CQE_F_TM_SYNC_REQ);
-  srq->post(TagOp{.opcode = TERN_TM_DEL, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .handle = 2, .unexpected = 2});
+  srq->post_op(TagOp{.opcode = TERN_TM_DEL, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .handle = 2, .unexpected = 2});
   const Wc wc = cq->wait();
   EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
   EXPECT_EQ(wc.flags, 0);
@@ -208,7 +208,7 @@ TEST_F(TagTest, RemovingATagThatMatchedFailsEvenUnsignaled) {
   add(1, 1);
   send_eager(0, 1, 10);
   expect(TERN_RECV_TM, 1, kWhole);
-  srq->post(TagOp{.opcode = TERN_TM_DEL, .flags = 0, .handle = 1, .wr_id = 8});
+  srq->post_op(TagOp{.opcode = TERN_TM_DEL, .flags = 0, .handle = 1, .wr_id = 8});
   const Wc wc = cq->wait();
   EXPECT_EQ(wc.opcode, TERN_TM_CQE_DEL);
   EXPECT_EQ(wc.status, TERN_CQE_TM_ERR);
@@ -217,10 +217,10 @@ TEST_F(TagTest, RemovingATagThatMatchedFailsEvenUnsignaled) {
 
 TEST_F(TagTest, UnsignaledOperationsDoNotComplete) {
   make();
-  srq->post(TagOp{.flags = 0, .handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {dst.sge(0, 100)}});
-  srq->post(TagOp{.flags = 0, .handle = 2, .recv_wr_id = 2, .tag = 2, .sges = {dst.sge(0, 100)}});
-  srq->post(TagOp{.opcode = TERN_TM_DEL, .flags = 0, .handle = 2});
-  srq->post(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SYNC});
+  srq->post_op(TagOp{.flags = 0, .handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {dst.sge(0, 100)}});
+  srq->post_op(TagOp{.flags = 0, .handle = 2, .recv_wr_id = 2, .tag = 2, .sges = {dst.sge(0, 100)}});
+  srq->post_op(TagOp{.opcode = TERN_TM_DEL, .flags = 0, .handle = 2});
+  srq->post_op(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SYNC});
   sim.run_until_idle();
   EXPECT_FALSE(cq->poll());
   EXPECT_EQ(srq->ops_done(), 4U);
@@ -233,7 +233,7 @@ TEST_F(TagTest, ATagTooManyIsRefused) {
   make({.tags = 2});
   add(1, 1);
   add(2, 2);
-  srq->post(TagOp{.flags = 0, .handle = 3, .wr_id = 4, .tag = 3});
+  srq->post_op(TagOp{.flags = 0, .handle = 3, .wr_id = 4, .tag = 3});
   const Wc wc = cq->wait();
   EXPECT_EQ(wc.status, TERN_CQE_LOC_QP_OP_ERR);
   EXPECT_EQ(le(wc.wr_id), 4U);
@@ -245,7 +245,7 @@ TEST_F(TagTest, ATagTooManyIsRefused) {
 TEST_F(TagTest, OperationsAreExecutedInSlices) {
   make({.tags = 1024, .log_ops = 12});
   for (std::uint32_t i = 0; i < 1024; ++i) {
-    srq->post(TagOp{.flags = 0, .handle = i, .recv_wr_id = i, .tag = i, .sges = {dst.sge(0, 64)}}, false);
+    srq->post_op(TagOp{.flags = 0, .handle = i, .recv_wr_id = i, .tag = i, .sges = {dst.sge(0, 64)}}, false);
   }
   b.doorbell(b.uar(), TERN_DB_CMD_TM, srq->number());
   sim.budget = 16384;
@@ -265,7 +265,7 @@ TEST_F(TagTest, OperationsAreExecutedInSlices) {
 
 TEST_F(TagTest, APageDoorbellFindsOperations) {
   make();
-  srq->post(TagOp{.handle = 1, .tag = 1}, false);
+  srq->post_op(TagOp{.handle = 1, .tag = 1}, false);
   b.doorbell(b.uar(), TERN_DB_CMD_PAGE, 0);
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
 }
@@ -274,7 +274,7 @@ TEST_F(TagTest, OnlyThePageOfTheSrqRings) {
   make();
   const std::uint32_t other = b.alloc_uar();
   const std::uint64_t bad = b.counter(TERN_CNT_BAD_DOORBELL);
-  srq->post(TagOp{.handle = 1, .tag = 1}, false);
+  srq->post_op(TagOp{.handle = 1, .tag = 1}, false);
   b.doorbell(other, TERN_DB_CMD_TM, srq->number());
   b.doorbell(b.uar(), TERN_DB_CMD_TM, srq->number() + 1);
   sim.run_until_idle();
@@ -295,10 +295,10 @@ TEST_F(TagTest, ABadOperationFailsTheSrq) {
     EXPECT_EQ(qa.back()->wait_send().status, TERN_CQE_REM_OP_ERR);
     (void)b.async_events();
   };
-  fails([&] { srq->post(TagOp{.opcode = 0}); });
-  fails([&] { srq->post(TagOp{.opcode = 4}); });
+  fails([&] { srq->post_op(TagOp{.opcode = 0}); });
+  fails([&] { srq->post_op(TagOp{.opcode = 4}); });
   fails([&] {
-    srq->post(TagOp{.handle = 1}, false);
+    srq->post_op(TagOp{.handle = 1}, false);
     const std::uint8_t five = 5;
     srq->ops_memory().write(offsetof(tern_tm_op, num_sge), std::as_bytes(std::span(&five, 1)));
     b.doorbell(b.uar(), TERN_DB_CMD_TM, srq->number());
