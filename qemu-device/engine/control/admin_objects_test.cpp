@@ -525,7 +525,7 @@ TEST_F(AdminQpTest, NumbersLimitsAndUsers) {
   EXPECT_EQ(on(TERN_CMD_FREE_UAR, uar), TERN_ST_BUSY);
   for (const std::uint32_t bad : {0U, 1U, 10U, 0xffffffffU}) {
     EXPECT_EQ(on(TERN_CMD_DESTROY_QP, bad), TERN_ST_BAD_HANDLE);
-    EXPECT_EQ(on(TERN_CMD_QUERY_QP, bad, 80), TERN_ST_BAD_HANDLE);
+    EXPECT_EQ(on(TERN_CMD_QUERY_QP, bad, sizeof(tern_rsp_query_qp)), TERN_ST_BAD_HANDLE);
   }
   for (const std::uint32_t qpn : qps) EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
@@ -544,9 +544,9 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
   m.attr.access = TERN_ACCESS_REMOTE_READ;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_HANDLE);
   m.qpn = qpn;
-  m.mask |= 1U << 17;
+  m.mask |= 1U << 20;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
-  m.mask &= ~(1U << 17);
+  m.mask &= ~(1U << 20);
   for (const unsigned port : {0U, 2U}) {
     m.attr.port = static_cast<std::uint8_t>(port);
     EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM) << port;
@@ -556,7 +556,7 @@ TEST_F(AdminQpTest, ModifyAndQuery) {
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_BAD_PARAM);
   m.flags = 0;
   EXPECT_EQ(run(TERN_CMD_MODIFY_QP, m), TERN_ST_OK);
-  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, 80), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp)), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_INIT);
   EXPECT_EQ(out<tern_rsp_query_qp>().attr.access, TERN_ACCESS_REMOTE_READ);
 }
@@ -610,7 +610,7 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   tern_cqe cqe{};
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(cq->push(cqe));
   EXPECT_FALSE(cq->push(cqe));
-  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, 80), TERN_ST_OK);
+  EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp)), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_ERR) << "its QPs are told";
   EXPECT_EQ(run(TERN_CMD_CREATE_QP, good, 8), TERN_ST_BAD_STATE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);

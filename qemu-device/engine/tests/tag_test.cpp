@@ -314,7 +314,7 @@ TEST_F(TagTest, ABadOperationFailsTheSrq) {
 TEST_F(TagTest, LimitsOfCreation) {
   TestCq& mine = b.create_cq(4);
   const auto status = [&](std::uint32_t tags, std::uint8_t log_ops = 4) {
-    return b.create_srq({.cq = &mine, .tags = tags, .log_ops = log_ops}).created();
+    return TestSrq(b, {.cq = &mine, .tags = tags, .log_ops = log_ops}).created();
   };
   EXPECT_EQ(le(b.caps().max_tags), 1024U);
   EXPECT_EQ(status(1024), TERN_ST_OK);
@@ -325,13 +325,13 @@ TEST_F(TagTest, LimitsOfCreation) {
   TestNode none(sim, {.max_tags = 0});
   TestCq& other = none.create_cq(4);
   EXPECT_EQ(le(none.caps().max_tags), 0U);
-  EXPECT_EQ(none.create_srq({.cq = &other, .tags = 1}).created(), TERN_ST_NOT_SUPPORTED);
+  EXPECT_EQ(TestSrq(none, {.cq = &other, .tags = 1}).created(), TERN_ST_NOT_SUPPORTED);
 }
 
 TEST_F(TagTest, TagsCountAgainstTheBudget) {
   TestNode small(sim, {.max_pages = 2000});
   TestCq& mine = small.create_cq(4);
-  EXPECT_EQ(small.create_srq({.cq = &mine, .tags = 1024}).created(), TERN_ST_NO_MEMORY);
+  EXPECT_EQ(TestSrq(small, {.cq = &mine, .tags = 1024}).created(), TERN_ST_NO_MEMORY);
   EXPECT_EQ(small.create_srq({.cq = &mine, .tags = 16}).created(), TERN_ST_OK);
 }
 
@@ -341,7 +341,7 @@ TEST_F(TagTest, OnlyReliableConnectionsMatchTags) {
     QpOptions qp;
     qp.type = static_cast<std::uint8_t>(type);
     qp.srq = srq;
-    EXPECT_EQ(b.create_qp(qp).created(), TERN_ST_BAD_PARAM);
+    EXPECT_EQ(TestQp(b, qp).created(), TERN_ST_BAD_PARAM);
   }
 }
 
