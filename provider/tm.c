@@ -39,8 +39,9 @@ int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
 
 	tm->max_tags = cap->max_num_tags;
 	tm->mask = (1U << ilog32(cap->max_ops - 1)) - 1;
-	err = tern_alloc_buf(ibvctx, &tm->buf,
-			     (tm->mask + 1) * sizeof(struct tern_tm_op));
+	err = tern_alloc_buf(ibvctx, srq->pd, &tm->buf,
+			     (tm->mask + 1) * sizeof(struct tern_tm_op),
+			     TERN_RES_SRQ);
 	if (err) {
 		free(tm);
 		return err;

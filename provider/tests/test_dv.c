@@ -122,9 +122,9 @@ void test_dv_poll(void)
 
 void test_dv_objects(void)
 {
-	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct ibv_pd *pd = &test_pd.ibvpd;
 	struct ibv_srq_init_attr attr = { .attr = { 5, 2, 0 } };
-	struct ibv_srq *srq = tern_create_srq(&pd, &attr);
+	struct ibv_srq *srq = tern_create_srq(pd, &attr);
 	struct tern_ah ah = { .ibvah.context = &ctx->vctx.context };
 	struct tern_cq *cq = make_cq(8);
 	struct tern_qp *qp = make_typed_qp(IBV_QPT_RC, cq, cq, srq, small_cap,
@@ -165,7 +165,7 @@ void test_dv_wq(void)
 		.wq_type = IBV_WQT_RQ,
 		.max_wr = 3,
 		.max_sge = 2,
-		.pd = (void *)1,
+		.pd = &test_pd.ibvpd,
 		.cq = &cq->vcq.cq,
 	};
 	struct terndv_obj obj = {};

@@ -5,18 +5,18 @@
 
 #include "fixture.h"
 
-static struct ibv_pd pd;
+static struct ibv_pd *const pd = &test_pd.ibvpd;
 
 static struct ibv_srq_init_attr_ex tm_attr(struct tern_cq *cq, uint32_t tags,
 					   uint32_t ops)
 {
-	pd.context = &ctx->vctx.context;
+	
 	return (struct ibv_srq_init_attr_ex) {
 		.attr = { 4, 1, 0 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM,
 		.srq_type = IBV_SRQT_TM,
-		.pd = &pd,
+		.pd = pd,
 		.cq = &cq->vcq.cq,
 		.tm_cap = { tags, ops },
 	};
@@ -163,7 +163,7 @@ void test_tm_limits(void)
 	struct ibv_srq *basic;
 
 	/* Not an SRQ with tags. */
-	basic = tern_create_srq(&pd, &basic_attr);
+	basic = tern_create_srq(pd, &basic_attr);
 	CHECK(basic);
 	CHECK(tern_post_srq_ops(basic, &sync, &bad) == EINVAL && bad == &sync);
 	CHECK(!tern_destroy_srq(basic));
@@ -299,7 +299,7 @@ void test_tm_qp(void)
 		.srq = &srq->vsrq.srq,
 		.qp_type = IBV_QPT_UD,
 		.comp_mask = IBV_QP_INIT_ATTR_PD,
-		.pd = &pd,
+		.pd = pd,
 	};
 	struct tern_cqe cqe = {
 		.flags = TERN_CQE_F_RECV,
