@@ -38,7 +38,7 @@ int tern_tm_alloc(struct ibv_context *ibvctx, struct tern_srq *srq,
 		return ENOMEM;
 
 	tm->max_tags = cap->max_num_tags;
-	tm->mask = (1U << ilog32(cap->max_ops - 1)) - 1;
+	tm->mask = roundup_pow_of_two(cap->max_ops) - 1;
 	err = tern_alloc_buf(ibvctx, srq->pd, &tm->buf,
 			     (tm->mask + 1) * sizeof(struct tern_tm_op),
 			     TERN_RES_SRQ);
