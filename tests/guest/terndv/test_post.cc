@@ -26,8 +26,8 @@ Pair::Pair(const Device& dev, ibv_qp_type type, ibv_srq* srq) {
     side->cap = spec.cap;
   }
   const Endpoint ends[] = {{.qpn = a.qp->qp_num, .psn = 1, .gid = dev.gid()}, {.qpn = b.qp->qp_num, .psn = 9, .gid = dev.gid()}};
-  connect(a.qp.get(), dev, {}, ends[0], ends[1]);
-  connect(b.qp.get(), dev, {}, ends[1], ends[0]);
+  connect(a.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[0], ends[1]);
+  connect(b.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[1], ends[0]);
 }
 
 namespace {
@@ -210,7 +210,7 @@ void arm_by_hand(const Device& dev) {
   const QpPtr qp = try_create_qp(dev, spec);
   require(qp != nullptr, "ibv_create_qp");
   const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
-  connect(qp.get(), dev, {}, self, self);
+  connect(qp.get(), dev, {.mtu = IBV_MTU_1024}, self, self);
   RawQp raw(qp.get());
   RawCq raw_cq(cq.get());
   // Before the completion and after it.

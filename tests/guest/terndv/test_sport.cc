@@ -138,7 +138,7 @@ std::uint16_t send_one(const Socket& peer, const Lone& end) {
 void on_the_wire(const Device& dev, const Socket& peer, ibv_qp_type type) {
   const Lone end(dev, type);
   const Report first = ask(peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.self});
-  connect(end.qp.get(), dev, {}, end.self, first.self);
+  connect(end.qp.get(), dev, {.mtu = IBV_MTU_1024}, end.self, first.self);
   std::uint16_t sport = 0;
   require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
   std::uint16_t seen = send_one(peer, end);
@@ -158,10 +158,10 @@ void refused(const Device& dev) {
   require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), EINVAL, "in RESET");
   require_err(terndv_query_qp_udp_sport(fresh.qp.get(), &sport), EINVAL, "query in RESET");
   const Lone datagrams(dev, IBV_QPT_UD);
-  connect(datagrams.qp.get(), dev, {}, datagrams.self, datagrams.self);
+  connect(datagrams.qp.get(), dev, {.mtu = IBV_MTU_1024}, datagrams.self, datagrams.self);
   require_err(terndv_modify_qp_udp_sport(datagrams.qp.get(), 5), EOPNOTSUPP, "UD");
   require_err(terndv_query_qp_udp_sport(datagrams.qp.get(), &sport), EOPNOTSUPP, "query of UD");
-  connect(fresh.qp.get(), dev, {}, fresh.self, fresh.self);
+  connect(fresh.qp.get(), dev, {.mtu = IBV_MTU_1024}, fresh.self, fresh.self);
   require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 0), EINVAL, "port 0");
   require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), 0, "in RTS");
 }
@@ -176,7 +176,7 @@ void serve(const Device& dev, const Socket& client) {
     Report report;
     if (order.unconnected != 0) {
       end = std::make_unique<Lone>(dev, static_cast<ibv_qp_type>(order.type));
-      connect(end->qp.get(), dev, {}, end->self, order.from);
+      connect(end->qp.get(), dev, {.mtu = IBV_MTU_1024}, end->self, order.from);
       end->receive();
     } else {
       require(poll(end->cq.get(), 1).front().status == IBV_WC_SUCCESS, "the receive failed");

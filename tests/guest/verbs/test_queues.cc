@@ -120,6 +120,8 @@ void add_srqs(Probes& p) {
   });
   p.works({"ibv_modify_srq", "ibv_query_srq"}, "a limit and another size", [](const Device& dev) {
     const SrqPtr srq = create_srq(dev, 8);
+    // A limit above the number of WQEs would be reached at once.
+    for (std::uint64_t i = 0; i < 4; ++i) require_err(post_srq_recv(srq.get(), i, {}), 0, "ibv_post_srq_recv");
     ibv_srq_attr attr{.max_wr = 100, .max_sge = 0, .srq_limit = 3};
     require_err(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), 0, "ibv_modify_srq");
     attr = {};

@@ -221,7 +221,8 @@ void add_remote(Probes& p) {
     };
     flush(may, IBV_WC_SUCCESS);
     const Ends not_allowed(dev, kRc, {.more_ops = kBuiltOps});
-    flush(not_allowed, IBV_WC_REM_ACCESS_ERR);
+    // The QP must allow it before the region is looked at.
+    flush(not_allowed, IBV_WC_REM_INV_REQ_ERR);
   });
 }
 
