@@ -123,8 +123,10 @@ class Pair {
   }
   void disconnect() {
     check(rdma_disconnect(active_.get()), "rdma_disconnect");
-    client_.expect(RDMA_CM_EVENT_DISCONNECTED);
     server_.expect(RDMA_CM_EVENT_DISCONNECTED);
+    // The answer to the client's request.
+    check(rdma_disconnect(passive_.get()), "rdma_disconnect");
+    client_.expect(RDMA_CM_EVENT_DISCONNECTED);
   }
 
  private:

@@ -48,7 +48,7 @@ constexpr std::array kReliable = {
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
     Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
                    TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
                    TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
 };
@@ -64,7 +64,7 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
     Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kSending | TERN_QPA_UDP_SPORT},
+               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kSending | TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
 };
 
@@ -291,7 +291,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   if (given & TERN_QPA_ALT_PATH) alternate = route_of(cmd.alt.av, cmd.alt.port, dest);
   if (!alternate) return TERN_ST_BAD_PARAM;
   if (given & TERN_QPA_AV) {
-    const auto route = route_of(a.av, attr_.port, dest);
+    const auto route = route_of(a.av, given & TERN_QPA_PORT ? a.port : attr_.port, dest);
     if (!route) return TERN_ST_BAD_PARAM;
     route_ = *route;
     has_route_ = true;
