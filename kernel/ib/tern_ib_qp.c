@@ -490,11 +490,11 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 	struct tern_ureq_modify_qp req;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, reserved_170);
+	err = ib_copy_validate_udata_in(udata, req, alt);
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_170, 0, sizeof(req.reserved_170)) ||
+	if (memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)) ||
 	    memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
 	    req.flags & ~TERN_MODIFY_QP_ALT_PATH)
 		return -EINVAL;

@@ -132,10 +132,10 @@ struct tern_ureq_alt_path {
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
 	__u32 flags;			/* TERN_MODIFY_QP_* */
-	struct tern_ureq_alt_path alt;
 	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
-	__u8 reserved_170[2];
+	__u8 reserved_70[2];
+	struct tern_ureq_alt_path alt;	/* with TERN_MODIFY_QP_ALT_PATH */
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */

@@ -309,7 +309,7 @@ void modify_qp_table(Bench& bench) {
                       {
                           {"half of it", [](ModifyQp& r) { r.driver_bytes = 8; }, EINVAL},
                           {"longer by something", [](ModifyQp& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
-                          {"reserved", [](ModifyQp& r) { r.driver.reserved_170[1] = 1; }, EINVAL},
+                          {"reserved", [](ModifyQp& r) { r.driver.reserved_70[1] = 1; }, EINVAL},
                           {"a burst without a limit", [](ModifyQp& r) { r.driver.max_burst = 1; }, EINVAL},
                           {"a packet size without a limit", [](ModifyQp& r) { r.driver.typical_packet = 1; }, EINVAL},
                           {"an option to INIT", [](ModifyQp& r) { r.driver.ece_options = 1; }, EINVAL},
