@@ -48,8 +48,8 @@ make_bridge() {
 		ip link add br0 type bridge
 		for n in $one $two; do ip addr flush dev \$n; ip link set \$n master br0; ip link set \$n up; done
 		ip link set br0 up
-		tc qdisc add dev $one root handle 1: tbf rate 24mbit burst 16k limit 400k
-		tc qdisc add dev $one parent 1:1 handle 2: red limit 160k min 10k max 60k avpkt 1100 burst 30 probability 0.1 bandwidth 24mbit ecn"
+		tc qdisc add dev $one root handle 1: tbf rate 24mbit burst 16k limit 2m
+		tc qdisc add dev $one parent 1:1 handle 2: red limit 1m min 10k max 60k avpkt 1100 burst 30 probability 0.1 bandwidth 24mbit ecn"
 	# vm1 answers on the first wire only, and vm3 is on the second one only.
 	at vm1 "ip link set $(netdev_of vm1 tern1) down"
 	at vm3 "set -e
