@@ -426,7 +426,8 @@ static bool tern_set_congestion(TernState *s, Error **errp)
                                                      why, sizeof(why))) {
         return true;
     }
-    error_setg(errp, "tern: congestion: %s", why);
+    error_setg(errp, "property 'congestion' must be on, off or parameters: %s",
+               why);
     tern_engine_free(s->engine);
     s->engine = NULL;
     return false;
@@ -712,6 +713,8 @@ static const struct {
                "one that sustains it" },
     { "mw-type", "type 2 memory windows: 2a (checked by QP number) or 2b (by "
                  "QP number and PD; the default)" },
+    { "congestion", "congestion control (DCQCN): on, off, or parameters as "
+                    "'rp_ai_rate=100 rp_min_rate=10'" },
     { "poll", "poll busy send queues, so that software rings fewer doorbells, "
               "while a processor of the host is free for it" },
     { "pcap", "file for a capture of all frames, those that turn round inside "

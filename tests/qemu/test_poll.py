@@ -31,7 +31,8 @@ class NopQp:
             hw.QPT_UD, 0, self.LOG_SIZE, 6, 0, 6))
         for state, given in ((hw.QPS_INIT, hw.QPA_PKEY_INDEX | hw.QPA_PORT | hw.QPA_QKEY), (hw.QPS_RTR, 0),
                              (hw.QPS_RTS, hw.QPA_SQ_PSN)):
-            attr = bytes(40) + struct.pack("<5IHB8xB", 0, 0, 0, 0, 0, 0, state, 1)
+            # The rate limit, then the alternate path, are zeros.
+            attr = bytes(40) + struct.pack("<5IHB8xB", 0, 0, 0, 0, 0, 0, state, 1) + bytes(16) + bytes(48)
             self.run(hw.CMD_MODIFY_QP, struct.pack(
                 "<4I", self.number, hw.QPA_STATE | given, 0, 0) + attr)
 
@@ -54,7 +55,7 @@ class NopQp:
         self.tern.doorbell(hw.UAR_KERNEL, hw.DB_CMD_SQ << 28 | self.number)
 
     def state(self):
-        return self.run(hw.CMD_QUERY_QP, struct.pack("<II", self.number, 0), 80)[0x3e]
+        return self.run(hw.CMD_QUERY_QP, struct.pack("<II", self.number, 0), 152)[0x3e]
 
     def post(self):
         """Posts a NOP without a doorbell."""
