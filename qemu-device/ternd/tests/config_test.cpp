@@ -99,7 +99,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   }
 }
 
-TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 28U); }
+TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 30U); }
 
 // ---- config space ----
 
