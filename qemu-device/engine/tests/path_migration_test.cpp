@@ -415,6 +415,23 @@ TEST_F(PathMigrationTest, ToAnotherSourcePort) {
   EXPECT_THAT(events(b), ElementsAre(TERN_EV_PATH_MIG));
 }
 
+TEST_F(PathMigrationTest, TheNewPathIsEcnCapable) {
+  connect();
+  arm();
+  std::vector<unsigned> ecn;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    Route route;
+    EXPECT_EQ(parse_route(frame, route), ParseResult::kOk);
+    ecn.push_back(route.traffic_class & 3U);
+    return true;
+  };
+  exchange();
+  ASSERT_EQ(request(*qa, TERN_MIG_MIGRATED), TERN_ST_OK);
+  exchange();
+  EXPECT_EQ(path_of(*qa), kAlternate);
+  EXPECT_THAT(ecn, ElementsAre(2U, 2U, 2U, 2U)) << "WRITE and ACK, on both paths";
+}
+
 TEST_F(PathMigrationTest, InsideOneDevice) {
   TestQp& x = a.create_qp();
   TestQp& y = a.create_qp();

@@ -266,6 +266,23 @@ TEST_F(Rate, RaisingTheLimitTakesEffectAtOnce) {
   EXPECT_LT(sim.now() - begin, 1'000'000U);
 }
 
+// The packet that a limit held goes when the limit ends; nothing waits for the time that was its.
+TEST_F(Rate, ALimitThatEndsHoldsNothingMore) {
+  const auto [x, y] = rc_pair(a, b);
+  TestMr& src = a.reg(1 << 14);
+  TestMr& dst = b.reg(1 << 14);
+  set_limit(x, 1);
+  x.post(write({src.sge()}, dst));
+  sim.run_for(1'000'000);
+  set_limit(x, 0);
+  EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
+  sim.run_for(1'000'000);
+  const Nanos begin = sim.now();
+  x.post(write({src.sge()}, dst));
+  EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
+  EXPECT_LT(sim.now() - begin, 1'000'000U);
+}
+
 // Many paced QPs and one without a limit: each keeps its rate, and the last one its speed.
 TEST_F(Rate, ManyAtOnce) {
   constexpr unsigned kQps = 100;

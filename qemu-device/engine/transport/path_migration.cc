@@ -25,7 +25,7 @@ void PathMigration::load(const tern_qp_alt& alt, const Route& route) {
 }
 
 std::optional<Route> PathMigration::resolve() const {
-  return qp_.context().resolve(alt_.av, alt_.port, qp_.number(), Qpn(qp_.attr().dest_qpn));
+  return qp_.route_of(alt_.av, alt_.port, Qpn(qp_.attr().dest_qpn));
 }
 
 // Only the device arms a QP, and a QP that waits for its peer stays so: the peer may be armed by now.

@@ -183,6 +183,8 @@ class alignas(64) Qp {
   }
 
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
+  // The way to the address, if the device has its source; ECN capable if senders react to marks.
+  [[nodiscard]] std::optional<Route> route_of(const tern_av& av, std::uint8_t port, Qpn dest) const;
 
   // Scheduler's bookkeeping.
   Hook<Qp> ready{this};
@@ -194,8 +196,6 @@ class alignas(64) Qp {
  private:
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
-  // The way to the address, if the device has its source.
-  [[nodiscard]] std::optional<Route> route_of(const tern_av& av, std::uint8_t port, Qpn dest) const;
   [[nodiscard]] Status check_migration(std::uint32_t mask, const tern_qp_alt& alt) const;
   void apply_migration(std::uint32_t mask, const tern_qp_alt& alt, const Route& route);
   [[nodiscard]] bool takes(bool request) const;

@@ -95,6 +95,7 @@ bool SendRate::may_send() {
   const Nanos now = qp_.context().host.now();
   update(now);
   if (rate_ == 0 || debt_ <= burst_) {
+    timer_.cancel();  // a higher rate may have come before it
     waiting_ = false;
     return true;
   }
