@@ -24,8 +24,8 @@
 
 namespace tern {
 
-// Converts between a little-endian member and a host number; the contract has
-// no other byte order.
+// Converts between a little-endian member and a host number. Only the headers
+// of tag matching have another byte order: see from_wire().
 template <std::unsigned_integral T>
 [[nodiscard]] constexpr T le(T v) noexcept {
   if constexpr (std::endian::native == std::endian::little || sizeof(T) == 1) {

@@ -68,8 +68,7 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
 
 // An XRC target has no buffer and refers only to its domain.
 Status check_target(const tern_cmd_create_qp& cmd) {
-  constexpr tern_pages none{};
-  const bool bare = std::memcmp(&cmd.pages, &none, sizeof(none)) == 0 && cmd.sq_offset == 0 &&
+  const bool bare = is_none(cmd.pages) && cmd.sq_offset == 0 &&
                     cmd.rq_offset == 0 && cmd.record == 0 && cmd.pdn == 0 && cmd.uar == 0 &&
                     cmd.send_cqn == 0 && cmd.recv_cqn == 0;
   return bare ? TERN_ST_OK : TERN_ST_BAD_PARAM;

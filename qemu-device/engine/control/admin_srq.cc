@@ -21,8 +21,7 @@ Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
   const bool tm = cmd.flags == TERN_SRQ_F_TM;
   if (cmd.flags != 0 && !xrc && !tm) return TERN_ST_BAD_PARAM;
   if (tm && config.max_tags == 0) return TERN_ST_NOT_SUPPORTED;
-  const bool has_ring = cmd.log_ops != 0 || cmd.ops_pages.addr != 0 || cmd.ops_pages.num != 0 ||
-                        cmd.ops_pages.page_shift != 0 || cmd.ops_pages.kind != 0 || cmd.uar != 0 || cmd.max_tags != 0;
+  const bool has_ring = cmd.log_ops != 0 || !is_none(cmd.ops_pages) || cmd.uar != 0 || cmd.max_tags != 0;
   if ((!xrc && cmd.xrcdn != 0) || (!xrc && !tm && cmd.cqn != 0) || (!tm && has_ring)) return TERN_ST_BAD_PARAM;
   return TERN_ST_OK;
 }

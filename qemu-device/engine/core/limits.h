@@ -10,7 +10,6 @@ inline constexpr std::uint32_t kMaxPd = 65536;
 inline constexpr std::uint32_t kMaxEq = 256;
 inline constexpr std::uint32_t kMaxSrq = 16384;
 inline constexpr std::uint32_t kMaxXrcd = 16384;
-inline constexpr std::uint16_t kMaxTags = 4096;  // of an SRQ; bounds what one message compares
 inline constexpr std::uint32_t kMaxDm = 65536;
 inline constexpr std::uint32_t kMaxCounterSets = 4096;
 inline constexpr std::uint8_t kMinLogEq = 4;

@@ -42,7 +42,6 @@ class Coalesced {
   [[nodiscard]] bool same_network(std::span<const std::byte> frame) const;
   [[nodiscard]] bool same_transport(std::span<const std::byte> frame) const;
   [[nodiscard]] bool id_follows(std::uint16_t id) const;
-  [[nodiscard]] std::span<const std::byte> headers() const { return std::span(headers_).first(size_); }
 
   std::array<std::byte, kMaxHeaders> headers_;  // of the first frame
   std::size_t size_ = 0;

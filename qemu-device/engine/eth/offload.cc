@@ -8,26 +8,19 @@
 #include <utility>
 
 #include "eth/bytes.h"
+#include "eth/offsets.h"
 
 namespace tern::eth {
 
 namespace {
 
-constexpr std::size_t kIpv4Length = 2;
-constexpr std::size_t kIpv4Id = 4;
 constexpr std::size_t kIpv4Checksum = 10;
 constexpr std::size_t kIpv4Addresses = 12;
-constexpr std::size_t kIpv6Length = 4;
 constexpr std::size_t kIpv6Addresses = 8;
-constexpr std::size_t kIpv6Header = 40;
-constexpr std::size_t kTcpSequence = 4;
-constexpr std::size_t kTcpFlags = 13;
-constexpr std::size_t kTcpChecksum = 16;
 constexpr std::size_t kUdpLength = 4;
 constexpr std::size_t kUdpChecksum = 6;
 constexpr unsigned kTcpProtocol = 6;
 constexpr unsigned kUdpProtocol = 17;
-constexpr std::uint8_t kFinPsh = 0x09;
 constexpr std::uint8_t kCwr = 0x80;
 
 constexpr std::uint16_t fold(std::uint64_t sum) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames and offload descriptors: parsing, checksums, segmentation and hashes. The input is an offload descriptor, hash settings, and a
 // frame: bytes, or a good one with changes. What the device completes must satisfy its own check, and each segment must be a frame of its
-// own. What segments are coalesced to must become the same segments again.
+// own. A coalesced packet, cut again, must give the same segments.
 #include <algorithm>
 #include <cstring>
 #include <memory>

@@ -43,7 +43,6 @@ class Lane final : public Context {
   void flush_events();
   // Sets the parameters of congestion control, for now and after each reset.
   void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
-  using Context::charge;
   void allow_trains(bool allow) { trains_ = allow; }
   // When the last run() began.
   [[nodiscard]] Nanos began() const { return began_; }

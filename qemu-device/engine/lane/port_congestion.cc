@@ -3,6 +3,7 @@
 // means. transport/reaction_point.h has the other end.
 #include <algorithm>
 #include <array>
+#include <cassert>
 
 #include "lane/lane.h"
 #include "lane/port.h"
@@ -46,7 +47,7 @@ void Port::congested(const Packet& packet) {
 }
 
 void Port::send_notification(Qp& qp) {
-  if (qp.route() == nullptr) return;  // the QP has been reset since
+  assert(qp.route() != nullptr);  // a reset takes the QP off the list
   constexpr std::array<std::byte, kCnpPayload> reserved{};
   const CongestionParams& params = lane_.congestion;
   Packet& packet = lane_.tx_packet;
@@ -67,7 +68,6 @@ void Port::send_notification(Qp& qp) {
   emit(packet);
   packet.payload.clear();
   packet.becn = false;
-  packet.mig_req = true;
 }
 
 }  // namespace tern

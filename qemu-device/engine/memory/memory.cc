@@ -232,10 +232,7 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
 
 // A region on device memory has no page list and must lie inside one part.
 Status Memory::load_device(const tern_cmd_create_mr& cmd, Region& region) {
-  constexpr tern_pages none{};
-  if (std::memcmp(&cmd.pages, &none, sizeof(none)) != 0 || cmd.flags != 0) {
-    return TERN_ST_BAD_PARAM;
-  }
+  if (!is_none(cmd.pages) || cmd.flags != 0) return TERN_ST_BAD_PARAM;
   region.dmn = le(cmd.dmn);
   const DeviceMemory::Part* const part = dm_->find(region.dmn);
   if (part == nullptr) return TERN_ST_BAD_HANDLE;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <utility>
@@ -17,6 +18,12 @@
 namespace tern {
 
 using Status = std::uint16_t;  // TERN_ST_*
+
+// Whether a command has no page list: all of it is 0.
+[[nodiscard]] inline bool is_none(const tern_pages& pages) {
+  constexpr tern_pages none{};
+  return std::memcmp(&pages, &none, sizeof(none)) == 0;
+}
 
 // A page list copied out of DMA memory. Every key and every queue has one, so it is small.
 class PageList {

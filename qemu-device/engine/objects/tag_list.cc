@@ -45,7 +45,7 @@ TagList::TagList(Context& context, const tern_cmd_create_srq& cmd, Srq& srq, Cq&
       max_tags_(le(std::uint32_t{cmd.max_tags})),
       log_ops_(cmd.log_ops) {}
 
-PageBudget& TagList::context_budget() const { return context_.page_budget; }
+TagList::~TagList() { context_.page_budget.release(charged_); }
 
 Status TagList::init() {
   if (log_ops_ > TERN_TM_MAX_LOG_OPS || max_tags_ == 0 || max_tags_ > context_.config.max_tags) {
@@ -53,7 +53,7 @@ Status TagList::init() {
   }
   const std::uint64_t bytes = max_tags_ * (sizeof(Slot) + sizeof(Entry) + sizeof(std::uint32_t));
   const std::uint64_t entries = bytes / sizeof(std::uint64_t);
-  PageBudget& budget = context_budget();
+  PageBudget& budget = context_.page_budget;
   if (!budget.charge(entries)) return TERN_ST_NO_MEMORY;
   charged_ = entries;
   budget.work(entries);
@@ -142,19 +142,13 @@ bool TagList::add(const tern_tm_op& op) {
 }
 
 bool TagList::remove(std::uint32_t handle, std::uint32_t& cost) {
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    if (slots_[order_[i].slot].handle != handle) continue;
-    cost += static_cast<std::uint32_t>(order_.size()) * kCompareCost;
-    context_.visits += order_.size();
-    const std::uint32_t slot = order_[i].slot;
-    forget(static_cast<std::uint32_t>(i));
-    free_.push_back(slot);
-    ++released_;
-    return true;
-  }
   cost += static_cast<std::uint32_t>(order_.size()) * kCompareCost;
   context_.visits += order_.size();
-  return false;
+  const auto at = std::ranges::find_if(order_, [&](const Entry& e) { return slots_[e.slot].handle == handle; });
+  if (at == order_.end()) return false;
+  free_.push_back(take(static_cast<std::uint32_t>(at - order_.begin())));
+  ++released_;
+  return true;
 }
 
 // Software has looked at every unexpected message with all tags in mind: none of them matches one.

@@ -22,7 +22,7 @@ class TagList {
  public:
   // The CQ and the doorbell page in `cmd` exist.
   TagList(Context& context, const tern_cmd_create_srq& cmd, Srq& srq, Cq& cq);
-  ~TagList() { context_budget().release(charged_); }
+  ~TagList();
   TagList(const TagList&) = delete;
   TagList& operator=(const TagList&) = delete;
   // Checks the command, and allocates the list and loads the ring within the budget.
@@ -63,7 +63,6 @@ class TagList {
   // Pushes a CQE for a held tag. Its srqn, wr_id and flags of the kind of CQE are set here.
   void complete(std::uint32_t number, tern_cqe& cqe);
 
-  [[nodiscard]] Cq& cq() const { return cq_; }
   [[nodiscard]] Srq& srq() const { return srq_; }
   [[nodiscard]] std::uint32_t uar() const { return uar_; }
   [[nodiscard]] PageQueue& page_queue() { return page_queue_; }
@@ -83,7 +82,6 @@ class TagList {
     std::uint32_t slot;
   };
 
-  [[nodiscard]] PageBudget& context_budget() const;
   [[nodiscard]] std::uint32_t size() const { return 1U << log_ops_; }
   [[nodiscard]] bool execute(std::uint32_t index, std::uint32_t& cost);
   [[nodiscard]] bool add(const tern_tm_op& op);

@@ -6,6 +6,7 @@
 
 #include "objects/context.h"
 #include "transport/segments.h"
+#include "wire/codec.h"
 
 namespace tern {
 
@@ -232,6 +233,11 @@ bool Qp::congestion_notified() {
   if (!context_.congestion.enabled(TERN_CC_RP_ENABLE, route_.sl)) return false;
   make_send_rate().notified();
   return true;
+}
+
+void Qp::send_paced(Packet& packet) {
+  if (send_rate_ != nullptr) send_rate_->sent(frame_bytes(packet));
+  context_.emit(packet);
 }
 
 void Qp::kick_sq() {

@@ -169,6 +169,8 @@ class alignas(64) Qp {
   // Null if the QP was never limited.
   [[nodiscard]] SendRate* send_rate() const { return send_rate_.get(); }
   [[nodiscard]] SendRate& make_send_rate();
+  // Sends a packet of a connection, which counts against the QP's rate.
+  void send_paced(Packet& packet);
   // Whether its next packet has to wait for the pacer, which then gives the QP a turn.
   [[nodiscard]] bool paced() const { return send_rate_ != nullptr && !send_rate_->may_send(); }
   // Context::may_train(): the pacer looks at single packets.

@@ -101,8 +101,8 @@ std::span<const Transition> transitions_of(Transport transport) {
   return kReliable;
 }
 
-// Reliable: only such a connection has options.
-bool connects(Transport transport) { return transport == Transport::kRc || transport == Transport::kXrc; }
+// Only a reliable connection has options (ECE).
+bool has_options(Transport transport) { return transport == Transport::kRc || transport == Transport::kXrc; }
 
 // Attributes of a reliable connection that an XRC QP of this type lacks: only the other half of the
 // connection uses them.
@@ -268,7 +268,7 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   const std::uint32_t given = mask & ~(TERN_QPA_STATE | TERN_QPA_CUR_STATE);
   const bool notify = flags & TERN_QPM_SQD_NOTIFY;
   if (notify && next != TERN_QPS_SQD) return TERN_ST_BAD_PARAM;
-  if (ece != 0 && (!connects(transport_) || attr_.state != TERN_QPS_INIT || next != TERN_QPS_RTR)) {
+  if (ece != 0 && (!has_options(transport_) || attr_.state != TERN_QPS_INIT || next != TERN_QPS_RTR)) {
     return TERN_ST_BAD_PARAM;
   }
 

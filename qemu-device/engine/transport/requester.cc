@@ -8,7 +8,6 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
-#include "wire/codec.h"
 
 namespace tern {
 
@@ -170,8 +169,7 @@ void Requester::emit(Op op, Psn psn, std::uint32_t train) {
   packet.train = train;
   if (distance(una_psn_, psn) >= distance(una_psn_, sent_psn_)) sent_psn_ = psn.plus(train);
   if (!timer_.armed()) arm_ack_timer();
-  if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
-  qp_.context().emit(packet);
+  qp_.send_paced(packet);
 }
 
 void Requester::send_read(SendWqe& wqe) {

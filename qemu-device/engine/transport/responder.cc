@@ -9,7 +9,6 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
-#include "wire/codec.h"
 
 namespace tern {
 
@@ -596,8 +595,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     packet.train = train;
     out.packet += train;
     allowance -= std::min(allowance, len + train * kPacketCost);
-    if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
-    qp_.context().emit(packet);
+    qp_.send_paced(packet);
     packet.payload.clear();
     if (last) {
       r.pending = false;

@@ -4,7 +4,6 @@
 #include "objects/context.h"
 #include "transport/qp.h"
 #include "transport/segments.h"
-#include "wire/codec.h"
 
 namespace tern {
 
@@ -19,8 +18,7 @@ std::uint8_t UcSender::send_packet(SendWqe& wqe, std::uint32_t& cost) {
   packet.ack_req = false;
   next_psn_ = next_psn_.next();
   cost += static_cast<std::uint32_t>(packet.payload.size());
-  if (SendRate* const rate = qp_.send_rate()) rate->sent(frame_bytes(packet));
-  qp_.context().emit(packet);
+  qp_.send_paced(packet);
   return TERN_CQE_SUCCESS;
 }
 
