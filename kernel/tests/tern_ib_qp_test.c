@@ -96,10 +96,13 @@ static void tern_test_create_types(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
 	attr = tern_test_attr(dev, IB_QPT_RAW_PACKET);
 	attr.srq = &dev->srq;
-	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
 	attr = tern_test_attr(dev, IB_QPT_UD);
 	attr.create_flags = IB_QP_CREATE_BLOCK_MULTICAST_LOOPBACK;
+	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), 0);
+	dev->caps.flags = cpu_to_le64(TERN_CAP_UD);
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
+	dev->caps.flags = cpu_to_le64(U64_MAX);
 	attr = tern_test_attr(dev, IB_QPT_DRIVER);
 	KUNIT_EXPECT_EQ(test, tern_check_create_qp(&dev->ib, &attr), -EOPNOTSUPP);
 }
@@ -331,8 +334,7 @@ static void tern_test_attr_there_and_back(struct kunit *test)
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MAX_DEST_RD_ATOMIC |
 			 IB_QP_MIN_RNR_TIMER | IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
 			 IB_QP_RNR_RETRY | IB_QP_PORT | IB_QP_RATE_LIMIT |
-			 IB_QP_ALT_PATH |
-			 IB_QP_PATH_MIG_STATE;
+			 IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE;
 	struct tern_qp_attr to = {};
 	struct ib_qp_attr back = {};
 	u32 bits;
