@@ -469,12 +469,6 @@ static inline bool tern_has_caps(const struct tern_ib_dev *dev, u64 caps)
 	return (le64_to_cpu(dev->core->caps->flags) & caps) == caps;
 }
 
-/* Whether SRQs may match tags. */
-static inline bool tern_has_tm(const struct tern_ib_dev *dev)
-{
-	return tern_has_cap(dev, TERN_CAP_SRQ) && dev->core->caps->max_tags;
-}
-
 /* Whether regions may be registered on demand. */
 static inline bool tern_has_odp(const struct tern_ib_dev *dev)
 {
@@ -585,6 +579,8 @@ int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma);
 struct tern_mmap_entry *tern_mmap_add(struct ib_ucontext *ibucontext,
 				      enum tern_mmap_type type, u32 id,
 				      phys_addr_t address, size_t size);
+struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
+					  enum tern_mmap_type type, u32 uar);
 void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry);
 int tern_query_ucontext(struct ib_ucontext *ibucontext,
 			struct uverbs_attr_bundle *attrs);
@@ -597,12 +593,6 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct uverbs_attr_bundle *attrs);
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
 extern const struct uapi_definition tern_dm_defs[];
-
-/* tern_ib_dv.c */
-void tern_dm_op_free(struct tern_mmap_entry *entry);
-void tern_dm_ops_init(struct tern_dm *dm);
-void tern_dm_ops_remove(struct tern_dm *dm);
-extern const struct uapi_definition tern_dv_defs[];
 
 /* tern_ib_dm_export.c */
 int tern_dm_export_init(struct tern_ib_dev *dev);

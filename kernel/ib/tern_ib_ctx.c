@@ -9,6 +9,7 @@
 #include <rdma/uverbs_named_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_dv.h"
 #include "tern_ib_limits.h"
 
 /* If a live device refuses, it keeps the pages until its next reset. */
@@ -72,12 +73,38 @@ err_free_pages:
 	return ERR_PTR(err);
 }
 
+/**
+ * tern_mmap_add_uar() - create an mmap entry for a page of the doorbell BAR
+ * @ibucontext: context that may map the page
+ * @type: use of the page
+ * @uar: its number, from the device
+ *
+ * If this function fails, it returns the page to the device.
+ *
+ * Return: the entry or an ERR_PTR.
+ */
+struct tern_mmap_entry *tern_mmap_add_uar(struct ib_ucontext *ibucontext,
+					  enum tern_mmap_type type, u32 uar)
+{
+	struct tern_ib_dev *dev = to_tdev(ibucontext->device);
+	struct tern_core *core = dev->core;
+	phys_addr_t offset = (phys_addr_t)uar << core->page_shift;
+
+	/* Never map pages of another owner, even if the device offers them. */
+	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
+			 core->page_shift, uar)) {
+		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
+		return ERR_PTR(-EIO);
+	}
+
+	return tern_mmap_add(ibucontext, type, uar, core->uar_phys + offset,
+			     PAGE_SIZE);
+}
+
 /* Allocates a doorbell page that only this context may map. */
 static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 {
-	struct tern_core *core = dev->core;
 	struct tern_mmap_entry *entry;
-	phys_addr_t offset;
 	u32 uar;
 	int err;
 
@@ -85,16 +112,7 @@ static int tern_add_uar(struct tern_ib_dev *dev, struct tern_ucontext *ucontext)
 	if (err)
 		return err;
 
-	/* Never map pages of another owner, even if the device offers them. */
-	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
-			 core->page_shift, uar)) {
-		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
-		return -EIO;
-	}
-
-	offset = (phys_addr_t)uar << core->page_shift;
-	entry = tern_mmap_add(&ucontext->ibucontext, TERN_MMAP_UAR, uar,
-			      core->uar_phys + offset, PAGE_SIZE);
+	entry = tern_mmap_add_uar(&ucontext->ibucontext, TERN_MMAP_UAR, uar);
 	if (IS_ERR(entry))
 		return PTR_ERR(entry);
 
@@ -328,10 +346,9 @@ void tern_mmap_free(struct rdma_user_mmap_entry *rdma_entry)
 	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
 	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
 
+	tern_free_pages(dev, entry->type, entry->id);
 	if (entry->type == TERN_MMAP_DM_OP)
 		tern_dm_op_free(entry);
-	else
-		tern_free_pages(dev, entry->type, entry->id);
 	kfree(entry);
 }
 

@@ -13,6 +13,7 @@
 #include <rdma/uverbs_named_ioctl.h>
 
 #include "tern_ib.h"
+#include "tern_ib_dv.h"
 #include "tern_ib_limits.h"
 
 static struct tern_mmap_entry *tern_dm_create(struct tern_ib_dev *dev,

@@ -5,7 +5,6 @@
  */
 
 #include <kunit/visibility.h>
-#include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
 #define UVERBS_MODULE_NAME tern_ib
@@ -13,7 +12,6 @@
 
 #include "tern_ib.h"
 #include "tern_ib_dv.h"
-#include "tern_ib_limits.h"
 
 /* User space knows keys and operations by the device's values. */
 static_assert(TERN_KEY_STATE_FREE == TERN_KEY_ST_FREE);
@@ -226,7 +224,6 @@ static struct tern_mmap_entry *tern_dm_op_create(struct tern_ib_dev *dev,
 		.dmn = cpu_to_le32(dm->entry->id),
 		.op = op,
 	};
-	struct tern_core *core = dev->core;
 	struct tern_mmap_entry *entry;
 	u32 uar;
 	int err;
@@ -235,16 +232,7 @@ static struct tern_mmap_entry *tern_dm_op_create(struct tern_ib_dev *dev,
 	if (err)
 		return ERR_PTR(err);
 
-	/* Never map pages of another owner, even if the device offers them. */
-	if (!tern_uar_ok(pci_resource_len(core->pdev, TERN_BAR_UAR),
-			 core->page_shift, uar)) {
-		tern_ib_destroy(dev, TERN_CMD_FREE_UAR, uar);
-		return ERR_PTR(-EIO);
-	}
-
-	entry = tern_mmap_add(memory->ucontext, TERN_MMAP_DM_OP, uar,
-			      core->uar_phys + ((phys_addr_t)uar << core->page_shift),
-			      PAGE_SIZE);
+	entry = tern_mmap_add_uar(memory->ucontext, TERN_MMAP_DM_OP, uar);
 	if (IS_ERR(entry))
 		return entry;
 
@@ -290,15 +278,13 @@ static struct tern_mmap_entry *tern_dm_op_get(struct tern_ib_dev *dev,
 }
 
 /**
- * tern_dm_op_free() - the last mapping of an operation page is gone
+ * tern_dm_op_free() - the device has taken back an operation page
  * @entry: its entry
  */
 void tern_dm_op_free(struct tern_mmap_entry *entry)
 {
 	struct ib_ucontext *ibucontext = entry->rdma_entry.ucontext;
 
-	tern_ib_destroy(to_tdev(ibucontext->device), TERN_CMD_FREE_UAR,
-			entry->id);
 	/* May free the memory, which was busy until now. */
 	if (entry->memory)
 		rdma_user_mmap_entry_put(entry->memory);

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Methods for direct verbs, as their KUnit tests call them. */
+/* Methods for direct verbs, and operation pages of device memory. */
 #ifndef TERN_IB_DV_H
 #define TERN_IB_DV_H
 
 #include "tern_ib.h"
 
+void tern_dm_op_free(struct tern_mmap_entry *entry);
+void tern_dm_ops_init(struct tern_dm *dm);
+void tern_dm_ops_remove(struct tern_dm *dm);
+extern const struct uapi_definition tern_dv_defs[];
+
+/* The methods, as their KUnit tests call them. */
 #if IS_ENABLED(CONFIG_KUNIT)
 int tern_query_key(struct ib_pd *ibpd, u32 key,
 		   struct tern_uresp_query_key *resp);

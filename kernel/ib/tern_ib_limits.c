@@ -149,6 +149,12 @@ static void tern_fill_cq(const struct tern_ib_dev *dev,
 	}
 }
 
+/* Whether SRQs may match tags. */
+static bool tern_has_tm(const struct tern_ib_dev *dev)
+{
+	return tern_has_cap(dev, TERN_CAP_SRQ) && dev->core->caps->max_tags;
+}
+
 /* Tag matching, which is for reliable connections only. */
 static void tern_fill_tm(const struct tern_ib_dev *dev,
 			 struct ib_device_attr *attr)

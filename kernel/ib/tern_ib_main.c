@@ -9,6 +9,7 @@
 #include <linux/module.h>
 
 #include "tern_ib.h"
+#include "tern_ib_dv.h"
 
 static const struct ib_device_ops tern_dev_ops = {
 	.owner = THIS_MODULE,

@@ -15,6 +15,7 @@
 #include "tern_dev.h"
 #include "tern_ptp.h"
 #include "tern_steer.h"
+#include "tern_util.h"
 
 #define TERN_MAX_CHANNELS	16
 
@@ -282,6 +283,21 @@ struct tern_net {
 	u64 counters_base[TERN_ETH_CNT_NUM];
 	bool counters_frozen;
 };
+
+static inline struct netdev_queue *tern_txq(const struct tern_channel *ch)
+{
+	return netdev_get_tx_queue(ch->net->netdev, ch->index);
+}
+
+static inline struct tern_tx_slot *tern_tx_slot(const struct tern_tx *tx, u32 index)
+{
+	return &tx->slots[tern_ring_slot(index, tx->log_size)];
+}
+
+static inline struct tern_rx_slot *tern_rx_slot(const struct tern_rx *rx, u32 index)
+{
+	return &rx->slots[tern_ring_slot(index, rx->log_size)];
+}
 
 static inline bool tern_net_has_cap(const struct tern_net *net, u64 cap)
 {

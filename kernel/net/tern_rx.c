@@ -11,6 +11,7 @@
 #include <linux/skbuff.h>
 #include <linux/slab.h>
 #include <net/page_pool/helpers.h>
+#include <net/xdp_sock_drv.h>
 
 #include "tern_net.h"
 #include "tern_util.h"
@@ -64,11 +65,6 @@ bool tern_rx_fits(const struct tern_net_config *config)
 	single.xdp = true;
 	single.rx_flags &= ~(TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE);
 	return tern_rx_layout(&single).buf_size <= PAGE_SIZE;
-}
-
-static struct tern_rx_slot *tern_rx_slot(const struct tern_rx *rx, u32 index)
-{
-	return &rx->slots[tern_ring_slot(index, rx->log_size)];
 }
 
 /* Allocates at least @slot->size bytes. Returns NULL without memory. */
@@ -129,7 +125,7 @@ static void tern_rx_put(struct tern_rx *rx, u32 num, bool napi)
 {
 	for (; num; num--, rx->ci++) {
 		if (rx->xsk_pool)
-			tern_xsk_rx_free(tern_rx_slot(rx, rx->ci));
+			xsk_buff_free(tern_rx_slot(rx, rx->ci)->xdp);
 		else
 			page_pool_put_full_page(rx->pool, tern_rx_slot(rx, rx->ci)->page,
 						napi);

@@ -22,16 +22,6 @@
 static_assert(BIT(TERN_RING_LOG_MIN) > TERN_TX_WAKE);
 static_assert(sizeof(struct tern_eth_offload) == sizeof(struct tern_eth_txd));
 
-static struct netdev_queue *tern_txq(const struct tern_channel *ch)
-{
-	return netdev_get_tx_queue(ch->net->netdev, ch->index);
-}
-
-static struct tern_tx_slot *tern_tx_slot(const struct tern_tx *tx, u32 index)
-{
-	return &tx->slots[tern_ring_slot(index, tx->log_size)];
-}
-
 /* Number of free descriptors. */
 u32 tern_tx_room(const struct tern_tx *tx)
 {

@@ -173,14 +173,9 @@ void tern_xsk_rx_stop(struct tern_rx *rx)
 	xdp_rxq_info_unreg(&rx->xsk_rxq);
 }
 
-static struct tern_rx_slot *tern_xsk_rx_slot(const struct tern_rx *rx, u32 index)
-{
-	return &rx->slots[tern_ring_slot(index, rx->log_size)];
-}
-
 static void tern_xsk_rx_post(struct tern_rx *rx, struct xdp_buff *xdp)
 {
-	tern_xsk_rx_slot(rx, rx->pi)->xdp = xdp;
+	tern_rx_slot(rx, rx->pi)->xdp = xdp;
 	rx->ring[tern_ring_slot(rx->pi, rx->log_size)] = (struct tern_eth_rxd){
 		.addr = cpu_to_le64(xsk_buff_xdp_get_dma(xdp)),
 		.length = cpu_to_le32(rx->buf_len),
@@ -232,11 +227,6 @@ bool tern_xsk_rx_refill(struct tern_rx *rx)
 	return false;
 }
 
-void tern_xsk_rx_free(const struct tern_rx_slot *slot)
-{
-	xsk_buff_free(slot->xdp);
-}
-
 /* Collects the @num buffers of a frame of @len bytes. */
 struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num)
 {
@@ -244,7 +234,7 @@ struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num)
 	u32 part, i;
 
 	for (i = 0; i < num; i++, rx->ci++, len -= part) {
-		xdp = tern_xsk_rx_slot(rx, rx->ci)->xdp;
+		xdp = tern_rx_slot(rx, rx->ci)->xdp;
 		part = min(len, rx->buf_len);
 		xsk_buff_set_size(xdp, part);
 		xsk_buff_dma_sync_for_cpu(xdp);
@@ -371,11 +361,6 @@ tern_xsk_next_frame(const struct xdp_desc *descs, u32 num, bool *skip)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_xsk_next_frame);
 
-static struct tern_tx_slot *tern_xsk_tx_slot(const struct tern_tx *tx, u32 index)
-{
-	return &tx->slots[tern_ring_slot(index, tx->log_size)];
-}
-
 /* Posts a frame. The pool's owner may change it until the device has read it. */
 static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *descs,
 			      u32 num)
@@ -403,7 +388,7 @@ static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *de
 		bytes += descs[i].len;
 	}
 	tx->xsk_last = pi - 1;
-	slot = tern_xsk_tx_slot(tx, tx->xsk_last);
+	slot = tern_tx_slot(tx, tx->xsk_last);
 	slot->owner = TERN_TX_XSK;
 	slot->needs_csum = request.checksum;
 	slot->xsk_descs = num;
@@ -415,7 +400,7 @@ static void tern_xsk_tx_frame(struct tern_channel *ch, const struct xdp_desc *de
 /* The pool's owner gets back the descriptors in the order in which it posted them. */
 static void tern_xsk_tx_refuse(struct tern_tx *tx, u32 num)
 {
-	struct tern_tx_slot *slot = tern_xsk_tx_slot(tx, tx->xsk_last);
+	struct tern_tx_slot *slot = tern_tx_slot(tx, tx->xsk_last);
 
 	if (slot->owner == TERN_TX_XSK)
 		slot->xsk_descs += num;
@@ -454,7 +439,7 @@ static u32 tern_xsk_tx_batch(struct tern_channel *ch, u32 max)
 /* Sends frames of the pool. True if there may be more. NAPI context. */
 bool tern_xsk_tx(struct tern_channel *ch)
 {
-	struct netdev_queue *txq = netdev_get_tx_queue(ch->net->netdev, ch->index);
+	struct netdev_queue *txq = tern_txq(ch);
 	struct xsk_buff_pool *pool = ch->tx.xsk_pool;
 	struct tern_tx *tx = &ch->tx;
 	u32 limit = TERN_XSK_TX_BATCH, num = 0;
@@ -499,7 +484,7 @@ static void tern_xsk_tx_part(struct tern_tx *tx, u32 index, struct xdp_buff *xdp
 
 	xsk_buff_raw_dma_sync_for_device(tx->xsk_pool, dma, len);
 	tern_tx_write(tx, index, dma, len, TERN_TX_UNMAPPED);
-	slot = tern_xsk_tx_slot(tx, index);
+	slot = tern_tx_slot(tx, index);
 	slot->owner = TERN_TX_BUFF_PART;
 	slot->xdp = xdp;
 }
@@ -510,7 +495,7 @@ static void tern_xsk_tx_part(struct tern_tx *tx, u32 index, struct xdp_buff *xdp
  */
 bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 {
-	struct netdev_queue *txq = netdev_get_tx_queue(ch->net->netdev, ch->index);
+	struct netdev_queue *txq = tern_txq(ch);
 	struct xdp_buff *parts[TERN_ETH_MAX_RXD];
 	u32 num = tern_xsk_split(xdp, parts);
 	struct tern_tx *tx = &ch->tx;
@@ -524,7 +509,7 @@ bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 		txq_trans_cond_update(txq);
 		for (i = 0; i < num; i++)
 			tern_xsk_tx_part(tx, tx->pi + i, parts[i]);
-		tern_xsk_tx_slot(tx, tx->pi + num - 1)->owner = TERN_TX_BUFF;
+		tern_tx_slot(tx, tx->pi + num - 1)->owner = TERN_TX_BUFF;
 		tern_tx_end(tx, tx->pi + num);
 		tern_tx_submit(ch);
 	}

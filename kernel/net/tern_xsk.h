@@ -26,7 +26,6 @@ int tern_xsk_rx_start(struct tern_channel *ch, const struct tern_net_config *con
 void tern_xsk_rx_stop(struct tern_rx *rx);
 bool tern_xsk_rx_fill(struct tern_rx *rx);
 struct tern_xdp_buff *tern_xsk_rx_collect(struct tern_rx *rx, u32 len, u32 num);
-void tern_xsk_rx_free(const struct tern_rx_slot *slot);
 struct sk_buff *tern_xsk_rx_build_skb(struct tern_channel *ch, struct xdp_buff *xdp);
 bool tern_xsk_rx_refill(struct tern_rx *rx);
 

@@ -128,7 +128,7 @@ struct tern_ureq_alt_path {
 	__u8 reserved_e8[3];
 };
 
-/* A request without it has zeros. */
+/* Optional: without it, all of it is zero. */
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
 	__u32 flags;			/* TERN_MODIFY_QP_* */
