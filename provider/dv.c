@@ -106,7 +106,9 @@ static int tern_dv_init_qp(struct ibv_qp *ibvqp, struct terndv_qp *out)
 		.doorbell = tern_dv_doorbell(ibvqp->context),
 		.max_inline_data = qp->max_inline,
 	};
-	tern_dv_queue(&qp->sq, &out->sq);
+	/* The send queue of a QP that fetches is the device's. */
+	if (!qp->fetches)
+		tern_dv_queue(&qp->sq, &out->sq);
 	tern_dv_queue(&qp->rq, &out->rq);
 	return 0;
 }
@@ -203,6 +205,15 @@ int terndv_init_obj(struct terndv_obj *obj, uint64_t obj_type)
 	return err;
 }
 
+/* Executes a method of the driver. A kernel may have no such method. */
+static int tern_dv_ioctl(struct ibv_context *ibvctx,
+			 struct ibv_command_buffer *cmd)
+{
+	int err = execute_ioctl(ibvctx, cmd);
+
+	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+}
+
 /* ---- device memory ---- */
 
 /* Asks the kernel for the page's place in the file, and maps it. */
@@ -219,10 +230,7 @@ static int tern_dm_op_map(struct ibv_dm *ibvdm, struct tern_dm_op *dm_op)
 		     sizeof(dm_op->op));
 	fill_attr_in_uint64(cmd, TERN_IB_ATTR_MAP_DM_OP_OFFSET, dm_op->offset);
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_MAP_DM_OP_RESP, &resp);
-	err = execute_ioctl(ibvdm->context, cmd);
-	/* A kernel that has no such method. */
-	if (err == EPROTONOSUPPORT)
-		err = EOPNOTSUPP;
+	err = tern_dv_ioctl(ibvdm->context, cmd);
 	if (err)
 		return err;
 
@@ -313,7 +321,6 @@ int terndv_modify_qp_udp_sport(struct ibv_qp *ibvqp, uint16_t udp_sport)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_QP,
 			       TERN_IB_METHOD_QP_SET_SPORT, 2);
-	int err;
 
 	if (!tern_is_tern(ibvqp->context->device))
 		return EOPNOTSUPP;
@@ -321,9 +328,8 @@ int terndv_modify_qp_udp_sport(struct ibv_qp *ibvqp, uint16_t udp_sport)
 	fill_attr_in_obj(cmd, TERN_IB_ATTR_SET_SPORT_QP, ibvqp->handle);
 	fill_attr_in(cmd, TERN_IB_ATTR_SET_SPORT_PORT, &udp_sport,
 		     sizeof(udp_sport));
-	err = execute_ioctl(ibvqp->context, cmd);
 
-	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+	return tern_dv_ioctl(ibvqp->context, cmd);
 }
 
 /* terndv_query_qp_udp_sport(3). */
@@ -331,16 +337,14 @@ int terndv_query_qp_udp_sport(struct ibv_qp *ibvqp, uint16_t *udp_sport)
 {
 	DECLARE_COMMAND_BUFFER(cmd, UVERBS_OBJECT_QP,
 			       TERN_IB_METHOD_QP_GET_SPORT, 2);
-	int err;
 
 	if (!tern_is_tern(ibvqp->context->device))
 		return EOPNOTSUPP;
 
 	fill_attr_in_obj(cmd, TERN_IB_ATTR_GET_SPORT_QP, ibvqp->handle);
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_GET_SPORT_PORT, udp_sport);
-	err = execute_ioctl(ibvqp->context, cmd);
 
-	return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+	return tern_dv_ioctl(ibvqp->context, cmd);
 }
 
 /* terndv_query_key(3). */
@@ -358,9 +362,9 @@ int terndv_query_key(struct ibv_pd *ibvpd, uint32_t key,
 	fill_attr_in_obj(cmd, TERN_IB_ATTR_QUERY_KEY_PD, ibvpd->handle);
 	fill_attr_in_uint32(cmd, TERN_IB_ATTR_QUERY_KEY_KEY, key);
 	fill_attr_out_ptr(cmd, TERN_IB_ATTR_QUERY_KEY_RESP, &resp);
-	err = execute_ioctl(ibvpd->context, cmd);
+	err = tern_dv_ioctl(ibvpd->context, cmd);
 	if (err)
-		return err == EPROTONOSUPPORT ? EOPNOTSUPP : err;
+		return err;
 
 	*attr = (struct terndv_key_attr) {
 		.addr = resp.addr,

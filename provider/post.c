@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include <util/compiler.h>
-
 #include "wqe.h"
 
 /* Sum of the lengths. Overflowing 64 bits would take 2^32 SGEs. */
@@ -35,7 +33,8 @@ static ALWAYS_INLINE inline int tern_check_local(const struct ibv_send_wr *wr)
 }
 
 /* Checks the destination and the amount of data of a request with data. */
-static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp, const struct ibv_send_wr *wr)
+static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp,
+						const struct ibv_send_wr *wr)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
 
@@ -55,8 +54,9 @@ static ALWAYS_INLINE inline int tern_check_data(struct tern_qp *qp, const struct
 }
 
 /* Checks what ibv_post_send(3) can refuse before anything is written. */
-static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
-			   uint32_t head)
+static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp,
+						const struct ibv_send_wr *wr,
+						uint32_t head)
 {
 	int err;
 
@@ -130,8 +130,9 @@ static int tern_build_raw(struct tern_qp *qp, const struct ibv_send_wr *wr,
 	return 0;
 }
 
-static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp, const struct ibv_send_wr *wr,
-			    uint32_t index)
+static ALWAYS_INLINE inline void tern_build_send(struct tern_qp *qp,
+						 const struct ibv_send_wr *wr,
+						 uint32_t index)
 {
 	const struct tern_op *op = &tern_ops[wr->opcode];
 	struct tern_sq_hdr *wqe;

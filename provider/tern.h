@@ -70,8 +70,8 @@ struct tern_context {
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
 	/*
-	 * SRQs with a CQ, for XRC or tag matching, by number, whose completions have not been cleaned up yet;
-	 * protected by the mutex.
+	 * SRQs with a CQ, for XRC or tag matching, by number, whose completions
+	 * have not been cleaned up yet; protected by the mutex.
 	 */
 	pthread_mutex_t xrc_srqs_mutex;
 	struct list_head xrc_srqs[TERN_XRC_SRQ_BUCKETS];
@@ -606,6 +606,8 @@ struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 			    struct ibv_qp_open_attr *attr);
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask);
+int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
+			int attr_mask, const struct tern_ureq_modify_qp *req);
 int tern_query_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		  int attr_mask, struct ibv_qp_init_attr *init_attr);
 int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
@@ -613,8 +615,6 @@ int tern_query_qp_data_in_order(struct ibv_qp *ibvqp, enum ibv_wr_opcode op,
 int tern_destroy_qp(struct ibv_qp *ibvqp);
 
 /* rate.c */
-int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
-			int attr_mask, const struct tern_ureq_modify_qp *req);
 int tern_modify_qp_rate_limit(struct ibv_qp *ibvqp,
 			      struct ibv_qp_rate_limit_attr *attr);
 void tern_rate_query_device(const struct tern_context *ctx,

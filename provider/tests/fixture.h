@@ -40,7 +40,6 @@ extern struct ibv_qp_attr last_modify;
 extern int last_modify_mask;
 extern struct tern_ureq_create_cq last_cq;
 extern struct ibv_qp_cap last_cap;
-extern uint32_t last_ece; /* options of the last modify_qp, 0 for none */
 extern struct tern_ureq_create_srq last_srq;
 extern struct tern_ureq_modify_srq last_resize;
 extern struct ibv_srq_attr last_srq_attr;

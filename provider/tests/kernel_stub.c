@@ -19,7 +19,6 @@ struct ibv_qp_attr last_modify;
 int last_modify_mask;
 struct tern_ureq_create_cq last_cq;
 struct ibv_qp_cap last_cap;
-uint32_t last_ece;
 struct tern_ureq_create_srq last_srq;
 struct tern_ureq_modify_srq last_resize;
 struct ibv_srq_attr last_srq_attr;
@@ -147,7 +146,7 @@ int ibv_cmd_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 		      int attr_mask, struct ibv_modify_qp *cmd, size_t cmd_size)
 {
 	CHECK(cmd_size == sizeof(*cmd));
-	last_ece = 0;
+	last_request = (struct tern_ureq_modify_qp){};
 	if (attr_mask & IBV_QP_STATE)
 		qp->state = attr->qp_state;
 	return 0;
@@ -162,7 +161,6 @@ int ibv_cmd_modify_qp_ex(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	CHECK(cmd_size == sizeof(struct tern_modify_qp_ex));
 	last_request = container_of(cmd, struct tern_modify_qp_ex,
 				    ibv_cmd)->drv_payload;
-	last_ece = last_request.ece_options;
 	last_modify = *attr;
 	last_modify_mask = attr_mask;
 	if (!create_err && (attr_mask & IBV_QP_STATE))

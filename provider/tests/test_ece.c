@@ -60,18 +60,18 @@ void test_ece(void)
 	/* Nobody asked: the connection has no options. */
 	to_state(qp, IBV_QPS_INIT);
 	to_state(qp, IBV_QPS_RTR);
-	CHECK(!last_ece);
+	CHECK(!last_request.ece_options);
 	refuse(qp, all);
 
 	/* Unknown options are left out, the others go with the move to RTR. */
 	to_state(qp, IBV_QPS_RESET);
 	CHECK(set(qp, ~0) == TERN_ECE_OPTIONS);
 	to_state(qp, IBV_QPS_INIT);
-	CHECK(!last_ece && query(qp) == TERN_ECE_OPTIONS);
+	CHECK(!last_request.ece_options && query(qp) == TERN_ECE_OPTIONS);
 	to_state(qp, IBV_QPS_RTR);
-	CHECK(last_ece == TERN_ECE_OPTIONS);
+	CHECK(last_request.ece_options == TERN_ECE_OPTIONS);
 	to_state(qp, IBV_QPS_RTS);
-	CHECK(!last_ece && query(qp) == TERN_ECE_OPTIONS);
+	CHECK(!last_request.ece_options && query(qp) == TERN_ECE_OPTIONS);
 	refuse(qp, all);
 
 	/* The peer may want none, and the next connection may be another. */
@@ -79,7 +79,7 @@ void test_ece(void)
 	to_state(qp, IBV_QPS_INIT);
 	CHECK(!set(qp, 0) && !query(qp));
 	to_state(qp, IBV_QPS_RTR);
-	CHECK(!last_ece && !query(qp));
+	CHECK(!last_request.ece_options && !query(qp));
 	to_state(qp, IBV_QPS_RESET);
 	CHECK(query(qp) == TERN_ECE_OPTIONS);
 
@@ -98,14 +98,14 @@ void test_ece_types(void)
 	ud->vqp.qp.state = IBV_QPS_RESET;
 	CHECK(!query(ud) && !set(ud, ~0));
 	to_state(ud, IBV_QPS_RTR);
-	CHECK(!last_ece);
+	CHECK(!last_request.ece_options);
 
 	ctx->caps = 0;
 	rc = make_qp(cq, cq, small_cap);
 	rc->vqp.qp.state = IBV_QPS_RESET;
 	CHECK(!query(rc) && !set(rc, ~0));
 	to_state(rc, IBV_QPS_RTR);
-	CHECK(!last_ece);
+	CHECK(!last_request.ece_options);
 
 	tern_destroy_qp(&rc->vqp.qp);
 	tern_destroy_qp(&ud->vqp.qp);

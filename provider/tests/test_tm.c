@@ -10,7 +10,6 @@ static struct ibv_pd *const pd = &test_pd.ibvpd;
 static struct ibv_srq_init_attr_ex tm_attr(struct tern_cq *cq, uint32_t tags,
 					   uint32_t ops)
 {
-	
 	return (struct ibv_srq_init_attr_ex) {
 		.attr = { 4, 1, 0 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
