@@ -237,6 +237,12 @@ quick 60 three test -e {top}/two && echo ok three/a
         self.assertIn("tests/skips:1: a skip is TEST LANE RESULT REASON", out)
         self.assertNotIn("Traceback", out)
 
+    def test_machines_named_twice(self):
+        self.put(SUITE + "boot --vms 2\nquick 60 five true\nboot beside --vms 2\nquick 60 six true\n")
+        status, out = self.run_it()
+        self.assertEqual(1, status)
+        self.assertIn("boots the same machines again: boot beside --vms 2", out)
+
     def test_result_file(self):
         self.run_it()
         with open(f"{self.top}/build/test/result.json") as f:
