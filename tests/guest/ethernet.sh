@@ -113,12 +113,6 @@ moved() {
 	sleep 1
 	[ $(($(bytes) - before)) -gt 100000 ]
 }
-under_traffic() { # NAME COMMAND...
-	local name=$1
-	shift
-	check "$name" "$@"
-	check "$name-moves" until_true 90 moved
-}
 under_traffic one-channel ethtool -L "$dev" combined 1
 under_traffic two-channels ethtool -L "$dev" combined 2
 under_traffic small-rings ethtool -G "$dev" rx 64 tx 64

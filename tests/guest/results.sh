@@ -53,3 +53,11 @@ pingpong() {
 	wait-listen 18515
 	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
 }
+
+# under_traffic NAME COMMAND...: COMMAND succeeds, and traffic goes on after it: the script defines moved().
+under_traffic() {
+	local name=$1
+	shift
+	check "$name" "$@"
+	check "$name-moves" until_true 90 moved
+}

@@ -76,17 +76,10 @@ check ping-start start vm1 ping "ping $dev $peer 0 lossy"
 ssh vm2 iperf3 -s -D
 iperf3 -t 900 -c 10.77.0.2 >/dev/null 2>&1 &
 moved() { # frames still come back
-	local before now
-	before=$(cat "/sys/class/net/$dev/statistics/rx_packets")
+	local before
+	before=$(wc -l </tmp/ping.log)
 	sleep 1
-	now=$(cat "/sys/class/net/$dev/statistics/rx_packets")
-	[ "$now" -gt "$before" ]
-}
-under_traffic() { # NAME COMMAND...
-	local name=$1
-	shift
-	check "$name" "$@"
-	check "$name-moves" until_true 60 moved
+	[ "$(wc -l </tmp/ping.log)" -gt "$before" ]
 }
 large=$(ethtool -g "$dev" | awk '/^RX:/ { n = $2 } END { print n }')
 under_traffic fewer-descriptors ethtool -G "$dev" rx 128 tx 128

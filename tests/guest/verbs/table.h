@@ -36,11 +36,6 @@ class Probes {
                          return Seen::kRefuses;
                        }});
   }
-  // The verbs work if and only if the device says that they do.
-  void as_advertised(std::initializer_list<std::string> pages, std::string saw,
-                     std::function<Seen(const Device&)> body) {
-    probes_.push_back({pages, std::move(saw), std::move(body)});
-  }
   [[nodiscard]] const std::vector<Probe>& all() const { return probes_; }
 
  private:

@@ -104,17 +104,18 @@ void add_states(Probes& p) {
   });
 }
 
-// A rate that the device advertises is taken, and none if it advertises none.
-Seen probe_rate(const Device& dev) {
+// A rate that the device advertises is taken, by the types that have one.
+void probe_rate(const Device& dev) {
   ibv_device_attr_ex caps{};
   require_err(ibv_query_device_ex(dev.context(), nullptr, &caps), 0, "ibv_query_device_ex");
   const ibv_packet_pacing_caps& pacing = caps.packet_pacing_caps;
   ibv_qp_rate_limit_attr attr{};
-  attr.rate_limit = pacing.qp_rate_limit_max != 0 ? pacing.qp_rate_limit_max : 1'000'000;
+  require(pacing.qp_rate_limit_max != 0, "no rates are advertised");
+  attr.rate_limit = pacing.qp_rate_limit_max;
   for (const Type& type : kTypes) {
     const Ends ends(dev, type);
     const int err = ibv_modify_qp_rate_limit(ends.qp(), &attr);
-    if (pacing.qp_rate_limit_max != 0 && (pacing.supported_qpts & 1U << type.type) != 0) {
+    if ((pacing.supported_qpts & 1U << type.type) != 0) {
       require_err(err, 0, "ibv_modify_qp_rate_limit");
       ibv_qp_rate_limit_attr wrong{};
       wrong.rate_limit = pacing.qp_rate_limit_max + 1;
@@ -123,7 +124,6 @@ Seen probe_rate(const Device& dev) {
       require(err != 0, "{} took a rate, which is not advertised", type.name);
     }
   }
-  return pacing.qp_rate_limit_max != 0 ? Seen::kWorks : Seen::kRefuses;
 }
 
 void add_addresses(Probes& p) {
@@ -166,8 +166,7 @@ void add_addresses(Probes& p) {
 void add_qp_probes(Probes& probes) {
   add_creation(probes);
   add_states(probes);
-  probes.as_advertised({"ibv_modify_qp_rate_limit"}, "a rate for the types of ``packet_pacing_caps``, and for no other",
-                       probe_rate);
+  probes.works({"ibv_modify_qp_rate_limit"}, "a rate for the types of ``packet_pacing_caps``, and for no other", probe_rate);
   add_addresses(probes);
 }
 

@@ -130,7 +130,7 @@ int ping(const char* dev, const char* peer, std::uint32_t count, const Settings&
   std::uint32_t sent = 0, next = 0;
   std::uint64_t good = 0;
   Frame f;
-  auto progress = Clock::now();
+  auto progress = Clock::now(), told = progress;
   ready();
   while (stop == 0 && (count == 0 || next < count)) {
     while (sent - next < s.window() && (count == 0 || sent < count) && ch.socket.send(make(to, from, sent, s.longest()))) sent++;
@@ -150,6 +150,11 @@ int ping(const char* dev, const char* peer, std::uint32_t count, const Settings&
       next = number + 1;
       good++;
       progress = Clock::now();
+      if (progress - told > std::chrono::milliseconds(200)) {
+        std::puts("moves");
+        std::fflush(stdout);
+        told = progress;
+      }
     }
     const auto idle = Clock::now() - progress;
     if (s.lossy && idle > std::chrono::milliseconds(500)) {
