@@ -1,21 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# congestion.sh: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is shorter than their windows. Without congestion
-# control the port loses packets again and again; with it, none once the flows have settled. The port is that of ternd's switch, with
-# RED (tests/suite has its properties). Runs in vm1.
+# congestion.sh switch|bridge: two flows of WRITEs from vm3 share a slow port to vm1 whose queue is shorter than their windows. Without
+# congestion control the port loses packets again and again; with it, none once the flows have settled. Runs in vm1.
+#   switch: the port is that of ternd's switch, with RED (tests/suite has its properties).
+#   bridge: vm2 is a bridge between the two wires, with "tc red ecn" in front of vm1.
 set -u
-group=congestion-switch
+mode=$1
+group=congestion-$mode
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
 log=$(mktemp)
+hw=hw_counters
 
 # at MACHINE CMD
 at() {
 	# shellcheck disable=SC2029 # expanded here
 	if [ "$1" = vm1 ]; then sh -c "$2"; else ssh -n "$1" "$2"; fi
 }
+# The sender's device: in the bridged net it is on the other wire.
+if [ "$mode" = bridge ]; then sender=tern1; else sender=tern0; fi
 counter() { # MACHINE DEVICE NAME
-	at "$1" "sleep 0.05; cat /sys/class/infiniband/$2/ports/1/hw_counters/$3"
+	at "$1" "sleep 0.05; cat /sys/class/infiniband/$2/ports/1/$hw/$3"
 }
 # Sets a parameter of every adapter of a machine; both ends are slow, so the times of the paper are longer here.
 set_cc() { # NAME VALUE
@@ -31,6 +36,28 @@ get_cc() { # NAME: of vm1's adapter
 		return
 	done
 }
+netdev_of() { # MACHINE DEVICE
+	at "$1" "basename /sys/class/infiniband/$2/device/net/*"
+}
+
+# vm2 bridges the wires: wire 2 is that of each machine's second adapter.
+make_bridge() {
+	local one two
+	one=$(netdev_of vm2 tern0) two=$(netdev_of vm2 tern1)
+	at vm2 "set -e
+		ip link add br0 type bridge
+		for n in $one $two; do ip addr flush dev \$n; ip link set \$n master br0; ip link set \$n up; done
+		ip link set br0 up
+		tc qdisc add dev $one root handle 1: tbf rate 24mbit burst 16k limit 2m
+		tc qdisc add dev $one parent 1:1 handle 2: red limit 1m min 10k max 60k avpkt 1100 burst 30 probability 0.1 bandwidth 24mbit ecn"
+	# vm1 answers on the first wire only, and vm3 is on the second one only.
+	at vm1 "ip link set $(netdev_of vm1 tern1) down"
+	at vm3 "set -e
+		ip link set $(netdev_of vm3 tern0) down
+		ip addr flush dev $(netdev_of vm3 tern1)
+		ip addr add 10.77.0.3/24 dev $(netdev_of vm3 tern1)"
+}
+
 refused() { # NAME VALUE
 	! set_cc "$1" "$2" 2>/dev/null
 }
@@ -45,14 +72,14 @@ flows() {
 	for i in 1 2; do
 		timeout 120 ib_write_bw -d tern0 -x "$(gid-index v4)" -m 1024 -s 65536 -D 14 -p 1880$i >"$log.s$i" 2>&1 &
 		wait-listen 1880$i
-		at vm3 "timeout 120 ib_write_bw -d tern0 -x \$(gid-index v4) -m 1024 -s 65536 -D 14 -u 16 -p 1880$i 10.78.0.1" >"$log.c$i" 2>&1 &
+		at vm3 "timeout 120 ib_write_bw -d $sender -x \$(gid-index v4 $sender) -m 1024 -s 65536 -D 14 -u 16 -p 1880$i 10.78.0.1" >"$log.c$i" 2>&1 &
 	done
 	before=$(counter vm1 tern0 rx_rdma_packets)
 	until_true 60 eval '[ "$(counter vm1 tern0 rx_rdma_packets)" -gt $((before + 2000)) ]'
 	sleep 5
 	before=$(counter vm1 tern0 out_of_sequence) packets=$(counter vm1 tern0 rx_rdma_packets)
-	sleep 5
 	limited=$(show_qps | wc -l)
+	sleep 5
 	lost=$(($(counter vm1 tern0 out_of_sequence) - before))
 	moved=$(($(counter vm1 tern0 rx_rdma_packets) - packets))
 	wait
@@ -60,6 +87,7 @@ flows() {
 	tail -n 3 "$log.c1" "$log.c2"
 }
 
+[ "$mode" != bridge ] || check makes-the-bridge make_bridge
 check the-machines-see-each-other until_true 60 at vm3 "ping -c 1 -W 2 10.77.0.1"
 
 # Times and rates for a port of some ten Mbit/s.
@@ -93,7 +121,7 @@ check moves-as-much-with test $((moved * 10)) -ge $((off_moved * 6))
 check limits-both-qps-with test "$limited" = 2
 check counts-marks test "$(counter vm1 tern0 np_ecn_marked_roce_packets)" -gt 0
 check sends-notifications test "$(counter vm1 tern0 np_cnp_sent)" -gt 0
-check handles-notifications test "$(counter vm3 tern0 rp_cnp_handled)" -gt 0
-check ignores-none test "$(counter vm3 tern0 rp_cnp_ignored)" = 0
+check handles-notifications test "$(counter vm3 $sender rp_cnp_handled)" -gt 0
+check ignores-none test "$(counter vm3 $sender rp_cnp_ignored)" = 0
 rm -f "$log"*
 exit $failed
