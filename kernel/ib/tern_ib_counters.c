@@ -46,9 +46,17 @@ static_assert(ARRAY_SIZE(tern_counters) ==
 struct rdma_hw_stats *tern_alloc_hw_port_stats(struct ib_device *ibdev,
 					       u32 port)
 {
-	return rdma_alloc_hw_stats_struct(tern_counters,
-					  ARRAY_SIZE(tern_counters),
-					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	struct rdma_hw_stats *stats;
+
+	stats = rdma_alloc_hw_stats_struct(tern_counters,
+					   ARRAY_SIZE(tern_counters),
+					   RDMA_HW_STATS_DEFAULT_LIFESPAN);
+	/* Optional counters are off at first; ib_core leaves that to drivers. */
+	if (stats)
+		bitmap_set(stats->is_disabled, TERN_CNT_RDMA_NUM,
+			   TERN_NUM_OPTIONAL);
+
+	return stats;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_alloc_hw_port_stats);
 

@@ -31,6 +31,22 @@ statistic_has_counters_only() {
 	echo "$text"
 	[[ $text == *tx_rdma_packets* ]] && ! [[ $text =~ alive_|dm_bytes|page_entries|parked_faults ]]
 }
+stat() { rdma statistic show link tern0/1 | sed -n "s/.* $1 \([0-9]*\).*/\1/p"; } # COUNTER: its value, nothing if it is not shown
+optional() { rdma statistic set link tern0/1 optional-counters "$1"; }
+# An optional counter is shown from its enabling on, and begins with 0 each time.
+optional_counters_count() {
+	local before now
+	[ -z "$(stat rdma_tx_packets)" ] && pingpong && before=$(stat tx_rdma_packets) && [ "$before" -ge 100 ] || return
+	optional rdma_tx_packets,rdma_rx_packets,cc_rx_ce_pkts && now=$(stat rdma_tx_packets) || return
+	echo "$before packets before, $now counted"
+	[ "$now" -lt 100 ] && [ "$(stat cc_rx_ce_pkts)" = 0 ] && pingpong || return
+	now=$(stat rdma_tx_packets) before=$(($(stat tx_rdma_packets) - before))
+	echo "$now packets, $before by the other counter"
+	[ "$now" -ge 100 ] && [ "$now" -le "$before" ] && [ "$(stat rdma_rx_packets)" -ge 100 ] || return
+	optional cc_tx_cnp_pkts && [ -z "$(stat rdma_tx_packets)" ] && [ "$(stat cc_tx_cnp_pkts)" = 0 ] || return
+	optional rdma_tx_packets && [ "$(stat rdma_tx_packets)" -lt 100 ] || return
+	rdma statistic unset link tern0/1 optional-counters && [ -z "$(stat rdma_tx_packets)" ]
+}
 # The reply to QUERY_CQ of each CQ: 32 bytes.
 cq_is_dumped() {
 	local text
@@ -65,6 +81,7 @@ check port-is-shown grep -q "netdev $dev flavour physical" <(devlink port show)
 check is-healthy shows 'state healthy' 'auto_recover true'
 check objects-are-counted objects_are_counted
 check statistic-has-counters-only statistic_has_counters_only
+check optional-counters-count optional_counters_count
 check cq-is-dumped cq_is_dumped
 errors=$(count error) recoveries=$(count recover)
 
