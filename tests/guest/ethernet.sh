@@ -99,6 +99,12 @@ raw() { # PROGRAM OPTION...
 check raw-ethernet-bw raw raw_ethernet_bw -n 400 -s 1024
 check raw-ethernet-bw-received until_true 30 says2 raw '^ *1024'
 check raw-ethernet-lat raw raw_ethernet_lat -n 200 -s 64
+# The program reports no send, and waits for ever, if a completion stands for more than one.
+check raw-ethernet-burst-lat raw raw_ethernet_burst_lat -Q 1 -n 100 -s 64 --burst_size=32 --rate_limit=10 --rate_units=M --rate_limit_type=PP --typical_pkt_size=64
+flow_rate() {
+	timeout 100 raw_ethernet_fs_rate -d tern0 --server -B "$mac" -E "$peer_mac" -J 10.77.0.1 -j 10.77.0.2 -K 1000 -k 2000 -n 1000 | grep -A 1 '#flows'
+}
+check raw-ethernet-fs-rate flow_rate
 
 # Under TCP.
 on2 iperf "iperf3 -s"
