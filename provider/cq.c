@@ -238,6 +238,9 @@ static unsigned int tern_wc_flags(const struct tern_cqe *cqe)
 	const uint8_t csum_ok = TERN_CQE_F_L3_OK | TERN_CQE_F_L4_OK;
 	unsigned int flags = 0;
 
+	if (likely(!(cqe->flags & ~(TERN_CQE_F_RECV | TERN_CQE_F_SOLICITED))))
+		return 0;
+
 	if (cqe->flags & TERN_CQE_F_GRH)
 		flags |= IBV_WC_GRH;
 	if (cqe->flags & TERN_CQE_F_IMM)

@@ -151,7 +151,6 @@ struct tern_wallclock {
 
 struct tern_cq {
 	struct verbs_cq vcq;
-	struct tern_pd *pd; /* parent domain, or NULL */
 	struct tern_buf buf;
 	struct tern_cqe *cqes;
 	struct tern_record record_ref;
@@ -183,6 +182,7 @@ struct tern_cq {
 	struct tern_cqe cur;
 	struct tern_qp *cur_qp; /* of an earlier CQE, a cache */
 	struct tern_wallclock wallclock; /* under lock */
+	struct tern_pd *pd; /* parent domain, or NULL */
 };
 
 struct tern_wq {
@@ -205,7 +205,6 @@ struct tern_tm;
 
 struct tern_srq {
 	struct verbs_srq vsrq;
-	struct tern_pd *pd; /* parent domain, or NULL */
 	struct tern_buf buf;
 	struct tern_record record_ref;
 	struct tern_srq_record *record; /* record_ref.addr */
@@ -217,6 +216,7 @@ struct tern_srq {
 	struct list_node xrc_entry; /* in xrc_srqs, SRQs with a CQ only */
 	bool xrc_listed;
 	struct tern_tm *tm; /* NULL without tag matching */
+	struct tern_pd *pd; /* parent domain, or NULL */
 };
 
 struct tern_op;
