@@ -2,6 +2,7 @@
 // Inputs of admin commands: valid ones, and changes to them.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -272,7 +273,8 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
       c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE) |
-               ((how & 0x30) == 0x30 ? TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE : 0U);
+               ((how & 0x30) == 0x30 ? TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE : 0U) |
+               ((how & 0x30) == 0x20 ? TERN_QPA_RATE_LIMIT : 0U);
       c.attr.state = in_.u8() % 8;
       c.attr.av = c.alt.av = w_.av(how & 0x80);
       c.attr.path_mtu = w_.scene.log_mtu;
@@ -282,6 +284,7 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
       c.alt.mig_state = how >> 3 & 1;
       c.attr.max_rd_atomic = c.attr.max_dest_rd_atomic = in_.u8() % 17;
       c.attr.timeout = 8;
+      c.attr.rate_limit = how & 0x20 ? 100'000 : 0;
       c.attr.qkey = World::kQkey;
       c.attr.sq_psn = c.attr.rq_psn = World::kPsn;
       return bytes_of(c);
@@ -307,6 +310,14 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
     }
     case TERN_CMD_BIND_COUNTER_SET:
       return bytes_of(tern_cmd_bind_counter_set{any(kQp), in_.u8() % 4 ? any(kCounterSet) : 0});
+    case TERN_CMD_SET_CC: {
+      tern_cmd_set_cc c{};
+      c.mask = 1U << in_.pick(TERN_CC_NUM);
+      c.params.value[std::countr_zero(std::uint32_t{c.mask})] = in_.u8();
+      c.port = port();
+      return bytes_of(c);
+    }
+    case TERN_CMD_QUERY_CC:
     case TERN_CMD_QUERY_PORT:
       return bytes_of(tern_cmd_query_port{port(), {}});
     case TERN_CMD_QUERY_COUNTERS:
@@ -348,7 +359,7 @@ Bytes AdminPlay::good(const Shape& shape) {
   if (shape.in_len == 0) return {};
   if (shape.in_len == sizeof(tern_cmd_object) && shape.opcode != TERN_CMD_ALLOC_PD &&
       shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ &&
-      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_COUNTERS &&
+      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_CC && shape.opcode != TERN_CMD_QUERY_COUNTERS &&
       shape.opcode != TERN_CMD_SET_RX_DEFAULT && shape.opcode != TERN_CMD_BIND_COUNTER_SET) {
     unsigned kind = shape.destroys >= 0 ? static_cast<unsigned>(shape.destroys) : unsigned{kQp};
     if (shape.opcode == TERN_CMD_QUERY_MR) kind = in_.u8() & 1 ? kKey : kWindow;

@@ -81,6 +81,8 @@ inline constexpr Shape kShapes[] = {
     {TERN_CMD_DESTROY_COUNTER_SET, sizeof(tern_cmd_object), 0, -1, kCounterSet},
     {TERN_CMD_QUERY_COUNTER_SET, sizeof(tern_cmd_object), 8 * TERN_CNT_RDMA_NUM, -1, -1},
     {TERN_CMD_BIND_COUNTER_SET, sizeof(tern_cmd_bind_counter_set), 0, -1, -1},
+    {TERN_CMD_QUERY_CC, sizeof(tern_cmd_query_port), sizeof(tern_cc_params), -1, -1},
+    {TERN_CMD_SET_CC, sizeof(tern_cmd_set_cc), 0, -1, -1},
 };
 
 using Bytes = std::vector<std::byte>;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "input.h"
+#include "transport/tag_headers.h"
 #include "wire/packet.h"
 #include "world.h"
 
@@ -54,6 +55,7 @@ class Play {
 
   void frame();
   void fill(Packet& p, const FuzzQp& to);
+  std::uint32_t add_tag(Packet& p);
   void raw_frame();
   void echo();
   void inject(std::vector<std::byte>& frame, std::uint8_t damage);
@@ -64,6 +66,7 @@ class Play {
   std::uint32_t raw_frame_of(std::uint8_t flags, std::vector<std::byte>& segment);
   void put_send(FuzzQp& qp, std::span<const std::byte> slot, bool ring);
   void state();
+  void rate(const FuzzQp& qp);
   void poll();
   void arm();
   void wqe();
@@ -81,6 +84,7 @@ class Play {
 
   World& w_;
   Input& in_;
+  TagHeaders headers_{};  // of the message in a frame
 };
 
 // Reads the scene from the first bytes of an input.

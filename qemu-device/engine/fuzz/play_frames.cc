@@ -61,6 +61,16 @@ void Play::fill(Packet& p, const FuzzQp& to) {
                                   Transport::kXrc, Transport::kUd};
   const std::uint8_t how = in_.u8();
   p.transport = live != nullptr ? live->transport() : classes[to.type % classes.size()];
+  if (how % 32 == 28) {  // a CNP
+    p.transport = Transport::kCnp;
+    p.op = kCnpOp;
+    p.dest_qp = Qpn(to.number);
+    const std::uint8_t more = in_.u8();
+    p.becn = !(more & 1);
+    static constexpr std::array<std::byte, kCnpPayload> kReserved{};
+    p.payload.append_plain(more & 2 ? pattern().first(kCnpPayload) : std::span(kReserved));
+    return;
+  }
   if (how % 32 == 31) p.transport = Transport{static_cast<std::uint8_t>(in_.u8() & 0xe0)};
   p.op = Op{static_cast<std::uint8_t>(in_.u8() & 0x1f)};
   p.dest_qp = Qpn(how % 32 == 30 ? in_.u32() & 0xffffff : how % 32 == 29 ? 0xffffffU : to.number);
@@ -113,7 +123,22 @@ void Play::fill(Packet& p, const FuzzQp& to) {
     p.flush_type = what & 0xc0 ? std::uint8_t{TERN_FLUSH_GLOBAL} : what;
     p.flush_level = in_.u8();
   }
-  p.payload.append_plain(pattern().first(payload));
+  const std::uint32_t headers = w_.scene.tags && t.send && t.first ? add_tag(p) : 0;
+  p.payload.append_plain(pattern().first(payload > headers ? payload - headers : 0));
+}
+
+// The headers of a message to an SRQ with tags. Returns their length.
+std::uint32_t Play::add_tag(Packet& p) {
+  const std::uint8_t how = in_.u8();
+  const Region& from = how & 8 ? w_.ro : w_.rw;
+  headers_.tm = {static_cast<std::uint8_t>(how & 4 ? in_.u8() : how & 3), {}, 7, 0};
+  headers_.tm.tag = from_wire(std::uint64_t{in_.pick(4)});
+  headers_.rndv = {from_wire(from.iova), from_wire(from.key), from_wire(length(0x800))};
+  const bool request = headers_.tm.opcode == TERN_TMH_RNDV;
+  const std::size_t needed = request ? sizeof(headers_) : sizeof(headers_.tm);
+  const std::size_t bytes = how & 16 ? in_.pick(sizeof(headers_)) : needed;
+  p.payload.append_plain(std::as_bytes(std::span(&headers_, 1)).first(bytes));
+  return static_cast<std::uint32_t>(bytes);
 }
 
 void Play::frame() {
@@ -128,6 +153,7 @@ void Play::frame() {
   p.route.dmac = World::kMac;
   p.route.vlan = w_.scene.vlan ? World::kVlan : std::uint16_t{TERN_VLAN_NONE};
   if (damage % 32 == 30) p.route.vlan ^= 1;
+  if (damage % 32 == 29) p.route.traffic_class = 3;  // congestion experienced
   p.route.udp_sport = 0xc000;
   std::vector<std::byte> frame(static_cast<std::size_t>(p.payload.size()) + kMaxFrameOverhead);
   frame.resize(serialize(p, 1, frame));

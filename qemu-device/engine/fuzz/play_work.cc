@@ -9,6 +9,8 @@ namespace tern::fuzz {
 
 namespace {
 
+constexpr std::uint32_t kSendOffset = 3;  // in the region, of what valid SENDs send
+
 template <class T>
 void append(std::vector<std::byte>& to, const T& value) {
   const auto bytes = std::as_bytes(std::span(&value, 1));
@@ -76,8 +78,9 @@ void Play::post_tags() {
   header.tag = __builtin_bswap64(in_.pick(4));
   const Region& from = how & 8 ? w_.ro : w_.rw;
   const tern_tm_rndv rndv{__builtin_bswap64(from.iova), __builtin_bswap32(from.key), __builtin_bswap32(length(0x800))};
-  w_.host.put(FuzzHost::page(page::kRw), header);
-  w_.host.put(FuzzHost::page(page::kRw) + sizeof(header), rndv);
+  const std::uint64_t at = FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage;
+  w_.host.put(at, header);
+  w_.host.put(at + sizeof(header), rndv);
   if (how & 16) return;
   w_.doorbell(w_.uar, how & 32 ? TERN_DB_CMD_PAGE : TERN_DB_CMD_TM, w_.srqs[0]);
   w_.collect();
@@ -187,7 +190,7 @@ void Play::post_send() {
   }
   append(slot, hdr);
   slot.insert(slot.end(), segment.begin(), segment.end());
-  if (hdr.num_sge != 0) append(slot, tern_sge{w_.rw.iova + 3, len, w_.rw.key});
+  if (hdr.num_sge != 0) append(slot, tern_sge{w_.rw.iova + kSendOffset, len, w_.rw.key});
   put_send(q, slot, true);
 }
 
@@ -222,13 +225,15 @@ std::uint32_t Play::raw_frame_of(std::uint8_t flags, std::vector<std::byte>& seg
   const std::uint32_t len = kHead + length(1500);
   head[16] = static_cast<std::uint8_t>((len - 14) >> 8);
   head[17] = static_cast<std::uint8_t>(len - 14);
-  w_.host.store(FuzzHost::page(page::kRw) + (w_.rw.iova + 3) % FuzzHost::kPage, std::as_bytes(std::span(head)));
+  w_.host.store(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage, std::as_bytes(std::span(head)));
   return len;
 }
 
 void Play::state() {
   FuzzQp& q = qp();
-  const unsigned what = in_.pick(5);
+  const std::uint8_t how = in_.u8();
+  if (how >= 0xe0) return rate(q);
+  const unsigned what = how % 5;
   constexpr std::array states = {TERN_QPS_SQD, TERN_QPS_RTS, TERN_QPS_ERR, TERN_QPS_RESET,
                                  TERN_QPS_RESET};
   tern_cmd_modify_qp c{};
@@ -242,6 +247,18 @@ void Play::state() {
   w_.host.put(q.record, 0U);
   w_.host.put(q.record + offsetof(tern_qp_record, rq_pi), 0U);
   if (what == 3) (void)w_.connect(q, w_.scene.loopback ? w_.qps[0].number : World::kPeerQpn, w_.scene.loopback);
+}
+
+// A rate limit, mostly one that makes packets wait.
+void Play::rate(const FuzzQp& q) {
+  tern_cmd_modify_qp c{};
+  const std::uint8_t how = in_.u8();
+  c.qpn = q.number;
+  c.mask = TERN_QPA_RATE_LIMIT;
+  c.attr.rate_limit = how & 1 ? in_.u32() : in_.u8() * 1000U;
+  if (how & 2) c.attr.max_burst = how & 4 ? in_.u32() : in_.u16();
+  if (how & 8) c.attr.typical_packet = in_.u16();
+  (void)w_.command(TERN_CMD_MODIFY_QP, c);
 }
 
 void Play::poll() {

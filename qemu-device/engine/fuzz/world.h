@@ -103,7 +103,7 @@ class World {
   static constexpr unsigned kLogSrq = 3;
   static constexpr unsigned kLogSrqStride = 7;
   static constexpr unsigned kLogTagOps = 4;
-  static constexpr std::uint32_t kTags = 12;
+  static constexpr std::uint32_t kTags = 3;
   static constexpr unsigned kLogEth = 4;
   static constexpr std::uint32_t kQkey = 0x11111111;
   static constexpr std::uint32_t kPsn = 0xfffffa;  // wraps soon

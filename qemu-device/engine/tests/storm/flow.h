@@ -125,6 +125,7 @@ class ConnectedFlow : public Flow {
  public:
   ConnectedFlow(Context& context, unsigned id, const FlowOptions& options);
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] const FlowOptions& options() const { return o_; }
   // For plants: local and remote memory of a message.
   [[nodiscard]] std::span<std::byte> near_bytes(std::uint64_t number) const {
     return near_.whole(static_cast<unsigned>(number % o_.depth)).subspan(Slots::kMargin);

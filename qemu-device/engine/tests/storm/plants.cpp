@@ -45,6 +45,12 @@ const std::array<PlantText, kPlants>& texts() {
       {"WordLost", {C::kLost}},
       {"WordTwice", {C::kDoubled}},
       {"ForgedWord", {C::kLost}},
+      {"TagLost", {C::kLost, C::kReordered}},
+      {"TagTwice", {C::kDoubled, C::kReordered}},
+      {"TagCorrupt", {C::kCorrupted}},
+      {"TagOutside", {C::kOutside}},
+      {"TagEarly", {C::kLost, C::kReordered, C::kProtocol}},
+      {"TagOther", {C::kReordered, C::kCorrupted}},
   }};
   return all;
 }
@@ -185,6 +191,37 @@ bool World::plant_send(Node& node, const Duties& duties, const Wc& wc) {
     default:
       return false;
   }
+}
+
+// Plants in the CQEs of an SRQ with tags. Returns how often the CQE is delivered.
+unsigned World::plant_tag(TagFlow& tags, Wc& wc) {
+  if (planted_ || ticks_ < kFirstTick || wc.status != TERN_CQE_SUCCESS) return 1;
+  constexpr std::uint8_t kWhole = TERN_CQE_F_TM_MATCH | TERN_CQE_F_TM_DATA_VALID;
+  const std::uint64_t id = le(std::uint64_t{wc.wr_id});
+  const bool whole = (wc.flags & kWhole) == kWhole && le(std::uint32_t{wc.byte_len}) >= 8;
+  switch (o_.plant) {
+    case Plant::kTagEarly:
+      if (wc.opcode != TERN_TM_CQE_ADD || !(wc.flags & TERN_CQE_F_TM_SYNC_REQ)) return 1;
+      wc.flags &= ~TERN_CQE_F_TM_SYNC_REQ & 0xff;
+      break;
+    case Plant::kTagLost:
+    case Plant::kTagTwice:
+      if (!whole) return 1;
+      planted_ = true;
+      return o_.plant == Plant::kTagLost ? 0 : 2;
+    case Plant::kTagOther:
+      if (!whole || tags.newest() == id) return 1;
+      wc.wr_id = le(tags.newest());
+      break;
+    default: {
+      const auto buffer = tags.buffer_of(id);
+      if (!whole || buffer.empty()) return 1;
+      flip(buffer.subspan(o_.plant == Plant::kTagOutside ? Slots::kMargin - 1 : Slots::kMargin));
+      break;
+    }
+  }
+  planted_ = true;
+  return 1;
 }
 
 // Sets the word to its value before a completed ATOMIC WRITE, or to that left by an older one.

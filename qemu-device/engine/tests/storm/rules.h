@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The rules of PSNs, of the responder's checks and of errors, and how often a storm has met each.
+// The rules of PSNs, of the responder's checks, of errors, rates and tags, and how often a storm has
+// met each.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@ enum class Rule : std::uint8_t {
   kInOrder,
   kAheadNak,
   kAheadSilent,
+  kAheadAgain,
   kNakTaken,
   kRepeatedSend,
   kRepeatedWrite,
@@ -116,6 +118,30 @@ enum class Rule : std::uint8_t {
   kFlushedSends,
   kFlushedReceives,
   kLastWqe,
+  // Rates and paths.
+  kPaced,
+  kCnpSent,
+  kCnpTaken,
+  kMigrated,
+  // Tag matching.
+  kTagEager,
+  kTagLong,
+  kTagRendezvous,
+  kTagIncomplete,
+  kTagUnexpected,
+  kTagNone,
+  kTagOldest,
+  kTagWaits,
+  kTagSkipped,
+  kTagReady,
+  kTagDeleted,
+  kTagNotThere,
+  kTagRefused,
+  kTagTooLong,
+  kTagKeyGone,
+  kTagRemoteKeyGone,
+  kTagFlushed,
+  kTagSrqGone,
   kNum
 };
 

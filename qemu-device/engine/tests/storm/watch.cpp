@@ -114,11 +114,32 @@ void WireWatch::finish() {
   for (TestNode* const node : nodes_) {
     const auto& c = node->device.lane.counters.rdma;
     counts_.add(Rule::kTimeout, c[TERN_CNT_LOCAL_ACK_TIMEOUT_ERR]);
+    counts_.add(Rule::kCnpSent, c[TERN_CNT_NP_CNP_SENT]);
+    counts_.add(Rule::kCnpTaken, c[TERN_CNT_RP_CNP_HANDLED]);
     counts_.add(Rule::kIcrc, c[TERN_CNT_RX_ICRC_ERRORS] + c[TERN_CNT_RX_MALFORMED]);
   }
 }
 
 // ---- packets sent ----
+
+// The device may catch up on what it was late with, and is exact to one packet.
+bool Pace::take(std::uint64_t frame, Nanos now) {
+  constexpr std::uint64_t kLate = 2'000'000;  // ns
+  constexpr std::uint64_t kCatchUp = 256 << 10;
+  const std::uint64_t spare = std::min(kbit_ * kLate / 8'000'000, kCatchUp);
+  const bool good = bytes_ <= kbit_ * (now - since_) / 8'000'000 + spare;
+  bytes_ += frame;
+  return good;
+}
+
+// Acknowledgements are not limited.
+void WireWatch::sent_paced(QpView& by, const Seen& seen, std::size_t frame) {
+  const bool response = seen.op >= Op::kReadResponseFirst && seen.op <= Op::kReadResponseOnly;
+  if ((!seen.traits->request && !response) || !by.pace.limited()) return;
+  counts_.add(Rule::kPaced);
+  if (by.pace.take(frame, sim_.now())) return;
+  findings_.add(Claim::kProtocol, "a QP sends faster than its rate limit");
+}
 
 bool WireWatch::on_sent(unsigned from, std::span<const std::byte> frame) {
   fingerprint_ = (fingerprint_ ^ hash_bytes(frame.last(4)) ^ from) * 0x100000001b3 + sim_.now();
@@ -127,7 +148,10 @@ bool WireWatch::on_sent(unsigned from, std::span<const std::byte> frame) {
   const QpView* const to = find(seen->to_node, seen->dest);
   if (to == nullptr || to->peer == nullptr) return true;
   QpView& by = *to->peer;
-  if (seen->traits->request) {
+  sent_paced(by, *seen, frame.size());
+  if (seen->transport == Transport::kCnp) {
+    // Neither a request nor an answer.
+  } else if (seen->traits->request) {
     sent_request(by, *seen);
   } else {
     sent_answer(by, *seen);
@@ -260,7 +284,7 @@ void WireWatch::on_delivery(SimNode& to, std::span<const std::byte> frame, bool 
   // Only packets that a QP has accepted: the device has checked ICRC and destination.
   if (moved(now, TERN_CNT_RX_RDMA_PACKETS) != 1 || moved(now, TERN_CNT_RX_QP_MISMATCH) != 0) return;
   QpView* const at = find(to.index(), seen->dest);
-  if (at == nullptr) return;
+  if (at == nullptr || seen->transport == Transport::kCnp) return;
   if (!seen->traits->request) return got_answer(*at, *seen, now);
   if (seen->transport == Transport::kUc || seen->transport == Transport::kUd) {
     return got_unreliable(*at, *seen, now);
@@ -273,7 +297,11 @@ void WireWatch::got_request(QpView& at, const Seen& seen, const Before& now) {
   if (ahead < 0) return got_repeated(at, seen);
   if (ahead > 0) {
     if (moved(now, TERN_CNT_OUT_OF_SEQUENCE) == 0) return counts_.add(Rule::kAheadSilent);
-    if (at.nak_owed) findings_.add(Claim::kProtocol, "NAK 0x60 twice without the expected packet between");
+    const bool again = at.qp->options().ece & TERN_ECE_REPEAT_NAK && seen.ack_req;
+    if (at.nak_owed && again) counts_.add(Rule::kAheadAgain);
+    if (at.nak_owed && !again) {
+      findings_.add(Claim::kProtocol, "NAK 0x60 twice without the expected packet between");
+    }
     at.nak_owed = true;
     ++at.naks_due;
     return;

@@ -39,6 +39,25 @@ struct Seen {
 // Returns nullopt unless the frame is a packet with a known opcode.
 [[nodiscard]] std::optional<Seen> look_at(std::span<const std::byte> frame);
 
+// Packets that a QP may send under its rate limit.
+class Pace {
+ public:
+  // From now on the QP sends up to `kbit` kbit/s; 0: no limit.
+  void start(std::uint64_t kbit, Nanos now) { *this = Pace(kbit, now); }
+  // A packet that counts has been sent. Returns false if it was too early.
+  [[nodiscard]] bool take(std::uint64_t frame, Nanos now);
+  [[nodiscard]] bool limited() const { return kbit_ != 0; }
+
+  Pace() = default;
+
+ private:
+  Pace(std::uint64_t kbit, Nanos now) : kbit_(kbit), since_(now) {}
+
+  std::uint64_t kbit_ = 0;
+  Nanos since_ = 0;
+  std::uint64_t bytes_ = 0;  // that have been sent since
+};
+
 struct QpView;
 
 // Notified when the response of a FLUSH is sent, before it is on the wire.
@@ -82,6 +101,7 @@ struct QpView {
   Flushes* flushes = nullptr;  // of the peer's flow
   bool black_hole = false;     // the wire loses everything to and from this QP
   bool keep_answers = false;
+  Pace pace;
 
   // Requester:
   Psn first_psn;
@@ -142,6 +162,7 @@ class WireWatch {
 
   bool on_sent(unsigned from, std::span<const std::byte> frame);
   void sent_request(QpView& by, const Seen& seen);
+  void sent_paced(QpView& by, const Seen& seen, std::size_t frame);
   void sent_answer(QpView& by, const Seen& seen);
   void sent_read_response(QpView& by, const Seen& seen);
   void sent_empty(QpView& by, const Seen& seen, Awaited& awaited);

@@ -59,6 +59,9 @@ World::World(const StormOptions& options, StormResult& result)
   add_uc(b, c);
   add_uc(c, a);
   add_datagrams();
+  add_tags(b);
+  add_tags(c);
+  changes_ = std::make_unique<Changes>(context_, reliable_);
   plant_on_the_wire();
   hostile_ = std::make_unique<Hostile>(context_, *watch_, *nodes_[0], *nodes_[1]);
 }
@@ -74,6 +77,13 @@ void World::set_wire() {
   sim_.wire.reorder_by = 2'000 + random_.pick(100'000);
   // With every third seed, some doorbells lose their value.
   sim_.lost_values = o_.seed % 3 == 0 ? 64 : 0;
+  // The wire has a congested switch with two of three seeds.
+  const unsigned one_in = o_.seed % 3 == 0 ? 0 : 5 + random_.pick(200);
+  sim_.queue = [this, one_in](unsigned, std::span<std::byte> frame) {
+    const auto at = find_parts(frame);
+    if (one_in != 0 && at && random_.one_in(one_in)) mark_congestion(frame, *at);
+    return sim_.now();
+  };
   sim_.budget = 8192;
   sim_.turn_time = 500;
   std::array<char, 160> text;
@@ -87,7 +97,10 @@ void World::set_wire() {
 
 void World::add_node() {
   Node& n = nodes_.emplace_back();
-  n.node = std::make_unique<TestNode>(sim_);
+  // However many marks there are: a packet of a flow takes less time than most timers.
+  NodeOptions options;
+  EXPECT_TRUE(options.congestion.set(TERN_CC_RP_MIN_RATE, 1'000));
+  n.node = std::make_unique<TestNode>(sim_, options);
   TestNode& node = *n.node;
   node.host.hash_stores = o_.trace;
   // With every other seed, the devices may poll send queues instead of waiting for doorbells.
@@ -106,6 +119,8 @@ void World::add_node() {
 
 QpOptions World::options_for(std::uint8_t type, const Node& node) {
   const auto depth = static_cast<std::uint8_t>(1 + random_.pick(16));
+  const bool reliable = type == TERN_QPT_RC || type == TERN_QPT_XRC_INI;
+  const std::uint8_t ece = reliable && random_.one_in(3) ? TERN_ECE_REPEAT_NAK : 0;
   return {.pd = node.pd,
           .send_cq = node.send_cq,
           .recv_cq = node.recv_cq,
@@ -119,7 +134,8 @@ QpOptions World::options_for(std::uint8_t type, const Node& node) {
           .min_rnr_timer = static_cast<std::uint8_t>(1 + random_.pick(20)),
           .timeout = static_cast<std::uint8_t>(1 + random_.pick(11)),
           .sl = static_cast<std::uint8_t>(random_.pick(8)),
-          .flow_label = random_.pick(1 << 20)};
+          .flow_label = random_.pick(1 << 20),
+          .ece = ece};
 }
 
 ReceivePool& World::own_pool(Node& node, TestQp& qp, std::uint32_t max_len) {
@@ -270,6 +286,20 @@ void World::add_datagrams() {
   }
 }
 
+void World::add_tags(Node& to) {
+  std::vector<TestNode*> from;
+  for (Node& n : nodes_) {
+    if (&n != &to) from.insert(from.end(), 2, n.node.get());
+  }
+  const auto id = static_cast<unsigned>(flows_.size() + 1);
+  auto flow = std::make_unique<TagFlow>(context_, *watch_, id, *to, from);
+  if (o_.plant >= Plant::kTagLost) {
+    flow->plant = [this](TagFlow& tags, Wc& wc) { return plant_tag(tags, wc); };
+  }
+  tags_.push_back(flow.get());
+  flows_.push_back(std::move(flow));
+}
+
 // ---- running ----
 
 void World::post_receives() {
@@ -291,6 +321,7 @@ void World::tick() {
     if (random_.one_in(3)) flow->post();
   }
   if (more) datagrams_->post();
+  changes_->next();
   if (ticks_ % 4 == 0) post_receives();
 }
 
@@ -302,6 +333,7 @@ void World::poll() {
   for (Node& n : nodes_) {
     while (const auto wc = n.send_cq->poll()) dispatch(n, *wc);
   }
+  for (TagFlow* const tags : tags_) tags->poll();
 }
 
 void World::dispatch(Node& node, const Wc& wc) {

@@ -10,9 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tests/storm/changes.h"
 #include "tests/storm/datagrams.h"
 #include "tests/storm/flow.h"
 #include "tests/storm/hostile.h"
+#include "tests/storm/tags.h"
 
 namespace tern::storm {
 
@@ -41,6 +43,12 @@ enum class Plant : std::uint8_t {
   kWordLost,     // an ATOMIC WRITE completes with the word unchanged
   kWordTwice,    // an ATOMIC WRITE is executed again after a later one
   kForgedWord,   // the wire drops an ATOMIC WRITE and answers it
+  kTagLost,      // the last CQE of a tag is lost
+  kTagTwice,     // it comes twice
+  kTagCorrupt,   // flips a bit of a message that matched a tag
+  kTagOutside,   // changes a byte next to the buffer of a tag
+  kTagEarly,     // a CQE says that no tag waits any more
+  kTagOther,     // a message seems to have matched another tag of the list
   kNum
 };
 [[nodiscard]] const char* plant_name(Plant plant);
@@ -109,6 +117,7 @@ class World {
   void add_inside(Node& a);
   void add_uc(Node& a, Node& b);
   void add_datagrams();
+  void add_tags(Node& to);
 
   void tick();
   void post_receives();
@@ -118,6 +127,7 @@ class World {
   [[nodiscard]] bool planted(Node& node, const Wc& wc);
   [[nodiscard]] bool plant_receive(Node& node, const Duties& duties, const Wc& wc);
   [[nodiscard]] bool plant_send(Node& node, const Duties& duties, const Wc& wc);
+  [[nodiscard]] unsigned plant_tag(TagFlow& tags, Wc& wc);
   [[nodiscard]] bool plant_word(const ReliableFlow& flow, const Wc& wc);
   void pass_again(Node& node, const Duties& duties, Wc wc);
   void plant_on_the_wire();
@@ -140,6 +150,8 @@ class World {
   ReceivePool* inside_ = nullptr;  // of the flow in one device: never empty
   std::vector<std::unique_ptr<Flow>> flows_;
   std::vector<ReliableFlow*> reliable_;
+  std::vector<TagFlow*> tags_;
+  std::unique_ptr<Changes> changes_;
   std::unique_ptr<Datagrams> datagrams_;
   std::unique_ptr<Hostile> hostile_;
   decltype(Sim::pass) honest_;  // the wire's behaviour without a plant
