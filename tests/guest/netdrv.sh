@@ -9,6 +9,8 @@ group=netdrv
 tree=/tmp/selftests
 [ -e $tree ] || cp -r "/mnt/tern/build/out-$TERN_LANE/selftests" $tree
 tests=$tree/tools/testing/selftests/drivers/net
+# An emulated machine takes tenths of a second to start the program that sends each message.
+sed -i 's/"-T", "4000"/"-T", "40000"/' $tests/hw/toeplitz.py
 NETIF=$(basename /sys/class/infiniband/tern0/device/net/*)
 export NETIF LOCAL_V4=10.77.0.1 REMOTE_V4=10.77.0.2 LOCAL_V6=fd77::1 REMOTE_V6=fd77::2 REMOTE_TYPE=ssh REMOTE_ARGS=root@alone
 export PYTHONDONTWRITEBYTECODE=1
@@ -28,6 +30,8 @@ set_mtu() {
 		ssh $m "ip link set \$(basename /sys/class/infiniband/tern0/device/net/*) mtu $1"
 	done
 }
+# Where tests pin their programs.
+mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
 # Tests take the interface down and expect its addresses afterwards; and they load XDP programs without fragments, which need a
 # frame that fits into a page.
 for m in vm1 vm2; do
