@@ -118,7 +118,8 @@ static void tern_test_optional(struct kunit *test)
 				(bit == TERN_CAP_ATOMIC_WRITE ? IB_DEVICE_ATOMIC_WRITE : 0) |
 				(bit == TERN_CAP_MW_TYPE_1 ? IB_DEVICE_MEM_WINDOW : 0) |
 				(bit == TERN_CAP_MW_TYPE_2A ? IB_DEVICE_MEM_WINDOW_TYPE_2A : 0) |
-				(bit == TERN_CAP_MW_TYPE_2B ? IB_DEVICE_MEM_WINDOW_TYPE_2B : 0));
+				(bit == TERN_CAP_MW_TYPE_2B ? IB_DEVICE_MEM_WINDOW_TYPE_2B : 0) |
+				(bit == TERN_CAP_APM ? IB_DEVICE_AUTO_PATH_MIG : 0));
 		KUNIT_EXPECT_EQ(test, attr->max_mw, bit & TERN_CAPS_MW ? 65536 : 0);
 		KUNIT_EXPECT_EQ(test, attr->max_dm_size,
 				bit == TERN_CAP_DM ? SZ_16M : 0);
@@ -226,7 +227,8 @@ static void tern_test_uctx_caps(struct kunit *test)
 			TERN_UCTX_CAP_FLUSH | TERN_UCTX_CAP_ATOMIC_WRITE |
 			TERN_UCTX_CAP_RAW_OFFLOAD | TERN_UCTX_CAP_RSS |
 			TERN_UCTX_CAP_RSS_TUNNEL | TERN_UCTX_CAP_UD_NO_LOOPBACK |
-			TERN_UCTX_CAP_ECE | TERN_UCTX_CAP_RATE_LIMIT);
+			TERN_UCTX_CAP_ECE | TERN_UCTX_CAP_RATE_LIMIT |
+			TERN_UCTX_CAP_DM_OPS | TERN_UCTX_CAP_UDP_SPORT);
 	dev->caps.flags = cpu_to_le64(TERN_CAP_RAW_QP | TERN_CAP_STEERING);
 	KUNIT_EXPECT_EQ(test, tern_uctx_caps(&dev->ib), TERN_UCTX_CAP_RSS);
 	dev->caps.flags = 0;
