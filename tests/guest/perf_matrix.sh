@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC1091,SC2034,SC2154,SC2086
 # Runs ibv_*_pingpong and perftest, as far as tern's transports allow: RC, UC, UD, XRC, with and without SRQ, event mode and
-# rdma_cm (-R). usage: perf_matrix.sh [loopback|loopback-brief|loopback-rest|across]...; prints a line for each run, and a matrix.
-# loopback-brief runs each program once in each mode; loopback-rest runs what loopback-brief leaves out.
+# rdma_cm (-R). usage: perf_matrix.sh [loopback|across][-brief|-rest]...; prints a line for each run, and a matrix.
+# -brief runs each program once in each mode; -rest runs what -brief leaves out.
 set -u
 group=perf
 . "${0%/*}/pairs.sh"
@@ -13,7 +13,7 @@ port=18700
 run() {
 	[ $part = rest ] || run_now "$@"
 }
-# more NAME COMMAND...: the same, but not in loopback-brief.
+# more NAME COMMAND...: the same, but not in -brief.
 more() {
 	[ $part = brief ] || run_now "$@"
 }
@@ -139,7 +139,7 @@ perftest_others() {
 # timeout.
 common="-d $dev -x $gid -F -u 18"
 for w in "${@:-loopback}"; do
-	part=${w#loopback-}
+	part=${w#*-}
 	place "${w%%-*}"
 	pingpong
 	on_demand
