@@ -2,6 +2,7 @@
 """Captures for the tests of tern-view: one with a bit of everything, and large ones.
 
 captures.py story|N FILE: writes the one, or one of N packets."""
+import itertools
 import os
 import random
 import struct
@@ -12,6 +13,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(HERE, "../judge"), os.path.join(HERE, "../../tools")]
 
 from build import CNP, MS, Host, Link, Scene, datagram, encode, source_port  # noqa: E402
+from roce.headers import icrc  # noqa: E402
 
 START = 1_700_000_000_000_000_000
 PATTERN = 8192
@@ -94,15 +96,16 @@ def refused(link):
 
 
 def write_many(path, n):
-    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK. The ICRCs are wrong."""
+    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK."""
     scene, period, chance = Scene(), [], random.Random(1)
     scene.now = 0
     links = [Link(scene, 0x100 + k, 0x200 + k, psn=0, mtu=1024) for k in range(8)]
+    count = itertools.count()
     while len(scene.frames) < PATTERN:
-        link = links[len(scene.frames) % 8]
-        choice = len(scene.frames) % 5
+        message = next(count)
+        link, choice = links[message % 8], message // 8 % 5
         link.send(64) if choice < 2 else link.write(3000) if choice < 4 else link.read(2048)
-        if len(scene.frames) % 97 == 0:
+        if message % 97 == 0:
             first = link.data(0, 100)
             link.nak(first, 0x2C)
             link.data(0, 100, first_psn=first)
@@ -119,6 +122,8 @@ def write_many(path, n):
             out = []
             for time, raw, psn in period[:n - written]:
                 raw[51:54] = (psn + lap * advance[int.from_bytes(raw[47:50], "big")] & 0xFFFFFF).to_bytes(3, "big")
+                end = 34 + int.from_bytes(raw[38:40], "big")
+                raw[end - 4:end] = icrc(raw, 14, 34, True, end).to_bytes(4, "little")
                 sec, ns = divmod(START + time + lap * (scene.now + 2000) + chance.randrange(1500), 1_000_000_000)
                 out.append(struct.pack("<IIII", sec, ns, len(raw), len(raw)) + raw)
             f.write(b"".join(out))

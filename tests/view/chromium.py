@@ -101,7 +101,7 @@ class Chromium:
         """Waits until an expression is true, and returns it."""
         end = time.monotonic() + timeout
         while time.monotonic() < end:
-            value = self.run(script)
+            value = self.run(f"(found => found instanceof Node || found)({script})")
             if value:
                 return value
             time.sleep(0.05)

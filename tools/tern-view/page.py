@@ -12,8 +12,8 @@ from array import array
 from itertools import pairwise
 
 import capture as cap
-import messages as msg
 import refusals
+import story as msg
 from roce.headers import HEADER_SIZE, OPCODES, UC, UD
 
 HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")

@@ -104,12 +104,12 @@ function drawLine(g, values, colour, x, y, base) {
 	g.globalAlpha = 1;
 }
 
-// Curves cost the most of a frame: a window that moves draws them when it rests.
+// Curves cost the most of a frame: a window that moves draws them a few times a second.
 let curvesDue = 0;
 
 function drawCurves() {
-	clearTimeout(curvesDue);
-	const paint = () => CURVES.forEach(drawCurve);
-	if (V.view.length < 20000) paint();
-	else curvesDue = setTimeout(paint, 120);
+	curvesDue ||= setTimeout(() => {
+		curvesDue = 0;
+		CURVES.forEach(drawCurve);
+	}, 150);
 }

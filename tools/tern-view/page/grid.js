@@ -9,40 +9,38 @@ class Grid {
 	// columns: [title, width, class, text(row), class of the cell(row)]; count() rows; chosen(): the current row; choose(row).
 	constructor(box, name, columns, count, chosen, choose) {
 		Object.assign(this, { columns, count, chosen, choose, id: `grid${grids++}` });
-		this.pad = el("div.pad");
-		this.body = el("div.body", { role: "presentation" }, this.pad);
+		this.pad = el("div.pad", { role: "rowgroup" });
 		const titles = columns.map((c, k) => el(`span${c[2] ? "." + c[2] : ""}`, { role: "columnheader", "aria-colindex": k + 1 }, c[0]));
 		this.head = el("div.head", { role: "rowgroup" }, el("div.line", { role: "row", "aria-rowindex": 1 }, ...titles));
-		this.pad.setAttribute("role", "rowgroup");
-		this.root = el("div.grid", { role: "grid", "aria-label": name, "aria-readonly": "true", "aria-colcount": columns.length }, this.head, this.body);
+		this.body = el("div.body", { role: "grid", tabindex: 0, "aria-label": name, "aria-readonly": "true", "aria-colcount": columns.length }, this.head, this.pad);
+		this.root = el("div.grid", null, this.body);
 		this.root.style.setProperty("--columns", columns.map((c) => c[1]).join(" "));
 		this.root.style.setProperty("--least", `${columns.reduce((sum, c) => sum + Number(/(\d+)px/.exec(c[1])[1]) + 10, 10)}px`);
-		this.body.tabIndex = 0;
-		this.body.addEventListener("scroll", () => {
-			this.head.scrollLeft = this.body.scrollLeft;
-			this.paint();
-		});
+		this.body.addEventListener("scroll", () => this.paint());
 		this.body.addEventListener("keydown", (event) => this.key(event));
 		this.body.addEventListener("click", (event) => {
-			const line = event.target.closest(".line");
+			const line = event.target.closest(".pad .line[data-row]");
 			if (line) this.choose(Number(line.dataset.row));
 		});
 		box.append(this.root);
 	}
 
-	get page() { return Math.max(1, Math.floor(this.body.clientHeight / ROW)); }
+	get room() { return this.body.clientHeight - ROW; }
+	get page() { return Math.max(1, Math.floor(this.room / ROW)); }
 	get tall() { return Math.min(this.count() * ROW, TALLEST); }
 
 	// The rows' places grow with the bar's, so that a bar of limited height reaches them all.
 	get ratio() {
-		const room = this.tall - this.body.clientHeight;
-		return room > 0 ? (this.count() * ROW - this.body.clientHeight) / room : 1;
+		const most = this.tall - this.room;
+		return most > 0 ? (this.count() * ROW - this.room) / most : 1;
 	}
 
 	paint() {
-		const n = this.count();
+		const n = this.count(), state = [V.version, this.chosen(), this.body.scrollTop, this.body.clientHeight].join();
+		if (state === this.state) return;
+		this.state = state;
 		this.pad.style.height = `${Math.max(this.tall, ROW)}px`;
-		this.root.setAttribute("aria-rowcount", n + 1);
+		this.body.setAttribute("aria-rowcount", n + 1);
 		const top = this.body.scrollTop, first = Math.max(0, Math.min(n - 1, Math.floor(top * this.ratio / ROW)));
 		const shift = top - (top * this.ratio - first * ROW), last = Math.min(n, first + this.page + 2), chosen = this.chosen();
 		const lines = [];
@@ -62,7 +60,7 @@ class Grid {
 	}
 
 	reveal(row) {
-		const visible = this.body.clientHeight, at = row * ROW, top = this.body.scrollTop * this.ratio;
+		const visible = this.room, at = row * ROW, top = this.body.scrollTop * this.ratio;
 		if (at < top || at + ROW > top + visible) this.body.scrollTop = Math.max(0, (at - visible / 2) / this.ratio);
 		this.paint();
 	}

@@ -37,7 +37,7 @@ function buildKeys() {
 		el("td", null, directed(row.packet)), el("td", null, [...row.kinds].join(", ").replaceAll("_", " ")), el("td.n", null, count(row.uses)),
 		el("td.n", null, bytesText(row.bytes)), el("td.n", null, row.refused ? count(row.refused) : ""), el("td.time", null, row.canvas)));
 	const more = keyTable.all > MOST_KEYS ? el("p.muted.small", null, `${count(keyTable.all)} keys; the ${MOST_KEYS} that were refused or used most are shown.`) : null;
-	box.replaceChildren(...[more, el("div.scroll", { tabindex: 0, role: "region", "aria-label": "Remote keys" }, el("table", null, head, el("tbody", null, ...lines)))].filter(Boolean));
+	box.replaceChildren(...[more, el("div.scroll", { tabindex: 0, role: "region", "aria-label": "Table of remote keys" }, el("table", null, head, el("tbody", null, ...lines)))].filter(Boolean));
 }
 
 const refusedOf = (row) => M.first[row.list.find((m) => M.status[m] >= 3) ?? row.list[0]];

@@ -16,10 +16,12 @@ function overviewBins(width) {
 	Object.assign(overview, { bins, hot, most, version: V.version, width });
 }
 
-function drawOverview() {
-	const { canvas } = overview, width = Math.max(1, Math.floor(canvas.clientWidth)), height = 54, base = height - 15;
-	const g = sized(canvas, width, height), [first, last] = extent();
+// The histogram changes with filters and colours, the window on it with every frame.
+function overviewPicture(width, height) {
+	const state = [V.version, width, palette.bg, window.devicePixelRatio].join();
+	if (overview.state === state) return overview.picture;
 	overviewBins(width);
+	const canvas = overview.picture ||= document.createElement("canvas"), g = sized(canvas, width, height), base = height - 15, [first, last] = extent();
 	g.fillStyle = palette.surface;
 	g.fillRect(0, 0, width, base);
 	const scale = (n) => Math.max(1.5, Math.log1p(n) / Math.log1p(overview.most) * (base - 4));
@@ -34,6 +36,15 @@ function drawOverview() {
 			g.fillRect(x, base - hot, 1, hot);
 		}
 	}
+	drawTimes(g, first, last, width, base);
+	overview.state = state;
+	return canvas;
+}
+
+function drawOverview() {
+	const { canvas } = overview, width = Math.max(1, Math.floor(canvas.clientWidth)), height = 54, base = height - 15;
+	const g = sized(canvas, width, height), [first, last] = extent();
+	g.drawImage(overviewPicture(width, height), 0, 0, width, height);
 	const at = (t) => (t - first) / (last - first) * width;
 	const x0 = at(S.t0), x1 = Math.max(at(S.t1), x0 + 3);
 	g.fillStyle = palette.shade;
@@ -41,7 +52,6 @@ function drawOverview() {
 	g.strokeStyle = palette.accent;
 	g.lineWidth = 1.5;
 	g.strokeRect(x0 + 0.75, 0.75, Math.max(1.5, x1 - x0 - 1.5), base - 1.5);
-	drawTimes(g, first, last, width, base);
 }
 
 function drawTimes(g, first, last, width, y) {
