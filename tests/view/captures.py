@@ -1,3 +1,4 @@
+#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Captures for the tests of tern-view: one with a bit of everything, and large ones.
 

@@ -27,8 +27,8 @@ class Chromium:
             os.dup2(a, 3)
             os.dup2(b, 4)
 
-        args = [program, "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe", f"--user-data-dir={self.home}/profile",
-                "about:blank"]
+        args = [program, "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-color-profile=srgb", "--remote-debugging-pipe",
+                f"--user-data-dir={self.home}/profile", "about:blank"]
         self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, close_fds=False, preexec_fn=pipes,
                                         env={**os.environ, "HOME": self.home})
         os.close(ask)

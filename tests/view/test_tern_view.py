@@ -174,6 +174,8 @@ class Story(Directory):
                          {"SEND": 6, "WRITE": 8, "READ": 2, "ATOMIC": 1, "FLUSH": 1, "ATOMIC_WRITE": 0})
         self.assertEqual([msg.STATUS[s] for s in m.status if s not in (msg.DONE, msg.SENT)], ["NAK: remote access error", "no answer"])
         self.assertEqual(sum(m.repeats), 5)
+        lost = next(i for i in range(len(m.first)) if m.repeats[i] == 3)
+        self.assertEqual((m.bytes[lost], m.packets[lost]), (4096, 4))
         self.assertEqual(sum(m.waits), 1)
 
     def test_the_refused_request_is_found(self):

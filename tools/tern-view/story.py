@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 
 from capture import BAD_ICRC, DUPLICATE, GAP, MALFORMED, NEGATIVE, NONE, REFUSED, RETRANSMITTED
 from roce.flows import signed
-from roce.headers import ACK, ATOMIC, ATOMIC_ACK, NOTIFY, OPCODES, RC, READ, READ_RESPONSE, XRC
+from roce.headers import ACK, ATOMIC_ACK, FLUSH, NOTIFY, OPCODES, RC, READ, READ_RESPONSE, SEND, XRC
 
 OPEN, DONE, SENT, INVALID, ACCESS, OPERATIONAL, OTHER = range(7)
 STATUS = ["no answer", "acknowledged", "sent (unreliable)", "NAK: invalid request", "NAK: remote access error",
@@ -16,6 +16,7 @@ STATUS = ["no answer", "acknowledged", "sent (unreliable)", "NAK: invalid reques
 KINDS = ["SEND", "WRITE", "READ", "ATOMIC", "FLUSH", "ATOMIC_WRITE"]
 # A request that is this far from the expected PSN belongs to a new life of the QP.
 FAR = 1 << 16
+MOST_HOLES = 4096
 
 
 class Messages:
@@ -45,11 +46,13 @@ class Requester:
         self.read_next = 0  # the next packet of READ responses
         self.read_high = 0
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
+        self.holes = set()  # PSNs that were skipped, and did not come yet
 
     def restart(self, psn):
         self.next = self.origin = self.acked = self.read_next = self.read_high = psn + (1 << 24)
         self.open = None
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
+        self.holes = set()
 
     def find(self, psn):
         """The place of the message that has this PSN, or None."""
@@ -114,16 +117,22 @@ class Story:
 
     def place(self, i, op, r):
         """Puts a request that comes for the first time into its message; returns the message or None."""
-        m, c = self.messages, self.columns
+        m = self.messages
         if op.first:
             r.open = m.begin(i, KINDS.index(op.kind), self.size(i, op))
         if r.open is None:
             return None
-        self.message[i] = r.open
+        self.add(i, op, r.open)
         m.last[r.open] = i
-        m.packets[r.open] += 1
-        m.bytes[r.open] = min(m.bytes[r.open] + (c.length[i] if op.data else 0), NONE)
         return r.open
+
+    def add(self, i, op, which):
+        """Counts a packet that comes for the first time."""
+        m = self.messages
+        self.message[i] = which
+        m.packets[which] += 1
+        if op.kind == SEND:
+            m.bytes[which] = min(m.bytes[which] + self.columns.length[i], NONE)
 
     def gap(self, i, size):
         self.columns.flags[i] |= GAP
@@ -144,6 +153,8 @@ class Story:
             return
         if ahead:
             self.gap(i, ahead)
+            if ahead <= MOST_HOLES - len(r.holes):
+                r.holes.update(range(r.next, at))
             # What is missing is taken for a part of the message that goes on.
             if r.open is not None and (not op.data or self.messages.kind[r.open] != KINDS.index(op.kind)):
                 r.open = None
@@ -169,11 +180,14 @@ class Story:
         else:
             which = self.message[i] = r.ids[place]
             self.messages.repeats[which] += 1
+            if at in r.holes:
+                r.holes.discard(at)
+                self.add(i, op, which)
             if self.messages.status[which] == OPEN:
                 self.messages.last[which] = max(self.messages.last[which], i)
 
     def size(self, i, op):
-        return self.columns.dma[i] if op.kind in (READ, ATOMIC) else 0
+        return 0 if op.kind in (SEND, FLUSH) else self.columns.dma[i]
 
     def psns(self, i, op, r):
         return max(1, -(-self.columns.dma[i] // r.mtu)) if op.kind == READ else 1
@@ -192,11 +206,8 @@ class Story:
             r.ends[place - 1] = at
         else:
             return
-        m = self.messages
-        self.message[i] = which
-        m.last[which] = i
-        m.packets[which] += 1
-        m.bytes[which] = min(m.bytes[which] + (self.columns.length[i] if op.data else 0), NONE)
+        self.messages.last[which] = i
+        self.add(i, op, which)
 
     def response(self, i, op, r):
         if r.next is None:

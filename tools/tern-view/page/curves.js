@@ -1,12 +1,27 @@
 // Rates, queue depth and congestion over the window, of what passes the filters.
 
 const CURVES = [
-	{ title: "Payload", unit: "bit/s", lines: [["SEND, WRITE", "send", (i) => (GROUP_OF[P.op[i]] < 2 ? P.length[i] * 8 : 0)], ["READ responses", "read", (i) => (GROUP_OF[P.op[i]] === 2 ? P.length[i] * 8 : 0)]], rate: true },
-	{ title: "Packets", unit: "/s", lines: [["all", "ack", () => 1], ["retransmitted", "repeat", (i) => (P.flags[i] & MARK.RETRANSMITTED ? 1 : 0)]], rate: true },
-	{ title: "Messages outstanding", unit: "", lines: [["mean", "write", null]], rate: false },
-	{ title: "Congestion and refusals", unit: "per interval", rate: false, lines: [["CE marks", "atomic", (i) => (P.flags[i] & MARK.CE ? 1 : 0)],
-		["CNPs", "cnp", (i) => (GROUP_OF[P.op[i]] === 7 ? 1 : 0)], ["NAKs", "nak", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >= 0x60 ? 1 : 0)],
-		["RNR NAKs", "rnr", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] < 0x40 ? 1 : 0)]] },
+	{
+		title: "Payload", unit: "bit/s", rate: true,
+		lines: [
+			["SEND, WRITE", "send", (i) => (GROUP_OF[P.op[i]] < 2 ? P.length[i] * 8 : 0)],
+			["READ responses", "read", (i) => (GROUP_OF[P.op[i]] === 2 ? P.length[i] * 8 : 0)],
+		],
+	},
+	{
+		title: "Packets", unit: "/s", rate: true,
+		lines: [["all", "ack", () => 1], ["retransmitted", "repeat", (i) => (P.flags[i] & MARK.RETRANSMITTED ? 1 : 0)]],
+	},
+	{ title: "Messages outstanding", unit: "", rate: false, lines: [["mean", "write", null]] },
+	{
+		title: "Congestion and refusals", unit: "per interval", rate: false,
+		lines: [
+			["CE marks", "atomic", (i) => (P.flags[i] & MARK.CE ? 1 : 0)],
+			["CNPs", "cnp", (i) => (GROUP_OF[P.op[i]] === 7 ? 1 : 0)],
+			["NAKs", "nak", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >= 0x60 ? 1 : 0)],
+			["RNR NAKs", "rnr", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] < 0x40 ? 1 : 0)],
+		],
+	},
 ];
 
 function buildCurves() {
@@ -67,7 +82,7 @@ function drawCurve(curve) {
 	const bins = Math.max(10, Math.min(300, Math.floor((width - left) / 2)));
 	const values = curve.lines[0][2] ? sums(curve, bins) : depths(bins);
 	const most = Math.max(...values.map((line) => line.reduce((a, b) => Math.max(a, b), 0)));
-	const g = sized(curve.canvas, width, height), scale = ticks(0, Math.max(most, curve.rate ? 1e-9 : 1) || 1, 3), limit = Math.max(most * 1.05, scale.step, most ? 0 : 1);
+	const g = sized(curve.canvas, width, height), scale = ticks(0, most || 1, 3), limit = Math.max(most * 1.05, scale.step, most ? 0 : 1);
 	const y = (v) => base - v / limit * (base - top), x = (k) => left + (k + 0.5) / bins * (width - left);
 	g.font = `11px ${palette.sans}`;
 	g.textBaseline = "middle";

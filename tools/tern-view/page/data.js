@@ -6,6 +6,8 @@ const MARK = {};
 ["RETRANSMITTED", "DUPLICATE", "GAP", "REFUSED", "BAD_ICRC", "MALFORMED", "CE", "FECN", "BECN", "ACK_REQ", "SOLICITED", "BACKWARDS", "NEGATIVE", "CUT"]
 	.forEach((name, bit) => { MARK[name] = 1 << bit; });
 
+const UNUSUAL = MARK.RETRANSMITTED | MARK.DUPLICATE | MARK.GAP | MARK.REFUSED | MARK.NEGATIVE | MARK.BAD_ICRC | MARK.MALFORMED;
+
 const P = { n: META.totals.packets };   // packets
 const M = { n: META.totals.messages };  // messages
 const gapBefore = new Map(META.gaps[0].map((packet, k) => [packet, META.gaps[1][k]]));

@@ -12,10 +12,9 @@ async function showDetails(packet) {
 	const head = await headOf(packet), op = opcodeOf(packet);
 	const refusal = await refusalOf(packet);
 	if (detailsFor !== packet) return;
-	const pair = META.pairs[P.pair[packet]], marks = marksOf(packet);
 	box.replaceChildren(...[
 		el("p.lead", null, opText(packet)),
-		el("p", null, `${directed(packet)} (${pair.class}), frame ${frameText(packet)}${META.files.length > 1 ? ` of ${META.files[P.file[packet]].name}` : ""}, ${timeText(P.time[packet], 1)}${marks.length ? `: ${marks.join(", ")}` : ""}`),
+		el("p", null, placeText(packet)),
 		messageLine(packet),
 		refusal,
 		el("div.row", null, el("button", { type: "button", onclick: () => zoomTo(packet) }, "Zoom to it"), ...answerButtons(packet)),
@@ -23,6 +22,11 @@ async function showDetails(packet) {
 		...payloadPart(packet),
 		el("details", null, el("summary", null, "Bytes of the headers"), el("pre.hex", null, hexDump(head))),
 	].filter(Boolean));
+}
+
+function placeText(i) {
+	const marks = marksOf(i), file = META.files.length > 1 ? ` of ${META.files[P.file[i]].name}` : "";
+	return `${directed(i)} (${META.pairs[P.pair[i]].class}), frame ${frameText(i)}${file}, ${timeText(P.time[i], 1)}${marks.length ? `: ${marks.join(", ")}` : ""}`;
 }
 
 function headerPart({ name, fields }) {
@@ -43,7 +47,8 @@ function messageLine(packet) {
 	const m = P.message[packet];
 	if (m === NONE) return null;
 	const end = messageEnd(m), took = end === Infinity ? "" : `, ${durationText(end - P.time[M.first[m]])}`;
-	return el("p", null, `${META.kinds[M.kind[m]].replace("_", " ")} of ${bytesText(M.bytes[m])} in ${count(M.packets[m])} request packet${M.packets[m] === 1 ? "" : "s"}: ${META.status[M.status[m]]}${took}`);
+	const kind = META.kinds[M.kind[m]].replace("_", " "), packets = `${count(M.packets[m])} request packet${M.packets[m] === 1 ? "" : "s"}`;
+	return el("p", null, `${kind} of ${bytesText(M.bytes[m])} in ${packets}: ${META.status[M.status[m]]}${took}`);
 }
 
 function answerButtons(packet) {
@@ -85,13 +90,14 @@ function packetNak(packet) {
 			[{ rule: "SEND, WRITE with immediate: a receive WQE is available.", clause: "", page: "spec/wire, Checks of an expected request" }], []);
 	}
 	if (code !== 0x60) return refusalBox(META.syndromes[code], META.effects[code] || "", META.rules.filter((r) => r.code === code && r.kinds === null), []);
-	return refusalBox(META.syndromes[code], META.effects[code], [{ rule: "The PSN is the expected one: a packet before this one is missing.", clause: "", page: "spec/wire, PSN" }], []);
+	const rule = { rule: "The PSN is the expected one: a packet before this one is missing.", clause: "", page: "spec/wire, PSN" };
+	return refusalBox(META.syndromes[code], META.effects[code], [rule], []);
 }
 
 function rulesFor(code, op, access) {
 	const fill = (rule) => rule.replace("{right}", META.rights[op.kind] || "-").replace("{range}", access ? rangeText(access) : "the range of the request");
-	return META.rules.filter((r) => r.code === code && (r.kinds === null || r.kinds.includes(op.kind)) && (!r.rule.startsWith("XRC:") || op.name.startsWith("XRC")))
-		.map((r) => ({ ...r, rule: fill(r.rule) }));
+	const fits = (r) => r.code === code && (r.kinds === null || r.kinds.includes(op.kind)) && (!r.rule.startsWith("XRC:") || op.name.startsWith("XRC"));
+	return META.rules.filter(fits).map((r) => ({ ...r, rule: fill(r.rule) }));
 }
 
 function rangeText({ va, length }) {
@@ -111,14 +117,17 @@ function evidence(pair, access) {
 	}
 	const lines = [`The request: rkey ${access.key}, ${rangeText(access)}.`];
 	if (!used) lines.push("The capture shows no earlier use of this key by this QP.");
-	else lines.push(`Earlier uses of this key by this QP: ${count(used)}, ${count(good)} acknowledged, ${count(refused)} refused.${last >= 0 ? ` The last one was acknowledged ${durationText(P.time[pair.nak] - P.time[last])} before the NAK.` : ""}`);
+	else lines.push(`Earlier uses of this key by this QP: ${count(used)}, ${count(good)} acknowledged, ${count(refused)} refused.`);
+	if (last >= 0) lines.push(`The last one was acknowledged ${durationText(P.time[pair.nak] - P.time[last])} before the NAK.`);
 	return lines;
 }
 
 function refusalBox(title, effect, rules, facts) {
-	const one = rules.length === 1;
+	const lead = rules.length === 1 ? "The rule:"
+		: "One of these rules does not hold. The responder checks them in this order, and its answer does not say which one it was:";
+	const source = (r) => (r.clause ? `${r.clause.startsWith("ibv") ? "" : "IBTA "}${r.clause} · ` : "") + `Documentation/${r.page}`;
 	return el("div.refusal", null, el("h4", null, title), ...facts.map((f) => el("p", null, f)),
-		rules.length ? el("p", null, one ? "The rule:" : "One of these rules does not hold. The responder checks them in this order, and its answer does not say which one it was:") : null,
-		el("ol", null, ...rules.map((r) => el("li", null, r.rule, el("span.where", null, `${r.clause ? `${r.clause.startsWith("ibv") ? "" : "IBTA "}${r.clause} · ` : ""}Documentation/${r.page}`)))),
+		rules.length ? el("p", null, lead) : null,
+		el("ol", null, ...rules.map((r) => el("li", null, r.rule, el("span.where", null, source(r))))),
 		effect ? el("p", null, effect) : null);
 }

@@ -4,7 +4,7 @@ const filter = { pair: -1, text: "", groups: GROUPS.map(() => true), status: "al
 
 const STATUSES = {
 	all: ["Any", null],
-	marked: ["Anything unusual", (i) => P.flags[i] & (MARK.RETRANSMITTED | MARK.DUPLICATE | MARK.GAP | MARK.REFUSED | MARK.BAD_ICRC | MARK.MALFORMED | MARK.NEGATIVE | MARK.CE | MARK.BECN)],
+	marked: ["Anything unusual", (i) => P.flags[i] & (UNUSUAL | MARK.CE | MARK.BECN)],
 	refused: ["Refused, and the NAK", (i) => P.flags[i] & MARK.REFUSED || (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] > 0x60)],
 	negative: ["NAK and RNR NAK", (i) => P.flags[i] & MARK.NEGATIVE],
 	retransmitted: ["Retransmitted", (i) => P.flags[i] & MARK.RETRANSMITTED],
@@ -17,7 +17,11 @@ const STATUSES = {
 	open: ["Message without an answer", (i) => P.message[i] !== NONE && M.status[P.message[i]] === 0],
 };
 
-const V = { view: new Uint32Array(0), messages: new Uint32Array(0), starts: null, byPair: null, pairs: [], messageStarts: null, messagesByPair: null, latest: null };
+// view: the packets; byPair: the same by pair, those of pair k from starts[k] on; pairs: those that have any. So for messages.
+const V = {
+	version: 0, view: new Uint32Array(0), starts: null, byPair: null, pairs: [],
+	messages: new Uint32Array(0), messageStarts: null, messagesByPair: null, latest: null,
+};
 
 function pairsAllowed() {
 	const wanted = filter.text.trim().toLowerCase();
@@ -46,7 +50,7 @@ function applyFilter() {
 	V.pairs = META.pairs.map((_, k) => k).filter((k) => counts[k + 1] > 0);
 	[V.starts, V.byPair] = distribute(V.view, (i) => P.pair[i], counts);
 	groupMessages();
-	V.version = (V.version || 0) + 1;
+	V.version++;
 }
 
 function messagesSeen(seen) {

@@ -74,7 +74,8 @@ let palette = {};
 
 function readPalette() {
 	const style = getComputedStyle(document.documentElement);
-	for (const name of ["bg", "surface", "text", "muted", "line", "strong", "accent", "band", "shade", "send", "write", "read", "atomic", "ack", "nak", "rnr", "cnp", "repeat"]) {
+	const names = "bg surface text muted line strong accent band shade send write read atomic ack nak rnr cnp repeat";
+	for (const name of names.split(" ")) {
 		palette[name] = style.getPropertyValue(`--${name}`).trim();
 	}
 	palette.sans = style.getPropertyValue("--sans");

@@ -67,7 +67,8 @@ const EXTENDED = {
 	IETH: (b) => [["rkey to invalidate", hex(b.u32(0), 8)]],
 	DETH: (b) => [["Q_Key", hex(b.u32(0), 8)], ["source QP", hex(b.u24(5))]],
 	XRCETH: (b) => [["SRQ", hex(b.u24(1))]],
-	FETH: (b) => [["placement", ["none", "global", "persistent", "global and persistent"][b.u8(3) & 3]], ["selectivity", ["range", "region"][b.u8(3) >> 4 & 3] || "reserved"]],
+	FETH: (b) => [["placement", ["none", "global", "persistent", "global and persistent"][b.u8(3) & 3]],
+		["selectivity", ["range", "region"][b.u8(3) >> 4 & 3] || "reserved"]],
 };
 
 function syndromeText(code) {
@@ -86,7 +87,8 @@ function decodeHead(bytes, op) {
 	const b = new Bytes(bytes);
 	const type = ethernetFields(b);
 	if (!networkFields(b, type)) return b.groups;
-	if (!b.header("UDP", 8, () => [["source port", b.u16(0)], ["destination port", b.u16(2)], ["length", b.u16(4)], ["checksum", hex(b.u16(6), 4)]])) return b.groups;
+	const udp = () => [["source port", b.u16(0)], ["destination port", b.u16(2)], ["length", b.u16(4)], ["checksum", hex(b.u16(6), 4)]];
+	if (!b.header("UDP", 8, udp)) return b.groups;
 	if (!b.header("BTH", 12, () => bthFields(b, op)) || !op) return b.groups;
 	for (const name of op.headers) {
 		if (!b.header(name, META.sizes[name], () => EXTENDED[name](b))) break;

@@ -33,11 +33,15 @@ function buildKeys() {
 	for (const row of keyTable.rows) row.canvas = el("canvas", { role: "img", "aria-label": `Uses of rkey ${hex(row.key)} over time` });
 	const head = el("thead", null, el("tr", null, ...["rkey", "Used by", "Operations"].map((t) => el("th", { scope: "col" }, t)),
 		...["Requests", "Bytes", "Refused"].map((t) => el("th.n", { scope: "col" }, t)), el("th", { scope: "col" }, "Over the capture")));
-	const lines = keyTable.rows.map((row) => el("tr", null, el("td", null, el("button.link.mono", { type: "button", onclick: () => zoomTo(refusedOf(row)) }, hex(row.key, 8))),
+	const table = el("table", null, head, el("tbody", null, ...keyTable.rows.map(keyLine)));
+	box.replaceChildren(el("div.scroll", { tabindex: 0, role: "region", "aria-label": "Table of remote keys" }, table));
+	if (keyTable.all > MOST_KEYS) box.prepend(el("p.muted.small", null, `${count(keyTable.all)} keys; the ${MOST_KEYS} that were refused or used most are shown.`));
+}
+
+function keyLine(row) {
+	return el("tr", null, el("td", null, el("button.link.mono", { type: "button", onclick: () => zoomTo(refusedOf(row)) }, hex(row.key, 8))),
 		el("td", null, directed(row.packet)), el("td", null, [...row.kinds].join(", ").replaceAll("_", " ")), el("td.n", null, count(row.uses)),
-		el("td.n", null, bytesText(row.bytes)), el("td.n", null, row.refused ? count(row.refused) : ""), el("td.time", null, row.canvas)));
-	const more = keyTable.all > MOST_KEYS ? el("p.muted.small", null, `${count(keyTable.all)} keys; the ${MOST_KEYS} that were refused or used most are shown.`) : null;
-	box.replaceChildren(...[more, el("div.scroll", { tabindex: 0, role: "region", "aria-label": "Table of remote keys" }, el("table", null, head, el("tbody", null, ...lines)))].filter(Boolean));
+		el("td.n", null, bytesText(row.bytes)), el("td.n", null, row.refused ? count(row.refused) : ""), el("td.time", null, row.canvas));
 }
 
 const refusedOf = (row) => M.first[row.list.find((m) => M.status[m] >= 3) ?? row.list[0]];
@@ -46,7 +50,8 @@ function drawKeys() {
 	if (keyTable.version !== V.version) buildKeys();
 	const [first, last] = extent();
 	for (const row of keyTable.rows) {
-		const width = Math.max(40, row.canvas.clientWidth), g = sized(row.canvas, width, 18), at = (t) => (t - first) / (last - first) * (width - 4) + 1;
+		const width = Math.max(40, row.canvas.clientWidth), g = sized(row.canvas, width, 18);
+		const at = (t) => (t - first) / (last - first) * (width - 4) + 1;
 		g.fillStyle = palette.line;
 		g.fillRect(0, 8.5, width, 1);
 		const begin = at(P.time[row.packet]), end = at(P.time[row.last]);

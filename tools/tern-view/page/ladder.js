@@ -117,8 +117,8 @@ function packetAt(x, y) {
 }
 
 const LADDER_KEYS = {
-	ArrowDown: () => step(1), ArrowUp: () => step(-1), PageDown: () => pan(0.8), PageUp: () => pan(-0.8), "+": () => zoom(0.5, around()), "=": () => zoom(0.5, around()),
-	"-": () => zoom(2, around()), 0: () => setWindow(...extent()), Home: () => V.view.length && select(V.view[0]),
+	ArrowDown: () => step(1), ArrowUp: () => step(-1), PageDown: () => pan(0.8), PageUp: () => pan(-0.8),
+	"+": () => zoom(0.5, around()), "=": () => zoom(0.5, around()), "-": () => zoom(2, around()), 0: () => setWindow(...extent()), Home: () => V.view.length && select(V.view[0]),
 	End: () => V.view.length && select(V.view[V.view.length - 1]), ArrowLeft: () => moveLane(-1), ArrowRight: () => moveLane(1),
 	Enter: () => S.selected >= 0 && zoomTo(S.selected), Escape: () => select(-1),
 };

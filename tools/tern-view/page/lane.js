@@ -181,7 +181,7 @@ class Lane {
 	// Packets in rows of three pixels: those of A from the left, those of B from the right, by group.
 	densities(from, to) {
 		const rows = Math.ceil((this.height - HEAD) / 3), groups = GROUPS.length;
-		const bins = [new Uint32Array(rows * groups), new Uint32Array(rows * groups)], hot = new Uint8Array(rows), marks = HOT();
+		const bins = [new Uint32Array(rows * groups), new Uint32Array(rows * groups)], hot = new Uint8Array(rows);
 		const scale = rows / (S.t1 - S.t0);
 		let most = 1;
 		const sums = new Uint32Array(rows * 2);
@@ -189,7 +189,7 @@ class Lane {
 			const i = V.byPair[k], row = Math.min(rows - 1, Math.floor((P.time[i] - S.t0) * scale)), back = backwards(i) ? 1 : 0;
 			bins[back][row * groups + groupOf(i)]++;
 			most = Math.max(most, ++sums[row * 2 + back]);
-			if (P.flags[i] & marks) hot[row] = 1;
+			if (P.flags[i] & UNUSUAL) hot[row] = 1;
 		}
 		for (let row = 0; row < rows; row++) {
 			for (const back of [0, 1]) this.density(bins[back].subarray(row * groups, row * groups + groups), sums[row * 2 + back], most, row, back);

@@ -48,7 +48,8 @@ function buildFilters() {
 }
 
 function buildLegend() {
-	const entries = [["SEND", "send"], ["WRITE", "write"], ["READ", "read"], ["ATOMIC, FLUSH", "atomic"], ["ACK", "ack"], ["NAK, refused", "nak"], ["RNR NAK", "rnr"], ["CNP", "cnp"]];
+	const entries = [["SEND", "send"], ["WRITE", "write"], ["READ", "read"], ["ATOMIC, FLUSH", "atomic"], ["ACK", "ack"], ["NAK, refused", "nak"],
+		["RNR NAK", "rnr"], ["CNP", "cnp"]];
 	const items = entries.map(([text, colour]) => {
 		const item = el("li", null, text);
 		item.style.setProperty("--key", `var(--${colour})`);

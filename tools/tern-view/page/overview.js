@@ -1,15 +1,14 @@
 // The whole capture as a histogram, and the window on it.
 
 const overview = { canvas: byId("overview"), bins: null, hot: null, most: 1, version: -1, width: 0 };
-const HOT = () => MARK.RETRANSMITTED | MARK.DUPLICATE | MARK.GAP | MARK.REFUSED | MARK.NEGATIVE | MARK.BAD_ICRC | MARK.MALFORMED;
 
 function overviewBins(width) {
 	if (overview.version === V.version && overview.width === width) return;
-	const [first, last] = extent(), bins = new Uint32Array(width), hot = new Uint32Array(width), marks = HOT();
+	const [first, last] = extent(), bins = new Uint32Array(width), hot = new Uint32Array(width);
 	for (const i of V.view) {
 		const x = Math.min(width - 1, Math.max(0, Math.floor((P.time[i] - first) / (last - first) * width)));
 		bins[x]++;
-		if (P.flags[i] & marks) hot[x]++;
+		if (P.flags[i] & UNUSUAL) hot[x]++;
 	}
 	let most = 1;
 	for (const n of bins) most = Math.max(most, n);
