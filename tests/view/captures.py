@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Captures for the tests of tern-view: one with a bit of everything, and large ones.
 
-captures.py story|N FILE: writes the one, or one of N packets."""
+captures.py story|odd|N FILE: writes the one, one of damaged and forged packets, or one of N packets."""
 import itertools
 import os
 import random
@@ -96,6 +96,20 @@ def refused(link):
     link.nak(first, 0x62)
 
 
+def odd():
+    """Stories with any field changed: some frames stay valid by their ICRC, others are malformed, cut or of unknown opcodes."""
+    chance, scene = random.Random(5), Scene()
+    for _ in range(12):
+        for frame in story().frames:
+            name = chance.choice(("psn", "dqp", "opcode", "syndrome", "dma", "va", "key", "sport", "tos", "ecn", "pad", "cut", "crc_xor", "udp_more", "msn"))
+            if name in frame or name in ("tos", "ecn", "cut", "crc_xor", "udp_more"):
+                small = {"ecn": 4, "pad": 4, "tos": 4, "cut": 41}.get(name)
+                frame[name] = chance.randrange(small) if small else chance.choice((0, 1, 18, 40, 127, chance.randrange(200)))
+            frame["time"] += chance.randrange(-10 * MS, 10 * MS)
+            scene.frames.append(frame)
+    return scene
+
+
 def write_many(path, n):
     """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK."""
     scene, period, chance = Scene(), [], random.Random(1)
@@ -134,4 +148,7 @@ def write_many(path, n):
 
 if __name__ == "__main__":
     what, target = sys.argv[1:]
-    story().write(target) if what == "story" else write_many(target, int(what))
+    if what.isdecimal():
+        write_many(target, int(what))
+    else:
+        {"story": story, "odd": odd}[what]().write(target)

@@ -19,7 +19,7 @@ REMOTE = (WRITE, READ, ATOMIC, ATOMIC_WRITE, FLUSH)
 CHECKS, ACCESS, WINDOWS = "spec/wire, Checks of an expected request", "spec/memory, The check of an access", "memory-windows, An access through a window"
 RIGHT = {WRITE: "IBV_ACCESS_REMOTE_WRITE", READ: "IBV_ACCESS_REMOTE_READ", ATOMIC: "IBV_ACCESS_REMOTE_ATOMIC",
          ATOMIC_WRITE: "IBV_ACCESS_REMOTE_WRITE", FLUSH: "IBV_ACCESS_FLUSH_GLOBAL or IBV_ACCESS_FLUSH_PERSISTENT"}
-# (syndrome, kinds of requests, rule, clause, page)
+# (syndrome, kinds of requests, rule, clause, page). The page fills in {right} and {range}.
 RULES = (
     (0x61, None, "XRC: the packet's SRQ is one of the XRCD, and the message's SRQ still exists.", "annex A14", CHECKS),
     (0x61, None, "FIRST, MIDDLE, LAST and ONLY come in order; a packet that is not the last has path MTU bytes, none has more; the device "
@@ -43,18 +43,11 @@ RULES = (
 )
 
 
-def rules(syndrome, op, va, length):
-    """The rules that can have refused a request, in the order of the checks."""
-    fill = {"right": RIGHT.get(op.kind, "-"), "range": f"{va:#x} to {va + length - 1:#x}, {length} bytes"}
-    return [{"rule": rule.format_map(fill), "clause": clause, "page": page} for code, kinds, rule, clause, page in RULES
-            if code == syndrome and (kinds is None or op.kind in kinds) and ("XRC:" not in rule or op.name.startswith("XRC"))]
-
-
 def syndromes():
     """{syndrome: text} of all that an AETH can say but credits."""
-    table = {0x60 + n: f"NAK: {NAKS[0x60 + n]}" if 0x60 + n in NAKS else "NAK: reserved code" for n in range(32)}
+    table = {n: "reserved syndrome" for n in range(0x20, 0x100)}
+    table.update({0x60 + n: f"NAK: {NAKS[0x60 + n]}" if 0x60 + n in NAKS else "NAK: reserved code" for n in range(32)})
     table.update({0x20 + n: f"RNR NAK: wait {RNR_MS[n]:g} ms" for n in range(32)})
-    table.update({0x40 + n: "reserved" for n in range(32)})
     return table
 
 

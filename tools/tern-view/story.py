@@ -262,7 +262,7 @@ class Story:
         which = self.message[i] = r.ids[place]
         if syndrome >> 5 == 1:
             m.waits[which] += 1
-        elif syndrome != 0x60:
+        elif syndrome >> 5 == 3 and syndrome != 0x60:
             m.status[which] = {0x61: INVALID, 0x62: ACCESS, 0x63: OPERATIONAL}.get(syndrome, OTHER)
             m.answer[which] = i
             self.refuse(i, r, at, which)

@@ -18,8 +18,8 @@ const CURVES = [
 		lines: [
 			["CE marks", "atomic", (i) => (P.flags[i] & MARK.CE ? 1 : 0)],
 			["CNPs", "cnp", (i) => (GROUP_OF[P.op[i]] === 7 ? 1 : 0)],
-			["NAKs", "nak", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >= 0x60 ? 1 : 0)],
-			["RNR NAKs", "rnr", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] < 0x40 ? 1 : 0)],
+			["NAKs", "nak", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >> 5 === 3 ? 1 : 0)],
+			["RNR NAKs", "rnr", (i) => (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >> 5 === 1 ? 1 : 0)],
 		],
 	},
 ];

@@ -5,7 +5,7 @@ const filter = { pair: -1, text: "", groups: GROUPS.map(() => true), status: "al
 const STATUSES = {
 	all: ["Any", null],
 	marked: ["Anything unusual", (i) => P.flags[i] & (UNUSUAL | MARK.CE | MARK.BECN)],
-	refused: ["Refused, and the NAK", (i) => P.flags[i] & MARK.REFUSED || (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] > 0x60)],
+	refused: ["Refused, and the NAK", (i) => P.flags[i] & MARK.REFUSED || (P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >> 5 === 3 && P.syndrome[i] !== 0x60)],
 	negative: ["NAK and RNR NAK", (i) => P.flags[i] & MARK.NEGATIVE],
 	retransmitted: ["Retransmitted", (i) => P.flags[i] & MARK.RETRANSMITTED],
 	duplicate: ["Duplicate", (i) => P.flags[i] & MARK.DUPLICATE],

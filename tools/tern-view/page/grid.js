@@ -77,6 +77,7 @@ class Grid {
 
 function packetGrid() {
 	const p = (row) => V.view[row];
+	const nak = (row) => (!(P.flags[p(row)] & MARK.NEGATIVE) ? "" : P.syndrome[p(row)] >> 5 === 1 ? "warm" : "hot");
 	const tone = (row) => {
 		const f = P.flags[p(row)];
 		return f & (MARK.REFUSED | MARK.NEGATIVE | MARK.GAP | MARK.BAD_ICRC | MARK.MALFORMED) ? "hot" : f & (MARK.RETRANSMITTED | MARK.DUPLICATE) ? "warm" : "";
@@ -85,7 +86,7 @@ function packetGrid() {
 		["Frame", "50px", "n", (row) => frameText(p(row))],
 		["Time", "minmax(92px, 1fr)", "n", (row) => timeText(P.time[p(row)], 1)],
 		["To", "minmax(56px, .6fr)", "", (row) => destination(p(row))],
-		["Opcode", "minmax(130px, 1.7fr)", "", (row) => opText(p(row)), (row) => (P.flags[p(row)] & MARK.NEGATIVE ? "hot" : "")],
+		["Opcode", "minmax(130px, 1.7fr)", "", (row) => opText(p(row)), nak],
 		["PSN", "62px", "n", (row) => hex(P.psn[p(row)])],
 		["Bytes", "42px", "n", (row) => (P.length[p(row)] ? count(P.length[p(row)]) : "")],
 		["Marks", "minmax(84px, 1.2fr)", "", (row) => marksOf(p(row)).join(", "), tone],

@@ -46,10 +46,12 @@ function laneText(shown) {
 	byId("lanes-next").disabled = S.lane + shown >= all;
 }
 
+const rowsFitting = (height) => (height - HEAD - 30) / 19;
+
 // The packets of the window, if each can have a row of its own.
 function evenRows(shown, height) {
 	const bounds = shown.map((pair) => pairBounds(pair, S.t0, S.t1)), n = bounds.reduce((sum, [from, to]) => sum + to - from, 0);
-	if (!n || n > (height - HEAD - 30) / 19) return null;
+	if (!n || n > rowsFitting(height)) return null;
 	const list = new Uint32Array(n);
 	let at = 0;
 	for (const [from, to] of bounds) for (let k = from; k < to; k++) list[at++] = V.byPair[k];

@@ -198,7 +198,7 @@ class Lane {
 				this.g.fillRect((this.a + this.b) / 2 - 5, HEAD + row * 3, 10, 3);
 			}
 		}
-		this.caption(`${count(to - from)} packets here: zoom in to see each one`);
+		this.caption(`${count(to - from)} packets: zoom in`);
 	}
 
 	density(bins, sum, most, row, back) {

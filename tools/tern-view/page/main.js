@@ -100,11 +100,15 @@ function followTheme() {
 	show();
 }
 
-// A small capture is shown whole, of a large one the beginning, where single packets can be read.
+// A small capture is shown whole, of a large one the beginning, where each packet has a row.
 function firstWindow() {
-	const [first, last] = extent(), some = V.byPair.subarray(V.starts[V.pairs[0]], V.starts[V.pairs[0] + 1]);
-	if (P.n <= 48 || some.length <= 36) setWindow(first, last);
-	else setWindow(P.time[some[0]] - (P.time[some[35]] - P.time[some[0]]) * 0.03, P.time[some[35]]);
+	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), fit = Math.floor(rowsFitting(ladder.box.clientHeight)), some = [];
+	for (const i of V.view) {
+		if (shown.has(P.pair[i])) some.push(i);
+		if (some.length > fit) break;
+	}
+	if (some.length <= fit) setWindow(...extent());
+	else setWindow(P.time[some[0]] - SHORTEST / 2, (P.time[some[fit - 1]] + P.time[some[fit]]) / 2);
 }
 
 async function start() {
@@ -137,7 +141,7 @@ async function start() {
 
 function spanText() {
 	const size = (S.t1 - S.t0) / 100;
-	return `${timeText(S.t0, size)} to ${timeText(S.t1, size)}: ${durationText(S.t1 - S.t0)}`;
+	return `${timeText(Math.max(0, S.t0), size)} to ${timeText(Math.min(S.t1, Math.max(META.duration, SHORTEST)), size)}: ${durationText(S.t1 - S.t0)}`;
 }
 
 let keysDrawn = -1, keysTheme = "";

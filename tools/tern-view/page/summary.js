@@ -3,8 +3,8 @@
 function showSummary() {
 	const t = META.totals, mark = (name) => t.marks[Math.log2(MARK[name])];
 	byId("when").textContent = `From ${META.start}${META.files.length > 1 ? `; ${META.files.length} files` : ""}`;
-	const naks = t.negative.filter(([code]) => code >= 0x60).reduce((sum, [, n]) => sum + n, 0);
-	const waits = t.negative.filter(([code]) => code < 0x40).reduce((sum, [, n]) => sum + n, 0);
+	const naks = t.negative.filter(([code]) => code >> 5 === 3).reduce((sum, [, n]) => sum + n, 0);
+	const waits = t.negative.filter(([code]) => code >> 5 === 1).reduce((sum, [, n]) => sum + n, 0);
 	const cnps = t.operations.filter(([code]) => META.opcodes[code]?.kind === "CNP").reduce((sum, [, n]) => sum + n, 0);
 	const refused = t.kinds.reduce((sum, [[, status], n]) => sum + (status >= 3 ? n : 0), 0);
 	const figures = [["Packets", count(t.packets)], ["Messages", count(t.messages)], ["Payload", bytesText(t.bytes)], ["Duration", durationText(META.duration)],
@@ -29,7 +29,7 @@ const link = (text, act) => el("button.link", { type: "button", onclick: act }, 
 
 function showPairs() {
 	const head = el("thead", null, el("tr", null, ...["Class", "Ends"].map((t) => el("th", { scope: "col" }, t)),
-		...["Packets", "Messages", "Repeated", "NAKs", "Refused"].map((t) => el("th.n", { scope: "col" }, t))));
+		...["Packets", "Messages", "Repeated", "NAK, RNR", "Refused"].map((t) => el("th.n", { scope: "col" }, t))));
 	const number = (n) => el("td.n", null, n ? count(n) : "");
 	const rows = META.pairs.slice(0, SHOWN_PAIRS).map((pair, k) => el("tr", null, el("td", null, pair.class),
 		el("td", null, link(`${endText(pair.a)} ↔ ${endText(pair.b)}`, () => showPair(k))),
