@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Reads a capture twice: first to find the connections, then to check them."""
-from flows import Connections
-from frame import OPCODES, RC, UC, UD, XRC, Decoder, records
+from frame import Decoder
+from roce.flows import Connections
+from roce.headers import OPCODES, RC, UC, UD, XRC
+from roce.pcap import records
 from reliable import Connection
 from unreliable import Datagrams, UcStream
 

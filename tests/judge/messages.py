@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """FIRST, MIDDLE, LAST, ONLY: how new packets of a sender form messages, in RC, XRC and UC."""
-from frame import MTUS, UC, WRITE, XRC
+from roce.headers import MTUS, UC, WRITE, XRC
 
 UNKNOWN = "unknown"
 

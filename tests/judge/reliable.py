@@ -7,8 +7,8 @@ import bisect
 import collections
 import zlib
 
-from flows import PSN_MASK, signed
-from frame import ACK, ATOMIC, ATOMIC_ACK, ATOMIC_WRITE, MTUS, READ, READ_RESPONSE, SEND, XRC
+from roce.flows import PSN_MASK, signed
+from roce.headers import ACK, ATOMIC, ATOMIC_ACK, ATOMIC_WRITE, MTUS, READ, READ_RESPONSE, SEND, XRC
 from messages import Messages
 
 # A longer step of the PSNs means another generation of the QP.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Unreliable connections and datagrams: without retransmissions and responses."""
-from flows import PSN_MASK, signed
+from roce.flows import PSN_MASK, signed
 from messages import Messages
 
 # A longer step of the PSNs means another generation of the QP.

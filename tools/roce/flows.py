@@ -9,7 +9,8 @@ with the PSNs of recent requests. A file given by the user overrides both.
 import collections
 import ipaddress
 
-from frame import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, XRC, find_udp, records
+from roce.headers import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, XRC, find_udp
+from roce.pcap import records
 
 PSN_MASK = 0xFFFFFF
 # The number of requests that a flow remembers, and of flows that a response is compared with.
@@ -53,12 +54,14 @@ def _mtu(sizes):
 
 
 class Connections:
-    """The flows of a capture, each with its reverse flow, if that was found."""
+    """The flows of a capture, each with its reverse flow, if that was found. Without a path the caller adds the frames and pairs."""
 
-    def __init__(self, path, pairs=(), limit=None):
+    def __init__(self, path=None, pairs=(), limit=None):
         self.flows = {}
         self.back = collections.defaultdict(list)  # (src, dst, class): flows
         self.port = collections.defaultdict(list)  # the same and the port
+        if path is None:
+            return
         for number, _, data, whole in records(path):
             if limit and number > limit:
                 break
@@ -67,15 +70,17 @@ class Connections:
 
     def skim(self, number, data):
         found = find_udp(data)
-        if not found:
-            return
-        ip, udp, ip4 = found
+        if found:
+            self.add(number, data, *found)
+
+    def add(self, number, data, ip, udp, ip4):
+        """Adds a frame; returns its flow, or None if it is of no connection."""
         bth = udp + 8
         if len(data) < bth + 16:
-            return
+            return None
         op = OPCODES.get(data[bth])
         if op is None or op.cls not in (RC, UC, XRC):
-            return
+            return None
         src, dst = (data[ip + 12:ip + 16], data[ip + 16:ip + 20]) if ip4 else (data[ip + 8:ip + 24], data[ip + 24:ip + 40])
         key = (src, dst, op.cls, int.from_bytes(data[bth + 5:bth + 8], "big"), data[udp] << 8 | data[udp + 1])
         flow = self.flows.get(key)
@@ -95,6 +100,7 @@ class Connections:
                 flow.recent.popitem(last=False)
         elif op.kind in (ACK, ATOMIC_ACK) or op.first:
             self.vote(flow, psn)
+        return flow
 
     def vote(self, flow, psn):
         """A response in `flow` answers a flow in the opposite direction, most likely the one that requested first."""

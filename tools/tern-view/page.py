@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Makes the page: one HTML file with the data, our scripts and the style. It loads nothing."""
+import base64
+import collections
+import datetime
+import hashlib
+import json
+import os
+import sys
+import zlib
+from array import array
+from itertools import pairwise
+
+import capture as cap
+import refusals
+import story as msg
+from roce.headers import HEADER_SIZE, OPCODES, UC, UD
+
+HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")
+SCRIPTS = ("format", "data", "headers", "filter", "state", "overview", "ladder", "lane", "curves", "grid", "details", "keys", "summary", "main")
+# A capture may have a flow for each packet. The pairs with the fewest packets become one.
+MOST_PAIRS = 4096
+
+
+def safe_json(value):
+    """JSON that cannot end the element which it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def packed(column):
+    """A column with its first bytes first, then the second ones, ...: deflate finds more that way."""
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    raw, size = column.tobytes(), column.itemsize
+    planes = raw if size == 1 else b"".join(raw[i::size] for i in range(size))
+    return base64.b64encode(zlib.compress(planes, 6)).decode()
+
+
+class Report:
+    """The data of the page."""
+
+    def __init__(self, capture, story, pairs, place):
+        self.capture, self.story = capture, story
+        c = self.c = capture.columns
+        self.pair = array("H", bytes(2 * len(c)))
+        self.pairs = self.fewer(pairs, place)
+        for i, flow in enumerate(c.flow):
+            which, backwards = place[flow]
+            self.pair[i] = self.fold[which]
+            if backwards:
+                c.flags[i] |= cap.BACKWARDS
+
+    def fewer(self, pairs, place):
+        """The pairs of the page, most packets first; self.fold maps each pair to its index there."""
+        count = collections.Counter()
+        for flow, n in collections.Counter(self.c.flow).items():
+            count[place[flow][0]] += n
+        order = [which for which, _ in count.most_common()]
+        self.fold = {which: min(at, MOST_PAIRS - 1) for at, which in enumerate(order)}
+        kept = [pairs[which].text() for which in order[:MOST_PAIRS]]
+        if len(order) > MOST_PAIRS:
+            kept[-1] = {"class": "?", "a": {"address": "others", "qp": None}, "b": {"address": f"{len(order) - MOST_PAIRS + 1} pairs", "qp": None}}
+        return kept
+
+    def totals(self):
+        """Counts for the summary, of all packets and by pair."""
+        c, m = self.c, self.story.messages
+        by_pair = collections.Counter(zip(self.pair, c.flags))
+        for stats in self.pairs:
+            stats.update(packets=0, messages=0, retransmitted=0, duplicates=0, gaps=0, negative=0, refused=0)
+        marks = collections.Counter()
+        for (pair, flags), n in by_pair.items():
+            stats = self.pairs[pair]
+            stats["packets"] += n
+            for name, bit in (("retransmitted", cap.RETRANSMITTED), ("duplicates", cap.DUPLICATE), ("gaps", cap.GAP), ("negative", cap.NEGATIVE),
+                              ("refused", cap.REFUSED)):
+                stats[name] += n if flags & bit else 0
+            for bit in range(14):
+                marks[bit] += n if flags >> bit & 1 else 0
+        for first in m.first:
+            self.pairs[self.pair[first]]["messages"] += 1
+        answers = collections.Counter(s for s, f in zip(c.syndrome, c.flags) if f & cap.NEGATIVE)
+        return {"packets": len(c), "bytes": sum(c.length), "messages": len(m.first), "missing": sum(self.story.gaps.values()),
+                "marks": [marks[bit] for bit in range(14)], "operations": sorted(collections.Counter(c.op).items()),
+                "kinds": sorted(collections.Counter(zip(m.kind, m.status)).items()), "negative": sorted(answers.items()),
+                "message_bytes": sum(m.bytes)}
+
+    def meta(self):
+        c = self.c
+        start = c.time[0] if len(c) else 0
+        gaps = sorted(self.story.gaps.items())
+        jumps = [(i + 1, b - a) for i, (a, b) in enumerate(pairwise(c.time)) if b - a >= cap.NONE]
+        return {
+            "version": 1, "start": when(start), "duration": c.time[-1] - start if len(c) else 0, "chunk": cap.CHUNK,
+            "files": self.capture.files, "troubles": self.capture.troubles, "pairs": self.pairs, "totals": self.totals(), "jumps": jumps,
+            "gaps": [[i for i, _ in gaps], [n for _, n in gaps]], "refusals": [list(r) for r in self.story.refusals[:1000]],
+            "kinds": msg.KINDS, "status": msg.STATUS, "syndromes": refusals.syndromes(), "effects": refusals.EFFECTS,
+            "rules": [{"code": code, "kinds": kinds, "rule": rule, "clause": clause, "page": page} for code, kinds, rule, clause, page in refusals.RULES],
+            "dropped": refusals.DROPPED, "rights": refusals.RIGHT, "sizes": HEADER_SIZE,
+            "opcodes": {code: {"name": op.name, "kind": op.kind, "headers": op.headers, "first": op.first, "last": op.last, "response": op.response,
+                               "size": op.size, "unreliable": op.cls in (UC, UD)} for code, op in OPCODES.items()},
+            "events": None,  # of the device: not read yet
+        }
+
+    def columns(self):
+        """{name: (type code, packed column)}."""
+        c, m = self.c, self.story.messages
+        delta = array("I", [0] * bool(len(c))) + array("I", [min(b - a, cap.NONE) for a, b in pairwise(c.time)])
+        found = {"delta": delta, "pair": self.pair, "message": self.story.message}
+        found.update((name, getattr(c, name)) for name in ("number", "file", "op", "psn", "length", "flags", "syndrome", "key"))
+        found.update((f"m-{name}", getattr(m, name)) for name in m.TYPES)
+        return {name: (column.typecode, packed(column)) for name, column in found.items()}
+
+    def heads(self):
+        """The frames' first bytes, in pieces that the page unpacks when it needs them: the lengths, then the bytes."""
+        heads = self.c.heads
+        for at in range(0, len(heads), cap.CHUNK):
+            part = heads[at:at + cap.CHUNK]
+            yield base64.b64encode(zlib.compress(bytes(map(len, part)) + b"".join(part), 6)).decode()
+
+
+def when(ns):
+    """UTC, to the nanosecond; a time that no calendar has as plain seconds."""
+    try:
+        day = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=ns // 10 ** 9)
+        return f"{day:%Y-%m-%d %H:%M:%S}.{ns % 10 ** 9:09} UTC"
+    except OverflowError:
+        return f"{ns / 1e9:.9f} s"
+
+
+def part(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def digest(text):
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def escape(text):
+    return text.encode("utf-8", "replace").decode().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+
+def write(report, out):
+    """Writes the page to the text file `out`."""
+    script = '"use strict";\n(() => {\n' + "\n".join(part(name + ".js") for name in SCRIPTS) + "\n})();\n"
+    style = part("style.css")
+    page = part("page.html")
+    fill = {"TITLE": escape(", ".join(f["name"] for f in report.capture.files)), "STYLE": style,
+            "POLICY": f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'; form-action 'none'"}
+    before, _, after = page.partition("<!-- DATA -->")
+    for name, value in fill.items():
+        before = before.replace(f"@{name}@", value)
+    out.write(before)
+    out.write(f'<script type="application/json" id="meta">{safe_json(report.meta())}</script>\n')
+    for name, (code, data) in report.columns().items():
+        out.write(f'<script type="text/plain" id="column-{name}" data-type="{code}">{data}</script>\n')
+    for at, data in enumerate(report.heads()):
+        out.write(f'<script type="text/plain" id="heads-{at}">{data}</script>\n')
+    out.write(f"<script>{script}</script>{after}")

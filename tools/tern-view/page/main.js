@@ -1,0 +1,161 @@
+// Puts the parts together.
+
+function setFilter(change) {
+	Object.assign(filter, change);
+	byId("f-pair").value = String(filter.pair);
+	byId("f-text").value = filter.text;
+	byId("f-status").value = filter.status;
+	byId("f-groups").querySelectorAll("input").forEach((box, k) => { box.checked = filter.groups[Number(box.value)]; });
+	refilter();
+}
+
+function refilter() {
+	applyFilter();
+	byId("f-count").textContent = `${count(V.view.length)} of ${count(P.n)} packets, ${count(V.messages.length)} messages`;
+	draw();
+}
+
+function showPair(k) {
+	if (!V.version) return;
+	setFilter({ pair: k });
+	byId("ladder-title").scrollIntoView();
+	if (V.view.length) zoomTo(V.view[0]);
+}
+
+function buildFilters() {
+	const used = GROUPS.map(() => false);
+	for (const [code, n] of META.totals.operations) used[GROUP_OF[code]] ||= n > 0;
+	used[6] = META.totals.negative.length > 0;
+	byId("f-pair").append(el("option", { value: -1 }, "All"), ...META.pairs.slice(0, 500).map((pair, k) => el("option", { value: k }, pairText(pair))));
+	byId("f-status").append(...Object.entries(STATUSES).map(([value, [text]]) => el("option", { value }, text)));
+	GROUPS.forEach((name, k) => {
+		if (used[k]) byId("f-groups").append(el("label", null, el("input", { type: "checkbox", value: k, checked: "" }), name));
+	});
+	const form = byId("filters");
+	const read = () => {
+		filter.pair = Number(byId("f-pair").value);
+		filter.text = byId("f-text").value;
+		filter.status = byId("f-status").value;
+		byId("f-groups").querySelectorAll("input").forEach((box) => { filter.groups[Number(box.value)] = box.checked; });
+		refilter();
+	};
+	form.addEventListener("input", read);
+	form.addEventListener("submit", (event) => event.preventDefault());
+	form.addEventListener("reset", (event) => {
+		event.preventDefault();
+		setFilter({ pair: -1, text: "", status: "all", groups: GROUPS.map(() => true) });
+	});
+}
+
+function buildLegend() {
+	const entries = [["SEND", "send"], ["WRITE", "write"], ["READ", "read"], ["ATOMIC, FLUSH", "atomic"], ["ACK", "ack"], ["NAK, refused", "nak"],
+		["RNR NAK", "rnr"], ["CNP", "cnp"]];
+	const items = entries.map(([text, colour]) => {
+		const item = el("li", null, text);
+		item.style.setProperty("--key", `var(--${colour})`);
+		return item;
+	});
+	for (const [text, kind] of [["retransmitted", "dashed"], ["duplicate", "dotted"]]) {
+		const item = el(`li.${kind}`, null, text);
+		item.style.setProperty("--key", "var(--text)");
+		items.push(item);
+	}
+	byId("legend").replaceChildren(...items, el("li.bar", null, "vertical bars: messages, from first packet to answer"));
+}
+
+function followTools() {
+	const acts = { in: () => zoom(0.5, around()), out: () => zoom(2, around()), whole: () => setWindow(...extent()), earlier: () => pan(-0.5), later: () => pan(0.5) };
+	for (const [id, act] of Object.entries(acts)) byId(id).addEventListener("click", act);
+}
+
+function followTheme() {
+	const button = byId("theme"), names = { "": "Auto", light: "Light", dark: "Dark" }, order = ["", "light", "dark"];
+	const show = () => {
+		const now = document.documentElement.dataset.theme || "";
+		button.textContent = names[now];
+		button.setAttribute("aria-label", `Colours: ${names[now]}`);
+		readPalette();
+		draw();
+	};
+	button.addEventListener("click", () => {
+		const next = order[(order.indexOf(document.documentElement.dataset.theme || "") + 1) % 3];
+		if (next) document.documentElement.dataset.theme = next;
+		else delete document.documentElement.dataset.theme;
+		show();
+	});
+	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
+	// Paper is light.
+	let before = "";
+	window.addEventListener("beforeprint", () => {
+		before = document.documentElement.dataset.theme || "";
+		document.documentElement.dataset.theme = "light";
+		readPalette();
+		for (const paint of S.painters) paint();
+	});
+	window.addEventListener("afterprint", () => {
+		if (before) document.documentElement.dataset.theme = before;
+		else delete document.documentElement.dataset.theme;
+		show();
+	});
+	show();
+}
+
+// A small capture is shown whole, of a large one the beginning, where each packet has a row.
+function firstWindow() {
+	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), fit = Math.floor(rowsFitting(ladder.box.clientHeight)), some = [];
+	for (const i of V.view) {
+		if (shown.has(P.pair[i])) some.push(i);
+		if (some.length > fit) break;
+	}
+	if (some.length <= fit) setWindow(...extent());
+	else setWindow(P.time[some[0]] - SHORTEST / 2, (P.time[some[fit - 1]] + P.time[some[fit]]) / 2);
+}
+
+async function start() {
+	followTheme();
+	showSummary();
+	byId("stands").append(el("li.muted", null, "…"));
+	// The summary is painted before the packets are unpacked.
+	await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+	await loadColumns((part) => { byId("loading").textContent = `Loading packets … ${Math.round(part * 100)} %`; });
+	byId("tools").hidden = byId("views").hidden = false;
+	byId("loading").hidden = true;
+	buildFilters();
+	buildLegend();
+	buildCurves();
+	followTools();
+	refilter();
+	S.t0 = -1;
+	firstWindow();
+	showStands();
+	const packets = packetGrid(), messages = messageGrid();
+	const span = () => { byId("span").textContent = spanText(); };
+	S.painters.push(drawOverview, drawLadder, () => packets.paint(), () => messages.paint(), drawCurves, span, keysWhenDue);
+	S.follow.push(followLane, showDetails, (p) => p >= 0 && packets.reveal(packets.chosen()), () => messages.reveal(Math.max(0, messages.chosen())));
+	followOverview();
+	followLadder();
+	window.addEventListener("resize", () => { keysDrawn = -1; draw(); });
+	draw();
+	document.documentElement.dataset.ready = String(Math.round(performance.now()));
+}
+
+function spanText() {
+	const size = (S.t1 - S.t0) / 100;
+	return `${timeText(Math.max(0, S.t0), size)} to ${timeText(Math.min(S.t1, Math.max(META.duration, SHORTEST)), size)}: ${durationText(S.t1 - S.t0)}`;
+}
+
+let keysDrawn = -1, keysTheme = "";
+
+function keysWhenDue() {
+	if (keysDrawn === V.version && keysTheme === palette.bg) return;
+	[keysDrawn, keysTheme] = [V.version, palette.bg];
+	drawKeys();
+}
+
+// For tests, and for a look in the browser's console.
+window.ternView = { META, P, M, V, S, filter, setFilter, setWindow, select, zoomTo, ladder };
+
+start().catch((error) => {
+	byId("loading").textContent = `This page cannot be shown: ${error.message}`;
+	throw error;
+});
