@@ -44,7 +44,7 @@ Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t leng
 }
 
 // TERN_LOG_RULE_* of the first right that lacks.
-std::uint8_t rule_of_right(std::uint32_t lacking) {
+[[gnu::noinline, gnu::cold]] std::uint8_t rule_of_right(std::uint32_t lacking) {
   if (lacking & TERN_ACCESS_LOCAL_WRITE) return TERN_LOG_RULE_MR_LOCAL_WRITE;
   if (lacking & TERN_ACCESS_REMOTE_WRITE) return TERN_LOG_RULE_MR_REMOTE_WRITE;
   if (lacking & TERN_ACCESS_REMOTE_READ) return TERN_LOG_RULE_MR_REMOTE_READ;
@@ -74,18 +74,28 @@ Memory::Region* Memory::find(std::uint32_t key) const {
   return entry && entry->region.key == key ? &entry->region : nullptr;
 }
 
-const Memory::Region* Memory::permitted(const Region* region, const Accessor& who,
-                                        std::uint64_t addr, std::uint64_t len,
-                                        std::uint32_t rights) const {
-  if (!region) return deny(TERN_LOG_RULE_KEY);
-  if (!region->open) return deny(TERN_LOG_RULE_MR_CLOSED);
-  if (region->pd != who.pd) return deny(TERN_LOG_RULE_MR_PD);
-  if ((region->access & rights) != rights) return deny(rule_of_right(rights & ~region->access));
+// Inlined: accesses that are permitted pay for the comparisons alone.
+[[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                               std::uint64_t len, std::uint32_t rights) {
+  if (!region) return TERN_LOG_RULE_KEY;
+  if (!region->open) return TERN_LOG_RULE_MR_CLOSED;
+  if (region->pd != who.pd) return TERN_LOG_RULE_MR_PD;
+  if ((region->access & rights) != rights) return rule_of_right(rights & ~region->access);
   // Each unsigned difference is compared before it is used, so nothing wraps.
-  if (addr < region->iova) return deny(TERN_LOG_RULE_MR_LOW);
+  if (addr < region->iova) return TERN_LOG_RULE_MR_LOW;
   const std::uint64_t offset = addr - region->iova;
-  if (offset > region->length || len > region->length - offset) return deny(TERN_LOG_RULE_MR_HIGH);
-  return region;
+  return offset > region->length || len > region->length - offset ? TERN_LOG_RULE_MR_HIGH : TERN_LOG_RULE_NONE;
+}
+
+[[gnu::noinline, gnu::cold]] const Memory::Region* Memory::refuse(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                                  std::uint64_t len, std::uint32_t rights) const {
+  return deny(broken_rule(region, who, addr, len, rights));
+}
+
+[[gnu::always_inline]] inline const Memory::Region* Memory::permitted(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                                      std::uint64_t len, std::uint32_t rights) const {
+  if (broken_rule(region, who, addr, len, rights) == TERN_LOG_RULE_NONE) [[likely]] return region;
+  return refuse(region, who, addr, len, rights);
 }
 
 const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,

@@ -154,6 +154,11 @@ class Memory {
   // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] Region* region_at(std::uint32_t index) const;
+  // TERN_LOG_RULE_* that the access breaks.
+  [[nodiscard]] static std::uint8_t broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                std::uint64_t len, std::uint32_t rights);
+  [[nodiscard]] const Region* refuse(const Region* region, const Accessor& who, std::uint64_t addr,
+                                     std::uint64_t len, std::uint32_t rights) const;
   [[nodiscard]] const Region* permitted(const Region* region, const Accessor& who,
                                         std::uint64_t addr, std::uint64_t len,
                                         std::uint32_t rights) const;
