@@ -21,6 +21,7 @@
 #include "tern_admin.h"
 #include "tern_eth.h"
 #include "tern_congestion.h"
+#include "tern_event_log.h"
 
 namespace tern {
 

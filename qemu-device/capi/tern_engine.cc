@@ -330,6 +330,29 @@ const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
 
 std::uint64_t tern_engine_next_deadline(const TernEngine* e) { return e->device.next_deadline(); }
 
+bool tern_engine_log_events(TernEngine* e, std::size_t records) {
+  try {
+    e->device.log_events(records);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+const void* tern_engine_events(const TernEngine* e, std::size_t* n) {
+  const tern::EventLog* const log = e->device.lane.log;
+  const auto records = log != nullptr ? log->records() : std::span<const tern_log_event>();
+  *n = records.size();
+  return records.data();
+}
+
+void tern_engine_events_taken(TernEngine* e, std::size_t n) { e->device.lane.log->taken(n); }
+
+std::uint64_t tern_engine_events_lost(const TernEngine* e) {
+  const tern::EventLog* const log = e->device.lane.log;
+  return log != nullptr ? log->lost() : 0;
+}
+
 void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
   const tern::Counters& counters = e->device.lane.counters;
   *info = {};

@@ -223,6 +223,23 @@ void tern_engine_effects_release(TernEffects *fx, uint32_t holds);
  */
 uint64_t tern_engine_next_deadline(const TernEngine *e);
 
+/*
+ * The event log: records of struct tern_log_event (firmware-if/tern_event_log.h) in
+ * a ring. From now on the engine puts an event there when it happens; an event that
+ * finds no room is lost, and counted. records: a power of two, at least 2; 0 ends the
+ * log. Returns false if memory runs out.
+ */
+bool tern_engine_log_events(TernEngine *e, size_t records);
+/*
+ * The reader of the log: one thread at a time, which need not be serialised with
+ * other calls, except with tern_engine_log_events() and tern_engine_free(). Returns
+ * the oldest *n records, which stay there until as many are taken; and the number of
+ * events lost that no record has reported yet.
+ */
+const void *tern_engine_events(const TernEngine *e, size_t *n);
+void tern_engine_events_taken(TernEngine *e, size_t n);
+uint64_t tern_engine_events_lost(const TernEngine *e);
+
 /* Statistics for traces and the monitor. */
 typedef struct TernEngineInfo {
     uint32_t live_qps;

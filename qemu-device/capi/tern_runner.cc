@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tern_runner.h"
 
+#include <array>
+#include <exception>
 #include <system_error>
 
 #include "runner.h"
@@ -13,7 +15,7 @@ using tern::runner::Runner;
 
 static_assert(TERN_CALL_TAKE_FRAMES == static_cast<int>(Host::Call::kTakeFrames));
 static_assert(TERN_SENT_BLOCKED == static_cast<int>(Host::Sent::kBlocked));
-static_assert(TERN_EVENT_CONTENTION == static_cast<int>(Host::Event::kContention));
+static_assert(TERN_EVENT_LOG_ENDED == static_cast<int>(Host::Event::kLogEnded));
 
 // The host's C functions as a Host.
 class CallbackHost final : public Host {
@@ -81,6 +83,26 @@ bool tern_runner_start(TernRunner* r) {
     return false;
   }
 }
+
+bool tern_runner_log_events(TernRunner* r, const TernEventFile* f) {
+  tern::runner::EventFile file;
+  file.fd = f->fd;
+  file.limit = f->limit;
+  file.clock = f->clock;
+  file.epoch = f->epoch;
+  file.mac = std::to_array(f->mac);
+  if (f->name != nullptr) file.name = f->name;
+  try {
+    r->runner.log_events(file);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void tern_runner_flush_events(TernRunner* r) { r->runner.flush_events(); }
+
+void tern_runner_set_event_epoch(TernRunner* r, std::uint64_t epoch) { r->runner.set_event_epoch(epoch); }
 
 void tern_runner_stop(TernRunner* r) { r->runner.stop(); }
 

@@ -48,6 +48,7 @@ typedef enum TernEvent {
     TERN_EVENT_LOST,         /* frames */
     TERN_EVENT_REFUSED,      /* a received frame; bytes */
     TERN_EVENT_CONTENTION,   /* measured; ns running, ns waiting to run */
+    TERN_EVENT_LOG_ENDED,    /* the event log; errno, or 0 at its limit */
 } TernEvent;
 
 /*
@@ -108,6 +109,26 @@ void tern_runner_free(TernRunner *r);
 bool tern_runner_start(TernRunner *r);
 /* Ends the worker; inputs do no work afterwards. */
 void tern_runner_stop(TernRunner *r);
+
+/*
+ * ---- the event log ----
+ * A file that is open for writing; it belongs to the runner from now on.
+ */
+typedef struct TernEventFile {
+    int fd;
+    uint64_t limit;          /* bytes after which the log ends; 0 for none */
+    uint64_t epoch;          /* wall time in ns at 0 of the device clock */
+    uint8_t clock;           /* TERN_LOG_CLOCK_* of firmware-if/tern_event_log.h */
+    uint8_t mac[6];
+    const char *name;        /* of the adapter, or NULL */
+} TernEventFile;
+
+/* Before tern_runner_start(). Returns false without memory or a thread. */
+bool tern_runner_log_events(TernRunner *r, const TernEventFile *file);
+/* What was logged before is in the file when it returns. No effect without a log. */
+void tern_runner_flush_events(TernRunner *r);
+/* The same; from here on the device clock has another epoch. */
+void tern_runner_set_event_epoch(TernRunner *r, uint64_t epoch);
 
 /* ---- inputs ---- */
 

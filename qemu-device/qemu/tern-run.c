@@ -61,6 +61,9 @@ static void tern_trace(void *opaque, TernEvent event, uint64_t a, uint64_t b)
     case TERN_EVENT_CONTENTION:
         trace_tern_poll_contention(s, a, b);
         break;
+    case TERN_EVENT_LOG_ENDED:
+        tern_events_ended(s, a);
+        break;
     }
 }
 
@@ -260,6 +263,7 @@ void tern_vm_changed(TernState *s)
     trace_tern_vm_state(s, s->vm_running);
     tern_runner_set_running(s->runner, s->vm_running);
     tern_pcap_sync(s->pcap);
+    tern_events_sync(s);
 }
 
 static void tern_vm_state(void *opaque, bool running, RunState state)
@@ -304,6 +308,7 @@ void tern_start(TernState *s)
     s->bh = qemu_bh_new_guarded(tern_bh, s, &dev->mem_reentrancy_guard);
     s->rx_bh = qemu_bh_new_guarded(tern_rx_bh, s, &dev->mem_reentrancy_guard);
     s->runner = tern_runner_new(s->engine, &config, &tern_runner_ops, s);
+    tern_events_start(s);
     tern_runner_set_present(s->runner, !s->removed);
     s->nic = qemu_new_nic(&tern_net_info, &s->conf, object_get_typename(
                           OBJECT(s)), dev->id, &dev->mem_reentrancy_guard, s);

@@ -581,8 +581,9 @@ static void tern_realize(PCIDevice *dev, Error **errp)
                           TERN_BAR_REGS_SIZE);
     memory_region_init_io(&s->uar, OBJECT(s), &tern_uar_ops, s, "tern-uar",
                           s->uar_size);
-    if (!tern_make_dm(s, errp) || !tern_make_engine(s, errp)) {
-        goto close_pcap;
+    if (!tern_events_open(s, errp) || !tern_make_dm(s, errp) ||
+        !tern_make_engine(s, errp)) {
+        goto close_files;
     }
     if (!tern_faults_apply(s, errp) || !tern_add_capabilities(s, errp)) {
         goto free_engine;
@@ -600,7 +601,8 @@ static void tern_realize(PCIDevice *dev, Error **errp)
 free_engine:
     tern_engine_free(s->engine);
     s->engine = NULL;
-close_pcap:
+close_files:
+    tern_events_close(s);
     tern_pcap_close(s->pcap);
     s->pcap = NULL;
 }
@@ -614,6 +616,7 @@ static void tern_halt(TernState *s)
     tern_stop(s);
     qemu_bh_delete(s->deferred_bh);
     s->deferred_bh = NULL;
+    tern_events_close(s);
     tern_pcap_close(s->pcap);
     s->pcap = NULL;
 }
@@ -684,6 +687,8 @@ static const Property tern_properties[] = {
     DEFINE_PROP_BOOL("poll", TernState, poll, true),
     DEFINE_PROP_STRING("pcap", TernState, pcap_path),
     DEFINE_PROP_SIZE("pcap-limit", TernState, pcap_limit, 0),
+    DEFINE_PROP_STRING("events", TernState, events_path),
+    DEFINE_PROP_SIZE("events-limit", TernState, events_limit, 0),
 };
 
 static const struct {
@@ -721,6 +726,9 @@ static const struct {
               "included" },
     { "pcap-limit", "bytes after which the capture ends, with a whole frame; "
                     "0 for none" },
+    { "events", "file for a log of what happens inside: doorbells, WQEs, "
+                "packets, key checks, CQEs" },
+    { "events-limit", "bytes after which the log ends; 0 for none" },
 };
 
 static void tern_class_init(ObjectClass *klass, void *data)

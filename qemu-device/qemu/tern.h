@@ -12,6 +12,7 @@
  *   tern-run.c   what the runner needs from QEMU
  *   tern-wire.c  a wire in memory shared with another QEMU
  *   tern-pcap.c  the capture tap
+ *   tern-events.c  the file of the event log
  *
  * Locks: the BQL is taken before the engine lock, which belongs to the runner,
  * never after it. The engine is called with the engine lock held and calls back
@@ -33,6 +34,7 @@
 #ifndef HW_TERN_TERN_H
 #define HW_TERN_TERN_H
 
+#include "qemu/notify.h"
 #include "qemu/queue.h"
 #include "qemu/rcu.h"
 #include "qemu/thread.h"
@@ -49,6 +51,7 @@
 #ifndef GENMASK
 #define GENMASK(high, low) ((uint32_t)MAKE_64BIT_MASK(low, (high) - (low) + 1))
 #endif
+#include "tern_event_log.h"
 #include "tern_regs.h"
 #include "tern_engine.h"
 #include "tern_runner.h"
@@ -102,6 +105,8 @@ struct TernState {
     CharBackend wire_chr;
     char *pcap_path;
     uint64_t pcap_limit;
+    char *events_path;
+    uint64_t events_limit;
     bool poll;                  /* may poll busy send queues */
     char *mutation;             /* in a test build only */
     char *faults;               /* initial rules; later the engine has them */
@@ -116,6 +121,8 @@ struct TernState {
     NICState *nic;
     TernWire *wire;             /* NULL: frames go to the nic's peer */
     TernPcap *pcap;
+    int events_fd;              /* until the runner has it */
+    Notifier events_exit;
     VMChangeStateEntry *vm_state;
     TernEngine *engine;
     struct rcu_head rcu;        /* delays finalize() after exit() */
@@ -234,5 +241,21 @@ void tern_pcap_frame(TernPcap *p, uint64_t time, const void *data, size_t len);
 /* Writes buffered frames, and relates the device clock to wall time. */
 void tern_pcap_sync(TernPcap *p);
 void tern_pcap_close(TernPcap *p);
+
+/*
+ * tern-events.c; with the BQL held. Without the property "events" these do
+ * nothing.
+ */
+
+/* Creates the file. Returns false and sets *errp on failure. */
+bool tern_events_open(TernState *s, Error **errp);
+/* Gives the file to the runner, before the worker starts. */
+void tern_events_start(TernState *s);
+/* Writes what was logged, and relates the device clock to wall time. */
+void tern_events_sync(TernState *s);
+/* The runner has closed the file; any thread. error: errno, 0 at the limit. */
+void tern_events_ended(TernState *s, int error);
+/* After tern_runner_stop(), or if the device was not realized. */
+void tern_events_close(TernState *s);
 
 #endif /* HW_TERN_TERN_H */

@@ -36,6 +36,7 @@ class Host {
     kLost,          // frames
     kRefused,       // a received frame; bytes
     kContention,    // measured; ns running, ns waiting for a processor
+    kLogEnded,      // the event log, in its thread; errno, or 0 at its limit
   };
 
   // [any] The device clock in ns.

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "runner.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <bit>
-#include <csignal>
 #include <utility>
+
+#include "signals_blocked.h"
 
 namespace tern::runner {
 
@@ -28,22 +27,6 @@ void cpu_relax() {
   asm volatile("yield");
 #endif
 }
-
-// A thread created while this object exists takes no signals: they are for the host's threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -82,6 +65,19 @@ void Runner::stop() {
   mutex_.unlock();
   vectors_ = {};
   if (worker_.joinable()) worker_.join();
+  events_.reset();
+}
+
+void Runner::log_events(const EventFile& file) {
+  events_ = std::make_unique<EventWriter>(engine_, host_, file);
+}
+
+void Runner::flush_events() {
+  if (events_) events_->flush();
+}
+
+void Runner::set_event_epoch(std::uint64_t epoch) {
+  if (events_) events_->set_epoch(epoch);
 }
 
 // ---- the engine lock ----

@@ -55,6 +55,7 @@
 
 #include "contention.h"
 #include "doorbell_ring.h"
+#include "event_writer.h"
 #include "host.h"
 #include "tern_regs.h"
 #include "transmit.h"
@@ -107,9 +108,17 @@ class Runner {
 
   // Starts the worker. Without it the host thread does all the work, as with set_host_only().
   void start();
-  // Ends the worker. Inputs are allowed afterwards: they do no work, deliver nothing and call no
+  // Ends the worker and the event log. Inputs are allowed afterwards: they do no work, deliver nothing and call no
   // Host function. The caller may hold the host lock, and may be in a Host function.
   void stop();
+
+  // ---- the event log: the host thread, which has not called stop() ----
+
+  // Before start(). Throws std::bad_alloc or std::system_error.
+  void log_events(const EventFile& file);
+  // EventWriter::flush() and set_epoch().
+  void flush_events();
+  void set_event_epoch(std::uint64_t epoch);
 
   // ---- inputs: the host thread ----
 
@@ -262,6 +271,7 @@ class Runner {
   std::uint64_t judge_at_ = 0;      // without a worker
   std::uint64_t no_spin_until_ = 0;
 
+  std::unique_ptr<EventWriter> events_;
   std::thread worker_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "adapter.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -10,10 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
 
 #include "clock.h"
 #include "log.h"
+#include "tern_hw.hpp"
 
 namespace tern::daemon {
 
@@ -56,6 +59,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric)
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   port_.set_policy(config_.port);
   make_engine();
+  if (!config_.events.empty()) log_events();
   if (!config_.pcap.empty()) set_capture(std::make_unique<Capture>(config_.pcap, config_.pcap_limit));
   make_function();
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
@@ -106,6 +110,19 @@ void Adapter::make_engine() {
   // The thread serves its hypervisor between two slices.
   rc.limits.inline_slice = rc.limits.slice;
   runner_ = std::make_unique<runner::Runner>(engine_.get(), *this, rc);
+}
+
+void Adapter::log_events() {
+  constexpr int kMode = 0666;  // less the umask
+  Descriptor file = checked(open(config_.events.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode), config_.events);
+  runner::EventFile log;
+  log.limit = config_.events_limit;
+  log.clock = TERN_LOG_CLOCK_MONOTONIC;
+  log.epoch = clock_ns(CLOCK_REALTIME) - clock_ns();
+  log.mac = config_.mac;
+  log.name = config_.name;
+  log.fd = file.release();
+  runner_->log_events(log);
 }
 
 void Adapter::make_function() {
@@ -371,6 +388,13 @@ void Adapter::log(int priority, const char* message) {
 std::uint64_t Adapter::now() { return clock_ns(); }
 
 void Adapter::schedule(Call call) { requests_.fetch_or(call == Call::kDeliver ? kDeliver : kTakeFrames, std::memory_order_relaxed); }
+
+// Any thread.
+void Adapter::trace(Event event, std::uint64_t a, std::uint64_t) {
+  if (event != Event::kLogEnded) return;
+  const std::string why = a == 0 ? "events-limit" : std::strerror(static_cast<int>(a));
+  write_log(a == 0 ? LOG_INFO : LOG_WARNING, config_.name, "the event log " + config_.events + " ends: " + why);
+}
 
 void Adapter::capture(const TernFrame& frame) {
   if (capture_) capture_->add(frame.time, std::as_bytes(std::span(frame.data, frame.len)));

@@ -94,7 +94,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // runner::Host
   std::uint64_t now() override;
   void schedule(Call call) override;
-  void trace(Event, std::uint64_t, std::uint64_t) override {}
+  void trace(Event event, std::uint64_t a, std::uint64_t b) override;
   void capture(const TernFrame& frame) override;
   void arm(Timer timer, std::uint64_t at) override { deadlines_[static_cast<std::size_t>(timer)] = at; }
   void disarm(Timer timer) override { deadlines_[static_cast<std::size_t>(timer)] = UINT64_MAX; }
@@ -113,6 +113,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   static std::uint64_t engine_random(void*);
 
   void make_engine();
+  void log_events();
   void make_function();
   void request(unsigned calls);
   void loop();

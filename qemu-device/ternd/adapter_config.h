@@ -33,6 +33,8 @@ struct AdapterConfig {
   bool poll = true;
   std::string pcap;
   std::uint64_t pcap_limit = 0;
+  std::string events;
+  std::uint64_t events_limit = 0;
   std::string congestion = "on";
   std::string faults;
   TernIcrcMode icrc = TERN_ICRC_CHECK;

@@ -33,7 +33,8 @@ class Properties(unittest.TestCase):
                               ("uar-size", 16 << 20), ("max-qp", 16384), ("max-cq", 16384),
                               ("max-mr", 65536), ("max-mw", 65536), ("tm-tags", 1024), ("eth-queues", 16), ("max-pages", 1 << 26), ("vectors", 32),
                               ("mtu", 9000), ("speed", 100000), ("mw-type", None), ("congestion", None),
-                              ("poll", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0)):
+                              ("poll", "on"), ("wire", None), ("pcap", None), ("pcap-limit", 0),
+                              ("events", None), ("events-limit", 0)):
             line = next(l for l in text.splitlines() if l.strip().startswith(name + "="))
             self.assertRegex(line, r" - \S")
             if default is not None:
@@ -48,6 +49,8 @@ class Properties(unittest.TestCase):
             self.assertIn(f"property '{name}' must be", refused(prop))
         self.assertIn("No such file or directory", refused("pcap=/nonexistent/file"))
         self.assertIn("property 'pcap-limit' must be", refused("pcap=/dev/null", "pcap-limit=23"))
+        self.assertIn("No such file or directory", refused("events=/nonexistent/file"))
+        self.assertIn("property 'events-limit' must be", refused("events=/dev/null", "events-limit=63"))
         self.assertIn("can't find value", refused("netdev=nobody"))
 
     def test_a_machine_with_it_does_not_migrate(self):

@@ -8,6 +8,7 @@
 #include "control/admin_commands.h"
 #include "control/device.h"
 #include "tern_layout.h"
+#include "tern_event_log_layout.h"
 
 namespace tern {
 
@@ -209,7 +210,7 @@ void Admin::complete(std::uint32_t tag, Status status, std::uint16_t out_len) {
                    std::as_bytes(std::span(&done, 1)))) {
     return fatal(TERN_FATAL_AQ_DMA);
   }
-  device_.lane.effects->raise(0);
+  device_.lane.raise(0);
 }
 
 // Copies the input and maps the reply before the command runs, so that a command whose memory is

@@ -149,6 +149,7 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
+  if (device.lane.log != nullptr) made->log_state(TERN_LOG_NO_QP, TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
   // Another queue may have used the record before.
   made->store_status();
   if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
@@ -165,6 +166,7 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   device.port.multicast.forget(*qp);
+  if (device.lane.log != nullptr) qp->log_state(qp->state(), TERN_LOG_NO_QP, TERN_LOG_BY_COMMAND);
   device.registry.remove_qp(id_of(cmd));
   device.lane.async_events.forget(id_of(cmd), is_qp_event);
   return TERN_ST_OK;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "control/device.h"
 
+#include <utility>
+
 #include "control/admin.h"
 
 namespace tern {
@@ -41,38 +43,72 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   const std::uint32_t uar = admin_->uar_of(offset);
   if (const DmOps::Page* const page = registry.dm_ops.find(uar)) return registry.dm_ops.store(*page, in_page, value);
   if (in_page != TERN_UAR_DB) return;
+  if (lane.log != nullptr) [[unlikely]] log_doorbell(uar, value, 0);
+  if (ring(uar, value)) [[likely]] return;
+  lane.counters.add(TERN_CNT_BAD_DOORBELL);
+  if (lane.log != nullptr) [[unlikely]] log_doorbell(uar, value, TERN_LOG_F_REFUSED);
+}
+
+// Returns false if the page has no such queue.
+bool Device::ring(std::uint32_t uar, std::uint32_t value) {
   const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
   switch (field_get(TERN_DB_CMD_MASK, value)) {
     case TERN_DB_CMD_PAGE:
-      if (lane.uars.ring(uar)) return;
-      break;
+      return lane.uars.ring(uar);
     case TERN_DB_CMD_SQ:
       if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) {
         lane.sq_poller.rung(*qp);
-        return qp->kick_sq();
+        qp->kick_sq();
+        return true;
       }
-      break;
+      return false;
     case TERN_DB_CMD_RQ:
-      if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) return qp->kick_rq();
-      break;
+      if (Qp* const qp = registry.qps.find(number); qp != nullptr && qp->uar() == uar) {
+        qp->kick_rq();
+        return true;
+      }
+      return false;
     case TERN_DB_CMD_CQ_ARM:
-      if (Cq* const cq = registry.cqs.find(number); cq != nullptr && cq->uar() == uar) return cq->arm();
-      break;
+      if (Cq* const cq = registry.cqs.find(number); cq != nullptr && cq->uar() == uar) {
+        cq->arm();
+        return true;
+      }
+      return false;
     case TERN_DB_CMD_EQ_CI:
-      if (uar == TERN_UAR_KERNEL) return lane.flush_events();
-      break;
+      if (uar != TERN_UAR_KERNEL) return false;
+      lane.flush_events();
+      return true;
     case TERN_DB_CMD_ETH_TX:
-      if (port.ethernet.kick(number, uar)) return;
-      break;
+      return port.ethernet.kick(number, uar);
     case TERN_DB_CMD_TM:
       if (const Srq* const srq = registry.srqs.find(number); srq != nullptr && srq->tags() != nullptr) {
-        if (srq->tags()->uar() == uar) return srq->tags()->kick();
+        if (srq->tags()->uar() != uar) return false;
+        srq->tags()->kick();
+        return true;
       }
-      break;
+      return false;
     default:
-      break;
+      return false;
   }
-  lane.counters.add(TERN_CNT_BAD_DOORBELL);
+}
+
+void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t flags) const {
+  const std::uint32_t command = field_get(TERN_DB_CMD_MASK, value);
+  const std::uint32_t number = field_get(TERN_DB_NUM_MASK, value);
+  const bool of_qp = command == TERN_DB_CMD_SQ || command == TERN_DB_CMD_RQ;
+  lane.log->add({.type = TERN_LOG_DOORBELL,
+                 .code = static_cast<std::uint8_t>(command),
+                 .flags = flags,
+                 .qpn = of_qp ? number : 0,
+                 .key = uar,
+                 .index = number});
+}
+
+void Device::log_events(std::size_t records) {
+  std::unique_ptr<EventLog> log = records == 0 ? nullptr : std::make_unique<EventLog>(host, records);
+  lane.log = registry.memory.log = registry.dm.log = log.get();
+  port.set_log(log.get());
+  log_ = std::move(log);
 }
 
 void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
@@ -96,6 +132,7 @@ void Device::reset() {
   admin_->reset();
   // Drop frames and interrupts of the objects that were destroyed.
   lane.effects->clear();
+  if (lane.log != nullptr) [[unlikely]] lane.log->add({.type = TERN_LOG_RESET});
 }
 
 }  // namespace tern

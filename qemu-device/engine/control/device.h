@@ -13,6 +13,7 @@
 
 #include "control/registry.h"
 #include "core/config.h"
+#include "core/event_log.h"
 #include "core/host.h"
 #include "lane/lane.h"
 #include "lane/port.h"
@@ -53,6 +54,8 @@ class Device {
   [[nodiscard]] Nanos next_deadline() const { return lane.next_deadline(); }
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error) { return port.set_faults(text, error); }
   [[nodiscard]] std::string faults() const { return port.faults(); }
+  // Logs events in a ring of `records`, a power of two, or no longer with 0.
+  void log_events(std::size_t records);
 
   Host& host;
   Registry registry;
@@ -60,6 +63,10 @@ class Device {
   Port port;
 
  private:
+  [[nodiscard]] bool ring(std::uint32_t uar, std::uint32_t value);
+  [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t flags) const;
+
+  std::unique_ptr<EventLog> log_;
   std::unique_ptr<Admin> admin_;
   std::vector<std::uint32_t> uar_clock_hi_;  // latched for each doorbell page
 };

@@ -146,9 +146,18 @@ void Faults::set(std::vector<FaultRule> rules) {
   for (Active& a : rules_) {
     if (a.rule.action != FaultRule::Action::kFatal || a.rule.way != FaultRule::Way::kNone) continue;
     if (!a.hits()) continue;
+    if (log != nullptr) log->add(applied(a));
     stopped_ = true;
     port_.fatal(static_cast<std::uint32_t>(a.rule.amount));
   }
+}
+
+LogEvent Faults::applied(const Active& rule) const {
+  static_assert(TERN_LOG_FAULT_DROP == static_cast<int>(FaultRule::Action::kDrop));
+  static_assert(TERN_LOG_FAULT_DMA_ERROR == static_cast<int>(FaultRule::Action::kDmaError));
+  return {.type = TERN_LOG_FAULT,
+          .code = static_cast<std::uint8_t>(rule.rule.action),
+          .key = static_cast<std::uint32_t>(&rule - rules_.data())};
 }
 
 // ---- packets ----
@@ -169,6 +178,15 @@ Faults::Verdict Faults::judge(Side side, const Header& header, std::vector<std::
   Verdict v;
   for (Active& a : rules_) {
     if (!a.matches(side, header) || !a.hits()) continue;
+    if (log != nullptr) {
+      LogEvent event = applied(a);
+      event.flags = side == Side::kRx ? TERN_LOG_F_RECV : 0;
+      event.qpn = header.qpn;
+      event.length = frame.size();
+      event.index = header.psn.value();
+      event.value = header.opcode;
+      log->add(event);
+    }
     if (a.rule.action == Action::kCorrupt || a.rule.action == Action::kMark) {
       if (!std::exchange(v.changed, true)) changed.assign(frame.begin(), frame.end());
     }
@@ -298,7 +316,12 @@ bool Faults::swallows(std::uint16_t opcode) {
   for (Active& a : rules_) {
     if (a.rule.action != FaultRule::Action::kAdminDrop) continue;
     if (a.rule.command && *a.rule.command != opcode) continue;
-    swallowed |= a.hits();
+    if (!a.hits()) continue;
+    swallowed = true;
+    if (log == nullptr) continue;
+    LogEvent event = applied(a);
+    event.value = opcode;
+    log->add(event);
   }
   return swallowed;
 }
@@ -311,6 +334,13 @@ std::uint64_t Faults::reachable(std::uint64_t addr, std::uint64_t len, bool writ
       // End the mapping where the range begins: the bytes after it are a separate access.
       len = std::min(len, a.rule.first_addr - addr);
     } else if (a.hits()) {
+      if (log != nullptr) {
+        LogEvent event = applied(a);
+        event.flags = write ? TERN_LOG_F_WRITE : 0;
+        event.addr = addr;
+        event.length = len;
+        log->add(event);
+      }
       return 0;
     }
   }

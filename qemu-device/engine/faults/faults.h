@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/event_log.h"
 #include "core/host.h"
 #include "core/timers.h"
 #include "core/types.h"
@@ -59,6 +60,8 @@ class Faults final : public DmaGate {
   // The rules with their counts, one per line, in a form that parse_faults() accepts.
   [[nodiscard]] std::string report() const;
 
+  EventLog* log = nullptr;
+
  private:
   enum class Side : std::uint8_t { kTx, kRx };
   struct Active;
@@ -74,6 +77,8 @@ class Faults final : public DmaGate {
   void carry(Side side, std::span<const std::byte> frame, bool inside);
   [[nodiscard]] Verdict judge(Side side, const Header& header, std::vector<std::byte>& changed,
                               std::span<const std::byte> frame);
+  // An event for the log: the rule is applied. The packet or access that it is applied to is added.
+  [[nodiscard]] LogEvent applied(const Active& rule) const;
   void pass(Side side, std::span<const std::byte> frame, bool inside);
   [[nodiscard]] bool hold(Held held, Nanos wait);
   void overtaken(Side side);

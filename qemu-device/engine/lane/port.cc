@@ -61,9 +61,11 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
       break;
     case ParseResult::kBadIcrc:
       lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
+      if (lane_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_ICRC);
       break;
     default:
       lane_.counters.add(TERN_CNT_RX_MALFORMED);
+      if (lane_.log != nullptr) log_bad_frame(frame, TERN_LOG_DROP_MALFORMED);
       break;
   }
   packet.payload.clear();
@@ -76,6 +78,7 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   Counters& counters = lane_.counters;
   counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
+  if (lane_.log != nullptr) [[unlikely]] log(TERN_LOG_RECEIVED, packet);
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
@@ -89,6 +92,7 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
     }
   }
   counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+  if (lane_.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_NO_QP);
   return 0;
 }
 
@@ -99,7 +103,11 @@ std::uint32_t Port::emit(Packet& packet) {
   const std::uint32_t train = std::exchange(packet.train, 1);
   const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
   lane.charge(cost);
-  if (!addresses.active()) return 1;  // lost, as on a wire that is down
+  if (lane.log != nullptr) [[unlikely]] log(TERN_LOG_SENT, packet);
+  if (!addresses.active()) {  // lost, as on a wire that is down
+    if (lane.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
+    return 1;
+  }
   lane.counters.add(TERN_CNT_TX_RDMA_PACKETS, train);
   lane.counters.add(TERN_CNT_TX_RDMA_BYTES, packet.payload.size());
   if (faults_ != nullptr) [[unlikely]] {
@@ -126,7 +134,12 @@ std::uint32_t Port::emit(Packet& packet) {
 
 // ---- life cycle ----
 
-void Port::allow_trains() { lane_.allow_trains(faults_ == nullptr && !capture_); }
+void Port::allow_trains() { lane_.allow_trains(faults_ == nullptr && !capture_ && lane_.log == nullptr); }
+
+void Port::set_log(EventLog* log) {
+  if (injector_ != nullptr) injector_->rules().log = log;
+  allow_trains();
+}
 
 void Port::set_capture(bool capture) {
   capture_ = ethernet.capture = capture;
@@ -158,6 +171,7 @@ bool Port::set_faults(std::string_view text, std::string& error) {
   if (injector_ == nullptr) {
     if (none) return true;
     injector_ = std::make_unique<PortFaults>(*this, lane_);
+    injector_->rules().log = lane_.log;
   }
   faults_ = none ? nullptr : injector_.get();
   allow_trains();

@@ -58,6 +58,7 @@ class Port {
   void set_link(bool up);
   [[nodiscard]] bool capture() const { return capture_; }
   void set_capture(bool capture);
+  void set_log(EventLog* log);  // null for none
   // Called before the QPs are destroyed: drops frames that fault rules hold back, and empties the
   // multicast groups.
   void forget();
@@ -79,6 +80,9 @@ class Port {
 
  private:
   void allow_trains();
+  // The event log: lane/port_log.cc.
+  void log(std::uint8_t type, const Packet& packet, std::uint8_t reason = 0) const;
+  void log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const;
   std::uint32_t notify(Qp* qp, const Packet& packet);
   void congested(const Packet& packet);
 

@@ -53,6 +53,7 @@ void Port::send_notification(Qp& qp) {
   Packet& packet = lane_.tx_packet;
   packet.transport = Transport::kCnp;
   packet.op = kCnpOp;
+  packet.src_qp = qp.number();
   packet.dest_qp = Qpn(qp.attr().dest_qpn);
   packet.psn = Psn();
   packet.ack_req = packet.solicited = packet.mig_req = false;

@@ -67,6 +67,7 @@ std::uint64_t DeviceMemory::clear(std::uint32_t number, std::uint64_t most) {
   if (part.ready()) {
     --reserved_;
     used_ += part.size;
+    if (log != nullptr) log_part(TERN_LOG_KEY_CREATED, number, part);
   }
   return len;
 }
@@ -75,6 +76,7 @@ Status DeviceMemory::free(std::uint32_t number) {
   const Part* const part = find(number);
   if (part == nullptr) return TERN_ST_BAD_HANDLE;
   if (part->users != 0) return TERN_ST_BUSY;
+  if (log != nullptr) log_part(TERN_LOG_KEY_DESTROYED, number, *part);
   used_ -= part->size;
   taken_.erase(part->offset);
   parts_.erase(number);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "core/event_log.h"
 #include "core/host.h"
 #include "core/table.h"
 #include "memory/page_list.h"
@@ -57,7 +58,10 @@ class DeviceMemory {
   // Counts ready parts only.
   [[nodiscard]] Counts counts() const { return {parts_.count() - reserved_, used_}; }
 
+  EventLog* log = nullptr;
+
  private:
+  void log_part(std::uint8_t change, std::uint32_t number, const Part& part) const;
   // Best fit: offset in the smallest gap that holds `size` bytes, in the first of equal gaps.
   // Returns the size of the storage if there is none.
   [[nodiscard]] std::uint64_t place(std::uint64_t size, std::uint64_t align) const;

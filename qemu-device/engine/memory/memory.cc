@@ -43,6 +43,14 @@ Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t leng
   return (access & TERN_ACCESS_ZERO_BASED) && iova != 0 ? TERN_ST_BAD_PARAM : TERN_ST_OK;
 }
 
+// TERN_LOG_RULE_* of the first right that lacks.
+[[gnu::noinline, gnu::cold]] std::uint8_t rule_of_right(std::uint32_t lacking) {
+  if (lacking & TERN_ACCESS_LOCAL_WRITE) return TERN_LOG_RULE_MR_LOCAL_WRITE;
+  if (lacking & TERN_ACCESS_REMOTE_WRITE) return TERN_LOG_RULE_MR_REMOTE_WRITE;
+  if (lacking & TERN_ACCESS_REMOTE_READ) return TERN_LOG_RULE_MR_REMOTE_READ;
+  return lacking & TERN_ACCESS_REMOTE_ATOMIC ? TERN_LOG_RULE_MR_REMOTE_ATOMIC : TERN_LOG_RULE_MR_FLUSH;
+}
+
 // Whether `num` pages hold `length` bytes that begin at `offset` in the first page. `length` has
 // been checked, so nothing wraps.
 bool covers(std::uint64_t num, unsigned shift, std::uint64_t offset, std::uint64_t length) {
@@ -66,16 +74,28 @@ Memory::Region* Memory::find(std::uint32_t key) const {
   return entry && entry->region.key == key ? &entry->region : nullptr;
 }
 
-const Memory::Region* Memory::permitted(const Region* region, const Accessor& who,
-                                        std::uint64_t addr, std::uint64_t len,
-                                        std::uint32_t rights) {
-  if (!region || !region->open || region->pd != who.pd) return nullptr;
-  if ((region->access & rights) != rights) return nullptr;
+// Inlined: accesses that are permitted pay for the comparisons alone.
+[[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                               std::uint64_t len, std::uint32_t rights) {
+  if (!region) return TERN_LOG_RULE_KEY;
+  if (!region->open) return TERN_LOG_RULE_MR_CLOSED;
+  if (region->pd != who.pd) return TERN_LOG_RULE_MR_PD;
+  if ((region->access & rights) != rights) return rule_of_right(rights & ~region->access);
   // Each unsigned difference is compared before it is used, so nothing wraps.
-  if (addr < region->iova) return nullptr;
+  if (addr < region->iova) return TERN_LOG_RULE_MR_LOW;
   const std::uint64_t offset = addr - region->iova;
-  if (offset > region->length || len > region->length - offset) return nullptr;
-  return region;
+  return offset > region->length || len > region->length - offset ? TERN_LOG_RULE_MR_HIGH : TERN_LOG_RULE_NONE;
+}
+
+[[gnu::noinline, gnu::cold]] const Memory::Region* Memory::refuse(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                                  std::uint64_t len, std::uint32_t rights) const {
+  return deny(broken_rule(region, who, addr, len, rights));
+}
+
+[[gnu::always_inline]] inline const Memory::Region* Memory::permitted(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                                      std::uint64_t len, std::uint32_t rights) const {
+  if (broken_rule(region, who, addr, len, rights) == TERN_LOG_RULE_NONE) [[likely]] return region;
+  return refuse(region, who, addr, len, rights);
 }
 
 const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
@@ -83,7 +103,8 @@ const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_
                                                std::uint32_t rights) const {
   if (const Region* const region = find(key)) [[likely]] return permitted(region, who, addr, len, rights);
   const Window* const window = find_window(key);
-  if (!window || !holds(Rule::kMwVariant, window->key == key)) return nullptr;
+  if (!window) return deny(TERN_LOG_RULE_KEY);
+  if (!holds(Rule::kMwVariant, window->key == key)) return nullptr;
   return through(*window, who, addr, len, rights);
 }
 
@@ -122,12 +143,15 @@ Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t l
 Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
                      std::uint64_t len, bool write, SpanList& out) {
   if (len == 0) return Access::kReady;
+  const std::uint32_t rights = write ? TERN_ACCESS_LOCAL_WRITE : 0;
+  Access access = Access::kDenied;
   if (lkey >> TERN_KEY_INDEX_SHIFT < kFirstIndex) [[unlikely]] {
-    return reserved(who, lkey, addr, len, write, out);
+    access = reserved(who, lkey, addr, len, write, out);
+  } else if (const Region* const region = permitted(find(lkey), who, addr, len, rights)) {
+    access = append(*region, addr, len, write, out);
   }
-  const Region* const region =
-      permitted(find(lkey), who, addr, len, write ? TERN_ACCESS_LOCAL_WRITE : 0);
-  return region ? append(*region, addr, len, write, out) : Access::kDenied;
+  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_LOCAL, who, {lkey, addr, len, rights}, access);
+  return access;
 }
 
 Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
@@ -135,7 +159,12 @@ Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t a
   if (lkey == TERN_LKEY_DMA && who.privileged) {
     return out.append_dma(addr, len, write) ? Access::kReady : Access::kDmaError;
   }
-  if (lkey != TERN_LKEY_NULL || !in_range(addr, len)) return Access::kDenied;
+  if (lkey != TERN_LKEY_NULL || !in_range(addr, len)) {
+    (void)deny(lkey == TERN_LKEY_NULL  ? TERN_LOG_RULE_MR_HIGH
+               : lkey == TERN_LKEY_DMA ? TERN_LOG_RULE_PRIVILEGED
+                                       : TERN_LOG_RULE_KEY);
+    return Access::kDenied;
+  }
   zeros_.resize(kNullBytes);
   discard_.resize(kNullBytes);
   while (len != 0) {
@@ -153,15 +182,16 @@ Access Memory::reserved(const Accessor& who, std::uint32_t lkey, std::uint64_t a
 Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
                       std::uint32_t rights, SpanList& out) {
   if (len == 0) return Access::kReady;
+  const std::uint64_t asked = va;
   const Region* const region = permitted_remote(who, rkey, va, len, rights);
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
-  if (!region) return Access::kDenied;
-  const Access access = append(*region, va, len, write, out);
+  Access access = region ? append(*region, va, len, write, out) : Access::kDenied;
   // An atomic also reads its operand, and an IOMMU may allow the device to write only.
   if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady && !readable(*region, va, len)) {
     out.abandon();
-    return Access::kDmaError;
+    access = Access::kDmaError;
   }
+  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
   return access;
 }
 
@@ -180,8 +210,18 @@ bool Memory::readable(const Region& region, std::uint64_t addr, std::uint64_t le
 
 Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                             std::uint64_t len, std::uint32_t rights) const {
-  const bool allowed = len == 0 || permitted_remote(who, rkey, va, len, rights) != nullptr;
-  return allowed ? Access::kReady : Access::kDenied;
+  if (len == 0) return Access::kReady;
+  const std::uint64_t asked = va;
+  const Access access = permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
+  return access;
+}
+
+void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
+                          std::uint32_t rights) const {
+  if (log == nullptr) return;
+  (void)deny(TERN_LOG_RULE_QP_RIGHTS);
+  log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, va, len, rights}, Access::kDenied);
 }
 
 Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
@@ -191,7 +231,10 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
     va = region ? region->iova : 0;
     len = 0;
   }
-  return permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  const std::uint64_t asked = va;
+  const Access access = permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
+  return access;
 }
 
 // The page list has to cover the region.
@@ -299,7 +342,9 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
 std::uint32_t Memory::insert_region(Region region) {
   page_entries_ += region.pages.entries_held();
   if (region.dmn != 0) ++dm_->find(region.dmn)->users;
-  return insert({std::move(region), nullptr});
+  const std::uint32_t key = insert({std::move(region), nullptr});
+  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *find(key));
+  return key;
 }
 
 std::uint32_t Memory::insert(Entry entry) {
@@ -325,6 +370,7 @@ Status Memory::destroy_mr(std::uint32_t key) {
   const Region* const region = find_for_command(key);
   if (!region) return TERN_ST_BAD_HANDLE;
   if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
+  if (log != nullptr) log_key(TERN_LOG_KEY_DESTROYED, *region);
   page_entries_ -= region->pages.entries_held();
   budget_.release(region->pages.entries_held());
   if (region->dmn != 0) --dm_->find(region->dmn)->users;
@@ -382,6 +428,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
     ++pd_users_[region->pd.value];
   }
   region->access = access;
+  if (log != nullptr) log_key(TERN_LOG_KEY_CHANGED, *region);
   return TERN_ST_OK;
 }
 
@@ -419,18 +466,39 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   const Status st = flags & TERN_UPDATE_ABSENT ? invalidate_pages(*region, cmd) : replace_pages(*region, cmd);
   page_entries_ = page_entries_ - held + region->pages.entries_held();
   if (st != TERN_ST_OK) return st;
-  if (last || close) region->open = last;
+  if (last || close) {
+    region->open = last;
+    if (log != nullptr) log_key(last ? TERN_LOG_KEY_OPENED : TERN_LOG_KEY_CLOSED, *region);
+  }
   return TERN_ST_OK;
 }
 
 // ---- fast registration ----
 
 Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
+  const Access access = open_fast(who, seg);
+  if (log != nullptr) [[unlikely]] {
+    log_check(TERN_LOG_CHECK_REGISTER, who,
+              {le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}), le(std::uint64_t{seg.length}),
+               le(std::uint32_t{seg.access})},
+              access);
+    if (access == Access::kReady) log_key(TERN_LOG_KEY_OPENED, *find(le(std::uint32_t{seg.key})), who.qp);
+  }
+  return access;
+}
+
+Access Memory::open_fast(const Accessor& who, const tern_reg_seg& seg) {
   const std::uint32_t key = le(std::uint32_t{seg.key});
   Region* const region = find_for_command(key);
   if (!who.privileged || !region || !region->fast || region->open || region->pd != who.pd) {
+    (void)deny(!who.privileged ? TERN_LOG_RULE_PRIVILEGED
+               : !region       ? TERN_LOG_RULE_KEY
+               : !region->fast ? TERN_LOG_RULE_FAST
+               : region->open  ? TERN_LOG_RULE_FAST_OPEN
+                               : TERN_LOG_RULE_MR_PD);
     return Access::kDenied;
   }
+  (void)deny(TERN_LOG_RULE_FIELDS);
   const std::uint32_t access = le(std::uint32_t{seg.access});
   const std::uint64_t iova = le(std::uint64_t{seg.iova});
   const std::uint64_t length = le(std::uint64_t{seg.length});
@@ -455,24 +523,40 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
 
 Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) const {
   Region* const region = find(key);
-  if (!region || !region->fast || !region->open || region->pd != who.pd) return nullptr;
+  if (!region || !region->fast || !region->open || region->pd != who.pd) {
+    (void)deny(!region         ? TERN_LOG_RULE_KEY
+               : !region->fast ? TERN_LOG_RULE_FAST
+               : !region->open ? TERN_LOG_RULE_MR_CLOSED
+                               : TERN_LOG_RULE_MR_PD);
+    return nullptr;
+  }
   return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
 }
 
-bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
-  if (Window* const window = find_window(key)) return invalidate_mw(*window, who, key);
-  Region* const region = invalidatable(who, key);
-  if (!region) return false;
-  region->open = false;
-  return true;
-}
+bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) { return invalidate(who, key, false); }
 
-// A peer may invalidate only a region that grants remote access.
-bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
-  if (Window* const window = find_window(key)) return invalidate_mw(*window, who, key);
-  Region* const region = invalidatable(who, key);
-  if (!region || !(region->access & kRemoteRights)) return false;
-  region->open = false;
+bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) { return invalidate(who, key, true); }
+
+bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
+  Window* const window = find_window(key);
+  Region* const region = window != nullptr ? nullptr : invalidatable(who, key);
+  bool done = window != nullptr ? may_invalidate(*window, who, key) : region != nullptr;
+  // A peer may invalidate only a region that grants remote access.
+  if (remote && region != nullptr && !(region->access & kRemoteRights)) {
+    (void)deny(TERN_LOG_RULE_INV_RIGHTS);
+    done = false;
+  }
+  if (log != nullptr) [[unlikely]] {
+    log_check(remote ? TERN_LOG_CHECK_REMOTE_INV : TERN_LOG_CHECK_LOCAL_INV, who, {key, 0, 0, 0},
+              done ? Access::kReady : Access::kDenied);
+  }
+  if (!done) return false;
+  if (window != nullptr) {
+    unbind(*window, who.qp);
+  } else {
+    region->open = false;
+    if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_CLOSED, *region, who.qp);
+  }
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/event_log.h"
 #include "core/host.h"
 #include "core/mutations.h"
 #include "core/page_budget.h"
@@ -60,6 +61,9 @@ class Memory {
   // The same checks without accessing memory.
   [[nodiscard]] Access check_remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
                                     std::uint64_t len, std::uint32_t rights) const;
+  // Logs a request that the QP does not allow, whatever its key is.
+  void denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
+                    std::uint32_t rights) const;
   // Checks a FLUSH of [va, va + len), or of the `whole` region; `rights` are TERN_ACCESS_FLUSH_*. A
   // flush of zero bytes also needs a key, and an address in the region or at its end.
   [[nodiscard]] Access check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
@@ -114,6 +118,7 @@ class Memory {
   [[nodiscard]] bool names(Qpn qp) const { return qp_windows_.contains(qp.value); }
 
   Mutations mutations;  // outlives resets
+  EventLog* log = nullptr;
 
  private:
   static constexpr std::uint32_t kFirstIndex = 3;  // 0: no region; 1, 2: TERN_LKEY_*
@@ -149,9 +154,14 @@ class Memory {
   // The same, but accepts any variant for a fast region: commands cannot know the current one.
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] Region* region_at(std::uint32_t index) const;
-  [[nodiscard]] static const Region* permitted(const Region* region, const Accessor& who,
-                                               std::uint64_t addr, std::uint64_t len,
-                                               std::uint32_t rights);
+  // TERN_LOG_RULE_* that the access breaks.
+  [[nodiscard]] static std::uint8_t broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
+                                                std::uint64_t len, std::uint32_t rights);
+  [[nodiscard]] const Region* refuse(const Region* region, const Accessor& who, std::uint64_t addr,
+                                     std::uint64_t len, std::uint32_t rights) const;
+  [[nodiscard]] const Region* permitted(const Region* region, const Accessor& who,
+                                        std::uint64_t addr, std::uint64_t len,
+                                        std::uint32_t rights) const;
   // The same for a peer's key, which may belong to a window: then `addr` becomes an address of the
   // region.
   [[nodiscard]] const Region* permitted_remote(const Accessor& who, std::uint32_t key,
@@ -184,7 +194,10 @@ class Memory {
   // Windows: memory/window.cc.
   [[nodiscard]] Window* find_window(std::uint32_t key) const;  // any variant
   [[nodiscard]] Status query_mw(const Window& w, tern_rsp_mr* rsp) const;
-  [[nodiscard]] bool holds(Rule rule, bool kept) const { return mutations.holds(rule, kept); }
+  [[nodiscard]] bool holds(Rule rule, bool kept) const {
+    if (!kept) broken_ = static_cast<std::uint8_t>(1 + static_cast<int>(rule));
+    return mutations.holds(rule, kept);
+  }
   [[nodiscard]] bool belongs(const Window& w, const Accessor& who, Rule pd, Rule qp) const;
   [[nodiscard]] bool allows(std::uint32_t access, std::uint32_t rights) const;
   [[nodiscard]] bool in_window(const Window& w, std::uint64_t addr, std::uint64_t len) const;
@@ -192,8 +205,27 @@ class Memory {
                                       std::uint64_t len, std::uint32_t rights) const;
   [[nodiscard]] Window* bindable(const Accessor& who, const tern_bind_seg& seg) const;
   [[nodiscard]] Region* bind_target(const Accessor& who, const tern_bind_seg& seg) const;
-  void unbind(Window& w);
-  [[nodiscard]] bool invalidate_mw(Window& w, const Accessor& who, std::uint32_t key);
+  void unbind(Window& w, Qpn by = {});
+  [[nodiscard]] bool may_invalidate(const Window& w, const Accessor& who, std::uint32_t key) const;
+  [[nodiscard]] bool invalidate(const Accessor& who, std::uint32_t key, bool remote);
+  [[nodiscard]] Access open_fast(const Accessor& who, const tern_reg_seg& seg);
+
+  // The event log: memory/key_log.cc.
+  struct Asked {
+    std::uint32_t key;
+    std::uint64_t addr;
+    std::uint64_t length;
+    std::uint32_t rights;
+  };
+  // `operation`: TERN_LOG_CHECK_*; `change`: TERN_LOG_KEY_*.
+  [[gnu::noinline]] void log_check(std::uint8_t operation, const Accessor& who, const Asked& asked, Access access) const;
+  void log_key(std::uint8_t change, const Region& region, Qpn by = {}) const;
+  void log_key(std::uint8_t change, const Window& w, Qpn by = {}) const;
+  // Notes the rule that the operation breaks.
+  const Region* deny(std::uint8_t rule) const {
+    broken_ = rule;
+    return nullptr;
+  }
 
   Host& host_;
   PageBudget& budget_;
@@ -207,6 +239,7 @@ class Memory {
   std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
+  mutable std::uint8_t broken_ = TERN_LOG_RULE_NONE;  // by the last operation that was denied
   std::vector<std::byte> zeros_;    // read through TERN_LKEY_NULL
   std::vector<std::byte> discard_;  // written through it
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets

@@ -21,6 +21,7 @@ Status Memory::alloc_mw(Pdn pd, std::uint8_t type, std::uint32_t* key) {
   window->type = type;
   *key = insert({{}, std::move(window)});
   ++windows_;
+  if (log != nullptr) log_key(TERN_LOG_KEY_CREATED, *find_window(*key));
   return TERN_ST_OK;
 }
 
@@ -28,6 +29,7 @@ Status Memory::free_mw(std::uint32_t key) {
   Window* const window = find_window(key);
   if (!window) return TERN_ST_BAD_HANDLE;
   unbind(*window);
+  if (log != nullptr) log_key(TERN_LOG_KEY_DESTROYED, *window);
   erase(window->key, window->pd);
   --windows_;
   return TERN_ST_OK;
@@ -89,7 +91,7 @@ const Memory::Region* Memory::through(const Window& w, const Accessor& who, std:
   }
   // The region exists as long as the window is bound, but it may be closed.
   const Region* const region = region_at(w.region);
-  if (!region || !region->open) return nullptr;
+  if (!region || !region->open) return deny(TERN_LOG_RULE_MR_CLOSED);
   if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
   addr = region->iova + w.offset + (addr - w.iova);
   return region;
@@ -98,27 +100,21 @@ const Memory::Region* Memory::through(const Window& w, const Accessor& who, std:
 // ---- binding ----
 
 bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
+  const std::uint64_t length = le(std::uint64_t{seg.length});
   const std::uint32_t access = le(std::uint32_t{seg.access});
   Window* const window = bindable(who, seg);
-  if (!window || (access & ~kWindowRights) ||
-      std::ranges::any_of(seg.rsvd_21, [](std::uint8_t b) { return b != 0; })) {
-    return false;
+  Region* const region = window != nullptr && length != 0 ? bind_target(who, seg) : nullptr;
+  const bool may = window != nullptr && (length == 0 ? holds(Rule::kBindZeroLength, window->type == 1) : region != nullptr);
+  if (log != nullptr) [[unlikely]] {
+    log_check(TERN_LOG_CHECK_BIND, who, {le(std::uint32_t{seg.rkey}), le(std::uint64_t{seg.addr}), length, access},
+              may ? Access::kReady : Access::kDenied);
   }
-  const std::uint32_t variant = le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK;
-  const std::uint32_t new_key = (window->key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | variant;
+  if (!may) return false;
   Window& w = *window;
-  const std::uint64_t length = le(std::uint64_t{seg.length});
-  if (length == 0) {
-    if (!holds(Rule::kBindZeroLength, w.type == 1)) return false;
-    unbind(w);
-    w.key = new_key;
-    return true;
-  }
-  Region* const region = bind_target(who, seg);
-  if (!region) return false;
-  unbind(w);
+  unbind(w, who.qp);
+  w.key = (w.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | (le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK);
+  if (length == 0) return true;
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
-  w.key = new_key;
   w.access = access;
   w.iova = access & TERN_ACCESS_ZERO_BASED ? 0 : addr;
   w.length = length;
@@ -131,6 +127,7 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
     w.qp_generation = who.generation;
     ++qp_windows_[who.qp.value];
   }
+  if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_BOUND, w, who.qp);
   return true;
 }
 
@@ -138,7 +135,10 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
 Window* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
   const std::uint32_t key = le(std::uint32_t{seg.rkey});
   Window* const window = find_window(key);
-  if (!window) return nullptr;
+  if (!window) {
+    (void)deny(TERN_LOG_RULE_KEY);
+    return nullptr;
+  }
   const Window& w = *window;
   if (!holds(Rule::kBindType, seg.type == w.type)) return nullptr;
   // The binder of a type 2 window need not know its last variant.
@@ -146,14 +146,21 @@ Window* Memory::bindable(const Accessor& who, const tern_bind_seg& seg) const {
                      (le(std::uint32_t{seg.new_rkey}) ^ key) >> TERN_KEY_INDEX_SHIFT == 0;
   if (!holds(Rule::kBindKey, named)) return nullptr;
   if (!holds(Rule::kBindFree, w.type == 1 || !w.bound)) return nullptr;
-  return holds(Rule::kBindQpPd, w.pd == who.pd) ? window : nullptr;
+  if (!holds(Rule::kBindQpPd, w.pd == who.pd)) return nullptr;
+  const bool known = (le(std::uint32_t{seg.access}) & ~kWindowRights) == 0 &&
+                     std::ranges::all_of(seg.rsvd_21, [](std::uint8_t b) { return b == 0; });
+  if (!known) (void)deny(TERN_LOG_RULE_FIELDS);
+  return known ? window : nullptr;
 }
 
 // Returns the region to bind the window to, or null if the region does not allow it.
 Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& seg) const {
   Region* const region = find(le(std::uint32_t{seg.lkey}));
   const std::uint32_t access = le(std::uint32_t{seg.access});
-  if (!region || !region->open) return nullptr;
+  if (!region || !region->open) {
+    (void)deny(!region ? TERN_LOG_RULE_KEY : TERN_LOG_RULE_MR_CLOSED);
+    return nullptr;
+  }
   if (!holds(Rule::kBindMrPd, region->pd == who.pd)) return nullptr;
   if (!holds(Rule::kBindMrRight, region->access & TERN_ACCESS_MW_BIND)) return nullptr;
   if ((access & kRemoteChange) && !holds(Rule::kBindLocalWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
@@ -165,8 +172,9 @@ Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& se
   return holds(Rule::kBindRange, inside) ? region : nullptr;
 }
 
-void Memory::unbind(Window& w) {
+void Memory::unbind(Window& w, Qpn by) {
   if (!w.bound) return;
+  if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_UNBOUND, w, by);
   w.bound = false;
   if (Region* const region = region_at(w.region); region && region->windows != 0) {
     --region->windows;
@@ -178,13 +186,11 @@ void Memory::unbind(Window& w) {
 
 // ---- invalidation ----
 
-bool Memory::invalidate_mw(Window& w, const Accessor& who, std::uint32_t key) {
+bool Memory::may_invalidate(const Window& w, const Accessor& who, std::uint32_t key) const {
   if (!holds(Rule::kInvVariant, w.key == key)) return false;
   if (!holds(Rule::kInvType, w.type == 2)) return false;
   if (w.type == 2 && !w.bound) return holds(Rule::kInvFree, false);
-  if (!belongs(w, who, Rule::kInvPd, Rule::kInvQp)) return false;
-  unbind(w);
-  return true;
+  return belongs(w, who, Rule::kInvPd, Rule::kInvQp);
 }
 
 }  // namespace tern

@@ -73,6 +73,7 @@ bool Cq::push(tern_cqe& cqe) {
     return false;
   }
   ++pi_;
+  if (context_.log != nullptr) [[unlikely]] log(cqe);
   const bool solicits = (cqe.flags & TERN_CQE_F_SOLICITED) || cqe.status != TERN_CQE_SUCCESS;
   if (solicits) {
     solicited_end_ = pi_;
@@ -81,6 +82,21 @@ bool Cq::push(tern_cqe& cqe) {
   if (armed_ && (solicits || !armed_solicited_)) report(1);
   if (eq_ != nullptr && !written_.linked()) context_.written_cqs.push_back(written_);
   return true;
+}
+
+void Cq::log(const tern_cqe& cqe) const {
+  const auto flags = static_cast<std::uint16_t>((cqe.flags & TERN_CQE_F_RECV ? TERN_LOG_F_RECV : 0) |
+                                                (cqe.flags & TERN_CQE_F_SOLICITED ? TERN_LOG_F_SOLICITED : 0));
+  context_.log->add({.type = TERN_LOG_CQE,
+                     .code = cqe.status,
+                     .flags = flags,
+                     .qpn = le(std::uint32_t{cqe.qpn}),
+                     .addr = le(std::uint64_t{cqe.wr_id}),
+                     .length = le(std::uint32_t{cqe.byte_len}),
+                     .key = cqn_,
+                     .index = le(std::uint32_t{cqe.wqe_index}),
+                     .value = cqe.opcode,
+                     .detail = le(std::uint32_t{cqe.srqn})});
 }
 
 void Cq::arm() {

@@ -14,6 +14,7 @@
 #include "core/counters.h"
 #include "core/device_status.h"
 #include "core/effects.h"
+#include "core/event_log.h"
 #include "core/host.h"
 #include "core/list.h"
 #include "core/page_budget.h"
@@ -86,7 +87,14 @@ class Context {
   [[nodiscard]] std::uint64_t next_qp_generation() { return ++qp_generations_; }
   // Stops the device with TERN_FATAL_* `code`; only the first code is kept.
   void fatal(std::uint32_t code) {
-    if (status.stop(code)) effects->raise(0);
+    if (status.stop(code)) raise(0);
+  }
+  // Raises an interrupt. `type` and `id`: of the event that it reports, if there is one.
+  void raise(unsigned vector, std::uint16_t type = 0, std::uint32_t id = 0) {
+    if (log != nullptr) [[unlikely]] {
+      log->add({.type = TERN_LOG_INTERRUPT, .key = id, .index = vector, .value = type});
+    }
+    effects->raise(vector);
   }
 
   Host& host;
@@ -95,6 +103,7 @@ class Context {
   PageBudget& page_budget;
   const Config& config;
   std::unique_ptr<Effects> effects;  // the C surface swaps it out
+  EventLog* log = nullptr;           // null: events are not logged
   TimerQueue timers;
 
   // The packet that the running QP builds.

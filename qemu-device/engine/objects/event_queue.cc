@@ -61,23 +61,23 @@ bool Eq::post(std::uint16_t type, std::uint32_t id, std::uint32_t generation) {
   eqe.id = le(id);
   eqe.generation = le(generation);
   eqe.phase = phase();
-  return publish(std::as_bytes(std::span(&eqe, 1)));
+  return publish(std::as_bytes(std::span(&eqe, 1)), type, id);
 }
 
 bool Eq::post(tern_fault& entry) {
   if (!make_room()) return false;
   entry.phase = phase();
-  return publish(std::as_bytes(std::span(&entry, 1)));
+  return publish(std::as_bytes(std::span(&entry, 1)), 0, 0);
 }
 
-bool Eq::publish(std::span<const std::byte> entry) {
+bool Eq::publish(std::span<const std::byte> entry, std::uint16_t type, std::uint32_t id) {
   const std::uint64_t slot = pi_ & (size() - 1);
   if (!buffer_.publish(context_.host, slot * entry.size(), entry)) {
     context_.fatal(TERN_FATAL_EQ_DMA);
     return false;
   }
   ++pi_;
-  context_.effects->raise(le(std::uint16_t{cmd_.vector}));
+  context_.raise(le(std::uint16_t{cmd_.vector}), type, id);
   return true;
 }
 

@@ -98,7 +98,8 @@ class Eq {
   void read_ci();
   [[nodiscard]] bool make_room();
   [[nodiscard]] std::uint32_t phase() const;
-  [[nodiscard]] bool publish(std::span<const std::byte> entry);
+  // `type` and `id` are for the event log.
+  [[nodiscard]] bool publish(std::span<const std::byte> entry, std::uint16_t type, std::uint32_t id);
 
   Context& context_;
   tern_cmd_create_eq cmd_;
@@ -155,6 +156,7 @@ class Cq {
   void fire();
   void store_reported();
   void fail(unsigned counter);
+  [[gnu::noinline]] void log(const tern_cqe& cqe) const;
 
   Context& context_;
   tern_cmd_create_cq cmd_;

@@ -11,9 +11,16 @@ void ConnectedReceiver::reset() {
   message_ = Message::kNone;
 }
 
+bool ConnectedReceiver::allows(const Packet& packet, const Accessor& who, std::uint32_t rights) const {
+  if ((qp_.attr().access & rights) == rights) [[likely]] return true;
+  const std::uint64_t length = traits(packet.transport, packet.op).atomic_eth ? 8 : packet.dma_len;
+  qp_.context().memory.denied_by_qp(who, packet.rkey, packet.va, length, rights);
+  return false;
+}
+
 std::uint8_t ConnectedReceiver::begin_write(const Packet& packet, const Accessor& who) {
   Context& context = qp_.context();
-  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) return kNakInvalidRequest;
+  if (!allows(packet, who, TERN_ACCESS_REMOTE_WRITE) || packet.dma_len > kMaxDmaLen) return kNakInvalidRequest;
   // A WRITE ONLY with immediate that is repeated after an RNR NAK counts twice. It is not worth a
   // flag.
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);

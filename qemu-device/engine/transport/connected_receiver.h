@@ -19,6 +19,8 @@ class ConnectedReceiver : public Receiver {
   // dropped.
   enum class Message : std::uint8_t { kNone, kSend, kWrite };
 
+  // Whether the QP allows peers requests that need `rights`, TERN_ACCESS_*.
+  [[nodiscard]] bool allows(const Packet& packet, const Accessor& who, std::uint32_t rights) const;
   // Handles the first packet of a WRITE: checks its RETH and records where the bytes go. Returns
   // zero or the syndrome of the NAK to send.
   [[nodiscard]] std::uint8_t begin_write(const Packet& packet, const Accessor& who);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <utility>
 
 #include "objects/context.h"
 #include "transport/segments.h"
@@ -149,6 +150,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
   if (Srq* const srq = xrc != nullptr ? xrc : srq_; srq != nullptr) {
     const Take got = srq->take(wqe);
     wqe.owner.qp = qpn_;
+    if (context_.log != nullptr && got == Take::kTaken) [[unlikely]] log_wqe(wqe);
     return got;
   }
   if (!has_rq()) return Take::kFailed;
@@ -159,6 +161,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
   wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = rq_ci_++;
+  if (context_.log != nullptr) [[unlikely]] log_wqe(wqe);
   return Take::kTaken;
 }
 
@@ -319,6 +322,7 @@ void Qp::deliver(const Packet& packet) {
   const bool request = traits(packet.transport, packet.op).request;
   if (!takes(request) || (has_route_ && !from_peer(packet))) {
     context_.counters.add(TERN_CNT_RX_QP_MISMATCH, packet.train);
+    if (context_.log != nullptr) log_refused(packet);
     return;
   }
   if (request) return receiver_->deliver(packet);
@@ -364,6 +368,7 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   fault.port = attr_.port;
   faulting_ = static_cast<std::uint8_t>(faulting_ | 1U << side);
   context_.page_faults.raise(fault);
+  if (context_.log != nullptr) log_fault(TERN_LOG_PF_RAISED, fault);
   return true;
 }
 
@@ -371,6 +376,7 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
   if (!faults_ || !context_.page_faults.resume((*faults_)[side], token)) return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
+  if (context_.log != nullptr) log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, (*faults_)[side]);
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
   } else {
@@ -381,15 +387,23 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 
 void Qp::cancel_faults() {
   if (!faults_) return;
-  for (Fault& fault : *faults_) context_.page_faults.cancel(fault);
+  for (Fault& fault : *faults_) {
+    if (context_.log != nullptr && fault.state != Fault::State::kNone) log_fault(TERN_LOG_PF_CANCELLED, fault);
+    context_.page_faults.cancel(fault);
+  }
   faulting_ = 0;
 }
 
 // ---- errors ----
 
+void Qp::set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event) {
+  const std::uint8_t before = std::exchange(attr_.state, next);
+  if (context_.log != nullptr && before != next) log_state(before, next, cause, event);
+}
+
 void Qp::enter_error(int event, bool silent) {
   if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
-  attr_.state = TERN_QPS_ERR;
+  set_state(TERN_QPS_ERR, silent ? TERN_LOG_BY_COMMAND : TERN_LOG_BY_DEVICE, event > 0 ? static_cast<std::uint32_t>(event) : 0);
   attr_.sq_draining = 0;
   cancel_faults();
   sender_->stop();
@@ -414,7 +428,7 @@ void Qp::enter_error(int event, bool silent) {
 void Qp::send_failed() {
   if (transport_ == Transport::kRc || transport_ == Transport::kXrc) return enter_error(-1);
   if (attr_.state != TERN_QPS_RTS && attr_.state != TERN_QPS_SQD) return;
-  attr_.state = TERN_QPS_SQE;
+  set_state(TERN_QPS_SQE, TERN_LOG_BY_DEVICE);
   attr_.sq_draining = 0;
   sqd_notify_ = false;
   context_.release_polled(*this);

@@ -45,6 +45,8 @@ class alignas(64) Qp {
 
   [[nodiscard]] Status init();
   void set_number(Qpn qpn) { qpn_ = qpn; }
+  // Logs a state, a change that has happened, or with TERN_LOG_NO_QP creation and destruction.
+  [[gnu::noinline]] void log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause, std::uint32_t event = 0) const;
   // Of its number, for the QP's life; see Context::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
 
@@ -92,6 +94,7 @@ class alignas(64) Qp {
   // Fills in what all packets to the peer have in common.
   void address(Packet& packet) const {
     packet.transport = transport_;
+    packet.src_qp = qpn_;
     packet.dest_qp = Qpn(attr_.dest_qpn);
     packet.route = route_;
     packet.mig_req = migration_ == nullptr || migration_->mig_req();
@@ -204,8 +207,13 @@ class alignas(64) Qp {
   [[nodiscard]] bool from_peer(const Packet& packet);
   [[nodiscard]] Status set_stripping(std::uint32_t mask, std::uint32_t flags);
   void change_state(std::uint8_t next, bool notify);
+  // `cause`: TERN_LOG_BY_*, `event`: TERN_EV_*, 0 for none.
+  void set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event = 0);
   void to_reset();
   void cancel_faults();
+  void log_fault(std::uint8_t code, const Fault& fault) const;
+  [[gnu::noinline]] void log_wqe(const RecvWqe& wqe) const;
+  void log_refused(const Packet& packet) const;
   bool flush_rq(std::uint32_t& allowance);
   bool service_paced(std::uint32_t& allowance);
   void set_rates(std::uint32_t mask);

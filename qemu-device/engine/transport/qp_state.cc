@@ -309,10 +309,10 @@ void Qp::change_state(std::uint8_t next, bool notify) {
   if (next == TERN_QPS_ERR) {
     // Software may move a QP from RESET to ERR. enter_error() ignores a QP in RESET, because the
     // device never does that by itself.
-    if (previous == TERN_QPS_RESET) attr_.state = TERN_QPS_INIT;
+    if (previous == TERN_QPS_RESET) set_state(TERN_QPS_INIT, TERN_LOG_BY_COMMAND);
     return enter_error(-1, true);
   }
-  attr_.state = next;
+  set_state(next, TERN_LOG_BY_COMMAND);
   if (previous == next) return;
   if (next == TERN_QPS_RTR) receiver_->start();
   if (next == TERN_QPS_RTS) {
@@ -339,6 +339,7 @@ void Qp::to_reset() {
   end_tags();
   sender_->reset();
   receiver_->reset();
+  set_state(TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
   attr_ = tern_qp_attr{};
   send_rate_.reset();
   notifying.unlink();

@@ -536,6 +536,7 @@ void Requester::progressed() {
 
 // Retransmits from the oldest unacknowledged PSN (go-back-N).
 void Requester::go_back() {
+  if (qp_.context().log != nullptr) log_retry();
   cursor_ = una_;
   while (cursor_ != fetched_ && window_.at(cursor_).done) ++cursor_;
   cursor_packet_ = 0;

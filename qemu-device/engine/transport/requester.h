@@ -57,6 +57,7 @@ class Requester final : public SendQueue {
   void mark_done(std::uint32_t index);
 
   void go_back();
+  void log_retry() const;
   void implied_nak();
   void go_back_once();
   void retry();

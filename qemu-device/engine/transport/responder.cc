@@ -251,8 +251,7 @@ void Responder::answer_later(Answer kind) {
 
 void Responder::on_read(const Packet& packet) {
   Context& context = qp_.context();
-  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_READ) ||
-      packet.dma_len > kMaxDmaLen) {
+  if (!allows(packet, keys_, TERN_ACCESS_REMOTE_READ) || packet.dma_len > kMaxDmaLen) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (packet.dma_len > 0 &&
@@ -268,7 +267,7 @@ void Responder::on_read(const Packet& packet) {
 }
 
 void Responder::on_atomic(const Packet& packet) {
-  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
+  if (!allows(packet, keys_, TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   SpanList* const to = open(packet, reach(keys_, packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC));
@@ -291,7 +290,7 @@ void Responder::on_flush(const Packet& packet) {
       (type & TERN_FLUSH_PERSISTENT ? std::uint32_t{TERN_ACCESS_FLUSH_PERSISTENT} : 0);
   const bool whole = packet.flush_level == TERN_FLUSH_LEVEL_MR;
   if (type == 0 || (type & ~types) || packet.flush_level > TERN_FLUSH_LEVEL_MR ||
-      (qp_.attr().access & rights) != rights || (!whole && packet.dma_len > kMaxDmaLen)) {
+      !allows(packet, keys_, rights) || (!whole && packet.dma_len > kMaxDmaLen)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (qp_.context().memory.check_flush(keys_, packet.rkey, packet.va, packet.dma_len, whole,
@@ -304,7 +303,7 @@ void Responder::on_flush(const Packet& packet) {
 }
 
 void Responder::on_atomic_write(const Packet& packet) {
-  if (!(qp_.attr().access & TERN_ACCESS_REMOTE_WRITE) || packet.va % 8 != 0 ||
+  if (!allows(packet, keys_, TERN_ACCESS_REMOTE_WRITE) || packet.va % 8 != 0 ||
       packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }

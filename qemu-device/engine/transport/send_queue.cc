@@ -88,7 +88,9 @@ bool SendQueue::fetch() {
       qp_.enter_error(TERN_EV_QP_FATAL);
       return false;
     }
+    const std::uint32_t before = posted_;
     posted_ = *pi;
+    if (qp_.context().log != nullptr && posted_ != before) [[unlikely]] log_posted(before);
   }
   if (fetched_ == posted_ || fetched_ - una_ >= window_.limit()) return false;
   if (!fetch_one()) {
@@ -119,6 +121,7 @@ bool SendQueue::fetch_one() {
                        (wqe.opcode == TERN_WR_BIND_MW && qp_.context().config.max_mw == 0);
   if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
+  if (qp_.context().log != nullptr) [[unlikely]] log_wqe(wqe);
   return true;
 }
 

@@ -119,6 +119,8 @@ class SendQueue {
   bool copy_slot(std::uint32_t index);
   bool fetch_one();
   void prefetch_keys(const SendWqe& wqe) const;
+  [[gnu::noinline]] void log_posted(std::uint32_t before) const;
+  [[gnu::noinline]] void log_wqe(const SendWqe& wqe) const;
   std::uint8_t map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list);
 };
 

@@ -49,6 +49,7 @@ Adapter::Adapter(const Options& options) : Driver(options.id), options_(options)
   std::ranges::copy(mac(), config.mac);
   engine = tern_engine_new(&config, &kOps, this);
   runner.emplace(engine, *this, options.config);
+  if (options.events) runner->log_events(*options.events);
   if (!options_.threads) return;
   runner->start();
   loop_ = std::thread(&Adapter::main_loop, this);

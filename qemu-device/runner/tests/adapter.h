@@ -47,6 +47,7 @@ class Adapter final : public Host, public test::Driver {
     unsigned id = 1;
     unsigned slowness = 1;  // divides the clock with threads, for sanitizers
     Config config = two_processors();
+    std::optional<EventFile> events{};
   };
   explicit Adapter(const Options& options);
   ~Adapter() override;
@@ -142,7 +143,7 @@ class Adapter final : public Host, public test::Driver {
   Adapter* peer_ = nullptr;
   std::atomic<std::uint64_t> clock_ = 1'000'000;  // without threads
   std::array<std::atomic<unsigned>, TERN_MAX_VECTORS> raised_{};
-  std::array<std::atomic<std::uint64_t>, 6> events_{};
+  std::array<std::atomic<std::uint64_t>, 7> events_{};
 
   std::thread loop_;
 };

@@ -39,7 +39,7 @@ TEST(AdapterConfigTest, ThePathAloneIsEnough) {
 TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   const AdapterConfig c = parse_adapter(
       "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw=13,tm-tags=15,eth-queues=14,max-pages=2K,vectors=2,"
-      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,faults=drop tx,icrc=warn");
+      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,events=f.log,events-limit=2M,faults=drop tx,icrc=warn");
   EXPECT_EQ(c.name, "x");
   EXPECT_THAT(c.mac, testing::ElementsAre(0x52, 0x54, 0, 0x12, 0x34, 0x56));
   EXPECT_EQ(c.dm_size, 0U);
@@ -58,6 +58,8 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   EXPECT_FALSE(c.poll);
   EXPECT_EQ(c.pcap, "f.pcap");
   EXPECT_EQ(c.pcap_limit, 1U << 20);
+  EXPECT_EQ(c.events, "f.log");
+  EXPECT_EQ(c.events_limit, 2U << 20);
   EXPECT_EQ(c.faults, "drop tx");
   EXPECT_EQ(c.icrc, TERN_ICRC_WARN);
 }
@@ -99,7 +101,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   }
 }
 
-TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 30U); }
+TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 32U); }
 
 // ---- config space ----
 

@@ -94,6 +94,35 @@ TEST_F(DaemonTest, CapturesBeginAndEnd) {
   EXPECT_EQ(std::filesystem::file_size(file), size);
 }
 
+TEST_F(DaemonTest, AnAdapterLogsItsEvents) {
+  const std::string file = dir + "/events";
+  make(1, ",events=" + file);
+  {
+    TestMachine& m = attach(1);
+    Qp x(m);
+    Qp y(m);
+    connect(x, y);
+    exchange(x, y, 1);
+  }
+  tern_log_header header{};
+  const auto complete = [&] {
+    tern_log_event event{};
+    bool packet = false;
+    std::ifstream in(file, std::ios::binary);
+    in.read(reinterpret_cast<char*>(&header), sizeof(header));
+    while (in.read(reinterpret_cast<char*>(&event), sizeof(event))) {
+      packet |= event.type == TERN_LOG_SENT;
+      if (packet && event.type == TERN_LOG_CQE) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(test::wait_until(complete)) << "written soon";
+  EXPECT_STREQ(reinterpret_cast<const char*>(header.magic), TERN_LOG_MAGIC);
+  EXPECT_STREQ(reinterpret_cast<const char*>(header.name), "1");
+  EXPECT_EQ(header.clock, TERN_LOG_CLOCK_MONOTONIC);
+  EXPECT_EQ(header.mac[5], 1);
+}
+
 TEST_F(DaemonTest, AnAdapterIsRemovedBySurprise) {
   make(1);
   TestMachine& m = attach(1);

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "event_writer.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <new>
+
+#include "signals_blocked.h"
+#include "tern_hw.hpp"
+
+namespace tern::runner {
+
+namespace {
+
+// How often the ring is emptied. It holds what a busy engine logs in several times as long.
+constexpr std::chrono::milliseconds kInterval{10};
+
+}  // namespace
+
+EventWriter::EventWriter(TernEngine* engine, Host& host, const EventFile& file)
+    : engine_(engine), host_(host), file_(file.fd), room_(file.limit == 0 ? UINT64_MAX : file.limit) {
+  write_header(file);
+  if (!tern_engine_log_events(engine_, file.records)) throw std::bad_alloc();
+  const SignalsBlocked blocked;
+  thread_ = std::thread(&EventWriter::loop, this);
+}
+
+EventWriter::~EventWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  thread_.join();
+  drain();
+  if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write_record(TERN_LOG_LOST, 0, lost);
+}
+
+void EventWriter::File::end() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+void EventWriter::loop() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    drain();
+    wake_.wait_for(lock, kInterval);
+  }
+}
+
+void EventWriter::flush() {
+  const std::lock_guard lock(mutex_);
+  drain();
+}
+
+void EventWriter::set_epoch(std::uint64_t epoch) {
+  const std::lock_guard lock(mutex_);
+  drain();
+  write_record(TERN_LOG_EPOCH, epoch, 0);
+}
+
+// Twice, because records are handed out up to the end of the ring. Not until the ring is empty: the
+// engine may be as fast as the file.
+void EventWriter::drain() {
+  for (int i = 0; i < 2; ++i) {
+    std::size_t n = 0;
+    const void* const records = tern_engine_events(engine_, &n);
+    if (n == 0) return;
+    write(records, n * sizeof(tern_log_event));
+    tern_engine_events_taken(engine_, n);
+  }
+}
+
+void EventWriter::write_header(const EventFile& file) {
+  tern_log_header header{};
+  std::ranges::copy(TERN_LOG_MAGIC, header.magic);
+  header.version = le(std::uint16_t{TERN_LOG_VERSION});
+  header.header_size = le(std::uint16_t{sizeof(header)});
+  header.record_size = le(std::uint16_t{sizeof(tern_log_event)});
+  header.clock = file.clock;
+  header.epoch = le(file.epoch);
+  std::ranges::copy(file.mac, header.mac);
+  file.name.copy(reinterpret_cast<char*>(header.name), sizeof(header.name) - 1);
+  write(&header, sizeof(header));
+}
+
+void EventWriter::write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) {
+  tern_log_event event{};
+  event.time = le(host_.now());
+  event.type = type;
+  event.addr = le(addr);
+  event.length = le(length);
+  write(&event, sizeof(event));
+}
+
+// Whole records only. Once the file has ended, records are discarded, so that they are not counted as
+// lost.
+void EventWriter::write(const void* data, std::size_t bytes) {
+  const bool fits = bytes <= room_;
+  if (!fits) bytes = static_cast<std::size_t>(room_ / sizeof(tern_log_event) * sizeof(tern_log_event));
+  const auto* at = static_cast<const std::byte*>(data);
+  for (std::size_t left = bytes; left != 0 && file_.open();) {
+    const ssize_t n = ::write(file_.get(), at, left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return end(n < 0 ? errno : ENOSPC);
+    at += n;
+    left -= static_cast<std::size_t>(n);
+  }
+  room_ -= bytes;
+  if (!fits && file_.open()) end(0);
+}
+
+void EventWriter::end(int error) {
+  file_.end();
+  host_.trace(Host::Event::kLogEnded, static_cast<std::uint64_t>(error), 0);
+}
+
+}  // namespace tern::runner

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Writes the engine's event log to a file (firmware-if/tern_event_log.h), in a thread of its own: a
+// slow file costs events, which a record counts, and delays nobody.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "host.h"
+#include "tern_engine.h"
+
+namespace tern::runner {
+
+// An open file for the log, and what its header says of the adapter.
+struct EventFile {
+  int fd = -1;              // the writer closes it
+  std::uint64_t limit = 0;  // bytes after which the log ends, with a whole record; 0 for none
+  std::uint8_t clock = 0;   // TERN_LOG_CLOCK_*
+  std::uint64_t epoch = 0;  // ns from 1970 to 0 of the device clock
+  std::array<std::uint8_t, 6> mac{};
+  std::string name;
+  std::size_t records = std::size_t{1} << 18;  // of the ring, 12 MiB
+};
+
+class EventWriter {
+ public:
+  // The engine logs from now on. Throws std::bad_alloc or std::system_error.
+  EventWriter(TernEngine* engine, Host& host, const EventFile& file);
+  // Writes what is left. The engine goes on logging, which nobody reads.
+  ~EventWriter();
+  EventWriter(const EventWriter&) = delete;
+  EventWriter& operator=(const EventWriter&) = delete;
+
+  // Any thread. What was logged before is in the file when this returns.
+  void flush();
+  // The same, and relates the device clock to the time of day anew.
+  void set_epoch(std::uint64_t epoch);
+
+ private:
+  void loop();
+  void drain();
+  void write_header(const EventFile& file);
+  void write(const void* data, std::size_t bytes);
+  void write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length);
+  void end(int error);
+
+  TernEngine* const engine_;
+  Host& host_;
+
+  std::mutex mutex_;  // a leaf, for the members below
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  class File {
+   public:
+    explicit File(int fd) : fd_(fd) {}
+    ~File() { end(); }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+    [[nodiscard]] int get() const { return fd_; }
+    [[nodiscard]] bool open() const { return fd_ >= 0; }
+    void end();
+
+   private:
+    int fd_;
+  };
+  File file_;           // closed: nothing more is written
+  std::uint64_t room_;  // bytes that it may still grow by
+
+  std::thread thread_;
+};
+
+}  // namespace tern::runner
