@@ -829,7 +829,7 @@ struct tern_cmd_create_srq {
 	__u8			flags;		/* TERN_SRQ_F_*, one of them or none */
 	/* TERN_SRQ_F_TM, else 0: */
 	__u8			log_ops;	/* log2 of operations, 0..TERN_TM_MAX_LOG_OPS */
-	struct tern_pages	ops_pages;	/* struct tern_tm_op[]; the device only reads them */
+	struct tern_pages	ops_pages;	/* struct tern_tm_op[], read only */
 	__le32			uar;
 	__le32			max_tags;	/* 1..max_tags of QUERY_CAPS */
 };

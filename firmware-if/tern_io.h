@@ -381,7 +381,7 @@ static_assert(sizeof(struct tern_tm_cqe) == 64, "tern_tm_cqe");
 #define TERN_CQE_RESP_TIMEOUT_ERR	15
 #define TERN_CQE_GENERAL_ERR		16
 #define TERN_CQE_TM_ERR			17	/* DEL: the device does not hold the tag */
-#define TERN_CQE_TM_RNDV_INCOMPLETE	18	/* the request is in the tag's buffer, not the data */
+#define TERN_CQE_TM_RNDV_INCOMPLETE	18	/* only the request is in the buffer */
 
 /* Access rights of regions, windows and QPs. */
 #define TERN_ACCESS_LOCAL_WRITE		BIT(0)
