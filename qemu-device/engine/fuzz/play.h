@@ -55,6 +55,7 @@ class Play {
 
   void frame();
   void fill(Packet& p, const FuzzQp& to);
+  TagHeaders tag_headers(std::uint8_t how);
   std::uint32_t add_tag(Packet& p);
   void raw_frame();
   void echo();

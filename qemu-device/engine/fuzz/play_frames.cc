@@ -127,13 +127,20 @@ void Play::fill(Packet& p, const FuzzQp& to) {
   p.payload.append_plain(pattern().first(payload > headers ? payload - headers : 0));
 }
 
-// The headers of a message to an SRQ with tags. Returns their length.
+// The headers of a message to an SRQ with tags.
+TagHeaders Play::tag_headers(std::uint8_t how) {
+  const Region& from = how & 8 ? w_.ro : w_.rw;
+  TagHeaders headers{};
+  headers.tm = {static_cast<std::uint8_t>(how & 4 ? in_.u8() : how & 3), {}, 7, 0};
+  headers.tm.tag = from_wire(std::uint64_t{in_.pick(4)});
+  headers.rndv = {from_wire(from.iova), from_wire(from.key), from_wire(length(0x800))};
+  return headers;
+}
+
+// Appends such headers, and returns their length.
 std::uint32_t Play::add_tag(Packet& p) {
   const std::uint8_t how = in_.u8();
-  const Region& from = how & 8 ? w_.ro : w_.rw;
-  headers_.tm = {static_cast<std::uint8_t>(how & 4 ? in_.u8() : how & 3), {}, 7, 0};
-  headers_.tm.tag = from_wire(std::uint64_t{in_.pick(4)});
-  headers_.rndv = {from_wire(from.iova), from_wire(from.key), from_wire(length(0x800))};
+  headers_ = tag_headers(how);
   const bool request = headers_.tm.opcode == TERN_TMH_RNDV;
   const std::size_t needed = request ? sizeof(headers_) : sizeof(headers_.tm);
   const std::size_t bytes = how & 16 ? in_.pick(sizeof(headers_)) : needed;

@@ -74,13 +74,7 @@ void Play::post_tags() {
     w_.host.put(record, pi + 1);
   }
   const std::uint8_t how = in_.u8();
-  tern_tm_header header{static_cast<std::uint8_t>(how & 4 ? in_.u8() : how & 3), {}, 7, 0};
-  header.tag = __builtin_bswap64(in_.pick(4));
-  const Region& from = how & 8 ? w_.ro : w_.rw;
-  const tern_tm_rndv rndv{__builtin_bswap64(from.iova), __builtin_bswap32(from.key), __builtin_bswap32(length(0x800))};
-  const std::uint64_t at = FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage;
-  w_.host.put(at, header);
-  w_.host.put(at + sizeof(header), rndv);
+  w_.host.put(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage, tag_headers(how));
   if (how & 16) return;
   w_.doorbell(w_.uar, how & 32 ? TERN_DB_CMD_PAGE : TERN_DB_CMD_TM, w_.srqs[0]);
   w_.collect();
