@@ -12,7 +12,6 @@ namespace tern {
 
 namespace {
 
-constexpr std::size_t kBth = 12;
 constexpr std::size_t kIcrc = 4;
 constexpr std::size_t kQpByte = 7;  // last byte of the QP number in the BTH
 constexpr std::size_t kPsnByte = 11;
@@ -226,8 +225,8 @@ void Faults::carry(Side side, std::span<const std::byte> frame, bool inside) {
   const auto at = find_parts(frame);
   // Rules cannot match this frame.
   if (!at) return pass(side, frame, inside);
-  const HeaderReader<kBth> bth(frame.subspan(at->bth).first<kBth>());
-  Header header{*at, bth.u8<0>(), bth.u24<5>(), Psn(bth.u24<9>()), std::nullopt};
+  const Bth bth = bth_of(frame, *at);
+  Header header{*at, bth.opcode, bth.dest_qp.value, bth.psn, std::nullopt};
   // No extension header precedes an AETH.
   if (traits_of(header.opcode).aeth && at->icrc > at->bth + kBth) {
     header.syndrome = std::to_integer<std::uint8_t>(frame[at->bth + kBth]);

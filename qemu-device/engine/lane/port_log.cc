@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the event log tells of packets.
+// The event log: packets.
 #include "lane/lane.h"
 #include "lane/port.h"
-#include "wire/bytes.h"
 #include "wire/codec.h"
 
 namespace tern {
 
 namespace {
-
-constexpr std::size_t kBth = 12;
 
 std::uint16_t flags_of(const Packet& packet, const OpTraits& t) {
   const bool congested = (packet.route.traffic_class & kEcnMask) == kEcnCongested;
@@ -34,7 +31,7 @@ void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) con
   const std::uint32_t dest = packet.dest_qp.value;
   const bool addressed = t.reth || t.atomic_eth;
   lane_.log->add({.type = type,
-                  .code = static_cast<std::uint8_t>(static_cast<unsigned>(packet.transport) | static_cast<unsigned>(packet.op)),
+                  .code = packet.opcode(),
                   .flags = flags_of(packet, t),
                   .qpn = sent ? source : dest,
                   .addr = addressed ? packet.va : 0,
@@ -48,10 +45,10 @@ void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) con
 void Port::log_bad_frame(std::span<const std::byte> frame, std::uint8_t reason) const {
   LogEvent event{.type = TERN_LOG_DROPPED, .length = frame.size(), .key = reason};
   if (const auto at = find_parts(frame)) {
-    const HeaderReader<kBth> bth(frame.subspan(at->bth).first<kBth>());
-    event.code = bth.u8<0>();
-    event.qpn = bth.u24<5>();
-    event.index = bth.u24<9>();
+    const Bth bth = bth_of(frame, *at);
+    event.code = bth.opcode;
+    event.qpn = bth.dest_qp.value;
+    event.index = bth.psn.value();
   }
   lane_.log->add(event);
 }

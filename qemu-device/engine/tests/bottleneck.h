@@ -80,7 +80,7 @@ class Bottleneck {
     stats_.longest = std::max(stats_.longest, before + bytes);
     ++stats_.frames;
     stats_.bytes += frame.size() + 24;
-    if (const auto at = find_parts(frame)) stats_.flows[qp_of(frame, at->bth)] += frame.size();
+    if (const auto at = find_parts(frame)) stats_.flows[bth_of(frame, *at).dest_qp.value] += frame.size();
     return static_cast<Nanos>(free_at_);
   }
   [[nodiscard]] double probability(double length) const {
@@ -89,10 +89,6 @@ class Bottleneck {
     return options_.p_max * (length - options_.k_min) / (options_.k_max - options_.k_min);
   }
   bool chance(double p) { return p > 0 && std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  static std::uint32_t qp_of(std::span<const std::byte> frame, std::size_t bth) {
-    const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(frame[bth + i]); };
-    return at(5) << 16 | at(6) << 8 | at(7);
-  }
 
   Sim& sim_;
   RedOptions options_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the event log tells of QPs.
+// The event log: QPs, their WQEs and page faults.
 #include "objects/context.h"
 #include "transport/qp.h"
 
@@ -24,7 +24,7 @@ void Qp::log_fault(std::uint8_t code, const Fault& fault) const {
 
 void Qp::log_refused(const Packet& packet) const {
   context_.log->add({.type = TERN_LOG_DROPPED,
-                     .code = static_cast<std::uint8_t>(static_cast<unsigned>(packet.transport) | static_cast<unsigned>(packet.op)),
+                     .code = packet.opcode(),
                      .qpn = qpn_.value,
                      .length = packet.payload.size(),
                      .key = TERN_LOG_DROP_QP_STATE,

@@ -22,7 +22,6 @@ constexpr std::size_t kTag = 4;
 constexpr std::size_t kIpv4 = 20;
 constexpr std::size_t kIpv6 = 40;
 constexpr std::size_t kUdp = 8;
-constexpr std::size_t kBth = 12;
 constexpr std::size_t kIcrc = 4;
 constexpr std::size_t kMinFrame = 60;  // without FCS
 
@@ -248,8 +247,7 @@ void read_extensions(HeaderCursor<const std::byte>& cursor, const OpTraits& t, P
 }
 
 void write_bth(const HeaderWriter<kBth>& bth, const Packet& p, std::size_t pad) {
-  bth.u8<0>(static_cast<std::uint8_t>(static_cast<unsigned>(p.transport) |
-                                      static_cast<unsigned>(p.op)));
+  bth.u8<0>(p.opcode());
   bth.u8<1>(static_cast<std::uint8_t>((p.solicited ? kBthSolicited : 0) |
                                       (p.mig_req ? kBthMigReq : 0) | pad << 4));
   bth.u16<2>(p.pkey);
@@ -428,6 +426,11 @@ std::optional<FrameParts> find_parts(std::span<const std::byte> frame) {
   const std::size_t udp_len = packet_length(frame, at);
   if (udp_len == 0) return std::nullopt;
   return FrameParts{at.ip, at.udp() + kUdp, at.udp() + udp_len - kIcrc, at.ipv4};
+}
+
+Bth bth_of(std::span<const std::byte> frame, const FrameParts& at) {
+  const HeaderReader<kBth> bth(frame.subspan(at.bth).first<kBth>());
+  return {bth.u8<0>(), Qpn(bth.u24<5>()), Psn(bth.u24<9>())};
 }
 
 void mark_congestion(std::span<std::byte> frame, const FrameParts& at) {

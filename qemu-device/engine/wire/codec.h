@@ -52,6 +52,15 @@ struct FrameParts {
 };
 [[nodiscard]] std::optional<FrameParts> find_parts(std::span<const std::byte> frame);
 
+inline constexpr std::size_t kBth = 12;
+// What the BTH of such a frame says of the packet.
+struct Bth {
+  std::uint8_t opcode;
+  Qpn dest_qp;
+  Psn psn;
+};
+[[nodiscard]] Bth bth_of(std::span<const std::byte> frame, const FrameParts& at);
+
 // Bytes of the frame of `packet`, without FCS and padding.
 [[nodiscard]] std::uint32_t frame_bytes(const Packet& packet);
 

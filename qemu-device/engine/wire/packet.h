@@ -111,6 +111,10 @@ struct Route {
 
 struct Packet {
   explicit Packet(Host& host) : payload(host) {}
+  // Of the BTH.
+  [[nodiscard]] std::uint8_t opcode() const {
+    return static_cast<std::uint8_t>(static_cast<unsigned>(transport) | static_cast<unsigned>(op));
+  }
 
   Transport transport = Transport::kRc;
   Op op = Op::kAck;
