@@ -42,19 +42,6 @@ class EventWriter {
   void set_epoch(std::uint64_t epoch);
 
  private:
-  void loop();
-  void drain();
-  void write_header(const EventFile& file);
-  void write(const void* data, std::size_t bytes);
-  void write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length);
-  void end(int error);
-
-  TernEngine* const engine_;
-  Host& host_;
-
-  std::mutex mutex_;  // a leaf, for the members below
-  std::condition_variable wake_;
-  bool stopping_ = false;
   class File {
    public:
     explicit File(int fd) : fd_(fd) {}
@@ -68,6 +55,20 @@ class EventWriter {
    private:
     int fd_;
   };
+
+  void loop();
+  void drain();
+  void write_header(const EventFile& file);
+  void write(const void* data, std::size_t bytes);
+  void write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length);
+  void end(int error);
+
+  TernEngine* const engine_;
+  Host& host_;
+
+  std::mutex mutex_;  // a leaf, for the members below
+  std::condition_variable wake_;
+  bool stopping_ = false;
   File file_;           // closed: nothing more is written
   std::uint64_t room_;  // bytes that it may still grow by
 

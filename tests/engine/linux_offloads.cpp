@@ -57,10 +57,10 @@ class Wire {
     address.sll_ifindex = static_cast<int>(if_nametoindex(name));
     const int on = 1;
     const int room = 64 << 20;
-    const timeval patience{2, 0};
+    const timeval timeout{2, 0};
     require(setsockopt(fd_, SOL_PACKET, sends ? PACKET_VNET_HDR : PACKET_AUXDATA, &on, sizeof(on)) == 0, "packet option");
     require(setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) == 0, "SO_RCVBUFFORCE");
-    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0, "SO_RCVTIMEO");
+    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0, "SO_RCVTIMEO");
     require(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0, name);
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the event log tells of keys: checks, and changes of what a key refers to.
+// The event log: checks of keys, and changes of regions, windows and device memory.
 #include "memory/device_memory.h"
 #include "memory/memory.h"
 #include "memory/window.h"

@@ -46,9 +46,9 @@ class PacketSocket {
     address.sll_protocol = htons(protocol);
     address.sll_ifindex = static_cast<int>(if_nametoindex(name));
     const int on = 1;
-    const timeval patience{20, 0};
+    const timeval timeout{20, 0};
     require(setsockopt(fd_, SOL_SOCKET, SO_RCVMARK, &on, sizeof(on)) == 0, "SO_RCVMARK");
-    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0, "SO_RCVTIMEO");
+    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0, "SO_RCVTIMEO");
     require(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0, name);
   }
   ~PacketSocket() { close(fd_); }
