@@ -344,7 +344,7 @@ TEST(EventLogKeys, AFastRegionIsOpenedAndClosed) {
 
 // ---- page faults ----
 
-TEST(EventLogFaults, AnAbsentPage) {
+TEST(EventLogOdp, AnAbsentPage) {
   Sim sim;
   TestNode a{sim};
   TestNode b{sim};
