@@ -248,9 +248,9 @@ static_assert(sizeof(struct tern_rsp_caps) == 208, "tern_rsp_caps");
 #define TERN_CAP_RATE_LIMIT		BIT(29)	/* TERN_QPA_RATE_LIMIT, static_rate */
 #define TERN_CAP_CC			BIT(30)	/* congestion control (DCQCN) */
 #define TERN_CAP_APM			BIT(31)	/* automatic path migration */
-#define TERN_CAP_DM_OPS			(1ULL << 32)
-#define TERN_CAP_UDP_SPORT		(1ULL << 33)	/* TERN_QPA_UDP_SPORT */
-#define TERN_CAP_ETH_COALESCE		(1ULL << 34)	/* TERN_ETH_QF_COALESCE */
+#define TERN_CAP_DM_OPS			BIT_ULL(32)
+#define TERN_CAP_UDP_SPORT		BIT_ULL(33)	/* TERN_QPA_UDP_SPORT */
+#define TERN_CAP_ETH_COALESCE		BIT_ULL(34)	/* TERN_ETH_QF_COALESCE */
 
 /* ---- QUERY_OBJECTS: live objects of each type, including the kernel's own ---- */
 struct tern_rsp_objects {

@@ -15,6 +15,9 @@
 #ifndef BIT
 #define BIT(n) (1U << (n))
 #endif
+#ifndef BIT_ULL
+#define BIT_ULL(n) (1ULL << (n))
+#endif
 
 #include "tern_regs.h"
 #include "tern_io.h"

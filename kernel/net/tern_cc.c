@@ -50,11 +50,11 @@ static int tern_cc_set(struct devlink *devlink, u32 id,
 }
 
 static const struct devlink_param tern_cc_params[] = {
-#define TERN_CC_PARAM(index, text, least, most, preset)			\
-	[index] = DEVLINK_PARAM_DRIVER(TERN_PARAM_CC + (index), text,	\
-				       DEVLINK_PARAM_TYPE_U32,		\
-				       BIT(DEVLINK_PARAM_CMODE_RUNTIME), \
-				       tern_cc_get, tern_cc_set, NULL),
+#define TERN_CC_PARAM(index, text, ...)					\
+	DEVLINK_PARAM_DRIVER(TERN_PARAM_CC + (index), text,		\
+			     DEVLINK_PARAM_TYPE_U32,			\
+			     BIT(DEVLINK_PARAM_CMODE_RUNTIME),		\
+			     tern_cc_get, tern_cc_set, NULL),
 #include "tern_cc.h"
 };
 

@@ -31,7 +31,7 @@ struct tern_rx_layout {
 };
 
 /* A coalesced packet must fit into an skb. */
-static_assert(TERN_ETH_MAX_RXD <= MAX_SKB_FRAGS + 1);
+static_assert(TERN_ETH_MAX_RXD - 1 <= MAX_SKB_FRAGS);
 
 /*
  * A frame that is longer than a page takes several buffers, if the device can

@@ -445,9 +445,9 @@ bool tern_xsk_tx(struct tern_channel *ch)
 	u32 limit = TERN_XSK_TX_BATCH, num = 0;
 	u32 room;
 
-	/* Before the last look at the ring: a later frame sees the flag. */
 	if (xsk_uses_need_wakeup(pool)) {
 		xsk_set_tx_need_wakeup(pool);
+		/* Before the last look at the ring: a later frame sees the flag. */
 		smp_mb();
 	}
 	__netif_tx_lock(txq, smp_processor_id());

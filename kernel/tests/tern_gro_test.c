@@ -155,10 +155,12 @@ static void tern_test_refused_info(struct kunit *test)
 	unsigned int i;
 
 	tern_test_make(test, &p);
-	for (i = 0; i < ARRAY_SIZE(bad); i++)
-		KUNIT_EXPECT_FALSE_MSG(test, tern_test_complete(&p,
-				       tern_test_info(bad[i][0], bad[i][1]), count),
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		u32 info = tern_test_info(bad[i][0], bad[i][1]);
+
+		KUNIT_EXPECT_FALSE_MSG(test, tern_test_complete(&p, info, count),
 				       "%u segments of %u", bad[i][0], bad[i][1]);
+	}
 	for (i = 0; i < TERN_RX_STAT_NUM; i++)
 		KUNIT_EXPECT_EQ(test, count[i], 0);
 	KUNIT_EXPECT_EQ(test, skb_shinfo(p.skb)->gso_size, 0);

@@ -153,7 +153,7 @@ enum {
 };
 
 /* The fields are those inside of VXLAN. */
-#define TERN_RX_HASH_INNER (1U << 31)
+#define TERN_RX_HASH_INNER 0x80000000U
 
 enum {
 	TERN_RX_HASH_FUNC_TOEPLITZ = 1 << 0,
