@@ -9,6 +9,8 @@
 #include <functional>
 #include <stdexcept>
 
+#include "tern_hw.hpp"
+
 namespace tern::daemon {
 
 namespace {
@@ -48,6 +50,13 @@ std::uint64_t whole(std::string_view name, double value, std::uint64_t min, std:
 
 std::uint64_t size(std::string_view name, std::string_view text, std::uint64_t min, std::uint64_t max) {
   return whole(name, scaled(name, text, {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}, "64K or 16M"), min, max);
+}
+
+// A log has its header or does not exist.
+std::uint64_t limit_of_log(std::string_view name, std::string_view text) {
+  const std::uint64_t limit = size(name, text, 0, UINT64_MAX >> 12);
+  if (limit != 0 && limit < sizeof(tern_log_header)) wrong(name, "must be 0 or at least " + std::to_string(sizeof(tern_log_header)));
+  return limit;
 }
 
 std::uint32_t number(std::string_view name, std::string_view text, std::uint32_t min, std::uint32_t max) {
@@ -136,7 +145,7 @@ const std::vector<Property>& own_properties() {
       {{"events", "file for a log of what happens inside: doorbells, WQEs, packets, key checks, CQEs"},
        [](auto& c, auto, auto v) { c.events = v; }},
       {{"events-limit", "bytes after which the log ends; 0 for none (0)"},
-       [](auto& c, auto n, auto v) { c.events_limit = size(n, v, 0, UINT64_MAX >> 12); }},
+       [](auto& c, auto n, auto v) { c.events_limit = limit_of_log(n, v); }},
       {{"congestion", "congestion control (Documentation/congestion.rst): on, off, or parameters such as 'rp_ai_rate=5 np_enable=0' (on)"},
        [](auto& c, auto, auto v) { c.congestion = v; }},
       {{"faults", "rules of faults to inject (Documentation/faults.rst), separated by ';'"}, [](auto& c, auto, auto v) { c.faults = v; }},
