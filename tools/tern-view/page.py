@@ -3,8 +3,6 @@
 import base64
 import collections
 import datetime
-import hashlib
-import json
 import os
 import sys
 import zlib
@@ -15,16 +13,12 @@ import capture as cap
 import refusals
 import story as msg
 from roce.headers import HEADER_SIZE, OPCODES, UC, UD
+from webpage import Page, escape, safe_json
 
 HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")
 SCRIPTS = ("format", "data", "headers", "filter", "state", "overview", "ladder", "lane", "curves", "grid", "details", "keys", "summary", "main")
 # A capture may have a flow for each packet. The pairs with the fewest packets become one.
 MOST_PAIRS = 4096
-
-
-def safe_json(value):
-    """JSON that cannot end the element which it stands in."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def packed(column):
@@ -129,33 +123,15 @@ def when(ns):
         return f"{ns / 1e9:.9f} s"
 
 
-def part(name):
-    with open(os.path.join(HERE, name), encoding="utf-8") as f:
-        return f.read()
-
-
-def digest(text):
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def escape(text):
-    return text.encode("utf-8", "replace").decode().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+def data_of(report):
+    """The elements that hold the data."""
+    yield f'<script type="application/json" id="meta">{safe_json(report.meta())}</script>\n'
+    for name, (code, data) in report.columns().items():
+        yield f'<script type="text/plain" id="column-{name}" data-type="{code}">{data}</script>\n'
+    for at, data in enumerate(report.heads()):
+        yield f'<script type="text/plain" id="heads-{at}">{data}</script>\n'
 
 
 def write(report, out):
     """Writes the page to the text file `out`."""
-    script = '"use strict";\n(() => {\n' + "\n".join(part(name + ".js") for name in SCRIPTS) + "\n})();\n"
-    style = part("style.css")
-    page = part("page.html")
-    fill = {"TITLE": escape(", ".join(f["name"] for f in report.capture.files)), "STYLE": style,
-            "POLICY": f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; base-uri 'none'; form-action 'none'"}
-    before, _, after = page.partition("<!-- DATA -->")
-    for name, value in fill.items():
-        before = before.replace(f"@{name}@", value)
-    out.write(before)
-    out.write(f'<script type="application/json" id="meta">{safe_json(report.meta())}</script>\n')
-    for name, (code, data) in report.columns().items():
-        out.write(f'<script type="text/plain" id="column-{name}" data-type="{code}">{data}</script>\n')
-    for at, data in enumerate(report.heads()):
-        out.write(f'<script type="text/plain" id="heads-{at}">{data}</script>\n')
-    out.write(f"<script>{script}</script>{after}")
+    Page(HERE, SCRIPTS).write(out, data_of(report), TITLE=escape(", ".join(f["name"] for f in report.capture.files)))

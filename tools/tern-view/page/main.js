@@ -68,38 +68,6 @@ function followTools() {
 	for (const [id, act] of Object.entries(acts)) byId(id).addEventListener("click", act);
 }
 
-function followTheme() {
-	const button = byId("theme"), names = { "": "Auto", light: "Light", dark: "Dark" }, order = ["", "light", "dark"];
-	const show = () => {
-		const now = document.documentElement.dataset.theme || "";
-		button.textContent = names[now];
-		button.setAttribute("aria-label", `Colours: ${names[now]}`);
-		readPalette();
-		draw();
-	};
-	button.addEventListener("click", () => {
-		const next = order[(order.indexOf(document.documentElement.dataset.theme || "") + 1) % 3];
-		if (next) document.documentElement.dataset.theme = next;
-		else delete document.documentElement.dataset.theme;
-		show();
-	});
-	matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-	// Paper is light.
-	let before = "";
-	window.addEventListener("beforeprint", () => {
-		before = document.documentElement.dataset.theme || "";
-		document.documentElement.dataset.theme = "light";
-		readPalette();
-		for (const paint of S.painters) paint();
-	});
-	window.addEventListener("afterprint", () => {
-		if (before) document.documentElement.dataset.theme = before;
-		else delete document.documentElement.dataset.theme;
-		show();
-	});
-	show();
-}
-
 // A small capture is shown whole, of a large one the beginning, where each packet has a row.
 function firstWindow() {
 	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), fit = Math.floor(rowsFitting(ladder.box.clientHeight)), some = [];
@@ -112,7 +80,13 @@ function firstWindow() {
 }
 
 async function start() {
-	followTheme();
+	followTheme(() => {
+		readPalette();
+		draw();
+	}, () => {
+		readPalette();
+		for (const paint of S.painters) paint();
+	});
 	showSummary();
 	byId("stands").append(el("li.muted", null, "…"));
 	// The summary is painted before the packets are unpacked.
