@@ -7,6 +7,7 @@ seconds=$1
 out=/mnt/share
 rm -f $out/lines $out/net-* $out/mmio $out/drop
 failed=0
+grep -m 1 'model name' /proc/cpuinfo >$out/processor
 
 bench() { # DEV WORD...
 	local dev=$1
