@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "tests/event_file.h"
+
 namespace tern {
 
 std::uint64_t hash_bytes(std::span<const std::byte> bytes) {
@@ -32,9 +34,16 @@ SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed, std::uint6
       device(host, with_dm(config, host, dm_size)),
       vectors_raised_(TERN_MAX_VECTORS) {
   index_ = sim.attach(this);
+  const char* const dir = std::getenv("TERN_EVENTS");
+  if (!dir) return;
+  const std::string number = std::to_string(index_);
+  events_ = std::make_unique<EventFile>(std::string(dir) + "/" + sim.file_name() + "." + number + ".events", device, "tern" + number);
 }
 
-SimNode::~SimNode() { sim.detach(this); }
+SimNode::~SimNode() {
+  if (events_) events_->drain();
+  sim.detach(this);
+}
 
 unsigned SimNode::take_interrupts(unsigned vector) {
   return std::exchange(vectors_raised_.at(vector), 0U);
@@ -52,6 +61,7 @@ void SimNode::pump() {
 }
 
 void SimNode::collect() {
+  if (events_) events_->drain();
   Effects& fx = *device.lane.effects;
   if (fx.empty()) return;
   for (const Effects::Frame& f : fx.frames()) {
@@ -75,12 +85,11 @@ void SimNode::collect() {
 Sim::Sim(std::uint64_t seed) : random_(seed) {
   constexpr std::uint64_t kFrames = 10'000;
   static unsigned count = 0;
-  const char* const dir = std::getenv("TERN_CAPTURES");
-  if (!dir) return;
   const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-  std::string name = test ? std::string(test->test_suite_name()) + "." + test->name() : "none";
-  std::ranges::replace(name, '/', '_');
-  capture(std::string(dir) + "/" + name + "." + std::to_string(++count) + ".pcap", kFrames);
+  file_name_ = test ? std::string(test->test_suite_name()) + "." + test->name() : "none";
+  std::ranges::replace(file_name_, '/', '_');
+  file_name_ += "." + std::to_string(++count);
+  if (const char* const dir = std::getenv("TERN_CAPTURES")) capture(std::string(dir) + "/" + file_name_ + ".pcap", kFrames);
 }
 
 unsigned Sim::attach(SimNode* node) {

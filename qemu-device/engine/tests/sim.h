@@ -28,6 +28,7 @@ struct WireModel {
   Nanos reorder_by = 20'000;
 };
 
+class EventFile;
 class Sim;
 
 // A device with its host, plugged into the wire.
@@ -58,6 +59,7 @@ class SimNode {
   friend class Sim;
   bool run_once();
   void collect();
+  std::unique_ptr<EventFile> events_;
   unsigned index_ = 0;
   bool busy_ = false;
   Nanos tx_free_ = 0;  // when the transmitter will be idle
@@ -77,7 +79,8 @@ struct TraceEntry {
 class Sim {
  public:
   // With TERN_CAPTURES=DIR in the environment, every simulation writes its first 10,000 frames to a
-  // file in DIR that is named after the test: input for tests/judge.
+  // file in DIR that is named after the test: input for tests/judge. With TERN_EVENTS=DIR every node
+  // writes its event log there, to a file of the same name with its number on the wire.
   explicit Sim(std::uint64_t seed = 1);
 
   [[nodiscard]] Nanos now() const { return now_; }
@@ -125,6 +128,8 @@ class Sim {
   }
   // Whether nodes must hand over looped-back frames.
   [[nodiscard]] bool captures() const { return pcap_ != nullptr; }
+  // A name for files of this simulation, of the test and a number.
+  [[nodiscard]] const std::string& file_name() const { return file_name_; }
 
   struct Stats {
     std::uint64_t sent = 0;
@@ -168,6 +173,7 @@ class Sim {
   std::uint64_t order_ = 0;
   std::uint64_t random_;
   std::vector<TraceEntry> trace_;
+  std::string file_name_;
   std::unique_ptr<PcapWriter> pcap_;
   std::uint64_t pcap_left_ = 0;
 };
