@@ -347,7 +347,7 @@ class Command(Directory):
         out = self.path("page.html")
         done = self.run_tool(self.path("cut.pcap", data[:-5]), "-o", out)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr, r"^tern-view: .*cut.pcap: ends within frame 52; the page has the frames before it\n$")
+        self.assertRegex(done.stderr, r"^tern-view: .*cut.pcap: ends within frame 52; the page has what is before it\n$")
         self.assertTrue(os.path.exists(out))
 
     def test_no_capture(self):

@@ -12,29 +12,40 @@ from itertools import pairwise
 import capture as cap
 import refusals
 import story as msg
+from logged import Logged
+from logpage import LogPart
 from roce.headers import HEADER_SIZE, OPCODES, UC, UD
 from webpage import Page, escape, safe_json
 
 HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")
-SCRIPTS = ("format", "data", "headers", "filter", "state", "overview", "ladder", "lane", "curves", "grid", "details", "keys", "summary", "main")
+SCRIPTS = ("format", "data", "events", "headers", "filter", "state", "overview", "ladder", "lane", "marks", "curves", "grid", "work", "details", "keys",
+           "lives", "states", "summary", "main")
 # A capture may have a flow for each packet. The pairs with the fewest packets become one.
 MOST_PAIRS = 4096
 
 
-def packed(column):
-    """A column with its first bytes first, then the second ones, ...: deflate finds more that way."""
+def planes(column):
+    """A column's first bytes, then the second ones, ...: deflate finds more that way."""
     if sys.byteorder == "big":
         column = array(column.typecode, column)
         column.byteswap()
     raw, size = column.tobytes(), column.itemsize
-    planes = raw if size == 1 else b"".join(raw[i::size] for i in range(size))
-    return base64.b64encode(zlib.compress(planes, 6)).decode()
+    return raw if size == 1 else b"".join(raw[i::size] for i in range(size))
+
+
+def packed(column):
+    return base64.b64encode(zlib.compress(planes(column), 6)).decode()
+
+
+def deltas(times, start):
+    """The differences between times, the first to the start. Larger ones are in a list of their own."""
+    return array("I", (min(b - a, cap.NONE) for a, b in pairwise([start, *times])))
 
 
 class Report:
     """The data of the page."""
 
-    def __init__(self, capture, story, pairs, place):
+    def __init__(self, capture, story, pairs, place, events=None):
         self.capture, self.story = capture, story
         c = self.c = capture.columns
         self.pair = array("H", bytes(2 * len(c)))
@@ -44,6 +55,10 @@ class Report:
             self.pair[i] = self.fold[which]
             if backwards:
                 c.flags[i] |= cap.BACKWARDS
+        self.log = LogPart(events, self) if events is not None else None
+        spans = [times for times in (c.time, events.time if events is not None else ()) if len(times)]
+        self.start = min((times[0] for times in spans), default=0)
+        self.end = max((times[-1] for times in spans), default=0)
 
     def fewer(self, pairs, place):
         """The pairs of the page, most packets first; self.fold maps each pair to its index there."""
@@ -56,6 +71,16 @@ class Report:
         if len(order) > MOST_PAIRS:
             kept[-1] = {"class": "?", "a": {"address": "others", "qp": None}, "b": {"address": f"{len(order) - MOST_PAIRS + 1} pairs", "qp": None}}
         return kept
+
+    @property
+    def names(self):
+        """Of all files."""
+        found = [f["name"] for f in self.capture.files]
+        return found + [os.path.basename(log.path) for log in self.log.events.logs if os.path.basename(log.path) not in found] if self.log else found
+
+    @property
+    def troubles(self):
+        return self.capture.troubles + [t for log in (self.log.events.logs if self.log else ()) for t in log.troubles]
 
     def totals(self):
         """Counts for the summary, of all packets and by pair."""
@@ -82,28 +107,28 @@ class Report:
 
     def meta(self):
         c = self.c
-        start = c.time[0] if len(c) else 0
         gaps = sorted(self.story.gaps.items())
-        jumps = [(i + 1, b - a) for i, (a, b) in enumerate(pairwise(c.time)) if b - a >= cap.NONE]
+        jumps = [(i, b - a) for i, (a, b) in enumerate(pairwise([self.start, *c.time])) if b - a >= cap.NONE]
         return {
-            "version": 1, "start": when(start), "duration": c.time[-1] - start if len(c) else 0, "chunk": cap.CHUNK,
-            "files": self.capture.files, "troubles": self.capture.troubles, "pairs": self.pairs, "totals": self.totals(), "jumps": jumps,
+            "version": 1, "start": when(self.start), "duration": self.end - self.start, "chunk": cap.CHUNK,
+            "files": self.capture.files, "troubles": self.troubles, "fromLogs": isinstance(self.capture, Logged), "pairs": self.pairs, "totals": self.totals(), "jumps": jumps,
             "gaps": [[i for i, _ in gaps], [n for _, n in gaps]], "refusals": [list(r) for r in self.story.refusals[:1000]],
             "kinds": msg.KINDS, "status": msg.STATUS, "syndromes": refusals.syndromes(), "effects": refusals.EFFECTS,
             "rules": [{"code": code, "kinds": kinds, "rule": rule, "clause": clause, "page": page} for code, kinds, rule, clause, page in refusals.RULES],
             "dropped": refusals.DROPPED, "rights": refusals.RIGHT, "sizes": HEADER_SIZE,
             "opcodes": {code: {"name": op.name, "kind": op.kind, "headers": op.headers, "first": op.first, "last": op.last, "response": op.response,
                                "size": op.size, "unreliable": op.cls in (UC, UD)} for code, op in OPCODES.items()},
-            "events": None,  # of the device: not read yet
+            "log": self.log.meta(self.start) if self.log else None,
         }
 
     def columns(self):
         """{name: (type code, packed column)}."""
         c, m = self.c, self.story.messages
-        delta = array("I", [0] * bool(len(c))) + array("I", [min(b - a, cap.NONE) for a, b in pairwise(c.time)])
-        found = {"delta": delta, "pair": self.pair, "message": self.story.message}
+        found = {"delta": deltas(c.time, self.start), "pair": self.pair, "message": self.story.message}
         found.update((name, getattr(c, name)) for name in ("number", "file", "op", "psn", "length", "flags", "syndrome", "key"))
         found.update((f"m-{name}", getattr(m, name)) for name in m.TYPES)
+        if self.log:
+            found.update(self.log.columns(self.start, deltas))
         return {name: (column.typecode, packed(column)) for name, column in found.items()}
 
     def heads(self):
@@ -130,8 +155,10 @@ def data_of(report):
         yield f'<script type="text/plain" id="column-{name}" data-type="{code}">{data}</script>\n'
     for at, data in enumerate(report.heads()):
         yield f'<script type="text/plain" id="heads-{at}">{data}</script>\n'
+    for at, data in enumerate(report.log.pieces(planes) if report.log else ()):
+        yield f'<script type="text/plain" id="events-{at}">{data}</script>\n'
 
 
 def write(report, out):
     """Writes the page to the text file `out`."""
-    Page(HERE, SCRIPTS).write(out, data_of(report), TITLE=escape(", ".join(f["name"] for f in report.capture.files)))
+    Page(HERE, SCRIPTS).write(out, data_of(report), TITLE=escape(", ".join(report.names)))

@@ -12,7 +12,7 @@ class Pair:
 
     def text(self):
         def end(address, qp):
-            return {"address": address_text(address), "qp": qp}
+            return {"address": address if isinstance(address, str) else address_text(address), "qp": qp}
         return {"class": CLASS_NAMES.get(self.cls, "?"), "a": end(*self.a), "b": end(*self.b)}
 
 

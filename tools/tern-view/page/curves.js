@@ -12,7 +12,7 @@ const CURVES = [
 		title: "Packets", unit: "/s", rate: true,
 		lines: [["all", "ack", () => 1], ["retransmitted", "repeat", (i) => (P.flags[i] & MARK.RETRANSMITTED ? 1 : 0)]],
 	},
-	{ title: "Messages outstanding", unit: "", rate: false, lines: [["mean", "write", null]] },
+	{ title: "Messages outstanding", unit: "", rate: false, compute: (bins) => depths(bins), lines: [["mean", "write"]] },
 	{
 		title: "Congestion and refusals", unit: "per interval", rate: false,
 		lines: [
@@ -24,7 +24,20 @@ const CURVES = [
 	},
 ];
 
+// What only the device's log has.
+const LOG_CURVES = [
+	{ title: "Work requests outstanding, doorbell to CQE", unit: "", compute: (bins) => [queued(bins, 0), queued(bins, RECEIVES)],
+		lines: [["send queues", "write"], ["receives fetched", "ack"]] },
+	{ title: "Doorbells, CQEs, interrupts", unit: "/s", rate: true, compute: (bins) => eventRates(bins, [TYPE.DOORBELL, TYPE.CQE, TYPE.INTERRUPT]),
+		lines: [["doorbells", "send"], ["CQEs", "write"], ["interrupts", "cnp"]] },
+	{ title: "Mean wait of a request", time: true, compute: (bins) => waits(bins), lines: [["doorbell to fetch", "send"], ["fetch to first packet: queue, pacing", "atomic"],
+		["answer to CQE", "read"]] },
+	{ title: "Faults and refusals in the device", unit: "per interval", compute: (bins) => eventCounts(bins, [TYPE.CHECK, TYPE.PAGE_FAULT, TYPE.FAULT, TYPE.RETRY, TYPE.DROPPED]),
+		lines: [["refused checks", "nak"], ["page faults", "read"], ["injected", "cnp"], ["retries", "rnr"], ["dropped", "atomic"]] },
+];
+
 function buildCurves() {
+	if (LOG) CURVES.push(...LOG_CURVES);
 	for (const curve of CURVES) {
 		const keys = curve.lines.map(([name, colour]) => {
 			const key = el("span.key", null, name);
@@ -51,11 +64,15 @@ function sums(curve, bins) {
 }
 
 // The mean number of messages between first packet and answer, in each interval.
-function depths(bins) {
+const depths = (bins) => [overlaps(bins, V.messages, (m) => P.time[M.first[m]], messageEnd)];
+
+// The same of work requests, of send queues or of receives.
+const queued = (bins, receives) => overlaps(bins, V.work, (w) => ((W.flags[w] & RECEIVES) === receives ? W.begin[w] : Infinity), workEnd);
+
+function overlaps(bins, items, beginOf, endOf) {
 	const size = (S.t1 - S.t0) / bins, partial = new Float64Array(bins), change = new Float64Array(bins + 1);
-	for (const m of V.messages) {
-		const begin = Math.max(P.time[M.first[m]], S.t0), end = Math.min(messageEnd(m), S.t1);
-		if (begin > S.t1) break;
+	for (const item of items) {
+		const begin = Math.max(beginOf(item), S.t0), end = Math.min(endOf(item), S.t1);
 		if (end <= begin) continue;
 		const first = Math.min(bins - 1, Math.floor((begin - S.t0) / size)), last = Math.min(bins - 1, Math.floor((end - S.t0) / size));
 		if (first === last) {
@@ -68,7 +85,57 @@ function depths(bins) {
 		change[last]--;
 	}
 	for (let k = 0, whole = 0; k < bins; k++) partial[k] += whole += change[k];
-	return [partial];
+	return partial;
+}
+
+// Events of some types in each interval; of checks those that were refused. The filter by QP pair holds for those that have one.
+function eventCounts(bins, types) {
+	const values = types.map(() => new Float64Array(bins)), line = new Int8Array(256).fill(-1), scale = bins / (S.t1 - S.t0);
+	types.forEach((type, k) => { line[type] = k; });
+	const allowed = pairsAllowed(), all = allowed.every(Boolean);
+	for (let e = eventAfter(S.t0); e < E.n && E.time[e] < S.t1; e++) {
+		const k = line[E.type[e]];
+		if (k < 0 || (E.type[e] === TYPE.CHECK && !(E.shown[e] & WRONG))) continue;
+		if (!all && (E.lane[e] === NONE || !allowed[E.lane[e] >>> 1])) continue;
+		values[k][Math.min(bins - 1, Math.floor((E.time[e] - S.t0) * scale))]++;
+	}
+	return values;
+}
+
+function eventAfter(t) {
+	let from = 0, to = E.n;
+	while (from < to) {
+		const mid = (from + to) >>> 1;
+		if (E.time[mid] < t) from = mid + 1;
+		else to = mid;
+	}
+	return from;
+}
+
+function eventRates(bins, types) {
+	const values = eventCounts(bins, types), factor = 1e9 / ((S.t1 - S.t0) / bins);
+	for (const line of values) for (let k = 0; k < bins; k++) line[k] *= factor;
+	return values;
+}
+
+// How long requests waited, in the interval in which the wait ended.
+function waits(bins) {
+	const sums = [0, 1, 2].map(() => new Float64Array(bins)), counts = [0, 1, 2].map(() => new Float64Array(bins)), scale = bins / (S.t1 - S.t0);
+	const add = (k, from, to) => {
+		if (from === undefined || to === undefined || to < from || to < S.t0 || to >= S.t1) return;
+		const bin = Math.min(bins - 1, Math.floor((to - S.t0) * scale));
+		sums[k][bin] += to - from;
+		counts[k][bin]++;
+	};
+	for (const w of V.work) {
+		if (W.flags[w] & RECEIVES || W.end[w] < S.t0 || W.begin[w] > S.t1 || W.wqe[w] === NONE) continue;
+		const [first, answer] = messageTimes(w), fetched = E.time[W.wqe[w]];
+		add(0, W.begin[w], fetched);
+		add(1, fetched, first);
+		if (!(W.flags[w] & IMPLIED)) add(2, answer, eventTime(W.cqe[w]));
+	}
+	sums.forEach((line, k) => line.forEach((v, bin) => { if (counts[k][bin]) line[bin] = v / counts[k][bin]; }));
+	return sums;
 }
 
 function amount(n, unit) {
@@ -80,7 +147,7 @@ function amount(n, unit) {
 function drawCurve(curve) {
 	const width = Math.max(80, curve.canvas.clientWidth), height = 150, left = 72, base = height - 18, top = 8;
 	const bins = Math.max(10, Math.min(300, Math.floor((width - left) / 2)));
-	const values = curve.lines[0][2] ? sums(curve, bins) : depths(bins);
+	const values = curve.compute ? curve.compute(bins) : sums(curve, bins);
 	const most = Math.max(...values.map((line) => line.reduce((a, b) => Math.max(a, b), 0)));
 	const g = sized(curve.canvas, width, height), scale = ticks(0, most || 1, 3), limit = Math.max(most * 1.05, scale.step, most ? 0 : 1);
 	const y = (v) => base - v / limit * (base - top), x = (k) => left + (k + 0.5) / bins * (width - left);
@@ -91,14 +158,14 @@ function drawCurve(curve) {
 		g.fillStyle = palette.line;
 		g.fillRect(left, Math.round(y(v)), width - left, 1);
 		g.fillStyle = palette.muted;
-		g.fillText(amount(v, curve.rate ? curve.unit : ""), left - 6, y(v));
+		g.fillText(curve.time ? durationText(v) : amount(v, curve.rate ? curve.unit : ""), left - 6, y(v));
 	}
 	curve.lines.forEach(([, colour], line) => drawLine(g, values[line], palette[colour], x, y, base));
 	g.save();
 	g.translate(left, 0);
 	drawTimes(g, S.t0, S.t1, width - left, base + 1);
 	g.restore();
-	const summary = most ? `highest ${amount(most, curve.unit)}` : "none";
+	const summary = most ? `highest ${curve.time ? durationText(most) : amount(most, curve.unit)}` : "none";
 	curve.most.textContent = summary;
 	curve.canvas.setAttribute("aria-label", `${curve.title} from ${timeText(Math.max(0, S.t0), S.t1 - S.t0)} for ${durationText(S.t1 - S.t0)}: ${summary}`);
 }

@@ -48,15 +48,20 @@ async function loadColumns(progress) {
 		M[name] = await column(`m-${name}`);
 		progress(++done / (packet.length + message.length));
 	}
-	// Nanoseconds since the first packet.
-	const jumps = new Map(META.jumps);
-	P.time = new Float64Array(P.n);
-	let now = 0;
-	for (let i = 0; i < P.n; i++) {
-		now += P.delta[i] === NONE ? jumps.get(i) : P.delta[i];
-		P.time[i] = now;
-	}
+	P.time = timesOf(P.delta, META.jumps);
 	P.delta = null;
+	if (META.log) await loadEvents();
+}
+
+// Nanoseconds since the beginning of the page, from differences; the large ones are apart.
+function timesOf(delta, large) {
+	const jumps = new Map(large), times = new Float64Array(delta.length);
+	let now = 0;
+	for (let i = 0; i < delta.length; i++) {
+		now += delta[i] === NONE ? jumps.get(i) ?? NONE : delta[i];
+		times[i] = now;
+	}
+	return times;
 }
 
 // The first bytes of a packet. They are unpacked by the thousand, and the last few pieces are kept.

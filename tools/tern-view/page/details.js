@@ -5,23 +5,37 @@ let detailsFor = -1;
 async function showDetails(packet) {
 	detailsFor = packet;
 	const box = byId("details");
+	if (packet < 0 && S.event >= 0) {
+		showEvent(S.event);
+		return;
+	}
 	if (packet < 0) {
 		box.replaceChildren(el("p.muted", null, "Select a packet in the ladder or in a table."));
 		return;
 	}
 	const head = await headOf(packet), op = opcodeOf(packet);
-	const refusal = await refusalOf(packet);
+	const refusal = await refusalOf(packet), events = LOG ? eventsOfPacket(packet) : [], records = await recordsOf(events);
 	if (detailsFor !== packet) return;
 	box.replaceChildren(...[
 		el("p.lead", null, opText(packet)),
 		el("p", null, placeText(packet)),
 		messageLine(packet),
+		LOG && P.message[packet] !== NONE ? workLine(P.message[packet]) : null,
 		refusal,
 		el("div.row", null, el("button", { type: "button", onclick: () => zoomTo(packet) }, "Zoom to it"), ...answerButtons(packet)),
-		...decodeHead(head, op).flatMap(headerPart),
+		...(LOG && events.length ? eventTable("In the device", events, records) : []),
+		...(head.length ? decodeHead(head, op) : loggedFields(packet)).flatMap(headerPart),
 		...payloadPart(packet),
-		el("details", null, el("summary", null, "Bytes of the headers"), el("pre.hex", null, hexDump(head))),
+		!head.length ? null : el("details", null, el("summary", null, "Bytes of the headers"), el("pre.hex", null, hexDump(head))),
 	].filter(Boolean));
+}
+
+// A page without a capture: what the log knows of the headers.
+function loggedFields(i) {
+	const fields = [["opcode", `${hex(P.op[i], 2)}  ${opcodeOf(i)?.name ?? "unknown"}`], ["destination", destination(i)], ["PSN", `${hex(P.psn[i])}  (${P.psn[i]})`]];
+	if (P.key[i]) fields.push(["rkey", hex(P.key[i], 8)]);
+	if (opcodeOf(i)?.headers.includes("AETH")) fields.push(["syndrome", `${hex(P.syndrome[i], 2)}  ${syndromeText(P.syndrome[i])}`]);
+	return [{ name: "From the log", fields }];
 }
 
 function placeText(i) {
@@ -35,6 +49,7 @@ function headerPart({ name, fields }) {
 }
 
 function payloadPart(packet) {
+	if (META.fromLogs) return [];
 	const f = P.flags[packet], icrc = f & MARK.BAD_ICRC ? "wrong" : f & (MARK.CUT | MARK.MALFORMED) ? "not checked" : "not wrong";
 	return headerPart({ name: "Behind the headers", fields: [["payload", `${count(P.length[packet])} B`], ["ICRC", icrc]] });
 }
@@ -77,8 +92,28 @@ async function refusalOf(packet) {
 	const pair = refusalPair(packet);
 	if (!pair) return packetNak(packet);
 	const first = M.first[pair.message], op = opcodeOf(first), access = accessOf(await headOf(first), op), code = P.syndrome[pair.nak];
+	const logged = LOG ? await loggedRule(pair.request) : null;
 	const title = `Refused: ${META.syndromes[code].replace("NAK: ", "")} (NAK ${hex(code)})`;
+	if (logged?.rule) return loggedBox(title, META.effects[code], logged, access ? evidence(pair, access) : []);
 	return refusalBox(title, META.effects[code], rulesFor(code, op, access), access ? evidence(pair, access) : []);
+}
+
+// The device says which rule it was.
+function loggedBox(title, effect, { event, record, rule }, facts) {
+	const source = rule.source.split(", ").map((s) => (/^[Co]?\d/.test(s) ? `IBTA ${s}` : s)).join(" · ");
+	return el("div.refusal.logged", null, el("h4", null, title),
+		el("p.rule", null, el("strong", null, "The rule that it broke: "), `${rule.text}. `, el("span.where", null, `${source ? `${source} · ` : ""}TERN_LOG_RULE_${rule.name}`)),
+		el("p", null, `The check in ${logName(E.log[event])} at ${timeText(E.time[event], 1)}: ${nameOf(NAMES.checks, record.code)} by ${hex(record.key, 8)}, ${spanText64(record.addr, record.length)}, needs ${rightsText(record.value)}.`),
+		...keyFacts(event), ...facts.map((f) => el("p", null, f)), effect ? el("p", null, effect) : null);
+}
+
+// What the key stood for when it was refused.
+function keyFacts(event) {
+	const life = LOG.keys.lives[E.life[event]];
+	if (!life) return [];
+	const before = life.steps.filter(([e]) => e < event), last = before[before.length - 1];
+	if (!last) return [el("p", null, "Nothing in the log has this key.")];
+	return [el("p", null, `The ${nameOf(NAMES.kinds, life.kind)}, last changed at ${stepText(last)}.`)];
 }
 
 // NAKs that repeat something instead of failing it.

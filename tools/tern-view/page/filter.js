@@ -21,6 +21,7 @@ const STATUSES = {
 const V = {
 	version: 0, view: new Uint32Array(0), starts: null, byPair: null, pairs: [],
 	messages: new Uint32Array(0), messageStarts: null, messagesByPair: null, latest: null,
+	work: new Uint32Array(0), workByPair: null, workLatest: null,
 };
 
 function pairsAllowed() {
@@ -50,6 +51,10 @@ function applyFilter() {
 	V.pairs = META.pairs.map((_, k) => k).filter((k) => counts[k + 1] > 0);
 	[V.starts, V.byPair] = distribute(V.view, (i) => P.pair[i], counts);
 	groupMessages();
+	if (LOG) {
+		V.work = workSeen(seen, pairs, all && everything && !predicate, everything && !predicate);
+		groupWork();
+	}
 	V.version++;
 }
 
@@ -57,6 +62,17 @@ function messagesSeen(seen) {
 	const out = new Uint32Array(M.n);
 	let n = 0;
 	for (let m = 0; m < M.n; m++) if (seen[m]) out[n++] = m;
+	return out.subarray(0, n);
+}
+
+// Work requests of the messages that pass; without a message, those of the pairs that pass. anything: no filter is set; pairsOnly: none but for pairs.
+function workSeen(seen, pairs, anything, pairsOnly) {
+	const out = new Uint32Array(W.n);
+	let n = 0;
+	for (let w = 0; w < W.n; w++) {
+		const m = W.message[w], lane = W.lane[w];
+		if (anything || (m !== NONE ? seen[m] : pairsOnly && lane !== NONE && pairs[lane >>> 1])) out[n++] = w;
+	}
 	return out.subarray(0, n);
 }
 

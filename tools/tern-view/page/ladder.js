@@ -48,40 +48,59 @@ function laneText(shown) {
 
 const rowsFitting = (height) => (height - HEAD - 30) / 19;
 
-// The packets of the window, if each can have a row of its own.
+// The packets of the window, and the events of a log, if each can have a row of its own; the packets alone if only they can.
+// Items are packets, and -1 - e for event e.
 function evenRows(shown, height) {
-	const bounds = shown.map((pair) => pairBounds(pair, S.t0, S.t1)), n = bounds.reduce((sum, [from, to]) => sum + to - from, 0);
-	if (!n || n > rowsFitting(height)) return null;
-	const list = new Uint32Array(n);
-	let at = 0;
-	for (const [from, to] of bounds) for (let k = from; k < to; k++) list[at++] = V.byPair[k];
-	return { list: list.sort(), size: Math.min(44, (height - HEAD - 34) / Math.max(1, n - 1)) };
+	const bounds = shown.map((pair) => pairBounds(pair, S.t0, S.t1)), n = bounds.reduce((sum, [from, to]) => sum + to - from, 0), most = rowsFitting(height);
+	if (n > most) return null;
+	const events = LOG && S.events ? shown.flatMap((pair) => eventRows(pair, most - n)) : [];
+	const list = n + events.length > most ? [] : events;
+	for (const [from, to] of bounds) for (let k = from; k < to; k++) list.push(V.byPair[k]);
+	if (!list.length) return null;
+	list.sort((a, b) => itemOrder(a, b));
+	return { list, rank: new Map(list.map((item, k) => [item, k])), size: Math.min(44, (height - HEAD - 34) / Math.max(1, list.length - 1)) };
 }
 
+// The events of a pair that get a row; one more than `most` if there are more.
+function eventRows(pair, most) {
+	const all = inGroup(E.byPair, pair), found = [];
+	for (let k = eventBound(all, S.t0); k < all.length && E.time[all[k]] <= S.t1 && found.length <= most; k++) {
+		if (E.shown[all[k]] & ROW_OF_ITS_OWN) found.push(-all[k] - 1);
+	}
+	return found;
+}
+
+// A packet comes behind the events before it, which at the same time only the log tells.
+function itemOrder(a, b) {
+	const place = (item) => (item >= 0 ? item : E.place[-item - 1]);
+	return place(a) - place(b) || (a >= 0) - (b >= 0) || b - a;
+}
+
+const itemTime = (item) => (item >= 0 ? P.time[item] : E.time[-item - 1]);
 const rowPlace = (rank) => HEAD + 24 + rank * ladder.rows.size;
 
-// The row of a packet, or where its time lies between the rows.
-function evenPlace(packet, height) {
-	const { list } = ladder.rows;
+// The row of an item, or where it would be between the rows.
+function rowY(item, height) {
+	const { list, rank } = ladder.rows, row = rank.get(item);
+	if (row !== undefined) return rowPlace(row);
 	let from = 0, to = list.length;
 	while (from < to) {
 		const mid = (from + to) >>> 1;
-		if (list[mid] < packet) from = mid + 1;
+		if (itemOrder(list[mid], item) < 0) from = mid + 1;
 		else to = mid;
 	}
-	if (list[from] === packet) return rowPlace(from);
 	if (from === 0) return HEAD;
 	return from === list.length ? height : rowPlace(from - 0.5);
 }
 
 function drawRows(g, axis, width) {
 	const { list } = ladder.rows;
-	list.forEach((packet, rank) => {
+	list.forEach((item, rank) => {
 		const y = rowPlace(rank);
 		g.fillStyle = palette.line;
-		g.fillRect(axis, Math.round(y), width - axis, 1);
+		if (item >= 0) g.fillRect(axis, Math.round(y), width - axis, 1);
 		g.fillStyle = palette.muted;
-		g.fillText(fitted(g, rank ? `+${durationText(P.time[packet] - P.time[list[rank - 1]])}` : timeText(P.time[packet], (S.t1 - S.t0) / 100), axis - 10), axis - 6, y);
+		g.fillText(fitted(g, rank ? `+${durationText(itemTime(item) - itemTime(list[rank - 1]))}` : timeText(itemTime(item), (S.t1 - S.t0) / 100), axis - 10), axis - 6, y);
 	});
 }
 
@@ -112,7 +131,7 @@ function drawAxis(g, width, height) {
 	g.fillText(`${durationText(S.t1 - S.t0)}`, axis - 6, 36);
 }
 
-// The packet under a place of the ladder, or -1.
+// The packet or event under a place of the ladder, as Lane.hit().
 function packetAt(x, y) {
 	const lane = ladder.lanes.find((l) => x >= l.left && x < l.left + l.width);
 	return lane ? lane.hit(y) : -1;
@@ -168,6 +187,7 @@ function followLadder() {
 		if (grip && !grip.moved) {
 			const packet = packetAt(event.clientX - at.left, event.clientY - at.top);
 			if (packet >= 0) select(packet);
+			else if (packet < -1) selectEvent(-packet - 2);
 		}
 		grip = null;
 	});
@@ -184,6 +204,10 @@ function followLadder() {
 	});
 	byId("even").addEventListener("change", (event) => {
 		S.even = event.target.checked;
+		draw();
+	});
+	byId("show-events").addEventListener("change", (event) => {
+		S.events = event.target.checked;
 		draw();
 	});
 	byId("lanes-back").addEventListener("click", () => moveLane(-1));

@@ -13,12 +13,13 @@ class Lane {
 
 	y(t) { return HEAD + (t - S.t0) / (S.t1 - S.t0) * (this.height - HEAD); }
 
-	place(packet) { return ladder.rows ? evenPlace(packet, this.height) : this.y(P.time[packet]); }
+	place(packet) { return ladder.rows ? rowY(packet, this.height) : this.y(P.time[packet]); }
 
 	draw() {
 		const [from, to] = pairBounds(this.pair, S.t0, S.t1);
 		this.lines();
 		this.bars();
+		this.events();
 		if (to - from > MOST_ARROWS) this.densities(from, to);
 		else this.arrows(from, to);
 		this.ends();
@@ -67,30 +68,39 @@ class Lane {
 			else high = mid;
 		}
 		const used = [new Array(BARS).fill(-1), new Array(BARS).fill(-1)];
+		if (LOG) this.workBars(used);
 		for (; at < to; at++) {
 			const m = V.messagesByPair[at], begin = P.time[M.first[m]];
 			if (begin > S.t1) break;
-			if (messageEnd(m) >= S.t0) this.bar(m, used[backwards(M.first[m]) ? 1 : 0]);
+			if (messageEnd(m) >= S.t0 && !(LOG && M.work[m] !== NONE)) this.bar(m, used[backwards(M.first[m]) ? 1 : 0]);
 		}
 	}
 
 	bar(m, used) {
 		const { g } = this, end = messageEnd(m), answer = M.answer[m] === NONE ? M.last[m] : M.answer[m];
 		const y0 = Math.max(HEAD, this.place(M.first[m])), y1 = Math.max(y0 + 3, Math.min(this.height, end === Infinity ? this.height : this.place(answer)));
-		let k = used.findIndex((y) => y < y0);
-		if (k < 0) k = BARS - 1;
-		if (y1 <= used[k] + 0.5) return;
-		used[k] = y1;
-		const right = backwards(M.first[m]), x = right ? this.b + 7 + k * (BAR + 2) : this.a - 7 - BAR - k * (BAR + 2);
+		const x = this.slot(used, y0, y1, backwards(M.first[m]));
+		if (x === null) return;
 		g.fillStyle = M.status[m] >= 3 ? palette.nak : colourOf(M.first[m]);
 		g.globalAlpha = end === Infinity ? 0.35 : 0.85;
 		g.fillRect(x, y0, BAR, y1 - y0);
 		g.globalAlpha = 1;
-		if (S.selected >= 0 && P.message[S.selected] === m) {
-			g.strokeStyle = palette.text;
-			g.lineWidth = 1;
-			g.strokeRect(x - 0.5, y0 - 0.5, BAR + 1, y1 - y0 + 1);
-		}
+		if (S.selected >= 0 && P.message[S.selected] === m) this.frame(x, y0, y1);
+	}
+
+	// Where a bar from y0 to y1 has room, or null if what is there covers it.
+	slot(used, y0, y1, right) {
+		let k = used.findIndex((y) => y < y0);
+		if (k < 0) k = BARS - 1;
+		if (y1 <= used[k] + 0.5) return null;
+		used[k] = y1;
+		return right ? this.b + 7 + k * (BAR + 2) : this.a - 7 - BAR - k * (BAR + 2);
+	}
+
+	frame(x, y0, y1) {
+		this.g.strokeStyle = palette.text;
+		this.g.lineWidth = 1;
+		this.g.strokeRect(x - 0.5, y0 - 0.5, BAR + 1, y1 - y0 + 1);
 	}
 
 	arrows(from, to) {
@@ -229,7 +239,7 @@ class Lane {
 		g.fillText(fit, x, this.height - 15);
 	}
 
-	// The packet nearest to y, or -1.
+	// The packet nearest to y, -2 - e for an event that has a row, or -1.
 	hit(y) {
 		let [from, to] = pairBounds(this.pair, S.t0, S.t1), best = -1, least = 14;
 		if (!ladder.rows) {
@@ -240,6 +250,10 @@ class Lane {
 			// The label is above its line.
 			const d = Math.abs(this.place(V.byPair[k]) - 4 - y);
 			if (d < least) [best, least] = [V.byPair[k], d];
+		}
+		for (const item of ladder.rows?.list ?? []) {
+			const d = Math.abs(rowY(item, this.height) - y);
+			if (item < 0 && E.lane[-item - 1] >>> 1 === this.pair && d < least) [best, least] = [item - 1, d];
 		}
 		return best;
 	}

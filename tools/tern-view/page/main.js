@@ -60,7 +60,8 @@ function buildLegend() {
 		item.style.setProperty("--key", "var(--text)");
 		items.push(item);
 	}
-	byId("legend").replaceChildren(...items, el("li.bar", null, "vertical bars: messages, from first packet to answer"));
+	byId("legend").replaceChildren(...items, el("li.bar", null, LOG ? "vertical bars: work requests, from doorbell to CQE; pale before the first packet and behind the answer" : "vertical bars: messages, from first packet to answer"),
+		...(LOG ? [el("li.event", null, "event of the device"), el("li.interrupt", null, "interrupt")] : []));
 }
 
 function followTools() {
@@ -70,13 +71,22 @@ function followTools() {
 
 // A small capture is shown whole, of a large one the beginning, where each packet has a row.
 function firstWindow() {
-	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), fit = Math.floor(rowsFitting(ladder.box.clientHeight)), some = [];
+	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), some = [];
+	const fit = Math.floor(rowsFitting(ladder.box.clientHeight) / (LOG ? 2.5 : 1));
 	for (const i of V.view) {
 		if (shown.has(P.pair[i])) some.push(i);
 		if (some.length > fit) break;
 	}
-	if (some.length <= fit) setWindow(...extent());
-	else setWindow(P.time[some[0]] - SHORTEST / 2, (P.time[some[fit - 1]] + P.time[some[fit]]) / 2);
+	if (some.length <= fit && !LOG) setWindow(...extent());
+	else if (!some.length) setWindow(...extent());
+	else if (some.length <= fit) setWindow(begins(some[0]) - SHORTEST / 2, P.time[some[some.length - 1]] + SHORTEST);
+	else setWindow(begins(some[0]) - SHORTEST / 2, (P.time[some[fit - 1]] + P.time[some[fit]]) / 2);
+}
+
+// With a log, a packet's message begins with its doorbell.
+function begins(packet) {
+	const w = LOG && P.message[packet] !== NONE ? M.work[P.message[packet]] : NONE;
+	return w === NONE || P.time[packet] - W.begin[w] > META.duration / 4 ? P.time[packet] : W.begin[w];
 }
 
 async function start() {
@@ -97,14 +107,23 @@ async function start() {
 	buildFilters();
 	buildLegend();
 	buildCurves();
+	if (LOG) {
+		byId("log-views").hidden = byId("show-events-label").hidden = false;
+		buildLives();
+		buildStates();
+	}
 	followTools();
 	refilter();
 	S.t0 = -1;
 	firstWindow();
 	showStands();
-	const packets = packetGrid(), messages = messageGrid();
+	const packets = packetGrid(), messages = messageGrid(), work = LOG ? workGrid() : null, events = LOG ? eventGrid() : null;
 	const span = () => { byId("span").textContent = spanText(); };
 	S.painters.push(drawOverview, drawLadder, () => packets.paint(), () => messages.paint(), drawCurves, span, keysWhenDue);
+	if (LOG) {
+		S.painters.push(() => work.paint(), () => events.paint(), drawLives, drawStates);
+		S.follow.push(() => work.reveal(Math.max(0, work.chosen())), () => S.event >= 0 && events.chosen() >= 0 && events.reveal(events.chosen()));
+	}
 	S.follow.push(followLane, showDetails, (p) => p >= 0 && packets.reveal(packets.chosen()), () => messages.reveal(Math.max(0, messages.chosen())));
 	followOverview();
 	followLadder();
@@ -127,7 +146,7 @@ function keysWhenDue() {
 }
 
 // For tests, and for a look in the browser's console.
-window.ternView = { META, P, M, V, S, filter, setFilter, setWindow, select, zoomTo, ladder };
+window.ternView = { META, P, M, E, W, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, ladder };
 
 start().catch((error) => {
 	byId("loading").textContent = `This page cannot be shown: ${error.message}`;

@@ -1,6 +1,6 @@
 // The time window, the selection, and when to draw.
 
-const S = { t0: 0, t1: 1, selected: -1, lane: 0, painters: [], asked: false, follow: [], even: true };
+const S = { t0: 0, t1: 1, selected: -1, lane: 0, painters: [], asked: false, follow: [], even: true, events: true, event: -1, work: undefined };
 const SHORTEST = 1000;  // ns: a microsecond from top to bottom
 
 // The capture with a little room at both ends.
@@ -39,6 +39,7 @@ function draw() {
 // Selects a packet; the window follows it if it is outside.
 function select(packet, reveal = true) {
 	S.selected = packet;
+	S.event = -1;
 	if (packet >= 0 && reveal) {
 		const t = P.time[packet];
 		if (t < S.t0 || t > S.t1) setWindow(t - (S.t1 - S.t0) / 2, t + (S.t1 - S.t0) / 2);
@@ -47,11 +48,33 @@ function select(packet, reveal = true) {
 	draw();
 }
 
+// Selects an event of the device, and no packet.
+function selectEvent(e) {
+	S.selected = -1;
+	S.event = e;
+	const t = E.time[e];
+	if (t < S.t0 || t > S.t1) setWindow(t - (S.t1 - S.t0) / 2, t + (S.t1 - S.t0) / 2);
+	for (const f of S.follow) f(-1);
+	draw();
+}
+
+// The window in which an event and what is around it have a row each.
+function zoomToEvent(e) {
+	const pair = E.lane[e] === NONE ? -1 : E.lane[e] >>> 1;
+	if (pair >= 0 && V.pairs.includes(pair)) {
+		const all = inGroup(E.byPair, pair), at = eventBound(all, E.time[e]);
+		const first = E.time[all[Math.max(0, at - 6)]], last = E.time[all[Math.min(all.length - 1, at + 6)]];
+		const room = Math.max((last - first) * 0.08, SHORTEST / 2);
+		setWindow(Math.max(first, E.time[e] - 1e9) - room, Math.min(last, E.time[e] + 1e9) + room);
+	}
+	selectEvent(e);
+}
+
 // The neighbours of a packet that lie within about 12 packets of it make a legible window.
 function zoomTo(packet) {
 	const pair = P.pair[packet], from = V.starts[pair], to = V.starts[pair + 1];
-	const at = lowerBound(V.byPair, from, to, P.time[packet]);
-	const first = P.time[V.byPair[Math.max(from, at - 9)]], last = P.time[V.byPair[Math.min(to - 1, at + 9)]];
+	const at = lowerBound(V.byPair, from, to, P.time[packet]), around = LOG && S.events ? 4 : 9;
+	const first = P.time[V.byPair[Math.max(from, at - around)]], last = P.time[V.byPair[Math.min(to - 1, at + around)]];
 	const room = Math.max((last - first) * 0.08, SHORTEST / 2);
 	setWindow(first - room, last + room);
 	select(packet);

@@ -2,24 +2,47 @@
 
 function showSummary() {
 	const t = META.totals, mark = (name) => t.marks[Math.log2(MARK[name])];
-	byId("when").textContent = `From ${META.start}${META.files.length > 1 ? `; ${META.files.length} files` : ""}`;
+	const logs = LOG ? `; ${LOG.logs.length === 1 ? "event log" : "event logs"} of ${LOG.logs.map((l) => `${l.name} (${l.mac})`).join(", ")}` : "";
+	byId("when").textContent = `From ${META.start}${META.files.length > 1 ? `; ${META.files.length} files` : ""}${logs}`;
 	const naks = t.negative.filter(([code]) => code >> 5 === 3).reduce((sum, [, n]) => sum + n, 0);
 	const waits = t.negative.filter(([code]) => code >> 5 === 1).reduce((sum, [, n]) => sum + n, 0);
 	const cnps = t.operations.filter(([code]) => META.opcodes[code]?.kind === "CNP").reduce((sum, [, n]) => sum + n, 0);
 	const refused = t.kinds.reduce((sum, [[, status], n]) => sum + (status >= 3 ? n : 0), 0);
 	const figures = [["Packets", count(t.packets)], ["Messages", count(t.messages)], ["Payload", bytesText(t.bytes)], ["Duration", durationText(META.duration)],
 		["Retransmitted", mark("RETRANSMITTED"), "warm"], ["Duplicates", mark("DUPLICATE"), "warm"], ["Missing", t.missing, "hot"], ["NAKs", naks, "hot"],
-		["RNR NAKs", waits, "warm"], ["Refused", refused, "hot"], ["CE marks", mark("CE"), ""], ["CNPs", cnps, ""]];
+		["RNR NAKs", waits, "warm"], ["Refused", refused, "hot"], ["CE marks", mark("CE"), ""], ["CNPs", cnps, ""], ...logFigures()];
 	byId("figures").replaceChildren(...figures.map(([name, value, tone]) => el(value && tone ? `div.${tone}` : "div", null, el("dt", null, name),
 		el("dd", null, typeof value === "number" ? count(value) : value))));
 	showNotices();
 	showPairs();
 }
 
+const logged = (type, code) => LOG.totals.reduce((sum, [t, c, n]) => sum + (t === type && (code === undefined || c === code) ? n : 0), 0);
+const failedCqes = () => logged(TYPE.CQE) - logged(TYPE.CQE, 0);
+
+function logFigures() {
+	if (!LOG) return [];
+	return [["Events", LOG.all], ["Doorbells", logged(TYPE.DOORBELL)], ["CQEs", logged(TYPE.CQE)], ["CQEs with an error", failedCqes(), "hot"], ["Interrupts", logged(TYPE.INTERRUPT)],
+		["Page faults", logged(TYPE.PAGE_FAULT, 1), "warm"], ["Refused checks", LOG.refused, "hot"], ["Retries", logged(TYPE.RETRY), "warm"],
+		["Dropped", logged(TYPE.DROPPED), "hot"], ["Injected faults", logged(TYPE.FAULT), "warm"], ["QPs to ERR", logged(TYPE.QP_STATE, 6), "hot"], ["Events lost", LOG.logs.reduce((sum, l) => sum + l.lost, 0), "hot"]];
+}
+
+function logNotices() {
+	const lines = [];
+	for (const log of LOG.logs) {
+		if (log.lost) lines.push(`${log.name}: the device lost ${count(log.lost)} events, which its file was too slow for. What follows from them is missing.`);
+		if (log.after) lines.push(`The log of ${log.name} ends at ${timeText(log.end, 1)}, at its limit or with the device: ${count(log.after)} packets of its QPs came later.`);
+		if (log.shift) lines.push(`The times of ${log.name} are moved by ${durationText(log.shift)}, to agree with the captures.`);
+	}
+	if (LOG.events < LOG.all) lines.push(`${count(LOG.all - LOG.events)} of ${count(LOG.all)} events are not in the page: granted checks of keys, and records of packets that it shows.`);
+	return lines;
+}
+
 function showNotices() {
-	const lines = META.troubles.map((t) => `${t}: the page has the frames before it.`);
+	const lines = META.troubles.map((t) => `${t}: the page has what is before it.`);
 	const others = META.files.reduce((sum, f) => sum + f.others, 0), cut = META.files.reduce((sum, f) => sum + f.cut, 0);
 	if (cut) lines.push(`${count(cut)} frames are not whole in the capture; their ICRC is not checked.`);
+	if (LOG) lines.push(...logNotices());
 	byId("notices").replaceChildren(...lines.map((line) => el("p.notice", null, line)));
 	if (others) byId("when").textContent += `; ${count(others)} frame${others === 1 ? "" : "s"} of other protocols`;
 }
@@ -46,6 +69,25 @@ const STANDS = [["refused", MARK.REFUSED, "request", "refused"], ["gap", MARK.GA
 	["duplicate", MARK.DUPLICATE, "duplicate", "of what was acknowledged"], ["broken", MARK.BAD_ICRC | MARK.MALFORMED, "frame", "with a wrong ICRC, or malformed"],
 	["congestion", MARK.CE | MARK.BECN, "packet", "with a CE mark, or CNP"]];
 
+// What stands out in the log, with the first place of each.
+function logStands() {
+	const lines = [], first = new Map();
+	for (let e = 0; e < E.n; e++) {
+		if (!(E.shown[e] & WRONG) && E.type[e] !== TYPE.PAGE_FAULT) continue;
+		const key = E.type[e] === TYPE.CQE ? `${E.type[e]} ${E.code[e]}` : `${E.type[e]}`, known = first.get(key);
+		if (known) known.n++;
+		else first.set(key, { e, n: 1 });
+	}
+	const say = { [TYPE.CHECK]: ["check of a key", "checks of keys", "refused"], [TYPE.PAGE_FAULT]: ["event", "events", "of page faults"], [TYPE.FAULT]: ["injected fault", "injected faults", ""],
+		[TYPE.DROPPED]: ["packet", "packets", "dropped by the device"], [TYPE.RETRY]: ["retry", "retries", ""], [TYPE.QP_STATE]: ["QP", "QPs", "to ERR or SQE by the device"],
+		[TYPE.DOORBELL]: ["doorbell", "doorbells", "refused"] };
+	for (const { e, n } of first.values()) {
+		const [one, many, how] = say[E.type[e]] ?? ["CQE", "CQEs", `with ${spaced(statusText(E.code[e]))}`];
+		lines.push(el("li", null, link(`${count(n)} ${n === 1 ? one : many} ${how}`.trim(), () => zoomToEvent(e)), `, the first at ${timeText(E.time[e], 1)}`));
+	}
+	return lines;
+}
+
 // Needs the packets: the places where something unusual begins.
 function showStands() {
 	const lines = META.refusals.slice(0, SHOWN_REFUSALS).map(([request, nak]) => el("li", null,
@@ -64,6 +106,7 @@ function showStands() {
 		const show = () => { setFilter({ status }); zoomTo(first[k]); };
 		lines.push(el("li", null, link(`${count(sums[k])} ${what}${sums[k] === 1 ? "" : "s"} ${how}`, show), `, the first at ${timeText(P.time[first[k]], 1)}`));
 	});
+	if (LOG) lines.push(...logStands());
 	const open = META.totals.kinds.reduce((sum, [[, status], n]) => sum + (status === 0 ? n : 0), 0);
 	if (open) lines.push(el("li", null, link(`${count(open)} message${open === 1 ? "" : "s"}`, () => setFilter({ status: "open" })), " without an answer in the capture"));
 	if (!lines.length) lines.push(el("li.muted", null, "Nothing: no retransmission, no gap, no NAK."));
