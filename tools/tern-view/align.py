@@ -9,25 +9,42 @@ from capture import NONE
 from events import LATEST, RECEIVED, SENT, Events
 
 
+SOURCE, DESTINATION, ANY = slice(6, 12), slice(0, 6), slice(0, 0)
+
+
 class Packets:
     """The packets of the captures by what a record knows of them."""
 
     def __init__(self, capture):
-        c = self.columns = capture.columns
-        self.found, self.macs = {}, set()
-        qps = [flow.key[3] for flow in capture.flows]
-        for i, (op, psn, flow) in enumerate(zip(c.op, c.psn, c.flow)):
-            self.found.setdefault(op << 48 | psn << 24 | qps[flow], []).append(i)
-        for head in {bytes(h[:12]) for h in c.heads}:
-            self.macs |= {head[:6], head[6:]}
+        self.columns, self.by = capture.columns, {}
+        self.qps = [flow.key[3] for flow in capture.flows]
+        self.macs = {head[part] for head in {bytes(h[:12]) for h in capture.columns.heads} for part in (SOURCE, DESTINATION)}
 
-    def like(self, log, i, known):
-        """The packets that a record can be about, in order of time."""
+    def index(self, part):
+        """{what a record knows: its packets in order of time}; `part`: the address in the frame that counts too."""
+        found = self.by.get(part.stop)
+        if found is None:
+            c = self.columns
+            found = self.by[part.stop] = {}
+            for i, (op, psn, flow, length, head) in enumerate(zip(c.op, c.psn, c.flow, c.length, c.heads)):
+                mac = head[part]
+                found.setdefault(known(op, psn, self.qps[flow], length, mac if not mac or not mac[0] & 1 else GROUP), []).append(i)
+        return found
+
+    def like(self, log, i, mac):
+        """The packets that a record can be about, in order of time. `mac`: of the adapter, or nothing if the captures do not have it."""
         sent = log.type[i] == SENT
-        found = self.found.get(log.code[i] << 48 | log.index[i] << 24 | (log.value[i] if sent else log.qpn[i]), ())
-        length, c = log.length[i], self.columns
-        mac = slice(6, 12) if sent else slice(0, 6)
-        return [p for p in found if c.length[p] == length and (not known or c.heads[p][mac] == log.mac or (not sent and c.heads[p][0] & 1))]
+        by = self.index((SOURCE if sent else DESTINATION) if mac else ANY)
+        what = log.code[i], log.index[i], log.value[i] if sent else log.qpn[i], log.length[i]
+        return by.get(known(*what, mac)) or (by.get(known(*what, GROUP)) if mac and not sent else None) or ()
+
+
+GROUP = b"\1"  # any multicast address
+
+
+def known(op, psn, qp, length, mac):
+    """A number for what makes packets alike."""
+    return (((op << 24 | psn & 0xFFFFFF) << 24 | qp & 0xFFFFFF) << 16 | min(length, 0xFFFF)) << 48 | int.from_bytes(mac, "big")
 
 
 def events_of(logs, capture=None):
@@ -42,12 +59,12 @@ def events_of(logs, capture=None):
 
 def match(log, packets):
     """Sets log.packet, and log.shift: the ns that its times were moved by."""
-    known = log.mac in packets.macs
+    mac = log.mac if log.mac in packets.macs else b""
     times, several, ahead = packets.columns.time, {}, {SENT: [], RECEIVED: []}
     for i, kind in enumerate(log.type):
         if kind != SENT and kind != RECEIVED:
             continue
-        found = packets.like(log, i, known)
+        found = packets.like(log, i, mac)
         if len(found) == 1:
             log.packet[i] = found[0]
             ahead[kind].append(times[found[0]] - log.time[i])

@@ -75,8 +75,8 @@ class Report:
     @property
     def names(self):
         """Of all files."""
-        found = [f["name"] for f in self.capture.files]
-        return found + [os.path.basename(log.path) for log in self.log.events.logs if os.path.basename(log.path) not in found] if self.log else found
+        logs = [os.path.basename(log.path) for log in self.log.events.logs] if self.log else []
+        return logs if isinstance(self.capture, Logged) else [f["name"] for f in self.capture.files] + logs
 
     @property
     def troubles(self):

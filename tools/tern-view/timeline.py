@@ -91,11 +91,11 @@ class Timeline:
         logs, qpns = self.events.log, self.events.qpn
         for e, lane in enumerate(self.lane):
             if lane == NONE and qpns[e]:
-                self.lane[e] = self.qps[logs[e] << 32 | qpns[e]].lane
+                self.lane[e] = self.qp(logs[e], qpns[e]).lane
         w = self.work
         for i, lane in enumerate(w.lane):
             if lane == NONE:
-                w.lane[i] = self.qps[w.log[i] << 32 | w.qpn[i]].lane
+                w.lane[i] = self.qp(w.log[i], w.qpn[i]).lane
 
     # ---- work ----
 

@@ -40,7 +40,7 @@ function loggedFields(i) {
 
 function placeText(i) {
 	const marks = marksOf(i), file = META.files.length > 1 ? ` of ${META.files[P.file[i]].name}` : "";
-	return `${directed(i)} (${META.pairs[P.pair[i]].class}), frame ${frameText(i)}${file}, ${timeText(P.time[i], 1)}${marks.length ? `: ${marks.join(", ")}` : ""}`;
+	return `${directed(i)} (${META.pairs[P.pair[i]].class}), ${META.fromLogs ? "record" : "frame"} ${frameText(i)}${file}, ${timeText(P.time[i], 1)}${marks.length ? `: ${marks.join(", ")}` : ""}`;
 }
 
 function headerPart({ name, fields }) {
@@ -113,7 +113,7 @@ function keyFacts(event) {
 	if (!life) return [];
 	const before = life.steps.filter(([e]) => e < event), last = before[before.length - 1];
 	if (!last) return [el("p", null, "Nothing in the log has this key.")];
-	return [el("p", null, `The ${nameOf(NAMES.kinds, life.kind)}, last changed at ${stepText(last)}.`)];
+	return [el("p", null, `The key is that of a ${nameOf(NAMES.kinds, life.kind)}; the last change before: ${stepText(last)}.`)];
 }
 
 // NAKs that repeat something instead of failing it.

@@ -2,6 +2,7 @@
 
 const hex = (n, digits = 1) => "0x" + n.toString(16).padStart(digits, "0");
 const count = (n) => n.toLocaleString("en");
+const counted = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
 const byId = (id) => document.getElementById(id);
 
 function bytesText(n) {

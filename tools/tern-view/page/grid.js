@@ -83,7 +83,7 @@ function packetGrid() {
 		return f & (MARK.REFUSED | MARK.NEGATIVE | MARK.GAP | MARK.BAD_ICRC | MARK.MALFORMED) ? "hot" : f & (MARK.RETRANSMITTED | MARK.DUPLICATE) ? "warm" : "";
 	};
 	return new Grid(byId("packets"), "Packets", [
-		["Frame", "50px", "n", (row) => frameText(p(row))],
+		[META.fromLogs ? "Record" : "Frame", "50px", "n", (row) => frameText(p(row))],
 		["Time", "minmax(92px, 1fr)", "n", (row) => timeText(P.time[p(row)], 1)],
 		["To", "minmax(56px, .6fr)", "", (row) => destination(p(row))],
 		["Opcode", "minmax(130px, 1.7fr)", "", (row) => opText(p(row)), nak],
@@ -96,7 +96,7 @@ function packetGrid() {
 	}, (row) => select(p(row)));
 }
 
-const frameText = (i) => (META.files.length > 1 ? `${P.file[i] + 1}:${P.number[i]}` : `${P.number[i]}`);
+const frameText = (i) => (META.files.length > 1 && !META.fromLogs ? `${P.file[i] + 1}:${P.number[i]}` : `${P.number[i]}`);
 
 function destination(i) {
 	const pair = META.pairs[P.pair[i]], end = backwards(i) ? pair.a : pair.b;

@@ -48,13 +48,13 @@ function laneText(shown) {
 
 const rowsFitting = (height) => (height - HEAD - 30) / 19;
 
-// The packets of the window, and the events of a log, if each can have a row of its own; the packets alone if only they can.
-// Items are packets, and -1 - e for event e.
+// The packets of the window, and the events of a log, if each can have a row of its own; if that is too much, only the events that
+// something is wrong with, or only packets. Items are packets, and -1 - e for event e.
 function evenRows(shown, height) {
 	const bounds = shown.map((pair) => pairBounds(pair, S.t0, S.t1)), n = bounds.reduce((sum, [from, to]) => sum + to - from, 0), most = rowsFitting(height);
 	if (n > most) return null;
-	const events = LOG && S.events ? shown.flatMap((pair) => eventRows(pair, most - n)) : [];
-	const list = n + events.length > most ? [] : events;
+	const fitting = [ROW_OF_ITS_OWN | WRONG, WRONG].map((bits) => (LOG && S.events ? shown.flatMap((pair) => eventRows(pair, bits, most - n)) : []));
+	const list = fitting.find((events) => n + events.length <= most) ?? [];
 	for (const [from, to] of bounds) for (let k = from; k < to; k++) list.push(V.byPair[k]);
 	if (!list.length) return null;
 	list.sort((a, b) => itemOrder(a, b));
@@ -62,10 +62,10 @@ function evenRows(shown, height) {
 }
 
 // The events of a pair that get a row; one more than `most` if there are more.
-function eventRows(pair, most) {
+function eventRows(pair, bits, most) {
 	const all = inGroup(E.byPair, pair), found = [];
 	for (let k = eventBound(all, S.t0); k < all.length && E.time[all[k]] <= S.t1 && found.length <= most; k++) {
-		if (E.shown[all[k]] & ROW_OF_ITS_OWN) found.push(-all[k] - 1);
+		if (E.shown[all[k]] & bits) found.push(-all[k] - 1);
 	}
 	return found;
 }

@@ -61,7 +61,7 @@ function lifeLine({ life, k, canvas }) {
 function lifeText(life, k) {
 	const lines = life.steps.slice(0, STEPS_IN_TEXT).map((step) => el("li", null, stepText(step)));
 	const more = life.steps.length - STEPS_IN_TEXT + life.left;
-	if (more > 0) lines.push(el("li", null, `${count(more)} more changes`));
+	if (more > 0) lines.push(el("li", null, `${count(more)} more`));
 	const refused = inGroup(E.byLife, k).filter((e) => E.type[e] === TYPE.CHECK && E.shown[e] & WRONG);
 	for (const e of refused.slice(0, 4)) {
 		const line = el("li.hot", null, `${timeText(E.time[e], 1)} ${nameOf(NAMES.checks, E.code[e])} refused`);
@@ -69,7 +69,7 @@ function lifeText(life, k) {
 		lines.push(line);
 	}
 	if (!lines.length) return ["no change in the log"];
-	return [el("details", null, el("summary", null, `${count(life.steps.length + life.left)} changes${life.refused ? `, ${count(life.refused)} refused` : ""}`), el("ul", null, ...lines))];
+	return [el("details", null, el("summary", null, `${counted(life.steps.length + life.left, "change")}${life.refused ? `, ${count(life.refused)} refused` : ""}`), el("ul", null, ...lines))];
 }
 
 const lifeRefusal = (k) => inGroup(E.byLife, k).find((e) => E.type[e] === TYPE.CHECK && E.shown[e] & WRONG);

@@ -72,7 +72,7 @@ function followTools() {
 // A small capture is shown whole, of a large one the beginning, where each packet has a row.
 function firstWindow() {
 	const shown = new Set(V.pairs.slice(0, lanesFitting(ladder.box.clientWidth))), some = [];
-	const fit = Math.floor(rowsFitting(ladder.box.clientHeight) / (LOG ? 2.5 : 1));
+	const fit = Math.floor(rowsFitting(ladder.box.clientHeight) / (LOG ? 3 : 1));
 	for (const i of V.view) {
 		if (shown.has(P.pair[i])) some.push(i);
 		if (some.length > fit) break;

@@ -41,7 +41,7 @@ function stateLine({ qp, canvas }) {
 		`${timeText(E.time[e], 1)} ${stateText(old)} to ${stateText(state)}, by ${cause ? "the device" : "software"}${event ? `, event ${nameOf(NAMES.events, event)}` : ""}`));
 	return el("tr", null, el("td", null, el("button.link.mono", { type: "button", onclick: () => zoomToEvent(last[0]) }, hex(qp.qpn))), el("td", null, logName(qp.log)),
 		el(last[1] === 6 || last[1] === 5 ? "td.hot" : "td", null, text), el("td.time", null, canvas),
-		el("td.steps", null, el("details", null, el("summary", null, `${count(qp.steps.length)} changes`), el("ul", null, ...lines))));
+		el("td.steps", null, el("details", null, el("summary", null, counted(qp.steps.length, "change")), el("ul", null, ...lines))));
 }
 
 function drawStates() {
@@ -58,7 +58,7 @@ function drawStates() {
 			g.textBaseline = "middle";
 			g.textAlign = "left";
 			if (x1 - x0 < g.measureText(name).width + 8) continue;
-			g.fillStyle = palette.bg;
+			g.fillStyle = name === "RESET" ? palette.text : palette.bg;
 			g.fillText(name, x0 + 4, 10.5);
 		}
 	}

@@ -3,7 +3,7 @@
 function showSummary() {
 	const t = META.totals, mark = (name) => t.marks[Math.log2(MARK[name])];
 	const logs = LOG ? `; ${LOG.logs.length === 1 ? "event log" : "event logs"} of ${LOG.logs.map((l) => `${l.name} (${l.mac})`).join(", ")}` : "";
-	byId("when").textContent = `From ${META.start}${META.files.length > 1 ? `; ${META.files.length} files` : ""}${logs}`;
+	byId("when").textContent = `From ${META.start}${META.files.length > 1 && !META.fromLogs ? `; ${META.files.length} files` : ""}${logs}`;
 	const naks = t.negative.filter(([code]) => code >> 5 === 3).reduce((sum, [, n]) => sum + n, 0);
 	const waits = t.negative.filter(([code]) => code >> 5 === 1).reduce((sum, [, n]) => sum + n, 0);
 	const cnps = t.operations.filter(([code]) => META.opcodes[code]?.kind === "CNP").reduce((sum, [, n]) => sum + n, 0);
@@ -90,8 +90,12 @@ function logStands() {
 
 // Needs the packets: the places where something unusual begins.
 function showStands() {
-	const lines = META.refusals.slice(0, SHOWN_REFUSALS).map(([request, nak]) => el("li", null,
-		link(`${opText(request)} at ${timeText(P.time[request], 1)}`, () => zoomTo(request)), ` was refused: ${META.syndromes[P.syndrome[nak]].replace("NAK: ", "")}`));
+	const lines = META.refusals.slice(0, SHOWN_REFUSALS).map(([request, nak]) => {
+		const rule = el("span");
+		if (LOG) loggedRule(request).then((found) => { if (found?.rule) rule.textContent = `; broken: ${found.rule.text} (${found.rule.source})`; });
+		return el("li", null, link(`${opText(request)} at ${timeText(P.time[request], 1)}`, () => zoomTo(request)),
+			` was refused: ${META.syndromes[P.syndrome[nak]].replace("NAK: ", "")}`, rule);
+	});
 	const first = STANDS.map(() => -1), sums = STANDS.map(() => 0);
 	for (let i = 0; i < P.n; i++) {
 		if (!P.flags[i]) continue;

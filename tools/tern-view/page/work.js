@@ -148,7 +148,7 @@ function workLine(m) {
 	const [first, answer] = messageTimes(w), steps = [["doorbell", eventTime(W.doorbell[w])], ["read by the device", eventTime(W.posted[w])],
 		["WQE fetched", eventTime(W.wqe[w])], ["first packet", first], ["answer", answer], ["CQE", W.flags[w] & IMPLIED ? undefined : eventTime(W.cqe[w])]].filter(([, t]) => t !== undefined);
 	const text = steps.map(([name, t], k) => (k ? `+${durationText(t - steps[k - 1][1])} ${name}` : name)).join(", ");
-	return el("p.work", null, `Work request ${workName(w)} ${W.index[w]} of ${workEnds(w)}: ${text}. ${workStatus(w)}.`);
+	return el("p.request", null, `Work request ${workName(w)} ${W.index[w]} of ${workEnds(w)}: ${text}. ${workStatus(w)}.`);
 }
 
 // What the log says of a refused packet: the rule that it broke.
