@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """tern-view and event logs: the reader, damaged logs, the clocks, and what the page makes of logs that the engine's simulation wrote."""
 import glob
+import importlib.machinery
+import importlib.util
 import io
 import json
 import os
@@ -24,11 +26,9 @@ import lognames  # noqa: E402
 import logpage  # noqa: E402
 import logs  # noqa: E402
 import page  # noqa: E402
+import story as msg  # noqa: E402
 from test_tern_view import TOOL, Directory  # noqa: E402
-from timeline import W_IMPLIED, W_RECV, WRONG  # noqa: E402
-
-import importlib.machinery  # noqa: E402
-import importlib.util  # noqa: E402
+from timeline import KIND_OF, W_IMPLIED, W_RECV  # noqa: E402
 
 
 def command():
@@ -40,11 +40,6 @@ def command():
 
 
 tern_view = command()
-ENGINE = os.path.join(TOP, "build/engine/engine_tests")
-# Tests of the engine whose logs have every type of event that a simulation has.
-FILTER = ("RcError.WriteWithUnknownKey*:Uc.BadWires*:RcRetry.AnyLost*:XrcTest.EverythingArrivesOnceOnABadWire")
-
-
 class Logs(Directory):
     def log(self, data, name="x.events"):
         return ev.Log(self.path(name, data))
@@ -200,6 +195,248 @@ class Clocks(unittest.TestCase):
         self.assertEqual(align.shift([3_600_000_000_000], []), 3_600_000_000_000)
         self.assertEqual(align.shift([-70], []), -70)
         self.assertEqual(align.shift([], []), 0)
+
+
+
+class Engine(Logs):
+    """Logs and captures that simulated devices wrote. Between them they have every type of event but those of a stopped machine."""
+    FILTER = ("All/WindowRule.Holds/*:RcFastReg.WriteUnderWayIsCutOff:Odp.UnreliableSenders:"
+              "UcExact.AnyLost*:XrcTest.ResetOfTheDeviceEndsAllOfIt:XrcTest.EverythingArrivesOnceOnABadWire:RcError.WriteWithUnknownKey:"
+              "AtomicWrite.DeviceMemory:SrqTest.*")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = tempfile.TemporaryDirectory()
+        env = {**os.environ, "TERN_CAPTURES": cls.engine.name, "TERN_EVENTS": cls.engine.name}
+        subprocess.run([os.path.join(TOP, "build/engine/engine_tests"), f"--gtest_filter={cls.FILTER}", "--gtest_brief=1"], env=env, check=True,
+                       stdout=subprocess.DEVNULL)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.cleanup()
+
+    def files(self, test):
+        """[capture, log of each node] of the first simulation of a test."""
+        capture = min(glob.glob(os.path.join(self.engine.name, f"{test}.*.pcap")), key=lambda path: int(path.split(".")[-2]))
+        return [capture, *sorted(glob.glob(f"{capture[:-5]}.*.events"))]
+
+    def of(self, test):
+        return self.report(*self.files(test))
+
+    def works(self, report):
+        """{name: column} of each work request."""
+        w = report.log.timeline.work
+        return [{name: getattr(w, name)[i] for name in w.TYPES} for i in range(len(w.log))]
+
+    def events(self, report, kind):
+        return [e for e, found in enumerate(report.log.events.type) if found == kind]
+
+    def test_each_type_of_event_is_in_some_log(self):
+        seen = set()
+        for path in glob.glob(os.path.join(self.engine.name, "*.events")):
+            seen |= set(ev.Log(path).type)
+        self.assertEqual(seen, set(lognames.TYPES) - {ev.LOST, ev.EPOCH})
+
+    def test_packets_are_found_in_the_capture(self):
+        for test in ("RcFastReg.WriteUnderWayIsCutOff", "Odp.UnreliableSenders", "XrcTest.EverythingArrivesOnceOnABadWire"):
+            with self.subTest(test=test):
+                report = self.of(test)
+                events, c = report.log.events, report.c
+                sent = self.events(report, ev.SENT)
+                self.assertEqual(sorted(events.packet[e] for e in sent), list(range(len(c))))
+                for e in sent + self.events(report, ev.RECEIVED):
+                    p = events.packet[e]
+                    if p == cap.NONE and "BadWire" in test:
+                        continue  # the wire made a copy behind the capture
+                    self.assertEqual((c.op[p], c.psn[p], c.length[p]), (events.code[e], events.index[e], events.length[e]))
+                self.assertTrue(all(events.time[e] == c.time[events.packet[e]] for e in sent))
+                self.assertEqual([log.shift for log in events.logs], [0, 0])
+
+    def test_a_request_from_doorbell_to_cqe(self):
+        report = self.of("RcFastReg.WriteUnderWayIsCutOff")
+        events, story = report.log.events, report.story
+        write, reg, inv = sorted(self.works(report), key=lambda w: w["code"] != 4)
+        self.assertEqual([lognames.WORK[w["code"]] for w in (write, reg, inv)], ["RDMA_WRITE", "REG_MR", "LOCAL_INV"])
+        self.assertEqual([lognames.STATUS[w["status"]] for w in (write, reg, inv)], ["REM_ACCESS_ERR", "SUCCESS", "SUCCESS"])
+        self.assertEqual((write["message"], write["length"], write["index"]), (0, 65536, 0))
+        steps = [write[name] for name in ("doorbell", "posted", "wqe", "sent", "cqe")]
+        self.assertEqual([events.type[e] for e in steps], [ev.DOORBELL, ev.POSTED, ev.WQE, ev.SENT, ev.CQE])
+        self.assertEqual(steps, sorted(steps))
+        self.assertEqual(events.packet[write["sent"]], story.messages.first[0])
+        self.assertEqual(events.packet[write["cqe"]], story.messages.answer[0])
+
+    def test_every_message_has_its_wqe(self):
+        for test in ("XrcTest.EverythingArrivesOnceOnABadWire", "UcExact.AnyLostPacketTakesItsMessage", "Odp.UnreliableSenders"):
+            with self.subTest(test=test):
+                report = self.of(test)
+                m = report.story.messages
+                found = {w["message"]: w for w in self.works(report) if w["message"] != cap.NONE and not w["flags"] & W_RECV}
+                self.assertEqual(sorted(found), list(range(len(m.first))))
+                for which, w in found.items():
+                    self.assertEqual(KIND_OF[w["code"]], msg.KINDS[m.kind[which]])
+                    if m.status[which] in (msg.DONE, msg.SENT):
+                        self.assertEqual(w["length"], m.bytes[which])
+
+    def test_every_cqe_ends_a_request(self):
+        report = self.of("XrcTest.EverythingArrivesOnceOnABadWire")
+        works = self.works(report)
+        ends = [w["cqe"] for w in works if w["cqe"] != cap.NONE and not w["flags"] & W_IMPLIED]
+        self.assertEqual(sorted(ends), self.events(report, ev.CQE))
+        self.assertTrue(all(w["wqe"] < w["cqe"] for w in works if w["cqe"] != cap.NONE))
+
+    def denied(self, report, packet):
+        """The rules that the checks of a packet broke."""
+        events = report.log.events
+        return [lognames.RULES[events.detail[e]][0] for e in self.events(report, ev.CHECK)
+                if events.packet[e] == packet and events.index[e] == 2 and events.code[e] == 2]
+
+    RULES = {"QpOfAnotherPd": "MW_PD", "AnotherQpOfThePd": "MW_QP", "OneByteBelow": "MW_LOW", "OneByteAbove": "MW_HIGH", "AcrossTheLastAddress": "MW_WRAP",
+             "NoRemoteRead": "MW_READ", "NoRemoteWrite": "MW_WRITE", "NoRemoteAtomic": "MW_ATOMIC", "Flush": "MW_FLUSH", "NeverBound": "MW_UNBOUND",
+             "KeyBeforeTheNextBind": "MW_VARIANT", "RegionLostLocalWrite": "MW_MR_WRITE", "BindOneByteAbove": "BIND_RANGE", "BindWraps": "BIND_WRAP",
+             "RegionOfAnotherPd": "BIND_MR_PD", "RegionWithoutMwBind": "BIND_MR_RIGHT", "WriteWithoutLocalWrite": "BIND_LOCAL_WRITE",
+             "BoundAlready": "BIND_FREE", "StaleKey": "BIND_KEY", "LocalInvOfAFreeWindow": "INV_FREE", "LocalInvOfType1": "INV_TYPE",
+             "LocalInvByAnotherQp": "INV_QP"}
+
+    def test_the_rule_that_each_request_broke(self):
+        """A refused packet has the check that refused it, and a WQE that failed here has its own."""
+        for name, rule in self.RULES.items():
+            with self.subTest(name=name):
+                report = self.of(f"All_WindowRule.Holds_{name}")
+                found = [rule for request, nak, _ in report.story.refusals for rule in self.denied(report, request)]
+                found += [lognames.RULES[report.log.events.detail[w["check"]]][0] for w in self.works(report) if w["check"] != cap.NONE]
+                self.assertEqual(set(found), {rule})
+
+    def test_each_refusal_has_one_check(self):
+        refused = 0
+        for path in glob.glob(os.path.join(self.engine.name, "All_WindowRule.Holds_*.pcap")):
+            report = self.report(path, *glob.glob(f"{path[:-5]}.*.events"))
+            for request, nak, _ in report.story.refusals:
+                if report.c.syndrome[nak] != 0x62:
+                    continue
+                refused += 1
+                self.assertEqual(len(self.denied(report, request)), 1, path)
+        self.assertGreater(refused, 30)
+
+    def test_a_key_that_nothing_has(self):
+        report = self.of("RcError.WriteWithUnknownKey")
+        (request, _, _), = report.story.refusals
+        self.assertEqual(self.denied(report, request), ["KEY"])
+        # Only the variant is wrong: the page shows it with the region that has the index.
+        region, = [life for life in report.log.keys.table()["lives"] if life["refused"]]
+        self.assertEqual((region["kind"], region["key"] >> 8), (1, report.c.key[request] >> 8))
+        self.assertNotEqual(region["key"], report.c.key[request])
+
+    def test_the_life_of_a_window(self):
+        report = self.of("All_WindowRule.Holds_KeyBeforeTheNextBind")
+        window, = [life for life in report.log.keys.table()["lives"] if life["kind"] in (4, 5)]
+        self.assertEqual([lognames.CHANGES[change] for _, change, *_ in window["steps"]], ["created", "bound", "unbound", "bound"])
+        self.assertEqual((window["refused"], window["end"]), (1, -1))
+        self.assertEqual(window["steps"][3][2], window["steps"][1][2] + 1)
+
+    def test_device_memory_lives_too(self):
+        kinds = {life["kind"] for life in self.of("AtomicWrite.DeviceMemory").log.keys.table()["lives"]}
+        self.assertLessEqual({3, 6}, kinds)
+
+    def test_states_of_qps(self):
+        states = self.of("RcError.WriteWithUnknownKey").log.states
+        self.assertEqual([[lognames.STATES[new] for _, new, *_ in qp["steps"]] for qp in states["qps"]], [["RESET", "INIT", "RTR", "RTS", "ERR"]] * 2)
+        self.assertEqual([qp["lane"] for qp in states["qps"]], [0, 1])
+
+    def test_a_reset_ends_lives_and_states(self):
+        report = self.of("XrcTest.ResetOfTheDeviceEndsAllOfIt")
+        reset = self.events(report, ev.RESET)[-1]
+        log = report.log.events.log[reset]
+        lives = [life for life in report.log.keys.kept if life.log == log and life.begin < reset]
+        self.assertTrue(lives)
+        self.assertTrue(all(0 <= life.end <= reset for life in lives))
+        self.assertEqual(report.log.states["resets"][log][-1], reset)
+
+    def test_injected_faults_and_page_faults(self):
+        report = self.of("UcExact.AnyLostPacketTakesItsMessage")
+        faults, events = self.events(report, ev.FAULT), report.log.events
+        self.assertTrue(faults)
+        for e in faults:
+            p = events.packet[e]
+            self.assertEqual((report.c.op[p], report.c.psn[p]), (events.value[e], events.index[e]))
+        report = self.of("Odp.UnreliableSenders")
+        pages = self.events(report, ev.PAGE_FAULT)
+        self.assertEqual({report.log.events.code[e] for e in pages}, {1, 2, 3})
+        self.assertTrue(all(report.log.timeline.lane[e] != cap.NONE for e in pages))
+
+    def test_a_log_alone(self):
+        for test in ("RcFastReg.WriteUnderWayIsCutOff", "Odp.UnreliableSenders", "XrcTest.EverythingArrivesOnceOnABadWire"):
+            with self.subTest(test=test):
+                captured, logged = self.of(test), self.report(*self.files(test)[1:])
+
+                def packets(report):
+                    c = report.c
+                    return sorted(zip(c.time, c.op, c.psn, c.length, c.syndrome, c.key, c.va, (report.capture.flows[f].key[3] for f in c.flow)))
+                if "BadWire" not in test:  # where the wire makes copies behind the capture
+                    self.assertEqual(packets(logged), packets(captured))
+
+                def messages(report):
+                    m = report.story.messages
+                    return sorted(zip(m.kind, m.status, m.bytes))
+                self.assertEqual(messages(logged), messages(captured))
+                ends = {(end["address"], end["qp"] is None) for pair in logged.meta()["pairs"] for end in (pair["a"], pair["b"])}
+                self.assertEqual(ends, {("tern0", False), ("tern1", False)})
+
+    def test_one_log_of_two(self):
+        """What the peer sent is in RECEIVED records."""
+        logged = self.report(self.files("RcFastReg.WriteUnderWayIsCutOff")[1])
+        self.assertEqual([(p["a"], p["b"]) for p in logged.meta()["pairs"]],
+                         [({"address": "tern0", "qp": 2}, {"address": "peer of tern0", "qp": 2})])
+        self.assertEqual([msg.STATUS[s] for s in logged.story.messages.status], ["NAK: remote access error"])
+
+    def damaged(self, test, which, change):
+        """The report of a test with one of its logs changed."""
+        files = self.files(test)
+        with open(files[which], "rb") as f:
+            data = f.read()
+        records = [data[at:at + logs.EVENT.size] for at in range(logs.HEADER.size, len(data), logs.EVENT.size)]
+        header, records = change(data[:logs.HEADER.size], records)
+        files[which] = self.path("changed.events", header + b"".join(records))
+        return self.report(*files)
+
+    def test_another_clock(self):
+        for hours in (-3600, 3600):
+            def late(header, records):
+                return header[:16] + struct.pack("<Q", (hours * 10 ** 9 + (1 << 42)) & (1 << 64) - 1) + header[24:], records
+            report = self.damaged("RcFastReg.WriteUnderWayIsCutOff", 2, late)
+            # The capture has only what was sent, and that of the other log bounds it from below.
+            self.assertAlmostEqual(report.log.events.logs[1].shift, -hours * 10 ** 9 - (1 << 42), delta=10 ** 6)
+            self.assertEqual(len(report.story.refusals), 1)
+            self.assertEqual(self.denied(report, report.story.refusals[0][0]), ["MR_CLOSED"])
+
+    def test_lost_events_end_what_is_under_way(self):
+        def lose(header, records):
+            keep = len(records) // 2
+            return header, records[:20] + [logs.event(struct.unpack_from("<Q", records[20])[0], ev.LOST, length=keep - 20)] + records[keep:]
+        report = self.damaged("XrcTest.EverythingArrivesOnceOnABadWire", 1, lose)
+        entry = report.meta()["log"]["logs"][0]
+        self.assertGreater(entry["lost"], 100)
+        self.assertEqual(len(report.meta()["log"]["lost"]), 1)
+        page.write(report, io.StringIO())
+
+    def test_a_log_that_ends_early(self):
+        report = self.damaged("XrcTest.EverythingArrivesOnceOnABadWire", 1, lambda header, records: (header, records[:len(records) // 2]))
+        ends = [entry["after"] for entry in report.meta()["log"]["logs"]]
+        self.assertGreater(ends[0], 100)
+        self.assertEqual(ends[1], 0)
+
+    def test_a_page_with_too_many_events(self):
+        files = self.files("XrcTest.EverythingArrivesOnceOnABadWire")
+        self.addCleanup(setattr, logpage, "MOST_EVENTS", logpage.MOST_EVENTS)
+        logpage.MOST_EVENTS = 1000
+        report = self.report(*files)
+        meta, columns = report.meta()["log"], report.log.columns(report.start, page.deltas)
+        self.assertLess(meta["events"], meta["all"])
+        self.assertTrue(all(len(column) == meta["events"] for name, column in columns.items() if name.startswith("e-")))
+        for name in ("doorbell", "wqe", "cqe", "sent"):
+            self.assertTrue(all(e == cap.NONE or e < meta["events"] for e in columns[f"w-{name}"]))
+        out = io.StringIO()
+        page.write(report, out)
+        self.assertEqual(json.loads(re.search(r'id="meta">(.*?)</script>', out.getvalue(), re.S)[1])["log"]["events"], meta["events"])
 
 
 if __name__ == "__main__":
