@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Event logs for the tests of tern-view that no device writes: damaged ones, and a large one for a large capture.
 
-logs.py CAPTURE FILE: writes a log with the events that the senders of a capture have had."""
+logs.py CAPTURE FILE: writes a log with the events that the senders of a capture have had.
+logs.py odd FILE: writes one of random records, with a name that is HTML."""
 import os
+import random
 import struct
 import sys
 
@@ -53,5 +55,19 @@ def write_for(capture, path):
         f.write(b"".join(out))
 
 
+def odd(path):
+    """Every type with any members, by adapters' rights or not; some of them about QPs and packets of captures.story()."""
+    chance, time = random.Random(6), 1_700_000_000_000_000_000
+    with open(path, "wb") as f:
+        f.write(header(name=b"<img src=x onerror=alert(1)>"))
+        for _ in range(3000):
+            time += chance.choice((0, 0, 1000, chance.randrange(50_000)))
+            members = [chance.choice((0, 1, 0x11, 0x22, (1 << bits) - 1, chance.randrange(1 << bits))) for bits in (32, 64, 64, 32, 32, 32, 32)]
+            f.write(event(time, chance.randrange(20), chance.choice((0, 1, 4, chance.randrange(256))), chance.randrange(1 << 16), *members))
+
+
 if __name__ == "__main__":
-    write_for(Capture([sys.argv[1]], check=False), sys.argv[2])
+    if sys.argv[1] == "odd":
+        odd(sys.argv[2])
+    else:
+        write_for(Capture([sys.argv[1]], check=False), sys.argv[2])

@@ -154,7 +154,7 @@ function drawCurve(curve) {
 	g.font = `11px ${palette.sans}`;
 	g.textBaseline = "middle";
 	g.textAlign = "right";
-	for (const v of scale.at) {
+	for (const v of curve.time && !most ? [0] : scale.at) {
 		g.fillStyle = palette.line;
 		g.fillRect(left, Math.round(y(v)), width - left, 1);
 		g.fillStyle = palette.muted;

@@ -64,7 +64,7 @@ function evenRows(shown, height) {
 // The events of a pair that get a row; one more than `most` if there are more.
 function eventRows(pair, bits, most) {
 	const all = inGroup(E.byPair, pair), found = [];
-	for (let k = eventBound(all, S.t0); k < all.length && E.time[all[k]] <= S.t1 && found.length <= most; k++) {
+	for (let k = eventBound(all, S.t0); k < all.length && E.time[all[k]] < S.t1 && found.length <= most; k++) {
 		if (E.shown[all[k]] & bits) found.push(-all[k] - 1);
 	}
 	return found;

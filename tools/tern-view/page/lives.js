@@ -41,7 +41,10 @@ function buildLives() {
 		box.replaceChildren(el("p.empty", null, "The log has no key."));
 		return;
 	}
-	lifeTable.rows = lives.map((life, k) => ({ life, k, canvas: el("canvas", { "aria-hidden": "true" }) }));
+	lifeTable.rows = lives.map((life, k) => {
+		const all = inGroup(E.byLife, k), granted = (e) => E.type[e] === TYPE.CHECK && !(E.shown[e] & WRONG);
+		return { life, k, accesses: all.filter(granted), others: all.filter((e) => !granted(e)), canvas: el("canvas", { "aria-hidden": "true" }) };
+	});
 	const head = el("thead", null, el("tr", null, ...["Key", "What", "Adapter"].map((t) => el("th", { scope: "col" }, t)),
 		...["Checks", "Refused"].map((t) => el("th.n", { scope: "col" }, t)), el("th", { scope: "col" }, "In the window"), el("th", { scope: "col" }, "Changes")));
 	const table = el("table", null, head, el("tbody", null, ...lifeTable.rows.map(lifeLine)));
@@ -79,7 +82,7 @@ function drawLives() {
 }
 
 // A line while the object exists, a bar while its key can be used, ticks for accesses, red ones for refusals.
-function drawLife({ life, k, canvas }) {
+function drawLife({ life, accesses, others, canvas }) {
 	const width = Math.max(60, canvas.clientWidth), g = sized(canvas, width, 20);
 	const at = (t) => (t - S.t0) / (S.t1 - S.t0) * width, within = (x) => Math.min(Math.max(x, 0), width);
 	const bar = (from, to, y, height) => { const x0 = within(at(from)), x1 = within(at(to)); if (at(to) >= 0 && at(from) <= width) g.fillRect(x0, y, Math.max(1, x1 - x0), height); };
@@ -93,14 +96,17 @@ function drawLife({ life, k, canvas }) {
 		for (const [from, to] of usable(life)) bar(from, to, 4, 12);
 		g.globalAlpha = 1;
 	}
-	const all = inGroup(E.byLife, k), seen = new Set();
-	for (let n = eventBound(all, S.t0); n < all.length && E.time[all[n]] <= S.t1; n++) {
-		const e = all[n], check = E.type[e] === TYPE.CHECK, wrong = check && E.shown[e] & WRONG, x = Math.round(at(E.time[e]));
-		if (check && !wrong && seen.has(x)) continue;
-		seen.add(x);
-		g.fillStyle = wrong ? palette.nak : check ? palette.accent : palette.text;
+	g.fillStyle = palette.accent;
+	// One tick for each pixel.
+	for (let n = eventBound(accesses, S.t0); n < accesses.length && E.time[accesses[n]] <= S.t1;) {
+		const x = Math.floor(at(E.time[accesses[n]]));
+		g.fillRect(x, 6, 1, 8);
+		n = Math.max(n + 1, eventBound(accesses, S.t0 + (x + 1) / width * (S.t1 - S.t0), n));
+	}
+	for (let n = eventBound(others, S.t0); n < others.length && E.time[others[n]] <= S.t1; n++) {
+		const wrong = E.type[others[n]] === TYPE.CHECK, x = Math.round(at(E.time[others[n]]));
+		g.fillStyle = wrong ? palette.nak : palette.text;
 		if (wrong) g.fillRect(x - 1, 0, 3, 20);
-		else if (check) g.fillRect(x, 6, 1, 8);
 		else g.fillRect(x, 2, 1.5, 16);
 	}
 }

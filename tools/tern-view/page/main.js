@@ -80,7 +80,7 @@ function firstWindow() {
 	if (some.length <= fit && !LOG) setWindow(...extent());
 	else if (!some.length) setWindow(...extent());
 	else if (some.length <= fit) setWindow(begins(some[0]) - SHORTEST / 2, P.time[some[some.length - 1]] + SHORTEST);
-	else setWindow(begins(some[0]) - SHORTEST / 2, (P.time[some[fit - 1]] + P.time[some[fit]]) / 2);
+	else setWindow(begins(some[0]) - SHORTEST / 2, Math.max((P.time[some[fit - 1]] + P.time[some[fit]]) / 2, P.time[some[fit - 1]] + SHORTEST / 20));
 }
 
 // With a log, a packet's message begins with its doorbell.
@@ -96,6 +96,10 @@ async function start() {
 	}, () => {
 		readPalette();
 		for (const paint of S.painters) paint();
+		document.querySelectorAll(".steps details:not([open])").forEach((node) => { node.open = node.forPrint = true; });
+	});
+	window.addEventListener("afterprint", () => {
+		document.querySelectorAll(".steps details").forEach((node) => { if (node.forPrint) node.open = node.forPrint = false; });
 	});
 	showSummary();
 	byId("stands").append(el("li.muted", null, "…"));
@@ -146,7 +150,7 @@ function keysWhenDue() {
 }
 
 // For tests, and for a look in the browser's console.
-window.ternView = { META, P, M, E, W, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, ladder };
+window.ternView = { META, P, M, E, W, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, barOf, ladder };
 
 start().catch((error) => {
 	byId("loading").textContent = `This page cannot be shown: ${error.message}`;

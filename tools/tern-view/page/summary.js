@@ -73,12 +73,12 @@ const STANDS = [["refused", MARK.REFUSED, "request", "refused"], ["gap", MARK.GA
 function logStands() {
 	const lines = [], first = new Map();
 	for (let e = 0; e < E.n; e++) {
-		if (!(E.shown[e] & WRONG) && E.type[e] !== TYPE.PAGE_FAULT) continue;
+		if (E.type[e] === TYPE.PAGE_FAULT ? E.code[e] !== 1 : !(E.shown[e] & WRONG)) continue;
 		const key = E.type[e] === TYPE.CQE ? `${E.type[e]} ${E.code[e]}` : `${E.type[e]}`, known = first.get(key);
 		if (known) known.n++;
 		else first.set(key, { e, n: 1 });
 	}
-	const say = { [TYPE.CHECK]: ["check of a key", "checks of keys", "refused"], [TYPE.PAGE_FAULT]: ["event", "events", "of page faults"], [TYPE.FAULT]: ["injected fault", "injected faults", ""],
+	const say = { [TYPE.CHECK]: ["check of a key", "checks of keys", "refused"], [TYPE.PAGE_FAULT]: ["page fault", "page faults", ""], [TYPE.FAULT]: ["injected fault", "injected faults", ""],
 		[TYPE.DROPPED]: ["packet", "packets", "dropped by the device"], [TYPE.RETRY]: ["retry", "retries", ""], [TYPE.QP_STATE]: ["QP", "QPs", "to ERR or SQE by the device"],
 		[TYPE.DOORBELL]: ["doorbell", "doorbells", "refused"] };
 	for (const { e, n } of first.values()) {
