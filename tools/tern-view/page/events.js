@@ -177,7 +177,7 @@ function packetRecord(r) {
 }
 
 function resultText(r) {
-	return nameOf(NAMES.results, r.index) + (r.index === 2 ? `: ${ruleOf(r.detail).text} (${ruleOf(r.detail).source})` : "");
+	return nameOf(NAMES.results, r.index) + (r.index === 2 ? `, broken rule: ${ruleOf(r.detail).text} (${ruleOf(r.detail).source})` : "");
 }
 
 function rightsOfKey(r) {

@@ -68,7 +68,7 @@ function lifeText(life, k) {
 	const refused = inGroup(E.byLife, k).filter((e) => E.type[e] === TYPE.CHECK && E.shown[e] & WRONG);
 	for (const e of refused.slice(0, 4)) {
 		const line = el("li.hot", null, `${timeText(E.time[e], 1)} ${nameOf(NAMES.checks, E.code[e])} refused`);
-		recordsOf([e]).then(([r]) => { line.textContent += r.index === 2 ? `: ${ruleOf(r.detail).text} (${ruleOf(r.detail).source})` : `: ${nameOf(NAMES.results, r.index)}`; });
+		recordsOf([e]).then(([r]) => { line.textContent += r.index === 2 ? `, broken rule: ${ruleOf(r.detail).text} (${ruleOf(r.detail).source})` : `: ${nameOf(NAMES.results, r.index)}`; });
 		lines.push(line);
 	}
 	if (!lines.length) return ["no change in the log"];

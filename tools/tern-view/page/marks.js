@@ -137,7 +137,7 @@ function shortText(e) {
 	case TYPE.RETRY: return r ? `retry from PSN ${hex(r.index)}` : "retry";
 	case TYPE.DROPPED: return r ? `dropped: ${nameOf(NAMES.drops, r.key)}` : "dropped";
 	case TYPE.KEY: return r ? `${nameOf(NAMES.kinds, r.index)} ${nameOf(NAMES.changes, code)} ${hex(r.key, 8)}` : `key ${nameOf(NAMES.changes, code)}`;
-	case TYPE.CHECK: return r ? `${nameOf(NAMES.checks, code)} ${hex(r.key, 8)}: ${r.index === 2 ? `denied, broken: ${ruleOf(r.detail).text}` : nameOf(NAMES.results, r.index)}` : "key check";
+	case TYPE.CHECK: return r ? `${nameOf(NAMES.checks, code)} ${hex(r.key, 8)}: ${r.index === 2 ? `denied, broken rule: ${ruleOf(r.detail).text}` : nameOf(NAMES.results, r.index)}` : "key check";
 	default: return typeText(e);
 	}
 }

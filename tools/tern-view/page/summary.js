@@ -92,7 +92,7 @@ function logStands() {
 function showStands() {
 	const lines = META.refusals.slice(0, SHOWN_REFUSALS).map(([request, nak]) => {
 		const rule = el("span");
-		if (LOG) loggedRule(request).then((found) => { if (found?.rule) rule.textContent = `; broken: ${found.rule.text} (${found.rule.source})`; });
+		if (LOG) loggedRule(request).then((found) => { if (found?.rule) rule.textContent = `; broken rule: ${found.rule.text} (${found.rule.source})`; });
 		return el("li", null, link(`${opText(request)} at ${timeText(P.time[request], 1)}`, () => zoomTo(request)),
 			` was refused: ${META.syndromes[P.syndrome[nak]].replace("NAK: ", "")}`, rule);
 	});
