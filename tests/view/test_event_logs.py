@@ -109,6 +109,15 @@ class Reader(Logs):
                        + logs.event(2, ev.EPOCH, addr=500) + logs.event(3, ev.RESET))
         self.assertEqual(list(log.time), [101, 1001, 1002, 1002, 1002])
 
+    def test_adapters_of_one_name(self):
+        report = self.report(self.path("vm1.events", logs.header() + logs.event(1, ev.RESET)), self.path("vm2.events", logs.header() + logs.event(1, ev.RESET)))
+        self.assertEqual([log["name"] for log in report.meta()["log"]["logs"]], ["vm1 tern0", "vm2 tern0"])
+
+    def test_a_cqe_of_ethernet_is_of_no_qp(self):
+        state, cqe = logs.event(1, ev.QP_STATE, qpn=2, index=0xFF), logs.event(2, ev.CQE, qpn=2, value=0x50)
+        report = self.report(self.path("x.events", logs.header() + state + cqe))
+        self.assertEqual((len(report.log.timeline.work.log), list(report.log.timeline.lane)), (0, [cap.NONE] * 2))
+
     def test_a_name_of_any_bytes(self):
         self.assertEqual(self.log(logs.header(name=b"\xff<b>" * 8)).name[1:4], "<b>")
 

@@ -8,7 +8,7 @@ from timeline import DENIED
 
 CREATED, DESTROYED, CHANGED, OPENED, CLOSED, BOUND, UNBOUND = range(1, 8)
 FAST, MW_1, DM, UNKNOWN = 2, 4, 6, 0
-MOST, MOST_STEPS = 400, 2000
+MOST, MOST_STEPS, MOST_RESETS = 400, 500, 1000
 INDEX = 8  # TERN_KEY_INDEX_SHIFT: below are the bits of the variant
 
 
@@ -111,8 +111,8 @@ def states(events, timeline):
             steps = found.setdefault((events.log[e], events.qpn[e]), [])
             if len(steps) < MOST_STEPS:
                 steps.append([e, events.code[e], min(events.index[e], 0xFF), events.value[e], events.detail[e]])
-        elif kind == RESET:
-            resets.setdefault(events.log[e], []).append(e)
+        elif kind == RESET and len(resets.setdefault(events.log[e], [])) < MOST_RESETS:
+            resets[events.log[e]].append(e)
     lane = {key: timeline.qp(*key).lane for key in found}
     # QPs that have packets come first.
     order = sorted(found, key=lambda key: (lane[key] == NONE, key))[:MOST]

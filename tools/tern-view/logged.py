@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Packets from event logs, for a page without a capture: what SENT and RECEIVED records say of them, in the columns of a capture."""
 import collections
+import os
+from itertools import islice
 
 import capture as cap
 from events import CHECK, F_ACK_REQ, F_AETH, F_BECN, F_CE, F_LOOPBACK, F_RECV, F_SOLICITED, RECEIVED, SENT, WQE
@@ -54,9 +56,9 @@ class Logged:
         ev = self.events
         flying = self.flying.get((ev.code[e], ev.index[e], ev.qpn[e], ev.length[e]), ())
         loop = ev.flags[e] & F_LOOPBACK
-        for at, p in enumerate(flying):
+        for at, p in enumerate(islice(flying, 64)):
             log, qpn = self.ends[p][0]
-            if at < 64 and (log == ev.log[e]) == bool(loop) and ev.value[e] in (0, qpn):
+            if (log == ev.log[e]) == bool(loop) and ev.value[e] in (0, qpn):
                 self.ends[p][1] = (ev.log[e], ev.qpn[e])
                 del flying[at]
                 break
@@ -132,9 +134,12 @@ class Logged:
 
 
 def names_of(logs):
-    """A name for each adapter: that of its log, with its address or a number if others have the same."""
-    count = collections.Counter(log.name for log in logs)
-    named = [log.name if log.name and count[log.name] == 1 else f"{log.name or 'adapter'} {log.mac.hex(':')}" for log in logs]
+    """A name for each adapter: that of its log, with the file's or the address if others have the same."""
+    def stem(log):
+        return os.path.splitext(os.path.basename(log.path))[0]
+    count, files = collections.Counter(log.name for log in logs), collections.Counter(map(stem, logs))
+    named = [log.name if log.name and count[log.name] == 1 else f"{stem(log)} {log.name}".rstrip() if files[stem(log)] == 1
+             else f"{log.name or 'adapter'} {log.mac.hex(':')}" for log in logs]
     again = collections.Counter()
     for at, name in enumerate(named):
         again[name] += 1

@@ -2,7 +2,8 @@
 """Follows what event logs say of each QP: its WQEs from doorbell to CQE, which packet an event is about, where it belongs in the ladder."""
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
+from itertools import islice
 
 from capture import BACKWARDS, NONE
 from events import (CHECK, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE, FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT, POSTED,
@@ -15,6 +16,8 @@ KIND_OF = {1: SEND, 2: SEND, 3: SEND, 4: WRITE, 5: WRITE, 6: READ, 7: ATOMIC, 8:
 KEYED = (WRITE, READ, ATOMIC, ATOMIC_WRITE, FLUSH)
 LOCAL, REMOTE, REMOTE_INV, DENIED, GRANTED = 1, 2, 6, 2, 0
 DB_PAGE, DB_SQ = 0, 1
+# Opcodes of a CQE whose number is that of an Ethernet queue, unless it is a raw QP's.
+ETHERNET = (0x50, 0x51)
 ERRORS, BY_DEVICE, NO_QP = (5, 6), 1, 0xFF
 # How the ladder shows an event: a row of its own; as something wrong; as a mark without a row.
 ROW, WRONG, MARK = 1, 2, 4
@@ -42,6 +45,7 @@ class Qp:
     """What is known of a QP of an adapter while one reads its events."""
 
     def __init__(self):
+        self.resets = 0                         # of the device, or losses of events, until the last event
         self.lane = NONE                        # of the ladder: pair * 2, and 1 for end B
         self.received = self.sent = NONE        # the last packet
         self.high = None                        # PSN of the last message that was begun
@@ -51,9 +55,9 @@ class Qp:
 
     def forget(self):
         """Events were lost, or the QP was reset: nothing goes on from before."""
-        lane = self.lane
+        lane, resets = self.lane, self.resets
         self.__init__()
-        self.lane = lane
+        self.lane, self.resets = lane, resets
 
 
 class Timeline:
@@ -64,7 +68,7 @@ class Timeline:
         n = len(events)
         self.packet, self.lane, self.shown = events.packet, array("I", [NONE]) * n, array("B", bytes(n))
         self.place, self.work = array("I", bytes(4 * n)), Work()
-        self.qps, self.recvs, self.last, self.page_bell, self.on_cq = {}, {}, {}, {}, {}
+        self.qps, self.recvs, self.last, self.page_bell, self.on_cq, self.resets = {}, {}, {}, {}, {}, Counter()
         follow = {DOORBELL: self.doorbell, POSTED: self.posted, WQE: self.wqe, SENT: self.sent, RECEIVED: self.received, DROPPED: self.dropped,
                   RETRY: self.retry, CHECK: self.check, KEY: self.key, PAGE_FAULT: self.page_fault, CQE: self.cqe, INTERRUPT: self.interrupt,
                   FAULT: self.fault, QP_STATE: self.state, RESET: self.reset, LOST: self.lost}
@@ -84,18 +88,24 @@ class Timeline:
         found = self.qps.get(log << 32 | qpn)
         if found is None:
             found = self.qps[log << 32 | qpn] = Qp()
+        if found.resets != self.resets[log]:
+            found.forget()
+            found.resets = self.resets[log]
         return found
 
     def late_lanes(self):
         """The lanes of what happened before the first packet."""
         logs, qpns = self.events.log, self.events.qpn
         for e, lane in enumerate(self.lane):
-            if lane == NONE and qpns[e]:
+            if lane == NONE and qpns[e] and not self.of_ethernet(e):
                 self.lane[e] = self.qp(logs[e], qpns[e]).lane
         w = self.work
         for i, lane in enumerate(w.lane):
             if lane == NONE:
                 w.lane[i] = self.qp(w.log[i], w.qpn[i]).lane
+
+    def of_ethernet(self, e):
+        return self.events.type[e] == CQE and self.events.value[e] in ETHERNET
 
     # ---- work ----
 
@@ -145,6 +155,9 @@ class Timeline:
     def cqe(self, e, log, qp):
         ev, w = self.events, self.work
         status = min(ev.code[e], UNKNOWN - 1)
+        if self.of_ethernet(e) and self.recv_key(e, log) not in self.recvs:
+            self.shown[e] = WRONG if status else 0
+            return
         self.shown[e], self.lane[e] = ROW | (WRONG if status else 0), qp.lane
         self.packet[e] = qp.received if status != 4 else NONE
         if ev.flags[e] & F_RECV:
@@ -192,7 +205,7 @@ class Timeline:
         op = OPCODES.get(ev.code[e])
         if op is None or op.response or not op.first or not qp.waiting or (qp.high is not None and signed(ev.index[e] - qp.high) <= 0):
             return
-        at = next((k for k, which in enumerate(qp.waiting) if k < 64 and self.fits(which, op, e)), None)
+        at = next((k for k, which in enumerate(islice(qp.waiting, 64)) if self.fits(which, op, e)), None)
         if at is None:
             return
         for _ in range(at + 1):
@@ -283,9 +296,7 @@ class Timeline:
             qp.forget()
 
     def reset(self, e, log, _):
-        for key, qp in self.qps.items():
-            if key >> 32 == log:
-                qp.forget()
+        self.resets[log] += 1
         self.last.pop(log, None)
 
     lost = reset

@@ -123,7 +123,6 @@ async function recordsOf(events) {
 // ---- text ----
 
 const nameOf = (names, n) => names[n] ?? `${n}`;
-const lower = (name) => name.toLowerCase().replaceAll("_", " ");
 const spaced = (name) => name.replaceAll("_", " ");
 const typeText = (e) => nameOf(NAMES.types, E.type[e]);
 const statusText = (code) => nameOf(NAMES.status, code);

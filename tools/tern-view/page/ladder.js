@@ -34,7 +34,7 @@ function drawLadder() {
 		g.fillStyle = palette.muted;
 		g.font = `13px ${palette.sans}`;
 		g.textAlign = "center";
-		g.fillText("No packet passes the filters.", width / 2, height / 2);
+		g.fillText(P.n ? "No packet passes the filters." : "The log has no packet.", width / 2, height / 2);
 	}
 	laneText(shown.length);
 }

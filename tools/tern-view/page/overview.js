@@ -10,9 +10,21 @@ function overviewBins(width) {
 		bins[x]++;
 		if (P.flags[i] & UNUSUAL) hot[x]++;
 	}
+	const events = eventBins(width, first, last, hot);
 	let most = 1;
-	for (const n of bins) most = Math.max(most, n);
-	Object.assign(overview, { bins, hot, most, version: V.version, width });
+	for (const list of [bins, events]) for (const n of list) most = Math.max(most, n);
+	Object.assign(overview, { bins, events, hot, most, version: V.version, width });
+}
+
+// The events of a log, behind the packets; those that something is wrong with are hot as well.
+function eventBins(width, first, last, hot) {
+	const bins = new Uint32Array(E.n ? width : 0);
+	for (let e = 0; e < E.n; e++) {
+		const x = Math.min(width - 1, Math.max(0, Math.floor((E.time[e] - first) / (last - first) * width)));
+		bins[x]++;
+		if (E.shown[e] & WRONG) hot[x]++;
+	}
+	return bins;
 }
 
 // The histogram changes with filters and colours, the window on it with every frame.
@@ -25,12 +37,15 @@ function overviewPicture(width, height) {
 	g.fillRect(0, 0, width, base);
 	const scale = (n) => Math.max(1.5, Math.log1p(n) / Math.log1p(overview.most) * (base - 4));
 	for (let x = 0; x < width; x++) {
-		if (!overview.bins[x]) continue;
-		g.fillStyle = palette.accent;
-		const h = scale(overview.bins[x]);
-		g.fillRect(x, base - h, 1, h);
+		const most = Math.max(overview.bins[x], overview.events[x] ?? 0);
+		if (!most) continue;
+		for (const [list, colour] of [[overview.events, palette.strong], [overview.bins, palette.accent]]) {
+			if (!list[x]) continue;
+			g.fillStyle = colour;
+			g.fillRect(x, base - scale(list[x]), 1, scale(list[x]));
+		}
 		if (overview.hot[x]) {
-			const hot = Math.min(h, scale(overview.hot[x]));
+			const hot = Math.min(scale(most), scale(overview.hot[x]));
 			g.fillStyle = palette.nak;
 			g.fillRect(x, base - hot, 1, hot);
 		}

@@ -54,13 +54,8 @@ function chosenWork() {
 	const m = S.selected >= 0 ? P.message[S.selected] : NONE, own = m === NONE ? NONE : M.work[m];
 	const wanted = S.work !== undefined && (S.event >= 0 ? [W.cqe[S.work], W.wqe[S.work], W.posted[S.work]].includes(S.event) : W.message[S.work] === m && m !== NONE) ? S.work : own;
 	if (wanted === NONE) return -1;
-	let from = 0, to = V.work.length;
-	while (from < to) {
-		const mid = (from + to) >>> 1;
-		if (V.work[mid] < wanted) from = mid + 1;
-		else to = mid;
-	}
-	return V.work[from] === wanted ? from : -1;
+	const row = lowerIndex(V.work, wanted);
+	return V.work[row] === wanted ? row : -1;
 }
 
 // ---- all events ----
