@@ -4,13 +4,14 @@ import base64
 import collections
 import zlib
 from array import array
+from itertools import pairwise
 
 import lognames
 from capture import CHUNK, NONE
-from events import CHECK, FIELDS, LOST, POSTED, RECEIVED, SENT
+from events import CHECK, FIELDS, POSTED, RECEIVED, SENT
 from lives import Keys, states
 from logged import names_of
-from timeline import Timeline
+from timeline import WRONG, Timeline
 
 # Columns that the page unpacks when it opens. The other members of a record are in the pieces.
 COLUMNS = ("log", "type", "code", "qpn", "lane", "shown", "packet", "place", "life")
@@ -25,6 +26,7 @@ class LogPart:
         self.timeline = Timeline(events, report)
         self.keys = Keys(events)
         self.states = states(events, self.timeline)
+        self.names = names_of(events.logs)
         self.name_ends()
         self.kept = self.fewer()
 
@@ -81,35 +83,46 @@ class LogPart:
         for at in range(0, len(columns[0]), CHUNK):
             yield base64.b64encode(zlib.compress(b"".join(planes(column[at:at + CHUNK]) for column in columns), 6)).decode()
 
-    def jumps(self):
+    def jumps(self, start):
+        """The differences between times that the column has no room for."""
         times = self.events.time if self.kept is None else [self.events.time[e] for e in self.kept]
-        return [(i + 1, b - a) for i, (a, b) in enumerate(zip(times, times[1:])) if b - a >= NONE]
+        return [(i, b - a) for i, (a, b) in enumerate(pairwise([start, *times])) if b - a >= NONE]
 
     def meta(self, start):
-        ev, c = self.events, self.report.c
+        ev = self.events
+        keys, qps = self.tables()
+        names = ("TYPES", "DOORBELLS", "WORK", "STATUS", "DROPS", "CHECKS", "RESULTS", "CHANGES", "KINDS", "PAGE_FAULTS", "FAULTS", "STATES", "EVENTS", "ACCESS",
+                 "RULES")
+        return {
+            "logs": [self.about(which, log, start) for which, log in enumerate(ev.logs)], "events": len(ev) if self.kept is None else len(self.kept),
+            "all": len(ev), "work": len(self.timeline.work.log), "jumps": self.jumps(start), "piece": [(name, array(FIELDS[name]).itemsize) for name in PIECE],
+            "totals": [[*key, n] for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
+            "refused": sum(kind == CHECK and shown & WRONG > 0 for kind, shown in zip(ev.type, self.timeline.shown)),
+            "keys": keys, "qps": qps, "names": {name.lower(): getattr(lognames, name) for name in names},
+        }
+
+    def tables(self):
+        """Lives of keys and states of QPs, with the numbers that events have in the page."""
         keys, qps = self.keys.table(), self.states
-        if self.kept is not None:
-            number = self.numbers()
-            for life in keys["lives"]:
-                life["begin"], life["end"] = (number[e] if e >= 0 else -1 for e in (life["begin"], life["end"]))
-                life["steps"] = [[number[step[0]], *step[1:]] for step in life["steps"] if number[step[0]] != NONE]
-            for qp in qps["qps"]:
-                qp["steps"] = [[number[step[0]], *step[1:]] for step in qp["steps"] if number[step[0]] != NONE]
-            qps["resets"] = {log: [number[e] for e in found] for log, found in qps["resets"].items()}
-        last = c.time[-1] if len(c) else 0
-        logs = [{"name": name, "file": log.path.rsplit("/", 1)[-1], "mac": log.mac.hex(":"), "records": log.count, "lost": log.lost,
-                 "virtual": log.clock == 1, "shift": log.shift, "begin": log.time[0] - start if log.count else None,
-                 "end": log.time[-1] - start if log.count else None,
-                 "after": self.after(which, log) if log.count and log.time[-1] < last else 0}
-                for which, (name, log) in enumerate(zip(names_of(ev.logs), ev.logs))]
-        losses = [(e, min(ev.length[e], 1 << 53)) for e, kind in enumerate(ev.type) if kind == LOST]
-        return {"logs": logs, "events": len(ev) if self.kept is None else len(self.kept), "all": len(ev), "work": len(self.timeline.work.log),
-                "jumps": self.jumps(), "piece": [(name, array(FIELDS[name]).itemsize) for name in PIECE],
-                "totals": [[*key, n] for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
-                "refused": sum(kind == CHECK and shown & 2 > 0 for kind, shown in zip(ev.type, self.timeline.shown)),
-                "lost": [[e, n] for e, n in losses[:100]], "keys": keys, "qps": qps,
-                "names": {name.lower(): getattr(lognames, name) for name in ("TYPES", "DOORBELLS", "WORK", "STATUS", "DROPS", "CHECKS", "RESULTS",
-                          "CHANGES", "KINDS", "PAGE_FAULTS", "FAULTS", "STATES", "EVENTS", "ACCESS", "RULES")}}
+        if self.kept is None:
+            return keys, qps
+        number = self.numbers()
+
+        def steps(found):
+            return [[number[step[0]], *step[1:]] for step in found if number[step[0]] != NONE]
+
+        def event(e):
+            return -1 if e < 0 or number[e] == NONE else number[e]
+        lives = [{**life, "begin": event(life["begin"]), "end": event(life["end"]), "steps": steps(life["steps"])} for life in keys["lives"]]
+        resets = {log: [number[e] for e in found if number[e] != NONE] for log, found in qps["resets"].items()}
+        return {**keys, "lives": lives}, {**qps, "resets": resets, "qps": [{**qp, "steps": steps(qp["steps"])} for qp in qps["qps"] if steps(qp["steps"])]}
+
+    def about(self, which, log, start):
+        """For the header and the notices of the page. `after`: packets that came when the log had ended."""
+        last = self.report.c.time[-1] if len(self.report.c) else 0
+        begin, end = (log.time[0] - start, log.time[-1] - start) if log.count else (None, None)
+        return {"name": self.names[which], "mac": log.mac.hex(":"), "lost": log.lost, "shift": log.shift, "begin": begin, "end": end,
+                "after": self.after(which, log) if log.count and log.time[-1] < last else 0}
 
     def after(self, which, log):
         """Packets of the adapter's QPs that were captured after the log had ended."""

@@ -299,7 +299,9 @@ class Timeline:
         self.resets[log] += 1
         self.last.pop(log, None)
 
-    lost = reset
+    def lost(self, e, log, qp):
+        self.shown[e] = WRONG
+        self.reset(e, log, qp)
 
 
 def distance(a, b):

@@ -80,7 +80,7 @@ function logStands() {
 	}
 	const say = { [TYPE.CHECK]: ["check of a key", "checks of keys", "refused"], [TYPE.PAGE_FAULT]: ["page fault", "page faults", ""], [TYPE.FAULT]: ["injected fault", "injected faults", ""],
 		[TYPE.DROPPED]: ["packet", "packets", "dropped by the device"], [TYPE.RETRY]: ["retry", "retries", ""], [TYPE.QP_STATE]: ["QP", "QPs", "to ERR or SQE by the device"],
-		[TYPE.DOORBELL]: ["doorbell", "doorbells", "refused"] };
+		[TYPE.DOORBELL]: ["doorbell", "doorbells", "refused"], [TYPE.LOST]: ["gap", "gaps", "in the log, where events were lost"] };
 	for (const { e, n } of first.values()) {
 		const [one, many, how] = say[E.type[e]] ?? ["CQE", "CQEs", `with ${spaced(statusText(E.code[e]))}`];
 		lines.push(el("li", null, link(`${count(n)} ${n === 1 ? one : many} ${how}`.trim(), () => zoomToEvent(e)), `, the first at ${timeText(E.time[e], 1)}`));
