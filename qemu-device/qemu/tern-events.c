@@ -31,13 +31,17 @@ static void tern_events_exit(Notifier *n, void *data)
 
 bool tern_events_open(TernState *s, Error **errp)
 {
+    /* The header and TERN_LOG_FULL. */
+    const size_t least = sizeof(struct tern_log_header)
+                         + sizeof(struct tern_log_event);
+
     s->events_fd = -1;
     if (!s->events_path) {
         return true;
     }
-    if (s->events_limit && s->events_limit < sizeof(struct tern_log_header)) {
+    if (s->events_limit && s->events_limit < least) {
         error_setg(errp, "tern: property 'events-limit' must be 0 or at least "
-                   "%zu", sizeof(struct tern_log_header));
+                   "%zu", least);
         return false;
     }
     s->events_fd = qemu_create(s->events_path, O_WRONLY | O_TRUNC | O_BINARY,

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <new>
 
 #include "signals_blocked.h"
-#include "tern_hw.hpp"
 
 namespace tern::runner {
 
@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kInterval{10};
 }  // namespace
 
 EventWriter::EventWriter(TernEngine* engine, Host& host, const EventFile& file)
-    : engine_(engine), host_(host), file_(file.fd), room_(file.limit == 0 ? UINT64_MAX : file.limit) {
+    : engine_(engine), host_(host), file_(file.fd), room_(file.limit == 0 ? UINT64_MAX : file.limit - sizeof(tern_log_event)) {
+  assert(file.limit == 0 || file.limit >= kLeastLimit);
   write_header(file);
   if (!tern_engine_log_events(engine_, file.records)) throw std::bad_alloc();
   const SignalsBlocked blocked;
@@ -36,7 +37,7 @@ EventWriter::~EventWriter() {
   }
   thread_.join();
   drain();
-  if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write_record(TERN_LOG_LOST, 0, lost);
+  if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write(record(TERN_LOG_LOST, 0, lost));
 }
 
 void EventWriter::File::end() {
@@ -60,7 +61,7 @@ void EventWriter::flush() {
 void EventWriter::set_epoch(std::uint64_t epoch) {
   const std::lock_guard lock(mutex_);
   drain();
-  write_record(TERN_LOG_EPOCH, epoch, 0);
+  write(record(TERN_LOG_EPOCH, epoch, 0));
 }
 
 // Twice, because records are handed out up to the end of the ring. Not until the ring is empty: the
@@ -88,13 +89,13 @@ void EventWriter::write_header(const EventFile& file) {
   write(&header, sizeof(header));
 }
 
-void EventWriter::write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) {
+tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) const {
   tern_log_event event{};
   event.time = le(host_.now());
   event.type = type;
   event.addr = le(addr);
   event.length = le(length);
-  write(&event, sizeof(event));
+  return event;
 }
 
 // Whole records only. Once the file has ended, records are discarded, so that they are not counted as
@@ -102,6 +103,15 @@ void EventWriter::write_record(std::uint8_t type, std::uint64_t addr, std::uint6
 void EventWriter::write(const void* data, std::size_t bytes) {
   const bool fits = bytes <= room_;
   if (!fits) bytes = static_cast<std::size_t>(room_ / sizeof(tern_log_event) * sizeof(tern_log_event));
+  put(data, bytes);
+  room_ -= bytes;
+  if (fits || !file_.open()) return;
+  const tern_log_event full = record(TERN_LOG_FULL);
+  put(&full, sizeof(full));
+  if (file_.open()) end(0);
+}
+
+void EventWriter::put(const void* data, std::size_t bytes) {
   const auto* at = static_cast<const std::byte*>(data);
   for (std::size_t left = bytes; left != 0 && file_.open();) {
     const ssize_t n = ::write(file_.get(), at, left);
@@ -110,8 +120,6 @@ void EventWriter::write(const void* data, std::size_t bytes) {
     at += n;
     left -= static_cast<std::size_t>(n);
   }
-  room_ -= bytes;
-  if (!fits && file_.open()) end(0);
 }
 
 void EventWriter::end(int error) {

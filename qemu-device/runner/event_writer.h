@@ -13,13 +13,14 @@
 
 #include "host.h"
 #include "tern_engine.h"
+#include "tern_hw.hpp"
 
 namespace tern::runner {
 
 // An open file for the log, and what its header says of the adapter.
 struct EventFile {
   int fd = -1;              // the writer closes it
-  std::uint64_t limit = 0;  // bytes after which the log ends, with a whole record; 0 for none
+  std::uint64_t limit = 0;  // bytes after which the log ends, with TERN_LOG_FULL; 0 for none
   std::uint8_t clock = 0;   // TERN_LOG_CLOCK_*
   std::uint64_t epoch = 0;  // ns from 1970 to 0 of the device clock
   std::array<std::uint8_t, 6> mac{};
@@ -29,6 +30,9 @@ struct EventFile {
 
 class EventWriter {
  public:
+  // The least limit of a file: a log has its header, and says that it ended.
+  static constexpr std::uint64_t kLeastLimit = sizeof(tern_log_header) + sizeof(tern_log_event);
+
   // The engine logs from now on. Throws std::bad_alloc or std::system_error.
   EventWriter(TernEngine* engine, Host& host, const EventFile& file);
   // Writes what is left. The engine goes on logging, which nobody reads.
@@ -60,7 +64,9 @@ class EventWriter {
   void drain();
   void write_header(const EventFile& file);
   void write(const void* data, std::size_t bytes);
-  void write_record(std::uint8_t type, std::uint64_t addr, std::uint64_t length);
+  void put(const void* data, std::size_t bytes);
+  [[nodiscard]] tern_log_event record(std::uint8_t type, std::uint64_t addr = 0, std::uint64_t length = 0) const;
+  void write(const tern_log_event& event) { write(&event, sizeof(event)); }
   void end(int error);
 
   TernEngine* const engine_;
@@ -70,7 +76,7 @@ class EventWriter {
   std::condition_variable wake_;
   bool stopping_ = false;
   File file_;           // closed: nothing more is written
-  std::uint64_t room_;  // bytes that it may still grow by
+  std::uint64_t room_;  // bytes that it may still grow by, before TERN_LOG_FULL
 
   std::thread thread_;
 };

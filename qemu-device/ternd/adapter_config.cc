@@ -9,7 +9,7 @@
 #include <functional>
 #include <stdexcept>
 
-#include "tern_hw.hpp"
+#include "event_writer.h"
 
 namespace tern::daemon {
 
@@ -52,10 +52,10 @@ std::uint64_t size(std::string_view name, std::string_view text, std::uint64_t m
   return whole(name, scaled(name, text, {{"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30}}, "64K or 16M"), min, max);
 }
 
-// A log has its header or does not exist.
 std::uint64_t limit_of_log(std::string_view name, std::string_view text) {
   const std::uint64_t limit = size(name, text, 0, UINT64_MAX >> 12);
-  if (limit != 0 && limit < sizeof(tern_log_header)) wrong(name, "must be 0 or at least " + std::to_string(sizeof(tern_log_header)));
+  constexpr std::uint64_t kLeast = runner::EventWriter::kLeastLimit;
+  if (limit != 0 && limit < kLeast) wrong(name, "must be 0 or at least " + std::to_string(kLeast));
   return limit;
 }
 

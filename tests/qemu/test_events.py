@@ -89,7 +89,9 @@ class LimitedLog(OnWire):
         self.port.send(*(frame(i) for i in range(50)))
         self.qemu.wait(lambda: self.port.completed() == 50, "the completions")
         self.qemu.wait(lambda: "is complete" in self.qemu.output(), "the limit")
-        self.assertEqual(len(read_log(self.LOG)[1]), self.FIT)
+        events = read_log(self.LOG)[1]
+        self.assertEqual(len(events), self.FIT)
+        self.assertEqual(self.of_type(hw.LOG_FULL, events), events[-1:])
 
 
 if __name__ == "__main__":

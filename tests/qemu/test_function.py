@@ -50,7 +50,7 @@ class Properties(unittest.TestCase):
         self.assertIn("No such file or directory", refused("pcap=/nonexistent/file"))
         self.assertIn("property 'pcap-limit' must be", refused("pcap=/dev/null", "pcap-limit=23"))
         self.assertIn("No such file or directory", refused("events=/nonexistent/file"))
-        self.assertIn("property 'events-limit' must be", refused("events=/dev/null", "events-limit=63"))
+        self.assertIn("property 'events-limit' must be", refused("events=/dev/null", "events-limit=111"))
         self.assertIn("can't find value", refused("netdev=nobody"))
 
     def test_a_machine_with_it_does_not_migrate(self):

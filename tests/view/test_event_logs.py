@@ -100,6 +100,11 @@ class Reader(Logs):
         log = self.log(logs.header(size=80, record=56) + bytes(16) + record * 3)
         self.assertEqual((list(log.type), list(log.time)), ([ev.RESET] * 3, [3] * 3))
 
+    def test_a_log_says_that_it_ended_at_its_limit(self):
+        self.assertFalse(self.log(logs.header()).full)
+        self.assertFalse(self.log(logs.header() + logs.event(1, ev.FULL) + logs.event(2, ev.RESET)).full)
+        self.assertTrue(self.log(logs.header() + logs.event(1, ev.RESET) + logs.event(2, ev.FULL)).full)
+
     def test_lost_events_are_counted(self):
         log = self.log(logs.header() + logs.event(1, ev.LOST, length=5) + logs.event(2, ev.LOST, length=1 << 63))
         self.assertEqual(log.lost, 5 + (1 << 62))
@@ -257,7 +262,7 @@ class Engine(Logs):
         seen = set()
         for path in glob.glob(os.path.join(self.engine.name, "*.events")):
             seen |= set(ev.Log(path).type)
-        self.assertEqual(seen, set(lognames.TYPES) - {ev.LOST, ev.EPOCH})
+        self.assertEqual(seen, set(lognames.TYPES) - {ev.LOST, ev.EPOCH, ev.FULL})
 
     def test_packets_are_found_in_the_capture(self):
         for test in ("RcFastReg.WriteUnderWayIsCutOff", "Odp.UnreliableSenders", "XrcTest.EverythingArrivesOnceOnABadWire"):

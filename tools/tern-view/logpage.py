@@ -121,7 +121,7 @@ class LogPart:
         """For the header and the notices of the page. `after`: packets that came when the log had ended."""
         last = self.report.c.time[-1] if len(self.report.c) else 0
         begin, end = (log.time[0] - start, log.time[-1] - start) if log.count else (None, None)
-        return {"name": self.names[which], "mac": log.mac.hex(":"), "lost": log.lost, "shift": log.shift, "begin": begin, "end": end,
+        return {"name": self.names[which], "mac": log.mac.hex(":"), "lost": log.lost, "full": log.full, "shift": log.shift, "begin": begin, "end": end,
                 "after": self.after(which, log) if log.count and log.time[-1] < last else 0}
 
     def after(self, which, log):

@@ -121,18 +121,32 @@ TEST_F(EventWriterTest, TheClockMayGetANewEpoch) {
   EXPECT_EQ(le(events[0].addr), 5U);
 }
 
-TEST_F(EventWriterTest, EndsAtItsLimitWithAWholeRecord) {
+TEST_F(EventWriterTest, EndsAtItsLimitAndSaysSo) {
   constexpr std::uint64_t kFit = 3;
   Adapter a({.events = file(sizeof(tern_log_header) + kFit * sizeof(tern_log_event) + 1)});
   a.bring_up();
   EthernetQueue(a).send(1, 100);
   a.runner->flush_events();
-  EXPECT_EQ(read().size(), kFit);
+  const Events events = read();
+  ASSERT_EQ(events.size(), kFit);
+  EXPECT_EQ(count(events, TERN_LOG_FULL), 1U);
+  EXPECT_EQ(events.back().type, TERN_LOG_FULL);
+  EXPECT_EQ(le(events.back().time), a.now());
+  expect_ordered(events);
   EXPECT_EQ(a.events(Host::Event::kLogEnded), 1U);
   EthernetQueue(a).send(1, 100);
   a.runner->flush_events();
   EXPECT_EQ(read().size(), kFit);
   EXPECT_EQ(a.events(Host::Event::kLogEnded), 1U);
+}
+
+TEST_F(EventWriterTest, TheLeastFileHasOneRecord) {
+  Adapter a({.events = file(EventWriter::kLeastLimit)});
+  a.bring_up();
+  a.runner->flush_events();
+  const Events events = read();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0].type, TERN_LOG_FULL);
 }
 
 TEST_F(EventWriterTest, AFileThatCannotBeWrittenStopsNothing) {

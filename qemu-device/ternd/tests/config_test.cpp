@@ -95,7 +95,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("a,mw-type=3"), HasSubstr("2a, 2b"));
   EXPECT_THAT(refusal("a,poll=yes"), HasSubstr("on or off"));
   EXPECT_THAT(refusal("a,loss=2"), HasSubstr("0 to 1"));
-  EXPECT_THAT(refusal("a,events-limit=63"), HasSubstr("at least 64"));
+  EXPECT_THAT(refusal("a,events-limit=111"), HasSubstr("at least 112"));
   EXPECT_THAT(refusal("a,red-max=10K,red-min=10K"), HasSubstr("less than"));
   for (const char* mac : {"52:54:00:12:34", "52:54:00:12:34:56:78", "525400123456", "52:54:00:12:34:5x", "01:00:5e:00:00:01", ""}) {
     EXPECT_THAT(refusal(std::string("a,mac=") + mac), HasSubstr("mac")) << mac;

@@ -5,7 +5,7 @@ const E = { n: LOG ? LOG.events : 0 };  // events
 const W = { n: LOG ? LOG.work : 0 };    // work requests
 const TYPE = {};
 ["LOST", "EPOCH", "RESET", "DOORBELL", "POSTED", "WQE", "SENT", "RECEIVED", "DROPPED", "RETRY", "CHECK", "KEY", "PAGE_FAULT", "CQE", "INTERRUPT",
-	"FAULT", "QP_STATE"].forEach((name, k) => { TYPE[name] = k + 1; });
+	"FAULT", "QP_STATE", "FULL"].forEach((name, k) => { TYPE[name] = k + 1; });
 const ROW_OF_ITS_OWN = 1, WRONG = 2;    // E.shown
 const RECEIVES = 1, IMPLIED = 2, UNSEEN = 4;    // W.flags
 const NO_STATUS = 255;
@@ -164,6 +164,7 @@ const EVENT_TEXTS = {
 	CQE: (r) => `${r.flags & 1 ? "receive" : "send"} ${r.index}: ${statusText(r.code)}, ${bytesText(Number(r.length))}, wr_id ${hex(r.addr)}, CQ ${hex(r.key)}`,
 	INTERRUPT: (r) => `vector ${r.index}${r.value || r.key ? `, ${nameOf(NAMES.events, r.value)} of ${hex(r.key)}` : ""}`,
 	FAULT: (r) => `${nameOf(NAMES.faults, r.code)}, rule ${r.key}${r.code < 7 ? `: ${OPCODE_NAMES(r.value)} PSN ${hex(r.index)}, ${r.flags & 1 ? "incoming" : "outgoing"}` : r.code === 8 ? `: ${spanText64(r.addr, r.length)}` : `: command ${hex(r.value, 2)}`}`,
+	FULL: () => "the file is at its limit: what happened later is not in it",
 	QP_STATE: (r) => `${stateText(r.index)} to ${stateText(r.code)}, by ${r.value ? "the device" : "software"}${r.detail ? `, event ${nameOf(NAMES.events, r.detail)}` : ""}`,
 };
 

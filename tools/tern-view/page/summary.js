@@ -31,7 +31,8 @@ function logNotices() {
 	const lines = [];
 	for (const log of LOG.logs) {
 		if (log.lost) lines.push(`${log.name}: the device lost ${count(log.lost)} events, which its file was too slow for. What follows from them is missing.`);
-		if (log.after) lines.push(`The log of ${log.name} ends at ${timeText(log.end, 1)}, at its limit or with the device: ${count(log.after)} packets of its QPs came later.`);
+		const later = log.after ? `: ${count(log.after)} packets of its QPs came later` : "";
+		if (log.full || later) lines.push(`The log of ${log.name} ends at ${timeText(log.end, 1)}${log.full ? ", at its limit" : ""}${later}.`);
 		if (log.shift) lines.push(`The times of ${log.name} are moved by ${durationText(log.shift)}, to agree with the captures.`);
 	}
 	if (LOG.events < LOG.all) lines.push(`${count(LOG.all - LOG.events)} of ${count(LOG.all)} events are not in the page: granted checks of keys, and records of packets that it shows.`);
