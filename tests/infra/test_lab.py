@@ -22,7 +22,7 @@ import options  # noqa: E402
 
 
 def opt(**more):
-    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "front": "qemu", "virtio_wire": False, "pcap": False, "device_prop": [],
+    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "front": "qemu", "virtio_wire": False, "pcap": False, "events": False, "device_prop": [],
                 "mtu": 4500, "tty": False, "no_collect": False, "lane": "trixie", "cmd": ["true", "a b"]}
     return types.SimpleNamespace(**{**defaults, **more})
 
@@ -63,6 +63,11 @@ class Adapters(unittest.TestCase):
     def test_captures(self):
         tern = self.machines(adapters=2, pcap=True)[1]
         self.assertEqual([["/run/wire.pcap", "/run/wire1.pcap"], ["", ""]], [[t.partition("pcap=")[2] for t in of] for of in tern])
+
+    def test_event_logs(self):
+        tern = self.machines(adapters=2, events=True)[1]
+        self.assertEqual([["/run/vm1.events", "/run/vm1-1.events"], ["/run/vm2.events", "/run/vm2-1.events"]],
+                         [[t.partition("events=")[2] for t in of] for of in tern])
 
     def test_split_prop(self):
         self.assertEqual((None, None, "mac=52:54"), options.split_prop("mac=52:54"))
@@ -107,7 +112,7 @@ class Collect(unittest.TestCase):
         self.run_dir = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.run_dir, ignore_errors=True)
         self.addCleanup(setattr, failure, "SECONDS", failure.SECONDS)
-        for name in ("vm1.log", "vm2.log", "wire.pcap", "wire1.pcap", "other"):
+        for name in ("vm1.log", "vm2.log", "wire.pcap", "wire1.pcap", "vm1.events", "vm2-1.events", "other"):
             with open(f"{self.run_dir}/{name}", "w") as f:
                 f.write(name)
 
@@ -127,7 +132,7 @@ class Collect(unittest.TestCase):
     def test_everything(self):
         path = self.collect(framed(archive(dmesg=b"x" * 300000)), framed(archive(dmesg=b"two", ip=b"addresses")))
         self.assertEqual(f"{self.run_dir}/failure-1", path)
-        self.assertEqual(["command", "output", "vm1", "vm1.log", "vm2", "vm2.log", "wire.pcap", "wire1.pcap"], sorted(os.listdir(path)))
+        self.assertEqual(["command", "output", "vm1", "vm1.events", "vm1.log", "vm2", "vm2-1.events", "vm2.log", "wire.pcap", "wire1.pcap"], sorted(os.listdir(path)))
         self.assertEqual(300000, len(self.text(f"{path}/vm1/dmesg")))
         self.assertEqual(["dmesg", "ip", "qemu.json"], sorted(os.listdir(f"{path}/vm2")))
         self.assertEqual("true 'a b'\nexit status 3\nlane trixie, 2 machines\n", self.text(f"{path}/command"))

@@ -30,9 +30,9 @@ def new_directory(run):
 
 
 def link_files(run, path):
-    """Consoles and captures, which the machines are still writing. The next run replaces the files of the run directory."""
+    """Consoles, captures and event logs, which the machines are still writing. The next run replaces the files of the run directory."""
     for name in os.listdir(run):
-        if re.fullmatch(r"vm\d+\.log|wire\d*\.pcap", name):
+        if re.fullmatch(r"vm\d+\.log|wire\d*\.pcap|vm\d+(-\d+)?\.events", name):
             os.link(f"{run}/{name}", f"{path}/{name}")
 
 

@@ -110,7 +110,7 @@ class Lab:
         if self.run != base:
             say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
         for f in os.listdir(self.run):
-            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\d*\.pcap" if self.opt.pcap else ""), f):
+            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\d*\.pcap" if self.opt.pcap else "") + (r"|vm\d+(-\d+)?\.events" if self.opt.events else ""), f):
                 os.unlink(os.path.join(self.run, f))
         # In /tmp, because the names of sockets are short. Removes the directories of labs that were killed.
         for d in os.listdir("/tmp"):

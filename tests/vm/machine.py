@@ -116,6 +116,8 @@ def adapter_properties(m, n, opt, run):
     props = [f"mac=52:54:00:77:{n:02x}:{m.index:02x}"]
     if opt.pcap and m.index == 1:
         props.append(f"pcap={run}/{wire_of(n)}.pcap")
+    if opt.events:
+        props.append(f"events={run}/{m.name}{f'-{n}' if n else ''}.events")
     return props + [prop for vm, adapter, prop in map(split_prop, opt.device_prop) if vm in (None, m.index) and adapter in (None, n)]
 
 

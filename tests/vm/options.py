@@ -34,6 +34,7 @@ def arguments():
     p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
     p.add_argument("--nodes", metavar="N", type=int, default=1, help="number of NUMA nodes of each machine, with equal parts of its memory and processors (1)")
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
+    p.add_argument("--events", action="store_true", help="log what each adapter does: RUN-DIR/vmJ.events, of further adapters vmJ-1.events, ...")
     p.add_argument("--check-dmesg", action="store_true", help="exit with status 99 if a kernel warns on any console (always in the lane debug)")
     p.add_argument("--run-dir", metavar="DIR", default=os.environ.get("TERN_RUN_DIR"), help="directory for console logs and the capture (build/run)")
     p.add_argument("--no-collect", action="store_true", help="collect nothing when CMD fails; otherwise RUN-DIR/failure-N has the state of all machines")
