@@ -52,7 +52,7 @@ class Connection:
         attr.ah_attr = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=GID(peer["gid"]), sgid_index=gid))
         attr.dest_qp_num, attr.sq_psn, attr.rq_psn = peer["qp"], mine, theirs
         attr.path_mtu, attr.qp_access_flags = e.IBV_MTU_1024, REMOTE
-        attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 20, 7, 7, min_rnr_timer
+        attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.min_rnr_timer = 18, 7, 7, min_rnr_timer
         attr.max_rd_atomic = attr.max_dest_rd_atomic = 4
         self.qp.to_rts(attr)
         self.tell(ready=True)
@@ -71,7 +71,8 @@ class Connection:
         print(json.dumps(what), file=self.lines, flush=True)
 
     def hear(self):
-        return json.loads(self.lines.readline())
+        line = self.lines.readline()
+        return json.loads(line) if line else sys.exit("the other program has ended")
 
     def complete(self, count=1):
         """Waits for completions, and returns their status in words."""

@@ -20,6 +20,7 @@ if not c.is_client:
     revoked = c.execute(revoke)
     c.tell(revoked=True)
     c.hear()
+    window.close()
     print(f"bind: {lent}; invalidate: {revoked}")
     expect((lent, "success"), (revoked, "success"), (memory.pages[1024:1536], b"a" * 512), (memory.pages[1536:], bytes(2560)))
 else:
