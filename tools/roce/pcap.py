@@ -8,6 +8,7 @@ ETHERNET = 1
 SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
 TSRESOL, TSOFFSET = 9, 14
 SECOND = 1_000_000_000
+SHORTEST = 24  # the header of a pcap file
 
 
 def records(path, cut=None):
@@ -15,35 +16,12 @@ def records(path, cut=None):
 
     Raises ValueError for a file that is no capture of Ethernet."""
     with open(path, "rb") as f:
-        if os.fstat(f.fileno()).st_size < 24:
+        if os.fstat(f.fileno()).st_size < SHORTEST:
             raise ValueError(f"{path}: no pcap file")
         with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            blocks = m[:4] == b"\n\r\r\n"
-            yield from (_pcapng if blocks else _pcap)(path, m, cut or (lambda number: None))
-
-
-def _pcap(path, m, cut):
-    for order in "<>":
-        magic, _, _, _, _, _, link = struct.unpack_from(order + "IHHiIII", m)
-        if magic in (0xA1B2C3D4, 0xA1B23C4D):
-            break
-    else:
-        raise ValueError(f"{path}: no pcap file")
-    if link & 0x0FFFFFFF != ETHERNET:
-        raise ValueError(f"{path}: link type {link} is not Ethernet")
-    unit = 1 if magic == 0xA1B23C4D else 1000
-    header, at, end, number = struct.Struct(order + "IIII"), 24, len(m), 0
-    while at + 16 <= end:
-        sec, frac, caplen, length = header.unpack_from(m, at)
-        at += 16
-        number += 1
-        if at + caplen > end:
-            cut(number)
-            return
-        yield number, sec * SECOND + frac * unit, m[at:at + caplen], caplen == length
-        at += caplen
-    if at < end:
-        cut(number + 1)
+            reader = Reader(path)
+            yield from reader.frames(m, cut)
+            reader.check()
 
 
 class _Interface:
@@ -69,47 +47,105 @@ class _Interface:
         return ticks * self.mul // self.div + self.offset
 
 
-def _blocks(path, m, cut):
-    """Yields (byte order, type, body) of each block."""
-    at, end, order, seen = 0, len(m), "<", 0
-    while at + 12 <= end:
-        kind = struct.unpack_from(order + "I", m, at)[0]
+class Reader:
+    """Cuts a capture into frames, piece by piece if it grows. `at`: where in the file the next frame or block begins."""
+
+    def __init__(self, path):
+        self.path, self.at, self.number = path, 0, 0
+        self.blocks, self.order, self.unit = False, "<", 1000
+        self.interfaces, self.now, self.ethernet = [], 0, 0
+
+    def frames(self, m, cut=None):
+        """Yields (number, time in ns, bytes, whole) of each frame in `m`: the file's bytes from `at` on, from 0 on at least SHORTEST.
+
+        cut(number) is called if `m` ends within that frame; a later call continues with it."""
+        begin = 0
+        if not self.at:
+            self.blocks = m[:4] == b"\n\r\r\n"
+            begin = 0 if self.blocks else self._begin(m)
+        yield from (self._pcapng if self.blocks else self._pcap)(m, begin, cut or (lambda number: None))
+
+    def check(self):
+        """Raises ValueError if no frame was of Ethernet."""
+        if self.blocks and self.number and not self.ethernet:
+            raise ValueError(f"{self.path}: has no interface of type Ethernet")
+
+    def _begin(self, m):
+        for self.order in "<>":
+            magic, _, _, _, _, _, link = struct.unpack_from(self.order + "IHHiIII", m)
+            if magic in (0xA1B2C3D4, 0xA1B23C4D):
+                break
+        else:
+            raise ValueError(f"{self.path}: no pcap file")
+        if link & 0x0FFFFFFF != ETHERNET:
+            raise ValueError(f"{self.path}: link type {link} is not Ethernet")
+        self.unit = 1 if magic == 0xA1B23C4D else 1000
+        return SHORTEST
+
+    def _pcap(self, m, at, cut):
+        header, end, base, unit = struct.Struct(self.order + "IIII"), len(m), self.at, self.unit
+        self.at = base + at
+        while at + 16 <= end:
+            sec, frac, caplen, length = header.unpack_from(m, at)
+            at += 16
+            if at + caplen > end:
+                cut(self.number + 1)
+                return
+            self.number += 1
+            self.at = base + at + caplen
+            yield self.number, sec * SECOND + frac * unit, m[at:at + caplen], caplen == length
+            at += caplen
+        if at < end:
+            cut(self.number + 1)
+
+    def _block(self, m, at, cut):
+        """(type, body) of the block at this place, or None if it is not whole."""
+        end = len(m)
+        if at + 12 > end:
+            if at < end:
+                cut(self.number + 1)
+            return None
+        kind = struct.unpack_from(self.order + "I", m, at)[0]
         if kind == SECTION:  # the same in either byte order
-            order = "<" if m[at + 8:at + 12] == b"\x4d\x3c\x2b\x1a" else ">"
-            if struct.unpack_from(order + "I", m, at + 8)[0] != 0x1A2B3C4D:
-                raise ValueError(f"{path}: no pcapng section at byte {at}")
-        size = struct.unpack_from(order + "I", m, at + 4)[0]
+            self.order = "<" if m[at + 8:at + 12] == b"\x4d\x3c\x2b\x1a" else ">"
+            if struct.unpack_from(self.order + "I", m, at + 8)[0] != 0x1A2B3C4D:
+                raise ValueError(f"{self.path}: no pcapng section at byte {self.at}")
+        size = struct.unpack_from(self.order + "I", m, at + 4)[0]
         if size < 12 or size % 4:
-            raise ValueError(f"{path}: a block of {size} bytes at byte {at}")
-        seen += kind in (SIMPLE, ENHANCED)
+            raise ValueError(f"{self.path}: a block of {size} bytes at byte {self.at}")
         if at + size > end:
-            cut(seen + (kind not in (SIMPLE, ENHANCED)))
-            return
-        yield order, kind, m[at + 8:at + size - 4]
-        at += size
-    if at < end:
-        cut(seen + 1)
+            cut(self.number + 1)
+            return None
+        return kind, m[at + 8:at + size - 4]
 
+    def _pcapng(self, m, at, cut):
+        while (block := self._block(m, at, cut)) is not None:
+            kind, body = block
+            at += 12 + len(body)
+            self.at += 12 + len(body)
+            if kind == SECTION:
+                self.interfaces = []
+            elif kind == INTERFACE and len(body) >= 8:
+                self.interfaces.append(_Interface(body, self.order))
+                self.ethernet += self.interfaces[-1].ethernet
+            elif kind in (ENHANCED, SIMPLE):
+                self.number += 1
+                found = self._packet(kind, body)
+                if found is not None:
+                    yield self.number, *found
 
-def _pcapng(path, m, cut):
-    interfaces, number, now, ethernet = [], 0, 0, 0
-    for order, kind, body in _blocks(path, m, cut):
-        if kind == SECTION:
-            interfaces = []
-        elif kind == INTERFACE and len(body) >= 8:
-            interfaces.append(_Interface(body, order))
-            ethernet += interfaces[-1].ethernet
-        elif kind == ENHANCED and len(body) >= 20:
-            number += 1
-            which, high, low, caplen, length = struct.unpack_from(order + "IIIII", body)
-            if which < len(interfaces) and interfaces[which].ethernet and caplen <= len(body) - 20:
-                now = interfaces[which].time(high << 32 | low)
-                yield number, now, body[20:20 + caplen], caplen == length
-        elif kind == SIMPLE and len(body) >= 4:
-            number += 1
-            length = struct.unpack_from(order + "I", body)[0]
-            if interfaces and interfaces[0].ethernet:
-                data = body[4:4 + length]
-                yield number, now, data, len(data) == length
-    if number and not ethernet:
-        raise ValueError(f"{path}: has no interface of type Ethernet")
+    def _packet(self, kind, body):
+        """(time, bytes, whole) of a frame of Ethernet, else None."""
+        if kind == SIMPLE:
+            if len(body) < 4 or not self.interfaces or not self.interfaces[0].ethernet:
+                return None
+            length = struct.unpack_from(self.order + "I", body)[0]
+            data = body[4:4 + length]
+            return self.now, data, len(data) == length
+        if len(body) < 20:
+            return None
+        which, high, low, caplen, length = struct.unpack_from(self.order + "IIIII", body)
+        if which >= len(self.interfaces) or not self.interfaces[which].ethernet or caplen > len(body) - 20:
+            return None
+        self.now = self.interfaces[which].time(high << 32 | low)
+        return self.now, body[20:20 + caplen], caplen == length
