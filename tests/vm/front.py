@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The front ends: tern as a device of our QEMU, or adapters of ternd that stock QEMU attaches by vfio-user."""
 import contextlib
-import json
 import os
-import socket
 import subprocess
+import sys
 import time
 
-import hosts
-from machine import adapter_properties, soft_roce_device
-
 TOP = os.environ["TERN_TOP"]
+sys.path.append(os.path.join(TOP, "tools"))
+
+import hosts  # noqa: E402
+import monitor  # noqa: E402
+from machine import adapter_properties, soft_roce_device  # noqa: E402
+
 STOCK_QEMU = os.path.join(TOP, "tests/vm/stock-qemu")
 TERND = os.path.join(TOP, "build/ternd/ternd")
 
@@ -83,16 +85,7 @@ def adapter_of(path):
 def ask(lab, who, n, request):
     """A request to the control socket of the ternd of a machine."""
     m = next(m for m in lab.machines if m.name == who)
-    with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(60)
-        s.connect(control_socket(lab, m, n))
-        f = s.makefile("rw")
-        f.write(json.dumps(request) + "\n")
-        f.flush()
-        answer = json.loads(f.readline() or '{"error": "ternd is gone"}')
-    if "error" in answer:
-        raise ValueError(answer["error"])
-    return answer["result"]
+    return monitor.ternd(control_socket(lab, m, n), request)
 
 
 def qmp(lab, who, command):

@@ -12,7 +12,6 @@ import selectors
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import tty
 import failure
 import front
 import hosts
+import monitor
 import stall
 from machine import Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
 from options import LANES, arguments, plan
@@ -287,19 +287,7 @@ class Lab:
             answer, command = front.qmp(self, who, command)
             if answer:
                 return answer
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(seconds)
-            s.connect(f"{self.tmp}/{who}.qmp")
-            f = s.makefile("rw")
-            f.readline()
-            for c in ({"execute": "qmp_capabilities"}, command):
-                f.write(json.dumps(c) + "\n")
-                f.flush()
-                while True:
-                    answer = json.loads(f.readline() or '{"error": {"desc": "QEMU is gone"}}')
-                    if "return" in answer or "error" in answer:
-                        break
-            return answer
+        return monitor.qmp(f"{self.tmp}/{who}.qmp", command, seconds)
 
     def go(self):
         ctl = self.machines[0].ports["ctl"]

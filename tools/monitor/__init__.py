@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Speaks to what has tern adapters: QEMU, by QMP, and ternd, by its control socket."""
+import json
+import os
+import socket
+
+
+def connect(path, seconds):
+    s = socket.socket(socket.AF_UNIX)
+    try:
+        s.settimeout(seconds)
+        s.connect(os.path.realpath(path))  # a link's own path may be too long for a socket
+    except BaseException:
+        s.close()
+        raise
+    return s
+
+
+def qmp(path, command, seconds=120):
+    """QEMU's answer to a command: {"return": ...} or {"error": {"desc": ...}}. QEMU serves one monitor at a time."""
+    with connect(path, seconds) as s:
+        f = s.makefile("rw")
+        f.readline()
+        for c in ({"execute": "qmp_capabilities"}, command):
+            f.write(json.dumps(c) + "\n")
+            f.flush()
+            while True:
+                answer = json.loads(f.readline() or '{"error": {"desc": "QEMU is gone"}}')
+                if "return" in answer or "error" in answer:
+                    break
+        return answer
+
+
+def ternd(path, request, seconds=60, file=None):
+    """The result of a request to ternd; `file`: an open file that it passes. Raises ValueError if ternd refuses."""
+    with connect(path, seconds) as s:
+        line = json.dumps(request).encode() + b"\n"
+        sent = socket.send_fds(s, [line], [file.fileno()]) if file is not None else 0
+        s.sendall(line[sent:])
+        with s.makefile("r") as f:
+            answer = json.loads(f.readline() or '{"error": "ternd is gone"}')
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer["result"]
