@@ -44,6 +44,22 @@ class Columns:
         self.heads = [self.heads[i] for i in order]
 
 
+def examine(data, whole, ip, udp, ip4, op, check):
+    """(marks, payload length, end of the headers) of a frame; check: whether its ICRC is compared."""
+    stop = udp + (data[udp + 4] << 8 | data[udp + 5])
+    body = udp + 8 + (op.size if op else 12)
+    length = stop - 4 - body - (data[udp + 9] >> 4 & 3)
+    flags = 0
+    if op is None or length < 0 or (length and not op.payload) or len(data) < body or (whole and stop > len(data)):
+        flags = MALFORMED
+        body, length = min(body, len(data)), min(max(length, 0), 0xFFFF)
+    elif not whole or stop > len(data):
+        flags = CUT
+    elif check and icrc(data, ip, udp, ip4, stop) != int.from_bytes(data[stop - 4:stop], "little"):
+        flags = BAD_ICRC
+    return flags, length, body
+
+
 class Flow:
     """The packets to one QP from one address. `link`: the flow of roce.flows, of connected QPs."""
 
@@ -115,19 +131,7 @@ class Capture:
         c.flags.append(flags)
 
     def examine(self, data, whole, ip, udp, ip4, op):
-        """(marks, payload length, end of the headers) of a frame."""
-        stop = udp + (data[udp + 4] << 8 | data[udp + 5])
-        body = udp + 8 + (op.size if op else 12)
-        length = stop - 4 - body - (data[udp + 9] >> 4 & 3)
-        flags = 0
-        if op is None or length < 0 or (length and not op.payload) or len(data) < body or (whole and stop > len(data)):
-            flags = MALFORMED
-            body, length = min(body, len(data)), min(max(length, 0), 0xFFFF)
-        elif not whole or stop > len(data):
-            flags = CUT
-        elif self.check and icrc(data, ip, udp, ip4, stop) != int.from_bytes(data[stop - 4:stop], "little"):
-            flags = BAD_ICRC
-        return flags, length, body
+        return examine(data, whole, ip, udp, ip4, op, self.check)
 
     def flow(self, number, data, ip, udp, ip4, op, flags):
         """The index of the packet's flow."""

@@ -24,34 +24,44 @@ def is_log(path):
     return bool(head) and MAGIC.startswith(head)
 
 
+def plain(data, record_size):
+    """Whole records, each with the members that this tool knows."""
+    if record_size == RECORD:
+        return data[:len(data) // RECORD * RECORD]
+    return b"".join(data[at:at + RECORD] for at in range(0, len(data) // record_size * record_size, record_size))
+
+
 class Log:
     """One adapter's log. `time`: ns since 1970 by the log's own epochs. `packet`: indices in the capture, set later."""
 
     def __init__(self, path, limit=None):
         self.path, self.troubles = path, []
         with open(path, "rb") as f:
-            head = f.read(HEADER.size)
-            if len(head) < HEADER.size:
-                raise ValueError(f"{path}: ends within the header of an event log")
-            magic, version, header_size, record_size, self.clock, self.epoch, self.mac, name = HEADER.unpack(head)
-            if magic != MAGIC:
-                raise ValueError(f"{path}: no event log")
-            if version != VERSION:
-                raise ValueError(f"{path}: an event log of version {version}, this tool reads version {VERSION}")
-            if header_size < HEADER.size or record_size < RECORD:
-                raise ValueError(f"{path}: an event log with a header of {header_size} bytes and records of {record_size}")
+            header_size, record_size = self.head(f.read(HEADER.size))
             if os.fstat(f.fileno()).st_size < header_size:
                 raise ValueError(f"{path}: ends within the header of an event log")
             f.seek(header_size)
             data = f.read(limit * record_size if limit else -1)
-        self.name = name.partition(b"\0")[0].decode("utf-8", "replace")
         self.count, rest = divmod(len(data), record_size)
         if rest:
             self.troubles.append(f"{path}: ends within record {self.count + 1}")
-        if record_size != RECORD:
-            data = b"".join(data[at:at + RECORD] for at in range(0, self.count * record_size, record_size))
-        self.columns(data[:self.count * RECORD])
+        self.columns(plain(data, record_size))
         self.packet = None
+
+    def head(self, data):
+        """Takes what the header says; returns the sizes of the header and of a record."""
+        path = self.path
+        if len(data) < HEADER.size:
+            raise ValueError(f"{path}: ends within the header of an event log")
+        magic, version, header_size, record_size, self.clock, self.epoch, self.mac, name = HEADER.unpack(data)
+        if magic != MAGIC:
+            raise ValueError(f"{path}: no event log")
+        if version != VERSION:
+            raise ValueError(f"{path}: an event log of version {version}, this tool reads version {VERSION}")
+        if header_size < HEADER.size or record_size < RECORD:
+            raise ValueError(f"{path}: an event log with a header of {header_size} bytes and records of {record_size}")
+        self.name = name.partition(b"\0")[0].decode("utf-8", "replace")
+        return header_size, record_size
 
     def columns(self, data):
         """Cuts the records into a column for each member."""

@@ -65,12 +65,16 @@ class Report:
         count = collections.Counter()
         for flow, n in collections.Counter(self.c.flow).items():
             count[place[flow][0]] += n
-        order = [which for which, _ in count.most_common()]
+        order = self.ranked(count, pairs)
         self.fold = {which: min(at, MOST_PAIRS - 1) for at, which in enumerate(order)}
         kept = [pairs[which].text() for which in order[:MOST_PAIRS]]
         if len(order) > MOST_PAIRS:
             kept[-1] = {"class": "?", "a": {"address": "others", "qp": None}, "b": {"address": f"{len(order) - MOST_PAIRS + 1} pairs", "qp": None}}
         return kept
+
+    def ranked(self, count, _):
+        """The order of the pairs, given the packets of each."""
+        return [which for which, _ in count.most_common()]
 
     @property
     def names(self):
@@ -148,17 +152,23 @@ def when(ns):
         return f"{ns / 1e9:.9f} s"
 
 
-def data_of(report):
-    """The elements that hold the data."""
-    yield f'<script type="application/json" id="meta">{safe_json(report.meta())}</script>\n'
+def elements(report):
+    """(id, type of its items, text) of each part of the data."""
     for name, (code, data) in report.columns().items():
-        yield f'<script type="text/plain" id="column-{name}" data-type="{code}">{data}</script>\n'
+        yield f"column-{name}", code, data
     for at, data in enumerate(report.heads()):
-        yield f'<script type="text/plain" id="heads-{at}">{data}</script>\n'
+        yield f"heads-{at}", "", data
     for at, data in enumerate(report.log.pieces(planes) if report.log else ()):
-        yield f'<script type="text/plain" id="events-{at}">{data}</script>\n'
+        yield f"events-{at}", "", data
+
+
+def html_of(meta, parts):
+    """The elements that hold the data."""
+    yield f'<script type="application/json" id="meta">{safe_json(meta)}</script>\n'
+    for name, code, data in parts:
+        yield f'<script type="text/plain" id="{name}" data-type="{code}">{data}</script>\n'
 
 
 def write(report, out):
     """Writes the page to the text file `out`."""
-    Page(HERE, SCRIPTS).write(out, data_of(report), TITLE=escape(", ".join(report.names)))
+    Page(HERE, SCRIPTS).write(out, html_of(report.meta(), elements(report)), LIVE="", TITLE=escape(", ".join(report.names)))

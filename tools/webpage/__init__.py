@@ -32,17 +32,19 @@ def digest(text):
 class Page:
     """A page in the making: template page.html, style.css and scripts of a directory, after what all pages share."""
 
-    def __init__(self, directory, scripts):
+    def __init__(self, directory, scripts, policy=""):
+        """`policy`: what the page may do besides, as directives of a Content-Security-Policy."""
         parts = [read(HERE, "theme.js"), *(read(directory, name + ".js") for name in scripts)]
         self.script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
         self.style = read(HERE, "base.css") + "\n" + read(directory, "style.css")
         self.template = read(directory, "page.html")
+        self.policy = (f"default-src 'none'; style-src {digest(self.style)}; script-src {digest(self.script)}; base-uri 'none'; form-action 'none'"
+                       + (f"; {policy}" if policy else ""))
 
     def write(self, out, data, **fields):
         """Writes to the text file `out`: the template with its fields, which are HTML; at its mark the strings `data`, then the script."""
         before, _, after = self.template.partition(DATA)
-        policy = f"default-src 'none'; style-src {digest(self.style)}; script-src {digest(self.script)}; base-uri 'none'; form-action 'none'"
-        for name, value in {"STYLE": self.style, "POLICY": policy, **fields}.items():
+        for name, value in {"STYLE": self.style, "POLICY": self.policy, **fields}.items():
             before = before.replace(f"@{name}@", value)
         out.write(before)
         for text in data:

@@ -10,14 +10,21 @@ const UNUSUAL = MARK.RETRANSMITTED | MARK.DUPLICATE | MARK.GAP | MARK.REFUSED | 
 
 const P = { n: META.totals.packets };   // packets
 const M = { n: META.totals.messages };  // messages
-const gapBefore = new Map(META.gaps[0].map((packet, k) => [packet, META.gaps[1][k]]));
+let gapBefore = new Map();
+
+let inflating = 0;  // what is being unpacked now
 
 async function inflate(base64) {
 	const text = atob(base64);
 	const packed = new Uint8Array(text.length);
 	for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-	const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-	return new Uint8Array(await new Response(stream).arrayBuffer());
+	inflating++;
+	try {
+		const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+		return new Uint8Array(await new Response(stream).arrayBuffer());
+	} finally {
+		inflating--;
+	}
 }
 
 const ARRAYS = { B: Uint8Array, H: Uint16Array, I: Uint32Array };
@@ -27,7 +34,10 @@ async function column(name) {
 	const planes = await inflate(node.textContent);
 	const type = ARRAYS[node.dataset.type], size = type.BYTES_PER_ELEMENT, n = planes.length / size;
 	node.remove();
-	if (size === 1) return planes;
+	return size === 1 ? planes : joined(planes, type, size, n);
+}
+
+function joined(planes, type, size, n) {
 	const out = new type(n);
 	for (let k = 0; k < size; k++) {
 		const shift = 8 * k, from = k * n;
@@ -36,21 +46,28 @@ async function column(name) {
 	return out;
 }
 
+const PACKET_COLUMNS = ["delta", "pair", "message", "number", "file", "op", "psn", "length", "flags", "syndrome", "key"];
+const MESSAGE_COLUMNS = ["first", "last", "answer", "bytes", "packets", "repeats", "waits", "kind", "status"].map((name) => `m-${name}`);
+
 async function loadColumns(progress) {
-	const packet = ["delta", "pair", "message", "number", "file", "op", "psn", "length", "flags", "syndrome", "key"];
-	const message = ["first", "last", "answer", "bytes", "packets", "repeats", "waits", "kind", "status"];
-	let done = 0;
-	for (const name of packet) {
-		P[name] = await column(name);
-		progress(++done / (packet.length + message.length));
+	const names = [...PACKET_COLUMNS, ...MESSAGE_COLUMNS, ...(META.log ? LOG_COLUMNS : [])], found = {};
+	for (const [done, name] of names.entries()) {
+		found[name] = await column(name);
+		progress((done + 1) / names.length);
 	}
-	for (const name of message) {
-		M[name] = await column(`m-${name}`);
-		progress(++done / (packet.length + message.length));
-	}
+	takeColumns(found);
+}
+
+// Puts all columns into place at once: while they are unpacked, the page shows the old ones.
+function takeColumns(found) {
+	P.n = META.totals.packets;
+	M.n = META.totals.messages;
+	for (const name of PACKET_COLUMNS) P[name] = found[name];
+	for (const name of MESSAGE_COLUMNS) M[name.slice(2)] = found[name];
 	P.time = timesOf(P.delta, META.jumps);
 	P.delta = null;
-	if (META.log) await loadEvents();
+	gapBefore = new Map(META.gaps[0].map((packet, k) => [packet, META.gaps[1][k]]));
+	if (META.log) takeEvents(found);
 }
 
 // Nanoseconds since the beginning of the page, from differences; the large ones are apart.

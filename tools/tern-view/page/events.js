@@ -1,6 +1,6 @@
 // Events of the device, from its logs: columns of all of them, and the rest of each record in pieces. E.n is 0 without a log.
 
-const LOG = META.log, NAMES = LOG?.names;
+let LOG = META.log, NAMES = LOG?.names;
 const E = { n: LOG ? LOG.events : 0 };  // events
 const W = { n: LOG ? LOG.work : 0 };    // work requests
 const TYPE = {};
@@ -13,9 +13,13 @@ const EVENT_COLUMNS = ["delta", "log", "type", "code", "qpn", "lane", "shown", "
 const WORK_COLUMNS = ["log", "qpn", "index", "flags", "code", "status", "length", "doorbell", "posted", "wqe", "sent", "cqe", "interrupt", "check",
 	"message", "lane"];
 
-async function loadEvents() {
-	for (const name of EVENT_COLUMNS) E[name] = await column(`e-${name}`);
-	for (const name of WORK_COLUMNS) W[name] = await column(`w-${name}`);
+const LOG_COLUMNS = [...EVENT_COLUMNS.map((name) => `e-${name}`), ...WORK_COLUMNS.map((name) => `w-${name}`)];
+
+function takeEvents(found) {
+	E.n = LOG.events;
+	W.n = LOG.work;
+	for (const name of EVENT_COLUMNS) E[name] = found[`e-${name}`];
+	for (const name of WORK_COLUMNS) W[name] = found[`w-${name}`];
 	E.time = timesOf(E.delta, LOG.jumps);
 	E.delta = null;
 	W.begin = new Float64Array(W.n);

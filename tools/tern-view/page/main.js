@@ -22,15 +22,22 @@ function showPair(k) {
 	if (V.view.length) zoomTo(V.view[0]);
 }
 
-function buildFilters() {
+// What there is to choose from.
+function fillFilters() {
 	const used = GROUPS.map(() => false);
 	for (const [code, n] of META.totals.operations) used[GROUP_OF[code]] ||= n > 0;
 	used[6] = META.totals.negative.length > 0;
-	byId("f-pair").append(el("option", { value: -1 }, "All"), ...META.pairs.slice(0, 500).map((pair, k) => el("option", { value: k }, pairText(pair))));
-	byId("f-status").append(...Object.entries(STATUSES).map(([value, [text]]) => el("option", { value }, text)));
+	const shown = new Set([...byId("f-groups").querySelectorAll("input")].map((box) => Number(box.value)));
+	byId("f-pair").replaceChildren(el("option", { value: -1 }, "All"), ...META.pairs.slice(0, 500).map((pair, k) => el("option", { value: k }, pairText(pair))));
+	byId("f-pair").value = String(filter.pair);
 	GROUPS.forEach((name, k) => {
-		if (used[k]) byId("f-groups").append(el("label", null, el("input", { type: "checkbox", value: k, checked: "" }), name));
+		if (used[k] && !shown.has(k)) byId("f-groups").append(el("label", null, el("input", { type: "checkbox", value: k, checked: "" }), name));
 	});
+}
+
+function buildFilters() {
+	fillFilters();
+	byId("f-status").append(...Object.entries(STATUSES).map(([value, [text]]) => el("option", { value }, text)));
 	const form = byId("filters");
 	const read = () => {
 		filter.pair = Number(byId("f-pair").value);
@@ -129,8 +136,10 @@ async function start() {
 		S.follow.push(() => work.reveal(Math.max(0, work.chosen())), () => S.event >= 0 && events.chosen() >= 0 && events.reveal(events.chosen()));
 	}
 	S.follow.push(followLane, showDetails, (p) => p >= 0 && packets.reveal(packets.chosen()), () => messages.reveal(Math.max(0, messages.chosen())));
+	S.grids = { packets, messages, work, events };
 	followOverview();
 	followLadder();
+	if (byId("live")) followLive();
 	window.addEventListener("resize", () => { keysDrawn = -1; draw(); });
 	draw();
 	document.documentElement.dataset.ready = String(Math.round(performance.now()));

@@ -74,10 +74,15 @@ function chooseEvents() {
 	byId("e-count").textContent = `${count(n)} of ${count(E.n)} events`;
 }
 
+// The types of events to choose from: those that there are.
+function fillTypes() {
+	const box = byId("e-type"), shown = new Set([...box.options].map((option) => Number(option.value)));
+	for (const type of new Set(LOG.totals.map(([kind]) => kind))) if (!shown.has(type)) box.append(el("option", { value: type }, nameOf(NAMES.types, type)));
+}
+
 function eventGrid() {
-	const types = [...new Set(LOG.totals.map(([type]) => type))];
-	byId("e-type").append(el("option", { value: -1 }, "All"), el("option", { value: -2 }, "What went wrong"),
-		...types.map((type) => el("option", { value: type }, nameOf(NAMES.types, type))));
+	byId("e-type").append(el("option", { value: -1 }, "All"), el("option", { value: -2 }, "What went wrong"));
+	fillTypes();
 	chooseEvents();
 	const at = (row) => eventList.items[row];
 	let grid = null;

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The adapters whose faults the live page sets: of ternd, by its control socket, and of QEMU, by QMP. The device reads the rules' syntax."""
+import glob
+import json
+import os
+import re
+import threading
+
+import monitor
+
+SECONDS = 5
+MOST_TEXT = 8192  # bytes of rules that an adapter takes
+MOST_ADAPTERS = 64
+COUNTS = re.compile(r"(.*?)\s*# matched (\d+), applied (\d+)")
+
+
+class Refused(Exception):
+    """What a person should read who has asked for something that cannot be done."""
+
+
+class OfTernd:
+    """A port of ternd."""
+
+    def __init__(self, control, name):
+        self.control, self.name = control, name
+
+    def faults(self, rules=None):
+        """The report of the rules, after they were replaced if there are new ones."""
+        return monitor.ternd(self.control, {"command": "faults", "port": self.name, **({} if rules is None else {"rules": rules})}, SECONDS)["rules"]
+
+
+class OfQemu:
+    """A device of QEMU."""
+
+    def __init__(self, socket, machine, device, alone):
+        self.socket, self.device, self.name = socket, device, machine if alone else f"{machine}:{device.removeprefix('tern')}"
+
+    def faults(self, rules=None):
+        at = {"path": f"/machine/peripheral/{self.device}", "property": "faults"}
+        if rules is not None:
+            returned(self.socket, "qom-set", {**at, "value": rules})
+        return returned(self.socket, "qom-get", at)
+
+
+def returned(socket, command, arguments):
+    answer = monitor.qmp(socket, {"execute": command, "arguments": arguments}, SECONDS)
+    if "error" in answer:
+        raise ValueError(answer["error"]["desc"])
+    return answer["return"]
+
+
+def of_ternd(control):
+    found = monitor.ternd(control, {"command": "list"}, SECONDS)
+    return [OfTernd(control, port["name"]) for port in found["adapters"] + found["uplinks"]]
+
+
+def of_qemu(socket):
+    machine = os.path.basename(socket).removesuffix(".qmp")
+    devices = [p["name"] for p in returned(socket, "qom-list", {"path": "/machine/peripheral"}) if p["type"] == "child<tern>"]
+    return [OfQemu(socket, machine, device, len(devices) == 1) for device in sorted(devices)]
+
+
+def of_lab(directory):
+    """The adapters of the lab that has its sockets in this directory."""
+    controls = sorted(glob.glob(os.path.join(glob.escape(directory), "ternd*.ctl")))
+    sockets = sorted(glob.glob(os.path.join(glob.escape(directory), "vm*.qmp")), key=lambda path: (len(path), path))
+    found = []
+    for path in controls or sockets:
+        try:
+            found += of_ternd(path) if controls else of_qemu(path)
+        except ConnectionRefusedError:  # a machine that is off
+            continue
+    return found
+
+
+def rules_of(report):
+    """[{rule, matched, applied}], and what else the adapter says."""
+    rules, notes = [], []
+    for line in report.splitlines():
+        found = COUNTS.fullmatch(line)
+        if found:
+            rules.append({"rule": found[1], "matched": int(found[2]), "applied": int(found[3])})
+        elif line.strip("# "):
+            notes.append(line.strip("# "))
+    return rules, notes
+
+
+class Adapters:
+    """find(): those that there are now. One request at a time."""
+
+    def __init__(self, find):
+        self.find, self.lock = find, threading.Lock()
+
+    def list(self):
+        """[{name, rules, notes, error}] of each adapter."""
+        with self.lock:
+            return [self.describe(adapter) for adapter in self.found()]
+
+    def found(self):
+        try:
+            return self.find()[:MOST_ADAPTERS]
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            raise Refused(f"the adapters cannot be reached: {e}") from e
+
+    def describe(self, adapter):
+        try:
+            rules, notes = rules_of(adapter.faults())
+            return {"name": adapter.name, "rules": rules, "notes": notes}
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            return {"name": adapter.name, "rules": [], "notes": [], "error": str(e)}
+
+    def change(self, request):
+        """{"adapter", "add": rules} or {"adapter", "remove": rule, "at": its place} or {"adapter", "clear": true}."""
+        if not isinstance(request, dict) or not isinstance(request.get("adapter"), str):
+            raise Refused("which adapter?")
+        with self.lock:
+            adapter = next((a for a in self.found() if a.name == request["adapter"]), None)
+            if adapter is None:
+                raise Refused(f"there is no adapter '{request['adapter'][:64]}' now")
+            try:
+                now = [rule["rule"] for rule in rules_of(adapter.faults())[0]]
+                rules = "\n".join(changed(now, request))
+                if len(rules.encode()) > MOST_TEXT:
+                    raise Refused(f"more than {MOST_TEXT} bytes of rules")
+                adapter.faults(rules)
+                return self.describe(adapter)
+            except (OSError, ValueError, KeyError, TypeError) as e:
+                raise Refused(f"{adapter.name}: {e}") from e
+
+
+def changed(now, request):
+    """The rules, given those that are in force and what is asked for."""
+    if isinstance(request.get("add"), str):
+        if not request["add"].strip():
+            raise Refused("which rule?")
+        return [*now, request["add"]]
+    if request.get("clear") is True:
+        return []
+    at, rule = request.get("at"), request.get("remove")
+    if isinstance(at, int) and 0 <= at < len(now) and now[at] == rule:
+        return now[:at] + now[at + 1:]
+    raise Refused("the rule is not there any more")
+
+
+def read(body):
+    """The request in the body of a POST."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as e:
+        raise Refused(f"no JSON: {e}") from e
