@@ -108,8 +108,11 @@ class Chromium:
         raise RuntimeError(f"not true in {timeout} seconds: {script}")
 
     def open(self, path, timeout=120):
+        return self.open_url(f"file://{path}", timeout)
+
+    def open_url(self, url, timeout=120):
         self.events.clear()
-        self.call("Page.navigate", url=f"file://{path}")
+        self.call("Page.navigate", url=url)
         return int(self.until("document.documentElement?.dataset.ready", timeout))
 
     def complaints(self):

@@ -35,8 +35,10 @@ def ternd(path, request, seconds=60, file=None):
     """The result of a request to ternd; `file`: an open file that it passes. Raises ValueError if ternd refuses."""
     with connect(path, seconds) as s:
         line = json.dumps(request).encode() + b"\n"
-        sent = socket.send_fds(s, [line], [file.fileno()]) if file is not None else 0
-        s.sendall(line[sent:])
+        if file is None:
+            s.sendall(line)
+        else:  # the file goes with the first bytes; a line this short is sent at once
+            socket.send_fds(s, [line], [file.fileno()])
         with s.makefile("r") as f:
             answer = json.loads(f.readline() or '{"error": "ternd is gone"}')
     if "error" in answer:

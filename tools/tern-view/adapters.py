@@ -18,6 +18,11 @@ class Refused(Exception):
     """What a person should read who has asked for something that cannot be done."""
 
 
+def plain(error):
+    """An error's text, without numbers of the system."""
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
 class OfTernd:
     """A port of ternd."""
 
@@ -100,14 +105,14 @@ class Adapters:
         try:
             return self.find()[:MOST_ADAPTERS]
         except (OSError, ValueError, KeyError, TypeError) as e:
-            raise Refused(f"the adapters cannot be reached: {e}") from e
+            raise Refused(f"the adapters cannot be reached: {plain(e)}") from e
 
     def describe(self, adapter):
         try:
             rules, notes = rules_of(adapter.faults())
             return {"name": adapter.name, "rules": rules, "notes": notes}
         except (OSError, ValueError, KeyError, TypeError) as e:
-            return {"name": adapter.name, "rules": [], "notes": [], "error": str(e)}
+            return {"name": adapter.name, "rules": [], "notes": [], "error": plain(e)}
 
     def change(self, request):
         """{"adapter", "add": rules} or {"adapter", "remove": rule, "at": its place} or {"adapter", "clear": true}."""
@@ -125,7 +130,7 @@ class Adapters:
                 adapter.faults(rules)
                 return self.describe(adapter)
             except (OSError, ValueError, KeyError, TypeError) as e:
-                raise Refused(f"{adapter.name}: {e}") from e
+                raise Refused(f"{adapter.name}: {plain(e)}") from e
 
 
 def changed(now, request):

@@ -50,11 +50,11 @@ def main():
     except OSError as e:
         print(f"tern-view: port {opt.port}: {e}", file=sys.stderr)
         return 2
-    feed.start()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(server.url, flush=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
+        feed.start()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(server.url, flush=True)
         threading.Event().wait()
     except KeyboardInterrupt:
         pass

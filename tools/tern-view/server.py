@@ -132,7 +132,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             else:
                 self.refuse(404, "no such thing")
         except adapters.Refused as e:
-            self.refuse(409, str(e))
+            self.json({"error": str(e)})
 
     def do_POST(self):
         if not self.allowed(self.headers.get(TOKEN, "")):
@@ -149,5 +149,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         try:
             self.json({"adapter": self.server.faults.change(adapters.read(self.rfile.read(int(length))))})
-        except adapters.Refused as e:
-            self.refuse(409, str(e))
+        except adapters.Refused as e:  # no error of HTTP, which browsers log
+            self.json({"error": str(e)})

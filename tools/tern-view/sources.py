@@ -88,7 +88,7 @@ class Ternd:
                     self.capture(ports)
                 self.alive, self.trouble = True, ""
             except (OSError, ValueError, KeyError) as e:
-                self.alive, self.trouble = False, f"ternd does not capture: {e}. The page waits for it."
+                self.alive, self.trouble = False, f"ternd does not capture: {adapters.plain(e)}. The page waits for it."
         return [self.tail] if self.tail else []
 
     def daemon(self):
@@ -102,7 +102,11 @@ class Ternd:
             raise ValueError(f"it has no port '{name}'" if name else "it has no port")
         self.process = self.daemon()
         file = tempfile.TemporaryFile()
-        monitor.ternd(self.control, {"command": "capture", "port": name, "limit": 4 * TURN}, ASK, file)
+        try:
+            monitor.ternd(self.control, {"command": "capture", "port": name, "limit": 4 * TURN}, ASK, file)
+        except BaseException:
+            file.close()
+            raise
         path = f"/proc/self/fd/{file.fileno()}"
         if self.tail is None:
             self.tail = self.make(path, name=name)
@@ -114,6 +118,8 @@ class Ternd:
 
     def close(self):
         """Ends the capture."""
+        if self.file:
+            self.file.close()
         if self.alive:
             try:
                 monitor.ternd(self.control, {"command": "capture", "port": self.tail.name}, ASK)

@@ -74,9 +74,10 @@ function showFaults() {
 	faults.text = text;
 	if ([...choice.options].map((option) => option.value).join("\n") !== names.join("\n")) {
 		const chosen = choice.value;
-		choice.replaceChildren(...names.map((name) => el("option", null, name)));
+		choice.replaceChildren(...(names.length ? names : ["none"]).map((name) => el("option", null, name)));
 		if (names.includes(chosen)) choice.value = chosen;
 	}
+	for (const node of byId("faults").querySelectorAll("form button, form input, form select")) node.disabled = !names.length;
 	const focus = keepFocus();
 	byId("fault-rules").replaceChildren(...faults.adapters.flatMap(adapterLines));
 	if (!names.length) byId("fault-rules").append(el("tr", null, el("td", { colspan: 5 }, "There is no adapter now.")));

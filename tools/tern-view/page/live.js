@@ -12,7 +12,7 @@ async function ask(path, body) {
 		throw new Error("tern-view does not answer. When it runs again, open the URL that it prints.");
 	}
 	const answer = await response.json();
-	if (!response.ok) throw new Error(answer.error);
+	if (answer.error !== undefined) throw new Error(answer.error);
 	return answer;
 }
 
