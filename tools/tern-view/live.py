@@ -14,6 +14,7 @@ from sources import source_of
 
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 KEEP, MOST_KEEP = 20_000, 200_000
+ENDS = {signal.SIGINT, signal.SIGTERM}
 RECORDS = 4  # records of each event log for each packet
 
 
@@ -50,14 +51,13 @@ def main():
     except OSError as e:
         print(f"tern-view: port {opt.port}: {e}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Waited for by this thread alone: a handler may run in another one, and would not wake it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     try:
         feed.start()
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print(server.url, flush=True)
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        pass
+        signal.sigwait(ENDS)
     finally:
         server.shutdown()
         feed.stop()

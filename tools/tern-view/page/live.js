@@ -38,7 +38,9 @@ function followLive() {
 	for (const name of ["pointerup", "pointercancel", "blur"]) window.addEventListener(name, () => { live.gripped = false; }, true);
 	showTitle(live.title);
 	lastWindow();
-	for (const grid of Object.values(S.grids)) if (grid) grid.body.scrollTop = grid.tall;
+	requestAnimationFrame(() => requestAnimationFrame(() => {
+		for (const grid of Object.values(S.grids)) if (grid) grid.body.scrollTop = grid.tall;
+	}));
 	followFaults();
 	poll();
 }
