@@ -13,7 +13,7 @@ from server import Server
 from sources import source_of
 
 TOP = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
-KEEP, MOST_KEEP = 20_000, 200_000
+KEEP, MOST_KEEP = 10_000, 200_000
 ENDS = {signal.SIGINT, signal.SIGTERM}
 RECORDS = 4  # records of each event log for each packet
 

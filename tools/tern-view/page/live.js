@@ -1,7 +1,7 @@
 // A page that a server feeds: it asks for the state of the files, takes new data when there are any, and keeps what the user looks at.
 
-const live = { token: new URLSearchParams(location.search).get("token") ?? "", version: 0, origin: "0", keep: 0, follow: true, paused: false, span: null, t0: 0, t1: 0, pairs: "" };
-const POLL = 500, POLL_HIDDEN = 3000;
+const live = { token: new URLSearchParams(location.search).get("token") ?? "", version: 0, origin: "0", keep: 0, follow: true, paused: false, span: null, t0: 0, t1: 0, pairs: "", begun: new Map() };
+const POLL = 500, POLL_HIDDEN = 3000, BEGUN_FOR = 30000;
 
 async function ask(path, body) {
 	let response;
@@ -61,18 +61,27 @@ async function poll() {
 }
 
 function showState({ files, say: more }) {
-	const lines = [...more, ...files.filter((f) => f.say).map((f) => `${f.name} ${f.say}.`),
-		...files.filter((f) => f.begun > 1).map((f) => `${f.name} has begun anew${f.begun > 2 ? ` ${count(f.begun - 1)} times` : ""}: what was before is gone from the page.`)];
-	say(lines);
+	say([...more, ...files.filter((f) => f.say).map((f) => `${f.name} ${f.say}.`)], newBeginnings(files));
 	byId("live-files").textContent = files.map((f) => `${f.name}: ${counted(f.count, f.log ? "event" : "frame")}`).join(", ");
 }
 
+// For a while: which files were replaced, as those of a lab are by the next one.
+function newBeginnings(files) {
+	for (const f of files) {
+		const known = live.begun.get(f.name);
+		if (known === undefined) live.begun.set(f.name, { begun: f.begun, since: -BEGUN_FOR });
+		else if (f.begun !== known.begun) live.begun.set(f.name, { begun: f.begun, since: known.begun ? performance.now() : -BEGUN_FOR });
+	}
+	const names = files.filter((f) => performance.now() - live.begun.get(f.name).since < BEGUN_FOR).map((f) => f.name);
+	return names.length ? [`${names.join(", ")}: begun anew. What was before is gone from the page.`] : [];
+}
+
 // A screen reader says it when it changes.
-function say(lines) {
-	const box = byId("live-say");
-	if (box.dataset.text === lines.join("\n")) return;
-	box.dataset.text = lines.join("\n");
-	box.replaceChildren(...lines.map((line) => el("p.notice", null, line)));
+function say(lines, news = []) {
+	const box = byId("live-say"), text = [...lines, ...news].join("\n");
+	if (box.dataset.text === text) return;
+	box.dataset.text = text;
+	box.replaceChildren(...lines.map((line) => el("p.notice", null, line)), ...news.map((line) => el("p.news", null, line)));
 }
 
 function showTitle(title) {
