@@ -239,6 +239,13 @@ class Data(Served):
         self.assertLess(len(json.dumps(data)), 200_000)
         self.assertEqual(self.json("GET", "/state")["files"][0]["count"], 31 * 52)
 
+    def test_a_capture_that_is_never_read_to_its_end(self):
+        look = self.feed.look
+        with mock.patch.object(self.feed, "look", lambda: look() or True):
+            self.append(1)
+            self.newer(1)
+        self.assertEqual(self.json("GET", "/data")["meta"]["totals"]["packets"], 104)
+
     def test_nobody_looks(self):
         self.append(1)
         for _ in range(10):

@@ -55,10 +55,10 @@ class Feed(threading.Thread):
         return made
 
     def run(self):
-        while not self.stopped.wait(LOOK):
+        more = False
+        while not self.stopped.wait(0 if more else LOOK):
             try:
-                while self.look() and not self.stopped.is_set():
-                    pass
+                more = self.look()
                 now = time.monotonic()
                 if self.changed and now >= self.due and now - self.seen < WATCHED:
                     self.snapshot = self.make(self.snapshot.version + 1)
@@ -66,7 +66,7 @@ class Feed(threading.Thread):
             except Exception as e:  # the page says so, and the next look may succeed
                 if not self.trouble:
                     traceback.print_exc(file=sys.stderr)
-                self.trouble, self.due = f"The data cannot be read: {e}", time.monotonic() + 5
+                more, self.trouble, self.due = False, f"The data cannot be read: {e}", time.monotonic() + 5
 
     def state(self, looks):
         """What the page asks for all the time. `looks`: whether it takes new data."""
