@@ -119,6 +119,7 @@ static struct sk_buff *tern_test_skb(struct kunit *test, unsigned int len)
 	struct sk_buff *skb = kunit_zalloc_skb(test, len, GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, skb);
+	skb_put(skb, len);
 	skb_reset_mac_header(skb);
 	skb_set_network_header(skb, ETH_HLEN);
 	skb_set_transport_header(skb, TERN_TEST_HEADERS);
