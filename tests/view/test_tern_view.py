@@ -167,6 +167,22 @@ class Story(Directory):
         self.assertEqual([OPCODES[c.op[i]].kind for i in self.marked(cap.BECN)], ["CNP"])
         self.assertEqual([c.syndrome[i] for i in self.marked(cap.NEGATIVE)], [0x60, 0x2C, 0x62])
 
+    def test_a_read_of_missing_responses_is_no_duplicate(self):
+        scene = Scene()
+        link = Link(scene, 0x11, 0x22, psn=0x100, mtu=1024)
+        link.read(1024)
+        psn = link.ask_read(5 * 1024)
+        link.answer_read(5 * 1024, psn, parts=(0, 1, 3, 4))
+        link.ask_read(5 * 1024, psn=psn, skip=2)
+        link.answer_read(5 * 1024, psn, skip=2)
+        # The answer is lost behind the capture.
+        link.ask_read(5 * 1024, psn=psn, skip=2)
+        scene.write(self.path("x"))
+        c = report_of(self.path("x")).c
+        requests = [i for i, op in enumerate(c.op) if OPCODES[op].kind == "READ"]
+        self.assertEqual([(c.psn[i], c.flags[i] & (cap.RETRANSMITTED | cap.DUPLICATE)) for i in requests],
+                         [(0x100, 0), (0x101, 0), (0x103, cap.RETRANSMITTED), (0x103, cap.DUPLICATE)])
+
     def test_messages(self):
         m = self.report.story.messages
         kinds = [msg.KINDS[k] for k in m.kind]

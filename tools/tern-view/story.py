@@ -45,11 +45,12 @@ class Requester:
         self.open = None    # the message whose LAST has not come
         self.read_next = 0  # the next packet of READ responses
         self.read_high = 0
+        self.read_whole = 0  # responses have come up to here, without a gap
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
         self.holes = set()  # PSNs that were skipped, and did not come yet
 
     def restart(self, psn):
-        self.next = self.origin = self.acked = self.read_next = self.read_high = psn + (1 << 24)
+        self.next = self.origin = self.acked = self.read_next = self.read_high = self.read_whole = psn + (1 << 24)
         self.open = None
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
         self.holes = set()
@@ -173,8 +174,10 @@ class Story:
 
     def repeated(self, i, op, r, at):
         """A request whose PSN is behind the expected one: the responder has it, or it was lost before."""
-        self.columns.flags[i] |= DUPLICATE if at < r.acked else RETRANSMITTED
         place = r.find(at)
+        # A READ of responses that are missing is no duplicate, although later ones have acknowledged it.
+        unanswered = op.kind == READ and at >= r.read_whole
+        self.columns.flags[i] |= DUPLICATE if at < r.acked and not unanswered else RETRANSMITTED
         if place is None:
             self.late(i, op, r, at)
         else:
@@ -237,6 +240,9 @@ class Story:
             c.flags[i] |= RETRANSMITTED
         elif not op.first and at > r.read_next:
             self.gap(i, at - r.read_next)
+        # The first response is one to a request that the capture has, so what is before it was not asked for.
+        if op.first or at <= r.read_whole:
+            r.read_whole = max(r.read_whole, at + 1)
         r.read_next = at + 1
         r.read_high = max(r.read_high, at + 1)
 
