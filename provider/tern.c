@@ -26,6 +26,7 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.alloc_dmah = tern_alloc_dmah,
 	.dealloc_dmah = tern_dealloc_dmah,
 	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
+	.query_port_speed = ibv_cmd_query_port_speed,
 	.reg_mr_ex = tern_reg_mr_ex,
 #endif
 	.alloc_mw = tern_alloc_mw,

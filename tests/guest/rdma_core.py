@@ -68,6 +68,7 @@ class Recorder(unittest.TextTestResult):
 
 def be_patient():
     """Multiplies the tests' time limits for completions, barriers and processes by PATIENCE."""
+    import multiprocessing
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
     from tests import utils
@@ -80,6 +81,8 @@ def be_patient():
         return join(self, timeout and timeout * PATIENCE)
 
     BaseContext.Barrier, BaseProcess.join = patient_barrier, patient_join
+    # Python 3.14 would send the test to another process, with its open streams, which it cannot.
+    multiprocessing.set_start_method("fork")
     utils.POLL_CQ_TIMEOUT *= PATIENCE
 
 
