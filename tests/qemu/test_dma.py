@@ -314,7 +314,7 @@ class FaultMessages(unittest.TestCase):
         return self.MMCONFIG + (1 << 20) + offset
 
     def assert_fatal(self):
-        self.assertTrue(self.tern.reg(hw.REG_STATUS) & hw.STATUS_FATAL)
+        self.qemu.wait(lambda: self.tern.reg(hw.REG_STATUS) & hw.STATUS_FATAL, "FATAL")
         self.assertEqual(self.tern.reg(hw.REG_FATAL), hw.FATAL_AQ_DMA)
 
     def test_to_the_command_register(self):
