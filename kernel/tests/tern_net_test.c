@@ -207,6 +207,13 @@ static bool tern_test_has_link(struct kunit *test)
 	return netif_carrier_ok(tern_test_net(test)->netdev);
 }
 
+/* A restart wakes the queues last. */
+static bool tern_test_transmits(struct kunit *test)
+{
+	return tern_test_has_link(test) &&
+	       !netif_queue_stopped(tern_test_net(test)->netdev);
+}
+
 static int tern_test_set_mtu(struct kunit *test, int mtu)
 {
 	int err;
@@ -233,8 +240,7 @@ static void tern_test_expect_up(struct kunit *test, unsigned int mtu)
 	struct tern_net *net = fake->tdev.net;
 
 	KUNIT_EXPECT_TRUE(test, netif_running(net->netdev));
-	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_has_link, test));
-	KUNIT_EXPECT_FALSE(test, netif_queue_stopped(net->netdev));
+	KUNIT_EXPECT_TRUE(test, tern_test_wait(tern_test_transmits, test));
 	KUNIT_EXPECT_EQ(test, net->netdev->real_num_rx_queues, net->config.channels);
 	KUNIT_EXPECT_EQ(test, net->netdev->mtu, mtu);
 	KUNIT_EXPECT_EQ(test, READ_ONCE(fake->port_mtu), mtu);
