@@ -3,13 +3,13 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <new>
 
 #include "signals_blocked.h"
+#include "tern_event_log.hpp"
 
 namespace tern::runner {
 
@@ -23,7 +23,8 @@ constexpr std::chrono::milliseconds kInterval{10};
 EventWriter::EventWriter(TernEngine* engine, Host& host, const EventFile& file)
     : engine_(engine), host_(host), file_(file.fd), room_(file.limit == 0 ? UINT64_MAX : file.limit - sizeof(tern_log_event)) {
   assert(file.limit == 0 || file.limit >= kLeastLimit);
-  write_header(file);
+  const tern_log_header header = log_header(file.clock, file.epoch, file.mac, file.name);
+  write(&header, sizeof(header));
   if (!tern_engine_log_events(engine_, file.records)) throw std::bad_alloc();
   const SignalsBlocked blocked;
   thread_ = std::thread(&EventWriter::loop, this);
@@ -74,19 +75,6 @@ void EventWriter::drain() {
     write(records, n * sizeof(tern_log_event));
     tern_engine_events_taken(engine_, n);
   }
-}
-
-void EventWriter::write_header(const EventFile& file) {
-  tern_log_header header{};
-  std::ranges::copy(TERN_LOG_MAGIC, header.magic);
-  header.version = le(std::uint16_t{TERN_LOG_VERSION});
-  header.header_size = le(std::uint16_t{sizeof(header)});
-  header.record_size = le(std::uint16_t{sizeof(tern_log_event)});
-  header.clock = file.clock;
-  header.epoch = le(file.epoch);
-  std::ranges::copy(file.mac, header.mac);
-  file.name.copy(reinterpret_cast<char*>(header.name), sizeof(header.name) - 1);
-  write(&header, sizeof(header));
 }
 
 tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) const {

@@ -62,7 +62,6 @@ class EventWriter {
 
   void loop();
   void drain();
-  void write_header(const EventFile& file);
   void write(const void* data, std::size_t bytes);
   void put(const void* data, std::size_t bytes);
   [[nodiscard]] tern_log_event record(std::uint8_t type, std::uint64_t addr = 0, std::uint64_t length = 0) const;

@@ -2,13 +2,13 @@
 // Writes the event log of a simulated device to a file, as the runner does for a real one.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "control/device.h"
+#include "tern_event_log.hpp"
 
 namespace tern {
 
@@ -20,14 +20,7 @@ class EventFile {
     constexpr std::size_t kRecords = std::size_t{1} << 16;
     device.log_events(kRecords);
     log_ = device.lane.log;
-    tern_log_header header{};
-    std::ranges::copy(TERN_LOG_MAGIC, header.magic);
-    header.version = le(std::uint16_t{TERN_LOG_VERSION});
-    header.header_size = le(std::uint16_t{sizeof(header)});
-    header.record_size = le(std::uint16_t{sizeof(tern_log_event)});
-    header.clock = TERN_LOG_CLOCK_VIRTUAL;
-    std::ranges::copy(device.port.addresses.mac(), header.mac);
-    name.copy(reinterpret_cast<char*>(header.name), sizeof(header.name) - 1);
+    const tern_log_header header = log_header(TERN_LOG_CLOCK_VIRTUAL, 0, device.port.addresses.mac(), name);
     put(&header, sizeof(header));
   }
 
