@@ -307,7 +307,7 @@ def make(record, runs, path):
     commit = record.get("commit", "")
     if view.against:
         commit = f"{commit}, {record.get('front')} and {view.against['name']}" if view.against["kind"] == "front" else f"{commit} and {view.against['name']}"
-    page = webpage.Page(os.path.join(HERE, "page"), ("main",))
+    page = webpage.Page(os.path.join(HERE, "page"), ("main",), "Benchmark of tern, @TITLE@")
     data = [f'<script type="application/json" id="record">{webpage.safe_json(view.record)}</script>\n']
     command = f"<code>{escape(record['command'])}</code>" if record.get("command") else ""
     webpage.replace(path, lambda out: page.write(out, data, TITLE=escape(commit), ABOUT=about(view), COMMAND=command, LINKS=links, TILES=tiles(view),

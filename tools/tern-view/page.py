@@ -20,6 +20,7 @@ from webpage import Page, escape, safe_json
 HERE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "page")
 SCRIPTS = ("format", "data", "events", "headers", "filter", "state", "overview", "ladder", "lane", "marks", "curves", "grid", "work", "details", "keys",
            "lives", "states", "summary", "main")
+NAME = "@TITLE@ - tern-view"
 # A capture may have a flow for each packet. The pairs with the fewest packets become one.
 MOST_PAIRS = 4096
 
@@ -171,4 +172,4 @@ def html_of(meta, parts):
 
 def write(report, out):
     """Writes the page to the text file `out`."""
-    Page(HERE, SCRIPTS).write(out, html_of(report.meta(), elements(report)), LIVE="", TITLE=escape(", ".join(report.names)))
+    Page(HERE, SCRIPTS, NAME).write(out, html_of(report.meta(), elements(report)), LIVE="", TITLE=escape(", ".join(report.names)))

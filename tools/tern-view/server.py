@@ -32,7 +32,7 @@ class Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, port, feed, faults):
         self.feed, self.faults, self.token = feed, faults, secrets.token_urlsafe(24)
-        self.page = webpage.Page(page.HERE, SCRIPTS, "connect-src 'self'")
+        self.page = webpage.Page(page.HERE, SCRIPTS, page.NAME, "connect-src 'self'")
         self.panel = webpage.read(page.HERE, "live.html")
         self.clients, self.lock = {}, threading.Lock()
         super().__init__((HERE, port), Handler)

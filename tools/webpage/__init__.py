@@ -32,12 +32,12 @@ def digest(text):
 class Page:
     """A page in the making: template page.html, style.css and scripts of a directory, after what all pages share."""
 
-    def __init__(self, directory, scripts, policy=""):
-        """`policy`: what the page may do besides, as directives of a Content-Security-Policy."""
+    def __init__(self, directory, scripts, name, policy=""):
+        """`name`: of the window, with fields. `policy`: what the page may do besides, as directives of a Content-Security-Policy."""
         parts = [read(HERE, "theme.js"), *(read(directory, name + ".js") for name in scripts)]
         self.script = '"use strict";\n(() => {\n' + "\n".join(parts) + "\n})();\n"
         self.style = read(HERE, "base.css") + "\n" + read(directory, "style.css")
-        self.template = read(directory, "page.html")
+        self.template = read(HERE, "head.html").replace("@NAME@", name) + read(directory, "page.html")
         self.policy = (f"default-src 'none'; style-src {digest(self.style)}; script-src {digest(self.script)}; base-uri 'none'; form-action 'none'"
                        + (f"; {policy}" if policy else ""))
 
