@@ -6,7 +6,6 @@ captures.py story|odd|N FILE: writes the one, one of damaged and forged packets,
 import itertools
 import os
 import random
-import struct
 import sys
 
 sys.dont_write_bytecode = True
@@ -14,6 +13,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(HERE, "../judge"), os.path.join(HERE, "../../tools")]
 
 from build import CNP, MS, Host, Link, Scene, datagram, encode, source_port  # noqa: E402
+from roce import pcap  # noqa: E402
 from roce.headers import icrc  # noqa: E402
 
 START = 1_700_000_000_000_000_000
@@ -131,7 +131,7 @@ def write_many(path, n):
     turn = {id(link): link.psn for link in links}
     advance = {link.qy: turn[id(link)] for link in links} | {link.qx: turn[id(link)] for link in links}
     with open(path, "wb") as f:
-        f.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
+        f.write(pcap.header())
         written = lap = 0
         while written < n:
             out = []
@@ -139,8 +139,7 @@ def write_many(path, n):
                 raw[51:54] = (psn + lap * advance[int.from_bytes(raw[47:50], "big")] & 0xFFFFFF).to_bytes(3, "big")
                 end = 34 + int.from_bytes(raw[38:40], "big")
                 raw[end - 4:end] = icrc(raw, 14, 34, True, end).to_bytes(4, "little")
-                sec, ns = divmod(START + time + lap * (scene.now + 2000) + chance.randrange(1500), 1_000_000_000)
-                out.append(struct.pack("<IIII", sec, ns, len(raw), len(raw)) + raw)
+                out.append(pcap.record(START + time + lap * (scene.now + 2000) + chance.randrange(1500), raw))
             f.write(b"".join(out))
             written += len(out)
             lap += 1
