@@ -81,23 +81,28 @@ class Connection:
             words += [status(wc.status) for wc in self.cq.poll(count - len(words))[1]]
         return ", ".join(words)
 
-    def execute(self, wr):
-        """Posts a work request and waits until it is complete."""
+    def post(self, wr):
+        """Posts a work request that has a completion."""
         wr.send_flags = e.IBV_SEND_SIGNALED
         self.qp.post_send(wr)
+
+    def execute(self, wr):
+        """Posts a work request and waits until it is complete."""
+        self.post(wr)
         return self.complete()
 
-    def one_sided(self, opcode, mr, address, rkey, size=None):
-        """A READ or WRITE between the beginning of a region and the address in the other program."""
-        wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(mr.buf, mr.length if size is None else size, mr.lkey)])
-        wr.set_wr_rdma(rkey, address)
-        return self.execute(wr)
-
     def write(self, *what):
-        return self.one_sided(e.IBV_WR_RDMA_WRITE, *what)
+        return self.execute(one_sided(e.IBV_WR_RDMA_WRITE, *what))
 
     def read(self, *what):
-        return self.one_sided(e.IBV_WR_RDMA_READ, *what)
+        return self.execute(one_sided(e.IBV_WR_RDMA_READ, *what))
+
+
+def one_sided(opcode, mr, address, rkey, size=None):
+    """A READ or WRITE between the beginning of a region and the address in the other program."""
+    wr = SendWR(opcode=opcode, num_sge=1, sg=[SGE(mr.buf, mr.length if size is None else size, mr.lkey)])
+    wr.set_wr_rdma(rkey, address)
+    return wr
 
 
 def status(code):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 """Lesson 5: the client uses a key of a region that the server has deregistered."""
-from lesson import REMOTE, SGE, Memory, SendWR, connect, e, expect
+from lesson import REMOTE, Memory, connect, e, expect, one_sided
 
 c = connect()
 memory = Memory(4096)
@@ -24,13 +24,8 @@ else:
     c.tell(written=True)
     c.hear()  # there is a new key, and the client ignores it
     memory.pages[:64] = b"b" * 64
-    requests = []
-    for _ in range(3):
-        wr = SendWR(opcode=e.IBV_WR_RDMA_WRITE, num_sge=1, sg=[SGE(mr.buf, 64, mr.lkey)], send_flags=e.IBV_SEND_SIGNALED)
-        wr.set_wr_rdma(server["rkey"], server["address"])
-        requests.append(wr)
-    for wr in requests:
-        c.qp.post_send(wr)
+    for wr in [one_sided(e.IBV_WR_RDMA_WRITE, mr, server["address"], server["rkey"], 64) for _ in range(3)]:
+        c.post(wr)
     then = c.complete(3)
     print(f"WRITE with the key: {first}; three with the old key: {then}")
     c.tell(done=True)
