@@ -12,6 +12,7 @@ import tarfile
 import time
 
 from lanes import read_lanes
+from machine import CAPTURE, EVENT_LOG
 
 KEPT = 5  # directories
 SECONDS = 30  # for the machines to answer, times the lane's factor
@@ -32,7 +33,7 @@ def new_directory(run):
 def link_files(run, path):
     """Consoles, captures and event logs, which the machines are still writing. The next run replaces the files of the run directory."""
     for name in os.listdir(run):
-        if re.fullmatch(r"vm\d+\.log|wire\d*\.pcap|vm\d+(-\d+)?\.events", name):
+        if re.fullmatch(rf"vm\d+\.log|{CAPTURE}|{EVENT_LOG}", name):
             os.link(f"{run}/{name}", f"{path}/{name}")
 
 

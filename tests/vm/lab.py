@@ -24,7 +24,7 @@ import front
 import hosts
 import monitor
 import stall
-from machine import Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
+from machine import CAPTURE, EVENT_LOG, Machine, add_adapters, add_ports, add_second_wire, connect, cpio, qemu_command
 from options import LANES, arguments, plan
 
 TOP = os.environ["TERN_TOP"]
@@ -110,7 +110,7 @@ class Lab:
         if self.run != base:
             say(f"another lab uses {os.path.relpath(base, TOP)}: logs go to {os.path.relpath(self.run, TOP)}")
         for f in os.listdir(self.run):
-            if re.fullmatch(r"vm\d+\.log|qmp" + (r"|wire\d*\.pcap" if self.opt.pcap else "") + (r"|vm\d+(-\d+)?\.events" if self.opt.events else ""), f):
+            if re.fullmatch(r"vm\d+\.log|qmp" + (f"|{CAPTURE}" if self.opt.pcap else "") + (f"|{EVENT_LOG}" if self.opt.events else ""), f):
                 os.unlink(os.path.join(self.run, f))
         # In /tmp, because the names of sockets are short. Removes the directories of labs that were killed.
         for d in os.listdir("/tmp"):

@@ -37,6 +37,10 @@ class Machine:
         self.args += ["-chardev", f"socket,id={name},fd={fd}", "-device", f"virtserialport,nr={nr},chardev={name},name=tern.{name}"]
 
 
+# Files of a run directory: what wire_of() and adapter_properties() name.
+CAPTURE, EVENT_LOG = r"wire\d*\.pcap", r"vm\d+(-\d+)?\.events"
+
+
 def wire_of(adapter):
     """The name of the wire that connects this adapter of all machines."""
     return f"wire{adapter or ''}"
@@ -148,7 +152,8 @@ EMULATED = "max,la57=off,erms=off,fsrm=off"
 def qemu_command(m, lab, initrd, kvm):
     opt = lab.opt
     iommu = ["-device", "intel-iommu,intremap=on,caching-mode=on,device-iotlb=on"] if opt.iommu else []
-    accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256", "-cpu", EMULATED]
+    accel = ["-accel", "kvm"] if kvm else ["-accel", "tcg,thread=multi,tb-size=256"]
+    accel += ["-cpu", ",".join(["host" if kvm else EMULATED, *opt.cpu])]
     append = ("console=ttyS0 loglevel=6 panic=-1 mitigations=off nokaslr audit=0 apparmor=0 no_timer_check "
               "random.trust_cpu=1 net.ifnames=0 cryptomgr.notests" + (" intel_iommu=on" if opt.iommu else "")
               + (" kunit.enable=1 kunit.autorun=1 page_poison=1" if opt.lane == "debug" else ""))

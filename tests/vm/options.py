@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--timeout", metavar="S", type=float, help="give up after S seconds (exit status 124)")
     p.add_argument("--mem", metavar="SIZE", default="2G", help="memory of each machine (2G)")
     p.add_argument("--smp", type=int, default=2, help="processors of each machine (2)")
+    p.add_argument("--cpu", metavar="K=V[,K=V]...", action="append", default=[], help="properties of the processors, as those of QEMU's -cpu")
     p.add_argument("--nodes", metavar="N", type=int, default=1, help="number of NUMA nodes of each machine, with equal parts of its memory and processors (1)")
     p.add_argument("--pcap", action="store_true", help="capture vm1's wire in RUN-DIR/wire.pcap, those of further adapters in wire1.pcap, ...")
     p.add_argument("--events", action="store_true", help="log what each adapter does: RUN-DIR/vmJ.events, of further adapters vmJ-1.events, ...")
