@@ -341,7 +341,6 @@ class Machines(Directory):
         self.assertEqual(adapters.rules_of("drop tx  # matched 1, applied 0\n# held back now: 4\n"), ([{"rule": "drop tx", "matched": 1, "applied": 0}], ["held back now: 4"]))
 
 
-@unittest.skipUnless(os.path.exists(TERND), "ternd is not built")
 class RealTernd(Directory):
     def setUp(self):
         super().setUp()

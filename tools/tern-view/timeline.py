@@ -68,7 +68,7 @@ class Timeline:
         n = len(events)
         self.packet, self.lane, self.shown = events.packet, array("I", [NONE]) * n, array("B", bytes(n))
         self.place, self.work = array("I", bytes(4 * n)), Work()
-        self.qps, self.recvs, self.last, self.page_bell, self.on_cq, self.resets = {}, {}, {}, {}, {}, Counter()
+        self.qps, self.recvs, self.last, self.page_doorbell, self.on_cq, self.resets = {}, {}, {}, {}, {}, Counter()
         follow = {DOORBELL: self.doorbell, POSTED: self.posted, WQE: self.wqe, SENT: self.sent, RECEIVED: self.received, DROPPED: self.dropped,
                   RETRY: self.retry, CHECK: self.check, KEY: self.key, PAGE_FAULT: self.page_fault, CQE: self.cqe, INTERRUPT: self.interrupt,
                   FAULT: self.fault, QP_STATE: self.state, RESET: self.reset, LOST: self.lost}
@@ -118,15 +118,15 @@ class Timeline:
             if qp.doorbell is None:
                 qp.doorbell = e
         elif ev.code[e] == DB_PAGE:
-            self.page_bell[log] = e
+            self.page_doorbell[log] = e
 
     def posted(self, e, log, qp):
-        ev, bell = self.events, qp.doorbell
-        if bell is None:
+        ev, doorbell = self.events, qp.doorbell
+        if doorbell is None:
             before = qp.posts[-1][2] if qp.posts else -1
-            bell = self.page_bell.get(log, -1)
-            bell = bell if bell > before else NONE
-        qp.posts.append((ev.value[e], ev.index[e], e, bell))
+            doorbell = self.page_doorbell.get(log, -1)
+            doorbell = doorbell if doorbell > before else NONE
+        qp.posts.append((ev.value[e], ev.index[e], e, doorbell))
         qp.doorbell, self.lane[e] = None, qp.lane
 
     def wqe(self, e, log, qp):
@@ -142,8 +142,8 @@ class Timeline:
             return
         while qp.posts and 0 <= distance(index, qp.posts[0][1]):
             qp.posts.popleft()
-        posted, bell = qp.posts[0][2:] if qp.posts and distance(index, qp.posts[0][0]) >= 0 else (NONE, NONE)
-        which = qp.current = self.work.add(posted=posted, doorbell=bell, **known)
+        posted, doorbell = qp.posts[0][2:] if qp.posts and distance(index, qp.posts[0][0]) >= 0 else (NONE, NONE)
+        which = qp.current = self.work.add(posted=posted, doorbell=doorbell, **known)
         qp.open.append((index, which))
         if ev.code[e] in KIND_OF and not ev.value[e]:
             qp.waiting.append(which)

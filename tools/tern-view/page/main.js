@@ -22,7 +22,7 @@ function showPair(k) {
 	if (V.view.length) zoomTo(V.view[0]);
 }
 
-// What there is to choose from.
+// Fills the lists of the filters.
 function fillFilters() {
 	const used = GROUPS.map(() => false);
 	for (const [code, n] of META.totals.operations) used[GROUP_OF[code]] ||= n > 0;

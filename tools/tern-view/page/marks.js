@@ -1,6 +1,6 @@
 // What a log adds to a QP pair of the ladder: bars from doorbell to CQE, and the events at the two ends.
 
-const CROWD = 4000;         // more events of a pair in a window: only those that are wrong are drawn
+const MOST_DRAWN = 4000;    // with more events of a pair in a window, only the wrong ones are drawn
 const LOOK_AHEAD = 64;      // WQEs are fetched in this order, but a doorbell may be rung before an earlier fetch
 
 // [time, how dark the bar is from there on] of a work request, and its end.
@@ -82,10 +82,10 @@ Object.assign(Lane.prototype, {
 	events() {
 		if (!LOG || !S.events) return;
 		const all = inGroup(E.byPair, this.pair), from = eventBound(all, S.t0), to = eventBound(all, S.t1, from);
-		const crowd = to - from > CROWD, lastY = [-9, -9];
+		const wrongOnly = to - from > MOST_DRAWN, lastY = [-9, -9];
 		for (let k = from; k < to; k++) {
 			const e = all[k], end = E.lane[e] & 1, wrong = (E.shown[e] & WRONG) !== 0;
-			if (crowd && !wrong) continue;
+			if (wrongOnly && !wrong) continue;
 			const row = ladder.rows?.rank.get(-e - 1), y = ladder.rows ? rowY(-e - 1, this.height) : this.y(E.time[e]);
 			if (y < HEAD || (!wrong && row === undefined && y - lastY[end] < 2)) continue;
 			lastY[end] = y;
