@@ -9,7 +9,8 @@
  * exist only while they have present pages.
  *
  * umem_mutex of a part protects the device's entries of its pages. Invalidation
- * takes it in memory reclaim, so nothing may allocate memory under it.
+ * takes it in memory reclaim, so nothing may allocate memory under it. map_lock
+ * is taken before it, and before the address space's mmap_lock.
  */
 
 #include <linux/mm.h>
@@ -188,6 +189,11 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 	if (err)
 		goto free;
 
+	/*
+	 * ib_core walks the page table without umem_mutex. A second walk could
+	 * replace what the first one found by what it saw before.
+	 */
+	mutex_lock(&part->map_lock);
 	num = tern_umem_odp_map(umem, va, bytes, flags & TERN_ODP_WRITE,
 				!(flags & TERN_ODP_SNAPSHOT));
 	if (num < 0) {
@@ -216,6 +222,7 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 unlock:
 	tern_odp_part_check(part);
 	mutex_unlock(&umem->umem_mutex);
+	mutex_unlock(&part->map_lock);
 free:
 	tern_table_free(&table);
 	return err ?: num;
@@ -240,6 +247,7 @@ static struct tern_odp_part *tern_odp_part_alloc(struct tern_odp *odp,
 	part->odp = odp;
 	part->index = index;
 	part->first = (first_byte - start) >> PAGE_SHIFT;
+	mutex_init(&part->map_lock);
 	/* For odp->parts, and for the caller. */
 	refcount_set(&part->count, 2);
 	INIT_WORK(&part->release_work, tern_odp_release_work);

@@ -20,6 +20,7 @@ struct tern_odp;
  * @index: its key in @odp->parts
  * @count: references: one for @odp->parts, one for each user
  * @retired: it is no longer in @odp->parts; protected by umem_mutex
+ * @map_lock: held while pages are mapped: one walk of the page table at a time
  * @release_work: releases it
  */
 struct tern_odp_part {
@@ -29,6 +30,7 @@ struct tern_odp_part {
 	unsigned long index;
 	refcount_t count;
 	bool retired;
+	struct mutex map_lock;	/* see above */
 	struct work_struct release_work;
 };
 

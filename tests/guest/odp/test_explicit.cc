@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Every operation on memory that is not present, advice, windows, re-registration, null regions.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <thread>
+#include <vector>
 
 #include "bed.h"
 
@@ -168,6 +171,39 @@ void advice(const Device& dev) {
   require(advise(dev.pd(), kRead, 0x100, all) != 0, "unknown flags");
 }
 
+// Advice that only looks races with advice that faults: the kernel must not confuse what the two found.
+void advice_races(const Device& dev) {
+  // New memory has no page table, if it covers what a whole one is for.
+  constexpr std::size_t kPages = 1024;
+  const Map map(kPages * kPage);
+  const auto renew = [&] {
+    void* const at = ::mmap(map.at(), kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    require(at == map.at(), "mmap");
+    map.advise(MADV_NOHUGEPAGE);
+  };
+  const MrPtr mr = reg(dev, map);
+  const auto advise = [&](ibv_advise_mr_advice what, std::size_t first, std::size_t pages) {
+    ibv_sge range = sge(mr.get(), map.address(first * kPage), static_cast<std::uint32_t>(pages * kPage));
+    return ibv_advise_mr(dev.pd(), what, IBV_ADVISE_MR_FLAG_FLUSH, &range, 1);
+  };
+  std::atomic<int> failed = 0;
+  {
+    std::vector<std::jthread> lookers;
+    for (int i = 0; i < 3; ++i) {
+      lookers.emplace_back([&](const std::stop_token& stop) {
+        while (!stop.stop_requested()) {
+          if (const int err = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, kPages)) failed = err;
+        }
+      });
+    }
+    for (std::size_t i = 0; i < 600; ++i) {
+      renew();
+      require_err(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, kPages / 2 - 4 + i % 8, 1), 0, "PREFETCH_WRITE");
+    }
+  }
+  require_err(failed, 0, "PREFETCH_NO_FAULT");
+}
+
 void windows(const Device& dev) {
   const Map here(kPage), there(8 * kPage);
   const MrPtr near = reg(dev, here), far = reg(dev, there, kOdpAccess | IBV_ACCESS_MW_BIND);
@@ -264,8 +300,9 @@ void capabilities(const Device& dev) {
 std::vector<Named> explicit_tests(const Device& dev) {
   return {{"capabilities", [&] { capabilities(dev); }}, {"operations", [&] { operations(dev); }},
           {"srq-receive", [&] { srq_receive(dev); }},   {"protection", [&] { protection(dev); }},
-          {"advice", [&] { advice(dev); }},             {"windows", [&] { windows(dev); }},
-          {"rereg", [&] { rereg(dev); }},               {"null-region", [&] { null_region(dev); }}};
+          {"advice", [&] { advice(dev); }},             {"advice-races", [&] { advice_races(dev); }},
+          {"windows", [&] { windows(dev); }},           {"rereg", [&] { rereg(dev); }},
+          {"null-region", [&] { null_region(dev); }}};
 }
 
 }  // namespace guest
