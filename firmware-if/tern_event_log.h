@@ -50,6 +50,7 @@ static_assert(sizeof(struct tern_log_header) == 64, "tern_log_header");
 #define TERN_LOG_FAULT		16	/* an injected fault */
 #define TERN_LOG_QP_STATE	17
 #define TERN_LOG_FULL		18	/* the file is at its limit */
+#define TERN_LOG_RATE		19	/* a QP may send faster or slower */
 
 /* tern_log_event.flags */
 #define TERN_LOG_F_RECV		BIT(0)	/* receive WQE or its CQE; a fault of rx */

@@ -275,6 +275,12 @@ class L8Congestion(Lesson):
         times = [e.time[i] for i in self.records(ev.SENT, self.server, code=129)]
         self.assertGreaterEqual(min(b - a for a, b in zip(times, times[1:])), 3.9 * MS)
 
+    def test_notifications_lower_the_rate(self):
+        rates = [self.events.length[i] for i in self.records(ev.RATE, self.client)]
+        falls = sum(a == 0 or b < a for a, b in zip([0, *rates], rates) if b)
+        self.assertGreater(falls, sum(p.flags & BECN > 0 for p in self.packets) // 2)
+        self.assertLess(min(filter(None, rates)), 50_000_000)
+
     def test_a_marked_packet_comes_before_each_notification(self):
         marked = None
         for p in self.packets:

@@ -63,7 +63,7 @@ def odd(path):
         for _ in range(3000):
             time += chance.choice((0, 0, 1000, chance.randrange(50_000)))
             members = [chance.choice((0, 1, 0x11, 0x22, (1 << bits) - 1, chance.randrange(1 << bits))) for bits in (32, 64, 64, 32, 32, 32, 32)]
-            f.write(event(time, chance.randrange(20), chance.choice((0, 1, 4, chance.randrange(256))), chance.randrange(1 << 16), *members))
+            f.write(event(time, chance.randrange(21), chance.choice((0, 1, 4, chance.randrange(256))), chance.randrange(1 << 16), *members))
 
 
 if __name__ == "__main__":

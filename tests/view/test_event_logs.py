@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -27,6 +28,7 @@ import logpage  # noqa: E402
 import logs  # noqa: E402
 import page  # noqa: E402
 import story as msg  # noqa: E402
+from roce.headers import OPCODES  # noqa: E402
 from test_tern_view import TOOL, Directory  # noqa: E402
 from timeline import KIND_OF, W_IMPLIED, W_RECV, WRONG  # noqa: E402
 
@@ -52,13 +54,13 @@ class Reader(Logs):
     def test_every_member_of_every_type(self):
         chance = random.Random(1)
         wanted = [[k * 10, k, chance.randrange(256), chance.randrange(1 << 10), chance.randrange(1 << 24), chance.randrange(1 << 64), chance.randrange(1 << 64),
-                   *(chance.randrange(1 << 32) for _ in range(4))] for k in range(1, 20)]
+                   *(chance.randrange(1 << 32) for _ in range(4))] for k in range(1, 21)]
         wanted[ev.EPOCH - 1][5] = 7
         log = self.log(logs.header(epoch=5) + b"".join(logs.event(*e) for e in wanted))
         found = list(zip(*(getattr(log, name) for name in ev.FIELDS)))
         self.assertEqual(found, [tuple(e[1:]) for e in wanted])
-        self.assertEqual(list(log.time), [15] + [k * 10 + 7 for k in range(2, 20)])
-        self.assertEqual((log.name, log.mac, log.count, log.troubles), ("tern0", logs.MAC, 19, []))
+        self.assertEqual(list(log.time), [15] + [k * 10 + 7 for k in range(2, 21)])
+        self.assertEqual((log.name, log.mac, log.count, log.troubles), ("tern0", logs.MAC, 20, []))
 
     def test_numbers_are_those_of_the_contract(self):
         with open(os.path.join(TOP, "firmware-if/tern_event_log.h"), encoding="utf-8") as f:
@@ -191,7 +193,7 @@ class Damaged(Logs):
         chance = random.Random(3)
         for _ in range(60):
             n = chance.randrange(1, 60)
-            records = [logs.event(chance.choice((0, 1, chance.randrange(1 << 64))), chance.randrange(20), chance.randrange(8), chance.randrange(1 << 16),
+            records = [logs.event(chance.choice((0, 1, chance.randrange(1 << 64))), chance.randrange(21), chance.randrange(8), chance.randrange(1 << 16),
                                   *(chance.choice((0, 1, 17, 1 << 8, (1 << bits) - 1, chance.randrange(1 << bits))) for bits in (32, 64, 64, 32, 32, 32, 32)))
                        for _ in range(n)]
             self.quietly(logs.header(epoch=chance.choice((0, 1 << 63, (1 << 64) - 1))) + b"".join(records))
@@ -204,6 +206,34 @@ class Damaged(Logs):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"cut.events: ends within record \d+; the page has what is before it\n$")
         self.assertTrue(os.path.exists(out))
+
+
+class Rates(Logs):
+    """Spans in which a QP has one rate."""
+
+    def spans(self, *records):
+        rates = self.report(self.path("x.events", logs.header() + b"".join(records))).log.rates
+        return list(zip(rates.event, rates.next, rates.rate))
+
+    def test_each_change_begins_one(self):
+        self.assertEqual(self.spans(*(logs.event(k, ev.RATE, qpn=qpn, length=rate) for k, (qpn, rate) in enumerate(
+            ((7, 5_000_000), (8, 9_000_000), (7, 4_000_999), (7, 0), (7, 1 << 60))))),
+            [(0, 2, 5000), (1, cap.NONE, 9000), (2, 3, 4000), (4, cap.NONE, 0xFFFFFFFF)])
+
+    def test_what_else_ends_them(self):
+        rate = logs.event(1, ev.RATE, qpn=7, length=5000)
+        for end in (logs.event(2, ev.QP_STATE, 0, qpn=7, index=3), logs.event(2, ev.QP_STATE, 0xFF, qpn=7, index=3), logs.event(2, ev.RESET),
+                    logs.event(2, ev.LOST, length=1)):
+            self.assertEqual(self.spans(rate, end), [(0, 1, 5)])
+        for other in (logs.event(2, ev.QP_STATE, 6, qpn=7, index=3), logs.event(2, ev.QP_STATE, 0, qpn=8, index=3)):
+            self.assertEqual(self.spans(rate, other), [(0, cap.NONE, 5)])
+
+    def test_a_page_that_leaves_events_out(self):
+        records = [logs.event(k, kind, qpn=7, length=5000 + k) for k, kind in enumerate((ev.POSTED, ev.RATE, ev.POSTED, ev.RATE))]
+        with mock.patch.object(logpage, "MOST_EVENTS", 3):
+            report = self.report(self.path("x.events", logs.header() + b"".join(records)))
+        found = report.log.columns(report.start, page.deltas)
+        self.assertEqual([list(found[f"r-{name}"]) for name in ("event", "next", "rate")], [[0, 1], [1, cap.NONE], [5, 5]])
 
 
 class Clocks(unittest.TestCase):
@@ -229,7 +259,7 @@ class Engine(Logs):
     """Logs and captures that simulated devices wrote. Between them they have every type of event but those of a stopped machine."""
     FILTER = ("All/WindowRule.Holds/*:RcFastReg.WriteUnderWayIsCutOff:Odp.UnreliableSenders:"
               "UcExact.AnyLost*:XrcTest.ResetOfTheDeviceEndsAllOfIt:XrcTest.EverythingArrivesOnceOnABadWire:RcError.WriteWithUnknownKey:"
-              "AtomicWrite.DeviceMemory:SrqTest.*")
+              "AtomicWrite.DeviceMemory:SrqTest.*:Rate.IsExactForOddValues")
 
     @classmethod
     def setUpClass(cls):
@@ -310,6 +340,19 @@ class Engine(Logs):
         ends = [w["cqe"] for w in works if w["cqe"] != cap.NONE and not w["flags"] & W_IMPLIED]
         self.assertEqual(sorted(ends), self.events(report, ev.CQE))
         self.assertTrue(all(w["wqe"] < w["cqe"] for w in works if w["cqe"] != cap.NONE))
+
+    def test_a_qp_with_one_limit_after_the_other(self):
+        """Its packets leave at the rates that the log has, headers included."""
+        report = self.of("Rate.IsExactForOddValues")
+        events, c, rates = report.log.events, report.c, report.log.rates
+        self.assertEqual(list(rates.rate), [1_000, 33_333, 777_777, 9_999_999, 99_999_999])
+        for kbit, begin, end in zip(rates.rate, rates.event, rates.next):
+            self.assertEqual(report.log.timeline.lane[begin] >> 1, 0)
+            t0, t1 = events.time[begin], events.time[end] if end != cap.NONE else c.time[-1] + 1
+            sent = [i for i in range(len(c)) if t0 <= c.time[i] < t1 and not OPCODES[c.op[i]].response]
+            bits = 8 * sum(c.length[i] for i in sent[:-1])
+            per_second = bits * 1e9 / (c.time[sent[-1]] - c.time[sent[0]])
+            self.assertTrue(0.9 < per_second / (kbit * 1e3) < 1, (kbit, per_second))
 
     def denied(self, report, packet):
         """The rules that the checks of a packet broke."""

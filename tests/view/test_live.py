@@ -346,6 +346,11 @@ class Events(Live):
         self.assertEqual(list(zip(log.type, log.code, log.key, log.qpn))[:3], [(ev.KEY, 1, 0x700, 0), (ev.KEY, 3, 0x700, 0), (ev.QP_STATE, 2, 0, 9)])
         self.assertEqual([log.count, set(log.time[:4])], [53, {2150}])
 
+    def test_rates_of_before_stay(self):
+        log = self.long_log(logs.event(1, ev.RATE, qpn=9, length=5), logs.event(2, ev.RATE, qpn=9, length=6), logs.event(3, ev.RATE, qpn=10, length=7),
+                            logs.event(4, ev.QP_STATE, 0, qpn=10, index=3)).log()
+        self.assertEqual(list(zip(log.type, log.qpn, log.length))[:3], [(ev.RATE, 9, 6), (ev.QP_STATE, 10, 0), (ev.DOORBELL, 7, 0)])
+
     def test_a_reset_forgets_keys_and_states(self):
         log = self.long_log(logs.event(1, ev.KEY, 1, key=0x700, index=1), logs.event(2, ev.QP_STATE, 1, qpn=9), logs.event(3, ev.RESET)).log()
         self.assertEqual(set(log.type), {ev.DOORBELL})

@@ -10,7 +10,7 @@ MAGIC = b"ternlog\0"
 VERSION = 1
 HEADER = struct.Struct("<8sHHHBxQ6s2x32s")
 RECORD = 48
-(LOST, EPOCH, RESET, DOORBELL, POSTED, WQE, SENT, RECEIVED, DROPPED, RETRY, CHECK, KEY, PAGE_FAULT, CQE, INTERRUPT, FAULT, QP_STATE, FULL) = range(1, 19)
+(LOST, EPOCH, RESET, DOORBELL, POSTED, WQE, SENT, RECEIVED, DROPPED, RETRY, CHECK, KEY, PAGE_FAULT, CQE, INTERRUPT, FAULT, QP_STATE, FULL, RATE) = range(1, 20)
 F_RECV, F_LOOPBACK, F_ACK_REQ, F_SOLICITED, F_CE, F_BECN, F_AETH, F_WRITE, F_RESPONDER, F_REFUSED = (1 << n for n in range(10))
 # What the members of a record are, besides its time.
 FIELDS = {"type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I", "index": "I", "value": "I", "detail": "I"}

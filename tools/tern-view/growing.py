@@ -9,7 +9,7 @@ import struct
 import time
 
 from capture import examine
-from events import EPOCH, HEADER, KEY, MAGIC, QP_STATE, RECORD, RESET, Log, plain
+from events import EPOCH, HEADER, KEY, MAGIC, QP_STATE, RATE, RECORD, RESET, Log, plain
 from lives import CREATED, DESTROYED, DM, INDEX
 from roce.headers import OPCODES, find_udp
 from roce.pcap import SHORTEST, Reader
@@ -20,7 +20,7 @@ HEAD = 160          # bytes of a frame that are kept, which reach behind all hea
 MARK = 64           # bytes before the place that was read up to, which tell whether the file is still the same
 PASS = 1.0          # seconds that a look may take
 MOST_PLACES = 4096  # keys and QPs whose last records are kept
-NO_QP = 0xFF
+RESET_STATE, NO_QP = 0, 0xFF
 
 WAITING, READING, GONE, BROKEN = "waiting", "reading", "gone", "broken"
 
@@ -103,7 +103,7 @@ class Records:
 
     def forget(self, data):
         for i, kind in enumerate(data[8::RECORD]):
-            if kind in (EPOCH, RESET, KEY, QP_STATE):
+            if kind in (EPOCH, RESET, KEY, QP_STATE, RATE):
                 record = data[i * RECORD:(i + 1) * RECORD]
                 self.remember(kind, *struct.unpack_from("<9xBxxIQ8xII", record), record)
 
@@ -114,9 +114,11 @@ class Records:
         if kind == RESET:
             self.places.clear()
             return
-        place = (QP_STATE, qpn) if kind == QP_STATE else (KEY, index == DM, key if index == DM else key >> INDEX)
+        place = (KEY, index == DM, key if index == DM else key >> INDEX) if kind == KEY else (kind, qpn)
         known = self.places.pop(place, None)
-        if code == (NO_QP if kind == QP_STATE else DESTROYED):
+        if kind == QP_STATE and code in (RESET_STATE, NO_QP):
+            self.places.pop((RATE, qpn), None)
+        if (kind, code) in ((QP_STATE, NO_QP), (KEY, DESTROYED)):
             return
         first = known[0] if known and kind == KEY and code != CREATED else record
         self.places[place] = (first, record)

@@ -2,7 +2,7 @@
 """What the numbers in an event log mean: firmware-if/tern_event_log.h and the headers that it refers to, Documentation/spec/event-log.rst."""
 
 TYPES = {1: "events lost", 2: "new epoch", 3: "reset", 4: "doorbell", 5: "posted", 6: "WQE", 7: "sent", 8: "received", 9: "dropped",
-         10: "retry", 11: "key check", 12: "key", 13: "page fault", 14: "CQE", 15: "interrupt", 16: "injected fault", 17: "QP state", 18: "end at the limit"}
+         10: "retry", 11: "key check", 12: "key", 13: "page fault", 14: "CQE", 15: "interrupt", 16: "injected fault", 17: "QP state", 18: "end at the limit", 19: "rate"}
 DOORBELLS = ["all queues of the page", "send queue", "receive queue", "CQ is armed", "event queue", "Ethernet transmit queue", "tag matching"]
 WORK = ["NOP", "SEND", "SEND_WITH_IMM", "SEND_WITH_INV", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP",
         "ATOMIC_FETCH_AND_ADD", "ATOMIC_WRITE", "FLUSH", "LOCAL_INV", "BIND_MW", "REG_MR"]

@@ -11,6 +11,7 @@ from capture import CHUNK, NONE
 from events import CHECK, FIELDS, POSTED, RECEIVED, SENT
 from lives import Keys, states
 from logged import names_of
+from rates import Rates
 from timeline import WRONG, Timeline
 
 # Columns that the page unpacks when it opens. The other members of a record are in the pieces.
@@ -26,6 +27,7 @@ class LogPart:
         self.timeline = Timeline(events, report)
         self.keys = Keys(events)
         self.states = states(events, self.timeline)
+        self.rates = Rates(events)
         self.names = names_of(events.logs)
         self.name_ends()
         self.kept = self.fewer()
@@ -54,7 +56,7 @@ class LogPart:
 
     def columns(self, start, deltas):
         """{name: column}. deltas(times, start): differences between times."""
-        keep = self.kept
+        keep, number = self.kept, None
         chosen = {name: self.column(name) for name in (*COLUMNS, "time")}
         work = {name: getattr(self.timeline.work, name) for name in self.timeline.work.TYPES}
         if keep is not None:
@@ -65,6 +67,7 @@ class LogPart:
         found = {"e-delta": deltas(chosen.pop("time"), start)}
         found.update((f"e-{name}", column) for name, column in chosen.items())
         found.update((f"w-{name}", column) for name, column in work.items())
+        found.update((f"r-{name}", column) for name, column in self.rates.columns(number).items())
         return found
 
     def numbers(self):
@@ -95,7 +98,7 @@ class LogPart:
                  "RULES")
         return {
             "logs": [self.about(which, log, start) for which, log in enumerate(ev.logs)], "events": len(ev) if self.kept is None else len(self.kept),
-            "all": len(ev), "work": len(self.timeline.work.log), "jumps": self.jumps(start), "piece": [(name, array(FIELDS[name]).itemsize) for name in PIECE],
+            "all": len(ev), "work": len(self.timeline.work.log), "rates": len(self.rates.event), "jumps": self.jumps(start), "piece": [(name, array(FIELDS[name]).itemsize) for name in PIECE],
             "totals": [[*key, n] for key, n in sorted(collections.Counter(zip(ev.type, ev.code)).items())],
             "refused": sum(kind == CHECK and shown & WRONG > 0 for kind, shown in zip(ev.type, self.timeline.shown)),
             "keys": keys, "qps": qps, "names": {name.lower(): getattr(lognames, name) for name in names},

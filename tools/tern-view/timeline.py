@@ -7,7 +7,7 @@ from itertools import islice
 
 from capture import BACKWARDS, NONE
 from events import (CHECK, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE, FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT, POSTED,
-                    QP_STATE, RECEIVED, RESET, RETRY, SENT, WQE)
+                    QP_STATE, RATE, RECEIVED, RESET, RETRY, SENT, WQE)
 from roce.flows import signed
 from roce.headers import ATOMIC, ATOMIC_WRITE, FLUSH, OPCODES, READ, SEND, WRITE
 
@@ -71,7 +71,7 @@ class Timeline:
         self.qps, self.recvs, self.last, self.page_doorbell, self.on_cq, self.resets = {}, {}, {}, {}, {}, Counter()
         follow = {DOORBELL: self.doorbell, POSTED: self.posted, WQE: self.wqe, SENT: self.sent, RECEIVED: self.received, DROPPED: self.dropped,
                   RETRY: self.retry, CHECK: self.check, KEY: self.key, PAGE_FAULT: self.page_fault, CQE: self.cqe, INTERRUPT: self.interrupt,
-                  FAULT: self.fault, QP_STATE: self.state, RESET: self.reset, LOST: self.lost}
+                  FAULT: self.fault, QP_STATE: self.state, RATE: self.rate, RESET: self.reset, LOST: self.lost}
         seen = array("I", [0]) * len(events.logs)   # packets of the page up to here are in the log before the event
         times, logs = self.c.time, events.log
         for e, kind in enumerate(events.type):
@@ -294,6 +294,9 @@ class Timeline:
             self.packet[e] = qp.received
         if ev.code[e] == 0 or ev.code[e] == NO_QP:
             qp.forget()
+
+    def rate(self, e, _, qp):
+        self.lane[e] = qp.lane
 
     def reset(self, e, log, _):
         self.resets[log] += 1

@@ -9,6 +9,7 @@
 #include "tests/pager.h"
 #include "tests/rc_pair_test.h"
 #include "tests/window_rules.h"
+#include "wire/codec.h"
 
 namespace tern {
 namespace {
@@ -78,6 +79,8 @@ std::string text(const tern_log_event& e) {
       return "injected" + number(e.code) + number(le(e.value)) + number(le(e.index) & 0xff) + number(le(e.key));
     case TERN_LOG_QP_STATE:
       return "state" + number(le(e.index)) + number(e.code) + number(le(e.value)) + number(le(e.detail));
+    case TERN_LOG_RATE:
+      return "rate" + number(le(e.length)) + number(le(e.addr)) + number(le(e.value));
     default:
       return "type" + number(e.type);
   }
@@ -401,6 +404,59 @@ TEST_F(EventLogTest, AQpThatDoesNotTakeAPacket) {
   qa->post(write({src.sge(0, 64)}, dst));
   sim.run_for(1'000'000);
   EXPECT_THAT(take_texts(b), ElementsAre("received 10 240 64", "dropped 5 of 10 240 64"));
+}
+
+TEST_F(EventLogTest, ARateLimit) {
+  log();
+  tern_qp_attr attr{};
+  attr.rate_limit = le(100'000U);
+  ASSERT_EQ(qa->modify(attr, TERN_QPA_RATE_LIMIT), TERN_ST_OK);
+  ASSERT_EQ(qa->modify(attr, TERN_QPA_RATE_LIMIT), TERN_ST_OK);
+  attr.rate_limit = le(0U);
+  ASSERT_EQ(qa->modify(attr, TERN_QPA_RATE_LIMIT), TERN_ST_OK);
+  EXPECT_THAT(texts(of_type(take(a), TERN_LOG_RATE)), ElementsAre("rate 100000000 0 0", "rate 0 0 0"));
+}
+
+// Marked packets cut the rate; it recovers to the target, and the QP is free at the end.
+TEST_F(EventLogTest, CongestionControl) {
+  bool marks = true;
+  sim.queue = [&](unsigned to, std::span<std::byte> frame) {
+    const auto at = find_parts(frame);
+    if (marks && to == b.index() && at) mark_congestion(frame, *at);
+    return sim.now();
+  };
+  log();
+  const auto write_all = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      qa->post(write({src.sge()}, dst));
+      ASSERT_EQ(qa->wait_send().status, TERN_CQE_SUCCESS);
+    }
+  };
+  write_all(4);
+  const Events cuts = of_type(take(a), TERN_LOG_RATE);
+  ASSERT_FALSE(cuts.empty());
+  constexpr std::uint64_t kLine = 100'000'000'000;
+  // The first notification halves the rate: alpha is almost 1.
+  EXPECT_NEAR(static_cast<double>(le(cuts[0].length)), kLine / 2.0, kLine / 1000.0);
+  EXPECT_EQ(le(cuts[0].addr), kLine);
+  EXPECT_NEAR(le(cuts[0].value), 1U << 20, 1U << 11);
+  for (const tern_log_event& e : cuts) EXPECT_EQ(le(e.qpn), qa->number());
+  marks = false;
+  std::uint64_t before = le(cuts.back().length);
+  Events last;
+  for (int i = 0; i < 100 && (last.empty() || le(last.back().length) != 0); ++i) {
+    sim.run_for(10'000'000);
+    write_all(1);
+    last = of_type(take(a), TERN_LOG_RATE);
+    for (const tern_log_event& e : last) {
+      if (le(e.length) != 0) {
+        EXPECT_GT(le(e.length), before);
+      }
+      before = le(e.length);
+    }
+  }
+  ASSERT_FALSE(last.empty());
+  EXPECT_EQ(text(last.back()), "rate 0 0 0");
 }
 
 TEST_F(EventLogTest, AResetIsAnEvent) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The event log: QPs, their WQEs and page faults.
+// The event log: QPs, their WQEs, rates and page faults.
 #include "objects/context.h"
 #include "transport/qp.h"
 
@@ -41,6 +41,14 @@ void Qp::log_wqe(const RecvWqe& wqe) const {
                      .length = room,
                      .index = wqe.index,
                      .detail = wqe.srqn});
+}
+
+void SendRate::log_rate() const {
+  qp_.context().log->add({.type = TERN_LOG_RATE,
+                          .qpn = qp_.number().value,
+                          .addr = congestion_.active() ? congestion_.target() : 0,
+                          .length = rate_,
+                          .value = congestion_.active() ? congestion_.alpha() : 0});
 }
 
 void SendQueue::log_posted(std::uint32_t before) const {

@@ -49,6 +49,12 @@ std::uint64_t SendRate::in_force() const {
   return rate == UINT64_MAX ? 0 : rate;
 }
 
+void SendRate::enforce() {
+  const std::uint64_t before = rate_;
+  rate_ = in_force();
+  if (rate_ != before && qp_.context().log != nullptr) [[unlikely]] log_rate();
+}
+
 // Subtracts from the debt what the rate has allowed since the last call.
 void SendRate::drain(Nanos now) {
   const Nanos elapsed = now - last_;
@@ -70,7 +76,7 @@ void SendRate::drain(Nanos now) {
 void SendRate::update(Nanos now) {
   drain(now);
   if (congestion_.active()) congestion_.advance(qp_.context().congestion, line(), now);
-  rate_ = in_force();
+  enforce();
 }
 
 void SendRate::set_limit(std::uint32_t kbit, std::uint32_t max_burst, std::uint32_t typical_packet) {
@@ -79,7 +85,7 @@ void SendRate::set_limit(std::uint32_t kbit, std::uint32_t max_burst, std::uint3
   limit_ = std::uint64_t{kbit} * 1'000;
   burst_set_ = max_burst != 0;
   burst_ = (max_burst - std::min(max_burst, packet)) * kByte;
-  rate_ = in_force();
+  enforce();
   if (timer_.armed()) qp_.wake();
 }
 
@@ -88,7 +94,7 @@ void SendRate::notified() {
   const Nanos now = context.host.now();
   update(now);
   congestion_.notified(context.congestion, line(), now);
-  rate_ = in_force();
+  enforce();
 }
 
 bool SendRate::may_send() {
@@ -117,7 +123,7 @@ void SendRate::expired() {
 void SendRate::sent(std::uint32_t bytes, std::uint64_t packet_rate) {
   packet_rate_ = packet_rate;
   congestion_.sent(qp_.context().congestion, line(), bytes);
-  rate_ = in_force();
+  enforce();
   debt_ = rate_ == 0 ? 0 : debt_ + std::int64_t{bytes} * kByte;
 }
 

@@ -32,6 +32,7 @@ const LOG_CURVES = [
 		lines: [["doorbells", "send"], ["CQEs", "write"], ["interrupts", "cnp"]] },
 	{ title: "Mean wait of a request", time: true, compute: (bins) => waits(bins), lines: [["doorbell to fetch", "send"], ["fetch to first packet: queue, pacing", "atomic"],
 		["answer to CQE", "read"]] },
+	{ title: "Rate that the pacer allows", unit: "bit/s", rate: true, compute: (bins) => paced(bins), lines: [["mean of the QPs with a limit", "send"], ["lowest", "nak"]] },
 	{ title: "Faults and refusals in the device", unit: "per interval", compute: (bins) => eventCounts(bins, [TYPE.CHECK, TYPE.PAGE_FAULT, TYPE.FAULT, TYPE.RETRY, TYPE.DROPPED]),
 		lines: [["refused checks", "nak"], ["page faults", "read"], ["injected", "cnp"], ["retries", "rnr"], ["dropped", "atomic"]] },
 ];
@@ -138,6 +139,25 @@ function waits(bins) {
 	return sums;
 }
 
+// Rates of the QPs that have a limit. NaN: none has one.
+function paced(bins) {
+	const size = (S.t1 - S.t0) / bins, rates = new Float64Array(bins), times = new Float64Array(bins), lowest = new Float64Array(bins).fill(NaN);
+	const allowed = pairsAllowed(), all = allowed.every(Boolean);
+	for (let k = 0; k < R.n; k++) {
+		const lane = E.lane[R.event[k]], begin = Math.max(E.time[R.event[k]], S.t0), end = Math.min(R.next[k] === NONE ? Infinity : E.time[R.next[k]], S.t1);
+		if (end <= begin || (!all && (lane === NONE || !allowed[lane >>> 1]))) continue;
+		const rate = R.rate[k] * 1000, last = Math.min(bins - 1, Math.floor((end - S.t0) / size));
+		for (let bin = Math.min(bins - 1, Math.floor((begin - S.t0) / size)); bin <= last; bin++) {
+			const part = Math.min(end, S.t0 + (bin + 1) * size) - Math.max(begin, S.t0 + bin * size);
+			if (part <= 0) continue;
+			rates[bin] += rate * part;
+			times[bin] += part;
+			if (!(lowest[bin] <= rate)) lowest[bin] = rate;
+		}
+	}
+	return [rates.map((sum, bin) => sum / times[bin]), lowest];
+}
+
 function amount(n, unit) {
 	const [size, prefix] = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]].find(([s]) => n >= s) || [1, ""];
 	const value = n / size;
@@ -148,7 +168,7 @@ function drawCurve(curve) {
 	const width = Math.max(80, curve.canvas.clientWidth), height = 150, left = 72, base = height - 18, top = 8;
 	const bins = Math.max(10, Math.min(300, Math.floor((width - left) / 2)));
 	const values = curve.compute ? curve.compute(bins) : sums(curve, bins);
-	const most = Math.max(...values.map((line) => line.reduce((a, b) => Math.max(a, b), 0)));
+	const most = Math.max(...values.map((line) => line.reduce((a, b) => (b > a ? b : a), 0)));
 	const g = sized(curve.canvas, width, height), scale = ticks(0, most || 1, 3), limit = Math.max(most * 1.05, scale.step, most ? 0 : 1);
 	const y = (v) => base - v / limit * (base - top), x = (k) => left + (k + 0.5) / bins * (width - left);
 	g.font = `11px ${palette.sans}`;
@@ -172,18 +192,25 @@ function drawCurve(curve) {
 
 function drawLine(g, values, colour, x, y, base) {
 	if (!values.some((v) => v > 0)) return;
-	g.beginPath();
-	values.forEach((v, k) => (k ? g.lineTo(x(k), y(v)) : g.moveTo(x(k), y(v))));
-	g.strokeStyle = colour;
+	g.strokeStyle = g.fillStyle = colour;
 	g.lineWidth = 1.5;
 	g.lineJoin = "round";
-	g.stroke();
-	g.lineTo(x(values.length - 1), base);
-	g.lineTo(x(0), base);
-	g.globalAlpha = 0.1;
-	g.fillStyle = colour;
-	g.fill();
-	g.globalAlpha = 1;
+	for (let from = 0, to; from < values.length; from = to) {
+		for (to = from + 1; to < values.length && !Number.isNaN(values[to - 1]) && !Number.isNaN(values[to]);) to++;
+		if (Number.isNaN(values[from])) continue;
+		// A single interval is as wide as it is.
+		const left = to - from > 1 ? x(from) : x(from - 0.5), right = to - from > 1 ? x(to - 1) : x(from + 0.5);
+		g.beginPath();
+		g.moveTo(left, y(values[from]));
+		for (let k = from + 1; k < to; k++) g.lineTo(x(k), y(values[k]));
+		g.lineTo(right, y(values[to - 1]));
+		g.stroke();
+		g.lineTo(right, base);
+		g.lineTo(left, base);
+		g.globalAlpha = 0.1;
+		g.fill();
+		g.globalAlpha = 1;
+	}
 }
 
 // Curves cost the most of a frame: a window that moves draws them a few times a second.

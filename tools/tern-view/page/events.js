@@ -3,9 +3,10 @@
 let LOG = META.log, NAMES = LOG?.names;
 const E = { n: LOG ? LOG.events : 0 };  // events
 const W = { n: LOG ? LOG.work : 0 };    // work requests
+const R = { n: LOG ? LOG.rates : 0 };   // spans in which the pacer lets a QP send at one rate
 const TYPE = {};
 ["LOST", "EPOCH", "RESET", "DOORBELL", "POSTED", "WQE", "SENT", "RECEIVED", "DROPPED", "RETRY", "CHECK", "KEY", "PAGE_FAULT", "CQE", "INTERRUPT",
-	"FAULT", "QP_STATE", "FULL"].forEach((name, k) => { TYPE[name] = k + 1; });
+	"FAULT", "QP_STATE", "FULL", "RATE"].forEach((name, k) => { TYPE[name] = k + 1; });
 const ROW_OF_ITS_OWN = 1, WRONG = 2;    // E.shown
 const RECEIVES = 1, IMPLIED = 2, UNSEEN = 4;    // W.flags
 const NO_STATUS = 255;
@@ -13,13 +14,17 @@ const EVENT_COLUMNS = ["delta", "log", "type", "code", "qpn", "lane", "shown", "
 const WORK_COLUMNS = ["log", "qpn", "index", "flags", "code", "status", "length", "doorbell", "posted", "wqe", "sent", "cqe", "interrupt", "check",
 	"message", "lane"];
 
-const LOG_COLUMNS = [...EVENT_COLUMNS.map((name) => `e-${name}`), ...WORK_COLUMNS.map((name) => `w-${name}`)];
+const RATE_COLUMNS = ["event", "next", "rate"];
+
+const LOG_COLUMNS = [...EVENT_COLUMNS.map((name) => `e-${name}`), ...WORK_COLUMNS.map((name) => `w-${name}`), ...RATE_COLUMNS.map((name) => `r-${name}`)];
 
 function takeEvents(found) {
 	E.n = LOG.events;
 	W.n = LOG.work;
+	R.n = LOG.rates;
 	for (const name of EVENT_COLUMNS) E[name] = found[`e-${name}`];
 	for (const name of WORK_COLUMNS) W[name] = found[`w-${name}`];
+	for (const name of RATE_COLUMNS) R[name] = found[`r-${name}`];
 	E.time = timesOf(E.delta, LOG.jumps);
 	E.delta = null;
 	W.begin = new Float64Array(W.n);
@@ -168,6 +173,8 @@ const EVENT_TEXTS = {
 	CQE: (r) => `${r.flags & 1 ? "receive" : "send"} ${r.index}: ${statusText(r.code)}, ${bytesText(Number(r.length))}, wr_id ${hex(r.addr)}, CQ ${hex(r.key)}`,
 	INTERRUPT: (r) => `vector ${r.index}${r.value || r.key ? `, ${nameOf(NAMES.events, r.value)} of ${hex(r.key)}` : ""}`,
 	FAULT: (r) => `${nameOf(NAMES.faults, r.code)}, rule ${r.key}${r.code < 7 ? `: ${OPCODE_NAMES(r.value)} PSN ${hex(r.index)}, ${r.flags & 1 ? "incoming" : "outgoing"}` : r.code === 8 ? `: ${spanText64(r.addr, r.length)}` : `: command ${hex(r.value, 2)}`}`,
+	RATE: (r) => (r.length ? `${amount(Number(r.length), "bit/s")}${r.addr ? `: congestion control, target ${amount(Number(r.addr), "bit/s")}, alpha ${(r.value / (1 << 20)).toFixed(3)}` : ""}`
+		: "no limit"),
 	FULL: () => "the file is at its limit: what happened later is not in it",
 	QP_STATE: (r) => `${stateText(r.index)} to ${stateText(r.code)}, by ${r.value ? "the device" : "software"}${r.detail ? `, event ${nameOf(NAMES.events, r.detail)}` : ""}`,
 };

@@ -159,7 +159,7 @@ function keysWhenDue() {
 }
 
 // For tests, and for a look in the browser's console.
-window.ternView = { META, P, M, E, W, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, barOf, ladder };
+window.ternView = { META, P, M, E, W, R, V, S, filter, setFilter, setWindow, select, zoomTo, zoomToEvent, recordsOf, barOf, ladder };
 
 start().catch((error) => {
 	byId("loading").textContent = `This page cannot be shown: ${error.message}`;

@@ -65,10 +65,14 @@ function showPairs() {
 
 const SHOWN_REFUSALS = 6;
 
-// Status of the filter, marks, what they mean: "1 gap in the PSNs".
-const STANDS = [["refused", MARK.REFUSED, "request", "refused"], ["gap", MARK.GAP, "gap", "in the PSNs"], ["retransmitted", MARK.RETRANSMITTED, "packet", "retransmitted"],
-	["duplicate", MARK.DUPLICATE, "duplicate", "of what was acknowledged"], ["broken", MARK.BAD_ICRC | MARK.MALFORMED, "frame", "with a wrong ICRC, or malformed"],
-	["congestion", MARK.CE | MARK.BECN, "packet", "with a CE mark, or CNP"]];
+const marked = (bits) => (i) => P.flags[i] & bits;
+
+// Status of the filter, which packets, what they mean: "1 gap in the PSNs".
+const STANDS = [["refused", marked(MARK.REFUSED), "request", "refused"], ["gap", marked(MARK.GAP), "gap", "in the PSNs"],
+	["retransmitted", marked(MARK.RETRANSMITTED), "packet", "retransmitted"], ["duplicate", marked(MARK.DUPLICATE), "duplicate", "of what was acknowledged"],
+	["negative", (i) => P.flags[i] & MARK.NEGATIVE && P.syndrome[i] >> 5 === 1, "RNR NAK", "of a receiver without a buffer"],
+	["broken", marked(MARK.BAD_ICRC | MARK.MALFORMED), "frame", "with a wrong ICRC, or malformed"],
+	["congestion", marked(MARK.CE | MARK.BECN), "packet", "with a CE mark, or CNP"]];
 
 // What stands out in the log, with the first place of each.
 function logStands() {
@@ -100,8 +104,8 @@ function showStands() {
 	const first = STANDS.map(() => -1), sums = STANDS.map(() => 0);
 	for (let i = 0; i < P.n; i++) {
 		if (!P.flags[i]) continue;
-		STANDS.forEach(([, bits], k) => {
-			if (!(P.flags[i] & bits)) return;
+		STANDS.forEach(([, stands], k) => {
+			if (!stands(i)) return;
 			sums[k]++;
 			if (first[k] < 0) first[k] = i;
 		});
