@@ -183,6 +183,24 @@ class Story(Directory):
         self.assertEqual([(c.psn[i], c.flags[i] & (cap.RETRANSMITTED | cap.DUPLICATE)) for i in requests],
                          [(0x100, 0), (0x101, 0), (0x103, cap.RETRANSMITTED), (0x103, cap.DUPLICATE)])
 
+    def test_a_duplicate_of_the_first_request_and_a_new_life(self):
+        """The QP of the second starts again with the same PSN."""
+        scene = Scene()
+        link = Link(scene, 0x11, 0x22, psn=0x100)
+        first = link.data(6, 512, key=0x1201)
+        link.done()
+        link.data(6, 512, first_psn=first, key=0x1201)
+        link.done()
+        link.write(512, key=0x1201)
+        link.data(6, 700, first_psn=first, key=0x1301)
+        link.done()
+        scene.write(self.path("x"))
+        report = report_of(self.path("x"))
+        c, m = report.c, report.story.messages
+        requests = [i for i, op in enumerate(c.op) if OPCODES[op].kind == "WRITE"]
+        self.assertEqual([(c.psn[i], c.flags[i] & cap.DUPLICATE) for i in requests], [(0x100, 0), (0x100, cap.DUPLICATE), (0x101, 0), (0x100, 0)])
+        self.assertEqual((list(m.bytes), list(m.repeats), list(m.status)), ([512, 512, 700], [1, 0, 0], [msg.DONE] * 3))
+
     def test_messages(self):
         m = self.report.story.messages
         kinds = [msg.KINDS[k] for k in m.kind]

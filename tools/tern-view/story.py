@@ -41,6 +41,7 @@ class Requester:
         self.mtu = mtu
         self.next = None    # the expected PSN
         self.origin = 0     # the first PSN of this generation
+        self.begin = NONE   # the packet that began it
         self.acked = 0      # everything below was acknowledged
         self.open = None    # the message whose LAST has not come
         self.read_next = 0  # the next packet of READ responses
@@ -49,7 +50,8 @@ class Requester:
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
         self.holes = set()  # PSNs that were skipped, and did not come yet
 
-    def restart(self, psn):
+    def restart(self, psn, packet):
+        self.begin = packet
         self.next = self.origin = self.acked = self.read_next = self.read_high = self.read_whole = psn + (1 << 24)
         self.open = None
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
@@ -102,7 +104,7 @@ class Story:
         """Datagrams and UC: a message is complete with its LAST."""
         psn = self.columns.psn[i]
         if r.next is None:
-            r.restart(psn)
+            r.restart(psn, i)
         ahead = signed(psn - r.next)
         if ahead > 0 and ahead < FAR:
             self.gap(i, ahead)
@@ -143,10 +145,11 @@ class Story:
         c = self.columns
         psn = c.psn[i]
         if r.next is None:
-            r.restart(psn)
+            r.restart(psn, i)
         ahead = signed(psn - r.next)
-        if op.first and (abs(ahead) > FAR or (ahead and r.acked == r.next and (r.origin - psn) & 0xFFFFFF == 0)):
-            r.restart(psn)
+        origin = ahead and r.acked == r.next and (r.origin - psn) & 0xFFFFFF == 0
+        if op.first and (abs(ahead) > FAR or (origin and not self.alike(i, r.begin))):
+            r.restart(psn, i)
             ahead = 0
         at = r.next + ahead
         if ahead < 0:
@@ -171,6 +174,11 @@ class Story:
                 r.ends[-1] = at
             if op.last:
                 r.open = None
+
+    def alike(self, i, j):
+        """Whether two requests have the same headers: the later one is taken for a duplicate, although a new life of the QP may begin so."""
+        c = self.columns
+        return c.heads[i] == c.heads[j] and all(column[i] == column[j] for column in (c.op, c.length, c.va, c.key))
 
     def repeated(self, i, op, r, at):
         """A request whose PSN is behind the expected one: the responder has it, or it was lost before."""
