@@ -169,6 +169,7 @@ class Arguments(unittest.TestCase):
                            (["--lane", "sid", "--", "true"], "sid"), (["--timeout", "0", "--", "true"], "--timeout"),
                            (["--mem", "lots", "--", "true"], "lots"), (["--soft-roce", "vm9", "--", "true"], "--soft-roce"),
                            (["--adapters", "0", "--", "true"], "--adapters"), (["--adapters", "9", "--", "true"], "--adapters"),
+                           (["--loop", "--", "true"], "--adapters"), (["--loop", "--vms", "1", "--adapters", "2", "--front", "vfio-user", "--", "true"], "--loop"),
                            (["--adapters", "2", "--no-tern", "--", "true"], "--no-tern"),
                            (["--adapters", "2", "--soft-roce", "vm2", "--", "true"], "--soft-roce"),
                            (["--two-hosts", "--", "true"], "--front"), (["--front", "vfio-user", "--soft-roce", "vm2", "--", "true"], "--two-hosts"),

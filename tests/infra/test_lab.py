@@ -22,7 +22,7 @@ import options  # noqa: E402
 
 
 def opt(**more):
-    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "front": "qemu", "virtio_wire": False, "pcap": False, "events": False, "device_prop": [],
+    defaults = {"vms": 2, "adapters": 1, "no_tern": False, "soft_roce": [], "net_wire": False, "loop": False, "front": "qemu", "virtio_wire": False, "pcap": False, "events": False, "device_prop": [],
                 "mtu": 4500, "tty": False, "no_collect": False, "lane": "trixie", "cmd": ["true", "a b"]}
     return types.SimpleNamespace(**{**defaults, **more})
 
@@ -54,6 +54,11 @@ class Adapters(unittest.TestCase):
         made, tern = self.machines(adapters=2, vms=1)
         self.assertEqual(2, len(tern[0]))
         self.assertEqual(3, sum(a.startswith("stream,") for a in made[0].args))
+
+    def test_a_single_machine_whose_adapters_are_connected(self):
+        made, tern = self.machines(adapters=2, vms=1, loop=True)
+        self.assertEqual(["tern,id=tern0,netdev=wire,bus=rp1,mac=52:54:00:77:00:01", "tern,id=tern1,netdev=wire1,bus=rp2,mac=52:54:00:77:01:01"], tern[0])
+        self.assertEqual(["hubport,id=wire,hubid=1", "hubport,id=wire1,hubid=1"], [a for a in made[0].args if "wire" in a and not a.startswith("tern,")])
 
     def test_properties(self):
         tern = self.machines(adapters=2, device_prop=["a=1", "vm2:b=2", "1:c=3", "vm1:0:d=vm1:0:e"])[1]

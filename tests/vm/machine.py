@@ -92,6 +92,10 @@ def connect(opt, machines):
         return []
     ends = []
     m = machines[0]
+    if opt.loop:
+        for name in wires:
+            m.args += ["-netdev", f"hubport,id={name},hubid=1"]
+        nets = [net for net in nets if net not in wires]
     for net in nets:
         mine, fd = m.pair()
         m.args += ["-netdev", f"stream,id={net},server=off,addr.type=fd,addr.str={fd}"]

@@ -46,6 +46,7 @@ def arguments():
     p.add_argument("--no-tern", action="store_true", help="machines without the tern device and its drivers")
     p.add_argument("--soft-roce", metavar="vmJ", action="append", default=[], help="give this machine Soft-RoCE (rxe0) on a virtio-net instead of tern")
     p.add_argument("--net-wire", action="store_true", help="connect two machines by a -netdev, as more are, instead of shared memory")
+    p.add_argument("--loop", action="store_true", help="connect the two adapters of a single machine to each other")
     p.add_argument("--virtio-wire", action="store_true", help="add a second wire with virtio-nets, with Soft-RoCE (rxe0) on them")
     p.add_argument("--mtu", type=int, default=4500, help="MTU of the wires (4500, enough for a path MTU of 4096)")
     p.add_argument("--mutate", action="store_true", help="use a QEMU whose tern devices have the property `mutate`, which switches off one rule of memory windows")
@@ -71,6 +72,8 @@ def arguments():
         p.error("--adapters takes 1 to 8")
     if a.adapters > 1 and (a.no_tern or a.soft_roce):
         p.error("--adapters does not go with --no-tern or --soft-roce")
+    if a.loop and (a.vms != 1 or a.adapters != 2 or a.front != "qemu"):
+        p.error("--loop needs --vms 1 --adapters 2, with adapters of our QEMU")
     if a.two_hosts and (a.front != "vfio-user" or a.adapters > 1 or a.no_tern):
         p.error("--two-hosts needs --front vfio-user, and does not go with --adapters or --no-tern")
     if a.front == "vfio-user" and (a.mutate or a.net_wire or a.soft_roce and not a.two_hosts):
