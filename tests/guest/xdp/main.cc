@@ -183,13 +183,13 @@ int echo(const char* dev, const Settings& s) {
   return 0;
 }
 
-int flood(const char* dev, const char* peer, unsigned seconds) {
+int flood(const char* dev, const char* peer, double seconds) {
   Settings s;
   s.socket.fragments = true;
   Channel ch(dev, s);
   const Frame f = make(parse(peer), mac_of(dev), 0, kSmall);
   std::uint64_t sent = 0;
-  const auto end = Clock::now() + std::chrono::seconds(seconds);
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (stop == 0 && Clock::now() < end) {
     for (std::uint32_t i = 0; i < kWindow && ch.socket.send(f); i++) sent++;
     ch.socket.kick();
@@ -249,7 +249,7 @@ int run(int argc, char** argv) {
     return wait_for_signal();
   }
   if (command == "ping" && argc >= 5) return ping(dev, argv[3], static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)), Settings::parse(argc, argv, 5));
-  if (command == "flood" && argc >= 5) return flood(dev, argv[3], static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10)));
+  if (command == "flood" && argc >= 5) return flood(dev, argv[3], std::strtod(argv[4], nullptr));
   std::fprintf(stderr, "xdp: unknown command\n");
   return 2;
 }
