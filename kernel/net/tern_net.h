@@ -21,11 +21,12 @@
 
 /*
  * Log2 of the number of descriptors. A completion queue has the same size, so
- * that it cannot overflow.
+ * that it cannot overflow. By default the buffers of a receive ring hold the
+ * 6 MB that a TCP connection may have in flight (net.ipv4.tcp_rmem).
  */
 #define TERN_RING_LOG_MIN	6
 #define TERN_TX_LOG_DEFAULT	9
-#define TERN_RX_LOG_DEFAULT	10
+#define TERN_RX_LOG_DEFAULT	11
 #define TERN_RING_LOG_MAX	13
 
 /* Most descriptors of a frame of an AF_XDP socket: one is for offloads. */

@@ -39,14 +39,20 @@ net() { # NAME NETWORK OPTION...
 		sleep 0.2
 	done
 }
-for what in "tcp-1" "tcp-4 -P 4" "udp-packets -u -b 0 -l 18"; do
+eth=$(basename /sys/class/infiniband/tern0/device/net/*)
+virtio=$(ip -o -4 addr show to 10.79.0.0/24 | awk '{ print $2 }')
+# shellcheck disable=SC2029
+both() { for vm in vm1 vm2; do ssh $vm "$1" >/dev/null; done; }
+mtu() { both "ip link set $eth mtu $1; ip link set $virtio mtu $1"; }
+jumbo=$(cat "/sys/class/net/$virtio/mtu")
+for what in "tcp-jumbo" "tcp-1" "tcp-4 -P 4" "udp-packets -u -b 0 -l 18"; do
 	read -r name options <<<"$what"
+	[ "$name" = tcp-jumbo ] || mtu 1500
 	for device in tern0:77 rxe0:79; do
 		# shellcheck disable=SC2086
 		net "${device%:*}-$name" "${device#*:}" $options
 	done
 done
-eth=$(basename /sys/class/infiniband/tern0/device/net/*)
 # Frames that an XDP program in vm2 drops, sent from an AF_XDP socket.
 read -r peer mac < <(ssh vm2 'cd /sys/class/infiniband/tern0/device/net && echo * && cat */address' | paste -sd' ')
 # shellcheck disable=SC2029
@@ -54,10 +60,10 @@ ssh vm2 "setsid $(command -v xdp) drop $peer >/tmp/drop 2>&1 </dev/null & echo \
 xdp flood "$eth" "$mac" "$seconds" || failed=1
 # shellcheck disable=SC2016
 ssh vm2 'kill $(cat /tmp/drop.pid); while kill -0 $(cat /tmp/drop.pid) 2>/dev/null; do sleep 0.1; done; tail -n 1 /tmp/drop' >$out/drop
-for vm in vm1 vm2; do
-	ssh $vm "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off gro off rx-gro-hw off sg off" >/dev/null
-done
+both "ethtool -L $eth combined 1; ethtool -K $eth tx off rx off tso off gso off gro off rx-gro-hw off sg off"
 net tern0-tcp-plain 77
+mtu "$jumbo"
+net tern0-tcp-plain-jumbo 77
 # A bound driver owns the doorbell page: unbind it.
 pci=$(basename "$(readlink -f /sys/class/infiniband/tern0/device)")
 echo "$pci" >/sys/bus/pci/drivers/tern/unbind

@@ -11,6 +11,7 @@ NAMES = {
     "first-touch-pinned": "1 GiB pinned, written, released", "first-touch-on-demand": "1 GiB on demand, written, released",
     "write-pinned": "64 KiB to pinned pages", "write-on-demand": "64 KiB on demand, present pages",
     "tcp-1": "TCP, one stream", "tcp-4": "TCP, four streams", "tcp-plain": "TCP, one queue, no offloads",
+    "tcp-jumbo": "TCP, one stream, MTU 4300", "tcp-plain-jumbo": "TCP, one queue, no offloads, MTU 4300",
     "udp-packets": "UDP, frames of 64 bytes", "xdp-drop": "frames of 60 bytes, XDP_DROP",
     "mmio-store": "store to the doorbell page", "build-wqe": "building a WQE", "poll-empty": "polling an empty queue",
     "crc32": "CRC by the host", "copy": "copy by the host", "guest-memcpy": "copy by the guest", "register": "registration", "deregister": "deregistration",
@@ -18,7 +19,7 @@ NAMES = {
 }
 # Names that tell the size already, or have none.
 SIZED = {"write-rate", "write-rate-lists", "bind-invalidate", "copy-to-dm", "copy-from-dm", "fault", "dont-need", "dont-need-on-demand", "first-touch-pinned",
-         "first-touch-on-demand", "write-pinned", "write-on-demand", "tcp-1", "tcp-4", "tcp-plain", "udp-packets", "xdp-drop", "mmio-store",
+         "first-touch-on-demand", "write-pinned", "write-on-demand", "tcp-1", "tcp-4", "tcp-plain", "tcp-jumbo", "tcp-plain-jumbo", "udp-packets", "xdp-drop", "mmio-store",
          "build-wqe", "poll-empty", "device", "qp", "page"}
 PATHS = {"loop": "loopback", "across": "across"}
 
@@ -84,7 +85,7 @@ GROUPS = [
         Rows("Loopback", "Million messages a second", "M/s", rates("loop")), Rows("Across", "Million messages a second", "M/s", rates("across"))]),
     ("network", "Network device", "TCP and UDP by iperf3 over tern's network device, and over the virtio-net below Soft-RoCE. XDP_DROP: frames that a program at the "
      "receiver drops, sent from an AF_XDP socket without copies.", [
-         Rows("TCP", "GB/s", "GB/s", [f"tern0/across/{what}/0" for what in ("tcp-1", "tcp-4", "tcp-plain")]),
+         Rows("TCP", "GB/s", "GB/s", [f"tern0/across/{what}/0" for what in ("tcp-1", "tcp-4", "tcp-plain", "tcp-jumbo", "tcp-plain-jumbo")]),
          Rows("Small frames", "Million frames a second", "M/s", ["tern0/across/udp-packets/64", "tern0/across/xdp-drop/60"])]),
     ("memory", "Memory", "Regions, windows and device memory.", [
         registrations("register"), registrations("deregister"),

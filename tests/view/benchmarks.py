@@ -27,7 +27,7 @@ SENT = {
     "across/read-bandwidth/4096": ("GB/s", 0.8, 0.012), "across/read-bandwidth/65536": ("GB/s", 1.15, 0.015), "across/read-bandwidth/1048576": ("GB/s", 1.2, 0.0155),
     "across/send-bandwidth/4096": ("GB/s", 0.21, 0.011), "across/send-bandwidth/65536": ("GB/s", 0.9, 0.015), "across/send-bandwidth/1048576": ("GB/s", 1.1, 0.0158),
     "across/write-rate/64": ("M/s", 0.9, 0.011), "across/write-rate-lists/64": ("M/s", 1.6, 0.012),
-    "across/tcp-1/0": ("GB/s", 1.31, 0.62), "across/tcp-4/0": ("GB/s", 1.42, 0.71), "across/tcp-plain/0": ("GB/s", 0.17, None),
+    "across/tcp-1/0": ("GB/s", 1.31, 0.62), "across/tcp-4/0": ("GB/s", 1.42, 0.71), "across/tcp-plain/0": ("GB/s", 0.17, None), "across/tcp-jumbo/0": ("GB/s", 1.33, 0.64), "across/tcp-plain-jumbo/0": ("GB/s", 0.3, None),
     "across/udp-packets/64": ("M/s", 0.021, 0.017), "across/xdp-drop/60": ("M/s", 0.94, None),
     "memory/register/4096": ("us", 29, 21), "memory/register/1048576": ("us", 41, 44), "memory/register/268435456": ("us", 2000, 4100),
     "memory/deregister/4096": ("us", 17, 12), "memory/deregister/1048576": ("us", 22, 24), "memory/deregister/268435456": ("us", 900, 1600),

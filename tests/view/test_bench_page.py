@@ -146,7 +146,7 @@ class OneRun(Pages):
 
     def test_lines_of_the_network_are_together(self):
         page = self.page(benchmarks.run())
-        self.assertEqual([figure.split("/")[2] for section, figure in page.rows if section == "network"], ["tcp-1", "tcp-4", "tcp-plain", "udp-packets", "xdp-drop"])
+        self.assertEqual([figure.split("/")[2] for section, figure in page.rows if section == "network"], ["tcp-1", "tcp-4", "tcp-plain", "tcp-jumbo", "tcp-plain-jumbo", "udp-packets", "xdp-drop"])
 
     def test_every_figure_of_the_sample_has_a_group(self):
         self.assertEqual([k for k in benchmarks.run()["passes"] if not k.startswith("rxe0/") and k not in names.grouped()], [])
