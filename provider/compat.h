@@ -31,12 +31,9 @@
 			     resp_size, flags)
 #endif
 
-/* Confidential computing came with parent domains of 64.0. */
-#if IBVERBS_PABI_VERSION >= 64
-#define TERN_ALLOW_CC_UNPROTECTED_ALLOC                                        \
-	IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC
-#else
-#define TERN_ALLOW_CC_UNPROTECTED_ALLOC 0
+/* Memory for confidential computing came with 64.0. */
+#if IBVERBS_PABI_VERSION < 64
+#define IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC 0
 #endif
 
 /* Added to util/udma_barrier.h by export/rdma-core. */

@@ -160,7 +160,7 @@ static int tern_check_parent_domain(struct ibv_context *ibvctx,
 	if (!check_comp_mask(attr->comp_mask,
 			     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
 			     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT |
-			     TERN_ALLOW_CC_UNPROTECTED_ALLOC))
+			     IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC))
 		return EINVAL;
 
 	if (!attr->pd || attr->pd->context != ibvctx ||
