@@ -12,6 +12,9 @@ HEADER = struct.Struct("<8sHHHBxQ6s2x32s")
 RECORD = 48
 (LOST, EPOCH, RESET, DOORBELL, POSTED, WQE, SENT, RECEIVED, DROPPED, RETRY, CHECK, KEY, PAGE_FAULT, CQE, INTERRUPT, FAULT, QP_STATE, FULL, RATE) = range(1, 20)
 F_RECV, F_LOOPBACK, F_ACK_REQ, F_SOLICITED, F_CE, F_BECN, F_AETH, F_WRITE, F_RESPONDER, F_REFUSED = (1 << n for n in range(10))
+# QP_STATE: code of a QP that is gone, and the codes after which nothing of before holds.
+NO_QP = 0xFF
+CLEARED = (0, NO_QP)
 # What the members of a record are, besides its time.
 FIELDS = {"type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I", "index": "I", "value": "I", "detail": "I"}
 LATEST = 1 << 62

@@ -9,7 +9,7 @@ import struct
 import time
 
 from capture import examine
-from events import EPOCH, HEADER, KEY, MAGIC, QP_STATE, RATE, RECORD, RESET, Log, plain
+from events import CLEARED, EPOCH, HEADER, KEY, MAGIC, NO_QP, QP_STATE, RATE, RECORD, RESET, Log, plain
 from lives import CREATED, DESTROYED, DM, INDEX
 from roce.headers import OPCODES, find_udp
 from roce.pcap import SHORTEST, Reader
@@ -20,7 +20,6 @@ HEAD = 160          # bytes of a frame that are kept, which reach behind all hea
 MARK = 64           # bytes before the place that was read up to, which tell whether the file is still the same
 PASS = 1.0          # seconds that a look may take
 MOST_PLACES = 4096  # keys and QPs whose last records are kept
-RESET_STATE, NO_QP = 0, 0xFF
 
 WAITING, READING, GONE, BROKEN = "waiting", "reading", "gone", "broken"
 
@@ -116,7 +115,7 @@ class Records:
             return
         place = (KEY, index == DM, key if index == DM else key >> INDEX) if kind == KEY else (kind, qpn)
         known = self.places.pop(place, None)
-        if kind == QP_STATE and code in (RESET_STATE, NO_QP):
+        if kind == QP_STATE and code in CLEARED:
             self.places.pop((RATE, qpn), None)
         if (kind, code) in ((QP_STATE, NO_QP), (KEY, DESTROYED)):
             return

@@ -21,6 +21,11 @@ PIECE = ("flags", "addr", "length", "key", "index", "value", "detail")
 MOST_EVENTS = 3_000_000
 
 
+def renumbered(column, number):
+    """A column of events, each as its number in the page."""
+    return array("I", (number[e] if e != NONE else NONE for e in column))
+
+
 class LogPart:
     def __init__(self, events, report):
         self.events, self.report = events, report
@@ -56,18 +61,21 @@ class LogPart:
 
     def columns(self, start, deltas):
         """{name: column}. deltas(times, start): differences between times."""
-        keep, number = self.kept, None
+        keep = self.kept
         chosen = {name: self.column(name) for name in (*COLUMNS, "time")}
         work = {name: getattr(self.timeline.work, name) for name in self.timeline.work.TYPES}
+        rates = {name: getattr(self.rates, name) for name in ("event", "next", "rate")}
         if keep is not None:
             chosen = {name: array(column.typecode, map(column.__getitem__, keep)) for name, column in chosen.items()}
             number = self.numbers()
             for name in ("doorbell", "posted", "wqe", "sent", "cqe", "interrupt", "check"):
-                work[name] = array("I", (number[e] if e != NONE else NONE for e in work[name]))
+                work[name] = renumbered(work[name], number)
+            for name in ("event", "next"):
+                rates[name] = renumbered(rates[name], number)
         found = {"e-delta": deltas(chosen.pop("time"), start)}
         found.update((f"e-{name}", column) for name, column in chosen.items())
         found.update((f"w-{name}", column) for name, column in work.items())
-        found.update((f"r-{name}", column) for name, column in self.rates.columns(number).items())
+        found.update((f"r-{name}", column) for name, column in rates.items())
         return found
 
     def numbers(self):

@@ -3,8 +3,7 @@
 from array import array
 
 from capture import NONE
-from events import LOST, QP_STATE, RATE, RESET
-from timeline import NO_QP
+from events import CLEARED, LOST, QP_STATE, RATE, RESET
 
 MOST = 500_000  # changes in a page
 LARGEST = 0xFFFFFFFF
@@ -19,7 +18,7 @@ class Rates:
         for e, kind in enumerate(events.type):
             if kind == RATE:
                 self.change(e, events.log[e], events.qpn[e], events.length[e])
-            elif kind == QP_STATE and events.code[e] in (0, NO_QP):
+            elif kind == QP_STATE and events.code[e] in CLEARED:
                 self.end(e, events.log[e], events.qpn[e])
             elif kind in (RESET, LOST):
                 for key in [key for key in self.now if key[0] == events.log[e]]:
@@ -37,10 +36,3 @@ class Rates:
         which = self.now.pop((log, qpn), None)
         if which is not None:
             self.next[which] = e
-
-    def columns(self, number):
-        """For the page. `number`: the number in the page of each event, or None if it has all."""
-        found = {"event": self.event, "next": self.next, "rate": self.rate}
-        if number is not None:
-            found.update({name: array("I", (number[e] if e != NONE else NONE for e in found[name])) for name in ("event", "next")})
-        return found

@@ -147,8 +147,8 @@ class Story:
         if r.next is None:
             r.restart(psn, i)
         ahead = signed(psn - r.next)
-        origin = ahead and r.acked == r.next and (r.origin - psn) & 0xFFFFFF == 0
-        if op.first and (abs(ahead) > FAR or (origin and not self.alike(i, r.begin))):
+        at_origin = ahead and r.acked == r.next and (r.origin - psn) & 0xFFFFFF == 0
+        if op.first and (abs(ahead) > FAR or (at_origin and not self.alike(i, r.begin))):
             r.restart(psn, i)
             ahead = 0
         at = r.next + ahead

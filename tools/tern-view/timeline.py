@@ -6,8 +6,8 @@ from collections import Counter, deque
 from itertools import islice
 
 from capture import BACKWARDS, NONE
-from events import (CHECK, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE, FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT, POSTED,
-                    QP_STATE, RATE, RECEIVED, RESET, RETRY, SENT, WQE)
+from events import (CHECK, CLEARED, CQE, DOORBELL, DROPPED, F_RECV, F_REFUSED, F_RESPONDER, F_WRITE, FAULT, INTERRUPT, KEY, LOST, PAGE_FAULT,
+                    POSTED, QP_STATE, RATE, RECEIVED, RESET, RETRY, SENT, WQE)
 from roce.flows import signed
 from roce.headers import ATOMIC, ATOMIC_WRITE, FLUSH, OPCODES, READ, SEND, WRITE
 
@@ -18,7 +18,7 @@ LOCAL, REMOTE, REMOTE_INV, DENIED, GRANTED = 1, 2, 6, 2, 0
 DB_PAGE, DB_SQ = 0, 1
 # Opcodes of a CQE whose number is that of an Ethernet queue, unless it is a raw QP's.
 ETHERNET = (0x50, 0x51)
-ERRORS, BY_DEVICE, NO_QP = (5, 6), 1, 0xFF
+ERRORS, BY_DEVICE = (5, 6), 1
 # How the ladder shows an event: a row of its own; as something wrong; as a mark without a row.
 ROW, WRONG, MARK = 1, 2, 4
 # A row of Work: a receive; a later CQE of the queue says that it is complete; without a WQE that was fetched.
@@ -292,7 +292,7 @@ class Timeline:
         self.shown[e], self.lane[e] = ROW | (WRONG if wrong else 0), qp.lane
         if wrong:
             self.packet[e] = qp.received
-        if ev.code[e] == 0 or ev.code[e] == NO_QP:
+        if ev.code[e] in CLEARED:
             qp.forget()
 
     def rate(self, e, _, qp):

@@ -143,7 +143,7 @@ function waits(bins) {
 function paced(bins) {
 	const size = (S.t1 - S.t0) / bins, rates = new Float64Array(bins), times = new Float64Array(bins), lowest = new Float64Array(bins).fill(NaN);
 	const allowed = pairsAllowed(), all = allowed.every(Boolean);
-	for (let k = 0; k < R.n; k++) {
+	for (let k = 0; k < R.n && E.time[R.event[k]] < S.t1; k++) {
 		const lane = E.lane[R.event[k]], begin = Math.max(E.time[R.event[k]], S.t0), end = Math.min(R.next[k] === NONE ? Infinity : E.time[R.next[k]], S.t1);
 		if (end <= begin || (!all && (lane === NONE || !allowed[lane >>> 1]))) continue;
 		const rate = R.rate[k] * 1000, last = Math.min(bins - 1, Math.floor((end - S.t0) / size));
