@@ -89,20 +89,11 @@ kill %phc2sys %ptp4l
 end2 master
 
 # perftest's raw Ethernet QPs. The messages fit into the receive queue, because nothing waits for the receiver.
-raw() { # PROGRAM OPTION... [-- OPTION of the client... [-- OPTION of the server...]]
-	local program=$1 which=both both=() client=() server=() status
+raw() { # PROGRAM OPTION...; $client_options, $server_options: of one end
+	local program=$1 status
 	shift
-	for option; do
-		case $option,$which in
-		--,both) which=client ;;
-		--,client) which=server ;;
-		*,both) both+=("$option") ;;
-		*,client) client+=("$option") ;;
-		*,server) server+=("$option") ;;
-		esac
-	done
-	on2 raw "stdbuf -oL timeout 100 $program -d tern0 --server -B $peer_mac -E $mac ${both[*]} ${server[*]}" && until_true 60 says2 raw '#bytes' || return 1
-	timeout 100 "$program" -d tern0 --client -B "$mac" -E "$peer_mac" "${both[@]}" "${client[@]}" >"$work/raw" && grep -A 1 '#bytes' "$work/raw"
+	on2 raw "stdbuf -oL timeout 100 $program -d tern0 --server -B $peer_mac -E $mac $* ${server_options-}" && until_true 60 says2 raw '#bytes' || return 1
+	timeout 100 "$program" -d tern0 --client -B "$mac" -E "$peer_mac" "$@" ${client_options-} >"$work/raw" && grep -A 1 '#bytes' "$work/raw"
 	status=$?
 	end2 raw 2>/dev/null
 	return $status
@@ -112,8 +103,8 @@ check raw-ethernet-bw-received until_true 30 says2 raw '^ *1024'
 check raw-ethernet-lat raw raw_ethernet_lat -n 200 -s 64
 # The program reports no send, and waits for ever, if a completion stands for more than one. The server destroys its QP after the last
 # receive: replies that its pacer still held would be lost, so its rate is high.
-check raw-ethernet-burst-lat raw raw_ethernet_burst_lat -Q 1 -n 100 -s 64 --burst_size=32 --rate_units=M --rate_limit_type=PP \
-	--typical_pkt_size=64 -- --rate_limit=10 -- --rate_limit=10000
+client_options=--rate_limit=10 server_options=--rate_limit=10000 check raw-ethernet-burst-lat \
+	raw raw_ethernet_burst_lat -Q 1 -n 100 -s 64 --burst_size=32 --rate_units=M --rate_limit_type=PP --typical_pkt_size=64
 flow_rate() {
 	timeout 100 raw_ethernet_fs_rate -d tern0 --server -B "$mac" -E "$peer_mac" -J 10.77.0.1 -j 10.77.0.2 -K 1000 -k 2000 -n 1000 | grep -A 1 '#flows'
 }
