@@ -76,7 +76,7 @@ def figures(out):
     before = None
     with subprocess.Popen([f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout", str(PATIENCE), "--share", share, "--run-dir",
                            os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py"]) as p:
-        for step, what in ("idle", None), ("qps", "qp"), ("pages", "page"):
+        for step, what in ("idle", None), ("qps", "qp"), ("warm", None), ("pages", "page"):
             path = os.path.join(share, "growth-" + step)
             wait_for(path, p)
             with open(path) as f:
