@@ -4,18 +4,16 @@
 
 namespace tern {
 
-template <class T>
+template <class T, class Element>
 class List;
 
-// An object's link in a List<T>. The owner may be destroyed at any time: the hook leaves its list
-// first.
-template <class T>
-class Hook {
+// A place in a list.
+class ListLink {
  public:
-  explicit Hook(T* owner) : owner_(owner) {}
-  ~Hook() { unlink(); }
-  Hook(const Hook&) = delete;
-  Hook& operator=(const Hook&) = delete;
+  ListLink() = default;
+  ~ListLink() { unlink(); }
+  ListLink(const ListLink&) = delete;
+  ListLink& operator=(const ListLink&) = delete;
 
   [[nodiscard]] bool linked() const { return next_ != nullptr; }
   void unlink() {
@@ -26,19 +24,38 @@ class Hook {
   }
 
  private:
-  friend class List<T>;
-  void link_before(Hook& next) {
+  template <class T, class Element>
+  friend class List;
+  void link_before(ListLink& next) {
     prev_ = next.prev_;
     next_ = &next;
     prev_->next_ = next.prev_ = this;
   }
 
-  Hook* prev_ = nullptr;
-  Hook* next_ = nullptr;
+  ListLink* prev_ = nullptr;
+  ListLink* next_ = nullptr;
+};
+
+// An object's link in a List<T>. The owner may be destroyed at any time: the hook leaves its list
+// first.
+template <class T>
+class Hook : public ListLink {
+ public:
+  explicit Hook(T* owner) : owner_(owner) {}
+  [[nodiscard]] T* owner() { return owner_; }
+
+ private:
   T* owner_;
 };
 
+// The same as a base class of T, which takes no room for the owner.
 template <class T>
+class BaseHook : public ListLink {
+ public:
+  [[nodiscard]] T* owner() { return static_cast<T*>(this); }
+};
+
+template <class T, class Element = Hook<T>>
 class List {
  public:
   List() { head_.prev_ = head_.next_ = &head_; }
@@ -52,22 +69,22 @@ class List {
 
   [[nodiscard]] bool empty() const { return head_.next_ == &head_; }
   // Null if the list is empty.
-  [[nodiscard]] T* front() const { return head_.next_->owner_; }
+  [[nodiscard]] T* front() const { return empty() ? nullptr : owner(*head_.next_); }
   // The hook must not be in a list.
-  void push_back(Hook<T>& hook) { hook.link_before(head_); }
-  void push_front(Hook<T>& hook) { hook.link_before(*head_.next_); }
+  void push_back(Element& hook) { hook.link_before(head_); }
+  void push_front(Element& hook) { hook.link_before(*head_.next_); }
   // Removes and returns the first object; null if the list is empty.
   T* pop_front() {
-    Hook<T>& first = *head_.next_;
+    ListLink& first = *head_.next_;
     if (&first == &head_) return nullptr;
     first.unlink();
-    return first.owner_;
+    return owner(first);
   }
   // Appends all of `other` and leaves it empty; O(1).
   void take_all(List& other) {
     if (other.empty()) return;
-    Hook<T>& first = *other.head_.next_;
-    Hook<T>& last = *other.head_.prev_;
+    ListLink& first = *other.head_.next_;
+    ListLink& last = *other.head_.prev_;
     other.head_.prev_ = other.head_.next_ = &other.head_;
     first.prev_ = head_.prev_;
     last.next_ = &head_;
@@ -77,15 +94,16 @@ class List {
   // Calls f for each object; f may remove that object from the list, but no other.
   template <class F>
   void for_each(F&& f) const {
-    for (Hook<T>* at = head_.next_; at != &head_;) {
-      Hook<T>& hook = *at;
+    for (ListLink* at = head_.next_; at != &head_;) {
+      ListLink& link = *at;
       at = at->next_;
-      f(*hook.owner_);
+      f(*owner(link));
     }
   }
 
  private:
-  Hook<T> head_{nullptr};  // between the last hook and the first
+  [[nodiscard]] static T* owner(ListLink& link) { return static_cast<Element&>(link).owner(); }
+  ListLink head_;  // between the last hook and the first
 };
 
 }  // namespace tern

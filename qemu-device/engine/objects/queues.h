@@ -57,14 +57,13 @@ class QueueBuffer {
 class Context;
 
 // A user of a CQ. The QP, XRC SRQ or Ethernet queue that completes into the CQ contains it.
-class CqUser {
+class CqUser : public BaseHook<CqUser> {
  public:
   // `failed` is called when the CQ takes no more completions.
   CqUser(void (*failed)(void*), void* user) : failed_(failed), user_(user) {}
 
  private:
   friend class Cq;
-  Hook<CqUser> hook_{this};
   void (*failed_)(void*);
   void* user_;
 };
@@ -136,8 +135,8 @@ class Cq {
   [[nodiscard]] Status query(tern_rsp_query_cq* rsp) const;
 
   // QPs, SRQs and Ethernet queues that complete into the CQ.
-  void attach(CqUser& user) { users_.push_back(user.hook_); }
-  static void detach(CqUser& user) { user.hook_.unlink(); }
+  void attach(CqUser& user) { users_.push_back(user); }
+  static void detach(CqUser& user) { user.unlink(); }
   [[nodiscard]] bool used() const { return !users_.empty(); }
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
@@ -165,7 +164,7 @@ class Cq {
   Record record_;
   std::uint64_t serial_;
   std::uint32_t cqn_ = 0;
-  List<CqUser> users_;
+  List<CqUser, BaseHook<CqUser>> users_;
   Hook<Cq> written_{this};           // in Context::written_cqs
   std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
   std::uint64_t pi_ = 0;             // index of the next CQE; never wraps

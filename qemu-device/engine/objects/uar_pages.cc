@@ -56,7 +56,7 @@ std::uint32_t UarPages::run(std::uint32_t most) {
     while (looked < end) {
       PageQueue* const queue = page->unseen.pop_front();
       if (queue == nullptr) break;
-      page->queues.push_back(queue->hook_);
+      page->queues.push_back(*queue);
       ++looked;
       queue->look_(queue->queue_);
     }

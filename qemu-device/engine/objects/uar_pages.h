@@ -13,14 +13,13 @@ namespace tern {
 
 // A queue's entry in the list of its doorbell page. The queue contains it, so it leaves the list
 // with the queue.
-class PageQueue {
+class PageQueue : public BaseHook<PageQueue> {
  public:
   // `look` acts as if software had rung every doorbell of the queue.
   PageQueue(void (*look)(void*), void* queue) : look_(look), queue_(queue) {}
 
  private:
   friend class UarPages;
-  Hook<PageQueue> hook_{this};
   void (*look_)(void*);
   void* queue_;
 };
@@ -41,7 +40,7 @@ class UarPages {
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
   // `uar` must be live.
-  void add(std::uint32_t uar, PageQueue& queue) { pages_[uar]->queues.push_back(queue.hook_); }
+  void add(std::uint32_t uar, PageQueue& queue) { pages_[uar]->queues.push_back(queue); }
 
   // TERN_DB_CMD_PAGE: makes run() look at every queue of the page. Returns false if there is no
   // such page.
@@ -56,8 +55,8 @@ class UarPages {
   static constexpr std::uint32_t kTurn = 64;
 
   struct Page {
-    List<PageQueue> queues;  // queues that run() need not look at
-    List<PageQueue> unseen;  // queues that run() has still to look at
+    List<PageQueue, BaseHook<PageQueue>> queues;  // queues that run() need not look at
+    List<PageQueue, BaseHook<PageQueue>> unseen;  // queues that run() has still to look at
     Hook<Page> rung{this};
     Use use = Use::kQueues;
   };

@@ -11,6 +11,9 @@
 
 namespace tern {
 
+// A device with many QPs is judged by their memory (Documentation/performance.rst).
+static_assert(sizeof(Qp) <= 896);
+
 namespace {
 
 Transport transport_of(std::uint8_t type) {
@@ -44,22 +47,22 @@ tern_cmd_create_qp swap_order(tern_cmd_create_qp cmd) {
   return cmd;
 }
 
-template <class Space>
-SendQueue* make_sender(Qp& qp, Space& space) {
-  if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramSender>(qp);
-  if (qp.transport() == Transport::kUc) return &space.template emplace<UcSender>(qp);
-  if (qp.transport() == Transport::kRaw) return &space.template emplace<RawSender>(qp);
-  return &space.template emplace<Requester>(qp);
+template <class Sender>
+void make_sender(Qp& qp, Sender& sender) {
+  if (qp.transport() == Transport::kUd) return sender.template emplace<DatagramSender>(qp);
+  if (qp.transport() == Transport::kUc) return sender.template emplace<UcSender>(qp);
+  if (qp.transport() == Transport::kRaw) return sender.template emplace<RawSender>(qp);
+  sender.template emplace<Requester>(qp);
 }
 
-template <class Space>
-Receiver* make_receiver(Qp& qp, Space& space) {
-  if (qp.transport() == Transport::kUd) return &space.template emplace<DatagramReceiver>(qp);
-  if (qp.transport() == Transport::kUc) return &space.template emplace<UcReceiver>(qp);
-  if (qp.transport() == Transport::kRaw) return &space.template emplace<RawReceiver>(qp);
-  if (qp.xrc_target()) return &space.template emplace<XrcResponder>(qp);
-  if (qp.tag_list() != nullptr) return &space.template emplace<TagResponder>(qp);
-  return &space.template emplace<Responder>(qp);
+template <class Half>
+void make_receiver(Qp& qp, Half& receiver) {
+  if (qp.transport() == Transport::kUd) return receiver.template emplace<DatagramReceiver>(qp);
+  if (qp.transport() == Transport::kUc) return receiver.template emplace<UcReceiver>(qp);
+  if (qp.transport() == Transport::kRaw) return receiver.template emplace<RawReceiver>(qp);
+  if (qp.xrc_target()) return receiver.template emplace<XrcResponder>(qp);
+  if (qp.tag_list() != nullptr) return receiver.template emplace<TagResponder>(qp);
+  receiver.template emplace<Responder>(qp);
 }
 
 }  // namespace
@@ -76,21 +79,20 @@ Qp::Qp(Context& context, const tern_cmd_create_qp& cmd, Cq* send_cq, Cq* recv_cq
       srq_(srq),
       record_(cmd_.record),
       buffer_(context.page_budget),
-      serial_(context.next_serial()),
       generation_(context.next_qp_generation()),
-      sender_(make_sender(*this, sender_space_)),
-      receiver_(make_receiver(*this, receiver_space_)),
+      serial_(static_cast<std::uint32_t>(context.next_serial())),
       page_queue_([](void* self) { static_cast<Qp*>(self)->look(); }, this),
       send_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
-      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this),
-      rq_settled_(context.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, this) {
+      recv_user_([](void* self) { static_cast<Qp*>(self)->enter_error(TERN_EV_QP_FATAL); }, this) {
+  make_sender(*this, sender_);
+  make_receiver(*this, receiver_);
   if (send_cq_ != nullptr) send_cq_->attach(send_user_);
   if (recv_cq_ != nullptr) recv_cq_->attach(recv_user_);
   if (srq_ != nullptr) srq_->attach();
   if (tag_list() != nullptr && !has_sq()) {
     cmd_.log_sq_size = Rendezvous::kLogSlots;
     cmd_.log_sq_stride = Rendezvous::kLogStride;
-    rendezvous_ = std::make_unique<Rendezvous>(*this, *sender_);
+    seldom().rendezvous = std::make_unique<Rendezvous>(*this, *sender_);
     fetches_ = true;
   }
 }
@@ -101,6 +103,13 @@ Qp::~Qp() {
   context_.forget_polled(*this);
   context_.unschedule(*this);
   if (srq_ != nullptr) srq_->detach();
+}
+
+Qp::Seldom::Seldom(Qp& qp) : rq_settled(qp.context_.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
+
+Qp::Seldom& Qp::seldom() {
+  if (!seldom_) seldom_ = std::make_unique<Seldom>(*this);
+  return *seldom_;
 }
 
 Status Qp::init() {
@@ -123,7 +132,7 @@ Status Qp::init() {
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
-  if (fetches_) [[unlikely]] return rendezvous_->posted();
+  if (fetches_) [[unlikely]] return rendezvous()->posted();
   return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
@@ -135,7 +144,7 @@ bool Qp::sq_moved() {
 
 bool Qp::read_sq_slot(std::uint32_t index, std::size_t offset, std::span<std::byte> to) {
   if (fetches_) [[unlikely]] {
-    rendezvous_->read(index, offset, to);
+    rendezvous()->read(index, offset, to);
     return true;
   }
   const std::uint64_t slot = std::uint64_t{index & (sq_size() - 1)} << cmd_.log_sq_stride;
@@ -166,7 +175,7 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
 }
 
 void Qp::complete_send(tern_cqe& cqe) {
-  if (fetches_) [[unlikely]] return rendezvous_->completed(cqe);
+  if (fetches_) [[unlikely]] return rendezvous()->completed(cqe);
   cqe.qpn = le(qpn_.value);
   (void)send_cq_->push(cqe);  // the CQ reports a failure to its QPs
 }
@@ -194,13 +203,15 @@ Accessor Qp::send_accessor() const {
 void Qp::end_tags() {
   if (tag_list() == nullptr) return;
   receiver_->reset();
-  if (fetches_) rendezvous_->reset();
+  if (fetches_) rendezvous()->reset();
 }
 
 void Qp::bind(CounterSet* set) {
-  if (counter_set_ != nullptr) --counter_set_->users;
+  if (set == nullptr && !seldom_) return;
+  CounterSet*& bound = seldom().counter_set;
+  if (bound != nullptr) --bound->users;
   if (set != nullptr) ++set->users;
-  counter_set_ = set;
+  bound = set;
   counters_ = set != nullptr ? &set->values : &context_.counters;
 }
 
@@ -331,12 +342,11 @@ void Qp::deliver(const Packet& packet) {
 
 bool Qp::receive(const RxFrame& frame) {
   const std::uint8_t state = attr_.state;
-  auto* const receiver = std::get_if<RawReceiver>(&receiver_space_);
-  if (receiver == nullptr || state < TERN_QPS_RTR || state == TERN_QPS_ERR) {
+  if (transport_ != Transport::kRaw || state < TERN_QPS_RTR || state == TERN_QPS_ERR) {
     context_.counters.add(TERN_CNT_RX_QP_MISMATCH);
     return false;
   }
-  return receiver->receive(frame);
+  return static_cast<RawReceiver&>(*receiver_).receive(frame);
 }
 
 void Qp::communication_established() {
@@ -357,8 +367,7 @@ void Qp::sq_drained() {
 bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
   if (faulting(side)) return false;
   const Memory::Missing& missing = context_.memory.missing();
-  if (!faults_) faults_ = std::make_unique<std::array<Fault, 2>>();
-  Fault& fault = (*faults_)[side];
+  Fault& fault = seldom().faults[side];
   fault.addr = missing.addr;
   fault.length = missing.length + rest;
   fault.key = missing.key;
@@ -373,10 +382,10 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!faults_ || !context_.page_faults.resume((*faults_)[side], token)) return TERN_ST_BAD_STATE;
+  if (!seldom_ || !context_.page_faults.resume(seldom_->faults[side], token)) return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
-  if (context_.log != nullptr) log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, (*faults_)[side]);
+  if (context_.log != nullptr) log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, seldom_->faults[side]);
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
   } else {
@@ -386,8 +395,8 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 }
 
 void Qp::cancel_faults() {
-  if (!faults_) return;
-  for (Fault& fault : *faults_) {
+  if (!seldom_) return;
+  for (Fault& fault : seldom_->faults) {
     if (context_.log != nullptr && fault.state != Fault::State::kNone) log_fault(TERN_LOG_PF_CANCELLED, fault);
     context_.page_faults.cancel(fault);
   }
@@ -412,7 +421,7 @@ void Qp::enter_error(int event, bool silent) {
   store_status();
   // A poster of receives has no barrier between its store of rq_pi and its load of the status. If
   // it read the old status, its index is visible when this timer expires.
-  if (has_rq()) rq_settled_.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
+  if (has_rq()) seldom().rq_settled.arm(context_.host.now() + TERN_RQ_SETTLE_NS);
   receiver_->stop(silent);
   if (event >= 0) {
     context_.async_events.raise(static_cast<std::uint16_t>(event), qpn_.value, generation());

@@ -6,9 +6,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <variant>
 
 #include "core/counters.h"
+#include "core/one_of.h"
 #include "core/timers.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
@@ -48,7 +48,7 @@ class alignas(64) Qp {
   // Logs a state, a change that has happened, or with TERN_LOG_NO_QP creation and destruction.
   [[gnu::noinline]] void log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause, std::uint32_t event = 0) const;
   // Of its number, for the QP's life; see Context::next_serial().
-  [[nodiscard]] std::uint32_t generation() const { return static_cast<std::uint32_t>(serial_); }
+  [[nodiscard]] std::uint32_t generation() const { return serial_; }
 
   // MODIFY_QP: all checks first, then all changes. QUERY_QP.
   [[nodiscard]] Status modify(const tern_cmd_modify_qp& cmd);
@@ -138,7 +138,7 @@ class alignas(64) Qp {
   // The list of tags of its SRQ, null if that has none; and what fetches the data of rendezvous,
   // null if software does.
   [[nodiscard]] TagList* tag_list() const;
-  [[nodiscard]] Rendezvous* rendezvous() const { return rendezvous_.get(); }
+  [[nodiscard]] Rendezvous* rendezvous() const { return seldom_ ? seldom_->rendezvous.get() : nullptr; }
   // Ends the messages in progress that have matched a tag: the QP is going to be destroyed.
   void end_tags();
   // Whose keys the SGEs of send WQEs use.
@@ -199,6 +199,17 @@ class alignas(64) Qp {
   Nanos next_notification = 0;  // not before
 
  private:
+  // What few QPs use; see seldom().
+  struct Seldom {
+    explicit Seldom(Qp& qp);
+    std::array<Fault, 2> faults;  // by TERN_FAULT_*
+    Timer rq_settled;  // in ERR: when it expires, rq_pi is read once more
+    CounterSet* counter_set = nullptr;
+    std::unique_ptr<Rendezvous> rendezvous;
+  };
+  // Makes it if necessary.
+  [[nodiscard]] Seldom& seldom();
+
   [[nodiscard]] Status check_values(std::uint32_t mask, const tern_qp_attr& a) const;
   void apply(std::uint32_t mask, const tern_qp_attr& a);
   [[nodiscard]] Status check_migration(std::uint32_t mask, const tern_qp_alt& alt) const;
@@ -223,8 +234,11 @@ class alignas(64) Qp {
   Transport transport_;  // in the cache line that the scheduler reads
   bool privileged_;
   bool has_route_ = false;
-  std::uint8_t faulting_ = 0;  // a bit for each of faults_ that has not ended
-  bool fetches_ = false;  // rendezvous_ exists
+  std::uint8_t faulting_ = 0;  // a bit for each fault that has not ended
+  bool fetches_ = false;  // rendezvous() exists
+  bool comm_est_ = false;
+  bool sqd_notify_ = false;
+  std::uint8_t ece_ = 0;  // TERN_ECE_*
   Context& context_;
   Counters* counters_;
   tern_cmd_create_qp cmd_;  // in host byte order, except for the page list
@@ -235,29 +249,21 @@ class alignas(64) Qp {
   QueueBuffer buffer_;
   Qpn qpn_;
   std::uint32_t rq_ci_ = 0;
-  std::uint64_t serial_;
   std::uint64_t generation_;  // Accessor::generation
   tern_qp_attr attr_{};  // in host byte order
   Route route_;
-  std::uint8_t ece_ = 0;  // TERN_ECE_*
+  std::uint32_t serial_;  // generation()
   std::unique_ptr<PathMigration> migration_;  // made with the first alternate path
-  bool comm_est_ = false;
-  bool sqd_notify_ = false;
 
   // The two halves that the QP type selects.
-  std::variant<std::monostate, Requester, UcSender, DatagramSender, RawSender> sender_space_;
-  std::variant<std::monostate, Responder, XrcResponder, TagResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_space_;
-  SendQueue* sender_;
-  Receiver* receiver_;
+  OneOf<SendQueue, Requester, UcSender, DatagramSender, RawSender> sender_;
+  OneOf<Receiver, Responder, XrcResponder, TagResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_;
   std::unique_ptr<SendRate> send_rate_;
   // prefetch() stops here: no message needs the members below.
   PageQueue page_queue_;
   CqUser send_user_;
   CqUser recv_user_;
-  CounterSet* counter_set_ = nullptr;
-  std::unique_ptr<Rendezvous> rendezvous_;
-  std::unique_ptr<std::array<Fault, 2>> faults_;  // by TERN_FAULT_*; made by the first fault
-  Timer rq_settled_;  // in ERR: when it expires, rq_pi is read once more
+  std::unique_ptr<Seldom> seldom_;
 };
 
 }  // namespace tern

@@ -335,7 +335,7 @@ void Qp::to_reset() {
   context_.forget_polled(*this);
   context_.unschedule(*this);
   cancel_faults();
-  rq_settled_.cancel();
+  if (seldom_) seldom_->rq_settled.cancel();
   end_tags();
   sender_->reset();
   receiver_->reset();

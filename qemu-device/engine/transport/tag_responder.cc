@@ -18,7 +18,7 @@ tern_sge to_nowhere(std::uint32_t length) { return {0, le(length), le(std::uint3
 
 }  // namespace
 
-std::uint64_t TagResponder::tag() const { return from_wire(std::uint64_t{headers_.tm.tag}); }
+std::uint64_t TagResponder::tag() const { return from_wire(std::uint64_t{headers_->tm.tag}); }
 
 void TagResponder::reset() {
   // A tag that has matched gets its last CQE in any case: software holds its buffer until then.
@@ -39,13 +39,13 @@ void TagResponder::reset() {
 // no tag.
 TagResponder::Kind TagResponder::parse(const Packet& packet) {
   const std::uint64_t size = packet.payload.size();
-  if (size < sizeof(headers_.tm)) return Kind::kNoTag;
-  headers_ = {};
-  const std::size_t copied = std::min<std::uint64_t>(size, sizeof(headers_));
-  packet.payload.copy_to(std::as_writable_bytes(std::span(&headers_, 1)).first(copied));
-  if (headers_.tm.opcode == TERN_TMH_EAGER) return Kind::kEager;
+  if (size < sizeof(headers_->tm)) return Kind::kNoTag;
+  *headers_ = {};
+  const std::size_t copied = std::min<std::uint64_t>(size, sizeof(*headers_));
+  packet.payload.copy_to(std::as_writable_bytes(std::span(headers_.get(), 1)).first(copied));
+  if (headers_->tm.opcode == TERN_TMH_EAGER) return Kind::kEager;
   const OpTraits& t = traits(packet.transport, packet.op);
-  const bool request = headers_.tm.opcode == TERN_TMH_RNDV && t.last && size >= sizeof(headers_) &&
+  const bool request = headers_->tm.opcode == TERN_TMH_RNDV && t.last && size >= sizeof(*headers_) &&
                        size <= TERN_TM_MAX_RNDV;
   return request ? Kind::kRendezvous : Kind::kNoTag;
 }
@@ -85,7 +85,7 @@ Take TagResponder::match(const Packet& packet, Kind kind) {
     return Take::kEmpty;
   }
   held_ = tags.take(*position);
-  const std::uint64_t bytes = from_wire(std::uint32_t{headers_.rndv.length});
+  const std::uint64_t bytes = from_wire(std::uint32_t{headers_->rndv.length});
   if (kind == Kind::kRendezvous && (rendezvous == nullptr || bytes > tags.held(held_).room() || bytes > kMaxDmaLen)) {
     kind = Kind::kIncomplete;
   }
@@ -123,7 +123,7 @@ void TagResponder::to_tag(Kind kind) {
 void TagResponder::add_match(tern_cqe& cqe) const {
   tern_tm_cqe match;
   std::memcpy(&match, &cqe, sizeof(match));
-  match.app_ctx = le(from_wire(std::uint32_t{headers_.tm.app_ctx}));
+  match.app_ctx = le(from_wire(std::uint32_t{headers_->tm.app_ctx}));
   match.tag = le(tag());
   std::memcpy(&cqe, &match, sizeof(match));
   cqe.flags |= TERN_CQE_F_TM_MATCH;
@@ -170,7 +170,7 @@ void TagResponder::label_tagged(tern_cqe& cqe) {
   cqe.byte_len = le(bytes);
   if (!reported_) add_match(cqe);
   if (success && kind_ == Kind::kRendezvous) {
-    qp_.rendezvous()->fetch(held_, headers_);
+    qp_.rendezvous()->fetch(held_, *headers_);
     return;
   }
   if (success) cqe.flags |= TERN_CQE_F_TM_DATA_VALID;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "tern_hw.hpp"
 #include "transport/responder.h"
@@ -39,7 +40,7 @@ class TagResponder final : public Responder {
   [[nodiscard]] bool tagged() const { return kind_ >= Kind::kEager; }
   [[nodiscard]] std::uint64_t tag() const;
 
-  TagHeaders headers_{};  // of the message
+  std::unique_ptr<TagHeaders> headers_ = std::make_unique<TagHeaders>();  // of the message; not a member, which would make every QP larger
   std::uint32_t held_ = 0;  // the tag that matched
   Kind kind_ = Kind::kNoTag;
   bool reported_ = false;  // the CQE of the match was written
