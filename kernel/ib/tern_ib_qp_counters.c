@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Counters of QPs for "rdma statistic qp". */
 
+#include <rdma/ib_verbs.h>
 #include <rdma/rdma_counter.h>
 
 #include "tern_ib.h"
