@@ -10,7 +10,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 VM = os.path.join(TOP, "tests/vm")
 RAM = 2 << 30
 PATIENCE = 300
-BATCHES = 4  # growth_guest.py's
+BATCHES = 4
 
 
 def emulator_below(pid):
@@ -81,7 +81,7 @@ def figures(out):
     yield "device", of_device()
     before = None
     with subprocess.Popen([f"{VM}/run-vm", "--no-build", "--vms", "1", "--mem", "2G", "--timeout", str(PATIENCE), "--share", share, "--run-dir",
-                           os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py"]) as p:
+                           os.path.join(share, "run"), "--", "python3", "/mnt/tern/tests/bench/growth_guest.py", str(BATCHES)]) as p:
         grown = {"qp": [], "page": []}
         for step, what in ("idle", None), *batches("qps", "qp"), ("warm", None), *batches("pages", "page"):
             path = os.path.join(share, "growth-" + step)

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""growth_guest.py: creates queue pairs, then registers memory. After each step it writes their number to /mnt/share/growth-STEP and
+"""growth_guest.py BATCHES: creates queue pairs, then registers memory. After each step it writes their number to /mnt/share/growth-STEP and
 waits for growth-STEP.seen, which the host writes after it has measured QEMU."""
 import ctypes
 import mmap
 import os
 import subprocess
+import sys
 import time
 
 from pyverbs.cq import CQ
@@ -18,7 +19,7 @@ WARM_QPS = 1024
 QPS = 12288
 BYTES = 256 << 20
 REGIONS = 16
-BATCHES = 4
+BATCHES = int(sys.argv[1])
 SHARE = "/mnt/share/growth-"
 MADV_NOHUGEPAGE = 15
 
