@@ -421,6 +421,7 @@ class Whole(unittest.TestCase):
         os.mkdir(os.path.join(self.dir.name, "build"))
         self.bench = load_bench()
         self.seed = 0
+        self.properties = []
         changed = {"TOP": self.dir.name, "run": self.run_command, "host_limits": lambda: [], "memory_figures": lambda: [("host/growth/qp/0", 900, "bytes")],
                    "guest_figures": self.guest, "base_tree": lambda commit: "/base", "base_pass": lambda tree, seconds: self.base()}
         for name, value in changed.items():
@@ -429,8 +430,9 @@ class Whole(unittest.TestCase):
     def run_command(self, *command, **_):
         return mock.Mock(stdout="0123abc\n" if "--dirty" in command else "base\n")
 
-    def guest(self, _, front):
+    def guest(self, _, front, props=()):
         self.seed += 1
+        self.properties.append((front, props))
         passes, units = benchmarks.passes_of(benchmarks.random.Random(self.seed), 1, 1.0 if front == "qemu" else 0.5)
         return [(k, values[0], units[k]) for k, values in passes.items() if not k.startswith("host/growth")]
 
@@ -465,7 +467,8 @@ class Whole(unittest.TestCase):
         self.assertIn("times as good as the base, best pass of 2 each:", said)
 
     def test_against_a_front(self):
-        _, record, _ = self.main("--front", "vfio-user", "--against-front", "qemu")
+        _, record, _ = self.main("--front", "vfio-user", "--device-prop", "dm-size=0", "--against-front", "qemu")
+        self.assertEqual(self.properties, [("vfio-user", ["dm-size=0"]), ("qemu", ["dm-size=0"])])
         self.assertEqual((record["front"], record["against"]["kind"], record["against"]["name"]), ("vfio-user", "front", "qemu"))
         self.assertNotIn("host/growth/qp/0", record["passes"])
         self.assertIn("tern0/across/write-latency/8", record["against"]["changes"])
