@@ -31,8 +31,9 @@ constexpr std::uint64_t kServeEvery = 20'000;
 constexpr std::uint64_t kYieldEvery = 10'000;
 // Messages of the hypervisor that are handled at a time.
 constexpr unsigned kMessages = 16;
-// What a doorbell costs a guest, with a margin for busy processors: a message of its hypervisor and the answer (ternd_bench, BM_Message).
-constexpr std::uint32_t kDoorbellCost = 100'000;
+// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message), which take two to three times
+// as long on busy processors.
+constexpr std::uint32_t kDoorbellCost = 200'000;
 // The same without device memory: QEMU does not wait for the answer if no region is mapped.
 constexpr std::uint32_t kPostedDoorbellCost = 1'000;
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.

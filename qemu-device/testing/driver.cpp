@@ -195,7 +195,7 @@ void Qp::connect(const Qp& peer, std::uint8_t timeout, std::uint8_t retries) {
   std::ranges::copy(peer.driver_.mac(), to.attr.av.dmac);
   to.attr.av.hop_limit = 64;
   to.attr.av.port = 1;
-  to.attr.path_mtu = 10;
+  to.attr.path_mtu = 12;
   to.attr.dest_qpn = peer.qpn_;
   to.attr.max_dest_rd_atomic = 1;
   to.attr.min_rnr_timer = 1;

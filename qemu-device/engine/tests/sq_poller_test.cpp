@@ -68,25 +68,36 @@ TEST_F(SqPolling, BusyQueueNeedsNoDoorbell) {
 
 // Where a doorbell is a message to another process, rarer doorbells are worth polling for, and for longer.
 TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
-  for (const Nanos cost : {1'000U, 50'000U}) {
+  struct {
+    Nanos cost, spacing;
+    bool worth;
+    int patience;
+  } const cases[] = {
+      {1'000, 100'000, false, 0},
+      {50'000, 100'000, true, 25'000},
+      {200'000, 700'000, true, 51'000},
+      {200'000, 900'000, false, 0},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(testing::Message() << "a doorbell of " << c.cost << " ns each " << c.spacing << " ns");
     Sim sim;
-    TestNode node(sim, {.doorbell_cost = cost});
+    TestNode node(sim, {.doorbell_cost = c.cost});
     node.device.lane.sq_poller.allow(0);
     TestMr& from = node.reg(4096);
     TestMr& to = node.reg(4096);
     auto [qp, peer] = rc_pair(node, node);
     const auto polled = [&q = qp] { return (q.record_status() & TERN_QP_ST_SQ_POLLED) != 0; };
     for (int i = 0; i < kOften && !polled(); ++i) {
-      sim.run_for(100'000);
+      sim.run_for(c.spacing);
       qp.post(write({from.sge(0, 8)}, to, 8));
       (void)node.device.run(1 << 16);
       (void)qp.send_cq().poll_all();
     }
-    ASSERT_EQ(polled(), cost == 50'000) << "a doorbell each 100 us";
+    ASSERT_EQ(polled(), c.worth);
     if (!polled()) continue;
-    for (int i = 0; i < 10'000; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.patience; ++i) node.device.lane.sq_poller.look();
     EXPECT_TRUE(polled());
-    for (int i = 0; i < 20'000; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.patience / 10; ++i) node.device.lane.sq_poller.look();
     EXPECT_FALSE(polled());
   }
 }

@@ -11,7 +11,7 @@ namespace tern {
 SqPoller::SqPoller(Context& context, Nanos doorbell_cost)
     : context_(context),
       dense_limit_(Nanos{kPeriod} * 4 * std::min(doorbell_cost, kMaxCost)),
-      patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxCost) * 512 / 1000, 64))) {}
+      patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
 
 void SqPoller::allow(Nanos from) {
   from_ = from;
