@@ -71,7 +71,7 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
   struct {
     Nanos cost, spacing;
     bool worth;
-    int patience;
+    int polls;  // without work, after which the queue is still polled
   } const cases[] = {
       {1'000, 100'000, false, 0},
       {50'000, 100'000, true, 25'000},
@@ -95,9 +95,9 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
     }
     ASSERT_EQ(polled(), c.worth);
     if (!polled()) continue;
-    for (int i = 0; i < c.patience; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.polls; ++i) node.device.lane.sq_poller.look();
     EXPECT_TRUE(polled());
-    for (int i = 0; i < c.patience / 10; ++i) node.device.lane.sq_poller.look();
+    for (int i = 0; i < c.polls / 10; ++i) node.device.lane.sq_poller.look();
     EXPECT_FALSE(polled());
   }
 }
