@@ -10,7 +10,7 @@ namespace tern {
 
 SqPoller::SqPoller(Context& context, Nanos doorbell_cost)
     : context_(context),
-      dense_limit_(Nanos{kPeriod} * 4 * std::min(doorbell_cost, kMaxCost)),
+      dense_limit_(Nanos{kPeriod} * 4 * doorbell_cost),
       patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
 
 void SqPoller::allow(Nanos from) {

@@ -25,7 +25,7 @@ struct SqPolled {
 class SqPoller {
  public:
   // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the more rarely a queue may be
-  // rung, up to kMaxCost ns, and the longer it is polled in vain, up to kMaxPatience.
+  // rung, and the longer it is polled in vain: up to ten times kMaxPatience.
   SqPoller(Context& context, Nanos doorbell_cost);
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
@@ -53,7 +53,6 @@ class SqPoller {
   // Doorbells in a period, and how many of them from one QP make it worth polling.
   static constexpr std::uint32_t kPeriod = 64;
   static constexpr std::uint16_t kRings = 4;
-  static constexpr Nanos kMaxCost = 1'000'000;
   static constexpr Nanos kMaxPatience = 100'000;
 
   void count(Qp& qp);
