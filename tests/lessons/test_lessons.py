@@ -3,6 +3,7 @@
 import collections
 import importlib.machinery
 import importlib.util
+import itertools
 import os
 import statistics
 import sys
@@ -273,7 +274,9 @@ class L8Congestion(Lesson):
         self.assertEqual(len(cnps), len(self.records(ev.SENT, self.server, code=129)))
         self.assertEqual(len(cnps), sum(e.type[i] == ev.RECEIVED and e.code[i] == 129 and e.log[i] == self.client for i in range(len(e))))
         times = [e.time[i] for i in self.records(ev.SENT, self.server, code=129)]
-        self.assertGreaterEqual(min(b - a for a, b in zip(times, times[1:])), 3.9 * MS)
+        # The server decides to send one each 4 ms. The busy host may delay one, and so bring it closer to the next.
+        for first, later in itertools.combinations(range(len(times)), 2):
+            self.assertGreaterEqual(times[later] - times[first], (later - first - 1) * 4 * MS)
 
     def test_notifications_lower_the_rate(self):
         rates = [self.events.length[i] for i in self.records(ev.RATE, self.client)]
