@@ -112,6 +112,22 @@ quick 60 three test -e {top}/two && echo ok three/a
             with open(f"{self.top}/build/test/kernel-{number}/share/plan") as f:
                 self.assertEqual(test, f.read().split("\t")[0])
 
+    # The boot waits for the test on the host. The boot without company must find that both have ended.
+    COMPANY = """
+boot alone --vms 2
+quick 60 three test -e {top}/one -a -e {top}/two && echo ok three/a
+outside
+quick 60 two   touch {top}/two
+boot --vms 1
+quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {patience}); do [ ! -e {top}/two ] || exit 0; sleep 0.1; done; exit 1
+"""
+
+    def test_host_tests_beside_boots(self):
+        self.put(self.COMPANY.format(top=self.top, patience=300), self.NEEDED)
+        status, out = self.run_it("--boots", "2")
+        self.assertEqual((0, "5 passed, 0 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertLess(out.index("pass  one:"), out.index("--vms 2"))
+
     def test_one_boot_at_a_time(self):
         for args, word in ((["--boots", "1"], "beside"), (["--boots", "2"], ""), (["--lane", "debug"], "beside")):
             self.put(self.BESIDE.format(top=self.top, word=word).replace("seq 300", "seq 3"), self.NEEDED)
@@ -144,14 +160,14 @@ quick 60 three test -e {top}/two && echo ok three/a
         self.assertEqual(0, self.run_it()[0])
 
     def test_progress_in_lines(self):
-        out = self.run_it()[1]
+        out = self.run_it("--boots", "1")[1]
         for n, name in ((3, "three"), (4, "four")):
             self.assertIn(f"      {n} of 4: {name}\n", out)
         self.assertNotIn("\r", out)
 
     def test_progress_on_a_terminal(self):
         master, slave = pty.openpty()
-        p = subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run"], stdout=slave, stderr=slave, start_new_session=True)
+        p = subprocess.Popen([sys.executable, "-B", f"{self.top}/tests/run", "--boots", "1"], stdout=slave, stderr=slave, start_new_session=True)
         os.close(slave)
         out = b""
         try:
@@ -170,7 +186,7 @@ quick 60 three test -e {top}/two && echo ok three/a
         self.put(SUITE, EXPECTED, SKIPS)
         status, out = self.run_it("--resume")
         self.assertEqual(0, status)
-        self.assertIn("2 of 4: one", out)
+        self.assertIn("4 of 4: one", out)
         self.assertNotIn(": three\n", out)
         self.assertIn("4 of 5 had passed in an earlier run", out)
 
