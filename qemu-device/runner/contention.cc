@@ -47,9 +47,10 @@ std::unique_ptr<CpuClock> open_schedstat() {
   return std::make_unique<SchedStat>(fd);
 }
 
-void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t patience) {
+void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t patience, std::uint64_t max_pause) {
   clock_ = std::move(clock);
   patience_ = patience;
+  max_pause_ = max_pause;
   skip();
 }
 
@@ -64,10 +65,11 @@ std::optional<Contention::Verdict> Contention::judge() {
   waited_ += last_.waited - before.waited;
   waits_ += last_.waits - before.waits;
   if (ran_ + waited_ < kWindow) return std::nullopt;
-  Verdict verdict{ran_, waited_, 0};
-  if (waited_ > kWindow / kPart && waited_ >= patience_ * waits_) {
+  Verdict verdict{ran_, waited_, Level::kNone, 0};
+  if (waited_ > kWindow / kPart) {
+    verdict.level = waited_ < patience_ * waits_ ? Level::kBrief : Level::kLong;
     verdict.pause = pause_;
-    pause_ = std::min(2 * pause_, kMaxPause);
+    pause_ = std::min(2 * pause_, max_pause_);
   } else {
     pause_ = kMinPause;
   }

@@ -17,8 +17,10 @@ constexpr unsigned kSpins = 200;
 constexpr unsigned kJudgeEvery = 16384;
 // The same for a host thread that polls, in ns: while it yields, a turn takes as long as others like.
 constexpr std::uint64_t kJudgeInterval = 1'000'000;
-// What such a thread waits for others in a turn, in ns, before sleeping and being woken is better.
-constexpr std::uint64_t kYieldPatience = 1'000'000;
+// What such a thread waits on average for others that yield as well, at most, in ns.
+constexpr std::uint64_t kBrief = 1'000'000;
+// How long it makes room for others, at most, before it tries again, in ns. It polls meanwhile: to pause for longer gains little.
+constexpr std::uint64_t kMaxBackOff = 400'000'000;
 
 void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -460,33 +462,36 @@ void Runner::update_polling() {
   unlock_without_delivering();
 }
 
-// Returns how long nothing may poll from now on.
-std::uint64_t Runner::pause_after_judgement() {
+std::optional<Contention::Verdict> Runner::judge() {
   const auto verdict = contention_.judge();
-  if (!verdict) return 0;
-  host_.trace(Host::Event::kContention, verdict->ran, verdict->waited);
-  return verdict->pause;
+  if (verdict) host_.trace(Host::Event::kContention, verdict->ran, verdict->waited);
+  return verdict;
 }
 
 void Runner::judge_contention() {
   if (!may_poll_) return;
-  if (const std::uint64_t pause = pause_after_judgement()) tern_engine_allow_polling(engine_, host_.now() + pause);
+  const auto verdict = judge();
+  if (verdict && verdict->pause != 0) tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
 }
 
-void Runner::begin_polling() { contention_.start(poll_ ? open_cpu_clock_() : nullptr, kYieldPatience); }
+void Runner::begin_polling() { contention_.start(poll_ ? open_cpu_clock_() : nullptr, kBrief, kMaxBackOff); }
 
-bool Runner::may_spin(std::uint64_t now) {
+Contention::Level Runner::contention(std::uint64_t now) {
+  using Level = Contention::Level;
   if (now >= judge_at_) {
     judge_at_ = now + kJudgeInterval;
-    if (const std::uint64_t pause = pause_after_judgement()) {
-      no_spin_until_ = now + pause;
-      lock();
-      if (may_poll_) tern_engine_allow_polling(engine_, no_spin_until_);
-      work_ = true;
-      unlock_without_delivering();
-    }
+    const auto verdict = judge();
+    if (verdict && verdict->level != Level::kNone) brief_until_ = now + verdict->pause;
+    if (verdict && verdict->level == Level::kLong) long_until_ = brief_until_;
   }
-  return now >= no_spin_until_;
+  if (now < long_until_) return Level::kLong;
+  return now < brief_until_ ? Level::kBrief : Level::kNone;
+}
+
+void Runner::stop_polling() {
+  lock();
+  allow_polling();
+  unlock_without_delivering();
 }
 
 }  // namespace tern::runner

@@ -149,9 +149,11 @@ class Runner {
 
   // At the beginning of the thread.
   void begin_polling();
-  // Before each turn, with the time of the device clock: returns false while there is contention. The
-  // engine then polls no send queues, and the thread should sleep when it has nothing to do.
-  bool may_spin(std::uint64_t now);
+  // Before each turn, with the time of the device clock: the contention for the thread's processor.
+  // The engine polls all the same. The thread should sleep between two polls that find nothing.
+  Contention::Level contention(std::uint64_t now);
+  // Stops polling the send queues polled so far: the thread may sleep until they ring.
+  void stop_polling();
   // The thread has slept.
   void slept() { contention_.skip(); }
 
@@ -227,7 +229,7 @@ class Runner {
 
   // The thread that polls.
   void judge_contention();
-  std::uint64_t pause_after_judgement();
+  std::optional<Contention::Verdict> judge();
 
   TernEngine* const engine_;
   Host& host_;
@@ -269,7 +271,8 @@ class Runner {
   bool due_ = false;      // a deadline has passed, or may have
   bool refused_ = false;  // a frame was refused and will be offered again
   std::uint64_t judge_at_ = 0;      // without a worker
-  std::uint64_t no_spin_until_ = 0;
+  std::uint64_t brief_until_ = 0;   // contention of this level or a higher one
+  std::uint64_t long_until_ = 0;
 
   std::unique_ptr<EventWriter> events_;
   std::thread worker_;

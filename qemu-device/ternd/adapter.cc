@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <syslog.h>
 
@@ -25,6 +26,14 @@ namespace {
 // How long the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
 // much.
 constexpr std::uint64_t kSpin = 30'000;
+// If others need its processor: how long the thread polls before it sleeps between two polls, how long it sleeps, and when it stops
+// polling, in ns since it had work. After a sleep it gets its processor back from a guest at once, after a yield only when the
+// guest's time slice ends.
+constexpr std::uint64_t kPatience = 100'000;
+constexpr std::uint64_t kNap = 50'000;
+constexpr std::uint64_t kIdle = 10'000'000;
+// How exact the sleep is. The kernel's default is as long as the nap.
+constexpr unsigned long kTimerSlack = 1'000;
 // How often the thread looks at the hypervisor's socket while it does not sleep, in ns.
 constexpr std::uint64_t kServeEvery = 20'000;
 // How often the thread yields while it is busy, in ns.
@@ -170,6 +179,7 @@ bool Adapter::call(const std::function<void()>& task) {
 
 void Adapter::loop() {
   pthread_setname_np(pthread_self(), config_.name.substr(0, 15).c_str());
+  prctl(PR_SET_TIMERSLACK, kTimerSlack);
   memory_.adopt();
   runner_->begin_polling();
   running_.store(true);
@@ -179,9 +189,10 @@ void Adapter::loop() {
     port_.wake_receivers();
     if (stop_) break;
     if (busy) active_at_ = turn_at_;
-    const bool spin = runner_->may_spin(turn_at_) && (polling_ || turn_at_ < active_at_ + kSpin);
-    if (!busy && !spin) {
-      sleep();
+    const Level contention = runner_->contention(turn_at_);
+    if (!busy && turn_at_ >= spin_until(contention)) {
+      if (contention != Level::kNone && polling_ && turn_at_ >= active_at_ + kIdle) runner_->stop_polling();
+      sleep(polling_ ? turn_at_ + kNap : UINT64_MAX);
       continue;
     }
     if (turn_at_ >= served_at_ + kServeEvery) {
@@ -190,12 +201,19 @@ void Adapter::loop() {
       port_.wake_receivers();
     }
     // There may be more adapters than processors, and what this one has done may be work for another one.
-    if (spin && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {
+    if (contention != Level::kLong && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {
       std::this_thread::yield();
       yielded_at_ = turn_at_;
     }
   }
   runner_->stop();
+}
+
+// Until when the thread spins if it finds nothing to do.
+std::uint64_t Adapter::spin_until(Level contention) const {
+  if (contention == Level::kLong) return 0;
+  if (!polling_) return active_at_ + kSpin;
+  return contention == Level::kBrief ? active_at_ + kPatience : UINT64_MAX;
 }
 
 // Returns false if there was nothing to do.
@@ -275,13 +293,14 @@ void Adapter::watch_function() {
   watched_ = fd;
 }
 
-void Adapter::sleep() {
-  const std::uint64_t due = std::min({deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_});
+void Adapter::sleep(std::uint64_t until) {
+  const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_});
   const std::uint64_t time = now();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
-  // A thread that puts something after this sees that this one sleeps.
-  if (requests_.load(std::memory_order_seq_cst) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
+  // A thread that puts something after this sees that this one sleeps. Only this one requests deliveries.
+  const unsigned standing = polling_ ? unsigned{kDeliver} : 0U;
+  if ((requests_.load(std::memory_order_seq_cst) & ~standing) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
     sleeping_.store(false, std::memory_order_relaxed);
     return;
   }

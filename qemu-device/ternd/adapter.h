@@ -72,6 +72,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void room() override;
 
  private:
+  using Level = runner::Contention::Level;
   enum Request : unsigned { kDeliver = 1, kTakeFrames = 2, kRoom = 4, kTasks = 8, kStop = 16 };
 
   struct FreeEngine {
@@ -121,7 +122,9 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   bool run_timers();
   void serve();
   void watch_function();
-  void sleep();
+  [[nodiscard]] std::uint64_t spin_until(Level contention) const;
+  // Until `until` at the latest.
+  void sleep(std::uint64_t until);
   void finish_frame();
 
   const AdapterConfig config_;

@@ -76,13 +76,21 @@ TEST_F(ContentionTest, WakingUpDoesNotCount) {
 }
 
 // A thread that yields waits often, and for as long as the others work before they yield.
-TEST_F(ContentionTest, ShortWaitsAreNone) {
+TEST_F(ContentionTest, WaitsAreBriefOnAverageOrLong) {
+  using Level = Contention::Level;
   contention.start(std::make_unique<FakeClock>(times, works), kMs);
-  times.waits += 19;
-  EXPECT_EQ(pause_after(1, 19), 200U);
-  times.waits += 20;
-  EXPECT_EQ(pause_after(1, 19), 0U);
-  EXPECT_EQ(pause_after(1, 19), 200U) << "others do not yield";
+  const auto level = [this](std::uint64_t waited_ms, std::uint64_t waits) {
+    times.waits += waits;
+    return after(20 - waited_ms, waited_ms).value().level;
+  };
+  EXPECT_EQ(level(5, 1), Level::kNone);
+  EXPECT_EQ(level(19, 19), Level::kLong);
+  EXPECT_EQ(level(19, 20), Level::kBrief);
+}
+
+TEST_F(ContentionTest, ThePauseHasAMaximum) {
+  contention.start(std::make_unique<FakeClock>(times, works), 0, 500 * kMs);
+  for (const unsigned pause : {200U, 400U, 500U, 500U}) EXPECT_EQ(pause_after(0, 20), pause);
 }
 
 TEST_F(ContentionTest, WithoutFiguresThereIsNone) {

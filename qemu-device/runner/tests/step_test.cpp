@@ -706,6 +706,8 @@ class FakeClock final : public CpuClock {
   }
 };
 
+using Level = Contention::Level;
+
 class HostPolls : public StepTest {
  protected:
   HostPolls() : StepTest(with([](Config& config) { config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); }; })) {
@@ -714,13 +716,13 @@ class HostPolls : public StepTest {
     from.connect(to);
     to.connect(from);
   }
-  // The thread has run and waited for 20 ms each, and the wait took that many turns.
-  bool spins(std::uint64_t waits) {
+  // After the thread has run for 20 ms, and waited for `waited` ns in so many turns.
+  Level contention(std::uint64_t waited, std::uint64_t waits) {
     cpu_times.ran += 20'000'000;
-    cpu_times.waited += 20'000'000;
+    cpu_times.waited += waited;
     cpu_times.waits += waits;
     a.advance(2'000'000);
-    return a.runner->may_spin(a.now());
+    return a.runner->contention(a.now());
   }
   void ring_often() {
     a.runner->set_running(false);
@@ -732,21 +734,27 @@ class HostPolls : public StepTest {
   Qp from{a}, to{a};
 };
 
-TEST_F(HostPolls, PausesWhileThereIsContention) {
-  EXPECT_TRUE(spins(20'000)) << "the others yield, too";
+TEST_F(HostPolls, TellsTheLevelOfContention) {
+  EXPECT_EQ(contention(0, 0), Level::kNone);
+  EXPECT_EQ(contention(20'000'000, 20'000), Level::kBrief);
+  EXPECT_GT(a.events(Host::Event::kContention), 0U);
+  EXPECT_EQ(contention(20'000'000, 10), Level::kLong);
+  EXPECT_EQ(contention(0, 0), Level::kLong) << "for a while";
+  a.advance(400'000'000);
+  EXPECT_EQ(a.runner->contention(a.now()), Level::kNone) << "and not for longer, however often it was so";
+}
+
+TEST_F(HostPolls, PollsInSpiteOfContentionUntilToldToStop) {
+  EXPECT_EQ(contention(20'000'000, 10), Level::kLong);
   ring_often();
   EXPECT_TRUE(from.polled());
-  EXPECT_FALSE(spins(10));
-  EXPECT_GT(a.events(Host::Event::kContention), 0U);
+  EXPECT_TRUE(a.runner->poll_only());
+  a.runner->stop_polling();
+  EXPECT_FALSE(a.runner->poll_only());
   a.runner->deliver();
   EXPECT_FALSE(from.polled());
-  EXPECT_FALSE(a.runner->poll_only());
   ring_often();
-  EXPECT_FALSE(from.polled());
-  a.advance(Contention::kMinPause);
-  EXPECT_TRUE(a.runner->may_spin(a.now()));
-  ring_often();
-  EXPECT_TRUE(from.polled()) << "the pause is over";
+  EXPECT_TRUE(from.polled()) << "once it rings again";
 }
 
 // A sleeping thread does not wait for a processor, and being woken is no contention.
@@ -754,7 +762,7 @@ TEST_F(HostPolls, SleepDoesNotCount) {
   cpu_times.waited += 1'000'000'000;
   cpu_times.waits += 1;
   a.runner->slept();
-  EXPECT_TRUE(spins(20'000));
+  EXPECT_EQ(contention(0, 0), Level::kNone);
 }
 
 TEST(Config, PollingNeedsAnotherProcessor) {
