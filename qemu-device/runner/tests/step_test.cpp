@@ -741,7 +741,7 @@ TEST_F(HostPolls, TellsTheLevelOfContention) {
   EXPECT_EQ(contention(20'000'000, 10), Level::kLong);
   EXPECT_EQ(contention(0, 0), Level::kLong) << "for a while";
   a.advance(400'000'000);
-  EXPECT_EQ(a.runner->contention(a.now()), Level::kNone) << "and not for longer, however often it was so";
+  EXPECT_EQ(a.runner->contention(a.now()), Level::kNone) << "but not for longer";
 }
 
 TEST_F(HostPolls, PollsInSpiteOfContentionUntilToldToStop) {
