@@ -47,9 +47,9 @@ std::unique_ptr<CpuClock> open_schedstat() {
   return std::make_unique<SchedStat>(fd);
 }
 
-void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t patience, std::uint64_t max_pause) {
+void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t brief, std::uint64_t max_pause) {
   clock_ = std::move(clock);
-  patience_ = patience;
+  brief_ = brief;
   max_pause_ = max_pause;
   skip();
 }
@@ -67,7 +67,7 @@ std::optional<Contention::Verdict> Contention::judge() {
   if (ran_ + waited_ < kWindow) return std::nullopt;
   Verdict verdict{ran_, waited_, Level::kNone, 0};
   if (waited_ > kWindow / kPart) {
-    verdict.level = waited_ < patience_ * waits_ ? Level::kBrief : Level::kLong;
+    verdict.level = waited_ < brief_ * waits_ ? Level::kBrief : Level::kLong;
     verdict.pause = pause_;
     pause_ = std::min(2 * pause_, max_pause_);
   } else {

@@ -34,14 +34,14 @@ class Contention {
   static constexpr std::uint64_t kWindow = 20'000'000;
   // There is contention if the thread waited for more than one kPart-th of the window.
   static constexpr std::uint64_t kPart = 4;
-  // Polling then pauses for kMinPause ns; the pause doubles while contention lasts, up to
-  // kMaxPause or what start() was given.
+  // The thread then makes room for others for kMinPause ns; the pause doubles while contention
+  // lasts, up to kMaxPause or what start() was given.
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // With a null clock there is never contention. `patience`, in ns: waits that are shorter on
-  // average are brief. A thread that yields between two polls waits briefly for all that do the same.
-  void start(std::unique_ptr<CpuClock> clock, std::uint64_t patience = 0, std::uint64_t max_pause = kMaxPause);
+  // With a null clock there is never contention. Waits that take less than `brief` ns on average are
+  // brief: a thread that yields between two polls waits so for all that do the same.
+  void start(std::unique_ptr<CpuClock> clock, std::uint64_t brief = 0, std::uint64_t max_pause = kMaxPause);
   // The thread has slept: the time until it was woken and ran does not count.
   void skip();
 
@@ -51,7 +51,7 @@ class Contention {
     std::uint64_t ran;
     std::uint64_t waited;
     Level level;
-    std::uint64_t pause;  // ns without polling; 0 if there is no contention
+    std::uint64_t pause;  // ns; 0 if there is no contention
   };
   // Returns a verdict once in a window, and nothing in between.
   std::optional<Verdict> judge();
@@ -62,7 +62,7 @@ class Contention {
   std::uint64_t ran_ = 0;  // in this window
   std::uint64_t waited_ = 0;
   std::uint64_t waits_ = 0;
-  std::uint64_t patience_ = 0;
+  std::uint64_t brief_ = 0;
   std::uint64_t max_pause_ = kMaxPause;
   std::uint64_t pause_ = kMinPause;  // at the next contention
 };

@@ -456,10 +456,7 @@ void Runner::allow_polling() {
 }
 
 void Runner::update_polling() {
-  if (may_poll_ == (poll_ && !host_only_)) return;
-  lock();
-  allow_polling();
-  unlock_without_delivering();
+  if (may_poll_ != (poll_ && !host_only_)) stop_polling();
 }
 
 std::optional<Contention::Verdict> Runner::judge() {

@@ -112,18 +112,18 @@ quick 60 three test -e {top}/two && echo ok three/a
             with open(f"{self.top}/build/test/kernel-{number}/share/plan") as f:
                 self.assertEqual(test, f.read().split("\t")[0])
 
-    # The boot waits for the test on the host. The boot without company must find that both have ended.
-    COMPANY = """
+    # The boot waits for the test on the host. The boot marked alone must find that both have ended.
+    MARKED = """
 boot alone --vms 2
 quick 60 three test -e {top}/one -a -e {top}/two && echo ok three/a
 outside
 quick 60 two   touch {top}/two
 boot --vms 1
-quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {patience}); do [ ! -e {top}/two ] || exit 0; sleep 0.1; done; exit 1
+quick 60 one   echo ok one/a; touch {top}/one; for i in $(seq {tries}); do [ ! -e {top}/two ] || exit 0; sleep 0.1; done; exit 1
 """
 
     def test_host_tests_beside_boots(self):
-        self.put(self.COMPANY.format(top=self.top, patience=300), self.NEEDED)
+        self.put(self.MARKED.format(top=self.top, tries=300), self.NEEDED)
         status, out = self.run_it("--boots", "2")
         self.assertEqual((0, "5 passed, 0 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
         self.assertLess(out.index("pass  one:"), out.index("--vms 2"))

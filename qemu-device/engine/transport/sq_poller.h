@@ -29,7 +29,7 @@ class SqPoller {
   SqPoller(Context& context, Nanos doorbell_cost);
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
-  // to call look(), continuously from then on while any(). Stops polling the queues polled so far.
+  // to call look(), again and again from then on while any(). Stops polling the queues polled so far.
   void allow(Nanos from);
   // Counts a doorbell of the QP's send queue.
   void rung(Qp& qp) {
