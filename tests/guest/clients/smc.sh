@@ -8,20 +8,34 @@ here=${0%/*}
 port=5300
 
 counter() { "$here/smc.py" stats | awk -v n="$1" '$1 == n { print $2 }'; }
-# send_file v4|v6 PROTOCOL: a file to vm2.
+# What the server counts where it waited for its first message to be answered. Linux's client drops a message that comes between its
+# smc_clc_send_confirm() and smc_llc_flow_initiate(), and that connection falls back.
+unanswered() { on2 "$here/smc.py stats" | awk '$1 == "fallback-0x2010000" { n = $2 } END { print n + 0 }'; }
+# send_file v4|v6: a file to vm2.
 send_file() {
-	local to=$ip2 before bytes server
+	local to=$ip2 before bytes there
 	[ "$1" = v4 ] || to=$ip2_6
 	data "$work/data"
-	on2 "timeout 100 $here/stream.py smc serve $to $port $work/there" >"$work/server" &
+	for _ in 1 2 3; do
+		before=$(counter client-v2) bytes=$(counter tx-bytes) there=$(unanswered)
+		send_once "$to" || return
+		[ "$(counter client-v2)" -gt "$before" ] && [ $(($(counter tx-bytes) - bytes)) -ge $((mib * 1048576)) ] && return
+		[ "$(unanswered)" -gt "$there" ] || break
+		echo "the client dropped the server's message: once more"
+	done
+	"$here/smc.py" stats
+	on2 "$here/smc.py stats" | sed -n 's/^fallback/&-vm2/p'
+	echo "SMC fell back to TCP"
+	return 1
+}
+send_once() { # ADDRESS
+	local server
+	on2 "timeout 100 $here/stream.py smc serve $1 $port $work/there" >"$work/server" &
 	server=$!
 	until_true 30 grep -q listening "$work/server" || return
-	before=$(counter client-v2) bytes=$(counter tx-bytes)
-	rate=$(timeout 100 "$here/stream.py" smc send "$to" $port "$work/data") || return
+	rate=$(timeout 100 "$here/stream.py" smc send "$1" $port "$work/data") || return
 	wait $server || return
-	same "$(sum_here "$work/data")" "$(sum_there "$work/there")" || return
-	"$here/smc.py" stats
-	[ "$(counter client-v2)" -gt "$before" ] && [ $(($(counter tx-bytes) - bytes)) -ge $((mib * 1048576)) ] || { echo "SMC fell back to TCP" && return 1; }
+	same "$(sum_here "$work/data")" "$(sum_there "$work/there")"
 }
 
 modprobe smc && on2 "modprobe smc"
