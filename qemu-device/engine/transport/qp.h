@@ -9,6 +9,7 @@
 
 #include "core/counters.h"
 #include "core/one_of.h"
+#include "core/polled.h"
 #include "core/timers.h"
 #include "objects/page_faults.h"
 #include "objects/queues.h"
@@ -20,7 +21,6 @@
 #include "transport/requester.h"
 #include "transport/responder.h"
 #include "transport/send_rate.h"
-#include "transport/sq_poller.h"
 #include "transport/tag_responder.h"
 #include "transport/unreliable_connection.h"
 #include "transport/xrc.h"
@@ -195,7 +195,7 @@ class alignas(64) Qp {
   Hook<Qp> ready{this};
   Hook<Qp> notifying{this};
   std::uint32_t turn_left = 0;  // bytes left of a turn that the budget cut short
-  SqPolled polled;
+  Polled polled;
   Nanos next_notification = 0;  // not before
 
  private:

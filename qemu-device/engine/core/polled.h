@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The poller's state of a queue that has doorbells: objects/queue_poller.h.
+#pragma once
+
+#include <cstdint>
+
+namespace tern {
+
+struct Polled {
+  std::uint32_t period = 0;  // of the last doorbell
+  std::uint16_t rings = 0;   // doorbells in that period
+  std::uint16_t idle = 0;    // polls without work, less QueuePoller::worth() for each with work
+  bool on = false;
+};
+
+}  // namespace tern

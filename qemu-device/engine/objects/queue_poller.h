@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The queues of a kind that the device polls because their software rings often. Software need not ring meanwhile: a status word
+// in the queue's record says so.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/polled.h"
+#include "core/types.h"
+#include "objects/context.h"
+
+namespace tern {
+
+// `Queue` has a member `polled`. `Access` has these static functions:
+//   bool may_poll(const Queue&)        whether the queue's state allows polling
+//   bool moved(Context&, Queue&)       whether the producer index has moved, or cannot be read, and the queue does not wait to be served
+//   void kick(Queue&)                  has the queue served, as a doorbell does
+//   void store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier follows
+template <class Queue, class Access>
+class QueuePoller {
+ public:
+  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the more rarely a queue may be
+  // rung, and the longer it is polled in vain: up to ten times kMaxPatience.
+  QueuePoller(Context& context, Nanos doorbell_cost)
+      : context_(context),
+        dense_limit_(Nanos{kPeriod} * 4 * doorbell_cost),
+        patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
+
+  // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
+  // to call look(), again and again from then on while any(). Stops polling the queues polled so far.
+  void allow(Nanos from) {
+    from_ = from;
+    dense_ = false;
+    rings_ = 0;
+    while (count_ != 0) release(*queues_[count_ - 1]);
+  }
+  // Counts a doorbell of the queue.
+  void rung(Queue& queue) {
+    if (from_ != kNever) count(queue);
+  }
+  // Starts to poll the queue if its state allows that and there is room, as if it had been rung often.
+  void begin(Queue& queue) {
+    if (queue.polled.on || count_ == kMost || !Access::may_poll(queue)) return;
+    queues_[count_++] = &queue;
+    queue.polled.on = true;
+    queue.polled.idle = 0;
+    Access::store_status(context_, queue);
+  }
+  // Stops polling the queue, which is going away or whose status the caller is about to store.
+  void forget(Queue& queue) {
+    if (!queue.polled.on) return;
+    queue.polled.on = false;
+    queue.polled.rings = 0;
+    *std::find(queues_.begin(), queues_.begin() + count_, &queue) = queues_[count_ - 1];
+    --count_;
+  }
+  // Stops polling the queue: its software has to ring again. What was posted before software could
+  // see that is found.
+  void release(Queue& queue) {
+    if (!queue.polled.on) return;
+    forget(queue);
+    Access::store_status(context_, queue);
+    if (Access::moved(context_, queue)) Access::kick(queue);
+  }
+  // Polls: kicks each queue whose producer index has moved, and releases a queue that was idle too
+  // often.
+  void look() {
+    for (std::size_t i = count_; i-- > 0;) {
+      Queue& queue = *queues_[i];
+      Polled& p = queue.polled;
+      if (Access::moved(context_, queue)) {
+        p.idle -= std::min(p.idle, worth());
+        Access::kick(queue);
+      } else if (++p.idle >= patience_) {
+        release(queue);
+      }
+    }
+  }
+  [[nodiscard]] bool any() const { return count_ != 0; }
+
+ private:
+  // More would make each poll slow. This is enough for one or two busy connections of each process.
+  static constexpr std::size_t kMost = 16;
+  // Doorbells in a period, and how many of them from one queue make it worth polling.
+  static constexpr std::uint32_t kPeriod = 64;
+  static constexpr std::uint16_t kRings = 4;
+  static constexpr Nanos kMaxPatience = 100'000;
+
+  void count(Queue& queue) {
+    if (rings_++ == kPeriod) {
+      const Nanos now = context_.host.now();
+      dense_ = now - began_ <= dense_limit_ && now >= from_;
+      began_ = now;
+      rings_ = 1;
+      ++period_;
+    }
+    Polled& p = queue.polled;
+    if (p.period != period_) {
+      p.period = period_;
+      p.rings = 0;
+    }
+    if (++p.rings >= kRings && dense_) begin(queue);
+  }
+  // How many polls without work one with work offsets.
+  [[nodiscard]] std::uint16_t worth() const { return patience_ / 2; }
+
+  Context& context_;
+  // Doorbells are dense if a period is no longer than this: four times their cost.
+  const Nanos dense_limit_;
+  // Polls without work after which a queue is released, at about 20 ns each: ten times the cost of a
+  // doorbell.
+  const std::uint16_t patience_;
+  std::array<Queue*, kMost> queues_{};
+  std::size_t count_ = 0;
+  Nanos from_ = kNever;
+  bool dense_ = false;       // the last period was no longer than dense_limit_
+  Nanos began_ = 0;          // start of this period
+  std::uint32_t period_ = 1;
+  std::uint32_t rings_ = 0;  // in this period
+};
+
+}  // namespace tern
