@@ -77,11 +77,16 @@ static_assert(sizeof(struct tern_eth_rxd) == 16, "tern_eth_rxd");
 
 #define TERN_ETH_MAX_RXD		18	/* 64 KiB in pages with room for an skb */
 
+/* The device polls pi of this transmit queue, as TERN_QP_ST_SQ_POLLED says of a send queue. */
+#define TERN_ETH_ST_POLLED		BIT(0)
+
 struct tern_eth_record {
 	__le32	pi;		/* poster: descriptors posted */
 	__u8	rsvd_4[60];
+	__le32	status;		/* device: TERN_ETH_ST_*, of a transmit queue */
+	__u8	rsvd_44[60];
 };
-static_assert(sizeof(struct tern_eth_record) == 64, "tern_eth_record");
+static_assert(sizeof(struct tern_eth_record) == 128, "tern_eth_record");
 
 /*
  * CQE of a received frame, of an Ethernet queue or a raw QP: inv_rkey is the RSS hash,

@@ -521,6 +521,8 @@ TERN_AT(tern_eth_rxd, rsvd_c, 0x0c);
 
 TERN_AT(tern_eth_record, pi, 0x00);
 TERN_AT(tern_eth_record, rsvd_4, 0x04);
+TERN_AT(tern_eth_record, status, 0x40);
+TERN_AT(tern_eth_record, rsvd_44, 0x44);
 
 TERN_AT(tern_cmd_create_eth_queue, pages, 0x00);
 TERN_AT(tern_cmd_create_eth_queue, record, 0x10);

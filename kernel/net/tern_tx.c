@@ -160,6 +160,10 @@ static void tern_tx_publish(struct tern_tx *tx)
 
 static void tern_tx_ring(struct tern_channel *ch)
 {
+	/* The device clears the bit, then reads the index. */
+	dma_mb();
+	if (le32_to_cpu(READ_ONCE(ch->tx.record->status)) & TERN_ETH_ST_POLLED)
+		return;
 	tern_ring(&ch->net->tdev->core, TERN_DB_CMD_ETH_TX, ch->tx.id);
 }
 

@@ -245,7 +245,7 @@ void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.port.set_c
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
-void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.lane.sq_poller.allow(from); }
+void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.lane.allow_polling(from); }
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 

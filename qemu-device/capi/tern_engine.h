@@ -160,20 +160,21 @@ void tern_engine_set_capture(TernEngine *e, bool capture);
 /*
  * Runs expired timers, admin commands and about budget bytes of transport work
  * (a packet counts its bytes plus a fixed cost). Returns true if more is left,
- * or if the engine polls send queues: software rings no doorbell for them, so
- * the host must keep calling.
+ * or if the engine polls queues: software rings no doorbell for them, so the
+ * host must keep calling.
  */
 bool tern_engine_run(TernEngine *e, uint32_t budget);
 /*
  * Allows the engine, from this time of the device clock (ns) on, to poll send
- * queues whose software rings often, so that the software need not ring.
+ * and Ethernet transmit queues whose software rings often, so that the software
+ * need not ring.
  * UINT64_MAX, the initial value, forbids it. Allow it only if tern_engine_run()
  * is called again soon after it returned true. The call ends the polling of all
  * queues; the next run checks them once more.
  */
 void tern_engine_allow_polling(TernEngine *e, uint64_t from);
 /*
- * Polls the send queues: cheaper than tern_engine_run(), for use between two
+ * Polls these queues: cheaper than tern_engine_run(), for use between two
  * calls of it. Returns false while tern_engine_run() has nothing to do but
  * inputs and timers, and true also when no queue is polled any more.
  */

@@ -271,7 +271,7 @@ bool Qp::drain() {
 // ---- an Ethernet queue ----
 
 EthernetQueue::EthernetQueue(Driver& driver)
-    : driver_(driver), ring_(driver.alloc(4096)), record_(driver.alloc(64)), frames_(driver.alloc(256 * 4096)) {
+    : driver_(driver), ring_(driver.alloc(4096)), record_(driver.alloc(sizeof(tern_eth_record))), frames_(driver.alloc(256 * 4096)) {
   tern_cmd_create_cq cq{};
   cq.pages = driver.pages(driver.alloc(256 * sizeof(tern_cqe)), 256 * sizeof(tern_cqe));
   cq.record = driver.alloc(sizeof(tern_cq_record));

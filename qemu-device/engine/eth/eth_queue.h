@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/list.h"
+#include "core/polled.h"
 #include "eth/coalesce.h"
 #include "eth/outgoing.h"
 #include "objects/queues.h"
@@ -71,6 +72,7 @@ struct EthQueue {
   std::unique_ptr<TxLarge> large;
   List<EthQueue>& all_kicked;
   Hook<EthQueue> kicked{this};
+  Polled polled;
   // Receive:
   std::uint32_t references = 0;  // entries of RSS groups
   std::unique_ptr<RxOpen> open;  // with TERN_ETH_QF_COALESCE; in use while `opened` is linked

@@ -3,6 +3,7 @@
 #include "eth/ethernet.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "core/limits.h"
@@ -31,7 +32,8 @@ bool may_coalesce(std::uint8_t flags) {
 }  // namespace
 
 Ethernet::Ethernet(Context& context, const Addresses& addresses)
-    : steering(context.host.random()),
+    : tx_poller(context, context.config.doorbell_cost),
+      steering(context.host.random()),
       context_(context),
       addresses_(addresses),
       queues_(1, 2 * kMaxQueues),
@@ -47,6 +49,7 @@ void Ethernet::reset() {
   qp_entries_.clear();
   default_ = {};
   first_rx_ = nullptr;
+  queues_.for_each([this](std::uint32_t, EthQueue& q) { tx_poller.forget(q); });
   queues_.clear();
   filter_ = {};
 }
@@ -75,15 +78,17 @@ Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarP
   EthQueue* const queue = q.get();
   *id = queue->id = queues_.insert(std::move(q));
   uars.add(le(cmd.uar), queue->page_queue);
+  if (queue->transmits()) TxAccess::store_status(context_, *queue);
   if (!queue->transmits() && (first_rx_ == nullptr || queue->id < first_rx_->id)) first_rx_ = queue;
   return TERN_ST_OK;
 }
 
 Status Ethernet::destroy_queue(std::uint32_t id) {
-  const EthQueue* const q = queues_.find(id);
+  EthQueue* const q = queues_.find(id);
   if (!q) return TERN_ST_BAD_HANDLE;
   const bool is_default = default_.dest == TERN_DEST_ETH_QUEUE && default_.id == id;
   if (q->references != 0 || is_default || steering.refers_to(TERN_DEST_ETH_QUEUE, id)) return TERN_ST_BUSY;
+  tx_poller.forget(*q);
   queues_.erase(id);
   if (q != first_rx_) return TERN_ST_OK;
   first_rx_ = nullptr;
@@ -127,7 +132,7 @@ void Ethernet::complete(EthQueue& q, std::uint32_t index, tern_cqe& cqe) {
   cqe.qpn = le(q.id);
   cqe.wqe_index = le(index);
   // A failed CQ takes no completion about this; the CQ's own event reports the failure.
-  if (!q.cq->push(cqe)) q.broken = true;
+  if (!q.cq->push(cqe)) stop(q);
 }
 
 // The ring is invalid from `index` on: reports that once and stops the queue.
@@ -137,7 +142,18 @@ void Ethernet::fail(EthQueue& q, std::uint32_t index) {
   cqe.flags = q.transmits() ? 0 : TERN_CQE_F_RECV;
   cqe.status = TERN_CQE_LOC_QP_OP_ERR;
   complete(q, index, cqe);
+  stop(q);
+}
+
+void Ethernet::stop(EthQueue& q) {
   q.broken = true;
+  tx_poller.release(q);
+}
+
+void TxAccess::store_status(Context& context, EthQueue& q) {
+  // An unreachable record harms only its owner.
+  (void)q.record.store32(context.host, offsetof(tern_eth_record, status), q.polled.on ? TERN_ETH_ST_POLLED : 0);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 // ---- filter and default ----

@@ -14,6 +14,7 @@
 #include "eth/eth_queue.h"
 #include "eth/offload.h"
 #include "eth/steering.h"
+#include "eth/tx_poller.h"
 #include "objects/queues.h"
 
 namespace tern {
@@ -54,6 +55,7 @@ class Ethernet {
   [[nodiscard]] bool kick(std::uint32_t id, std::uint32_t uar);
   // Sends frames for about `budget` bytes. Returns true if more are waiting.
   bool run(std::uint32_t budget);
+  [[nodiscard]] bool waiting() const { return !kicked_.empty(); }
 
   // Who sends a frame. The frames of a raw QP reach this port, too: those to its own address instead of the wire, those to groups
   // besides.
@@ -84,6 +86,7 @@ class Ethernet {
   [[nodiscard]] std::uint32_t queue_count() const { return queues_.count(); }
   [[nodiscard]] std::uint32_t rss_count() const { return groups_.count(); }
 
+  TxPoller tx_poller;
   eth::Steering steering;  // counters are created and destroyed directly
   bool capture = false;    // looped back frames become captured frames
 
@@ -146,6 +149,7 @@ class Ethernet {
   [[nodiscard]] std::size_t most_bytes() const;
   void complete(EthQueue& q, std::uint32_t index, tern_cqe& cqe);
   void fail(EthQueue& q, std::uint32_t index);
+  void stop(EthQueue& q);
 
   Context& context_;
   const Addresses& addresses_;

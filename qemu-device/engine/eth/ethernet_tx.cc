@@ -32,6 +32,7 @@ tern_eth_offload offload_of(const TxDescriptors& frame) {
 bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
   EthQueue* const q = queues_.find(id);
   if (q == nullptr || !q->transmits() || le(q->cmd.uar) != uar) return false;
+  tx_poller.rung(*q);
   q->kick();
   return true;
 }

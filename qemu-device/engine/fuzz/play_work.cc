@@ -536,7 +536,8 @@ void Play::eth() {
   if (how & 32) pi += static_cast<std::uint32_t>(static_cast<std::int8_t>(in_.u8()));
   w_.host.put(record, pi);
   if (direction == TERN_ETH_QUEUE_TX) {
-    w_.doorbell(w_.uar, TERN_DB_CMD_ETH_TX, w_.eth_tx);
+    // So often that the device polls the queue.
+    for (unsigned i = how & 64 ? 200 : 1; i > 0; --i) w_.doorbell(w_.uar, TERN_DB_CMD_ETH_TX, w_.eth_tx);
     return;
   }
   std::vector<std::byte> frame(14 + in_.u8());

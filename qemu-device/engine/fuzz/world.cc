@@ -43,6 +43,7 @@ void World::plug(bool capture) {
   config.dm = host.dm();
   host.restart();
   device = std::make_unique<Device>(host, config);
+  device->lane.allow_polling(0);
   using H = FuzzHost;
   host.grant(H::page(page::kAdmin), H::kPage, H::kRead | H::kWrite);
   host.grant(H::page(page::kArgs), H::kPage, H::kRead | H::kWrite);

@@ -59,7 +59,7 @@ inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
 namespace record {
 inline constexpr std::uint64_t kPage = FuzzHost::page(page::kRecords);
 constexpr std::uint64_t eq(unsigned i) { return kPage + 64 * i; }
-constexpr std::uint64_t eth(unsigned direction) { return kPage + 128 + 64 * direction; }
+constexpr std::uint64_t eth(unsigned direction) { return kPage + 2048 + 128 * direction; }
 constexpr std::uint64_t cq(unsigned i) { return kPage + 256 + 128 * i; }
 constexpr std::uint64_t srq(unsigned i) { return kPage + 768 + 128 * i; }
 constexpr std::uint64_t qp(unsigned i) { return kPage + 1024 + 256 * i; }

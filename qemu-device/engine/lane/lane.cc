@@ -200,17 +200,26 @@ bool Lane::run(std::uint32_t budget, bool more) {
   if (!notifying_.empty()) [[unlikely]] more |= send_notifications();
   if (!tag_lists.empty()) [[unlikely]] budget -= std::min(budget, run_tags(std::max(budget, 2U)));
   more |= uars.pending() || xrc_unseen_ != 0 || !tag_lists.empty();
+  port_.ethernet.tx_poller.look();
   more |= port_.ethernet.run(budget);
   sq_poller.look();
   more |= run_qps(budget);
   unfinished_ = more;
-  return more || sq_poller.any();
+  return more || polls();
 }
 
 bool Lane::look() {
   if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() || !tag_lists.empty()) return true;
   sq_poller.look();
-  return !ready_.empty() || !sq_poller.any();
+  port_.ethernet.tx_poller.look();
+  return !ready_.empty() || port_.ethernet.waiting() || !polls();
+}
+
+bool Lane::polls() const { return sq_poller.any() || port_.ethernet.tx_poller.any(); }
+
+void Lane::allow_polling(Nanos from) {
+  sq_poller.allow(from);
+  port_.ethernet.tx_poller.allow(from);
 }
 
 }  // namespace tern

@@ -28,10 +28,12 @@ class Lane final : public Context {
   void reset();  // all objects are gone
 
   // Serves QPs for about `budget` bytes, and Ethernet queues for about as many: neither delays the
-  // other. `more`: admin commands are still waiting. Returns true if work is left or a send queue is
+  // other. `more`: admin commands are still waiting. Returns true if work is left or a queue is
   // polled.
   bool run(std::uint32_t budget, bool more);
-  // Polls send queues. Returns false while run() would find nothing to do, and true also when no
+  // Allows polling from time `from` on: QueuePoller::allow() of send and transmit queues.
+  void allow_polling(Nanos from);
+  // Polls queues. Returns false while run() would find nothing to do, and true also when no
   // queue is polled any more.
   bool look();
   [[nodiscard]] Nanos next_deadline() const { return status.enabled() ? timers.next() : kNever; }
@@ -59,6 +61,7 @@ class Lane final : public Context {
   [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
   void walk_xrc_targets();
   void make_ready(Qp& qp);
+  [[nodiscard]] bool polls() const;
 
   const Table<Qp>& qps_;
   const Table<Srq>& srqs_;

@@ -202,7 +202,7 @@ class CapiTest : public testing::Test {
     cq.log_size = 4;
     tern_cmd_create_eth_queue tx{};
     tx.pages.addr = host.alloc(4096);
-    tx.record = host.alloc(64, 64);
+    tx.record = host.alloc(sizeof(tern_eth_record), sizeof(tern_eth_record));
     tx.port = 1;
     tx.cqn = make(TERN_CMD_CREATE_CQ, cq);
     tx.log_size = 4;

@@ -23,10 +23,16 @@ class TestEthQueue {
   }
   [[nodiscard]] std::uint32_t number() const { return id_; }
   [[nodiscard]] Status created() const { return status_; }
+  // A transmit queue once more, in the memory of the one that was destroyed.
+  Status create_again() {
+    store_pi(pi_ = 0);
+    return status_ = create(TERN_ETH_QUEUE_TX, 0);
+  }
   [[nodiscard]] TestCq& cq() const { return cq_; }
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t record() const { return record_.address(); }
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
+  [[nodiscard]] bool polled() const { return (record_.get(offsetof(tern_eth_record, status)) & TERN_ETH_ST_POLLED) != 0; }
 
   // Writes a descriptor; publish() makes it and earlier ones visible to the device.
   void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
@@ -40,8 +46,8 @@ class TestEthQueue {
   void store_pi(std::uint32_t pi) { record_.put(offsetof(tern_eth_record, pi), pi); }
   void kick() { node_.doorbell(node_.uar(), TERN_DB_CMD_ETH_TX, id_); }
 
-  // Sends `frame` in pieces of the given sizes; the last piece holds the rest.
-  void send(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
+  // Posts `frame` in pieces of the given sizes; the last piece holds the rest.
+  void post(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
     std::size_t at = 0;
     for (const std::size_t n : cuts) {
       put(place(frame.subspan(at, n)), static_cast<std::uint32_t>(n), 0);
@@ -50,6 +56,10 @@ class TestEthQueue {
     const auto rest = frame.subspan(at);
     put(place(rest), static_cast<std::uint32_t>(rest.size()), TERN_ETH_F_EOP);
     publish();
+  }
+  // The same, and rings.
+  void send(std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
+    post(frame, cuts);
     kick();
   }
   // The first descriptor of a frame with offloads; the members in host byte order.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Documentation/spec/doorbells.rst, "Send queues that the device polls".
+// Documentation/spec/doorbells.rst, "Queues that the device polls": send queues.
 #include <gtest/gtest.h>
 
 #include <utility>
