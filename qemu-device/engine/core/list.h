@@ -53,6 +53,10 @@ template <class T>
 class BaseHook : public ListLink {
  public:
   [[nodiscard]] T* owner() { return static_cast<T*>(this); }
+
+ private:
+  friend T;
+  BaseHook() = default;
 };
 
 template <class T, class Element = Hook<T>>
