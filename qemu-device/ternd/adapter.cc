@@ -43,8 +43,8 @@ constexpr unsigned kMessages = 16;
 // What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message), which take two to three times
 // as long on busy processors.
 constexpr std::uint32_t kDoorbellCost = 200'000;
-// The same without device memory: QEMU does not wait for the answer if no region is mapped. The message takes longer, and so is worth
-// polling a queue that is rung each 40 us.
+// The same without device memory: QEMU does not wait for the answer if no region is mapped. The message itself takes
+// longer, so a queue that is rung each 40 us is worth polling.
 constexpr std::uint32_t kPostedDoorbellCost = 10'000;
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.
 constexpr unsigned kLogBurst = 10;
