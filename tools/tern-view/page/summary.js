@@ -33,8 +33,12 @@ function logNotices() {
 		if (log.lost) lines.push(`${log.name}: the device lost ${count(log.lost)} events, which its file was too slow for. What follows from them is missing.`);
 		const later = log.after ? `: ${count(log.after)} packets of its QPs came later` : "";
 		if (log.full || later) lines.push(`The log of ${log.name} ends at ${timeText(log.end, 1)}${log.full ? ", at its limit" : ""}${later}.`);
-		if (log.shift) lines.push(`The times of ${log.name} are moved by ${durationText(log.shift)}, to agree with the captures.`);
 	}
+	return lines;
+}
+
+function logNotes() {
+	const lines = LOG.logs.filter((log) => log.shift).map((log) => `The times of ${log.name} are moved by ${durationText(log.shift)}, to agree with the captures.`);
 	if (LOG.events < LOG.all) lines.push(`${count(LOG.all - LOG.events)} of ${count(LOG.all)} events are not in the page: granted checks of keys, and records of packets that it shows.`);
 	return lines;
 }
@@ -44,7 +48,7 @@ function showNotices() {
 	const others = META.files.reduce((sum, f) => sum + f.others, 0), cut = META.files.reduce((sum, f) => sum + f.cut, 0);
 	if (cut) lines.push(`${count(cut)} frames are not whole in the capture; their ICRC is not checked.`);
 	if (LOG) lines.push(...logNotices());
-	byId("notices").replaceChildren(...lines.map((line) => el("p.notice", null, line)));
+	byId("notices").replaceChildren(...lines.map((line) => el("p.notice", null, line)), ...(LOG ? logNotes() : []).map((line) => el("p.muted", null, line)));
 	if (others) byId("when").textContent += `; ${count(others)} frame${others === 1 ? "" : "s"} of other protocols`;
 }
 
