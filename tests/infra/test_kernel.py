@@ -88,6 +88,11 @@ class Mine(unittest.TestCase):
         for option in ("DEVTMPFS", "EROFS_FS", "NET_DEVLINK", "INFINIBAND_USER_ACCESS", "MODULES"):
             self.wrong(f"lacks CONFIG_{option};", "kernel.config", "merge_config.sh", path=self.tree(GOOD.replace(f"CONFIG_{option}=y\n", "")))
 
+    def test_sysctl_of_any_release(self):
+        """Linux 7.3 has CONFIG_SYSCTL alone."""
+        self.find(self.tree(GOOD.replace("CONFIG_PROC_SYSCTL=y\n", "")))
+        self.wrong("lacks CONFIG_SYSCTL;", path=self.tree(GOOD.replace("CONFIG_SYSCTL=y\n", "")))
+
     def test_options_of_tern_are_not_needed_without_it(self):
         tree = self.tree("".join(line + "\n" for line in GOOD.splitlines() if "INFINIBAND" not in line))
         self.assertEqual("", self.find(tree, tern="").drivers)
@@ -118,6 +123,31 @@ class Mine(unittest.TestCase):
         self.assertEqual("", self.find(path, tern="later").drivers)
         os.symlink(self.tree(), f"{path}/lib/modules/{RELEASE}/build")
         self.assertEqual("tree", self.find(path).drivers)
+
+    def headers(self, below):
+        """A distribution's package of headers: no image, no Kconfig."""
+        self.put(f"{below}/.config", GOOD)
+        self.put(f"{below}/Makefile")
+        self.put(f"{below}/Module.symvers")
+        return f"{self.dir}/{below}"
+
+    def test_headers_beside_the_modules(self):
+        path, link = self.directory(), f"{self.dir}/dir/lib/modules/{RELEASE}/build"
+        headers = self.headers(f"dir/usr/src/linux-headers-{RELEASE}")
+        # Packages unpacked in a directory: the path of the link is one of the system that they are for.
+        for target in (f"/usr/src/linux-headers-{RELEASE}", f"../../../usr/src/linux-headers-{RELEASE}", headers):
+            os.symlink(target, link)
+            self.assertEqual((headers, "tree"), (self.find(path).tree, self.find(path).drivers))
+            self.assertEqual(self.find(path), self.find(os.path.dirname(link)))
+            os.unlink(link)
+        os.unlink(f"{headers}/Module.symvers")
+        os.symlink(headers, link)
+        self.wrong("Module.symvers", path=path)
+
+    def test_headers_that_are_not_there(self):
+        path = self.directory()
+        os.symlink("/usr/src/linux-headers-of-nobody", f"{path}/lib/modules/{RELEASE}/build")
+        self.wrong("no link `build` to the headers", path=path)
 
     def test_directory_that_lacks_a_module(self):
         path = self.directory("tern", "tern_ib")

@@ -27,7 +27,7 @@ class Kernel:
     image: str
     release: str
     modules: str = ""  # the directory of its modules, empty: it has none, or the lab takes them from the tree
-    tree: str = ""  # where it was built
+    tree: str = ""  # where it was built, or the headers of its package
     drivers: str = ""  # "kernel": it has tern's; "tree": the lab builds them for the tree
 
 
@@ -151,11 +151,24 @@ def find_image(path):
         return Kernel(f"{path}/{BZIMAGE}", header(f"{path}/{BZIMAGE}")[1], tree=path)
     if os.path.exists(f"{path}/Kconfig") or os.path.exists(f"{path}/.config"):
         raise Wrong(f"{path} has no {BZIMAGE}: build it there (make bzImage modules), or give the directory of make's O=")
-    images = sorted({os.path.realpath(f) for usr in ("", "/usr") for f in glob.glob(f"{glob.escape(path)}{usr}/lib/modules/*/vmlinuz")})
+    places = [f"{glob.escape(path)}{below}/vmlinuz" for below in ("", "/lib/modules/*", "/usr/lib/modules/*")]
+    images = sorted({os.path.realpath(f) for place in places for f in glob.glob(place)})
     if len(images) != 1:
         raise Wrong(f"{path} is neither a bzImage nor a built kernel tree, and has {len(images) or 'no'} lib/modules/RELEASE/vmlinuz")
     modules = os.path.dirname(images[0])
     return Kernel(images[0], os.path.basename(modules), modules)
+
+
+def find_build(modules):
+    """What `build` beside the modules refers to: the tree, or the headers of a distribution's package. Its target may be a path of
+    the system that the modules belong to: packages unpacked in a directory have it below that directory."""
+    link = f"{modules}/build"
+    root = re.sub(r"(/usr)?/lib/modules/[^/]+$", "", modules)
+    target = os.readlink(link) if os.path.islink(link) else link
+    for found in (f"{root}{target}" if os.path.isabs(target) else "", link):
+        if os.path.exists(f"{found}/.config"):  # headers have no image
+            return os.path.realpath(found)
+    return ""
 
 
 def find_modules(k, path):
@@ -172,8 +185,8 @@ def find(path, modules, tern):
     k = find_image(os.path.realpath(path))
     if modules:
         k.modules = find_modules(k, os.path.realpath(modules))
-    if k.modules and not k.tree and os.path.exists(f"{k.modules}/build/{BZIMAGE}"):
-        k.tree = os.path.realpath(f"{k.modules}/build")
+    if k.modules and not k.tree:
+        k.tree = find_build(k.modules)
     names, builtin = module_names(k)
     config = config_of(k)
     if tern:
@@ -188,8 +201,8 @@ def find(path, modules, tern):
         raise Wrong(f"{path} lacks {', '.join('CONFIG_' + o for o in lacks)}{without}; merge {FRAGMENT} into its configuration "
                     "(scripts/kconfig/merge_config.sh) and build it again")
     if tern == "needed" and not k.drivers:
-        raise Wrong(f"{k.modules or path} has no tern.ko and tern_ib.ko; name the tree where the kernel was built, "
-                    "or install the drivers there (make modules modules_install KDIR=...)")
+        raise Wrong(f"{k.modules or path} has no tern.ko and tern_ib.ko, and no link `build` to the headers of its package; name the tree where the kernel "
+                    "was built, unpack the headers beside it, or install the drivers there (make modules modules_install KDIR=...)")
     if k.drivers == "tree" and not os.path.exists(f"{k.tree}/Module.symvers"):
         raise Wrong(f"{k.tree} has no Module.symvers, which the drivers need: build its modules (make modules)")
     return k

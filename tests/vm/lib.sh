@@ -107,11 +107,20 @@ else
 	UNSHARE=(unshare --user --map-root-user --map-auto)
 fi
 
-# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built from.
+# bind_tree TREE: prints TERN_BIND with a kernel tree of the user's and the source that it was built from. The headers of a
+# distribution's package refer to each other by absolute paths: they appear where the package has them.
 bind_tree() {
-	local source
-	source=$(readlink -e "$1/source" || true)
-	printf '%s' "${TERN_BIND:+$TERN_BIND:}$1${source:+:$source}"
+	local source root=${1%%/usr/src/*} dir binds=${TERN_BIND:+$TERN_BIND:}
+	if [ "$root" = "$1" ]; then
+		source=$(readlink -e "$1/source" || true)
+		printf '%s' "$binds$1${source:+:$source}"
+		return
+	fi
+	binds+=$root/usr/src=/usr/src
+	for dir in "$root"/usr/lib/linux-kbuild-*; do
+		[ ! -d "$dir" ] || binds+=:$dir=${dir#"$root"}
+	done
+	printf '%s' "$binds"
 }
 
 # copy RSYNC-ARG...: copies files whose contents differ, so that others keep their date.
