@@ -54,6 +54,8 @@ void tern_aq_init(struct tern_dev *tdev)
 	aq->timeout = TERN_CMD_TIMEOUT;
 	spin_lock_init(&aq->lock);
 	init_waitqueue_head(&aq->wait);
+	for (i = 0; i < ARRAY_SIZE(aq->waiters); i++)
+		INIT_LIST_HEAD(&aq->waiters[i]);
 	for (i = 0; i < TERN_AQ_SIZE; i++)
 		init_completion(&aq->slots[i].done);
 }
@@ -95,6 +97,78 @@ void tern_aq_free(struct tern_dev *tdev)
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_free);
 
+/*
+ * Whether the command takes as long as the device needs to zero memory. So that
+ * slots remain for other commands, only TERN_AQ_MAX_SLOW may be in flight.
+ */
+static bool tern_cmd_is_slow(u16 opcode)
+{
+	return opcode == TERN_CMD_ALLOC_DM;
+}
+
+/* Returns the number of slots that slow commands use, also abandoned ones. */
+static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
+{
+	unsigned int i, num = 0;
+
+	lockdep_assert_held(&aq->lock);
+
+	for_each_clear_bit(i, aq->free, TERN_AQ_SIZE)
+		num += aq->slots[i].slow;
+	return num;
+}
+
+/* Gives a free slot to the caller. Returns -1 if it must wait for one. */
+static int tern_aq_take_slot(struct tern_aq *aq, bool slow)
+{
+	unsigned int index;
+
+	lockdep_assert_held(&aq->lock);
+
+	if (slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW)
+		return -1;
+	index = find_first_bit(aq->free, TERN_AQ_SIZE);
+	if (index >= TERN_AQ_SIZE)
+		return -1;
+	__clear_bit(index, aq->free);
+	aq->slots[index].slow = slow;
+	aq->users++;
+	return index;
+}
+
+static void tern_aq_wake(struct tern_aq_waiter *waiter, int index)
+{
+	list_del(&waiter->entry);
+	waiter->index = index;
+	complete(&waiter->done);
+}
+
+/* Gives free slots to the callers that have waited longest. */
+static void tern_aq_grant(struct tern_aq *aq, bool slow)
+{
+	struct tern_aq_waiter *waiter, *next;
+	int index;
+
+	list_for_each_entry_safe(waiter, next, &aq->waiters[slow], entry) {
+		index = tern_aq_take_slot(aq, slow);
+		if (index < 0)
+			return;
+		tern_aq_wake(waiter, index);
+	}
+}
+
+/* Makes a slot free. */
+static void tern_aq_put(struct tern_aq *aq, unsigned int index)
+{
+	lockdep_assert_held(&aq->lock);
+
+	aq->slots[index].state = TERN_CMD_IDLE;
+	__set_bit(index, aq->free);
+	/* Slow commands use a part of the slots, so they do not starve others. */
+	tern_aq_grant(aq, true);
+	tern_aq_grant(aq, false);
+}
+
 static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *entry)
 {
 	u32 tag = le32_to_cpu(entry->tag);
@@ -114,12 +188,12 @@ static void tern_aq_complete(struct tern_aq *aq, const struct tern_acq_entry *en
 		slot->err = tern_status_to_errno(le16_to_cpu(entry->status));
 		slot->out_len = le16_to_cpu(entry->out_len);
 		slot->state = TERN_CMD_DONE;
+		aq->answered++;
 		complete(&slot->done);
 		break;
 	case TERN_CMD_ABANDONED:
-		slot->state = TERN_CMD_IDLE;
-		__set_bit(index, aq->free);
-		wake_up(&aq->wait);
+		aq->answered++;
+		tern_aq_put(aq, index);
 		break;
 	default:
 		/* A duplicate or unsolicited answer. */
@@ -169,6 +243,7 @@ EXPORT_SYMBOL_IF_KUNIT(tern_aq_reap);
 /* Wakes all waiters with -EIO. TERN_DEV_DEAD must be set. Any context. */
 void tern_aq_fail_all(struct tern_dev *tdev)
 {
+	struct tern_aq_waiter *waiter, *next;
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
 	unsigned int i;
@@ -183,7 +258,9 @@ void tern_aq_fail_all(struct tern_dev *tdev)
 		aq->slots[i].state = TERN_CMD_DONE;
 		complete(&aq->slots[i].done);
 	}
-	wake_up_all(&aq->wait);
+	for (i = 0; i < ARRAY_SIZE(aq->waiters); i++)
+		list_for_each_entry_safe(waiter, next, &aq->waiters[i], entry)
+			tern_aq_wake(waiter, -EIO);
 	spin_unlock_irqrestore(&aq->lock, flags);
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_aq_fail_all);
@@ -205,78 +282,78 @@ int tern_aq_overrun(struct tern_dev *tdev)
 }
 
 /*
- * Whether the command takes as long as the device needs to zero memory. So that
- * slots remain for other commands, only TERN_AQ_MAX_SLOW may be in flight.
+ * Returns true when the claim is settled: the waiter has a slot, or -EIO if the
+ * device is dead. Otherwise it waits after those that came earlier.
  */
-static bool tern_cmd_is_slow(u16 opcode)
-{
-	return opcode == TERN_CMD_ALLOC_DM;
-}
-
-/* Returns the number of slots that slow commands use, also abandoned ones. */
-static unsigned int tern_aq_num_slow(const struct tern_aq *aq)
-{
-	unsigned int i, num = 0;
-
-	lockdep_assert_held(&aq->lock);
-
-	for_each_clear_bit(i, aq->free, TERN_AQ_SIZE)
-		num += aq->slots[i].slow;
-	return num;
-}
-
-/*
- * Returns true when the claim is settled: @index is a slot, or -EIO if the
- * device is dead.
- */
-static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, int *index)
+static bool tern_aq_try_claim(struct tern_dev *tdev, bool slow, struct tern_aq_waiter *waiter)
 {
 	struct tern_aq *aq = &tdev->aq;
 	unsigned long flags;
+	bool settled = true;
 
+	init_completion(&waiter->done);
 	spin_lock_irqsave(&aq->lock, flags);
 	/*
 	 * Checked under the lock, so that a thread that sets the bit and then
 	 * takes the lock sees every user.
 	 */
 	if (tern_dev_dead(tdev)) {
-		*index = -EIO;
-	} else if (slow && tern_aq_num_slow(aq) >= TERN_AQ_MAX_SLOW) {
-		*index = TERN_AQ_SIZE;
+		waiter->index = -EIO;
 	} else {
-		*index = find_first_bit(aq->free, TERN_AQ_SIZE);
-		if (*index < TERN_AQ_SIZE) {
-			__clear_bit(*index, aq->free);
-			aq->slots[*index].slow = slow;
-			aq->users++;
-		}
+		waiter->index = list_empty(&aq->waiters[slow]) ?
+				tern_aq_take_slot(aq, slow) : -1;
+		settled = waiter->index >= 0;
+		if (!settled)
+			list_add_tail(&waiter->entry, &aq->waiters[slow]);
 	}
 	spin_unlock_irqrestore(&aq->lock, flags);
-	return *index < (int)TERN_AQ_SIZE;
+	return settled;
 }
 
 /*
- * Claims a free slot within @timeout jiffies. Returns -EIO if the device is
- * dead, -ETIMEDOUT if no slot becomes free. For a slow command, the wait for
- * other slow commands also ends with -EINTR when the caller is killed.
+ * Stops waiting. Returns the slot if the waiter got one at the last moment,
+ * otherwise @err.
+ */
+static int tern_aq_give_up(struct tern_aq *aq, struct tern_aq_waiter *waiter, int err)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&aq->lock, flags);
+	if (completion_done(&waiter->done))
+		err = waiter->index;
+	else
+		list_del(&waiter->entry);
+	spin_unlock_irqrestore(&aq->lock, flags);
+	return err;
+}
+
+/*
+ * Claims a free slot, after earlier callers. Returns -EIO if the device is dead,
+ * -ETIMEDOUT if no slot became free and the device answered no command for
+ * @timeout jiffies. A slow command waits @timeout jiffies for other slow commands,
+ * and the wait also ends with -EINTR when the caller is killed.
  */
 int tern_aq_claim(struct tern_dev *tdev, u16 opcode, unsigned long timeout)
 {
-	wait_queue_head_t *wait = &tdev->aq.wait;
+	bool slow = tern_cmd_is_slow(opcode);
+	struct tern_aq *aq = &tdev->aq;
+	struct tern_aq_waiter waiter;
+	u32 answered;
 	long left;
-	int index;
 
-	if (tern_cmd_is_slow(opcode))
-		left = wait_event_killable_timeout(*wait,
-						   tern_aq_try_claim(tdev, true, &index),
-						   timeout);
-	else
-		left = wait_event_timeout(*wait,
-					  tern_aq_try_claim(tdev, false, &index),
-					  timeout);
-	if (left < 0)
-		return -EINTR;
-	return left ? index : -ETIMEDOUT;
+	if (tern_aq_try_claim(tdev, slow, &waiter))
+		return waiter.index;
+	if (slow) {
+		left = wait_for_completion_killable_timeout(&waiter.done, timeout);
+	} else {
+		do {
+			answered = READ_ONCE(aq->answered);
+			left = wait_for_completion_timeout(&waiter.done, timeout);
+		} while (!left && answered != READ_ONCE(aq->answered));
+	}
+	if (left > 0)
+		return waiter.index;
+	return tern_aq_give_up(aq, &waiter, left ? -EINTR : -ETIMEDOUT);
 }
 
 /* Returns a slot whose command was answered. */
@@ -285,8 +362,7 @@ void tern_aq_release(struct tern_aq *aq, unsigned int index)
 	unsigned long flags;
 
 	spin_lock_irqsave(&aq->lock, flags);
-	aq->slots[index].state = TERN_CMD_IDLE;
-	__set_bit(index, aq->free);
+	tern_aq_put(aq, index);
 	aq->users--;
 	wake_up(&aq->wait);
 	spin_unlock_irqrestore(&aq->lock, flags);

@@ -117,8 +117,8 @@ static bool tern_cmd_frees_memory(u16 opcode)
 }
 
 /*
- * If no slot becomes free, the device has answered none of the commands in them.
- * Memory that it may still access would be lost, so it is stopped.
+ * If this times out, the device has answered no command for so long. Memory that
+ * it may still access would be lost, so it is stopped.
  */
 static int tern_cmd_claim(struct tern_dev *tdev, u16 opcode)
 {
@@ -160,8 +160,9 @@ static int tern_cmd_wait(struct tern_dev *tdev, unsigned int index, u16 opcode)
  *	device does not write are zeroed
  *
  * Process context. Sleeps up to a minute, longer while the device zeroes memory
- * for ALLOC_DM. Safe to call concurrently; of ALLOC_DM, only TERN_AQ_MAX_SLOW
- * are in flight, so that other commands need not wait for them.
+ * for ALLOC_DM, or is busy with the commands of earlier callers. Safe to call
+ * concurrently; of ALLOC_DM, only TERN_AQ_MAX_SLOW are in flight, so that other
+ * commands need not wait for them.
  *
  * Return: 0 on success; the errno of the device's status, see
  * tern_status_to_errno(); -ETIMEDOUT if no slot became free, or without an

@@ -7,6 +7,7 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/interrupt.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -66,19 +67,29 @@ struct tern_cmd_slot {
 	int err;
 };
 
+/* A caller that waits for a slot. */
+struct tern_aq_waiter {
+	struct list_head entry;
+	struct completion done;
+	int index;		/* the slot, or an error */
+};
+
 /**
  * struct tern_aq - admin queue
  * @lock: protects everything below; taken in hard interrupt context
- * @wait: waiters for a free slot, and for @users to reach 0
+ * @wait: waits for @users to reach 0
  * @mem: the rings and mailboxes
  * @dma: DMA address of @mem
  * @tail: producer index of the admin queue
  * @ci: consumer index of the completion queue
  * @early: a submitter processed answers before their interrupt arrived
  * @count: number of commands submitted; makes tags unique
+ * @answered: number of commands that the device has answered
  * @timeout: command timeout in jiffies
  * @users: number of slots that callers of tern_cmd_exec() hold
  * @free: slots that have no user and for which no answer is outstanding
+ * @waiters: callers that wait for a slot, in order; those of slow commands in
+ *	the second list
  * @slots: one per entry, so that neither ring can overflow
  */
 struct tern_aq {
@@ -90,9 +101,11 @@ struct tern_aq {
 	u32 ci;
 	bool early;
 	u32 count;
+	u32 answered;
 	unsigned long timeout;
 	unsigned int users;
 	DECLARE_BITMAP(free, TERN_AQ_SIZE);
+	struct list_head waiters[2];
 	struct tern_cmd_slot slots[TERN_AQ_SIZE];
 };
 

@@ -415,6 +415,72 @@ static void tern_test_no_slot_for_memory(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tern_dev_dead(&fake->tdev));
 }
 
+/* Waits until @num callers wait for a slot. */
+static void tern_test_expect_waiters(struct kunit *test, unsigned int num)
+{
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq *aq = &fake->tdev.aq;
+	unsigned int tries, waiters;
+
+	for (tries = 0; tries < 60 * MSEC_PER_SEC; tries++) {
+		spin_lock_irq(&aq->lock);
+		waiters = list_count_nodes(&aq->waiters[false]);
+		spin_unlock_irq(&aq->lock);
+		if (waiters == num)
+			break;
+		usleep_range(1000, 2000);
+	}
+	KUNIT_ASSERT_EQ(test, waiters, num);
+}
+
+/*
+ * A device that answers one command after the other: callers get slots in the
+ * order in which they came, and the last one waits longer than the timeout. Its
+ * command takes memory back, but the device is not taken for dead.
+ */
+static void tern_test_busy(struct kunit *test)
+{
+	const unsigned int last = TERN_TEST_CALLS - 1;
+	struct tern_test_aq *fake = test->priv;
+	struct tern_aq_entry cmds[TERN_TEST_CALLS];
+	struct tern_aq *aq = &fake->tdev.aq;
+	unsigned int i;
+	u64 *in;
+
+	for (i = 0; i < TERN_AQ_SIZE; i++)
+		tern_test_start(fake, i, TERN_TEST_STAYS);
+	tern_test_expect(test, TERN_AQ_SIZE);
+	for (; i <= last; i++) {
+		if (i == last)
+			WRITE_ONCE(aq->timeout, HZ / 4);
+		tern_test_start(fake, i, i == last ? TERN_TEST_FREES : TERN_TEST_STAYS);
+		tern_test_expect_waiters(test, i + 1 - TERN_AQ_SIZE);
+	}
+	/* Only the last call has read this timeout. */
+	WRITE_ONCE(aq->timeout, 60 * HZ);
+
+	for (i = 0; i < TERN_TEST_CALLS; i++) {
+		cmds[i] = tern_test_fetch(fake);
+		in = (void *)aq->mem + (le64_to_cpu(cmds[i].in_addr) - aq->dma);
+		if (i >= TERN_AQ_SIZE)
+			KUNIT_EXPECT_EQ(test, *in, fake->calls[i].in);
+		if (i < TERN_AQ_SIZE - 1)
+			continue;
+		/* More than the timeout for all of them, less for each. */
+		msleep(100);
+		tern_test_serve(fake, &cmds[i + 1 - TERN_AQ_SIZE]);
+		tern_aq_reap(&fake->tdev);
+		if (i < last)
+			tern_test_expect(test, 1);
+	}
+	while (i-- > TERN_TEST_CALLS - TERN_AQ_SIZE + 1)
+		tern_test_serve(fake, &cmds[i]);
+	tern_aq_reap(&fake->tdev);
+	for (i = 0; i < TERN_TEST_CALLS; i++)
+		tern_test_check(test, i);
+	KUNIT_EXPECT_FALSE(test, tern_dev_dead(&fake->tdev));
+}
+
 /* A device that may own memory is stopped before the memory is freed. */
 static void tern_test_late_with_memory(struct kunit *test)
 {
@@ -569,6 +635,7 @@ static struct kunit_case tern_aq_cases[] = {
 	KUNIT_CASE(tern_test_silent),
 	KUNIT_CASE(tern_test_slow),
 	KUNIT_CASE(tern_test_no_slot_for_memory),
+	KUNIT_CASE(tern_test_busy),
 	KUNIT_CASE(tern_test_late_with_memory),
 	KUNIT_CASE(tern_test_dies),
 	KUNIT_CASE(tern_test_dies_while_taken_down),
