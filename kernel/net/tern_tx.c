@@ -174,14 +174,29 @@ void tern_tx_submit(struct tern_channel *ch)
 	tern_tx_ring(ch);
 }
 
+/* Frees a frame that is not sent. */
+static netdev_tx_t tern_tx_refuse(struct sk_buff *skb, struct net_device *netdev)
+{
+	dev_kfree_skb_any(skb);
+	dev_core_stats_tx_dropped_inc(netdev);
+	return NETDEV_TX_OK;
+}
+
 netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 {
 	u16 index = skb_get_queue_mapping(skb);
 	struct netdev_queue *txq = netdev_get_tx_queue(netdev, index);
 	struct tern_net *net = netdev_priv(netdev);
-	struct tern_channel *ch = &rcu_dereference_bh(net->queues)->channel[index];
-	struct tern_tx *tx = &ch->tx;
+	struct tern_queues *queues = rcu_dereference_bh(net->queues);
+	struct tern_channel *ch;
+	struct tern_tx *tx;
 	bool kick;
+
+	/* Senders without a qdisc may have chosen a queue that was removed since. */
+	if (unlikely(!queues || index >= queues->config.channels))
+		return tern_tx_refuse(skb, netdev);
+	ch = &queues->channel[index];
+	tx = &ch->tx;
 
 	/* Spurious wake-up: stop again unless there is room by now. */
 	if (unlikely(!netif_txq_maybe_stop(txq, tern_tx_room(tx), TERN_TX_STOP,
@@ -207,12 +222,10 @@ netdev_tx_t tern_xmit(struct sk_buff *skb, struct net_device *netdev)
 	return NETDEV_TX_OK;
 
 drop:
-	dev_kfree_skb_any(skb);
-	DEV_STATS_INC(netdev, tx_dropped);
 	/* Later frames of the batch share one kick. */
 	if (!netdev_xmit_more())
 		tern_tx_ring(ch);
-	return NETDEV_TX_OK;
+	return tern_tx_refuse(skb, netdev);
 }
 
 netdev_features_t tern_features_check(struct sk_buff *skb, struct net_device *netdev,
