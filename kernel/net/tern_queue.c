@@ -244,7 +244,6 @@ void tern_queues_stop(struct tern_net *net)
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_withdraw(&queues->channel[i]);
 	netif_tx_disable(net->netdev);
-	netif_trans_update(net->netdev);
 	/* The end of the last poll may still be arming. */
 	synchronize_net();
 
