@@ -376,6 +376,27 @@ static void tern_tx_complete_xdp(struct xdp_frame *frame, const struct tern_cqe 
 	xdp_return_frame(frame);
 }
 
+static bool tern_tx_in_flight(const struct tern_tx *tx, u32 ci, u32 end)
+{
+	return tern_ring_used(end, ci) < tern_ring_used(READ_ONCE(tx->pi), ci);
+}
+
+/* Whether all frames in flight from @ci up to that of @cqe are skbs. */
+static bool tern_tx_only_skbs(const struct tern_tx *tx, u32 ci, const struct tern_cqe *cqe)
+{
+	u32 end = le32_to_cpu(cqe->wqe_index);
+	u8 owner;
+
+	if (!tern_tx_in_flight(tx, ci, end))
+		return true;
+	do {
+		owner = tern_tx_slot(tx, ci)->owner;
+		if (owner != TERN_TX_PART && owner != TERN_TX_SKB)
+			return false;
+	} while (ci++ != end);
+	return true;
+}
+
 /* Frees frames up to that of @cqe. False if it is not in flight. */
 static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 			     const struct tern_cqe *cqe, int budget,
@@ -385,7 +406,7 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 	struct tern_tx *tx = &ch->tx;
 	struct tern_tx_slot *slot;
 
-	if (tern_ring_used(end, *ci) >= tern_ring_used(READ_ONCE(tx->pi), *ci))
+	if (!tern_tx_in_flight(tx, *ci, end))
 		return false;
 
 	do {
@@ -404,6 +425,10 @@ static bool tern_tx_complete(struct tern_channel *ch, u32 *ci,
 	return true;
 }
 
+/*
+ * Frees sent frames. Without a budget, netpoll calls, also with interrupts
+ * disabled: then those of XDP, and what comes after them, stay.
+ */
 void tern_tx_poll(struct tern_channel *ch, int budget)
 {
 	struct tern_stats *stats = &ch->net->stats[ch->index];
@@ -414,6 +439,8 @@ void tern_tx_poll(struct tern_channel *ch, int budget)
 	u32 ci = tx->ci;
 
 	while ((cqe = tern_net_cq_peek(&tx->cq))) {
+		if (unlikely(!budget) && !tern_tx_only_skbs(tx, ci, cqe))
+			break;
 		/* With this status the device has stopped the queue. */
 		if (unlikely(cqe->status == TERN_CQE_LOC_QP_OP_ERR ||
 			     !tern_tx_complete(ch, &ci, cqe, budget, &done, count)))
