@@ -381,6 +381,7 @@ int tern_tx_create(struct tern_channel *ch);
 void tern_tx_destroy(struct tern_channel *ch);
 void tern_tx_poll(struct tern_channel *ch, int budget);
 u32 tern_tx_room(const struct tern_tx *tx);
+u32 tern_tx_spare(const struct tern_channel *ch);
 void tern_tx_write(struct tern_tx *tx, u32 index, dma_addr_t dma, u32 len,
 		   enum tern_tx_mapping mapping);
 void tern_tx_write_offload(struct tern_tx *tx, u32 index,

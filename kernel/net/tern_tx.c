@@ -28,6 +28,19 @@ u32 tern_tx_room(const struct tern_tx *tx)
 	return tern_ring_free(READ_ONCE(tx->pi), READ_ONCE(tx->ci), tx->log_size);
 }
 
+/*
+ * Number of free descriptors that XDP may use. One frame of the network stack has
+ * room besides. If that was too little and its queue has stopped, what wakes it
+ * stays free, else a busy sender could keep it stopped for ever.
+ */
+u32 tern_tx_spare(const struct tern_channel *ch)
+{
+	u32 keep = netif_tx_queue_stopped(tern_txq(ch)) ? TERN_TX_WAKE : TERN_TX_STOP;
+	u32 room = tern_tx_room(&ch->tx);
+
+	return room - min(room, keep);
+}
+
 static void tern_tx_unmap(struct tern_net *net, const struct tern_tx_slot *slot)
 {
 	struct device *dev = tern_dma_dev(net->tdev);
@@ -256,7 +269,7 @@ static int tern_tx_xdp_frame(struct tern_channel *ch, struct xdp_frame *frame, b
 		sinfo = xdp_get_shared_info_from_frame(frame);
 		parts += sinfo->nr_frags;
 	}
-	if (tern_tx_room(tx) < max(parts, TERN_TX_STOP) || parts > TERN_ETH_MAX_TXD)
+	if (tern_tx_spare(ch) < parts || parts > TERN_ETH_MAX_TXD)
 		return -ENOSPC;
 
 	for (i = 0; i < parts; i++) {

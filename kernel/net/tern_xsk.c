@@ -451,8 +451,7 @@ bool tern_xsk_tx(struct tern_channel *ch)
 		smp_mb();
 	}
 	__netif_tx_lock(txq, smp_processor_id());
-	/* Leave room for a frame of the network stack. */
-	room = max(tern_tx_room(tx), TERN_ETH_MAX_TXD) - TERN_ETH_MAX_TXD;
+	room = tern_tx_spare(ch);
 	/* Each frame may need a descriptor of offloads. */
 	if (pool->tx_metadata_len) {
 		limit /= 2;
@@ -504,7 +503,7 @@ bool tern_xsk_tx_buff(struct tern_channel *ch, struct xdp_buff *xdp)
 
 	static_assert(TERN_ETH_MAX_RXD <= TERN_ETH_MAX_TXD);
 	__netif_tx_lock(txq, smp_processor_id());
-	room = tern_tx_room(tx) >= TERN_ETH_MAX_TXD;
+	room = tern_tx_spare(ch) >= num;
 	if (room) {
 		txq_trans_cond_update(txq);
 		for (i = 0; i < num; i++)
