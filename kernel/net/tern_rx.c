@@ -77,13 +77,23 @@ VISIBLE_IF_KUNIT struct page *tern_rx_alloc_page(struct page_pool *pool,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_rx_alloc_page);
 
+static void tern_rx_count_fail(struct tern_channel *ch)
+{
+	struct tern_stats *stats = &ch->net->stats[ch->index];
+	unsigned long flags;
+
+	/* In process context, too, where a writer must not be preempted. */
+	flags = u64_stats_update_begin_irqsave(&stats->syncp);
+	u64_stats_inc(&stats->rx[TERN_RX_STAT_ALLOC_FAIL]);
+	u64_stats_update_end_irqrestore(&stats->syncp, flags);
+}
+
 /*
  * Posts as many receive buffers as can be allocated. Called by NAPI, or with
  * NAPI disabled.
  */
 void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 {
-	struct tern_stats *stats = &ch->net->stats[ch->index];
 	struct tern_rx *rx = &ch->rx;
 	struct tern_rx_slot *slot;
 	dma_addr_t dma;
@@ -97,9 +107,7 @@ void tern_rx_fill(struct tern_channel *ch, gfp_t gfp)
 		slot->size = rx->buf_size;
 		slot->page = tern_rx_alloc_page(rx->pool, slot, gfp);
 		if (!slot->page) {
-			u64_stats_update_begin(&stats->syncp);
-			u64_stats_inc(&stats->rx[TERN_RX_STAT_ALLOC_FAIL]);
-			u64_stats_update_end(&stats->syncp);
+			tern_rx_count_fail(ch);
 			break;
 		}
 		dma = page_pool_get_dma_addr(slot->page) + slot->offset + rx->headroom;
