@@ -251,7 +251,7 @@ static enum tern_xdp_result tern_rx_frame(struct tern_channel *ch, struct bpf_pr
 				tern_rx_build_skb(ch, &buff->xdp);
 	if (unlikely(!skb)) {
 		count[TERN_RX_STAT_ALLOC_FAIL]++;
-		return TERN_XDP_CONSUMED;
+		return TERN_XDP_PASS;
 	}
 	if (unlikely(!tern_rx_offload(ch, skb, buff->cqe, count))) {
 		count[TERN_RX_STAT_ERRORS]++;
