@@ -107,8 +107,8 @@ static int tern_check_moderation(u32 usecs, u32 frames, struct netlink_ext_ack *
 }
 
 /* Changes the queues of one direction, which exist if the interface is up. */
-static int tern_moderate(struct tern_net *net, struct tern_moderation *moderation,
-			 const struct tern_moderation *next, bool is_rx)
+static int tern_moderate_queues(struct tern_net *net, struct tern_moderation *moderation,
+				const struct tern_moderation *next, bool is_rx)
 {
 	struct tern_queues *queues = rtnl_dereference(net->queues);
 	struct tern_net_cq *cq;
@@ -123,13 +123,27 @@ static int tern_moderate(struct tern_net *net, struct tern_moderation *moderatio
 	/* Polls that have seen the old flag. */
 	if (!next->adaptive)
 		synchronize_net();
-	for (i = 0; i < queues->config.channels && !err; i++) {
+	for (i = 0; i < queues->config.channels; i++) {
 		cq = is_rx ? &queues->channel[i].rx.cq : &queues->channel[i].tx.cq;
 		if (!next->adaptive)
 			cancel_work_sync(&cq->dim.work);
 		cq->dim.state = DIM_START_MEASURE;
-		err = tern_net_cq_moderate(net, cq, next->usecs, next->frames);
+		if (!err)
+			err = tern_net_cq_moderate(net, cq, next->usecs, next->frames);
 	}
+	return err;
+}
+
+/* After an error, the queues that were changed get back what they had. */
+static int tern_moderate(struct tern_net *net, struct tern_moderation *moderation,
+			 const struct tern_moderation *next, bool is_rx)
+{
+	struct tern_moderation old = *moderation;
+	int err;
+
+	err = tern_moderate_queues(net, moderation, next, is_rx);
+	if (err)
+		tern_moderate_queues(net, moderation, &old, is_rx);
 	return err;
 }
 
@@ -148,6 +162,7 @@ int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 		.frames = coal->tx_max_coalesced_frames,
 		.adaptive = coal->use_adaptive_tx_coalesce,
 	};
+	struct tern_moderation old;
 	int err;
 
 	if (!tern_net_has_cap(net, TERN_CAP_MODERATE_CQ))
@@ -157,9 +172,14 @@ int tern_set_coalesce(struct net_device *netdev, struct ethtool_coalesce *coal,
 	if (!err)
 		err = tern_check_moderation(coal->tx_coalesce_usecs,
 					    coal->tx_max_coalesced_frames, extack);
-	if (!err)
-		err = tern_moderate(net, &net->rx_moderation, &rx, true);
-	if (!err)
-		err = tern_moderate(net, &net->tx_moderation, &tx, false);
+	if (err)
+		return err;
+	old = net->rx_moderation;
+	err = tern_moderate(net, &net->rx_moderation, &rx, true);
+	if (err)
+		return err;
+	err = tern_moderate(net, &net->tx_moderation, &tx, false);
+	if (err)
+		tern_moderate(net, &net->rx_moderation, &old, true);
 	return err;
 }
