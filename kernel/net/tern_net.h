@@ -233,6 +233,7 @@ struct tern_moderation {
  * @netdev: the network device
  * @queues: the channels, while the interface is open; written under RTNL
  * @config: configuration of @queues, also for the next open; under RTNL
+ * @xps_channels: number of channels for which XPS was set; under RTNL
  * @rx_moderation: moderation of receive queues; written under RTNL
  * @tx_moderation: moderation of transmit queues; written under RTNL
  * @xdp_prog: XDP program, or NULL
@@ -263,6 +264,7 @@ struct tern_net {
 	struct net_device *netdev;
 	struct tern_queues __rcu *queues;
 	struct tern_net_config config;
+	unsigned int xps_channels;
 	struct tern_moderation rx_moderation;
 	struct tern_moderation tx_moderation;
 	struct bpf_prog *xdp_prog;

@@ -158,16 +158,11 @@ static void tern_channel_napi_start(struct tern_channel *ch)
 static void tern_channel_publish(struct tern_channel *ch)
 {
 	struct net_device *netdev = ch->net->netdev;
-	struct device *dev = tern_dma_dev(ch->net->tdev);
 
 	tern_channel_napi_start(ch);
 	netif_napi_set_irq(&ch->napi, tern_channel_irq(ch));
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_TX, &ch->napi);
 	netif_queue_set_napi(netdev, ch->index, NETDEV_QUEUE_TYPE_RX, &ch->napi);
-	/* As for the interrupt. */
-	if (netdev->real_num_tx_queues > 1)
-		netif_set_xps_queue(netdev, cpumask_of(tern_vector_cpu(dev, ch->index)),
-				    ch->index);
 }
 
 static void tern_channel_withdraw(struct tern_channel *ch)
@@ -211,6 +206,22 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 }
 
 /*
+ * Gives each transmit queue the CPU of its vector. After that the maps belong to
+ * the user, until the number of channels changes. RTNL held.
+ */
+static void tern_queues_set_xps(struct tern_net *net, unsigned int num)
+{
+	struct device *dev = tern_dma_dev(net->tdev);
+	unsigned int i;
+
+	if (net->xps_channels == num)
+		return;
+	net->xps_channels = num;
+	for (i = 0; num > 1 && i < num; i++)
+		netif_set_xps_queue(net->netdev, cpumask_of(tern_vector_cpu(dev, i)), i);
+}
+
+/*
  * Creates the queues and all steering in the device, and starts them. Needs no
  * memory except for receive buffers. RTNL held.
  */
@@ -225,6 +236,7 @@ int tern_queues_start(struct tern_net *net)
 		return err;
 	for (i = 0; i < queues->config.channels; i++)
 		tern_channel_publish(&queues->channel[i]);
+	tern_queues_set_xps(net, queues->config.channels);
 	WRITE_ONCE(net->queues_up, true);
 	netif_tx_wake_all_queues(net->netdev);
 	return 0;
