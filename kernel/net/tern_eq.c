@@ -70,7 +70,7 @@ static irqreturn_t tern_comp_irq(int irq, void *data)
 	/* Entries that arrive later raise another interrupt. */
 	for (n = 0; n < BIT(eq->log_size) && tern_eq_next(eq, &eqe); n++)
 		eq->handler(eq->context, &eqe);
-	return IRQ_HANDLED;
+	return IRQ_RETVAL(n);
 }
 
 /* Like tern_eq_create(), for an MSI-X vector. */

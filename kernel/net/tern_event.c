@@ -25,6 +25,8 @@ irqreturn_t tern_admin_irq(int irq, void *data)
 	 */
 	if (tern_async_eq_pending(tdev) || (!answers && tdev->num_vectors > 1))
 		schedule_work(&tdev->async_work);
+	else if (!answers)
+		return IRQ_NONE;
 	return IRQ_HANDLED;
 }
 

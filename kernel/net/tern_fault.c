@@ -46,8 +46,9 @@ static irqreturn_t tern_fault_irq(int irq, void *data)
 {
 	struct tern_fault_eq *eq = data;
 
-	if (tern_fault_pending(eq))
-		eq->notify(eq->context);
+	if (!tern_fault_pending(eq))
+		return IRQ_NONE;
+	eq->notify(eq->context);
 	return IRQ_HANDLED;
 }
 
