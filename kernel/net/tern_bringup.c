@@ -7,6 +7,7 @@
 #include <linux/idr.h>
 #include <linux/io.h>
 #include <linux/iopoll.h>
+#include <linux/irq.h>
 #include <linux/slab.h>
 
 #include "tern_dev.h"
@@ -129,17 +130,37 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 }
 
 /*
- * Spreads the vectors over the CPUs. There are no hints: queues of both drivers
- * share vectors, and an interrupt with a hint must not lose a handler.
+ * Spreads the vectors over the CPUs, or gives them the CPUs that they had before a
+ * reset. There are neither hints nor notifiers, those of
+ * netif_enable_irq_affinity() included: queues of both drivers share vectors, and
+ * an interrupt that has one must not lose a handler.
  */
 static void tern_hw_spread_vectors(struct tern_dev *tdev)
 {
 	struct pci_dev *pdev = tdev->core.pdev;
+	const struct cpumask *mask;
 	unsigned int i;
 
-	for (i = 1; i < tdev->num_vectors; i++)
-		irq_set_affinity(pci_irq_vector(pdev, i),
-				 cpumask_of(tern_vector_cpu(&pdev->dev, i - 1)));
+	/* The first one is for commands and may run anywhere. */
+	for (i = !tdev->num_affinity; i < tdev->num_vectors; i++) {
+		mask = i < tdev->num_affinity ? &tdev->affinity[i] :
+		       cpumask_of(tern_vector_cpu(&pdev->dev, i - 1));
+		irq_set_affinity(pci_irq_vector(pdev, i), mask);
+	}
+}
+
+/* Without memory, a reset spreads the vectors again. */
+static void tern_hw_save_affinity(struct tern_dev *tdev)
+{
+	struct pci_dev *pdev = tdev->core.pdev;
+	unsigned int i;
+
+	kvfree(tdev->affinity);
+	tdev->affinity = kvcalloc(tdev->num_vectors, sizeof(*tdev->affinity), GFP_KERNEL);
+	tdev->num_affinity = tdev->affinity ? tdev->num_vectors : 0;
+	for (i = 0; i < tdev->num_affinity; i++)
+		cpumask_copy(&tdev->affinity[i],
+			     irq_get_affinity_mask(pci_irq_vector(pdev, i)));
 }
 
 static int tern_hw_alloc_vectors(struct tern_dev *tdev)
@@ -231,6 +252,7 @@ void tern_hw_down(struct tern_dev *tdev)
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 	tern_async_eq_free(tdev);
 	tern_aq_free(tdev);
+	tern_hw_save_affinity(tdev);
 	pci_free_irq_vectors(pdev);
 }
 

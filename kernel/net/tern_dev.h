@@ -137,6 +137,8 @@ enum {
  * @regs: BAR0
  * @flags: TERN_DEV_* bits
  * @num_vectors: number of MSI-X vectors granted
+ * @affinity: CPUs of the vectors before the last reset
+ * @num_affinity: number of elements of @affinity
  * @aq: admin queue
  * @async_eq: asynchronous event queue, drained only by @async_work
  * @async_work: delivers events in process context
@@ -159,6 +161,8 @@ struct tern_dev {
 	void __iomem *regs;
 	unsigned long flags;
 	unsigned int num_vectors;
+	struct cpumask *affinity;
+	unsigned int num_affinity;
 	struct tern_aq aq;
 	struct tern_eq async_eq;
 	struct work_struct async_work;
