@@ -243,8 +243,6 @@ static pci_ers_result_t tern_slot_reset(struct pci_dev *pdev)
 	struct tern_dev *tdev = pci_get_drvdata(pdev);
 
 	pci_restore_state(pdev);
-	/* pci_restore_state() consumes the saved state. */
-	pci_save_state(pdev);
 	return tern_bring_up(tdev) ? PCI_ERS_RESULT_DISCONNECT :
 				     PCI_ERS_RESULT_RECOVERED;
 }
