@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Tests of tern.ko's channels: who may use them, and what a restart keeps. */
+
+#include <kunit/test.h>
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/module.h>
+#include <linux/rtnetlink.h>
+#include <net/sch_generic.h>
+#include <net/xdp.h>
+
+#include "tern_net_fake.h"
+#include "tern_util.h"
+
+static struct tern_channel *tern_test_channel(struct kunit *test, unsigned int index)
+{
+	return &tern_test_queues(test)->channel[index];
+}
+
+static netdev_tx_t tern_test_xmit(struct kunit *test, unsigned int queue)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct sk_buff *skb = alloc_skb(ETH_ZLEN, GFP_KERNEL);
+	netdev_tx_t result;
+
+	KUNIT_ASSERT_NOT_NULL(test, skb);
+	skb_put_zero(skb, ETH_ZLEN);
+	skb->dev = netdev;
+	skb_set_queue_mapping(skb, queue);
+	local_bh_disable();
+	result = netdev->netdev_ops->ndo_start_xmit(skb, netdev);
+	local_bh_enable();
+	return result;
+}
+
+/* Sends a frame as another device would redirect it. Returns whether it was taken. */
+static bool tern_test_redirect(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct page *page = alloc_page(GFP_KERNEL);
+	struct xdp_rxq_info rxq = { .mem.type = MEM_TYPE_PAGE_ORDER0 };
+	struct xdp_frame *frame;
+	struct xdp_buff xdp;
+	int num;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	xdp_init_buff(&xdp, PAGE_SIZE, &rxq);
+	xdp_prepare_buff(&xdp, page_address(page), XDP_PACKET_HEADROOM, ETH_ZLEN, false);
+	memset(xdp.data, 0, ETH_ZLEN);
+	frame = xdp_convert_buff_to_frame(&xdp);
+	KUNIT_ASSERT_NOT_NULL(test, frame);
+	local_bh_disable();
+	num = netdev->netdev_ops->ndo_xdp_xmit(netdev, 1, &frame, 0);
+	local_bh_enable();
+	if (num != 1)
+		xdp_return_frame(frame);
+	return num == 1;
+}
+
+/* Writes a completion of the frames up to descriptor @index: entry @cqe. */
+static void tern_test_complete(struct tern_tx *tx, u32 cqe, u32 index)
+{
+	struct tern_cqe *entry = &tx->cq.ring[tern_ring_slot(cqe, tx->cq.log_size)];
+
+	entry->wqe_index = cpu_to_le32(index);
+	entry->status = TERN_CQE_SUCCESS;
+	/* Write the rest of the entry before its phase. */
+	smp_wmb();
+	WRITE_ONCE(entry->phase, cpu_to_le32(~(cqe >> tx->cq.log_size) & TERN_CQE_PHASE));
+}
+
+static u32 tern_test_free(const struct tern_tx *tx)
+{
+	return tern_ring_free(tx->pi, tx->ci, tx->log_size);
+}
+
+static void tern_test_poll(struct tern_channel *ch, int budget)
+{
+	local_bh_disable();
+	tern_net_poll(&ch->napi, budget);
+	local_bh_enable();
+}
+
+static u64 tern_test_dropped(struct kunit *test)
+{
+	struct rtnl_link_stats64 stats;
+
+	dev_get_stats(tern_test_net(test)->netdev, &stats);
+	return stats.tx_dropped;
+}
+
+/* A sender without a qdisc may use a queue that no longer exists. */
+static void tern_test_removed_queue(struct kunit *test)
+{
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 3), NETDEV_TX_OK);
+	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 3)->tx.pi, 1);
+	KUNIT_EXPECT_EQ(test, tern_test_dropped(test), 0);
+
+	KUNIT_ASSERT_EQ(test, tern_test_set_channels(test, 1), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 3), NETDEV_TX_OK);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 1), NETDEV_TX_OK);
+	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 0)->tx.pi, 0);
+	KUNIT_EXPECT_EQ(test, tern_test_dropped(test), 2);
+	KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 0), NETDEV_TX_OK);
+	KUNIT_EXPECT_EQ(test, tern_test_channel(test, 0)->tx.pi, 1);
+}
+
+/* The core has seen the link, which sets the time stamps of the queues. */
+static bool tern_test_is_active(struct kunit *test)
+{
+	return !qdisc_tx_is_noop(tern_test_net(test)->netdev);
+}
+
+/*
+ * Queues that are stopped to be recreated are not hung: stopping sets their time
+ * stamp, also that of queues behind the last channel.
+ */
+static void tern_test_watchdog(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	unsigned long before, now;
+	unsigned int i;
+
+	tern_test_open(test);
+	KUNIT_ASSERT_TRUE(test, tern_test_wait(tern_test_is_active, test));
+	before = jiffies - 20 * HZ;
+	for (i = 0; i < netdev->num_tx_queues; i++)
+		WRITE_ONCE(netdev_get_tx_queue(netdev, i)->trans_start, before);
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 1280), 0);
+	for (i = 0; i < netdev->num_tx_queues; i++) {
+		now = READ_ONCE(netdev_get_tx_queue(netdev, i)->trans_start);
+		KUNIT_EXPECT_TRUE_MSG(test, time_in_range(now, before + 10 * HZ, jiffies),
+				      "queue %u", i);
+	}
+}
+
+/* netpoll completes frames of the stack up to the first one of XDP. */
+static void tern_test_netpoll(struct kunit *test)
+{
+	struct tern_channel *ch;
+	struct tern_tx *tx;
+	unsigned int i;
+
+	tern_test_open(test);
+	ch = tern_test_channel(test, 0);
+	tx = &ch->tx;
+	napi_disable(&ch->napi);
+	for (i = 0; i < 2; i++) {
+		tern_test_xmit(test, 0);
+		KUNIT_EXPECT_TRUE(test, tern_test_redirect(test));
+		tern_test_xmit(test, 0);
+	}
+	KUNIT_EXPECT_EQ(test, tx->pi, 6);
+
+	for (i = 0; i < 3; i++)
+		tern_test_complete(tx, i, i);
+	tern_test_poll(ch, 0);
+	KUNIT_EXPECT_EQ(test, tx->ci, 1);
+	KUNIT_EXPECT_EQ(test, tx->cq.ci, 1);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_EQ(test, tx->ci, 3);
+
+	/* A completion of several frames, one of them of XDP. */
+	tern_test_complete(tx, 3, 5);
+	tern_test_poll(ch, 0);
+	KUNIT_EXPECT_EQ(test, tx->ci, 3);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_EQ(test, tx->ci, 6);
+	KUNIT_EXPECT_EQ(test, tx->cq.ci, 4);
+	napi_enable(&ch->napi);
+}
+
+static void tern_test_small_ring(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct ethtool_ringparam ring = {
+		.rx_pending = BIT(TERN_RING_LOG_MIN),
+		.tx_pending = BIT(TERN_RING_LOG_MIN),
+	};
+	int err;
+
+	rtnl_lock();
+	err = netdev->ethtool_ops->set_ringparam(netdev, &ring, NULL, NULL);
+	rtnl_unlock();
+	KUNIT_ASSERT_EQ(test, err, 0);
+}
+
+/* Frames of XDP do not take the room that wakes the queue of the stack. */
+static void tern_test_room(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct netdev_queue *txq = netdev_get_tx_queue(netdev, 0);
+	struct tern_channel *ch;
+	struct tern_tx *tx;
+	unsigned int num;
+
+	tern_test_small_ring(test);
+	tern_test_open(test);
+	ch = tern_test_channel(test, 0);
+	tx = &ch->tx;
+	napi_disable(&ch->napi);
+	for (num = 0; num < BIT(tx->log_size) && !netif_tx_queue_stopped(txq); num++)
+		KUNIT_EXPECT_EQ(test, tern_test_xmit(test, 0), NETDEV_TX_OK);
+	KUNIT_EXPECT_TRUE(test, netif_tx_queue_stopped(txq));
+	KUNIT_EXPECT_LT(test, tern_test_free(tx), TERN_ETH_MAX_TXD);
+
+	/* Room for a frame, but too little to wake the queue. */
+	tern_test_complete(tx, 0, TERN_ETH_MAX_TXD - 1);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_TRUE(test, netif_tx_queue_stopped(txq));
+	KUNIT_EXPECT_GE(test, tern_test_free(tx), TERN_ETH_MAX_TXD);
+	KUNIT_EXPECT_FALSE(test, tern_test_redirect(test));
+
+	tern_test_complete(tx, 1, TERN_ETH_MAX_TXD + 1);
+	tern_test_poll(ch, NAPI_POLL_WEIGHT);
+	KUNIT_EXPECT_FALSE(test, netif_tx_queue_stopped(txq));
+	for (num = 0; num < BIT(tx->log_size) && tern_test_redirect(test); num++)
+		;
+	KUNIT_EXPECT_GT(test, num, 0);
+	/* A frame of the stack still fits. */
+	KUNIT_EXPECT_EQ(test, tern_test_free(tx), TERN_ETH_MAX_TXD);
+	napi_enable(&ch->napi);
+}
+
+static int tern_test_set_coalesce(struct kunit *test, u32 rx, u32 tx)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	struct ethtool_coalesce coal = {
+		.rx_coalesce_usecs = rx,
+		.tx_coalesce_usecs = tx,
+	};
+	int err;
+
+	rtnl_lock();
+	err = netdev->ethtool_ops->set_coalesce(netdev, &coal, NULL, NULL);
+	rtnl_unlock();
+	return err;
+}
+
+static void tern_test_expect_coalesce(struct kunit *test, u32 rx, u32 tx)
+{
+	struct tern_test_net *fake = test->priv;
+	struct net_device *netdev = fake->tdev.net->netdev;
+	struct ethtool_coalesce coal = {};
+	struct tern_channel *ch;
+	unsigned int i;
+
+	rtnl_lock();
+	KUNIT_EXPECT_EQ(test, netdev->ethtool_ops->get_coalesce(netdev, &coal, NULL, NULL), 0);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, coal.rx_coalesce_usecs, rx);
+	KUNIT_EXPECT_EQ(test, coal.tx_coalesce_usecs, tx);
+	for (i = 0; i < 4; i++) {
+		ch = tern_test_channel(test, i);
+		KUNIT_EXPECT_EQ(test, fake->periods[tern_test_cq_slot(ch->rx.cq.id)], rx);
+		KUNIT_EXPECT_EQ(test, fake->periods[tern_test_cq_slot(ch->tx.cq.id)], tx);
+	}
+}
+
+/* A moderation that a queue refuses changes nothing. */
+static void tern_test_coalesce_refused(struct kunit *test)
+{
+	struct tern_test_net *fake = test->priv;
+
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_EXPECT_EQ(test, tern_test_set_coalesce(test, 10, 20), 0);
+	tern_test_expect_coalesce(test, 10, 20);
+	/* The second receive queue, then the second transmit queue. */
+	fake->modify_cq_left = 2;
+	KUNIT_EXPECT_EQ(test, tern_test_set_coalesce(test, 30, 40), -ENOMEM);
+	tern_test_expect_coalesce(test, 10, 20);
+	fake->modify_cq_left = 6;
+	KUNIT_EXPECT_EQ(test, tern_test_set_coalesce(test, 30, 40), -ENOMEM);
+	tern_test_expect_coalesce(test, 10, 20);
+	KUNIT_EXPECT_EQ(test, tern_test_set_coalesce(test, 30, 40), 0);
+	tern_test_expect_coalesce(test, 30, 40);
+}
+
+static bool tern_test_has_xps(const struct net_device *netdev)
+{
+#ifdef CONFIG_XPS
+	return rcu_access_pointer(netdev->xps_maps[XPS_CPUS]);
+#else
+	return false;
+#endif
+}
+
+/* The user's XPS maps survive a restart. */
+static void tern_test_xps(struct kunit *test)
+{
+	struct net_device *netdev = tern_test_net(test)->netdev;
+	unsigned int i;
+
+	if (!IS_ENABLED(CONFIG_XPS))
+		kunit_skip(test, "no XPS");
+	tern_test_many(test);
+	tern_test_open(test);
+	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
+	for (i = 0; i < 4; i++)
+		netif_set_xps_queue(netdev, cpu_none_mask, i);
+	KUNIT_EXPECT_FALSE(test, tern_test_has_xps(netdev));
+	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 1280), 0);
+	KUNIT_EXPECT_FALSE(test, tern_test_has_xps(netdev));
+	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 3), 0);
+	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
+}
+
+static struct kunit_case tern_queue_cases[] = {
+	KUNIT_CASE(tern_test_removed_queue),
+	KUNIT_CASE(tern_test_watchdog),
+	KUNIT_CASE(tern_test_netpoll),
+	KUNIT_CASE(tern_test_room),
+	KUNIT_CASE(tern_test_coalesce_refused),
+	KUNIT_CASE(tern_test_xps),
+	{}
+};
+
+static struct kunit_suite tern_queue_suite = {
+	.name = "tern_queue",
+	.init = tern_test_net_init,
+	.exit = tern_test_net_exit,
+	.test_cases = tern_queue_cases,
+};
+
+kunit_test_suite(tern_queue_suite);
