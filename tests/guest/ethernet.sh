@@ -134,7 +134,13 @@ under_traffic with-offloads ethtool -K "$dev" tx on tso on rx on gro on
 under_traffic smaller-mtu ip link set "$dev" mtu 1500
 under_traffic mtu-back ip link set "$dev" mtu "$mtu"
 under_traffic moderation ethtool -C "$dev" rx-usecs 50 rx-frames 32 tx-usecs 50 tx-frames 32
+# Where an administrator sends an interrupt, it goes after a reset, too.
+cpus_of_irq() { echo "/proc/irq/$(awk -F: -v name="tern-comp1@pci:$pci" 'index($0, name) { print $1 + 0; exit }' /proc/interrupts)/smp_affinity_list"; }
+cpus=$(($(nproc) - 1))
+[ "$(cat "$(cpus_of_irq)")" != $cpus ] || cpus=0
+check affinity sh -c "echo $cpus >$(cpus_of_irq)"
 under_traffic function-level-reset sh -c "echo flr >/sys/bus/pci/devices/$pci/reset_method && echo 1 >/sys/bus/pci/devices/$pci/reset"
+check affinity-kept [ "$(cat "$(cpus_of_irq)")" = $cpus ]
 # A new netdev: the old connection has lost its route until tern-up.
 removed() { echo 1 >"/sys/bus/pci/devices/$pci/remove" && echo 1 >/sys/bus/pci/rescan && tern-up; }
 under_traffic removal removed
