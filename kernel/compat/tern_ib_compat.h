@@ -210,6 +210,57 @@ static inline enum ib_port_state ib_get_curr_port_state(struct net_device *ndev)
 }
 #endif
 
+/*
+ * Older tables of ib_core have the rate limit for raw packet QPs only, newer ones
+ * for all. The device checks it.
+ */
+static inline bool tern_compat_modify_qp_is_ok(enum ib_qp_state cur,
+					       enum ib_qp_state next,
+					       enum ib_qp_type type,
+					       enum ib_qp_attr_mask mask)
+{
+	return ib_modify_qp_is_ok(cur, next, type, mask & ~IB_QP_RATE_LIMIT);
+}
+
+#define ib_modify_qp_is_ok tern_compat_modify_qp_is_ok
+
+/*
+ * What operations need that such a kernel lacks; Kbuild takes them out of the
+ * driver's tables.
+ */
+#ifndef TERN_HAVE_MMAP_GET_PFNS
+struct pci_dev;
+struct p2pdma_provider;
+
+struct phys_vec {
+	phys_addr_t paddr;
+	size_t len;
+};
+
+static inline int pcim_p2pdma_init(struct pci_dev *pdev)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline struct p2pdma_provider *pcim_p2pdma_provider(struct pci_dev *pdev,
+							   int bar)
+{
+	return NULL;
+}
+#endif
+
+#ifndef TERN_HAVE_PORT_SPEED
+struct ib_port_speed_info {
+	int rate;
+};
+
+static inline int ib_port_attr_to_speed_info(struct ib_port_attr *attr,
+					     struct ib_port_speed_info *info)
+{
+	return -EOPNOTSUPP;
+}
+#endif
+
 /* ib_core does not report port events: tern_ib_port_compat.c does. */
 #ifndef TERN_HAVE_PORT_EVENTS
 int tern_compat_register_device(struct ib_device *ibdev, const char *name,

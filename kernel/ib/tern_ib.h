@@ -560,6 +560,7 @@ int tern_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 int tern_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey);
 int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr);
+int tern_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
 
 /* tern_ib_clock.c */
 struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
@@ -592,20 +593,20 @@ struct ib_dm *tern_alloc_dm(struct ib_device *ibdev,
 			    struct ib_dm_alloc_attr *attr,
 			    struct uverbs_attr_bundle *attrs);
 int tern_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
-extern const struct uapi_definition tern_dm_defs[];
-
-/* tern_ib_dm_export.c */
 int tern_dm_export_init(struct tern_ib_dev *dev);
-extern const struct ib_device_ops tern_dm_export_ops;
+int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
+		       struct phys_vec *vec, struct p2pdma_provider **provider);
+struct rdma_user_mmap_entry *
+tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset);
+extern const struct uapi_definition tern_dm_defs[];
 
 /* tern_ib_qp_counters.c */
 extern const struct ib_device_ops tern_qp_counter_ops;
 
-/* tern_ib_speed.c */
-extern const struct ib_device_ops tern_speed_ops;
-
+/* <not exported> */
 /* tern_ib_dmah.c */
 extern const struct ib_device_ops tern_dmah_ops;
+/* </not exported> */
 
 /* tern_ib_mw.c */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Device memory: allocations in BAR4. tern_ib_mr.c registers them.
+ * Device memory: allocations in BAR4. tern_ib_mr.c registers them. Other devices
+ * use them as dma-bufs: ib_core is the exporter, and revokes the memory when the
+ * context or the device goes.
  *
  * An allocation belongs to its mmap entry. It returns to the device once the
  * entry is removed and no mapping or region uses it.
  */
 
+#include <linux/pci-p2pdma.h>
 #include <linux/slab.h>
 
 #include <rdma/uverbs_ioctl.h>
@@ -149,6 +152,40 @@ static int UVERBS_HANDLER(TERN_IB_METHOD_DM_QUERY)(struct uverbs_attr_bundle *at
 
 #define TERN_DM_RESP_ATTR \
 	UVERBS_ATTR_STRUCT(struct tern_uresp_alloc_dm, mmap_size)
+
+struct rdma_user_mmap_entry *
+tern_pgoff_to_mmap_entry(struct ib_ucontext *ibucontext, off_t offset)
+{
+	return rdma_user_mmap_entry_get_pgoff(ibucontext, offset >> PAGE_SHIFT);
+}
+
+int tern_mmap_get_pfns(struct rdma_user_mmap_entry *rdma_entry,
+		       struct phys_vec *vec, struct p2pdma_provider **provider)
+{
+	struct tern_ib_dev *dev = to_tdev(rdma_entry->ucontext->device);
+	struct tern_mmap_entry *entry = to_tmmap(rdma_entry);
+
+	/* The other pages belong to one process. */
+	if (entry->type != TERN_MMAP_DM)
+		return -EINVAL;
+
+	*provider = pcim_p2pdma_provider(dev->core->pdev, TERN_BAR_DM);
+	/* A kernel without peer-to-peer DMA. */
+	if (!*provider)
+		return -EOPNOTSUPP;
+
+	vec->paddr = entry->address;
+	vec->len = rdma_entry->npages * PAGE_SIZE;
+	return 0;
+}
+
+/* Prepares the BARs for peer-to-peer DMA. Returns 0 or a negative errno. */
+int tern_dm_export_init(struct tern_ib_dev *dev)
+{
+	int err = pcim_p2pdma_init(dev->core->pdev);
+
+	return err == -EOPNOTSUPP ? 0 : err;
+}
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(tern_dm_alloc, UVERBS_OBJECT_DM,
 			     UVERBS_METHOD_DM_ALLOC,

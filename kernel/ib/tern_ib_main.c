@@ -53,6 +53,7 @@ static const struct ib_device_ops tern_dev_ops = {
 	.query_device = tern_query_device,
 	.query_pkey = tern_query_pkey,
 	.query_port = tern_query_port,
+	.query_port_speed = tern_query_port_speed,
 	.query_qp = tern_query_qp,
 	.query_ucontext = tern_query_ucontext,
 	.reg_user_mr = tern_reg_user_mr,
@@ -68,6 +69,8 @@ static const struct ib_device_ops tern_dev_ops = {
 static const struct ib_device_ops tern_dev_dm_ops = {
 	.alloc_dm = tern_alloc_dm,
 	.dealloc_dm = tern_dealloc_dm,
+	.mmap_get_pfns = tern_mmap_get_pfns,
+	.pgoff_to_mmap_entry = tern_pgoff_to_mmap_entry,
 	.reg_dm_mr = tern_reg_dm_mr,
 };
 
@@ -164,7 +167,6 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	} optional[] = {
 		{ TERN_CAP_COUNTER_SETS, &tern_qp_counter_ops },
 		{ TERN_CAP_DM, &tern_dev_dm_ops },
-		{ TERN_CAP_DM, &tern_dm_export_ops },
 		{ TERN_CAP_FRWR, &tern_dev_frwr_ops },
 		{ TERN_CAP_MCAST, &tern_dev_mcast_ops },
 		{ TERN_CAP_MODERATE_CQ, &tern_dev_moderate_ops },
@@ -178,8 +180,9 @@ static void tern_ib_set_ops(struct tern_ib_dev *dev)
 	unsigned int i;
 
 	ib_set_device_ops(&dev->ibdev, &tern_dev_ops);
+	/* <not exported> */
 	ib_set_device_ops(&dev->ibdev, &tern_dmah_ops);
-	ib_set_device_ops(&dev->ibdev, &tern_speed_ops);
+	/* </not exported> */
 	for (i = 0; i < ARRAY_SIZE(optional); i++)
 		if (tern_has_cap(dev, optional[i].cap))
 			ib_set_device_ops(&dev->ibdev, optional[i].ops);

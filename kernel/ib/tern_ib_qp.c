@@ -437,9 +437,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	lockdep_assert_held(&qp->lock);
 
-	/* The core's table has the limit for raw QPs only; the device checks it. */
-	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type,
-				mask & ~IB_QP_RATE_LIMIT))
+	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
 		return -EINVAL;
 
 	err = tern_qp_fill_paths(qp, attr, mask, alt, dest_qpn, &cmd);
