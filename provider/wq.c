@@ -164,12 +164,26 @@ static enum ibv_qp_state tern_wq_qp_state(enum ibv_wq_state state)
 	}
 }
 
+/* Linux up to 7.2 refuses other states, but leaves the work queue locked. */
+static bool tern_wq_states_ok(const struct ibv_wq_attr *attr)
+{
+	if (attr->attr_mask & IBV_WQ_ATTR_STATE &&
+	    (unsigned int)attr->wq_state > IBV_WQS_ERR)
+		return false;
+
+	return !(attr->attr_mask & IBV_WQ_ATTR_CURR_STATE) ||
+	       (unsigned int)attr->curr_wq_state <= IBV_WQS_ERR;
+}
+
 /* ibv_modify_wq(3): the kernel checks the transition and the flags. */
 int tern_modify_wq(struct ibv_wq *ibvwq, struct ibv_wq_attr *attr)
 {
 	struct tern_rwq *wq = to_tern_rwq(ibvwq);
 	struct ibv_modify_wq cmd = {};
 	int err;
+
+	if (!tern_wq_states_ok(attr))
+		return EINVAL;
 
 	err = ibv_cmd_modify_wq(ibvwq, attr, &cmd, sizeof(cmd));
 	if (err || !(attr->attr_mask & IBV_WQ_ATTR_STATE))

@@ -92,6 +92,30 @@ void test_wq(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
+/* States that do not exist stay in the provider, if the mask says that they are given. */
+static void wq_states_refused(struct ibv_wq *wq)
+{
+	static const int wrong[] = { IBV_WQS_UNKNOWN, 7, -1, 0x7fffffff };
+	struct ibv_wq_attr attr = {};
+	unsigned int i;
+
+	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		last_wq_attr.flags = 0x5a;
+		attr.wq_state = wrong[i];
+		attr.curr_wq_state = IBV_WQS_RESET;
+		attr.attr_mask = IBV_WQ_ATTR_STATE | IBV_WQ_ATTR_CURR_STATE;
+		CHECK(tern_modify_wq(wq, &attr) == EINVAL);
+		attr.wq_state = IBV_WQS_RDY;
+		attr.curr_wq_state = wrong[i];
+		CHECK(tern_modify_wq(wq, &attr) == EINVAL);
+		attr.attr_mask = IBV_WQ_ATTR_CURR_STATE;
+		CHECK(tern_modify_wq(wq, &attr) == EINVAL);
+		CHECK(last_wq_attr.flags == 0x5a);
+		attr.attr_mask = IBV_WQ_ATTR_STATE;
+		CHECK(!tern_modify_wq(wq, &attr) && !last_wq_attr.flags);
+	}
+}
+
 void test_wq_refused(void)
 {
 	struct tern_cq *cq = make_cq(16);
@@ -127,6 +151,7 @@ void test_wq_refused(void)
 			    IBV_WQ_FLAGS_SCATTER_FCS;
 	wq = tern_create_wq(&ctx->vctx.context, &attr);
 	CHECK(wq && last_wq_init.create_flags == 3);
+	wq_states_refused(wq);
 
 	table_attr.ind_tbl = &wq;
 	table = tern_create_rwq_ind_table(&ctx->vctx.context, &table_attr);
