@@ -346,7 +346,7 @@ static struct ib_mr *tern_reg_pinned_dmabuf(struct ib_pd *ibpd, u64 offset,
  * @fd: file descriptor of the dma-buf
  * @access: IB_ACCESS_*
  * @dmah: DMA hints, without effect
- * @attrs: unused
+ * @attrs: udata: user request without driver data
  *
  * Return: the region or an ERR_PTR: -EINVAL for a range outside the dma-buf, an
  * errno of the exporter, or another errno.
@@ -356,6 +356,11 @@ struct ib_mr *tern_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset,
 				      struct ib_dmah *dmah,
 				      struct uverbs_attr_bundle *attrs)
 {
+	int err = ib_no_udata_io(&attrs->driver_udata);
+
+	if (err)
+		return ERR_PTR(err);
+
 	if (tern_has_odp(to_tdev(ibpd->device)))
 		return tern_reg_odp_dmabuf(ibpd, offset, length, virt, fd,
 					   access);

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "memory.h"
 
+#include <fcntl.h>
+#include <linux/udmabuf.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/tern-abi.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <optional>
@@ -211,11 +216,24 @@ void regions(Bench& bench) {
          std::string(std::strerror(err_access)) + ", " + std::strerror(err_write));
 }
 
-// Registers memory by UVERBS_METHOD_REG_MR, which older kernel headers do not define.
+// UVERBS_METHOD_REG_MR and its attributes, which older kernel headers do not define.
+constexpr std::uint16_t kRegMr = 5;
+enum : unsigned {
+  kHandle,
+  kPdHandle,
+  kDmaHandle,
+  kIova,
+  kAddr,
+  kBytes,
+  kRights,
+  kFd,
+  kFdOffset,
+  kLkey,
+  kRkey
+};
+
 int reg_mr_by_ioctl(Bench& bench, std::uint64_t start, std::uint64_t length, std::uint64_t iova,
                     std::uint32_t& handle) {
-  constexpr std::uint16_t kRegMr = 5;
-  enum : unsigned { kHandle, kPdHandle, kDmaHandle, kIova, kAddr, kBytes, kRights, kLkey = 9, kRkey };
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
   Method m{.object = UVERBS_OBJECT_MR, .method = kRegMr};
@@ -255,6 +273,64 @@ void region_attributes(Bench& bench) {
   report(err_query == 0 && length == 3 * kPage && address == iova,
          "query_mr-tells-length-and-address",
          std::string(std::strerror(err_query)) + ", " + std::to_string(length) + " bytes");
+}
+
+// Returns the descriptor of a dma-buf of one page.
+int make_dmabuf() {
+  if (access("/dev/udmabuf", F_OK) != 0 && std::system("modprobe udmabuf") != 0) {
+    throw std::runtime_error("no udmabuf");
+  }
+  const int memory = memfd_create("badudata", MFD_ALLOW_SEALING);
+  const int device = open("/dev/udmabuf", O_RDWR);
+  udmabuf_create create{};
+  create.memfd = static_cast<__u32>(memory);
+  create.flags = UDMABUF_FLAGS_CLOEXEC;
+  create.size = kPage;
+  if (ftruncate(memory, kPage) != 0 || fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    throw std::runtime_error("no memory for a dma-buf");
+  }
+  const int dmabuf = ioctl(device, UDMABUF_CREATE, &create);
+  close(device);
+  close(memory);
+  if (dmabuf < 0) throw std::runtime_error("no dma-buf");
+  return dmabuf;
+}
+
+// REG_MR of a dma-buf, with driver data `in`. *out is the response for the driver.
+int reg_dmabuf(Bench& bench, int dmabuf, std::uint64_t in, std::uint64_t* out) {
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  Method m{.object = UVERBS_OBJECT_MR, .method = kRegMr};
+  m.handle(kHandle, 0);
+  m.handle(kPdHandle, bench.pd);
+  m.value(kIova, 8, 0);
+  m.value(kBytes, 8, kPage);
+  m.value(kRights, 4, kLocalWrite);
+  m.handle(kFd, static_cast<std::uint32_t>(dmabuf));
+  m.value(kFdOffset, 8, 0);
+  m.out(kLkey, 4, &lkey);
+  m.out(kRkey, 4, &rkey);
+  m.value(UVERBS_ATTR_UHW_IN, sizeof(in), in);
+  m.out(UVERBS_ATTR_UHW_OUT, sizeof(*out), out);
+  return bench.verbs.call(m);
+}
+
+// The method with driver data. UVERBS_METHOD_REG_DMABUF_MR, which every kernel has, takes none.
+void dmabuf_driver_data(Bench& bench) {
+  const int dmabuf = make_dmabuf();
+  std::uint64_t response = ~std::uint64_t{0};
+  const int err_bad = reg_dmabuf(bench, dmabuf, 1, &response);
+  const int err_good = reg_dmabuf(bench, dmabuf, 0, &response);
+  close(dmabuf);
+  if (err_good == EPROTONOSUPPORT) {
+    std::printf(
+        "ok badudata/reg_dmabuf # SKIP the kernel has no method that takes a dma-buf and driver "
+        "data\n");
+    return;
+  }
+  report(err_bad == EOPNOTSUPP && err_good == 0 && response == 0, "reg_dmabuf-takes-no-driver-data",
+         std::string(std::strerror(err_bad)) + ", " + std::strerror(err_good) + ", response " +
+             std::to_string(response));
 }
 
 struct AllocDm {
@@ -536,6 +612,7 @@ void memory_tables(const std::string& path, const std::string& device) {
     windows(bench);
     regions(bench);
     region_attributes(bench);
+    dmabuf_driver_data(bench);
   }
   device_memory(path, device);
 }
