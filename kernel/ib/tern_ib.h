@@ -305,9 +305,12 @@ struct tern_cq {
  * @max_wr: number of slots
  * @max_sge: maximum number of SGEs per WQE
  * @log_stride: log2 of the slot size in bytes
- * @post_lock: protects @pi and the ring in @kbuf
+ * @post_lock: protects @pi, @free, the ring and the requests in @kbuf; inner to
+ *	&struct tern_kcq.lock
  * @record: doorbell record in @kbuf
  * @pi: number of WQEs posted to @kbuf
+ * @free: first entry of the requests in @kbuf without a request, @max_wr if
+ *	there is none
  */
 struct tern_srq {
 	struct ib_srq ibsrq;
@@ -324,6 +327,7 @@ struct tern_srq {
 	spinlock_t post_lock;		/* kernel posters */
 	struct tern_srq_record *record;
 	u32 pi;
+	u32 free;
 };
 
 struct tern_xrcd {
@@ -760,6 +764,8 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 void tern_srq_event(struct tern_ib_dev *dev, u32 srqn, u32 generation,
 		    enum ib_event_type event);
+bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
+			  struct tern_posted *posted);
 
 /* tern_ib_xrc.c */
 int tern_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata);

@@ -68,8 +68,7 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 
 	kcq->record = kcq->buf.record;
 	spin_lock_init(&kcq->lock);
-	INIT_LIST_HEAD(&kcq->sqs);
-	INIT_LIST_HEAD(&kcq->rqs);
+	xa_init_flags(&kcq->qps, XA_FLAGS_LOCK_IRQ);
 
 	cmd->record = cpu_to_le64(kcq->buf.record_dma);
 	cmd->uar = cpu_to_le32(TERN_UAR_KERNEL);
@@ -81,7 +80,6 @@ EXPORT_SYMBOL_IF_KUNIT(tern_kcq_init);
 static void tern_wq_init(struct tern_wq *wq, u32 num, u8 log_stride)
 {
 	spin_lock_init(&wq->lock);
-	INIT_LIST_HEAD(&wq->cq_entry);
 	wq->log_size = tern_queue_log_size(num, 0);
 	wq->log_stride = log_stride;
 }
@@ -104,7 +102,7 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 	struct tern_wq *sq = &kqp->sq, *rq = &kqp->rq;
 	struct ib_qp_cap *cap = &attr->cap;
 	u64 rq_offset = 0, end;
-	size_t send_bytes;
+	size_t send_bytes, num;
 	int err;
 
 	send_bytes = tern_send_wqe_bytes(attr->qp_type, cap->max_send_sge,
@@ -126,6 +124,14 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 	if (err)
 		return err;
 
+	num = BIT(sq->log_size) + (attr->srq ? 0 : BIT(rq->log_size));
+	kqp->buf.posted = kvzalloc_objs(*kqp->buf.posted, num);
+	if (!kqp->buf.posted) {
+		tern_kbuf_free(dev, &kqp->buf);
+		return -ENOMEM;
+	}
+
+	sq->posted = kqp->buf.posted;
 	sq->pages = kqp->buf.pages;
 	kqp->record = kqp->buf.record;
 	cmd->record = cpu_to_le64(kqp->buf.record_dma);
@@ -139,6 +145,7 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		return 0;
 	}
 
+	rq->posted = sq->posted + BIT(sq->log_size);
 	rq->pages = kqp->buf.pages;
 	rq->offset = rq_offset;
 	cmd->rq_offset = cpu_to_le32(rq_offset);
@@ -149,64 +156,58 @@ int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_kqp_init);
 
-static void tern_wq_attach(struct tern_wq *wq, struct ib_cq *ibcq,
-			   struct list_head *queues)
+static int tern_kcq_add(struct ib_cq *ibcq, struct tern_qp *qp)
 {
-	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
-
-	spin_lock_irq(&kcq->lock);
-	list_add_tail(&wq->cq_entry, queues);
-	spin_unlock_irq(&kcq->lock);
+	return xa_err(xa_store_irq(&to_tcq(ibcq)->kern.qps, qp->ibqp.qp_num, qp,
+				   GFP_KERNEL));
 }
 
 /**
- * tern_kqp_attach() - add the queues of a QP to its CQs
+ * tern_kqp_attach() - make a QP known to its CQs
  * @qp: a kernel QP
+ *
+ * tern_kqp_detach() undoes it, also after a failure.
+ *
+ * Return: 0 or -ENOMEM.
  */
-void tern_kqp_attach(struct tern_qp *qp)
+int tern_kqp_attach(struct tern_qp *qp)
 {
-	struct ib_qp *ibqp = &qp->ibqp;
-
-	tern_wq_attach(&qp->kern.sq, ibqp->send_cq,
-		       &to_tcq(ibqp->send_cq)->kern.sqs);
-	tern_wq_attach(&qp->kern.rq, ibqp->recv_cq,
-		       &to_tcq(ibqp->recv_cq)->kern.rqs);
+	return tern_kcq_add(qp->ibqp.send_cq, qp) ?:
+	       tern_kcq_add(qp->ibqp.recv_cq, qp);
 }
 
-static void tern_wq_detach(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn)
+static void tern_kcq_remove(struct ib_cq *ibcq, struct tern_qp *qp)
 {
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 
 	spin_lock_irq(&kcq->lock);
-	list_del(&wq->cq_entry);
-	tern_kcq_forget(kcq, qpn);
+	tern_kcq_forget(kcq, qp);
+	xa_erase(&kcq->qps, qp->ibqp.qp_num);
 	spin_unlock_irq(&kcq->lock);
 }
 
 /**
  * tern_kqp_detach() - remove a QP from its CQs
- * @qp: a kernel QP that generates no more completions and cannot be looked up
- *	by number
+ * @qp: a kernel QP that generates no more completions
  */
 void tern_kqp_detach(struct tern_qp *qp)
 {
-	struct ib_qp *ibqp = &qp->ibqp;
-
-	tern_wq_detach(&qp->kern.sq, ibqp->send_cq, ibqp->qp_num);
-	tern_wq_detach(&qp->kern.rq, ibqp->recv_cq, ibqp->qp_num);
+	tern_kcq_remove(qp->ibqp.send_cq, qp);
+	tern_kcq_remove(qp->ibqp.recv_cq, qp);
 }
 
-static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq, u32 qpn,
-			  __le32 *index)
+static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq,
+			  struct tern_qp *qp, __le32 *index)
 {
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 
 	spin_lock_irq(&kcq->lock);
 	/* An old completion must not count for a new request. */
-	tern_kcq_forget(kcq, qpn);
+	tern_kcq_forget(kcq, qp);
 	spin_lock(&wq->lock);
 	wq->pi = 0;
 	wq->ci = 0;
+	wq->polled = 0;
 	WRITE_ONCE(*index, 0);
 	spin_unlock(&wq->lock);
 	spin_unlock_irq(&kcq->lock);
@@ -222,8 +223,6 @@ void tern_kqp_reset(struct tern_qp *qp)
 	struct tern_kqp *kqp = &qp->kern;
 	struct ib_qp *ibqp = &qp->ibqp;
 
-	tern_wq_reset(&kqp->sq, ibqp->send_cq, ibqp->qp_num,
-		      &kqp->record->sq_pi);
-	tern_wq_reset(&kqp->rq, ibqp->recv_cq, ibqp->qp_num,
-		      &kqp->record->rq_pi);
+	tern_wq_reset(&kqp->sq, ibqp->send_cq, qp, &kqp->record->sq_pi);
+	tern_wq_reset(&kqp->rq, ibqp->recv_cq, qp, &kqp->record->rq_pi);
 }

@@ -6,11 +6,11 @@
 #ifndef TERN_IB_KERN_H
 #define TERN_IB_KERN_H
 
-#include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
+#include <linux/xarray.h>
 
 #include <rdma/ib_verbs.h>
 
@@ -32,6 +32,26 @@ struct tern_kpage {
 };
 
 /**
+ * struct tern_posted - what the driver remembers of a posted request
+ * @wr_id: the owner's data, often a pointer: the device never gets it
+ * @length: receive request: its memory in bytes
+ * @index: SRQ: index of the WQE
+ * @next: SRQ: next entry without a request; TERN_POSTED if there is a request
+ *
+ * A completion only refers to a request; the device is not trusted to know what
+ * was posted.
+ */
+struct tern_posted {
+	u64 wr_id;
+	u64 length;
+	u32 index;
+	u32 next;
+};
+
+/* No SRQ has as many entries. */
+#define TERN_POSTED		U32_MAX
+
+/**
  * struct tern_kbuf - memory of a kernel queue: the ring, and the doorbell record
  * behind it
  * @pages: the pages, which need not be adjacent; NULL if there are none
@@ -39,6 +59,7 @@ struct tern_kpage {
  * @ring_pages: number of pages that hold entries of the ring: the first ones
  * @record: the record, in the last page
  * @record_dma: DMA address of the record
+ * @posted: the requests of the queues, NULL for a CQ; not shared with the device
  */
 struct tern_kbuf {
 	struct tern_kpage *pages;
@@ -46,6 +67,7 @@ struct tern_kbuf {
 	unsigned int ring_pages;
 	void *record;
 	dma_addr_t record_dma;
+	struct tern_posted *posted;
 };
 
 /**
@@ -53,21 +75,23 @@ struct tern_kbuf {
  * @lock: serializes posts; innermost lock
  * @pages: pages with the ring of WQEs, NULL if there is no ring
  * @offset: offset of the ring in @pages in bytes, a multiple of the entry size
- * @pi: number of entries posted; protected by @lock
- * @ci: number of entries completed; written under the CQ's lock
+ * @posted: the request of each slot
+ * @pi: number of entries posted; written under @lock
+ * @ci: number of entries that may be posted again; written under the CQ's lock
+ * @polled: number of entries completed; protected by the CQ's lock
  * @log_size: log2 of the number of entries
  * @log_stride: log2 of the entry size in bytes
- * @cq_entry: entry in the CQ's list of queues
  */
 struct tern_wq {
 	spinlock_t lock;	/* serializes posts */
 	const struct tern_kpage *pages;
 	u32 offset;
+	struct tern_posted *posted;
 	u32 pi;
 	u32 ci;
+	u32 polled;
 	u8 log_size;
 	u8 log_stride;
-	struct list_head cq_entry;
 };
 
 /**
@@ -89,9 +113,10 @@ struct tern_kqp {
  * @buf: memory of ring and record
  * @record: doorbell record in @buf, NULL for a user CQ
  * @lock: protects everything below but @arm_seq; outer to &struct tern_wq.lock
- * @sqs: send queues that use this CQ
- * @rqs: receive queues that use this CQ
+ * @qps: QPs that use this CQ, by number; entries are removed under @lock
  * @ci: number of entries polled
+ * @bad: number of entries that completed no posted request, or more bytes than
+ *	it has
  * @arm_seq: number of events received; written only by the event queue's
  *	handler
  * @log_size: log2 of the number of entries
@@ -103,9 +128,9 @@ struct tern_kcq {
 	struct tern_kbuf buf;
 	struct tern_cq_record *record;
 	spinlock_t lock;	/* polling and arming */
-	struct list_head sqs;
-	struct list_head rqs;
+	struct xarray qps;
 	u32 ci;
+	u32 bad;
 	u32 arm_seq;
 	u8 log_size;
 	bool armed;
@@ -133,7 +158,7 @@ int tern_kcq_init(struct tern_ib_dev *dev, struct tern_kcq *kcq, int cqe,
 		  struct tern_cmd_create_cq *cmd);
 int tern_kqp_init(struct tern_ib_dev *dev, struct tern_kqp *kqp,
 		  struct ib_qp_init_attr *attr, struct tern_cmd_create_qp *cmd);
-void tern_kqp_attach(struct tern_qp *qp);
+int tern_kqp_attach(struct tern_qp *qp);
 void tern_kqp_detach(struct tern_qp *qp);
 void tern_kqp_reset(struct tern_qp *qp);
 
@@ -141,7 +166,7 @@ void tern_kqp_reset(struct tern_qp *qp);
 int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc);
 int tern_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 void tern_kcq_event_taken(struct tern_kcq *kcq);
-void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn);
+void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp);
 void tern_kcq_lose(struct tern_cq *cq);
 void tern_flush_work(struct work_struct *work);
 

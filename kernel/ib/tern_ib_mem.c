@@ -451,6 +451,8 @@ void tern_kbuf_free(struct tern_ib_dev *dev, struct tern_kbuf *kbuf)
 	if (!kbuf->pages)
 		return;
 
+	kvfree(kbuf->posted);
+	kbuf->posted = NULL;
 	for (i = 0; i < kbuf->num_pages; i++)
 		tern_kpage_free(dev, &kbuf->pages[i]);
 	kvfree(kbuf->pages);
@@ -473,6 +475,8 @@ void tern_kbuf_done(struct tern_ib_dev *dev, struct tern_kbuf *kbuf, int err)
 	} else if (kbuf->pages) {
 		tern_report_kept(dev, (size_t)kbuf->num_pages << PAGE_SHIFT,
 				 err);
+		kvfree(kbuf->posted);
+		kbuf->posted = NULL;
 		kvfree(kbuf->pages);
 		kbuf->pages = NULL;
 	}

@@ -105,12 +105,11 @@ static void tern_cqe_to_ud_wc(const struct tern_cqe *cqe, struct ib_wc *wc)
 	}
 }
 
-/* Fills in everything in a work completion but the QP. */
+/* Fills in everything in a work completion but the QP and the request. */
 VISIBLE_IF_KUNIT void tern_cqe_to_wc(const struct tern_cqe *cqe,
 				     struct ib_wc *wc)
 {
 	*wc = (struct ib_wc){
-		.wr_id = le64_to_cpu(cqe->wr_id),
 		.status = tern_wc_status(cqe->status),
 		.opcode = tern_wc_opcode(cqe->opcode),
 		.vendor_err = cqe->vendor_err,
@@ -135,11 +134,11 @@ EXPORT_SYMBOL_IF_KUNIT(tern_cqe_to_wc);
 
 /* Completion of a posted request that the device no longer completes. */
 VISIBLE_IF_KUNIT void tern_flush_wc(struct ib_qp *ibqp,
-				    enum ib_wc_opcode opcode, __le64 wr_id,
+				    enum ib_wc_opcode opcode, u64 wr_id,
 				    struct ib_wc *wc)
 {
 	*wc = (struct ib_wc){
-		.wr_id = le64_to_cpu(wr_id),
+		.wr_id = wr_id,
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = opcode,
 		.qp = ibqp,
@@ -171,49 +170,110 @@ static struct tern_cqe *tern_kcq_peek(struct tern_kcq *kcq, u32 index)
 	return cqe;
 }
 
-static void tern_wq_complete(struct tern_wq *wq, u32 wqe_index)
+/* Returns the entries that were polled to the poster. */
+static void tern_wq_complete(struct tern_wq *wq)
 {
 	/*
 	 * Release: the next poster overwrites the slot, and its doorbell orders
 	 * earlier writes for the device.
 	 */
-	smp_store_release(&wq->ci, wqe_index + 1);
+	smp_store_release(&wq->ci, wq->polled);
 }
-
-/**
- * struct tern_done - a WQE whose completion was polled
- * @wq: its queue, NULL for an SRQ
- * @wqe_index: index of the WQE
- */
-struct tern_done {
-	struct tern_wq *wq;
-	u32 wqe_index;
-};
 
 /* Batch size of ib_core's own pollers. */
 #define TERN_POLL_BATCH		16
 
-/* Returns false for a completion of a destroyed QP. */
-static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
-			  struct ib_wc *wc, struct tern_done *done)
+static bool tern_kcq_has_sq(const struct tern_kcq *kcq, const struct tern_qp *qp)
 {
-	struct tern_qp *qp;
+	return &to_tcq(qp->ibqp.send_cq)->kern == kcq;
+}
 
-	/* Destroying a QP takes the CQ's lock between removal and free. */
-	qp = xa_load(&dev->qps, le32_to_cpu(cqe->qpn));
-	if (!qp)
+static bool tern_kcq_has_rq(const struct tern_kcq *kcq, const struct tern_qp *qp)
+{
+	return &to_tcq(qp->ibqp.recv_cq)->kern == kcq;
+}
+
+/*
+ * Finds the request that WQE @index was posted for. It completes that request
+ * and, in a send queue, those before it that were not signaled.
+ */
+static bool tern_wq_take_posted(struct tern_wq *wq, u32 index,
+				struct tern_posted *posted)
+{
+	if (index - wq->polled >= READ_ONCE(wq->pi) - wq->polled)
 		return false;
 
-	tern_cqe_to_wc(cqe, wc);
-	wc->qp = &qp->ibqp;
-	done->wqe_index = le32_to_cpu(cqe->wqe_index);
-	if (!(cqe->flags & TERN_CQE_F_RECV))
-		done->wq = &qp->kern.sq;
-	else if (!cqe->srqn)
-		done->wq = &qp->kern.rq;
-	else
-		done->wq = NULL;
+	*posted = *tern_wq_posted(wq, index);
+	wq->polled = index + 1;
+	return true;
+}
 
+/*
+ * Finds the request that an entry completes, and its queue, which is NULL for an
+ * SRQ.
+ */
+static bool tern_cqe_take_posted(struct tern_kcq *kcq, struct tern_qp *qp,
+				 const struct tern_cqe *cqe, bool recv,
+				 struct tern_posted *posted,
+				 struct tern_wq **done)
+{
+	if (!(recv ? tern_kcq_has_rq(kcq, qp) : tern_kcq_has_sq(kcq, qp)))
+		return false;
+
+	if (recv && qp->ibqp.srq) {
+		*done = NULL;
+		return tern_srq_take_posted(to_tsrq(qp->ibqp.srq), cqe, posted);
+	}
+
+	*done = recv ? &qp->kern.rq : &qp->kern.sq;
+	return tern_wq_take_posted(*done,
+				   le32_to_cpu(READ_ONCE(cqe->wqe_index)),
+				   posted);
+}
+
+/*
+ * The owner of a receive request relies on both: it may take a request for a
+ * send by the opcode, and reads as many bytes as were received.
+ */
+static void tern_check_wc(struct tern_kcq *kcq, bool recv,
+			  const struct tern_posted *posted, struct ib_wc *wc)
+{
+	if (recv != !!(wc->opcode & IB_WC_RECV))
+		wc->opcode = recv ? IB_WC_RECV : IB_WC_SEND;
+
+	if (wc->opcode != IB_WC_RECV || wc->byte_len <= posted->length)
+		return;
+
+	wc->status = IB_WC_LOC_LEN_ERR;
+	wc->byte_len = 0;
+	wc->wc_flags = 0;
+	kcq->bad++;
+}
+
+/* Returns false for an entry that completes no posted request. */
+static bool tern_poll_cqe(struct tern_kcq *kcq, const struct tern_cqe *cqe,
+			  struct ib_wc *wc, struct tern_wq **done)
+{
+	bool recv = READ_ONCE(cqe->flags) & TERN_CQE_F_RECV;
+	u32 qpn = le32_to_cpu(READ_ONCE(cqe->qpn));
+	struct tern_posted posted;
+	struct tern_qp *qp;
+
+	/* tern_kcq_forget() has cleared the number. */
+	if (qpn == TERN_QPN_NONE)
+		return false;
+
+	/* Destroying a QP takes the CQ's lock before the QP is freed. */
+	qp = xa_load(&kcq->qps, qpn);
+	if (!qp || !tern_cqe_take_posted(kcq, qp, cqe, recv, &posted, done)) {
+		kcq->bad++;
+		return false;
+	}
+
+	tern_cqe_to_wc(cqe, wc);
+	tern_check_wc(kcq, recv, &posted, wc);
+	wc->wr_id = posted.wr_id;
+	wc->qp = &qp->ibqp;
 	return true;
 }
 
@@ -222,10 +282,9 @@ static bool tern_poll_cqe(struct tern_ib_dev *dev, const struct tern_cqe *cqe,
  * WQEs return to the poster: otherwise a queue as large as its CQ could
  * overflow it.
  */
-static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
-			   int num, struct ib_wc *wc)
+static int tern_poll_batch(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 {
-	struct tern_done done[TERN_POLL_BATCH];
+	struct tern_wq *done[TERN_POLL_BATCH];
 	u32 first = kcq->ci;
 	struct tern_cqe *cqe;
 	int i, n = 0;
@@ -234,7 +293,7 @@ static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
 		cqe = tern_kcq_peek(kcq, kcq->ci);
 		if (!cqe)
 			break;
-		if (tern_poll_cqe(dev, cqe, &wc[n], &done[n]))
+		if (tern_poll_cqe(kcq, cqe, &wc[n], &done[n]))
 			n++;
 		kcq->ci++;
 	}
@@ -246,56 +305,38 @@ static int tern_poll_batch(struct tern_ib_dev *dev, struct tern_kcq *kcq,
 	WRITE_ONCE(kcq->record->ci, cpu_to_le32(kcq->ci));
 
 	for (i = 0; i < n; i++)
-		if (done[i].wq)
-			tern_wq_complete(done[i].wq, done[i].wqe_index);
+		if (done[i])
+			tern_wq_complete(done[i]);
 
 	return n;
 }
 
-static int tern_poll_cqes(struct tern_ib_dev *dev, struct tern_kcq *kcq,
-			  int num, struct ib_wc *wc)
+static int tern_poll_cqes(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 {
 	int n = 0, want, got;
 
 	do {
 		want = min(num - n, TERN_POLL_BATCH);
-		got = tern_poll_batch(dev, kcq, want, wc + n);
+		got = tern_poll_batch(kcq, want, wc + n);
 		n += got;
 	} while (got == TERN_POLL_BATCH);
 
 	return n;
 }
 
-static int tern_flush_sq(struct tern_qp *qp, int num, struct ib_wc *wc)
+static int tern_flush_wq(struct tern_qp *qp, struct tern_wq *wq,
+			 enum ib_wc_opcode opcode, int num, struct ib_wc *wc)
 {
-	struct tern_wq *sq = &qp->kern.sq;
-	const struct tern_sq_hdr *hdr;
 	int n;
 
-	spin_lock(&sq->lock);
-	for (n = 0; n < num && sq->ci != sq->pi; n++) {
-		hdr = tern_wq_slot(sq, sq->ci);
-		tern_flush_wc(&qp->ibqp, IB_WC_SEND, hdr->wr_id, &wc[n]);
-		tern_wq_complete(sq, sq->ci);
+	spin_lock(&wq->lock);
+	for (n = 0; n < num && wq->polled != wq->pi; n++) {
+		tern_flush_wc(&qp->ibqp, opcode,
+			      tern_wq_posted(wq, wq->polled)->wr_id, &wc[n]);
+		wq->polled++;
 	}
-	spin_unlock(&sq->lock);
-
-	return n;
-}
-
-static int tern_flush_rq(struct tern_qp *qp, int num, struct ib_wc *wc)
-{
-	struct tern_wq *rq = &qp->kern.rq;
-	const struct tern_rq_hdr *hdr;
-	int n;
-
-	spin_lock(&rq->lock);
-	for (n = 0; n < num && rq->ci != rq->pi; n++) {
-		hdr = tern_wq_slot(rq, rq->ci);
-		tern_flush_wc(&qp->ibqp, IB_WC_RECV, hdr->wr_id, &wc[n]);
-		tern_wq_complete(rq, rq->ci);
-	}
-	spin_unlock(&rq->lock);
+	tern_wq_complete(wq);
+	spin_unlock(&wq->lock);
 
 	return n;
 }
@@ -304,12 +345,17 @@ static int tern_flush_rq(struct tern_qp *qp, int num, struct ib_wc *wc)
 static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 {
 	struct tern_qp *qp;
+	unsigned long qpn;
 	int n = 0;
 
-	list_for_each_entry(qp, &kcq->sqs, kern.sq.cq_entry)
-		n += tern_flush_sq(qp, num - n, wc + n);
-	list_for_each_entry(qp, &kcq->rqs, kern.rq.cq_entry)
-		n += tern_flush_rq(qp, num - n, wc + n);
+	xa_for_each(&kcq->qps, qpn, qp) {
+		if (tern_kcq_has_sq(kcq, qp))
+			n += tern_flush_wq(qp, &qp->kern.sq, IB_WC_SEND,
+					   num - n, wc + n);
+		if (tern_kcq_has_rq(kcq, qp))
+			n += tern_flush_wq(qp, &qp->kern.rq, IB_WC_RECV,
+					   num - n, wc + n);
+	}
 
 	return n;
 }
@@ -324,14 +370,13 @@ static int tern_flush_kcq(struct tern_kcq *kcq, int num, struct ib_wc *wc)
  */
 int tern_poll_cq(struct ib_cq *ibcq, int num, struct ib_wc *wc)
 {
-	struct tern_ib_dev *dev = to_tdev(ibcq->device);
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 	unsigned long flags;
 	int n = 0;
 
 	spin_lock_irqsave(&kcq->lock, flags);
 	if (!kcq->drained)
-		n = tern_poll_cqes(dev, kcq, num, wc);
+		n = tern_poll_cqes(kcq, num, wc);
 	if (n < num && kcq->lost) {
 		/* A late entry would complete a request twice. */
 		kcq->drained = true;
@@ -357,7 +402,8 @@ static bool tern_wq_pending(struct tern_wq *wq)
 /* Whether a poll would return something. */
 static bool tern_kcq_pending(struct tern_kcq *kcq)
 {
-	struct tern_wq *wq;
+	struct tern_qp *qp;
+	unsigned long qpn;
 
 	lockdep_assert_held(&kcq->lock);
 
@@ -366,11 +412,9 @@ static bool tern_kcq_pending(struct tern_kcq *kcq)
 	if (!kcq->lost)
 		return false;
 
-	list_for_each_entry(wq, &kcq->sqs, cq_entry)
-		if (tern_wq_pending(wq))
-			return true;
-	list_for_each_entry(wq, &kcq->rqs, cq_entry)
-		if (tern_wq_pending(wq))
+	xa_for_each(&kcq->qps, qpn, qp)
+		if ((tern_kcq_has_sq(kcq, qp) && tern_wq_pending(&qp->kern.sq)) ||
+		    (tern_kcq_has_rq(kcq, qp) && tern_wq_pending(&qp->kern.rq)))
 			return true;
 
 	return false;
@@ -434,10 +478,11 @@ void tern_kcq_event_taken(struct tern_kcq *kcq)
 /**
  * tern_kcq_forget() - drop the completions of a QP
  * @kcq: the CQ, locked
- * @qpn: a QP that generates no more completions; its number may be reused
+ * @qp: a QP that generates no more completions; its number may be reused
  */
-void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn)
+void tern_kcq_forget(struct tern_kcq *kcq, struct tern_qp *qp)
 {
+	struct tern_posted posted;
 	struct tern_cqe *cqe;
 	u32 i;
 
@@ -447,10 +492,17 @@ void tern_kcq_forget(struct tern_kcq *kcq, u32 qpn)
 		cqe = tern_kcq_peek(kcq, kcq->ci + i);
 		if (!cqe)
 			break;
-		if (le32_to_cpu(cqe->qpn) == qpn)
-			cqe->qpn = cpu_to_le32(TERN_QPN_NONE);
+		if (le32_to_cpu(READ_ONCE(cqe->qpn)) != qp->ibqp.qp_num)
+			continue;
+
+		cqe->qpn = cpu_to_le32(TERN_QPN_NONE);
+		/* Others of the SRQ can post in place of the request. */
+		if (qp->ibqp.srq && READ_ONCE(cqe->flags) & TERN_CQE_F_RECV)
+			tern_srq_take_posted(to_tsrq(qp->ibqp.srq), cqe,
+					     &posted);
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kcq_forget);
 
 /**
  * tern_kcq_lose() - mark a CQ to which the device no longer writes as lost

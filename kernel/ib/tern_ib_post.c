@@ -290,7 +290,6 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	*hdr = (struct tern_sq_hdr){
 		.opcode = opcode,
 		.flags = tern_wr_flags(wr->send_flags, qp->sq_sig_type),
-		.wr_id = cpu_to_le64(wr->wr_id),
 	};
 	switch (opcode) {
 	case TERN_WR_SEND_WITH_IMM:
@@ -307,7 +306,8 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 	if (tern_wr_has_data(opcode))
 		tern_fill_data(hdr, data, wr);
 
-	sq->pi++;
+	tern_wq_posted(sq, sq->pi)->wr_id = wr->wr_id;
+	WRITE_ONCE(sq->pi, sq->pi + 1);
 	return 0;
 }
 
@@ -372,6 +372,7 @@ int tern_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	tern_posted(dev, ibqp->send_cq);
 	return err;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_post_send);
 
 static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 {
@@ -385,8 +386,8 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 	if (!slot)
 		return -ENOMEM;
 
-	tern_recv_wqe_fill(slot, wr);
-	rq->pi++;
+	tern_recv_wqe_fill(slot, wr, 0, tern_wq_posted(rq, rq->pi));
+	WRITE_ONCE(rq->pi, rq->pi + 1);
 	return 0;
 }
 
@@ -436,3 +437,4 @@ int tern_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	tern_posted(dev, ibqp->recv_cq);
 	return err;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_post_recv);

@@ -139,18 +139,36 @@ static int tern_qp_create_user(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err;
 }
 
-/* Stops a kernel QP and drops its completions. */
-static void tern_kqp_quiesce(struct tern_ib_dev *dev, struct tern_qp *qp)
+/* It can only fail in a dead device, which completes nothing. */
+static void tern_kqp_set_state(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       u8 state)
 {
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.mask = cpu_to_le32(TERN_QPA_STATE),
-		.attr.state = TERN_QPS_RESET,
+		.attr.state = state,
 	};
 
-	/* It can only fail in a dead device, which completes nothing. */
 	tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd), NULL,
 		      0);
+}
+
+/*
+ * A kernel QP is about to be reset or destroyed. The request that it has taken
+ * from its SRQ completes on the way to ERR, not in RESET, and the SRQ has no
+ * place for another until then.
+ */
+static void tern_kqp_flush_srq(struct tern_ib_dev *dev, struct tern_qp *qp)
+{
+	if (qp->ibqp.srq && qp->state != IB_QPS_RESET)
+		tern_kqp_set_state(dev, qp, TERN_QPS_ERR);
+}
+
+/* Stops a kernel QP and drops its completions. */
+static void tern_kqp_quiesce(struct tern_ib_dev *dev, struct tern_qp *qp)
+{
+	tern_kqp_flush_srq(dev, qp);
+	tern_kqp_set_state(dev, qp, TERN_QPS_RESET);
 	tern_kqp_detach(qp);
 }
 
@@ -174,7 +192,7 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_alt_path_forget(qp);
 }
 
-/* Makes a QP that exists in the device visible to events and polling. */
+/* Makes a QP that exists in the device visible to events. */
 static int tern_qp_publish(struct tern_ib_dev *dev, struct tern_qp *qp,
 			   const struct ib_qp_init_attr *attr)
 {
@@ -241,7 +259,10 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		goto err_free_kbuf;
 
-	tern_kqp_attach(qp);
+	err = tern_kqp_attach(qp);
+	if (err)
+		goto err_release;
+
 	err = tern_qp_publish(dev, qp, attr);
 	if (err)
 		goto err_release;
@@ -395,6 +416,19 @@ static int tern_kqp_modify_dead(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return 0;
 }
 
+static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
+			       enum ib_qp_state next,
+			       const struct tern_cmd_modify_qp *cmd)
+{
+	int err;
+
+	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
+		tern_kqp_flush_srq(dev, qp);
+	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, cmd, sizeof(*cmd),
+			    NULL, 0);
+	return err == -EIO ? tern_kqp_modify_dead(dev, qp, next) : err;
+}
+
 /* Fills in the primary and the alternate path, as far as they are given. */
 static int tern_qp_fill_paths(const struct tern_qp *qp,
 			      const struct ib_qp_attr *attr, int mask,
@@ -456,10 +490,7 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		dev_mask |= TERN_QPA_PORT;
 	}
 	cmd.mask = cpu_to_le32(dev_mask);
-	err = tern_cmd_exec(dev->core, TERN_CMD_MODIFY_QP, &cmd, sizeof(cmd),
-			    NULL, 0);
-	if (err == -EIO)
-		err = tern_kqp_modify_dead(dev, qp, next);
+	err = tern_qp_exec_modify(dev, qp, next, &cmd);
 	if (err)
 		return err;
 

@@ -16,6 +16,10 @@ static int tern_put_cq(struct sk_buff *msg, const struct tern_cq *cq)
 	    rdma_nl_put_driver_u32(msg, "eqn", tern_eq_number(cq->eq->eq)))
 		return -EMSGSIZE;
 
+	if (tern_kcq_used(&cq->kern) &&
+	    rdma_nl_put_driver_u32(msg, "bad", READ_ONCE(cq->kern.bad)))
+		return -EMSGSIZE;
+
 	return 0;
 }
 

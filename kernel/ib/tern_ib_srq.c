@@ -258,6 +258,7 @@ VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
 				    struct tern_srq *srq,
 				    const struct ib_srq_attr *attr)
 {
+	u32 i;
 	int err;
 
 	srq->max_wr = roundup_pow_of_two(attr->max_wr);
@@ -274,6 +275,14 @@ VISIBLE_IF_KUNIT int tern_ksrq_init(struct tern_ib_dev *dev,
 	if (err)
 		return err;
 
+	srq->kbuf.posted = kvzalloc_objs(*srq->kbuf.posted, srq->max_wr);
+	if (!srq->kbuf.posted) {
+		tern_kbuf_free(dev, &srq->kbuf);
+		return -ENOMEM;
+	}
+
+	for (i = 0; i < srq->max_wr; i++)
+		srq->kbuf.posted[i].next = i + 1;
 	srq->record = srq->kbuf.record;
 	return 0;
 }
@@ -287,8 +296,8 @@ static int tern_create_kernel_srq(struct tern_ib_dev *dev,
 	struct tern_table table;
 	int err;
 
-	/* The kernel has no verb for operations on tags. */
-	if (attr->srq_type == IB_SRQT_TM)
+	/* The kernel has no verb for operations on tags, and no XRC domains. */
+	if (attr->srq_type != IB_SRQT_BASIC)
 		return -EOPNOTSUPP;
 
 	err = tern_ksrq_init(dev, srq, &attr->attr);
@@ -513,19 +522,58 @@ int tern_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
 /* Writes one request without making it visible to the device. */
 static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
 {
-	u32 slot = srq->pi & (srq->max_wr - 1);
+	u32 slot = srq->pi & (srq->max_wr - 1), free = srq->free;
+	struct tern_posted *posted;
 
 	if (wr->num_sge < 0 || wr->num_sge > srq->max_sge)
 		return -EINVAL;
 
 	/* The device read the slot before it advanced ci. */
-	if (srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
+	if (free == srq->max_wr ||
+	    srq->pi - le32_to_cpu(READ_ONCE(srq->record->ci)) >= srq->max_wr)
 		return -ENOMEM;
 
+	/*
+	 * The order of completions is not that of requests, so the slot may be
+	 * posted again before this request completes, but not the entry.
+	 */
+	posted = &srq->kbuf.posted[free];
 	tern_recv_wqe_fill(tern_kpage_at(srq->kbuf.pages,
-					 (size_t)slot << srq->log_stride), wr);
-	srq->pi++;
+					 (size_t)slot << srq->log_stride), wr,
+			   free, posted);
+	srq->free = posted->next;
+	posted->next = TERN_POSTED;
+	posted->index = srq->pi++;
 	return 0;
+}
+
+/**
+ * tern_srq_take_posted() - find the request that a receive completes
+ * @srq: a kernel SRQ
+ * @cqe: the entry, which need not be one that the device may write
+ * @posted: output
+ *
+ * Return: whether the request was posted and has not completed before.
+ */
+bool tern_srq_take_posted(struct tern_srq *srq, const struct tern_cqe *cqe,
+			  struct tern_posted *posted)
+{
+	u32 entry = le64_to_cpu(READ_ONCE(cqe->wr_id)) & (srq->max_wr - 1);
+	struct tern_posted *found = &srq->kbuf.posted[entry];
+	unsigned long flags;
+	bool ok;
+
+	spin_lock_irqsave(&srq->post_lock, flags);
+	ok = found->next == TERN_POSTED &&
+	     found->index == le32_to_cpu(READ_ONCE(cqe->wqe_index));
+	if (ok) {
+		*posted = *found;
+		found->next = srq->free;
+		srq->free = entry;
+	}
+	spin_unlock_irqrestore(&srq->post_lock, flags);
+
+	return ok;
 }
 
 /**
@@ -536,7 +584,8 @@ static int tern_srq_post_one(struct tern_srq *srq, const struct ib_recv_wr *wr)
  *
  * Any context.
  *
- * Return: 0; -EINVAL for too many SGEs; -ENOMEM if the queue is full.
+ * Return: 0; -EINVAL for too many SGEs; -ENOMEM if the queue is full, or if as
+ * many requests as it has slots have not completed.
  */
 int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 		       const struct ib_recv_wr **bad_wr)
@@ -561,3 +610,4 @@ int tern_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 	return err;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_post_srq_recv);

@@ -21,30 +21,44 @@ struct tern_srq;
 /* Not an opcode of the device: the request does not exist in RoCE. */
 #define TERN_WR_NONE		0xff
 
-/* Inline, because every receive request executes this and the next function. */
-static inline void tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
-				  int num_sge)
+/*
+ * Returns the length of the SGEs. Inline, because every receive request executes
+ * this and the next function.
+ */
+static inline u64 tern_fill_sges(struct tern_sge *to, const struct ib_sge *sge,
+				 int num_sge)
 {
+	u64 bytes = 0;
 	int i;
 
-	for (i = 0; i < num_sge; i++)
+	for (i = 0; i < num_sge; i++) {
 		to[i] = (struct tern_sge){
 			.addr = cpu_to_le64(sge[i].addr),
 			.length = cpu_to_le32(sge[i].length),
 			.lkey = cpu_to_le32(sge[i].lkey),
 		};
+		bytes += sge[i].length;
+	}
+
+	return bytes;
 }
 
-/* Writes a receive WQE. The slot must have room for all SGEs of the request. */
-static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr)
+/*
+ * Writes a receive WQE, whose completion returns @cookie. The slot must have room
+ * for all SGEs of the request.
+ */
+static inline void tern_recv_wqe_fill(void *slot, const struct ib_recv_wr *wr,
+				      u32 cookie, struct tern_posted *posted)
 {
 	struct tern_rq_hdr *hdr = slot;
 
 	*hdr = (struct tern_rq_hdr){
 		.num_sge = wr->num_sge,
-		.wr_id = cpu_to_le64(wr->wr_id),
+		.wr_id = cpu_to_le64(cookie),
 	};
-	tern_fill_sges(slot + sizeof(*hdr), wr->sg_list, wr->num_sge);
+	posted->wr_id = wr->wr_id;
+	posted->length = tern_fill_sges(slot + sizeof(*hdr), wr->sg_list,
+					wr->num_sge);
 }
 
 /* Returns the slot of WQE @index. */
@@ -53,6 +67,13 @@ static inline void *tern_wq_slot(const struct tern_wq *wq, u32 index)
 	size_t slot = tern_ring_slot(index, wq->log_size);
 
 	return tern_kpage_at(wq->pages, wq->offset + (slot << wq->log_stride));
+}
+
+/* Returns what the driver remembers of WQE @index. */
+static inline struct tern_posted *tern_wq_posted(const struct tern_wq *wq,
+						 u32 index)
+{
+	return &wq->posted[tern_ring_slot(index, wq->log_size)];
 }
 
 /* Total size of the slots in bytes. */
@@ -102,7 +123,7 @@ bool tern_send_wr_ok(const struct tern_qp *qp, const struct ib_send_wr *wr,
 enum ib_wc_status tern_wc_status(u8 status);
 enum ib_wc_opcode tern_wc_opcode(u8 opcode);
 void tern_cqe_to_wc(const struct tern_cqe *cqe, struct ib_wc *wc);
-void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode, __le64 wr_id,
+void tern_flush_wc(struct ib_qp *ibqp, enum ib_wc_opcode opcode, u64 wr_id,
 		   struct ib_wc *wc);
 #endif
 

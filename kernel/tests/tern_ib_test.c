@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko: conversions, page lists, clock, send WQEs, polling. */
+/* Tests of tern_ib.ko: conversions, page lists, clock, send WQEs. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -570,147 +570,7 @@ static void tern_test_send_wr(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tern_send_wr_ok(qp, &wr, TERN_WR_SEND));
 }
 
-/**
- * struct tern_test_poll - a CQ with completions of an existing and of a
- * destroyed QP
- * @dev: device that contains the QP
- * @cq: the CQ
- * @qp: QP with number TERN_TEST_QPN
- * @record: doorbell record of the CQ
- * @pages: pages of the CQ's ring
- * @wc: polled completions
- */
-struct tern_test_poll {
-	struct tern_ib_dev dev;
-	struct tern_cq cq;
-	struct tern_qp qp;
-	struct tern_cq_record record;
-	struct tern_kpage pages[4];
-	struct ib_wc wc[64];
-};
-
-#define TERN_TEST_QPN	17
-
-static struct tern_test_poll *tern_test_poll_init(struct kunit *test)
-{
-	struct tern_test_poll *poll = kunit_kzalloc(test, sizeof(*poll), GFP_KERNEL);
-	struct tern_kcq *kcq;
-	unsigned int i;
-	void *old;
-
-	KUNIT_ASSERT_NOT_NULL(test, poll);
-	kcq = &poll->cq.kern;
-	xa_init(&poll->dev.qps);
-	old = xa_store(&poll->dev.qps, TERN_TEST_QPN, &poll->qp, GFP_KERNEL);
-	KUNIT_ASSERT_EQ(test, xa_err(old), 0);
-	poll->cq.ibcq.device = &poll->dev.ibdev;
-	spin_lock_init(&kcq->lock);
-	INIT_LIST_HEAD(&kcq->sqs);
-	INIT_LIST_HEAD(&kcq->rqs);
-	kcq->buf.pages = poll->pages;
-	kcq->record = &poll->record;
-	kcq->log_size = ilog2(ARRAY_SIZE(poll->pages) * PAGE_SIZE /
-			      sizeof(struct tern_cqe));
-	for (i = 0; i < ARRAY_SIZE(poll->pages); i++) {
-		poll->pages[i].cpu = kunit_kzalloc(test, PAGE_SIZE, GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, poll->pages[i].cpu);
-	}
-	return poll;
-}
-
-/* Acts as the device: writes entry @index. */
-static struct tern_cqe *tern_test_complete(struct tern_test_poll *poll,
-					   u32 index, u32 qpn, u32 wqe_index,
-					   u8 flags)
-{
-	const u32 in_page = PAGE_SIZE / sizeof(struct tern_cqe);
-	u8 log_size = poll->cq.kern.log_size;
-	u32 slot = index & (BIT(log_size) - 1);
-	struct tern_cqe *page = poll->pages[slot / in_page].cpu;
-
-	page[slot % in_page] = (struct tern_cqe){
-		.qpn = cpu_to_le32(qpn),
-		.wr_id = cpu_to_le64(index),
-		.wqe_index = cpu_to_le32(wqe_index),
-		.flags = flags,
-		.phase = cpu_to_le32(index >> log_size & 1 ? 0 : TERN_CQE_PHASE),
-	};
-	return &page[slot % in_page];
-}
-
-static void tern_test_poll(struct kunit *test)
-{
-	struct tern_test_poll *poll = tern_test_poll_init(test);
-	struct tern_kqp *kqp = &poll->qp.kern;
-	struct ib_cq *ibcq = &poll->cq.ibcq;
-	struct ib_wc *wc = poll->wc;
-	struct tern_cqe *cqe;
-	u32 i;
-	int n;
-
-	/* More than one batch, some of them of an unknown QP. */
-	for (i = 0; i < 40; i++)
-		tern_test_complete(poll, i, i % 8 == 5 ? 99 : TERN_TEST_QPN, i, 0);
-	tern_test_complete(poll, 40, TERN_TEST_QPN, 7, TERN_CQE_F_RECV);
-	cqe = tern_test_complete(poll, 41, TERN_TEST_QPN, 9, TERN_CQE_F_RECV);
-	cqe->srqn = cpu_to_le32(3);
-
-	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, 1, wc), 1);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 1);
-	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 1);
-
-	n = tern_poll_cq(ibcq, 20, wc);
-	KUNIT_EXPECT_EQ(test, n, 20);
-	KUNIT_EXPECT_EQ(test, wc[n - 1].wr_id, 23);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 24);
-	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 24);
-
-	n = tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc);
-	KUNIT_EXPECT_EQ(test, n, 16);
-	KUNIT_EXPECT_EQ(test, wc[n - 1].wr_id, 41);
-	KUNIT_EXPECT_PTR_EQ(test, wc[0].qp, &poll->qp.ibqp);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 42);
-	KUNIT_EXPECT_EQ(test, kqp->sq.ci, 40);
-	/* A receive from an SRQ completes no WQE of the QP's own queue. */
-	KUNIT_EXPECT_EQ(test, kqp->rq.ci, 8);
-
-	/* Entries of a destroyed QP only: returned to the device, too. */
-	tern_test_complete(poll, 42, 99, 0, 0);
-	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc), 0);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), 43);
-	KUNIT_EXPECT_EQ(test, tern_poll_cq(ibcq, ARRAY_SIZE(poll->wc), wc), 0);
-
-	xa_destroy(&poll->dev.qps);
-}
-
-/* Three times around a ring of several pages. */
-static void tern_test_poll_pages(struct kunit *test)
-{
-	struct tern_test_poll *poll = tern_test_poll_init(test);
-	u32 end = 3 << poll->cq.kern.log_size;
-	u32 i, pi = 0, wrong = 0;
-	int n, k;
-
-	for (i = 0; i < end; i += n) {
-		/* The ring is not full, and not always equally full. */
-		while (pi < end && pi - i < 16 + pi % 32) {
-			tern_test_complete(poll, pi, TERN_TEST_QPN, pi, 0);
-			pi++;
-		}
-		n = tern_poll_cq(&poll->cq.ibcq, ARRAY_SIZE(poll->wc), poll->wc);
-		KUNIT_ASSERT_EQ(test, n, pi - i);
-		for (k = 0; k < n; k++)
-			wrong += poll->wc[k].wr_id != i + k;
-	}
-	KUNIT_EXPECT_EQ(test, wrong, 0);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(poll->record.ci), end);
-
-	xa_destroy(&poll->dev.qps);
-}
-
 static struct kunit_case tern_ib_cases[] = {
-	KUNIT_CASE(tern_test_poll),
-	KUNIT_CASE(tern_test_poll_pages),
 	KUNIT_CASE(tern_test_segments),
 	KUNIT_CASE(tern_test_segment_reg),
 	KUNIT_CASE(tern_test_inline),
@@ -736,5 +596,5 @@ static struct kunit_suite tern_ib_suite = {
 
 kunit_test_suite(tern_ib_suite);
 
-MODULE_DESCRIPTION("KUnit tests of tern_ib's conversions, page lists and polling");
+MODULE_DESCRIPTION("KUnit tests of tern_ib's conversions, page lists and send requests");
 MODULE_LICENSE("Dual BSD/GPL");

@@ -209,8 +209,7 @@ static struct tern_cq *tern_test_new_cq(struct kunit *test)
 	cq->kern.record = kunit_kzalloc(test, sizeof(*cq->kern.record), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, cq->kern.record);
 	spin_lock_init(&cq->kern.lock);
-	INIT_LIST_HEAD(&cq->kern.sqs);
-	INIT_LIST_HEAD(&cq->kern.rqs);
+	xa_init_flags(&cq->kern.qps, XA_FLAGS_LOCK_IRQ);
 	tern_test_succeed(test, TERN_CMD_CREATE_CQ, &dev->ib.cqs, cq, &cq->ref);
 	return cq;
 }
