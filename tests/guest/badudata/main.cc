@@ -26,6 +26,7 @@
 
 #include "../killer/counts.h"
 #include "../killer/shared.h"
+#include "core.h"
 #include "memory.h"
 #include "records.h"
 #include "uverbs.h"
@@ -466,6 +467,7 @@ int run(std::uint64_t seed, unsigned calls) {
   }
   memory_tables(path, kDevice);
   record_tests(path, kDevice);
+  core_refusals(path);
   at_random(path, seed, calls);
   killer::Counts after;
   for (int i = 0; i < 100; ++i) {
