@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
-/*
- * The device's clock, and the page with which the kernel relates it to
- * wall-clock time.
- */
+/* The device's clock. */
 
 #include <errno.h>
+/* <not exported> */
 #include <string.h>
 
 #include <util/compiler.h>
+/* </not exported> */
 
 #include "tern.h"
 
@@ -61,6 +60,11 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 
 	return 0;
 }
+/* <not exported> */
+
+/*
+ * The page with which the kernel relates the device's clock to wall-clock time.
+ */
 
 static uint32_t tern_clock_word(const void *word)
 {
@@ -133,3 +137,4 @@ uint64_t tern_wallclock_ns(struct tern_context *ctx,
 
 	return wall;
 }
+/* </not exported> */

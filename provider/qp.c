@@ -585,6 +585,7 @@ int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 				    sizeof(cmd_ex), &resp, sizeof(resp));
 }
 
+/* <not exported> */
 /*
  * The kernel's verb takes no alternate path on RoCE ports: the path is driver data,
  * instead of an attribute.
@@ -614,6 +615,7 @@ static int tern_fill_alt_path(const struct ibv_qp_attr *attr,
 	return 0;
 }
 
+/* </not exported> */
 /* ibv_modify_qp(3). */
 int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 		   int attr_mask)
@@ -632,14 +634,17 @@ int tern_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 	    qp->ece_set)
 		req.ece_options = qp->ece;
 
+	/* <not exported> */
 	if (attr_mask & IBV_QP_ALT_PATH) {
 		err = tern_fill_alt_path(attr, &req);
 		if (err)
 			return err;
+
+		attr_mask &= ~IBV_QP_ALT_PATH;
 	}
 
-	err = tern_exec_modify_qp(ibvqp, attr, attr_mask & ~IBV_QP_ALT_PATH,
-				  &req);
+	/* </not exported> */
+	err = tern_exec_modify_qp(ibvqp, attr, attr_mask, &req);
 	if (err)
 		return err;
 

@@ -23,8 +23,10 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = tern_alloc_dm,
 #if IBVERBS_PABI_VERSION >= 62
+	/* <not exported> */
 	.alloc_dmah = tern_alloc_dmah,
 	.dealloc_dmah = tern_dealloc_dmah,
+	/* </not exported> */
 	.dm_export_dmabuf_fd = tern_dm_export_dmabuf_fd,
 	.query_port_speed = ibv_cmd_query_port_speed,
 	.reg_mr_ex = tern_reg_mr_ex,
@@ -101,17 +103,38 @@ static const struct verbs_context_ops tern_ctx_ops = {
 	.unimport_pd = tern_unimport_pd,
 };
 
+/* <not exported> */
 static size_t tern_page_size(const struct tern_context *ctx)
 {
 	return to_tern_dev(ctx->vctx.context.device)->page_size;
 }
 
+/* Returns 0 or an errno. */
+static int tern_map_clock(struct tern_context *ctx, uint64_t offset)
+{
+	if (!offset)
+		return 0;
+
+	ctx->clock = mmap(NULL, tern_page_size(ctx), PROT_READ, MAP_SHARED,
+			  ctx->vctx.context.cmd_fd, offset);
+	return ctx->clock == MAP_FAILED ? errno : 0;
+}
+
+static void tern_unmap_clock(struct tern_context *ctx)
+{
+	if (ctx->clock)
+		munmap(ctx->clock, tern_page_size(ctx));
+}
+
+/* </not exported> */
 /* Initializes a context that the kernel allocated. Returns 0 or an errno. */
 static int tern_init_context(struct tern_context *ctx,
 			     const struct tern_uresp_alloc_ucontext *resp)
 {
 	unsigned int i;
+	/* <not exported> */
 	int err;
+	/* </not exported> */
 
 	ctx->caps = resp->caps;
 	ctx->max_send_wr = resp->max_send_wr;
@@ -129,17 +152,14 @@ static int tern_init_context(struct tern_context *ctx,
 	if (ctx->uar == MAP_FAILED)
 		return errno;
 
-	if (resp->clock_offset) {
-		ctx->clock = mmap(NULL, tern_page_size(ctx), PROT_READ,
-				  MAP_SHARED, ctx->vctx.context.cmd_fd,
-				  resp->clock_offset);
-		if (ctx->clock == MAP_FAILED) {
-			err = errno;
-			munmap(ctx->uar, ctx->uar_size);
-			return err;
-		}
+	/* <not exported> */
+	err = tern_map_clock(ctx, resp->clock_offset);
+	if (err) {
+		munmap(ctx->uar, ctx->uar_size);
+		return err;
 	}
 
+	/* </not exported> */
 	pthread_mutex_init(&ctx->qp_table_mutex, NULL);
 	pthread_mutex_init(&ctx->xrc_srqs_mutex, NULL);
 	for (i = 0; i < TERN_XRC_SRQ_BUCKETS; i++)
@@ -229,8 +249,9 @@ static void tern_free_context(struct ibv_context *ibvctx)
 	tern_uninit_records(ctx);
 	pthread_mutex_destroy(&ctx->xrc_srqs_mutex);
 	pthread_mutex_destroy(&ctx->qp_table_mutex);
-	if (ctx->clock)
-		munmap(ctx->clock, tern_page_size(ctx));
+	/* <not exported> */
+	tern_unmap_clock(ctx);
+	/* </not exported> */
 	munmap(ctx->uar, ctx->uar_size);
 	verbs_uninit_context(&ctx->vctx);
 	free(ctx);

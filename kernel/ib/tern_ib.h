@@ -84,6 +84,7 @@ struct tern_ib_eq {
 	atomic_t num_cqs;
 };
 
+/* <not exported> */
 /**
  * struct tern_clock - the device's clock page
  * @page: the page that processes read, NULL if the device has no time stamps
@@ -98,6 +99,7 @@ struct tern_clock {
 	unsigned int users;
 };
 
+/* </not exported> */
 #define TERN_NUM_OPTIONAL	7	/* optional counters of the port */
 
 /**
@@ -114,7 +116,6 @@ struct tern_clock {
  * @cqs_per_eq: number of CQs that fit an EQ; together the EQs have room for
  *	every CQ of the device
  * @flush_work: completes kernel work requests when the device no longer does
- * @clock: the clock page
  * @odps: on-demand regions by index of their key
  * @fault_eq: event queue of page faults, NULL without on-demand paging
  * @fault_work: takes faults from @fault_eq
@@ -137,7 +138,10 @@ struct tern_ib_dev {
 	unsigned int num_eqs;
 	unsigned int cqs_per_eq;
 	struct work_struct flush_work;
+	/* <not exported> */
+	/** @clock: the clock page */
 	struct tern_clock clock;
+	/* </not exported> */
 	struct xarray odps;
 	struct tern_fault_eq *fault_eq;
 	struct work_struct fault_work;
@@ -152,16 +156,18 @@ struct tern_ib_dev {
 enum tern_mmap_type {
 	TERN_MMAP_UAR,
 	TERN_MMAP_DM,
+	/* <not exported> */
 	TERN_MMAP_CLOCK,
+	/* </not exported> */
 	TERN_MMAP_DM_OP,
 };
 
 /**
  * struct tern_mmap_entry - pages that user space may map
  * @rdma_entry: the entry in ib_core
- * @address: bus address of the first page; unused for the clock page
+ * @address: bus address of the first page
  * @type: contents of the pages
- * @id: the device's number for the pages; unused for the clock page
+ * @id: the device's number for the pages
  * @memory: TERN_MMAP_DM_OP: entry of the device memory, on which it holds a
  *	reference
  */
@@ -177,7 +183,6 @@ struct tern_mmap_entry {
  * struct tern_ucontext - user context
  * @ibucontext: the context in ib_core
  * @uar_entry: the doorbell page
- * @clock_entry: the clock page, NULL if the device has no time stamps
  * @record_lock: protects @record_pages and their reference counts
  * @record_pages: pinned pages that hold doorbell records
  * @faults: page faults of its regions, NULL without on-demand paging
@@ -186,7 +191,10 @@ struct tern_mmap_entry {
 struct tern_ucontext {
 	struct ib_ucontext ibucontext;
 	struct tern_mmap_entry *uar_entry;
+	/* <not exported> */
+	/** @clock_entry: the clock page, NULL if the device has no time stamps */
 	struct tern_mmap_entry *clock_entry;
+	/* </not exported> */
 	struct mutex record_lock;	/* see above */
 	struct list_head record_pages;
 	struct tern_odp_user *faults;
@@ -349,8 +357,6 @@ struct tern_xrcd {
  * @cap: actual queue capacities
  * @sq_sig_type: which send requests generate a completion
  * @rssn: the RSS group of an RSS QP, which has none of the above
- * @path_sgid: GID of a former alternate path that the QP may use, or NULL
- * @alt_sgid: GID of the alternate path, or NULL
  */
 struct tern_qp {
 	struct ib_qp ibqp;
@@ -364,8 +370,12 @@ struct tern_qp {
 	struct ib_qp_cap cap;
 	enum ib_sig_type sq_sig_type;
 	u32 rssn;
+	/* <not exported> */
+	/** @path_sgid: GID of a former alternate path that the QP may use, or NULL */
 	const struct ib_gid_attr *path_sgid;
+	/** @alt_sgid: GID of the alternate path, or NULL */
 	const struct ib_gid_attr *alt_sgid;
+	/* </not exported> */
 };
 
 /* A counter of flows. */
@@ -566,6 +576,7 @@ int tern_query_port(struct ib_device *ibdev, u32 port,
 		    struct ib_port_attr *attr);
 int tern_query_port_speed(struct ib_device *ibdev, u32 port, u64 *speed);
 
+/* <not exported> */
 /* tern_ib_clock.c */
 struct tern_clock_page tern_clock_next(const struct tern_clock_page *from,
 				       u64 device_ns, u64 real_ns);
@@ -574,6 +585,7 @@ void tern_clock_free(struct tern_ib_dev *dev);
 void tern_clock_get(struct tern_ib_dev *dev);
 void tern_clock_put(struct tern_ib_dev *dev);
 
+/* </not exported> */
 /* tern_ib_ctx.c */
 int tern_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata);
 int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata);
@@ -610,8 +622,8 @@ extern const struct ib_device_ops tern_qp_counter_ops;
 /* <not exported> */
 /* tern_ib_dmah.c */
 extern const struct ib_device_ops tern_dmah_ops;
-/* </not exported> */
 
+/* </not exported> */
 /* tern_ib_mw.c */
 int tern_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);
 int tern_dealloc_mw(struct ib_mw *ibmw);

@@ -106,6 +106,22 @@ void tern_alt_path_put(struct tern_alt_path *alt)
 	alt->sgid = NULL;
 }
 
+/* Fills in the alternate path and the migration state, as far as they are given. */
+void tern_alt_path_to_dev(const struct tern_qp *qp,
+			  const struct ib_qp_attr *attr, int mask, u32 dest_qpn,
+			  const struct tern_alt_path *alt,
+			  struct tern_qp_alt *to)
+{
+	u32 flow_label = le32_to_cpu(alt->dev.av.flow_label);
+	u16 udp_sport;
+
+	*to = alt->dev;
+	udp_sport = rdma_get_udp_sport(flow_label, qp->ibqp.qp_num, dest_qpn);
+	to->av.udp_sport = cpu_to_le16(udp_sport);
+	if (mask & IB_QP_PATH_MIG_STATE)
+		to->mig_state = attr->path_mig_state;
+}
+
 /**
  * tern_alt_path_loaded() - keep the GID of a path that the device has taken
  * @dev: the device

@@ -24,9 +24,11 @@ static void tern_free_pages(struct tern_ib_dev *dev, enum tern_mmap_type type,
 	case TERN_MMAP_DM:
 		tern_ib_destroy(dev, TERN_CMD_FREE_DM, id);
 		break;
+	/* <not exported> */
 	case TERN_MMAP_CLOCK:
 		tern_clock_put(dev);
 		break;
+	/* </not exported> */
 	}
 }
 
@@ -126,6 +128,7 @@ static void tern_del_uar(struct tern_ucontext *ucontext)
 	rdma_user_mmap_entry_remove(&ucontext->uar_entry->rdma_entry);
 }
 
+/* <not exported> */
 static int tern_add_clock(struct tern_ib_dev *dev,
 			  struct tern_ucontext *ucontext)
 {
@@ -159,6 +162,7 @@ static u64 tern_clock_offset(struct tern_ucontext *ucontext)
 	return rdma_user_mmap_get_offset(&ucontext->clock_entry->rdma_entry);
 }
 
+/* </not exported> */
 static struct tern_uresp_alloc_ucontext
 tern_ucontext_resp(struct tern_ucontext *ucontext)
 {
@@ -177,7 +181,9 @@ tern_ucontext_resp(struct tern_ucontext *ucontext)
 		.max_send_sge = le16_to_cpu(caps->max_send_sge),
 		.max_recv_sge = le16_to_cpu(caps->max_recv_sge),
 		.max_inline_data = le32_to_cpu(caps->max_inline),
+		/* <not exported> */
 		.clock_offset = tern_clock_offset(ucontext),
+		/* </not exported> */
 		.max_rate = le32_to_cpu(caps->max_rate),
 	};
 }
@@ -211,20 +217,23 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 	if (err)
 		goto err_put_faults;
 
+	/* <not exported> */
 	err = tern_add_clock(dev, ucontext);
 	if (err)
 		goto err_del_uar;
 
+	/* </not exported> */
 	resp = tern_ucontext_resp(ucontext);
 	err = ib_respond_udata(udata, resp);
 	if (err)
-		goto err_del_clock;
+		goto err_del_uar;
 
 	return 0;
 
-err_del_clock:
-	tern_del_clock(ucontext);
 err_del_uar:
+	/* <not exported> */
+	tern_del_clock(ucontext);
+	/* </not exported> */
 	tern_del_uar(ucontext);
 err_put_faults:
 	tern_odp_user_put(ucontext->faults);
@@ -267,20 +276,26 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 {
 	struct tern_ucontext *ucontext = to_tucontext(ibucontext);
 
+	/* <not exported> */
 	tern_del_clock(ucontext);
+	/* </not exported> */
 	tern_del_uar(ucontext);
 	tern_odp_user_put(ucontext->faults);
 }
 
 /*
  * Nothing to do: ib_core zaps the mappings of rdma_user_mmap_io(), the only
- * ones that reach the device. The clock page is ordinary memory: a mapping
- * keeps it with its last contents.
+ * ones that reach the device.
  */
 void tern_disassociate_ucontext(struct ib_ucontext *ibucontext)
 {
 }
 
+/* <not exported> */
+/*
+ * The page is ordinary memory: a mapping that outlives the device keeps it with
+ * its last contents.
+ */
 static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 {
 	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
@@ -291,13 +306,18 @@ static int tern_mmap_clock(struct tern_ib_dev *dev, struct vm_area_struct *vma)
 			      virt_to_page(dev->clock.page));
 }
 
-/* Maps part of a BAR. */
-static int tern_mmap_bar(struct ib_ucontext *ibucontext,
-			 struct vm_area_struct *vma,
-			 struct tern_mmap_entry *entry)
+/* </not exported> */
+static int tern_mmap_entry(struct ib_ucontext *ibucontext,
+			   struct vm_area_struct *vma,
+			   struct tern_mmap_entry *entry)
 {
 	pgprot_t prot;
 
+	/* <not exported> */
+	if (entry->type == TERN_MMAP_CLOCK)
+		return tern_mmap_clock(to_tdev(ibucontext->device), vma);
+
+	/* </not exported> */
 	/* The CPU may combine stores to it, but must not cache it. */
 	if (entry->type == TERN_MMAP_DM)
 		prot = pgprot_writecombine(vma->vm_page_prot);
@@ -310,28 +330,23 @@ static int tern_mmap_bar(struct ib_ucontext *ibucontext,
 }
 
 /**
- * tern_mmap() - map a doorbell page, device memory or the clock page
+ * tern_mmap() - map pages of the device into a process
  * @ibucontext: the context
  * @vma: the mapping
  *
- * Return: 0; -EINVAL if offset and size do not match an entry; -EPERM for a
- * clock page that is not mapped read-only; or another negative errno.
+ * Return: 0; -EINVAL if offset and size do not match an entry; or another
+ * negative errno.
  */
 int tern_mmap(struct ib_ucontext *ibucontext, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *rdma_entry;
-	struct tern_mmap_entry *entry;
 	int err;
 
 	rdma_entry = rdma_user_mmap_entry_get(ibucontext, vma);
 	if (!rdma_entry)
 		return -EINVAL;
 
-	entry = to_tmmap(rdma_entry);
-	if (entry->type == TERN_MMAP_CLOCK)
-		err = tern_mmap_clock(to_tdev(ibucontext->device), vma);
-	else
-		err = tern_mmap_bar(ibucontext, vma, entry);
+	err = tern_mmap_entry(ibucontext, vma, to_tmmap(rdma_entry));
 	rdma_user_mmap_entry_put(rdma_entry);
 
 	return err;

@@ -254,12 +254,14 @@ static int tern_ib_event(struct notifier_block *nb, unsigned long action,
 	case TERN_EV_QP_LAST_WQE:
 		tern_qp_event(dev, id, gen, IB_EVENT_QP_LAST_WQE_REACHED);
 		break;
+	/* <not exported> */
 	case TERN_EV_PATH_MIG:
 		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG);
 		break;
 	case TERN_EV_PATH_MIG_ERR:
 		tern_qp_event(dev, id, gen, IB_EVENT_PATH_MIG_ERR);
 		break;
+	/* </not exported> */
 	case TERN_EV_SRQ_ERR:
 		tern_srq_event(dev, id, gen, IB_EVENT_SRQ_ERR);
 		break;
@@ -325,13 +327,15 @@ static int tern_ib_probe(struct auxiliary_device *adev,
 	if (err)
 		goto err_dealloc;
 
+	/* <not exported> */
 	err = tern_clock_init(dev);
 	if (err)
 		goto err_dealloc;
 
+	/* </not exported> */
 	err = tern_ib_create_eqs(dev);
 	if (err)
-		goto err_free_clock;
+		goto err_dealloc;
 
 	err = tern_faults_init(dev);
 	if (err)
@@ -355,9 +359,10 @@ err_free_faults:
 	tern_faults_free(dev);
 err_destroy_eqs:
 	tern_ib_destroy_eqs(dev);
-err_free_clock:
-	tern_clock_free(dev);
 err_dealloc:
+	/* <not exported> */
+	tern_clock_free(dev);
+	/* </not exported> */
 	ib_dealloc_device(&dev->ibdev);
 	return err;
 }
@@ -379,7 +384,9 @@ static void tern_ib_remove(struct auxiliary_device *adev)
 	WARN_ON(!xa_empty(&dev->qps));
 	WARN_ON(!xa_empty(&dev->srqs));
 	WARN_ON(!xa_empty(&dev->rwqs));
+	/* <not exported> */
 	tern_clock_free(dev);
+	/* </not exported> */
 	ib_dealloc_device(&dev->ibdev);
 }
 

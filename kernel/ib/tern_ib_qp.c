@@ -8,7 +8,9 @@
 #include <rdma/uverbs_ioctl.h>
 
 #include "tern_ib.h"
+/* <not exported> */
 #include "tern_ib_apm.h"
+/* </not exported> */
 #include "tern_ib_qp_util.h"
 #include "tern_ib_raw.h"
 
@@ -21,10 +23,7 @@ static_assert(TERN_QPS_SQD == (int)IB_QPS_SQD);
 static_assert(TERN_QPS_SQE == (int)IB_QPS_SQE);
 static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 
-/*
- * Supported attribute mask bits. An alternate path comes as driver data of the
- * verb.
- */
+/* Supported attribute mask bits. */
 #define TERN_QP_MASK	(IB_QP_STATE | IB_QP_CUR_STATE | \
 			 IB_QP_EN_SQD_ASYNC_NOTIFY | IB_QP_ACCESS_FLAGS | \
 			 IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY | \
@@ -33,8 +32,7 @@ static_assert(TERN_QPS_ERR == (int)IB_QPS_ERR);
 			 IB_QP_RNR_RETRY | IB_QP_RQ_PSN | \
 			 IB_QP_MAX_QP_RD_ATOMIC | IB_QP_MIN_RNR_TIMER | \
 			 IB_QP_SQ_PSN | IB_QP_MAX_DEST_RD_ATOMIC | \
-			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT | \
-			 IB_QP_PATH_MIG_STATE)
+			 IB_QP_DEST_QPN | IB_QP_RATE_LIMIT)
 
 /**
  * tern_qp_event() - report an asynchronous event of a QP to its owner
@@ -189,7 +187,9 @@ static void tern_qp_release(struct tern_ib_dev *dev, struct tern_qp *qp)
 	tern_ib_umem_done(dev, qp->umem, err);
 	tern_record_done(&qp->record, err);
 	tern_kbuf_done(dev, &qp->kern.buf, err);
+	/* <not exported> */
 	tern_alt_path_forget(qp);
+	/* </not exported> */
 }
 
 /* Makes a QP that exists in the device visible to events. */
@@ -429,32 +429,17 @@ static int tern_qp_exec_modify(struct tern_ib_dev *dev, struct tern_qp *qp,
 	return err == -EIO ? tern_kqp_modify_dead(dev, qp, next) : err;
 }
 
-/* Fills in the primary and the alternate path, as far as they are given. */
-static int tern_qp_fill_paths(const struct tern_qp *qp,
-			      const struct ib_qp_attr *attr, int mask,
-			      const struct tern_alt_path *alt, u32 dest_qpn,
-			      struct tern_cmd_modify_qp *cmd)
-{
-	u32 flow_label = le32_to_cpu(alt->dev.av.flow_label);
-	u16 udp_sport;
-
-	cmd->alt = alt->dev;
-	udp_sport = rdma_get_udp_sport(flow_label, qp->ibqp.qp_num, dest_qpn);
-	cmd->alt.av.udp_sport = cpu_to_le16(udp_sport);
-	if (mask & IB_QP_PATH_MIG_STATE)
-		cmd->alt.mig_state = attr->path_mig_state;
-	if (!(mask & IB_QP_AV))
-		return 0;
-
-	udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
-				       qp->ibqp.qp_num, dest_qpn);
-	return tern_av_from_attr(&cmd->attr.av, &attr->ah_attr, udp_sport);
-}
+/* What a user changes, besides the attributes of the verb. */
+struct tern_qp_change {
+	struct tern_ureq_modify_qp req;
+	/* <not exported> */
+	struct tern_alt_path alt;
+	/* </not exported> */
+};
 
 static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 				 const struct ib_qp_attr *attr, int mask,
-				 const struct tern_ureq_modify_qp *req,
-				 struct tern_alt_path *alt)
+				 struct tern_qp_change *change)
 {
 	enum ib_qp_state cur = mask & IB_QP_CUR_STATE ? attr->cur_qp_state :
 							qp->state;
@@ -464,8 +449,9 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
 		.cur_state = cpu_to_le32(cur),
 		.flags = cpu_to_le32(FIELD_PREP(TERN_QPM_ECE_MASK,
-						req->ece_options)),
+						change->req.ece_options)),
 	};
+	u16 udp_sport;
 	u32 dev_mask;
 	int err;
 
@@ -474,15 +460,23 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (!ib_modify_qp_is_ok(cur, next, qp->ibqp.qp_type, mask))
 		return -EINVAL;
 
-	err = tern_qp_fill_paths(qp, attr, mask, alt, dest_qpn, &cmd);
-	if (err)
-		return err;
+	/* <not exported> */
+	tern_alt_path_to_dev(qp, attr, mask, dest_qpn, &change->alt, &cmd.alt);
+	/* </not exported> */
+	if (mask & IB_QP_AV) {
+		udp_sport = rdma_get_udp_sport(attr->ah_attr.grh.flow_label,
+					       qp->ibqp.qp_num, dest_qpn);
+		err = tern_av_from_attr(&cmd.attr.av, &attr->ah_attr,
+					udp_sport);
+		if (err)
+			return err;
+	}
 
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY && attr->en_sqd_async_notify)
 		cmd.flags |= cpu_to_le32(TERN_QPM_SQD_NOTIFY);
 	dev_mask = tern_qp_attr_to_dev(attr, mask, &cmd.attr);
-	cmd.attr.max_burst = cpu_to_le32(req->max_burst);
-	cmd.attr.typical_packet = cpu_to_le16(req->typical_packet);
+	cmd.attr.max_burst = cpu_to_le32(change->req.max_burst);
+	cmd.attr.typical_packet = cpu_to_le16(change->req.typical_packet);
 	/* ib_core sets the port of a GSI QP at creation. */
 	if (qp->ibqp.qp_type == IB_QPT_GSI && cur == IB_QPS_RESET &&
 	    next == IB_QPS_INIT) {
@@ -496,10 +490,12 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 	if (next == IB_QPS_RESET && tern_kqp_used(&qp->kern))
 		tern_kqp_reset(qp);
+	/* <not exported> */
 	if (next == IB_QPS_RESET)
 		tern_alt_path_forget(qp);
 	if (mask & IB_QP_ALT_PATH)
-		tern_alt_path_loaded(dev, qp, alt);
+		tern_alt_path_loaded(dev, qp, &change->alt);
+	/* </not exported> */
 	/* Posters read the state without the lock. */
 	WRITE_ONCE(qp->state, next);
 	qp->dest_qpn = dest_qpn;
@@ -508,8 +504,8 @@ static int tern_qp_modify_locked(struct tern_ib_dev *dev, struct tern_qp *qp,
 
 /*
  * Reads what a user gives with attributes: the options of a connection with the
- * state RTR, what belongs to a rate limit, and an alternate path. The device
- * refuses options for a QP that cannot have them.
+ * state RTR, and what belongs to a rate limit. The device refuses options for a QP
+ * that cannot have them.
  */
 static int tern_qp_copy_request(struct tern_ib_dev *dev,
 				const struct ib_qp_attr *attr, int mask,
@@ -519,14 +515,17 @@ static int tern_qp_copy_request(struct tern_ib_dev *dev,
 	struct tern_ureq_modify_qp req;
 	int err;
 
-	err = ib_copy_validate_udata_in(udata, req, alt);
+	err = ib_copy_validate_udata_in(udata, req, reserved_70);
 	if (err)
 		return err;
 
-	if (memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)) ||
-	    memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
+	if (memchr_inv(req.reserved_70, 0, sizeof(req.reserved_70)))
+		return -EINVAL;
+	/* <not exported> */
+	if (memchr_inv(req.alt.reserved_e8, 0, sizeof(req.alt.reserved_e8)) ||
 	    req.flags & ~TERN_MODIFY_QP_ALT_PATH)
 		return -EINVAL;
+	/* </not exported> */
 	if ((req.max_burst || req.typical_packet) && !(mask & IB_QP_RATE_LIMIT))
 		return -EINVAL;
 	if (req.ece_options) {
@@ -557,19 +556,21 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 {
 	struct tern_ib_dev *dev = to_tdev(ibqp->device);
 	struct tern_qp *qp = to_tqp(ibqp);
-	struct tern_ureq_modify_qp req = {};
-	struct tern_alt_path alt;
+	struct tern_qp_change change = {};
+	int supported = TERN_QP_MASK;
 	int err;
 
-	if (mask & ~TERN_QP_MASK || tern_qp_is_rss(qp))
+	/* <not exported> */
+	if (tern_has_cap(dev, TERN_CAP_APM))
+		supported |= IB_QP_PATH_MIG_STATE;
+	/* </not exported> */
+	if (mask & ~supported || tern_qp_is_rss(qp))
 		return -EOPNOTSUPP;
-	if ((mask & IB_QP_RATE_LIMIT &&
-	     !tern_has_cap(dev, TERN_CAP_RATE_LIMIT)) ||
-	    (mask & IB_QP_PATH_MIG_STATE && !tern_has_cap(dev, TERN_CAP_APM)))
+	if (mask & IB_QP_RATE_LIMIT && !tern_has_cap(dev, TERN_CAP_RATE_LIMIT))
 		return -EOPNOTSUPP;
 
 	if (udata && udata->inlen) {
-		err = tern_qp_copy_request(dev, attr, mask, udata, &req);
+		err = tern_qp_copy_request(dev, attr, mask, udata, &change.req);
 		if (err)
 			return err;
 	}
@@ -577,21 +578,24 @@ int tern_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (!tern_qp_attr_ok(dev, attr, mask))
 		return -EINVAL;
 
-	err = tern_alt_path_get(ibqp, &req, &alt);
+	err = ib_respond_empty_udata(udata);
 	if (err)
 		return err;
 
-	err = ib_respond_empty_udata(udata);
+	/* <not exported> */
+	err = tern_alt_path_get(ibqp, &change.req, &change.alt);
 	if (err)
-		goto put_alt_path;
+		return err;
 
-	if (alt.sgid)
+	if (change.alt.sgid)
 		mask |= IB_QP_ALT_PATH;
+	/* </not exported> */
 	mutex_lock(&qp->lock);
-	err = tern_qp_modify_locked(dev, qp, attr, mask, &req, &alt);
+	err = tern_qp_modify_locked(dev, qp, attr, mask, &change);
 	mutex_unlock(&qp->lock);
-put_alt_path:
-	tern_alt_path_put(&alt);
+	/* <not exported> */
+	tern_alt_path_put(&change.alt);
+	/* </not exported> */
 	return err;
 }
 
@@ -636,7 +640,9 @@ int tern_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		tern_av_to_attr(&rsp.attr.av, &attr->ah_attr);
 	else
 		attr->path_mtu = IB_MTU_256;
+	/* <not exported> */
 	tern_alt_path_to_attr(&rsp.alt, attr);
+	/* </not exported> */
 
 	attr->cap = qp->cap;
 	init_attr->cap = qp->cap;

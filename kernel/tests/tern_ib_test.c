@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Tests of tern_ib.ko: conversions, page lists, clock, send WQEs. */
+/* Tests of tern_ib.ko: conversions, page lists, send WQEs. */
 
 #include <kunit/device.h>
 #include <kunit/test.h>
@@ -275,6 +275,7 @@ static void tern_test_table_rounds(struct kunit *test)
 		tern_test_rounds_of(test, dev, sizes[i]);
 }
 
+/* <not exported> */
 /*
  * Wall-clock time that a reader of the page computes for a time stamp less than
  * 8 seconds away.
@@ -431,6 +432,7 @@ static void tern_test_clock_late(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, page.mult, 1U << TERN_CLOCK_SHIFT);
 }
 
+/* </not exported> */
 static void tern_test_segments(struct kunit *test)
 {
 	struct tern_ah ah = { .av = { .hop_limit = 9 } };
@@ -581,11 +583,13 @@ static struct kunit_case tern_ib_cases[] = {
 	KUNIT_CASE(tern_test_table),
 	KUNIT_CASE(tern_test_table_limit),
 	KUNIT_CASE(tern_test_table_rounds),
+	/* <not exported> */
 	KUNIT_CASE(tern_test_clock_start),
 	KUNIT_CASE(tern_test_clock_follows),
 	KUNIT_CASE(tern_test_clock_forward),
 	KUNIT_CASE(tern_test_clock_back),
 	KUNIT_CASE(tern_test_clock_late),
+	/* </not exported> */
 	{}
 };
 

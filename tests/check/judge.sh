@@ -24,10 +24,11 @@ judge() {
 	fi
 }
 
-# code DIR FILE...: into DIR without comments, empty lines and includes, which are what an upstream tree has otherwise.
+# code DIR FILE...: into DIR without comments, empty lines and includes, which are what an upstream tree has otherwise, and without
+# what stays here.
 code() {
 	mkdir "$1"
 	# shellcheck disable=SC2016
-	inside bash -ec 'dir=$1; shift
-	for f; do gcc -fpreprocessed -dD -E -P -w -xc "$f" | grep -v "^#include" >"$dir/${f##*/}"; done' - "$@"
+	inside env "kept=$TERN_TOP/tests/check/kept.sed" bash -ec 'dir=$1; shift
+	for f; do sed -f "$kept" "$f" | gcc -fpreprocessed -dD -E -P -w -xc - | grep -v "^#include" >"$dir/${f##*/}"; done' - "$@"
 }

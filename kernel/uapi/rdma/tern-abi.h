@@ -42,11 +42,14 @@ struct tern_uresp_alloc_ucontext {
 	__u16 max_send_sge;
 	__u16 max_recv_sge;
 	__u32 max_inline_data;
+	/* <not exported> */
 	__aligned_u64 clock_offset;	/* mmap offset of the clock page; 0: there is none */
+	/* </not exported> */
 	__u32 max_rate;			/* largest rate limit of a QP, kbit/s */
 	__u8 reserved_1a0[4];
 };
 
+/* <not exported> */
 /*
  * Converts a time stamp of the device to wall-clock time. The page is read-only,
  * one page long, and shared by all processes. A reader reads sequence (acquire),
@@ -66,6 +69,7 @@ struct tern_clock_page {
 
 #define TERN_CLOCK_SHIFT 30
 
+/* </not exported> */
 /*
  * Buffers are page-aligned memory of the provider that holds only entries: the
  * kernel pins each buffer for the access that the device makes. Doorbell records
@@ -109,6 +113,7 @@ struct tern_ureq_create_qp {
 	__u8 reserved_e0[4];
 };
 
+/* <not exported> */
 enum {
 	TERN_MODIFY_QP_ALT_PATH = 1 << 0,	/* instead of IB_QP_ALT_PATH in the mask */
 };
@@ -128,6 +133,7 @@ struct tern_ureq_alt_path {
 	__u8 reserved_e8[3];
 };
 
+/* </not exported> */
 /* Optional: without it, all of it is zero. */
 struct tern_ureq_modify_qp {
 	__u32 ece_options;		/* with RTR: those of the device that both ends accept */
@@ -135,7 +141,9 @@ struct tern_ureq_modify_qp {
 	__u32 max_burst;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u16 typical_packet;		/* with IB_QP_RATE_LIMIT: bytes */
 	__u8 reserved_70[2];
+	/* <not exported> */
 	struct tern_ureq_alt_path alt;	/* with TERN_MODIFY_QP_ALT_PATH */
+	/* </not exported> */
 };
 
 /* Fields of rx_hash_fields_mask, with the values of the verb. */
