@@ -164,7 +164,7 @@ static int tern_kcq_add(struct ib_cq *ibcq, struct tern_qp *qp)
 
 /**
  * tern_kqp_attach() - make a QP known to its CQs
- * @qp: a kernel QP
+ * @qp: a kernel QP, whose number no other QP has
  *
  * tern_kqp_detach() undoes it, also after a failure.
  *
@@ -181,8 +181,11 @@ static void tern_kcq_remove(struct ib_cq *ibcq, struct tern_qp *qp)
 	struct tern_kcq *kcq = &to_tcq(ibcq)->kern;
 
 	spin_lock_irq(&kcq->lock);
-	tern_kcq_forget(kcq, qp);
-	xa_erase(&kcq->qps, qp->ibqp.qp_num);
+	/* Not that of another QP, if the device has given a number twice. */
+	if (xa_load(&kcq->qps, qp->ibqp.qp_num) == qp) {
+		tern_kcq_forget(kcq, qp);
+		xa_erase(&kcq->qps, qp->ibqp.qp_num);
+	}
 	spin_unlock_irq(&kcq->lock);
 }
 
@@ -193,8 +196,10 @@ static void tern_kcq_remove(struct ib_cq *ibcq, struct tern_qp *qp)
 void tern_kqp_detach(struct tern_qp *qp)
 {
 	tern_kcq_remove(qp->ibqp.send_cq, qp);
-	tern_kcq_remove(qp->ibqp.recv_cq, qp);
+	if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
+		tern_kcq_remove(qp->ibqp.recv_cq, qp);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_kqp_detach);
 
 static void tern_wq_reset(struct tern_wq *wq, struct ib_cq *ibcq,
 			  struct tern_qp *qp, __le32 *index)

@@ -289,7 +289,8 @@ static int tern_poll_batch(struct tern_kcq *kcq, int num, struct ib_wc *wc)
 	struct tern_cqe *cqe;
 	int i, n = 0;
 
-	while (n < num) {
+	/* Once around at most, even if the device writes nothing but bad ones. */
+	while (n < num && kcq->ci - first < BIT(kcq->log_size)) {
 		cqe = tern_kcq_peek(kcq, kcq->ci);
 		if (!cqe)
 			break;

@@ -259,16 +259,18 @@ static int tern_create_kernel_qp(struct tern_ib_dev *dev, struct tern_qp *qp,
 	if (err)
 		goto err_free_kbuf;
 
-	err = tern_kqp_attach(qp);
-	if (err)
-		goto err_release;
-
 	err = tern_qp_publish(dev, qp, attr);
 	if (err)
 		goto err_release;
 
+	err = tern_kqp_attach(qp);
+	if (err)
+		goto err_unpublish;
+
 	return 0;
 
+err_unpublish:
+	tern_qp_unpublish(dev, qp);
 err_release:
 	tern_qp_release(dev, qp);
 	return err;

@@ -376,6 +376,26 @@ static void tern_test_poll_other_cq(struct kunit *test)
 	tern_test_poll_exit(poll);
 }
 
+/* A QP that the device gave the number of another takes nothing from that one. */
+static void tern_test_poll_twin(struct kunit *test)
+{
+	struct tern_test_poll *poll = tern_test_poll_init(test);
+	struct tern_qp *twin = kunit_kzalloc(test, sizeof(*twin), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, twin);
+	twin->ibqp = poll->qp.ibqp;
+	tern_test_post(&poll->qp.kern.sq, 2, 0);
+	tern_test_complete(poll, 0, TERN_TEST_QPN, 0, 0);
+	tern_kqp_detach(twin);
+	KUNIT_EXPECT_EQ(test, tern_test_poll_all(poll), 1);
+	tern_test_complete(poll, 1, TERN_TEST_QPN, 1, 0);
+	tern_kqp_detach(&poll->qp);
+	KUNIT_EXPECT_EQ(test, tern_test_poll_all(poll), 0);
+	KUNIT_EXPECT_EQ(test, poll->cq.kern.bad, 0);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&poll->cq.kern.qps));
+	tern_test_poll_exit(poll);
+}
+
 /* Returns the post's error, and what the device gets as the request's wr_id in @got. */
 static int tern_test_post_srq(struct tern_test_poll *poll, u64 wr_id, __le64 *got)
 {
@@ -565,6 +585,7 @@ static struct kunit_case tern_ib_poll_cases[] = {
 	KUNIT_CASE(tern_test_posted_recv),
 	KUNIT_CASE(tern_test_poll_index),
 	KUNIT_CASE(tern_test_poll_other_cq),
+	KUNIT_CASE(tern_test_poll_twin),
 	KUNIT_CASE(tern_test_poll_srq),
 	KUNIT_CASE(tern_test_poll_srq_lies),
 	KUNIT_CASE(tern_test_poll_srq_forget),
