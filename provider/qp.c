@@ -195,32 +195,14 @@ static void tern_qp_purge_cqs(struct tern_qp *qp)
 }
 
 /*
- * Transfers the number of a QP that the kernel has destroyed to successor (NULL
- * for none), after removing the old owner's completions. Called under
- * qp_table_mutex.
- */
-static void tern_qp_detach(struct tern_context *ctx, struct tern_qp *qp,
-			   struct tern_qp *successor)
-{
-	uint32_t qpn = qp->vqp.qp.qp_num;
-	struct tern_qp **page =
-		ctx->qp_table[(qpn >> TERN_QP_TABLE_SHIFT) & TERN_QP_TABLE_MASK];
-
-	tern_lock_cqs(qp);
-	tern_qp_purge_cqs(qp);
-	page[qpn & TERN_QP_TABLE_MASK] = successor;
-	tern_unlock_cqs(qp);
-}
-
-/*
- * Makes the QP findable by number. The kernel may reuse a number before the
- * thread that destroys the previous owner has detached it.
+ * Makes the QP findable by number. EAGAIN: the kernel has reused the number
+ * before the thread that destroys the previous owner has removed the owner's
+ * completions. It would remove those of the new owner as well.
  */
 int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
 {
 	uint32_t qpn = qp->vqp.qp.qp_num;
 	uint32_t dir = (qpn >> TERN_QP_TABLE_SHIFT) & TERN_QP_TABLE_MASK;
-	struct tern_qp *old;
 	int err = 0;
 
 	pthread_mutex_lock(&ctx->qp_table_mutex);
@@ -232,9 +214,8 @@ int tern_qp_attach(struct tern_context *ctx, struct tern_qp *qp)
 		goto out;
 	}
 
-	old = tern_find_qp(ctx, qpn);
-	if (old)
-		tern_qp_detach(ctx, old, qp);
+	if (tern_find_qp(ctx, qpn))
+		err = EAGAIN;
 	else
 		ctx->qp_table[dir][qpn & TERN_QP_TABLE_MASK] = qp;
 out:
@@ -245,10 +226,15 @@ out:
 /* Called for a QP that the kernel has destroyed, before its memory is freed. */
 void tern_qp_forget(struct tern_context *ctx, struct tern_qp *qp)
 {
+	uint32_t qpn = qp->vqp.qp.qp_num;
+	uint32_t dir = (qpn >> TERN_QP_TABLE_SHIFT) & TERN_QP_TABLE_MASK;
+
+	tern_lock_cqs(qp);
+	tern_qp_purge_cqs(qp);
+	tern_unlock_cqs(qp);
+
 	pthread_mutex_lock(&ctx->qp_table_mutex);
-	/* A new QP may have taken over the number, and cleaned up. */
-	if (tern_find_qp(ctx, qp->vqp.qp.qp_num) == qp)
-		tern_qp_detach(ctx, qp, NULL);
+	ctx->qp_table[dir][qpn & TERN_QP_TABLE_MASK] = NULL;
 	pthread_mutex_unlock(&ctx->qp_table_mutex);
 
 	tern_drain_lock(&qp->sq.lock);
@@ -390,6 +376,36 @@ static int tern_qp_cmd_create(struct ibv_context *ibvctx, struct tern_qp *qp,
 				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
 }
 
+/*
+ * Creates the QP, and makes it findable if it has queues. When the number still
+ * has an owner, the next QP has another: the device reuses numbers as late as
+ * it can.
+ */
+static int tern_qp_create_attached(struct ibv_context *ibvctx,
+				   struct tern_qp *qp,
+				   struct ibv_qp_init_attr_ex *attr,
+				   const struct tern_ureq_create_qp *req)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < TERN_NUMBER_TRIES; i++) {
+		err = tern_qp_cmd_create(ibvctx, qp, attr, req);
+		if (err || !qp->type->has_sq)
+			return err;
+
+		err = tern_qp_attach(to_tern_ctx(ibvctx), qp);
+		if (!err)
+			return 0;
+
+		ibv_cmd_destroy_qp(&qp->vqp.qp);
+		if (err != EAGAIN)
+			return err;
+	}
+
+	return ENOMEM;
+}
+
 static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 			struct ibv_qp_init_attr_ex *attr)
 {
@@ -417,9 +433,11 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 
 	/* Tell the kernel the actual capacities. */
 	tern_qp_get_cap(qp, &attr->cap);
-	err = tern_qp_cmd_create(ibvctx, qp, attr, &req);
-	if (err)
-		goto err_free_queues;
+	err = tern_qp_create_attached(ibvctx, qp, attr, &req);
+	if (err) {
+		tern_qp_free_queues(ctx, qp);
+		return err;
+	}
 
 	if (attr->srq)
 		qp->srqn = to_tern_srq(attr->srq)->srqn;
@@ -430,19 +448,7 @@ static int tern_qp_init(struct ibv_context *ibvctx, struct tern_qp *qp,
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	}
 
-	if (qp->type->has_sq) {
-		err = tern_qp_attach(ctx, qp);
-		if (err)
-			goto err_destroy;
-	}
-
 	return 0;
-
-err_destroy:
-	ibv_cmd_destroy_qp(&qp->vqp.qp);
-err_free_queues:
-	tern_qp_free_queues(ctx, qp);
-	return err;
 }
 
 /*

@@ -170,10 +170,30 @@ static int tern_srq_cmd_create(struct ibv_context *ibvctx, struct tern_srq *srq,
 }
 
 /*
- * Removes the completions of an SRQ with a CQ that the kernel has destroyed. Called
- * under xrc_srqs_mutex.
+ * EAGAIN: the kernel has reused the number before the thread that destroys the
+ * previous owner has removed the owner's completions. It would remove those of
+ * the new owner as well.
  */
-static void tern_xrc_srq_detach(struct tern_srq *srq)
+static int tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
+{
+	struct list_head *bucket =
+		&ctx->xrc_srqs[srq->srqn % TERN_XRC_SRQ_BUCKETS];
+	struct tern_srq *old;
+	int err = 0;
+
+	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
+	list_for_each(bucket, old, xrc_entry)
+		if (old->srqn == srq->srqn)
+			err = EAGAIN;
+	if (!err)
+		list_add(bucket, &srq->xrc_entry);
+	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+
+	return err;
+}
+
+/* Called for an SRQ with a CQ that the kernel has destroyed. */
+static void tern_xrc_srq_forget(struct tern_context *ctx, struct tern_srq *srq)
 {
 	struct tern_cq *cq = to_tern_cq(srq->vsrq.cq);
 
@@ -181,28 +201,36 @@ static void tern_xrc_srq_detach(struct tern_srq *srq)
 	tern_cq_purge_srq(cq, srq->srqn);
 	tern_cq_unlock(cq);
 
+	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
 	list_del(&srq->xrc_entry);
-	srq->xrc_listed = false;
+	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
 }
 
 /*
- * The kernel may reuse a number before the thread that destroys the previous
- * owner has cleaned up. The new owner does so then, before it can have
- * completions.
+ * Creates the SRQ, and lists it if it has a CQ. When the number still has an
+ * owner, the next SRQ has another: the device reuses numbers as late as it can.
  */
-static void tern_xrc_srq_attach(struct tern_context *ctx, struct tern_srq *srq)
+static int tern_srq_create_attached(struct ibv_context *ibvctx,
+				    struct tern_srq *srq,
+				    struct ibv_srq_init_attr_ex *attr,
+				    const struct tern_ureq_create_srq *req)
 {
-	struct list_head *bucket =
-		&ctx->xrc_srqs[srq->srqn % TERN_XRC_SRQ_BUCKETS];
-	struct tern_srq *old, *next;
+	unsigned int i;
+	int err;
 
-	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
-	list_for_each_safe(bucket, old, next, xrc_entry)
-		if (old->srqn == srq->srqn)
-			tern_xrc_srq_detach(old);
-	list_add(bucket, &srq->xrc_entry);
-	srq->xrc_listed = true;
-	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+	for (i = 0; i < TERN_NUMBER_TRIES; i++) {
+		err = tern_srq_cmd_create(ibvctx, srq, attr, req);
+		if (err || !(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ))
+			return err;
+
+		err = tern_xrc_srq_attach(to_tern_ctx(ibvctx), srq);
+		if (!err)
+			return 0;
+
+		ibv_cmd_destroy_srq(&srq->vsrq.srq);
+	}
+
+	return ENOMEM;
 }
 
 static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
@@ -243,14 +271,12 @@ static int tern_srq_init(struct ibv_context *ibvctx, struct tern_srq *srq,
 			goto err_free_record;
 	}
 
-	err = tern_srq_cmd_create(ibvctx, srq, attr, &req);
+	err = tern_srq_create_attached(ibvctx, srq, attr, &req);
 	if (err)
 		goto err_free_tm;
 
 	pthread_spin_init(&srq->wq.lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_mutex_init(&srq->resize_mutex, NULL);
-	if (attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ)
-		tern_xrc_srq_attach(ctx, srq);
 
 	return 0;
 
@@ -469,10 +495,8 @@ int tern_destroy_srq(struct ibv_srq *ibvsrq)
 	if (err)
 		return err;
 
-	pthread_mutex_lock(&ctx->xrc_srqs_mutex);
-	if (srq->xrc_listed)
-		tern_xrc_srq_detach(srq);
-	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+	if (srq->vsrq.cq)
+		tern_xrc_srq_forget(ctx, srq);
 
 	tern_tm_free(srq);
 	tern_drain_lock(&srq->wq.lock);

@@ -33,6 +33,9 @@
 /* Numbers are allocated in sequence, so the low bits distribute them well. */
 #define TERN_XRC_SRQ_BUCKETS 1024
 
+/* How many numbers a new object may refuse because they have an owner. */
+#define TERN_NUMBER_TRIES 16
+
 struct tern_qp;
 
 struct tern_device {
@@ -65,9 +68,12 @@ struct tern_context {
 	uint32_t max_inline;
 	uint32_t max_rate; /* kbit/s */
 	/*
-	 * Entries change under qp_table_mutex and the locks of both CQs of the
-	 * QP. Pollers read them under the lock of the CQ that contains the QP
-	 * number.
+	 * Entries change under qp_table_mutex, while no CQ has a CQE with the
+	 * number: before the first, and after the last was removed. Pollers
+	 * read them under the lock of the CQ that contains the number.
+	 *
+	 * Both mutexes may be taken in a polling session, which holds the lock
+	 * of a CQ. So nothing waits for a CQ while it holds one of them.
 	 */
 	pthread_mutex_t qp_table_mutex;
 	struct tern_qp **qp_table[TERN_QP_TABLE_SIZE];
@@ -220,7 +226,6 @@ struct tern_srq {
 	pthread_mutex_t resize_mutex; /* serializes resizes */
 	uint32_t srqn;
 	struct list_node xrc_entry; /* in xrc_srqs, SRQs with a CQ only */
-	bool xrc_listed;
 	struct tern_tm *tm; /* NULL without tag matching */
 	struct tern_pd *pd; /* parent domain, or NULL */
 };

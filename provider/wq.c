@@ -56,12 +56,46 @@ static int tern_wq_alloc_queue(struct ibv_context *ibvctx, struct tern_qp *qp,
 	return 0;
 }
 
+/* Creates the WQ and makes it findable; see tern_qp_create_attached(). */
+static int tern_wq_create_attached(struct ibv_context *ibvctx,
+				   struct tern_rwq *wq,
+				   struct ibv_wq_init_attr *attr,
+				   struct tern_create_wq *cmd)
+{
+	struct ibv_qp *ibvqp = &wq->qp.vqp.qp;
+	struct tern_create_wq_resp resp = {};
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < TERN_NUMBER_TRIES; i++) {
+		err = ibv_cmd_create_wq(ibvctx, attr, &wq->ibvwq,
+					&cmd->ibv_cmd, sizeof(*cmd),
+					&resp.ibv_resp, sizeof(resp));
+		if (err)
+			return err;
+
+		wq->ibvwq.state = IBV_WQS_RESET;
+		wq->ibvwq.post_recv = tern_post_wq_recv;
+		ibvqp->context = ibvctx;
+		ibvqp->qp_num = wq->ibvwq.wq_num;
+		ibvqp->recv_cq = attr->cq;
+		ibvqp->state = IBV_QPS_RESET;
+		err = tern_qp_attach(to_tern_ctx(ibvctx), &wq->qp);
+		if (!err)
+			return 0;
+
+		ibv_cmd_destroy_wq(&wq->ibvwq);
+		if (err != EAGAIN)
+			return err;
+	}
+
+	return ENOMEM;
+}
+
 static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
 			struct ibv_wq_init_attr *attr)
 {
 	struct tern_context *ctx = to_tern_ctx(ibvctx);
-	struct ibv_qp *ibvqp = &wq->qp.vqp.qp;
-	struct tern_create_wq_resp resp = {};
 	struct tern_create_wq cmd = {};
 	int err;
 
@@ -80,27 +114,10 @@ static int tern_wq_init(struct ibv_context *ibvctx, struct tern_rwq *wq,
 	/* Without the mask, old kernels get the flags all the same. */
 	if (!(attr->comp_mask & IBV_WQ_INIT_ATTR_FLAGS))
 		attr->create_flags = 0;
-	err = ibv_cmd_create_wq(ibvctx, attr, &wq->ibvwq, &cmd.ibv_cmd,
-				sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+	err = tern_wq_create_attached(ibvctx, wq, attr, &cmd);
 	if (err)
-		goto err_free_queue;
+		tern_qp_free_memory(ctx, &wq->qp);
 
-	wq->ibvwq.state = IBV_WQS_RESET;
-	wq->ibvwq.post_recv = tern_post_wq_recv;
-	ibvqp->context = ibvctx;
-	ibvqp->qp_num = wq->ibvwq.wq_num;
-	ibvqp->recv_cq = attr->cq;
-	ibvqp->state = IBV_QPS_RESET;
-	err = tern_qp_attach(ctx, &wq->qp);
-	if (err)
-		goto err_destroy;
-
-	return 0;
-
-err_destroy:
-	ibv_cmd_destroy_wq(&wq->ibvwq);
-err_free_queue:
-	tern_qp_free_memory(ctx, &wq->qp);
 	return err;
 }
 

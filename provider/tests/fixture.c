@@ -104,7 +104,6 @@ struct tern_qp *make_typed_qp(enum ibv_qp_type qp_type, struct tern_cq *scq,
 	CHECK(own_rq ? attr.cap.max_recv_sge >= cap.max_recv_sge :
 		       !attr.cap.max_recv_sge);
 	CHECK(!memcmp(&attr.cap, &last_cap, sizeof(last_cap)));
-	next_qpn++;
 	qp->state = IBV_QPS_RTS;
 	return to_tern_qp(qp);
 }

@@ -33,6 +33,7 @@
  */
 extern uint32_t next_qpn;
 extern uint32_t next_srqn;
+extern atomic_int kernel_qps; /* created minus destroyed, without flags */
 extern int create_err;
 extern struct tern_ureq_create_qp last_qp;
 extern struct tern_ureq_modify_qp last_request;
@@ -208,6 +209,7 @@ void test_arm_race(void);
 void test_post_destroy(void);
 void test_destroy_waits(void);
 void test_bind_race(void);
+void test_session_destroy(void);
 
 /* test_flush.c */
 void test_flush(void);

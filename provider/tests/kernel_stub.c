@@ -12,6 +12,7 @@
 uint32_t next_qpn = 0x11;
 uint32_t next_srqn = 0x21;
 static uint32_t next_cqn = 7;
+atomic_int kernel_qps;
 int create_err;
 struct tern_ureq_create_qp last_qp;
 struct tern_ureq_modify_qp last_request;
@@ -43,13 +44,14 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 	last_qp = container_of(cmd, struct tern_create_qp, ibv_cmd)->drv_payload;
 	last_cap = attr->cap;
 	qp->qp.context = context;
-	qp->qp.qp_num = next_qpn;
+	qp->qp.qp_num = next_qpn++;
 	qp->qp.send_cq = attr->send_cq;
 	qp->qp.recv_cq = attr->recv_cq;
 	qp->qp.srq = attr->srq;
 	qp->qp.qp_type = attr->qp_type;
 	qp->qp.state = IBV_QPS_RESET;
 	qp->comp_mask = 0;
+	kernel_qps++;
 	return 0;
 }
 
@@ -139,6 +141,7 @@ int ibv_cmd_destroy_srq(struct ibv_srq *srq)
 
 int ibv_cmd_destroy_qp(struct ibv_qp *qp)
 {
+	kernel_qps--;
 	return 0;
 }
 

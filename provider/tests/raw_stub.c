@@ -39,7 +39,7 @@ int ibv_cmd_create_qp_ex2(struct ibv_context *context, struct verbs_qp *qp,
 				       ibv_cmd)->drv_payload;
 	last_cap = attr->cap;
 	qp->qp.context = context;
-	qp->qp.qp_num = rss ? 0 : next_qpn;
+	qp->qp.qp_num = rss ? 0 : next_qpn++;
 	qp->qp.send_cq = attr->send_cq;
 	qp->qp.recv_cq = attr->recv_cq;
 	qp->qp.qp_type = attr->qp_type;

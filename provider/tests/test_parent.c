@@ -123,7 +123,6 @@ static struct tern_qp *make_parent_qp(struct tern_cq *cq)
 
 	if (!qp)
 		return NULL;
-	next_qpn++;
 	qp->state = IBV_QPS_RTS;
 	return to_tern_qp(qp);
 }

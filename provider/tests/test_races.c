@@ -219,6 +219,111 @@ void test_destroy_waits(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
+/*
+ * ---- a session creates objects while another thread destroys ones of its CQ
+ */
+
+static struct tern_cq *session_cq;
+static atomic_bool at_session;
+
+/* The destroying thread is about to wait for the session. */
+static void note_session(pthread_spinlock_t *lock)
+{
+	if (lock == &session_cq->lock && !pthread_equal(pthread_self(), poster))
+		atomic_store(&at_session, true);
+}
+
+static void *destroy_once(void *arg)
+{
+	destroy_queue();
+	return arg;
+}
+
+static struct tern_srq *make_session_srq(void)
+{
+	static struct verbs_xrcd xrcd;
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { 4, 1, 0 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = &test_pd.ibvpd,
+		.xrcd = &xrcd.xrcd,
+		.cq = &session_cq->vcq.cq,
+	};
+	struct ibv_srq *srq = tern_create_srq_ex(&ctx->vctx.context, &attr);
+
+	CHECK(srq);
+	return to_tern_srq(srq);
+}
+
+/* Starts a session, and waits until another thread waits for it in a destroy. */
+static pthread_t begin_and_destroy(void)
+{
+	struct ibv_cq_ex *cqx = &session_cq->vcq.cq_ex;
+	struct ibv_poll_cq_attr attr = {};
+	pthread_t destroyer;
+
+	put_cqe(session_cq, tern_cq_ci(session_cq), 0xfff123, 1, 0, 0);
+	CHECK(!cqx->start_poll(cqx, &attr));
+	poster = pthread_self();
+	atomic_store(&at_session, false);
+	before_lock = note_session;
+	pthread_create(&destroyer, NULL, destroy_once, NULL);
+	while (!atomic_load(&at_session))
+		sched_yield();
+	return destroyer;
+}
+
+static void end_session(pthread_t destroyer)
+{
+	session_cq->vcq.cq_ex.end_poll(&session_cq->vcq.cq_ex);
+	pthread_join(destroyer, NULL);
+	before_lock = NULL;
+}
+
+/* Neither waits for the other, also when the kernel has reused the number. */
+void test_session_destroy(void)
+{
+	struct tern_srq *srq;
+	pthread_t destroyer;
+	struct tern_qp *qp;
+	uint32_t number;
+	struct ibv_wc wc;
+
+	session_cq = make_cq(4);
+	posted_srq = NULL;
+	posted = make_qp(session_cq, session_cq, small_cap);
+	number = posted->vqp.qp.qp_num;
+	destroyer = begin_and_destroy();
+	CHECK(!pthread_mutex_trylock(&ctx->qp_table_mutex));
+	pthread_mutex_unlock(&ctx->qp_table_mutex);
+	next_qpn = number;
+	qp = make_qp(session_cq, session_cq, small_cap);
+	CHECK(qp->vqp.qp.qp_num != number);
+	put_cqe(session_cq, 1, number, 2, 0, 0);
+	put_cqe(session_cq, 2, qp->vqp.qp.qp_num, 3, 0, 0);
+	end_session(destroyer);
+	CHECK(!tern_find_qp(ctx, number));
+	CHECK(tern_poll_cq(&session_cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 3);
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+
+	posted_srq = make_session_srq();
+	number = posted_srq->srqn;
+	destroyer = begin_and_destroy();
+	CHECK(!pthread_mutex_trylock(&ctx->xrc_srqs_mutex));
+	pthread_mutex_unlock(&ctx->xrc_srqs_mutex);
+	next_srqn = number;
+	srq = make_session_srq();
+	CHECK(srq->srqn != number);
+	put_srq_cqe(session_cq, 4, 0xfff123, 4, number);
+	put_srq_cqe(session_cq, 5, 0xfff123, 5, srq->srqn);
+	end_session(destroyer);
+	CHECK(tern_poll_cq(&session_cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 5);
+	CHECK(!tern_destroy_srq(&srq->vsrq.srq));
+	tern_destroy_cq(&session_cq->vcq.cq);
+}
+
 /* ---- two threads bind one window through two QPs ---- */
 
 static struct tern_qp *binding[2];

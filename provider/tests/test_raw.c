@@ -42,7 +42,6 @@ static struct tern_qp *make_raw_qp(struct tern_cq *cq, uint16_t max_tso_header)
 	attr.max_tso_header = max_tso_header;
 	qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
 	CHECK(qp);
-	next_qpn++;
 	qp->state = IBV_QPS_RTS;
 	return to_tern_qp(qp);
 }
@@ -132,7 +131,6 @@ static void check_no_offload(struct tern_cq *cq, struct ibv_send_wr *wr)
 	attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
 	qp = tern_create_qp_ex(&ctx->vctx.context, &attr);
 	CHECK(qp);
-	next_qpn++;
 	qp->state = IBV_QPS_RTS;
 	wr->opcode = IBV_WR_TSO;
 	CHECK(tern_post_send(qp, wr, &bad) == EOPNOTSUPP);

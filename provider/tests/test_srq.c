@@ -24,7 +24,7 @@ static struct tern_srq *make_srq(uint32_t max_wr, uint32_t max_sge)
 	return to_tern_srq(srq);
 }
 
-static struct tern_srq *make_xrc_srq(struct tern_cq *cq)
+static struct ibv_srq *try_xrc_srq(struct tern_cq *cq)
 {
 	static struct verbs_xrcd xrcd;
 	struct ibv_srq_init_attr_ex attr = {
@@ -36,9 +36,14 @@ static struct tern_srq *make_xrc_srq(struct tern_cq *cq)
 		.xrcd = &xrcd.xrcd,
 		.cq = &cq->vcq.cq,
 	};
-	struct ibv_srq *srq;
 
-	srq = tern_create_srq_ex(&ctx->vctx.context, &attr);
+	return tern_create_srq_ex(&ctx->vctx.context, &attr);
+}
+
+static struct tern_srq *make_xrc_srq(struct tern_cq *cq)
+{
+	struct ibv_srq *srq = try_xrc_srq(cq);
+
 	CHECK(srq && srq->context == &ctx->vctx.context && srq->pd == pd);
 	return to_tern_srq(srq);
 }
@@ -316,8 +321,7 @@ void test_srq_cqes(void)
 	put_srq_cqe(cq, 5, 0xfff123, 6, other->srqn);
 	next_srqn = other->srqn;
 	new = make_xrc_srq(cq);
-	CHECK(new->srqn == other->srqn && num != new->srqn);
-	CHECK(!tern_poll_cq(&cq->vcq.cq, 4, wc));
+	CHECK(new->srqn == other->srqn + 1 && num != new->srqn);
 	put_srq_cqe(cq, 6, 0xfff123, 7, new->srqn);
 	CHECK(!tern_destroy_srq(&other->vsrq.srq));
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 1 && wc[0].wr_id == 7);
@@ -365,8 +369,8 @@ static unsigned int list_length(struct list_head *list)
 }
 
 /*
- * A thousand XRC SRQs: a new one is compared with few others, and finds the
- * previous owner of its number.
+ * A thousand XRC SRQs: a new one is compared with few others, and gets a number
+ * that none of them has.
  */
 void test_srq_numbers(void)
 {
@@ -379,9 +383,11 @@ void test_srq_numbers(void)
 		srqs[i] = make_xrc_srq(cq);
 		CHECK(list_length(bucket_of(srqs[i]->srqn)) <= 2);
 	}
-	next_srqn = srqs[500]->srqn;
+	next_srqn = srqs[1000 - TERN_NUMBER_TRIES]->srqn;
+	CHECK(!try_xrc_srq(cq) && errno == ENOMEM);
+	next_srqn = srqs[1001 - TERN_NUMBER_TRIES]->srqn;
 	again = make_xrc_srq(cq);
-	CHECK(!srqs[500]->xrc_listed && again->xrc_listed);
+	CHECK(again->srqn == srqs[999]->srqn + 1);
 	for (i = 0; i < 1000; i++)
 		CHECK(!tern_destroy_srq(&srqs[i]->vsrq.srq));
 	CHECK(list_length(bucket_of(again->srqn)) == 1);
