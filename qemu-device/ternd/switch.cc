@@ -47,10 +47,36 @@ double draw(std::atomic<std::uint64_t>& state) {
 // ---- a port ----
 
 Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size)
-    : switch_(owner), number_(number), name_(std::move(name)), user_(user), queue_size_(queue_size), queue_(queue_size),
+    : switch_(owner), number_(number), name_(std::move(name)), user_(&user), queue_size_(queue_size), queue_(queue_size),
       limit_(PortPolicy{}.queue), random_(0x9e3779b97f4a7c15 * (number + 1)) {
   policy_.queue = std::min<std::uint64_t>(policy_.queue, queue_size_);
   limit_ = policy_.queue;
+}
+
+NoUser& NoUser::instance() {
+  static NoUser user;
+  return user;
+}
+
+// For the next user: as new.
+void Port::begin(std::string name, PortUser& user) {
+  for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_, &out_discards_, &out_lost_, &out_marked_,
+                              &blocked_, &watchdog_, &taken_, &full_since_, &taken_when_full_}) {
+    counter->store(0, kRelaxed);
+  }
+  wire_free_ = front_due_ = 0;
+  flooding_ = nullptr;
+  receivers_ = {};
+  set_policy({});
+  name_ = std::move(name);
+  user_.store(&user, std::memory_order_release);
+}
+
+// Frames that wait belong to nobody. Senders that wait for room get it.
+void Port::end() {
+  while (!queue_.front().bytes.empty()) discard();
+  release();
+  name_.clear();
 }
 
 void Port::set_link(bool up) {
@@ -194,9 +220,9 @@ Port::Sent Port::send(std::span<const std::byte> frame, std::uint64_t now, TernE
 void Port::wake_receivers() {
   for (std::size_t word = 0; word < kWords; ++word) {
     for (std::uint64_t ports = std::exchange(receivers_[word], 0); ports != 0; ports &= ports - 1) {
-      Port& port = switch_.ports_[word * 64 + static_cast<std::size_t>(std::countr_zero(ports))];
+      Port& port = switch_.at(word * 64 + static_cast<std::size_t>(std::countr_zero(ports)));
       port.queue_.publish();
-      port.user_.frames_wait();
+      port.user_.load(std::memory_order_acquire)->frames_wait();
     }
   }
 }
@@ -209,7 +235,7 @@ void Port::release() {
     std::uint64_t ports = waiting_[word].exchange(0, std::memory_order_seq_cst);
     for (; ports != 0; ports &= ports - 1) {
       const auto number = word * 64 + static_cast<std::size_t>(std::countr_zero(ports));
-      switch_.ports_[number].user_.room();
+      switch_.at(number).user_.load(std::memory_order_acquire)->room();
     }
   }
 }
@@ -219,8 +245,27 @@ void Port::release() {
 Switch::Switch() : clock_([] { return clock_ns(); }), entries_(std::make_unique<std::array<Entry, kEntries>>()) {}
 
 Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size) {
-  if (ports_.size() == kMaxPorts) throw std::length_error("a switch has at most 256 ports");
-  return ports_.emplace_back(*this, static_cast<unsigned>(ports_.size()), std::move(name), user, queue_size);
+  for (Port& port : storage_) {
+    if (!port.name_.empty() || port.queue_size_ != queue_size) continue;
+    port.begin(std::move(name), user);
+    return port;
+  }
+  const auto number = static_cast<unsigned>(storage_.size());
+  if (number == kMaxPorts) throw std::length_error("a switch has at most 256 ports");
+  Port& port = storage_.emplace_back(*this, number, std::move(name), user, queue_size);
+  ports_[number].store(&port, std::memory_order_release);
+  count_.store(number + 1, std::memory_order_release);
+  return port;
+}
+
+void Switch::leave(Port& port) {
+  port.set_link(false);
+  port.user_.store(&NoUser::instance(), std::memory_order_release);
+}
+
+void Switch::remove(Port& port) {
+  leave(port);
+  port.end();
 }
 
 Switch::Entry* Switch::lookup(std::uint64_t key) const {
@@ -274,14 +319,14 @@ void Switch::forget(unsigned port) {
 const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) const {
   const Entry* const entry = lookup(key_of(get48(mac), vlan));
   const std::uint32_t port = entry == nullptr ? kNone : entry->port.load(kRelaxed);
-  return port == kNone ? nullptr : &ports_[port];
+  return port == kNone ? nullptr : &at(port);
 }
 
 Port::Sent Switch::flood(Port& from, const Port::Passing& frame) {
   // A frame that was blocked goes on with the port that blocked it.
   unsigned next = frame.bytes.data() == from.flooding_ && frame.time == from.flooding_time_ ? from.flooded_ : 0;
-  for (; next < ports_.size(); ++next) {
-    Port& port = ports_[next];
+  for (const unsigned count = count_.load(std::memory_order_acquire); next < count; ++next) {
+    Port& port = at(next);
     if (&port == &from || !port.link_.load(kRelaxed)) continue;
     if (port.offer(from, frame) == Port::Sent::kBlocked) {
       from.flooding_ = frame.bytes.data();
@@ -325,7 +370,7 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   if (number == kNone) {
     sent = flood(from, passing);
   } else if (number != from.number_) {
-    sent = ports_[number].offer(from, passing);
+    sent = at(number).offer(from, passing);
   }
   if (sent == Port::Sent::kBlocked) return sent;
   count(from.in_frames_);

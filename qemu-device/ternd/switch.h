@@ -65,6 +65,14 @@ class PortUser {
   virtual void room() = 0;
 };
 
+// That of a port whose user is gone.
+class NoUser final : public PortUser {
+ public:
+  static NoUser& instance();
+  void frames_wait() override {}
+  void room() override {}
+};
+
 class Port {
  public:
   enum class Sent : std::uint8_t { kTaken, kBlocked };
@@ -115,6 +123,8 @@ class Port {
     std::uint16_t vlan = 0;
     bool tagged = false;
   };
+  void begin(std::string name, PortUser& user);
+  void end();
   Sent offer(Port& from, const Passing& frame);
   Sent full(Port& from);
   bool stuck(std::uint64_t now);
@@ -123,8 +133,8 @@ class Port {
 
   Switch& switch_;
   const unsigned number_;
-  const std::string name_;
-  PortUser& user_;
+  std::string name_;  // of the user; empty: there is none
+  std::atomic<PortUser*> user_;
   const std::size_t queue_size_;
   EgressQueue queue_;
   std::atomic<bool> link_ = false;
@@ -176,9 +186,16 @@ class Switch {
   using Tap = std::function<void(const Port& from, std::span<const std::byte> frame, std::uint64_t time)>;
 
   Switch();
-  // Before any thread sends. Throws std::length_error after kMaxPorts.
+  // One thread adds and removes ports, and may do so while others send. Throws std::length_error if there
+  // are kMaxPorts.
   Port& add(std::string name, PortUser& user, std::size_t queue_size);
-  [[nodiscard]] std::deque<Port>& ports() { return ports_; }
+  // After the user's thread has ended. Threads that send may still call the user, until each of them has
+  // returned from send(), wake_receivers() and release().
+  static void leave(Port& port);
+  // After that: a later user may have the port.
+  static void remove(Port& port);
+  // Those that were removed included, which have no name. For the thread that adds them.
+  [[nodiscard]] std::deque<Port>& ports() { return storage_; }
   // Before any thread sends.
   void set_tap(Tap tap) { tap_ = std::move(tap); }
   // The clock of the watchdog, for tests: a frame that is offered again keeps its time.
@@ -205,12 +222,22 @@ class Switch {
   Port::Sent send(Port& from, Port::Passing& passing);
   Port::Sent flood(Port& from, const Port::Passing& frame);
 
-  std::deque<Port> ports_;
+  [[nodiscard]] Port& at(std::size_t number) const { return *ports_[number].load(std::memory_order_acquire); }
+
+  std::deque<Port> storage_;
+  std::array<std::atomic<Port*>, kMaxPorts> ports_{};
+  std::atomic<unsigned> count_ = 0;
   Tap tap_;
   std::function<std::uint64_t()> clock_;
   std::mutex learning_;
   std::unique_ptr<std::array<Entry, kEntries>> entries_;
   std::array<std::atomic<unsigned>, kMaxPorts> learned_{};
 };
+
+// Removes a port with its user.
+struct RemovePort {
+  void operator()(Port* port) const { Switch::remove(*port); }
+};
+using OwnedPort = std::unique_ptr<Port, RemovePort>;
 
 }  // namespace tern::daemon
