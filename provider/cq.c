@@ -77,8 +77,8 @@ struct tern_retire {
 	struct tern_qp *qp; /* QP of the last CQE, a cache for the next lookup */
 	unsigned int num;
 	struct {
-		struct tern_wq *wq;
-		uint32_t tail;
+		atomic_uint *tail;
+		uint32_t value;
 	} done[TERN_RETIRE_MAX];
 };
 
@@ -93,7 +93,7 @@ static void tern_retire_note(struct tern_context *ctx,
 {
 	uint32_t qpn = le32toh(cqe->qpn);
 	struct tern_qp *qp = retire->qp;
-	struct tern_wq *wq;
+	atomic_uint *tail;
 
 	if (tern_cqe_is_srq(cqe))
 		return;
@@ -105,19 +105,19 @@ static void tern_retire_note(struct tern_context *ctx,
 		retire->qp = qp;
 	}
 
-	wq = tern_cqe_is_recv(cqe) ? &qp->rq : &qp->sq;
-	if (!retire->num || retire->done[retire->num - 1].wq != wq)
-		retire->done[retire->num++].wq = wq;
-	retire->done[retire->num - 1].tail = le32toh(cqe->wqe_index) + 1;
+	tail = tern_cqe_is_recv(cqe) ? &qp->rq_tail : &qp->sq_tail;
+	if (!retire->num || retire->done[retire->num - 1].tail != tail)
+		retire->done[retire->num++].tail = tail;
+	retire->done[retire->num - 1].value = le32toh(cqe->wqe_index) + 1;
 }
 
 /*
  * Pairs with tern_wq_full(): a poster that sees the slot free also sees the WQE
  * completed, and posts after the CQ's index was advanced.
  */
-static void tern_wq_free_slots(struct tern_wq *wq, uint32_t tail)
+static void tern_free_slots(atomic_uint *tail, uint32_t value)
 {
-	atomic_store_explicit(&wq->tail, tail, memory_order_release);
+	atomic_store_explicit(tail, value, memory_order_release);
 }
 
 /* Returns the CQEs to the device, then frees the slots of their WQEs. */
@@ -128,7 +128,7 @@ static void tern_retire_flush(struct tern_cq *cq, struct tern_retire *retire)
 	tern_cq_publish(cq);
 
 	for (i = 0; i < retire->num; i++)
-		tern_wq_free_slots(retire->done[i].wq, retire->done[i].tail);
+		tern_free_slots(retire->done[i].tail, retire->done[i].value);
 	retire->num = 0;
 }
 
@@ -142,7 +142,7 @@ static bool tern_cqe_is_tso(const struct tern_qp *qp,
 	const struct tern_sq_hdr *wqe;
 	const struct tern_eth_offload *seg;
 
-	if (likely(!qp || !qp->type->raw) || tern_cqe_is_recv(cqe) ||
+	if (likely(!qp || !qp->raw) || tern_cqe_is_recv(cqe) ||
 	    !qp->sq.slots || qp->vqp.qp.qp_num != le32toh(cqe->qpn))
 		return false;
 
@@ -364,8 +364,8 @@ static int tern_cq_advance(struct tern_cq *cq)
 	}
 	if (unlikely(tern_cqe_is_tso(qp, cur)))
 		cur->opcode = TERN_CUR_TSO;
-	tern_wq_free_slots(tern_cqe_is_recv(cur) ? &qp->rq : &qp->sq,
-			   le32toh(cur->wqe_index) + 1);
+	tern_free_slots(tern_cqe_is_recv(cur) ? &qp->rq_tail : &qp->sq_tail,
+			le32toh(cur->wqe_index) + 1);
 
 	return 0;
 }

@@ -74,21 +74,25 @@ static ALWAYS_INLINE inline int tern_check_send(struct tern_qp *qp,
 	if (unlikely(err))
 		return err;
 
-	if (unlikely(tern_wq_full(&qp->sq, head)))
+	if (unlikely(tern_sq_full(qp, head)))
 		return ENOMEM;
 
 	return 0;
 }
 
-static void tern_copy_inline(void *data, const struct ibv_send_wr *wr)
+/* Returns the number of bytes. */
+static size_t tern_copy_inline(void *data, const struct ibv_send_wr *wr)
 {
+	size_t length = 0;
 	int i;
 
 	for (i = 0; i < wr->num_sge; i++) {
-		memcpy(data, (void *)(uintptr_t)wr->sg_list[i].addr,
+		memcpy(data + length, (void *)(uintptr_t)wr->sg_list[i].addr,
 		       wr->sg_list[i].length);
-		data += wr->sg_list[i].length;
+		length += wr->sg_list[i].length;
 	}
+
+	return length;
 }
 
 /* Writes the data of a request behind everything else in its WQE. */
@@ -96,9 +100,7 @@ static void tern_build_data(struct tern_sq_hdr *wqe, void *data,
 			    const struct ibv_send_wr *wr)
 {
 	if (wr->send_flags & IBV_SEND_INLINE) {
-		tern_copy_inline(data, wr);
-		tern_wqe_inline(wqe,
-				tern_sges_length(wr->sg_list, wr->num_sge));
+		tern_wqe_inline(wqe, tern_copy_inline(data, wr));
 	} else {
 		tern_fill_sges(data, wr->sg_list, wr->num_sge);
 		wqe->num_sge = wr->num_sge;
@@ -273,7 +275,7 @@ static int tern_check_bind_verb(struct tern_qp *qp, const struct ibv_mw *mw,
 	if (unlikely(err))
 		return err;
 
-	if (unlikely(tern_wq_full(&qp->sq, qp->sq.head)))
+	if (unlikely(tern_sq_full(qp, qp->sq.head)))
 		return ENOMEM;
 
 	return 0;
@@ -369,7 +371,7 @@ static ALWAYS_INLINE inline int tern_post_recvs(struct tern_qp *qp,
 			     qp->vqp.qp.state == IBV_QPS_RESET ||
 			     (uint32_t)wr->num_sge > rq->max_sge))
 			err = EINVAL;
-		else if (unlikely(tern_wq_full(rq, head)))
+		else if (unlikely(tern_wq_full(rq, &qp->rq_tail, head)))
 			err = ENOMEM;
 		if (unlikely(err)) {
 			*bad_wr = wr;

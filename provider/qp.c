@@ -325,16 +325,28 @@ static void tern_qp_free_queues(struct tern_context *ctx, struct tern_qp *qp)
 		tern_qp_free_memory(ctx, qp);
 }
 
+/* Zeroed memory for an object with members in cache lines of their own. */
+void *tern_zalloc_aligned(size_t size)
+{
+	void *addr = aligned_alloc(TERN_CACHE_LINE, size);
+
+	if (addr)
+		memset(addr, 0, size);
+
+	return addr;
+}
+
 /* A post to a missing queue takes its lock before it is refused. */
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps)
 {
 	struct tern_qp *qp;
 
-	qp = calloc(1, sizeof(*qp));
+	qp = tern_zalloc_aligned(sizeof(*qp));
 	if (!qp)
 		return NULL;
 
 	qp->type = type;
+	qp->raw = type->raw;
 	qp->ops = tern_qp_type_ops(type, caps);
 	qp->send_flags = tern_qp_type_send_flags(type, caps);
 	pthread_spin_init(&qp->sq.lock, PTHREAD_PROCESS_PRIVATE);
@@ -544,11 +556,12 @@ struct ibv_qp *tern_open_qp(struct ibv_context *ibvctx,
 	return &qp->vqp.qp;
 }
 
-static void tern_wq_reset(struct tern_wq *wq, __le32 *index)
+static void tern_wq_reset(struct tern_wq *wq, atomic_uint *tail, __le32 *index)
 {
 	tern_wq_lock(wq);
 	wq->head = 0;
-	atomic_store_explicit(&wq->tail, 0, memory_order_relaxed);
+	wq->tail_seen = 0;
+	atomic_store_explicit(tail, 0, memory_order_relaxed);
 	tern_shared_write(index, 0);
 	tern_wq_unlock(wq);
 }
@@ -567,8 +580,8 @@ void tern_qp_reset(struct tern_qp *qp)
 	if (!qp->record)
 		return;
 
-	tern_wq_reset(&qp->sq, &qp->record->sq_pi);
-	tern_wq_reset(&qp->rq, &qp->record->rq_pi);
+	tern_wq_reset(&qp->sq, &qp->sq_tail, &qp->record->sq_pi);
+	tern_wq_reset(&qp->rq, &qp->rq_tail, &qp->record->rq_pi);
 }
 
 /*

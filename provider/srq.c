@@ -17,13 +17,11 @@ static uint32_t tern_srq_ci(const struct tern_srq *srq)
 /* Whether the queue is full according to the cached device index. */
 static bool tern_srq_looks_full(struct tern_srq *srq, uint32_t head)
 {
-	if (tern_wq_full(&srq->wq, head))
+	if (head - srq->wq.tail_seen > srq->wq.mask)
 		return true;
 
 	return unlikely(srq->next) &&
-	       head - atomic_load_explicit(&srq->wq.tail,
-					   memory_order_relaxed) >
-		       srq->next->mask;
+	       head - srq->wq.tail_seen > srq->next->mask;
 }
 
 /* Whether no slot is free. Refreshes the cached index if it says so. */
@@ -32,8 +30,7 @@ static bool tern_srq_full(struct tern_srq *srq, uint32_t head)
 	if (likely(!tern_srq_looks_full(srq, head)))
 		return false;
 
-	atomic_store_explicit(&srq->wq.tail, tern_srq_ci(srq),
-			      memory_order_relaxed);
+	srq->wq.tail_seen = tern_srq_ci(srq);
 	/* The device copied the WQEs below ci before it stored ci. */
 	udma_ordering_read_barrier();
 

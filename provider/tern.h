@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <pthread.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <ccan/list.h>
 
 #include <infiniband/driver.h>
+#include <util/compiler.h>
 #include <util/mmio.h>
 #include <util/udma_barrier.h>
 #include <util/util.h>
@@ -203,15 +205,19 @@ struct tern_wq {
 	uint32_t mask; /* slots - 1 */
 	uint16_t max_sge;
 	bool single_threaded; /* in a thread domain: the lock is not taken */
+	pthread_spinlock_t lock;
 	uint32_t head; /* number of WQEs posted, under lock */
 	/*
-	 * Number of WQEs whose slots are free again. SQ, RQ: completed WQEs;
-	 * written by pollers, read by posters. SRQ: WQEs that the device
-	 * fetched; a copy of its index, under lock.
+	 * A copy, under lock, of the number of WQEs whose slots are free again.
+	 * It is refreshed when it says that the queue is full. SQ, RQ: from the
+	 * tail that pollers write. SRQ: from the index of WQEs that the device
+	 * has fetched.
 	 */
-	atomic_uint tail;
-	pthread_spinlock_t lock;
+	uint32_t tail_seen;
 };
+
+/* Different threads write what is that far apart. */
+#define TERN_CACHE_LINE 64
 
 struct tern_tm;
 
@@ -241,19 +247,31 @@ struct tern_qp {
 	uint32_t send_flags; /* IBV_SEND_* that may be posted */
 	uint32_t srqn; /* number of its SRQ, or 0 */
 	bool fetches; /* the device sends by itself; nothing can be posted */
-	struct tern_wq sq;
-	struct tern_wq rq;
-	uint32_t max_inline;
-	uint16_t max_tso_header;
 	uint8_t wqe_flags; /* TERN_WQE_F_* set in every send WQE */
+	uint16_t max_tso_header;
+	uint32_t max_inline;
 
+	/* Threads that post sends. */
+	alignas(TERN_CACHE_LINE) struct tern_wq sq;
 	/* State of an ibv_wr_start() .. complete() session, under sq.lock. */
 	uint32_t wr_head; /* number of the next WQE */
-	int wr_err; /* first error, or 0 */
+	uint16_t wr_err; /* first error, or 0 */
+	bool wr_no_address; /* UD address or XRC SRQ number missing */
 	const struct tern_op *wr_op; /* of the current WQE, NULL if there is none */
 	struct tern_sq_hdr *wr_wqe;
 	void *wr_data; /* where its SGEs or inline data are written */
-	bool wr_no_address; /* UD address or XRC SRQ number missing */
+
+	/* Threads that post receives. */
+	alignas(TERN_CACHE_LINE) struct tern_wq rq;
+
+	/*
+	 * Threads that poll: numbers of completed WQEs of both queues, under
+	 * the lock of the CQ. Posters read them only when their copy says that
+	 * the queue is full.
+	 */
+	alignas(TERN_CACHE_LINE) atomic_uint sq_tail;
+	atomic_uint rq_tail;
+	bool raw; /* type->raw, for polls */
 
 	/* What posting and polling do not need. */
 	struct tern_buf buf;
@@ -440,12 +458,24 @@ static inline void tern_drain_lock(pthread_spinlock_t *lock)
 	pthread_spin_unlock(lock);
 }
 
-/* Whether a queue whose next WQE is number head has no free slot. */
-static inline bool tern_wq_full(struct tern_wq *wq, uint32_t head)
+/*
+ * Whether a queue whose next WQE is number head has no free slot. tail is that
+ * of its pollers. Called under the queue's lock.
+ */
+static inline bool tern_wq_full(struct tern_wq *wq, const atomic_uint *tail,
+				uint32_t head)
 {
+	if (likely(head - wq->tail_seen <= wq->mask))
+		return false;
+
 	/* Pairs with the poller's release: the slot's WQE has completed. */
-	return head - atomic_load_explicit(&wq->tail, memory_order_acquire) >
-	       wq->mask;
+	wq->tail_seen = atomic_load_explicit(tail, memory_order_acquire);
+	return head - wq->tail_seen > wq->mask;
+}
+
+static inline bool tern_sq_full(struct tern_qp *qp, uint32_t head)
+{
+	return tern_wq_full(&qp->sq, &qp->sq_tail, head);
 }
 
 static inline struct tern_qp *tern_find_qp(struct tern_context *ctx,
@@ -610,6 +640,7 @@ struct ibv_qp *tern_create_qp_ex(struct ibv_context *ibvctx,
 				 struct ibv_qp_init_attr_ex *attr);
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps);
 void tern_qp_free(struct tern_qp *qp);
+void *tern_zalloc_aligned(size_t size);
 void tern_qp_set_pd(struct tern_qp *qp, struct ibv_pd *ibvpd);
 int tern_qp_alloc_memory(struct ibv_context *ibvctx, struct tern_qp *qp,
 			 size_t bytes, enum tern_res_type type);

@@ -181,7 +181,7 @@ int tern_post_srq_ops(struct ibv_srq *ibvsrq, struct ibv_ops_wr *wr,
 		udma_to_device_barrier();
 		tern_shared_write(&srq->record->ops_pi, tm->head);
 		/* Write the index before the kick. */
-		udma_full_barrier();
+		udma_to_device_barrier();
 		tern_ring(to_tern_ctx(ibvsrq->context), TERN_DB_CMD_TM,
 			  srq->srqn);
 	}

@@ -143,13 +143,14 @@ struct ibv_wq *tern_create_wq(struct ibv_context *ibvctx,
 	if (err)
 		goto err_out;
 
-	wq = calloc(1, sizeof(*wq));
+	wq = tern_zalloc_aligned(sizeof(*wq));
 	if (!wq) {
 		err = ENOMEM;
 		goto err_out;
 	}
 
 	wq->qp.type = &tern_rwq_type;
+	wq->qp.raw = true;
 	tern_qp_set_pd(&wq->qp, attr->pd);
 	pthread_spin_init(&wq->qp.sq.lock, PTHREAD_PROCESS_PRIVATE);
 	pthread_spin_init(&wq->qp.rq.lock, PTHREAD_PROCESS_PRIVATE);

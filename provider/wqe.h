@@ -306,6 +306,12 @@ static inline bool tern_sq_closed(const struct tern_qp *qp)
 	return qp->vqp.qp.state < IBV_QPS_RTS;
 }
 
+/* Whether the device polled the queue a moment ago. */
+static inline bool tern_sq_polled(const struct tern_qp *qp)
+{
+	return tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED;
+}
+
 /*
  * Makes the WQEs before number head visible to the device, and kicks it unless
  * it polls the index. All of this happens under the queue's lock: once the
@@ -322,13 +328,16 @@ static inline void tern_sq_publish(struct tern_qp *qp, uint32_t head)
 	udma_to_device_barrier();
 	tern_shared_write(&qp->record->sq_pi, head);
 
-	/*
-	 * Write the index before reading the status: either this thread sees
-	 * that the device has stopped polling, or the device sees the index.
-	 */
-	udma_full_barrier();
-	if (tern_shared_read(&qp->record->status) & TERN_QP_ST_SQ_POLLED)
-		return;
+	if (tern_sq_polled(qp)) {
+		/*
+		 * Write the index before reading the status again: either this
+		 * thread sees that the device has stopped polling, or the
+		 * device sees the index.
+		 */
+		udma_full_barrier();
+		if (tern_sq_polled(qp))
+			return;
+	}
 
 	/* Write the index before the kick that makes the device read it. */
 	udma_to_device_barrier();

@@ -44,7 +44,7 @@ static inline struct tern_sq_hdr *tern_wr_begin(struct ibv_qp_ex *ibvqp,
 		return NULL;
 	}
 
-	if (unlikely(tern_wq_full(&qp->sq, qp->wr_head))) {
+	if (unlikely(tern_sq_full(qp, qp->wr_head))) {
 		tern_wr_fail(qp, ENOMEM);
 		return NULL;
 	}

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: (GPL-2.0 OR BSD-2-Clause)
 /*
  * CPU cost of the data path, without a device: nanoseconds per operation, the
- * best of many rounds, with locks and in a thread domain, which has none.
+ * best of many rounds, with locks and in a thread domain, which has none; then
+ * with two threads on one QP, the median of many rounds.
  * tests/bench/verbs measures the same with a device.
  */
 
+#include <sched.h>
 #include <time.h>
 
 #include "fixture.h"
@@ -38,8 +40,16 @@ static void fill_cq(void)
 
 static void free_slots(void)
 {
-	atomic_store(&qp->sq.tail, qp->sq.head);
-	atomic_store(&qp->rq.tail, qp->rq.head);
+	tern_shared_write(&qp->record->status, TERN_QP_ST_SQ_POLLED);
+	atomic_store(&qp->sq_tail, qp->sq.head);
+	atomic_store(&qp->rq_tail, qp->rq.head);
+}
+
+/* Kicks are stores to memory here. */
+static void free_rung_slots(void)
+{
+	free_slots();
+	tern_shared_write(&qp->record->status, 0);
 }
 
 static void poll_list(void)
@@ -170,8 +180,6 @@ static void make_queues(unsigned int td)
 	cqs[td] = make_cq(SLOTS);
 	cqs[td]->single_threaded = td;
 	qps[td] = make_qp(cqs[td], cqs[td], cap);
-	/* Suppress kicks: here they would be stores to memory. */
-	tern_shared_write(&qps[td]->record->status, TERN_QP_ST_SQ_POLLED);
 }
 
 static double round_ns(void (*prepare)(void), void (*run)(void))
@@ -186,6 +194,156 @@ static double round_ns(void (*prepare)(void), void (*run)(void))
 	return took;
 }
 
+/* ---- two threads ---- */
+
+#define SHARED_OPS 20000U
+#define SHARED_ROUNDS 201U
+
+static struct tern_cq *shared_cqs[2];
+static struct tern_qp *shared_qp;
+static uint32_t shared_pis[2], shared_sent, shared_received;
+static pthread_barrier_t shared_start;
+
+static void shared_send(void)
+{
+	struct ibv_sge sge = { .addr = 0x1000, .length = 64, .lkey = 7 };
+	struct ibv_send_wr *bad, wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+
+	while (tern_post_send(&shared_qp->vqp.qp, &wr, &bad))
+		sched_yield();
+}
+
+static void shared_recv(void)
+{
+	struct ibv_sge sge = { .addr = 0x1000, .length = 64, .lkey = 7 };
+	struct ibv_recv_wr *bad, wr = { .sg_list = &sge, .num_sge = 1 };
+
+	while (tern_post_recv(&shared_qp->vqp.qp, &wr, &bad))
+		sched_yield();
+}
+
+/* Completes and polls up to 16 WQEs that wait. Returns how many. */
+static unsigned int shared_poll(unsigned int i, uint32_t *done, uint32_t posted)
+{
+	uint32_t qpn = shared_qp->vqp.qp.qp_num;
+	unsigned int n = posted - *done < 16 ? posted - *done : 16, k;
+	struct ibv_wc wc[16];
+
+	for (k = 0; k < n; k++, ++*done)
+		put_cqe(shared_cqs[i], shared_pis[i]++, qpn, *done, *done,
+			i ? TERN_CQE_F_RECV : 0);
+	if (n)
+		sink += tern_poll_cq(&shared_cqs[i]->vcq.cq, 16, wc);
+	return n;
+}
+
+static void *send_only(void *arg)
+{
+	unsigned int i;
+
+	pthread_barrier_wait(&shared_start);
+	for (i = 0; i < SHARED_OPS; i++)
+		shared_send();
+	return arg;
+}
+
+static void poll_sends(void)
+{
+	unsigned int left = SHARED_OPS, n;
+
+	while (left) {
+		n = shared_poll(0, &shared_sent, sq_pi(shared_qp));
+		left -= n;
+		if (!n)
+			sched_yield();
+	}
+}
+
+static void *recv_and_poll(void *arg)
+{
+	uint32_t posted = shared_received;
+	unsigned int i;
+
+	pthread_barrier_wait(&shared_start);
+	for (i = 0; i < SHARED_OPS; i++) {
+		shared_recv();
+		if (++posted % 16 == 0)
+			shared_poll(1, &shared_received, posted);
+	}
+	return arg;
+}
+
+static void send_and_poll(void)
+{
+	uint32_t posted = shared_sent;
+	unsigned int i;
+
+	for (i = 0; i < SHARED_OPS; i++) {
+		shared_send();
+		if (++posted % 16 == 0)
+			shared_poll(0, &shared_sent, posted);
+	}
+}
+
+/* Time of this thread alone, as others may take its processor. */
+static uint64_t thread_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static void bench_shared(const char *name, void *(*other)(void *arg),
+			 void (*run)(void))
+{
+	double times[SHARED_ROUNDS];
+	pthread_t thread;
+	uint64_t begin;
+	unsigned int i;
+
+	for (i = 0; i < SHARED_ROUNDS; i++) {
+		pthread_create(&thread, NULL, other, NULL);
+		pthread_barrier_wait(&shared_start);
+		begin = thread_ns();
+		run();
+		times[i] = (double)(thread_ns() - begin) / SHARED_OPS;
+		pthread_join(thread, NULL);
+	}
+	qsort(times, SHARED_ROUNDS, sizeof(times[0]), compare_times);
+	printf("%6.2f ns  %s\n", times[SHARED_ROUNDS / 2], name);
+}
+
+static void bench_threads(void)
+{
+	const struct ibv_qp_cap cap = { SLOTS, SLOTS, 1, 1, 32 };
+	unsigned int i;
+
+	test_pd.base = NULL;
+	test_pd.td = NULL;
+	for (i = 0; i < 2; i++)
+		shared_cqs[i] = make_cq(SLOTS);
+	shared_qp = make_qp(shared_cqs[0], shared_cqs[1], cap);
+	tern_shared_write(&shared_qp->record->status, TERN_QP_ST_SQ_POLLED);
+	pthread_barrier_init(&shared_start, NULL, 2);
+	bench_shared("one thread posts sends, another polls them", send_only,
+		     poll_sends);
+	bench_shared("one thread sends, another receives", recv_and_poll,
+		     send_and_poll);
+}
+
 int main(void)
 {
 	static const struct {
@@ -197,6 +355,7 @@ int main(void)
 		{ "start_poll .. end_poll, 1", fill_cq, poll_one },
 		{ "start_poll .. end_poll, 16", fill_cq, poll_many },
 		{ "post_send, WRITE", free_slots, post_list },
+		{ "post_send, WRITE, with a kick", free_rung_slots, post_list },
 		{ "wr_start .. wr_complete, 1 WRITE", free_slots, post_calls },
 		{ "wr_start .. wr_complete, 16 WRITE", free_slots,
 		  post_calls_many },
@@ -225,5 +384,6 @@ int main(void)
 		printf("%6.2f ns  %6.2f ns in a thread domain  %s\n",
 		       best[0] / SLOTS, best[1] / SLOTS, benches[i].name);
 	}
+	bench_threads();
 	return sink == 1;
 }

@@ -194,7 +194,7 @@ static void test_send_queue(void)
 		wr[i].next = i < 5 ? &wr[i + 1] : NULL;
 	}
 	qp->sq.head = start;
-	atomic_store(&qp->sq.tail, start);
+	atomic_store(&qp->sq_tail, start);
 	CHECK(tern_post_send(&qp->vqp.qp, wr, &bad) == ENOMEM);
 	CHECK(bad == &wr[4]);
 	CHECK(sq_pi(qp) == start + 4);
@@ -216,6 +216,43 @@ static void test_send_queue(void)
 	wr[0].opcode = IBV_WR_TSO;
 	CHECK(tern_post_send(&qp->vqp.qp, wr, &bad) == EINVAL && bad == wr);
 	CHECK(!last_kick());
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
+}
+
+#define LINE_OF(member) (offsetof(struct tern_qp, member) / TERN_CACHE_LINE)
+
+static_assert(sizeof(struct tern_wq) <= TERN_CACHE_LINE / 2 + 8, "queue");
+static_assert(LINE_OF(vqp.qp.qp_num) < LINE_OF(sq), "number");
+static_assert(LINE_OF(wr_data) == LINE_OF(sq), "session");
+static_assert(LINE_OF(sq) < LINE_OF(rq), "receives");
+static_assert(LINE_OF(rq.tail_seen) < LINE_OF(sq_tail), "polls");
+static_assert(LINE_OF(sq_tail) == LINE_OF(raw), "polls");
+
+/*
+ * Threads that send, receive and poll write to cache lines of their own. A
+ * poster reads the poller's only when its copy says that the queue is full.
+ */
+static void test_cache_lines(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr *bad_recv, recv = {};
+	unsigned int i;
+
+	CHECK((uintptr_t)qp % TERN_CACHE_LINE == 0);
+	for (i = 0; i < 12; i++) {
+		uint32_t tail = i < 4 ? 0xf0000000 : i - 3;
+
+		/* A full queue reads one freed slot. */
+		atomic_store(&qp->sq_tail, tail);
+		atomic_store(&qp->rq_tail, tail);
+		CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+		CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv));
+	}
+	CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == ENOMEM);
+	CHECK(tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) == ENOMEM);
 	tern_destroy_qp(&qp->vqp.qp);
 	tern_destroy_cq(&cq->vcq.cq);
 }
@@ -422,7 +459,7 @@ static void test_cq_ex(void)
 		}
 		cqx->end_poll(cqx);
 		CHECK(tern_shared_read(&cq->record->ci) == index);
-		CHECK(atomic_load(&qp->sq.tail) == i + 1);
+		CHECK(atomic_load(&qp->sq_tail) == i + 1);
 	}
 	attr.comp_mask = 1;
 	CHECK(cqx->start_poll(cqx, &attr) == EINVAL);
@@ -512,8 +549,8 @@ static void test_reset(void)
 	CHECK(!sq_pi(qp) && !tern_shared_read(&qp->record->rq_pi));
 	/* The device owns the status and clears it with the command. */
 	CHECK(tern_shared_read(&qp->record->status) == TERN_QP_ST_RQ_KICK);
-	CHECK(!qp->sq.head && !atomic_load(&qp->sq.tail));
-	CHECK(!qp->rq.head && !atomic_load(&qp->rq.tail));
+	CHECK(!qp->sq.head && !atomic_load(&qp->sq_tail));
+	CHECK(!qp->rq.head && !atomic_load(&qp->rq_tail));
 	tern_destroy_qp(&qp->vqp.qp);
 	tern_destroy_cq(&cq->vcq.cq);
 }
@@ -688,6 +725,7 @@ int main(void)
 		{ "encoding", test_encoding },
 		{ "geometry", test_geometry },
 		{ "send_queue", test_send_queue },
+		{ "cache_lines", test_cache_lines },
 		{ "polled", test_polled },
 		{ "recv_queue", test_recv_queue },
 		{ "session", test_session },

@@ -349,7 +349,7 @@ static unsigned int locks_of_data_path(void)
 	CHECK(!tern_req_notify_cq(&cq->vcq.cq, 0));
 	before_lock = NULL;
 
-	CHECK(sq_pi(qp) == 2 && atomic_load(&qp->sq.tail) == 2);
+	CHECK(sq_pi(qp) == 2 && atomic_load(&qp->sq_tail) == 2);
 	CHECK(tern_shared_read(&qp->record->rq_pi) == 1);
 	CHECK(tern_shared_read(&srq->record->pi) == 1);
 	tern_destroy_qp(&qp->vqp.qp);

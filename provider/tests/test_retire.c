@@ -37,8 +37,8 @@ static void on_store(int sig)
 	unsigned int i;
 
 	for (i = 0; i < QPS; i++)
-		freed += atomic_load(&stopped_qps[i]->sq.tail) +
-			 atomic_load(&stopped_qps[i]->rq.tail);
+		freed += atomic_load(&stopped_qps[i]->sq_tail) +
+			 atomic_load(&stopped_qps[i]->rq_tail);
 	early += freed > ci;
 	stops++;
 	if (protect_record(PROT_READ | PROT_WRITE))
@@ -85,8 +85,8 @@ static void poll_stopped(bool extended, int num)
 	}
 	CHECK(!early);
 	for (i = 0; i < QPS; i++) {
-		CHECK(atomic_load(&stopped_qps[i]->sq.tail) == 1);
-		CHECK(atomic_load(&stopped_qps[i]->rq.tail) == 1);
+		CHECK(atomic_load(&stopped_qps[i]->sq_tail) == 1);
+		CHECK(atomic_load(&stopped_qps[i]->rq_tail) == 1);
 		tern_destroy_qp(&stopped_qps[i]->vqp.qp);
 	}
 	tern_destroy_cq(&stopped_cq->vcq.cq);

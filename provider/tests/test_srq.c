@@ -93,7 +93,7 @@ void test_srq_queue(void)
 
 	CHECK(srq->wq.mask == 3);
 	srq->wq.head = start;
-	atomic_store(&srq->wq.tail, start);
+	srq->wq.tail_seen = start;
 	take(srq, start);
 	for (i = 0; i < 6; i++) {
 		wr[i].wr_id = i;
@@ -143,7 +143,7 @@ void test_srq_resize(void)
 	unsigned int i, k;
 
 	srq->wq.head = ci;
-	atomic_store(&srq->wq.tail, ci);
+	srq->wq.tail_seen = ci;
 	take(srq, ci);
 	for (k = 0; k < sizeof(sizes) / sizeof(sizes[0]); k++) {
 		while (pi - ci < 4)
@@ -254,7 +254,7 @@ void test_srq_resize_posts(void)
 
 	resized = make_srq(16, 3);
 	resized->wq.head = ci;
-	atomic_store(&resized->wq.tail, ci);
+	resized->wq.tail_seen = ci;
 	take(resized, ci);
 	for (k = 0; k < 2; k++)
 		for (fails = 0; fails < 2; fails++) {
@@ -306,7 +306,7 @@ void test_srq_cqes(void)
 	CHECK(tern_poll_cq(&cq->vcq.cq, 4, wc) == 2);
 	CHECK(wc[0].wr_id == 1 && wc[1].wr_id == 2);
 	CHECK(wc[1].qp_num == 0xfff123 && wc[1].opcode == IBV_WC_RECV);
-	CHECK(!atomic_load(&qp->rq.tail) && !atomic_load(&qp->sq.tail));
+	CHECK(!atomic_load(&qp->rq_tail) && !atomic_load(&qp->sq_tail));
 
 	/* Destroying an XRC SRQ removes its completions and no others. */
 	put_srq_cqe(cq, 2, 0xfff123, 3, srq->srqn);

@@ -655,7 +655,7 @@ void test_cq_session(void)
 	other = make_qp(cq, cq, one);
 	put_cqe(cq, 2, qpn, 3, 0, TERN_CQE_F_RECV);
 	CHECK(!cqx->next_poll(cqx) && cqx->wr_id == 3);
-	CHECK(atomic_load(&other->rq.tail) == 1);
+	CHECK(atomic_load(&other->rq_tail) == 1);
 	cqx->end_poll(cqx);
 	next_qpn = 0x300;
 	tern_destroy_qp(&other->vqp.qp);
