@@ -4,6 +4,7 @@
 #include <ccan/array_size.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <infiniband/cmd_ioctl.h>
@@ -80,6 +81,13 @@ int terndv_query_device(struct ibv_context *ibvctx,
 
 /* ---- terndv_init_obj(3) ---- */
 
+/*
+ * A program may have been built with a shorter structure than the library: each
+ * field is stored by itself, and one that is added later only if the program
+ * sets its bit in comp_mask. There are none yet, so no bit stays set.
+ *
+ * The structure of a queue is part of others and cannot grow.
+ */
 static void tern_dv_queue(const struct tern_wq *wq, struct terndv_queue *out)
 {
 	*out = (struct terndv_queue) {};
@@ -101,15 +109,17 @@ static int tern_dv_init_qp(struct ibv_qp *ibvqp, struct terndv_qp *out)
 {
 	struct tern_qp *qp = to_tern_qp(ibvqp);
 
-	*out = (struct terndv_qp) {
-		.record = qp->record,
-		.doorbell = tern_dv_doorbell(ibvqp->context),
-		.max_inline_data = qp->max_inline,
-	};
+	out->comp_mask = 0;
+	out->record = qp->record;
+	out->doorbell = tern_dv_doorbell(ibvqp->context);
 	/* The send queue of a QP that fetches is the device's. */
-	if (!qp->fetches)
+	if (qp->fetches)
+		out->sq = (struct terndv_queue) {};
+	else
 		tern_dv_queue(&qp->sq, &out->sq);
 	tern_dv_queue(&qp->rq, &out->rq);
+	out->max_inline_data = qp->max_inline;
+	out->reserved = 0;
 	return 0;
 }
 
@@ -118,16 +128,16 @@ static int tern_dv_init_cq(struct ibv_cq *ibvcq, struct terndv_cq *out)
 	struct tern_cq *cq = to_tern_cq(ibvcq);
 
 	tern_cq_lock(cq);
-	*out = (struct terndv_cq) {
-		.record = cq->record,
-		.doorbell = tern_dv_doorbell(ibvcq->context),
-		.buf = cq->cqes,
-		.cqe_cnt = cq->mask + 1,
-		.cqn = cq->cqn,
-		.ci = tern_cq_ci(cq),
-		.base = cq->base,
-		.arm_seq = atomic_load(&cq->arm_seq),
-	};
+	out->comp_mask = 0;
+	out->record = cq->record;
+	out->doorbell = tern_dv_doorbell(ibvcq->context);
+	out->buf = cq->cqes;
+	out->cqe_cnt = cq->mask + 1;
+	out->cqn = cq->cqn;
+	out->ci = tern_cq_ci(cq);
+	out->base = cq->base;
+	out->arm_seq = atomic_load(&cq->arm_seq);
+	out->reserved = 0;
 	tern_cq_unlock(cq);
 	return 0;
 }
@@ -136,11 +146,11 @@ static int tern_dv_init_srq(struct ibv_srq *ibvsrq, struct terndv_srq *out)
 {
 	struct tern_srq *srq = to_tern_srq(ibvsrq);
 
-	*out = (struct terndv_srq) {
-		.record = srq->record,
-		.srqn = srq->srqn,
-	};
+	out->comp_mask = 0;
+	out->record = srq->record;
 	tern_dv_queue(&srq->wq, &out->rq);
+	out->srqn = srq->srqn;
+	out->reserved = 0;
 	return 0;
 }
 
@@ -148,12 +158,12 @@ static int tern_dv_init_wq(struct ibv_wq *ibvwq, struct terndv_wq *out)
 {
 	struct tern_qp *qp = &to_tern_rwq(ibvwq)->qp;
 
-	*out = (struct terndv_wq) {
-		.record = qp->record,
-		.doorbell = tern_dv_doorbell(ibvwq->context),
-		.wqn = ibvwq->wq_num,
-	};
+	out->comp_mask = 0;
+	out->record = qp->record;
+	out->doorbell = tern_dv_doorbell(ibvwq->context);
 	tern_dv_queue(&qp->rq, &out->rq);
+	out->wqn = ibvwq->wq_num;
+	out->reserved = 0;
 	return 0;
 }
 
@@ -161,20 +171,20 @@ static int tern_dv_init_dm(struct ibv_dm *ibvdm, struct terndv_dm *out)
 {
 	const struct tern_dm *dm = to_tern_dm(ibvdm);
 
-	*out = (struct terndv_dm) { .buf = dm->addr, .length = dm->length };
+	out->comp_mask = 0;
+	out->buf = dm->addr;
+	out->length = dm->length;
 	return 0;
 }
 
 static int tern_dv_init_ah(struct ibv_ah *ibvah, struct terndv_ah *out)
 {
-	*out = (struct terndv_ah) { .av = &to_tern_ah(ibvah)->av };
+	out->comp_mask = 0;
+	out->av = &to_tern_ah(ibvah)->av;
 	return 0;
 }
 
-/*
- * Initializes the object if it is requested. No optional fields exist, so no
- * bit of out->comp_mask is set.
- */
+/* Initializes the object if it is requested. */
 #define tern_dv_init(obj, obj_type, bit, name)                                 \
 	(!((obj_type) & (bit))			   ? 0 :                       \
 	 !(obj)->name.in || !(obj)->name.out	   ? EINVAL :                  \
@@ -366,17 +376,17 @@ int terndv_query_key(struct ibv_pd *ibvpd, uint32_t key,
 	if (err)
 		return err;
 
-	*attr = (struct terndv_key_attr) {
-		.addr = resp.addr,
-		.length = resp.length,
-		.key = resp.key,
-		.access = resp.access,
-		.qp_num = resp.qp_num,
-		.num_windows = resp.num_windows,
-		.mr_key = resp.mr_key,
-		.state = resp.state,
-		.type = resp.type,
-	};
+	attr->comp_mask = 0;
+	attr->addr = resp.addr;
+	attr->length = resp.length;
+	attr->key = resp.key;
+	attr->access = resp.access;
+	attr->qp_num = resp.qp_num;
+	attr->num_windows = resp.num_windows;
+	attr->mr_key = resp.mr_key;
+	attr->state = resp.state;
+	attr->type = resp.type;
+	memset(attr->reserved, 0, sizeof(attr->reserved));
 	return 0;
 }
 

@@ -246,6 +246,7 @@ void test_contexts(void);
 
 /* test_dv.c */
 void test_dv_device(void);
+void test_dv_lengths(void);
 void test_dv_post(void);
 void test_dv_poll(void);
 void test_dv_objects(void);

@@ -793,6 +793,7 @@ int main(void)
 		{ "memory_objects", test_memory_objects },
 		{ "contexts", test_contexts },
 		{ "dv_device", test_dv_device },
+		{ "dv_lengths", test_dv_lengths },
 		{ "dv_post", test_dv_post },
 		{ "dv_poll", test_dv_poll },
 		{ "dv_objects", test_dv_objects },

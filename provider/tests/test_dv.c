@@ -44,6 +44,82 @@ void test_dv_device(void)
 	CHECK(attrs.dm_ops == 0);
 }
 
+#define CANARY 0x5c
+
+/* A structure of this program, and what is behind it. */
+#define GUARDED(type, name)                                                    \
+	struct {                                                               \
+		struct type out;                                               \
+		uint8_t behind[64];                                            \
+	} name;                                                                \
+	memset(&name, CANARY, sizeof(name))
+
+static void check_behind(const uint8_t *behind)
+{
+	unsigned int i;
+
+	for (i = 0; i < 64; i++)
+		CHECK(behind[i] == CANARY);
+}
+
+/*
+ * The library, which was built with longer structures, stores nothing behind
+ * those of the program, and no bit of a field that it does not know.
+ */
+void test_dv_lengths(void)
+{
+	struct ibv_srq_init_attr attr = { .attr = { 5, 2, 0 } };
+	struct ibv_srq *srq = tern_create_srq(&test_pd.ibvpd, &attr);
+	struct tern_ah ah = { .ibvah.context = &ctx->vctx.context };
+	struct tern_cq *cq = make_cq(8);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct tern_dm dm = { .vdm.dm.context = &ctx->vctx.context };
+	struct tern_rwq wq = { .ibvwq.context = &ctx->vctx.context };
+	struct ibv_pd pd = { .context = &ctx->vctx.context };
+	struct terndv_obj obj;
+
+	GUARDED(terndv_context, context);
+	GUARDED(terndv_qp, qp_out);
+	GUARDED(terndv_cq, cq_out);
+	GUARDED(terndv_srq, srq_out);
+	GUARDED(terndv_wq, wq_out);
+	GUARDED(terndv_dm, dm_out);
+	GUARDED(terndv_ah, ah_out);
+	GUARDED(terndv_key_attr, key);
+
+	obj = (struct terndv_obj) {
+		.qp = { &qp->vqp.qp, &qp_out.out },
+		.cq = { &cq->vcq.cq, &cq_out.out },
+		.srq = { srq, &srq_out.out },
+		.wq = { &wq.ibvwq, &wq_out.out },
+		.dm = { &dm.vdm.dm, &dm_out.out },
+		.ah = { &ah.ibvah, &ah_out.out },
+	};
+	context.out.comp_mask = UINT64_MAX;
+	CHECK(!terndv_query_device(&ctx->vctx.context, &context.out));
+	CHECK(!terndv_init_obj(&obj, TERNDV_OBJ_QP | TERNDV_OBJ_CQ |
+					     TERNDV_OBJ_SRQ | TERNDV_OBJ_WQ |
+					     TERNDV_OBJ_DM | TERNDV_OBJ_AH));
+	CHECK(!terndv_query_key(&pd, 1, &key.out));
+	check_behind(context.behind);
+	check_behind(qp_out.behind);
+	check_behind(cq_out.behind);
+	check_behind(srq_out.behind);
+	check_behind(wq_out.behind);
+	check_behind(dm_out.behind);
+	check_behind(ah_out.behind);
+	check_behind(key.behind);
+	CHECK(context.out.comp_mask == TERNDV_CONTEXT_MASK_DM_OPS);
+	CHECK(!qp_out.out.comp_mask && !cq_out.out.comp_mask);
+	CHECK(!srq_out.out.comp_mask && !wq_out.out.comp_mask);
+	CHECK(!dm_out.out.comp_mask && !ah_out.out.comp_mask);
+	CHECK(!key.out.comp_mask && !qp_out.out.reserved);
+
+	CHECK(!tern_destroy_qp(&qp->vqp.qp));
+	CHECK(!tern_destroy_srq(srq));
+	CHECK(!tern_destroy_cq(&cq->vcq.cq));
+}
+
 /* A WQE written through terndv.h is the one that ibv_post_send() writes. */
 void test_dv_post(void)
 {
@@ -231,6 +307,8 @@ void test_dv_dm_ops(void)
 	dv_op_mapping.mmap_offset++;
 	CHECK(!terndv_dm_map_op_addr(dm, 0, 0) && errno == EINVAL);
 	dv_op_mapping.mmap_offset--;
+	/* The kernel has the page, and returns it to the next call. */
+	CHECK(terndv_dm_map_op_addr(dm, 0, 0));
 
 	dv_calls = 0;
 	first = terndv_dm_map_op_addr(dm, 1, PAGE + 12);
