@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <ccan/list.h>
 
@@ -18,8 +19,14 @@ struct tern_counter_point {
 /* The kernel has both values; only the provider knows the places. */
 struct tern_counters {
 	struct verbs_counters vcounters;
-	pthread_mutex_t lock; /* protects points */
+	pthread_mutex_t lock; /* protects the members below */
 	struct list_head points;
+	unsigned int flows; /* that refer to the counters */
+};
+
+struct tern_flow {
+	struct ibv_flow ibvflow;
+	struct tern_counters *counters; /* or NULL */
 };
 
 static struct tern_counters *to_tern_counters(struct ibv_counters *ibvcounters)
@@ -28,11 +35,44 @@ static struct tern_counters *to_tern_counters(struct ibv_counters *ibvcounters)
 			    vcounters.counters);
 }
 
+/*
+ * Returns the counters of a flow that the kernel has accepted, or NULL. The
+ * specs need not be aligned.
+ */
+static struct tern_counters *tern_flow_counters(const struct ibv_flow_attr *attr)
+{
+	struct ibv_flow_spec_counter_action spec;
+	const void *next = attr + 1;
+	unsigned int i;
+
+	for (i = 0; i < attr->num_of_specs; i++) {
+		memcpy(&spec, next, offsetof(typeof(spec), counters));
+		if (spec.type == IBV_FLOW_SPEC_ACTION_COUNT) {
+			memcpy(&spec, next, sizeof(spec));
+			return to_tern_counters(spec.counters);
+		}
+		next += spec.size;
+	}
+
+	return NULL;
+}
+
+/* Counts one flow more or less. */
+static void tern_counters_add_flow(struct tern_counters *counters, int change)
+{
+	if (!counters)
+		return;
+
+	pthread_mutex_lock(&counters->lock);
+	counters->flows += change;
+	pthread_mutex_unlock(&counters->lock);
+}
+
 /* ibv_create_flow(3): the kernel checks type, priority and specs. */
 struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,
 				  struct ibv_flow_attr *attr)
 {
-	struct ibv_flow *flow;
+	struct tern_flow *flow;
 	int err;
 
 	if (attr->comp_mask) {
@@ -44,25 +84,30 @@ struct ibv_flow *tern_create_flow(struct ibv_qp *ibvqp,
 	if (!flow)
 		return NULL;
 
-	err = ibv_cmd_create_flow(ibvqp, flow, attr, NULL, 0);
+	err = ibv_cmd_create_flow(ibvqp, &flow->ibvflow, attr, NULL, 0);
 	if (err) {
 		free(flow);
 		errno = err;
 		return NULL;
 	}
 
-	return flow;
+	flow->counters = tern_flow_counters(attr);
+	tern_counters_add_flow(flow->counters, 1);
+	return &flow->ibvflow;
 }
 
 int tern_destroy_flow(struct ibv_flow *ibvflow)
 {
+	struct tern_flow *flow = container_of(ibvflow, struct tern_flow,
+					      ibvflow);
 	int err;
 
 	err = ibv_cmd_destroy_flow(ibvflow);
 	if (err)
 		return err;
 
-	free(ibvflow);
+	tern_counters_add_flow(flow->counters, -1);
+	free(flow);
 	return 0;
 }
 
@@ -108,7 +153,8 @@ int tern_destroy_counters(struct ibv_counters *ibvcounters)
 
 /*
  * ibv_attach_counters_point_flow(3): EOPNOTSUPP for a flow that exists, which
- * has its counters from its specs, and for a counter that the device lacks.
+ * has its counters from its specs, and for a counter that the device lacks;
+ * EBUSY while a flow refers to the counters.
  */
 int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 				    struct ibv_counter_attach_attr *attr,
@@ -116,6 +162,7 @@ int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 {
 	struct tern_counters *counters = to_tern_counters(ibvcounters);
 	struct tern_counter_point *point;
+	int err = 0;
 
 	if (ibvflow || !check_comp_mask(attr->comp_mask, 0) ||
 	    (attr->counter_desc != IBV_COUNTER_PACKETS &&
@@ -129,10 +176,15 @@ int tern_attach_counters_point_flow(struct ibv_counters *ibvcounters,
 	point->desc = attr->counter_desc;
 	point->index = attr->index;
 	pthread_mutex_lock(&counters->lock);
-	list_add_tail(&counters->points, &point->entry);
+	if (counters->flows)
+		err = EBUSY;
+	else
+		list_add_tail(&counters->points, &point->entry);
 	pthread_mutex_unlock(&counters->lock);
+	if (err)
+		free(point);
 
-	return 0;
+	return err;
 }
 
 /* Checks that all places are in the array. Called under the lock. */

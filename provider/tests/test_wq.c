@@ -196,8 +196,19 @@ void test_flow_counters(void)
 	};
 	struct ibv_counters_init_attr init = {};
 	uint64_t values[4] = { 1, 2, 3, 4 };
+	struct {
+		struct ibv_flow_attr attr;
+		struct ibv_flow_spec_eth eth;
+		struct ibv_flow_spec_counter_action count;
+	} __attribute__((packed)) flow_attr = {
+		.attr = { .num_of_specs = 2 },
+		.eth = { IBV_FLOW_SPEC_ETH, sizeof(flow_attr.eth) },
+		.count = { IBV_FLOW_SPEC_ACTION_COUNT,
+			   sizeof(flow_attr.count) },
+	};
+	struct ibv_qp qp = { .context = &ctx->vctx.context };
 	struct ibv_counters *counters;
-	struct ibv_flow flow;
+	struct ibv_flow flow, *bound;
 
 	counters = tern_create_counters(&ctx->vctx.context, &init);
 	CHECK(counters && raw_objects == 1);
@@ -215,6 +226,13 @@ void test_flow_counters(void)
 	CHECK(tern_attach_counters_point_flow(counters, &attach, NULL) ==
 	      EOPNOTSUPP);
 	attach.counter_desc = IBV_COUNTER_PACKETS;
+	flow_attr.count.counters = counters;
+	bound = tern_create_flow(&qp, (void *)&flow_attr);
+	CHECK(bound);
+	CHECK(tern_attach_counters_point_flow(counters, &attach, NULL) ==
+	      EBUSY);
+	CHECK(!tern_destroy_flow(bound));
+	CHECK(!tern_attach_counters_point_flow(counters, &attach, NULL));
 	attach.comp_mask = 1;
 	CHECK(tern_attach_counters_point_flow(counters, &attach, NULL) ==
 	      EOPNOTSUPP);
