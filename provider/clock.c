@@ -32,8 +32,8 @@ uint64_t tern_read_clock(struct tern_context *ctx)
 
 /*
  * ibv_query_rt_values_ex(3): the clock of completion time stamps, entirely in
- * tv_nsec. EOPNOTSUPP for other values or without a clock, EIO if the device is
- * gone.
+ * tv_nsec. EOPNOTSUPP for other values, without a clock, and where tv_nsec has
+ * 32 bits, which the clock exceeds within seconds; EIO if the device is gone.
  */
 int tern_query_rt_values(struct ibv_context *ibvctx,
 			 struct ibv_values_ex *values)
@@ -47,7 +47,8 @@ int tern_query_rt_values(struct ibv_context *ibvctx,
 		return EOPNOTSUPP;
 	if (!wanted)
 		return 0;
-	if (!(ctx->caps & TERN_UCTX_CAP_TIMESTAMP))
+	if (!(ctx->caps & TERN_UCTX_CAP_TIMESTAMP) ||
+	    sizeof(values->raw_clock.tv_nsec) < sizeof(clock))
 		return EOPNOTSUPP;
 
 	clock = tern_read_clock(ctx);

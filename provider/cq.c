@@ -469,13 +469,13 @@ static uint8_t tern_read_dlid_path_bits(struct ibv_cq_ex *ibvcq)
 
 /*
  * VLAN tag of a datagram with its priority, or stripped from a frame; 0 if there
- * is none.
+ * is none. In a CQE of tag matching the flag has another meaning.
  */
 static uint16_t tern_read_cvlan(struct ibv_cq_ex *ibvcq)
 {
 	const struct tern_cqe *cqe = &to_tern_cq_ex(ibvcq)->cur;
 
-	if (!(cqe->flags & TERN_CQE_F_VLAN))
+	if (!(cqe->flags & TERN_CQE_F_VLAN) || tern_cqe_is_tm(cqe))
 		return 0;
 
 	return le16toh(cqe->vlan) | cqe->sl << TERN_VLAN_PRIO_SHIFT;

@@ -234,7 +234,8 @@ void test_tm_cqes(void)
 	};
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = 16,
-		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO,
+		.wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_TM_INFO |
+			    IBV_WC_EX_WITH_CVLAN,
 	};
 	struct ibv_poll_cq_attr poll = {};
 	struct ibv_wc_tm_info info;
@@ -280,6 +281,7 @@ void test_tm_cqes(void)
 			      info.priv == 0x99aabbcc);
 		else
 			CHECK(!info.tag && !info.priv);
+		CHECK(!cqx->read_cvlan(cqx));
 		cqx->end_poll(cqx);
 	}
 
