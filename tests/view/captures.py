@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Captures for the tests of tern-view: one with a bit of everything, and large ones.
 
-captures.py story|odd|N FILE: writes the one, one of damaged and forged packets, or one of N packets."""
+captures.py story|odd|N FILE [EVERY]: writes the one, one of damaged and forged packets, or one of N packets, which lacks one in EVERY
+responses."""
 import itertools
 import os
 import random
@@ -14,7 +15,7 @@ sys.path[:0] = [os.path.join(HERE, "../judge"), os.path.join(HERE, "../../tools"
 
 from build import CNP, MS, Host, Link, Scene, datagram, encode, source_port  # noqa: E402
 from roce import pcap  # noqa: E402
-from roce.headers import icrc  # noqa: E402
+from roce.headers import OPCODES, icrc  # noqa: E402
 
 START = 1_700_000_000_000_000_000
 PATTERN = 8192
@@ -110,8 +111,8 @@ def odd():
     return scene
 
 
-def write_many(path, n):
-    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK."""
+def write_many(path, n, every=0):
+    """n packets between 8 pairs of QPs: SENDs, WRITEs and READs, now and then a retransmission or an RNR NAK. One in `every` responses is missing."""
     scene, period, chance = Scene(), [], random.Random(1)
     scene.now = 0
     links = [Link(scene, 0x100 + k, 0x200 + k, psn=0, mtu=1024) for k in range(8)]
@@ -132,10 +133,13 @@ def write_many(path, n):
     advance = {link.qy: turn[id(link)] for link in links} | {link.qx: turn[id(link)] for link in links}
     with open(path, "wb") as f:
         f.write(pcap.header())
-        written = lap = 0
+        written = lap = responses = 0
         while written < n:
             out = []
             for time, raw, psn in period[:n - written]:
+                responses += OPCODES[raw[42]].response
+                if every and OPCODES[raw[42]].response and responses % every == 0:
+                    continue
                 raw[51:54] = (psn + lap * advance[int.from_bytes(raw[47:50], "big")] & 0xFFFFFF).to_bytes(3, "big")
                 end = 34 + int.from_bytes(raw[38:40], "big")
                 raw[end - 4:end] = icrc(raw, 14, 34, True, end).to_bytes(4, "little")
@@ -146,8 +150,8 @@ def write_many(path, n):
 
 
 if __name__ == "__main__":
-    what, target = sys.argv[1:]
+    what, target = sys.argv[1:3]
     if what.isdecimal():
-        write_many(target, int(what))
+        write_many(target, int(what), int(sys.argv[3]) if len(sys.argv) > 3 else 0)
     else:
         {"story": story, "odd": odd}[what]().write(target)

@@ -8,6 +8,8 @@ with the PSNs of recent requests. A file given by the user overrides both.
 """
 import collections
 import ipaddress
+from bisect import bisect_left
+from itertools import islice
 
 from roce.headers import ACK, ATOMIC_ACK, MTUS, OPCODES, RC, READ_RESPONSE, UC, XRC, find_udp
 from roce.pcap import records
@@ -60,6 +62,7 @@ class Connections:
         self.flows = {}
         self.back = collections.defaultdict(list)  # (src, dst, class): flows
         self.port = collections.defaultdict(list)  # the same and the port
+        self.asking = collections.defaultdict(collections.OrderedDict)  # the same: flows, the last one that requested last
         if path is None:
             return
         for number, _, data, whole in records(path):
@@ -95,6 +98,9 @@ class Connections:
                 (flow.response_sizes if op.response else flow.sizes)[length] += 1
             flow.longest = max(flow.longest, length)
         if not op.response:
+            asking = self.asking[(*key[:3], key[4])]
+            asking[key] = flow
+            asking.move_to_end(key)
             flow.recent[psn] = number
             if len(flow.recent) > RECENT:
                 flow.recent.popitem(last=False)
@@ -105,7 +111,8 @@ class Connections:
     def vote(self, flow, psn):
         """A response in `flow` answers a flow in the opposite direction, most likely the one that requested first."""
         src, dst, cls, _, port = flow.key
-        candidates = self.port.get((dst, src, cls, port)) or self.back.get((dst, src, cls), ())[-RECENT:]
+        asking = self.asking.get((dst, src, cls, port))
+        candidates = islice(reversed(asking.values()), RECENT) if asking else self.back.get((dst, src, cls), ())[-RECENT:]
         asked = [other for other in candidates if psn in other.recent]
         if asked:
             other = min(asked, key=lambda f: f.recent[psn])
@@ -115,12 +122,14 @@ class Connections:
     def pair(self, given):
         """The most certain pairs first."""
         scores = []
+        partners, named = self.partners(given)
         for flow in self.flows.values():
             src, dst, cls, qp, port = flow.key
             if cls == UC:
                 continue
-            likely = {f.key for f in self.port.get((dst, src, cls, port), ())} | set(flow.votes)
-            likely |= {f.key for f in self.back.get((dst, src, cls), ())} if given else set()
+            likely = set(self.near(self.port.get((dst, src, cls, port), ()), flow)) | set(flow.votes)
+            for peer in partners.get((dst, qp, src), ()):
+                likely.update(self.near(named.get((dst, src, cls, peer), ()), flow))
             for key in likely:
                 other = self.flows[key]
                 score = flow.votes[key] + other.votes[flow.key]
@@ -135,6 +144,24 @@ class Connections:
         for _, _, flow, other in sorted(scores, key=lambda s: (-s[0], s[1])):
             if flow.peer is None and other.peer is None:
                 flow.peer, other.peer = other, flow
+
+    @staticmethod
+    def near(flows, flow):
+        """The keys of the flows that begin about when this one does. A capture may have any number of flows with one port."""
+        if len(flows) > RECENT:
+            at = max(0, bisect_left(flows, flow.first, key=lambda f: f.first) - RECENT // 2)
+            flows = flows[at:at + RECENT]
+        return [f.key for f in flows]
+
+    def partners(self, given):
+        """What the user says: the QPs that are peers of (address, QP, address), and the flows to a QP."""
+        partners, named = collections.defaultdict(list), collections.defaultdict(list)
+        for x, a, y, b in given:
+            partners[x, a, y].append(b)
+            partners[y, b, x].append(a)
+        for key, flow in self.flows.items() if given else ():
+            named[key[:4]].append(flow)
+        return partners, named
 
     def path_mtu(self, flow):
         """(path MTU or None, its least possible value) of the requests in a flow."""

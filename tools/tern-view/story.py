@@ -5,6 +5,7 @@ A requester's PSNs are followed as numbers that do not wrap. What a capture leav
 in it has no end."""
 from array import array
 from bisect import bisect_left, bisect_right
+from heapq import heappop, heappush
 
 from capture import BAD_ICRC, DUPLICATE, GAP, MALFORMED, NEGATIVE, NONE, REFUSED, RETRANSMITTED
 from roce.flows import signed
@@ -35,7 +36,10 @@ class Messages:
 
 
 class Requester:
-    """The requests of one flow. starts, ends, ids: of the messages of this generation of the QP, by PSN."""
+    """The requests of one flow. starts, ends, ids: of the messages of this generation of the QP, by PSN.
+
+    Acknowledgements have been applied to the first `settled` messages: only a response of its own changes one of them, or a
+    repeated request that begins a message there, which is in `late`."""
 
     def __init__(self, mtu):
         self.mtu = mtu
@@ -48,6 +52,7 @@ class Requester:
         self.read_high = 0
         self.read_whole = 0  # responses have come up to here, without a gap
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
+        self.late = []      # heap: first PSNs
         self.holes = set()  # PSNs that were skipped, and did not come yet
 
     def restart(self, psn, packet):
@@ -55,6 +60,7 @@ class Requester:
         self.next = self.origin = self.acked = self.read_next = self.read_high = self.read_whole = psn + (1 << 24)
         self.open = None
         self.starts, self.ends, self.ids, self.settled = [], [], [], 0
+        self.late = []
         self.holes = set()
 
     def find(self, psn):
@@ -211,7 +217,9 @@ class Story:
             r.starts.insert(place, at)
             r.ends.insert(place, at + self.psns(i, op, r) - 1)
             r.ids.insert(place, which)
-            r.settled = min(r.settled, place)
+            if place < r.settled:
+                r.settled += 1
+                heappush(r.late, at)
         elif place and r.ends[place - 1] == at - 1:
             which = r.ids[place - 1]
             r.ends[place - 1] = at
@@ -258,12 +266,24 @@ class Story:
         """Everything up to `at` has arrived; READs and atomics are complete only with their own response (`own`)."""
         r.acked = min(max(r.acked, at + 1), r.next)
         m = self.messages
-        for place in range(r.settled, bisect_right(r.ends, at) if own is None else own + 1):
-            which = r.ids[place]
-            if m.status[which] == OPEN and (m.kind[which] < 2 or place == own) and r.ends[place] <= at:
-                m.status[which], m.answer[which] = DONE, i
-        while r.settled < len(r.ids) and m.status[r.ids[r.settled]] != OPEN:
-            r.settled += 1
+        whole = bisect_right(r.ends, at)
+        for place in range(r.settled, whole):
+            if m.kind[r.ids[place]] < 2:
+                self.done(i, r.ids[place])
+        r.settled = max(r.settled, whole)
+        if own is not None and own < whole:
+            self.done(i, r.ids[own])
+        while r.late and r.late[0] <= at:
+            place = r.find(r.late[0])
+            if r.ends[place] > at:
+                break
+            if m.kind[r.ids[place]] < 2:
+                self.done(i, r.ids[place])
+            heappop(r.late)
+
+    def done(self, i, which):
+        if self.messages.status[which] == OPEN:
+            self.messages.status[which], self.messages.answer[which] = DONE, i
 
     def negative(self, i, r, at, syndrome):
         m = self.messages
