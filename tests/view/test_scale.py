@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What tern-view's work grows with: steps are counted, not seconds."""
+"""What tern-view's work grows with: steps are counted, not seconds. And files that are larger than memory, or become shorter."""
 import os
+import struct
 import sys
+import tracemalloc
 import unittest
+from unittest import mock
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -10,12 +13,13 @@ TOOLS = os.path.join(HERE, "../../tools")
 sys.path[:0] = [HERE, os.path.join(TOOLS, "tern-view"), os.path.join(HERE, "../judge"), TOOLS]
 
 import capture as cap  # noqa: E402
+import events  # noqa: E402
 import pairs  # noqa: E402
 import roce.pcap  # noqa: E402
 import story as msg  # noqa: E402
 from build import Link, Scene, encode  # noqa: E402
 from roce.headers import OPCODES  # noqa: E402
-from test_tern_view import Directory  # noqa: E402
+from test_tern_view import Directory, pcapng  # noqa: E402
 
 READS = 2000
 
@@ -131,6 +135,59 @@ class Flows(Directory):
         connections = cap.Connections(path, [(x, hex(0x1000 + k), y, hex(0x9000 + 299 - k)) for k in range(300)])
         found = {flow.key[3]: flow.peer.key[3] for flow in connections.flows.values() if flow.peer}
         self.assertEqual(found, {**{0x1000 + k: 0x9000 + 299 - k for k in range(300)}, **{0x9000 + k: 0x1000 + 299 - k for k in range(300)}})
+
+
+class Files(Directory):
+    def test_frames_across_pieces(self):
+        path = self.story()
+        whole = list(roce.pcap.records(path))
+        blocks = self.path("blocks", pcapng([(time, data) for _, time, data, _ in whole]))
+        expected = list(roce.pcap.records(blocks))
+        for size in (48, 4096):
+            with mock.patch.object(roce.pcap, "PIECE", size):
+                self.assertEqual(list(roce.pcap.records(path)), whole)
+                self.assertEqual(list(roce.pcap.records(blocks)), expected)
+
+    def test_a_frame_that_claims_too_much(self):
+        cut = []
+        path = self.path("long", roce.pcap.header() + roce.pcap.record(1, b"x" * 60) + struct.pack("<IIII", 0, 0, 1 << 31, 1 << 31) + bytes(4096))
+        with mock.patch.object(roce.pcap, "PIECE", 64), mock.patch.object(roce.pcap, "LONGEST", 1024):
+            self.assertEqual(len(list(roce.pcap.records(path, cut.append))), 1)
+        self.assertEqual(cut, [2])
+
+    def test_a_capture_that_becomes_shorter(self):
+        path, cut = self.story(), []
+        with mock.patch.object(roce.pcap, "PIECE", 256):
+            frames = roce.pcap.records(path, cut.append)
+            first = next(frames)
+            os.truncate(path, 30)
+            self.assertLess(len([first, *frames]), 5)
+
+    def test_a_log_takes_little_more_memory_than_its_columns(self):
+        count = 40000
+        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD, 0, 1 << 40, bytes(6), b"vm1")
+        path = self.path("log", head + b"".join(struct.pack("<QBBHIQQIIII", k, events.CQE, 0, 0, 1, 2, 3, 4, 5, 6, 7) for k in range(count)))
+        with mock.patch.object(events, "PIECE", 1000):
+            tracemalloc.start()
+            try:
+                log = events.Log(path)
+                log.packet = events.array("I", [0]) * log.count
+                found = events.Events([log])
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+        self.assertEqual((len(found), found.time[5], found.detail[-1]), (count, (1 << 40) + 5, 7))
+        self.assertLess(peak, 1.6 * count * events.RECORD)
+
+    def test_times_across_pieces(self):
+        """Epochs and clocks that run backwards, wherever a piece ends."""
+        head = events.HEADER.pack(events.MAGIC, events.VERSION, events.HEADER.size, events.RECORD, 0, 1000, bytes(6), b"vm1")
+        rows = [(1, events.CQE, 0), (2, events.EPOCH, 500), (3, events.CQE, 0), (600, events.CQE, 0), (601, events.EPOCH, 2000), (602, events.CQE, 0)]
+        path = self.path("log", head + b"".join(struct.pack("<QBBHIQQIIII", clock, kind, 0, 0, 0, addr, 0, 0, 0, 0, 0) for clock, kind, addr in rows))
+        for size in (1, 2, 3, 100):
+            with mock.patch.object(events, "PIECE", size):
+                log = events.Log(path)
+            self.assertEqual((log.count, list(log.time)), (6, [1001, 1001, 1001, 1100, 2601, 2602]))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Reads captures of Ethernet: pcap and pcapng, either byte order, any resolution of time. A capture is not trusted."""
-import mmap
 import os
 import struct
 
@@ -9,19 +8,29 @@ SECTION, INTERFACE, SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6
 TSRESOL, TSOFFSET = 9, 14
 SECOND = 1_000_000_000
 SHORTEST = 24  # the header of a pcap file
+PIECE = 16 << 20    # bytes that are read at once
+LONGEST = 1 << 28   # of a frame, or a block of a pcapng file
 
 
 def records(path, cut=None):
     """Yields (number, time in ns, bytes, whole) of each frame. cut(number) is called if the file ends within that frame.
 
-    Raises ValueError for a file that is no capture of Ethernet."""
+    Raises ValueError for a file that is no capture of Ethernet. The file is not mapped: one that becomes shorter would end this
+    process."""
     with open(path, "rb") as f:
-        if os.fstat(f.fileno()).st_size < SHORTEST:
-            raise ValueError(f"{path}: no pcap file")
-        with mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as m:
-            reader = Reader(path)
-            yield from reader.frames(m, cut)
-            reader.check()
+        reader, size, ended = Reader(path), PIECE, []
+        while True:
+            at, ended = reader.at, []
+            data = os.pread(f.fileno(), size, at)
+            if not at and len(data) < SHORTEST:
+                raise ValueError(f"{path}: no pcap file")
+            yield from reader.frames(data, ended.append)
+            if len(data) < size or (reader.at == at and size >= LONGEST):
+                break
+            size = PIECE if reader.at > at else 2 * size
+        if ended and cut:
+            cut(ended[-1])
+        reader.check()
 
 
 class _Interface:

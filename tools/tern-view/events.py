@@ -18,6 +18,7 @@ CLEARED = (0, NO_QP)
 # What the members of a record are, besides its time.
 FIELDS = {"type": "B", "code": "B", "flags": "H", "qpn": "I", "addr": "Q", "length": "Q", "key": "I", "index": "I", "value": "I", "detail": "I"}
 LATEST = 1 << 62
+PIECE = 1 << 16  # records that are read at once
 
 
 def is_log(path):
@@ -44,11 +45,14 @@ class Log:
             if os.fstat(f.fileno()).st_size < header_size:
                 raise ValueError(f"{path}: ends within the header of an event log")
             f.seek(header_size)
-            data = f.read(limit * record_size if limit else -1)
-        self.count, rest = divmod(len(data), record_size)
-        if rest:
-            self.troubles.append(f"{path}: ends within record {self.count + 1}")
-        self.columns(plain(data, record_size))
+            self.empty()
+            while not limit or self.count < limit:
+                data = f.read(min(PIECE, limit - self.count if limit else PIECE) * record_size)
+                self.add(plain(data, record_size))
+                if len(data) % record_size:
+                    self.troubles.append(f"{path}: ends within record {self.count + 1}")
+                if len(data) < record_size * PIECE:
+                    break
         self.packet = None
 
     def head(self, data):
@@ -66,8 +70,15 @@ class Log:
         self.name = name.partition(b"\0")[0].decode("utf-8", "replace")
         return header_size, record_size
 
-    def columns(self, data):
-        """Cuts the records into a column for each member."""
+    def empty(self):
+        self.count, self.time = 0, array("q")
+        for name, kind in FIELDS.items():
+            setattr(self, name, array(kind))
+
+    def add(self, data):
+        """Cuts records into a column for each member."""
+        before = self.count
+        self.count += len(data) // RECORD
         pieces = {size: array(kind, data) for size, kind in ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))}
         if sys.byteorder == "big":
             for piece in pieces.values():
@@ -75,20 +86,21 @@ class Log:
         at = 8
         for name, kind in FIELDS.items():
             size = array(kind).itemsize
-            setattr(self, name, pieces[size][at // size::RECORD // size])
+            getattr(self, name).extend(pieces[size][at // size::RECORD // size])
             at += size
-        self.time = self.wall(pieces[8][0::RECORD // 8])
+        self.time.extend(self.wall(pieces[8][0::RECORD // 8], before))
 
-    def wall(self, clock):
-        """The time of day of each record. It does not run backwards, although a host's clock may be set back."""
-        found, epoch, begin = array("q"), self.epoch, 0
-        ends = [i for i, kind in enumerate(self.type) if kind == EPOCH]
+    def wall(self, clock, before):
+        """The time of day of each record from place `before` on. It does not run backwards, although a host's clock may be set back."""
+        found, begin, kinds = array("q", self.time[-1:]), 0, self.type[before:]
+        ends = [i for i, kind in enumerate(kinds) if kind == EPOCH]
         for end in [*ends, len(clock)]:
-            found.extend(min(t + epoch, LATEST) for t in clock[begin:end])
+            found.extend(min(t + self.epoch, LATEST) for t in clock[begin:end])
             begin = end
             if end < len(clock):
-                epoch = self.addr[end]
-        return found if all(map(int.__le__, found, found[1:])) else array("q", accumulate(found, max))
+                self.epoch = self.addr[before + end]
+        found = array("q", accumulate(found, max))
+        return found[1:] if before else found
 
     @property
     def full(self):
@@ -105,17 +117,20 @@ class Events:
 
     def __init__(self, logs):
         self.logs = logs
+        if len(logs) == 1:
+            self.log = array("B", bytes(logs[0].count))
+            for name in ("time", "packet", *FIELDS):
+                setattr(self, name, getattr(logs[0], name))
+            return
         columns = {"log": array("B"), "time": array("q"), "packet": array("I"), **{name: array(kind) for name, kind in FIELDS.items()}}
         for which, log in enumerate(logs):
             columns["log"].extend(array("B", [which]) * log.count)
             for name, column in columns.items():
                 if name != "log":
                     column.extend(getattr(log, name))
-        if len(logs) > 1:
-            order = sorted(range(len(columns["time"])), key=columns["time"].__getitem__)
-            columns = {name: array(column.typecode, map(column.__getitem__, order)) for name, column in columns.items()}
+        order = array("I", sorted(range(len(columns["time"])), key=columns["time"].__getitem__))
         for name, column in columns.items():
-            setattr(self, name, column)
+            setattr(self, name, array(column.typecode, map(column.__getitem__, order)))
 
     def __len__(self):
         return len(self.time)

@@ -69,8 +69,9 @@ class LatestLog(Log):
         self.sizes = self.head(header)
 
     def fill(self, epoch, data):
-        self.epoch, self.count = epoch, len(data) // RECORD
-        self.columns(data)
+        self.epoch = epoch
+        self.empty()
+        self.add(data)
         return self
 
 
