@@ -172,14 +172,34 @@ class Bounds(Served):
         self.assertTrue(condition())
 
     def test_many_clients(self):
-        idle = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(server.MOST_CLIENTS)]
-        self.wait_for(lambda: len(self.server.clients) == server.MOST_CLIENTS)
-        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as more:
-            self.assertEqual(more.recv(1), b"")
+        """Those that have not shown the token keep nobody out: the oldest one makes room."""
+        idle = [socket.create_connection(("127.0.0.1", self.server.port), timeout=10) for _ in range(server.MOST_CLIENTS)]
+        self.wait_for(lambda: len(self.server.strangers) == server.MOST_CLIENTS)
+        self.assertEqual(self.page()[0], 200)
+        self.assertEqual(idle[0].recv(1), b"")
         for client in idle:
+            client.close()
+        self.wait_for(lambda: not self.server.strangers and not self.server.clients)
+
+    def test_many_clients_with_the_token(self):
+        clients = []
+        for _ in range(server.MOST_CLIENTS):
+            clients.append(socket.create_connection(("127.0.0.1", self.server.port), timeout=10))
+            clients[-1].sendall(f"POST /faults HTTP/1.1\r\nHost: 127.0.0.1:{self.server.port}\r\nX-Tern-Token: {self.server.token}\r\n"
+                                f"Origin: http://127.0.0.1:{self.server.port}\r\nContent-Length: 5\r\n\r\n".encode())
+        self.wait_for(lambda: len(self.server.clients) == server.MOST_CLIENTS)
+        self.assertEqual(self.ask("GET", "/state")[0], 503)
+        for client in clients:
             client.close()
         self.wait_for(lambda: not self.server.clients)
         self.assertEqual(self.page()[0], 200)
+
+    def test_the_default_port_of_http(self):
+        """Browsers leave port 80 out of Host and Origin."""
+        self.assertEqual(self.ask("GET", "/state", Host="127.0.0.1")[0], 403)
+        with mock.patch.object(server.socketserver.ThreadingTCPServer, "__init__", lambda self, at, _: setattr(self, "server_address", (at[0], 80))):
+            hosts = server.Server(80, self.feed, None).hosts
+        self.assertEqual(hosts, {"127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"})
 
     def test_a_client_that_says_nothing(self):
         with mock.patch.object(server.Handler, "timeout", 0.2), socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as client:
@@ -197,7 +217,7 @@ class Bounds(Served):
             except OSError:
                 pass
             self.assertLess(time.monotonic() - begin, 6)
-        self.wait_for(lambda: not self.server.clients)
+        self.wait_for(lambda: not self.server.strangers)
 
 
 class Data(Served):

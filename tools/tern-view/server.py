@@ -17,7 +17,7 @@ import webpage
 HERE = "127.0.0.1"
 TOKEN = "X-Tern-Token"
 MOST_BODY = 4 * adapters.MOST_TEXT  # JSON escapes letters
-MOST_CLIENTS = 16
+MOST_CLIENTS = 16   # that know the token, and as many that have not shown it yet
 IDLE, WHOLE = 10, 60    # seconds that a client may send or take nothing, and that a request may take
 SCRIPTS = (*page.SCRIPTS[:-1], "live", "faults", page.SCRIPTS[-1])
 HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
@@ -34,42 +34,58 @@ class Server(socketserver.ThreadingTCPServer):
         self.feed, self.faults, self.token = feed, faults, secrets.token_urlsafe(24)
         self.page = webpage.Page(page.HERE, SCRIPTS, page.NAME, "connect-src 'self'")
         self.panel = webpage.read(page.HERE, "live.html")
-        self.clients, self.lock = {}, threading.Lock()
+        self.clients, self.strangers, self.lock = {}, {}, threading.Lock()  # when they came
         super().__init__((HERE, port), Handler)
         self.port = self.server_address[1]
         self.hosts = {f"{HERE}:{self.port}", f"localhost:{self.port}"}
+        if self.port == 80:  # which browsers leave out
+            self.hosts |= {HERE, "localhost"}
 
     @property
     def url(self):
         return f"http://{HERE}:{self.port}/?token={self.token}"
 
     def process_request(self, request, client_address):
+        """One that does not know the token keeps nobody out: it makes room when others come."""
         with self.lock:
-            full = len(self.clients) >= MOST_CLIENTS
-            if not full:
-                self.clients[request] = time.monotonic()
-        if full:
-            self.shutdown_request(request)
-            return
+            if len(self.strangers) >= MOST_CLIENTS:
+                self.end(next(iter(self.strangers)))
+            self.strangers[request] = time.monotonic()
         super().process_request(request, client_address)
+
+    def admit(self, request):
+        """Whether one that has shown the token is served."""
+        with self.lock:
+            begin = self.strangers.pop(request, None)
+            if begin is None or len(self.clients) >= MOST_CLIENTS:
+                return False
+            self.clients[request] = begin
+            return True
+
+    def end(self, request):
+        """Makes its thread end. Called under the lock."""
+        self.clients.pop(request, None)
+        self.strangers.pop(request, None)
+        try:
+            request.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def shutdown_request(self, request):
         with self.lock:
             self.clients.pop(request, None)
+            self.strangers.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self):
         """Ends requests that take too long, however busy they look."""
         with self.lock:
-            for request, begin in self.clients.items():
+            for request, begin in [*self.clients.items(), *self.strangers.items()]:
                 if time.monotonic() - begin > WHOLE:
-                    try:
-                        request.shutdown(socket.SHUT_RDWR)
-                    except OSError:
-                        pass
+                    self.end(request)
 
     def handle_error(self, request, client_address):
-        """A client that went away is no news."""
+        """Does nothing: clients may go away at any time."""
 
     def html(self):
         """The page with the newest data."""
@@ -107,6 +123,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.refuse(403, "another host")
         elif not secrets.compare_digest(token.encode(), self.server.token.encode()):
             self.refuse(403, "wrong token: open the URL that tern-view printed")
+        elif not self.server.admit(self.request):
+            self.refuse(503, "too many requests at once")
         else:
             return True
         return False
