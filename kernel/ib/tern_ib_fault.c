@@ -530,8 +530,9 @@ void tern_faults_free(struct tern_ib_dev *dev)
 	if (!dev->fault_eq)
 		return;
 
+	/* The interrupt may still come, but the work does not run again. */
+	disable_work_sync(&dev->fault_work);
 	tern_fault_eq_destroy(dev->fault_eq);
-	cancel_work_sync(&dev->fault_work);
 	/* Requests queue those that wait. */
 	drain_workqueue(dev->fault_wq);
 	destroy_workqueue(dev->fault_wq);
