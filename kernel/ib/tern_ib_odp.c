@@ -103,7 +103,7 @@ void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 		if (!err)
 			continue;
 		/* The key of a region that is being destroyed may be gone. */
-		if (err == -ETIMEDOUT || !READ_ONCE(odp->closing))
+		if (err != -ENOENT || !READ_ONCE(odp->closing))
 			tern_core_stop(core);
 		return;
 	}
