@@ -126,7 +126,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 	/* Memory that cannot be reached is the registration's error. */
 	ret = tern_dmabuf_map(odp);
 	if (ret < 0) {
-		tern_odp_forget(odp);
+		tern_odp_abort(odp);
 		return ret;
 	}
 	return 0;

@@ -424,6 +424,36 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	return odp;
 }
 
+/* Destroys a region in the device. Returns the errno of tern_ib_destroy(). */
+static int tern_odp_close(struct tern_odp *odp)
+{
+	WRITE_ONCE(odp->closing, true);
+	return tern_ib_destroy(odp->dev, TERN_CMD_DESTROY_MR, odp->key);
+}
+
+/* Waits for the last user of a region, and stops a device that kept it. */
+static void tern_odp_forget(struct tern_odp *odp, int err)
+{
+	struct tern_ib_dev *dev = odp->dev;
+
+	/* Invalidations would no longer reach the device. */
+	if (err)
+		tern_core_stop(dev->core);
+
+	/* The device may have given its index to another region already. */
+	xa_cmpxchg(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp, NULL, 0);
+	tern_ref_kill(&odp->ref);
+}
+
+/**
+ * tern_odp_abort() - destroy a region that was not registered yet
+ * @odp: the region's on-demand part; nothing uses it on return
+ */
+void tern_odp_abort(struct tern_odp *odp)
+{
+	tern_odp_forget(odp, tern_odp_close(odp));
+}
+
 /**
  * tern_odp_create() - create an on-demand region in the device
  * @odp: the region's on-demand part, with its memory
@@ -454,17 +484,18 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	if (err)
 		return err;
 
-	err = xa_insert(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp,
-			GFP_KERNEL);
+	/* The last region with this index may still be there. */
+	err = xa_err(xa_store(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp,
+			      GFP_KERNEL));
 	if (err)
-		goto destroy;
+		goto abort;
 
 	if (cmd->flags & TERN_MR_F_INCOMPLETE) {
 		open.key = cpu_to_le32(odp->key);
 		err = tern_cmd_exec(dev->core, TERN_CMD_UPDATE_PAGES, &open,
 				    sizeof(open), NULL, 0);
 		if (err)
-			goto erase;
+			goto abort;
 	}
 
 	mr->odp = odp;
@@ -472,12 +503,8 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	mr->ibmr.rkey = odp->key;
 	return 0;
 
-erase:
-	xa_erase(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT);
-destroy:
-	WRITE_ONCE(odp->closing, true);
-	if (tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, odp->key))
-		tern_core_stop(dev->core);
+abort:
+	tern_odp_abort(odp);
 	return err;
 }
 
@@ -522,27 +549,6 @@ void tern_odp_free(struct tern_odp *odp)
 	kfree(odp);
 }
 
-/* Destroys the region in the device. See tern_odp_destroy(). */
-int tern_odp_forget(struct tern_odp *odp)
-{
-	struct tern_ib_dev *dev = odp->dev;
-	int err;
-
-	WRITE_ONCE(odp->closing, true);
-	err = tern_ib_destroy(dev, TERN_CMD_DESTROY_MR, odp->key);
-	if (err == -EBUSY) {
-		WRITE_ONCE(odp->closing, false);
-		return err;
-	}
-	/* Nobody would tell it of an invalidation. */
-	if (err)
-		tern_core_stop(dev->core);
-
-	xa_erase(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT);
-	tern_ref_kill(&odp->ref);
-	return 0;
-}
-
 /**
  * tern_odp_destroy() - destroy an on-demand region
  * @mr: the region
@@ -554,11 +560,17 @@ int tern_odp_forget(struct tern_odp *odp)
  */
 int tern_odp_destroy(struct tern_mr *mr)
 {
-	int err = tern_odp_forget(mr->odp);
+	struct tern_odp *odp = mr->odp;
+	int err = tern_odp_close(odp);
 
-	if (!err)
-		tern_odp_free(mr->odp);
-	return err;
+	if (err == -EBUSY) {
+		WRITE_ONCE(odp->closing, false);
+		return err;
+	}
+
+	tern_odp_forget(odp, err);
+	tern_odp_free(odp);
+	return 0;
 }
 
 static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)

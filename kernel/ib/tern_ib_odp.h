@@ -110,7 +110,7 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 		    struct tern_cmd_create_mr *cmd);
 void tern_odp_free(struct tern_odp *odp);
-int tern_odp_forget(struct tern_odp *odp);
+void tern_odp_abort(struct tern_odp *odp);
 
 /* tern_ib_dmabuf.c */
 long tern_dmabuf_map(struct tern_odp *odp);
