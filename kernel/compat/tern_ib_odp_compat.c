@@ -8,14 +8,10 @@
 
 #include "../ib/tern_ib_odp.h"
 
-int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, bool write,
-		      bool fault)
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes)
 {
-	u64 mask = ODP_READ_ALLOWED_BIT;
-
-	if (write)
-		mask |= ODP_WRITE_ALLOWED_BIT;
-	return ib_umem_odp_map_dma_and_lock(umem, va, bytes, mask, fault);
+	return ib_umem_odp_map_dma_and_lock(umem, va, bytes,
+					    ODP_READ_ALLOWED_BIT, false);
 }
 
 int tern_umem_odp_entry(struct ib_umem_odp *umem, size_t index, bool writable,

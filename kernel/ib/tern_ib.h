@@ -119,10 +119,9 @@ struct tern_clock {
  * @odps: on-demand regions by index of their key
  * @fault_eq: event queue of page faults, NULL without on-demand paging
  * @fault_work: takes faults from @fault_eq
- * @fault_wq: runs requests that wait for pages
- * @fault_lock: protects @waiting_faults and the lists of requests
- * @waiting_faults: faults that wait, by QP and side
- * @kernel_faults: requests of kernel users
+ * @fault_wq: runs @fault_work and releases parts of regions
+ * @fault_lock: protects @queued_faults and the requests of all pagers
+ * @queued_faults: faults that no thread has taken, by QP and side
  * @optional_base: value of the device's counter when the optional counter was
  *	enabled; under the lock of ib_core's statistics
  */
@@ -147,8 +146,7 @@ struct tern_ib_dev {
 	struct work_struct fault_work;
 	struct workqueue_struct *fault_wq;
 	struct mutex fault_lock;	/* see above */
-	struct xarray waiting_faults;
-	struct tern_odp_user *kernel_faults;
+	struct xarray queued_faults;
 	u64 optional_base[TERN_NUM_OPTIONAL];
 };
 
@@ -185,7 +183,7 @@ struct tern_mmap_entry {
  * @uar_entry: the doorbell page
  * @record_lock: protects @record_pages and their reference counts
  * @record_pages: pinned pages that hold doorbell records
- * @faults: page faults of its regions, NULL without on-demand paging
+ * @pager: serves page faults of its regions, NULL without on-demand paging
  * @num_dm_ops: number of operation pages
  */
 struct tern_ucontext {
@@ -197,12 +195,12 @@ struct tern_ucontext {
 	/* </not exported> */
 	struct mutex record_lock;	/* see above */
 	struct list_head record_pages;
-	struct tern_odp_user *faults;
+	struct tern_pager *pager;
 	atomic_t num_dm_ops;
 };
 
 struct tern_odp;
-struct tern_odp_user;
+struct tern_pager;
 struct tern_record_page;
 
 /**
@@ -646,7 +644,7 @@ struct ib_mr *tern_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start,
 				 u64 length, u64 virt, int access,
 				 struct ib_pd *ibpd, struct ib_udata *udata);
 
-/* tern_ib_odp.c, tern_ib_dmabuf.c, tern_ib_fault.c */
+/* tern_ib_odp.c, tern_ib_dmabuf.c, tern_ib_fault.c, tern_ib_pager.c */
 #ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
 struct ib_mr *tern_reg_odp_mr(struct ib_pd *ibpd, u64 start, u64 length,
 			      u64 virt, int access);
@@ -659,8 +657,8 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 int tern_faults_init(struct tern_ib_dev *dev);
 void tern_faults_free(struct tern_ib_dev *dev);
 void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn);
-struct tern_odp_user *tern_odp_user_alloc(void);
-void tern_odp_user_put(struct tern_odp_user *user);
+struct tern_pager *tern_pager_alloc(struct tern_ib_dev *dev);
+void tern_pager_close(struct tern_pager *pager);
 int tern_odp_destroy(struct tern_mr *mr);
 void tern_odp_set_access(struct tern_odp *odp, struct ib_pd *ibpd, int access);
 bool tern_odp_is_dmabuf(const struct tern_odp *odp);
@@ -687,12 +685,12 @@ static inline int tern_faults_init(struct tern_ib_dev *dev)
 static inline void tern_faults_free(struct tern_ib_dev *dev) {}
 static inline void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn) {}
 
-static inline struct tern_odp_user *tern_odp_user_alloc(void)
+static inline struct tern_pager *tern_pager_alloc(struct tern_ib_dev *dev)
 {
 	return NULL;
 }
 
-static inline void tern_odp_user_put(struct tern_odp_user *user) {}
+static inline void tern_pager_close(struct tern_pager *pager) {}
 
 static inline int tern_odp_destroy(struct tern_mr *mr)
 {

@@ -208,14 +208,14 @@ int tern_alloc_ucontext(struct ib_ucontext *ibucontext, struct ib_udata *udata)
 
 	tern_records_init(ucontext);
 	if (tern_has_odp(dev)) {
-		ucontext->faults = tern_odp_user_alloc();
-		if (!ucontext->faults)
+		ucontext->pager = tern_pager_alloc(dev);
+		if (!ucontext->pager)
 			return -ENOMEM;
 	}
 
 	err = tern_add_uar(dev, ucontext);
 	if (err)
-		goto err_put_faults;
+		goto err_close_pager;
 
 	/* <not exported> */
 	err = tern_add_clock(dev, ucontext);
@@ -235,8 +235,8 @@ err_del_uar:
 	tern_del_clock(ucontext);
 	/* </not exported> */
 	tern_del_uar(ucontext);
-err_put_faults:
-	tern_odp_user_put(ucontext->faults);
+err_close_pager:
+	tern_pager_close(ucontext->pager);
 	return err;
 }
 
@@ -280,7 +280,7 @@ void tern_dealloc_ucontext(struct ib_ucontext *ibucontext)
 	tern_del_clock(ucontext);
 	/* </not exported> */
 	tern_del_uar(ucontext);
-	tern_odp_user_put(ucontext->faults);
+	tern_pager_close(ucontext->pager);
 }
 
 /*

@@ -1,102 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Page faults of the device, and prefetches.
- *
- * A page may take for ever to arrive, so each user context has a limited number
- * of requests in the work queue, and the others wait: a context delays only
- * itself. Nothing waits for a request but the end of the driver.
+ * Page faults of the device, and prefetches: tern_ib_pager.c has the threads that
+ * serve them.
  */
 
+#include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "tern_ib_odp.h"
 
-/* Requests of one context that run at the same time. */
-#define TERN_ODP_MAX_RUNNING	64
-
 /* How often a page may go away between its arrival and its mapping. */
 #define TERN_ODP_MAX_TRIES	16
 
-/**
- * struct tern_odp_request - a page fault, or an asynchronous prefetch
- * @work: handles the request
- * @list: entry in tern_odp_user.waiting
- * @dev: the device
- * @user: the context
- * @run: handles the request
- * @fault: the fault, for tern_fault_run()
- * @flags: TERN_ODP_*, for tern_prefetch_run()
- * @num_sge: number of @sg
- * @sg: ranges to prefetch
- */
-struct tern_odp_request {
-	struct work_struct work;
-	struct list_head list;
-	struct tern_ib_dev *dev;
-	struct tern_odp_user *user;
-	void (*run)(struct tern_odp_request *request);
-	struct tern_fault fault;
-	unsigned int flags;
-	u32 num_sge;
-	struct ib_sge sg[] __counted_by(num_sge);
-};
-
-/**
- * tern_odp_user_alloc() - allocate what requests are charged to
- *
- * Return: the user, with a reference, or NULL.
- */
-struct tern_odp_user *tern_odp_user_alloc(void)
-{
-	struct tern_odp_user *user;
-
-	user = kzalloc_obj(*user);
-	if (user) {
-		refcount_set(&user->count, 1);
-		INIT_LIST_HEAD(&user->waiting);
-	}
-
-	return user;
-}
-
-/* Returns a reference to the user of a PD. */
-struct tern_odp_user *tern_odp_user_get(struct ib_pd *ibpd)
-{
-	struct tern_odp_user *user = to_tdev(ibpd->device)->kernel_faults;
-
-	if (ibpd->uobject)
-		user = to_tucontext(ibpd->uobject->context)->faults;
-	refcount_inc(&user->count);
-	return user;
-}
-
-void tern_odp_user_put(struct tern_odp_user *user)
-{
-	if (user && refcount_dec_and_test(&user->count))
-		kfree(user);
-}
-
-static void tern_request_free(struct tern_odp_request *request)
-{
-	tern_odp_user_put(request->user);
-	kfree(request);
-}
-
-static unsigned long tern_fault_slot(u32 qpn, unsigned int side)
-{
-	return (unsigned long)qpn << 1 | (side & 1);
-}
-
-static unsigned long tern_request_slot(const struct tern_odp_request *request)
-{
-	return tern_fault_slot(le32_to_cpu(request->fault.qpn),
-			       request->fault.side);
-}
-
 /* Ends a fault. The QP may have left its state or be gone. */
-static void tern_fault_resume(struct tern_ib_dev *dev,
-			      const struct tern_fault *fault, u8 result)
+void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
+		       u8 result)
 {
 	struct tern_cmd_resume_qp cmd = {
 		.qpn = fault->qpn,
@@ -110,11 +29,106 @@ static void tern_fault_resume(struct tern_ib_dev *dev,
 }
 
 /*
- * Brings pages of a region into memory. Holds no reference to the region while
- * it waits, so that the region can be deregistered.
+ * Brings pages into memory, of an address space that stays meanwhile. May wait
+ * for ever, for a userfaultfd or a file system in user space. Returns the number
+ * of pages, or a negative errno.
  */
-static long tern_fault_in(struct tern_ib_dev *dev, u32 key, u64 va, u64 bytes,
+static long tern_fault_pages(struct mm_struct *mm, u64 va, u64 bytes,
+			     unsigned int flags)
+{
+	/* tern_odp_map() does not see pages that wait for a NUMA hint. */
+	unsigned int gup_flags = FOLL_HONOR_NUMA_FAULT;
+	u64 last = va + bytes - 1;
+	unsigned long num;
+	int locked = 1;
+	long ret;
+
+	if (flags & TERN_ODP_WRITE)
+		gup_flags |= FOLL_WRITE;
+	num = min_t(u64, (last >> PAGE_SHIFT) - (va >> PAGE_SHIFT) + 1,
+		    TERN_ODP_BATCH);
+	mmap_read_lock(mm);
+	ret = get_user_pages_remote(mm, va & PAGE_MASK, num, gup_flags, NULL,
+				    &locked);
+	if (locked)
+		mmap_read_unlock(mm);
+
+	return ret ?: -EFAULT;
+}
+
+/*
+ * As tern_fault_pages(). A thread of a pager does not use the device
+ * meanwhile; -ESHUTDOWN: it must not use it afterwards either.
+ */
+static long tern_fault_in(struct tern_pager_thread *thread,
+			  struct mm_struct *mm, u64 va, u64 bytes,
 			  unsigned int flags)
+{
+	long ret;
+
+	if (!thread)
+		return tern_fault_pages(mm, va, bytes, flags);
+
+	if (!tern_pager_leave(thread))
+		return -ENOENT;
+	ret = tern_fault_pages(mm, va, bytes, flags);
+	return tern_pager_enter(thread) ? ret : -ESHUTDOWN;
+}
+
+/* Maps pages that are in memory. Returns their number, or a negative errno. */
+static long tern_fault_map_present(struct tern_ib_dev *dev, u32 key, u64 va,
+				   u64 bytes, unsigned int flags)
+{
+	struct tern_odp *odp = tern_odp_get(dev, key);
+	long ret;
+
+	if (!odp)
+		return -ENOENT;
+
+	ret = tern_odp_map(odp, va, bytes, flags);
+	if (ret > 0)
+		atomic64_add(ret, flags & TERN_ODP_PREFETCH ?
+				  &odp->prefetches : &odp->faults);
+	tern_odp_put(odp);
+	return ret;
+}
+
+/*
+ * Brings the pages of [va, va + bytes) of an address space into memory and maps
+ * them, or the first of them. Holds no reference to the region while it waits,
+ * so that the region can be deregistered.
+ */
+static long tern_fault_map_mm(struct tern_ib_dev *dev,
+			      struct tern_pager_thread *thread,
+			      struct mm_struct *mm, u32 key, u64 va, u64 bytes,
+			      unsigned int flags)
+{
+	unsigned int tries = 0;
+	long ret;
+
+	do {
+		ret = tern_fault_in(thread, mm, va, bytes, flags);
+		if (ret < 0)
+			break;
+		bytes = min(bytes,
+			    ((u64)ret << PAGE_SHIFT) - offset_in_page(va));
+		ret = tern_fault_map_present(dev, key, va, bytes, flags);
+		/* The first page went away again. Many may not fit memory. */
+		if (!ret)
+			bytes = 1;
+	} while ((!ret || ret == -EBUSY) && ++tries < TERN_ODP_MAX_TRIES);
+
+	return ret;
+}
+
+/*
+ * Maps the pages of [va, va + bytes), or the first of them. Returns their
+ * number; 0 if the first does not stay; -ENOENT if the region is gone;
+ * -ESHUTDOWN if the device is gone; or another negative errno.
+ */
+static long tern_fault_map(struct tern_ib_dev *dev,
+			   struct tern_pager_thread *thread, u32 key, u64 va,
+			   u64 bytes, unsigned int flags)
 {
 	struct tern_odp *odp = tern_odp_get(dev, key);
 	struct mm_struct *mm;
@@ -123,59 +137,33 @@ static long tern_fault_in(struct tern_ib_dev *dev, u32 key, u64 va, u64 bytes,
 	if (!odp)
 		return -ENOENT;
 
+	/* A dma-buf needs no address space. */
 	mm = odp->mm;
 	if (mm && !mmget_not_zero(mm)) {
 		tern_odp_put(odp);
 		return -EFAULT;
 	}
 	tern_odp_put(odp);
-	/* A dma-buf needs no address space. */
-	if (!mm)
-		return DIV_ROUND_UP(bytes + offset_in_page(va), PAGE_SIZE);
 
-	ret = tern_odp_fault_in(mm, va, bytes, flags);
-	mmput(mm);
+	if (mm && !(flags & TERN_ODP_SNAPSHOT))
+		ret = tern_fault_map_mm(dev, thread, mm, key, va, bytes, flags);
+	else
+		ret = tern_fault_map_present(dev, key, va, bytes, flags);
+	/* The end of an address space may wait, too: not here. */
+	if (mm)
+		mmput_async(mm);
 	return ret;
 }
 
-/*
- * Maps the pages of [va, va + bytes), or the first of them. Returns their
- * number; -ENOENT if the region is gone; or another negative errno.
+/**
+ * tern_fault_run() - serve a page fault
+ * @thread: the calling thread
+ * @request: the fault
+ *
+ * Return: false if the device is gone.
  */
-static long tern_fault_map(struct tern_ib_dev *dev, u32 key, u64 va, u64 bytes,
-			   unsigned int flags)
-{
-	unsigned int tries = 0;
-	struct tern_odp *odp;
-	u64 most;
-	long ret;
-
-	do {
-		most = bytes;
-		if (!(flags & TERN_ODP_SNAPSHOT)) {
-			ret = tern_fault_in(dev, key, va, bytes, flags);
-			if (ret < 0)
-				return ret;
-			most = min(bytes, ((u64)ret << PAGE_SHIFT) -
-					  offset_in_page(va));
-		}
-
-		odp = tern_odp_get(dev, key);
-		if (!odp)
-			return -ENOENT;
-		ret = tern_odp_map(odp, va, most, flags);
-		if (ret > 0)
-			atomic64_add(ret, flags & TERN_ODP_PREFETCH ?
-					  &odp->prefetches : &odp->faults);
-		tern_odp_put(odp);
-	} while ((ret == -EFAULT || ret == -EBUSY) &&
-		 ++tries < TERN_ODP_MAX_TRIES &&
-		 !(flags & TERN_ODP_SNAPSHOT));
-
-	return ret;
-}
-
-static void tern_fault_run(struct tern_odp_request *request)
+bool tern_fault_run(struct tern_pager_thread *thread,
+		    struct tern_odp_request *request)
 {
 	const struct tern_fault *fault = &request->fault;
 	struct tern_ib_dev *dev = request->dev;
@@ -190,7 +178,7 @@ static void tern_fault_run(struct tern_odp_request *request)
 	odp = tern_odp_get(dev, key);
 	if (!odp) {
 		tern_fault_resume(dev, fault, TERN_RESUME_RETRY);
-		return;
+		return true;
 	}
 
 	offset = le64_to_cpu(fault->addr) - odp->iova;
@@ -201,75 +189,17 @@ static void tern_fault_run(struct tern_odp_request *request)
 	}
 	tern_odp_put(odp);
 
-	ret = ok ? tern_fault_map(dev, key, start + offset, length,
+	ret = ok ? tern_fault_map(dev, thread, key, start + offset, length,
 				  fault->write ? TERN_ODP_WRITE : 0) : -EFAULT;
+	if (ret == -ESHUTDOWN)
+		return false;
+
 	tern_fault_resume(dev, fault, ret > 0 || ret == -ENOENT ?
 				      TERN_RESUME_RETRY : TERN_RESUME_FAIL);
-}
-
-static void tern_request_work(struct work_struct *work)
-{
-	struct tern_odp_request *request =
-		container_of(work, struct tern_odp_request, work);
-	struct tern_odp_user *user = request->user;
-	struct tern_ib_dev *dev = request->dev;
-	struct tern_odp_request *next;
-
-	request->run(request);
-
-	mutex_lock(&dev->fault_lock);
-	next = list_first_entry_or_null(&user->waiting, struct tern_odp_request,
-					list);
-	if (next) {
-		list_del(&next->list);
-		if (next->run == tern_fault_run)
-			xa_erase(&dev->waiting_faults, tern_request_slot(next));
-		queue_work(dev->fault_wq, &next->work);
-	} else {
-		user->running--;
-	}
-	mutex_unlock(&dev->fault_lock);
-	tern_request_free(request);
-}
-
-/* Queues a request, or lets it wait. Returns false if neither is possible. */
-static bool tern_request_queue(struct tern_odp_request *request)
-{
-	struct tern_odp_user *user = request->user;
-	struct tern_ib_dev *dev = request->dev;
-	struct tern_odp_request *old = NULL;
-	bool queued = true;
-
-	INIT_WORK(&request->work, tern_request_work);
-	mutex_lock(&dev->fault_lock);
-	if (user->running < TERN_ODP_MAX_RUNNING) {
-		user->running++;
-		queue_work(dev->fault_wq, &request->work);
-		goto unlock;
-	}
-
-	if (request->run == tern_fault_run) {
-		/* A new fault of the same half of a QP: the old one has ended. */
-		old = xa_store(&dev->waiting_faults, tern_request_slot(request),
-			       request, GFP_KERNEL);
-		if (xa_is_err(old)) {
-			old = NULL;
-			queued = false;
-			goto unlock;
-		}
-		if (old)
-			list_del(&old->list);
-	}
-	list_add_tail(&request->list, &user->waiting);
-unlock:
-	mutex_unlock(&dev->fault_lock);
-	if (old)
-		tern_request_free(old);
-	return queued;
+	return true;
 }
 
 static struct tern_odp_request *tern_request_alloc(struct tern_ib_dev *dev,
-						   struct tern_odp_user *user,
 						   u32 num_sge)
 {
 	struct tern_odp_request *request;
@@ -280,30 +210,39 @@ static struct tern_odp_request *tern_request_alloc(struct tern_ib_dev *dev,
 
 	request->dev = dev;
 	request->num_sge = num_sge;
-	refcount_inc(&user->count);
-	request->user = user;
 	return request;
+}
+
+/* Hands a fault to its pager. Returns false without memory to do so. */
+static bool tern_fault_queue(struct tern_odp *odp,
+			     const struct tern_fault *fault)
+{
+	struct tern_odp_request *request = tern_request_alloc(odp->dev, 0);
+
+	if (!request)
+		return false;
+
+	request->fault = *fault;
+	if (!tern_pager_queue(odp->pager, request))
+		return true;
+	kfree(request);
+	return false;
 }
 
 static void tern_fault_dispatch(struct tern_ib_dev *dev,
 				const struct tern_fault *fault)
 {
 	struct tern_odp *odp = tern_odp_get(dev, le32_to_cpu(fault->key));
-	struct tern_odp_request *request = NULL;
 
-	if (odp) {
-		request = tern_request_alloc(dev, odp->user, 0);
-		tern_odp_put(odp);
+	if (!odp) {
+		/* The device checks the access again, and refuses it. */
+		tern_fault_resume(dev, fault, TERN_RESUME_RETRY);
+		return;
 	}
-	if (request) {
-		request->run = tern_fault_run;
-		request->fault = *fault;
-		if (tern_request_queue(request))
-			return;
-		tern_request_free(request);
-	}
-	/* The device makes the access, and reports it, again. */
-	tern_fault_resume(dev, fault, TERN_RESUME_RETRY);
+
+	if (!tern_fault_queue(odp, fault))
+		tern_fault_resume(dev, fault, TERN_RESUME_FAIL);
+	tern_odp_put(odp);
 }
 
 static void tern_fault_take_work(struct work_struct *work)
@@ -321,32 +260,7 @@ static void tern_fault_notify(void *context)
 {
 	struct tern_ib_dev *dev = context;
 
-	schedule_work(&dev->fault_work);
-}
-
-/**
- * tern_fault_forget_qp() - drop the waiting faults of a destroyed QP
- * @dev: the device
- * @qpn: QP number
- */
-void tern_fault_forget_qp(struct tern_ib_dev *dev, u32 qpn)
-{
-	struct tern_odp_request *request;
-	unsigned int side;
-
-	if (!dev->fault_eq)
-		return;
-
-	for (side = TERN_FAULT_REQUESTER; side <= TERN_FAULT_RESPONDER; side++) {
-		mutex_lock(&dev->fault_lock);
-		request = xa_erase(&dev->waiting_faults,
-				   tern_fault_slot(qpn, side));
-		if (request)
-			list_del(&request->list);
-		mutex_unlock(&dev->fault_lock);
-		if (request)
-			tern_request_free(request);
-	}
+	queue_work(dev->fault_wq, &dev->fault_work);
 }
 
 /* Checks a range that is to be prefetched. */
@@ -370,8 +284,9 @@ static int tern_prefetch_check(struct ib_pd *ibpd, const struct ib_sge *sge,
 	return err;
 }
 
-/* Maps a range. Returns 0 or a negative errno. */
+/* Maps a range. Returns 0 or a negative errno, see tern_fault_map(). */
 static int tern_prefetch_range(struct tern_ib_dev *dev,
+			       struct tern_pager_thread *thread,
 			       const struct ib_sge *sge, unsigned int flags)
 {
 	u64 start, bytes = sge->length;
@@ -389,7 +304,7 @@ static int tern_prefetch_range(struct tern_ib_dev *dev,
 		if (fatal_signal_pending(current))
 			return -EINTR;
 
-		ret = tern_fault_map(dev, sge->lkey, va, bytes, flags);
+		ret = tern_fault_map(dev, thread, sge->lkey, va, bytes, flags);
 		if (ret < 0)
 			return ret;
 		if (!ret)
@@ -400,14 +315,53 @@ static int tern_prefetch_range(struct tern_ib_dev *dev,
 	return 0;
 }
 
-static void tern_prefetch_run(struct tern_odp_request *request)
+/**
+ * tern_prefetch_run() - serve an asynchronous prefetch
+ * @thread: the calling thread
+ * @request: the ranges
+ *
+ * Return: false if the device is gone.
+ */
+bool tern_prefetch_run(struct tern_pager_thread *thread,
+		       struct tern_odp_request *request)
 {
 	u32 i;
 
 	/* Advice: a range that fails does not matter to the others. */
 	for (i = 0; i < request->num_sge; i++)
-		tern_prefetch_range(request->dev, &request->sg[i],
-				    request->flags);
+		if (tern_prefetch_range(request->dev, thread, &request->sg[i],
+					request->flags) == -ESHUTDOWN)
+			return false;
+	return true;
+}
+
+static int tern_prefetch_queue(struct tern_ib_dev *dev,
+			       const struct ib_sge *sg, u32 num_sge,
+			       unsigned int flags)
+{
+	struct tern_odp_request *request;
+	struct tern_odp *odp;
+	int err;
+
+	/* All regions have the same PD, and thus the same pager. */
+	odp = num_sge ? tern_odp_get(dev, sg->lkey) : NULL;
+	if (!odp)
+		return num_sge ? -ENOENT : 0;
+
+	err = -ENOMEM;
+	request = tern_request_alloc(dev, num_sge);
+	if (!request)
+		goto put;
+
+	request->prefetch = true;
+	request->flags = flags;
+	memcpy(request->sg, sg, array_size(num_sge, sizeof(*sg)));
+	err = tern_pager_queue(odp->pager, request);
+	if (err)
+		kfree(request);
+put:
+	tern_odp_put(odp);
+	return err;
 }
 
 /**
@@ -429,9 +383,7 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 		   struct uverbs_attr_bundle *attrs)
 {
 	struct tern_ib_dev *dev = to_tdev(ibpd->device);
-	struct tern_odp_request *request;
-	struct tern_odp_user *user;
-	unsigned int how = TERN_ODP_PREFETCH;
+	unsigned int map_flags = TERN_ODP_PREFETCH;
 	u32 i;
 	int err;
 
@@ -439,41 +391,32 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH:
 		break;
 	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE:
-		how |= TERN_ODP_WRITE;
+		map_flags |= TERN_ODP_WRITE;
 		break;
 	case IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT:
-		how |= TERN_ODP_SNAPSHOT;
+		map_flags |= TERN_ODP_SNAPSHOT;
 		break;
 	default:
 		return -EOPNOTSUPP;
 	}
 
 	for (i = 0; i < num_sge; i++) {
-		err = tern_prefetch_check(ibpd, &sg[i], how);
+		err = tern_prefetch_check(ibpd, &sg[i], map_flags);
 		if (err)
 			return err;
 	}
 
 	if (flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH) {
 		for (i = 0; i < num_sge; i++) {
-			err = tern_prefetch_range(dev, &sg[i], how);
+			err = tern_prefetch_range(dev, NULL, &sg[i],
+						  map_flags);
 			if (err)
 				return err;
 		}
 		return 0;
 	}
 
-	user = tern_odp_user_get(ibpd);
-	request = tern_request_alloc(dev, user, num_sge);
-	tern_odp_user_put(user);
-	if (!request)
-		return -ENOMEM;
-
-	request->run = tern_prefetch_run;
-	request->flags = how;
-	memcpy(request->sg, sg, array_size(num_sge, sizeof(*sg)));
-	tern_request_queue(request);
-	return 0;
+	return tern_prefetch_queue(dev, sg, num_sge, map_flags);
 }
 
 /**
@@ -485,45 +428,32 @@ int tern_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice,
 int tern_faults_init(struct tern_ib_dev *dev)
 {
 	struct tern_fault_eq *eq;
-	int err = -ENOMEM;
 
 	xa_init(&dev->odps);
-	xa_init(&dev->waiting_faults);
+	xa_init(&dev->queued_faults);
 	mutex_init(&dev->fault_lock);
 	INIT_WORK(&dev->fault_work, tern_fault_take_work);
 	if (!tern_has_odp(dev))
 		return 0;
 
-	dev->kernel_faults = tern_odp_user_alloc();
-	if (!dev->kernel_faults)
-		return -ENOMEM;
-
-	/* Its work waits for pages, and must not hold up that of others. */
-	dev->fault_wq = alloc_workqueue("tern_fault", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	/* Its end waits until the last work has returned. */
+	dev->fault_wq = alloc_workqueue("tern_fault", WQ_UNBOUND, 0);
 	if (!dev->fault_wq)
-		goto free_user;
+		return -ENOMEM;
 
 	eq = tern_fault_eq_create(dev->core, tern_fault_notify, dev);
 	if (IS_ERR(eq)) {
-		err = PTR_ERR(eq);
-		goto destroy_fault_wq;
+		destroy_workqueue(dev->fault_wq);
+		return PTR_ERR(eq);
 	}
 
 	dev->fault_eq = eq;
 	return 0;
-
-destroy_fault_wq:
-	destroy_workqueue(dev->fault_wq);
-free_user:
-	tern_odp_user_put(dev->kernel_faults);
-	return err;
 }
 
 /**
  * tern_faults_free() - undo tern_faults_init()
  * @dev: the device, which has no regions any more
- *
- * Waits until pages that were asked for have arrived.
  */
 void tern_faults_free(struct tern_ib_dev *dev)
 {
@@ -533,10 +463,7 @@ void tern_faults_free(struct tern_ib_dev *dev)
 	/* The interrupt may still come, but the work does not run again. */
 	disable_work_sync(&dev->fault_work);
 	tern_fault_eq_destroy(dev->fault_eq);
-	/* Requests queue those that wait. */
-	drain_workqueue(dev->fault_wq);
 	destroy_workqueue(dev->fault_wq);
-	tern_odp_user_put(dev->kernel_faults);
 	WARN_ON(!xa_empty(&dev->odps));
-	WARN_ON(!xa_empty(&dev->waiting_faults));
+	WARN_ON(!xa_empty(&dev->queued_faults));
 }

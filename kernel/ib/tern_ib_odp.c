@@ -13,6 +13,7 @@
  * is taken before it, and before the address space's mmap_lock.
  */
 
+#include <kunit/visibility.h>
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -29,7 +30,7 @@
 static void tern_odp_part_put(struct tern_odp_part *part)
 {
 	if (refcount_dec_and_test(&part->count))
-		schedule_work(&part->release_work);
+		queue_work(part->odp->dev->fault_wq, &part->release_work);
 }
 
 static void tern_odp_part_release(struct tern_odp_part *part)
@@ -108,6 +109,7 @@ void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num)
 		return;
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_clear);
 
 static bool tern_odp_invalidate(struct mmu_interval_notifier *mni,
 				const struct mmu_notifier_range *range,
@@ -173,6 +175,19 @@ int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table)
 	return err == -ENOENT ? 0 : err;
 }
 
+/* Whether an entry of the page list is what its user asked for. */
+static bool tern_odp_entry_ok(u64 entry, unsigned int flags)
+{
+	u64 bits = TERN_PAGE_READ;
+
+	/* Advice about pages that are in memory takes what there is. */
+	if (flags & TERN_ODP_SNAPSHOT)
+		return true;
+	if (flags & TERN_ODP_WRITE)
+		bits |= TERN_PAGE_WRITE;
+	return (entry & bits) == bits;
+}
+
 /* Maps at most TERN_ODP_BATCH pages of a part. Returns their number or -errno. */
 static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 			      unsigned int flags)
@@ -194,8 +209,7 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 	 * replace what the first one found by what it saw before.
 	 */
 	mutex_lock(&part->map_lock);
-	num = tern_umem_odp_map(umem, va, bytes, flags & TERN_ODP_WRITE,
-				!(flags & TERN_ODP_SNAPSHOT));
+	num = tern_umem_odp_map(umem, va, bytes);
 	if (num < 0) {
 		err = num;
 		mutex_lock(&umem->umem_mutex);
@@ -212,7 +226,7 @@ static long tern_odp_map_part(struct tern_odp_part *part, u64 va, u64 bytes,
 		/* 0 if the page is not in memory. */
 		err = tern_umem_odp_entry(umem, first + i,
 					  tern_odp_writable(odp), &page);
-		if (err)
+		if (err || !tern_odp_entry_ok(page, flags))
 			break;
 		tern_table_add(&table, page);
 	}
@@ -296,15 +310,15 @@ static struct tern_odp_part *tern_odp_part_get(struct tern_odp *odp,
 }
 
 /**
- * tern_odp_map() - make pages present in the device
+ * tern_odp_map() - make pages that are in memory present in the device
  * @odp: the region
  * @va: user virtual address, or offset in a dma-buf
  * @bytes: length in bytes, not 0, within the region
  * @flags: TERN_ODP_*
  *
  * Return: number of pages mapped from @va on, which may be fewer than asked
- * for, or a negative errno: -EFAULT for an address that is not mapped or not
- * writable.
+ * for: up to the first that is not in memory, or not writable; or a negative
+ * errno.
  */
 long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags)
 {
@@ -329,37 +343,6 @@ long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags)
 }
 
 /**
- * tern_odp_fault_in() - bring pages into memory
- * @mm: the address space, of which the caller holds a user reference
- * @va: user virtual address
- * @bytes: length in bytes, not 0
- * @flags: TERN_ODP_*
- *
- * tern_odp_map() does not wait for userfaultfd; this does.
- *
- * Return: number of pages, or a negative errno.
- */
-long tern_odp_fault_in(struct mm_struct *mm, u64 va, u64 bytes,
-		       unsigned int flags)
-{
-	u64 last = va + bytes - 1;
-	unsigned long num;
-	int locked = 1;
-	long ret;
-
-	num = min_t(u64, (last >> PAGE_SHIFT) - (va >> PAGE_SHIFT) + 1,
-		    TERN_ODP_BATCH);
-	mmap_read_lock(mm);
-	ret = get_user_pages_remote(mm, va & PAGE_MASK, num,
-				    flags & TERN_ODP_WRITE ? FOLL_WRITE : 0,
-				    NULL, &locked);
-	if (locked)
-		mmap_read_unlock(mm);
-
-	return ret ?: -EFAULT;
-}
-
-/**
  * tern_odp_get() - look up an on-demand region
  * @dev: the device
  * @key: lkey or rkey
@@ -380,11 +363,13 @@ struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key)
 
 	return odp;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_get);
 
 void tern_odp_put(struct tern_odp *odp)
 {
 	tern_ref_put(&odp->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_put);
 
 /* Whether the region's user may write to its memory. */
 bool tern_odp_writable(const struct tern_odp *odp)
@@ -413,7 +398,17 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 
 	odp->dev = to_tdev(ibpd->device);
 	odp->pd = ibpd;
-	odp->user = tern_odp_user_get(ibpd);
+	if (ibpd->uobject) {
+		odp->pager = to_tucontext(ibpd->uobject->context)->pager;
+	} else {
+		/* One process must not delay others behind a kernel user. */
+		odp->owns_pager = true;
+		odp->pager = tern_pager_alloc(odp->dev);
+		if (!odp->pager) {
+			kfree(odp);
+			return NULL;
+		}
+	}
 	odp->start = start;
 	odp->length = length;
 	odp->iova = iova;
@@ -423,6 +418,7 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 	tern_ref_init(&odp->parts_ref);
 	return odp;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_alloc);
 
 /* Destroys a region in the device. Returns the errno of tern_ib_destroy(). */
 static int tern_odp_close(struct tern_odp *odp)
@@ -453,6 +449,7 @@ void tern_odp_abort(struct tern_odp *odp)
 {
 	tern_odp_forget(odp, tern_odp_close(odp));
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_abort);
 
 /**
  * tern_odp_create() - create an on-demand region in the device
@@ -507,6 +504,7 @@ abort:
 	tern_odp_abort(odp);
 	return err;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_create);
 
 static void tern_odp_release_parts(struct tern_odp *odp)
 {
@@ -545,9 +543,11 @@ void tern_odp_free(struct tern_odp *odp)
 		ib_umem_release(&odp->dmabuf->umem);
 	if (odp->mm)
 		mmdrop(odp->mm);
-	tern_odp_user_put(odp->user);
+	if (odp->owns_pager)
+		tern_pager_close(odp->pager);
 	kfree(odp);
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_free);
 
 /**
  * tern_odp_destroy() - destroy an on-demand region
@@ -572,6 +572,7 @@ int tern_odp_destroy(struct tern_mr *mr)
 	tern_odp_free(odp);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(tern_odp_destroy);
 
 static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
 {

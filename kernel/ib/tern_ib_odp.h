@@ -34,26 +34,37 @@ struct tern_odp_part {
 	struct work_struct release_work;
 };
 
+struct tern_pager;
+struct tern_pager_thread;
+
 /**
- * struct tern_odp_user - page faults on behalf of a user context, or of all
- * kernel users
- * @count: references
- * @waiting: requests that wait until one of the running ones ends
- * @running: number of requests in the work queue
- *
- * tern_ib_dev.fault_lock protects @waiting and @running.
+ * struct tern_odp_request - a page fault, or an asynchronous prefetch
+ * @list: entry in tern_pager.requests
+ * @dev: the device
+ * @pager: serves the request
+ * @prefetch: it is a prefetch
+ * @fault: the fault
+ * @flags: TERN_ODP_* of a prefetch
+ * @num_sge: number of @sg
+ * @sg: ranges to prefetch
  */
-struct tern_odp_user {
-	refcount_t count;
-	struct list_head waiting;
-	unsigned int running;
+struct tern_odp_request {
+	struct list_head list;
+	struct tern_ib_dev *dev;
+	struct tern_pager *pager;
+	bool prefetch;
+	struct tern_fault fault;
+	unsigned int flags;
+	u32 num_sge;
+	struct ib_sge sg[] __counted_by(num_sge);
 };
 
 /**
  * struct tern_odp - on-demand part of a region
  * @dev: the device
  * @pd: the region's PD
- * @user: the context that its faults are charged to
+ * @pager: serves its faults
+ * @owns_pager: @pager is that of this region only
  * @ref: held while pages are mapped
  * @mm: address space of the memory, NULL for a dma-buf
  * @start: user virtual address, or offset in the dma-buf, of the first byte
@@ -73,7 +84,8 @@ struct tern_odp_user {
 struct tern_odp {
 	struct tern_ib_dev *dev;
 	struct ib_pd *pd;
-	struct tern_odp_user *user;
+	struct tern_pager *pager;
+	bool owns_pager;
 	struct tern_ref ref;
 	struct mm_struct *mm;
 	u64 start;
@@ -98,8 +110,6 @@ struct tern_odp {
 
 /* tern_ib_odp.c */
 long tern_odp_map(struct tern_odp *odp, u64 va, u64 bytes, unsigned int flags);
-long tern_odp_fault_in(struct mm_struct *mm, u64 va, u64 bytes,
-		       unsigned int flags);
 void tern_odp_clear(struct tern_odp *odp, u64 first, u64 num);
 int tern_odp_update(struct tern_odp *odp, u64 first, struct tern_table *table);
 struct tern_odp *tern_odp_get(struct tern_ib_dev *dev, u32 key);
@@ -116,11 +126,20 @@ void tern_odp_abort(struct tern_odp *odp);
 long tern_dmabuf_map(struct tern_odp *odp);
 
 /* tern_ib_fault.c */
-struct tern_odp_user *tern_odp_user_get(struct ib_pd *ibpd);
+void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
+		       u8 result);
+bool tern_fault_run(struct tern_pager_thread *thread,
+		    struct tern_odp_request *request);
+bool tern_prefetch_run(struct tern_pager_thread *thread,
+		       struct tern_odp_request *request);
+
+/* tern_ib_pager.c */
+int tern_pager_queue(struct tern_pager *pager, struct tern_odp_request *request);
+bool tern_pager_leave(struct tern_pager_thread *thread);
+bool tern_pager_enter(struct tern_pager_thread *thread);
 
 /* tern_ib_odp_pages.c */
-int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, bool write,
-		      bool fault);
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes);
 int tern_umem_odp_entry(struct ib_umem_odp *umem, size_t index, bool writable,
 			u64 *entry);
 

@@ -11,16 +11,13 @@
  * @umem: the memory
  * @va: user virtual address
  * @bytes: length in bytes
- * @write: the device is about to write
- * @fault: fault pages in; otherwise take only those that are in memory
  *
- * Return: the number of pages, with umem_mutex held, or a negative errno.
+ * Return: the number of pages, with umem_mutex held, or a negative errno. Pages
+ * that are not in memory stay absent.
  */
-int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes, bool write,
-		      bool fault)
+int tern_umem_odp_map(struct ib_umem_odp *umem, u64 va, u64 bytes)
 {
-	return ib_umem_odp_map_dma_and_lock(umem, va, bytes,
-					    write ? HMM_PFN_WRITE : 0, fault);
+	return ib_umem_odp_map_dma_and_lock(umem, va, bytes, 0, false);
 }
 
 /**
