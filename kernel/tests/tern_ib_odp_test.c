@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/* Tests of on-demand regions: a stub executes the commands as the device. */
+
+#include <kunit/static_stub.h>
+#include <kunit/test.h>
+#include <linux/module.h>
+#include <linux/pci.h>
+
+#include "tern_dev.h"
+#include "tern_ib.h"
+#include "tern_ib_odp.h"
+
+MODULE_IMPORT_NS("EXPORTED_FOR_KUNIT_TESTING");
+
+/* The only index that the device has for regions. */
+#define TERN_TEST_INDEX	7
+
+/**
+ * struct tern_test_odp - a device with room for one region
+ * @ib: the RDMA device
+ * @tdev: its PCI function
+ * @pdev: its PCI device
+ * @caps: its limits
+ * @pd: a PD of a kernel user
+ * @variant: variant of the last key
+ * @destroy_err: result of DESTROY_MR
+ * @update_err: result of UPDATE_PAGES
+ * @next: region that another thread creates as soon as the index is free
+ * @next_mr: its MR
+ * @next_err: result of creating it
+ */
+struct tern_test_odp {
+	struct tern_ib_dev ib;
+	struct tern_dev tdev;
+	struct pci_dev pdev;
+	struct tern_rsp_caps caps;
+	struct tern_pd pd;
+	u32 variant;
+	int destroy_err;
+	int update_err;
+	struct tern_odp *next;
+	struct tern_mr next_mr;
+	int next_err;
+};
+
+static int tern_test_create(struct tern_odp *odp, struct tern_mr *mr)
+{
+	struct tern_cmd_create_mr cmd = { .flags = TERN_MR_F_SPARSE };
+
+	return tern_odp_create(odp, mr, &cmd);
+}
+
+/* Replaces tern_cmd_exec(). */
+static int tern_test_exec(struct tern_core *core, u16 opcode, const void *in,
+			  size_t in_len, void *out, size_t out_len)
+{
+	struct tern_test_odp *fake = kunit_get_current_test()->priv;
+	struct tern_rsp_object *object = out;
+	struct tern_odp *next = fake->next;
+
+	switch (opcode) {
+	case TERN_CMD_CREATE_MR:
+		memset(out, 0, out_len);
+		object->id = cpu_to_le32(TERN_TEST_INDEX << TERN_KEY_INDEX_SHIFT |
+					 ++fake->variant);
+		return 0;
+	case TERN_CMD_DESTROY_MR:
+		fake->next = NULL;
+		if (next)
+			fake->next_err = tern_test_create(next, &fake->next_mr);
+		return fake->destroy_err;
+	case TERN_CMD_UPDATE_PAGES:
+		return fake->update_err;
+	default:
+		return 0;
+	}
+}
+
+static void tern_test_no_work(struct work_struct *work)
+{
+}
+
+static int tern_odp_test_init(struct kunit *test)
+{
+	struct tern_test_odp *fake = kunit_kzalloc(test, sizeof(*fake), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, fake);
+	test->priv = fake;
+	fake->ib.core = &fake->tdev.core;
+	fake->tdev.core.pdev = &fake->pdev;
+	fake->tdev.core.caps = &fake->caps;
+	fake->pdev.error_state = pci_channel_io_perm_failure;
+	fake->caps.max_cmd_pages = cpu_to_le32(512);
+	spin_lock_init(&fake->tdev.dead_lock);
+	INIT_WORK(&fake->tdev.async_work, tern_test_no_work);
+	tern_aq_init(&fake->tdev);
+	xa_init(&fake->ib.odps);
+	xa_init(&fake->ib.queued_faults);
+	mutex_init(&fake->ib.fault_lock);
+	fake->pd.ibpd.device = &fake->ib.ibdev;
+	kunit_activate_static_stub(test, tern_cmd_exec, tern_test_exec);
+	return 0;
+}
+
+static void tern_odp_test_exit(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+
+	cancel_work_sync(&fake->tdev.async_work);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&fake->ib.odps));
+}
+
+static struct tern_odp *tern_test_region(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *odp;
+
+	odp = tern_odp_alloc(&fake->pd.ibpd, 0, U64_MAX, 0,
+			     IB_ACCESS_LOCAL_WRITE);
+	KUNIT_ASSERT_NOT_NULL(test, odp);
+	return odp;
+}
+
+/* A device may give the index of a region to the next one at once. */
+static void tern_test_index_reused(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *next = tern_test_region(test), *found;
+	struct tern_mr mr = {};
+
+	KUNIT_ASSERT_EQ(test, tern_test_create(tern_test_region(test), &mr), 0);
+	fake->next = next;
+	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), 0);
+	KUNIT_ASSERT_EQ(test, fake->next_err, 0);
+	KUNIT_EXPECT_NE(test, next->key, mr.ibmr.lkey);
+	found = tern_odp_get(&fake->ib, next->key);
+	KUNIT_EXPECT_PTR_EQ(test, found, next);
+	if (found)
+		tern_odp_put(found);
+	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&fake->next_mr), 0);
+	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+}
+
+/* Pages may be freed only if the device does not know their region. */
+static void tern_test_clear_refused(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *odp = tern_test_region(test);
+	struct tern_mr mr = {};
+
+	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &mr), 0);
+	odp->closing = true;
+	fake->update_err = -ENOENT;
+	tern_odp_clear(odp, 0, 1);
+	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+	fake->update_err = -EIO;
+	tern_odp_clear(odp, 0, 1);
+	KUNIT_EXPECT_TRUE(test, tern_core_dead(&fake->tdev.core));
+	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), 0);
+}
+
+/* With windows bound, a region stays; one that nobody has seen cannot. */
+static void tern_test_busy(struct kunit *test)
+{
+	struct tern_test_odp *fake = test->priv;
+	struct tern_odp *odp = tern_test_region(test);
+	struct tern_mr mr = {};
+
+	KUNIT_ASSERT_EQ(test, tern_test_create(odp, &mr), 0);
+	fake->destroy_err = -EBUSY;
+	KUNIT_EXPECT_EQ(test, tern_odp_destroy(&mr), -EBUSY);
+	KUNIT_EXPECT_FALSE(test, odp->closing);
+	KUNIT_EXPECT_FALSE(test, tern_core_dead(&fake->tdev.core));
+	tern_odp_abort(odp);
+	KUNIT_EXPECT_TRUE(test, tern_core_dead(&fake->tdev.core));
+	KUNIT_EXPECT_NULL(test, tern_odp_get(&fake->ib, mr.ibmr.lkey));
+	tern_odp_free(odp);
+}
+
+static struct kunit_case tern_odp_cases[] = {
+	KUNIT_CASE(tern_test_index_reused),
+	KUNIT_CASE(tern_test_clear_refused),
+	KUNIT_CASE(tern_test_busy),
+	{}
+};
+
+static struct kunit_suite tern_odp_suite = {
+	.name = "tern_ib_odp",
+	.init = tern_odp_test_init,
+	.exit = tern_odp_test_exit,
+	.test_cases = tern_odp_cases,
+};
+kunit_test_suite(tern_odp_suite);
+
+MODULE_DESCRIPTION("KUnit tests of tern's on-demand regions");
+MODULE_LICENSE("Dual BSD/GPL");
