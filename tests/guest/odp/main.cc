@@ -5,6 +5,7 @@
 //   odp --peer     only the test with two adapters
 //   odp --nodes    only the tests with two NUMA nodes
 //   odp --swap     only the test that swaps
+//   odp --hold uffd|fuse  the device waits for a page that never arrives, until SIGTERM; prints "ready" when it does
 //   odp --churn    faults without end, until the device is gone; prints "ready" when it has begun
 //
 // Prints "ok odp/NAME" or "not ok odp/NAME - why" for each test. Needs root.
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "bed.h"
+#include "stuck.h"
 
 namespace {
 
@@ -45,6 +47,7 @@ int churn() {
 int main(int argc, char** argv) try {
   using namespace guest;
   if (argc == 2 && std::string_view(argv[1]) == "--churn") return churn();
+  if (argc == 3 && std::string_view(argv[1]) == "--hold") return hold(std::string_view(argv[2]) == "fuse");
   const Device dev("tern0", -1);
   std::vector<Named> tests;
   for (const auto& part : {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Pages that arrive late or never, many faults at once, and processes that end meanwhile.
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "bed.h"
+#include "stuck.h"
 
 namespace guest {
 namespace {
@@ -22,20 +21,18 @@ using namespace std::chrono_literals;
 // The pages of a mapping arrive when the test gives them.
 class Late {
  public:
-  explicit Late(const Map& map) : fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))) {
-    require(fd_ >= 0, "userfaultfd: {}", errno_name(errno));
-    uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
-    require(::ioctl(fd_, UFFDIO_API, &api) == 0, "UFFDIO_API");
-    uffdio_register range{.range = {.start = map.address(), .len = map.length()}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
-    require(::ioctl(fd_, UFFDIO_REGISTER, &range) == 0, "UFFDIO_REGISTER");
-  }
+  explicit Late(const Map& map) : fd_(userfaultfd_of(map)) {}
   ~Late() { ::close(fd_); }
   Late(const Late&) = delete;
   Late& operator=(const Late&) = delete;
+  // Whether there is a fault within timeout_ms.
+  [[nodiscard]] bool asked(int timeout_ms) const {
+    pollfd p{.fd = fd_, .events = POLLIN, .revents = 0};
+    return ::poll(&p, 1, timeout_ms) == 1;
+  }
   // Waits for the next fault and returns the address of its page.
   [[nodiscard]] std::uint64_t wait(int timeout_ms = 20000) const {
-    pollfd p{.fd = fd_, .events = POLLIN, .revents = 0};
-    require(::poll(&p, 1, timeout_ms) == 1, "the device does not ask for a page");
+    require(asked(timeout_ms), "the device does not ask for a page");
     uffd_msg msg{};
     require(::read(fd_, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT, "no page fault");
     return msg.arg.pagefault.address & ~std::uint64_t{kPage - 1};
@@ -105,7 +102,7 @@ void never(const Device& dev) {
         const auto& region = i % 2 ? mr : all;
         (void)post(pairs.back()->a(), Api::kPost, read_into(sge(near.get(), mine.address(), 8), map.address(i * kPage), region->rkey));
       }
-      for (unsigned i = 0; i < 60; ++i) (void)pages.wait();
+      for (unsigned i = 0; i < 8; ++i) (void)pages.wait();
       (void)::write(said[1], "x", 1);
       ::pause();
     } catch (const std::exception& e) {
@@ -130,6 +127,61 @@ void never(const Device& dev) {
   const MrPtr mr = reg(dev, map);
   Pair pair(dev);
   pair.must(write_from(sge(local.get(), plain.address(), 8), map.address(), mr->rkey), "WRITE after it");
+}
+
+// A process with many contexts and QPs, all of which wait for pages that never arrive, does not delay another process.
+void greedy(const Device& dev) {
+  constexpr std::size_t kContexts = 32, kQps = 64;
+  int said[2];
+  require(::pipe(said) == 0, "pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      std::vector<std::unique_ptr<Device>> devices;
+      std::vector<MrPtr> regions;
+      std::vector<std::unique_ptr<Pair>> pairs;
+      const Map map(kContexts * kQps * kPage), mine(kPage);
+      const Late pages(map);
+      for (std::size_t c = 0; c < kContexts; ++c) {
+        const Device& own = *devices.emplace_back(std::make_unique<Device>("tern0", -1));
+        const ibv_mr* const near = regions.emplace_back(reg(own, mine, kAllAccess)).get();
+        const ibv_mr* const far = regions.emplace_back(reg(own, map)).get();
+        for (std::size_t q = 0; q < kQps; ++q) {
+          pairs.push_back(std::make_unique<Pair>(own, 1));
+          (void)post(pairs.back()->a(), Api::kPost, read_into(sge(near, mine.address(), 8), map.address((c * kQps + q) * kPage), far->rkey));
+        }
+      }
+      // Until all that can wait do.
+      while (pages.asked(3000)) (void)pages.wait();
+      (void)::write(said[1], "x", 1);
+      ::pause();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    }
+    ::_exit(1);
+  }
+  ::close(said[1]);
+  char c = 0;
+  const bool began = ::read(said[0], &c, 1) == 1;
+  ::close(said[0]);
+  const Map map(8 * kPage), plain(kPage);
+  const MrPtr mr = reg(dev, map), local = reg(dev, plain, kAllAccess);
+  fill(map.bytes(0, kPage), 12);
+  map.advise(MADV_DONTNEED, kPage);
+  Pair pair(dev);
+  const int err = began ? post(pair.a(), Api::kPost, read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)) : 0;
+  std::exception_ptr failure;
+  try {
+    require(began, "the child does not fault");
+    require_err(err, 0, "post");
+    require(poll(pair.cq(), 1)[0].status == IBV_WC_SUCCESS, "READ");
+    expect_pattern(plain.bytes(), 12, "READ");
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  ::kill(child, SIGKILL);
+  (void)::waitpid(child, nullptr, 0);
+  if (failure) std::rethrow_exception(failure);
 }
 
 // 64 QPs, each with 160 requests to absent pages: more than 10,000 faults.
@@ -159,7 +211,7 @@ void crowd(const Device& dev) {
 }  // namespace
 
 std::vector<Named> late_tests(const Device& dev) {
-  return {{"late", [&] { late(dev); }}, {"never", [&] { never(dev); }}, {"crowd", [&] { crowd(dev); }}};
+  return {{"late", [&] { late(dev); }}, {"never", [&] { never(dev); }}, {"greedy", [&] { greedy(dev); }}, {"crowd", [&] { crowd(dev); }}};
 }
 
 }  // namespace guest
