@@ -45,7 +45,7 @@ class Skips:
 
 
 class Expected:
-    """The least number of result lines of each test: `NAME[@LANE] COUNT`, or `-` if the exit status is enough."""
+    """The number of result lines of each test: `NAME[@LANE] COUNT`, or `-` if the exit status is enough. Fewer are a failure."""
 
     def __init__(self, path, text=None):
         self.path, self.counts = path, {}
@@ -60,6 +60,13 @@ class Expected:
     def of(self, test, lane):
         """The count, or None if the list does not have the test."""
         return self.counts.get(f"{test}@{lane}", self.counts.get(test))
+
+    def surplus(self, test, lane, lines):
+        """A complaint if the test printed more lines than the list says: nobody would miss them."""
+        count = self.of(test, lane)
+        if count is None or lines <= count:
+            return []
+        return [f"tests/expected: {test} has {lines} results, not {count or '-'}: run `tests/run --record {test}`"]
 
     def record(self, test, lane, lines):
         """Records a run. The count of the lane trixie applies to all lanes without a count of their own."""

@@ -121,6 +121,12 @@ class ExpectedList(unittest.TestCase):
         e.record("b", "debug", 7)
         self.assertEqual({"a": 4, "a@debug": 2, "b": 7}, e.counts)
 
+    def test_more_lines_than_expected(self):
+        e = Expected("E", "a 3\na@debug 2\nb -")
+        self.assertEqual([], e.surplus("a", "trixie", 3) + e.surplus("a", "trixie", 2) + e.surplus("b", "trixie", 0) + e.surplus("c", "trixie", 9))
+        self.assertEqual(["tests/expected: a has 3 results, not 2: run `tests/run --record a`"], e.surplus("a", "debug", 3))
+        self.assertEqual(["tests/expected: b has 1 results, not -: run `tests/run --record b`"], e.surplus("b", "debug", 1))
+
 
 class Repository(unittest.TestCase):
     """The lists match tests/suite."""

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Does without a guest what guest-run does in one.
@@ -70,6 +71,70 @@ class Run(unittest.TestCase):
     def test_good(self):
         status, out = self.run_it()
         self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+
+    def result(self, test):
+        with open(f"{self.top}/build/test/result.json") as f:
+            return json.load(f)["tests"][test]
+
+    def test_a_boot_that_ends_badly_after_its_tests(self):
+        """A QEMU that crashes in its teardown, a lab that fails, the limit of run-vm: each fails the boot, also without a lost test."""
+        for how, why in ((125, "exit status 125"), (124, "exit status 124"), (99, "a kernel complained"), ("SEGV", "exit status -11")):
+            self.script("tests/vm/run-vm", RUN_VM + (f"exit {how}\n" if isinstance(how, int) else f"kill -{how} $$\n"))
+            status, out = self.run_it()
+            self.assertEqual((1, "4 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertIn(f"not ok kernel-1 - {why}", out)
+            result = self.result("kernel-1")
+            self.assertEqual((0, 1, 0), (result["pass"], result["fail"], result["skip"]), how)
+
+    def test_a_boot_that_loses_tests(self):
+        """Those that did not run fail, and so does the boot: once."""
+        for how in ("exit 0", "exit 125"):
+            self.script("tests/vm/run-vm", f"#!/bin/bash\necho '%%tern begin three'\necho ok three/a\necho '%%tern end three 0'\n{how}\n")
+            status, out = self.run_it()
+            self.assertEqual((1, "4 passed, 2 failed, 0 skipped"), (status, out.splitlines()[-1]), out)
+            self.assertEqual((0, 1), (self.result("kernel-1")["pass"], self.result("kernel-1")["fail"]), how)
+
+    def test_result_lines_outside_of_tests(self):
+        """What a machine prints beside its tests is no result: the boot has one."""
+        self.script("tests/vm/run-vm", RUN_VM.replace("echo boots", "echo ok boots; echo not ok at all"))
+        status, out = self.run_it()
+        self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+
+    def test_a_judge_without_a_result(self):
+        """The judge of a boot that never started has neither a capture nor a console to read."""
+        self.put(SUITE.replace("boot --vms 1", "boot --vms 1 --pcap"), EXPECTED, SKIPS)
+        os.makedirs(f"{self.top}/tests/judge")
+        for text, failed in (("exit 0", 0), ("echo ok judge-1", 0), ("echo ok judge-1; echo ok judge-1", 1), ("exit 3", 1)):
+            self.script("tests/judge/judge", f"#!/bin/sh\n{text}\n")
+            status, out = self.run_it()
+            self.assertIn(f" {failed} failed", out.splitlines()[-1], out)
+            self.assertEqual(failed, self.result("judge-1")["fail"], text)
+            self.assertNotIn("Traceback", out)
+
+    def test_retries_are_counted(self):
+        self.script("tests/vm/run-vm", RUN_VM.replace("echo boots", "echo '# retried: vm1 stalled while booting' >&2"))
+        self.script("tests/four", "echo '# retried: four/a (why)'; echo '# retried: four/a (why)'; echo 'ok four/a # SKIP no moon'\n")
+        status, out = self.run_it()
+        self.assertEqual((0, ["3 retried (four 2, kernel-1 1)", "5 passed, 0 failed, 1 skipped"]), (status, out.splitlines()[-2:]), out)
+        self.assertEqual((0, 1, 2), tuple(self.result(name)["retried"] for name in ("three", "kernel-1", "four")))
+        with open(f"{self.top}/build/test/result.json") as f:
+            self.assertEqual(3, json.load(f)["retried"])
+
+    def test_no_retries(self):
+        self.assertEqual("0 retried", self.run_it()[1].splitlines()[-2])
+
+    def test_more_results_than_expected(self):
+        """Reported, because what is lost of them later would not be missed; a failure where TERN_STRICT says so, as in CI."""
+        self.put(SUITE, EXPECTED.replace("one 2", "one 1"), SKIPS)
+        status, out = self.run_it()
+        self.assertEqual((0, "5 passed, 0 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+        self.assertIn("tests/expected: one has 2 results, not 1: run `tests/run --record one`", out)
+        with unittest.mock.patch.dict(os.environ, TERN_STRICT="1"):
+            status, out = self.run_it()
+            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
+            self.put(SUITE, EXPECTED, SKIPS + "one * one/c it was hard\n")
+            status, out = self.run_it()
+            self.assertEqual((1, "5 passed, 1 failed, 1 skipped"), (status, out.splitlines()[-1]), out)
 
     def test_skip_that_is_not_listed(self):
         self.put(SUITE, EXPECTED, "")
