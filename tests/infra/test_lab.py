@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -16,9 +17,12 @@ import unittest
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 os.environ.setdefault("TERN_TOP", os.path.dirname(TESTS))
 sys.path.append(os.path.join(TESTS, "vm"))
+os.environ.setdefault("TERN_CACHE", "/nonexistent")
 import failure  # noqa: E402
+import lab  # noqa: E402
 import machine  # noqa: E402
 import options  # noqa: E402
+import stall  # noqa: E402
 
 
 def opt(**more):
@@ -169,3 +173,111 @@ class Collect(unittest.TestCase):
             path = self.collect(framed(archive(a=b"")))
         self.assertEqual(f"failure-{failure.KEPT + 3}", os.path.basename(path))
         self.assertEqual(failure.KEPT, sum(name.startswith("failure-") for name in os.listdir(self.run_dir)))
+
+
+class Ending(unittest.TestCase):
+    """The processes of a lab end when they are told to, with exit status 0."""
+
+    def end(self, script, seconds=60, ended=False):
+        p = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE)
+        self.addCleanup(p.stdout.close)
+        self.assertEqual(b"up\n", p.stdout.readline())
+        if ended:
+            os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)
+        found = lab.end_all({"vm1": p}, seconds)
+        self.assertIsNotNone(p.returncode)
+        return found
+
+    def test_as_expected(self):
+        self.assertEqual([], self.end("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+
+    def test_it_has_ended_before(self):
+        self.assertEqual([], self.end("echo up", ended=True))
+
+    def test_a_report_of_a_sanitizer(self):
+        self.assertEqual(["vm1 ended with exit status 23"], self.end("trap 'exit 23' TERM; echo up; while :; do sleep 0.05; done"))
+
+    def test_a_crash_in_teardown(self):
+        self.assertEqual(["vm1 ended by SIGSEGV"], self.end("trap 'kill -SEGV $$' TERM; echo up; while :; do sleep 0.05; done"))
+
+    def test_a_crash_that_nobody_saw_yet(self):
+        self.assertEqual(["vm1 ended by SIGABRT"], self.end("echo up; kill -ABRT $$", ended=True))
+
+    def test_a_hang(self):
+        self.assertEqual(["vm1 did not end in 0.2 s"], self.end("trap '' TERM; echo up; while :; do sleep 0.05; done", 0.2))
+
+    def stopped(self, *scripts):
+        """A lab without machines' devices, whose QEMUs are these scripts."""
+        it = lab.Lab.__new__(lab.Lab)
+        it.run = it.tmp = tempfile.mkdtemp(prefix="tern-infra-")
+        it.saved_tty, it.hosts, it.daemons, it.machines = None, [], [], []
+        it.run_lock = io.StringIO()
+        for i, script in enumerate(scripts, 1):
+            m = machine.Machine(i)
+            m.process = subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE)
+            self.addCleanup(m.process.stdout.close)
+            if not m.process.stdout.readline():
+                os.waitid(os.P_PID, m.process.pid, os.WEXITED | os.WNOWAIT)
+            it.machines.append(m)
+        return it
+
+    def test_a_machine_that_was_switched_off(self):
+        it = self.stopped("trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done", "kill -KILL $$", "kill -KILL $$")
+        it.machines[1].killed = True
+        self.assertEqual(["vm3 ended by SIGKILL"], it.stop(60))
+
+    def test_a_daemon(self):
+        it = self.stopped()
+        it.daemons = [subprocess.Popen(["bash", "-c", "exit 3"])]
+        os.waitid(os.P_PID, it.daemons[0].pid, os.WEXITED | os.WNOWAIT)
+        self.assertEqual(["ternd ended with exit status 3"], it.stop(60))
+
+
+class Booting(unittest.TestCase):
+    """Which machines are started again."""
+
+    STALL = "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
+
+    def setUp(self):
+        self.lab = lab.Lab.__new__(lab.Lab)
+        self.lab.run = tempfile.mkdtemp(prefix="tern-infra-")
+        self.addCleanup(shutil.rmtree, self.lab.run)
+        self.machine = machine.Machine(1)
+
+    def console(self, *lines):
+        with open(f"{self.lab.run}/vm1.log", "w") as f:
+            f.write("\n".join(lines) + "\n")
+
+    def trouble(self, seconds, again=2):
+        self.lab.again = again
+        with self.assertRaises(lab.Trouble) as raised:
+            self.lab.boot_trouble(self.machine, seconds, 200)
+        return isinstance(raised.exception, lab.Stalled), str(raised.exception)
+
+    def test_one_that_boots(self):
+        self.console("hello")
+        self.lab.again = 2
+        self.lab.boot_trouble(self.machine, 1, 200)
+
+    def test_a_stall(self):
+        self.console("hello", self.STALL, "RIP: 0010:default_idle+0x9/0x10")
+        self.assertEqual((True, "vm1 stalled while booting"), self.trouble(30))
+
+    def test_no_stall_but_time(self):
+        self.console("hello")
+        self.assertEqual((False, "vm1 did not boot in 200 s"), self.trouble(201))
+
+    def test_a_stall_in_a_driver(self):
+        for where in ("RIP: 0010:tern_aq_wait+0x9/0x10 [tern]", " ? tern_ib_probe+0x1/0x2"):
+            self.console("hello", self.STALL, where)
+            self.assertEqual((False, "vm1 stalled in a driver of tern"), self.trouble(30))
+
+    def test_a_third_stall(self):
+        self.console(self.STALL)
+        self.lab.again = 0
+        self.lab.boot_trouble(self.machine, 30, 200)
+        self.assertEqual((False, "vm1 did not boot in 200 s"), self.trouble(201, 0))
+
+    def test_what_is_in_a_report(self):
+        self.assertTrue(stall.in_driver(["RIP: 0010:tern_rx+0x1/0x2 [tern]"]))
+        self.assertFalse(stall.in_driver(["CPU: 0 Comm: tern-up", "RIP: 0010:pattern_fill+0x1/0x2", "external_call+0x1/0x2"]))

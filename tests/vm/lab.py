@@ -222,6 +222,7 @@ class Lab:
             for port in m.ports.values():
                 if port in self.selector.get_map():
                     self.selector.unregister(port)
+            m.killed = True
             m.process.kill()
             m.process.wait()
             return
@@ -354,7 +355,7 @@ class Lab:
 
     def loop(self):
         boot_seconds = float(os.environ.get("TERN_BOOT_TIMEOUT", 600 if self.opt.lane == "debug" else 200))
-        boot_limit = time.monotonic() + boot_seconds
+        began = time.monotonic()
         next_look = 0
         while True:
             if self.status is not None and (self.opt.tty or {1, 2} <= self.done):
@@ -363,10 +364,7 @@ class Lab:
             if self.deadline and now > self.deadline:
                 raise Trouble(f"timed out after {self.opt.timeout:g} s", None, 124)
             for late in (m for m in self.machines if not m.ready and not m.replaced):
-                if now > boot_limit:
-                    raise NotBooted(f"{late.name} did not boot in {boot_seconds:.0f} s", late)
-                if self.again and self.stalled(late):
-                    raise NotBooted(f"{late.name} stalled while booting", late)
+                self.boot_trouble(late, now - began, boot_seconds)
             if now > next_look:
                 next_look = now + 5
                 for m in self.machines:
@@ -376,6 +374,16 @@ class Lab:
                 if key.fileobj in self.selector.get_map():
                     handler, *args = key.data
                     handler(*args)
+
+    def boot_trouble(self, m, seconds, limit):
+        """Raises an exception if a machine that is booting for so long has stalled or is late."""
+        if seconds > limit:
+            raise Trouble(f"{m.name} did not boot in {limit:.0f} s", m)
+        if self.again and self.stalled(m):
+            time.sleep(1)  # for the rest of the report
+            if stall.in_driver(stall.first_report(f"{self.run}/{m.name}.log")):
+                raise Trouble(f"{m.name} stalled in a driver of tern", m)
+            raise Stalled(f"{m.name} stalled while booting", m)
 
     def stalled(self, m):
         """On a busy host, an emulated machine sometimes calibrates its timers wrongly, and a processor sleeps for ever."""
@@ -389,26 +397,12 @@ class Lab:
         for line in report + stall.describe(m.process.pid, lambda command: self.qmp(m.name, command)):
             say(f"stall: {m.name}: {line}")
 
-    def stop(self):
+    def stop(self, seconds):
+        """Ends all processes; returns a line for each that did not end as it should."""
         if self.saved_tty:
             termios.tcsetattr(0, termios.TCSADRAIN, self.saved_tty)
-        running = [m for m in self.machines if m.process and m.process.poll() is None]
-        for m in running:
-            m.process.terminate()
-        end = time.monotonic() + 2
-        for m in running:
-            try:
-                m.process.wait(max(0.01, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                m.process.kill()
-                m.process.wait()
-        for daemon in self.daemons:
-            daemon.terminate()
-        for daemon in self.daemons:
-            try:
-                daemon.wait(5)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
+        bad = end_all({m.name: m.process for m in self.machines if m.process and not m.killed}, seconds)
+        bad += end_all({f"ternd{n or ''}": daemon for n, daemon in enumerate(self.daemons)}, max(5, seconds))
         for host in self.hosts:
             host.close()
         shutil.rmtree(self.tmp, ignore_errors=True)
@@ -416,6 +410,7 @@ class Lab:
         if os.path.islink(qmp):
             os.unlink(qmp)
         self.run_lock.close()
+        return bad
 
     def kernel_complaints(self):
         found = []
@@ -434,6 +429,26 @@ def write_all(fd, data):
         data = data[os.write(fd, data):]
 
 
+def end_all(processes, seconds):
+    """Ends {name: process}; returns a line for each that crashed, reported a failure or had to be killed."""
+    bad = []
+    for p in processes.values():
+        if p.poll() is None:
+            p.terminate()
+    end = time.monotonic() + seconds
+    for name, p in processes.items():
+        try:
+            status = p.wait(max(0.01, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+            bad.append(f"{name} did not end in {seconds:g} s")
+            continue
+        if status:
+            bad.append(f"{name} ended by {signal.Signals(-status).name}" if status < 0 else f"{name} ended with exit status {status}")
+    return bad
+
+
 class Trouble(Exception):
     def __init__(self, text, machine, status=125):
         super().__init__(text)
@@ -441,8 +456,12 @@ class Trouble(Exception):
         self.status = status
 
 
-class NotBooted(Trouble):
-    pass
+class Stalled(Trouble):
+    """The machines may be started again."""
+
+
+# QEMU stops its processors first, which takes time on a busy host.
+ENDING = 60
 
 
 def collected(lab, status, why):
@@ -454,9 +473,10 @@ def collected(lab, status, why):
 
 
 def run(opt, again):
-    """Runs a lab; returns it with the command's exit status, or with None if a machine did not boot and may be restarted."""
+    """Runs a lab; returns it with the command's exit status, or with None if a machine stalled and may be restarted."""
     lab = Lab(opt, again)
     why = ""
+    seconds = 2
     try:
         try:
             lab.start()
@@ -468,17 +488,23 @@ def run(opt, again):
                 with open(os.path.join(lab.run, f"{m.name}.log"), errors="replace") as f:
                     for line in f.read().splitlines()[-20:]:
                         print(f"  {m.name}| {line}", file=sys.stderr)
-            status = None if again and isinstance(t, NotBooted) else t.status
+            status = None if isinstance(t, Stalled) else t.status
         if status == 0 and opt.judge_kernels and lab.kernel_complaints():
             why = "a kernel complained"
         # The status of a login says nothing: it is that of whatever was typed last.
         if (why or status and not opt.tty) and status is not None and not opt.no_collect:
             say(f"run-vm: {why or f'exit status {status}'}; {collected(lab, status, why)}")
+        seconds = 2 if status is None else ENDING
     except KeyboardInterrupt:
         status = 130
     finally:
-        lab.stop()
-    return lab, status
+        bad = lab.stop(seconds)
+    if status is None:  # the first processes of a machine that stalled may end in any way
+        print(f"# retried: {why}: restarting the machines", file=sys.stderr)
+        return lab, None
+    for line in bad:
+        say(f"run-vm: {line}")
+    return lab, 125 if bad and status == 0 else status
 
 
 def main():
@@ -492,7 +518,6 @@ def main():
         lab, status = run(opt, again)
         if status is not None:
             break
-        say("run-vm: restarting the machines")
     complaints = lab.kernel_complaints()
     for line in complaints[:10]:
         say(f"kernel complaint: {line}")

@@ -16,6 +16,7 @@ class Machine:
         self.process = None
         self.ready = False
         self.replaced = False
+        self.killed = False
         self.soft_roce = False
         self.shared_wire = False
         self.stall_shown = False

@@ -17,6 +17,11 @@ def first_report(path, lines=45):
     return [] if start is None else [line for line in text[start:start + 3 * lines] if not _DULL.search(line)][:lines]
 
 
+def in_driver(report):
+    """Whether a driver of tern appears in the report: it is the cause then, not the machine."""
+    return any(re.search(r"(^|[\s:])tern_\w+\+0x|\[tern(_ib)?\]", line) for line in report)
+
+
 def _threads(pid):
     for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
         with open(f"/proc/{pid}/task/{task}/stat") as f:
