@@ -213,6 +213,8 @@ compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 			sed "s/^/# /" "$check_log"
 			rates+=(fails)
 		fi
+		# tests/run counts them.
+		grep '^# retried' "$check_log"
 	done
 	echo "client: $kind|$client|$version|$transport|$verified|${rates[0]}|${rates[1]}|${said:--}"
 }

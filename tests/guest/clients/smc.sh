@@ -21,7 +21,7 @@ send_file() {
 		send_once "$to" || return
 		[ "$(counter client-v2)" -gt "$before" ] && [ $(($(counter tx-bytes) - bytes)) -ge $((mib * 1048576)) ] && return
 		[ "$(unanswered)" -gt "$there" ] || break
-		echo "the client dropped the server's message: once more"
+		echo "# retried $group/$1-$via - the client dropped the server's message"
 	done
 	"$here/smc.py" stats
 	on2 "$here/smc.py stats" | sed -n 's/^fallback/&-vm2/p'
