@@ -5,9 +5,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
-#include <unordered_map>
 
 #include "core/list.h"
 #include "core/table.h"
@@ -161,10 +161,10 @@ class Ethernet {
   eth::Target default_;
   Table<Group> groups_;
   // Of groups of raw QPs: how many entries name a QP.
-  std::unordered_map<std::uint32_t, std::uint32_t> qp_entries_;
+  std::map<std::uint32_t, std::uint32_t> qp_entries_;
   // Destination addresses that flows to raw QPs match in full: how many flows, and the address of each such flow.
-  std::unordered_map<std::uint64_t, std::uint32_t> claims_;
-  std::unordered_map<std::uint32_t, std::uint64_t> claim_of_;
+  std::map<std::uint64_t, std::uint32_t> claims_;
+  std::map<std::uint32_t, std::uint64_t> claim_of_;
 };
 
 }  // namespace tern

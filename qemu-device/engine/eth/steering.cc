@@ -7,7 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <unordered_map>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -218,7 +218,7 @@ struct Steering::State {
   Table<Counter> counters{kFirst, kMaxCounters};
   std::vector<std::unique_ptr<Shape>> shapes;  // sniffers, then by priority
   std::size_t sniffers = 0;                    // shapes
-  std::unordered_map<std::uint64_t, std::uint32_t> destinations;  // flows that refer to one
+  std::map<std::uint64_t, std::uint32_t> destinations;  // flows that refer to one
   std::uint64_t next_sequence = 0;
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <map>
 
 #include "core/host.h"
 #include "memory/device_memory.h"
@@ -44,7 +44,7 @@ class DmOps {
 
   Host& host_;
   DeviceMemory& dm_;
-  std::unordered_map<std::uint32_t, Page> pages_;  // by page of BAR2
+  std::map<std::uint32_t, Page> pages_;  // by page of BAR2
 };
 
 }  // namespace tern

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "core/event_log.h"
@@ -235,8 +235,8 @@ class Memory {
   const std::uint32_t max_mw_;
   const bool mw_type_2a_;
   std::uint32_t windows_ = 0;
-  std::unordered_map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
-  std::unordered_map<std::uint32_t, std::uint32_t> pd_users_;
+  std::map<std::uint32_t, std::uint32_t> qp_windows_;  // QP number -> windows bound
+  std::map<std::uint32_t, std::uint32_t> pd_users_;
   std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
   mutable std::uint8_t broken_ = TERN_LOG_RULE_NONE;  // by the last operation that was denied
