@@ -118,7 +118,8 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 bool Device::run(std::uint32_t budget) {
   const bool more = lane.run(budget, admin_->run());
   end_burst();  // of frames that were looped back
-  return more;
+  // The last step may have found that a CQ has failed.
+  return more || !lane.failed_cqs.empty();
 }
 
 // Destroys users before the objects they use.

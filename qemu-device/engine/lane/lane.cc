@@ -15,8 +15,15 @@ namespace {
 // A QP's turn in bytes: payload, and kPacketCost for each packet. With N other QPs ready, no QP
 // waits for more than N turns. A lone QP continues to the end of the slice.
 constexpr std::uint32_t kQuantum = 16 * 1024;
+constexpr std::uint32_t kVisitCost = 256;  // bytes, of an object visited on behalf of another one
 constexpr unsigned kTimers = 64;
 constexpr unsigned kNotifications = 64;  // in one run
+constexpr unsigned kEvents = 256;  // that waited and are posted at once
+
+// How many objects a part of a run may visit: those of about half of the budget.
+constexpr std::uint32_t visits_for(std::uint32_t budget) {
+  return std::max(budget / 2 / kVisitCost, 1U);
+}
 
 }  // namespace
 
@@ -122,16 +129,28 @@ void Lane::flush_events() {
 std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
   constexpr std::uint32_t kLookCost = 256;  // bytes
   if (!uars.pending()) [[likely]] return 0;
-  return uars.run(std::max(budget / 2 / kLookCost, 1U)) * kLookCost;
+  return uars.run(visits_for(budget)) * kVisitCost;
 }
 
-void Lane::walk_xrc_targets() {
-  constexpr std::uint32_t kSlice = 256;
-  for (std::uint32_t n = 0; n < kSlice && xrc_unseen_ != 0; ++n) {
+// Notifies users of CQs that have failed, likewise.
+std::uint32_t Lane::notify_cq_users(std::uint32_t budget) {
+  const std::uint32_t most = visits_for(budget);
+  std::uint32_t left = most;
+  while (Cq* const cq = failed_cqs.front()) {
+    if (cq->notify_users(left)) break;
+  }
+  return (most - left) * kVisitCost;
+}
+
+// Looks for XRC targets that hold a WQE whose CQ has failed, likewise.
+std::uint32_t Lane::walk_xrc_targets(std::uint32_t budget) {
+  std::uint32_t n = 0;
+  for (const std::uint32_t most = visits_for(budget); n < most && xrc_unseen_ != 0; ++n) {
     ++visits;
     Qp* const qp = qps_.find(--xrc_unseen_);
     if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive()) qp->enter_error(TERN_EV_QP_FATAL);
   }
+  return n * kVisitCost;
 }
 
 // Returns whether more are left.
@@ -196,20 +215,26 @@ bool Lane::run(std::uint32_t budget, bool more) {
   began_ = host.now();
   more |= timers.run(began_, kTimers);
   budget -= std::min(budget, look_at_pages(budget));
-  if (xrc_unseen_ != 0) [[unlikely]] walk_xrc_targets();
+  if (flushing_) [[unlikely]] flush_events();
+  if (!failed_cqs.empty()) [[unlikely]] budget -= std::min(budget, notify_cq_users(budget));
+  if (xrc_unseen_ != 0) [[unlikely]] budget -= std::min(budget, walk_xrc_targets(budget));
   if (!notifying_.empty()) [[unlikely]] more |= send_notifications();
   if (!tag_lists.empty()) [[unlikely]] budget -= std::min(budget, run_tags(std::max(budget, 2U)));
-  more |= uars.pending() || xrc_unseen_ != 0 || !tag_lists.empty();
+  more |= uars.pending() || !tag_lists.empty();
   port_.ethernet.tx_poller.look();
   more |= port_.ethernet.run(budget);
   sq_poller.look();
   more |= run_qps(budget);
+  more |= flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty();
   unfinished_ = more;
   return more || polls();
 }
 
 bool Lane::look() {
-  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() || !tag_lists.empty()) return true;
+  if (unfinished_ || !ready_.empty() || !notifying_.empty() || uars.pending() ||
+      !tag_lists.empty() || flushing_ || xrc_unseen_ != 0 || !failed_cqs.empty()) {
+    return true;
+  }
   sq_poller.look();
   port_.ethernet.tx_poller.look();
   return !ready_.empty() || port_.ethernet.waiting() || !polls();

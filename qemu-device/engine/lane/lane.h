@@ -59,7 +59,8 @@ class Lane final : public Context {
   bool run_qps(std::uint32_t budget);
   bool send_notifications();
   [[nodiscard]] std::uint32_t run_tags(std::uint32_t budget);
-  void walk_xrc_targets();
+  [[nodiscard]] std::uint32_t notify_cq_users(std::uint32_t budget);
+  [[nodiscard]] std::uint32_t walk_xrc_targets(std::uint32_t budget);
   void make_ready(Qp& qp);
   [[nodiscard]] bool polls() const;
 

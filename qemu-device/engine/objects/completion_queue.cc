@@ -167,11 +167,24 @@ void Cq::fail(unsigned counter) {
   armed_ = false;
   period_end_.cancel();
   context_.counters.add(counter);
+// Only marks the CQ. Its users are notified later: one that flushes a receive WQE may fail another
+// CQ, whose users may fail a third one.
   context_.async_events.raise(TERN_EV_CQ_ERR, cqn_, generation());
-  users_.for_each([this](CqUser& user) {
+  if (broken_) return;
+  context_.failed_cqs.push_back(failed_);
+}
+
+bool Cq::notify_users(std::uint32_t& most) {
+  while (CqUser* const user = users_.front()) {
+    if (most == 0) return true;
+    --most;
     ++context_.visits;
-    user.failed_(user.user_);
-  });
+    user->unlink();
+    notified_.push_back(*user);
+    user->failed_(user->user_);
+  }
+  failed_.unlink();
+  return false;
 }
 
 Status Cq::resize(const tern_cmd_resize_cq& cmd, tern_rsp_resize_cq* rsp) {

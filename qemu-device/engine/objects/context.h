@@ -124,6 +124,7 @@ class Context {
   List<TagList> tag_lists;  // with operations to execute
   std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
 
+  List<Cq> failed_cqs;   // whose users are not all notified; Lane::notify_cq_users()
  protected:
   Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_)
       : host(host_),

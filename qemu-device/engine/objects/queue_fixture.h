@@ -47,6 +47,11 @@ class QueueTest : public testing::Test {
     device.lane.effects->clear();
     return was;
   }
+  void enable() {
+    device.reg_write(TERN_REG_AQ_LOG_SIZE, 1);
+    device.reg_write(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+    ASSERT_TRUE(status() & TERN_STATUS_ENABLED);
+  }
   std::uint32_t status() { return device.reg_read(TERN_REG_STATUS); }
 };
 

@@ -123,8 +123,12 @@ class Cq {
 
   // Appends a completion and sets its time stamp and phase word. Fires the event if the CQ is armed
   // for this completion. Returns false on overflow or DMA error: the CQ is then broken, the error
-  // event is raised, its users are notified, and every later push fails.
+  // event is raised, its users are notified by and by, and every later push fails. The caller may
+  // fail the user whose completion is lost at once.
   [[nodiscard]] bool push(tern_cqe& cqe);
+  // Notifies users of the broken CQ, at most `most`, which it decrements. Returns whether some are
+  // left.
+  bool notify_users(std::uint32_t& most);
   // Reads the arm word: for TERN_DB_CMD_CQ_ARM, and after CQEs were written (Context::written_cqs).
   void arm();
   // RESIZE_CQ: the next completion goes to the new buffer. On failure nothing has changed.
@@ -137,7 +141,7 @@ class Cq {
   // QPs, SRQs and Ethernet queues that complete into the CQ.
   void attach(CqUser& user) { users_.push_back(user); }
   static void detach(CqUser& user) { user.unlink(); }
-  [[nodiscard]] bool used() const { return !users_.empty(); }
+  [[nodiscard]] bool used() const { return !users_.empty() || !notified_.empty(); }
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] std::uint32_t uar() const { return le(std::uint32_t{cmd_.uar}); }
   [[nodiscard]] std::uint32_t number() const { return cqn_; }
@@ -165,7 +169,9 @@ class Cq {
   std::uint64_t serial_;
   std::uint32_t cqn_ = 0;
   List<CqUser, BaseHook<CqUser>> users_;
+  List<CqUser, BaseHook<CqUser>> notified_;  // users that know that the CQ is broken
   Hook<Cq> written_{this};           // in Context::written_cqs
+  Hook<Cq> failed_{this};            // in Context::failed_cqs
   std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
   std::uint64_t pi_ = 0;             // index of the next CQE; never wraps
   std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE

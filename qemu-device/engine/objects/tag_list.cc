@@ -170,7 +170,7 @@ void TagList::complete_op(const tern_tm_op& op, std::uint32_t index, std::uint8_
   cqe.opcode = cqe_opcode(op.opcode);
   cqe.status = status;
   if (waiting()) cqe.flags = TERN_CQE_F_TM_SYNC_REQ;
-  (void)cq_.push(cqe);  // a CQ that fails reports it to the SRQ
+  if (!cq_.push(cqe)) srq_.fail();
 }
 
 // ---- messages ----

@@ -177,14 +177,15 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
 void Qp::complete_send(tern_cqe& cqe) {
   if (fetches_) [[unlikely]] return rendezvous()->completed(cqe);
   cqe.qpn = le(qpn_.value);
-  (void)send_cq_->push(cqe);  // the CQ reports a failure to its QPs
+  if (!send_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
 }
 
 void Qp::complete_recv(tern_cqe& cqe) {
   cqe.qpn = le(qpn_.value);
   if (!xrc_target()) {
-    (void)recv_cq_->push(cqe);
-  } else if (const Srq* const from = receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
+    if (!recv_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
+  } else if (Srq* const from = receiver_->srq(); from != nullptr && !from->cq()->push(cqe)) {
+    from->fail();
     // When the CQ fails, xrc_cq_failed() finds the targets that hold a receive WQE. This QP no
     // longer holds one.
     enter_error(TERN_EV_QP_FATAL);

@@ -154,8 +154,8 @@ class alignas(64) Qp {
   // Takes the next receive WQE of the RQ or the SRQ. kFailed: the queue itself is unusable (DMA
   // error, index jump, too many SGEs). `xrc`: the SRQ that an XRC request refers to.
   [[nodiscard]] Take take_rq_wqe(RecvWqe& wqe, Srq* xrc = nullptr);
-  // Writes a completion to the send or receive CQ. The CQ handles a failed push. A receive of an
-  // XRC target completes into the CQ of its SRQ, and is dropped if the SRQ is gone.
+  // Writes a completion to the send or receive CQ. If that fails, the QP goes to the error state. A
+  // receive of an XRC target completes into the CQ of its SRQ, and is dropped if the SRQ is gone.
   void complete_send(tern_cqe& cqe);
   void complete_recv(tern_cqe& cqe);
   // A valid packet arrived. The first one in RTR raises COMM_EST (IBTA 11.6.3.1).
