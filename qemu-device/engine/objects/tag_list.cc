@@ -201,12 +201,14 @@ void TagList::forget_unexpected() {
   synchronize();
 }
 
-void TagList::complete(std::uint32_t number, tern_cqe& cqe) {
+bool TagList::complete(std::uint32_t number, tern_cqe& cqe) {
   cqe.wr_id = le(slots_[number].held.recv_wr_id);
   cqe.srqn = le(srq_.number());
   cqe.opcode = TERN_RECV_TM;
   cqe.flags |= TERN_CQE_F_RECV;
-  (void)cq_.push(cqe);
+  if (cq_.push(cqe)) return true;
+  srq_.fail();
+  return false;
 }
 
 }  // namespace tern

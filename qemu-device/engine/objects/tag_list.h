@@ -60,8 +60,9 @@ class TagList {
   // Whether a tag waits until software has handled unexpected messages.
   [[nodiscard]] bool waiting() const { return ready_ != order_.size(); }
 
-  // Pushes a CQE for a held tag. Its srqn, wr_id and flags of the kind of CQE are set here.
-  void complete(std::uint32_t number, tern_cqe& cqe);
+  // Pushes a CQE for a held tag. Its srqn, wr_id and flags of the kind of CQE are set here. Returns
+  // false if it is lost.
+  [[nodiscard]] bool complete(std::uint32_t number, tern_cqe& cqe);
 
   [[nodiscard]] Srq& srq() const { return srq_; }
   [[nodiscard]] std::uint32_t uar() const { return uar_; }

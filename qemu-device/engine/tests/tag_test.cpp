@@ -263,6 +263,44 @@ TEST_F(TagTest, OperationsAreExecutedInSlices) {
   EXPECT_LE(b.device.lane.visits - visits, 1024U);
 }
 
+// A match is reported with the first packet of a long message. If that fails, the message has no
+// receive WQE any more.
+TEST_F(TagTest, AMatchThatCannotBeReported) {
+  make({.log_cq = 1});
+  const TagOp seven{.flags = 0, .handle = 1, .recv_wr_id = 1, .tag = 7, .sges = {dst.sge(0, 8192)}};
+  srq->post_op(seven, false);
+  for (unsigned i = 0; i < 2; ++i) srq->post_op(TagOp{.opcode = TERN_TM_SYNC});
+  sim.run_until_idle();
+  send_eager(0, 7, 5000);
+  EXPECT_EQ(qa[0]->wait_send().status, TERN_CQE_REM_OP_ERR);
+  sim.run_until_idle();
+  EXPECT_EQ(qb[0]->query().attr.state, TERN_QPS_ERR);
+}
+
+// Whoever passes frames to the engine learns what the search for a tag costs.
+TEST_F(TagTest, ASearchIsCharged) {
+  constexpr std::uint32_t kTags = 1000;
+  make({.tags = 1024, .log_ops = 12});
+  for (std::uint32_t i = 0; i < kTags; ++i) {
+    const TagOp op{.flags = 0, .handle = i, .recv_wr_id = i, .tag = i, .sges = {dst.sge(0, 64)}};
+    srq->post_op(op, false);
+  }
+  b.doorbell(b.uar(), TERN_DB_CMD_TM, srq->number());
+  sim.run_until_idle();
+  std::uint64_t cost = 0;
+  sim.pass = [&](unsigned from, std::span<const std::byte> frame) {
+    if (from != 0) return true;
+    cost += b.device.receive_more(frame);
+    b.device.end_burst();
+    b.wake();
+    return false;
+  };
+  send_eager(0, kTags - 1, 10);
+  expect(TERN_RECV_TM, kTags - 1, kWhole);
+  EXPECT_GE(cost, 4 * (kTags - 1));
+  sim.pass = nullptr;
+}
+
 TEST_F(TagTest, APageDoorbellFindsOperations) {
   make();
   srq->post_op(TagOp{.handle = 1, .tag = 1}, false);

@@ -93,8 +93,7 @@ Take TagResponder::match(const Packet& packet, Kind kind) {
   labelled_ = true;
   reported_ = false;
   const bool single = traits(packet.transport, packet.op).last && packet.train == 1;
-  if (!single) report_match();
-  return Take::kTaken;
+  return single || report_match() ? Take::kTaken : Take::kFailed;
 }
 
 // Makes a receive WQE of the tag's buffer. The header of an eager message is discarded, and so is
@@ -129,17 +128,19 @@ void TagResponder::add_match(tern_cqe& cqe) const {
   cqe.flags |= TERN_CQE_F_TM_MATCH;
 }
 
-// Reports the match before the message is complete: other messages may complete in between.
-void TagResponder::report_match() {
+// Reports the match before the message is complete: other messages may complete in between. Returns
+// false if the CQ takes no CQE: the QP has to go to the error state, which gives up the receive
+// WQE.
+bool TagResponder::report_match() {
   reported_ = true;
   tern_cqe cqe{};
   cqe.qpn = le(qp_.number().value);
   add_match(cqe);
-  qp_.tag_list()->complete(held_, cqe);
+  return qp_.tag_list()->complete(held_, cqe);
 }
 
 void TagResponder::postponed() {
-  if (tagged() && !reported_) report_match();
+  if (tagged() && !reported_ && !report_match()) qp_.enter_error(TERN_EV_QP_FATAL);
 }
 
 // Turns the CQE of the held WQE, which has been given up, into one of tag matching.

@@ -34,7 +34,7 @@ class TagResponder final : public Responder {
   [[nodiscard]] Kind parse(const Packet& packet);
   [[nodiscard]] Take match(const Packet& packet, Kind kind);
   void to_tag(Kind kind);
-  void report_match();
+  [[nodiscard]] bool report_match();
   void add_match(tern_cqe& cqe) const;
   void label_tagged(tern_cqe& cqe);
   [[nodiscard]] bool tagged() const { return kind_ >= Kind::kEager; }
