@@ -18,6 +18,7 @@ class Context;
 struct SrqRef {
   std::uint32_t number = 0;
   std::uint64_t serial = 0;
+  friend bool operator==(const SrqRef&, const SrqRef&) = default;
 };
 
 class Srq {

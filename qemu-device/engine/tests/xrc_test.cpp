@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/mini_driver.h"
+#include "tests/pager.h"
 #include "wire/codec.h"
 
 namespace tern {
@@ -442,6 +443,36 @@ TEST_F(XrcTest, TheFirstPacketNamesTheSrqOfTheMessage) {
   EXPECT_EQ(q.srq.taken(), 0U);
   ini->post(write({src.sge(0, 5000)}, q.mr).to_srq(p.number()));
   expect_refused(TERN_CQE_REM_ACCESS_ERR, TERN_EV_QP_ACCESS_ERR);
+}
+
+// A SEND takes a WQE of p's SRQ and meets an absent page. The peer repeats it for q's SRQ: neither
+// process may get what is the other's.
+TEST_F(XrcTest, AMessageThatIsRepeatedKeepsItsSrq) {
+  Pager pager(b);
+  OnDemandMr lazy(b, 8192, p.pd);
+  pager.add(lazy);
+  p.srq.post({lazy.sge(0, 4096)}, 1);
+  q.post(2);
+  bool repeated = false;
+  forge([&](Packet& packet) {
+    if (repeated) packet.xrc_srq = Srqn(q.number());
+  });
+  ini->post(send({src.sge(0, 100)}).to_srq(p.number()));
+  ASSERT_TRUE(sim.run_until([&] {
+    pager.collect();
+    return !pager.faults.empty();
+  }));
+  EXPECT_EQ(p.srq.taken(), 1U);
+  repeated = true;
+  ASSERT_EQ(pager.resolve(0), TERN_ST_OK);
+  expect_refused(TERN_CQE_REM_INV_REQ_ERR, TERN_EV_QP_REQ_ERR);
+  const Wc wc = p.cq.wait();
+  EXPECT_EQ(wc.status, TERN_CQE_WR_FLUSH_ERR);
+  EXPECT_EQ(le(wc.wr_id), 1U);
+  EXPECT_EQ(le(wc.srqn), p.number());
+  EXPECT_FALSE(q.cq.poll());
+  EXPECT_EQ(q.srq.taken(), 0U);
+  sim.pass = nullptr;
 }
 
 TEST_F(XrcTest, EveryPacketNamesAnSrqOfTheDomain) {
