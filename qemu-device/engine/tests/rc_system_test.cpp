@@ -135,6 +135,26 @@ TEST_F(RcSystem, OutstandingReadsStayWithinWhatWasAgreed) {
 
 // ---- CQ overflow ----
 
+// A message of which nobody learns is not acknowledged.
+TEST_F(RcSystem, AMessageWithoutACompletionIsRefused) {
+  TestCq& small = b.create_cq(1);
+  TestQp& qa = a.create_qp();
+  TestQp& qb = b.create_qp({.recv_cq = &small});
+  qa.connect(qb);
+  qb.connect(qa);
+  TestMr& src = a.reg(4096);
+  TestMr& dst = b.reg(4096);
+  for (int i = 0; i < 4; ++i) qb.post_recv({dst.sge()});
+  for (int i = 0; i < 2; ++i) {
+    qa.post(send({src.sge(0, 8)}));
+    EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
+  }
+  qa.post(send({src.sge(0, 8)}));
+  EXPECT_EQ(qa.wait_send().status, TERN_CQE_REM_OP_ERR);
+  sim.run_until_idle();
+  EXPECT_EQ(qb.query().attr.state, TERN_QPS_ERR);
+}
+
 TEST_F(RcSystem, OverflowBreaksTheQueueAndItsQpsOnly) {
   TestCq& small = a.create_cq(1);
   TestQp& qa = a.create_qp({.send_cq = &small});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <bit>
 #include <cstring>
 
@@ -90,6 +91,8 @@ void Responder::out_of_sequence(const Packet& packet) {
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
   asked_ = Asked::kSequence;
+  // Every other answer leaves a place for this one, and while this one waits no other is queued.
+  assert(room() != 0);
   nak(epsn_, kNakSequence);
 }
 
@@ -180,6 +183,9 @@ void Responder::on_send(const Packet& packet) {
   message_ = t.last ? Message::kNone : Message::kSend;
   epsn_ = epsn_.plus(packet.train);
   if (t.last) {
+    // The completion is lost, so nobody learns of the message.
+    if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
+    msn_ = (msn_ + 1) & 0xffffffU;
     msn_ = (msn_ + 1) & 0xffffffU;
     complete(cqe_of(packet, TERN_RECV_SEND));
   }
@@ -203,6 +209,11 @@ void Responder::on_write(const Packet& packet) {
     to->clear();
   }
   written(len);
+  if (t.imm) {
+    complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
+    if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
+  }
+  if (t.last) msn_ = (msn_ + 1) & 0xffffffU;
   message_ = t.last ? Message::kNone : Message::kWrite;
   epsn_ = epsn_.plus(packet.train);
   if (t.last) {
