@@ -106,9 +106,10 @@ void tern_engine_receive(TernEngine *e, const void *frame, size_t len);
 /*
  * The same for a burst of frames: it may complete frames only when
  * tern_engine_end_burst() is called, which must follow before the lock is
- * dropped.
+ * dropped. Returns what the frame cost, in bytes: at least len. One frame may
+ * have many receivers, so the caller bounds a burst by this.
  */
-void tern_engine_receive_more(TernEngine *e, const void *frame, size_t len);
+uint64_t tern_engine_receive_more(TernEngine *e, const void *frame, size_t len);
 void tern_engine_end_burst(TernEngine *e);
 
 void tern_engine_set_link(TernEngine *e, bool up);

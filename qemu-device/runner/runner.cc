@@ -292,8 +292,8 @@ void Runner::take_frames() {
       waits = host_.wait_for_frames();
       continue;
     }
-    bytes += frame.size();
-    if (awake_ && present_) tern_engine_receive_more(engine_, frame.data(), frame.size());
+    const bool taken = awake_ && present_;
+    bytes += taken ? tern_engine_receive_more(engine_, frame.data(), frame.size()) : frame.size();
   }
   tern_engine_end_burst(engine_);
   if (!waits) {

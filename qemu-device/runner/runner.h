@@ -82,7 +82,8 @@ struct Limits {
   std::uint64_t tx_hard = std::uint64_t{16} * 1024 * 1024;
   // A wire that takes nothing for this many ns counts as unplugged.
   std::uint64_t tx_patience = 1'000'000'000;
-  // Limits of one take_frames(), in bytes and in frames.
+  // Limits of one take_frames(), in bytes, which the work that frames cause counts for as well, and
+  // in frames.
   std::uint64_t rx_bytes = std::uint64_t{128} * 1024;
   unsigned rx_frames = 512;
 };

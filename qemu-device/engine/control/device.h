@@ -3,6 +3,7 @@
 // tests.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -37,7 +38,13 @@ class Device {
     port.receive(frame);
     end_burst();
   }
-  void receive_more(std::span<const std::byte> frame) { port.receive(frame); }
+  // Returns what the frame costs in bytes: its own, or those of all the work that it caused if they
+  // are more.
+  std::uint64_t receive_more(std::span<const std::byte> frame) {
+    const std::uint64_t before = lane.received;
+    port.receive(frame);
+    return std::max<std::uint64_t>(frame.size(), lane.received - before);
+  }
   void end_burst() {
     port.ethernet.end_burst();
     lane.read_arms();

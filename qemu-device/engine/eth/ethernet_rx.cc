@@ -14,6 +14,11 @@ namespace tern {
 
 namespace {
 
+// What the sender of a frame is charged, in bytes: for each queue that stores it, besides its
+// bytes, and for each lookup of flows.
+constexpr std::uint32_t kFrameCost = 64;
+constexpr std::uint32_t kLookupCost = 16;
+
 // VLAN ID of a frame, 0 if it has no tag or a priority tag.
 std::uint16_t vlan_of(std::span<const std::byte> frame) {
   if (frame.size() < eth::kHeader + eth::kTag) return 0;
@@ -74,6 +79,7 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
   RxFrame rx{.bytes = frame, .headers = headers};
   rx.kept = true;  // the counters of the HCA have it
   const auto verdict = steering.classify(headers, frame.size(), true);
+  context_.charge_sender(verdict.lookups * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, rx, nullptr);
 }
 
@@ -94,6 +100,7 @@ bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender)
 // Gives a frame to the flows that it matches. Returns whether one of them took it.
 bool Ethernet::steer(RxFrame& frame, const Sender* sender) {
   const auto verdict = steering.classify(frame.headers, frame.bytes.size(), false);
+  context_.charge_sender(verdict.lookups * kLookupCost);
   for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, frame, sender);
   if (!verdict.taken) return false;
   if (verdict.target.dest == TERN_DEST_NONE) {
@@ -232,6 +239,7 @@ bool Ethernet::place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& 
 
 void Ethernet::store(EthQueue& q, RxFrame& frame) {
   if (q.broken) return;
+  context_.charge_sender(frame.bytes.size() + kFrameCost);
   if (q.open != nullptr) return coalesce(q, frame);
   RxBuffers buffers;
   tern_cqe cqe{};

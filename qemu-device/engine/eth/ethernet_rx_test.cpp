@@ -506,6 +506,21 @@ TEST_F(EthernetRxTest, SniffersSeeRoce) {
   EXPECT_TRUE(queues[1].cq().poll_all().empty());
 }
 
+// A frame costs as much as all its copies.
+TEST_F(EthernetRxTest, EachCopyIsCharged) {
+  add_queue();
+  add_queue();
+  tern_cmd_create_flow cmd = flow(TERN_DEST_ETH_QUEUE, queues[1].number());
+  cmd.kind = TERN_FLOW_SNIFFER;
+  for (std::size_t i = 0; i < eth::Steering::kMaxCopies; ++i) create(TERN_CMD_CREATE_FLOW, cmd);
+  const auto frame = make_frame(spec());
+  const std::uint64_t cost = b.device.receive_more(frame);
+  b.device.end_burst();
+  EXPECT_EQ(queues[0].cq().poll_all().size(), 1U);
+  EXPECT_EQ(queues[1].cq().poll_all().size(), eth::Steering::kMaxCopies);
+  EXPECT_GE(cost, (eth::Steering::kMaxCopies + 1) * (frame.size() + 64));
+}
+
 TEST_F(EthernetRxTest, FlowsAreNotForRoce) {
   TestNode a(sim);
   auto [qa, qb] = rc_pair(a, b);

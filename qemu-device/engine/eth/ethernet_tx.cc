@@ -65,6 +65,7 @@ bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent)
   if (q.broken || !read_pi(q)) return false;
   while (spent < allowance) {
     std::uint32_t cost;
+    const std::uint64_t before = context_.received;
     if (q.large->segments) {
       cost = send_segment(q);
     } else {
@@ -73,6 +74,8 @@ bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent)
       q.ci += frame.count;
       cost = send(q, frame);
     }
+    // For the copies of a frame that is looped back.
+    cost += static_cast<std::uint32_t>(context_.received - before);
     if (q.broken) return false;
     spent = cost < UINT32_MAX - spent ? spent + cost : UINT32_MAX;
   }

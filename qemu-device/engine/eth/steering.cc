@@ -404,6 +404,7 @@ Steering::Verdict Steering::classify(const Headers& headers, std::size_t bytes, 
     Flow* taker = nullptr;
     for (; i < end && s.shapes[i]->priority == first.priority && s.shapes[i]->sniffer() == first.sniffer(); ++i) {
       const Shape& shape = *s.shapes[i];
+      ++verdict.lookups;
       if (!shape.applies(headers)) continue;
       const Group* const group = s.find_group(shape, s.key_of(shape, frame));
       if (group == nullptr) continue;

@@ -50,6 +50,7 @@ class Steering {
   struct Verdict {
     bool taken = false;  // a flow without CONTINUE matched: `target`, and the frame goes nowhere else
     Target target;
+    std::uint32_t lookups = 0;  // shapes that were compared with the frame
     std::size_t copies = 0;
     std::array<Target, kMaxCopies> copy;
   };

@@ -66,10 +66,11 @@ std::uint32_t Context::mtu() const { return static_cast<const Lane*>(this)->port
 
 std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from) {
   auto* const lane = static_cast<Lane*>(this);
-  const std::uint32_t before = lane->emitted_;
-  lane->charge(static_cast<std::uint32_t>(bytes) + kPacketCost);
+  const std::uint64_t before = lane->received;
   lane->port_.ethernet.emit(room, bytes, {from.number().value, (from.flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0});
-  return lane->emitted_ - before;
+  const auto cost = static_cast<std::uint32_t>(bytes + kPacketCost + (lane->received - before));
+  lane->charge(cost);
+  return cost;
 }
 
 bool Context::takes_frames(std::uint32_t qpn) const {
@@ -80,8 +81,7 @@ bool Context::takes_frames(std::uint32_t qpn) const {
 bool Context::receive_frame(std::uint32_t qpn, const RxFrame& frame) {
   auto* const lane = static_cast<Lane*>(this);
   Qp* const qp = lane->qps_.find(qpn);
-  // A frame that is looped back is charged to its sender.
-  lane->charge(static_cast<std::uint32_t>(frame.bytes.size()) + kPacketCost);
+  lane->charge_sender(frame.bytes.size() + kPacketCost);
   return qp != nullptr && qp->receive(frame);
 }
 

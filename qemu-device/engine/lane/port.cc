@@ -82,7 +82,10 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
-    if (const auto n = multicast.deliver(packet, except)) return *n;
+    if (const auto n = multicast.deliver(packet, except)) {
+      lane_.charge_sender(*n * (packet.payload.size() + kPacketCost));
+      return *n;
+    }
   } else if (pkey_ok && !to_group && !is_multicast(packet.route.dgid)) {
     Qp* const qp = qps_.find(packet.dest_qp.value);
     if (packet.transport == Transport::kCnp) return notify(qp, packet);

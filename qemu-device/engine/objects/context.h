@@ -48,6 +48,9 @@ class Context {
 
   // Charges the turn of the running QP with `cost` bytes.
   void charge(std::uint32_t cost);
+  // Charges whoever sent what is being received: a sender in this device, or the burst of frames
+  // that the host passes to the engine.
+  void charge_sender(std::uint64_t cost) { received += cost; }
 
   // ---- packets ----
   // Sends a packet on its route: as a frame to the wire, or directly to the local QP. With the
@@ -121,10 +124,11 @@ class Context {
   AsyncEvents async_events;
   PageFaults page_faults;
   List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::read_arms()
+  List<Cq> failed_cqs;   // whose users are not all notified; Lane::notify_cq_users()
   List<TagList> tag_lists;  // with operations to execute
   std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
+  std::uint64_t received = 0;  // what charge_sender() was given so far
 
-  List<Cq> failed_cqs;   // whose users are not all notified; Lane::notify_cq_users()
  protected:
   Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_)
       : host(host_),

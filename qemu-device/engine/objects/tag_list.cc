@@ -180,6 +180,7 @@ std::optional<std::uint32_t> TagList::find(std::uint64_t tag) {
   while (i < ready_ && (tag & order_[i].mask) != order_[i].tag) ++i;
   context_.visits += i;
   context_.charge(static_cast<std::uint32_t>(i) * kCompareCost);
+  context_.charge_sender(i * kCompareCost);
   if (i == ready_) return std::nullopt;
   return static_cast<std::uint32_t>(i);
 }

@@ -471,6 +471,7 @@ bool Requester::retire() {
       cursor_packet_ = 0;
     }
     ++una_;
+    qp_.context().charge_sender(kPacketCost);
     complete(wqe, wqe.done ? static_cast<std::uint8_t>(TERN_CQE_SUCCESS) : wqe.status);
     if (!wqe.done) {
       qp_.counters().add(TERN_CNT_REQ_CQE_ERROR);

@@ -509,6 +509,29 @@ TEST_F(StepTest, FramesAreTakenInPieces) {
   EXPECT_EQ(a.inbox(), 100U - 32U);
 }
 
+// ... and by the work that they cause: a frame that a queue stores costs 64 bytes more than it has.
+TEST_F(StepTest, FramesAreTakenByTheWorkThatTheyCause) {
+  constexpr std::size_t kBytes = 1024;
+  tern_cmd_create_cq cq{};
+  cq.pages = a.pages(a.alloc(4096), 4096);
+  cq.record = a.alloc(sizeof(tern_cq_record));
+  cq.eqn = TERN_NO_EQ;
+  cq.log_size = 6;
+  tern_cmd_create_eth_queue rx{};
+  rx.cqn = a.make(TERN_CMD_CREATE_CQ, cq);
+  rx.pages = a.pages(a.alloc(4096), 4096);
+  rx.record = a.alloc(sizeof(tern_eth_record));
+  rx.direction = TERN_ETH_QUEUE_RX;
+  rx.log_size = 8;
+  rx.port = 1;
+  (void)a.make(TERN_CMD_CREATE_ETH_QUEUE, rx);
+  const Bytes broadcast(kBytes, std::byte{0xff});
+  for (int i = 0; i < 200; ++i) a.put_in_inbox(broadcast);
+  a.runner->take_frames();
+  const std::uint64_t cost = kBytes + 64;
+  EXPECT_EQ(a.inbox(), 200U - (Limits{}.rx_bytes + cost - 1) / cost);
+}
+
 TEST_F(StepTest, ADeadlineSendsAgain) {
   Adapter b({.threads = false, .id = 2});
   b.bring_up();
