@@ -517,7 +517,7 @@ TEST_F(PathMigrationTest, ExtendedConnections) {
 TEST_F(PathMigrationTest, OnlyTheAlternateAddressMovesAnArmedQp) {
   connect();
   arm();
-  const Psn old(0x100);  // a duplicate
+  const Psn old = Psn(qb->query().attr.rq_psn).prev();  // a duplicate
   const std::uint64_t before = b.counter(TERN_CNT_RX_QP_MISMATCH);
   forge(a, *qb, kTagged, true, old);
   forge(a, *qb, 3, true, old);
@@ -564,6 +564,28 @@ TEST_F(PathMigrationTest, AQpThatLeftTakesNoRequestToReturn) {
   forge(a, *qb, kPrimary, false, Psn(0x100));
   EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH) - before, 2U);
   EXPECT_THAT(events(b), IsEmpty());
+}
+
+// Who knows the addresses can forge a packet, but must know the PSNs as well to let a connection
+// migrate or arm.
+TEST_F(PathMigrationTest, AStrayPacketMigratesNothing) {
+  connect();
+  arm();
+  const Psn next(qb->query().attr.rq_psn);
+  forge(a, *qb, kAlternate, true, next.plus(1U << 20));
+  EXPECT_EQ(state_of(*qb), TERN_MIG_ARMED);
+  forge(a, *qb, kAlternate, true, next.plus(0x1000000U - (1U << 20)));
+  EXPECT_EQ(state_of(*qb), TERN_MIG_ARMED);
+  forge(a, *qb, kPrimary, true, next.plus(1U << 20));
+  EXPECT_EQ(path_of(*qb), kPrimary);
+  EXPECT_THAT(events(b), IsEmpty());
+  exchange();
+  // Neither does the first packet of a peer that is not armed.
+  ASSERT_EQ(request(*qb, TERN_MIG_MIGRATED), TERN_ST_OK);
+  EXPECT_THAT(events(b), ElementsAre(TERN_EV_PATH_MIG));
+  ASSERT_EQ(rearm(*qb, *qa, kPrimary), TERN_ST_OK);
+  forge(a, *qb, kAlternate, false, next.plus(1U << 20));
+  EXPECT_EQ(state_of(*qb), TERN_MIG_REARM);
 }
 
 // ---- exactly once ----

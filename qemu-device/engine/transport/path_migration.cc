@@ -75,18 +75,27 @@ void PathMigration::report_error() {
   qp_.context().async_events.raise(TERN_EV_PATH_MIG_ERR, qp_.number().value, qp_.generation());
 }
 
+bool PathMigration::by_alternate(const Packet& packet) const {
+  return alt_.port != 0 && packet.mig_req && arrived_by(packet.route, route_);
+}
+
+bool PathMigration::follow(const Packet& packet) {
+  const bool primary = arrived_by(packet.route, *qp_.route());
+  if (state_ == TERN_MIG_REARM && primary && !packet.mig_req) state_ = TERN_MIG_ARMED;
+  if (state_ != TERN_MIG_ARMED || !packet.mig_req) return true;
+  if (by_alternate(packet)) return migrate();
+  // The peer has gone to a path that is not the alternate path here.
+  report_error();
+  return true;
+}
+
 bool PathMigration::accept(const Packet& packet, bool primary) {
-  const bool alternate = alt_.port != 0 && packet.mig_req && arrived_by(packet.route, route_);
   switch (state_) {
     case TERN_MIG_ARMED:
-      if (alternate) return migrate();
-      // The peer has gone to a path that is not the alternate path here.
-      if (primary && packet.mig_req) report_error();
-      return primary;
+      return primary || by_alternate(packet);
     case TERN_MIG_REARM:
-      if (primary && !packet.mig_req) state_ = TERN_MIG_ARMED;
       // The peer has gone to the alternate path, and the QP was not ready to follow.
-      if (!primary && alternate) report_error();
+      if (!primary && by_alternate(packet)) report_error();
       return primary;
     default:
       // The peer may not have seen yet that this QP has migrated.

@@ -30,9 +30,13 @@ class PathMigration {
   // The QP goes to the alternate path if it is armed: the peer does not answer, the peer has gone
   // there, or software requests it. Returns whether it did.
   bool migrate();
-  // Decides on a packet to this QP; `primary`: it came by the primary path. The packet may arm the
-  // QP or let it migrate. Returns false if the packet must be dropped.
+  // Decides by its path on a packet to this QP; `primary`: it came by the primary path. Returns
+  // false if the packet must be dropped.
   [[nodiscard]] bool accept(const Packet& packet, bool primary);
+  // An accepted packet is in sequence, or repeats one that was: it may arm the QP or let it
+  // migrate. Before that it may be anybody's who knows the addresses. Returns false if the packet
+  // must be dropped.
+  [[nodiscard]] bool follow(const Packet& packet);
 
   // MigReq of the packets that the QP sends.
   [[nodiscard]] bool mig_req() const { return state_ == TERN_MIG_MIGRATED; }
@@ -40,6 +44,7 @@ class PathMigration {
 
  private:
   [[nodiscard]] std::optional<Route> resolve() const;
+  [[nodiscard]] bool by_alternate(const Packet& packet) const;
   void report_error();
 
   Qp& qp_;

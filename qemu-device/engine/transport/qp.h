@@ -87,6 +87,11 @@ class alignas(64) Qp {
   bool receive(const RxFrame& frame);
   // Returns whether the QP is connected and a packet with this `route` is from its peer.
   [[nodiscard]] bool has_peer(const Route& route) const;
+  // `packet` came by a path of this connection and is one that the peer may send now. It may arm
+  // the QP or let it migrate. Returns false if the packet must be dropped.
+  [[nodiscard]] bool follow(const Packet& packet) {
+    return migration_ == nullptr || migration_->follow(packet);
+  }
   // The peer does not answer: goes to the alternate path. Returns false if the QP is not armed.
   bool migrate() { return migration_ != nullptr && migration_->migrate(); }
   // From now on `path`, in the contract's byte order, is the primary path.

@@ -292,7 +292,7 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
 // ---- acknowledgements and responses ----
 
 void Requester::deliver(const Packet& packet) {
-  if (!in_flight(packet.psn)) return;
+  if (!in_flight(packet.psn) || !qp_.follow(packet)) return;
   switch (packet.op) {
     case Op::kAck:
       switch (packet.syndrome & kSyndromeKindMask) {

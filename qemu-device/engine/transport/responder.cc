@@ -71,6 +71,7 @@ void Responder::deliver(const Packet& packet) {
   if (!admit(packet, message_ == Message::kNone) || !in_sequence(packet)) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
+  if (!qp_.follow(packet)) return;
   const OpTraits& t = traits(packet.transport, packet.op);
   if (t.send) return on_send(packet);
   if (t.write) return on_write(packet);
@@ -90,9 +91,9 @@ void Responder::out_of_sequence(const Packet& packet) {
     if (!repeats || room() < 2) return;
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
-  asked_ = Asked::kSequence;
   // Every other answer leaves a place for this one, and while this one waits no other is queued.
   assert(room() != 0);
+  asked_ = Asked::kSequence;
   nak(epsn_, kNakSequence);
 }
 
@@ -180,15 +181,14 @@ void Responder::on_send(const Packet& packet) {
     return fail(packet, invalid ? kNakInvalidRequest : kNakRemoteOperation, -1);
   }
   received_ += static_cast<std::uint32_t>(packet.payload.size());
-  message_ = t.last ? Message::kNone : Message::kSend;
-  epsn_ = epsn_.plus(packet.train);
   if (t.last) {
+    complete(cqe_of(packet, TERN_RECV_SEND));
     // The completion is lost, so nobody learns of the message.
     if (qp_.state() == TERN_QPS_ERR) return nak(packet.psn, kNakRemoteOperation);
     msn_ = (msn_ + 1) & 0xffffffU;
-    msn_ = (msn_ + 1) & 0xffffffU;
-    complete(cqe_of(packet, TERN_RECV_SEND));
   }
+  message_ = t.last ? Message::kNone : Message::kSend;
+  epsn_ = epsn_.plus(packet.train);
   if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
@@ -216,10 +216,6 @@ void Responder::on_write(const Packet& packet) {
   if (t.last) msn_ = (msn_ + 1) & 0xffffffU;
   message_ = t.last ? Message::kNone : Message::kWrite;
   epsn_ = epsn_.plus(packet.train);
-  if (t.last) {
-    msn_ = (msn_ + 1) & 0xffffffU;
-    if (t.imm) complete(cqe_of(packet, TERN_RECV_RDMA_WITH_IMM));
-  }
   if (packet.ack_req) acknowledge(epsn_.prev());
 }
 
@@ -334,6 +330,10 @@ void Responder::on_atomic_write(const Packet& packet) {
 // other request is answered from its resource (A19 for FLUSH and ATOMIC WRITE). A request without a
 // resource is dropped.
 void Responder::duplicate(const Packet& packet) {
+  // A peer that has migrated repeats what it has outstanding. Half of all PSNs are behind the
+  // expected one, so they prove nothing.
+  constexpr std::int32_t kOutstanding = 1 << 16;
+  if (packet.psn.ahead_of(epsn_) >= -kOutstanding && !qp_.follow(packet)) return;
   qp_.counters().add(TERN_CNT_DUPLICATE_REQUEST);
   if (room() < 2) return;
   const OpTraits& t = traits(packet.transport, packet.op);

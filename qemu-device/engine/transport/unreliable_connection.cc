@@ -45,7 +45,7 @@ void UcReceiver::fail(std::uint8_t status) {
 void UcReceiver::deliver(const Packet& packet) {
   if (packet.psn != epsn_) drop(TERN_CNT_OUT_OF_SEQUENCE);
   epsn_ = packet.psn.next();
-  if (!in_sequence(packet)) return drop();
+  if (!in_sequence(packet) || !qp_.follow(packet)) return drop();
   qp_.communication_established();
   if (traits(packet.transport, packet.op).send) return on_send(packet);
   on_write(packet);
