@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/rc_pair_test.h"
+#include "wire/codec.h"
 
 namespace tern {
 namespace {
@@ -50,6 +51,44 @@ class RcError : public RcPairTest {
     return std::ranges::all_of(mr.bytes(), [](std::byte x) { return x == std::byte{0}; });
   }
 };
+
+// ---- other connections ----
+
+// The addresses of a connection may exist in another VLAN as well: who is there is not the peer.
+TEST_F(RcError, TheSameAddressInAnotherVlanIsNotThePeer) {
+  tern_cmd_set_gid cmd{};
+  cmd.index = le(std::uint16_t{4});
+  cmd.valid = 1;
+  cmd.port = 1;
+  cmd.net_type = TERN_NET_IPV6;
+  cmd.vlan = le(std::uint16_t{TestNode::kVlan});
+  std::ranges::copy(b.mac(), cmd.mac);
+  std::ranges::copy(b.gid(0), cmd.gid);
+  ASSERT_EQ(b.command(TERN_CMD_SET_GID, cmd), TERN_ST_OK);
+  const auto inject = [&](std::uint16_t vlan) {
+    Packet packet(a.host);
+    packet.op = Op::kSendOnly;
+    packet.dest_qp = Qpn(qb->number());
+    packet.psn = Psn(qb->query().attr.rq_psn);
+    packet.route.sgid = a.gid(0);
+    packet.route.dgid = b.gid(0);
+    packet.route.vlan = vlan;
+    packet.route.smac = a.mac();
+    packet.route.dmac = b.mac();
+    packet.route.udp_sport = 0xc000;
+    std::vector<std::byte> frame(kMaxFrameOverhead);
+    frame.resize(serialize(packet, 1, frame));
+    sim.inject(a, frame);
+    sim.run_until_idle();
+  };
+  qb->post_recv({dst.sge()});
+  const std::uint64_t before = b.counter(TERN_CNT_RX_QP_MISMATCH);
+  inject(TestNode::kVlan);
+  EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH) - before, 1U);
+  EXPECT_FALSE(qb->recv_cq().poll());
+  inject(TERN_VLAN_NONE);
+  EXPECT_TRUE(qb->recv_cq().poll());
+}
 
 // ---- remote access ----
 

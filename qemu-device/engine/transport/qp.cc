@@ -313,7 +313,8 @@ bool Qp::service_paced(std::uint32_t& allowance) {
 bool Qp::has_peer(const Route& route) const {
   const std::uint8_t state = attr_.state;
   const bool connected = state == TERN_QPS_RTR || state == TERN_QPS_RTS || state == TERN_QPS_SQD || state == TERN_QPS_SQE;
-  return has_route_ && connected && route.sgid == route_.dgid && route.dgid == route_.sgid;
+  return has_route_ && connected && route.sgid == route_.dgid && route.dgid == route_.sgid &&
+         route.vlan == route_.vlan;
 }
 
 // Returns whether the QP's state and type allow requests, or else responses.
@@ -324,9 +325,12 @@ bool Qp::takes(bool request) const {
   return request && (state == TERN_QPS_RTR || state == TERN_QPS_SQE);
 }
 
-// Returns whether the packet came by a path of this connection. It may let the QP migrate.
+// Returns whether the packet came by a path of this connection. The same addresses may exist in
+// another VLAN.
 bool Qp::from_peer(const Packet& packet) {
-  const bool primary = same(packet.route.sgid, route_.dgid) && same(packet.route.dgid, route_.sgid);
+  const Route& route = packet.route;
+  const bool primary = same(route.sgid, route_.dgid) && same(route.dgid, route_.sgid) &&
+                       route.vlan == route_.vlan;
   return migration_ == nullptr ? primary : migration_->accept(packet, primary);
 }
 
