@@ -165,7 +165,10 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   qp->end_tags();
   if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
-  device.port.multicast.forget(*qp);
+  constexpr std::uint64_t kGroupWork = 64;  // of leaving a group, in page list entries
+  const std::uint32_t groups = device.port.multicast.forget(*qp);
+  device.lane.visits += groups;
+  device.registry.page_budget.work(groups * kGroupWork);
   if (device.lane.log != nullptr) qp->log_state(qp->state(), TERN_LOG_NO_QP, TERN_LOG_BY_COMMAND);
   device.registry.remove_qp(id_of(cmd));
   device.lane.async_events.forget(id_of(cmd), is_qp_event);

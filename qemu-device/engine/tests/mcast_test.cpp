@@ -3,7 +3,9 @@
 // function receives, and the commands with their limits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "core/limits.h"
 #include "tests/eth_driver.h"
@@ -365,6 +367,64 @@ TEST_F(Mcast, ResetOfTheDeviceForgetsGroups) {
   ASSERT_EQ(attach(qp, kGroup6), TERN_ST_OK);
   a.device.reset();
   EXPECT_EQ(a.device.port.multicast.attachments(), 0U);
+}
+
+// A frame costs as much as all its receivers.
+TEST_F(Mcast, EachCopyIsCharged) {
+  TestQp& from = ud(a);
+  for (std::uint32_t i = 0; i < kMaxMcastQps; ++i) {
+    ASSERT_EQ(attach(ud(b, {.log_cq_size = 2}), kGroup6), TERN_ST_OK);
+  }
+  std::uint64_t cost = 0;
+  std::size_t size = 0;
+  sim.pass = [&](unsigned, std::span<const std::byte> frame) {
+    size = frame.size();
+    cost = b.device.receive_more(frame);
+    b.device.end_burst();
+    return false;
+  };
+  from.post(to_group(from, kGroup6, 100));
+  EXPECT_EQ(from.wait_send().status, TERN_CQE_SUCCESS);
+  sim.run_until_idle();
+  EXPECT_EQ(cost, kMaxMcastQps * (100 + 64U));
+  // One without receivers costs its bytes.
+  Gid nobody = kGroup6;
+  nobody[15] ^= 1;
+  from.post(to_group(from, nobody, 100));
+  sim.run_until_idle();
+  EXPECT_EQ(cost, size);
+}
+
+// One process may fill the table of groups. To destroy a QP of another one must not search it.
+TEST_F(Mcast, AQpLeavesItsGroupsOnly) {
+  TestQp& many = ud(b);
+  TestQp& few = ud(b);
+  Multicast& groups = b.device.port.multicast;
+  const auto time = [&] {
+    double best = 1e9;
+    for (unsigned run = 0; run < 50; ++run) {
+      const auto begin = std::chrono::steady_clock::now();
+      const Qp* const qp = b.device.registry.qps.find(few.number());
+      groups.forget(*qp);
+      const auto end = std::chrono::steady_clock::now();
+      best = std::min(best, std::chrono::duration<double, std::nano>(end - begin).count());
+    }
+    return best;
+  };
+  Gid group = kGroup6;
+  const double alone = time();
+  for (std::uint32_t i = 0; i < kMaxMcastGroups; ++i) {
+    group[1] = static_cast<std::uint8_t>(i >> 8);
+    group[2] = static_cast<std::uint8_t>(i);
+    ASSERT_EQ(groups.attach(group, *b.device.registry.qps.find(many.number())), TERN_ST_OK);
+  }
+  EXPECT_LT(time(), 50 * std::max(alone, 20.0));
+  const std::uint64_t visits = b.device.lane.visits;
+  b.destroy(few);
+  EXPECT_EQ(b.device.lane.visits, visits);
+  b.destroy(many);
+  EXPECT_EQ(b.device.lane.visits - visits, kMaxMcastGroups);
+  EXPECT_EQ(groups.attachments(), 0U);
 }
 
 }  // namespace

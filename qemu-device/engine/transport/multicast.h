@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/types.h"
@@ -26,18 +28,21 @@ class Multicast {
   [[nodiscard]] Status attach(const Gid& group, Qp& qp);
   // Returns TERN_ST_BAD_HANDLE if the QP is not attached.
   [[nodiscard]] Status detach(const Gid& group, const Qp& qp);
-  // Removes the QP, which is going away, from every group.
-  void forget(const Qp& qp);
-  void clear() { groups_.clear(); }
+  // Removes the QP, which is going away, from its groups. Returns their number.
+  std::uint32_t forget(const Qp& qp);
+  void clear();
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
   // Delivers the packet to each QP of its group but `except`. Returns their number, nullopt if there is no such group.
   [[nodiscard]] std::optional<std::uint32_t> deliver(const Packet& packet, const Qp* except) const;
 
-  [[nodiscard]] std::uint32_t attachments() const;
+  [[nodiscard]] std::uint32_t attachments() const {
+    return static_cast<std::uint32_t>(members_.size());
+  }
 
  private:
-  std::map<Gid, std::vector<Qp*>> groups_;  // none is empty
+  std::map<Gid, std::vector<Qp*>> groups_;           // none is empty
+  std::set<std::pair<std::uint32_t, Gid>> members_;  // QP numbers, each with its groups
 };
 
 }  // namespace tern
