@@ -60,8 +60,7 @@ Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& r
   if (device.registry.eqs.full() || (only != nullptr && *only != nullptr)) return TERN_ST_NO_RESOURCE;
   if (only != nullptr) *only = eq.get();
   reply.set_id(device.registry.eqs.insert(std::move(eq)));
-  if (only == &device.lane.async_events.eq) device.lane.async_events.flush();
-  if (only == &device.lane.page_faults.eq) device.lane.page_faults.flush();
+  if (only != nullptr) device.lane.flush_events();
   return TERN_ST_OK;
 }
 

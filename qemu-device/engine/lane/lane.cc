@@ -106,6 +106,7 @@ void Lane::enable(std::uint32_t uar_pages) {
 
 void Lane::reset() {
   xrc_unseen_ = 0;
+  flushing_ = false;
   async_events.clear();
   counters = Counters{};
   congestion = congestion_preset_;
@@ -120,14 +121,13 @@ void Lane::read_arms() {
 }
 
 void Lane::flush_events() {
-  async_events.flush();
-  page_faults.flush();
+  flushing_ = async_events.flush(kEvents);
+  flushing_ |= page_faults.flush(kEvents);
 }
 
 // Checks the queues of doorbell pages that were rung. Returns the cost, which is at most about half
 // of the budget, so that some is left for the queues with work.
 std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
-  constexpr std::uint32_t kLookCost = 256;  // bytes
   if (!uars.pending()) [[likely]] return 0;
   return uars.run(visits_for(budget)) * kVisitCost;
 }

@@ -41,7 +41,8 @@ class Lane final : public Context {
   // Reads the arm words of the CQs that got CQEs since the last call: software need not kick for an
   // arm that it stored before.
   void read_arms();
-  // Posts events that waited for room in the asynchronous or the fault EQ.
+  // Posts events that waited for room in the asynchronous or the fault EQ. If there are many, run()
+  // does the rest.
   void flush_events();
   // Sets the parameters of congestion control, for now and after each reset.
   void set_congestion(const CongestionParams& params) { congestion = congestion_preset_ = params; }
@@ -72,6 +73,7 @@ class Lane final : public Context {
   PageQueue kernel_events_;
   CongestionParams congestion_preset_;
   bool unfinished_ = false;       // the last run() left work
+  bool flushing_ = false;         // events wait that may have room
   Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it

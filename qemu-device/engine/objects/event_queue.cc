@@ -87,26 +87,34 @@ void AsyncEvents::raise(std::uint16_t type, std::uint32_t id, std::uint32_t gene
   // Events stay in order: a new one must not overtake those that wait.
   if (waiting_.empty() && eq != nullptr && eq->post(type, id, generation)) return;
   const Event event{type, id, generation};
-  if (known_.insert(event).second) {
-    waiting_.push_back(event);
+  if (known_.emplace(event, next_).second) {
+    waiting_.emplace(next_++, event);
   } else {
     counters_.add(TERN_CNT_EQ_COALESCED);
   }
 }
 
-void AsyncEvents::flush() {
-  while (eq != nullptr && !waiting_.empty()) {
-    const Event event = waiting_.front();
-    if (!eq->post(event.type, event.id, event.generation)) return;
+bool AsyncEvents::flush(unsigned most) {
+  for (unsigned n = 0; eq != nullptr && !waiting_.empty(); ++n) {
+    if (n == most) return true;
+    const auto oldest = waiting_.begin();
+    const Event& event = oldest->second;
+    if (!eq->post(event.type, event.id, event.generation)) return false;
     known_.erase(event);
-    waiting_.pop_front();
+    waiting_.erase(oldest);
   }
+  return false;
 }
 
 void AsyncEvents::forget(std::uint32_t id, bool (*of_type)(std::uint16_t)) {
-  const auto gone = [&](const Event& event) { return event.id == id && of_type(event.type); };
-  std::erase_if(waiting_, gone);
-  std::erase_if(known_, gone);
+  for (auto at = known_.lower_bound({0, id, 0}); at != known_.end() && at->first.id == id;) {
+    if (of_type(at->first.type)) {
+      waiting_.erase(at->second);
+      at = known_.erase(at);
+    } else {
+      ++at;
+    }
+  }
 }
 
 void AsyncEvents::clear() {

@@ -2,11 +2,10 @@
 // Queue of asynchronous events for software.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
-#include <set>
+#include <map>
+#include <tuple>
 
 #include "core/counters.h"
 
@@ -20,8 +19,11 @@ class AsyncEvents {
   explicit AsyncEvents(Counters& counters) : counters_(counters) {}
   // `generation`: of the CQ, QP or SRQ with number `id`; 0 for a port.
   void raise(std::uint16_t type, std::uint32_t id, std::uint32_t generation = 0);
-  void flush();  // call it when software has consumed events, or the queue was created
+  // Call it when software has consumed events, or the queue was created. Posts at most `most`
+  // events; returns whether others wait that may have room.
+  bool flush(unsigned most = UINT32_MAX);
   // Object `id` is gone: drops its waiting events. `of_type` selects the event types of its kind.
+  // Objects of other kinds may have the same number, so it looks at a few more events than those.
   void forget(std::uint32_t id, bool (*of_type)(std::uint16_t));
   void clear();
   [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
@@ -33,12 +35,16 @@ class AsyncEvents {
     std::uint16_t type;
     std::uint32_t id;
     std::uint32_t generation;
-    auto operator<=>(const Event&) const = default;
+    // The events of a number are next to each other.
+    friend bool operator<(const Event& a, const Event& b) {
+      return std::tie(a.id, a.type, a.generation) < std::tie(b.id, b.type, b.generation);
+    }
   };
 
   Counters& counters_;
-  std::deque<Event> waiting_;
-  std::set<Event> known_;  // the same, for lookup
+  std::map<std::uint64_t, Event> waiting_;  // oldest first
+  std::map<Event, std::uint64_t> known_;    // the same, for lookup
+  std::uint64_t next_ = 0;                  // key of the next one in waiting_
 };
 
 }  // namespace tern

@@ -29,11 +29,13 @@ bool PageFaults::resume(Fault& fault, std::uint32_t token) {
   return true;
 }
 
-void PageFaults::flush() {
-  while (Fault* const fault = waiting_.front()) {
-    if (!report(*fault)) return;
+bool PageFaults::flush(unsigned most) {
+  for (unsigned n = 0; Fault* const fault = waiting_.front(); ++n) {
+    if (n == most) return eq != nullptr;
+    if (!report(*fault)) return false;
     fault->hook.unlink();
   }
+  return false;
 }
 
 bool PageFaults::report(Fault& fault) {

@@ -49,8 +49,8 @@ class PageFaults {
   void cancel(Fault& fault);
   // RESUME_QP: ends the fault if it was reported with this token. Returns whether it did.
   [[nodiscard]] bool resume(Fault& fault, std::uint32_t token);
-  // Call it when software has consumed entries, or the queue was created.
-  void flush();
+  // As AsyncEvents::flush().
+  bool flush(unsigned most = UINT32_MAX);
   // Number of faults that have not ended.
   [[nodiscard]] std::uint32_t parked() const { return parked_; }
 
