@@ -142,10 +142,9 @@ void Admin::set_tail(std::uint32_t tail) {
   if (tail_ - head_ > 1U << log_size_) fatal(TERN_FATAL_AQ_OVERRUN);
 }
 
-bool Admin::run() {
+bool Admin::run(std::uint32_t& budget) {
   static_assert(kMaxClearing == std::size_t{1} << kLogSizeMax);
-  std::uint64_t to_clear = kClearBytes;
-  clear(to_clear);
+  clear(budget);
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
   for (unsigned n = 0; n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&
                        device_.registry.page_budget.worked() < enough;
@@ -158,17 +157,18 @@ bool Admin::run() {
       return false;
     }
     execute(entry);
-    clear(to_clear);
+    clear(budget);
   }
   return enabled() && (head_ != tail_ || num_clearing_ != 0);
 }
 
 // Zeroes device memory for the allocations in progress, round robin, so that a large one does not
 // delay a small one.
-void Admin::clear(std::uint64_t& budget) {
+void Admin::clear(std::uint32_t& budget) {
   while (enabled() && num_clearing_ != 0 && budget != 0) {
     const Clearing first = clearing_[0];
-    budget -= device_.registry.dm.clear(first.dmn, std::min(budget, kClearTurn));
+    const std::uint64_t zeroed = device_.registry.dm.clear(first.dmn, std::min(budget, kClearTurn));
+    budget -= static_cast<std::uint32_t>(zeroed);
     std::shift_left(clearing_.begin(), clearing_.begin() + num_clearing_, 1);
     if (device_.registry.dm.find(first.dmn) != nullptr) {
       --num_clearing_;

@@ -22,8 +22,9 @@ class Admin {
   void reg_write(std::uint32_t offset, std::uint32_t value);
   void reset();  // registers and life cycle; the Device resets the objects
 
-  // Executes a slice of commands. Returns true if more are waiting or in progress.
-  bool run();
+  // Executes a slice of commands. Zeroes device memory for about `budget` bytes, from which it
+  // subtracts them. Returns true if more commands are waiting or in progress.
+  bool run(std::uint32_t& budget);
 
   [[nodiscard]] unsigned page_shift() const { return page_shift_; }
 
@@ -36,11 +37,11 @@ class Admin {
   // kPageEntries page list entries.
   static constexpr unsigned kCommands = 16;
   static constexpr std::uint64_t kPageEntries = kMaxCmdPages;
-  static constexpr std::uint64_t kClearBytes = std::uint64_t{1} << 20;  // of device memory to zero
   // Limit of ALLOC_DM commands in progress, at which no further command is fetched: the entries of
   // the largest queue, which software never exceeds if it obeys the limit of outstanding commands.
   static constexpr std::size_t kMaxClearing = 256;
-  static constexpr std::uint64_t kClearTurn = kClearBytes / 16;  // of an allocation
+  // Bytes to zero of an allocation before another one has its turn.
+  static constexpr std::uint32_t kClearTurn = 16 * 1024;
 
   // An ALLOC_DM command that completes once its part of device memory is zeroed.
   struct Clearing {
@@ -60,7 +61,7 @@ class Admin {
   // Sets `dmn` to a part of device memory if the command completes only once that part is zeroed.
   [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn);
   void complete(std::uint32_t tag, Status status, std::uint16_t out_len);
-  void clear(std::uint64_t& budget);
+  void clear(std::uint32_t& budget);
   void cleared(const Clearing& done);
 
   Device& device_;

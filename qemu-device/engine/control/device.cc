@@ -116,7 +116,11 @@ void Device::dma_invalidate(std::uint64_t, std::uint64_t) {
 }
 
 bool Device::run(std::uint32_t budget) {
-  const bool more = lane.run(budget, admin_->run());
+  // Allocations of device memory share the budget with QPs and Ethernet queues.
+  const std::uint32_t most = budget - budget / 2;
+  std::uint32_t left = most;
+  const bool waiting = admin_->run(left);
+  const bool more = lane.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
   // The last step may have found that a CQ has failed.
   return more || !lane.failed_cqs.empty();
