@@ -14,6 +14,7 @@ struct TxAccess {
     const auto pi = q.record.load32(context.host, offsetof(tern_eth_record, pi));
     return !pi || *pi != q.pi;
   }
+  static std::uint32_t uar(const EthQueue& q) { return le(q.cmd.uar); }
   static void kick(EthQueue& q) { q.kick(); }
   static void store_status(Context& context, EthQueue& q);
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "core/polled.h"
 #include "core/types.h"
@@ -18,6 +19,7 @@ namespace tern {
 //   bool may_poll(const Queue&)        whether the queue's state allows polling
 //   bool moved(Context&, Queue&)       whether the producer index has moved, or cannot be read, and the queue does not wait to be served
 //   void kick(Queue&)                  has the queue served, as a doorbell does
+//   std::uint32_t uar(const Queue&)    the doorbell page of its process
 //   void store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier follows
 template <class Queue, class Access>
 class QueuePoller {
@@ -41,9 +43,15 @@ class QueuePoller {
   void rung(Queue& queue) {
     if (from_ != kNever) count(queue);
   }
-  // Starts to poll the queue if its state allows that and there is room, as if it had been rung often.
+  // Starts to poll the queue if its state allows that and there is room, as if it had been rung
+  // often. A process makes room for another one that has fewer queues polled.
   void begin(Queue& queue) {
-    if (queue.polled.on || count_ == kMost || !Access::may_poll(queue)) return;
+    if (queue.polled.on || !Access::may_poll(queue)) return;
+    if (count_ == kMost) {
+      Queue* const other = least_used(queue);
+      if (other == nullptr) return;
+      release(*other);
+    }
     queues_[count_++] = &queue;
     queue.polled.on = true;
     queue.polled.idle = 0;
@@ -82,6 +90,21 @@ class QueuePoller {
   [[nodiscard]] bool any() const { return count_ != 0; }
 
  private:
+  // The queue that was idle the longest, of those whose process has at least two queues polled more
+  // than that of `queue`; null if there is none.
+  [[nodiscard]] Queue* least_used(const Queue& queue) const {
+    const auto polled = std::span(queues_).first(count_);
+    const auto share = [&](std::uint32_t uar) {
+      return std::ranges::count_if(polled, [uar](const Queue* q) { return Access::uar(*q) == uar; });
+    };
+    const auto own = share(Access::uar(queue));
+    Queue* found = nullptr;
+    for (Queue* const other : polled) {
+      if (share(Access::uar(*other)) < own + 2) continue;
+      if (found == nullptr || other->polled.idle > found->polled.idle) found = other;
+    }
+    return found;
+  }
   // More would make each poll slow. This is enough for one or two busy connections of each process.
   static constexpr std::size_t kMost = 16;
   // Doorbells in a period, and how many of them from one queue make it worth polling.

@@ -10,6 +10,7 @@ namespace tern {
 struct SqAccess {
   static bool may_poll(const Qp& qp) { return qp.has_sq() && qp.state() == TERN_QPS_RTS; }
   static bool moved(Context& /*context*/, Qp& qp) { return qp.sq_moved(); }
+  static std::uint32_t uar(const Qp& qp) { return qp.uar(); }
   static void kick(Qp& qp) { qp.kick_sq(); }
   static void store_status(Context& /*context*/, Qp& qp) { qp.store_status(); }
 };
