@@ -12,6 +12,7 @@ namespace tern {
 namespace {
 
 constexpr Nanos kNanosPerMicro = 1000;
+constexpr Nanos kRetry = 1'000'000;  // of an event for which the EQ has no room
 
 bool size_ok(unsigned log_size) { return log_size >= kMinLogCq && log_size <= kMaxLogCq; }
 
@@ -143,7 +144,11 @@ void Cq::fire() {
     context_.counters.add(TERN_CNT_EQ_COALESCED);
   } else {
     const std::uint64_t index = eq_->pi();
-    if (!eq_->post(TERN_EV_COMPLETION, cqn_, generation())) return;  // stays armed
+    if (!eq_->post(TERN_EV_COMPLETION, cqn_, generation())) {
+      // Events of destroyed CQs fill the queue. Software does not ring when it consumes them.
+      period_end_.arm(context_.host.now() + kRetry);
+      return;
+    }
     eqe_index_ = index;
     eqe_posted_ = true;
   }
@@ -162,15 +167,15 @@ void Cq::store_reported() {
   if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index)) fail(TERN_CNT_DMA_ERRORS);
 }
 
+// Only marks the CQ. Its users are notified later: one that flushes a receive WQE may fail another
+// CQ, whose users may fail a third one.
 void Cq::fail(unsigned counter) {
+  if (broken_) return;
   broken_ = true;
   armed_ = false;
   period_end_.cancel();
   context_.counters.add(counter);
-// Only marks the CQ. Its users are notified later: one that flushes a receive WQE may fail another
-// CQ, whose users may fail a third one.
   context_.async_events.raise(TERN_EV_CQ_ERR, cqn_, generation());
-  if (broken_) return;
   context_.failed_cqs.push_back(failed_);
 }
 

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
+#include <algorithm>
+#include <chrono>
+#include <deque>
 #include <functional>
 
 #include "objects/queue_fixture.h"
@@ -315,7 +318,123 @@ TEST_F(AsyncTest, ForgetsWhatIsGone) {
   EXPECT_EQ(eq->pi(), 0U);
 }
 
+double forget_time(AsyncEvents& events) {
+  constexpr unsigned kTimes = 50;
+  double best = 1e9;
+  for (unsigned run = 0; run < 5; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (unsigned i = 0; i < kTimes; ++i) {
+      events.forget(1'000'000 + i, [](std::uint16_t) { return true; });
+    }
+    const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, took.count() / kTimes);
+  }
+  return best;
+}
+
+// A driver without an asynchronous EQ may let any number of events wait: to destroy an object must
+// not search them all.
+TEST_F(AsyncTest, ForgettingIsNoSearch) {
+  for (std::uint32_t i = 0; i < 16; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  const double few = forget_time(events);
+  for (std::uint32_t i = 0; i < 50'000; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  EXPECT_LT(forget_time(events), 50 * few);
+}
+
+TEST_F(AsyncTest, WaitingEventsArePostedInSlices) {
+  constexpr std::uint32_t kLog = 12;
+  constexpr std::uint32_t kMany = 3000;
+  cmd.log_size = kLog;
+  cmd.pages = direct(sizeof(tern_eqe) << kLog);
+  for (std::uint32_t i = 0; i < kMany; ++i) events.raise(TERN_EV_QP_FATAL, i);
+  connect();
+  enable();
+  device.doorbell(0, TERN_DB_CMD_EQ_CI << 28);
+  std::uint64_t before = 0;
+  do {
+    EXPECT_GT(eq->pi(), before);
+    EXPECT_LE(eq->pi() - before, 256U);
+    before = eq->pi();
+  } while (device.run(65536));
+  EXPECT_EQ(eq->pi(), kMany);
+  for (std::uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(at(cmd, i).id, i);
+}
+
 // ---- Cq ----
+
+// A user that completes into the next CQ, as a QP does that flushes a receive WQE.
+struct ChainUser {
+  CqUser user{[](void* self) { static_cast<ChainUser*>(self)->failed(); }, this};
+  Cq* next = nullptr;
+  unsigned* depth = nullptr;
+  unsigned* deepest = nullptr;
+  bool notified = false;
+
+  void failed() {
+    EXPECT_FALSE(notified) << "once";
+    notified = true;
+    *deepest = std::max(*deepest, ++*depth);
+    tern_cqe cqe{};
+    if (next != nullptr) {
+      EXPECT_FALSE(next->push(cqe));
+    }
+    --*depth;
+  }
+};
+
+// Every CQ of a chain is full, and the failure of one overruns the next one. A process can make
+// such a chain of QPs.
+TEST_F(CqTest, AChainOfFailuresDoesNotNest) {
+  constexpr std::size_t kLength = 3000;
+  enable();
+  unsigned depth = 0;
+  unsigned deepest = 0;
+  std::deque<Cq> cqs;
+  std::deque<ChainUser> users;
+  for (std::size_t i = 0; i < kLength; ++i) {
+    Cq& made = cqs.emplace_back(device.lane, cmd, nullptr);
+    ASSERT_EQ(made.init(), TERN_ST_OK);
+    for (std::uint32_t n = 0; n < kCqes; ++n) {
+      tern_cqe cqe{};
+      ASSERT_TRUE(made.push(cqe));
+    }
+    if (i != 0) users.back().next = &made;
+    ChainUser& user = users.emplace_back();
+    user.depth = &depth;
+    user.deepest = &deepest;
+    made.attach(user.user);
+  }
+  tern_cqe cqe{};
+  EXPECT_FALSE(cqs.front().push(cqe));
+  EXPECT_FALSE(users.front().notified) << "later";
+  bool more = true;
+  while (more) {
+    const std::uint64_t before = device.lane.visits;
+    more = device.run(65536);
+    EXPECT_LE(device.lane.visits - before, 256U);
+  }
+  EXPECT_TRUE(users.back().notified);
+  EXPECT_EQ(deepest, 1U);
+  EXPECT_TRUE(cqs.front().used()) << "a user that knows is still a user";
+  users.clear();
+  EXPECT_FALSE(cqs.front().used());
+}
+
+// EQEs of CQs that are gone occupy the EQ until software has consumed them, which it does not tell.
+TEST_F(CqTest, AnEventWithoutRoomIsPostedLater) {
+  enable();
+  for (std::uint32_t i = 0; i < kSize; ++i) ASSERT_TRUE(eq->post(TERN_EV_COMPLETION, 1000 + i));
+  arm(0, 1);
+  ASSERT_TRUE(push());
+  EXPECT_EQ(eq->pi(), kSize) << "full";
+  set_ci(eq_cmd, kSize);
+  EXPECT_NE(device.next_deadline(), kNever);
+  host.clock = device.next_deadline();
+  (void)device.run(65536);
+  EXPECT_EQ(eq->pi(), kSize + 1);
+  EXPECT_EQ(at(eq_cmd, 0).id, 77U);
+  EXPECT_EQ(device.next_deadline(), kNever);
+}
 
 TEST_F(CqTest, CreationChecksEveryField) {
   const std::pair<Status, std::function<void(tern_cmd_create_cq&)>> rows[] = {
