@@ -66,12 +66,19 @@ std::uint64_t Registry::caps() const {
 
 bool Registry::qp_number_left() {
   if (!qps.full()) return true;
-  std::erase_if(withheld_qpns_, [this](std::uint32_t qpn) {
-    if (memory.names(Qpn(qpn))) return false;
-    qps.release(qpn);
-    return true;
-  });
-  return !qps.full();
+  // Until one is free. Those that are not are looked at last by the next call.
+  constexpr std::uint64_t kLookWork = 16;  // in page list entries
+  for (std::size_t n = withheld_qpns_.size(); n != 0; --n) {
+    page_budget.work(kLookWork);
+    const std::uint32_t qpn = withheld_qpns_.front();
+    withheld_qpns_.pop_front();
+    if (!memory.names(Qpn(qpn))) {
+      qps.release(qpn);
+      return true;
+    }
+    withheld_qpns_.push_back(qpn);
+  }
+  return false;
 }
 
 void Registry::remove_qp(std::uint32_t qpn) {

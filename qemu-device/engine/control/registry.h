@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <deque>
 
 #include "core/config.h"
 #include "core/counters.h"
@@ -63,7 +63,7 @@ class Registry {
   Table<Qp> qps;
 
  private:
-  std::vector<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows are bound to
+  std::deque<std::uint32_t> withheld_qpns_;  // of destroyed QPs that windows are bound to
 };
 
 }  // namespace tern

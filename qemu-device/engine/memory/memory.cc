@@ -371,8 +371,10 @@ Status Memory::destroy_mr(std::uint32_t key) {
   if (!region) return TERN_ST_BAD_HANDLE;
   if (!holds(Rule::kMrBusy, region->windows == 0)) return TERN_ST_BUSY;
   if (log != nullptr) log_key(TERN_LOG_KEY_DESTROYED, *region);
-  page_entries_ -= region->pages.entries_held();
-  budget_.release(region->pages.entries_held());
+  const std::uint64_t held = region->pages.entries_held();
+  page_entries_ -= held;
+  budget_.release(held);
+  budget_.work(held / 8);  // to free an entry is cheaper than to read one
   if (region->dmn != 0) --dm_->find(region->dmn)->users;
   erase(region->key, region->pd);
   return TERN_ST_OK;
@@ -416,6 +418,7 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
     }
     page_entries_ = page_entries_ - held + list.entries_held();
     budget_.release(held);
+    budget_.work(held / 8);
     region->pages = std::move(list);
     region->offset = offset;
     region->iova = iova;
