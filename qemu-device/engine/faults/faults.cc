@@ -286,19 +286,20 @@ void Faults::overtaken(Side side) {
 }
 
 void Faults::expired() {
+  constexpr unsigned kBurst = 64;  // frames; the others pass in the next run
   const Nanos now = host_.now();
-  while (!held_.empty() && held_.begin()->first <= now) {
+  for (unsigned n = 0; n < kBurst && !held_.empty() && held_.begin()->first <= now; ++n) {
     const auto node = held_.extract(held_.begin());
     pass(node.mapped().side, node.mapped().frame, node.mapped().inside);
   }
-  arm();
+  arm(now + 1);
 }
 
-void Faults::arm() {
+void Faults::arm(Nanos not_before) {
   if (held_.empty()) {
     timer_.cancel();
   } else {
-    timer_.arm(held_.begin()->first);
+    timer_.arm(std::max(held_.begin()->first, not_before));
   }
 }
 

@@ -83,7 +83,7 @@ class Faults final : public DmaGate {
   [[nodiscard]] bool hold(Held held, Nanos wait);
   void overtaken(Side side);
   void expired();
-  void arm();
+  void arm(Nanos not_before = 0);
 
   Port& port_;
   Host& host_;
