@@ -402,7 +402,15 @@ void Runner::idle(std::unique_lock<std::mutex>& lock) {
   // A doorbell came through the ring because the worker was busy, and now only the host thread may
   // serve it.
   if (work_ && may_run() && !worker_may_run()) request(Host::Call::kDeliver);
-  judge_contention();
+  if (may_poll_) {
+    // It reads a file, for which no host thread should wait.
+    lock.unlock();
+    const auto verdict = judge();
+    lock.lock();
+    pause_polling(verdict);
+    // Whoever had the lock meanwhile had nobody to wake.
+    if (stopping() || (worker_may_run() && !contended())) return;
+  }
   wake_.wait(lock);
   if (may_poll_) contention_.skip();
 }
@@ -439,7 +447,7 @@ void Runner::work_slice() {
 void Runner::poll() {
   enter(WorkerState::kPolling);
   do {
-    if (++looks_ % kJudgeEvery == 0) judge_contention();
+    if (++looks_ % kJudgeEvery == 0 && may_poll_) pause_polling(judge());
     if (tern_engine_look(engine_)) break;
     cpu_relax();
   } while (!doorbells_.pending() && !contended());
@@ -465,9 +473,9 @@ std::optional<Contention::Verdict> Runner::judge() {
   return verdict;
 }
 
-void Runner::judge_contention() {
+// The engine polls no queue while other threads need the processor.
+void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  const auto verdict = judge();
   if (verdict && verdict->pause != 0) tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
 }
 

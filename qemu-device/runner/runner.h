@@ -229,7 +229,7 @@ class Runner {
   void poll();
 
   // The thread that polls.
-  void judge_contention();
+  void pause_polling(const std::optional<Contention::Verdict>& verdict);
   std::optional<Contention::Verdict> judge();
 
   TernEngine* const engine_;
