@@ -591,11 +591,13 @@ void tern_qp_reset(struct tern_qp *qp)
 int tern_exec_modify_qp(struct ibv_qp *ibvqp, struct ibv_qp_attr *attr,
 			int attr_mask, const struct tern_ureq_modify_qp *req)
 {
+	static const struct tern_ureq_modify_qp nothing;
 	struct ib_uverbs_ex_modify_qp_resp resp = {};
 	struct tern_modify_qp_ex cmd_ex = {};
 	struct ibv_modify_qp cmd = {};
 
-	if (!(attr_mask & IBV_QP_RATE_LIMIT) && !req->ece_options && !req->flags)
+	if (!(attr_mask & IBV_QP_RATE_LIMIT) &&
+	    !memcmp(req, &nothing, sizeof(nothing)))
 		return ibv_cmd_modify_qp(ibvqp, attr, attr_mask, &cmd,
 					 sizeof(cmd));
 
