@@ -222,7 +222,12 @@ void test_record_addresses(void);
 void test_record_refused(void);
 void test_ah(void);
 
+/* test_numbers.c */
+void test_number_reuse(void);
+void test_number_shortage(void);
+
 /* test_retire.c */
+void test_cache_lines(void);
 void test_retire_order(void);
 void test_retire_threads(void);
 

@@ -220,43 +220,6 @@ static void test_send_queue(void)
 	tern_destroy_cq(&cq->vcq.cq);
 }
 
-#define LINE_OF(member) (offsetof(struct tern_qp, member) / TERN_CACHE_LINE)
-
-static_assert(sizeof(struct tern_wq) <= TERN_CACHE_LINE / 2 + 8, "queue");
-static_assert(LINE_OF(vqp.qp.qp_num) < LINE_OF(sq), "number");
-static_assert(LINE_OF(wr_data) == LINE_OF(sq), "session");
-static_assert(LINE_OF(sq) < LINE_OF(rq), "receives");
-static_assert(LINE_OF(rq.tail_seen) < LINE_OF(sq_tail), "polls");
-static_assert(LINE_OF(sq_tail) == LINE_OF(raw), "polls");
-
-/*
- * Threads that send, receive and poll write to cache lines of their own. A
- * poster reads the poller's only when its copy says that the queue is full.
- */
-static void test_cache_lines(void)
-{
-	struct tern_cq *cq = make_cq(16);
-	struct tern_qp *qp = make_qp(cq, cq, small_cap);
-	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
-	struct ibv_recv_wr *bad_recv, recv = {};
-	unsigned int i;
-
-	CHECK((uintptr_t)qp % TERN_CACHE_LINE == 0);
-	for (i = 0; i < 12; i++) {
-		uint32_t tail = i < 4 ? 0xf0000000 : i - 3;
-
-		/* A full queue reads one freed slot. */
-		atomic_store(&qp->sq_tail, tail);
-		atomic_store(&qp->rq_tail, tail);
-		CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
-		CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv));
-	}
-	CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == ENOMEM);
-	CHECK(tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) == ENOMEM);
-	tern_destroy_qp(&qp->vqp.qp);
-	tern_destroy_cq(&cq->vcq.cq);
-}
-
 /* A send queue that the device polls needs no kick. */
 static void test_polled(void)
 {
@@ -464,70 +427,6 @@ static void test_cq_ex(void)
 	attr.comp_mask = 1;
 	CHECK(cqx->start_poll(cqx, &attr) == EINVAL);
 	tern_destroy_qp(&qp->vqp.qp);
-	tern_destroy_cq(&cq->vcq.cq);
-}
-
-/*
- * A number that the kernel reuses before its previous owner is cleaned up: the
- * new QP gets another one, and the completions of both stay apart.
- */
-static void test_number_reuse(void)
-{
-	struct tern_cq *cq = make_cq(16);
-	struct tern_qp *old = make_qp(cq, cq, small_cap);
-	struct tern_qp *other = make_qp(cq, cq, small_cap);
-	uint32_t qpn = old->vqp.qp.qp_num, new_qpn;
-	struct tern_qp *new;
-	struct ibv_wc wc;
-
-	put_cqe(cq, 0, qpn, 1, 0, 0);
-	put_cqe(cq, 1, other->vqp.qp.qp_num, 2, 0, 0);
-	/* Both numbers have owners. */
-	next_qpn = qpn;
-	new = make_qp(cq, cq, small_cap);
-	new_qpn = new->vqp.qp.qp_num;
-	CHECK(new_qpn != qpn && new_qpn != other->vqp.qp.qp_num);
-	CHECK(tern_find_qp(ctx, qpn) == old);
-	CHECK(tern_find_qp(ctx, new_qpn) == new);
-	put_cqe(cq, 2, new_qpn, 3, 0, 0);
-	CHECK(!tern_destroy_qp(&old->vqp.qp));
-	CHECK(!tern_find_qp(ctx, qpn));
-	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 2);
-	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 3);
-	/* Completions of unknown QP numbers are still returned. */
-	put_cqe(cq, 3, 0xfff123, 4, 0, 0);
-	CHECK(tern_poll_cq(&cq->vcq.cq, 1, &wc) == 1 && wc.wr_id == 4);
-	next_qpn = 0x200;
-	tern_destroy_qp(&new->vqp.qp);
-	tern_destroy_qp(&other->vqp.qp);
-	tern_destroy_cq(&cq->vcq.cq);
-}
-
-/* Every number that the kernel offers still has an owner. */
-static void test_number_shortage(void)
-{
-	struct tern_cq *cq = make_cq(16);
-	struct tern_qp *qps[TERN_NUMBER_TRIES];
-	struct ibv_qp_init_attr attr = {
-		.send_cq = &cq->vcq.cq,
-		.recv_cq = &cq->vcq.cq,
-		.qp_type = IBV_QPT_RC,
-	};
-	struct ibv_qp *qp;
-	unsigned int i;
-
-	for (i = 0; i < TERN_NUMBER_TRIES; i++)
-		qps[i] = make_qp(cq, cq, small_cap);
-	next_qpn = qps[0]->vqp.qp.qp_num;
-	kernel_qps = 0;
-	CHECK(!tern_create_qp(&test_pd.ibvpd, &attr) && errno == ENOMEM);
-	CHECK(!kernel_qps);
-	next_qpn = qps[1]->vqp.qp.qp_num;
-	qp = tern_create_qp(&test_pd.ibvpd, &attr);
-	CHECK(qp && kernel_qps == 1);
-	CHECK(!tern_destroy_qp(qp));
-	for (i = 0; i < TERN_NUMBER_TRIES; i++)
-		tern_destroy_qp(&qps[i]->vqp.qp);
 	tern_destroy_cq(&cq->vcq.cq);
 }
 

@@ -4,6 +4,7 @@
  * posted into them.
  */
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -211,4 +212,41 @@ void test_retire_threads(void)
 		pthread_join(threads[i], NULL);
 	tern_destroy_qp(&small_qp->vqp.qp);
 	tern_destroy_cq(&small_cq->vcq.cq);
+}
+
+#define LINE_OF(member) (offsetof(struct tern_qp, member) / TERN_CACHE_LINE)
+
+static_assert(sizeof(struct tern_wq) <= TERN_CACHE_LINE / 2 + 8, "queue");
+static_assert(LINE_OF(vqp.qp.qp_num) < LINE_OF(sq), "number");
+static_assert(LINE_OF(wr_data) == LINE_OF(sq), "session");
+static_assert(LINE_OF(sq) < LINE_OF(rq), "receives");
+static_assert(LINE_OF(rq.tail_seen) < LINE_OF(sq_tail), "polls");
+static_assert(LINE_OF(sq_tail) == LINE_OF(raw), "polls");
+
+/*
+ * Threads that send, receive and poll write to cache lines of their own. A
+ * poster reads the poller's only when its copy says that the queue is full.
+ */
+void test_cache_lines(void)
+{
+	struct tern_cq *cq = make_cq(16);
+	struct tern_qp *qp = make_qp(cq, cq, small_cap);
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr *bad_recv, recv = {};
+	unsigned int i;
+
+	CHECK((uintptr_t)qp % TERN_CACHE_LINE == 0);
+	for (i = 0; i < 12; i++) {
+		uint32_t tail = i < 4 ? 0xf0000000 : i - 3;
+
+		/* A full queue reads one freed slot. */
+		atomic_store(&qp->sq_tail, tail);
+		atomic_store(&qp->rq_tail, tail);
+		CHECK(!tern_post_send(&qp->vqp.qp, &wr, &bad));
+		CHECK(!tern_post_recv(&qp->vqp.qp, &recv, &bad_recv));
+	}
+	CHECK(tern_post_send(&qp->vqp.qp, &wr, &bad) == ENOMEM);
+	CHECK(tern_post_recv(&qp->vqp.qp, &recv, &bad_recv) == ENOMEM);
+	tern_destroy_qp(&qp->vqp.qp);
+	tern_destroy_cq(&cq->vcq.cq);
 }
