@@ -114,9 +114,9 @@ static const struct verbs_context_ops tern_td_ops = {
 
 /*
  * ibv_alloc_td(3): the objects of a thread domain are used by one thread at a
- * time, and take no locks except for operations on tags. Posts of a context
- * that never had one need not ask for it. Others that are called meanwhile
- * still take the lock, as their queues are older.
+ * time, and take no locks except for operations on tags. Posts check for a
+ * thread domain only in a context that has had one. A post that runs while the
+ * first domain is allocated takes the lock: its queue is older than the domain.
  */
 struct ibv_td *tern_alloc_td(struct ibv_context *ibvctx,
 			     struct ibv_td_init_attr *attr)

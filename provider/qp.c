@@ -336,7 +336,7 @@ void *tern_zalloc_aligned(size_t size)
 	return addr;
 }
 
-/* A post to a missing queue takes its lock before it is refused. */
+/* A queue that does not exist has a lock: posts take it before they fail. */
 struct tern_qp *tern_qp_alloc(const struct tern_qp_type *type, uint32_t caps)
 {
 	struct tern_qp *qp;

@@ -15,7 +15,7 @@ COUNTS = re.compile(r"(.*?)\s*# matched (\d+), applied (\d+)")
 
 
 class Refused(Exception):
-    """What a person should read who has asked for something that cannot be done."""
+    """The request cannot be done. The text is for the person who made it."""
 
 
 def plain(error):

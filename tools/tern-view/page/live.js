@@ -157,7 +157,7 @@ function setFollow(on) {
 	byId("live-follow").checked = on;
 }
 
-// Who looks at something does not want it to move away. Who only looks longer back does.
+// The page stops following when the user selects something or moves the window. A longer window up to the end continues.
 function noticeMoves() {
 	if (!live.follow) return;
 	if (S.selected >= 0 || S.event >= 0) setFollow(false);
