@@ -331,12 +331,7 @@ void bound_dm_test() {
 
 int run() {
   int failures = 0;
-  const bool patched = in_tree();
-  const auto test = [&](const char* name, void (*body)(), bool runs = true) {
-    if (!runs) {
-      std::printf("ok lostmr/%s # SKIP this ib_core warns\n", name);
-      return;
-    }
+  const auto test = [&](const char* name, void (*body)()) {
     try {
       body();
       std::printf("ok lostmr/%s\n", name);
@@ -347,8 +342,11 @@ int run() {
   };
   test("user-memory", memory_test);
   test("device-memory", dm_test);
-  test("user-memory-with-a-window", bound_memory_test, patched);
-  test("device-memory-with-a-window", bound_dm_test, patched);
+  // A stock ib_core warns about an aborted region that is in use.
+  if (in_tree()) {
+    test("user-memory-with-a-window", bound_memory_test);
+    test("device-memory-with-a-window", bound_dm_test);
+  }
   return failures != 0;
 }
 

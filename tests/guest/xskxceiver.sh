@@ -17,11 +17,12 @@ for d in $devs; do
 	ip link set "$d" mtu 1500 promisc on
 done
 
-# results MODE: result lines of a report in KTAP. The two tests of ring sizes tell nothing here (tests/skips).
+# results MODE: result lines of a report in KTAP. Two tests tell nothing here, and have none: HW_SW_MAX_RING_SIZE sends nothing between two
+# interfaces, because its pacing wants 2048 free frames of the 1024 that the sender has; HW_SW_MIN_RING_SIZE allows 3 seconds for 4096
+# frames, sent and received one by one, which are too few for an emulated processor.
 results() {
 	sed -nE "
-	s:^(not )?ok .*\: [A-Z]+ (BUSY-POLL )?(HW_SW_(MIN|MAX)_RING_SIZE).*$:ok $group/$1/\3 # SKIP see tests/skips:p
-	t
+	/HW_SW_(MIN|MAX)_RING_SIZE/d
 	s:^ok .*(PASS)\: [A-Z]+ (BUSY-POLL )?([A-Z0-9_]+).*$:ok $group/$1/\3:p
 	s:^ok .*(SKIP)\: [A-Z]+ (BUSY-POLL )?([A-Z0-9_]+).*$:ok $group/$1/\3 # SKIP see xskxceiver-$1.log:p
 	s:^not ok .*(FAIL)\: [A-Z]+ (BUSY-POLL )?([A-Z0-9_]+).*$:not ok $group/$1/\3 - see xskxceiver-$1.log:p"
