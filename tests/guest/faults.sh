@@ -72,7 +72,7 @@ check no-traffic-without-link sh -c '! ping -c 1 -W 1 10.77.0.2'
 check link-comes-up sh -c "labctl link vm2 up && ssh vm2 'for i in \$(seq 300); do grep -q ACTIVE $state && exit; sleep 0.1; done; exit 1'"
 check port-events until_true 30 on2 'grep -q PORT_ERR /run/watch && grep -q PORT_ACTIVE /run/watch'
 on2 'cat /run/watch; kill $(cat /run/watch.pid)'
-check traffic-after-link pingpong -n 50
+check traffic-after-link pingpong -c -n 50
 
 # A lost command in each machine, at the same time because each takes half a minute. In vm1 only its
 # caller fails, and the device continues. In vm2 the command gave memory to the device: the driver
@@ -90,7 +90,7 @@ labctl faults vm1 -
 labctl faults vm2 -
 check stopped-device-answers-nothing sh -c "! ssh vm2 'cat $hw/tx_rdma_packets'"
 check reset-brings-it-back reset_vm2
-check traffic-after-both pingpong -n 50
+check traffic-after-both pingpong -c -n 50
 
 # A fatal error: at once, then at a packet.
 labctl faults vm2 fatal

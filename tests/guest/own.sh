@@ -36,8 +36,8 @@ check overlay [ "$(from-overlay) $(ssh vm2 from-overlay)" = "overlay on vm1 over
 # Two adapters, each on a wire of its own.
 slot() { basename "$(readlink -f "/sys/class/infiniband/$1/device/..")"; }
 across() { # DEVICE: messages to the same adapter of vm2, by its own GID
-	ssh vm2 "timeout 120 ibv_rc_pingpong -d $1 -g \$(gid-index v4 $1) -n 50" >/dev/null &
-	ssh vm2 'wait-listen 18515' && timeout 120 ibv_rc_pingpong -d "$1" -g "$(gid-index v4 "$1")" -n 50 vm2 && wait $!
+	ssh vm2 "timeout 120 ibv_rc_pingpong -d $1 -g \$(gid-index v4 $1) -n 50 -c" >/dev/null &
+	ssh vm2 'wait-listen 18515' && timeout 120 ibv_rc_pingpong -d "$1" -g "$(gid-index v4 "$1")" -n 50 -c vm2 && wait $!
 }
 carrier() { cat "/sys/class/infiniband/$1/device/net"/*/carrier; }
 one_link_down() { [ "$(carrier tern0) $(carrier tern1)" = "1 0" ]; }

@@ -45,13 +45,13 @@ until_true() {
 	done
 }
 
-# pingpong: a short exchange of messages within this machine.
+# pingpong: a short exchange of messages within this machine; each end compares them.
 pingpong() {
 	local server
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 >/dev/null 2>&1 &
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 -c >/dev/null 2>&1 &
 	server=$!
 	wait-listen 18515
-	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 127.0.0.1 >/dev/null && wait $server
+	ibv_rc_pingpong -d tern0 -g "$(gid-index)" -n 50 -c 127.0.0.1 >/dev/null && wait $server
 }
 
 # under_traffic NAME COMMAND...: COMMAND succeeds, and traffic goes on after it: the script defines moved().
