@@ -22,7 +22,7 @@
 # Where a client cannot work, the script says so: `fails_on="soft-roce" why="CAUSE" match="REGEX" compare ...`. The failure is
 # then expected, its output must match REGEX, and the cause becomes the remark; if it works, or fails otherwise, the result is `not ok`.
 # fails_on may name both devices.
-# Arguments of a script are the rows to run; without any, it runs all.
+# Arguments of a script are the rows to run; without any, it runs all. VIA=tern runs them over tern alone.
 # shellcheck source=tests/guest/results.sh
 . /mnt/tern/tests/guest/results.sh
 set -u
@@ -195,8 +195,8 @@ compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 	[ "$only" = "  " ] || [[ $only == *" $row "* ]] || return 0
 	[ -n "$version" ] || { not_ok "$row" "the client has no version" && return 1; }
 	[ "$loss" != 1 ] || transport+=", 1 % loss"
-	for via in tern soft-roce; do
-		over $via
+	for via in ${VIA:-tern soft-roce}; do
+		over "$via"
 		if [[ " $fails_on " == *" $via "* ]]; then
 			if attempt "$@" >"$check_log" 2>&1; then
 				not_ok "$row-$via" "works now, though the script says: $why"
@@ -216,7 +216,8 @@ compare() { # ROW CLIENT VERSION TRANSPORT VERIFIED FUNCTION [ARGUMENT...]
 		# tests/run counts them.
 		grep '^# retried' "$check_log"
 	done
-	echo "client: $kind|$client|$version|$transport|$verified|${rates[0]}|${rates[1]}|${said:--}"
+	# A row compares both.
+	[ -n "${VIA:-}" ] || echo "client: $kind|$client|$version|$transport|$verified|${rates[0]}|${rates[1]}|${said:--}"
 }
 
 # version_of PACKAGE: the version of the installed package, without epoch and Debian's revision.
