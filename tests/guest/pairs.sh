@@ -61,6 +61,27 @@ cm_gave_up() {
 		-e '(rconnect|rdma_connect|rdma_create_ep|rdma_resolve_[a-z]*).*(timed out|refused|reset)'
 }
 
+# The payload that has crossed an adapter of tern at one end, both ways, in bytes. A script whose ends are not in this machine has its own.
+crossed() {
+	sleep 0.05 # the kernel keeps what it has read for a moment
+	cat "/sys/class/infiniband/$dev"/ports/1/hw_counters/[tr]x_rdma_bytes | awk '{ sum += $1 } END { print sum }'
+}
+
+# least COMMAND: the payload that COMMAND moves at least, by its options: a number and a size of messages. A program that compares no
+# data succeeds only if the adapter has moved them.
+least() {
+	echo "$1" | awk '{
+		n = $1 != "cmtime"
+		size = 1
+		for (i = 2; i <= NF; i++) {
+			if ($i == "-n" || $i == "-C") n = $(i + 1)
+			if ($i == "-s" && $(i + 1) ~ /^[0-9]+$/ || $i == "-S") size = $(i + 1)
+			if ($i == "-a" && $1 ~ /^ib_/) size = 8388608
+		}
+		printf "%.0f\n", n * size
+	}'
+}
+
 # The name to kill a server by: the kernel keeps 15 characters.
 name_of() { printf %.15s "${1%% *}"; }
 
@@ -93,12 +114,18 @@ attempt() {
 pair() {
 	program=$1 name=$2 at=$3 serve=$4 call=$5
 	for try in 1 2 3; do
+		had=$(crossed)
 		attempt
 		[ $status != 0 ] || [ $server_status != 0 ] || break
 		[ $try -lt 3 ] && event=$(cm_gave_up) || break
 		echo "# retried $group/$where/$name - $event"
 	done
-	if [ $status = 0 ] && [ $server_status = 0 ]; then
+	moved=$(($(crossed) - had))
+	wanted=$(least "$call")
+	if [ $status = 0 ] && [ $server_status = 0 ] && [ $moved -lt $wanted ]; then
+		not_ok "$where/$name" "succeeds, but $moved bytes of $wanted have crossed the adapter"
+		echo "$program $where 0 1" >>"$matrix"
+	elif [ $status = 0 ] && [ $server_status = 0 ]; then
 		ok "$where/$name"
 		echo "$program $where 1 1" >>"$matrix"
 	else

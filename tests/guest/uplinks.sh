@@ -29,6 +29,11 @@ between() {
 }
 here() { at "$from_vm" "$1"; }
 there() { at "$to_vm" "$1"; }
+# One of the two has tern.
+crossed() {
+	if [ "$from_vm" = vm3 ]; then tern_vm=$to_vm; else tern_vm=$from_vm; fi
+	at "$tern_vm" 'sleep 0.05; cat /sys/class/infiniband/tern0/ports/1/hw_counters/[tr]x_rdma_bytes' | awk '{ sum += $1 } END { print sum }'
+}
 # on "DEVICE GID" COMMAND: @D and @G stand for them.
 on() { echo "$2" | sed "s/@D/${1% *}/g; s/@G/${1#* }/g"; }
 
