@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Devices, contexts, ports, asynchronous events, and the functions that only compute.
 #include <arpa/inet.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "table.h"
@@ -20,6 +22,15 @@ ContextPtr import_context(const Device& dev) {
 }
 
 namespace {
+
+std::string output_of(const std::string& command) {
+  FILE* const f = ::popen(command.c_str(), "r");
+  require(f != nullptr, "popen: {}", errno_name(errno));
+  char line[256] = "";
+  const bool read = std::fgets(line, sizeof(line), f) != nullptr;
+  require(::pclose(f) == 0 && read, "{} fails", command);
+  return line;
+}
 
 // Calls `body` with the device in a list of its own.
 void with_listed(const Device& dev, const std::function<void(ibv_device*)>& body) {
@@ -46,9 +57,11 @@ void add_lists(Probes& p) {
       require(ibv_get_device_guid(device) == dev.attr().node_guid && dev.attr().node_guid != 0, "another GUID");
     });
   });
-  p.works({"ibv_get_device_index"}, "the kernel's index", [](const Device& dev) {
+  p.works({"ibv_get_device_index"}, "the index that ``rdma dev`` shows", [](const Device& dev) {
     with_listed(dev, [](ibv_device* device) {
-      require(ibv_get_device_index(device) >= 0, "index {}", ibv_get_device_index(device));
+      // "0: tern0: node_type ca ..."
+      const std::string line = output_of(std::string("rdma dev show ") + ibv_get_device_name(device));
+      require(line.starts_with(std::format("{}: ", ibv_get_device_index(device))), "{}, and rdma: {}", ibv_get_device_index(device), line);
     });
   });
   p.works({"ibv_open_device", "ibv_close_device"}, "a context of its own", [](const Device& dev) {
@@ -68,10 +81,25 @@ void add_lists(Probes& p) {
 }
 
 void add_queries(Probes& p) {
-  p.works({"ibv_query_device"}, "limits, of which none is 0", [](const Device& dev) {
+  p.measures({"ibv_query_device"}, "limits; 0: ", [](const Device& dev) {
     ibv_device_attr a{};
     require_err(ibv_query_device(dev.context(), &a), 0, "ibv_query_device");
-    require(a.max_qp > 0 && a.max_cq > 0 && a.max_mr > 0 && a.max_sge > 0 && a.max_srq > 0, "a limit of 0");
+    const std::pair<const char*, std::int64_t> limits[] = {
+        {"max_qp", a.max_qp}, {"max_qp_wr", a.max_qp_wr}, {"max_sge", a.max_sge}, {"max_sge_rd", a.max_sge_rd},
+        {"max_cq", a.max_cq}, {"max_cqe", a.max_cqe}, {"max_mr", a.max_mr}, {"max_pd", a.max_pd},
+        {"max_qp_rd_atom", a.max_qp_rd_atom}, {"max_ee_rd_atom", a.max_ee_rd_atom}, {"max_res_rd_atom", a.max_res_rd_atom},
+        {"max_qp_init_rd_atom", a.max_qp_init_rd_atom}, {"max_ee_init_rd_atom", a.max_ee_init_rd_atom}, {"max_ee", a.max_ee},
+        {"max_rdd", a.max_rdd}, {"max_mw", a.max_mw}, {"max_raw_ipv6_qp", a.max_raw_ipv6_qp}, {"max_raw_ethy_qp", a.max_raw_ethy_qp},
+        {"max_mcast_grp", a.max_mcast_grp}, {"max_mcast_qp_attach", a.max_mcast_qp_attach},
+        {"max_total_mcast_qp_attach", a.max_total_mcast_qp_attach}, {"max_ah", a.max_ah}, {"max_fmr", a.max_fmr},
+        {"max_map_per_fmr", a.max_map_per_fmr}, {"max_srq", a.max_srq}, {"max_srq_wr", a.max_srq_wr}, {"max_srq_sge", a.max_srq_sge},
+        {"max_pkeys", a.max_pkeys}};
+    std::string zero;
+    for (const auto& [name, value] : limits) {
+      require(value >= 0, "{} is {}", name, value);
+      zero += value != 0 ? "" : (zero.empty() ? "" : ", ") + std::string(name);
+    }
+    return zero;
   });
   p.works({"ibv_query_device_ex"}, "limits and extended capabilities", [](const Device& dev) {
     ibv_device_attr_ex a{};
@@ -132,13 +160,24 @@ void add_events(Probes& p) {
 }
 
 void add_functions(Probes& p) {
-  p.works({"ibv_fork_init", "ibv_is_fork_initialized"}, "a state that is known", [](const Device&) {
-    const ibv_fork_status before = ibv_is_fork_initialized();
-    const int err = ibv_fork_init();
-    require(err == 0 || err == EINVAL, "ibv_fork_init: {}", errno_name(err));
-    const ibv_fork_status after = ibv_is_fork_initialized();
-    require(after == before || after == IBV_FORK_ENABLED, "state {} after {}", static_cast<int>(after),
-            static_cast<int>(before));
+  p.works({"ibv_fork_init", "ibv_is_fork_initialized"}, "IBV_FORK_UNNEEDED: Linux copies pinned pages for a child", [](const Device& dev) {
+    require_err(ibv_fork_init(), 0, "ibv_fork_init");
+    require(ibv_is_fork_initialized() == IBV_FORK_UNNEEDED, "state {}", static_cast<int>(ibv_is_fork_initialized()));
+    // What the child and the parent write after a fork, only the parent's is sent.
+    const Ends rc(dev, kRc);
+    fill(rc.here().bytes(), 1);
+    const pid_t child = ::fork();
+    require(child >= 0, "fork: {}", errno_name(errno));
+    if (child == 0) {
+      fill(rc.here().bytes(), 2);
+      ::_exit(0);
+    }
+    int status = 0;
+    require(::waitpid(child, &status, 0) == child && status == 0, "the child: {:#x}", status);
+    fill(rc.here().bytes(), 3);
+    rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 4096), Api::kPost);
+    rc.sent(1);
+    rc.check_there(0, 4096, 3);
   });
   p.works({"ibv_event_type_str", "ibv_node_type_str", "ibv_port_state_str"}, "names", [](const Device& dev) {
     require(std::strcmp(ibv_event_type_str(IBV_EVENT_QP_FATAL), ibv_event_type_str(IBV_EVENT_CQ_ERR)) != 0, "one name");

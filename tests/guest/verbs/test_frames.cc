@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 #include "table.h"
 
@@ -139,8 +140,76 @@ FlowPtr create_flow(ibv_qp* qp, ibv_counters* counters = nullptr) {
   return flow;
 }
 
+CountersPtr new_counters(const Device& dev) {
+  ibv_counters_init_attr init{};
+  CountersPtr counters(ibv_create_counters(dev.context(), &init));
+  require(counters != nullptr, "ibv_create_counters: {}", errno_name(errno));
+  return counters;
+}
+
+// The packets in place 0, the bytes in place 1.
+void attach(ibv_counters* counters) {
+  for (std::uint32_t i = 0; i < 2; i++) {
+    ibv_counter_attach_attr at{};
+    at.counter_desc = i == 0 ? IBV_COUNTER_PACKETS : IBV_COUNTER_BYTES;
+    at.index = i;
+    require_err(ibv_attach_counters_point_flow(counters, &at, nullptr), 0, "ibv_attach_counters_point_flow");
+  }
+}
+
+// Makes a flow of the frames to kTo with another spec, which may be none; returns the errno, 0 if that worked.
+int try_flow(ibv_qp* qp, std::span<const std::byte> spec, std::uint32_t flags = 0) {
+  ibv_flow_spec_eth eth{};
+  eth.type = IBV_FLOW_SPEC_ETH;
+  eth.size = sizeof(eth);
+  std::ranges::copy(kTo, eth.val.dst_mac);
+  std::ranges::fill(eth.mask.dst_mac, std::uint8_t{0xff});
+  std::vector<std::uint64_t> bytes((sizeof(ibv_flow_attr) + sizeof(eth) + spec.size() + 7) / 8);
+  auto* const attr = reinterpret_cast<ibv_flow_attr*>(bytes.data());
+  attr->type = IBV_FLOW_ATTR_NORMAL;
+  attr->port = 1;
+  attr->flags = flags;
+  attr->num_of_specs = spec.empty() ? 1 : 2;
+  attr->size = static_cast<std::uint16_t>(sizeof(*attr) + sizeof(eth) + spec.size());
+  std::byte* const at = reinterpret_cast<std::byte*>(attr + 1);
+  std::memcpy(at, &eth, sizeof(eth));
+  std::ranges::copy(spec, at + sizeof(eth));
+  errno = 0;
+  return refusal_of<FlowPtr>(ibv_create_flow(qp, attr));
+}
+
+// A spec of a kind that tern does not have.
+template <typename Spec, typename Set>
+std::function<int(const Device&)> refuses_spec(ibv_flow_spec_type type, Set set) {
+  return [type, set](const Device& dev) {
+    Spec spec{};
+    spec.type = type;
+    spec.size = sizeof(spec);
+    set(spec);
+    const Raw raw(dev);
+    return try_flow(raw.to(), std::as_bytes(std::span(&spec, 1)));
+  };
+}
+
+// A WQ with a flag that tern does not have.
+std::function<int(const Device&)> refuses_wq_flag(std::uint32_t flag) {
+  return [flag](const Device& dev) {
+    const CqPtr cq = create_cq(dev, 16);
+    ibv_wq_init_attr attr{};
+    attr.wq_type = IBV_WQT_RQ;
+    attr.max_wr = 4;
+    attr.max_sge = 1;
+    attr.pd = dev.pd();
+    attr.cq = cq.get();
+    attr.comp_mask = IBV_WQ_INIT_ATTR_FLAGS;
+    attr.create_flags = flag;
+    errno = 0;
+    return refusal_of<WqPtr>(ibv_create_wq(dev.context(), &attr));
+  };
+}
+
 void add_flows(Probes& p) {
-  p.works({"ibv_create_flow", "ibv_destroy_flow"}, "frames to an address, and none without the flow", [](const Device& dev) {
+  p.partly({"ibv_create_flow"}, {"ibv_destroy_flow"}, "frames to an address, and none without the flow", [](const Device& dev) {
     const Raw raw(dev);
     raw.post_recv();
     {
@@ -151,26 +220,49 @@ void add_flows(Probes& p) {
     raw.post_recv();
     raw.send();
     expect_quiet(raw.recv_cq(), 100);
-  });
-  p.works({"ibv_create_counters", "ibv_destroy_counters", "ibv_attach_counters_point_flow", "ibv_read_counters"},
+  }, {{"ESP", refuses_spec<ibv_flow_spec_esp>(IBV_FLOW_SPEC_ESP, [](auto& spec) { spec.mask.spi = ~0U; })},
+      {"GRE", refuses_spec<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE, [](auto& spec) { spec.mask.protocol = 0xffff; })},
+      {"MPLS", refuses_spec<ibv_flow_spec_mpls>(IBV_FLOW_SPEC_MPLS, [](auto& spec) { spec.mask.label = ~0U; })},
+      {"flags of IPv4", refuses_spec<ibv_flow_spec_ipv4_ext>(IBV_FLOW_SPEC_IPV4_EXT, [](auto& spec) { spec.mask.flags = 0xff; })},
+      {"EGRESS", [](const Device& dev) {
+         const Raw raw(dev);
+         return try_flow(raw.to(), {}, IBV_FLOW_ATTR_FLAGS_EGRESS);
+       }},
+      {"a UD QP", [](const Device& dev) {
+         const Ends ud(dev, kUd);
+         return try_flow(ud.peer(), {});
+       }}});
+  p.partly({"ibv_attach_counters_point_flow"}, {}, "packets and bytes; EBUSY while a flow has the counters", [](const Device& dev) {
+    const Raw raw(dev);
+    const CountersPtr counters = new_counters(dev);
+    attach(counters.get());
+    const FlowPtr flow = create_flow(raw.to(), counters.get());
+    ibv_counter_attach_attr at{};
+    at.counter_desc = IBV_COUNTER_PACKETS;
+    at.index = 2;
+    require_err(ibv_attach_counters_point_flow(counters.get(), &at, nullptr), EBUSY, "ibv_attach_counters_point_flow");
+  }, {{"a flow that is there", [](const Device& dev) {
+         const Raw raw(dev);
+         const CountersPtr counters = new_counters(dev);
+         attach(counters.get());
+         const FlowPtr flow = create_flow(raw.to(), counters.get());
+         ibv_counter_attach_attr at{};
+         at.counter_desc = IBV_COUNTER_PACKETS;
+         at.index = 2;
+         return ibv_attach_counters_point_flow(counters.get(), &at, flow.get());
+       }}});
+  p.works({"ibv_create_counters", "ibv_destroy_counters", "ibv_read_counters"},
           "the packets and bytes of a flow", [](const Device& dev) {
             const Raw raw(dev);
-            ibv_counters_init_attr init{};
-            const CountersPtr counters(ibv_create_counters(dev.context(), &init));
-            require(counters != nullptr, "ibv_create_counters: {}", errno_name(errno));
-            for (std::uint32_t i = 0; i < 2; i++) {
-              ibv_counter_attach_attr at{};
-              at.counter_desc = i == 0 ? IBV_COUNTER_PACKETS : IBV_COUNTER_BYTES;
-              at.index = i;
-              require_err(ibv_attach_counters_point_flow(counters.get(), &at, nullptr), 0, "ibv_attach_counters_point_flow");
-            }
+            const CountersPtr counters = new_counters(dev);
+            attach(counters.get());
             const FlowPtr flow = create_flow(raw.to(), counters.get());
             raw.post_recv();
             raw.send();
             raw.received(kFrame);
             std::array<std::uint64_t, 2> values{};
             require_err(ibv_read_counters(counters.get(), values.data(), values.size(), 0), 0, "ibv_read_counters");
-            require(values[0] == 1 && values[1] >= kFrame, "{} packets, {} bytes", values[0], values[1]);
+            require(values[0] == 1 && values[1] == kFrame, "{} packets, {} bytes", values[0], values[1]);
           });
   p.refuses({"ibv_create_flow_action", "ibv_modify_flow_action", "ibv_destroy_flow_action"},
             "EOPNOTSUPP: Linux has no flow action without a vendor's verb any more", [](const Device& dev) {
@@ -219,7 +311,16 @@ QpPtr create_rss_qp(const Device& dev, ibv_rwq_ind_table* table) {
 }
 
 void add_work_queues(Probes& p) {
-  p.works({"ibv_create_wq", "ibv_modify_wq", "ibv_destroy_wq", "ibv_create_rwq_ind_table", "ibv_destroy_rwq_ind_table"},
+  p.partly({"ibv_create_wq"}, {}, "a WQ that becomes ready", [](const Device& dev) {
+    const Raw raw(dev);
+    const WqPtr wq = create_wq(dev, raw.recv_cq());
+    ibv_wq_attr state{};
+    state.attr_mask = IBV_WQ_ATTR_STATE;
+    state.wq_state = IBV_WQS_RDY;
+    require_err(ibv_modify_wq(wq.get(), &state), 0, "ibv_modify_wq");
+  }, {{"DELAY_DROP", refuses_wq_flag(IBV_WQ_FLAGS_DELAY_DROP)},
+      {"PCI_WRITE_END_PADDING", refuses_wq_flag(IBV_WQ_FLAGS_PCI_WRITE_END_PADDING)}});
+  p.works({"ibv_modify_wq", "ibv_destroy_wq", "ibv_create_rwq_ind_table", "ibv_destroy_rwq_ind_table"},
           "a frame in a WQ of an RSS QP's table", [](const Device& dev) {
             const Raw raw(dev);
             const WqPtr wq = create_wq(dev, raw.recv_cq());

@@ -60,11 +60,16 @@ void add_domains(Probes& p) {
     }
     require_err(ibv_dealloc_pd(pd.release()), 0, "ibv_dealloc_pd");
   });
-  p.works({"ibv_import_pd", "ibv_unimport_pd"}, "a region in the PD of another context", [](const Device& dev) {
+  p.works({"ibv_import_pd", "ibv_unimport_pd"}, "a region of another context's PD, sent by a QP of that one", [](const Device& dev) {
     const ContextPtr context = import_context(dev);
     ibv_pd* const pd = ibv_import_pd(context.get(), dev.pd()->handle);
     require(pd != nullptr, "ibv_import_pd: {}", errno_name(errno));
-    { const Memory memory(pd, kLength, kAllAccess); }
+    {
+      const Ends rc(dev, kRc);
+      const Memory memory(pd, kLength, kAllAccess);
+      fill(memory.bytes(), 8);
+      check_source(rc, memory.sge(0, kLength), 8);
+    }
     ibv_unimport_pd(pd);
   });
   p.works({"ibv_alloc_td", "ibv_dealloc_td"}, "a thread domain that is busy in a parent domain", [](const Device& dev) {
@@ -88,7 +93,7 @@ void add_domains(Probes& p) {
 }
 
 void add_regions(Probes& p) {
-  p.works({"ibv_reg_mr", "ibv_dereg_mr"}, "what is registered is sent", [](const Device& dev) {
+  p.partly({"ibv_reg_mr"}, {"ibv_dereg_mr"}, "what is registered is sent", [](const Device& dev) {
     const Ends rc(dev, kRc);
     std::vector<std::byte> bytes(kLength);
     fill(bytes, 3);
@@ -97,7 +102,10 @@ void add_regions(Probes& p) {
     check_source(rc, {reinterpret_cast<std::uintptr_t>(bytes.data()), kLength, mr->lkey}, 3);
     require(ibv_reg_mr(dev.pd(), bytes.data(), bytes.size(), IBV_ACCESS_REMOTE_WRITE) == nullptr && errno == EINVAL,
             "REMOTE_WRITE without LOCAL_WRITE");
-  });
+  }, {{"FLUSH_PERSISTENT", [](const Device& dev) {
+         std::vector<std::byte> bytes(kLength);
+         return refusal_of<MrPtr>(ibv_reg_mr(dev.pd(), bytes.data(), bytes.size(), kAllAccess | IBV_ACCESS_FLUSH_PERSISTENT));
+       }}});
   p.works({"ibv_rereg_mr"}, "rights that go", [](const Device& dev) {
     const Ends rc(dev, kRc);
     require_err(ibv_rereg_mr(rc.there().mr(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE), 0,

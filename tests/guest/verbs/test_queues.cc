@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Completion queues and their channels, shared receive queues, XRC domains.
+#include <endian.h>
 #include <fcntl.h>
+#include <infiniband/tm_types.h>
 
 #include <cerrno>
 
@@ -53,7 +55,7 @@ void add_cqs(Probes& p) {
     complete_one(rc, 2);
     rc.sent(2);
   });
-  p.works({"ibv_modify_cq"}, "moderation, and none without a period", [](const Device& dev) {
+  p.works({"ibv_modify_cq"}, "a count with a period; EINVAL for a count without", [](const Device& dev) {
     const Ends rc(dev, kRc);
     ibv_modify_cq_attr attr{};
     attr.attr_mask = IBV_CQ_ATTR_MODERATE;
@@ -98,6 +100,30 @@ SrqPtr create_srq(const Device& dev, std::uint32_t max_wr) {
   return srq;
 }
 
+// A peer sends to the XRC SRQ by its number.
+void send_to_srq(const Device& dev, const XrcShare& xrc, ibv_cq* cq, std::uint32_t number) {
+  const Memory memory(dev.pd(), 4096, kAllAccess);
+  QpSpec to{.type = IBV_QPT_XRC_RECV, .xrcd = xrc.xrcd.get()};
+  const QpPtr target = try_create_qp(dev, to);
+  require(target != nullptr, "an XRC target: {}", errno_name(errno));
+  const ibv_qp_cap cap{.max_send_wr = 4, .max_recv_wr = 0, .max_send_sge = 1, .max_recv_sge = 0, .max_inline_data = 0};
+  QpSpec from{.type = IBV_QPT_XRC_SEND, .send_cq = cq, .cap = cap, .send_ops = kRcSendOps};
+  const QpPtr peer = try_create_qp(dev, from);
+  require(peer != nullptr, "an XRC initiator: {}", errno_name(errno));
+  const Endpoint here{.qpn = peer->qp_num, .gid = dev.gid()};
+  const Endpoint there{.qpn = target->qp_num, .gid = dev.gid()};
+  connect(target.get(), dev, {.mtu = dev.active_mtu()}, there, here);
+  connect(peer.get(), dev, {.mtu = dev.active_mtu()}, here, there);
+  const ibv_sge sge = memory.sge(2048, 64);
+  require_err(post_srq_recv(xrc.srq.get(), 1, std::span(&sge, 1)), 0, "ibv_post_srq_recv");
+  fill(memory.bytes().first(64), 6);
+  require_err(post(peer.get(), Api::kWr, Send{.sges = {memory.sge(0, 64)}, .wr_id = 2, .srqn = number}), 0, "ibv_wr_send");
+  for (const ibv_wc& wc : poll(cq, 2)) {
+    require(wc.status == IBV_WC_SUCCESS, "wr_id {}: {}", wc.wr_id, ibv_wc_status_str(wc.status));
+  }
+  require(!mismatch(memory.bytes().subspan(2048, 64), 6), "other bytes");
+}
+
 void add_srqs(Probes& p) {
   p.works({"ibv_create_srq", "ibv_destroy_srq", "ibv_post_srq_recv"}, "a SEND takes a WQE of it", [](const Device& dev) {
     const SrqPtr srq = create_srq(dev, 8);
@@ -130,45 +156,121 @@ void add_srqs(Probes& p) {
     attr.srq_limit = attr.max_wr + 1;
     require_err(ibv_modify_srq(srq.get(), &attr, IBV_SRQ_LIMIT), EINVAL, "a limit above the size");
   });
-  p.works({"ibv_open_xrcd", "ibv_close_xrcd", "ibv_create_srq_ex", "ibv_get_srq_num"}, "an XRC SRQ, whose number peers use",
+  p.works({"ibv_open_xrcd", "ibv_close_xrcd", "ibv_create_srq_ex", "ibv_get_srq_num"}, "an XRC SRQ, and a message to its number",
           [](const Device& dev) {
             const CqPtr cq = create_cq(dev, 16);
             const XrcShare xrc = open_xrc(dev, dev.pd(), cq.get());
             std::uint32_t number = 0;
             require_err(ibv_get_srq_num(xrc.srq.get(), &number), 0, "ibv_get_srq_num");
             require(number != 0 && number == xrc.srqn, "number {}", number);
+            send_to_srq(dev, xrc, cq.get(), number);
             require(ibv_close_xrcd(xrc.xrcd.get()) == EBUSY, "the domain of an SRQ was closed");
             const SrqPtr basic = create_srq(dev, 8);
             require_err(ibv_get_srq_num(basic.get(), &number), EINVAL, "the number of a basic SRQ");
           });
 }
 
-// An SRQ with tags takes a tag.
+// An SRQ with tags, and a QP that sends to itself and takes WQEs of it.
+class Tags {
+ public:
+  explicit Tags(const Device& dev) : cq_(create_cq(dev, 16)), memory_(dev.pd(), 4096, kAllAccess) {
+    ibv_srq_init_attr_ex attr{};
+    attr.attr = {.max_wr = 8, .max_sge = 1, .srq_limit = 0};
+    attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
+    attr.srq_type = IBV_SRQT_TM;
+    attr.pd = dev.pd();
+    attr.cq = cq_.get();
+    attr.tm_cap = {.max_num_tags = 4, .max_ops = 8};
+    srq_.reset(ibv_create_srq_ex(dev.context(), &attr));
+    require(srq_ != nullptr, "ibv_create_srq_ex: {}", errno_name(errno));
+    const ibv_qp_cap cap{.max_send_wr = 4, .max_recv_wr = 0, .max_send_sge = 1, .max_recv_sge = 0, .max_inline_data = 0};
+    QpSpec spec{.send_cq = cq_.get(), .recv_cq = cq_.get(), .srq = srq_.get(), .cap = cap};
+    qp_ = try_create_qp(dev, spec);
+    require(qp_ != nullptr, "ibv_create_qp_ex: {}", errno_name(errno));
+    const Endpoint self{.qpn = qp_->qp_num, .gid = dev.gid()};
+    connect(qp_.get(), dev, {.mtu = dev.active_mtu()}, self, self);
+  }
+
+  // Returns the handle of the tag.
+  std::uint32_t add(std::uint64_t tag, std::uint64_t recv_wr_id) {
+    ibv_sge sge = memory_.sge(2048, 64);
+    ibv_ops_wr op{};
+    op.opcode = IBV_WR_TAG_ADD;
+    op.tm.add = {.recv_wr_id = recv_wr_id, .sg_list = &sge, .num_sge = 1, .tag = tag, .mask = ~std::uint64_t{0}};
+    done(op, IBV_WC_TM_ADD);
+    return op.tm.handle;
+  }
+  void remove(std::uint32_t handle) {
+    ibv_ops_wr op{};
+    op.opcode = IBV_WR_TAG_DEL;
+    op.tm.handle = handle;
+    done(op, IBV_WC_TM_DEL);
+  }
+  void sync() {
+    ibv_ops_wr op{};
+    op.opcode = IBV_WR_TAG_SYNC;
+    done(op, IBV_WC_TM_SYNC);
+  }
+  // Sends 48 bytes with a tag; returns the completion of the receiver.
+  ibv_wc message(std::uint64_t tag) {
+    auto* const header = reinterpret_cast<ibv_tmh*>(memory_.bytes().data());
+    *header = {.opcode = IBV_TMH_EAGER, .reserved = {}, .app_ctx = 0, .tag = htobe64(tag)};
+    fill(memory_.bytes().subspan(sizeof(*header), 48), 14);
+    require_err(post(qp_.get(), Api::kPost, Send{.sges = {memory_.sge(0, sizeof(*header) + 48)}, .wr_id = 90}), 0, "ibv_post_send");
+    ibv_wc received{};
+    for (const ibv_wc& wc : poll(cq_.get(), 2)) {
+      require(wc.status == IBV_WC_SUCCESS, "wr_id {}: {}", wc.wr_id, ibv_wc_status_str(wc.status));
+      if (wc.wr_id != 90) received = wc;
+    }
+    return received;
+  }
+  void post_recv() const {
+    const ibv_sge sge = memory_.sge(3072, 64);
+    require_err(post_srq_recv(srq_.get(), 80, std::span(&sge, 1)), 0, "ibv_post_srq_recv");
+  }
+  // The program has seen a message that no tag matched.
+  void saw_unexpected() { ++unexpected_; }
+  [[nodiscard]] bool in_the_buffer() const { return !mismatch(memory_.bytes().subspan(2048, 48), 14); }
+
+ private:
+  // Posts an operation and takes its completion.
+  void done(ibv_ops_wr& op, ibv_wc_opcode opcode) {
+    ibv_ops_wr* bad = nullptr;
+    op.wr_id = ++ops_;
+    op.flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
+    op.tm.unexpected_cnt = unexpected_;
+    require_err(ibv_post_srq_ops(srq_.get(), &op, &bad), 0, "ibv_post_srq_ops");
+    const ibv_wc wc = poll(cq_.get(), 1).front();
+    require(wc.status == IBV_WC_SUCCESS && wc.wr_id == ops_ && wc.opcode == opcode, "operation {}: opcode {}, {}", ops_,
+            static_cast<int>(wc.opcode), ibv_wc_status_str(wc.status));
+  }
+
+  CqPtr cq_;
+  Memory memory_;
+  SrqPtr srq_;
+  QpPtr qp_;
+  std::uint64_t ops_ = 0;
+  std::uint32_t unexpected_ = 0;
+};
+
+// A message takes the buffer of its tag, and one whose tag has gone takes a WQE.
 void probe_tags(const Device& dev) {
   ibv_device_attr_ex caps{};
   require_err(ibv_query_device_ex(dev.context(), nullptr, &caps), 0, "ibv_query_device_ex");
-  const CqPtr cq = create_cq(dev, 16);
-  const Memory memory(dev.pd(), 4096, kAllAccess);
-  ibv_srq_init_attr_ex attr{};
-  attr.attr = {.max_wr = 8, .max_sge = 1, .srq_limit = 0};
-  attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM;
-  attr.srq_type = IBV_SRQT_TM;
-  attr.pd = dev.pd();
-  attr.cq = cq.get();
-  attr.tm_cap = {.max_num_tags = 4, .max_ops = 4};
-  errno = 0;
-  SrqPtr srq(ibv_create_srq_ex(dev.context(), &attr));
-  ibv_sge sge = memory.sge(0, 64);
-  ibv_ops_wr op{}, *bad = nullptr;
-  op.wr_id = 1;
-  op.opcode = IBV_WR_TAG_ADD;
-  op.flags = IBV_OPS_SIGNALED | IBV_OPS_TM_SYNC;
-  op.tm.add = {.recv_wr_id = 2, .sg_list = &sge, .num_sge = 1, .tag = 0x1234, .mask = ~std::uint64_t{0}};
   require(caps.tm_caps.max_num_tags != 0, "no tags are advertised");
-  require(srq != nullptr, "tags are advertised, and ibv_create_srq_ex: {}", errno_name(errno));
-  require_err(ibv_post_srq_ops(srq.get(), &op, &bad), 0, "ibv_post_srq_ops");
-  const ibv_wc wc = poll(cq.get(), 1).front();
-  require(wc.status == IBV_WC_SUCCESS && wc.wr_id == 1 && wc.opcode == IBV_WC_TM_ADD, "another completion");
+  Tags tags(dev);
+  (void)tags.add(0x1234, 2);
+  const std::uint32_t other = tags.add(0x5678, 3);
+  const ibv_wc matched = tags.message(0x1234);
+  require(matched.wr_id == 2 && matched.opcode == IBV_WC_TM_RECV && (matched.wc_flags & IBV_WC_TM_MATCH) != 0, "wr_id {}, opcode {}",
+          matched.wr_id, static_cast<int>(matched.opcode));
+  require(tags.in_the_buffer(), "other bytes");
+  tags.remove(other);
+  tags.post_recv();
+  const ibv_wc unexpected = tags.message(0x5678);
+  require(unexpected.wr_id == 80 && (unexpected.wc_flags & IBV_WC_TM_MATCH) == 0, "wr_id {} without its tag", unexpected.wr_id);
+  tags.saw_unexpected();
+  tags.sync();
 }
 
 }  // namespace
@@ -176,7 +278,7 @@ void probe_tags(const Device& dev) {
 void add_queue_probes(Probes& probes) {
   add_cqs(probes);
   add_srqs(probes);
-  probes.works({"ibv_post_srq_ops"}, "a tag, added to an SRQ with tags", probe_tags);
+  probes.works({"ibv_post_srq_ops"}, "a tag added, matched, removed and missed; a synchronization", probe_tags);
 }
 
 }  // namespace guest::verbs
