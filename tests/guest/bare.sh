@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck disable=SC2154
-# bare.sh: tests a device that has neither memory windows nor device memory.
-devmem -b
+# bare.sh DEVICE: tests a device that has neither memory windows nor device memory.
+devmem -b -d "$1"
 devmem_status=$?
 . "${0%/*}/pairs.sh"
 group=bare
+dev=$1
+gid=$(gid-index v4 "$dev")
 pair ibv_rc_pingpong rc_pingpong 18801 "ibv_rc_pingpong -d $dev -g $gid -n 100 -c -p 18801" "ibv_rc_pingpong -d $dev -g $gid -n 100 -c -p 18801 $control"
 pair ib_write_bw ib_write_bw 18802 "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802" "ib_write_bw -d $dev -x $gid -F -n 100 -p 18802 $control"
 # The program must report that device memory is missing.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# lab.sh: tests that the machines are as run-vm documents them, and that tern's netdev carries TCP.
+# lab.sh [MIB]: tests that the machines are as run-vm documents them, and that tern's netdev carries TCP. MIB: of device memory.
 group=lab
 # shellcheck source=tests/guest/results.sh
 . "${0%/*}/results.sh"
@@ -37,7 +37,7 @@ check active grep -q ACTIVE /sys/class/infiniband/tern0/ports/1/state
 check memlock [ "$(ulimit -l)" = unlimited ]
 check share touch /mnt/share/.lab
 check qmp labctl qmp vm2 query-status
-check device-memory bar4 "${pci##*/}" $((16 << 20))
+check device-memory bar4 "${pci##*/}" $((${1:-16} << 20))
 check port-speed [ "$(cat /sys/class/infiniband/tern0/ports/1/rate)" = '100 Gb/sec (4X EDR)' ]
 check pcie-capability pcie_link "$pci" max
 check pcie-link pcie_link "$pci" current
