@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# stuck.sh: suspends, resets, recovers, unbinds and unplugs the adapter while it waits for a page that never arrives: of a
+# stuck.sh: resets, recovers, unbinds, removes and pulls out the adapter while it waits for a page that never arrives: of a
 # userfaultfd, and of a file system in user space. Runs in vm1.
 set -u
 group=stuck
@@ -15,13 +15,6 @@ gone() { [ ! -e "$(function_of)" ]; }
 waiting() { grep -qsx tern_fault /proc/[0-9]*/comm; } # whether a thread of the driver exists
 not_waiting() { ! waiting; }
 
-# Devices are suspended and resumed, with user space frozen.
-suspend() {
-	echo devices >/sys/power/pm_test && echo mem >/sys/power/state
-	local status=$?
-	echo none >/sys/power/pm_test
-	return $status
-}
 flr() { grep -q flr "$(function_of)/reset_method" && echo flr >"$(function_of)/reset_method" && echo 1 >"$(function_of)/reset"; }
 recover() {
 	devlink health set "pci/$pci" reporter fw_fatal auto_recover false
@@ -46,7 +39,7 @@ bounded() { # ACTION
 }
 
 for kind in uffd fuse; do
-	for action in suspend flr recover unbind remove pulled; do
+	for action in flr recover unbind remove pulled; do
 		RDMAV_ALLOW_DISASSOC_DESTROY=1 odp --hold $kind >"$log" 2>&1 &
 		holder=$!
 		check "$kind-$action-waits" until_true 60 grep -qs ready "$log"
