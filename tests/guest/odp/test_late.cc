@@ -147,8 +147,9 @@ void greedy(const Device& dev) {
         const ibv_mr* const near = regions.emplace_back(reg(own, mine, kAllAccess)).get();
         const ibv_mr* const far = regions.emplace_back(reg(own, map)).get();
         for (std::size_t q = 0; q < kQps; ++q) {
-          pairs.push_back(std::make_unique<Pair>(own, 1));
-          (void)post(pairs.back()->a(), Api::kPost, read_into(sge(near, mine.address(), 8), map.address((c * kQps + q) * kPage), far->rkey));
+          if (q % 2 == 0) pairs.push_back(std::make_unique<Pair>(own, 1));
+          ibv_qp* const qp = q % 2 == 0 ? pairs.back()->a() : pairs.back()->b();
+          (void)post(qp, Api::kPost, write_from(sge(far, map.address((c * kQps + q) * kPage), 8), mine.address(), near->rkey));
         }
       }
       // Until all that can wait do.
