@@ -413,7 +413,7 @@ TEST_F(ClearingTest, AnyNumberHoldsUpNoOther) {
 // The zeroing of device memory and the work of QPs share the budget of a run.
 TEST_F(ClearingTest, ZeroingIsCharged) {
   constexpr std::uint32_t kBudget = 65536;
-  constexpr std::uint64_t kBytes = 1 << 20;
+  constexpr std::uint64_t kBytes = 1 << 18;
   submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kBytes, 0, 0}, sizeof(tern_rsp_alloc_dm));
   const auto dirty = [&] {
     const auto part = large.registry.config.dm.first(2 * kBytes);
