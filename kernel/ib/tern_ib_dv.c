@@ -121,17 +121,27 @@ static bool tern_qp_has_path(const struct tern_qp *qp)
 	}
 }
 
+/*
+ * Returns the driver's QP. The object of an XRC target, and of one that a process
+ * has opened, is ib_core's own: a bare struct ib_qp that refers to it.
+ */
+static struct tern_qp *tern_real_qp(struct ib_qp *ibqp)
+{
+	return to_tqp(ibqp->real_qp);
+}
+
 /**
  * tern_qp_set_sport() - set the UDP source port of a connected QP
- * @qp: the QP
+ * @ibqp: the QP of a uobject
  * @sport: the port of packets sent from now on, repeated ones included
  *
  * Return: 0; -EOPNOTSUPP for a type without a path and for an old device;
  * -EINVAL for port 0 and for a QP that is neither in RTS nor in SQD; or another
  * negative errno.
  */
-VISIBLE_IF_KUNIT int tern_qp_set_sport(struct tern_qp *qp, u16 sport)
+VISIBLE_IF_KUNIT int tern_qp_set_sport(struct ib_qp *ibqp, u16 sport)
 {
+	struct tern_qp *qp = tern_real_qp(ibqp);
 	struct tern_ib_dev *dev = to_tdev(qp->ibqp.device);
 	struct tern_cmd_modify_qp cmd = {
 		.qpn = cpu_to_le32(qp->ibqp.qp_num),
@@ -156,14 +166,15 @@ EXPORT_SYMBOL_IF_KUNIT(tern_qp_set_sport);
 
 /**
  * tern_qp_get_sport() - query the UDP source port of a connected QP
- * @qp: the QP
+ * @ibqp: the QP of a uobject
  * @sport: output
  *
  * Return: 0; -EOPNOTSUPP for a type without a path; -EINVAL for a QP that is not
  * connected; or another negative errno.
  */
-VISIBLE_IF_KUNIT int tern_qp_get_sport(struct tern_qp *qp, u16 *sport)
+VISIBLE_IF_KUNIT int tern_qp_get_sport(struct ib_qp *ibqp, u16 *sport)
 {
+	struct tern_qp *qp = tern_real_qp(ibqp);
 	struct tern_rsp_query_qp rsp;
 	int err;
 
@@ -193,7 +204,7 @@ static int UVERBS_HANDLER(TERN_IB_METHOD_QP_SET_SPORT)(struct uverbs_attr_bundle
 	if (err)
 		return err;
 
-	return tern_qp_set_sport(to_tqp(ibqp), sport);
+	return tern_qp_set_sport(ibqp, sport);
 }
 
 static int UVERBS_HANDLER(TERN_IB_METHOD_QP_GET_SPORT)(struct uverbs_attr_bundle *attrs)
@@ -203,7 +214,7 @@ static int UVERBS_HANDLER(TERN_IB_METHOD_QP_GET_SPORT)(struct uverbs_attr_bundle
 	u16 sport;
 	int err;
 
-	err = tern_qp_get_sport(to_tqp(ibqp), &sport);
+	err = tern_qp_get_sport(ibqp, &sport);
 	if (err)
 		return err;
 

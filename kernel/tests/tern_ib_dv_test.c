@@ -78,6 +78,7 @@ static int tern_test_dv_init(struct kunit *test)
 	dev->pd.pdn = TERN_TEST_PDN;
 	dev->qp.ibqp.device = &dev->ib.ibdev;
 	dev->qp.ibqp.qp_num = TERN_TEST_QPN;
+	dev->qp.ibqp.real_qp = &dev->qp.ibqp;
 	mutex_init(&dev->qp.lock);
 	kunit_activate_static_stub(test, tern_cmd_exec, tern_test_exec);
 	return 0;
@@ -147,11 +148,11 @@ static void tern_test_set_sport(struct kunit *test)
 		IB_QPT_UD, IB_QPT_GSI, IB_QPT_RAW_PACKET,
 	};
 	struct tern_test_dv *dev = test->priv;
-	struct tern_qp *qp = &dev->qp;
+	struct ib_qp *qp = &dev->qp.ibqp;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(with_path); i++) {
-		qp->ibqp.qp_type = with_path[i];
+		qp->qp_type = with_path[i];
 		KUNIT_EXPECT_EQ(test, tern_qp_set_sport(qp, 0xc123), 0);
 		KUNIT_EXPECT_EQ(test, tern_qp_set_sport(qp, 0), -EINVAL);
 	}
@@ -163,10 +164,10 @@ static void tern_test_set_sport(struct kunit *test)
 			0xc123);
 
 	for (i = 0; i < ARRAY_SIZE(without); i++) {
-		qp->ibqp.qp_type = without[i];
+		qp->qp_type = without[i];
 		KUNIT_EXPECT_EQ(test, tern_qp_set_sport(qp, 1), -EOPNOTSUPP);
 	}
-	qp->ibqp.qp_type = IB_QPT_RC;
+	qp->qp_type = IB_QPT_RC;
 	dev->caps.flags = cpu_to_le64(~(u64)TERN_CAP_UDP_SPORT);
 	KUNIT_EXPECT_EQ(test, tern_qp_set_sport(qp, 1), -EOPNOTSUPP);
 	KUNIT_EXPECT_EQ(test, dev->num_modify, ARRAY_SIZE(with_path));
@@ -179,12 +180,36 @@ static void tern_test_get_sport(struct kunit *test)
 
 	dev->qp.ibqp.qp_type = IB_QPT_UC;
 	dev->attr.av.udp_sport = cpu_to_le16(0xd234);
-	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp, &sport), -EINVAL);
+	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp.ibqp, &sport), -EINVAL);
 	dev->attr.path_mtu = 12;
-	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp, &sport), 0);
+	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp.ibqp, &sport), 0);
 	KUNIT_EXPECT_EQ(test, sport, 0xd234);
 	dev->qp.ibqp.qp_type = IB_QPT_UD;
-	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp, &sport), -EOPNOTSUPP);
+	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(&dev->qp.ibqp, &sport), -EOPNOTSUPP);
+}
+
+/*
+ * The uobject of an XRC target has an object of ib_core's, which is smaller than the
+ * driver's and has no number of its own here.
+ */
+static void tern_test_sport_of_view(struct kunit *test)
+{
+	struct tern_test_dv *dev = test->priv;
+	struct ib_qp *view = kunit_kzalloc(test, sizeof(*view), GFP_KERNEL);
+	u16 sport = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, view);
+	dev->qp.ibqp.qp_type = IB_QPT_XRC_TGT;
+	dev->attr.av.udp_sport = cpu_to_le16(0xe345);
+	dev->attr.path_mtu = 12;
+	view->device = &dev->ib.ibdev;
+	view->qp_type = IB_QPT_XRC_TGT;
+	view->real_qp = &dev->qp.ibqp;
+	KUNIT_EXPECT_EQ(test, tern_qp_set_sport(view, 0xc123), 0);
+	KUNIT_EXPECT_EQ(test, dev->num_modify, 1);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(dev->modify.qpn), TERN_TEST_QPN);
+	KUNIT_EXPECT_EQ(test, tern_qp_get_sport(view, &sport), 0);
+	KUNIT_EXPECT_EQ(test, sport, 0xe345);
 }
 
 static struct kunit_case tern_ib_dv_cases[] = {
@@ -192,6 +217,7 @@ static struct kunit_case tern_ib_dv_cases[] = {
 	KUNIT_CASE(tern_test_foreign_key),
 	KUNIT_CASE(tern_test_set_sport),
 	KUNIT_CASE(tern_test_get_sport),
+	KUNIT_CASE(tern_test_sport_of_view),
 	{}
 };
 

@@ -166,6 +166,33 @@ void refused(const Device& dev) {
   require_err(terndv_modify_qp_udp_sport(fresh.qp.get(), 5), 0, "in RTS");
 }
 
+// ib_core gives an XRC target, and each process that opens one, an object of its own.
+void xrc_target(const Device& dev) {
+  const CqPtr cq = create_cq(dev, 8);
+  const XrcShare share = open_xrc(dev, dev.pd(), cq.get());
+  QpSpec spec;
+  spec.type = IBV_QPT_XRC_RECV;
+  spec.xrcd = share.xrcd.get();
+  const QpPtr target = try_create_qp(dev, spec);
+  require(target != nullptr, "an XRC target: {}", errno_name(errno));
+  const Endpoint self = {.qpn = target->qp_num, .psn = 7, .gid = dev.gid()};
+  connect(target.get(), dev, {.mtu = IBV_MTU_1024}, self, self);
+  ibv_qp_open_attr attr{};
+  attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  attr.qp_num = target->qp_num;
+  attr.xrcd = share.xrcd.get();
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  const QpPtr opened(ibv_open_qp(dev.context(), &attr));
+  require(opened != nullptr, "ibv_open_qp: {}", errno_name(errno));
+  std::uint16_t sport = 0;
+  require_err(terndv_modify_qp_udp_sport(target.get(), 0xdead), 0, "of the target");
+  require_err(terndv_query_qp_udp_sport(opened.get(), &sport), 0, "query of the opened one");
+  require(sport == 0xdead, "{} by the query", sport);
+  require_err(terndv_modify_qp_udp_sport(opened.get(), 0xbeef), 0, "of the opened one");
+  require_err(terndv_query_qp_udp_sport(target.get(), &sport), 0, "query of the target");
+  require(sport == 0xbeef, "{} by the query", sport);
+}
+
 }  // namespace
 
 void serve(const Device& dev, const Socket& client) {
@@ -189,7 +216,7 @@ void serve(const Device& dev, const Socket& client) {
 }
 
 std::vector<Named> sport_tests(const Device& dev, const Socket* peer) {
-  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }}};
+  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }}, {"sport-xrc-target", [&dev] { xrc_target(dev); }}};
   if (peer == nullptr) return tests;
   tests.push_back({"sport-rc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_RC); }});
   tests.push_back({"sport-uc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_UC); }});
