@@ -281,3 +281,37 @@ class Booting(unittest.TestCase):
     def test_what_is_in_a_report(self):
         self.assertTrue(stall.in_driver(["RIP: 0010:tern_rx+0x1/0x2 [tern]"]))
         self.assertFalse(stall.in_driver(["CPU: 0 Comm: tern-up", "RIP: 0010:pattern_fill+0x1/0x2", "external_call+0x1/0x2"]))
+
+
+class Complaints(unittest.TestCase):
+    """What kernel-complaints takes for a kernel in trouble."""
+    GUEST = os.path.join(TESTS, "vm/guest")
+
+    def complaints(self, log):
+        with tempfile.TemporaryDirectory() as d:
+            with open(os.path.join(d, "dmesg"), "w") as f:
+                f.write(f"#!/bin/sh\ncat {d}/log\n")
+            os.chmod(os.path.join(d, "dmesg"), 0o755)
+            with open(os.path.join(d, "log"), "w") as f:
+                f.write(log)
+            with open(os.path.join(self.GUEST, "kernel-complaints")) as f:
+                script = f.read().replace("/usr/local/sbin/complaints", os.path.join(self.GUEST, "complaints"))
+            env = dict(os.environ, PATH=f"{d}:{os.environ['PATH']}")
+            return subprocess.run(["bash", "-c", script, "kernel-complaints"], env=env, capture_output=True, text=True).stdout
+
+    @staticmethod
+    def freed(mapped, unmapped, what="attributes"):
+        return ("[    7.1] ------------[ cut here ]------------\n"
+                f"[    7.1] DMA-API: tern 0000:01:00.0: device driver frees DMA memory with different {what} "
+                f"[device address=0x0000000012345000] [size=4096 bytes] [mapped with {mapped}] [unmapped with {unmapped}]\n"
+                "[    7.1] WARNING: kernel/dma/debug.c:1091 at check_unmap+0x1/0x2, CPU#0: x/1\n"
+                "[    7.1] Call Trace:\n"
+                "[    7.1] ---[ end trace 0000000000000000 ]---\n")
+
+    def test_a_udmabuf_whose_page_is_pinned_is_no_misuse(self):
+        for attrs in (("0x20", "0x1000"), ("0x1000", "0x20")):
+            self.assertEqual(self.complaints(self.freed(*attrs)), "")
+
+    def test_other_misuse_of_the_dma_api_is_reported(self):
+        for other in (self.freed("0x20", "0x1200"), self.freed("0x20", "0x1000", "size"), self.freed("0x20", "0x0")):
+            self.assertIn("WARNING", self.complaints(self.freed("0x20", "0x1000") + other))
