@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "life.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <string_view>
+#include <thread>
+
+namespace uverbsfuzz {
+namespace {
+
+bool is_v4_mapped(const ibv_gid& gid) {
+  for (std::size_t i = 0; i < 10; ++i) {
+    if (gid.raw[i] != 0) return false;
+  }
+  return gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+}
+
+// Counts a context that the kernel refuses: the device may be going.
+ibv_context* open_device(const std::string& name, Tally& tally) {
+  ibv_device** const list = ibv_get_device_list(nullptr);
+  if (list == nullptr) return nullptr;
+  ibv_context* verbs = nullptr;
+  for (ibv_device** device = list; *device != nullptr; ++device) {
+    if (name != ibv_get_device_name(*device)) continue;
+    verbs = ibv_open_device(*device);
+    if (verbs == nullptr) ++tally.refused_opens;
+  }
+  ibv_free_device_list(list);
+  return verbs;
+}
+
+// Without a GID its connections are refused; everything else works.
+void choose_gid(Process& process) {
+  ibv_gid_entry entries[64];
+  const ssize_t n = ibv_query_gid_table(process.verbs, entries, 64, 0);
+  for (ssize_t i = 0; i < n; ++i) {
+    if (!is_v4_mapped(entries[i].gid)) continue;
+    process.gid = entries[i].gid;
+    process.gid_index = static_cast<std::uint8_t>(entries[i].gid_index);
+  }
+}
+
+}  // namespace
+
+Thread::Thread(Process& process, std::uint64_t seed) : process_(process), random_(seed) {}
+
+void Thread::note(std::size_t op, int err) {
+  trace_ = (trace_ ^ (op << 16 ^ static_cast<std::uint64_t>(err + 1))) * 0x100000001b3;
+}
+
+void Thread::run(std::uint32_t calls) {
+  const std::vector<Op>& all = ops();
+  const std::uint32_t total =
+      std::accumulate(all.begin(), all.end(), std::uint32_t{0},
+                      [](std::uint32_t sum, const Op& op) { return sum + op.weight; });
+  for (std::uint32_t i = 0; i < calls; ++i) {
+    // Each call has a generator of its own: the next choice does not depend on its draws.
+    const std::uint64_t seed = random_.next();
+    std::uint32_t pick = random_.below(total);
+    std::size_t chosen = 0;
+    while (pick >= all[chosen].weight) pick -= all[chosen++].weight;
+    const Op& op = all[chosen];
+    // Nothing that could change what later calls of the trace find.
+    if (process_.options.orderly && !op.traced) {
+      note(chosen, 0);
+      continue;
+    }
+    const Random later = random_;
+    random_ = Random(seed);
+    errno = 0;
+    const int err = (this->*op.call)();
+    random_ = later;
+    ++process_.tally.calls;
+    note(chosen, op.traced ? err : 0);
+    if (std::getenv("UVERBSFUZZ_TRACE") != nullptr)
+      std::fprintf(stderr, "%u %s %d\n", i, op.name, err);
+  }
+}
+
+int live(const LifeOptions& options, Tally& tally) {
+  Process process{.options = options, .tally = tally};
+  process.verbs = open_device(options.device, tally);
+  if (process.verbs == nullptr) {
+    usleep(20000);
+    return 2;
+  }
+  ++tally.reached[kContext];
+  fcntl(process.verbs->async_fd, F_SETFL, O_NONBLOCK);
+  choose_gid(process);
+  Random random(options.seed);
+  const std::size_t threads = options.orderly ? 1 : 1 + random.below(3);
+  const std::uint32_t calls = options.orderly ? 600 : 100 + random.below(600);
+  const std::uint32_t end = random.below(3);
+  std::vector<std::unique_ptr<Thread>> all;
+  for (std::size_t i = 0; i < threads; ++i) {
+    all.push_back(std::make_unique<Thread>(process, random.next()));
+  }
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < threads; ++i) {
+    others.emplace_back([&thread = *all[i], calls] { thread.run(calls); });
+  }
+  all[0]->run(calls);
+  // Some end while their other threads are in calls.
+  if (end == 0 && !options.orderly) _exit(0);
+  for (std::thread& other : others) other.join();
+  if (options.orderly) {
+    tally.trace = all[0]->trace();
+    tally.traced = calls;
+  }
+  if (end == 1) _exit(0);
+  for (const auto& thread : all) thread->destroy_all();
+  ibv_close_device(process.verbs);
+  return 0;
+}
+
+}  // namespace uverbsfuzz

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Fuzzes uverbs: processes make random calls of the library and of the kernel's two interfaces,
+// mostly valid ones, scribble on their queues, map and unmap, fork, and are killed. Nothing may
+// crash, and nothing may be left behind.
+//
+// usage: uverbsfuzz [--seed N|clock] [--seconds N] [--processes N] [--device NAME] [--user]
+//                  [--disturb]
+//   --user         as uid 1000 instead of root
+//   --disturb      resets, unbinds and removes the device meanwhile, and unloads the drivers
+//   --core-bugs    also sends what Linux itself gets wrong (main.cc has the list)
+//   --plant object|task   leaves something behind on purpose
+//        uverbsfuzz --replay SEED [--user]   one process
+//        uverbsfuzz --self-test              what is planted must be found
+//
+// Two defects of ib_core would spoil the counts, so that these calls are not made without
+// --core-bugs:
+//   * GET_CONTEXT a second time on a file, or one that fails after ib_alloc_ucontext(): the
+//     caller's task_struct stays for ever. A context that is refused during a removal has the same
+//     effect; each of them allows one task_struct more.
+//   * modify_wq with a state out of range: the WQ stays locked, and the kernel warns at close.
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "disturb.h"
+#include "killer/counts.h"
+#include "life.h"
+#include "regress.h"
+#include "slabs.h"
+
+namespace uverbsfuzz {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr uid_t kUser = 1000;
+// For a killed process to die, and for counts to settle.
+constexpr auto kLongest = seconds(300);
+constexpr unsigned kWarmUp = 5;  // seconds
+
+struct Settings {
+  LifeOptions life;
+  unsigned run_seconds = 20;
+  unsigned processes = 4;
+  bool user = false;
+  bool disturbs = false;
+  bool self_test = false;
+  std::optional<std::uint64_t> replay;
+  std::string plant;
+};
+
+int failures = 0;
+
+void report(bool good, const std::string& name, std::string why = "") {
+  std::ranges::replace(why, '\n', ' ');
+  std::printf("%sok uverbsfuzz/%s%s%s\n", good ? "" : "not ", name.c_str(),
+              good || why.empty() ? "" : " - ", good ? "" : why.c_str());
+  std::fflush(stdout);
+  failures += !good;
+}
+
+std::string output_of(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (std::size_t n; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    text.append(buffer.data(), n);
+  }
+  pclose(pipe);
+  return text;
+}
+
+void become_user() {
+  const rlimit locked{8 << 20, 8 << 20};
+  if (setrlimit(RLIMIT_MEMLOCK, &locked) != 0 || setgroups(0, nullptr) != 0 || setgid(kUser) != 0 ||
+      setuid(kUser) != 0) {
+    std::perror("setuid");
+    _exit(4);
+  }
+}
+
+class Fuzzer {
+ public:
+  explicit Fuzzer(const Settings& settings) : settings_(settings) {
+    void* const memory =
+        mmap(nullptr, sizeof(Tally), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    tally_ = new (memory) Tally{};
+    shared_ = tally_;
+    // Children of dead processes come to us, so that we see all of them end.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    close(open("/run/uverbsfuzz.xrcd", O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    std::ofstream("/proc/sys/debug/exception-trace") << "0\n";
+  }
+
+  int run();
+  int replay(std::uint64_t seed);
+
+ private:
+  struct Child {
+    pid_t pid;
+    Clock::time_point killed_at;
+    bool killed = false;
+  };
+
+  template <typename F>
+  pid_t start(F body);
+  pid_t start_life(std::uint64_t seed, bool orderly);
+  int finish(pid_t pid);
+  static void reap_orphans();
+  bool incomplete() const;
+  void fuzz(unsigned for_seconds, std::uint64_t seed);
+  bool reap(std::vector<Child>& children);
+  bool end_all(std::vector<Child>& children);
+  void regress();
+  void reproduce();
+  void plant();
+  void judge_objects(const killer::Counts& before);
+  void judge_slabs(const killer::Counts& before, std::uint64_t lives, std::uint64_t refused);
+  void judge_reach();
+  static void note_disturbance() { ++shared_->disturbed; }
+
+  static inline Tally* shared_ = nullptr;
+  const Settings settings_;
+  Tally* tally_;
+  std::vector<pid_t> planted_;
+  pid_t disturber_ = 0;
+  int disturber_status_ = 0;
+  bool disturber_ended_ = false;
+  std::uint64_t lives_ = 0;
+  std::uint64_t by_signal_ = 0;
+  std::uint64_t killed_ = 0;
+};
+
+template <typename F>
+pid_t Fuzzer::start(F body) {
+  std::fflush(stdout);
+  const pid_t pid = fork();
+  if (pid < 0) throw std::runtime_error("fork");
+  if (pid > 0) {
+    setpgid(pid, pid);  // parent and child both do this, as either can run first
+    return pid;
+  }
+  setpgid(0, 0);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  int status = 5;
+  try {
+    status = body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  std::fflush(stdout);
+  _exit(status);
+}
+
+pid_t Fuzzer::start_life(std::uint64_t seed, bool orderly) {
+  return start([this, seed, orderly] {
+    if (settings_.user) become_user();
+    // Without it the library complains of objects that the kernel destroyed at a removal.
+    setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 1);
+    if (std::getenv("UVERBSFUZZ_TRACE") == nullptr) {
+      const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+      dup2(null, STDERR_FILENO);
+    }
+    LifeOptions options = settings_.life;
+    options.seed = seed;
+    options.orderly = orderly;
+    return live(options, *tally_);
+  });
+}
+
+int Fuzzer::finish(pid_t pid) {
+  int status = disturber_status_;
+  // reap() may have met the process that disturbs.
+  if (waitpid(pid, &status, 0) < 0 && pid != disturber_) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+// Forked children of processes that are dead may die a little later.
+void Fuzzer::reap_orphans() {
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+// Returns whether no killed process lives for too long.
+bool Fuzzer::reap(std::vector<Child>& children) {
+  int status = 0;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (pid == disturber_) {
+      disturber_status_ = status;
+      disturber_ended_ = true;
+    }
+    const auto it = std::ranges::find(children, pid, &Child::pid);
+    if (it == children.end()) continue;
+    if (WIFSIGNALED(status) && !it->killed) ++by_signal_;
+    killed_ += it->killed;
+    kill(-pid, SIGKILL);  // what it has forked
+    children.erase(it);
+  }
+  const auto now = Clock::now();
+  for (Child& child : children) {
+    if (!child.killed && now >= child.killed_at) {
+      kill(-child.pid, SIGKILL);
+      child.killed = true;
+    }
+    if (child.killed && now > child.killed_at + kLongest) {
+      const std::string path = "/proc/" + std::to_string(child.pid) + "/task/*/stack";
+      report(false, "every-process-ends", output_of("cat " + path + " | head -n 12"));
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Fuzzer::end_all(std::vector<Child>& children) {
+  for (Child& child : children) child.killed_at = std::min(child.killed_at, Clock::now());
+  while (!children.empty()) {
+    if (!reap(children)) return false;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return true;
+}
+
+// Whether there is more to do when the time is over: an emulated machine under load is slow.
+bool Fuzzer::incomplete() const {
+  if (disturber_ != 0 && !disturber_ended_) return true;
+  for (std::size_t i = 0; i < kGoals; ++i) {
+    if (tally_->reached[i] == 0 && !(settings_.user && needs_root(i))) return true;
+  }
+  return false;
+}
+
+void Fuzzer::fuzz(unsigned for_seconds, std::uint64_t seed) {
+  Random seeds(seed);
+  std::vector<Child> children;
+  const auto end = Clock::now() + seconds(for_seconds);
+  const auto latest = end + kLongest;
+  while (Clock::now() < end || (for_seconds > kWarmUp && Clock::now() < latest && incomplete())) {
+    if (!reap(children)) throw std::runtime_error("a killed process does not die");
+    while (children.size() < settings_.processes) {
+      const std::uint64_t life = seeds.next();
+      // Half of them are killed early.
+      const unsigned moment = seeds.one_in(2) ? seeds.below(1500) : 20000;
+      const pid_t pid = start_life(life, false);
+      children.push_back({pid, Clock::now() + milliseconds(moment)});
+      ++lives_;
+    }
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  if (!end_all(children)) throw std::runtime_error("a killed process does not die");
+}
+
+void Fuzzer::regress() {
+  for (const Regression& regression : regressions()) {
+    int out[2];
+    if (pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    const pid_t pid = start([&] {
+      become_user();
+      const std::string wrong = regression.run(settings_.life.device);
+      (void)!write(out[1], wrong.data(), wrong.size());
+      return wrong.empty() ? 0 : 1;
+    });
+    close(out[1]);
+    std::array<char, 512> text{};
+    const ssize_t n = read(out[0], text.data(), text.size() - 1);
+    close(out[0]);
+    const int status = finish(pid);
+    report(status == 0, std::string("as-a-user-") + regression.name,
+           n > 0 ? text.data() : "exit status " + std::to_string(status));
+  }
+}
+
+// The same seed makes the same calls, which have the same results.
+void Fuzzer::reproduce() {
+  std::array<std::uint64_t, 3> traces{};
+  for (std::size_t i = 0; i < traces.size(); ++i) {
+    tally_->trace = 0;
+    const int status = finish(start_life(settings_.life.seed + i / 2, true));
+    traces[i] = tally_->trace;
+    if (traces[i] == 0) {
+      report(false, "same-seed-same-calls", "exit status " + std::to_string(status));
+      return;
+    }
+  }
+  report(traces[0] == traces[1], "same-seed-same-calls", "the results differ");
+  report(traces[0] != traces[2], "other-seed-other-calls", "the results are the same");
+}
+
+// What a leak would look like: objects, or tasks, that outlive the run.
+void Fuzzer::plant() {
+  if (settings_.plant == "object") {
+    planted_.push_back(start([this] {
+      LifeOptions options = settings_.life;
+      ibv_device** const list = ibv_get_device_list(nullptr);
+      ibv_context* const verbs = ibv_open_device(list[0]);
+      if (ibv_alloc_pd(verbs) == nullptr) return 1;
+      pause();
+      return 0;
+    }));
+  } else if (settings_.plant == "task") {
+    for (int i = 0; i < 600; ++i) {
+      planted_.push_back(start([] {
+        pause();
+        return 0;
+      }));
+    }
+  }
+  if (!planted_.empty()) std::this_thread::sleep_for(seconds(1));
+}
+
+void Fuzzer::judge_objects(const killer::Counts& before) {
+  killer::Counts after;
+  const auto end = Clock::now() + seconds(planted_.empty() ? 60 : 2);
+  do {
+    std::this_thread::sleep_for(milliseconds(100));
+    reap_orphans();
+    after = killer::read_counts(settings_.life.device);
+  } while (after != before && Clock::now() < end);
+  report(after == before, "objects-are-back", killer::difference(before, after));
+}
+
+void Fuzzer::judge_slabs(const killer::Counts& before, std::uint64_t lives, std::uint64_t refused) {
+  // A leak of one object per life would exceed this.
+  const auto allowed = static_cast<std::int64_t>(300 + lives / 4);
+  const auto tasks = static_cast<std::int64_t>(40 + lives / 20 + refused);
+  std::string text;
+  killer::Counts after;
+  const auto end = Clock::now() + seconds(planted_.empty() ? 60 : 2);
+  do {
+    std::this_thread::sleep_for(milliseconds(500));
+    after = read_slabs();
+    text = grown(before, after, allowed, tasks);
+  } while (!text.empty() && Clock::now() < end);
+  std::printf("# slabs, of which %lld may stay: %s\n", static_cast<long long>(allowed),
+              killer::difference(before, after).c_str());
+  report(text.empty(), "slabs-are-back", text);
+}
+
+void Fuzzer::judge_reach() {
+  for (std::size_t i = 0; i < kGoals; ++i) {
+    const std::uint64_t n = tally_->reached[i];
+    const std::string name = "reached-" + std::string(kGoalNames[i]);
+    if (settings_.user && needs_root(i)) {
+      report(n == 0, "refused-" + std::string(kGoalNames[i]), "a user made " + std::to_string(n));
+    } else {
+      report(n > 0, name, "not once");
+    }
+    std::printf("# %s %llu\n", name.c_str(), static_cast<unsigned long long>(n));
+  }
+}
+
+int Fuzzer::replay(std::uint64_t seed) {
+  setenv("UVERBSFUZZ_TRACE", "1", 1);
+  std::printf("# exit status %d\n", finish(start_life(seed, false)));
+  return 0;
+}
+
+int Fuzzer::run() {
+  const std::uint64_t seed = settings_.life.seed;
+  std::printf("# seed %llu, as %s%s\n", static_cast<unsigned long long>(seed),
+              settings_.user ? "a user" : "root", settings_.disturbs ? ", disturbed" : "");
+  std::system("kernel-complaints --mark uverbsfuzz");
+  regress();
+  reproduce();
+  // The first users of a device, and its first removal, leave caches behind for good.
+  fuzz(settings_.run_seconds == 0 ? 0 : kWarmUp, seed + 1);
+  if (settings_.disturbs) {
+    const std::string failed = disturb(settings_.life.device, seed, 0, 3, note_disturbance);
+    if (!failed.empty()) throw std::runtime_error("the device is not back after " + failed);
+  }
+  std::this_thread::sleep_for(seconds(2));
+  const killer::Counts slabs = read_slabs();
+  const killer::Counts objects = killer::read_counts(settings_.life.device);
+  const std::uint64_t refused = tally_->refused_opens;
+  lives_ = killed_ = by_signal_ = 0;
+  if (settings_.disturbs) {
+    disturber_ = start([this, seed] {
+      const std::string failed = disturb(settings_.life.device, seed, settings_.run_seconds,
+                                         disturbances(), note_disturbance);
+      if (!failed.empty()) std::printf("# the device is not back after %s\n", failed.c_str());
+      return failed.empty() ? 0 : 1;
+    });
+  }
+  fuzz(settings_.run_seconds, seed);
+  report(true, "every-process-ends");
+  if (disturber_ != 0) {
+    report(finish(disturber_) == 0, "device-is-back", "see /run/uverbsfuzz.disturb");
+    report(tally_->disturbed > 0, "was-disturbed", "not once");
+  }
+  plant();
+  judge_objects(objects);
+  judge_slabs(slabs, lives_, tally_->refused_opens - refused);
+  for (const pid_t pid : planted_) kill(pid, SIGKILL);
+  for (const pid_t pid : planted_) finish(pid);
+  judge_reach();
+  const std::string complaints = output_of("kernel-complaints --since uverbsfuzz | head -n 3");
+  report(complaints.empty(), "kernel-is-quiet", complaints);
+  std::printf(
+      "# %llu processes, %llu killed, %llu ended by a signal; %llu calls, "
+      "%llu contexts refused, %llu disturbances\n",
+      static_cast<unsigned long long>(lives_), static_cast<unsigned long long>(killed_),
+      static_cast<unsigned long long>(by_signal_), static_cast<unsigned long long>(tally_->calls),
+      static_cast<unsigned long long>(tally_->refused_opens),
+      static_cast<unsigned long long>(tally_->disturbed));
+  return failures != 0;
+}
+
+// Each planted defect must be found, and named.
+int self_test() {
+  static constexpr struct {
+    const char* name;
+    const char* options;
+    const char* line;
+  } plants[] = {
+      {"object", "--seconds 6 --plant object", "not ok uverbsfuzz/objects-are-back - "},
+      {"task", "--seconds 6 --plant task", "not ok uverbsfuzz/slabs-are-back - task_struct"},
+      {"idle", "--seconds 0", "not ok uverbsfuzz/reached-pd - not once"},
+  };
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  for (const auto& plant : plants) {
+    const std::string text =
+        output_of(self + " " + plant.options + "; echo status $?");
+    const bool found = text.find(plant.line) != std::string::npos && text.ends_with("status 1\n");
+    report(found, std::string("planted-") + plant.name + "-is-found",
+           "said " + text.substr(text.size() < 300 ? 0 : text.size() - 300));
+  }
+  return failures != 0;
+}
+
+Settings parse(int argc, char** argv) {
+  Settings settings;
+  settings.life.seed = 3;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    const auto value = [&] {
+      if (i + 1 >= argc) throw std::runtime_error(option + " needs a value");
+      return std::string(argv[++i]);
+    };
+    const auto number = [&] { return static_cast<unsigned>(std::stoul(value())); };
+    if (option == "--seed") {
+      const std::string seed = value();
+      settings.life.seed = seed == "clock" ? static_cast<std::uint64_t>(time(nullptr))
+                                           : std::stoull(seed, nullptr, 0);
+    } else if (option == "--seconds") {
+      settings.run_seconds = number();
+    } else if (option == "--processes") {
+      settings.processes = number();
+    } else if (option == "--device") {
+      settings.life.device = value();
+    } else if (option == "--replay") {
+      settings.replay = std::stoull(value(), nullptr, 0);
+    } else if (option == "--plant") {
+      settings.plant = value();
+    } else if (option == "--user") {
+      settings.user = true;
+    } else if (option == "--disturb") {
+      settings.disturbs = true;
+    } else if (option == "--core-bugs") {
+      settings.life.core_bugs = true;
+    } else if (option == "--self-test") {
+      settings.self_test = true;
+    } else {
+      throw std::runtime_error("unknown option " + option);
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+}  // namespace uverbsfuzz
+
+int main(int argc, char** argv) {
+  try {
+    const uverbsfuzz::Settings settings = uverbsfuzz::parse(argc, argv);
+    if (settings.self_test) return uverbsfuzz::self_test();
+    uverbsfuzz::Fuzzer fuzzer(settings);
+    return settings.replay ? fuzzer.replay(*settings.replay) : fuzzer.run();
+  } catch (const std::exception& error) {
+    std::printf("not ok uverbsfuzz/run - %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the processes did, counted in memory that outlives them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace uverbsfuzz {
+
+// What must be reached: objects of a type that were made, and calls of a class that succeeded.
+enum Goal : std::size_t {
+  kContext,
+  kPd,
+  kMr,
+  kOdpMr,
+  kDmabufMr,
+  kDm,
+  kDmMr,
+  kChannel,
+  kCq,
+  kSrq,
+  kXrcSrq,
+  kRc,
+  kUc,
+  kUd,
+  kRaw,
+  kXrcSend,
+  kXrcTarget,
+  kOpenedQp,
+  kXrcd,
+  kAh,
+  kMcast,
+  kMw,
+  kWq,
+  kRssTable,
+  kRssQp,
+  kFlow,
+  kCounters,
+  kConnected,
+  kPosted,
+  kCompleted,
+  kModify,
+  kQuery,
+  kResize,
+  kRereg,
+  kDestroy,
+  kSport,
+  kQueryKey,
+  kMapOp,
+  kMmap,
+  kUnmapQueue,
+  kScribble,
+  kDoorbell,
+  kMemory,
+  kIoctl,
+  kDriverIoctl,
+  kWrite,
+  kWriteEx,
+  kFreshFile,
+  kFork,
+  kCloseFile,
+  kGoals
+};
+
+constexpr std::array<std::string_view, kGoals> kGoalNames = {
+    "context",   "pd",        "mr",           "odp-mr",    "dmabuf-mr",   "dm",         "dm-mr",
+    "channel",   "cq",        "srq",          "xrc-srq",   "rc-qp",       "uc-qp",      "ud-qp",
+    "raw-qp",    "xrc-send",  "xrc-target",   "opened-qp", "xrcd",        "ah",         "mcast",
+    "mw",        "wq",        "rss-table",    "rss-qp",    "flow",        "counters",   "connected",
+    "posted",    "completed", "modify",       "query",     "resize",      "rereg",      "destroy",
+    "sport",     "query-key", "map-op",       "mmap",      "unmap-queue", "scribble",   "doorbell",
+    "memory",    "ioctl",     "driver-ioctl", "write",     "write-ex",    "fresh-file", "fork",
+    "close-file"};
+
+// Goals that need CAP_NET_RAW, or to open /dev/udmabuf.
+constexpr bool needs_root(std::size_t goal) {
+  return goal == kDmabufMr || goal == kRaw || goal == kRssQp || goal == kFlow;
+}
+
+struct Tally {
+  std::array<std::atomic<std::uint64_t>, kGoals> reached;
+  std::atomic<std::uint64_t> calls;          // that entered the kernel
+  std::atomic<std::uint64_t> refused_opens;  // contexts that the kernel refused
+  std::atomic<std::uint64_t> trace;          // digest of the last life that kept one
+  std::atomic<std::uint64_t> traced;         // calls in it
+  std::atomic<std::uint64_t> disturbed;      // disturbances that ended well
+  std::atomic<std::uint32_t> target_qpn;     // an XRC target of some process
+  std::atomic<std::uint32_t> stop;           // the disturbances have to end
+};
+
+}  // namespace uverbsfuzz

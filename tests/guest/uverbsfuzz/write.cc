@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Commands that programs write() to the device file: a valid one by a table, then some of it
+// changed.
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/tern-abi.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "raw.h"
+
+namespace uverbsfuzz {
+namespace {
+
+enum class Source { kValue, kHandle, kAddress, kFile };
+using enum Source;
+
+struct Field {
+  std::size_t offset;
+  std::size_t bytes;
+  Source source;
+  std::uint64_t value = 0;  // mostly the value; the type of a handle
+};
+
+// `makes`: the type of the driver's part and of the handle in the first word of the response.
+struct Command {
+  std::uint32_t number;
+  std::size_t core;
+  std::size_t response;
+  std::size_t makes = 0;
+  std::vector<Field> fields{};
+  bool extended = false;
+};
+
+constexpr std::size_t kNone = 0;
+
+// A structure that ends in a flexible array member has members whose offset ISO C++ allows.
+#define AT(type, member) offsetof(type, member), sizeof(type::member)
+
+const std::vector<Command> kMakers = {
+    {IB_USER_VERBS_CMD_ALLOC_PD, sizeof(ib_uverbs_alloc_pd), 4, UVERBS_OBJECT_PD},
+    {IB_USER_VERBS_CMD_REG_MR,
+     sizeof(ib_uverbs_reg_mr),
+     12,
+     UVERBS_OBJECT_MR,
+     {{AT(ib_uverbs_reg_mr, start), kAddress},
+      {AT(ib_uverbs_reg_mr, length), kValue, kPage},
+      {AT(ib_uverbs_reg_mr, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_reg_mr, access_flags), kValue, 0x1f}}},
+    {IB_USER_VERBS_CMD_ALLOC_MW,
+     sizeof(ib_uverbs_alloc_mw),
+     8,
+     UVERBS_OBJECT_MW,
+     {{AT(ib_uverbs_alloc_mw, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_alloc_mw, mw_type), kValue, 1}}},
+    {IB_USER_VERBS_CMD_CREATE_AH,
+     sizeof(ib_uverbs_create_ah),
+     4 + sizeof(tern_uresp_create_ah),
+     UVERBS_OBJECT_AH,
+     {{AT(ib_uverbs_create_ah, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_create_ah, attr.is_global), kValue, 1},
+      {AT(ib_uverbs_create_ah, attr.port_num), kValue, 1},
+      {AT(ib_uverbs_create_ah, attr.grh.dgid[10]), kValue, 0xff}}},
+    {IB_USER_VERBS_CMD_CREATE_CQ,
+     sizeof(ib_uverbs_create_cq),
+     8 + sizeof(tern_uresp_create_cq),
+     UVERBS_OBJECT_CQ,
+     {{AT(ib_uverbs_create_cq, cqe), kValue, 1},
+      {AT(ib_uverbs_create_cq, comp_channel), kValue, 0xffffffff}}},
+    {IB_USER_VERBS_CMD_CREATE_QP,
+     sizeof(ib_uverbs_create_qp),
+     32,
+     UVERBS_OBJECT_QP,
+     {{AT(ib_uverbs_create_qp, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_create_qp, send_cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_create_qp, recv_cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_create_qp, max_send_wr), kValue, 1},
+      {AT(ib_uverbs_create_qp, max_recv_wr), kValue, 1},
+      {AT(ib_uverbs_create_qp, max_send_sge), kValue, 1},
+      {AT(ib_uverbs_create_qp, max_recv_sge), kValue, 1},
+      {AT(ib_uverbs_create_qp, qp_type), kValue, 2}}},
+    {IB_USER_VERBS_CMD_CREATE_QP,  // an XRC target: its PD is a domain
+     sizeof(ib_uverbs_create_qp),
+     32,
+     UVERBS_OBJECT_QP,
+     {{AT(ib_uverbs_create_qp, pd_handle), kHandle, UVERBS_OBJECT_XRCD},
+      {AT(ib_uverbs_create_qp, qp_type), kValue, 10}}},
+    {IB_USER_VERBS_CMD_CREATE_SRQ,
+     sizeof(ib_uverbs_create_srq),
+     16 + sizeof(tern_uresp_create_srq),
+     UVERBS_OBJECT_SRQ,
+     {{AT(ib_uverbs_create_srq, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_create_srq, max_wr), kValue, 1},
+      {AT(ib_uverbs_create_srq, max_sge), kValue, 1}}},
+    {IB_USER_VERBS_CMD_OPEN_XRCD,
+     sizeof(ib_uverbs_open_xrcd),
+     4,
+     UVERBS_OBJECT_XRCD,
+     {{AT(ib_uverbs_open_xrcd, fd), kFile}, {AT(ib_uverbs_open_xrcd, oflags), kValue, 0100}}},
+    {IB_USER_VERBS_CMD_CREATE_XSRQ,
+     sizeof(ib_uverbs_create_xsrq),
+     16 + sizeof(tern_uresp_create_srq),
+     UVERBS_OBJECT_SRQ,
+     {{AT(ib_uverbs_create_xsrq, srq_type), kValue, 1},
+      {AT(ib_uverbs_create_xsrq, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_create_xsrq, max_wr), kValue, 1},
+      {AT(ib_uverbs_create_xsrq, max_sge), kValue, 1},
+      {AT(ib_uverbs_create_xsrq, xrcd_handle), kHandle, UVERBS_OBJECT_XRCD},
+      {AT(ib_uverbs_create_xsrq, cq_handle), kHandle, UVERBS_OBJECT_CQ}}},
+    {IB_USER_VERBS_CMD_OPEN_QP,
+     sizeof(ib_uverbs_open_qp),
+     32,
+     UVERBS_OBJECT_QP,
+     {{AT(ib_uverbs_open_qp, pd_handle), kHandle, UVERBS_OBJECT_XRCD},
+      {AT(ib_uverbs_open_qp, qpn), kValue, 0x40},
+      {AT(ib_uverbs_open_qp, qp_type), kValue, 10}}},
+    {IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, sizeof(ib_uverbs_create_comp_channel), 4},
+};
+
+const std::vector<Command> kOthers = {
+    {IB_USER_VERBS_CMD_QUERY_DEVICE, sizeof(ib_uverbs_query_device),
+     sizeof(ib_uverbs_query_device_resp)},
+    {IB_USER_VERBS_CMD_QUERY_PORT,
+     sizeof(ib_uverbs_query_port),
+     40,
+     kNone,
+     {{AT(ib_uverbs_query_port, port_num), kValue, 1}}},
+    {IB_USER_VERBS_CMD_DEALLOC_PD, 4, 0, kNone, {{0, 4, kHandle, UVERBS_OBJECT_PD}}},
+    {IB_USER_VERBS_CMD_DEREG_MR, 4, 0, kNone, {{0, 4, kHandle, UVERBS_OBJECT_MR}}},
+    {IB_USER_VERBS_CMD_DEALLOC_MW, 4, 0, kNone, {{0, 4, kHandle, UVERBS_OBJECT_MW}}},
+    {IB_USER_VERBS_CMD_DESTROY_AH, 4, 0, kNone, {{0, 4, kHandle, UVERBS_OBJECT_AH}}},
+    {IB_USER_VERBS_CMD_CLOSE_XRCD, 4, 0, kNone, {{0, 4, kHandle, UVERBS_OBJECT_XRCD}}},
+    {IB_USER_VERBS_CMD_DESTROY_CQ, 16, 8, kNone, {{8, 4, kHandle, UVERBS_OBJECT_CQ}}},
+    {IB_USER_VERBS_CMD_DESTROY_QP, 16, 4, kNone, {{8, 4, kHandle, UVERBS_OBJECT_QP}}},
+    {IB_USER_VERBS_CMD_DESTROY_SRQ, 16, 4, kNone, {{8, 4, kHandle, UVERBS_OBJECT_SRQ}}},
+    {IB_USER_VERBS_CMD_REREG_MR,
+     sizeof(ib_uverbs_rereg_mr),
+     8,
+     kNone,
+     {{AT(ib_uverbs_rereg_mr, mr_handle), kHandle, UVERBS_OBJECT_MR},
+      {AT(ib_uverbs_rereg_mr, flags), kValue, 1},
+      {AT(ib_uverbs_rereg_mr, start), kAddress},
+      {AT(ib_uverbs_rereg_mr, length), kValue, kPage},
+      {AT(ib_uverbs_rereg_mr, pd_handle), kHandle, UVERBS_OBJECT_PD}}},
+    {IB_USER_VERBS_CMD_RESIZE_CQ,
+     sizeof(ib_uverbs_resize_cq),
+     16,
+     kNone,
+     {{AT(ib_uverbs_resize_cq, cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_resize_cq, cqe), kValue, 16}}},
+    {IB_USER_VERBS_CMD_QUERY_QP,
+     sizeof(ib_uverbs_query_qp),
+     sizeof(ib_uverbs_query_qp_resp),
+     kNone,
+     {{AT(ib_uverbs_query_qp, qp_handle), kHandle, UVERBS_OBJECT_QP},
+      {AT(ib_uverbs_query_qp, attr_mask), kValue, 0xffff}}},
+    {IB_USER_VERBS_CMD_MODIFY_QP,
+     sizeof(ib_uverbs_modify_qp),
+     0,
+     kNone,
+     {{AT(ib_uverbs_modify_qp, qp_handle), kHandle, UVERBS_OBJECT_QP},
+      {AT(ib_uverbs_modify_qp, attr_mask), kValue, 1},
+      {AT(ib_uverbs_modify_qp, qp_state), kValue, 6}}},
+    {IB_USER_VERBS_CMD_QUERY_SRQ,
+     sizeof(ib_uverbs_query_srq),
+     16,
+     kNone,
+     {{AT(ib_uverbs_query_srq, srq_handle), kHandle, UVERBS_OBJECT_SRQ}}},
+    {IB_USER_VERBS_CMD_MODIFY_SRQ,
+     sizeof(ib_uverbs_modify_srq),
+     0,
+     kNone,
+     {{AT(ib_uverbs_modify_srq, srq_handle), kHandle, UVERBS_OBJECT_SRQ},
+      {AT(ib_uverbs_modify_srq, attr_mask), kValue, 2},
+      {AT(ib_uverbs_modify_srq, srq_limit), kValue, 1}}},
+    {IB_USER_VERBS_CMD_ATTACH_MCAST,
+     sizeof(ib_uverbs_attach_mcast),
+     0,
+     kNone,
+     {{0, 1, kValue, 0xff}, {AT(ib_uverbs_attach_mcast, qp_handle), kHandle, UVERBS_OBJECT_QP}}},
+    {IB_USER_VERBS_CMD_DETACH_MCAST,
+     sizeof(ib_uverbs_detach_mcast),
+     0,
+     kNone,
+     {{0, 1, kValue, 0xff}, {AT(ib_uverbs_detach_mcast, qp_handle), kHandle, UVERBS_OBJECT_QP}}},
+    // The kernel has queues of its own only for its own QPs: the device refuses these.
+    {IB_USER_VERBS_CMD_POST_SEND,
+     sizeof(ib_uverbs_post_send),
+     4,
+     kNone,
+     {{AT(ib_uverbs_post_send, qp_handle), kHandle, UVERBS_OBJECT_QP}}},
+    {IB_USER_VERBS_CMD_POST_RECV,
+     sizeof(ib_uverbs_post_recv),
+     4,
+     kNone,
+     {{AT(ib_uverbs_post_recv, qp_handle), kHandle, UVERBS_OBJECT_QP}}},
+    {IB_USER_VERBS_CMD_POST_SRQ_RECV,
+     sizeof(ib_uverbs_post_srq_recv),
+     4,
+     kNone,
+     {{AT(ib_uverbs_post_srq_recv, srq_handle), kHandle, UVERBS_OBJECT_SRQ}}},
+    {IB_USER_VERBS_CMD_POLL_CQ,
+     sizeof(ib_uverbs_poll_cq),
+     64,
+     kNone,
+     {{AT(ib_uverbs_poll_cq, cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_poll_cq, ne), kValue, 1}}},
+    {IB_USER_VERBS_CMD_REQ_NOTIFY_CQ,
+     sizeof(ib_uverbs_req_notify_cq),
+     0,
+     kNone,
+     {{AT(ib_uverbs_req_notify_cq, cq_handle), kHandle, UVERBS_OBJECT_CQ}}},
+};
+
+const std::vector<Command> kExtended = {
+    {IB_USER_VERBS_EX_CMD_QUERY_DEVICE, sizeof(ib_uverbs_ex_query_device), 304, kNone, {}, true},
+    {IB_USER_VERBS_EX_CMD_CREATE_CQ,
+     sizeof(ib_uverbs_ex_create_cq),
+     16 + sizeof(tern_uresp_create_cq),
+     UVERBS_OBJECT_CQ,
+     {{AT(ib_uverbs_ex_create_cq, cqe), kValue, 1},
+      {AT(ib_uverbs_ex_create_cq, comp_channel), kValue, 0xffffffff}},
+     true},
+    {IB_USER_VERBS_EX_CMD_CREATE_QP,
+     sizeof(ib_uverbs_ex_create_qp),
+     40,
+     UVERBS_OBJECT_QP,
+     {{AT(ib_uverbs_ex_create_qp, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_ex_create_qp, send_cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_ex_create_qp, recv_cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_ex_create_qp, max_send_wr), kValue, 1},
+      {AT(ib_uverbs_ex_create_qp, max_recv_wr), kValue, 1},
+      {AT(ib_uverbs_ex_create_qp, max_send_sge), kValue, 1},
+      {AT(ib_uverbs_ex_create_qp, max_recv_sge), kValue, 1},
+      {AT(ib_uverbs_ex_create_qp, qp_type), kValue, 2},
+      {AT(ib_uverbs_ex_create_qp, rwq_ind_tbl_handle), kHandle, UVERBS_OBJECT_RWQ_IND_TBL}},
+     true},
+    {IB_USER_VERBS_EX_CMD_MODIFY_QP,
+     sizeof(ib_uverbs_ex_modify_qp) + sizeof(tern_ureq_modify_qp),
+     8,
+     kNone,
+     {{AT(ib_uverbs_ex_modify_qp, base.qp_handle), kHandle, UVERBS_OBJECT_QP},
+      {AT(ib_uverbs_ex_modify_qp, base.attr_mask), kValue, 1},
+      {AT(ib_uverbs_ex_modify_qp, base.qp_state), kValue, 6}},
+     true},
+    {IB_USER_VERBS_EX_CMD_CREATE_FLOW,
+     sizeof(ib_uverbs_create_flow),
+     8,
+     kNone,
+     {{AT(ib_uverbs_create_flow, qp_handle), kHandle, UVERBS_OBJECT_QP},
+      {AT(ib_uverbs_create_flow, flow_attr.size), kValue, sizeof(ib_uverbs_flow_attr)},
+      {AT(ib_uverbs_create_flow, flow_attr.port), kValue, 1},
+      {AT(ib_uverbs_create_flow, flow_attr.type), kValue, 3}},
+     true},
+    {IB_USER_VERBS_EX_CMD_DESTROY_FLOW,
+     sizeof(ib_uverbs_destroy_flow),
+     0,
+     kNone,
+     {{AT(ib_uverbs_destroy_flow, flow_handle), kHandle, UVERBS_OBJECT_FLOW}},
+     true},
+    {IB_USER_VERBS_EX_CMD_CREATE_WQ,
+     sizeof(ib_uverbs_ex_create_wq),
+     24,
+     UVERBS_OBJECT_WQ,
+     {{AT(ib_uverbs_ex_create_wq, pd_handle), kHandle, UVERBS_OBJECT_PD},
+      {AT(ib_uverbs_ex_create_wq, cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_ex_create_wq, max_wr), kValue, 1},
+      {AT(ib_uverbs_ex_create_wq, max_sge), kValue, 1}},
+     true},
+    {IB_USER_VERBS_EX_CMD_MODIFY_WQ,
+     sizeof(ib_uverbs_ex_modify_wq),
+     0,
+     kNone,
+     {{AT(ib_uverbs_ex_modify_wq, wq_handle), kHandle, UVERBS_OBJECT_WQ},
+      {AT(ib_uverbs_ex_modify_wq, attr_mask), kValue, 1},
+      {AT(ib_uverbs_ex_modify_wq, wq_state), kValue, 1}},
+     true},
+    {IB_USER_VERBS_EX_CMD_DESTROY_WQ,
+     sizeof(ib_uverbs_ex_destroy_wq),
+     16,
+     kNone,
+     {{AT(ib_uverbs_ex_destroy_wq, wq_handle), kHandle, UVERBS_OBJECT_WQ}},
+     true},
+    {IB_USER_VERBS_EX_CMD_CREATE_RWQ_IND_TBL,
+     sizeof(ib_uverbs_ex_create_rwq_ind_table) + 8,
+     16,
+     kNone,
+     {{sizeof(ib_uverbs_ex_create_rwq_ind_table), 4, kHandle, UVERBS_OBJECT_WQ}},
+     true},
+    {IB_USER_VERBS_EX_CMD_DESTROY_RWQ_IND_TBL,
+     sizeof(ib_uverbs_ex_destroy_rwq_ind_table),
+     0,
+     kNone,
+     {{AT(ib_uverbs_ex_destroy_rwq_ind_table, ind_tbl_handle), kHandle, UVERBS_OBJECT_RWQ_IND_TBL}},
+     true},
+    {IB_USER_VERBS_EX_CMD_MODIFY_CQ,
+     sizeof(ib_uverbs_ex_modify_cq),
+     0,
+     kNone,
+     {{AT(ib_uverbs_ex_modify_cq, cq_handle), kHandle, UVERBS_OBJECT_CQ},
+      {AT(ib_uverbs_ex_modify_cq, attr_mask), kValue, 1}},
+     true},
+};
+
+#undef AT
+
+std::vector<std::byte> core_part(Random& random, const Raw& raw, const Command& command) {
+  std::vector<std::byte> core(command.core);
+  const bool answers = !command.extended && command.response != 0;
+  for (const Field& field : command.fields) {
+    const bool odd = random.one_in(10);
+    const std::uint64_t other = interesting(random);
+    std::uint64_t value = odd ? other : field.value;
+    if (field.source == kHandle) value = raw.handles.any(random, field.value);
+    if (field.source == kAddress) value = raw.arena.address(random);
+    if (field.source == kFile) value = odd ? other : ~std::uint64_t{0};
+    std::memcpy(core.data() + field.offset, &value, field.bytes);
+    // hca_va follows start: it has to have the same offset in its page.
+    if (field.source == kAddress) std::memcpy(core.data() + field.offset + 16, &value, 8);
+  }
+  spoil(random, core, answers ? 8 : 0);
+  return core;
+}
+
+// ib_core returns with the queue locked when a state is out of range: it can then not be destroyed,
+// and the kernel warns when the file is closed.
+void keep_in_range(std::vector<std::byte>& core) {
+  for (const std::size_t at : {offsetof(ib_uverbs_ex_modify_wq, wq_state),
+                               offsetof(ib_uverbs_ex_modify_wq, curr_wq_state)}) {
+    std::uint32_t state = 0;
+    if (core.size() < at + 4) continue;
+    std::memcpy(&state, core.data() + at, 4);
+    state %= 3;
+    std::memcpy(core.data() + at, &state, 4);
+  }
+}
+
+std::vector<std::byte> packed(Random& random, const Command& command,
+                              const std::vector<std::byte>& core,
+                              const std::vector<std::byte>& driver, std::uint64_t response) {
+  std::vector<std::byte> bytes;
+  const auto append = [&](const void* from, std::size_t size) {
+    const auto* begin = static_cast<const std::byte*>(from);
+    bytes.insert(bytes.end(), begin, begin + size);
+  };
+  const std::size_t word = command.extended ? 8 : 4;
+  ib_uverbs_cmd_hdr header{};
+  header.command = command.number;
+  header.out_words = static_cast<std::uint16_t>(command.response / word);
+  if (command.extended) {
+    header.command |= IB_USER_VERBS_CMD_FLAG_EXTENDED;
+    header.in_words = static_cast<std::uint16_t>(core.size() / word);
+    append(&header, sizeof(header));
+    ib_uverbs_ex_cmd_hdr more{};
+    more.response = command.response == 0 ? 0 : response;
+    more.provider_in_words = static_cast<std::uint16_t>(driver.size() / word);
+    append(&more, sizeof(more));
+  } else {
+    header.in_words =
+        static_cast<std::uint16_t>((sizeof(header) + core.size() + driver.size()) / word);
+    append(&header, sizeof(header));
+  }
+  append(core.data(), core.size());
+  append(driver.data(), driver.size());
+  if (!command.extended && command.response != 0) {
+    std::memcpy(bytes.data() + sizeof(header), &response, sizeof(response));
+  }
+  if (random.one_in(12)) bytes.resize(4 * random.below(bytes.size() / 4 + 8));
+  // The command itself stays: others are in other rows.
+  if (random.one_in(12)) spoil(random, bytes, 4);
+  return bytes;
+}
+
+bool sends_state(const Command& command) {
+  return command.extended && command.number == IB_USER_VERBS_EX_CMD_MODIFY_WQ;
+}
+
+int send(Random& random, const Raw& raw, const Command& command) {
+  std::vector<std::byte> core = core_part(random, raw, command);
+  if (random.one_in(16)) core.resize(core.size() / 8 * 8 + 8 * random.below(3));
+  std::vector<std::byte> driver = driver_part(random, raw.arena, command.makes);
+  if (command.extended && command.number == IB_USER_VERBS_EX_CMD_MODIFY_QP) {
+    driver.assign(core.end() - static_cast<std::ptrdiff_t>(
+                                   std::min(core.size(), sizeof(tern_ureq_modify_qp))),
+                  core.end());
+    core.resize(sizeof(ib_uverbs_ex_modify_qp));
+  }
+  spoil(random, driver, 0);
+  const std::uint64_t response = raw.arena.response(random);
+  std::vector<std::byte> bytes = packed(random, command, core, driver, response);
+  if (!raw.core_bugs && sends_state(command)) {
+    constexpr std::size_t kHeaders = sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_ex_cmd_hdr);
+    std::vector<std::byte> tail(
+        bytes.begin() + static_cast<std::ptrdiff_t>(std::min(bytes.size(), kHeaders)), bytes.end());
+    keep_in_range(tail);
+    std::copy(tail.rbegin(), tail.rend(), bytes.rbegin());
+  }
+  ++raw.tally.calls;
+  if (write(raw.fd, bytes.data(), bytes.size()) < 0) return errno;
+  ++raw.tally.reached[command.extended ? kWriteEx : kWrite];
+  std::uint32_t first = 0;
+  const auto good = reinterpret_cast<std::uint64_t>(raw.arena.page(200));
+  if (response < good || response >= good + 32 * kPage) return 0;
+  std::memcpy(&first, reinterpret_cast<const void*>(response), sizeof(first));
+  if (command.makes != kNone) raw.handles.add(command.makes, first);
+  if (command.number == IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL && !command.extended && first > 2) {
+    close(static_cast<int>(first));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int random_write(Random& random, const Raw& raw) {
+  const std::uint32_t which = random.below(8);
+  const auto& commands = which < 3 ? kMakers : which < 5 ? kOthers : kExtended;
+  return send(random, raw, commands[random.below(commands.size())]);
+}
+
+int get_context(int fd, std::uint64_t response) {
+  struct {
+    ib_uverbs_cmd_hdr header;
+    std::uint64_t response;
+  } command{};
+  command.header.command = IB_USER_VERBS_CMD_GET_CONTEXT;
+  command.header.in_words = sizeof(command) / 4;
+  command.header.out_words = (8 + sizeof(tern_uresp_alloc_ucontext)) / 4;
+  command.response = response;
+  return write(fd, &command, sizeof(command)) < 0 ? errno : 0;
+}
+
+}  // namespace uverbsfuzz
