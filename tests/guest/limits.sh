@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# limits.sh: the cgroup controller rdma limits a process that makes QPs without end, and nobody else.
+group=limits
+. results.sh
+
+cgroup=/sys/fs/cgroup
+mountpoint -q $cgroup || mount -t cgroup2 none $cgroup
+echo +rdma >$cgroup/cgroup.subtree_control
+mkdir -p $cgroup/limited
+echo "tern0 hca_handle=2 hca_object=40" >$cgroup/limited/rdma.max
+
+# qps WANTED: makes QPs until that fails or there are so many, prints their number, and the error's if there was one.
+qps() {
+	python3 - "$1" <<'END'
+import sys
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPCap, QPInitAttr
+context = Context(name="tern0")
+pd, cq, made = PD(context), CQ(context, 8), []
+try:
+    while len(made) < int(sys.argv[1]):
+        made.append(QP(pd, QPInitAttr(scq=cq, rcq=cq, cap=QPCap(max_send_wr=1, max_recv_wr=1))))
+    print(len(made))
+except PyverbsRDMAError as e:
+    print(len(made), e.error_code)
+END
+}
+limited() { (echo $BASHPID >$cgroup/limited/cgroup.procs && qps 1000); }
+
+before=$(tern-objects)
+# A PD, a CQ and the context's own objects leave a few QPs less than the limit.
+found=$(limited)
+# shellcheck disable=SC2086
+set -- $found
+check limited [ "${1:-0}" -gt 20 -a "${1:-0}" -lt 40 ]
+check errno [ "${2:-0}" = 11 ]
+check others [ "$(qps 100)" = 100 ]
+check freed [ "$(limited)" = "$found" ]
+check objects [ "$(tern-objects)" = "$before" ]
+check uncharged grep -q 'tern0 hca_handle=0 hca_object=0' $cgroup/limited/rdma.current
+rmdir $cgroup/limited
+exit $failed
