@@ -190,6 +190,7 @@ static struct kunit_suite tern_odp_suite = {
 	.exit = tern_odp_test_exit,
 	.test_cases = tern_odp_cases,
 };
+
 kunit_test_suite(tern_odp_suite);
 
 MODULE_DESCRIPTION("KUnit tests of tern's on-demand regions");
