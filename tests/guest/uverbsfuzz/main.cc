@@ -399,6 +399,7 @@ int Fuzzer::run() {
   const killer::Counts objects = killer::read_counts(settings_.life.device);
   const std::uint64_t refused = tally_->refused_opens;
   lives_ = killed_ = by_signal_ = 0;
+  for (auto& goal : tally_->reached) goal = 0;
   if (settings_.disturbs) {
     disturber_ = start([this, seed] {
       const std::string failed = disturb(settings_.life.device, seed, settings_.run_seconds,
