@@ -610,8 +610,9 @@ TEST_F(AdminQpTest, DeadCompletionQueueTakesNoQueuePair) {
   tern_cqe cqe{};
   for (int i = 0; i < 64; ++i) ASSERT_TRUE(cq->push(cqe));
   EXPECT_FALSE(cq->push(cqe));
+  (void)device.run(1 << 16);
   EXPECT_EQ(on(TERN_CMD_QUERY_QP, qpn, sizeof(tern_rsp_query_qp)), TERN_ST_OK);
-  EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_ERR) << "its QPs are told";
+  EXPECT_EQ(out<tern_rsp_query_qp>().attr.state, TERN_QPS_ERR) << "its QPs are notified";
   EXPECT_EQ(run(TERN_CMD_CREATE_QP, good, 8), TERN_ST_BAD_STATE);
   EXPECT_EQ(on(TERN_CMD_DESTROY_QP, qpn), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_CQ, cqn), TERN_ST_OK);
