@@ -8,16 +8,22 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "clock.h"
 #include "log.h"
 #include "tern_hw.hpp"
+#include "unix_socket.h"
 
 namespace tern::daemon {
 
@@ -29,12 +35,12 @@ constexpr std::uint64_t kSpin = 30'000;
 // If others need its processor: how long the thread polls before it sleeps between two polls, how long it sleeps, and when it stops
 // polling, in ns since it had work. After a sleep it gets its processor back from a guest at once, after a yield only when the
 // guest's time slice ends.
-constexpr std::uint64_t kPatience = 100'000;
+constexpr std::uint64_t kPollLimit = 100'000;
 constexpr std::uint64_t kNap = 50'000;
 constexpr std::uint64_t kIdle = 10'000'000;
 // How exact the sleep is. The kernel's default is as long as the nap.
 constexpr unsigned long kTimerSlack = 1'000;
-// How often the thread looks at the hypervisor's socket while it does not sleep, in ns.
+// How often the thread polls the hypervisor's socket while it does not sleep, in ns.
 constexpr std::uint64_t kServeEvery = 20'000;
 // How often the thread yields while it is busy, in ns.
 constexpr std::uint64_t kYieldEvery = 10'000;
@@ -52,6 +58,13 @@ constexpr std::uint64_t kLogInterval = 10'000'000'000;
 // The largest egress queue that a port can be given while the daemon runs.
 constexpr std::size_t kQueueMax = std::size_t{4} << 20;
 
+// How long a hypervisor waits that could not attach, in ns.
+constexpr std::uint64_t kAttachAgain = 100'000'000;
+// The signal that ends a system call of a thread that has to stop, how often it is sent, and how many times.
+constexpr int kInterrupt = SIGUSR1;
+constexpr std::chrono::milliseconds kInterruptEvery{5};
+constexpr unsigned kInterrupts = 600;
+
 constexpr auto kEngineTimer = static_cast<std::size_t>(runner::Host::Timer::kEngine);
 constexpr auto kPatienceTimer = static_cast<std::size_t>(runner::Host::Timer::kPatience);
 
@@ -65,24 +78,39 @@ std::uint32_t link_speed(std::uint32_t port_speed) {
   return speed;
 }
 
+// Without SA_RESTART: the system call returns EINTR.
+void handle_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(kInterrupt, &action, nullptr);
+}
+
+AdapterConfig limited(AdapterConfig config, const Share& share) {
+  limit_pages(config, share);
+  return config;
+}
+
 }  // namespace
 
-Adapter::Adapter(const AdapterConfig& config, Switch& fabric)
-    : config_(config), port_(fabric.add(config.name, *this, kQueueMax)), dm_(config.dm_size),
-      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files)
+    : config_(limited(config, share)), regions_(share.regions), files_(std::move(files)), owned_port_(&fabric.add(config.name, *this, kQueueMax)),
+      port_(*owned_port_), dm_(config.dm_size), epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+  handle_interrupts();
   port_.set_policy(config_.port);
   make_engine();
-  if (!config_.events.empty()) log_events();
-  if (!config_.pcap.empty()) set_capture(std::make_unique<Capture>(config_.pcap, config_.pcap_limit));
-  make_function();
+  if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
+  if (!config_.pcap.empty() && !files_.pcap) files_.pcap = create_file(config_.pcap);
+  // One hypervisor at a time: the next ones wait in connect().
+  make_function(files_.listener ? std::move(files_.listener) : listen_at(config_.path, 0));
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
   watch_function();
 }
 
 Adapter::~Adapter() {
-  stop();
-  if (function_) function_->close();
+  if (!stop()) std::_Exit(1);
+  function_->close();
+  unlink(config_.path.c_str());
 }
 
 void Adapter::make_engine() {
@@ -125,9 +153,7 @@ void Adapter::make_engine() {
   runner_ = std::make_unique<runner::Runner>(engine_.get(), *this, rc);
 }
 
-void Adapter::log_events() {
-  constexpr int kMode = 0666;  // less the umask
-  Descriptor file = checked(open(config_.events.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode), config_.events);
+void Adapter::log_events(Descriptor file) {
   runner::EventFile log;
   log.limit = config_.events_limit;
   log.clock = TERN_LOG_CLOCK_MONOTONIC;
@@ -138,25 +164,36 @@ void Adapter::log_events() {
   runner_->log_events(log);
 }
 
-void Adapter::make_function() {
-  ConfigSpace::Options options;
-  options.uar_size = config_.uar_size;
-  options.dm_size = dm_.size();
-  options.vectors = config_.vectors;
-  options.link_speed = link_speed(config_.speed);
-  function_ = std::make_unique<Function>(config_.path, options, DmFile{dm_.fd(), dm_.data()}, *this);
+void Adapter::make_function(Descriptor listener) {
+  Function::Options options;
+  options.space.uar_size = config_.uar_size;
+  options.space.dm_size = dm_.size();
+  options.space.vectors = config_.vectors;
+  options.space.link_speed = link_speed(config_.speed);
+  options.regions = regions_;
+  function_ = std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);
 }
 
 void Adapter::start() {
+  if (files_.events) log_events(std::move(files_.events));
+  if (files_.pcap) set_capture(std::make_unique<Capture>(std::move(files_.pcap), config_.pcap_limit, config_.pcap));
   thread_ = std::thread(&Adapter::loop, this);
   running_.wait(false);
 }
 
-void Adapter::stop() {
-  if (!thread_.joinable()) return;
+bool Adapter::stop() {
+  if (!thread_.joinable()) return true;
   request(kStop);
+  for (unsigned tries = 0; !ended_.try_acquire_for(kInterruptEvery); ++tries) {
+    if (tries == kInterrupts) return false;
+    interrupt();
+  }
   thread_.join();
+  return true;
 }
+
+// Ends a system call of the thread that waits for its hypervisor.
+void Adapter::interrupt() { pthread_kill(thread_.native_handle(), kInterrupt); }
 
 // ---- other threads ----
 
@@ -166,14 +203,16 @@ void Adapter::request(unsigned calls) {
 }
 
 void Adapter::frames_wait() {
-  // The loop looks at the port itself while it does not sleep.
+  // The loop polls the port itself while it does not sleep.
   if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
 }
 
 void Adapter::room() { request(kRoom); }
 
-bool Adapter::call(const std::function<void()>& task) {
-  return tasks_.call(task, [this] { request(kTasks); });
+TaskQueue::Ticket Adapter::post(std::function<void()> task) {
+  TaskQueue::Ticket ticket = tasks_.post(std::move(task));
+  request(kTasks);
+  return ticket;
 }
 
 // ---- the thread ----
@@ -208,13 +247,16 @@ void Adapter::loop() {
     }
   }
   runner_->stop();
+  // Here, because a hypervisor with many regions makes it take long.
+  function_->close();
+  ended_.release();
 }
 
 // Until when the thread spins if it finds nothing to do.
 std::uint64_t Adapter::spin_until(Level contention) const {
   if (contention == Level::kLong) return 0;
   if (!polling_) return active_at_ + kSpin;
-  return contention == Level::kBrief ? active_at_ + kPatience : UINT64_MAX;
+  return contention == Level::kBrief ? active_at_ + kPollLimit : UINT64_MAX;
 }
 
 // Returns false if there was nothing to do.
@@ -268,6 +310,10 @@ bool Adapter::run_timers() {
     frame_due_ = UINT64_MAX;
     any = true;
   }
+  if (time >= attach_at_) {
+    attach_at_ = UINT64_MAX;
+    watch_function();
+  }
   return any;
 }
 
@@ -279,23 +325,24 @@ void Adapter::serve() {
     eventfd_read(wake_.get(), &value);
     return;
   }
-  function_->serve(kMessages);
+  if (!function_->serve(kMessages)) attach_at_ = now() + kAttachAgain;
   watch_function();
 }
 
-// The descriptor changes when a hypervisor attaches or detaches.
+// The descriptor changes when a hypervisor attaches or detaches. One that cannot attach now leaves it
+// readable.
 void Adapter::watch_function() {
-  const int fd = function_->fd();
+  const int fd = attach_at_ == UINT64_MAX ? function_->fd() : -1;
   if (fd == watched_) return;
   // A closed one has left by itself, unless it has the number of another one now.
   if (watched_ >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched_, nullptr);
   epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  if (fd >= 0) epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
   watched_ = fd;
 }
 
 void Adapter::sleep(std::uint64_t until) {
-  const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_});
+  const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_, attach_at_});
   const std::uint64_t time = now();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
@@ -345,15 +392,13 @@ void Adapter::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
 
 void Adapter::memory_added(const GuestMemory::Region& region) {
   runner_->lock();
-  memory_.add(region);
-  memory_.tell(engine_.get());
+  if (memory_.add(region)) memory_.update(engine_.get());
   runner_->unlock_without_delivering();
 }
 
 void Adapter::memory_removed(const GuestMemory::Region& region) {
   runner_->lock();
-  memory_.remove(region.addr);
-  memory_.tell(engine_.get());
+  if (memory_.remove(region.addr)) memory_.update(engine_.get());
   tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
   runner_->unlock_without_delivering();
 }
@@ -362,14 +407,14 @@ void Adapter::reset() {
   runner_->lock();
   memory_.allow(false);
   runner_->reset();
-  memory_.tell(engine_.get());
+  memory_.update(engine_.get());
   runner_->unlock();
 }
 
 void Adapter::power_changed(bool bus_master, bool awake) {
   runner_->lock();
   memory_.allow(bus_master);
-  memory_.tell(engine_.get());
+  memory_.update(engine_.get());
   if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
   runner_->set_awake(awake);
   runner_->unlock_without_delivering();
@@ -388,11 +433,18 @@ void Adapter::detached() {
   removed_ = false;
   runner_->set_present(true);
   finish_frame();
-  while (!port_.front(UINT64_MAX, nullptr).empty()) port_.pop();
+  while (!port_.front(UINT64_MAX, nullptr).empty()) port_.discard();
   port_.release();
   frame_due_ = UINT64_MAX;
-  dm_.renew();
-  function_->set_dm({dm_.fd(), dm_.data()});
+  fresh_ = renew_memory();
+  if (!fresh_) log(LOG_WARNING, "the host has no memory or descriptors for device memory: the next hypervisor waits");
+}
+
+bool Adapter::renew_memory() { return dm_.renew() && function_->set_dm({dm_.fd(), dm_.data()}); }
+
+bool Adapter::ready() {
+  if (!fresh_) fresh_ = renew_memory();
+  return fresh_;
 }
 
 void Adapter::log(int priority, const char* message) {
@@ -470,7 +522,7 @@ std::uint64_t Adapter::engine_random(void*) {
 // ---- within call() ----
 
 Adapter::Status Adapter::status() const {
-  Status s{function_->attached(), port_.link(), memory_.bytes(), {}};
+  Status s{function_->attached(), port_.link(), memory_.bytes(), memory_.regions(), {}};
   tern_engine_info(engine_.get(), &s.engine);
   return s;
 }
@@ -506,9 +558,9 @@ void Adapter::set_removed(bool removed) {
   function_->set_removed(removed);
 }
 
-void Adapter::set_capture(std::unique_ptr<Capture> capture) {
+std::unique_ptr<Capture> Adapter::set_capture(std::unique_ptr<Capture> capture) {
   tern_engine_set_capture(engine_.get(), capture != nullptr);
-  capture_ = std::move(capture);
+  return std::exchange(capture_, std::move(capture));
 }
 
 void Adapter::set_icrc(TernIcrcMode mode) { tern_engine_set_icrc_mode(engine_.get(), mode); }

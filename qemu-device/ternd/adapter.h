@@ -4,7 +4,8 @@
 //
 // The thread is the runner's host thread, and there is no worker. It serves the hypervisor's
 // messages, takes frames from the port, runs the engine and polls. It sleeps only in sleep(): other
-// threads wake it by request().
+// threads wake it by request(). A hypervisor can keep it waiting in other system calls: there
+// only interrupt() gets it out.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <semaphore>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +24,7 @@
 #include "device_memory.h"
 #include "function.h"
 #include "guest_memory.h"
+#include "share.h"
 #include "runner.h"
 #include "switch.h"
 #include "task_queue.h"
@@ -30,19 +33,34 @@ namespace tern::daemon {
 
 class Adapter final : public FunctionOwner, public PortUser, public runner::Host {
  public:
-  // Throws std::system_error, and std::invalid_argument for a property.
-  Adapter(const AdapterConfig& config, Switch& fabric);
+  // What an adapter opens, unless it gets it from somebody who may open more.
+  struct Files {
+    Descriptor listener;
+    Descriptor pcap;
+    Descriptor events;
+  };
+
+  // Opens all files, and starts no thread. Throws std::system_error, and std::invalid_argument for a
+  // property.
+  Adapter(const AdapterConfig& config, Switch& fabric, const Share& share = {}) : Adapter(config, fabric, share, {}) {}
+  Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files);
   ~Adapter() override;
 
-  // Returns once the thread needs no more files.
+  // Returns once the thread needs no more files. Throws std::runtime_error.
   void start();
-  void stop();
-
+  // Detaches the hypervisor, closes the socket, and ends the thread.
+  // Returns false if the thread does not end in time: its hypervisor has it wait in a way that no signal
+  // ends, such as a page of a file system that does not answer. The process can only be ended then.
+  [[nodiscard]] bool stop();
   [[nodiscard]] const AdapterConfig& config() const { return config_; }
   [[nodiscard]] Port& port() { return port_; }
+  // Regions of memory that its hypervisor may map at a time.
+  [[nodiscard]] std::size_t most_regions() const { return regions_; }
   // Runs `task` in the adapter's thread and waits for it. Returns false if the thread did not take
   // it in time: its hypervisor keeps it waiting.
-  bool call(const std::function<void()>& task);
+  bool call(std::function<void()> task) { return post(std::move(task)).wait(); }
+  // The same without waiting.
+  TaskQueue::Ticket post(std::function<void()> task);
 
   // ---- within call() ----
 
@@ -50,6 +68,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
     bool attached;
     bool link;
     std::uint64_t memory;  // bytes that the hypervisor lets us access
+    std::size_t regions;   // that they are in
     TernEngineInfo engine;
   };
   [[nodiscard]] Status status() const;
@@ -63,8 +82,9 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // the guest must scan for.
   void set_removed(bool removed);
   [[nodiscard]] bool removed() const { return removed_; }
-  // Captures all frames of this adapter from now on; null ends the capture.
-  void set_capture(std::unique_ptr<Capture> capture);
+  // Captures all frames of this adapter from now on; null ends the capture. Returns the one that ends
+  // with it, for another thread to destroy.
+  std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
   [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
 
   // PortUser
@@ -90,6 +110,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void power_changed(bool bus_master, bool awake) override;
   void attached() override;
   void detached() override;
+  bool ready() override;
   void log(int priority, const char* message) override;
 
   // runner::Host
@@ -114,8 +135,10 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   static std::uint64_t engine_random(void*);
 
   void make_engine();
-  void log_events();
-  void make_function();
+  void log_events(Descriptor file);
+  void make_function(Descriptor listener);
+  bool renew_memory();
+  void interrupt();
   void request(unsigned calls);
   void loop();
   bool work();
@@ -128,6 +151,9 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void finish_frame();
 
   const AdapterConfig config_;
+  const std::size_t regions_;
+  Files files_;
+  const OwnedPort owned_port_;
   Port& port_;
   DeviceMemory dm_;
   GuestMemory memory_;
@@ -148,18 +174,21 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
   std::uint64_t retry_at_ = UINT64_MAX;      // a blocked frame is offered again
   std::uint64_t frame_due_ = UINT64_MAX;     // the port's next frame is held back until then
+  std::uint64_t attach_at_ = UINT64_MAX;     // a hypervisor that could not attach is served again
   std::uint64_t turn_at_ = 0;                // when this turn began
   std::uint64_t active_at_ = 0;              // when there was work last
   std::uint64_t yielded_at_ = 0;
-  std::uint64_t served_at_ = 0;              // when the thread looked at the hypervisor's socket last
+  std::uint64_t served_at_ = 0;              // when the thread polled the hypervisor's socket last
   std::uint64_t log_refilled_ = 0;
   unsigned log_tokens_ = 0;
   bool frame_taken_ = false;  // next_frame() returned the port's first frame
   bool polling_ = false;      // the engine has nothing to do but poll
   bool link_wanted_ = true;
+  bool fresh_ = true;         // device memory is that of the next hypervisor
   bool removed_ = false;
   bool stop_ = false;
 
+  std::binary_semaphore ended_{0};
   std::thread thread_;
 };
 

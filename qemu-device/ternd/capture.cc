@@ -1,91 +1,177 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "capture.h"
 
-#include <pcap/pcap.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <ctime>
-#include <set>
+#include <mutex>
+#include <semaphore>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "clock.h"
+#include "log.h"
 
 namespace tern::daemon {
 
 namespace {
 
-constexpr int kSnapLen = 65536;
-constexpr std::uint64_t kFileHeader = 24;
-constexpr std::uint64_t kRecordHeader = 16;
+// As pcap-savefile(5) has them, in this machine's byte order.
+struct FileHeader {
+  std::uint32_t magic = 0xa1b23c4d;  // nanoseconds
+  std::uint16_t major = 2;
+  std::uint16_t minor = 4;
+  std::uint32_t zone = 0;
+  std::uint32_t accuracy = 0;
+  std::uint32_t longest = 65536;
+  std::uint32_t link_type = 1;  // Ethernet
+};
+struct RecordHeader {
+  std::uint32_t seconds;
+  std::uint32_t nanoseconds;
+  std::uint32_t captured;
+  std::uint32_t length;
+};
+static_assert(sizeof(FileHeader) == 24 && sizeof(RecordHeader) == 16);
 
-std::mutex all_mutex;
-std::set<Capture*>& all() {
-  static std::set<Capture*> captures;
-  return captures;
-}
+// The thread writes at once when so much waits.
+constexpr std::size_t kMuch = Capture::kBuffer / 2;
 
 }  // namespace
 
-// The dumper closes the streams.
-// NOLINTBEGIN(clang-analyzer-unix.Stream)
-Capture::Capture(const std::string& path, std::uint64_t limit) : Capture(std::fopen(path.c_str(), "wbe"), path, limit) {}
+struct Capture::State {
+  State(Descriptor f, std::uint64_t l, std::string n)
+      : file(std::move(f)),
+        limit(l),
+        name(std::move(n)),
+        epoch(static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) -
+              static_cast<std::int64_t>(clock_ns(CLOCK_MONOTONIC))) {}
 
-Capture::Capture(Descriptor file, std::uint64_t limit) : Capture(fdopen(file.release(), "wb"), "the capture", limit) {}
-// NOLINTEND(clang-analyzer-unix.Stream)
-
-Capture::Capture(std::FILE* file, const std::string& name, std::uint64_t limit) : limit_(limit), written_(kFileHeader) {
-  if (file == nullptr) throw std::runtime_error(name + ": " + std::strerror(errno));
-  handle_ = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, kSnapLen, PCAP_TSTAMP_PRECISION_NANO);
-  dumper_ = handle_ == nullptr ? nullptr : pcap_dump_fopen(handle_, file);
-  if (dumper_ == nullptr) {
-    if (handle_ != nullptr) pcap_close(handle_);
-    std::fclose(file);
-    throw std::runtime_error(name + ": cannot be written");
+  template <typename T>
+  void put(const T& header) {
+    const auto bytes = std::as_bytes(std::span(&header, 1));
+    waiting.insert(waiting.end(), bytes.begin(), bytes.end());
   }
-  pcap_dump_flush(dumper_);
-  epoch_ = static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) - static_cast<std::int64_t>(clock_ns(CLOCK_MONOTONIC));
-  const std::lock_guard lock(all_mutex);
-  all().insert(this);
+  void run();
+  bool write_out(std::span<const std::byte> bytes);
+
+  const Descriptor file;
+  const std::uint64_t limit;
+  const std::string name;
+  const std::int64_t epoch;  // wall time minus monotonic time, in ns
+
+  std::mutex mutex;  // a leaf, for the members below
+  std::condition_variable work, room;
+  std::vector<std::byte> waiting;
+  std::uint64_t size = sizeof(FileHeader);  // of the file, with what waits
+  std::uint64_t lost = 0;                   // frames
+  bool stalled = false;                     // the file is slow: nobody waits for it
+  bool ended = false;                       // no more frames are taken
+  bool stopping = false;
+
+  std::binary_semaphore done{0};
+};
+
+Descriptor create_file(const std::string& path) {
+  constexpr int kMode = 0666;  // less the umask
+  return checked(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode), path);
+}
+
+Capture::Capture(Descriptor file, std::uint64_t limit, const std::string& name) {
+  struct stat status{};
+  const int flags = fcntl(file.get(), F_GETFL);
+  // A pipe would wait for its reader.
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || flags < 0 ||
+      (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0) {
+    throw std::invalid_argument(name + " needs a regular file that can be written");
+  }
+  state_ = std::make_shared<State>(std::move(file), limit, name);
+  state_->put(FileHeader{});
+  std::thread([state = state_] { state->run(); }).detach();
 }
 
 Capture::~Capture() {
   {
-    const std::lock_guard lock(all_mutex);
-    all().erase(this);
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    state_->work.notify_one();
   }
-  pcap_dump_close(dumper_);
-  pcap_close(handle_);
+  const bool written = state_->done.try_acquire_for(kEndWait);
+  const std::lock_guard lock(state_->mutex);
+  if (!written)
+    write_log(LOG_WARNING, "", state_->name + " is not complete: its file does not take it");
+  if (state_->lost != 0)
+    write_log(
+        LOG_WARNING, "",
+        state_->name + " lacks " + std::to_string(state_->lost) + " frames: its file was too slow");
+}
+
+void Capture::State::run() {
+  pthread_setname_np(pthread_self(), "capture");
+  std::vector<std::byte> writing;
+  std::unique_lock lock(mutex);
+  for (bool first = true;; first = false) {
+    work.wait(lock, [this] { return stopping || !waiting.empty(); });
+    if (waiting.empty()) break;
+    // The header is there at once, so that a reader knows what the file is.
+    if (!first) work.wait_for(lock, kFlush, [this] { return stopping || waiting.size() >= kMuch; });
+    writing.swap(waiting);
+    stalled = false;
+    room.notify_all();
+    lock.unlock();
+    const bool good = write_out(writing);
+    const int error = errno;
+    writing.clear();
+    lock.lock();
+    if (good) continue;
+    ended = true;
+    waiting.clear();
+    write_log(LOG_WARNING, "", name + " ends: " + std::strerror(error));
+  }
+  lock.unlock();
+  done.release();
+}
+
+bool Capture::State::write_out(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = write(file.get(), bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = ENOSPC;
+    if (n <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+  return true;
 }
 
 void Capture::add(std::uint64_t time, std::span<const std::byte> frame) {
-  const std::lock_guard lock(mutex_);
-  if (full_) return;
-  if (limit_ != 0 && written_ + kRecordHeader + frame.size() > limit_) {
-    full_ = true;
-    pcap_dump_flush(dumper_);
+  State& s = *state_;
+  const std::size_t bytes = sizeof(RecordHeader) + frame.size();
+  std::unique_lock lock(s.mutex);
+  const auto fits = [&] { return s.ended || s.waiting.size() + bytes <= kBuffer; };
+  if (!s.stalled && !s.room.wait_for(lock, kRoomWait, fits)) s.stalled = true;
+  if (!s.ended && s.limit != 0 && s.size + bytes > s.limit) s.ended = true;
+  if (s.ended) return;
+  if (!fits()) {
+    ++s.lost;
     return;
   }
-  const std::uint64_t wall = time + static_cast<std::uint64_t>(epoch_);
-  pcap_pkthdr header{};
-  header.ts.tv_sec = static_cast<time_t>(wall / 1'000'000'000);
-  // Nanoseconds: the file's header says so.
-  header.ts.tv_usec = static_cast<suseconds_t>(wall % 1'000'000'000);
-  header.caplen = header.len = static_cast<bpf_u_int32>(frame.size());
-  pcap_dump(reinterpret_cast<u_char*>(dumper_), &header, reinterpret_cast<const u_char*>(frame.data()));
-  written_ += kRecordHeader + frame.size();
-  pending_ = true;
-}
-
-void Capture::flush() {
-  const std::lock_guard lock(mutex_);
-  if (pending_) pcap_dump_flush(dumper_);
-  pending_ = false;
-}
-
-void Capture::flush_all() {
-  const std::lock_guard lock(all_mutex);
-  for (Capture* const capture : all()) capture->flush();
+  const auto wall = static_cast<std::uint64_t>(static_cast<std::int64_t>(time) + s.epoch);
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  const auto length = static_cast<std::uint32_t>(frame.size());
+  const std::size_t before = s.waiting.size();
+  s.put(RecordHeader{static_cast<std::uint32_t>(wall / kSecond),
+                     static_cast<std::uint32_t>(wall % kSecond), length, length});
+  s.waiting.insert(s.waiting.end(), frame.begin(), frame.end());
+  s.size += bytes;
+  if (before == 0 || (before < kMuch && s.waiting.size() >= kMuch)) s.work.notify_one();
 }
 
 }  // namespace tern::daemon

@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // A capture file: pcap with nanoseconds, of whole Ethernet frames.
+//
+// A thread writes the file, so that a slow one delays frames little and a stuck one delays nothing
+// for long: add() waits for it once, for kRoomWait, and then frames are lost until there is room
+// again.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <mutex>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "descriptor.h"
 
-struct pcap;
-struct pcap_dumper;
-
 namespace tern::daemon {
 
 class Capture {
  public:
-  // `limit`: bytes after which the capture ends, with a whole frame; 0 for none. Throws
-  // std::runtime_error.
-  Capture(const std::string& path, std::uint64_t limit);
-  // The same for an open file.
-  Capture(Descriptor file, std::uint64_t limit);
+  // Bytes that may wait for the file.
+  static constexpr std::size_t kBuffer = std::size_t{8} << 20;
+  static constexpr std::chrono::milliseconds kRoomWait{100};
+  // Frames are in the file after this time.
+  static constexpr std::chrono::milliseconds kFlush{100};
+  // How long the destructor waits for what is left to be written.
+  static constexpr std::chrono::seconds kEndWait{2};
+
+  // `limit`: bytes after which the capture ends, with a whole frame; 0 for none. `name` is for the
+  // journal. Throws std::invalid_argument if the file is not a regular one that can be written.
+  Capture(Descriptor file, std::uint64_t limit, const std::string& name = "a capture");
   ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
@@ -30,21 +37,13 @@ class Capture {
   // Any thread. `time` is of the monotonic clock, in ns.
   void add(std::uint64_t time, std::span<const std::byte> frame);
 
-  // Writes what all captures have buffered, so that a file can be read soon after a frame.
-  static void flush_all();
-
  private:
-  Capture(std::FILE* file, const std::string& name, std::uint64_t limit);
-  void flush();
-
-  const std::uint64_t limit_;
-  std::mutex mutex_;
-  pcap* handle_ = nullptr;
-  pcap_dumper* dumper_ = nullptr;
-  std::int64_t epoch_ = 0;  // wall time minus monotonic time, in ns
-  std::uint64_t written_ = 0;
-  bool full_ = false;
-  bool pending_ = false;
+  struct State;
+  // Shared with the thread, which may not end in time.
+  std::shared_ptr<State> state_;
 };
+
+// Creates an empty file. Throws std::system_error.
+Descriptor create_file(const std::string& path);
 
 }  // namespace tern::daemon

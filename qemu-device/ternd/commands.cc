@@ -17,6 +17,7 @@ namespace tern::daemon {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Files = std::vector<Descriptor>;
 
 std::string text_of(const std::array<std::uint8_t, 6>& mac) {
   std::array<char, 18> text{};
@@ -57,17 +58,17 @@ void call(Adapter& adapter, const std::function<void()>& task) {
 }
 
 void call(Uplink& uplink, const std::function<void()>& task) {
-  if (!uplink.call(task)) throw std::runtime_error("uplink '" + uplink.port().name() + "' does not respond");
+  if (!uplink.call(task)) throw std::runtime_error("uplink '" + uplink.name() + "' does not respond");
 }
 
-Json describe(Adapter& adapter) {
+Json describe(Adapter& adapter, bool responds, const Adapter::Status& status) {
   Json j = {{"name", adapter.config().name}, {"path", adapter.config().path}, {"mac", text_of(adapter.config().mac)}};
-  Adapter::Status status{};
-  const bool responds = adapter.call([&] { status = adapter.status(); });
   j["responds"] = responds;
   if (responds) {
     j["attached"] = status.attached;
     j["memory"] = status.memory;
+    j["regions"] = status.regions;
+    j["most_regions"] = adapter.most_regions();
     j["queue_pairs"] = status.engine.live_qps;
     j["keys"] = status.engine.live_keys;
     j["page_entries"] = status.engine.page_entries;
@@ -76,56 +77,52 @@ Json describe(Adapter& adapter) {
   return j;
 }
 
-Json list(const Parts& parts, const Json&, Descriptor) {
+Json list(Parts& parts, const Json&, Files) {
   Json adapters = Json::array();
   Json uplinks = Json::array();
-  for (Adapter& adapter : parts.adapters) adapters.push_back(describe(adapter));
-  for (Uplink& uplink : parts.uplinks) {
-    uplinks.push_back({{"name", uplink.port().name()}, {"unfinished", uplink.unfinished()}, {"overruns", uplink.overruns()}, {"port", describe(uplink.port())}});
+  for (const AdapterAnswer& a : ask_all(parts.adapters())) adapters.push_back(describe(*a.adapter, a.responds, a.status));
+  for (const auto& uplink : parts.uplinks()) {
+    uplinks.push_back({{"name", uplink->name()},
+                       {"kind", uplink->kind()},
+                       {"unfinished", uplink->unfinished()},
+                       {"overruns", uplink->overruns()},
+                       {"port", describe(uplink->port())}});
   }
   return {{"version", kVersion}, {"adapters", adapters}, {"uplinks", uplinks}};
 }
 
-Adapter* find_adapter(const Parts& parts, const std::string& name) {
-  for (Adapter& adapter : parts.adapters) {
-    if (adapter.config().name == name) return &adapter;
-  }
-  return nullptr;
-}
-
-Uplink* find_uplink(const Parts& parts, const std::string& name) {
-  for (Uplink& uplink : parts.uplinks) {
-    if (uplink.port().name() == name) return &uplink;
-  }
-  return nullptr;
-}
-
-Adapter& adapter_of(const Parts& parts, const Json& request) {
+std::shared_ptr<Adapter> adapter_of(Parts& parts, const Json& request) {
   const auto name = request.at("adapter").get<std::string>();
-  if (Adapter* const adapter = find_adapter(parts, name)) return *adapter;
+  if (auto adapter = parts.adapter(name)) return adapter;
   throw std::invalid_argument("there is no adapter '" + name + "'");
+}
+
+std::shared_ptr<Uplink> uplink_of(Parts& parts, const Json& request) {
+  const auto name = request.at("uplink").get<std::string>();
+  if (auto uplink = parts.uplink(name)) return uplink;
+  throw std::invalid_argument("there is no uplink '" + name + "'");
 }
 
 // Calls `run` with the adapter or the uplink that the request names, by "port" or, for an adapter, by
 // "adapter".
 template <typename Run>
-auto with_port(const Parts& parts, const Json& request, Run run) {
-  if (request.contains("adapter")) return run(adapter_of(parts, request));
+auto with_port(Parts& parts, const Json& request, Run run) {
+  if (request.contains("adapter")) return run(*adapter_of(parts, request));
   const auto name = request.at("port").get<std::string>();
-  if (Adapter* const adapter = find_adapter(parts, name)) return run(*adapter);
-  if (Uplink* const uplink = find_uplink(parts, name)) return run(*uplink);
+  if (const auto adapter = parts.adapter(name)) return run(*adapter);
+  if (const auto uplink = parts.uplink(name)) return run(*uplink);
   throw std::invalid_argument("there is no port '" + name + "'");
 }
 
-Json link(const Parts& parts, const Json& request, Descriptor) {
-  Adapter& adapter = adapter_of(parts, request);
+Json link(Parts& parts, const Json& request, Files) {
+  const auto adapter = adapter_of(parts, request);
   const bool up = request.at("up").get<bool>();
-  call(adapter, [&] { adapter.set_link(up); });
+  call(*adapter, [&] { adapter->set_link(up); });
   return Json::object();
 }
 
 // Without "rules": reads them.
-Json faults(const Parts& parts, const Json& request, Descriptor) {
+Json faults(Parts& parts, const Json& request, Files) {
   const bool set = request.contains("rules");
   const std::string rules = set ? request.at("rules").get<std::string>() : "";
   std::string error;
@@ -140,38 +137,39 @@ Json faults(const Parts& parts, const Json& request, Descriptor) {
   return {{"rules", text}};
 }
 
-Json icrc(const Parts& parts, const Json& request, Descriptor) {
-  Adapter& adapter = adapter_of(parts, request);
+Json icrc(Parts& parts, const Json& request, Files) {
+  const auto adapter = adapter_of(parts, request);
   const auto name = request.at("mode").get<std::string>();
   if (name != "check" && name != "warn" && name != "off") throw std::invalid_argument("'mode' is check, warn or off");
   const TernIcrcMode mode = name == "check" ? TERN_ICRC_CHECK : name == "warn" ? TERN_ICRC_WARN : TERN_ICRC_OFF;
-  call(adapter, [&] { adapter.set_icrc(mode); });
+  call(*adapter, [&] { adapter->set_icrc(mode); });
   return Json::object();
 }
 
 // Without "on": says whether it is.
-Json removed(const Parts& parts, const Json& request, Descriptor) {
-  Adapter& adapter = adapter_of(parts, request);
+Json removed(Parts& parts, const Json& request, Files) {
+  const auto adapter = adapter_of(parts, request);
   const bool set = request.contains("on");
   const bool on = set && request.at("on").get<bool>();
   bool is = false;
-  call(adapter, [&] {
-    if (set) adapter.set_removed(on);
-    is = adapter.removed();
+  call(*adapter, [&] {
+    if (set) adapter->set_removed(on);
+    is = adapter->removed();
   });
   return {{"removed", is}};
 }
 
 // The file comes as a descriptor, because the daemon opens none. Without one, the capture ends.
-Json capture(const Parts& parts, const Json& request, Descriptor file) {
+Json capture(Parts& parts, const Json& request, Files files) {
   const auto limit = request.value("limit", std::uint64_t{0});
   std::unique_ptr<Capture> capture;
-  if (file) capture = std::make_unique<Capture>(std::move(file), limit);
-  with_port(parts, request, [&](auto& user) { call(user, [&] { user.set_capture(std::move(capture)); }); });
+  if (!files.empty()) capture = std::make_unique<Capture>(std::move(files.front()), limit);
+  // The one that ends is destroyed here: its file may be slow.
+  with_port(parts, request, [&](auto& user) { call(user, [&] { capture = user.set_capture(std::move(capture)); }); });
   return Json::object();
 }
 
-Json port(const Parts& parts, const Json& request, Descriptor) {
+Json port(Parts& parts, const Json& request, Files) {
   Port& port = with_port(parts, request, [](auto& user) -> std::reference_wrapper<Port> { return user.port(); });
   PortPolicy policy = port.policy();
   const Json changes = request.value("properties", Json::object());
@@ -183,23 +181,84 @@ Json port(const Parts& parts, const Json& request, Descriptor) {
   return describe(port);
 }
 
-using Command = Json (*)(const Parts&, const Json&, Descriptor);
+// The descriptors that came, in the order of "files", which says what each is.
+Descriptor file_for(const Json& request, Files& files, const char* what) {
+  const Json names = request.value("files", Json::array());
+  for (std::size_t i = 0; i < std::min(names.size(), files.size()); ++i) {
+    if (names.at(i) == what) return std::move(files.at(i));
+  }
+  return Descriptor();
+}
+
+// The client makes the files: the daemon opens none.
+Json adapter_add(Parts& parts, const Json& request, Files files) {
+  const AdapterConfig config = parse_adapter(request.at("text").get<std::string>());
+  Adapter::Files mine{file_for(request, files, "listener"), file_for(request, files, "pcap"), file_for(request, files, "events")};
+  if (!mine.listener) throw std::invalid_argument("there is no descriptor of the adapter's socket");
+  const auto name = config.name;
+  parts.add(config, std::move(mine)).start();
+  return {{"name", name}};
+}
+
+Json adapter_remove(Parts& parts, const Json& request, Files) {
+  parts.remove(adapter_of(parts, request));
+  return Json::object();
+}
+
+Uplink::Files uplink_files(const Json& request, Files& files) {
+  Uplink::Files mine{file_for(request, files, "interface"), file_for(request, files, "netlink"), request.at("index").get<unsigned>()};
+  if (!mine.interface || !mine.netlink) throw std::invalid_argument("there are no descriptors of the interface");
+  return mine;
+}
+
+Json uplink_add(Parts& parts, const Json& request, Files files) {
+  const Uplink::Config config = Uplink::parse(request.at("text").get<std::string>());
+  parts.add(config, uplink_files(request, files)).start();
+  return {{"name", config.name}};
+}
+
+Json uplink_remove(Parts& parts, const Json& request, Files) {
+  parts.remove(uplink_of(parts, request));
+  return Json::object();
+}
+
+Json uplink_reopen(Parts& parts, const Json& request, Files files) {
+  const auto uplink = uplink_of(parts, request);
+  Uplink::Files mine = uplink_files(request, files);
+  call(*uplink, [&] { uplink->reopen(std::move(mine)); });
+  return Json::object();
+}
+
+using Command = Json (*)(Parts&, const Json&, Files);
 struct Entry {
   std::string_view name;
   Command run;
 };
-constexpr Entry kCommands[] = {{"list", list}, {"link", link}, {"faults", faults}, {"icrc", icrc}, {"removed", removed}, {"capture", capture}, {"port", port}};
+constexpr Entry kCommands[] = {
+    {"list", list},
+    {"link", link},
+    {"faults", faults},
+    {"icrc", icrc},
+    {"removed", removed},
+    {"capture", capture},
+    {"port", port},
+    {"adapter-add", adapter_add},
+    {"adapter-remove", adapter_remove},
+    {"uplink-add", uplink_add},
+    {"uplink-remove", uplink_remove},
+    {"uplink-reopen", uplink_reopen},
+};
 
 }  // namespace
 
-std::string run_command(const Parts& parts, const std::string& request, Descriptor file) {
+std::string run_command(Parts& parts, const std::string& request, std::vector<Descriptor> files) {
   Json answer;
   try {
     const Json json = Json::parse(request);
     const auto name = json.at("command").get<std::string>();
     const auto* const entry = std::ranges::find(kCommands, name, &Entry::name);
     if (entry == std::end(kCommands)) throw std::invalid_argument("there is no command '" + name + "'");
-    answer = {{"result", entry->run(parts, json, std::move(file))}};
+    answer = {{"result", entry->run(parts, json, std::move(files))}};
   } catch (const std::exception& e) {
     answer = {{"error", e.what()}};
   }

@@ -2,21 +2,15 @@
 // The commands of the control socket.
 #pragma once
 
-#include <deque>
 #include <string>
+#include <vector>
 
-#include "adapter.h"
 #include "descriptor.h"
-#include "uplink.h"
+#include "parts.h"
 
 namespace tern::daemon {
 
-struct Parts {
-  std::deque<Adapter>& adapters;
-  std::deque<Uplink>& uplinks;
-};
-
 // `request`: a JSON object {"command": NAME, ...}. Returns {"result": ...} or {"error": TEXT}.
-std::string run_command(const Parts& parts, const std::string& request, Descriptor file);
+std::string run_command(Parts& parts, const std::string& request, std::vector<Descriptor> files);
 
 }  // namespace tern::daemon

@@ -3,54 +3,113 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "clock.h"
 #include "unix_socket.h"
 
 namespace tern::daemon {
 
-Control::Control(const std::string& path, Handler handler)
-    : path_(path), handler_(std::move(handler)), listener_(listen_at(path)), epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")) {
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event);
+namespace {
+
+// How long the process waits for descriptors before it accepts clients again, in ns.
+constexpr std::uint64_t kAcceptAgain = 100'000'000;
+
+Descriptor listen_for(const std::string& path, std::optional<gid_t> group) {
+  constexpr mode_t kOwner = 0600;
+  constexpr mode_t kGroup = 0660;
+  return listen_at(path, 8, [&] {
+    if ((group && chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) ||
+        chmod(path.c_str(), group ? kGroup : kOwner) != 0) {
+      throw std::system_error(errno, std::generic_category(), path);
+    }
+  });
+}
+
+}  // namespace
+
+Control::Control(const std::string& path, std::optional<gid_t> group, Handler handler)
+    : path_(path),
+      group_(group),
+      owner_(geteuid()),
+      handler_(std::move(handler)),
+      listener_(listen_for(path, group)),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")) {
+  watch(true);
 }
 
 Control::~Control() { unlink(path_.c_str()); }
 
+void Control::watch(bool on) {
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  epoll_ctl(epoll_.get(), on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, listener_.get(), &event);
+}
+
+// The mode of the socket says the same, unless somebody has changed it.
+bool Control::may_use(int socket) const {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  if (peer.uid == 0 || peer.uid == owner_) return true;
+  if (!group_) return false;
+  if (peer.gid == *group_) return true;
+  std::array<gid_t, 1024> groups{};
+  size = sizeof(groups);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size) != 0) return false;
+  const auto in = std::span(groups).first(size / sizeof(gid_t));
+  return std::ranges::find(in, *group_) != in.end();
+}
+
 void Control::accept_clients() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket) return;
-    if (clients_.size() >= kMaxClients) continue;
+    if (!socket) break;
+    if (clients_.size() >= kMaxClients || !may_use(socket.get())) continue;
     clients_.push_back({std::move(socket), {}, {}});
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &clients_.back()}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, clients_.back().socket.get(), &event);
   }
+  if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
+  // The listener stays readable until then.
+  watch(false);
+  accept_at_ = clock_ns() + kAcceptAgain;
 }
 
 // Returns false if the client is to be dropped.
 bool Control::serve_client(Client& client) {
   std::array<char, 4096> data;
-  std::vector<Descriptor> files;
-  const ssize_t got = receive_message(client.socket.get(), std::as_writable_bytes(std::span(data)), 0, files);
+  Files files;
+  const ssize_t got =
+      receive_message(client.socket.get(), std::as_writable_bytes(std::span(data)), 0, files);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
-  if (!files.empty()) client.file = std::move(files.front());
+  if (!files.empty()) client.files = std::move(files);
   client.input.append(data.data(), static_cast<std::size_t>(got));
-  for (std::size_t end = client.input.find('\n'); end != std::string::npos; end = client.input.find('\n')) {
+  for (std::size_t end = client.input.find('\n'); end != std::string::npos;
+       end = client.input.find('\n')) {
     const std::string request = client.input.substr(0, end);
     client.input.erase(0, end + 1);
-    const std::string answer = handler_(request, std::exchange(client.file, Descriptor())) + "\n";
-    if (send(client.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(answer.size())) return false;
+    const std::string answer = handler_(request, std::exchange(client.files, {})) + "\n";
+    if (send(client.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(answer.size()))
+      return false;
   }
   return client.input.size() <= kMaxRequest;
 }
 
-void Control::serve() {
+int Control::serve() {
+  if (accept_at_ != 0 && clock_ns() >= accept_at_) {
+    accept_at_ = 0;
+    watch(true);
+  }
   std::array<epoll_event, 8> events;
   const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
   for (int i = 0; i < n; ++i) {
@@ -61,6 +120,7 @@ void Control::serve() {
       clients_.remove_if([client](const Client& c) { return &c == client; });
     }
   }
+  return accept_at_ == 0 ? -1 : static_cast<int>(kAcceptAgain / 1'000'000);
 }
 
 }  // namespace tern::daemon

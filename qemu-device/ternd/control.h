@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The control socket: JSON objects, one a line. Documentation/ternd.rst lists the commands.
+// The control socket: JSON objects, one a line. Documentation/ternd.rst lists the commands. It
+// answers root, the user that the daemon runs as, and members of one group if there is an option
+// for it.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "descriptor.h"
 
@@ -12,15 +19,16 @@ namespace tern::daemon {
 
 class Control {
  public:
-  // Answers a request, a line of JSON, with a line of JSON. `file`: a descriptor that came with it.
-  using Handler = std::function<std::string(const std::string& request, Descriptor file)>;
+  using Files = std::vector<Descriptor>;
+  // Answers a request, a line of JSON, with a line of JSON. `files`: descriptors that came with it.
+  using Handler = std::function<std::string(const std::string& request, Files files)>;
 
   // Clients that may be connected at a time, and the length of a request.
   static constexpr std::size_t kMaxClients = 16;
   static constexpr std::size_t kMaxRequest = std::size_t{64} * 1024;
 
-  // Throws std::system_error.
-  Control(const std::string& path, Handler handler);
+  // `group`: whose members may use it. Throws std::system_error.
+  Control(const std::string& path, std::optional<gid_t> group, Handler handler);
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
@@ -28,24 +36,31 @@ class Control {
   // Readable when serve() has something to do.
   [[nodiscard]] int fd() const { return epoll_.get(); }
   // Does what clients ask for. Never waits for a client: one that does not read its answer is
-  // dropped.
-  void serve();
+  // dropped. Returns after how many ms it is to be called again even if fd() is not readable; -1:
+  // never.
+  int serve();
 
  private:
   struct Client {
     Descriptor socket;
     std::string input;
-    Descriptor file;
+    Files files;
   };
 
+  bool may_use(int socket) const;
+  void watch(bool on);
   void accept_clients();
   bool serve_client(Client& client);
 
   const std::string path_;
+  const std::optional<gid_t> group_;
+  const uid_t owner_;
   const Handler handler_;
   Descriptor listener_;
   Descriptor epoll_;
   std::list<Client> clients_;
+  std::uint64_t accept_at_ =
+      0;  // not 0: the process had no descriptor for a client, and tries again then
 };
 
 }  // namespace tern::daemon

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "daemon.h"
 
+#include <grp.h>
 #include <poll.h>
 #include <prometheus/exposer.h>
 #include <sys/resource.h>
@@ -8,10 +9,15 @@
 #include <syslog.h>
 #include <systemd/sd-daemon.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
+#include <thread>
 
 #include "commands.h"
+#include "share.h"
 #include "log.h"
 #include "sandbox.h"
 
@@ -19,8 +25,12 @@ namespace tern::daemon {
 
 namespace {
 
-// How often captures are written to their files, in ms.
-constexpr int kFlush = 100;
+// Adapters that may be added while the daemon runs, unless there is an option for it.
+constexpr unsigned kMore = 4;
+constexpr unsigned kLeastPlaces = 8;
+// Each client of the metrics takes a thread, and may be silent for so long, in ms.
+constexpr const char* kMetricsThreads = "4";
+constexpr const char* kMetricsTimeout = "2000";
 
 // A hypervisor passes a descriptor for each region of memory, and for each interrupt.
 void allow_descriptors() {
@@ -30,73 +40,101 @@ void allow_descriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void check_name(Switch& fabric, const std::string& name) {
-  for (const Port& port : fabric.ports()) {
-    if (port.name() == name) throw std::invalid_argument("two ports have the name '" + name + "': give an adapter a property name=");
-  }
+unsigned places(const Options& options) {
+  const auto now = static_cast<unsigned>(options.adapters.size());
+  if (options.max_adapters == 0) return std::max(now + kMore, kLeastPlaces);
+  if (options.max_adapters < now)
+    throw std::invalid_argument("there are more adapters than --max-adapters allows");
+  return options.max_adapters;
+}
+
+Share share_of(const Options& options) {
+  HostLimits host = HostLimits::read();
+  if (options.memory != 0) host.memory = options.memory;
+  return divide(host, places(options));
+}
+
+std::optional<gid_t> group_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  if (const group* const entry = getgrnam(name.c_str())) return entry->gr_gid;
+  throw std::invalid_argument("there is no group '" + name + "'");
 }
 
 }  // namespace
 
-Daemon::Daemon(const Options& options) : options_(options) {
+sigset_t Daemon::end_signals() {
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, signal);
+  return ends;
+}
+
+Daemon::Daemon(const Options& options)
+    : options_(options), parts_(share_of(options), places(options)) {
   allow_descriptors();
   GuestMemory::handle_sigbus();
-  for (const std::string& text : options_.adapters) {
-    const AdapterConfig config = parse_adapter(text);
-    check_name(fabric_, config.name);
-    adapters_.emplace_back(config, fabric_);
-  }
+  for (const std::string& text : options_.adapters) parts_.add(parse_adapter(text));
   for (const std::string& text : options_.uplinks) {
-    check_name(fabric_, Uplink::name_in(text));
-    uplinks_.emplace_back(text, fabric_);
+    const Uplink::Config config = Uplink::parse(text);
+    parts_.add(config, Uplink::open(config));
   }
-  if (!options_.pcap.empty()) {
-    pcap_ = std::make_unique<Capture>(options_.pcap, 0);
-    fabric_.set_tap([this](const Port&, std::span<const std::byte> frame, std::uint64_t time) { pcap_->add(time, frame); });
-  }
+  if (!options_.pcap.empty()) pcap_file_ = create_file(options_.pcap);
   if (!options_.control.empty()) {
-    control_ = std::make_unique<Control>(options_.control,
-                                         [this](const std::string& request, Descriptor file) { return handle(request, std::move(file)); });
+    control_ = std::make_unique<Control>(options_.control, group_of(options_.control_group),
+                                         [this](const std::string& request, Control::Files files) {
+                                           return handle(request, std::move(files));
+                                         });
   }
+}
+
+Daemon::~Daemon() {
+  if (!stop()) std::_Exit(1);
+}
+
+// Clients first, then the threads that they ask.
+bool Daemon::stop() {
+  exposer_.reset();
+  control_.reset();
+  if (parts_.stop()) return true;
+  write_log(LOG_WARNING, "",
+            "a hypervisor keeps the thread of its adapter waiting: the process ends without it");
+  // The captures of the others are written meanwhile.
+  std::this_thread::sleep_for(2 * Capture::kFlush);
+  return false;
+}
+
+std::string Daemon::handle(const std::string& request, Control::Files files) {
+  return run_command(parts_, request, std::move(files));
+}
+
+void Daemon::start() {
+  if (pcap_file_) {
+    pcap_ = std::make_unique<Capture>(std::move(pcap_file_), 0, options_.pcap);
+    parts_.fabric().set_tap([this](const Port&, std::span<const std::byte> frame,
+                                   std::uint64_t time) { pcap_->add(time, frame); });
+  }
+  parts_.start();
   if (!options_.metrics.empty()) {
-    metrics_ = std::make_shared<Metrics>(adapters_, uplinks_);
-    exposer_ = std::make_unique<prometheus::Exposer>(options_.metrics, 1);
+    metrics_ = std::make_shared<Metrics>(parts_);
+    exposer_ = std::make_unique<prometheus::Exposer>(
+        std::vector<std::string>{"listening_ports", options_.metrics, "num_threads",
+                                 kMetricsThreads, "request_timeout_ms", kMetricsTimeout});
     exposer_->RegisterCollectable(metrics_);
   }
 }
 
-// Clients first, then the threads whose adapters they ask for.
-Daemon::~Daemon() {
-  exposer_.reset();
-  control_.reset();
-  for (Uplink& uplink : uplinks_) uplink.stop();
-  for (Adapter& adapter : adapters_) adapter.stop();
-}
-
-std::string Daemon::handle(const std::string& request, Descriptor file) {
-  return run_command({adapters_, uplinks_}, request, std::move(file));
-}
-
-void Daemon::start() {
-  for (Adapter& adapter : adapters_) adapter.start();
-  for (Uplink& uplink : uplinks_) uplink.start();
-}
-
 void Daemon::run() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = end_signals();
   const Descriptor signals = checked(signalfd(-1, &ends, SFD_CLOEXEC), "signalfd");
+  drop_capabilities();
   start();
   sd_notify(0, "READY=1");
   if (options_.sandbox) enter_sandbox();
-  for (;;) {
+  for (int wait = -1;;) {
     pollfd fds[2] = {{signals.get(), POLLIN, 0}, {control_ ? control_->fd() : -1, POLLIN, 0}};
-    poll(fds, 2, kFlush);
-    Capture::flush_all();
+    poll(fds, 2, wait);
     if (fds[0].revents != 0) return;
-    if (fds[1].revents != 0) control_->serve();
+    if (control_) wait = control_->serve();
   }
 }
 

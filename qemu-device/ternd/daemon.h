@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The whole of ternd: adapters, uplinks and the switch between them, and who looks at them.
+// The whole of ternd: adapters, uplinks, the switch between them, control and metrics.
 #pragma once
 
-#include <deque>
+#include <csignal>
 #include <memory>
 #include <string>
 
-#include "adapter.h"
 #include "capture.h"
 #include "control.h"
 #include "metrics.h"
 #include "options.h"
-#include "switch.h"
-#include "uplink.h"
+#include "parts.h"
 
 namespace prometheus {
 class Exposer;
@@ -22,24 +20,28 @@ namespace tern::daemon {
 
 class Daemon {
  public:
-  // Opens everything. Throws what the parts throw.
+  // SIGTERM, SIGINT and SIGHUP.
+  static sigset_t end_signals();
+
+  // Opens everything, and starts no thread. Throws what the parts throw.
   explicit Daemon(const Options& options);
   ~Daemon();
 
-  // Starts the threads, enters the sandbox, and returns when SIGTERM or SIGINT comes. The caller
-  // has blocked these signals.
+  // Gives up capabilities, starts the threads, enters the sandbox, and returns when one of
+  // end_signals() comes. The caller has blocked them.
   void run();
+  // Ends the threads. Returns false if one of them does not end: see Adapter::stop().
+  [[nodiscard]] bool stop();
   // Answers a request of a control client.
-  [[nodiscard]] std::string handle(const std::string& request, Descriptor file);
+  [[nodiscard]] std::string handle(const std::string& request, Control::Files files);
 
  private:
   void start();
 
   const Options options_;
+  Descriptor pcap_file_;
   std::unique_ptr<Capture> pcap_;  // of the whole switch
-  Switch fabric_;
-  std::deque<Adapter> adapters_;
-  std::deque<Uplink> uplinks_;
+  Parts parts_;
   std::shared_ptr<Metrics> metrics_;
   std::unique_ptr<prometheus::Exposer> exposer_;
   std::unique_ptr<Control> control_;

@@ -21,8 +21,8 @@ class DeviceMemory {
   [[nodiscard]] std::uint64_t size() const { return size_; }
   [[nodiscard]] int fd() const { return file_.get(); }
   // Replaces the file by an empty one, at the same address: a hypervisor that is gone may have kept
-  // the old one mapped. Throws std::system_error.
-  void renew();
+  // the old one mapped. Returns false if the host has no memory or descriptors for it now.
+  [[nodiscard]] bool renew();
 
  private:
   std::uint64_t size_;

@@ -7,16 +7,13 @@
 #undef _Static_assert
 #include <linux/pci_regs.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <system_error>
 
 #include "tern_hw.hpp"
-#include "unix_socket.h"
 
 namespace tern::daemon {
 
@@ -88,8 +85,13 @@ struct Function::Access {
   }
 
   static GuestMemory::Region region(const vfu_dma_info_t& info) {
-    return {reinterpret_cast<std::uintptr_t>(info.iova.iov_base), info.iova.iov_len, static_cast<std::byte*>(info.vaddr),
-            (info.prot & PROT_WRITE) != 0};
+    return {.addr = reinterpret_cast<std::uintptr_t>(info.iova.iov_base),
+            .len = info.iova.iov_len,
+            .ptr = static_cast<std::byte*>(info.vaddr),
+            .readable = (info.prot & PROT_READ) != 0,
+            .writable = (info.prot & PROT_WRITE) != 0,
+            .mapping = {static_cast<std::byte*>(info.mapping.iov_base), info.mapping.iov_len},
+            .page = info.page_size};
   }
   static void added(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_added(region(*info)); }
   static void removed(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_removed(region(*info)); }
@@ -104,19 +106,22 @@ struct Function::Access {
   static void log(vfu_ctx_t* ctx, int level, const char* message) { of(ctx).owner_.log(level, message); }
 };
 
-Function::Function(const std::string& path, const ConfigSpace::Options& options, const DmFile& dm, FunctionOwner& owner)
-    : path_(path), options_(options), owner_(owner), space_(options), dm_(dm) {
-  remove_stale_socket(path_);
-  ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, path_.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this, VFU_DEV_TYPE_PCI);
-  if (ctx_ == nullptr) fail(path_);
+Function::Function(Descriptor listener, const Options& options, const DmFile& dm, FunctionOwner& owner)
+    : options_(options), owner_(owner), space_(options.space), dm_(dm) {
+  const std::string name = "fd:" + std::to_string(listener.get());
+  ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, name.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this, VFU_DEV_TYPE_PCI);
+  if (ctx_ == nullptr) fail("PCI function");
+  (void)listener.release();
+  vfu_setup_timeout(ctx_, kWaitLimit);
   vfu_setup_log(ctx_, Access::log, LOG_ERR);
   if (vfu_pci_init(ctx_, VFU_PCI_TYPE_EXPRESS, PCI_HEADER_TYPE_NORMAL, 0) != 0) fail("PCI function");
   add_regions();
   vfu_setup_device_reset_cb(ctx_, Access::reset);
   if (vfu_setup_device_dma(ctx_, Access::added, Access::removed) != 0 ||
-      vfu_setup_device_nr_irqs(ctx_, VFU_DEV_MSIX_IRQ, options_.vectors) != 0 || vfu_realize_ctx(ctx_) != 0) {
+      vfu_setup_device_nr_irqs(ctx_, VFU_DEV_MSIX_IRQ, options_.space.vectors) != 0 || vfu_realize_ctx(ctx_) != 0) {
     fail("PCI function");
   }
+  vfu_setup_dma_limit(ctx_, options_.regions);
 }
 
 Function::~Function() { close(); }
@@ -125,7 +130,6 @@ void Function::close() {
   if (ctx_ == nullptr) return;
   vfu_destroy_ctx(ctx_);
   ctx_ = nullptr;
-  unlink(path_.c_str());
 }
 
 void Function::add_regions() {
@@ -134,21 +138,21 @@ void Function::add_regions() {
   constexpr int kConfig = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB;
   if (vfu_setup_region(ctx_, VFU_PCI_DEV_CFG_REGION_IDX, ConfigSpace::kSize, Access::config_space, kConfig, nullptr, 0, -1, 0) != 0 ||
       vfu_setup_region(ctx_, TERN_BAR_REGS, TERN_BAR_REGS_SIZE, Access::registers, kMemory, nullptr, 0, -1, 0) != 0 ||
-      vfu_setup_region(ctx_, TERN_BAR_UAR, options_.uar_size, Access::doorbells, kMemory, nullptr, 0, -1, 0) != 0) {
+      vfu_setup_region(ctx_, TERN_BAR_UAR, options_.space.uar_size, Access::doorbells, kMemory, nullptr, 0, -1, 0) != 0) {
     fail("regions");
   }
-  add_dm();
+  if (!add_dm()) fail("BAR4");
 }
 
-void Function::add_dm() {
+bool Function::add_dm() {
   constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
-  if (options_.dm_size == 0) return;
-  if (vfu_setup_region(ctx_, TERN_BAR_DM, options_.dm_size, Access::device_memory, kMemory, nullptr, 0, dm_.fd, 0) != 0) fail("BAR4");
+  const std::uint64_t size = options_.space.dm_size;
+  return size == 0 || vfu_setup_region(ctx_, TERN_BAR_DM, size, Access::device_memory, kMemory, nullptr, 0, dm_.fd, 0) == 0;
 }
 
-void Function::set_dm(const DmFile& dm) {
+bool Function::set_dm(const DmFile& dm) {
   dm_ = dm;
-  add_dm();
+  return add_dm();
 }
 
 int Function::fd() const { return vfu_get_poll_fd(ctx_); }
@@ -172,13 +176,12 @@ void Function::sync_power() {
   owner_.power_changed(bus_master_, awake_);
 }
 
-void Function::attach() {
-  if (vfu_attach_ctx(ctx_) != 0) return;
-  const timeval patience{kPatience / 1000, kPatience % 1000 * 1000};
-  setsockopt(fd(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  setsockopt(fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+bool Function::attach() {
+  if (!owner_.ready()) return false;
+  if (vfu_attach_ctx(ctx_) != 0) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
   attached_ = true;
   owner_.attached();
+  return true;
 }
 
 void Function::on_detached() {
@@ -188,11 +191,11 @@ void Function::on_detached() {
   owner_.detached();
 }
 
-void Function::serve(unsigned limit) {
+bool Function::serve(unsigned limit) {
   if (!attached_) return attach();
   for (unsigned i = 0; i < limit; ++i) {
     const int done = vfu_run_ctx(ctx_);
-    if (!attached_) return;
+    if (!attached_) return true;
     sync_power();
     if (done > 0) continue;
     // Without an error there was no message, or one that was refused.
@@ -200,8 +203,9 @@ void Function::serve(unsigned limit) {
       owner_.log(LOG_WARNING, "the hypervisor breaks the protocol: it is dropped");
       drop();
     }
-    return;
+    return true;
   }
+  return true;
 }
 
 void Function::drop() {

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "config_space.h"
+#include "descriptor.h"
 #include "guest_memory.h"
 
 struct vfu_ctx;
@@ -34,6 +35,8 @@ class FunctionOwner {
   virtual void power_changed(bool bus_master, bool awake) = 0;
   virtual void attached() = 0;
   virtual void detached() = 0;
+  // Whether a hypervisor may attach now.
+  virtual bool ready() { return true; }
   // For the journal.
   virtual void log(int priority, const char* message) = 0;
 };
@@ -46,8 +49,13 @@ struct DmFile {
 
 class Function {
  public:
-  // Creates the socket. Throws std::system_error.
-  Function(const std::string& path, const ConfigSpace::Options& options, const DmFile& dm, FunctionOwner& owner);
+  struct Options {
+    ConfigSpace::Options space;
+    std::size_t regions = SIZE_MAX;  // of guest memory, at a time
+  };
+
+  // Serves the hypervisor that connects to `listener`, which does not block. Throws std::system_error.
+  Function(Descriptor listener, const Options& options, const DmFile& dm, FunctionOwner& owner);
   ~Function();
   Function(const Function&) = delete;
   Function& operator=(const Function&) = delete;
@@ -56,15 +64,18 @@ class Function {
   // detaches.
   [[nodiscard]] int fd() const;
   // Attaches a hypervisor, and waits for it to negotiate the version, or handles up to `limit` of its
-  // messages. Then it waits for it no longer than kPatience.
-  void serve(unsigned limit);
+  // messages. It waits for each part of a message, and for each answer to be read, no longer than
+  // kWaitLimit. Returns false if a hypervisor waits that cannot be attached now, because the owner is not
+  // ready or the host has no descriptors left.
+  bool serve(unsigned limit);
   [[nodiscard]] bool attached() const { return attached_; }
-  // Detaches the hypervisor, which the owner is told, and removes the socket.
+  // Detaches the hypervisor, after a call of detached(), and closes the socket.
   void close();
-  // Detaches the hypervisor, which sees the end of its connection. The owner is told by serve().
+  // Ends the connection. serve() then detaches the hypervisor.
   void drop();
-  // Within FunctionOwner::detached(): another file is behind BAR4.
-  void set_dm(const DmFile& dm);
+  // While no hypervisor is attached, or within FunctionOwner::detached(): another file is behind BAR4.
+  // Returns false if there is no memory for that.
+  [[nodiscard]] bool set_dm(const DmFile& dm);
   // Resets the function. Then, if it is removed by surprise, config space reads ones and takes no
   // writes.
   void set_removed(bool removed);
@@ -75,17 +86,16 @@ class Function {
   struct Access;  // the library's callbacks
 
   // How long the hypervisor may take to send the rest of a message, or to read an answer, in ms.
-  static constexpr long kPatience = 2000;
+  static constexpr unsigned kWaitLimit = 2000;
 
   void add_regions();
-  void add_dm();
+  bool add_dm();
   void reset();
   void sync_power();
-  void attach();
+  bool attach();
   void on_detached();
 
-  const std::string path_;
-  const ConfigSpace::Options options_;
+  const Options options_;
   FunctionOwner& owner_;
   ConfigSpace space_;
   DmFile dm_;

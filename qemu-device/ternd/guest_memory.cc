@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "guest_memory.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 namespace tern::daemon {
@@ -26,42 +24,50 @@ void GuestMemory::adopt() const { adopted = this; }
 // guest memory while it writes.
 void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   const auto fault = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  if (adopted != nullptr && adopted->replace_page(fault)) return;
+  if (adopted != nullptr && adopted->replace(fault)) return;
   // Not ours: the access is repeated and ends the process.
   std::signal(SIGBUS, SIG_DFL);
 }
 
-bool GuestMemory::replace_page(std::uintptr_t fault) const {
+// The whole region, because it is one mapping before and after: the process has a limit of mappings,
+// and huge pages cannot be replaced in part. Its hypervisor is dropped soon.
+bool GuestMemory::replace(std::uintptr_t fault) const {
+  const auto put_zeros = [](std::byte* at, std::size_t size, int flags) {
+    constexpr int kZeros = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    return mmap(at, size, PROT_READ | PROT_WRITE, kZeros | flags, -1, 0) != MAP_FAILED;
+  };
   for (const Region& region : regions_) {
-    const auto start = reinterpret_cast<std::uintptr_t>(region.ptr);
-    if (region.ptr == nullptr || fault < start || fault - start >= region.len) continue;
-    const auto size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    // A file of huge pages takes a whole huge page: then this fails, and the process ends.
-    std::byte* const page = region.ptr + (fault - start) - fault % size;
-    if (mmap(page, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) return false;
+    const auto start = reinterpret_cast<std::uintptr_t>(region.mapping.data());
+    if (region.ptr == nullptr || fault < start || fault - start >= region.mapping.size()) continue;
+    // A host that does not overcommit may refuse so much.
+    std::byte* const page = region.mapping.data() + (fault - start) / region.page * region.page;
+    if (!put_zeros(region.mapping.data(), region.mapping.size(), MAP_NORESERVE) && !put_zeros(page, region.page, 0)) return false;
     lost_ = 1;
     return true;
   }
   return false;
 }
 
-void GuestMemory::add(const Region& region) {
+// A vIOMMU maps thousands of pages one by one, none of which is among the largest regions.
+bool GuestMemory::add(const Region& region) {
   const auto at = std::ranges::lower_bound(regions_, region.addr, {}, &Region::addr);
   if (at != regions_.end() && at->addr == region.addr) {
     *at = region;
-  } else {
-    regions_.insert(at, region);
+    return true;
   }
+  regions_.insert(at, region);
+  return given_.size() < TERN_MAX_RAM || region.len > given_.back().len;
 }
 
-void GuestMemory::remove(std::uint64_t addr) {
+bool GuestMemory::remove(std::uint64_t addr) {
   const auto at = std::ranges::lower_bound(regions_, addr, {}, &Region::addr);
   if (at != regions_.end() && at->addr == addr) regions_.erase(at);
+  return std::ranges::find(given_, addr, &TernRam::addr) != given_.end();
 }
 
-void GuestMemory::tell(TernEngine* engine) const {
-  const std::vector<TernRam> rams = largest(TERN_MAX_RAM);
-  tern_engine_set_ram(engine, rams.data(), rams.size());
+void GuestMemory::update(TernEngine* engine) {
+  given_ = largest(TERN_MAX_RAM);
+  tern_engine_set_ram(engine, given_.data(), given_.size());
 }
 
 std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bool write) const {
@@ -70,7 +76,7 @@ std::span<std::byte> GuestMemory::find(std::uint64_t addr, std::uint64_t len, bo
   if (at == regions_.begin()) return {};
   --at;
   const std::uint64_t offset = addr - at->addr;
-  if (offset >= at->len || at->ptr == nullptr || (write && !at->writable)) return {};
+  if (offset >= at->len || at->ptr == nullptr || !(write ? at->writable : at->readable)) return {};
   return {at->ptr + offset, static_cast<std::size_t>(std::min(len, at->len - offset))};
 }
 
@@ -78,9 +84,8 @@ std::vector<TernRam> GuestMemory::largest(std::size_t limit) const {
   if (!allowed_) return {};
   std::vector<TernRam> rams;
   for (const Region& region : regions_) {
-    if (region.ptr != nullptr && region.writable) rams.push_back({region.addr, region.len, region.ptr});
+    if (region.ptr != nullptr && region.readable && region.writable) rams.push_back({region.addr, region.len, region.ptr});
   }
-  // A vIOMMU maps thousands of pages one by one: no full sort for each.
   const auto end = rams.begin() + static_cast<std::ptrdiff_t>(std::min(limit, rams.size()));
   std::ranges::partial_sort(rams, end, std::ranges::greater{}, &TernRam::len);
   rams.erase(end, rams.end());

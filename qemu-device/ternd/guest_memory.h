@@ -5,8 +5,8 @@
 // without a descriptor cannot be accessed: its bytes would have to pass through the socket.
 //
 // A file may be shorter than its region, and may shrink at any time. An access beyond its end then
-// raises SIGBUS. GuestMemory::handle_sigbus() puts a page of zeros there, so that the access
-// completes, and lost() is true from then on: the adapter drops its hypervisor.
+// raises SIGBUS. GuestMemory::handle_sigbus() puts zeros in the place of the whole region, so that the
+// access completes, and lost() is true from then on: the adapter drops its hypervisor.
 //
 // Used by one thread, the adapter's.
 #pragma once
@@ -29,7 +29,10 @@ class GuestMemory {
     std::uint64_t addr;
     std::uint64_t len;
     std::byte* ptr;  // null: not accessible
+    bool readable;
     bool writable;
+    std::span<std::byte> mapping = {};  // the pages around it, whole
+    std::size_t page = 0;               // bytes of each
   };
 
   // Installs the handler of SIGBUS for the process.
@@ -37,20 +40,22 @@ class GuestMemory {
   // The calling thread accesses this memory from now on.
   void adopt() const;
 
-  // Adds a region, or replaces the one at its address: a hypervisor may map one twice.
-  void add(const Region& region);
-  // Removes the region that begins at `addr`. The engine must have been told before.
-  void remove(std::uint64_t addr);
+  // Adds a region, or replaces the one at its address: a hypervisor may map one twice. Returns whether
+  // the caller has to update the engine.
+  [[nodiscard]] bool add(const Region& region);
+  // Removes the region that begins at `addr`. Returns whether the caller has to update the engine, which it
+  // does, besides tern_engine_dma_invalidate(), before the engine runs again.
+  [[nodiscard]] bool remove(std::uint64_t addr);
 
   // Whether the function is bus master. While it is not, no memory is found.
   void allow(bool bus_master) { allowed_ = bus_master; }
   // With the engine lock: what the engine accesses without asking for it.
-  void tell(TernEngine* engine) const;
+  void update(TernEngine* engine);
 
   // The longest piece of contiguous memory at `addr`, up to `len` bytes. Empty if there is none, or
-  // it is read only and `write` is set.
+  // the hypervisor does not let us write or read it.
   [[nodiscard]] std::span<std::byte> find(std::uint64_t addr, std::uint64_t len, bool write) const;
-  // The largest writable regions, at most `limit`.
+  // The largest regions that can be read and written, at most `limit`.
   [[nodiscard]] std::vector<TernRam> largest(std::size_t limit) const;
 
   [[nodiscard]] std::size_t regions() const { return regions_.size(); }
@@ -61,9 +66,10 @@ class GuestMemory {
 
  private:
   static void on_sigbus(int signal, siginfo_t* info, void* context);
-  bool replace_page(std::uintptr_t fault) const;
+  bool replace(std::uintptr_t fault) const;
 
   std::vector<Region> regions_;  // by address; they do not overlap
+  std::vector<TernRam> given_;  // to the engine, the largest first
   bool allowed_ = false;
   mutable volatile std::sig_atomic_t lost_ = 0;
 };

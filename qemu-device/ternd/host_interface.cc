@@ -67,48 +67,50 @@ std::optional<std::array<std::uint16_t, 2>> tag_of(msghdr& message) {
   return std::nullopt;
 }
 
-}  // namespace
-
-HostInterface::HostInterface(Kind kind, const std::string& name) : packet_(kind == Kind::kPacket) {
-  packet_ ? open_packet(name) : open_tap(name);
-}
-
-void HostInterface::open_tap(const std::string& name) {
-  file_ = checked(open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK), "/dev/net/tun");
+Descriptor open_tap(const std::string& name, unsigned* index) {
+  Descriptor file = checked(open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK), "/dev/net/tun");
   ifreq request{};
   name.copy(request.ifr_name, IFNAMSIZ - 1);
   request.ifr_flags = IFF_TAP | IFF_NO_PI;
   // A persistent tap keeps the offloads of its last user.
-  if (ioctl(file_.get(), TUNSETIFF, &request) != 0 || ioctl(file_.get(), TUNSETOFFLOAD, 0) != 0) {
+  if (ioctl(file.get(), TUNSETIFF, &request) != 0 || ioctl(file.get(), TUNSETOFFLOAD, 0) != 0) {
     throw std::system_error(errno, std::generic_category(), "tap " + name);
   }
-  index_ = if_nametoindex(request.ifr_name);
-  if (index_ == 0) throw std::system_error(errno, std::generic_category(), "tap " + name);
+  *index = if_nametoindex(request.ifr_name);
+  if (*index == 0) throw std::system_error(errno, std::generic_category(), "tap " + name);
+  return file;
 }
 
-void HostInterface::open_packet(const std::string& name) {
-  file_ = checked(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "packet socket");
-  index_ = if_nametoindex(name.c_str());
-  if (index_ == 0) throw std::system_error(errno, std::generic_category(), "interface " + name);
+Descriptor open_packet(const std::string& name, unsigned* index) {
+  Descriptor file = checked(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "packet socket");
+  *index = if_nametoindex(name.c_str());
+  if (*index == 0) throw std::system_error(errno, std::generic_category(), "interface " + name);
   const int on = 1;
   packet_mreq all{};
-  all.mr_ifindex = static_cast<int>(index_);
+  all.mr_ifindex = static_cast<int>(*index);
   all.mr_type = PACKET_MR_PROMISC;
   sockaddr_ll addr{};
   addr.sll_family = AF_PACKET;
   addr.sll_protocol = htons(ETH_P_ALL);
-  addr.sll_ifindex = static_cast<int>(index_);
-  if (setsockopt(file_.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) != 0 ||
-      setsockopt(file_.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)) != 0 ||
-      bind(file_.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
+  addr.sll_ifindex = static_cast<int>(*index);
+  if (setsockopt(file.get(), SOL_PACKET, PACKET_VNET_HDR, &on, sizeof(on)) != 0 ||
+      setsockopt(file.get(), SOL_PACKET, PACKET_AUXDATA, &on, sizeof(on)) != 0 ||
+      setsockopt(file.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)) != 0 ||
+      setsockopt(file.get(), SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)) != 0 ||
+      bind(file.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) {
     throw std::system_error(errno, std::generic_category(), "interface " + name);
   }
   // Beyond the limit of the host, if that is allowed.
-  if (setsockopt(file_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) != 0) {
-    setsockopt(file_.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
+  if (setsockopt(file.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) != 0) {
+    setsockopt(file.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
   }
+  return file;
+}
+
+}  // namespace
+
+Descriptor HostInterface::open(Kind kind, const std::string& name, unsigned* index) {
+  return kind == Kind::kPacket ? open_packet(name, index) : open_tap(name, index);
 }
 
 bool HostInterface::receive() {
@@ -161,7 +163,7 @@ HostInterface::Sent HostInterface::send(std::span<const std::byte> frame) {
 }
 
 std::uint64_t HostInterface::overruns() {
-  // The kernel counts from the last look on.
+  // The kernel counts from the last call on.
   tpacket_stats stats{};
   socklen_t size = sizeof(stats);
   if (!packet_ || getsockopt(file_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0) return 0;

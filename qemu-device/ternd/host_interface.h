@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "descriptor.h"
 #include "frame.h"
@@ -22,12 +23,14 @@ class HostInterface {
  public:
   enum class Kind { kTap, kPacket };
 
-  // A tap is created if there is none. Throws std::system_error.
-  HostInterface(Kind kind, const std::string& name);
+  // What the interface is used by: a tap, which is created if there is none, or a packet socket. Also sets
+  // the interface's index. Throws std::system_error.
+  static Descriptor open(Kind kind, const std::string& name, unsigned* index);
+
+  HostInterface(Kind kind, Descriptor file) : packet_(kind == Kind::kPacket), file_(std::move(file)) {}
 
   // Readable when there are frames, writable when frames are taken.
   [[nodiscard]] int fd() const { return file_.get(); }
-  [[nodiscard]] unsigned index() const { return index_; }
 
   // Reads the host's next packet. Returns false if there is none. There may be no frame afterwards,
   // because the packet was discarded.
@@ -50,12 +53,9 @@ class HostInterface {
   // Of a packet that the host sent: an IP packet of 64 KiB and its Ethernet header.
   static constexpr std::size_t kPacketMax = 65536 + 64;
 
-  void open_tap(const std::string& name);
-  void open_packet(const std::string& name);
   bool receive_packet();
 
   bool packet_;
-  unsigned index_ = 0;
   Descriptor file_;
   std::atomic<std::uint64_t> unfinished_ = 0;
   std::atomic<std::uint64_t> overruns_ = 0;

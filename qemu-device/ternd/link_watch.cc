@@ -11,13 +11,13 @@
 
 namespace tern::daemon {
 
-LinkWatch::LinkWatch(unsigned index)
-    : index_(index), socket_(checked(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), "netlink")) {
+Descriptor LinkWatch::open() {
+  Descriptor file = checked(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), "netlink");
   sockaddr_nl addr{};
   addr.nl_family = AF_NETLINK;
   addr.nl_groups = RTMGRP_LINK;
-  if (bind(socket_.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) throw std::system_error(errno, std::generic_category(), "netlink");
-  ask();
+  if (bind(file.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) throw std::system_error(errno, std::generic_category(), "netlink");
+  return file;
 }
 
 void LinkWatch::ask() {

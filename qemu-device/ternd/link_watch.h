@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tells whether an interface of the host is up and has a carrier, by rtnetlink.
+// Reports whether an interface of the host is up and has a carrier, by rtnetlink.
 #pragma once
+
+#include <utility>
 
 #include "descriptor.h"
 
@@ -10,8 +12,11 @@ class LinkWatch {
  public:
   enum class State { kDown, kUp, kGone };
 
-  // `index`: of the interface. Throws std::system_error. The state is kDown until read() has the answer.
-  explicit LinkWatch(unsigned index);
+  // The socket that it needs. Throws std::system_error.
+  static Descriptor open();
+
+  // `index`: of the interface. The state is kDown until read() has the answer.
+  LinkWatch(unsigned index, Descriptor socket) : index_(index), socket_(std::move(socket)) { ask(); }
 
   // Readable when there is news.
   [[nodiscard]] int fd() const { return socket_.get(); }

@@ -2,6 +2,7 @@
 #include <syslog.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 
 #include "daemon.h"
@@ -13,14 +14,14 @@ int main(int argc, char** argv) {
   const auto options = parse_options(argc, argv, &status);
   if (!options) return status;
   // Before there is a thread: all take them over.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
+  const sigset_t ends = Daemon::end_signals();
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    Daemon(*options).run();
+    Daemon daemon(*options);
+    daemon.run();
+    // A thread that its hypervisor keeps waiting cannot be joined, and the process ends without it.
+    if (!daemon.stop()) std::_Exit(0);
   } catch (const std::exception& e) {
     write_log(LOG_ERR, "", e.what());
     return 1;

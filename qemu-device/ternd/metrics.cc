@@ -49,23 +49,30 @@ static_assert(std::size(kEthernet) == TERN_ETH_CNT_NUM);
 struct PortName {
   std::uint64_t PortCounters::*field;
   const char* name;
+  const char* help;
 };
 constexpr PortName kPort[] = {
-    {&PortCounters::in_frames, "in_frames"},       {&PortCounters::in_bytes, "in_bytes"},     {&PortCounters::in_discards, "in_discards"},
-    {&PortCounters::out_frames, "out_frames"},     {&PortCounters::out_bytes, "out_bytes"},   {&PortCounters::out_discards, "out_discards"},
-    {&PortCounters::out_lost, "out_lost"},         {&PortCounters::out_marked, "out_marked"}, {&PortCounters::blocked, "blocked"},
-    {&PortCounters::watchdog, "watchdog"},
+    {&PortCounters::in_frames, "in_frames", "Frames that the port's user sent into the switch."},
+    {&PortCounters::in_bytes, "in_bytes", "Bytes of these frames."},
+    {&PortCounters::in_discards, "in_discards", "Frames of the port's user that the switch does not forward."},
+    {&PortCounters::out_frames, "out_frames", "Frames that left the switch through the port."},
+    {&PortCounters::out_bytes, "out_bytes", "Bytes of these frames."},
+    {&PortCounters::out_discards, "out_discards", "Frames to the port that were discarded: its queue was full, its link down, or by RED."},
+    {&PortCounters::out_lost, "out_lost", "Frames to the port that were lost because its policy says so."},
+    {&PortCounters::out_marked, "out_marked", "Frames to the port that were marked (ECN)."},
+    {&PortCounters::blocked, "blocked", "Times that the full port blocked a sender."},
+    {&PortCounters::watchdog, "watchdog", "Times that the full port took no frame for so long that senders went on."},
 };
 
 class Families {
  public:
-  void add(const std::string& name, prometheus::MetricType type, const char* label, const std::string& value, double number) {
+  void add(const std::string& name, const char* help, prometheus::MetricType type, const char* label, const std::string& value, double number) {
     prometheus::MetricFamily* family = nullptr;
     for (auto& f : families_) {
       if (f.name == name) family = &f;
     }
     if (family == nullptr) {
-      families_.push_back({name, "", type, {}});
+      families_.push_back({name, help, type, {}});
       family = &families_.back();
     }
     prometheus::ClientMetric metric;
@@ -86,48 +93,52 @@ class Families {
 constexpr auto kCounter = prometheus::MetricType::Counter;
 constexpr auto kGauge = prometheus::MetricType::Gauge;
 
-void add_port(Families& out, const Port& port) {
+void add_port(Families& out, const Port& port, const std::string& name) {
   const PortCounters counters = port.counters();
   for (const PortName& p : kPort) {
-    out.add(std::string("tern_port_") + p.name + "_total", kCounter, "port", port.name(), static_cast<double>(counters.*p.field));
+    out.add(std::string("tern_port_") + p.name + "_total", p.help, kCounter, "port", name, static_cast<double>(counters.*p.field));
   }
-  out.add("tern_port_queue_bytes", kGauge, "port", port.name(), static_cast<double>(port.queue_length()));
-  out.add("tern_port_link", kGauge, "port", port.name(), port.link() ? 1 : 0);
+  out.add("tern_port_queue_bytes", "Bytes that wait to leave the switch through the port.", kGauge, "port", name,
+          static_cast<double>(port.queue_length()));
+  out.add("tern_port_link", "Whether the link of the port is up.", kGauge, "port", name, port.link() ? 1 : 0);
+}
+
+void add_adapter(Families& out, const std::string& name, const AdapterAnswer& a) {
+  const auto gauge = [&](const char* what, const char* help, double value) { out.add(what, help, kGauge, "adapter", name, value); };
+  gauge("tern_adapter_attached", "Whether a hypervisor is attached.", a.status.attached ? 1 : 0);
+  gauge("tern_adapter_memory_bytes", "Memory that the hypervisor lets the adapter access.", static_cast<double>(a.status.memory));
+  gauge("tern_adapter_regions", "Regions that this memory is in.", static_cast<double>(a.status.regions));
+  gauge("tern_adapter_most_regions", "Regions that the hypervisor may map at a time.", static_cast<double>(a.adapter->most_regions()));
+  gauge("tern_adapter_queue_pairs", "Queue pairs that exist.", a.status.engine.live_qps);
+  gauge("tern_adapter_keys", "Memory keys that exist.", a.status.engine.live_keys);
+  gauge("tern_adapter_page_entries", "Page list entries that are in use.", static_cast<double>(a.status.engine.page_entries));
+  for (std::size_t i = 0; i < a.rdma.size(); ++i) {
+    out.add(std::string("tern_") + kRdma[i] + "_total", "RDMA counter of the adapter, as the guest's `rdma statistic` shows it.", kCounter,
+            "adapter", name, static_cast<double>(a.rdma.at(i)));
+  }
+  for (const Name& n : kEthernet) {
+    out.add(std::string("tern_") + n.name + "_total", "Ethernet counter of the adapter, as the guest's `ethtool -S` shows it.", kCounter,
+            "adapter", name, static_cast<double>(a.ethernet.at(n.index)));
+  }
 }
 
 }  // namespace
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   Families out;
-  for (Adapter& adapter : adapters_) {
-    const std::string& name = adapter.config().name;
-    Adapter::Status status{};
-    std::array<std::uint64_t, TERN_CNT_RDMA_NUM> rdma{};
-    std::array<std::uint64_t, TERN_ETH_CNT_NUM> ethernet{};
-    const bool answered = adapter.call([&] {
-      status = adapter.status();
-      std::copy_n(tern_engine_rdma_counters(adapter.engine()), rdma.size(), rdma.begin());
-      std::copy_n(tern_engine_eth_counters(adapter.engine()), ethernet.size(), ethernet.begin());
-    });
-    out.add("tern_adapter_responds", kGauge, "adapter", name, answered ? 1 : 0);
-    add_port(out, adapter.port());
-    if (!answered) continue;
-    out.add("tern_adapter_attached", kGauge, "adapter", name, status.attached ? 1 : 0);
-    out.add("tern_adapter_memory_bytes", kGauge, "adapter", name, static_cast<double>(status.memory));
-    out.add("tern_adapter_queue_pairs", kGauge, "adapter", name, status.engine.live_qps);
-    out.add("tern_adapter_keys", kGauge, "adapter", name, status.engine.live_keys);
-    out.add("tern_adapter_page_entries", kGauge, "adapter", name, static_cast<double>(status.engine.page_entries));
-    for (std::size_t i = 0; i < rdma.size(); ++i) {
-      out.add(std::string("tern_") + kRdma[i] + "_total", kCounter, "adapter", name, static_cast<double>(rdma.at(i)));
-    }
-    for (const Name& n : kEthernet) {
-      out.add(std::string("tern_") + n.name + "_total", kCounter, "adapter", name, static_cast<double>(ethernet.at(n.index)));
-    }
+  for (const AdapterAnswer& a : ask_all(parts_.adapters())) {
+    const std::string& name = a.adapter->config().name;
+    out.add("tern_adapter_responds", "Whether the adapter's thread answers: its hypervisor does not keep it waiting.", kGauge, "adapter", name,
+            a.responds ? 1 : 0);
+    add_port(out, a.adapter->port(), name);
+    if (a.responds) add_adapter(out, name, a);
   }
-  for (Uplink& uplink : uplinks_) {
-    add_port(out, uplink.port());
-    out.add("tern_uplink_unfinished_total", kCounter, "port", uplink.port().name(), static_cast<double>(uplink.unfinished()));
-    out.add("tern_uplink_overruns_total", kCounter, "port", uplink.port().name(), static_cast<double>(uplink.overruns()));
+  for (const auto& uplink : parts_.uplinks()) {
+    add_port(out, uplink->port(), uplink->name());
+    out.add("tern_uplink_unfinished_total", "Packets that the host left unfinished in a way that is not known.", kCounter, "port", uplink->name(),
+            static_cast<double>(uplink->unfinished()));
+    out.add("tern_uplink_overruns_total", "Packets that the uplink did not take in time.", kCounter, "port", uplink->name(),
+            static_cast<double>(uplink->overruns()));
   }
   return out.take();
 }

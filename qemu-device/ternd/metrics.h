@@ -5,24 +5,21 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
-#include <deque>
 #include <vector>
 
-#include "adapter.h"
-#include "uplink.h"
+#include "parts.h"
 
 namespace tern::daemon {
 
 // Counters of adapters, with the names that mlx5 gives them, and of ports.
 class Metrics final : public prometheus::Collectable {
  public:
-  Metrics(std::deque<Adapter>& adapters, std::deque<Uplink>& uplinks) : adapters_(adapters), uplinks_(uplinks) {}
-  // Any thread. An adapter that does not answer is left out.
+  explicit Metrics(const Parts& parts) : parts_(parts) {}
+  // Any thread. What an adapter does not answer in time is left out.
   [[nodiscard]] std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
-  std::deque<Adapter>& adapters_;
-  std::deque<Uplink>& uplinks_;
+  const Parts& parts_;
 };
 
 }  // namespace tern::daemon

@@ -2,6 +2,7 @@
 // The command line and the configuration file of ternd.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,10 @@ struct Options {
   std::vector<std::string> uplinks;   // tap=NAME[,property=value]... or packet=NAME...
   std::string pcap;
   std::string control;
+  std::string control_group;
   std::string metrics;
+  unsigned max_adapters = 0;  // 0: as many as there are, and some more
+  std::uint64_t memory = 0;   // 0: HostLimits::read()
   bool sandbox = true;
 };
 

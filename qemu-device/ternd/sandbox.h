@@ -3,9 +3,12 @@
 
 namespace tern::daemon {
 
-// Gives up what the process no longer needs, in all its threads: capabilities, and system calls
-// other than those that serve hypervisors that are there already. No file can be opened any more.
-// Throws std::system_error.
+// Gives up all capabilities. Before the process has a second thread: each thread has its own, and
+// takes over those of the one that starts it. Throws std::system_error.
+void drop_capabilities();
+
+// Gives up, in all threads, the system calls that the process no longer needs: it can open no file
+// and start no program any more. Throws std::system_error.
 void enter_sandbox();
 
 }  // namespace tern::daemon

@@ -3,17 +3,45 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 namespace tern::daemon {
 
 class TaskQueue {
+ private:
+  struct Task {
+    std::function<void()> run;
+    std::promise<void> done;
+    // Of the thread and who waits, the one that sets it decides whether the task runs.
+    std::atomic<bool> taken = false;
+  };
+
  public:
-  // Any other thread: has `task` run by the thread, which `wake` wakes. Returns false if the thread did
-  // not take it in time.
-  bool call(const std::function<void()>& task, const std::function<void()>& wake);
+  // How long a thread may take to begin a task.
+  static constexpr std::chrono::seconds kWaitLimit{3};
+
+  // A task that was given to a thread. What it refers to must live until wait() returns.
+  class Ticket {
+   public:
+    using Time = std::chrono::steady_clock::time_point;
+    // Returns false, and the task does not run, if the thread has not begun it at that time.
+    bool wait(Time until = std::chrono::steady_clock::now() + kWaitLimit);
+
+   private:
+    friend class TaskQueue;
+    explicit Ticket(std::shared_ptr<Task> task)
+        : task_(std::move(task)), done_(task_->done.get_future()) {}
+    std::shared_ptr<Task> task_;
+    std::future<void> done_;
+  };
+
+  // Any other thread, which then wakes the thread.
+  Ticket post(std::function<void()> task);
 
   // The thread.
   [[nodiscard]] bool empty() const { return !waiting_.load(std::memory_order_seq_cst); }
@@ -22,7 +50,7 @@ class TaskQueue {
  private:
   std::mutex mutex_;
   std::atomic<bool> waiting_ = false;
-  std::vector<std::function<void()>> tasks_;
+  std::vector<std::shared_ptr<Task>> tasks_;
 };
 
 }  // namespace tern::daemon

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "unix_socket.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cassert>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace tern::daemon {
 
@@ -27,16 +32,45 @@ sockaddr_un address_of(const std::string& path) {
 
 void remove_stale_socket(const std::string& path) {
   const sockaddr_un addr = address_of(path);
+  struct stat file {};
+  // connect() says the same of a file that is no socket.
+  if (lstat(path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
   const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) return;
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0 && errno == ECONNREFUSED) unlink(path.c_str());
 }
 
-Descriptor listen_at(const std::string& path) {
-  remove_stale_socket(path);
+namespace {
+
+// Locks the directory of `path`: daemons that start at the same time would take each other's sockets for
+// stale ones before they listen. Anybody who can read the directory can keep it locked, so the wait is bounded.
+Descriptor lock_directory_of(const std::string& path) {
+  constexpr unsigned kTries = 100;
+  constexpr std::chrono::milliseconds kAgain{20};
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (unsigned i = 0; lock && i < kTries && flock(lock.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+    std::this_thread::sleep_for(kAgain);
+  }
+  return lock;
+}
+
+}  // namespace
+
+Descriptor listen_at(const std::string& path, int backlog, const std::function<void()>& prepare) {
   const sockaddr_un addr = address_of(path);
+  const Descriptor lock = lock_directory_of(path);
+  remove_stale_socket(path);
   Descriptor listener = checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), path);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0 || listen(listener.get(), 8) != 0) fail(errno, path);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) fail(errno, path);
+  try {
+    if (prepare) prepare();
+    if (listen(listener.get(), backlog) != 0) fail(errno, path);
+  } catch (...) {
+    unlink(path.c_str());
+    throw;
+  }
   return listener;
 }
 

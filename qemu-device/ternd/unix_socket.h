@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,10 +13,11 @@
 
 namespace tern::daemon {
 
-// Removes a socket that nobody listens on: a daemon that was killed leaves its sockets behind.
+// Removes a socket that nobody listens on: a daemon that has ended leaves its sockets behind.
 void remove_stale_socket(const std::string& path);
-// A socket at `path` that listens and does not block. Throws std::system_error.
-Descriptor listen_at(const std::string& path);
+// A socket at `path` that listens and does not block. `backlog` and one more clients wait for accept().
+// `prepare` is called before it listens. Throws std::system_error.
+Descriptor listen_at(const std::string& path, int backlog = 8, const std::function<void()>& prepare = {});
 // Connects to the socket at `path`. Throws std::system_error.
 Descriptor connect_to(const std::string& path);
 

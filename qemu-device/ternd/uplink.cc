@@ -21,42 +21,49 @@ namespace {
 constexpr std::size_t kQueue = std::size_t{4} << 20;
 // Frames taken at a time from each side.
 constexpr unsigned kBurst = 64;
-// Turns of the loop between two looks at the link while the thread does not sleep.
-constexpr unsigned kLookEvery = 64;
+// Turns of the loop between two reads of the link's state while the thread does not sleep.
+constexpr unsigned kReadLinkEvery = 64;
 
 }  // namespace
 
-Uplink::Uplink(std::string_view text, Switch& fabric) : wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+Uplink::Config Uplink::parse(std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::string_view kind = text.substr(0, equals);
   if (equals == std::string_view::npos || (kind != "tap" && kind != "packet")) {
     throw std::invalid_argument("an uplink is tap=NAME or packet=NAME, not '" + std::string(text) + "'");
   }
-  const std::string name = name_in(text);
+  Config config{kind == "tap" ? HostInterface::Kind::kTap : HostInterface::Kind::kPacket, "", {}};
+  text.remove_prefix(equals + 1);
   std::size_t comma = text.find(',');
-  if (name.empty() || name.size() >= IFNAMSIZ) throw std::invalid_argument("'" + name + "' is no name of an interface");
-  PortPolicy policy;
+  config.name = text.substr(0, comma);
+  if (config.name.empty() || config.name.size() >= IFNAMSIZ) throw std::invalid_argument("'" + config.name + "' is no name of an interface");
   while (comma != std::string_view::npos) {
     text.remove_prefix(comma + 1);
     comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t at = item.find('=');
-    if (at == std::string_view::npos || !set_port_property(policy, item.substr(0, at), item.substr(at + 1))) {
+    if (at == std::string_view::npos || !set_port_property(config.policy, item.substr(0, at), item.substr(at + 1))) {
       throw std::invalid_argument("an uplink has no property '" + std::string(item.substr(0, at)) + "'");
     }
   }
-  host_ = std::make_unique<HostInterface>(kind == "tap" ? HostInterface::Kind::kTap : HostInterface::Kind::kPacket, name);
-  link_ = std::make_unique<LinkWatch>(host_->index());
-  port_ = &fabric.add(name, *this, kQueue);
-  port_->set_policy(policy);
+  return config;
+}
+
+Uplink::Files Uplink::open(const Config& config) {
+  Files files;
+  files.interface = HostInterface::open(config.kind, config.name, &files.index);
+  files.netlink = LinkWatch::open();
+  return files;
+}
+
+Uplink::Uplink(const Config& config, Switch& fabric, Files files)
+    : config_(config), host_(std::make_unique<HostInterface>(config.kind, std::move(files.interface))),
+      link_(std::make_unique<LinkWatch>(files.index, std::move(files.netlink))), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+      port_(&fabric.add(config.name, *this, kQueue)) {
+  port_->set_policy(config.policy);
 }
 
 Uplink::~Uplink() { stop(); }
-
-std::string Uplink::name_in(std::string_view text) {
-  text.remove_prefix(std::min(text.find('=') + 1, text.size()));
-  return std::string(text.substr(0, text.find(',')));
-}
 
 void Uplink::start() { thread_ = std::thread(&Uplink::loop, this); }
 
@@ -67,8 +74,36 @@ void Uplink::stop() {
   thread_.join();
 }
 
-bool Uplink::call(const std::function<void()>& task) {
-  return tasks_.call(task, [this] { wake(); });
+TaskQueue::Ticket Uplink::post(std::function<void()> task) {
+  TaskQueue::Ticket ticket = tasks_.post(std::move(task));
+  wake();
+  return ticket;
+}
+
+std::uint64_t Uplink::unfinished() {
+  const std::lock_guard lock(host_mutex_);
+  return unfinished_before_ + host_->unfinished();
+}
+
+std::uint64_t Uplink::overruns() {
+  const std::lock_guard lock(host_mutex_);
+  return overruns_before_ + host_->overruns();
+}
+
+void Uplink::reopen(Files files) {
+  auto host = std::make_unique<HostInterface>(config_.kind, std::move(files.interface));
+  link_ = std::make_unique<LinkWatch>(files.index, std::move(files.netlink));
+  {
+    const std::lock_guard lock(host_mutex_);
+    unfinished_before_ += host_->unfinished();
+    overruns_before_ += host_->overruns();
+    host_.swap(host);
+  }
+  // A frame of the old interface that the switch has not taken.
+  if (!faults_ || faults_->in().empty()) frame_ = {};
+  has_room_.store(true, std::memory_order_seq_cst);
+  gone_ = blocked_out_ = false;
+  watch_link();
 }
 
 std::string Uplink::set_faults(const std::string& text) {
@@ -88,7 +123,7 @@ void Uplink::room() {
 void Uplink::loop() {
   pthread_setname_np(pthread_self(), "uplink");
   for (unsigned turn = 0; !stop_.load(std::memory_order_relaxed); ++turn) {
-    if (turn % kLookEvery == 0) watch_link();
+    if (turn % kReadLinkEvery == 0) watch_link();
     if (!tasks_.empty()) tasks_.run();
     const bool due = run_faults();
     const bool in = take_in();

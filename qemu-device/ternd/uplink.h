@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "capture.h"
 #include "descriptor.h"
@@ -25,12 +27,27 @@ namespace tern::daemon {
 
 class Uplink final : public PortUser {
  public:
-  // `text`: tap=NAME or packet=NAME, with properties of the port. Throws std::invalid_argument or
-  // std::system_error.
-  Uplink(std::string_view text, Switch& fabric);
+  // What an uplink opens at an interface, unless it gets it from somebody who may open more.
+  struct Files {
+    Descriptor interface;  // the tap, or the packet socket
+    Descriptor netlink;
+    unsigned index = 0;
+  };
+  // What a text says: tap=NAME or packet=NAME, with properties of the port.
+  struct Config {
+    HostInterface::Kind kind;
+    std::string name;  // of the interface, and of the port
+    PortPolicy policy;
+  };
+  // Throws std::invalid_argument.
+  static Config parse(std::string_view text);
+  // Throws std::system_error.
+  static Files open(const Config& config);
+
+  Uplink(std::string_view text, Switch& fabric) : Uplink(parse(text), fabric) {}
+  Uplink(const Config& config, Switch& fabric) : Uplink(config, fabric, open(config)) {}
+  Uplink(const Config& config, Switch& fabric, Files files);
   ~Uplink() override;
-  // The name of the interface, and of the port.
-  static std::string name_in(std::string_view text);
 
   void start();
   void stop();
@@ -38,12 +55,16 @@ class Uplink final : public PortUser {
   // ---- any thread ----
 
   [[nodiscard]] Port& port() { return *port_; }
+  [[nodiscard]] const std::string& name() const { return config_.name; }
+  [[nodiscard]] const char* kind() const { return config_.kind == HostInterface::Kind::kTap ? "tap" : "packet"; }
   // Packets that the host left unfinished in a way that the uplink does not finish.
-  [[nodiscard]] std::uint64_t unfinished() const { return host_->unfinished(); }
+  [[nodiscard]] std::uint64_t unfinished();
   // Packets that were lost because the uplink did not take them in time.
-  [[nodiscard]] std::uint64_t overruns() { return host_->overruns(); }
+  [[nodiscard]] std::uint64_t overruns();
   // Runs `task` in the uplink's thread and waits for it. Returns false if the thread does not run.
-  bool call(const std::function<void()>& task);
+  bool call(std::function<void()> task) { return post(std::move(task)).wait(); }
+  // The same without waiting.
+  TaskQueue::Ticket post(std::function<void()> task);
 
   // PortUser
   void frames_wait() override { wake(); }
@@ -51,10 +72,13 @@ class Uplink final : public PortUser {
 
   // ---- within call() ----
 
-  // Captures all frames from now on, as the switch sees them; null ends the capture.
-  void set_capture(std::unique_ptr<Capture> capture) { capture_ = std::move(capture); }
+  // Captures all frames from now on, as the switch sees them; null ends the capture. Returns the one
+  // that ends with it, for another thread to destroy.
+  std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture) { return std::exchange(capture_, std::move(capture)); }
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
+  // Goes on with an interface that was opened again, after its deletion for example.
+  void reopen(Files files);
   [[nodiscard]] std::string faults() const { return faults_ ? faults_->report() : ""; }
 
  private:
@@ -70,10 +94,14 @@ class Uplink final : public PortUser {
   bool send_held();
   void sleep();
 
+  const Config config_;
+  std::mutex host_mutex_;  // the thread changes host_, others read what it counts
   std::unique_ptr<HostInterface> host_;
+  std::uint64_t unfinished_before_ = 0;  // by those before host_
+  std::uint64_t overruns_before_ = 0;
   std::unique_ptr<LinkWatch> link_;
   Descriptor wake_;
-  Port* port_ = nullptr;
+  const OwnedPort port_;
   std::atomic<bool> sleeping_ = false;
   std::atomic<bool> has_room_ = true;
   std::atomic<bool> stop_ = false;

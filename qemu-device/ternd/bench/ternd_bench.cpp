@@ -47,7 +47,7 @@ class Pairs {
   ~Pairs() {
     qps_.clear();
     machines_.clear();
-    for (Adapter& adapter : adapters_) adapter.stop();
+    for (Adapter& adapter : adapters_) (void)adapter.stop();
     adapters_.clear();
     std::filesystem::remove_all(dir_);
   }

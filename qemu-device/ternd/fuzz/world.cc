@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <span>
 
+#include "unix_socket.h"
+
 namespace tern::daemon {
 
 namespace {
@@ -44,16 +46,17 @@ World::World() : dm_(kDm) {
   std::string directory = "/tmp/ternd-fuzz-XXXXXX";
   if (mkdtemp(directory.data()) == nullptr) std::abort();
   path_ = directory + "/sock";
-  ConfigSpace::Options o;
-  o.uar_size = kUar;
-  o.dm_size = dm_.size();
-  o.vectors = c.num_vectors;
-  o.link_speed = 3;
-  function_ = std::make_unique<Function>(path_, o, DmFile{dm_.fd(), dm_.data()}, *this);
+  Function::Options o;
+  o.space.uar_size = kUar;
+  o.space.dm_size = dm_.size();
+  o.space.vectors = c.num_vectors;
+  o.space.link_speed = 3;
+  function_ = std::make_unique<Function>(listen_at(path_, 0), o, DmFile{dm_.fd(), dm_.data()}, *this);
 }
 
 World::~World() {
   function_->close();
+  unlink(path_.c_str());
   rmdir(path_.substr(0, path_.rfind('/')).c_str());
 }
 
@@ -99,25 +102,23 @@ std::uint32_t World::read_doorbell(std::uint64_t offset) { return tern_engine_ua
 void World::ring_doorbell(std::uint64_t offset, std::uint32_t value) { tern_engine_doorbell(engine_.get(), offset, value); }
 
 void World::memory_added(const GuestMemory::Region& region) {
-  memory_.add(region);
-  memory_.tell(engine_.get());
+  if (memory_.add(region)) memory_.update(engine_.get());
 }
 
 void World::memory_removed(const GuestMemory::Region& region) {
-  memory_.remove(region.addr);
-  memory_.tell(engine_.get());
+  if (memory_.remove(region.addr)) memory_.update(engine_.get());
   tern_engine_dma_invalidate(engine_.get(), region.addr, region.len);
 }
 
 void World::reset() {
   memory_.allow(false);
-  memory_.tell(engine_.get());
+  memory_.update(engine_.get());
   tern_engine_reset(engine_.get());
 }
 
 void World::power_changed(bool bus_master, bool) {
   memory_.allow(bus_master);
-  memory_.tell(engine_.get());
+  memory_.update(engine_.get());
   if (!bus_master) tern_engine_dma_invalidate(engine_.get(), 0, UINT64_MAX);
 }
 
@@ -131,8 +132,7 @@ void World::detached() {
     std::fputs("a hypervisor that is gone leaves objects or memory behind\n", stderr);
     std::abort();
   }
-  dm_.renew();
-  function_->set_dm({dm_.fd(), dm_.data()});
+  if (!dm_.renew() || !function_->set_dm({dm_.fd(), dm_.data()})) std::abort();
 }
 
 void* World::map(void* opaque, std::uint64_t addr, std::uint64_t* len, bool is_write) {

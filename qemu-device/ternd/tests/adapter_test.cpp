@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <linux/pci_regs.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -155,7 +156,7 @@ TEST_F(AdapterTest, ARangeOfRegionsIsUnmapped) {
   TestMachine m(path(1), 1);
   const auto mapped = [&] {
     std::uint64_t bytes = 0;
-    EXPECT_TRUE(adapters[0].call([&] { bytes = adapters[0].status().memory; }));
+    EXPECT_TRUE(adapter(1).call([&] { bytes = adapter(1).status().memory; }));
     return bytes;
   };
   const std::uint64_t before = mapped();
@@ -225,6 +226,37 @@ TEST_F(AdapterTest, DeviceMemoryIsSharedAndNewForTheNextHypervisor) {
   EXPECT_EQ(std::memcmp(text.data(), "secret", 6), 0);
 }
 
+// While the host has no descriptor for new device memory, the next hypervisor waits.
+TEST_F(AdapterTest, AHypervisorWaitsForItsDeviceMemory) {
+  make(1);
+  {
+    const TestMachine m(path(1), 1);
+    rlimit limit{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const rlimit none{3, limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    EXPECT_LT(memfd_create("m", 0), 0);
+    EXPECT_EQ(shutdown(m.client.fd(), SHUT_RDWR), 0);
+    EXPECT_TRUE(wait_until([&] { return !attached(1); }));
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+  expect_usable(1);
+}
+
+TEST(DeviceMemoryTest, IsOldUntilItCanBeNew) {
+  DeviceMemory memory(65536);
+  memory.data()[0] = std::byte{1};
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  EXPECT_FALSE(memory.renew());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(memory.data()[0], std::byte{1});
+  EXPECT_TRUE(memory.renew());
+  EXPECT_EQ(memory.data()[0], std::byte{0});
+}
+
 TEST_F(AdapterTest, AccessesOfOtherSizesReadOnesAndWriteNothing) {
   make(1);
   TestMachine& m = attach(1);
@@ -241,20 +273,20 @@ TEST_F(AdapterTest, AccessesOfOtherSizesReadOnesAndWriteNothing) {
 
 TEST_F(AdapterTest, TheLinkFollowsItsSetting) {
   make(1);
-  adapters[0].call([&] { adapters[0].set_link(false); });
+  adapter(1).call([&] { adapter(1).set_link(false); });
   attach(1);
   EXPECT_FALSE(fabric.ports()[0].link());
-  adapters[0].call([&] { adapters[0].set_link(true); });
+  adapter(1).call([&] { adapter(1).set_link(true); });
   EXPECT_TRUE(fabric.ports()[0].link());
 }
 
 TEST_F(AdapterTest, FaultRulesAreSetAndRead) {
   make(1);
   std::string error, text;
-  ASSERT_TRUE(adapters[0].call([&] {
-    error = adapters[0].set_faults("nonsense");
-    EXPECT_EQ(adapters[0].set_faults("drop rx"), "");
-    text = adapters[0].faults();
+  ASSERT_TRUE(adapter(1).call([&] {
+    error = adapter(1).set_faults("nonsense");
+    EXPECT_EQ(adapter(1).set_faults("drop rx"), "");
+    text = adapter(1).faults();
   }));
   EXPECT_NE(error, "");
   EXPECT_THAT(text, testing::HasSubstr("drop"));

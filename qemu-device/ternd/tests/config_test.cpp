@@ -2,13 +2,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/pci_regs.h>
+#include <unistd.h>
 
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
 #include "adapter_config.h"
 #include "config_space.h"
 #include "guest_memory.h"
+#include "options.h"
 #include "tern_hw.hpp"
 #include "uplink.h"
 
@@ -104,6 +109,27 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
 
 TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 32U); }
 
+// ---- options ----
+
+int status_of(const std::string& config) {
+  const std::string file = testing::TempDir() + "ternd-options-" + std::to_string(getpid());
+  std::ofstream(file) << config;
+  std::array<std::string, 3> args{"ternd", "--config", file};
+  std::array<char*, 3> argv{args[0].data(), args[1].data(), args[2].data()};
+  int status = 0;
+  const bool good = parse_options(3, argv.data(), &status).has_value();
+  std::filesystem::remove(file);
+  return good ? 0 : status;
+}
+
+TEST(OptionsTest, AMistypedOptionOfTheFileIsAnError) {
+  EXPECT_EQ(status_of("adapter = [\"/run/a.sock\"]\ncontrol = \"/run/control\"\n"), 0);
+  EXPECT_EQ(status_of("adapter = [\"/run/a.sock\"]\ncontol = \"/run/control\"\n"), 2);
+  EXPECT_EQ(status_of("adapter = [\"/run/a.sock\"]\nno_sandbox = true\n"), 2);
+  EXPECT_EQ(status_of("adapter = [\"/run/a.sock\"]\nmemory = \"4G\"\nmax-adapters = 3\n"), 0);
+  EXPECT_EQ(status_of("adapter = [\"/run/a.sock\"]\nmax-adapters = 300\n"), 2);
+}
+
 // ---- config space ----
 
 struct ConfigSpaceTest : testing::Test {
@@ -182,9 +208,9 @@ TEST(GuestMemoryTest, FindsTheLongestPiece) {
   std::array<std::byte, 64> a{};
   std::array<std::byte, 64> b{};
   GuestMemory memory;
-  memory.add({0x2000, 64, b.data(), false});
-  memory.add({0x1000, 64, a.data(), true});
-  memory.add({0x3000, 64, nullptr, true});
+  EXPECT_TRUE(memory.add({0x2000, 64, b.data(), true, false}));
+  EXPECT_TRUE(memory.add({0x1000, 64, a.data(), true, true}));
+  EXPECT_TRUE(memory.add({0x3000, 64, nullptr, true, true}));
   EXPECT_TRUE(memory.find(0x1000, 1, false).empty()) << "no bus master";
   EXPECT_TRUE(memory.largest(4).empty());
   memory.allow(true);
@@ -197,10 +223,14 @@ TEST(GuestMemoryTest, FindsTheLongestPiece) {
   EXPECT_EQ(memory.find(0x2000, 4, false).data(), b.data());
   EXPECT_TRUE(memory.find(0x2000, 4, true).empty()) << "read only";
   EXPECT_TRUE(memory.find(0x3000, 4, false).empty()) << "without a descriptor";
+  EXPECT_TRUE(memory.add({0x4000, 64, a.data(), false, true}));
+  EXPECT_TRUE(memory.find(0x4000, 4, false).empty()) << "write only";
+  EXPECT_EQ(memory.find(0x4000, 4, true).data(), a.data());
+  (void)memory.remove(0x4000);
   EXPECT_TRUE(memory.find(UINT64_MAX, 4, false).empty());
   EXPECT_EQ(memory.largest(4).size(), 1U);
   EXPECT_EQ(memory.bytes(), 192U);
-  memory.remove(0x1000);
+  (void)memory.remove(0x1000);
   EXPECT_TRUE(memory.find(0x1000, 1, false).empty());
   EXPECT_EQ(memory.find(0x2000, 4, false).data(), b.data());
 }

@@ -2,7 +2,15 @@
 // The whole daemon: its commands, metrics and captures, and eight adapters at work.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,8 +30,13 @@ using test::Qp;
 using testing::HasSubstr;
 
 struct DaemonTest : AdapterFixture {
+  static std::vector<Descriptor> files_of(Descriptor file) {
+    std::vector<Descriptor> files;
+    if (file) files.push_back(std::move(file));
+    return files;
+  }
   Json ask(const Json& request, Descriptor file = Descriptor()) {
-    return Json::parse(run_command({adapters, uplinks}, request.dump(), std::move(file)));
+    return Json::parse(run_command(parts, request.dump(), files_of(std::move(file))));
   }
   Json result(const Json& request, Descriptor file = Descriptor()) {
     const Json answer = ask(request, std::move(file));
@@ -31,7 +44,6 @@ struct DaemonTest : AdapterFixture {
     return answer.value("result", Json::object());
   }
   std::string error(const Json& request) { return ask(request).value("error", ""); }
-  std::deque<Uplink> uplinks;
 };
 
 TEST_F(DaemonTest, ListsWhatIsThere) {
@@ -65,9 +77,9 @@ TEST_F(DaemonTest, ChangesPortsAndLinks) {
 
 TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
   make(1);
-  EXPECT_THAT(run_command({adapters, uplinks}, "{", Descriptor()), HasSubstr("error"));
-  EXPECT_THAT(run_command({adapters, uplinks}, "[1]", Descriptor()), HasSubstr("error"));
-  EXPECT_THAT(run_command({adapters, uplinks}, "{\"command\":1}", Descriptor()), HasSubstr("error"));
+  EXPECT_THAT(run_command(parts, "{", {}), HasSubstr("error"));
+  EXPECT_THAT(run_command(parts, "[1]", {}), HasSubstr("error"));
+  EXPECT_THAT(run_command(parts, "{\"command\":1}", {}), HasSubstr("error"));
   EXPECT_THAT(error({{"command", "dance"}}), HasSubstr("no command 'dance'"));
   EXPECT_THAT(error({{"command", "link"}, {"adapter", "9"}, {"up", true}}), HasSubstr("no adapter '9'"));
   EXPECT_NE(error({{"command", "link"}, {"adapter", "1"}, {"up", "yes"}}), "");
@@ -92,6 +104,51 @@ TEST_F(DaemonTest, CapturesBeginAndEnd) {
   EXPECT_EQ(magic, 0xa1b23c4dU) << "nanoseconds";
   exchange(x, y, 2);
   EXPECT_EQ(std::filesystem::file_size(file), size);
+}
+
+unsigned open_descriptors() {
+  unsigned n = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
+  return n;
+}
+
+TEST_F(DaemonTest, OnlyRegularFilesThatCanBeWrittenAreCaptures) {
+  make(2);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
+  const Json begin = {{"command", "capture"}, {"adapter", "1"}};
+  const std::string file = dir + "/capture.pcap";
+  std::ofstream(file) << "what is there stays";
+  const unsigned before = open_descriptors();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_TRUE(ask(begin, checked(open(file.c_str(), O_RDONLY | O_CLOEXEC), file)).contains("error"));
+    std::array<int, 2> ends{};
+    ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    const Descriptor reader(ends[0]);
+    EXPECT_TRUE(ask(begin, Descriptor(ends[1])).contains("error")) << "nobody reads it";
+    EXPECT_TRUE(ask(begin, checked(open("/dev/full", O_WRONLY | O_CLOEXEC), "/dev/full")).contains("error"));
+    EXPECT_TRUE(ask(begin, checked(open(file.c_str(), O_PATH | O_CLOEXEC), file)).contains("error"));
+  }
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(std::filesystem::file_size(file), 19U);
+  exchange(qa, qb, 1);
+}
+
+TEST_F(DaemonTest, ACaptureWhoseFileTakesNoMoreEnds) {
+  make(1);
+  TestMachine& m = attach(1);
+  Qp x(m);
+  Qp y(m);
+  connect(x, y);
+  constexpr std::int64_t kSize = 65536;
+  const Descriptor file = checked(memfd_create("capture", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd");
+  ASSERT_EQ(ftruncate(file.get(), kSize), 0);
+  ASSERT_EQ(fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK), 0);
+  testing::internal::CaptureStderr();
+  result({{"command", "capture"}, {"adapter", "1"}}, Descriptor(dup(file.get())));
+  exchange(x, y, 1);
+  result({{"command", "capture"}, {"adapter", "1"}});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("a capture ends: Operation not permitted"));
+  exchange(x, y, 2);
 }
 
 TEST_F(DaemonTest, AnAdapterLogsItsEvents) {
@@ -155,7 +212,7 @@ TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
   auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   exchange(qa, qb, 1);
   const auto value = [&](const std::string& name, const std::string& who) {
-    for (const auto& family : Metrics(adapters, uplinks).Collect()) {
+    for (const auto& family : Metrics(parts).Collect()) {
       for (const auto& metric : family.metric) {
         if (family.name == name && metric.label.at(0).value == who) return metric.counter.value + metric.gauge.value;
       }
@@ -170,11 +227,166 @@ TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
   EXPECT_EQ(value("tern_out_of_sequence_total", "2"), 0);
 }
 
+TEST_F(DaemonTest, EachMetricHasAHelpText) {
+  make(1);
+  attach(1);
+  for (const auto& family : Metrics(parts).Collect()) EXPECT_NE(family.help, "") << family.name;
+}
+
+TEST_F(DaemonTest, AdaptersThatDoNotRespondAreAskedTogether) {
+  make(3);
+  std::atomic<bool> go = false;
+  std::atomic<unsigned> waiting = 0;
+  const auto wait = [&] {
+    ++waiting;
+    go.wait(false);
+  };
+  std::array tickets{adapter(1).post(wait), adapter(2).post(wait)};
+  ASSERT_TRUE(test::wait_until([&] { return waiting == 2; }));
+  const auto answers = ask_all(parts.adapters());
+  go = true;
+  go.notify_all();
+  for (TaskQueue::Ticket& ticket : tickets) EXPECT_TRUE(ticket.wait());
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_FALSE(answers[0].responds);
+  EXPECT_FALSE(answers[1].responds);
+  EXPECT_TRUE(answers[2].responds) << "the others do not cost it its answer";
+}
+
+// ---- sockets ----
+
+TEST(UnixSocketTest, AFileThatIsNoSocketStays) {
+  const std::string file = testing::TempDir() + "ternd-file-" + std::to_string(getpid());
+  std::ofstream(file) << "an image";
+  try {
+    (void)listen_at(file);
+    ADD_FAILURE() << "it listens";
+  } catch (const std::system_error& e) {
+    EXPECT_EQ(e.code().value(), EADDRINUSE);
+  }
+  EXPECT_EQ(std::filesystem::file_size(file), 8U);
+  std::filesystem::remove(file);
+}
+
+TEST(UnixSocketTest, ASocketThatNobodyListensOnIsReplaced) {
+  const std::string path = testing::TempDir() + "ternd-stale-" + std::to_string(getpid());
+  { const Descriptor old = listen_at(path); }
+  const Descriptor now = listen_at(path);
+  EXPECT_THROW((void)listen_at(path), std::system_error) << "somebody listens";
+  EXPECT_TRUE(connect_to(path));
+  std::filesystem::remove(path);
+}
+
+// Of daemons that start at the same time, one gets the socket.
+TEST(UnixSocketTest, TwoDaemonsDoNotRemoveEachOthers) {
+  const std::string path = testing::TempDir() + "ternd-race-" + std::to_string(getpid());
+  for (int round = 0; round < 30; ++round) {
+    std::array<int, 2> go{};
+    ASSERT_EQ(pipe2(go.data(), O_CLOEXEC), 0);
+    std::array<pid_t, 3> children{};
+    for (pid_t& child : children) {
+      child = fork();
+      if (child != 0) continue;
+      close(go[1]);
+      char c = 0;
+      (void)!read(go[0], &c, 1);  // ends when the parent closes it
+      try {
+        const Descriptor listener = listen_at(path);
+        pause();
+      } catch (const std::system_error&) {
+      }
+      _exit(0);
+    }
+    close(go[0]);
+    close(go[1]);
+    // The losers end by themselves.
+    for (std::size_t ended = 0; ended < children.size() - 1; ++ended) {
+      const pid_t child = wait(nullptr);
+      std::ranges::replace(children, child, 0);
+    }
+    EXPECT_NO_THROW((void)connect_to(path));
+    for (const pid_t child : children) {
+      if (child != 0) kill(child, SIGKILL);
+    }
+    wait(nullptr);
+  }
+  std::filesystem::remove(path);
+}
+
 // ---- the control socket ----
+
+// Whether a process with these numbers gets an answer.
+bool answers(Control& control, const std::string& path, uid_t uid, gid_t gid) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0) _exit(2);
+    try {
+      const Descriptor s = connect_to(path);
+      char c = 0;
+      const timeval limit{10, 0};
+      setsockopt(s.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+      _exit(send(s.get(), "x\n", 2, MSG_NOSIGNAL) == 2 && recv(s.get(), &c, 1, 0) == 1 ? 0 : 1);
+    } catch (const std::system_error&) {
+      _exit(1);
+    }
+  }
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    control.serve();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_NE(WEXITSTATUS(status), 2);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(ControlTest, AnswersItsOwnerAndOneGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  constexpr uid_t kOther = 65534;
+  constexpr gid_t kMembers = 4711;
+  constexpr gid_t kOthers = 4712;
+  std::string dir = "/tmp/ternd-XXXXXX";
+  ASSERT_NE(mkdtemp(dir.data()), nullptr);
+  ASSERT_EQ(chmod(dir.c_str(), 0755), 0);
+  const std::string path = dir + "/control";
+  const auto handler = [](const std::string& request, const Control::Files&) { return request; };
+  {
+    Control control(path, std::nullopt, handler);
+    EXPECT_TRUE(answers(control, path, 0, 0));
+    EXPECT_FALSE(answers(control, path, kOther, kMembers));
+    ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+    EXPECT_FALSE(answers(control, path, kOther, kMembers)) << "whatever the mode is";
+  }
+  Control control(path, kMembers, handler);
+  EXPECT_TRUE(answers(control, path, 0, 0));
+  EXPECT_TRUE(answers(control, path, kOther, kMembers));
+  EXPECT_FALSE(answers(control, path, kOther, kOthers));
+  std::filesystem::remove_all(dir);
+}
+
+TEST(ControlTest, WaitsForDescriptorsWithoutSpinning) {
+  const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
+  Control control(path, std::nullopt, [](const std::string& request, const Control::Files&) { return request; });
+  const Descriptor client = connect_to(path);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{3, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const int again = control.serve();
+  EXPECT_GT(again, 0);
+  pollfd p{control.fd(), POLLIN, 0};
+  EXPECT_EQ(poll(&p, 1, 0), 0) << "the main loop would not sleep";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(send(client.get(), "x\n", 2, MSG_NOSIGNAL), 2);
+  char c = 0;
+  EXPECT_TRUE(test::wait_until([&] {
+    control.serve();
+    return recv(client.get(), &c, 1, MSG_DONTWAIT) == 1;
+  }));
+}
 
 TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
-  Control control(path, [](const std::string& request, Descriptor) { return "<" + request + ">"; });
+  Control control(path, std::nullopt, [](const std::string& request, const Control::Files&) { return "<" + request + ">"; });
   const Descriptor a = connect_to(path);
   const Descriptor b = connect_to(path);
   control.serve();
@@ -217,7 +429,7 @@ TEST_F(DaemonTest, EightAdaptersWorkAtATime) {
   std::thread watcher([&] {
     while (!done) {
       EXPECT_EQ(result({{"command", "list"}}).at("adapters").size(), 8U);
-      EXPECT_FALSE(Metrics(adapters, uplinks).Collect().empty());
+      EXPECT_FALSE(Metrics(parts).Collect().empty());
       result({{"command", "port"}, {"port", "3"}, {"properties", {{"delay", "1us"}}}});
       result({{"command", "port"}, {"port", "3"}, {"properties", {{"delay", "0"}}}});
     }

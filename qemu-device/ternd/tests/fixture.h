@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <string>
 
-#include "adapter.h"
 #include "client.h"
+#include "parts.h"
 #include "unix_socket.h"
 
 namespace tern::daemon {
@@ -31,16 +31,14 @@ struct ConnectedPair {
 };
 
 struct AdapterFixture : testing::Test {
-  AdapterFixture() {
+  explicit AdapterFixture(const Share& share = {}) : parts(share) {
     GuestMemory::handle_sigbus();
     std::string pattern = testing::TempDir() + "ternd-XXXXXX";
     dir = mkdtemp(pattern.data());
   }
   ~AdapterFixture() override {
     machines.clear();
-    // Their threads wake each other.
-    for (Adapter& adapter : adapters) adapter.stop();
-    adapters.clear();
+    EXPECT_TRUE(parts.stop());
     std::filesystem::remove_all(dir);
   }
 
@@ -50,9 +48,10 @@ struct AdapterFixture : testing::Test {
     for (unsigned id = 1; id <= n; ++id) {
       std::string text = path(id);
       text.append(",mac=52:54:00:77:00:0").append(std::to_string(id)).append(properties);
-      adapters.emplace_back(parse_adapter(text), fabric).start();
+      parts.add(parse_adapter(text)).start();
     }
   }
+  Adapter& adapter(unsigned id) { return *parts.adapters().at(id - 1); }
   TestMachine& attach(unsigned id) {
     TestMachine& m = machines.emplace_back(path(id), id);
     m.bring_up();
@@ -60,7 +59,7 @@ struct AdapterFixture : testing::Test {
   }
   bool attached(unsigned id) {
     bool is = false;
-    EXPECT_TRUE(adapters[id - 1].call([&] { is = adapters[id - 1].status().attached; }));
+    EXPECT_TRUE(adapter(id).call([&] { is = adapter(id).status().attached; }));
     return is;
   }
   static void connect(test::Qp& a, test::Qp& b) {
@@ -92,8 +91,8 @@ struct AdapterFixture : testing::Test {
   }
 
   std::string dir;
-  Switch fabric;
-  std::deque<Adapter> adapters;
+  Parts parts;
+  Switch& fabric = parts.fabric();
   std::deque<TestMachine> machines;
 };
 

@@ -2,7 +2,9 @@
 // Hypervisors that break the protocol or stop reading. The others must not notice.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/sockios.h>
 #include <linux/vfio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -53,6 +55,97 @@ struct HostileTest : AdapterFixture {
   std::unique_ptr<Qp> qa, qb;
   unsigned seed = 0;
 };
+
+// Has the adapter read its admin queue at `addr`.
+void read_queue(Client& c, std::uint64_t addr) {
+  const std::uint16_t bus_master = 6;
+  EXPECT_EQ(c.write(Client::kConfig, 4, &bus_master, sizeof(bus_master)), 0);
+  const auto set = [&](std::uint32_t reg, std::uint32_t value) { (void)c.write(TERN_BAR_REGS, reg, &value, sizeof(value)); };
+  set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(addr));
+  set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
+  set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(addr + 4096));
+  set(TERN_REG_ACQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
+  set(TERN_REG_AQ_LOG_SIZE, 4);
+  set(TERN_REG_CTRL, TERN_CTRL_ENABLE);
+  set(TERN_REG_AQ_TAIL, 1);
+}
+
+TEST_F(HostileTest, MemoryThatMayNotBeRead) {
+  for (const std::uint32_t flags : {0U, protocol::kWritable}) {
+    SCOPED_TRACE(flags);
+    Client c(path(3));
+    const Descriptor file = checked(memfd_create("m", MFD_CLOEXEC), "memfd");
+    ASSERT_EQ(ftruncate(file.get(), 1 << 20), 0);
+    const int fd = file.get();
+    const protocol::DmaMap map{.flags = flags, .offset = 0, .addr = 0, .size = 1 << 20};
+    EXPECT_EQ(c.command(protocol::kDmaMap, protocol::bytes_of(map), std::span(&fd, 1)), 0);
+    read_queue(c, 65536);
+    EXPECT_TRUE(wait_until([&] {
+      std::uint32_t status = 0;
+      return c.read(TERN_BAR_REGS, TERN_REG_STATUS, &status, sizeof(status)) != 0 || (status & TERN_STATUS_FATAL) != 0;
+    }));
+    others_work();
+    EXPECT_TRUE(attached(3)) << "an access that is not allowed is an error of the device, not of the protocol";
+  }
+  ASSERT_TRUE(wait_until([&] { return !attached(3); }));
+  adapter_works();
+}
+
+// A region whose file is gone when the adapter reads its queue there. Huge pages cannot be replaced in part.
+TEST_F(HostileTest, MemoryThatIsGone) {
+  constexpr std::uint64_t kSize = std::uint64_t{4} << 20;
+  for (const unsigned kind : {0U, unsigned{MFD_HUGETLB}}) {
+    const Descriptor file = checked(memfd_create("m", MFD_CLOEXEC | kind), "memfd");
+    Client c(path(3));
+    if (ftruncate(file.get(), kSize) != 0 || c.map(0, kSize, file.get(), 0) != 0) {
+      ASSERT_NE(kind, 0U);
+      continue;  // the host has no pool of huge pages
+    }
+    ASSERT_EQ(ftruncate(file.get(), 0), 0);
+    read_queue(c, 65536);
+    EXPECT_TRUE(c.ended());
+    others_work();
+    ASSERT_TRUE(wait_until([&] { return !attached(3); }));
+  }
+  adapter_works();
+}
+
+TEST_F(HostileTest, SaysNothing) {
+  const Descriptor silent = connect_to(path(3));
+  others_work();
+  EXPECT_TRUE(adapter(3).call([] {})) << "the adapter's thread waits for a version for ever";
+  char c = 0;
+  EXPECT_LE(recv(silent.get(), &c, 1, 0), 0) << "dropped";
+  adapter_works();
+}
+
+TEST_F(HostileTest, SaysNothingWhenTheDaemonStops) {
+  const Descriptor silent = connect_to(path(3));
+  EXPECT_TRUE(wait_until([&] {
+    int unread = 0;
+    return ioctl(silent.get(), SIOCOUTQ, &unread) == 0 && unread == 0;
+  }));
+  EXPECT_TRUE(adapter(3).stop());
+}
+
+TEST_F(HostileTest, BlocksInAnInterruptWhenTheDaemonStops) {
+  TestMachine m(path(3), 3);
+  m.bring_up();
+  const Descriptor full = checked(eventfd(0, EFD_CLOEXEC), "eventfd");
+  ASSERT_EQ(eventfd_write(full.get(), UINT64_MAX - 1), 0);
+  ASSERT_EQ(m.client.set_vector(TestMachine::kVector, full.get()), 0);
+  Qp x(m);
+  Qp y(m);
+  connect(x, y);
+  std::thread machine([&] {
+    x.arm();
+    x.post(64);
+    x.ring();
+  });
+  others_work();
+  EXPECT_TRUE(adapter(3).stop()) << "its thread waits in write()";
+  machine.join();
+}
 
 TEST_F(HostileTest, GarbageInsteadOfAVersion) {
   {
@@ -127,7 +220,7 @@ TEST_F(HostileTest, MemoryThatIsNoneOrOverlaps) {
   EXPECT_EQ(c.map(0, 1 << 20, file.get(), 0), 0) << "the same once more";
   EXPECT_EQ(c.unmap(0, 1 << 20), 0);
   std::uint64_t left = 1;
-  EXPECT_TRUE(adapters[2].call([&] { left = adapters[2].status().memory; }));
+  EXPECT_TRUE(adapter(3).call([&] { left = adapter(3).status().memory; }));
   EXPECT_EQ(left, 0U);
 }
 

@@ -68,7 +68,7 @@ struct KillTest : AdapterFixture {
     ASSERT_TRUE(wait_until([&] { return !attached(kVictim); }));
     EXPECT_FALSE(fabric.ports()[kVictim - 1].link());
     Adapter::Status status{};
-    ASSERT_TRUE(adapters[kVictim - 1].call([&] { status = adapters[kVictim - 1].status(); }));
+    ASSERT_TRUE(adapter(kVictim).call([&] { status = adapter(kVictim).status(); }));
     EXPECT_EQ(status.memory, 0U);
     EXPECT_EQ(status.engine.live_qps, 0U);
     EXPECT_EQ(status.engine.live_keys, 0U);

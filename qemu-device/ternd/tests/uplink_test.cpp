@@ -478,6 +478,32 @@ TEST_F(TapUplinkTest, AnInterfaceIsDeleted) {
   EXPECT_LT(run_time("uplink") - before, 100'000'000U) << "of 800 ms in two threads";
 }
 
+TEST_F(UplinkTest, AnInterfaceIsOpenedAgain) {
+  make_veths();
+  Uplink& one = add("packet=up1");
+  add("packet=up2");
+  start();
+  transfer(*host1, *host2, "10.5.0.2", kLittle);
+  const auto open = [] { return Uplink::open(Uplink::parse("packet=up1")); };
+  for (unsigned round = 0; round < 2; ++round) {
+    sh("ip link del up1");
+    EXPECT_TRUE(wait_until([&] { return !one.port().link(); }));
+    EXPECT_THROW((void)open(), std::system_error);
+    sh("ip link add up1 type veth peer one; ip link set one netns " + host1->path() + "; ip link set up1 up");
+    host1->in([] { sh("ip addr add 10.5.0.1/24 dev one; ip link set one up"); });
+    Uplink::Files files = open();
+    EXPECT_TRUE(one.call([&] { one.reopen(std::move(files)); }));
+    EXPECT_TRUE(wait_until([&] { return one.port().link(); }));
+    transfer(*host1, *host2, "10.5.0.2", kLittle);
+    transfer(*host2, *host1, "10.5.0.1", kLittle);
+  }
+  // One that is still there, too.
+  Uplink::Files files = open();
+  EXPECT_TRUE(one.call([&] { one.reopen(std::move(files)); }));
+  EXPECT_TRUE(wait_until([&] { return one.port().link(); }));
+  transfer(*host2, *host1, "10.5.0.1", kLittle);
+}
+
 // The thread is kept busy while more arrives than its socket takes.
 TEST_F(UplinkTest, OverrunsAreCounted) {
   make_veths();
@@ -528,7 +554,7 @@ struct TwoDaemonsTest : AdapterFixture {
     if (!*ns) GTEST_SKIP() << "needs network namespaces";
     sh("ip link add up1 mtu 9000 type veth peer up2 mtu 9000; ip link set up1 up; ip link set up2 up");
     make(1);
-    adapters.emplace_back(parse_adapter(path(2) + ",mac=52:54:00:77:00:02"), other).start();
+    second.emplace_back(parse_adapter(path(2) + ",mac=52:54:00:77:00:02"), other).start();
     uplinks.emplace_back("packet=up1", fabric).start();
     uplinks.emplace_back("packet=up2", other).start();
     for (Uplink& uplink : uplinks) ASSERT_TRUE(wait_until([&] { return uplink.port().link(); }));
@@ -536,15 +562,16 @@ struct TwoDaemonsTest : AdapterFixture {
   ~TwoDaemonsTest() override {
     machines.clear();
     for (Uplink& uplink : uplinks) uplink.stop();
-    for (Adapter& adapter : adapters) adapter.stop();
+    EXPECT_TRUE(parts.stop());
+    for (Adapter& adapter : second) EXPECT_TRUE(adapter.stop());
     uplinks.clear();
-    adapters.clear();
     setns(home.get(), CLONE_NEWNET);
   }
 
   Descriptor home = Namespace::current();
   std::unique_ptr<Namespace> ns;
   Switch other;
+  std::deque<Adapter> second;
   std::deque<Uplink> uplinks;
 };
 
@@ -584,7 +611,7 @@ TEST_F(TwoDaemonsTest, AnUplinkIsCaptured) {
   auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
   const std::string file = dir + "/uplink.pcap";
   Uplink& up = uplinks[0];
-  EXPECT_TRUE(up.call([&] { up.set_capture(std::make_unique<Capture>(file, 0)); }));
+  EXPECT_TRUE(up.call([&] { up.set_capture(std::make_unique<Capture>(create_file(file), 0)); }));
   exchange(qa, qb, 1);
   EXPECT_TRUE(up.call([&] { up.set_capture(nullptr); }));
   const auto size = std::filesystem::file_size(file);

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The limits of the process, divided among its adapters.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <stdexcept>
+
+#include "adapter_config.h"
+#include "client.h"
+#include "fixture.h"
+#include "share.h"
+
+namespace tern::daemon {
+namespace {
+
+using test::Qp;
+using test::wait_until;
+using testing::HasSubstr;
+
+constexpr std::uint64_t kGi = std::uint64_t{1} << 30;
+
+TEST(ShareTest, IsAnEqualPart) {
+  const HostLimits host{.mappings = 65530, .descriptors = 262144, .memory = 8 * kGi};
+  const Share eight = divide(host, 8);
+  EXPECT_LT(8 * eight.regions, host.mappings);
+  EXPECT_GT(8 * eight.regions, host.mappings * 9 / 10);
+  EXPECT_EQ(eight.memory, kGi);
+  const Share one = divide({.mappings = 1'000'000, .descriptors = 1'000'000, .memory = kGi}, 1);
+  EXPECT_EQ(one.regions, 65535U);
+  // Few descriptors.
+  EXPECT_LT(4 * divide({.mappings = 65530, .descriptors = 4096, .memory = kGi}, 4).regions, 4096U);
+  EXPECT_THROW((void)divide({.mappings = 65530, .descriptors = 1024, .memory = kGi}, 8),
+               std::runtime_error);
+  EXPECT_THROW((void)divide({.mappings = 2000, .descriptors = 65536, .memory = kGi}, 16),
+               std::runtime_error);
+}
+
+TEST(ShareTest, LimitsPageLists) {
+  AdapterConfig config = parse_adapter("a");
+  limit_pages(config, {});
+  EXPECT_EQ(config.max_pages, std::uint64_t{64} << 20) << "the default";
+  limit_pages(config, {.memory = kGi / 4});
+  EXPECT_LT(config.max_pages * 8, kGi / 4);
+  EXPECT_GT(config.max_pages * 8, kGi / 16);
+  try {
+    limit_pages(config, {.memory = kGi / 16});
+    ADD_FAILURE() << "it fits";
+  } catch (const std::invalid_argument& e) {
+    EXPECT_THAT(e.what(), HasSubstr("--memory"));
+  }
+}
+
+TEST(ShareTest, ThisHostServesAnAdapter) {
+  const HostLimits host = HostLimits::read();
+  EXPECT_GT(host.memory, std::uint64_t{64} << 20);
+  EXPECT_GE(divide(host, 1).regions, 32U);
+}
+
+// Four adapters in a process with few descriptors. Two of their hypervisors map as many regions as
+// they get.
+struct GreedyTest : AdapterFixture {
+  static constexpr rlim_t kFiles = 4096;
+  static constexpr unsigned kAdapters = 4;
+  static Share share() {
+    return divide({.mappings = 65530, .descriptors = kFiles, .memory = 16 * kGi}, kAdapters);
+  }
+
+  GreedyTest() : AdapterFixture(share()) {
+    getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit few{std::min(kFiles, before.rlim_max), before.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~GreedyTest() override { setrlimit(RLIMIT_NOFILE, &before); }
+
+  // Maps pages until one is refused. Returns their number.
+  static std::size_t map_pages(Client& c, int fd) {
+    constexpr std::uint64_t kPage = 4096;
+    std::size_t n = 0;
+    while (n < kFiles && c.map(std::uint64_t{2} * kPage * n, kPage, fd, 0) == 0) ++n;
+    return n;
+  }
+  rlimit before{};
+};
+
+TEST_F(GreedyTest, TakesItsOwnPartOnly) {
+  ASSERT_GE(before.rlim_max, kFiles);
+  make(kAdapters);
+  auto [a, b, qa, qb] = ConnectedPair(attach(1), attach(2));
+  const Descriptor file = checked(memfd_create("m", MFD_CLOEXEC), "memfd");
+  ASSERT_EQ(ftruncate(file.get(), 4096), 0);
+  Client third(path(3));
+  Client fourth(path(4));
+  EXPECT_EQ(map_pages(third, file.get()), share().regions);
+  EXPECT_EQ(map_pages(fourth, file.get()), share().regions) << "the other one has not taken them";
+  // The others grow, take interrupts, and are replaced.
+  EXPECT_EQ(b.client.map(kGi, 4096, b.file.get(), 0), 0);
+  exchange(qa, qb, 1);
+  const Descriptor event = checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd");
+  EXPECT_EQ(b.client.set_vector(9, event.get()), 0);
+  exchange(qa, qb, 2);
+  // What it gives back it can have again.
+  EXPECT_EQ(third.unmap(0, 4096), 0);
+  EXPECT_EQ(third.map(0, 4096, file.get(), 0), 0);
+  EXPECT_NE(third.map(kGi, 4096, file.get(), 0), 0);
+  EXPECT_TRUE(attached(3));
+  EXPECT_TRUE(attached(4));
+  EXPECT_TRUE(attached(1));
+  EXPECT_TRUE(attached(2));
+}
+
+}  // namespace
+}  // namespace tern::daemon
