@@ -15,6 +15,7 @@ from machine import adapter_properties, soft_roce_device  # noqa: E402
 
 STOCK_QEMU = os.path.join(TOP, "tests/vm/stock-qemu")
 TERND = os.path.join(TOP, "build/ternd/ternd")
+attacks = {}  # by control socket: the process, and its log
 
 
 def adapter_socket(lab, m, n):
@@ -47,7 +48,8 @@ def start_daemons(lab):
             for m in here:
                 paths.append(adapter_socket(lab, m, n))
                 command += ["--adapter", ",".join([paths[-1], *adapter_properties(m, n, opt, lab.run)])]
-            command += ["--control", control_socket(lab, here[0], n)] + (["--uplink", host.uplink] if host else [])
+            # A share for each, and one for an adapter that a test adds.
+            command += ["--max-adapters", str(len(here) + 1), "--control", control_socket(lab, here[0], n)] + (["--uplink", host.uplink] if host else [])
             log = open(f"{lab.run}/ternd{n or ''}{f'-{host.number}' if host else ''}.log", "wb")
             with host or contextlib.nullcontext():
                 processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
@@ -88,6 +90,24 @@ def ask(lab, who, n, request):
     return monitor.ternd(control_socket(lab, m, n), request)
 
 
+def attack(lab, who):
+    """Has ternd_attack attack the daemon of a machine, through an adapter that is added for it. Returns what it has printed so far, and its
+    status once it has ended."""
+    control = control_socket(lab, next(m for m in lab.machines if m.name == who), 0)
+    if control not in attacks:
+        adapter, log = f"{lab.tmp}/attacker.sock", f"{lab.run}/attack.log"
+        added = subprocess.run([os.path.join(os.path.dirname(TERND), "ternctl"), "--socket", control, "adapter", "add", adapter],
+                               capture_output=True, text=True, timeout=60)
+        if added.returncode:
+            raise ValueError(added.stderr.strip())
+        with open(log, "wb") as out:
+            attacks[control] = subprocess.Popen([TERND + "_attack", adapter, control], stdin=subprocess.DEVNULL, stdout=out, stderr=out), log
+    process, log = attacks[control]
+    status = process.poll()
+    with open(log) as out:
+        return {"output": out.read(), "status": status}
+
+
 def qmp(lab, who, command):
     """Executes a command that concerns an adapter, and returns its answer. Otherwise returns (None, command), changed if need be."""
     name, args = command.get("execute"), command.get("arguments", {})
@@ -114,6 +134,8 @@ def qmp(lab, who, command):
         n = adapter_of(args["name"])
         ask(lab, who, n, {"command": "link", "adapter": f"{who}-{n}", "up": args["up"]})
         return {"return": {}}, command
+    if name == "x-attack":
+        return {"return": attack(lab, who)}, command
     if name == "device_add" and args.get("driver") == "tern":
         n = adapter_of(args["id"])
         machine = next(m for m in lab.machines if m.name == who)
