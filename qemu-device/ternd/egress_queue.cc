@@ -16,8 +16,8 @@ namespace tern::daemon {
 
 namespace {
 
-// Bytes of the ring after which producers read the consumer's position. The shortest ring has room for a filler and the longest
-// record besides.
+// Bytes of the ring after which producers read the consumer's position. The shortest ring still has room for a filler and the
+// longest record.
 constexpr std::size_t kReadEvery = 32 * 1024;
 
 constexpr std::size_t kLine = 64;  // of a cache

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "switch.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -46,8 +49,8 @@ double draw(std::atomic<std::uint64_t>& state) {
 
 // ---- a port ----
 
-Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size)
-    : switch_(owner), number_(number), name_(std::move(name)), user_(&user), queue_size_(queue_size), queue_(queue_size),
+Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size, Kind kind)
+    : switch_(owner), number_(number), name_(std::move(name)), kind_(kind), user_(&user), queue_size_(queue_size), queue_(queue_size),
       limit_(PortPolicy{}.queue), random_(0x9e3779b97f4a7c15 * (number + 1)) {
   policy_.queue = std::min<std::uint64_t>(policy_.queue, queue_size_);
   limit_ = policy_.queue;
@@ -59,14 +62,15 @@ NoUser& NoUser::instance() {
 }
 
 // For the next user: as new.
-void Port::begin(std::string name, PortUser& user) {
+void Port::begin(std::string name, PortUser& user, Kind kind) {
   for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_, &out_discards_, &out_lost_, &out_marked_,
                               &blocked_, &watchdog_, &taken_, &full_since_, &taken_when_full_}) {
     counter->store(0, kRelaxed);
   }
   wire_free_ = front_due_ = 0;
-  flooding_ = nullptr;
+  blocked_frame_ = nullptr;
   receivers_ = {};
+  kind_.store(kind, kRelaxed);
   set_policy({});
   name_ = std::move(name);
   user_.store(&user, std::memory_order_release);
@@ -118,8 +122,8 @@ bool Port::stuck(std::uint64_t now) {
   return now > since && now - since > Switch::kWatchdog;
 }
 
-Port::Sent Port::full(Port& from) {
-  if (drop_.load(kRelaxed)) {
+Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
+  if (!frame.may_block || drop_.load(kRelaxed)) {
     add(out_discards_);
     return Sent::kTaken;
   }
@@ -130,10 +134,34 @@ Port::Sent Port::full(Port& from) {
     return Sent::kTaken;
   }
   waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64, std::memory_order_seq_cst);
+  any_waits_.fetch_or(1, std::memory_order_seq_cst);
   add(blocked_);
+  from.blocked_frame_ = frame.bytes.data();
+  from.blocked_time_ = frame.time;
+  from.blocked_fate_ = fate;
   // The user's thread may have made room just before it could see who waits.
   if (queue_.length() == 0) release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
   return Sent::kBlocked;
+}
+
+// By loss and RED. Drawn once for each frame, however often it is blocked.
+Port::Fate Port::fate(Port& from, const Passing& frame) {
+  if (frame.may_block && std::exchange(from.blocked_frame_, nullptr) == frame.bytes.data() && from.blocked_time_ == frame.time) {
+    return from.blocked_fate_;
+  }
+  const PortPolicy policy = this->policy();
+  if (policy.loss > 0 && draw(random_) < policy.loss) {
+    add(out_lost_);
+    return Fate::kLose;
+  }
+  const auto length = static_cast<double>(queue_.length());
+  const auto min = static_cast<double>(policy.red_min);
+  const auto max = static_cast<double>(policy.red_max);
+  if (policy.red_max == 0 || length <= min) return Fate::kPass;
+  if (length < max && draw(random_) >= policy.red_probability * (length - min) / (max - min)) return Fate::kPass;
+  if (is_ecn_capable(frame.bytes)) return Fate::kMark;
+  add(out_discards_);
+  return Fate::kLose;
 }
 
 Port::Sent Port::offer(Port& from, const Passing& frame) {
@@ -149,26 +177,11 @@ Port::Sent Port::offer(Port& from, const Passing& frame) {
   } else if (frame.vlan != 0 && !frame.tagged) {
     tag = {TagChange::Kind::kInsert, frame.vlan};
   }
-  bool mark = false;
-  if (chance_.load(kRelaxed)) {
-    const PortPolicy policy = this->policy();
-    if (policy.loss > 0 && draw(random_) < policy.loss) {
-      add(out_lost_);
-      return Sent::kTaken;
-    }
-    const auto length = static_cast<double>(queue_.length());
-    if (policy.red_max != 0 && length > static_cast<double>(policy.red_min)) {
-      const auto min = static_cast<double>(policy.red_min);
-      const auto max = static_cast<double>(policy.red_max);
-      mark = length >= max || draw(random_) < policy.red_probability * (length - min) / (max - min);
-    }
-    if (mark && !is_ecn_capable(frame.bytes)) {
-      add(out_discards_);
-      return Sent::kTaken;
-    }
-  }
+  const Fate fate = chance_.load(kRelaxed) ? this->fate(from, frame) : Fate::kPass;
+  if (fate == Fate::kLose) return Sent::kTaken;
+  const bool mark = fate == Fate::kMark;
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
-  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch)) return full(from);
+  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch)) return full(from, frame, fate);
   if (mark) add(out_marked_);
   from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
   return Sent::kTaken;
@@ -229,9 +242,11 @@ void Port::wake_receivers() {
 
 void Port::release() {
   if (full_since_.load(kRelaxed) != 0) full_since_.store(0, kRelaxed);
+  // A read that writes: the positions of what was taken are stored before it, so a sender that it misses finds them.
+  if (any_waits_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
+  if (queue_.length() > limit_.load(kRelaxed) / 2) return;
+  any_waits_.store(0, std::memory_order_seq_cst);
   for (std::size_t word = 0; word < kWords; ++word) {
-    if (waiting_[word].load(std::memory_order_seq_cst) == 0) continue;
-    if (queue_.length() > limit_.load(kRelaxed) / 2) return;
     std::uint64_t ports = waiting_[word].exchange(0, std::memory_order_seq_cst);
     for (; ports != 0; ports &= ports - 1) {
       const auto number = word * 64 + static_cast<std::size_t>(std::countr_zero(ports));
@@ -242,17 +257,34 @@ void Port::release() {
 
 // ---- the switch ----
 
-Switch::Switch() : clock_([] { return clock_ns(); }), entries_(std::make_unique<std::array<Entry, kEntries>>()) {}
+namespace {
 
-Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size) {
+// Whether more than `seconds` have passed. The times are those of frames, which do not come in order.
+bool later(std::uint32_t now, std::uint32_t before, std::uint32_t seconds) {
+  return static_cast<std::int32_t>(now - before) > static_cast<std::int32_t>(seconds);
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t value = 0;
+  if (getrandom(&value, sizeof(value), 0) != sizeof(value)) std::abort();
+  return value;
+}
+
+}  // namespace
+
+Switch::Switch() : clock_([] { return clock_ns(); }), seed_(random_seed()), entries_(std::make_unique<std::array<Entry, kEntries>>()) {
+  for (unsigned i = 0; i < kMaxPorts; ++i) stations_[i].owner = kMaxPorts + i;
+}
+
+Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size, Port::Kind kind) {
   for (Port& port : storage_) {
     if (!port.name_.empty() || port.queue_size_ != queue_size) continue;
-    port.begin(std::move(name), user);
+    port.begin(std::move(name), user, kind);
     return port;
   }
   const auto number = static_cast<unsigned>(storage_.size());
   if (number == kMaxPorts) throw std::length_error("a switch has at most 256 ports");
-  Port& port = storage_.emplace_back(*this, number, std::move(name), user, queue_size);
+  Port& port = storage_.emplace_back(*this, number, std::move(name), user, queue_size, kind);
   ports_[number].store(&port, std::memory_order_release);
   count_.store(number + 1, std::memory_order_release);
   return port;
@@ -268,75 +300,116 @@ void Switch::remove(Port& port) {
   port.end();
 }
 
+// Mixes all bits of the seed into all bits: who does not know it cannot find keys that meet.
+std::uint64_t Switch::hash(std::uint64_t key) const {
+  std::uint64_t x = key ^ seed_;
+  for (const std::uint64_t factor : {0xbf58476d1ce4e5b9, 0x94d049bb133111eb}) {
+    x = (x ^ x >> 31) * factor;
+    x ^= std::rotl(seed_, 32);
+  }
+  return x ^ x >> 31;
+}
+
 Switch::Entry* Switch::lookup(std::uint64_t key) const {
-  std::uint64_t hash = key * 0x9e3779b97f4a7c15;
+  const std::uint64_t first = hash(key);
   for (std::size_t i = 0; i < kProbes; ++i) {
-    Entry& entry = (*entries_)[((hash >> 32) + i) % kEntries];
+    Entry& entry = (*entries_)[(first + i) % kEntries];
     if (entry.key.load(std::memory_order_acquire) == key) return &entry;
   }
   return nullptr;
 }
 
-void Switch::learn(std::uint64_t key, unsigned port, std::uint32_t seconds) {
-  if (Entry* const entry = lookup(key); entry != nullptr && entry->port.load(kRelaxed) == port) {
-    if (entry->seen.load(kRelaxed) != seconds) entry->seen.store(seconds, kRelaxed);
+// Whether frames may follow the entry.
+bool Switch::usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const {
+  return owned(owner) &&
+         (at(owner % kMaxPorts).kind_.load(kRelaxed) == Port::Kind::kGuest || !later(seconds, entry.seen.load(kRelaxed), kAge));
+}
+
+const Port* Switch::station(std::uint64_t key, std::uint32_t seconds) const {
+  const Entry* const entry = lookup(key);
+  if (entry == nullptr) return nullptr;
+  const std::uint64_t owner = entry->owner.load(kRelaxed);
+  return usable(*entry, owner, seconds) ? &at(owner % kMaxPorts) : nullptr;
+}
+
+void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
+  Stations& stations = stations_[port.number_];
+  Entry* const entry = lookup(key);
+  const std::uint64_t owner = entry == nullptr ? 0 : entry->owner.load(kRelaxed);
+  if (owner == stations.owner.load(kRelaxed)) {
+    if (later(seconds, entry->seen.load(kRelaxed), 0)) entry->seen.store(seconds, kRelaxed);
     return;
   }
+  const unsigned most = port.kind_.load(kRelaxed) == Port::Kind::kGuest ? kMaxAddresses : kMaxUplinkAddresses;
+  const bool moves = owned(owner);
+  if (!moves && stations.learned.load(kRelaxed) >= most) {
+    stations.more.store(true, kRelaxed);
+    // Without the lock, which a port that sends from ever new addresses would keep from the others.
+    if (!later(seconds, stations.swept.load(kRelaxed), kSweep)) return;
+    sweep(port, seconds);
+    if (stations.learned.load(kRelaxed) >= most) return;
+  }
+  insert(key, port, seconds);
+}
+
+void Switch::insert(std::uint64_t key, const Port& port, std::uint32_t seconds) {
+  Stations& stations = stations_[port.number_];
   const std::lock_guard lock(learning_);
-  if (Entry* const entry = lookup(key)) {
-    // The station has moved.
-    const std::uint32_t before = entry->port.load(kRelaxed);
-    if (before != kNone) learned_[before].fetch_sub(1, kRelaxed);
-    learned_[port].fetch_add(1, kRelaxed);
-    entry->port.store(port, kRelaxed);
-    entry->seen.store(seconds, kRelaxed);
+  Entry* entry = lookup(key);
+  const std::uint64_t first = hash(key);
+  for (std::size_t i = 0; entry == nullptr && i < kProbes; ++i) {
+    Entry& other = (*entries_)[(first + i) % kEntries];
+    if (!usable(other, other.owner.load(kRelaxed), seconds)) entry = &other;
+  }
+  if (entry == nullptr) {
+    stations.more.store(true, kRelaxed);
     return;
   }
-  if (learned_[port].load(kRelaxed) >= kMaxAddresses) return;
-  const std::uint64_t hash = key * 0x9e3779b97f4a7c15;
-  for (std::size_t i = 0; i < kProbes; ++i) {
-    Entry& entry = (*entries_)[((hash >> 32) + i) % kEntries];
-    const std::uint32_t before = entry.port.load(kRelaxed);
-    if (before != kNone && seconds - entry.seen.load(kRelaxed) <= kAge) continue;
-    if (before != kNone) learned_[before].fetch_sub(1, kRelaxed);
-    learned_[port].fetch_add(1, kRelaxed);
-    // A reader between these stores floods a frame, or sends it to a port that drops it.
-    entry.port.store(port, kRelaxed);
-    entry.seen.store(seconds, kRelaxed);
-    entry.key.store(key, std::memory_order_release);
-    return;
+  uncount(entry->owner.load(kRelaxed));
+  stations.learned.fetch_add(1, kRelaxed);
+  // A reader between these stores takes the address for unknown, or sends a frame to a port that drops it.
+  entry->owner.store(stations.owner.load(kRelaxed), kRelaxed);
+  entry->seen.store(seconds, kRelaxed);
+  entry->key.store(key, std::memory_order_release);
+}
+
+// Forgets a port's addresses that are old.
+void Switch::sweep(const Port& port, std::uint32_t seconds) {
+  Stations& stations = stations_[port.number_];
+  const std::lock_guard lock(learning_);
+  stations.swept.store(seconds, kRelaxed);
+  for (Entry& entry : *entries_) {
+    const std::uint64_t owner = entry.owner.load(kRelaxed);
+    if (owner != stations.owner.load(kRelaxed) || !later(seconds, entry.seen.load(kRelaxed), kAge)) continue;
+    uncount(owner);
+    entry.owner.store(0, kRelaxed);
   }
 }
 
 void Switch::forget(unsigned port) {
+  Stations& stations = stations_[port];
   const std::lock_guard lock(learning_);
-  for (Entry& entry : *entries_) {
-    if (entry.port.load(kRelaxed) == port) entry.port.store(kNone, kRelaxed);
-  }
-  learned_[port].store(0, kRelaxed);
+  stations.owner.fetch_add(kMaxPorts);
+  stations.learned.store(0, kRelaxed);
+  stations.more.store(false, kRelaxed);
+  stations.swept.store(0, kRelaxed);
 }
 
 const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) const {
-  const Entry* const entry = lookup(key_of(get48(mac), vlan));
-  const std::uint32_t port = entry == nullptr ? kNone : entry->port.load(kRelaxed);
-  return port == kNone ? nullptr : &at(port);
+  return station(key_of(get48(mac), vlan), static_cast<std::uint32_t>(clock_() / kSecond));
 }
 
-Port::Sent Switch::flood(Port& from, const Port::Passing& frame) {
-  // A frame that was blocked goes on with the port that blocked it.
-  unsigned next = frame.bytes.data() == from.flooding_ && frame.time == from.flooding_time_ ? from.flooded_ : 0;
-  for (const unsigned count = count_.load(std::memory_order_acquire); next < count; ++next) {
-    Port& port = at(next);
+// A guest may receive without ever sending: until its port has an address, frames to unknown ones may be for it.
+void Switch::flood(Port& from, Port::Passing& frame, bool group) {
+  frame.may_block = false;
+  const unsigned count = count_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < count; ++i) {
+    Port& port = at(i);
     if (&port == &from || !port.link_.load(kRelaxed)) continue;
-    if (port.offer(from, frame) == Port::Sent::kBlocked) {
-      from.flooding_ = frame.bytes.data();
-      from.flooding_time_ = frame.time;
-      from.flooded_ = next;
-      return Port::Sent::kBlocked;
-    }
+    const bool all_known = port.kind_.load(kRelaxed) == Port::Kind::kGuest && stations_[i].learned.load(kRelaxed) != 0 &&
+                           !stations_[i].more.load(kRelaxed);
+    if (group || !all_known) port.offer(from, frame);
   }
-  from.flooding_ = nullptr;
-  return Port::Sent::kTaken;
 }
 
 Port::Sent Switch::send(Port& from, Port::Passing& passing) {
@@ -361,16 +434,15 @@ Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const std::uint64_t source = get48(frame.subspan(6));
   constexpr std::uint64_t kGroup = std::uint64_t{1} << 40;
   const auto seconds = static_cast<std::uint32_t>(passing.time / kSecond);
-  if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from.number_, seconds);
+  if ((source & kGroup) == 0 && source != 0) learn(key_of(source, vlan), from, seconds);
 
   Port::Sent sent = Port::Sent::kTaken;
-  const Entry* const entry = (to & kGroup) != 0 ? nullptr : lookup(key_of(to, vlan));
-  const bool fresh = entry != nullptr && seconds - entry->seen.load(kRelaxed) <= kAge;
-  const std::uint32_t number = fresh ? entry->port.load(kRelaxed) : kNone;
-  if (number == kNone) {
-    sent = flood(from, passing);
-  } else if (number != from.number_) {
-    sent = at(number).offer(from, passing);
+  const bool group = (to & kGroup) != 0;
+  const Port* const port = group ? nullptr : station(key_of(to, vlan), seconds);
+  if (port == nullptr) {
+    flood(from, passing, group);
+  } else if (port != &from) {
+    sent = at(port->number_).offer(from, passing);
   }
   if (sent == Port::Sent::kBlocked) return sent;
   count(from.in_frames_);

@@ -2,12 +2,14 @@
 // The Ethernet switch between the adapters of one daemon and its uplinks.
 //
 // It has no thread: the thread that sends a frame puts it into the egress queue of each port that
-// the frame leaves through, and then wakes the threads of these ports. It learns addresses by VLAN,
-// floods frames to unknown and multicast addresses, and knows access ports.
+// the frame leaves through, and then wakes the threads of these ports. It learns addresses by VLAN
+// and knows access ports. Frames to group addresses leave through all ports. Those to an unknown
+// address leave through uplinks, and through ports whose stations the switch cannot all know.
 //
-// A full egress queue blocks the sender, as priority flow control does, unless the port's policy
-// says that frames are dropped. Like a switch with a PFC watchdog, it stops waiting for a port that
-// has taken nothing for kWatchdog.
+// A full egress queue blocks the sender of a frame to one port, as priority flow control does, unless
+// the port's policy says that frames are dropped. Like a switch with a PFC watchdog, it stops waiting
+// for a port that has taken nothing for kWatchdog. A frame to several ports blocks nobody: a slow port
+// would set the pace of all that send such frames. The port loses its copy.
 #pragma once
 
 #include <array>
@@ -76,8 +78,11 @@ class NoUser final : public PortUser {
 class Port {
  public:
   enum class Sent : std::uint8_t { kTaken, kBlocked };
+  // A guest's port has few stations, and has them until its link goes down: they need not send. Behind an
+  // uplink is a network, whose stations come and go.
+  enum class Kind : std::uint8_t { kGuest, kUplink };
 
-  Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size);
+  Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size, Kind kind);
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -122,11 +127,14 @@ class Port {
     std::uint64_t time;
     std::uint16_t vlan = 0;
     bool tagged = false;
+    bool may_block = true;
   };
-  void begin(std::string name, PortUser& user);
+  enum class Fate : std::uint8_t { kPass, kMark, kLose };
+  void begin(std::string name, PortUser& user, Kind kind);
   void end();
   Sent offer(Port& from, const Passing& frame);
-  Sent full(Port& from);
+  Fate fate(Port& from, const Passing& frame);
+  Sent full(Port& from, const Passing& frame, Fate fate);
   bool stuck(std::uint64_t now);
 
   static constexpr std::size_t kWords = 4;
@@ -134,6 +142,7 @@ class Port {
   Switch& switch_;
   const unsigned number_;
   std::string name_;  // of the user; empty: there is none
+  std::atomic<Kind> kind_;
   std::atomic<PortUser*> user_;
   const std::size_t queue_size_;
   EgressQueue queue_;
@@ -148,24 +157,26 @@ class Port {
   std::atomic<bool> chance_ = false;   // RED or loss
   std::atomic<std::uint16_t> vlan_ = 0;
 
-  // Each of these groups has one writer while frames flow, and cache lines of its own. Here, it is the user's thread that takes.
+  // Each of these groups has one writer while frames flow, and cache lines of its own. This one is of the user's thread, which
+  // takes frames.
   alignas(64) std::atomic<std::uint64_t> taken_ = 0;  // frames
   std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0;
   std::uint64_t wire_free_ = 0;  // when the last frame has left, at the policy's rate
   std::uint64_t front_due_ = 0;  // of the first frame; 0: not computed
 
-  // The user's thread that sends, and a frame that was flooded to some ports before one blocked it.
+  // The user's thread that sends, and what was decided about a frame before a port blocked it.
   alignas(64) std::atomic<std::uint64_t> in_frames_ = 0;
   std::atomic<std::uint64_t> in_bytes_ = 0, in_discards_ = 0;
-  const std::byte* flooding_ = nullptr;
-  std::uint64_t flooding_time_ = 0;
-  unsigned flooded_ = 0;
+  const std::byte* blocked_frame_ = nullptr;
+  std::uint64_t blocked_time_ = 0;
+  Fate blocked_fate_ = Fate::kPass;
   std::array<std::uint64_t, kWords> receivers_{};  // bit n: port n, for wake_receivers()
 
   // Senders to this port, while it is full or has a policy.
   alignas(64) std::atomic<std::uint64_t> full_since_ = 0;  // 0: not full
   std::atomic<std::uint64_t> taken_when_full_ = 0;
   std::array<std::atomic<std::uint64_t>, kWords> waiting_{};  // bit n: port n waits for room
+  std::atomic<unsigned> any_waits_ = 0;
   std::atomic<std::uint64_t> out_discards_ = 0, out_lost_ = 0, out_marked_ = 0;
   std::atomic<std::uint64_t> blocked_ = 0, watchdog_ = 0;
   std::atomic<std::uint64_t> random_;
@@ -177,10 +188,13 @@ class Switch {
   // A port whose queue stays full for this long, in ns, while it takes no frame, blocks no more
   // senders until it takes one. Shorter than a sender's patience (runner::Limits::tx_patience).
   static constexpr std::uint64_t kWatchdog = 200'000'000;
-  // Addresses are forgotten after this many seconds without a frame from them.
+  // Addresses behind an uplink are forgotten after this many seconds without a frame from them, those of
+  // a guest when it has others.
   static constexpr std::uint32_t kAge = 300;
-  // Addresses that one port may have: more are not learned, and frames to them are flooded.
+  // Addresses that a guest's port, and an uplink, may have. More are not learned, and the port gets frames to
+  // unknown addresses.
   static constexpr unsigned kMaxAddresses = 256;
+  static constexpr unsigned kMaxUplinkAddresses = 16384;
 
   // Called for each frame that enters the switch.
   using Tap = std::function<void(const Port& from, std::span<const std::byte> frame, std::uint64_t time)>;
@@ -188,7 +202,7 @@ class Switch {
   Switch();
   // One thread adds and removes ports, and may do so while others send. Throws std::length_error if there
   // are kMaxPorts.
-  Port& add(std::string name, PortUser& user, std::size_t queue_size);
+  Port& add(std::string name, PortUser& user, std::size_t queue_size, Port::Kind kind = Port::Kind::kGuest);
   // After the user's thread has ended. Threads that send may still call the user, until each of them has
   // returned from send(), wake_receivers() and release().
   static void leave(Port& port);
@@ -206,21 +220,40 @@ class Switch {
 
  private:
   friend class Port;
-  static constexpr std::size_t kEntries = 8192;
+  // All guests may have all their addresses, in half of the table.
+  static constexpr std::size_t kEntries = std::size_t{2} * kMaxPorts * kMaxAddresses;
   static constexpr std::size_t kProbes = 8;
-  static constexpr std::uint32_t kNone = UINT32_MAX;
+  // A port that sends from ever new addresses causes no more than one search for old ones in this many seconds.
+  static constexpr std::uint32_t kSweep = 10;
 
   struct Entry {
     std::atomic<std::uint64_t> key = 0;  // vlan and address; 0: free
-    std::atomic<std::uint32_t> port = kNone;
+    std::atomic<std::uint64_t> owner = 0;  // Stations::owner of the port
     std::atomic<std::uint32_t> seen = 0;  // in seconds
   };
+  // What is known of a port's stations.
+  struct Stations {
+    // The port's number, and above it how often its addresses were forgotten: entries of before are free.
+    std::atomic<std::uint64_t> owner;
+    std::atomic<unsigned> learned = 0;
+    std::atomic<bool> more = false;  // than are learned
+    std::atomic<std::uint32_t> swept = 0;  // in seconds
+  };
 
+  [[nodiscard]] std::uint64_t hash(std::uint64_t key) const;
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
+  [[nodiscard]] bool owned(std::uint64_t owner) const { return owner != 0 && stations_[owner % kMaxPorts].owner.load() == owner; }
+  [[nodiscard]] bool usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const;
+  [[nodiscard]] const Port* station(std::uint64_t key, std::uint32_t seconds) const;
   void forget(unsigned port);
-  void learn(std::uint64_t key, unsigned port, std::uint32_t seconds);
+  void learn(std::uint64_t key, const Port& port, std::uint32_t seconds);
+  void insert(std::uint64_t key, const Port& port, std::uint32_t seconds);
+  void sweep(const Port& port, std::uint32_t seconds);
+  void uncount(std::uint64_t owner) {
+    if (owned(owner)) stations_[owner % kMaxPorts].learned.fetch_sub(1);
+  }
   Port::Sent send(Port& from, Port::Passing& passing);
-  Port::Sent flood(Port& from, const Port::Passing& frame);
+  void flood(Port& from, Port::Passing& frame, bool group);
 
   [[nodiscard]] Port& at(std::size_t number) const { return *ports_[number].load(std::memory_order_acquire); }
 
@@ -229,9 +262,10 @@ class Switch {
   std::atomic<unsigned> count_ = 0;
   Tap tap_;
   std::function<std::uint64_t()> clock_;
+  const std::uint64_t seed_;  // guests choose the keys
   std::mutex learning_;
   std::unique_ptr<std::array<Entry, kEntries>> entries_;
-  std::array<std::atomic<unsigned>, kMaxPorts> learned_{};
+  std::array<Stations, kMaxPorts> stations_;
 };
 
 // Removes a port with its user.

@@ -59,7 +59,7 @@ Uplink::Files Uplink::open(const Config& config) {
 Uplink::Uplink(const Config& config, Switch& fabric, Files files)
     : config_(config), host_(std::make_unique<HostInterface>(config.kind, std::move(files.interface))),
       link_(std::make_unique<LinkWatch>(files.index, std::move(files.netlink))), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
-      port_(&fabric.add(config.name, *this, kQueue)) {
+      port_(&fabric.add(config.name, *this, kQueue, Port::Kind::kUplink)) {
   port_->set_policy(config.policy);
 }
 
