@@ -82,6 +82,22 @@ class Names(unittest.TestCase):
         self.assertEqual(missing_functions("``tern_run()``\n"), ["tern_run()"])
         self.assertEqual(missing_files("``tests/vm/run-vm -- x`` and ``tests/vm/run-it``"), ["tests/vm/run-it"])
 
+    def test_tests_of_the_security_page(self):
+        """The last cell of a row: ``TEST`` of the suite, and after a colon cases, or classes of cases."""
+        page = text_of("Documentation/security.rst")
+        cells = [row.split("\n     - ")[-1] for row in re.split(r"\n   \* - ", page)[1:]]
+        suite = set(re.findall(r"^\S+ +\d+ (\S+)", text_of("tests/suite"), re.M))
+        sources = [text_of(os.path.relpath(path, TOP)) for path in glob.glob(f"{TOP}/qemu-device/**/*_test.cpp", recursive=True)]
+        cases = {name for text in sources for m in re.findall(r"^TEST(?:_[FP])?\((\w+),\s+(\w+)\)", text, re.M) for name in (m[0], ".".join(m))}
+        named = 0
+        for cell in cells[2:]:
+            for test in LITERAL.findall(cell):
+                self.assertIn(test, suite, cell)
+            for case in re.findall(r"\b[A-Z]\w+(?:\.\w+)?", re.sub(r"``[^`]+``|\s+", " ", cell.split("\n\n")[0])):
+                self.assertIn(case, cases, cell)
+            named += 1
+        self.assertGreater(named, 10)
+
     def test_targets_of_make(self):
         targets = set(re.search(r"^\.PHONY: (.*)$", text_of("Makefile"), re.M)[1].split())
         for page in ["README.md", *glob.glob(f"{TOP}/Documentation/*.rst")]:
