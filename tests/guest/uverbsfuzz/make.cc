@@ -329,16 +329,16 @@ int Thread::make_wq() {
 }
 
 int Thread::make_table() {
-  ibv_wq* wqs[4] = {};
+  ibv_wq* queues[4] = {};
   const std::uint32_t log = random_.below(3);
   for (std::uint32_t i = 0; i < 4; ++i) {
     ibv_wq** const wq = any(wqs_);
-    if (wq != nullptr) wqs[i] = *wq;
+    if (wq != nullptr) queues[i] = *wq;
   }
-  if (wqs[0] == nullptr || tables_.size() >= 4) return kNothing;
+  if (queues[0] == nullptr || tables_.size() >= 4) return kNothing;
   ibv_rwq_ind_table_init_attr attr{};
   attr.log_ind_tbl_size = log;
-  attr.ind_tbl = wqs;
+  attr.ind_tbl = queues;
   ibv_rwq_ind_table* const table = ibv_create_rwq_ind_table(process_.verbs, &attr);
   return keep(tables_, table, table != nullptr, kRssTable, UVERBS_OBJECT_RWQ_IND_TBL,
               table == nullptr ? 0 : static_cast<std::uint32_t>(table->ind_tbl_handle));
