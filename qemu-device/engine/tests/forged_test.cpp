@@ -3,8 +3,8 @@
 // addresses, numbers and PSNs tell a peer from others (Documentation/security.rst).
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
+#include <functional>
 #include <vector>
 
 #include "tests/rc_pair_test.h"
@@ -22,8 +22,8 @@ class Forged : public RcPairTest {
 
   [[nodiscard]] Psn expected() { return Psn(le(qb->query().attr.rq_psn)); }
 
-  // A WRITE as the peer of qb would send it.
-  Packet write_of_the_peer(Psn psn) {
+  // A WRITE as the peer of qb would send it, with changes.
+  void forge(Psn psn, const std::function<void(Packet&)>& change = [](Packet&) {}) {
     static constexpr std::array<std::byte, kForgedBytes> kPayload{std::byte{0xee}};
     Packet packet(a.host);
     packet.op = Op::kWriteOnly;
@@ -39,9 +39,7 @@ class Forged : public RcPairTest {
     packet.route.dmac = b.mac();
     packet.route.smac = a.mac();
     packet.route.udp_sport = 0xc000;
-    return packet;
-  }
-  void forge(const Packet& packet) {
+    change(packet);
     std::vector<std::byte> frame(kMaxFrameOverhead + kForgedBytes);
     frame.resize(serialize(packet, 1, frame));
     sim.inject(a, frame);
@@ -59,16 +57,14 @@ class Forged : public RcPairTest {
 
 // The control: without authentication, the right numbers are enough.
 TEST_F(Forged, ThePeersAddressAndNumbersAreTheConnection) {
-  forge(write_of_the_peer(expected()));
+  forge(expected());
   EXPECT_TRUE(written());
 }
 
 TEST_F(Forged, PacketsOfOtherAddressesAreDropped) {
   const std::uint64_t before = b.counter(TERN_CNT_RX_QP_MISMATCH);
   for (const unsigned byte : {8U, 12U, 15U}) {  // any part of the address
-    Packet packet = write_of_the_peer(expected());
-    packet.route.sgid[byte] ^= 1;
-    forge(packet);
+    forge(expected(), [byte](Packet& packet) { packet.route.sgid[byte] ^= 1; });
   }
   EXPECT_EQ(b.counter(TERN_CNT_RX_QP_MISMATCH) - before, 3U);
   EXPECT_FALSE(written());
@@ -78,26 +74,24 @@ TEST_F(Forged, PacketsOfOtherAddressesAreDropped) {
 TEST_F(Forged, PacketsOutsideTheWindowOfPsnsChangeNothing) {
   // Behind the expected PSN lie duplicates, ahead of it a gap, which costs the peer a retry at most.
   for (const std::int32_t distance : {-1, -100, -(1 << 22), 1, 100, (1 << 22)}) {
-    forge(write_of_the_peer(expected().plus(static_cast<std::uint32_t>(distance))));
+    forge(expected().plus(static_cast<std::uint32_t>(distance)));
     EXPECT_FALSE(written()) << distance;
     expect_connected();
   }
 }
 
 TEST_F(Forged, AGuessedKeyEndsTheConnectionAndWritesNothing) {
-  Packet packet = write_of_the_peer(expected());
-  packet.rkey ^= 1;  // the variant
-  forge(packet);
+  forge(expected(), [](Packet& packet) { packet.rkey ^= 1; });  // the variant
   EXPECT_FALSE(written());
   EXPECT_EQ(qb->query().attr.state, TERN_QPS_ERR);
 }
 
 TEST_F(Forged, AKeyOfAnotherDomainIsNoKey) {
   const TestMr& other = b.reg(4096, {.pd = b.alloc_pd()});
-  Packet packet = write_of_the_peer(expected());
-  packet.va = other.iova;
-  packet.rkey = other.key;
-  forge(packet);
+  forge(expected(), [&other](Packet& packet) {
+    packet.va = other.iova;
+    packet.rkey = other.key;
+  });
   EXPECT_NE(other.bytes()[0], std::byte{0xee});
   EXPECT_EQ(qb->query().attr.state, TERN_QPS_ERR);
 }
