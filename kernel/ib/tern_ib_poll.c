@@ -200,7 +200,10 @@ static bool tern_kcq_has_rq(const struct tern_kcq *kcq, const struct tern_qp *qp
 static bool tern_wq_take_posted(struct tern_wq *wq, u32 index,
 				struct tern_posted *posted)
 {
-	if (index - wq->polled >= READ_ONCE(wq->pi) - wq->polled)
+	/* Acquire: a hostile device completes what it has not seen yet. */
+	u32 pi = smp_load_acquire(&wq->pi);
+
+	if (index - wq->polled >= pi - wq->polled)
 		return false;
 
 	*posted = *tern_wq_posted(wq, index);

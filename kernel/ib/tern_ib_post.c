@@ -307,7 +307,8 @@ static int tern_post_one_send(struct tern_qp *qp, const struct ib_send_wr *wr)
 		tern_fill_data(hdr, data, wr);
 
 	tern_wq_posted(sq, sq->pi)->wr_id = wr->wr_id;
-	WRITE_ONCE(sq->pi, sq->pi + 1);
+	/* Release: a poll that sees the index also sees the request. */
+	smp_store_release(&sq->pi, sq->pi + 1);
 	return 0;
 }
 
@@ -387,7 +388,8 @@ static int tern_post_one_recv(struct tern_qp *qp, const struct ib_recv_wr *wr)
 		return -ENOMEM;
 
 	tern_recv_wqe_fill(slot, wr, 0, tern_wq_posted(rq, rq->pi));
-	WRITE_ONCE(rq->pi, rq->pi + 1);
+	/* Release: as for sends. */
+	smp_store_release(&rq->pi, rq->pi + 1);
 	return 0;
 }
 
