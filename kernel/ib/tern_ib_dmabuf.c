@@ -129,7 +129,7 @@ static int tern_dmabuf_create(struct tern_odp *odp, struct tern_mr *mr, int fd)
 		tern_odp_abort(odp);
 		return ret;
 	}
-	return 0;
+	return tern_odp_open(odp);
 }
 
 /* As tern_reg_user_mr_dmabuf(), with memory that may move. */

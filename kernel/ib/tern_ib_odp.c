@@ -455,18 +455,14 @@ EXPORT_SYMBOL_IF_KUNIT(tern_odp_abort);
  * tern_odp_create() - create an on-demand region in the device
  * @odp: the region's on-demand part, with its memory
  * @mr: the region; receives the keys
- * @cmd: the command, without access; it must leave the key closed or have a
- *	sparse list
+ * @cmd: the command, without access; it must leave the key closed, for
+ *	tern_odp_open(), or have a sparse list
  *
  * Return: 0, or a negative errno: the device does not have the region.
  */
 int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 		    struct tern_cmd_create_mr *cmd)
 {
-	struct tern_cmd_update_pages open = {
-		.pages.page_shift = PAGE_SHIFT,
-		.flags = cpu_to_le32(TERN_UPDATE_LAST),
-	};
 	struct tern_ib_dev *dev = odp->dev;
 	int err;
 
@@ -484,27 +480,42 @@ int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 	/* The last region with this index may still be there. */
 	err = xa_err(xa_store(&dev->odps, odp->key >> TERN_KEY_INDEX_SHIFT, odp,
 			      GFP_KERNEL));
-	if (err)
-		goto abort;
-
-	if (cmd->flags & TERN_MR_F_INCOMPLETE) {
-		open.key = cpu_to_le32(odp->key);
-		err = tern_cmd_exec(dev->core, TERN_CMD_UPDATE_PAGES, &open,
-				    sizeof(open), NULL, 0);
-		if (err)
-			goto abort;
+	if (err) {
+		tern_odp_abort(odp);
+		return err;
 	}
 
 	mr->odp = odp;
 	mr->ibmr.lkey = odp->key;
 	mr->ibmr.rkey = odp->key;
 	return 0;
-
-abort:
-	tern_odp_abort(odp);
-	return err;
 }
 EXPORT_SYMBOL_IF_KUNIT(tern_odp_create);
+
+/**
+ * tern_odp_open() - open the key of a region
+ * @odp: the region, after tern_odp_create()
+ *
+ * The last step of a registration: a process that guesses an open key can bind a
+ * window to it, and the device keeps a region with windows.
+ *
+ * Return: 0, or a negative errno: the device does not have the region.
+ */
+int tern_odp_open(struct tern_odp *odp)
+{
+	struct tern_cmd_update_pages cmd = {
+		.pages.page_shift = PAGE_SHIFT,
+		.key = cpu_to_le32(odp->key),
+		.flags = cpu_to_le32(TERN_UPDATE_LAST),
+	};
+	int err;
+
+	err = tern_cmd_exec(odp->dev->core, TERN_CMD_UPDATE_PAGES, &cmd,
+			    sizeof(cmd), NULL, 0);
+	if (err)
+		tern_odp_abort(odp);
+	return err;
+}
 
 static void tern_odp_release_parts(struct tern_odp *odp)
 {
@@ -596,7 +607,7 @@ static int tern_odp_create_explicit(struct tern_odp *odp, struct tern_mr *mr)
 		return -EINVAL;
 
 	cmd.pages.num = cpu_to_le32(num_pages);
-	return tern_odp_create(odp, mr, &cmd);
+	return tern_odp_create(odp, mr, &cmd) ?: tern_odp_open(odp);
 }
 
 static int tern_odp_create_implicit(struct tern_odp *odp, struct tern_mr *mr)

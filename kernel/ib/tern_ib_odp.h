@@ -119,6 +119,7 @@ struct tern_odp *tern_odp_alloc(struct ib_pd *ibpd, u64 start, u64 length,
 				u64 iova, int access);
 int tern_odp_create(struct tern_odp *odp, struct tern_mr *mr,
 		    struct tern_cmd_create_mr *cmd);
+int tern_odp_open(struct tern_odp *odp);
 void tern_odp_free(struct tern_odp *odp);
 void tern_odp_abort(struct tern_odp *odp);
 
