@@ -13,6 +13,9 @@
 /* How often a page may go away between its arrival and its mapping. */
 #define TERN_ODP_MAX_TRIES	16
 
+/* Faults that a run of the work takes at most. */
+#define TERN_FAULT_BATCH	256
+
 /* Ends a fault. The QP may have left its state or be gone. */
 void tern_fault_resume(struct tern_ib_dev *dev, const struct tern_fault *fault,
 		       u8 result)
@@ -250,10 +253,17 @@ static void tern_fault_take_work(struct work_struct *work)
 	struct tern_ib_dev *dev = container_of(work, struct tern_ib_dev,
 					       fault_work);
 	struct tern_fault fault;
+	unsigned int n;
 
-	while (tern_fault_eq_next(dev->fault_eq, &fault))
+	for (n = 0; n < TERN_FAULT_BATCH; n++) {
+		if (!tern_fault_eq_next(dev->fault_eq, &fault)) {
+			tern_fault_eq_done(dev->fault_eq);
+			return;
+		}
 		tern_fault_dispatch(dev, &fault);
-	tern_fault_eq_done(dev->fault_eq);
+	}
+	/* A device without end of faults must not hold up its removal. */
+	queue_work(dev->fault_wq, work);
 }
 
 static void tern_fault_notify(void *context)
