@@ -233,7 +233,7 @@ struct tern_moderation {
  * @netdev: the network device
  * @queues: the channels, while the interface is open; written under RTNL
  * @config: configuration of @queues, also for the next open; under RTNL
- * @xps_channels: number of channels for which XPS was set; under RTNL
+ * @xps_set: XPS was set for the number of channels; under RTNL
  * @rx_moderation: moderation of receive queues; written under RTNL
  * @tx_moderation: moderation of transmit queues; written under RTNL
  * @xdp_prog: XDP program, or NULL
@@ -264,7 +264,7 @@ struct tern_net {
 	struct net_device *netdev;
 	struct tern_queues __rcu *queues;
 	struct tern_net_config config;
-	unsigned int xps_channels;
+	bool xps_set;
 	struct tern_moderation rx_moderation;
 	struct tern_moderation tx_moderation;
 	struct bpf_prog *xdp_prog;
@@ -369,6 +369,7 @@ unsigned int tern_max_channels(const struct tern_net *net);
 struct tern_queues *tern_queues_alloc(struct tern_net *net,
 				      const struct tern_net_config *config);
 void tern_queues_free(struct tern_net *net, struct tern_queues *queues);
+int tern_net_set_num_queues(struct tern_net *net, unsigned int num);
 int tern_queues_start(struct tern_net *net);
 void tern_queues_stop(struct tern_net *net);
 void tern_queues_refill_work(struct work_struct *work);

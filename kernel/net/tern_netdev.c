@@ -214,7 +214,7 @@ int tern_net_reconfigure(struct tern_net *net, const struct tern_net_config *con
 
 	if (!net->open) {
 		if (channels != net->config.channels) {
-			err = netif_set_real_num_queues(net->netdev, channels, channels);
+			err = tern_net_set_num_queues(net, channels);
 			if (err)
 				return err;
 		}

@@ -185,6 +185,15 @@ static void tern_queues_destroy(struct tern_queues *queues)
 	}
 }
 
+/* Sets the number of queues of the network device. RTNL held. */
+int tern_net_set_num_queues(struct tern_net *net, unsigned int num)
+{
+	/* The network stack drops the XPS maps of queues that go. */
+	if (num != net->netdev->real_num_tx_queues)
+		net->xps_set = false;
+	return netif_set_real_num_queues(net->netdev, num, num);
+}
+
 static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 {
 	unsigned int num = queues->config.channels;
@@ -197,7 +206,7 @@ static int tern_queues_create(struct tern_net *net, struct tern_queues *queues)
 			err = tern_rx_create(&queues->channel[i], &queues->config);
 	}
 	if (!err)
-		err = netif_set_real_num_queues(net->netdev, num, num);
+		err = tern_net_set_num_queues(net, num);
 	if (!err)
 		err = tern_steer_start(net);
 	if (err)
@@ -214,9 +223,9 @@ static void tern_queues_set_xps(struct tern_net *net, unsigned int num)
 	struct device *dev = tern_dma_dev(net->tdev);
 	unsigned int i;
 
-	if (net->xps_channels == num)
+	if (net->xps_set)
 		return;
-	net->xps_channels = num;
+	net->xps_set = true;
 	for (i = 0; num > 1 && i < num; i++)
 		netif_set_xps_queue(net->netdev, cpumask_of(tern_vector_cpu(dev, i)), i);
 }

@@ -288,7 +288,7 @@ static bool tern_test_has_xps(const struct net_device *netdev)
 #endif
 }
 
-/* The user's XPS maps survive a restart. */
+/* The user's XPS maps survive a restart, but not another number of queues. */
 static void tern_test_xps(struct kunit *test)
 {
 	struct net_device *netdev = tern_test_net(test)->netdev;
@@ -305,6 +305,18 @@ static void tern_test_xps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, tern_test_set_mtu(test, 1280), 0);
 	KUNIT_EXPECT_FALSE(test, tern_test_has_xps(netdev));
 	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 3), 0);
+	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
+
+	/* Queues that go and come back while the interface is down. */
+	for (i = 0; i < 3; i++)
+		netif_set_xps_queue(netdev, cpu_none_mask, i);
+	rtnl_lock();
+	dev_close(netdev);
+	rtnl_unlock();
+	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 2), 0);
+	KUNIT_EXPECT_EQ(test, tern_test_set_channels(test, 3), 0);
+	KUNIT_EXPECT_FALSE(test, tern_test_has_xps(netdev));
+	tern_test_open(test);
 	KUNIT_EXPECT_TRUE(test, tern_test_has_xps(netdev));
 }
 
