@@ -79,7 +79,7 @@ void Parts::start() {
   for (const auto& uplink : uplinks()) uplink->start();
 }
 
-void Parts::remove(const std::shared_ptr<Adapter>& adapter) {
+void Parts::remove(std::shared_ptr<Adapter> adapter) {
   if (!adapter->stop())
     throw std::runtime_error("adapter '" + adapter->config().name +
                              "' does not stop: its hypervisor keeps it waiting");
@@ -88,18 +88,18 @@ void Parts::remove(const std::shared_ptr<Adapter>& adapter) {
     const std::lock_guard lock(mutex_);
     std::erase(adapters_, adapter);
   }
-  old_adapters_.push_back(adapter);
+  old_adapters_.push_back(std::move(adapter));
   bury();
 }
 
-void Parts::remove(const std::shared_ptr<Uplink>& uplink) {
+void Parts::remove(std::shared_ptr<Uplink> uplink) {
   uplink->stop();
   Switch::leave(uplink->port());
   {
     const std::lock_guard lock(mutex_);
     std::erase(uplinks_, uplink);
   }
-  old_uplinks_.push_back(uplink);
+  old_uplinks_.push_back(std::move(uplink));
   bury();
 }
 

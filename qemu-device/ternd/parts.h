@@ -41,8 +41,8 @@ class Parts {
   void start();
   // Detaches a hypervisor, and removes its adapter. Throws std::runtime_error if the adapter's
   // thread does not end.
-  void remove(const std::shared_ptr<Adapter>& adapter);
-  void remove(const std::shared_ptr<Uplink>& uplink);
+  void remove(std::shared_ptr<Adapter> adapter);
+  void remove(std::shared_ptr<Uplink> uplink);
   // Ends all threads. Returns false if one does not end: see Adapter::stop().
   [[nodiscard]] bool stop();
 
