@@ -6,9 +6,11 @@
 #include <cstdio>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "version.h"
 
@@ -190,13 +192,25 @@ Descriptor file_for(const Json& request, Files& files, const char* what) {
   return Descriptor();
 }
 
+// What cannot start, because of a file for example, leaves nothing.
+template <typename Part>
+void start(Parts& parts, std::shared_ptr<Part> part) {
+  try {
+    part->start();
+  } catch (...) {
+    parts.remove(std::move(part));
+    throw;
+  }
+}
+
 // The client makes the files: the daemon opens none.
 Json adapter_add(Parts& parts, const Json& request, Files files) {
   const AdapterConfig config = parse_adapter(request.at("text").get<std::string>());
   Adapter::Files mine{file_for(request, files, "listener"), file_for(request, files, "pcap"), file_for(request, files, "events")};
   if (!mine.listener) throw std::invalid_argument("there is no descriptor of the adapter's socket");
   const auto name = config.name;
-  parts.add(config, std::move(mine)).start();
+  parts.add(config, std::move(mine));
+  start(parts, parts.adapter(name));
   return {{"name", name}};
 }
 
@@ -213,7 +227,8 @@ Uplink::Files uplink_files(const Json& request, Files& files) {
 
 Json uplink_add(Parts& parts, const Json& request, Files files) {
   const Uplink::Config config = Uplink::parse(request.at("text").get<std::string>());
-  parts.add(config, uplink_files(request, files)).start();
+  parts.add(config, uplink_files(request, files));
+  start(parts, parts.uplink(config.name));
   return {{"name", config.name}};
 }
 
