@@ -110,7 +110,8 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
 Adapter::~Adapter() {
   if (!stop()) std::_Exit(1);
   function_->close();
-  unlink(config_.path.c_str());
+  // After stop() the path may be another adapter's.
+  if (!running_.load()) unlink(config_.path.c_str());
 }
 
 void Adapter::make_engine() {
@@ -189,6 +190,7 @@ bool Adapter::stop() {
     interrupt();
   }
   thread_.join();
+  unlink(config_.path.c_str());
   return true;
 }
 
