@@ -12,8 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +19,7 @@
 #include <utility>
 
 #include "clock.h"
+#include "end_thread.h"
 #include "log.h"
 #include "tern_hw.hpp"
 #include "unix_socket.h"
@@ -60,10 +59,6 @@ constexpr std::size_t kQueueMax = std::size_t{4} << 20;
 
 // How long a hypervisor waits that could not attach, in ns.
 constexpr std::uint64_t kAttachAgain = 100'000'000;
-// The signal that ends a system call of a thread that has to stop, how often it is sent, and how many times.
-constexpr int kInterrupt = SIGUSR1;
-constexpr std::chrono::milliseconds kInterruptEvery{5};
-constexpr unsigned kInterrupts = 600;
 
 constexpr auto kEngineTimer = static_cast<std::size_t>(runner::Host::Timer::kEngine);
 constexpr auto kPatienceTimer = static_cast<std::size_t>(runner::Host::Timer::kPatience);
@@ -78,13 +73,6 @@ std::uint32_t link_speed(std::uint32_t port_speed) {
   return speed;
 }
 
-// Without SA_RESTART: the system call returns EINTR.
-void handle_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = [](int) {};
-  sigaction(kInterrupt, &action, nullptr);
-}
-
 AdapterConfig limited(AdapterConfig config, const Share& share) {
   limit_pages(config, share);
   return config;
@@ -95,7 +83,6 @@ AdapterConfig limited(AdapterConfig config, const Share& share) {
 Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files)
     : config_(limited(config, share)), regions_(share.regions), files_(std::move(files)), owned_port_(&fabric.add(config.name, *this, kQueueMax)),
       port_(*owned_port_), dm_(config.dm_size), epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
-  handle_interrupts();
   port_.set_policy(config_.port);
   make_engine();
   if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
@@ -185,17 +172,10 @@ void Adapter::start() {
 bool Adapter::stop() {
   if (!thread_.joinable()) return true;
   request(kStop);
-  for (unsigned tries = 0; !ended_.try_acquire_for(kInterruptEvery); ++tries) {
-    if (tries == kInterrupts) return false;
-    interrupt();
-  }
-  thread_.join();
+  if (!end_thread(thread_, ended_)) return false;
   unlink(config_.path.c_str());
   return true;
 }
-
-// Ends a system call of the thread that waits for its hypervisor.
-void Adapter::interrupt() { pthread_kill(thread_.native_handle(), kInterrupt); }
 
 // ---- other threads ----
 

@@ -5,7 +5,7 @@
 // The thread is the runner's host thread, and there is no worker. It serves the hypervisor's
 // messages, takes frames from the port, runs the engine and polls. It sleeps only in sleep(): other
 // threads wake it by request(). A hypervisor can keep it waiting in other system calls: there
-// only interrupt() gets it out.
+// only end_thread() gets it out.
 #pragma once
 
 #include <atomic>
@@ -138,7 +138,6 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void log_events(Descriptor file);
   void make_function(Descriptor listener);
   bool renew_memory();
-  void interrupt();
   void request(unsigned calls);
   void loop();
   bool work();

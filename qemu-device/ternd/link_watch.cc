@@ -11,6 +11,13 @@
 
 namespace tern::daemon {
 
+namespace {
+
+// Messages in one read(): the socket may be that of a control client, which never stops.
+constexpr unsigned kMost = 256;
+
+}  // namespace
+
 Descriptor LinkWatch::open() {
   Descriptor file = checked(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), "netlink");
   sockaddr_nl addr{};
@@ -29,11 +36,11 @@ void LinkWatch::ask() {
   request.header.nlmsg_type = RTM_GETLINK;
   request.header.nlmsg_flags = NLM_F_REQUEST;
   request.info.ifi_index = static_cast<int>(index_);
-  send(socket_.get(), &request, sizeof(request), 0);
+  send(socket_.get(), &request, sizeof(request), MSG_DONTWAIT);
 }
 
 LinkWatch::State LinkWatch::read() {
-  while (state_ != State::kGone) {
+  for (unsigned i = 0; i < kMost && state_ != State::kGone; ++i) {
     // The attributes that follow are not read.
     struct {
       nlmsghdr header;
@@ -44,7 +51,7 @@ LinkWatch::State LinkWatch::read() {
     } news{};
     sockaddr_nl from{};
     socklen_t from_size = sizeof(from);
-    const ssize_t got = recvfrom(socket_.get(), &news, sizeof(news), 0, reinterpret_cast<sockaddr*>(&from), &from_size);
+    const ssize_t got = recvfrom(socket_.get(), &news, sizeof(news), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &from_size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == ENOBUFS) {
       // There was too much news.

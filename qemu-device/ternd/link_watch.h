@@ -20,7 +20,8 @@ class LinkWatch {
 
   // Readable when there is news.
   [[nodiscard]] int fd() const { return socket_.get(); }
-  // Reads all news. An interface that is gone does not return.
+  // Reads news; if fd() is readable afterwards, there is more. An interface that is gone does not
+  // return.
   State read();
 
  private:

@@ -93,7 +93,9 @@ void Parts::remove(std::shared_ptr<Adapter> adapter) {
 }
 
 void Parts::remove(std::shared_ptr<Uplink> uplink) {
-  uplink->stop();
+  if (!uplink->stop())
+    throw std::runtime_error("uplink '" + uplink->name() +
+                             "' does not stop: its interface keeps it waiting");
   Switch::leave(uplink->port());
   {
     const std::lock_guard lock(mutex_);
@@ -120,8 +122,8 @@ void Parts::bury() {
 
 // All threads end before the first part is destroyed: they wake each other.
 bool Parts::stop() {
-  for (const auto& uplink : uplinks()) uplink->stop();
   bool all = true;
+  for (const auto& uplink : uplinks()) all = uplink->stop() && all;
   for (const auto& adapter : adapters()) all = adapter->stop() && all;
   return all;
 }

@@ -8,10 +8,12 @@
 #include <syslog.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "adapter_config.h"
 #include "clock.h"
+#include "end_thread.h"
 #include "log.h"
 
 namespace tern::daemon {
@@ -63,15 +65,17 @@ Uplink::Uplink(const Config& config, Switch& fabric, Files files)
   port_->set_policy(config.policy);
 }
 
-Uplink::~Uplink() { stop(); }
+Uplink::~Uplink() {
+  if (!stop()) std::_Exit(1);
+}
 
 void Uplink::start() { thread_ = std::thread(&Uplink::loop, this); }
 
-void Uplink::stop() {
-  if (!thread_.joinable()) return;
+bool Uplink::stop() {
+  if (!thread_.joinable()) return true;
   stop_.store(true);
   eventfd_write(wake_.get(), 1);
-  thread_.join();
+  return end_thread(thread_, ended_);
 }
 
 TaskQueue::Ticket Uplink::post(std::function<void()> task) {
@@ -131,6 +135,7 @@ void Uplink::loop() {
     const bool out = send_out();
     if (!due && !in && !out) sleep();
   }
+  ended_.release();
 }
 
 void Uplink::watch_link() {

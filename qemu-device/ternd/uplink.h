@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <semaphore>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,7 +51,9 @@ class Uplink final : public PortUser {
   ~Uplink() override;
 
   void start();
-  void stop();
+  // Ends the thread. Returns false if it does not end in time: a control client may have passed an
+  // interface that keeps it waiting. The process can only be ended then.
+  bool stop();
 
   // ---- any thread ----
 
@@ -117,6 +120,7 @@ class Uplink final : public PortUser {
   std::span<const std::byte> frame_;  // offered to the switch; empty: none
   std::uint64_t frame_time_ = 0;
 
+  std::binary_semaphore ended_{0};
   std::thread thread_;
 };
 
