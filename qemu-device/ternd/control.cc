@@ -73,8 +73,10 @@ void Control::accept_clients() {
   for (;;) {
     Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) break;
-    if (clients_.size() >= kMaxClients || !may_use(socket.get())) continue;
-    clients_.push_back({std::move(socket), {}, {}});
+    if (!may_use(socket.get())) continue;
+    // Nobody keeps others out by connections that are idle.
+    if (clients_.size() >= kMaxClients) clients_.pop_front();
+    clients_.push_back({.socket = std::move(socket), .input = {}, .files = {}});
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &clients_.back()}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, clients_.back().socket.get(), &event);
   }
@@ -84,8 +86,8 @@ void Control::accept_clients() {
   accept_at_ = clock_ns() + kAcceptAgain;
 }
 
-// Returns false if the client is to be dropped.
-bool Control::serve_client(Client& client) {
+// Returns false if the client has ended.
+bool Control::receive(Client& client) {
   std::array<char, 4096> data;
   Files files;
   const ssize_t got =
@@ -93,16 +95,22 @@ bool Control::serve_client(Client& client) {
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
   if (!files.empty()) client.files = std::move(files);
   client.input.append(data.data(), static_cast<std::size_t>(got));
-  for (std::size_t end = client.input.find('\n'); end != std::string::npos;
-       end = client.input.find('\n')) {
-    const std::string request = client.input.substr(0, end);
-    client.input.erase(0, end + 1);
-    const std::string answer = handler_(request, std::exchange(client.files, {})) + "\n";
-    if (send(client.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(answer.size()))
-      return false;
+  return true;
+}
+
+// Returns false if the client is to be dropped.
+bool Control::serve_client(Client& client) {
+  if (!client.has_request()) {
+    client.readable = false;
+    if (!receive(client)) return false;
   }
-  return client.input.size() <= kMaxRequest;
+  const std::size_t end = client.input.find('\n');
+  if (end == std::string::npos) return client.input.size() <= kMaxRequest;
+  const std::string request = client.input.substr(0, end);
+  client.input.erase(0, end + 1);
+  const std::string answer = handler_(request, std::exchange(client.files, {})) + "\n";
+  return send(client.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(answer.size());
 }
 
 int Control::serve() {
@@ -112,14 +120,22 @@ int Control::serve() {
   }
   std::array<epoll_event, 8> events;
   const int n = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool accepts = false;
   for (int i = 0; i < n; ++i) {
     auto* const client = static_cast<Client*>(events.at(static_cast<std::size_t>(i)).data.ptr);
     if (client == nullptr) {
-      accept_clients();
-    } else if (!serve_client(*client)) {
-      clients_.remove_if([client](const Client& c) { return &c == client; });
+      accepts = true;
+    } else {
+      client->readable = true;
     }
   }
+  const auto next = std::ranges::find_if(clients_, &Client::waits);
+  if (next != clients_.end()) {
+    clients_.splice(clients_.end(), clients_, next);
+    if (!serve_client(*next)) clients_.erase(next);
+  }
+  if (accepts) accept_clients();
+  if (std::ranges::any_of(clients_, &Client::waits)) return 0;
   return accept_at_ == 0 ? -1 : static_cast<int>(kAcceptAgain / 1'000'000);
 }
 

@@ -35,9 +35,9 @@ class Control {
 
   // Readable when serve() has something to do.
   [[nodiscard]] int fd() const { return epoll_.get(); }
-  // Does what clients ask for. Never waits for a client: one that does not read its answer is
-  // dropped. Returns after how many ms it is to be called again even if fd() is not readable; -1:
-  // never.
+  // Does what clients ask for, one request at a time: a request may wait for a thread. Never waits
+  // for a client: one that does not read its answer is dropped. Returns after how many ms it is to be
+  // called again even if fd() is not readable; -1: never.
   int serve();
 
  private:
@@ -45,11 +45,15 @@ class Control {
     Descriptor socket;
     std::string input;
     Files files;
+    bool readable = false;
+    [[nodiscard]] bool has_request() const { return input.find('\n') != std::string::npos; }
+    [[nodiscard]] bool waits() const { return readable || has_request(); }
   };
 
   bool may_use(int socket) const;
   void watch(bool on);
   void accept_clients();
+  static bool receive(Client& client);
   bool serve_client(Client& client);
 
   const std::string path_;
@@ -58,7 +62,7 @@ class Control {
   const Handler handler_;
   Descriptor listener_;
   Descriptor epoll_;
-  std::list<Client> clients_;
+  std::list<Client> clients_;  // the one that was served last is the last one
   std::uint64_t accept_at_ =
       0;  // not 0: the process had no descriptor for a client, and tries again then
 };

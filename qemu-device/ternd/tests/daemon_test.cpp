@@ -390,6 +390,10 @@ TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
   const Descriptor a = connect_to(path);
   const Descriptor b = connect_to(path);
   control.serve();
+  const auto serve = [&control] {
+    while (control.serve() == 0) {
+    }
+  };
   const auto say = [](const Descriptor& s, const std::string& text) { return send(s.get(), text.data(), text.size(), MSG_NOSIGNAL); };
   const auto hear = [](const Descriptor& s) {
     std::array<char, 256> data{};
@@ -398,23 +402,51 @@ TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
   };
   say(a, "one\ntwo\nth");
   say(b, "x\n");
-  control.serve();
+  serve();
   EXPECT_EQ(hear(a), "<one>\n<two>\n");
   EXPECT_EQ(hear(b), "<x>\n");
   say(a, "ree\n");
-  control.serve();
+  serve();
   EXPECT_EQ(hear(a), "<three>\n");
   // A line without end.
   const std::string much(4096, 'x');
   for (std::size_t sent = 0; sent <= Control::kMaxRequest + 4096; sent += much.size()) {
     say(a, much);
-    control.serve();
+    serve();
   }
   char c;
   EXPECT_EQ(recv(a.get(), &c, 1, MSG_DONTWAIT), 0) << "dropped";
   say(b, "y\n");
-  control.serve();
+  serve();
   EXPECT_EQ(hear(b), "<y>\n");
+}
+
+TEST(ControlTest, NoClientKeepsOthersOut) {
+  const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
+  std::size_t handled = 0;
+  Control control(path, std::nullopt, [&handled](const std::string& request, const Control::Files&) {
+    ++handled;
+    return request;
+  });
+  std::vector<Descriptor> idle;
+  for (std::size_t i = 0; i < Control::kMaxClients; ++i) {
+    idle.push_back(connect_to(path));
+    control.serve();
+  }
+  const std::string many = "1\n2\n3\n4\n";
+  ASSERT_EQ(send(idle.back().get(), many.data(), many.size(), MSG_NOSIGNAL), 8);
+  const Descriptor other = connect_to(path);
+  ASSERT_EQ(send(other.get(), "x\n", 2, MSG_NOSIGNAL), 2);
+  char c = 0;
+  while (recv(other.get(), &c, 1, MSG_DONTWAIT) != 1) {
+    const std::size_t before = handled;
+    control.serve();
+    ASSERT_LE(handled, before + 1) << "one at a time: a signal may wait";
+    ASSERT_LE(handled, many.size()) << "it was not served";
+  }
+  EXPECT_EQ(c, 'x');
+  EXPECT_LT(handled, 5U) << "it had its turn before the last request of the other one";
+  EXPECT_EQ(recv(idle.front().get(), &c, 1, MSG_DONTWAIT), 0) << "the one that was idle longest";
 }
 
 // ---- many adapters ----
