@@ -293,6 +293,13 @@ Port& Switch::add(std::string name, PortUser& user, std::size_t queue_size, Port
 void Switch::leave(Port& port) {
   port.set_link(false);
   port.user_.store(&NoUser::instance(), std::memory_order_release);
+  // Nor do other ports resume a later user, which may not be complete yet.
+  Switch& owner = port.switch_;
+  const unsigned count = owner.count_.load(std::memory_order_acquire);
+  for (unsigned i = 0; i < count; ++i) {
+    owner.at(i).waiting_[port.number_ / 64].fetch_and(~(std::uint64_t{1} << port.number_ % 64),
+                                                     std::memory_order_relaxed);
+  }
 }
 
 void Switch::remove(Port& port) {
