@@ -97,7 +97,7 @@ bool Daemon::stop() {
   control_.reset();
   if (parts_.stop()) return true;
   write_log(LOG_WARNING, "",
-            "a hypervisor keeps the thread of its adapter waiting: the process ends without it");
+            "a hypervisor or an interface keeps a thread waiting: the process ends without it");
   // The captures of the others are written meanwhile.
   std::this_thread::sleep_for(2 * Capture::kFlush);
   return false;
