@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # limits.sh: the cgroup controller rdma limits a process that makes QPs without end, and nobody else.
 group=limits
-. results.sh
+# shellcheck source=tests/guest/results.sh
+. "${0%/*}/results.sh"
 
 cgroup=/sys/fs/cgroup
 mountpoint -q $cgroup || mount -t cgroup2 none $cgroup
