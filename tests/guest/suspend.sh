@@ -12,7 +12,7 @@ suspend() {
 	on2 'echo devices >/sys/power/pm_test && echo 1 >/sys/module/suspend/parameters/pm_test_delay && echo mem >/sys/power/state'
 }
 works() {
-	on2 'tern-up && { ibv_rc_pingpong -d tern0 -g $(gid-index) -n 50 >/dev/null & } && wait-listen 18515 && ibv_rc_pingpong -d tern0 -g $(gid-index) -n 50 127.0.0.1'
+	on2 'tern-up && { ibv_rc_pingpong -d tern0 -g $(gid-index) -n 50 -c >/dev/null & } && wait-listen 18515 && ibv_rc_pingpong -d tern0 -g $(gid-index) -n 50 -c 127.0.0.1 && wait $!'
 }
 waiting() { on2 'grep -qsx tern_fault /proc/[0-9]*/comm'; } # whether a thread of the driver exists
 not_waiting() { ! waiting; }
