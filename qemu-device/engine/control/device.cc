@@ -122,8 +122,8 @@ bool Device::run(std::uint32_t budget) {
   const bool waiting = admin_->run(left);
   const bool more = lane.run(budget - (most - left), waiting);
   end_burst();  // of frames that were looped back
-  // The last step may have found that a CQ has failed.
-  return more || !lane.failed_cqs.empty();
+  // The last step may have found that a CQ has failed. A device that stopped notifies nobody.
+  return more || (lane.status.enabled() && !lane.failed_cqs.empty());
 }
 
 // Destroys users before the objects they use.

@@ -420,6 +420,15 @@ TEST_F(CqTest, AChainOfFailuresDoesNotNest) {
   EXPECT_FALSE(cqs.front().used());
 }
 
+// Otherwise the runner would call a device for ever that does nothing.
+TEST_F(CqTest, AStoppedDeviceNotifiesNobody) {
+  enable();
+  for (std::uint32_t n = 0; n < kCqes; ++n) ASSERT_TRUE(push());
+  EXPECT_FALSE(push());
+  device.lane.fatal(TERN_FATAL_AQ_DMA);
+  EXPECT_FALSE(device.run(65536));
+}
+
 // EQEs of CQs that are gone occupy the EQ until software has consumed them, which it does not tell.
 TEST_F(CqTest, AnEventWithoutRoomIsPostedLater) {
   enable();
