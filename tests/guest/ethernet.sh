@@ -86,8 +86,8 @@ done
 clock() { ethtool -T "$dev" | sed -nE 's/^(PTP Hardware Clock|Hardware timestamp provider index): ([0-9]+)$/\2/p'; }
 stamps() { ethtool -T "$dev" | grep -q hardware-transmit && ethtool -T "$dev" | grep -q hardware-receive && [ -e "/dev/ptp$(clock)" ]; }
 check time-stamps stamps
-# The clocks are half a second apart before.
-check clocks-apart ssh vm2 "phc_ctl -q $peer_dev adj 0.5"
+# However far the clocks are apart, 20 seconds more do not bring them together.
+check clocks-apart ssh vm2 "phc_ctl -q $peer_dev adj 20"
 on2 master "ptp4l -i $peer_dev -H -m -q --tx_timestamp_timeout 1000 --priority1 1"
 ptp4l -i "$dev" -H -m -q -s --tx_timestamp_timeout 1000 >"$work/ptp4l" 2>&1 &
 check ptp4l-follows until_true 120 grep -q 'UNCALIBRATED to SLAVE' "$work/ptp4l"
