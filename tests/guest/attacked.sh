@@ -8,27 +8,9 @@ group=attacked
 . "${0%/*}/results.sh"
 work=$(mktemp -d)
 
-# rping compares the data of each message.
-ssh vm2 'rping -s -P -a 10.77.0.2 -p 7180' >/dev/null 2>&1 &
-ssh vm2 'wait-listen 7180'
-others() {
-	local n
-	for ((n = 1; ; n++)); do
-		if ! timeout 120 rping -c -a 10.77.0.2 -p 7180 -C 50 -S 40000 -V >"$work/rping" 2>&1; then
-			cp "$work/rping" "$work/failed"
-			return
-		fi
-		echo $n >"$work/rounds.new" && mv "$work/rounds.new" "$work/rounds"
-	done
-}
-rounds() { cat "$work/rounds" 2>/dev/null || echo 0; }
-# Two more rounds begin and end well: one may have begun before.
-others_go_on() {
-	local from
-	from=$(rounds)
-	further() { [ -e "$work/failed" ] || [ "$(rounds)" -ge $((from + 2)) ]; }
-	until_true 240 further && ! tail -n 3 "$work/failed"
-}
+# shellcheck source=tests/guest/others.sh
+. "${0%/*}/others.sh"
+
 # The first call starts the attacker.
 attack() { labctl qmp vm1 x-attack >"$work/attack" 2>&1; }
 ended() { attack && grep -q '"status": [0-9-]' "$work/attack"; }
