@@ -130,49 +130,26 @@ static int tern_hw_query_caps(struct tern_dev *tdev)
 }
 
 /*
- * Spreads the vectors over the CPUs, or gives them the CPUs that they had before a
- * reset. There are neither hints nor notifiers, those of
- * netif_enable_irq_affinity() included: queues of both drivers share vectors, and
- * an interrupt that has one must not lose a handler.
+ * Allocates the vectors and spreads them over the CPUs. They stay allocated over
+ * resets, so that an interrupt keeps its number and the CPUs that its user gave it.
+ * There are neither hints nor notifiers, those of netif_enable_irq_affinity()
+ * included: queues of both drivers share vectors, and an interrupt that has one must
+ * not lose a handler.
  */
-static void tern_hw_spread_vectors(struct tern_dev *tdev)
-{
-	struct pci_dev *pdev = tdev->core.pdev;
-	const struct cpumask *mask;
-	unsigned int i;
-
-	/* The first one is for commands and may run anywhere. */
-	for (i = !tdev->num_affinity; i < tdev->num_vectors; i++) {
-		mask = i < tdev->num_affinity ? &tdev->affinity[i] :
-		       cpumask_of(tern_vector_cpu(&pdev->dev, i - 1));
-		irq_set_affinity(pci_irq_vector(pdev, i), mask);
-	}
-}
-
-/* Without memory, a reset spreads the vectors again. */
-static void tern_hw_save_affinity(struct tern_dev *tdev)
-{
-	struct pci_dev *pdev = tdev->core.pdev;
-	unsigned int i;
-
-	kvfree(tdev->affinity);
-	tdev->affinity = kvcalloc(tdev->num_vectors, sizeof(*tdev->affinity), GFP_KERNEL);
-	tdev->num_affinity = tdev->affinity ? tdev->num_vectors : 0;
-	for (i = 0; i < tdev->num_affinity; i++)
-		cpumask_copy(&tdev->affinity[i],
-			     irq_get_affinity_mask(pci_irq_vector(pdev, i)));
-}
-
-static int tern_hw_alloc_vectors(struct tern_dev *tdev)
+int tern_alloc_vectors(struct tern_dev *tdev)
 {
 	/* For admin, then for channels, which share the others with RDMA. */
 	unsigned int want = 1 + max(num_online_cpus() + 1, TERN_MAX_CHANNELS);
-	int n = pci_alloc_irq_vectors(tdev->core.pdev, 1, want, PCI_IRQ_MSIX);
+	struct pci_dev *pdev = tdev->core.pdev;
+	int i, n = pci_alloc_irq_vectors(pdev, 1, want, PCI_IRQ_MSIX);
 
 	if (n < 0)
 		return n;
 	tdev->num_vectors = n;
-	tern_hw_spread_vectors(tdev);
+	/* The first one is for commands and may run anywhere. */
+	for (i = 1; i < n; i++)
+		irq_set_affinity(pci_irq_vector(pdev, i),
+				 cpumask_of(tern_vector_cpu(&pdev->dev, i - 1)));
 	return 0;
 }
 
@@ -188,12 +165,9 @@ int tern_hw_up(struct tern_dev *tdev)
 	err = tern_hw_reset(tdev);
 	if (err)
 		return err;
-	err = tern_hw_alloc_vectors(tdev);
-	if (err)
-		return err;
 	err = tern_aq_alloc(tdev);
 	if (err)
-		goto free_vectors;
+		return err;
 	err = tern_async_eq_alloc(tdev);
 	if (err)
 		goto free_aq;
@@ -230,8 +204,6 @@ free_async_eq:
 	tern_async_eq_free(tdev);
 free_aq:
 	tern_aq_free(tdev);
-free_vectors:
-	pci_free_irq_vectors(pdev);
 	return err;
 }
 
@@ -252,8 +224,6 @@ void tern_hw_down(struct tern_dev *tdev)
 	clear_bit(TERN_DEV_TELL_DEAD, &tdev->flags);
 	tern_async_eq_free(tdev);
 	tern_aq_free(tdev);
-	tern_hw_save_affinity(tdev);
-	pci_free_irq_vectors(pdev);
 }
 
 static void tern_adev_release(struct device *dev)

@@ -137,8 +137,6 @@ enum {
  * @regs: BAR0
  * @flags: TERN_DEV_* bits
  * @num_vectors: number of MSI-X vectors granted
- * @affinity: CPUs of the vectors before the last reset
- * @num_affinity: number of elements of @affinity
  * @aq: admin queue
  * @async_eq: asynchronous event queue, drained only by @async_work
  * @async_work: delivers events in process context
@@ -161,8 +159,6 @@ struct tern_dev {
 	void __iomem *regs;
 	unsigned long flags;
 	unsigned int num_vectors;
-	struct cpumask *affinity;
-	unsigned int num_affinity;
 	struct tern_aq aq;
 	struct tern_eq async_eq;
 	struct work_struct async_work;
@@ -265,6 +261,7 @@ void tern_async_work(struct work_struct *work);
 
 /* tern_bringup.c */
 void tern_health_work(struct work_struct *work);
+int tern_alloc_vectors(struct tern_dev *tdev);
 int tern_hw_up(struct tern_dev *tdev);
 void tern_hw_down(struct tern_dev *tdev);
 void tern_adev_add(struct tern_dev *tdev);

@@ -140,7 +140,6 @@ struct tern_dev *tern_devlink_alloc(struct pci_dev *pdev)
 
 void tern_devlink_free(struct tern_dev *tdev)
 {
-	kvfree(tdev->affinity);
 	devlink_free(priv_to_devlink(tdev));
 }
 

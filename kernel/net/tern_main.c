@@ -139,10 +139,13 @@ static int tern_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tern_map(tdev);
 	if (err)
 		goto pci_disable;
+	err = tern_alloc_vectors(tdev);
+	if (err)
+		goto unmap;
 	/* Before any event can refer to it. */
 	err = tern_net_alloc(tdev);
 	if (err)
-		goto unmap;
+		goto free_vectors;
 	tern_devlink_lock(tdev);
 	err = tern_hw_up(tdev);
 	if (err)
@@ -176,6 +179,8 @@ hw_down:
 free_net:
 	tern_devlink_unlock(tdev);
 	tern_net_free(tdev->net);
+free_vectors:
+	pci_free_irq_vectors(pdev);
 unmap:
 	tern_unmap(tdev);
 pci_disable:
@@ -201,6 +206,7 @@ static void tern_remove(struct pci_dev *pdev)
 		tern_hw_down(tdev);
 	tern_devlink_unlock(tdev);
 	tern_net_free(tdev->net);
+	pci_free_irq_vectors(pdev);
 	tern_unmap(tdev);
 	tern_pci_disable(pdev);
 	tern_devlink_free(tdev);
