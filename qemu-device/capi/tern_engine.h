@@ -128,9 +128,9 @@ void tern_engine_reset(TernEngine *e);
 
 /*
  * Fault injection: Documentation/faults.rst has the grammar. Replaces all
- * rules; an empty text removes them. If the text is wrong, returns false,
- * changes nothing, and writes the reason to error (len bytes, may be NULL if
- * len is 0).
+ * rules, or adds or removes some; an empty text removes all. If the text is
+ * wrong, returns false, changes nothing, and writes the reason to error (len
+ * bytes, may be NULL if len is 0).
  */
 bool tern_engine_set_faults(TernEngine *e, const char *text, char *error,
                             size_t len);

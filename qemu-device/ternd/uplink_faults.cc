@@ -10,12 +10,12 @@ namespace tern::daemon {
 
 std::string UplinkFaults::set(const std::string& text) {
   std::string error;
-  auto rules = parse_faults(text, error);
-  if (!rules) return error;
+  auto change = parse_fault_change(text, error);
+  if (!change) return error;
   const auto bad = std::ranges::find_if(
-      *rules, [](const FaultRule& rule) { return rule.way == FaultRule::Way::kNone || rule.action == FaultRule::Action::kFatal; });
-  if (bad != rules->end()) return "'" + bad->text + "': an uplink has packets only";
-  faults_.set(std::move(*rules));
+      change->rules, [](const FaultRule& rule) { return rule.way == FaultRule::Way::kNone || rule.action == FaultRule::Action::kFatal; });
+  if (bad != change->rules.end()) return "'" + bad->text + "': an uplink has packets only";
+  if (!faults_.change(std::move(*change), error)) return error;
   return "";
 }
 

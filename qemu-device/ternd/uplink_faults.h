@@ -20,7 +20,7 @@ class UplinkFaults final : private Faults::Port, private Host {
 
   UplinkFaults() : faults_(*this, timers_, *this) {}
 
-  // Replaces the rules. Returns the reason if the text is wrong, or has rules of commands, memory or
+  // Changes the rules. Returns the reason if the text is wrong, or has rules of commands, memory or
   // the device, which an uplink does not have.
   std::string set(const std::string& text);
   [[nodiscard]] std::string report() const { return faults_.report(); }

@@ -42,10 +42,23 @@ class Fake(threading.Thread):
 
     def set(self, name, text):
         """An error if a rule is wrong."""
-        for at, rule in enumerate(text.splitlines()):
+        word, _, rest = text.partition(" ")
+        new = (rest if word in ("add", "remove") else text).splitlines()
+        for at, rule in enumerate(new):
             if rule.split()[0].partition("=")[0] not in ("drop", "delay", "duplicate", "corrupt", "reorder", "mark"):
                 return f"rule {at + 1}: no action '{rule.split()[0]}'"
-        self.rules[name] = text
+        if word in ("add", "remove") and not new:
+            return f"{word} needs a rule"
+        now = self.rules.get(name, "").splitlines()
+        if word == "add":
+            new = now + new
+        elif word == "remove":
+            for rule in new:
+                if rule not in now:
+                    return f"there is no rule '{rule}'"
+                now.remove(rule)
+            new = now
+        self.rules[name] = "\n".join(new)
         return None
 
 

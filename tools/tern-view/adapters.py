@@ -29,9 +29,9 @@ class OfTernd:
     def __init__(self, control, name):
         self.control, self.name = control, name
 
-    def faults(self, rules=None):
-        """The report of the rules, after they were replaced if there are new ones."""
-        return monitor.ternd(self.control, {"command": "faults", "port": self.name, **({} if rules is None else {"rules": rules})}, SECONDS)["rules"]
+    def faults(self, change=None):
+        """The report of the rules, after the change if there is one."""
+        return monitor.ternd(self.control, {"command": "faults", "port": self.name, **({} if change is None else {"rules": change})}, SECONDS)["rules"]
 
 
 class OfQemu:
@@ -40,10 +40,10 @@ class OfQemu:
     def __init__(self, socket, machine, device, alone):
         self.socket, self.device, self.name = socket, device, machine if alone else f"{machine}:{device.removeprefix('tern')}"
 
-    def faults(self, rules=None):
+    def faults(self, change=None):
         at = {"path": f"/machine/peripheral/{self.device}", "property": "faults"}
-        if rules is not None:
-            returned(self.socket, "qom-set", {**at, "value": rules})
+        if change is not None:
+            returned(self.socket, "qom-set", {**at, "value": change})
         return returned(self.socket, "qom-get", at)
 
 
@@ -115,7 +115,7 @@ class Adapters:
             return {"name": adapter.name, "rules": [], "notes": [], "error": plain(e)}
 
     def change(self, request):
-        """{"adapter", "add": rules} or {"adapter", "remove": rule, "at": its place} or {"adapter", "clear": true}."""
+        """{"adapter", "add": rules} or {"adapter", "remove": rules} or {"adapter", "clear": true}."""
         if not isinstance(request, dict) or not isinstance(request.get("adapter"), str):
             raise Refused("which adapter?")
         with self.lock:
@@ -123,28 +123,20 @@ class Adapters:
             if adapter is None:
                 raise Refused(f"there is no adapter '{request['adapter'][:64]}' now")
             try:
-                now = [rule["rule"] for rule in rules_of(adapter.faults())[0]]
-                rules = "\n".join(changed(now, request))
-                if len(rules.encode()) > MOST_TEXT:
-                    raise Refused(f"more than {MOST_TEXT} bytes of rules")
-                adapter.faults(rules)
+                adapter.faults(change_of(request))
                 return self.describe(adapter)
             except (OSError, ValueError, KeyError, TypeError) as e:
                 raise Refused(f"{adapter.name}: {plain(e)}") from e
 
 
-def changed(now, request):
-    """The rules, given those that are in force and what is asked for."""
-    if isinstance(request.get("add"), str):
-        if not request["add"].strip():
-            raise Refused("which rule?")
-        return [*now, request["add"]]
+def change_of(request):
+    """The text that makes the adapter change its rules, and nothing that others set meanwhile."""
+    for word in ("add", "remove"):
+        if isinstance(request.get(word), str):
+            return f"{word} {request[word]}"
     if request.get("clear") is True:
-        return []
-    at, rule = request.get("at"), request.get("remove")
-    if isinstance(at, int) and 0 <= at < len(now) and now[at] == rule:
-        return now[:at] + now[at + 1:]
-    raise Refused("the rule is not there any more")
+        return ""
+    raise Refused("what is to change?")
 
 
 def read(body):

@@ -131,24 +131,62 @@ Faults::Faults(Port& port, TimerQueue& timers, Host& host)
 
 Faults::~Faults() = default;
 
-void Faults::set(std::vector<FaultRule> rules) {
-  rules_.clear();
-  rules_.reserve(rules.size());
+bool Faults::change(FaultChange change, std::string& error) {
+  if (change.kind == FaultChange::Kind::kRemove) return remove(change.rules, error);
+  if (change.kind == FaultChange::Kind::kReplace) {
+    rules_.clear();
+    overflows_ = 0;
+    stopped_ = false;
+    release();
+  }
+  return add(std::move(change.rules), error);
+}
+
+bool Faults::add(std::vector<FaultRule> rules, std::string& error) {
+  // report() must remain a text that can be set.
+  std::size_t bytes = 0;
+  for (const Active& a : rules_) bytes += a.rule.text.size() + 1;
+  for (const FaultRule& rule : rules) bytes += rule.text.size() + 1;
+  if (rules_.size() + rules.size() > kMaxFaultRules || bytes > kMaxFaultText + 1) {
+    error = "with these rules there would be more than " + std::to_string(kMaxFaultRules) +
+            ", or more than " + std::to_string(kMaxFaultText) + " bytes of them";
+    return false;
+  }
+  const std::size_t first = rules_.size();
   for (FaultRule& rule : rules) rules_.emplace_back(std::move(rule));
-  overflows_ = 0;
-  stopped_ = false;
-  // Passing them now could access guest memory while the machine is stopped.
-  std::multimap<Nanos, Held> due;
-  for (auto& [when, held] : held_) due.emplace_hint(due.end(), host_.now(), std::move(held));
-  held_ = std::move(due);
-  arm();
-  for (Active& a : rules_) {
+  for (Active& a : std::span(rules_).subspan(first)) {
     if (a.rule.action != FaultRule::Action::kFatal || a.rule.way != FaultRule::Way::kNone) continue;
     if (!a.hits()) continue;
     if (log != nullptr) log->add(applied(a));
     stopped_ = true;
     port_.fatal(static_cast<std::uint32_t>(a.rule.amount));
   }
+  return true;
+}
+
+// Removes the first rule with the text of each.
+bool Faults::remove(const std::vector<FaultRule>& rules, std::string& error) {
+  std::vector<Active> left = rules_;
+  for (const FaultRule& rule : rules) {
+    const auto it = std::ranges::find(left, rule.text, [](const Active& a) { return a.rule.text; });
+    if (it == left.end()) {
+      error = "there is no rule '" + rule.text + "'";
+      return false;
+    }
+    left.erase(it);
+  }
+  rules_ = std::move(left);
+  release();
+  return true;
+}
+
+// Lets the frames that are held back pass when the timers next run: passing them now could access
+// guest memory while the machine is stopped.
+void Faults::release() {
+  std::multimap<Nanos, Held> due;
+  for (auto& [when, held] : held_) due.emplace_hint(due.end(), host_.now(), std::move(held));
+  held_ = std::move(due);
+  arm();
 }
 
 LogEvent Faults::applied(const Active& rule) const {

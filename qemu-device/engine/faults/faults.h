@@ -41,9 +41,12 @@ class Faults final : public DmaGate {
   Faults(Port& port, TimerQueue& timers, Host& host);
   ~Faults() override;
 
-  // Replaces the rules. Frames that the old rules hold back pass when the timers next run. A fatal
-  // error that waits for no packet happens at once.
-  void set(std::vector<FaultRule> rules);
+  // Changes the rules. Those that stay keep their counts. Frames that are held back pass when the
+  // timers next run, unless rules were only added. A new fatal rule that waits for no packet applies
+  // at once. Returns false and changes nothing if a rule to remove is not there, or if there would be
+  // too many; `error` then says so.
+  [[nodiscard]] bool change(FaultChange change, std::string& error);
+  [[nodiscard]] bool empty() const { return rules_.empty(); }
 
   // Handles a frame from the HCA to the wire, or to the HCA itself (`inside`).
   void transmit(std::span<const std::byte> frame, bool inside);
@@ -80,6 +83,9 @@ class Faults final : public DmaGate {
   // An event for the log: the rule is applied. The packet or access that it is applied to is added.
   [[nodiscard]] LogEvent applied(const Active& rule) const;
   void pass(Side side, std::span<const std::byte> frame, bool inside);
+  [[nodiscard]] bool add(std::vector<FaultRule> rules, std::string& error);
+  [[nodiscard]] bool remove(const std::vector<FaultRule>& rules, std::string& error);
+  void release();
   [[nodiscard]] bool hold(Held held, Nanos wait);
   void overtaken(Side side);
   void expired();

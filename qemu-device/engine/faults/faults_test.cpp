@@ -43,9 +43,17 @@ class FaultsTest : public ::testing::Test {
 
   void set(std::string_view text) {
     std::string error;
-    auto rules = parse_faults(text, error);
-    ASSERT_TRUE(rules) << text << ": " << error;
-    faults.set(std::move(*rules));
+    auto change = parse_fault_change(text, error);
+    ASSERT_TRUE(change) << text << ": " << error;
+    ASSERT_TRUE(faults.change(std::move(*change), error)) << text << ": " << error;
+  }
+  std::string refused(std::string_view text) {
+    std::string error;
+    auto change = parse_fault_change(text, error);
+    if (change) {
+      EXPECT_FALSE(faults.change(std::move(*change), error)) << text;
+    }
+    return error;
   }
   Bytes packet(std::uint32_t psn, Op op = Op::kSendOnly, Transport transport = Transport::kRc,
                std::uint32_t qpn = 7, std::uint8_t syndrome = kSyndromeAck, bool ipv4 = true) {
@@ -120,6 +128,53 @@ TEST_F(FaultsTest, ReportCanBeSetAgain) {
   const std::string report = faults.report();
   set(report);
   EXPECT_EQ(faults.report(), report);
+}
+
+TEST_F(FaultsTest, OtherRulesKeepTheirCounts) {
+  set("drop tx nth=3; mark rx");
+  send(1, 3);
+  set(" add delay=1ms tx; drop rx  # a comment");
+  send(4, 4);
+  EXPECT_EQ(faults.report(), "drop tx nth=3  # matched 4, applied 1\nmark rx  # matched 0, applied 0\n"
+                             "delay=1ms tx  # matched 1, applied 1\ndrop rx  # matched 0, applied 0\n# held back now: 1\n");
+  set("remove drop rx; mark rx");
+  wait(1);
+  EXPECT_THAT(psns(out.sent), ElementsAre(1, 2, 4));
+  EXPECT_EQ(faults.report(), "drop tx nth=3  # matched 4, applied 1\ndelay=1ms tx  # matched 1, applied 1\n");
+  set("remove\tdrop tx nth=3\ndelay=1ms tx");
+  EXPECT_TRUE(faults.empty());
+}
+
+TEST_F(FaultsTest, OfEqualRulesTheFirstIsRemoved) {
+  set("drop tx count=2");
+  send(1, 1);
+  set("add mark rx; drop tx count=2");
+  set("remove drop tx count=2");
+  EXPECT_EQ(faults.report(), "mark rx  # matched 0, applied 0\ndrop tx count=2  # matched 0, applied 0\n");
+}
+
+TEST_F(FaultsTest, ARefusedChangeChangesNothing) {
+  set("drop tx; mark rx");
+  const std::string before = faults.report();
+  EXPECT_EQ(refused("add"), "add needs a rule");
+  EXPECT_EQ(refused("remove # all"), "remove needs a rule");
+  EXPECT_EQ(refused("remove mark rx; mark rx"), "there is no rule 'mark rx'");
+  EXPECT_EQ(refused("remove drop  tx"), "there is no rule 'drop  tx'");
+  EXPECT_THAT(refused("add drop"), HasSubstr("rule 1: "));
+  EXPECT_THAT(refused("added drop tx"), HasSubstr("no action 'added'"));
+  std::string many = "add ";
+  for (std::size_t i = 0; i < kMaxFaultRules - 1; ++i) many += "drop tx;";
+  EXPECT_THAT(refused(many), HasSubstr("more than 64"));
+  EXPECT_THAT(refused("add drop tx" + std::string(kMaxFaultText - 20, ' ') + "rate=1"), HasSubstr("8192 bytes"));
+  EXPECT_EQ(faults.report(), before);
+}
+
+TEST_F(FaultsTest, OnlyANewFatalRuleAppliesAtOnce) {
+  set("fatal=2");
+  set("add fatal=3");
+  set("add mark rx");
+  set("remove mark rx");
+  EXPECT_THAT(out.codes, ElementsAre(2, 3));
 }
 
 TEST_F(FaultsTest, AFractionIsThatFractionAndOfItsSeed) {

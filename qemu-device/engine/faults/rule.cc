@@ -437,4 +437,22 @@ std::optional<std::vector<FaultRule>> parse_faults(std::string_view text, std::s
   return rules;
 }
 
+std::optional<FaultChange> parse_fault_change(std::string_view text, std::string& error) {
+  FaultChange change;
+  constexpr std::string_view kGap = " \t\r\n";
+  const std::string_view start = text.substr(std::min(text.find_first_not_of(kGap), text.size()));
+  const std::string_view word = start.substr(0, start.find_first_of(kGap));
+  if (word == "add") change.kind = FaultChange::Kind::kAdd;
+  if (word == "remove") change.kind = FaultChange::Kind::kRemove;
+  const bool replaces = change.kind == FaultChange::Kind::kReplace;
+  auto rules = parse_faults(replaces ? text : start.substr(word.size()), error);
+  if (!rules) return std::nullopt;
+  if (!replaces && rules->empty()) {
+    error = std::string(word) + " needs a rule";
+    return std::nullopt;
+  }
+  change.rules = std::move(*rules);
+  return change;
+}
+
 }  // namespace tern

@@ -69,6 +69,17 @@ struct FaultRule {
 [[nodiscard]] std::optional<std::vector<FaultRule>> parse_faults(std::string_view text,
                                                                  std::string& error);
 
+// Rules that replace those in force, are added to them, or are removed from them.
+struct FaultChange {
+  enum class Kind : std::uint8_t { kReplace, kAdd, kRemove };
+  Kind kind = Kind::kReplace;
+  std::vector<FaultRule> rules;
+};
+
+// The same for a text that may begin with `add` or `remove`.
+[[nodiscard]] std::optional<FaultChange> parse_fault_change(std::string_view text,
+                                                            std::string& error);
+
 // The opcodes (first byte of the BTH) that a name stands for; none if the name is unknown.
 [[nodiscard]] std::bitset<256> opcodes_named(std::string_view name);
 // The opcodes of a transport class; none if the name is unknown.

@@ -168,17 +168,16 @@ void Port::reset() {
 // ---- faults ----
 
 bool Port::set_faults(std::string_view text, std::string& error) {
-  auto rules = parse_faults(text, error);
-  if (!rules) return false;
-  const bool none = rules->empty();
+  auto change = parse_fault_change(text, error);
+  if (!change) return false;
   if (injector_ == nullptr) {
-    if (none) return true;
+    if (change->rules.empty()) return true;
     injector_ = std::make_unique<PortFaults>(*this, lane_);
     injector_->rules().log = lane_.log;
   }
-  faults_ = none ? nullptr : injector_.get();
+  if (!injector_->change(std::move(*change), error)) return false;
+  faults_ = injector_->rules().empty() ? nullptr : injector_.get();
   allow_trains();
-  injector_->set(std::move(*rules));
   return true;
 }
 

@@ -65,8 +65,8 @@ class Port {
   void reset();  // addresses and Ethernet queues; the link and the faults stay
 
   // ---- fault injection (Documentation/faults.rst) ----
-  // Replaces the rules; an empty text removes them. Returns false, with the reason in `error`, if
-  // the text is not a valid list of rules.
+  // Replaces the rules, adds some or removes some; an empty text removes all. Returns false, with
+  // the reason in `error`, if the text is wrong.
   [[nodiscard]] bool set_faults(std::string_view text, std::string& error);
   // The rules with their counts.
   [[nodiscard]] std::string faults() const;

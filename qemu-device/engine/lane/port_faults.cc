@@ -14,9 +14,10 @@ PortFaults::PortFaults(tern::Port& port, Lane& lane)
 
 PortFaults::~PortFaults() { lane_.host.gate = nullptr; }
 
-void PortFaults::set(std::vector<FaultRule> rules) {
-  lane_.host.gate = rules.empty() ? nullptr : &faults_;
-  faults_.set(std::move(rules));
+bool PortFaults::change(FaultChange change, std::string& error) {
+  if (!faults_.change(std::move(change), error)) return false;
+  lane_.host.gate = faults_.empty() ? nullptr : &faults_;
+  return true;
 }
 
 // The capture tap sees the packet as the HCA built it; the rules apply after that.

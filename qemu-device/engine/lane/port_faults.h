@@ -24,8 +24,8 @@ class PortFaults final : public Faults::Port {
   PortFaults(const PortFaults&) = delete;
   PortFaults& operator=(const PortFaults&) = delete;
 
-  // Replaces the rules, which apply to the device's memory accesses as well.
-  void set(std::vector<FaultRule> rules);
+  // As Faults::change(). The rules apply to the device's memory accesses as well.
+  [[nodiscard]] bool change(FaultChange change, std::string& error);
   // Sends a packet to the wire or in loopback, as its route says.
   void emit(const Packet& packet, std::uint16_t ip_id);
   // Handles a frame from the wire.

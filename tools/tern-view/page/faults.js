@@ -87,7 +87,7 @@ function showFaults() {
 function adapterLines({ name, rules, notes, error }) {
 	const remove = (what, label, request) => el("td.n", null, el("button", { type: "button", "aria-label": `Remove ${label}`, onclick: () => changeFaults({ adapter: name, ...request }) }, what));
 	const lines = rules.map(({ rule, matched, applied }, at) => el("tr", null, at ? el("td", null, "") : el("th", { scope: "row" }, name), el("td", null, el("code", null, rule)),
-		el("td.n", null, count(matched)), el("td.n", null, count(applied)), remove("Remove", `${rule} of ${name}`, { remove: rule, at })));
+		el("td.n", null, count(matched)), el("td.n", null, count(applied)), remove("Remove", `${rule} of ${name}`, { remove: rule })));
 	const more = [...notes, ...(error ? [error] : [])];
 	if (!rules.length) lines.push(el("tr", null, el("th", { scope: "row" }, name), el("td.muted", { colspan: 4 }, more.length ? more.join("; ") : "no rule")));
 	else if (more.length) lines.push(el("tr", null, el("td", null, ""), el("td.muted", { colspan: 4 }, more.join("; "))));
