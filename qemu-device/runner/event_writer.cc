@@ -15,7 +15,7 @@ namespace tern::runner {
 
 namespace {
 
-// How often the ring is emptied. It holds what a busy engine logs in several times as long.
+// How often the ring is emptied while there are events. It holds what a busy engine logs in several times as long.
 constexpr std::chrono::milliseconds kInterval{10};
 
 }  // namespace
@@ -36,6 +36,7 @@ EventWriter::~EventWriter() {
     stopping_ = true;
     wake_.notify_one();
   }
+  logged();
   thread_.join();
   drain();
   if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write(record(TERN_LOG_LOST, 0, lost));
@@ -49,9 +50,22 @@ void EventWriter::File::end() {
 void EventWriter::loop() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    drain();
-    wake_.wait_for(lock, kInterval);
+    if (drain()) {
+      wake_.wait_for(lock, kInterval);
+      continue;
+    }
+    asleep_.exchange(true, std::memory_order_acq_rel);
+    std::size_t n = 0;
+    (void)tern_engine_events(engine_, &n);
+    lock.unlock();
+    if (n == 0) asleep_.wait(true);
+    asleep_.store(false);
+    lock.lock();
   }
+}
+
+void EventWriter::logged() {
+  if (asleep_.exchange(false, std::memory_order_acq_rel)) asleep_.notify_one();
 }
 
 void EventWriter::flush() {
@@ -66,15 +80,16 @@ void EventWriter::set_epoch(std::uint64_t epoch) {
 }
 
 // Twice, because records are handed out up to the end of the ring. Not until the ring is empty: the
-// engine may be as fast as the file.
-void EventWriter::drain() {
+// engine may be as fast as the file. Returns false if there was nothing.
+bool EventWriter::drain() {
   for (int i = 0; i < 2; ++i) {
     std::size_t n = 0;
     const void* const records = tern_engine_events(engine_, &n);
-    if (n == 0) return;
+    if (n == 0) return i != 0;
     write(records, n * sizeof(tern_log_event));
     tern_engine_events_taken(engine_, n);
   }
+  return true;
 }
 
 tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) const {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,8 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
+  // The engine's thread, after the engine has run: wakes the thread that writes.
+  void logged();
   // Any thread. What was logged before is in the file when this returns.
   void flush();
   // The same, and relates the device clock to the time of day anew.
@@ -61,7 +64,7 @@ class EventWriter {
   };
 
   void loop();
-  void drain();
+  bool drain();
   void write(const void* data, std::size_t bytes);
   void put(const void* data, std::size_t bytes);
   [[nodiscard]] tern_log_event record(std::uint8_t type, std::uint64_t addr = 0, std::uint64_t length = 0) const;
@@ -77,6 +80,8 @@ class EventWriter {
   File file_;           // closed: nothing more is written
   std::uint64_t room_;  // bytes that it may still grow by, before TERN_LOG_FULL
 
+  // The thread sleeps until logged(). Exchanged by both sides, which orders it with the ring.
+  std::atomic<bool> asleep_ = false;
   std::thread thread_;
 };
 

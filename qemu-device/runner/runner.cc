@@ -97,6 +97,7 @@ void Runner::lock() {
 }
 
 void Runner::unlock() {
+  if (events_) events_->logged();
   // If another thread waits for the lock, the worker goes idle again, and that thread's unlock()
   // wakes it.
   if (worker_state() == WorkerState::kIdle && worker_may_run()) wake_.notify_one();
@@ -436,6 +437,7 @@ void Runner::work_loop() {
 void Runner::work_slice() {
   enter(WorkerState::kWorking);
   work_ = tern_engine_run(engine_, limits_.slice);
+  if (events_) events_->logged();
   host_.trace(Host::Event::kSlice, work_, 0);
   // The worker itself handles deadlines that pass while it works: see finish().
   if (collect() || (!worker_may_run() && tern_engine_next_deadline(engine_) < armed_)) {

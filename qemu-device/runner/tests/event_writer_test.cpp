@@ -2,13 +2,17 @@
 // The file of the event log: its header, all events in order, its end.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "adapter.h"
 
@@ -198,6 +202,27 @@ TEST_F(EventWriterTest, ASlowFileLosesEventsAndSaysSo) {
   reader.join();
   EXPECT_GT(records, 256U);
   EXPECT_GT(lost, 10'000U);
+}
+
+// Hundreds of adapters may have logs.
+TEST_F(EventWriterTest, SleepsWhileNothingHappens) {
+  Adapter a({.events = file()});
+  a.bring_up();
+  a.runner->flush_events();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto switches = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nvcsw;
+  };
+  const auto before = switches();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_LT(switches() - before, 20);
+  // An event wakes it.
+  const auto size = std::filesystem::file_size(path);
+  Qp qp(a);
+  for (int i = 0; i < 1000 && std::filesystem::file_size(path) == size; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_GT(std::filesystem::file_size(path), size);
 }
 
 // With the worker: one thread logs, another one writes.
