@@ -88,7 +88,7 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
   if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
   if (!config_.pcap.empty() && !files_.pcap) files_.pcap = create_file(config_.pcap);
   // One hypervisor at a time: the next ones wait in connect().
-  make_function(files_.listener ? std::move(files_.listener) : listen_at(config_.path, 0));
+  make_function(files_.listener ? std::move(files_.listener) : listen_at(config_.path, 0, socket_rights(config_.user, config_.group)));
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
   watch_function();

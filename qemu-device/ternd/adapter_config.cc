@@ -114,6 +114,9 @@ const std::vector<Property>& own_properties() {
   static const std::vector<Property> properties = {
       {{"name", "of the port, in metrics and ternctl; default: the socket's file name without its suffix"},
        [](auto& c, auto, auto v) { c.name = v; }},
+      {{"user", "owner of the socket, who alone may connect besides root and the group; default: as the umask says"},
+       [](auto& c, auto, auto v) { c.user = v; }},
+      {{"group", "whose members may connect as well"}, [](auto& c, auto, auto v) { c.group = v; }},
       {{"mac", "permanent address of the port; default: made of this machine's identity and the path"},
        [](auto& c, auto n, auto v) { c.mac = parse_mac(n, v); }},
       {{"dm-size", "bytes of device memory, in BAR4, a multiple of 64 KiB up to 2 GiB; 0 for none, which makes doorbells cheaper (16M)"},

@@ -15,6 +15,8 @@ namespace tern::daemon {
 
 struct AdapterConfig {
   std::string path;  // of the socket
+  std::string user;  // who may connect, and the group that may
+  std::string group;
   std::string name;  // of the port: the socket's file name without its suffix
   std::array<std::uint8_t, 6> mac{};
   std::uint64_t dm_size = std::uint64_t{16} << 20;

@@ -3,14 +3,12 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,17 +22,6 @@ namespace {
 // How long the process waits for descriptors before it accepts clients again, in ns.
 constexpr std::uint64_t kAcceptAgain = 100'000'000;
 
-Descriptor listen_for(const std::string& path, std::optional<gid_t> group) {
-  constexpr mode_t kOwner = 0600;
-  constexpr mode_t kGroup = 0660;
-  return listen_at(path, 8, [&] {
-    if ((group && chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) ||
-        chmod(path.c_str(), group ? kGroup : kOwner) != 0) {
-      throw std::system_error(errno, std::generic_category(), path);
-    }
-  });
-}
-
 }  // namespace
 
 Control::Control(const std::string& path, std::optional<gid_t> group, Handler handler)
@@ -42,7 +29,7 @@ Control::Control(const std::string& path, std::optional<gid_t> group, Handler ha
       group_(group),
       owner_(geteuid()),
       handler_(std::move(handler)),
-      listener_(listen_for(path, group)),
+      listener_(listen_at(path, 8, {.user = owner_, .group = group})),
       epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")) {
   watch(true);
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "daemon.h"
 
-#include <grp.h>
 #include <poll.h>
 #include <prometheus/exposer.h>
 #include <sys/resource.h>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -20,6 +18,7 @@
 #include "share.h"
 #include "log.h"
 #include "sandbox.h"
+#include "unix_socket.h"
 
 namespace tern::daemon {
 
@@ -54,12 +53,6 @@ Share share_of(const Options& options) {
   return divide(host, places(options));
 }
 
-std::optional<gid_t> group_of(const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  if (const group* const entry = getgrnam(name.c_str())) return entry->gr_gid;
-  throw std::invalid_argument("there is no group '" + name + "'");
-}
-
 }  // namespace
 
 sigset_t Daemon::end_signals() {
@@ -80,7 +73,8 @@ Daemon::Daemon(const Options& options)
   }
   if (!options_.pcap.empty()) pcap_file_ = create_file(options_.pcap);
   if (!options_.control.empty()) {
-    control_ = std::make_unique<Control>(options_.control, group_of(options_.control_group),
+    control_ = std::make_unique<Control>(options_.control,
+                                         socket_rights("", options_.control_group).group,
                                          [this](const std::string& request, Control::Files files) {
                                            return handle(request, std::move(files));
                                          });

@@ -2,6 +2,8 @@
 #include "unix_socket.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +14,7 @@
 #include <cassert>
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 #include <thread>
 
 namespace tern::daemon {
@@ -56,16 +59,42 @@ Descriptor lock_directory_of(const std::string& path) {
   return lock;
 }
 
+void limit_to(const SocketRights& rights, const std::string& path) {
+  constexpr mode_t kUser = 0600;
+  constexpr mode_t kGroup = 0660;
+  constexpr auto kSame = static_cast<uid_t>(-1);
+  if (!rights.user && !rights.group) return;
+  if (chown(path.c_str(), rights.user.value_or(kSame), rights.group.value_or(kSame)) != 0 ||
+      chmod(path.c_str(), rights.group ? kGroup : kUser) != 0) {
+    fail(errno, path);
+  }
+}
+
 }  // namespace
 
-Descriptor listen_at(const std::string& path, int backlog, const std::function<void()>& prepare) {
+SocketRights socket_rights(const std::string& user, const std::string& group) {
+  SocketRights rights;
+  if (!user.empty()) {
+    const passwd* const entry = getpwnam(user.c_str());
+    if (entry == nullptr) throw std::invalid_argument("there is no user '" + user + "'");
+    rights.user = entry->pw_uid;
+  }
+  if (!group.empty()) {
+    const ::group* const entry = getgrnam(group.c_str());
+    if (entry == nullptr) throw std::invalid_argument("there is no group '" + group + "'");
+    rights.group = entry->gr_gid;
+  }
+  return rights;
+}
+
+Descriptor listen_at(const std::string& path, int backlog, const SocketRights& rights) {
   const sockaddr_un addr = address_of(path);
   const Descriptor lock = lock_directory_of(path);
   remove_stale_socket(path);
   Descriptor listener = checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), path);
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) fail(errno, path);
   try {
-    if (prepare) prepare();
+    limit_to(rights, path);
     if (listen(listener.get(), backlog) != 0) fail(errno, path);
   } catch (...) {
     unlink(path.c_str());

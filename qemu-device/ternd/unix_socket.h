@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,9 +15,17 @@ namespace tern::daemon {
 
 // Removes a socket that nobody listens on: a daemon that has ended leaves its sockets behind.
 void remove_stale_socket(const std::string& path);
+// Who may connect to a socket, besides root: this user and the members of this group. With neither, the
+// umask decides.
+struct SocketRights {
+  std::optional<uid_t> user;
+  std::optional<gid_t> group;
+};
+// By names, which may be empty. Throws std::invalid_argument.
+SocketRights socket_rights(const std::string& user, const std::string& group);
 // A socket at `path` that listens and does not block. `backlog` and one more clients wait for accept().
-// `prepare` is called before it listens. Throws std::system_error.
-Descriptor listen_at(const std::string& path, int backlog = 8, const std::function<void()>& prepare = {});
+// Throws std::system_error.
+Descriptor listen_at(const std::string& path, int backlog = 8, const SocketRights& rights = {});
 // Connects to the socket at `path`. Throws std::system_error.
 Descriptor connect_to(const std::string& path);
 

@@ -202,7 +202,7 @@ void add_adapter(const Arguments& a, Request& request) {
   std::string mac;
   for (const std::uint8_t byte : config.mac) mac += (mac.empty() ? "" : ":") + hex(byte);
   request.json["text"] = a.text + ",mac=" + mac;
-  request.add("listener", listen_at(config.path, 0));
+  request.add("listener", listen_at(config.path, 0, socket_rights(config.user, config.group)));
   if (!config.pcap.empty()) request.add("pcap", create_file(config.pcap));
   if (!config.events.empty()) request.add("events", create_file(config.events));
 }

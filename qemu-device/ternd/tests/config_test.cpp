@@ -107,7 +107,7 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   }
 }
 
-TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 32U); }
+TEST(AdapterConfigTest, HelpHasEveryProperty) { EXPECT_EQ(adapter_properties().size(), 34U); }
 
 // ---- options ----
 

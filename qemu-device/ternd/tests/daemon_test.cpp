@@ -277,6 +277,45 @@ TEST(UnixSocketTest, ASocketThatNobodyListensOnIsReplaced) {
   std::filesystem::remove(path);
 }
 
+TEST(UnixSocketTest, UserAndGroupLimitWhoMayConnect) {
+  const std::string path = testing::TempDir() + "ternd-rights-" + std::to_string(getpid());
+  const auto mode = [&](const SocketRights& rights) {
+    const Descriptor listener = listen_at(path, 0, rights);
+    struct stat file {};
+    EXPECT_EQ(stat(path.c_str(), &file), 0);
+    EXPECT_EQ(file.st_uid, rights.user.value_or(geteuid()));
+    EXPECT_EQ(file.st_gid, rights.group.value_or(getegid()));
+    return file.st_mode & 0777U;
+  };
+  const mode_t old = umask(0);
+  EXPECT_EQ(mode({}), 0777U);
+  EXPECT_EQ(mode({.user = geteuid(), .group = std::nullopt}), 0600U);
+  EXPECT_EQ(mode({.user = std::nullopt, .group = getegid()}), 0660U);
+  EXPECT_EQ(mode({.user = geteuid(), .group = getegid()}), 0660U);
+  umask(old);
+  EXPECT_THROW((void)socket_rights("no such user", ""), std::invalid_argument);
+  EXPECT_THROW((void)socket_rights("", "no such group"), std::invalid_argument);
+  EXPECT_EQ(socket_rights("root", "").user, uid_t{0});
+  EXPECT_FALSE(socket_rights("root", "").group);
+  if (geteuid() != 0) return;
+  constexpr uid_t kOther = 65534;
+  const Descriptor listener = listen_at(path, 0, socket_rights("root", "root"));
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(kOther) != 0 || setuid(kOther) != 0) _exit(2);
+    try {
+      (void)connect_to(path);
+    } catch (const std::system_error& e) {
+      _exit(e.code().value() == EACCES ? 0 : 3);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  std::filesystem::remove(path);
+}
+
 // Of daemons that start at the same time, one gets the socket.
 TEST(UnixSocketTest, TwoDaemonsDoNotRemoveEachOthers) {
   const std::string path = testing::TempDir() + "ternd-race-" + std::to_string(getpid());
