@@ -63,7 +63,7 @@ void Control::accept_clients() {
     if (!may_use(socket.get())) continue;
     // Nobody keeps others out by connections that are idle.
     if (clients_.size() >= kMaxClients) clients_.pop_front();
-    clients_.push_back({.socket = std::move(socket), .input = {}, .files = {}});
+    clients_.push_back({.socket = std::move(socket), .input = {}, .output = {}, .files = {}});
     epoll_event event{.events = EPOLLIN, .data = {.ptr = &clients_.back()}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, clients_.back().socket.get(), &event);
   }
@@ -87,6 +87,7 @@ bool Control::receive(Client& client) {
 
 // Returns false if the client is to be dropped.
 bool Control::serve_client(Client& client) {
+  if (!client.output.empty()) return answer(client);
   if (!client.has_request()) {
     client.readable = false;
     if (!receive(client)) return false;
@@ -95,9 +96,19 @@ bool Control::serve_client(Client& client) {
   if (end == std::string::npos) return client.input.size() <= kMaxRequest;
   const std::string request = client.input.substr(0, end);
   client.input.erase(0, end + 1);
-  const std::string answer = handler_(request, std::exchange(client.files, {})) + "\n";
-  return send(client.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(answer.size());
+  client.output = handler_(request, std::exchange(client.files, {})) + "\n";
+  return answer(client);
+}
+
+// The list of many adapters is longer than the socket's buffer.
+bool Control::answer(Client& client) {
+  const ssize_t sent = send(client.socket.get(), client.output.data(), client.output.size(), MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
+  client.output.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+  client.writable = false;
+  epoll_event event{.events = client.output.empty() ? EPOLLIN : EPOLLOUT, .data = {.ptr = &client}};
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, client.socket.get(), &event);
+  return true;
 }
 
 int Control::serve() {
@@ -113,7 +124,7 @@ int Control::serve() {
     if (client == nullptr) {
       accepts = true;
     } else {
-      client->readable = true;
+      (client->output.empty() ? client->readable : client->writable) = true;
     }
   }
   const auto next = std::ranges::find_if(clients_, &Client::waits);

@@ -36,7 +36,7 @@ class Control {
   // Readable when serve() has something to do.
   [[nodiscard]] int fd() const { return epoll_.get(); }
   // Does what clients ask for, one request at a time: a request may wait for a thread. Never waits
-  // for a client: one that does not read its answer is dropped. Returns after how many ms it is to be
+  // for a client: one that does not read its answer gets no other one. Returns after how many ms it is to be
   // called again even if fd() is not readable; -1: never.
   int serve();
 
@@ -44,10 +44,12 @@ class Control {
   struct Client {
     Descriptor socket;
     std::string input;
+    std::string output;  // the rest of an answer
     Files files;
     bool readable = false;
+    bool writable = false;
     [[nodiscard]] bool has_request() const { return input.find('\n') != std::string::npos; }
-    [[nodiscard]] bool waits() const { return readable || has_request(); }
+    [[nodiscard]] bool waits() const { return output.empty() ? readable || has_request() : writable; }
   };
 
   bool may_use(int socket) const;
@@ -55,6 +57,7 @@ class Control {
   void accept_clients();
   static bool receive(Client& client);
   bool serve_client(Client& client);
+  bool answer(Client& client);
 
   const std::string path_;
   const std::optional<gid_t> group_;

@@ -460,6 +460,33 @@ TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
   EXPECT_EQ(hear(b), "<y>\n");
 }
 
+TEST(ControlTest, AnAnswerMayBeLongerThanTheSocketTakes) {
+  const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
+  const std::string list(std::size_t{3} << 20, 'x');
+  Control control(path, std::nullopt, [&](const std::string& request, const Control::Files&) { return request == "list" ? list : request; });
+  const Descriptor slow = connect_to(path);
+  const Descriptor other = connect_to(path);
+  const auto serve = [&control] {
+    while (control.serve() == 0) {
+    }
+  };
+  ASSERT_EQ(send(slow.get(), "list\nlast\n", 10, MSG_NOSIGNAL), 10);
+  serve();
+  ASSERT_EQ(send(other.get(), "x\n", 2, MSG_NOSIGNAL), 2);
+  serve();
+  char c = 0;
+  EXPECT_EQ(recv(other.get(), &c, 1, MSG_DONTWAIT), 1) << "nobody waits for the slow one";
+  std::string got;
+  std::array<char, 65536> data{};
+  EXPECT_TRUE(test::wait_until([&] {
+    serve();
+    const ssize_t n = recv(slow.get(), data.data(), data.size(), MSG_DONTWAIT);
+    got.append(data.data(), static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    return got.size() >= list.size() + 6;
+  }));
+  EXPECT_EQ(got, list + "\nlast\n");
+}
+
 TEST(ControlTest, NoClientKeepsOthersOut) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
   std::size_t handled = 0;
