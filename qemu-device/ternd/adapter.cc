@@ -96,7 +96,6 @@ Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share
 
 Adapter::~Adapter() {
   if (!stop()) std::_Exit(1);
-  function_->close();
   // After stop() the path may be another adapter's.
   if (!running_.load()) unlink(config_.path.c_str());
 }
@@ -170,10 +169,17 @@ void Adapter::start() {
 }
 
 bool Adapter::stop() {
-  if (!thread_.joinable()) return true;
-  request(kStop);
-  if (!end_thread(thread_, ended_)) return false;
-  unlink(config_.path.c_str());
+  if (thread_.joinable()) {
+    request(kStop);
+    if (!end_thread(thread_, ended_)) return false;
+    unlink(config_.path.c_str());
+  }
+  // Other threads may still wake this one. They need nothing of all that takes memory.
+  if (function_) function_->close();
+  capture_.reset();
+  runner_.reset();
+  function_.reset();
+  engine_.reset();
   return true;
 }
 

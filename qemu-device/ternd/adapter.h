@@ -48,7 +48,7 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
 
   // Returns once the thread needs no more files. Throws std::runtime_error.
   void start();
-  // Detaches the hypervisor, closes the socket, and ends the thread.
+  // Detaches the hypervisor, closes the socket, ends the thread, and frees what it used.
   // Returns false if the thread does not end in time: its hypervisor has it wait in a way that no signal
   // ends, such as a page of a file system that does not answer. The process can only be ended then.
   [[nodiscard]] bool stop();

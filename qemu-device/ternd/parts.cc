@@ -57,7 +57,7 @@ void Parts::check_name(const std::string& name) {
 Adapter& Parts::add(const AdapterConfig& config, Adapter::Files files) {
   bury();
   check_name(config.name);
-  if (adapters_.size() + old_adapters_.size() >= places_) {
+  if (adapters_.size() >= places_) {
     throw std::invalid_argument("there are " + std::to_string(places_) +
                                 " adapters: --max-adapters allows no more");
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <semaphore>
 #include <stdexcept>
 #include <thread>
 
@@ -122,6 +123,22 @@ TEST_F(PartsTest, ThereIsAPlaceForEachOnly) {
   }
   few.remove(few.adapter("one"));
   EXPECT_NO_THROW(few.add(parse_adapter(dir + "/two.sock")));
+}
+
+// A hypervisor may keep a thread waiting for ever, in which case nobody knows that it uses no port that is gone.
+TEST_F(PartsTest, AnAdapterThatDoesNotRespondKeepsNoPlaceOfOthers) {
+  Parts few({}, 2);
+  const auto add_to = [&](const std::string& name) { few.add(parse_adapter(dir + "/" + name + ".sock")).start(); };
+  add_to("stuck");
+  std::binary_semaphore go{0};
+  auto stuck = few.adapter("stuck")->post([&] { go.acquire(); });
+  for (const std::string name : {"one", "two"}) {
+    ASSERT_NO_THROW(add_to(name));
+    EXPECT_NO_THROW(few.remove(few.adapter(name)));
+  }
+  EXPECT_NO_THROW(add_to("one"));
+  go.release();
+  EXPECT_TRUE(stuck.wait());
 }
 
 // As ternctl does: the descriptor of the socket comes with the request.
