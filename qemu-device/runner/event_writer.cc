@@ -36,7 +36,7 @@ EventWriter::~EventWriter() {
     stopping_ = true;
     wake_.notify_one();
   }
-  logged();
+  wake();
   thread_.join();
   drain();
   if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write(record(TERN_LOG_LOST, 0, lost));
@@ -55,16 +55,25 @@ void EventWriter::loop() {
       continue;
     }
     asleep_.exchange(true, std::memory_order_acq_rel);
-    std::size_t n = 0;
-    (void)tern_engine_events(engine_, &n);
+    const bool more = pending();
     lock.unlock();
-    if (n == 0) asleep_.wait(true);
+    if (!more) asleep_.wait(true);
     asleep_.store(false);
     lock.lock();
   }
 }
 
+bool EventWriter::pending() const {
+  std::size_t n = 0;
+  (void)tern_engine_events(engine_, &n);
+  return n != 0;
+}
+
 void EventWriter::logged() {
+  if (pending()) wake();
+}
+
+void EventWriter::wake() {
   if (asleep_.exchange(false, std::memory_order_acq_rel)) asleep_.notify_one();
 }
 

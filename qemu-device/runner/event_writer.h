@@ -41,7 +41,7 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // The engine's thread, after the engine has run: wakes the thread that writes.
+  // The engine's thread, after the engine has run: wakes the thread that writes if there are events.
   void logged();
   // Any thread. What was logged before is in the file when this returns.
   void flush();
@@ -64,6 +64,8 @@ class EventWriter {
   };
 
   void loop();
+  void wake();
+  [[nodiscard]] bool pending() const;
   bool drain();
   void write(const void* data, std::size_t bytes);
   void put(const void* data, std::size_t bytes);
