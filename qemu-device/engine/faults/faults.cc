@@ -143,7 +143,7 @@ bool Faults::change(FaultChange change, std::string& error) {
 }
 
 bool Faults::add(std::vector<FaultRule> rules, std::string& error) {
-  // report() must remain a text that can be set.
+  // They must remain a text that can be set at once.
   std::size_t bytes = 0;
   for (const Active& a : rules_) bytes += a.rule.text.size() + 1;
   for (const FaultRule& rule : rules) bytes += rule.text.size() + 1;
