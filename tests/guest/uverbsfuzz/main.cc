@@ -324,7 +324,9 @@ void Fuzzer::plant() {
       return 0;
     }));
   } else if (settings_.plant == "task") {
-    for (int i = 0; i < 600; ++i) {
+    // Few enough that nothing else of a process exceeds what may stay.
+    constexpr int kTasks = 80;
+    for (int i = 0; i < kTasks; ++i) {
       planted_.push_back(start([] {
         pause();
         return 0;
