@@ -51,7 +51,8 @@ Raw Thread::raw() {
           .handles = process_.handles,
           .arena = arena_,
           .tally = process_.tally,
-          .core_bugs = process_.options.core_bugs};
+          .core_bugs = process_.options.core_bugs,
+          .opens = process_.may_open()};
 }
 
 int Thread::raw_ioctl() { return random_ioctl(random_, raw()); }
@@ -224,7 +225,8 @@ int Thread::fresh_file() {
             .handles = handles,
             .arena = arena_,
             .tally = use.tally,
-            .core_bugs = use.core_bugs};
+            .core_bugs = use.core_bugs,
+            .opens = use.opens};
   std::byte* const answer = arena_.page(233);
   int events = -1;
   if (has_context) {

@@ -12,12 +12,13 @@
 //        uverbsfuzz --replay SEED [--user]   one process
 //        uverbsfuzz --self-test              what is planted must be found
 //
-// Two defects of ib_core would spoil the counts, so that these calls are not made without
+// Three defects of ib_core would spoil the counts, so that these calls are not made without
 // --core-bugs:
 //   * GET_CONTEXT a second time on a file, or one that fails after ib_alloc_ucontext(): the
 //     caller's task_struct stays for ever. A context that is refused during a removal has the same
 //     effect; each of them allows one task_struct more.
 //   * modify_wq with a state out of range: the WQ stays locked, and the kernel warns at close.
+//   * attach_mcast and detach_mcast of a QP that was opened: its mutex is not initialized.
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>

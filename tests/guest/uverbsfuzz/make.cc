@@ -280,7 +280,7 @@ int Thread::open_target() {
   ibv_xrcd** const xrcd = any(xrcds_);
   Queue* const own = any(qps_);
   const bool shared = random_.one_in(2);
-  if (xrcd == nullptr || qps_.size() >= kMany) return kNothing;
+  if (xrcd == nullptr || qps_.size() >= kMany || !process_.may_open()) return kNothing;
   ibv_qp_open_attr attr{};
   attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   attr.qp_num = shared || own == nullptr ? process_.tally.target_qpn.load() : own->qp->qp_num;

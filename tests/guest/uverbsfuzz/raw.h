@@ -63,6 +63,7 @@ struct Raw {
   const Arena& arena;
   Tally& tally;
   bool core_bugs;  // also send what ib_core itself gets wrong
+  bool opens;      // opens QPs, else uses multicast groups
 };
 
 // Values that are often boundaries.

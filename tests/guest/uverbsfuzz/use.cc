@@ -182,7 +182,7 @@ int Thread::mcast() {
   gid.raw[15] = static_cast<std::uint8_t>(random_.below(4));
   const auto lid = static_cast<std::uint16_t>(0xc000 + random_.below(2));
   const bool leaves = random_.one_in(3);
-  if (queue == nullptr) return kNothing;
+  if (queue == nullptr || !process_.may_join()) return kNothing;
   const int err =
       leaves ? ibv_detach_mcast(queue->qp, &gid, lid) : ibv_attach_mcast(queue->qp, &gid, lid);
   if (err == 0 && !leaves) reached(kMcast);

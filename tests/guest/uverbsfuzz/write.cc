@@ -379,6 +379,13 @@ bool sends_state(const Command& command) {
   return command.extended && command.number == IB_USER_VERBS_EX_CMD_MODIFY_WQ;
 }
 
+// Of opening QPs and of joining groups, the one that this process does not do.
+bool belongs_to_others(const Raw& raw, const Command& command) {
+  if (raw.core_bugs || command.extended) return false;
+  const bool joins = command.number == IB_USER_VERBS_CMD_ATTACH_MCAST || command.number == IB_USER_VERBS_CMD_DETACH_MCAST;
+  return raw.opens ? joins : command.number == IB_USER_VERBS_CMD_OPEN_QP;
+}
+
 int send(Random& random, const Raw& raw, const Command& command) {
   std::vector<std::byte> core = core_part(random, raw, command);
   if (random.one_in(16)) core.resize(core.size() / 8 * 8 + 8 * random.below(3));
@@ -399,6 +406,7 @@ int send(Random& random, const Raw& raw, const Command& command) {
     keep_in_range(tail);
     std::copy(tail.rbegin(), tail.rend(), bytes.rbegin());
   }
+  if (belongs_to_others(raw, command)) return EPROTONOSUPPORT;
   ++raw.tally.calls;
   if (write(raw.fd, bytes.data(), bytes.size()) < 0) return errno;
   ++raw.tally.reached[command.extended ? kWriteEx : kWrite];
