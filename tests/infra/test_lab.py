@@ -312,6 +312,11 @@ class Complaints(unittest.TestCase):
         for attrs in (("0x20", "0x1000"), ("0x1000", "0x20")):
             self.assertEqual(self.complaints(self.freed(*attrs)), "")
 
+    def test_warnings_of_two_processors_mix(self):
+        one, two = self.freed("0x20", "0x1000").splitlines(True), self.freed("0x1000", "0x20").splitlines(True)
+        self.assertEqual(self.complaints("".join(a + b for a, b in zip(one, two))), "")
+        self.assertEqual(self.complaints("".join(one[:2] + two + one[2:])), "")
+
     def test_other_misuse_of_the_dma_api_is_reported(self):
         for other in (self.freed("0x20", "0x1200"), self.freed("0x20", "0x1000", "size"), self.freed("0x20", "0x0")):
             self.assertIn("WARNING", self.complaints(self.freed("0x20", "0x1000") + other))

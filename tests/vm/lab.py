@@ -416,9 +416,9 @@ class Lab:
         found = []
         for m in self.machines:
             path = os.path.join(self.run, f"{m.name}.log")
-            foreign = False
+            foreign = 0  # warnings that have begun: those of two processors mix
             for line in open(path, errors="replace").read().splitlines():
-                foreign = foreign and "end trace" not in line or bool(FOREIGN.search(line))
+                foreign = max(0, foreign - ("end trace" in line)) + bool(FOREIGN.search(line))
                 if not foreign and BAD.search(line) and not HARMLESS.search(line):
                     found.append(f"{m.name}: {line.strip()}")
         return found
