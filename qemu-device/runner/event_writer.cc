@@ -55,10 +55,12 @@ void EventWriter::loop() {
       continue;
     }
     asleep_.exchange(true, std::memory_order_acq_rel);
-    const bool more = pending();
+    if (pending()) {
+      asleep_.exchange(false, std::memory_order_acq_rel);
+      continue;
+    }
     lock.unlock();
-    if (!more) asleep_.wait(true);
-    asleep_.store(false);
+    asleep_.wait(true);
     lock.lock();
   }
 }

@@ -82,7 +82,8 @@ class EventWriter {
   File file_;           // closed: nothing more is written
   std::uint64_t room_;  // bytes that it may still grow by, before TERN_LOG_FULL
 
-  // The thread sleeps until logged(). Exchanged by both sides, which orders it with the ring.
+  // The thread sleeps until logged(). Both sides exchange it and never store it, so that each sees
+  // what the other one did to the ring before.
   std::atomic<bool> asleep_ = false;
   std::thread thread_;
 };

@@ -210,7 +210,8 @@ TEST_F(EventWriterTest, SleepsWhileNothingHappens) {
   a.bring_up();
   a.runner->flush_events();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  const auto switches = [] {  // of other threads
+  // Counts how often the other threads have slept.
+  const auto switches = [] {
     rusage all{}, own{};
     getrusage(RUSAGE_SELF, &all);
     getrusage(RUSAGE_THREAD, &own);
