@@ -379,10 +379,11 @@ bool sends_state(const Command& command) {
   return command.extended && command.number == IB_USER_VERBS_EX_CMD_MODIFY_WQ;
 }
 
-// Of opening QPs and of joining groups, the one that this process does not do.
+// A process either opens QPs or joins groups. Returns whether it leaves this command to others.
 bool belongs_to_others(const Raw& raw, const Command& command) {
   if (raw.core_bugs || command.extended) return false;
-  const bool joins = command.number == IB_USER_VERBS_CMD_ATTACH_MCAST || command.number == IB_USER_VERBS_CMD_DETACH_MCAST;
+  const bool joins = command.number == IB_USER_VERBS_CMD_ATTACH_MCAST ||
+                     command.number == IB_USER_VERBS_CMD_DETACH_MCAST;
   return raw.opens ? joins : command.number == IB_USER_VERBS_CMD_OPEN_QP;
 }
 
