@@ -56,6 +56,7 @@ class QueuePoller {
     queues_[count_++] = &queue;
     queue.polled.on = true;
     queue.polled.idle = 0;
+    queue.polled.moved_at = polling_;
     Access::store_status(context_, queue);
   }
   // Stops polling the queue, which is going away or whose status the caller is about to store.
@@ -75,15 +76,17 @@ class QueuePoller {
     if (Access::moved(context_, queue)) Access::kick(queue);
   }
   // Polls: kicks each queue whose producer index has moved, and releases a queue that was idle too
-  // often.
+  // often or too long.
   void look() {
+    if (++looks_ % kClockLooks == 0) read_clock();
     for (std::size_t i = count_; i-- > 0;) {
       Queue& queue = *queues_[i];
       Polled& p = queue.polled;
       if (Access::moved(context_, queue)) {
         p.idle -= std::min(p.idle, worth());
+        p.moved_at = polling_;
         Access::kick(queue);
-      } else if (++p.idle >= patience_) {
+      } else if (++p.idle >= patience_ || polling_ - p.moved_at > kLongestIdle) {
         release(queue);
       }
     }
@@ -112,8 +115,20 @@ class QueuePoller {
   static constexpr std::size_t kMost = 16;
   // Doorbells in a period, and how many of them from one queue make it worth polling.
   static constexpr std::uint32_t kPeriod = 64;
-  static constexpr std::uint16_t kRings = 4;
+  static constexpr std::uint8_t kRings = 4;
   static constexpr Nanos kMaxPatience = 100'000;
+  // A queue that is idle for so long (us) is released, however few polls that were: each takes a
+  // microsecond in a host that does other work in between. A time slice of the kernel is shorter.
+  static constexpr std::uint32_t kLongestIdle = 5'000;
+  // The clock is read once in so many polls.
+  static constexpr std::uint32_t kClockLooks = 256;
+
+  // Advances polling_, by 4 us a poll at most: a longer pause of the host says nothing of the queues.
+  void read_clock() {
+    const Nanos now = context_.host.now();
+    polling_ += static_cast<std::uint32_t>(std::min<Nanos>((now - read_at_) / 1000, 4 * kClockLooks));
+    read_at_ = now;
+  }
 
   void count(Queue& queue) {
     if (rings_++ == kPeriod) {
@@ -141,6 +156,9 @@ class QueuePoller {
   const std::uint16_t patience_;
   std::array<Queue*, kMost> queues_{};
   std::size_t count_ = 0;
+  std::uint32_t looks_ = 0;
+  std::uint32_t polling_ = 0;  // time spent polling, us
+  Nanos read_at_ = 0;          // when polling_ was advanced
   Nanos from_ = kNever;
   bool dense_ = false;       // the last period was no longer than dense_limit_
   Nanos began_ = 0;          // start of this period

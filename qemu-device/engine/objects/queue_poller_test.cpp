@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "objects/queue_fixture.h"
 
@@ -14,11 +15,12 @@ struct FakeQueue {
   std::uint32_t uar;
   Polled polled{};
   bool told = false;  // the status that software sees
+  bool posted = false;
 };
 
 struct FakeAccess {
   static bool may_poll(const FakeQueue& /*queue*/) { return true; }
-  static bool moved(Context& /*context*/, FakeQueue& /*queue*/) { return false; }
+  static bool moved(Context& /*context*/, FakeQueue& queue) { return std::exchange(queue.posted, false); }
   static std::uint32_t uar(const FakeQueue& queue) { return queue.uar; }
   static void kick(FakeQueue& /*queue*/) {}
   static void store_status(Context& /*context*/, FakeQueue& queue) { queue.told = queue.polled.on; }
@@ -60,6 +62,30 @@ TEST_F(QueuePollerTest, ProcessesSharePlaces) {
   for (const FakeQueue& queue : queues) EXPECT_EQ(queue.told, queue.polled.on);
   poller.allow(kNever);
   EXPECT_FALSE(poller.any());
+}
+
+// Where a poll takes long, rare posts do not keep a queue polled. A pause of the host does not end it.
+TEST_F(QueuePollerTest, AQueueWithRarePostsIsReleased) {
+  QueuePoller<FakeQueue, FakeAccess> slow{device.lane, 100'000};  // ternd: a doorbell is a message
+  const auto posts = [&](Nanos spacing, Nanos poll, Nanos pause) {
+    FakeQueue& queue = queues.emplace_back(1);
+    slow.begin(queue);
+    for (int post = 0; post < 100 && queue.polled.on; ++post) {
+      for (Nanos t = 0; t < spacing; t += poll) {
+        host.advance(poll);
+        slow.look();
+      }
+      host.advance(pause);
+      queue.posted = true;
+    }
+    const bool on = queue.polled.on;
+    slow.forget(queue);
+    return on;
+  };
+  EXPECT_TRUE(posts(1'000'000, 1000, 0));
+  EXPECT_FALSE(posts(10'000'000, 1000, 0));
+  EXPECT_TRUE(posts(1'000'000, 1000, 100'000'000)) << "the host pauses";
+  EXPECT_TRUE(posts(100'000, 20, 0));
 }
 
 }  // namespace
