@@ -22,7 +22,7 @@ generate() { # frames of queue 15 until stopped, each skb many times
 	done
 	echo start >$pg/pgctrl &
 }
-generated() { sed -nE 's/^Params.*//; s/.*pkts-sofar: ([0-9]+).*/\1/p' "$pg/$dev"; }
+generated() { sed -nE 's/.*pkts-sofar: ([0-9]+).*/\1/p' "$pg/$dev"; }
 moved() {
 	local before
 	before=$(generated)
@@ -71,9 +71,10 @@ ssh vm2 "timeout 120 tcpdump -i $peer_dev -c 100 -w /dev/null udp dst port 6666"
 heard=$!
 until_true 30 grep -q listening /tmp/heard.log
 say &
+said=$!
 check frames-return ssh vm2 "timeout 300 $xdp ping $peer_dev $(cat "/sys/class/net/$dev/address") 3000 lossy"
 check messages-arrive wait $heard
-wait %+ 2>/dev/null
+wait $said
 echo 0 >$target/enabled
 rmdir $target
 kill $reflect
