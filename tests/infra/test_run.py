@@ -37,6 +37,8 @@ SKIPS = "four * four/a there is no moon in the lab\n"
 
 class Run(unittest.TestCase):
     def setUp(self):
+        self.enterContext(unittest.mock.patch.dict(os.environ))
+        os.environ.pop("TERN_STRICT", None)
         self.top = tempfile.mkdtemp(prefix="tern-infra-")
         self.addCleanup(shutil.rmtree, self.top, ignore_errors=True)
         os.makedirs(f"{self.top}/tests/vm")
