@@ -6,7 +6,8 @@ RESUMED = $(if $(RESUME),--resume)
 BASE ?= HEAD^
 KDIR ?= /lib/modules/$(shell uname -r)/build
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check modules modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
+.PHONY: help run test test-quick test-full test-lanes test-clients kunit shell check format modules \
+	modules_install deb export-linux export-rdma-core clean bench bench-full bench-check
 
 help:
 	@echo 'make run         boot two machines with tern adapters and show ping, TCP and RDMA, with pass or fail for each'
@@ -20,6 +21,7 @@ help:
 	@echo '                 (bench-full: five passes; bench-check: alternate with BASE=COMMIT, and fail if a figure fell)'
 	@echo 'make shell       a shell in vm1; `ssh vm2` reaches the other machine (OPTIONS="...": options of run-vm)'
 	@echo 'make check       static checks: compilers with all warnings, sparse, checkpatch, clang-tidy, spelling, ...'
+	@echo 'make format      format C++ and Python, as make check demands'
 	@echo 'make modules     tern.ko and tern_ib.ko for this machine'\''s kernel, or for KDIR=...'
 	@echo 'make modules_install'
 	@echo 'make deb         Debian packages of the drivers (DKMS), the provider and ternd, in build/deb'
@@ -64,6 +66,9 @@ shell:
 
 check:
 	@tests/check/all
+
+format:
+	@tests/vm/host-setup && tests/check/format --fix
 
 modules modules_install:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
