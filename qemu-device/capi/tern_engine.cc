@@ -70,9 +70,10 @@ bool is_valid(const TernConfig& c) {
          (c.dm_size == 0 || c.dm_storage != nullptr) && c.uar_bar_size % kUarMin == 0 &&
          in(c.uar_bar_size, kUarMin, kUarMax) && in(c.max_qp, 1, kMaxObjects) &&
          in(c.max_cq, 1, kMaxObjects) && in(c.max_mr, 1, kMaxObjects) &&
-         c.max_mw <= kMaxObjects - c.max_mr && c.max_eth_queues <= kMaxEthQueues && in(c.num_vectors, 2, TERN_MAX_VECTORS) &&
-         in(c.max_mtu, kMtuMin, kMtuMax) && c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) &&
-         c.mw_type_2a <= 1 && c.capture <= 1 && c.max_tags <= TERN_MAX_TAGS &&
+         c.max_mw <= kMaxObjects - c.max_mr && c.max_eth_queues <= kMaxEthQueues &&
+         in(c.num_vectors, 2, TERN_MAX_VECTORS) && in(c.max_mtu, kMtuMin, kMtuMax) &&
+         c.link_speed != 0 && tern::is_station(std::to_array(c.mac)) && c.mw_type_2a <= 1 &&
+         c.capture <= 1 && c.max_tags <= TERN_MAX_TAGS &&
          (c.max_pages == 0 || in(c.max_pages, kPagesMin, kPagesMax));
 }
 
@@ -99,7 +100,8 @@ tern::Config to_config(const TernConfig& c) {
 
 }  // namespace
 
-// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders. The last owner deletes it.
+// Owned by the engine, or by the host from take_effects() to effects_free(), and by its holders.
+// The last owner deletes it.
 struct TernEffects {
   explicit TernEffects(std::atomic<std::uint32_t>& batches) : held_batches(batches) {}
 
@@ -245,14 +247,16 @@ void tern_engine_set_capture(TernEngine* e, bool capture) { e->device.port.set_c
 
 bool tern_engine_run(TernEngine* e, std::uint32_t budget) { return e->device.run(budget); }
 
-void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) { e->device.lane.allow_polling(from); }
+void tern_engine_allow_polling(TernEngine* e, std::uint64_t from) {
+  e->device.lane.allow_polling(from);
+}
 
 bool tern_engine_look(TernEngine* e) { return e->device.look(); }
 
 namespace {
 
-// Batches are reused from the front. One that was held goes to the back, because its lines are in another processor's cache;
-// they have left it when its turn comes.
+// Batches are reused from the front. One that was held goes to the back, because its lines are in
+// another processor's cache; they have left it when its turn comes.
 void recycle(TernEngine* e, Batch batch) {
   const bool was_held = std::exchange(batch->counted, false);
   if (was_held) e->held_batches.fetch_sub(1, std::memory_order_relaxed);
@@ -261,7 +265,8 @@ void recycle(TernEngine* e, Batch batch) {
   e->pool.insert(was_held ? e->pool.end() : e->pool.begin(), std::move(batch));
 }
 
-// Recycles batches that are held no more: the oldest ones, because most readers are equally fast, or all of them at the limit.
+// Recycles batches that are held no more: the oldest ones, because most readers are equally fast,
+// or all of them at the limit.
 void reclaim(TernEngine* e) {
   const bool all = e->held_batches.load(std::memory_order_relaxed) >= TERN_MAX_HELD;
   auto kept = e->held.begin();
@@ -320,8 +325,12 @@ std::size_t tern_engine_effects_frames(const TernEffects* fx) {
 TernFrame tern_engine_effects_frame(const TernEffects* fx, std::size_t i) {
   const tern::Effects::Frame& frame = fx->effects->frames()[i];
   const auto bytes = fx->effects->bytes(frame);
-  return {const_cast<TernEffects*>(fx), reinterpret_cast<const std::uint8_t*>(bytes.data()), frame.len, frame.to_wire,
-          frame.shown, frame.time};
+  return {const_cast<TernEffects*>(fx),
+          reinterpret_cast<const std::uint8_t*>(bytes.data()),
+          frame.len,
+          frame.to_wire,
+          frame.shown,
+          frame.time};
 }
 
 const std::uint64_t* tern_engine_effects_vectors(const TernEffects* fx) {
@@ -365,9 +374,13 @@ void tern_engine_info(const TernEngine* e, TernEngineInfo* info) {
       counters.rdma[TERN_CNT_RX_RDMA_PACKETS] + counters.eth[TERN_ETH_CNT_RX_PACKETS];
 }
 
-const std::uint64_t* tern_engine_rdma_counters(const TernEngine* e) { return e->device.lane.counters.rdma.data(); }
+const std::uint64_t* tern_engine_rdma_counters(const TernEngine* e) {
+  return e->device.lane.counters.rdma.data();
+}
 
-const std::uint64_t* tern_engine_eth_counters(const TernEngine* e) { return e->device.lane.counters.eth.data(); }
+const std::uint64_t* tern_engine_eth_counters(const TernEngine* e) {
+  return e->device.lane.counters.eth.data();
+}
 
 bool tern_engine_set_mutation(TernEngine* e, const char* rule) {
   return rule != nullptr && e->device.set_mutation(rule);
@@ -375,5 +388,5 @@ bool tern_engine_set_mutation(TernEngine* e, const char* rule) {
 
 const char* tern_engine_mutation(std::size_t i) {
   return tern::Mutations::kBuilt && i < tern::kRuleNames.size() ? tern::kRuleNames[i].data()
-                                                                 : nullptr;
+                                                                : nullptr;
 }

@@ -27,30 +27,29 @@ typedef struct TernEffects TernEffects;
 
 /* Called by the engine inside the calls below, on the calling thread. */
 typedef struct TernHostOps {
-    /*
-     * Makes *len bytes of DMA address space at addr accessible and returns the
-     * host address, or NULL if addr is not RAM. May shorten *len (never to 0).
-     * is_write: the device is going to store. Several maps may exist at a time.
-     */
-    void *(*map)(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
-    /* Ends a map. The device stored to its first `written` bytes. */
-    void (*unmap)(void *opaque, void *ptr, uint64_t len, bool is_write,
-                  uint64_t written);
-    /* Monotonic device clock in ns. */
-    uint64_t (*now)(void *opaque);
-    /* 64 random bits, for the variants of keys. */
-    uint64_t (*random)(void *opaque);
-    /* The device stored to len bytes of dm_storage. May be NULL. */
-    void (*dm_written)(void *opaque, void *ptr, uint64_t len);
-    /* The same for memory passed to tern_engine_set_ram(). May be NULL. */
-    void (*ram_written)(void *opaque, void *ptr, uint64_t len);
+  /*
+   * Makes *len bytes of DMA address space at addr accessible and returns the
+   * host address, or NULL if addr is not RAM. May shorten *len (never to 0).
+   * is_write: the device is going to store. Several maps may exist at a time.
+   */
+  void *(*map)(void *opaque, uint64_t addr, uint64_t *len, bool is_write);
+  /* Ends a map. The device stored to its first `written` bytes. */
+  void (*unmap)(void *opaque, void *ptr, uint64_t len, bool is_write, uint64_t written);
+  /* Monotonic device clock in ns. */
+  uint64_t (*now)(void *opaque);
+  /* 64 random bits, for the variants of keys. */
+  uint64_t (*random)(void *opaque);
+  /* The device stored to len bytes of dm_storage. May be NULL. */
+  void (*dm_written)(void *opaque, void *ptr, uint64_t len);
+  /* The same for memory passed to tern_engine_set_ram(). May be NULL. */
+  void (*ram_written)(void *opaque, void *ptr, uint64_t len);
 } TernHostOps;
 
 /* len bytes of DMA address space from addr on, accessible at ptr. */
 typedef struct TernRam {
-    uint64_t addr;
-    uint64_t len;
-    void *ptr;
+  uint64_t addr;
+  uint64_t len;
+  void *ptr;
 } TernRam;
 
 /* Limit of TernConfig.max_tags. */
@@ -60,32 +59,31 @@ typedef struct TernRam {
 #define TERN_MAX_RAM 4
 
 typedef struct TernConfig {
-    uint64_t dm_size;        /* bytes, multiple of 64 KiB; 0: none */
-    void *dm_storage;        /* dm_size bytes of the host, also in BAR4 */
-    uint64_t uar_bar_size;   /* bytes of BAR2 */
-    uint32_t max_qp;
-    uint32_t max_cq;
-    uint32_t max_mr;
-    uint32_t max_mw;
-    uint32_t max_eth_queues; /* of each direction, 1 to 16; 0: the default */
-    uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
-    uint32_t max_mtu;        /* of the wire, 1500..9216 */
-    uint32_t link_speed;     /* Mbit/s, as reported to software */
-    uint8_t mac[6];
-    uint8_t mw_type_2a;      /* type 2 windows are 2A, not 2B */
-    uint8_t capture;         /* also collect looped back and received frames */
-    uint32_t doorbell_cost;  /* ns that a doorbell costs software; 0: 1000 */
-    /*
-     * Limit of page list entries of all objects, 8 bytes each; 0: the default.
-     */
-    uint64_t max_pages;
-    /* Tags of an SRQ, up to TERN_MAX_TAGS; 0: no tag matching. */
-    uint32_t max_tags;
+  uint64_t dm_size;      /* bytes, multiple of 64 KiB; 0: none */
+  void *dm_storage;      /* dm_size bytes of the host, also in BAR4 */
+  uint64_t uar_bar_size; /* bytes of BAR2 */
+  uint32_t max_qp;
+  uint32_t max_cq;
+  uint32_t max_mr;
+  uint32_t max_mw;
+  uint32_t max_eth_queues; /* of each direction, 1 to 16; 0: the default */
+  uint32_t num_vectors;    /* MSI-X vectors, 2..TERN_MAX_VECTORS */
+  uint32_t max_mtu;        /* of the wire, 1500..9216 */
+  uint32_t link_speed;     /* Mbit/s, as reported to software */
+  uint8_t mac[6];
+  uint8_t mw_type_2a;     /* type 2 windows are 2A, not 2B */
+  uint8_t capture;        /* also collect looped back and received frames */
+  uint32_t doorbell_cost; /* ns that a doorbell costs software; 0: 1000 */
+  /*
+   * Limit of page list entries of all objects, 8 bytes each; 0: the default.
+   */
+  uint64_t max_pages;
+  /* Tags of an SRQ, up to TERN_MAX_TAGS; 0: no tag matching. */
+  uint32_t max_tags;
 } TernConfig;
 
 /* Returns NULL if a field is out of range or memory runs out. */
-TernEngine *tern_engine_new(const TernConfig *config, const TernHostOps *ops,
-                            void *opaque);
+TernEngine *tern_engine_new(const TernConfig *config, const TernHostOps *ops, void *opaque);
 void tern_engine_free(TernEngine *e);
 
 /*
@@ -132,15 +130,13 @@ void tern_engine_reset(TernEngine *e);
  * wrong, returns false, changes nothing, and writes the reason to error (len
  * bytes, may be NULL if len is 0).
  */
-bool tern_engine_set_faults(TernEngine *e, const char *text, char *error,
-                            size_t len);
+bool tern_engine_set_faults(TernEngine *e, const char *text, char *error, size_t len);
 /*
  * Parameters of congestion control, for now and after each reset: "on" (the
  * defaults), "off", or NAME=VALUE words separated by spaces
  * (Documentation/congestion.rst). Otherwise as tern_engine_set_faults().
  */
-bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error,
-                                size_t len);
+bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error, size_t len);
 /*
  * Writes the rules, with how often each has matched and was applied, to buf: as
  * much as fits into len bytes, with a NUL at the end. Returns the length of the
@@ -149,9 +145,9 @@ bool tern_engine_set_congestion(TernEngine *e, const char *text, char *error,
 size_t tern_engine_get_faults(TernEngine *e, char *buf, size_t len);
 
 typedef enum TernIcrcMode {
-    TERN_ICRC_CHECK,         /* frames with a wrong ICRC are dropped, counted */
-    TERN_ICRC_WARN,          /* ... are counted and accepted */
-    TERN_ICRC_OFF,           /* the ICRC is not checked */
+  TERN_ICRC_CHECK, /* frames with a wrong ICRC are dropped, counted */
+  TERN_ICRC_WARN,  /* ... are counted and accepted */
+  TERN_ICRC_OFF,   /* the ICRC is not checked */
 } TernIcrcMode;
 
 void tern_engine_set_icrc_mode(TernEngine *e, TernIcrcMode mode);
@@ -191,16 +187,16 @@ TernEffects *tern_engine_take_effects(TernEngine *e);
 void tern_engine_effects_free(TernEngine *e, TernEffects *fx);
 
 typedef struct TernFrame {
-    TernEffects *batch;      /* that the frame belongs to */
-    const uint8_t *data;     /* whole Ethernet frame, without FCS */
-    uint32_t len;
-    bool to_wire;            /* false: seen by the capture tap only */
-    bool shown;              /* false: not seen by the capture tap */
-    /*
-     * Device clock in ns when it was created; of a RoCE frame without capture,
-     * when the tern_engine_run() that created it began.
-     */
-    uint64_t time;
+  TernEffects *batch;  /* that the frame belongs to */
+  const uint8_t *data; /* whole Ethernet frame, without FCS */
+  uint32_t len;
+  bool to_wire; /* false: seen by the capture tap only */
+  bool shown;   /* false: not seen by the capture tap */
+  /*
+   * Device clock in ns when it was created; of a RoCE frame without capture,
+   * when the tern_engine_run() that created it began.
+   */
+  uint64_t time;
 } TernFrame;
 
 size_t tern_engine_effects_frames(const TernEffects *fx);
@@ -244,11 +240,11 @@ uint64_t tern_engine_events_lost(const TernEngine *e);
 
 /* Statistics for traces and the monitor. */
 typedef struct TernEngineInfo {
-    uint32_t live_qps;
-    uint32_t live_keys;
-    uint64_t page_entries;
-    uint64_t tx_packets;
-    uint64_t rx_packets;
+  uint32_t live_qps;
+  uint32_t live_keys;
+  uint64_t page_entries;
+  uint64_t tx_packets;
+  uint64_t rx_packets;
 } TernEngineInfo;
 void tern_engine_info(const TernEngine *e, TernEngineInfo *info);
 /*

@@ -28,10 +28,14 @@ class CallbackHost final : public Host {
     ops_.trace(opaque_, static_cast<TernEvent>(event), a, b);
   }
   void capture(const TernFrame& frame) override { ops_.capture(opaque_, &frame); }
-  void arm(Timer timer, std::uint64_t at) override { ops_.arm(opaque_, static_cast<TernTimer>(timer), at); }
+  void arm(Timer timer, std::uint64_t at) override {
+    ops_.arm(opaque_, static_cast<TernTimer>(timer), at);
+  }
   void disarm(Timer timer) override { ops_.disarm(opaque_, static_cast<TernTimer>(timer)); }
   void raise(unsigned vector) override { ops_.raise(opaque_, vector); }
-  Sent send(const TernFrame& frame) override { return static_cast<Sent>(ops_.send(opaque_, &frame)); }
+  Sent send(const TernFrame& frame) override {
+    return static_cast<Sent>(ops_.send(opaque_, &frame));
+  }
   void receive_again() override { ops_.receive_again(opaque_); }
   std::span<const std::byte> next_frame() override {
     std::uint32_t len = 0;
@@ -67,7 +71,8 @@ struct TernRunner {
   Runner runner;
 };
 
-// Functions throw only if memory runs out or a lock fails. No caller handles that, so std::terminate() ends the process.
+// Functions throw only if memory runs out or a lock fails. No caller handles that, so
+// std::terminate() ends the process.
 TernRunner* tern_runner_new(TernEngine* e, const TernRunnerConfig* config, const TernRunnerOps* ops,
                             void* opaque) {
   return new TernRunner(e, *config, *ops, opaque);
@@ -102,7 +107,9 @@ bool tern_runner_log_events(TernRunner* r, const TernEventFile* f) {
 
 void tern_runner_flush_events(TernRunner* r) { r->runner.flush_events(); }
 
-void tern_runner_set_event_epoch(TernRunner* r, std::uint64_t epoch) { r->runner.set_event_epoch(epoch); }
+void tern_runner_set_event_epoch(TernRunner* r, std::uint64_t epoch) {
+  r->runner.set_event_epoch(epoch);
+}
 
 void tern_runner_stop(TernRunner* r) { r->runner.stop(); }
 
@@ -128,7 +135,9 @@ void tern_runner_set_present(TernRunner* r, bool present) { r->runner.set_presen
 
 void tern_runner_deliver(TernRunner* r) { r->runner.deliver(); }
 
-void tern_runner_expired(TernRunner* r, TernTimer timer) { r->runner.expired(static_cast<Host::Timer>(timer)); }
+void tern_runner_expired(TernRunner* r, TernTimer timer) {
+  r->runner.expired(static_cast<Host::Timer>(timer));
+}
 
 void tern_runner_lock(TernRunner* r) { r->runner.lock(); }
 
@@ -147,4 +156,6 @@ std::uint32_t tern_runner_reset(TernRunner* r) {
 
 void tern_runner_set_awake(TernRunner* r, bool awake) { r->runner.set_awake(awake); }
 
-void tern_runner_set_host_only(TernRunner* r, bool host_only) { r->runner.set_host_only(host_only); }
+void tern_runner_set_host_only(TernRunner* r, bool host_only) {
+  r->runner.set_host_only(host_only);
+}

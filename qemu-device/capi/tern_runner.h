@@ -22,33 +22,33 @@ typedef struct TernRunner TernRunner;
 
 /* A call that the host thread has to make soon. */
 typedef enum TernCall {
-    TERN_CALL_DELIVER,       /* tern_runner_deliver() */
-    TERN_CALL_TAKE_FRAMES,   /* tern_runner_take_frames() */
-    TERN_NUM_CALLS,
+  TERN_CALL_DELIVER,     /* tern_runner_deliver() */
+  TERN_CALL_TAKE_FRAMES, /* tern_runner_take_frames() */
+  TERN_NUM_CALLS,
 } TernCall;
 
 typedef enum TernTimer {
-    TERN_TIMER_ENGINE,       /* the engine's next deadline, or earlier */
-    TERN_TIMER_PATIENCE,     /* the wire has taken nothing for too long */
-    TERN_NUM_TIMERS,
+  TERN_TIMER_ENGINE,   /* the engine's next deadline, or earlier */
+  TERN_TIMER_PATIENCE, /* the wire has taken nothing for too long */
+  TERN_NUM_TIMERS,
 } TernTimer;
 
 typedef enum TernSent {
-    TERN_SENT_TAKEN,         /* sent, or lost on the way */
-    /* Taken, but tern_runner_resumed() is called before the next frame. */
-    TERN_SENT_HELD,
-    /* Not taken; tern_runner_resumed() is called when there is room. */
-    TERN_SENT_BLOCKED,
+  TERN_SENT_TAKEN, /* sent, or lost on the way */
+  /* Taken, but tern_runner_resumed() is called before the next frame. */
+  TERN_SENT_HELD,
+  /* Not taken; tern_runner_resumed() is called when there is room. */
+  TERN_SENT_BLOCKED,
 } TernSent;
 
 typedef enum TernEvent {
-    TERN_EVENT_SLICE,        /* of the worker; whether there is more */
-    TERN_EVENT_BLOCKED,      /* frames of the batch that wait */
-    TERN_EVENT_RESUMED,
-    TERN_EVENT_LOST,         /* frames */
-    TERN_EVENT_REFUSED,      /* a received frame; bytes */
-    TERN_EVENT_CONTENTION,   /* measured; ns running, ns waiting to run */
-    TERN_EVENT_LOG_ENDED,    /* the event log; errno, or 0 at its limit */
+  TERN_EVENT_SLICE,   /* of the worker; whether there is more */
+  TERN_EVENT_BLOCKED, /* frames of the batch that wait */
+  TERN_EVENT_RESUMED,
+  TERN_EVENT_LOST,       /* frames */
+  TERN_EVENT_REFUSED,    /* a received frame; bytes */
+  TERN_EVENT_CONTENTION, /* measured; ns running, ns waiting to run */
+  TERN_EVENT_LOG_ENDED,  /* the event log; errno, or 0 at its limit */
 } TernEvent;
 
 /*
@@ -58,51 +58,51 @@ typedef enum TernEvent {
  * the worker without a lock.
  */
 typedef struct TernRunnerOps {
-    /* The device clock in ns. */
-    uint64_t (*now)(void *opaque);                                  /* [any] */
-    void (*schedule)(void *opaque, TernCall call);                  /* [any] */
-    /* [any] */
-    void (*trace)(void *opaque, TernEvent event, uint64_t a, uint64_t b);
-    void (*capture)(void *opaque, const TernFrame *frame);          /* [lock] */
-    /*
-     * Has tern_runner_expired() called at this time; replaces an earlier one.
-     */
-    void (*arm)(void *opaque, TernTimer timer, uint64_t at);        /* [host] */
-    void (*disarm)(void *opaque, TernTimer timer);                  /* [host] */
-    void (*raise)(void *opaque, unsigned vector);                   /* [host] */
-    /*
-     * With direct_send also [lock], by one thread at a time, and never returns
-     * TERN_SENT_HELD.
-     */
-    TernSent (*send)(void *opaque, const TernFrame *frame);         /* [host] */
-    /* A frame that was refused may be offered again. */
-    void (*receive_again)(void *opaque);                            /* [host] */
-    /*
-     * In the host thread: returns the next frame on the wire, valid until the
-     * next call, or NULL.
-     */
-    const void *(*next_frame)(void *opaque, uint32_t *len);         /* [lock] */
-    /*
-     * In the host thread: releases room to the peer. Returns true if no frame
-     * has come meanwhile; the host then calls tern_runner_take_frames() when
-     * one does.
-     */
-    bool (*wait_for_frames)(void *opaque);                          /* [lock] */
-    /* In the worker's thread. */
-    void (*worker_begins)(void *opaque);
-    void (*worker_ends)(void *opaque);
+  /* The device clock in ns. */
+  uint64_t (*now)(void *opaque);                 /* [any] */
+  void (*schedule)(void *opaque, TernCall call); /* [any] */
+  /* [any] */
+  void (*trace)(void *opaque, TernEvent event, uint64_t a, uint64_t b);
+  void (*capture)(void *opaque, const TernFrame *frame); /* [lock] */
+  /*
+   * Has tern_runner_expired() called at this time; replaces an earlier one.
+   */
+  void (*arm)(void *opaque, TernTimer timer, uint64_t at); /* [host] */
+  void (*disarm)(void *opaque, TernTimer timer);           /* [host] */
+  void (*raise)(void *opaque, unsigned vector);            /* [host] */
+  /*
+   * With direct_send also [lock], by one thread at a time, and never returns
+   * TERN_SENT_HELD.
+   */
+  TernSent (*send)(void *opaque, const TernFrame *frame); /* [host] */
+  /* A frame that was refused may be offered again. */
+  void (*receive_again)(void *opaque); /* [host] */
+  /*
+   * In the host thread: returns the next frame on the wire, valid until the
+   * next call, or NULL.
+   */
+  const void *(*next_frame)(void *opaque, uint32_t *len); /* [lock] */
+  /*
+   * In the host thread: releases room to the peer. Returns true if no frame
+   * has come meanwhile; the host then calls tern_runner_take_frames() when
+   * one does.
+   */
+  bool (*wait_for_frames)(void *opaque); /* [lock] */
+  /* In the worker's thread. */
+  void (*worker_begins)(void *opaque);
+  void (*worker_ends)(void *opaque);
 } TernRunnerOps;
 
 typedef struct TernRunnerConfig {
-    bool poll;               /* the engine may poll busy send queues */
-    bool direct_send;        /* send() takes no lock of the host */
-    bool running;            /* the machine runs */
-    unsigned processors;     /* that our threads may use; polling needs two */
+  bool poll;           /* the engine may poll busy send queues */
+  bool direct_send;    /* send() takes no lock of the host */
+  bool running;        /* the machine runs */
+  unsigned processors; /* that our threads may use; polling needs two */
 } TernRunnerConfig;
 
 /* The runner does not own the engine, which must outlive it. */
-TernRunner *tern_runner_new(TernEngine *e, const TernRunnerConfig *config,
-                            const TernRunnerOps *ops, void *opaque);
+TernRunner *tern_runner_new(TernEngine *e, const TernRunnerConfig *config, const TernRunnerOps *ops,
+                            void *opaque);
 /* Stops the worker if it runs. */
 void tern_runner_free(TernRunner *r);
 /* Returns false if no thread can be created. */
@@ -115,12 +115,12 @@ void tern_runner_stop(TernRunner *r);
  * A file that is open for writing; it belongs to the runner from now on.
  */
 typedef struct TernEventFile {
-    int fd;
-    uint64_t limit;          /* bytes after which the log ends; 0 for none */
-    uint64_t epoch;          /* wall time in ns at 0 of the device clock */
-    uint8_t clock;           /* TERN_LOG_CLOCK_* of firmware-if/tern_event_log.h */
-    uint8_t mac[6];
-    const char *name;        /* of the adapter, or NULL */
+  int fd;
+  uint64_t limit; /* bytes after which the log ends; 0 for none */
+  uint64_t epoch; /* wall time in ns at 0 of the device clock */
+  uint8_t clock;  /* TERN_LOG_CLOCK_* of firmware-if/tern_event_log.h */
+  uint8_t mac[6];
+  const char *name; /* of the adapter, or NULL */
 } TernEventFile;
 
 /* Before tern_runner_start(). Returns false without memory or a thread. */

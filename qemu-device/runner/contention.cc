@@ -47,7 +47,8 @@ std::unique_ptr<CpuClock> open_schedstat() {
   return std::make_unique<SchedStat>(fd);
 }
 
-void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t brief, std::uint64_t max_pause) {
+void Contention::start(std::unique_ptr<CpuClock> clock, std::uint64_t brief,
+                       std::uint64_t max_pause) {
   clock_ = std::move(clock);
   brief_ = brief;
   max_pause_ = max_pause;

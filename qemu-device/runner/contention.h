@@ -39,9 +39,10 @@ class Contention {
   static constexpr std::uint64_t kMinPause = 200'000'000;
   static constexpr std::uint64_t kMaxPause = 6'400'000'000;
 
-  // With a null clock there is never contention. Waits that take less than `brief` ns on average are
-  // brief: a thread that yields between two polls waits so for all that do the same.
-  void start(std::unique_ptr<CpuClock> clock, std::uint64_t brief = 0, std::uint64_t max_pause = kMaxPause);
+  // With a null clock there is never contention. Waits that take less than `brief` ns on average
+  // are brief: a thread that yields between two polls waits so for all that do the same.
+  void start(std::unique_ptr<CpuClock> clock, std::uint64_t brief = 0,
+             std::uint64_t max_pause = kMaxPause);
   // The thread has slept: the time until it was woken and ran does not count.
   void skip();
 

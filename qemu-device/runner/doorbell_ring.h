@@ -48,7 +48,7 @@ class DoorbellRing {
 
  private:
   std::array<Doorbell, kSize> ring_{};
-  std::atomic<unsigned> in_ = 0;   // both free running
+  std::atomic<unsigned> in_ = 0;  // both free running
   std::atomic<unsigned> out_ = 0;
 };
 

@@ -15,13 +15,17 @@ namespace tern::runner {
 
 namespace {
 
-// How often the ring is emptied while there are events. It holds what a busy engine logs in several times as long.
+// How often the ring is emptied while there are events. It holds what a busy engine logs in several
+// times as long.
 constexpr std::chrono::milliseconds kInterval{10};
 
 }  // namespace
 
 EventWriter::EventWriter(TernEngine* engine, Host& host, const EventFile& file)
-    : engine_(engine), host_(host), file_(file.fd), room_(file.limit == 0 ? UINT64_MAX : file.limit - sizeof(tern_log_event)) {
+    : engine_(engine),
+      host_(host),
+      file_(file.fd),
+      room_(file.limit == 0 ? UINT64_MAX : file.limit - sizeof(tern_log_event)) {
   assert(file.limit == 0 || file.limit >= kLeastLimit);
   const tern_log_header header = log_header(file.clock, file.epoch, file.mac, file.name);
   write(&header, sizeof(header));
@@ -39,7 +43,8 @@ EventWriter::~EventWriter() {
   wake();
   thread_.join();
   drain();
-  if (const std::uint64_t lost = tern_engine_events_lost(engine_)) write(record(TERN_LOG_LOST, 0, lost));
+  if (const std::uint64_t lost = tern_engine_events_lost(engine_))
+    write(record(TERN_LOG_LOST, 0, lost));
 }
 
 void EventWriter::File::end() {
@@ -103,7 +108,8 @@ bool EventWriter::drain() {
   return true;
 }
 
-tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr, std::uint64_t length) const {
+tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr,
+                                   std::uint64_t length) const {
   tern_log_event event{};
   event.time = le(host_.now());
   event.type = type;
@@ -112,11 +118,12 @@ tern_log_event EventWriter::record(std::uint8_t type, std::uint64_t addr, std::u
   return event;
 }
 
-// Whole records only. Once the file has ended, records are discarded, so that they are not counted as
-// lost.
+// Whole records only. Once the file has ended, records are discarded, so that they are not counted
+// as lost.
 void EventWriter::write(const void* data, std::size_t bytes) {
   const bool fits = bytes <= room_;
-  if (!fits) bytes = static_cast<std::size_t>(room_ / sizeof(tern_log_event) * sizeof(tern_log_event));
+  if (!fits)
+    bytes = static_cast<std::size_t>(room_ / sizeof(tern_log_event) * sizeof(tern_log_event));
   put(data, bytes);
   room_ -= bytes;
   if (fits || !file_.open()) return;

@@ -41,7 +41,8 @@ class EventWriter {
   EventWriter(const EventWriter&) = delete;
   EventWriter& operator=(const EventWriter&) = delete;
 
-  // The engine's thread, after the engine has run: wakes the thread that writes if there are events.
+  // The engine's thread, after the engine has run: wakes the thread that writes if there are
+  // events.
   void logged();
   // Any thread. What was logged before is in the file when this returns.
   void flush();
@@ -69,7 +70,8 @@ class EventWriter {
   bool drain();
   void write(const void* data, std::size_t bytes);
   void put(const void* data, std::size_t bytes);
-  [[nodiscard]] tern_log_event record(std::uint8_t type, std::uint64_t addr = 0, std::uint64_t length = 0) const;
+  [[nodiscard]] tern_log_event record(std::uint8_t type, std::uint64_t addr = 0,
+                                      std::uint64_t length = 0) const;
   void write(const tern_log_event& event) { write(&event, sizeof(event)); }
   void end(int error);
 

@@ -30,13 +30,13 @@ class Host {
     kBlocked,  // not taken; Runner::resumed() says when there is room
   };
   enum class Event : std::uint8_t {
-    kSlice,         // of the worker; whether there is more
-    kBlocked,       // frames of the batch that wait
+    kSlice,    // of the worker; whether there is more
+    kBlocked,  // frames of the batch that wait
     kResumed,
-    kLost,          // frames
-    kRefused,       // a received frame; bytes
-    kContention,    // measured; ns running, ns waiting for a processor
-    kLogEnded,      // the event log, in its thread; errno, or 0 at its limit
+    kLost,        // frames
+    kRefused,     // a received frame; bytes
+    kContention,  // measured; ns running, ns waiting for a processor
+    kLogEnded,    // the event log, in its thread; errno, or 0 at its limit
   };
 
   // [any] The device clock in ns.

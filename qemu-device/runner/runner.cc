@@ -15,11 +15,13 @@ namespace {
 constexpr unsigned kSpins = 200;
 // Contention is judged after this many polls, about half a millisecond.
 constexpr unsigned kJudgeEvery = 16384;
-// The same for a host thread that polls, in ns: while it yields, a turn takes as long as others like.
+// The same for a host thread that polls, in ns: while it yields, a turn takes as long as others
+// like.
 constexpr std::uint64_t kJudgeInterval = 1'000'000;
 // What such a thread waits on average for others that yield as well, at most, in ns.
 constexpr std::uint64_t kBrief = 1'000'000;
-// How long it makes room for others, at most, before it tries again, in ns. It polls meanwhile: to pause for longer gains little.
+// How long it makes room for others, at most, before it tries again, in ns. It polls meanwhile: to
+// pause for longer gains little.
 constexpr std::uint64_t kMaxBackOff = 400'000'000;
 
 void cpu_relax() {
@@ -173,7 +175,8 @@ void Runner::reset() {
 }
 
 void Runner::drop_effects() {
-  if (TernEffects* const effects = tern_engine_take_effects(engine_)) tern_engine_effects_free(engine_, effects);
+  if (TernEffects* const effects = tern_engine_take_effects(engine_))
+    tern_engine_effects_free(engine_, effects);
   free_batches(collected_);
   collected_vectors_ = {};
   vectors_ = {};
@@ -182,8 +185,9 @@ void Runner::drop_effects() {
 
 // Delivers with only the host lock held. A call to `host_` may cause an input at once (a hub
 // returns a frame). The loop in progress then delivers the effects of that input. It may also cause
-// stop(), because a guest can aim an interrupt at the register that unplugs the adapter. Two adapters
-// on a hub could feed each other's loop for ever, so it leaves what is above a limit to deliver().
+// stop(), because a guest can aim an interrupt at the register that unplugs the adapter. Two
+// adapters on a hub could feed each other's loop for ever, so it leaves what is above a limit to
+// deliver().
 void Runner::deliver_effects(bool frames) {
   if (delivering_ || !running_ || stopping()) return;
   delivering_ = true;
@@ -218,7 +222,8 @@ void Runner::raise_vectors() {
 void Runner::finish(bool scheduled) {
   const std::uint64_t deadline = tern_engine_next_deadline(engine_);
   collect();
-  for (std::size_t i = 0; i < kVectorWords; ++i) vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
+  for (std::size_t i = 0; i < kVectorWords; ++i)
+    vectors_[i] |= std::exchange(collected_vectors_[i], std::uint64_t{0});
   transmit_.add(collected_);
   // A timer for a deadline that has passed fires again and again until the engine runs. So arm none
   // while nothing may run, and none while the worker is about to run, because it would contend with
@@ -242,7 +247,8 @@ void Runner::run() {
   if (!may_run()) {
     work_ = true;
   } else if (!worker_may_run()) {
-    work_ = tern_engine_run(engine_, backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
+    work_ = tern_engine_run(engine_,
+                            backlog_ < limits_.tx_soft ? limits_.inline_slice : limits_.trickle);
   }
 }
 
@@ -252,7 +258,8 @@ bool Runner::worker_busy() const {
 }
 
 bool Runner::take_doorbells() {
-  return doorbells_.take_all([this](const Doorbell& d) { tern_engine_doorbell(engine_, d.offset, d.value); });
+  return doorbells_.take_all(
+      [this](const Doorbell& d) { tern_engine_doorbell(engine_, d.offset, d.value); });
 }
 
 void Runner::doorbell(std::uint64_t offset, std::uint32_t value) {
@@ -287,7 +294,8 @@ void Runner::take_frames() {
   std::uint64_t bytes = 0;
   bool waits = false;
   // An empty look counts too: the peer may be adding frames all the time.
-  for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits; ++looks) {
+  for (unsigned looks = 0; bytes < limits_.rx_bytes && looks < limits_.rx_frames && !waits;
+       ++looks) {
     const auto frame = host_.next_frame();
     if (frame.empty()) {
       waits = host_.wait_for_frames();
@@ -361,9 +369,11 @@ void Runner::deliver() {
 }
 
 bool Runner::poll_only() {
-  if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty()) return false;
+  if (!may_poll_ || due_ || refused_ || !transmit_.queue().empty() || !transmit_.done().empty())
+    return false;
   lock();
-  const bool only = work_ && may_run() && host_runs() && backlog_ == 0 && !tern_engine_look(engine_);
+  const bool only =
+      work_ && may_run() && host_runs() && backlog_ == 0 && !tern_engine_look(engine_);
   mutex_.unlock();
   return only;
 }
@@ -478,10 +488,13 @@ std::optional<Contention::Verdict> Runner::judge() {
 // The engine polls no queue while other threads need the processor.
 void Runner::pause_polling(const std::optional<Contention::Verdict>& verdict) {
   if (!may_poll_) return;
-  if (verdict && verdict->pause != 0) tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
+  if (verdict && verdict->pause != 0)
+    tern_engine_allow_polling(engine_, host_.now() + verdict->pause);
 }
 
-void Runner::begin_polling() { contention_.start(poll_ ? open_cpu_clock_() : nullptr, kBrief, kMaxBackOff); }
+void Runner::begin_polling() {
+  contention_.start(poll_ ? open_cpu_clock_() : nullptr, kBrief, kMaxBackOff);
+}
 
 Contention::Level Runner::contention(std::uint64_t now) {
   using Level = Contention::Level;

@@ -109,8 +109,9 @@ class Runner {
 
   // Starts the worker. Without it the host thread does all the work, as with set_host_only().
   void start();
-  // Ends the worker and the event log. Inputs are allowed afterwards: they do no work, deliver nothing and call no
-  // Host function. The caller may hold the host lock, and may be in a Host function.
+  // Ends the worker and the event log. Inputs are allowed afterwards: they do no work, deliver
+  // nothing and call no Host function. The caller may hold the host lock, and may be in a Host
+  // function.
   void stop();
 
   // ---- the event log: the host thread, which has not called stop() ----
@@ -141,8 +142,8 @@ class Runner {
   void set_present(bool present) { present_ = present; }
   // Called as requested by Host::schedule() and Host::arm().
   void deliver();
-  // Without a worker, in place of a deliver() that was requested: returns true if deliver() would do
-  // nothing but poll send queues, which this call has done. The request stands.
+  // Without a worker, in place of a deliver() that was requested: returns true if deliver() would
+  // do nothing but poll send queues, which this call has done. The request stands.
   bool poll_only();
   void expired(Host::Timer timer);
 
@@ -184,7 +185,7 @@ class Runner {
   // ---- for traces and tests ----
 
   [[nodiscard]] WorkerState worker_state() const { return state_.load(std::memory_order_relaxed); }
-  [[nodiscard]] TransmitState transmit_state() const { return transmit_.state(); }  // host thread
+  [[nodiscard]] TransmitState transmit_state() const { return transmit_.state(); }   // host thread
   [[nodiscard]] std::uint32_t generation() const { return transmit_.generation(); }  // host thread
   [[nodiscard]] std::uint64_t backlog() const { return backlog_; }  // with the lock
 
@@ -239,7 +240,7 @@ class Runner {
   const bool direct_send_;
   const std::function<std::unique_ptr<CpuClock>()> open_cpu_clock_;
 
-  std::mutex mutex_;                 // the engine lock
+  std::mutex mutex_;                   // the engine lock
   std::atomic<unsigned> waiters_ = 0;  // host threads that wait for it
   std::atomic<WorkerState> state_ = WorkerState::kIdle;
   DoorbellRing doorbells_;
@@ -257,8 +258,8 @@ class Runner {
   bool awake_ = true;             // written in the host thread
   bool host_only_ = false;
   bool link_ = false;
-  bool started_ = false;  // there is a worker
-  bool may_poll_ = false;  // the engine may poll
+  bool started_ = false;              // there is a worker
+  bool may_poll_ = false;             // the engine may poll
   std::uint64_t armed_ = UINT64_MAX;  // when Timer::kEngine fires
   std::uint64_t backlog_ = 0;         // bytes of all batches that are not freed
   Vectors collected_vectors_{};
@@ -269,10 +270,10 @@ class Runner {
   Vectors vectors_{};  // to be raised
   bool present_ = true;
   bool delivering_ = false;
-  bool due_ = false;      // a deadline has passed, or may have
-  bool refused_ = false;  // a frame was refused and will be offered again
-  std::uint64_t judge_at_ = 0;      // without a worker
-  std::uint64_t brief_until_ = 0;   // contention of this level or a higher one
+  bool due_ = false;               // a deadline has passed, or may have
+  bool refused_ = false;           // a frame was refused and will be offered again
+  std::uint64_t judge_at_ = 0;     // without a worker
+  std::uint64_t brief_until_ = 0;  // contention of this level or a higher one
   std::uint64_t long_until_ = 0;
 
   std::unique_ptr<EventWriter> events_;

@@ -29,7 +29,8 @@ void Transmit::block(std::size_t frames, bool held) {
   host_.trace(Host::Event::kBlocked, frames, 0);
   state_ = TransmitState::kBlocked;
   held_ = held;
-  if (took_.exchange(false, std::memory_order_relaxed) || lost_at_ == 0) lost_at_ = host_.now() + patience_;
+  if (took_.exchange(false, std::memory_order_relaxed) || lost_at_ == 0)
+    lost_at_ = host_.now() + patience_;
   host_.arm(Host::Timer::kPatience, lost_at_);
 }
 

@@ -78,8 +78,8 @@ class Transmit {
   Host& host_;
   const std::uint64_t patience_;  // ns
   TransmitState state_ = TransmitState::kOpen;
-  bool held_ = false;          // Blocked: the wire holds a frame
-  std::uint64_t lost_at_ = 0;  // when the wire counts as unplugged; 0: not known
+  bool held_ = false;               // Blocked: the wire holds a frame
+  std::uint64_t lost_at_ = 0;       // when the wire counts as unplugged; 0: not known
   std::atomic<bool> took_ = false;  // a frame since lost_at_ was set
   Batches queue_;
   Batches done_;

@@ -31,9 +31,9 @@ namespace {
 // How long the thread spins for frames after it had work, in ns. A sleep and the wake-up cost as
 // much.
 constexpr std::uint64_t kSpin = 30'000;
-// If others need its processor: how long the thread polls before it sleeps between two polls, how long it sleeps, and when it stops
-// polling, in ns since it had work. After a sleep it gets its processor back from a guest at once, after a yield only when the
-// guest's time slice ends.
+// If others need its processor: how long the thread polls before it sleeps between two polls, how
+// long it sleeps, and when it stops polling, in ns since it had work. After a sleep it gets its
+// processor back from a guest at once, after a yield only when the guest's time slice ends.
 constexpr std::uint64_t kPollLimit = 100'000;
 constexpr std::uint64_t kNap = 50'000;
 constexpr std::uint64_t kIdle = 10'000'000;
@@ -45,11 +45,11 @@ constexpr std::uint64_t kServeEvery = 20'000;
 constexpr std::uint64_t kYieldEvery = 10'000;
 // Messages of the hypervisor that are handled at a time.
 constexpr unsigned kMessages = 16;
-// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench, BM_Message), which take two to three times
-// as long on busy processors.
+// What a doorbell costs a guest: a message of its hypervisor and the answer (ternd_bench,
+// BM_Message), which take two to three times as long on busy processors.
 constexpr std::uint32_t kDoorbellCost = 200'000;
-// The same without device memory: QEMU does not wait for the answer if no region is mapped. The message itself takes
-// longer, so a queue that is rung each 40 us is worth polling.
+// The same without device memory: QEMU does not wait for the answer if no region is mapped. The
+// message itself takes longer, so a queue that is rung each 40 us is worth polling.
 constexpr std::uint32_t kPostedDoorbellCost = 10'000;
 // Messages about one hypervisor in the journal: a burst, and one more in each interval.
 constexpr unsigned kLogBurst = 10;
@@ -69,7 +69,8 @@ std::uint32_t link_speed(std::uint32_t port_speed) {
   constexpr std::uint32_t k8Gt = 3;
   constexpr std::uint32_t k64Gt = 6;
   std::uint32_t speed = k8Gt;
-  for (std::uint64_t sustained = 100'000; sustained < port_speed && speed < k64Gt; sustained *= 2) ++speed;
+  for (std::uint64_t sustained = 100'000; sustained < port_speed && speed < k64Gt; sustained *= 2)
+    ++speed;
   return speed;
 }
 
@@ -81,14 +82,22 @@ AdapterConfig limited(AdapterConfig config, const Share& share) {
 }  // namespace
 
 Adapter::Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files)
-    : config_(limited(config, share)), regions_(share.regions), files_(std::move(files)), owned_port_(&fabric.add(config.name, *this, kQueueMax)),
-      port_(*owned_port_), dm_(config.dm_size), epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
+    : config_(limited(config, share)),
+      regions_(share.regions),
+      files_(std::move(files)),
+      owned_port_(&fabric.add(config.name, *this, kQueueMax)),
+      port_(*owned_port_),
+      dm_(config.dm_size),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll")),
+      wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
   port_.set_policy(config_.port);
   make_engine();
   if (!config_.events.empty() && !files_.events) files_.events = create_file(config_.events);
   if (!config_.pcap.empty() && !files_.pcap) files_.pcap = create_file(config_.pcap);
   // One hypervisor at a time: the next ones wait in connect().
-  make_function(files_.listener ? std::move(files_.listener) : listen_at(config_.path, 0, socket_rights(config_.user, config_.group)));
+  make_function(files_.listener
+                    ? std::move(files_.listener)
+                    : listen_at(config_.path, 0, socket_rights(config_.user, config_.group)));
   epoll_event event{.events = EPOLLIN, .data = {.fd = wake_.get()}};
   epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
   watch_function();
@@ -101,8 +110,12 @@ Adapter::~Adapter() {
 }
 
 void Adapter::make_engine() {
-  static constexpr TernHostOps kOps = {
-      .map = map, .unmap = unmap, .now = engine_now, .random = engine_random, .dm_written = nullptr, .ram_written = nullptr};
+  static constexpr TernHostOps kOps = {.map = map,
+                                       .unmap = unmap,
+                                       .now = engine_now,
+                                       .random = engine_random,
+                                       .dm_written = nullptr,
+                                       .ram_written = nullptr};
   TernConfig c{};
   c.dm_size = config_.dm_size;
   c.dm_storage = dm_.data();
@@ -126,7 +139,8 @@ void Adapter::make_engine() {
     throw std::invalid_argument("property 'faults': " + why);
   }
   std::array<char, 128> why{};
-  if (!tern_engine_set_congestion(engine_.get(), config_.congestion.c_str(), why.data(), why.size())) {
+  if (!tern_engine_set_congestion(engine_.get(), config_.congestion.c_str(), why.data(),
+                                  why.size())) {
     throw std::invalid_argument("property 'congestion': " + std::string(why.data()));
   }
   tern_engine_set_icrc_mode(engine_.get(), config_.icrc);
@@ -158,12 +172,15 @@ void Adapter::make_function(Descriptor listener) {
   options.space.vectors = config_.vectors;
   options.space.link_speed = link_speed(config_.speed);
   options.regions = regions_;
-  function_ = std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);
+  function_ =
+      std::make_unique<Function>(std::move(listener), options, DmFile{dm_.fd(), dm_.data()}, *this);
 }
 
 void Adapter::start() {
   if (files_.events) log_events(std::move(files_.events));
-  if (files_.pcap) set_capture(std::make_unique<Capture>(std::move(files_.pcap), config_.pcap_limit, config_.pcap));
+  if (files_.pcap)
+    set_capture(
+        std::make_unique<Capture>(std::move(files_.pcap), config_.pcap_limit, config_.pcap));
   thread_ = std::thread(&Adapter::loop, this);
   running_.wait(false);
 }
@@ -187,12 +204,14 @@ bool Adapter::stop() {
 
 void Adapter::request(unsigned calls) {
   requests_.fetch_or(calls, std::memory_order_seq_cst);
-  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
+  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false))
+    eventfd_write(wake_.get(), 1);
 }
 
 void Adapter::frames_wait() {
   // The loop polls the port itself while it does not sleep.
-  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
+  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false))
+    eventfd_write(wake_.get(), 1);
 }
 
 void Adapter::room() { request(kRoom); }
@@ -219,7 +238,8 @@ void Adapter::loop() {
     if (busy) active_at_ = turn_at_;
     const Level contention = runner_->contention(turn_at_);
     if (!busy && turn_at_ >= spin_until(contention)) {
-      if (contention != Level::kNone && polling_ && turn_at_ >= active_at_ + kIdle) runner_->stop_polling();
+      if (contention != Level::kNone && polling_ && turn_at_ >= active_at_ + kIdle)
+        runner_->stop_polling();
       sleep(polling_ ? turn_at_ + kNap : UINT64_MAX);
       continue;
     }
@@ -228,7 +248,8 @@ void Adapter::loop() {
       serve();
       port_.wake_receivers();
     }
-    // There may be more adapters than processors, and what this one has done may be work for another one.
+    // There may be more adapters than processors, and what this one has done may be work for
+    // another one.
     if (contention != Level::kLong && (!busy || turn_at_ >= yielded_at_ + kYieldEvery)) {
       std::this_thread::yield();
       yielded_at_ = turn_at_;
@@ -251,7 +272,9 @@ std::uint64_t Adapter::spin_until(Level contention) const {
 bool Adapter::work() {
   bool busy = run_timers();
   polling_ = false;
-  unsigned calls = requests_.load(std::memory_order_relaxed) == 0 ? 0 : requests_.exchange(0, std::memory_order_acquire);
+  unsigned calls = requests_.load(std::memory_order_relaxed) == 0
+                       ? 0
+                       : requests_.exchange(0, std::memory_order_acquire);
   if (calls == kDeliver && runner_->poll_only()) {
     requests_.fetch_or(kDeliver, std::memory_order_relaxed);
     polling_ = true;
@@ -317,8 +340,8 @@ void Adapter::serve() {
   watch_function();
 }
 
-// The descriptor changes when a hypervisor attaches or detaches. One that cannot attach now leaves it
-// readable.
+// The descriptor changes when a hypervisor attaches or detaches. One that cannot attach now leaves
+// it readable.
 void Adapter::watch_function() {
   const int fd = attach_at_ == UINT64_MAX ? function_->fd() : -1;
   if (fd == watched_) return;
@@ -330,19 +353,23 @@ void Adapter::watch_function() {
 }
 
 void Adapter::sleep(std::uint64_t until) {
-  const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer], retry_at_, frame_due_, attach_at_});
+  const std::uint64_t due = std::min({until, deadlines_[kEngineTimer], deadlines_[kPatienceTimer],
+                                      retry_at_, frame_due_, attach_at_});
   const std::uint64_t time = now();
   if (due <= time) return;
   sleeping_.store(true, std::memory_order_seq_cst);
-  // A thread that puts something after this sees that this one sleeps. Only this one requests deliveries.
+  // A thread that puts something after this sees that this one sleeps. Only this one requests
+  // deliveries.
   const unsigned standing = polling_ ? unsigned{kDeliver} : 0U;
-  if ((requests_.load(std::memory_order_seq_cst) & ~standing) != 0 || (frame_due_ == UINT64_MAX && !port_.empty())) {
+  if ((requests_.load(std::memory_order_seq_cst) & ~standing) != 0 ||
+      (frame_due_ == UINT64_MAX && !port_.empty())) {
     sleeping_.store(false, std::memory_order_relaxed);
     return;
   }
   const timespec left = timespec_of(due - time);
   epoll_event event;
-  const int events = epoll_pwait2(epoll_.get(), &event, 1, due == UINT64_MAX ? nullptr : &left, nullptr);
+  const int events =
+      epoll_pwait2(epoll_.get(), &event, 1, due == UINT64_MAX ? nullptr : &left, nullptr);
   sleeping_.store(false, std::memory_order_relaxed);
   runner_->slept();
   if (events > 0) serve();
@@ -353,7 +380,8 @@ void Adapter::sleep(std::uint64_t until) {
 std::uint32_t Adapter::read_register(std::uint64_t offset) {
   if (removed_) return UINT32_MAX;
   runner_->lock();
-  const std::uint32_t value = tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
+  const std::uint32_t value =
+      tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
   runner_->unlock();
   return value;
 }
@@ -425,7 +453,9 @@ void Adapter::detached() {
   port_.release();
   frame_due_ = UINT64_MAX;
   fresh_ = renew_memory();
-  if (!fresh_) log(LOG_WARNING, "the host has no memory or descriptors for device memory: the next hypervisor waits");
+  if (!fresh_)
+    log(LOG_WARNING,
+        "the host has no memory or descriptors for device memory: the next hypervisor waits");
 }
 
 bool Adapter::renew_memory() { return dm_.renew() && function_->set_dm({dm_.fd(), dm_.data()}); }
@@ -450,13 +480,16 @@ void Adapter::log(int priority, const char* message) {
 
 std::uint64_t Adapter::now() { return clock_ns(); }
 
-void Adapter::schedule(Call call) { requests_.fetch_or(call == Call::kDeliver ? kDeliver : kTakeFrames, std::memory_order_relaxed); }
+void Adapter::schedule(Call call) {
+  requests_.fetch_or(call == Call::kDeliver ? kDeliver : kTakeFrames, std::memory_order_relaxed);
+}
 
 // Any thread.
 void Adapter::trace(Event event, std::uint64_t a, std::uint64_t) {
   if (event != Event::kLogEnded) return;
   const std::string why = a == 0 ? "events-limit" : std::strerror(static_cast<int>(a));
-  write_log(a == 0 ? LOG_INFO : LOG_WARNING, config_.name, "the event log " + config_.events + " ends: " + why);
+  write_log(a == 0 ? LOG_INFO : LOG_WARNING, config_.name,
+            "the event log " + config_.events + " ends: " + why);
 }
 
 void Adapter::capture(const TernFrame& frame) {
@@ -464,7 +497,9 @@ void Adapter::capture(const TernFrame& frame) {
 }
 
 runner::Host::Sent Adapter::send(const TernFrame& frame) {
-  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time, frame.batch) == Port::Sent::kTaken) return Sent::kTaken;
+  if (port_.send(std::as_bytes(std::span(frame.data, frame.len)), frame.time, frame.batch) ==
+      Port::Sent::kTaken)
+    return Sent::kTaken;
   // The watchdog may then discard it.
   retry_at_ = now() + Switch::kWatchdog;
   return Sent::kBlocked;

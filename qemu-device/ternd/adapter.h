@@ -24,8 +24,8 @@
 #include "device_memory.h"
 #include "function.h"
 #include "guest_memory.h"
-#include "share.h"
 #include "runner.h"
+#include "share.h"
 #include "switch.h"
 #include "task_queue.h"
 
@@ -40,17 +40,19 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
     Descriptor events;
   };
 
-  // Opens all files, and starts no thread. Throws std::system_error, and std::invalid_argument for a
-  // property.
-  Adapter(const AdapterConfig& config, Switch& fabric, const Share& share = {}) : Adapter(config, fabric, share, {}) {}
+  // Opens all files, and starts no thread. Throws std::system_error, and std::invalid_argument for
+  // a property.
+  Adapter(const AdapterConfig& config, Switch& fabric, const Share& share = {})
+      : Adapter(config, fabric, share, {}) {}
   Adapter(const AdapterConfig& config, Switch& fabric, const Share& share, Files files);
   ~Adapter() override;
 
   // Returns once the thread needs no more files. Throws std::runtime_error.
   void start();
   // Detaches the hypervisor, closes the socket, ends the thread, and frees what it used.
-  // Returns false if the thread does not end in time: its hypervisor has it wait in a way that no signal
-  // ends, such as a page of a file system that does not answer. The process can only be ended then.
+  // Returns false if the thread does not end in time: its hypervisor has it wait in a way that no
+  // signal ends, such as a page of a file system that does not answer. The process can only be
+  // ended then.
   [[nodiscard]] bool stop();
   [[nodiscard]] const AdapterConfig& config() const { return config_; }
   [[nodiscard]] Port& port() { return port_; }
@@ -82,8 +84,8 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   // the guest must scan for.
   void set_removed(bool removed);
   [[nodiscard]] bool removed() const { return removed_; }
-  // Captures all frames of this adapter from now on; null ends the capture. Returns the one that ends
-  // with it, for another thread to destroy.
+  // Captures all frames of this adapter from now on; null ends the capture. Returns the one that
+  // ends with it, for another thread to destroy.
   std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture);
   [[nodiscard]] TernEngine* engine() const { return engine_.get(); }
 
@@ -118,7 +120,9 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   void schedule(Call call) override;
   void trace(Event event, std::uint64_t a, std::uint64_t b) override;
   void capture(const TernFrame& frame) override;
-  void arm(Timer timer, std::uint64_t at) override { deadlines_[static_cast<std::size_t>(timer)] = at; }
+  void arm(Timer timer, std::uint64_t at) override {
+    deadlines_[static_cast<std::size_t>(timer)] = at;
+  }
   void disarm(Timer timer) override { deadlines_[static_cast<std::size_t>(timer)] = UINT64_MAX; }
   void raise(unsigned vector) override { function_->raise(vector); }
   Sent send(const TernFrame& frame) override;
@@ -161,29 +165,30 @@ class Adapter final : public FunctionOwner, public PortUser, public runner::Host
   std::unique_ptr<Function> function_;
   std::unique_ptr<Capture> capture_;
   Descriptor epoll_;
-  Descriptor wake_;  // an eventfd
+  Descriptor wake_;   // an eventfd
   int watched_ = -1;  // the function's descriptor in epoll_
 
   std::atomic<unsigned> requests_ = 0;
-  alignas(64) std::atomic<bool> sleeping_ = false;  // read for each frame that the switch puts into the queue
+  alignas(64) std::atomic<bool> sleeping_ =
+      false;  // read for each frame that the switch puts into the queue
   alignas(64) std::atomic<bool> running_ = false;
   TaskQueue tasks_;
 
   // The adapter's thread.
   std::array<std::uint64_t, 2> deadlines_{UINT64_MAX, UINT64_MAX};
-  std::uint64_t retry_at_ = UINT64_MAX;      // a blocked frame is offered again
-  std::uint64_t frame_due_ = UINT64_MAX;     // the port's next frame is held back until then
-  std::uint64_t attach_at_ = UINT64_MAX;     // a hypervisor that could not attach is served again
-  std::uint64_t turn_at_ = 0;                // when this turn began
-  std::uint64_t active_at_ = 0;              // when there was work last
+  std::uint64_t retry_at_ = UINT64_MAX;   // a blocked frame is offered again
+  std::uint64_t frame_due_ = UINT64_MAX;  // the port's next frame is held back until then
+  std::uint64_t attach_at_ = UINT64_MAX;  // a hypervisor that could not attach is served again
+  std::uint64_t turn_at_ = 0;             // when this turn began
+  std::uint64_t active_at_ = 0;           // when there was work last
   std::uint64_t yielded_at_ = 0;
-  std::uint64_t served_at_ = 0;              // when the thread polled the hypervisor's socket last
+  std::uint64_t served_at_ = 0;  // when the thread polled the hypervisor's socket last
   std::uint64_t log_refilled_ = 0;
   unsigned log_tokens_ = 0;
   bool frame_taken_ = false;  // next_frame() returned the port's first frame
   bool polling_ = false;      // the engine has nothing to do but poll
   bool link_wanted_ = true;
-  bool fresh_ = true;         // device memory is that of the next hypervisor
+  bool fresh_ = true;  // device memory is that of the next hypervisor
   bool removed_ = false;
   bool stop_ = false;
 

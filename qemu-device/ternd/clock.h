@@ -9,7 +9,8 @@ namespace tern::daemon {
 inline std::uint64_t clock_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec t;
   clock_gettime(clock, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 inline timespec timespec_of(std::uint64_t ns) {

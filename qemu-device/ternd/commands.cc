@@ -23,7 +23,8 @@ using Files = std::vector<Descriptor>;
 
 std::string text_of(const std::array<std::uint8_t, 6>& mac) {
   std::array<char, 18> text{};
-  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+  std::snprintf(text.data(), text.size(), "%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2],
+                mac[3], mac[4], mac[5]);
   return text.data();
 }
 
@@ -56,15 +57,20 @@ Json describe(const Port& port) {
 }
 
 void call(Adapter& adapter, const std::function<void()>& task) {
-  if (!adapter.call(task)) throw std::runtime_error("adapter '" + adapter.config().name + "' does not respond: its hypervisor keeps it waiting");
+  if (!adapter.call(task))
+    throw std::runtime_error("adapter '" + adapter.config().name +
+                             "' does not respond: its hypervisor keeps it waiting");
 }
 
 void call(Uplink& uplink, const std::function<void()>& task) {
-  if (!uplink.call(task)) throw std::runtime_error("uplink '" + uplink.name() + "' does not respond");
+  if (!uplink.call(task))
+    throw std::runtime_error("uplink '" + uplink.name() + "' does not respond");
 }
 
 Json describe(Adapter& adapter, bool responds, const Adapter::Status& status) {
-  Json j = {{"name", adapter.config().name}, {"path", adapter.config().path}, {"mac", text_of(adapter.config().mac)}};
+  Json j = {{"name", adapter.config().name},
+            {"path", adapter.config().path},
+            {"mac", text_of(adapter.config().mac)}};
   j["responds"] = responds;
   if (responds) {
     j["attached"] = status.attached;
@@ -82,7 +88,8 @@ Json describe(Adapter& adapter, bool responds, const Adapter::Status& status) {
 Json list(Parts& parts, const Json&, Files) {
   Json adapters = Json::array();
   Json uplinks = Json::array();
-  for (const AdapterAnswer& a : ask_all(parts.adapters())) adapters.push_back(describe(*a.adapter, a.responds, a.status));
+  for (const AdapterAnswer& a : ask_all(parts.adapters()))
+    adapters.push_back(describe(*a.adapter, a.responds, a.status));
   for (const auto& uplink : parts.uplinks()) {
     uplinks.push_back({{"name", uplink->name()},
                        {"kind", uplink->kind()},
@@ -105,8 +112,8 @@ std::shared_ptr<Uplink> uplink_of(Parts& parts, const Json& request) {
   throw std::invalid_argument("there is no uplink '" + name + "'");
 }
 
-// Calls `run` with the adapter or the uplink that the request names, by "port" or, for an adapter, by
-// "adapter".
+// Calls `run` with the adapter or the uplink that the request names, by "port" or, for an adapter,
+// by "adapter".
 template <typename Run>
 auto with_port(Parts& parts, const Json& request, Run run) {
   if (request.contains("adapter")) return run(*adapter_of(parts, request));
@@ -142,8 +149,11 @@ Json faults(Parts& parts, const Json& request, Files) {
 Json icrc(Parts& parts, const Json& request, Files) {
   const auto adapter = adapter_of(parts, request);
   const auto name = request.at("mode").get<std::string>();
-  if (name != "check" && name != "warn" && name != "off") throw std::invalid_argument("'mode' is check, warn or off");
-  const TernIcrcMode mode = name == "check" ? TERN_ICRC_CHECK : name == "warn" ? TERN_ICRC_WARN : TERN_ICRC_OFF;
+  if (name != "check" && name != "warn" && name != "off")
+    throw std::invalid_argument("'mode' is check, warn or off");
+  const TernIcrcMode mode = name == "check"  ? TERN_ICRC_CHECK
+                            : name == "warn" ? TERN_ICRC_WARN
+                                             : TERN_ICRC_OFF;
   call(*adapter, [&] { adapter->set_icrc(mode); });
   return Json::object();
 }
@@ -167,18 +177,23 @@ Json capture(Parts& parts, const Json& request, Files files) {
   std::unique_ptr<Capture> capture;
   if (!files.empty()) capture = std::make_unique<Capture>(std::move(files.front()), limit);
   // The one that ends is destroyed here: its file may be slow.
-  with_port(parts, request, [&](auto& user) { call(user, [&] { capture = user.set_capture(std::move(capture)); }); });
+  with_port(parts, request, [&](auto& user) {
+    call(user, [&] { capture = user.set_capture(std::move(capture)); });
+  });
   return Json::object();
 }
 
 Json port(Parts& parts, const Json& request, Files) {
-  Port& port = with_port(parts, request, [](auto& user) -> std::reference_wrapper<Port> { return user.port(); });
+  Port& port = with_port(parts, request,
+                         [](auto& user) -> std::reference_wrapper<Port> { return user.port(); });
   PortPolicy policy = port.policy();
   const Json changes = request.value("properties", Json::object());
   for (const auto& [name, value] : changes.items()) {
-    if (!set_port_property(policy, name, value.get<std::string>())) throw std::invalid_argument("a port has no property '" + name + "'");
+    if (!set_port_property(policy, name, value.get<std::string>()))
+      throw std::invalid_argument("a port has no property '" + name + "'");
   }
-  if (policy.red_max != 0 && policy.red_min >= policy.red_max) throw std::invalid_argument("'red-min' must be less than 'red-max'");
+  if (policy.red_max != 0 && policy.red_min >= policy.red_max)
+    throw std::invalid_argument("'red-min' must be less than 'red-max'");
   if (!changes.empty()) port.set_policy(policy);
   return describe(port);
 }
@@ -206,7 +221,8 @@ void start(Parts& parts, std::shared_ptr<Part> part) {
 // The client makes the files: the daemon opens none.
 Json adapter_add(Parts& parts, const Json& request, Files files) {
   const AdapterConfig config = parse_adapter(request.at("text").get<std::string>());
-  Adapter::Files mine{file_for(request, files, "listener"), file_for(request, files, "pcap"), file_for(request, files, "events")};
+  Adapter::Files mine{file_for(request, files, "listener"), file_for(request, files, "pcap"),
+                      file_for(request, files, "events")};
   if (!mine.listener) throw std::invalid_argument("there is no descriptor of the adapter's socket");
   const auto name = config.name;
   parts.add(config, std::move(mine));
@@ -220,8 +236,10 @@ Json adapter_remove(Parts& parts, const Json& request, Files) {
 }
 
 Uplink::Files uplink_files(const Json& request, Files& files) {
-  Uplink::Files mine{file_for(request, files, "interface"), file_for(request, files, "netlink"), request.at("index").get<unsigned>()};
-  if (!mine.interface || !mine.netlink) throw std::invalid_argument("there are no descriptors of the interface");
+  Uplink::Files mine{file_for(request, files, "interface"), file_for(request, files, "netlink"),
+                     request.at("index").get<unsigned>()};
+  if (!mine.interface || !mine.netlink)
+    throw std::invalid_argument("there are no descriptors of the interface");
   return mine;
 }
 
@@ -272,7 +290,8 @@ std::string run_command(Parts& parts, const std::string& request, std::vector<De
     const Json json = Json::parse(request);
     const auto name = json.at("command").get<std::string>();
     const auto* const entry = std::ranges::find(kCommands, name, &Entry::name);
-    if (entry == std::end(kCommands)) throw std::invalid_argument("there is no command '" + name + "'");
+    if (entry == std::end(kCommands))
+      throw std::invalid_argument("there is no command '" + name + "'");
     answer = {{"result", entry->run(parts, json, std::move(files))}};
   } catch (const std::exception& e) {
     answer = {{"error", e.what()}};

@@ -23,7 +23,9 @@ constexpr std::uint32_t kLinkWidth = 16;
 ConfigSpace::ConfigSpace(const Options& options) {
   set16(PCI_VENDOR_ID, TERN_PCI_VENDOR_ID);
   set16(PCI_DEVICE_ID, TERN_PCI_DEVICE_ID);
-  set16(PCI_COMMAND, 0, PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_PARITY | PCI_COMMAND_SERR | PCI_COMMAND_INTX_DISABLE);
+  set16(PCI_COMMAND, 0,
+        PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER | PCI_COMMAND_PARITY | PCI_COMMAND_SERR |
+            PCI_COMMAND_INTX_DISABLE);
   set16(PCI_STATUS, PCI_STATUS_CAP_LIST, 0, 0xf900);
   set32(PCI_CLASS_REVISION, TERN_PCI_CLASS << 8 | TERN_PCI_REVISION);
   set16(PCI_CACHE_LINE_SIZE, 0, 0xff);
@@ -32,12 +34,15 @@ ConfigSpace::ConfigSpace(const Options& options) {
   set16(PCI_INTERRUPT_LINE, 0, 0xff);
   add_bar(TERN_BAR_REGS, TERN_BAR_REGS_SIZE, 0);
   add_bar(TERN_BAR_UAR, options.uar_size, PCI_BASE_ADDRESS_MEM_TYPE_64);
-  if (options.dm_size != 0) add_bar(TERN_BAR_DM, options.dm_size, PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH);
+  if (options.dm_size != 0)
+    add_bar(TERN_BAR_DM, options.dm_size,
+            PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH);
   add_capabilities(options);
   initial_ = value_;
 }
 
-void ConfigSpace::set16(std::size_t at, std::uint16_t value, std::uint16_t writable, std::uint16_t clearable) {
+void ConfigSpace::set16(std::size_t at, std::uint16_t value, std::uint16_t writable,
+                        std::uint16_t clearable) {
   for (std::size_t i = 0; i < 2; ++i) {
     value_[at + i] = static_cast<std::byte>(value >> (8 * i));
     writable_[at + i] = static_cast<std::byte>(writable >> (8 * i));
@@ -47,7 +52,8 @@ void ConfigSpace::set16(std::size_t at, std::uint16_t value, std::uint16_t writa
 
 void ConfigSpace::set32(std::size_t at, std::uint32_t value, std::uint32_t writable) {
   set16(at, static_cast<std::uint16_t>(value), static_cast<std::uint16_t>(writable));
-  set16(at + 2, static_cast<std::uint16_t>(value >> 16), static_cast<std::uint16_t>(writable >> 16));
+  set16(at + 2, static_cast<std::uint16_t>(value >> 16),
+        static_cast<std::uint16_t>(writable >> 16));
 }
 
 // The writable bits say how large it is.
@@ -55,7 +61,8 @@ void ConfigSpace::add_bar(unsigned index, std::uint64_t size, std::uint32_t flag
   const std::uint64_t mask = ~(size - 1);
   const std::size_t at = PCI_BASE_ADDRESS_0 + std::size_t{4} * index;
   set32(at, flags, static_cast<std::uint32_t>(mask));
-  if ((flags & PCI_BASE_ADDRESS_MEM_TYPE_64) != 0) set32(at + 4, 0, static_cast<std::uint32_t>(mask >> 32));
+  if ((flags & PCI_BASE_ADDRESS_MEM_TYPE_64) != 0)
+    set32(at + 4, 0, static_cast<std::uint32_t>(mask >> 32));
 }
 
 void ConfigSpace::add_capabilities(const Options& options) {
@@ -70,14 +77,17 @@ void ConfigSpace::add_capabilities(const Options& options) {
   set16(kExp + PCI_EXP_DEVCTL, 0, static_cast<std::uint16_t>(~PCI_EXP_DEVCTL_BCR_FLR));
   set16(kExp + PCI_EXP_DEVSTA, 0, 0, 0xf);
   set32(kExp + PCI_EXP_LNKCAP, options.link_speed | kLinkWidth << 4);
-  set16(kExp + PCI_EXP_LNKCTL, 0, PCI_EXP_LNKCTL_ASPMC | PCI_EXP_LNKCTL_RCB | PCI_EXP_LNKCTL_CCC | PCI_EXP_LNKCTL_ES);
+  set16(kExp + PCI_EXP_LNKCTL, 0,
+        PCI_EXP_LNKCTL_ASPMC | PCI_EXP_LNKCTL_RCB | PCI_EXP_LNKCTL_CCC | PCI_EXP_LNKCTL_ES);
   set16(kExp + PCI_EXP_LNKSTA, static_cast<std::uint16_t>(options.link_speed | kLinkWidth << 4));
   set16(kExp + PCI_EXP_DEVCTL2, 0, 0x1f);
   set32(kExp + PCI_EXP_LNKCAP2, ((1U << options.link_speed) - 1) << 1);
-  set16(kExp + PCI_EXP_LNKCTL2, static_cast<std::uint16_t>(options.link_speed), PCI_EXP_LNKCTL2_TLS);
+  set16(kExp + PCI_EXP_LNKCTL2, static_cast<std::uint16_t>(options.link_speed),
+        PCI_EXP_LNKCTL2_TLS);
 
   set16(kMsix, PCI_CAP_ID_MSIX);
-  set16(kMsix + PCI_MSIX_FLAGS, static_cast<std::uint16_t>(options.vectors - 1), PCI_MSIX_FLAGS_ENABLE | PCI_MSIX_FLAGS_MASKALL);
+  set16(kMsix + PCI_MSIX_FLAGS, static_cast<std::uint16_t>(options.vectors - 1),
+        PCI_MSIX_FLAGS_ENABLE | PCI_MSIX_FLAGS_MASKALL);
   set32(kMsix + PCI_MSIX_TABLE, TERN_MSIX_TABLE_OFFSET | TERN_BAR_REGS);
   set32(kMsix + PCI_MSIX_PBA, TERN_MSIX_PBA_OFFSET | TERN_BAR_REGS);
 }
@@ -91,7 +101,8 @@ bool ConfigSpace::write(std::size_t at, std::span<const std::byte> from) {
   bool flr = false;
   for (std::size_t i = 0; i < from.size(); ++i) {
     std::byte& byte = value_[at + i];
-    byte = (byte & ~writable_[at + i] & ~(from[i] & clearable_[at + i])) | (from[i] & writable_[at + i]);
+    byte = (byte & ~writable_[at + i] & ~(from[i] & clearable_[at + i])) |
+           (from[i] & writable_[at + i]);
     flr |= at + i == kFlr && (from[i] & std::byte{PCI_EXP_DEVCTL_BCR_FLR >> 8}) != std::byte{};
   }
   return flr;
@@ -99,8 +110,12 @@ bool ConfigSpace::write(std::size_t at, std::span<const std::byte> from) {
 
 void ConfigSpace::reset() { value_ = initial_; }
 
-bool ConfigSpace::bus_master() const { return (value_[PCI_COMMAND] & std::byte{PCI_COMMAND_MASTER}) != std::byte{}; }
+bool ConfigSpace::bus_master() const {
+  return (value_[PCI_COMMAND] & std::byte{PCI_COMMAND_MASTER}) != std::byte{};
+}
 
-bool ConfigSpace::awake() const { return (value_[kPm + PCI_PM_CTRL] & std::byte{PCI_PM_CTRL_STATE_MASK}) == std::byte{}; }
+bool ConfigSpace::awake() const {
+  return (value_[kPm + PCI_PM_CTRL] & std::byte{PCI_PM_CTRL_STATE_MASK}) == std::byte{};
+}
 
 }  // namespace tern::daemon

@@ -33,7 +33,8 @@ class ConfigSpace {
   [[nodiscard]] bool awake() const;
 
  private:
-  void set16(std::size_t at, std::uint16_t value, std::uint16_t writable = 0, std::uint16_t clearable = 0);
+  void set16(std::size_t at, std::uint16_t value, std::uint16_t writable = 0,
+             std::uint16_t clearable = 0);
   void set32(std::size_t at, std::uint32_t value, std::uint32_t writable = 0);
   void add_bar(unsigned index, std::uint64_t size, std::uint32_t flags);
   void add_capabilities(const Options& options);

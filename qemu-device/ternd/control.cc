@@ -102,7 +102,8 @@ bool Control::serve_client(Client& client) {
 
 // The list of many adapters is longer than the socket's buffer.
 bool Control::answer(Client& client) {
-  const ssize_t sent = send(client.socket.get(), client.output.data(), client.output.size(), MSG_NOSIGNAL);
+  const ssize_t sent =
+      send(client.socket.get(), client.output.data(), client.output.size(), MSG_NOSIGNAL);
   if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
   client.output.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
   client.writable = false;

@@ -36,8 +36,8 @@ class Control {
   // Readable when serve() has something to do.
   [[nodiscard]] int fd() const { return epoll_.get(); }
   // Does what clients ask for, one request at a time: a request may wait for a thread. Never waits
-  // for a client: one that does not read its answer gets no other one. Returns after how many ms it is to be
-  // called again even if fd() is not readable; -1: never.
+  // for a client: one that does not read its answer gets no other one. Returns after how many ms it
+  // is to be called again even if fd() is not readable; -1: never.
   int serve();
 
  private:
@@ -49,7 +49,9 @@ class Control {
     bool readable = false;
     bool writable = false;
     [[nodiscard]] bool has_request() const { return input.find('\n') != std::string::npos; }
-    [[nodiscard]] bool waits() const { return output.empty() ? readable || has_request() : writable; }
+    [[nodiscard]] bool waits() const {
+      return output.empty() ? readable || has_request() : writable;
+    }
   };
 
   bool may_use(int socket) const;

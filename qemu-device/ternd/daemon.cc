@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "commands.h"
-#include "share.h"
 #include "log.h"
 #include "sandbox.h"
+#include "share.h"
 #include "unix_socket.h"
 
 namespace tern::daemon {
@@ -73,11 +73,11 @@ Daemon::Daemon(const Options& options)
   }
   if (!options_.pcap.empty()) pcap_file_ = create_file(options_.pcap);
   if (!options_.control.empty()) {
-    control_ = std::make_unique<Control>(options_.control,
-                                         socket_rights("", options_.control_group).group,
-                                         [this](const std::string& request, Control::Files files) {
-                                           return handle(request, std::move(files));
-                                         });
+    control_ =
+        std::make_unique<Control>(options_.control, socket_rights("", options_.control_group).group,
+                                  [this](const std::string& request, Control::Files files) {
+                                    return handle(request, std::move(files));
+                                  });
   }
 }
 

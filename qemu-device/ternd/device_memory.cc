@@ -24,7 +24,8 @@ bool DeviceMemory::renew() {
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return false;
   }
-  void* const data = mmap(data_, size_, PROT_READ | PROT_WRITE, MAP_SHARED | (data_ != nullptr ? MAP_FIXED : 0), file.get(), 0);
+  void* const data = mmap(data_, size_, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | (data_ != nullptr ? MAP_FIXED : 0), file.get(), 0);
   if (data == MAP_FAILED) return false;
   data_ = static_cast<std::byte*>(data);
   file_ = std::move(file);

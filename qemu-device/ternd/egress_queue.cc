@@ -16,8 +16,8 @@ namespace tern::daemon {
 
 namespace {
 
-// Bytes of the ring after which producers read the consumer's position. The shortest ring still has room for a filler and the
-// longest record.
+// Bytes of the ring after which producers read the consumer's position. The shortest ring still has
+// room for a filler and the longest record.
 constexpr std::size_t kReadEvery = 32 * 1024;
 
 constexpr std::size_t kLine = 64;  // of a cache
@@ -97,24 +97,27 @@ void copy_frame(std::span<std::byte> to, std::span<const std::byte> frame, TagCh
 
 }  // namespace
 
-bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion,
-                      TernEffects* batch) {
+bool EgressQueue::put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time,
+                      std::size_t limit, bool congestion, TernEffects* batch) {
   assert(frame.size() >= kMacs + 2 && frame.size() + kTag <= kFrameMax);
   std::size_t len = frame.size();
   if (tag.kind == TagChange::Kind::kInsert) len += kTag;
   if (tag.kind == TagChange::Kind::kStrip) len -= kTag;
-  const bool in_place = batch != nullptr && len >= kLong && tag.kind == TagChange::Kind::kKeep && !congestion;
+  const bool in_place =
+      batch != nullptr && len >= kLong && tag.kind == TagChange::Kind::kKeep && !congestion;
 
   const std::lock_guard lock(producers_);
   limit = std::min(limit, size_);
   const std::uint64_t bytes = bytes_in_.load(std::memory_order_relaxed);
   std::uint64_t in = in_.load(std::memory_order_relaxed);
-  if (in - out_seen_ >= kReadEvery || bytes - bytes_out_seen_ + counted(len) > limit) read_consumer();
+  if (in - out_seen_ >= kReadEvery || bytes - bytes_out_seen_ + counted(len) > limit)
+    read_consumer();
   if (bytes - bytes_out_seen_ + counted(len) > limit) return false;
   std::size_t size = sizeof(Header) + sizeof(Reference);
   std::byte* record = in_place ? room(in, size, limit) : nullptr;
   if (record != nullptr && tern_engine_effects_hold(batch)) {
-    const Header header{static_cast<std::uint32_t>(len), static_cast<std::uint32_t>(size) | kReference, time};
+    const Header header{static_cast<std::uint32_t>(len),
+                        static_cast<std::uint32_t>(size) | kReference, time};
     const Reference reference{frame.data(), batch};
     std::memcpy(record, &header, sizeof(header));
     std::memcpy(record + sizeof(header), &reference, sizeof(reference));
@@ -139,7 +142,8 @@ void EgressQueue::release_batch() {
   taken_ = 0;
 }
 
-// Prefetches the frame of a record that waits, if it is somewhere else: another processor's cache has it.
+// Prefetches the frame of a record that waits, if it is somewhere else: another processor's cache
+// has it.
 void EgressQueue::prefetch(std::uint64_t position) const {
   if (position == in_seen_) return;
   const Header header = header_at(position);
@@ -166,7 +170,8 @@ EgressQueue::Frame EgressQueue::front() {
   }
   const bool in_place = (header.size & kReference) != 0;
   prefetch(out + (header.size & ~kReference));
-  return {{in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header), header.len}, header.time};
+  return {{in_place ? reference_at(out).data : ring_.get() + at(out) + sizeof(header), header.len},
+          header.time};
 }
 
 void EgressQueue::pop() {
@@ -178,7 +183,8 @@ void EgressQueue::pop() {
     batch_ = batch;
     ++taken_;
   }
-  bytes_out_.store(bytes_out_.load(std::memory_order_relaxed) + counted(header.len), std::memory_order_release);
+  bytes_out_.store(bytes_out_.load(std::memory_order_relaxed) + counted(header.len),
+                   std::memory_order_release);
   out_.store(out + (header.size & ~kReference), std::memory_order_release);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Frames that wait to leave the switch through one port. Any thread may put, one thread takes.
 //
-// A ring of records. A short frame is copied into its record and read in place. A long one stays where
-// the sender's engine made it, and the record refers to it: a switch that copied it would cost as much
-// as the receiver does. Producers take turns by a lock; the consumer takes none.
+// A ring of records. A short frame is copied into its record and read in place. A long one stays
+// where the sender's engine made it, and the record refers to it: a switch that copied it would
+// cost as much as the receiver does. Producers take turns by a lock; the consumer takes none.
 #pragma once
 
 #include <algorithm>
@@ -42,22 +42,25 @@ class EgressQueue {
 
   // Any thread. Returns false if `limit` bytes wait already, or there is no room. `batch`: that the
   // frame belongs to, null if it must be copied.
-  bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit, bool congestion,
-           TernEffects* batch = nullptr);
+  bool put(std::span<const std::byte> frame, TagChange tag, std::uint64_t time, std::size_t limit,
+           bool congestion, TernEffects* batch = nullptr);
   // Any thread: bytes of frames and headers that wait, wherever the frames are.
   [[nodiscard]] std::size_t length() const {
     const std::uint64_t out = bytes_out_.load(std::memory_order_acquire);
     return static_cast<std::size_t>(bytes_in_.load(std::memory_order_relaxed) - out);
   }
 
-  // Any thread, after put(): a consumer that is about to sleep sees the frame, or the caller sees that it sleeps.
+  // Any thread, after put(): a consumer that is about to sleep sees the frame, or the caller sees
+  // that it sleeps.
   void publish() { in_.fetch_add(0, std::memory_order_seq_cst); }
 
   // The consumer: the frame that has waited longest, valid until pop().
   [[nodiscard]] Frame front();
   void pop();
   // Sequentially consistent, for a consumer that is about to sleep.
-  [[nodiscard]] bool empty() const { return in_.load(std::memory_order_seq_cst) == out_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool empty() const {
+    return in_.load(std::memory_order_seq_cst) == out_.load(std::memory_order_relaxed);
+  }
 
  private:
   struct Header {
@@ -81,9 +84,13 @@ class EgressQueue {
     void operator()(std::byte* p) const;
   };
 
-  [[nodiscard]] std::size_t at(std::uint64_t position) const { return static_cast<std::size_t>(position) & (size_ - 1); }
+  [[nodiscard]] std::size_t at(std::uint64_t position) const {
+    return static_cast<std::size_t>(position) & (size_ - 1);
+  }
   // Bytes that a frame counts: the size of its record, as if it were copied.
-  [[nodiscard]] static std::size_t counted(std::size_t len) { return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1); }
+  [[nodiscard]] static std::size_t counted(std::size_t len) {
+    return (sizeof(Header) + len + kAlign - 1) & ~(kAlign - 1);
+  }
   [[nodiscard]] Header header_at(std::uint64_t position) const;
   [[nodiscard]] Reference reference_at(std::uint64_t position) const;
   void read_consumer();
@@ -98,14 +105,15 @@ class EgressQueue {
   // Free running, as all of these: positions, and bytes that count.
   std::atomic<std::uint64_t> in_ = 0;
   std::atomic<std::uint64_t> bytes_in_ = 0;
-  // The last that the producers saw of the consumer's. They look again after a while, or when it leaves no room.
+  // The last that the producers saw of the consumer's. They look again after a while, or when it
+  // leaves no room.
   std::uint64_t out_seen_ = 0;
   std::uint64_t bytes_out_seen_ = 0;
   alignas(64) std::atomic<std::uint64_t> out_ = 0;
   std::atomic<std::uint64_t> bytes_out_ = 0;
   std::uint64_t in_seen_ = 0;  // the last that the consumer saw
-  // The consumer's: a batch, and how many of its frames were taken and not yet released. It releases them together, because
-  // the sender's processor has the counter.
+  // The consumer's: a batch, and how many of its frames were taken and not yet released. It
+  // releases them together, because the sender's processor has the counter.
   TernEffects* batch_ = nullptr;
   std::uint32_t taken_ = 0;
 };

@@ -17,7 +17,7 @@ constexpr unsigned kInterrupts = 600;
 
 // Without SA_RESTART: the system call returns EINTR.
 void handle_interrupts() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) {};
   sigaction(kInterrupt, &action, nullptr);
 }

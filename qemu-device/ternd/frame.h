@@ -14,7 +14,8 @@ inline constexpr std::uint16_t kVlanTpid = 0x8100;
 
 // In network byte order.
 inline std::uint16_t get16(std::span<const std::byte> from, std::size_t at) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(from[at]) << 8 | std::to_integer<unsigned>(from[at + 1]));
+  return static_cast<std::uint16_t>(std::to_integer<unsigned>(from[at]) << 8 |
+                                    std::to_integer<unsigned>(from[at + 1]));
 }
 
 inline void put16(std::span<std::byte> to, std::size_t at, std::uint16_t value) {

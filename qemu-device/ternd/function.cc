@@ -19,7 +19,9 @@ namespace tern::daemon {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void fail(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
 
 }  // namespace
 
@@ -28,7 +30,8 @@ struct Function::Access {
 
   // The contract knows naturally aligned accesses of 32 bits. Others read ones, and write nothing.
   template <class Read, class Write>
-  static ssize_t word(char* buf, std::size_t count, loff_t offset, bool is_write, Read&& read, Write&& write) {
+  static ssize_t word(char* buf, std::size_t count, loff_t offset, bool is_write, Read&& read,
+                      Write&& write) {
     std::uint32_t value = UINT32_MAX;
     if (count != sizeof(value) || offset % 4 != 0) {
       if (!is_write) std::memset(buf, 0xff, count);
@@ -42,7 +45,8 @@ struct Function::Access {
     return static_cast<ssize_t>(count);
   }
 
-  static ssize_t registers(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+  static ssize_t registers(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset,
+                           bool is_write) {
     FunctionOwner& owner = of(ctx).owner_;
     // The hypervisor has the MSI-X table, and asks for pending bits, which we never have.
     if (offset >= TERN_MSIX_TABLE_OFFSET) {
@@ -54,14 +58,16 @@ struct Function::Access {
         [&](std::uint64_t at, std::uint32_t value) { owner.write_register(at, value); });
   }
 
-  static ssize_t doorbells(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+  static ssize_t doorbells(vfu_ctx_t* ctx, char* buf, std::size_t count, loff_t offset,
+                           bool is_write) {
     FunctionOwner& owner = of(ctx).owner_;
     return word(
         buf, count, offset, is_write, [&](std::uint64_t at) { return owner.read_doorbell(at); },
         [&](std::uint64_t at, std::uint32_t value) { owner.ring_doorbell(at, value); });
   }
 
-  static ssize_t device_memory(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+  static ssize_t device_memory(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset,
+                               bool is_write) {
     std::byte* const at = of(ctx).dm_.data + offset;
     if (is_write) {
       std::memcpy(at, buf, count);
@@ -71,7 +77,8 @@ struct Function::Access {
     return static_cast<ssize_t>(count);
   }
 
-  static ssize_t config_space(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset, bool is_write) {
+  static ssize_t config_space(vfu_ctx* ctx, char* buf, std::size_t count, loff_t offset,
+                              bool is_write) {
     Function& f = of(ctx);
     const auto at = static_cast<std::size_t>(offset);
     if (f.removed_) {
@@ -93,8 +100,12 @@ struct Function::Access {
             .mapping = {static_cast<std::byte*>(info.mapping.iov_base), info.mapping.iov_len},
             .page = info.page_size};
   }
-  static void added(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_added(region(*info)); }
-  static void removed(vfu_ctx_t* ctx, vfu_dma_info_t* info) { of(ctx).owner_.memory_removed(region(*info)); }
+  static void added(vfu_ctx_t* ctx, vfu_dma_info_t* info) {
+    of(ctx).owner_.memory_added(region(*info));
+  }
+  static void removed(vfu_ctx_t* ctx, vfu_dma_info_t* info) {
+    of(ctx).owner_.memory_removed(region(*info));
+  }
 
   static int reset(vfu_ctx_t* ctx, vfu_reset_type_t type) {
     Function& f = of(ctx);
@@ -103,22 +114,28 @@ struct Function::Access {
     return 0;
   }
 
-  static void log(vfu_ctx_t* ctx, int level, const char* message) { of(ctx).owner_.log(level, message); }
+  static void log(vfu_ctx_t* ctx, int level, const char* message) {
+    of(ctx).owner_.log(level, message);
+  }
 };
 
-Function::Function(Descriptor listener, const Options& options, const DmFile& dm, FunctionOwner& owner)
+Function::Function(Descriptor listener, const Options& options, const DmFile& dm,
+                   FunctionOwner& owner)
     : options_(options), owner_(owner), space_(options.space), dm_(dm) {
   const std::string name = "fd:" + std::to_string(listener.get());
-  ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, name.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this, VFU_DEV_TYPE_PCI);
+  ctx_ = vfu_create_ctx(VFU_TRANS_SOCK, name.c_str(), LIBVFIO_USER_FLAG_ATTACH_NB, this,
+                        VFU_DEV_TYPE_PCI);
   if (ctx_ == nullptr) fail("PCI function");
   (void)listener.release();
   vfu_setup_timeout(ctx_, kWaitLimit);
   vfu_setup_log(ctx_, Access::log, LOG_ERR);
-  if (vfu_pci_init(ctx_, VFU_PCI_TYPE_EXPRESS, PCI_HEADER_TYPE_NORMAL, 0) != 0) fail("PCI function");
+  if (vfu_pci_init(ctx_, VFU_PCI_TYPE_EXPRESS, PCI_HEADER_TYPE_NORMAL, 0) != 0)
+    fail("PCI function");
   add_regions();
   vfu_setup_device_reset_cb(ctx_, Access::reset);
   if (vfu_setup_device_dma(ctx_, Access::added, Access::removed) != 0 ||
-      vfu_setup_device_nr_irqs(ctx_, VFU_DEV_MSIX_IRQ, options_.space.vectors) != 0 || vfu_realize_ctx(ctx_) != 0) {
+      vfu_setup_device_nr_irqs(ctx_, VFU_DEV_MSIX_IRQ, options_.space.vectors) != 0 ||
+      vfu_realize_ctx(ctx_) != 0) {
     fail("PCI function");
   }
   vfu_setup_dma_limit(ctx_, options_.regions);
@@ -136,9 +153,12 @@ void Function::add_regions() {
   constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
   // The library's own config space is not used: it takes writes that leave a capability.
   constexpr int kConfig = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_ALWAYS_CB;
-  if (vfu_setup_region(ctx_, VFU_PCI_DEV_CFG_REGION_IDX, ConfigSpace::kSize, Access::config_space, kConfig, nullptr, 0, -1, 0) != 0 ||
-      vfu_setup_region(ctx_, TERN_BAR_REGS, TERN_BAR_REGS_SIZE, Access::registers, kMemory, nullptr, 0, -1, 0) != 0 ||
-      vfu_setup_region(ctx_, TERN_BAR_UAR, options_.space.uar_size, Access::doorbells, kMemory, nullptr, 0, -1, 0) != 0) {
+  if (vfu_setup_region(ctx_, VFU_PCI_DEV_CFG_REGION_IDX, ConfigSpace::kSize, Access::config_space,
+                       kConfig, nullptr, 0, -1, 0) != 0 ||
+      vfu_setup_region(ctx_, TERN_BAR_REGS, TERN_BAR_REGS_SIZE, Access::registers, kMemory, nullptr,
+                       0, -1, 0) != 0 ||
+      vfu_setup_region(ctx_, TERN_BAR_UAR, options_.space.uar_size, Access::doorbells, kMemory,
+                       nullptr, 0, -1, 0) != 0) {
     fail("regions");
   }
   if (!add_dm()) fail("BAR4");
@@ -147,7 +167,8 @@ void Function::add_regions() {
 bool Function::add_dm() {
   constexpr int kMemory = VFU_REGION_FLAG_RW | VFU_REGION_FLAG_MEM;
   const std::uint64_t size = options_.space.dm_size;
-  return size == 0 || vfu_setup_region(ctx_, TERN_BAR_DM, size, Access::device_memory, kMemory, nullptr, 0, dm_.fd, 0) == 0;
+  return size == 0 || vfu_setup_region(ctx_, TERN_BAR_DM, size, Access::device_memory, kMemory,
+                                       nullptr, 0, dm_.fd, 0) == 0;
 }
 
 bool Function::set_dm(const DmFile& dm) {
@@ -178,7 +199,8 @@ void Function::sync_power() {
 
 bool Function::attach() {
   if (!owner_.ready()) return false;
-  if (vfu_attach_ctx(ctx_) != 0) return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
+  if (vfu_attach_ctx(ctx_) != 0)
+    return errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS;
   attached_ = true;
   owner_.attached();
   return true;

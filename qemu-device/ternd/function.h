@@ -54,7 +54,8 @@ class Function {
     std::size_t regions = SIZE_MAX;  // of guest memory, at a time
   };
 
-  // Serves the hypervisor that connects to `listener`, which does not block. Throws std::system_error.
+  // Serves the hypervisor that connects to `listener`, which does not block. Throws
+  // std::system_error.
   Function(Descriptor listener, const Options& options, const DmFile& dm, FunctionOwner& owner);
   ~Function();
   Function(const Function&) = delete;
@@ -63,18 +64,18 @@ class Function {
   // Becomes readable when serve() has something to do. It changes when a hypervisor attaches or
   // detaches.
   [[nodiscard]] int fd() const;
-  // Attaches a hypervisor, and waits for it to negotiate the version, or handles up to `limit` of its
-  // messages. It waits for each part of a message, and for each answer to be read, no longer than
-  // kWaitLimit. Returns false if a hypervisor waits that cannot be attached now, because the owner is not
-  // ready or the host has no descriptors left.
+  // Attaches a hypervisor, and waits for it to negotiate the version, or handles up to `limit` of
+  // its messages. It waits for each part of a message, and for each answer to be read, no longer
+  // than kWaitLimit. Returns false if a hypervisor waits that cannot be attached now, because the
+  // owner is not ready or the host has no descriptors left.
   bool serve(unsigned limit);
   [[nodiscard]] bool attached() const { return attached_; }
   // Detaches the hypervisor, after a call of detached(), and closes the socket.
   void close();
   // Ends the connection. serve() then detaches the hypervisor.
   void drop();
-  // While no hypervisor is attached, or within FunctionOwner::detached(): another file is behind BAR4.
-  // Returns false if there is no memory for that.
+  // While no hypervisor is attached, or within FunctionOwner::detached(): another file is behind
+  // BAR4. Returns false if there is no memory for that.
   [[nodiscard]] bool set_dm(const DmFile& dm);
   // Resets the function. Then, if it is removed by surprise, config space reads ones and takes no
   // writes.

@@ -12,7 +12,7 @@ thread_local const GuestMemory* adopted = nullptr;
 }  // namespace
 
 void GuestMemory::handle_sigbus() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_sigbus;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &action, nullptr);
@@ -29,8 +29,8 @@ void GuestMemory::on_sigbus(int, siginfo_t* info, void*) {
   std::signal(SIGBUS, SIG_DFL);
 }
 
-// The whole region, because it is one mapping before and after: the process has a limit of mappings,
-// and huge pages cannot be replaced in part. Its hypervisor is dropped soon.
+// The whole region, because it is one mapping before and after: the process has a limit of
+// mappings, and huge pages cannot be replaced in part. Its hypervisor is dropped soon.
 bool GuestMemory::replace(std::uintptr_t fault) const {
   const auto put_zeros = [](std::byte* at, std::size_t size, int flags) {
     constexpr int kZeros = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
@@ -41,7 +41,9 @@ bool GuestMemory::replace(std::uintptr_t fault) const {
     if (region.ptr == nullptr || fault < start || fault - start >= region.mapping.size()) continue;
     // A host that does not overcommit may refuse so much.
     std::byte* const page = region.mapping.data() + (fault - start) / region.page * region.page;
-    if (!put_zeros(region.mapping.data(), region.mapping.size(), MAP_NORESERVE) && !put_zeros(page, region.page, 0)) return false;
+    if (!put_zeros(region.mapping.data(), region.mapping.size(), MAP_NORESERVE) &&
+        !put_zeros(page, region.page, 0))
+      return false;
     lost_ = 1;
     return true;
   }
@@ -84,7 +86,8 @@ std::vector<TernRam> GuestMemory::largest(std::size_t limit) const {
   if (!allowed_) return {};
   std::vector<TernRam> rams;
   for (const Region& region : regions_) {
-    if (region.ptr != nullptr && region.readable && region.writable) rams.push_back({region.addr, region.len, region.ptr});
+    if (region.ptr != nullptr && region.readable && region.writable)
+      rams.push_back({region.addr, region.len, region.ptr});
   }
   const auto end = rams.begin() + static_cast<std::ptrdiff_t>(std::min(limit, rams.size()));
   std::ranges::partial_sort(rams, end, std::ranges::greater{}, &TernRam::len);

@@ -5,8 +5,8 @@
 // without a descriptor cannot be accessed: its bytes would have to pass through the socket.
 //
 // A file may be shorter than its region, and may shrink at any time. An access beyond its end then
-// raises SIGBUS. GuestMemory::handle_sigbus() puts zeros in the place of the whole region, so that the
-// access completes, and lost() is true from then on: the adapter drops its hypervisor.
+// raises SIGBUS. GuestMemory::handle_sigbus() puts zeros in the place of the whole region, so that
+// the access completes, and lost() is true from then on: the adapter drops its hypervisor.
 //
 // Used by one thread, the adapter's.
 #pragma once
@@ -40,11 +40,11 @@ class GuestMemory {
   // The calling thread accesses this memory from now on.
   void adopt() const;
 
-  // Adds a region, or replaces the one at its address: a hypervisor may map one twice. Returns whether
-  // the caller has to update the engine.
+  // Adds a region, or replaces the one at its address: a hypervisor may map one twice. Returns
+  // whether the caller has to update the engine.
   [[nodiscard]] bool add(const Region& region);
-  // Removes the region that begins at `addr`. Returns whether the caller has to update the engine, which it
-  // does, besides tern_engine_dma_invalidate(), before the engine runs again.
+  // Removes the region that begins at `addr`. Returns whether the caller has to update the engine,
+  // which it does, besides tern_engine_dma_invalidate(), before the engine runs again.
   [[nodiscard]] bool remove(std::uint64_t addr);
 
   // Whether the function is bus master. While it is not, no memory is found.
@@ -69,7 +69,7 @@ class GuestMemory {
   bool replace(std::uintptr_t fault) const;
 
   std::vector<Region> regions_;  // by address; they do not overlap
-  std::vector<TernRam> given_;  // to the engine, the largest first
+  std::vector<TernRam> given_;   // to the engine, the largest first
   bool allowed_ = false;
   mutable volatile std::sig_atomic_t lost_ = 0;
 };

@@ -19,8 +19,8 @@ namespace tern::daemon {
 
 namespace {
 
-// What a packet socket may hold: more than the 208 KiB of most hosts, because many packets of 64 KiB
-// may come at once.
+// What a packet socket may hold: more than the 208 KiB of most hosts, because many packets of 64
+// KiB may come at once.
 constexpr int kReceiveBuffer = 8 << 20;
 
 // struct virtio_net_hdr of linux/virtio_net.h, which is no C++.
@@ -61,7 +61,9 @@ std::optional<std::array<std::uint16_t, 2>> tag_of(msghdr& message) {
     tpacket_auxdata aux;
     std::memcpy(&aux, CMSG_DATA(c), sizeof(aux));
     if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0) continue;
-    const std::uint16_t tpid = (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0 ? aux.tp_vlan_tpid : std::uint16_t{ETHERTYPE_VLAN};
+    const std::uint16_t tpid = (aux.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0
+                                   ? aux.tp_vlan_tpid
+                                   : std::uint16_t{ETHERTYPE_VLAN};
     return {{htons(tpid), htons(aux.tp_vlan_tci)}};
   }
   return std::nullopt;
@@ -82,7 +84,8 @@ Descriptor open_tap(const std::string& name, unsigned* index) {
 }
 
 Descriptor open_packet(const std::string& name, unsigned* index) {
-  Descriptor file = checked(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "packet socket");
+  Descriptor file =
+      checked(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "packet socket");
   *index = if_nametoindex(name.c_str());
   if (*index == 0) throw std::system_error(errno, std::generic_category(), "interface " + name);
   const int on = 1;
@@ -101,7 +104,8 @@ Descriptor open_packet(const std::string& name, unsigned* index) {
     throw std::system_error(errno, std::generic_category(), "interface " + name);
   }
   // Beyond the limit of the host, if that is allowed.
-  if (setsockopt(file.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) != 0) {
+  if (setsockopt(file.get(), SOL_SOCKET, SO_RCVBUFFORCE, &kReceiveBuffer, sizeof(kReceiveBuffer)) !=
+      0) {
     setsockopt(file.get(), SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer, sizeof(kReceiveBuffer));
   }
   return file;
@@ -143,7 +147,8 @@ bool HostInterface::receive_packet() {
   }
   if (static_cast<std::size_t>(got) < sizeof(header) + kFrameMin) return true;
   std::span<std::byte> frame(data, static_cast<std::size_t>(got) - sizeof(header));
-  Unfinished what{*kind, (header.flags & VnetHeader::kNeedsChecksum) != 0, header.csum_start, header.csum_offset, header.gso_size};
+  Unfinished what{*kind, (header.flags & VnetHeader::kNeedsChecksum) != 0, header.csum_start,
+                  header.csum_offset, header.gso_size};
   if (const auto tag = tag_of(message)) {
     std::memmove(in_.data(), data, kMacs);
     std::memcpy(in_.data() + kMacs, tag->data(), kTag);
@@ -156,7 +161,8 @@ bool HostInterface::receive_packet() {
 
 HostInterface::Sent HostInterface::send(std::span<const std::byte> frame) {
   VnetHeader header{};  // nothing is left to do
-  const iovec parts[2] = {{&header, sizeof(header)}, {const_cast<std::byte*>(frame.data()), frame.size()}};
+  const iovec parts[2] = {{&header, sizeof(header)},
+                          {const_cast<std::byte*>(frame.data()), frame.size()}};
   const ssize_t written = writev(file_.get(), packet_ ? parts : parts + 1, packet_ ? 2 : 1);
   if (written >= 0) return Sent::kTaken;
   return errno == EAGAIN ? Sent::kFull : Sent::kRefused;
@@ -166,7 +172,8 @@ std::uint64_t HostInterface::overruns() {
   // The kernel counts from the last call on.
   tpacket_stats stats{};
   socklen_t size = sizeof(stats);
-  if (!packet_ || getsockopt(file_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0) return 0;
+  if (!packet_ || getsockopt(file_.get(), SOL_PACKET, PACKET_STATISTICS, &stats, &size) != 0)
+    return 0;
   return overruns_.fetch_add(stats.tp_drops, std::memory_order_relaxed) + stats.tp_drops;
 }
 

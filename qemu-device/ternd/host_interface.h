@@ -23,11 +23,12 @@ class HostInterface {
  public:
   enum class Kind { kTap, kPacket };
 
-  // What the interface is used by: a tap, which is created if there is none, or a packet socket. Also sets
-  // the interface's index. Throws std::system_error.
+  // What the interface is used by: a tap, which is created if there is none, or a packet socket.
+  // Also sets the interface's index. Throws std::system_error.
   static Descriptor open(Kind kind, const std::string& name, unsigned* index);
 
-  HostInterface(Kind kind, Descriptor file) : packet_(kind == Kind::kPacket), file_(std::move(file)) {}
+  HostInterface(Kind kind, Descriptor file)
+      : packet_(kind == Kind::kPacket), file_(std::move(file)) {}
 
   // Readable when there are frames, writable when frames are taken.
   [[nodiscard]] int fd() const { return file_.get(); }
@@ -39,7 +40,9 @@ class HostInterface {
   [[nodiscard]] std::span<const std::byte> frame() const { return segments_.frame(); }
   void next() { segments_.next(); }
   // Packets that the host left unfinished in a way that is not known here. Any thread.
-  [[nodiscard]] std::uint64_t unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t unfinished() const {
+    return unfinished_.load(std::memory_order_relaxed);
+  }
   // Packets that a packet socket had no room for. A tap's are the interface's own. Any thread.
   std::uint64_t overruns();
 

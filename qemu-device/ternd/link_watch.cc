@@ -19,11 +19,13 @@ constexpr unsigned kMost = 256;
 }  // namespace
 
 Descriptor LinkWatch::open() {
-  Descriptor file = checked(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), "netlink");
+  Descriptor file = checked(
+      socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE), "netlink");
   sockaddr_nl addr{};
   addr.nl_family = AF_NETLINK;
   addr.nl_groups = RTMGRP_LINK;
-  if (bind(file.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) throw std::system_error(errno, std::generic_category(), "netlink");
+  if (bind(file.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0)
+    throw std::system_error(errno, std::generic_category(), "netlink");
   return file;
 }
 
@@ -51,7 +53,8 @@ LinkWatch::State LinkWatch::read() {
     } news{};
     sockaddr_nl from{};
     socklen_t from_size = sizeof(from);
-    const ssize_t got = recvfrom(socket_.get(), &news, sizeof(news), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &from_size);
+    const ssize_t got = recvfrom(socket_.get(), &news, sizeof(news), MSG_DONTWAIT,
+                                 reinterpret_cast<sockaddr*>(&from), &from_size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == ENOBUFS) {
       // There was too much news.
@@ -62,13 +65,17 @@ LinkWatch::State LinkWatch::read() {
     const auto size = static_cast<std::size_t>(got);
     // Only the kernel has port 0.
     if (from.nl_pid != 0 || size < sizeof(news.header)) continue;
-    if (news.header.nlmsg_type == NLMSG_ERROR && size >= sizeof(news.header) + sizeof(int) && news.error.error == -ENODEV) state_ = State::kGone;
+    if (news.header.nlmsg_type == NLMSG_ERROR && size >= sizeof(news.header) + sizeof(int) &&
+        news.error.error == -ENODEV)
+      state_ = State::kGone;
     // A bridge reports with its own family that a port leaves it: the port still exists.
-    if (size < sizeof(news.header) + sizeof(news.info) || news.info.ifi_family != AF_UNSPEC) continue;
+    if (size < sizeof(news.header) + sizeof(news.info) || news.info.ifi_family != AF_UNSPEC)
+      continue;
     if (news.info.ifi_index != static_cast<int>(index_)) continue;
     constexpr unsigned kWorks = IFF_UP | IFF_RUNNING;
     if (news.header.nlmsg_type == RTM_DELLINK) state_ = State::kGone;
-    if (news.header.nlmsg_type == RTM_NEWLINK) state_ = (news.info.ifi_flags & kWorks) == kWorks ? State::kUp : State::kDown;
+    if (news.header.nlmsg_type == RTM_NEWLINK)
+      state_ = (news.info.ifi_flags & kWorks) == kWorks ? State::kUp : State::kDown;
   }
   return state_;
 }

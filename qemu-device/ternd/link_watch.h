@@ -16,7 +16,9 @@ class LinkWatch {
   static Descriptor open();
 
   // `index`: of the interface. The state is kDown until read() has the answer.
-  LinkWatch(unsigned index, Descriptor socket) : index_(index), socket_(std::move(socket)) { ask(); }
+  LinkWatch(unsigned index, Descriptor socket) : index_(index), socket_(std::move(socket)) {
+    ask();
+  }
 
   // Readable when there is news.
   [[nodiscard]] int fd() const { return socket_.get(); }

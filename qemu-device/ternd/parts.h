@@ -39,8 +39,8 @@ class Parts {
   Adapter& add(const AdapterConfig& config, Adapter::Files files = {});
   Uplink& add(const Uplink::Config& config, Uplink::Files files);
   void start();
-  // Detaches a hypervisor, and removes its adapter. Both throw std::runtime_error if the thread does
-  // not end.
+  // Detaches a hypervisor, and removes its adapter. Both throw std::runtime_error if the thread
+  // does not end.
   void remove(std::shared_ptr<Adapter> adapter);
   void remove(std::shared_ptr<Uplink> uplink);
   // Ends all threads. Returns false if one does not end: see Adapter::stop().

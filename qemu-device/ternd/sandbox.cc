@@ -19,29 +19,80 @@ namespace {
 
 constexpr int kAllowed[] = {
     // sockets and descriptors
-    SCMP_SYS(read), SCMP_SYS(write), SCMP_SYS(readv), SCMP_SYS(writev), SCMP_SYS(pread64), SCMP_SYS(recvfrom), SCMP_SYS(recvmsg),
-    SCMP_SYS(sendto), SCMP_SYS(sendmsg), SCMP_SYS(accept), SCMP_SYS(accept4), SCMP_SYS(shutdown), SCMP_SYS(setsockopt),
-    SCMP_SYS(getsockopt), SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(close), SCMP_SYS(fcntl), SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat), SCMP_SYS(lseek), SCMP_SYS(poll), SCMP_SYS(ppoll), SCMP_SYS(epoll_ctl), SCMP_SYS(epoll_wait),
-    SCMP_SYS(epoll_pwait), SCMP_SYS(epoll_pwait2), SCMP_SYS(epoll_create1), SCMP_SYS(eventfd2),
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(readv),
+    SCMP_SYS(writev),
+    SCMP_SYS(pread64),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(sendto),
+    SCMP_SYS(sendmsg),
+    SCMP_SYS(accept),
+    SCMP_SYS(accept4),
+    SCMP_SYS(shutdown),
+    SCMP_SYS(setsockopt),
+    SCMP_SYS(getsockopt),
+    SCMP_SYS(getsockname),
+    SCMP_SYS(getpeername),
+    SCMP_SYS(close),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(lseek),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(epoll_pwait2),
+    SCMP_SYS(epoll_create1),
+    SCMP_SYS(eventfd2),
     // memory
-    SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise), SCMP_SYS(brk), SCMP_SYS(memfd_create), SCMP_SYS(ftruncate),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(madvise),
+    SCMP_SYS(brk),
+    SCMP_SYS(memfd_create),
+    SCMP_SYS(ftruncate),
     // threads, time and signals
-    SCMP_SYS(futex), SCMP_SYS(sched_yield), SCMP_SYS(sched_getaffinity), SCMP_SYS(clock_gettime), SCMP_SYS(clock_nanosleep),
-    SCMP_SYS(nanosleep), SCMP_SYS(gettimeofday), SCMP_SYS(time), SCMP_SYS(getrandom), SCMP_SYS(rt_sigaction), SCMP_SYS(rt_sigprocmask),
-    SCMP_SYS(rt_sigreturn), SCMP_SYS(sigaltstack), SCMP_SYS(restart_syscall), SCMP_SYS(gettid), SCMP_SYS(getpid), SCMP_SYS(rseq),
-    SCMP_SYS(set_robust_list), SCMP_SYS(exit), SCMP_SYS(exit_group),
+    SCMP_SYS(futex),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(time),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(restart_syscall),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getpid),
+    SCMP_SYS(rseq),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
 };
 
-// Libraries try these, and work without. A socket that is not unlinked is removed at the next start.
-constexpr int kRefused[] = {SCMP_SYS(open), SCMP_SYS(openat), SCMP_SYS(openat2), SCMP_SYS(access), SCMP_SYS(faccessat2), SCMP_SYS(stat),
-                            SCMP_SYS(readlink), SCMP_SYS(ioctl), SCMP_SYS(sysinfo), SCMP_SYS(unlink), SCMP_SYS(unlinkat)};
+// Libraries try these, and work without. A socket that is not unlinked is removed at the next
+// start.
+constexpr int kRefused[] = {SCMP_SYS(open),     SCMP_SYS(openat),     SCMP_SYS(openat2),
+                            SCMP_SYS(access),   SCMP_SYS(faccessat2), SCMP_SYS(stat),
+                            SCMP_SYS(readlink), SCMP_SYS(ioctl),      SCMP_SYS(sysinfo),
+                            SCMP_SYS(unlink),   SCMP_SYS(unlinkat)};
 
 // What the C library passes to clone() for a thread.
-constexpr scmp_datum_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
-                                 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+constexpr scmp_datum_t kThread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                                 CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
+                                 CLONE_CHILD_CLEARTID;
 
-[[noreturn]] void fail(int error, const char* what) { throw std::system_error(error, std::generic_category(), what); }
+[[noreturn]] void fail(int error, const char* what) {
+  throw std::system_error(error, std::generic_category(), what);
+}
 
 class Filter {
  public:
@@ -55,8 +106,12 @@ class Filter {
   Filter& operator=(const Filter&) = delete;
 
   void allow(int call) { check(seccomp_rule_add(context_, SCMP_ACT_ALLOW, call, 0)); }
-  void allow(int call, const scmp_arg_cmp& argument) { check(seccomp_rule_add_array(context_, SCMP_ACT_ALLOW, call, 1, &argument)); }
-  void refuse(int call, unsigned error) { check(seccomp_rule_add(context_, SCMP_ACT_ERRNO(error), call, 0)); }
+  void allow(int call, const scmp_arg_cmp& argument) {
+    check(seccomp_rule_add_array(context_, SCMP_ACT_ALLOW, call, 1, &argument));
+  }
+  void refuse(int call, unsigned error) {
+    check(seccomp_rule_add(context_, SCMP_ACT_ERRNO(error), call, 0));
+  }
   void refuse(int call, unsigned error, const scmp_arg_cmp& argument) {
     check(seccomp_rule_add_array(context_, SCMP_ACT_ERRNO(error), call, 1, &argument));
   }
@@ -89,8 +144,8 @@ void enter_sandbox() {
   // No code but what is there.
   filter.allow(SCMP_SYS(mmap), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
   filter.allow(SCMP_SYS(mprotect), SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
-  // Threads of adapters that are added. The arguments of clone3() are in memory: the C library then tries
-  // clone().
+  // Threads of adapters that are added. The arguments of clone3() are in memory: the C library then
+  // tries clone().
   filter.allow(SCMP_SYS(clone), SCMP_A0(SCMP_CMP_EQ, kThread));
   filter.refuse(SCMP_SYS(clone3), ENOSYS);
   // Their names and timers.

@@ -42,7 +42,9 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kUdpLength = 4;
 constexpr std::size_t kUdpChecksum = 6;
 
-unsigned get8(std::span<const std::byte> from, std::size_t at) { return std::to_integer<unsigned>(from[at]); }
+unsigned get8(std::span<const std::byte> from, std::size_t at) {
+  return std::to_integer<unsigned>(from[at]);
+}
 
 std::uint32_t get32(std::span<const std::byte> from, std::size_t at) {
   return std::uint32_t{get16(from, at)} << 16 | get16(from, at + 2);
@@ -91,7 +93,8 @@ bool complete_checksum(std::span<std::byte> packet, const Unfinished& what) {
 
 // Whether the extension headers from the IPv6 header at `ip` on lead to `protocol` at `l4`. Those
 // that change the pseudo header, and fragments, are refused.
-bool leads_to(std::span<const std::byte> packet, std::size_t ip, std::size_t l4, unsigned protocol) {
+bool leads_to(std::span<const std::byte> packet, std::size_t ip, std::size_t l4,
+              unsigned protocol) {
   constexpr unsigned kHopByHop = 0;
   constexpr unsigned kDestination = 60;
   unsigned next = get8(packet, ip + kIpv6Next);
@@ -123,7 +126,8 @@ bool Segmenter::start(std::span<std::byte> packet, const Unfinished& what) {
 bool Segmenter::parse(const Unfinished& what) {
   if (!what.checksum || !parse_ip(what)) return false;
   if (packet_.size() - l4_ < (tcp_ ? kTcpHeader : kUdpHeader)) return false;
-  const std::size_t header = tcp_ ? std::size_t{4} * (get8(packet_, l4_ + kTcpOffset) >> 4) : kUdpHeader;
+  const std::size_t header =
+      tcp_ ? std::size_t{4} * (get8(packet_, l4_ + kTcpOffset) >> 4) : kUdpHeader;
   if (header < (tcp_ ? kTcpHeader : kUdpHeader) || packet_.size() - l4_ <= header) return false;
   headers_size_ = l4_ + header;
   segment_ = what.segment;
@@ -146,19 +150,24 @@ bool Segmenter::parse_ip(const Unfinished& what) {
   }
   v4_ = get16(packet_, type_at) == kIpv4;
   if (!v4_ && get16(packet_, type_at) != kIpv6) return false;
-  if (what.kind != Unfinished::Kind::kUdp && v4_ != (what.kind == Unfinished::Kind::kTcp4)) return false;
+  if (what.kind != Unfinished::Kind::kUdp && v4_ != (what.kind == Unfinished::Kind::kTcp4))
+    return false;
   tcp_ = what.kind != Unfinished::Kind::kUdp;
   ip_ = type_at + 2;
   l4_ = what.checksum_start;
   if (what.checksum_offset != (tcp_ ? kTcpChecksum : kUdpChecksum)) return false;
-  if (l4_ >= packet_.size() || l4_ < ip_ || l4_ - ip_ < (v4_ ? kIpv4Header : kIpv6Header)) return false;
+  if (l4_ >= packet_.size() || l4_ < ip_ || l4_ - ip_ < (v4_ ? kIpv4Header : kIpv6Header))
+    return false;
 
   const unsigned protocol = tcp_ ? kTcp : kUdp;
-  const std::size_t length = v4_ ? get16(packet_, ip_ + kIpv4Length) : kIpv6Header + get16(packet_, ip_ + kIpv6Length);
+  const std::size_t length =
+      v4_ ? get16(packet_, ip_ + kIpv4Length) : kIpv6Header + get16(packet_, ip_ + kIpv6Length);
   if (length > packet_.size() - ip_ || length <= l4_ - ip_) return false;
   if (v4_) {
     const std::size_t header = std::size_t{4} * (get8(packet_, ip_) & 0xf);
-    if (get8(packet_, ip_) >> 4 != 4 || header != l4_ - ip_ || get8(packet_, ip_ + kIpv4Protocol) != protocol) return false;
+    if (get8(packet_, ip_) >> 4 != 4 || header != l4_ - ip_ ||
+        get8(packet_, ip_ + kIpv4Protocol) != protocol)
+      return false;
     if ((get16(packet_, ip_ + kIpv4Fragment) & kFragmentMask) != 0) return false;
   } else if (get8(packet_, ip_) >> 4 != 6 || !leads_to(packet_, ip_, l4_, protocol)) {
     return false;
@@ -191,7 +200,8 @@ void Segmenter::make_segment() {
     put16(ip, kIpv6Length, static_cast<std::uint16_t>(ip.size() - kIpv6Header));
   }
   if (tcp_) {
-    put32(l4, kTcpSequence, get32(l4, kTcpSequence) + static_cast<std::uint32_t>(at_ - headers_size_));
+    put32(l4, kTcpSequence,
+          get32(l4, kTcpSequence) + static_cast<std::uint32_t>(at_ - headers_size_));
     if (at_ + size != packet_.size()) l4[kTcpFlags] &= ~kFinPsh;
     if (number_ != 0) l4[kTcpFlags] &= ~kCwr;
   } else {

@@ -50,12 +50,12 @@ class Segmenter {
   // Of a packet that is cut.
   std::array<std::byte, kHeadersMax> headers_{};  // as they came
   std::size_t headers_size_ = 0;
-  std::size_t ip_ = 0;   // offset of the IP header
-  std::size_t l4_ = 0;   // of the TCP or UDP header
+  std::size_t ip_ = 0;  // offset of the IP header
+  std::size_t l4_ = 0;  // of the TCP or UDP header
   bool v4_ = false;
   bool tcp_ = false;
   std::size_t segment_ = 0;
-  std::size_t at_ = 0;  // offset of the next segment's payload in the packet; its end: no more
+  std::size_t at_ = 0;   // offset of the next segment's payload in the packet; its end: no more
   unsigned number_ = 0;  // of the next segment
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// A lock for a few stores. A mutex has a read-modify-write in unlock(), too, which waits until all stores before it are in the cache:
-// those of a whole frame, whose lines another processor has.
+// A lock for a few stores. A mutex has a read-modify-write in unlock(), too, which waits until all
+// stores before it are in the cache: those of a whole frame, whose lines another processor has.
 #pragma once
 
 #include <sched.h>

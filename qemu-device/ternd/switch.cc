@@ -28,12 +28,18 @@ std::uint64_t get48(std::span<const std::byte> from) {
 }
 
 // Never 0 for a station's address.
-std::uint64_t key_of(std::uint64_t mac, std::uint16_t vlan) { return std::uint64_t{vlan} << 48 | mac; }
+std::uint64_t key_of(std::uint64_t mac, std::uint16_t vlan) {
+  return std::uint64_t{vlan} << 48 | mac;
+}
 
 // One writer at a time.
-void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) { counter.store(counter.load(kRelaxed) + n, kRelaxed); }
+void count(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
+  counter.store(counter.load(kRelaxed) + n, kRelaxed);
+}
 // Several writers.
-void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) { counter.fetch_add(n, kRelaxed); }
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t n = 1) {
+  counter.fetch_add(n, kRelaxed);
+}
 
 // From 0 to below 1. Senders may draw the same number: it is still a random one.
 double draw(std::atomic<std::uint64_t>& state) {
@@ -49,9 +55,17 @@ double draw(std::atomic<std::uint64_t>& state) {
 
 // ---- a port ----
 
-Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size, Kind kind)
-    : switch_(owner), number_(number), name_(std::move(name)), kind_(kind), user_(&user), queue_size_(queue_size), queue_(queue_size),
-      limit_(PortPolicy{}.queue), random_(0x9e3779b97f4a7c15 * (number + 1)) {
+Port::Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size,
+           Kind kind)
+    : switch_(owner),
+      number_(number),
+      name_(std::move(name)),
+      kind_(kind),
+      user_(&user),
+      queue_size_(queue_size),
+      queue_(queue_size),
+      limit_(PortPolicy{}.queue),
+      random_(0x9e3779b97f4a7c15 * (number + 1)) {
   policy_.queue = std::min<std::uint64_t>(policy_.queue, queue_size_);
   limit_ = policy_.queue;
 }
@@ -63,8 +77,9 @@ NoUser& NoUser::instance() {
 
 // For the next user: as new.
 void Port::begin(std::string name, PortUser& user, Kind kind) {
-  for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_, &out_discards_, &out_lost_, &out_marked_,
-                              &blocked_, &watchdog_, &taken_, &full_since_, &taken_when_full_}) {
+  for (auto* const counter : {&in_frames_, &in_bytes_, &in_discards_, &out_frames_, &out_bytes_,
+                              &out_discards_, &out_lost_, &out_marked_, &blocked_, &watchdog_,
+                              &taken_, &full_since_, &taken_when_full_}) {
     counter->store(0, kRelaxed);
   }
   wire_free_ = front_due_ = 0;
@@ -105,9 +120,10 @@ PortPolicy Port::policy() const {
 }
 
 PortCounters Port::counters() const {
-  return {in_frames_.load(kRelaxed),  in_bytes_.load(kRelaxed),     in_discards_.load(kRelaxed), out_frames_.load(kRelaxed),
-          out_bytes_.load(kRelaxed),  out_discards_.load(kRelaxed), out_lost_.load(kRelaxed),    out_marked_.load(kRelaxed),
-          blocked_.load(kRelaxed),    watchdog_.load(kRelaxed)};
+  return {in_frames_.load(kRelaxed),  in_bytes_.load(kRelaxed),   in_discards_.load(kRelaxed),
+          out_frames_.load(kRelaxed), out_bytes_.load(kRelaxed),  out_discards_.load(kRelaxed),
+          out_lost_.load(kRelaxed),   out_marked_.load(kRelaxed), blocked_.load(kRelaxed),
+          watchdog_.load(kRelaxed)};
 }
 
 // Whether the queue has been full for so long that senders no longer wait for it.
@@ -133,20 +149,23 @@ Port::Sent Port::full(Port& from, const Passing& frame, Fate fate) {
     add(out_discards_);
     return Sent::kTaken;
   }
-  waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64, std::memory_order_seq_cst);
+  waiting_[from.number_ / 64].fetch_or(std::uint64_t{1} << from.number_ % 64,
+                                       std::memory_order_seq_cst);
   any_waits_.fetch_or(1, std::memory_order_seq_cst);
   add(blocked_);
   from.blocked_frame_ = frame.bytes.data();
   from.blocked_time_ = frame.time;
   from.blocked_fate_ = fate;
   // The user's thread may have made room just before it could see who waits.
-  if (queue_.length() == 0) release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
+  if (queue_.length() == 0)
+    release();  // NOLINT(readability-container-size-empty): empty() is for the consumer
   return Sent::kBlocked;
 }
 
 // By loss and RED. Drawn once for each frame, however often it is blocked.
 Port::Fate Port::fate(Port& from, const Passing& frame) {
-  if (frame.may_block && std::exchange(from.blocked_frame_, nullptr) == frame.bytes.data() && from.blocked_time_ == frame.time) {
+  if (frame.may_block && std::exchange(from.blocked_frame_, nullptr) == frame.bytes.data() &&
+      from.blocked_time_ == frame.time) {
     return from.blocked_fate_;
   }
   const PortPolicy policy = this->policy();
@@ -158,7 +177,8 @@ Port::Fate Port::fate(Port& from, const Passing& frame) {
   const auto min = static_cast<double>(policy.red_min);
   const auto max = static_cast<double>(policy.red_max);
   if (policy.red_max == 0 || length <= min) return Fate::kPass;
-  if (length < max && draw(random_) >= policy.red_probability * (length - min) / (max - min)) return Fate::kPass;
+  if (length < max && draw(random_) >= policy.red_probability * (length - min) / (max - min))
+    return Fate::kPass;
   if (is_ecn_capable(frame.bytes)) return Fate::kMark;
   add(out_discards_);
   return Fate::kLose;
@@ -181,7 +201,8 @@ Port::Sent Port::offer(Port& from, const Passing& frame) {
   if (fate == Fate::kLose) return Sent::kTaken;
   const bool mark = fate == Fate::kMark;
   const auto limit = static_cast<std::size_t>(limit_.load(kRelaxed));
-  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch)) return full(from, frame, fate);
+  if (!queue_.put(frame.bytes, tag, frame.time, limit, mark, frame.batch))
+    return full(from, frame, fate);
   if (mark) add(out_marked_);
   from.receivers_[number_ / 64] |= std::uint64_t{1} << number_ % 64;
   return Sent::kTaken;
@@ -196,7 +217,8 @@ std::span<const std::byte> Port::front(std::uint64_t now, std::uint64_t* due) {
       std::uint64_t sent = frame.time;
       if (policy.rate != 0) {
         const auto bits = static_cast<double>(frame.bytes.size() * 8);
-        sent = std::max(sent, wire_free_) + static_cast<std::uint64_t>(bits * 1e9 / static_cast<double>(policy.rate));
+        sent = std::max(sent, wire_free_) +
+               static_cast<std::uint64_t>(bits * 1e9 / static_cast<double>(policy.rate));
         wire_free_ = sent;
       }
       front_due_ = sent + policy.delay;
@@ -242,7 +264,8 @@ void Port::wake_receivers() {
 
 void Port::release() {
   if (full_since_.load(kRelaxed) != 0) full_since_.store(0, kRelaxed);
-  // A read that writes: the positions of what was taken are stored before it, so a sender that it misses finds them.
+  // A read that writes: the positions of what was taken are stored before it, so a sender that it
+  // misses finds them.
   if (any_waits_.fetch_or(0, std::memory_order_seq_cst) == 0) return;
   if (queue_.length() > limit_.load(kRelaxed) / 2) return;
   any_waits_.store(0, std::memory_order_seq_cst);
@@ -259,7 +282,8 @@ void Port::release() {
 
 namespace {
 
-// Whether more than `seconds` have passed. The times are those of frames, which do not come in order.
+// Whether more than `seconds` have passed. The times are those of frames, which do not come in
+// order.
 bool later(std::uint32_t now, std::uint32_t before, std::uint32_t seconds) {
   return static_cast<std::int32_t>(now - before) > static_cast<std::int32_t>(seconds);
 }
@@ -272,7 +296,10 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
-Switch::Switch() : clock_([] { return clock_ns(); }), seed_(random_seed()), entries_(std::make_unique<std::array<Entry, kEntries>>()) {
+Switch::Switch()
+    : clock_([] { return clock_ns(); }),
+      seed_(random_seed()),
+      entries_(std::make_unique<std::array<Entry, kEntries>>()) {
   for (unsigned i = 0; i < kMaxPorts; ++i) stations_[i].owner = kMaxPorts + i;
 }
 
@@ -298,7 +325,7 @@ void Switch::leave(Port& port) {
   const unsigned count = owner.count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
     owner.at(i).waiting_[port.number_ / 64].fetch_and(~(std::uint64_t{1} << port.number_ % 64),
-                                                     std::memory_order_relaxed);
+                                                      std::memory_order_relaxed);
   }
 }
 
@@ -328,8 +355,8 @@ Switch::Entry* Switch::lookup(std::uint64_t key) const {
 
 // Whether frames may follow the entry.
 bool Switch::usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const {
-  return owned(owner) &&
-         (at(owner % kMaxPorts).kind_.load(kRelaxed) == Port::Kind::kGuest || !later(seconds, entry.seen.load(kRelaxed), kAge));
+  return owned(owner) && (at(owner % kMaxPorts).kind_.load(kRelaxed) == Port::Kind::kGuest ||
+                          !later(seconds, entry.seen.load(kRelaxed), kAge));
 }
 
 const Port* Switch::station(std::uint64_t key, std::uint32_t seconds) const {
@@ -347,7 +374,8 @@ void Switch::learn(std::uint64_t key, const Port& port, std::uint32_t seconds) {
     if (later(seconds, entry->seen.load(kRelaxed), 0)) entry->seen.store(seconds, kRelaxed);
     return;
   }
-  const unsigned most = port.kind_.load(kRelaxed) == Port::Kind::kGuest ? kMaxAddresses : kMaxUplinkAddresses;
+  const unsigned most =
+      port.kind_.load(kRelaxed) == Port::Kind::kGuest ? kMaxAddresses : kMaxUplinkAddresses;
   const bool moves = owned(owner);
   if (!moves && stations.learned.load(kRelaxed) >= most) {
     stations.more.store(true, kRelaxed);
@@ -374,7 +402,8 @@ void Switch::insert(std::uint64_t key, const Port& port, std::uint32_t seconds) 
   }
   uncount(entry->owner.load(kRelaxed));
   stations.learned.fetch_add(1, kRelaxed);
-  // A reader between these stores takes the address for unknown, or sends a frame to a port that drops it.
+  // A reader between these stores takes the address for unknown, or sends a frame to a port that
+  // drops it.
   entry->owner.store(stations.owner.load(kRelaxed), kRelaxed);
   entry->seen.store(seconds, kRelaxed);
   entry->key.store(key, std::memory_order_release);
@@ -387,7 +416,8 @@ void Switch::sweep(const Port& port, std::uint32_t seconds) {
   stations.swept.store(seconds, kRelaxed);
   for (Entry& entry : *entries_) {
     const std::uint64_t owner = entry.owner.load(kRelaxed);
-    if (owner != stations.owner.load(kRelaxed) || !later(seconds, entry.seen.load(kRelaxed), kAge)) continue;
+    if (owner != stations.owner.load(kRelaxed) || !later(seconds, entry.seen.load(kRelaxed), kAge))
+      continue;
     uncount(owner);
     entry.owner.store(0, kRelaxed);
   }
@@ -406,14 +436,16 @@ const Port* Switch::find(std::span<const std::byte, 6> mac, std::uint16_t vlan) 
   return station(key_of(get48(mac), vlan), static_cast<std::uint32_t>(clock_() / kSecond));
 }
 
-// A guest may receive without ever sending: until its port has an address, frames to unknown ones may be for it.
+// A guest may receive without ever sending: until its port has an address, frames to unknown ones
+// may be for it.
 void Switch::flood(Port& from, Port::Passing& frame, bool group) {
   frame.may_block = false;
   const unsigned count = count_.load(std::memory_order_acquire);
   for (unsigned i = 0; i < count; ++i) {
     Port& port = at(i);
     if (&port == &from || !port.link_.load(kRelaxed)) continue;
-    const bool all_known = port.kind_.load(kRelaxed) == Port::Kind::kGuest && stations_[i].learned.load(kRelaxed) != 0 &&
+    const bool all_known = port.kind_.load(kRelaxed) == Port::Kind::kGuest &&
+                           stations_[i].learned.load(kRelaxed) != 0 &&
                            !stations_[i].more.load(kRelaxed);
     if (group || !all_known) port.offer(from, frame);
   }
@@ -421,7 +453,8 @@ void Switch::flood(Port& from, Port::Passing& frame, bool group) {
 
 Port::Sent Switch::send(Port& from, Port::Passing& passing) {
   const std::span<const std::byte> frame = passing.bytes;
-  if (!from.link_.load(kRelaxed) || frame.size() < kHeader || frame.size() + kTag > EgressQueue::kFrameMax) {
+  if (!from.link_.load(kRelaxed) || frame.size() < kHeader ||
+      frame.size() + kTag > EgressQueue::kFrameMax) {
     count(from.in_discards_);
     return Port::Sent::kTaken;
   }

@@ -6,10 +6,10 @@
 // and knows access ports. Frames to group addresses leave through all ports. Those to an unknown
 // address leave through uplinks, and through ports whose stations the switch cannot all know.
 //
-// A full egress queue blocks the sender of a frame to one port, as priority flow control does, unless
-// the port's policy says that frames are dropped. Like a switch with a PFC watchdog, it stops waiting
-// for a port that has taken nothing for kWatchdog. A frame to several ports blocks nobody: a slow port
-// would set the pace of all that send such frames. The port loses its copy.
+// A full egress queue blocks the sender of a frame to one port, as priority flow control does,
+// unless the port's policy says that frames are dropped. Like a switch with a PFC watchdog, it
+// stops waiting for a port that has taken nothing for kWatchdog. A frame to several ports blocks
+// nobody: a slow port would set the pace of all that send such frames. The port loses its copy.
 #pragma once
 
 #include <array>
@@ -33,16 +33,16 @@ class Switch;
 // What the switch does to frames that leave through a port.
 struct PortPolicy {
   std::uint64_t queue = std::uint64_t{512} * 1024;  // bytes that may wait
-  bool drop = false;                 // drop frames instead of blocking their sender
-  std::uint64_t rate = 0;            // bits a second; 0: not limited
-  std::uint64_t delay = 0;           // ns
+  bool drop = false;                                // drop frames instead of blocking their sender
+  std::uint64_t rate = 0;                           // bits a second; 0: not limited
+  std::uint64_t delay = 0;                          // ns
   // ECN marking by queue length (RED as RoCEv2 switches do it): none below red_min bytes, with a
   // probability that rises to red_probability at red_max, and all above. red_max 0: off. A packet
   // that is not ECN capable is dropped instead.
   std::uint64_t red_min = 0;
   std::uint64_t red_max = 0;
   double red_probability = 1.0;
-  double loss = 0.0;  // probability that a frame is lost
+  double loss = 0.0;       // probability that a frame is lost
   std::uint16_t vlan = 0;  // not 0: an access port of this VLAN
 };
 
@@ -50,11 +50,11 @@ struct PortPolicy {
 struct PortCounters {
   std::uint64_t in_frames, in_bytes, in_discards;
   std::uint64_t out_frames, out_bytes;
-  std::uint64_t out_discards;   // queue full, not drained, not usable, or by RED
-  std::uint64_t out_lost;       // PortPolicy::loss
-  std::uint64_t out_marked;     // by RED
-  std::uint64_t blocked;        // times that a sender was blocked by this port
-  std::uint64_t watchdog;       // times that the port was taken for stuck
+  std::uint64_t out_discards;  // queue full, not drained, not usable, or by RED
+  std::uint64_t out_lost;      // PortPolicy::loss
+  std::uint64_t out_marked;    // by RED
+  std::uint64_t blocked;       // times that a sender was blocked by this port
+  std::uint64_t watchdog;      // times that the port was taken for stuck
 };
 
 // A port's user: an adapter or an uplink.
@@ -78,11 +78,12 @@ class NoUser final : public PortUser {
 class Port {
  public:
   enum class Sent : std::uint8_t { kTaken, kBlocked };
-  // A guest's port has few stations, and has them until its link goes down: they need not send. Behind an
-  // uplink is a network, whose stations come and go.
+  // A guest's port has few stations, and has them until its link goes down: they need not send.
+  // Behind an uplink is a network, whose stations come and go.
   enum class Kind : std::uint8_t { kGuest, kUplink };
 
-  Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size, Kind kind);
+  Port(Switch& owner, unsigned number, std::string name, PortUser& user, std::size_t queue_size,
+       Kind kind);
 
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -99,12 +100,13 @@ class Port {
 
   // ---- the user's thread ----
 
-  // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the same
-  // frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has passed,
-  // or another one instead. `batch`: that the frame belongs to, if its bytes may stay where they are.
+  // Sends a frame that was made at time `now` into the switch. After kBlocked the user sends the
+  // same frame with the same time again, once PortUser::room() was called or Switch::kWatchdog has
+  // passed, or another one instead. `batch`: that the frame belongs to, if its bytes may stay where
+  // they are.
   Sent send(std::span<const std::byte> frame, std::uint64_t now, TernEffects* batch = nullptr);
-  // After send(), and before the user sleeps: wakes the users whose ports have been given frames. Once for many frames, because
-  // it waits until other processors see them.
+  // After send(), and before the user sleeps: wakes the users whose ports have been given frames.
+  // Once for many frames, because it waits until other processors see them.
   void wake_receivers();
   // The next frame that leaves through the port at time `now`, valid until pop(). Empty if there is
   // none; if one waits for its time, `*due` is when.
@@ -153,12 +155,12 @@ class Port {
   // Copies for the hot path.
   std::atomic<std::uint64_t> limit_;
   std::atomic<bool> drop_ = false;
-  std::atomic<bool> shaped_ = false;   // rate or delay
-  std::atomic<bool> chance_ = false;   // RED or loss
+  std::atomic<bool> shaped_ = false;  // rate or delay
+  std::atomic<bool> chance_ = false;  // RED or loss
   std::atomic<std::uint16_t> vlan_ = 0;
 
-  // Each of these groups has one writer while frames flow, and cache lines of its own. This one is of the user's thread, which
-  // takes frames.
+  // Each of these groups has one writer while frames flow, and cache lines of its own. This one is
+  // of the user's thread, which takes frames.
   alignas(64) std::atomic<std::uint64_t> taken_ = 0;  // frames
   std::atomic<std::uint64_t> out_frames_ = 0, out_bytes_ = 0;
   std::uint64_t wire_free_ = 0;  // when the last frame has left, at the policy's rate
@@ -188,23 +190,25 @@ class Switch {
   // A port whose queue stays full for this long, in ns, while it takes no frame, blocks no more
   // senders until it takes one. Shorter than a sender's patience (runner::Limits::tx_patience).
   static constexpr std::uint64_t kWatchdog = 200'000'000;
-  // Addresses behind an uplink are forgotten after this many seconds without a frame from them, those of
-  // a guest when it has others.
+  // Addresses behind an uplink are forgotten after this many seconds without a frame from them,
+  // those of a guest when it has others.
   static constexpr std::uint32_t kAge = 300;
-  // Addresses that a guest's port, and an uplink, may have. More are not learned, and the port gets frames to
-  // unknown addresses.
+  // Addresses that a guest's port, and an uplink, may have. More are not learned, and the port gets
+  // frames to unknown addresses.
   static constexpr unsigned kMaxAddresses = 256;
   static constexpr unsigned kMaxUplinkAddresses = 16384;
 
   // Called for each frame that enters the switch.
-  using Tap = std::function<void(const Port& from, std::span<const std::byte> frame, std::uint64_t time)>;
+  using Tap =
+      std::function<void(const Port& from, std::span<const std::byte> frame, std::uint64_t time)>;
 
   Switch();
-  // One thread adds and removes ports, and may do so while others send. Throws std::length_error if there
-  // are kMaxPorts.
-  Port& add(std::string name, PortUser& user, std::size_t queue_size, Port::Kind kind = Port::Kind::kGuest);
-  // After the user's thread has ended. Threads that send may still call the user, until each of them has
-  // returned from send(), wake_receivers() and release().
+  // One thread adds and removes ports, and may do so while others send. Throws std::length_error if
+  // there are kMaxPorts.
+  Port& add(std::string name, PortUser& user, std::size_t queue_size,
+            Port::Kind kind = Port::Kind::kGuest);
+  // After the user's thread has ended. Threads that send may still call the user, until each of
+  // them has returned from send(), wake_receivers() and release().
   static void leave(Port& port);
   // After that: a later user may have the port.
   static void remove(Port& port);
@@ -223,26 +227,30 @@ class Switch {
   // All guests may have all their addresses, in half of the table.
   static constexpr std::size_t kEntries = std::size_t{2} * kMaxPorts * kMaxAddresses;
   static constexpr std::size_t kProbes = 8;
-  // A port that sends from ever new addresses causes no more than one search for old ones in this many seconds.
+  // A port that sends from ever new addresses causes no more than one search for old ones in this
+  // many seconds.
   static constexpr std::uint32_t kSweep = 10;
 
   struct Entry {
-    std::atomic<std::uint64_t> key = 0;  // vlan and address; 0: free
+    std::atomic<std::uint64_t> key = 0;    // vlan and address; 0: free
     std::atomic<std::uint64_t> owner = 0;  // Stations::owner of the port
-    std::atomic<std::uint32_t> seen = 0;  // in seconds
+    std::atomic<std::uint32_t> seen = 0;   // in seconds
   };
   // What is known of a port's stations.
   struct Stations {
-    // The port's number, and above it how often its addresses were forgotten: entries of before are free.
+    // The port's number, and above it how often its addresses were forgotten: entries of before are
+    // free.
     std::atomic<std::uint64_t> owner;
     std::atomic<unsigned> learned = 0;
-    std::atomic<bool> more = false;  // than are learned
+    std::atomic<bool> more = false;        // than are learned
     std::atomic<std::uint32_t> swept = 0;  // in seconds
   };
 
   [[nodiscard]] std::uint64_t hash(std::uint64_t key) const;
   [[nodiscard]] Entry* lookup(std::uint64_t key) const;
-  [[nodiscard]] bool owned(std::uint64_t owner) const { return owner != 0 && stations_[owner % kMaxPorts].owner.load() == owner; }
+  [[nodiscard]] bool owned(std::uint64_t owner) const {
+    return owner != 0 && stations_[owner % kMaxPorts].owner.load() == owner;
+  }
   [[nodiscard]] bool usable(const Entry& entry, std::uint64_t owner, std::uint32_t seconds) const;
   [[nodiscard]] const Port* station(std::uint64_t key, std::uint32_t seconds) const;
   void forget(unsigned port);
@@ -255,7 +263,9 @@ class Switch {
   Port::Sent send(Port& from, Port::Passing& passing);
   void flood(Port& from, Port::Passing& frame, bool group);
 
-  [[nodiscard]] Port& at(std::size_t number) const { return *ports_[number].load(std::memory_order_acquire); }
+  [[nodiscard]] Port& at(std::size_t number) const {
+    return *ports_[number].load(std::memory_order_acquire);
+  }
 
   std::deque<Port> storage_;
   std::array<std::atomic<Port*>, kMaxPorts> ports_{};

@@ -21,7 +21,9 @@ namespace tern::daemon {
 
 namespace {
 
-[[noreturn]] void fail(int error, const std::string& path) { throw std::system_error(error, std::generic_category(), path); }
+[[noreturn]] void fail(int error, const std::string& path) {
+  throw std::system_error(error, std::generic_category(), path);
+}
 
 sockaddr_un address_of(const std::string& path) {
   sockaddr_un addr{};
@@ -35,18 +37,21 @@ sockaddr_un address_of(const std::string& path) {
 
 void remove_stale_socket(const std::string& path) {
   const sockaddr_un addr = address_of(path);
-  struct stat file {};
+  struct stat file{};
   // connect() says the same of a file that is no socket.
   if (lstat(path.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return;
   const Descriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe) return;
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0 && errno == ECONNREFUSED) unlink(path.c_str());
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0 &&
+      errno == ECONNREFUSED)
+    unlink(path.c_str());
 }
 
 namespace {
 
-// Locks the directory of `path`: daemons that start at the same time would take each other's sockets for
-// stale ones before they listen. Anybody who can read the directory can keep it locked, so the wait is bounded.
+// Locks the directory of `path`: daemons that start at the same time would take each other's
+// sockets for stale ones before they listen. Anybody who can read the directory can keep it locked,
+// so the wait is bounded.
 Descriptor lock_directory_of(const std::string& path) {
   constexpr unsigned kTries = 100;
   constexpr std::chrono::milliseconds kAgain{20};
@@ -91,8 +96,10 @@ Descriptor listen_at(const std::string& path, int backlog, const SocketRights& r
   const sockaddr_un addr = address_of(path);
   const Descriptor lock = lock_directory_of(path);
   remove_stale_socket(path);
-  Descriptor listener = checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), path);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) fail(errno, path);
+  Descriptor listener =
+      checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), path);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0)
+    fail(errno, path);
   try {
     limit_to(rights, path);
     if (listen(listener.get(), backlog) != 0) fail(errno, path);
@@ -106,7 +113,8 @@ Descriptor listen_at(const std::string& path, int backlog, const SocketRights& r
 Descriptor connect_to(const std::string& path) {
   const sockaddr_un addr = address_of(path);
   Descriptor socket_fd = checked(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), path);
-  if (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0) fail(errno, path);
+  if (connect(socket_fd.get(), reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)) != 0)
+    fail(errno, path);
   return socket_fd;
 }
 
@@ -135,7 +143,8 @@ bool send_message(int socket, std::span<const std::byte> bytes, std::span<const 
   return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-ssize_t receive_message(int socket, std::span<std::byte> to, int flags, std::vector<Descriptor>& descriptors) {
+ssize_t receive_message(int socket, std::span<std::byte> to, int flags,
+                        std::vector<Descriptor>& descriptors) {
   iovec vec{to.data(), to.size()};
   alignas(cmsghdr) Ancillary ancillary{};
   msghdr message{};

@@ -15,25 +15,27 @@ namespace tern::daemon {
 
 // Removes a socket that nobody listens on: a daemon that has ended leaves its sockets behind.
 void remove_stale_socket(const std::string& path);
-// Who may connect to a socket, besides root: this user and the members of this group. With neither, the
-// umask decides.
+// Who may connect to a socket, besides root: this user and the members of this group. With neither,
+// the umask decides.
 struct SocketRights {
   std::optional<uid_t> user;
   std::optional<gid_t> group;
 };
 // By names, which may be empty. Throws std::invalid_argument.
 SocketRights socket_rights(const std::string& user, const std::string& group);
-// A socket at `path` that listens and does not block. `backlog` and one more clients wait for accept().
-// Throws std::system_error.
+// A socket at `path` that listens and does not block. `backlog` and one more clients wait for
+// accept(). Throws std::system_error.
 Descriptor listen_at(const std::string& path, int backlog = 8, const SocketRights& rights = {});
 // Connects to the socket at `path`. Throws std::system_error.
 Descriptor connect_to(const std::string& path);
 
 // Descriptors that go with one message.
 inline constexpr std::size_t kMaxDescriptors = 8;
-// Sends bytes and, with the first of them, copies of descriptors. Returns false if not all was sent.
+// Sends bytes and, with the first of them, copies of descriptors. Returns false if not all was
+// sent.
 bool send_message(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors);
 // Like recv(2), and appends the descriptors that came with the bytes.
-ssize_t receive_message(int socket, std::span<std::byte> to, int flags, std::vector<Descriptor>& descriptors);
+ssize_t receive_message(int socket, std::span<std::byte> to, int flags,
+                        std::vector<Descriptor>& descriptors);
 
 }  // namespace tern::daemon

@@ -32,20 +32,24 @@ Uplink::Config Uplink::parse(std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::string_view kind = text.substr(0, equals);
   if (equals == std::string_view::npos || (kind != "tap" && kind != "packet")) {
-    throw std::invalid_argument("an uplink is tap=NAME or packet=NAME, not '" + std::string(text) + "'");
+    throw std::invalid_argument("an uplink is tap=NAME or packet=NAME, not '" + std::string(text) +
+                                "'");
   }
   Config config{kind == "tap" ? HostInterface::Kind::kTap : HostInterface::Kind::kPacket, "", {}};
   text.remove_prefix(equals + 1);
   std::size_t comma = text.find(',');
   config.name = text.substr(0, comma);
-  if (config.name.empty() || config.name.size() >= IFNAMSIZ) throw std::invalid_argument("'" + config.name + "' is no name of an interface");
+  if (config.name.empty() || config.name.size() >= IFNAMSIZ)
+    throw std::invalid_argument("'" + config.name + "' is no name of an interface");
   while (comma != std::string_view::npos) {
     text.remove_prefix(comma + 1);
     comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t at = item.find('=');
-    if (at == std::string_view::npos || !set_port_property(config.policy, item.substr(0, at), item.substr(at + 1))) {
-      throw std::invalid_argument("an uplink has no property '" + std::string(item.substr(0, at)) + "'");
+    if (at == std::string_view::npos ||
+        !set_port_property(config.policy, item.substr(0, at), item.substr(at + 1))) {
+      throw std::invalid_argument("an uplink has no property '" + std::string(item.substr(0, at)) +
+                                  "'");
     }
   }
   return config;
@@ -59,8 +63,10 @@ Uplink::Files Uplink::open(const Config& config) {
 }
 
 Uplink::Uplink(const Config& config, Switch& fabric, Files files)
-    : config_(config), host_(std::make_unique<HostInterface>(config.kind, std::move(files.interface))),
-      link_(std::make_unique<LinkWatch>(files.index, std::move(files.netlink))), wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
+    : config_(config),
+      host_(std::make_unique<HostInterface>(config.kind, std::move(files.interface))),
+      link_(std::make_unique<LinkWatch>(files.index, std::move(files.netlink))),
+      wake_(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")),
       port_(&fabric.add(config.name, *this, kQueue, Port::Kind::kUplink)) {
   port_->set_policy(config.policy);
 }
@@ -116,7 +122,8 @@ std::string Uplink::set_faults(const std::string& text) {
 }
 
 void Uplink::wake() {
-  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false)) eventfd_write(wake_.get(), 1);
+  if (sleeping_.load(std::memory_order_seq_cst) && sleeping_.exchange(false))
+    eventfd_write(wake_.get(), 1);
 }
 
 void Uplink::room() {
@@ -248,7 +255,9 @@ void Uplink::sleep() {
     if (waits) until = std::min(until, now + Switch::kWatchdog);
     const timespec limit = timespec_of(until > now ? until - now : 0);
     const int events = (waits ? 0 : POLLIN) | (blocked_out_ ? POLLOUT : 0);
-    pollfd fds[3] = {{wake_.get(), POLLIN, 0}, {gone_ ? -1 : host_->fd(), static_cast<short>(events), 0}, {gone_ ? -1 : link_->fd(), POLLIN, 0}};
+    pollfd fds[3] = {{wake_.get(), POLLIN, 0},
+                     {gone_ ? -1 : host_->fd(), static_cast<short>(events), 0},
+                     {gone_ ? -1 : link_->fd(), POLLIN, 0}};
     const int ready = ppoll(fds, 3, until == UINT64_MAX ? nullptr : &limit, nullptr);
     if (ready == 0 && waits) has_room_.store(true, std::memory_order_seq_cst);
     if ((fds[0].revents & POLLIN) != 0) {

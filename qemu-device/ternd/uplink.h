@@ -59,7 +59,9 @@ class Uplink final : public PortUser {
 
   [[nodiscard]] Port& port() { return *port_; }
   [[nodiscard]] const std::string& name() const { return config_.name; }
-  [[nodiscard]] const char* kind() const { return config_.kind == HostInterface::Kind::kTap ? "tap" : "packet"; }
+  [[nodiscard]] const char* kind() const {
+    return config_.kind == HostInterface::Kind::kTap ? "tap" : "packet";
+  }
   // Packets that the host left unfinished in a way that the uplink does not finish.
   [[nodiscard]] std::uint64_t unfinished();
   // Packets that were lost because the uplink did not take them in time.
@@ -75,9 +77,11 @@ class Uplink final : public PortUser {
 
   // ---- within call() ----
 
-  // Captures all frames from now on, as the switch sees them; null ends the capture. Returns the one
-  // that ends with it, for another thread to destroy.
-  std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture) { return std::exchange(capture_, std::move(capture)); }
+  // Captures all frames from now on, as the switch sees them; null ends the capture. Returns the
+  // one that ends with it, for another thread to destroy.
+  std::unique_ptr<Capture> set_capture(std::unique_ptr<Capture> capture) {
+    return std::exchange(capture_, std::move(capture));
+  }
   // Returns the reason if the text is wrong.
   std::string set_faults(const std::string& text);
   // Goes on with an interface that was opened again, after its deletion for example.

@@ -37,8 +37,12 @@ class UplinkFaults final : private Faults::Port, private Host {
 
  private:
   // Faults::Port
-  void send(std::span<const std::byte> frame) override { out_.emplace_back(frame.begin(), frame.end()); }
-  void accept(std::span<const std::byte> frame, bool) override { in_.emplace_back(frame.begin(), frame.end()); }
+  void send(std::span<const std::byte> frame) override {
+    out_.emplace_back(frame.begin(), frame.end());
+  }
+  void accept(std::span<const std::byte> frame, bool) override {
+    in_.emplace_back(frame.begin(), frame.end());
+  }
   void fatal(std::uint32_t) override {}
 
   // Host: a clock, and no memory.

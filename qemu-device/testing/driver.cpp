@@ -41,7 +41,9 @@ std::uint32_t Driver::load(std::uint64_t addr) {
   return std::atomic_ref(*at<std::uint32_t>(addr)).load(std::memory_order_seq_cst);
 }
 
-void Driver::doorbell(std::uint32_t command, std::uint32_t number) { ring(field_prep(TERN_DB_CMD_MASK, command) | number); }
+void Driver::doorbell(std::uint32_t command, std::uint32_t number) {
+  ring(field_prep(TERN_DB_CMD_MASK, command) | number);
+}
 
 void Driver::start_admin_queue() {
   aq_tail_ = 0;
@@ -85,7 +87,8 @@ std::array<std::uint8_t, 6> Driver::mac() const {
 }
 
 std::array<std::uint8_t, 16> Driver::gid() const {
-  return {0xfd, 77, 0, 0, 0, 0, 0, 0, 0x50, 0x54, 0, 0xff, 0xfe, 0x77, 0, static_cast<std::uint8_t>(id_)};
+  return {0xfd, 77,   0, 0,    0,    0,    0, 0,
+          0x50, 0x54, 0, 0xff, 0xfe, 0x77, 0, static_cast<std::uint8_t>(id_)};
 }
 
 tern_pages Driver::pages(std::uint64_t addr, std::uint64_t bytes) const {
@@ -154,7 +157,8 @@ Qp::Qp(Driver& driver)
       cq_(driver.alloc(sizeof(tern_cqe) << kLogSize)),
       cq_record_(driver.alloc(sizeof(tern_cq_record))),
       buffer_(driver.alloc(kBytes)) {
-  for (const std::uint64_t addr : {record_, cq_, cq_record_}) std::memset(driver.at<std::byte>(addr), 0, 4096);
+  for (const std::uint64_t addr : {record_, cq_, cq_record_})
+    std::memset(driver.at<std::byte>(addr), 0, 4096);
   tern_cmd_create_cq cq{};
   cq.pages = driver.pages(cq_, sizeof(tern_cqe) << kLogSize);
   cq.record = cq_record_;
@@ -207,8 +211,8 @@ void Qp::connect(const Qp& peer, std::uint8_t timeout, std::uint8_t retries) {
   to.attr.retry_cnt = retries;
   to.attr.rnr_retry = 7;
   to.attr.max_rd_atomic = 1;
-  to.mask = TERN_QPA_STATE | TERN_QPA_SQ_PSN | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
-            TERN_QPA_MAX_RD_ATOMIC;
+  to.mask = TERN_QPA_STATE | TERN_QPA_SQ_PSN | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT |
+            TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC;
   driver_.run(TERN_CMD_MODIFY_QP, to);
 }
 
@@ -228,7 +232,9 @@ void Qp::post(std::uint32_t bytes, unsigned n) {
   driver_.store(record_ + offsetof(tern_qp_record, sq_pi), pi_);
 }
 
-bool Qp::polled() { return (driver_.load(record_ + offsetof(tern_qp_record, status)) & TERN_QP_ST_SQ_POLLED) != 0; }
+bool Qp::polled() {
+  return (driver_.load(record_ + offsetof(tern_qp_record, status)) & TERN_QP_ST_SQ_POLLED) != 0;
+}
 
 bool Qp::ring() {
   if (polled()) return false;
@@ -236,7 +242,9 @@ bool Qp::ring() {
   return true;
 }
 
-std::uint64_t Qp::cqe_at(std::uint32_t index) const { return cq_ + index % (1U << kLogSize) * sizeof(tern_cqe); }
+std::uint64_t Qp::cqe_at(std::uint32_t index) const {
+  return cq_ + index % (1U << kLogSize) * sizeof(tern_cqe);
+}
 
 bool Qp::written(std::uint32_t index) const {
   const std::uint32_t phase = (index >> kLogSize) & 1 ? 0 : 1;
@@ -256,7 +264,8 @@ std::uint32_t Qp::poll() {
 
 bool Qp::arm() {
   driver_.store(cq_record_ + offsetof(tern_cq_record, arm),
-                 field_prep(TERN_CQ_ARM_CI_MASK, ci_) | TERN_CQ_ARM_VALID | field_prep(TERN_CQ_ARM_SEQ_MASK, arm_sequence_++));
+                field_prep(TERN_CQ_ARM_CI_MASK, ci_) | TERN_CQ_ARM_VALID |
+                    field_prep(TERN_CQ_ARM_SEQ_MASK, arm_sequence_++));
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t reported = driver_.load(cq_record_ + offsetof(tern_cq_record, reported));
   if (!written(static_cast<std::int32_t>(reported - ci_) > 0 ? reported : ci_)) return false;
@@ -271,7 +280,10 @@ bool Qp::drain() {
 // ---- an Ethernet queue ----
 
 EthernetQueue::EthernetQueue(Driver& driver)
-    : driver_(driver), ring_(driver.alloc(4096)), record_(driver.alloc(sizeof(tern_eth_record))), frames_(driver.alloc(256 * 4096)) {
+    : driver_(driver),
+      ring_(driver.alloc(4096)),
+      record_(driver.alloc(sizeof(tern_eth_record))),
+      frames_(driver.alloc(256 * 4096)) {
   tern_cmd_create_cq cq{};
   cq.pages = driver.pages(driver.alloc(256 * sizeof(tern_cqe)), 256 * sizeof(tern_cqe));
   cq.record = driver.alloc(sizeof(tern_cq_record));
@@ -293,7 +305,8 @@ void EthernetQueue::send(unsigned frames, std::uint32_t len) {
     const std::uint64_t data = frames_ + pi_ % 256 * 4096;
     std::memset(driver_.at<std::byte>(data), static_cast<int>(pi_ & 0xff), len);
     *driver_.at<std::byte>(data) = std::byte{0x52};  // unicast
-    *driver_.at<tern_eth_txd>(ring_ + pi_ % 256 * sizeof(tern_eth_txd)) = {data, len, TERN_ETH_F_EOP, 0};
+    *driver_.at<tern_eth_txd>(ring_ + pi_ % 256 * sizeof(tern_eth_txd)) = {data, len,
+                                                                           TERN_ETH_F_EOP, 0};
   }
   driver_.store(record_, pi_);
   driver_.doorbell(TERN_DB_CMD_ETH_TX, number_);

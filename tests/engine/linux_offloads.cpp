@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Compares the engine's checksums and segments with those of Linux, byte by byte: frames that ask for an offload leave a device without
-// any, va, so that Linux does it in software, and arrive at vb. What the engine coalesces, Linux must cut into the same frames again. tests/engine/linux-offloads makes both.
+// Compares the engine's checksums and segments with those of Linux, byte by byte: frames that ask
+// for an offload leave a device without any, va, so that Linux does it in software, and arrive at
+// vb. What the engine coalesces, Linux must cut into the same frames again.
+// tests/engine/linux-offloads makes both.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -58,9 +60,13 @@ class Wire {
     const int on = 1;
     const int room = 64 << 20;
     const timeval timeout{2, 0};
-    require(setsockopt(fd_, SOL_PACKET, sends ? PACKET_VNET_HDR : PACKET_AUXDATA, &on, sizeof(on)) == 0, "packet option");
-    require(setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) == 0, "SO_RCVBUFFORCE");
-    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0, "SO_RCVTIMEO");
+    require(
+        setsockopt(fd_, SOL_PACKET, sends ? PACKET_VNET_HDR : PACKET_AUXDATA, &on, sizeof(on)) == 0,
+        "packet option");
+    require(setsockopt(fd_, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) == 0,
+            "SO_RCVBUFFORCE");
+    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0,
+            "SO_RCVTIMEO");
     require(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0, name);
   }
 
@@ -71,7 +77,8 @@ class Wire {
     return ::send(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
   }
 
-  // The next frame from the sender of `like`; the machine sends frames of its own. Empty if none comes.
+  // The next frame from the sender of `like`; the machine sends frames of its own. Empty if none
+  // comes.
   [[nodiscard]] Bytes receive(const Bytes& like) const {
     for (;;) {
       Bytes frame(70'000);
@@ -85,7 +92,8 @@ class Wire {
       const ssize_t size = recvmsg(fd_, &message, 0);
       if (size < 0) return {};
       frame.resize(static_cast<std::size_t>(size));
-      if (frame.size() < 14 || !std::equal(like.begin(), like.begin() + 12, frame.begin())) continue;
+      if (frame.size() < 14 || !std::equal(like.begin(), like.begin() + 12, frame.begin()))
+        continue;
       put_tag_back(message, frame);
       return frame;
     }
@@ -142,8 +150,9 @@ std::optional<SampleFrame> draw(std::mt19937& random) {
 }
 
 void describe(const SampleFrame& f, std::size_t mss, const char* what) {
-  std::printf("IPv%c protocol %d tags %zu options %zu extensions %zu payload %zu mss %zu: %s\n", f.v4 ? '4' : '6', f.protocol, f.tags.size(), f.options,
-              f.extensions.size(), f.payload, mss, what);
+  std::printf("IPv%c protocol %d tags %zu options %zu extensions %zu payload %zu mss %zu: %s\n",
+              f.v4 ? '4' : '6', f.protocol, f.tags.size(), f.options, f.extensions.size(),
+              f.payload, mss, what);
 }
 
 // Sends a frame. Returns whether what arrives is what the engine makes of it.
@@ -173,7 +182,8 @@ bool same(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss
     const Bytes is = in.receive(frame);
     if (is == must) continue;
     const auto at = std::ranges::mismatch(is, must).in1 - is.begin();
-    std::printf("%zu bytes instead of %zu, different from byte %td on\n", is.size(), must.size(), at);
+    std::printf("%zu bytes instead of %zu, different from byte %td on\n", is.size(), must.size(),
+                at);
     describe(f, mss, "not what Linux makes of it");
     return false;
   }
@@ -224,10 +234,12 @@ bool same_again(const Wire& out, const Wire& in, Packet& packet) {
   Bytes frame(headers.begin(), headers.end());
   frame.insert(frame.end(), packet.payload.begin(), packet.payload.end());
   if (!out.send(offload, frame)) return false;
-  return std::ranges::all_of(packet.frames, [&](const Bytes& must) { return in.receive(frame) == must; });
+  return std::ranges::all_of(packet.frames,
+                             [&](const Bytes& must) { return in.receive(frame) == must; });
 }
 
-// The segments of TCP, as a receiver coalesces them. Returns their packets, or -1 if Linux cuts one into other frames.
+// The segments of TCP, as a receiver coalesces them. Returns their packets, or -1 if Linux cuts one
+// into other frames.
 int coalesced(const Wire& out, const Wire& in, const SampleFrame& f, std::size_t mss) {
   Bytes frame = f.make();
   auto packets = coalesce(segments(f, frame, mss));
@@ -261,7 +273,10 @@ int run() {
     if (packets < 0) return 1;
     joined += static_cast<unsigned>(packets);
   }
-  std::printf("%u frames with a checksum and %u in segments are those of Linux, and so are %u packets after coalescing\n", checksums, cut, joined);
+  std::printf(
+      "%u frames with a checksum and %u in segments are those of Linux, and so are %u packets "
+      "after coalescing\n",
+      checksums, cut, joined);
   return checksums > 100 && cut > 100 && joined > 100 ? 0 : 1;
 }
 

@@ -45,8 +45,10 @@ std::string text_of(const ibv_gid& gid) {
 std::optional<ibv_gid_entry> find_gid(const Device& dev, const std::string& prefix) {
   ibv_gid_entry entry{};
   for (std::uint32_t i = 0; i < 64; i++) {
-    if (ibv_query_gid_ex(dev.context(), 1, i, &entry, 0) == 0 && entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
-        IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(entry.gid.raw)) && text_of(entry.gid).starts_with(prefix)) {
+    if (ibv_query_gid_ex(dev.context(), 1, i, &entry, 0) == 0 &&
+        entry.gid_type == IBV_GID_TYPE_ROCE_V2 &&
+        IN6_IS_ADDR_V4MAPPED(reinterpret_cast<const in6_addr*>(entry.gid.raw)) &&
+        text_of(entry.gid).starts_with(prefix)) {
       return entry;
     }
   }
@@ -82,12 +84,22 @@ struct Peer {
 class End {
  public:
   End(const Device& dev, const Socket& socket)
-      : dev_(dev), socket_(socket), memory_(dev.pd(), kBytes + 4096, kAllAccess), cq_(create_cq(dev, 512)) {
-    ibv_qp_cap cap{.max_send_wr = 64, .max_recv_wr = 256, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+      : dev_(dev),
+        socket_(socket),
+        memory_(dev.pd(), kBytes + 4096, kAllAccess),
+        cq_(create_cq(dev, 512)) {
+    ibv_qp_cap cap{.max_send_wr = 64,
+                   .max_recv_wr = 256,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
+                   .max_inline_data = 0};
     qp_ = create_rc_qp(dev, cq_.get(), cq_.get(), cap);
     const ibv_gid_entry first = wait_gid(dev, kFirst);
-    const Peer self{.qpn = qp_->qp_num, .rkey = memory_.rkey(), .address = memory_.address(),
-                    .first = first.gid, .second = wait_gid(dev, kSecond).gid};
+    const Peer self{.qpn = qp_->qp_num,
+                    .rkey = memory_.rkey(),
+                    .address = memory_.address(),
+                    .first = first.gid,
+                    .second = wait_gid(dev, kSecond).gid};
     socket_.write(&self, sizeof(self));
     require(socket_.read(&peer_, sizeof(peer_)), "the other end has closed");
     self_ = self;
@@ -137,16 +149,18 @@ class End {
   [[nodiscard]] ibv_qp_attr query() const {
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
-    constexpr int kMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_TIMEOUT;
+    constexpr int kMask =
+        IBV_QP_STATE | IBV_QP_AV | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_TIMEOUT;
     require_err(ibv_query_qp(qp_.get(), &attr, kMask, &init), 0, "ibv_query_qp");
     return attr;
   }
   void require_path(const std::string& prefix) const {
     const ibv_gid& want = prefix == kFirst ? peer_.first : peer_.second;
     const ibv_qp_attr attr = query();
-    require(std::memcmp(attr.ah_attr.grh.dgid.raw, want.raw, sizeof(want)) == 0, "the path leads to {}",
-            text_of(attr.ah_attr.grh.dgid));
-    require(attr.path_mig_state == IBV_MIG_MIGRATED, "state {}", static_cast<int>(attr.path_mig_state));
+    require(std::memcmp(attr.ah_attr.grh.dgid.raw, want.raw, sizeof(want)) == 0,
+            "the path leads to {}", text_of(attr.ah_attr.grh.dgid));
+    require(attr.path_mig_state == IBV_MIG_MIGRATED, "state {}",
+            static_cast<int>(attr.path_mig_state));
     require(attr.timeout == kAltTimeout, "timeout {}", attr.timeout);
   }
   // Loads the path at both ends; traffic of the client arms them.
@@ -156,7 +170,8 @@ class End {
     if (client) transfer(1);
     sync();
     const ibv_qp_attr attr = query();
-    require(attr.path_mig_state == IBV_MIG_ARMED, "state {} after a message", static_cast<int>(attr.path_mig_state));
+    require(attr.path_mig_state == IBV_MIG_ARMED, "state {} after a message",
+            static_cast<int>(attr.path_mig_state));
     sync();
   }
   void require_event(ibv_event_type type) const {
@@ -168,13 +183,21 @@ class End {
     for (std::uint32_t i = 0; i < count; i++) {
       const std::uint32_t at = (rounds_ % 16) * 4096;
       fill(memory_.bytes().subspan(at, 4096), rounds_);
-      Send write{.opcode = IBV_WR_RDMA_WRITE, .sges = {memory_.sge(at, 4096)}, .raddr = peer_.address + at, .rkey = peer_.rkey};
+      Send write{.opcode = IBV_WR_RDMA_WRITE,
+                 .sges = {memory_.sge(at, 4096)},
+                 .raddr = peer_.address + at,
+                 .rkey = peer_.rkey};
       Send message{.opcode = IBV_WR_SEND_WITH_IMM, .sges = {memory_.sge(at, 64)}, .imm = rounds_};
-      Send add{.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .sges = {memory_.sge(kWord + 8, 8)}, .raddr = peer_.address + kWord,
-               .rkey = peer_.rkey, .compare_add = 1};
-      for (const Send& s : {write, message, add}) require_err(post(qp_.get(), Api::kPost, s), 0, "post");
+      Send add{.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+               .sges = {memory_.sge(kWord + 8, 8)},
+               .raddr = peer_.address + kWord,
+               .rkey = peer_.rkey,
+               .compare_add = 1};
+      for (const Send& s : {write, message, add})
+        require_err(post(qp_.get(), Api::kPost, s), 0, "post");
       for (const ibv_wc& wc : poll(cq_.get(), 3, kSoon)) require_status(wc, 0, IBV_WC_SUCCESS);
-      require(memory_.load64(kWord + 8) == rounds_, "FETCH_ADD returned {}, not {}", memory_.load64(kWord + 8), rounds_);
+      require(memory_.load64(kWord + 8) == rounds_, "FETCH_ADD returned {}, not {}",
+              memory_.load64(kWord + 8), rounds_);
       rounds_++;
     }
   }
@@ -182,8 +205,9 @@ class End {
   void receive(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; i++) {
       const ibv_wc wc = poll(cq_.get(), 1, kSoon)[0];
-      require(wc.status == IBV_WC_SUCCESS && ntohl(wc.imm_data) == rounds_, "message {}: status {}, number {}", rounds_,
-              static_cast<int>(wc.status), ntohl(wc.imm_data));
+      require(wc.status == IBV_WC_SUCCESS && ntohl(wc.imm_data) == rounds_,
+              "message {}: status {}, number {}", rounds_, static_cast<int>(wc.status),
+              ntohl(wc.imm_data));
       // The bytes stay until 16 more rounds, which need receives that are not posted yet.
       const auto wrong = mismatch(memory_.bytes().subspan((rounds_ % 16) * 4096, 4096), rounds_);
       require(!wrong, "byte {} of round {}", wrong.value_or(0), rounds_);
@@ -230,12 +254,14 @@ void refusals(End& end) {
     change(attr);
     return ibv_modify_qp(end.qp(), &attr, IBV_QP_ALT_PATH);
   };
-  require_err(load([](ibv_qp_attr& a) { a.alt_port_num = a.alt_ah_attr.port_num = 2; }), EINVAL, "port 2");
+  require_err(load([](ibv_qp_attr& a) { a.alt_port_num = a.alt_ah_attr.port_num = 2; }), EINVAL,
+              "port 2");
   require_err(load([](ibv_qp_attr& a) { a.alt_port_num = 2; }), EINVAL, "two ports");
   require_err(load([](ibv_qp_attr& a) { a.alt_ah_attr.is_global = 0; }), EINVAL, "no GRH");
   require_err(load([](ibv_qp_attr& a) { a.alt_timeout = 32; }), EINVAL, "timeout");
   require_err(load([](ibv_qp_attr& a) { a.alt_pkey_index = 1; }), EINVAL, "P_Key index");
-  require(load([](ibv_qp_attr& a) { a.alt_ah_attr.grh.sgid_index = 255; }) != 0, "a GID that is not there");
+  require(load([](ibv_qp_attr& a) { a.alt_ah_attr.grh.sgid_index = 255; }) != 0,
+          "a GID that is not there");
   const ibv_qp_attr attr = end.query();
   require(attr.alt_port_num == 0 && attr.path_mig_state == IBV_MIG_MIGRATED, "something changed");
 }
@@ -247,7 +273,8 @@ void queries(End& end) {
               attr.alt_ah_attr.port_num == 1 && attr.alt_ah_attr.is_global == 1,
           "port {}, timeout {}", attr.alt_port_num, attr.alt_timeout);
   require(std::memcmp(attr.alt_ah_attr.grh.dgid.raw, end.peer().second.raw, 16) == 0, "GID");
-  require(attr.path_mig_state == IBV_MIG_MIGRATED, "state {}", static_cast<int>(attr.path_mig_state));
+  require(attr.path_mig_state == IBV_MIG_MIGRATED, "state {}",
+          static_cast<int>(attr.path_mig_state));
 }
 
 // The server's first address goes while the client sends; both ends go to the second path.
@@ -291,7 +318,9 @@ void no_way_out(End& end, bool client) {
   if (client) {
     change_address("del", end.self().second);
     end.sync();
-    const Send write{.opcode = IBV_WR_RDMA_WRITE, .sges = {end.memory().sge(0, 8)}, .raddr = end.peer().address,
+    const Send write{.opcode = IBV_WR_RDMA_WRITE,
+                     .sges = {end.memory().sge(0, 8)},
+                     .raddr = end.peer().address,
                      .rkey = end.peer().rkey};
     require_err(post(end.qp(), Api::kPost, write), 0, "post");
     require_status(poll(end.cq(), 1, kSoon)[0], 0, IBV_WC_RETRY_EXC_ERR);
@@ -316,11 +345,12 @@ bool run(const Socket& socket, bool client) {
   end.sync();
   std::vector<Named> tests;
   if (client) tests = {{"refusals", [&] { refusals(end); }}, {"queries", [&] { queries(end); }}};
-  tests.insert(tests.end(), {{"path-dies", [&] { path_dies(end, client); }},
-                             {"requested-by-the-client", [&] { on_request(end, client, false, kFirst); }},
-                             {"requested-by-the-server", [&] { on_request(end, client, true, kSecond); }},
-                             {"back-again", [&] { on_request(end, client, false, kFirst); }},
-                             {"no-way-out", [&] { no_way_out(end, client); }}});
+  tests.insert(tests.end(),
+               {{"path-dies", [&] { path_dies(end, client); }},
+                {"requested-by-the-client", [&] { on_request(end, client, false, kFirst); }},
+                {"requested-by-the-server", [&] { on_request(end, client, true, kSecond); }},
+                {"back-again", [&] { on_request(end, client, false, kFirst); }},
+                {"no-way-out", [&] { no_way_out(end, client); }}});
   return run_named(client ? "apm" : "apm-server", tests, {});
 }
 

@@ -76,7 +76,9 @@ void connect(Link& link) {
     a.qp_state = IBV_QPS_INIT;
     a.port_num = 1;
     a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    if (ibv_modify_qp(link.qp[i], &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)) die("to INIT");
+    if (ibv_modify_qp(link.qp[i], &a,
+                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+      die("to INIT");
     a = {};
     a.qp_state = IBV_QPS_RTR;
     a.path_mtu = IBV_MTU_4096;
@@ -88,19 +90,25 @@ void connect(Link& link) {
     a.ah_attr.grh.dgid = gid;
     a.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(index);
     a.ah_attr.grh.hop_limit = 64;
-    if (ibv_modify_qp(link.qp[i], &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)) die("to RTR");
+    if (ibv_modify_qp(link.qp[i], &a,
+                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+      die("to RTR");
     a = {};
     a.qp_state = IBV_QPS_RTS;
     a.timeout = 18;
     a.retry_cnt = 7;
     a.rnr_retry = 7;
     a.max_rd_atomic = 4;
-    if (ibv_modify_qp(link.qp[i], &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC)) die("to RTS");
+    if (ibv_modify_qp(link.qp[i], &a,
+                      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC))
+      die("to RTS");
   }
 }
 
-ibv_wc_status move(Link& link, ibv_wr_opcode opcode, ibv_mr* local, std::uint64_t addr, ibv_mr* remote,
-                   std::uint64_t raddr, std::uint32_t len) {
+ibv_wc_status move(Link& link, ibv_wr_opcode opcode, ibv_mr* local, std::uint64_t addr,
+                   ibv_mr* remote, std::uint64_t raddr, std::uint32_t len) {
   ibv_sge sge = {addr, len, local->lkey};
   ibv_send_wr wr = {};
   wr.sg_list = &sge;
@@ -118,34 +126,46 @@ ibv_wc_status move(Link& link, ibv_wr_opcode opcode, ibv_mr* local, std::uint64_
 }
 
 // Writes a pattern to `offset` of the region, checks it in the file, and reads it back.
-bool crosses(Link& link, ibv_mr* small, char* buffer, ibv_mr* big, std::uint64_t iova, const char* file,
-             std::uint64_t offset, std::uint32_t len) {
+bool crosses(Link& link, ibv_mr* small, char* buffer, ibv_mr* big, std::uint64_t iova,
+             const char* file, std::uint64_t offset, std::uint32_t len) {
   for (std::uint32_t i = 0; i < len; ++i) buffer[i] = static_cast<char>(offset / kPage + i * 7 + 1);
-  if (move(link, IBV_WR_RDMA_WRITE, small, reinterpret_cast<std::uintptr_t>(buffer), big, iova + offset, len) != IBV_WC_SUCCESS) return false;
+  if (move(link, IBV_WR_RDMA_WRITE, small, reinterpret_cast<std::uintptr_t>(buffer), big,
+           iova + offset, len) != IBV_WC_SUCCESS)
+    return false;
   for (std::uint32_t i = 0; i < len; ++i) {
     if (file[(offset + i) % kFile] != buffer[i]) return false;
   }
   char* const back = buffer + len;
   std::memset(back, 0, len);
-  if (move(link, IBV_WR_RDMA_READ, small, reinterpret_cast<std::uintptr_t>(back), big, iova + offset, len) != IBV_WC_SUCCESS) return false;
+  if (move(link, IBV_WR_RDMA_READ, small, reinterpret_cast<std::uintptr_t>(back), big,
+           iova + offset, len) != IBV_WC_SUCCESS)
+    return false;
   return std::memcmp(back, buffer, len) == 0;
 }
 
-void exercise(Link& link, ibv_mr* small, char* buffer, char* region, std::uint64_t iova, const char* file,
-              const std::string& name) {
+void exercise(Link& link, ibv_mr* small, char* buffer, char* region, std::uint64_t iova,
+              const char* file, const std::string& name) {
   const auto start = std::chrono::steady_clock::now();
-  ibv_mr* const big = ibv_reg_mr_iova(link.pd, region, kRegion, iova,
-                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_mr* const big =
+      ibv_reg_mr_iova(link.pd, region, kRegion, iova,
+                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (big == nullptr) return report(false, name, std::string("ibv_reg_mr_iova: ") + std::strerror(errno));
+  if (big == nullptr)
+    return report(false, name, std::string("ibv_reg_mr_iova: ") + std::strerror(errno));
   char note[64];
   std::snprintf(note, sizeof(note), "registered in %.2f s", took.count());
   report(true, name + "-register", note);
   // A page list chunk has 512 entries; one UPDATE_PAGES command takes up to 512 chunks.
   const std::uint64_t chunk = 512 * kPage;
   const std::uint64_t piece = 512 * chunk;
-  const std::uint64_t offsets[] = {0, kPage - 3, chunk - 5, piece - 100, 17 * piece - 1, kRegion / 2 + 12345,
-                                   kRegion - piece - 7, kRegion - 8192};
+  const std::uint64_t offsets[] = {0,
+                                   kPage - 3,
+                                   chunk - 5,
+                                   piece - 100,
+                                   17 * piece - 1,
+                                   kRegion / 2 + 12345,
+                                   kRegion - piece - 7,
+                                   kRegion - 8192};
   for (const std::uint64_t offset : offsets) {
     char label[64];
     std::snprintf(label, sizeof(label), "-at-%#" PRIx64, offset);
@@ -175,11 +195,14 @@ int main(int argc, char** argv) {
   }
   const int fd = memfd_create("bigmr", MFD_HUGETLB);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(kFile))) die("memfd of huge pages");
-  char* const window = static_cast<char*>(mmap(nullptr, kRegion + kHuge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  char* const window = static_cast<char*>(mmap(nullptr, kRegion + kHuge, PROT_NONE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (window == MAP_FAILED) die("mmap of 64 GiB");
   char* const region = window + (kHuge - reinterpret_cast<std::uintptr_t>(window) % kHuge);
   for (std::uint64_t at = 0; at < kRegion; at += kFile) {
-    if (mmap(region + at, kFile, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) die("mmap of the memfd");
+    if (mmap(region + at, kFile, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED)
+      die("mmap of the memfd");
   }
   auto* const buffer = static_cast<char*>(std::aligned_alloc(4096, 16384));
   ibv_mr* const small = ibv_reg_mr(link.pd, buffer, 16384, IBV_ACCESS_LOCAL_WRITE);

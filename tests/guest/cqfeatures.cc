@@ -28,8 +28,8 @@
 namespace guest {
 namespace {
 
-constexpr int kSoon = 20000;  // ms; an expected event must arrive within this time
-constexpr int kNever = 150;   // ms; no event may arrive within this time
+constexpr int kSoon = 20000;          // ms; an expected event must arrive within this time
+constexpr int kNever = 150;           // ms; no event may arrive within this time
 constexpr std::uint32_t kDepth = 64;  // requests outstanding at most
 constexpr std::uint64_t kNsPerUs = 1000;
 constexpr std::uint64_t kNsPerMs = 1000000;
@@ -38,7 +38,8 @@ constexpr std::uint64_t kNsPerSecond = 1000000000;
 std::uint64_t now_ns(clockid_t id) {
   timespec ts{};
   clock_gettime(id, &ts);
-  return static_cast<std::uint64_t>(ts.tv_sec) * kNsPerSecond + static_cast<std::uint64_t>(ts.tv_nsec);
+  return static_cast<std::uint64_t>(ts.tv_sec) * kNsPerSecond +
+         static_cast<std::uint64_t>(ts.tv_nsec);
 }
 
 std::uint64_t raw_clock(ibv_context* context) {
@@ -72,7 +73,11 @@ class Rig {
     cq_ex_ = ibv_create_cq_ex(dev.context(), &attr);
     if (cq_ex_ == nullptr) fail_errno("ibv_create_cq_ex");
     cq_.reset(ibv_cq_ex_to_cq(cq_ex_));
-    ibv_qp_cap cap{.max_send_wr = kDepth, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    ibv_qp_cap cap{.max_send_wr = kDepth,
+                   .max_recv_wr = 4,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
+                   .max_inline_data = 0};
     ibv_qp_cap twin_cap = cap;
     qp_ = create_rc_qp(dev, cq_.get(), quiet_cq_.get(), cap);
     twin_ = create_rc_qp(dev, quiet_cq_.get(), quiet_cq_.get(), twin_cap);
@@ -235,7 +240,8 @@ void resize_under_traffic(const Device& dev) {
   resizer.join();
   if (broken) std::rethrow_exception(broken);
   require(why.empty(), "after {} resizes: {}", resizes.load(), why);
-  std::printf("# %u resizes, %u events, %" PRIu64 " completions\n", resizes.load(), events, rig.taken());
+  std::printf("# %u resizes, %u events, %" PRIu64 " completions\n", resizes.load(), events,
+              rig.taken());
 }
 
 // ---- moderation ----
@@ -351,7 +357,8 @@ void overrun_flag_is_checked(const Device& dev) {
   attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
   attr.flags = 1U << 5;
   ibv_cq_ex* const cq = ibv_create_cq_ex(dev.context(), &attr);
-  require(cq == nullptr && errno == EOPNOTSUPP, "an unknown flag: {}", errno_name(cq == nullptr ? errno : 0));
+  require(cq == nullptr && errno == EOPNOTSUPP, "an unknown flag: {}",
+          errno_name(cq == nullptr ? errno : 0));
 }
 
 // ---- time ----
@@ -362,7 +369,8 @@ constexpr std::uint64_t kStamps =
 void clock_attributes(const Device& dev) {
   ibv_device_attr_ex attr{};
   require_err(ibv_query_device_ex(dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
-  require(attr.completion_timestamp_mask == UINT64_MAX, "mask {:#x}", attr.completion_timestamp_mask);
+  require(attr.completion_timestamp_mask == UINT64_MAX, "mask {:#x}",
+          attr.completion_timestamp_mask);
   require(attr.hca_core_clock == 1000000, "hca_core_clock {} kHz", attr.hca_core_clock);
 
   ibv_values_ex values{};
@@ -387,7 +395,8 @@ void clock_rate(const Device& dev) {
   const std::uint64_t outer_end = now_ns(CLOCK_MONOTONIC);
   const std::uint64_t least = (inner_end - inner) / 1000 * 999;
   const std::uint64_t most = (outer_end - outer) / 1000 * 1001 + kNsPerUs;
-  require(end - start >= least && end - start <= most, "{} ns, should be {} to {}", end - start, least, most);
+  require(end - start >= least && end - start <= most, "{} ns, should be {} to {}", end - start,
+          least, most);
 }
 
 // Two threads read the clock through one page: each reading is consistent.
@@ -414,7 +423,8 @@ void clock_shared(const Device& dev) {
   std::string why;
   while (last < end && why.empty()) {
     const std::uint64_t next = raw_clock(dev.context());
-    if (next < last || next - last > 60 * kNsPerSecond) why = std::format("from {} to {}", last, next);
+    if (next < last || next - last > 60 * kNsPerSecond)
+      why = std::format("from {} to {}", last, next);
     last = next;
   }
   done = true;
@@ -441,8 +451,8 @@ void stamps(const Device& dev) {
       const std::uint64_t ts = ibv_wc_read_completion_ts(cq);
       const std::uint64_t after = raw_clock(dev.context());
       require(cq->status == IBV_WC_SUCCESS, "status {}", static_cast<int>(cq->status));
-      require(ts >= before && ts <= after && ts >= last, "stamp {}, {} before and {} after, {} the one before", ts,
-              before, after, last);
+      require(ts >= before && ts <= after && ts >= last,
+              "stamp {}, {} before and {} after, {} the one before", ts, before, after, last);
       last = ts;
     }
     ibv_end_poll(cq);
@@ -470,8 +480,8 @@ Wall wall_of_write(Rig& rig) {
 constexpr std::uint64_t kSlack = 2 * kNsPerMs;
 
 void require_wall(const Wall& w, const char* when) {
-  require(w.at + kSlack >= w.before && w.at <= w.after + kSlack, "{}: {}, but it was {} to {}", when, w.at, w.before,
-          w.after);
+  require(w.at + kSlack >= w.before && w.at <= w.after + kSlack, "{}: {}, but it was {} to {}",
+          when, w.at, w.before, w.after);
 }
 
 void wallclock(const Device& dev) {
@@ -480,7 +490,8 @@ void wallclock(const Device& dev) {
   for (int i = 0; i < 300; i++) {
     const Wall w = wall_of_write(rig);
     require_wall(w, "wall clock");
-    worst = std::max({worst, w.at < w.before ? w.before - w.at : 0, w.at > w.after ? w.at - w.after : 0});
+    worst = std::max(
+        {worst, w.at < w.before ? w.before - w.at : 0, w.at > w.after ? w.at - w.after : 0});
     if (i % 10 == 0) sleep_ms(20);
   }
   std::printf("# at most %" PRIu64 " ns outside what the system's clock says\n", worst);
@@ -489,7 +500,8 @@ void wallclock(const Device& dev) {
 // Steps the system's clock, and restores it in the end with the elapsed time added.
 class ClockStep {
  public:
-  explicit ClockStep(std::int64_t seconds) : start_(now_ns(CLOCK_MONOTONIC)), real_(now_ns(CLOCK_REALTIME)) {
+  explicit ClockStep(std::int64_t seconds)
+      : start_(now_ns(CLOCK_MONOTONIC)), real_(now_ns(CLOCK_REALTIME)) {
     set(real_ + static_cast<std::uint64_t>(seconds) * kNsPerSecond);
   }
   ClockStep(const ClockStep&) = delete;
@@ -498,7 +510,8 @@ class ClockStep {
 
  private:
   static void set(std::uint64_t ns) {
-    const timespec ts{.tv_sec = static_cast<time_t>(ns / kNsPerSecond), .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
+    const timespec ts{.tv_sec = static_cast<time_t>(ns / kNsPerSecond),
+                      .tv_nsec = static_cast<long>(ns % kNsPerSecond)};
     if (clock_settime(CLOCK_REALTIME, &ts) != 0) std::perror("clock_settime");
   }
   std::uint64_t start_, real_;
@@ -517,7 +530,7 @@ void wallclock_follows_steps(const Device& dev) {
     require_wall(last, "after a step");
   }
   constexpr std::uint64_t kSlewed = 100 * kNsPerMs;  // a smaller difference is slewed
-  constexpr int kRounds = 600;  // ends the test if the clocks never meet
+  constexpr int kRounds = 600;                       // ends the test if the clocks never meet
   for (int i = 0; i < kRounds; i++) {
     sleep_ms(50);
     const Wall w = wall_of_write(rig);
@@ -525,8 +538,8 @@ void wallclock_follows_steps(const Device& dev) {
     last = w;
     if (w.at <= w.after + kSlewed) break;
   }
-  require(last.at <= last.after + kSlewed, "after the step back: {}, but it was {} to {}", last.at, last.before,
-          last.after);
+  require(last.at <= last.after + kSlewed, "after the step back: {}, but it was {} to {}", last.at,
+          last.before, last.after);
 }
 
 // ---- datagrams ----
@@ -547,7 +560,8 @@ std::vector<ibv_gid_entry> roce_v2_gids(const Device& dev) {
   const ssize_t count = ibv_query_gid_table(dev.context(), gids.data(), gids.size(), 0);
   if (count < 0) fail_errno("ibv_query_gid_table");
   gids.resize(static_cast<std::size_t>(count));
-  std::erase_if(gids, [](const ibv_gid_entry& gid) { return gid.gid_type != IBV_GID_TYPE_ROCE_V2; });
+  std::erase_if(gids,
+                [](const ibv_gid_entry& gid) { return gid.gid_type != IBV_GID_TYPE_ROCE_V2; });
   return gids;
 }
 
@@ -576,7 +590,11 @@ void datagram_sl(const Device& dev) {
   if (cq_ex == nullptr) fail_errno("ibv_create_cq_ex");
   const CqPtr recv_cq(ibv_cq_ex_to_cq(cq_ex));
   QpSpec spec{.type = IBV_QPT_UD, .send_cq = send_cq.get(), .recv_cq = recv_cq.get()};
-  spec.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  spec.cap = {.max_send_wr = 4,
+              .max_recv_wr = 4,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
   const QpPtr qp = try_create_qp(dev, spec);
   if (!qp) fail_errno("ibv_create_qp_ex");
   const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
@@ -589,12 +607,16 @@ void datagram_sl(const Device& dev) {
     for (const bool extended : {false, true}) {
       const ibv_sge buffer = memory.sge(0, kGrh + kBytes);
       require_err(post_recv(qp.get(), 0, {&buffer, 1}), 0, "ibv_post_recv");
-      const Send send{.sges = {memory.sge(2048, kBytes)}, .ah = ah.get(), .remote_qpn = qp->qp_num, .remote_qkey = kQkey};
+      const Send send{.sges = {memory.sge(2048, kBytes)},
+                      .ah = ah.get(),
+                      .remote_qpn = qp->qp_num,
+                      .remote_qkey = kQkey};
       require_err(post(qp.get(), Api::kPost, send), 0, "post");
       require_status(poll(send_cq.get(), 1).front(), 0, IBV_WC_SUCCESS);
       const std::uint8_t sl = extended ? read_sl(cq_ex) : poll(recv_cq.get(), 1).front().sl;
       const int version = std::to_integer<int>(memory.bytes()[ipv4 ? 20 : 0] >> 4);
-      require(version == (ipv4 ? 4 : 6), "GID {}: an IP header of version {}", gid.gid_index, version);
+      require(version == (ipv4 ? 4 : 6), "GID {}: an IP header of version {}", gid.gid_index,
+              version);
       require(sl == (ipv4 ? 0xa : 0x9), "GID {}: service level {:#x}", gid.gid_index, sl);
     }
     seen[ipv4 ? 0 : 1] = true;
@@ -606,8 +628,9 @@ void datagram_sl(const Device& dev) {
 
 void data_in_order(const Device& dev) {
   const Rig rig(dev);
-  for (const ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
-                                 IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP}) {
+  for (const ibv_wr_opcode op :
+       {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND, IBV_WR_SEND_WITH_IMM,
+        IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP}) {
     for (const std::uint32_t flags : {0U, std::uint32_t{IBV_QUERY_QP_DATA_IN_ORDER_RETURN_CAPS}}) {
       const int answer = ibv_query_qp_data_in_order(rig.qp(), op, flags);
       require(answer == 0, "{} of operation {}", answer, static_cast<int>(op));
@@ -663,7 +686,10 @@ int main(int argc, char** argv) {
       tests.push_back({e.name, [&dev, run = e.run] { run(dev); }});
     }
     const std::span patterns(argv + optind, static_cast<std::size_t>(argc - optind));
-    return guest::run_named("cqfeatures", tests, std::vector<const char*>(patterns.begin(), patterns.end())) ? 0 : 1;
+    return guest::run_named("cqfeatures", tests,
+                            std::vector<const char*>(patterns.begin(), patterns.end()))
+               ? 0
+               : 1;
   } catch (const std::exception& e) {
     std::printf("not ok cqfeatures/setup - %s\n", e.what());
     return 1;

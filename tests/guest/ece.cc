@@ -3,7 +3,8 @@
 //
 //   ece [-d DEV] [-g GID_INDEX]
 //
-// Both ends are in this process, at the IPv4 address of the GID. Prints "ok NAME" or "not ok NAME - why" for each case.
+// Both ends are in this process, at the IPv4 address of the GID. Prints "ok NAME" or "not ok NAME -
+// why" for each case.
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -44,7 +45,9 @@ using IdPtr = std::unique_ptr<rdma_cm_id, Destroyer<rdma_cm_id, destroy_id>>;
 // One end: events of its ids, and the id that is connected.
 class End {
  public:
-  End() : events_(rdma_create_event_channel()) { require(events_ != nullptr, "rdma_create_event_channel"); }
+  End() : events_(rdma_create_event_channel()) {
+    require(events_ != nullptr, "rdma_create_event_channel");
+  }
 
   IdPtr create_id() {
     rdma_cm_id* id = nullptr;
@@ -59,7 +62,8 @@ class End {
     const rdma_cm_event_type got = event->event;
     const int status = event->status;
     check(rdma_ack_cm_event(event), "rdma_ack_cm_event");
-    require(got == type, "{}, status {}, not {}", rdma_event_str(got), status, rdma_event_str(type));
+    require(got == type, "{}, status {}, not {}", rdma_event_str(got), status,
+            rdma_event_str(type));
     return id;
   }
 
@@ -69,7 +73,11 @@ class End {
 
 void create_qp(rdma_cm_id* id) {
   ibv_qp_init_attr attr{};
-  attr.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  attr.cap = {.max_send_wr = 4,
+              .max_recv_wr = 4,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
   attr.qp_type = IBV_QPT_RC;
   attr.sq_sig_all = 1;
   check(rdma_create_qp(id, nullptr, &attr), "rdma_create_qp");
@@ -144,10 +152,12 @@ void talk(const Pair& pair) {
   ibv_mr* const from_mr = rdma_reg_msgs(pair.active(), from.data(), from.size());
   require(to_mr != nullptr && from_mr != nullptr, "rdma_reg_msgs");
   check(rdma_post_recv(pair.passive(), nullptr, to.data(), to.size(), to_mr), "rdma_post_recv");
-  check(rdma_post_send(pair.active(), nullptr, from.data(), from.size(), from_mr, 0), "rdma_post_send");
+  check(rdma_post_send(pair.active(), nullptr, from.data(), from.size(), from_mr, 0),
+        "rdma_post_send");
   ibv_wc wc{};
   require(rdma_get_send_comp(pair.active(), &wc) == 1 && wc.status == IBV_WC_SUCCESS, "no send");
-  require(rdma_get_recv_comp(pair.passive(), &wc) == 1 && wc.status == IBV_WC_SUCCESS, "no receive");
+  require(rdma_get_recv_comp(pair.passive(), &wc) == 1 && wc.status == IBV_WC_SUCCESS,
+          "no receive");
   rdma_dereg_mr(to_mr);
   rdma_dereg_mr(from_mr);
   require(to == from, "another message");
@@ -157,17 +167,19 @@ void both_ends(const Device& dev) {
   Pair pair(dev);
   create_qp(pair.active());
   const ibv_ece supported = ece_of(pair.active());
-  require(supported.vendor_id == dev.attr().vendor_id && supported.options != 0, "vendor {:#x}, options {:#x}",
-          supported.vendor_id, supported.options);
+  require(supported.vendor_id == dev.attr().vendor_id && supported.options != 0,
+          "vendor {:#x}, options {:#x}", supported.vendor_id, supported.options);
   pair.request();
   ibv_ece remote{};
   check(rdma_get_remote_ece(pair.passive(), &remote), "rdma_get_remote_ece");
-  require(remote.vendor_id == supported.vendor_id && remote.options == supported.options, "the server got {:#x} of {:#x}",
-          remote.options, remote.vendor_id);
+  require(remote.vendor_id == supported.vendor_id && remote.options == supported.options,
+          "the server got {:#x} of {:#x}", remote.options, remote.vendor_id);
   create_qp(pair.passive());
-  require(ece_of(pair.passive()).options == supported.options, "the server has {:#x}", ece_of(pair.passive()).options);
+  require(ece_of(pair.passive()).options == supported.options, "the server has {:#x}",
+          ece_of(pair.passive()).options);
   pair.establish();
-  require(ece_of(pair.active()).options == supported.options, "the client has {:#x}", ece_of(pair.active()).options);
+  require(ece_of(pair.active()).options == supported.options, "the client has {:#x}",
+          ece_of(pair.active()).options);
   talk(pair);
   pair.disconnect();
 }
@@ -175,7 +187,11 @@ void both_ends(const Device& dev) {
 // The client offers `ece`; returns what the server's QP takes.
 std::uint32_t offer(const Device& dev, const ibv_ece& ece) {
   const CqPtr cq = create_cq(dev, 16);
-  ibv_qp_cap cap{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ibv_qp_cap cap{.max_send_wr = 1,
+                 .max_recv_wr = 1,
+                 .max_send_sge = 1,
+                 .max_recv_sge = 1,
+                 .max_inline_data = 0};
   const QpPtr external = create_rc_qp(dev, cq.get(), cq.get(), cap);
   Pair pair(dev);
   ibv_ece local = ece;
@@ -183,8 +199,8 @@ std::uint32_t offer(const Device& dev, const ibv_ece& ece) {
   pair.request(external->qp_num);
   ibv_ece remote{};
   check(rdma_get_remote_ece(pair.passive(), &remote), "rdma_get_remote_ece");
-  require(remote.vendor_id == ece.vendor_id && remote.options == ece.options, "the server got {:#x} of {:#x}", remote.options,
-          remote.vendor_id);
+  require(remote.vendor_id == ece.vendor_id && remote.options == ece.options,
+          "the server got {:#x} of {:#x}", remote.options, remote.vendor_id);
   create_qp(pair.passive());
   const std::uint32_t taken = ece_of(pair.passive()).options;
   pair.reject();
@@ -193,7 +209,11 @@ std::uint32_t offer(const Device& dev, const ibv_ece& ece) {
 
 std::uint32_t supported_options(const Device& dev) {
   const CqPtr cq = create_cq(dev, 16);
-  ibv_qp_cap cap{.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  ibv_qp_cap cap{.max_send_wr = 1,
+                 .max_recv_wr = 1,
+                 .max_send_sge = 1,
+                 .max_recv_sge = 1,
+                 .max_inline_data = 0};
   const QpPtr qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
   ibv_ece ece{};
   require_err(ibv_query_ece(qp.get(), &ece), 0, "ibv_query_ece");
@@ -203,17 +223,20 @@ std::uint32_t supported_options(const Device& dev) {
 // A peer of a later version offers more: what both know is left.
 void unknown_options(const Device& dev) {
   const std::uint32_t known = supported_options(dev);
-  const std::uint32_t taken = offer(dev, {.vendor_id = dev.attr().vendor_id, .options = ~0U, .comp_mask = 0});
+  const std::uint32_t taken =
+      offer(dev, {.vendor_id = dev.attr().vendor_id, .options = ~0U, .comp_mask = 0});
   require(taken == known, "the server has {:#x} of {:#x}", taken, known);
 }
 
 void no_options(const Device& dev) {
-  const std::uint32_t taken = offer(dev, {.vendor_id = dev.attr().vendor_id, .options = 0, .comp_mask = 0});
+  const std::uint32_t taken =
+      offer(dev, {.vendor_id = dev.attr().vendor_id, .options = 0, .comp_mask = 0});
   require(taken == 0, "the server has {:#x}", taken);
 }
 
 void another_vendor(const Device& dev) {
-  const std::uint32_t taken = offer(dev, {.vendor_id = dev.attr().vendor_id + 1, .options = ~0U, .comp_mask = 0});
+  const std::uint32_t taken =
+      offer(dev, {.vendor_id = dev.attr().vendor_id + 1, .options = ~0U, .comp_mask = 0});
   require(taken == 0, "the server has {:#x}", taken);
 }
 
@@ -227,7 +250,8 @@ bool run(const char* name, const Device& dev, void (*body)(const Device&)) {
   }
   ::alarm(0);
   why += take_destroy_errors();
-  std::printf("%sok %s%s%s\n", why.empty() ? "" : "not ", name, why.empty() ? "" : " - ", why.c_str());
+  std::printf("%sok %s%s%s\n", why.empty() ? "" : "not ", name, why.empty() ? "" : " - ",
+              why.c_str());
   std::fflush(stdout);
   return why.empty();
 }

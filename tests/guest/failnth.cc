@@ -92,7 +92,8 @@ class Faults {
       places.push_back(place);
     }
     require(begin != 0, "the kernel has no {}", function);
-    const auto next = std::ranges::min(places | std::views::filter([&](auto p) { return p > begin; }));
+    const auto next =
+        std::ranges::min(places | std::views::filter([&](auto p) { return p > begin; }));
     return {std::format("{:#x}", begin), std::format("{:#x}", next)};
   }
   static void set(const std::string& path, const std::string& value) {
@@ -202,15 +203,19 @@ class Bench {
 
 void Bench::add_contexts(std::vector<Op>& ops) {
   ibv_device* device = verbs()->device;
-  add_object<ibv_context>(ops, "context", [device] { return ibv_open_device(device); },
-                          ibv_close_device);
+  add_object<ibv_context>(
+      ops, "context", [device] { return ibv_open_device(device); }, ibv_close_device);
   add_object<ibv_pd>(ops, "pd", [this] { return ibv_alloc_pd(verbs()); }, ibv_dealloc_pd);
   add_object<ibv_ah>(
       ops, "ah",
       [this] {
         ibv_ah_attr attr = {};
         attr.is_global = 1;
-        attr.grh = {.dgid = dev_.gid(), .flow_label = 0, .sgid_index = dev_.gid_index(), .hop_limit = 64, .traffic_class = 0};
+        attr.grh = {.dgid = dev_.gid(),
+                    .flow_label = 0,
+                    .sgid_index = dev_.gid_index(),
+                    .hop_limit = 64,
+                    .traffic_class = 0};
         attr.port_num = 1;
         return ibv_create_ah(pd(), &attr);
       },
@@ -239,9 +244,9 @@ void Bench::add_completions(std::vector<Op>& ops) {
 void Bench::add_memory(std::vector<Op>& ops) {
   constexpr int kAccess = kAllAccess | IBV_ACCESS_MW_BIND;
   for (const auto& [name, length] : {std::pair{"mr", kPage}, {"mr-large", kLarge}}) {
-    add_object<ibv_mr>(ops, name,
-                       [this, length] { return ibv_reg_mr(pd(), area_, length, kAccess); },
-                       ibv_dereg_mr);
+    add_object<ibv_mr>(
+        ops, name, [this, length] { return ibv_reg_mr(pd(), area_, length, kAccess); },
+        ibv_dereg_mr);
   }
   for (const auto& [name, type] : {std::pair{"mw-1", IBV_MW_TYPE_1}, {"mw-2", IBV_MW_TYPE_2}}) {
     add_object<ibv_mw>(ops, name, [this, type] { return ibv_alloc_mw(pd(), type); }, dealloc_mw);
@@ -256,8 +261,7 @@ void Bench::add_memory(std::vector<Op>& ops) {
 
   auto dm = std::make_shared<ibv_dm*>(nullptr);
   auto mr = std::make_shared<ibv_mr*>(nullptr);
-  ops.push_back({"make-dm-mr",
-                 [=] { require((*dm = alloc_dm()) != nullptr, "no device memory"); },
+  ops.push_back({"make-dm-mr", [=] { require((*dm = alloc_dm()) != nullptr, "no device memory"); },
                  [this, dm, mr] {
                    errno = 0;
                    return made(*mr, ibv_reg_dm_mr(pd(), *dm, 0, kPage,
@@ -321,7 +325,11 @@ ibv_qp* Bench::make_qp(ibv_qp_type type) {
   QpSpec spec;
   spec.type = type;
   spec.send_cq = spec.recv_cq = cq_.get();
-  spec.cap = {.max_send_wr = 100, .max_recv_wr = 100, .max_send_sge = 2, .max_recv_sge = 2, .max_inline_data = 64};
+  spec.cap = {.max_send_wr = 100,
+              .max_recv_wr = 100,
+              .max_send_sge = 2,
+              .max_recv_sge = 2,
+              .max_inline_data = 64};
   if (type == IBV_QPT_XRC_RECV) spec.xrcd = xrcd_.get();
   return try_create_qp(dev_, spec).release();
 }
@@ -333,8 +341,9 @@ void Bench::add_qps(std::vector<Op>& ops) {
                                                        {"xrc-send", IBV_QPT_XRC_SEND},
                                                        {"xrc-recv", IBV_QPT_XRC_RECV}};
   for (const auto& [name, type] : types) {
-    add_object<ibv_qp>(ops, std::string("qp-") + name,
-                       [this, type = type] { return make_qp(type); }, ibv_destroy_qp);
+    add_object<ibv_qp>(
+        ops, std::string("qp-") + name, [this, type = type] { return make_qp(type); },
+        ibv_destroy_qp);
   }
   // Linux 7.2: create_xrc_qp_user() takes a reference to the XRC domain and does not drop it when
   // one of its allocations fails. Closing the domain then fails with a WARNING (upstreaming.rst).
@@ -348,9 +357,7 @@ void Bench::add_qps(std::vector<Op>& ops) {
     if (err == 0) err = to_rtr(*qp, dev_, how, self);
     return err != 0 ? err : to_rts(*qp, how, 1);
   };
-  const auto make = [this, qp] {
-    require((*qp = make_qp(IBV_QPT_RC)) != nullptr, "no QP");
-  };
+  const auto make = [this, qp] { require((*qp = make_qp(IBV_QPT_RC)) != nullptr, "no QP"); };
   ops.push_back({"connect", make, connect_it, destroy});
   ops.push_back({"query-qp",
                  [=] {
@@ -374,7 +381,8 @@ void Bench::add_qps(std::vector<Op>& ops) {
                  },
                  [qp, group] { return ibv_attach_mcast(*qp, &group, 0); },
                  [qp, group, destroy](int err) {
-                   if (err == 0) require(ibv_detach_mcast(*qp, &group, 0) == 0, "it stays attached");
+                   if (err == 0)
+                     require(ibv_detach_mcast(*qp, &group, 0) == 0, "it stays attached");
                    destroy(0);
                  }});
 }
@@ -389,7 +397,8 @@ void Bench::add_changes(std::vector<Op>& ops) {
                  },
                  [this](int) {
                    ibv_srq_attr attr = {.max_wr = 16, .max_sge = 0, .srq_limit = 0};
-                   require(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_MAX_WR) == 0, "it does not shrink");
+                   require(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_MAX_WR) == 0,
+                           "it does not shrink");
                  }});
   ops.push_back({"query-device", [] {},
                  [this] {
@@ -463,7 +472,10 @@ int main(int argc, char** argv) {
       tests.push_back({op.name, [&, op] { guest::run(op, faults, device, only); }});
     }
     const std::span patterns(argv + optind, static_cast<std::size_t>(argc - optind));
-    return guest::run_named("failnth", tests, std::vector<const char*>(patterns.begin(), patterns.end())) ? 0 : 1;
+    return guest::run_named("failnth", tests,
+                            std::vector<const char*>(patterns.begin(), patterns.end()))
+               ? 0
+               : 1;
   } catch (const std::exception& e) {
     std::printf("not ok failnth/setup - %s\n", e.what());
     return 1;

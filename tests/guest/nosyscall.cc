@@ -7,7 +7,8 @@
 // but exit_group. Then it posts and polls COUNT requests of each opcode through ibv_post_send() and
 // ibv_wr_*(), checks every byte, arms CQs, binds and invalidates windows, copies to and from device
 // memory and drives QPs into errors. It reports through shared memory, since it cannot even print.
-// With -T the QPs and CQs belong to a thread domain. The parent prints "ok NAME" or "not ok NAME - why" for each part.
+// With -T the QPs and CQs belong to a thread domain. The parent prints "ok NAME" or "not ok NAME -
+// why" for each part.
 #include <arpa/inet.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -35,9 +36,9 @@
 namespace guest {
 namespace {
 
-constexpr std::uint32_t kBatch = 16;      // requests per batch
-constexpr std::uint32_t kSlot = 64;       // bytes of memory per request
-constexpr int kCqEntries = 64;            // small, so that the CQs wrap thousands of times
+constexpr std::uint32_t kBatch = 16;  // requests per batch
+constexpr std::uint32_t kSlot = 64;   // bytes of memory per request
+constexpr int kCqEntries = 64;        // small, so that the CQs wrap thousands of times
 constexpr unsigned kSignaled = IBV_SEND_SIGNALED;
 constexpr unsigned kInline = IBV_SEND_INLINE;
 constexpr std::uint64_t kSpins = 400'000'000;  // polls until a completion counts as lost
@@ -85,12 +86,12 @@ Report* report;
   __builtin_unreachable();
 }
 
-#define CHECK(condition, ...)                                              \
-  do {                                                                     \
-    if (!(condition)) {                                                    \
+#define CHECK(condition, ...)                                                 \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
       std::snprintf(report->error.data(), report->error.size(), __VA_ARGS__); \
-      leave(1);                                                            \
-    }                                                                      \
+      leave(1);                                                               \
+    }                                                                         \
   } while (0)
 
 #if defined(__x86_64__)
@@ -202,8 +203,8 @@ class Machine {
   ibv_wc wait_ex();
 
   [[nodiscard]] std::uint32_t length(const Op& op, std::uint32_t i) const {
-    const bool atomic = op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-                        op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+    const bool atomic =
+        op.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || op.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
     return atomic ? 8 : kSlot - i - 1;
   }
   [[nodiscard]] static bool receives(const Op& op) {
@@ -254,11 +255,11 @@ Link Machine::make_link() {
                        .max_send_sge = 2,
                        .max_recv_sge = 2,
                        .max_inline_data = kSlot};
-  QpSpec spec{.send_cq = send_cq_.get(),
-              .recv_cq = recv_cq_.get(),
-              .cap = cap,
-              .send_ops = kRcSendOps | kBuiltOps | IBV_QP_EX_WITH_BIND_MW |
-                          IBV_QP_EX_WITH_LOCAL_INV};
+  QpSpec spec{
+      .send_cq = send_cq_.get(),
+      .recv_cq = recv_cq_.get(),
+      .cap = cap,
+      .send_ops = kRcSendOps | kBuiltOps | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV};
   Link link{.a = try_create_qp(dev_, spec), .b = try_create_qp(dev_, spec)};
   if (!link.a || !link.b) {
     fail_errno("ibv_create_qp_ex");
@@ -353,8 +354,8 @@ void Machine::post_list(const Op& op, std::uint64_t number, bool all_signaled) {
     wr.sg_list = sges[i].data();
     wr.num_sge = 2;
     wr.opcode = op.opcode;
-    wr.send_flags = (all_signaled || i + 1 == kBatch ? kSignaled : 0U) |
-                    (op.inline_data ? kInline : 0U);
+    wr.send_flags =
+        (all_signaled || i + 1 == kBatch ? kSignaled : 0U) | (op.inline_data ? kInline : 0U);
     wr.imm_data = htonl(static_cast<std::uint32_t>(wr.wr_id));
     wr.wr.rdma.remote_addr = there_.address(at);
     wr.wr.rdma.rkey = there_.rkey();
@@ -779,9 +780,10 @@ bool filter_kills() {
   return killed;
 }
 
-int run(const std::string& device, int gid_index, Domain domain, std::uint64_t count, unsigned seconds) {
-  void* shared = ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+int run(const std::string& device, int gid_index, Domain domain, std::uint64_t count,
+        unsigned seconds) {
+  void* shared =
+      ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) {
     std::perror("mmap");
     return 1;

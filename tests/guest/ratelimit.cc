@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// ratelimit: rate limits of QPs and static rates of addresses: what is advertised, accepted, refused and reported, and that a limited
-// QP is not faster than its limit. How exact the device is, its simulation shows (engine tests).
+// ratelimit: rate limits of QPs and static rates of addresses: what is advertised, accepted,
+// refused and reported, and that a limited QP is not faster than its limit. How exact the device
+// is, its simulation shows (engine tests).
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -25,7 +26,11 @@ struct Pair {
   Pair() {
     how.mtu = IBV_MTU_1024;
     for (QpPtr* const qp : {&a, &b}) {
-      ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+      ibv_qp_cap cap{.max_send_wr = 16,
+                     .max_recv_wr = 16,
+                     .max_send_sge = 1,
+                     .max_recv_sge = 1,
+                     .max_inline_data = 0};
       *qp = create_rc_qp(dev, cq.get(), cq.get(), cap);
     }
     const Endpoint ea{a->qp_num, 1, dev.gid()};
@@ -43,12 +48,14 @@ struct Pair {
 
 // The rate in kbit/s that "rdma resource" reports for the QP.
 std::uint32_t reported(const ibv_qp* qp) {
-  const std::string command = "rdma resource show qp link tern0 lqpn " + std::to_string(qp->qp_num) + " -dd";
+  const std::string command =
+      "rdma resource show qp link tern0 lqpn " + std::to_string(qp->qp_num) + " -dd";
   const std::unique_ptr<FILE, int (*)(FILE*)> out(popen(command.c_str(), "r"), pclose);
   require(out != nullptr, "cannot run rdma");
   std::string text;
   std::array<char, 512> piece{};
-  while (std::fgets(piece.data(), static_cast<int>(piece.size()), out.get()) != nullptr) text += piece.data();
+  while (std::fgets(piece.data(), static_cast<int>(piece.size()), out.get()) != nullptr)
+    text += piece.data();
   const std::string name = "drv_rate_kbps ";
   const std::size_t at = text.find(name);
   require(at != std::string::npos, "no rate in: {}", text);
@@ -71,11 +78,13 @@ void expect_limit(const ibv_qp* qp, std::uint32_t kbit) {
 std::uint32_t most() {
   const Device dev("tern0", -1);
   ibv_device_attr_ex attr{};
-  if (const int err = ibv_query_device_ex(dev.context(), nullptr, &attr)) require(false, "ibv_query_device_ex: {}", errno_name(err));
+  if (const int err = ibv_query_device_ex(dev.context(), nullptr, &attr))
+    require(false, "ibv_query_device_ex: {}", errno_name(err));
   const ibv_packet_pacing_caps& caps = attr.packet_pacing_caps;
   require(caps.qp_rate_limit_min == 1, "the least rate is {}", caps.qp_rate_limit_min);
   require(caps.qp_rate_limit_max >= 1'000, "the highest rate is {}", caps.qp_rate_limit_max);
-  for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND}) {
+  for (const ibv_qp_type type :
+       {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND}) {
     require((caps.supported_qpts & 1U << type) != 0, "type {} is missing", static_cast<int>(type));
   }
   require((caps.supported_qpts & 1U << IBV_QPT_XRC_RECV) == 0, "XRC_RECV cannot send");
@@ -103,7 +112,9 @@ void test_refused() {
   const Pair pair;
   ibv_qp* const qp = pair.a.get();
   require(limit(qp, 777) == 0, "refused");
-  const auto expect = [](int got, int want) { require(got == want, "{}, not {}", errno_name(got), errno_name(want)); };
+  const auto expect = [](int got, int want) {
+    require(got == want, "{}, not {}", errno_name(got), errno_name(want));
+  };
   expect(limit(qp, most() + 1), EINVAL);
   expect(limit(qp, 0, 1), EINVAL);
   expect(limit(qp, 0, 0, 1), EINVAL);
@@ -134,11 +145,14 @@ void test_not_faster() {
   fill(pair.memory.bytes().first(kBytes), 7);
   const Clock::time_point begin = Clock::now();
   const int err = post(pair.a.get(), Api::kPost,
-                       Send{.opcode = IBV_WR_RDMA_WRITE, .sges = {pair.memory.sge(0, kBytes)}, .raddr = pair.memory.address(kBytes),
+                       Send{.opcode = IBV_WR_RDMA_WRITE,
+                            .sges = {pair.memory.sge(0, kBytes)},
+                            .raddr = pair.memory.address(kBytes),
                             .rkey = pair.memory.rkey()});
   require(err == 0, "post: {}", errno_name(err));
   const ibv_wc wc = poll(pair.cq.get(), 1, 60'000)[0];
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
+  const auto took =
+      std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin).count();
   require(wc.status == IBV_WC_SUCCESS, "{}", ibv_wc_status_str(wc.status));
   require(took >= 419, "{} ms", took);
   require(!mismatch(pair.memory.bytes().subspan(kBytes, kBytes), 7), "other bytes arrived");
@@ -167,9 +181,11 @@ void test_static_rate() {
 
   ibv_ah_attr ah = attr.ah_attr;
   ah.static_rate = IBV_RATE_5_GBPS;
-  require(AhPtr(ibv_create_ah(pair.dev.pd(), &ah)) != nullptr, "an address handle of 5 Gbit/s is refused");
+  require(AhPtr(ibv_create_ah(pair.dev.pd(), &ah)) != nullptr,
+          "an address handle of 5 Gbit/s is refused");
   ah.static_rate = 1;
-  require(ibv_create_ah(pair.dev.pd(), &ah) == nullptr && errno == EINVAL, "an address handle with code 1");
+  require(ibv_create_ah(pair.dev.pd(), &ah) == nullptr && errno == EINVAL,
+          "an address handle with code 1");
 }
 
 void test_raw() {
@@ -178,7 +194,11 @@ void test_raw() {
   QpSpec spec{.type = IBV_QPT_RAW_PACKET,
               .send_cq = cq.get(),
               .recv_cq = cq.get(),
-              .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0},
+              .cap = {.max_send_wr = 4,
+                      .max_recv_wr = 4,
+                      .max_send_sge = 1,
+                      .max_recv_sge = 1,
+                      .max_inline_data = 0},
               .send_ops = IBV_QP_EX_WITH_SEND};
   const QpPtr qp = try_create_qp(dev, spec);
   require(qp != nullptr, "no raw QP");
@@ -210,5 +230,8 @@ int main(int argc, char** argv) {
       {"static-rate", guest::test_static_rate},
       {"raw", guest::test_raw},
   };
-  return guest::run_named("ratelimit", tests, std::span(argv + 1, static_cast<std::size_t>(argc - 1))) ? 0 : 1;
+  return guest::run_named("ratelimit", tests,
+                          std::span(argv + 1, static_cast<std::size_t>(argc - 1)))
+             ? 0
+             : 1;
 }

@@ -67,19 +67,23 @@ enum class Kind { kSend, kWrite, kInline, kRead, kAtomic };
 class World {
  public:
   World(bool wire, unsigned pairs, Kind kind, std::uint32_t size)
-      : kind_(kind), a_(std::make_unique<Machine>(sim_)), b_(wire ? std::make_unique<Machine>(sim_) : nullptr) {
+      : kind_(kind),
+        a_(std::make_unique<Machine>(sim_)),
+        b_(wire ? std::make_unique<Machine>(sim_) : nullptr) {
     // Nothing polls the CQs, so they must accept overruns.
     TestCq& from_cq = from().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     TestCq& to_cq = to().create_cq(16, nullptr, TERN_CQ_F_IGNORE_OVERRUN);
     source_ = &from().reg(kData);
     target_ = &to().reg(kData);
     for (unsigned i = 0; i < pairs; ++i) {
-      auto pair = std::pair<TestQp*, TestQp*>(&from().create_qp(qp_options(&from_cq)), &to().create_qp(qp_options(&to_cq)));
+      auto pair = std::pair<TestQp*, TestQp*>(&from().create_qp(qp_options(&from_cq)),
+                                              &to().create_qp(qp_options(&to_cq)));
       pair.first->connect(*pair.second);
       pair.second->connect(*pair.first);
       pairs_.push_back(pair);
       pi_.push_back(0);
-      for (std::uint32_t k = 0; k < kRing; ++k) pair.first->post(request(size, *source_, *target_), false);
+      for (std::uint32_t k = 0; k < kRing; ++k)
+        pair.first->post(request(size, *source_, *target_), false);
       for (std::uint32_t k = 0; kind == Kind::kSend && k < kRing; ++k) {
         pair.second->post_recv({target_->sge(0, std::max(size, 1U))});
       }
@@ -94,7 +98,8 @@ class World {
     pi_[i] += count;
     if (kind_ == Kind::kSend) pairs_[i].second->store_rq_pi(pi_[i] + kRing / 2);
     pairs_[i].first->store_sq_pi(pi_[i]);
-    if (rings) from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
+    if (rings)
+      from().device.doorbell(doorbell_offset(), TERN_DB_CMD_SQ << 28 | pairs_[i].first->number());
   }
   // Rewrites the slot of pair i's next request, as a poster would.
   void write_request(unsigned i) {
@@ -122,7 +127,8 @@ class World {
   TestQp& qp(unsigned i) { return *pairs_[i].first; }
   TestMr& source() { return *source_; }
   TestMr& target() { return *target_; }
-  [[nodiscard]] SendWr request(std::uint32_t size, const TestMr& source, const TestMr& target) const {
+  [[nodiscard]] SendWr request(std::uint32_t size, const TestMr& source,
+                               const TestMr& target) const {
     switch (kind_) {
       case Kind::kSend:
         return send({source.sge(0, size)});
@@ -210,7 +216,8 @@ void many_keys(benchmark::State& state) {
     cmd.length = le(std::uint64_t{4096});
     cmd.pages.kind = TERN_PAGES_DIRECT;
     cmd.pages.addr = le(first.dma);
-    if (node.command(TERN_CMD_CREATE_MR, cmd, &rsp) != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
+    if (node.command(TERN_CMD_CREATE_MR, cmd, &rsp) != TERN_ST_OK)
+      return state.SkipWithError("CREATE_MR");
     numbers.push_back(le(rsp.id));
   }
   std::mt19937_64 random(1);
@@ -221,13 +228,15 @@ void many_keys(benchmark::State& state) {
   for (auto& n : drawn) n = numbers[random() % keys];
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < kRing; ++i) {
-    qp.memory().put(qp.sq_slot(i) + sizeof(tern_sq_hdr) + offsetof(tern_rdma_seg, raddr), le(first.iova));
+    qp.memory().put(qp.sq_slot(i) + sizeof(tern_sq_hdr) + offsetof(tern_rdma_seg, raddr),
+                    le(first.iova));
   }
   for (auto _ : state) {
     for (std::uint32_t i = 0; i < kTurn; ++i, ++index) {
       const std::uint64_t slot = qp.sq_slot(index) + sizeof(tern_sq_hdr);
       qp.memory().put(slot + offsetof(tern_rdma_seg, rkey), le(drawn[at++ & (drawn.size() - 1)]));
-      qp.memory().put(slot + sizeof(tern_rdma_seg) + offsetof(tern_sge, lkey), le(drawn[at++ & (drawn.size() - 1)]));
+      qp.memory().put(slot + sizeof(tern_rdma_seg) + offsetof(tern_sge, lkey),
+                      le(drawn[at++ & (drawn.size() - 1)]));
     }
     world.post(0, kTurn);
     world.finish();
@@ -243,7 +252,8 @@ tern_cmd_create_mr listed(Machine& machine, std::uint64_t pages) {
   const std::uint64_t list = machine.host.alloc(lists * FakeHost::kPage);
   const std::uint64_t top = machine.host.alloc(FakeHost::kPage);
   for (std::uint64_t i = 0; i < pages; ++i) machine.host.put(list + 8 * i, le(data));
-  for (std::uint64_t i = 0; i < lists; ++i) machine.host.put(top + 8 * i, le(list + i * FakeHost::kPage));
+  for (std::uint64_t i = 0; i < lists; ++i)
+    machine.host.put(top + 8 * i, le(list + i * FakeHost::kPage));
   tern_cmd_create_mr cmd{};
   cmd.access = le(kAllAccess);
   cmd.pdn = le(machine.pd());
@@ -259,12 +269,14 @@ tern_cmd_create_mr listed(Machine& machine, std::uint64_t pages) {
 void registration(benchmark::State& state) {
   Sim sim;
   Machine machine(sim);
-  const tern_cmd_create_mr cmd = listed(machine, static_cast<std::uint64_t>(state.range(0)) / FakeHost::kPage);
+  const tern_cmd_create_mr cmd =
+      listed(machine, static_cast<std::uint64_t>(state.range(0)) / FakeHost::kPage);
   for (auto _ : state) {
     tern_rsp_object rsp{};
     const auto begin = std::chrono::steady_clock::now();
     const Status st = machine.command(TERN_CMD_CREATE_MR, cmd, &rsp);
-    state.SetIterationTime(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    state.SetIterationTime(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     if (st != TERN_ST_OK) return state.SkipWithError("CREATE_MR");
     machine.destroy(TERN_CMD_DESTROY_MR, le(rsp.id));
   }
@@ -299,26 +311,42 @@ void crc(benchmark::State& state) {
 }
 
 void add_messages() {
-  constexpr std::pair<const char*, Kind> kKinds[] = {
-      {"send", Kind::kSend}, {"write", Kind::kWrite}, {"read", Kind::kRead}, {"inline", Kind::kInline}, {"atomic", Kind::kAtomic}};
+  constexpr std::pair<const char*, Kind> kKinds[] = {{"send", Kind::kSend},
+                                                     {"write", Kind::kWrite},
+                                                     {"read", Kind::kRead},
+                                                     {"inline", Kind::kInline},
+                                                     {"atomic", Kind::kAtomic}};
   for (const bool wire : {false, true}) {
     for (const auto& [name, kind] : kKinds) {
       for (const std::uint32_t size : {8U, 64U, 1024U, 4096U, 65536U, 1U << 20}) {
         if ((kind == Kind::kAtomic && size != 8) || (kind == Kind::kInline && size != 8)) continue;
-        benchmark::RegisterBenchmark(std::string(wire ? "wire/" : "loopback/") + name + "/" + std::to_string(size),
-                                     [wire, kind, size](benchmark::State& s) { messages(s, wire, kind, size); });
+        benchmark::RegisterBenchmark(
+            std::string(wire ? "wire/" : "loopback/") + name + "/" + std::to_string(size),
+            [wire, kind, size](benchmark::State& s) { messages(s, wire, kind, size); });
       }
     }
   }
   for (const unsigned burst : {1U, 16U}) {
     for (const bool rings : {true, false}) {
-      benchmark::RegisterBenchmark((rings ? "qps-by-" : "qps-posts-by-") + std::to_string(burst),
-                                   [burst, rings](benchmark::State& s) { many_qps(s, burst, rings); })
-          ->RangeMultiplier(8)->Range(1, 8192)->ArgName("");
+      benchmark::RegisterBenchmark(
+          (rings ? "qps-by-" : "qps-posts-by-") + std::to_string(burst),
+          [burst, rings](benchmark::State& s) { many_qps(s, burst, rings); })
+          ->RangeMultiplier(8)
+          ->Range(1, 8192)
+          ->ArgName("");
     }
   }
-  benchmark::RegisterBenchmark("keys", many_keys)->Arg(1000)->Arg(100'000)->Arg(1'000'000)->ArgName("");
-  benchmark::RegisterBenchmark("register", registration)->Arg(4096)->Arg(1 << 20)->Arg(256 << 20)->ArgName("")->UseManualTime();
+  benchmark::RegisterBenchmark("keys", many_keys)
+      ->Arg(1000)
+      ->Arg(100'000)
+      ->Arg(1'000'000)
+      ->ArgName("");
+  benchmark::RegisterBenchmark("register", registration)
+      ->Arg(4096)
+      ->Arg(1 << 20)
+      ->Arg(256 << 20)
+      ->ArgName("")
+      ->UseManualTime();
   benchmark::RegisterBenchmark("copy", copy)->Arg(4096)->Arg(65536)->Arg(1 << 20)->ArgName("");
   benchmark::RegisterBenchmark("crc32", crc)->Arg(64)->Arg(4096)->ArgName("");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// What the Ethernet function does to each frame: headers, checksums, hashes, and steering with many flows.
+// What the Ethernet function does to each frame: headers, checksums, hashes, and steering with many
+// flows.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -15,8 +16,10 @@
 namespace tern::eth {
 namespace {
 
-constexpr std::size_t kFrames = 16384;  // a power of two, larger than the caches next to the processor
-constexpr std::uint8_t kAllFields = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
+constexpr std::size_t kFrames =
+    16384;  // a power of two, larger than the caches next to the processor
+constexpr std::uint8_t kAllFields = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_IP |
+                                    TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
 
 SampleFrame full_frame(bool v4) {
   SampleFrame f;
@@ -27,7 +30,8 @@ SampleFrame full_frame(bool v4) {
 
 void parse_frame(benchmark::State& state) {
   const bool tunnel = state.range(0) == 1;
-  const Bytes frame = tunnel ? vxlan(full_frame(true).make(), 1).make() : full_frame(state.range(0) == 4).make();
+  const Bytes frame =
+      tunnel ? vxlan(full_frame(true).make(), 1).make() : full_frame(state.range(0) == 4).make();
   for (auto _ : state) benchmark::DoNotOptimize(parse(frame));
 }
 BENCHMARK(parse_frame)->Name("eth/parse/ip4-ip6-vxlan")->Arg(4)->Arg(6)->Arg(1)->ArgName("");
@@ -42,7 +46,8 @@ void check_frame(benchmark::State& state) {
     benchmark::DoNotOptimize(check(frame, level));
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * frame.size()));
+  state.SetBytesProcessed(
+      static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * frame.size()));
 }
 BENCHMARK(check_frame)->Name("eth/check")->Arg(64)->Arg(1500)->Arg(9000)->ArgName("");
 
@@ -69,7 +74,8 @@ void segment(benchmark::State& state) {
       benchmark::ClobberMemory();
     }
   }
-  state.SetBytesProcessed(static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * f.payload));
+  state.SetBytesProcessed(
+      static_cast<std::int64_t>(static_cast<std::size_t>(state.iterations()) * f.payload));
 }
 BENCHMARK(segment)->Name("eth/segment");
 
@@ -96,7 +102,8 @@ SampleFrame connection(std::size_t i) {
   return f;
 }
 
-// Flows of TCP connections, spread over shapes by priority; frames of random connections. Half of the frames belong to no flow.
+// Flows of TCP connections, spread over shapes by priority; frames of random connections. Half of
+// the frames belong to no flow.
 void classify(benchmark::State& state) {
   const auto flows = static_cast<std::uint32_t>(state.range(0));
   const auto shapes = static_cast<std::uint32_t>(state.range(1));
@@ -119,7 +126,8 @@ void classify(benchmark::State& state) {
     if (table.create(cmd, &id) != TERN_ST_OK) state.SkipWithError("create");
   }
   std::vector<Bytes> frames;
-  for (std::size_t i = 0; i < kFrames; ++i) frames.push_back(connection(random() % std::max(2 * flows, 2U)).make());
+  for (std::size_t i = 0; i < kFrames; ++i)
+    frames.push_back(connection(random() % std::max(2 * flows, 2U)).make());
   std::size_t at = 0;
   std::size_t taken = 0;
   for (auto _ : state) {
@@ -128,8 +136,15 @@ void classify(benchmark::State& state) {
   }
   state.counters["taken"] = static_cast<double>(taken) / static_cast<double>(state.iterations());
 }
-BENCHMARK(classify)->Name("eth/classify/flows-shapes")->Args({0, 1})->Args({1, 1})->Args({1000, 1})->Args({10000, 1})
-    ->Args({10000, 8})->Args({10000, 64})->ArgNames({"", ""});
+BENCHMARK(classify)
+    ->Name("eth/classify/flows-shapes")
+    ->Args({0, 1})
+    ->Args({1, 1})
+    ->Args({1000, 1})
+    ->Args({10000, 1})
+    ->Args({10000, 8})
+    ->Args({10000, 64})
+    ->ArgNames({"", ""});
 
 }  // namespace
 }  // namespace tern::eth

@@ -22,7 +22,8 @@ std::vector<std::byte> tcp_frame(const Mac& dst, std::size_t len) {
   };
   const auto sum = [&](std::size_t from, std::size_t to, std::size_t start) {
     std::uint32_t s = static_cast<std::uint32_t>(start);
-    for (std::size_t i = from; i < to; ++i) s += std::to_integer<std::uint32_t>(frame[i]) << ((i - from) % 2 == 0 ? 8 : 0);
+    for (std::size_t i = from; i < to; ++i)
+      s += std::to_integer<std::uint32_t>(frame[i]) << ((i - from) % 2 == 0 ? 8 : 0);
     while (s >> 16) s = (s & 0xffff) + (s >> 16);
     return s;
   };
@@ -57,7 +58,8 @@ void transmit(benchmark::State& state, std::size_t len) {
   const std::uint64_t data = card.node.host.alloc(len, 64);
   const auto frame = tcp_frame(kPeer, len);
   std::memcpy(card.node.host.at(data), frame.data(), len);
-  for (std::uint32_t i = 0; i < 1U << kLogRing; ++i) queue.put(data, static_cast<std::uint32_t>(len), TERN_ETH_F_EOP);
+  for (std::uint32_t i = 0; i < 1U << kLogRing; ++i)
+    queue.put(data, static_cast<std::uint32_t>(len), TERN_ETH_F_EOP);
   std::uint32_t pi = 0;
   Device& device = card.node.device;
   for (auto _ : state) {
@@ -89,10 +91,12 @@ void receive(benchmark::State& state, std::size_t len, bool tcp) {
 
 bool add_benchmarks() {
   for (const std::size_t len : {64U, 1514U}) {
-    benchmark::RegisterBenchmark("eth/tx/" + std::to_string(len), [len](benchmark::State& s) { transmit(s, len); });
+    benchmark::RegisterBenchmark("eth/tx/" + std::to_string(len),
+                                 [len](benchmark::State& s) { transmit(s, len); });
     for (const bool tcp : {false, true}) {
-      benchmark::RegisterBenchmark(std::string("eth/rx/") + (tcp ? "tcp/" : "other/") + std::to_string(len),
-                                   [len, tcp](benchmark::State& s) { receive(s, len, tcp); });
+      benchmark::RegisterBenchmark(
+          std::string("eth/rx/") + (tcp ? "tcp/" : "other/") + std::to_string(len),
+          [len, tcp](benchmark::State& s) { receive(s, len, tcp); });
     }
   }
   return true;

@@ -7,8 +7,8 @@
 
 #include "control/admin_commands.h"
 #include "control/device.h"
-#include "tern_layout.h"
 #include "tern_event_log_layout.h"
+#include "tern_layout.h"
 
 namespace tern {
 
@@ -146,8 +146,9 @@ bool Admin::run(std::uint32_t& budget) {
   static_assert(kMaxClearing == std::size_t{1} << kLogSizeMax);
   clear(budget);
   const std::uint64_t enough = device_.registry.page_budget.worked() + kPageEntries;
-  for (unsigned n = 0; n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&
-                       device_.registry.page_budget.worked() < enough;
+  for (unsigned n = 0;
+       n < kCommands && enabled() && head_ != tail_ && num_clearing_ < kMaxClearing &&
+       device_.registry.page_budget.worked() < enough;
        ++n) {
     const std::uint64_t slot = head_ & ((1U << log_size_) - 1);
     tern_aq_entry entry;
@@ -181,7 +182,8 @@ void Admin::clear(std::uint32_t& budget) {
 
 void Admin::cleared(const Clearing& done) {
   const auto reply = std::as_bytes(std::span(&done.reply, 1)).first(done.out_len);
-  if (dma_write(device_.host, done.out_addr, reply)) return complete(done.tag, TERN_ST_OK, done.out_len);
+  if (dma_write(device_.host, done.out_addr, reply))
+    return complete(done.tag, TERN_ST_OK, done.out_len);
   // Software does not learn the number, so the part cannot stay allocated.
   (void)device_.registry.dm.free(done.dmn);
   complete(done.tag, TERN_ST_DMA_ERROR, 0);

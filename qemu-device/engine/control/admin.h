@@ -59,7 +59,8 @@ class Admin {
   void set_tail(std::uint32_t tail);
   void execute(const tern_aq_entry& entry);
   // Sets `dmn` to a part of device memory if the command completes only once that part is zeroed.
-  [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len, std::uint32_t* dmn);
+  [[nodiscard]] Status perform(const tern_aq_entry& entry, std::uint16_t* out_len,
+                               std::uint32_t* dmn);
   void complete(std::uint32_t tag, Status status, std::uint16_t out_len);
   void clear(std::uint32_t& budget);
   void cleared(const Clearing& done);
@@ -73,7 +74,7 @@ class Admin {
   std::uint32_t acq_hi_ = 0;
   std::uint32_t log_size_ = 0;
   std::uint32_t tail_ = 0;
-  std::uint32_t head_ = 0;       // fetched; each gets one completion, unless a fault rule drops it
+  std::uint32_t head_ = 0;  // fetched; each gets one completion, unless a fault rule drops it
   std::uint32_t completed_ = 0;
   std::array<Clearing, kMaxClearing> clearing_;
   std::size_t num_clearing_ = 0;

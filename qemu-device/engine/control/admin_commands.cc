@@ -54,10 +54,9 @@ constexpr std::array kMapDmOp = {RSVD(tern_cmd_map_dm_op, rsvd_d)};
 constexpr std::array kAllocMw = {RSVD(tern_cmd_alloc_mw, rsvd_5)};
 constexpr std::array kCreateQp = {RSVD(tern_cmd_create_qp, pages.rsvd_e),
                                   RSVD(tern_cmd_create_qp, rsvd_3e)};
-constexpr std::array kModifyQp = {RSVD(tern_cmd_modify_qp, attr.av.rsvd_23),
-                                  RSVD(tern_cmd_modify_qp, attr.rsvd_52),
-                                  RSVD(tern_cmd_modify_qp, alt.av.rsvd_23),
-                                  RSVD(tern_cmd_modify_qp, alt.rsvd_2d)};
+constexpr std::array kModifyQp = {
+    RSVD(tern_cmd_modify_qp, attr.av.rsvd_23), RSVD(tern_cmd_modify_qp, attr.rsvd_52),
+    RSVD(tern_cmd_modify_qp, alt.av.rsvd_23), RSVD(tern_cmd_modify_qp, alt.rsvd_2d)};
 constexpr std::array kResumeQp = {RSVD(tern_cmd_resume_qp, rsvd_a)};
 constexpr std::array kCreateSrq = {RSVD(tern_cmd_create_srq, pages.rsvd_e),
                                    RSVD(tern_cmd_create_srq, ops_pages.rsvd_e)};
@@ -85,7 +84,7 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_NOP] = typed<None, c::nop, None>();
   t[TERN_CMD_QUERY_CAPS] = typed<None, c::query_caps, tern_rsp_caps>();
   t[TERN_CMD_QUERY_OBJECTS] = typed<None, c::query_objects, tern_rsp_objects>();
-  t[TERN_CMD_QUERY_COUNTERS] = 
+  t[TERN_CMD_QUERY_COUNTERS] =
       typed<tern_cmd_query_counters, c::query_counters, CounterReply>(kQueryCounters);
   t[TERN_CMD_QUERY_PORT] = typed<tern_cmd_query_port, c::query_port, tern_rsp_port>(kQueryPort);
   t[TERN_CMD_MODIFY_PORT] = typed<tern_cmd_modify_port, c::modify_port, None>();
@@ -100,8 +99,7 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_DESTROY_CQ] = typed<Object, c::destroy_cq, None>(kObject);
   t[TERN_CMD_RESIZE_CQ] =
       typed<tern_cmd_resize_cq, c::resize_cq, tern_rsp_resize_cq>(kResizeCq, TERN_CAP_RESIZE_CQ);
-  t[TERN_CMD_MODIFY_CQ] =
-      typed<tern_cmd_modify_cq, c::modify_cq, None>({}, TERN_CAP_MODERATE_CQ);
+  t[TERN_CMD_MODIFY_CQ] = typed<tern_cmd_modify_cq, c::modify_cq, None>({}, TERN_CAP_MODERATE_CQ);
   t[TERN_CMD_QUERY_CQ] = typed<Object, c::query_cq, tern_rsp_query_cq>(kObject);
   t[TERN_CMD_CREATE_MR] = typed<tern_cmd_create_mr, c::create_mr, Number>(kCreateMr);
   t[TERN_CMD_DESTROY_MR] = typed<Object, c::destroy_mr, None>(kObject);
@@ -137,18 +135,25 @@ constexpr std::array<Command, kCodes> make_table() {
   t[TERN_CMD_CREATE_RSS] = typed<tern_cmd_rss, c::create_rss, Number>({}, TERN_CAP_STEERING);
   t[TERN_CMD_MODIFY_RSS] = typed<tern_cmd_rss, c::modify_rss, None>({}, TERN_CAP_STEERING);
   t[TERN_CMD_DESTROY_RSS] = typed<Object, c::destroy_rss, None>(kObject, TERN_CAP_STEERING);
-  t[TERN_CMD_CREATE_FLOW] = typed<tern_cmd_create_flow, c::create_flow, Number>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_FLOW] =
+      typed<tern_cmd_create_flow, c::create_flow, Number>({}, TERN_CAP_STEERING);
   t[TERN_CMD_DESTROY_FLOW] = typed<Object, c::destroy_flow, None>(kObject, TERN_CAP_STEERING);
-  t[TERN_CMD_CREATE_FLOW_COUNTER] = typed<None, c::create_flow_counter, Number>({}, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_FLOW_COUNTER] =
+      typed<None, c::create_flow_counter, Number>({}, TERN_CAP_STEERING);
   t[TERN_CMD_QUERY_FLOW_COUNTER] =
       typed<Object, c::query_flow_counter, tern_rsp_flow_counter>(kObject, TERN_CAP_STEERING);
-  t[TERN_CMD_DESTROY_FLOW_COUNTER] = typed<Object, c::destroy_flow_counter, None>(kObject, TERN_CAP_STEERING);
-  t[TERN_CMD_CREATE_COUNTER_SET] = typed<None, c::create_counter_set, Number>({}, TERN_CAP_COUNTER_SETS);
-  t[TERN_CMD_DESTROY_COUNTER_SET] = typed<Object, c::destroy_counter_set, None>(kObject, TERN_CAP_COUNTER_SETS);
-  t[TERN_CMD_QUERY_COUNTER_SET] = typed<Object, c::query_counter_set, CounterReply>(kObject, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_DESTROY_FLOW_COUNTER] =
+      typed<Object, c::destroy_flow_counter, None>(kObject, TERN_CAP_STEERING);
+  t[TERN_CMD_CREATE_COUNTER_SET] =
+      typed<None, c::create_counter_set, Number>({}, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_DESTROY_COUNTER_SET] =
+      typed<Object, c::destroy_counter_set, None>(kObject, TERN_CAP_COUNTER_SETS);
+  t[TERN_CMD_QUERY_COUNTER_SET] =
+      typed<Object, c::query_counter_set, CounterReply>(kObject, TERN_CAP_COUNTER_SETS);
   t[TERN_CMD_BIND_COUNTER_SET] =
       typed<tern_cmd_bind_counter_set, c::bind_counter_set, None>({}, TERN_CAP_COUNTER_SETS);
-  t[TERN_CMD_QUERY_CC] = typed<tern_cmd_query_port, c::query_cc, tern_cc_params>(kQueryPort, TERN_CAP_CC);
+  t[TERN_CMD_QUERY_CC] =
+      typed<tern_cmd_query_port, c::query_cc, tern_cc_params>(kQueryPort, TERN_CAP_CC);
   t[TERN_CMD_SET_CC] = typed<tern_cmd_set_cc, c::set_cc, None>(kSetCc, TERN_CAP_CC);
   return t;
 }

@@ -25,7 +25,9 @@ class Reply {
     std::memcpy(bytes_.data(), &value, sizeof(T));
     size_ = sizeof(T);
   }
-  void set_id(std::uint32_t id, std::uint32_t generation = 0) { set(tern_rsp_object{le(id), le(generation)}); }
+  void set_id(std::uint32_t id, std::uint32_t generation = 0) {
+    set(tern_rsp_object{le(id), le(generation)});
+  }
   // The command completes, and the reply is valid, only once this part of device memory is zeroed.
   void when_clear(std::uint32_t dmn) { dmn_ = dmn; }
   [[nodiscard]] std::uint32_t clearing() const { return dmn_; }

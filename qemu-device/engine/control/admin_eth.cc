@@ -6,10 +6,12 @@
 
 namespace tern::commands {
 
-Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd, Reply& reply) {
+Status create_eth_queue(Admin&, Device& device, const tern_cmd_create_eth_queue& cmd,
+                        Reply& reply) {
   if (!device.lane.uars.live(le(std::uint32_t{cmd.uar}))) return TERN_ST_BAD_HANDLE;
   std::uint32_t id;
-  const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)), device.lane.uars, &id);
+  const Status st = device.port.ethernet.create_queue(cmd, device.registry.cqs.find(le(cmd.cqn)),
+                                                      device.lane.uars, &id);
   if (st == TERN_ST_OK) reply.set_id(id);
   return st;
 }
@@ -33,7 +35,9 @@ Status create_rss(Admin&, Device& device, const tern_cmd_rss& cmd, Reply& reply)
   return st;
 }
 
-Status modify_rss(Admin&, Device& device, const tern_cmd_rss& cmd, Reply&) { return device.port.ethernet.modify_rss(cmd); }
+Status modify_rss(Admin&, Device& device, const tern_cmd_rss& cmd, Reply&) {
+  return device.port.ethernet.modify_rss(cmd);
+}
 
 Status destroy_rss(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   return device.port.ethernet.destroy_rss(id_of(cmd));

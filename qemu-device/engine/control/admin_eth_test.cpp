@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Commands on RSS groups, flows and flow counters: fields, references and limits. What they do to frames: eth/ethernet_rx_test.cpp.
+// Commands on RSS groups, flows and flow counters: fields, references and limits. What they do to
+// frames: eth/ethernet_rx_test.cpp.
 #include <vector>
 
 #include "control/admin_fixture.h"
@@ -63,16 +64,22 @@ TEST_F(AdminEthTest, FieldsOfGroups) {
   EXPECT_EQ(status([](auto& c) { c.port = 2; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.log_entries = 8; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.log_entries = 255; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.log_entries = 1; }), TERN_ST_BAD_PARAM) << "entries that are not used";
-  EXPECT_EQ(status([](auto& c) { c.log_entries = 3; }), TERN_ST_BAD_HANDLE) << "entries that are missing";
+  EXPECT_EQ(status([](auto& c) { c.log_entries = 1; }), TERN_ST_BAD_PARAM)
+      << "entries that are not used";
+  EXPECT_EQ(status([](auto& c) { c.log_entries = 3; }), TERN_ST_BAD_HANDLE)
+      << "entries that are missing";
   EXPECT_EQ(status([](auto& c) { c.kind = TERN_DEST_NONE; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.kind = TERN_DEST_RSS; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([](auto& c) { c.kind = TERN_DEST_QP; }), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(status([](auto& c) { c.func = 2; }), TERN_ST_BAD_PARAM);
   for (unsigned i = 0; i < 8; ++i) {
     EXPECT_EQ(status([i](auto& c) { c.fields[i] = 0x20; }), TERN_ST_BAD_PARAM);
-    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SPI; }), i > 5 ? TERN_ST_OK : TERN_ST_BAD_PARAM) << i;
-    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_DST_PORT; }), i < 2 || i > 5 ? TERN_ST_BAD_PARAM : TERN_ST_OK) << i;
+    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SPI; }),
+              i > 5 ? TERN_ST_OK : TERN_ST_BAD_PARAM)
+        << i;
+    EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_DST_PORT; }),
+              i < 2 || i > 5 ? TERN_ST_BAD_PARAM : TERN_ST_OK)
+        << i;
     EXPECT_EQ(status([i](auto& c) { c.fields[i] = TERN_RSS_FIELD_SRC_IP; }), TERN_ST_OK) << i;
   }
   const auto symmetric_esp = [&](std::uint8_t fields) {
@@ -81,9 +88,11 @@ TEST_F(AdminEthTest, FieldsOfGroups) {
       c.fields[TERN_RSS_ESP4] = fields;
     });
   };
-  EXPECT_EQ(symmetric_esp(TERN_RSS_FIELD_SPI), TERN_ST_BAD_PARAM) << "the other direction has another";
+  EXPECT_EQ(symmetric_esp(TERN_RSS_FIELD_SPI), TERN_ST_BAD_PARAM)
+      << "the other direction has another";
   EXPECT_EQ(symmetric_esp(TERN_RSS_FIELD_SRC_IP), TERN_ST_OK);
-  EXPECT_EQ(status([](auto& c) { c.func = TERN_RSS_F_INNER | TERN_RSS_FUNC_SYMMETRIC; }), TERN_ST_OK);
+  EXPECT_EQ(status([](auto& c) { c.func = TERN_RSS_F_INNER | TERN_RSS_FUNC_SYMMETRIC; }),
+            TERN_ST_OK);
   EXPECT_EQ(status([](auto& c) { c.func = TERN_RSS_F_INNER | 2; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(status([&](auto& c) { c.entries[3] = tx; }), TERN_ST_BAD_HANDLE);
   EXPECT_EQ(status([&](auto& c) { c.entries[3] = 99; }), TERN_ST_BAD_HANDLE);
@@ -136,7 +145,8 @@ TEST_F(AdminEthTest, Defaults) {
   EXPECT_EQ(set_default(TERN_DEST_ETH_QUEUE, rx), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, rx), TERN_ST_BUSY);
   EXPECT_EQ(set_default(TERN_DEST_RSS, 1), TERN_ST_BAD_HANDLE);
-  EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, rx), TERN_ST_BUSY) << "a command that fails changes nothing";
+  EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, rx), TERN_ST_BUSY)
+      << "a command that fails changes nothing";
   EXPECT_EQ(set_default(TERN_DEST_NONE, 0), TERN_ST_OK);
   EXPECT_EQ(on(TERN_CMD_DESTROY_ETH_QUEUE, rx), TERN_ST_OK);
 }

@@ -219,10 +219,14 @@ class AdminFields : public AdminTest {
     tern_cmd_set_rx_filter filter{};
     filter.port = 1;
     add(TERN_CMD_SET_RX_FILTER, filter);
-    for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar}, {TERN_CMD_FREE_PD, pd},
-                                   {TERN_CMD_DESTROY_EQ, eqn}, {TERN_CMD_DESTROY_CQ, cqn},
-                                   {TERN_CMD_DESTROY_MR, key}, {TERN_CMD_QUERY_MR, key},
-                                   {TERN_CMD_DESTROY_QP, qpn}, {TERN_CMD_QUERY_QP, qpn},
+    for (const auto& [code, id] : {std::pair{TERN_CMD_FREE_UAR, uar},
+                                   {TERN_CMD_FREE_PD, pd},
+                                   {TERN_CMD_DESTROY_EQ, eqn},
+                                   {TERN_CMD_DESTROY_CQ, cqn},
+                                   {TERN_CMD_DESTROY_MR, key},
+                                   {TERN_CMD_QUERY_MR, key},
+                                   {TERN_CMD_DESTROY_QP, qpn},
+                                   {TERN_CMD_QUERY_QP, qpn},
                                    {TERN_CMD_DESTROY_ETH_QUEUE, eth_rx}}) {
       add(static_cast<std::uint16_t>(code), tern_cmd_object{id, 0});
     }
@@ -304,7 +308,8 @@ class AdminFields : public AdminTest {
     for (const std::uint32_t number : {srqn, xrc_srqn}) {
       if (number != 0) more(TERN_CMD_QUERY_SRQ, number, sizeof(tern_rsp_query_srq));
     }
-    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{1, {}}, sizeof(tern_rsp_port)), TERN_ST_OK);
+    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{1, {}}, sizeof(tern_rsp_port)),
+              TERN_ST_OK);
     const std::byte* const p = host.at(out_buf, sizeof(tern_rsp_port));
     all.insert(all.end(), p, p + sizeof(tern_rsp_port));
     return all;
@@ -333,25 +338,30 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
     before = state();
     const std::size_t bytes = std::min<std::size_t>(first.size(), 96);
     for (const std::size_t width : {1U, 2U, 4U, 8U}) {
-      const std::uint64_t top = width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * width)) - 1;
-      const std::uint64_t values[] = {0, 1, 2, 3, 31, 32, 0x40, 0x1000, top, top - 1, top / 2, top / 2 + 1, top - 63};
+      const std::uint64_t top =
+          width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << (8 * width)) - 1;
+      const std::uint64_t values[] = {0,      1,   2,       3,       31,          32,      0x40,
+                                      0x1000, top, top - 1, top / 2, top / 2 + 1, top - 63};
       for (std::size_t at = 0; at + width <= bytes; at += width) {
         for (const std::uint64_t value : values) {
           // build() creates new objects after a command succeeded, so good() must be called again.
           const auto now = good();
           Bytes in = now.at(input);
-          for (std::size_t i = 0; i < width; ++i) in[at + i] = static_cast<std::byte>(value >> (8 * i));
+          for (std::size_t i = 0; i < width; ++i)
+            in[at + i] = static_cast<std::byte>(value >> (8 * i));
           const Status st = attempt(opcode, in);
           ++tried;
-          ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled) << opcode << ' ' << what << ' ' << at << ' ' << value;
+          ASSERT_EQ(reg(TERN_REG_STATUS), kEnabled)
+              << opcode << ' ' << what << ' ' << at << ' ' << value;
           ASSERT_LT(st, TERN_ST_INTERNAL) << opcode << ' ' << what << ' ' << at << ' ' << value;
           seen[input].insert(st);
           if (st == TERN_ST_OK) {
             build();
             before = state();
           } else {
-            ASSERT_EQ(state(), before) << "opcode " << opcode << ' ' << what << " offset " << at << " width " << width
-                                       << " value " << value << " status " << st << " changed something";
+            ASSERT_EQ(state(), before)
+                << "opcode " << opcode << ' ' << what << " offset " << at << " width " << width
+                << " value " << value << " status " << st << " changed something";
           }
         }
       }
@@ -369,13 +379,11 @@ TEST_F(AdminFields, EveryFieldOutOfRange) {
 TEST_F(AdminFields, PageListsOutOfReach) {
   build();
   const Bytes before = state();
-  const Input inputs[] = {
-      {TERN_CMD_CREATE_EQ, ""},         {TERN_CMD_CREATE_CQ, ""},
-      {TERN_CMD_CREATE_MR, ""},         {TERN_CMD_CREATE_QP, ""},
-      {TERN_CMD_CREATE_SRQ, ""},        {TERN_CMD_CREATE_ETH_QUEUE, ""},
-      {TERN_CMD_UPDATE_PAGES, ""},      {TERN_CMD_REREG_MR, ""},
-      {TERN_CMD_CREATE_QP, "initiator"},
-      {TERN_CMD_CREATE_SRQ, "XRC SRQ"}};
+  const Input inputs[] = {{TERN_CMD_CREATE_EQ, ""},          {TERN_CMD_CREATE_CQ, ""},
+                          {TERN_CMD_CREATE_MR, ""},          {TERN_CMD_CREATE_QP, ""},
+                          {TERN_CMD_CREATE_SRQ, ""},         {TERN_CMD_CREATE_ETH_QUEUE, ""},
+                          {TERN_CMD_UPDATE_PAGES, ""},       {TERN_CMD_REREG_MR, ""},
+                          {TERN_CMD_CREATE_QP, "initiator"}, {TERN_CMD_CREATE_SRQ, "XRC SRQ"}};
   for (const Input& input : inputs) {
     const std::uint16_t opcode = input.first;
     if (!good().contains(input)) continue;
@@ -395,17 +403,22 @@ TEST_F(AdminFields, PageListsOutOfReach) {
     }
     EXPECT_EQ(with([&](tern_pages& p) { p.addr += 4; }), TERN_ST_BAD_PARAM) << opcode;
     EXPECT_EQ(with([&](tern_pages& p) { host.put(p.addr, host.get<std::uint64_t>(p.addr) + 64); }),
-              TERN_ST_BAD_PARAM) << opcode;
+              TERN_ST_BAD_PARAM)
+        << opcode;
     // An unreachable array, an unreachable chunk, an unaligned chunk, an unreachable array of
     // chunks.
     const std::uint64_t edge = host.alloc(4096);
-    EXPECT_EQ(with([&](tern_pages& p) { p.addr = edge + 4096, p.kind = TERN_PAGES_LIST; }), TERN_ST_DMA_ERROR);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = edge + 4096, p.kind = TERN_PAGES_LIST; }),
+              TERN_ST_DMA_ERROR);
     const std::uint64_t chunks = host.alloc(64);
     host.put(chunks, std::uint64_t{0x2000});
-    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_DMA_ERROR);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }),
+              TERN_ST_DMA_ERROR);
     host.put(chunks, chunks + 1);
-    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_BAD_PARAM);
-    EXPECT_EQ(with([&](tern_pages& p) { p.addr = 0x8000, p.kind = TERN_PAGES_INDIRECT; }), TERN_ST_DMA_ERROR);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = chunks, p.kind = TERN_PAGES_INDIRECT; }),
+              TERN_ST_BAD_PARAM);
+    EXPECT_EQ(with([&](tern_pages& p) { p.addr = 0x8000, p.kind = TERN_PAGES_INDIRECT; }),
+              TERN_ST_DMA_ERROR);
   }
 }
 

@@ -57,7 +57,8 @@ Status create_eq(Admin&, Device& device, const tern_cmd_create_eq& cmd, Reply& r
   Eq** const only = eq->kind() == TERN_EQ_ASYNC   ? &device.lane.async_events.eq
                     : eq->kind() == TERN_EQ_FAULT ? &device.lane.page_faults.eq
                                                   : nullptr;
-  if (device.registry.eqs.full() || (only != nullptr && *only != nullptr)) return TERN_ST_NO_RESOURCE;
+  if (device.registry.eqs.full() || (only != nullptr && *only != nullptr))
+    return TERN_ST_NO_RESOURCE;
   if (only != nullptr) *only = eq.get();
   reply.set_id(device.registry.eqs.insert(std::move(eq)));
   if (only != nullptr) device.lane.flush_events();
@@ -84,7 +85,8 @@ Status create_cq(Admin&, Device& device, const tern_cmd_create_cq& cmd, Reply& r
   }
   if (eq != nullptr && eq->kind() != TERN_EQ_COMPLETION) return TERN_ST_BAD_PARAM;
   // One entry for each CQ: the event queue cannot overflow.
-  if (device.registry.cqs.full() || (eq != nullptr && eq->users() == eq->size())) return TERN_ST_NO_RESOURCE;
+  if (device.registry.cqs.full() || (eq != nullptr && eq->users() == eq->size()))
+    return TERN_ST_NO_RESOURCE;
   auto cq = std::make_unique<Cq>(device.lane, cmd, eq);
   if (const Status st = cq->init(); st != TERN_ST_OK) return st;
   Cq* const made = cq.get();
@@ -145,7 +147,8 @@ Status destroy_mr(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
 
 Status rereg_mr(Admin&, Device& device, const tern_cmd_rereg_mr& cmd, Reply&) {
   const bool pd = le(std::uint32_t{cmd.mask}) & TERN_REREG_PD;
-  if (pd && device.registry.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr) return TERN_ST_BAD_HANDLE;
+  if (pd && device.registry.pds.find(le(std::uint32_t{cmd.pdn})) == nullptr)
+    return TERN_ST_BAD_HANDLE;
   return device.registry.memory.rereg_mr(cmd);
 }
 

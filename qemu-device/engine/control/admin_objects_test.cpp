@@ -151,15 +151,19 @@ TEST_F(AdminTest, NewQueuesClearWhatTheDeviceWritesInTheirRecords) {
   enable();
   const std::uint32_t pdn = make_pd();
   const std::uint32_t uar = make_uar();
-  const std::uint32_t cqn = make(TERN_CMD_CREATE_CQ, cq_command(make(TERN_CMD_CREATE_EQ, eq_command()), uar));
-  const auto dirty = [&](std::uint64_t record, std::size_t len) { std::memset(host.at(record, len), 0xee, len); };
+  const std::uint32_t cqn =
+      make(TERN_CMD_CREATE_CQ, cq_command(make(TERN_CMD_CREATE_EQ, eq_command()), uar));
+  const auto dirty = [&](std::uint64_t record, std::size_t len) {
+    std::memset(host.at(record, len), 0xee, len);
+  };
   const auto word = [&](std::uint64_t addr) { return host.get<std::uint32_t>(addr); };
   tern_cmd_create_qp qp = qp_command(pdn, uar, cqn);
   dirty(qp.record, sizeof(tern_qp_record));
   tern_cmd_create_qp wrong = qp;
   wrong.pages.num = 1;
   EXPECT_EQ(run(TERN_CMD_CREATE_QP, wrong, 8), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0xeeeeeeeeU) << "a command that fails stores nothing";
+  EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0xeeeeeeeeU)
+      << "a command that fails stores nothing";
   const std::uint32_t qpn = make(TERN_CMD_CREATE_QP, qp);
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, status)), 0U);
   EXPECT_EQ(word(qp.record + offsetof(tern_qp_record, sq_pi)), 0xeeeeeeeeU) << "software's";
@@ -452,14 +456,15 @@ TEST_F(AdminQpTest, CreationChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset += 8; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.record += 60; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.record += 128; }},
-      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},      // end of SQ overlaps RQ
-      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},         // full overlap
-      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},      // beyond the page list
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 4032; }},  // end of SQ overlaps RQ
+      {TERN_ST_BAD_PARAM, [](C& c) { c.rq_offset = 0; }},     // full overlap
+      {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192; }},  // beyond the page list
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 0xffffffc0; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.sq_offset = 8192 + 64; }},
       // Rings far apart in a page list that covers them: the gap would waste entries.
       {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(18), c.rq_offset = 4096 + 65536 + 64; }},
-      {TERN_ST_BAD_PARAM, [this](C& c) { c.pages = pages(20), c.sq_offset = c.rq_offset + 65536 + 4096 + 64; }},
+      {TERN_ST_BAD_PARAM,
+       [this](C& c) { c.pages = pages(20), c.sq_offset = c.rq_offset + 65536 + 4096 + 64; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.num = 1; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [](C& c) { c.pages.page_shift = 10; }},
@@ -491,7 +496,9 @@ TEST_F(AdminQpTest, LayoutsThatAreFine) {
       [](C&) {},
       [](C& c) { c.log_sq_size = c.log_rq_size = 0; },
       [](C& c) { c.log_sq_stride = 6, c.log_rq_stride = 5; },
-      [](C& c) { c.log_sq_size = 1, c.log_sq_stride = 11, c.log_rq_stride = 10, c.log_rq_size = 2; },
+      [](C& c) {
+        c.log_sq_size = 1, c.log_sq_stride = 11, c.log_rq_stride = 10, c.log_rq_size = 2;
+      },
       [](C& c) { c.sq_offset = 4096, c.rq_offset = 0; },
       [this](C& c) { c.pages = pages(18), c.rq_offset = 4096 + 65536; },
       [](C& c) { c.record += 256; },
@@ -666,7 +673,9 @@ TEST_F(AdminTest, PortAndGids) {
   enable();
   const tern_cmd_query_port port{1, {}};
   for (const unsigned none : {0U, 2U, 255U}) {
-    EXPECT_EQ(run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{static_cast<std::uint8_t>(none), {}}, 24), TERN_ST_BAD_PARAM);
+    EXPECT_EQ(
+        run(TERN_CMD_QUERY_PORT, tern_cmd_query_port{static_cast<std::uint8_t>(none), {}}, 24),
+        TERN_ST_BAD_PARAM);
   }
   EXPECT_EQ(run(TERN_CMD_QUERY_PORT, port, 24), TERN_ST_OK);
   EXPECT_EQ(out<tern_rsp_port>().max_mtu, 9000U);
@@ -708,10 +717,9 @@ TEST_F(AdminTest, Capabilities) {
   ASSERT_EQ(run(entry(TERN_CMD_QUERY_CAPS, 0, sizeof(tern_rsp_caps))), TERN_ST_OK);
   const auto caps = out<tern_rsp_caps>();
   EXPECT_EQ(caps.flags, TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_SRQ |
-                            TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST |
-                            TERN_CAP_ATOMIC | TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE |
-                            TERN_CAP_MW_TYPE_1 | TERN_CAP_MW_TYPE_2B |
-                            TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
+                            TERN_CAP_SRQ_RESIZE | TERN_CAP_MCAST | TERN_CAP_ATOMIC |
+                            TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE | TERN_CAP_MW_TYPE_1 |
+                            TERN_CAP_MW_TYPE_2B | TERN_CAP_FRWR | TERN_CAP_REREG_MR | TERN_CAP_DM |
                             TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN |
                             TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN |
                             TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING | TERN_CAP_RAW_QP |
@@ -749,11 +757,14 @@ TEST_F(AdminTest, CountersOfBothFunctions) {
   enable();
   device.lane.counters.add(TERN_CNT_RX_MALFORMED, 5);
   device.lane.counters.add_eth(TERN_ETH_CNT_RX_FILTERED, 7);
-  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}}, 1024), TERN_ST_OK);
+  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_RDMA, 1, {}}, 1024),
+            TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_CNT_RDMA_NUM>>()[TERN_CNT_RX_MALFORMED]), 5U);
-  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_ETH, 1, {}}, 1024), TERN_ST_OK);
+  ASSERT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{TERN_COUNTERS_ETH, 1, {}}, 1024),
+            TERN_ST_OK);
   EXPECT_EQ((out<std::array<std::uint64_t, TERN_ETH_CNT_NUM>>()[TERN_ETH_CNT_RX_FILTERED]), 7U);
-  EXPECT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{2, 1, {}}, 1024), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(run(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{2, 1, {}}, 1024),
+            TERN_ST_BAD_PARAM);
 }
 
 TEST_F(AdminTest, ResetDestroysEverything) {

@@ -68,16 +68,17 @@ Status check_layout(const tern_cmd_create_qp& cmd) {
 
 // An XRC target has no buffer and refers only to its domain.
 Status check_target(const tern_cmd_create_qp& cmd) {
-  const bool bare = is_none(cmd.pages) && cmd.sq_offset == 0 &&
-                    cmd.rq_offset == 0 && cmd.record == 0 && cmd.pdn == 0 && cmd.uar == 0 &&
-                    cmd.send_cqn == 0 && cmd.recv_cqn == 0;
+  const bool bare = is_none(cmd.pages) && cmd.sq_offset == 0 && cmd.rq_offset == 0 &&
+                    cmd.record == 0 && cmd.pdn == 0 && cmd.uar == 0 && cmd.send_cqn == 0 &&
+                    cmd.recv_cqn == 0;
   return bare ? TERN_ST_OK : TERN_ST_BAD_PARAM;
 }
 
 Status check_type(const tern_cmd_create_qp& cmd) {
   constexpr unsigned every = TERN_QP_F_SRQ | TERN_QP_F_NO_SQ | TERN_QP_F_NO_RQ;
   unsigned known = every;
-  if (cmd.type == TERN_QPT_RAW) known |= TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS | TERN_QP_F_NO_MCAST_LOOPBACK;
+  if (cmd.type == TERN_QPT_RAW)
+    known |= TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS | TERN_QP_F_NO_MCAST_LOOPBACK;
   if (cmd.type == TERN_QPT_UD) known |= TERN_QP_F_NO_MCAST_LOOPBACK;
   if (cmd.type > TERN_QPT_RAW || (cmd.flags & ~known)) return TERN_ST_BAD_PARAM;
   const bool initiator = cmd.type == TERN_QPT_XRC_INI;
@@ -138,7 +139,8 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
   const bool privileged = p.pd != nullptr && p.pd->privileged;
   const bool gsi = cmd.type == TERN_QPT_GSI;
   if (gsi && !privileged) return TERN_ST_DENIED;
-  if (gsi ? device.registry.qps.find(kGsiQpn) != nullptr : !device.registry.qp_number_left()) return TERN_ST_NO_RESOURCE;
+  if (gsi ? device.registry.qps.find(kGsiQpn) != nullptr : !device.registry.qp_number_left())
+    return TERN_ST_NO_RESOURCE;
   auto qp = std::make_unique<Qp>(device.lane, cmd, p.send_cq, p.recv_cq, privileged, p.srq);
   if (const Status st = qp->init(); st != TERN_ST_OK) return st;
   Qp* const made = qp.get();
@@ -149,7 +151,8 @@ Status create_qp(Admin&, Device& device, const tern_cmd_create_qp& cmd, Reply& r
     qpn = device.registry.qps.insert(std::move(qp));
   }
   made->set_number(Qpn(qpn));
-  if (device.lane.log != nullptr) made->log_state(TERN_LOG_NO_QP, TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
+  if (device.lane.log != nullptr)
+    made->log_state(TERN_LOG_NO_QP, TERN_QPS_RESET, TERN_LOG_BY_COMMAND);
   // Another queue may have used the record before.
   made->store_status();
   if (!made->xrc_target()) device.lane.uars.add(made->uar(), made->page_queue());
@@ -163,7 +166,8 @@ Status destroy_qp(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (qp == nullptr) return TERN_ST_BAD_HANDLE;
   if (device.port.ethernet.refers_to_qp(id_of(cmd))) return TERN_ST_BUSY;
   qp->end_tags();
-  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr) --xrcd->users;
+  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(qp->xrcd()); xrcd != nullptr)
+    --xrcd->users;
   if (Registry::Pd* const pd = device.registry.pds.find(qp->pd().value); pd != nullptr) --pd->users;
   constexpr std::uint64_t kGroupWork = 64;  // of leaving a group, in page list entries
   const std::uint32_t groups = device.port.multicast.forget(*qp);

@@ -20,8 +20,8 @@ static_assert(kName.size() < sizeof(tern_rsp_caps::fw_name));
 
 // EUI-64 of a MAC (RFC 4291, appendix A), as a number.
 std::uint64_t eui64(const Mac& mac) {
-  const std::array<std::uint8_t, 8> eui = {static_cast<std::uint8_t>(mac[0] ^ 2), mac[1], mac[2],
-                                           0xff, 0xfe, mac[3], mac[4], mac[5]};
+  const std::array<std::uint8_t, 8> eui = {
+      static_cast<std::uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
   std::uint64_t number = 0;
   for (const std::uint8_t byte : eui) number = number << 8 | byte;
   return number;
@@ -141,7 +141,8 @@ Status query_port(Admin&, Device& device, const tern_cmd_query_port& cmd, Reply&
 Status modify_port(Admin&, Device& device, const tern_cmd_modify_port& cmd, Reply&) {
   const std::uint32_t mtu = device.port.addresses.mtu();
   const Status st = device.port.addresses.modify(cmd);
-  if (device.port.addresses.mtu() != mtu) device.lane.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
+  if (device.port.addresses.mtu() != mtu)
+    device.lane.async_events.raise(TERN_EV_PORT_CHANGE, cmd.port);
   return st;
 }
 

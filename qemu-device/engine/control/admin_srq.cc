@@ -21,8 +21,10 @@ Status check_kind(const tern_cmd_create_srq& cmd, const Config& config) {
   const bool tm = cmd.flags == TERN_SRQ_F_TM;
   if (cmd.flags != 0 && !xrc && !tm) return TERN_ST_BAD_PARAM;
   if (tm && config.max_tags == 0) return TERN_ST_NOT_SUPPORTED;
-  const bool has_ring = cmd.log_ops != 0 || !is_none(cmd.ops_pages) || cmd.uar != 0 || cmd.max_tags != 0;
-  if ((!xrc && cmd.xrcdn != 0) || (!xrc && !tm && cmd.cqn != 0) || (!tm && has_ring)) return TERN_ST_BAD_PARAM;
+  const bool has_ring =
+      cmd.log_ops != 0 || !is_none(cmd.ops_pages) || cmd.uar != 0 || cmd.max_tags != 0;
+  if ((!xrc && cmd.xrcdn != 0) || (!xrc && !tm && cmd.cqn != 0) || (!tm && has_ring))
+    return TERN_ST_BAD_PARAM;
   return TERN_ST_OK;
 }
 
@@ -47,7 +49,8 @@ Status create_srq(Admin&, Device& device, const tern_cmd_create_srq& cmd, Reply&
   const bool xrc = cmd.flags == TERN_SRQ_F_XRC;
   const bool has_cq = cmd.flags != 0;
   Registry::Pd* const pd = device.registry.pds.find(le(std::uint32_t{cmd.pdn}));
-  Registry::Xrcd* const xrcd = xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
+  Registry::Xrcd* const xrcd =
+      xrc ? device.registry.xrcds.find(le(std::uint32_t{cmd.xrcdn})) : nullptr;
   Cq* const cq = has_cq ? device.registry.cqs.find(le(std::uint32_t{cmd.cqn})) : nullptr;
   if (pd == nullptr || (xrc && xrcd == nullptr) || (has_cq && cq == nullptr) ||
       (cmd.flags == TERN_SRQ_F_TM && !device.lane.uars.live(le(std::uint32_t{cmd.uar})))) {
@@ -79,7 +82,8 @@ Status destroy_srq(Admin&, Device& device, const tern_cmd_object& cmd, Reply&) {
   if (srq == nullptr) return TERN_ST_BAD_HANDLE;
   if (srq->users() != 0) return TERN_ST_BUSY;
   --device.registry.pds.find(srq->pd().value)->users;
-  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(srq->xrcd()); xrcd != nullptr) --xrcd->users;
+  if (Registry::Xrcd* const xrcd = device.registry.xrcds.find(srq->xrcd()); xrcd != nullptr)
+    --xrcd->users;
   device.registry.srqs.erase(id_of(cmd));
   device.lane.async_events.forget(id_of(cmd), is_srq_event);
   return TERN_ST_OK;

@@ -23,8 +23,9 @@ class AdminSrqTest : public AdminTest {
     cqn = make(TERN_CMD_CREATE_CQ, cq_command(TERN_NO_EQ, uar));
     good = srq_command(pd);
   }
-  Status modify(std::uint32_t srqn, std::uint32_t mask,
-                const std::function<void(tern_cmd_modify_srq&)>& change = [](auto&) {}) {
+  Status modify(
+      std::uint32_t srqn, std::uint32_t mask,
+      const std::function<void(tern_cmd_modify_srq&)>& change = [](auto&) {}) {
     tern_cmd_modify_srq c{};
     c.srqn = srqn;
     c.mask = mask;
@@ -243,7 +244,7 @@ TEST_F(AdminSrqTest, EventsOfADestroyedQueueAreDropped) {
 class AdminXrcTest : public AdminSrqTest {
  protected:
   std::uint32_t xrcd = 0;
-  tern_cmd_create_srq named{};   // an XRC SRQ
+  tern_cmd_create_srq named{};  // an XRC SRQ
   tern_cmd_create_qp target{};
   tern_cmd_create_qp initiator{};
 

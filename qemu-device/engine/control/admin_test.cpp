@@ -26,8 +26,8 @@ TEST_F(AdminTest, RegistersAfterPowerOn) {
   for (const std::uint32_t offset : {0x0cU, 0x20U, 0x24U, 0x28U, 0x2cU, 0x30U, 0x34U}) {
     EXPECT_EQ(reg(offset), 0U) << offset;
   }
-  const std::set<std::uint32_t> known = {0x00, 0x04, 0x08, 0x0c, 0x10, 0x14, 0x20, 0x24,
-                                         0x28, 0x2c, 0x30, 0x34, 0x40, 0x44};
+  const std::set<std::uint32_t> known = {0x00, 0x04, 0x08, 0x0c, 0x10, 0x14, 0x20,
+                                         0x24, 0x28, 0x2c, 0x30, 0x34, 0x40, 0x44};
   for (std::uint32_t offset = 0; offset < 0x1000; ++offset) {
     if (known.contains(offset)) continue;
     ASSERT_EQ(reg(offset), TERN_REG_GONE) << offset;
@@ -37,8 +37,8 @@ TEST_F(AdminTest, RegistersAfterPowerOn) {
 }
 
 TEST_F(AdminTest, ReadOnlyRegistersIgnoreWrites) {
-  for (const std::uint32_t offset : {TERN_REG_MAGIC, TERN_REG_VERSION, TERN_REG_STATUS,
-                                     TERN_REG_FATAL, TERN_REG_CLOCK_HI}) {
+  for (const std::uint32_t offset :
+       {TERN_REG_MAGIC, TERN_REG_VERSION, TERN_REG_STATUS, TERN_REG_FATAL, TERN_REG_CLOCK_HI}) {
     const std::uint32_t before = reg(offset);
     set(offset, ~before);
     EXPECT_EQ(reg(offset), before);
@@ -78,12 +78,12 @@ TEST_F(AdminTest, EnableChecksTheConfiguration) {
     std::uint32_t offset, value;
     bool good;
   } rows[] = {
-      {TERN_REG_PAGE_SHIFT, 11, false},          {TERN_REG_PAGE_SHIFT, 12, true},
-      {TERN_REG_PAGE_SHIFT, 16, true},           {TERN_REG_PAGE_SHIFT, 17, false},
-      {TERN_REG_PAGE_SHIFT, 0xffffffff, false},  {TERN_REG_AQ_LOG_SIZE, 0, false},
-      {TERN_REG_AQ_LOG_SIZE, 1, true},           {TERN_REG_AQ_LOG_SIZE, 8, true},
-      {TERN_REG_AQ_LOG_SIZE, 9, false},          {TERN_REG_AQ_LOG_SIZE, 0x80000003, false},
-      {TERN_REG_AQ_BASE_LO, 0x1020, false},      {TERN_REG_ACQ_BASE_LO, 0x1001, false},
+      {TERN_REG_PAGE_SHIFT, 11, false},         {TERN_REG_PAGE_SHIFT, 12, true},
+      {TERN_REG_PAGE_SHIFT, 16, true},          {TERN_REG_PAGE_SHIFT, 17, false},
+      {TERN_REG_PAGE_SHIFT, 0xffffffff, false}, {TERN_REG_AQ_LOG_SIZE, 0, false},
+      {TERN_REG_AQ_LOG_SIZE, 1, true},          {TERN_REG_AQ_LOG_SIZE, 8, true},
+      {TERN_REG_AQ_LOG_SIZE, 9, false},         {TERN_REG_AQ_LOG_SIZE, 0x80000003, false},
+      {TERN_REG_AQ_BASE_LO, 0x1020, false},     {TERN_REG_ACQ_BASE_LO, 0x1001, false},
       {TERN_REG_AQ_BASE_HI, 0xffffffff, true},
   };
   for (const auto& r : rows) {
@@ -260,7 +260,9 @@ const std::vector<Shape>& shapes() {
       {COMMAND(CREATE_QP), 64, range(14, 2) + range(0x3e, 2), 8},
       {COMMAND(DESTROY_QP), 8, range(4, 4), 0},
       {COMMAND(MODIFY_QP), 152,
-       range(0x10 + 0x23, 5) + range(0x10 + 0x52, 6) + range(0x68 + 0x23, 5) + range(0x68 + 0x2d, 3), 0},
+       range(0x10 + 0x23, 5) + range(0x10 + 0x52, 6) + range(0x68 + 0x23, 5) +
+           range(0x68 + 0x2d, 3),
+       0},
       {COMMAND(QUERY_QP), 8, range(4, 4), 152},
       {COMMAND(RESUME_QP), 16, range(0xa, 6), 0},
       {COMMAND(ALLOC_XRCD), 0, {}, 8},

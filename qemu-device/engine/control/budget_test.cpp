@@ -189,7 +189,8 @@ TEST_F(BudgetTest, AResizeIsChargedWhileBothListsAreThere) {
   cq.record = record;
   cq.eqn = TERN_NO_EQ;
   cq.log_size = kMaxLogCq;
-  for (std::uint64_t i = 0; i < kPages / kMaxCmdPages; ++i) ASSERT_EQ(order(TERN_CMD_CREATE_CQ, cq), TERN_ST_OK);
+  for (std::uint64_t i = 0; i < kPages / kMaxCmdPages; ++i)
+    ASSERT_EQ(order(TERN_CMD_CREATE_CQ, cq), TERN_ST_OK);
   const std::uint32_t cqn = id();
   tern_cmd_resize_cq resize{};
   resize.pages = repeated(1);
@@ -233,7 +234,8 @@ TEST_F(BudgetTest, EntriesEndASlice) {
   mr.pdn = id();
   host.put(in_buf, mr);
   for (std::uint32_t i = 0; i < 4; ++i) {
-    host.put(aq + (hostile_tail + i) % kEntries * sizeof(tern_aq_entry), entry(TERN_CMD_CREATE_MR, sizeof(mr), 8));
+    host.put(aq + (hostile_tail + i) % kEntries * sizeof(tern_aq_entry),
+             entry(TERN_CMD_CREATE_MR, sizeof(mr), 8));
   }
   hostile.reg_write(TERN_REG_AQ_TAIL, hostile_tail += 4);
   for (unsigned done_now = 1; done_now <= 4; ++done_now) {
@@ -351,7 +353,9 @@ class ClearingTest : public AdminTest {
     host.put(aq + submitted % kEntries * sizeof(e), e);
     large.reg_write(TERN_REG_AQ_TAIL, ++submitted);
   }
-  tern_acq_entry completion(std::uint32_t n) { return host.get<tern_acq_entry>(acq + n * sizeof(tern_acq_entry)); }
+  tern_acq_entry completion(std::uint32_t n) {
+    return host.get<tern_acq_entry>(acq + n * sizeof(tern_acq_entry));
+  }
   template <class Out>
   Out reply_of(std::uint32_t n) {
     return host.get<Out>(replies + n * 128);
@@ -381,7 +385,8 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
   EXPECT_EQ(completion(2).status, TERN_ST_OK);
   const auto rsp = reply_of<tern_rsp_alloc_dm>(0);
   EXPECT_EQ(rsp.size, kLarge);
-  for (const std::byte b : large.registry.config.dm.subspan(rsp.offset, rsp.size)) ASSERT_EQ(b, std::byte{0});
+  for (const std::byte b : large.registry.config.dm.subspan(rsp.offset, rsp.size))
+    ASSERT_EQ(b, std::byte{0});
   EXPECT_EQ(large.registry.dm.counts().parts, 2U);
   EXPECT_EQ(large.registry.dm.counts().bytes, kLarge + 4096);
   submit_to(TERN_CMD_FREE_DM, tern_cmd_object{rsp.dmn, 0}, 0);
@@ -393,7 +398,8 @@ TEST_F(ClearingTest, OthersCompleteInTheMeantime) {
 TEST_F(ClearingTest, AnyNumberHoldsUpNoOther) {
   constexpr std::uint32_t kMany = 17;
   for (std::uint32_t n = 0; n < kMany; ++n) {
-    submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kStorage / kMany / 4096 * 4096, 0, 0}, sizeof(tern_rsp_alloc_dm));
+    submit_to(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{kStorage / kMany / 4096 * 4096, 0, 0},
+              sizeof(tern_rsp_alloc_dm));
     if (n % 8 == 7) {
       EXPECT_TRUE(large.run(2 << 20));
     }

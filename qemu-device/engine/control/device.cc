@@ -10,7 +10,8 @@ namespace tern {
 Device::Device(Host& host_, const Config& config)
     : host(host_),
       registry(host, config),
-      lane(host, registry.config, registry.status, registry.page_budget, registry.memory, registry.qps, registry.srqs, port),
+      lane(host, registry.config, registry.status, registry.page_budget, registry.memory,
+           registry.qps, registry.srqs, port),
       port(lane, registry.qps),
       admin_(std::make_unique<Admin>(*this)),
       uar_clock_hi_(config.uar_bar_size >> TERN_PAGE_SHIFT_MIN) {}
@@ -41,12 +42,16 @@ void Device::doorbell(std::uint64_t offset, std::uint32_t value) {
   const std::uint64_t in_page = offset & ((std::uint64_t{1} << admin_->page_shift()) - 1);
   if (!registry.status.enabled()) return;
   const std::uint32_t uar = admin_->uar_of(offset);
-  if (const DmOps::Page* const page = registry.dm_ops.find(uar)) return registry.dm_ops.store(*page, in_page, value);
+  if (const DmOps::Page* const page = registry.dm_ops.find(uar))
+    return registry.dm_ops.store(*page, in_page, value);
   if (in_page != TERN_UAR_DB) return;
-  if (lane.log != nullptr) [[unlikely]] log_doorbell(uar, value, 0);
-  if (ring(uar, value)) [[likely]] return;
+  if (lane.log != nullptr) [[unlikely]]
+    log_doorbell(uar, value, 0);
+  if (ring(uar, value)) [[likely]]
+    return;
   lane.counters.add(TERN_CNT_BAD_DOORBELL);
-  if (lane.log != nullptr) [[unlikely]] log_doorbell(uar, value, TERN_LOG_F_REFUSED);
+  if (lane.log != nullptr) [[unlikely]]
+    log_doorbell(uar, value, TERN_LOG_F_REFUSED);
 }
 
 // Returns false if the page has no such queue.
@@ -81,7 +86,8 @@ bool Device::ring(std::uint32_t uar, std::uint32_t value) {
     case TERN_DB_CMD_ETH_TX:
       return port.ethernet.kick(number, uar);
     case TERN_DB_CMD_TM:
-      if (const Srq* const srq = registry.srqs.find(number); srq != nullptr && srq->tags() != nullptr) {
+      if (const Srq* const srq = registry.srqs.find(number);
+          srq != nullptr && srq->tags() != nullptr) {
         if (srq->tags()->uar() != uar) return false;
         srq->tags()->kick();
         return true;
@@ -105,7 +111,8 @@ void Device::log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t 
 }
 
 void Device::log_events(std::size_t records) {
-  std::unique_ptr<EventLog> log = records == 0 ? nullptr : std::make_unique<EventLog>(host, records);
+  std::unique_ptr<EventLog> log =
+      records == 0 ? nullptr : std::make_unique<EventLog>(host, records);
   lane.log = registry.memory.log = registry.dm.log = log.get();
   port.set_log(log.get());
   log_ = std::move(log);
@@ -137,7 +144,8 @@ void Device::reset() {
   admin_->reset();
   // Drop frames and interrupts of the objects that were destroyed.
   lane.effects->clear();
-  if (lane.log != nullptr) [[unlikely]] lane.log->add({.type = TERN_LOG_RESET});
+  if (lane.log != nullptr) [[unlikely]]
+    lane.log->add({.type = TERN_LOG_RESET});
 }
 
 }  // namespace tern

@@ -59,7 +59,9 @@ class Device {
   // Device time of the next timer expiry. kNever while the device is not enabled, because nothing
   // runs then.
   [[nodiscard]] Nanos next_deadline() const { return lane.next_deadline(); }
-  [[nodiscard]] bool set_faults(std::string_view text, std::string& error) { return port.set_faults(text, error); }
+  [[nodiscard]] bool set_faults(std::string_view text, std::string& error) {
+    return port.set_faults(text, error);
+  }
   [[nodiscard]] std::string faults() const { return port.faults(); }
   // Logs events in a ring of `records`, a power of two, or no longer with 0.
   void log_events(std::size_t records);
@@ -71,7 +73,8 @@ class Device {
 
  private:
   [[nodiscard]] bool ring(std::uint32_t uar, std::uint32_t value);
-  [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value, std::uint16_t flags) const;
+  [[gnu::noinline]] void log_doorbell(std::uint32_t uar, std::uint32_t value,
+                                      std::uint16_t flags) const;
 
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<Admin> admin_;

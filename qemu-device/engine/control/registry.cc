@@ -8,36 +8,14 @@ namespace tern {
 namespace {
 
 // Features of every configuration, one per line.
-constexpr std::uint64_t kCaps = TERN_CAP_RC |
-                                TERN_CAP_UC |
-                                TERN_CAP_UD |
-                                TERN_CAP_XRC |
-                                TERN_CAP_MCAST |
-                                TERN_CAP_SRQ |
-                                TERN_CAP_SRQ_RESIZE |
-                                TERN_CAP_ATOMIC |
-                                TERN_CAP_FLUSH |
-                                TERN_CAP_ATOMIC_WRITE |
-                                TERN_CAP_FRWR |
-                                TERN_CAP_RESIZE_CQ |
-                                TERN_CAP_MODERATE_CQ |
-                                TERN_CAP_IGNORE_OVERRUN |
-                                TERN_CAP_REREG_MR |
-                                TERN_CAP_TIMESTAMP |
-                                TERN_CAP_ODP |
-                                TERN_CAP_VLAN |
-                                TERN_CAP_ETH_OFFLOAD |
-                                TERN_CAP_STEERING |
-                                TERN_CAP_RAW_QP |
-                                TERN_CAP_COUNTER_SETS |
-                                TERN_CAP_RSS_TUNNEL |
-                                TERN_CAP_UD_NO_LOOPBACK |
-                                TERN_CAP_ECE |
-                                TERN_CAP_RATE_LIMIT |
-                                TERN_CAP_CC |
-                                TERN_CAP_APM |
-                                TERN_CAP_UDP_SPORT |
-                                TERN_CAP_ETH_COALESCE;
+constexpr std::uint64_t kCaps =
+    TERN_CAP_RC | TERN_CAP_UC | TERN_CAP_UD | TERN_CAP_XRC | TERN_CAP_MCAST | TERN_CAP_SRQ |
+    TERN_CAP_SRQ_RESIZE | TERN_CAP_ATOMIC | TERN_CAP_FLUSH | TERN_CAP_ATOMIC_WRITE | TERN_CAP_FRWR |
+    TERN_CAP_RESIZE_CQ | TERN_CAP_MODERATE_CQ | TERN_CAP_IGNORE_OVERRUN | TERN_CAP_REREG_MR |
+    TERN_CAP_TIMESTAMP | TERN_CAP_ODP | TERN_CAP_VLAN | TERN_CAP_ETH_OFFLOAD | TERN_CAP_STEERING |
+    TERN_CAP_RAW_QP | TERN_CAP_COUNTER_SETS | TERN_CAP_RSS_TUNNEL | TERN_CAP_UD_NO_LOOPBACK |
+    TERN_CAP_ECE | TERN_CAP_RATE_LIMIT | TERN_CAP_CC | TERN_CAP_APM | TERN_CAP_UDP_SPORT |
+    TERN_CAP_ETH_COALESCE;
 
 }  // namespace
 

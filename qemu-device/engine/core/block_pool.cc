@@ -14,7 +14,9 @@ namespace {
 // Free bytes kept of each block size; the rest is freed.
 constexpr std::size_t kKept = 1 << 20;
 
-std::size_t size_of_class(std::size_t bytes) { return std::bit_ceil(std::max(bytes, BlockPool::kAlign)); }
+std::size_t size_of_class(std::size_t bytes) {
+  return std::bit_ceil(std::max(bytes, BlockPool::kAlign));
+}
 
 }  // namespace
 

@@ -19,7 +19,7 @@ struct Config {
   std::uint32_t max_cq = 16384;
   std::uint32_t max_mr = 65536;
   std::uint32_t max_mw = 65536;
-  std::uint16_t max_tags = 1024;  // of an SRQ; 0: no tag matching
+  std::uint16_t max_tags = 1024;        // of an SRQ; 0: no tag matching
   std::uint64_t max_pages = kMaxPages;  // page list entries of all objects
   std::uint32_t num_vectors = 32;
   std::uint16_t max_eth_queues = 16;  // of each direction

@@ -24,7 +24,9 @@ constexpr std::array<Range, TERN_CC_NUM> make_ranges() {
 
 constexpr auto kRanges = make_ranges();
 static_assert(std::ranges::none_of(kRanges, [](const Range& r) { return r.name.empty(); }));
-static_assert(std::ranges::all_of(kRanges, [](const Range& r) { return r.min <= r.preset && r.preset <= r.max; }));
+static_assert(std::ranges::all_of(kRanges, [](const Range& r) {
+  return r.min <= r.preset && r.preset <= r.max;
+}));
 
 bool set_word(CongestionParams& params, std::string_view word, std::string& error) {
   const std::size_t equals = std::min(word.find('='), word.size());
@@ -41,7 +43,8 @@ bool set_word(CongestionParams& params, std::string_view word, std::string& erro
       params.set(static_cast<unsigned>(range - kRanges.begin()), value)) {
     return true;
   }
-  error = std::string(name) + " must be from " + std::to_string(range->min) + " to " + std::to_string(range->max);
+  error = std::string(name) + " must be from " + std::to_string(range->min) + " to " +
+          std::to_string(range->max);
   return false;
 }
 
@@ -52,7 +55,8 @@ CongestionParams::CongestionParams() {
 }
 
 bool CongestionParams::set(unsigned index, std::uint32_t value) {
-  if (index >= kRanges.size() || value < kRanges[index].min || value > kRanges[index].max) return false;
+  if (index >= kRanges.size() || value < kRanges[index].min || value > kRanges[index].max)
+    return false;
   values_[index] = value;
   return true;
 }

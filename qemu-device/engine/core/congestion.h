@@ -21,10 +21,14 @@ class CongestionParams {
   CongestionParams();  // the defaults of the contract
 
   [[nodiscard]] std::uint32_t get(unsigned index) const { return values_[index]; }
-  [[nodiscard]] std::uint64_t bits_per_second(unsigned index) const { return std::uint64_t{values_[index]} * 1'000'000; }
+  [[nodiscard]] std::uint64_t bits_per_second(unsigned index) const {
+    return std::uint64_t{values_[index]} * 1'000'000;
+  }
   [[nodiscard]] Nanos nanos(unsigned index) const { return Nanos{values_[index]} * 1'000; }
   // Whether the feature (TERN_CC_RP_ENABLE, TERN_CC_NP_ENABLE) is on for service level `sl`.
-  [[nodiscard]] bool enabled(unsigned feature, std::uint8_t sl) const { return (values_[feature] >> (sl & 7U) & 1) != 0; }
+  [[nodiscard]] bool enabled(unsigned feature, std::uint8_t sl) const {
+    return (values_[feature] >> (sl & 7U) & 1) != 0;
+  }
 
   // Returns false, and changes nothing, if the value is out of range.
   [[nodiscard]] bool set(unsigned index, std::uint32_t value);
@@ -35,6 +39,7 @@ class CongestionParams {
 
 // Reads "on", "off", or words NAME=VALUE that are separated by spaces; what is not named has its
 // default. On an error returns nothing, with the reason in `error`.
-[[nodiscard]] std::optional<CongestionParams> parse_congestion(std::string_view text, std::string& error);
+[[nodiscard]] std::optional<CongestionParams> parse_congestion(std::string_view text,
+                                                               std::string& error);
 
 }  // namespace tern

@@ -59,10 +59,15 @@ TEST(Table, FindsNothingOutsideItsRange) {
 
 struct Recorded {
   Recorded(TimerQueue& queue, std::vector<int>& log_, int id_)
-      : log(log_), id(id_), timer(queue, [](void* p) {
-          auto* self = static_cast<Recorded*>(p);
-          self->log.push_back(self->id);
-        }, this) {}
+      : log(log_),
+        id(id_),
+        timer(
+            queue,
+            [](void* p) {
+              auto* self = static_cast<Recorded*>(p);
+              self->log.push_back(self->id);
+            },
+            this) {}
   std::vector<int>& log;
   int id;
   Timer timer;
@@ -134,8 +139,9 @@ TEST(Timers, AgreeWithASortedListUnderRandomUse) {
       now += random() % 50;
       log.clear();
       ASSERT_FALSE(queue.run(now, 1000));
-      ASSERT_TRUE(std::is_sorted(log.begin(), log.end(),
-                                 [&](int x, int y) { return deadline[std::size_t(x)] < deadline[std::size_t(y)]; }));
+      ASSERT_TRUE(std::is_sorted(log.begin(), log.end(), [&](int x, int y) {
+        return deadline[std::size_t(x)] < deadline[std::size_t(y)];
+      }));
       for (const int id : log) {
         ASSERT_LE(deadline[std::size_t(id)], now);
         deadline[std::size_t(id)] = kNever;

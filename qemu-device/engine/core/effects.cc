@@ -17,10 +17,8 @@ std::span<std::byte> Effects::begin_frame(std::size_t max) {
 }
 
 void Effects::commit_frame(std::size_t len, bool to_wire, Nanos time) {
-  frames_.push_back({.offset = used_,
-                     .len = static_cast<std::uint32_t>(len),
-                     .to_wire = to_wire,
-                     .time = time});
+  frames_.push_back(
+      {.offset = used_, .len = static_cast<std::uint32_t>(len), .to_wire = to_wire, .time = time});
   used_ = std::min(arena_.size(), (used_ + len + kAlign - 1) & ~(kAlign - 1));
 }
 

@@ -8,7 +8,9 @@
 namespace tern {
 
 EventLog::EventLog(Host& host, std::size_t records)
-    : host_(host), size_(records), ring_(std::make_unique_for_overwrite<tern_log_event[]>(records)) {
+    : host_(host),
+      size_(records),
+      ring_(std::make_unique_for_overwrite<tern_log_event[]>(records)) {
   assert(std::has_single_bit(records) && records >= 2);
 }
 
@@ -37,7 +39,8 @@ void EventLog::put(const LogEvent& e) {
 
 void EventLog::add(const LogEvent& event) {
   const std::uint64_t lost = lost_.load(std::memory_order_relaxed);
-  if (!has_room(lost == 0 ? 1 : 2)) [[unlikely]] return lost_.store(lost + 1, std::memory_order_relaxed);
+  if (!has_room(lost == 0 ? 1 : 2)) [[unlikely]]
+    return lost_.store(lost + 1, std::memory_order_relaxed);
   if (lost != 0) [[unlikely]] {
     put({.type = TERN_LOG_LOST, .length = lost});
     lost_.store(0, std::memory_order_relaxed);

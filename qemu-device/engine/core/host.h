@@ -41,8 +41,8 @@ class Host {
     // now and treat it as known RAM, which stays where it is.
     if (const Ram* const ram = ram_at(span)) [[unlikely]] {
       unmap(span, write, 0);
-      return span.first(static_cast<std::size_t>(
-          std::min<std::uint64_t>(span.size(), ram->len - static_cast<std::uint64_t>(span.data() - ram->base))));
+      return span.first(static_cast<std::size_t>(std::min<std::uint64_t>(
+          span.size(), ram->len - static_cast<std::uint64_t>(span.data() - ram->base))));
     }
     return span;
   }
@@ -80,7 +80,10 @@ class Host {
   [[nodiscard]] const Ram* ram_at(std::span<const std::byte> span) const {
     for (const Ram& ram : std::span(ram_).first(rams_)) {
       // If the piece does not contain it, the difference is at least ram.len.
-      if (reinterpret_cast<std::uintptr_t>(span.data()) - reinterpret_cast<std::uintptr_t>(ram.base) < ram.len) return &ram;
+      if (reinterpret_cast<std::uintptr_t>(span.data()) -
+              reinterpret_cast<std::uintptr_t>(ram.base) <
+          ram.len)
+        return &ram;
     }
     return nullptr;
   }
@@ -126,7 +129,7 @@ class SpanList {
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::span<const Piece> pieces() const { return pieces_; }
 
-  void copy_to(std::span<std::byte> to) const;      // to.size() <= size()
+  void copy_to(std::span<std::byte> to) const;  // to.size() <= size()
   // Both store the last byte last (core/ordered_copy.h).
   void copy_from(std::span<const std::byte> from);  // from.size() <= size()
   // Copies from list to list, as many bytes as the shorter one has; the two may overlap.

@@ -343,7 +343,8 @@ TEST(OrderedCopy, AWatcherOfTheLastByteSeesTheRest) {
           const auto middle = __atomic_load_n(to_bytes + kLen / 2, __ATOMIC_RELAXED);
           // Older than `end` if it is up to 128 values behind, modulo 256.
           const auto older = [&](std::byte b) {
-            const auto ahead = static_cast<std::uint8_t>(std::to_integer<unsigned>(b) - std::to_integer<unsigned>(end));
+            const auto ahead = static_cast<std::uint8_t>(std::to_integer<unsigned>(b) -
+                                                         std::to_integer<unsigned>(end));
             return ahead >= 128;
           };
           torn += older(first) || older(middle);

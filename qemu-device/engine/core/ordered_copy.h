@@ -38,7 +38,8 @@ inline void copy_ending(M&& m, std::byte* to, const std::byte* from, std::size_t
   };
   if (n == 0) return;
   const auto stop = reinterpret_cast<std::uintptr_t>(to) + n;
-  if (stop % 8 == 0 && n >= 8) [[likely]] return with(std::uint64_t{});
+  if (stop % 8 == 0 && n >= 8) [[likely]]
+    return with(std::uint64_t{});
   if (stop % 4 == 0 && n >= 4) return with(std::uint32_t{});
   if (stop % 2 == 0 && n >= 2) return with(std::uint16_t{});
   with(std::uint8_t{});

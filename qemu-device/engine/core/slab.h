@@ -68,7 +68,9 @@ class Slab {
 
  private:
   static constexpr std::uint32_t kInPage = kLargePage / sizeof(T);
-  [[nodiscard]] T& at(std::uint32_t i) const { return reinterpret_cast<T*>(pages_[i / kInPage].get())[i % kInPage]; }
+  [[nodiscard]] T& at(std::uint32_t i) const {
+    return reinterpret_cast<T*>(pages_[i / kInPage].get())[i % kInPage];
+  }
 
   std::uint32_t first_;
   std::uint32_t count_ = 0;

@@ -68,7 +68,9 @@ class Table {
 
   [[nodiscard]] std::uint32_t count() const { return count_; }
   // All numbers in use are below.
-  [[nodiscard]] std::uint32_t end() const { return first_ + static_cast<std::uint32_t>(slots_.size()); }
+  [[nodiscard]] std::uint32_t end() const {
+    return first_ + static_cast<std::uint32_t>(slots_.size());
+  }
 
   template <class F>
   void for_each(F&& f) const {

@@ -77,8 +77,8 @@ Status Addresses::set_gid(const tern_cmd_set_gid& cmd) {
           .gid = array_of(cmd.gid)};
   // VLAN 0 on the wire means "no VLAN", so it cannot tell two entries apart.
   const bool vlan_ok = e.vlan == TERN_VLAN_NONE || (e.vlan >= 1 && e.vlan <= kVlanMax);
-  if ((!e.ipv4 && cmd.net_type != TERN_NET_IPV6) || e.ipv4 != is_mapped(e.gid) ||
-      is_zero(e.gid) || !vlan_ok || !is_station(e.mac)) {
+  if ((!e.ipv4 && cmd.net_type != TERN_NET_IPV6) || e.ipv4 != is_mapped(e.gid) || is_zero(e.gid) ||
+      !vlan_ok || !is_station(e.mac)) {
     return TERN_ST_BAD_PARAM;
   }
   gids_[index] = e;
@@ -137,7 +137,8 @@ bool Addresses::has_vlan(std::uint16_t vlan) const {
   return std::ranges::any_of(gids_, [&](const Entry& e) { return e.valid && e.vlan == vlan; });
 }
 
-std::optional<Route> Addresses::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
+std::optional<Route> Addresses::resolve(const tern_av& av, std::uint8_t port, Qpn src,
+                                        Qpn dst) const {
   if (av.port != port) return std::nullopt;
   const std::uint16_t index = le(av.sgid_index);
   if (index >= kGidTableLen || !gids_[index].valid) return std::nullopt;

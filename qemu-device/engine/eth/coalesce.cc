@@ -22,15 +22,19 @@ constexpr std::size_t kTcpUrgent = 18;
 constexpr std::uint8_t kAck = 0x10;
 constexpr std::uint8_t kEce = 0x40;
 
-bool equal(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t from, std::size_t to) {
+bool equal(std::span<const std::byte> a, std::span<const std::byte> b, std::size_t from,
+           std::size_t to) {
   return std::memcmp(a.data() + from, b.data() + from, to - from) == 0;
 }
 
 }  // namespace
 
 bool Coalesced::may_join(std::span<const std::byte> frame, const Level& level) {
-  if (!level.tcp() || level.cut || level.end != frame.size() || level.payload == level.end) return false;
-  if (level.l3 > kHeader + kTag || level.l4 - level.l3 != (level.ipv4() ? kIpv4Header : kIpv6Header)) return false;
+  if (!level.tcp() || level.cut || level.end != frame.size() || level.payload == level.end)
+    return false;
+  if (level.l3 > kHeader + kTag ||
+      level.l4 - level.l3 != (level.ipv4() ? kIpv4Header : kIpv6Header))
+    return false;
   return (get8(frame, level.l4 + kTcpFlags) & ~(kFinPsh | kEce)) == kAck;
 }
 
@@ -55,7 +59,8 @@ void Coalesced::start(std::span<const std::byte> frame, const Level& level) {
 // All but the lengths, the identification and the checksum.
 bool Coalesced::same_network(std::span<const std::byte> frame) const {
   if (ipv4_) {
-    return equal(frame, headers_, 0, l3_ + kIpv4Length) && equal(frame, headers_, l3_ + kIpv4Fragment, l3_ + 10) &&
+    return equal(frame, headers_, 0, l3_ + kIpv4Length) &&
+           equal(frame, headers_, l3_ + kIpv4Fragment, l3_ + 10) &&
            equal(frame, headers_, l3_ + 12, l4_) && id_follows(get16(frame, l3_ + kIpv4Id));
   }
   return equal(frame, headers_, 0, l3_ + kIpv6Length) && equal(frame, headers_, l3_ + 6, l4_);
@@ -71,13 +76,16 @@ bool Coalesced::id_follows(std::uint16_t id) const {
 // All but the sequence number, the checksum, PSH and FIN.
 bool Coalesced::same_transport(std::span<const std::byte> frame) const {
   return get32(frame, l4_ + kTcpSequence) == get32(headers_, l4_ + kTcpSequence) + payload_ &&
-         equal(frame, headers_, l4_, l4_ + kTcpSequence) && equal(frame, headers_, l4_ + kTcpAck, l4_ + kTcpFlags) &&
+         equal(frame, headers_, l4_, l4_ + kTcpSequence) &&
+         equal(frame, headers_, l4_ + kTcpAck, l4_ + kTcpFlags) &&
          ((get8(frame, l4_ + kTcpFlags) ^ get8(headers_, l4_ + kTcpFlags)) & ~kFinPsh) == 0 &&
-         equal(frame, headers_, l4_ + kTcpWindow, l4_ + kTcpChecksum) && equal(frame, headers_, l4_ + kTcpUrgent, size_);
+         equal(frame, headers_, l4_ + kTcpWindow, l4_ + kTcpChecksum) &&
+         equal(frame, headers_, l4_ + kTcpUrgent, size_);
 }
 
 bool Coalesced::continues(std::span<const std::byte> frame, const Level& level) const {
-  if (level.payload != size_ || level.l4 != l4_ || level.l3 != l3_ || level.ipv4() != ipv4_) return false;
+  if (level.payload != size_ || level.l4 != l4_ || level.l3 != l3_ || level.ipv4() != ipv4_)
+    return false;
   const std::size_t more = level.end - level.payload;
   if (ended_ || more > mss_ || size_ - l3_ + payload_ + more > TERN_ETH_MAX_COALESCED) return false;
   return same_transport(frame) && same_network(frame);
@@ -85,7 +93,8 @@ bool Coalesced::continues(std::span<const std::byte> frame, const Level& level) 
 
 void Coalesced::add(std::span<const std::byte> frame, const Level& level) {
   const std::uint32_t more = level.end - level.payload;
-  if (segments_ == 1 && ipv4_) fixed_id_ = get16(frame, l3_ + kIpv4Id) == get16(headers_, l3_ + kIpv4Id);
+  if (segments_ == 1 && ipv4_)
+    fixed_id_ = get16(frame, l3_ + kIpv4Id) == get16(headers_, l3_ + kIpv4Id);
   flags_ = get8(frame, l4_ + kTcpFlags) & kFinPsh;
   ended_ = flags_ != 0 || more < mss_;
   ++segments_;
@@ -94,7 +103,8 @@ void Coalesced::add(std::span<const std::byte> frame, const Level& level) {
 
 std::uint32_t Coalesced::describe() const {
   if (segments_ < 2) return 0;
-  return field_prep(TERN_ETH_COALESCED_SEGS_MASK, segments_) | field_prep(TERN_ETH_COALESCED_MSS_MASK, mss_) |
+  return field_prep(TERN_ETH_COALESCED_SEGS_MASK, segments_) |
+         field_prep(TERN_ETH_COALESCED_MSS_MASK, mss_) |
          (fixed_id_ ? TERN_ETH_COALESCED_FIXED_ID : 0U);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Receive coalescing (TERN_ETH_QF_COALESCE): the headers of a packet that several TCP segments become. Nothing here knows a queue.
+// Receive coalescing (TERN_ETH_QF_COALESCE): the headers of a packet that several TCP segments
+// become. Nothing here knows a queue.
 #pragma once
 
 #include <array>
@@ -17,15 +18,18 @@ class Coalesced {
   // One tag, IPv6, TCP with all options.
   static constexpr std::size_t kMaxHeaders = 14 + 4 + 40 + 60;
 
-  // Whether a frame, if its checksums are right, may be one of several in a packet: TCP with payload and without padding, over IPv4 without
-  // options or IPv6 without extensions, with at most one tag. It has ACK, and of the other flags of TCP at most ECE, PSH and FIN.
+  // Whether a frame, if its checksums are right, may be one of several in a packet: TCP with
+  // payload and without padding, over IPv4 without options or IPv6 without extensions, with at most
+  // one tag. It has ACK, and of the other flags of TCP at most ECE, PSH and FIN.
   [[nodiscard]] static bool may_join(std::span<const std::byte> frame, const Level& level);
-  // Whether another frame may follow such a frame: not after PSH or FIN, which only the last segment of a packet has.
+  // Whether another frame may follow such a frame: not after PSH or FIN, which only the last
+  // segment of a packet has.
   [[nodiscard]] static bool may_lead(std::span<const std::byte> frame, const Level& level);
 
   // The first frame of a packet, one that may join and lead.
   void start(std::span<const std::byte> frame, const Level& level);
-  // Whether this frame, which may join, is the next one of the packet: its headers differ only in what segmentation sets.
+  // Whether this frame, which may join, is the next one of the packet: its headers differ only in
+  // what segmentation sets.
   [[nodiscard]] bool continues(std::span<const std::byte> frame, const Level& level) const;
   // Adds this frame, which continues the packet.
   void add(std::span<const std::byte> frame, const Level& level);

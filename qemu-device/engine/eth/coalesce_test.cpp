@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Receive coalescing. What the packets are cut into must be what was received, frame by frame and byte by byte.
+// Receive coalescing. What the packets are cut into must be what was received, frame by frame and
+// byte by byte.
 #include "eth/coalesce.h"
 
 #include <gtest/gtest.h>
@@ -16,10 +17,10 @@ namespace tern {
 namespace {
 
 using eth::Bytes;
-using eth::SampleFrame;
 using eth::get16;
 using eth::get8;
 using eth::put16;
+using eth::SampleFrame;
 
 constexpr std::uint32_t kBuffer = 2048;
 constexpr std::uint8_t kFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_COALESCE;
@@ -39,7 +40,8 @@ tern_eth_offload tso(std::size_t l4, std::size_t headers, std::size_t mss) {
 std::vector<Bytes> cut(const Bytes& frame, std::size_t mss, bool fixed_id = false) {
   const eth::Level level = eth::parse(frame).outer;
   const auto headers = std::span(frame).first(level.payload);
-  const auto segmenter = eth::Segmenter::make(headers, frame.size(), tso(level.l4, level.payload, mss));
+  const auto segmenter =
+      eth::Segmenter::make(headers, frame.size(), tso(level.l4, level.payload, mss));
   std::vector<Bytes> frames;
   for (std::size_t i = 0; segmenter && i < segmenter->count(); ++i) {
     const auto [offset, length] = segmenter->piece(i);
@@ -98,10 +100,13 @@ class CoalesceTest : public ::testing::Test {
     Bytes frame = f.make();
     std::memcpy(frame.data(), b.mac().data(), 6);
     // The options differ in their bytes: those of another kind would be noticed.
-    for (std::size_t i = 0; f.tcp() && i < f.tcp_options; ++i) frame[f.l4() + 20 + i] = static_cast<std::byte>(3 * i + 1);
+    for (std::size_t i = 0; f.tcp() && i < f.tcp_options; ++i)
+      frame[f.l4() + 20 + i] = static_cast<std::byte>(3 * i + 1);
     return frame;
   }
-  std::vector<Bytes> frames_of(const SampleFrame& f, std::size_t mss = 1400) { return cut(large(f), mss); }
+  std::vector<Bytes> frames_of(const SampleFrame& f, std::size_t mss = 1400) {
+    return cut(large(f), mss);
+  }
 
   // Passes the frames as one burst. Returns what the packets that arrive are cut into.
   std::vector<Bytes> pass(std::span<const Bytes> burst) {
@@ -116,7 +121,8 @@ class CoalesceTest : public ::testing::Test {
       EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
       EXPECT_EQ(wc.opcode, TERN_ETH_RX);
       const std::uint32_t count = TestEthQueue::buffers_of(le(wc.byte_len), size_);
-      EXPECT_EQ(le(wc.wqe_index), next_ + count - 1) << "buffers are used in order, and to their end";
+      EXPECT_EQ(le(wc.wqe_index), next_ + count - 1)
+          << "buffers are used in order, and to their end";
       next_ = le(wc.wqe_index) + 1;
       last = wc;
       expand(wc, queue->gathered(wc, size_), frames);
@@ -142,7 +148,8 @@ class CoalesceTest : public ::testing::Test {
     EXPECT_EQ(wc.flags & kGood, kGood);
     const std::uint32_t count = field_get(TERN_ETH_COALESCED_SEGS_MASK, info);
     check_headers(packet);
-    const auto parts = cut(packet, field_get(TERN_ETH_COALESCED_MSS_MASK, info), (info & TERN_ETH_COALESCED_FIXED_ID) != 0);
+    const auto parts = cut(packet, field_get(TERN_ETH_COALESCED_MSS_MASK, info),
+                           (info & TERN_ETH_COALESCED_FIXED_ID) != 0);
     EXPECT_GE(count, 2U);
     EXPECT_EQ(parts.size(), count);
     segments.push_back(count);
@@ -211,10 +218,14 @@ TEST_F(CoalesceTest, WhatSegmentationWouldNotMakeStaysApart) {
     std::function<void(Bytes&, const SampleFrame&)> apply;
   };
   const auto flip = [](std::size_t at, unsigned bits) {
-    return [=](Bytes& frame, const SampleFrame& f) { frame[f.l4() + at] ^= static_cast<std::byte>(bits); };
+    return [=](Bytes& frame, const SampleFrame& f) {
+      frame[f.l4() + at] ^= static_cast<std::byte>(bits);
+    };
   };
   const auto flip_l3 = [](std::size_t at, unsigned bits) {
-    return [=](Bytes& frame, const SampleFrame& f) { frame[f.l3() + at] ^= static_cast<std::byte>(bits); };
+    return [=](Bytes& frame, const SampleFrame& f) {
+      frame[f.l3() + at] ^= static_cast<std::byte>(bits);
+    };
   };
   const std::vector<Change> changes = {
       {"source MAC", [](Bytes& frame, const SampleFrame&) { frame[8] ^= std::byte{1}; }},
@@ -235,11 +246,20 @@ TEST_F(CoalesceTest, WhatSegmentationWouldNotMakeStaysApart) {
       {"urgent pointer", flip(19, 1)},
       {"option", flip(25, 1)},
   };
-  const std::vector<Change> changes4 = {{"TOS", flip_l3(1, 4)}, {"ECN", flip_l3(1, 3)},       {"identification", flip_l3(4, 1)},
-                                        {"DF", flip_l3(6, 0x40)}, {"evil bit", flip_l3(6, 0x80)}, {"TTL", flip_l3(8, 1)},
-                                        {"source", flip_l3(13, 1)}, {"destination", flip_l3(19, 1)}, {"fragment", flip_l3(6, 0x20)}};
-  const std::vector<Change> changes6 = {
-      {"class", flip_l3(1, 0x10)}, {"label", flip_l3(3, 1)}, {"hop limit", flip_l3(7, 1)}, {"source", flip_l3(20, 1)}, {"destination", flip_l3(36, 1)}};
+  const std::vector<Change> changes4 = {{"TOS", flip_l3(1, 4)},
+                                        {"ECN", flip_l3(1, 3)},
+                                        {"identification", flip_l3(4, 1)},
+                                        {"DF", flip_l3(6, 0x40)},
+                                        {"evil bit", flip_l3(6, 0x80)},
+                                        {"TTL", flip_l3(8, 1)},
+                                        {"source", flip_l3(13, 1)},
+                                        {"destination", flip_l3(19, 1)},
+                                        {"fragment", flip_l3(6, 0x20)}};
+  const std::vector<Change> changes6 = {{"class", flip_l3(1, 0x10)},
+                                        {"label", flip_l3(3, 1)},
+                                        {"hop limit", flip_l3(7, 1)},
+                                        {"source", flip_l3(20, 1)},
+                                        {"destination", flip_l3(36, 1)}};
   for (const bool v4 : {true, false}) {
     SampleFrame f = sample(5000, v4);
     f.tags = {0x8100};
@@ -290,7 +310,8 @@ TEST_F(CoalesceTest, AShorterSegmentEndsThePacket) {
   SampleFrame next = sample(2800);
   next.sequence += 5000;
   Bytes head = large(next);
-  put16(head, next.l3() + 4, static_cast<std::uint16_t>(get16(head, next.l3() + 4) + frames.size()));
+  put16(head, next.l3() + 4,
+        static_cast<std::uint16_t>(get16(head, next.l3() + 4) + frames.size()));
   const auto more = cut(head, 1400);
   frames.insert(frames.end(), more.begin(), more.end());
   expect(frames, {4, 2});
@@ -391,10 +412,13 @@ TEST_F(CoalesceTest, AResetForgetsThePacket) {
 }
 
 TEST_F(CoalesceTest, RefusedFlags) {
-  for (const unsigned flags : {8U, 8U | TERN_ETH_QF_KEEP_FCS, 8U | TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS}) {
-    EXPECT_EQ(TestEthQueue(b, TERN_ETH_QUEUE_RX, cq, 6, static_cast<std::uint8_t>(flags)).created(), TERN_ST_BAD_PARAM);
+  for (const unsigned flags :
+       {8U, 8U | TERN_ETH_QF_KEEP_FCS, 8U | TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS}) {
+    EXPECT_EQ(TestEthQueue(b, TERN_ETH_QUEUE_RX, cq, 6, static_cast<std::uint8_t>(flags)).created(),
+              TERN_ST_BAD_PARAM);
   }
-  EXPECT_EQ(TestEthQueue(b, TERN_ETH_QUEUE_TX, cq, 6, TERN_ETH_QF_COALESCE).created(), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(TestEthQueue(b, TERN_ETH_QUEUE_TX, cq, 6, TERN_ETH_QF_COALESCE).created(),
+            TERN_ST_BAD_PARAM);
 }
 
 // ---- everything at random ----
@@ -412,7 +436,9 @@ TEST_F(CoalesceTest, AnythingComesOutAsItCameIn) {
       f.flags = draw(3) != 0 ? kPshAck : static_cast<std::uint8_t>(random());
       f.payload = 1 + draw(20'000);
       f.padding = 0;
-      if (draw(4) != 0) f.protocol = 6, f.fragment = false, f.options = 0, f.extensions.clear(), f.tags.resize(draw(2), 0x8100);
+      if (draw(4) != 0)
+        f.protocol = 6, f.fragment = false, f.options = 0, f.extensions.clear(),
+        f.tags.resize(draw(2), 0x8100);
       auto frames = f.tcp() && !f.fragment ? frames_of(f, 50 + draw(1400)) : std::vector<Bytes>{};
       if (frames.empty()) frames = {large(f)};
       flows.push_back(std::move(frames));
@@ -428,7 +454,9 @@ TEST_F(CoalesceTest, AnythingComesOutAsItCameIn) {
       const unsigned fate = draw(60);
       if (frame.size() > 4000 || fate == 0) continue;
       if (fate == 1) burst.push_back(frame);
-      if (fate == 2) frame[12 + draw(static_cast<unsigned>(frame.size()) - 12)] ^= static_cast<std::byte>(1U << draw(8));
+      if (fate == 2)
+        frame[12 + draw(static_cast<unsigned>(frame.size()) - 12)] ^=
+            static_cast<std::byte>(1U << draw(8));
       if (fate == 3) {
         frame[12 + draw(60) % (frame.size() - 12)] ^= static_cast<std::byte>(1U << draw(8));
         frame = sealed(frame);

@@ -21,9 +21,9 @@ namespace tern {
 struct TxDescriptors {
   std::array<tern_eth_txd, TERN_ETH_MAX_TXD> txd;
   std::uint32_t count = 0;
-  std::uint64_t bytes = 0;      // of the frame
-  bool offloads = false;        // txd[0] is a struct tern_eth_offload
-  bool misplaced = false;       // another one is, too
+  std::uint64_t bytes = 0;  // of the frame
+  bool offloads = false;    // txd[0] is a struct tern_eth_offload
+  bool misplaced = false;   // another one is, too
 
   // Those of the frame's bytes.
   [[nodiscard]] std::uint32_t first() const { return offloads ? 1 : 0; }
@@ -37,7 +37,8 @@ struct TxLarge {
   std::array<std::byte, eth::Segmenter::kMaxHeaders> headers;
 };
 
-// The descriptors of the buffers that a received frame needs, copied, and the place of its next byte.
+// The descriptors of the buffers that a received frame needs, copied, and the place of its next
+// byte.
 struct RxBuffers {
   std::array<tern_eth_rxd, TERN_ETH_MAX_RXD> rxd;
   std::uint32_t count = 0;
@@ -48,7 +49,8 @@ struct RxBuffers {
   void clear() { room = at = count = 0, used = 0; }
 };
 
-// The packet of a queue with TERN_ETH_QF_COALESCE to which the next frame may be added. Its buffers are no longer in the ring.
+// The packet of a queue with TERN_ETH_QF_COALESCE to which the next frame may be added. Its buffers
+// are no longer in the ring.
 struct RxOpen {
   eth::Coalesced packet;
   RxBuffers buffers;
@@ -57,7 +59,8 @@ struct RxOpen {
 };
 
 struct EthQueue {
-  EthQueue(PageBudget& budget, List<EthQueue>& kicked_queues) : buffer(budget), all_kicked(kicked_queues) {}
+  EthQueue(PageBudget& budget, List<EthQueue>& kicked_queues)
+      : buffer(budget), all_kicked(kicked_queues) {}
 
   tern_cmd_create_eth_queue cmd{};
   QueueBuffer buffer;

@@ -22,11 +22,13 @@ constexpr std::uint8_t kLogEntriesMax = 7;
 static_assert(1 << kLogEntriesMax == TERN_RSS_ENTRIES);
 static_assert(sizeof(tern_eth_rxd) == sizeof(tern_eth_txd));
 
-constexpr std::uint8_t kRxFlags = TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS | TERN_ETH_QF_COALESCE;
+constexpr std::uint8_t kRxFlags =
+    TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS | TERN_ETH_QF_COALESCE;
 
 // A packet of several frames takes several buffers, and has no FCS.
 bool may_coalesce(std::uint8_t flags) {
-  return (flags & TERN_ETH_QF_COALESCE) == 0 || (flags & (TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS)) == TERN_ETH_QF_SCATTER;
+  return (flags & TERN_ETH_QF_COALESCE) == 0 ||
+         (flags & (TERN_ETH_QF_SCATTER | TERN_ETH_QF_KEEP_FCS)) == TERN_ETH_QF_SCATTER;
 }
 
 }  // namespace
@@ -56,11 +58,13 @@ void Ethernet::reset() {
 
 // ---- queues ----
 
-Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id) {
+Status Ethernet::create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars,
+                              std::uint32_t* id) {
   const Record record(le(std::uint64_t{cmd.record}));
   const std::uint8_t flags = cmd.direction == TERN_ETH_QUEUE_RX ? kRxFlags : 0;
-  if (cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 || cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax ||
-      !is_port(cmd.port) || !record.fits<tern_eth_record>() || !may_coalesce(cmd.flags)) {
+  if (cmd.direction > TERN_ETH_QUEUE_RX || (cmd.flags & ~flags) != 0 ||
+      cmd.log_size < kLogSizeMin || cmd.log_size > kLogSizeMax || !is_port(cmd.port) ||
+      !record.fits<tern_eth_record>() || !may_coalesce(cmd.flags)) {
     return TERN_ST_BAD_PARAM;
   }
   if (!cq) return TERN_ST_BAD_HANDLE;
@@ -87,7 +91,8 @@ Status Ethernet::destroy_queue(std::uint32_t id) {
   EthQueue* const q = queues_.find(id);
   if (!q) return TERN_ST_BAD_HANDLE;
   const bool is_default = default_.dest == TERN_DEST_ETH_QUEUE && default_.id == id;
-  if (q->references != 0 || is_default || steering.refers_to(TERN_DEST_ETH_QUEUE, id)) return TERN_ST_BUSY;
+  if (q->references != 0 || is_default || steering.refers_to(TERN_DEST_ETH_QUEUE, id))
+    return TERN_ST_BUSY;
   tx_poller.forget(*q);
   queues_.erase(id);
   if (q != first_rx_) return TERN_ST_OK;
@@ -100,11 +105,14 @@ Status Ethernet::destroy_queue(std::uint32_t id) {
 
 std::uint32_t Ethernet::count_of(std::uint8_t direction) const {
   std::uint32_t count = 0;
-  queues_.for_each([&](std::uint32_t, const EthQueue& q) { count += q.cmd.direction == direction ? 1 : 0; });
+  queues_.for_each(
+      [&](std::uint32_t, const EthQueue& q) { count += q.cmd.direction == direction ? 1 : 0; });
   return count;
 }
 
-std::uint16_t Ethernet::max_queues() const { return std::min(kMaxQueues, context_.config.max_eth_queues); }
+std::uint16_t Ethernet::max_queues() const {
+  return std::min(kMaxQueues, context_.config.max_eth_queues);
+}
 
 EthQueue* Ethernet::receive_queue(std::uint32_t id) const {
   EthQueue* const q = queues_.find(id);
@@ -152,7 +160,8 @@ void Ethernet::stop(EthQueue& q) {
 
 void TxAccess::store_status(Context& context, EthQueue& q) {
   // An unreachable record harms only its owner.
-  (void)q.record.store32(context.host, offsetof(tern_eth_record, status), q.polled.on ? TERN_ETH_ST_POLLED : 0);
+  (void)q.record.store32(context.host, offsetof(tern_eth_record, status),
+                         q.polled.on ? TERN_ETH_ST_POLLED : 0);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -170,7 +179,8 @@ Status Ethernet::set_filter(const tern_cmd_set_rx_filter& cmd) {
 
 Status Ethernet::set_default(const tern_cmd_set_rx_default& cmd) {
   const std::uint32_t id = le(std::uint32_t{cmd.id});
-  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_RSS || (cmd.dest == TERN_DEST_NONE && id != 0)) return TERN_ST_BAD_PARAM;
+  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_RSS || (cmd.dest == TERN_DEST_NONE && id != 0))
+    return TERN_ST_BAD_PARAM;
   if (!is_destination(cmd.dest, id)) return TERN_ST_BAD_HANDLE;
   default_ = {.dest = cmd.dest, .id = id};
   return TERN_ST_OK;
@@ -196,7 +206,8 @@ Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
   constexpr unsigned kAll = kAddresses | TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
   const unsigned func = cmd.func & ~unsigned{TERN_RSS_F_INNER};
   // The SPI of the other direction is another number, which no frame has.
-  const unsigned esp = func == TERN_RSS_FUNC_SYMMETRIC ? kAddresses : kAddresses | TERN_RSS_FIELD_SPI;
+  const unsigned esp =
+      func == TERN_RSS_FUNC_SYMMETRIC ? kAddresses : kAddresses | TERN_RSS_FIELD_SPI;
   if (!is_port(cmd.port) || cmd.log_entries > kLogEntriesMax || func > TERN_RSS_FUNC_SYMMETRIC ||
       (cmd.kind != TERN_DEST_ETH_QUEUE && cmd.kind != TERN_DEST_QP)) {
     return TERN_ST_BAD_PARAM;
@@ -206,7 +217,9 @@ Status Ethernet::check_rss(const tern_cmd_rss& cmd) const {
     if ((cmd.fields[i] & ~known) != 0) return TERN_ST_BAD_PARAM;
   }
   const auto unused = std::span(cmd.entries).subspan(std::size_t{1} << cmd.log_entries);
-  return std::ranges::all_of(unused, [](std::uint32_t entry) { return entry == 0; }) ? TERN_ST_OK : TERN_ST_BAD_PARAM;
+  return std::ranges::all_of(unused, [](std::uint32_t entry) { return entry == 0; })
+             ? TERN_ST_OK
+             : TERN_ST_BAD_PARAM;
 }
 
 // Finds the objects that the entries name.
@@ -254,7 +267,8 @@ Status Ethernet::modify_rss(const tern_cmd_rss& cmd) {
   if (const Status st = check_rss(cmd); st != TERN_ST_OK) return st;
   Group* const group = groups_.find(le(std::uint32_t{cmd.id}));
   if (group == nullptr) return TERN_ST_BAD_HANDLE;
-  if (cmd.kind != group->cmd.kind || cmd.log_entries != group->cmd.log_entries) return TERN_ST_BAD_PARAM;
+  if (cmd.kind != group->cmd.kind || cmd.log_entries != group->cmd.log_entries)
+    return TERN_ST_BAD_PARAM;
   Group fresh(cmd);
   if (const Status st = resolve(fresh); st != TERN_ST_OK) return st;
   refer(fresh, true);
@@ -281,7 +295,8 @@ bool Ethernet::refers_to_qp(std::uint32_t qpn) const {
 
 Status Ethernet::create_flow(const tern_cmd_create_flow& cmd, std::uint32_t* id) {
   const std::uint32_t dest_id = le(std::uint32_t{cmd.dest_id});
-  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_QP || (cmd.dest == TERN_DEST_NONE && dest_id != 0)) return TERN_ST_BAD_PARAM;
+  if (!is_port(cmd.port) || cmd.dest > TERN_DEST_QP || (cmd.dest == TERN_DEST_NONE && dest_id != 0))
+    return TERN_ST_BAD_PARAM;
   if (!is_destination(cmd.dest, dest_id)) return TERN_ST_BAD_HANDLE;
   if (const Status st = steering.create(cmd, id); st != TERN_ST_OK) return st;
   if (claims(cmd)) {
@@ -301,12 +316,16 @@ Status Ethernet::destroy_flow(std::uint32_t id) {
   return TERN_ST_OK;
 }
 
-// Whether frames of this port to the flow's destination address stay inside: the flow is one of raw QPs, and matches the whole address.
+// Whether frames of this port to the flow's destination address stay inside: the flow is one of raw
+// QPs, and matches the whole address.
 bool Ethernet::claims(const tern_cmd_create_flow& cmd) const {
-  if (cmd.kind != TERN_FLOW_NORMAL || !(le(std::uint16_t{cmd.layers}) & TERN_LAYER_ETH)) return false;
-  if (!std::ranges::all_of(cmd.mask.dmac, [](std::uint8_t byte) { return byte == 0xff; })) return false;
+  if (cmd.kind != TERN_FLOW_NORMAL || !(le(std::uint16_t{cmd.layers}) & TERN_LAYER_ETH))
+    return false;
+  if (!std::ranges::all_of(cmd.mask.dmac, [](std::uint8_t byte) { return byte == 0xff; }))
+    return false;
   if (cmd.dest == TERN_DEST_QP) return true;
-  return cmd.dest == TERN_DEST_RSS && groups_.find(le(std::uint32_t{cmd.dest_id}))->cmd.kind == TERN_DEST_QP;
+  return cmd.dest == TERN_DEST_RSS &&
+         groups_.find(le(std::uint32_t{cmd.dest_id}))->cmd.kind == TERN_DEST_QP;
 }
 
 }  // namespace tern

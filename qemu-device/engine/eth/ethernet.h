@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The Ethernet function of a port: transmit and receive queues, receive filter, RSS groups and flows.
+// The Ethernet function of a port: transmit and receive queues, receive filter, RSS groups and
+// flows.
 #pragma once
 
 #include <array>
@@ -34,9 +35,10 @@ class Ethernet {
   ~Ethernet();
 
   // ---- commands ----
-  // The caller has checked reserved bytes; the rest is checked here. The UAR page, one of `uars`, is allocated. `cq`: the CQ that the
-  // command refers to, null if it does not exist.
-  [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars, std::uint32_t* id);
+  // The caller has checked reserved bytes; the rest is checked here. The UAR page, one of `uars`,
+  // is allocated. `cq`: the CQ that the command refers to, null if it does not exist.
+  [[nodiscard]] Status create_queue(const tern_cmd_create_eth_queue& cmd, Cq* cq, UarPages& uars,
+                                    std::uint32_t* id);
   [[nodiscard]] Status destroy_queue(std::uint32_t id);
   [[nodiscard]] Status set_filter(const tern_cmd_set_rx_filter& cmd);
   [[nodiscard]] Status set_default(const tern_cmd_set_rx_default& cmd);
@@ -57,20 +59,21 @@ class Ethernet {
   bool run(std::uint32_t budget);
   [[nodiscard]] bool waiting() const { return !kicked_.empty(); }
 
-  // Who sends a frame. The frames of a raw QP reach this port, too: those to its own address instead of the wire, those to groups
-  // besides.
+  // Who sends a frame. The frames of a raw QP reach this port, too: those to its own address
+  // instead of the wire, those to groups besides.
   struct Sender {
-    std::uint32_t qpn = 0;      // 0: a transmit queue
-    bool skip_self = false;     // its frames to groups do not come back to it (TERN_QP_F_NO_MCAST_LOOPBACK)
+    std::uint32_t qpn = 0;  // 0: a transmit queue
+    bool skip_self =
+        false;  // its frames to groups do not come back to it (TERN_QP_F_NO_MCAST_LOOPBACK)
   };
-  // Sends the frame in the first `bytes` bytes of `room`, which Effects::begin_frame() has just returned and which has space for
-  // eth::kMinFrame. Pads and counts it. It goes to the wire, or into this port, or to both. If the port is not active it is lost, and
-  // counted as an error.
+  // Sends the frame in the first `bytes` bytes of `room`, which Effects::begin_frame() has just
+  // returned and which has space for eth::kMinFrame. Pads and counts it. It goes to the wire, or
+  // into this port, or to both. If the port is not active it is lost, and counted as an error.
   void emit(std::span<std::byte> room, std::size_t bytes, const Sender& sender);
 
   // ---- receiving ----
-  // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the outcome. A queue that coalesces may
-  // complete it as late as end_burst().
+  // Handles a frame that is not RoCE to this port: flows, filter, destination. Counters record the
+  // outcome. A queue that coalesces may complete it as late as end_burst().
   void receive(std::span<const std::byte> frame);
   // Completes the packets to which frames may be added.
   void end_burst() {
@@ -78,7 +81,8 @@ class Ethernet {
   }
   // Shows a RoCE frame to this port to the sniffers.
   void sniff(std::span<const std::byte> frame) {
-    if (steering.any_sniffer()) [[unlikely]] show_sniffers(frame);
+    if (steering.any_sniffer()) [[unlikely]]
+      show_sniffers(frame);
   }
 
   // Of each direction.
@@ -114,10 +118,13 @@ class Ethernet {
   [[nodiscard]] Took take(EthQueue& q, TxDescriptors& frame);
   std::uint32_t send(EthQueue& q, const TxDescriptors& frame);
   std::uint32_t send_plain(EthQueue& q, const TxDescriptors& frame);
-  std::uint32_t send_whole(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload);
-  std::uint32_t begin_large(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload);
+  std::uint32_t send_whole(EthQueue& q, const TxDescriptors& frame,
+                           const tern_eth_offload& offload);
+  std::uint32_t begin_large(EthQueue& q, const TxDescriptors& frame,
+                            const tern_eth_offload& offload);
   std::uint32_t send_segment(EthQueue& q);
-  [[nodiscard]] bool gather(const TxDescriptors& frame, std::size_t offset, std::span<std::byte> to);
+  [[nodiscard]] bool gather(const TxDescriptors& frame, std::size_t offset,
+                            std::span<std::byte> to);
   void sent(EthQueue& q, std::uint8_t status);
   void count_sent(std::span<const std::byte> frame, std::size_t bytes);
   [[nodiscard]] bool loop_back(std::span<const std::byte> frame, const Sender& sender);
@@ -162,7 +169,8 @@ class Ethernet {
   Table<Group> groups_;
   // Of groups of raw QPs: how many entries name a QP.
   std::map<std::uint32_t, std::uint32_t> qp_entries_;
-  // Destination addresses that flows to raw QPs match in full: how many flows, and the address of each such flow.
+  // Destination addresses that flows to raw QPs match in full: how many flows, and the address of
+  // each such flow.
   std::map<std::uint64_t, std::uint32_t> claims_;
   std::map<std::uint32_t, std::uint64_t> claim_of_;
 };

@@ -80,10 +80,12 @@ void Ethernet::show_sniffers(std::span<const std::byte> frame) {
   rx.kept = true;  // the counters of the HCA have it
   const auto verdict = steering.classify(headers, frame.size(), true);
   context_.charge_sender(verdict.lookups * kLookupCost);
-  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, rx, nullptr);
+  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
+    give(target, rx, nullptr);
 }
 
-// Delivers a frame that this port sends to the receivers inside it. Returns whether it goes to the wire, too.
+// Delivers a frame that this port sends to the receivers inside it. Returns whether it goes to the
+// wire, too.
 bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender) {
   const Mac dst = destination(frame);
   const bool raw = sender.qpn != 0;
@@ -101,7 +103,8 @@ bool Ethernet::loop_back(std::span<const std::byte> frame, const Sender& sender)
 bool Ethernet::steer(RxFrame& frame, const Sender* sender) {
   const auto verdict = steering.classify(frame.headers, frame.bytes.size(), false);
   context_.charge_sender(verdict.lookups * kLookupCost);
-  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies)) give(target, frame, sender);
+  for (const eth::Target& target : std::span(verdict.copy).first(verdict.copies))
+    give(target, frame, sender);
   if (!verdict.taken) return false;
   if (verdict.target.dest == TERN_DEST_NONE) {
     context_.counters.add_eth(TERN_ETH_CNT_RX_FLOW_DROPPED);
@@ -135,9 +138,11 @@ void Ethernet::give(const eth::Target& target, RxFrame& frame, const Sender* sen
 }
 
 void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* sender) {
-  const bool inner = (group.cmd.func & TERN_RSS_F_INNER) != 0 && (frame.headers.outer.layers & TERN_LAYER_VXLAN) != 0;
+  const bool inner = (group.cmd.func & TERN_RSS_F_INNER) != 0 &&
+                     (frame.headers.outer.layers & TERN_LAYER_VXLAN) != 0;
   const std::uint8_t func = group.cmd.func & static_cast<std::uint8_t>(~TERN_RSS_F_INNER);
-  frame.hash = eth::rss_hash(inner ? frame.headers.inner : frame.headers.outer, func, group.cmd.fields, group.toeplitz);
+  frame.hash = eth::rss_hash(inner ? frame.headers.inner : frame.headers.outer, func,
+                             group.cmd.fields, group.toeplitz);
   const std::uint32_t entry = frame.hash.value & ((1U << group.cmd.log_entries) - 1);
   if (group.cmd.kind == TERN_DEST_ETH_QUEUE) {
     store(*group.queues[entry], frame);
@@ -147,7 +152,8 @@ void Ethernet::give_to_group(const Group& group, RxFrame& frame, const Sender* s
 }
 
 void Ethernet::give_to_qp(std::uint32_t qpn, RxFrame& frame, const Sender* sender) {
-  const bool back = sender != nullptr && sender->qpn == qpn && sender->skip_self && is_group(destination(frame.bytes));
+  const bool back = sender != nullptr && sender->qpn == qpn && sender->skip_self &&
+                    is_group(destination(frame.bytes));
   if (back) return;
   examine(frame);
   if (context_.receive_frame(qpn, frame)) count_received(frame);
@@ -158,7 +164,8 @@ void Ethernet::examine(RxFrame& frame) {
   if (frame.examined || !frame.headers.outer.ip()) return;
   frame.examined = true;
   frame.checked = eth::check(frame.bytes, frame.headers.outer);
-  if (frame.checked.wrong) [[unlikely]] context_.counters.add_eth(TERN_ETH_CNT_RX_CSUM_ERRORS);
+  if (frame.checked.wrong) [[unlikely]]
+    context_.counters.add_eth(TERN_ETH_CNT_RX_CSUM_ERRORS);
 }
 
 // Counts a frame once, however many receivers get it.
@@ -170,13 +177,14 @@ void Ethernet::count_received(RxFrame& frame) {
   counters.add_eth(TERN_ETH_CNT_RX_BYTES, frame.bytes.size());
   counters.add_eth(TERN_ETH_CNT_RX_SIZES + size_class(frame.bytes.size()));
   const Mac dst = destination(frame.bytes);
-  if (is_group(dst)) counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_RX_BROADCAST : TERN_ETH_CNT_RX_MULTICAST);
+  if (is_group(dst))
+    counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_RX_BROADCAST : TERN_ETH_CNT_RX_MULTICAST);
 }
 
 // ---- receive queues ----
 
-// Reads descriptors until their buffers hold `size` bytes. Returns false if the frame must be dropped, which is counted: no descriptor
-// is used up then.
+// Reads descriptors until their buffers hold `size` bytes. Returns false if the frame must be
+// dropped, which is counted: no descriptor is used up then.
 bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
   Counters& counters = context_.counters;
   const std::uint32_t most = q.flag(TERN_ETH_QF_SCATTER) ? TERN_ETH_MAX_RXD : 1;
@@ -202,7 +210,8 @@ bool Ethernet::find_buffers(EthQueue& q, std::size_t size, RxBuffers& buffers) {
   return true;
 }
 
-// Writes the next bytes of a frame to buffers that have room for them. Returns false if one is not reachable.
+// Writes the next bytes of a frame to buffers that have room for them. Returns false if one is not
+// reachable.
 bool Ethernet::write(RxBuffers& buffers, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t length = le(buffers.rxd[buffers.at].length);
@@ -212,14 +221,16 @@ bool Ethernet::write(RxBuffers& buffers, std::span<const std::byte> bytes) {
       continue;
     }
     const std::size_t n = std::min<std::size_t>(length - buffers.used, bytes.size());
-    if (!dma_write(context_.host, le(buffers.rxd[buffers.at].addr) + buffers.used, bytes.first(n))) return false;
+    if (!dma_write(context_.host, le(buffers.rxd[buffers.at].addr) + buffers.used, bytes.first(n)))
+      return false;
     bytes = bytes.subspan(n);
     buffers.used += n;
   }
   return true;
 }
 
-// Writes a frame to the next buffers of the ring and fills in its CQE. Returns false if the frame was dropped.
+// Writes a frame to the next buffers of the ring and fills in its CQE. Returns false if the frame
+// was dropped.
 bool Ethernet::place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& cqe) {
   const bool strip = q.flag(TERN_ETH_QF_STRIP_VLAN);
   const StoredFrame stored(frame, strip, q.flag(TERN_ETH_QF_KEEP_FCS));
@@ -227,7 +238,8 @@ bool Ethernet::place(EthQueue& q, RxFrame& frame, RxBuffers& buffers, tern_cqe& 
   examine(frame);
   q.ci += buffers.count;
   frame.describe(cqe, strip);
-  if (std::ranges::all_of(stored.pieces(), [&](auto piece) { return write(buffers, piece); })) [[likely]] {
+  if (std::ranges::all_of(stored.pieces(), [&](auto piece) { return write(buffers, piece); }))
+      [[likely]] {
     cqe.byte_len = le(static_cast<std::uint32_t>(stored.size()));
     count_received(frame);
   } else {
@@ -248,8 +260,8 @@ void Ethernet::store(EthQueue& q, RxFrame& frame) {
 
 // ---- coalescing ----
 
-// Adds a frame to the queue's open packet. If it is none of its frames, completes the packet, so that the order stays, and stores the frame; others
-// may be added to it then.
+// Adds a frame to the queue's open packet. If it is none of its frames, completes the packet, so
+// that the order stays, and stores the frame; others may be added to it then.
 void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
   const eth::Level& level = frame.headers.outer;
   const bool may_join = eth::Coalesced::may_join(frame.bytes, level);
@@ -262,14 +274,17 @@ void Ethernet::coalesce(EthQueue& q, RxFrame& frame) {
   open.buffers.clear();
   open.cqe = {};
   if (!place(q, frame, open.buffers, open.cqe)) return;
-  const bool good = frame.checked.l3_ok && frame.checked.l4_ok && open.cqe.status == TERN_CQE_SUCCESS;
-  if (!may_join || !good || !eth::Coalesced::may_lead(frame.bytes, level)) return complete(q, q.ci - 1, open.cqe);
+  const bool good =
+      frame.checked.l3_ok && frame.checked.l4_ok && open.cqe.status == TERN_CQE_SUCCESS;
+  if (!may_join || !good || !eth::Coalesced::may_lead(frame.bytes, level))
+    return complete(q, q.ci - 1, open.cqe);
   open.packet.start(frame.bytes, level);
   open.size = le(std::uint32_t{open.cqe.byte_len});
   opened_.push_back(q.opened);
 }
 
-// Appends the payload of a frame to the open packet, if it is the next one. Whatever prevents that, the frame is a single one then.
+// Appends the payload of a frame to the open packet, if it is the next one. Whatever prevents that,
+// the frame is a single one then.
 bool Ethernet::join(EthQueue& q, RxFrame& frame) {
   RxOpen& open = *q.open;
   const eth::Level& level = frame.headers.outer;
@@ -291,8 +306,8 @@ bool Ethernet::join(EthQueue& q, RxFrame& frame) {
   return true;
 }
 
-// Reads descriptors until the buffers of the open packet hold `size` bytes. Returns false, and has changed nothing, if that fails: the
-// frame then closes the packet, and finds out why.
+// Reads descriptors until the buffers of the open packet hold `size` bytes. Returns false, and has
+// changed nothing, if that fails: the frame then closes the packet, and finds out why.
 bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
   std::uint64_t room = buffers.room;
   std::uint32_t count = buffers.count;
@@ -304,7 +319,8 @@ bool Ethernet::extend(EthQueue& q, RxBuffers& buffers, std::uint64_t size) {
       q.pi = *pi;
     }
     tern_eth_rxd& rxd = buffers.rxd[count++];
-    if (!q.buffer.read(context_.host, q.slot(index), std::as_writable_bytes(std::span(&rxd, 1)))) return false;
+    if (!q.buffer.read(context_.host, q.slot(index), std::as_writable_bytes(std::span(&rxd, 1))))
+      return false;
     room += le(rxd.length);
   }
   buffers.room = room;

@@ -27,8 +27,8 @@ std::array<std::byte, 4> fcs_of(std::span<const std::byte> frame) {
     for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320U : 0U);
   }
   crc = ~crc;
-  return {static_cast<std::byte>(crc), static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc >> 16),
-          static_cast<std::byte>(crc >> 24)};
+  return {static_cast<std::byte>(crc), static_cast<std::byte>(crc >> 8),
+          static_cast<std::byte>(crc >> 16), static_cast<std::byte>(crc >> 24)};
 }
 
 class EthernetRxTest : public ::testing::Test {
@@ -83,7 +83,8 @@ class EthernetRxTest : public ::testing::Test {
     cmd.kind = TERN_DEST_ETH_QUEUE;
     for (std::size_t i = 0; i < 40; ++i) cmd.key[i] = static_cast<std::uint8_t>(i * 37 + 11);
     for (unsigned i = 0; i < 6; ++i) cmd.fields[i] = i < 2 ? 3 : 15;
-    for (std::size_t i = 0; i < 1U << log_entries; ++i) cmd.entries[i] = le(queues[i % queues.size()].number());
+    for (std::size_t i = 0; i < 1U << log_entries; ++i)
+      cmd.entries[i] = le(queues[i % queues.size()].number());
     return cmd;
   }
   std::uint32_t create(std::uint16_t opcode, const auto& cmd) {
@@ -182,7 +183,8 @@ TEST_F(EthernetRxTest, StripsTheOuterTag) {
   }
   // Of two tags the outer one.
   Bytes twice = tagged;
-  const std::array<std::byte, 4> second = {std::byte{0x81}, std::byte{0}, std::byte{0}, std::byte{5}};
+  const std::array<std::byte, 4> second = {std::byte{0x81}, std::byte{0}, std::byte{0},
+                                           std::byte{5}};
   twice.insert(twice.begin() + 12, second.begin(), second.end());
   wc = completion(q, twice);
   EXPECT_EQ(le(wc->vlan), 5);
@@ -235,7 +237,8 @@ TEST_F(EthernetRxTest, ScattersOverWhatItNeeds) {
 }
 
 TEST_F(EthernetRxTest, ScattersPiecesOfAnySize) {
-  TestEthQueue& q = add_queue(TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS, 0);
+  TestEthQueue& q =
+      add_queue(TERN_ETH_QF_SCATTER | TERN_ETH_QF_STRIP_VLAN | TERN_ETH_QF_KEEP_FCS, 0);
   FrameSpec s = spec();
   s.vlan = 3;
   const Bytes frame = make_frame(s);  // 158 bytes, 154 without the tag, 158 with FCS
@@ -253,7 +256,8 @@ TEST_F(EthernetRxTest, ScattersPiecesOfAnySize) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const std::byte* const p = b.host.at(at[i], sizes[i] + 16);
     got.insert(got.end(), p, p + sizes[i]);
-    for (std::size_t k = 0; k < 16; ++k) EXPECT_EQ(p[sizes[i] + k], std::byte{0}) << "behind buffer " << i;
+    for (std::size_t k = 0; k < 16; ++k)
+      EXPECT_EQ(p[sizes[i] + k], std::byte{0}) << "behind buffer " << i;
   }
   s.vlan.reset();
   Bytes want = make_frame(s);
@@ -306,7 +310,8 @@ TEST_F(EthernetRxTest, LowestNumberIsTheDefault) {
   EXPECT_EQ(where(frame), 1);
   EXPECT_EQ(set_default(TERN_DEST_ETH_QUEUE, queues[2].number()), TERN_ST_OK);
   EXPECT_EQ(where(frame), 2);
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[2].number()), 0}), TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[2].number()), 0}),
+            TERN_ST_BUSY);
   EXPECT_EQ(set_default(TERN_DEST_NONE, 0), TERN_ST_OK);
   EXPECT_EQ(where(frame), 1);
   b.destroy(TERN_CMD_DESTROY_ETH_QUEUE, queues[2].number());
@@ -318,7 +323,8 @@ TEST_F(EthernetRxTest, LowestNumberIsTheDefault) {
 // The hash of every frame, the entry it selects, and a spread over all queues.
 TEST_F(EthernetRxTest, GroupsSpreadByHash) {
   for (int i = 0; i < 5; ++i) add_queue();
-  for (const std::uint8_t func : {std::uint8_t{TERN_RSS_FUNC_TOEPLITZ}, std::uint8_t{TERN_RSS_FUNC_SYMMETRIC}}) {
+  for (const std::uint8_t func :
+       {std::uint8_t{TERN_RSS_FUNC_TOEPLITZ}, std::uint8_t{TERN_RSS_FUNC_SYMMETRIC}}) {
     tern_cmd_rss cmd = group(7);
     cmd.func = func;
     const std::uint32_t id = create(TERN_CMD_CREATE_RSS, cmd);
@@ -362,7 +368,8 @@ TEST_F(EthernetRxTest, GroupsThatLookInside) {
     const Bytes inside = inner.make();
     Bytes outside = eth::vxlan(inside, 5).make();
     std::ranges::copy(std::as_bytes(std::span(b.mac())), outside.begin());
-    const auto want = eth::rss_hash(eth::parse(inside).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key);
+    const auto want =
+        eth::rss_hash(eth::parse(inside).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key);
     const int q = where(outside);
     EXPECT_EQ(q, static_cast<int>((want.value & 127) % 3));
     EXPECT_EQ(le(last.inv_rkey), want.value);
@@ -372,7 +379,9 @@ TEST_F(EthernetRxTest, GroupsThatLookInside) {
   EXPECT_EQ(seen.size(), 3U);
   const Bytes plain = make_frame(spec());
   (void)where(plain);
-  EXPECT_EQ(le(last.inv_rkey), eth::rss_hash(eth::parse(plain).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key).value);
+  EXPECT_EQ(
+      le(last.inv_rkey),
+      eth::rss_hash(eth::parse(plain).outer, TERN_RSS_FUNC_TOEPLITZ, cmd.fields, cmd.key).value);
   // What is inside is not IP.
   Bytes arp = eth::SampleFrame{}.make();
   eth::put16(arp, 12, 0x0806);
@@ -389,15 +398,18 @@ TEST_F(EthernetRxTest, GroupsChangeUnderTraffic) {
   ASSERT_EQ(set_default(TERN_DEST_RSS, le(cmd.id)), TERN_ST_OK);
   const Bytes frame = make_frame(spec());
   EXPECT_EQ(where(frame), 0);
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[0].number()), 0}), TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[0].number()), 0}),
+            TERN_ST_BUSY);
   cmd.entries[0] = le(queues[1].number());
   cmd.fields[TERN_RSS_TCP4] = TERN_RSS_FIELD_SRC_IP;
   ASSERT_EQ(b.command(TERN_CMD_MODIFY_RSS, cmd), TERN_ST_OK);
   EXPECT_EQ(where(frame), 1);
   EXPECT_EQ(le(last.pkey_index), TERN_ETH_HASH_L3);
   b.destroy(TERN_CMD_DESTROY_ETH_QUEUE, queues[0].number());
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[1].number()), 0}), TERN_ST_BUSY);
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_RSS, tern_cmd_object{le(std::uint32_t{cmd.id}), 0}), TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[1].number()), 0}),
+            TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_RSS, tern_cmd_object{le(std::uint32_t{cmd.id}), 0}),
+            TERN_ST_BUSY);
   ASSERT_EQ(set_default(TERN_DEST_NONE, 0), TERN_ST_OK);
   b.destroy(TERN_CMD_DESTROY_RSS, le(std::uint32_t{cmd.id}));
   b.destroy(TERN_CMD_DESTROY_ETH_QUEUE, queues[1].number());
@@ -411,7 +423,9 @@ TEST_F(EthernetRxTest, FlowsTakeFramesBeforeTheFilter) {
   cmd.tag = le(0xabcdefU);
   const std::uint32_t counter = [&] {
     tern_rsp_object rsp{};
-    EXPECT_EQ(b.command(TERN_CMD_CREATE_FLOW_COUNTER, {}, std::as_writable_bytes(std::span(&rsp, 1))), TERN_ST_OK);
+    EXPECT_EQ(
+        b.command(TERN_CMD_CREATE_FLOW_COUNTER, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+        TERN_ST_OK);
     return le(rsp.id);
   }();
   cmd.counter = le(counter);
@@ -429,11 +443,14 @@ TEST_F(EthernetRxTest, FlowsTakeFramesBeforeTheFilter) {
   EXPECT_EQ(where(make_frame(s)), 0);
   EXPECT_EQ(le(last.src_qp), 0U);
   tern_rsp_flow_counter counted{};
-  EXPECT_EQ(b.command(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}, &counted), TERN_ST_OK);
+  EXPECT_EQ(b.command(TERN_CMD_QUERY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}, &counted),
+            TERN_ST_OK);
   EXPECT_EQ(le(counted.packets), 2U);
   EXPECT_EQ(le(counted.bytes), 2 * make_frame(s).size());
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}), TERN_ST_BUSY);
-  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[2].number()), 0}), TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_FLOW_COUNTER, tern_cmd_object{le(counter), 0}),
+            TERN_ST_BUSY);
+  EXPECT_EQ(b.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(queues[2].number()), 0}),
+            TERN_ST_BUSY);
   EXPECT_EQ(le(b.objects().flow), 1U);
   EXPECT_EQ(le(b.objects().flow_counter), 1U);
   b.destroy(TERN_CMD_DESTROY_FLOW, id);
@@ -540,7 +557,8 @@ TEST_F(EthernetRxTest, StoppedQueuesTakeNothing) {
   add_queue();
   TestEthQueue& bad = add_queue();
   bad.store_pi(1000);
-  const std::uint32_t id = create(TERN_CMD_CREATE_FLOW, udp_flow(TERN_DEST_ETH_QUEUE, bad.number(), 2000));
+  const std::uint32_t id =
+      create(TERN_CMD_CREATE_FLOW, udp_flow(TERN_DEST_ETH_QUEUE, bad.number(), 2000));
   FrameSpec s = spec();
   s.udp = true;
   for (int i = 0; i < 3; ++i) pass(make_frame(s));

@@ -418,11 +418,14 @@ TEST_F(EthernetTest, RefusesBadQueues) {
             TERN_ST_DMA_ERROR);
   EXPECT_EQ(a.objects().eth_queue, le(1U));
   EXPECT_EQ(status([](auto& c) { c.flags = 8; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX, c.flags = TERN_ETH_QF_SCATTER; }), TERN_ST_BAD_PARAM);
-  for (unsigned i = 0; i < le(a.caps().max_eth_queues); ++i) EXPECT_EQ(status([](auto& c) { c.flags = 7; }), TERN_ST_OK);
+  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX, c.flags = TERN_ETH_QF_SCATTER; }),
+            TERN_ST_BAD_PARAM);
+  for (unsigned i = 0; i < le(a.caps().max_eth_queues); ++i)
+    EXPECT_EQ(status([](auto& c) { c.flags = 7; }), TERN_ST_OK);
   EXPECT_EQ(status([](auto&) {}), TERN_ST_NO_RESOURCE);
   EXPECT_EQ(a.objects().eth_queue, le(17U));
-  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX; }), TERN_ST_OK) << "the other direction";
+  EXPECT_EQ(status([](auto& c) { c.direction = TERN_ETH_QUEUE_TX; }), TERN_ST_OK)
+      << "the other direction";
 }
 
 TEST_F(EthernetTest, QueuesHoldTheirCq) {

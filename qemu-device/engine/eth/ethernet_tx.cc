@@ -12,7 +12,7 @@ namespace tern {
 
 namespace {
 
-constexpr std::uint32_t kFrameCost = 256;     // bytes of budget per frame besides its length
+constexpr std::uint32_t kFrameCost = 256;   // bytes of budget per frame besides its length
 constexpr std::uint32_t kTurn = 16 * 1024;  // a queue's turn, when others wait
 
 std::uint32_t cost_of(std::uint64_t bytes) {
@@ -21,7 +21,8 @@ std::uint32_t cost_of(std::uint64_t bytes) {
 
 // The first descriptor of a frame with offloads, as what it is.
 tern_eth_offload offload_of(const TxDescriptors& frame) {
-  static_assert(sizeof(tern_eth_offload) == sizeof(tern_eth_txd) && offsetof(tern_eth_offload, flags) == offsetof(tern_eth_txd, flags));
+  static_assert(sizeof(tern_eth_offload) == sizeof(tern_eth_txd) &&
+                offsetof(tern_eth_offload, flags) == offsetof(tern_eth_txd, flags));
   tern_eth_offload offload;
   std::memcpy(&offload, frame.txd.data(), sizeof(offload));
   return offload;
@@ -37,7 +38,8 @@ bool Ethernet::kick(std::uint32_t id, std::uint32_t uar) {
   return true;
 }
 
-// Round robin by bytes, as Lane::run_qps(): a turn that the budget cuts short continues in the next run.
+// Round robin by bytes, as Lane::run_qps(): a turn that the budget cuts short continues in the next
+// run.
 bool Ethernet::run(std::uint32_t budget) {
   while (budget > 0 && context_.status.enabled()) {
     EthQueue* const q = kicked_.pop_front();
@@ -60,7 +62,8 @@ bool Ethernet::run(std::uint32_t budget) {
   return !kicked_.empty() && context_.status.enabled();
 }
 
-// Sends frames for about `allowance` bytes. The queue is off the list: a later kick is not lost. Returns true if more are waiting.
+// Sends frames for about `allowance` bytes. The queue is off the list: a later kick is not lost.
+// Returns true if more are waiting.
 bool Ethernet::serve(EthQueue& q, std::uint32_t allowance, std::uint32_t& spent) {
   if (q.broken || !read_pi(q)) return false;
   while (spent < allowance) {
@@ -90,7 +93,8 @@ Ethernet::Took Ethernet::take(EthQueue& q, TxDescriptors& frame) {
       return Took::kBroken;
     }
     tern_eth_txd& txd = frame.txd[frame.count];
-    if (!q.buffer.read(context_.host, q.slot(q.ci + frame.count), std::as_writable_bytes(std::span(&txd, 1)))) {
+    if (!q.buffer.read(context_.host, q.slot(q.ci + frame.count),
+                       std::as_writable_bytes(std::span(&txd, 1)))) {
       context_.counters.add(TERN_CNT_DMA_ERRORS);
       fail(q, q.ci);
       return Took::kBroken;
@@ -118,14 +122,16 @@ void Ethernet::sent(EthQueue& q, std::uint8_t status) {
 
 // Sends a frame, or the first segment of a large one, and returns its cost.
 std::uint32_t Ethernet::send(EthQueue& q, const TxDescriptors& frame) {
-  if (!frame.offloads && !frame.misplaced) [[likely]] return send_plain(q, frame);
+  if (!frame.offloads && !frame.misplaced) [[likely]]
+    return send_plain(q, frame);
   const tern_eth_offload offload = offload_of(frame);
   // With EOP, the frame has no bytes.
   if (frame.misplaced || le(std::uint16_t{offload.flags}) != TERN_ETH_F_OFFLOAD) {
     sent(q, TERN_CQE_LOC_LEN_ERR);
     return cost_of(0);
   }
-  return eth::Outgoing::segments(offload) ? begin_large(q, frame, offload) : send_whole(q, frame, offload);
+  return eth::Outgoing::segments(offload) ? begin_large(q, frame, offload)
+                                          : send_whole(q, frame, offload);
 }
 
 std::uint32_t Ethernet::send_plain(EthQueue& q, const TxDescriptors& frame) {
@@ -144,7 +150,8 @@ std::uint32_t Ethernet::send_plain(EthQueue& q, const TxDescriptors& frame) {
   return cost_of(bytes);
 }
 
-std::uint32_t Ethernet::send_whole(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload) {
+std::uint32_t Ethernet::send_whole(EthQueue& q, const TxDescriptors& frame,
+                                   const tern_eth_offload& offload) {
   const auto outgoing = eth::Outgoing::make(offload, {}, frame.bytes, most_bytes());
   if (!outgoing) {
     sent(q, TERN_CQE_LOC_LEN_ERR);
@@ -163,7 +170,8 @@ std::uint32_t Ethernet::send_whole(EthQueue& q, const TxDescriptors& frame, cons
   return cost_of(bytes);
 }
 
-std::uint32_t Ethernet::begin_large(EthQueue& q, const TxDescriptors& frame, const tern_eth_offload& offload) {
+std::uint32_t Ethernet::begin_large(EthQueue& q, const TxDescriptors& frame,
+                                    const tern_eth_offload& offload) {
   TxLarge& large = *q.large;
   const std::size_t headers = le(std::uint16_t{offload.header_len});
   if (headers > large.headers.size() || headers > frame.bytes) {
@@ -192,7 +200,8 @@ std::uint32_t Ethernet::begin_large(EthQueue& q, const TxDescriptors& frame, con
   return send_segment(q);
 }
 
-// Sends the next segment of a large frame. The payload goes from the posted buffers directly to the frame.
+// Sends the next segment of a large frame. The payload goes from the posted buffers directly to the
+// frame.
 std::uint32_t Ethernet::send_segment(EthQueue& q) {
   TxLarge& large = *q.large;
   const eth::Outgoing& segments = *large.segments;
@@ -216,7 +225,8 @@ std::uint32_t Ethernet::send_segment(EthQueue& q) {
   return cost_of(bytes);
 }
 
-// Copies bytes [offset, offset + to.size()) of a posted frame, which has that many. Returns false if they are not reachable.
+// Copies bytes [offset, offset + to.size()) of a posted frame, which has that many. Returns false
+// if they are not reachable.
 bool Ethernet::gather(const TxDescriptors& frame, std::size_t offset, std::span<std::byte> to) {
   for (std::uint32_t i = frame.first(); i < frame.count && !to.empty(); ++i) {
     const std::size_t length = le(frame.txd[i].length);
@@ -243,7 +253,8 @@ void Ethernet::emit(std::span<std::byte> room, std::size_t bytes, const Sender& 
   const auto frame = room.first(len);
   count_sent(frame, bytes);
   bool to_wire = true;
-  if (sender.qpn != 0 || !claims_.empty()) [[unlikely]] to_wire = loop_back(frame, sender);
+  if (sender.qpn != 0 || !claims_.empty()) [[unlikely]]
+    to_wire = loop_back(frame, sender);
   if (to_wire || capture) context_.effects->commit_frame(len, to_wire, context_.host.now());
 }
 
@@ -253,7 +264,8 @@ void Ethernet::count_sent(std::span<const std::byte> frame, std::size_t bytes) {
   counters.add_eth(TERN_ETH_CNT_TX_BYTES, bytes);
   counters.add_eth(TERN_ETH_CNT_TX_SIZES + size_class(frame.size()));
   const Mac dst = destination(frame);
-  if (is_group(dst)) counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_TX_BROADCAST : TERN_ETH_CNT_TX_MULTICAST);
+  if (is_group(dst))
+    counters.add_eth(dst == kBroadcast ? TERN_ETH_CNT_TX_BROADCAST : TERN_ETH_CNT_TX_MULTICAST);
 }
 
 }  // namespace tern

@@ -117,7 +117,8 @@ TEST_F(EthernetTxTest, CutsLargeFrames) {
           tern_eth_offload offload = tso(s, 1400);
           if (tag) offload.ops |= TERN_ETH_OP_VLAN;
           offload.vlan = 0x6005;
-          tx.send(offload, make_frame(s, Sums::kNone), std::array<std::size_t, 4>{10, s.headers() - 10, 0, payload / 2});
+          tx.send(offload, make_frame(s, Sums::kNone),
+                  std::array<std::size_t, 4>{10, s.headers() - 10, 0, payload / 2});
           EXPECT_EQ(status(), TERN_CQE_SUCCESS);
           if (tag) s.vlan = 0x6005;
           const auto got = frames();
@@ -137,7 +138,8 @@ TEST_F(EthernetTxTest, CutsLargeFrames) {
             if (!ipv6) {
               EXPECT_EQ(get_be16(f, s.l3() + 4), 0x77f0 + i);
             }
-            for (std::size_t k = 0; k < want.payload; ++k) ASSERT_EQ(f[s.headers() + k], payload_byte(s.seed, at + k));
+            for (std::size_t k = 0; k < want.payload; ++k)
+              ASSERT_EQ(f[s.headers() + k], payload_byte(s.seed, at + k));
             at += want.payload;
           }
           EXPECT_EQ(at, payload);
@@ -185,7 +187,8 @@ TEST_F(EthernetTxTest, RefusesOffloads) {
     return refused(offload, frame);
   };
   EXPECT_TRUE(changed([](auto& o) { o.mss = 0; }));
-  EXPECT_TRUE(changed([](auto& o) { o.mss = 4200 + 22; })) << "a segment longer than the MTU allows";
+  EXPECT_TRUE(changed([](auto& o) { o.mss = 4200 + 22; }))
+      << "a segment longer than the MTU allows";
   EXPECT_TRUE(changed([](auto& o) { o.header_len = 0; }));
   EXPECT_TRUE(changed([](auto& o) { o.header_len = 53; })) << "TCP header cut short";
   EXPECT_TRUE(changed([](auto& o) { o.header_len = 55; }));
@@ -196,7 +199,8 @@ TEST_F(EthernetTxTest, RefusesOffloads) {
   EXPECT_TRUE(changed([](auto& o) { o.ops = TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM; }));
   EXPECT_TRUE(changed([](auto& o) { o.rsvd_e = 1; }));
   EXPECT_TRUE(changed([](auto& o) { o.ops = 0; })) << "too long without segmentation";
-  EXPECT_TRUE(refused(tso(s, 1000), make_frame(spec(40), Sums::kNone)) == false) << "one short segment";
+  EXPECT_TRUE(refused(tso(s, 1000), make_frame(spec(40), Sums::kNone)) == false)
+      << "one short segment";
   EXPECT_TRUE(refused(tso(spec(65536), 1000), make_frame(spec(65536), Sums::kNone)));
   EXPECT_FALSE(refused(tso(spec(65482), 4000), make_frame(spec(65482), Sums::kNone)));
   EXPECT_TRUE(refused(tso(s, 1000), Bytes(5000))) << "no IP";
@@ -315,13 +319,15 @@ TEST_F(EthernetTxTest, CountsKindsAndSizes) {
     tx.send(eth_frame(dst, a.mac(), len));
     EXPECT_EQ(status(), TERN_CQE_SUCCESS);
   };
-  constexpr std::array<std::size_t, 12> kLengths = {42, 60, 61, 123, 124, 251, 252, 507, 508, 1019, 1020, 1514};
+  constexpr std::array<std::size_t, 12> kLengths = {42,  60,  61,  123,  124,  251,
+                                                    252, 507, 508, 1019, 1020, 1514};
   for (const std::size_t n : kLengths) send(b.mac(), n);
   send(b.mac(), 1515);
   send({0x33, 0x33, 0, 0, 0, 1}, 100);
   send({0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 100);
   constexpr std::array<std::uint64_t, TERN_ETH_SIZES> kWant = {2, 4, 2, 2, 2, 2, 1};
-  for (unsigned i = 0; i < TERN_ETH_SIZES; ++i) EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_SIZES + i), kWant[i]) << i;
+  for (unsigned i = 0; i < TERN_ETH_SIZES; ++i)
+    EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_SIZES + i), kWant[i]) << i;
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_MULTICAST), 1U);
   EXPECT_EQ(a.eth_counter(TERN_ETH_CNT_TX_BROADCAST), 1U);
   EXPECT_EQ(b.eth_counter(TERN_ETH_CNT_RX_BROADCAST), 1U);
@@ -331,7 +337,8 @@ TEST_F(EthernetTxTest, CountsKindsAndSizes) {
 
 // ---- many queues ----
 
-// Sixteen queues full of frames get the same number of bytes, up to one turn each, whatever their frames' sizes.
+// Sixteen queues full of frames get the same number of bytes, up to one turn each, whatever their
+// frames' sizes.
 TEST_F(EthernetTxTest, QueuesShareFairly) {
   constexpr unsigned kQueues = 15;
   std::deque<TestEthQueue> queues;
@@ -346,10 +353,12 @@ TEST_F(EthernetTxTest, QueuesShareFairly) {
   };
   for (unsigned i = 0; i < kQueues; ++i) {
     ASSERT_EQ(queues[i].created(), TERN_ST_OK);
-    const auto frame = eth_frame(b.mac(), {0, 0, 0, 0, 0, static_cast<std::uint8_t>(i)}, 200 + 250 * i);
+    const auto frame =
+        eth_frame(b.mac(), {0, 0, 0, 0, 0, static_cast<std::uint8_t>(i)}, 200 + 250 * i);
     const std::uint64_t addr = a.host.alloc(frame.size(), 64);
     std::memcpy(a.host.at(addr), frame.data(), frame.size());
-    for (int k = 0; k < 256; ++k) queues[i].put(addr, static_cast<std::uint32_t>(frame.size()), TERN_ETH_F_EOP);
+    for (int k = 0; k < 256; ++k)
+      queues[i].put(addr, static_cast<std::uint32_t>(frame.size()), TERN_ETH_F_EOP);
     queues[i].publish();
     queues[i].kick();
   }

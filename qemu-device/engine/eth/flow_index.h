@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Hash table of objects that the caller hashes and compares. A lookup looks at a bounded number of places, whatever the hashes are.
+// Hash table of objects that the caller hashes and compares. A lookup looks at a bounded number of
+// places, whatever the hashes are.
 #pragma once
 
 #include <cassert>
@@ -67,7 +68,8 @@ class FlowIndex {
     std::uint32_t hash = 0;
   };
 
-  [[nodiscard]] static bool put(std::vector<Place>& places, std::uint32_t hash, std::unique_ptr<T>& object) {
+  [[nodiscard]] static bool put(std::vector<Place>& places, std::uint32_t hash,
+                                std::unique_ptr<T>& object) {
     const std::size_t mask = places.size() - 1;
     for (std::size_t n = 0; n < kMaxProbe; ++n) {
       Place& place = places[(hash + n) & mask];

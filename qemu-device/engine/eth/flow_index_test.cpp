@@ -55,7 +55,8 @@ TEST(FlowIndexTest, EveryOrder) {
 TEST(FlowIndexTest, CollisionsAreBounded) {
   Index index;
   std::size_t taken = 0;
-  for (unsigned i = 0; i < 1000; ++i) taken += index.insert(77, std::make_unique<Object>(Object{77, i})) != nullptr;
+  for (unsigned i = 0; i < 1000; ++i)
+    taken += index.insert(77, std::make_unique<Object>(Object{77, i})) != nullptr;
   EXPECT_EQ(taken, Index::kMaxProbe);
   std::size_t compared = 0;
   EXPECT_EQ(index.find(77, [&](const Object&) { return ++compared == 0; }), nullptr);

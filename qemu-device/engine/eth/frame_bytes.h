@@ -30,7 +30,8 @@ inline std::uint64_t as_number(const std::uint8_t* mac) {
   return number;
 }
 
-// The index of its counter among TERN_ETH_CNT_TX_SIZES or TERN_ETH_CNT_RX_SIZES; `bytes` are without FCS.
+// The index of its counter among TERN_ETH_CNT_TX_SIZES or TERN_ETH_CNT_RX_SIZES; `bytes` are
+// without FCS.
 inline unsigned size_class(std::size_t bytes) {
   constexpr std::size_t kFcs = 4;
   constexpr std::size_t kSmallest = 64;

@@ -54,7 +54,8 @@ class Parser {
     copy(&level_.fields, at, kMacs);
     at += kMacs;
     std::uint16_t type = get16(frame_, at);
-    for (unsigned tag = 0; tag < kMaxTags && (type == kVlanType || type == kServiceVlanType); ++tag) {
+    for (unsigned tag = 0; tag < kMaxTags && (type == kVlanType || type == kServiceVlanType);
+         ++tag) {
       if (end_ - at < kTag + sizeof(type)) break;
       if (tag == 0 && type == kVlanType) {
         level_.layers |= TERN_LAYER_VLAN;
@@ -74,7 +75,9 @@ class Parser {
   }
 
  private:
-  void copy(void* to, std::uint32_t at, std::size_t size) const { std::memcpy(to, frame_.data() + at, size); }
+  void copy(void* to, std::uint32_t at, std::size_t size) const {
+    std::memcpy(to, frame_.data() + at, size);
+  }
 
   // The IP packet at `at` says that it has `length` bytes.
   void end_at(std::uint32_t at, std::uint32_t length) {
@@ -122,7 +125,8 @@ class Parser {
     tern_flow_fields& fields = level_.fields;
     fields.tos = static_cast<std::uint8_t>(first >> 20);
     const std::uint32_t label = first & 0xfffff;
-    fields.flow_label = std::endian::native == std::endian::little ? __builtin_bswap32(label) : label;
+    fields.flow_label =
+        std::endian::native == std::endian::little ? __builtin_bswap32(label) : label;
     fields.ttl = get8(frame_, at + 7);
     copy(fields.src_ip, at + 8, sizeof(fields.src_ip));
     copy(fields.dst_ip, at + 24, sizeof(fields.dst_ip));
@@ -130,7 +134,8 @@ class Parser {
     if (!level_.fragment) transport(fields.protocol);
   }
 
-  // Walks the extension headers from `at` on, of which the first is `next`. Returns what follows them, or the one that ends the walk.
+  // Walks the extension headers from `at` on, of which the first is `next`. Returns what follows
+  // them, or the one that ends the walk.
   std::uint8_t extensions(std::uint32_t at, std::uint8_t next) {
     for (unsigned n = 0; n < kMaxExtensions; ++n) {
       if (next != kHopByHop && next != kRouting && next != kFragment && next != kDestination) break;
@@ -193,7 +198,8 @@ Headers parse(std::span<const std::byte> frame) {
   Parser(frame, static_cast<std::uint32_t>(frame.size()), true, outer).ethernet(0);
   if (!outer.udp() || get16(frame, outer.l4 + 2) != kVxlanPort) return headers;
   const std::uint32_t at = outer.payload;
-  const std::uint32_t end = std::min<std::uint32_t>(outer.end, outer.l4 + get16(frame, outer.l4 + 4));
+  const std::uint32_t end =
+      std::min<std::uint32_t>(outer.end, outer.l4 + get16(frame, outer.l4 + 4));
   if (end - at < kVxlan || (get8(frame, at) & kVxlanHasVni) == 0) return headers;
   outer.layers |= TERN_LAYER_VXLAN;
   headers.vni = get32(frame, at + 4) >> 8;

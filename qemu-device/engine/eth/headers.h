@@ -11,23 +11,27 @@
 
 namespace tern::eth {
 
-// Headers of one level: the frame's own, or those inside of VXLAN. Offsets count from the first byte of the frame.
+// Headers of one level: the frame's own, or those inside of VXLAN. Offsets count from the first
+// byte of the frame.
 struct Level {
   struct Absent {};
   Level() : fields{} {}
-  explicit Level(Absent) {}         // without layers; the fields are not set, which costs as much as the rest of parse()
+  explicit Level(Absent) {
+  }  // without layers; the fields are not set, which costs as much as the rest of parse()
 
-  std::uint16_t layers = 0;         // TERN_LAYER_*
-  tern_flow_fields fields;          // of the layers that are there; the others are 0
-  std::uint32_t ethernet = 0;       // offset of the Ethernet header
-  std::uint32_t l3 = 0;             // offset of the IP header
-  std::uint32_t l4 = 0;             // offset of what follows the IP header and its extensions
-  std::uint32_t payload = 0;        // offset of what follows the TCP or UDP header
-  std::uint32_t end = 0;            // of the IP packet: padding may follow it
-  bool cut = false;                 // IP or UDP say that they are longer than the frame; the end is that of the frame
-  bool esp = false;                  // the IP packet is not a fragment and contains ESP, of which `spi` is set
+  std::uint16_t layers = 0;    // TERN_LAYER_*
+  tern_flow_fields fields;     // of the layers that are there; the others are 0
+  std::uint32_t ethernet = 0;  // offset of the Ethernet header
+  std::uint32_t l3 = 0;        // offset of the IP header
+  std::uint32_t l4 = 0;        // offset of what follows the IP header and its extensions
+  std::uint32_t payload = 0;   // offset of what follows the TCP or UDP header
+  std::uint32_t end = 0;       // of the IP packet: padding may follow it
+  bool cut =
+      false;  // IP or UDP say that they are longer than the frame; the end is that of the frame
+  bool esp = false;  // the IP packet is not a fragment and contains ESP, of which `spi` is set
   std::array<std::uint8_t, 4> spi{};
-  bool fragment = false;            // any fragment; only the first of a packet has TCP or UDP, and it is not parsed
+  bool fragment =
+      false;  // any fragment; only the first of a packet has TCP or UDP, and it is not parsed
 
   [[nodiscard]] bool ip() const { return (layers & (TERN_LAYER_IPV4 | TERN_LAYER_IPV6)) != 0; }
   [[nodiscard]] bool ipv4() const { return (layers & TERN_LAYER_IPV4) != 0; }
@@ -37,17 +41,20 @@ struct Level {
 
 struct Headers {
   Level outer;
-  Level inner{Level::Absent{}};  // layers is 0, and the fields are not set, unless outer has TERN_LAYER_VXLAN
+  Level inner{Level::Absent{}};  // layers is 0, and the fields are not set, unless outer has
+                                 // TERN_LAYER_VXLAN
   std::uint32_t vni = 0;
 };
 
-// Parses as far as the headers are whole and make sense: a header that is cut short or malformed is not there, and none above it. As on other
-// adapters, flows match a packet whose payload is cut.
-// A frame shorter than an Ethernet header has no layer. Tags of types 0x8100 and 0x88a8 are skipped, up to two; the outer one is
-// in fields.vlan if its type is 0x8100. Nothing is taken for TCP or UDP behind an IPv6 routing header that still leads elsewhere: the
-// checksums are those of the last destination.
+// Parses as far as the headers are whole and make sense: a header that is cut short or malformed is
+// not there, and none above it. As on other adapters, flows match a packet whose payload is cut. A
+// frame shorter than an Ethernet header has no layer. Tags of types 0x8100 and 0x88a8 are skipped,
+// up to two; the outer one is in fields.vlan if its type is 0x8100. Nothing is taken for TCP or UDP
+// behind an IPv6 routing header that still leads elsewhere: the checksums are those of the last
+// destination.
 [[nodiscard]] Headers parse(std::span<const std::byte> frame);
-// The outer headers of a frame whose payload is elsewhere: as if every length in them were that of `headers`.
+// The outer headers of a frame whose payload is elsewhere: as if every length in them were that of
+// `headers`.
 [[nodiscard]] Level parse_template(std::span<const std::byte> headers);
 
 }  // namespace tern::eth

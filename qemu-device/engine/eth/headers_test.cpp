@@ -57,7 +57,8 @@ void expect_level(const Level& level, const SampleFrame& f, const Bytes& frame) 
   EXPECT_TRUE(std::ranges::equal(fields.dst_ip, expected.dst_ip));
   std::array<std::uint8_t, 4> label;
   std::memcpy(label.data(), &fields.flow_label, label.size());
-  EXPECT_EQ(label, f.v4 ? (std::array<std::uint8_t, 4>{}) : (std::array<std::uint8_t, 4>{0, 0x0a, 0xbc, 0xde}));
+  EXPECT_EQ(label, f.v4 ? (std::array<std::uint8_t, 4>{})
+                        : (std::array<std::uint8_t, 4>{0, 0x0a, 0xbc, 0xde}));
   EXPECT_EQ(number(fields.src_port), transport ? f.src_port : 0);
   EXPECT_EQ(number(fields.dst_port), transport ? f.dst_port : 0);
 }
@@ -82,12 +83,15 @@ TEST(HeadersTest, InsideOfVxlan) {
     SampleFrame f = vxlan(inner, 0x123456);
     if (i % 2 == 0) f.tags = {0x8100};
     const Headers headers = parse_exactly(f.make());
-    EXPECT_EQ(headers.outer.layers, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP | TERN_LAYER_VXLAN | (i % 2 == 0 ? TERN_LAYER_VLAN : 0));
+    EXPECT_EQ(headers.outer.layers, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP |
+                                        TERN_LAYER_VXLAN | (i % 2 == 0 ? TERN_LAYER_VLAN : 0));
     EXPECT_EQ(headers.vni, 0x123456U);
     Level level = headers.inner;
     const auto base = static_cast<std::uint32_t>(f.headers() + 8);
     EXPECT_EQ(level.ethernet, base);
-    for (std::uint32_t* const at : {&level.ethernet, &level.l3, &level.l4, &level.payload, &level.end}) *at -= base;
+    for (std::uint32_t* const at :
+         {&level.ethernet, &level.l3, &level.l4, &level.payload, &level.end})
+      *at -= base;
     expect_level(level, inside, inner);
     if (HasFailure()) FAIL() << "frame " << i;
   }
@@ -151,7 +155,8 @@ TEST(HeadersTest, DamagedFramesStayInBounds) {
   for (unsigned i = 0; i < 100'000; ++i) {
     Bytes frame = draw_frame(random).make();
     if (i % 3 == 0) frame = vxlan(frame, 1).make();
-    for (unsigned n = random() % 4; n != 0; --n) frame[random() % std::min<std::size_t>(frame.size(), 120)] = static_cast<std::byte>(random());
+    for (unsigned n = random() % 4; n != 0; --n)
+      frame[random() % std::min<std::size_t>(frame.size(), 120)] = static_cast<std::byte>(random());
     if (random() % 8 == 0) frame.resize(random() % (frame.size() + 1));
     const Headers headers = parse_exactly(frame);
     for (const Level& level : {headers.outer, headers.inner}) {
@@ -188,11 +193,15 @@ TEST(HeadersTest, HeadersThatMakeNoSense) {
   f.payload = 10;
   constexpr std::uint16_t kIp = TERN_LAYER_IPV4 | TERN_LAYER_TCP;
   const std::size_t l3 = f.l3();
-  for (const Damage& d : {Damage{"version", l3, 0x55b8, kIp}, Damage{"header below 20 bytes", l3, 0x44b8, kIp},
-                          Damage{"header beyond the packet", l3 + 2, 19, kIp}, 
-                          Damage{"TCP cut short", l3 + 2, 39, TERN_LAYER_TCP}, Damage{"fragment", l3 + 6, 0x2000, TERN_LAYER_TCP},
-                          Damage{"later fragment", l3 + 6, 1, TERN_LAYER_TCP}, Damage{"TCP header below 20 bytes", l3 + 32, 0x4018, TERN_LAYER_TCP},
-                          Damage{"TCP header beyond the packet", l3 + 32, 0x8018, TERN_LAYER_TCP}, Damage{"type", 12, 0x0806, kIp}}) {
+  for (const Damage& d :
+       {Damage{"version", l3, 0x55b8, kIp}, Damage{"header below 20 bytes", l3, 0x44b8, kIp},
+        Damage{"header beyond the packet", l3 + 2, 19, kIp},
+        Damage{"TCP cut short", l3 + 2, 39, TERN_LAYER_TCP},
+        Damage{"fragment", l3 + 6, 0x2000, TERN_LAYER_TCP},
+        Damage{"later fragment", l3 + 6, 1, TERN_LAYER_TCP},
+        Damage{"TCP header below 20 bytes", l3 + 32, 0x4018, TERN_LAYER_TCP},
+        Damage{"TCP header beyond the packet", l3 + 32, 0x8018, TERN_LAYER_TCP},
+        Damage{"type", 12, 0x0806, kIp}}) {
     Bytes frame = f.make();
     ASSERT_EQ(parse(frame).outer.layers, kTcp4);
     put16(frame, d.at, d.value);

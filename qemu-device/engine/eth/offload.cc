@@ -38,8 +38,8 @@ std::uint64_t load(const std::byte* at) {
   return word;
 }
 
-// The sum of a multiple of 32 bytes as 32-bit words, two 64-bit words at a time. Halves of 64-bit words leave room for the carries of 2^32
-// of them.
+// The sum of a multiple of 32 bytes as 32-bit words, two 64-bit words at a time. Halves of 64-bit
+// words leave room for the carries of 2^32 of them.
 std::uint64_t wide_sum(const std::byte* at, const std::byte* end) {
   using Pair [[gnu::vector_size(16)]] = std::uint64_t;
   constexpr Pair kLow = {0xffffffff, 0xffffffff};
@@ -61,7 +61,8 @@ std::uint64_t wide_sum(const std::byte* at, const std::byte* end) {
   return total[0] + total[1];
 }
 
-// The sum of the bytes as words of this machine's byte order, not folded. The byte order matters only at the end (RFC 1071, 2 B).
+// The sum of the bytes as words of this machine's byte order, not folded. The byte order matters
+// only at the end (RFC 1071, 2 B).
 std::uint64_t native_sum(std::span<const std::byte> bytes) {
   constexpr std::size_t kWide = 32;
   const std::byte* at = bytes.data();
@@ -82,7 +83,9 @@ std::uint64_t native_sum(std::span<const std::byte> bytes) {
 }
 
 // Where the checksum of TCP or UDP is, from the start of its header.
-std::size_t checksum_offset(const Level& level) { return level.tcp() ? kTcpChecksum : kUdpChecksum; }
+std::size_t checksum_offset(const Level& level) {
+  return level.tcp() ? kTcpChecksum : kUdpChecksum;
+}
 
 // UDP's own length is bounded again: the frame may have changed since it was parsed.
 std::size_t transport_length(std::span<const std::byte> frame, const Level& level) {
@@ -91,12 +94,15 @@ std::size_t transport_length(std::span<const std::byte> frame, const Level& leve
 }
 
 std::uint16_t pseudo_sum(std::span<const std::byte> frame, const Level& level, std::size_t length) {
-  const auto addresses = level.ipv4() ? frame.subspan(level.l3 + kIpv4Addresses, 8) : frame.subspan(level.l3 + kIpv6Addresses, 32);
-  return fold(std::uint64_t{ones_sum(addresses)} + (level.tcp() ? kTcpProtocol : kUdpProtocol) + length);
+  const auto addresses = level.ipv4() ? frame.subspan(level.l3 + kIpv4Addresses, 8)
+                                      : frame.subspan(level.l3 + kIpv6Addresses, 32);
+  return fold(std::uint64_t{ones_sum(addresses)} + (level.tcp() ? kTcpProtocol : kUdpProtocol) +
+              length);
 }
 
 // The sum of the pseudo header and of `length` bytes of TCP or UDP.
-std::uint16_t transport_sum(std::span<const std::byte> frame, const Level& level, std::size_t length) {
+std::uint16_t transport_sum(std::span<const std::byte> frame, const Level& level,
+                            std::size_t length) {
   return ones_sum(frame.subspan(level.l4, length), pseudo_sum(frame, level, length));
 }
 
@@ -122,7 +128,8 @@ std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum) {
 }
 
 bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset) {
-  if (start > frame.size() || offset > frame.size() - start || frame.size() - start - offset < 2) return false;
+  if (start > frame.size() || offset > frame.size() - start || frame.size() - start - offset < 2)
+    return false;
   const auto value = static_cast<std::uint16_t>(~ones_sum(frame.subspan(start)));
   put16(frame, start + offset, value == 0 ? std::uint16_t{0xffff} : value);
   return true;
@@ -151,7 +158,8 @@ Checked check(std::span<const std::byte> frame, const Level& level) {
   return checked;
 }
 
-std::optional<Segmenter> Segmenter::make(std::span<const std::byte> headers, std::size_t length, const tern_eth_offload& ops) {
+std::optional<Segmenter> Segmenter::make(std::span<const std::byte> headers, std::size_t length,
+                                         const tern_eth_offload& ops) {
   const std::size_t mss = le(ops.mss);
   if (headers.size() != le(ops.header_len) || headers.size() > kMaxHeaders || mss == 0) return {};
   if (length < headers.size() || length > TERN_ETH_MAX_TSO) return {};
@@ -186,7 +194,8 @@ void Segmenter::finish(std::size_t i, std::span<std::byte> frame) const {
     put16(frame, l3 + kIpv6Length, static_cast<std::uint16_t>(frame.size() - l3 - kIpv6Header));
   }
   if (level_.tcp()) {
-    put32(frame, l4 + kTcpSequence, get32(frame, l4 + kTcpSequence) + static_cast<std::uint32_t>(i * mss_));
+    put32(frame, l4 + kTcpSequence,
+          get32(frame, l4 + kTcpSequence) + static_cast<std::uint32_t>(i * mss_));
     std::uint8_t flags = get8(frame, l4 + kTcpFlags);
     if (i + 1 != count_) flags &= static_cast<std::uint8_t>(~kFinPsh);
     if (i != 0) flags &= static_cast<std::uint8_t>(~kCwr);
@@ -201,7 +210,8 @@ Toeplitz::Toeplitz(std::span<const std::uint8_t, 40> key) {
   // The 32 bits of the key from bit `at` on.
   const auto window = [&](std::size_t at) {
     std::uint64_t bits = 0;
-    for (std::size_t i = 0; i < 5; ++i) bits = bits << 8 | (at / 8 + i < key.size() ? key[at / 8 + i] : 0U);
+    for (std::size_t i = 0; i < 5; ++i)
+      bits = bits << 8 | (at / 8 + i < key.size() ? key[at / 8 + i] : 0U);
     return static_cast<std::uint32_t>(bits >> (8 - at % 8));
   };
   for (std::size_t half = 0; half < table_.size(); ++half) {
@@ -222,7 +232,8 @@ constexpr std::uint8_t kEspFields = kAddressFields | TERN_RSS_FIELD_SPI;
 
 }  // namespace
 
-Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz) {
+Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields,
+              const Toeplitz& toeplitz) {
   if (!level.ip()) return {};
   const bool v4 = level.ipv4();
   std::size_t kind = v4 ? TERN_RSS_IPV4 : TERN_RSS_IPV6;
@@ -236,7 +247,8 @@ Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_
 
   std::array<std::uint8_t, Toeplitz::kMaxInput> input;
   std::size_t size = 0;
-  const auto append = [&](const void* source, const void* destination, std::size_t length, unsigned select) {
+  const auto append = [&](const void* source, const void* destination, std::size_t length,
+                          unsigned select) {
     std::array<std::uint8_t, 16> a;
     std::array<std::uint8_t, 16> b;
     std::memcpy(a.data(), source, length);
@@ -244,21 +256,27 @@ Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_
     if (func == TERN_RSS_FUNC_SYMMETRIC) {
       for (std::size_t i = 0; i < length; ++i) a[i] = b[i] = a[i] ^ b[i];
     }
-    if ((select & 1) != 0) std::memcpy(input.data() + std::exchange(size, size + length), a.data(), length);
-    if ((select & 2) != 0) std::memcpy(input.data() + std::exchange(size, size + length), b.data(), length);
+    if ((select & 1) != 0)
+      std::memcpy(input.data() + std::exchange(size, size + length), a.data(), length);
+    if ((select & 2) != 0)
+      std::memcpy(input.data() + std::exchange(size, size + length), b.data(), length);
   };
   const tern_flow_fields& f = level.fields;
-  static_assert(TERN_RSS_FIELD_DST_IP == 2 * TERN_RSS_FIELD_SRC_IP && TERN_RSS_FIELD_DST_PORT == 2 * TERN_RSS_FIELD_SRC_PORT);
+  static_assert(TERN_RSS_FIELD_DST_IP == 2 * TERN_RSS_FIELD_SRC_IP &&
+                TERN_RSS_FIELD_DST_PORT == 2 * TERN_RSS_FIELD_SRC_PORT);
   append(f.src_ip, f.dst_ip, v4 ? 4 : 16, selected / TERN_RSS_FIELD_SRC_IP);
   append(&f.src_port, &f.dst_port, sizeof(f.src_port), selected / TERN_RSS_FIELD_SRC_PORT);
   if (kind == esp && (selected & TERN_RSS_FIELD_SPI) != 0) {
-    std::memcpy(input.data() + std::exchange(size, size + level.spi.size()), level.spi.data(), level.spi.size());
+    std::memcpy(input.data() + std::exchange(size, size + level.spi.size()), level.spi.data(),
+                level.spi.size());
   }
   const bool l4 = (selected & ~kAddressFields) != 0;
-  return {toeplitz(std::span(input).first(size)), static_cast<std::uint8_t>(l4 ? TERN_ETH_HASH_L4 : TERN_ETH_HASH_L3)};
+  return {toeplitz(std::span(input).first(size)),
+          static_cast<std::uint8_t>(l4 ? TERN_ETH_HASH_L4 : TERN_ETH_HASH_L3)};
 }
 
-Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, std::span<const std::uint8_t, 40> key) {
+Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields,
+              std::span<const std::uint8_t, 40> key) {
   return rss_hash(level, func, fields, Toeplitz(key));
 }
 

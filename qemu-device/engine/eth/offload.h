@@ -12,20 +12,24 @@
 
 namespace tern::eth {
 
-// The ones' complement sum of RFC 1071 of `bytes` as big-endian words, folded to 16 bits, on top of `sum`. It is a number: storing it
-// needs the conversion to network byte order.
+// The ones' complement sum of RFC 1071 of `bytes` as big-endian words, folded to 16 bits, on top of
+// `sum`. It is a number: storing it needs the conversion to network byte order.
 [[nodiscard]] std::uint16_t ones_sum(std::span<const std::byte> bytes, std::uint16_t sum = 0);
 
-// TERN_ETH_OP_CSUM. A result of 0 becomes 0xffff, as in Linux. Returns false if the offsets do not lie in the frame.
-[[nodiscard]] bool complete_checksum(std::span<std::byte> frame, std::size_t start, std::size_t offset);
-// TERN_ETH_OP_IP_CSUM: fills in the checksums of the outer IPv4 header and of TCP or UDP. A UDP checksum of 0 becomes 0xffff.
+// TERN_ETH_OP_CSUM. A result of 0 becomes 0xffff, as in Linux. Returns false if the offsets do not
+// lie in the frame.
+[[nodiscard]] bool complete_checksum(std::span<std::byte> frame, std::size_t start,
+                                     std::size_t offset);
+// TERN_ETH_OP_IP_CSUM: fills in the checksums of the outer IPv4 header and of TCP or UDP. A UDP
+// checksum of 0 becomes 0xffff.
 void fill_checksums(std::span<std::byte> frame, const Level& level);
-// Of TCP over IPv4 or IPv6 with `length` bytes of TCP: fills in the checksum of an IPv4 header, and as that of TCP the sum of the pseudo
-// header. `headers`: the frame's bytes in front of the payload, or more.
+// Of TCP over IPv4 or IPv6 with `length` bytes of TCP: fills in the checksum of an IPv4 header, and
+// as that of TCP the sum of the pseudo header. `headers`: the frame's bytes in front of the
+// payload, or more.
 void fill_pseudo_checksum(std::span<std::byte> headers, const Level& level, std::size_t length);
 
-// What the receiver of a frame can rely on (TERN_CQE_F_L3_OK, L4_OK). A UDP datagram over IPv4 without a checksum is
-// not ok and not wrong, nor is a packet that is cut.
+// What the receiver of a frame can rely on (TERN_CQE_F_L3_OK, L4_OK). A UDP datagram over IPv4
+// without a checksum is not ok and not wrong, nor is a packet that is cut.
 struct Checked {
   bool l3_ok = false;
   bool l4_ok = false;
@@ -38,22 +42,28 @@ class Segmenter {
  public:
   // They bound what one frame makes the device do.
   static constexpr std::size_t kMaxHeaders = 256;
-  static constexpr std::size_t kMaxSegments = 8192;  // 64 KiB in segments of 8 bytes, the smallest of Linux
+  static constexpr std::size_t kMaxSegments =
+      8192;  // 64 KiB in segments of 8 bytes, the smallest of Linux
 
-  // `headers`: the first header_len bytes. `length`: bytes of the whole frame. Returns nothing if they are not the headers of TCP (of UDP
-  // with TERN_ETH_OP_USO) over IPv4 or IPv6 and nothing else, if mss is 0, if csum_start is not where TCP or UDP starts, or if a limit is
-  // exceeded. The lengths in the headers do not matter. A frame without payload is one segment.
-  [[nodiscard]] static std::optional<Segmenter> make(std::span<const std::byte> headers, std::size_t length, const tern_eth_offload& ops);
+  // `headers`: the first header_len bytes. `length`: bytes of the whole frame. Returns nothing if
+  // they are not the headers of TCP (of UDP with TERN_ETH_OP_USO) over IPv4 or IPv6 and nothing
+  // else, if mss is 0, if csum_start is not where TCP or UDP starts, or if a limit is exceeded. The
+  // lengths in the headers do not matter. A frame without payload is one segment.
+  [[nodiscard]] static std::optional<Segmenter> make(std::span<const std::byte> headers,
+                                                     std::size_t length,
+                                                     const tern_eth_offload& ops);
 
   [[nodiscard]] std::size_t count() const { return count_; }
-  // Payload bytes of segment `i`: [offset, offset + length) of the frame's bytes behind the headers.
+  // Payload bytes of segment `i`: [offset, offset + length) of the frame's bytes behind the
+  // headers.
   struct Piece {
     std::size_t offset;
     std::size_t length;
   };
   [[nodiscard]] Piece piece(std::size_t i) const;
-  // Completes segment `i`, of which the headers and the payload are in `frame`: lengths, identification, sequence number, flags and
-  // checksums. As Linux does in software: FIN and PSH only in the last segment, CWR only in the first.
+  // Completes segment `i`, of which the headers and the payload are in `frame`: lengths,
+  // identification, sequence number, flags and checksums. As Linux does in software: FIN and PSH
+  // only in the last segment, CWR only in the first.
   void finish(std::size_t i, std::span<std::byte> frame) const;
 
  private:
@@ -78,7 +88,8 @@ class Toeplitz {
   // At most kMaxInput bytes.
   [[nodiscard]] std::uint32_t operator()(std::span<const std::uint8_t> input) const {
     std::uint32_t hash = 0;
-    for (std::size_t i = 0; i < input.size(); ++i) hash ^= table_[2 * i][input[i] >> 4] ^ table_[2 * i + 1][input[i] & 0xf];
+    for (std::size_t i = 0; i < input.size(); ++i)
+      hash ^= table_[2 * i][input[i] >> 4] ^ table_[2 * i + 1][input[i] & 0xf];
     return hash;
   }
 
@@ -87,10 +98,13 @@ class Toeplitz {
   std::array<std::array<std::uint32_t, 16>, 2 * kMaxInput> table_;
 };
 
-// `fields`: TERN_RSS_FIELD_* by TERN_RSS_*. The input of the Toeplitz hash is, as far as selected: source address, destination address,
-// source port, destination port, SPI. `func`: TERN_RSS_FUNC_*.
-[[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz);
+// `fields`: TERN_RSS_FIELD_* by TERN_RSS_*. The input of the Toeplitz hash is, as far as selected:
+// source address, destination address, source port, destination port, SPI. `func`: TERN_RSS_FUNC_*.
+[[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func,
+                            std::span<const std::uint8_t, 8> fields, const Toeplitz& toeplitz);
 // The same without a prepared key: slow.
-[[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func, std::span<const std::uint8_t, 8> fields, std::span<const std::uint8_t, 40> key);
+[[nodiscard]] Hash rss_hash(const Level& level, std::uint8_t func,
+                            std::span<const std::uint8_t, 8> fields,
+                            std::span<const std::uint8_t, 40> key);
 
 }  // namespace tern::eth

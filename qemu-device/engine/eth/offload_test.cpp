@@ -65,7 +65,8 @@ TEST(CompleteChecksumTest, AsLinuxDoes) {
     ASSERT_TRUE(complete_checksum(frame, f.l4(), f.checksum() - f.l4()));
     ASSERT_EQ(frame, expected);
     // The header's is the stack's matter.
-    ASSERT_EQ(plain_sum(std::span(frame).subspan(f.l4()), f.pseudo(frame, frame.size() - f.l4())), 0xffffU);
+    ASSERT_EQ(plain_sum(std::span(frame).subspan(f.l4()), f.pseudo(frame, frame.size() - f.l4())),
+              0xffffU);
   }
 }
 
@@ -233,22 +234,58 @@ std::vector<Bytes> cut(const SampleFrame& f, const Bytes& frame, std::size_t mss
 }
 
 TEST(SegmenterTest, KnownBytes) {
-  // The identification and the sequence number wrap; CWR is for the first segment, FIN and PSH for the last.
-  const Bytes frame = from_hex("525400770002525400770001" "0800"
-                               "45000033ffff40004006" "0000" "0a000001" "0a000002"
-                               "12345678" "fffffffe" "0a0b0c0d" "5099" "2000" "1428" "0000" "6162636465666768696a6b");
+  // The identification and the sequence number wrap; CWR is for the first segment, FIN and PSH for
+  // the last.
+  const Bytes frame = from_hex(
+      "525400770002525400770001"
+      "0800"
+      "45000033ffff40004006"
+      "0000"
+      "0a000001"
+      "0a000002"
+      "12345678"
+      "fffffffe"
+      "0a0b0c0d"
+      "5099"
+      "2000"
+      "1428"
+      "0000"
+      "6162636465666768696a6b");
   const auto frames = cut(SampleFrame{}, frame, 8);
   ASSERT_EQ(frames.size(), 2U);
-  EXPECT_EQ(frames[0], from_hex("525400770002525400770001" "0800"
-                                "45000030ffff40004006" "26c6" "0a000001" "0a000002"
-                                "12345678" "fffffffe" "0a0b0c0d" "5090" "2000" "6af1" "0000" "6162636465666768"));
-  EXPECT_EQ(frames[1], from_hex("525400770002525400770001" "0800"
-                                "4500002b000040004006" "26cb" "0a000001" "0a000002"
-                                "12345678" "00000006" "0a0b0c0d" "5019" "2000" "2891" "0000" "696a6b"));
+  EXPECT_EQ(frames[0], from_hex("525400770002525400770001"
+                                "0800"
+                                "45000030ffff40004006"
+                                "26c6"
+                                "0a000001"
+                                "0a000002"
+                                "12345678"
+                                "fffffffe"
+                                "0a0b0c0d"
+                                "5090"
+                                "2000"
+                                "6af1"
+                                "0000"
+                                "6162636465666768"));
+  EXPECT_EQ(frames[1], from_hex("525400770002525400770001"
+                                "0800"
+                                "4500002b000040004006"
+                                "26cb"
+                                "0a000001"
+                                "0a000002"
+                                "12345678"
+                                "00000006"
+                                "0a0b0c0d"
+                                "5019"
+                                "2000"
+                                "2891"
+                                "0000"
+                                "696a6b"));
 }
 
 // Compares the segments of a frame with the whole, as a receiver sees both.
-void expect_whole(const SampleFrame& f, const Bytes& frame, const std::vector<Bytes>& segments, std::size_t mss) {
+void expect_whole(const SampleFrame& f, const Bytes& frame, const std::vector<Bytes>& segments,
+                  std::size_t mss) {
   Bytes stream;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Bytes& s = segments[i];
@@ -356,7 +393,8 @@ TEST(SegmenterTest, Refuses) {
   EXPECT_TRUE(refused([](auto& ops) { ops.csum_start = le(std::uint16_t{35}); }));
   EXPECT_TRUE(refused([](auto& ops) { ops.csum_start = 0; }));
   EXPECT_TRUE(refused([](auto& ops) { ops.header_len = le(std::uint16_t{53}); }));
-  EXPECT_TRUE(refused([](auto& ops) { ops.ops = le(std::uint16_t{TERN_ETH_OP_USO}); })) << "TCP is not UDP";
+  EXPECT_TRUE(refused([](auto& ops) { ops.ops = le(std::uint16_t{TERN_ETH_OP_USO}); }))
+      << "TCP is not UDP";
   EXPECT_FALSE(Segmenter::make(headers, headers.size() - 1, good));
   EXPECT_TRUE(Segmenter::make(headers, TERN_ETH_MAX_TSO, good));
   EXPECT_FALSE(Segmenter::make(headers, TERN_ETH_MAX_TSO + 1, good));
@@ -389,7 +427,8 @@ TEST(SegmenterTest, Refuses) {
   bytes = extended.make();
   EXPECT_TRUE(Segmenter::make(bytes, bytes.size(), offload(extended, 100)));
   bytes[extended.l3() + 43] = std::byte{1};
-  EXPECT_FALSE(Segmenter::make(bytes, bytes.size(), offload(extended, 100))) << "the pseudo header has another destination";
+  EXPECT_FALSE(Segmenter::make(bytes, bytes.size(), offload(extended, 100)))
+      << "the pseudo header has another destination";
 }
 
 TEST(SegmenterTest, LongestHeaders) {
@@ -407,7 +446,9 @@ TEST(SegmenterTest, LongestHeaders) {
     tern_eth_offload ops = offload(f, 50);
     ops.header_len = le(static_cast<std::uint16_t>(header));
     ops.csum_start = le(static_cast<std::uint16_t>(f.l4() + more));
-    EXPECT_EQ(Segmenter::make(std::span(frame).first(header), frame.size(), ops).has_value(), header == 250) << header;
+    EXPECT_EQ(Segmenter::make(std::span(frame).first(header), frame.size(), ops).has_value(),
+              header == 250)
+        << header;
   }
 }
 
@@ -420,9 +461,11 @@ TEST(SegmenterTest, DamagedDescriptors) {
     f.payload = random() % 300;
     f.padding = 0;
     Bytes frame = f.make();
-    for (auto n = random() % 3; n != 0; --n) frame[random() % f.headers()] = static_cast<std::byte>(random());
+    for (auto n = random() % 3; n != 0; --n)
+      frame[random() % f.headers()] = static_cast<std::byte>(random());
     tern_eth_offload ops = offload(f, 1 + random() % 64);
-    if (random() % 4 == 0) ops.header_len = le(static_cast<std::uint16_t>(random() % (frame.size() + 1)));
+    if (random() % 4 == 0)
+      ops.header_len = le(static_cast<std::uint16_t>(random() % (frame.size() + 1)));
     if (random() % 4 == 0) ops.csum_start = le(static_cast<std::uint16_t>(random() % 200));
     if (random() % 4 == 0) ops.ops = le(static_cast<std::uint16_t>(random() % 32));
     if (le(ops.header_len) > frame.size()) continue;

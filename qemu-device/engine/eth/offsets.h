@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Places of fields in headers, in bytes, and flags of TCP: what more than one file changes or compares.
+// Places of fields in headers, in bytes, and flags of TCP: what more than one file changes or
+// compares.
 #pragma once
 
 #include <cstddef>

@@ -20,22 +20,30 @@ Outgoing::Outgoing(const tern_eth_offload& offload, std::uint64_t length)
       csum_offset_(le(std::uint16_t{offload.csum_offset})),
       length_(static_cast<std::size_t>(length)) {}
 
-bool Outgoing::segments(const tern_eth_offload& offload) { return (le(std::uint16_t{offload.ops}) & kCut) != 0; }
+bool Outgoing::segments(const tern_eth_offload& offload) {
+  return (le(std::uint16_t{offload.ops}) & kCut) != 0;
+}
 
-std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload, std::span<const std::byte> headers, std::uint64_t length,
+std::optional<Outgoing> Outgoing::make(const tern_eth_offload& offload,
+                                       std::span<const std::byte> headers, std::uint64_t length,
                                        std::size_t most) {
   const std::uint16_t ops = le(std::uint16_t{offload.ops});
-  if ((ops & ~(kCut | kSums | TERN_ETH_OP_VLAN)) != 0 || (ops & kSums) == kSums || offload.rsvd_e != 0) return std::nullopt;
+  if ((ops & ~(kCut | kSums | TERN_ETH_OP_VLAN)) != 0 || (ops & kSums) == kSums ||
+      offload.rsvd_e != 0)
+    return std::nullopt;
   // The tag counts: the peer must be able to receive the frame.
   if (ops & TERN_ETH_OP_VLAN) most -= kTag;
   if (!segments(offload)) {
     if (length < kHeader || length > most) return std::nullopt;
     return Outgoing(offload, length);
   }
-  if (length > TERN_ETH_MAX_TSO || headers.size() > Segmenter::kMaxHeaders || headers.size() > length) return std::nullopt;
+  if (length > TERN_ETH_MAX_TSO || headers.size() > Segmenter::kMaxHeaders ||
+      headers.size() > length)
+    return std::nullopt;
   auto segmenter = Segmenter::make(headers, static_cast<std::size_t>(length), offload);
   // The first segment is the longest.
-  if (!segmenter || segmenter->count() == 0 || headers.size() + segmenter->piece(0).length > most) return std::nullopt;
+  if (!segmenter || segmenter->count() == 0 || headers.size() + segmenter->piece(0).length > most)
+    return std::nullopt;
   Outgoing made(offload, length);
   made.headers_ = headers.size();
   made.segmenter_ = segmenter;
@@ -59,7 +67,8 @@ bool Outgoing::finish(std::size_t i, std::span<std::byte> room) const {
   }
   if (tags()) {
     std::memmove(room.data(), frame.data(), kAddresses);
-    const std::array<std::byte, kTag> tag = {std::byte{0x81}, std::byte{0x00}, static_cast<std::byte>(vlan_ >> 8),
+    const std::array<std::byte, kTag> tag = {std::byte{0x81}, std::byte{0x00},
+                                             static_cast<std::byte>(vlan_ >> 8),
                                              static_cast<std::byte>(vlan_ & 0xff)};
     std::memcpy(room.data() + kAddresses, tag.data(), tag.size());
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The frames that a posted frame becomes: one, or the segments of a large one. Used by the transmit queues and by raw QPs.
+// The frames that a posted frame becomes: one, or the segments of a large one. Used by the transmit
+// queues and by raw QPs.
 #pragma once
 
 #include <cstddef>
@@ -23,22 +24,27 @@ class Outgoing {
   // Whether the posted frame is cut into segments: then make() needs its headers.
   [[nodiscard]] static bool segments(const tern_eth_offload& offload);
 
-  // Checks the operations (not flags) and the lengths. `headers`: of a frame that is cut the first header_len bytes, at most
-  // Segmenter::kMaxHeaders; they are used only in this call. `length`: bytes of the posted frame. `most`: bytes of a frame on the wire.
-  // Nothing if the frame must be refused with TERN_CQE_LOC_LEN_ERR.
-  [[nodiscard]] static std::optional<Outgoing> make(const tern_eth_offload& offload, std::span<const std::byte> headers,
+  // Checks the operations (not flags) and the lengths. `headers`: of a frame that is cut the first
+  // header_len bytes, at most Segmenter::kMaxHeaders; they are used only in this call. `length`:
+  // bytes of the posted frame. `most`: bytes of a frame on the wire. Nothing if the frame must be
+  // refused with TERN_CQE_LOC_LEN_ERR.
+  [[nodiscard]] static std::optional<Outgoing> make(const tern_eth_offload& offload,
+                                                    std::span<const std::byte> headers,
                                                     std::uint64_t length, std::size_t most);
 
   [[nodiscard]] std::size_t count() const { return segmenter_ ? segmenter_->count() : 1; }
-  // Bytes of headers that each frame begins with, and the bytes of the posted frame that follow them in frame `i`. A frame that is
-  // not cut has no headers, and its piece is all of it.
+  // Bytes of headers that each frame begins with, and the bytes of the posted frame that follow
+  // them in frame `i`. A frame that is not cut has no headers, and its piece is all of it.
   [[nodiscard]] std::size_t headers() const { return headers_; }
   [[nodiscard]] Segmenter::Piece piece(std::size_t i) const;
   // Offset in the room of frame `i` where its bytes are gathered: a tag is inserted in front.
   [[nodiscard]] std::size_t start() const { return tags() ? kTag : 0; }
   // Bytes of frame `i` on the wire, without padding: start() + headers() + piece(i).length.
-  [[nodiscard]] std::size_t bytes(std::size_t i) const { return start() + headers_ + piece(i).length; }
-  // Completes frame `i`, gathered in `room`, which has bytes(i) bytes. Returns false if its checksum does not lie in the frame.
+  [[nodiscard]] std::size_t bytes(std::size_t i) const {
+    return start() + headers_ + piece(i).length;
+  }
+  // Completes frame `i`, gathered in `room`, which has bytes(i) bytes. Returns false if its
+  // checksum does not lie in the frame.
   [[nodiscard]] bool finish(std::size_t i, std::span<std::byte> room) const;
 
  private:

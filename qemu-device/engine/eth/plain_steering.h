@@ -14,7 +14,9 @@
 
 namespace tern::eth {
 
-inline bool operator==(const Target& a, const Target& b) { return a.dest == b.dest && a.id == b.id && a.tag == b.tag; }
+inline bool operator==(const Target& a, const Target& b) {
+  return a.dest == b.dest && a.id == b.id && a.tag == b.tag;
+}
 
 // All flows in a list, and each compared with each frame bit by bit.
 class PlainSteering {
@@ -24,10 +26,14 @@ class PlainSteering {
     tern_cmd_create_flow cmd;
   };
 
-  using Shape = std::tuple<unsigned, std::uint32_t, unsigned, unsigned, std::uint32_t, std::string, std::string>;
+  using Shape = std::tuple<unsigned, std::uint32_t, unsigned, unsigned, std::uint32_t, std::string,
+                           std::string>;
   [[nodiscard]] static Shape shape_of(const tern_cmd_create_flow& c) {
-    const auto text = [](const tern_flow_fields& f) { return std::string(reinterpret_cast<const char*>(&f), sizeof(f)); };
-    return {c.kind, le(c.priority), le(c.layers), le(c.inner_layers), le(c.vni_mask), text(c.mask), text(c.inner_mask)};
+    const auto text = [](const tern_flow_fields& f) {
+      return std::string(reinterpret_cast<const char*>(&f), sizeof(f));
+    };
+    return {c.kind,         le(c.priority), le(c.layers),      le(c.inner_layers),
+            le(c.vni_mask), text(c.mask),   text(c.inner_mask)};
   }
   [[nodiscard]] bool has_room_for(const tern_cmd_create_flow& cmd) const {
     return shapes_.size() < Steering::kMaxShapes || shapes_.contains(shape_of(cmd));
@@ -52,7 +58,9 @@ class PlainSteering {
   Verdict classify(const Headers& h, std::size_t bytes, bool rdma) {
     std::vector<const tern_cmd_create_flow*> order;
     for (const Flow& f : flows_) order.push_back(&f.cmd);
-    std::ranges::stable_sort(order, {}, [](const auto* c) { return std::pair(c->kind != TERN_FLOW_SNIFFER, le(c->priority)); });
+    std::ranges::stable_sort(order, {}, [](const auto* c) {
+      return std::pair(c->kind != TERN_FLOW_SNIFFER, le(c->priority));
+    });
     Verdict v;
     std::size_t beside = 0;
     for (const tern_cmd_create_flow* c : order) {
@@ -78,7 +86,8 @@ class PlainSteering {
   std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> counted;
 
  private:
-  static bool equal(const tern_flow_fields& value, const tern_flow_fields& mask, const tern_flow_fields& frame) {
+  static bool equal(const tern_flow_fields& value, const tern_flow_fields& mask,
+                    const tern_flow_fields& frame) {
     const auto* const v = reinterpret_cast<const std::uint8_t*>(&value);
     const auto* const m = reinterpret_cast<const std::uint8_t*>(&mask);
     const auto* const f = reinterpret_cast<const std::uint8_t*>(&frame);

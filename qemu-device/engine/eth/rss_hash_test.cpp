@@ -18,9 +18,10 @@ constexpr std::uint8_t kAddresses = TERN_RSS_FIELD_SRC_IP | TERN_RSS_FIELD_DST_I
 constexpr std::uint8_t kPorts = TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
 
 // The key and the hashes of "RSS hashing types: verifying the hash calculation", Microsoft.
-constexpr Key kMicrosoft = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
-                            0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
-                            0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
+constexpr Key kMicrosoft = {0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67,
+                            0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+                            0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
+                            0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa};
 
 struct Published {
   std::vector<std::uint8_t> src;
@@ -39,13 +40,22 @@ const Published kPublished[] = {
     {{153, 39, 163, 191}, {202, 188, 127, 2}, 44251, 1303, 0x5d1809c5, 0x10e828a2},
     {{0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 7},
      {0x3f, 0xfe, 0x25, 0x01, 0x02, 0x00, 0x00, 0x03, 0, 0, 0, 0, 0, 0, 0, 1},
-     2794, 1766, 0x2cc18cd5, 0x40207d3d},
+     2794,
+     1766,
+     0x2cc18cd5,
+     0x40207d3d},
     {{0x3f, 0xfe, 0x05, 0x01, 0, 8, 0, 0, 2, 0x60, 0x97, 0xff, 0xfe, 0x40, 0xef, 0xab},
      {0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-     14230, 4739, 0x0f0c461c, 0xdde51bbf},
+     14230,
+     4739,
+     0x0f0c461c,
+     0xdde51bbf},
     {{0x3f, 0xfe, 0x19, 0, 0x45, 0x45, 0, 3, 2, 0, 0xf8, 0xff, 0xfe, 0x21, 0x67, 0xcf},
      {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0xf8, 0xff, 0xfe, 0x21, 0x67, 0xcf},
-     44251, 38024, 0x4b61e985, 0x02d1feef},
+     44251,
+     38024,
+     0x4b61e985,
+     0x02d1feef},
 };
 
 Bytes frame_of(const Published& p, std::uint8_t protocol) {
@@ -77,7 +87,8 @@ TEST(RssHashTest, PublishedValues) {
       EXPECT_EQ(l3.type, TERN_ETH_HASH_L3);
     }
     // A protocol without ports.
-    const Hash icmp = rss_hash(parse(frame_of(p, 1)).outer, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft);
+    const Hash icmp =
+        rss_hash(parse(frame_of(p, 1)).outer, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft);
     EXPECT_EQ(icmp.value, p.addresses);
     EXPECT_EQ(icmp.type, TERN_ETH_HASH_L3);
   }
@@ -85,7 +96,9 @@ TEST(RssHashTest, PublishedValues) {
 
 // Bit by bit, as the hash is defined.
 std::uint32_t plain_toeplitz(const Key& key, std::span<const std::byte> input) {
-  const auto key_bit = [&](std::size_t i) { return static_cast<std::uint32_t>(key[i / 8] >> (7 - i % 8) & 1); };
+  const auto key_bit = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(key[i / 8] >> (7 - i % 8) & 1);
+  };
   std::uint32_t window = 0;
   for (std::size_t i = 0; i < 32; ++i) window = window << 1 | key_bit(i);
   std::uint32_t hash = 0;
@@ -100,8 +113,10 @@ std::uint32_t plain_toeplitz(const Key& key, std::span<const std::byte> input) {
 Bytes input_of(const SampleFrame& f, const Bytes& frame, bool symmetric, unsigned fields) {
   const std::size_t size = f.v4 ? 4 : 16;
   const std::size_t at = f.l3() + (f.v4 ? 12 : 8);
-  Bytes parts[4] = {{frame.begin() + static_cast<std::ptrdiff_t>(at), frame.begin() + static_cast<std::ptrdiff_t>(at + size)},
-                    {frame.begin() + static_cast<std::ptrdiff_t>(at + size), frame.begin() + static_cast<std::ptrdiff_t>(at + 2 * size)},
+  Bytes parts[4] = {{frame.begin() + static_cast<std::ptrdiff_t>(at),
+                     frame.begin() + static_cast<std::ptrdiff_t>(at + size)},
+                    {frame.begin() + static_cast<std::ptrdiff_t>(at + size),
+                     frame.begin() + static_cast<std::ptrdiff_t>(at + 2 * size)},
                     {},
                     {}};
   if (!f.fragment && (f.tcp() || f.udp())) {
@@ -111,7 +126,9 @@ Bytes input_of(const SampleFrame& f, const Bytes& frame, bool symmetric, unsigne
   Bytes input;
   for (std::size_t i = 0; i < 4; ++i) {
     Bytes part = parts[i];
-    if (symmetric) std::ranges::transform(part, parts[i ^ 1], part.begin(), [](std::byte a, std::byte b) { return a ^ b; });
+    if (symmetric)
+      std::ranges::transform(part, parts[i ^ 1], part.begin(),
+                             [](std::byte a, std::byte b) { return a ^ b; });
     if ((fields >> i & 1) != 0) input.insert(input.end(), part.begin(), part.end());
   }
   return input;
@@ -130,10 +147,15 @@ TEST(RssHashTest, EverySelectionOfFields) {
     const std::size_t protocol = f.fragment || f.protocol == 1 ? 0 : f.tcp() ? 2 : 4;
     const bool symmetric = random() % 2 == 0;
     const Bytes input = input_of(f, frame, symmetric, fields[protocol + (f.v4 ? 0 : 1)]);
-    const Hash hash = rss_hash(parse(frame).outer, symmetric ? TERN_RSS_FUNC_SYMMETRIC : TERN_RSS_FUNC_TOEPLITZ, fields, Toeplitz(key));
+    const Hash hash =
+        rss_hash(parse(frame).outer, symmetric ? TERN_RSS_FUNC_SYMMETRIC : TERN_RSS_FUNC_TOEPLITZ,
+                 fields, Toeplitz(key));
     ASSERT_EQ(hash.value, plain_toeplitz(key, input)) << i;
     const bool ports = protocol != 0 && (fields[protocol + (f.v4 ? 0 : 1)] & kPorts) != 0;
-    ASSERT_EQ(hash.type, ports ? TERN_ETH_HASH_L4 : input.empty() ? TERN_ETH_HASH_NONE : TERN_ETH_HASH_L3) << i;
+    ASSERT_EQ(hash.type, ports           ? TERN_ETH_HASH_L4
+                         : input.empty() ? TERN_ETH_HASH_NONE
+                                         : TERN_ETH_HASH_L3)
+        << i;
     hashed += hash.type != TERN_ETH_HASH_NONE;
   }
   EXPECT_GT(hashed, 10'000U);
@@ -146,8 +168,10 @@ TEST(RssHashTest, BothDirectionsOfAConnection) {
     const Published back{p.dst, p.src, p.dst_port, p.src_port, 0, 0};
     const Level there = parse(frame_of(p, 6)).outer;
     const Level here = parse(frame_of(back, 6)).outer;
-    EXPECT_EQ(rss_hash(there, TERN_RSS_FUNC_SYMMETRIC, all, kMicrosoft).value, rss_hash(here, TERN_RSS_FUNC_SYMMETRIC, all, kMicrosoft).value);
-    EXPECT_NE(rss_hash(there, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft).value, rss_hash(here, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft).value);
+    EXPECT_EQ(rss_hash(there, TERN_RSS_FUNC_SYMMETRIC, all, kMicrosoft).value,
+              rss_hash(here, TERN_RSS_FUNC_SYMMETRIC, all, kMicrosoft).value);
+    EXPECT_NE(rss_hash(there, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft).value,
+              rss_hash(here, TERN_RSS_FUNC_TOEPLITZ, all, kMicrosoft).value);
   }
 }
 
@@ -165,7 +189,8 @@ TEST(RssHashTest, FramesWithoutIp) {
 Bytes esp_frame(SampleFrame f, std::uint32_t spi, std::size_t size = 40) {
   f.protocol = 50;
   f.inside.resize(size);
-  for (std::size_t i = 0; i < std::min<std::size_t>(size, 4); ++i) f.inside[i] = static_cast<std::byte>(spi >> (24 - 8 * i));
+  for (std::size_t i = 0; i < std::min<std::size_t>(size, 4); ++i)
+    f.inside[i] = static_cast<std::byte>(spi >> (24 - 8 * i));
   return f.make();
 }
 
@@ -178,7 +203,8 @@ TEST(RssHashTest, PublishedValuesWithAnSpiInPlaceOfThePorts) {
     Bytes frame = frame_of(p, 50);
     const std::size_t l4 = frame.size();
     frame.resize(l4 + 8);
-    put16(frame, p.src.size() == 4 ? 16 : 18, static_cast<std::uint16_t>(p.src.size() == 4 ? 28 : 8));
+    put16(frame, p.src.size() == 4 ? 16 : 18,
+          static_cast<std::uint16_t>(p.src.size() == 4 ? 28 : 8));
     put16(frame, l4, p.src_port);
     put16(frame, l4 + 2, p.dst_port);
     const Hash hash = rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, kMicrosoft);
@@ -197,18 +223,23 @@ TEST(RssHashTest, EspBySelectedFields) {
     Key key;
     std::ranges::generate(key, [&] { return static_cast<std::uint8_t>(random()); });
     FieldSets fields{};
-    const std::uint8_t selected = static_cast<std::uint8_t>(random() % 4 | (random() % 2 != 0 ? kSpi : 0));
+    const std::uint8_t selected =
+        static_cast<std::uint8_t>(random() % 4 | (random() % 2 != 0 ? kSpi : 0));
     const std::uint8_t plain = random() % 4;
     fields[f.v4 ? TERN_RSS_ESP4 : TERN_RSS_ESP6] = selected;
     fields[f.v4 ? TERN_RSS_IPV4 : TERN_RSS_IPV6] = plain;
     f.protocol = 50;
     Bytes input = input_of(f, frame, false, selected != 0 ? selected & kAddresses : plain);
     if ((selected & kSpi) != 0) {
-      for (unsigned shift = 32; shift != 0; shift -= 8) input.push_back(static_cast<std::byte>(spi >> (shift - 8)));
+      for (unsigned shift = 32; shift != 0; shift -= 8)
+        input.push_back(static_cast<std::byte>(spi >> (shift - 8)));
     }
     const Hash hash = rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, Toeplitz(key));
     ASSERT_EQ(hash.value, plain_toeplitz(key, input)) << i;
-    ASSERT_EQ(hash.type, (selected & kSpi) != 0 ? TERN_ETH_HASH_L4 : input.empty() ? TERN_ETH_HASH_NONE : TERN_ETH_HASH_L3) << i;
+    ASSERT_EQ(hash.type, (selected & kSpi) != 0 ? TERN_ETH_HASH_L4
+                         : input.empty()        ? TERN_ETH_HASH_NONE
+                                                : TERN_ETH_HASH_L3)
+        << i;
   }
 }
 
@@ -217,7 +248,9 @@ TEST(RssHashTest, FragmentsAndStumpsOfEspHaveAddressesOnly) {
   fields[TERN_RSS_ESP4] = kAddresses | kSpi;
   fields[TERN_RSS_IPV4] = kAddresses;
   SampleFrame f;
-  const auto type = [&](const Bytes& frame) { return rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, kMicrosoft).type; };
+  const auto type = [&](const Bytes& frame) {
+    return rss_hash(parse(frame).outer, TERN_RSS_FUNC_TOEPLITZ, fields, kMicrosoft).type;
+  };
   EXPECT_EQ(type(esp_frame(f, 1, 8)), TERN_ETH_HASH_L4);
   EXPECT_EQ(type(esp_frame(f, 1, 7)), TERN_ETH_HASH_L3);
   f.padding = 20;

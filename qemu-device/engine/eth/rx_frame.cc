@@ -32,7 +32,8 @@ StoredFrame::StoredFrame(const RxFrame& frame, bool strip, bool fcs) {
   }
   if (!fcs) return;
   // IEEE 802.3, 3.2.9: the CRC's bytes follow in the order of the wire.
-  const std::uint32_t crc = crc32_gzip_refl(0, reinterpret_cast<const unsigned char*>(frame.bytes.data()), frame.bytes.size());
+  const std::uint32_t crc = crc32_gzip_refl(
+      0, reinterpret_cast<const unsigned char*>(frame.bytes.data()), frame.bytes.size());
   for (std::size_t i = 0; i < fcs_.size(); ++i) fcs_[i] = static_cast<std::byte>(crc >> (8 * i));
   add(fcs_);
 }

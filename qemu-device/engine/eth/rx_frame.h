@@ -18,7 +18,8 @@ struct RxFrame {
   eth::Checked checked{};
   eth::Hash hash{};       // of the RSS group
   std::uint32_t tag = 0;  // of the flow
-  // The Ethernet function's notes: whether `checked` is set, and whether a receiver has stored the frame.
+  // The Ethernet function's notes: whether `checked` is set, and whether a receiver has stored the
+  // frame.
   bool examined = false;
   bool kept = false;
 
@@ -26,7 +27,8 @@ struct RxFrame {
   [[nodiscard]] bool tagged() const {
     return bytes.size() >= 18 && bytes[12] == std::byte{0x81} && bytes[13] == std::byte{0x00};
   }
-  // Sets the fields of the completion that describe the frame, all but byte_len. `strip`: the outer tag is not stored.
+  // Sets the fields of the completion that describe the frame, all but byte_len. `strip`: the outer
+  // tag is not stored.
   void describe(tern_cqe& cqe, bool strip) const;
 };
 
@@ -40,7 +42,9 @@ class StoredFrame {
 
   [[nodiscard]] std::size_t size() const { return size_; }
   // Up to three; none is empty.
-  [[nodiscard]] std::span<const std::span<const std::byte>> pieces() const { return std::span(pieces_).first(count_); }
+  [[nodiscard]] std::span<const std::span<const std::byte>> pieces() const {
+    return std::span(pieces_).first(count_);
+  }
 
  private:
   void add(std::span<const std::byte> bytes);

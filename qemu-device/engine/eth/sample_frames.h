@@ -26,31 +26,39 @@ inline unsigned plain_sum(std::span<const std::byte> bytes, unsigned sum = 0) {
 struct SampleFrame {
   bool v4 = true;
   std::uint8_t protocol = 6;
-  std::vector<std::uint16_t> tags{};     // types, the outer one first; the tag control information is 100, 101, ...
-  std::size_t options = 0;               // bytes of IPv4 options, multiples of 4
+  std::vector<std::uint16_t>
+      tags{};  // types, the outer one first; the tag control information is 100, 101, ...
+  std::size_t options = 0;                 // bytes of IPv4 options, multiples of 4
   std::vector<std::uint8_t> extensions{};  // of IPv6, each of 8 bytes
   std::size_t tcp_options = 0;
   std::size_t payload = 0;
-  std::size_t padding = 0;               // behind the IP packet
-  bool fragment = false;                 // IPv4: more fragments
+  std::size_t padding = 0;  // behind the IP packet
+  bool fragment = false;    // IPv4: more fragments
   std::uint16_t src_port = 0x1234;
   std::uint16_t dst_port = 0x5678;
-  std::uint8_t last = 1;                 // last byte of the source address
-  std::uint8_t flags = 0x18;             // of TCP
+  std::uint8_t last = 1;      // last byte of the source address
+  std::uint8_t flags = 0x18;  // of TCP
   std::uint32_t sequence = 0xffffff00;
-  Bytes inside{};                        // payload, instead of `payload` bytes
+  Bytes inside{};  // payload, instead of `payload` bytes
 
   [[nodiscard]] bool tcp() const { return protocol == 6; }
   [[nodiscard]] bool udp() const { return protocol == 17; }
   [[nodiscard]] std::size_t l3() const { return 14 + 4 * tags.size(); }
-  [[nodiscard]] std::size_t l4() const { return l3() + (v4 ? 20 + options : 40 + 8 * extensions.size()); }
-  [[nodiscard]] std::size_t headers() const { return l4() + (tcp() ? 20 + tcp_options : udp() ? 8 : 0); }
-  [[nodiscard]] std::size_t end() const { return headers() + (inside.empty() ? payload : inside.size()); }
+  [[nodiscard]] std::size_t l4() const {
+    return l3() + (v4 ? 20 + options : 40 + 8 * extensions.size());
+  }
+  [[nodiscard]] std::size_t headers() const {
+    return l4() + (tcp() ? 20 + tcp_options : udp() ? 8 : 0);
+  }
+  [[nodiscard]] std::size_t end() const {
+    return headers() + (inside.empty() ? payload : inside.size());
+  }
   [[nodiscard]] std::size_t checksum() const { return l4() + (tcp() ? 16 : 6); }
 
   // The sum of the pseudo header of a packet of `length` bytes of TCP or UDP.
   [[nodiscard]] unsigned pseudo(std::span<const std::byte> frame, std::size_t length) const {
-    return plain_sum(v4 ? frame.subspan(l3() + 12, 8) : frame.subspan(l3() + 8, 32), protocol + static_cast<unsigned>(length));
+    return plain_sum(v4 ? frame.subspan(l3() + 12, 8) : frame.subspan(l3() + 8, 32),
+                     protocol + static_cast<unsigned>(length));
   }
   // Whether a receiver accepts the checksums of a frame without padding.
   [[nodiscard]] bool valid(std::span<const std::byte> frame) const {
@@ -74,7 +82,8 @@ struct SampleFrame {
     }
     if (tcp() || udp()) make_transport(p);
     for (std::size_t i = headers(); i < end(); ++i) {
-      p[i] = inside.empty() ? static_cast<std::byte>((i - headers()) * 13 + ((i - headers()) >> 8)) : inside[i - headers()];
+      p[i] = inside.empty() ? static_cast<std::byte>((i - headers()) * 13 + ((i - headers()) >> 8))
+                            : inside[i - headers()];
     }
     return p;
   }
@@ -141,7 +150,8 @@ inline SampleFrame draw_frame(std::mt19937& random) {
     f.options = 4 * draw(11);
     f.fragment = draw(8) == 0;
   } else {
-    for (unsigned i = draw(5); i > 1; --i) f.extensions.push_back(std::array<std::uint8_t, 3>{0, 43, 60}[draw(3)]);
+    for (unsigned i = draw(5); i > 1; --i)
+      f.extensions.push_back(std::array<std::uint8_t, 3>{0, 43, 60}[draw(3)]);
   }
   f.tcp_options = 4 * draw(11);
   f.payload = draw(200);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tuple space search: flows that look at the same bits of the same headers, with the same priority, have the same shape. Each shape has a
-// hash table from the values of those bits to the flows, so that a frame needs one lookup for each shape.
+// Tuple space search: flows that look at the same bits of the same headers, with the same priority,
+// have the same shape. Each shape has a hash table from the values of those bits to the flows, so
+// that a frame needs one lookup for each shape.
 #include "eth/steering.h"
 
 #include <algorithm>
@@ -21,8 +22,8 @@ namespace {
 constexpr std::uint32_t kFirst = 1;  // number of flows and counters
 constexpr std::uint32_t kVniMax = 0xffffff;
 constexpr std::uint32_t kTagMax = 0xffffff;
-constexpr std::uint16_t kInnerLayers =
-    TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_LAYER_IPV4 | TERN_LAYER_IPV6 | TERN_LAYER_TCP | TERN_LAYER_UDP;
+constexpr std::uint16_t kInnerLayers = TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_LAYER_IPV4 |
+                                       TERN_LAYER_IPV6 | TERN_LAYER_TCP | TERN_LAYER_UDP;
 constexpr std::uint16_t kLayers = kInnerLayers | TERN_LAYER_VXLAN;
 
 // All that a flow can look at, or the mask of what it does look at.
@@ -34,7 +35,8 @@ struct Fields {
 };
 constexpr std::size_t kWords = sizeof(Fields) / sizeof(std::uint64_t);
 constexpr std::size_t kOuterWords = kWords / 2;
-static_assert(sizeof(Fields) == 128 && offsetof(Fields, inner) == kOuterWords * sizeof(std::uint64_t));
+static_assert(sizeof(Fields) == 128 &&
+              offsetof(Fields, inner) == kOuterWords * sizeof(std::uint64_t));
 using Words = std::array<std::uint64_t, kWords>;
 
 Words words(const Fields& fields) { return std::bit_cast<Words>(fields); }
@@ -72,7 +74,8 @@ tern_flow_fields fields_of(std::uint16_t layers) {
 }
 
 bool sane(std::uint16_t layers, std::uint16_t allowed) {
-  return (layers & ~allowed) == 0 && !both(layers, TERN_LAYER_IPV4 | TERN_LAYER_IPV6) && !both(layers, TERN_LAYER_TCP | TERN_LAYER_UDP) &&
+  return (layers & ~allowed) == 0 && !both(layers, TERN_LAYER_IPV4 | TERN_LAYER_IPV6) &&
+         !both(layers, TERN_LAYER_TCP | TERN_LAYER_UDP) &&
          !both(layers, TERN_LAYER_TCP | TERN_LAYER_VXLAN);
 }
 
@@ -80,7 +83,9 @@ bool sane(std::uint16_t layers, std::uint16_t allowed) {
 bool sane(const tern_cmd_create_flow& cmd, const Fields& mask) {
   const std::uint16_t layers = le(cmd.layers);
   const std::uint16_t inner = le(cmd.inner_layers);
-  if (cmd.kind > TERN_FLOW_SNIFFER || (cmd.flags & ~TERN_FLOW_F_CONTINUE) != 0 || le(cmd.tag) > kTagMax) return false;
+  if (cmd.kind > TERN_FLOW_SNIFFER || (cmd.flags & ~TERN_FLOW_F_CONTINUE) != 0 ||
+      le(cmd.tag) > kTagMax)
+    return false;
   if (cmd.kind != TERN_FLOW_NORMAL && (layers != 0 || inner != 0)) return false;
   if (!sane(layers, kLayers) || !sane(inner, kInnerLayers)) return false;
   const bool vxlan = (layers & TERN_LAYER_VXLAN) != 0;
@@ -97,7 +102,9 @@ bool sane(const tern_cmd_create_flow& cmd, const Fields& mask) {
   return true;
 }
 
-std::uint64_t destination(std::uint8_t dest, std::uint32_t id) { return std::uint64_t{dest} << 32 | id; }
+std::uint64_t destination(std::uint8_t dest, std::uint32_t id) {
+  return std::uint64_t{dest} << 32 | id;
+}
 
 std::uint64_t multiply(std::uint64_t a, std::uint64_t b) {
   __extension__ using Wide = unsigned __int128;
@@ -164,24 +171,28 @@ struct Shape {
   std::uint16_t layers = 0;
   std::uint16_t inner_layers = 0;
   std::uint32_t priority = 0;
-  std::size_t count = 0;                    // words that it looks at
-  std::array<std::uint8_t, kWords> where{}; // their indices
-  Words mask{};                             // their masks
-  Words whole{};                            // the mask by which the shape is found
+  std::size_t count = 0;                     // words that it looks at
+  std::array<std::uint8_t, kWords> where{};  // their indices
+  Words mask{};                              // their masks
+  Words whole{};                             // the mask by which the shape is found
   FlowIndex<Group> groups;
 
   [[nodiscard]] bool sniffer() const { return kind == TERN_FLOW_SNIFFER; }
   [[nodiscard]] bool applies(const Headers& headers) const {
-    if (kind == TERN_FLOW_MULTICAST) return headers.outer.layers != 0 && (headers.outer.fields.dmac[0] & 1) != 0;
+    if (kind == TERN_FLOW_MULTICAST)
+      return headers.outer.layers != 0 && (headers.outer.fields.dmac[0] & 1) != 0;
     return (layers & ~headers.outer.layers) == 0 && (inner_layers & ~headers.inner.layers) == 0;
   }
 };
 
-// The words of a frame, without the inner ones if there are none: no shape that applies looks at them then.
+// The words of a frame, without the inner ones if there are none: no shape that applies looks at
+// them then.
 void fill(Words& frame, const Headers& headers) {
   std::memcpy(frame.data(), &headers.outer.fields, sizeof(headers.outer.fields));
-  std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, vni), &headers.vni, sizeof(headers.vni));
-  if (headers.inner.layers != 0) std::memcpy(frame.data() + kOuterWords, &headers.inner.fields, sizeof(headers.inner.fields));
+  std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offsetof(Fields, vni), &headers.vni,
+              sizeof(headers.vni));
+  if (headers.inner.layers != 0)
+    std::memcpy(frame.data() + kOuterWords, &headers.inner.fields, sizeof(headers.inner.fields));
 }
 
 }  // namespace
@@ -205,7 +216,8 @@ struct Steering::State {
   }
   [[nodiscard]] Group* find_group(const Shape& shape, const Key& key) const {
     return shape.groups.find(key.hash, [&](const Group& group) {
-      return std::memcmp(group.key.data(), key.words.data(), shape.count * sizeof(std::uint64_t)) == 0;
+      return std::memcmp(group.key.data(), key.words.data(), shape.count * sizeof(std::uint64_t)) ==
+             0;
     });
   }
   Shape* shape_of(const tern_cmd_create_flow& cmd, const Fields& mask);
@@ -216,8 +228,8 @@ struct Steering::State {
   std::uint64_t factor;
   Table<Flow> flows{kFirst, kMaxFlows};
   Table<Counter> counters{kFirst, kMaxCounters};
-  std::vector<std::unique_ptr<Shape>> shapes;  // sniffers, then by priority
-  std::size_t sniffers = 0;                    // shapes
+  std::vector<std::unique_ptr<Shape>> shapes;           // sniffers, then by priority
+  std::size_t sniffers = 0;                             // shapes
   std::map<std::uint64_t, std::uint32_t> destinations;  // flows that refer to one
   std::uint64_t next_sequence = 0;
 };
@@ -231,8 +243,8 @@ Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& 
   shape->inner_layers = le(cmd.inner_layers);
   shape->whole = words(mask);
   const auto same = std::ranges::find_if(shapes, [&](const auto& s) {
-    return s->kind == shape->kind && s->priority == shape->priority && s->layers == shape->layers && s->inner_layers == shape->inner_layers &&
-           s->whole == shape->whole;
+    return s->kind == shape->kind && s->priority == shape->priority && s->layers == shape->layers &&
+           s->inner_layers == shape->inner_layers && s->whole == shape->whole;
   });
   if (same != shapes.end()) return same->get();
   if (shapes.size() == kMaxShapes) return nullptr;
@@ -242,7 +254,9 @@ Shape* Steering::State::shape_of(const tern_cmd_create_flow& cmd, const Fields& 
     shape->mask[shape->count++] = shape->whole[i];
   }
   if (shape->sniffer()) ++sniffers;
-  const auto before = [](const auto& a, const auto& b) { return std::pair(!a->sniffer(), a->priority) < std::pair(!b->sniffer(), b->priority); };
+  const auto before = [](const auto& a, const auto& b) {
+    return std::pair(!a->sniffer(), a->priority) < std::pair(!b->sniffer(), b->priority);
+  };
   const auto at = std::ranges::upper_bound(shapes, shape, before);
   return shapes.insert(at, std::move(shape))->get();
 }
@@ -348,7 +362,9 @@ void Steering::reset() {
 
 bool Steering::any() const { return state_->shapes.size() != state_->sniffers; }
 bool Steering::any_sniffer() const { return state_->sniffers != 0; }
-bool Steering::refers_to(std::uint8_t dest, std::uint32_t id) const { return state_->destinations.contains(destination(dest, id)); }
+bool Steering::refers_to(std::uint8_t dest, std::uint32_t id) const {
+  return state_->destinations.contains(destination(dest, id));
+}
 std::uint32_t Steering::flows() const { return state_->flows.count(); }
 std::uint32_t Steering::counters() const { return state_->counters.count(); }
 
@@ -402,14 +418,17 @@ Steering::Verdict Steering::classify(const Headers& headers, std::size_t bytes, 
     const Shape& first = *s.shapes[i];
     Matches matches;
     Flow* taker = nullptr;
-    for (; i < end && s.shapes[i]->priority == first.priority && s.shapes[i]->sniffer() == first.sniffer(); ++i) {
+    for (; i < end && s.shapes[i]->priority == first.priority &&
+           s.shapes[i]->sniffer() == first.sniffer();
+         ++i) {
       const Shape& shape = *s.shapes[i];
       ++verdict.lookups;
       if (!shape.applies(headers)) continue;
       const Group* const group = s.find_group(shape, s.key_of(shape, frame));
       if (group == nullptr) continue;
       Flow* const oldest = group->takers.first;
-      if (oldest != nullptr && (taker == nullptr || oldest->sequence < taker->sequence)) taker = oldest;
+      if (oldest != nullptr && (taker == nullptr || oldest->sequence < taker->sequence))
+        taker = oldest;
       if (group->continuing.first != nullptr) matches.add(*group, room);
     }
     for (Flow* const flow : matches.flows()) {

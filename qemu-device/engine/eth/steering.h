@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The steering table of a port: flows by priority, and their counters. It knows destinations by number only.
+// The steering table of a port: flows by priority, and their counters. It knows destinations by
+// number only.
 #pragma once
 
 #include <array>
@@ -25,15 +26,16 @@ class Steering {
   static constexpr std::uint32_t kMaxFlows = 16384;
   static constexpr std::uint32_t kMaxShapes = 64;
   static constexpr std::uint32_t kMaxCounters = 16384;
-  // SNIFFER and CONTINUE flows that a frame matches: sniffers first, then by priority and creation. More of them neither get a copy nor count.
+  // SNIFFER and CONTINUE flows that a frame matches: sniffers first, then by priority and creation.
+  // More of them neither get a copy nor count.
   static constexpr std::size_t kMaxCopies = 16;
 
   // `seed`: of the hash tables. Random and secret, so that nobody can choose flows that collide.
   explicit Steering(std::uint64_t seed = 0);
   ~Steering();
 
-  // The caller has checked port, reserved bytes and the destination. Checks kind, flags, tag, counter, layers and masks: fields whose layer is
-  // not named must have a mask of 0.
+  // The caller has checked port, reserved bytes and the destination. Checks kind, flags, tag,
+  // counter, layers and masks: fields whose layer is not named must have a mask of 0.
   [[nodiscard]] Status create(const tern_cmd_create_flow& cmd, std::uint32_t* id);
   [[nodiscard]] Status destroy(std::uint32_t id);
   [[nodiscard]] Status create_counter(std::uint32_t* id);
@@ -48,14 +50,16 @@ class Steering {
   [[nodiscard]] bool refers_to(std::uint8_t dest, std::uint32_t id) const;
 
   struct Verdict {
-    bool taken = false;  // a flow without CONTINUE matched: `target`, and the frame goes nowhere else
+    bool taken =
+        false;  // a flow without CONTINUE matched: `target`, and the frame goes nowhere else
     Target target;
     std::uint32_t lookups = 0;  // shapes that were compared with the frame
     std::size_t copies = 0;
     std::array<Target, kMaxCopies> copy;
   };
-  // Finds the flows of a frame of `bytes` bytes and counts it in their counters. `rdma`: a RoCE packet to this port, which only sniffers see.
-  // The cost is at most one lookup for each shape that is in use, whatever the number of flows.
+  // Finds the flows of a frame of `bytes` bytes and counts it in their counters. `rdma`: a RoCE
+  // packet to this port, which only sniffers see. The cost is at most one lookup for each shape
+  // that is in use, whatever the number of flows.
   [[nodiscard]] Verdict classify(const Headers& headers, std::size_t bytes, bool rdma);
 
   [[nodiscard]] std::uint32_t flows() const;

@@ -11,7 +11,9 @@
 
 namespace tern::eth {
 
-void PrintTo(const Target& t, std::ostream* out) { *out << int{t.dest} << ":" << t.id << " tag " << t.tag; }
+void PrintTo(const Target& t, std::ostream* out) {
+  *out << int{t.dest} << ":" << t.id << " tag " << t.tag;
+}
 
 namespace {
 
@@ -27,7 +29,8 @@ tern_cmd_create_flow flow_to(std::uint32_t id, std::uint32_t priority = 0) {
 }
 
 // A flow of TCP or UDP frames to a port.
-tern_cmd_create_flow port_flow(std::uint32_t id, std::uint16_t port, std::uint16_t layers = TERN_LAYER_TCP) {
+tern_cmd_create_flow port_flow(std::uint32_t id, std::uint16_t port,
+                               std::uint16_t layers = TERN_LAYER_TCP) {
   tern_cmd_create_flow cmd = flow_to(id);
   cmd.layers = le(layers);
   std::array<std::byte, 2> bytes;
@@ -61,7 +64,9 @@ class SteeringTest : public ::testing::Test {
     EXPECT_EQ(table_.query_counter(id, reply), TERN_ST_OK);
     return {le(reply.packets), le(reply.bytes)};
   }
-  Steering::Verdict classify(const Bytes& frame, bool rdma = false) { return table_.classify(parse(frame), frame.size(), rdma); }
+  Steering::Verdict classify(const Bytes& frame, bool rdma = false) {
+    return table_.classify(parse(frame), frame.size(), rdma);
+  }
   // The number of the queue that takes the frame; 0: none does.
   std::uint32_t taker(const Bytes& frame) {
     const auto verdict = classify(frame);
@@ -173,13 +178,15 @@ TEST_F(SteeringTest, CopiesOfContinuingFlows) {
     cmd.flags = TERN_FLOW_F_CONTINUE;
     create(cmd);
   }
-  EXPECT_EQ(copies(frame_), (std::vector<std::uint32_t>{1, 2, 3})) << "by creation, whatever the shape";
+  EXPECT_EQ(copies(frame_), (std::vector<std::uint32_t>{1, 2, 3}))
+      << "by creation, whatever the shape";
   EXPECT_EQ(taker(frame_), 0U);
   create(port_flow(4, 0x5678));
   tern_cmd_create_flow late = port_flow(5, 0x5678);
   late.flags = TERN_FLOW_F_CONTINUE;
   create(late);
-  EXPECT_EQ(copies(frame_), (std::vector<std::uint32_t>{1, 2, 3})) << "behind the flow that takes the frame";
+  EXPECT_EQ(copies(frame_), (std::vector<std::uint32_t>{1, 2, 3}))
+      << "behind the flow that takes the frame";
   EXPECT_EQ(taker(frame_), 4U);
 }
 
@@ -226,7 +233,8 @@ TEST_F(SteeringTest, CopiesAreBounded) {
   create(flow_to(100));
   EXPECT_EQ(copies(frame_), expected);
   EXPECT_EQ(taker(frame_), 100U);
-  for (std::uint32_t i = 0; i < counters.size(); ++i) EXPECT_EQ(counted(counters[i]).first, i < Steering::kMaxCopies ? 2U : 0U);
+  for (std::uint32_t i = 0; i < counters.size(); ++i)
+    EXPECT_EQ(counted(counters[i]).first, i < Steering::kMaxCopies ? 2U : 0U);
 }
 
 TEST_F(SteeringTest, InsideOfVxlan) {
@@ -277,7 +285,8 @@ TEST_F(SteeringTest, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(bad([](auto& c) { c.tag = le(0x1000000U); }));
   EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(0x80 | TERN_LAYER_TCP); }));
   EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_UDP); }));
-  EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_IPV4 | TERN_LAYER_IPV6); }));
+  EXPECT_TRUE(
+      bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_IPV4 | TERN_LAYER_IPV6); }));
   EXPECT_TRUE(bad([&](auto& c) { c.layers = layers(TERN_LAYER_TCP | TERN_LAYER_VXLAN); }));
   EXPECT_TRUE(bad([&](auto& c) { c.inner_layers = layers(TERN_LAYER_ETH); })) << "without VXLAN";
   EXPECT_TRUE(bad([&](auto& c) {
@@ -310,25 +319,29 @@ TEST_F(SteeringTest, MasksNeedTheirLayers) {
     unsigned layers;  // any of these
   };
   constexpr unsigned kIp = TERN_LAYER_IPV4 | TERN_LAYER_IPV6;
-  const Field fields[] = {{offsetof(tern_flow_fields, dmac), 14, TERN_LAYER_ETH},
-                          {offsetof(tern_flow_fields, vlan), 2, TERN_LAYER_VLAN},
-                          {offsetof(tern_flow_fields, src_ip), 4, kIp},
-                          {offsetof(tern_flow_fields, src_ip) + 4, 12, TERN_LAYER_IPV6},
-                          {offsetof(tern_flow_fields, dst_ip), 4, kIp},
-                          {offsetof(tern_flow_fields, dst_ip) + 4, 12, TERN_LAYER_IPV6},
-                          {offsetof(tern_flow_fields, flow_label) + 1, 3, TERN_LAYER_IPV6},
-                          {offsetof(tern_flow_fields, tos), 4, kIp},
-                          {offsetof(tern_flow_fields, src_port), 4, TERN_LAYER_TCP | TERN_LAYER_UDP}};
+  const Field fields[] = {
+      {offsetof(tern_flow_fields, dmac), 14, TERN_LAYER_ETH},
+      {offsetof(tern_flow_fields, vlan), 2, TERN_LAYER_VLAN},
+      {offsetof(tern_flow_fields, src_ip), 4, kIp},
+      {offsetof(tern_flow_fields, src_ip) + 4, 12, TERN_LAYER_IPV6},
+      {offsetof(tern_flow_fields, dst_ip), 4, kIp},
+      {offsetof(tern_flow_fields, dst_ip) + 4, 12, TERN_LAYER_IPV6},
+      {offsetof(tern_flow_fields, flow_label) + 1, 3, TERN_LAYER_IPV6},
+      {offsetof(tern_flow_fields, tos), 4, kIp},
+      {offsetof(tern_flow_fields, src_port), 4, TERN_LAYER_TCP | TERN_LAYER_UDP}};
   for (unsigned layer = TERN_LAYER_ETH; layer <= TERN_LAYER_UDP; layer <<= 1) {
     for (std::size_t at = 0; at < sizeof(tern_flow_fields); ++at) {
-      const bool fits = std::ranges::any_of(fields, [&](const Field& f) { return at >= f.at && at < f.at + f.size && (f.layers & layer) != 0; });
+      const bool fits = std::ranges::any_of(fields, [&](const Field& f) {
+        return at >= f.at && at < f.at + f.size && (f.layers & layer) != 0;
+      });
       for (const bool inner : {false, true}) {
         tern_cmd_create_flow cmd = flow_to(1);
         (inner ? cmd.inner_layers : cmd.layers) = le(static_cast<std::uint16_t>(layer));
         if (inner) cmd.layers = le(std::uint16_t{TERN_LAYER_VXLAN});
         reinterpret_cast<std::uint8_t*>(inner ? &cmd.inner_mask : &cmd.mask)[at] = 1;
         std::uint32_t id = 0;
-        ASSERT_EQ(table_.create(cmd, &id), fits ? TERN_ST_OK : TERN_ST_BAD_PARAM) << "layer " << layer << " byte " << at;
+        ASSERT_EQ(table_.create(cmd, &id), fits ? TERN_ST_OK : TERN_ST_BAD_PARAM)
+            << "layer " << layer << " byte " << at;
         if (fits) {
           ASSERT_EQ(table_.destroy(id), TERN_ST_OK);
         }
@@ -353,7 +366,8 @@ TEST_F(SteeringTest, Limits) {
   EXPECT_EQ(table_.flows(), 0U);
   EXPECT_FALSE(table_.any());
   ids.clear();
-  for (std::uint32_t i = 0; i < Steering::kMaxFlows; ++i) ids.push_back(create(port_flow(i, static_cast<std::uint16_t>(i))));
+  for (std::uint32_t i = 0; i < Steering::kMaxFlows; ++i)
+    ids.push_back(create(port_flow(i, static_cast<std::uint16_t>(i))));
   EXPECT_EQ(refused(port_flow(1, 1)), TERN_ST_NO_RESOURCE);
   EXPECT_EQ(table_.flows(), Steering::kMaxFlows);
   SampleFrame f;
@@ -406,7 +420,8 @@ class Draws {
     c.dest = static_cast<std::uint8_t>(below(4));
     c.dest_id = le(below(50));
     c.tag = le(below(100));
-    c.counter = le(below(3) == 0 ? counters[below(static_cast<unsigned>(counters.size()))] : TERN_NO_COUNTER);
+    c.counter = le(below(3) == 0 ? counters[below(static_cast<unsigned>(counters.size()))]
+                                 : TERN_NO_COUNTER);
     c.flags = below(4) == 0 ? TERN_FLOW_F_CONTINUE : 0;
     c.kind = static_cast<std::uint8_t>(below(20) == 0 ? 1 + below(3) : 0);
     if (c.kind != TERN_FLOW_NORMAL) return c;
@@ -422,9 +437,12 @@ class Draws {
   }
 
  private:
-  std::uint16_t pick_layers(std::uint16_t layers) { return below(2) == 0 ? layers : static_cast<std::uint16_t>(layers & below(0x80)); }
+  std::uint16_t pick_layers(std::uint16_t layers) {
+    return below(2) == 0 ? layers : static_cast<std::uint16_t>(layers & below(0x80));
+  }
   // Few masks: there may be only so many shapes.
-  void pick_fields(const Level& like, unsigned layers, tern_flow_fields& value, tern_flow_fields& mask) {
+  void pick_fields(const Level& like, unsigned layers, tern_flow_fields& value,
+                   tern_flow_fields& mask) {
     value = like.fields;
     const bool transport = (layers & (TERN_LAYER_TCP | TERN_LAYER_UDP)) != 0;
     switch (below(4)) {
@@ -432,7 +450,8 @@ class Draws {
         if (transport) mask.dst_port = 0xffff;
         break;
       case 1:
-        if ((layers & (TERN_LAYER_IPV4 | TERN_LAYER_IPV6)) != 0) std::memset(mask.src_ip, 0xff, (layers & TERN_LAYER_IPV4) != 0 ? 4 : 16);
+        if ((layers & (TERN_LAYER_IPV4 | TERN_LAYER_IPV6)) != 0)
+          std::memset(mask.src_ip, 0xff, (layers & TERN_LAYER_IPV4) != 0 ? 4 : 16);
         if (transport) mask.src_port = mask.dst_port = 0xffff;
         break;
       case 2:
@@ -465,7 +484,8 @@ TEST_P(SteeringAgainstPlain, EveryVerdict) {
       if (status == TERN_ST_OK) plain.add(id, cmd);
       full += status != TERN_ST_OK;
     } else {
-      ASSERT_EQ(table_.destroy(plain.remove(draws.below(static_cast<unsigned>(plain.size())))), TERN_ST_OK);
+      ASSERT_EQ(table_.destroy(plain.remove(draws.below(static_cast<unsigned>(plain.size())))),
+                TERN_ST_OK);
     }
     ASSERT_EQ(table_.flows(), plain.size());
     for (unsigned i = 0; i < 4; ++i) {
@@ -477,7 +497,9 @@ TEST_P(SteeringAgainstPlain, EveryVerdict) {
       if (is.taken) {
         ASSERT_EQ(is.target, expected.target);
       }
-      ASSERT_EQ(std::vector<Target>(is.copy.begin(), is.copy.begin() + static_cast<std::ptrdiff_t>(is.copies)), expected.copies);
+      ASSERT_EQ(std::vector<Target>(is.copy.begin(),
+                                    is.copy.begin() + static_cast<std::ptrdiff_t>(is.copies)),
+                expected.copies);
       taken += is.taken;
       copied += is.copies != 0;
     }
@@ -487,7 +509,9 @@ TEST_P(SteeringAgainstPlain, EveryVerdict) {
   EXPECT_LT(taken, 11'500U);
   EXPECT_GT(copied, 500U);
   EXPECT_GT(full, 0U);
-  while (plain.size() != 0) ASSERT_EQ(table_.destroy(plain.remove(draws.below(static_cast<unsigned>(plain.size())))), TERN_ST_OK);
+  while (plain.size() != 0)
+    ASSERT_EQ(table_.destroy(plain.remove(draws.below(static_cast<unsigned>(plain.size())))),
+              TERN_ST_OK);
   EXPECT_FALSE(table_.any() || table_.any_sniffer());
 }
 

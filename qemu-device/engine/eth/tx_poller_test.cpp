@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Documentation/spec/doorbells.rst, "Queues that the device polls": transmit queues. sq_poller_test has what they share with send queues.
+// Documentation/spec/doorbells.rst, "Queues that the device polls": transmit queues. sq_poller_test
+// has what they share with send queues.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -172,7 +173,8 @@ TEST_F(TxPolling, SendQueuesBesides) {
 // A record may be reused without preparation but for the poster's words.
 TEST_F(TxPolling, ANewQueueIsNotPolled) {
   poll_it();
-  ASSERT_EQ(node.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(tx.number()), 0}), TERN_ST_OK);
+  ASSERT_EQ(node.command(TERN_CMD_DESTROY_ETH_QUEUE, tern_cmd_object{le(tx.number()), 0}),
+            TERN_ST_OK);
   EXPECT_FALSE(node.device.run(1 << 16));
   EXPECT_TRUE(node.device.look()) << "there is nothing to look at";
   EXPECT_TRUE(tx.polled()) << "a destroyed queue's record is software's";

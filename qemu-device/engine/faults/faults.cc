@@ -281,7 +281,7 @@ void Faults::carry(Side side, std::span<const std::byte> frame, bool inside) {
     return Held{{frame.begin(), frame.end()}, side, inside, behind};
   };
   const bool held = v.behind != 0 ? hold(copy(v.behind), std::max(v.delay, kMaxWait))
-                    : v.delay != 0 && hold(copy(0), v.delay);
+                                  : v.delay != 0 && hold(copy(0), v.delay);
   if (!held) pass(side, frame, inside);
   for (std::uint64_t i = 0; i < v.copies; ++i) {
     const Nanos wait = v.delay + v.copies_after;
@@ -394,7 +394,8 @@ std::string Faults::report() const {
             std::to_string(a.applied) + "\n";
   }
   if (!held_.empty()) text += "# held back now: " + std::to_string(held_.size()) + "\n";
-  if (overflows_ != 0) text += "# not held back for want of room: " + std::to_string(overflows_) + "\n";
+  if (overflows_ != 0)
+    text += "# not held back for want of room: " + std::to_string(overflows_) + "\n";
   return text;
 }
 

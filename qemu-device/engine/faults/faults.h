@@ -42,9 +42,9 @@ class Faults final : public DmaGate {
   ~Faults() override;
 
   // Changes the rules. Those that stay keep their counts. Frames that are held back pass when the
-  // timers next run, unless rules were only added. A new fatal rule that waits for no packet applies
-  // at once. Returns false and changes nothing if a rule to remove is not there, or if there would be
-  // too many; `error` then says so.
+  // timers next run, unless rules were only added. A new fatal rule that waits for no packet
+  // applies at once. Returns false and changes nothing if a rule to remove is not there, or if
+  // there would be too many; `error` then says so.
   [[nodiscard]] bool change(FaultChange change, std::string& error);
   [[nodiscard]] bool empty() const { return rules_.empty(); }
 
@@ -54,8 +54,7 @@ class Faults final : public DmaGate {
   void receive(std::span<const std::byte> frame, bool inside);
   // Returns whether an admin command is dropped: neither executed nor completed.
   [[nodiscard]] bool swallows(std::uint16_t opcode);
-  [[nodiscard]] std::uint64_t reachable(std::uint64_t addr, std::uint64_t len,
-                                        bool write) override;
+  [[nodiscard]] std::uint64_t reachable(std::uint64_t addr, std::uint64_t len, bool write) override;
 
   // Drops all frames that are held back. After a fatal error, frames pass again.
   void forget();

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/fake_host.h"
 #include "tern_hw.hpp"
+#include "tests/fake_host.h"
 #include "tests/packet_samples.h"
 
 namespace tern {
@@ -23,7 +23,9 @@ using Bytes = std::vector<std::byte>;
 // Records the frames that pass.
 class Collector final : public Faults::Port {
  public:
-  void send(std::span<const std::byte> frame) override { sent.emplace_back(frame.begin(), frame.end()); }
+  void send(std::span<const std::byte> frame) override {
+    sent.emplace_back(frame.begin(), frame.end());
+  }
   void accept(std::span<const std::byte> frame, bool inside) override {
     (inside ? turned : came).emplace_back(frame.begin(), frame.end());
   }
@@ -83,7 +85,8 @@ class FaultsTest : public ::testing::Test {
       const auto at = find_parts(f);
       const std::byte* const p = f.data() + at->bth + 9;
       all.push_back(std::to_integer<std::uint32_t>(p[0]) << 16 |
-                    std::to_integer<std::uint32_t>(p[1]) << 8 | std::to_integer<std::uint32_t>(p[2]));
+                    std::to_integer<std::uint32_t>(p[1]) << 8 |
+                    std::to_integer<std::uint32_t>(p[2]));
     }
     return all;
   }
@@ -135,12 +138,15 @@ TEST_F(FaultsTest, OtherRulesKeepTheirCounts) {
   send(1, 3);
   set(" add delay=1ms tx; drop rx  # a comment");
   send(4, 4);
-  EXPECT_EQ(faults.report(), "drop tx nth=3  # matched 4, applied 1\nmark rx  # matched 0, applied 0\n"
-                             "delay=1ms tx  # matched 1, applied 1\ndrop rx  # matched 0, applied 0\n# held back now: 1\n");
+  EXPECT_EQ(faults.report(),
+            "drop tx nth=3  # matched 4, applied 1\nmark rx  # matched 0, applied 0\n"
+            "delay=1ms tx  # matched 1, applied 1\ndrop rx  # matched 0, applied 0\n# held back "
+            "now: 1\n");
   set("remove drop rx; mark rx");
   wait(1);
   EXPECT_THAT(psns(out.sent), ElementsAre(1, 2, 4));
-  EXPECT_EQ(faults.report(), "drop tx nth=3  # matched 4, applied 1\ndelay=1ms tx  # matched 1, applied 1\n");
+  EXPECT_EQ(faults.report(),
+            "drop tx nth=3  # matched 4, applied 1\ndelay=1ms tx  # matched 1, applied 1\n");
   set("remove\tdrop tx nth=3\ndelay=1ms tx");
   EXPECT_TRUE(faults.empty());
 }
@@ -150,7 +156,8 @@ TEST_F(FaultsTest, OfEqualRulesTheFirstIsRemoved) {
   send(1, 1);
   set("add mark rx; drop tx count=2");
   set("remove drop tx count=2");
-  EXPECT_EQ(faults.report(), "mark rx  # matched 0, applied 0\ndrop tx count=2  # matched 0, applied 0\n");
+  EXPECT_EQ(faults.report(),
+            "mark rx  # matched 0, applied 0\ndrop tx count=2  # matched 0, applied 0\n");
 }
 
 TEST_F(FaultsTest, ARefusedChangeChangesNothing) {
@@ -165,7 +172,8 @@ TEST_F(FaultsTest, ARefusedChangeChangesNothing) {
   std::string many = "add ";
   for (std::size_t i = 0; i < kMaxFaultRules - 1; ++i) many += "drop tx;";
   EXPECT_THAT(refused(many), HasSubstr("more than 64"));
-  EXPECT_THAT(refused("add drop tx" + std::string(kMaxFaultText - 20, ' ') + "rate=1"), HasSubstr("8192 bytes"));
+  EXPECT_THAT(refused("add drop tx" + std::string(kMaxFaultText - 20, ' ') + "rate=1"),
+              HasSubstr("8192 bytes"));
   EXPECT_EQ(faults.report(), before);
 }
 
@@ -197,17 +205,28 @@ TEST_F(FaultsTest, MatchesFields) {
     const char* words;
     bool matches;
   } rows[] = {
-      {"opcode=send-only", true},       {"opcode=4", true},
-      {"opcode=send", true},            {"opcode=request", true},
-      {"opcode=write|send-only", true}, {"opcode=response", false},
-      {"opcode=ack", false},            {"opcode=0x64", false},
-      {"transport=rc", true},           {"transport=uc", false},
-      {"qp=7", true},                   {"qp=0x7", true},
-      {"qp=8", false},                  {"psn=100", true},
-      {"psn=99", false},                {"psn=100-100", true},
-      {"psn=90-100", true},             {"psn=101-200", false},
-      {"psn=0xfffff0-100", true},       {"psn=0xfffff0-99", false},
-      {"psn=101-99", false},            {"syndrome=ack", false},
+      {"opcode=send-only", true},
+      {"opcode=4", true},
+      {"opcode=send", true},
+      {"opcode=request", true},
+      {"opcode=write|send-only", true},
+      {"opcode=response", false},
+      {"opcode=ack", false},
+      {"opcode=0x64", false},
+      {"transport=rc", true},
+      {"transport=uc", false},
+      {"qp=7", true},
+      {"qp=0x7", true},
+      {"qp=8", false},
+      {"psn=100", true},
+      {"psn=99", false},
+      {"psn=100-100", true},
+      {"psn=90-100", true},
+      {"psn=101-200", false},
+      {"psn=0xfffff0-100", true},
+      {"psn=0xfffff0-99", false},
+      {"psn=101-99", false},
+      {"syndrome=ack", false},
   };
   for (const auto& row : rows) {
     out.sent.clear();
@@ -316,9 +335,9 @@ TEST_F(FaultsTest, CorruptsOneBit) {
     std::size_t byte;
     std::byte bit;
   } rows[] = {
-      {"corrupt", at.icrc, std::byte{1}},          {"corrupt=icrc", at.icrc, std::byte{1}},
-      {"corrupt=psn", at.bth + 11, std::byte{1}},  {"corrupt=qp", at.bth + 7, std::byte{1}},
-      {"corrupt=opcode", at.bth, std::byte{1}},    {"corrupt=payload", at.bth + 12, std::byte{1}},
+      {"corrupt", at.icrc, std::byte{1}},         {"corrupt=icrc", at.icrc, std::byte{1}},
+      {"corrupt=psn", at.bth + 11, std::byte{1}}, {"corrupt=qp", at.bth + 7, std::byte{1}},
+      {"corrupt=opcode", at.bth, std::byte{1}},   {"corrupt=payload", at.bth + 12, std::byte{1}},
       {"corrupt=35", at.bth + 4, std::byte{8}},
   };
   for (const bool inside : {false, true}) {

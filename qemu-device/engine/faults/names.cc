@@ -132,8 +132,8 @@ std::size_t byte_of(Transport transport, Op op) {
 }
 
 bool in_group(std::string_view name, std::string_view group) {
-  return std::ranges::find(kPrefixes, group) != std::end(kPrefixes) &&
-         name.starts_with(group) && name.size() > group.size() && name[group.size()] == '-';
+  return std::ranges::find(kPrefixes, group) != std::end(kPrefixes) && name.starts_with(group) &&
+         name.size() > group.size() && name[group.size()] == '-';
 }
 
 bool belongs(const OpName& row, Transport transport, std::string_view name) {

@@ -84,7 +84,8 @@ std::optional<std::uint32_t> to_millionths(std::string_view s) {
   const std::string_view fraction =
       point == std::string_view::npos ? std::string_view() : s.substr(point + 1);
   const auto whole = to_number(s.substr(0, point));
-  const bool digits = std::ranges::all_of(s, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  const bool digits =
+      std::ranges::all_of(s, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
   if (!digits || !whole || *whole > 100 || fraction.size() > 6 ||
       fraction.find('.') != std::string_view::npos ||
       (point != std::string_view::npos && fraction.empty())) {

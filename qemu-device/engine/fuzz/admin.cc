@@ -18,7 +18,8 @@ void AdminPlay::grant(const tern_pages& p, std::uint64_t bytes, unsigned rights)
   for (std::uint32_t i = 0; i < num; ++i) {
     std::uint64_t at = p.addr + 8ULL * i;
     if (p.kind == TERN_PAGES_INDIRECT) {
-      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) + 8ULL * (i % TERN_PAGES_CHUNK);
+      at = w_.host.get<std::uint64_t>(p.addr + 8ULL * (i / TERN_PAGES_CHUNK)) +
+           8ULL * (i % TERN_PAGES_CHUNK);
     }
     if (!FuzzHost::is_ram(at, 8)) return;
     w_.host.grant(w_.host.get<std::uint64_t>(at), 1ULL << (p.page_shift & 31), rights);
@@ -33,7 +34,8 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
   // The device either writes or reads a ring; it does both to a record.
   const auto ring = [&](const auto& c, std::uint64_t bytes, unsigned rights) {
     grant(c.pages, bytes, rights);
-    if constexpr (requires { c.record; }) w_.host.grant(c.record, 256, FuzzHost::kRead | FuzzHost::kWrite);
+    if constexpr (requires { c.record; })
+      w_.host.grant(c.record, 256, FuzzHost::kRead | FuzzHost::kWrite);
   };
   constexpr std::uint64_t kQp = std::uint64_t{1} << 33;  // as far as its offsets can reach
   switch (opcode) {
@@ -66,7 +68,8 @@ void AdminPlay::grant(std::uint16_t opcode, const Bytes& in) {
       return ring(as(tern_cmd_create_qp{}), kQp, FuzzHost::kRead);
     case TERN_CMD_CREATE_MR: {
       const auto c = as(tern_cmd_create_mr{});
-      if (!(c.flags & TERN_MR_F_INCOMPLETE) && c.kind == TERN_MR_MEMORY) grant(c.pages, c.offset + c.length);
+      if (!(c.flags & TERN_MR_F_INCOMPLETE) && c.kind == TERN_MR_MEMORY)
+        grant(c.pages, c.offset + c.length);
       break;
     }
     case TERN_CMD_REREG_MR: {
@@ -148,14 +151,16 @@ void AdminPlay::command() {
     if (e.out_len < at + 4 || !FuzzHost::is_ram(e.out_addr + at, 4)) {
       nameless_ = true;  // the object exists, but its number is unknown
     } else {
-      live_[static_cast<unsigned>(shape->makes)].push_back(w_.host.get<std::uint32_t>(e.out_addr + at));
+      live_[static_cast<unsigned>(shape->makes)].push_back(
+          w_.host.get<std::uint32_t>(e.out_addr + at));
     }
   }
   if (shape->destroys >= 0) {
     std::uint32_t id;
     std::memcpy(&id, in.data(), sizeof(id));
     // Any variant of the key destroys a FAST region or a window.
-    const unsigned variant = shape->destroys == kKey || shape->destroys == kWindow ? TERN_KEY_VARIANT_MASK : 0;
+    const unsigned variant =
+        shape->destroys == kKey || shape->destroys == kWindow ? TERN_KEY_VARIANT_MASK : 0;
     std::erase_if(live_[static_cast<unsigned>(shape->destroys)],
                   [&](std::uint32_t live) { return (live | variant) == (id | variant); });
   }
@@ -163,7 +168,7 @@ void AdminPlay::command() {
 
 void AdminPlay::registers() {
   const std::uint8_t how = in_.u8();
-  constexpr std::array offsets = {TERN_REG_CTRL, TERN_REG_PAGE_SHIFT, TERN_REG_AQ_BASE_LO,
+  constexpr std::array offsets = {TERN_REG_CTRL,        TERN_REG_PAGE_SHIFT,  TERN_REG_AQ_BASE_LO,
                                   TERN_REG_ACQ_BASE_LO, TERN_REG_AQ_LOG_SIZE, TERN_REG_AQ_TAIL};
   const std::uint32_t offset = how & 0x80 ? in_.u16() & ~3U : offsets[how % offsets.size()];
   if (offset == TERN_REG_AQ_TAIL) w_.lose_dm();
@@ -188,12 +193,21 @@ void AdminPlay::finish() {
   };
   // In this order no object is busy.
   constexpr Step steps[] = {
-      {TERN_CMD_DESTROY_FLOW, kFlow}, {TERN_CMD_DESTROY_RSS, kRss}, {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
-      {TERN_CMD_DESTROY_QP, kQp},    {TERN_CMD_DESTROY_COUNTER_SET, kCounterSet},
-      {TERN_CMD_DESTROY_ETH_QUEUE, kEth}, {TERN_CMD_DESTROY_SRQ, kSrq},
-      {TERN_CMD_FREE_XRCD, kXrcd},   {TERN_CMD_FREE_MW, kWindow},        {TERN_CMD_DESTROY_MR, kKey},
-      {TERN_CMD_DESTROY_CQ, kCq},    {TERN_CMD_DESTROY_EQ, kEq},         {TERN_CMD_FREE_PD, kPd},
-      {TERN_CMD_FREE_UAR, kUar},     {TERN_CMD_FREE_DM, kDm},
+      {TERN_CMD_DESTROY_FLOW, kFlow},
+      {TERN_CMD_DESTROY_RSS, kRss},
+      {TERN_CMD_DESTROY_FLOW_COUNTER, kFlowCounter},
+      {TERN_CMD_DESTROY_QP, kQp},
+      {TERN_CMD_DESTROY_COUNTER_SET, kCounterSet},
+      {TERN_CMD_DESTROY_ETH_QUEUE, kEth},
+      {TERN_CMD_DESTROY_SRQ, kSrq},
+      {TERN_CMD_FREE_XRCD, kXrcd},
+      {TERN_CMD_FREE_MW, kWindow},
+      {TERN_CMD_DESTROY_MR, kKey},
+      {TERN_CMD_DESTROY_CQ, kCq},
+      {TERN_CMD_DESTROY_EQ, kEq},
+      {TERN_CMD_FREE_PD, kPd},
+      {TERN_CMD_FREE_UAR, kUar},
+      {TERN_CMD_FREE_DM, kDm},
   };
   if (nameless_) return;
   tern_cmd_set_rx_default none_set{};

@@ -26,7 +26,8 @@ tern_pages AdminPlay::pages(std::uint64_t bytes) {
   p.num = n;
   p.kind = TERN_PAGES_LIST;
   for (std::uint32_t i = 0; i < n; ++i) {
-    w_.host.put(list + 8 * i, FuzzHost::page(page::kFree + (first + 3 * i) % (page::kEnd - page::kFree)));
+    w_.host.put(list + 8 * i,
+                FuzzHost::page(page::kFree + (first + 3 * i) % (page::kEnd - page::kFree)));
   }
   p.addr = list;
   if (how % 4 == 3) {
@@ -39,13 +40,17 @@ tern_pages AdminPlay::pages(std::uint64_t bytes) {
 
 std::uint64_t AdminPlay::record(std::uint64_t align) {
   const std::uint8_t how = in_.u8();
-  const std::uint64_t at = FuzzHost::page(page::kFree + how % (page::kEnd - page::kFree)) + align * (how % 4);
+  const std::uint64_t at =
+      FuzzHost::page(page::kFree + how % (page::kEnd - page::kFree)) + align * (how % 4);
   return how == 0xff ? at + in_.u8() : at;
 }
 
 std::uint8_t AdminPlay::destination(std::uint8_t kinds, std::uint32_t* id) {
   const std::uint8_t dest = in_.u8() % kinds;
-  *id = dest == TERN_DEST_ETH_QUEUE ? any(kEth) : dest == TERN_DEST_RSS ? any(kRss) : dest == TERN_DEST_QP ? any(kQp) : 0;
+  *id = dest == TERN_DEST_ETH_QUEUE ? any(kEth)
+        : dest == TERN_DEST_RSS     ? any(kRss)
+        : dest == TERN_DEST_QP      ? any(kQp)
+                                    : 0;
   return dest;
 }
 
@@ -56,14 +61,17 @@ tern_cmd_rss AdminPlay::good_rss() {
   c.log_entries = how % 4;
   c.kind = how & 0x80 ? TERN_DEST_QP : TERN_DEST_ETH_QUEUE;
   c.func = (how >> 4 & 1) | (how & 0x20 ? TERN_RSS_F_INNER : 0);
-  for (unsigned i = 0; i < 8; ++i) c.fields[i] = i < 2 ? in_.u8() & 3 : i < 6 ? in_.u8() & 15 : in_.u8() & 0x13;
-  for (unsigned i = 0; i < 1U << c.log_entries; ++i) c.entries[i] = any(c.kind == TERN_DEST_QP ? kQp : kEth);
+  for (unsigned i = 0; i < 8; ++i)
+    c.fields[i] = i < 2 ? in_.u8() & 3 : i < 6 ? in_.u8() & 15 : in_.u8() & 0x13;
+  for (unsigned i = 0; i < 1U << c.log_entries; ++i)
+    c.entries[i] = any(c.kind == TERN_DEST_QP ? kQp : kEth);
   return c;
 }
 
 tern_cmd_create_flow AdminPlay::good_flow() {
   constexpr std::array<std::uint16_t, 4> kLayers = {
-      TERN_LAYER_ETH, TERN_LAYER_ETH | TERN_LAYER_IPV4, TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP,
+      TERN_LAYER_ETH, TERN_LAYER_ETH | TERN_LAYER_IPV4,
+      TERN_LAYER_ETH | TERN_LAYER_IPV4 | TERN_LAYER_UDP,
       TERN_LAYER_ETH | TERN_LAYER_VLAN | TERN_LAYER_IPV6 | TERN_LAYER_TCP};
   tern_cmd_create_flow c{};
   const std::uint8_t how = in_.u8();
@@ -130,7 +138,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
         c.dmn = any(kDm);
       } else if (in_.u8() % 4 == 0) {
         c.flags = TERN_MR_F_INCOMPLETE;
-        c.pages = {0, static_cast<std::uint32_t>((c.offset + c.length) / 4096 + 1), 12, TERN_PAGES_LIST, 0};
+        c.pages = {0, static_cast<std::uint32_t>((c.offset + c.length) / 4096 + 1), 12,
+                   TERN_PAGES_LIST, 0};
       }
       return bytes_of(c);
     }
@@ -143,7 +152,8 @@ Bytes AdminPlay::good_create(std::uint16_t opcode) {
     case TERN_CMD_ALLOC_DM:
       return bytes_of(tern_cmd_alloc_dm{in_.u16() + 1U, in_.u8() % 20U, 0});
     case TERN_CMD_MAP_DM_OP:
-      return bytes_of(tern_cmd_map_dm_op{in_.u8() % 4U * 4096U, any(kDm), static_cast<std::uint8_t>(in_.u8() % 4), {}});
+      return bytes_of(tern_cmd_map_dm_op{
+          in_.u8() % 4U * 4096U, any(kDm), static_cast<std::uint8_t>(in_.u8() % 4), {}});
     case TERN_CMD_CREATE_QP: {
       tern_cmd_create_qp c{};
       const std::uint8_t how = in_.u8();
@@ -264,12 +274,18 @@ Bytes AdminPlay::good_change(std::uint16_t opcode) {
     }
     case TERN_CMD_MODIFY_QP: {
       tern_cmd_modify_qp c{};
-      constexpr std::uint32_t kPeer = TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
+      constexpr std::uint32_t kPeer =
+          TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
       constexpr std::uint32_t kTarget = TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
-      constexpr std::array masks = {
-          TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, kPeer | kTarget,
-          TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC,
-          0U, kPeer, 0U + TERN_QPA_SQ_PSN, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
+      constexpr std::array masks = {TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT,
+                                    kPeer | kTarget,
+                                    TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+                                        TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC,
+                                    0U,
+                                    kPeer,
+                                    0U + TERN_QPA_SQ_PSN,
+                                    TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT,
+                                    TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN};
       const std::uint8_t how = in_.u8();
       c.qpn = any(kQp);
       c.mask = masks[how % masks.size()] | (how & 0x40 ? 0U : TERN_QPA_STATE) |
@@ -359,8 +375,9 @@ Bytes AdminPlay::good(const Shape& shape) {
   if (shape.in_len == 0) return {};
   if (shape.in_len == sizeof(tern_cmd_object) && shape.opcode != TERN_CMD_ALLOC_PD &&
       shape.opcode != TERN_CMD_ALLOC_MW && shape.opcode != TERN_CMD_MODIFY_CQ &&
-      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_CC && shape.opcode != TERN_CMD_QUERY_COUNTERS &&
-      shape.opcode != TERN_CMD_SET_RX_DEFAULT && shape.opcode != TERN_CMD_BIND_COUNTER_SET) {
+      shape.opcode != TERN_CMD_QUERY_PORT && shape.opcode != TERN_CMD_QUERY_CC &&
+      shape.opcode != TERN_CMD_QUERY_COUNTERS && shape.opcode != TERN_CMD_SET_RX_DEFAULT &&
+      shape.opcode != TERN_CMD_BIND_COUNTER_SET) {
     unsigned kind = shape.destroys >= 0 ? static_cast<unsigned>(shape.destroys) : unsigned{kQp};
     if (shape.opcode == TERN_CMD_QUERY_MR) kind = in_.u8() & 1 ? kKey : kWindow;
     if (shape.opcode == TERN_CMD_QUERY_SRQ) kind = kSrq;

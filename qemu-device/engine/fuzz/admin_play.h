@@ -13,13 +13,30 @@
 namespace tern::fuzz {
 
 // Types of objects. live_ lists those that the input has created, newest last.
-enum Kind : unsigned { kUar, kPd, kXrcd, kEq, kCq, kKey, kWindow, kDm, kQp, kSrq, kEth, kRss, kFlow, kFlowCounter, kCounterSet, kKinds };
+enum Kind : unsigned {
+  kUar,
+  kPd,
+  kXrcd,
+  kEq,
+  kCq,
+  kKey,
+  kWindow,
+  kDm,
+  kQp,
+  kSrq,
+  kEth,
+  kRss,
+  kFlow,
+  kFlowCounter,
+  kCounterSet,
+  kKinds
+};
 
 struct Shape {
   std::uint16_t opcode;
   std::uint16_t in_len;
   std::uint16_t out_len;
-  int makes;    // Kind, or -1
+  int makes;  // Kind, or -1
   int destroys;
 };
 

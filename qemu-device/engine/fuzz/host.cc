@@ -129,7 +129,8 @@ __attribute__((no_sanitize("coverage"))) std::span<std::byte> FuzzHost::map(std:
   }
   if (!allowed(offset, room, write ? kWrite : kRead)) {
     violation(write ? "the device writes memory nobody gave it"
-                    : "the device reads memory nobody gave it", addr, room);
+                    : "the device reads memory nobody gave it",
+              addr, room);
   }
   if (write) {
     for (std::uint64_t p = offset / kPage; p <= (offset + room - 1) / kPage; ++p) dirty_.set(p);
@@ -153,7 +154,8 @@ __attribute__((no_sanitize("coverage"))) void FuzzHost::unmap(std::span<std::byt
     if (l.at == span.data() && l.len == span.size() && l.write == write) break;
   }
   if (left == 0) violation("an unmap of what is not mapped", span.size());
-  if (written > span.size() || (!write && written != 0)) violation("more written than mapped", written);
+  if (written > span.size() || (!write && written != 0))
+    violation("more written than mapped", written);
   live_[next_++].at = nullptr;
   if (--outstanding_ == 0) {
     live_.clear();

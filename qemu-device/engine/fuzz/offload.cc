@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames and offload descriptors: parsing, checksums, segmentation and hashes. The input is an offload descriptor, hash settings, and a
-// frame: bytes, or a good one with changes. What the device completes must satisfy its own check, and each segment must be a frame of its
-// own. A coalesced packet, cut again, must give the same segments.
+// Frames and offload descriptors: parsing, checksums, segmentation and hashes. The input is an
+// offload descriptor, hash settings, and a frame: bytes, or a good one with changes. What the
+// device completes must satisfy its own check, and each segment must be a frame of its own. A
+// coalesced packet, cut again, must give the same segments.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -21,7 +22,8 @@ namespace {
 // A frame in memory of exactly its size, so that AddressSanitizer sees what is beyond.
 class Frame {
  public:
-  explicit Frame(std::span<const std::byte> bytes) : bytes_(std::make_unique<std::byte[]>(bytes.size())), size_(bytes.size()) {
+  explicit Frame(std::span<const std::byte> bytes)
+      : bytes_(std::make_unique<std::byte[]>(bytes.size())), size_(bytes.size()) {
     std::ranges::copy(bytes, bytes_.get());
   }
   [[nodiscard]] std::span<std::byte> bytes() const { return {bytes_.get(), size_}; }
@@ -37,7 +39,8 @@ void expect(bool holds, const char* what) {
 
 void check_level(const eth::Level& level, std::size_t size) {
   if (level.layers == 0) return;
-  expect(level.ethernet + 14 <= level.l3 && level.l3 <= level.l4 && level.l4 <= level.payload, "headers are not in order");
+  expect(level.ethernet + 14 <= level.l3 && level.l3 <= level.l4 && level.l4 <= level.payload,
+         "headers are not in order");
   expect(level.payload <= level.end && level.end <= size, "a header is not in the frame");
 }
 
@@ -51,12 +54,14 @@ void checksums(std::span<const std::byte> bytes, const tern_eth_offload& ops) {
     eth::fill_checksums(frame.bytes(), level);
     const eth::Checked checked = eth::check(frame.bytes(), level);
     expect(checked.l3_ok == level.ip() && !checked.wrong, "a filled in checksum is wrong");
-    expect(checked.l4_ok == ((level.tcp() || level.udp()) && !level.cut), "the checksum of TCP or UDP is not filled in");
+    expect(checked.l4_ok == ((level.tcp() || level.udp()) && !level.cut),
+           "the checksum of TCP or UDP is not filled in");
   }
   const Frame other(bytes);
   const std::size_t start = le(ops.csum_start);
   const bool fits = start + le(ops.csum_offset) + 2 <= bytes.size();
-  expect(eth::complete_checksum(other.bytes(), start, le(ops.csum_offset)) == fits, "a checksum outside of the frame");
+  expect(eth::complete_checksum(other.bytes(), start, le(ops.csum_offset)) == fits,
+         "a checksum outside of the frame");
 }
 
 void segments(std::span<const std::byte> bytes, const tern_eth_offload& ops, std::size_t length) {
@@ -76,23 +81,27 @@ void segments(std::span<const std::byte> bytes, const tern_eth_offload& ops, std
     const Frame segment(whole);
     segmenter->finish(i, segment.bytes());
     const eth::Level level = eth::parse(segment.bytes()).outer;
-    expect(level.payload == headers.bytes().size() && level.end == segment.bytes().size(), "a segment has wrong lengths");
+    expect(level.payload == headers.bytes().size() && level.end == segment.bytes().size(),
+           "a segment has wrong lengths");
     const eth::Checked checked = eth::check(segment.bytes(), level);
     expect(checked.l3_ok && checked.l4_ok, "a segment has a wrong checksum");
   }
   expect(payload == length, "the segments are not the whole");
 }
 
-eth::Bytes segment_of(const eth::Segmenter& segmenter, std::span<const std::byte> headers, std::span<const std::byte> payload, std::size_t i) {
+eth::Bytes segment_of(const eth::Segmenter& segmenter, std::span<const std::byte> headers,
+                      std::span<const std::byte> payload, std::size_t i) {
   const auto [offset, length] = segmenter.piece(i);
   eth::Bytes segment(headers.begin(), headers.end());
-  segment.insert(segment.end(), payload.begin() + static_cast<std::ptrdiff_t>(offset), payload.begin() + static_cast<std::ptrdiff_t>(offset + length));
+  segment.insert(segment.end(), payload.begin() + static_cast<std::ptrdiff_t>(offset),
+                 payload.begin() + static_cast<std::ptrdiff_t>(offset + length));
   segmenter.finish(i, segment);
   return segment;
 }
 
 // A packet of these frames, with this payload, must become the same frames again.
-void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames, std::span<const std::byte> payload) {
+void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames,
+                  std::span<const std::byte> payload) {
   const std::uint32_t info = packet.describe();
   if (info == 0) return;
   const auto headers = packet.finish();
@@ -102,10 +111,12 @@ void check_packet(eth::Coalesced& packet, std::span<const eth::Bytes> frames, st
   ops.mss = le(static_cast<std::uint16_t>(field_get(TERN_ETH_COALESCED_MSS_MASK, info)));
   ops.ops = le(std::uint16_t{TERN_ETH_OP_TSO});
   const auto segmenter = eth::Segmenter::make(headers, headers.size() + payload.size(), ops);
-  expect(segmenter && segmenter->count() == frames.size() && packet.segments() == frames.size(), "a packet has another number of segments");
+  expect(segmenter && segmenter->count() == frames.size() && packet.segments() == frames.size(),
+         "a packet has another number of segments");
   if ((info & TERN_ETH_COALESCED_FIXED_ID) != 0) return;
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    expect(segment_of(*segmenter, headers, payload, i) == frames[i], "a packet becomes other frames than it was made of");
+    expect(segment_of(*segmenter, headers, payload, i) == frames[i],
+           "a packet becomes other frames than it was made of");
   }
 }
 
@@ -131,7 +142,8 @@ void coalesce(Input& in, std::span<const std::byte> bytes, const tern_eth_offloa
   for (std::size_t i = 0; i < frames.size(); ++i) {
     const Frame frame(frames[i]);
     const eth::Level level = eth::parse(frame.bytes()).outer;
-    const bool joins = eth::Coalesced::may_join(frame.bytes(), level) && eth::check(frame.bytes(), level).l4_ok;
+    const bool joins =
+        eth::Coalesced::may_join(frame.bytes(), level) && eth::check(frame.bytes(), level).l4_ok;
     if (open && !(joins && packet.continues(frame.bytes(), level))) {
       check_packet(packet, std::span(frames).subspan(first, i - first), payload);
       open = false;
@@ -193,8 +205,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::array<std::uint8_t, 40> key;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::uint8_t>(37 * i + 11);
   const eth::Headers headers = eth::parse(frame);
-  const bool inner = (func & TERN_RSS_F_INNER) != 0 && (headers.outer.layers & TERN_LAYER_VXLAN) != 0;
-  const eth::Hash hash = eth::rss_hash(inner ? headers.inner : headers.outer, func & 1, fields, key);
+  const bool inner =
+      (func & TERN_RSS_F_INNER) != 0 && (headers.outer.layers & TERN_LAYER_VXLAN) != 0;
+  const eth::Hash hash =
+      eth::rss_hash(inner ? headers.inner : headers.outer, func & 1, fields, key);
   fuzz::expect(hash.type != TERN_ETH_HASH_NONE || hash.value == 0, "a hash of nothing");
   return 0;
 }

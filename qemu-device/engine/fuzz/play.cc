@@ -14,7 +14,8 @@ constexpr unsigned kMaxSteps = 64;
 // Step bytes from here on select fault rules instead of an entry of the target's table.
 constexpr std::uint8_t kFaults = 0xf8;
 
-constexpr std::array kTypes = {TERN_QPT_RC, TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_XRC_INI, TERN_QPT_GSI};
+constexpr std::array kTypes = {TERN_QPT_RC, TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_XRC_INI,
+                               TERN_QPT_GSI};
 constexpr std::array kTypeCaps = {TERN_CAP_RC, TERN_CAP_UC, TERN_CAP_UD, TERN_CAP_XRC, TERN_CAP_UD};
 
 }  // namespace
@@ -100,9 +101,10 @@ std::string Play::rule() {
   constexpr std::array kActions = {"drop", "duplicate", "delay", "reorder", "corrupt", "mark"};
   constexpr std::array kParts = {"icrc", "payload", "psn", "qp", "opcode", "any"};
   constexpr std::array kOpcodes = {
-      "request",   "response",   "ack",        "read-response", "read-request", "atomic", "atomic-ack",
-      "send-last", "send-first", "write-last", "write-middle",  "write-only",   "write-first",
-      "read-response-last", "read-response-first", "send-only"};
+      "request",      "response",   "ack",         "read-response",      "read-request",
+      "atomic",       "atomic-ack", "send-last",   "send-first",         "write-last",
+      "write-middle", "write-only", "write-first", "read-response-last", "read-response-first",
+      "send-only"};
   constexpr std::array kSyndromes = {"ack", "rnr", "nak"};
   const std::uint8_t what = in_.u8();
   const std::uint8_t how = in_.u8();
@@ -112,7 +114,9 @@ std::string Play::rule() {
   if (action == 1 && how & 1) text += "=" + value();
   if (action == 2) text += "=" + value() + (how & 1 ? "ms" : "us");
   if (action == 3) text += "=" + value();
-  if (action == 4) text += how & 1 ? "=" + std::to_string(in_.u8()) : std::string("=") + kParts[in_.pick(kParts.size())];
+  if (action == 4)
+    text += how & 1 ? "=" + std::to_string(in_.u8())
+                    : std::string("=") + kParts[in_.pick(kParts.size())];
   const bool out = what & 0x80;
   text += out ? " tx" : " rx";
   if (action == 4 && how & 2) text += " sealed";
@@ -152,7 +156,8 @@ void Play::run(unsigned bits) {
   (void)w_.device->look();
   (void)w_.device->run(1U << bits);
   if (bits >= w_.qps.size()) return;
-  if (Qp* const qp = w_.device->registry.qps.find(w_.qps[bits].number)) w_.device->lane.sq_poller.begin(*qp);
+  if (Qp* const qp = w_.device->registry.qps.find(w_.qps[bits].number))
+    w_.device->lane.sq_poller.begin(*qp);
 }
 
 void Play::step(Step what) {

@@ -16,27 +16,27 @@
 namespace tern::fuzz {
 
 enum class Step : std::uint8_t {
-  kFrame,       // a valid packet with any field changed
-  kRawFrame,    // bytes of the input, with or without a correct ICRC
-  kEcho,        // a frame that the device sent, changed and sent back
-  kPostRecv,    // valid receive WQEs
-  kPostSend,    // a valid send WQE
-  kRun,         // one run() with a small budget
-  kTimer,       // advances time to the next timer
-  kHole,        // takes a page away, or restores all
-  kState,       // MODIFY_QP: SQD, RTS, ERR, or RESET and reconnect
-  kLink,        // link down or up
-  kPoll,        // software consumes completions and events
-  kArm,         // arms a CQ
-  kWqe,         // a send WQE with every field from the input
-  kRawWqe,      // bytes of the input in a send or receive slot
-  kRecvWqe,     // a receive WQE with every field from the input
-  kRecord,      // a word of a doorbell record
-  kScribble,    // bytes of the input anywhere in the queues
-  kDoorbell,    // any doorbell through any page
-  kEth,         // Ethernet descriptors and their indices
-  kMemory,      // limits on the size of mappings
-  kFaults,      // replaces the fault rules; selected by a byte >= 0xf8, not by a table
+  kFrame,     // a valid packet with any field changed
+  kRawFrame,  // bytes of the input, with or without a correct ICRC
+  kEcho,      // a frame that the device sent, changed and sent back
+  kPostRecv,  // valid receive WQEs
+  kPostSend,  // a valid send WQE
+  kRun,       // one run() with a small budget
+  kTimer,     // advances time to the next timer
+  kHole,      // takes a page away, or restores all
+  kState,     // MODIFY_QP: SQD, RTS, ERR, or RESET and reconnect
+  kLink,      // link down or up
+  kPoll,      // software consumes completions and events
+  kArm,       // arms a CQ
+  kWqe,       // a send WQE with every field from the input
+  kRawWqe,    // bytes of the input in a send or receive slot
+  kRecvWqe,   // a receive WQE with every field from the input
+  kRecord,    // a word of a doorbell record
+  kScribble,  // bytes of the input anywhere in the queues
+  kDoorbell,  // any doorbell through any page
+  kEth,       // Ethernet descriptors and their indices
+  kMemory,    // limits on the size of mappings
+  kFaults,    // replaces the fault rules; selected by a byte >= 0xf8, not by a table
   kNum
 };
 

@@ -57,8 +57,8 @@ void Play::fill(Packet& p, const FuzzQp& to) {
   Qp* const live = w_.device->registry.qps.find(to.number);
   tern_rsp_query_qp now{};
   if (live != nullptr) live->query(&now);
-  constexpr std::array classes = {Transport::kRc, Transport::kUc, Transport::kUd, Transport::kXrc,
-                                  Transport::kXrc, Transport::kUd};
+  constexpr std::array classes = {Transport::kRc,  Transport::kUc,  Transport::kUd,
+                                  Transport::kXrc, Transport::kXrc, Transport::kUd};
   const std::uint8_t how = in_.u8();
   p.transport = live != nullptr ? live->transport() : classes[to.type % classes.size()];
   if (how % 32 == 28) {  // a CNP

@@ -28,7 +28,8 @@ void Play::put_recv(FuzzQp& qp, std::span<const std::byte> slot) {
     const std::uint64_t record = record::srq(i);
     const auto pi = w_.host.get<std::uint32_t>(record);
     const std::uint32_t n = pi & ((1U << World::kLogSrq) - 1);
-    w_.host.store(buffer + (n << World::kLogSrqStride), slot.first(std::min<std::size_t>(slot.size(), 128)));
+    w_.host.store(buffer + (n << World::kLogSrqStride),
+                  slot.first(std::min<std::size_t>(slot.size(), 128)));
     w_.host.put(record, pi + 1);
     return;
   }
@@ -51,7 +52,8 @@ void Play::post_recv() {
   for (unsigned i = 0; i < n; ++i) put_recv(q, slot);
 }
 
-// Posts operations on tags, mostly valid, and puts headers of messages where valid SENDs find their bytes.
+// Posts operations on tags, mostly valid, and puts headers of messages where valid SENDs find their
+// bytes.
 void Play::post_tags() {
   const unsigned n = 1 + in_.pick(4);
   for (unsigned i = 0; i < n; ++i) {
@@ -59,22 +61,26 @@ void Play::post_tags() {
     tern_tm_op op{};
     op.opcode = static_cast<std::uint8_t>(how >> 6 == 3 ? in_.u8() : 1 + (how >> 6) % 3);
     op.flags = how & 3;
-    op.num_sge = static_cast<std::uint8_t>(how & 0x20 ? in_.pick(6) : in_.pick(TERN_TM_MAX_SGE + 1));
+    op.num_sge =
+        static_cast<std::uint8_t>(how & 0x20 ? in_.pick(6) : in_.pick(TERN_TM_MAX_SGE + 1));
     op.handle = in_.pick(16);
     op.recv_wr_id = op.handle;
     op.tag = in_.pick(4);
     op.mask = how & 4 ? in_.u8() : 0xff;
     op.unexpected = in_.pick(8);
     const std::uint32_t len = length(0x1000);
-    for (tern_sge& sge : op.sge) sge = {w_.rw.iova + in_.pick(64), len, how & 8 ? in_.u32() : w_.rw.key};
+    for (tern_sge& sge : op.sge)
+      sge = {w_.rw.iova + in_.pick(64), len, how & 8 ? in_.u32() : w_.rw.key};
     const std::uint64_t record = record::srq(0) + offsetof(tern_srq_record, ops_pi);
     const auto pi = w_.host.get<std::uint32_t>(record);
     const std::uint32_t slot = pi & ((1U << World::kLogTagOps) - 1);
-    w_.host.store(FuzzHost::page(page::kTags) + slot * sizeof(op), std::as_bytes(std::span(&op, 1)));
+    w_.host.store(FuzzHost::page(page::kTags) + slot * sizeof(op),
+                  std::as_bytes(std::span(&op, 1)));
     w_.host.put(record, pi + 1);
   }
   const std::uint8_t how = in_.u8();
-  w_.host.put(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage, tag_headers(how));
+  w_.host.put(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage,
+              tag_headers(how));
   if (how & 16) return;
   w_.doorbell(w_.uar, how & 32 ? TERN_DB_CMD_PAGE : TERN_DB_CMD_TM, w_.srqs[0]);
   w_.collect();
@@ -126,8 +132,13 @@ void Play::post_send() {
       len = 8;
       break;
     case TERN_WR_FLUSH:
-      append(segment, tern_flush_seg{w_.rw.iova + 3, w_.rw.key, TERN_FLUSH_GLOBAL,
-                                     static_cast<std::uint8_t>(flags >> 4 & 1), {}, len, 0});
+      append(segment, tern_flush_seg{w_.rw.iova + 3,
+                                     w_.rw.key,
+                                     TERN_FLUSH_GLOBAL,
+                                     static_cast<std::uint8_t>(flags >> 4 & 1),
+                                     {},
+                                     len,
+                                     0});
       hdr.num_sge = 0;
       break;
     case TERN_WR_BIND_MW: {
@@ -180,7 +191,8 @@ void Play::post_send() {
     const std::size_t room = (std::size_t{1} << q.log_sq_stride) - sizeof(hdr);
     hdr.flags |= TERN_WQE_F_INLINE;
     hdr.num_sge = 0;
-    hdr.length = static_cast<std::uint32_t>(room > segment.size() ? room - segment.size() : 0) % (len + 1);
+    hdr.length =
+        static_cast<std::uint32_t>(room > segment.size() ? room - segment.size() : 0) % (len + 1);
   }
   append(slot, hdr);
   slot.insert(slot.end(), segment.begin(), segment.end());
@@ -188,10 +200,11 @@ void Play::post_send() {
   put_send(q, slot, true);
 }
 
-// The segment of a raw QP's SEND, with the headers of a frame that is cut. Stores the frame or the headers in the region. Returns the
-// bytes of the payload.
+// The segment of a raw QP's SEND, with the headers of a frame that is cut. Stores the frame or the
+// headers in the region. Returns the bytes of the payload.
 std::uint32_t Play::raw_frame_of(std::uint8_t flags, std::vector<std::byte>& segment) {
-  constexpr std::array<Mac, 4> targets = {World::kPeerMac, World::kMac, World::kClaimedMac, Mac{1, 0, 0x5e, 0, 0, 1}};
+  constexpr std::array<Mac, 4> targets = {World::kPeerMac, World::kMac, World::kClaimedMac,
+                                          Mac{1, 0, 0x5e, 0, 0, 1}};
   constexpr std::uint16_t kHead = 54;  // Ethernet, IPv4, TCP
   std::array<std::uint8_t, kHead> head{};
   std::ranges::copy(targets[flags >> 4 & 3], head.begin());
@@ -219,7 +232,8 @@ std::uint32_t Play::raw_frame_of(std::uint8_t flags, std::vector<std::byte>& seg
   const std::uint32_t len = kHead + length(1500);
   head[16] = static_cast<std::uint8_t>((len - 14) >> 8);
   head[17] = static_cast<std::uint8_t>(len - 14);
-  w_.host.store(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage, std::as_bytes(std::span(head)));
+  w_.host.store(FuzzHost::page(page::kRw) + (w_.rw.iova + kSendOffset) % FuzzHost::kPage,
+                std::as_bytes(std::span(head)));
   return len;
 }
 
@@ -240,7 +254,8 @@ void Play::state() {
   q.sq_pi = q.rq_pi = 0;
   w_.host.put(q.record, 0U);
   w_.host.put(q.record + offsetof(tern_qp_record, rq_pi), 0U);
-  if (what == 3) (void)w_.connect(q, w_.scene.loopback ? w_.qps[0].number : World::kPeerQpn, w_.scene.loopback);
+  if (what == 3)
+    (void)w_.connect(q, w_.scene.loopback ? w_.qps[0].number : World::kPeerQpn, w_.scene.loopback);
 }
 
 // A rate limit, mostly one that makes packets wait.
@@ -325,7 +340,8 @@ void Play::wqe() {
         eth.ops = how & 128 ? in_.u16() : in_.u8() & 0x1f;
         eth.flags = how & 128 ? in_.u8() : 0;
         append(slot, eth);
-        const auto headers = std::as_bytes(in_.bytes(eth.ops & (TERN_ETH_OP_TSO | TERN_ETH_OP_USO) ? eth.header_len % 128U : 0U));
+        const auto headers = std::as_bytes(
+            in_.bytes(eth.ops & (TERN_ETH_OP_TSO | TERN_ETH_OP_USO) ? eth.header_len % 128U : 0U));
         slot.insert(slot.end(), headers.begin(), headers.end());
         slot.resize((slot.size() + 15) / 16 * 16);
       }
@@ -381,7 +397,8 @@ void Play::wqe() {
       r.page_shift = in_.u8() % 40;
       r.first_offset = in_.u16();
       for (unsigned i = 0; i < 4; ++i) {
-        w_.host.put(FuzzHost::page(page::kFast) + 8 * i, FuzzHost::page(in_.pick(FuzzHost::kPages)));
+        w_.host.put(FuzzHost::page(page::kFast) + 8 * i,
+                    FuzzHost::page(in_.pick(FuzzHost::kPages)));
       }
       append(slot, r);
       break;
@@ -427,7 +444,8 @@ void Play::recv_wqe() {
 void Play::record() {
   FuzzQp& q = qp();
   const std::uint8_t how = in_.u8();
-  const std::uint32_t raw = how & 0x80 ? in_.u32() : static_cast<std::uint32_t>(static_cast<std::int8_t>(in_.u8()));
+  const std::uint32_t raw =
+      how & 0x80 ? in_.u32() : static_cast<std::uint32_t>(static_cast<std::int8_t>(in_.u8()));
   const std::uint64_t cq = record::cq(in_.pick(3));
   const std::uint64_t srq = record::srq(how >> 4 & 1);
   const auto move = [&](std::uint64_t at) {
@@ -528,7 +546,8 @@ void Play::eth() {
   }
   for (unsigned i = 0; i < n; ++i) {
     tern_eth_txd txd{};
-    txd.addr = how & 4 ? in_.u64() % FuzzHost::kBase : FuzzHost::page(page::kEthBuffers) + (how & 128 ? 0 : in_.u16() % 4096);
+    txd.addr = how & 4 ? in_.u64() % FuzzHost::kBase
+                       : FuzzHost::page(page::kEthBuffers) + (how & 128 ? 0 : in_.u16() % 4096);
     txd.length = how & 8 ? in_.u32() : in_.u16() % 4096;
     txd.flags = how & 16 || i + 1 == n ? TERN_ETH_F_EOP : in_.u8();
     w_.host.put(ring + (pi++ & ((1U << World::kLogEth) - 1)) * 16, txd);
@@ -537,7 +556,8 @@ void Play::eth() {
   w_.host.put(record, pi);
   if (direction == TERN_ETH_QUEUE_TX) {
     // So often that the device polls the queue.
-    for (unsigned i = how & 64 ? 200 : 1; i > 0; --i) w_.doorbell(w_.uar, TERN_DB_CMD_ETH_TX, w_.eth_tx);
+    for (unsigned i = how & 64 ? 200 : 1; i > 0; --i)
+      w_.doorbell(w_.uar, TERN_DB_CMD_ETH_TX, w_.eth_tx);
     return;
   }
   std::vector<std::byte> frame(14 + in_.u8());

@@ -47,11 +47,15 @@ class Rules {
     for (const std::uint32_t id : counters_) {
       tern_rsp_flow_counter reply{};
       expect(table_.query_counter(id, reply) == TERN_ST_OK, "a counter is lost");
-      expect(std::pair(std::uint64_t{reply.packets}, std::uint64_t{reply.bytes}) == plain_.counted[id], "a counter is wrong");
+      expect(
+          std::pair(std::uint64_t{reply.packets}, std::uint64_t{reply.bytes}) == plain_.counted[id],
+          "a counter is wrong");
     }
-    while (plain_.size() != 0) expect(table_.destroy(plain_.remove(plain_.size() / 2)) == TERN_ST_OK, "a flow is lost");
+    while (plain_.size() != 0)
+      expect(table_.destroy(plain_.remove(plain_.size() / 2)) == TERN_ST_OK, "a flow is lost");
     expect(!table_.any() && !table_.any_sniffer(), "a flow is left");
-    for (const std::uint32_t id : counters_) expect(table_.destroy_counter(id) == TERN_ST_OK, "a counter is still in use");
+    for (const std::uint32_t id : counters_)
+      expect(table_.destroy_counter(id) == TERN_ST_OK, "a counter is still in use");
   }
 
  private:
@@ -88,8 +92,10 @@ class Rules {
     const bool room = plain_.has_room_for(cmd);
     std::uint32_t id = 0;
     const Status status = table_.create(cmd, &id);
-    expect(status == TERN_ST_OK || status == TERN_ST_BAD_PARAM || status == TERN_ST_NO_RESOURCE, "an unexpected status");
-    expect(status == TERN_ST_BAD_PARAM || (status == TERN_ST_OK) == room, "the limit of shapes is wrong");
+    expect(status == TERN_ST_OK || status == TERN_ST_BAD_PARAM || status == TERN_ST_NO_RESOURCE,
+           "an unexpected status");
+    expect(status == TERN_ST_BAD_PARAM || (status == TERN_ST_OK) == room,
+           "the limit of shapes is wrong");
     if (status != TERN_ST_OK) return;
     plain_.add(id, cmd);
     expect(table_.refers_to(cmd.dest, cmd.dest_id), "a destination is not referred to");
@@ -114,7 +120,8 @@ class Rules {
   void destroy_counter() {
     if (counters_.empty()) return;
     const std::size_t at = in_.pick(static_cast<unsigned>(counters_.size()));
-    if (table_.destroy_counter(counters_[at]) != TERN_ST_BUSY) counters_.erase(counters_.begin() + static_cast<std::ptrdiff_t>(at));
+    if (table_.destroy_counter(counters_[at]) != TERN_ST_BUSY)
+      counters_.erase(counters_.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
   // The headers are from the input: what the parser makes of frames is another target.
@@ -128,13 +135,16 @@ class Rules {
       change(headers.inner.fields, headers.inner.fields);
     }
     // A parser takes no group address from a frame without an Ethernet header.
-    if ((headers.outer.layers & TERN_LAYER_ETH) == 0) std::memset(headers.outer.fields.dmac, 0, sizeof(headers.outer.fields.dmac));
+    if ((headers.outer.layers & TERN_LAYER_ETH) == 0)
+      std::memset(headers.outer.fields.dmac, 0, sizeof(headers.outer.fields.dmac));
     const std::size_t bytes = in_.u8();
     const bool rdma = in_.pick(4) == 0;
     const auto is = table_.classify(headers, bytes, rdma);
     const auto must = plain_.classify(headers, bytes, rdma);
-    expect(is.taken == must.taken && (!is.taken || is.target == must.target), "another flow takes the frame");
-    expect(std::ranges::equal(std::span(is.copy).first(is.copies), must.copies), "other flows get copies");
+    expect(is.taken == must.taken && (!is.taken || is.target == must.target),
+           "another flow takes the frame");
+    expect(std::ranges::equal(std::span(is.copy).first(is.copies), must.copies),
+           "other flows get copies");
   }
 
   Input& in_;

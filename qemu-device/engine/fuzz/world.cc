@@ -81,7 +81,8 @@ std::optional<Status> World::perform(const tern_aq_entry& entry) {
   settle();
   if (!enabled()) return std::nullopt;
   const auto done = host.get<tern_acq_entry>(aq + 2048 + slot * sizeof(tern_acq_entry));
-  if (done.aq_head != aq_tail_) violation("a command without completion", entry.opcode, done.aq_head);
+  if (done.aq_head != aq_tail_)
+    violation("a command without completion", entry.opcode, done.aq_head);
   if (entry.opcode == TERN_CMD_ALLOC_DM) {
     if (done.status == TERN_ST_OK) dm_given(entry.out_addr, entry.out_len);
     grant_dm();
@@ -173,8 +174,7 @@ void World::build(const Scene& s) {
   for (unsigned i = 0; i < s.qps; ++i) {
     FuzzQp& qp = qps[i];
     // Local QPs form a ring, which also works for an odd number.
-    const std::uint32_t dest = s.loopback ? qps[(i + 1) % s.qps].number
-                                          : kPeerQpn + i;
+    const std::uint32_t dest = s.loopback ? qps[(i + 1) % s.qps].number : kPeerQpn + i;
     if (!connect(qp, dest, s.loopback)) violation("a QP cannot be connected", qp.type);
   }
   bind_windows();
@@ -258,8 +258,8 @@ void World::make_memory() {
     c.access = 0;
     reg(fast, c);
   }
-  for (const auto& [cap, type] : {std::pair{TERN_CAP_MW_TYPE_1, 1}, {TERN_CAP_MW_TYPE_2A, 2},
-                                  {TERN_CAP_MW_TYPE_2B, 2}}) {
+  for (const auto& [cap, type] :
+       {std::pair{TERN_CAP_MW_TYPE_1, 1}, {TERN_CAP_MW_TYPE_2A, 2}, {TERN_CAP_MW_TYPE_2B, 2}}) {
     if (!can(cap)) continue;
     tern_cmd_alloc_mw m{};
     m.pdn = pd;
@@ -290,7 +290,8 @@ void World::make_dm() {
 }
 
 void World::bind_windows() {
-  if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI || qps[0].type == TERN_QPT_RAW) return;
+  if (qps[0].type == TERN_QPT_UD || qps[0].type == TERN_QPT_GSI || qps[0].type == TERN_QPT_RAW)
+    return;
   const Accessor who = device->registry.qps.find(qps[0].number)->accessor();
   for (std::size_t i = 0; i < windows.size(); ++i) {
     Region& mw = windows[i];
@@ -383,10 +384,11 @@ void World::make_qp(unsigned index) {
   c.srqn = shared ? srqs[0] : 0;
   c.xrcdn = qp.type == TERN_QPT_XRC_TGT ? xrcd : 0;
   c.type = qp.type;
-  c.flags = static_cast<std::uint8_t>((shared ? TERN_QP_F_SRQ : 0U) |
-                                      (qp.has_sq ? 0U : TERN_QP_F_NO_SQ) |
-                                      (qp.has_rq ? 0U : TERN_QP_F_NO_RQ));
-  if (qp.type == TERN_QPT_RAW) c.flags |= index % 2 ? TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS : TERN_QP_F_NO_MCAST_LOOPBACK;
+  c.flags =
+      static_cast<std::uint8_t>((shared ? TERN_QP_F_SRQ : 0U) | (qp.has_sq ? 0U : TERN_QP_F_NO_SQ) |
+                                (qp.has_rq ? 0U : TERN_QP_F_NO_RQ));
+  if (qp.type == TERN_QPT_RAW)
+    c.flags |= index % 2 ? TERN_QP_F_STRIP_VLAN | TERN_QP_F_KEEP_FCS : TERN_QP_F_NO_MCAST_LOOPBACK;
   c.log_sq_size = qp.log_sq;
   c.log_sq_stride = qp.log_sq_stride;
   c.log_rq_size = qp.log_rq;
@@ -440,7 +442,8 @@ bool World::modify(FuzzQp& qp, std::uint8_t state, std::span<const std::uint32_t
   c.qpn = qp.number;
   c.attr = attr;
   c.attr.state = state;
-  // The alternate path of a connection has the same addresses, so MigReq decides whether a packet moves the QP.
+  // The alternate path of a connection has the same addresses, so MigReq decides whether a packet
+  // moves the QP.
   c.alt.av = attr.av;
   c.alt.port = attr.port;
   c.alt.timeout = attr.timeout;
@@ -486,7 +489,8 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
     case TERN_QPT_RAW: {
       constexpr std::array<std::uint32_t, 1> init = {TERN_QPA_PORT};
       constexpr std::array<std::uint32_t, 1> none = {0};
-      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, none, a) && modify(qp, TERN_QPS_RTS, none, a);
+      return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, none, a) &&
+             modify(qp, TERN_QPS_RTS, none, a);
     }
     case TERN_QPT_UC: {
       constexpr std::array<std::uint32_t, 1> init = {kInit};
@@ -498,8 +502,8 @@ bool World::connect(FuzzQp& qp, std::uint32_t dest, bool local) {
     default: {
       constexpr std::array<std::uint32_t, 1> init = {kInit};
       constexpr std::array<std::uint32_t, 2> rtr = {kPeer | kTarget, kPeer};
-      constexpr std::array<std::uint32_t, 3> rts = {kSender | kArm, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN | kArm,
-                                                    TERN_QPA_SQ_PSN | kArm};
+      constexpr std::array<std::uint32_t, 3> rts = {
+          kSender | kArm, TERN_QPA_TIMEOUT | TERN_QPA_SQ_PSN | kArm, TERN_QPA_SQ_PSN | kArm};
       return modify(qp, TERN_QPS_INIT, init, a) && modify(qp, TERN_QPS_RTR, rtr, a) &&
              modify(qp, TERN_QPS_RTS, rts, a);
     }
@@ -596,14 +600,16 @@ void World::tear_down(bool reset) {
     gid.port = 1;
     (void)command(TERN_CMD_SET_GID, gid);
     const auto after = objects();
-    if (after && std::memcmp(&*after, &before_, sizeof(before_)) != 0) violation("objects left behind");
+    if (after && std::memcmp(&*after, &before_, sizeof(before_)) != 0)
+      violation("objects left behind");
   }
   device->reset();
   check();
-  if (device->registry.qps.count() != 0 || device->registry.cqs.count() != 0 || device->registry.eqs.count() != 0 ||
-      device->registry.pds.count() != 0 || device->registry.memory.counts().mr != 0 ||
-      device->registry.memory.counts().mw != 0 || device->registry.page_entries() != 0 ||
-      device->registry.dm.counts().parts != 0 || device->registry.dm.counts().bytes != 0) {
+  if (device->registry.qps.count() != 0 || device->registry.cqs.count() != 0 ||
+      device->registry.eqs.count() != 0 || device->registry.pds.count() != 0 ||
+      device->registry.memory.counts().mr != 0 || device->registry.memory.counts().mw != 0 ||
+      device->registry.page_entries() != 0 || device->registry.dm.counts().parts != 0 ||
+      device->registry.dm.counts().bytes != 0) {
     violation("objects left behind by a reset");
   }
   if (device->next_deadline() != kNever) violation("a timer left behind by a reset");

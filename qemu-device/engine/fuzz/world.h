@@ -26,7 +26,7 @@ struct Scene {
   bool capture = false;
   bool ipv4 = false;
   bool vlan = false;
-  bool cut_pages = false;           // no mapping crosses a page
+  bool cut_pages = false;  // no mapping crosses a page
   std::uint8_t log_mtu = 10;
   std::uint8_t log_sq_stride = 8;
   std::uint8_t qps = 2;
@@ -34,25 +34,25 @@ struct Scene {
 
 // Pages of RAM and their use.
 namespace page {
-inline constexpr unsigned kArgs = 1;     // input; reply at 2048
-inline constexpr unsigned kEqs = 2;      // asynchronous EQ; completion EQ at 2048
-inline constexpr unsigned kCq = 3;       // three CQs
-inline constexpr unsigned kSrq = 6;      // two SRQs
-inline constexpr unsigned kEth = 8;      // TX, RX
-inline constexpr unsigned kLists = 10;   // page lists
-inline constexpr unsigned kQp = 12;      // two pages for each of up to four QPs
+inline constexpr unsigned kArgs = 1;    // input; reply at 2048
+inline constexpr unsigned kEqs = 2;     // asynchronous EQ; completion EQ at 2048
+inline constexpr unsigned kCq = 3;      // three CQs
+inline constexpr unsigned kSrq = 6;     // two SRQs
+inline constexpr unsigned kEth = 8;     // TX, RX
+inline constexpr unsigned kLists = 10;  // page lists
+inline constexpr unsigned kQp = 12;     // two pages for each of up to four QPs
 inline constexpr unsigned kQpPages = 2;
-inline constexpr unsigned kRw = 20;      // a region with all rights: pages 20 and 23
+inline constexpr unsigned kRw = 20;  // a region with all rights: pages 20 and 23
 inline constexpr unsigned kRw2 = 23;
-inline constexpr unsigned kRo = 25;      // a read-only region
-inline constexpr unsigned kOther = 27;   // a region of another PD
-inline constexpr unsigned kFast = 29;    // pages for REG_MR, and their list
+inline constexpr unsigned kRo = 25;     // a read-only region
+inline constexpr unsigned kOther = 27;  // a region of another PD
+inline constexpr unsigned kFast = 29;   // pages for REG_MR, and their list
 inline constexpr unsigned kEthBuffers = 31;
-inline constexpr unsigned kFree = 33;    // free, up to kEnd
+inline constexpr unsigned kFree = 33;  // free, up to kEnd
 inline constexpr unsigned kEnd = 120;
 inline constexpr unsigned kTags = 121;     // operations on tags
 inline constexpr unsigned kRecords = 124;  // doorbell records
-inline constexpr unsigned kAdmin = 126;  // AQ; ACQ at 2048
+inline constexpr unsigned kAdmin = 126;    // AQ; ACQ at 2048
 }  // namespace page
 
 // Addresses of the doorbell records; they share one page.

@@ -18,7 +18,7 @@ constexpr std::uint32_t kQuantum = 16 * 1024;
 constexpr std::uint32_t kVisitCost = 256;  // bytes, of an object visited on behalf of another one
 constexpr unsigned kTimers = 64;
 constexpr unsigned kNotifications = 64;  // in one run
-constexpr unsigned kEvents = 256;  // that waited and are posted at once
+constexpr unsigned kEvents = 256;        // that waited and are posted at once
 
 // How many objects a part of a run may visit: those of about half of the budget.
 constexpr std::uint32_t visits_for(std::uint32_t budget) {
@@ -27,8 +27,8 @@ constexpr std::uint32_t visits_for(std::uint32_t budget) {
 
 }  // namespace
 
-Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_, const Table<Qp>& qps,
-           const Table<Srq>& srqs, Port& port)
+Lane::Lane(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
+           Memory& memory_, const Table<Qp>& qps, const Table<Srq>& srqs, Port& port)
     : Context(host_, config_, status_, budget, memory_),
       sq_poller(*this, config_.doorbell_cost),
       rx_packet(host_),
@@ -56,18 +56,22 @@ std::uint32_t Context::emit(Packet& packet) { return static_cast<Lane*>(this)->p
 
 void Context::notify_peer(Qp& qp) { static_cast<Lane*>(this)->notifying_.push_back(qp.notifying); }
 
-std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const {
+std::optional<Route> Context::resolve(const tern_av& av, std::uint8_t port, Qpn src,
+                                      Qpn dst) const {
   return static_cast<const Lane*>(this)->port_.addresses.resolve(av, port, src, dst);
 }
 
-std::uint32_t Context::path_mtu() const { return static_cast<const Lane*>(this)->port_.addresses.path_mtu(); }
+std::uint32_t Context::path_mtu() const {
+  return static_cast<const Lane*>(this)->port_.addresses.path_mtu();
+}
 
 std::uint32_t Context::mtu() const { return static_cast<const Lane*>(this)->port_.addresses.mtu(); }
 
 std::uint32_t Context::emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from) {
   auto* const lane = static_cast<Lane*>(this);
   const std::uint64_t before = lane->received;
-  lane->port_.ethernet.emit(room, bytes, {from.number().value, (from.flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0});
+  lane->port_.ethernet.emit(
+      room, bytes, {from.number().value, (from.flags() & TERN_QP_F_NO_MCAST_LOOPBACK) != 0});
   const auto cost = static_cast<std::uint32_t>(bytes + kPacketCost + (lane->received - before));
   lane->charge(cost);
   return cost;
@@ -85,7 +89,9 @@ bool Context::receive_frame(std::uint32_t qpn, const RxFrame& frame) {
   return qp != nullptr && qp->receive(frame);
 }
 
-Srq* Context::find_srq(std::uint32_t number) const { return static_cast<const Lane*>(this)->srqs_.find(number); }
+Srq* Context::find_srq(std::uint32_t number) const {
+  return static_cast<const Lane*>(this)->srqs_.find(number);
+}
 
 Srq* Context::find_srq(const SrqRef& ref) const {
   Srq* const srq = find_srq(ref.number);
@@ -128,7 +134,8 @@ void Lane::flush_events() {
 // Checks the queues of doorbell pages that were rung. Returns the cost, which is at most about half
 // of the budget, so that some is left for the queues with work.
 std::uint32_t Lane::look_at_pages(std::uint32_t budget) {
-  if (!uars.pending()) [[likely]] return 0;
+  if (!uars.pending()) [[likely]]
+    return 0;
   return uars.run(visits_for(budget)) * kVisitCost;
 }
 
@@ -148,14 +155,16 @@ std::uint32_t Lane::walk_xrc_targets(std::uint32_t budget) {
   for (const std::uint32_t most = visits_for(budget); n < most && xrc_unseen_ != 0; ++n) {
     ++visits;
     Qp* const qp = qps_.find(--xrc_unseen_);
-    if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive()) qp->enter_error(TERN_EV_QP_FATAL);
+    if (qp != nullptr && qp->xrc_target() && qp->holds_dead_receive())
+      qp->enter_error(TERN_EV_QP_FATAL);
   }
   return n * kVisitCost;
 }
 
 // Returns whether more are left.
 bool Lane::send_notifications() {
-  for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i) port_.send_notification(*notifying_.pop_front());
+  for (unsigned i = 0; i < kNotifications && !notifying_.empty(); ++i)
+    port_.send_notification(*notifying_.pop_front());
   return !notifying_.empty();
 }
 
@@ -195,7 +204,8 @@ bool Lane::run_qps(std::uint32_t budget) {
   return !ready_.empty() && status.enabled();
 }
 
-// Executes operations of tag lists in turn. Returns the cost, which is at most about half of the budget.
+// Executes operations of tag lists in turn. Returns the cost, which is at most about half of the
+// budget.
 std::uint32_t Lane::run_tags(std::uint32_t budget) {
   constexpr std::uint32_t kTurn = 4096;
   std::uint32_t spent = 0;
@@ -215,11 +225,16 @@ bool Lane::run(std::uint32_t budget, bool more) {
   began_ = host.now();
   more |= timers.run(began_, kTimers);
   budget -= std::min(budget, look_at_pages(budget));
-  if (flushing_) [[unlikely]] flush_events();
-  if (!failed_cqs.empty()) [[unlikely]] budget -= std::min(budget, notify_cq_users(budget));
-  if (xrc_unseen_ != 0) [[unlikely]] budget -= std::min(budget, walk_xrc_targets(budget));
-  if (!notifying_.empty()) [[unlikely]] more |= send_notifications();
-  if (!tag_lists.empty()) [[unlikely]] budget -= std::min(budget, run_tags(std::max(budget, 2U)));
+  if (flushing_) [[unlikely]]
+    flush_events();
+  if (!failed_cqs.empty()) [[unlikely]]
+    budget -= std::min(budget, notify_cq_users(budget));
+  if (xrc_unseen_ != 0) [[unlikely]]
+    budget -= std::min(budget, walk_xrc_targets(budget));
+  if (!notifying_.empty()) [[unlikely]]
+    more |= send_notifications();
+  if (!tag_lists.empty()) [[unlikely]]
+    budget -= std::min(budget, run_tags(std::max(budget, 2U)));
   more |= uars.pending() || !tag_lists.empty();
   port_.ethernet.tx_poller.look();
   more |= port_.ethernet.run(budget);

@@ -20,8 +20,8 @@ class Port;
 
 class Lane final : public Context {
  public:
-  Lane(Host& host, const Config& config, DeviceStatus& status, PageBudget& budget, Memory& memory, const Table<Qp>& qps,
-       const Table<Srq>& srqs, Port& port);
+  Lane(Host& host, const Config& config, DeviceStatus& status, PageBudget& budget, Memory& memory,
+       const Table<Qp>& qps, const Table<Srq>& srqs, Port& port);
 
   // Enables the lane with `uar_pages` doorbell pages.
   void enable(std::uint32_t uar_pages);
@@ -72,8 +72,8 @@ class Lane final : public Context {
   List<Qp> notifying_;  // QPs whose peer has to learn of congestion
   PageQueue kernel_events_;
   CongestionParams congestion_preset_;
-  bool unfinished_ = false;       // the last run() left work
-  bool flushing_ = false;         // events wait that may have room
+  bool unfinished_ = false;  // the last run() left work
+  bool flushing_ = false;    // events wait that may have room
   Nanos began_ = 0;
   std::uint32_t emitted_ = 0;     // cost of the packets sent in this turn
   std::uint32_t xrc_unseen_ = 0;  // walk_xrc_targets() still has to visit QP numbers below it

@@ -11,7 +11,11 @@
 namespace tern {
 
 Port::Port(Lane& lane, const Table<Qp>& qps)
-    : lane_(lane), qps_(qps), capture_(lane.config.capture), addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed), ethernet(lane, addresses) {
+    : lane_(lane),
+      qps_(qps),
+      capture_(lane.config.capture),
+      addresses(lane.config.mac, lane.config.max_mtu, lane.config.link_speed),
+      ethernet(lane, addresses) {
   ethernet.capture = capture_;
 }
 
@@ -56,7 +60,8 @@ void Port::accept(std::span<const std::byte> frame, bool inside) {
       lane_.counters.add(TERN_CNT_RX_ICRC_ERRORS);
       [[fallthrough]];
     case ParseResult::kOk:
-      if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]] congested(packet);
+      if ((route.traffic_class & kEcnMask) == kEcnCongested) [[unlikely]]
+        congested(packet);
       dispatch(packet);
       break;
     case ParseResult::kBadIcrc:
@@ -78,7 +83,8 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
   Counters& counters = lane_.counters;
   counters.add(TERN_CNT_RX_RDMA_PACKETS, packet.train);
   counters.add(TERN_CNT_RX_RDMA_BYTES, packet.payload.size());
-  if (lane_.log != nullptr) [[unlikely]] log(TERN_LOG_RECEIVED, packet);
+  if (lane_.log != nullptr) [[unlikely]]
+    log(TERN_LOG_RECEIVED, packet);
   const bool pkey_ok = (packet.pkey & kPkeyIndexMask) == kPkeyIndexMask;
   const bool to_group = packet.dest_qp.value == kMulticastQpn;
   if (pkey_ok && to_group && packet.transport == Transport::kUd) {
@@ -104,9 +110,11 @@ std::uint32_t Port::dispatch(Packet& packet, const Qp* except) {
 std::uint32_t Port::emit(Packet& packet) {
   Lane& lane = lane_;
   const std::uint32_t train = std::exchange(packet.train, 1);
-  const std::uint32_t cost = static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
+  const std::uint32_t cost =
+      static_cast<std::uint32_t>(packet.payload.size()) + train * kPacketCost;
   lane.charge(cost);
-  if (lane.log != nullptr) [[unlikely]] log(TERN_LOG_SENT, packet);
+  if (lane.log != nullptr) [[unlikely]]
+    log(TERN_LOG_SENT, packet);
   if (!addresses.active()) {  // lost, as on a wire that is down
     if (lane.log != nullptr) log(TERN_LOG_DROPPED, packet, TERN_LOG_DROP_LINK);
     return 1;
@@ -137,7 +145,9 @@ std::uint32_t Port::emit(Packet& packet) {
 
 // ---- life cycle ----
 
-void Port::allow_trains() { lane_.allow_trains(faults_ == nullptr && !capture_ && lane_.log == nullptr); }
+void Port::allow_trains() {
+  lane_.allow_trains(faults_ == nullptr && !capture_ && lane_.log == nullptr);
+}
 
 void Port::set_log(EventLog* log) {
   if (injector_ != nullptr) injector_->rules().log = log;
@@ -181,8 +191,12 @@ bool Port::set_faults(std::string_view text, std::string& error) {
   return true;
 }
 
-std::string Port::faults() const { return faults_ != nullptr ? faults_->rules().report() : std::string(); }
+std::string Port::faults() const {
+  return faults_ != nullptr ? faults_->rules().report() : std::string();
+}
 
-bool Port::swallows(std::uint16_t command) { return faults_ != nullptr && faults_->rules().swallows(command); }
+bool Port::swallows(std::uint16_t command) {
+  return faults_ != nullptr && faults_->rules().swallows(command);
+}
 
 }  // namespace tern

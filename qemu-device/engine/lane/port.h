@@ -50,7 +50,8 @@ class Port {
   // Context::emit().
   std::uint32_t emit(Packet& packet);
   // Delivers a received packet to its QP or the QPs of its group, after the checks of IBTA 9.6.1
-  // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its group.
+  // that need no QP state. Returns the number of QPs. `except` gets no copy of a packet to its
+  // group.
   std::uint32_t dispatch(Packet& packet, const Qp* except = nullptr);
   // Tells the peer of the QP about congestion on the way from it (IBTA A17.9.3).
   void send_notification(Qp& qp);

@@ -20,7 +20,8 @@ constexpr std::uint8_t kDscpShift = 2;  // of the traffic class
 std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
   std::array<std::byte, kCnpPayload> reserved;
   packet.payload.copy_to(reserved);
-  if (!packet.becn || std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
+  if (!packet.becn ||
+      std::ranges::any_of(reserved, [](std::byte b) { return b != std::byte{0}; })) {
     lane_.counters.add(TERN_CNT_RX_MALFORMED);
     return 0;
   }
@@ -37,9 +38,12 @@ std::uint32_t Port::notify(Qp* qp, const Packet& packet) {
 void Port::congested(const Packet& packet) {
   lane_.counters.add(TERN_CNT_NP_ECN_MARKED);
   Qp* const qp = qps_.find(packet.dest_qp.value);
-  const bool flow = qp != nullptr && qp->transport() == packet.transport && packet.transport != Transport::kUd &&
-                    !is_multicast(packet.route.dgid) && qp->has_peer(packet.route);
-  if (!flow || qp->notifying.linked() || !lane_.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl)) return;
+  const bool flow = qp != nullptr && qp->transport() == packet.transport &&
+                    packet.transport != Transport::kUd && !is_multicast(packet.route.dgid) &&
+                    qp->has_peer(packet.route);
+  if (!flow || qp->notifying.linked() ||
+      !lane_.congestion.enabled(TERN_CC_NP_ENABLE, qp->route()->sl))
+    return;
   const Nanos now = lane_.host.now();
   if (now < qp->next_notification) return;
   qp->next_notification = now + lane_.congestion.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS);
@@ -59,7 +63,8 @@ void Port::send_notification(Qp& qp) {
   packet.ack_req = packet.solicited = packet.mig_req = false;
   packet.becn = true;
   packet.route = *qp.route();
-  packet.route.traffic_class = static_cast<std::uint8_t>(params.get(TERN_CC_NP_CNP_DSCP) << kDscpShift);
+  packet.route.traffic_class =
+      static_cast<std::uint8_t>(params.get(TERN_CC_NP_CNP_DSCP) << kDscpShift);
   if (params.get(TERN_CC_NP_CNP_PRIO_MODE) == 0) {
     packet.route.sl = static_cast<std::uint8_t>(params.get(TERN_CC_NP_CNP_PRIO));
   }

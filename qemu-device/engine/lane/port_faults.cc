@@ -38,7 +38,9 @@ void PortFaults::send(std::span<const std::byte> frame) {
   if (port_.addresses.active()) lane_.effects->send_unseen(frame, lane_.host.now());
 }
 
-void PortFaults::accept(std::span<const std::byte> frame, bool inside) { port_.accept(frame, inside); }
+void PortFaults::accept(std::span<const std::byte> frame, bool inside) {
+  port_.accept(frame, inside);
+}
 
 void PortFaults::fatal(std::uint32_t code) { lane_.fatal(code); }
 

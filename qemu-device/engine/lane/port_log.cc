@@ -10,16 +10,16 @@ namespace {
 
 std::uint16_t flags_of(const Packet& packet, const OpTraits& t) {
   const bool congested = (packet.route.traffic_class & kEcnMask) == kEcnCongested;
-  return static_cast<std::uint16_t>((packet.route.local ? TERN_LOG_F_LOOPBACK : 0) |
-                                    (packet.ack_req ? TERN_LOG_F_ACK_REQ : 0) |
-                                    (packet.solicited ? TERN_LOG_F_SOLICITED : 0) |
-                                    (congested ? TERN_LOG_F_CE : 0) | (packet.becn ? TERN_LOG_F_BECN : 0) |
-                                    (t.aeth ? TERN_LOG_F_AETH : 0));
+  return static_cast<std::uint16_t>(
+      (packet.route.local ? TERN_LOG_F_LOOPBACK : 0) | (packet.ack_req ? TERN_LOG_F_ACK_REQ : 0) |
+      (packet.solicited ? TERN_LOG_F_SOLICITED : 0) | (congested ? TERN_LOG_F_CE : 0) |
+      (packet.becn ? TERN_LOG_F_BECN : 0) | (t.aeth ? TERN_LOG_F_AETH : 0));
 }
 
 }  // namespace
 
-// A received packet has the number of its source only in a DETH; otherwise the peer is that of the QP.
+// A received packet has the number of its source only in a DETH; otherwise the peer is that of the
+// QP.
 void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) const {
   const OpTraits& t = traits(packet.transport, packet.op);
   const bool sent = type == TERN_LOG_SENT || reason == TERN_LOG_DROP_LINK;
@@ -36,7 +36,9 @@ void Port::log(std::uint8_t type, const Packet& packet, std::uint8_t reason) con
                   .qpn = sent ? source : dest,
                   .addr = addressed ? packet.va : 0,
                   .length = packet.payload.size(),
-                  .key = type == TERN_LOG_DROPPED ? reason : addressed ? packet.rkey : 0,
+                  .key = type == TERN_LOG_DROPPED ? reason
+                         : addressed              ? packet.rkey
+                                                  : 0,
                   .index = packet.psn.value(),
                   .value = sent ? dest : source,
                   .detail = t.aeth ? std::uint32_t{packet.syndrome} << 24 | packet.msn : 0});

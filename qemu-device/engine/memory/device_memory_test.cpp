@@ -50,8 +50,11 @@ class DeviceMemoryTest : public testing::Test {
 };
 
 TEST_F(DeviceMemoryTest, WholePages) {
-  for (const auto& [length, size] : {std::pair{1ULL, 4096ULL}, {4095ULL, 4096ULL}, {4096ULL, 4096ULL},
-                                     {4097ULL, 8192ULL}, {8191ULL, 8192ULL}}) {
+  for (const auto& [length, size] : {std::pair{1ULL, 4096ULL},
+                                     {4095ULL, 4096ULL},
+                                     {4096ULL, 4096ULL},
+                                     {4097ULL, 8192ULL},
+                                     {8191ULL, 8192ULL}}) {
     tern_rsp_alloc_dm rsp{};
     ASSERT_EQ(alloc(length, 0, &rsp), TERN_ST_OK);
     EXPECT_EQ(rsp.size, size);
@@ -103,7 +106,8 @@ TEST_F(DeviceMemoryTest, AlignmentIsOfTheOffset) {
     EXPECT_EQ(dm.free(part.dmn), TERN_ST_OK);
   }
   // Only offset 0 is aligned this far.
-  for (std::uint32_t log = 17; log <= 63; ++log) EXPECT_EQ(refused(1, log), TERN_ST_NO_MEMORY) << log;
+  for (std::uint32_t log = 17; log <= 63; ++log)
+    EXPECT_EQ(refused(1, log), TERN_ST_NO_MEMORY) << log;
   EXPECT_EQ(dm.free(first.dmn), TERN_ST_OK);
   for (std::uint32_t log = 17; log <= 63; ++log) {
     const auto part = take(32, log);

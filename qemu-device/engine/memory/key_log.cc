@@ -14,15 +14,18 @@ static_assert(TERN_LOG_RULE_BIND_KEY == 1 + static_cast<int>(Rule::kBindKey));
 static_assert(TERN_LOG_RULE_INV_FREE == 1 + static_cast<int>(Rule::kInvFree));
 static_assert(TERN_LOG_RULE_INV_MR_BOUND == static_cast<int>(Rule::kNone));
 
-void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked& asked, Access access) const {
+void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked& asked,
+                       Access access) const {
   static_assert(TERN_LOG_CHECK_ABSENT == static_cast<int>(Access::kPending));
   static_assert(TERN_LOG_CHECK_DENIED == static_cast<int>(Access::kDenied));
   static_assert(TERN_LOG_CHECK_DMA == static_cast<int>(Access::kDmaError));
-  constexpr std::uint32_t stores = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC;
+  constexpr std::uint32_t stores =
+      TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC;
   const bool by_access = operation == TERN_LOG_CHECK_LOCAL || operation == TERN_LOG_CHECK_REMOTE;
   log->add({.type = TERN_LOG_CHECK,
             .code = operation,
-            .flags = static_cast<std::uint16_t>(by_access && (asked.rights & stores) ? TERN_LOG_F_WRITE : 0),
+            .flags = static_cast<std::uint16_t>(
+                by_access && (asked.rights & stores) ? TERN_LOG_F_WRITE : 0),
             .qpn = who.qp.value,
             .addr = asked.addr,
             .length = asked.length,
@@ -33,7 +36,9 @@ void Memory::log_check(std::uint8_t operation, const Accessor& who, const Asked&
 }
 
 void Memory::log_key(std::uint8_t change, const Region& region, Qpn by) const {
-  const std::uint32_t kind = region.fast ? TERN_LOG_KIND_FAST : region.dmn != 0 ? TERN_LOG_KIND_MR_ON_DM : TERN_LOG_KIND_MR;
+  const std::uint32_t kind = region.fast       ? TERN_LOG_KIND_FAST
+                             : region.dmn != 0 ? TERN_LOG_KIND_MR_ON_DM
+                                               : TERN_LOG_KIND_MR;
   log->add({.type = TERN_LOG_KEY,
             .code = change,
             .qpn = by.value,
@@ -48,15 +53,18 @@ void Memory::log_key(std::uint8_t change, const Region& region, Qpn by) const {
 void Memory::log_key(std::uint8_t change, const Window& w, Qpn by) const {
   const bool range = w.bound || change == TERN_LOG_KEY_UNBOUND;
   const Region* const region = range ? region_at(w.region) : nullptr;
-  log->add({.type = TERN_LOG_KEY,
-            .code = change,
-            .qpn = by.value,
-            .addr = range ? w.iova : 0,
-            .length = range ? w.length : 0,
-            .key = w.key,
-            .index = w.type == 1 ? std::uint32_t{TERN_LOG_KIND_MW_1} : std::uint32_t{TERN_LOG_KIND_MW_2},
-            .value = range ? w.access : 0,
-            .detail = region != nullptr ? region->key : range ? 0 : w.pd.value});
+  log->add(
+      {.type = TERN_LOG_KEY,
+       .code = change,
+       .qpn = by.value,
+       .addr = range ? w.iova : 0,
+       .length = range ? w.length : 0,
+       .key = w.key,
+       .index = w.type == 1 ? std::uint32_t{TERN_LOG_KIND_MW_1} : std::uint32_t{TERN_LOG_KIND_MW_2},
+       .value = range ? w.access : 0,
+       .detail = region != nullptr ? region->key
+                 : range           ? 0
+                                   : w.pd.value});
 }
 
 void DeviceMemory::log_part(std::uint8_t change, std::uint32_t number, const Part& part) const {

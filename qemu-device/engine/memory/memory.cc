@@ -21,7 +21,8 @@ constexpr std::uint32_t kUnsupported = TERN_ACCESS_FLUSH_PERSISTENT;
 
 // `listed`: the region has its own page list, whose pages may be absent.
 Status check_access(std::uint32_t access, bool listed) {
-  const std::uint32_t unsupported = kUnsupported | (listed ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
+  const std::uint32_t unsupported =
+      kUnsupported | (listed ? 0 : std::uint32_t{TERN_ACCESS_ON_DEMAND});
   if (access & ~(kRights | TERN_ACCESS_ON_DEMAND | kUnsupported)) return TERN_ST_BAD_PARAM;
   if (access & unsupported) return TERN_ST_NOT_SUPPORTED;
   // IBTA 10.6.3.1: a peer may change only what the consumer itself may change.
@@ -48,7 +49,8 @@ Status check_region(std::uint32_t access, std::uint64_t iova, std::uint64_t leng
   if (lacking & TERN_ACCESS_LOCAL_WRITE) return TERN_LOG_RULE_MR_LOCAL_WRITE;
   if (lacking & TERN_ACCESS_REMOTE_WRITE) return TERN_LOG_RULE_MR_REMOTE_WRITE;
   if (lacking & TERN_ACCESS_REMOTE_READ) return TERN_LOG_RULE_MR_REMOTE_READ;
-  return lacking & TERN_ACCESS_REMOTE_ATOMIC ? TERN_LOG_RULE_MR_REMOTE_ATOMIC : TERN_LOG_RULE_MR_FLUSH;
+  return lacking & TERN_ACCESS_REMOTE_ATOMIC ? TERN_LOG_RULE_MR_REMOTE_ATOMIC
+                                             : TERN_LOG_RULE_MR_FLUSH;
 }
 
 // Whether `num` pages hold `length` bytes that begin at `offset` in the first page. `length` has
@@ -75,8 +77,11 @@ Memory::Region* Memory::find(std::uint32_t key) const {
 }
 
 // Inlined: accesses that are permitted pay for the comparisons alone.
-[[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
-                                                               std::uint64_t len, std::uint32_t rights) {
+[[gnu::always_inline]] inline std::uint8_t Memory::broken_rule(const Region* region,
+                                                               const Accessor& who,
+                                                               std::uint64_t addr,
+                                                               std::uint64_t len,
+                                                               std::uint32_t rights) {
   if (!region) return TERN_LOG_RULE_KEY;
   if (!region->open) return TERN_LOG_RULE_MR_CLOSED;
   if (region->pd != who.pd) return TERN_LOG_RULE_MR_PD;
@@ -84,24 +89,33 @@ Memory::Region* Memory::find(std::uint32_t key) const {
   // Each unsigned difference is compared before it is used, so nothing wraps.
   if (addr < region->iova) return TERN_LOG_RULE_MR_LOW;
   const std::uint64_t offset = addr - region->iova;
-  return offset > region->length || len > region->length - offset ? TERN_LOG_RULE_MR_HIGH : TERN_LOG_RULE_NONE;
+  return offset > region->length || len > region->length - offset ? TERN_LOG_RULE_MR_HIGH
+                                                                  : TERN_LOG_RULE_NONE;
 }
 
-[[gnu::noinline, gnu::cold]] const Memory::Region* Memory::refuse(const Region* region, const Accessor& who, std::uint64_t addr,
-                                                                  std::uint64_t len, std::uint32_t rights) const {
+[[gnu::noinline, gnu::cold]] const Memory::Region* Memory::refuse(const Region* region,
+                                                                  const Accessor& who,
+                                                                  std::uint64_t addr,
+                                                                  std::uint64_t len,
+                                                                  std::uint32_t rights) const {
   return deny(broken_rule(region, who, addr, len, rights));
 }
 
-[[gnu::always_inline]] inline const Memory::Region* Memory::permitted(const Region* region, const Accessor& who, std::uint64_t addr,
-                                                                      std::uint64_t len, std::uint32_t rights) const {
-  if (broken_rule(region, who, addr, len, rights) == TERN_LOG_RULE_NONE) [[likely]] return region;
+[[gnu::always_inline]] inline const Memory::Region* Memory::permitted(const Region* region,
+                                                                      const Accessor& who,
+                                                                      std::uint64_t addr,
+                                                                      std::uint64_t len,
+                                                                      std::uint32_t rights) const {
+  if (broken_rule(region, who, addr, len, rights) == TERN_LOG_RULE_NONE) [[likely]]
+    return region;
   return refuse(region, who, addr, len, rights);
 }
 
 const Memory::Region* Memory::permitted_remote(const Accessor& who, std::uint32_t key,
                                                std::uint64_t& addr, std::uint64_t len,
                                                std::uint32_t rights) const {
-  if (const Region* const region = find(key)) [[likely]] return permitted(region, who, addr, len, rights);
+  if (const Region* const region = find(key)) [[likely]]
+    return permitted(region, who, addr, len, rights);
   const Window* const window = find_window(key);
   if (!window) return deny(TERN_LOG_RULE_KEY);
   if (!holds(Rule::kMwVariant, window->key == key)) return nullptr;
@@ -134,14 +148,15 @@ Access Memory::append(const Region& region, std::uint64_t addr, std::uint64_t le
 
 // Whether all pages of an access to an on-demand region are present.
 Access Memory::present(const Region& region, std::uint64_t addr, std::uint64_t len, bool write) {
-  const std::uint64_t usable = region.pages.usable(region.offset + (addr - region.iova), len, write);
+  const std::uint64_t usable =
+      region.pages.usable(region.offset + (addr - region.iova), len, write);
   if (usable == len) return Access::kReady;
   missing_ = {addr + usable, len - usable, region.key, write};
   return Access::kPending;
 }
 
-Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr,
-                     std::uint64_t len, bool write, SpanList& out) {
+Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr, std::uint64_t len,
+                     bool write, SpanList& out) {
   if (len == 0) return Access::kReady;
   const std::uint32_t rights = write ? TERN_ACCESS_LOCAL_WRITE : 0;
   Access access = Access::kDenied;
@@ -150,7 +165,8 @@ Access Memory::local(const Accessor& who, std::uint32_t lkey, std::uint64_t addr
   } else if (const Region* const region = permitted(find(lkey), who, addr, len, rights)) {
     access = append(*region, addr, len, write, out);
   }
-  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_LOCAL, who, {lkey, addr, len, rights}, access);
+  if (log != nullptr) [[unlikely]]
+    log_check(TERN_LOG_CHECK_LOCAL, who, {lkey, addr, len, rights}, access);
   return access;
 }
 
@@ -187,11 +203,13 @@ Access Memory::remote(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
   const bool write = rights & (TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC);
   Access access = region ? append(*region, va, len, write, out) : Access::kDenied;
   // An atomic also reads its operand, and an IOMMU may allow the device to write only.
-  if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady && !readable(*region, va, len)) {
+  if ((rights & TERN_ACCESS_REMOTE_ATOMIC) && access == Access::kReady &&
+      !readable(*region, va, len)) {
     out.abandon();
     access = Access::kDmaError;
   }
-  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
+  if (log != nullptr) [[unlikely]]
+    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
   return access;
 }
 
@@ -212,13 +230,15 @@ Access Memory::check_remote(const Accessor& who, std::uint32_t rkey, std::uint64
                             std::uint64_t len, std::uint32_t rights) const {
   if (len == 0) return Access::kReady;
   const std::uint64_t asked = va;
-  const Access access = permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
-  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
+  const Access access =
+      permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  if (log != nullptr) [[unlikely]]
+    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
   return access;
 }
 
-void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
-                          std::uint32_t rights) const {
+void Memory::denied_by_qp(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+                          std::uint64_t len, std::uint32_t rights) const {
   if (log == nullptr) return;
   (void)deny(TERN_LOG_RULE_QP_RIGHTS);
   log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, va, len, rights}, Access::kDenied);
@@ -232,8 +252,10 @@ Access Memory::check_flush(const Accessor& who, std::uint32_t rkey, std::uint64_
     len = 0;
   }
   const std::uint64_t asked = va;
-  const Access access = permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
-  if (log != nullptr) [[unlikely]] log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
+  const Access access =
+      permitted_remote(who, rkey, va, len, rights) ? Access::kReady : Access::kDenied;
+  if (log != nullptr) [[unlikely]]
+    log_check(TERN_LOG_CHECK_REMOTE, who, {rkey, asked, len, rights}, access);
   return access;
 }
 
@@ -244,7 +266,8 @@ Status Memory::load(const tern_pages& pages, std::uint8_t flags, std::uint64_t o
   const bool incomplete = flags & TERN_MR_F_INCOMPLETE;
   const bool sparse = flags & TERN_MR_F_SPARSE;
   // UPDATE_PAGES brings the list later; the command must carry none.
-  if ((incomplete || sparse) && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST)) return TERN_ST_BAD_PARAM;
+  if ((incomplete || sparse) && (pages.addr != 0 || pages.kind != TERN_PAGES_LIST))
+    return TERN_ST_BAD_PARAM;
   if (pages.kind == TERN_PAGES_DIRECT) {
     if (on_demand) return TERN_ST_BAD_PARAM;  // its pages cannot be absent
     const std::uint64_t addr = le(pages.addr);
@@ -331,9 +354,9 @@ Status Memory::create_mr(const tern_cmd_create_mr& cmd, std::uint32_t* key) {
     return st;
   }
   if (counts().mr == max_mr_) return TERN_ST_NO_RESOURCE;
-  const Status st = device ? load_device(cmd, region)
-                           : load(cmd.pages, cmd.flags, region.offset, region.length, on_demand,
-                                  region.pages);
+  const Status st =
+      device ? load_device(cmd, region)
+             : load(cmd.pages, cmd.flags, region.offset, region.length, on_demand, region.pages);
   if (st != TERN_ST_OK) return st;
   *key = insert_region(std::move(region));
   return TERN_ST_OK;
@@ -404,7 +427,8 @@ Status Memory::rereg_mr(const tern_cmd_rereg_mr& cmd) {
   const std::uint64_t length = trans ? le(cmd.length) : region->length;
   // Without TRANS the length has been checked before.
   const bool sparse = !trans || (cmd.flags & TERN_MR_F_SPARSE);
-  if (const Status st = check_region(access, iova, length, true, sparse); st != TERN_ST_OK) return st;
+  if (const Status st = check_region(access, iova, length, true, sparse); st != TERN_ST_OK)
+    return st;
   const bool on_demand = access & TERN_ACCESS_ON_DEMAND;
   // Entries of on-demand lists and of other lists differ.
   if (!trans && ((access ^ region->access) & TERN_ACCESS_ON_DEMAND)) return TERN_ST_BAD_PARAM;
@@ -466,7 +490,8 @@ Status Memory::update_pages(const tern_cmd_update_pages& cmd) {
   }
   if (le(cmd.pages.num) > kMaxCmdPages) return TERN_ST_BAD_PARAM;
   const std::uint64_t held = region->pages.entries_held();
-  const Status st = flags & TERN_UPDATE_ABSENT ? invalidate_pages(*region, cmd) : replace_pages(*region, cmd);
+  const Status st =
+      flags & TERN_UPDATE_ABSENT ? invalidate_pages(*region, cmd) : replace_pages(*region, cmd);
   page_entries_ = page_entries_ - held + region->pages.entries_held();
   if (st != TERN_ST_OK) return st;
   if (last || close) {
@@ -482,10 +507,11 @@ Access Memory::register_fast(const Accessor& who, const tern_reg_seg& seg) {
   const Access access = open_fast(who, seg);
   if (log != nullptr) [[unlikely]] {
     log_check(TERN_LOG_CHECK_REGISTER, who,
-              {le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}), le(std::uint64_t{seg.length}),
-               le(std::uint32_t{seg.access})},
+              {le(std::uint32_t{seg.key}), le(std::uint64_t{seg.iova}),
+               le(std::uint64_t{seg.length}), le(std::uint32_t{seg.access})},
               access);
-    if (access == Access::kReady) log_key(TERN_LOG_KEY_OPENED, *find(le(std::uint32_t{seg.key})), who.qp);
+    if (access == Access::kReady)
+      log_key(TERN_LOG_KEY_OPENED, *find(le(std::uint32_t{seg.key})), who.qp);
   }
   return access;
 }
@@ -512,8 +538,7 @@ Access Memory::open_fast(const Accessor& who, const tern_reg_seg& seg) {
       seg.page_shift > kPageShiftMax || !covers(num, seg.page_shift, offset, length)) {
     return Access::kDenied;
   }
-  const Status st =
-      region->pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
+  const Status st = region->pages.refill(host_, le(std::uint64_t{seg.pages}), num, seg.page_shift);
   if (st != TERN_ST_OK) return st == TERN_ST_DMA_ERROR ? Access::kDmaError : Access::kDenied;
   region->key = key;
   region->access = access;
@@ -536,9 +561,13 @@ Memory::Region* Memory::invalidatable(const Accessor& who, std::uint32_t key) co
   return holds(Rule::kInvMrBound, region->windows == 0) ? region : nullptr;
 }
 
-bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) { return invalidate(who, key, false); }
+bool Memory::invalidate_local(const Accessor& who, std::uint32_t key) {
+  return invalidate(who, key, false);
+}
 
-bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) { return invalidate(who, key, true); }
+bool Memory::invalidate_remote(const Accessor& who, std::uint32_t key) {
+  return invalidate(who, key, true);
+}
 
 bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
   Window* const window = find_window(key);
@@ -558,7 +587,8 @@ bool Memory::invalidate(const Accessor& who, std::uint32_t key, bool remote) {
     unbind(*window, who.qp);
   } else {
     region->open = false;
-    if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_CLOSED, *region, who.qp);
+    if (log != nullptr) [[unlikely]]
+      log_key(TERN_LOG_KEY_CLOSED, *region, who.qp);
   }
   return true;
 }

@@ -40,8 +40,8 @@ class Memory {
  public:
   // `max_mr` regions and `max_mw` windows, together at most 2^24 - 3. `dm` is null if the device
   // has no device memory.
-  Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr, std::uint32_t max_mw = 0,
-         bool mw_type_2a = false)
+  Memory(Host& host, PageBudget& budget, std::uint32_t max_mr, DeviceMemory* dm = nullptr,
+         std::uint32_t max_mw = 0, bool mw_type_2a = false)
       : host_(host),
         budget_(budget),
         dm_(dm),
@@ -155,8 +155,9 @@ class Memory {
   [[nodiscard]] Region* find_for_command(std::uint32_t key) const;
   [[nodiscard]] Region* region_at(std::uint32_t index) const;
   // TERN_LOG_RULE_* that the access breaks.
-  [[nodiscard]] static std::uint8_t broken_rule(const Region* region, const Accessor& who, std::uint64_t addr,
-                                                std::uint64_t len, std::uint32_t rights);
+  [[nodiscard]] static std::uint8_t broken_rule(const Region* region, const Accessor& who,
+                                                std::uint64_t addr, std::uint64_t len,
+                                                std::uint32_t rights);
   [[nodiscard]] const Region* refuse(const Region* region, const Accessor& who, std::uint64_t addr,
                                      std::uint64_t len, std::uint32_t rights) const;
   [[nodiscard]] const Region* permitted(const Region* region, const Accessor& who,
@@ -218,7 +219,8 @@ class Memory {
     std::uint32_t rights;
   };
   // `operation`: TERN_LOG_CHECK_*; `change`: TERN_LOG_KEY_*.
-  [[gnu::noinline]] void log_check(std::uint8_t operation, const Accessor& who, const Asked& asked, Access access) const;
+  [[gnu::noinline]] void log_check(std::uint8_t operation, const Accessor& who, const Asked& asked,
+                                   Access access) const;
   void log_key(std::uint8_t change, const Region& region, Qpn by = {}) const;
   void log_key(std::uint8_t change, const Window& w, Qpn by = {}) const;
   // Notes the rule that the operation breaks.
@@ -240,8 +242,8 @@ class Memory {
   std::uint64_t page_entries_ = 0;  // held by regions; part of the budget
   Missing missing_;
   mutable std::uint8_t broken_ = TERN_LOG_RULE_NONE;  // by the last operation that was denied
-  std::vector<std::byte> zeros_;    // read through TERN_LKEY_NULL
-  std::vector<std::byte> discard_;  // written through it
+  std::vector<std::byte> zeros_;                      // read through TERN_LKEY_NULL
+  std::vector<std::byte> discard_;                    // written through it
   std::vector<std::uint8_t> variants_;  // last variant of each index; outlives regions and resets
 };
 

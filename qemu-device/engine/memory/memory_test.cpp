@@ -220,7 +220,8 @@ TEST_F(PageListTest, ASparseListHoldsOnlyBlocksWithPresentPages) {
   ASSERT_EQ(l.reserve_sparse(12), TERN_ST_OK);
   EXPECT_EQ(l.entries_held(), 0U);
   EXPECT_EQ(l.at(kFar << 12, 1).len, 0U);
-  ASSERT_EQ(l.update(host, budget, kFar, list({on(0x5000), on(0x6000), 0, on(0x9000)})), TERN_ST_OK);
+  ASSERT_EQ(l.update(host, budget, kFar, list({on(0x5000), on(0x6000), 0, on(0x9000)})),
+            TERN_ST_OK);
   constexpr std::uint64_t kWay = 5 * kBlock;  // the nodes that lead to a block
   EXPECT_EQ(l.entries_held(), kWay + kBlock);
   EXPECT_EQ(budget.held(), kWay + kBlock);
@@ -542,7 +543,8 @@ TEST_F(MemoryTest, CreationRefuses) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.dmn = 1; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 9; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = 1U << 31; }},
-      {TERN_ST_BAD_PARAM, [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND, c.pages.kind = TERN_PAGES_DIRECT; }},
+      {TERN_ST_BAD_PARAM,
+       [](auto& c) { c.access |= TERN_ACCESS_ON_DEMAND, c.pages.kind = TERN_PAGES_DIRECT; }},
       {TERN_ST_NOT_SUPPORTED, [](auto& c) { c.access |= TERN_ACCESS_FLUSH_PERSISTENT; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_WRITE; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.access = TERN_ACCESS_REMOTE_ATOMIC; }},

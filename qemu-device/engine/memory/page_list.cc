@@ -24,12 +24,12 @@ bool read_words(Host& host, std::uint64_t addr, std::span<std::uint64_t> to) {
   return true;
 }
 
-// Lists that may stay empty for long have memory of their own, which is not touched. calloc() clears memory that was used before: a
-// list of 65536 entries took a millisecond, in page faults.
+// Lists that may stay empty for long have memory of their own, which is not touched. calloc()
+// clears memory that was used before: a list of 65536 entries took a millisecond, in page faults.
 constexpr bool is_mapped(std::uint64_t entries) { return entries >= 16384; }
 
-// Provides the memory of a mapped list's part at once: it is going to be written, and a page fault for each page takes longer than the rest
-// of a registration.
+// Provides the memory of a mapped list's part at once: it is going to be written, and a page fault
+// for each page takes longer than the rest of a registration.
 void populate([[maybe_unused]] std::span<std::uint64_t> part) {
 #ifdef MADV_POPULATE_WRITE
   // Without it (Linux 5.14) the page faults do the same.
@@ -63,7 +63,8 @@ PageList& PageList::operator=(PageList&& other) noexcept {
 PageList::Entries PageList::allocate(std::uint64_t entries) {
   void* memory = nullptr;
   if (is_mapped(entries)) {
-    memory = ::mmap(nullptr, entries * kEntryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    memory = ::mmap(nullptr, entries * kEntryBytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) memory = nullptr;
   } else {
     // A list without entries has storage too: a null pointer means out of memory.
@@ -88,13 +89,14 @@ Status PageList::read(Host& host, const tern_pages& desc, std::span<std::uint64_
     if (!read_words(host, addr, to)) return TERN_ST_DMA_ERROR;
   } else {
     for (std::size_t done = 0; done < to.size();) {
-      const std::size_t chunks =
-          std::min<std::size_t>((to.size() - done + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK,
-                                TERN_PAGES_CHUNK);
+      const std::size_t chunks = std::min<std::size_t>(
+          (to.size() - done + TERN_PAGES_CHUNK - 1) / TERN_PAGES_CHUNK, TERN_PAGES_CHUNK);
       std::uint64_t chunk[TERN_PAGES_CHUNK];
       const std::uint64_t where = addr + done / TERN_PAGES_CHUNK * kEntryBytes;
       if (!read_words(host, where, std::span(chunk).first(chunks))) return TERN_ST_DMA_ERROR;
-      if (is_mapped(to.size())) populate(to.subspan(done, std::min<std::size_t>(to.size() - done, chunks * TERN_PAGES_CHUNK)));
+      if (is_mapped(to.size()))
+        populate(
+            to.subspan(done, std::min<std::size_t>(to.size() - done, chunks * TERN_PAGES_CHUNK)));
       for (std::size_t i = 0; i < chunks; ++i) {
         if (chunk[i] % kEntryBytes != 0) return TERN_ST_BAD_PARAM;
         const std::size_t n = std::min<std::size_t>(to.size() - done, TERN_PAGES_CHUNK);
@@ -142,7 +144,8 @@ Status PageList::load(Host& host, const tern_pages& desc, std::uint64_t max_entr
   const std::uint64_t num = le(desc.num);
   if (desc.kind > TERN_PAGES_INDIRECT || num > max_entries) return TERN_ST_BAD_PARAM;
   if (const Status st = list.reserve(num, desc.page_shift, on_demand); st != TERN_ST_OK) return st;
-  if (const Status st = read(host, desc, {list.pages_, num}, on_demand); st != TERN_ST_OK) return st;
+  if (const Status st = read(host, desc, {list.pages_, num}, on_demand); st != TERN_ST_OK)
+    return st;
   *this = std::move(list);
   return TERN_ST_OK;
 }
@@ -190,7 +193,8 @@ PageList::Run PageList::sparse_run(std::uint64_t offset, std::uint64_t want) con
   return {addr, std::min(want, len)};
 }
 
-Status PageList::update(Host& host, PageBudget& budget, std::uint64_t first, const tern_pages& desc) {
+Status PageList::update(Host& host, PageBudget& budget, std::uint64_t first,
+                        const tern_pages& desc) {
   const std::uint64_t num = le(desc.num);
   if (kind_ == Kind::kDirect) return TERN_ST_BAD_STATE;
   if (desc.rsvd_e != 0 || desc.page_shift != shift_) return TERN_ST_BAD_PARAM;

@@ -65,7 +65,9 @@ class PageList {
   [[nodiscard]] std::uint64_t usable(std::uint64_t offset, std::uint64_t want, bool write) const;
 
   // What the list is charged for.
-  [[nodiscard]] std::uint64_t entries_held() const { return sparse_list() ? sparse_->held() : room_; }
+  [[nodiscard]] std::uint64_t entries_held() const {
+    return sparse_list() ? sparse_->held() : room_;
+  }
 
  private:
   // An entry is an address with bit 0 set, or 0 for an absent page, so fresh memory is a list of
@@ -92,8 +94,8 @@ class PageList {
   void drop();  // frees the memory
 
   [[nodiscard]] static Entries allocate(std::uint64_t entries);
-  [[nodiscard]] static Status read(Host& host, const tern_pages& desc,
-                                   std::span<std::uint64_t> to, bool on_demand);
+  [[nodiscard]] static Status read(Host& host, const tern_pages& desc, std::span<std::uint64_t> to,
+                                   bool on_demand);
 
   union {
     std::uint64_t* pages_ = nullptr;  // owned
@@ -114,7 +116,8 @@ inline PageList::Run PageList::at(std::uint64_t offset, std::uint64_t want) cons
     return {addr, std::min(want, UINT64_MAX - addr)};
   }
   std::uint64_t i = offset >> shift_;
-  if (i >= count_) [[unlikely]] return sparse_run(offset, want);
+  if (i >= count_) [[unlikely]]
+    return sparse_run(offset, want);
   if (pages_[i] == 0) return {0, 0};
   const std::uint64_t page = std::uint64_t{1} << shift_;
   const std::uint64_t in_page = offset & (page - 1);

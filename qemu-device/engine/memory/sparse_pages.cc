@@ -65,7 +65,8 @@ void SparsePages::remove_unused(const Path& path, std::uint64_t index) {
   }
 }
 
-std::uint64_t SparsePages::growth(std::uint64_t first, std::span<const std::uint64_t> entries) const {
+std::uint64_t SparsePages::growth(std::uint64_t first,
+                                  std::span<const std::uint64_t> entries) const {
   std::uint64_t nodes = 0;
   std::uint64_t last = 0;  // index for which nodes were counted last, if any
   bool counted = false;

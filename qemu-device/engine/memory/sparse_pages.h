@@ -32,7 +32,8 @@ class SparsePages {
     return node != nullptr ? node->slots[slot_of(index, 0)].entry : 0;
   }
   // How many entries' memory the next store() of these entries allocates.
-  [[nodiscard]] std::uint64_t growth(std::uint64_t first, std::span<const std::uint64_t> entries) const;
+  [[nodiscard]] std::uint64_t growth(std::uint64_t first,
+                                     std::span<const std::uint64_t> entries) const;
   // Replaces entries from `first` on; frees nodes that lead to no present page any more.
   void store(std::uint64_t first, std::span<const std::uint64_t> entries);
   // Makes entries [first, first + num) absent.

@@ -71,7 +71,8 @@ bool Memory::allows(std::uint32_t access, std::uint32_t rights) const {
   return holds(Rule::kMwRead, !(lacking & TERN_ACCESS_REMOTE_READ)) &&
          holds(Rule::kMwWrite, !(lacking & TERN_ACCESS_REMOTE_WRITE)) &&
          holds(Rule::kMwAtomic, !(lacking & TERN_ACCESS_REMOTE_ATOMIC)) &&
-         holds(Rule::kMwFlush, !(lacking & (TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT)));
+         holds(Rule::kMwFlush,
+               !(lacking & (TERN_ACCESS_FLUSH_GLOBAL | TERN_ACCESS_FLUSH_PERSISTENT)));
 }
 
 // Compares last bytes, so that a window may end at the last 64-bit address. `len` is not 0 except
@@ -92,7 +93,9 @@ const Memory::Region* Memory::through(const Window& w, const Accessor& who, std:
   // The region exists as long as the window is bound, but it may be closed.
   const Region* const region = region_at(w.region);
   if (!region || !region->open) return deny(TERN_LOG_RULE_MR_CLOSED);
-  if ((rights & kRemoteChange) && !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
+  if ((rights & kRemoteChange) &&
+      !holds(Rule::kMwMrWrite, region->access & TERN_ACCESS_LOCAL_WRITE))
+    return nullptr;
   addr = region->iova + w.offset + (addr - w.iova);
   return region;
 }
@@ -104,15 +107,19 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
   const std::uint32_t access = le(std::uint32_t{seg.access});
   Window* const window = bindable(who, seg);
   Region* const region = window != nullptr && length != 0 ? bind_target(who, seg) : nullptr;
-  const bool may = window != nullptr && (length == 0 ? holds(Rule::kBindZeroLength, window->type == 1) : region != nullptr);
+  const bool may =
+      window != nullptr &&
+      (length == 0 ? holds(Rule::kBindZeroLength, window->type == 1) : region != nullptr);
   if (log != nullptr) [[unlikely]] {
-    log_check(TERN_LOG_CHECK_BIND, who, {le(std::uint32_t{seg.rkey}), le(std::uint64_t{seg.addr}), length, access},
+    log_check(TERN_LOG_CHECK_BIND, who,
+              {le(std::uint32_t{seg.rkey}), le(std::uint64_t{seg.addr}), length, access},
               may ? Access::kReady : Access::kDenied);
   }
   if (!may) return false;
   Window& w = *window;
   unbind(w, who.qp);
-  w.key = (w.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) | (le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK);
+  w.key = (w.key & ~std::uint32_t{TERN_KEY_VARIANT_MASK}) |
+          (le(std::uint32_t{seg.new_rkey}) & TERN_KEY_VARIANT_MASK);
   if (length == 0) return true;
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
   w.access = access;
@@ -127,7 +134,8 @@ bool Memory::bind_mw(const Accessor& who, const tern_bind_seg& seg) {
     w.qp_generation = who.generation;
     ++qp_windows_[who.qp.value];
   }
-  if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_BOUND, w, who.qp);
+  if (log != nullptr) [[unlikely]]
+    log_key(TERN_LOG_KEY_BOUND, w, who.qp);
   return true;
 }
 
@@ -163,18 +171,21 @@ Memory::Region* Memory::bind_target(const Accessor& who, const tern_bind_seg& se
   }
   if (!holds(Rule::kBindMrPd, region->pd == who.pd)) return nullptr;
   if (!holds(Rule::kBindMrRight, region->access & TERN_ACCESS_MW_BIND)) return nullptr;
-  if ((access & kRemoteChange) && !holds(Rule::kBindLocalWrite, region->access & TERN_ACCESS_LOCAL_WRITE)) return nullptr;
+  if ((access & kRemoteChange) &&
+      !holds(Rule::kBindLocalWrite, region->access & TERN_ACCESS_LOCAL_WRITE))
+    return nullptr;
   const std::uint64_t addr = le(std::uint64_t{seg.addr});
   const std::uint64_t last = addr + (le(std::uint64_t{seg.length}) - 1);
   if (!holds(Rule::kBindWrap, last >= addr)) return nullptr;
-  const bool inside = region->length != 0 && addr >= region->iova &&
-                      last <= region->iova + (region->length - 1);
+  const bool inside =
+      region->length != 0 && addr >= region->iova && last <= region->iova + (region->length - 1);
   return holds(Rule::kBindRange, inside) ? region : nullptr;
 }
 
 void Memory::unbind(Window& w, Qpn by) {
   if (!w.bound) return;
-  if (log != nullptr) [[unlikely]] log_key(TERN_LOG_KEY_UNBOUND, w, by);
+  if (log != nullptr) [[unlikely]]
+    log_key(TERN_LOG_KEY_UNBOUND, w, by);
   w.bound = false;
   if (Region* const region = region_at(w.region); region && region->windows != 0) {
     --region->windows;

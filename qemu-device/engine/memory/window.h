@@ -17,15 +17,15 @@ struct Window {
   std::uint32_t access = 0;
   std::uint64_t iova = 0;
   std::uint64_t length = 0;
-  std::uint32_t region = 0;  // index of the region's key
-  std::uint64_t offset = 0;  // of the first byte in the region
+  std::uint32_t region = 0;         // index of the region's key
+  std::uint64_t offset = 0;         // of the first byte in the region
   Qpn qp;                           // type 2: the QP that bound it,
   std::uint64_t qp_generation = 0;  // and its generation
 };
 
 inline constexpr std::uint32_t kWindowRights = TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_WRITE |
-                                               TERN_ACCESS_REMOTE_READ |
-                                               TERN_ACCESS_REMOTE_ATOMIC | TERN_ACCESS_ZERO_BASED;
+                                               TERN_ACCESS_REMOTE_READ | TERN_ACCESS_REMOTE_ATOMIC |
+                                               TERN_ACCESS_ZERO_BASED;
 // Rights of a peer to change bytes: the region must grant TERN_ACCESS_LOCAL_WRITE for them.
 inline constexpr std::uint32_t kRemoteChange = TERN_ACCESS_REMOTE_WRITE | TERN_ACCESS_REMOTE_ATOMIC;
 

@@ -27,7 +27,8 @@ Cq::Cq(Context& context, const tern_cmd_create_cq& cmd, Eq* eq)
       eq_(eq),
       record_(le(std::uint64_t{cmd.record})),
       serial_(context.next_serial()),
-      period_end_(context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
+      period_end_(
+          context.timers, [](void* self) { static_cast<Cq*>(self)->fire(); }, this),
       log_size_(cmd.log_size) {
   if (eq_ != nullptr) eq_->attach_cq();
 }
@@ -74,7 +75,8 @@ bool Cq::push(tern_cqe& cqe) {
     return false;
   }
   ++pi_;
-  if (context_.log != nullptr) [[unlikely]] log(cqe);
+  if (context_.log != nullptr) [[unlikely]]
+    log(cqe);
   const bool solicits = (cqe.flags & TERN_CQE_F_SOLICITED) || cqe.status != TERN_CQE_SUCCESS;
   if (solicits) {
     solicited_end_ = pi_;
@@ -86,8 +88,9 @@ bool Cq::push(tern_cqe& cqe) {
 }
 
 void Cq::log(const tern_cqe& cqe) const {
-  const auto flags = static_cast<std::uint16_t>((cqe.flags & TERN_CQE_F_RECV ? TERN_LOG_F_RECV : 0) |
-                                                (cqe.flags & TERN_CQE_F_SOLICITED ? TERN_LOG_F_SOLICITED : 0));
+  const auto flags =
+      static_cast<std::uint16_t>((cqe.flags & TERN_CQE_F_RECV ? TERN_LOG_F_RECV : 0) |
+                                 (cqe.flags & TERN_CQE_F_SOLICITED ? TERN_LOG_F_SOLICITED : 0));
   context_.log->add({.type = TERN_LOG_CQE,
                      .code = cqe.status,
                      .flags = flags,
@@ -164,7 +167,8 @@ void Cq::fire() {
 // Software that reads an older value kicks for nothing.
 void Cq::store_reported() {
   const auto index = static_cast<std::uint32_t>(reported_);
-  if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index)) fail(TERN_CNT_DMA_ERRORS);
+  if (!record_.store32(context_.host, offsetof(tern_cq_record, reported), index))
+    fail(TERN_CNT_DMA_ERRORS);
 }
 
 // Only marks the CQ. Its users are notified later: one that flushes a receive WQE may fail another
@@ -240,7 +244,8 @@ Status Cq::query(tern_rsp_query_cq* rsp) const {
   rsp->period = le(period_);
   rsp->log_size = log_size_;
   rsp->flags = cmd_.flags;
-  if (armed_) rsp->state |= armed_solicited_ ? TERN_CQ_ST_ARMED | TERN_CQ_ST_SOLICITED : TERN_CQ_ST_ARMED;
+  if (armed_)
+    rsp->state |= armed_solicited_ ? TERN_CQ_ST_ARMED | TERN_CQ_ST_SOLICITED : TERN_CQ_ST_ARMED;
   if (broken_) rsp->state |= TERN_CQ_ST_FAILED;
   return TERN_ST_OK;
 }

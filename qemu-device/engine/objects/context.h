@@ -63,18 +63,20 @@ class Context {
   // a train is indistinguishable from single packets.
   [[nodiscard]] bool may_train(const Route& route) const { return route.local && trains_; }
   // Addresses::resolve() and Addresses::path_mtu().
-  [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src, Qpn dst) const;
+  [[nodiscard]] std::optional<Route> resolve(const tern_av& av, std::uint8_t port, Qpn src,
+                                             Qpn dst) const;
   [[nodiscard]] std::uint32_t path_mtu() const;
 
   // ---- Ethernet frames (eth/rx_frame.h) ----
   // Addresses::mtu().
   [[nodiscard]] std::uint32_t mtu() const;
-  // Sends the frame in the first `bytes` bytes of `room` for the raw QP `from`: Ethernet::emit(). Returns the bytes that its turn is
-  // charged, for the copies to local QPs as well.
+  // Sends the frame in the first `bytes` bytes of `room` for the raw QP `from`: Ethernet::emit().
+  // Returns the bytes that its turn is charged, for the copies to local QPs as well.
   std::uint32_t emit_frame(std::span<std::byte> room, std::size_t bytes, const Qp& from);
   // Whether flows and RSS groups may refer to the QP: it is a raw QP with a receive queue.
   [[nodiscard]] bool takes_frames(std::uint32_t qpn) const;
-  // Gives a frame to such a QP. Returns whether it was stored; the QP counts what it drops. Sends nothing.
+  // Gives a frame to such a QP. Returns whether it was stored; the QP counts what it drops. Sends
+  // nothing.
   bool receive_frame(std::uint32_t qpn, const RxFrame& frame);
 
   // ---- objects ----
@@ -123,14 +125,15 @@ class Context {
   BlockPool blocks;  // for data in flight
   AsyncEvents async_events;
   PageFaults page_faults;
-  List<Cq> written_cqs;  // CQs with an EQ that got CQEs in this call; Lane::read_arms()
-  List<Cq> failed_cqs;   // whose users are not all notified; Lane::notify_cq_users()
-  List<TagList> tag_lists;  // with operations to execute
-  std::uint64_t visits = 0;  // objects visited on behalf of another object; tests bound it
+  List<Cq> written_cqs;        // CQs with an EQ that got CQEs in this call; Lane::read_arms()
+  List<Cq> failed_cqs;         // whose users are not all notified; Lane::notify_cq_users()
+  List<TagList> tag_lists;     // with operations to execute
+  std::uint64_t visits = 0;    // objects visited on behalf of another object; tests bound it
   std::uint64_t received = 0;  // what charge_sender() was given so far
 
  protected:
-  Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget, Memory& memory_)
+  Context(Host& host_, const Config& config_, DeviceStatus& status_, PageBudget& budget,
+          Memory& memory_)
       : host(host_),
         status(status_),
         memory(memory_),

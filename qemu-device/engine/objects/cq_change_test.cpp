@@ -112,9 +112,7 @@ class ResizeTest : public CqTest {
     buf = fresh;
     return TERN_ST_OK;
   }
-  void arm_now(unsigned seq, bool only_solicited = false) {
-    arm(ci, seq, only_solicited);
-  }
+  void arm_now(unsigned seq, bool only_solicited = false) { arm(ci, seq, only_solicited); }
 };
 
 TEST_F(ResizeTest, TheNextEntryGoesToTheNewBuffer) {
@@ -171,8 +169,7 @@ TEST_F(ResizeTest, CommandsChecksEveryField) {
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.addr += 8; }},
       {TERN_ST_BAD_PARAM, [](auto& c) { c.pages.kind = 3; }},
       {TERN_ST_BAD_PARAM, [this](auto& c) { c.pages = list(1), c.log_size = 7; }},
-      {TERN_ST_DMA_ERROR,
-       [this](auto& c) { c.pages = list(1), host.punch(c.pages.addr, 8); }},
+      {TERN_ST_DMA_ERROR, [this](auto& c) { c.pages = list(1), host.punch(c.pages.addr, 8); }},
   };
   ASSERT_TRUE(push());
   int row = 0;

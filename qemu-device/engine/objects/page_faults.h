@@ -12,8 +12,8 @@ namespace tern {
 class Eq;
 struct Counters;
 
-// Fault of the requester or responder of a QP, which owns it. Each has at most one fault at a time, so
-// none is lost.
+// Fault of the requester or responder of a QP, which owns it. Each has at most one fault at a time,
+// so none is lost.
 struct Fault {
   enum class State : std::uint8_t {
     kNone,

@@ -64,8 +64,7 @@ bool QueueBuffer::read(Host& host, std::uint64_t offset, std::span<std::byte> to
   return true;
 }
 
-bool QueueBuffer::publish(Host& host, std::uint64_t offset,
-                          std::span<const std::byte> from) const {
+bool QueueBuffer::publish(Host& host, std::uint64_t offset, std::span<const std::byte> from) const {
   const PageList::Run run = pages_.at(offset, from.size());
   return run.len == from.size() && dma_publish(host, run.addr, from);
 }

@@ -67,9 +67,7 @@ class EqTest : public QueueTest {
     cmd.log_size = 4;
     return cmd;
   }
-  void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) {
-    host.put(cmd.record, ci);
-  }
+  void set_ci(const tern_cmd_create_eq& cmd, std::uint32_t ci) { host.put(cmd.record, ci); }
   tern_eqe at(const tern_cmd_create_eq& cmd, std::uint32_t slot) {
     return host.get<tern_eqe>(cmd.pages.addr + slot * sizeof(tern_eqe));
   }

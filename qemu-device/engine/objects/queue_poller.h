@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The queues of a kind that the device polls because their software rings often. Software need not ring meanwhile: a status word
-// in the queue's record says so.
+// The queues of a kind that the device polls because their software rings often. Software need not
+// ring meanwhile: a status word in the queue's record says so.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +18,25 @@ namespace tern {
 
 // `Queue` has a member `polled`. `Access` has these static functions:
 //   bool may_poll(const Queue&)        whether the queue's state allows polling
-//   bool moved(Context&, Queue&)       whether the producer index has moved, or cannot be read, and the queue does not wait to be served
-//   void kick(Queue&)                  has the queue served, as a doorbell does
-//   std::uint32_t uar(const Queue&)    the doorbell page of its process
-//   void store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier follows
+//   bool moved(Context&, Queue&)       whether the producer index has moved, or cannot be read, and
+//   the queue does not wait to be served void kick(Queue&)                  has the queue served,
+//   as a doorbell does std::uint32_t uar(const Queue&)    the doorbell page of its process void
+//   store_status(Context&, Queue&)  tells software whether the queue is polled; a full barrier
+//   follows
 template <class Queue, class Access>
 class QueuePoller {
  public:
-  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the more rarely a queue may be
-  // rung, and the longer it is polled in vain: up to ten times kMaxPatience.
+  // `doorbell_cost`: Config::doorbell_cost. The more a doorbell costs, the more rarely a queue may
+  // be rung, and the longer it is polled in vain: up to ten times kMaxPatience.
   QueuePoller(Context& context, Nanos doorbell_cost)
       : context_(context),
         dense_limit_(Nanos{kPeriod} * 4 * doorbell_cost),
-        patience_(static_cast<std::uint16_t>(std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
+        patience_(static_cast<std::uint16_t>(
+            std::max<Nanos>(std::min(doorbell_cost, kMaxPatience) * 512 / 1000, 64))) {}
 
   // Allows polling from time `from` on; kNever forbids it. The host promises to run the device, or
-  // to call look(), again and again from then on while any(). Stops polling the queues polled so far.
+  // to call look(), again and again from then on while any(). Stops polling the queues polled so
+  // far.
   void allow(Nanos from) {
     from_ = from;
     dense_ = false;
@@ -99,7 +102,8 @@ class QueuePoller {
   [[nodiscard]] Queue* least_used(const Queue& queue) const {
     const auto polled = std::span(queues_).first(count_);
     const auto share = [&](std::uint32_t uar) {
-      return std::ranges::count_if(polled, [uar](const Queue* q) { return Access::uar(*q) == uar; });
+      return std::ranges::count_if(polled,
+                                   [uar](const Queue* q) { return Access::uar(*q) == uar; });
     };
     const auto own = share(Access::uar(queue));
     // No other process has so many. The common case, in each doorbell of a queue without a place.
@@ -123,10 +127,12 @@ class QueuePoller {
   // The clock is read once in so many polls.
   static constexpr std::uint32_t kClockLooks = 256;
 
-  // Advances polling_, by 4 us a poll at most: a longer pause of the host says nothing of the queues.
+  // Advances polling_, by 4 us a poll at most: a longer pause of the host says nothing of the
+  // queues.
   void read_clock() {
     const Nanos now = context_.host.now();
-    polling_ += static_cast<std::uint32_t>(std::min<Nanos>((now - read_at_) / 1000, 4 * kClockLooks));
+    polling_ +=
+        static_cast<std::uint32_t>(std::min<Nanos>((now - read_at_) / 1000, 4 * kClockLooks));
     read_at_ = now;
   }
 
@@ -151,8 +157,8 @@ class QueuePoller {
   Context& context_;
   // Doorbells are dense if a period is no longer than this: four times their cost.
   const Nanos dense_limit_;
-  // Polls without work after which a queue is released, at about 20 ns each: ten times the cost of a
-  // doorbell.
+  // Polls without work after which a queue is released, at about 20 ns each: ten times the cost of
+  // a doorbell.
   const std::uint16_t patience_;
   std::array<Queue*, kMost> queues_{};
   std::size_t count_ = 0;
@@ -160,8 +166,8 @@ class QueuePoller {
   std::uint32_t polling_ = 0;  // time spent polling, us
   Nanos read_at_ = 0;          // when polling_ was advanced
   Nanos from_ = kNever;
-  bool dense_ = false;       // the last period was no longer than dense_limit_
-  Nanos began_ = 0;          // start of this period
+  bool dense_ = false;  // the last period was no longer than dense_limit_
+  Nanos began_ = 0;     // start of this period
   std::uint32_t period_ = 1;
   std::uint32_t rings_ = 0;  // in this period
 };

@@ -20,7 +20,9 @@ struct FakeQueue {
 
 struct FakeAccess {
   static bool may_poll(const FakeQueue& /*queue*/) { return true; }
-  static bool moved(Context& /*context*/, FakeQueue& queue) { return std::exchange(queue.posted, false); }
+  static bool moved(Context& /*context*/, FakeQueue& queue) {
+    return std::exchange(queue.posted, false);
+  }
   static std::uint32_t uar(const FakeQueue& queue) { return queue.uar; }
   static void kick(FakeQueue& /*queue*/) {}
   static void store_status(Context& /*context*/, FakeQueue& queue) { queue.told = queue.polled.on; }
@@ -37,7 +39,8 @@ class QueuePollerTest : public QueueTest {
     return queue;
   }
   [[nodiscard]] std::ptrdiff_t polled(std::uint32_t uar) const {
-    return std::ranges::count_if(queues, [uar](const FakeQueue& q) { return q.uar == uar && q.polled.on; });
+    return std::ranges::count_if(queues,
+                                 [uar](const FakeQueue& q) { return q.uar == uar && q.polled.on; });
   }
 };
 
@@ -64,7 +67,8 @@ TEST_F(QueuePollerTest, ProcessesSharePlaces) {
   EXPECT_FALSE(poller.any());
 }
 
-// Where a poll takes long, rare posts do not keep a queue polled. A pause of the host does not end it.
+// Where a poll takes long, rare posts do not keep a queue polled. A pause of the host does not end
+// it.
 TEST_F(QueuePollerTest, AQueueWithRarePostsIsReleased) {
   QueuePoller<FakeQueue, FakeAccess> slow{device.lane, 100'000};  // ternd: a doorbell is a message
   const auto posts = [&](Nanos spacing, Nanos poll, Nanos pause) {

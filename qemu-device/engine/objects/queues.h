@@ -98,7 +98,8 @@ class Eq {
   [[nodiscard]] bool make_room();
   [[nodiscard]] std::uint32_t phase() const;
   // `type` and `id` are for the event log.
-  [[nodiscard]] bool publish(std::span<const std::byte> entry, std::uint16_t type, std::uint32_t id);
+  [[nodiscard]] bool publish(std::span<const std::byte> entry, std::uint16_t type,
+                             std::uint32_t id);
 
   Context& context_;
   tern_cmd_create_eq cmd_;
@@ -170,22 +171,22 @@ class Cq {
   std::uint32_t cqn_ = 0;
   List<CqUser, BaseHook<CqUser>> users_;
   List<CqUser, BaseHook<CqUser>> notified_;  // users that know that the CQ is broken
-  Hook<Cq> written_{this};           // in Context::written_cqs
-  Hook<Cq> failed_{this};            // in Context::failed_cqs
-  std::uint64_t base_ = 0;           // index of the CQE that goes to slot 0 first
-  std::uint64_t pi_ = 0;             // index of the next CQE; never wraps
-  std::uint64_t solicited_end_ = 0;  // index after the newest solicited or failed CQE
-  std::uint64_t reported_ = 0;       // every CQE below this index was reported by an event
-  std::uint64_t unreported_solicited_ = 0;  // solicited and failed CQEs from there on
-  std::uint64_t eqe_index_ = 0;      // of the last event; valid if eqe_posted_
-  std::uint64_t pending_ = 0;        // CQEs that wait for the armed event
-  Timer period_end_;                 // of the moderation of these
-  std::uint32_t ci_ = 0;             // last value read; reread only when the queue looks full
-  std::uint32_t armed_word_ = 0;     // valid if armed_
-  std::uint16_t count_ = 0;          // moderation: CQEs; 0 for no limit
-  std::uint16_t period_ = 0;         // moderation: microseconds
+  Hook<Cq> written_{this};                   // in Context::written_cqs
+  Hook<Cq> failed_{this};                    // in Context::failed_cqs
+  std::uint64_t base_ = 0;                   // index of the CQE that goes to slot 0 first
+  std::uint64_t pi_ = 0;                     // index of the next CQE; never wraps
+  std::uint64_t solicited_end_ = 0;          // index after the newest solicited or failed CQE
+  std::uint64_t reported_ = 0;               // every CQE below this index was reported by an event
+  std::uint64_t unreported_solicited_ = 0;   // solicited and failed CQEs from there on
+  std::uint64_t eqe_index_ = 0;              // of the last event; valid if eqe_posted_
+  std::uint64_t pending_ = 0;                // CQEs that wait for the armed event
+  Timer period_end_;                         // of the moderation of these
+  std::uint32_t ci_ = 0;          // last value read; reread only when the queue looks full
+  std::uint32_t armed_word_ = 0;  // valid if armed_
+  std::uint16_t count_ = 0;       // moderation: CQEs; 0 for no limit
+  std::uint16_t period_ = 0;      // moderation: microseconds
   std::uint8_t log_size_ = 0;
-  std::uint8_t fired_seq_ = 0xff;    // sequence number of the arm that fired last
+  std::uint8_t fired_seq_ = 0xff;  // sequence number of the arm that fired last
   std::uint8_t armed_seq_ = 0;
   bool eqe_posted_ = false;
   bool armed_ = false;

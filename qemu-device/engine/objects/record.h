@@ -28,7 +28,8 @@ class Record {
   // nullopt or false if it is not RAM.
   [[nodiscard]] std::optional<std::uint32_t> load32(Host& host, std::size_t offset) const {
     const auto span = host.reach(addr_ + offset, kWord, false);
-    if (span.size() != kWord) [[unlikely]] return load_pieces(host, offset, span);
+    if (span.size() != kWord) [[unlikely]]
+      return load_pieces(host, offset, span);
     const std::uint32_t value = load_acquire32(span.data());
     host.release(span, false, 0);
     return le(value);

@@ -139,8 +139,6 @@ Status Srq::resize(const tern_cmd_modify_srq& cmd) {
   return TERN_ST_OK;
 }
 
-void Srq::query(tern_rsp_query_srq* rsp) const {
-  *rsp = {le(limit_), le(ci_)};
-}
+void Srq::query(tern_rsp_query_srq* rsp) const { *rsp = {le(limit_), le(ci_)}; }
 
 }  // namespace tern

@@ -144,7 +144,8 @@ bool TagList::add(const tern_tm_op& op) {
 bool TagList::remove(std::uint32_t handle, std::uint32_t& cost) {
   cost += static_cast<std::uint32_t>(order_.size()) * kCompareCost;
   context_.visits += order_.size();
-  const auto at = std::ranges::find_if(order_, [&](const Entry& e) { return slots_[e.slot].handle == handle; });
+  const auto at =
+      std::ranges::find_if(order_, [&](const Entry& e) { return slots_[e.slot].handle == handle; });
   if (at == order_.end()) return false;
   free_.push_back(take(static_cast<std::uint32_t>(at - order_.begin())));
   ++released_;
@@ -194,7 +195,8 @@ std::uint32_t TagList::take(std::uint32_t position) {
 void TagList::release(std::uint32_t number) {
   free_.push_back(number);
   ++released_;
-  if (!record_.store32(context_.host, offsetof(tern_srq_record, tags_released), released_)) srq_.fail();
+  if (!record_.store32(context_.host, offsetof(tern_srq_record, tags_released), released_))
+    srq_.fail();
 }
 
 void TagList::forget_unexpected() {

@@ -36,7 +36,9 @@ class UarPages {
   // Returns TERN_ST_BUSY while queues use the page.
   [[nodiscard]] Status free(std::uint32_t uar);
   // Whether queues may use the page.
-  [[nodiscard]] bool live(std::uint32_t uar) const { return allocated(uar) && pages_[uar]->use == Use::kQueues; }
+  [[nodiscard]] bool live(std::uint32_t uar) const {
+    return allocated(uar) && pages_[uar]->use == Use::kQueues;
+  }
   [[nodiscard]] std::uint32_t handed_out() const { return handed_out_; }
 
   // `uar` must be live.
@@ -60,7 +62,9 @@ class UarPages {
     Hook<Page> rung{this};
     Use use = Use::kQueues;
   };
-  [[nodiscard]] bool allocated(std::uint32_t uar) const { return uar < pages_.size() && pages_[uar]; }
+  [[nodiscard]] bool allocated(std::uint32_t uar) const {
+    return uar < pages_.size() && pages_[uar];
+  }
   std::vector<std::unique_ptr<Page>> pages_;  // null: not allocated
   List<Page> rung_;
   std::uint32_t handed_out_ = 0;

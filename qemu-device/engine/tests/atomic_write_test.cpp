@@ -85,8 +85,8 @@ TEST_F(AtomicWrite, Refusals) {
   for (const auto& [wr, status] : rows) {
     connect();
     qa->post(wr);
-    expect_refused(status, status == TERN_CQE_REM_ACCESS_ERR ? TERN_EV_QP_ACCESS_ERR
-                                                             : TERN_EV_QP_REQ_ERR);
+    expect_refused(status,
+                   status == TERN_CQE_REM_ACCESS_ERR ? TERN_EV_QP_ACCESS_ERR : TERN_EV_QP_REQ_ERR);
   }
   // It needs the right to WRITE, not the right to atomics.
   connect({.access = kAllAccess & ~TERN_ACCESS_REMOTE_WRITE});

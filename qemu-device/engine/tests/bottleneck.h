@@ -20,15 +20,17 @@ struct RedOptions {
   double bits_per_ns = 40;
   double k_min = 5'000;  // bytes; no mark below
   double k_max = 200'000;
-  double p_max = 0.01;   // probability of a mark at k_max; above, every packet is marked
-  double limit = 4e6;    // bytes; a packet beyond is lost
+  double p_max = 0.01;  // probability of a mark at k_max; above, every packet is marked
+  double limit = 4e6;   // bytes; a packet beyond is lost
 };
 
 class Bottleneck {
  public:
   // The port to node `to`.
   Bottleneck(Sim& sim, unsigned to, const RedOptions& options) : sim_(sim), options_(options) {
-    sim.queue = [this, to](unsigned node, std::span<std::byte> frame) { return node == to ? enter(frame) : sim_.now(); };
+    sim.queue = [this, to](unsigned node, std::span<std::byte> frame) {
+      return node == to ? enter(frame) : sim_.now();
+    };
   }
   ~Bottleneck() { sim_.queue = nullptr; }
   Bottleneck(const Bottleneck&) = delete;
@@ -80,7 +82,8 @@ class Bottleneck {
     stats_.longest = std::max(stats_.longest, before + bytes);
     ++stats_.frames;
     stats_.bytes += frame.size() + 24;
-    if (const auto at = find_parts(frame)) stats_.flows[bth_of(frame, *at).dest_qp.value] += frame.size();
+    if (const auto at = find_parts(frame))
+      stats_.flows[bth_of(frame, *at).dest_qp.value] += frame.size();
     return static_cast<Nanos>(free_at_);
   }
   [[nodiscard]] double probability(double length) const {
@@ -110,7 +113,8 @@ inline double jain(const std::vector<double>& rates) {
 
 // The probability of a mark in the fixed point of the fluid model (Zhu et al., section 5.1), for
 // `flows` flows that share `rate` bit/s in packets of `packet` bits.
-inline double marks_of_model(unsigned flows, double rate, double packet, const CongestionParams& params) {
+inline double marks_of_model(unsigned flows, double rate, double packet,
+                             const CongestionParams& params) {
   const double r = rate / flows / packet;
   const double tau = static_cast<double>(params.nanos(TERN_CC_NP_MIN_TIME_BETWEEN_CNPS)) * 1e-9;
   const double tau_alpha = static_cast<double>(params.nanos(TERN_CC_RP_DCE_TCP_RTT)) * 1e-9;
@@ -126,7 +130,9 @@ inline double marks_of_model(unsigned flows, double rate, double packet, const C
     const double by_bytes = events(counter);
     const double by_time = events(timer * r);
     const double gap = tau * step * r *
-                       (std::exp(quiet * stages * counter) * by_bytes + std::exp(quiet * stages * timer * r) * by_time) / cut;
+                       (std::exp(quiet * stages * counter) * by_bytes +
+                        std::exp(quiet * stages * timer * r) * by_time) /
+                       cut;
     return r * alpha * cut / (2 * tau) - gap / 2 * r * (by_bytes + by_time);
   };
   double low = 1e-9;

@@ -167,8 +167,7 @@ class CapiTest : public testing::Test {
     tern_engine_reg_write(engine, TERN_REG_CTRL, TERN_CTRL_ENABLE);
   }
 
-  void command(std::uint16_t opcode, std::span<const std::byte> in = {},
-               std::size_t out_len = 0) {
+  void command(std::uint16_t opcode, std::span<const std::byte> in = {}, std::size_t out_len = 0) {
     tern_aq_entry e{};
     e.opcode = opcode;
     e.version = TERN_CMD_VERSION;
@@ -312,7 +311,8 @@ TEST_F(CapiTest, HeldFramesStayValid) {
     return fx;
   };
   const auto intact = [](const TernFrame& frame) {
-    return std::all_of(frame.data, frame.data + frame.len, [](std::uint8_t byte) { return byte == 0x5a; });
+    return std::all_of(frame.data, frame.data + frame.len,
+                       [](std::uint8_t byte) { return byte == 0x5a; });
   };
   tern_engine_effects_free(engine, tern_engine_take_effects(engine));
   std::vector<TernFrame> frames;
@@ -370,8 +370,7 @@ TEST_F(CapiTest, ManyBatchesAtOnce) {
 }
 
 TEST_F(CapiTest, InputsReachTheDevice) {
-  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS),
-            TERN_STATUS_READY | TERN_STATUS_ENABLED);
+  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS), TERN_STATUS_READY | TERN_STATUS_ENABLED);
   host.clock = 0x5'0000'0007;
   EXPECT_EQ(tern_engine_uar_read(engine, TERN_UAR_CLOCK_LO), 7U);
   EXPECT_EQ(tern_engine_uar_read(engine, TERN_UAR_CLOCK_HI), 5U);
@@ -392,7 +391,8 @@ TEST_F(CapiTest, InputsReachTheDevice) {
   EXPECT_EQ(info.tx_packets, 1U);
   EXPECT_EQ(info.rx_packets, 0U);
   tern_engine_reset(engine);
-  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS), static_cast<std::uint32_t>(TERN_STATUS_READY));
+  EXPECT_EQ(tern_engine_reg_read(engine, TERN_REG_STATUS),
+            static_cast<std::uint32_t>(TERN_STATUS_READY));
   tern_engine_info(engine, &info);
   EXPECT_EQ(info.live_keys, 0U);
 }

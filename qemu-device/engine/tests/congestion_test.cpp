@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Congestion notification packets: the notification point sends one per flow and interval for packets
-// with a mark; the reaction point slows the QP that one is addressed to and drops malformed ones.
+// Congestion notification packets: the notification point sends one per flow and interval for
+// packets with a mark; the reaction point slows the QP that one is addressed to and drops malformed
+// ones.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -186,7 +187,8 @@ class NotificationPoint : public ::testing::Test {
   }
 };
 
-class NotificationOfType : public NotificationPoint, public ::testing::WithParamInterface<std::uint8_t> {};
+class NotificationOfType : public NotificationPoint,
+                           public ::testing::WithParamInterface<std::uint8_t> {};
 
 TEST_P(NotificationOfType, OneInAnInterval) {
   const auto [x, y] = rc_pair(a, b, {.type = GetParam(), .gid_index = 2, .traffic_class = 0x60});
@@ -294,7 +296,8 @@ TEST_F(Congestion, ParametersAreChecked) {
   cmd.mask |= le(1U << TERN_CC_NUM);
   EXPECT_EQ(a.command(TERN_CMD_SET_CC, cmd), TERN_ST_BAD_PARAM);
   ASSERT_EQ(a.command(TERN_CMD_QUERY_CC, tern_cmd_query_port{1, {}}, &params), TERN_ST_OK);
-  EXPECT_EQ(le(std::uint32_t{params.value[TERN_CC_RP_AI_RATE]}), 40U) << "what was refused changed nothing";
+  EXPECT_EQ(le(std::uint32_t{params.value[TERN_CC_RP_AI_RATE]}), 40U)
+      << "what was refused changed nothing";
   cmd.mask = le(1U << TERN_CC_RP_AI_RATE | 1U << TERN_CC_RP_GD);
   EXPECT_EQ(a.command(TERN_CMD_SET_CC, cmd), TERN_ST_OK);
   ASSERT_EQ(a.command(TERN_CMD_QUERY_CC, tern_cmd_query_port{1, {}}, &params), TERN_ST_OK);

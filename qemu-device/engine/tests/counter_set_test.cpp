@@ -21,7 +21,9 @@ class CounterSets : public ::testing::Test {
 
   static std::uint32_t create(TestNode& node) {
     tern_rsp_object rsp{};
-    EXPECT_EQ(node.command(TERN_CMD_CREATE_COUNTER_SET, {}, std::as_writable_bytes(std::span(&rsp, 1))), TERN_ST_OK);
+    EXPECT_EQ(
+        node.command(TERN_CMD_CREATE_COUNTER_SET, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+        TERN_ST_OK);
     return le(rsp.id);
   }
   static Status bind(TestNode& node, std::uint32_t qpn, std::uint32_t set) {
@@ -29,7 +31,8 @@ class CounterSets : public ::testing::Test {
   }
   static Values values(TestNode& node, std::uint32_t set) {
     Values v{};
-    EXPECT_EQ(node.command(TERN_CMD_QUERY_COUNTER_SET, tern_cmd_object{le(set), 0}, &v), TERN_ST_OK);
+    EXPECT_EQ(node.command(TERN_CMD_QUERY_COUNTER_SET, tern_cmd_object{le(set), 0}, &v),
+              TERN_ST_OK);
     return v;
   }
   static Status destroy(TestNode& node, std::uint32_t set) {
@@ -124,7 +127,8 @@ TEST_F(CounterSets, References) {
   EXPECT_EQ(le(a.objects().counter_set), 0U);
   tern_rsp_object rsp{};
   for (std::uint32_t i = 0; i < le(a.caps().max_counter_sets); ++i) (void)create(a);
-  EXPECT_EQ(a.command(TERN_CMD_CREATE_COUNTER_SET, {}, std::as_writable_bytes(std::span(&rsp, 1))), TERN_ST_NO_RESOURCE);
+  EXPECT_EQ(a.command(TERN_CMD_CREATE_COUNTER_SET, {}, std::as_writable_bytes(std::span(&rsp, 1))),
+            TERN_ST_NO_RESOURCE);
   EXPECT_TRUE(le(a.caps().flags) & TERN_CAP_COUNTER_SETS);
 }
 

@@ -40,7 +40,8 @@ class Incast {
     TestMr* memory;
   };
   void start(const Flow& flow) {
-    flow.from->post(write({{flow.memory->iova, static_cast<std::uint32_t>(kMessage), flow.memory->key}}, *to));
+    flow.from->post(
+        write({{flow.memory->iova, static_cast<std::uint32_t>(kMessage), flow.memory->key}}, *to));
   }
   void start() {
     for (const Flow& flow : flows) start(flow);
@@ -51,7 +52,8 @@ class Incast {
     const auto time = static_cast<double>(sim.now() - port.stats().from);
     for (const Flow& flow : flows) {
       const auto at = port.stats().flows.find(flow.to->number());
-      r.push_back(at == port.stats().flows.end() ? 0 : static_cast<double>(at->second) * 8'000 / time);
+      r.push_back(at == port.stats().flows.end() ? 0
+                                                 : static_cast<double>(at->second) * 8'000 / time);
     }
     return r;
   }
@@ -86,14 +88,19 @@ TEST_P(Dcqcn, SendersSettleWhereTheModelSays) {
   const auto rates = net.rates();
   const double total = std::accumulate(rates.begin(), rates.end(), 0.0);
   const double used = static_cast<double>(net.port.stats().bytes) * 8 / (kRate * kMeasure);
-  const double marked = static_cast<double>(net.port.stats().marks) / static_cast<double>(net.port.stats().frames);
-  const double packet = static_cast<double>(net.port.stats().bytes) / static_cast<double>(net.port.stats().frames) * 8;
+  const double marked =
+      static_cast<double>(net.port.stats().marks) / static_cast<double>(net.port.stats().frames);
+  const double packet = static_cast<double>(net.port.stats().bytes) /
+                        static_cast<double>(net.port.stats().frames) * 8;
   const double model = marks_of_model(senders, kRate * 1e9, packet, CongestionParams());
-  const double model_queue = std::min(red.k_min + model / red.p_max * (red.k_max - red.k_min), red.k_max);
-  std::printf("           %u senders: %.0f Mbit/s, %.1f%% of the port, Jain %.4f, queue %.1f kB (model %.1f), at most %.1f, "
-              "marked %.3f%% (model %.3f%%)\n",
-              senders, total, 100 * used, jain(rates), net.port.mean_queue() / 1e3, model_queue / 1e3,
-              net.port.stats().longest / 1e3, 100 * marked, 100 * model);
+  const double model_queue =
+      std::min(red.k_min + model / red.p_max * (red.k_max - red.k_min), red.k_max);
+  std::printf(
+      "           %u senders: %.0f Mbit/s, %.1f%% of the port, Jain %.4f, queue %.1f kB (model "
+      "%.1f), at most %.1f, "
+      "marked %.3f%% (model %.3f%%)\n",
+      senders, total, 100 * used, jain(rates), net.port.mean_queue() / 1e3, model_queue / 1e3,
+      net.port.stats().longest / 1e3, 100 * marked, 100 * model);
   EXPECT_GE(jain(rates), 0.95);
   EXPECT_GE(used, 0.9);
   EXPECT_EQ(net.port.stats().drops, 0U);

@@ -22,7 +22,8 @@ class DmOpsTest : public ::testing::Test {
 
   Status map(std::uint8_t op, std::uint64_t offset, std::uint32_t* uar) {
     tern_rsp_object rsp{};
-    const Status st = a.command(TERN_CMD_MAP_DM_OP, tern_cmd_map_dm_op{le(offset), le(dm.number), op, {}}, &rsp);
+    const Status st =
+        a.command(TERN_CMD_MAP_DM_OP, tern_cmd_map_dm_op{le(offset), le(dm.number), op, {}}, &rsp);
     *uar = le(std::uint32_t{rsp.id});
     return st;
   }
@@ -168,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(All, SourcePort, ::testing::Values(TERN_QPT_RC, TERN_QP
 TEST_P(SourcePort, IsOnTheWire) {
   sim.pass = [&](unsigned from, std::span<const std::byte> frame) {
     Packet packet(a.host);
-    if (from == 0 && parse_route(frame, packet.route) == ParseResult::kOk) last = packet.route.udp_sport;
+    if (from == 0 && parse_route(frame, packet.route) == ParseResult::kOk)
+      last = packet.route.udp_sport;
     return true;
   };
   exchange();

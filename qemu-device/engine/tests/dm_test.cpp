@@ -66,7 +66,8 @@ class DmOps : public ::testing::TestWithParam<Path> {
     EXPECT_EQ(wc.status, TERN_CQE_SUCCESS) << status_name(wc.status);
     sim.run_until_idle();
   }
-  static constexpr std::array<std::uint32_t, 8> kSizes = {1, 8, 1023, 1024, 1025, 4096, 5001, 40000};
+  static constexpr std::array<std::uint32_t, 8> kSizes = {1,    8,    1023, 1024,
+                                                          1025, 4096, 5001, 40000};
 };
 
 std::vector<Path> paths(std::initializer_list<std::uint8_t> types) {
@@ -368,7 +369,8 @@ TEST_F(DmLife, RegionThatGoesUnderARead) {
   const TestDm next = b.alloc_dm(65536);
   EXPECT_EQ(next.offset, part.offset);
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_REM_ACCESS_ERR);
-  EXPECT_TRUE(std::ranges::all_of(dst.bytes(40000, 25536), [](std::byte x) { return x == std::byte{0}; }));
+  EXPECT_TRUE(
+      std::ranges::all_of(dst.bytes(40000, 25536), [](std::byte x) { return x == std::byte{0}; }));
 }
 
 // The device's DMA addresses do not include its own memory.

@@ -10,13 +10,15 @@ namespace {
 
 class Ece : public RcPairTest {
  protected:
-  static std::uint8_t opcode_of(std::span<const std::byte> frame) { return std::to_integer<std::uint8_t>(frame[62]); }
+  static std::uint8_t opcode_of(std::span<const std::byte> frame) {
+    return std::to_integer<std::uint8_t>(frame[62]);
+  }
   static bool is_nak(std::span<const std::byte> frame) {
     return opcode_of(frame) == static_cast<std::uint8_t>(Op::kAck) &&
            std::to_integer<std::uint8_t>(frame[74]) == kNakSequence;
   }
-  // Loses the fourth packet of a WRITE of 128 packets, which asks for four ACKs, and the first `naks` NAKs.
-  // Returns how long the WRITE took.
+  // Loses the fourth packet of a WRITE of 128 packets, which asks for four ACKs, and the first
+  // `naks` NAKs. Returns how long the WRITE took.
   Nanos write_with_losses(int naks, std::uint8_t ece) {
     connect({.ece = ece});
     seen_ = 0;
@@ -24,7 +26,9 @@ class Ece : public RcPairTest {
     bool lost = false;
     sim.pass = [=, this](unsigned node, std::span<const std::byte> f) mutable {
       if (node == 1 && is_nak(f)) return ++seen_ > naks;
-      if (node != 0 || opcode_of(f) != static_cast<std::uint8_t>(Op::kWriteMiddle) || lost || skip-- > 0) return true;
+      if (node != 0 || opcode_of(f) != static_cast<std::uint8_t>(Op::kWriteMiddle) || lost ||
+          skip-- > 0)
+        return true;
       lost = true;
       return false;
     };
@@ -59,7 +63,8 @@ TEST_F(Ece, ALostNakIsRepeated) {
 TEST_F(Ece, RepeatedNaksCauseOneRepetition) {
   EXPECT_LT(write_with_losses(0, TERN_ECE_REPEAT_NAK), kTimeout / 4);
   EXPECT_GE(seen_, 2);
-  // Only requests that ask for an answer cause one: packets 32, 64, 96 and 128, after the first ahead.
+  // Only requests that ask for an answer cause one: packets 32, 64, 96 and 128, after the first
+  // ahead.
   EXPECT_LE(seen_, 5);
   // Each packet was executed once: the duplicates of a second repetition would count.
   EXPECT_EQ(b.counter(TERN_CNT_DUPLICATE_REQUEST), 0U);
@@ -118,7 +123,8 @@ TEST_F(Ece, OnlyReliableTypes) {
   for (const auto type : {TERN_QPT_UC, TERN_QPT_UD, TERN_QPT_RAW}) {
     TestQp& qp = a.create_qp({.type = static_cast<std::uint8_t>(type)});
     ASSERT_EQ(qp.to_init(), TERN_ST_OK);
-    EXPECT_EQ(qp.to_state(TERN_QPS_RTR, field_prep(TERN_QPM_ECE_MASK, TERN_ECE_REPEAT_NAK)), TERN_ST_BAD_PARAM)
+    EXPECT_EQ(qp.to_state(TERN_QPS_RTR, field_prep(TERN_QPM_ECE_MASK, TERN_ECE_REPEAT_NAK)),
+              TERN_ST_BAD_PARAM)
         << type;
   }
 }

@@ -13,7 +13,8 @@ namespace tern {
 
 class TestEthQueue {
  public:
-  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4, std::uint8_t flags = 0)
+  TestEthQueue(TestNode& node, std::uint8_t direction, TestCq& cq, unsigned log_size = 4,
+               std::uint8_t flags = 0)
       : node_(node),
         cq_(cq),
         log_size_(log_size),
@@ -32,7 +33,9 @@ class TestEthQueue {
   [[nodiscard]] QueueMemory& memory() { return memory_; }
   [[nodiscard]] std::uint64_t record() const { return record_.address(); }
   [[nodiscard]] std::uint32_t posted() const { return pi_; }
-  [[nodiscard]] bool polled() const { return (record_.get(offsetof(tern_eth_record, status)) & TERN_ETH_ST_POLLED) != 0; }
+  [[nodiscard]] bool polled() const {
+    return (record_.get(offsetof(tern_eth_record, status)) & TERN_ETH_ST_POLLED) != 0;
+  }
 
   // Writes a descriptor; publish() makes it and earlier ones visible to the device.
   void put(std::uint64_t addr, std::uint32_t len, std::uint16_t flags) {
@@ -74,7 +77,8 @@ class TestEthQueue {
     entry.flags = le(static_cast<std::uint16_t>(TERN_ETH_F_OFFLOAD | offload.flags));
     memory_.put((pi_++ & ((1U << log_size_) - 1)) * 16, entry);
   }
-  void send(const tern_eth_offload& offload, std::span<const std::byte> frame, std::span<const std::size_t> cuts = {}) {
+  void send(const tern_eth_offload& offload, std::span<const std::byte> frame,
+            std::span<const std::size_t> cuts = {}) {
     put_offload(offload);
     send(frame, cuts);
   }
@@ -91,7 +95,9 @@ class TestEthQueue {
     return {p, p + len};
   }
   // Buffers of `size` bytes that a frame of `len` bytes takes.
-  [[nodiscard]] static std::uint32_t buffers_of(std::uint32_t len, std::uint32_t size) { return (len + size - 1) / size; }
+  [[nodiscard]] static std::uint32_t buffers_of(std::uint32_t len, std::uint32_t size) {
+    return (len + size - 1) / size;
+  }
   // The same from buffers of `size` bytes each.
   [[nodiscard]] std::vector<std::byte> gathered(const Wc& wc, std::uint32_t size) {
     const std::uint32_t len = le(wc.byte_len);

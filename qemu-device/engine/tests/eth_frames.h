@@ -41,7 +41,9 @@ inline void put_be16(Bytes& f, std::size_t at, std::size_t value) {
 inline std::uint32_t get_be16(std::span<const std::byte> f, std::size_t at) {
   return std::to_integer<std::uint32_t>(f[at]) << 8 | std::to_integer<std::uint32_t>(f[at + 1]);
 }
-inline std::uint32_t get_be32(std::span<const std::byte> f, std::size_t at) { return get_be16(f, at) << 16 | get_be16(f, at + 2); }
+inline std::uint32_t get_be32(std::span<const std::byte> f, std::size_t at) {
+  return get_be16(f, at) << 16 | get_be16(f, at + 2);
+}
 
 // RFC 1071, a byte at a time, on top of `sum`.
 inline std::uint32_t plain_sum(std::span<const std::byte> bytes, std::uint32_t sum = 0) {
@@ -53,17 +55,25 @@ inline std::uint32_t plain_sum(std::span<const std::byte> bytes, std::uint32_t s
 }
 
 // The sum of the pseudo header.
-inline std::uint32_t pseudo_sum(std::span<const std::byte> f, const FrameSpec& s, std::size_t l4_length) {
+inline std::uint32_t pseudo_sum(std::span<const std::byte> f, const FrameSpec& s,
+                                std::size_t l4_length) {
   const auto addresses = s.ipv6 ? f.subspan(s.l3() + 8, 32) : f.subspan(s.l3() + 12, 8);
-  std::uint32_t sum = plain_sum(addresses, (s.udp ? 17U : 6U) + static_cast<std::uint32_t>(l4_length));
+  std::uint32_t sum =
+      plain_sum(addresses, (s.udp ? 17U : 6U) + static_cast<std::uint32_t>(l4_length));
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
   return sum;
 }
 
 // The bytes of a frame's payload: what a receiver must find.
-inline std::byte payload_byte(unsigned seed, std::size_t i) { return static_cast<std::byte>((i * 7 + i / 251 + 1) * seed); }
+inline std::byte payload_byte(unsigned seed, std::size_t i) {
+  return static_cast<std::byte>((i * 7 + i / 251 + 1) * seed);
+}
 
-enum class Sums { kNone, kPseudo, kFull };  // checksum of TCP or UDP: 0, for TERN_ETH_OP_CSUM, right
+enum class Sums {
+  kNone,
+  kPseudo,
+  kFull
+};  // checksum of TCP or UDP: 0, for TERN_ETH_OP_CSUM, right
 
 inline Bytes make_frame(const FrameSpec& s, Sums sums = Sums::kFull) {
   Bytes f(s.headers() + s.payload);
@@ -107,13 +117,15 @@ inline Bytes make_frame(const FrameSpec& s, Sums sums = Sums::kFull) {
   for (std::size_t i = 0; i < s.payload; ++i) f[s.headers() + i] = payload_byte(s.seed, i);
   const std::size_t at = s.l4() + (s.udp ? 6 : 16);
   if (sums == Sums::kPseudo) put_be16(f, at, pseudo_sum(f, s, l4_length));
-  if (sums == Sums::kFull) put_be16(f, at, 0xffff - plain_sum(std::span(f).subspan(s.l4()), pseudo_sum(f, s, l4_length)));
+  if (sums == Sums::kFull)
+    put_be16(f, at, 0xffff - plain_sum(std::span(f).subspan(s.l4()), pseudo_sum(f, s, l4_length)));
   return f;
 }
 
 // Whether both checksums of a frame that `s` describes, but for lengths and payload, are right.
 inline bool sums_right(std::span<const std::byte> f, const FrameSpec& s) {
-  const std::size_t end = s.ipv6 ? s.l4() + get_be16(f, s.l3() + 4) : s.l3() + get_be16(f, s.l3() + 2);
+  const std::size_t end =
+      s.ipv6 ? s.l4() + get_be16(f, s.l3() + 4) : s.l3() + get_be16(f, s.l3() + 2);
   if (end > f.size() || end < s.headers()) return false;
   if (!s.ipv6 && plain_sum(f.subspan(s.l3(), 20)) != 0xffff) return false;
   return plain_sum(f.subspan(s.l4(), end - s.l4()), pseudo_sum(f, s, end - s.l4())) == 0xffff;

@@ -20,7 +20,8 @@ class EventFile {
     constexpr std::size_t kRecords = std::size_t{1} << 16;
     device.log_events(kRecords);
     log_ = device.lane.log;
-    const tern_log_header header = log_header(TERN_LOG_CLOCK_VIRTUAL, 0, device.port.addresses.mac(), name);
+    const tern_log_header header =
+        log_header(TERN_LOG_CLOCK_VIRTUAL, 0, device.port.addresses.mac(), name);
     put(&header, sizeof(header));
   }
 

@@ -42,8 +42,10 @@ std::string number(std::uint64_t n) { return " " + std::to_string(n); }
 
 // The parts of an event that the tests of sequences compare.
 std::string text(const tern_log_event& e) {
-  static const char* const checks[] = {"", "local", "remote", "bind", "register", "local-inv", "remote-inv"};
-  static const char* const changes[] = {"", "created", "destroyed", "changed", "opened", "closed", "bound", "unbound"};
+  static const char* const checks[] = {"",         "local",     "remote",    "bind",
+                                       "register", "local-inv", "remote-inv"};
+  static const char* const changes[] = {"",       "created", "destroyed", "changed",
+                                        "opened", "closed",  "bound",     "unbound"};
   switch (e.type) {
     case TERN_LOG_LOST:
       return "lost" + number(le(e.length));
@@ -54,7 +56,8 @@ std::string text(const tern_log_event& e) {
     case TERN_LOG_POSTED:
       return "posted" + number(le(e.value)) + number(le(e.index));
     case TERN_LOG_WQE:
-      return std::string(le(e.flags) & TERN_LOG_F_RECV ? "recv" : "wqe") + number(e.code) + number(le(e.index)) + number(le(e.length));
+      return std::string(le(e.flags) & TERN_LOG_F_RECV ? "recv" : "wqe") + number(e.code) +
+             number(le(e.index)) + number(le(e.length));
     case TERN_LOG_SENT:
     case TERN_LOG_RECEIVED:
     case TERN_LOG_DROPPED:
@@ -66,19 +69,23 @@ std::string text(const tern_log_event& e) {
     case TERN_LOG_RETRY:
       return "retry" + number(le(e.index) & 0xff);
     case TERN_LOG_CHECK:
-      return std::string("check ") + checks[e.code] + number(le(e.length)) + number(le(e.index)) + number(le(e.detail));
+      return std::string("check ") + checks[e.code] + number(le(e.length)) + number(le(e.index)) +
+             number(le(e.detail));
     case TERN_LOG_KEY:
       return std::string("key ") + changes[e.code] + number(le(e.index)) + number(le(e.length));
     case TERN_LOG_PAGE_FAULT:
-      return "fault" + number(e.code) + number(le(e.length)) + (le(e.flags) & TERN_LOG_F_RESPONDER ? " responder" : " requester");
+      return "fault" + number(e.code) + number(le(e.length)) +
+             (le(e.flags) & TERN_LOG_F_RESPONDER ? " responder" : " requester");
     case TERN_LOG_CQE:
       return "cqe" + number(e.code) + number(le(e.index));
     case TERN_LOG_INTERRUPT:
       return "interrupt" + number(le(e.index));
     case TERN_LOG_FAULT:
-      return "injected" + number(e.code) + number(le(e.value)) + number(le(e.index) & 0xff) + number(le(e.key));
+      return "injected" + number(e.code) + number(le(e.value)) + number(le(e.index) & 0xff) +
+             number(le(e.key));
     case TERN_LOG_QP_STATE:
-      return "state" + number(le(e.index)) + number(e.code) + number(le(e.value)) + number(le(e.detail));
+      return "state" + number(le(e.index)) + number(e.code) + number(le(e.value)) +
+             number(le(e.detail));
     case TERN_LOG_RATE:
       return "rate" + number(le(e.length)) + number(le(e.addr)) + number(le(e.value));
     default:
@@ -109,7 +116,8 @@ class EventLogTest : public RcPairTest {
     log();
   }
   // Posts a request that b refuses; returns b's events.
-  std::vector<std::string> refused(const SendWr& wr, std::uint8_t status = TERN_CQE_REM_ACCESS_ERR) {
+  std::vector<std::string> refused(const SendWr& wr,
+                                   std::uint8_t status = TERN_CQE_REM_ACCESS_ERR) {
     qa->post(wr);
     expect_status(status);
     sim.run_until_idle();
@@ -135,12 +143,15 @@ TEST_F(EventLogTest, AWriteStepByStep) {
   expect_status(TERN_CQE_SUCCESS);
   const Events events = take(a);
   EXPECT_THAT(texts(events),
-              ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 1500", "check local 1024 0 0", "sent 6 240 1024",
-                          "check local 476 0 0", "sent 8 241 476", "received 17 241 0 aeth 31", "cqe 0 0", "interrupt 1"));
-  EXPECT_THAT(take_texts(b), ElementsAre("received 6 240 1024", "check remote 1500 0 0", "check remote 1024 0 0", "received 8 241 476",
-                                         "check remote 476 0 0", "sent 17 241 0 aeth 31"));
+              ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 1500", "check local 1024 0 0",
+                          "sent 6 240 1024", "check local 476 0 0", "sent 8 241 476",
+                          "received 17 241 0 aeth 31", "cqe 0 0", "interrupt 1"));
+  EXPECT_THAT(take_texts(b),
+              ElementsAre("received 6 240 1024", "check remote 1500 0 0", "check remote 1024 0 0",
+                          "received 8 241 476", "check remote 476 0 0", "sent 17 241 0 aeth 31"));
   ASSERT_EQ(events.size(), 10U);
-  for (std::size_t i = 1; i < events.size(); ++i) EXPECT_GE(le(events[i].time), le(events[i - 1].time));
+  for (std::size_t i = 1; i < events.size(); ++i)
+    EXPECT_GE(le(events[i].time), le(events[i - 1].time));
   EXPECT_EQ(le(events[0].qpn), qa->number());
   EXPECT_EQ(le(events[0].key), a.uar());
   const tern_log_event& sent = events[4];
@@ -160,18 +171,23 @@ TEST_F(EventLogTest, AReceiveAndItsWqe) {
   qa->post(send({src.sge(0, 64)}));
   expect_status(TERN_CQE_SUCCESS);
   const Events events = take(b);
-  EXPECT_THAT(texts(events), ElementsAre("received 4 240 64", "recv 0 0 100", "check local 64 0 0", "cqe 0 0", "sent 17 240 0 aeth 31"));
+  EXPECT_THAT(texts(events), ElementsAre("received 4 240 64", "recv 0 0 100", "check local 64 0 0",
+                                         "cqe 0 0", "sent 17 240 0 aeth 31"));
   EXPECT_EQ(le(events[3].addr), 7U);
 }
 
 TEST_F(EventLogTest, APacketThatIsLostIsSentAgain) {
   log();
   bool lost = false;
-  sim.pass = [&](unsigned from, std::span<const std::byte>) { return from != a.index() || std::exchange(lost, true); };
+  sim.pass = [&](unsigned from, std::span<const std::byte>) {
+    return from != a.index() || std::exchange(lost, true);
+  };
   qa->post(write({src.sge(0, 64)}, dst));
   expect_status(TERN_CQE_SUCCESS);
-  EXPECT_THAT(take_texts(a), ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64", "check local 64 0 0", "sent 10 240 64", "retry 240",
-                                         "check local 64 0 0", "sent 10 240 64", "received 17 240 0 aeth 31", "cqe 0 0"));
+  EXPECT_THAT(take_texts(a),
+              ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64", "check local 64 0 0",
+                          "sent 10 240 64", "retry 240", "check local 64 0 0", "sent 10 240 64",
+                          "received 17 240 0 aeth 31", "cqe 0 0"));
 }
 
 TEST_F(EventLogTest, InjectedFaults) {
@@ -180,9 +196,10 @@ TEST_F(EventLogTest, InjectedFaults) {
   log();
   qa->post(write({src.sge(0, 64)}, dst));
   expect_status(TERN_CQE_SUCCESS);
-  EXPECT_THAT(take_texts(a), ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64", "check local 64 0 0", "sent 10 240 64",
-                                         "injected 0 10 240 1", "retry 240", "check local 64 0 0", "sent 10 240 64",
-                                         "received 17 240 0 aeth 31", "cqe 0 0"));
+  EXPECT_THAT(take_texts(a), ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64",
+                                         "check local 64 0 0", "sent 10 240 64",
+                                         "injected 0 10 240 1", "retry 240", "check local 64 0 0",
+                                         "sent 10 240 64", "received 17 240 0 aeth 31", "cqe 0 0"));
 }
 
 TEST_F(EventLogTest, ADamagedPacketIsDropped) {
@@ -200,14 +217,16 @@ TEST_F(EventLogTest, ADamagedPacketIsDropped) {
 
 // The first packet of a request is refused: what b logs.
 std::vector<std::string> refusal(unsigned opcode, unsigned bytes, unsigned checked, unsigned rule) {
-  return {"received" + number(opcode) + " 240" + number(bytes), "check remote" + number(checked) + " 2" + number(rule),
+  return {"received" + number(opcode) + " 240" + number(bytes),
+          "check remote" + number(checked) + " 2" + number(rule),
           "state 3 6 1" + number(TERN_EV_QP_ACCESS_ERR), "sent 17 240 0 aeth 98"};
 }
 
 TEST_F(EventLogTest, ARefusedAccessHasItsRule) {
   static_assert(TERN_QPS_RTS == 3 && TERN_QPS_ERR == 6);
   const auto same = [](std::vector<std::string> events) {
-    std::erase_if(events, [](const std::string& e) { return e == "interrupt 0" || e.starts_with("key"); });
+    std::erase_if(events,
+                  [](const std::string& e) { return e == "interrupt 0" || e.starts_with("key"); });
     return events;
   };
   const auto wants = [&](unsigned opcode, unsigned bytes, unsigned checked, unsigned rule) {
@@ -217,15 +236,21 @@ TEST_F(EventLogTest, ARefusedAccessHasItsRule) {
   TestMr wrong = dst;
   wrong.key ^= 1;
   EXPECT_THAT(same(refused(write({src.sge(0, 64)}, wrong))), wants(10, 64, 64, TERN_LOG_RULE_KEY));
-  EXPECT_THAT(same(refused(read({src.sge(0, 64)}, b.reg(4096, {.access = TERN_ACCESS_LOCAL_WRITE})))),
-              wants(12, 0, 64, TERN_LOG_RULE_MR_REMOTE_READ));
-  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, b.reg(4096, {.access = TERN_ACCESS_REMOTE_READ})))),
-              wants(10, 64, 64, TERN_LOG_RULE_MR_REMOTE_WRITE));
-  EXPECT_THAT(same(refused(fetch_add(src.sge(0, 8), b.reg(4096, {.access = TERN_ACCESS_REMOTE_READ}), 0, 1))),
+  EXPECT_THAT(
+      same(refused(read({src.sge(0, 64)}, b.reg(4096, {.access = TERN_ACCESS_LOCAL_WRITE})))),
+      wants(12, 0, 64, TERN_LOG_RULE_MR_REMOTE_READ));
+  EXPECT_THAT(
+      same(refused(write({src.sge(0, 64)}, b.reg(4096, {.access = TERN_ACCESS_REMOTE_READ})))),
+      wants(10, 64, 64, TERN_LOG_RULE_MR_REMOTE_WRITE));
+  EXPECT_THAT(same(refused(fetch_add(src.sge(0, 8),
+                                     b.reg(4096, {.access = TERN_ACCESS_REMOTE_READ}), 0, 1))),
               wants(20, 0, 8, TERN_LOG_RULE_MR_REMOTE_ATOMIC));
-  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, b.reg(4096, {.pd = b.alloc_pd()})))), wants(10, 64, 64, TERN_LOG_RULE_MR_PD));
-  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, dst, std::uint64_t{0} - 1))), wants(10, 64, 64, TERN_LOG_RULE_MR_LOW));
-  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, dst, dst.length - 63))), wants(10, 64, 64, TERN_LOG_RULE_MR_HIGH));
+  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, b.reg(4096, {.pd = b.alloc_pd()})))),
+              wants(10, 64, 64, TERN_LOG_RULE_MR_PD));
+  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, dst, std::uint64_t{0} - 1))),
+              wants(10, 64, 64, TERN_LOG_RULE_MR_LOW));
+  EXPECT_THAT(same(refused(write({src.sge(0, 64)}, dst, dst.length - 63))),
+              wants(10, 64, 64, TERN_LOG_RULE_MR_HIGH));
 }
 
 TEST_F(EventLogTest, TheQpMayNotAllowIt) {
@@ -245,8 +270,10 @@ TEST_F(EventLogTest, ALocalKeyThatIsRefused) {
   (void)take(a);
   qa->post(write({foreign.sge(0, 64)}, dst));
   expect_status(TERN_CQE_LOC_PROT_ERR);
-  EXPECT_THAT(take_texts(a), ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64", "check local 64 2" + number(TERN_LOG_RULE_MR_PD),
-                                         "cqe" + number(TERN_CQE_LOC_PROT_ERR) + " 0", "state 3 6 1 0"));
+  EXPECT_THAT(take_texts(a),
+              ElementsAre("doorbell 1", "posted 0 1", "wqe 4 0 64",
+                          "check local 64 2" + number(TERN_LOG_RULE_MR_PD),
+                          "cqe" + number(TERN_CQE_LOC_PROT_ERR) + " 0", "state 3 6 1 0"));
 }
 
 // Each rule of windows, refused by each of the tests that a device must refuse.
@@ -267,7 +294,9 @@ TEST_P(WindowRuleLogged, UnderItsNumber) {
 // Commands check no key.
 std::vector<RuleTest> rules_of_keys() {
   std::vector<RuleTest> tests = rule_tests();
-  std::erase_if(tests, [](const RuleTest& t) { return t.rule_case.rule == Rule::kNone || t.rule_case.rule == Rule::kMrBusy; });
+  std::erase_if(tests, [](const RuleTest& t) {
+    return t.rule_case.rule == Rule::kNone || t.rule_case.rule == Rule::kMrBusy;
+  });
   return tests;
 }
 
@@ -284,7 +313,8 @@ TEST(EventLogKeys, ARegion) {
   ASSERT_EQ(a.rereg(mr, TERN_REREG_ACCESS, {.access = TERN_ACCESS_LOCAL_WRITE}), TERN_ST_OK);
   a.dereg(mr);
   const Events events = of_type(take(a), TERN_LOG_KEY);
-  EXPECT_THAT(texts(events), ElementsAre("key created 1 8192", "key changed 1 8192", "key destroyed 1 8192"));
+  EXPECT_THAT(texts(events),
+              ElementsAre("key created 1 8192", "key changed 1 8192", "key destroyed 1 8192"));
   ASSERT_EQ(events.size(), 3U);
   EXPECT_EQ(le(events[0].key), mr.key);
   EXPECT_EQ(le(events[0].value), kAllAccess);
@@ -300,7 +330,8 @@ TEST(EventLogKeys, DeviceMemory) {
   a.dereg(mr);
   a.free(dm);
   EXPECT_THAT(texts(of_type(take(a), TERN_LOG_KEY)),
-              ElementsAre("key created 6 4096", "key created 3 64", "key destroyed 3 64", "key destroyed 6 4096"));
+              ElementsAre("key created 6 4096", "key created 3 64", "key destroyed 3 64",
+                          "key destroyed 6 4096"));
 }
 
 TEST(EventLogKeys, AWindowIsBoundAndInvalidated) {
@@ -309,7 +340,8 @@ TEST(EventLogKeys, AWindowIsBoundAndInvalidated) {
   TestMw mw = w.make_mw();
   w.bound(mw, w.mr, 100, 64, TERN_ACCESS_REMOTE_WRITE);
   const Events bound = take(w.b);
-  EXPECT_THAT(texts(bound), ElementsAre("key created 5 0", "interrupt 0", "doorbell 1", "posted 0 1", "wqe" + number(TERN_WR_BIND_MW) + " 0 0",
+  EXPECT_THAT(texts(bound), ElementsAre("key created 5 0", "interrupt 0", "doorbell 1",
+                                        "posted 0 1", "wqe" + number(TERN_WR_BIND_MW) + " 0 0",
                                         "check bind 64 0 0", "key bound 5 64", "cqe 0 0"));
   ASSERT_EQ(bound.size(), 8U);
   EXPECT_EQ(le(bound[6].key), mw.view.key);
@@ -319,8 +351,9 @@ TEST(EventLogKeys, AWindowIsBoundAndInvalidated) {
   EXPECT_THAT(texts(of_type(take(w.b), TERN_LOG_CHECK)), Contains("check remote 64 0 0"));
   w.link().binder->post(local_inv(mw.view.key));
   EXPECT_EQ(w.wait_bind(w.link()).status, TERN_CQE_SUCCESS);
-  EXPECT_THAT(take_texts(w.b), ElementsAre("doorbell 1", "posted 1 2", "wqe" + number(TERN_WR_LOCAL_INV) + " 1 0", "check local-inv 0 0 0",
-                                           "key unbound 5 64", "cqe 0 1"));
+  EXPECT_THAT(take_texts(w.b),
+              ElementsAre("doorbell 1", "posted 1 2", "wqe" + number(TERN_WR_LOCAL_INV) + " 1 0",
+                          "check local-inv 0 0 0", "key unbound 5 64", "cqe 0 1"));
   EXPECT_EQ(w.refused(w.link(), w.access(Op3::kWrite, mw.view, 0, 64)), "");
   EXPECT_THAT(take_texts(w.b), Contains("check remote 64 2" + number(TERN_LOG_RULE_MW_UNBOUND)));
 }
@@ -342,7 +375,8 @@ TEST(EventLogKeys, AFastRegionIsOpenedAndClosed) {
   (void)qp.wait_send();
   (void)qp.wait_send();
   const auto all = take_texts(b);
-  EXPECT_THAT(all, ::testing::IsSupersetOf({"check register 8192 0 0", "key opened 2 8192", "check local-inv 0 0 0", "key closed 2 8192"}));
+  EXPECT_THAT(all, ::testing::IsSupersetOf({"check register 8192 0 0", "key opened 2 8192",
+                                            "check local-inv 0 0 0", "key closed 2 8192"}));
 }
 
 // ---- page faults ----
@@ -363,13 +397,16 @@ TEST(EventLogOdp, AnAbsentPage) {
   pager.resolve_all();
   EXPECT_EQ(qa.wait_send().status, TERN_CQE_SUCCESS);
   auto events = take_texts(b);
-  std::erase_if(events, [](const std::string& e) { return e.starts_with("interrupt") || e.starts_with("key"); });
+  std::erase_if(events, [](const std::string& e) {
+    return e.starts_with("interrupt") || e.starts_with("key");
+  });
   EXPECT_THAT(events, Contains("fault 2 64 responder"));
   ASSERT_GE(events.size(), 8U);
   EXPECT_EQ(events.back(), "sent 17 240 0 aeth 31");
   events.resize(5);
-  EXPECT_THAT(events, ElementsAre("received 10 240 64", "check remote 64 0 0", "check remote 64 1 0", "fault 1 64 responder",
-                                  "sent 17 240 0 aeth 33"));
+  EXPECT_THAT(events,
+              ElementsAre("received 10 240 64", "check remote 64 0 0", "check remote 64 1 0",
+                          "fault 1 64 responder", "sent 17 240 0 aeth 33"));
 }
 
 // ---- QPs and the device ----
@@ -386,8 +423,9 @@ TEST(EventLogQps, StatesFromTheFirstToTheLast) {
   ASSERT_EQ(qp.to_state(TERN_QPS_ERR), TERN_ST_OK);
   a.destroy(qp);
   EXPECT_THAT(texts(of_type(take(a), TERN_LOG_QP_STATE)),
-              ElementsAre("state 255 0 0 0", "state 0 1 0 0", "state 1 2 0 0", "state 2 3 0 0", "state 3 4 0 0", "state 4 6 0 0",
-                          "state 6 0 0 0", "state 0 1 0 0", "state 1 6 0 0", "state 6 255 0 0"));
+              ElementsAre("state 255 0 0 0", "state 0 1 0 0", "state 1 2 0 0", "state 2 3 0 0",
+                          "state 3 4 0 0", "state 4 6 0 0", "state 6 0 0 0", "state 0 1 0 0",
+                          "state 1 6 0 0", "state 6 255 0 0"));
 }
 
 TEST_F(EventLogTest, DoorbellsThatAreRefused) {
@@ -414,7 +452,8 @@ TEST_F(EventLogTest, ARateLimit) {
   ASSERT_EQ(qa->modify(attr, TERN_QPA_RATE_LIMIT), TERN_ST_OK);
   attr.rate_limit = le(0U);
   ASSERT_EQ(qa->modify(attr, TERN_QPA_RATE_LIMIT), TERN_ST_OK);
-  EXPECT_THAT(texts(of_type(take(a), TERN_LOG_RATE)), ElementsAre("rate 100000000 0 0", "rate 0 0 0"));
+  EXPECT_THAT(texts(of_type(take(a), TERN_LOG_RATE)),
+              ElementsAre("rate 100000000 0 0", "rate 0 0 0"));
 }
 
 // Marked packets cut the rate; it recovers to the target, and the QP is free at the end.
@@ -502,8 +541,8 @@ TEST(EventLogRing, AFullRingCountsWhatItLoses) {
   log.taken(1);
   add(21, 23);
   EXPECT_EQ(log.lost(), 1U) << "the second found no room";
-  EXPECT_THAT(texts(take(log)), ElementsAre("posted 0 5", "posted 0 6", "posted 0 7", "posted 0 8", "posted 0 9", "posted 0 10", "lost 10",
-                                            "posted 0 21"));
+  EXPECT_THAT(texts(take(log)), ElementsAre("posted 0 5", "posted 0 6", "posted 0 7", "posted 0 8",
+                                            "posted 0 9", "posted 0 10", "lost 10", "posted 0 21"));
   add(23, 24);
   EXPECT_THAT(texts(take(log)), ElementsAre("lost 1", "posted 0 23"));
   EXPECT_EQ(log.lost(), 0U);

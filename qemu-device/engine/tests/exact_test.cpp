@@ -21,9 +21,10 @@ using ::testing::Each;
 using ::testing::Not;
 
 // IBTA table 45, in units of 10 us.
-constexpr std::array<Nanos, 32> kRnrTimer = {
-    65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+constexpr std::array<Nanos, 32> kRnrTimer = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                             16,    24,   32,   48,    64,    96,    128,   192,
+                                             256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                             4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 class Exact : public ::testing::TestWithParam<bool> {
  protected:
@@ -105,7 +106,9 @@ TEST_P(Exact, EveryCodeOfTheAckTimer) {
   for (std::uint8_t code = 1; code < 32; ++code) {
     connect({.timeout = code});
     std::vector<Nanos> sent;
-    sim.pass = [&](unsigned, std::span<const std::byte>) { return sent.push_back(sim.now()), false; };
+    sim.pass = [&](unsigned, std::span<const std::byte>) {
+      return sent.push_back(sim.now()), false;
+    };
     post(write({src.sge(0, 8)}, dst));
     constexpr Nanos kDay = 86'400'000'000'000;
     ASSERT_TRUE(sim.run_until([&] { return sent.size() == 2; }, kDay));
@@ -185,11 +188,12 @@ TEST_P(Exact, OneAcknowledgementTellsOfAllBefore) {
 // Credits are ignored, even few or none: only RNR NAKs limit the requester.
 TEST_P(Exact, CreditsAreNotHeeded) {
   connect();
-  for (const char* const rules :
-       {"corrupt=96 tx opcode=ack syndrome=ack sealed",
-        "corrupt=96 tx opcode=ack syndrome=ack sealed; corrupt=97 tx opcode=ack syndrome=ack sealed; "
-        "corrupt=98 tx opcode=ack syndrome=ack sealed; corrupt=99 tx opcode=ack syndrome=ack sealed; "
-        "corrupt=100 tx opcode=ack syndrome=ack sealed"}) {
+  for (const char* const rules : {"corrupt=96 tx opcode=ack syndrome=ack sealed",
+                                  "corrupt=96 tx opcode=ack syndrome=ack sealed; corrupt=97 tx "
+                                  "opcode=ack syndrome=ack sealed; "
+                                  "corrupt=98 tx opcode=ack syndrome=ack sealed; corrupt=99 tx "
+                                  "opcode=ack syndrome=ack sealed; "
+                                  "corrupt=100 tx opcode=ack syndrome=ack sealed"}) {
     set(b, rules);
     for (int i = 0; i < 40; ++i) post_recv(1);
     for (int i = 0; i < 40; ++i) post(send({src.sge(0, 100)}));
@@ -207,14 +211,18 @@ TEST_P(Exact, ReadsAndAtomicsOutstandingAreAsManyAsAgreed) {
     int out = 0, seen = 0;
     sim.pass = [&](unsigned from, std::span<const std::byte> f) {
       const auto op = Op{static_cast<std::uint8_t>(std::to_integer<unsigned>(f[62]) & 0x1f)};
-      if (from == 0 && (op == Op::kReadRequest || op == Op::kFetchAdd)) seen = std::max(seen, ++out);
-      if (from == 1 && (op == Op::kReadResponseLast || op == Op::kReadResponseOnly || op == Op::kAtomicAck)) --out;
+      if (from == 0 && (op == Op::kReadRequest || op == Op::kFetchAdd))
+        seen = std::max(seen, ++out);
+      if (from == 1 &&
+          (op == Op::kReadResponseLast || op == Op::kReadResponseOnly || op == Op::kAtomicAck))
+        --out;
       return true;
     };
     sim.budget = 4096;
     sim.turn_time = 1000;
     for (std::uint32_t i = 0; i < 40; ++i) {
-      post(i % 3 ? read({src.sge(1000 * i, 1000)}, dst, 1000 * i) : fetch_add(src.sge(0, 8), dst, 0, 1));
+      post(i % 3 ? read({src.sge(1000 * i, 1000)}, dst, 1000 * i)
+                 : fetch_add(src.sge(0, 8), dst, 0, 1));
     }
     for (int i = 0; i < 40; ++i) expect_sent();
     EXPECT_EQ(seen, most);
@@ -246,9 +254,9 @@ TEST_P(Exact, DrainedWhenAllThatWasBegunIsAcknowledged) {
 // ---- repeated requests ----
 
 struct Repeat {
-  const char* here;   // fault rules of the requester and of the responder
+  const char* here;  // fault rules of the requester and of the responder
   const char* there;
-  int op;             // 0 write, 1 read, 2 fetch-add, 3 send
+  int op;  // 0 write, 1 read, 2 fetch-add, 3 send
   std::uint64_t timeouts, naks, implied, duplicates;
 };
 
@@ -272,8 +280,9 @@ TEST_P(Exact, WhatIsLostIsRepeatedAndNothingElse) {
     SCOPED_TRACE(std::string(r.here) + " | " + r.there);
     connect();
     const auto count = [&] {
-      return std::array{a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), a.counter(TERN_CNT_PACKET_SEQ_ERR),
-                        a.counter(TERN_CNT_IMPLIED_NAK_SEQ_ERR), b.counter(TERN_CNT_DUPLICATE_REQUEST),
+      return std::array{a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR),
+                        a.counter(TERN_CNT_PACKET_SEQ_ERR), a.counter(TERN_CNT_IMPLIED_NAK_SEQ_ERR),
+                        b.counter(TERN_CNT_DUPLICATE_REQUEST),
                         b.counter(TERN_CNT_RX_ATOMIC_REQUESTS)};
     };
     const auto before = count();
@@ -291,7 +300,8 @@ TEST_P(Exact, WhatIsLostIsRepeatedAndNothingElse) {
     expect_sent();
     sim.run_until_idle();
     const auto now = count();
-    const std::array want{r.timeouts, r.naks, r.implied, r.duplicates, r.op == 2 ? std::uint64_t{1} : 0};
+    const std::array want{r.timeouts, r.naks, r.implied, r.duplicates,
+                          r.op == 2 ? std::uint64_t{1} : 0};
     for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(now[i] - before[i], want[i]) << i;
     if (r.op == 2) {
       EXPECT_EQ(src.get<std::uint64_t>(0), 100U);

@@ -102,26 +102,29 @@ TEST_P(Fairness, EightBytesWaitForOneTurnOfEachOther) {
     worst = std::max(worst, between);
     total += between;
   }
-  std::printf("           %u busy, MTU %u, budget %u: %.1f packets on average, at most %llu, bound %llu\n",
-              busy, 1U << log_mtu, budget, static_cast<double>(total) / kTrials,
-              static_cast<unsigned long long>(worst), static_cast<unsigned long long>(bound));
+  std::printf(
+      "           %u busy, MTU %u, budget %u: %.1f packets on average, at most %llu, bound %llu\n",
+      busy, 1U << log_mtu, budget, static_cast<double>(total) / kTrials,
+      static_cast<unsigned long long>(worst), static_cast<unsigned long long>(bound));
   EXPECT_LE(worst, bound);
   EXPECT_GT(total, 0U) << "the others were not busy: nothing was measured";
 }
 
 std::string name_of(const ::testing::TestParamInfo<Param>& info) {
   const auto& [busy, log_mtu, budget, load] = info.param;
-  const char* const what = load == Load::kWrites ? "Writes" : load == Load::kBoth ? "Both" : "ReadResponses";
-  return std::string(what) + std::to_string(busy) + "Mtu" + std::to_string(1U << log_mtu) + "Budget" +
-         std::to_string(budget);
+  const char* const what = load == Load::kWrites ? "Writes"
+                           : load == Load::kBoth ? "Both"
+                                                 : "ReadResponses";
+  return std::string(what) + std::to_string(busy) + "Mtu" + std::to_string(1U << log_mtu) +
+         "Budget" + std::to_string(budget);
 }
 
-INSTANTIATE_TEST_SUITE_P(Loads, Fairness,
-                         ::testing::Combine(::testing::Values(1U, 4U, 16U), ::testing::Values(8U, 10U, 12U),
-                                            ::testing::Values(4096U, 65536U),
-                                            ::testing::Values(Load::kWrites, Load::kReadResponses,
-                                                              Load::kBoth)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Loads, Fairness,
+    ::testing::Combine(::testing::Values(1U, 4U, 16U), ::testing::Values(8U, 10U, 12U),
+                       ::testing::Values(4096U, 65536U),
+                       ::testing::Values(Load::kWrites, Load::kReadResponses, Load::kBoth)),
+    name_of);
 // A busy host gives the device tiny budgets, an idle one large ones.
 INSTANTIATE_TEST_SUITE_P(Budgets, Fairness,
                          ::testing::Combine(::testing::Values(4U), ::testing::Values(12U),

@@ -50,7 +50,8 @@ class FakeHost : public Host {
     arena_.reset(static_cast<std::byte*>(std::calloc(1, len)));
     // Large pages, as QEMU has for guest memory. Everything works without them, only more slowly.
     constexpr std::uintptr_t kHuge = 2 << 20;
-    const std::uintptr_t start = (reinterpret_cast<std::uintptr_t>(arena_.get()) + kHuge - 1) & ~(kHuge - 1);
+    const std::uintptr_t start =
+        (reinterpret_cast<std::uintptr_t>(arena_.get()) + kHuge - 1) & ~(kHuge - 1);
     (void)madvise(reinterpret_cast<void*>(start), len - kHuge, MADV_HUGEPAGE);
     arena_len_ = len;
     next_ = kArena;
@@ -114,10 +115,10 @@ class FakeHost : public Host {
   std::uint64_t maps = 0;     // successful mappings
   std::uint64_t refused = 0;  // failed mappings
   std::uint64_t unmaps = 0;
-  std::uint64_t bytes_written = 0;  // reported to unmap()
+  std::uint64_t bytes_written = 0;      // reported to unmap()
   std::uint64_t ram_bytes_written = 0;  // reported to ram_written()
   std::uint64_t dm_bytes_written = 0;   // reported to dm_written()
-  std::uint64_t stores = 0;  // hash of the device's stores and their times, in order
+  std::uint64_t stores = 0;             // hash of the device's stores and their times, in order
   [[nodiscard]] std::size_t outstanding() const { return live_.size(); }
 
   // ---- Host ----
@@ -125,7 +126,8 @@ class FakeHost : public Host {
     EXPECT_GT(len, 0U) << "map of nothing";
     std::uint64_t room = ram_at(addr);
     const bool unreadable = write_only != 0 && !write && addr / kPage == write_only / kPage;
-    if (room == 0 || len == 0 || unreadable || (fail_maps_from && maps + refused + 1 >= fail_maps_from)) {
+    if (room == 0 || len == 0 || unreadable ||
+        (fail_maps_from && maps + refused + 1 >= fail_maps_from)) {
       ++refused;
       return {};
     }

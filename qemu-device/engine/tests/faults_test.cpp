@@ -246,10 +246,11 @@ TEST(DeviceFaultsRepeat, SameSeedSameRun) {
     const auto [qp, peer] = rc_pair(a, b);
     (void)peer;
     std::string error;
-    EXPECT_TRUE(a.device.set_faults("drop tx rate=5% seed=1; drop rx rate=2% seed=2;"
-                                    "duplicate tx rate=5% seed=3; reorder=3 tx rate=5% seed=4;"
-                                    "corrupt=any tx rate=5% seed=5; delay=20us tx rate=5% seed=6",
-                                    error))
+    EXPECT_TRUE(
+        a.device.set_faults("drop tx rate=5% seed=1; drop rx rate=2% seed=2;"
+                            "duplicate tx rate=5% seed=3; reorder=3 tx rate=5% seed=4;"
+                            "corrupt=any tx rate=5% seed=5; delay=20us tx rate=5% seed=6",
+                            error))
         << error;
     for (unsigned i = 0; i < 20; ++i) {
       src.fill(i);

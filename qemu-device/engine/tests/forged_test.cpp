@@ -72,7 +72,8 @@ TEST_F(Forged, PacketsOfOtherAddressesAreDropped) {
 }
 
 TEST_F(Forged, PacketsOutsideTheWindowOfPsnsChangeNothing) {
-  // Behind the expected PSN lie duplicates, ahead of it a gap, which costs the peer a retry at most.
+  // Behind the expected PSN lie duplicates, ahead of it a gap, which costs the peer a retry at
+  // most.
   for (const std::int32_t distance : {-1, -100, -(1 << 22), 1, 100, (1 << 22)}) {
     forge(expected().plus(static_cast<std::uint32_t>(distance)));
     EXPECT_FALSE(written()) << distance;

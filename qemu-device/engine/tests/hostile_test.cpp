@@ -111,8 +111,10 @@ TEST_F(Hostile, QueuesOfRandomBytes) {
           qp->memory().put(qp->rq_slot(slot) + at, word);
         }
         // Mostly a valid opcode and valid flags, to pass the first checks.
-        if (random() % 4) qp->memory().put(qp->sq_slot(slot), static_cast<std::uint8_t>(random() % 14));
-        if (random() % 4) qp->memory().put(qp->sq_slot(slot) + 1, static_cast<std::uint16_t>(random() % 3 << 8));
+        if (random() % 4)
+          qp->memory().put(qp->sq_slot(slot), static_cast<std::uint8_t>(random() % 14));
+        if (random() % 4)
+          qp->memory().put(qp->sq_slot(slot) + 1, static_cast<std::uint16_t>(random() % 3 << 8));
       }
     }
     x.store_sq_pi(1 + random() % 64);
@@ -229,18 +231,37 @@ class HostileMemory : public Hostile, public ::testing::WithParamInterface<int> 
 const Place kPlaces[] = {
     {"SendSlots", [](Hostile&, TestQp& x, TestQp&) { return x.memory().address(0); }, true, 1},
     {"SendRecord", [](Hostile&, TestQp& x, TestQp&) { return x.record(); }, true, 1},
-    {"ReceiveSlots", [](Hostile&, TestQp&, TestQp& y) { return y.memory().address(y.rq_slot(0)); }, false, 0},
+    {"ReceiveSlots", [](Hostile&, TestQp&, TestQp& y) { return y.memory().address(y.rq_slot(0)); },
+     false, 0},
     {"ReceiveRecord", [](Hostile&, TestQp&, TestQp& y) { return y.record(); }, false, 0},
-    {"SendCompletions", [](Hostile&, TestQp& x, TestQp&) { return x.send_cq().memory().address(0); }, true, 1},
-    {"ReceiveCompletions", [](Hostile&, TestQp&, TestQp& y) { return y.recv_cq().memory().address(0); }, false, 0},
-    {"SourceOfSend", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true, 0},
-    {"SourceOfWrite", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true, 1},
-    {"TargetOfRead", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true, 2},
-    {"ResultOfAtomic", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true, 3},
-    {"TargetOfSend", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; }, false, 0},
-    {"TargetOfWrite", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; }, false, 1},
-    {"SourceOfRead", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; }, false, 2},
-    {"TargetOfAtomic", [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; }, false, 3},
+    {"SendCompletions",
+     [](Hostile&, TestQp& x, TestQp&) { return x.send_cq().memory().address(0); }, true, 1},
+    {"ReceiveCompletions",
+     [](Hostile&, TestQp&, TestQp& y) { return y.recv_cq().memory().address(0); }, false, 0},
+    {"SourceOfSend",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true,
+     0},
+    {"SourceOfWrite",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true,
+     1},
+    {"TargetOfRead",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true,
+     2},
+    {"ResultOfAtomic",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).source().dma; }, true,
+     3},
+    {"TargetOfSend",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; },
+     false, 0},
+    {"TargetOfWrite",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; },
+     false, 1},
+    {"SourceOfRead",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; },
+     false, 2},
+    {"TargetOfAtomic",
+     [](Hostile& h, TestQp&, TestQp&) { return static_cast<HostileMemory&>(h).target().dma; },
+     false, 3},
 };
 
 TEST_P(HostileMemory, OwnerIsToldAndNobodyElse) {
@@ -281,7 +302,8 @@ TEST_P(HostileMemory, OwnerIsToldAndNobodyElse) {
   EXPECT_EQ(x.wait_send().status, TERN_CQE_SUCCESS);
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, HostileMemory, ::testing::Range(0, static_cast<int>(std::size(kPlaces))),
+INSTANTIATE_TEST_SUITE_P(Places, HostileMemory,
+                         ::testing::Range(0, static_cast<int>(std::size(kPlaces))),
                          [](const auto& place) { return std::string(kPlaces[place.param].name); });
 
 }  // namespace

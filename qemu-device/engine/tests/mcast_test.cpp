@@ -351,7 +351,8 @@ TEST_F(Mcast, CopiesCostTheSendersTurn) {
   TestMr& dst = b.reg(64);
   sim.budget = 4096;
   sim.turn_time = 1000;
-  for (unsigned i = 0; i < 1000; ++i) flood.post(to_group(flood, kGroup6, 1024).unsignaled(), false);
+  for (unsigned i = 0; i < 1000; ++i)
+    flood.post(to_group(flood, kGroup6, 1024).unsignaled(), false);
   flood.ring();
   sim.run_for(3'000);
   const std::uint64_t before = a.device.lane.counters.rdma[TERN_CNT_OUT_OF_BUFFER];

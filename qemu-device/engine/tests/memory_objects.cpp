@@ -8,8 +8,7 @@ namespace tern {
 
 Status TestNode::try_alloc_dm(std::uint64_t len, std::uint32_t log_align, TestDm* dm) {
   tern_rsp_alloc_dm rsp{};
-  const Status st =
-      command(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{le(len), le(log_align), 0}, &rsp);
+  const Status st = command(TERN_CMD_ALLOC_DM, tern_cmd_alloc_dm{le(len), le(log_align), 0}, &rsp);
   *dm = {le(rsp.dmn), le(rsp.offset), le(rsp.size)};
   return st;
 }
@@ -51,7 +50,8 @@ Status TestNode::rereg(TestMr& mr, std::uint32_t mask, const RegOptions& options
     const std::uint64_t num = (options.offset + len + FakeHost::kPage - 1) / FakeHost::kPage;
     const std::uint64_t memory = host.alloc(num * FakeHost::kPage);
     const std::uint64_t list = host.alloc(num * 8);
-    for (std::uint64_t i = 0; i < num; ++i) host.put(list + i * 8, le(memory + i * FakeHost::kPage));
+    for (std::uint64_t i = 0; i < num; ++i)
+      host.put(list + i * 8, le(memory + i * FakeHost::kPage));
     next.dma = memory + options.offset;
     next.iova = options.iova ? options.iova : next.dma;
     next.length = next.backed = len;

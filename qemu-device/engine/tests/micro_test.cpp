@@ -183,6 +183,7 @@ constexpr unsigned kRnr = TERN_CNT_OUT_OF_BUFFER;
 constexpr unsigned kFailed = TERN_CNT_REQ_CQE_ERROR;
 constexpr unsigned kFlushed = TERN_CNT_REQ_CQE_FLUSH_ERROR;
 
+// clang-format off
 const Micro kMicros[] = {
     {"nothing", "", "", long_write, {}, {}},
     {"read-response-4-lost", "drop rx opcode=read-response qp={here} nth=4", "", long_read,
@@ -233,6 +234,7 @@ const Micro kMicros[] = {
     {"uc-middle-lost", "drop tx opcode=send-middle transport=uc qp={there} nth=2", "",
      second_of_three_lost, {}, {{kGap, 1}}, kUc},
 };
+// clang-format on
 
 std::string with_numbers(std::string rules, const Bench& t) {
   const auto replace = [&rules](const std::string& what, std::uint32_t number) {

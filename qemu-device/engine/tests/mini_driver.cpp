@@ -14,7 +14,8 @@ constexpr std::uint64_t kPage = FakeHost::kPage;
 std::uint64_t round_up(std::uint64_t v, std::uint64_t to) { return (v + to - 1) / to * to; }
 
 Mac mac_of(unsigned id) {
-  return {0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id)};
+  return {
+      0x52, 0x54, 0x00, 0x77, static_cast<std::uint8_t>(id >> 8), static_cast<std::uint8_t>(id)};
 }
 
 Config config_of(const NodeOptions& options, unsigned id, bool captured) {
@@ -73,8 +74,8 @@ void TestMr::fill(unsigned seed) const {
 
 TestEq::TestEq(TestNode& node, std::uint8_t kind, std::uint16_t vector, unsigned log_size)
     : node_(node),
-      memory_(node.host,
-              (kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe)) << log_size),
+      memory_(node.host, (kind == TERN_EQ_FAULT ? sizeof(tern_fault) : sizeof(tern_eqe))
+                             << log_size),
       record_(node.host),
       kind_(kind),
       vector_(vector),
@@ -136,9 +137,7 @@ TestCq::TestCq(TestNode& node, unsigned log_size, TestEq* eq, std::uint8_t flags
   cqn_ = le(rsp.id);
 }
 
-void TestCq::store_ci(std::uint32_t ci) {
-  record_.put(offsetof(tern_cq_record, ci), ci);
-}
+void TestCq::store_ci(std::uint32_t ci) { record_.put(offsetof(tern_cq_record, ci), ci); }
 
 tern_cqe TestCq::cqe_at(std::uint32_t index) const {
   return memory_.get<tern_cqe>((index & ((1U << log_size_) - 1)) * sizeof(tern_cqe));
@@ -280,8 +279,8 @@ Status TestQp::to_rtr(const TestQp& peer) {
   a.rq_psn = le(options_.rq_psn);
   a.max_dest_rd_atomic = options_.max_dest_rd_atomic;
   a.min_rnr_timer = options_.min_rnr_timer;
-  std::uint32_t mask = TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
-                       TERN_QPA_RQ_PSN;
+  std::uint32_t mask =
+      TERN_QPA_STATE | TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN;
   if (options_.type != TERN_QPT_UC && options_.type != TERN_QPT_XRC_INI) {
     mask |= TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
   }
@@ -340,13 +339,9 @@ std::uint64_t TestQp::rq_slot(std::uint32_t index) const {
          (std::uint64_t{index & ((1U << options_.log_rq_size) - 1)} << options_.log_rq_stride);
 }
 
-void TestQp::store_sq_pi(std::uint32_t pi) {
-  record_.put(offsetof(tern_qp_record, sq_pi), pi);
-}
+void TestQp::store_sq_pi(std::uint32_t pi) { record_.put(offsetof(tern_qp_record, sq_pi), pi); }
 
-void TestQp::store_rq_pi(std::uint32_t pi) {
-  record_.put(offsetof(tern_qp_record, rq_pi), pi);
-}
+void TestQp::store_rq_pi(std::uint32_t pi) { record_.put(offsetof(tern_qp_record, rq_pi), pi); }
 
 std::uint32_t TestQp::record_status() const {
   return record_.get(offsetof(tern_qp_record, status));
@@ -398,8 +393,13 @@ void TestQp::post(const SendWr& wr, bool ring_now) {
       append(slot, tern_atomic_seg{le(wr.raddr), le(wr.rkey), 0, le(wr.swap_add), le(wr.compare)});
       break;
     case TERN_WR_FLUSH:
-      append(slot, tern_flush_seg{le(wr.raddr), le(wr.rkey), wr.flush.type, wr.flush.level, {},
-                                  le(std::uint64_t{wr.flush.length}), 0});
+      append(slot, tern_flush_seg{le(wr.raddr),
+                                  le(wr.rkey),
+                                  wr.flush.type,
+                                  wr.flush.level,
+                                  {},
+                                  le(std::uint64_t{wr.flush.length}),
+                                  0});
       break;
     case TERN_WR_REG_MR:
       append(slot, wr.reg);
@@ -488,13 +488,13 @@ std::uint64_t TestSrq::slot(std::uint32_t index) const {
   return std::uint64_t{index & ((1U << options_.log_size) - 1)} << options_.log_stride;
 }
 
-std::uint32_t TestSrq::taken() const {
-  return record_.get(offsetof(tern_srq_record, ci));
-}
+std::uint32_t TestSrq::taken() const { return record_.get(offsetof(tern_srq_record, ci)); }
 
 std::uint32_t TestSrq::ops_done() const { return record_.get(offsetof(tern_srq_record, ops_ci)); }
 
-std::uint32_t TestSrq::tags_released() const { return record_.get(offsetof(tern_srq_record, tags_released)); }
+std::uint32_t TestSrq::tags_released() const {
+  return record_.get(offsetof(tern_srq_record, tags_released));
+}
 
 void TestSrq::store_ops_pi(std::uint32_t pi) { record_.put(offsetof(tern_srq_record, ops_pi), pi); }
 
@@ -517,9 +517,7 @@ void TestSrq::post_op(const TagOp& op, bool ring) {
   if (ring) node_.doorbell(node_.uar(), TERN_DB_CMD_TM, srqn_);
 }
 
-void TestSrq::store_pi(std::uint32_t pi) {
-  record_.put(offsetof(tern_srq_record, pi), pi);
-}
+void TestSrq::store_pi(std::uint32_t pi) { record_.put(offsetof(tern_srq_record, pi), pi); }
 
 void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
   EXPECT_GT(free(), 0U) << "the SRQ is full";
@@ -531,7 +529,8 @@ void TestSrq::post(std::vector<tern_sge> sges, std::uint64_t wr_id) {
   for (const tern_sge& s : sges) append(wqe, wire_sge(s));
   EXPECT_LE(wqe.size(), std::size_t{1} << options_.log_stride) << "WQE larger than its slot";
   memory_.write(slot(pi_), wqe);
-  if (next_) next_->write(std::uint64_t{pi_ & ((1U << next_log_size_) - 1)} << options_.log_stride, wqe);
+  if (next_)
+    next_->write(std::uint64_t{pi_ & ((1U << next_log_size_) - 1)} << options_.log_stride, wqe);
   store_pi(++pi_);
 }
 
@@ -767,7 +766,8 @@ TestSrq& TestNode::create_srq(const SrqOptions& options) {
 
 Status TestNode::try_reg(std::uint64_t len, const RegOptions& options, TestMr* mr) {
   const std::uint64_t page = std::uint64_t{1} << options.page_shift;
-  const std::uint64_t real = round_up(std::max<std::uint64_t>(options.alias ? options.alias : options.offset + len, 1), page);
+  const std::uint64_t real = round_up(
+      std::max<std::uint64_t>(options.alias ? options.alias : options.offset + len, 1), page);
   const std::uint64_t num = (options.offset + len + page - 1) / page;
   const std::uint64_t memory = host.alloc(real, page);
   tern_cmd_create_mr cmd{};
@@ -839,7 +839,8 @@ FastMr TestNode::alloc_fast(std::uint32_t pages, std::uint32_t pd) {
   fast.mr.length = fast.mr.backed = std::uint64_t{pages} * kPage;
   fast.mr.iova = fast.mr.dma = host.alloc(fast.mr.length);
   fast.list = host.alloc(pages * 8ULL);
-  for (std::uint32_t i = 0; i < pages; ++i) host.put(fast.list + i * 8ULL, le(fast.mr.dma + i * kPage));
+  for (std::uint32_t i = 0; i < pages; ++i)
+    host.put(fast.list + i * 8ULL, le(fast.mr.dma + i * kPage));
   tern_cmd_create_mr cmd{};
   cmd.pages.num = le(pages);
   cmd.pdn = le(pd);
@@ -858,17 +859,19 @@ void TestNode::destroy(TestSrq& srq) { destroy(TERN_CMD_DESTROY_SRQ, srq.number(
 
 std::uint64_t TestNode::counter(unsigned index) {
   std::array<std::uint64_t, TERN_CNT_RDMA_NUM> counters{};
-  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_RDMA}), 1, {}},
-                    &counters),
-            TERN_ST_OK);
+  EXPECT_EQ(
+      command(TERN_CMD_QUERY_COUNTERS,
+              tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_RDMA}), 1, {}}, &counters),
+      TERN_ST_OK);
   return le(counters.at(index));
 }
 
 std::uint64_t TestNode::eth_counter(unsigned index) {
   std::array<std::uint64_t, TERN_ETH_CNT_NUM> counters{};
-  EXPECT_EQ(command(TERN_CMD_QUERY_COUNTERS, tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_ETH}), 1, {}},
-                    &counters),
-            TERN_ST_OK);
+  EXPECT_EQ(
+      command(TERN_CMD_QUERY_COUNTERS,
+              tern_cmd_query_counters{le(std::uint32_t{TERN_COUNTERS_ETH}), 1, {}}, &counters),
+      TERN_ST_OK);
   return le(counters.at(index));
 }
 
@@ -918,11 +921,10 @@ std::pair<TestQp&, TestQp&> rc_pair(TestNode& a, TestNode& b, const QpOptions& o
 
 const char* status_name(std::uint8_t status) {
   constexpr std::array names = {
-      "SUCCESS",          "LOC_LEN_ERR",     "LOC_QP_OP_ERR",  "LOC_PROT_ERR",
-      "WR_FLUSH_ERR",     "MW_BIND_ERR",     "BAD_RESP_ERR",   "LOC_ACCESS_ERR",
-      "REM_INV_REQ_ERR",  "REM_ACCESS_ERR",  "REM_OP_ERR",     "RETRY_EXC_ERR",
-      "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR",  "FATAL_ERR",      "RESP_TIMEOUT_ERR",
-      "GENERAL_ERR"};
+      "SUCCESS",          "LOC_LEN_ERR",   "LOC_QP_OP_ERR",     "LOC_PROT_ERR",    "WR_FLUSH_ERR",
+      "MW_BIND_ERR",      "BAD_RESP_ERR",  "LOC_ACCESS_ERR",    "REM_INV_REQ_ERR", "REM_ACCESS_ERR",
+      "REM_OP_ERR",       "RETRY_EXC_ERR", "RNR_RETRY_EXC_ERR", "REM_ABORT_ERR",   "FATAL_ERR",
+      "RESP_TIMEOUT_ERR", "GENERAL_ERR"};
   return status < names.size() ? names[status] : "?";
 }
 

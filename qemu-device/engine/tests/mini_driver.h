@@ -81,7 +81,7 @@ struct TestMr {
   std::uint32_t key = 0;
   std::uint64_t iova = 0;
   std::uint64_t length = 0;
-  std::uint64_t dma = 0;    // DMA address of the first byte
+  std::uint64_t dma = 0;     // DMA address of the first byte
   std::uint64_t backed = 0;  // bytes of memory in the region
 
   [[nodiscard]] tern_sge sge(std::uint64_t offset, std::uint32_t len) const {
@@ -108,7 +108,7 @@ struct TestMr {
 struct RegOptions {
   std::uint32_t pd = 0;  // 0: the node's own
   std::uint32_t access = kAllAccess;
-  std::uint64_t iova = 0;  // 0: the DMA address
+  std::uint64_t iova = 0;    // 0: the DMA address
   std::uint64_t offset = 0;  // of the first byte in the first page
   std::uint64_t alias = 0;   // if not 0, the region maps this many bytes of memory repeatedly
   unsigned page_shift = 12;
@@ -135,7 +135,7 @@ struct SendWr {
   std::uint32_t xrc_srqn = 0;
   std::uint64_t swap_add = 0;
   std::uint64_t compare = 0;
-  tern_flush_seg flush{};  // FLUSH: type, level and length, in host byte order
+  tern_flush_seg flush{};                // FLUSH: type, level and length, in host byte order
   std::vector<std::byte> inline_data{};  // with TERN_WQE_F_INLINE
   std::uint32_t inv_rkey = 0;            // SEND_WITH_INV, LOCAL_INV
   tern_reg_seg reg{};                    // REG_MR; as in the WQE
@@ -248,22 +248,22 @@ class TestCq {
 };
 
 struct QpOptions {
-  std::uint32_t pd = 0;          // 0: the node's own
-  TestSrq* srq = nullptr;        // null: the QP has an RQ
-  std::uint32_t xrcd = 0;        // of an XRC target
-  TestCq* send_cq = nullptr;     // null: the QP gets its own
+  std::uint32_t pd = 0;       // 0: the node's own
+  TestSrq* srq = nullptr;     // null: the QP has an RQ
+  std::uint32_t xrcd = 0;     // of an XRC target
+  TestCq* send_cq = nullptr;  // null: the QP gets its own
   TestCq* recv_cq = nullptr;
   std::uint8_t type = TERN_QPT_RC;
-  std::uint8_t flags = 0;        // TERN_QP_F_*, besides those for the SRQ and XRC
+  std::uint8_t flags = 0;  // TERN_QP_F_*, besides those for the SRQ and XRC
   std::uint8_t log_sq_size = 6;
   std::uint8_t log_sq_stride = 8;
   std::uint8_t log_rq_size = 6;
   std::uint8_t log_rq_stride = 8;
-  unsigned log_cq_size = 8;      // of its own CQs
-  TestEq* eq = nullptr;          // of its own CQs
+  unsigned log_cq_size = 8;  // of its own CQs
+  TestEq* eq = nullptr;      // of its own CQs
   // Attributes for connecting:
   unsigned log_mtu = 10;
-  std::uint16_t gid_index = 0;   // 0: IPv6, 1: IPv4, 2: IPv4 on VLAN 77, 3: IPv6 on VLAN 77
+  std::uint16_t gid_index = 0;  // 0: IPv6, 1: IPv4, 2: IPv4 on VLAN 77, 3: IPv6 on VLAN 77
   std::uint32_t access = kAllAccess;
   std::uint32_t sq_psn = 0xfffff0;  // wraps soon
   std::uint32_t rq_psn = 0xfffff0;
@@ -277,7 +277,7 @@ struct QpOptions {
   std::uint8_t traffic_class = 0;
   std::uint8_t hop_limit = 64;
   std::uint32_t flow_label = 0;
-  std::uint8_t ece = 0;          // TERN_ECE_*
+  std::uint8_t ece = 0;  // TERN_ECE_*
   std::uint8_t static_rate = 0;
   std::uint32_t qkey = 0x11111111;  // UD: Q_Key of this QP and of the peer
 };
@@ -399,7 +399,9 @@ class TestSrq {
   [[nodiscard]] std::uint64_t next_pages() const { return le(next_->pages().addr); }
   // Writes and publishes an operation on the tags; rings the doorbell unless `ring` is false.
   void post_op(const TagOp& op, bool ring = true);
-  [[nodiscard]] std::uint32_t ops_free() const { return (1U << options_.log_ops) - (ops_pi_ - ops_done()); }
+  [[nodiscard]] std::uint32_t ops_free() const {
+    return (1U << options_.log_ops) - (ops_pi_ - ops_done());
+  }
   [[nodiscard]] std::uint32_t ops_done() const;
   [[nodiscard]] std::uint32_t tags_released() const;
   // Overwrites pi or ops_pi in the doorbell record.
@@ -467,8 +469,7 @@ class TestNode : public SimNode {
                    std::as_writable_bytes(std::span(out, 1)));
   }
   [[nodiscard]] Status command(std::uint16_t opcode, std::span<const std::byte> in,
-                               std::span<std::byte> out,
-                               std::uint16_t version = TERN_CMD_VERSION);
+                               std::span<std::byte> out, std::uint16_t version = TERN_CMD_VERSION);
   // A command on one object; expects success.
   void destroy(std::uint16_t opcode, std::uint32_t id);
 

@@ -61,8 +61,8 @@ class Pair {
       const Job& job = *receives_.front();
       receives_.pop_front();
       const tern_sge sge = far_->sge(job.piece * kPiece, job.kind == kWriteImm ? 0 : kPiece);
-      const std::vector<tern_sge> sges = job.kind == kWriteImm ? std::vector<tern_sge>{}
-                                                               : std::vector{sge};
+      const std::vector<tern_sge> sges =
+          job.kind == kWriteImm ? std::vector<tern_sge>{} : std::vector{sge};
       if (srq_) {
         srq_->post(sges, job.piece);
       } else {
@@ -108,7 +108,18 @@ class Pair {
   }
 
  private:
-  enum Kind : unsigned { kSend, kSendImm, kWrite, kWriteImm, kSendInv, kRead, kAtomic, kCompare, kWord, kFlush };
+  enum Kind : unsigned {
+    kSend,
+    kSendImm,
+    kWrite,
+    kWriteImm,
+    kSendInv,
+    kRead,
+    kAtomic,
+    kCompare,
+    kWord,
+    kFlush
+  };
   struct Job {
     unsigned kind;
     std::uint32_t len;
@@ -127,7 +138,8 @@ class Pair {
     }
   }
   void fill(const TestMr& mr, const Job& job) {
-    for (std::byte& x : mr.bytes(job.piece * kPiece, job.len)) x = static_cast<std::byte>(random_());
+    for (std::byte& x : mr.bytes(job.piece * kPiece, job.len))
+      x = static_cast<std::byte>(random_());
   }
   void expect_receive(const Job& job) {
     receives_.push_back(&job);
@@ -177,7 +189,8 @@ class Pair {
           post(fetch_add(near_->sge(at, 8), *far_, kPiece * kPieces, 3));
           counter_ += 3;
         } else {
-          post(compare_swap(near_->sge(at, 8), *far_, kPiece * kPieces, counter_, counter_ * 5 + 1));
+          post(
+              compare_swap(near_->sge(at, 8), *far_, kPiece * kPieces, counter_, counter_ * 5 + 1));
           counter_ = counter_ * 5 + 1;
         }
     }
@@ -211,16 +224,17 @@ class Mixed : public ::testing::TestWithParam<Faults> {
   std::deque<Pair> pairs;
 
   void add(TestNode& x, TestNode& y, std::uint8_t type) {
-    pairs.emplace_back(x, y, random(),
-                       QpOptions{.type = type,
-                                 .log_mtu = static_cast<unsigned>(8 + random() % 5),
-                                 .gid_index = static_cast<std::uint16_t>(random() % 4),
-                                 .sq_psn = static_cast<std::uint32_t>(pairs.size() % 2 ? 0xfffff0 : 7),
-                                 .rq_psn = static_cast<std::uint32_t>(pairs.size() % 2 ? 0xfffff0 : 7),
-                                 .max_rd_atomic = 4,
-                                 .max_dest_rd_atomic = 4,
-                                 .min_rnr_timer = static_cast<std::uint8_t>(1 + random() % 24),
-                                 .timeout = 12});
+    pairs.emplace_back(
+        x, y, random(),
+        QpOptions{.type = type,
+                  .log_mtu = static_cast<unsigned>(8 + random() % 5),
+                  .gid_index = static_cast<std::uint16_t>(random() % 4),
+                  .sq_psn = static_cast<std::uint32_t>(pairs.size() % 2 ? 0xfffff0 : 7),
+                  .rq_psn = static_cast<std::uint32_t>(pairs.size() % 2 ? 0xfffff0 : 7),
+                  .max_rd_atomic = 4,
+                  .max_dest_rd_atomic = 4,
+                  .min_rnr_timer = static_cast<std::uint8_t>(1 + random() % 24),
+                  .timeout = 12});
   }
 };
 
@@ -264,8 +278,9 @@ INSTANTIATE_TEST_SUITE_P(Rates, Mixed,
                                            Faults{0.01, 4}, Faults{0.02, 5}, Faults{0.05, 6},
                                            Faults{0.05, 7}, Faults{0.05, 8}),
                          [](const auto& p) {
-                           return "PerMille" + std::to_string(static_cast<int>(p.param.rate * 1000)) +
-                                  "Seed" + std::to_string(p.param.seed);
+                           return "PerMille" +
+                                  std::to_string(static_cast<int>(p.param.rate * 1000)) + "Seed" +
+                                  std::to_string(p.param.seed);
                          });
 
 }  // namespace

@@ -452,7 +452,8 @@ TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
   };
   std::vector<Link> links;
   for (unsigned i = 0; i < kQps; ++i) {
-    QpOptions options{.min_rnr_timer = 3, .timeout = 1, .retry_cnt = static_cast<std::uint8_t>(lossy ? 7 : 0)};
+    QpOptions options{
+        .min_rnr_timer = 3, .timeout = 1, .retry_cnt = static_cast<std::uint8_t>(lossy ? 7 : 0)};
     if (i == kQps - 1) {
       options.type = TERN_QPT_XRC_INI;
       TestQp& x = a.create_qp(options);
@@ -582,7 +583,8 @@ TEST_P(OdpStorm, EveryMessageOnceAndInOrder) {
   EXPECT_EQ(le(a.objects().parked), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, OdpStorm, ::testing::Combine(::testing::Range(0, 2), ::testing::Range(1U, 9U)));
+INSTANTIATE_TEST_SUITE_P(Seeds, OdpStorm,
+                         ::testing::Combine(::testing::Range(0, 2), ::testing::Range(1U, 9U)));
 
 // More faults than the event queue has entries.
 TEST(OdpCrowd, AThousandFaultsAtOnce) {
@@ -601,7 +603,8 @@ TEST(OdpCrowd, AThousandFaultsAtOnce) {
   std::vector<TestQp*> qps;
   for (unsigned i = 0; i < kQps; ++i) {
     TestQp& x = a.create_qp({.send_cq = &cq, .recv_cq = &cq, .log_sq_size = 2, .log_rq_size = 2});
-    TestQp& y = b.create_qp({.send_cq = &other, .recv_cq = &other, .log_sq_size = 2, .log_rq_size = 2});
+    TestQp& y =
+        b.create_qp({.send_cq = &other, .recv_cq = &other, .log_sq_size = 2, .log_rq_size = 2});
     ASSERT_EQ(y.created(), TERN_ST_OK);
     x.connect(y);
     y.connect(x);

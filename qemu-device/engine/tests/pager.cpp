@@ -113,7 +113,8 @@ void Pager::collect(unsigned limit) {
 Status Pager::resolve(std::size_t index, std::uint8_t result) {
   const tern_fault fault = faults[index];
   faults.erase(faults.begin() + static_cast<std::ptrdiff_t>(index));
-  const auto mr = std::ranges::find(mrs_, le(fault.key), [](const OnDemandMr* m) { return m->key(); });
+  const auto mr =
+      std::ranges::find(mrs_, le(fault.key), [](const OnDemandMr* m) { return m->key(); });
   EXPECT_NE(mr, mrs_.end()) << "a fault of another key";
   if (mr == mrs_.end()) return TERN_ST_BAD_HANDLE;
   const std::uint64_t at = le(fault.addr) - (*mr)->mr.iova;

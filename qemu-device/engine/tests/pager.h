@@ -28,7 +28,9 @@ class OnDemandMr {
   OnDemandMr& operator=(const OnDemandMr&) = delete;
 
   [[nodiscard]] std::uint32_t key() const { return mr.key; }
-  [[nodiscard]] tern_sge sge(std::uint64_t offset, std::uint32_t len) const { return mr.sge(offset, len); }
+  [[nodiscard]] tern_sge sge(std::uint64_t offset, std::uint32_t len) const {
+    return mr.sge(offset, len);
+  }
   [[nodiscard]] std::uint64_t pages() const { return frames_.size(); }
   [[nodiscard]] bool present(std::uint64_t page) const { return bits_[page] & TERN_PAGE_READ; }
   // Makes pages [first, first + n) present; without `writable`, read-only.

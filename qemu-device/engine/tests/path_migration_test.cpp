@@ -70,7 +70,9 @@ class PathMigrationTest : public ::testing::Test {
   }
   static std::uint8_t state_of(TestQp& qp) { return qp.query().alt.mig_state; }
   // The GID index of the QP's primary path.
-  static std::uint16_t path_of(TestQp& qp) { return le(std::uint16_t{qp.query().attr.av.sgid_index}); }
+  static std::uint16_t path_of(TestQp& qp) {
+    return le(std::uint16_t{qp.query().attr.av.sgid_index});
+  }
   void arm(std::uint16_t path = kAlternate) {
     ASSERT_EQ(rearm(*qa, *qb, path), TERN_ST_OK);
     ASSERT_EQ(rearm(*qb, *qa, path), TERN_ST_OK);
@@ -101,7 +103,9 @@ class PathMigrationTest : public ::testing::Test {
     return parts && (frame[parts->bth + 1] & std::byte{0x40}) != std::byte{0};
   }
   void kill(std::uint16_t path) {
-    sim.pass = [path](unsigned, std::span<const std::byte> frame) { return path_of(frame) != path; };
+    sim.pass = [path](unsigned, std::span<const std::byte> frame) {
+      return path_of(frame) != path;
+    };
   }
   // A request from the peer of `to`, at its address `path`.
   void forge(TestNode& from, TestQp& to, std::uint16_t path, bool mig, Psn psn) {
@@ -184,8 +188,10 @@ TEST_F(PathMigrationTest, RefusesWhatIsNoPath) {
   EXPECT_EQ(refused([](tern_qp_alt& p) { p.port = 0; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(refused([](tern_qp_alt& p) { p.av.port = 0; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(refused([](tern_qp_alt& p) { p.timeout = 32; }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(refused([](tern_qp_alt& p) { p.pkey_index = le(std::uint16_t{1}); }), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(refused([](tern_qp_alt& p) { p.av.sgid_index = le(std::uint16_t{9}); }), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(refused([](tern_qp_alt& p) { p.pkey_index = le(std::uint16_t{1}); }),
+            TERN_ST_BAD_PARAM);
+  EXPECT_EQ(refused([](tern_qp_alt& p) { p.av.sgid_index = le(std::uint16_t{9}); }),
+            TERN_ST_BAD_PARAM);
   EXPECT_EQ(refused([](tern_qp_alt& p) { p.rsvd_2d[2] = 1; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(refused([](tern_qp_alt& p) { p.av.rsvd_23[0] = 1; }), TERN_ST_BAD_PARAM);
   EXPECT_EQ(qa->query().alt.port, 0U);
@@ -230,13 +236,15 @@ TEST_F(PathMigrationTest, TheTransitionsThatTakeIt) {
     return a.command(TERN_CMD_MODIFY_QP, cmd);
   };
   constexpr std::uint32_t kInit = TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT;
-  constexpr std::uint32_t kRtr = TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
-                                 TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER;
-  constexpr std::uint32_t kRts = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
-                                 TERN_QPA_MAX_RD_ATOMIC;
+  constexpr std::uint32_t kRtr = TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN |
+                                 TERN_QPA_RQ_PSN | TERN_QPA_MAX_DEST_RD_ATOMIC |
+                                 TERN_QPA_MIN_RNR_TIMER;
+  constexpr std::uint32_t kRts = TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
+                                 TERN_QPA_SQ_PSN | TERN_QPA_MAX_RD_ATOMIC;
   EXPECT_EQ(with(x, TERN_QPS_INIT, kInit | TERN_QPA_ALT_PATH), TERN_ST_BAD_PARAM);
   EXPECT_EQ(with(x, TERN_QPS_INIT, kInit), TERN_ST_OK);
-  EXPECT_EQ(with(x, TERN_QPS_RTR, kRtr | TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(with(x, TERN_QPS_RTR, kRtr | TERN_QPA_ALT_PATH | TERN_QPA_MIG_STATE),
+            TERN_ST_BAD_PARAM);
   EXPECT_EQ(with(x, TERN_QPS_RTR, kRtr | TERN_QPA_ALT_PATH), TERN_ST_OK);
   EXPECT_EQ(x.query().alt.port, 1U);
   EXPECT_EQ(with(x, TERN_QPS_RTS, kRts | TERN_QPA_MIG_STATE), TERN_ST_OK);
@@ -273,7 +281,8 @@ TEST_F(PathMigrationTest, MigratesWhenThePathDies) {
   EXPECT_TRUE(same_bytes(dst.bytes(8192, 2000), src.bytes(3000, 2000)));
   EXPECT_TRUE(same_bytes(src.bytes(40000, 3000), src.bytes(0, 3000)));
   EXPECT_EQ(dst.get<std::uint64_t>(32768), 107U);
-  EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 3U) << "the retries of the old path come first";
+  EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 3U)
+      << "the retries of the old path come first";
   EXPECT_THAT(events(a), ElementsAre(TERN_EV_PATH_MIG));
   EXPECT_THAT(events(b), ElementsAre(TERN_EV_PATH_MIG));
   EXPECT_EQ(path_of(*qa), kAlternate);
@@ -356,7 +365,8 @@ TEST_F(PathMigrationTest, MigratesOnRequestWithoutLoss) {
     exchange();
     exchange();
     // The request reaches a responder that has left by the old path; its answer takes the new one.
-    EXPECT_THAT(paths, ElementsAre(at_requester ? kAlternate : kPrimary, kAlternate, kAlternate, kAlternate));
+    EXPECT_THAT(paths, ElementsAre(at_requester ? kAlternate : kPrimary, kAlternate, kAlternate,
+                                   kAlternate));
     EXPECT_THAT(events(a), ElementsAre(TERN_EV_PATH_MIG));
     EXPECT_THAT(events(b), ElementsAre(TERN_EV_PATH_MIG));
     EXPECT_EQ(a.counter(TERN_CNT_LOCAL_ACK_TIMEOUT_ERR), 0U);
@@ -590,7 +600,8 @@ TEST_F(PathMigrationTest, AStrayPacketMigratesNothing) {
 
 // ---- exactly once ----
 
-class PathMigrationSeeds : public PathMigrationTest, public ::testing::WithParamInterface<unsigned> {};
+class PathMigrationSeeds : public PathMigrationTest,
+                           public ::testing::WithParamInterface<unsigned> {};
 
 // Paths die in one or both directions at random times, also with requests in flight. Both ends load
 // the path that died as the alternate one when it is back.
@@ -618,12 +629,15 @@ TEST_P(PathMigrationSeeds, EveryMessageExactlyOnce) {
         const std::uint32_t len = 1 + random() % 3000;
         switch (random() % 3) {
           case 0:
-            qa->post(fetch_add(src.sge(32768 + 8 * (posted % 8), 8), dst, 65528, 1 + posted).id(posted));
+            qa->post(
+                fetch_add(src.sge(32768 + 8 * (posted % 8), 8), dst, 65528, 1 + posted).id(posted));
             sum += 1 + posted;
             break;
           case 1:
             qb->post_recv({dst.sge(0, 4096)}, received++);
-            qa->post(send({src.sge(random() % 1000, len)}).immediate(static_cast<std::uint32_t>(received)).id(posted));
+            qa->post(send({src.sge(random() % 1000, len)})
+                         .immediate(static_cast<std::uint32_t>(received))
+                         .id(posted));
             break;
           default:
             qa->post(read({src.sge(40000, len)}, dst).id(posted));

@@ -25,23 +25,26 @@ class Rate : public ::testing::Test {
   Sim sim;
   TestNode a{sim};
   TestNode b{sim};
-  std::vector<Left> left;  // the long frames of node a
+  std::vector<Left> left;   // the long frames of node a
   std::vector<Left> other;  // its other frames
 
   void SetUp() override {
     sim.pass = [this](unsigned from, std::span<const std::byte> frame) {
-      if (from == a.index()) (frame.size() > 300 ? left : other).push_back({sim.now(), frame.size()});
+      if (from == a.index())
+        (frame.size() > 300 ? left : other).push_back({sim.now(), frame.size()});
       return true;
     };
   }
-  static tern_qp_attr limit(std::uint32_t kbit, std::uint32_t burst = 0, std::uint16_t typical = 0) {
+  static tern_qp_attr limit(std::uint32_t kbit, std::uint32_t burst = 0,
+                            std::uint16_t typical = 0) {
     tern_qp_attr attr{};
     attr.rate_limit = le(kbit);
     attr.max_burst = le(burst);
     attr.typical_packet = le(typical);
     return attr;
   }
-  static void set_limit(TestQp& qp, std::uint32_t kbit, std::uint32_t burst = 0, std::uint16_t typical = 0) {
+  static void set_limit(TestQp& qp, std::uint32_t kbit, std::uint32_t burst = 0,
+                        std::uint16_t typical = 0) {
     ASSERT_EQ(qp.modify(limit(kbit, burst, typical), TERN_QPA_RATE_LIMIT), TERN_ST_OK);
   }
   // Each packet left in the first nanosecond in which the rate had allowed all before it.
@@ -129,7 +132,8 @@ TEST_F(Rate, ResponsesToReadsShareTheRate) {
   ASSERT_TRUE(read_done != 0 && write_done != 0);
   expect_exact(500 * kMbit, 512);
   const Nanos took = std::max(read_done, write_done) - left[0].time;
-  EXPECT_GT(std::min(read_done, write_done) - left[0].time, took * 9 / 10) << "one half waited for the other";
+  EXPECT_GT(std::min(read_done, write_done) - left[0].time, took * 9 / 10)
+      << "one half waited for the other";
 }
 
 TEST_F(Rate, AcknowledgementsAreFree) {
@@ -160,7 +164,8 @@ TEST_F(Rate, UnreliableConnectionsAndBursts) {
 
   const std::uint64_t frame = left[1].bytes;
   for (const std::uint64_t packets : {1U, 4U, 16U}) {
-    set_limit(x, 40'000, static_cast<std::uint32_t>(packets * frame), static_cast<std::uint16_t>(frame));
+    set_limit(x, 40'000, static_cast<std::uint32_t>(packets * frame),
+              static_cast<std::uint16_t>(frame));
     sim.run_for(100'000'000);
     left.clear();
     x.post(write({src.sge()}, dst));
@@ -221,7 +226,8 @@ TEST_F(Rate, ValuesAreChecked) {
   EXPECT_EQ(le(x.query().rate), 0U);
   EXPECT_EQ(x.modify(limit(2), TERN_QPA_RATE_LIMIT), TERN_ST_BAD_PARAM);
 
-  for (const std::uint8_t code : std::to_array<std::uint8_t>({7, 16, 25})) {  // 40 Gbit/s and more: no limit
+  for (const std::uint8_t code :
+       std::to_array<std::uint8_t>({7, 16, 25})) {  // 40 Gbit/s and more: no limit
     const auto [v, w] = rc_pair(a, b, {.static_rate = code});
     EXPECT_EQ(le(v.query().rate), 0U);
   }

@@ -19,7 +19,9 @@ using Bytes = std::vector<std::byte>;
 inline std::uint32_t be16(std::span<const std::byte> b, std::size_t at) {
   return std::to_integer<std::uint32_t>(b[at]) << 8 | std::to_integer<std::uint32_t>(b[at + 1]);
 }
-inline std::uint32_t be32(std::span<const std::byte> b, std::size_t at) { return be16(b, at) << 16 | be16(b, at + 2); }
+inline std::uint32_t be32(std::span<const std::byte> b, std::size_t at) {
+  return be16(b, at) << 16 | be16(b, at + 2);
+}
 inline void set16(std::span<std::byte> b, std::size_t at, std::uint32_t v) {
   b[at] = static_cast<std::byte>(v >> 8);
   b[at + 1] = static_cast<std::byte>(v);
@@ -27,7 +29,8 @@ inline void set16(std::span<std::byte> b, std::size_t at, std::uint32_t v) {
 
 // The sum of RFC 1071, word by word.
 inline std::uint32_t plain_sum(std::span<const std::byte> b, std::uint32_t sum = 0) {
-  for (std::size_t i = 0; i < b.size(); ++i) sum += std::to_integer<std::uint32_t>(b[i]) << (i % 2 ? 0 : 8);
+  for (std::size_t i = 0; i < b.size(); ++i)
+    sum += std::to_integer<std::uint32_t>(b[i]) << (i % 2 ? 0 : 8);
   while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
   return sum;
 }
@@ -41,7 +44,8 @@ struct PacketOptions {
 constexpr std::size_t kEth = 14;
 inline std::size_t l4_at(const PacketOptions& o) { return kEth + (o.ipv6 ? 40 : 20); }
 inline std::size_t headers_of(const PacketOptions& o) { return l4_at(o) + (o.udp ? 8 : 20); }
-inline Bytes ip_packet(const Mac& dst, const Mac& src, std::size_t payload, const PacketOptions& o = {}) {
+inline Bytes ip_packet(const Mac& dst, const Mac& src, std::size_t payload,
+                       const PacketOptions& o = {}) {
   Bytes f(headers_of(o) + payload);
   std::memcpy(f.data(), dst.data(), 6);
   std::memcpy(f.data() + 6, src.data(), 6);
@@ -71,11 +75,13 @@ inline Bytes ip_packet(const Mac& dst, const Mac& src, std::size_t payload, cons
     f[at + 12] = std::byte{0x50};
     f[at + 13] = std::byte{0x18};  // PSH, ACK
   }
-  for (std::size_t i = headers_of(o); i < f.size(); ++i) f[i] = static_cast<std::byte>(i * 7 + (i >> 8));
+  for (std::size_t i = headers_of(o); i < f.size(); ++i)
+    f[i] = static_cast<std::byte>(i * 7 + (i >> 8));
   return f;
 }
 // The sum of the pseudo header of a packet whose TCP or UDP part has `len` bytes.
-inline std::uint32_t pseudo_sum(std::span<const std::byte> f, const PacketOptions& o, std::size_t len) {
+inline std::uint32_t pseudo_sum(std::span<const std::byte> f, const PacketOptions& o,
+                                std::size_t len) {
   const auto addresses = o.ipv6 ? f.subspan(22, 32) : f.subspan(26, 8);
   return plain_sum(addresses, (o.udp ? 17U : 6U) + static_cast<std::uint32_t>(len));
 }
@@ -88,8 +94,8 @@ inline bool checksums_ok(std::span<const std::byte> f, const PacketOptions& o) {
   return plain_sum(f.subspan(at, len), pseudo_sum(f, o, len)) == 0xffff;
 }
 
-inline tern_eth_offload offload(unsigned ops, unsigned csum_start = 0, unsigned csum_offset = 0, unsigned mss = 0,
-                                unsigned header_len = 0, unsigned vlan = 0) {
+inline tern_eth_offload offload(unsigned ops, unsigned csum_start = 0, unsigned csum_offset = 0,
+                                unsigned mss = 0, unsigned header_len = 0, unsigned vlan = 0) {
   const auto u16 = [](unsigned v) { return le(static_cast<std::uint16_t>(v)); };
   return {u16(csum_start), u16(csum_offset), u16(mss), u16(header_len), u16(vlan), u16(ops), 0, 0};
 }
@@ -119,8 +125,8 @@ class RawTest : public ::testing::Test {
     };
   }
   // A flow for frames to `mac`; returns its number.
-  std::uint32_t flow(TestNode& node, const Mac& mac, std::uint32_t dest_id, std::uint8_t dest = TERN_DEST_QP,
-                     std::uint32_t tag = 0) {
+  std::uint32_t flow(TestNode& node, const Mac& mac, std::uint32_t dest_id,
+                     std::uint8_t dest = TERN_DEST_QP, std::uint32_t tag = 0) {
     tern_cmd_create_flow cmd{};
     cmd.dest_id = le(dest_id);
     cmd.dest = dest;
@@ -135,7 +141,9 @@ class RawTest : public ::testing::Test {
     return le(rsp.id);
   }
   // A send of `frame`, which is copied to the region `mr` of the sender.
-  SendWr frame_wr(const Bytes& frame, const tern_eth_offload& ops = {}) { return frame_wr(src, frame, ops); }
+  SendWr frame_wr(const Bytes& frame, const tern_eth_offload& ops = {}) {
+    return frame_wr(src, frame, ops);
+  }
   static SendWr frame_wr(const TestMr& mr, const Bytes& frame, const tern_eth_offload& ops = {}) {
     std::memcpy(mr.bytes().data(), frame.data(), frame.size());
     SendWr wr = send({mr.sge(0, static_cast<std::uint32_t>(frame.size()))});
@@ -177,7 +185,8 @@ class RawTest : public ::testing::Test {
   }
   static Bytes tagged(const Bytes& frame, unsigned vlan) {
     Bytes out(frame.begin(), frame.begin() + 12);
-    for (const unsigned v : {0x81U, 0x00U, vlan >> 8, vlan & 0xff}) out.push_back(static_cast<std::byte>(v));
+    for (const unsigned v : {0x81U, 0x00U, vlan >> 8, vlan & 0xff})
+      out.push_back(static_cast<std::byte>(v));
     out.insert(out.end(), frame.begin() + 12, frame.end());
     return out;
   }

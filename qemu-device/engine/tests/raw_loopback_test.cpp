@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Frames of raw QPs that stay in the port: to its own address, to addresses that flows claim, and to groups.
+// Frames of raw QPs that stay in the port: to its own address, to addresses that flows claim, and
+// to groups.
 #include <gmock/gmock.h>
 
 #include "tests/raw_fixture.h"
@@ -131,7 +132,8 @@ TEST_F(RawLoopback, SegmentsAndTagsAreFinished) {
   EXPECT_THAT(wire, IsEmpty());
 }
 
-// A frame that kills the QP that sent it: the receive CQ overflows while the frame is delivered to its sender.
+// A frame that kills the QP that sent it: the receive CQ overflows while the frame is delivered to
+// its sender.
 TEST_F(RawLoopback, SenderDiesOfItsOwnFrame) {
   QpOptions options = kRaw;
   options.recv_cq = &a.create_cq(1);
@@ -139,7 +141,8 @@ TEST_F(RawLoopback, SenderDiesOfItsOwnFrame) {
   q.connect();
   flow(a, kOther, q.number());
   for (std::uint64_t i = 0; i < 6; ++i) q.post_recv({own.sge(0, 4096)}, i);
-  for (std::uint64_t i = 0; i < 6; ++i) q.post(frame_wr(eth_frame(kOther, a.mac(), 100)).id(i), false);
+  for (std::uint64_t i = 0; i < 6; ++i)
+    q.post(frame_wr(eth_frame(kOther, a.mac(), 100)).id(i), false);
   q.ring();
   sim.run_until_idle();
   EXPECT_EQ(q.query().attr.state, TERN_QPS_ERR);
@@ -190,7 +193,8 @@ TEST_F(RawLoopback, GroupOfWorkQueues) {
   rss.log_entries = 1;
   rss.kind = TERN_DEST_QP;
   rss.fields[TERN_RSS_TCP4] = TERN_RSS_FIELD_SRC_PORT | TERN_RSS_FIELD_DST_PORT;
-  for (std::size_t i = 0; i < sizeof(rss.key); ++i) rss.key[i] = static_cast<std::uint8_t>(i * 37 + 11);
+  for (std::size_t i = 0; i < sizeof(rss.key); ++i)
+    rss.key[i] = static_cast<std::uint8_t>(i * 37 + 11);
   for (unsigned i = 0; i < 2; ++i) {
     TestQp& wq = a.create_qp(options);
     ASSERT_EQ(wq.to_init(), TERN_ST_OK);
@@ -225,7 +229,8 @@ TEST_F(RawLoopback, GroupOfWorkQueues) {
   EXPECT_EQ(a.command(TERN_CMD_DESTROY_QP, first), TERN_ST_OK);
 }
 
-// A RoCE packet that a raw QP sends to its own port is a frame like others; it reaches no QP of RDMA.
+// A RoCE packet that a raw QP sends to its own port is a frame like others; it reaches no QP of
+// RDMA.
 TEST_F(RawLoopback, RoceFrameIsOnlyAFrame) {
   flow(a, a.mac(), peer.number());
   peer.post_recv({own.sge(0, 4096)});

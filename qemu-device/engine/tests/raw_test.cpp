@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Raw packet QPs: frames out, with and without offloads, frames in from flows, states, and WQEs that are wrong.
+// Raw packet QPs: frames out, with and without offloads, frames in from flows, states, and WQEs
+// that are wrong.
 #include <gmock/gmock.h>
 
 #include <array>
@@ -19,7 +20,8 @@ using Raw = RawTest;
 
 TEST_F(Raw, FramesOfEveryLengthLeaveUnchanged) {
   const std::size_t most = a.options().mtu + 22;
-  for (const std::size_t len : {std::size_t{14}, std::size_t{59}, std::size_t{60}, std::size_t{61}, std::size_t{1514}, most}) {
+  for (const std::size_t len : {std::size_t{14}, std::size_t{59}, std::size_t{60}, std::size_t{61},
+                                std::size_t{1514}, most}) {
     SCOPED_TRACE(len);
     const Bytes frame = eth_frame(b.mac(), a.mac(), len, 3);
     wire.clear();
@@ -115,8 +117,9 @@ TEST_F(Raw, ChecksumOfAnyProtocol) {
 }
 
 TEST_F(Raw, ChecksumsOfIp) {
-  for (const PacketOptions& o : {PacketOptions{}, PacketOptions{.udp = true}, PacketOptions{.ipv6 = true},
-                                 PacketOptions{.ipv6 = true, .udp = true}}) {
+  for (const PacketOptions& o :
+       {PacketOptions{}, PacketOptions{.udp = true}, PacketOptions{.ipv6 = true},
+        PacketOptions{.ipv6 = true, .udp = true}}) {
     wire.clear();
     qa.post(frame_wr(ip_packet(b.mac(), a.mac(), 101, o), offload(TERN_ETH_OP_IP_CSUM)));
     expect_sent(qa);
@@ -171,7 +174,8 @@ class RawSegments : public RawTest, public ::testing::WithParamInterface<PacketO
       if (!o.udp) {
         EXPECT_EQ(be32(f, l4_at(o) + 4), be32(whole, l4_at(o) + 4) + i * mss);
       }
-      joined.insert(joined.end(), f.begin() + static_cast<std::ptrdiff_t>(head), f.begin() + static_cast<std::ptrdiff_t>(head + len));
+      joined.insert(joined.end(), f.begin() + static_cast<std::ptrdiff_t>(head),
+                    f.begin() + static_cast<std::ptrdiff_t>(head + len));
     }
     EXPECT_TRUE(same_bytes(joined, std::span(whole).subspan(head)));
   }
@@ -182,7 +186,8 @@ std::string name_of(const ::testing::TestParamInfo<PacketOptions>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RawSegments,
-                         ::testing::Values(PacketOptions{}, PacketOptions{.udp = true}, PacketOptions{.ipv6 = true},
+                         ::testing::Values(PacketOptions{}, PacketOptions{.udp = true},
+                                           PacketOptions{.ipv6 = true},
                                            PacketOptions{.ipv6 = true, .udp = true}),
                          name_of);
 
@@ -191,7 +196,8 @@ TEST_P(RawSegments, AreWhole) {
     SCOPED_TRACE(payload);
     wire.clear();
     const Bytes whole = ip_packet(b.mac(), a.mac(), payload, o);
-    qa.post(tso_wr(whole, offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 1000, static_cast<unsigned>(head))));
+    qa.post(tso_wr(whole, offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 1000,
+                                  static_cast<unsigned>(head))));
     expect_sent(qa);
     sim.run_until_idle();
     expect_segments(wire, whole, 1000);
@@ -201,7 +207,8 @@ TEST_P(RawSegments, AreWhole) {
 TEST_P(RawSegments, OfInlinePayload) {
   const Bytes whole = ip_packet(b.mac(), a.mac(), 100, o);
   SendWr wr = send_inline(std::span(whole).subspan(head));
-  wr.eth = offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 30, static_cast<unsigned>(head));
+  wr.eth = offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 30,
+                   static_cast<unsigned>(head));
   wr.headers.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(head));
   qa.post(wr);
   expect_sent(qa);
@@ -213,7 +220,9 @@ TEST_P(RawSegments, OfInlinePayload) {
 TEST_P(RawSegments, TakeTurnsWithOthers) {
   const Bytes whole = ip_packet(b.mac(), a.mac(), 60000, o);
   const auto [qc, qd] = rc_pair(a, b);
-  qa.post(tso_wr(whole, offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 100, static_cast<unsigned>(head))), false);
+  qa.post(tso_wr(whole, offload(ops, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 100,
+                                static_cast<unsigned>(head))),
+          false);
   qc.post(write({src.sge(0, 100)}, dst), false);
   qa.ring();
   qc.ring();
@@ -230,8 +239,8 @@ TEST_P(RawSegments, TakeTurnsWithOthers) {
 
 TEST_P(RawSegments, WithTag) {
   const Bytes whole = ip_packet(b.mac(), a.mac(), 3000, o);
-  qa.post(tso_wr(whole, offload(ops | TERN_ETH_OP_VLAN, static_cast<unsigned>(l4_at(o)), o.udp ? 6 : 16, 1000,
-                                static_cast<unsigned>(head), 0x2007)));
+  qa.post(tso_wr(whole, offload(ops | TERN_ETH_OP_VLAN, static_cast<unsigned>(l4_at(o)),
+                                o.udp ? 6 : 16, 1000, static_cast<unsigned>(head), 0x2007)));
   expect_sent(qa);
   sim.run_until_idle();
   for (Bytes& f : wire) {
@@ -253,7 +262,8 @@ TEST_F(Raw, SegmentationThatIsRefused) {
   refused(offload(tso, 34, 16, 0, head), TERN_CQE_LOC_LEN_ERR, "mss 0");
   refused(offload(tso, 30, 16, 1000, head), TERN_CQE_LOC_LEN_ERR, "csum_start");
   refused(offload(tso, 34, 16, 1000, 40), TERN_CQE_LOC_LEN_ERR, "headers cut short");
-  refused(offload(tso, 34, 16, a.options().mtu + 1, head), TERN_CQE_LOC_LEN_ERR, "segment longer than the MTU");
+  refused(offload(tso, 34, 16, a.options().mtu + 1, head), TERN_CQE_LOC_LEN_ERR,
+          "segment longer than the MTU");
   refused(offload(tso | TERN_ETH_OP_USO, 34, 6, 1000, head), TERN_CQE_LOC_LEN_ERR, "TCP as UDP");
   SendWr wr = tso_wr(whole, offload(tso, 34, 16, 1000, head));
   wr.sges = {src.sge(0, 65536 - head + 1)};
@@ -293,23 +303,28 @@ TEST_F(Raw, WrongWqes) {
     expect_sqe(qa, status);
   };
   wrong(TERN_CQE_LOC_QP_OP_ERR, "unknown flag", [](SendWr& wr) { wr.flags |= 0x10; });
-  wrong(TERN_CQE_LOC_QP_OP_ERR, "unknown operation", [](SendWr& wr) { wr.eth.ops = le(std::uint16_t{0x20}); });
+  wrong(TERN_CQE_LOC_QP_OP_ERR, "unknown operation",
+        [](SendWr& wr) { wr.eth.ops = le(std::uint16_t{0x20}); });
   wrong(TERN_CQE_LOC_QP_OP_ERR, "both checksums",
         [](SendWr& wr) { wr.eth.ops = le(std::uint16_t{TERN_ETH_OP_CSUM | TERN_ETH_OP_IP_CSUM}); });
-  wrong(TERN_CQE_LOC_QP_OP_ERR, "a flag of descriptors", [](SendWr& wr) { wr.eth.flags = le(std::uint16_t{TERN_ETH_F_OFFLOAD}); });
+  wrong(TERN_CQE_LOC_QP_OP_ERR, "a flag of descriptors",
+        [](SendWr& wr) { wr.eth.flags = le(std::uint16_t{TERN_ETH_F_OFFLOAD}); });
   wrong(TERN_CQE_LOC_QP_OP_ERR, "reserved bytes", [](SendWr& wr) { wr.eth.rsvd_e = 1; });
   wrong(TERN_CQE_LOC_QP_OP_ERR, "headers longer than the slot",
         [](SendWr& wr) { wr.eth = offload(TERN_ETH_OP_TSO, 34, 16, 1000, 256); });
   wrong(TERN_CQE_LOC_QP_OP_ERR, "headers of 65535 bytes",
         [](SendWr& wr) { wr.eth = offload(TERN_ETH_OP_TSO, 34, 16, 1000, 65535); });
-  wrong(TERN_CQE_LOC_LEN_ERR, "checksum beyond the frame", [](SendWr& wr) { wr.eth = offload(TERN_ETH_OP_CSUM, 90, 9); });
+  wrong(TERN_CQE_LOC_LEN_ERR, "checksum beyond the frame",
+        [](SendWr& wr) { wr.eth = offload(TERN_ETH_OP_CSUM, 90, 9); });
   wrong(TERN_CQE_LOC_LEN_ERR, "checksum far beyond the frame",
         [](SendWr& wr) { wr.eth = offload(TERN_ETH_OP_CSUM, 65535, 65535); });
   wrong(TERN_CQE_LOC_PROT_ERR, "wrong key", [&](SendWr& wr) { wr.sges[0].lkey += 1; });
-  wrong(TERN_CQE_LOC_PROT_ERR, "beyond the region", [&](SendWr& wr) { wr.sges[0].addr += src.length - 99; });
+  wrong(TERN_CQE_LOC_PROT_ERR, "beyond the region",
+        [&](SendWr& wr) { wr.sges[0].addr += src.length - 99; });
   TestMr& foreign = a.reg(4096, {.pd = a.alloc_pd()});
   wrong(TERN_CQE_LOC_PROT_ERR, "another PD", [&](SendWr& wr) { wr.sges = {foreign.sge(0, 100)}; });
-  wrong(TERN_CQE_LOC_PROT_ERR, "a DMA address", [&](SendWr& wr) { wr.sges = {{src.dma, 100, TERN_LKEY_DMA}}; });
+  wrong(TERN_CQE_LOC_PROT_ERR, "a DMA address",
+        [&](SendWr& wr) { wr.sges = {{src.dma, 100, TERN_LKEY_DMA}}; });
   sim.run_until_idle();
   EXPECT_THAT(wire, IsEmpty());
   qa.post(SendWr{.opcode = TERN_WR_NOP, .wr_id = 8});
@@ -318,7 +333,8 @@ TEST_F(Raw, WrongWqes) {
 
 // More SGEs, inline bytes or headers than the slot holds, written past the driver's checks.
 TEST_F(Raw, CountsBeyondTheSlot) {
-  const auto post_raw = [&](std::uint8_t num_sge, std::uint32_t inline_length, const tern_eth_offload& eth) {
+  const auto post_raw = [&](std::uint8_t num_sge, std::uint32_t inline_length,
+                            const tern_eth_offload& eth) {
     const std::uint64_t slot = qa.sq_slot(qa.sq_posted());
     qa.post(frame_wr(eth_frame(b.mac(), a.mac(), 100)), false);
     tern_sq_hdr hdr{};
@@ -374,7 +390,8 @@ TEST_F(Raw, ChecksumsAreJudged) {
   const PacketOptions o;
   for (const bool good : {true, false}) {
     qb.post_recv({dst.sge(0, 5000)});
-    qa.post(frame_wr(ip_packet(b.mac(), a.mac(), 100, o), offload(good ? TERN_ETH_OP_IP_CSUM : 0U)));
+    qa.post(
+        frame_wr(ip_packet(b.mac(), a.mac(), 100, o), offload(good ? TERN_ETH_OP_IP_CSUM : 0U)));
     const Wc wc = qb.wait_recv();
     const unsigned ok = TERN_CQE_F_L3_OK | TERN_CQE_F_L4_OK;
     EXPECT_EQ(wc.flags & ok, good ? ok : 0U);
@@ -454,7 +471,8 @@ TEST_F(Raw, StrippingChangesInAnyState) {
   EXPECT_EQ(q.modify({}, 0, TERN_QPM_STRIP_VLAN | TERN_QPM_KEEP_VLAN), TERN_ST_BAD_PARAM);
   EXPECT_EQ(q.modify({}, 0, TERN_QPM_STRIP_VLAN | TERN_QPM_SQD_NOTIFY), TERN_ST_BAD_PARAM);
   EXPECT_EQ(q.modify({}, TERN_QPA_PORT, TERN_QPM_STRIP_VLAN), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(b.create_qp({.type = TERN_QPT_UD}).modify({}, 0, TERN_QPM_STRIP_VLAN), TERN_ST_BAD_PARAM);
+  EXPECT_EQ(b.create_qp({.type = TERN_QPT_UD}).modify({}, 0, TERN_QPM_STRIP_VLAN),
+            TERN_ST_BAD_PARAM);
 }
 
 TEST_F(Raw, StripsTheTagAndKeepsTheFcs) {
@@ -668,12 +686,14 @@ TEST_F(Raw, HalfAQp) {
 }
 
 TEST_F(Raw, FlagsThatOtherTypesDoNotHave) {
-  constexpr std::array<std::uint8_t, 3> flags = {TERN_QP_F_STRIP_VLAN, TERN_QP_F_KEEP_FCS, TERN_QP_F_NO_MCAST_LOOPBACK};
+  constexpr std::array<std::uint8_t, 3> flags = {TERN_QP_F_STRIP_VLAN, TERN_QP_F_KEEP_FCS,
+                                                 TERN_QP_F_NO_MCAST_LOOPBACK};
   constexpr std::array<std::uint8_t, 3> types = {TERN_QPT_RC, TERN_QPT_UC, TERN_QPT_UD};
   for (const std::uint8_t flag : flags) {
     for (const std::uint8_t type : types) {
       const bool has = type == TERN_QPT_UD && flag == TERN_QP_F_NO_MCAST_LOOPBACK;
-      EXPECT_EQ(TestQp(a, {.type = type, .flags = flag}).created(), has ? TERN_ST_OK : TERN_ST_BAD_PARAM);
+      EXPECT_EQ(TestQp(a, {.type = type, .flags = flag}).created(),
+                has ? TERN_ST_OK : TERN_ST_BAD_PARAM);
     }
     EXPECT_EQ(TestQp(a, {.type = TERN_QPT_RAW, .flags = flag}).created(), TERN_ST_OK);
   }

@@ -24,9 +24,7 @@ class RcError : public RcPairTest {
   RcError() : RcPairTest(1, 65536, 3) {}
   void SetUp() override { connect(); }
 
-  void expect_state(TestQp& qp, std::uint8_t state) {
-    EXPECT_EQ(qp.query().attr.state, state);
-  }
+  void expect_state(TestQp& qp, std::uint8_t state) { EXPECT_EQ(qp.query().attr.state, state); }
   // The responder refused: both QPs are in error, and b got the event.
   void expect_refused(std::uint8_t status, std::uint16_t event) {
     expect_status(status);
@@ -371,12 +369,15 @@ TEST_F(RcError, MalformedWqes) {
   refuse(good, [](auto& h) { h.flags |= 0x80; }, TERN_CQE_LOC_QP_OP_ERR);
   refuse(good, [](auto& h) { h.num_sge = 14; }, TERN_CQE_LOC_QP_OP_ERR);
   refuse(good, [](auto& h) { h.num_sge = 255; }, TERN_CQE_LOC_QP_OP_ERR);
-  refuse(write_inline(src.bytes(0, 100), dst), [](auto& h) { h.length = le(209U); },
-         TERN_CQE_LOC_QP_OP_ERR);
-  refuse(write_inline(src.bytes(0, 100), dst), [](auto& h) { h.length = le(0xffffffffU); },
-         TERN_CQE_LOC_QP_OP_ERR);
-  refuse(read({src.sge(0, 10)}, dst), [](auto& h) { h.flags |= TERN_WQE_F_INLINE; },
-         TERN_CQE_LOC_QP_OP_ERR);
+  refuse(
+      write_inline(src.bytes(0, 100), dst), [](auto& h) { h.length = le(209U); },
+      TERN_CQE_LOC_QP_OP_ERR);
+  refuse(
+      write_inline(src.bytes(0, 100), dst), [](auto& h) { h.length = le(0xffffffffU); },
+      TERN_CQE_LOC_QP_OP_ERR);
+  refuse(
+      read({src.sge(0, 10)}, dst), [](auto& h) { h.flags |= TERN_WQE_F_INLINE; },
+      TERN_CQE_LOC_QP_OP_ERR);
   refuse(fetch_add(src.sge(0, 7), dst, 0, 1), [](auto&) {}, TERN_CQE_LOC_LEN_ERR);
   refuse(write({{0, 0x80000000, 0}, {0, 1, 0}}, dst), [](auto&) {}, TERN_CQE_LOC_LEN_ERR);
   refuse(write({{0, 0xffffffff, 0}, {0, 0xffffffff, 0}}, dst), [](auto&) {}, TERN_CQE_LOC_LEN_ERR);

@@ -251,8 +251,8 @@ TEST_F(RcFastReg, StaleVariantIsRefused) {
 TEST_F(RcFastReg, LocalInvalidateRefuses) {
   FastMr closed = a.alloc_fast(1, pd_a);
   FastMr foreign = a.alloc_fast(1, a.alloc_pd(true));
-  for (const std::uint32_t key : {0U, std::uint32_t{TERN_LKEY_DMA}, src.key, closed.mr.key,
-                                  foreign.mr.key, 0xffffffffU}) {
+  for (const std::uint32_t key :
+       {0U, std::uint32_t{TERN_LKEY_DMA}, src.key, closed.mr.key, foreign.mr.key, 0xffffffffU}) {
     connect();
     qa->post(local_inv(key));
     expect(qa->wait_send(), TERN_WR_LOCAL_INV, TERN_CQE_LOC_QP_OP_ERR);

@@ -32,8 +32,8 @@ class RcOps : public ::testing::TestWithParam<Path> {
   TestNode a{sim};
   TestNode other{sim};
   TestNode& b = GetParam().loopback ? a : other;
-  std::pair<TestQp&, TestQp&> qps = rc_pair(
-      a, b, {.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index});
+  std::pair<TestQp&, TestQp&> qps =
+      rc_pair(a, b, {.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index});
   TestQp& qa = qps.first;
   TestQp& qb = qps.second;
   TestMr& src = a.reg(kRegion);
@@ -59,8 +59,8 @@ class RcOps : public ::testing::TestWithParam<Path> {
     EXPECT_EQ(sim.stats.sent > 0, !GetParam().loopback);
   }
   [[nodiscard]] std::vector<std::uint32_t> sizes() const {
-    return {0,       1,       2,           3,           4,       63,          mtu - 1,
-            mtu,     mtu + 1, 2 * mtu - 3, 2 * mtu,     3 * mtu, 3 * mtu + 5, 12 * mtu + 1};
+    return {0,   1,       2,           3,       4,       63,          mtu - 1,
+            mtu, mtu + 1, 2 * mtu - 3, 2 * mtu, 3 * mtu, 3 * mtu + 5, 12 * mtu + 1};
   }
   // `to` begins with the first `len` bytes of `from`; the byte after them is unchanged.
   static void expect_copied(const TestMr& from, const TestMr& to, std::uint32_t len) {
@@ -78,11 +78,11 @@ class RcOps : public ::testing::TestWithParam<Path> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Mtus, RcOps,
-    ::testing::Values(Path{false, 8, 0}, Path{false, 9, 1}, Path{false, 10, 2}, Path{false, 11, 3},
-                      Path{false, 12, 0}, Path{true, 8, 1}, Path{true, 10, 0}, Path{true, 12, 1}),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Mtus, RcOps,
+                         ::testing::Values(Path{false, 8, 0}, Path{false, 9, 1}, Path{false, 10, 2},
+                                           Path{false, 11, 3}, Path{false, 12, 0}, Path{true, 8, 1},
+                                           Path{true, 10, 0}, Path{true, 12, 1}),
+                         name_of);
 
 TEST_P(RcOps, Send) {
   std::uint64_t id = 0x1234567800000000;
@@ -286,7 +286,8 @@ TEST_P(RcOps, CompletesInOrder) {
   // More than fit the queue at once; slow requests before fast ones.
   std::uint64_t next = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
-    if (qa.sq_free() == 0) expect_sent(next % 3 ? TERN_WR_RDMA_WRITE : TERN_WR_RDMA_READ, next), ++next;
+    if (qa.sq_free() == 0)
+      expect_sent(next % 3 ? TERN_WR_RDMA_WRITE : TERN_WR_RDMA_READ, next), ++next;
     if (i % 3) {
       qa.post(write({src.sge(i, 8)}, dst, i * 8).id(i));
     } else {
@@ -336,8 +337,8 @@ TEST_P(RcOps, ReceivesMayBePostedInAdvance) {
 
 TEST_P(RcOps, UnalignedAddressesAndPageSizes) {
   for (const unsigned shift : {12U, 14U, 21U}) {
-    for (const std::uint8_t kind : std::array<std::uint8_t, 3>{
-             TERN_PAGES_LIST, TERN_PAGES_INDIRECT, TERN_PAGES_DIRECT}) {
+    for (const std::uint8_t kind :
+         std::array<std::uint8_t, 3>{TERN_PAGES_LIST, TERN_PAGES_INDIRECT, TERN_PAGES_DIRECT}) {
       const RegOptions options{
           .iova = 0x7f0000000123, .offset = 0x123, .page_shift = shift, .kind = kind};
       TestMr& s = a.reg(20001, options);

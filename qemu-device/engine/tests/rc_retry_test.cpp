@@ -52,8 +52,8 @@ TEST_F(RcRetry, WaitsForAReceive) {
 TEST_F(RcRetry, TheTimerIsTheReceiversWord) {
   // IBTA table 45, in nanoseconds.
   const std::pair<std::uint8_t, Nanos> codes[] = {
-      {0, 655'360'000}, {1, 10'000},         {5, 60'000},      {13, 960'000},
-      {16, 2'560'000},  {24, 40'960'000},    {31, 491'520'000}};
+      {0, 655'360'000}, {1, 10'000},      {5, 60'000},      {13, 960'000},
+      {16, 2'560'000},  {24, 40'960'000}, {31, 491'520'000}};
   for (const auto& [code, wait] : codes) {
     connect({.min_rnr_timer = code});
     qa->post(send({src.sge(0, 8)}));

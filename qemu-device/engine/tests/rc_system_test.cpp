@@ -95,7 +95,8 @@ TEST_F(RcSystem, CurrentStateIsCompared) {
   TestQp& qp = a.create_qp();
   tern_qp_attr attr{};
   attr.state = TERN_QPS_ERR;
-  EXPECT_EQ(qp.modify(attr, TERN_QPA_STATE | TERN_QPA_CUR_STATE, 0, TERN_QPS_RTS), TERN_ST_BAD_STATE);
+  EXPECT_EQ(qp.modify(attr, TERN_QPA_STATE | TERN_QPA_CUR_STATE, 0, TERN_QPS_RTS),
+            TERN_ST_BAD_STATE);
   EXPECT_EQ(qp.query().attr.state, TERN_QPS_RESET);
   EXPECT_EQ(qp.modify(attr, TERN_QPA_STATE | TERN_QPA_CUR_STATE, 0, TERN_QPS_RESET), TERN_ST_OK);
 }

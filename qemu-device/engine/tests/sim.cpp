@@ -37,7 +37,8 @@ SimNode::SimNode(Sim& sim_, const Config& config, std::uint64_t seed, std::uint6
   const char* const dir = std::getenv("TERN_EVENTS");
   if (!dir) return;
   const std::string number = std::to_string(index_);
-  events_ = std::make_unique<EventFile>(std::string(dir) + "/" + sim.file_name() + "." + number + ".events", device, "tern" + number);
+  events_ = std::make_unique<EventFile>(
+      std::string(dir) + "/" + sim.file_name() + "." + number + ".events", device, "tern" + number);
 }
 
 SimNode::~SimNode() {
@@ -89,7 +90,8 @@ Sim::Sim(std::uint64_t seed) : random_(seed) {
   file_name_ = test ? std::string(test->test_suite_name()) + "." + test->name() : "none";
   std::ranges::replace(file_name_, '/', '_');
   file_name_ += "." + std::to_string(++count);
-  if (const char* const dir = std::getenv("TERN_CAPTURES")) capture(std::string(dir) + "/" + file_name_ + ".pcap", kFrames);
+  if (const char* const dir = std::getenv("TERN_CAPTURES"))
+    capture(std::string(dir) + "/" + file_name_ + ".pcap", kFrames);
 }
 
 unsigned Sim::attach(SimNode* node) {
@@ -107,9 +109,7 @@ std::uint64_t Sim::random() {  // splitmix64
   return z ^ (z >> 31);
 }
 
-bool Sim::chance(double p) {
-  return p > 0 && static_cast<double>(random() >> 11) * 0x1p-53 < p;
-}
+bool Sim::chance(double p) { return p > 0 && static_cast<double>(random() >> 11) * 0x1p-53 < p; }
 
 void Sim::record(TraceEntry::Kind kind, unsigned node, std::uint64_t value) {
   if (tracing) trace_.push_back({now_, kind, node, value});
@@ -170,7 +170,8 @@ bool Sim::enter_queue(const InFlight& f, unsigned to) {
 void Sim::deliver(const InFlight& f) {
   SimNode* owner = nullptr;
   for (SimNode* const n : nodes_) {
-    if (n && std::memcmp(f.bytes->data(), n->device.port.addresses.mac().data(), sizeof(Mac)) == 0) owner = n;
+    if (n && std::memcmp(f.bytes->data(), n->device.port.addresses.mac().data(), sizeof(Mac)) == 0)
+      owner = n;
   }
   if (queue && owner && !f.queued && enter_queue(f, owner->index_)) return;
   for (SimNode* const n : nodes_) {

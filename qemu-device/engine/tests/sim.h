@@ -23,8 +23,8 @@ struct WireModel {
   double bits_per_ns = 100.0;  // rate of each sender
   double loss = 0;
   double duplicate = 0;
-  double corrupt = 0;          // one bit is flipped
-  double reorder = 0;          // the frame is delayed by reorder_by
+  double corrupt = 0;  // one bit is flipped
+  double reorder = 0;  // the frame is delayed by reorder_by
   Nanos reorder_by = 20'000;
 };
 
@@ -79,8 +79,8 @@ struct TraceEntry {
 class Sim {
  public:
   // With TERN_CAPTURES=DIR in the environment, every simulation writes its first 10,000 frames to a
-  // file in DIR that is named after the test: input for tests/judge. With TERN_EVENTS=DIR every node
-  // writes its event log there, to a file of the same name with its number on the wire.
+  // file in DIR that is named after the test: input for tests/judge. With TERN_EVENTS=DIR every
+  // node writes its event log there, to a file of the same name with its number on the wire.
   explicit Sim(std::uint64_t seed = 1);
 
   [[nodiscard]] Nanos now() const { return now_; }

@@ -66,7 +66,8 @@ TEST_F(SqPolling, BusyQueueNeedsNoDoorbell) {
   EXPECT_EQ(qp.send_cq().poll_all().size(), 1U);
 }
 
-// Where a doorbell is a message to another process, rarer doorbells are worth polling for, and for longer.
+// Where a doorbell is a message to another process, rarer doorbells are worth polling for, and for
+// longer.
 TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
   struct {
     Nanos cost, spacing;
@@ -79,7 +80,8 @@ TEST(SqPollingCost, CostlyDoorbellsMakeRareOnesWorthPolling) {
       {200'000, 900'000, false, 0},
   };
   for (const auto& c : cases) {
-    SCOPED_TRACE(testing::Message() << "a doorbell of " << c.cost << " ns each " << c.spacing << " ns");
+    SCOPED_TRACE(testing::Message()
+                 << "a doorbell of " << c.cost << " ns each " << c.spacing << " ns");
     Sim sim;
     TestNode node(sim, {.doorbell_cost = c.cost});
     node.device.lane.sq_poller.allow(0);
@@ -288,7 +290,10 @@ TEST_F(SqPolling, ARecordThatIsGone) {
 TEST_F(SqPolling, SoManyAtMost) {
   std::vector<TestQp*> qps;
   for (std::size_t i = 0; i < 2 * kMost; ++i) qps.push_back(&rc_pair(node, node).first);
-  const auto count = [&] { return static_cast<std::size_t>(std::ranges::count_if(qps, [](const TestQp* q) { return polled(*q); })); };
+  const auto count = [&] {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(qps, [](const TestQp* q) { return polled(*q); }));
+  };
   for (int i = 0; i < kOften; ++i) {
     for (std::size_t q = 0; q < kMost; ++q) {
       write_one(*qps[q], true);

@@ -51,7 +51,8 @@ class TagTest : public ::testing::Test {
   };
   void make(const Options& options) {
     cq = &b.create_cq(options.log_cq);
-    srq = &b.create_srq({.log_size = 6, .cq = cq, .tags = options.tags, .log_ops = options.log_ops});
+    srq =
+        &b.create_srq({.log_size = 6, .cq = cq, .tags = options.tags, .log_ops = options.log_ops});
     ASSERT_EQ(srq->created(), TERN_ST_OK);
     QpOptions qp;
     qp.min_rnr_timer = 14;
@@ -97,14 +98,17 @@ class TagTest : public ::testing::Test {
     return wc;
   }
   Wc synchronize(std::uint32_t unexpected) {
-    srq->post_op(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .unexpected = unexpected});
+    srq->post_op(TagOp{.opcode = TERN_TM_SYNC,
+                       .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC,
+                       .unexpected = unexpected});
     const Wc wc = cq->wait();
     EXPECT_EQ(wc.opcode, TERN_TM_CQE_SYNC);
     EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
     return wc;
   }
   // Posts a message with `bytes` of data, bytes [at, at + bytes) of src.
-  void send_eager(unsigned qp, std::uint64_t tag, std::uint32_t bytes, std::uint32_t at = 0, std::uint8_t opcode = TERN_TMH_EAGER) {
+  void send_eager(unsigned qp, std::uint64_t tag, std::uint32_t bytes, std::uint32_t at = 0,
+                  std::uint8_t opcode = TERN_TMH_EAGER) {
     const tern_tm_header header = tm_header(opcode, tag, 0xabcd);
     TestMr& mr = a.reg(4096);
     std::memcpy(mr.bytes().data(), &header, sizeof(header));
@@ -112,8 +116,8 @@ class TagTest : public ::testing::Test {
     if (bytes != 0) sges.push_back(src.sge(at, bytes));
     qa[qp]->post(send(sges));
   }
-  void send_request(unsigned qp, std::uint64_t tag, const TestMr& from, std::uint32_t at, std::uint32_t bytes,
-                    std::uint32_t extra = 0) {
+  void send_request(unsigned qp, std::uint64_t tag, const TestMr& from, std::uint32_t at,
+                    std::uint32_t bytes, std::uint32_t extra = 0) {
     const TagHeaders headers{tm_header(TERN_TMH_RNDV, tag, 0x1234),
                              {be(from.iova + at), be(from.key), be(bytes)}};
     TestMr& mr = a.reg(4096);
@@ -124,7 +128,8 @@ class TagTest : public ::testing::Test {
     const Wc wc = qa[qp]->wait_send();
     EXPECT_EQ(wc.status, status) << status_name(wc.status);
   }
-  Wc expect(std::uint8_t opcode, std::uint64_t wr_id, std::uint8_t flags, std::uint8_t status = TERN_CQE_SUCCESS) {
+  Wc expect(std::uint8_t opcode, std::uint64_t wr_id, std::uint8_t flags,
+            std::uint8_t status = TERN_CQE_SUCCESS) {
     const Wc wc = cq->wait();
     EXPECT_EQ(wc.opcode, opcode);
     EXPECT_EQ(wc.status, status) << status_name(wc.status);
@@ -134,7 +139,9 @@ class TagTest : public ::testing::Test {
     return wc;
   }
   // A message that no tag matches, which takes receive WQE number `n`.
-  void expect_unexpected(std::uint64_t n, std::uint8_t flags = TERN_CQE_F_RECV) { expect(TERN_RECV_TM, 1000 + n, flags); }
+  void expect_unexpected(std::uint64_t n, std::uint8_t flags = TERN_CQE_F_RECV) {
+    expect(TERN_RECV_TM, 1000 + n, flags);
+  }
   bool arrived(std::uint32_t at, std::uint32_t from, std::uint32_t len) {
     return std::memcmp(dst.bytes(at, len).data(), src.bytes(from, len).data(), len) == 0;
   }

@@ -32,7 +32,8 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
   const Wc fin = qa[0]->wait_recv();
   EXPECT_EQ(le(fin.wr_id), 42U);
   EXPECT_EQ(le(fin.byte_len), 32U);
-  const TagHeaders want{tm_header(TERN_TMH_FIN, 5, 0x1234), {be(src.iova + 300), be(src.key), be(50000U)}};
+  const TagHeaders want{tm_header(TERN_TMH_FIN, 5, 0x1234),
+                        {be(src.iova + 300), be(src.key), be(50000U)}};
   EXPECT_EQ(std::memcmp(src.bytes(0x80000, 32).data(), &want, 32), 0);
   EXPECT_EQ(srq->taken(), 0U);
   EXPECT_EQ(srq->tags_released(), 1U);
@@ -43,8 +44,11 @@ TEST_F(TagTest, TheDeviceFetchesTheDataOfARendezvous) {
 TEST_F(TagTest, ARendezvousFillsAllBuffersOfATag) {
   make();
   qa[0]->post_recv({src.sge(0x80000, 4096)});
-  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 1,
-                  .sges = {dst.sge(0, 1000), dst.sge(5000, 10), dst.sge(6000, 0), dst.sge(8000, 5000)}});
+  srq->post_op(
+      TagOp{.handle = 1,
+            .recv_wr_id = 1,
+            .tag = 1,
+            .sges = {dst.sge(0, 1000), dst.sge(5000, 10), dst.sge(6000, 0), dst.sge(8000, 5000)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_request(0, 1, src, 0, 3000, 20);
   expect(TERN_RECV_TM, 1, kMatch);
@@ -239,7 +243,8 @@ TEST_P(TagEndTest, ATagThatMatchedGetsItsLastCqe) {
   EXPECT_EQ(b.device.lane.blocks.taken(), 0U);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TagEndTest, ::testing::Combine(::testing::Bool(), ::testing::Range(0, 3)));
+INSTANTIATE_TEST_SUITE_P(All, TagEndTest,
+                         ::testing::Combine(::testing::Bool(), ::testing::Range(0, 3)));
 
 TEST_F(TagTest, AResetQpServesAgain) {
   make();

@@ -17,7 +17,8 @@ using ::testing::IsEmpty;
 
 TEST_F(TagTest, AMessageGoesToTheBufferOfItsTag) {
   make();
-  for (std::uint64_t i = 1; i < 8; ++i) EXPECT_EQ(add(i, i, static_cast<std::uint32_t>(i) * 4096).flags, 0);
+  for (std::uint64_t i = 1; i < 8; ++i)
+    EXPECT_EQ(add(i, i, static_cast<std::uint32_t>(i) * 4096).flags, 0);
   for (std::uint64_t i = 7; i > 0; --i) {
     send_eager(0, i, 100, static_cast<std::uint32_t>(i) * 10);
     expect_sent(0);
@@ -26,7 +27,8 @@ TEST_F(TagTest, AMessageGoesToTheBufferOfItsTag) {
     EXPECT_EQ(app_ctx_of(wc), 0xabcdU);
     EXPECT_EQ(le(wc.byte_len), 100U);
     EXPECT_EQ(le(wc.qpn), qb[0]->number());
-    EXPECT_TRUE(arrived(static_cast<std::uint32_t>(i) * 4096, static_cast<std::uint32_t>(i) * 10, 100));
+    EXPECT_TRUE(
+        arrived(static_cast<std::uint32_t>(i) * 4096, static_cast<std::uint32_t>(i) * 10, 100));
     EXPECT_EQ(srq->tags_released(), 8 - i);
   }
   EXPECT_EQ(srq->taken(), 0U) << "no receive WQE was needed";
@@ -56,9 +58,11 @@ TEST_F(TagTest, AnEmptyMessageMatchesATagWithoutABuffer) {
 
 TEST_F(TagTest, TheOldestTagThatMatchesIsTaken) {
   make();
-  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x1200, .mask = 0xff00, .sges = {dst.sge(0, 100)}});
+  srq->post_op(TagOp{
+      .handle = 1, .recv_wr_id = 1, .tag = 0x1200, .mask = 0xff00, .sges = {dst.sge(0, 100)}});
   srq->post_op(TagOp{.handle = 2, .recv_wr_id = 2, .tag = 0x1234, .sges = {dst.sge(4096, 100)}});
-  srq->post_op(TagOp{.handle = 3, .recv_wr_id = 3, .tag = 0x0, .mask = 0, .sges = {dst.sge(8192, 100)}});
+  srq->post_op(
+      TagOp{.handle = 3, .recv_wr_id = 3, .tag = 0x0, .mask = 0, .sges = {dst.sge(8192, 100)}});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   for (const std::uint64_t id : {1, 2, 3}) {
     send_eager(0, 0x1234, 10);
@@ -70,7 +74,8 @@ TEST_F(TagTest, TheOldestTagThatMatchesIsTaken) {
 
 TEST_F(TagTest, ATagWithBitsOutsideItsMaskNeverMatches) {
   make();
-  srq->post_op(TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x101, .mask = 0xff, .sges = {dst.sge(0, 100)}});
+  srq->post_op(
+      TagOp{.handle = 1, .recv_wr_id = 1, .tag = 0x101, .mask = 0xff, .sges = {dst.sge(0, 100)}});
   EXPECT_EQ(cq->wait().opcode, TERN_TM_CQE_ADD);
   send_eager(0, 0x101, 10);
   expect_unexpected(0);
@@ -173,7 +178,10 @@ TEST_F(TagTest, EveryOperationCanSynchronize) {
   send_eager(0, 3, 10);
   expect_unexpected(1);
   EXPECT_EQ(add(3, 3).flags, TERN_CQE_F_TM_SYNC_REQ);
-  srq->post_op(TagOp{.opcode = TERN_TM_DEL, .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC, .handle = 2, .unexpected = 2});
+  srq->post_op(TagOp{.opcode = TERN_TM_DEL,
+                     .flags = TERN_TM_F_SIGNALED | TERN_TM_F_SYNC,
+                     .handle = 2,
+                     .unexpected = 2});
   const Wc wc = cq->wait();
   EXPECT_EQ(wc.status, TERN_CQE_SUCCESS);
   EXPECT_EQ(wc.flags, 0);
@@ -217,8 +225,10 @@ TEST_F(TagTest, RemovingATagThatMatchedFailsEvenUnsignaled) {
 
 TEST_F(TagTest, UnsignaledOperationsDoNotComplete) {
   make();
-  srq->post_op(TagOp{.flags = 0, .handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {dst.sge(0, 100)}});
-  srq->post_op(TagOp{.flags = 0, .handle = 2, .recv_wr_id = 2, .tag = 2, .sges = {dst.sge(0, 100)}});
+  srq->post_op(
+      TagOp{.flags = 0, .handle = 1, .recv_wr_id = 1, .tag = 1, .sges = {dst.sge(0, 100)}});
+  srq->post_op(
+      TagOp{.flags = 0, .handle = 2, .recv_wr_id = 2, .tag = 2, .sges = {dst.sge(0, 100)}});
   srq->post_op(TagOp{.opcode = TERN_TM_DEL, .flags = 0, .handle = 2});
   srq->post_op(TagOp{.opcode = TERN_TM_SYNC, .flags = TERN_TM_F_SYNC});
   sim.run_until_idle();
@@ -245,7 +255,8 @@ TEST_F(TagTest, ATagTooManyIsRefused) {
 TEST_F(TagTest, OperationsAreExecutedInSlices) {
   make({.tags = 1024, .log_ops = 12});
   for (std::uint32_t i = 0; i < 1024; ++i) {
-    srq->post_op(TagOp{.flags = 0, .handle = i, .recv_wr_id = i, .tag = i, .sges = {dst.sge(0, 64)}}, false);
+    srq->post_op(
+        TagOp{.flags = 0, .handle = i, .recv_wr_id = i, .tag = i, .sges = {dst.sge(0, 64)}}, false);
   }
   b.doorbell(b.uar(), TERN_DB_CMD_TM, srq->number());
   sim.budget = 16384;

@@ -29,7 +29,8 @@ struct Outcome {
 
 void take(Outcome& out, TestCq& cq) {
   for (const Wc& wc : cq.poll_all()) {
-    out.completions.emplace_back(le(wc.wr_id), wc.opcode, wc.status, wc.status == TERN_CQE_SUCCESS ? le(wc.byte_len) : 0);
+    out.completions.emplace_back(le(wc.wr_id), wc.opcode, wc.status,
+                                 wc.status == TERN_CQE_SUCCESS ? le(wc.byte_len) : 0);
   }
 }
 
@@ -68,7 +69,8 @@ class Train : public ::testing::TestWithParam<std::uint8_t> {
     Outcome shown = outcome_of(true, work, options);
     if (overflow) {
       EXPECT_GE(plain.counters[TERN_CNT_RX_QP_MISMATCH], shown.counters[TERN_CNT_RX_QP_MISMATCH]);
-      for (Outcome* const out : {&plain, &shown}) out->memory = out->counters[TERN_CNT_RX_QP_MISMATCH] = 0;
+      for (Outcome* const out : {&plain, &shown})
+        out->memory = out->counters[TERN_CNT_RX_QP_MISMATCH] = 0;
     }
     EXPECT_EQ(plain.completions, shown.completions);
     EXPECT_EQ(plain.counters, shown.counters);
@@ -82,7 +84,8 @@ class Train : public ::testing::TestWithParam<std::uint8_t> {
 INSTANTIATE_TEST_SUITE_P(Types, Train, ::testing::Values(TERN_QPT_RC, TERN_QPT_UC),
                          [](const auto& type) { return type.param == TERN_QPT_RC ? "Rc" : "Uc"; });
 
-constexpr std::array<std::uint32_t, 9> kSizes = {0, 1, kMtu, kMtu + 1, 4 * kMtu, 16 * kMtu - 1, 33 * kMtu, 128 * kMtu + 3, 300 * kMtu};
+constexpr std::array<std::uint32_t, 9> kSizes = {
+    0, 1, kMtu, kMtu + 1, 4 * kMtu, 16 * kMtu - 1, 33 * kMtu, 128 * kMtu + 3, 300 * kMtu};
 
 TEST_P(Train, Messages) {
   const Outcome out = expect_same([](Sim&, TestQp& qa, TestQp& qb, TestMr& src, TestMr& dst) {
@@ -95,7 +98,8 @@ TEST_P(Train, Messages) {
     }
   });
   EXPECT_GE(out.completions.size(), 3 * kSizes.size());
-  for (const auto& [id, opcode, status, length] : out.completions) EXPECT_EQ(status, TERN_CQE_SUCCESS) << id;
+  for (const auto& [id, opcode, status, length] : out.completions)
+    EXPECT_EQ(status, TERN_CQE_SUCCESS) << id;
   EXPECT_GT(out.counters[TERN_CNT_TX_RDMA_PACKETS], 900U);
 }
 

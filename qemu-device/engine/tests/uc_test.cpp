@@ -39,8 +39,8 @@ class UcOps : public ::testing::TestWithParam<Path> {
   TestNode a{sim};
   TestNode other{sim};
   TestNode& b = GetParam().loopback ? a : other;
-  std::pair<TestQp&, TestQp&> qps = rc_pair(
-      a, b, uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
+  std::pair<TestQp&, TestQp&> qps =
+      rc_pair(a, b, uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
   TestQp& qa = qps.first;
   TestQp& qb = qps.second;
   TestMr& src = a.reg(kRegion);
@@ -80,8 +80,8 @@ class UcOps : public ::testing::TestWithParam<Path> {
 
 INSTANTIATE_TEST_SUITE_P(Mtus, UcOps,
                          ::testing::Values(Path{false, 8, 0}, Path{false, 10, 1},
-                                           Path{false, 10, 2}, Path{false, 12, 3},
-                                           Path{true, 8, 1}, Path{true, 12, 0}),
+                                           Path{false, 10, 2}, Path{false, 12, 3}, Path{true, 8, 1},
+                                           Path{true, 12, 0}),
                          name_of);
 
 TEST_P(UcOps, Send) {
@@ -132,9 +132,10 @@ TEST_P(UcOps, WriteAndWriteWithImmediate) {
 TEST_P(UcOps, SendWithInvalidate) {
   // The key of a FAST region: the peer invalidates it with its message.
   const std::uint32_t pd = b.alloc_pd(true);
-  TestQp& inviter = a.create_qp(uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
-  TestQp& owner = b.create_qp(
-      uc({.pd = pd, .log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
+  TestQp& inviter =
+      a.create_qp(uc({.log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
+  TestQp& owner =
+      b.create_qp(uc({.pd = pd, .log_mtu = GetParam().log_mtu, .gid_index = GetParam().gid_index}));
   inviter.connect(owner);
   owner.connect(inviter);
   TestMr& into = b.reg(kRegion, {.pd = pd});
@@ -527,7 +528,8 @@ TEST_F(Uc, AttributesOfEachTransition) {
   EXPECT_EQ(go(TERN_QPS_RTS, TERN_QPA_MIN_RNR_TIMER), TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_SQE, 0), TERN_ST_BAD_STATE);
   EXPECT_EQ(go(TERN_QPS_SQD, 0), TERN_ST_OK);
-  EXPECT_EQ(go(TERN_QPS_SQD, TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX), TERN_ST_OK);
+  EXPECT_EQ(go(TERN_QPS_SQD, TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX),
+            TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_SQD, TERN_QPA_TIMEOUT), TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_RTS, TERN_QPA_ACCESS), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_ERR, 0), TERN_ST_OK);

@@ -532,7 +532,8 @@ TEST_F(Ud, DatagramsCostTheirTurn) {
   (void)peer;
   sim.budget = 4096;
   sim.turn_time = 1000;
-  for (unsigned i = 0; i < 1000; ++i) flood.post(datagram(flood, qb, {src.sge(0, 4096)}).unsignaled(), false);
+  for (unsigned i = 0; i < 1000; ++i)
+    flood.post(datagram(flood, qb, {src.sge(0, 4096)}).unsignaled(), false);
   flood.ring();
   sim.run_for(3'000);
   unsigned between = 0;
@@ -623,8 +624,9 @@ TEST_F(Ud, AttributesOfEachTransition) {
   attr.port = 1;
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT), TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY), TERN_ST_BAD_PARAM);
-  EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_QKEY | TERN_QPA_ACCESS),
-            TERN_ST_BAD_PARAM);
+  EXPECT_EQ(
+      go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_QKEY | TERN_QPA_ACCESS),
+      TERN_ST_BAD_PARAM);
   EXPECT_EQ(go(TERN_QPS_RTR, 0), TERN_ST_BAD_STATE);
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_PORT | TERN_QPA_QKEY), TERN_ST_OK);
   EXPECT_EQ(go(TERN_QPS_INIT, TERN_QPA_QKEY), TERN_ST_OK);

@@ -45,7 +45,11 @@ std::vector<RuleCase> who_cases() {
          const TestMw mw = w.window();
          return w.refused(w.second(), w.access(op, mw.view, kInside, 64));
        }},
-      {"TargetOfTheDomain", Rule::kMwQp, kType2, {Path::kXrc}, kAnyOp,
+      {"TargetOfTheDomain",
+       Rule::kMwQp,
+       kType2,
+       {Path::kXrc},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          const TestMw mw = w.window();
          return w.refused(w.link(), w.access(op, mw.view, kInside, 64));
@@ -71,43 +75,87 @@ std::vector<RuleCase> both(const RuleCase& c) {
 
 std::vector<RuleCase> range_cases() {
   return {
-      {"OneByteBelow", Rule::kMwLow, kAnyKind, {}, kAnyOp,
+      {"OneByteBelow",
+       Rule::kMwLow,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(), before(op == Op3::kAtomic ? 12 : 1), 1);
        }},
-      {"AcrossTheLowEnd", Rule::kMwLow, kAnyKind, {}, kAnyOp,
+      {"AcrossTheLowEnd",
+       Rule::kMwLow,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(), before(op == Op3::kAtomic ? 4 : 1), 2);
        }},
-      {"OneByteAbove", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"OneByteAbove",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(), kBytes + (op == Op3::kAtomic), 1);
        }},
-      {"AcrossTheHighEnd", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"AcrossTheHighEnd",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(), kBytes - (op == Op3::kAtomic ? 7 : 1), 2);
        }},
-      {"AllAndOneByteMore", Rule::kMwHigh, kAnyKind, {}, {Op3::kWrite, Op3::kRead},
+      {"AllAndOneByteMore",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       {Op3::kWrite, Op3::kRead},
        [](WindowWorld& w, Op3 op) { return refused_at(w, op, w.window(), 0, kBytes + 1); }},
-      {"ZeroBasedOneByteAbove", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"ZeroBasedOneByteAbove",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, zero_based(w), kBytes + (op == Op3::kAtomic ? 5 : 0), 1);
        }},
-      {"ZeroBasedAcrossTheEnd", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"ZeroBasedAcrossTheEnd",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, zero_based(w), kBytes - (op == Op3::kAtomic ? 3 : 1), 2);
        }},
-      {"ZeroBasedOneByteBelow", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"ZeroBasedOneByteBelow",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, zero_based(w), before(op == Op3::kAtomic ? 8 : 1), 1);
        }},
-      {"ZeroBasedByTheRegionsAddress", Rule::kMwHigh, kAnyKind, {}, kAnyOp,
+      {"ZeroBasedByTheRegionsAddress",
+       Rule::kMwHigh,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, zero_based(w), w.mr.iova + WindowWorld::kFirst + kInside, 8);
        }},
-      {"ZeroBasedAcrossZero", Rule::kMwWrap, kAnyKind, {}, {Op3::kWrite, Op3::kRead},
+      {"ZeroBasedAcrossZero",
+       Rule::kMwWrap,
+       kAnyKind,
+       {},
+       {Op3::kWrite, Op3::kRead},
        [](WindowWorld& w, Op3 op) { return refused_at(w, op, zero_based(w), before(2), 4); }},
-      {"AcrossTheLastAddress", Rule::kMwWrap, kAnyKind, {}, {Op3::kWrite, Op3::kRead},
+      {"AcrossTheLastAddress",
+       Rule::kMwWrap,
+       kAnyKind,
+       {},
+       {Op3::kWrite, Op3::kRead},
        [](WindowWorld& w, Op3 op) { return refused_at(w, op, at_the_end(w), kBytes - 2, 4); }},
   };
 }
@@ -119,13 +167,24 @@ std::string lacking(WindowWorld& w, Op3 op) {
 
 std::vector<RuleCase> right_cases() {
   return {
-      {"NoRemoteRead", Rule::kMwRead, kAnyKind, {}, {Op3::kRead},
-       lacking<TERN_ACCESS_REMOTE_READ>},
-      {"NoRemoteWrite", Rule::kMwWrite, kAnyKind, {}, {Op3::kWrite},
+      {"NoRemoteRead", Rule::kMwRead, kAnyKind, {}, {Op3::kRead}, lacking<TERN_ACCESS_REMOTE_READ>},
+      {"NoRemoteWrite",
+       Rule::kMwWrite,
+       kAnyKind,
+       {},
+       {Op3::kWrite},
        lacking<TERN_ACCESS_REMOTE_WRITE>},
-      {"NoRemoteAtomic", Rule::kMwAtomic, kAnyKind, {}, {Op3::kAtomic},
+      {"NoRemoteAtomic",
+       Rule::kMwAtomic,
+       kAnyKind,
+       {},
+       {Op3::kAtomic},
        lacking<TERN_ACCESS_REMOTE_ATOMIC>},
-      {"RegionLostLocalWrite", Rule::kMwMrWrite, kAnyKind, {}, {Op3::kWrite, Op3::kAtomic},
+      {"RegionLostLocalWrite",
+       Rule::kMwMrWrite,
+       kAnyKind,
+       {},
+       {Op3::kWrite, Op3::kAtomic},
        [](WindowWorld& w, Op3 op) {
          const TestMw mw = w.window();
          EXPECT_EQ(w.b.rereg(w.mr, TERN_REREG_ACCESS,
@@ -134,7 +193,11 @@ std::vector<RuleCase> right_cases() {
          return refused_at(w, op, mw, kInside, 64);
        }},
       // The local write right of a window gives the peer no right.
-      {"LocalWriteIsNone", Rule::kMwWrite, kAnyKind, {}, {Op3::kWrite},
+      {"LocalWriteIsNone",
+       Rule::kMwWrite,
+       kAnyKind,
+       {},
+       {Op3::kWrite},
        [](WindowWorld& w, Op3 op) {
          return refused_at(w, op, w.window(TERN_ACCESS_LOCAL_WRITE | TERN_ACCESS_REMOTE_READ),
                            kInside, 64);
@@ -145,11 +208,16 @@ std::vector<RuleCase> right_cases() {
 // Operations that UC does not have. No peer can use a type 2 window over XRC.
 std::vector<RuleCase> answered_cases() {
   std::vector<RuleCase> all;
-  for (const auto& [kinds, path] : {std::pair{kAnyKind, Path::kRc}, std::pair{kType1, Path::kXrc}}) {
+  for (const auto& [kinds, path] :
+       {std::pair{kAnyKind, Path::kRc}, std::pair{kType1, Path::kXrc}}) {
     all.push_back({"Flush", Rule::kMwFlush, kinds, {path}, kNoOp, [](WindowWorld& w, Op3) {
                      return w.refused(w.link(), flush(w.window().view, kInside, 64));
                    }});
-    all.push_back({"NoRemoteWriteForAtomicWrite", Rule::kMwWrite, kinds, {path}, kNoOp,
+    all.push_back({"NoRemoteWriteForAtomicWrite",
+                   Rule::kMwWrite,
+                   kinds,
+                   {path},
+                   kNoOp,
                    [](WindowWorld& w, Op3) {
                      const TestMw mw = w.window(kWindowAccess & ~TERN_ACCESS_REMOTE_WRITE);
                      return w.refused(w.link(), atomic_write(~std::uint64_t{0}, mw.view, kInside));
@@ -165,14 +233,22 @@ void invalidate(WindowWorld& w, const TestMw& mw) {
 
 std::vector<RuleCase> state_cases() {
   return {
-      {"KeyBeforeTheRebind", Rule::kMwVariant, kType1, {}, kAnyOp,
+      {"KeyBeforeTheRebind",
+       Rule::kMwVariant,
+       kType1,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          TestMw mw = w.window();
          const TestMw old = mw;
          w.bound(mw, w.mr);
          return refused_at(w, op, old, kInside, 64);
        }},
-      {"KeyBeforeTheNextBind", Rule::kMwVariant, kType2, {}, kAnyOp,
+      {"KeyBeforeTheNextBind",
+       Rule::kMwVariant,
+       kType2,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          TestMw mw = w.window();
          const TestMw old = mw;
@@ -180,26 +256,42 @@ std::vector<RuleCase> state_cases() {
          w.bound(mw, w.mr);
          return refused_at(w, op, old, kInside, 64);
        }},
-      {"VariantThatNeverWas", Rule::kMwVariant, kAnyKind, {}, kAnyOp,
+      {"VariantThatNeverWas",
+       Rule::kMwVariant,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          TestMw mw = w.window();
          mw.view.key = with_variant(mw.view.key, mw.view.key + 0x80);
          return refused_at(w, op, mw, kInside, 64);
        }},
-      {"AfterUnbind", Rule::kMwUnbound, kType1, {}, kAnyOp,
+      {"AfterUnbind",
+       Rule::kMwUnbound,
+       kType1,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          TestMw mw = w.window();
          w.link().binder->post(unbind(mw));
          EXPECT_EQ(w.wait_bind(w.link()).status, TERN_CQE_SUCCESS);
          return refused_at(w, op, mw, kInside, 64);
        }},
-      {"AfterLocalInvalidation", Rule::kMwUnbound, kType2, {}, kAnyOp,
+      {"AfterLocalInvalidation",
+       Rule::kMwUnbound,
+       kType2,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          const TestMw mw = w.window();
          invalidate(w, mw);
          return refused_at(w, op, mw, kInside, 64);
        }},
-      {"AfterRemoteInvalidation", Rule::kMwUnbound, kType2, {}, kAnyOp,
+      {"AfterRemoteInvalidation",
+       Rule::kMwUnbound,
+       kType2,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          const TestMw mw = w.window();
          w.post_recv(w.link());
@@ -208,13 +300,21 @@ std::vector<RuleCase> state_cases() {
          EXPECT_EQ(w.link().recv_cq->wait().status, TERN_CQE_SUCCESS);
          return refused_at(w, op, mw, kInside, 64);
        }},
-      {"NeverBound", Rule::kNone, kAnyKind, {}, kAnyOp,
+      {"NeverBound",
+       Rule::kNone,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          TestMw mw = w.make_mw();
          mw.view.iova = w.mr.iova + WindowWorld::kFirst;
          return refused_at(w, op, mw, kInside, 64);
        }},
-      {"Freed", Rule::kNone, kAnyKind, {}, kAnyOp,
+      {"Freed",
+       Rule::kNone,
+       kAnyKind,
+       {},
+       kAnyOp,
        [](WindowWorld& w, Op3 op) {
          const TestMw mw = w.window();
          EXPECT_EQ(free_mw(w.b, mw.view.key), TERN_ST_OK);

@@ -46,8 +46,7 @@ std::vector<RuleCase> range_cases() {
   return {
       {"BindOneByteBelow", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp, range<kBelow, 2, 0>},
       {"BindBelow", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp, range<kBelow, 1, kZb>},
-      {"BindOneByteAbove", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp,
-       range<kLength - 10, 11, 0>},
+      {"BindOneByteAbove", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp, range<kLength - 10, 11, 0>},
       {"BindAllAndOneByteMore", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp,
        range<0, kLength + 1, kZb>},
       {"BindBehind", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp, range<kLength, 1, 0>},
@@ -64,9 +63,7 @@ std::vector<RuleCase> region_cases() {
   constexpr std::uint32_t kReadable = TERN_ACCESS_REMOTE_READ | TERN_ACCESS_MW_BIND;
   return {
       {"RegionOfAnotherPd", Rule::kBindMrPd, kAnyKind, kAnyPath, kNoOp,
-       [](WindowWorld& w, Op3) {
-         return refused(w, region(w, kBindable, w.other_pd), 0, 64);
-       }},
+       [](WindowWorld& w, Op3) { return refused(w, region(w, kBindable, w.other_pd), 0, 64); }},
       {"RegionWithoutMwBind", Rule::kBindMrRight, kAnyKind, kAnyPath, kNoOp,
        [](WindowWorld& w, Op3) { return refused(w, region(w, kAllAccess), 0, 64); }},
       {"WriteWithoutLocalWrite", Rule::kBindLocalWrite, kAnyKind, kAnyPath, kNoOp,
@@ -97,9 +94,7 @@ std::vector<RuleCase> region_cases() {
          return refused(w, outer.view, 0, 64);
        }},
       {"ClosedRegion", Rule::kNone, kAnyKind, kAnyPath, kNoOp,
-       [](WindowWorld& w, Op3) {
-         return refused(w, w.b.alloc_fast(1, w.pd).mr, 0, 64);
-       }},
+       [](WindowWorld& w, Op3) { return refused(w, w.b.alloc_fast(1, w.pd).mr, 0, 64); }},
       {"EmptyRegion", Rule::kBindRange, kAnyKind, kAnyPath, kNoOp,
        [](WindowWorld& w, Op3) {
          return refused(w, w.b.reg(0, {.pd = w.pd, .access = kBindable}), 0, 1);

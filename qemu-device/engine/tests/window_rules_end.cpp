@@ -91,7 +91,11 @@ std::vector<RuleCase> local_cases() {
       {"LocalInvOfAnotherVariant", Rule::kInvVariant, kType2, kAnyPath, kNoOp,
        other_variant<local>},
       {"LocalInvByAnotherQp", Rule::kInvQp, kType2, kAnyPath, kNoOp, another_qp<local>},
-      {"LocalInvByAnotherQpAndPd", Rule::kInvQp, {MwKind::kType2A}, kAnyPath, kNoOp,
+      {"LocalInvByAnotherQpAndPd",
+       Rule::kInvQp,
+       {MwKind::kType2A},
+       kAnyPath,
+       kNoOp,
        another_pd<local>},
       {"LocalInvAfterReset", Rule::kInvQp, kType2, kOwnPath, kNoOp, after_reset<local>},
       {"LocalInvByAnotherPd", Rule::kInvPd, {MwKind::kType2B}, kAnyPath, kNoOp, another_pd<local>},
@@ -114,10 +118,18 @@ std::vector<RuleCase> remote_cases() {
        other_variant<remote>},
       {"RemoteInvToAnotherQp", Rule::kInvQp, kType2, kAnyPath, kNoOp, another_qp<remote>},
       {"RemoteInvToTheTarget", Rule::kInvQp, kType2, {Path::kXrc}, kNoOp, bound_window<remote>},
-      {"RemoteInvToAnotherQpAndPd", Rule::kInvQp, {MwKind::kType2A}, kAnyPath, kNoOp,
+      {"RemoteInvToAnotherQpAndPd",
+       Rule::kInvQp,
+       {MwKind::kType2A},
+       kAnyPath,
+       kNoOp,
        another_pd<remote>},
       {"RemoteInvAfterReset", Rule::kInvQp, kType2, kOwnPath, kNoOp, after_reset<remote>},
-      {"RemoteInvToAnotherPd", Rule::kInvPd, {MwKind::kType2B}, kAnyPath, kNoOp,
+      {"RemoteInvToAnotherPd",
+       Rule::kInvPd,
+       {MwKind::kType2B},
+       kAnyPath,
+       kNoOp,
        another_pd<remote>},
       {"RemoteInvOfARegion", Rule::kNone, kAnyKind, kAnyPath, kNoOp, region<remote>},
       {"RemoteInvOfAFreedWindow", Rule::kNone, kAnyKind, kAnyPath, kNoOp, freed<remote>},
@@ -144,14 +156,22 @@ std::vector<RuleCase> region_cases() {
          w.b.destroy(*w.link().binder);
          return destroy_is_busy(w);
        }},
-      {"RegionIsBusyForOtherMemory", Rule::kMrBusy, kAnyKind, {Path::kRc}, kNoOp,
+      {"RegionIsBusyForOtherMemory",
+       Rule::kMrBusy,
+       kAnyKind,
+       {Path::kRc},
+       kNoOp,
        [](WindowWorld& w, Op3) {
          (void)w.window();
          const Status st = w.b.rereg(w.mr, TERN_REREG_TRANS | TERN_REREG_ACCESS,
                                      {.access = kBindable}, WindowWorld::kLength);
          return WindowWorld::unless(st == TERN_ST_BUSY, "the region moved");
        }},
-      {"RegionIsBusyForAnotherPd", Rule::kMrBusy, kAnyKind, {Path::kRc}, kNoOp,
+      {"RegionIsBusyForAnotherPd",
+       Rule::kMrBusy,
+       kAnyKind,
+       {Path::kRc},
+       kNoOp,
        [](WindowWorld& w, Op3) {
          (void)w.window();
          const Status st = w.b.rereg(w.mr, TERN_REREG_PD, {.pd = w.other_pd});

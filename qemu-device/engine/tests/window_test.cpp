@@ -332,8 +332,8 @@ INSTANTIATE_TEST_SUITE_P(All, WindowAccess,
                          Combine(Values(MwKind::kType1, MwKind::kType2A, MwKind::kType2B),
                                  Values(Path::kRc, Path::kUc)),
                          name_of_param);
-INSTANTIATE_TEST_SUITE_P(Xrc, WindowAccess,
-                         Combine(Values(MwKind::kType1), Values(Path::kXrc)), name_of_param);
+INSTANTIATE_TEST_SUITE_P(Xrc, WindowAccess, Combine(Values(MwKind::kType1), Values(Path::kXrc)),
+                         name_of_param);
 
 // Paths on which the QP that binds also sends.
 class WindowPair : public WindowTest {};

@@ -27,8 +27,8 @@ enum class Op3 : std::uint8_t { kWrite, kRead, kAtomic };
 struct Link {
   TestQp* peer = nullptr;
   TestQp* own = nullptr;
-  TestQp* binder = nullptr;  // at b: the QP that binds and invalidates
-  TestSrq* srq = nullptr;    // XRC: at b
+  TestQp* binder = nullptr;   // at b: the QP that binds and invalidates
+  TestSrq* srq = nullptr;     // XRC: at b
   TestCq* recv_cq = nullptr;  // at b
 };
 
@@ -95,7 +95,9 @@ class WindowWorld {
   };
   [[nodiscard]] Snapshot snapshot() const;
   [[nodiscard]] std::string state_after_failure(Link& over);
-  [[nodiscard]] tern_rsp_mr look_at(std::uint32_t key) { return key ? query_key(b, key) : tern_rsp_mr{}; }
+  [[nodiscard]] tern_rsp_mr look_at(std::uint32_t key) {
+    return key ? query_key(b, key) : tern_rsp_mr{};
+  }
 
   std::uint32_t xrcd_a_ = 0;
   std::uint32_t xrcd_b_ = 0;

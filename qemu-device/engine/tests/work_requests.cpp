@@ -19,10 +19,8 @@ SendWr send_inline(std::span<const std::byte> data) {
 }
 
 SendWr write(std::vector<tern_sge> sges, const TestMr& to, std::uint64_t at) {
-  return {.opcode = TERN_WR_RDMA_WRITE,
-          .sges = std::move(sges),
-          .raddr = to.iova + at,
-          .rkey = to.key};
+  return {
+      .opcode = TERN_WR_RDMA_WRITE, .sges = std::move(sges), .raddr = to.iova + at, .rkey = to.key};
 }
 
 SendWr write_inline(std::span<const std::byte> data, const TestMr& to, std::uint64_t at) {

@@ -100,13 +100,12 @@ class XrcTest : public ::testing::Test {
   // A request of each kind to the memory of `mr`, for SRQ `srqn`.
   std::vector<SendWr> each_request(const TestMr& mr, std::uint32_t srqn) {
     std::vector<SendWr> all;
-    for (SendWr wr : {send({src.sge(0, 100)}), send({src.sge(0, 3000)}),
-                      send({src.sge(0, 100)}).immediate(1), write({src.sge(0, 100)}, mr),
-                      write({src.sge(0, 3000)}, mr), write({}, mr), read({src.sge(0, 5000)}, mr),
-                      write({src.sge(0, 100)}, mr).immediate(2), read({}, mr),
-                      fetch_add(src.sge(0, 8), mr, 0, 1),
-                      compare_swap(src.sge(0, 8), mr, 0, 0, 1), atomic_write(1, mr, 0),
-                      flush(mr, 0, 8), flush_all(mr)}) {
+    for (SendWr wr :
+         {send({src.sge(0, 100)}), send({src.sge(0, 3000)}), send({src.sge(0, 100)}).immediate(1),
+          write({src.sge(0, 100)}, mr), write({src.sge(0, 3000)}, mr), write({}, mr),
+          read({src.sge(0, 5000)}, mr), write({src.sge(0, 100)}, mr).immediate(2), read({}, mr),
+          fetch_add(src.sge(0, 8), mr, 0, 1), compare_swap(src.sge(0, 8), mr, 0, 0, 1),
+          atomic_write(1, mr, 0), flush(mr, 0, 8), flush_all(mr)}) {
       all.push_back(std::move(wr).to_srq(srqn));
     }
     return all;
@@ -678,12 +677,12 @@ TEST_F(XrcTest, ADeadCqTakesItsSrqsAndWhoIsReceivingFromThem) {
   ini->post(send({src.sge(0, 10)}).to_srq(small.number()));
   sim.run_until([&] { return tgt->query().attr.state == TERN_QPS_ERR; });
   const auto events = told(b);
-  EXPECT_THAT(events, ElementsAre(Event(TERN_EV_CQ_ERR, small.cq.number()),
-                                  Event(TERN_EV_SRQ_ERR, small.number()),
-                                  Event(TERN_EV_QP_FATAL, tgt->number()),
-                                  Event(TERN_EV_QP_LAST_WQE, tgt->number()),
-                                  Event(TERN_EV_QP_FATAL, tgt2->number()),
-                                  Event(TERN_EV_QP_LAST_WQE, tgt2->number())));
+  EXPECT_THAT(
+      events,
+      ElementsAre(Event(TERN_EV_CQ_ERR, small.cq.number()), Event(TERN_EV_SRQ_ERR, small.number()),
+                  Event(TERN_EV_QP_FATAL, tgt->number()), Event(TERN_EV_QP_LAST_WQE, tgt->number()),
+                  Event(TERN_EV_QP_FATAL, tgt2->number()),
+                  Event(TERN_EV_QP_LAST_WQE, tgt2->number())));
   EXPECT_EQ(tgt2->query().attr.state, TERN_QPS_ERR);
   // tgt3 is not affected until it needs a WQE.
   q.post(1);
@@ -758,7 +757,8 @@ TEST_F(XrcTest, TheAttributesOfEachHalf) {
     attr.state = TERN_QPS_SQD;
     return qp.modify(attr, TERN_QPA_STATE | mask);
   };
-  for (const std::uint32_t mask : {TERN_QPA_RETRY_CNT, TERN_QPA_RNR_RETRY, TERN_QPA_MAX_RD_ATOMIC}) {
+  for (const std::uint32_t mask :
+       {TERN_QPA_RETRY_CNT, TERN_QPA_RNR_RETRY, TERN_QPA_MAX_RD_ATOMIC}) {
     EXPECT_EQ(in_sqd(*tgt, mask), TERN_ST_BAD_PARAM);
     EXPECT_EQ(in_sqd(*ini, mask), TERN_ST_OK);
   }

@@ -29,8 +29,8 @@ class ConnectedReceiver : public Receiver {
   // Maps the memory that a request addresses into Context::scatter. The list is empty unless the
   // result is kReady. For kPending the page fault is raised. `rest`: bytes of the message after the
   // packet.
-  [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va, std::uint64_t len,
-                             std::uint32_t rights, std::uint64_t rest = 0);
+  [[nodiscard]] Access reach(const Accessor& who, std::uint32_t rkey, std::uint64_t va,
+                             std::uint64_t len, std::uint32_t rights, std::uint64_t rest = 0);
   // The same for the next `len` bytes of the WRITE.
   [[nodiscard]] Access reach_write(const Accessor& who, std::uint32_t len) {
     return reach(who, write_rkey_, write_va_, len, TERN_ACCESS_REMOTE_WRITE, write_left_ - len);

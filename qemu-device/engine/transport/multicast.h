@@ -33,7 +33,8 @@ class Multicast {
   void clear();
 
   [[nodiscard]] bool has(const Gid& group) const { return groups_.contains(group); }
-  // Delivers the packet to each QP of its group but `except`. Returns their number, nullopt if there is no such group.
+  // Delivers the packet to each QP of its group but `except`. Returns their number, nullopt if
+  // there is no such group.
   [[nodiscard]] std::optional<std::uint32_t> deliver(const Packet& packet, const Qp* except) const;
 
   [[nodiscard]] std::uint32_t attachments() const {

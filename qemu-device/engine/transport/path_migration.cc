@@ -28,7 +28,8 @@ std::optional<Route> PathMigration::resolve() const {
   return qp_.route_of(alt_.av, alt_.port, Qpn(qp_.attr().dest_qpn));
 }
 
-// Only the device arms a QP, and a QP that waits for its peer stays so: the peer may be armed by now.
+// Only the device arms a QP, and a QP that waits for its peer stays so: the peer may be armed by
+// now.
 Status PathMigration::check(std::uint8_t state, bool loads) const {
   switch (state) {
     case TERN_MIG_MIGRATED:

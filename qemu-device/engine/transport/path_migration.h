@@ -48,9 +48,9 @@ class PathMigration {
   void report_error();
 
   Qp& qp_;
-  tern_qp_alt alt_{};           // port 0: none
-  Route route_;                 // of alt_
-  std::optional<Route> left_;   // the path that the QP left by its last migration
+  tern_qp_alt alt_{};          // port 0: none
+  Route route_;                // of alt_
+  std::optional<Route> left_;  // the path that the QP left by its last migration
   std::uint8_t state_ = TERN_MIG_MIGRATED;
   bool reported_ = false;  // an error, since software loaded the path or armed the QP
 };

@@ -105,7 +105,8 @@ Qp::~Qp() {
   if (srq_ != nullptr) srq_->detach();
 }
 
-Qp::Seldom::Seldom(Qp& qp) : rq_settled(qp.context_.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
+Qp::Seldom::Seldom(Qp& qp)
+    : rq_settled(qp.context_.timers, [](void* self) { static_cast<Qp*>(self)->kick_rq(); }, &qp) {}
 
 Qp::Seldom& Qp::seldom() {
   if (!seldom_) seldom_ = std::make_unique<Seldom>(*this);
@@ -132,7 +133,8 @@ Status Qp::init() {
 // ---- queues ----
 
 std::optional<std::uint32_t> Qp::read_sq_pi() {
-  if (fetches_) [[unlikely]] return rendezvous()->posted();
+  if (fetches_) [[unlikely]]
+    return rendezvous()->posted();
   return record_.load32(context_.host, offsetof(tern_qp_record, sq_pi));
 }
 
@@ -159,23 +161,27 @@ Take Qp::take_rq_wqe(RecvWqe& wqe, Srq* xrc) {
   if (Srq* const srq = xrc != nullptr ? xrc : srq_; srq != nullptr) {
     const Take got = srq->take(wqe);
     wqe.owner.qp = qpn_;
-    if (context_.log != nullptr && got == Take::kTaken) [[unlikely]] log_wqe(wqe);
+    if (context_.log != nullptr && got == Take::kTaken) [[unlikely]]
+      log_wqe(wqe);
     return got;
   }
   if (!has_rq()) return Take::kFailed;
   const auto pi = record_.load32(context_.host, offsetof(tern_qp_record, rq_pi));
   if (!pi || *pi - rq_ci_ > rq_size()) return Take::kFailed;
   if (*pi == rq_ci_) return Take::kEmpty;
-  if (!read_recv_wqe(context_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe)) return Take::kFailed;
+  if (!read_recv_wqe(context_.host, buffer_, rq_slot(rq_ci_), cmd_.log_rq_stride, wqe))
+    return Take::kFailed;
   wqe.owner = accessor();
   wqe.srqn = 0;
   wqe.index = rq_ci_++;
-  if (context_.log != nullptr) [[unlikely]] log_wqe(wqe);
+  if (context_.log != nullptr) [[unlikely]]
+    log_wqe(wqe);
   return Take::kTaken;
 }
 
 void Qp::complete_send(tern_cqe& cqe) {
-  if (fetches_) [[unlikely]] return rendezvous()->completed(cqe);
+  if (fetches_) [[unlikely]]
+    return rendezvous()->completed(cqe);
   cqe.qpn = le(qpn_.value);
   if (!send_cq_->push(cqe)) enter_error(TERN_EV_QP_FATAL);
 }
@@ -195,7 +201,8 @@ void Qp::complete_recv(tern_cqe& cqe) {
 TagList* Qp::tag_list() const { return srq_ != nullptr ? srq_->tags() : nullptr; }
 
 Accessor Qp::send_accessor() const {
-  if (!fetches_) [[likely]] return accessor();
+  if (!fetches_) [[likely]]
+    return accessor();
   Accessor keys = srq_->owner();
   keys.qp = qpn_;
   return keys;
@@ -240,7 +247,8 @@ bool Qp::may_train() const {
 
 std::uint32_t Qp::packet_bytes() const {
   constexpr std::uint32_t kHeaders = 64;
-  const bool connected = transport_ != Transport::kRaw && transport_ != Transport::kUd && attr_.path_mtu != 0;
+  const bool connected =
+      transport_ != Transport::kRaw && transport_ != Transport::kUd && attr_.path_mtu != 0;
   return (connected ? mtu() : context_.mtu()) + kHeaders;
 }
 
@@ -278,7 +286,8 @@ bool Qp::service(std::uint32_t& allowance) {
       return receiver_->transmit(allowance);
     case TERN_QPS_RTS:
     case TERN_QPS_SQD: {
-      if (send_rate_ != nullptr) [[unlikely]] return service_paced(allowance);
+      if (send_rate_ != nullptr) [[unlikely]]
+        return service_paced(allowance);
       // Half of the turn is for the responder, the other half for the requester, and what that
       // leaves goes to the responder again. Neither starves the other, and one alone uses the whole
       // turn.
@@ -312,7 +321,8 @@ bool Qp::service_paced(std::uint32_t& allowance) {
 
 bool Qp::has_peer(const Route& route) const {
   const std::uint8_t state = attr_.state;
-  const bool connected = state == TERN_QPS_RTR || state == TERN_QPS_RTS || state == TERN_QPS_SQD || state == TERN_QPS_SQE;
+  const bool connected = state == TERN_QPS_RTR || state == TERN_QPS_RTS || state == TERN_QPS_SQD ||
+                         state == TERN_QPS_SQE;
   return has_route_ && connected && route.sgid == route_.dgid && route.dgid == route_.sgid &&
          route.vlan == route_.vlan;
 }
@@ -320,7 +330,8 @@ bool Qp::has_peer(const Route& route) const {
 // Returns whether the QP's state and type allow requests, or else responses.
 bool Qp::takes(bool request) const {
   const std::uint8_t state = attr_.state;
-  if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT)) return false;  // it has only the other half
+  if (type() == (request ? TERN_QPT_XRC_INI : TERN_QPT_XRC_TGT))
+    return false;  // it has only the other half
   if (state == TERN_QPS_RTS || state == TERN_QPS_SQD) return true;
   return request && (state == TERN_QPS_RTR || state == TERN_QPS_SQE);
 }
@@ -329,8 +340,8 @@ bool Qp::takes(bool request) const {
 // another VLAN.
 bool Qp::from_peer(const Packet& packet) {
   const Route& route = packet.route;
-  const bool primary = same(route.sgid, route_.dgid) && same(route.dgid, route_.sgid) &&
-                       route.vlan == route_.vlan;
+  const bool primary =
+      same(route.sgid, route_.dgid) && same(route.dgid, route_.sgid) && route.vlan == route_.vlan;
   return migration_ == nullptr ? primary : migration_->accept(packet, primary);
 }
 
@@ -387,10 +398,12 @@ bool Qp::raise_fault(std::uint8_t side, std::uint64_t rest) {
 }
 
 Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t result) {
-  if (!seldom_ || !context_.page_faults.resume(seldom_->faults[side], token)) return TERN_ST_BAD_STATE;
+  if (!seldom_ || !context_.page_faults.resume(seldom_->faults[side], token))
+    return TERN_ST_BAD_STATE;
   faulting_ = static_cast<std::uint8_t>(faulting_ & ~(1U << side));
   const bool failed = result == TERN_RESUME_FAIL;
-  if (context_.log != nullptr) log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, seldom_->faults[side]);
+  if (context_.log != nullptr)
+    log_fault(failed ? TERN_LOG_PF_FAILED : TERN_LOG_PF_RESUMED, seldom_->faults[side]);
   if (side == TERN_FAULT_REQUESTER) {
     sender_->fault_over(failed);
   } else {
@@ -402,7 +415,8 @@ Status Qp::resume_fault(std::uint8_t side, std::uint32_t token, std::uint8_t res
 void Qp::cancel_faults() {
   if (!seldom_) return;
   for (Fault& fault : seldom_->faults) {
-    if (context_.log != nullptr && fault.state != Fault::State::kNone) log_fault(TERN_LOG_PF_CANCELLED, fault);
+    if (context_.log != nullptr && fault.state != Fault::State::kNone)
+      log_fault(TERN_LOG_PF_CANCELLED, fault);
     context_.page_faults.cancel(fault);
   }
   faulting_ = 0;
@@ -417,7 +431,8 @@ void Qp::set_state(std::uint8_t next, std::uint32_t cause, std::uint32_t event) 
 
 void Qp::enter_error(int event, bool silent) {
   if (attr_.state == TERN_QPS_ERR || attr_.state == TERN_QPS_RESET) return;
-  set_state(TERN_QPS_ERR, silent ? TERN_LOG_BY_COMMAND : TERN_LOG_BY_DEVICE, event > 0 ? static_cast<std::uint32_t>(event) : 0);
+  set_state(TERN_QPS_ERR, silent ? TERN_LOG_BY_COMMAND : TERN_LOG_BY_DEVICE,
+            event > 0 ? static_cast<std::uint32_t>(event) : 0);
   attr_.sq_draining = 0;
   cancel_faults();
   sender_->stop();

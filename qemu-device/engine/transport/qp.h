@@ -46,7 +46,8 @@ class alignas(64) Qp {
   [[nodiscard]] Status init();
   void set_number(Qpn qpn) { qpn_ = qpn; }
   // Logs a state, a change that has happened, or with TERN_LOG_NO_QP creation and destruction.
-  [[gnu::noinline]] void log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause, std::uint32_t event = 0) const;
+  [[gnu::noinline]] void log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause,
+                                   std::uint32_t event = 0) const;
   // Of its number, for the QP's life; see Context::next_serial().
   [[nodiscard]] std::uint32_t generation() const { return serial_; }
 
@@ -62,9 +63,7 @@ class alignas(64) Qp {
   // `rest`: bytes after the access that the message will use as well. Returns false, and reports
   // nothing, if the half has a fault already.
   bool raise_fault(std::uint8_t side, std::uint64_t rest = 0);
-  [[nodiscard]] bool faulting(std::uint8_t side) const {
-    return faulting_ & 1U << side;
-  }
+  [[nodiscard]] bool faulting(std::uint8_t side) const { return faulting_ & 1U << side; }
 
   // BIND_COUNTER_SET: counts in `set` from now on; null: in the device's counters.
   void bind(CounterSet* set);
@@ -108,8 +107,8 @@ class alignas(64) Qp {
   // Moves the QP to the error state and flushes both queues. `event`: TERN_EV_*, negative for none.
   // `silent`: software requested the state, and queued answers are not sent.
   void enter_error(int event, bool silent = false);
-  // A send WQE completed with an error. An RC or XRC QP goes to ERR, a QP of another type to SQE, in
-  // which receiving continues (IBTA 10.3.1.6).
+  // A send WQE completed with an error. An RC or XRC QP goes to ERR, a QP of another type to SQE,
+  // in which receiving continues (IBTA 10.3.1.6).
   void send_failed();
 
   [[nodiscard]] Qpn number() const { return qpn_; }
@@ -143,7 +142,9 @@ class alignas(64) Qp {
   // The list of tags of its SRQ, null if that has none; and what fetches the data of rendezvous,
   // null if software does.
   [[nodiscard]] TagList* tag_list() const;
-  [[nodiscard]] Rendezvous* rendezvous() const { return seldom_ ? seldom_->rendezvous.get() : nullptr; }
+  [[nodiscard]] Rendezvous* rendezvous() const {
+    return seldom_ ? seldom_->rendezvous.get() : nullptr;
+  }
   // Ends the messages in progress that have matched a tag: the QP is going to be destroyed.
   void end_tags();
   // Whose keys the SGEs of send WQEs use.
@@ -188,7 +189,8 @@ class alignas(64) Qp {
   // The QP will be used soon. With many QPs it is not likely to be in a cache.
   void prefetch() const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(this);
-    const auto used = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&page_queue_) - bytes);
+    const auto used =
+        static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&page_queue_) - bytes);
     for (std::size_t i = 0; i < used; i += alignof(Qp)) __builtin_prefetch(bytes + i);
   }
 
@@ -208,7 +210,7 @@ class alignas(64) Qp {
   struct Seldom {
     explicit Seldom(Qp& qp);
     std::array<Fault, 2> faults;  // by TERN_FAULT_*
-    Timer rq_settled;  // in ERR: when it expires, rq_pi is read once more
+    Timer rq_settled;             // in ERR: when it expires, rq_pi is read once more
     CounterSet* counter_set = nullptr;
     std::unique_ptr<Rendezvous> rendezvous;
   };
@@ -240,7 +242,7 @@ class alignas(64) Qp {
   bool privileged_;
   bool has_route_ = false;
   std::uint8_t faulting_ = 0;  // a bit for each fault that has not ended
-  bool fetches_ = false;  // rendezvous() exists
+  bool fetches_ = false;       // rendezvous() exists
   bool comm_est_ = false;
   bool sqd_notify_ = false;
   std::uint8_t ece_ = 0;  // TERN_ECE_*
@@ -255,14 +257,15 @@ class alignas(64) Qp {
   Qpn qpn_;
   std::uint32_t rq_ci_ = 0;
   std::uint64_t generation_;  // Accessor::generation
-  tern_qp_attr attr_{};  // in host byte order
+  tern_qp_attr attr_{};       // in host byte order
   Route route_;
-  std::uint32_t serial_;  // generation()
+  std::uint32_t serial_;                      // generation()
   std::unique_ptr<PathMigration> migration_;  // made with the first alternate path
 
   // The two halves that the QP type selects.
   OneOf<SendQueue, Requester, UcSender, DatagramSender, RawSender> sender_;
-  OneOf<Receiver, Responder, XrcResponder, TagResponder, UcReceiver, DatagramReceiver, RawReceiver> receiver_;
+  OneOf<Receiver, Responder, XrcResponder, TagResponder, UcReceiver, DatagramReceiver, RawReceiver>
+      receiver_;
   std::unique_ptr<SendRate> send_rate_;
   // prefetch() stops here: no message needs the members below.
   PageQueue page_queue_;

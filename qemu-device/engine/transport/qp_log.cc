@@ -5,13 +5,20 @@
 
 namespace tern {
 
-void Qp::log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause, std::uint32_t event) const {
-  context_.log->add({.type = TERN_LOG_QP_STATE, .code = to, .qpn = qpn_.value, .index = from, .value = cause, .detail = event});
+void Qp::log_state(std::uint8_t from, std::uint8_t to, std::uint32_t cause,
+                   std::uint32_t event) const {
+  context_.log->add({.type = TERN_LOG_QP_STATE,
+                     .code = to,
+                     .qpn = qpn_.value,
+                     .index = from,
+                     .value = cause,
+                     .detail = event});
 }
 
 void Qp::log_fault(std::uint8_t code, const Fault& fault) const {
-  const auto flags = static_cast<std::uint16_t>((fault.write ? TERN_LOG_F_WRITE : 0) |
-                                                (fault.side == TERN_FAULT_RESPONDER ? TERN_LOG_F_RESPONDER : 0));
+  const auto flags =
+      static_cast<std::uint16_t>((fault.write ? TERN_LOG_F_WRITE : 0) |
+                                 (fault.side == TERN_FAULT_RESPONDER ? TERN_LOG_F_RESPONDER : 0));
   context_.log->add({.type = TERN_LOG_PAGE_FAULT,
                      .code = code,
                      .flags = flags,
@@ -52,7 +59,8 @@ void SendRate::log_rate() const {
 }
 
 void SendQueue::log_posted(std::uint32_t before) const {
-  qp_.context().log->add({.type = TERN_LOG_POSTED, .qpn = qp_.number().value, .index = posted_, .value = before});
+  qp_.context().log->add(
+      {.type = TERN_LOG_POSTED, .qpn = qp_.number().value, .index = posted_, .value = before});
 }
 
 void SendQueue::log_wqe(const SendWqe& wqe) const {
@@ -67,7 +75,10 @@ void SendQueue::log_wqe(const SendWqe& wqe) const {
 }
 
 void Requester::log_retry() const {
-  qp_.context().log->add({.type = TERN_LOG_RETRY, .qpn = qp_.number().value, .index = una_psn_.value(), .value = retries_left_});
+  qp_.context().log->add({.type = TERN_LOG_RETRY,
+                          .qpn = qp_.number().value,
+                          .index = una_psn_.value(),
+                          .value = retries_left_});
 }
 
 }  // namespace tern

@@ -34,8 +34,10 @@ constexpr std::uint32_t kMaxBurst = 1U << 24;
 constexpr std::uint32_t kSending = TERN_QPA_RATE_LIMIT | kMigration;
 
 constexpr std::array kReliable = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT,
+               0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0,
+               TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN |
                    TERN_QPA_MAX_DEST_RD_ATOMIC | TERN_QPA_MIN_RNR_TIMER,
@@ -44,18 +46,21 @@ constexpr std::array kReliable = {
                TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY | TERN_QPA_SQ_PSN |
                    TERN_QPA_MAX_RD_ATOMIC,
                TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending},
-    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
+    Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0,
+               TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
     Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT | TERN_QPA_RNR_RETRY |
-                   TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS |
-                   TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
+               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_TIMEOUT | TERN_QPA_RETRY_CNT |
+                   TERN_QPA_RNR_RETRY | TERN_QPA_MAX_RD_ATOMIC | TERN_QPA_PKEY_INDEX |
+                   TERN_QPA_ACCESS | TERN_QPA_MIN_RNR_TIMER | kSending | TERN_QPA_UDP_SPORT},
 };
 
 constexpr std::array kUnreliable = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT,
+               0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0,
+               TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR,
                TERN_QPA_AV | TERN_QPA_PATH_MTU | TERN_QPA_DEST_QPN | TERN_QPA_RQ_PSN,
                TERN_QPA_ACCESS | TERN_QPA_PKEY_INDEX | TERN_QPA_ALT_PATH},
@@ -64,20 +69,24 @@ constexpr std::array kUnreliable = {
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
     Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | kSending},
     Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
-               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kSending | TERN_QPA_UDP_SPORT},
+               TERN_QPA_AV | TERN_QPA_PORT | TERN_QPA_PKEY_INDEX | TERN_QPA_ACCESS | kSending |
+                   TERN_QPA_UDP_SPORT},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_ACCESS | TERN_QPA_RATE_LIMIT},
 };
 
 // UD and GSI: each WQE and each packet carries its own addresses.
 constexpr std::array kDatagram = {
-    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT, 0},
-    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT},
+    Transition{TERN_QPS_RESET, TERN_QPS_INIT, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT,
+               0},
+    Transition{TERN_QPS_INIT, TERN_QPS_INIT, 0,
+               TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_PORT},
     Transition{TERN_QPS_INIT, TERN_QPS_RTR, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY},
     Transition{TERN_QPS_RTR, TERN_QPS_RTS, TERN_QPA_SQ_PSN, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_RTS, TERN_QPS_SQD, 0, 0},
     Transition{TERN_QPS_SQD, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
-    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0, TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
+    Transition{TERN_QPS_SQD, TERN_QPS_SQD, 0,
+               TERN_QPA_PKEY_INDEX | TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
     Transition{TERN_QPS_SQE, TERN_QPS_RTS, 0, TERN_QPA_QKEY | TERN_QPA_RATE_LIMIT},
 };
 
@@ -102,7 +111,9 @@ std::span<const Transition> transitions_of(Transport transport) {
 }
 
 // Only a reliable connection has options (ECE).
-bool has_options(Transport transport) { return transport == Transport::kRc || transport == Transport::kXrc; }
+bool has_options(Transport transport) {
+  return transport == Transport::kRc || transport == Transport::kXrc;
+}
 
 // Attributes of a reliable connection that an XRC QP of this type lacks: only the other half of the
 // connection uses them.
@@ -143,15 +154,18 @@ Status Qp::check_values(std::uint32_t mask, const tern_qp_attr& a) const {
   const auto bad = [mask](std::uint32_t bit, bool out_of_range) {
     return (mask & bit) && out_of_range;
   };
-  const bool mtu_ok = a.path_mtu >= 8 && a.path_mtu <= 12 &&
-                      1U << a.path_mtu <= context_.path_mtu();
-  const bool rate_ok = a.rate_limit <= max_rate(context_.config.link_speed) && a.max_burst <= kMaxBurst &&
+  const bool mtu_ok =
+      a.path_mtu >= 8 && a.path_mtu <= 12 && 1U << a.path_mtu <= context_.path_mtu();
+  const bool rate_ok = a.rate_limit <= max_rate(context_.config.link_speed) &&
+                       a.max_burst <= kMaxBurst &&
                        (a.rate_limit != 0 || (a.max_burst == 0 && a.typical_packet == 0));
-  if (bad(TERN_QPA_RATE_LIMIT, !rate_ok) || bad(TERN_QPA_AV, !static_rate(a.av.static_rate, context_.config.link_speed)) ||
+  if (bad(TERN_QPA_RATE_LIMIT, !rate_ok) ||
+      bad(TERN_QPA_AV, !static_rate(a.av.static_rate, context_.config.link_speed)) ||
       bad(TERN_QPA_ACCESS, (a.access & ~kQpAccess) != 0) ||
       bad(TERN_QPA_PKEY_INDEX, a.pkey_index != 0) || bad(TERN_QPA_PATH_MTU, !mtu_ok) ||
       bad(TERN_QPA_TIMEOUT, a.timeout > 31) || bad(TERN_QPA_RETRY_CNT, a.retry_cnt > 7) ||
-      bad(TERN_QPA_RNR_RETRY, a.rnr_retry > 7) || bad(TERN_QPA_MIN_RNR_TIMER, a.min_rnr_timer > 31) ||
+      bad(TERN_QPA_RNR_RETRY, a.rnr_retry > 7) ||
+      bad(TERN_QPA_MIN_RNR_TIMER, a.min_rnr_timer > 31) ||
       bad(TERN_QPA_MAX_RD_ATOMIC, a.max_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_MAX_DEST_RD_ATOMIC, a.max_dest_rd_atomic > kMaxRdAtomic) ||
       bad(TERN_QPA_RQ_PSN, a.rq_psn > kPsnMask) || bad(TERN_QPA_SQ_PSN, a.sq_psn > kPsnMask) ||
@@ -192,11 +206,13 @@ void Qp::apply(std::uint32_t mask, const tern_qp_attr& a) {
 
 // A QP without any limit has no pacer.
 void Qp::set_rates(std::uint32_t mask) {
-  const std::uint64_t path = static_rate(attr_.av.static_rate, context_.config.link_speed).value_or(0);
+  const std::uint64_t path =
+      static_rate(attr_.av.static_rate, context_.config.link_speed).value_or(0);
   if (send_rate_ == nullptr && path == 0 && attr_.rate_limit == 0) return;
   SendRate& rate = make_send_rate();
   if (mask & TERN_QPA_AV) rate.set_static(path);
-  if (mask & TERN_QPA_RATE_LIMIT) rate.set_limit(attr_.rate_limit, attr_.max_burst, attr_.typical_packet);
+  if (mask & TERN_QPA_RATE_LIMIT)
+    rate.set_limit(attr_.rate_limit, attr_.max_burst, attr_.typical_packet);
 }
 
 std::optional<Route> Qp::route_of(const tern_av& av, std::uint8_t port, Qpn dest) const {
@@ -245,20 +261,23 @@ void Qp::use_path(const tern_qp_alt& path, const Route& route) {
 // A raw QP in any state, with no other change.
 Status Qp::set_stripping(std::uint32_t mask, std::uint32_t flags) {
   const bool strip = flags == TERN_QPM_STRIP_VLAN;
-  if (transport_ != Transport::kRaw || mask != 0 || (!strip && flags != TERN_QPM_KEEP_VLAN)) return TERN_ST_BAD_PARAM;
+  if (transport_ != Transport::kRaw || mask != 0 || (!strip && flags != TERN_QPM_KEEP_VLAN))
+    return TERN_ST_BAD_PARAM;
   constexpr std::uint8_t kBit = TERN_QP_F_STRIP_VLAN;
   cmd_.flags = static_cast<std::uint8_t>(strip ? cmd_.flags | kBit : cmd_.flags & ~kBit);
   return TERN_ST_OK;
 }
 
 Status Qp::modify(const tern_cmd_modify_qp& cmd) {
-  constexpr std::uint32_t kAllMask = ((TERN_QPA_RATE_LIMIT << 1) - 1) | kMigration | TERN_QPA_UDP_SPORT;
+  constexpr std::uint32_t kAllMask =
+      ((TERN_QPA_RATE_LIMIT << 1) - 1) | kMigration | TERN_QPA_UDP_SPORT;
   const std::uint32_t mask = le(std::uint32_t{cmd.mask});
   const std::uint32_t flags = le(std::uint32_t{cmd.flags});
   const tern_qp_attr a = swap_order(cmd.attr);
   if ((flags & (TERN_QPM_STRIP_VLAN | TERN_QPM_KEEP_VLAN)) != 0) return set_stripping(mask, flags);
   const std::uint32_t ece = field_get(TERN_QPM_ECE_MASK, flags);
-  if ((mask & ~kAllMask) || (flags & ~(TERN_QPM_SQD_NOTIFY | TERN_QPM_ECE_MASK)) || (ece & ~TERN_ECE_OPTIONS)) {
+  if ((mask & ~kAllMask) || (flags & ~(TERN_QPM_SQD_NOTIFY | TERN_QPM_ECE_MASK)) ||
+      (ece & ~TERN_ECE_OPTIONS)) {
     return TERN_ST_BAD_PARAM;
   }
   if ((mask & TERN_QPA_CUR_STATE) && le(std::uint32_t{cmd.cur_state}) != attr_.state) {
@@ -268,7 +287,8 @@ Status Qp::modify(const tern_cmd_modify_qp& cmd) {
   const std::uint32_t given = mask & ~(TERN_QPA_STATE | TERN_QPA_CUR_STATE);
   const bool notify = flags & TERN_QPM_SQD_NOTIFY;
   if (notify && next != TERN_QPS_SQD) return TERN_ST_BAD_PARAM;
-  if (ece != 0 && (!has_options(transport_) || attr_.state != TERN_QPS_INIT || next != TERN_QPS_RTR)) {
+  if (ece != 0 &&
+      (!has_options(transport_) || attr_.state != TERN_QPS_INIT || next != TERN_QPS_RTR)) {
     return TERN_ST_BAD_PARAM;
   }
 
@@ -365,7 +385,8 @@ void Qp::query(tern_rsp_query_qp* rsp) const {
   rsp->attr = swap_order(a);
   rsp->sq_ci = le(sender_->consumer_index());
   rsp->rq_ci = le(rq_ci_);
-  if (send_rate_ != nullptr) rsp->rate = le(static_cast<std::uint32_t>((send_rate_->current() + 999) / 1'000));
+  if (send_rate_ != nullptr)
+    rsp->rate = le(static_cast<std::uint32_t>((send_rate_->current() + 999) / 1'000));
   if (migration_ != nullptr) rsp->alt = migration_->query();
 }
 

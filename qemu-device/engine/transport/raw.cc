@@ -13,14 +13,17 @@ namespace tern {
 
 // ---- sending ----
 
-// The headers in the WQE that every segment begins with. decode_wqe() has checked that they are in the slot.
+// The headers in the WQE that every segment begins with. decode_wqe() has checked that they are in
+// the slot.
 std::span<const std::byte> RawSender::headers(const SendWqe& wqe, const tern_eth_offload& offload) {
   if (!eth::Outgoing::segments(offload)) return {};
-  return window_.slot(wqe.index).subspan(sizeof(tern_sq_hdr) + sizeof(tern_eth_offload), le(std::uint16_t{offload.header_len}));
+  return window_.slot(wqe.index).subspan(sizeof(tern_sq_hdr) + sizeof(tern_eth_offload),
+                                         le(std::uint16_t{offload.header_len}));
 }
 
 // Copies headers and payload of the frame at the cursor to `room`. Returns a CQE status or kAbsent.
-std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::byte> head, std::span<std::byte> room) {
+std::uint8_t RawSender::gather_frame(const SendWqe& wqe, std::span<const std::byte> head,
+                                     std::span<std::byte> room) {
   const auto [offset, length] = (*frames_)->piece(cursor_packet_);
   SpanList& payload = qp_.context().tx_packet.payload;
   payload.clear();
@@ -67,7 +70,8 @@ std::uint8_t RawReceiver::store(const StoredFrame& frame) {
   return status;
 }
 
-// A frame that is longer than its WQE completes it with an error, and the next frame uses the next one: no peer can stop the QP.
+// A frame that is longer than its WQE completes it with an error, and the next frame uses the next
+// one: no peer can stop the QP.
 bool RawReceiver::receive(const RxFrame& frame) {
   Counters& counters = qp_.counters();
   const Take got = qp_.receives() ? take() : Take::kEmpty;

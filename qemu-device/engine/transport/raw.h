@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Raw packet QPs: a message is an Ethernet frame, or with segmentation the frames that it is cut into. Frames are received from flows
-// and RSS groups.
+// Raw packet QPs: a message is an Ethernet frame, or with segmentation the frames that it is cut
+// into. Frames are received from flows and RSS groups.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,18 @@ class StoredFrame;
 
 class RawSender final : public UnreliableSender {
  public:
-  explicit RawSender(Qp& qp) : UnreliableSender(qp), frames_(std::make_unique<std::optional<eth::Outgoing>>()) {}
+  explicit RawSender(Qp& qp)
+      : UnreliableSender(qp), frames_(std::make_unique<std::optional<eth::Outgoing>>()) {}
 
  private:
   std::uint8_t send_packet(SendWqe& wqe, std::uint32_t& cost) override;
-  [[nodiscard]] std::span<const std::byte> headers(const SendWqe& wqe, const tern_eth_offload& offload);
-  [[nodiscard]] std::uint8_t gather_frame(const SendWqe& wqe, std::span<const std::byte> head, std::span<std::byte> room);
+  [[nodiscard]] std::span<const std::byte> headers(const SendWqe& wqe,
+                                                   const tern_eth_offload& offload);
+  [[nodiscard]] std::uint8_t gather_frame(const SendWqe& wqe, std::span<const std::byte> head,
+                                          std::span<std::byte> room);
 
-  // Of the WQE at the cursor, from its first packet on. Not a member: it would make every QP larger.
+  // Of the WQE at the cursor, from its first packet on. Not a member: it would make every QP
+  // larger.
   std::unique_ptr<std::optional<eth::Outgoing>> frames_;
 };
 

@@ -42,7 +42,8 @@ void ReactionPoint::begin(const CongestionParams& params, std::uint64_t line) {
 
 void ReactionPoint::cut(const CongestionParams& params) {
   if (params.get(TERN_CC_RP_CLAMP_TGT_RATE) != 0 || increased_) target_ = rate_;
-  const std::uint64_t part = (rate_ * alpha_) >> (kAlphaBits - kParamBits + params.get(TERN_CC_RP_GD));
+  const std::uint64_t part =
+      (rate_ * alpha_) >> (kAlphaBits - kParamBits + params.get(TERN_CC_RP_GD));
   const std::uint64_t least = rate_ / 100 * params.get(TERN_CC_RP_MIN_DEC_FAC);
   rate_ = std::max(rate_ - std::min(part, rate_), least);
 }
@@ -60,7 +61,8 @@ void ReactionPoint::notified(const CongestionParams& params, std::uint64_t line,
   }
   rate_ = std::max(rate_, params.bits_per_second(TERN_CC_RP_MIN_RATE));
   target_ = std::max(target_, rate_);
-  alpha_ += static_cast<std::uint32_t>((std::uint64_t{kOne - alpha_} * params.get(TERN_CC_RP_DCE_TCP_G)) >> kParamBits);
+  alpha_ += static_cast<std::uint32_t>(
+      (std::uint64_t{kOne - alpha_} * params.get(TERN_CC_RP_DCE_TCP_G)) >> kParamBits);
   alpha_next_ = now + params.nanos(TERN_CC_RP_DCE_TCP_RTT);
   time_next_ = now + params.nanos(TERN_CC_RP_TIME_RESET);
   last_cut_ = now;
@@ -101,7 +103,8 @@ void ReactionPoint::advance(const CongestionParams& params, std::uint64_t line, 
   if (now >= alpha_next_) {
     const Nanos period = params.nanos(TERN_CC_RP_DCE_TCP_RTT);
     const std::uint64_t periods = (now - alpha_next_) / period + 1;
-    const std::uint32_t kept = kOne - (params.get(TERN_CC_RP_DCE_TCP_G) << (kAlphaBits - kParamBits));
+    const std::uint32_t kept =
+        kOne - (params.get(TERN_CC_RP_DCE_TCP_G) << (kAlphaBits - kParamBits));
     alpha_ = times(alpha_, power(kept, periods));
     alpha_next_ += periods * period;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The rate of one flow under DCQCN: Zhu et al., "Congestion Control for Large-Scale RDMA
-// Deployments", SIGCOMM 2015, section 4. It has no timer of its own: the caller says what time it is
-// before it uses the rate.
+// Deployments", SIGCOMM 2015, section 4. It has no timer of its own: the caller says what time it
+// is before it uses the rate.
 #pragma once
 
 #include <cstdint>
@@ -35,13 +35,13 @@ class ReactionPoint {
   void increase(const CongestionParams& params, std::uint64_t line);
 
   bool active_ = false;
-  bool increased_ = false;    // since the last cut, in a way that makes the rate the target
-  std::uint32_t alpha_ = 0;   // congestion estimate, of 2^20
+  bool increased_ = false;   // since the last cut, in a way that makes the rate the target
+  std::uint32_t alpha_ = 0;  // congestion estimate, of 2^20
   std::uint32_t time_stage_ = 0;
   std::uint32_t byte_stage_ = 0;
   std::uint64_t rate_ = 0;
   std::uint64_t target_ = 0;
-  std::uint64_t bytes_ = 0;   // since the last increase by bytes
+  std::uint64_t bytes_ = 0;  // since the last increase by bytes
   Nanos alpha_next_ = 0;
   Nanos time_next_ = 0;
   Nanos last_cut_ = 0;

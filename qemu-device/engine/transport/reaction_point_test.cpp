@@ -176,8 +176,8 @@ TEST(CongestionText, IsParsedOrRefusedWithAReason) {
   EXPECT_EQ(some->get(TERN_CC_RP_AI_RATE), 7U);
   EXPECT_TRUE(some->enabled(TERN_CC_NP_ENABLE, 3));
   EXPECT_FALSE(some->enabled(TERN_CC_NP_ENABLE, 2));
-  for (const char* const wrong : {"rp_ai_rates=1", "=", "rp_ai_rate", "rp_ai_rate=", "rp_ai_rate=0", "rp_ai_rate=1x",
-                                  "np_enable=256", "rp_gd=-1", "on off"}) {
+  for (const char* const wrong : {"rp_ai_rates=1", "=", "rp_ai_rate", "rp_ai_rate=", "rp_ai_rate=0",
+                                  "rp_ai_rate=1x", "np_enable=256", "rp_gd=-1", "on off"}) {
     error.clear();
     EXPECT_FALSE(parse_congestion(wrong, error)) << wrong;
     EXPECT_FALSE(error.empty()) << wrong;

@@ -34,8 +34,9 @@ std::uint64_t Receiver::room() const {
 
 std::uint8_t Receiver::locate(std::uint64_t offset, std::uint64_t len, SpanList& to) {
   std::uint64_t left = len;
-  const Access access = map_sges(qp_.context().memory, recv_->owner, recv_->num_sge,
-                                 [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
+  const Access access = map_sges(
+      qp_.context().memory, recv_->owner, recv_->num_sge,
+      [&](unsigned i) { return recv_->sges[i]; }, offset, left, true, to);
   if (access == Access::kPending) {
     if (qp_.raise_fault(TERN_FAULT_RESPONDER)) faulted_ = Faulted::kReceive;
     return kAbsent;
@@ -94,7 +95,8 @@ void Receiver::complete(tern_cqe cqe) {
     qp_.counters().add(TERN_CNT_RESP_CQE_ERROR);
   }
   recv_.give();
-  if (labelled_) [[unlikely]] label(cqe);
+  if (labelled_) [[unlikely]]
+    label(cqe);
   qp_.complete_recv(cqe);
 }
 

@@ -78,8 +78,8 @@ class Receiver {
 
   Qp& qp_;
   Faulted faulted_ = Faulted::kReceive;
-  bool labelled_ = false;  // the held WQE is one of tag matching: see label()
-  Pooled<RecvWqe> recv_;          // held: taken and not completed
+  bool labelled_ = false;       // the held WQE is one of tag matching: see label()
+  Pooled<RecvWqe> recv_;        // held: taken and not completed
   std::uint32_t received_ = 0;  // bytes of the message so far
 };
 

@@ -28,7 +28,8 @@ std::byte* put(std::byte* at, const T& value) {
 bool Rendezvous::has_room() const { return pi_ - sender_.consumer_index() + reads_ + 2 <= kSlots; }
 
 Rendezvous::Slot& Rendezvous::post(const tern_sq_hdr& hdr) {
-  if (slots_ == nullptr) slots_ = reinterpret_cast<Slot*>(qp_.context().blocks.take(kSlots * sizeof(Slot)));
+  if (slots_ == nullptr)
+    slots_ = reinterpret_cast<Slot*>(qp_.context().blocks.take(kSlots * sizeof(Slot)));
   assert(pi_ - sender_.consumer_index() < kSlots);
   Slot& to = slot(pi_++);
   to.wqe = {};
@@ -77,7 +78,8 @@ void Rendezvous::completed(const tern_cqe& cqe) {
     --reads_;
     const auto tag = static_cast<std::uint32_t>(le(std::uint64_t{cqe.wr_id}));
     end_tag(tag, cqe.status, success ? le(std::uint32_t{cqe.byte_len}) : 0);
-    if (success && qp_.state() != TERN_QPS_ERR) finish(slot(le(std::uint32_t{cqe.wqe_index})).request);
+    if (success && qp_.state() != TERN_QPS_ERR)
+      finish(slot(le(std::uint32_t{cqe.wqe_index})).request);
   } else if (!success && cqe.status != TERN_CQE_WR_FLUSH_ERR) {
     // No CQE tells software that the FIN message was lost.
     qp_.enter_error(TERN_EV_QP_FATAL);

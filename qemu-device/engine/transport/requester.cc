@@ -24,8 +24,9 @@ constexpr Nanos kMinAckTimeout = 20'000'000;
 
 // IBTA table 45, in units of 10 us.
 constexpr std::array<std::uint32_t, 32> kRnrTimer = {
-    65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-    256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+    2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 constexpr Nanos rnr_nanos(std::uint8_t code) { return Nanos{kRnrTimer[code & 0x1f]} * 10'000; }
 
@@ -47,7 +48,8 @@ std::uint8_t nak_status(std::uint8_t syndrome) {
 Requester::Requester(Qp& qp)
     : SendQueue(qp),
       timer_(
-          qp.context().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {}
+          qp.context().timers, [](void* self) { static_cast<Requester*>(self)->expired(); }, this) {
+}
 
 void Requester::start() {
   SendQueue::start();
@@ -212,8 +214,7 @@ void Requester::send_atomic(SendWqe& wqe) {
   const auto seg = window_.segment<tern_atomic_seg>(wqe.index);
   packet.swap_add = le(std::uint64_t{seg.swap_add});
   packet.compare = le(std::uint64_t{seg.compare});
-  emit_answered(wqe,
-                wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd);
+  emit_answered(wqe, wqe.opcode == TERN_WR_ATOMIC_CMP_AND_SWP ? Op::kCompareSwap : Op::kFetchAdd);
 }
 
 bool Requester::send_atomic_write(SendWqe& wqe) {
@@ -277,7 +278,8 @@ bool Requester::send_data(SendWqe& wqe, std::uint32_t train) {
   const Psn psn = wqe.first_psn.plus(cursor_packet_);
   const bool last = cursor_packet_ + train == wqe.psns;
   const SendRate* const rate = qp_.send_rate();
-  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0 || (rate != nullptr && rate->slow(qp_.mtu()));
+  packet.ack_req = last || (cursor_packet_ + train) % kAckInterval == 0 ||
+                   (rate != nullptr && rate->slow(qp_.mtu()));
   if (last) {
     ++cursor_;
     cursor_packet_ = 0;
@@ -422,7 +424,8 @@ void Requester::on_read_response(const Packet& packet) {
   const std::uint32_t k = distance(wqe->first_psn, packet.psn);
   const bool last = packet.op == Op::kReadResponseLast || packet.op == Op::kReadResponseOnly;
   const std::uint32_t offset = k * qp_.mtu();
-  const std::uint32_t want = wqe->read() ? std::min(wqe->length - offset, packet.train * qp_.mtu()) : 0;
+  const std::uint32_t want =
+      wqe->read() ? std::min(wqe->length - offset, packet.train * qp_.mtu()) : 0;
   const bool fits = wqe->read_response() && last == (k + packet.train == wqe->psns) &&
                     packet.payload.size() == want;
   if (!fits) {

@@ -75,9 +75,9 @@ class Requester final : public SendQueue {
   SendWqe* wqe_of(Psn psn);
 
   Timer timer_;
-  Psn una_psn_;      // oldest PSN not acknowledged
-  Psn sent_psn_;     // one past the highest PSN sent (READ: of its response)
-  Psn window_psn_;   // start of the window of unacknowledged packets
+  Psn una_psn_;                  // oldest PSN not acknowledged
+  Psn sent_psn_;                 // one past the highest PSN sent (READ: of its response)
+  Psn window_psn_;               // start of the window of unacknowledged packets
   std::uint32_t reads_out_ = 0;  // responds() WQEs before the cursor that are not done
   std::uint8_t retries_left_ = 0;
   std::uint8_t rnr_left_ = 0;

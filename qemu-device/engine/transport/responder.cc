@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <bit>
+#include <cassert>
 #include <cstring>
 
 #include "objects/context.h"
@@ -27,7 +27,7 @@ std::uint64_t execute_atomic(const Packet& packet, SpanList& at) {
   }
   std::uint64_t old = 0;
   at.copy_to(std::as_writable_bytes(std::span(&old, 1)));
-  const std::uint64_t value = !swap                    ? old + packet.swap_add
+  const std::uint64_t value = !swap                   ? old + packet.swap_add
                               : old == packet.compare ? packet.swap_add
                                                       : old;
   at.copy_from(std::as_bytes(std::span(&value, 1)));
@@ -87,7 +87,8 @@ void Responder::deliver(const Packet& packet) {
 // room beside the answers that are owed.
 void Responder::out_of_sequence(const Packet& packet) {
   if (asked_ != Asked::kNothing) {
-    const bool repeats = asked_ == Asked::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
+    const bool repeats =
+        asked_ == Asked::kSequence && packet.ack_req && qp_.ece(TERN_ECE_REPEAT_NAK);
     if (!repeats || room() < 2) return;
   }
   qp_.counters().add(TERN_CNT_OUT_OF_SEQUENCE);
@@ -146,7 +147,8 @@ void Responder::not_ready() {
 // Returns the memory of a request, for which reach() returned `access`. Null if it is not
 // accessible: the NAK is then queued.
 SpanList* Responder::open(const Packet& packet, Access access) {
-  if (access == Access::kReady) [[likely]] return &qp_.context().scatter;
+  if (access == Access::kReady) [[likely]]
+    return &qp_.context().scatter;
   if (access == Access::kPending) {
     faulted_psn_ = packet.psn;
     not_ready();
@@ -263,7 +265,7 @@ void Responder::on_read(const Packet& packet) {
   }
   if (packet.dma_len > 0 &&
       context.memory.check_remote(keys_, packet.rkey, packet.va, packet.dma_len,
-                                 TERN_ACCESS_REMOTE_READ) != Access::kReady) {
+                                  TERN_ACCESS_REMOTE_READ) != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
   Resource* const r = new_resource(packet);
@@ -277,7 +279,8 @@ void Responder::on_atomic(const Packet& packet) {
   if (!allows(packet, keys_, TERN_ACCESS_REMOTE_ATOMIC) || packet.va % 8 != 0) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList* const to = open(packet, reach(keys_, packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC));
+  SpanList* const to =
+      open(packet, reach(keys_, packet.rkey, packet.va, 8, TERN_ACCESS_REMOTE_ATOMIC));
   if (to == nullptr) return;
   Resource* const r = new_resource(packet);
   if (r == nullptr) return to->abandon();
@@ -301,7 +304,7 @@ void Responder::on_flush(const Packet& packet) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
   if (qp_.context().memory.check_flush(keys_, packet.rkey, packet.va, packet.dma_len, whole,
-                                      rights) != Access::kReady) {
+                                       rights) != Access::kReady) {
     return fail(packet, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   }
   if (new_resource(packet) == nullptr) return;
@@ -314,8 +317,8 @@ void Responder::on_atomic_write(const Packet& packet) {
       packet.dma_len != kAtomicWritePayload || packet.payload.size() != kAtomicWritePayload) {
     return fail(packet, kNakInvalidRequest, TERN_EV_QP_REQ_ERR);
   }
-  SpanList* const to =
-      open(packet, reach(keys_, packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE));
+  SpanList* const to = open(
+      packet, reach(keys_, packet.rkey, packet.va, kAtomicWritePayload, TERN_ACCESS_REMOTE_WRITE));
   if (to == nullptr) return;
   if (new_resource(packet) == nullptr) return to->abandon();
   qp_.counters().add(TERN_CNT_RX_WRITE_REQUESTS);
@@ -363,7 +366,8 @@ void Responder::duplicate(const Packet& packet) {
       }
       out.kind = Answer::kRead;
       out.packet = out.start = static_cast<std::uint32_t>(skip);
-      if (owes_read_ && unread_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns)) owes_read_ = false;
+      if (owes_read_ && unread_.ahead_of(r.first) < static_cast<std::int32_t>(r.psns))
+        owes_read_ = false;
       // If the answer to the first request is still queued, restart it here instead of adding
       // another.
       for (std::uint32_t k = out_head_; k != out_tail_; ++k) {
@@ -482,7 +486,8 @@ void Responder::refuse(Psn psn, Access access) {
 void Responder::fault_over(bool failed) {
   if (!failed) return;
   if (faulted_ == Faulted::kRequest) return refuse(faulted_psn_, Access::kDenied);
-  if (faulted_ == Faulted::kAnswer) return fail(faulted_psn_, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
+  if (faulted_ == Faulted::kAnswer)
+    return fail(faulted_psn_, kNakRemoteAccess, TERN_EV_QP_ACCESS_ERR);
   if (recv_) complete(cqe_of(TERN_RECV_SEND, TERN_CQE_LOC_PROT_ERR));
   fail(faulted_psn_, kNakRemoteOperation, -1);
 }
@@ -570,7 +575,7 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
     const auto keys = keys_of(r.srq);
     const auto find = [&] {
       return qp_.context().memory.remote(*keys, r.rkey, r.va + offset, len, TERN_ACCESS_REMOTE_READ,
-                                        packet.payload);
+                                         packet.payload);
     };
     Access access = !keys ? Access::kDenied : len > 0 ? find() : Access::kReady;
     if (access == Access::kPending) [[unlikely]] {
@@ -582,7 +587,9 @@ bool Responder::send_read(Out& out, std::uint32_t& allowance) {
         access = find();
       }
       if (access == Access::kPending && qp_.state() != TERN_QPS_ERR) {
-        return read_not_ready(out, r.first.plus(k), r.len - static_cast<std::uint32_t>(offset) - len), true;
+        return read_not_ready(out, r.first.plus(k),
+                              r.len - static_cast<std::uint32_t>(offset) - len),
+               true;
       }
     }
     const bool first = k == out.start;

@@ -75,7 +75,8 @@ bool SendQueue::copy_slot(std::uint32_t index) {
   const std::size_t payload = hdr.flags & TERN_WQE_F_INLINE
                                   ? std::size_t{le(std::uint32_t{hdr.length})}
                                   : std::size_t{hdr.num_sge} * sizeof(tern_sge);
-  const std::size_t segment = segment_bytes(qp_.transport(), wqe_shape(qp_.transport(), hdr.opcode), slot);
+  const std::size_t segment =
+      segment_bytes(qp_.transport(), wqe_shape(qp_.transport(), hdr.opcode), slot);
   const std::size_t need = std::min(slot.size(), sizeof(hdr) + segment + payload);
   return need <= head || qp_.read_sq_slot(index, head, slot.subspan(head, need - head));
 }
@@ -90,7 +91,8 @@ bool SendQueue::fetch() {
     }
     const std::uint32_t before = posted_;
     posted_ = *pi;
-    if (qp_.context().log != nullptr && posted_ != before) [[unlikely]] log_posted(before);
+    if (qp_.context().log != nullptr && posted_ != before) [[unlikely]]
+      log_posted(before);
   }
   if (fetched_ == posted_ || fetched_ - una_ >= window_.limit()) return false;
   if (!fetch_one()) {
@@ -121,7 +123,8 @@ bool SendQueue::fetch_one() {
                        (wqe.opcode == TERN_WR_BIND_MW && qp_.context().config.max_mw == 0);
   if (missing && !wqe.failed()) wqe.status = TERN_CQE_LOC_QP_OP_ERR;
   ++fetched_;
-  if (qp_.context().log != nullptr) [[unlikely]] log_wqe(wqe);
+  if (qp_.context().log != nullptr) [[unlikely]]
+    log_wqe(wqe);
   return true;
 }
 
@@ -130,7 +133,8 @@ void SendQueue::prefetch_keys(const SendWqe& wqe) const {
   const Memory& memory = qp_.context().memory;
   if (wqe.failed() || wqe.local) return;
   memory.prefetch(wqe.rkey);
-  if (wqe.num_sge != 0 && !wqe.is_inline()) memory.prefetch(le(std::uint32_t{window_.sge(wqe.index, 0).lkey}));
+  if (wqe.num_sge != 0 && !wqe.is_inline())
+    memory.prefetch(le(std::uint32_t{window_.sge(wqe.index, 0).lkey}));
 }
 
 // ---- execution ----
@@ -158,7 +162,8 @@ std::uint8_t SendQueue::execute_local(const SendWqe& wqe) {
   return done ? TERN_CQE_SUCCESS : TERN_CQE_LOC_QP_OP_ERR;
 }
 
-std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& from) {
+std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
+                               SpanList& from) {
   if (wqe.is_inline()) {
     from.append_plain(window_.inline_data(wqe.index).subspan(offset, len));
     return TERN_CQE_SUCCESS;
@@ -166,15 +171,17 @@ std::uint8_t SendQueue::gather(const SendWqe& wqe, std::uint32_t offset, std::ui
   return map(wqe, offset, len, false, from);
 }
 
-std::uint8_t SendQueue::locate(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, SpanList& to) {
+std::uint8_t SendQueue::locate(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len,
+                               SpanList& to) {
   return map(wqe, offset, len, true, to);
 }
 
-std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list) {
+std::uint8_t SendQueue::map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
+                            SpanList& list) {
   std::uint64_t left = len;
-  const Access access =
-      map_sges(qp_.context().memory, qp_.send_accessor(), wqe.num_sge,
-               [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
+  const Access access = map_sges(
+      qp_.context().memory, qp_.send_accessor(), wqe.num_sge,
+      [&](unsigned i) { return window_.sge(wqe.index, i); }, offset, left, write, list);
   if (access == Access::kReady) return TERN_CQE_SUCCESS;
   if (access == Access::kPending) return kAbsent;
   if (access == Access::kDmaError) qp_.counters().add(TERN_CNT_DMA_ERRORS);

@@ -101,13 +101,13 @@ class SendQueue {
   // Then cursor_ < begun_, and WQEs in [cursor_, begun_) have their PSNs already. Without a
   // retransmission begun_ is cursor_, or cursor_ + 1 in the middle of a message. A WQE that fails
   // before it is begun moves una_ past begun_.
-  std::uint32_t una_ = 0;      // oldest incomplete
-  std::uint32_t cursor_ = 0;   // the WQE whose packet is sent next
-  std::uint32_t begun_ = 0;    // one past the newest begun
-  std::uint32_t fetched_ = 0;  // first not copied yet
-  std::uint32_t posted_ = 0;   // producer index last read
+  std::uint32_t una_ = 0;            // oldest incomplete
+  std::uint32_t cursor_ = 0;         // the WQE whose packet is sent next
+  std::uint32_t begun_ = 0;          // one past the newest begun
+  std::uint32_t fetched_ = 0;        // first not copied yet
+  std::uint32_t posted_ = 0;         // producer index last read
   std::uint32_t cursor_packet_ = 0;  // next packet of the WQE at the cursor
-  Psn next_psn_;  // first PSN not assigned to a WQE
+  Psn next_psn_;                     // first PSN not assigned to a WQE
   std::uint32_t parked_wqe_ = 0;     // the WQE whose access met an absent page
   bool kicked_ = false;
   bool parked_ = false;
@@ -121,7 +121,8 @@ class SendQueue {
   void prefetch_keys(const SendWqe& wqe) const;
   [[gnu::noinline]] void log_posted(std::uint32_t before) const;
   [[gnu::noinline]] void log_wqe(const SendWqe& wqe) const;
-  std::uint8_t map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write, SpanList& list);
+  std::uint8_t map(const SendWqe& wqe, std::uint32_t offset, std::uint32_t len, bool write,
+                   SpanList& list);
 };
 
 }  // namespace tern

@@ -21,8 +21,9 @@ constexpr std::uint64_t kMega = 1'000'000;
 // enum ib_rate, in Mbit/s. 0: the port's rate; kNone: no such code.
 constexpr std::uint32_t kNone = UINT32_MAX;
 constexpr std::array<std::uint32_t, 26> kStaticRates = {
-    0,      kNone,  2'500,  10'000,  30'000,  5'000,   20'000, 40'000, 60'000,  80'000,  120'000,   14'000,   56'000,
-    112'000, 168'000, 25'000, 100'000, 200'000, 300'000, 28'000, 50'000, 400'000, 600'000, 800'000, 1'200'000, 1'600'000};
+    0,       kNone,   2'500,  10'000,  30'000,  5'000,   20'000,    40'000,   60'000,
+    80'000,  120'000, 14'000, 56'000,  112'000, 168'000, 25'000,    100'000,  200'000,
+    300'000, 28'000,  50'000, 400'000, 600'000, 800'000, 1'200'000, 1'600'000};
 
 }  // namespace
 
@@ -36,14 +37,18 @@ std::optional<std::uint64_t> static_rate(std::uint8_t code, std::uint32_t link_s
 
 SendRate::SendRate(Qp& qp)
     : qp_(qp),
-      timer_(qp.context().timers, [](void* self) { static_cast<SendRate*>(self)->expired(); }, this),
+      timer_(
+          qp.context().timers, [](void* self) { static_cast<SendRate*>(self)->expired(); }, this),
       last_(qp.context().host.now()) {}
 
-std::uint64_t SendRate::line() const { return std::min(qp_.context().config.link_speed * kMega, kMaxRate); }
+std::uint64_t SendRate::line() const {
+  return std::min(qp_.context().config.link_speed * kMega, kMaxRate);
+}
 
 std::uint64_t SendRate::in_force() const {
   std::uint64_t rate = UINT64_MAX;
-  for (const std::uint64_t one : {limit_, static_, packet_rate_, congestion_.active() ? congestion_.rate() : 0}) {
+  for (const std::uint64_t one :
+       {limit_, static_, packet_rate_, congestion_.active() ? congestion_.rate() : 0}) {
     if (one != 0) rate = std::min(rate, one);
   }
   return rate == UINT64_MAX ? 0 : rate;
@@ -52,7 +57,8 @@ std::uint64_t SendRate::in_force() const {
 void SendRate::enforce() {
   const std::uint64_t before = rate_;
   rate_ = in_force();
-  if (rate_ != before && qp_.context().log != nullptr) [[unlikely]] log_rate();
+  if (rate_ != before && qp_.context().log != nullptr) [[unlikely]]
+    log_rate();
 }
 
 // Subtracts from the debt what the rate has allowed since the last call.
@@ -64,7 +70,8 @@ void SendRate::drain(Nanos now) {
     return;
   }
   std::int64_t floor = std::min<std::int64_t>(debt_, 0);
-  if (waiting_ && !burst_set_) floor = -static_cast<std::int64_t>(std::min(kMostLate, rate_ * kLate));
+  if (waiting_ && !burst_set_)
+    floor = -static_cast<std::int64_t>(std::min(kMostLate, rate_ * kLate));
   const auto span = static_cast<std::uint64_t>(std::max<std::int64_t>(debt_ - floor, 0));
   if (elapsed > span / rate_) {
     debt_ = std::min(debt_, floor);
@@ -79,7 +86,8 @@ void SendRate::update(Nanos now) {
   enforce();
 }
 
-void SendRate::set_limit(std::uint32_t kbit, std::uint32_t max_burst, std::uint32_t typical_packet) {
+void SendRate::set_limit(std::uint32_t kbit, std::uint32_t max_burst,
+                         std::uint32_t typical_packet) {
   update(qp_.context().host.now());
   const std::uint32_t packet = typical_packet != 0 ? typical_packet : qp_.packet_bytes();
   limit_ = std::uint64_t{kbit} * 1'000;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The pacer of a QP that has a rate limit, a static rate, or congestion. Packets that carry requests
-// and READ responses share one rate; acknowledgements are free. The rate is exact to one packet: a
-// QP that always has work sends, in each interval, what the rate allows, give or take a packet.
+// The pacer of a QP that has a rate limit, a static rate, or congestion. Packets that carry
+// requests and READ responses share one rate; acknowledgements are free. The rate is exact to one
+// packet: a QP that always has work sends, in each interval, what the rate allows, give or take a
+// packet.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace tern {
 
 class Qp;
 
-// The limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed` Mbit/s; 0: none.
-// Nothing if there is no such code.
+// The limit in bit/s of a static rate code (enum ib_rate) for a port of `link_speed` Mbit/s; 0:
+// none. Nothing if there is no such code.
 [[nodiscard]] std::optional<std::uint64_t> static_rate(std::uint8_t code, std::uint32_t link_speed);
 
 class SendRate {
@@ -59,7 +60,7 @@ class SendRate {
   Qp& qp_;
   Timer timer_;
   ReactionPoint congestion_;
-  std::uint64_t limit_ = 0;   // bit/s; 0: none, like the following
+  std::uint64_t limit_ = 0;  // bit/s; 0: none, like the following
   std::uint64_t static_ = 0;
   std::uint64_t packet_rate_ = 0;  // of the last packet's address
   std::uint64_t rate_ = 0;         // the lowest of them
@@ -69,7 +70,7 @@ class SendRate {
   std::int64_t burst_ = 0;  // a packet may leave while the debt is not above it
   Nanos last_;              // when the debt was valid
   bool burst_set_ = false;
-  bool waiting_ = false;    // since the last packet, for the time of the next one
+  bool waiting_ = false;  // since the last packet, for the time of the next one
   bool turn_ = false;
 };
 

@@ -90,10 +90,12 @@ WqeShape wqe_shape(Transport transport, std::uint8_t opcode) {
   }
 }
 
-std::size_t segment_bytes(Transport transport, const WqeShape& shape, std::span<const std::byte> slot) {
+std::size_t segment_bytes(Transport transport, const WqeShape& shape,
+                          std::span<const std::byte> slot) {
   if (transport != Transport::kRaw || shape.segment == 0) return shape.segment;
   const auto offload = load<tern_eth_offload>(slot, sizeof(tern_sq_hdr));
-  const std::size_t headers = eth::Outgoing::segments(offload) ? le(std::uint16_t{offload.header_len}) : 0;
+  const std::size_t headers =
+      eth::Outgoing::segments(offload) ? le(std::uint16_t{offload.header_len}) : 0;
   return shape.segment + (headers + kDataUnit - 1) / kDataUnit * kDataUnit;
 }
 

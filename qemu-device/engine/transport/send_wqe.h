@@ -31,9 +31,10 @@ struct SendWqe {
   std::uint8_t opcode = 0;
   std::uint8_t flags = 0;
   std::uint8_t num_sge = 0;
-  std::uint8_t data_at = 0;  // offset in the slot of its SGEs or inline payload, in units of 16 bytes
-  std::uint8_t flush_type = 0;   // TERN_FLUSH_*
-  std::uint8_t flush_level = 0;  // TERN_FLUSH_LEVEL_*
+  std::uint8_t data_at =
+      0;  // offset in the slot of its SGEs or inline payload, in units of 16 bytes
+  std::uint8_t flush_type = 0;             // TERN_FLUSH_*
+  std::uint8_t flush_level = 0;            // TERN_FLUSH_LEVEL_*
   std::uint8_t status = TERN_CQE_SUCCESS;  // an error completes it once it is the oldest
   bool done : 1 = false;
   bool local : 1 = false;  // takes no packet: NOP, LOCAL_INV, BIND_MW, REG_MR
@@ -58,13 +59,14 @@ static_assert(sizeof(SendWqe) == 64);
 struct WqeShape {
   bool known;  // QPs of this transport class support it
   bool may_inline;
-  bool local;  // executed here, without a packet
+  bool local;            // executed here, without a packet
   std::uint8_t segment;  // bytes of the operation segment
 };
 [[nodiscard]] WqeShape wqe_shape(Transport transport, std::uint8_t opcode);
-// Bytes between the header and the SGEs or inline payload of a WQE with this shape: the segment and, for a raw QP that segments,
-// inline headers. `slot` has at least 64 bytes of the slot.
-[[nodiscard]] std::size_t segment_bytes(Transport transport, const WqeShape& shape, std::span<const std::byte> slot);
+// Bytes between the header and the SGEs or inline payload of a WQE with this shape: the segment
+// and, for a raw QP that segments, inline headers. `slot` has at least 64 bytes of the slot.
+[[nodiscard]] std::size_t segment_bytes(Transport transport, const WqeShape& shape,
+                                        std::span<const std::byte> slot);
 
 // Decodes a WQE from `slot`, a copy of its slot. Returns TERN_CQE_SUCCESS or the status that the
 // WQE completes with. `data`: its SGEs or inline payload, inside `slot`.

@@ -74,7 +74,8 @@ TEST(SendWqe, RefusesUnknownOpcodesFlagsAndInlineReads) {
       EXPECT_EQ(status, TERN_CQE_LOC_QP_OP_ERR) << opcode;
     }
     slot.hdr.flags = 0x80;
-    EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR) << opcode;
+    EXPECT_EQ(decode_wqe(Transport::kRc, slot.sealed(), wqe, data), TERN_CQE_LOC_QP_OP_ERR)
+        << opcode;
   }
   Slot slot;
   slot.hdr.opcode = TERN_WR_RDMA_READ;
@@ -115,7 +116,7 @@ TEST(SendWqe, FlushNamesARangeOrAllOfARegion) {
     wqe = SendWqe{};
     return decode_wqe(Transport::kRc, slot.sealed(), wqe, data);
   };
-  const tern_flush_seg good{0xabcd, 77, TERN_FLUSH_GLOBAL, TERN_FLUSH_LEVEL_RANGE, {},
+  const tern_flush_seg good{0xabcd,     77, TERN_FLUSH_GLOBAL, TERN_FLUSH_LEVEL_RANGE, {},
                             0x80000000, 0};
   ASSERT_EQ(decode(good), TERN_CQE_SUCCESS);
   EXPECT_EQ(wqe.raddr, 0xabcdU);

@@ -14,7 +14,11 @@ struct TagHeaders {
 };
 
 // A number of these headers, which are big-endian.
-[[nodiscard]] constexpr std::uint32_t from_wire(std::uint32_t v) { return le(std::uint32_t{__builtin_bswap32(v)}); }
-[[nodiscard]] constexpr std::uint64_t from_wire(std::uint64_t v) { return le(std::uint64_t{__builtin_bswap64(v)}); }
+[[nodiscard]] constexpr std::uint32_t from_wire(std::uint32_t v) {
+  return le(std::uint32_t{__builtin_bswap32(v)});
+}
+[[nodiscard]] constexpr std::uint64_t from_wire(std::uint64_t v) {
+  return le(std::uint64_t{__builtin_bswap64(v)});
+}
 
 }  // namespace tern

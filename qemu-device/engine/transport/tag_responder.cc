@@ -14,7 +14,9 @@ namespace tern {
 namespace {
 
 // Where the bytes go that no buffer of the tag gets.
-tern_sge to_nowhere(std::uint32_t length) { return {0, le(length), le(std::uint32_t{TERN_LKEY_NULL})}; }
+tern_sge to_nowhere(std::uint32_t length) {
+  return {0, le(length), le(std::uint32_t{TERN_LKEY_NULL})};
+}
 
 }  // namespace
 
@@ -45,8 +47,8 @@ TagResponder::Kind TagResponder::parse(const Packet& packet) {
   packet.payload.copy_to(std::as_writable_bytes(std::span(headers_.get(), 1)).first(copied));
   if (headers_->tm.opcode == TERN_TMH_EAGER) return Kind::kEager;
   const OpTraits& t = traits(packet.transport, packet.op);
-  const bool request = headers_->tm.opcode == TERN_TMH_RNDV && t.last && size >= sizeof(*headers_) &&
-                       size <= TERN_TM_MAX_RNDV;
+  const bool request = headers_->tm.opcode == TERN_TMH_RNDV && t.last &&
+                       size >= sizeof(*headers_) && size <= TERN_TM_MAX_RNDV;
   return request ? Kind::kRendezvous : Kind::kNoTag;
 }
 
@@ -86,7 +88,8 @@ Take TagResponder::match(const Packet& packet, Kind kind) {
   }
   held_ = tags.take(*position);
   const std::uint64_t bytes = from_wire(std::uint32_t{headers_->rndv.length});
-  if (kind == Kind::kRendezvous && (rendezvous == nullptr || bytes > tags.held(held_).room() || bytes > kMaxDmaLen)) {
+  if (kind == Kind::kRendezvous &&
+      (rendezvous == nullptr || bytes > tags.held(held_).room() || bytes > kMaxDmaLen)) {
     kind = Kind::kIncomplete;
   }
   to_tag(kind);

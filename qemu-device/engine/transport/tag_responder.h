@@ -40,8 +40,10 @@ class TagResponder final : public Responder {
   [[nodiscard]] bool tagged() const { return kind_ >= Kind::kEager; }
   [[nodiscard]] std::uint64_t tag() const;
 
-  std::unique_ptr<TagHeaders> headers_ = std::make_unique<TagHeaders>();  // of the message; not a member, which would make every QP larger
-  std::uint32_t held_ = 0;  // the tag that matched
+  std::unique_ptr<TagHeaders> headers_ =
+      std::make_unique<TagHeaders>();  // of the message; not a member, which would make every QP
+                                       // larger
+  std::uint32_t held_ = 0;             // the tag that matched
   Kind kind_ = Kind::kNoTag;
   bool reported_ = false;  // the CQE of the match was written
 };

@@ -52,8 +52,8 @@ const bool has_avx = __builtin_cpu_supports("avx");
 std::uint32_t crc32(std::uint32_t crc, std::span<const std::byte> bytes) {
   crc = crc32_gzip_refl(crc, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
 #if defined(__x86_64__)
-  // ISA-L 2.31 leaves data in the upper halves of vector registers: the next SSE instruction would take longer than the CRC of
-  // a packet.
+  // ISA-L 2.31 leaves data in the upper halves of vector registers: the next SSE instruction would
+  // take longer than the CRC of a packet.
   if (has_avx) clear_upper_halves();
 #endif
   return crc;
@@ -67,16 +67,16 @@ std::uint32_t crc_of_headers(std::span<const std::byte> headers, bool ipv4) {
   const std::span ip = std::span(masked).subspan(8);
   const std::size_t udp = ipv4 ? kIpv4 : kIpv6;
   if (ipv4) {
-    ip[1] = std::byte{0xff};                                      // TOS
-    ip[8] = std::byte{0xff};                                      // TTL
-    ip[10] = ip[11] = std::byte{0xff};                            // header checksum
+    ip[1] = std::byte{0xff};            // TOS
+    ip[8] = std::byte{0xff};            // TTL
+    ip[10] = ip[11] = std::byte{0xff};  // header checksum
   } else {
-    ip[0] |= std::byte{0x0f};                                     // traffic class, flow label
+    ip[0] |= std::byte{0x0f};  // traffic class, flow label
     ip[1] = ip[2] = ip[3] = std::byte{0xff};
-    ip[7] = std::byte{0xff};                                      // hop limit
+    ip[7] = std::byte{0xff};  // hop limit
   }
-  ip[udp + 6] = ip[udp + 7] = std::byte{0xff};                    // UDP checksum
-  ip[udp + kUdp + 4] = std::byte{0xff};                           // FECN, BECN, reserved
+  ip[udp + 6] = ip[udp + 7] = std::byte{0xff};  // UDP checksum
+  ip[udp + kUdp + 4] = std::byte{0xff};         // FECN, BECN, reserved
   return crc32(0, std::span(masked).first(8 + headers.size()));
 }
 
@@ -156,8 +156,8 @@ bool locate(std::span<const std::byte> frame, Layout& at) {
 // covers nothing that the ICRC does not.
 std::size_t packet_length(std::span<const std::byte> frame, const Layout& at) {
   const std::size_t len = HeaderReader<kUdp>(frame.subspan(at.udp()).first<kUdp>()).u16<4>();
-  const bool fits = len == at.ip_payload && len >= kUdp + kBth + kIcrc &&
-                    frame.size() - at.udp() >= len;
+  const bool fits =
+      len == at.ip_payload && len >= kUdp + kBth + kIcrc && frame.size() - at.udp() >= len;
   return fits ? len : 0;
 }
 
@@ -266,8 +266,7 @@ void write_extensions(HeaderCursor<std::byte>& cursor, const OpTraits& t, const 
   }
   if (t.xrceth) HeaderWriter<4>(cursor.take<4>()).u32<0>(p.xrc_srq.value & 0xffffff);
   if (t.feth) {
-    HeaderWriter<4>(cursor.take<4>()).u32<0>((p.flush_type & 0x0fU) |
-                                             (p.flush_level & 0x03U) << 4);
+    HeaderWriter<4>(cursor.take<4>()).u32<0>((p.flush_type & 0x0fU) | (p.flush_level & 0x03U) << 4);
   }
   if (t.reth) {
     const HeaderWriter<16> reth(cursor.take<16>());
@@ -483,7 +482,8 @@ std::size_t serialize(const Packet& packet, std::uint16_t ip_id, std::span<std::
 
 std::uint32_t frame_bytes(const Packet& packet) {
   const std::size_t tag = packet.route.vlan != TERN_VLAN_NONE ? kTag : 0;
-  return static_cast<std::uint32_t>(kEth + tag + (packet.route.ipv4 ? kIpv4 : kIpv6) + udp_length(packet));
+  return static_cast<std::uint32_t>(kEth + tag + (packet.route.ipv4 ? kIpv4 : kIpv6) +
+                                    udp_length(packet));
 }
 
 void make_grh(const Packet& packet, std::span<std::byte, 40> out) {

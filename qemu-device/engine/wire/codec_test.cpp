@@ -167,7 +167,8 @@ void expect_equal(const Packet& a, const Packet& b) {
 TEST_F(CodecTest, EveryOpcodeSurvivesTheWire) {
   unsigned opcodes = 0;
   for (const bool ipv4 : {true, false}) {
-    for (const std::uint16_t vlan : {std::uint16_t{0xffff}, std::uint16_t{1}, std::uint16_t{4094}}) {
+    for (const std::uint16_t vlan :
+         {std::uint16_t{0xffff}, std::uint16_t{1}, std::uint16_t{4094}}) {
       for_each_opcode([&](Transport transport, Op op, const OpTraits&) {
         ++opcodes;
         for (const std::size_t want : {0, 1, 2, 3, 4, 255, 1024, 4096}) {
@@ -411,8 +412,8 @@ TEST_F(CodecTest, NonsenseIsHarmless) {
     if (frame.size() >= 40) fix_ip(frame);
     ++counts[decode(frame)];
   }
-  for (const ParseResult r : {ParseResult::kOk, ParseResult::kNotRoce, ParseResult::kMalformed,
-                              ParseResult::kBadIcrc}) {
+  for (const ParseResult r :
+       {ParseResult::kOk, ParseResult::kNotRoce, ParseResult::kMalformed, ParseResult::kBadIcrc}) {
     EXPECT_GT(counts[r], 100U) << static_cast<int>(r);
   }
 }

@@ -130,7 +130,8 @@ constexpr Class notification() {
 // Indexed by the upper three bits of the opcode. RD and the manufacturer-specific classes are
 // empty.
 constexpr std::array<Class, 8> kTable = {
-    reliable(), sends_and_writes(), Class{}, datagram(), notification(), extended(), Class{}, Class{},
+    reliable(),     sends_and_writes(), Class{}, datagram(),
+    notification(), extended(),         Class{}, Class{},
 };
 
 }  // namespace

@@ -10,9 +10,16 @@
 
 namespace tern {
 
-// The transport class: upper three bits of the BTH opcode. kRaw is that of QPs whose frames have no BTH: no opcode of its class is
-// valid, so a packet never has it.
-enum class Transport : std::uint8_t { kRc = 0x00, kUc = 0x20, kUd = 0x60, kCnp = 0x80, kXrc = 0xa0, kRaw = 0xc0 };
+// The transport class: upper three bits of the BTH opcode. kRaw is that of QPs whose frames have no
+// BTH: no opcode of its class is valid, so a packet never has it.
+enum class Transport : std::uint8_t {
+  kRc = 0x00,
+  kUc = 0x20,
+  kUd = 0x60,
+  kCnp = 0x80,
+  kXrc = 0xa0,
+  kRaw = 0xc0
+};
 
 // The operation: lower five bits of the BTH opcode.
 enum class Op : std::uint8_t {
@@ -60,7 +67,7 @@ struct OpTraits {
   bool first : 1;    // FIRST, ONLY or a single-packet operation: starts a message
   bool last : 1;     // LAST, ONLY or a single-packet operation: ends a message
   bool send : 1;
-  bool write : 1;    // RDMA WRITE; ATOMIC WRITE is neither send nor write
+  bool write : 1;  // RDMA WRITE; ATOMIC WRITE is neither send nor write
   bool reth : 1;
   bool atomic_eth : 1;
   bool aeth : 1;
@@ -105,7 +112,7 @@ struct Route {
   std::uint8_t hop_limit = 0;
   std::uint8_t sl = 0;
   bool ipv4 = false;
-  bool local = false;  // the destination is this device
+  bool local = false;     // the destination is this device
   std::uint8_t port = 1;  // by which it leaves or arrived
 };
 

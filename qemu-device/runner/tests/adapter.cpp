@@ -34,7 +34,8 @@ std::uint64_t random(void*) {
 constexpr TernHostOps kOps = {map, unmap, now, random, nullptr, nullptr};
 
 std::uint64_t steady_now() {
-  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                    std::chrono::nanoseconds(1));
 }
 
 }  // namespace
@@ -107,7 +108,8 @@ void Adapter::disarm(Timer timer) { arm(timer, UINT64_MAX); }
 // there is none.
 bool Adapter::call_next(std::unique_lock<std::mutex>& lock) {
   const auto task = std::ranges::find(tasks_, true);
-  const auto timer = std::ranges::find_if(timers_, [t = now()](std::uint64_t at) { return at <= t; });
+  const auto timer =
+      std::ranges::find_if(timers_, [t = now()](std::uint64_t at) { return at <= t; });
   if (task == tasks_.end() && timer == timers_.end()) return false;
   if (task != tasks_.end()) {
     *task = false;
@@ -148,7 +150,9 @@ void Adapter::main_loop() {
   }
 }
 
-std::uint64_t Adapter::now() { return options_.threads ? steady_now() / options_.slowness : clock_.load(); }
+std::uint64_t Adapter::now() {
+  return options_.threads ? steady_now() / options_.slowness : clock_.load();
+}
 
 void Adapter::trace(Event event, std::uint64_t, std::uint64_t) {
   ++events_.at(static_cast<std::size_t>(event));

@@ -69,17 +69,19 @@ class Adapter final : public Host, public test::Driver {
   [[nodiscard]] bool scheduled(Call call);
   [[nodiscard]] std::optional<std::uint64_t> armed(Timer timer);
   [[nodiscard]] unsigned raised(unsigned vector) const { return raised_.at(vector).load(); }
-  [[nodiscard]] std::uint64_t events(Event event) const { return events_.at(static_cast<std::size_t>(event)).load(); }
+  [[nodiscard]] std::uint64_t events(Event event) const {
+    return events_.at(static_cast<std::size_t>(event)).load();
+  }
 
   // Called by trace(), in any thread.
   std::function<void(Event)> on_event;
   // The wire. Frames of an adapter without a peer are kept.
   std::atomic<bool> blocked = false;
-  bool holds = false;                  // a blocked wire takes a frame and holds it
-  std::function<void()> on_send;       // after a frame was taken
-  std::function<void()> on_raise;      // after a vector was raised
+  bool holds = false;                    // a blocked wire takes a frame and holds it
+  std::function<void()> on_send;         // after a frame was taken
+  std::function<void()> on_raise;        // after a vector was raised
   std::atomic<unsigned> lose_every = 0;  // one of so many frames to the peer; 0: none
-  std::size_t inbox_size = 64;         // limit of frames that wait for this adapter
+  std::size_t inbox_size = 64;           // limit of frames that wait for this adapter
   [[nodiscard]] std::vector<Bytes> take_sent();
   void connect(Adapter& peer) { peer_ = &peer; }
   // A frame for next_frame(), without a notification.
@@ -135,8 +137,8 @@ class Adapter final : public Host, public test::Driver {
   bool ends_ = false;
   std::vector<Bytes> sent_;
   std::deque<Bytes> inbox_;
-  bool waits_ = true;         // for frames from the peer
-  bool wants_room_ = false;   // the peer waits for room in the inbox
+  bool waits_ = true;        // for frames from the peer
+  bool wants_room_ = false;  // the peer waits for room in the inbox
   unsigned sent_to_peer_ = 0;
 
   Bytes frame_;  // returned by next_frame()

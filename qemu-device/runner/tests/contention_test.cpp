@@ -64,7 +64,8 @@ TEST_F(ContentionTest, AQuarterOfTheWindowIsAllowed) {
 }
 
 TEST_F(ContentionTest, ThePauseDoublesWhileContentionLasts) {
-  for (const unsigned pause : {200U, 400U, 800U, 1600U, 3200U, 6400U, 6400U}) EXPECT_EQ(pause_after(0, 20), pause);
+  for (const unsigned pause : {200U, 400U, 800U, 1600U, 3200U, 6400U, 6400U})
+    EXPECT_EQ(pause_after(0, 20), pause);
   EXPECT_EQ(pause_after(20, 0), 0U);
   EXPECT_EQ(pause_after(0, 20), 200U) << "from the start";
 }

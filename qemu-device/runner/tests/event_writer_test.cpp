@@ -42,14 +42,18 @@ class EventWriterTest : public testing::Test {
     EXPECT_EQ((bytes.size() - sizeof(header)) % sizeof(tern_log_event), 0U);
     std::memcpy(&header, bytes.data(), sizeof(header));
     Events events((bytes.size() - sizeof(header)) / sizeof(tern_log_event));
-    if (!events.empty()) std::memcpy(events.data(), bytes.data() + sizeof(header), events.size() * sizeof(tern_log_event));
+    if (!events.empty())
+      std::memcpy(events.data(), bytes.data() + sizeof(header),
+                  events.size() * sizeof(tern_log_event));
     return events;
   }
   static std::size_t count(const Events& events, std::uint8_t type) {
-    return static_cast<std::size_t>(std::ranges::count(events, type, [](const tern_log_event& e) { return e.type; }));
+    return static_cast<std::size_t>(
+        std::ranges::count(events, type, [](const tern_log_event& e) { return e.type; }));
   }
   static void expect_ordered(const Events& events) {
-    for (std::size_t i = 1; i < events.size(); ++i) ASSERT_GE(le(events[i].time), le(events[i - 1].time)) << i;
+    for (std::size_t i = 1; i < events.size(); ++i)
+      ASSERT_GE(le(events[i].time), le(events[i - 1].time)) << i;
   }
 
   const std::string path = testing::TempDir() + "/events-" + std::to_string(getpid());
@@ -60,7 +64,8 @@ TEST_F(EventWriterTest, TheHeaderSaysWhoseLogItIs) {
   Adapter a({.events = file()});
   a.runner->flush_events();
   EXPECT_TRUE(read().empty());
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(header.magic), sizeof(header.magic)), std::string("ternlog\0", 8));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(header.magic), sizeof(header.magic)),
+            std::string("ternlog\0", 8));
   EXPECT_EQ(le(header.version), TERN_LOG_VERSION);
   EXPECT_EQ(le(header.header_size), sizeof(tern_log_header));
   EXPECT_EQ(le(header.record_size), sizeof(tern_log_event));
@@ -87,8 +92,10 @@ TEST_F(EventWriterTest, HasWhatHappenedInOrder) {
   events.erase(events.begin(), events.begin() + static_cast<std::ptrdiff_t>(before));
   std::vector<unsigned> types;
   for (const tern_log_event& e : events) types.push_back(e.type);
-  EXPECT_THAT(types, testing::ElementsAre(TERN_LOG_DOORBELL, TERN_LOG_POSTED, TERN_LOG_WQE, TERN_LOG_CHECK, TERN_LOG_SENT, TERN_LOG_RECEIVED,
-                                          TERN_LOG_CHECK, TERN_LOG_CHECK, TERN_LOG_SENT, TERN_LOG_RECEIVED, TERN_LOG_CQE));
+  EXPECT_THAT(types,
+              testing::ElementsAre(TERN_LOG_DOORBELL, TERN_LOG_POSTED, TERN_LOG_WQE, TERN_LOG_CHECK,
+                                   TERN_LOG_SENT, TERN_LOG_RECEIVED, TERN_LOG_CHECK, TERN_LOG_CHECK,
+                                   TERN_LOG_SENT, TERN_LOG_RECEIVED, TERN_LOG_CQE));
 }
 
 TEST_F(EventWriterTest, SurvivesAResetAndIsCompleteAtTheEnd) {
@@ -195,7 +202,8 @@ TEST_F(EventWriterTest, ASlowFileLosesEventsAndSaysSo) {
       std::FILE* const in = fdopen(ends[0], "rb");
       tern_log_event e{};
       EXPECT_EQ(std::fread(&header, sizeof(header), 1, in), 1U);
-      for (; std::fread(&e, sizeof(e), 1, in) == 1; ++records) lost += e.type == TERN_LOG_LOST ? le(e.length) : 0;
+      for (; std::fread(&e, sizeof(e), 1, in) == 1; ++records)
+        lost += e.type == TERN_LOG_LOST ? le(e.length) : 0;
       std::fclose(in);
     });
   }
@@ -227,7 +235,8 @@ TEST_F(EventWriterTest, SleepsWhileNothingHappens) {
   // An event wakes it.
   const auto size = std::filesystem::file_size(path);
   Qp qp(a);
-  for (int i = 0; i < 1000 && std::filesystem::file_size(path) == size; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 1000 && std::filesystem::file_size(path) == size; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_GT(std::filesystem::file_size(path), size);
 }
 

@@ -40,7 +40,8 @@ TEST(DoorbellRing, PosterAndIdleWorkerSeeEachOther) {
       ring.take_all([](const Doorbell&) {});
       begun.store(++rounds, std::memory_order_release);
       // About as long as the other thread needs to see it, varied by round.
-      for (std::atomic<unsigned> n = 0; n < rounds % 32; n.fetch_add(1, std::memory_order_relaxed)) {
+      for (std::atomic<unsigned> n = 0; n < rounds % 32;
+           n.fetch_add(1, std::memory_order_relaxed)) {
       }
       idle.store(true, std::memory_order_seq_cst);
       const bool saw_doorbell = ring.pending();

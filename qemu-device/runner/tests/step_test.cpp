@@ -18,7 +18,8 @@ Config with(void (*change)(Config&)) {
 
 class StepTest : public testing::Test {
  protected:
-  explicit StepTest(const Config& config = with([](Config&) {})) : a({.threads = false, .id = 1, .config = config}) {
+  explicit StepTest(const Config& config = with([](Config&) {}))
+      : a({.threads = false, .id = 1, .config = config}) {
     a.bring_up();
     a.pump();
   }
@@ -458,8 +459,8 @@ TEST_F(FramesTest, FramesThatFaultRulesHoldBackWaitForTheMachine) {
   EXPECT_FALSE(a.take_sent().empty());
 }
 
-// On a hub each frame is answered before send() returns. The host lock must not be held meanwhile for
-// as long as there is work.
+// On a hub each frame is answered before send() returns. The host lock must not be held meanwhile
+// for as long as there is work.
 TEST_F(FramesTest, AnswersThatComeAtOnceDoNotProlongADelivery) {
   unsigned frames = 0;
   b.on_send = [&] {
@@ -646,12 +647,7 @@ TEST_F(DirectSend, WhatTheWireDoesNotTakeWaits) {
 
 class HostOnly : public StepTest {
  protected:
-  HostOnly()
-      : StepTest(with([](Config& config) {
-          config.limits.inline_slice = 1;
-        })) {
-    set(true);
-  }
+  HostOnly() : StepTest(with([](Config& config) { config.limits.inline_slice = 1; })) { set(true); }
   void set(bool on) {
     a.runner->lock();
     a.runner->set_host_only(on);
@@ -733,7 +729,10 @@ using Level = Contention::Level;
 
 class HostPolls : public StepTest {
  protected:
-  HostPolls() : StepTest(with([](Config& config) { config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); }; })) {
+  HostPolls()
+      : StepTest(with([](Config& config) {
+          config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); };
+        })) {
     cpu_times = {};
     a.runner->begin_polling();
     from.connect(to);

@@ -73,7 +73,8 @@ void leave_work(Config& config) {
   config.poll = false;
 }
 
-// The doorbell finds the worker busy, so it goes into the ring; then the worker may not run any more.
+// The doorbell finds the worker busy, so it goes into the ring; then the worker may not run any
+// more.
 TEST(Doorbells, ReachTheHostThreadWhenTheWorkerMayNotRun) {
   Adapter a(threaded(1, leave_work));
   a.bring_up();
@@ -190,7 +191,8 @@ TEST(Worker, NoDoorbellIsLost) {
     qps.from.post(64, 2);
     qps.from.ring();
     // Rings around the time when the last completion is written.
-    for (unsigned n = 0; qps.from.poll() != qps.from.posted(); ++n) ASSERT_LT(n, 100'000'000U) << "round " << rounds;
+    for (unsigned n = 0; qps.from.poll() != qps.from.posted(); ++n)
+      ASSERT_LT(n, 100'000'000U) << "round " << rounds;
     for (std::atomic<unsigned> i = 0; i < delay; ++i) {
     }
     delay = (delay + 7) % 401;
@@ -216,7 +218,9 @@ void ring_often(Adapter& a, Qp& qp) {
 
 // A clock of its own: on a busy machine the worker would rather not poll.
 TEST(Polling, FindsWorkWithoutADoorbell) {
-  Adapter a(threaded(1, [](Config& config) { config.open_cpu_clock = [] { return std::unique_ptr<CpuClock>(); }; }));
+  Adapter a(threaded(1, [](Config& config) {
+    config.open_cpu_clock = [] { return std::unique_ptr<CpuClock>(); };
+  }));
   a.bring_up();
   Loopback qps(a);
   bool seen_polling = false;
@@ -278,7 +282,9 @@ class FakeClock final : public CpuClock {
 };
 
 TEST(Polling, PausesWhileThereIsContention) {
-  Adapter a(threaded(1, [](Config& config) { config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); }; }));
+  Adapter a(threaded(1, [](Config& config) {
+    config.open_cpu_clock = [] { return std::make_unique<FakeClock>(); };
+  }));
   contention = false;
   a.bring_up();
   Loopback qps(a);
@@ -332,7 +338,8 @@ class Across : public testing::TestWithParam<void (*)(Config&)> {
     from->ring();
   }
   [[nodiscard]] bool reaches(TransmitState state) {
-    return wait_until([&] { return a->host([](Runner& r) { return r.transmit_state(); }) == state; });
+    return wait_until(
+        [&] { return a->host([](Runner& r) { return r.transmit_state(); }) == state; });
   }
   void finish() {
     b->host([](Runner& r) { r.set_running(true); });
@@ -361,10 +368,12 @@ TEST_P(Across, AWireThatIsFullIsWaitedFor) {
 TEST_P(Across, AWireThatTakesNothingIsGivenUp) {
   static void (*mode)(Config&);
   mode = GetParam();
-  block([](Config& config) {
-    mode(config);
-    config.limits.tx_patience = 20'000'000;
-  }, 16);  // 268 ms
+  block(
+      [](Config& config) {
+        mode(config);
+        config.limits.tx_patience = 20'000'000;
+      },
+      16);  // 268 ms
   EXPECT_TRUE(reaches(TransmitState::kLost));
   finish();
   EXPECT_GT(a->events(Host::Event::kLost), 0U);
@@ -414,7 +423,8 @@ TEST_P(Storm, LosesNothing) {
   }
   std::atomic<bool> ends = false;
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < pairs.size(); ++i) threads.emplace_back(vcpu, std::ref(*pairs[i].first), std::cref(ends), i);
+  for (unsigned i = 0; i < pairs.size(); ++i)
+    threads.emplace_back(vcpu, std::ref(*pairs[i].first), std::cref(ends), i);
   // Meanwhile the host stops and resumes machines, runs commands, and changes power state and link.
   for (unsigned i = 0; i < 60; ++i) {
     Adapter& one = i % 2 != 0 ? a : b;

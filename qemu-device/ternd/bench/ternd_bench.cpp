@@ -67,7 +67,8 @@ class Pairs {
   std::deque<test::Qp> qps_;
 };
 
-// WRITEs of 64 KiB in each pair, with up to kDepth outstanding. One iteration: a WRITE in each pair.
+// WRITEs of 64 KiB in each pair, with up to kDepth outstanding. One iteration: a WRITE in each
+// pair.
 void BM_Write(benchmark::State& state) {
   Pairs pairs(static_cast<unsigned>(state.range(0)));
   std::uint64_t failed = 0;
@@ -75,7 +76,8 @@ void BM_Write(benchmark::State& state) {
     test::Qp& q = pairs.sender(i);
     const std::uint32_t done = q.poll();
     const std::uint32_t room = kDepth - (q.posted() - done);
-    const auto more = static_cast<std::uint32_t>(std::min<std::uint64_t>(room, target - std::min<std::uint64_t>(target, q.posted())));
+    const auto more = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(room, target - std::min<std::uint64_t>(target, q.posted())));
     if (more != 0) {
       q.post(kLong, more);
       q.ring();
@@ -96,7 +98,8 @@ void BM_Write(benchmark::State& state) {
 }
 BENCHMARK(BM_Write)->Arg(1)->Arg(2)->Arg(8)->UseRealTime()->MinTime(2);
 
-// What one processor copies and checksums, in pieces of a packet's payload: the buffers of BM_Write, and some that no cache holds.
+// What one processor copies and checksums, in pieces of a packet's payload: the buffers of
+// BM_Write, and some that no cache holds.
 void BM_CopyAndChecksum(benchmark::State& state) {
   std::vector<unsigned char> from(static_cast<std::size_t>(state.range(0)), 1);
   std::vector<unsigned char> to(from.size(), 2);
@@ -127,7 +130,8 @@ void BM_Latency(benchmark::State& state) {
   std::ranges::sort(times);
   state.counters["median_us"] = times[times.size() / 2];
   state.counters["p99_us"] = times[times.size() * 99 / 100];
-  state.counters["doorbells_per_write"] = static_cast<double>(pairs.doorbells()) / static_cast<double>(times.size());
+  state.counters["doorbells_per_write"] =
+      static_cast<double>(pairs.doorbells()) / static_cast<double>(times.size());
 }
 BENCHMARK(BM_Latency)->UseRealTime()->MinTime(2);
 

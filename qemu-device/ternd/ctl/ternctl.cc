@@ -141,8 +141,9 @@ void add_commands(CLI::App& app, Arguments& a) {
   auto* const link = app.add_subcommand("link", "set the link of an adapter up or down");
   link->add_option("adapter", a.name)->required();
   link->add_option("state", a.text)->required()->check(CLI::IsMember({"up", "down"}));
-  auto* const faults = app.add_subcommand(
-      "faults", "show the rules of faults of a port, or replace them; 'add RULES', 'remove RULES'; '' removes all");
+  auto* const faults = app.add_subcommand("faults",
+                                          "show the rules of faults of a port, or replace them; "
+                                          "'add RULES', 'remove RULES'; '' removes all");
   name_of_port(faults, a);
   faults->add_option("rules", a.rules, "rules, separated by ';'");
   auto* const icrc =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Fuzzes what a guest can do: accesses of any size to BAR0, BAR2, BAR4 and config space of an adapter
-// that a driver has brought up, with queues in memory that the guest overwrites, and memory that the
-// hypervisor takes away, shortens or makes read-only. Each message is a correct one.
+// Fuzzes what a guest can do: accesses of any size to BAR0, BAR2, BAR4 and config space of an
+// adapter that a driver has brought up, with queues in memory that the guest overwrites, and memory
+// that the hypervisor takes away, shortens or makes read-only. Each message is a correct one.
 //
 // An input is a byte of options and a list of steps: a byte that chooses one of kSteps, and the
 // step's own bytes. Missing bytes are 0. After the last step a reset must make the adapter usable
@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "testing/driver.h"
-#include "unix_socket.h"
 #include "tests/protocol.h"
+#include "unix_socket.h"
 #include "world.h"
 
 namespace tern::daemon {
@@ -40,12 +40,12 @@ constexpr unsigned kPieces = 4;
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMemory = kPieces * kPiece;
 
-#define REQUIRE(condition)                                              \
-  do {                                                                  \
-    if (!(condition)) {                                                 \
+#define REQUIRE(condition)                                                 \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
       std::fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                     \
-    }                                                                   \
+      std::abort();                                                        \
+    }                                                                      \
   } while (false)
 
 class Input {
@@ -70,13 +70,16 @@ class Input {
 class Hypervisor {
  public:
   explicit Hypervisor(World& world) : world_(world), socket_(connect_to(world.path())) {
-    REQUIRE(command(protocol::kVersion, protocol::version("{\"capabilities\":{\"max_msg_fds\":8}}")) == 0);
+    REQUIRE(command(protocol::kVersion,
+                    protocol::version("{\"capabilities\":{\"max_msg_fds\":8}}")) == 0);
   }
 
   // Returns the answer's error number, and its body in `answer`.
-  int command(std::uint16_t number, std::span<const std::byte> body, int fd = -1, std::vector<std::byte>* answer = nullptr) {
+  int command(std::uint16_t number, std::span<const std::byte> body, int fd = -1,
+              std::vector<std::byte>* answer = nullptr) {
     if (gone_) return ECONNRESET;
-    const bool sent = send_message(socket_.get(), protocol::message(++id_, number, body), fd < 0 ? std::span<const int>() : std::span(&fd, 1));
+    const bool sent = send_message(socket_.get(), protocol::message(++id_, number, body),
+                                   fd < 0 ? std::span<const int>() : std::span(&fd, 1));
     if (sent) world_.serve();
     protocol::Header reply{};
     const ssize_t n = sent ? recv(socket_.get(), &reply, sizeof(reply), MSG_DONTWAIT) : 0;
@@ -85,9 +88,11 @@ class Hypervisor {
       gone_ = true;
       return ECONNRESET;
     }
-    REQUIRE(n == sizeof(reply) && reply.id == id_ && (reply.flags & protocol::kTypeMask) == protocol::kReply && reply.size >= sizeof(reply));
+    REQUIRE(n == sizeof(reply) && reply.id == id_ &&
+            (reply.flags & protocol::kTypeMask) == protocol::kReply && reply.size >= sizeof(reply));
     std::vector<std::byte> data(reply.size - sizeof(reply));
-    REQUIRE(data.empty() || recv(socket_.get(), data.data(), data.size(), MSG_DONTWAIT) == static_cast<ssize_t>(data.size()));
+    REQUIRE(data.empty() || recv(socket_.get(), data.data(), data.size(), MSG_DONTWAIT) ==
+                                static_cast<ssize_t>(data.size()));
     if (answer != nullptr) *answer = std::move(data);
     return (reply.flags & protocol::kError) != 0 ? static_cast<int>(reply.error) : 0;
   }
@@ -103,15 +108,22 @@ class Hypervisor {
     return 0;
   }
   int write(std::uint32_t region, std::uint64_t offset, std::span<const std::byte> from) {
-    return command(protocol::kWrite, protocol::joined(protocol::Access{offset, region, static_cast<std::uint32_t>(from.size())}, from));
+    return command(
+        protocol::kWrite,
+        protocol::joined(protocol::Access{offset, region, static_cast<std::uint32_t>(from.size())},
+                         from));
   }
   int map(std::uint64_t addr, std::uint64_t len, int fd, bool writable) {
     const protocol::DmaMap body{
-        .flags = writable ? protocol::kReadable | protocol::kWritable : protocol::kReadable, .offset = addr, .addr = addr, .size = len};
+        .flags = writable ? protocol::kReadable | protocol::kWritable : protocol::kReadable,
+        .offset = addr,
+        .addr = addr,
+        .size = len};
     return command(protocol::kDmaMap, protocol::bytes_of(body), fd);
   }
   int unmap(std::uint64_t addr, std::uint64_t len) {
-    return command(protocol::kDmaUnmap, protocol::bytes_of(protocol::DmaUnmap{.addr = addr, .size = len}));
+    return command(protocol::kDmaUnmap,
+                   protocol::bytes_of(protocol::DmaUnmap{.addr = addr, .size = len}));
   }
   int reset() { return command(protocol::kReset, {}); }
   // From now on the function may end the connection: memory is shorter than it should be.
@@ -129,7 +141,10 @@ class Hypervisor {
 class Machine final : public test::Driver {
  public:
   explicit Machine(World& world)
-      : Driver(1), world_(world), hypervisor_(world), file_(checked(memfd_create("guest", MFD_CLOEXEC), "memory")) {
+      : Driver(1),
+        world_(world),
+        hypervisor_(world),
+        file_(checked(memfd_create("guest", MFD_CLOEXEC), "memory")) {
     REQUIRE(ftruncate(file_.get(), kMemory) == 0);
     void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     REQUIRE(p != MAP_FAILED);
@@ -149,7 +164,9 @@ class Machine final : public test::Driver {
     if (offset == TERN_REG_AQ_TAIL) aq_tail_ = value;
     hypervisor_.write(TERN_BAR_REGS, offset, std::as_bytes(std::span(&value, 1)));
   }
-  void ring(std::uint32_t value) override { hypervisor_.write(TERN_BAR_UAR, TERN_UAR_DB, std::as_bytes(std::span(&value, 1))); }
+  void ring(std::uint32_t value) override {
+    hypervisor_.write(TERN_BAR_UAR, TERN_UAR_DB, std::as_bytes(std::span(&value, 1)));
+  }
   void waits() override { world_.run(); }
 
   // A driver with two connected QPs.
@@ -171,7 +188,8 @@ class Machine final : public test::Driver {
   using Step = void (Machine::*)(Input&);
 
   void plug();
-  void expect_answer(int error, std::uint32_t region, std::uint64_t offset, std::size_t count) const;
+  void expect_answer(int error, std::uint32_t region, std::uint64_t offset,
+                     std::size_t count) const;
 
   void write_register(Input& in);
   void read_register(Input& in);
@@ -193,11 +211,24 @@ class Machine final : public test::Driver {
   void remove(Input& in);
 
   // The numbers are the format of inputs: add new ones at the end.
-  static constexpr std::array<Step, 18> kSteps = {
-      &Machine::write_register, &Machine::read_register,    &Machine::write_doorbell, &Machine::read_doorbell, &Machine::write_anywhere,
-      &Machine::read_anywhere,  &Machine::write_config,     &Machine::overwrite_memory, &Machine::post,        &Machine::post_changed,
-      &Machine::admin,          &Machine::unmap,            &Machine::map,            &Machine::shorten_memory, &Machine::reset,
-      &Machine::pass_time,      &Machine::change_link,      &Machine::remove};
+  static constexpr std::array<Step, 18> kSteps = {&Machine::write_register,
+                                                  &Machine::read_register,
+                                                  &Machine::write_doorbell,
+                                                  &Machine::read_doorbell,
+                                                  &Machine::write_anywhere,
+                                                  &Machine::read_anywhere,
+                                                  &Machine::write_config,
+                                                  &Machine::overwrite_memory,
+                                                  &Machine::post,
+                                                  &Machine::post_changed,
+                                                  &Machine::admin,
+                                                  &Machine::unmap,
+                                                  &Machine::map,
+                                                  &Machine::shorten_memory,
+                                                  &Machine::reset,
+                                                  &Machine::pass_time,
+                                                  &Machine::change_link,
+                                                  &Machine::remove};
 
   World& world_;
   Hypervisor hypervisor_;
@@ -209,7 +240,8 @@ class Machine final : public test::Driver {
 };
 
 void Machine::plug() {
-  for (unsigned i = 0; i < kPieces; ++i) REQUIRE(hypervisor_.map(i * kPiece, kPiece, file_.get(), true) == 0);
+  for (unsigned i = 0; i < kPieces; ++i)
+    REQUIRE(hypervisor_.map(i * kPiece, kPiece, file_.get(), true) == 0);
   const std::uint16_t command = PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER;
   REQUIRE(hypervisor_.write(kConfig, PCI_COMMAND, std::as_bytes(std::span(&command, 1))) == 0);
 }
@@ -230,7 +262,8 @@ std::uint64_t size_of(std::uint32_t region) {
 }
 
 // An access within a region succeeds, any other is refused.
-void Machine::expect_answer(int error, std::uint32_t region, std::uint64_t offset, std::size_t count) const {
+void Machine::expect_answer(int error, std::uint32_t region, std::uint64_t offset,
+                            std::size_t count) const {
   if (gone() || count == 0) return;
   const std::uint64_t size = size_of(region);
   REQUIRE((error == 0) == (offset < size && count <= size - offset));
@@ -244,25 +277,30 @@ void Machine::write_doorbell(Input& in) {
   const std::uint8_t where = in.byte();
   std::uint32_t value = in.take<std::uint32_t>();
   // A queue that exists, most of the time.
-  if ((where & 0x80) == 0 && qps_[0]) value = field_prep(TERN_DB_CMD_MASK, value >> 28) | qps_[value & 1]->number();
-  const std::uint64_t offset = (where & 0x40) == 0 ? TERN_UAR_DB : std::uint64_t{where & 0x3fU} * 2048;
+  if ((where & 0x80) == 0 && qps_[0])
+    value = field_prep(TERN_DB_CMD_MASK, value >> 28) | qps_[value & 1]->number();
+  const std::uint64_t offset =
+      (where & 0x40) == 0 ? TERN_UAR_DB : std::uint64_t{where & 0x3fU} * 2048;
   hypervisor_.write(TERN_BAR_UAR, offset, std::as_bytes(std::span(&value, 1)));
 }
 
 void Machine::read_doorbell(Input& in) {
   std::uint32_t value = 0;
-  hypervisor_.read(TERN_BAR_UAR, std::uint64_t{in.take<std::uint16_t>()} * 4, std::as_writable_bytes(std::span(&value, 1)));
+  hypervisor_.read(TERN_BAR_UAR, std::uint64_t{in.take<std::uint16_t>()} * 4,
+                   std::as_writable_bytes(std::span(&value, 1)));
 }
 
 struct Place {
   explicit Place(Input& in) {
-    constexpr std::array<std::uint32_t, 8> kRegions{TERN_BAR_REGS, TERN_BAR_UAR, TERN_BAR_DM, kConfig, TERN_BAR_REGS, TERN_BAR_DM, 1, 8};
+    constexpr std::array<std::uint32_t, 8> kRegions{
+        TERN_BAR_REGS, TERN_BAR_UAR, TERN_BAR_DM, kConfig, TERN_BAR_REGS, TERN_BAR_DM, 1, 8};
     const std::uint8_t choice = in.byte();
     region = kRegions[choice % 8];
     count = (choice & 0x40) != 0 ? in.take<std::uint16_t>() % 4096U : 1U << (choice >> 3) % 4;
     offset = in.take<std::uint32_t>();
     // Within the region, or near its end.
-    if (const std::uint64_t size = size_of(region); (choice & 0x80) == 0 && size != 0) offset %= size + 16;
+    if (const std::uint64_t size = size_of(region); (choice & 0x80) == 0 && size != 0)
+      offset %= size + 16;
   }
   std::uint32_t region;
   std::uint32_t count;
@@ -275,7 +313,9 @@ void Machine::write_anywhere(Input& in) {
   std::vector<std::byte> data(at.count);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = pattern[i % 4];
   expect_answer(hypervisor_.write(at.region, at.offset, data), at.region, at.offset, at.count);
-  if (gone() || at.region != TERN_BAR_DM || at.count == 0 || at.offset >= World::kDm || at.count > World::kDm - at.offset) return;
+  if (gone() || at.region != TERN_BAR_DM || at.count == 0 || at.offset >= World::kDm ||
+      at.count > World::kDm - at.offset)
+    return;
   // Nothing but a reset stores to device memory here.
   std::vector<std::byte> now(at.count);
   REQUIRE(hypervisor_.read(at.region, at.offset, now) == 0 && now == data);
@@ -287,22 +327,28 @@ void Machine::read_anywhere(Input& in) {
   const int error = hypervisor_.read(at.region, at.offset, data);
   expect_answer(error, at.region, at.offset, at.count);
   if (error != 0 || (at.count == 4 && at.offset % 4 == 0)) return;
-  const bool word_only = at.region == TERN_BAR_UAR || (at.region == TERN_BAR_REGS && at.offset < TERN_MSIX_TABLE_OFFSET);
-  if (word_only) REQUIRE(std::ranges::all_of(data, [](std::byte x) { return x == std::byte{0xff}; }));
+  const bool word_only = at.region == TERN_BAR_UAR ||
+                         (at.region == TERN_BAR_REGS && at.offset < TERN_MSIX_TABLE_OFFSET);
+  if (word_only)
+    REQUIRE(std::ranges::all_of(data, [](std::byte x) { return x == std::byte{0xff}; }));
 }
 
 void Machine::write_config(Input& in) {
   // Command, power management, device control, MSI-X, BARs; or anywhere.
-  constexpr std::array<std::uint64_t, 8> kPlaces{PCI_COMMAND, 0x40 + PCI_PM_CTRL, 0x48 + PCI_EXP_DEVCTL, 0x84 + PCI_MSIX_FLAGS,
-                                                 PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_2, PCI_COMMAND, 0};
+  constexpr std::array<std::uint64_t, 8> kPlaces{
+      PCI_COMMAND,        0x40 + PCI_PM_CTRL, 0x48 + PCI_EXP_DEVCTL, 0x84 + PCI_MSIX_FLAGS,
+      PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_2, PCI_COMMAND,           0};
   const std::uint8_t choice = in.byte();
-  const std::uint64_t offset = choice % 8 == 7 ? in.take<std::uint16_t>() % 4096U : kPlaces[choice % 8];
+  const std::uint64_t offset =
+      choice % 8 == 7 ? in.take<std::uint16_t>() % 4096U : kPlaces[choice % 8];
   const auto value = std::bit_cast<std::array<std::byte, 4>>(in.take<std::uint32_t>());
   const std::size_t count = std::size_t{1} << (choice >> 3) % 3;
-  expect_answer(hypervisor_.write(kConfig, offset, std::span(value).first(count)), kConfig, offset, count);
+  expect_answer(hypervisor_.write(kConfig, offset, std::span(value).first(count)), kConfig, offset,
+                count);
 }
 
-// The driver's queues are in the first pages, those of the second QP behind the buffer of the first.
+// The driver's queues are in the first pages, those of the second QP behind the buffer of the
+// first.
 void Machine::overwrite_memory(Input& in) {
   const std::uint8_t where = in.byte();
   const std::uint64_t page = where % 32 < 16 ? where % 16 : 260 + where % 16;
@@ -326,10 +372,13 @@ void Machine::post_changed(Input& in) {
   const std::uint8_t choice = in.byte();
   test::Qp& qp = *qps_[choice & 1];
   qp.post(64);
-  // As the constructor of Qp allocates: the send queue is before its record, its CQ, its record and its buffer.
+  // As the constructor of Qp allocates: the send queue is before its record, its CQ, its record and
+  // its buffer.
   const auto buffer = static_cast<std::uint64_t>(qp.buffer().data() - memory_);
-  const std::uint64_t queue = buffer - std::uint64_t{3} * 4096 - ((64U << test::Qp::kLogSize) + 4096U);
-  const std::uint64_t slot = queue + std::uint64_t{(qp.posted() - 1) % (1U << test::Qp::kLogSize)} * 64;
+  const std::uint64_t queue =
+      buffer - std::uint64_t{3} * 4096 - ((64U << test::Qp::kLogSize) + 4096U);
+  const std::uint64_t slot =
+      queue + std::uint64_t{(qp.posted() - 1) % (1U << test::Qp::kLogSize)} * 64;
   for (unsigned i = 0; i <= (choice >> 1) % 8U; ++i) {
     const std::uint8_t at = in.byte();
     memory_[slot + at % 64] = static_cast<std::byte>(in.byte());
@@ -337,7 +386,8 @@ void Machine::post_changed(Input& in) {
   qp.ring();
 }
 
-// A command with an input of the fuzzer's bytes. The driver has its admin queue first, and its arguments in the third page.
+// A command with an input of the fuzzer's bytes. The driver has its admin queue first, and its
+// arguments in the third page.
 void Machine::admin(Input& in) {
   constexpr std::uint64_t kAdminQueue = 4096;
   constexpr std::uint64_t kInput = std::uint64_t{3} * 4096;
@@ -349,7 +399,8 @@ void Machine::admin(Input& in) {
   entry.out_len = static_cast<std::uint16_t>(lengths / 16 * 8);
   entry.in_addr = kInput;
   entry.out_addr = kInput + 4096;
-  for (unsigned i = 0; i < entry.in_len; ++i) memory_[kInput + i] = static_cast<std::byte>(in.byte());
+  for (unsigned i = 0; i < entry.in_len; ++i)
+    memory_[kInput + i] = static_cast<std::byte>(in.byte());
   std::memcpy(memory_ + kAdminQueue + aq_tail_ % 16 * sizeof(entry), &entry, sizeof(entry));
   reg_write(TERN_REG_AQ_TAIL, aq_tail_ + 1);
 }
@@ -409,7 +460,9 @@ void Machine::check_config() {
     REQUIRE(std::ranges::all_of(space, [](std::byte x) { return x == std::byte{0xff}; }));
     return;
   }
-  const auto word = [&](std::size_t at) { return static_cast<unsigned>(space[at]) | static_cast<unsigned>(space[at + 1]) << 8; };
+  const auto word = [&](std::size_t at) {
+    return static_cast<unsigned>(space[at]) | static_cast<unsigned>(space[at + 1]) << 8;
+  };
   REQUIRE(word(PCI_VENDOR_ID) == TERN_PCI_VENDOR_ID && word(PCI_DEVICE_ID) == TERN_PCI_DEVICE_ID);
   std::vector<unsigned> capabilities;
   for (unsigned at = word(PCI_CAPABILITY_LIST) & 0xff; at != 0; at = word(at) >> 8) {
@@ -437,7 +490,8 @@ void Machine::recover() {
     world_.pass(100'000);
     world_.run();
   }
-  REQUIRE(qps_[0]->poll() == 1 && qps_[0]->failed() == 0 && qps_[1]->buffer()[0] == std::byte{0x5a});
+  REQUIRE(qps_[0]->poll() == 1 && qps_[0]->failed() == 0 &&
+          qps_[1]->buffer()[0] == std::byte{0x5a});
 }
 
 void play(World& world, std::span<const std::uint8_t> bytes) {

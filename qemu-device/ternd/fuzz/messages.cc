@@ -63,12 +63,18 @@ std::vector<Descriptor> descriptors(unsigned n) {
 }
 
 std::span<const std::uint8_t> send_message(int fd, std::span<const std::uint8_t> input) {
-  const std::uint16_t command = input[0] >= 0xf0 ? input[0] : kCommands[input[0] % kCommands.size()];
+  const std::uint16_t command =
+      input[0] >= 0xf0 ? input[0] : kCommands[input[0] % kCommands.size()];
   const unsigned nfds = input[1] >> 5;
   // The lengths that the commands have, or any.
   const bool odd = (input[1] & 0x10) != 0;
   input = input.subspan(2);
-  std::size_t len = command == 2 ? 32 : command == 3 ? 24 : command == 9 ? 16 : command == 10 ? 20 : command == 13 ? 0 : 32;
+  std::size_t len = command == 2    ? 32
+                    : command == 3  ? 24
+                    : command == 9  ? 16
+                    : command == 10 ? 20
+                    : command == 13 ? 0
+                                    : 32;
   if (odd && !input.empty()) {
     len = input[0];
     input = input.subspan(1);
@@ -80,7 +86,8 @@ std::span<const std::uint8_t> send_message(int fd, std::span<const std::uint8_t>
   std::memcpy(m.data() + 4, &size, sizeof(size));
   std::memcpy(m.data() + 16, input.data(), len);
   // A valid argsz, most of the time, so that the rest is looked at.
-  if (!odd && (command == 2 || command == 3 || command == 5 || command == 7 || command == 8) && len >= 4) {
+  if (!odd && (command == 2 || command == 3 || command == 5 || command == 7 || command == 8) &&
+      len >= 4) {
     const std::uint32_t argsz = command == 5 ? 256 : static_cast<std::uint32_t>(len);
     std::memcpy(m.data() + 16, &argsz, sizeof(argsz));
   }
@@ -106,7 +113,8 @@ std::span<const std::uint8_t> send_message(int fd, std::span<const std::uint8_t>
 void play(World& world, std::span<const std::uint8_t> input) {
   const Descriptor client = connect_to(world.path());
   send_version(client.get());
-  for (std::size_t i = 0; i < kMessages && input.size() >= 2; ++i) input = send_message(client.get(), input);
+  for (std::size_t i = 0; i < kMessages && input.size() >= 2; ++i)
+    input = send_message(client.get(), input);
   shutdown(client.get(), SHUT_WR);
   world.end();
 }

@@ -21,7 +21,7 @@ constexpr unsigned kVectors = 4;
 unsigned open_descriptors() {
   unsigned n = 0;
   for (int fd = 0; fd < 256; ++fd) {
-    struct stat status {};
+    struct stat status{};
     n += fstat(fd, &status) == 0 && !S_ISFIFO(status.st_mode) ? 1U : 0U;
   }
   return n;
@@ -51,7 +51,8 @@ World::World() : dm_(kDm) {
   o.space.dm_size = dm_.size();
   o.space.vectors = c.num_vectors;
   o.space.link_speed = 3;
-  function_ = std::make_unique<Function>(listen_at(path_, 0), o, DmFile{dm_.fd(), dm_.data()}, *this);
+  function_ =
+      std::make_unique<Function>(listen_at(path_, 0), o, DmFile{dm_.fd(), dm_.data()}, *this);
 }
 
 World::~World() {
@@ -91,15 +92,21 @@ TernEngineInfo World::info() const {
   return info;
 }
 
-std::uint32_t World::read_register(std::uint64_t offset) { return tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset)); }
+std::uint32_t World::read_register(std::uint64_t offset) {
+  return tern_engine_reg_read(engine_.get(), static_cast<std::uint32_t>(offset));
+}
 
 void World::write_register(std::uint64_t offset, std::uint32_t value) {
   tern_engine_reg_write(engine_.get(), static_cast<std::uint32_t>(offset), value);
 }
 
-std::uint32_t World::read_doorbell(std::uint64_t offset) { return tern_engine_uar_read(engine_.get(), offset); }
+std::uint32_t World::read_doorbell(std::uint64_t offset) {
+  return tern_engine_uar_read(engine_.get(), offset);
+}
 
-void World::ring_doorbell(std::uint64_t offset, std::uint32_t value) { tern_engine_doorbell(engine_.get(), offset, value); }
+void World::ring_doorbell(std::uint64_t offset, std::uint32_t value) {
+  tern_engine_doorbell(engine_.get(), offset, value);
+}
 
 void World::memory_added(const GuestMemory::Region& region) {
   if (memory_.add(region)) memory_.update(engine_.get());
@@ -127,7 +134,8 @@ void World::attached() { tern_engine_set_link(engine_.get(), true); }
 void World::detached() {
   tern_engine_set_link(engine_.get(), false);
   const TernEngineInfo left = info();
-  const bool clean = memory_.regions() == 0 && left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0;
+  const bool clean =
+      memory_.regions() == 0 && left.live_qps == 0 && left.live_keys == 0 && left.page_entries == 0;
   if (!clean) {
     std::fputs("a hypervisor that is gone leaves objects or memory behind\n", stderr);
     std::abort();

@@ -33,7 +33,9 @@ class World final : public FunctionOwner {
   void run();
   // Serves until the hypervisor, which has closed its socket, is detached.
   void end();
-  void allow_polling(bool allow) { tern_engine_allow_polling(engine_.get(), allow ? now_ : UINT64_MAX); }
+  void allow_polling(bool allow) {
+    tern_engine_allow_polling(engine_.get(), allow ? now_ : UINT64_MAX);
+  }
   void set_link(bool up) { tern_engine_set_link(engine_.get(), up); }
   void pass(std::uint64_t ns) { now_ += ns; }
   [[nodiscard]] TernEngineInfo info() const;

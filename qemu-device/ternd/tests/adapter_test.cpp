@@ -110,7 +110,9 @@ TEST_F(AdapterTest, AResetAndAnFlrEndEverything) {
   }
   ASSERT_NE(at, 0);
   const std::uint16_t flr = PCI_EXP_DEVCTL_BCR_FLR;
-  EXPECT_EQ(a.client.write(Client::kConfig, at + static_cast<unsigned>(PCI_EXP_DEVCTL), &flr, sizeof(flr)), 0);
+  EXPECT_EQ(a.client.write(Client::kConfig, at + static_cast<unsigned>(PCI_EXP_DEVCTL), &flr,
+                           sizeof(flr)),
+            0);
   EXPECT_FALSE(enabled());
   a.set_bus_master(true);
   a.forget();
@@ -142,7 +144,9 @@ TEST_F(AdapterTest, UnmappedMemoryIsNotTouched) {
   ASSERT_EQ(b.client.unmap(0, TestMachine::kMemory), 0);
   std::ranges::fill(qb.buffer(), std::byte{0x5a});
   EXPECT_EQ(b.client.map(0, at, b.file.get(), 0), 0);
-  EXPECT_EQ(b.client.map(at + Qp::kBytes, TestMachine::kMemory - at - Qp::kBytes, b.file.get(), at + Qp::kBytes), 0);
+  EXPECT_EQ(b.client.map(at + Qp::kBytes, TestMachine::kMemory - at - Qp::kBytes, b.file.get(),
+                         at + Qp::kBytes),
+            0);
   EXPECT_TRUE(qa.drain());
   EXPECT_TRUE(std::ranges::all_of(qb.buffer(), [](std::byte x) { return x == std::byte{0x5a}; }));
   EXPECT_GT(qa.failed(), 0U);
@@ -167,7 +171,8 @@ TEST_F(AdapterTest, ARangeOfRegionsIsUnmapped) {
   EXPECT_EQ(mapped(), before + kPages * kPage);
   EXPECT_EQ(m.client.unmap(kFirst + 4 * kPage, 8 * kPage), 0);
   EXPECT_EQ(mapped(), before + (kPages - 8) * kPage);
-  EXPECT_EQ(m.client.map(kFirst + 5 * kPage, kPage, m.file.get(), 60 * kPage), 0) << "another page is there now";
+  EXPECT_EQ(m.client.map(kFirst + 5 * kPage, kPage, m.file.get(), 60 * kPage), 0)
+      << "another page is there now";
   EXPECT_EQ(m.client.unmap(kFirst, std::uint64_t{1} << 36), 0) << "all that is left, and a hole";
   EXPECT_EQ(mapped(), before);
   EXPECT_EQ(m.client.unmap(kFirst, kPages * kPage), 0);

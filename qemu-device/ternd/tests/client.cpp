@@ -18,15 +18,20 @@ namespace tern::daemon {
 
 using namespace protocol;
 
-Client::Client(const std::string& path, Hook before_command) : socket_(connect_to(path)), before_command_(std::move(before_command)) {
-  const auto body = version("{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}");
-  if (const int error = command(kVersion, body)) throw std::system_error(error, std::generic_category(), "version");
+Client::Client(const std::string& path, Hook before_command)
+    : socket_(connect_to(path)), before_command_(std::move(before_command)) {
+  const auto body =
+      version("{\"capabilities\":{\"max_msg_fds\":8,\"max_data_xfer_size\":1048576}}");
+  if (const int error = command(kVersion, body))
+    throw std::system_error(error, std::generic_category(), "version");
 }
 
-void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) { (void)send_message(socket_.get(), bytes, fds); }
+void Client::send_raw(std::span<const std::byte> bytes, std::span<const int> fds) {
+  (void)send_message(socket_.get(), bytes, fds);
+}
 
-int Client::command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds, std::vector<std::byte>* answer,
-                    std::vector<Descriptor>* files) {
+int Client::command(std::uint16_t number, std::span<const std::byte> body, std::span<const int> fds,
+                    std::vector<std::byte>* answer, std::vector<Descriptor>* files) {
   const std::uint16_t id = next_id_++;
   const auto request = message(id, number, body);
   if (before_command_) before_command_(socket_.get(), request);
@@ -38,18 +43,27 @@ int Client::command(std::uint16_t number, std::span<const std::byte> body, std::
   if (receive_message(socket_.get(), head, MSG_WAITALL, came) != sizeof(reply)) return ECONNRESET;
   if (files != nullptr) *files = std::move(came);
   std::vector<std::byte> data(reply.size - sizeof(reply));
-  if (!data.empty() && recv(socket_.get(), data.data(), data.size(), MSG_WAITALL) != static_cast<ssize_t>(data.size())) return ECONNRESET;
+  if (!data.empty() && recv(socket_.get(), data.data(), data.size(), MSG_WAITALL) !=
+                           static_cast<ssize_t>(data.size()))
+    return ECONNRESET;
   if (reply.id != id || (reply.flags & kTypeMask) != kReply) return EPROTO;
   if (answer != nullptr) *answer = std::move(data);
   return (reply.flags & kError) != 0 ? static_cast<int>(reply.error) : 0;
 }
 
-int Client::map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset, bool writable) {
-  const DmaMap body{.flags = writable ? kReadable | kWritable : kReadable, .offset = offset, .addr = addr, .size = len};
-  return command(kDmaMap, bytes_of(body), fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
+int Client::map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset,
+                bool writable) {
+  const DmaMap body{.flags = writable ? kReadable | kWritable : kReadable,
+                    .offset = offset,
+                    .addr = addr,
+                    .size = len};
+  return command(kDmaMap, bytes_of(body),
+                 fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
 }
 
-int Client::unmap(std::uint64_t addr, std::uint64_t len) { return command(kDmaUnmap, bytes_of(DmaUnmap{.addr = addr, .size = len})); }
+int Client::unmap(std::uint64_t addr, std::uint64_t len) {
+  return command(kDmaUnmap, bytes_of(DmaUnmap{.addr = addr, .size = len}));
+}
 
 int Client::read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len) {
   std::vector<std::byte> answer;
@@ -61,7 +75,8 @@ int Client::read(std::uint32_t region, std::uint64_t offset, void* to, std::uint
 }
 
 int Client::write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len) {
-  return command(kWrite, joined(Access{offset, region, len}, {static_cast<const std::byte*>(from), len}));
+  return command(kWrite,
+                 joined(Access{offset, region, len}, {static_cast<const std::byte*>(from), len}));
 }
 
 int Client::reset() { return command(kReset, {}); }
@@ -73,7 +88,8 @@ int Client::set_vector(unsigned vector, int fd) {
   set.index = VFIO_PCI_MSIX_IRQ_INDEX;
   set.start = vector;
   set.count = 1;
-  return command(kSetIrqs, bytes_of(set), fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
+  return command(kSetIrqs, bytes_of(set),
+                 fd < 0 ? std::span<const int>() : std::span<const int>(&fd, 1));
 }
 
 Descriptor Client::dm_file(std::uint64_t* size) {
@@ -82,7 +98,9 @@ Descriptor Client::dm_file(std::uint64_t* size) {
   info.index = TERN_BAR_DM;
   std::vector<std::byte> answer;
   std::vector<Descriptor> files;
-  if (command(kRegionInfo, bytes_of(info), {}, &answer, &files) != 0 || answer.size() < sizeof(info) || files.empty()) return Descriptor();
+  if (command(kRegionInfo, bytes_of(info), {}, &answer, &files) != 0 ||
+      answer.size() < sizeof(info) || files.empty())
+    return Descriptor();
   std::memcpy(&info, answer.data(), sizeof(info));
   *size = info.size;
   return std::move(files[0]);
@@ -98,9 +116,12 @@ bool Client::ended() {
 // ---- a machine ----
 
 TestMachine::TestMachine(const std::string& path, unsigned id, Client::Hook before_command)
-    : Driver(id), client(path, std::move(before_command)), file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
+    : Driver(id),
+      client(path, std::move(before_command)),
+      file(checked(memfd_create("machine", MFD_CLOEXEC), "memory")),
       event(checked(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")) {
-  if (ftruncate(file.get(), static_cast<off_t>(kMemory)) != 0) throw std::system_error(errno, std::generic_category(), "memory");
+  if (ftruncate(file.get(), static_cast<off_t>(kMemory)) != 0)
+    throw std::system_error(errno, std::generic_category(), "memory");
   void* const p = mmap(nullptr, kMemory, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "memory");
   memory_ = static_cast<std::byte*>(p);

@@ -26,7 +26,8 @@ class Client {
   // Connects and negotiates the version. Throws std::system_error.
   explicit Client(const std::string& path, Hook before_command = {});
 
-  int map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset, bool writable = true);
+  int map(std::uint64_t addr, std::uint64_t len, int fd, std::uint64_t offset,
+          bool writable = true);
   int unmap(std::uint64_t addr, std::uint64_t len);
   int read(std::uint32_t region, std::uint64_t offset, void* to, std::uint32_t len);
   int write(std::uint32_t region, std::uint64_t offset, const void* from, std::uint32_t len);
@@ -73,7 +74,7 @@ class TestMachine final : public test::Driver {
   unsigned rung = 0;
 
   Client client;
-  Descriptor file;  // the memory
+  Descriptor file;   // the memory
   Descriptor event;  // of kVector
 
  private:

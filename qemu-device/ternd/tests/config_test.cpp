@@ -43,8 +43,10 @@ TEST(AdapterConfigTest, ThePathAloneIsEnough) {
 
 TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
   const AdapterConfig c = parse_adapter(
-      "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw=13,tm-tags=15,eth-queues=14,max-pages=2K,vectors=2,"
-      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,events=f.log,events-limit=2M,faults=drop tx,icrc=warn");
+      "a,name=x,mac=52:54:00:12:34:56,dm-size=0,uar-size=128K,max-qp=10,max-cq=11,max-mr=12,max-mw="
+      "13,tm-tags=15,eth-queues=14,max-pages=2K,vectors=2,"
+      "mtu=1500,speed=400000,mw-type=2a,poll=off,pcap=f.pcap,pcap-limit=1M,events=f.log,events-"
+      "limit=2M,faults=drop tx,icrc=warn");
   EXPECT_EQ(c.name, "x");
   EXPECT_THAT(c.mac, testing::ElementsAre(0x52, 0x54, 0, 0x12, 0x34, 0x56));
   EXPECT_EQ(c.dm_size, 0U);
@@ -70,7 +72,10 @@ TEST(AdapterConfigTest, TakesEachPropertyOfTheDevice) {
 }
 
 TEST(AdapterConfigTest, TakesPropertiesOfThePort) {
-  const PortPolicy p = parse_adapter("a,queue=1M,full=drop,rate=2.5G,delay=1.5us,red-min=10K,red-max=20K,red-probability=10%,loss=0.5,vlan=7").port;
+  const PortPolicy p = parse_adapter(
+                           "a,queue=1M,full=drop,rate=2.5G,delay=1.5us,red-min=10K,red-max=20K,red-"
+                           "probability=10%,loss=0.5,vlan=7")
+                           .port;
   EXPECT_EQ(p.queue, 1U << 20);
   EXPECT_TRUE(p.drop);
   EXPECT_EQ(p.rate, 2'500'000'000U);
@@ -102,7 +107,8 @@ TEST(AdapterConfigTest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("a,loss=2"), HasSubstr("0 to 1"));
   EXPECT_THAT(refusal("a,events-limit=111"), HasSubstr("at least 112"));
   EXPECT_THAT(refusal("a,red-max=10K,red-min=10K"), HasSubstr("less than"));
-  for (const char* mac : {"52:54:00:12:34", "52:54:00:12:34:56:78", "525400123456", "52:54:00:12:34:5x", "01:00:5e:00:00:01", ""}) {
+  for (const char* mac : {"52:54:00:12:34", "52:54:00:12:34:56:78", "525400123456",
+                          "52:54:00:12:34:5x", "01:00:5e:00:00:01", ""}) {
     EXPECT_THAT(refusal(std::string("a,mac=") + mac), HasSubstr("mac")) << mac;
   }
 }
@@ -160,7 +166,8 @@ struct ConfigSpaceTest : testing::Test {
 TEST_F(ConfigSpaceTest, NamesTheFunction) {
   EXPECT_EQ(read(0), std::uint32_t{TERN_PCI_DEVICE_ID} << 16 | TERN_PCI_VENDOR_ID);
   EXPECT_EQ(read(PCI_CLASS_REVISION), std::uint32_t{TERN_PCI_CLASS} << 8 | TERN_PCI_REVISION);
-  for (const unsigned id : {PCI_CAP_ID_PM, PCI_CAP_ID_EXP, PCI_CAP_ID_MSIX}) EXPECT_NE(capability(id), 0U) << id;
+  for (const unsigned id : {PCI_CAP_ID_PM, PCI_CAP_ID_EXP, PCI_CAP_ID_MSIX})
+    EXPECT_NE(capability(id), 0U) << id;
   EXPECT_EQ(read(PCI_CFG_SPACE_SIZE), 0U) << "no extended capability";
 }
 
@@ -170,7 +177,8 @@ TEST_F(ConfigSpaceTest, BarsTellTheirSizes) {
   EXPECT_EQ(read(PCI_BASE_ADDRESS_1), 0U);
   EXPECT_EQ(read(PCI_BASE_ADDRESS_2), UINT32_MAX << 24 | PCI_BASE_ADDRESS_MEM_TYPE_64);
   EXPECT_EQ(read(PCI_BASE_ADDRESS_3), UINT32_MAX);
-  EXPECT_EQ(read(PCI_BASE_ADDRESS_4), UINT32_MAX << 25 | PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH);
+  EXPECT_EQ(read(PCI_BASE_ADDRESS_4),
+            UINT32_MAX << 25 | PCI_BASE_ADDRESS_MEM_TYPE_64 | PCI_BASE_ADDRESS_MEM_PREFETCH);
   EXPECT_EQ(read(PCI_BASE_ADDRESS_5), UINT32_MAX);
 }
 

@@ -63,12 +63,21 @@ TEST_F(DaemonTest, ListsWhatIsThere) {
 
 TEST_F(DaemonTest, ChangesPortsAndLinks) {
   make(1);
-  EXPECT_EQ(result({{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "10G"}, {"delay", "5us"}}}}).at("properties").at("rate"),
-            10'000'000'000U);
+  EXPECT_EQ(
+      result(
+          {{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "10G"}, {"delay", "5us"}}}})
+          .at("properties")
+          .at("rate"),
+      10'000'000'000U);
   EXPECT_EQ(fabric.ports()[0].policy().delay, 5000U);
-  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "fast"}}}}), HasSubstr("rate"));
-  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"speed", "1"}}}}), HasSubstr("no property"));
-  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"red-max", "10K"}, {"red-min", "20K"}}}}), HasSubstr("less than"));
+  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"rate", "fast"}}}}),
+              HasSubstr("rate"));
+  EXPECT_THAT(error({{"command", "port"}, {"port", "1"}, {"properties", {{"speed", "1"}}}}),
+              HasSubstr("no property"));
+  EXPECT_THAT(error({{"command", "port"},
+                     {"port", "1"},
+                     {"properties", {{"red-max", "10K"}, {"red-min", "20K"}}}}),
+              HasSubstr("less than"));
   EXPECT_EQ(fabric.ports()[0].policy().rate, 10'000'000'000U) << "a wrong change changes nothing";
   attach(1);
   result({{"command", "link"}, {"adapter", "1"}, {"up", false}});
@@ -81,10 +90,12 @@ TEST_F(DaemonTest, RefusesWhatItDoesNotUnderstand) {
   EXPECT_THAT(run_command(parts, "[1]", {}), HasSubstr("error"));
   EXPECT_THAT(run_command(parts, "{\"command\":1}", {}), HasSubstr("error"));
   EXPECT_THAT(error({{"command", "dance"}}), HasSubstr("no command 'dance'"));
-  EXPECT_THAT(error({{"command", "link"}, {"adapter", "9"}, {"up", true}}), HasSubstr("no adapter '9'"));
+  EXPECT_THAT(error({{"command", "link"}, {"adapter", "9"}, {"up", true}}),
+              HasSubstr("no adapter '9'"));
   EXPECT_NE(error({{"command", "link"}, {"adapter", "1"}, {"up", "yes"}}), "");
   EXPECT_NE(error({{"command", "icrc"}, {"adapter", "1"}, {"mode", "maybe"}}), "");
-  EXPECT_THAT(error({{"command", "faults"}, {"adapter", "1"}, {"rules", "explode"}}), HasSubstr("explode"));
+  EXPECT_THAT(error({{"command", "faults"}, {"adapter", "1"}, {"rules", "explode"}}),
+              HasSubstr("explode"));
 }
 
 TEST_F(DaemonTest, CapturesBeginAndEnd) {
@@ -94,7 +105,8 @@ TEST_F(DaemonTest, CapturesBeginAndEnd) {
   Qp y(m);
   connect(x, y);
   const std::string file = dir + "/capture.pcap";
-  result({{"command", "capture"}, {"adapter", "1"}}, checked(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), file));
+  result({{"command", "capture"}, {"adapter", "1"}},
+         checked(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600), file));
   exchange(x, y, 1);
   result({{"command", "capture"}, {"adapter", "1"}});
   const auto size = std::filesystem::file_size(file);
@@ -108,7 +120,8 @@ TEST_F(DaemonTest, CapturesBeginAndEnd) {
 
 unsigned open_descriptors() {
   unsigned n = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++n;
   return n;
 }
 
@@ -120,13 +133,16 @@ TEST_F(DaemonTest, OnlyRegularFilesThatCanBeWrittenAreCaptures) {
   std::ofstream(file) << "what is there stays";
   const unsigned before = open_descriptors();
   for (int i = 0; i < 100; ++i) {
-    EXPECT_TRUE(ask(begin, checked(open(file.c_str(), O_RDONLY | O_CLOEXEC), file)).contains("error"));
+    EXPECT_TRUE(
+        ask(begin, checked(open(file.c_str(), O_RDONLY | O_CLOEXEC), file)).contains("error"));
     std::array<int, 2> ends{};
     ASSERT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
     const Descriptor reader(ends[0]);
     EXPECT_TRUE(ask(begin, Descriptor(ends[1])).contains("error")) << "nobody reads it";
-    EXPECT_TRUE(ask(begin, checked(open("/dev/full", O_WRONLY | O_CLOEXEC), "/dev/full")).contains("error"));
-    EXPECT_TRUE(ask(begin, checked(open(file.c_str(), O_PATH | O_CLOEXEC), file)).contains("error"));
+    EXPECT_TRUE(ask(begin, checked(open("/dev/full", O_WRONLY | O_CLOEXEC), "/dev/full"))
+                    .contains("error"));
+    EXPECT_TRUE(
+        ask(begin, checked(open(file.c_str(), O_PATH | O_CLOEXEC), file)).contains("error"));
   }
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(std::filesystem::file_size(file), 19U);
@@ -140,14 +156,16 @@ TEST_F(DaemonTest, ACaptureWhoseFileTakesNoMoreEnds) {
   Qp y(m);
   connect(x, y);
   constexpr std::int64_t kSize = 65536;
-  const Descriptor file = checked(memfd_create("capture", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd");
+  const Descriptor file =
+      checked(memfd_create("capture", MFD_CLOEXEC | MFD_ALLOW_SEALING), "memfd");
   ASSERT_EQ(ftruncate(file.get(), kSize), 0);
   ASSERT_EQ(fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK), 0);
   testing::internal::CaptureStderr();
   result({{"command", "capture"}, {"adapter", "1"}}, Descriptor(dup(file.get())));
   exchange(x, y, 1);
   result({{"command", "capture"}, {"adapter", "1"}});
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("a capture ends: Operation not permitted"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("a capture ends: Operation not permitted"));
   exchange(x, y, 2);
 }
 
@@ -214,7 +232,8 @@ TEST_F(DaemonTest, MetricsHaveTheCountersOfEachAdapter) {
   const auto value = [&](const std::string& name, const std::string& who) {
     for (const auto& family : Metrics(parts).Collect()) {
       for (const auto& metric : family.metric) {
-        if (family.name == name && metric.label.at(0).value == who) return metric.counter.value + metric.gauge.value;
+        if (family.name == name && metric.label.at(0).value == who)
+          return metric.counter.value + metric.gauge.value;
       }
     }
     return -1.0;
@@ -270,7 +289,9 @@ TEST(UnixSocketTest, AFileThatIsNoSocketStays) {
 
 TEST(UnixSocketTest, ASocketThatNobodyListensOnIsReplaced) {
   const std::string path = testing::TempDir() + "ternd-stale-" + std::to_string(getpid());
-  { const Descriptor old = listen_at(path); }
+  {
+    const Descriptor old = listen_at(path);
+  }
   const Descriptor now = listen_at(path);
   EXPECT_THROW((void)listen_at(path), std::system_error) << "somebody listens";
   EXPECT_TRUE(connect_to(path));
@@ -281,7 +302,7 @@ TEST(UnixSocketTest, UserAndGroupLimitWhoMayConnect) {
   const std::string path = testing::TempDir() + "ternd-rights-" + std::to_string(getpid());
   const auto mode = [&](const SocketRights& rights) {
     const Descriptor listener = listen_at(path, 0, rights);
-    struct stat file {};
+    struct stat file{};
     EXPECT_EQ(stat(path.c_str(), &file), 0);
     EXPECT_EQ(file.st_uid, rights.user.value_or(geteuid()));
     EXPECT_EQ(file.st_gid, rights.group.value_or(getegid()));
@@ -404,7 +425,8 @@ TEST(ControlTest, AnswersItsOwnerAndOneGroup) {
 
 TEST(ControlTest, WaitsForDescriptorsWithoutSpinning) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
-  Control control(path, std::nullopt, [](const std::string& request, const Control::Files&) { return request; });
+  Control control(path, std::nullopt,
+                  [](const std::string& request, const Control::Files&) { return request; });
   const Descriptor client = connect_to(path);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -425,7 +447,9 @@ TEST(ControlTest, WaitsForDescriptorsWithoutSpinning) {
 
 TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
-  Control control(path, std::nullopt, [](const std::string& request, const Control::Files&) { return "<" + request + ">"; });
+  Control control(path, std::nullopt, [](const std::string& request, const Control::Files&) {
+    return "<" + request + ">";
+  });
   const Descriptor a = connect_to(path);
   const Descriptor b = connect_to(path);
   control.serve();
@@ -433,7 +457,9 @@ TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
     while (control.serve() == 0) {
     }
   };
-  const auto say = [](const Descriptor& s, const std::string& text) { return send(s.get(), text.data(), text.size(), MSG_NOSIGNAL); };
+  const auto say = [](const Descriptor& s, const std::string& text) {
+    return send(s.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  };
   const auto hear = [](const Descriptor& s) {
     std::array<char, 256> data{};
     const ssize_t n = recv(s.get(), data.data(), data.size(), MSG_DONTWAIT);
@@ -463,7 +489,9 @@ TEST(ControlTest, ServesSeveralClientsAndDropsBadOnes) {
 TEST(ControlTest, AnAnswerMayBeLongerThanTheSocketTakes) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
   const std::string list(std::size_t{3} << 20, 'x');
-  Control control(path, std::nullopt, [&](const std::string& request, const Control::Files&) { return request == "list" ? list : request; });
+  Control control(path, std::nullopt, [&](const std::string& request, const Control::Files&) {
+    return request == "list" ? list : request;
+  });
   const Descriptor slow = connect_to(path);
   const Descriptor other = connect_to(path);
   const auto serve = [&control] {
@@ -490,10 +518,11 @@ TEST(ControlTest, AnAnswerMayBeLongerThanTheSocketTakes) {
 TEST(ControlTest, NoClientKeepsOthersOut) {
   const std::string path = testing::TempDir() + "ternd-control-" + std::to_string(getpid());
   std::size_t handled = 0;
-  Control control(path, std::nullopt, [&handled](const std::string& request, const Control::Files&) {
-    ++handled;
-    return request;
-  });
+  Control control(path, std::nullopt,
+                  [&handled](const std::string& request, const Control::Files&) {
+                    ++handled;
+                    return request;
+                  });
   std::vector<Descriptor> idle;
   for (std::size_t i = 0; i < Control::kMaxClients; ++i) {
     idle.push_back(connect_to(path));
@@ -544,7 +573,8 @@ TEST_F(DaemonTest, EightAdaptersWorkAtATime) {
   for (std::thread& t : drivers) t.join();
   done = true;
   watcher.join();
-  for (const Port& port : fabric.ports()) EXPECT_EQ(port.counters().out_discards, 0U) << port.name();
+  for (const Port& port : fabric.ports())
+    EXPECT_EQ(port.counters().out_discards, 0U) << port.name();
 }
 
 }  // namespace

@@ -133,7 +133,8 @@ TEST(EgressQueueTest, WhatIsChangedOrShortIsCopied) {
   EXPECT_FALSE(copied(packet, {}, false));
 }
 
-// Frames outlive their engine. More than the engine lends are copied; the queue releases what nobody takes.
+// Frames outlive their engine. More than the engine lends are copied; the queue releases what
+// nobody takes.
 TEST(EgressQueueTest, FramesOutliveTheirEngine) {
   Engine engine;
   {

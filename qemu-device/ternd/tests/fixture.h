@@ -69,7 +69,8 @@ struct AdapterFixture : testing::Test {
   // Sends WRITEs from a to b and compares the data.
   static void exchange(test::Qp& a, test::Qp& b, unsigned seed) {
     for (const std::uint32_t size : {1U, 8U, 4096U, 65536U, test::Qp::kBytes}) {
-      for (std::size_t i = 0; i < size; ++i) a.buffer()[i] = static_cast<std::byte>(seed + size + i * 7 + (i >> 8));
+      for (std::size_t i = 0; i < size; ++i)
+        a.buffer()[i] = static_cast<std::byte>(seed + size + i * 7 + (i >> 8));
       std::ranges::fill(b.buffer(), std::byte{0});
       a.post(size);
       a.ring();

@@ -26,12 +26,13 @@ inline Bytes frame_of(std::size_t len, unsigned seed) {
 class Engine {
  public:
   Engine() {
-    static constexpr TernHostOps kOps = {.map = [](void*, std::uint64_t, std::uint64_t*, bool) -> void* { return nullptr; },
-                                         .unmap = [](void*, void*, std::uint64_t, bool, std::uint64_t) {},
-                                         .now = [](void*) { return std::uint64_t{1}; },
-                                         .random = [](void*) { return std::uint64_t{1}; },
-                                         .dm_written = nullptr,
-                                         .ram_written = nullptr};
+    static constexpr TernHostOps kOps = {
+        .map = [](void*, std::uint64_t, std::uint64_t*, bool) -> void* { return nullptr; },
+        .unmap = [](void*, void*, std::uint64_t, bool, std::uint64_t) {},
+        .now = [](void*) { return std::uint64_t{1}; },
+        .random = [](void*) { return std::uint64_t{1}; },
+        .dm_written = nullptr,
+        .ram_written = nullptr};
     TernConfig config{};
     config.uar_bar_size = 2 << TERN_PAGE_SHIFT_MAX;
     config.max_qp = config.max_cq = config.max_mr = config.max_mw = 2;
@@ -57,6 +58,8 @@ class Engine {
   std::unique_ptr<TernEngine, Free> engine_;
 };
 
-inline std::span<const std::byte> bytes_of(const TernFrame& frame) { return std::as_bytes(std::span(frame.data, frame.len)); }
+inline std::span<const std::byte> bytes_of(const TernFrame& frame) {
+  return std::as_bytes(std::span(frame.data, frame.len));
+}
 
 }  // namespace tern::daemon

@@ -60,7 +60,9 @@ struct HostileTest : AdapterFixture {
 void read_queue(Client& c, std::uint64_t addr) {
   const std::uint16_t bus_master = 6;
   EXPECT_EQ(c.write(Client::kConfig, 4, &bus_master, sizeof(bus_master)), 0);
-  const auto set = [&](std::uint32_t reg, std::uint32_t value) { (void)c.write(TERN_BAR_REGS, reg, &value, sizeof(value)); };
+  const auto set = [&](std::uint32_t reg, std::uint32_t value) {
+    (void)c.write(TERN_BAR_REGS, reg, &value, sizeof(value));
+  };
   set(TERN_REG_AQ_BASE_LO, static_cast<std::uint32_t>(addr));
   set(TERN_REG_AQ_BASE_HI, static_cast<std::uint32_t>(addr >> 32));
   set(TERN_REG_ACQ_BASE_LO, static_cast<std::uint32_t>(addr + 4096));
@@ -82,16 +84,19 @@ TEST_F(HostileTest, MemoryThatMayNotBeRead) {
     read_queue(c, 65536);
     EXPECT_TRUE(wait_until([&] {
       std::uint32_t status = 0;
-      return c.read(TERN_BAR_REGS, TERN_REG_STATUS, &status, sizeof(status)) != 0 || (status & TERN_STATUS_FATAL) != 0;
+      return c.read(TERN_BAR_REGS, TERN_REG_STATUS, &status, sizeof(status)) != 0 ||
+             (status & TERN_STATUS_FATAL) != 0;
     }));
     others_work();
-    EXPECT_TRUE(attached(3)) << "an access that is not allowed is an error of the device, not of the protocol";
+    EXPECT_TRUE(attached(3))
+        << "an access that is not allowed is an error of the device, not of the protocol";
   }
   ASSERT_TRUE(wait_until([&] { return !attached(3); }));
   adapter_works();
 }
 
-// A region whose file is gone when the adapter reads its queue there. Huge pages cannot be replaced in part.
+// A region whose file is gone when the adapter reads its queue there. Huge pages cannot be replaced
+// in part.
 TEST_F(HostileTest, MemoryThatIsGone) {
   constexpr std::uint64_t kSize = std::uint64_t{4} << 20;
   for (const unsigned kind : {0U, unsigned{MFD_HUGETLB}}) {
@@ -179,7 +184,8 @@ TEST_F(HostileTest, MessagesOfImpossibleLengths) {
 TEST_F(HostileTest, WrongCommandsAreRefusedAndTheConnectionGoesOn) {
   Client c(path(3));
   const std::vector<std::byte> body(64);
-  for (const std::uint16_t number : {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{15}, std::uint16_t{999}}) {
+  for (const std::uint16_t number :
+       {std::uint16_t{0}, std::uint16_t{1}, std::uint16_t{15}, std::uint16_t{999}}) {
     EXPECT_NE(c.command(number, body), 0) << number;
   }
   std::uint32_t magic = 0;
@@ -226,7 +232,8 @@ TEST_F(HostileTest, MemoryThatIsNoneOrOverlaps) {
 
 unsigned open_descriptors() {
   unsigned n = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++n;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++n;
   return n;
 }
 
@@ -236,11 +243,12 @@ TEST_F(HostileTest, DescriptorsDoNotLeak) {
     Client c(path(3));
     const Descriptor file = checked(memfd_create("m", MFD_CLOEXEC), "memfd");
     ASSERT_EQ(ftruncate(file.get(), 1 << 20), 0);
-    const std::array<int, 8> eight{file.get(), file.get(), file.get(), file.get(), file.get(), file.get(), file.get(), file.get()};
+    const std::array<int, 8> eight{file.get(), file.get(), file.get(), file.get(),
+                                   file.get(), file.get(), file.get(), file.get()};
     std::vector<std::byte> body(32);
     for (int i = 0; i < 200; ++i) {
-      (void)c.map(0, 1 << 20, file.get(), 0);                       // the same region again
-      (void)c.map(1, UINT64_MAX, file.get(), 0);                    // refused
+      (void)c.map(0, 1 << 20, file.get(), 0);     // the same region again
+      (void)c.map(1, UINT64_MAX, file.get(), 0);  // refused
       for (std::uint16_t n = 2; n < 14; ++n) (void)c.command(n, body, eight);
     }
   }
@@ -259,7 +267,8 @@ TEST_F(HostileTest, InterruptsOutsideTheirRange) {
   set.argsz = sizeof(set);
   set.flags = VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_TRIGGER;
   set.index = VFIO_PCI_MSIX_IRQ_INDEX;
-  for (const auto& [start, count] : {std::pair{1U, UINT32_MAX}, std::pair{31U, UINT32_MAX - 29}, std::pair{0U, 33U}}) {
+  for (const auto& [start, count] :
+       {std::pair{1U, UINT32_MAX}, std::pair{31U, UINT32_MAX - 29}, std::pair{0U, 33U}}) {
     set.start = start;
     set.count = count;
     EXPECT_NE(c.command(8, std::as_bytes(std::span(&set, 1))), 0) << start << " " << count;

@@ -51,7 +51,9 @@ struct KillTest : AdapterFixture {
   KillTest& operator=(const KillTest&) = delete;
 
   // Runs `machine` in a process that has to kill itself, or to be killed by `killer`.
-  static void run_and_kill(const std::function<void()>& machine, const std::function<void(pid_t)>& killer = [](pid_t) {}) {
+  static void run_and_kill(
+      const std::function<void()>& machine,
+      const std::function<void(pid_t)>& killer = [](pid_t) {}) {
     const pid_t pid = fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
@@ -61,7 +63,8 @@ struct KillTest : AdapterFixture {
     killer(pid);
     int status = 0;
     ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it was not killed: " << status;
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        << "it was not killed: " << status;
   }
   // The adapter of the dead is as new, its link is down, and the others have gone on meanwhile.
   void expect_reset() {
@@ -115,7 +118,8 @@ TEST_F(KillTest, AtEachMessage) {
         start_machine(path(kVictim), [&](int fd, std::span<const std::byte> message) {
           if (left-- != 0) return;
           const std::size_t len = message.size() * halves / 2;
-          if (len != 0 && send(fd, message.data(), len, MSG_NOSIGNAL) != static_cast<ssize_t>(len)) return;
+          if (len != 0 && send(fd, message.data(), len, MSG_NOSIGNAL) != static_cast<ssize_t>(len))
+            return;
           raise(SIGKILL);
         });
       });

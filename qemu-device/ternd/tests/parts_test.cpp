@@ -125,10 +125,13 @@ TEST_F(PartsTest, ThereIsAPlaceForEachOnly) {
   EXPECT_NO_THROW(few.add(parse_adapter(dir + "/two.sock")));
 }
 
-// A hypervisor may keep a thread waiting for ever, in which case nobody knows that it uses no port that is gone.
+// A hypervisor may keep a thread waiting for ever, in which case nobody knows that it uses no port
+// that is gone.
 TEST_F(PartsTest, AnAdapterThatDoesNotRespondKeepsNoPlaceOfOthers) {
   Parts few({}, 2);
-  const auto add_to = [&](const std::string& name) { few.add(parse_adapter(dir + "/" + name + ".sock")).start(); };
+  const auto add_to = [&](const std::string& name) {
+    few.add(parse_adapter(dir + "/" + name + ".sock")).start();
+  };
   add_to("stuck");
   std::binary_semaphore go{0};
   auto stuck = few.adapter("stuck")->post([&] { go.acquire(); });

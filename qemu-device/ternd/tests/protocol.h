@@ -11,7 +11,16 @@
 
 namespace tern::daemon::protocol {
 
-enum Command : std::uint16_t { kVersion = 1, kDmaMap = 2, kDmaUnmap = 3, kRegionInfo = 5, kSetIrqs = 8, kRead = 9, kWrite = 10, kReset = 13 };
+enum Command : std::uint16_t {
+  kVersion = 1,
+  kDmaMap = 2,
+  kDmaUnmap = 3,
+  kRegionInfo = 5,
+  kSetIrqs = 8,
+  kRead = 9,
+  kWrite = 10,
+  kReset = 13
+};
 
 struct Header {
   std::uint16_t id;
@@ -60,8 +69,10 @@ std::vector<std::byte> joined(const T& head, std::span<const std::byte> body) {
   return all;
 }
 
-inline std::vector<std::byte> message(std::uint16_t id, std::uint16_t command, std::span<const std::byte> body) {
-  return joined(Header{id, command, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0}, body);
+inline std::vector<std::byte> message(std::uint16_t id, std::uint16_t command,
+                                      std::span<const std::byte> body) {
+  return joined(Header{id, command, static_cast<std::uint32_t>(sizeof(Header) + body.size()), 0, 0},
+                body);
 }
 
 // The body of kVersion: version 0.1 and `capabilities`, text in JSON.

@@ -40,7 +40,7 @@ struct Packet {
   bool tcp = true;
   std::size_t payload = 0;
   unsigned tags = 0;
-  std::size_t options = 0;     // of IPv4, or an extension header of IPv6; multiples of 8
+  std::size_t options = 0;  // of IPv4, or an extension header of IPv6; multiples of 8
   std::size_t tcp_options = 0;
   unsigned flags = 0x18;
   std::uint32_t sequence = 0xffffff00;
@@ -50,23 +50,28 @@ struct Packet {
   [[nodiscard]] std::size_t headers() const { return l4() + (tcp ? 20 + tcp_options : 8); }
   [[nodiscard]] unsigned protocol() const { return tcp ? 6 : 17; }
   [[nodiscard]] Unfinished what(std::size_t segment) const {
-    return {tcp ? (v4 ? Kind::kTcp4 : Kind::kTcp6) : Kind::kUdp, true, l4(), tcp ? 16U : 6U, segment};
+    return {tcp ? (v4 ? Kind::kTcp4 : Kind::kTcp6) : Kind::kUdp, true, l4(), tcp ? 16U : 6U,
+            segment};
   }
   // The sum of the pseudo header of `bytes` of TCP or UDP.
   [[nodiscard]] unsigned pseudo(std::span<const std::byte> frame, std::size_t bytes) const {
-    return reference_sum(v4 ? frame.subspan(ip() + 12, 8) : frame.subspan(ip() + 8, 32), protocol() + static_cast<unsigned>(bytes));
+    return reference_sum(v4 ? frame.subspan(ip() + 12, 8) : frame.subspan(ip() + 8, 32),
+                         protocol() + static_cast<unsigned>(bytes));
   }
 
   [[nodiscard]] Bytes make() const {
     Bytes p(headers() + payload);
-    const auto put8 = [&](std::size_t at, unsigned value) { p[at] = static_cast<std::byte>(value); };
+    const auto put8 = [&](std::size_t at, unsigned value) {
+      p[at] = static_cast<std::byte>(value);
+    };
     for (std::size_t i = 0; i < kMacs; ++i) put8(i, 0x52 + static_cast<unsigned>(i) * 7);
     for (unsigned i = 0; i < tags; ++i) {
       put16(p, kMacs + i * kTag, i + 1 == tags ? kVlanTpid : 0x88a8);
       put16(p, kMacs + i * kTag + 2, static_cast<std::uint16_t>(100 + i));
     }
     put16(p, ip() - 2, v4 ? 0x0800 : 0x86dd);
-    for (std::size_t i = 0; i < 32; ++i) put8(ip() + (v4 ? 12 + i % 8 : 8 + i), 0xc0 + static_cast<unsigned>(i));
+    for (std::size_t i = 0; i < 32; ++i)
+      put8(ip() + (v4 ? 12 + i % 8 : 8 + i), 0xc0 + static_cast<unsigned>(i));
     if (v4) {
       put8(ip(), 0x45 + static_cast<unsigned>(options) / 4);
       put16(p, ip() + 2, static_cast<std::uint16_t>(p.size() - ip()));
@@ -94,7 +99,8 @@ struct Packet {
     } else {
       put16(p, l4() + 4, static_cast<std::uint16_t>(p.size() - l4()));
     }
-    for (std::size_t i = 0; i < payload; ++i) put8(headers() + i, static_cast<unsigned>(i * 13 + (i >> 8)));
+    for (std::size_t i = 0; i < payload; ++i)
+      put8(headers() + i, static_cast<unsigned>(i * 13 + (i >> 8)));
     put16(p, l4() + (tcp ? 16 : 6), static_cast<std::uint16_t>(pseudo(p, p.size() - l4())));
     return p;
   }
@@ -111,26 +117,61 @@ std::vector<Bytes> cut(Bytes packet, const Unfinished& what) {
   Segmenter segments;
   const bool fits = segments.start(packet, what);
   EXPECT_EQ(fits, !segments.frame().empty());
-  for (; !segments.frame().empty(); segments.next()) frames.emplace_back(segments.frame().begin(), segments.frame().end());
+  for (; !segments.frame().empty(); segments.next())
+    frames.emplace_back(segments.frame().begin(), segments.frame().end());
   segments.next();
   EXPECT_TRUE(segments.frame().empty()) << "it stays at the end";
   return frames;
 }
 
 TEST(SegmentationTest, KnownBytes) {
-  // 11 bytes in segments of 8. The identification and the sequence number wrap; CWR is for the first
-  // segment, PSH and FIN for the last.
-  const Bytes packet = from_hex("525400770002525400770001" "0800"
-                                "45000033ffff40004006" "0000" "0a000001" "0a000002"
-                                "12345678" "fffffffe" "0a0b0c0d" "5099" "2000" "1428" "0000" "6162636465666768696a6b");
+  // 11 bytes in segments of 8. The identification and the sequence number wrap; CWR is for the
+  // first segment, PSH and FIN for the last.
+  const Bytes packet = from_hex(
+      "525400770002525400770001"
+      "0800"
+      "45000033ffff40004006"
+      "0000"
+      "0a000001"
+      "0a000002"
+      "12345678"
+      "fffffffe"
+      "0a0b0c0d"
+      "5099"
+      "2000"
+      "1428"
+      "0000"
+      "6162636465666768696a6b");
   const auto frames = cut(packet, {Kind::kTcp4, true, 34, 16, 8});
   ASSERT_EQ(frames.size(), 2U);
-  EXPECT_EQ(frames[0], from_hex("525400770002525400770001" "0800"
-                                "45000030ffff40004006" "26c6" "0a000001" "0a000002"
-                                "12345678" "fffffffe" "0a0b0c0d" "5090" "2000" "6af1" "0000" "6162636465666768"));
-  EXPECT_EQ(frames[1], from_hex("525400770002525400770001" "0800"
-                                "4500002b000040004006" "26cb" "0a000001" "0a000002"
-                                "12345678" "00000006" "0a0b0c0d" "5019" "2000" "2891" "0000" "696a6b"));
+  EXPECT_EQ(frames[0], from_hex("525400770002525400770001"
+                                "0800"
+                                "45000030ffff40004006"
+                                "26c6"
+                                "0a000001"
+                                "0a000002"
+                                "12345678"
+                                "fffffffe"
+                                "0a0b0c0d"
+                                "5090"
+                                "2000"
+                                "6af1"
+                                "0000"
+                                "6162636465666768"));
+  EXPECT_EQ(frames[1], from_hex("525400770002525400770001"
+                                "0800"
+                                "4500002b000040004006"
+                                "26cb"
+                                "0a000001"
+                                "0a000002"
+                                "12345678"
+                                "00000006"
+                                "0a0b0c0d"
+                                "5019"
+                                "2000"
+                                "2891"
+                                "0000"
+                                "696a6b"));
 }
 
 // Every kind of packet in segments of many sizes, compared with the whole.
@@ -153,7 +194,9 @@ TEST(SegmentationTest, SegmentsMakeTheWhole) {
               const std::size_t payload = f.size() - p.headers();
               ASSERT_EQ(payload, last ? whole.size() - at : size);
               ASSERT_TRUE(p.valid(f)) << i;
-              ASSERT_TRUE(std::ranges::equal(std::span(f).subspan(p.headers()), std::span(whole).subspan(at, payload))) << i;
+              ASSERT_TRUE(std::ranges::equal(std::span(f).subspan(p.headers()),
+                                             std::span(whole).subspan(at, payload)))
+                  << i;
               // The headers of a packet of this size, but for what counts.
               Packet one = p;
               one.payload = payload;
@@ -165,7 +208,10 @@ TEST(SegmentationTest, SegmentsMakeTheWhole) {
                 put16(expected, p.ip() + 10, get16(f, p.ip() + 10));
               }
               put16(expected, p.l4() + (tcp ? 16 : 6), get16(f, p.l4() + (tcp ? 16 : 6)));
-              ASSERT_TRUE(std::equal(f.begin(), f.begin() + static_cast<std::ptrdiff_t>(p.headers()), expected.begin())) << i;
+              ASSERT_TRUE(std::equal(f.begin(),
+                                     f.begin() + static_cast<std::ptrdiff_t>(p.headers()),
+                                     expected.begin()))
+                  << i;
               at += payload;
             }
             ASSERT_EQ(at, whole.size());
@@ -205,7 +251,9 @@ TEST(SegmentationTest, CompletesChecksums) {
         const Packet p{v4, tcp, payload};
         Bytes whole = p.make();
         // The IPv4 header's checksum is the stack's own.
-        if (v4) put16(whole, p.ip() + 10, static_cast<std::uint16_t>(~reference_sum(std::span(whole).subspan(p.ip(), 20))));
+        if (v4)
+          put16(whole, p.ip() + 10,
+                static_cast<std::uint16_t>(~reference_sum(std::span(whole).subspan(p.ip(), 20))));
         Unfinished what = p.what(0);
         what.kind = Kind::kWhole;
         const auto frames = cut(whole, what);
@@ -235,7 +283,9 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
   const Packet p6{false, true, 1000, 1, 8};
   const Packet udp{true, false, 1000};
   const Unfinished good = p4.what(100);
-  const auto refused = [](const Bytes& packet, const Unfinished& what) { return cut(packet, what).empty(); };
+  const auto refused = [](const Bytes& packet, const Unfinished& what) {
+    return cut(packet, what).empty();
+  };
   const auto with = [](Bytes packet, std::size_t at, unsigned value) {
     packet.at(at) = static_cast<std::byte>(value);
     return packet;
@@ -245,13 +295,15 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
   ASSERT_FALSE(refused(udp.make(), udp.what(100)));
 
   // what the stack says
-  EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, false, good.checksum_start, 16, 100})) << "without its checksum";
+  EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, false, good.checksum_start, 16, 100}))
+      << "without its checksum";
   EXPECT_TRUE(refused(p4.make(), {Kind::kTcp6, true, good.checksum_start, 16, 100}));
   EXPECT_TRUE(refused(p4.make(), {Kind::kUdp, true, good.checksum_start, 6, 100}));
   EXPECT_TRUE(refused(udp.make(), {Kind::kTcp4, true, good.checksum_start, 16, 100}));
   EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, true, good.checksum_start, 6, 100}));
   EXPECT_TRUE(refused(p4.make(), p4.what(0)));
-  for (const std::size_t start : {std::size_t{0}, std::size_t{13}, p4.l4() - 4, p4.l4() + 4, p4.headers() + 1000, std::size_t{65535}, SIZE_MAX}) {
+  for (const std::size_t start : {std::size_t{0}, std::size_t{13}, p4.l4() - 4, p4.l4() + 4,
+                                  p4.headers() + 1000, std::size_t{65535}, SIZE_MAX}) {
     EXPECT_TRUE(refused(p4.make(), {Kind::kTcp4, true, start, 16, 100})) << start;
     EXPECT_TRUE(refused(p6.make(), {Kind::kTcp6, true, start, 16, 100})) << start;
   }
@@ -262,7 +314,9 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
   // the packet
   for (std::size_t size = 0; size < p4.headers(); ++size) {
     const Bytes whole = p4.make();
-    EXPECT_TRUE(refused(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)), good)) << size;
+    EXPECT_TRUE(
+        refused(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)), good))
+        << size;
   }
   EXPECT_TRUE(refused(Packet{true, true, 0}.make(), good)) << "no payload";
   EXPECT_TRUE(refused(with(p4.make(), 12, 0x99), good)) << "another type";
@@ -275,11 +329,15 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refused(with(p4.make(), p4.ip() + 7, 1), good)) << "a fragment";
   EXPECT_TRUE(refused(with(p4.make(), p4.ip() + 9, 17), good));
   EXPECT_TRUE(refused(with(p4.make(), p4.l4() + 12, 0x40), good)) << "a TCP header of 16 bytes";
-  EXPECT_TRUE(refused(with(Packet{true, true, 30}.make(), p4.l4() + 12, 0xf0), good)) << "a TCP header without payload";
+  EXPECT_TRUE(refused(with(Packet{true, true, 30}.make(), p4.l4() + 12, 0xf0), good))
+      << "a TCP header without payload";
   EXPECT_TRUE(refused(with(p6.make(), p6.ip() + 6, 43), p6.what(100))) << "a routing header";
   EXPECT_TRUE(refused(with(p6.make(), p6.ip() + 40, 44), p6.what(100))) << "a fragment";
-  EXPECT_TRUE(refused(with(p6.make(), p6.ip() + 41, 200), p6.what(100))) << "an extension header beyond TCP";
-  EXPECT_TRUE(refused(Packet{false, true, 1000, 0, 200}.make(), Packet{false, true, 1000, 0, 200}.what(100))) << "long headers";
+  EXPECT_TRUE(refused(with(p6.make(), p6.ip() + 41, 200), p6.what(100)))
+      << "an extension header beyond TCP";
+  EXPECT_TRUE(refused(Packet{false, true, 1000, 0, 200}.make(),
+                      Packet{false, true, 1000, 0, 200}.what(100)))
+      << "long headers";
 
   // only a checksum is left to do
   EXPECT_TRUE(refused(p4.make(), {Kind::kWhole, true, p4.headers() + 1000 - 17, 16, 0}));
@@ -292,14 +350,18 @@ TEST(SegmentationTest, RefusesWhatDoesNotFit) {
 // and their number is bounded. The sanitizers look at the rest.
 TEST(SegmentationTest, DamagedPacketsStayInBounds) {
   std::mt19937 random(1);
-  const auto draw = [&](std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random); };
+  const auto draw = [&](std::size_t below) {
+    return std::uniform_int_distribution<std::size_t>(0, below - 1)(random);
+  };
   unsigned taken = 0;
   for (unsigned round = 0; round < 100'000; ++round) {
-    const Packet p{draw(2) == 0, draw(2) == 0, draw(300), static_cast<unsigned>(draw(3)), 8 * draw(3)};
+    const Packet p{draw(2) == 0, draw(2) == 0, draw(300), static_cast<unsigned>(draw(3)),
+                   8 * draw(3)};
     // Exactly as long as it is, so that a sanitizer sees what is beyond.
     Bytes packet = p.make();
     Unfinished what = p.what(1 + draw(64));
-    for (std::size_t i = draw(4); i != 0; --i) packet[draw(std::min(packet.size(), p.headers() + 4))] = static_cast<std::byte>(draw(256));
+    for (std::size_t i = draw(4); i != 0; --i)
+      packet[draw(std::min(packet.size(), p.headers() + 4))] = static_cast<std::byte>(draw(256));
     if (draw(4) == 0) what.kind = static_cast<Kind>(draw(4));
     if (draw(4) == 0) what.checksum_start = draw(packet.size() + 8);
     if (draw(8) == 0) what.checksum_offset = draw(packet.size() + 8);

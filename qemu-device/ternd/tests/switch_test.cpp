@@ -27,7 +27,9 @@ struct SwitchTest : testing::Test {
     fabric.set_clock([this] { return now; });
   }
   void add(unsigned n, std::size_t queue = kQueue, Port::Kind kind = Port::Kind::kGuest) {
-    for (unsigned i = 0; i < n; ++i) fabric.add("p" + std::to_string(fabric.ports().size()), users.emplace_back(), queue, kind).set_link(true);
+    for (unsigned i = 0; i < n; ++i)
+      fabric.add("p" + std::to_string(fabric.ports().size()), users.emplace_back(), queue, kind)
+          .set_link(true);
   }
   // A frame to all from one of many stations.
   static Bytes from_station(unsigned number) {
@@ -54,18 +56,23 @@ struct SwitchTest : testing::Test {
     Bytes f(len);
     const auto address = [&](std::size_t at, unsigned station) {
       f[at] = static_cast<std::byte>(station == 0xff ? 0xff : 2);
-      for (std::size_t i = 1; i < 6; ++i) f[at + i] = static_cast<std::byte>(station == 0xff ? 0xff : 0);
+      for (std::size_t i = 1; i < 6; ++i)
+        f[at + i] = static_cast<std::byte>(station == 0xff ? 0xff : 0);
       f[at + 5] = static_cast<std::byte>(station);
     };
     address(0, to);
     address(6, from);
     f[12] = std::byte{8};
     if (vlan < 0) return f;
-    const std::array<std::byte, 4> tag{std::byte{0x81}, std::byte{0}, static_cast<std::byte>(vlan >> 8), static_cast<std::byte>(vlan)};
+    const std::array<std::byte, 4> tag{std::byte{0x81}, std::byte{0},
+                                       static_cast<std::byte>(vlan >> 8),
+                                       static_cast<std::byte>(vlan)};
     f.insert(f.begin() + 12, tag.begin(), tag.end());
     return f;
   }
-  static std::span<const std::byte, 6> address_of(const Bytes& f) { return std::span(f).subspan<6, 6>(); }
+  static std::span<const std::byte, 6> address_of(const Bytes& f) {
+    return std::span(f).subspan<6, 6>();
+  }
 
   Port::Sent send(std::size_t from, const Bytes& f) { return port(from).send(f, now); }
   // Takes all frames that leave through a port.
@@ -221,7 +228,8 @@ TEST_F(SwitchTest, AGuestThatOnlyReceivesKeepsItsAddress) {
 }
 
 TEST_F(SwitchTest, OldAddressesMakeRoomForNewOnes) {
-  for (const auto& [kind, most] : {std::pair{Port::Kind::kGuest, Switch::kMaxAddresses}, {Port::Kind::kUplink, Switch::kMaxUplinkAddresses}}) {
+  for (const auto& [kind, most] : {std::pair{Port::Kind::kGuest, Switch::kMaxAddresses},
+                                   {Port::Kind::kUplink, Switch::kMaxUplinkAddresses}}) {
     const auto at = static_cast<unsigned>(fabric.ports().size());
     add(1, kQueue, kind);
     add(2);
@@ -266,7 +274,8 @@ TEST_F(SwitchTest, AStationCannotKeepOthersOutOfTheTable) {
     const std::uint64_t mac = 0x02'00'00'00'00'00 | i;
     if ((mac * 0x9e3779b97f4a7c15 >> 32) % 8192 != 77) continue;
     Bytes f = frame(0xff, 0);
-    for (std::size_t byte = 0; byte < 6; ++byte) f[6 + byte] = static_cast<std::byte>(mac >> 8 * (5 - byte));
+    for (std::size_t byte = 0; byte < 6; ++byte)
+      f[6 + byte] = static_cast<std::byte>(mac >> 8 * (5 - byte));
     stations.push_back(f);
   }
   for (const Bytes& f : stations) send(0, f);
@@ -477,7 +486,8 @@ Bytes packet(bool v6, unsigned ecn, int vlan = -1) {
   f[at] = std::byte{0x45};
   f[at + 1] = static_cast<std::byte>(0x68 | ecn);
   std::uint32_t sum = 0;
-  for (std::size_t i = 0; i < 20; i += 2) sum += std::to_integer<unsigned>(f[at + i]) << 8 | std::to_integer<unsigned>(f[at + i + 1]);
+  for (std::size_t i = 0; i < 20; i += 2)
+    sum += std::to_integer<unsigned>(f[at + i]) << 8 | std::to_integer<unsigned>(f[at + i + 1]);
   sum = (sum & 0xffff) + (sum >> 16);
   f[at + 10] = static_cast<std::byte>(~sum >> 8);
   f[at + 11] = static_cast<std::byte>(~sum);
@@ -497,7 +507,8 @@ TEST_F(SwitchTest, MarksPacketsWhenTheQueueIsLong) {
   for (const Bytes& f : take(1)) marked.push_back((std::to_integer<unsigned>(f[15]) & 3) == 3);
   ASSERT_EQ(marked.size(), 300U);
   const auto count = [&](std::size_t first, std::size_t last) {
-    return std::count(marked.begin() + static_cast<std::ptrdiff_t>(first), marked.begin() + static_cast<std::ptrdiff_t>(last), true);
+    return std::count(marked.begin() + static_cast<std::ptrdiff_t>(first),
+                      marked.begin() + static_cast<std::ptrdiff_t>(last), true);
   };
   // A packet takes 1024 bytes of the queue.
   EXPECT_EQ(count(0, 100), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Uplinks at interfaces of the host, in network namespaces of the test's own: those of two hosts, and
-// that of the uplinks between them.
+// Uplinks at interfaces of the host, in network namespaces of the test's own: those of two hosts,
+// and that of the uplinks between them.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -35,7 +35,8 @@ using test::wait_until;
 using testing::HasSubstr;
 using testing::Not;
 
-// A network namespace. The test's thread is in one at a time, and the threads it starts are in the same.
+// A network namespace. The test's thread is in one at a time, and the threads it starts are in the
+// same.
 class Namespace {
  public:
   // Makes one, with this thread in it.
@@ -43,9 +44,13 @@ class Namespace {
     if (unshare(CLONE_NEWNET) == 0) fd_ = current();
   }
   // The one that this thread is in.
-  static Descriptor current() { return Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC)); }
+  static Descriptor current() {
+    return Descriptor(open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+  }
   explicit operator bool() const { return static_cast<bool>(fd_); }
-  [[nodiscard]] std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_.get()); }
+  [[nodiscard]] std::string path() const {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_.get());
+  }
   // Runs `what` in it.
   template <typename F>
   auto in(F what) const {
@@ -62,7 +67,9 @@ class Namespace {
   Descriptor fd_;
 };
 
-void sh(const std::string& command) { ASSERT_EQ(std::system(("set -e; " + command).c_str()), 0) << command; }
+void sh(const std::string& command) {
+  ASSERT_EQ(std::system(("set -e; " + command).c_str()), 0) << command;
+}
 
 // Packets that an interface of this namespace has sent.
 std::uint64_t sent_packets(const std::string& name) {
@@ -111,19 +118,23 @@ std::vector<std::byte> pattern(std::size_t size) {
 constexpr timeval kPatience{60, 0};
 
 // Sends data by TCP from a host to an address of another, and compares it.
-void transfer(const Namespace& from, const Namespace& to, const std::string& address, std::size_t size) {
+void transfer(const Namespace& from, const Namespace& to, const std::string& address,
+              std::size_t size) {
   const Addr addr(address, 7000);
-  const Descriptor listener = to.in([&] { return checked(socket(addr.get()->sa_family, SOCK_STREAM, 0), "socket"); });
+  const Descriptor listener =
+      to.in([&] { return checked(socket(addr.get()->sa_family, SOCK_STREAM, 0), "socket"); });
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   ASSERT_EQ(bind(listener.get(), addr.get(), addr.size), 0);
   ASSERT_EQ(listen(listener.get(), 1), 0);
-  const Descriptor client = from.in([&] { return checked(socket(addr.get()->sa_family, SOCK_STREAM, 0), "socket"); });
+  const Descriptor client =
+      from.in([&] { return checked(socket(addr.get()->sa_family, SOCK_STREAM, 0), "socket"); });
   for (const int fd : {listener.get(), client.get()}) {
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof(kPatience));
   }
-  ASSERT_EQ(connect(client.get(), addr.get(), addr.size), 0) << std::generic_category().message(errno);
+  ASSERT_EQ(connect(client.get(), addr.get(), addr.size), 0)
+      << std::generic_category().message(errno);
   const Descriptor server = checked(accept(listener.get(), nullptr, nullptr), "accept");
   setsockopt(server.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
   const auto data = pattern(size);
@@ -146,7 +157,8 @@ void transfer(const Namespace& from, const Namespace& to, const std::string& add
   EXPECT_TRUE(got == data) << at << " of " << size << " bytes";
 }
 
-// Sends a packet with its virtio-net header from an interface of this namespace, which leaves it as it is.
+// Sends a packet with its virtio-net header from an interface of this namespace, which leaves it as
+// it is.
 void send_raw(const char* name, std::span<const std::byte> packet) {
   const Descriptor raw = checked(socket(AF_PACKET, SOCK_RAW, 0), "socket");
   const int on = 1;
@@ -156,13 +168,15 @@ void send_raw(const char* name, std::span<const std::byte> packet) {
   addr.sll_protocol = htons(ETH_P_ALL);
   addr.sll_ifindex = static_cast<int>(if_nametoindex(name));
   const std::uint64_t before = sent_packets(name);
-  ASSERT_EQ(sendto(raw.get(), packet.data(), packet.size(), 0, reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)), static_cast<ssize_t>(packet.size()))
+  ASSERT_EQ(sendto(raw.get(), packet.data(), packet.size(), 0,
+                   reinterpret_cast<const sockaddr*>(&addr), sizeof(addr)),
+            static_cast<ssize_t>(packet.size()))
       << std::generic_category().message(errno);
   EXPECT_LT(sent_packets(name) - before, 4U) << "its host has cut it";
 }
 
-// Host 1 has interface `one`, host 2 has `two`, with addresses 10.5.0.N and fd05::N. Their peers, or what
-// they are connected to, are the uplinks' side.
+// Host 1 has interface `one`, host 2 has `two`, with addresses 10.5.0.N and fd05::N. Their peers,
+// or what they are connected to, are the uplinks' side.
 struct UplinkTest : testing::Test {
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "needs root, or root of a user namespace";
@@ -183,10 +197,12 @@ struct UplinkTest : testing::Test {
       const std::string here = up;
       const std::string there = name;
       const std::string number = n;
-      sh("ip link add " + here + " type veth peer " + there + "; ip link set " + there + " netns " + host->path());
+      sh("ip link add " + here + " type veth peer " + there + "; ip link set " + there + " netns " +
+         host->path());
       sh("ip link set " + here + " up");
       host->in([&] {
-        sh("ip addr add 10.5.0." + number + "/24 dev " + there + "; ip addr add fd05::" + number + "/64 dev " + there + " nodad");
+        sh("ip addr add 10.5.0." + number + "/24 dev " + there + "; ip addr add fd05::" + number +
+           "/64 dev " + there + " nodad");
         sh("ip link set " + there + " up");
       });
     }
@@ -196,7 +212,8 @@ struct UplinkTest : testing::Test {
   // Starts the uplinks, and waits until their links are up.
   void start() {
     for (Uplink& uplink : uplinks) uplink.start();
-    for (Uplink& uplink : uplinks) EXPECT_TRUE(wait_until([&] { return uplink.port().link(); })) << uplink.port().name();
+    for (Uplink& uplink : uplinks)
+      EXPECT_TRUE(wait_until([&] { return uplink.port().link(); })) << uplink.port().name();
   }
   void expect_nothing_lost() {
     for (Uplink& uplink : uplinks) {
@@ -233,7 +250,9 @@ TEST_F(UplinkTest, PacketSocketsSegmentTcp) {
 
 // A port of the switch that keeps what leaves through it.
 struct Sink final : PortUser {
-  explicit Sink(Switch& fabric) : port(fabric.add("sink", *this, EgressQueue::kFrameMax * 32)) { port.set_link(true); }
+  explicit Sink(Switch& fabric) : port(fabric.add("sink", *this, EgressQueue::kFrameMax * 32)) {
+    port.set_link(true);
+  }
   void frames_wait() override {}
   void room() override {}
   // All frames from now on, once there are `n` of them, or after 5 s.
@@ -252,7 +271,8 @@ struct Sink final : PortUser {
   Port& port;
 };
 
-// A packet over IPv4 that is left to segment, with its virtio-net header. TCP is in VLAN 5, UDP is RoCE's.
+// A packet over IPv4 that is left to segment, with its virtio-net header. TCP is in VLAN 5, UDP is
+// RoCE's.
 constexpr std::size_t kVnet = 10;
 struct Long {
   bool tcp;
@@ -262,8 +282,9 @@ struct Long {
   [[nodiscard]] std::size_t headers() const { return ip() + 20 + (tcp ? 20 : 8); }
   [[nodiscard]] std::vector<std::byte> make() const {
     std::vector<std::byte> packet(kVnet + headers() + payload);
-    const std::array<std::uint16_t, 5> vnet{static_cast<std::uint16_t>(tcp ? 0x0101 : 0x0501), static_cast<std::uint16_t>(headers()), segment,
-                                            static_cast<std::uint16_t>(ip() + 20), static_cast<std::uint16_t>(tcp ? 16 : 6)};
+    const std::array<std::uint16_t, 5> vnet{
+        static_cast<std::uint16_t>(tcp ? 0x0101 : 0x0501), static_cast<std::uint16_t>(headers()),
+        segment, static_cast<std::uint16_t>(ip() + 20), static_cast<std::uint16_t>(tcp ? 16 : 6)};
     std::memcpy(packet.data(), vnet.data(), sizeof(vnet));
     const std::span<std::byte> frame = std::span(packet).subspan(kVnet);
     frame[0] = frame[6] = std::byte{2};
@@ -308,12 +329,15 @@ TEST_F(UplinkTest, APacketInAVlanIsSegmented) {
     EXPECT_EQ(get16(frames[i], 12), kVlanTpid);
     EXPECT_EQ(get16(frames[i], 14), 5);
     EXPECT_EQ(get16(frames[i], tcp.ip() + 20 + 6), i * 1000) << "sequence number";
-    EXPECT_TRUE(std::ranges::equal(std::span(frames[i]).subspan(tcp.headers()), std::span(data).subspan(i * 1000, 1000))) << i;
+    EXPECT_TRUE(std::ranges::equal(std::span(frames[i]).subspan(tcp.headers()),
+                                   std::span(data).subspan(i * 1000, 1000)))
+        << i;
   }
   expect_nothing_lost();
 }
 
-// More segments of one packet than the thread takes at a time are lost; the others arrive without another packet.
+// More segments of one packet than the thread takes at a time are lost; the others arrive without
+// another packet.
 TEST_F(UplinkTest, RulesThatTakeAWholeBurst) {
   make_veths();
   Sink sink(fabric);
@@ -367,8 +391,10 @@ TEST_F(UplinkTest, PacketSocketsSegmentUdp) {
   start();
   for (const char* const address : {"10.5.0.2", "fd05::2"}) {
     const Addr addr(address, 7001);
-    const Descriptor server = host2->in([&] { return checked(socket(addr.get()->sa_family, SOCK_DGRAM, 0), "socket"); });
-    const Descriptor client = host1->in([&] { return checked(socket(addr.get()->sa_family, SOCK_DGRAM, 0), "socket"); });
+    const Descriptor server =
+        host2->in([&] { return checked(socket(addr.get()->sa_family, SOCK_DGRAM, 0), "socket"); });
+    const Descriptor client =
+        host1->in([&] { return checked(socket(addr.get()->sa_family, SOCK_DGRAM, 0), "socket"); });
     setsockopt(server.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
     ASSERT_EQ(bind(server.get(), addr.get(), addr.size), 0);
     ASSERT_EQ(connect(client.get(), addr.get(), addr.size), 0);
@@ -376,7 +402,8 @@ TEST_F(UplinkTest, PacketSocketsSegmentUdp) {
     ASSERT_EQ(setsockopt(client.get(), SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)), 0);
     const auto data = pattern(9000);
     const std::uint64_t before = host1->in([] { return sent_packets("one"); });
-    ASSERT_EQ(send(client.get(), data.data(), data.size(), 0), 9000) << std::generic_category().message(errno);
+    ASSERT_EQ(send(client.get(), data.data(), data.size(), 0), 9000)
+        << std::generic_category().message(errno);
     std::vector<std::byte> got;
     while (got.size() < data.size()) {
       std::array<std::byte, 2000> datagram;
@@ -385,7 +412,8 @@ TEST_F(UplinkTest, PacketSocketsSegmentUdp) {
       got.insert(got.end(), datagram.begin(), datagram.begin() + n);
     }
     EXPECT_TRUE(got == data) << address;
-    EXPECT_LT(host1->in([] { return sent_packets("one"); }) - before, 10U) << "the host left it to segment";
+    EXPECT_LT(host1->in([] { return sent_packets("one"); }) - before, 10U)
+        << "the host left it to segment";
   }
   expect_nothing_lost();
 }
@@ -394,7 +422,8 @@ TEST_F(UplinkTest, PacketSocketsSegmentUdp) {
 struct TapUplinkTest : UplinkTest {
   void make_bridge() {
     make_veths();
-    sh("ip link add br0 type bridge; ip link set tap0 master br0; ip link set up2 master br0; ip link set tap0 up; ip link set br0 up");
+    sh("ip link add br0 type bridge; ip link set tap0 master br0; ip link set up2 master br0; ip "
+       "link set tap0 up; ip link set br0 up");
   }
 };
 
@@ -489,7 +518,8 @@ TEST_F(UplinkTest, AnInterfaceIsOpenedAgain) {
     sh("ip link del up1");
     EXPECT_TRUE(wait_until([&] { return !one.port().link(); }));
     EXPECT_THROW((void)open(), std::system_error);
-    sh("ip link add up1 type veth peer one; ip link set one netns " + host1->path() + "; ip link set up1 up");
+    sh("ip link add up1 type veth peer one; ip link set one netns " + host1->path() +
+       "; ip link set up1 up");
     host1->in([] { sh("ip addr add 10.5.0.1/24 dev one; ip link set one up"); });
     Uplink::Files files = open();
     EXPECT_TRUE(one.call([&] { one.reopen(std::move(files)); }));
@@ -552,7 +582,8 @@ struct TwoDaemonsTest : AdapterFixture {
     if (geteuid() != 0) GTEST_SKIP() << "needs root, or root of a user namespace";
     ns = std::make_unique<Namespace>();
     if (!*ns) GTEST_SKIP() << "needs network namespaces";
-    sh("ip link add up1 mtu 9000 type veth peer up2 mtu 9000; ip link set up1 up; ip link set up2 up");
+    sh("ip link add up1 mtu 9000 type veth peer up2 mtu 9000; ip link set up1 up; ip link set up2 "
+       "up");
     make(1);
     second.emplace_back(parse_adapter(path(2) + ",mac=52:54:00:77:00:02"), other).start();
     uplinks.emplace_back("packet=up1", fabric).start();
@@ -592,13 +623,16 @@ TEST_F(TwoDaemonsTest, RdmaAndItsFaults) {
     return text;
   };
   EXPECT_EQ(get(), "");
-  EXPECT_EQ(set("drop tx opcode=write-only nth=1; drop rx opcode=ack nth=2 count=1; duplicate tx opcode=write-last after=1ms; "
-                "delay=100us rx opcode=ack; reorder=2 tx opcode=write-middle every=7"), "");
+  EXPECT_EQ(set("drop tx opcode=write-only nth=1; drop rx opcode=ack nth=2 count=1; duplicate tx "
+                "opcode=write-last after=1ms; "
+                "delay=100us rx opcode=ack; reorder=2 tx opcode=write-middle every=7"),
+            "");
   exchange(qa, qb, 3);
   EXPECT_THAT(get(), HasSubstr("drop tx opcode=write-only nth=1  # matched"));
   EXPECT_THAT(get(), Not(HasSubstr("applied 0"))) << "each rule has acted";
   // What is none of an uplink is refused, and changes nothing.
-  for (const char* const rules : {"fatal", "admin-drop", "dma-error", "fatal=2 rx opcode=ack", "explode", "drop opcode=ack"}) {
+  for (const char* const rules : {"fatal", "admin-drop", "dma-error", "fatal=2 rx opcode=ack",
+                                  "explode", "drop opcode=ack"}) {
     EXPECT_NE(set(rules), "") << rules;
   }
   EXPECT_THAT(get(), HasSubstr("reorder"));
@@ -620,7 +654,8 @@ TEST_F(TwoDaemonsTest, AnUplinkIsCaptured) {
   std::ifstream in(file, std::ios::binary);
   in.seekg(24);
   unsigned from2 = 0;
-  for (std::array<std::uint32_t, 4> record{}; in.read(reinterpret_cast<char*>(record.data()), sizeof(record));) {
+  for (std::array<std::uint32_t, 4> record{};
+       in.read(reinterpret_cast<char*>(record.data()), sizeof(record));) {
     std::vector<char> frame(record[2]);
     in.read(frame.data(), record[2]);
     if (frame.at(11) == 2) ++from2;

@@ -21,11 +21,14 @@ inline double tick_ns() {
     const std::uint64_t first = ticks();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const auto end = Clock::now();
-    return std::chrono::duration<double, std::nano>(end - begin).count() / static_cast<double>(ticks() - first);
+    return std::chrono::duration<double, std::nano>(end - begin).count() /
+           static_cast<double>(ticks() - first);
   }();
   return ns;
 }
 
-inline double seconds_since(std::uint64_t first) { return static_cast<double>(ticks() - first) * tick_ns() / 1e9; }
+inline double seconds_since(std::uint64_t first) {
+  return static_cast<double>(ticks() - first) * tick_ns() / 1e9;
+}
 
 }  // namespace guest::bench

@@ -57,7 +57,8 @@ void End::post_recv(std::uint32_t buffer) const {
   ibv_sge sge = memory_.sge(std::uint64_t{buffer} * job_.size, job_.size);
   ibv_recv_wr wr{.wr_id = buffer, .next = nullptr, .sg_list = &sge, .num_sge = 1};
   ibv_recv_wr* bad = nullptr;
-  if (const int err = ibv_post_recv(qp_.get(), &wr, &bad)) fail("ibv_post_recv: {}", errno_name(err));
+  if (const int err = ibv_post_recv(qp_.get(), &wr, &bad))
+    fail("ibv_post_recv: {}", errno_name(err));
 }
 
 ibv_send_wr End::request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sge) const {
@@ -70,7 +71,8 @@ ibv_send_wr End::request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sg
   wr.opcode = opcode;
   wr.send_flags = IBV_SEND_SIGNALED;
   if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-    wr.wr.atomic = {.remote_addr = remote_.memory + offset, .compare_add = 1, .swap = 0, .rkey = remote_.rkey};
+    wr.wr.atomic = {
+        .remote_addr = remote_.memory + offset, .compare_add = 1, .swap = 0, .rkey = remote_.rkey};
   } else {
     wr.wr.rdma = {.remote_addr = remote_.memory + offset, .rkey = remote_.rkey};
   }
@@ -79,7 +81,8 @@ ibv_send_wr End::request(ibv_wr_opcode opcode, std::uint32_t buffer, ibv_sge& sg
 
 void End::post(ibv_send_wr& wr) const {
   ibv_send_wr* bad = nullptr;
-  if (const int err = ibv_post_send(qp_.get(), &wr, &bad)) fail("ibv_post_send: {}", errno_name(err));
+  if (const int err = ibv_post_send(qp_.get(), &wr, &bad))
+    fail("ibv_post_send: {}", errno_name(err));
 }
 
 int End::poll(ibv_wc* wcs, int num) const {
@@ -129,7 +132,8 @@ void End::send_back() {
 void End::take() {
   std::array<ibv_wc, 16> wcs;
   const int n = poll(wcs.data(), static_cast<int>(wcs.size()));
-  for (int i = 0; i < n; ++i) post_recv(static_cast<std::uint32_t>(wcs.at(static_cast<std::size_t>(i)).wr_id));
+  for (int i = 0; i < n; ++i)
+    post_recv(static_cast<std::uint32_t>(wcs.at(static_cast<std::size_t>(i)).wr_id));
 }
 
 namespace {
@@ -218,7 +222,8 @@ std::unique_ptr<Peer> remote_peer(const std::string& host, const std::string& po
 void serve(const Device& dev, const std::string& port) {
   const Socket listener = tcp_listen(port);
   const Socket socket = listener.accept();
-  for (Job job; socket.read(&job, sizeof(job)) && job.part != Part::kEnd;) serve_job(dev, socket, job);
+  for (Job job; socket.read(&job, sizeof(job)) && job.part != Part::kEnd;)
+    serve_job(dev, socket, job);
 }
 
 }  // namespace guest::bench

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // verbs_bench: measures the performance of a device; prints lines of JSON.
 //
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop          both ends in this thread
-//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   with `serve` on HOST
-//   verbs_bench [-d DEV] [-g GID_INDEX] serve
-//   verbs_bench [-d DEV] [-t SECONDS] memory|limits
+//   verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop          both ends in this
+//   thread verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] across HOST   with `serve`
+//   on HOST verbs_bench [-d DEV] [-g GID_INDEX] serve verbs_bench [-d DEV] [-t SECONDS]
+//   memory|limits
 // FIGURE: only this one, such as write-bandwidth/65536.
 #include <unistd.h>
 
@@ -21,7 +21,10 @@ namespace {
 constexpr const char* kPort = "18555";
 
 int usage() {
-  std::fputs("usage: verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop|across HOST|serve|memory|limits\n", stderr);
+  std::fputs(
+      "usage: verbs_bench [-d DEV] [-g GID_INDEX] [-t SECONDS] [-o FIGURE] loop|across "
+      "HOST|serve|memory|limits\n",
+      stderr);
   return 2;
 }
 

@@ -32,7 +32,8 @@ double each(double seconds, Call call) {
   return seconds_since(begin) * 1e9 / static_cast<double>(n);
 }
 
-void registration(const Device& dev, const Scene& scene, std::size_t size, int access, const std::string& suffix) {
+void registration(const Device& dev, const Scene& scene, std::size_t size, int access,
+                  const std::string& suffix) {
   const Pages pages(size);
   std::vector<std::uint64_t> made;
   std::vector<std::uint64_t> gone;
@@ -52,7 +53,9 @@ void registration(const Device& dev, const Scene& scene, std::size_t size, int a
 
 // Type 2 windows: binds and invalidates each, in one list of requests.
 void windows(const Device& dev, const Scene& scene) {
-  if (!(dev.attr().device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B))) return;
+  if (!(dev.attr().device_cap_flags &
+        (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B)))
+    return;
   End end(dev, {});
   const auto peer = local_peer(dev);
   peer->begin(end);
@@ -65,10 +68,11 @@ void windows(const Device& dev, const Scene& scene) {
     wrs.at(i).opcode = IBV_WR_BIND_MW;
     wrs.at(i).bind_mw.mw = mws.back().get();
     wrs.at(i).bind_mw.rkey = mws.back()->rkey;
-    wrs.at(i).bind_mw.bind_info = {.mr = memory.mr(),
-                                   .addr = memory.address(std::uint64_t{i} * kWindow),
-                                   .length = kWindow,
-                                   .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
+    wrs.at(i).bind_mw.bind_info = {
+        .mr = memory.mr(),
+        .addr = memory.address(std::uint64_t{i} * kWindow),
+        .length = kWindow,
+        .mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE};
     wrs.at(kWindows + i).opcode = IBV_WR_LOCAL_INV;
   }
   for (std::size_t i = 0; i + 1 < wrs.size(); ++i) wrs.at(i).next = &wrs.at(i + 1);
@@ -95,7 +99,8 @@ void device_memory(const Device& dev, const Scene& scene) {
   if (dm == nullptr) fail_errno("ibv_alloc_dm");
   const Pages pages(kDmCopy);
   const double to = each(scene.seconds, [&] { ibv_memcpy_to_dm(dm, 0, pages.data(), kDmCopy); });
-  const double from = each(scene.seconds, [&] { ibv_memcpy_from_dm(pages.data(), dm, 0, kDmCopy); });
+  const double from =
+      each(scene.seconds, [&] { ibv_memcpy_from_dm(pages.data(), dm, 0, kDmCopy); });
   ibv_free_dm(dm);
   report(scene, "copy-to-dm", kDmCopy, kDmCopy / to, "GB/s");
   report(scene, "copy-from-dm", kDmCopy, kDmCopy / from, "GB/s");
@@ -103,7 +108,8 @@ void device_memory(const Device& dev, const Scene& scene) {
 
 }  // namespace
 
-void measure_registration(const Device& dev, const Scene& scene, int access, const std::string& suffix) {
+void measure_registration(const Device& dev, const Scene& scene, int access,
+                          const std::string& suffix) {
   for (const std::size_t size : kSizes) registration(dev, scene, size, access, suffix);
 }
 

@@ -61,7 +61,8 @@ void wait_for(End& end, Peer& peer, unsigned completions) {
   Vigil vigil;
   std::array<ibv_wc, 4> wcs;
   while (completions > 0) {
-    completions -= static_cast<unsigned>(end.poll(wcs.data(), static_cast<int>(std::min<unsigned>(completions, 4))));
+    completions -= static_cast<unsigned>(
+        end.poll(wcs.data(), static_cast<int>(std::min<unsigned>(completions, 4))));
     peer.step();
     vigil.look();
   }
@@ -108,7 +109,8 @@ void send_latency(const Device& dev, Peer& peer, const Scene& scene) {
 }
 
 // The time to the completion is the latency, since it includes the response.
-void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode, const char* what) {
+void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode,
+                      const char* what) {
   if (!scene.wants(what, kSmall)) return;
   End end(dev, {});
   peer.begin(end);
@@ -122,10 +124,13 @@ void answered_latency(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_
   report_times(scene, what, kSmall, times, 1);
 }
 
-void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode, const char* what, std::uint32_t size) {
+void bandwidth(const Device& dev, Peer& peer, const Scene& scene, ibv_wr_opcode opcode,
+               const char* what, std::uint32_t size) {
   if (!scene.wants(what, size)) return;
   const std::uint32_t depth = std::min(kUnderWay / size, kMostUnderWay);
-  End end(dev, {.part = opcode == IBV_WR_SEND ? Part::kTake : Part::kNothing, .size = size, .buffers = depth});
+  End end(dev, {.part = opcode == IBV_WR_SEND ? Part::kTake : Part::kNothing,
+                .size = size,
+                .buffers = depth});
   peer.begin(end);
   std::vector<ibv_sge> sges(depth);
   std::vector<ibv_send_wr> wrs(depth);

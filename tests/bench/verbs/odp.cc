@@ -27,7 +27,8 @@ MrPtr reg(const Device& dev, const Pages& pages, int access) {
 class Writer {
  public:
   Writer(const Device& dev, std::uint32_t size)
-      : end_(dev, {.part = Part::kNothing, .size = size, .buffers = kInFlight}), peer_(local_peer(dev)) {
+      : end_(dev, {.part = Part::kNothing, .size = size, .buffers = kInFlight}),
+        peer_(local_peer(dev)) {
     peer_->begin(end_);
   }
   Writer(const Writer&) = delete;
@@ -42,7 +43,8 @@ class Writer {
     while (done < total) {
       for (; posted < total && posted - done < std::size_t{kInFlight} * size; posted += size) {
         ibv_sge sge{};
-        ibv_send_wr wr = end_.request(IBV_WR_RDMA_WRITE, static_cast<std::uint32_t>(posted / size % kInFlight), sge);
+        ibv_send_wr wr = end_.request(IBV_WR_RDMA_WRITE,
+                                      static_cast<std::uint32_t>(posted / size % kInFlight), sge);
         wr.wr.rdma = {.remote_addr = to + posted, .rkey = rkey};
         wr.send_flags = IBV_SEND_SIGNALED;
         end_.post(wr);
@@ -57,7 +59,8 @@ class Writer {
   std::unique_ptr<Peer> peer_;
 };
 
-// A WRITE of a page that the process has and the device does not; then the page is taken away from both, and from the process only.
+// A WRITE of a page that the process has and the device does not; then the page is taken away from
+// both, and from the process only.
 void faults(const Device& dev, const Scene& scene) {
   constexpr std::size_t kPages = 256;
   Writer writer(dev, 8);
@@ -112,13 +115,15 @@ void present(const Device& dev, const Scene& scene) {
   std::vector<double> pinned_rates;
   std::vector<double> on_demand_rates;
   for (int round = 0; round < kRounds; ++round) {
-    for (const auto& [mr, rates] : {std::pair(&pinned, &pinned_rates), std::pair(&on_demand, &on_demand_rates)}) {
+    for (const auto& [mr, rates] :
+         {std::pair(&pinned, &pinned_rates), std::pair(&on_demand, &on_demand_rates)}) {
       const std::uint64_t first = ticks();
       writer.write(pages.address(), (*mr)->rkey, kBytes);
       rates->push_back(static_cast<double>(kBytes) / seconds_since(first) / 1e9);
     }
   }
-  for (const auto& [what, rates] : {std::pair("write-pinned", &pinned_rates), std::pair("write-on-demand", &on_demand_rates)}) {
+  for (const auto& [what, rates] :
+       {std::pair("write-pinned", &pinned_rates), std::pair("write-on-demand", &on_demand_rates)}) {
     std::ranges::sort(*rates);
     report(scene, what, kPresent, (*rates)[kRounds / 2], "GB/s");
   }
@@ -128,7 +133,8 @@ void present(const Device& dev, const Scene& scene) {
 
 void measure_on_demand(const Device& dev, const Scene& scene) {
   ibv_device_attr_ex attr{};
-  if (ibv_query_device_ex(dev.context(), nullptr, &attr) != 0 || !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT) ||
+  if (ibv_query_device_ex(dev.context(), nullptr, &attr) != 0 ||
+      !(attr.odp_caps.general_caps & IBV_ODP_SUPPORT) ||
       !(attr.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_WRITE)) {
     return;
   }

@@ -14,15 +14,21 @@ namespace guest::bench {
 class Pages {
  public:
   explicit Pages(std::size_t length, int flags = MAP_POPULATE)
-      : length_(length), data_(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0)) {
+      : length_(length),
+        data_(::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags,
+                     -1, 0)) {
     if (data_ == MAP_FAILED) fail_errno("mmap");
   }
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages() { ::munmap(data_, length_); }
   [[nodiscard]] void* data() const { return data_; }
-  [[nodiscard]] std::byte* at(std::size_t offset) const { return static_cast<std::byte*>(data_) + offset; }
-  [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const { return reinterpret_cast<std::uintptr_t>(at(offset)); }
+  [[nodiscard]] std::byte* at(std::size_t offset) const {
+    return static_cast<std::byte*>(data_) + offset;
+  }
+  [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
+    return reinterpret_cast<std::uintptr_t>(at(offset));
+  }
   [[nodiscard]] std::size_t length() const { return length_; }
 
  private:

@@ -20,10 +20,11 @@ struct Scene {
   }
 };
 
-void report(const Scene& scene, const std::string& what, std::uint64_t size, double value, const char* unit);
+void report(const Scene& scene, const std::string& what, std::uint64_t size, double value,
+            const char* unit);
 // Reports median and 99th percentile of times in ticks, converted to microseconds and divided by
 // `parts`.
-void report_times(const Scene& scene, const std::string& what, std::uint64_t size, std::vector<std::uint64_t> times,
-                  double parts);
+void report_times(const Scene& scene, const std::string& what, std::uint64_t size,
+                  std::vector<std::uint64_t> times, double parts);
 
 }  // namespace guest::bench

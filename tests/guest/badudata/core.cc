@@ -78,13 +78,16 @@ void context_holds_no_task(const std::string& path) {
 }
 
 struct Memory {
-  Memory() : at(mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  Memory()
+      : at(mmap(nullptr, 4 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (at == MAP_FAILED) throw std::bad_alloc();
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   ~Memory() { munmap(at, 4 * kPage); }
-  [[nodiscard]] std::uint64_t page(unsigned n) const { return reinterpret_cast<std::uint64_t>(at) + n * kPage; }
+  [[nodiscard]] std::uint64_t page(unsigned n) const {
+    return reinterpret_cast<std::uint64_t>(at) + n * kPage;
+  }
   void* at;
 };
 
@@ -126,7 +129,8 @@ std::uint32_t create_wq(Uverbs& verbs, const Memory& memory) {
   append(wq.core, core);
   append(wq.driver, driver);
   wq.core_response = sizeof(ib_uverbs_ex_create_wq_resp);
-  if (const int err = verbs.call(wq)) throw std::runtime_error(std::string("no work queue: ") + std::strerror(err));
+  if (const int err = verbs.call(wq))
+    throw std::runtime_error(std::string("no work queue: ") + std::strerror(err));
   return verbs.response<ib_uverbs_ex_create_wq_resp>().wq_handle;
 }
 

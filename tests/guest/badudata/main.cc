@@ -174,7 +174,8 @@ class Bench {
   }
   // Only the extended command passes the driver's part on.
   static Request send(const ModifyQp& r) {
-    Request request = r.request(IB_USER_VERBS_EX_CMD_MODIFY_QP, sizeof(ib_uverbs_ex_modify_qp_resp), 0);
+    Request request =
+        r.request(IB_USER_VERBS_EX_CMD_MODIFY_QP, sizeof(ib_uverbs_ex_modify_qp_resp), 0);
     request.extended = true;
     return request;
   }
@@ -298,7 +299,8 @@ void tables(Bench& bench) {
 
 // Options of a connection go with the move to RTR only. The driver part may be missing.
 void modify_qp_table(Bench& bench) {
-  constexpr std::uint32_t kState = 1 << 0, kAccess = 1 << 3, kPkey = 1 << 4, kPort = 1 << 5;  // IBV_QP_*
+  constexpr std::uint32_t kState = 1 << 0, kAccess = 1 << 3, kPkey = 1 << 4,
+                          kPort = 1 << 5;  // IBV_QP_*
   const int err = bench.verbs.call(Bench::send(bench.qp()));
   report(err == 0, "modify_qp-has-a-qp", std::strerror(err));
   ModifyQp init;
@@ -306,18 +308,24 @@ void modify_qp_table(Bench& bench) {
   init.core.base.attr_mask = kState | kAccess | kPkey | kPort;
   init.core.base.qp_state = 1;  // INIT
   init.core.base.port_num = 1;
-  run_table<ModifyQp>(bench, "modify_qp", init,
-                      {
-                          {"half of it", [](ModifyQp& r) { r.driver_bytes = 8; }, EINVAL},
-                          {"longer by something", [](ModifyQp& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
-                          {"reserved", [](ModifyQp& r) { r.driver.reserved_70[1] = 1; }, EINVAL},
-                          {"a burst without a limit", [](ModifyQp& r) { r.driver.max_burst = 1; }, EINVAL},
-                          {"a packet size without a limit", [](ModifyQp& r) { r.driver.typical_packet = 1; }, EINVAL},
-                          {"an option to INIT", [](ModifyQp& r) { r.driver.ece_options = 1; }, EINVAL},
-                          {"an unknown option to RTR",
-                           [](ModifyQp& r) { r.driver.ece_options = 1U << 31, r.core.base.qp_state = 2, r.core.base.attr_mask = 1; }, EINVAL},
-                          {"options without a state", [](ModifyQp& r) { r.driver.ece_options = 1, r.core.base.attr_mask = 1 << 3; }, EINVAL},
-                      });
+  run_table<ModifyQp>(
+      bench, "modify_qp", init,
+      {
+          {"half of it", [](ModifyQp& r) { r.driver_bytes = 8; }, EINVAL},
+          {"longer by something", [](ModifyQp& r) { r.driver_bytes += 8, r.tail = 1; }, EOPNOTSUPP},
+          {"reserved", [](ModifyQp& r) { r.driver.reserved_70[1] = 1; }, EINVAL},
+          {"a burst without a limit", [](ModifyQp& r) { r.driver.max_burst = 1; }, EINVAL},
+          {"a packet size without a limit", [](ModifyQp& r) { r.driver.typical_packet = 1; },
+           EINVAL},
+          {"an option to INIT", [](ModifyQp& r) { r.driver.ece_options = 1; }, EINVAL},
+          {"an unknown option to RTR",
+           [](ModifyQp& r) {
+             r.driver.ece_options = 1U << 31, r.core.base.qp_state = 2, r.core.base.attr_mask = 1;
+           },
+           EINVAL},
+          {"options without a state",
+           [](ModifyQp& r) { r.driver.ece_options = 1, r.core.base.attr_mask = 1 << 3; }, EINVAL},
+      });
 }
 
 void srq_tables(Bench& bench) {

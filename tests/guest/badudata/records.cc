@@ -44,8 +44,8 @@ class Arena {
   void map(std::size_t first, std::size_t pages) {
     const int fixed = base_ == nullptr ? 0 : MAP_FIXED;
     void* at = base_ == nullptr ? nullptr : reinterpret_cast<void*>(page(first));
-    void* memory = mmap(at, pages * kPage, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+    void* memory =
+        mmap(at, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     if (base_ == nullptr) base_ = memory;
   }

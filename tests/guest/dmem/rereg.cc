@@ -206,9 +206,9 @@ void combination(const Env& env, int flags) {
   const Pages second(kLength - 3 * kPage);
   // Probe::reaches() shows that rights were added; rights() tests their removal. Without TRANS,
   // write access needs memory that was registered for writing.
-  const MrPtr mr = reg(env.dev.pd(), first,
-                       (flags & kAccess) != 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ
-                                              : kAllAccess);
+  const MrPtr mr =
+      reg(env.dev.pd(), first,
+          (flags & kAccess) != 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ : kAllAccess);
   const Keys keys(mr.get());
   must(ibv_rereg_mr(mr.get(), flags, (flags & kPd) != 0 ? pd.get() : nullptr,
                     (flags & kTrans) != 0 ? second.bytes().data() : nullptr,
@@ -438,8 +438,8 @@ void rights_to_write_come(const Env& env) {
   const MrPtr mr = reg(env.dev.pd(), pages, 0);
   const int result = ibv_rereg_mr(mr.get(), kAccess, nullptr, nullptr, 0, kAllAccess);
   require(result == IBV_REREG_MR_ERR_CMD && errno == EACCES, "without it: {}, {}", result, errno);
-  must(ibv_rereg_mr(mr.get(), kTrans | kAccess, nullptr, pages.bytes().data(), kLength,
-                    kAllAccess));
+  must(
+      ibv_rereg_mr(mr.get(), kTrans | kAccess, nullptr, pages.bytes().data(), kLength, kAllAccess));
   Probe(env.dev, env.dev.pd(), mr.get()).reaches(pages, "with rights to write");
 }
 

@@ -24,7 +24,7 @@ struct Options {
   bool second = false;           // is the second process, which uses the first one's XRC objects
   // Never destroys objects that are in use, since a removed device would not refuse it.
   bool orderly = false;
-  int xrcd_fd = -1;      // the file that identifies the shared XRC domain
+  int xrcd_fd = -1;  // the file that identifies the shared XRC domain
 };
 
 // The objects of one process. It destroys them in any order: the kernel refuses to destroy one that

@@ -315,6 +315,7 @@ void send_while_down(const Pair& pair) {
 // ---- the table ----
 
 const std::vector<Case>& table() {
+  // clang-format off
   static const std::vector<Case> all = {
       {"nothing-wrong", "", "", {}, {}, long_write, reliable()},
       {"read-response-4-lost", "drop rx opcode=read-response qp={here} nth=4", "",
@@ -439,6 +440,7 @@ const std::vector<Case>& table() {
       {"xrc-port-goes-down-and-up", "", "", {{"local_ack_timeout_err", 1, 7}},
        {{"duplicate_request", 0, 20}}, write_while_down, xrc(usual())},
   };
+  // clang-format on
   return all;
 }
 

@@ -31,14 +31,22 @@ constexpr unsigned kLimit = 300;  // seconds per case; bounds a hang
 
 // Counters that must not move unless the case names them.
 constexpr std::array<const char*, 17> kTrouble = {
-    "out_of_buffer",         "out_of_sequence",
-    "duplicate_request",     "rnr_nak_retry_err",
-    "packet_seq_err",        "implied_nak_seq_err",
-    "local_ack_timeout_err", "resp_local_length_error",
-    "resp_cqe_error",        "req_cqe_error",
-    "req_cqe_flush_error",   "req_remote_invalid_request",
-    "req_remote_access_errors", "resp_remote_access_errors",
-    "rx_icrc_encapsulated",  "rx_malformed",
+    "out_of_buffer",
+    "out_of_sequence",
+    "duplicate_request",
+    "rnr_nak_retry_err",
+    "packet_seq_err",
+    "implied_nak_seq_err",
+    "local_ack_timeout_err",
+    "resp_local_length_error",
+    "resp_cqe_error",
+    "req_cqe_error",
+    "req_cqe_flush_error",
+    "req_remote_invalid_request",
+    "req_remote_access_errors",
+    "resp_remote_access_errors",
+    "rx_icrc_encapsulated",
+    "rx_malformed",
     "dma_errors",
 };
 
@@ -201,10 +209,10 @@ int run_all(const Options& options) {
   std::size_t run = 0;
   std::size_t passed = 0;
   for (const Case& c : cases()) {
-    const bool chosen = options.patterns.empty() ||
-                        std::ranges::any_of(options.patterns, [&](const char* p) {
-                          return ::fnmatch(p, c.name, 0) == 0;
-                        });
+    const bool chosen =
+        options.patterns.empty() || std::ranges::any_of(options.patterns, [&](const char* p) {
+          return ::fnmatch(p, c.name, 0) == 0;
+        });
     if (chosen) {
       run++;
       passed += run_case(c, bench, env, where) ? 1U : 0U;

@@ -12,14 +12,20 @@ Map::Map(std::size_t length, int protection, int flags, int fd, void* at)
 }
 
 void Map::advise(int advice, std::size_t offset, std::size_t length) const {
-  if (::madvise(at_ + offset, length ? length : length_ - offset, advice) != 0) fail_errno("madvise");
+  if (::madvise(at_ + offset, length ? length : length_ - offset, advice) != 0)
+    fail_errno("madvise");
 }
 
-Pair::Pair(const Device& dev, unsigned depth, ibv_srq* srq) : cq_(create_cq(dev, static_cast<int>(depth) * 4)) {
+Pair::Pair(const Device& dev, unsigned depth, ibv_srq* srq)
+    : cq_(create_cq(dev, static_cast<int>(depth) * 4)) {
   for (QpPtr* qp : {&a_, &b_}) {
     QpSpec spec;
     spec.send_cq = spec.recv_cq = cq_.get();
-    spec.cap = {.max_send_wr = depth, .max_recv_wr = srq ? 0U : depth, .max_send_sge = 2, .max_recv_sge = srq ? 0U : 2U, .max_inline_data = 0};
+    spec.cap = {.max_send_wr = depth,
+                .max_recv_wr = srq ? 0U : depth,
+                .max_send_sge = 2,
+                .max_recv_sge = srq ? 0U : 2U,
+                .max_inline_data = 0};
     spec.srq = srq;
     spec.send_ops = kRcSendOps | kBuiltOps;
     *qp = try_create_qp(dev, spec);
@@ -36,7 +42,11 @@ Pair::Pair(const Device& dev, unsigned depth, ibv_srq* srq) : cq_(create_cq(dev,
 }
 
 ibv_wc_status Pair::run(const Send& send, int timeout_ms) {
-  require_err(post(a(), send.opcode == IBV_WR_FLUSH || send.opcode == IBV_WR_ATOMIC_WRITE ? Api::kWr : Api::kPost, send), 0, "post");
+  require_err(post(a(),
+                   send.opcode == IBV_WR_FLUSH || send.opcode == IBV_WR_ATOMIC_WRITE ? Api::kWr
+                                                                                     : Api::kPost,
+                   send),
+              0, "post");
   return poll(cq(), 1, timeout_ms)[0].status;
 }
 
@@ -98,8 +108,9 @@ void put(const std::string& path, const std::string& text) {
 }
 
 std::uint64_t counter(const Device& dev, const std::string& name) {
-  return std::stoull(get(std::string("/sys/class/infiniband/") + ibv_get_device_name(dev.context()->device) +
-                         "/ports/1/hw_counters/" + name));
+  return std::stoull(get(std::string("/sys/class/infiniband/") +
+                         ibv_get_device_name(dev.context()->device) + "/ports/1/hw_counters/" +
+                         name));
 }
 
 }  // namespace guest

@@ -28,7 +28,9 @@ class Map {
 
   [[nodiscard]] std::byte* at(std::size_t offset = 0) const { return at_ + offset; }
   [[nodiscard]] std::span<std::byte> bytes() const { return {at_, length_}; }
-  [[nodiscard]] std::span<std::byte> bytes(std::size_t offset, std::size_t n) const { return {at_ + offset, n}; }
+  [[nodiscard]] std::span<std::byte> bytes(std::size_t offset, std::size_t n) const {
+    return {at_ + offset, n};
+  }
   [[nodiscard]] std::size_t length() const { return length_; }
   [[nodiscard]] std::uint64_t address(std::size_t offset = 0) const {
     return reinterpret_cast<std::uintptr_t>(at_) + offset;

@@ -5,8 +5,9 @@
 //   odp --peer     only the test with two adapters
 //   odp --nodes    only the tests with two NUMA nodes
 //   odp --swap     only the test that swaps
-//   odp --hold uffd|fuse  the device waits for a page that never arrives, until SIGTERM; prints "ready" when it does
-//   odp --churn    faults without end, until the device is gone; prints "ready" when it has begun
+//   odp --hold uffd|fuse  the device waits for a page that never arrives, until SIGTERM; prints
+//   "ready" when it does odp --churn    faults without end, until the device is gone; prints
+//   "ready" when it has begun
 //
 // Prints "ok odp/NAME" or "not ok odp/NAME - why" for each test. Needs root.
 #include <cstdio>
@@ -29,7 +30,10 @@ int churn() {
     for (std::size_t i = 0;; ++i) {
       const std::size_t at = i % 1000 * kPage;
       const ibv_mr* const to = i % 2 ? mr.get() : all.get();
-      if (pair.run(write_from(sge(local.get(), plain.address(), kPage), map.address(at) + 8, to->rkey), 5000) != IBV_WC_SUCCESS) break;
+      if (pair.run(
+              write_from(sge(local.get(), plain.address(), kPage), map.address(at) + 8, to->rkey),
+              5000) != IBV_WC_SUCCESS)
+        break;
       if (i % 16 == 15) map.advise(MADV_DONTNEED);
       if (i == 100) {
         std::printf("ready\n");
@@ -47,14 +51,18 @@ int churn() {
 int main(int argc, char** argv) try {
   using namespace guest;
   if (argc == 2 && std::string_view(argv[1]) == "--churn") return churn();
-  if (argc == 3 && std::string_view(argv[1]) == "--hold") return hold(std::string_view(argv[2]) == "fuse");
+  if (argc == 3 && std::string_view(argv[1]) == "--hold")
+    return hold(std::string_view(argv[2]) == "fuse");
   const Device dev("tern0", -1);
   std::vector<Named> tests;
-  for (const auto& part : {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {
+  for (const auto& part :
+       {explicit_tests(dev), move_tests(dev), late_tests(dev), dmabuf_tests(dev)}) {
     tests.insert(tests.end(), part.begin(), part.end());
   }
-  for (const auto& [option, part] : {std::pair("--swap", &swap_tests), {"--peer", &peer_tests}, {"--nodes", &node_tests}}) {
-    if (argc == 2 && std::string_view(argv[1]) == option) return run_named("odp", part(dev), {}) ? 0 : 1;
+  for (const auto& [option, part] :
+       {std::pair("--swap", &swap_tests), {"--peer", &peer_tests}, {"--nodes", &node_tests}}) {
+    if (argc == 2 && std::string_view(argv[1]) == option)
+      return run_named("odp", part(dev), {}) ? 0 : 1;
   }
   return run_named("odp", tests, std::span(argv + 1, static_cast<std::size_t>(argc - 1))) ? 0 : 1;
 } catch (const std::exception& e) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Pages that never arrive: those of a userfaultfd, and those of a file system in user space. Whoever would deliver them is stopped.
+// Pages that never arrive: those of a userfaultfd, and those of a file system in user space.
+// Whoever would deliver them is stopped.
 #include "stuck.h"
 
 #include <fcntl.h>
@@ -47,7 +48,8 @@ void answer(int dev, const fuse_in_header& in, const Out& out) {
 [[noreturn]] void serve(int dev) {
   alignas(8) static std::array<std::byte, 1 << 17> request;
   for (;;) {
-    if (::read(dev, request.data(), request.size()) < static_cast<ssize_t>(sizeof(fuse_in_header))) ::_exit(0);
+    if (::read(dev, request.data(), request.size()) < static_cast<ssize_t>(sizeof(fuse_in_header)))
+      ::_exit(0);
     fuse_in_header in;
     std::memcpy(&in, request.data(), sizeof(in));
     switch (in.opcode) {
@@ -97,7 +99,9 @@ int userfaultfd_of(const Map& map) {
   require(fd >= 0, "userfaultfd: {}", errno_name(errno));
   uffdio_api api{.api = UFFD_API, .features = 0, .ioctls = 0};
   require(::ioctl(fd, UFFDIO_API, &api) == 0, "UFFDIO_API");
-  uffdio_register range{.range = {.start = map.address(), .len = map.length()}, .mode = UFFDIO_REGISTER_MODE_MISSING, .ioctls = 0};
+  uffdio_register range{.range = {.start = map.address(), .len = map.length()},
+                        .mode = UFFDIO_REGISTER_MODE_MISSING,
+                        .ioctls = 0};
   require(::ioctl(fd, UFFDIO_REGISTER, &range) == 0, "UFFDIO_REGISTER");
   return fd;
 }
@@ -122,7 +126,8 @@ Stuck::Stuck(bool file) : file_(file) {
   dir_ = "/run/odp-stuck";
   ::mkdir(dir_.c_str(), 0755);
   const std::string options = "fd=" + std::to_string(dev) + ",rootmode=40000,user_id=0,group_id=0";
-  require(::mount("odp", dir_.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0, "mount: {}", errno_name(errno));
+  require(::mount("odp", dir_.c_str(), "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0,
+          "mount: {}", errno_name(errno));
   server_ = ::fork();
   if (server_ == 0) serve(dev);
   ::close(dev);
@@ -157,7 +162,10 @@ int hold(bool file) {
   const Stuck stuck(file);
   const MrPtr mr = reg(dev, stuck.map(), IBV_ACCESS_ON_DEMAND | IBV_ACCESS_REMOTE_READ);
   Pair pair(dev);
-  require_err(post(pair.a(), Api::kPost, read_into(sge(local.get(), plain.address(), 8), stuck.map().address(), mr->rkey)), 0, "post");
+  require_err(
+      post(pair.a(), Api::kPost,
+           read_into(sge(local.get(), plain.address(), 8), stuck.map().address(), mr->rkey)),
+      0, "post");
   stuck.wait();
   std::printf("ready\n");
   std::fflush(stdout);

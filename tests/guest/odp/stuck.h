@@ -11,7 +11,8 @@ namespace guest {
 // Registers a mapping with a userfaultfd, so that its pages arrive when the caller gives them.
 int userfaultfd_of(const Map& map);
 
-// A mapping of which no page arrives, because the process that would deliver it stops when it is asked.
+// A mapping of which no page arrives, because the process that would deliver it stops when it is
+// asked.
 class Stuck {
  public:
   explicit Stuck(bool file);  // a file of a file system in user space, or memory with a userfaultfd

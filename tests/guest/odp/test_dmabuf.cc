@@ -40,18 +40,24 @@ class Fd {
 
 Fd udmabuf() {
   const Fd mem(::memfd_create("udmabuf", MFD_ALLOW_SEALING));
-  require(::ftruncate(mem.get(), kBuf) == 0 && ::fcntl(mem.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0, "memfd");
+  require(::ftruncate(mem.get(), kBuf) == 0 && ::fcntl(mem.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0,
+          "memfd");
   const Fd dev(::open("/dev/udmabuf", O_RDWR));
   require(dev.get() >= 0, "/dev/udmabuf: {}", errno_name(errno));
-  udmabuf_create create{.memfd = static_cast<__u32>(mem.get()), .flags = UDMABUF_FLAGS_CLOEXEC, .offset = 0, .size = kBuf};
+  udmabuf_create create{.memfd = static_cast<__u32>(mem.get()),
+                        .flags = UDMABUF_FLAGS_CLOEXEC,
+                        .offset = 0,
+                        .size = kBuf};
   return Fd(::ioctl(dev.get(), UDMABUF_CREATE, &create));
 }
 
 Fd heap() {
   const Fd dev(::open("/dev/dma_heap/system", O_RDWR));
   require(dev.get() >= 0, "/dev/dma_heap/system: {}", errno_name(errno));
-  dma_heap_allocation_data data{.len = kBuf, .fd = 0, .fd_flags = O_RDWR | O_CLOEXEC, .heap_flags = 0};
-  require(::ioctl(dev.get(), DMA_HEAP_IOCTL_ALLOC, &data) == 0, "DMA_HEAP_IOCTL_ALLOC: {}", errno_name(errno));
+  dma_heap_allocation_data data{
+      .len = kBuf, .fd = 0, .fd_flags = O_RDWR | O_CLOEXEC, .heap_flags = 0};
+  require(::ioctl(dev.get(), DMA_HEAP_IOCTL_ALLOC, &data) == 0, "DMA_HEAP_IOCTL_ALLOC: {}",
+          errno_name(errno));
   return Fd(static_cast<int>(data.fd));
 }
 
@@ -64,25 +70,31 @@ Fd vgem() {
     drm_version version{};
     version.name_len = sizeof(name) - 1;
     version.name = name;
-    if (dev.get() < 0 || ::ioctl(dev.get(), DRM_IOCTL_VERSION, &version) != 0 || std::string_view(name) != "vgem") continue;
+    if (dev.get() < 0 || ::ioctl(dev.get(), DRM_IOCTL_VERSION, &version) != 0 ||
+        std::string_view(name) != "vgem")
+      continue;
     drm_mode_create_dumb create{};
     create.height = kBuf / kPage;
     create.width = kPage / 4;
     create.bpp = 32;
-    require(::ioctl(dev.get(), DRM_IOCTL_MODE_CREATE_DUMB, &create) == 0, "DRM_IOCTL_MODE_CREATE_DUMB: {}", errno_name(errno));
+    require(::ioctl(dev.get(), DRM_IOCTL_MODE_CREATE_DUMB, &create) == 0,
+            "DRM_IOCTL_MODE_CREATE_DUMB: {}", errno_name(errno));
     drm_prime_handle prime{.handle = create.handle, .flags = DRM_CLOEXEC | DRM_RDWR, .fd = -1};
-    require(::ioctl(dev.get(), DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) == 0, "DRM_IOCTL_PRIME_HANDLE_TO_FD: {}", errno_name(errno));
+    require(::ioctl(dev.get(), DRM_IOCTL_PRIME_HANDLE_TO_FD, &prime) == 0,
+            "DRM_IOCTL_PRIME_HANDLE_TO_FD: {}", errno_name(errno));
     return Fd(prime.fd);  // The buffer outlives the device's descriptor.
   }
   fail("vgem has no /dev/dri/card*");
 }
 
-MrPtr try_reg(const Device& dev, int fd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int access = kAllAccess) {
+MrPtr try_reg(const Device& dev, int fd, std::uint64_t offset, std::size_t length,
+              std::uint64_t iova, int access = kAllAccess) {
   errno = 0;
   return MrPtr(ibv_reg_dmabuf_mr(dev.pd(), offset, length, iova, fd, access));
 }
 
-void expect_refused(const Device& dev, int fd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int err, const char* what) {
+void expect_refused(const Device& dev, int fd, std::uint64_t offset, std::size_t length,
+                    std::uint64_t iova, int err, const char* what) {
   const MrPtr mr = try_reg(dev, fd, offset, length, iova);
   require(mr == nullptr && errno == err, "{}: {}", what, mr ? "works" : errno_name(errno));
 }
@@ -111,9 +123,13 @@ void use(const Device& dev, Fd buf) {
   pair.must(write_from(from, plain.address(), local->rkey), "WRITE from it");
   require(std::memcmp(plain.at(), map.at(kOffset + kPage), 8) == 0, "WRITE from it");
   ibv_sge advised = sge(mr.get(), kIova + 100, kLen);
-  require_err(ibv_advise_mr(dev.pd(), IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH, &advised, 1), 0, "ibv_advise_mr");
-  const auto status = pair.run(write_from(sge(local.get(), plain.address(), 2), kIova + 100 + kLen - 1, mr->rkey));
-  require(status == IBV_WC_REM_ACCESS_ERR, "WRITE beyond the region: {}", ibv_wc_status_str(status));
+  require_err(ibv_advise_mr(dev.pd(), IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH,
+                            &advised, 1),
+              0, "ibv_advise_mr");
+  const auto status =
+      pair.run(write_from(sge(local.get(), plain.address(), 2), kIova + 100 + kLen - 1, mr->rkey));
+  require(status == IBV_WC_REM_ACCESS_ERR, "WRITE beyond the region: {}",
+          ibv_wc_status_str(status));
 }
 
 void errors(const Device& dev) {
@@ -131,7 +147,9 @@ void errors(const Device& dev) {
   const MrPtr local = reg(dev, plain, kAllAccess);
   Pair pair(dev);
   pair.must(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey), "READ");
-  require(pair.run(write_from(sge(local.get(), plain.address(), 8), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "WRITE without the right");
+  require(pair.run(write_from(sge(local.get(), plain.address(), 8), 0, mr->rkey)) ==
+              IBV_WC_REM_ACCESS_ERR,
+          "WRITE without the right");
 }
 
 ibv_dm* alloc_dm(const Device& dev, std::size_t length) {
@@ -144,7 +162,8 @@ ibv_dm* alloc_dm(const Device& dev, std::size_t length) {
 
 // Exports device memory. rdma-core has the verb from 62 on.
 Fd export_dm(ibv_dm* dm) {
-  const auto verb = reinterpret_cast<int (*)(ibv_dm*)>(::dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd"));
+  const auto verb =
+      reinterpret_cast<int (*)(ibv_dm*)>(::dlsym(RTLD_DEFAULT, "ibv_dm_export_dmabuf_fd"));
   require(verb != nullptr, "libibverbs has no ibv_dm_export_dmabuf_fd()");
   Fd buf(verb(dm));
   require(buf.get() >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(errno));
@@ -165,17 +184,21 @@ void peer_to_peer(const Device& first) {
     Pair pair(*to);
     std::vector<std::byte> bytes(kLen);
     fill(plain.bytes(), 1);
-    pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey), "WRITE to the other's memory");
+    pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey),
+              "WRITE to the other's memory");
     require_err(ibv_memcpy_from_dm(bytes.data(), dm, 0, kLen), 0, "ibv_memcpy_from_dm");
     expect_pattern(bytes, 1, "WRITE to the other's memory");
     fill(bytes, 2);
     require_err(ibv_memcpy_to_dm(dm, 0, bytes.data(), kLen), 0, "ibv_memcpy_to_dm");
-    pair.must(read_into(sge(local.get(), plain.address(), kLen), 0, mr->rkey), "READ of the other's memory");
+    pair.must(read_into(sge(local.get(), plain.address(), kLen), 0, mr->rkey),
+              "READ of the other's memory");
     expect_pattern(plain.bytes(), 2, "READ of the other's memory");
-    // Without its descriptor the memory is revoked: ib_core waits for that, and the region is empty.
+    // Without its descriptor the memory is revoked: ib_core waits for that, and the region is
+    // empty.
     buf.reset();
     const auto status = pair.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey));
-    require(status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_SUCCESS, "READ after the descriptor is closed: {}", ibv_wc_status_str(status));
+    require(status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_SUCCESS,
+            "READ after the descriptor is closed: {}", ibv_wc_status_str(status));
     require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
     Pair other(*to);
     const auto after = other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey));
@@ -188,7 +211,8 @@ void write_sysfs(const std::string& path) {
   require(file.get() >= 0 && ::write(file.get(), "1", 1) == 1, "{}: {}", path, errno_name(errno));
 }
 
-// The adapter that exports its memory is removed while a region of another one uses it. The region stays, and is empty.
+// The adapter that exports its memory is removed while a region of another one uses it. The region
+// stays, and is empty.
 void exporter_removed(const Device& dev) {
   constexpr std::uint32_t kLen = 16 * kPage;
   const Map plain(kLen);
@@ -202,14 +226,20 @@ void exporter_removed(const Device& dev) {
     mr = try_reg(dev, buf.get(), 0, kLen, 0);
     require(mr != nullptr, "ibv_reg_dmabuf_mr: {}", errno_name(errno));
     Pair pair(dev);
-    pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey), "WRITE to the other's memory");
+    pair.must(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey),
+              "WRITE to the other's memory");
     write_sysfs("/sys/class/infiniband/tern1/device/remove");
-    require(pair.run(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "WRITE after the removal");
+    require(pair.run(write_from(sge(local.get(), plain.address(), kLen), 0, mr->rkey)) ==
+                IBV_WC_REM_ACCESS_ERR,
+            "WRITE after the removal");
     (void)ibv_free_dm(dm);
   }
-  require(try_reg(dev, buf.get(), 0, kLen, 0) == nullptr, "memory of a removed adapter can be registered");
+  require(try_reg(dev, buf.get(), 0, kLen, 0) == nullptr,
+          "memory of a removed adapter can be registered");
   Pair other(dev);
-  require(other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey)) == IBV_WC_REM_ACCESS_ERR, "READ after the removal");
+  require(other.run(read_into(sge(local.get(), plain.address(), 8), 0, mr->rkey)) ==
+              IBV_WC_REM_ACCESS_ERR,
+          "READ after the removal");
   mr.reset();
   buf.reset();
   write_sysfs("/sys/bus/pci/rescan");
@@ -218,12 +248,15 @@ void exporter_removed(const Device& dev) {
 }  // namespace
 
 std::vector<Named> peer_tests(const Device& dev) {
-  return {{"peer-to-peer", [&] { peer_to_peer(dev); }}, {"exporter-removed", [&] { exporter_removed(dev); }}};
+  return {{"peer-to-peer", [&] { peer_to_peer(dev); }},
+          {"exporter-removed", [&] { exporter_removed(dev); }}};
 }
 
 std::vector<Named> dmabuf_tests(const Device& dev) {
-  return {{"udmabuf", [&] { use(dev, udmabuf()); }}, {"dma-heap", [&] { use(dev, heap()); }},
-          {"vgem", [&] { use(dev, vgem()); }},       {"dma-buf-errors", [&] { errors(dev); }}};
+  return {{"udmabuf", [&] { use(dev, udmabuf()); }},
+          {"dma-heap", [&] { use(dev, heap()); }},
+          {"vgem", [&] { use(dev, vgem()); }},
+          {"dma-buf-errors", [&] { errors(dev); }}};
 }
 
 }  // namespace guest

@@ -15,7 +15,8 @@ constexpr std::uint32_t kLen = 3 * kPage;
 
 // Nothing of these was touched: each end of each operation faults.
 struct Ends {
-  explicit Ends(const Device& dev) : pair(dev), here(8 * kPage), there(8 * kPage), near(reg(dev, here)), far(reg(dev, there)) {}
+  explicit Ends(const Device& dev)
+      : pair(dev), here(8 * kPage), there(8 * kPage), near(reg(dev, here)), far(reg(dev, there)) {}
   Pair pair;
   Map here, there;
   MrPtr near, far;
@@ -43,8 +44,10 @@ void operations(const Device& dev) {
     fill(e.here.bytes(100, kLen), 3);
     const ibv_sge to = sge(e.far.get(), e.there.address(70), kLen);
     require_err(post_recv(e.pair.b(), 7, {&to, 1}), 0, "ibv_post_recv");
-    require_err(post(e.pair.a(), Api::kPost, Send{.opcode = IBV_WR_SEND, .sges = {e.from()}}), 0, "SEND");
-    for (const ibv_wc& wc : poll(e.pair.cq(), 2)) require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
+    require_err(post(e.pair.a(), Api::kPost, Send{.opcode = IBV_WR_SEND, .sges = {e.from()}}), 0,
+                "SEND");
+    for (const ibv_wc& wc : poll(e.pair.cq(), 2))
+      require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
     expect_pattern(e.there.bytes(70, kLen), 3, "SEND");
   }
   {
@@ -95,8 +98,12 @@ void srq_receive(const Device& dev) {
   fill(here.bytes(), 4);
   const ibv_sge to = sge(far.get(), there.address(), 8 * kPage);
   require_err(post_srq_recv(srq.get(), 1, {&to, 1}), 0, "ibv_post_srq_recv");
-  require_err(post(pair.a(), Api::kPost, Send{.opcode = IBV_WR_SEND, .sges = {sge(near.get(), here.address(), 8 * kPage)}}), 0, "SEND");
-  for (const ibv_wc& wc : poll(pair.cq(), 2)) require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
+  require_err(
+      post(pair.a(), Api::kPost,
+           Send{.opcode = IBV_WR_SEND, .sges = {sge(near.get(), here.address(), 8 * kPage)}}),
+      0, "SEND");
+  for (const ibv_wc& wc : poll(pair.cq(), 2))
+    require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
   expect_pattern(there.bytes(), 4, "SRQ");
 }
 
@@ -107,26 +114,32 @@ void protection(const Device& dev) {
   const MrPtr local = reg(dev, plain), far = reg(dev, read_only);
   {
     Pair pair(dev);
-    pair.must(write_from(sge(far.get(), read_only.address(), 100), plain.address(), local->rkey), "WRITE from a read-only mapping");
-    const auto status = pair.run(write_from(sge(local.get(), plain.address(), 8), read_only.address(), far->rkey));
-    require(status == IBV_WC_REM_ACCESS_ERR, "WRITE to a read-only mapping: {}", ibv_wc_status_str(status));
+    pair.must(write_from(sge(far.get(), read_only.address(), 100), plain.address(), local->rkey),
+              "WRITE from a read-only mapping");
+    const auto status =
+        pair.run(write_from(sge(local.get(), plain.address(), 8), read_only.address(), far->rkey));
+    require(status == IBV_WC_REM_ACCESS_ERR, "WRITE to a read-only mapping: {}",
+            ibv_wc_status_str(status));
   }
   const Map gone(4 * kPage);
   const MrPtr hole = reg(dev, gone);
   require(::mprotect(gone.at(2 * kPage), kPage, PROT_NONE) == 0, "mprotect");
   {
     Pair pair(dev);
-    const auto status = pair.run(write_from(sge(hole.get(), gone.address(2 * kPage), 8), plain.address(), local->rkey));
+    const auto status = pair.run(
+        write_from(sge(hole.get(), gone.address(2 * kPage), 8), plain.address(), local->rkey));
     require(status == IBV_WC_LOC_PROT_ERR, "WRITE from a hole: {}", ibv_wc_status_str(status));
   }
   {
     // What is in front of the hole arrives.
     Pair pair(dev);
     fill(gone.bytes(0, 2 * kPage), 5);
-    const auto status = pair.run(read_into(sge(local.get(), plain.address(), 8), gone.address(2 * kPage), hole->rkey));
+    const auto status = pair.run(
+        read_into(sge(local.get(), plain.address(), 8), gone.address(2 * kPage), hole->rkey));
     require(status == IBV_WC_REM_ACCESS_ERR, "READ from a hole: {}", ibv_wc_status_str(status));
     Pair other(dev);
-    other.must(read_into(sge(local.get(), plain.address(), kPage), gone.address(kPage), hole->rkey), "READ in front of the hole");
+    other.must(read_into(sge(local.get(), plain.address(), kPage), gone.address(kPage), hole->rkey),
+               "READ in front of the hole");
   }
 }
 
@@ -145,45 +158,56 @@ void advice(const Device& dev) {
   constexpr unsigned kFlush = IBV_ADVISE_MR_FLAG_FLUSH;
   const ibv_sge all = sge(far.get(), there.address(), 64 * kPage);
   require_err(advise(dev.pd(), kWrite, kFlush, all), 0, "PREFETCH_WRITE");
-  require_err(advise(dev.pd(), kRead, kFlush, sge(near.get(), here.address(), 64 * kPage)), 0, "PREFETCH");
+  require_err(advise(dev.pd(), kRead, kFlush, sge(near.get(), here.address(), 64 * kPage)), 0,
+              "PREFETCH");
   const std::uint64_t before = counter(dev, "page_faults");
   Pair pair(dev);
-  pair.must(write_from(sge(near.get(), here.address(), 64 * kPage), there.address(), far->rkey), "WRITE after PREFETCH");
+  pair.must(write_from(sge(near.get(), here.address(), 64 * kPage), there.address(), far->rkey),
+            "WRITE after PREFETCH");
   require(counter(dev, "page_faults") == before, "prefetched pages faulted");
   there.advise(MADV_DONTNEED);
   require_err(advise(dev.pd(), kPresent, kFlush, all), 0, "PREFETCH_NO_FAULT");
   std::memset(there.at(), 1, 8 * kPage);
   require_err(advise(dev.pd(), kPresent, kFlush, all), 0, "PREFETCH_NO_FAULT of some pages");
-  for (const auto what : {kRead, kWrite, kPresent}) require_err(advise(dev.pd(), what, 0, all), 0, "asynchronous advice");
+  for (const auto what : {kRead, kWrite, kPresent})
+    require_err(advise(dev.pd(), what, 0, all), 0, "asynchronous advice");
   // The page's errors.
-  require_err(advise(dev.pd(), kRead, kFlush, sge(pinned.get(), normal.address(), 8)), ENOENT, "advice for a pinned region");
+  require_err(advise(dev.pd(), kRead, kFlush, sge(pinned.get(), normal.address(), 8)), ENOENT,
+              "advice for a pinned region");
   ibv_sge bad = all;
   bad.lkey ^= 1;
   require_err(advise(dev.pd(), kRead, kFlush, bad), ENOENT, "advice for another variant of a key");
   require_err(advise(other.get(), kRead, kFlush, all), EPERM, "advice for a region of another PD");
-  require_err(advise(dev.pd(), kWrite, kFlush, sge(no_write.get(), read_only.address(), 8)), EPERM, "PREFETCH_WRITE without the right");
-  require_err(advise(dev.pd(), kRead, kFlush, sge(far.get(), there.address() - 1, 8)), EFAULT, "advice in front of a region");
-  require_err(advise(dev.pd(), kRead, kFlush, sge(far.get(), there.address(63 * kPage), kPage + 1)), EFAULT, "advice beyond a region");
+  require_err(advise(dev.pd(), kWrite, kFlush, sge(no_write.get(), read_only.address(), 8)), EPERM,
+              "PREFETCH_WRITE without the right");
+  require_err(advise(dev.pd(), kRead, kFlush, sge(far.get(), there.address() - 1, 8)), EFAULT,
+              "advice in front of a region");
+  require_err(advise(dev.pd(), kRead, kFlush, sge(far.get(), there.address(63 * kPage), kPage + 1)),
+              EFAULT, "advice beyond a region");
   require(::mprotect(there.at(10 * kPage), kPage, PROT_NONE) == 0, "mprotect");
   require_err(advise(dev.pd(), kRead, kFlush, all), EFAULT, "PREFETCH of a hole");
   require_err(advise(dev.pd(), kRead, 0, all), 0, "asynchronous PREFETCH of a hole");
-  require_err(advise(dev.pd(), static_cast<ibv_advise_mr_advice>(3), 0, all), EOPNOTSUPP, "unknown advice");
+  require_err(advise(dev.pd(), static_cast<ibv_advise_mr_advice>(3), 0, all), EOPNOTSUPP,
+              "unknown advice");
   require(advise(dev.pd(), kRead, 0x100, all) != 0, "unknown flags");
 }
 
-// Advice that only looks races with advice that faults: the kernel must not confuse what the two found.
+// Advice that only looks races with advice that faults: the kernel must not confuse what the two
+// found.
 void advice_races(const Device& dev) {
   // New memory has no page table, if it covers what a whole one is for.
   constexpr std::size_t kPages = 1024;
   const Map map(kPages * kPage);
   const auto renew = [&] {
-    void* const at = ::mmap(map.at(), kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void* const at = ::mmap(map.at(), kPages * kPage, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     require(at == map.at(), "mmap");
     map.advise(MADV_NOHUGEPAGE);
   };
   const MrPtr mr = reg(dev, map);
   const auto advise = [&](ibv_advise_mr_advice what, std::size_t first, std::size_t pages) {
-    ibv_sge range = sge(mr.get(), map.address(first * kPage), static_cast<std::uint32_t>(pages * kPage));
+    ibv_sge range =
+        sge(mr.get(), map.address(first * kPage), static_cast<std::uint32_t>(pages * kPage));
     return ibv_advise_mr(dev.pd(), what, IBV_ADVISE_MR_FLAG_FLUSH, &range, 1);
   };
   std::atomic<int> failed = 0;
@@ -192,13 +216,15 @@ void advice_races(const Device& dev) {
     for (int i = 0; i < 3; ++i) {
       lookers.emplace_back([&](const std::stop_token& stop) {
         while (!stop.stop_requested()) {
-          if (const int err = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, kPages)) failed = err;
+          if (const int err = advise(IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, kPages))
+            failed = err;
         }
       });
     }
     for (std::size_t i = 0; i < 600; ++i) {
       renew();
-      require_err(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, kPages / 2 - 4 + i % 8, 1), 0, "PREFETCH_WRITE");
+      require_err(advise(IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, kPages / 2 - 4 + i % 8, 1), 0,
+                  "PREFETCH_WRITE");
     }
   }
   require_err(failed, 0, "PREFETCH_NO_FAULT");
@@ -214,20 +240,30 @@ void windows(const Device& dev) {
   Send bind{.opcode = IBV_WR_BIND_MW};
   bind.mw = mw.get();
   bind.bind_rkey = ibv_inc_rkey(mw->rkey);
-  bind.bind = {.mr = far.get(), .addr = there.address(3 * kPage - 10), .length = 20, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  bind.bind = {.mr = far.get(),
+               .addr = there.address(3 * kPage - 10),
+               .length = 20,
+               .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
   require_err(post(pair.b(), Api::kPost, bind), 0, "bind");
   require(poll(pair.cq(), 1)[0].status == IBV_WC_SUCCESS, "bind");
-  pair.must(write_from(sge(near.get(), here.address(), 20), there.address(3 * kPage - 10), bind.bind_rkey), "WRITE through a window");
+  pair.must(write_from(sge(near.get(), here.address(), 20), there.address(3 * kPage - 10),
+                       bind.bind_rkey),
+            "WRITE through a window");
   expect_pattern(there.bytes(3 * kPage - 10, 20), 6, "window");
   // The memory moves, and the rules stay.
   there.advise(MADV_DONTNEED);
   errno = 0;
-  require(ibv_rereg_mr(far.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, there.at(), there.length(), 0) != 0, "rereg of a region with a window");
+  require(ibv_rereg_mr(far.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, there.at(),
+                       there.length(), 0) != 0,
+          "rereg of a region with a window");
   require(errno == EBUSY, "rereg of a region with a window: {}", errno_name(errno));
   require_err(ibv_dereg_mr(far.get()), EBUSY, "dereg of a region with a window");
-  pair.must(write_from(sge(near.get(), here.address(), 20), there.address(3 * kPage - 10), bind.bind_rkey), "WRITE after the memory moved");
+  pair.must(write_from(sge(near.get(), here.address(), 20), there.address(3 * kPage - 10),
+                       bind.bind_rkey),
+            "WRITE after the memory moved");
   expect_pattern(there.bytes(3 * kPage - 10, 20), 6, "window after a move");
-  const auto status = pair.run(write_from(sge(near.get(), here.address(), 20), there.address(3 * kPage - 9), bind.bind_rkey));
+  const auto status = pair.run(write_from(sge(near.get(), here.address(), 20),
+                                          there.address(3 * kPage - 9), bind.bind_rkey));
   require(status == IBV_WC_REM_ACCESS_ERR, "WRITE beyond a window: {}", ibv_wc_status_str(status));
   expect_zeros(there.bytes(3 * kPage + 10, 100), "beyond the window");
 }
@@ -271,37 +307,55 @@ void null_region(const Device& dev) {
   require(null != nullptr, "ibv_alloc_null_mr: {}", errno_name(errno));
   Pair pair(dev);
   fill(here.bytes(), 9);
-  pair.must(write_from({.addr = 0, .length = 64 * kPage, .lkey = null->lkey}, here.address(), mr->rkey), "WRITE from a null region");
+  pair.must(
+      write_from({.addr = 0, .length = 64 * kPage, .lkey = null->lkey}, here.address(), mr->rkey),
+      "WRITE from a null region");
   expect_zeros(here.bytes(), "WRITE from a null region");
-  pair.must(read_into({.addr = 0x1234567, .length = 64 * kPage, .lkey = null->lkey}, here.address(), mr->rkey), "READ into a null region");
+  pair.must(read_into({.addr = 0x1234567, .length = 64 * kPage, .lkey = null->lkey}, here.address(),
+                      mr->rkey),
+            "READ into a null region");
   // A receive that skips the middle of a message.
   fill(here.bytes(0, 3 * kPage), 10);
-  const ibv_sge to[] = {{.addr = 0, .length = kPage, .lkey = null->lkey}, sge(mr.get(), here.address(8 * kPage), 2 * kPage)};
+  const ibv_sge to[] = {{.addr = 0, .length = kPage, .lkey = null->lkey},
+                        sge(mr.get(), here.address(8 * kPage), 2 * kPage)};
   require_err(post_recv(pair.b(), 1, to), 0, "ibv_post_recv");
-  require_err(post(pair.a(), Api::kPost, Send{.opcode = IBV_WR_SEND, .sges = {sge(mr.get(), here.address(), 3 * kPage)}}), 0, "SEND");
-  for (const ibv_wc& wc : poll(pair.cq(), 2)) require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
-  require(std::ranges::equal(here.bytes(kPage, 2 * kPage), here.bytes(8 * kPage, 2 * kPage)), "scatter beside a null region");
+  require_err(post(pair.a(), Api::kPost,
+                   Send{.opcode = IBV_WR_SEND, .sges = {sge(mr.get(), here.address(), 3 * kPage)}}),
+              0, "SEND");
+  for (const ibv_wc& wc : poll(pair.cq(), 2))
+    require(wc.status == IBV_WC_SUCCESS, "SEND: {}", ibv_wc_status_str(wc.status));
+  require(std::ranges::equal(here.bytes(kPage, 2 * kPage), here.bytes(8 * kPage, 2 * kPage)),
+          "scatter beside a null region");
 }
 
 void capabilities(const Device& dev) {
   ibv_device_attr_ex attr{};
   require_err(ibv_query_device_ex(dev.context(), nullptr, &attr), 0, "ibv_query_device_ex");
-  require(attr.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT), "general_caps {:#x}", attr.odp_caps.general_caps);
+  require(attr.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT),
+          "general_caps {:#x}", attr.odp_caps.general_caps);
   const auto& caps = attr.odp_caps.per_transport_caps;
-  require(caps.rc_odp_caps == 0xff && attr.xrc_odp_caps == 0xff, "RC {:#x}, XRC {:#x}", caps.rc_odp_caps, attr.xrc_odp_caps);
-  require(caps.ud_odp_caps == IBV_ODP_SUPPORT_SEND && caps.uc_odp_caps == IBV_ODP_SUPPORT_SEND, "UD {:#x}, UC {:#x}", caps.ud_odp_caps, caps.uc_odp_caps);
+  require(caps.rc_odp_caps == 0xff && attr.xrc_odp_caps == 0xff, "RC {:#x}, XRC {:#x}",
+          caps.rc_odp_caps, attr.xrc_odp_caps);
+  require(caps.ud_odp_caps == IBV_ODP_SUPPORT_SEND && caps.uc_odp_caps == IBV_ODP_SUPPORT_SEND,
+          "UD {:#x}, UC {:#x}", caps.ud_odp_caps, caps.uc_odp_caps);
   const Map map(kPage);
   errno = 0;
-  require(ibv_reg_mr_iova(dev.pd(), nullptr, SIZE_MAX, kPage, kOdpAccess) == nullptr && errno == EINVAL, "an implicit region at an address: {}", errno_name(errno));
+  require(
+      ibv_reg_mr_iova(dev.pd(), nullptr, SIZE_MAX, kPage, kOdpAccess) == nullptr && errno == EINVAL,
+      "an implicit region at an address: {}", errno_name(errno));
 }
 
 }  // namespace
 
 std::vector<Named> explicit_tests(const Device& dev) {
-  return {{"capabilities", [&] { capabilities(dev); }}, {"operations", [&] { operations(dev); }},
-          {"srq-receive", [&] { srq_receive(dev); }},   {"protection", [&] { protection(dev); }},
-          {"advice", [&] { advice(dev); }},             {"advice-races", [&] { advice_races(dev); }},
-          {"windows", [&] { windows(dev); }},           {"rereg", [&] { rereg(dev); }},
+  return {{"capabilities", [&] { capabilities(dev); }},
+          {"operations", [&] { operations(dev); }},
+          {"srq-receive", [&] { srq_receive(dev); }},
+          {"protection", [&] { protection(dev); }},
+          {"advice", [&] { advice(dev); }},
+          {"advice-races", [&] { advice_races(dev); }},
+          {"windows", [&] { windows(dev); }},
+          {"rereg", [&] { rereg(dev); }},
           {"null-region", [&] { null_region(dev); }}};
 }
 

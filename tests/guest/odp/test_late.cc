@@ -34,11 +34,16 @@ class Late {
   [[nodiscard]] std::uint64_t wait(int timeout_ms = 20000) const {
     require(asked(timeout_ms), "the device does not ask for a page");
     uffd_msg msg{};
-    require(::read(fd_, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT, "no page fault");
+    require(::read(fd_, &msg, sizeof(msg)) == sizeof(msg) && msg.event == UFFD_EVENT_PAGEFAULT,
+            "no page fault");
     return msg.arg.pagefault.address & ~std::uint64_t{kPage - 1};
   }
   void give(std::uint64_t page, std::span<const std::byte> bytes) const {
-    uffdio_copy copy{.dst = page, .src = reinterpret_cast<std::uintptr_t>(bytes.data()), .len = kPage, .mode = 0, .copy = 0};
+    uffdio_copy copy{.dst = page,
+                     .src = reinterpret_cast<std::uintptr_t>(bytes.data()),
+                     .len = kPage,
+                     .mode = 0,
+                     .copy = 0};
     require(::ioctl(fd_, UFFDIO_COPY, &copy) == 0, "UFFDIO_COPY: {}", errno_name(errno));
   }
 
@@ -55,13 +60,17 @@ void late(const Device& dev) {
   const std::uint64_t retries = counter(dev, "local_ack_timeout_err");
   std::vector<std::byte> page(kPage);
   fill(page, 11);
-  require_err(post(slow.a(), Api::kPost, read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)), 0, "post");
+  require_err(post(slow.a(), Api::kPost,
+                   read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)),
+              0, "post");
   const std::uint64_t at = pages.wait();
   require(at == map.address(), "a fault at {:#x}", at);
   const auto until = std::chrono::steady_clock::now() + 2s;
   unsigned others = 0;
   for (; std::chrono::steady_clock::now() < until; ++others) {
-    quick.must(write_from(sge(local.get(), plain.address(kPage), 64), plain.address(2 * kPage), local->rkey), "another QP");
+    quick.must(write_from(sge(local.get(), plain.address(kPage), 64), plain.address(2 * kPage),
+                          local->rkey),
+               "another QP");
   }
   expect_quiet(slow.cq(), 1);
   require(others > 100, "another QP made only {} WRITEs in 2 s", others);
@@ -80,7 +89,9 @@ void never(const Device& dev) {
     MrPtr mr = reg(dev, map);
     const Late pages(map);
     Pair pair(dev);
-    require_err(post(pair.a(), Api::kPost, read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)), 0, "post");
+    require_err(post(pair.a(), Api::kPost,
+                     read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)),
+                0, "post");
     (void)pages.wait();
     pair.close();
     mr.reset();
@@ -100,7 +111,9 @@ void never(const Device& dev) {
       for (std::uint64_t i = 0; i < 100; ++i) {
         pairs.push_back(std::make_unique<Pair>(own, 4));
         const auto& region = i % 2 ? mr : all;
-        (void)post(pairs.back()->a(), Api::kPost, read_into(sge(near.get(), mine.address(), 8), map.address(i * kPage), region->rkey));
+        (void)post(
+            pairs.back()->a(), Api::kPost,
+            read_into(sge(near.get(), mine.address(), 8), map.address(i * kPage), region->rkey));
       }
       for (unsigned i = 0; i < 8; ++i) (void)pages.wait();
       (void)::write(said[1], "x", 1);
@@ -126,10 +139,12 @@ void never(const Device& dev) {
   const Map map(8 * kPage);
   const MrPtr mr = reg(dev, map);
   Pair pair(dev);
-  pair.must(write_from(sge(local.get(), plain.address(), 8), map.address(), mr->rkey), "WRITE after it");
+  pair.must(write_from(sge(local.get(), plain.address(), 8), map.address(), mr->rkey),
+            "WRITE after it");
 }
 
-// A process with many contexts and QPs, all of which wait for pages that never arrive, does not delay another process.
+// A process with many contexts and QPs, all of which wait for pages that never arrive, does not
+// delay another process.
 void greedy(const Device& dev) {
   constexpr std::size_t kContexts = 32, kQps = 64;
   int said[2];
@@ -149,7 +164,9 @@ void greedy(const Device& dev) {
         for (std::size_t q = 0; q < kQps; ++q) {
           if (q % 2 == 0) pairs.push_back(std::make_unique<Pair>(own, 1));
           ibv_qp* const qp = q % 2 == 0 ? pairs.back()->a() : pairs.back()->b();
-          (void)post(qp, Api::kPost, write_from(sge(far, map.address((c * kQps + q) * kPage), 8), mine.address(), near->rkey));
+          (void)post(qp, Api::kPost,
+                     write_from(sge(far, map.address((c * kQps + q) * kPage), 8), mine.address(),
+                                near->rkey));
         }
       }
       // Until all that can wait do.
@@ -170,7 +187,10 @@ void greedy(const Device& dev) {
   fill(map.bytes(0, kPage), 12);
   map.advise(MADV_DONTNEED, kPage);
   Pair pair(dev);
-  const int err = began ? post(pair.a(), Api::kPost, read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey)) : 0;
+  const int err =
+      began ? post(pair.a(), Api::kPost,
+                   read_into(sge(local.get(), plain.address(), kPage), map.address(), mr->rkey))
+            : 0;
   std::exception_ptr failure;
   try {
     require(began, "the child does not fault");
@@ -196,23 +216,30 @@ void crowd(const Device& dev) {
   for (std::size_t q = 0; q < kQps; ++q) pairs.push_back(std::make_unique<Pair>(dev, kEach));
   for (std::size_t i = 0; i < kEach; ++i) {
     for (std::size_t q = 0; q < kQps; ++q) {
-      const Send s = write_from(sge(local.get(), plain.address(i * kPage), 64), map.address((q * kEach + (i * 7) % kEach) * kPage + q), mr->rkey);
+      const Send s = write_from(sge(local.get(), plain.address(i * kPage), 64),
+                                map.address((q * kEach + (i * 7) % kEach) * kPage + q), mr->rkey);
       require_err(post(pairs[q]->a(), Api::kPost, s), 0, "post");
     }
   }
   for (const auto& pair : pairs) {
-    for (const ibv_wc& wc : poll(pair->cq(), kEach, 300000)) require(wc.status == IBV_WC_SUCCESS, "WRITE: {}", ibv_wc_status_str(wc.status));
+    for (const ibv_wc& wc : poll(pair->cq(), kEach, 300000))
+      require(wc.status == IBV_WC_SUCCESS, "WRITE: {}", ibv_wc_status_str(wc.status));
   }
   for (std::size_t q = 0; q < kQps; ++q) {
-    for (std::size_t i = 0; i < kEach; ++i) expect_pattern(map.bytes((q * kEach + (i * 7) % kEach) * kPage + q, 64), i, "a page");
+    for (std::size_t i = 0; i < kEach; ++i)
+      expect_pattern(map.bytes((q * kEach + (i * 7) % kEach) * kPage + q, 64), i, "a page");
   }
-  require(counter(dev, "page_faults") - before >= kQps * kEach, "{} faults", counter(dev, "page_faults") - before);
+  require(counter(dev, "page_faults") - before >= kQps * kEach, "{} faults",
+          counter(dev, "page_faults") - before);
 }
 
 }  // namespace
 
 std::vector<Named> late_tests(const Device& dev) {
-  return {{"late", [&] { late(dev); }}, {"never", [&] { never(dev); }}, {"greedy", [&] { greedy(dev); }}, {"crowd", [&] { crowd(dev); }}};
+  return {{"late", [&] { late(dev); }},
+          {"never", [&] { never(dev); }},
+          {"greedy", [&] { greedy(dev); }},
+          {"crowd", [&] { crowd(dev); }}};
 }
 
 }  // namespace guest

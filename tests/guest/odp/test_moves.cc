@@ -26,16 +26,23 @@ namespace {
 
 // A region whose memory moves, and pinned memory to access it from.
 struct Bed {
-  Bed(const Device& dev, std::size_t length, int protection = PROT_READ | PROT_WRITE, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1)
-      : pair(dev), map(length, protection, flags, fd), plain(1 << 20), mr(reg(dev, map)), local(reg(dev, plain, kAllAccess)) {}
+  Bed(const Device& dev, std::size_t length, int protection = PROT_READ | PROT_WRITE,
+      int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1)
+      : pair(dev),
+        map(length, protection, flags, fd),
+        plain(1 << 20),
+        mr(reg(dev, map)),
+        local(reg(dev, plain, kAllAccess)) {}
   // RDMA writes a pattern, or reads into `plain` and compares.
   void write(std::size_t offset, std::uint32_t n, std::uint64_t seed) {
     fill(plain.bytes(0, n), seed);
-    pair.must(write_from(sge(local.get(), plain.address(), n), map.address(offset), mr->rkey), "WRITE");
+    pair.must(write_from(sge(local.get(), plain.address(), n), map.address(offset), mr->rkey),
+              "WRITE");
   }
   std::span<std::byte> read(std::size_t offset, std::uint32_t n) {
     std::ranges::fill(plain.bytes(0, n), std::byte{0xee});
-    pair.must(read_into(sge(local.get(), plain.address(), n), map.address(offset), mr->rkey), "READ");
+    pair.must(read_into(sge(local.get(), plain.address(), n), map.address(offset), mr->rkey),
+              "READ");
     return plain.bytes(0, n);
   }
   Pair pair;
@@ -77,7 +84,8 @@ void unmapped(const Device& dev) {
     bed.write(0, kSpan, i);
     // Nobody else may get the address.
     const auto map_there = [&](int protection) {
-      void* const at = ::mmap(bed.map.at(kPage), 2 * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+      void* const at = ::mmap(bed.map.at(kPage), 2 * kPage, protection,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
       require(at == bed.map.at(kPage), "mmap");
     };
     map_there(PROT_NONE);
@@ -94,7 +102,8 @@ void remapped(const Device& dev) {
   Bed bed(dev, 64 * kPage);
   for (std::uint64_t i = 0; i < 100; ++i) {
     bed.write(0, kSpan, i);
-    void* const moved = ::mremap(bed.map.at(), kSpan, kSpan, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
+    void* const moved =
+        ::mremap(bed.map.at(), kSpan, kSpan, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
     require(moved != MAP_FAILED, "mremap: {}", errno_name(errno));
     // The address has new memory now; the old data is elsewhere.
     bed.write(0, kSpan, 3000 + i);
@@ -139,7 +148,9 @@ void holes(const Device& dev) {
     bed.write(at, kSpan, i);
     require(::pread(fd, file.data(), kSpan, static_cast<off_t>(at)) == kSpan, "pread");
     expect_pattern(file, i, "the file");
-    require(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), kSpan) == 0, "fallocate");
+    require(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+                        kSpan) == 0,
+            "fallocate");
     expect_zeros(bed.read(at, kSpan), "a hole");
   }
   ::close(fd);
@@ -157,7 +168,8 @@ void huge(const Device& dev) {
     expect_pattern(bed.read(first + kHuge - kSpan / 2, kSpan), i, "READ after a collapse");
     bed.map.advise(MADV_DONTNEED, first + kHuge + 8 * kPage, kPage);
     bed.write(first + kHuge + 7 * kPage, kSpan, 5000 + i);
-    expect_pattern(bed.map.bytes(first + kHuge + 7 * kPage, kSpan), 5000 + i, "WRITE after a split");
+    expect_pattern(bed.map.bytes(first + kHuge + 7 * kPage, kSpan), 5000 + i,
+                   "WRITE after a split");
     expect_pattern(bed.map.bytes(first + kHuge - kSpan / 2, kSpan), i, "beside it");
     bed.map.advise(MADV_DONTNEED, first, 2 * kHuge);
   }
@@ -226,7 +238,8 @@ void storm(const Device& dev) {
       if (random() % 2) bed.write(p * kPage, kPage, seeds[p] = random());
       expect_pattern(bed.read(p * kPage, kPage), seeds[p], "a page");
     }
-    for (std::size_t p = 0; p < kPages; ++p) expect_pattern(bed.map.bytes(p * kPage, kPage), seeds[p], "a page at the end");
+    for (std::size_t p = 0; p < kPages; ++p)
+      expect_pattern(bed.map.bytes(p * kPage, kPage), seeds[p], "a page at the end");
   } catch (...) {
     stop = true;
     throw;
@@ -248,32 +261,40 @@ void implicit(const Device& dev) {
   for (std::size_t i = 0; i < at.size(); ++i) {
     at[i] = random() % (kBig / kSpan) * kSpan;
     fill(plain.bytes(0, kSpan - 8), i);
-    pair.must(write_from(sge(all.get(), plain.address(), kSpan - 8), big.address(at[i] + 8), all->rkey), "WRITE");
+    pair.must(
+        write_from(sge(all.get(), plain.address(), kSpan - 8), big.address(at[i] + 8), all->rkey),
+        "WRITE");
     if (i % 500 == 499) big.advise(MADV_DONTNEED, at[i / 2], kPage);
   }
   for (std::size_t i = at.size() - 100; i < at.size() - 1; ++i) {
-    pair.must(read_into(sge(all.get(), plain.address(), kSpan - 8), big.address(at[i] + 8), all->rkey), "READ");
+    pair.must(
+        read_into(sge(all.get(), plain.address(), kSpan - 8), big.address(at[i] + 8), all->rkey),
+        "READ");
     expect_pattern(plain.bytes(0, kSpan - 8), i, "READ");
   }
   // An address that is not mapped, and one that no process has.
-  for (const std::uint64_t bad : {std::uint64_t{4096}, std::uint64_t{0xffff800000000000}, UINT64_MAX - 8}) {
+  for (const std::uint64_t bad :
+       {std::uint64_t{4096}, std::uint64_t{0xffff800000000000}, UINT64_MAX - 8}) {
     Pair other(dev);
     const auto status = other.run(write_from(sge(all.get(), plain.address(), 8), bad, all->rkey));
     require(status == IBV_WC_REM_ACCESS_ERR, "WRITE to {:#x}: {}", bad, ibv_wc_status_str(status));
   }
-  pair.must(write_from(sge(all.get(), plain.address(), 8), big.address(), all->rkey), "WRITE after an error elsewhere");
+  pair.must(write_from(sge(all.get(), plain.address(), 8), big.address(), all->rkey),
+            "WRITE after an error elsewhere");
 }
 
 // Memory beyond a cgroup's limit goes to a swap device in compressed memory and comes back.
 void swapped(const Device& dev) {
   constexpr std::size_t kRegion = 40 << 20, kChunk = 1 << 18;
-  if (::system("modprobe zram num_devices=1 2>/dev/null; [ -e /sys/block/zram0/disksize ]") != 0) fail("there is no zram");
+  if (::system("modprobe zram num_devices=1 2>/dev/null; [ -e /sys/block/zram0/disksize ]") != 0)
+    fail("there is no zram");
   if (get("/sys/block/zram0/disksize") == "0") {
     put("/sys/block/zram0/disksize", "256M");
     require(::system("mkswap /dev/zram0 >/dev/null && swapon /dev/zram0") == 0, "swapon");
   }
   const std::string group = "/sys/fs/cgroup/odp";
-  if (::system("mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup") != 0) fail("there is no cgroup2");
+  if (::system("mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup") != 0)
+    fail("there is no cgroup2");
   put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
   std::filesystem::create_directory(group);
   put(group + "/memory.max", std::to_string(16 << 20));
@@ -283,10 +304,12 @@ void swapped(const Device& dev) {
   try {
     Bed bed(dev, kRegion);
     for (std::size_t at = 0; at < kRegion; at += kChunk) bed.write(at, kChunk, at);
-    for (std::size_t at = 0; at < kRegion; at += kChunk) expect_pattern(bed.read(at, kChunk), at, "READ from swap");
+    for (std::size_t at = 0; at < kRegion; at += kChunk)
+      expect_pattern(bed.read(at, kChunk), at, "READ from swap");
     std::ifstream stat(group + "/memory.stat");
     const std::string current = get(group + "/memory.swap.peak");
-    require(current.empty() || std::stoull(current) > (16U << 20), "only {} bytes were swapped", current);
+    require(current.empty() || std::stoull(current) > (16U << 20), "only {} bytes were swapped",
+            current);
   } catch (const std::exception& e) {
     why = e.what();
   }
@@ -303,7 +326,9 @@ std::size_t move_to_node(const Map& map, int node) {
   for (std::size_t p = 0; p < n; ++p) pages[p] = map.at(p * kPage);
   const std::vector<int> nodes(n, node);
   std::vector<int> status(n, -1);
-  require(::syscall(SYS_move_pages, 0, n, pages.data(), nodes.data(), status.data(), MPOL_MF_MOVE) >= 0, "move_pages: {}", errno_name(errno));
+  require(
+      ::syscall(SYS_move_pages, 0, n, pages.data(), nodes.data(), status.data(), MPOL_MF_MOVE) >= 0,
+      "move_pages: {}", errno_name(errno));
   return static_cast<std::size_t>(std::ranges::count(status, node));
 }
 
@@ -315,9 +340,11 @@ void moved_by_request(const Device& dev) {
   for (int i = 0; i < 40; ++i) {
     bed.write(0, kLen, static_cast<std::uint64_t>(i));
     moved += move_to_node(bed.map, i % 2);
-    expect_pattern(bed.read(0, kLen), static_cast<std::uint64_t>(i), "READ after the pages have moved");
+    expect_pattern(bed.read(0, kLen), static_cast<std::uint64_t>(i),
+                   "READ after the pages have moved");
     bed.write(kPage, kSpan, static_cast<std::uint64_t>(100 + i));
-    expect_pattern(bed.map.bytes(kPage, kSpan), static_cast<std::uint64_t>(100 + i), "WRITE after the pages have moved");
+    expect_pattern(bed.map.bytes(kPage, kSpan), static_cast<std::uint64_t>(100 + i),
+                   "WRITE after the pages have moved");
   }
   require(moved > std::size_t{20} * 256, "only {} pages have moved", moved);
 }
@@ -331,8 +358,8 @@ std::uint64_t vmstat(const std::string& name) {
   fail("/proc/vmstat has no {}", name);
 }
 
-// The kernel moves pages to the node of the processor that uses them, and takes them from the region twice: to see who uses them, and
-// to move them.
+// The kernel moves pages to the node of the processor that uses them, and takes them from the
+// region twice: to see who uses them, and to move them.
 void balanced(const Device& dev) {
   constexpr std::uint32_t kLen = 256 * kPage;
   const std::string knobs = "/sys/kernel/debug/sched/numa_balancing/";
@@ -354,7 +381,8 @@ void balanced(const Device& dev) {
       ::sched_setaffinity(0, sizeof(cpus), &cpus);
       for (unsigned n = 0; n < 1000 && !stop; ++n) {
         for (std::size_t p = 0; p < kLen / kPage; ++p) {
-          sum += static_cast<std::uint64_t>(*const_cast<volatile std::byte*>(bed.map.at(p * kPage)));
+          sum +=
+              static_cast<std::uint64_t>(*const_cast<volatile std::byte*>(bed.map.at(p * kPage)));
         }
       }
     }
@@ -365,9 +393,10 @@ void balanced(const Device& dev) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(3);
     std::uint64_t i = 0;
     // Other processes' pages move, too.
-    while (vmstat("numa_pages_migrated") < before + 300 || counter(dev, "page_faults") < faults + 20) {
-      require(std::chrono::steady_clock::now() < end, "{} pages moved, {} faults", vmstat("numa_pages_migrated") - before,
-              counter(dev, "page_faults") - faults);
+    while (vmstat("numa_pages_migrated") < before + 300 ||
+           counter(dev, "page_faults") < faults + 20) {
+      require(std::chrono::steady_clock::now() < end, "{} pages moved, {} faults",
+              vmstat("numa_pages_migrated") - before, counter(dev, "page_faults") - faults);
       node = static_cast<unsigned>(++i / 8 % 2);
       bed.write(0, kLen, i);
       expect_pattern(bed.read(0, kLen), i, "READ while pages move");
@@ -383,10 +412,11 @@ void balanced(const Device& dev) {
 }  // namespace
 
 std::vector<Named> move_tests(const Device& dev) {
-  return {{"dont-need", [&] { dont_need(dev); }}, {"free", [&] { free_lazily(dev); }},   {"unmap", [&] { unmapped(dev); }},
-          {"remap", [&] { remapped(dev); }},      {"fork", [&] { forked(dev); }},        {"holes", [&] { holes(dev); }},
-          {"huge", [&] { huge(dev); }},           {"compaction", [&] { compacted(dev); }}, {"storm", [&] { storm(dev); }},
-          {"implicit", [&] { implicit(dev); }}};
+  return {{"dont-need", [&] { dont_need(dev); }}, {"free", [&] { free_lazily(dev); }},
+          {"unmap", [&] { unmapped(dev); }},      {"remap", [&] { remapped(dev); }},
+          {"fork", [&] { forked(dev); }},         {"holes", [&] { holes(dev); }},
+          {"huge", [&] { huge(dev); }},           {"compaction", [&] { compacted(dev); }},
+          {"storm", [&] { storm(dev); }},         {"implicit", [&] { implicit(dev); }}};
 }
 
 std::vector<Named> swap_tests(const Device& dev) {
@@ -394,7 +424,8 @@ std::vector<Named> swap_tests(const Device& dev) {
 }
 
 std::vector<Named> node_tests(const Device& dev) {
-  return {{"move-pages", [&] { moved_by_request(dev); }}, {"numa-balancing", [&] { balanced(dev); }}};
+  return {{"move-pages", [&] { moved_by_request(dev); }},
+          {"numa-balancing", [&] { balanced(dev); }}};
 }
 
 }  // namespace guest

@@ -22,25 +22,55 @@ struct Opcode {
 
 constexpr std::array kOpcodes{
     Opcode{IBV_WR_SEND, "IBV_WR_SEND", IBV_QP_EX_WITH_SEND, {true, true, true, true}, nullptr},
-    Opcode{IBV_WR_SEND_WITH_IMM, "IBV_WR_SEND_WITH_IMM", IBV_QP_EX_WITH_SEND_WITH_IMM,
-           {true, true, true, true}, nullptr},
-    Opcode{IBV_WR_RDMA_WRITE, "IBV_WR_RDMA_WRITE", IBV_QP_EX_WITH_RDMA_WRITE,
-           {false, true, true, true}, nullptr},
-    Opcode{IBV_WR_RDMA_WRITE_WITH_IMM, "IBV_WR_RDMA_WRITE_WITH_IMM",
-           IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, {false, true, true, true}, nullptr},
-    Opcode{IBV_WR_RDMA_READ, "IBV_WR_RDMA_READ", IBV_QP_EX_WITH_RDMA_READ,
-           {false, false, true, true}, nullptr},
-    Opcode{IBV_WR_ATOMIC_CMP_AND_SWP, "IBV_WR_ATOMIC_CMP_AND_SWP",
-           IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, {false, false, true, true}, nullptr},
-    Opcode{IBV_WR_ATOMIC_FETCH_AND_ADD, "IBV_WR_ATOMIC_FETCH_AND_ADD",
-           IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, {false, false, true, true}, nullptr},
-    Opcode{IBV_WR_LOCAL_INV, "IBV_WR_LOCAL_INV", IBV_QP_EX_WITH_LOCAL_INV,
-           {false, true, true, true}, nullptr},
-    Opcode{IBV_WR_BIND_MW, "IBV_WR_BIND_MW", IBV_QP_EX_WITH_BIND_MW,
-           {false, true, true, true}, nullptr},
-    Opcode{IBV_WR_SEND_WITH_INV, "IBV_WR_SEND_WITH_INV", IBV_QP_EX_WITH_SEND_WITH_INV,
-           {false, true, true, true}, nullptr},
-    Opcode{IBV_WR_TSO, "IBV_WR_TSO", IBV_QP_EX_WITH_TSO, {true, false, false, false},
+    Opcode{IBV_WR_SEND_WITH_IMM,
+           "IBV_WR_SEND_WITH_IMM",
+           IBV_QP_EX_WITH_SEND_WITH_IMM,
+           {true, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_RDMA_WRITE,
+           "IBV_WR_RDMA_WRITE",
+           IBV_QP_EX_WITH_RDMA_WRITE,
+           {false, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_RDMA_WRITE_WITH_IMM,
+           "IBV_WR_RDMA_WRITE_WITH_IMM",
+           IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
+           {false, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_RDMA_READ,
+           "IBV_WR_RDMA_READ",
+           IBV_QP_EX_WITH_RDMA_READ,
+           {false, false, true, true},
+           nullptr},
+    Opcode{IBV_WR_ATOMIC_CMP_AND_SWP,
+           "IBV_WR_ATOMIC_CMP_AND_SWP",
+           IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP,
+           {false, false, true, true},
+           nullptr},
+    Opcode{IBV_WR_ATOMIC_FETCH_AND_ADD,
+           "IBV_WR_ATOMIC_FETCH_AND_ADD",
+           IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+           {false, false, true, true},
+           nullptr},
+    Opcode{IBV_WR_LOCAL_INV,
+           "IBV_WR_LOCAL_INV",
+           IBV_QP_EX_WITH_LOCAL_INV,
+           {false, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_BIND_MW,
+           "IBV_WR_BIND_MW",
+           IBV_QP_EX_WITH_BIND_MW,
+           {false, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_SEND_WITH_INV,
+           "IBV_WR_SEND_WITH_INV",
+           IBV_QP_EX_WITH_SEND_WITH_INV,
+           {false, true, true, true},
+           nullptr},
+    Opcode{IBV_WR_TSO,
+           "IBV_WR_TSO",
+           IBV_QP_EX_WITH_TSO,
+           {true, false, false, false},
            "no offload [3]_"},
 };
 
@@ -55,9 +85,8 @@ void send_cell(const Ends& ends, ibv_wr_opcode opcode, Api api) {
   const ibv_wc wc = ends.received(2);
   require(wc.opcode == IBV_WC_RECV, "another receive opcode");
   require(wc.byte_len == kLength + ends.header(), "{} bytes received", wc.byte_len);
-  const unsigned flags =
-      (imm ? static_cast<unsigned>(IBV_WC_WITH_IMM) : 0U) |
-      (ends.header() != 0 ? static_cast<unsigned>(IBV_WC_GRH) : 0U);
+  const unsigned flags = (imm ? static_cast<unsigned>(IBV_WC_WITH_IMM) : 0U) |
+                         (ends.header() != 0 ? static_cast<unsigned>(IBV_WC_GRH) : 0U);
   require(wc.wc_flags == flags, "wc_flags {:#x}, not {:#x}", wc.wc_flags, flags);
   require(!imm || ntohl(wc.imm_data) == s.imm, "immediate data {:#x}", ntohl(wc.imm_data));
   require(ends.header() == 0 || wc.src_qp == ends.qp()->qp_num, "from QP {:#x}", wc.src_qp);
@@ -244,8 +273,11 @@ std::string cell(const Device& dev, const Type& type, const Opcode& op, bool mar
 
 constexpr std::array kBuilt{
     Opcode{IBV_WR_FLUSH, "IBV_WR_FLUSH", IBV_QP_EX_WITH_FLUSH, {false, false, true, true}, nullptr},
-    Opcode{IBV_WR_ATOMIC_WRITE, "IBV_WR_ATOMIC_WRITE", IBV_QP_EX_WITH_ATOMIC_WRITE,
-           {false, false, true, true}, nullptr},
+    Opcode{IBV_WR_ATOMIC_WRITE,
+           "IBV_WR_ATOMIC_WRITE",
+           IBV_QP_EX_WITH_ATOMIC_WRITE,
+           {false, false, true, true},
+           nullptr},
 };
 
 // A FLUSH after an unsignaled WRITE, of its range and of the whole region.
@@ -273,9 +305,9 @@ void atomic_write_cell(const Ends& ends) {
 }
 
 std::string built_cell(const Device& dev, const Type& type, const Opcode& op, bool has) {
-  const Ends ends(dev, type,
-                  {.more_ops = has ? op.send_op | IBV_QP_EX_WITH_RDMA_WRITE : 0,
-                   .access = kFlushAccess});
+  const Ends ends(
+      dev, type,
+      {.more_ops = has ? op.send_op | IBV_QP_EX_WITH_RDMA_WRITE : 0, .access = kFlushAccess});
   check_refusal(ends, Api::kPost, ends.request(op.opcode, 2, 8), EINVAL);
   if (!has) {
     require_err(create_errno(dev, type, op.send_op), EOPNOTSUPP, "ibv_create_qp_ex");

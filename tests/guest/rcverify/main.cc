@@ -77,9 +77,9 @@ Options parse(int argc, char** argv) {
 }
 
 bool chosen(const Options& options, const char* name) {
-  return options.patterns.empty() ||
-         std::ranges::any_of(options.patterns,
-                             [&](const char* p) { return ::fnmatch(p, name, 0) == 0; });
+  return options.patterns.empty() || std::ranges::any_of(options.patterns, [&](const char* p) {
+           return ::fnmatch(p, name, 0) == 0;
+         });
 }
 
 bool run(const Test& test, Env& env) {

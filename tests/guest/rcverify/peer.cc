@@ -50,8 +50,8 @@ void Session::create_srq(const SessionOptions& options) {
     fail_errno("ibv_open_xrcd");
   }
   ibv_srq_init_attr_ex attr{};
-  attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-                   IBV_SRQ_INIT_ATTR_CQ;
+  attr.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   attr.attr.max_wr = options.recv_wr;
   attr.attr.max_sge = options.recv_sge;
   attr.srq_type = IBV_SRQT_XRC;
@@ -195,8 +195,7 @@ Reply Responder::run(const Request& request) {
       reply.a = wait_event(session.channel(), static_cast<int>(request.a)) ? 1 : 0;
       break;
     case Cmd::kAsync:
-      reply.a = dev_.wait_async(static_cast<ibv_event_type>(request.a),
-                                static_cast<int>(request.b))
+      reply.a = dev_.wait_async(static_cast<ibv_event_type>(request.a), static_cast<int>(request.b))
                     ? 1
                     : 0;
       break;

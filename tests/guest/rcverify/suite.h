@@ -47,8 +47,8 @@ class Pair {
   void connect();
   // Builds a request of `length` bytes, with local memory from local_at and remote memory from
   // remote_at.
-  [[nodiscard]] Send request(ibv_wr_opcode opcode, std::uint32_t length,
-                             std::uint64_t local_at = 0, std::uint64_t remote_at = 0) const;
+  [[nodiscard]] Send request(ibv_wr_opcode opcode, std::uint32_t length, std::uint64_t local_at = 0,
+                             std::uint64_t remote_at = 0) const;
   // Posts the requests and requires success.
   void post(const Send& send, Api api = Api::kPost) const;
   void post(std::span<const Send> sends, Api api = Api::kPost) const;

@@ -200,8 +200,7 @@ void atomic_length(Env& env) {
   for (const std::uint32_t length : {0U, 4U, 16U}) {
     const Pair pair(env);
     pair.remote.store64(0, 5);
-    expect_failure(pair, pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, length),
-                   IBV_WC_LOC_LEN_ERR);
+    expect_failure(pair, pair.request(IBV_WR_ATOMIC_FETCH_AND_ADD, length), IBV_WC_LOC_LEN_ERR);
     require(pair.remote.load64(0) == 5, "the memory changed");
   }
 }

@@ -54,8 +54,7 @@ void arm_after_completion(Env& env) {
 void solicited(Env& env) {
   const Pair pair(env);
   for (const Api api : kBothApis) {
-    for (const ibv_wr_opcode op :
-         {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM}) {
+    for (const ibv_wr_opcode op : {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM}) {
       pair.remote.arm(true);
       pair.remote.post_recv(1, {0, 64});
       pair.remote.post_recv(2, {0, 64});
@@ -100,7 +99,10 @@ void wake_up_loop(Env& env) {
   const Pair pair(env);
   const ChannelPtr channel(ibv_create_comp_channel(env.dev.context()));
   const CqPtr cq = create_cq(env.dev, 16, channel.get());
-  ibv_qp_cap cap{.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1,
+  ibv_qp_cap cap{.max_send_wr = 8,
+                 .max_recv_wr = 8,
+                 .max_send_sge = 1,
+                 .max_recv_sge = 1,
                  .max_inline_data = 0};
   const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
   const SessionOptions other{.psn = 3};

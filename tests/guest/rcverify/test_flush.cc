@@ -166,13 +166,14 @@ void atomic_write_refused(Env& env) {
   refused(env, no_qp_right, make(0), IBV_WC_REM_INV_REQ_ERR);
   refused(env, good, make(4), IBV_WC_REM_INV_REQ_ERR);
   refused(env, good, make(64 * 1024), IBV_WC_REM_ACCESS_ERR);
-  refused(env, good,
-          [](const Pair& p) {
-            Send send = atomic_write(p, 0, 7);
-            send.rkey += 1;
-            return send;
-          },
-          IBV_WC_REM_ACCESS_ERR);
+  refused(
+      env, good,
+      [](const Pair& p) {
+        Send send = atomic_write(p, 0, 7);
+        send.rkey += 1;
+        return send;
+      },
+      IBV_WC_REM_ACCESS_ERR);
 }
 
 // Malformed requests are refused when posted.

@@ -25,21 +25,18 @@ void capacities(Env& env) {
       {100, 33, 3, 7, 200},
       {static_cast<std::uint32_t>(dev.max_qp_wr), static_cast<std::uint32_t>(dev.max_qp_wr), 1, 1,
        0},
-      {16, 16, static_cast<std::uint32_t>(dev.max_sge), static_cast<std::uint32_t>(dev.max_sge),
-       0},
+      {16, 16, static_cast<std::uint32_t>(dev.max_sge), static_cast<std::uint32_t>(dev.max_sge), 0},
   };
   for (const ibv_qp_cap& want : asked) {
     ibv_qp_cap cap = want;
     const QpPtr qp = create_rc_qp(env.dev, cq.get(), cq.get(), cap);
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
-    require_err(ibv_query_qp(qp.get(), &attr, IBV_QP_CAP | IBV_QP_STATE, &init), 0,
-                "ibv_query_qp");
+    require_err(ibv_query_qp(qp.get(), &attr, IBV_QP_CAP | IBV_QP_STATE, &init), 0, "ibv_query_qp");
     require(attr.qp_state == IBV_QPS_RESET, "state {}", static_cast<int>(attr.qp_state));
     for (const ibv_qp_cap& got : {cap, init.cap}) {
       require(got.max_send_wr >= want.max_send_wr && got.max_recv_wr >= want.max_recv_wr &&
-                  got.max_send_sge >= want.max_send_sge &&
-                  got.max_recv_sge >= want.max_recv_sge &&
+                  got.max_send_sge >= want.max_send_sge && got.max_recv_sge >= want.max_recv_sge &&
                   got.max_inline_data >= want.max_inline_data,
               "less than asked for: {} {} {} {} {}", got.max_send_wr, got.max_recv_wr,
               got.max_send_sge, got.max_recv_sge, got.max_inline_data);
@@ -52,8 +49,8 @@ void too_much_refused(Env& env) {
   const auto wr = static_cast<std::uint32_t>(env.dev.attr().max_qp_wr);
   const auto sge = static_cast<std::uint32_t>(env.dev.attr().max_sge);
   const ibv_qp_cap asked[] = {
-      {wr + 1, 1, 1, 1, 0},  {1, wr + 1, 1, 1, 0},   {1, 1, sge + 1, 1, 0},
-      {1, 1, 1, sge + 1, 0}, {1, 1, 1, 1, 1U << 20}, {0xffffffff, 1, 1, 1, 0},
+      {wr + 1, 1, 1, 1, 0},     {1, wr + 1, 1, 1, 0},   {1, 1, sge + 1, 1, 0},
+      {1, 1, 1, sge + 1, 0},    {1, 1, 1, 1, 1U << 20}, {0xffffffff, 1, 1, 1, 0},
       {1, 0xffffffff, 1, 1, 0},
   };
   for (const ibv_qp_cap& cap : asked) {
@@ -313,7 +310,10 @@ void purge(Env& env) {
   Connection how;
   how.mtu = env.dev.active_mtu();
   for (int i = 0; i < 4; i++) {
-    ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+    ibv_qp_cap cap{.max_send_wr = 16,
+                   .max_recv_wr = 1,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
                    .max_inline_data = 0};
     qps.push_back(create_rc_qp(env.dev, cq.get(), cq.get(), cap));
   }
@@ -379,7 +379,10 @@ void churn(Env& env) {
   write.raddr = memory.address(64);
   write.rkey = memory.rkey();
   auto make_pair = [&] {
-    ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1,
+    ibv_qp_cap cap{.max_send_wr = 16,
+                   .max_recv_wr = 4,
+                   .max_send_sge = 1,
+                   .max_recv_sge = 1,
                    .max_inline_data = 0};
     std::array<QpPtr, 2> qps;
     for (QpPtr& qp : qps) {
@@ -458,7 +461,10 @@ void cq_ex(Env& env) {
   ibv_cq_ex* cqx = create_cq_ex(env.dev, 4, IBV_WC_STANDARD_FLAGS);
   require(cqx != nullptr, "ibv_create_cq_ex: {}", errno_name(errno));
   const CqPtr recv_cq(ibv_cq_ex_to_cq(cqx));
-  ibv_qp_cap cap{.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1,
+  ibv_qp_cap cap{.max_send_wr = 16,
+                 .max_recv_wr = 16,
+                 .max_send_sge = 1,
+                 .max_recv_sge = 1,
                  .max_inline_data = 0};
   const Memory memory(env.dev.pd(), 8192, kAllAccess);
   const QpPtr a = create_rc_qp(env.dev, send_cq.get(), recv_cq.get(), cap);

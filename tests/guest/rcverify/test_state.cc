@@ -51,8 +51,7 @@ void refused_steps(Env& env) {
   Pair pair(env, unconnected());
   const Connection& how = pair.how;
   ibv_qp* qp = pair.local.qp();
-  for (const ibv_qp_state to :
-       {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE}) {
+  for (const ibv_qp_state to : {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE}) {
     require_err(to_state(qp, to), EINVAL, "bare step from RESET");
   }
   require_err(to_rtr(qp, env.dev, how, pair.remote.endpoint()), EINVAL, "RESET to RTR");

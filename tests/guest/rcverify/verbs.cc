@@ -249,10 +249,9 @@ int to_init(ibv_qp* qp, const Connection& how) {
   attr.port_num = 1;
   attr.qp_access_flags = static_cast<unsigned>(how.qp_access);
   attr.qkey = kQkey;
-  return ibv_modify_qp(
-      qp, &attr,
-      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-          (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+  return ibv_modify_qp(qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                           (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
 namespace {
@@ -390,8 +389,8 @@ XrcShare open_xrc(const Device& dev, ibv_pd* pd, ibv_cq* cq) {
   }
   ibv_srq_init_attr_ex srq{};
   srq.attr = {.max_wr = 16, .max_sge = 4, .srq_limit = 0};
-  srq.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-                  IBV_SRQ_INIT_ATTR_CQ;
+  srq.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
   srq.srq_type = IBV_SRQT_XRC;
   srq.pd = pd;
   srq.xrcd = share.xrcd.get();

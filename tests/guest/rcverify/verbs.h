@@ -81,7 +81,8 @@ constexpr std::uint64_t kRcSendOps =
 // Operations that only ibv_wr_*() can post.
 constexpr std::uint64_t kBuiltOps = IBV_QP_EX_WITH_FLUSH | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
-// The objects of a thread domain take no locks; their memory comes from an allocator of the program.
+// The objects of a thread domain take no locks; their memory comes from an allocator of the
+// program.
 enum class Domain { kPd, kThread };
 
 // An open device, a PD, and the port and GID the tests use.
@@ -226,9 +227,9 @@ struct Send {
   unsigned flags = IBV_SEND_SIGNALED;
   std::uint64_t raddr = 0;
   std::uint32_t rkey = 0;
-  std::uint32_t imm = 0;         // host order
+  std::uint32_t imm = 0;  // host order
   std::uint64_t compare_add = 0;
-  std::uint64_t swap = 0;      // ATOMIC_WRITE: the value to write
+  std::uint64_t swap = 0;  // ATOMIC_WRITE: the value to write
   std::size_t flush_length = 0;
   std::uint8_t flush_type = IBV_FLUSH_GLOBAL;
   std::uint8_t flush_level = IBV_FLUSH_RANGE;

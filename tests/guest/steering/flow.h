@@ -15,7 +15,9 @@ namespace steering {
 using Random = std::mt19937;
 using Flow = tern_cmd_create_flow;
 
-inline unsigned below(Random& random, unsigned end) { return static_cast<unsigned>(random() % end); }
+inline unsigned below(Random& random, unsigned end) {
+  return static_cast<unsigned>(random() % end);
+}
 // True once in n times.
 inline bool once_in(Random& random, unsigned n) { return below(random, n) == 0; }
 
@@ -28,13 +30,16 @@ constexpr std::uint16_t kIpv6Type = 0x86dd;
 constexpr std::uint16_t kVlanType = 0x8100;
 constexpr std::uint16_t kServiceVlanType = 0x88a8;
 
-// The device takes a header that is cut short for absent, Linux takes its fields for 0. These bits are set in every frame that has the whole
-// header, and flower looks at them wherever the flow has the layer.
+// The device takes a header that is cut short for absent, Linux takes its fields for 0. These bits
+// are set in every frame that has the whole header, and flower looks at them wherever the flow has
+// the layer.
 constexpr std::uint8_t kTtlOfAll = 0x40;
 constexpr std::uint16_t kUdpSourceOfAll = 0x8000;
 constexpr std::uint8_t kTcpFlagsOfAll = 0x10;  // ACK
 
-inline bool has(const Flow& flow, std::uint16_t layers) { return (tern::le(flow.layers) & layers) != 0; }
+inline bool has(const Flow& flow, std::uint16_t layers) {
+  return (tern::le(flow.layers) & layers) != 0;
+}
 
 // A set of flows has a subject: which layers they look at.
 struct Subject {
@@ -58,7 +63,8 @@ class Values {
 [[nodiscard]] std::uint8_t draw_protocol(Random& random);
 
 // The priorities are few, so that many flows have the same one.
-[[nodiscard]] std::vector<Flow> draw_flows(std::size_t count, const Subject& subject, const Values& values, Random& random);
+[[nodiscard]] std::vector<Flow> draw_flows(std::size_t count, const Subject& subject,
+                                           const Values& values, Random& random);
 // What the frame's fields must be under the flow's mask, also if the flow says so by its kind.
 struct Match {
   tern_flow_fields value;

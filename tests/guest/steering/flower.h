@@ -21,7 +21,8 @@ class Flower {
   Flower(const Flower&) = delete;
   Flower& operator=(const Flower&) = delete;
 
-  // Replaces all filters. A frame gets the number of the flow that takes it, from 1 on, as its mark.
+  // Replaces all filters. A frame gets the number of the flow that takes it, from 1 on, as its
+  // mark.
   void install(std::span<const Flow> flows);
 
  private:

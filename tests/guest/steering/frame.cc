@@ -25,21 +25,26 @@ constexpr std::uint8_t kFragmentHeader = 44;
 class Draft {
  public:
   // A frame that has the flow's layers and fields.
-  Draft(const Flow& flow, const Values& values, Random& random) : random_(random), match_(match_of(flow)), fields_(values.mix(random)) {
+  Draft(const Flow& flow, const Values& values, Random& random)
+      : random_(random), match_(match_of(flow)), fields_(values.mix(random)) {
     const auto bytes = bytes_of(fields_);
     const auto value = bytes_of(match_.value);
     const auto mask = bytes_of(match_.mask);
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>((bytes[i] & ~mask[i]) | (value[i] & mask[i]));
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = static_cast<std::uint8_t>((bytes[i] & ~mask[i]) | (value[i] & mask[i]));
     type_ = ntohs(fields_.ether_type);
     if (has(flow, kIpLayers)) {
       type_ = has(flow, TERN_LAYER_IPV4) ? kIpv4Type : kIpv6Type;
     } else if (has(flow, kPortLayers)) {
       type_ = once_in(random, 2) ? kIpv4Type : kIpv6Type;
     }
-    layout_.protocol = has(flow, TERN_LAYER_TCP) ? kTcp : has(flow, TERN_LAYER_UDP) ? kUdp : fields_.protocol;
+    layout_.protocol = has(flow, TERN_LAYER_TCP)   ? kTcp
+                       : has(flow, TERN_LAYER_UDP) ? kUdp
+                                                   : fields_.protocol;
     fragment_ = match_.mask.frag != 0 ? fields_.frag != 0 : once_in(random, 10);
     draw_tags();
-    if (has(flow, TERN_LAYER_VLAN) && (layout_.tags.empty() || layout_.tags[0] != kVlanType)) layout_.tags = {kVlanType};
+    if (has(flow, TERN_LAYER_VLAN) && (layout_.tags.empty() || layout_.tags[0] != kVlanType))
+      layout_.tags = {kVlanType};
     layout_.options = once_in(random, 3) ? 4 * below(random, 11) : 0;
     for (unsigned i = once_in(random, 3) ? below(random, 4) : 0; i > 0; --i) {
       layout_.extensions.push_back(std::array<std::uint8_t, 3>{0, 43, 60}[below(random, 3)]);
@@ -53,11 +58,19 @@ class Draft {
   // Changes one thing, most often a bit that the flow looks at.
   void alter() {
     switch (below(random_, 9)) {
-      case 0: return draw_tags();
-      case 1: type_ = draw_ether_type(random_); return;
-      case 2: layout_.protocol = draw_protocol(random_); return;
-      case 3: fragment_ = !fragment_; return;
-      default: return flip();
+      case 0:
+        return draw_tags();
+      case 1:
+        type_ = draw_ether_type(random_);
+        return;
+      case 2:
+        layout_.protocol = draw_protocol(random_);
+        return;
+      case 3:
+        fragment_ = !fragment_;
+        return;
+      default:
+        return flip();
     }
   }
 
@@ -79,14 +92,19 @@ class Draft {
   }
 
  private:
-  static std::span<std::uint8_t> bytes_of(tern_flow_fields& fields) { return {reinterpret_cast<std::uint8_t*>(&fields), sizeof(fields)}; }
+  static std::span<std::uint8_t> bytes_of(tern_flow_fields& fields) {
+    return {reinterpret_cast<std::uint8_t*>(&fields), sizeof(fields)};
+  }
 
-  void put8(Bytes& frame, std::size_t at, unsigned value) const { frame[layout_.l3() + at] = static_cast<std::byte>(value); }
+  void put8(Bytes& frame, std::size_t at, unsigned value) const {
+    frame[layout_.l3() + at] = static_cast<std::byte>(value);
+  }
 
   // No more than the two that the device skips.
   void draw_tags() {
     layout_.tags.clear();
-    for (unsigned i = below(random_, 4); i > 1; --i) layout_.tags.push_back(once_in(random_, 3) ? kServiceVlanType : kVlanType);
+    for (unsigned i = below(random_, 4); i > 1; --i)
+      layout_.tags.push_back(once_in(random_, 3) ? kServiceVlanType : kVlanType);
   }
 
   void flip() {
@@ -95,8 +113,10 @@ class Draft {
     for (unsigned bit = 0; bit < 8 * mask.size(); ++bit) {
       const std::size_t byte = bit / 8;
       // alter() changes these as a whole.
-      const bool whole = byte == offsetof(tern_flow_fields, ether_type) || byte == offsetof(tern_flow_fields, ether_type) + 1 ||
-                         byte == offsetof(tern_flow_fields, protocol) || byte == offsetof(tern_flow_fields, frag);
+      const bool whole = byte == offsetof(tern_flow_fields, ether_type) ||
+                         byte == offsetof(tern_flow_fields, ether_type) + 1 ||
+                         byte == offsetof(tern_flow_fields, protocol) ||
+                         byte == offsetof(tern_flow_fields, frag);
       if (!whole && (mask[byte] >> bit % 8 & 1) != 0) bits.push_back(bit);
     }
     if (bits.empty()) return;
@@ -107,7 +127,8 @@ class Draft {
   // Versions and lengths stay right: the device looks at them, Linux's flow dissector does not.
   void put_ipv4(Bytes& frame) const {
     constexpr std::uint16_t kFragments[] = {0x2000, 0x2001, 0x0001, 0x1fff, 0x3fff};
-    constexpr std::uint16_t kWholes[] = {0, 0x4000, 0x8000};  // "don't fragment", and the reserved bit
+    constexpr std::uint16_t kWholes[] = {0, 0x4000,
+                                         0x8000};  // "don't fragment", and the reserved bit
     put8(frame, 1, fields_.tos);
     const std::uint16_t fragment = kFragments[below(random_, std::size(kFragments))];
     const std::uint16_t whole = kWholes[below(random_, std::size(kWholes))];
@@ -118,17 +139,22 @@ class Draft {
   }
 
   void put_ipv6(Bytes& frame) const {
-    tern::eth::put32(frame, layout_.l3(), 6U << 28 | std::uint32_t{fields_.tos} << 20 | below(random_, 1 << 20));
+    tern::eth::put32(frame, layout_.l3(),
+                     6U << 28 | std::uint32_t{fields_.tos} << 20 | below(random_, 1 << 20));
     put8(frame, 7, fields_.ttl | kTtlOfAll);
     std::memcpy(frame.data() + layout_.l3() + 8, fields_.src_ip, 16);
     std::memcpy(frame.data() + layout_.l3() + 24, fields_.dst_ip, 16);
     // The only fragment, the first one, or another one.
-    if (fragment_) tern::eth::put16(frame, layout_.l4() - kExtension + 2, std::array<std::uint16_t, 3>{0, 1, 0x0109}[below(random_, 3)]);
+    if (fragment_)
+      tern::eth::put16(frame, layout_.l4() - kExtension + 2,
+                       std::array<std::uint16_t, 3>{0, 1, 0x0109}[below(random_, 3)]);
   }
 
   // Headers that are too short by what they say, or because the frame ends.
   void damage(Bytes& frame) const {
-    const auto set_high = [&](std::size_t at, unsigned high) { frame[at] = (frame[at] & std::byte{0x0f}) | static_cast<std::byte>(high << 4); };
+    const auto set_high = [&](std::size_t at, unsigned high) {
+      frame[at] = (frame[at] & std::byte{0x0f}) | static_cast<std::byte>(high << 4);
+    };
     switch (below(random_, 4)) {
       case 0:
         if (type_ == kIpv4Type) put8(frame, 0, 0x40 + below(random_, 5));
@@ -146,10 +172,13 @@ class Draft {
     frame.resize(size);
   }
 
-  // Whether a frame may end here. Linux drops one whose outer tag is not followed by two bytes behind the type. Of a header with options or
-  // of an extension header it looks at the first bytes only, and takes ports from the first bytes of UDP; the device wants whole headers.
+  // Whether a frame may end here. Linux drops one whose outer tag is not followed by two bytes
+  // behind the type. Of a header with options or of an extension header it looks at the first bytes
+  // only, and takes ports from the first bytes of UDP; the device wants whole headers.
   [[nodiscard]] bool may_end(std::size_t size) const {
-    const auto within = [size](std::size_t first, std::size_t end) { return size >= first && size < end; };
+    const auto within = [size](std::size_t first, std::size_t end) {
+      return size >= first && size < end;
+    };
     if (!layout_.tags.empty() && size < kEthernet + 6) return false;
     if (type_ != kIpv4Type && type_ != kIpv6Type) return true;
     if (layout_.v4) {
@@ -157,7 +186,8 @@ class Draft {
     } else {
       for (std::size_t i = 0; i < layout_.extensions.size(); ++i) {
         const std::size_t at = layout_.l3() + kIpv6 + kExtension * i;
-        if (layout_.extensions[i] != kFragmentHeader && within(at + 2, at + kExtension)) return false;
+        if (layout_.extensions[i] != kFragmentHeader && within(at + 2, at + kExtension))
+          return false;
       }
     }
     if (layout_.tcp()) return !within(layout_.l4() + kTcpHeader, layout_.headers());

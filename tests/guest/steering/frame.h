@@ -9,6 +9,7 @@
 
 namespace steering {
 
-[[nodiscard]] tern::eth::Bytes draw_frame(std::span<const Flow> flows, const Values& values, Random& random);
+[[nodiscard]] tern::eth::Bytes draw_frame(std::span<const Flow> flows, const Values& values,
+                                          Random& random);
 
 }  // namespace steering

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Compares the device's steering with Linux's, packet by packet. Random flows are installed in the engine and as filters of flower at the
-// ingress of vb; random frames leave at va, and the mark with which each arrives behind the filters must be the number of the flow that the
-// engine finds. steering.sh makes the interfaces.
+// Compares the device's steering with Linux's, packet by packet. Random flows are installed in the
+// engine and as filters of flower at the ingress of vb; random frames leave at va, and the mark
+// with which each arrives behind the filters must be the number of the flow that the engine finds.
+// steering.sh makes the interfaces.
 //
 // usage: steering; prints ok / not ok lines.
 #include <arpa/inet.h>
@@ -39,7 +40,8 @@ constexpr unsigned kFrames = 250;
 
 class PacketSocket {
  public:
-  PacketSocket(const char* name, std::uint16_t protocol) : fd_(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)) {
+  PacketSocket(const char* name, std::uint16_t protocol)
+      : fd_(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0)) {
     require(fd_ >= 0, "packet socket");
     sockaddr_ll address{};
     address.sll_family = AF_PACKET;
@@ -48,14 +50,18 @@ class PacketSocket {
     const int on = 1;
     const timeval timeout{20, 0};
     require(setsockopt(fd_, SOL_SOCKET, SO_RCVMARK, &on, sizeof(on)) == 0, "SO_RCVMARK");
-    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0, "SO_RCVTIMEO");
+    require(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0,
+            "SO_RCVTIMEO");
     require(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0, name);
   }
   ~PacketSocket() { close(fd_); }
   PacketSocket(const PacketSocket&) = delete;
   PacketSocket& operator=(const PacketSocket&) = delete;
 
-  void send(const Bytes& frame) const { require(::send(fd_, frame.data(), frame.size(), 0) == static_cast<ssize_t>(frame.size()), "send"); }
+  void send(const Bytes& frame) const {
+    require(::send(fd_, frame.data(), frame.size(), 0) == static_cast<ssize_t>(frame.size()),
+            "send");
+  }
 
   // The mark with which the frame arrives; nothing if it does not.
   [[nodiscard]] std::optional<std::uint32_t> receive(const Bytes& frame) const {
@@ -103,7 +109,8 @@ class Engine {
   // The number of the flow that takes the frame, or 0.
   [[nodiscard]] std::uint32_t flow_of(const Bytes& frame) { return flow_of(all_, frame); }
   [[nodiscard]] bool several_match(const Bytes& frame) const {
-    return std::ranges::count_if(alone_, [&](const auto& table) { return flow_of(*table, frame) != 0; }) > 1;
+    return std::ranges::count_if(
+               alone_, [&](const auto& table) { return flow_of(*table, frame) != 0; }) > 1;
   }
 
  private:
@@ -139,7 +146,8 @@ std::string hex(const Bytes& frame) {
 }
 
 // Returns what is wrong, or nothing.
-std::string compare(const Subject& subject, unsigned seed, Flower& flower, const PacketSocket& out, const PacketSocket& in, Counts& counts) {
+std::string compare(const Subject& subject, unsigned seed, Flower& flower, const PacketSocket& out,
+                    const PacketSocket& in, Counts& counts) {
   Random random(seed);
   const Values values(random);
   const std::vector<Flow> flows = draw_flows(kFlows, subject, values, random);
@@ -152,7 +160,8 @@ std::string compare(const Subject& subject, unsigned seed, Flower& flower, const
     const auto mark = in.receive(frame);
     if (mark != expected) {
       const std::string there = mark ? "flow " + std::to_string(*mark) : "nothing";
-      return "seed " + std::to_string(seed) + ": flow " + std::to_string(expected) + " in the engine, " + there + " in Linux for " + hex(frame);
+      return "seed " + std::to_string(seed) + ": flow " + std::to_string(expected) +
+             " in the engine, " + there + " in Linux for " + hex(frame);
     }
     ++(expected != 0 ? counts.matched : counts.missed);
     if (engine.several_match(frame)) ++counts.several;
@@ -168,10 +177,13 @@ int run() {
   for (const Subject& subject : subjects()) {
     Counts counts;
     std::string wrong;
-    for (unsigned seed = 1; seed <= kSets && wrong.empty(); ++seed) wrong = compare(subject, seed, flower, out, in, counts);
-    std::printf("# %s: %u frames matched, %u missed, %u matched several flows\n", subject.name, counts.matched, counts.missed, counts.several);
+    for (unsigned seed = 1; seed <= kSets && wrong.empty(); ++seed)
+      wrong = compare(subject, seed, flower, out, in, counts);
+    std::printf("# %s: %u frames matched, %u missed, %u matched several flows\n", subject.name,
+                counts.matched, counts.missed, counts.several);
     constexpr unsigned kEnough = kSets * kFrames / 10;
-    if (wrong.empty() && std::min({counts.matched, counts.missed, counts.several}) < kEnough) wrong = "too few frames of a kind";
+    if (wrong.empty() && std::min({counts.matched, counts.missed, counts.several}) < kEnough)
+      wrong = "too few frames of a kind";
     if (wrong.empty()) {
       std::printf("ok steering/%s\n", subject.name);
     } else {

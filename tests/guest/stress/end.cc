@@ -236,8 +236,9 @@ void End::run() {
 Totals End::totals() const {
   Totals sum;
   for (const auto& f : asked_) {
-    (f->flow().reliable() ? sum.reliable : f->flow().type == IBV_QPT_UC ? sum.uc : sum.ud) +=
-        f->arrived();
+    (f->flow().reliable()           ? sum.reliable
+     : f->flow().type == IBV_QPT_UC ? sum.uc
+                                    : sum.ud) += f->arrived();
   }
   return sum;
 }

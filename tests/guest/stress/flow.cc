@@ -186,12 +186,13 @@ void AskedReliably::check_one(const Message& m, const ibv_wc& wc) const {
   require_of(flow_, wc.wr_id == m.number, "{} is received, not {}", wc.wr_id, m.number);
   require_of(flow_, wc.byte_len == m.length, "message {} of {} bytes, not {}", m.number,
              wc.byte_len, m.length);
-  require_of(flow_, !has_imm(m.opcode) || ((wc.wc_flags & IBV_WC_WITH_IMM) != 0 &&
-                                           ntohl(wc.imm_data) == m.number),
+  require_of(flow_,
+             !has_imm(m.opcode) ||
+                 ((wc.wc_flags & IBV_WC_WITH_IMM) != 0 && ntohl(wc.imm_data) == m.number),
              "message {} with another immediate", m.number);
   require_of(flow_,
-             wc.opcode == (m.opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WC_RECV_RDMA_WITH_IMM
-                                                                  : IBV_WC_RECV),
+             wc.opcode ==
+                 (m.opcode == IBV_WR_RDMA_WRITE_WITH_IMM ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV),
              "message {} as opcode {}", m.number, static_cast<int>(wc.opcode));
 }
 
@@ -260,8 +261,7 @@ void AskedUnreliably::check_one(const ibv_wc& wc) {
   const auto in = write ? guarded(m).first(m.length) : bytes(at + grh, m.length);
   require_of(flow_, is_content(in, flow_, m), "message {}: wrong bytes", number);
   if (in_order_) {
-    require_of(flow_, !last_ || number > *last_, "message {} behind {}", number,
-               last_.value_or(0));
+    require_of(flow_, !last_ || number > *last_, "message {} behind {}", number, last_.value_or(0));
   }
   last_ = number;
   arrived_++;
@@ -275,8 +275,7 @@ bool AskedUnreliably::poll() {
 void AskedUnreliably::verify(std::uint64_t round) {
   for (std::uint64_t i = 0; i < kRound; i++) {
     const Message m = message(flow_, round * kRound + i);
-    const bool write =
-        m.opcode == IBV_WR_RDMA_WRITE || m.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    const bool write = m.opcode == IBV_WR_RDMA_WRITE || m.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
     require_of(flow_, write ? is_beginning(guarded(m), flow_, m) : is_blank(guarded(m), flow_, m),
                "WRITE {} left something else than its beginning", m.number);
   }

@@ -30,21 +30,27 @@ struct Case {
   const char* name;
   std::vector<std::string> rules;  // for outgoing packets; a seed is added to each
   bool in_order;
-  std::vector<const char*> must_move;      // counters, summed over both machines
+  std::vector<const char*> must_move;  // counters, summed over both machines
   std::vector<const char*> must_not_move;
 };
 
-const std::vector<const char*> kRetries = {
-    "out_of_sequence", "packet_seq_err", "duplicate_request", "implied_nak_seq_err",
-    "local_ack_timeout_err"};
+const std::vector<const char*> kRetries = {"out_of_sequence", "packet_seq_err", "duplicate_request",
+                                           "implied_nak_seq_err", "local_ack_timeout_err"};
 
 // Counters that no fault on the wire may move.
-const std::vector<const char*> kErrors = {
-    "rnr_nak_retry_err",        "resp_local_length_error",    "resp_cqe_error",
-    "req_cqe_error",            "req_cqe_flush_error",        "resp_cqe_flush_error",
-    "req_remote_access_errors", "req_remote_invalid_request", "resp_remote_access_errors",
-    "qkey_violations",          "dma_errors",                 "cq_overruns",
-    "bad_doorbell"};
+const std::vector<const char*> kErrors = {"rnr_nak_retry_err",
+                                          "resp_local_length_error",
+                                          "resp_cqe_error",
+                                          "req_cqe_error",
+                                          "req_cqe_flush_error",
+                                          "resp_cqe_flush_error",
+                                          "req_remote_access_errors",
+                                          "req_remote_invalid_request",
+                                          "resp_remote_access_errors",
+                                          "qkey_violations",
+                                          "dma_errors",
+                                          "cq_overruns",
+                                          "bad_doorbell"};
 
 std::vector<Case> cases() {
   std::vector<const char*> all = kRetries;
@@ -135,9 +141,7 @@ void Bench::check(const Case& c) const {
     return here.at(name) - before_here_.at(name) + there.at(name) - before_there_.at(name);
   };
   std::string told;
-  const auto tell = [&](const char* name) {
-    told += std::format(" {} {}", name, moved(name));
-  };
+  const auto tell = [&](const char* name) { told += std::format(" {} {}", name, moved(name)); };
   std::ranges::for_each(kTold, tell);
   std::ranges::for_each(kRetries, tell);
   tell("rx_icrc_encapsulated");
@@ -212,10 +216,10 @@ int run_all(const Options& options) {
   std::size_t run = 0;
   std::size_t passed = 0;
   for (const Case& c : cases()) {
-    const bool chosen = options.patterns.empty() ||
-                        std::ranges::any_of(options.patterns, [&](const char* p) {
-                          return ::fnmatch(p, c.name, 0) == 0;
-                        });
+    const bool chosen =
+        options.patterns.empty() || std::ranges::any_of(options.patterns, [&](const char* p) {
+          return ::fnmatch(p, c.name, 0) == 0;
+        });
     if (chosen) {
       run++;
       passed += run_case(c, bench, dev, options) ? 1U : 0U;

@@ -29,11 +29,16 @@ std::uint64_t draw(const Flow& flow, std::uint64_t number, std::uint64_t what) {
 enum : std::uint64_t { kOpcode, kLength, kOperand, kContent, kBlank };
 
 ibv_wr_opcode choose_opcode(const Flow& flow, std::uint64_t x) {
-  constexpr std::array kReliable = {
-      IBV_WR_SEND,           IBV_WR_SEND,           IBV_WR_SEND_WITH_IMM,
-      IBV_WR_RDMA_WRITE,     IBV_WR_RDMA_WRITE,     IBV_WR_RDMA_WRITE_WITH_IMM,
-      IBV_WR_RDMA_READ,      IBV_WR_RDMA_READ,      IBV_WR_ATOMIC_CMP_AND_SWP,
-      IBV_WR_ATOMIC_FETCH_AND_ADD};
+  constexpr std::array kReliable = {IBV_WR_SEND,
+                                    IBV_WR_SEND,
+                                    IBV_WR_SEND_WITH_IMM,
+                                    IBV_WR_RDMA_WRITE,
+                                    IBV_WR_RDMA_WRITE,
+                                    IBV_WR_RDMA_WRITE_WITH_IMM,
+                                    IBV_WR_RDMA_READ,
+                                    IBV_WR_RDMA_READ,
+                                    IBV_WR_ATOMIC_CMP_AND_SWP,
+                                    IBV_WR_ATOMIC_FETCH_AND_ADD};
   constexpr std::array kUnreliable = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
                                       IBV_WR_RDMA_WRITE_WITH_IMM};
   if (flow.reliable()) {

@@ -12,7 +12,7 @@
 
 namespace guest {
 
-constexpr std::uint32_t kMtu = 1024;          // bytes per packet
+constexpr std::uint32_t kMtu = 1024;           // bytes per packet
 constexpr std::uint32_t kLongest = 16 * kMtu;  // bytes per message
 constexpr std::uint32_t kGuard = 64;           // bytes after a message that must not change
 constexpr std::uint32_t kSlot = kLongest + kGuard;
@@ -37,9 +37,7 @@ struct Flow {
   std::uint32_t id = 0;
   ibv_qp_type type = IBV_QPT_RC;  // of the requester
 
-  [[nodiscard]] bool reliable() const {
-    return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
-  }
+  [[nodiscard]] bool reliable() const { return type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND; }
 };
 
 struct Message {

@@ -36,7 +36,8 @@ int run(const Options& o, std::span<const char* const> patterns) {
   if (!o.server.empty()) peer.emplace(tcp_connect(o.server, o.port));
   std::vector<Named> tests;
   const Socket* const socket = peer ? &*peer : nullptr;
-  for (auto& list : {query_tests(dev), post_tests(dev), dm_tests(dev), key_tests(dev), sport_tests(dev, socket)}) {
+  for (auto& list : {query_tests(dev), post_tests(dev), dm_tests(dev), key_tests(dev),
+                     sport_tests(dev, socket)}) {
     tests.insert(tests.end(), list.begin(), list.end());
   }
   return run_named("terndv", tests, patterns) ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -106,7 +106,8 @@ RawCq::RawCq(ibv_cq* cq) {
 }
 
 bool RawCq::ready(std::uint32_t number) const {
-  return (load(terndv_cqe_slot(&dv_, number)->phase) & TERN_CQE_PHASE) == terndv_cqe_phase(&dv_, number);
+  return (load(terndv_cqe_slot(&dv_, number)->phase) & TERN_CQE_PHASE) ==
+         terndv_cqe_phase(&dv_, number);
 }
 
 std::optional<tern_cqe> RawCq::poll() {

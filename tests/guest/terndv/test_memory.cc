@@ -53,18 +53,21 @@ void operations(const Device& dev) {
   add = 5;
   require(add == 15 && get(dm.get(), kAt) == 16, "ADD made {}", get(dm.get(), kAt));
   set = 0x80000000;
-  require(set == 0x80000010 && get(dm.get(), kAt) == 0x80000011, "OR made {:#x}", get(dm.get(), kAt));
+  require(set == 0x80000010 && get(dm.get(), kAt) == 0x80000011, "OR made {:#x}",
+          get(dm.get(), kAt));
   clear = 0x80000001;
   require(clear == 0x10 && get(dm.get(), kAt) == 0, "CLEAR made {:#x}", get(dm.get(), kAt));
   require(set == 0 && set == 1, "test and set");
-  require(get(dm.get(), kAt - 4) == 0 && get(dm.get(), kAt + 4) == 0 && get(dm.get(), 0x40) == 0, "another word changed");
+  require(get(dm.get(), kAt - 4) == 0 && get(dm.get(), kAt + 4) == 0 && get(dm.get(), 0x40) == 0,
+          "another word changed");
 }
 
 void refused_operations(const Device& dev) {
   const DmPtr dm = alloc_dm(dev, 2 * kPage);
   const auto refused = [&](std::uint8_t op, std::uint64_t offset, int err) {
     errno = 0;
-    require(terndv_dm_map_op_addr(dm.get(), op, offset) == nullptr, "operation {} at {}", op, offset);
+    require(terndv_dm_map_op_addr(dm.get(), op, offset) == nullptr, "operation {} at {}", op,
+            offset);
     require_err(errno, err, "terndv_dm_map_op_addr");
   };
   refused(3, 0, EOPNOTSUPP);
@@ -82,8 +85,11 @@ void many_operations(const Device& dev) {
     for (std::size_t i = 0; i < kLimit; i++) {
       *map_op(dm.get(), static_cast<std::uint8_t>(i / 40), i % 40 * kPage) = 1;
     }
-    require(terndv_dm_map_op_addr(dm.get(), TERNDV_DM_OP_OR, 39 * kPage) == nullptr && errno == ENOSPC, "no limit");
-    require(get(dm.get(), 23 * kPage) == 1 && get(dm.get(), 24 * kPage) == 1, "a store went elsewhere");
+    require(
+        terndv_dm_map_op_addr(dm.get(), TERNDV_DM_OP_OR, 39 * kPage) == nullptr && errno == ENOSPC,
+        "no limit");
+    require(get(dm.get(), 23 * kPage) == 1 && get(dm.get(), 24 * kPage) == 1,
+            "a store went elsewhere");
   }
 }
 
@@ -113,7 +119,8 @@ void shared_counter(const Device& dev) {
     (void)poll(pair.a.send_cq.get(), 1);
   }
   other.join();
-  require(add == kRounds * (1000 + 3 + 1), "{} instead of {}", get(dm.get(), kAt) - 1, kRounds * 1004);
+  require(add == kRounds * (1000 + 3 + 1), "{} instead of {}", get(dm.get(), kAt) - 1,
+          kRounds * 1004);
 }
 
 // ---- keys ----
@@ -137,12 +144,18 @@ void complete(const Pair& pair, const Send& send) {
 }
 
 void region(const Device& dev) {
-  const Memory memory(dev.pd(), 2 * kPage, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND, 0x12345000);
+  const Memory memory(dev.pd(), 2 * kPage,
+                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND,
+                      0x12345000);
   const terndv_key_attr attr = key_of(dev.pd(), memory.rkey());
-  require(attr.addr == 0x12345000 && attr.length == 2 * kPage, "range {:#x} {:#x}", attr.addr, attr.length);
-  require(attr.access == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND), "access {:#x}", attr.access);
-  require(attr.key == memory.rkey() && attr.type == 0 && attr.state == TERNDV_KEY_VALID, "key, type or state");
-  require(attr.num_windows == 0 && attr.mr_key == 0 && attr.qp_num == 0, "windows of an unused region");
+  require(attr.addr == 0x12345000 && attr.length == 2 * kPage, "range {:#x} {:#x}", attr.addr,
+          attr.length);
+  require(attr.access == (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND),
+          "access {:#x}", attr.access);
+  require(attr.key == memory.rkey() && attr.type == 0 && attr.state == TERNDV_KEY_VALID,
+          "key, type or state");
+  require(attr.num_windows == 0 && attr.mr_key == 0 && attr.qp_num == 0,
+          "windows of an unused region");
 }
 
 void window_type_2(const Device& dev) {
@@ -151,18 +164,24 @@ void window_type_2(const Device& dev) {
   const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
   require(mw != nullptr, "ibv_alloc_mw");
   terndv_key_attr attr = window_of(mw.get());
-  require(attr.type == 2 && attr.state == TERNDV_KEY_FREE && attr.length == 0, "a window before its bind");
+  require(attr.type == 2 && attr.state == TERNDV_KEY_FREE && attr.length == 0,
+          "a window before its bind");
 
   Send bind;
   bind.opcode = IBV_WR_BIND_MW;
   bind.mw = mw.get();
   bind.bind_rkey = ibv_inc_rkey(mw->rkey);
-  bind.bind = {.mr = memory.mr(), .addr = memory.address(100), .length = 500, .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+  bind.bind = {.mr = memory.mr(),
+               .addr = memory.address(100),
+               .length = 500,
+               .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
   complete(pair, bind);
   attr = key_of(dev.pd(), bind.bind_rkey);
   require(attr.state == TERNDV_KEY_VALID && attr.key == bind.bind_rkey, "the window is not bound");
-  require(attr.addr == memory.address(100) && attr.length == 500, "range {:#x} {:#x}", attr.addr, attr.length);
-  require(attr.access == IBV_ACCESS_REMOTE_WRITE && attr.qp_num == pair.a.qp->qp_num, "access or QP");
+  require(attr.addr == memory.address(100) && attr.length == 500, "range {:#x} {:#x}", attr.addr,
+          attr.length);
+  require(attr.access == IBV_ACCESS_REMOTE_WRITE && attr.qp_num == pair.a.qp->qp_num,
+          "access or QP");
   require(attr.mr_key == memory.rkey(), "region {:#x}", attr.mr_key);
   require(key_of(dev.pd(), memory.rkey()).num_windows == 1, "the region does not count its window");
 
@@ -171,7 +190,8 @@ void window_type_2(const Device& dev) {
   invalidate.inv_rkey = bind.bind_rkey;
   complete(pair, invalidate);
   attr = window_of(mw.get());
-  require(attr.state == TERNDV_KEY_FREE && attr.mr_key == 0 && attr.length == 0, "the window is still bound");
+  require(attr.state == TERNDV_KEY_FREE && attr.mr_key == 0 && attr.length == 0,
+          "the window is still bound");
   require(key_of(dev.pd(), memory.rkey()).num_windows == 0, "the region still counts it");
 }
 
@@ -183,7 +203,10 @@ void window_type_1(const Device& dev) {
   const std::uint32_t before = mw->rkey;
   ibv_mw_bind bind{};
   bind.send_flags = IBV_SEND_SIGNALED;
-  bind.bind_info = {.mr = memory.mr(), .addr = memory.address(8), .length = 16, .mw_access_flags = IBV_ACCESS_REMOTE_READ};
+  bind.bind_info = {.mr = memory.mr(),
+                    .addr = memory.address(8),
+                    .length = 16,
+                    .mw_access_flags = IBV_ACCESS_REMOTE_READ};
   require_err(ibv_bind_mw(pair.a.qp.get(), mw.get(), &bind), 0, "ibv_bind_mw");
   require(poll(pair.a.send_cq.get(), 1).front().status == IBV_WC_SUCCESS, "the bind failed");
   terndv_key_attr attr = window_of(mw.get());
@@ -202,7 +225,8 @@ void foreign_keys(const Device& dev) {
   const PdPtr own(ibv_alloc_pd(dev.context()));
   const Memory ours(own.get(), kPage, kAllAccess);
   terndv_key_attr attr{};
-  for (const std::uint32_t key : {theirs.rkey(), window->rkey, ours.rkey(), 0U, 0x100U, 0x200U, 0xffffffffU}) {
+  for (const std::uint32_t key :
+       {theirs.rkey(), window->rkey, ours.rkey(), 0U, 0x100U, 0x200U, 0xffffffffU}) {
     require_err(terndv_query_key(dev.pd(), key, &attr), ENOENT, "a key of another PD, or of none");
   }
   // A PD of another context cannot be named, either.

@@ -25,7 +25,8 @@ Pair::Pair(const Device& dev, ibv_qp_type type, ibv_srq* srq) {
     require(side->qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
     side->cap = spec.cap;
   }
-  const Endpoint ends[] = {{.qpn = a.qp->qp_num, .psn = 1, .gid = dev.gid()}, {.qpn = b.qp->qp_num, .psn = 9, .gid = dev.gid()}};
+  const Endpoint ends[] = {{.qpn = a.qp->qp_num, .psn = 1, .gid = dev.gid()},
+                           {.qpn = b.qp->qp_num, .psn = 9, .gid = dev.gid()}};
   connect(a.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[0], ends[1]);
   connect(b.qp.get(), dev, {.mtu = IBV_MTU_1024}, ends[1], ends[0]);
 }
@@ -35,7 +36,8 @@ namespace {
 constexpr std::uint32_t kSize = 4096;
 
 // Of the receiver's CQE and of the sender's.
-void require_cqe(const tern_cqe& cqe, std::uint8_t opcode, std::uint64_t wr_id, std::uint32_t qpn, std::uint32_t length) {
+void require_cqe(const tern_cqe& cqe, std::uint8_t opcode, std::uint64_t wr_id, std::uint32_t qpn,
+                 std::uint32_t length) {
   require(cqe.status == TERN_CQE_SUCCESS, "status {}", cqe.status);
   require(cqe.opcode == opcode, "opcode {:#x} instead of {:#x}", cqe.opcode, opcode);
   require(le64toh(cqe.wr_id) == wr_id, "wr_id {} instead of {}", le64toh(cqe.wr_id), wr_id);
@@ -44,7 +46,8 @@ void require_cqe(const tern_cqe& cqe, std::uint8_t opcode, std::uint64_t wr_id, 
 }
 
 struct RawSide {
-  explicit RawSide(const Pair::Side& side) : qp(side.qp.get()), send_cq(side.send_cq.get()), recv_cq(side.recv_cq.get()) {}
+  explicit RawSide(const Pair::Side& side)
+      : qp(side.qp.get()), send_cq(side.send_cq.get()), recv_cq(side.recv_cq.get()) {}
   RawQp qp;
   RawCq send_cq, recv_cq;
 };
@@ -78,7 +81,8 @@ void send_by_hand(const Device& dev) {
       require((got.flags & TERN_CQE_F_IMM) && be32toh(got.imm) == 0x1000 + i, "immediate data");
       require_cqe(a.send_cq.wait(), TERN_WR_SEND_WITH_IMM, id + i, pair.a.qp->qp_num, 64);
     }
-    require(std::memcmp(to.bytes().data(), from.bytes().data(), batch * 64) == 0, "other bytes arrived");
+    require(std::memcmp(to.bytes().data(), from.bytes().data(), batch * 64) == 0,
+            "other bytes arrived");
     std::memset(to.bytes().data(), 0, kSize);
     id += batch;
   }
@@ -127,12 +131,14 @@ void one_sided_by_hand(const Device& dev) {
   wqe = a.qp.next(0x3f, 4);
   a.qp.post();
   const tern_cqe bad = a.send_cq.wait();
-  require(bad.status == TERN_CQE_LOC_QP_OP_ERR && le64toh(bad.wr_id) == 4, "status {} of an unknown opcode", bad.status);
+  require(bad.status == TERN_CQE_LOC_QP_OP_ERR && le64toh(bad.wr_id) == 4,
+          "status {} of an unknown opcode", bad.status);
   require(state_of(pair.a.qp.get()) == IBV_QPS_ERR, "the QP is not in error");
   // A receive that is posted now needs a doorbell.
   a.qp.post_recv(5, {});
   const tern_cqe flushed = a.recv_cq.wait();
-  require(flushed.status == TERN_CQE_WR_FLUSH_ERR && le64toh(flushed.wr_id) == 5, "the receive was not flushed");
+  require(flushed.status == TERN_CQE_WR_FLUSH_ERR && le64toh(flushed.wr_id) == 5,
+          "the receive was not flushed");
 }
 
 void shared_receives_by_hand(const Device& dev) {
@@ -206,7 +212,11 @@ void arm_by_hand(const Device& dev) {
   const CqPtr cq = create_cq(dev, 8, channel.get());
   QpSpec spec;
   spec.send_cq = spec.recv_cq = cq.get();
-  spec.cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  spec.cap = {.max_send_wr = 4,
+              .max_recv_wr = 1,
+              .max_send_sge = 1,
+              .max_recv_sge = 1,
+              .max_inline_data = 0};
   const QpPtr qp = try_create_qp(dev, spec);
   require(qp != nullptr, "ibv_create_qp");
   const Endpoint self{.qpn = qp->qp_num, .psn = 1, .gid = dev.gid()};
@@ -227,7 +237,8 @@ void arm_by_hand(const Device& dev) {
     require(::poll(&fd, 1, 20000) == 1, "no event {}", i);
     ibv_cq* from = nullptr;
     void* context = nullptr;
-    require(ibv_get_cq_event(channel.get(), &from, &context) == 0 && from == cq.get(), "ibv_get_cq_event");
+    require(ibv_get_cq_event(channel.get(), &from, &context) == 0 && from == cq.get(),
+            "ibv_get_cq_event");
     ibv_ack_cq_events(from, 1);
     raw_cq.event_taken();
     require(le64toh(raw_cq.wait().wr_id) == i, "another completion");

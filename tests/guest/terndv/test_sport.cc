@@ -31,11 +31,16 @@ struct Report {
 // A raw packet QP that gets a copy of every frame.
 class Sniffer {
  public:
-  explicit Sniffer(const Device& dev) : memory_(dev.pd(), kSniffed * kFrame, kAllAccess), cq_(create_cq(dev, kSniffed)) {
+  explicit Sniffer(const Device& dev)
+      : memory_(dev.pd(), kSniffed * kFrame, kAllAccess), cq_(create_cq(dev, kSniffed)) {
     QpSpec spec;
     spec.type = IBV_QPT_RAW_PACKET;
     spec.send_cq = spec.recv_cq = cq_.get();
-    spec.cap = {.max_send_wr = 1, .max_recv_wr = kSniffed, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    spec.cap = {.max_send_wr = 1,
+                .max_recv_wr = kSniffed,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
     qp_ = try_create_qp(dev, spec);
     require(qp_ != nullptr, "a raw packet QP: {}", errno_name(errno));
     ibv_qp_attr attr{};
@@ -56,7 +61,8 @@ class Sniffer {
   Sniffer& operator=(const Sniffer&) = delete;
   ~Sniffer() { note_destroy("ibv_destroy_flow", ibv_destroy_flow(flow_)); }
 
-  // The source port of the last frame to `qpn`. Waits for one: the copy may arrive after the message.
+  // The source port of the last frame to `qpn`. Waits for one: the copy may arrive after the
+  // message.
   std::uint16_t last_to(std::uint32_t qpn) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     std::uint16_t sport = 0;
@@ -77,7 +83,8 @@ class Sniffer {
     return sport;
   }
   static std::uint16_t u16(std::span<const std::byte> frame, std::size_t at) {
-    return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[at]) << 8 | std::to_integer<unsigned>(frame[at + 1]));
+    return static_cast<std::uint16_t>(std::to_integer<unsigned>(frame[at]) << 8 |
+                                      std::to_integer<unsigned>(frame[at + 1]));
   }
   // The frame's UDP source port if it is a RoCE packet to the QP.
   static std::uint16_t port_of(std::span<const std::byte> frame, std::uint32_t qpn) {
@@ -85,7 +92,8 @@ class Sniffer {
     if (frame.size() < kEth + 40 + 8 + 12) return 0;
     const std::size_t udp = kEth + (u16(frame, 12) == 0x0800 ? 20 : 40);
     const std::size_t bth = udp + 8;
-    const std::uint32_t to = std::to_integer<std::uint32_t>(frame[bth + 5]) << 16 | u16(frame, bth + 6);
+    const std::uint32_t to =
+        std::to_integer<std::uint32_t>(frame[bth + 5]) << 16 | u16(frame, bth + 6);
     return u16(frame, udp + 2) == kRoce && to == qpn ? u16(frame, udp) : std::uint16_t{0};
   }
   void refill(std::uint32_t slot) const {
@@ -100,11 +108,16 @@ class Sniffer {
 };
 
 struct Lone {
-  Lone(const Device& dev, ibv_qp_type type) : memory(dev.pd(), kMessage, kAllAccess), cq(create_cq(dev, 8)) {
+  Lone(const Device& dev, ibv_qp_type type)
+      : memory(dev.pd(), kMessage, kAllAccess), cq(create_cq(dev, 8)) {
     QpSpec spec;
     spec.type = type;
     spec.send_cq = spec.recv_cq = cq.get();
-    spec.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    spec.cap = {.max_send_wr = 4,
+                .max_recv_wr = 4,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
     qp = try_create_qp(dev, spec);
     require(qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
     self = {.qpn = qp->qp_num, .psn = 7, .gid = dev.gid()};
@@ -137,7 +150,8 @@ std::uint16_t send_one(const Socket& peer, const Lone& end) {
 
 void on_the_wire(const Device& dev, const Socket& peer, ibv_qp_type type) {
   const Lone end(dev, type);
-  const Report first = ask(peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.self});
+  const Report first =
+      ask(peer, {.unconnected = 1, .type = static_cast<std::uint32_t>(type), .from = end.self});
   connect(end.qp.get(), dev, {.mtu = IBV_MTU_1024}, end.self, first.self);
   std::uint16_t sport = 0;
   require_err(terndv_query_qp_udp_sport(end.qp.get(), &sport), 0, "terndv_query_qp_udp_sport");
@@ -216,7 +230,8 @@ void serve(const Device& dev, const Socket& client) {
 }
 
 std::vector<Named> sport_tests(const Device& dev, const Socket* peer) {
-  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }}, {"sport-xrc-target", [&dev] { xrc_target(dev); }}};
+  std::vector<Named> tests{{"sport-refused", [&dev] { refused(dev); }},
+                           {"sport-xrc-target", [&dev] { xrc_target(dev); }}};
   if (peer == nullptr) return tests;
   tests.push_back({"sport-rc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_RC); }});
   tests.push_back({"sport-uc-on-the-wire", [&dev, peer] { on_the_wire(dev, *peer, IBV_QPT_UC); }});

@@ -16,7 +16,11 @@ struct Pair {
 
   struct Side {
     CqPtr send_cq, recv_cq;
-    ibv_qp_cap cap{.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 4, .max_recv_sge = 2, .max_inline_data = 128};
+    ibv_qp_cap cap{.max_send_wr = 8,
+                   .max_recv_wr = 8,
+                   .max_send_sge = 4,
+                   .max_recv_sge = 2,
+                   .max_inline_data = 128};
     QpPtr qp;
   };
   Side a, b;

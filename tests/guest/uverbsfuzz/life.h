@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include <infiniband/terndv.h>
 #include "raw.h"
 #include "tally.h"
-#include <infiniband/terndv.h>
 
 namespace uverbsfuzz {
 
@@ -31,8 +31,9 @@ struct Process {
   ibv_gid gid{};
   std::uint8_t gid_index = 0;
 
-  // ib_core locks the multicast groups of a QP that was opened by a mutex that it never initializes.
-  // Any handle of a QP may be that of another one soon, so a process does one or the other.
+  // ib_core locks the multicast groups of a QP that was opened by a mutex that it never
+  // initializes. Any handle of a QP may be that of another one soon, so a process does one or the
+  // other.
   [[nodiscard]] bool may_open() const { return options.core_bugs || options.seed % 2 == 0; }
   [[nodiscard]] bool may_join() const { return options.core_bugs || options.seed % 2 != 0; }
 };

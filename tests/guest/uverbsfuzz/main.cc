@@ -448,8 +448,7 @@ int self_test() {
   };
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   for (const auto& plant : plants) {
-    const std::string text =
-        output_of(self + " " + plant.options + "; echo status $?");
+    const std::string text = output_of(self + " " + plant.options + "; echo status $?");
     const bool found = text.find(plant.line) != std::string::npos && text.ends_with("status 1\n");
     report(found, std::string("planted-") + plant.name + "-is-found",
            "said " + text.substr(text.size() < 300 ? 0 : text.size() - 300));

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "rcverify/verbs.h"
 #include <infiniband/terndv.h>
+#include "rcverify/verbs.h"
 
 namespace uverbsfuzz {
 namespace {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // verbs_table: calls each verb that rdma-core has a page of, and sees it do what its page says.
 //
-//   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR    prints "ok NAME" or "not ok NAME - why" for each page and probe
-//   verbs_table ... --rst FILE                         also writes the table of what was seen
-//   verbs_table ... --compare FILE                     also fails if a row of FILE differs from what was seen
+//   verbs_table [-d DEV] [-g GID_INDEX] --pages DIR    prints "ok NAME" or "not ok NAME - why" for
+//   each page and probe verbs_table ... --rst FILE                         also writes the table of
+//   what was seen verbs_table ... --compare FILE                     also fails if a row of FILE
+//   differs from what was seen
 //
-// DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does a probe without a page.
+// DIR has the sources of rdma-core's pages (libibverbs/man). A page without a probe fails, as does
+// a probe without a page.
 #include <getopt.h>
 #include <unistd.h>
 
@@ -70,7 +72,8 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The pages of section 3: files NAME.3 and NAME.3.md, and the second names of CMakeLists.txt's list of aliases.
+// The pages of section 3: files NAME.3 and NAME.3.md, and the second names of CMakeLists.txt's list
+// of aliases.
 std::set<std::string> pages_of(const std::string& dir) {
   std::set<std::string> pages;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
@@ -86,7 +89,8 @@ std::set<std::string> pages_of(const std::string& dir) {
   std::string words = list.substr(at, list.find(')', at) - at);
   std::ranges::replace(words, '\n', ' ');
   bool alias = false;
-  for (std::size_t begin = words.find_first_not_of(' '); begin != std::string::npos; alias = !alias) {
+  for (std::size_t begin = words.find_first_not_of(' '); begin != std::string::npos;
+       alias = !alias) {
     const std::size_t end = words.find(' ', begin);
     const std::string word = words.substr(begin, end - begin);
     if (alias && word.ends_with(".3")) {
@@ -121,7 +125,8 @@ std::string refused(const Probe& probe, const Device& dev) {
     errno = 0;
     const int err = refusal.call(dev);
     require(err != 0, "{} works now", refusal.what);
-    const auto at = std::ranges::find(found, errno_name(err), &std::pair<std::string, std::string>::first);
+    const auto at =
+        std::ranges::find(found, errno_name(err), &std::pair<std::string, std::string>::first);
     if (at == found.end()) {
       found.emplace_back(errno_name(err), refusal.what);
     } else {
@@ -189,15 +194,16 @@ std::string to_rst(const Rows& rows) {
     saw = std::max(saw, row.saw.size());
   }
   const std::string rule = std::string(page, '=') + " ======= " + std::string(saw, '=') + "\n";
-  std::string out = kIntro + rule + std::format("{:{}} tern    What the test saw\n", "Page", page) + rule;
+  std::string out =
+      kIntro + rule + std::format("{:{}} tern    What the test saw\n", "Page", page) + rule;
   for (const auto& [name, row] : rows) {
     out += std::format("{:{}} {:7} {}\n", name, page, word(row.seen), row.saw);
   }
   return out + rule;
 }
 
-// Every row must be in the file as it was seen, whatever the width of the columns, and no other row but those of pages that this
-// lane's rdma-core lacks.
+// Every row must be in the file as it was seen, whatever the width of the columns, and no other row
+// but those of pages that this lane's rdma-core lacks.
 std::string differs(const Rows& rows, const std::string& file) {
   std::map<std::string, std::string> lines;
   for (std::size_t at = 0; at < file.size();) {
@@ -205,7 +211,8 @@ std::string differs(const Rows& rows, const std::string& file) {
     const std::string line = file.substr(at, end - at);
     const std::size_t name = line.find(' ');
     if (name != std::string::npos) {
-      lines[line.substr(0, name)] = line.substr(std::min(line.find_first_not_of(' ', name), line.size()));
+      lines[line.substr(0, name)] =
+          line.substr(std::min(line.find_first_not_of(' ', name), line.size()));
     }
     at = end + 1;
   }
@@ -218,7 +225,8 @@ std::string differs(const Rows& rows, const std::string& file) {
   const std::vector<std::string> newer = newer_pages();
   for (const auto& [name, text] : lines) {
     const std::string found = text.substr(0, text.find(' '));
-    const bool row = name.find("ibv_") != std::string::npos && (found == "works" || found == "partly" || found == "refuses");
+    const bool row = name.find("ibv_") != std::string::npos &&
+                     (found == "works" || found == "partly" || found == "refuses");
     if (row && !rows.contains(name) && std::ranges::find(newer, name) == newer.end()) {
       return std::format("{} has a row, but no page", name);
     }

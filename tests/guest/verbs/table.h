@@ -12,7 +12,8 @@
 
 namespace guest::verbs {
 
-// What a probe saw: the verb worked, it worked but for something that its page offers, or it refused as its page says.
+// What a probe saw: the verb worked, it worked but for something that its page offers, or it
+// refused as its page says.
 enum class Seen { kWorks, kPartly, kRefuses };
 
 // Something that a page offers and tern refuses. It is tried, and the table has the errno.
@@ -24,7 +25,8 @@ struct Refusal {
 struct Probe {
   std::vector<std::string> pages;  // of section 3
   std::string saw;                 // what the body checks, for the table
-  std::function<std::string(const Device&)> body;  // throws a Failure; returns what it measured, which follows `saw`
+  std::function<std::string(const Device&)>
+      body;  // throws a Failure; returns what it measured, which follows `saw`
   Seen seen;
   std::vector<Refusal> refusals{};
   std::vector<std::string> whole{};  // more pages, whose verbs refuse nothing
@@ -33,20 +35,25 @@ struct Probe {
 class Probes {
  public:
   // The verbs work.
-  void works(std::initializer_list<std::string> pages, std::string saw, std::function<void(const Device&)> body) {
+  void works(std::initializer_list<std::string> pages, std::string saw,
+             std::function<void(const Device&)> body) {
     probes_.push_back({pages, std::move(saw), silent(std::move(body)), Seen::kWorks});
   }
   // The verbs work, and the body says what it measured.
-  void measures(std::initializer_list<std::string> pages, std::string saw, std::function<std::string(const Device&)> body) {
+  void measures(std::initializer_list<std::string> pages, std::string saw,
+                std::function<std::string(const Device&)> body) {
     probes_.push_back({pages, std::move(saw), std::move(body), Seen::kWorks});
   }
   // The verbs work, but for what those of `pages` refuse.
-  void partly(std::initializer_list<std::string> pages, std::initializer_list<std::string> whole, std::string saw,
-              std::function<void(const Device&)> body, std::vector<Refusal> refusals) {
-    probes_.push_back({pages, std::move(saw), silent(std::move(body)), Seen::kPartly, std::move(refusals), whole});
+  void partly(std::initializer_list<std::string> pages, std::initializer_list<std::string> whole,
+              std::string saw, std::function<void(const Device&)> body,
+              std::vector<Refusal> refusals) {
+    probes_.push_back({pages, std::move(saw), silent(std::move(body)), Seen::kPartly,
+                       std::move(refusals), whole});
   }
   // The verbs refuse.
-  void refuses(std::initializer_list<std::string> pages, std::string saw, std::function<void(const Device&)> body) {
+  void refuses(std::initializer_list<std::string> pages, std::string saw,
+               std::function<void(const Device&)> body) {
     probes_.push_back({pages, std::move(saw), silent(std::move(body)), Seen::kRefuses});
   }
   [[nodiscard]] const std::vector<Probe>& all() const { return probes_; }

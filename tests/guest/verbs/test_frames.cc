@@ -86,9 +86,14 @@ class Raw {
     ibv_qp_init_attr_ex attr{};
     attr.send_cq = send_cq_.get();
     attr.recv_cq = recv_cq_.get();
-    attr.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+    attr.cap = {.max_send_wr = 4,
+                .max_recv_wr = 4,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = 0};
     attr.qp_type = IBV_QPT_RAW_PACKET;
-    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
+    attr.comp_mask =
+        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_MAX_TSO_HEADER;
     attr.pd = dev_.pd();
     attr.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_TSO;
     attr.max_tso_header = kTcpHeaders;
@@ -114,7 +119,8 @@ class Raw {
   QpPtr to_;
 };
 
-// A flow of the frames to kTo, with counters if there are some. The specs follow each other without gaps.
+// A flow of the frames to kTo, with counters if there are some. The specs follow each other without
+// gaps.
 FlowPtr create_flow(ibv_qp* qp, ibv_counters* counters = nullptr) {
   ibv_flow_spec_eth eth{};
   eth.type = IBV_FLOW_SPEC_ETH;
@@ -153,11 +159,13 @@ void attach(ibv_counters* counters) {
     ibv_counter_attach_attr at{};
     at.counter_desc = i == 0 ? IBV_COUNTER_PACKETS : IBV_COUNTER_BYTES;
     at.index = i;
-    require_err(ibv_attach_counters_point_flow(counters, &at, nullptr), 0, "ibv_attach_counters_point_flow");
+    require_err(ibv_attach_counters_point_flow(counters, &at, nullptr), 0,
+                "ibv_attach_counters_point_flow");
   }
 }
 
-// Makes a flow of the frames to kTo with another spec, which may be none; returns the errno, 0 if that worked.
+// Makes a flow of the frames to kTo with another spec, which may be none; returns the errno, 0 if
+// that worked.
 int try_flow(ibv_qp* qp, std::span<const std::byte> spec, std::uint32_t flags = 0) {
   ibv_flow_spec_eth eth{};
   eth.type = IBV_FLOW_SPEC_ETH;
@@ -209,48 +217,60 @@ std::function<int(const Device&)> refuses_wq_flag(std::uint32_t flag) {
 }
 
 void add_flows(Probes& p) {
-  p.partly({"ibv_create_flow"}, {"ibv_destroy_flow"}, "frames to an address, and none without the flow", [](const Device& dev) {
-    const Raw raw(dev);
-    raw.post_recv();
-    {
-      const FlowPtr flow = create_flow(raw.to());
-      raw.send();
-      raw.received(kFrame);
-    }
-    raw.post_recv();
-    raw.send();
-    expect_quiet(raw.recv_cq(), 100);
-  }, {{"ESP", refuses_spec<ibv_flow_spec_esp>(IBV_FLOW_SPEC_ESP, [](auto& spec) { spec.mask.spi = ~0U; })},
-      {"GRE", refuses_spec<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE, [](auto& spec) { spec.mask.protocol = 0xffff; })},
-      {"MPLS", refuses_spec<ibv_flow_spec_mpls>(IBV_FLOW_SPEC_MPLS, [](auto& spec) { spec.mask.label = ~0U; })},
-      {"flags of IPv4", refuses_spec<ibv_flow_spec_ipv4_ext>(IBV_FLOW_SPEC_IPV4_EXT, [](auto& spec) { spec.mask.flags = 0xff; })},
-      {"EGRESS", [](const Device& dev) {
-         const Raw raw(dev);
-         return try_flow(raw.to(), {}, IBV_FLOW_ATTR_FLAGS_EGRESS);
-       }},
-      {"a UD QP", [](const Device& dev) {
-         const Ends ud(dev, kUd);
-         return try_flow(ud.peer(), {});
-       }}});
-  p.partly({"ibv_attach_counters_point_flow"}, {}, "packets and bytes; EBUSY while a flow has the counters", [](const Device& dev) {
-    const Raw raw(dev);
-    const CountersPtr counters = new_counters(dev);
-    attach(counters.get());
-    const FlowPtr flow = create_flow(raw.to(), counters.get());
-    ibv_counter_attach_attr at{};
-    at.counter_desc = IBV_COUNTER_PACKETS;
-    at.index = 2;
-    require_err(ibv_attach_counters_point_flow(counters.get(), &at, nullptr), EBUSY, "ibv_attach_counters_point_flow");
-  }, {{"a flow that is there", [](const Device& dev) {
-         const Raw raw(dev);
-         const CountersPtr counters = new_counters(dev);
-         attach(counters.get());
-         const FlowPtr flow = create_flow(raw.to(), counters.get());
-         ibv_counter_attach_attr at{};
-         at.counter_desc = IBV_COUNTER_PACKETS;
-         at.index = 2;
-         return ibv_attach_counters_point_flow(counters.get(), &at, flow.get());
-       }}});
+  p.partly(
+      {"ibv_create_flow"}, {"ibv_destroy_flow"}, "frames to an address, and none without the flow",
+      [](const Device& dev) {
+        const Raw raw(dev);
+        raw.post_recv();
+        {
+          const FlowPtr flow = create_flow(raw.to());
+          raw.send();
+          raw.received(kFrame);
+        }
+        raw.post_recv();
+        raw.send();
+        expect_quiet(raw.recv_cq(), 100);
+      },
+      {{"ESP", refuses_spec<ibv_flow_spec_esp>(IBV_FLOW_SPEC_ESP,
+                                               [](auto& spec) { spec.mask.spi = ~0U; })},
+       {"GRE", refuses_spec<ibv_flow_spec_gre>(IBV_FLOW_SPEC_GRE,
+                                               [](auto& spec) { spec.mask.protocol = 0xffff; })},
+       {"MPLS", refuses_spec<ibv_flow_spec_mpls>(IBV_FLOW_SPEC_MPLS,
+                                                 [](auto& spec) { spec.mask.label = ~0U; })},
+       {"flags of IPv4", refuses_spec<ibv_flow_spec_ipv4_ext>(
+                             IBV_FLOW_SPEC_IPV4_EXT, [](auto& spec) { spec.mask.flags = 0xff; })},
+       {"EGRESS",
+        [](const Device& dev) {
+          const Raw raw(dev);
+          return try_flow(raw.to(), {}, IBV_FLOW_ATTR_FLAGS_EGRESS);
+        }},
+       {"a UD QP", [](const Device& dev) {
+          const Ends ud(dev, kUd);
+          return try_flow(ud.peer(), {});
+        }}});
+  p.partly({"ibv_attach_counters_point_flow"}, {},
+           "packets and bytes; EBUSY while a flow has the counters",
+           [](const Device& dev) {
+             const Raw raw(dev);
+             const CountersPtr counters = new_counters(dev);
+             attach(counters.get());
+             const FlowPtr flow = create_flow(raw.to(), counters.get());
+             ibv_counter_attach_attr at{};
+             at.counter_desc = IBV_COUNTER_PACKETS;
+             at.index = 2;
+             require_err(ibv_attach_counters_point_flow(counters.get(), &at, nullptr), EBUSY,
+                         "ibv_attach_counters_point_flow");
+           },
+           {{"a flow that is there", [](const Device& dev) {
+               const Raw raw(dev);
+               const CountersPtr counters = new_counters(dev);
+               attach(counters.get());
+               const FlowPtr flow = create_flow(raw.to(), counters.get());
+               ibv_counter_attach_attr at{};
+               at.counter_desc = IBV_COUNTER_PACKETS;
+               at.index = 2;
+               return ibv_attach_counters_point_flow(counters.get(), &at, flow.get());
+             }}});
   p.works({"ibv_create_counters", "ibv_destroy_counters", "ibv_read_counters"},
           "the packets and bytes of a flow", [](const Device& dev) {
             const Raw raw(dev);
@@ -261,18 +281,22 @@ void add_flows(Probes& p) {
             raw.send();
             raw.received(kFrame);
             std::array<std::uint64_t, 2> values{};
-            require_err(ibv_read_counters(counters.get(), values.data(), values.size(), 0), 0, "ibv_read_counters");
-            require(values[0] == 1 && values[1] == kFrame, "{} packets, {} bytes", values[0], values[1]);
+            require_err(ibv_read_counters(counters.get(), values.data(), values.size(), 0), 0,
+                        "ibv_read_counters");
+            require(values[0] == 1 && values[1] == kFrame, "{} packets, {} bytes", values[0],
+                    values[1]);
           });
   p.refuses({"ibv_create_flow_action", "ibv_modify_flow_action", "ibv_destroy_flow_action"},
-            "EOPNOTSUPP: Linux has no flow action without a vendor's verb any more", [](const Device& dev) {
+            "EOPNOTSUPP: Linux has no flow action without a vendor's verb any more",
+            [](const Device& dev) {
               ibv_flow_action_esp_attr attr{};
               errno = 0;
               require(ibv_create_flow_action_esp(dev.context(), &attr) == nullptr, "an action");
               require_errno(EOPNOTSUPP, "ibv_create_flow_action_esp");
               ibv_flow_action none{};
               none.context = dev.context();
-              require_err(ibv_modify_flow_action_esp(&none, &attr), EOPNOTSUPP, "ibv_modify_flow_action_esp");
+              require_err(ibv_modify_flow_action_esp(&none, &attr), EOPNOTSUPP,
+                          "ibv_modify_flow_action_esp");
               require_err(ibv_destroy_flow_action(&none), EOPNOTSUPP, "ibv_destroy_flow_action");
             });
 }
@@ -299,10 +323,11 @@ QpPtr create_rss_qp(const Device& dev, ibv_rwq_ind_table* table) {
   attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_IND_TABLE | IBV_QP_INIT_ATTR_RX_HASH;
   attr.pd = dev.pd();
   attr.rwq_ind_tbl = table;
-  attr.rx_hash_conf = {.rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
-                       .rx_hash_key_len = static_cast<std::uint8_t>(key.size()),
-                       .rx_hash_key = key.data(),
-                       .rx_hash_fields_mask = std::uint64_t{IBV_RX_HASH_SRC_IPV4} | IBV_RX_HASH_DST_IPV4};
+  attr.rx_hash_conf = {
+      .rx_hash_function = IBV_RX_HASH_FUNC_TOEPLITZ,
+      .rx_hash_key_len = static_cast<std::uint8_t>(key.size()),
+      .rx_hash_key = key.data(),
+      .rx_hash_fields_mask = std::uint64_t{IBV_RX_HASH_SRC_IPV4} | IBV_RX_HASH_DST_IPV4};
   QpPtr qp(ibv_create_qp_ex(dev.context(), &attr));
   if (!qp) {
     fail_errno("ibv_create_qp_ex");
@@ -311,40 +336,43 @@ QpPtr create_rss_qp(const Device& dev, ibv_rwq_ind_table* table) {
 }
 
 void add_work_queues(Probes& p) {
-  p.partly({"ibv_create_wq"}, {}, "a WQ that becomes ready", [](const Device& dev) {
-    const Raw raw(dev);
-    const WqPtr wq = create_wq(dev, raw.recv_cq());
-    ibv_wq_attr state{};
-    state.attr_mask = IBV_WQ_ATTR_STATE;
-    state.wq_state = IBV_WQS_RDY;
-    require_err(ibv_modify_wq(wq.get(), &state), 0, "ibv_modify_wq");
-  }, {{"DELAY_DROP", refuses_wq_flag(IBV_WQ_FLAGS_DELAY_DROP)},
-      {"PCI_WRITE_END_PADDING", refuses_wq_flag(IBV_WQ_FLAGS_PCI_WRITE_END_PADDING)}});
-  p.works({"ibv_modify_wq", "ibv_destroy_wq", "ibv_create_rwq_ind_table", "ibv_destroy_rwq_ind_table"},
-          "a frame in a WQ of an RSS QP's table", [](const Device& dev) {
-            const Raw raw(dev);
-            const WqPtr wq = create_wq(dev, raw.recv_cq());
-            ibv_wq_attr state{};
-            state.attr_mask = IBV_WQ_ATTR_STATE;
-            state.wq_state = IBV_WQS_RDY;
-            require_err(ibv_modify_wq(wq.get(), &state), 0, "ibv_modify_wq");
-            ibv_wq* entry = wq.get();
-            ibv_rwq_ind_table_init_attr init{};
-            init.ind_tbl = &entry;
-            const TablePtr table(ibv_create_rwq_ind_table(dev.context(), &init));
-            require(table != nullptr, "ibv_create_rwq_ind_table: {}", errno_name(errno));
-            require(ibv_destroy_wq(wq.get()) == EBUSY, "the WQ of a table was destroyed");
-            const QpPtr rss = create_rss_qp(dev, table.get());
-            ibv_sge sge = raw.inbox();
-            ibv_recv_wr wr{}, *bad = nullptr;
-            wr.wr_id = 2;
-            wr.sg_list = &sge;
-            wr.num_sge = 1;
-            require_err(ibv_post_wq_recv(wq.get(), &wr, &bad), 0, "ibv_post_wq_recv");
-            const FlowPtr flow = create_flow(rss.get());
-            raw.send();
-            raw.received(kFrame);
-          });
+  p.partly({"ibv_create_wq"}, {}, "a WQ that becomes ready",
+           [](const Device& dev) {
+             const Raw raw(dev);
+             const WqPtr wq = create_wq(dev, raw.recv_cq());
+             ibv_wq_attr state{};
+             state.attr_mask = IBV_WQ_ATTR_STATE;
+             state.wq_state = IBV_WQS_RDY;
+             require_err(ibv_modify_wq(wq.get(), &state), 0, "ibv_modify_wq");
+           },
+           {{"DELAY_DROP", refuses_wq_flag(IBV_WQ_FLAGS_DELAY_DROP)},
+            {"PCI_WRITE_END_PADDING", refuses_wq_flag(IBV_WQ_FLAGS_PCI_WRITE_END_PADDING)}});
+  p.works(
+      {"ibv_modify_wq", "ibv_destroy_wq", "ibv_create_rwq_ind_table", "ibv_destroy_rwq_ind_table"},
+      "a frame in a WQ of an RSS QP's table", [](const Device& dev) {
+        const Raw raw(dev);
+        const WqPtr wq = create_wq(dev, raw.recv_cq());
+        ibv_wq_attr state{};
+        state.attr_mask = IBV_WQ_ATTR_STATE;
+        state.wq_state = IBV_WQS_RDY;
+        require_err(ibv_modify_wq(wq.get(), &state), 0, "ibv_modify_wq");
+        ibv_wq* entry = wq.get();
+        ibv_rwq_ind_table_init_attr init{};
+        init.ind_tbl = &entry;
+        const TablePtr table(ibv_create_rwq_ind_table(dev.context(), &init));
+        require(table != nullptr, "ibv_create_rwq_ind_table: {}", errno_name(errno));
+        require(ibv_destroy_wq(wq.get()) == EBUSY, "the WQ of a table was destroyed");
+        const QpPtr rss = create_rss_qp(dev, table.get());
+        ibv_sge sge = raw.inbox();
+        ibv_recv_wr wr{}, *bad = nullptr;
+        wr.wr_id = 2;
+        wr.sg_list = &sge;
+        wr.num_sge = 1;
+        require_err(ibv_post_wq_recv(wq.get(), &wr, &bad), 0, "ibv_post_wq_recv");
+        const FlowPtr flow = create_flow(rss.get());
+        raw.send();
+        raw.received(kFrame);
+      });
 }
 
 // Headers of TCP over IPv4, whose checksums and lengths the device completes.

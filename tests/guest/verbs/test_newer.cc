@@ -50,86 +50,93 @@ void add_buffers(Probes& p) {
             require_errno(ENODATA, "ibv_export_buf_dmabuf_fd");
             ibv_free_buf(buf);
           });
-  p.works({"ibv_alloc_dmah", "ibv_dealloc_dmah"}, "a region with hints, which is sent; busy meanwhile", [](const Device& dev) {
-    ibv_dmah_init_attr attr{};
-    attr.comp_mask = IBV_DMAH_INIT_ATTR_MASK_PH;
-    attr.ph = 1;
-    ibv_dmah* const dmah = ibv_alloc_dmah(dev.context(), &attr);
-    require(dmah != nullptr, "ibv_alloc_dmah: {}", errno_name(errno));
-    {
-      std::vector<std::byte> bytes(kLength);
-      fill(bytes, 32);
-      ibv_mr_init_attr init{};
-      init.length = kLength;
-      init.access = IBV_ACCESS_LOCAL_WRITE;
-      init.comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH;
-      init.addr = bytes.data();
-      init.dmah = dmah;
-      const MrPtr mr(ibv_reg_mr_ex(dev.pd(), &init));
-      require(mr != nullptr, "ibv_reg_mr_ex: {}", errno_name(errno));
-      const Ends rc(dev, kRc);
-      Send write = rc.request(IBV_WR_RDMA_WRITE, 1, 64);
-      write.sges = {{reinterpret_cast<std::uintptr_t>(bytes.data()), 64, mr->lkey}};
-      rc.post(write, Api::kPost);
-      rc.sent(1);
-      rc.check_there(0, 64, 32);
-      require_err(ibv_dealloc_dmah(dmah), EBUSY, "ibv_dealloc_dmah of a region's hints");
-    }
-    require_err(ibv_dealloc_dmah(dmah), 0, "ibv_dealloc_dmah");
-  });
-  p.works({"ibv_dm_export_dmabuf_fd"}, "a dma-buf as long as the device memory", [](const Device& dev) {
-    ibv_alloc_dm_attr attr{};
-    attr.length = kLength;
-    ibv_dm* const dm = ibv_alloc_dm(dev.context(), &attr);
-    require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
-    const int fd = ibv_dm_export_dmabuf_fd(dm);
-    const int err = errno;
-    const off_t length = fd < 0 ? -1 : ::lseek(fd, 0, SEEK_END);
-    if (fd >= 0) {
-      ::close(fd);
-    }
-    require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
-    require(fd >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(err));
-    require(length == static_cast<off_t>(kLength), "{} bytes", length);
-  });
+  p.works({"ibv_alloc_dmah", "ibv_dealloc_dmah"},
+          "a region with hints, which is sent; busy meanwhile", [](const Device& dev) {
+            ibv_dmah_init_attr attr{};
+            attr.comp_mask = IBV_DMAH_INIT_ATTR_MASK_PH;
+            attr.ph = 1;
+            ibv_dmah* const dmah = ibv_alloc_dmah(dev.context(), &attr);
+            require(dmah != nullptr, "ibv_alloc_dmah: {}", errno_name(errno));
+            {
+              std::vector<std::byte> bytes(kLength);
+              fill(bytes, 32);
+              ibv_mr_init_attr init{};
+              init.length = kLength;
+              init.access = IBV_ACCESS_LOCAL_WRITE;
+              init.comp_mask = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH;
+              init.addr = bytes.data();
+              init.dmah = dmah;
+              const MrPtr mr(ibv_reg_mr_ex(dev.pd(), &init));
+              require(mr != nullptr, "ibv_reg_mr_ex: {}", errno_name(errno));
+              const Ends rc(dev, kRc);
+              Send write = rc.request(IBV_WR_RDMA_WRITE, 1, 64);
+              write.sges = {{reinterpret_cast<std::uintptr_t>(bytes.data()), 64, mr->lkey}};
+              rc.post(write, Api::kPost);
+              rc.sent(1);
+              rc.check_there(0, 64, 32);
+              require_err(ibv_dealloc_dmah(dmah), EBUSY, "ibv_dealloc_dmah of a region's hints");
+            }
+            require_err(ibv_dealloc_dmah(dmah), 0, "ibv_dealloc_dmah");
+          });
+  p.works({"ibv_dm_export_dmabuf_fd"}, "a dma-buf as long as the device memory",
+          [](const Device& dev) {
+            ibv_alloc_dm_attr attr{};
+            attr.length = kLength;
+            ibv_dm* const dm = ibv_alloc_dm(dev.context(), &attr);
+            require(dm != nullptr, "ibv_alloc_dm: {}", errno_name(errno));
+            const int fd = ibv_dm_export_dmabuf_fd(dm);
+            const int err = errno;
+            const off_t length = fd < 0 ? -1 : ::lseek(fd, 0, SEEK_END);
+            if (fd >= 0) {
+              ::close(fd);
+            }
+            require_err(ibv_free_dm(dm), 0, "ibv_free_dm");
+            require(fd >= 0, "ibv_dm_export_dmabuf_fd: {}", errno_name(err));
+            require(length == static_cast<off_t>(kLength), "{} bytes", length);
+          });
   p.measures({"ibv_query_port_speed"}, "", [](const Device& dev) {
     std::uint64_t speed = 0;
     require_err(ibv_query_port_speed(dev.context(), 1, &speed), 0, "ibv_query_port_speed");
-    const std::string net = std::string("/sys/class/infiniband/") + ibv_get_device_name(dev.context()->device) + "/device/net";
+    const std::string net = std::string("/sys/class/infiniband/") +
+                            ibv_get_device_name(dev.context()->device) + "/device/net";
     std::uint64_t mbps = 0;
     for (const auto& entry : std::filesystem::directory_iterator(net)) {
       std::ifstream(entry.path() / "speed") >> mbps;
     }
-    require(speed * 100 == mbps && speed > 0, "{} times 100 Mb/s, and the netdev has {} Mb/s", speed, mbps);
+    require(speed * 100 == mbps && speed > 0, "{} times 100 Mb/s, and the netdev has {} Mb/s",
+            speed, mbps);
     return std::format("{}, in units of 100 Mb/s, as the netdev", speed);
   });
 }
 
 void add_completion_counters(Probes& p) {
-  p.refuses({"ibv_query_comp_cntr_caps", "ibv_create_comp_cntr", "ibv_destroy_comp_cntr", "ibv_set_comp_cntr",
-             "ibv_set_err_comp_cntr", "ibv_inc_comp_cntr", "ibv_inc_err_comp_cntr", "ibv_read_comp_cntr",
-             "ibv_read_err_comp_cntr", "ibv_qp_attach_comp_cntr"},
-            "EOPNOTSUPP: Linux 7.2 has no command for them", [](const Device& dev) {
-              ibv_comp_cntr_caps caps{};
-              require_err(ibv_query_comp_cntr_caps(dev.context(), &caps), EOPNOTSUPP, "ibv_query_comp_cntr_caps");
-              ibv_comp_cntr_init_attr init{};
-              errno = 0;
-              require(ibv_create_comp_cntr(dev.context(), &init) == nullptr, "a counter");
-              require_errno(EOPNOTSUPP, "ibv_create_comp_cntr");
-              ibv_comp_cntr none{};
-              none.context = dev.context();
-              std::uint64_t value = 0;
-              require_err(ibv_set_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_set_comp_cntr");
-              require_err(ibv_set_err_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_set_err_comp_cntr");
-              require_err(ibv_inc_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_inc_comp_cntr");
-              require_err(ibv_inc_err_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_inc_err_comp_cntr");
-              require_err(ibv_read_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_comp_cntr");
-              require_err(ibv_read_err_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_err_comp_cntr");
-              require_err(ibv_destroy_comp_cntr(&none), EOPNOTSUPP, "ibv_destroy_comp_cntr");
-              const Ends rc(dev, kRc);
-              ibv_qp_attach_comp_cntr_attr attach{};
-              require_err(ibv_qp_attach_comp_cntr(rc.qp(), &none, &attach), EOPNOTSUPP, "ibv_qp_attach_comp_cntr");
-            });
+  p.refuses(
+      {"ibv_query_comp_cntr_caps", "ibv_create_comp_cntr", "ibv_destroy_comp_cntr",
+       "ibv_set_comp_cntr", "ibv_set_err_comp_cntr", "ibv_inc_comp_cntr", "ibv_inc_err_comp_cntr",
+       "ibv_read_comp_cntr", "ibv_read_err_comp_cntr", "ibv_qp_attach_comp_cntr"},
+      "EOPNOTSUPP: Linux 7.2 has no command for them", [](const Device& dev) {
+        ibv_comp_cntr_caps caps{};
+        require_err(ibv_query_comp_cntr_caps(dev.context(), &caps), EOPNOTSUPP,
+                    "ibv_query_comp_cntr_caps");
+        ibv_comp_cntr_init_attr init{};
+        errno = 0;
+        require(ibv_create_comp_cntr(dev.context(), &init) == nullptr, "a counter");
+        require_errno(EOPNOTSUPP, "ibv_create_comp_cntr");
+        ibv_comp_cntr none{};
+        none.context = dev.context();
+        std::uint64_t value = 0;
+        require_err(ibv_set_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_set_comp_cntr");
+        require_err(ibv_set_err_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_set_err_comp_cntr");
+        require_err(ibv_inc_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_inc_comp_cntr");
+        require_err(ibv_inc_err_comp_cntr(&none, 1), EOPNOTSUPP, "ibv_inc_err_comp_cntr");
+        require_err(ibv_read_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_comp_cntr");
+        require_err(ibv_read_err_comp_cntr(&none, &value), EOPNOTSUPP, "ibv_read_err_comp_cntr");
+        require_err(ibv_destroy_comp_cntr(&none), EOPNOTSUPP, "ibv_destroy_comp_cntr");
+        const Ends rc(dev, kRc);
+        ibv_qp_attach_comp_cntr_attr attach{};
+        require_err(ibv_qp_attach_comp_cntr(rc.qp(), &none, &attach), EOPNOTSUPP,
+                    "ibv_qp_attach_comp_cntr");
+      });
 }
 
 }  // namespace
@@ -154,9 +161,23 @@ void add_newer_probes(Probes&) {}
 #endif
 
 std::vector<std::string> guest::verbs::newer_pages() {
-  return {"ibv_alloc_buf",          "ibv_alloc_dmah",        "ibv_create_comp_cntr",     "ibv_dealloc_dmah",
-          "ibv_destroy_comp_cntr",  "ibv_dm_export_dmabuf_fd", "ibv_export_buf_dmabuf_fd", "ibv_free_buf",
-          "ibv_inc_comp_cntr",      "ibv_inc_err_comp_cntr", "ibv_qp_attach_comp_cntr",  "ibv_query_comp_cntr_caps",
-          "ibv_query_port_speed",   "ibv_read_comp_cntr",    "ibv_read_err_comp_cntr",   "ibv_reg_buf_mr",
-          "ibv_reg_mr_ex",          "ibv_set_comp_cntr",     "ibv_set_err_comp_cntr"};
+  return {"ibv_alloc_buf",
+          "ibv_alloc_dmah",
+          "ibv_create_comp_cntr",
+          "ibv_dealloc_dmah",
+          "ibv_destroy_comp_cntr",
+          "ibv_dm_export_dmabuf_fd",
+          "ibv_export_buf_dmabuf_fd",
+          "ibv_free_buf",
+          "ibv_inc_comp_cntr",
+          "ibv_inc_err_comp_cntr",
+          "ibv_qp_attach_comp_cntr",
+          "ibv_query_comp_cntr_caps",
+          "ibv_query_port_speed",
+          "ibv_read_comp_cntr",
+          "ibv_read_err_comp_cntr",
+          "ibv_reg_buf_mr",
+          "ibv_reg_mr_ex",
+          "ibv_set_comp_cntr",
+          "ibv_set_err_comp_cntr"};
 }

@@ -8,7 +8,8 @@
 namespace guest::verbs {
 namespace {
 
-constexpr ibv_qp_cap kCap{.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+constexpr ibv_qp_cap kCap{
+    .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
 
 AhPtr create_ah(const Device& dev, const ibv_gid& to) {
   ibv_ah_attr attr{};
@@ -21,18 +22,22 @@ AhPtr create_ah(const Device& dev, const ibv_gid& to) {
 }
 
 void add_creation(Probes& p) {
-  p.works({"ibv_create_qp", "ibv_destroy_qp"}, "a QP with the capacities that were asked for", [](const Device& dev) {
-    const CqPtr cq = create_cq(dev, 16);
-    ibv_qp_init_attr attr{};
-    attr.send_cq = attr.recv_cq = cq.get();
-    attr.cap = kCap;
-    attr.qp_type = IBV_QPT_RC;
-    const QpPtr qp(ibv_create_qp(dev.pd(), &attr));
-    require(qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
-    require(attr.cap.max_send_wr >= 4 && attr.cap.max_recv_wr >= 4 && attr.cap.max_send_sge >= 1, "a smaller QP");
-    attr.cap.max_send_wr = static_cast<std::uint32_t>(dev.attr().max_qp_wr) * 4;
-    require(ibv_create_qp(dev.pd(), &attr) == nullptr && errno == EINVAL, "more WQEs than max_qp_wr");
-  });
+  p.works({"ibv_create_qp", "ibv_destroy_qp"}, "a QP with the capacities that were asked for",
+          [](const Device& dev) {
+            const CqPtr cq = create_cq(dev, 16);
+            ibv_qp_init_attr attr{};
+            attr.send_cq = attr.recv_cq = cq.get();
+            attr.cap = kCap;
+            attr.qp_type = IBV_QPT_RC;
+            const QpPtr qp(ibv_create_qp(dev.pd(), &attr));
+            require(qp != nullptr, "ibv_create_qp: {}", errno_name(errno));
+            require(attr.cap.max_send_wr >= 4 && attr.cap.max_recv_wr >= 4 &&
+                        attr.cap.max_send_sge >= 1,
+                    "a smaller QP");
+            attr.cap.max_send_wr = static_cast<std::uint32_t>(dev.attr().max_qp_wr) * 4;
+            require(ibv_create_qp(dev.pd(), &attr) == nullptr && errno == EINVAL,
+                    "more WQEs than max_qp_wr");
+          });
   const auto refuses_flag = [](std::uint32_t flag) {
     return [flag](const Device& dev) {
       const CqPtr cq = create_cq(dev, 16);
@@ -51,13 +56,15 @@ void add_creation(Probes& p) {
       return err;
     };
   };
-  p.partly({"ibv_create_qp_ex"}, {}, "a QP of each type with ``ibv_wr_*()``", [](const Device& dev) {
-    for (const Type& type : kTypes) {
-      const Ends ends(dev, type);
-      require(ibv_qp_to_qp_ex(ends.qp()) != nullptr, "{}: no ibv_wr_*()", type.name);
-    }
-  }, {{"PCI_WRITE_END_PADDING", refuses_flag(IBV_QP_CREATE_PCI_WRITE_END_PADDING)},
-      {"SOURCE_QPN", refuses_flag(IBV_QP_CREATE_SOURCE_QPN)}});
+  p.partly({"ibv_create_qp_ex"}, {}, "a QP of each type with ``ibv_wr_*()``",
+           [](const Device& dev) {
+             for (const Type& type : kTypes) {
+               const Ends ends(dev, type);
+               require(ibv_qp_to_qp_ex(ends.qp()) != nullptr, "{}: no ibv_wr_*()", type.name);
+             }
+           },
+           {{"PCI_WRITE_END_PADDING", refuses_flag(IBV_QP_CREATE_PCI_WRITE_END_PADDING)},
+            {"SOURCE_QPN", refuses_flag(IBV_QP_CREATE_SOURCE_QPN)}});
   p.works({"ibv_open_qp"}, "an XRC target of another owner", [](const Device& dev) {
     const CqPtr cq = create_cq(dev, 16);
     const XrcShare xrc = open_xrc(dev, dev.pd(), cq.get());
@@ -70,7 +77,8 @@ void add_creation(Probes& p) {
     attr.xrcd = xrc.xrcd.get();
     attr.qp_type = IBV_QPT_XRC_RECV;
     const QpPtr opened(ibv_open_qp(dev.context(), &attr));
-    require(opened != nullptr && opened->qp_num == target->qp_num, "ibv_open_qp: {}", errno_name(errno));
+    require(opened != nullptr && opened->qp_num == target->qp_num, "ibv_open_qp: {}",
+            errno_name(errno));
   });
 }
 
@@ -79,43 +87,54 @@ void add_states(Probes& p) {
     const Ends rc(dev, kRc);
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
-    require_err(ibv_query_qp(rc.qp(), &attr, IBV_QP_STATE | IBV_QP_DEST_QPN, &init), 0, "ibv_query_qp");
-    require(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == rc.peer()->qp_num && init.qp_type == IBV_QPT_RC,
+    require_err(ibv_query_qp(rc.qp(), &attr, IBV_QP_STATE | IBV_QP_DEST_QPN, &init), 0,
+                "ibv_query_qp");
+    require(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == rc.peer()->qp_num &&
+                init.qp_type == IBV_QPT_RC,
             "state {}", static_cast<int>(attr.qp_state));
   });
-  p.partly({"ibv_modify_qp"}, {}, "from RESET to RTS; EINVAL from RTS to INIT", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    require(state_of(rc.qp()) == IBV_QPS_RTS, "state {}", static_cast<int>(state_of(rc.qp())));
-    require(to_state(rc.qp(), IBV_QPS_INIT) == EINVAL, "RTS to INIT");
-    // A QP can only be resized where the device says so.
-    require((dev.attr().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) == 0, "RESIZE_MAX_WR is set");
-  }, {{"IBV_QP_CAP", [](const Device& dev) {
-         const Ends rc(dev, kRc);
-         ibv_qp_attr attr{};
-         attr.cap = kCap;
-         return ibv_modify_qp(rc.qp(), &attr, IBV_QP_CAP);
-       }}});
-  p.works({"ibv_query_qp_data_in_order"}, "no order beyond the last byte: 0", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    require(ibv_query_qp_data_in_order(rc.qp(), IBV_WR_RDMA_WRITE, 0) == 0, "an order");
-  });
-  p.works({"ibv_set_ece", "ibv_query_ece"}, "options that both ends accept; unknown ones are left out", [](const Device& dev) {
-    const Ends rc(dev, kRc, {.connect = false});
-    ibv_ece supported{}, ece{};
-    require_err(ibv_query_ece(rc.qp(), &supported), 0, "ibv_query_ece");
-    require(supported.vendor_id == dev.attr().vendor_id && supported.options != 0, "options {:#x}", supported.options);
-    ece = {.vendor_id = supported.vendor_id, .options = ~0U, .comp_mask = 0};
-    require_err(ibv_set_ece(rc.qp(), &ece), 0, "ibv_set_ece");
-    require(ece.options == supported.options, "accepted {:#x} of {:#x}", ece.options, supported.options);
-    ece = {.vendor_id = supported.vendor_id, .options = supported.options, .comp_mask = 0};
-    require_err(ibv_set_ece(rc.peer(), &ece), 0, "ibv_set_ece");
-    rc.bring_to(IBV_QPS_RTS);
-    rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 64), Api::kPost);
-    rc.sent(1);
-    require_err(ibv_query_ece(rc.qp(), &ece), 0, "ibv_query_ece");
-    require(ece.options == supported.options, "connected with {:#x}", ece.options);
-    require_err(ibv_set_ece(rc.qp(), &ece), EINVAL, "options of a connection that is there");
-  });
+  p.partly({"ibv_modify_qp"}, {}, "from RESET to RTS; EINVAL from RTS to INIT",
+           [](const Device& dev) {
+             const Ends rc(dev, kRc);
+             require(state_of(rc.qp()) == IBV_QPS_RTS, "state {}",
+                     static_cast<int>(state_of(rc.qp())));
+             require(to_state(rc.qp(), IBV_QPS_INIT) == EINVAL, "RTS to INIT");
+             // A QP can only be resized where the device says so.
+             require((dev.attr().device_cap_flags & IBV_DEVICE_RESIZE_MAX_WR) == 0,
+                     "RESIZE_MAX_WR is set");
+           },
+           {{"IBV_QP_CAP", [](const Device& dev) {
+               const Ends rc(dev, kRc);
+               ibv_qp_attr attr{};
+               attr.cap = kCap;
+               return ibv_modify_qp(rc.qp(), &attr, IBV_QP_CAP);
+             }}});
+  p.works({"ibv_query_qp_data_in_order"}, "no order beyond the last byte: 0",
+          [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            require(ibv_query_qp_data_in_order(rc.qp(), IBV_WR_RDMA_WRITE, 0) == 0, "an order");
+          });
+  p.works({"ibv_set_ece", "ibv_query_ece"},
+          "options that both ends accept; unknown ones are left out", [](const Device& dev) {
+            const Ends rc(dev, kRc, {.connect = false});
+            ibv_ece supported{}, ece{};
+            require_err(ibv_query_ece(rc.qp(), &supported), 0, "ibv_query_ece");
+            require(supported.vendor_id == dev.attr().vendor_id && supported.options != 0,
+                    "options {:#x}", supported.options);
+            ece = {.vendor_id = supported.vendor_id, .options = ~0U, .comp_mask = 0};
+            require_err(ibv_set_ece(rc.qp(), &ece), 0, "ibv_set_ece");
+            require(ece.options == supported.options, "accepted {:#x} of {:#x}", ece.options,
+                    supported.options);
+            ece = {.vendor_id = supported.vendor_id, .options = supported.options, .comp_mask = 0};
+            require_err(ibv_set_ece(rc.peer(), &ece), 0, "ibv_set_ece");
+            rc.bring_to(IBV_QPS_RTS);
+            rc.post(rc.request(IBV_WR_RDMA_WRITE, 1, 64), Api::kPost);
+            rc.sent(1);
+            require_err(ibv_query_ece(rc.qp(), &ece), 0, "ibv_query_ece");
+            require(ece.options == supported.options, "connected with {:#x}", ece.options);
+            require_err(ibv_set_ece(rc.qp(), &ece), EINVAL,
+                        "options of a connection that is there");
+          });
 }
 
 // A rate that the device advertises is taken, by the types that have one.
@@ -141,55 +160,62 @@ void probe_rate(const Device& dev) {
 }
 
 void add_addresses(Probes& p) {
-  p.works({"ibv_create_ah", "ibv_destroy_ah"}, "an address with a GRH; EINVAL without", [](const Device& dev) {
-    const AhPtr ah = create_ah(dev, dev.gid());
-    require(ah != nullptr, "ibv_create_ah: {}", errno_name(errno));
-    ibv_ah_attr attr{};
-    attr.port_num = 1;
-    require(ibv_create_ah(dev.pd(), &attr) == nullptr && errno == EINVAL, "an address without a GRH");
-  });
-  p.works({"ibv_init_ah_from_wc", "ibv_create_ah_from_wc"}, "the sender of a datagram", [](const Device& dev) {
-    const Ends ud(dev, kUd);
-    ud.recv(1, 0, 64);
-    ud.post(ud.request(IBV_WR_SEND, 2, 8), Api::kPost);
-    ud.sent(2);
-    ibv_wc wc = ud.received(1);
-    auto* const grh = reinterpret_cast<ibv_grh*>(ud.there().bytes().data());
-    ibv_ah_attr attr{};
-    require_err(ibv_init_ah_from_wc(dev.context(), 1, &wc, grh, &attr), 0, "ibv_init_ah_from_wc");
-    require(attr.is_global == 1 && std::memcmp(&attr.grh.dgid, &dev.gid(), sizeof(ibv_gid)) == 0, "another sender");
-    const AhPtr ah(ibv_create_ah_from_wc(dev.pd(), &wc, grh, 1));
-    require(ah != nullptr, "ibv_create_ah_from_wc: {}", errno_name(errno));
-  });
-  p.works({"ibv_attach_mcast", "ibv_detach_mcast"}, "a datagram to a group, and none after the QP has left it", [](const Device& dev) {
-    const Ends ud(dev, kUd);
-    // 239.77.0.119, as an IPv4-mapped address, because the sender's is one.
-    ibv_gid group{};
-    group.raw[10] = group.raw[11] = 0xff;
-    group.raw[12] = 239;
-    group.raw[13] = 77;
-    group.raw[15] = 119;
-    const AhPtr ah = create_ah(dev, group);
-    require(ah != nullptr, "the address of a group: {}", errno_name(errno));
-    Send send = ud.request(IBV_WR_SEND, 1, 64);
-    send.ah = ah.get();
-    send.remote_qpn = 0xffffff;
-    ud.recv(2, 0, 64);
-    require_err(ibv_attach_mcast(ud.peer(), &group, 0), 0, "ibv_attach_mcast");
-    fill(ud.here().bytes(), 12);
-    ud.post(send, Api::kPost);
-    ud.sent(1);
-    ud.received(2);
-    ud.check_there(ud.header(), 64, 12);
-    require_err(ibv_detach_mcast(ud.peer(), &group, 0), 0, "ibv_detach_mcast");
-    ud.recv(3, 0, 64);
-    ud.post(send, Api::kPost);
-    ud.sent(1);
-    expect_quiet(ud.recv_cq(), 100);
-    require(ibv_detach_mcast(ud.peer(), &group, 0) != 0, "detached twice");
-    const Ends rc(dev, kRc);
-    require_err(ibv_attach_mcast(rc.peer(), &group, 0), EINVAL, "an RC QP in a group");
-  });
+  p.works({"ibv_create_ah", "ibv_destroy_ah"}, "an address with a GRH; EINVAL without",
+          [](const Device& dev) {
+            const AhPtr ah = create_ah(dev, dev.gid());
+            require(ah != nullptr, "ibv_create_ah: {}", errno_name(errno));
+            ibv_ah_attr attr{};
+            attr.port_num = 1;
+            require(ibv_create_ah(dev.pd(), &attr) == nullptr && errno == EINVAL,
+                    "an address without a GRH");
+          });
+  p.works({"ibv_init_ah_from_wc", "ibv_create_ah_from_wc"}, "the sender of a datagram",
+          [](const Device& dev) {
+            const Ends ud(dev, kUd);
+            ud.recv(1, 0, 64);
+            ud.post(ud.request(IBV_WR_SEND, 2, 8), Api::kPost);
+            ud.sent(2);
+            ibv_wc wc = ud.received(1);
+            auto* const grh = reinterpret_cast<ibv_grh*>(ud.there().bytes().data());
+            ibv_ah_attr attr{};
+            require_err(ibv_init_ah_from_wc(dev.context(), 1, &wc, grh, &attr), 0,
+                        "ibv_init_ah_from_wc");
+            require(attr.is_global == 1 &&
+                        std::memcmp(&attr.grh.dgid, &dev.gid(), sizeof(ibv_gid)) == 0,
+                    "another sender");
+            const AhPtr ah(ibv_create_ah_from_wc(dev.pd(), &wc, grh, 1));
+            require(ah != nullptr, "ibv_create_ah_from_wc: {}", errno_name(errno));
+          });
+  p.works({"ibv_attach_mcast", "ibv_detach_mcast"},
+          "a datagram to a group, and none after the QP has left it", [](const Device& dev) {
+            const Ends ud(dev, kUd);
+            // 239.77.0.119, as an IPv4-mapped address, because the sender's is one.
+            ibv_gid group{};
+            group.raw[10] = group.raw[11] = 0xff;
+            group.raw[12] = 239;
+            group.raw[13] = 77;
+            group.raw[15] = 119;
+            const AhPtr ah = create_ah(dev, group);
+            require(ah != nullptr, "the address of a group: {}", errno_name(errno));
+            Send send = ud.request(IBV_WR_SEND, 1, 64);
+            send.ah = ah.get();
+            send.remote_qpn = 0xffffff;
+            ud.recv(2, 0, 64);
+            require_err(ibv_attach_mcast(ud.peer(), &group, 0), 0, "ibv_attach_mcast");
+            fill(ud.here().bytes(), 12);
+            ud.post(send, Api::kPost);
+            ud.sent(1);
+            ud.received(2);
+            ud.check_there(ud.header(), 64, 12);
+            require_err(ibv_detach_mcast(ud.peer(), &group, 0), 0, "ibv_detach_mcast");
+            ud.recv(3, 0, 64);
+            ud.post(send, Api::kPost);
+            ud.sent(1);
+            expect_quiet(ud.recv_cq(), 100);
+            require(ibv_detach_mcast(ud.peer(), &group, 0) != 0, "detached twice");
+            const Ends rc(dev, kRc);
+            require_err(ibv_attach_mcast(rc.peer(), &group, 0), EINVAL, "an RC QP in a group");
+          });
 }
 
 }  // namespace
@@ -197,7 +223,8 @@ void add_addresses(Probes& p) {
 void add_qp_probes(Probes& probes) {
   add_creation(probes);
   add_states(probes);
-  probes.works({"ibv_modify_qp_rate_limit"}, "a rate for the types of ``packet_pacing_caps``, and for no other", probe_rate);
+  probes.works({"ibv_modify_qp_rate_limit"},
+               "a rate for the types of ``packet_pacing_caps``, and for no other", probe_rate);
   add_addresses(probes);
 }
 

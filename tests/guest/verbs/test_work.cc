@@ -39,32 +39,37 @@ ibv_wc send(const Ends& ends, const Build& build) {
 }
 
 void add_lists(Probes& p) {
-  p.works({"ibv_post_send", "ibv_post_recv"}, "a list of two; the request that is wrong is found", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    rc.recv(3, 0, kBytes);
-    rc.recv(4, 1024, kBytes);
-    const std::array<Send, 2> good{rc.request(IBV_WR_SEND, 1, 8), rc.request(IBV_WR_SEND, 2, 8)};
-    require_err(post(rc.qp(), Api::kPost, good), 0, "ibv_post_send");
-    rc.sent(1);
-    rc.sent(2);
-    rc.received(3);
-    rc.received(4);
-    std::array<Send, 2> wrong = good;
-    wrong[1].sges.resize(100);
-    std::size_t bad = 0;
-    require_err(post(rc.qp(), Api::kPost, wrong, &bad), EINVAL, "100 SGEs");
-    require(bad == 1, "request {} is wrong", bad);
-  });
+  p.works({"ibv_post_send", "ibv_post_recv"}, "a list of two; the request that is wrong is found",
+          [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            rc.recv(3, 0, kBytes);
+            rc.recv(4, 1024, kBytes);
+            const std::array<Send, 2> good{rc.request(IBV_WR_SEND, 1, 8),
+                                           rc.request(IBV_WR_SEND, 2, 8)};
+            require_err(post(rc.qp(), Api::kPost, good), 0, "ibv_post_send");
+            rc.sent(1);
+            rc.sent(2);
+            rc.received(3);
+            rc.received(4);
+            std::array<Send, 2> wrong = good;
+            wrong[1].sges.resize(100);
+            std::size_t bad = 0;
+            require_err(post(rc.qp(), Api::kPost, wrong, &bad), EINVAL, "100 SGEs");
+            require(bad == 1, "request {} is wrong", bad);
+          });
 }
 
 void add_sessions(Probes& p) {
-  p.works({"ibv_wr_post", "ibv_wr_start", "ibv_wr_complete", "ibv_wr_send", "ibv_wr_set_sge"}, "a SEND", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    require(send(rc, [&](ibv_qp_ex* q) {
-              ibv_wr_send(q);
-              set_sge(rc, q);
-            }).byte_len == kBytes, "another length");
-  });
+  p.works({"ibv_wr_post", "ibv_wr_start", "ibv_wr_complete", "ibv_wr_send", "ibv_wr_set_sge"},
+          "a SEND", [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            require(send(rc,
+                         [&](ibv_qp_ex* q) {
+                           ibv_wr_send(q);
+                           set_sge(rc, q);
+                         }).byte_len == kBytes,
+                    "another length");
+          });
   p.works({"ibv_wr_abort"}, "nothing is posted", [](const Device& dev) {
     const Ends rc(dev, kRc);
     ibv_qp_ex* const q = ibv_qp_to_qp_ex(rc.qp());
@@ -86,19 +91,21 @@ void add_sessions(Probes& p) {
       ibv_wr_set_sge_list(q, sges.size(), sges.data());
     });
   });
-  p.works({"ibv_wr_set_inline_data", "ibv_wr_set_inline_data_list"}, "bytes copied into the WQE", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    std::byte* const bytes = rc.here().bytes().data();
-    send(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_send(q);
-      ibv_wr_set_inline_data(q, bytes, kBytes);
-    });
-    send(rc, [&](ibv_qp_ex* q) {
-      const std::array<ibv_data_buf, 2> pieces{{{.addr = bytes, .length = 7}, {.addr = bytes + 7, .length = kBytes - 7}}};
-      ibv_wr_send(q);
-      ibv_wr_set_inline_data_list(q, pieces.size(), pieces.data());
-    });
-  });
+  p.works({"ibv_wr_set_inline_data", "ibv_wr_set_inline_data_list"}, "bytes copied into the WQE",
+          [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            std::byte* const bytes = rc.here().bytes().data();
+            send(rc, [&](ibv_qp_ex* q) {
+              ibv_wr_send(q);
+              ibv_wr_set_inline_data(q, bytes, kBytes);
+            });
+            send(rc, [&](ibv_qp_ex* q) {
+              const std::array<ibv_data_buf, 2> pieces{
+                  {{.addr = bytes, .length = 7}, {.addr = bytes + 7, .length = kBytes - 7}}};
+              ibv_wr_send(q);
+              ibv_wr_set_inline_data_list(q, pieces.size(), pieces.data());
+            });
+          });
   p.works({"ibv_wr_set_ud_addr"}, "a datagram", [](const Device& dev) {
     const Ends ud(dev, kUd);
     const Send to = ud.request(IBV_WR_SEND, 1, kBytes);
@@ -128,8 +135,8 @@ void add_sends(Probes& p) {
     });
     require((wc.wc_flags & IBV_WC_WITH_IMM) != 0 && ntohl(wc.imm_data) == 0x12345678, "other data");
   });
-  p.works({"ibv_wr_bind_mw", "ibv_wr_send_inv", "ibv_wr_local_inv"}, "a window bound, used, and invalidated by either end",
-          [](const Device& dev) {
+  p.works({"ibv_wr_bind_mw", "ibv_wr_send_inv", "ibv_wr_local_inv"},
+          "a window bound, used, and invalidated by either end", [](const Device& dev) {
             const Ends rc(dev, kRc, {.more_ops = kWindowOps});
             const MwPtr mw(ibv_alloc_mw(dev.pd(), IBV_MW_TYPE_2));
             require(mw != nullptr, "ibv_alloc_mw: {}", errno_name(errno));
@@ -163,7 +170,8 @@ void add_sends(Probes& p) {
             require_err(ibv_wr_complete(q), 0, "ibv_wr_complete");
             rc.peer_sent(6);
             const ibv_wc wc = poll(rc.recv_cq(), 1).front();
-            require((wc.wc_flags & IBV_WC_WITH_INV) != 0 && wc.invalidated_rkey == second, "another key");
+            require((wc.wc_flags & IBV_WC_WITH_INV) != 0 && wc.invalidated_rkey == second,
+                    "another key");
             write(second, IBV_WC_REM_ACCESS_ERR);
           });
 }
@@ -178,17 +186,18 @@ void add_remote(Probes& p) {
     });
     rc.check_there(128, kBytes, 22);
   });
-  p.works({"ibv_wr_rdma_write_imm"}, "bytes there, and a receive that says so", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    fill(rc.here().bytes(), 23);
-    rc.recv(9, 1024, 8);
-    session(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_rdma_write_imm(q, rc.there().rkey(), rc.there().address(), htonl(77));
-      set_sge(rc, q);
-    });
-    require(ntohl(rc.received(9).imm_data) == 77, "other data");
-    rc.check_there(0, kBytes, 23);
-  });
+  p.works({"ibv_wr_rdma_write_imm"}, "bytes there, and a receive that says so",
+          [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            fill(rc.here().bytes(), 23);
+            rc.recv(9, 1024, 8);
+            session(rc, [&](ibv_qp_ex* q) {
+              ibv_wr_rdma_write_imm(q, rc.there().rkey(), rc.there().address(), htonl(77));
+              set_sge(rc, q);
+            });
+            require(ntohl(rc.received(9).imm_data) == 77, "other data");
+            rc.check_there(0, kBytes, 23);
+          });
   p.works({"ibv_wr_rdma_read"}, "bytes from there", [](const Device& dev) {
     const Ends rc(dev, kRc);
     fill(rc.there().bytes(), 24);
@@ -198,32 +207,40 @@ void add_remote(Probes& p) {
     });
     rc.check(rc.here(), 0, kBytes, 24);
   });
-  p.works({"ibv_wr_atomic_cmp_swp", "ibv_wr_atomic_fetch_add"}, "the value before, and the value after", [](const Device& dev) {
-    const Ends rc(dev, kRc);
-    rc.there().store64(0, 5);
-    session(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_atomic_cmp_swp(q, rc.there().rkey(), rc.there().address(), 5, 40);
-      set_sge(rc, q, 8);
-    });
-    require(rc.here().load64(0) == 5 && rc.there().load64(0) == 40, "{} after {}", rc.there().load64(0), rc.here().load64(0));
-    session(rc, [&](ibv_qp_ex* q) {
-      ibv_wr_atomic_fetch_add(q, rc.there().rkey(), rc.there().address(), 2);
-      set_sge(rc, q, 8);
-    });
-    require(rc.here().load64(0) == 40 && rc.there().load64(0) == 42, "{} after {}", rc.there().load64(0), rc.here().load64(0));
-  });
-  p.works({"ibv_wr_flush"}, "a region that may be flushed, and one that may not", [](const Device& dev) {
-    const Ends may(dev, kRc, {.more_ops = kBuiltOps, .access = kFlushAccess});
-    const auto flush = [](const Ends& rc, ibv_wc_status status) {
-      session(rc, [&](ibv_qp_ex* q) {
-        ibv_wr_flush(q, rc.there().rkey(), rc.there().address(), 8, IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
-      }, status);
-    };
-    flush(may, IBV_WC_SUCCESS);
-    const Ends not_allowed(dev, kRc, {.more_ops = kBuiltOps});
-    // The QP must allow it before the region is looked at.
-    flush(not_allowed, IBV_WC_REM_INV_REQ_ERR);
-  });
+  p.works({"ibv_wr_atomic_cmp_swp", "ibv_wr_atomic_fetch_add"},
+          "the value before, and the value after", [](const Device& dev) {
+            const Ends rc(dev, kRc);
+            rc.there().store64(0, 5);
+            session(rc, [&](ibv_qp_ex* q) {
+              ibv_wr_atomic_cmp_swp(q, rc.there().rkey(), rc.there().address(), 5, 40);
+              set_sge(rc, q, 8);
+            });
+            require(rc.here().load64(0) == 5 && rc.there().load64(0) == 40, "{} after {}",
+                    rc.there().load64(0), rc.here().load64(0));
+            session(rc, [&](ibv_qp_ex* q) {
+              ibv_wr_atomic_fetch_add(q, rc.there().rkey(), rc.there().address(), 2);
+              set_sge(rc, q, 8);
+            });
+            require(rc.here().load64(0) == 40 && rc.there().load64(0) == 42, "{} after {}",
+                    rc.there().load64(0), rc.here().load64(0));
+          });
+  p.works({"ibv_wr_flush"}, "a region that may be flushed, and one that may not",
+          [](const Device& dev) {
+            const Ends may(dev, kRc, {.more_ops = kBuiltOps, .access = kFlushAccess});
+            const auto flush = [](const Ends& rc, ibv_wc_status status) {
+              session(
+                  rc,
+                  [&](ibv_qp_ex* q) {
+                    ibv_wr_flush(q, rc.there().rkey(), rc.there().address(), 8, IBV_FLUSH_GLOBAL,
+                                 IBV_FLUSH_RANGE);
+                  },
+                  status);
+            };
+            flush(may, IBV_WC_SUCCESS);
+            const Ends not_allowed(dev, kRc, {.more_ops = kBuiltOps});
+            // The QP must allow it before the region is looked at.
+            flush(not_allowed, IBV_WC_REM_INV_REQ_ERR);
+          });
 }
 
 }  // namespace

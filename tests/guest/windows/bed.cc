@@ -98,7 +98,7 @@ MwPtr alloc_mw(ibv_pd* pd, ibv_mw_type type) {
 }
 
 const char* op_name(Op op) {
-  static constexpr const char* kNames[] = {"RDMA READ", "RDMA WRITE", "RDMA WRITE WITH IMM",
+  static constexpr const char* kNames[] = {"RDMA READ",   "RDMA WRITE",    "RDMA WRITE WITH IMM",
                                            "CMP_AND_SWP", "FETCH_AND_ADD", "ATOMIC WRITE",
                                            "FLUSH"};
   return kNames[static_cast<std::size_t>(op)];
@@ -293,10 +293,13 @@ ibv_wc Path::received(std::uint64_t wr_id, ibv_wc_status status) const {
 }
 
 Work Path::work(Op op, std::uint32_t rkey, std::uint64_t addr) const {
-  static constexpr ibv_wr_opcode kOpcodes[] = {
-      IBV_WR_RDMA_READ,          IBV_WR_RDMA_WRITE,           IBV_WR_RDMA_WRITE_WITH_IMM,
-      IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_WRITE,
-      IBV_WR_FLUSH};
+  static constexpr ibv_wr_opcode kOpcodes[] = {IBV_WR_RDMA_READ,
+                                               IBV_WR_RDMA_WRITE,
+                                               IBV_WR_RDMA_WRITE_WITH_IMM,
+                                               IBV_WR_ATOMIC_CMP_AND_SWP,
+                                               IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                               IBV_WR_ATOMIC_WRITE,
+                                               IBV_WR_FLUSH};
   return {.opcode = kOpcodes[static_cast<std::size_t>(op)],
           .wr_id = kPeerId,
           .raddr = addr,
@@ -496,10 +499,9 @@ void local_inv(const Path& path, std::uint32_t rkey, ibv_wc_status status, Api a
 // ---- Bed ----
 
 Bed::Bed(const Env& env, const Form& form)
-    : region(env,
-             {.access = form.mr_access | (form.flushes ? IBV_ACCESS_FLUSH_GLOBAL : 0),
-              .iova = form.iova,
-              .device_memory = form.device_memory}),
+    : region(env, {.access = form.mr_access | (form.flushes ? IBV_ACCESS_FLUSH_GLOBAL : 0),
+                   .iova = form.iova,
+                   .device_memory = form.device_memory}),
       path(env, {.type = form.via, .flushes = form.flushes}),
       form_(form) {
   if (form.via == IBV_QPT_XRC_RECV) {  // an XRC target cannot bind

@@ -68,16 +68,12 @@ struct Options {
 };
 
 Options parse(int argc, char** argv) {
-  static const option kLong[] = {{"across", required_argument, nullptr, 'c'},
-                                 {"kind", required_argument, nullptr, 'k'},
-                                 {"table", required_argument, nullptr, 't'},
-                                 {"serve", no_argument, nullptr, 's'},
-                                 {"victim", no_argument, nullptr, 'v'},
-                                 {"list", no_argument, nullptr, 'l'},
-                                 {"mutations", optional_argument, nullptr, 'm'},
-                                 {"against", no_argument, nullptr, 'a'},
-                                 {"thread-domain", no_argument, nullptr, 'T'},
-                                 {nullptr, 0, nullptr, 0}};
+  static const option kLong[] = {
+      {"across", required_argument, nullptr, 'c'},    {"kind", required_argument, nullptr, 'k'},
+      {"table", required_argument, nullptr, 't'},     {"serve", no_argument, nullptr, 's'},
+      {"victim", no_argument, nullptr, 'v'},          {"list", no_argument, nullptr, 'l'},
+      {"mutations", optional_argument, nullptr, 'm'}, {"against", no_argument, nullptr, 'a'},
+      {"thread-domain", no_argument, nullptr, 'T'},   {nullptr, 0, nullptr, 0}};
   Options o;
   int c = 0;
   while ((c = ::getopt_long(argc, argv, "d:g:p:", kLong, nullptr)) != -1) {

@@ -11,13 +11,12 @@ namespace guest::windows {
 namespace {
 
 // The engine's rule names (core/mutations.h), except those that only kernel verbs can reach.
-constexpr std::array kRules{"mw-pd",      "mw-qp",         "mw-low",           "mw-high",
-                            "mw-wrap",    "mw-read",       "mw-write",         "mw-atomic",
-                            "mw-flush",   "mw-variant",    "mw-unbound",       "mw-mr-write",
-                            "bind-qp-pd", "bind-mr-pd",    "bind-mr-right",    "bind-local-write",
-                            "bind-range", "bind-wrap",     "bind-free",        "bind-type",
-                            "bind-zero-length", "bind-key", "inv-free",        "inv-type",
-                            "inv-qp",     "inv-pd",        "inv-variant",      "mr-busy"};
+constexpr std::array kRules{
+    "mw-pd",      "mw-qp",      "mw-low",           "mw-high",          "mw-wrap",    "mw-read",
+    "mw-write",   "mw-atomic",  "mw-flush",         "mw-variant",       "mw-unbound", "mw-mr-write",
+    "bind-qp-pd", "bind-mr-pd", "bind-mr-right",    "bind-local-write", "bind-range", "bind-wrap",
+    "bind-free",  "bind-type",  "bind-zero-length", "bind-key",         "inv-free",   "inv-type",
+    "inv-qp",     "inv-pd",     "inv-variant",      "mr-busy"};
 
 std::vector<std::string> rules_of(const Test& test) {
   std::vector<std::string> rules;

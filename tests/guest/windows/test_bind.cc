@@ -313,9 +313,8 @@ void add_bind_tests(Tests& t) {
     t.push_back({std::string("bind/") + type_name(type) + "-flush-right",
                  std::string("EINVAL: a bind of ") + type_text(type) + " with the right to FLUSH",
                  "- refused when it is posted", [type](const Env& env) {
-                   refused_at_post(env, type, [](Bind& bad, Scene&) {
-                     bad.access |= IBV_ACCESS_FLUSH_GLOBAL;
-                   });
+                   refused_at_post(
+                       env, type, [](Bind& bad, Scene&) { bad.access |= IBV_ACCESS_FLUSH_GLOBAL; });
                  }});
     t.push_back({std::string("bind/") + type_name(type) + "-forged",
                  std::string("refused: a bind of ") + type_text(type) + " as one of the other type",

@@ -18,7 +18,9 @@ namespace xdp {
 
 namespace {
 
-int bpf(bpf_cmd command, bpf_attr& attr) { return static_cast<int>(syscall(SYS_bpf, command, &attr, sizeof(attr))); }
+int bpf(bpf_cmd command, bpf_attr& attr) {
+  return static_cast<int>(syscall(SYS_bpf, command, &attr, sizeof(attr)));
+}
 
 std::uint64_t pointer(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
@@ -34,8 +36,12 @@ bpf_insn insn(int code, int dst, int src, int off, int imm) {
 bpf_insn move(int dst, int src) { return insn(BPF_ALU64 | BPF_MOV | BPF_X, dst, src, 0, 0); }
 bpf_insn set(int dst, int value) { return insn(BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value); }
 bpf_insn add(int dst, int value) { return insn(BPF_ALU64 | BPF_ADD | BPF_K, dst, 0, 0, value); }
-bpf_insn load(int size, int dst, int src, int off) { return insn(BPF_LDX | BPF_MEM | size, dst, src, off, 0); }
-bpf_insn store(int size, int dst, int src, int off) { return insn(BPF_STX | BPF_MEM | size, dst, src, off, 0); }
+bpf_insn load(int size, int dst, int src, int off) {
+  return insn(BPF_LDX | BPF_MEM | size, dst, src, off, 0);
+}
+bpf_insn store(int size, int dst, int src, int off) {
+  return insn(BPF_STX | BPF_MEM | size, dst, src, off, 0);
+}
 bpf_insn call(int helper) { return insn(BPF_JMP | BPF_CALL, 0, 0, 0, helper); }
 bpf_insn leave() { return insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0); }
 
@@ -140,7 +146,8 @@ Program reflect() {
 }
 
 Program redirect(std::uint32_t ifindex) {
-  return for_test_frames({set(1, static_cast<int>(ifindex)), set(2, 0), call(BPF_FUNC_redirect), leave()});
+  return for_test_frames(
+      {set(1, static_cast<int>(ifindex)), set(2, 0), call(BPF_FUNC_redirect), leave()});
 }
 
 Program redirect_map(const Fd& map, bool by_queue) {

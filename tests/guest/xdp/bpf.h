@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// XDP programs of a few instructions, loaded by system calls: no compiler for BPF and no library is needed.
+// XDP programs of a few instructions, loaded by system calls: no compiler for BPF and no library is
+// needed.
 #ifndef BPF_H
 #define BPF_H
 #include <linux/bpf.h>
@@ -35,10 +36,11 @@ void update(const Fd& map, std::uint32_t key, const void* value);
 std::uint64_t sum(const Fd& map, std::uint32_t key);
 
 using Program = std::vector<bpf_insn>;
-Program count_and_drop(const Fd& counters);   // all frames
-Program reflect();                            // test frames go back to their sender
-Program redirect(std::uint32_t ifindex);      // test frames go out of another interface
-Program redirect_map(const Fd& map, bool by_queue);  // test frames go to the entry of their queue, or to entry 0
+Program count_and_drop(const Fd& counters);  // all frames
+Program reflect();                           // test frames go back to their sender
+Program redirect(std::uint32_t ifindex);     // test frames go out of another interface
+Program redirect_map(const Fd& map,
+                     bool by_queue);  // test frames go to the entry of their queue, or to entry 0
 
 // Attaches a program until the result is closed, and at the latest when the process ends.
 struct Attached {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Tests of XDP and AF_XDP on an interface; each command runs until SIGTERM, or until it has done its work:
-//   xdp drop DEV                        drops all frames; prints their number and frames per second, from the first one to the last one
-//   xdp reflect DEV                     XDP_TX: sends test frames back
-//   xdp redirect DEV TO                 XDP_REDIRECT to another interface
-//   xdp cpu DEV                         XDP_REDIRECT to another processor, which passes the frames to the stack
-//   xdp echo DEV [OPTION...]            AF_XDP: sends test frames back
-//   xdp ping DEV MAC COUNT [OPTION...]  AF_XDP: sends COUNT test frames to MAC, and checks every byte of the answers; 0: until SIGTERM
-//   xdp flood DEV MAC SECONDS           AF_XDP: sends test frames of 60 bytes to MAC as fast as it can
-// OPTIONs: copy, frags (up to 9000 bytes), no-wakeup (the driver is not to ask for wake-ups), lossy (lost frames are no error).
+// Tests of XDP and AF_XDP on an interface; each command runs until SIGTERM, or until it has done
+// its work:
+//   xdp drop DEV                        drops all frames; prints their number and frames per
+//   second, from the first one to the last one xdp reflect DEV                     XDP_TX: sends
+//   test frames back xdp redirect DEV TO                 XDP_REDIRECT to another interface xdp cpu
+//   DEV                         XDP_REDIRECT to another processor, which passes the frames to the
+//   stack xdp echo DEV [OPTION...]            AF_XDP: sends test frames back xdp ping DEV MAC COUNT
+//   [OPTION...]  AF_XDP: sends COUNT test frames to MAC, and checks every byte of the answers; 0:
+//   until SIGTERM xdp flood DEV MAC SECONDS           AF_XDP: sends test frames of 60 bytes to MAC
+//   as fast as it can
+// OPTIONs: copy, frags (up to 9000 bytes), no-wakeup (the driver is not to ask for wake-ups), lossy
+// (lost frames are no error).
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <signal.h>
@@ -57,7 +60,9 @@ Mac mac_of(const char* name) {
 
 Mac parse(const char* text) {
   Mac mac;
-  if (std::sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5]) != 6) xdp::die(text);
+  if (std::sscanf(text, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &mac[0], &mac[1], &mac[2], &mac[3],
+                  &mac[4], &mac[5]) != 6)
+    xdp::die(text);
   return mac;
 }
 
@@ -89,7 +94,9 @@ struct Settings {
 // Attaches the program that gives test frames of the first queue to a socket.
 struct Channel {
   Channel(const char* dev, const Settings& s)
-      : map(xdp::create_map(BPF_MAP_TYPE_XSKMAP, 4, 16)), program(xdp::attach(xdp::redirect_map(map, true), index_of(dev), s.socket.fragments)), socket(index_of(dev), 0, s.socket) {
+      : map(xdp::create_map(BPF_MAP_TYPE_XSKMAP, 4, 16)),
+        program(xdp::attach(xdp::redirect_map(map, true), index_of(dev), s.socket.fragments)),
+        socket(index_of(dev), 0, s.socket) {
     const int fd = socket.fd();
     xdp::update(map, 0, &fd);
     if (socket.zero_copy() != s.socket.zero_copy) xdp::die("not the wanted mode");
@@ -104,7 +111,9 @@ void ready() {
   std::fflush(stdout);
 }
 
-std::byte content(std::uint32_t sequence, std::size_t i) { return static_cast<std::byte>(sequence * 7 + i * 13 + (i >> 8)); }
+std::byte content(std::uint32_t sequence, std::size_t i) {
+  return static_cast<std::byte>(sequence * 7 + i * 13 + (i >> 8));
+}
 
 // A frame's length and bytes follow from its number, which it carries.
 Frame make(const Mac& to, const Mac& from, std::uint32_t sequence, std::size_t longest) {
@@ -120,7 +129,8 @@ Frame make(const Mac& to, const Mac& from, std::uint32_t sequence, std::size_t l
 
 std::uint32_t number_of(const Frame& f) {
   std::uint32_t sequence = 0;
-  if (f.size() >= kHeader + sizeof(sequence)) std::memcpy(&sequence, f.data() + kHeader, sizeof(sequence));
+  if (f.size() >= kHeader + sizeof(sequence))
+    std::memcpy(&sequence, f.data() + kHeader, sizeof(sequence));
   return sequence;
 }
 
@@ -133,7 +143,9 @@ int ping(const char* dev, const char* peer, std::uint32_t count, const Settings&
   auto progress = Clock::now(), told = progress;
   ready();
   while (stop == 0 && (count == 0 || next < count)) {
-    while (sent - next < s.window() && (count == 0 || sent < count) && ch.socket.send(make(to, from, sent, s.longest()))) sent++;
+    while (sent - next < s.window() && (count == 0 || sent < count) &&
+           ch.socket.send(make(to, from, sent, s.longest())))
+      sent++;
     ch.socket.wait(20);
     while (ch.socket.receive(f)) {
       const std::uint32_t number = number_of(f);
@@ -161,7 +173,8 @@ int ping(const char* dev, const char* peer, std::uint32_t count, const Settings&
       next = sent;
       progress = Clock::now();
     } else if (!s.lossy && idle > std::chrono::seconds(30)) {
-      std::fprintf(stderr, "xdp: %u frames sent, %u received, then none in 30 seconds\n", sent, next);
+      std::fprintf(stderr, "xdp: %u frames sent, %u received, then none in 30 seconds\n", sent,
+                   next);
       return 1;
     }
   }
@@ -221,7 +234,8 @@ int drop(const char* dev) {
     dropped = now;
   }
   const double seconds = std::chrono::duration<double>(last - start).count();
-  std::printf("{\"frames\": %llu, \"per_second\": %.0f}\n", static_cast<unsigned long long>(dropped), static_cast<double>(dropped) / seconds);
+  std::printf("{\"frames\": %llu, \"per_second\": %.0f}\n",
+              static_cast<unsigned long long>(dropped), static_cast<double>(dropped) / seconds);
   return dropped != 0 ? 0 : 1;
 }
 
@@ -245,10 +259,13 @@ int run(int argc, char** argv) {
     return wait_for_signal();
   }
   if (command == "redirect" && argc >= 4) {
-    const xdp::Attached program = xdp::attach(xdp::redirect(index_of(argv[3])), index_of(dev), false);
+    const xdp::Attached program =
+        xdp::attach(xdp::redirect(index_of(argv[3])), index_of(dev), false);
     return wait_for_signal();
   }
-  if (command == "ping" && argc >= 5) return ping(dev, argv[3], static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)), Settings::parse(argc, argv, 5));
+  if (command == "ping" && argc >= 5)
+    return ping(dev, argv[3], static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)),
+                Settings::parse(argc, argv, 5));
   if (command == "flood" && argc >= 5) return flood(dev, argv[3], std::strtod(argv[4], nullptr));
   std::fprintf(stderr, "xdp: unknown command\n");
   return 2;
@@ -261,7 +278,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: see main.cc\n");
     return 2;
   }
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) { stop = 1; };
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);

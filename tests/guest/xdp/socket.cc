@@ -14,7 +14,8 @@ namespace xdp {
 namespace {
 
 void* map_ring(int fd, const xdp_ring_offset& o, std::size_t entry, off_t page) {
-  void* const p = mmap(nullptr, o.desc + kEntries * entry, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, page);
+  void* const p = mmap(nullptr, o.desc + kEntries * entry, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_POPULATE, fd, page);
   if (p == MAP_FAILED) die("mmap of a ring");
   return p;
 }
@@ -22,19 +23,25 @@ void* map_ring(int fd, const xdp_ring_offset& o, std::size_t entry, off_t page) 
 template <typename T>
 Ring<T> make_ring(int fd, const xdp_ring_offset& o, off_t page) {
   auto* const base = static_cast<std::byte*>(map_ring(fd, o, sizeof(T), page));
-  const auto word = [base](std::uint64_t offset) { return static_cast<std::uint32_t*>(static_cast<void*>(base + offset)); };
-  return {word(o.producer), word(o.consumer), word(o.flags), static_cast<T*>(static_cast<void*>(base + o.desc))};
+  const auto word = [base](std::uint64_t offset) {
+    return static_cast<std::uint32_t*>(static_cast<void*>(base + offset));
+  };
+  return {word(o.producer), word(o.consumer), word(o.flags),
+          static_cast<T*>(static_cast<void*>(base + o.desc))};
 }
 
 void set(int fd, int option, const void* value, socklen_t size) {
-  if (setsockopt(fd, SOL_XDP, option, value, size) != 0) die("setsockopt " + std::to_string(option));
+  if (setsockopt(fd, SOL_XDP, option, value, size) != 0)
+    die("setsockopt " + std::to_string(option));
 }
 
 }  // namespace
 
-Socket::Socket(unsigned ifindex, std::uint32_t queue, const Options& options) : options_(options), fd_(socket(AF_XDP, SOCK_RAW, 0)) {
+Socket::Socket(unsigned ifindex, std::uint32_t queue, const Options& options)
+    : options_(options), fd_(socket(AF_XDP, SOCK_RAW, 0)) {
   if (fd_.get() < 0) die("socket");
-  void* const memory = mmap(nullptr, kChunk * kChunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* const memory = mmap(nullptr, kChunk * kChunks, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) die("mmap");
   memory_ = static_cast<std::byte*>(memory);
   xdp_umem_reg umem{};
@@ -42,7 +49,8 @@ Socket::Socket(unsigned ifindex, std::uint32_t queue, const Options& options) : 
   umem.len = kChunk * kChunks;
   umem.chunk_size = kChunk;
   set(fd(), XDP_UMEM_REG, &umem, sizeof(umem));
-  for (const int ring : {XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING}) set(fd(), ring, &kEntries, sizeof(kEntries));
+  for (const int ring : {XDP_UMEM_FILL_RING, XDP_UMEM_COMPLETION_RING, XDP_RX_RING, XDP_TX_RING})
+    set(fd(), ring, &kEntries, sizeof(kEntries));
   map_rings();
   // Half of the chunks receive, half send.
   for (std::uint32_t i = 0; i < kChunks; i++)
@@ -54,9 +62,12 @@ Socket::Socket(unsigned ifindex, std::uint32_t queue, const Options& options) : 
   address.sxdp_family = AF_XDP;
   address.sxdp_ifindex = ifindex;
   address.sxdp_queue_id = queue;
-  address.sxdp_flags = static_cast<std::uint16_t>((options.zero_copy ? XDP_ZEROCOPY : XDP_COPY) | (options.need_wakeup ? XDP_USE_NEED_WAKEUP : 0) |
+  address.sxdp_flags = static_cast<std::uint16_t>((options.zero_copy ? XDP_ZEROCOPY : XDP_COPY) |
+                                                  (options.need_wakeup ? XDP_USE_NEED_WAKEUP : 0) |
                                                   (options.fragments ? XDP_USE_SG : 0));
-  if (bind(fd(), static_cast<const sockaddr*>(static_cast<const void*>(&address)), sizeof(address)) != 0) die("bind");
+  if (bind(fd(), static_cast<const sockaddr*>(static_cast<const void*>(&address)),
+           sizeof(address)) != 0)
+    die("bind");
 }
 
 Socket::~Socket() { munmap(memory_, kChunk * kChunks); }
@@ -68,7 +79,8 @@ void Socket::map_rings() {
   rx_ = make_ring<xdp_desc>(fd(), offsets.rx, XDP_PGOFF_RX_RING);
   tx_ = make_ring<xdp_desc>(fd(), offsets.tx, XDP_PGOFF_TX_RING);
   fill_ = make_ring<std::uint64_t>(fd(), offsets.fr, static_cast<off_t>(XDP_UMEM_PGOFF_FILL_RING));
-  done_ = make_ring<std::uint64_t>(fd(), offsets.cr, static_cast<off_t>(XDP_UMEM_PGOFF_COMPLETION_RING));
+  done_ = make_ring<std::uint64_t>(fd(), offsets.cr,
+                                   static_cast<off_t>(XDP_UMEM_PGOFF_COMPLETION_RING));
 }
 
 bool Socket::zero_copy() const {
@@ -109,8 +121,10 @@ bool Socket::receive(std::vector<std::byte>& frame) {
 
 void Socket::kick() {
   // Without the flag, the kernel still has to be told of frames to send.
-  if (tx_.used() != 0 && (!options_.need_wakeup || tx_.needs_wakeup())) sendto(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, 0);
-  if (options_.need_wakeup && fill_.needs_wakeup()) recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
+  if (tx_.used() != 0 && (!options_.need_wakeup || tx_.needs_wakeup()))
+    sendto(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, 0);
+  if (options_.need_wakeup && fill_.needs_wakeup())
+    recvfrom(fd(), nullptr, 0, MSG_DONTWAIT, nullptr, nullptr);
 }
 
 void Socket::wait(int milliseconds) {

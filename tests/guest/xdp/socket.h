@@ -26,7 +26,9 @@ struct Ring {
   T* entries = nullptr;
 
   std::uint32_t used() const { return __atomic_load_n(producer, __ATOMIC_ACQUIRE) - *consumer; }
-  std::uint32_t room() const { return kEntries - (*producer - __atomic_load_n(consumer, __ATOMIC_ACQUIRE)); }
+  std::uint32_t room() const {
+    return kEntries - (*producer - __atomic_load_n(consumer, __ATOMIC_ACQUIRE));
+  }
   T& at(std::uint32_t index) const { return entries[index & (kEntries - 1)]; }
   void push(const T& value) {
     at(*producer) = value;

@@ -64,8 +64,11 @@ bool Datagrams::completed(unsigned node, const Wc& wc) {
 }
 
 void Datagrams::sent(End& end, const Wc& wc) {
-  if (wc.status != TERN_CQE_SUCCESS) return find(Claim::kStatus, end, std::string("a datagram ended with ") + status_name(wc.status));
-  if (le(std::uint64_t{wc.wr_id}) != end.completed) return find(Claim::kReordered, end, "completions out of order");
+  if (wc.status != TERN_CQE_SUCCESS)
+    return find(Claim::kStatus, end,
+                std::string("a datagram ended with ") + status_name(wc.status));
+  if (le(std::uint64_t{wc.wr_id}) != end.completed)
+    return find(Claim::kReordered, end, "completions out of order");
   ++end.completed;
 }
 
@@ -101,7 +104,8 @@ bool Datagrams::right(const End& end, const Arrival& arrival, const Wc& wc, unsi
 
 void Datagrams::received(End& end, const Wc& wc) {
   unsigned slot = 0;
-  if (!end.pool->take(wc, &slot)) return find(Claim::kDoubled, end, "a receive completed that is not posted");
+  if (!end.pool->take(wc, &slot))
+    return find(Claim::kDoubled, end, "a receive completed that is not posted");
   if (wc.status != TERN_CQE_SUCCESS) {
     find(Claim::kStatus, end, std::string("a receive ended with ") + status_name(wc.status));
   } else if (end.arrivals.empty()) {
@@ -110,23 +114,27 @@ void Datagrams::received(End& end, const Wc& wc) {
     const Arrival arrival = end.arrivals.front();
     end.arrivals.pop_front();
     if (!right(end, arrival, wc, slot)) {
-      const bool later = std::ranges::any_of(end.arrivals, [&](const Arrival& a) { return right(end, a, wc, slot); });
+      const bool later = std::ranges::any_of(
+          end.arrivals, [&](const Arrival& a) { return right(end, a, wc, slot); });
       find(later ? Claim::kLost : Claim::kCorrupted, end, "another datagram was due");
     }
     const std::uint32_t len = std::min(le(std::uint32_t{wc.byte_len}), end.pool->slots().room());
-    if (!end.pool->slots().clean_but(slot, len)) find(Claim::kOutside, end, "bytes around a datagram");
+    if (!end.pool->slots().clean_but(slot, len))
+      find(Claim::kOutside, end, "bytes around a datagram");
     ++received_;
   }
   end.pool->rest(slot);
 }
 
 bool Datagrams::done() const {
-  return std::ranges::all_of(ends_, [](const auto& end) { return end->completed == end->sent.size(); });
+  return std::ranges::all_of(ends_,
+                             [](const auto& end) { return end->completed == end->sent.size(); });
 }
 
 void Datagrams::finish() {
   for (const auto& end : ends_) {
-    if (!end->arrivals.empty()) find(Claim::kLost, *end, std::to_string(end->arrivals.size()) + " datagrams that arrived");
+    if (!end->arrivals.empty())
+      find(Claim::kLost, *end, std::to_string(end->arrivals.size()) + " datagrams that arrived");
   }
 }
 

@@ -56,7 +56,8 @@ class Datagrams final : public Arrivals {
   void post_from(std::size_t index);
   void sent(End& end, const Wc& wc);
   void received(End& end, const Wc& wc);
-  [[nodiscard]] bool right(const End& end, const Arrival& arrival, const Wc& wc, unsigned slot) const;
+  [[nodiscard]] bool right(const End& end, const Arrival& arrival, const Wc& wc,
+                           unsigned slot) const;
 
   Context& c_;
   std::vector<std::unique_ptr<End>> ends_;

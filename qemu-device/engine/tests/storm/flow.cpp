@@ -102,7 +102,8 @@ std::uint32_t ConnectedFlow::length() {
 SendWr ConnectedFlow::request(const Message& m) {
   const unsigned slot = slot_of(m);
   Random& random = c_.random;
-  SendWr wr = send(m.on_word() || m.flush() ? std::vector<tern_sge>{} : near_.sges(slot, m.len, random));
+  SendWr wr =
+      send(m.on_word() || m.flush() ? std::vector<tern_sge>{} : near_.sges(slot, m.len, random));
   wr.opcode = m.opcode;
   wr.wr_id = m.number;
   wr.imm = m.imm;
@@ -163,7 +164,8 @@ void ConnectedFlow::aim_flush(SendWr& wr, const Message& m) const {
 void ConnectedFlow::compare_write(const Message& m, bool whole) {
   const unsigned slot = slot_of(m);
   const auto data = far_.data(slot, m.len);
-  if (!far_.clean_but(slot, m.len)) find(Claim::kOutside, "bytes around the target of " + name_of(m));
+  if (!far_.clean_but(slot, m.len))
+    find(Claim::kOutside, "bytes around the target of " + name_of(m));
   const std::size_t same = matching(data, key_of(m));
   if (same == m.len) return;
   // Missing data begins at a packet boundary; some guard bytes may match by chance.
@@ -177,7 +179,8 @@ void ConnectedFlow::compare_write(const Message& m, bool whole) {
 void ConnectedFlow::compare_read(const Message& m, bool whole) {
   const unsigned slot = slot_of(m);
   const auto data = near_.data(slot, m.len);
-  if (!near_.clean_but(slot, m.len)) find(Claim::kOutside, "bytes around the sink of " + name_of(m));
+  if (!near_.clean_but(slot, m.len))
+    find(Claim::kOutside, "bytes around the sink of " + name_of(m));
   const std::size_t same = matching(data, key_of(m));
   if (same == m.len) return;
   // Missing data begins at a packet boundary; some guard bytes may match by chance.
@@ -232,8 +235,8 @@ void UcFlow::post() {
     }
     if (open_.size() >= o_.depth || o_.from->sq_free() == 0) return;
     constexpr std::array<std::uint8_t, 6> kOpcodes = {
-        TERN_WR_SEND, TERN_WR_SEND_WITH_IMM, TERN_WR_SEND_WITH_IMM, TERN_WR_RDMA_WRITE,
-        TERN_WR_RDMA_WRITE_WITH_IMM, TERN_WR_SEND};
+        TERN_WR_SEND,       TERN_WR_SEND_WITH_IMM,       TERN_WR_SEND_WITH_IMM,
+        TERN_WR_RDMA_WRITE, TERN_WR_RDMA_WRITE_WITH_IMM, TERN_WR_SEND};
     Message m;
     m.number = next_++;
     m.opcode = kOpcodes[c_.random.pick(kOpcodes.size())];
@@ -275,20 +278,25 @@ bool UcFlow::same(const Message& m, const Wc& wc, unsigned slot) const {
 void UcFlow::received(const Wc& wc) {
   progressed();
   unsigned slot = 0;
-  if (!o_.pool->take(wc, &slot)) return find(Claim::kDoubled, "a receive completed that is not posted");
+  if (!o_.pool->take(wc, &slot))
+    return find(Claim::kDoubled, "a receive completed that is not posted");
   o_.pool->rest(slot);
   if (wc.status != TERN_CQE_SUCCESS) {
     return find(Claim::kStatus, std::string("a UC receive ended with ") + status_name(wc.status));
   }
   if (!o_.pool->slots().margins_clean(slot)) find(Claim::kOutside, "bytes around a receive buffer");
-  if (arrivals_.empty()) return find(Claim::kDoubled, "a receive completed for which no message came");
+  if (arrivals_.empty())
+    return find(Claim::kDoubled, "a receive completed for which no message came");
   const std::uint64_t number = arrivals_.front();
   arrivals_.pop_front();
   if (number < base_) return find(Claim::kReordered, "an old message");
   Message& m = open_[number - base_];
   if (!same(m, wc, slot)) {
-    const auto is_it = [&](std::uint64_t n) { return n >= base_ && same(open_[n - base_], wc, slot); };
-    if (std::ranges::any_of(arrivals_, is_it)) return find(Claim::kLost, name_of(m) + ", which came whole");
+    const auto is_it = [&](std::uint64_t n) {
+      return n >= base_ && same(open_[n - base_], wc, slot);
+    };
+    if (std::ranges::any_of(arrivals_, is_it))
+      return find(Claim::kLost, name_of(m) + ", which came whole");
     for (const Message& other : open_) {
       if (other.received && same(other, wc, slot)) return find(Claim::kDoubled, name_of(other));
     }
@@ -299,7 +307,8 @@ void UcFlow::received(const Wc& wc) {
 }
 
 void UcFlow::finish() {
-  if (!arrivals_.empty()) find(Claim::kLost, std::to_string(arrivals_.size()) + " UC messages that came whole");
+  if (!arrivals_.empty())
+    find(Claim::kLost, std::to_string(arrivals_.size()) + " UC messages that came whole");
   while (!open_.empty()) close_oldest();
 }
 

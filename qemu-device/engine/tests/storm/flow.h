@@ -49,7 +49,9 @@ class Flow {
   [[nodiscard]] Nanos quiet_since() const { return progress_; }
 
  protected:
-  void find(Claim claim, const std::string& text) { c_.findings.add(claim, describe() + ": " + text); }
+  void find(Claim claim, const std::string& text) {
+    c_.findings.add(claim, describe() + ": " + text);
+  }
   void progressed() { progress_ = c_.sim.now(); }
 
   Context& c_;
@@ -67,14 +69,14 @@ struct Message {
   std::uint32_t key = 0;     // SEND_WITH_INV
   std::uint64_t before = 0;  // atomic, ATOMIC WRITE: old and new value of the word
   std::uint64_t after = 0;
-  std::uint64_t from = 0;    // FLUSH: offset of its len bytes in the far region
-  bool all = false;          // FLUSH of the whole far region; ignores from and len
+  std::uint64_t from = 0;  // FLUSH: offset of its len bytes in the far region
+  bool all = false;        // FLUSH of the whole far region; ignores from and len
   Psn psn;
   std::uint32_t psns = 1;
   bool signaled = true;
-  bool received = false;     // its receive has completed
-  bool compared = false;     // WRITE: its bytes have been seen in the target
-  bool flushed = false;      // WRITE: a FLUSH of its bytes was answered
+  bool received = false;  // its receive has completed
+  bool compared = false;  // WRITE: its bytes have been seen in the target
+  bool flushed = false;   // WRITE: a FLUSH of its bytes was answered
   Nanos done_at = 0;
 
   [[nodiscard]] bool write() const {
@@ -114,9 +116,9 @@ struct FlowOptions {
   std::uint32_t pd_from;
   std::uint32_t pd_to;
   std::uint32_t max_len;
-  unsigned depth;     // maximum number of open messages
+  unsigned depth;  // maximum number of open messages
   Fate fate = Fate::kLive;
-  unsigned quota = 0;  // kBlackHole and kStarve: number of messages that succeed
+  unsigned quota = 0;        // kBlackHole and kStarve: number of messages that succeed
   bool invalidates = false;  // uses SEND_WITH_INV, too; both ends have an SQ and privileged PDs
 };
 
@@ -184,10 +186,14 @@ class ReliableFlow final : public ConnectedFlow, public Flushes {
     return flushed_bytes(open_[number - base_].psn);
   }
   [[nodiscard]] const Message& message(std::uint64_t number) const { return open_[number - base_]; }
-  [[nodiscard]] bool is_open(std::uint64_t number) const { return number >= base_ && number < next_; }
+  [[nodiscard]] bool is_open(std::uint64_t number) const {
+    return number >= base_ && number < next_;
+  }
   [[nodiscard]] bool dead() const { return dead_; }
   // Whether the flow is meant to fail.
-  [[nodiscard]] bool doomed() const { return o_.fate == Fate::kBlackHole || o_.fate == Fate::kStarve; }
+  [[nodiscard]] bool doomed() const {
+    return o_.fate == Fate::kBlackHole || o_.fate == Fate::kStarve;
+  }
 
  private:
   enum class Key : std::uint8_t { kClosed, kOpening, kOpen, kLent };

@@ -469,7 +469,10 @@ const Hostile::Offence kOffences[] = {
     {Rule::kFlagRead, flag_read, On::kAny, {.access = TERN_ACCESS_REMOTE_WRITE}},
     {Rule::kFlagAtomic, flag_atomic, On::kAny, {.access = TERN_ACCESS_REMOTE_WRITE}},
     {Rule::kFlagFlush, flag_flush, On::kAny, {.access = kAllAccess & ~TERN_ACCESS_FLUSH_GLOBAL}},
-    {Rule::kFlagAtomicWrite, flag_atomic_write, On::kAny, {.access = kAllAccess & ~TERN_ACCESS_REMOTE_WRITE}},
+    {Rule::kFlagAtomicWrite,
+     flag_atomic_write,
+     On::kAny,
+     {.access = kAllAccess & ~TERN_ACCESS_REMOTE_WRITE}},
     {Rule::kKeyUnknown, key_unknown, On::kAny},
     {Rule::kKeyRange, key_range, On::kAny},
     {Rule::kKeyRight, key_right, On::kAny},
@@ -509,7 +512,8 @@ std::uint8_t type_of(On on, Random& random) {
 Hostile::Hostile(Context& context, WireWatch& watch, TestNode& a, TestNode& b)
     : c_(context), watch_(watch), a_(a), b_(b) {
   for (const Offence& offence : kOffences) order_.push_back(&offence);
-  for (std::size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[c_.random.pick(i)]);
+  for (std::size_t i = order_.size(); i > 1; --i)
+    std::swap(order_[i - 1], order_[c_.random.pick(i)]);
 }
 
 void Hostile::next() {

@@ -67,21 +67,26 @@ bool unwrite(std::span<std::byte> bytes) {
 
 const char* plant_name(Plant plant) { return texts()[static_cast<std::size_t>(plant)].name; }
 
-std::vector<Claim> plant_claims(Plant plant) { return texts()[static_cast<std::size_t>(plant)].claims; }
+std::vector<Claim> plant_claims(Plant plant) {
+  return texts()[static_cast<std::size_t>(plant)].claims;
+}
 
 // Returns true if the plant has handled the completion.
 bool World::planted(Node& node, const Wc& wc) {
   const std::uint32_t qpn = le(std::uint32_t{wc.qpn});
-  if (silenced_ != 0 && &node == &nodes_[0] && qpn == silenced_ && !(wc.flags & TERN_CQE_F_RECV)) return true;
+  if (silenced_ != 0 && &node == &nodes_[0] && qpn == silenced_ && !(wc.flags & TERN_CQE_F_RECV))
+    return true;
   if (planted_ || ticks_ < kFirstTick || (le(std::uint64_t{wc.wr_id}) & kRegTag)) return false;
   const auto it = node.duties.find(qpn);
   if (it == node.duties.end()) return false;
-  return wc.flags & TERN_CQE_F_RECV ? plant_receive(node, it->second, wc) : plant_send(node, it->second, wc);
+  return wc.flags & TERN_CQE_F_RECV ? plant_receive(node, it->second, wc)
+                                    : plant_send(node, it->second, wc);
 }
 
 // Delivers the completion, then again with another posted slot.
 void World::pass_again(Node& node, const Duties& duties, Wc wc) {
-  const auto other = duties.pool->copy_to_posted(static_cast<unsigned>(le(std::uint64_t{wc.wr_id})));
+  const auto other =
+      duties.pool->copy_to_posted(static_cast<unsigned>(le(std::uint64_t{wc.wr_id})));
   dispatch_one(node, wc);
   if (!other) return;
   planted_ = true;
@@ -166,9 +171,11 @@ bool World::plant_send(Node& node, const Duties& duties, const Wc& wc) {
       if (ok && duties.reliable) planted_ = plant_word(*duties.reliable, wc);
       return false;
     case Plant::kStatus: {
-      if (wc.status != TERN_CQE_RETRY_EXC_ERR && wc.status != TERN_CQE_RNR_RETRY_EXC_ERR) return false;
+      if (wc.status != TERN_CQE_RETRY_EXC_ERR && wc.status != TERN_CQE_RNR_RETRY_EXC_ERR)
+        return false;
       Wc other = wc;
-      other.status = wc.status == TERN_CQE_RETRY_EXC_ERR ? TERN_CQE_REM_OP_ERR : TERN_CQE_RETRY_EXC_ERR;
+      other.status =
+          wc.status == TERN_CQE_RETRY_EXC_ERR ? TERN_CQE_REM_OP_ERR : TERN_CQE_RETRY_EXC_ERR;
       if (wc.status == TERN_CQE_RNR_RETRY_EXC_ERR) other.status = TERN_CQE_LOC_PROT_ERR;
       dispatch_one(node, other);
       return planted_ = true;
@@ -273,7 +280,8 @@ bool World::plant_frame(const Seen& seen, unsigned from, std::span<const std::by
     case Plant::kForgedAck:
     case Plant::kForgedWord: {
       const bool word = o_.plant == Plant::kForgedWord;
-      if (seen.op != (word ? Op::kAtomicWrite : Op::kSendOnly) || !seen.ack_req || !is_next(seen)) return false;
+      if (seen.op != (word ? Op::kAtomicWrite : Op::kSendOnly) || !seen.ack_req || !is_next(seen))
+        return false;
       (void)honest_(from, frame);
       const auto answer = answer_to(seen, word ? Op::kReadResponseOnly : Op::kAck);
       sim_.inject(*nodes_[seen.to_node], answer);
@@ -294,7 +302,9 @@ bool World::plant_response(const Seen& seen, unsigned from) {
   const QpView* const view = watch_->find(seen.to_node, seen.dest);
   if (it == nodes_[seen.to_node].duties.end() || !it->second.reliable || !view) return false;
   const auto awaited = view->awaited.find(seen.psn.value());
-  if (awaited == view->awaited.end() || awaited->second.op != Op::kFlush || awaited->second.answered) return false;
+  if (awaited == view->awaited.end() || awaited->second.op != Op::kFlush ||
+      awaited->second.answered)
+    return false;
   if (o_.plant == Plant::kFlushAnswer) {
     planted_ = unwrite(it->second.reliable->flushed_bytes(seen.psn));
     return false;

@@ -125,7 +125,8 @@ void ReliableFlow::post_one(bool last) {
   next_psn_ = next_psn_.plus(m.psns);
   const unsigned slot = slot_of(m);
   near_.wipe(slot);
-  if (!far_.clean_but(slot, 0)) find(Claim::kOutside, "the target of a request that was long done changed");
+  if (!far_.clean_but(slot, 0))
+    find(Claim::kOutside, "the target of a request that was long done changed");
   if (m.read()) {
     fill_content(far_.data(slot, m.len), key_of(m));
   } else if (m.atomic_write()) {
@@ -199,7 +200,8 @@ void ReliableFlow::sent(const Wc& wc) {
   const std::uint64_t number = le(std::uint64_t{wc.wr_id});
   if (dead_) {
     if (wc.status != TERN_CQE_WR_FLUSH_ERR || number != flushed_) {
-      return find(Claim::kStatus, what_came(wc) + " where " + std::to_string(flushed_) + " had to be flushed");
+      return find(Claim::kStatus,
+                  what_came(wc) + " where " + std::to_string(flushed_) + " had to be flushed");
     }
     ++flushed_;
     c_.counts.add(Rule::kFlushedSends);
@@ -208,10 +210,12 @@ void ReliableFlow::sent(const Wc& wc) {
   if (number < base_) return find(Claim::kDoubled, what_came(wc) + ", which was complete");
   if (number >= next_) return find(Claim::kCorrupted, what_came(wc) + ", which was never posted");
   const Message& m = at(number);
-  if (m.opcode != wc.opcode) return find(Claim::kCorrupted, what_came(wc) + " has the opcode of another");
+  if (m.opcode != wc.opcode)
+    return find(Claim::kCorrupted, what_came(wc) + " has the opcode of another");
   if (wc.status == TERN_CQE_SUCCESS) {
     const std::uint32_t len = m.flush() ? 0 : m.on_word() ? 8 : m.len;
-    if (le(std::uint32_t{wc.byte_len}) != len) find(Claim::kCorrupted, what_came(wc) + " has another length");
+    if (le(std::uint32_t{wc.byte_len}) != len)
+      find(Claim::kCorrupted, what_came(wc) + " has another length");
     // Compare before the covered WRITEs are removed from open_.
     if (m.flush()) compare_flushed(m);
   }
@@ -224,7 +228,8 @@ void ReliableFlow::sent(const Wc& wc) {
     ++base_;
   }
   if (wc.status != TERN_CQE_SUCCESS) return fail(at(number), wc.status);
-  if (!open_.front().signaled) return find(Claim::kDoubled, what_came(wc) + ", which is not signaled");
+  if (!open_.front().signaled)
+    return find(Claim::kDoubled, what_came(wc) + ", which is not signaled");
   succeed(open_.front());
   open_.pop_front();
   ++base_;
@@ -255,7 +260,8 @@ void ReliableFlow::compare_atomic(const Message& m) {
   const auto got = near_.mr().get<std::uint64_t>(near_.offset(slot));
   if (!near_.clean_but(slot, 8)) find(Claim::kOutside, "bytes around the result of " + name_of(m));
   if (got != m.before) {
-    find(Claim::kCorrupted, name_of(m) + " returned " + std::to_string(got) + ", not " + std::to_string(m.before));
+    find(Claim::kCorrupted,
+         name_of(m) + " returned " + std::to_string(got) + ", not " + std::to_string(m.before));
   }
 }
 
@@ -267,12 +273,14 @@ void ReliableFlow::compare_word(const Message& m) {
     return other.on_word() && other.number >= m.number && other.after == word;
   };
   if (std::ranges::any_of(open_, left)) return;
-  const auto left_once = [&](const Message& other) { return other.on_word() && other.after == word; };
-  const Claim claim = word == m.before                               ? Claim::kLost
+  const auto left_once = [&](const Message& other) {
+    return other.on_word() && other.after == word;
+  };
+  const Claim claim = word == m.before                           ? Claim::kLost
                       : std::ranges::any_of(history_, left_once) ? Claim::kDoubled
-                                                                     : Claim::kCorrupted;
-  find(claim, "the word is " + std::to_string(word) + " when " + name_of(m) + " is done, which left " +
-                  std::to_string(m.after));
+                                                                 : Claim::kCorrupted;
+  find(claim, "the word is " + std::to_string(word) + " when " + name_of(m) +
+                  " is done, which left " + std::to_string(m.after));
 }
 
 // ---- FLUSH ----
@@ -325,8 +333,10 @@ void ReliableFlow::fail(Message& m, std::uint8_t status) {
     c_.counts.add(Rule::kStatusRetries);
     const unsigned sent = v->most_sent(m.psn, m.psns);
     // One less is possible: a NAK may arrive between a timeout and the QP's turn.
-    if (sent < q.retry_cnt || sent == 0) find(Claim::kStatus, name + " after " + std::to_string(sent) + " times");
-    if (o_.fate == Fate::kBlackHole && hole_ && m.number >= hole_from_ && sent != q.retry_cnt + 1U) {
+    if (sent < q.retry_cnt || sent == 0)
+      find(Claim::kStatus, name + " after " + std::to_string(sent) + " times");
+    if (o_.fate == Fate::kBlackHole && hole_ && m.number >= hole_from_ &&
+        sent != q.retry_cnt + 1U) {
       find(Claim::kStatus, name + " after " + std::to_string(sent) + " times with nobody there");
     }
     return;
@@ -370,29 +380,34 @@ void ReliableFlow::misplaced(const Message& m, const Wc& wc, unsigned slot) {
   if (telling && std::ranges::any_of(history_, is_it)) {
     return find(Claim::kDoubled, "an old message came where " + name_of(m) + " was due");
   }
-  find(Claim::kCorrupted, name_of(m) + ": received " + std::to_string(le(std::uint32_t{wc.byte_len})) + " bytes");
+  find(Claim::kCorrupted,
+       name_of(m) + ": received " + std::to_string(le(std::uint32_t{wc.byte_len})) + " bytes");
 }
 
 void ReliableFlow::compare_receive(const Message& m, const Wc& wc, unsigned slot) {
   if (!same(m, wc, slot)) return misplaced(m, wc, slot);
   const std::uint32_t len = m.write() ? 0 : m.len;
-  if (!o_.pool->slots().clean_but(slot, len)) find(Claim::kOutside, "bytes around what was received of " + name_of(m));
+  if (!o_.pool->slots().clean_but(slot, len))
+    find(Claim::kOutside, "bytes around what was received of " + name_of(m));
 }
 
 void ReliableFlow::received(const Wc& wc) {
   progressed();
   unsigned slot = 0;
-  if (!o_.pool->take(wc, &slot)) return find(Claim::kDoubled, "a receive completed that is not posted");
+  if (!o_.pool->take(wc, &slot))
+    return find(Claim::kDoubled, "a receive completed that is not posted");
   if (wc.status == TERN_CQE_WR_FLUSH_ERR) {
     o_.pool->rest(slot);
     o_.pool->limit(0);
-    if (o_.to->query().attr.state != TERN_QPS_ERR) find(Claim::kStatus, "a receive was flushed, and the QP lives");
+    if (o_.to->query().attr.state != TERN_QPS_ERR)
+      find(Claim::kStatus, "a receive was flushed, and the QP lives");
     return c_.counts.add(Rule::kFlushedReceives);
   }
   if (wc.status != TERN_CQE_SUCCESS) {
     return find(Claim::kStatus, std::string("a receive ended with ") + status_name(wc.status));
   }
-  const auto due = std::ranges::find_if(open_, [](const Message& m) { return m.needs_receive() && !m.received; });
+  const auto due = std::ranges::find_if(
+      open_, [](const Message& m) { return m.needs_receive() && !m.received; });
   if (due == open_.end()) {
     find(Claim::kDoubled, "a message was received that was never sent, or twice");
   } else {

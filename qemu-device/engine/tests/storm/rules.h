@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The rules of PSNs, of the responder's checks, of errors, rates and tags, and how often a storm has
-// met each.
+// The rules of PSNs, of the responder's checks, of errors, rates and tags, and how often a storm
+// has met each.
 #pragma once
 
 #include <array>
@@ -156,7 +156,9 @@ struct RuleText {
 class RuleCounts {
  public:
   void add(Rule rule, std::uint64_t n = 1) { counts_[static_cast<std::size_t>(rule)] += n; }
-  [[nodiscard]] std::uint64_t of(Rule rule) const { return counts_[static_cast<std::size_t>(rule)]; }
+  [[nodiscard]] std::uint64_t of(Rule rule) const {
+    return counts_[static_cast<std::size_t>(rule)];
+  }
   void add(const RuleCounts& more) {
     for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
   }

@@ -78,10 +78,10 @@ Scene::~Scene() {
 void Scene::wrong(const std::string& text) {
   good_ = false;
   c_.findings.add(Claim::kProtocol, std::string("offence ") + name_ + " by " +
-                                        (x_->options().type == TERN_QPT_RC    ? "RC"
-                                         : x_->options().type == TERN_QPT_UC  ? "UC"
-                                         : x_->options().type == TERN_QPT_UD  ? "UD"
-                                                                              : "XRC") +
+                                        (x_->options().type == TERN_QPT_RC   ? "RC"
+                                         : x_->options().type == TERN_QPT_UC ? "UC"
+                                         : x_->options().type == TERN_QPT_UD ? "UD"
+                                                                             : "XRC") +
                                         ": " + text);
 }
 
@@ -102,7 +102,8 @@ Packet& Scene::begin(Op op) {
   p.src_qp = Qpn(x_->number());
   p.xrc_srq = Srqn(srq_ ? srq_->number() : 0);
   if (x_->options().type == TERN_QPT_UD) {
-    p.route = *a_.device.port.addresses.resolve(x_->av_to(*y_), 1, Qpn(x_->number()), Qpn(y_->number()));
+    p.route =
+        *a_.device.port.addresses.resolve(x_->av_to(*y_), 1, Qpn(x_->number()), Qpn(y_->number()));
   } else {
     p.route = *qp->route();
   }
@@ -201,7 +202,8 @@ void Scene::expect_untouched(std::uint32_t written) {
   if (!is_guard(target_->bytes().subspan(written))) wrong("the target was written");
 }
 
-void Scene::expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, std::uint32_t written) {
+void Scene::expect_nak(std::uint8_t syndrome, std::uint32_t request, int event,
+                       std::uint32_t written) {
   settle();
   const auto naks = std::ranges::count_if(answers(), [](const Answer& a) {
     return a.op == Op::kAck && (a.syndrome & kSyndromeKindMask) == kSyndromeKindNak;
@@ -222,7 +224,8 @@ void Scene::expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, 
 
 void Scene::expect_late_nak(std::uint8_t syndrome, int event) {
   settle();
-  if (answers().size() < 2 || answers().back().syndrome != syndrome || answers().back().op != Op::kAck ||
+  if (answers().size() < 2 || answers().back().syndrome != syndrome ||
+      answers().back().op != Op::kAck ||
       answers().back().psn != first_.plus(static_cast<std::uint32_t>(answers().size()) - 1)) {
     wrong("no NAK behind " + std::to_string(answers().size()) + " responses");
   }
@@ -232,7 +235,8 @@ void Scene::expect_late_nak(std::uint8_t syndrome, int event) {
 
 void Scene::expect_answer(Op op, std::uint32_t request) {
   settle();
-  if (answers().empty() || answers().front().op != op || answers().front().psn != first_.plus(request)) {
+  if (answers().empty() || answers().front().op != op ||
+      answers().front().psn != first_.plus(request)) {
     wrong("another answer");
   }
 }
@@ -310,11 +314,13 @@ void Scene::fails(const SendWr& wr, int event) {
   if (got.size() != kBehind + 1) return wrong(std::to_string(got.size()) + " completions");
   const std::uint8_t status = status_of(view_x_->fatal_nak);
   if (got[0].status != status) {
-    return wrong(std::string("status ") + status_name(got[0].status) + ", not " + status_name(status));
+    return wrong(std::string("status ") + status_name(got[0].status) + ", not " +
+                 status_name(status));
   }
   for (unsigned i = 0; i <= kBehind; ++i) {
     if (le(std::uint64_t{got[i].wr_id}) != i + 1U) return wrong("completions out of order");
-    if (i > 0 && got[i].status != TERN_CQE_WR_FLUSH_ERR) return wrong("a request behind was not flushed");
+    if (i > 0 && got[i].status != TERN_CQE_WR_FLUSH_ERR)
+      return wrong("a request behind was not flushed");
   }
   flushed(status);
   settle();
@@ -322,7 +328,8 @@ void Scene::fails(const SendWr& wr, int event) {
     // Both receives are unused.
     const auto wcs = receive_cq().poll_all();
     c_.counts.add(Rule::kFlushedReceives, wcs.size());
-    if (wcs.size() != 2 || wcs[0].status != TERN_CQE_WR_FLUSH_ERR || wcs[1].status != TERN_CQE_WR_FLUSH_ERR) {
+    if (wcs.size() != 2 || wcs[0].status != TERN_CQE_WR_FLUSH_ERR ||
+        wcs[1].status != TERN_CQE_WR_FLUSH_ERR) {
       wrong("the receives were not flushed");
     }
   }
@@ -356,8 +363,10 @@ void Scene::overflows() {
   if (x_->query().attr.state != TERN_QPS_ERR) wrong("the QP lives");
   bool told = false, fatal = false;
   for (const tern_eqe& e : a_.async_events()) {
-    told |= le(std::uint16_t{e.type}) == TERN_EV_CQ_ERR && le(std::uint32_t{e.id}) == x_->send_cq().number();
-    fatal |= le(std::uint16_t{e.type}) == TERN_EV_QP_FATAL && le(std::uint32_t{e.id}) == x_->number();
+    told |= le(std::uint16_t{e.type}) == TERN_EV_CQ_ERR &&
+            le(std::uint32_t{e.id}) == x_->send_cq().number();
+    fatal |=
+        le(std::uint16_t{e.type}) == TERN_EV_QP_FATAL && le(std::uint32_t{e.id}) == x_->number();
   }
   if (!told || !fatal) wrong("an event is missing");
   if (x_->send_cq().poll_all().size() != 2) wrong("what was complete before is gone");

@@ -62,7 +62,8 @@ struct Scene {
   // Expects one NAK, of request `request` (counted from the first PSN), the QP in error, and
   // `event` at its end (negative: no event). The target must be untouched unless `written` is not
   // 0.
-  void expect_nak(std::uint8_t syndrome, std::uint32_t request, int event, std::uint32_t written = 0);
+  void expect_nak(std::uint8_t syndrome, std::uint32_t request, int event,
+                  std::uint32_t written = 0);
   void expect_late_nak(std::uint8_t syndrome, int event);
   void expect_answer(Op op, std::uint32_t request);
   void expect_silence();

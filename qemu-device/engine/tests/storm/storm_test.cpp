@@ -64,9 +64,10 @@ class StormCorpus : public ::testing::TestWithParam<std::uint64_t> {
   // All seeds together must meet every rule; a part of them need not.
   static void TearDownTestSuite() {
     if (seeds != kCorpus) return;
-    std::printf("%llu packets; how often each rule was met:\n%s", static_cast<unsigned long long>(packets),
-                counts.table().c_str());
-    std::printf("%llu requests without doorbell, to queues that the device polled\n", static_cast<unsigned long long>(unrung));
+    std::printf("%llu packets; how often each rule was met:\n%s",
+                static_cast<unsigned long long>(packets), counts.table().c_str());
+    std::printf("%llu requests without doorbell, to queues that the device polled\n",
+                static_cast<unsigned long long>(unrung));
     EXPECT_GE(packets, kLeastPackets);
     EXPECT_GT(unrung, kLeastUnrung);
     EXPECT_EQ(counts.missing(), "");
@@ -113,7 +114,8 @@ TEST_P(StormOracle, Notices) {
 
 std::vector<Plant> all_plants() {
   std::vector<Plant> all;
-  for (unsigned i = 1; i < static_cast<unsigned>(Plant::kNum); ++i) all.push_back(static_cast<Plant>(i));
+  for (unsigned i = 1; i < static_cast<unsigned>(Plant::kNum); ++i)
+    all.push_back(static_cast<Plant>(i));
   return all;
 }
 
@@ -139,8 +141,9 @@ TEST(StormSeed, DISABLED_Random) {
     packets += r.wire.sent;
     ++seeds;
   }
-  std::printf("%llu seeds, %llu packets; how often each rule was met:\n%s", static_cast<unsigned long long>(seeds),
-              static_cast<unsigned long long>(packets), counts.table().c_str());
+  std::printf("%llu seeds, %llu packets; how often each rule was met:\n%s",
+              static_cast<unsigned long long>(seeds), static_cast<unsigned long long>(packets),
+              counts.table().c_str());
 }
 
 int run(int argc, char** argv) {
@@ -154,10 +157,13 @@ int run(int argc, char** argv) {
     }
     const bool seed = name == "--seed", seconds = name == "--seconds";
     if (value == nullptr || (!seed && !seconds && name != "--packets")) {
-      std::fprintf(stderr, "usage: %s [--corpus | --seed N | --seconds S] [--packets N]\n", argv[0]);
+      std::fprintf(stderr, "usage: %s [--corpus | --seed N | --seconds S] [--packets N]\n",
+                   argv[0]);
       return 2;
     }
-    (seed ? settings.seed : seconds ? settings.seconds : settings.packets) = std::strtoull(value, nullptr, 0);
+    (seed      ? settings.seed
+     : seconds ? settings.seconds
+               : settings.packets) = std::strtoull(value, nullptr, 0);
     ++i;
     if (!seed && !seconds) continue;
     GTEST_FLAG_SET(also_run_disabled_tests, true);

@@ -87,7 +87,7 @@ class TagFlow final : public Flow {
     bool broken = false;
     Nanos again = 0;  // when it may connect again
 
-    [[nodiscard]] Message* first(bool Message::*flag) {
+    [[nodiscard]] Message* first(bool Message::* flag) {
       for (Message& m : open) {
         if (!(m.*flag)) return &m;
       }

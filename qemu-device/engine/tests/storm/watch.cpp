@@ -62,7 +62,8 @@ std::optional<Seen> look_at(std::span<const std::byte> frame) {
 unsigned QpView::most_sent(Psn first, std::uint32_t n) const {
   unsigned most = 0;
   const std::uint32_t at = Psn(first.value() - first_psn.value()).value();
-  for (std::uint32_t i = at; i < at + n && i < sent.size(); ++i) most = std::max<unsigned>(most, sent[i]);
+  for (std::uint32_t i = at; i < at + n && i < sent.size(); ++i)
+    most = std::max<unsigned>(most, sent[i]);
   return most;
 }
 
@@ -76,8 +77,14 @@ unsigned QpView::most_rnr(Psn first, std::uint32_t n) const {
 }
 
 WireWatch::WireWatch(Sim& sim, std::vector<TestNode*> nodes, RuleCounts& counts, Findings& findings)
-    : sim_(sim), nodes_(std::move(nodes)), counts_(counts), findings_(findings), views_(nodes_.size()) {
-  sim_.pass = [this](unsigned from, std::span<const std::byte> frame) { return on_sent(from, frame); };
+    : sim_(sim),
+      nodes_(std::move(nodes)),
+      counts_(counts),
+      findings_(findings),
+      views_(nodes_.size()) {
+  sim_.pass = [this](unsigned from, std::span<const std::byte> frame) {
+    return on_sent(from, frame);
+  };
   sim_.tap = [this](SimNode& to, std::span<const std::byte> frame, bool after) {
     on_delivery(to, frame, after);
   };
@@ -176,7 +183,8 @@ void WireWatch::sent_request(QpView& by, const Seen& seen) {
   if (repeated || !fresh) by.window_base = by.una;
   if (data) {
     const Psn base = by.una.ahead_of(by.window_base) > 0 ? by.una : by.window_base;
-    if (seen.psn.ahead_of(base) == static_cast<std::int32_t>(kWindow) - 1) counts_.add(Rule::kWindowFull);
+    if (seen.psn.ahead_of(base) == static_cast<std::int32_t>(kWindow) - 1)
+      counts_.add(Rule::kWindowFull);
     if (seen.ack_req && !seen.traits->last) counts_.add(Rule::kAckAsked);
   }
   if (read) by.window_base = seen.psn.plus(psns);
@@ -387,12 +395,13 @@ void WireWatch::got_answer(QpView& at, const Seen& seen, const Before& now) {
   if (seen.psn.ahead_of(at.una) < 0) counts_.add(Rule::kStaleResponse);
   const bool implied = moved(now, TERN_CNT_IMPLIED_NAK_SEQ_ERR) != 0;
   if (moved(now, TERN_CNT_PACKET_SEQ_ERR) != 0) counts_.add(Rule::kNakTaken);
-  const std::uint8_t kind = seen.op == Op::kAck ? seen.syndrome & kSyndromeKindMask : kSyndromeKindAck;
+  const std::uint8_t kind =
+      seen.op == Op::kAck ? seen.syndrome & kSyndromeKindMask : kSyndromeKindAck;
   if (implied) {
-    counts_.add(seen.op == Op::kAck                       ? Rule::kImpliedByAck
-                : seen.op == Op::kAtomicAck               ? Rule::kImpliedByAtomic
+    counts_.add(seen.op == Op::kAck                     ? Rule::kImpliedByAck
+                : seen.op == Op::kAtomicAck             ? Rule::kImpliedByAtomic
                 : at.awaited.contains(seen.psn.value()) ? Rule::kImpliedByEmpty
-                                                          : Rule::kImpliedByRead);
+                                                        : Rule::kImpliedByRead);
     return;
   }
   if (kind == kSyndromeKindRnr) ++at.rnr_naks[seen.psn.value()];

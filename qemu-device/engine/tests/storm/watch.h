@@ -34,7 +34,7 @@ struct Seen {
   std::uint64_t original;  // with AtomicAckETH
   std::uint32_t rkey;      // with RETH
   std::uint32_t dma_len;
-  std::uint32_t src_qp;    // with DETH
+  std::uint32_t src_qp;  // with DETH
 };
 // Returns nullopt unless the frame is a packet with a known opcode.
 [[nodiscard]] std::optional<Seen> look_at(std::span<const std::byte> frame);
@@ -92,7 +92,7 @@ struct Awaited {
 // The state of a QP, as far as its packets show it.
 struct QpView {
   TestQp* qp = nullptr;
-  QpView* peer = nullptr;      // null: UD
+  QpView* peer = nullptr;  // null: UD
   unsigned node = 0;
   std::uint32_t mtu = 0;
   ReceivePool::Kind receives = ReceivePool::Kind::kQueue;
@@ -105,25 +105,25 @@ struct QpView {
 
   // Requester:
   Psn first_psn;
-  Psn una;                              // PSNs before it have been acknowledged
+  Psn una;  // PSNs before it have been acknowledged
   Psn window_base;
-  Psn end;                              // one past the highest PSN sent
-  std::vector<std::uint8_t> sent;       // how often each PSN was sent, from first_psn on
-  std::set<std::uint32_t> reads;        // first PSNs of READs
+  Psn end;                                   // one past the highest PSN sent
+  std::vector<std::uint8_t> sent;            // how often each PSN was sent, from first_psn on
+  std::set<std::uint32_t> reads;             // first PSNs of READs
   std::map<std::uint32_t, Awaited> awaited;  // by PSN
-  std::deque<Psn> outstanding;          // last PSN of each request with a response of its own
+  std::deque<Psn> outstanding;               // last PSN of each request with a response of its own
   std::unordered_map<std::uint32_t, unsigned> rnr_naks;  // received, by PSN
-  std::uint8_t fatal_nak = 0;           // syndrome of the first fatal NAK received; 0: none
+  std::uint8_t fatal_nak = 0;  // syndrome of the first fatal NAK received; 0: none
 
   // Responder:
-  bool nak_owed = false;   // the QP has noted a gap and has not received the expected packet since
-  unsigned naks_due = 0;   // NAKs 0x60 that it may send for gaps
+  bool nak_owed = false;  // the QP has noted a gap and has not received the expected packet since
+  unsigned naks_due = 0;  // NAKs 0x60 that it may send for gaps
   std::optional<Psn> again_read;
   bool again_part = false;
   bool again_send = false;
   bool again_write = false;
   std::optional<Psn> again_atomic;
-  std::optional<Psn> again_empty;  // a FLUSH or ATOMIC WRITE
+  std::optional<Psn> again_empty;                  // a FLUSH or ATOMIC WRITE
   std::map<std::uint32_t, std::uint64_t> results;  // of atomics, by PSN
   std::vector<Answer> answers;
   // UC:

@@ -17,7 +17,9 @@ constexpr Nanos kQuiet = 30'000'000'000;  // no progress for so long is a stall
 constexpr unsigned kStepsATick = 12;
 
 // Shortly before the PSN wraps.
-std::uint32_t late_psn(Random& random) { return 0xffffff - random.pick(random.one_in(2) ? 20 : 600); }
+std::uint32_t late_psn(Random& random) {
+  return 0xffffff - random.pick(random.one_in(2) ? 20 : 600);
+}
 
 }  // namespace
 
@@ -87,9 +89,11 @@ void World::set_wire() {
   sim_.budget = 8192;
   sim_.turn_time = 500;
   std::array<char, 160> text;
-  std::snprintf(text.data(), text.size(), "loss %.1f%%, duplicates %.1f%%, damage %.1f%%, reordering %.1f%% by %llu us",
+  std::snprintf(text.data(), text.size(),
+                "loss %.1f%%, duplicates %.1f%%, damage %.1f%%, reordering %.1f%% by %llu us",
                 sim_.wire.loss * 100, sim_.wire.duplicate * 100, sim_.wire.corrupt * 100,
-                sim_.wire.reorder * 100, static_cast<unsigned long long>(sim_.wire.reorder_by / 1000));
+                sim_.wire.reorder * 100,
+                static_cast<unsigned long long>(sim_.wire.reorder_by / 1000));
   result_.rates = text.data();
 }
 
@@ -109,12 +113,12 @@ void World::add_node() {
   n.recv_cq = &node.create_cq(kLogCq);
   n.pd = node.alloc_pd(true);
   n.srq = &node.create_srq({.pd = n.pd, .log_size = 6});
-  n.shared = &pools_.emplace_back(node, n.pd, kSharedLen, kSharedSlots, n.srq, ReceivePool::Kind::kShared,
-                                  result_.findings);
+  n.shared = &pools_.emplace_back(node, n.pd, kSharedLen, kSharedSlots, n.srq,
+                                  ReceivePool::Kind::kShared, result_.findings);
   n.xrcd = node.alloc_xrcd();
   n.xrc_srq = &node.create_srq({.pd = n.pd, .log_size = 6, .xrcd = n.xrcd, .cq = n.recv_cq});
-  n.xrc = &pools_.emplace_back(node, n.pd, kSharedLen, kSharedSlots, n.xrc_srq, ReceivePool::Kind::kXrc,
-                               result_.findings);
+  n.xrc = &pools_.emplace_back(node, n.pd, kSharedLen, kSharedSlots, n.xrc_srq,
+                               ReceivePool::Kind::kXrc, result_.findings);
 }
 
 QpOptions World::options_for(std::uint8_t type, const Node& node) {
@@ -139,8 +143,8 @@ QpOptions World::options_for(std::uint8_t type, const Node& node) {
 }
 
 ReceivePool& World::own_pool(Node& node, TestQp& qp, std::uint32_t max_len) {
-  ReceivePool& pool = pools_.emplace_back(*node, node.pd, max_len, kOwnSlots, nullptr, ReceivePool::Kind::kQueue,
-                                          result_.findings);
+  ReceivePool& pool = pools_.emplace_back(*node, node.pd, max_len, kOwnSlots, nullptr,
+                                          ReceivePool::Kind::kQueue, result_.findings);
   pool.attach(qp);
   return pool;
 }
@@ -152,7 +156,8 @@ void World::add_direction(Node& a, Node& b, TestQp& x, TestQp& y, FlowOptions ba
   base.to_view = watch_->find(b.node->index(), y.number());
   base.pd_from = a.pd;
   base.pd_to = b.pd;
-  auto flow = std::make_unique<ReliableFlow>(context_, static_cast<unsigned>(flows_.size() + 1), base);
+  auto flow =
+      std::make_unique<ReliableFlow>(context_, static_cast<unsigned>(flows_.size() + 1), base);
   a.duties[x.number()].sends = flow.get();
   a.duties[x.number()].connected = flow.get();
   a.duties[x.number()].reliable = flow.get();
@@ -236,8 +241,8 @@ void World::add_inside(Node& a) {
   std::string rules;
   for (const TestQp* const qp : {&x, &y}) {
     for (const char* const action : {"drop", "duplicate", "delay=30us", "corrupt=any"}) {
-      rules += std::string(action) + " rx qp=" + std::to_string(qp->number()) + " rate=1% seed=" +
-               std::to_string(random_.pick(1 << 30)) + "\n";
+      rules += std::string(action) + " rx qp=" + std::to_string(qp->number()) +
+               " rate=1% seed=" + std::to_string(random_.pick(1 << 30)) + "\n";
     }
   }
   std::string error;

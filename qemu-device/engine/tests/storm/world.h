@@ -66,14 +66,14 @@ struct StormResult {
   Findings findings;
   RuleCounts counts;
   Sim::Stats wire;
-  std::uint64_t messages = 0;   // number of messages delivered
-  std::uint64_t unrung = 0;     // requests posted without a doorbell
+  std::uint64_t messages = 0;  // number of messages delivered
+  std::uint64_t unrung = 0;    // requests posted without a doorbell
   std::uint64_t fingerprint = 0;
   // Hash of every sent and delivered frame, interrupt and device store (CQEs, EQEs, payload), with
   // times.
   std::uint64_t trace = 0;
   Nanos simulated = 0;
-  std::string rates;            // of the wire, as text
+  std::string rates;  // of the wire, as text
 };
 
 [[nodiscard]] StormResult run_storm(const StormOptions& options);
@@ -154,8 +154,8 @@ class World {
   std::unique_ptr<Changes> changes_;
   std::unique_ptr<Datagrams> datagrams_;
   std::unique_ptr<Hostile> hostile_;
-  decltype(Sim::pass) honest_;  // the wire's behaviour without a plant
-  std::optional<Wc> held_;  // completion held back by a plant that swaps two
+  decltype(Sim::pass) honest_;           // the wire's behaviour without a plant
+  std::optional<Wc> held_;               // completion held back by a plant that swaps two
   const ReliableFlow* wrote_ = nullptr;  // kWordTwice: flow and value of the WRITE
   std::uint64_t written_ = 0;
   std::uint32_t silenced_ = 0;  // QP on node 0 whose send completions a plant drops
